@@ -138,7 +138,7 @@ func TestReadyInSpiteOfFiles(t *testing.T) {
 	}
 	r := n.start()
 	r.Eventually("ready", func() bool {
-		var waits bool // for nothing but the file
+		var waits bool // only for the file
 		r.inspectOnly(func(l *Loop) { waits = l.applications.busy && !l.working(l.now()) })
 		if waits {
 			r.skip(filesTimeout)

@@ -67,15 +67,15 @@ func TestOwnership(t *testing.T) {
 	n.Eventually("the audit is off", func() bool { return r.loop.auditor.input.Load().interval == 0 })
 }
 
-// eyes report the same task with each look, running on CPU 4.
-type eyes struct {
+// fakeScans report the same task with each look, running on CPU 4.
+type fakeScans struct {
 	looks int
 	fails error
 }
 
-func (e *eyes) Look(audit.Ownership, uint64) error { e.looks++; return e.fails }
+func (e *fakeScans) Look(audit.Ownership, uint64) error { e.looks++; return e.fails }
 
-func (e *eyes) Evidence() (audit.Evidence, []string) {
+func (e *fakeScans) Evidence() (audit.Evidence, []string) {
 	return audit.Evidence{Elapsed: 4e9, Tasks: []audit.Task{{PID: 1, TID: 1, Comm: "hog", Allowed: cpuset.Of(4), Ran: map[int]uint64{4: 1e9}}},
 		Lines: []audit.Line{{Name: "25", Text: "chip eth0", Counts: map[int]uint64{4: 3}}}}, nil
 }
@@ -85,7 +85,7 @@ func TestAuditor(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		var log bytes.Buffer
 		a := newAuditor()
-		see := &eyes{}
+		see := &fakeScans{}
 		opened := 0
 		show := func(interval time.Duration, owners ...audit.Place) {
 			a.input.Store(&auditInput{interval: interval, ownership: audit.Ownership{Places: owners, Pools: []audit.Pool{{PoolName: audit.PoolName{Pool: "guaranteed"}, CPUs: cpuset.Range(4, 7)}}}})

@@ -22,23 +22,23 @@ import (
 // process; the runtime is another process. Wall-clock time has no meaning here. The cgroup
 // states are cached; BenchmarkSweep of pkg/cgroup measures their reading.
 func BenchmarkResync(b *testing.B) {
-	r := atRest(b)
-	look, _ := r.looking()
+	r := idleNode(b)
+	look, _ := r.resyncFuncs()
 	before := cputime.Of(b)
 	for b.Loop() {
 		look()
 	}
 	cputime.Report(b, before)
 	b.ReportMetric(0, "ns/op")
-	r.rested()
+	r.checkListings()
 }
 
 // BenchmarkIdle measures two resyncs and the release of memory after the second. That is the
 // work of an idle daemon in 60 s with the default of resyncPeriod. The memory of the fake
 // cgroups is part of the process.
 func BenchmarkIdle(b *testing.B) {
-	r := atRest(b)
-	look, giveBack := r.looking()
+	r := idleNode(b)
+	look, giveBack := r.resyncFuncs()
 	before := cputime.Of(b)
 	for b.Loop() {
 		look()
@@ -47,12 +47,12 @@ func BenchmarkIdle(b *testing.B) {
 	}
 	cputime.Report(b, before)
 	b.ReportMetric(0, "ns/op")
-	r.rested()
+	r.checkListings()
 }
 
-// looking returns look, which makes one resync and waits for its end without CPU time of its
+// resyncFuncs returns look, which makes one resync and waits for its end without CPU time of its
 // own, and giveBack, which releases memory. The resyncs themselves then release none.
-func (r *running) looking() (look, giveBack func()) {
+func (r *running) resyncFuncs() (look, giveBack func()) {
 	looked := make(chan struct{})
 	r.inspect(func(l *Loop) {
 		giveBack, l.memoryRelease.free = l.memoryRelease.free, func() { looked <- struct{}{} }
@@ -66,8 +66,8 @@ func (r *running) looking() (look, giveBack func()) {
 	}, giveBack
 }
 
-// atRest returns an idle daemon with 250 containers of all pools and cached cgroup states.
-func atRest(b *testing.B) *running {
+// idleNode returns an idle daemon with 250 containers of all pools and cached cgroup states.
+func idleNode(b *testing.B) *running {
 	n := newNode(b)
 	for i := range 125 {
 		uid := fmt.Sprintf("pod-%d", i)
@@ -85,7 +85,7 @@ func atRest(b *testing.B) *running {
 	}
 	r := n.start()
 	r.quiet()
-	r.rests()
+	r.awaitIdle()
 	there := n.listedElsewhere()
 	r.inspect(func(l *Loop) {
 		l.Runtime = there
@@ -102,8 +102,8 @@ func atRest(b *testing.B) *running {
 	return r
 }
 
-// rested checks that the lists had all containers until the end.
-func (r *running) rested() {
+// checkListings checks that the lists had all containers until the end.
+func (r *running) checkListings() {
 	r.T.Helper()
 	r.inspect(func(l *Loop) {
 		if p, c := l.inventory.Len(); l.status.runtimeErr != nil || l.status.incomplete > 0 || p != 125 || c != 250 {
@@ -117,10 +117,10 @@ func (r *running) rested() {
 // cgroups. Read measures one of the additional 1,000 reads of cgroups.
 func BenchmarkStart(b *testing.B) {
 	n := newNode(b)
-	n.crowd(500)
+	n.runShared(500)
 	r := n.start()
 	r.quiet()
-	r.rests()
+	r.awaitIdle()
 	var used time.Duration
 	starts := 0
 	for b.Loop() {
@@ -135,8 +135,8 @@ func BenchmarkStart(b *testing.B) {
 	b.ReportMetric(float64(used)/float64(starts), "cpu-ns/op")
 }
 
-// crowd runs containers that share their CPUs, two per pod, and returns their ids.
-func (n *node) crowd(containers int) (ids []string) {
+// runShared runs containers that share their CPUs, two per pod, and returns their ids.
+func (n *node) runShared(containers int) (ids []string) {
 	for i := range containers / 2 {
 		pod := n.RunPod(fmt.Sprintf("pod-%d", i), "default", "burstable", 0, nil)
 		ids = append(ids, n.RunContainer(pod, "a", cri.Resources{Shares: 102}), n.RunContainer(pod, "b", cri.Resources{Shares: 102}))
@@ -151,8 +151,8 @@ func (n *node) forget() {
 	n.Tree.Forget()
 }
 
-// crowds are the numbers of unrelated containers on the node while events are measured.
-var crowds = []int{16, 100, 500, 1000}
+// containerCounts are the numbers of unrelated containers on the node while events are measured.
+var containerCounts = []int{16, 100, 500, 1000}
 
 // reportP99 reports the median and the 99th percentile of durations.
 func reportP99(b *testing.B, took []time.Duration) {
@@ -166,10 +166,10 @@ func reportP99(b *testing.B, took []time.Duration) {
 // afterwards. A container with exclusive CPUs comes to an idle node.
 func BenchmarkCreate(b *testing.B) {
 	for _, pool := range []string{"shared", "own"} {
-		for _, containers := range crowds {
+		for _, containers := range containerCounts {
 			b.Run(fmt.Sprintf("%s/%dcontainers", pool, containers), func(b *testing.B) {
 				n := newNode(b)
-				n.crowd(containers)
+				n.runShared(containers)
 				r := n.start()
 				r.quiet()
 				a := r.asker()
@@ -188,7 +188,7 @@ func BenchmarkCreate(b *testing.B) {
 					a.hooks.Remove(c.ID)
 					a.hooks.RemovePod(p.ID)
 					if pool == "own" { // it takes full passes, and workers have jobs afterwards
-						r.rests()
+						r.awaitIdle()
 					}
 					if i%100 == 0 {
 						n.forget()
@@ -203,14 +203,14 @@ func BenchmarkCreate(b *testing.B) {
 // BenchmarkRepair measures the time from an external write to a placed cgroup to the repair, on
 // an idle node, by the number of containers on the node. The p99 counts.
 func BenchmarkRepair(b *testing.B) {
-	for _, containers := range crowds {
+	for _, containers := range containerCounts {
 		b.Run(fmt.Sprintf("%dcontainers", containers), func(b *testing.B) {
 			n := newNode(b)
-			ids := n.crowd(containers)
+			ids := n.runShared(containers)
 			r := n.start()
 			r.view("listens to the cgroups", func(v *telemetry.View) bool { return v.Sources[telemetry.Inotify] == telemetry.SourceOK })
 			r.quiet()
-			r.rests()
+			r.awaitIdle()
 			repaired := make(chan time.Time, 16)
 			n.Tree.Intercept(func(w testnode.CgroupWrite) error {
 				if w.Value != "0" {
@@ -230,7 +230,7 @@ func BenchmarkRepair(b *testing.B) {
 					b.Fatal(err)
 				}
 				took = append(took, (<-repaired).Sub(began))
-				r.rests() // until the writer is identified and the record repaired
+				r.awaitIdle() // until the writer is identified and the record repaired
 				n.forget()
 			}
 			reportP99(b, took)
@@ -238,8 +238,8 @@ func BenchmarkRepair(b *testing.B) {
 	}
 }
 
-// rests waits until no job runs and no full pass is due.
-func (r *running) rests() {
+// awaitIdle waits until no job runs and no full pass is due.
+func (r *running) awaitIdle() {
 	r.Eventually("nothing is due", func() bool {
 		var due, idle bool
 		r.inspectOnly(func(l *Loop) {
@@ -256,9 +256,9 @@ func (r *running) rests() {
 // BenchmarkPass measures a full pass without changes, by the number of containers: decide,
 // compare, publish.
 func BenchmarkPass(b *testing.B) {
-	for _, containers := range crowds {
+	for _, containers := range containerCounts {
 		n := newNode(b)
-		n.crowd(containers)
+		n.runShared(containers)
 		r := n.start()
 		r.quiet()
 		for _, part := range []struct {

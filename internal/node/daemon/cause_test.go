@@ -58,9 +58,9 @@ func (r *running) causes(before map[telemetry.Drift]uint64) map[telemetry.Drift]
 	return now
 }
 
-// provoke makes a drift and waits until it is counted. A drift of a weight during an own update
+// makeDrift makes a drift and waits until it is counted. A drift of a weight during an own update
 // is repaired with it and not counted, so that provoke makes it again.
-func (r *running) provoke(write func() error, property string, right telemetry.Cause) (was telemetry.Cause) {
+func (r *running) makeDrift(write func() error, property string, right telemetry.Cause) (was telemetry.Cause) {
 	r.T.Helper()
 	r.forgetDrift()
 	before := r.loop.snapshot.Load().Drifts
@@ -128,7 +128,7 @@ func TestCausesToldApart(t *testing.T) {
 			began := time.Now()
 			r.forgetDrift()
 			r.view("at rest", func(v *telemetry.View) bool { return v.LastSuccess.After(began) })
-			if got := r.provoke(c.write, c.property, c.cause); got == c.cause {
+			if got := r.makeDrift(c.write, c.property, c.cause); got == c.cause {
 				right[got]++
 			}
 			n.AwaitFile(scope, cgroup.FileCPUs, "0-1")
@@ -155,7 +155,7 @@ func TestReloadTold(t *testing.T) {
 	right := 0
 	for range repetitions {
 		reload := func() error { n.Units.Reload(); return nil }
-		if r.provoke(reload, cgroup.FileCPUs, telemetry.CauseSystemd) == telemetry.CauseSystemd {
+		if r.makeDrift(reload, cgroup.FileCPUs, telemetry.CauseSystemd) == telemetry.CauseSystemd {
 			right++
 		}
 		n.AwaitCPUs(id, "2-3")

@@ -71,7 +71,7 @@ func (r *running) viewWithin(limit time.Duration, what string, cond func(*teleme
 	})
 }
 
-// skipDuring runs do, which waits for the loop, and skips at most limit meanwhile. It
+// skipDuring runs do, which waits for the loop, and skips at most limit until do returns. It
 // returns how long do has taken by the loop's clock.
 func (r *running) skipDuring(limit time.Duration, what string, do func()) time.Duration {
 	r.T.Helper()

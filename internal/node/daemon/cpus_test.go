@@ -14,12 +14,12 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
 
-// trio is a container in each pool, and a second owner.
-type trio struct{ management, shared, owner, other string }
+// placedContainers is a container in each pool, and a second owner.
+type placedContainers struct{ management, shared, owner, other string }
 
-func (n *node) trio() trio {
+func (n *node) runInEachPool() placedContainers {
 	n.T.Helper()
-	var all trio
+	var all placedContainers
 	all.owner = n.RunContainer(n.RunPod("a", "default", "guaranteed", 2, nil), "app", nodefixture.WholeCPUs(2))
 	n.AwaitCPUs(all.owner, "4-5")
 	all.other = n.RunContainer(n.RunPod("b", "default", "guaranteed", 1, nil), "app", nodefixture.WholeCPUs(1))
@@ -36,7 +36,7 @@ func TestHotplug(t *testing.T) {
 			n := newNodeWith(t, testnode.RuntimeConfig{NRI: nri})
 			r := n.start()
 			r.quiet()
-			of := n.trio()
+			of := n.runInEachPool()
 			on := func(management, shared, owner, other string) {
 				t.Helper()
 				n.AwaitCPUs(of.management, management)
@@ -79,7 +79,7 @@ func TestHotplug(t *testing.T) {
 func TestHotplugOfWholePools(t *testing.T) {
 	n := newNode(t)
 	r := n.start()
-	of := n.trio()
+	of := n.runInEachPool()
 	on := func(management, shared, owner string) {
 		t.Helper()
 		n.AwaitCPUs(of.management, management)
@@ -112,7 +112,7 @@ func TestHotplugUnheard(t *testing.T) {
 	n := newNode(t)
 	n.YAML = strings.Replace(n.YAML, "resyncPeriod: 10m", "resyncPeriod: 1s", 1)
 	r := n.start()
-	of := n.trio()
+	of := n.runInEachPool()
 	state := func(want telemetry.SourceState) {
 		t.Helper()
 		r.view("source "+string(want), func(v *telemetry.View) bool { return v.Sources[telemetry.CPUs] == want })
@@ -133,7 +133,7 @@ func TestHotplugBesideARestart(t *testing.T) {
 	n := newNode(t)
 	n.YAML = strings.Replace(n.YAML, "cpus: 4-7", "cpus: 4-6", 1)
 	r := n.start()
-	of := n.trio()
+	of := n.runInEachPool()
 	r.quiet()
 	r.stop()
 	n.SetOnline(nodefixture.AllCPUsBut(5))
@@ -168,7 +168,7 @@ func TestHotplugAndNRI(t *testing.T) {
 	r := n.start()
 	r.connected()
 	r.quiet()
-	of := n.trio()
+	of := n.runInEachPool()
 	n.SetOnline(nodefixture.AllCPUsBut(5, 7))
 	n.AwaitCPUs(of.owner, "4")
 	pod := n.RunPod("c", "default", "guaranteed", 1, nil)

@@ -48,7 +48,7 @@ func TestOriginalsOfTheDeparted(t *testing.T) {
 				slices = append(slices, cgroup.Path(path.Dir(n.Runtime.Cgroup(own))))
 			}
 			r.settled()
-			r.rests()
+			r.awaitIdle()
 			gone, stays := r.originalsIn(slices[0]), r.originalsIn(slices[1])
 			if gone == 0 || stays == 0 {
 				t.Fatalf("originals: %d and %d", gone, stays)
@@ -57,7 +57,7 @@ func TestOriginalsOfTheDeparted(t *testing.T) {
 				t.Fatal(err)
 			}
 			n.Eventually("no originals of the departed", func() bool {
-				r.rests()
+				r.awaitIdle()
 				return r.originalsIn(slices[0]) == 0
 			})
 			if now := r.originalsIn(slices[1]); now != stays {

@@ -21,13 +21,13 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cri"
 )
 
-// flaky is a tree with one directory that cannot be read.
-type flaky struct {
+// unreadableTree is a tree with one directory that cannot be read.
+type unreadableTree struct {
 	*testnode.Cgroups
 	bad atomic.Pointer[string]
 }
 
-func (f *flaky) ReadFile(name string, limit int) ([]byte, error) {
+func (f *unreadableTree) ReadFile(name string, limit int) ([]byte, error) {
 	if bad := f.bad.Load(); bad != nil && filepath.Dir(name) == *bad {
 		return nil, syscall.EMFILE
 	}
@@ -37,7 +37,7 @@ func (f *flaky) ReadFile(name string, limit int) ([]byte, error) {
 // TestUnreadableKeepsWhatItHolds checks that CPUs of an unreadable cgroup are not allocated.
 func TestUnreadableKeepsWhatItHolds(t *testing.T) {
 	n := newNode(t)
-	tree := &flaky{Cgroups: n.Tree}
+	tree := &unreadableTree{Cgroups: n.Tree}
 	h := n.Host()
 	h.Cgroups = cgroup.New(tree)
 	r := n.startOn(h)

@@ -78,7 +78,7 @@ func TestListsElsewhere(t *testing.T) {
 // node's runtime.
 func TestListedElsewhere(t *testing.T) {
 	n := newNode(t)
-	n.crowd(6)
+	n.runShared(6)
 	sorted := func(pods []cri.Pod, containers []cri.Container, err error) ([]cri.Pod, []cri.Container) {
 		t.Helper()
 		if err != nil {

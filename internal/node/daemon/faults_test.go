@@ -70,15 +70,15 @@ func TestHungRuntime(t *testing.T) {
 	n.AwaitCPUs(n.RunContainer(n.RunPod("a", "default", "burstable", 0, nil), "app", cri.Resources{Shares: 512}), "2-3")
 }
 
-// mutedUnits is a systemd that can end its reports of reloads.
-type mutedUnits struct {
+// unwatchedUnits is a systemd that can end its reports of reloads.
+type unwatchedUnits struct {
 	*testnode.Units
 	away   atomic.Bool
 	begun  chan struct{} // has a value while a watch runs
 	hangUp chan struct{}
 }
 
-func (u *mutedUnits) WatchReload(ctx context.Context, wake func()) error {
+func (u *unwatchedUnits) WatchReload(ctx context.Context, wake func()) error {
 	if u.away.Load() {
 		return errors.New("no such socket")
 	}
@@ -104,7 +104,7 @@ func (u *mutedUnits) WatchReload(ctx context.Context, wake func()) error {
 func TestLostSystemd(t *testing.T) {
 	n := newNode(t)
 	h := n.Host()
-	u := &mutedUnits{Units: n.Units, begun: make(chan struct{}, 1), hangUp: make(chan struct{})}
+	u := &unwatchedUnits{Units: n.Units, begun: make(chan struct{}, 1), hangUp: make(chan struct{})}
 	h.Units = u
 	r := n.startOn(h)
 	state := func(s telemetry.SourceState) func(*telemetry.View) bool {

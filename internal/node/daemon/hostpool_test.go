@@ -48,7 +48,7 @@ func TestNoPoolForTheHost(t *testing.T) {
 			if d := cmp.Diff(before, n.HostUnits()); d != "" {
 				t.Errorf("systemd was told something:\n%s", d)
 			}
-			n.said("HostUnconfined", "host services", c.remedy)
+			n.checkProblemLog("HostUnconfined", "host services", c.remedy)
 		})
 	}
 }

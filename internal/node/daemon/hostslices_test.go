@@ -153,12 +153,12 @@ func TestAdministratorsSlices(t *testing.T) {
 	n.AwaitCPUsOf("system.slice", "0-5")
 	n.AwaitCPUsOf("user.slice", "0-3")
 	for _, unit := range []string{"system.slice", "user.slice", "init.scope", "machine.slice"} {
-		n.said("HostForeign", unit, "set-property --runtime "+unit+" AllowedCPUs=)")
+		n.checkProblemLog("HostForeign", unit, "set-property --runtime "+unit+" AllowedCPUs=)")
 	}
 }
 
-// said checks that a problem of a unit was logged with a remedy.
-func (n *node) said(code pools.Code, unit, remedy string) {
+// checkProblemLog checks that a problem of a unit was logged with a remedy.
+func (n *node) checkProblemLog(code pools.Code, unit, remedy string) {
 	n.T.Helper()
 	records := n.Logged("not honoured")
 	if !slices.ContainsFunc(records, func(r map[string]any) bool {

@@ -7,9 +7,9 @@ import (
 	"github.com/cpupoold/cpupoold/internal/testing/testnode/scenario"
 )
 
-// intrude writes to a cgroup and waits for the repair, to which the notice of the write leads
+// writeExternally writes to a cgroup and waits for the repair, to which the notice of the write leads
 // without a full scan.
-func (w *world) intrude(x scenario.Write) error {
+func (w *world) writeExternally(x scenario.Write) error {
 	w.r.forgetDrift()
 	name := string(x.Path.Join(x.File))
 	was, err := w.Tree.ReadFile(name, 1<<10)

@@ -16,9 +16,9 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cri"
 )
 
-// deathScene is a node on which a daemon is killed, and on which the next daemon repairs
+// deathCase is a node on which a daemon is killed, and on which the next daemon repairs
 // everything.
-type deathScene struct {
+type deathCase struct {
 	name string
 	// before is the configuration of an earlier daemon that has placed everything. It is empty
 	// without an earlier daemon. The killed daemon has yaml.
@@ -28,12 +28,12 @@ type deathScene struct {
 	kernel       testnode.CgroupConfig
 }
 
-func deathScenes() []deathScene {
+func deathScenes() []deathCase {
 	fixed, carved := cpuset.Range(4, 7), cpuset.Range(2, 7)
 	mems := strings.Replace(nodefixture.PoolsYAML, "cpus: 4-7", "cpus: 4-7\n  memory: bind", 1)
 	five, fiveYAML := cpuset.Range(3, 7), strings.NewReplacer("cpus: 2-3", "cpus: \"2\"", "cpus: 4-7", "cpus: 3-7").Replace(nodefixture.PoolsYAML)
 	seven := testnode.CgroupConfig{ClearPopulated: true}
-	return []deathScene{
+	return []deathCase{
 		{name: "fixed", yaml: nodefixture.PoolsYAML, pool: fixed, least: 6},
 		{name: "carved", yaml: nodefixture.CarvedYAML, pool: carved, least: 6},
 		{name: "carved from a full shared pool", before: strings.Replace(nodefixture.CarvedYAML, "guaranteed:\n  from: shared\n  floor: 2\n", "", 1), yaml: nodefixture.CarvedYAML, pool: carved, least: 6},
@@ -62,22 +62,22 @@ func deathScenes() []deathScene {
 func TestDeathAfterAnyWrite(t *testing.T) {
 	for _, s := range deathScenes() {
 		t.Run(s.name, func(t *testing.T) {
-			total := s.play(t, -1)
+			total := s.run(t, -1)
 			if total < s.least {
 				t.Fatalf("the scene needs only %d writes", total)
 			}
 			for after := range total {
 				t.Run(fmt.Sprint(after), func(t *testing.T) {
 					t.Parallel()
-					s.play(t, after)
+					s.run(t, after)
 				})
 			}
 		})
 	}
 }
 
-// crowd are the containers and units on the node of a scene.
-type crowd struct {
+// sceneNode are the containers and units on the node of a scene.
+type sceneNode struct {
 	*node
 	shared    string
 	exclusive map[string]int // requested CPUs, by container id
@@ -85,13 +85,13 @@ type crowd struct {
 
 // populate fills the node: management, shared, two exclusive pods, of which one has CPUs
 // reserved for a container that does not exist yet, and two units.
-func populate(n *node) crowd {
+func populate(n *node) sceneNode {
 	n.Units.Install("du.service", cpuset.Set{})
 	n.Units.Install("telegraf.service", cpuset.Set{})
 	n.StartUnit("telegraf.service")
 	n.RunHostServices()
 	n.RunContainer(n.RunPod("m", "kube-system", "burstable", 0, nodefixture.Management(map[string]int{"app": 512})), "app", cri.Resources{Shares: 102})
-	c := crowd{node: n, exclusive: make(map[string]int)}
+	c := sceneNode{node: n, exclusive: make(map[string]int)}
 	c.shared = n.RunContainer(n.RunPod("s", "default", "burstable", 0, nil), "app", cri.Resources{Shares: 512})
 	c.exclusive[n.RunContainer(n.RunPod("e1", "default", "guaranteed", 2, nil), "app", nodefixture.WholeCPUs(2))] = 2
 	c.exclusive[n.RunContainer(n.RunPod("e2", "default", "guaranteed", 2, nil), "app", nodefixture.WholeCPUs(1))] = 1
@@ -99,7 +99,7 @@ func populate(n *node) crowd {
 }
 
 // change is what happens while no daemon runs: one exclusive pod ends and another starts.
-func (c crowd) change() {
+func (c sceneNode) change() {
 	c.T.Helper()
 	for id, asked := range c.exclusive {
 		if asked == 1 {
@@ -114,7 +114,7 @@ func (c crowd) change() {
 
 // owned returns the exclusive containers that have as many CPUs as they request and share them
 // with no placed container, by the kernel's values.
-func (c crowd) owned() map[string]cpuset.Set {
+func (c sceneNode) owned() map[string]cpuset.Set {
 	all := make(map[string]cpuset.Set)
 	for id, asked := range c.exclusive {
 		claims := c.Claims(cpuset.Set{})
@@ -130,7 +130,7 @@ func (c crowd) owned() map[string]cpuset.Set {
 
 // allProcesses returns the CPUs of all cgroups with processes, also of those without a
 // placement.
-func (c crowd) allProcesses() map[cgroup.Path]cpuset.Set {
+func (c sceneNode) allProcesses() map[cgroup.Path]cpuset.Set {
 	all := make(map[cgroup.Path]cpuset.Set)
 	fs := cgroup.New(c.Tree)
 	_ = fs.Walk("kubepods.slice", func(p cgroup.Path) error {
@@ -150,7 +150,7 @@ type watch struct {
 
 // check checks that no other cgroup has come to the CPUs of an owner that still has them. It
 // returns the present state.
-func (c crowd) check(before watch) watch {
+func (c sceneNode) check(before watch) watch {
 	c.T.Helper()
 	now := watch{c.owned(), c.allProcesses()}
 	for id, cpus := range before.owned {
@@ -166,8 +166,8 @@ func (c crowd) check(before watch) watch {
 	return now
 }
 
-// play returns the number of files that a daemon writes which is not killed.
-func (s deathScene) play(t *testing.T, after int) int {
+// run returns the number of files that a daemon writes which is not killed.
+func (s deathCase) run(t *testing.T, after int) int {
 	n := newNodeOn(t, s.kernel)
 	c := populate(n)
 	if s.before != "" {
@@ -214,10 +214,10 @@ func (s deathScene) play(t *testing.T, after int) int {
 	placed := c.check(seen)
 	r = n.start()
 	r.quiet()
-	c.right(s.pool, placed.owned)
-	c.right(s.pool, before.owned)
+	c.checkPlacement(s.pool, placed.owned)
+	c.checkPlacement(s.pool, before.owned)
 	if strings.Contains(s.yaml, nodefixture.HostSlicesYAML) {
-		c.hostRight(r)
+		c.checkHostServices(r)
 	}
 	if strings.Contains(s.yaml, "park: true") {
 		c.Eventually("parking of what nobody owns", func() bool {
@@ -237,9 +237,9 @@ func (s deathScene) play(t *testing.T, after int) int {
 	return writes
 }
 
-// hostRight checks that host services are confined, and that restore resets what they had
+// checkHostServices checks that host services are confined, and that restore resets what they had
 // before the first daemon.
-func (c crowd) hostRight(r *running) {
+func (c sceneNode) checkHostServices(r *running) {
 	c.T.Helper()
 	du, err := cpuset.Parse("0-1," + c.UnitProperty("du.service"))
 	if err != nil {
@@ -261,9 +261,9 @@ func (c crowd) hostRight(r *running) {
 	}
 }
 
-// right checks that all containers are in their pools, and that owners have kept their CPUs
+// checkPlacement checks that all containers are in their pools, and that owners have kept their CPUs
 // that are still in the pool.
-func (c crowd) right(pool cpuset.Set, placed map[string]cpuset.Set) {
+func (c sceneNode) checkPlacement(pool cpuset.Set, placed map[string]cpuset.Set) {
 	c.T.Helper()
 	owned := c.owned()
 	journal := make(map[string]bool)

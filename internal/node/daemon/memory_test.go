@@ -45,12 +45,12 @@ func TestMemoryFollows(t *testing.T) {
 			res.Mems = tt.before
 			id := n.RunContainer(n.RunPod("e", "default", "guaranteed", 2, nil), "app", res)
 			n.AwaitCPUs(id, "4-5")
-			n.boundTo(id, "1")
+			n.checkMemoryNodes(id, "1")
 			r.quiet()
 			n.YAML = tt.yaml
 			r.loop.reload()
 			n.AwaitCPUs(id, tt.cpus)
-			n.boundTo(id, tt.nodes)
+			n.checkMemoryNodes(id, tt.nodes)
 			r.quiet()
 			if got := n.recordedNodes(id); got != tt.nodes {
 				t.Errorf("the runtime has nodes %s on record; want %s", got, tt.nodes)
@@ -59,13 +59,13 @@ func TestMemoryFollows(t *testing.T) {
 			n.YAML = bound // once more
 			r.loop.reload()
 			n.AwaitCPUs(id, "4-5")
-			n.boundTo(id, "1")
+			n.checkMemoryNodes(id, "1")
 			r.quiet()
 			r.stop()
 			n.YAML = tt.yaml
 			n.start().quiet()
 			n.AwaitCPUs(id, tt.cpus)
-			n.boundTo(id, tt.nodes)
+			n.checkMemoryNodes(id, tt.nodes)
 		})
 	}
 }
@@ -116,7 +116,7 @@ func TestMemoryThatNobodyBoundIsLeftAlone(t *testing.T) {
 	}
 }
 
-func (n *node) boundTo(id, nodes string) {
+func (n *node) checkMemoryNodes(id, nodes string) {
 	n.T.Helper()
 	n.Eventually("memory on nodes "+nodes, func() bool { return n.State(id).Mems.String() == nodes })
 }

@@ -48,23 +48,23 @@ func TestMemoryRelease(t *testing.T) {
 		l.memoryRelease.free = func() { given <- struct{}{} }
 		l.memoryRelease.start(time.Now().Add(time.Hour))
 	})
-	r.looks()
-	r.rests()
+	r.resyncAndWait()
+	r.awaitIdle()
 	if len(given) != 0 {
 		t.Error("memory was released at once")
 	}
 	r.inspect(func(l *Loop) { l.memoryRelease.next = time.Now() })
-	r.looks()
+	r.resyncAndWait()
 	n.Eventually("memory is released", func() bool { return len(given) == 1 })
-	r.looks()
-	r.rests()
+	r.resyncAndWait()
+	r.awaitIdle()
 	if len(given) != 1 {
 		t.Errorf("memory was released %d times in a moment", len(given))
 	}
 }
 
-// looks makes the daemon scan all cgroups, as the resync does.
-func (r *running) looks() {
+// resyncAndWait makes the daemon scan all cgroups, as the resync does.
+func (r *running) resyncAndWait() {
 	r.T.Helper()
 	before := r.passes()
 	r.resync()

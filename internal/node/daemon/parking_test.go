@@ -17,9 +17,9 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cri"
 )
 
-// parks waits until exactly these CPUs are parked, by kernel and daemon, and neither root nor
+// awaitParking waits until exactly these CPUs are parked, by kernel and daemon, and neither root nor
 // shared pool has one of them.
-func (r *running) parks(cpus string) {
+func (r *running) awaitParking(cpus string) {
 	r.T.Helper()
 	r.Eventually("CPUs "+cpus+" parked", func() bool {
 		st, _ := r.Parked()
@@ -61,7 +61,7 @@ func TestParking(t *testing.T) {
 				if nri {
 					r.connected()
 				}
-				r.parks("4-7")
+				r.awaitParking("4-7")
 				n.Eventually("it is in the journal", func() bool { return len(ofParking(n.Journal())) == 3 })
 				pod := n.RunPod("a", "default", "guaranteed", 2, nil)
 				owner := n.RunContainer(pod, "app", nodefixture.WholeCPUs(2))
@@ -71,7 +71,7 @@ func TestParking(t *testing.T) {
 				shared := n.RunContainer(n.RunPod("s", "default", "burstable", 0, nil), "app", cri.Resources{Shares: 512})
 				n.AwaitPartition(owner, cgroup.RootPartition)
 				own := n.State(owner).CPUs
-				r.parks(cpuset.Range(4, 7).Difference(own).String())
+				r.awaitParking(cpuset.Range(4, 7).Difference(own).String())
 				n.AwaitCPUs(shared, "2-3")
 				r.quiet()
 				n.CheckClaims()
@@ -93,7 +93,7 @@ func TestParking(t *testing.T) {
 					st, _ := n.Parked()
 					return st.Effective.String() == "4-7"
 				})
-				r.parks("4-7")
+				r.awaitParking("4-7")
 				last := n.RunContainer(n.RunPod("b", "default", "guaranteed", 4, nil), "app", nodefixture.WholeCPUs(4))
 				n.AwaitPartition(last, cgroup.RootPartition)
 				n.AwaitNoParking(true)
@@ -112,14 +112,14 @@ func TestParkingAfterFailedStart(t *testing.T) {
 	n.YAML = nodefixture.WithParking(n.YAML, "auto")
 	r := n.start()
 	r.connected()
-	r.parks("4-7")
+	r.awaitParking("4-7")
 	pod := n.RunPod("a", "default", "guaranteed", 2, nil)
 	if _, err := n.Runtime.CreateContainer(pod, testnode.ContainerSpec{Name: "app", Attempt: n.NextAttempt(pod, "app"), Resources: nodefixture.WholeCPUs(2)}); err != nil {
 		t.Fatal(err)
 	}
 	owner := n.RunContainer(pod, "app", nodefixture.WholeCPUs(2))
 	n.AwaitPartition(owner, cgroup.RootPartition)
-	r.parks(cpuset.Range(4, 7).Difference(n.State(owner).CPUs).String())
+	r.awaitParking(cpuset.Range(4, 7).Difference(n.State(owner).CPUs).String())
 	r.quiet()
 	n.CheckKernel()
 }
@@ -134,7 +134,7 @@ func TestParkingWithLostJournal(t *testing.T) {
 			n := newPartitionNode(t, 6, 12, testnode.RuntimeConfig{})
 			n.YAML = nodefixture.WithParking(n.YAML, "partition")
 			r := n.start()
-			r.parks("4-7")
+			r.awaitParking("4-7")
 			r.quiet()
 			r.stop()
 			if err := os.Remove(n.Host().JournalFile); err != nil {
@@ -144,7 +144,7 @@ func TestParkingWithLostJournal(t *testing.T) {
 				n.YAML = next
 				r = n.start()
 				if strings.Contains(next, "park:") {
-					r.parks("4-7")
+					r.awaitParking("4-7")
 					n.Eventually("it is in the journal", func() bool { return len(ofParking(n.Journal())) == 3 })
 				} else {
 					n.AwaitNoParking(false)
@@ -164,7 +164,7 @@ func TestParkingSwitchedOff(t *testing.T) {
 			n := newPartitionNode(t, 6, 12, testnode.RuntimeConfig{})
 			n.YAML = nodefixture.WithParking(n.YAML, "partition")
 			r := n.start()
-			r.parks("4-7")
+			r.awaitParking("4-7")
 			n.YAML = without
 			r.loop.reload()
 			n.AwaitNoParking(false)
@@ -174,7 +174,7 @@ func TestParkingSwitchedOff(t *testing.T) {
 			}
 			n.YAML = nodefixture.WithParking(strings.Replace(nodefixture.PoolsYAML, "cpus: 4-7", "cpus: 5-7", 1), "partition")
 			r.loop.reload()
-			r.parks("5-7")
+			r.awaitParking("5-7")
 			n.CheckKernel()
 		})
 	}
@@ -188,7 +188,7 @@ func TestParkingIsRepaired(t *testing.T) {
 			n := newPartitionNode(t, kernel[0], kernel[1], testnode.RuntimeConfig{})
 			n.YAML = nodefixture.WithParking(n.YAML, "partition")
 			r := n.start()
-			r.parks("4-7")
+			r.awaitParking("4-7")
 			r.quiet()
 			for _, w := range [][2]string{
 				{"cpupoold/parking/cpuset.cpus.partition", "member"},
@@ -200,14 +200,14 @@ func TestParkingIsRepaired(t *testing.T) {
 				if err := n.Tree.Write(w[0], w[1]); err != nil {
 					t.Fatalf("%s: %v", w, err)
 				}
-				r.parks("4-7")
+				r.awaitParking("4-7")
 				n.Eventually("its list above, too", func() bool { return n.ExclusiveLists()[cgroup.ParkingTop] == "4-7" })
 			}
 			if err := n.Tree.Rmdir(string(cgroup.Parking)); err != nil {
 				t.Fatal(err)
 			}
 			r.quiet()
-			r.parks("4-7")
+			r.awaitParking("4-7")
 			for _, online := range []string{"0-6", "0-3", "0-7"} {
 				cpus, err := cpuset.Parse(online)
 				if err != nil {
@@ -220,7 +220,7 @@ func TestParkingIsRepaired(t *testing.T) {
 						return st.Partition.Is(cgroup.MemberPartition) && n.ExclusiveLists()[cgroup.Parking] == ""
 					})
 				} else {
-					r.parks(free.String())
+					r.awaitParking(free.String())
 				}
 			}
 			n.CheckKernel()
@@ -263,7 +263,7 @@ func TestNoParking(t *testing.T) {
 				t.Fatal(err)
 			}
 			r.quiet()
-			r.parks(cpuset.Range(4, 7).Difference(n.State(id).CPUs).String())
+			r.awaitParking(cpuset.Range(4, 7).Difference(n.State(id).CPUs).String())
 		})
 	}
 }
@@ -275,7 +275,7 @@ func TestParkingIsQuiet(t *testing.T) {
 	n := newPartitionNode(t, 7, 0, testnode.RuntimeConfig{})
 	n.YAML = nodefixture.WithQuiet(nodefixture.WithParking(n.YAML, "auto"), "1h")
 	r := n.start()
-	r.parks("4-7")
+	r.awaitParking("4-7")
 	stays, goes := n.RunPod("a", "default", "guaranteed", 1, nil), n.RunPod("b", "default", "guaranteed", 2, nil)
 	n.AwaitPartition(n.RunContainer(stays, "app", nodefixture.WholeCPUs(1)), cgroup.RootPartition)
 	n.AwaitPartition(n.RunContainer(goes, "app", nodefixture.WholeCPUs(2)), cgroup.RootPartition)
@@ -293,11 +293,11 @@ func TestParkingIsQuiet(t *testing.T) {
 	r.stop()
 	r = n.start()
 	r.view("two CPUs wait still", waits)
-	r.parks(left.Effective.String())
+	r.awaitParking(left.Effective.String())
 	if err := n.Tree.Write(string(cgroup.Parking.Join(cgroup.FilePartition)), "member"); err != nil {
 		t.Fatal(err)
 	}
-	r.parks(left.Effective.String())
+	r.awaitParking(left.Effective.String())
 	with := n.YAML
 	n.YAML = strings.Replace(with, "park: true", "park: false", 1)
 	r.loop.reload()
@@ -324,7 +324,7 @@ func TestParkedCPUsAreNotGiven(t *testing.T) {
 	n.YAML = nodefixture.WithParking(n.YAML, "auto")
 	r := n.start()
 	r.connected()
-	r.parks("4-7")
+	r.awaitParking("4-7")
 	r.quiet()
 	n.Tree.Intercept(func(w testnode.CgroupWrite) error {
 		if strings.HasPrefix(w.Name, string(cgroup.ParkingTop)+"/") {
@@ -345,6 +345,6 @@ func TestParkedCPUsAreNotGiven(t *testing.T) {
 	if st := n.State(id); !st.Partition.Is(cgroup.RootPartition) || st.Effective.Len() != 2 {
 		t.Errorf("the entrypoint began in %+v", st)
 	}
-	r.parks(cpuset.Range(4, 7).Difference(n.State(id).CPUs).String())
+	r.awaitParking(cpuset.Range(4, 7).Difference(n.State(id).CPUs).String())
 	n.CheckKernel()
 }

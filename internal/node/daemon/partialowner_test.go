@@ -28,7 +28,7 @@ func TestOwnersAreAnsweredFirst(t *testing.T) {
 	a := n.start().asker()
 	n.AwaitCPUs(n.RunContainer(n.RunPod("s", "default", "burstable", 0, nil), "a", cri.Resources{Shares: 102}), "2-3")
 	var all cpuset.Set
-	a.lull(func(l *Loop) {
+	a.betweenFullPasses(func(l *Loop) {
 		for _, name := range []string{"one", "two", "three"} {
 			q, answers := a.ofOwner(name, 1)
 			l.handle(q)
@@ -105,7 +105,7 @@ func TestOwnersWaitForFullPasses(t *testing.T) {
 			n.AwaitCPUs(shared, "2-3")
 			r.settled()
 			a := r.asker()
-			r.lull(func(l *Loop) {
+			r.betweenFullPasses(func(l *Loop) {
 				l.inventory.SetNRI(true)
 				if test.before != nil {
 					test.before(n, l, shared)
@@ -148,7 +148,7 @@ func TestReplacedOwnerIsNotRefused(t *testing.T) {
 			n.AwaitCPUs(id, "4-7")
 			r.settled()
 			a := r.asker()
-			r.lull(func(l *Loop) {
+			r.betweenFullPasses(func(l *Loop) {
 				l.inventory.SetNRI(true)
 				if err := n.Runtime.StopPod(pod); err != nil {
 					t.Fatal(err)
@@ -182,7 +182,7 @@ func TestPartialPassRepairsWhatIsStale(t *testing.T) {
 	shared := n.RunContainer(n.RunPod("s", "default", "burstable", 0, nil), "a", cri.Resources{Shares: 102})
 	n.AwaitCPUs(shared, "2-3")
 	r.settled()
-	passes := r.lull(func(l *Loop) {
+	passes := r.betweenFullPasses(func(l *Loop) {
 		l.cache.Invalidate(cgroup.Path(n.Runtime.Cgroup(shared)))
 		n.WriteFile(shared, cgroup.FileCPUs, "4-7")
 		n.Eventually("that is heard", func() bool { l.takeNotices(); return len(l.schedule.files) > 0 })

@@ -63,9 +63,9 @@ func (l *Loop) wouldPlace(container string) (pools.PodPlan, bool) {
 	return placed, ok && !(l.Devices != nil && l.hints.Lacks(l.settings.Pools, pod, l.assignments))
 }
 
-// lull calls do on the event loop while no urgent full pass is due, and returns the number of
+// betweenFullPasses calls do on the event loop while no urgent full pass is due, and returns the number of
 // full passes that ran nevertheless.
-func (r *running) lull(do func(l *Loop)) (passes uint64) {
+func (r *running) betweenFullPasses(do func(l *Loop)) (passes uint64) {
 	r.T.Helper()
 	r.quiet()
 	r.Eventually("nothing is held back", func() (calm bool) {
@@ -102,7 +102,7 @@ func TestPartialPassAnswers(t *testing.T) {
 			a := n.start().asker()
 			own := ofPod("own", "default", "guaranteed", 2, nil)
 			mine := a.mustCreate(own, a.container(own, "app", nodefixture.WholeCPUs(2))).Adjustment.CPUs
-			passes := a.lull(func(l *Loop) {
+			passes := a.betweenFullPasses(func(l *Loop) {
 				for i := range 5 {
 					pod := ofPod(fmt.Sprint("new-", i), "default", "burstable", 0, nil)
 					q, answers := question(pod, a.container(pod, "app", cri.Resources{Shares: 512}))
@@ -132,7 +132,7 @@ func TestPartialPassLeaves(t *testing.T) {
 	a := n.start().asker()
 	shared := n.RunContainer(n.RunPod("s", "default", "burstable", 0, nil), "a", cri.Resources{Shares: 102})
 	n.AwaitFile(n.Runtime.Cgroup(shared), cgroup.FileCPUs, "2-7")
-	passes := a.lull(func(l *Loop) {
+	passes := a.betweenFullPasses(func(l *Loop) {
 		pod := ofPod("own", "default", "guaranteed", 2, nil)
 		q, answers := question(pod, a.container(pod, "app", nodefixture.WholeCPUs(2)))
 		l.handle(q)
@@ -178,7 +178,7 @@ func TestPartialPassRepairs(t *testing.T) {
 	for _, id := range []string{shared, owner} {
 		path := n.Runtime.Cgroup(id)
 		was := n.State(id).CPUs
-		passes := r.lull(func(l *Loop) {
+		passes := r.betweenFullPasses(func(l *Loop) {
 			n.WriteFile(id, cgroup.FileCPUs, "0-1")
 			n.Eventually("that is heard", func() bool { l.takeNotices(); return len(l.schedule.files) > 0 })
 			l.runPasses()
@@ -201,7 +201,7 @@ func TestLostWatchesComeBack(t *testing.T) {
 	r := n.start()
 	n.RunContainer(n.RunPod("s", "default", "burstable", 0, nil), "a", cri.Resources{Shares: 102})
 	r.settled()
-	r.lull(func(l *Loop) {
+	r.betweenFullPasses(func(l *Loop) {
 		l.watchAll()
 		n.Tree.MkdirAll("kubelet")
 		n.Eventually("that is heard", func() bool { l.takeNotices(); return !l.watch.watcher.Settled() })
@@ -236,7 +236,7 @@ func TestUnitIsPlacedAtOnce(t *testing.T) {
 	n.Tree.MkdirAll("system.slice") // systemd makes it at boot
 	r := n.start()
 	r.settled()
-	r.lull(func(l *Loop) {
+	r.betweenFullPasses(func(l *Loop) {
 		l.inventory.SetNRI(true)
 		n.Tree.MkdirAll("system.slice/du.service")
 		n.Eventually("a full pass is due at once", func() bool { l.takeNotices(); return l.schedule.full })
@@ -251,7 +251,7 @@ func TestEndStartsPassAtOnce(t *testing.T) {
 	id := n.RunContainer(n.RunPod("s", "default", "burstable", 0, nil), "a", cri.Resources{Shares: 102})
 	r.settled()
 	for _, waits := range []bool{false, true} {
-		r.lull(func(l *Loop) {
+		r.betweenFullPasses(func(l *Loop) {
 			if waits {
 				l.status.deferred = []cgroup.Deferred{{Path: "x", Property: cgroup.FileCPUs, WaitsFor: []cgroup.Path{cgroup.Path(n.Runtime.Cgroup(id))}}}
 			}
@@ -272,7 +272,7 @@ func TestPartialPassMeasuresExposure(t *testing.T) {
 	r := n.start()
 	id := n.RunContainer(n.RunPod("s", "default", "burstable", 0, nil), "a", cri.Resources{Shares: 102})
 	r.settled()
-	r.lull(func(l *Loop) {
+	r.betweenFullPasses(func(l *Loop) {
 		c := l.inventory.Container(id).Container
 		c.CreatedAt = l.now()        // the daemon has seen its creation
 		l.inventory.CancelCreate(id) // makes the daemon forget the placement

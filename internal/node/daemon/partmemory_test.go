@@ -16,11 +16,11 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cri"
 )
 
-// reading returns the number of reads by file, and of directories under "", until the daemon
+// countReads returns the number of reads by file, and of directories under "", until the daemon
 // has nothing left to do.
-func (r *running) reading(do func()) map[string]int {
+func (r *running) countReads(do func()) map[string]int {
 	r.T.Helper()
-	r.rests()
+	r.awaitIdle()
 	all := make(map[string]int)
 	r.Tree.OnRead(func(name string) {
 		if strings.HasSuffix(name, "/") {
@@ -30,7 +30,7 @@ func (r *running) reading(do func()) map[string]int {
 		}
 	})
 	do()
-	r.rests()
+	r.awaitIdle()
 	r.Tree.OnRead(nil)
 	return all
 }
@@ -67,11 +67,11 @@ func TestReadsOfPartitions(t *testing.T) {
 		r.settled()
 		for _, uid := range []string{"first", "new"} { // before the first one the daemon has not read everything
 			pod := n.RunPod(uid, "default", "guaranteed", 1, nil)
-			began := r.reading(func() {
+			began := r.countReads(func() {
 				n.RunContainer(pod, "a", nodefixture.WholeCPUs(1))
 				parted(beside.owners + 1)
 			})
-			ended := r.reading(func() {
+			ended := r.countReads(func() {
 				if err := n.Runtime.StopPod(pod); err != nil {
 					t.Fatal(err)
 				}
@@ -109,7 +109,7 @@ func TestSiblingOfPartitionIsHeard(t *testing.T) {
 			n.AwaitCPUs(beside, "2-3")
 			n.AwaitCPUs(elsewhere, "2-3")
 			r.settled()
-			r.lull(func(l *Loop) {
+			r.betweenFullPasses(func(l *Loop) {
 				hear := func(id string) bool {
 					p := cgroup.Path(n.Runtime.Cgroup(id))
 					l.cache.Invalidate(p)
@@ -144,7 +144,7 @@ func TestForeignLists(t *testing.T) {
 	n.AwaitCPUs(n.RunContainer(other, "a", cri.Resources{Shares: 512}), "2-3")
 	n.AwaitPartition(owner, cgroup.RootPartition)
 	r.settled()
-	r.rests()
+	r.awaitIdle()
 	slice := cgroup.Path(n.Runtime.Cgroup(owner)).Parent()
 	for _, p := range []cgroup.Path{slice, slice.Parent()} {
 		if err := n.Tree.Write(path.Join(string(p), cgroup.FileExclusive), "\n"); err != nil {
@@ -153,7 +153,7 @@ func TestForeignLists(t *testing.T) {
 		n.Eventually("a partition again", func() bool {
 			return n.ExclusiveLists()[p] == n.State(owner).CPUs.String() && n.State(owner).Partition.Is(cgroup.RootPartition)
 		})
-		r.rests()
+		r.awaitIdle()
 	}
 	// A shorter list leaves a partition of fewer CPUs. No other file shows that.
 	scope := cgroup.Path(n.Runtime.Cgroup(owner))
@@ -161,7 +161,7 @@ func TestForeignLists(t *testing.T) {
 	for _, p := range []cgroup.Path{slice, scope} {
 		for _, stale := range []bool{false, true} {
 			if stale {
-				r.lull(func(l *Loop) { l.cache.Invalidate(p) })
+				r.betweenFullPasses(func(l *Loop) { l.cache.Invalidate(p) })
 			}
 			if err := n.Tree.Write(path.Join(string(p), cgroup.FileExclusive), fmt.Sprint(own.Last())); err != nil {
 				t.Fatal(err)
@@ -170,7 +170,7 @@ func TestForeignLists(t *testing.T) {
 				is := n.State(owner)
 				return n.ExclusiveLists()[p] == own.String() && is.Partition.Is(cgroup.RootPartition) && is.Effective.Equal(own)
 			})
-			r.rests()
+			r.awaitIdle()
 		}
 	}
 	taken := slice.Parent().Join(path.Base(path.Dir(n.Runtime.Cgroup(other))))
@@ -195,7 +195,7 @@ func TestOwnListsAreEchoes(t *testing.T) {
 	owner := n.RunContainer(n.RunPod("a", "default", "guaranteed", 2, nil), "app", nodefixture.WholeCPUs(2))
 	n.AwaitPartition(owner, cgroup.RootPartition)
 	r.settled()
-	r.lull(func(l *Loop) {
+	r.betweenFullPasses(func(l *Loop) {
 		for p := cgroup.Path(n.Runtime.Cgroup(owner)); p != ""; p = p.Parent() {
 			if l.noticeList(p, cgroup.FileExclusive) || l.noticeWrite(p, time.Now()) || l.isolation.stale {
 				t.Errorf("a list of %s that is as it is known has partitions looked at", p)

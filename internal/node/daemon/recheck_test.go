@@ -12,23 +12,23 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cri"
 )
 
-// mute is a tree that loses notices of writes without an error.
-type mute struct {
+// lossyTree is a tree that loses notices of writes without an error.
+type lossyTree struct {
 	*testnode.Cgroups
 	loses atomic.Bool
 }
 
-func (m *mute) Notify() (cgroup.Notices, error) {
+func (m *lossyTree) Notify() (cgroup.Notices, error) {
 	n, err := m.Cgroups.Notify()
-	return muted{n, m}, err
+	return lossyNotices{n, m}, err
 }
 
-type muted struct {
+type lossyNotices struct {
 	cgroup.Notices
-	by *mute
+	by *lossyTree
 }
 
-func (n muted) Next() (cgroup.Notice, error) {
+func (n lossyNotices) Next() (cgroup.Notice, error) {
 	for {
 		notice, err := n.Notices.Next()
 		if err != nil || notice.Kind != cgroup.Written || !n.by.loses.Load() {
@@ -49,7 +49,7 @@ func TestRecheck(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := newNode(t)
-			h, tree := n.Host(), &mute{Cgroups: n.Tree}
+			h, tree := n.Host(), &lossyTree{Cgroups: n.Tree}
 			if h.Cgroups = cgroup.New(tree); c.deaf {
 				h.Cgroups = cgroup.New(struct {
 					cgroup.Tree
@@ -62,7 +62,7 @@ func TestRecheck(t *testing.T) {
 			weighed := n.RunContainer(n.RunPod("weighed", "kube-system", "burstable", 0, nodefixture.Management(map[string]int{"app": 512})), "app", cri.Resources{Shares: 512})
 			n.AwaitCPUs(weighed, "0-1")
 			r.quiet()
-			r.rests()
+			r.awaitIdle()
 			r.inspect(func(l *Loop) { l.settings.Config.ResyncPeriod = 30 * time.Second })
 			recheck := func(n int) {
 				for range n {

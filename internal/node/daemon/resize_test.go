@@ -11,18 +11,12 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cri"
 )
 
-// asked waits until the runtime asks the daemon.
-func (r *running) asked() {
-	r.T.Helper()
-	r.view("NRI connected", func(v *telemetry.View) bool { return v.Sources[telemetry.NRI] == telemetry.SourceOK })
-}
-
 // TestResizeInPlace resizes containers as the kubelet does, through the runtime, which asks
 // over NRI. The resync is far away.
 func TestResizeInPlace(t *testing.T) {
 	n := newNodeWith(t, testnode.RuntimeConfig{NRI: true})
 	r := n.start()
-	r.asked()
+	r.connected()
 	app := n.RunContainer(n.RunPod("a", "default", "guaranteed", 2, nil), "app", nodefixture.WholeCPUs(2))
 	n.AwaitCPUs(app, "4-5")
 	other := n.RunContainer(n.RunPod("b", "default", "guaranteed", 1, nil), "app", nodefixture.WholeCPUs(1))
@@ -78,7 +72,7 @@ func TestResizeOfCarvedCPUs(t *testing.T) {
 	n := newNodeWith(t, testnode.RuntimeConfig{NRI: true})
 	n.YAML = nodefixture.CarvedYAML
 	r := n.start()
-	r.asked()
+	r.connected()
 	shared := n.RunContainer(n.RunPod("s", "default", "burstable", 0, nil), "app", cri.Resources{Shares: 512})
 	app := n.RunContainer(n.RunPod("a", "default", "guaranteed", 1, nil), "app", nodefixture.WholeCPUs(1))
 	rest := func(want int) {
@@ -115,7 +109,7 @@ func TestResizeLetThrough(t *testing.T) {
 	n := newNodeWith(t, testnode.RuntimeConfig{NRI: true})
 	n.YAML = strings.Replace(n.YAML, "cpus: 4-7\n", "cpus: 4-7\n  onRefusal: shared\n", 1)
 	r := n.start()
-	r.asked()
+	r.connected()
 	app := n.RunContainer(n.RunPod("a", "default", "guaranteed", 2, nil), "app", nodefixture.WholeCPUs(2))
 	small := n.RunContainer(n.RunPod("b", "default", "guaranteed", 0, nil), "app", nodefixture.MilliCPUs(500))
 	if err := n.Runtime.Resize(app, nodefixture.WholeCPUs(5)); err != nil {
@@ -140,7 +134,7 @@ func TestResizeLetThrough(t *testing.T) {
 func TestResizeWhileNRIIsLost(t *testing.T) {
 	n := newNodeWith(t, testnode.RuntimeConfig{NRI: true})
 	r := n.start()
-	r.asked()
+	r.connected()
 	app := n.RunContainer(n.RunPod("a", "default", "guaranteed", 2, nil), "app", nodefixture.WholeCPUs(2))
 	n.AwaitCPUs(app, "4-5")
 	r.quiet()
@@ -160,7 +154,7 @@ func TestResizeWhileNRIIsLost(t *testing.T) {
 		if err := n.Runtime.NRIUp(); err != nil {
 			t.Fatal(err)
 		}
-		r.asked()
+		r.connected()
 		n.AwaitCPUs(app, step.cpus)
 		n.Eventually("quota", func() bool { return n.State(app).Quota == step.quota })
 		r.quiet()

@@ -16,7 +16,7 @@ import (
 func TestResizeThatFails(t *testing.T) {
 	n := newNodeWith(t, testnode.RuntimeConfig{NRI: true})
 	r := n.start()
-	r.asked()
+	r.connected()
 	app := n.RunContainer(n.RunPod("a", "default", "guaranteed", 2, nil), "app", nodefixture.WholeCPUs(2))
 	n.AwaitCPUs(app, "4-5")
 	r.quiet()

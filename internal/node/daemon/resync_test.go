@@ -8,8 +8,8 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cri"
 )
 
-// deaf is a tree without notices of writes.
-type deaf struct{ cgroup.Tree }
+// silentTree is a tree without notices of writes.
+type silentTree struct{ cgroup.Tree }
 
 // TestResync checks that the resync finds changes without an event, also while the runtime does
 // not answer. The pass waits for the list, but not for a late one. In between events are
@@ -18,12 +18,12 @@ func TestResync(t *testing.T) {
 	for _, hangs := range []bool{false, true} {
 		n := newNode(t)
 		h := n.Host()
-		h.Cgroups = cgroup.New(deaf{n.Tree})
+		h.Cgroups = cgroup.New(silentTree{n.Tree})
 		r := n.startOn(h)
 		id := n.RunContainer(n.RunPod("a", "default", "burstable", 0, nil), "app", cri.Resources{Shares: 512})
 		n.AwaitCPUs(id, "2-3")
 		r.quiet()
-		r.rests()
+		r.awaitIdle()
 		release := func() {}
 		if hangs {
 			release = n.Runtime.Hang("ListContainers")
@@ -42,7 +42,7 @@ func TestResync(t *testing.T) {
 		})
 		n.AwaitCPUs(id, "2-3")
 		release()
-		r.rests()
+		r.awaitIdle()
 		r.inspect(func(l *Loop) {
 			if l.status.recheckPending || l.timers.recheck.due.After(time.Now()) {
 				t.Errorf("hangs %t: another look is due", hangs)

@@ -9,11 +9,11 @@ import (
 // TestIdleTimers checks that an idle daemon waits only for the resync.
 func TestIdleTimers(t *testing.T) {
 	n := newNode(t)
-	n.crowd(4)
+	n.runShared(4)
 	n.YAML = strings.Replace(n.YAML, "resyncPeriod: 10m", "resyncPeriod: 30s", 1)
 	r := n.start()
 	r.quiet()
-	r.rests()
+	r.awaitIdle()
 	r.within(29*time.Second, "only the resync is due", func() (alone bool) {
 		r.inspect(func(l *Loop) {
 			now := l.now()

@@ -119,14 +119,14 @@ func leave(t *testing.T, before, after string, meanwhile, then [2]string) {
 	r.quiet()
 }
 
-// deafUnits is a systemd that reports reverted properties while the kernel keeps the old
+// ineffectiveUnits is a systemd that reports reverted properties while the kernel keeps the old
 // values.
-type deafUnits struct {
+type ineffectiveUnits struct {
 	hostenv.Units
 	tree *testnode.Cgroups
 }
 
-func (d deafUnits) Revert(ctx context.Context, unit string, originals []cgroup.Property, nodes cpuset.Set) error {
+func (d ineffectiveUnits) Revert(ctx context.Context, unit string, originals []cgroup.Property, nodes cpuset.Set) error {
 	name := "system.slice/" + unit + "/" + cgroup.FileCPUs
 	before, err := d.tree.ReadFile(name, 100)
 	if err != nil {
@@ -146,7 +146,7 @@ func TestRevertIsVerified(t *testing.T) {
 	n.StartUnit("du.service")
 	n.YAML = nodefixture.PoolsYAML + "units: {du.service: {cpus: 2}}\n"
 	h := n.Host()
-	h.Units = deafUnits{h.Units, n.Tree}
+	h.Units = ineffectiveUnits{h.Units, n.Tree}
 	r := n.startOn(h)
 	n.AwaitUnitCPUs("du.service", "4-5")
 	r.quiet()

@@ -21,8 +21,8 @@ import (
 // codeUnread is the code of the inventory's problems.
 const codeUnread = "RuntimeDetailsMissing"
 
-// forgetful is a runtime that does not answer, or not completely, about some objects.
-type forgetful struct {
+// partialRuntime is a runtime that does not answer, or not completely, about some objects.
+type partialRuntime struct {
 	hostenv.Runtime
 	mu      sync.Mutex // guards the fields below
 	silent  map[string]bool
@@ -30,7 +30,7 @@ type forgetful struct {
 	asked   atomic.Int32
 }
 
-func (f *forgetful) fault(kind, id string) error {
+func (f *partialRuntime) fault(kind, id string) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	switch {
@@ -44,7 +44,7 @@ func (f *forgetful) fault(kind, id string) error {
 	return nil
 }
 
-func (f *forgetful) PodStatus(ctx context.Context, id string) (cri.Pod, error) {
+func (f *partialRuntime) PodStatus(ctx context.Context, id string) (cri.Pod, error) {
 	p, err := f.Runtime.PodStatus(ctx, id)
 	if fault := f.fault("pod", id); fault != nil {
 		p.CgroupParent, p.CgroupsPath, p.Resources = "", "", cri.Resources{}
@@ -53,7 +53,7 @@ func (f *forgetful) PodStatus(ctx context.Context, id string) (cri.Pod, error) {
 	return p, err
 }
 
-func (f *forgetful) ContainerStatus(ctx context.Context, id string) (cri.Container, error) {
+func (f *partialRuntime) ContainerStatus(ctx context.Context, id string) (cri.Container, error) {
 	c, err := f.Runtime.ContainerStatus(ctx, id)
 	if fault := f.fault("container", id); fault != nil {
 		c.PodID, c.CgroupsPath, c.Recorded, c.Requested = "", "", cri.Resources{}, cri.Resources{}
@@ -62,7 +62,7 @@ func (f *forgetful) ContainerStatus(ctx context.Context, id string) (cri.Contain
 	return c, err
 }
 
-func (f *forgetful) remember() {
+func (f *partialRuntime) remember() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.silent, f.partial = nil, nil
@@ -120,7 +120,7 @@ func unreadAtStart(t *testing.T, yaml string, journalLost, silent bool, of strin
 		"all": {pod: true, excl: true, sharedPod: true, shared: true, other: true},
 	}[of]
 	h := n.Host()
-	rt := &forgetful{Runtime: h.Runtime}
+	rt := &partialRuntime{Runtime: h.Runtime}
 	if silent {
 		rt.silent = faulty
 	} else {

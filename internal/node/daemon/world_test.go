@@ -34,8 +34,8 @@ type world struct {
 	r       *running
 	configs []string
 	pods    *scenario.Pods
-	seen    sight // At the last rest.
-	silent  bool  // The kubelet does not answer.
+	seen    loopState // At the last rest.
+	silent  bool      // The kubelet does not answer.
 	checks  int
 	moves   map[control.Outcome]int
 	parted  int // Number of partitions that were seen.
@@ -159,7 +159,7 @@ func (w *world) Do(s scenario.Step) error {
 	armed, dead := w.armed >= 0, w.dead
 	w.mu.Unlock()
 	if armed {
-		if err := w.restAnd(dead); err != nil {
+		if err := w.awaitIdleOrDeath(dead); err != nil {
 			return err
 		}
 		w.r.stop()
@@ -176,7 +176,7 @@ func (w *world) Do(s scenario.Step) error {
 		}
 		w.r = w.start()
 	}
-	return w.rest()
+	return w.awaitIdle()
 }
 
 // act carries out a step.
@@ -225,7 +225,7 @@ func (w *world) act(s scenario.Step) error {
 	case scenario.ForeignWrite:
 		w.seen = w.inspect()
 		if x, ok := scenario.WriteOf(s, w.seen.asPlanned, w.Topology.Possible); ok {
-			return w.intrude(x)
+			return w.writeExternally(x)
 		}
 	}
 	return nil
@@ -294,8 +294,8 @@ func (w *world) forget() {
 	w.known = nil
 }
 
-// sight is the state of the loop at the end of a pass.
-type sight struct {
+// loopState is the state of the loop at the end of a pass.
+type loopState struct {
 	plan      pools.Plan
 	pools     pools.Pools
 	resting   bool
@@ -306,8 +306,8 @@ type sight struct {
 	cpus      *topology.Topology
 }
 
-// sightOf returns the state of a loop, with behind if other events wait to be handled.
-func sightOf(l *Loop, behind bool) sight {
+// stateOf returns the state of a loop, with behind if other events wait to be handled.
+func stateOf(l *Loop, behind bool) loopState {
 	now := l.now()
 	busy := map[string]bool{
 		"handling events":     behind,
@@ -342,32 +342,32 @@ func sightOf(l *Loop, behind bool) sight {
 		c := l.cache.Current(t.Path)
 		return !c.Exists || cgroup.Verify(t, c.State) != nil
 	})
-	return sight{busy: busy, asPlanned: asPlanned, plan: l.status.plan, pools: l.settings.Pools, resting: resting, journaled: !l.journal.Pending(),
+	return loopState{busy: busy, asPlanned: asPlanned, plan: l.status.plan, pools: l.settings.Pools, resting: resting, journaled: !l.journal.Pending(),
 		connected: l.status.stream == cri.Connected, cpus: l.settings.Topology}
 }
 
 // inspect returns the state that a pass has left. Events of the same batch may have changed
 // facts and not yet the plan. So the errand posts another one, which is handled after the
 // pass, and counts only if it is the first in its batch.
-func (w *world) inspect() sight {
-	seen := make(chan sight, 1)
+func (w *world) inspect() loopState {
+	seen := make(chan loopState, 1)
 	w.r.loop.box.Post(errand(func(l *Loop) {
 		before := l.box.Take()
 		for _, e := range before {
 			l.box.Post(e)
 		}
-		l.box.Post(errand(func(l *Loop) { seen <- sightOf(l, len(before) > 0) }))
+		l.box.Post(errand(func(l *Loop) { seen <- stateOf(l, len(before) > 0) }))
 	}))
 	select {
 	case s := <-seen:
 		return s
 	case <-time.After(nodefixture.Timeout):
-		return sight{}
+		return loopState{}
 	}
 }
 
-// look reports whether the daemon rests and has seen everything, now and after one more pass.
-func (w *world) look() bool {
+// isIdle reports whether the daemon rests and has seen everything, now and after one more pass.
+func (w *world) isIdle() bool {
 	if w.seen = w.inspect(); !w.seen.connected {
 		w.r.requestList()
 	}
@@ -378,18 +378,18 @@ func (w *world) look() bool {
 	return w.seen.resting && w.seen.cpus == w.CPUs.Now() && w.pods.Known(w.seen.plan) == nil
 }
 
-// rest waits until the daemon has nothing left to do and has seen everything.
-func (w *world) rest() error {
-	if err := w.remembers(); err != nil {
+// awaitIdle waits until the daemon has nothing left to do and has seen everything.
+func (w *world) awaitIdle() error {
+	if err := w.checkPartitionMemory(); err != nil {
 		return err
 	}
 	w.r.loop.box.Post(systemdReloaded{}) // external changes count, too
-	return w.await("the daemon to rest", w.look)
+	return w.await("the daemon to rest", w.isIdle)
 }
 
-// remembers checks that the remembered state of partitions is right when all notices are
+// checkPartitionMemory checks that the remembered state of partitions is right when all notices are
 // handled.
-func (w *world) remembers() error {
+func (w *world) checkPartitionMemory() error {
 	if !w.Kernel.Remote {
 		return nil
 	}
@@ -403,14 +403,14 @@ func (w *world) remembers() error {
 	return why
 }
 
-// restAnd is rest for a daemon that is about to be killed.
-func (w *world) restAnd(dead chan struct{}) error {
+// awaitIdleOrDeath is rest for a daemon that is about to be killed.
+func (w *world) awaitIdleOrDeath(dead chan struct{}) error {
 	return w.await("the daemon to rest or die", func() bool {
 		select {
 		case <-dead:
 			return true
 		default:
-			return w.look()
+			return w.isIdle()
 		}
 	})
 }
