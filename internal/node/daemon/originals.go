@@ -59,9 +59,7 @@ func (e saved) apply(l *Loop) {
 		l.log.Error("journal not written; writes go ahead, and restore may not know the values that they replace", "journal", l.JournalFile, "error", e.err)
 	}
 	l.journal.EndSave(e.upTo, e.err, l.now())
-	if e.err != nil || l.journal.Safe() {
-		l.timers.journal.clear() // the disk has answered
-	}
+	l.timers.journal.clear() // the disk has answered; the save of newer changes sets it again
 }
 
 func (saved) ownResult() {}

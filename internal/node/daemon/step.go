@@ -22,25 +22,24 @@ func (l *Loop) run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-timer.C:
-			l.step(l.now(), nil)
 		case <-l.box.Wake():
-			l.step(l.now(), l.box.Take())
 		case <-l.watch.wake:
 			l.takeNotices()
-			l.step(l.now(), nil)
 		}
+		l.step(l.now(), l.box.Take())
 	}
 }
 
-// step applies events and the deadlines that are over at now, and makes the passes that
-// follow. It calls the kernel synchronously. Workers make slow calls, and later work gets a
+// step applies events and then the deadlines that are over at now, and makes the passes that
+// follow. Events come first, because an event can end the wait that a deadline bounds: a
+// loop that got no CPU for a second must not take a written journal for a late one. It calls the kernel synchronously. Workers make slow calls, and later work gets a
 // deadline, so a test can drive the loop with step alone.
 func (l *Loop) step(now time.Time, events []event) {
-	if due := l.fireDeadlines(now); !due && len(events) == 0 && !l.schedule.isDue() {
-		return // the notices came from the daemon's own writes
-	}
 	for _, e := range events {
 		l.handle(e)
+	}
+	if due := l.fireDeadlines(now); !due && len(events) == 0 && !l.schedule.isDue() {
+		return // the notices came from the daemon's own writes
 	}
 	l.askKubelet(now)
 	l.startRecheck()

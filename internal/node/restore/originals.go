@@ -64,7 +64,7 @@ func restoreOriginals(ctx context.Context, h *hostenv.Host, j undo.Document) (Re
 	if len(rest.Originals) == 0 {
 		return r, errors.Join(kubeletErr, parkErr, undo.Remove(h.JournalFile, h.RunDir, j.BootID))
 	}
-	return r, errors.Join(kubeletErr, parkErr, undo.Save(h.JournalFile, h.RunDir, rest))
+	return r, errors.Join(kubeletErr, parkErr, undo.Save(h.JournalFile, "", rest))
 }
 
 // writeOriginal writes an original to its file, and records it with the runtime or systemd, which
