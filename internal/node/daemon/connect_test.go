@@ -60,6 +60,7 @@ func TestHeartbeatStopsWithTheOwner(t *testing.T) {
 	beat := func() time.Time { return r.loop.notify.Heartbeat() }
 	start := beat()
 	n.Eventually("heartbeat without events", func() bool { return beat().After(start) })
+	n.Eventually("watchdog fed at each pulse", func() bool { return strings.Count(strings.Join(told(), "\n"), "WATCHDOG=1") > 1 })
 
 	reached, hang := make(chan struct{}, 1), make(chan struct{})
 	release := sync.OnceFunc(func() { close(hang) })
@@ -75,7 +76,6 @@ func TestHeartbeatStopsWithTheOwner(t *testing.T) {
 		return nil
 	})
 	id := n.RunContainer(n.RunPod("one", "default", "burstable", 0, nil), "app", cri.Resources{Shares: 512})
-	n.Eventually("watchdog fed at each pulse", func() bool { return strings.Count(strings.Join(told(), "\n"), "WATCHDOG=1") > 1 })
 	nodefixture.Receive(n.Node, "a write that hangs", reached)
 	stopped := beat()
 	server, err := telemetry.New(telemetry.Options{View: r.loop.snapshot.Load, Heartbeat: beat, MaxSilence: 50 * time.Millisecond,
