@@ -93,7 +93,8 @@ func (l *Loop) noteStarts() {
 }
 
 // answerHooks answers runtime requests that are decided or timed out. It reports whether
-// another pass is needed.
+// another pass is needed. A request has timed out if it had when the pass began: only then
+// has the pass decided without the kubelet's hints.
 func (l *Loop) answerHooks(now time.Time) (again bool) {
 	l.createRequests = slices.DeleteFunc(l.createRequests, func(a *createRequest) bool {
 		if isClosed(a.canceled) {
@@ -103,7 +104,7 @@ func (l *Loop) answerHooks(now time.Time) (again bool) {
 			return true
 		}
 		pod, p := findPlacement(&l.status.plan, a.container.ID)
-		c, done := l.decideCreate(a, pod, p, now)
+		c, done := l.decideCreate(a, pod, p, l.status.began)
 		if !done {
 			return false
 		}
@@ -118,7 +119,7 @@ func (l *Loop) answerHooks(now time.Time) (again bool) {
 	})
 	l.startRequests = slices.DeleteFunc(l.startRequests, func(a *startRequest) bool {
 		_, p := findPlacement(&l.status.plan, a.id)
-		done, err := l.decideStart(a, p, targetOf(l.status.targets, a.id), now)
+		done, err := l.decideStart(a, p, targetOf(l.status.targets, a.id), l.status.began)
 		if done = done || isClosed(a.canceled); done {
 			a.answer <- err
 		}

@@ -51,6 +51,30 @@ func TestCreateWaitsForTheKubelet(t *testing.T) {
 	a.view("it is told", func(v *telemetry.View) bool { return v.Problems["HintsMissing"] == 1 })
 }
 
+// TestTimeoutDuringAPass checks that a request which times out during a pass gets its answer
+// from the next pass, which decides without the kubelet.
+func TestTimeoutDuringAPass(t *testing.T) {
+	n := newNode(t)
+	n.Kubelet = nodefixture.NewKubelet()
+	a := n.start().asker()
+	defer n.Kubelet.Hang()()
+	request, answer := a.ofOwner("e", 2)
+	a.inspectOnly(func(l *Loop) {
+		request.since = l.now()
+		request.apply(l)
+		l.pass()
+		a.clock.skipped.Add(int64(hookTimeout))
+		if l.answerHooks(l.now()); len(answer) > 0 {
+			t.Errorf("answered after the pass before the timeout: %+v", <-answer)
+		}
+		l.pass()
+		l.answerHooks(l.now())
+	})
+	if c := nodefixture.Receive(n.Node, "answer", answer); c.err != nil || c.reply.Adjustment.CPUs.Len() != 2 {
+		t.Errorf("answer %+v; want two CPUs", c)
+	}
+}
+
 // TestStrictPolicyIsNotGuessed checks that a container under a strict topology policy is not
 // created without the kubelet's answer.
 func TestStrictPolicyIsNotGuessed(t *testing.T) {
