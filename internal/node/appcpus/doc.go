@@ -6,7 +6,7 @@
 //	units/<unit>.env     for EnvironmentFile=
 //	units/<unit>.go.env  the same, with GOMAXPROCS for a unit with exclusive CPUs
 //
-// A file appears when the placement is verified, and is removed with its pod. A rename
-// replaces it, so that no reader sees half of it. An unchanged file is not replaced, so
-// that watching it is cheap. The content does not depend on the time.
+// A rename replaces a file, so that an application never reads half of it. A file with
+// unchanged content is not replaced, so that watching it is cheap. The content does not depend
+// on the time. The daemon decides when a file appears and when it is removed.
 package appcpus

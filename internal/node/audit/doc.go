@@ -1,11 +1,11 @@
-// Package audit finds who runs, or may run, on CPUs that belong to somebody else.
+// Package audit finds tasks and interrupts on exclusive CPUs of another owner, and tasks on
+// CPUs of another pool.
 //
-// It has two halves. The pure one knows whose the CPUs are ([Ownership]), reads what
-// the kernel prints (parse.go), and judges what was seen ([Judge]). The other one,
-// [Watcher], looks at /proc again and again and writes nothing.
+// [Ownership] holds the pools and owners of CPUs, the Parse functions read files of /proc, and
+// [Judge] makes a report from the evidence. They are pure. [Watcher] samples /proc
+// repeatedly, and writes nothing.
 //
-// What is known of tasks is sampled: where a task was last put, and how much more it
-// has run since it was looked at before. A task that comes and goes between two looks
-// is not seen; what it used is in [Score.Unseen]. Interrupts are not sampled: the
-// kernel counts them for each CPU.
+// A sample of a task has its CPU and the CPU time since the previous sample. A task that
+// starts and exits between two samples is not seen: [Score.Unseen] is the CPU time of such
+// tasks. Interrupts are not sampled, because the kernel counts them for each CPU.
 package audit

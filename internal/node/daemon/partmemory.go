@@ -16,7 +16,8 @@ import (
 //   - cgroups with external writes, the cgroups below them, and their siblings in a pod
 //   - cgroups whose cpuset.cpus or cpuset.cpus.partition differ in package kernelstate
 //   - in each pass, cgroups without a watch: the slices of the host
-//   - all cgroups, with each resync, after lost notices, and after a change of the online CPUs
+//   - all cgroups, with each resync, after a new watcher or lost notices, and after a change of
+//     the online CPUs
 //
 // An exclusive list that is unknown does no harm: the kernel refuses CPUs that are not
 // exclusive. The same happens with a list that is written right after a reading.

@@ -59,8 +59,9 @@ func (l *Loop) noteFaults(began time.Time) {
 	}
 }
 
-// noteReady reports once that the node has its desired state and the files for applications
-// are written: a unit that waits for the daemon reads its CPUs when it starts.
+// noteReady reports once that the node has its desired state. It waits for the files for
+// applications, at most filesTimeout, and not after a failed write: a unit that waits for the
+// daemon reads its CPUs when it starts.
 func (l *Loop) noteReady(now time.Time) {
 	if l.status.ready || l.working(l.status.began) || now.Before(l.applications.due()) {
 		return

@@ -1,5 +1,4 @@
-// Package explain says why a container or a systemd unit runs where it runs: it makes
-// the decision once more, from what the daemon has decided from, and notes how.
-//
-// Like the decision itself it reads nothing but its arguments.
+// Package explain returns the reasons for the CPUs of a container or a systemd unit. It repeats
+// the decision of the planner with the same input, and notes each rule. It also lists the parts
+// of the machine that were candidates, and changes that move a container to another pool. Pure.
 package explain

@@ -1,3 +1,5 @@
-// Package hostslices decides what becomes of the host's own services: of systemd's slices
-// with all that is in them. It is pure; who asks systemd and writes is the daemon.
+// Package hostslices decides which systemd units of host services get the CPUs of host services.
+// A unit with CPUs from an administrator, a unit with pods, and a unit in another placed unit keep
+// their CPUs. The daemon asks systemd and writes the CPUs. Pure, except for the reader of unit
+// files that the caller passes.
 package hostslices

@@ -1,7 +1,7 @@
-// Package hotplug hears from the kernel that CPUs come and go.
+// Package hotplug receives the kernel's notifications of CPUs that go offline or online.
 //
-// The kernel tells of each by a uevent, a netlink message (netlink(7),
-// NETLINK_KOBJECT_UEVENT): nothing in sysfs can be watched for it. Messages may be
-// lost, so they say that something has changed and not what: whoever hears one reads
-// sysfs again. The cpusets have been updated by the kernel when it arrives.
+// The kernel sends a uevent for each CPU, as a netlink message (netlink(7),
+// NETLINK_KOBJECT_UEVENT). No file of sysfs reports the change to a watcher. Messages can be
+// lost, so a notification has no content: the receiver reads sysfs again. The kernel has updated
+// the cpusets before the message arrives.
 package hotplug

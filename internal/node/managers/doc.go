@@ -1,10 +1,8 @@
-// Package managers knows the other managers of CPUs that a node may have: what their
-// configuration says that they do, and which containers are therefore theirs.
+// Package managers reads the configuration of other CPU managers on the node, and decides which
+// containers they place. It reads files, and writes nothing.
 //
-// CRI-O is one where it has workloads ([crio.runtime.workloads], crio.conf(5)), or a
-// runtime handler whose allowed_annotations let pods switch load balancing off or ask
-// for shared CPUs (its high-performance hooks): it then writes the cpuset of those
-// containers itself. tuned is another, of what is around containers: interrupts,
-// workqueues, the affinity of threads, frequency. Everything here is read from files;
-// nothing is written.
+// CRI-O writes the cpuset of a container in two cases (crio.conf(5)). The container belongs to a
+// workload of crio.runtime.workloads, or its runtime handler allows annotations for load
+// balancing or shared CPUs (high-performance hooks). tuned places no containers. It sets
+// interrupts, workqueues, the affinity of threads and CPU frequencies.
 package managers

@@ -1,6 +1,6 @@
-// Package noise says what the machine really gives to who has CPUs of its own: what keeps others off them, and which
-// of the kernel's own work goes on there. What is not switched off at boot stays: no kernel moves the timer tick,
-// RCU callbacks or managed interrupts later. It is pure.
+// Package noise reports how exclusive CPUs are isolated, and which kernel work remains on them.
+// Kernel work that is not disabled at boot remains: no kernel moves the timer tick, RCU callbacks
+// or managed interrupts later. For these, the package returns the missing boot arguments. Pure.
 package noise
 
 import (

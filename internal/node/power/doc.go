@@ -1,8 +1,7 @@
-// Package power knows the frequency governor, the energy preference and the idle states
-// of CPUs: what containers ask of the CPUs that they have for themselves, and what the
-// files of sysfs must hold for it.
+// Package power computes the frequency governor, the energy preference and the idle states that
+// containers request for their exclusive CPUs, as values of files in sysfs.
 //
-// [Parse] and [Plan] are pure. [Read] and the [Host] read sysfs; what is written goes
-// through package tune, which has the originals on record first, reads back, and gives
-// everything back when nobody asks any more.
+// [Parse] and [Plan] are pure. [Read] and [Host] read sysfs. Package tune decides about each
+// write: it records the original first, reads the value back, and restores the original when no
+// container requests the setting.
 package power

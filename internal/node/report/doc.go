@@ -1,3 +1,3 @@
-// Package report makes the archive for a bug report, and takes the names out of it that
-// are nobody else's business.
+// Package report makes the archive for a bug report. [Redactor] replaces names of
+// namespaces, pods, units and other objects. A name has the same replacement everywhere.
 package report
