@@ -17,7 +17,7 @@ import (
 //   - cgroups whose cpuset.cpus or cpuset.cpus.partition differ in package kernelstate
 //   - in each pass, cgroups without a watch: the slices of the host
 //   - all cgroups, with each resync, after a new watcher or lost notices, and after a change of
-//     the online CPUs
+//     the online CPUs or a reload of systemd
 //
 // An exclusive list that is unknown does no harm: the kernel refuses CPUs that are not
 // exclusive. The same happens with a list that is written right after a reading.
