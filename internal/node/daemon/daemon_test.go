@@ -227,7 +227,7 @@ func TestPlanIsWhatRunDoes(t *testing.T) {
 	}
 	// Workers finish in any order; the writes of one cgroup keep their order.
 	if d := cmp.Diff(byPath(p.Writes), byPath(done)); d != "" {
-		t.Errorf("planned and done differ (-planned +done):\n%s", d)
+		t.Errorf("planned and done differ (-planned +done):\n%s\nlog:\n%s", d, n.Logs)
 	}
 }
 

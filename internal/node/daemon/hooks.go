@@ -167,7 +167,7 @@ func (l *Loop) decideCreate(a *createRequest, pod *pools.PodPlan, p *pools.Place
 	refuse := l.settings.Config.OnRefusal != config.RefusalShared
 	switch {
 	case p == nil:
-		return createAnswer{err: errors.New("its pod is being removed, or the daemon cannot tell what it is")}, true
+		return createAnswer{err: errors.New("pod is unknown or being removed")}, true
 	case p.Pool == pools.Other:
 		return createAnswer{reply: l.replyUnmanaged(a)}, true
 	case p.Refused != nil && refuse:
@@ -183,7 +183,7 @@ func (l *Loop) decideCreate(a *createRequest, pod *pools.PodPlan, p *pools.Place
 	case cpus.IsEmpty() && !late:
 		return createAnswer{}, false
 	case cpus.IsEmpty() && (refuse || !p.Exclusive):
-		return createAnswer{err: fmt.Errorf("CPUs %s are not free yet: %s still has them; it gets them when the kubelet tries again", occupied, by)}, true
+		return createAnswer{err: fmt.Errorf("CPUs %s are not free yet: %s still uses them; the kubelet retries", occupied, by)}, true
 	case cpus.IsEmpty():
 		q := *p // a later pass allocates its exclusive CPUs, when they are free
 		q.Exclusive, q.Mixed, q.CPUs = false, cpuset.Set{}, l.status.plan.Shared.Difference(l.leavingCPUs())
@@ -215,8 +215,8 @@ func placementIn(pod *pools.PodPlan, id string) *pools.Placement {
 	return nil
 }
 
-// replyUnmanaged is the answer for a container that another manager places: none, and it is made
-// as that has asked.
+// replyUnmanaged returns the reply for a container that another manager places. It contains
+// no CPUs for the container.
 func (l *Loop) replyUnmanaged(a *createRequest) nri.Reply {
 	l.inventory.Container(a.container.ID).Answer(cpuset.Set{}, cpuset.Set{})
 	return nri.Reply{Updates: a.updates}
@@ -331,7 +331,7 @@ func (l *Loop) decideStart(a *startRequest, p *pools.Placement, t *cgroup.Target
 	case !late:
 		return false, nil
 	case t.Exclusive && l.settings.Config.OnRefusal != config.RefusalShared:
-		return true, fmt.Errorf("it is on CPUs %s, not on its own, %s; the kubelet tries again", c.Effective, t.CPUs)
+		return true, fmt.Errorf("container runs on CPUs %s in place of its exclusive CPUs %s; the kubelet retries", c.Effective, t.CPUs)
 	}
 	others := desired.OwnedBy(l.status.plan)
 	if t.Exclusive {

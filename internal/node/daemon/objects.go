@@ -102,7 +102,9 @@ func (e containerFetched) apply(l *Loop) {
 		if isNew {
 			l.fetchEarlier(c)
 		}
-		l.cache.SetRecord(c.Path, c.Record())
+		if e.HasRecordOf(c) {
+			l.cache.SetRecord(c.Path, c.Record())
+		}
 		if pod := c.Container.PodID; pod != "" && l.inventory.Pod(pod) == nil {
 			l.fetchPod(pod) // the event did not contain its id
 		}

@@ -62,6 +62,9 @@ func (e written) apply(l *Loop) {
 	switch {
 	case e.err == nil:
 		l.backoffs.Succeed(e.write, now)
+		if c := l.inventory.ContainerAt(e.write.Path); c != nil {
+			l.inventory.NotePersisted(c)
+		}
 		if e.write.Via == cgroup.CRI {
 			delete(l.pendingUpdates.failed, e.write.Container)
 			if c := l.inventory.Container(e.write.Container); c != nil && c.Container.State == cri.Created {

@@ -121,6 +121,9 @@ func (j recordedJob) label(e event) string {
 	case filesWritten:
 		return "write the files for applications" + failed(e.err)
 	}
+	if j.set == "update" {
+		return "wait for the runtime's update of " + j.key
+	}
 	switch j.key { // without a result
 	case "cpus":
 		return "read the CPUs that are online"
@@ -571,6 +574,6 @@ func (s *script) restore() error {
 	h := s.Host()
 	report, err := restore.OnHost(s.ctx, &h, s.Journal(), s.options().Config.Isolation, false)
 	s.written()
-	s.printf("restored %d values", len(report.Restored))
+	s.printf("restored %d values; %d differ without effect", len(report.Restored), len(report.Differs))
 	return err
 }

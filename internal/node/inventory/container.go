@@ -40,6 +40,8 @@ type Container struct {
 type history struct {
 	// added is the clock of the first report.
 	added int
+	// recordedAt is the clock of the daemon's last change of the record.
+	recordedAt int
 	// seenCreated is true if the daemon has seen the creation.
 	seenCreated bool
 	// recovered is true after recovery has looked for exclusive CPUs of the container.
@@ -118,6 +120,17 @@ func (e *Container) follow(old *Container, asOf int) {
 		now.FinishedAt = was.FinishedAt
 	}
 }
+
+// NotePersisted notes that the daemon has changed the record of a container with the runtime
+// or systemd.
+func (m *Inventory) NotePersisted(e *Container) {
+	m.clock++
+	e.recordedAt = m.clock
+}
+
+// HasRecordOf reports whether the answer was requested after the daemon's last change of
+// the record: an older answer lacks the change.
+func (f *ContainerStatus) HasRecordOf(e *Container) bool { return f.asOf >= e.recordedAt }
 
 // advance moves the state of a container forward.
 func (e *Container) advance(s cri.State) { e.Container.State = max(e.Container.State, s) }
