@@ -111,7 +111,7 @@ func parseUint(s string) (uint64, error) {
 }
 
 // FormatMax returns the content of cpu.max as the kernel prints it. A negative quota means
-// that there is none.
+// no quota.
 func FormatMax(quota, period int64) string {
 	if quota < 0 {
 		return fmt.Sprintf("%s %d", ValueMax, period)

@@ -18,11 +18,11 @@ const (
 	loopPackage = "internal/node/daemon"
 	loopType    = "Loop"
 
-	mostLines       = 7_250 // lines of the files without tests.
-	mostFilePairs   = 282   // pairs of files; the first uses a declaration of the second.
+	mostLines       = 7_210 // lines of the files without tests.
+	mostFilePairs   = 281   // pairs of files; the first uses a declaration of the second.
 	mostMutualPairs = 43    // pairs of files that use declarations of each other.
 	mostLoopFields  = 50    // fields of the loop.
-	mostLoopMethods = 224   // methods of the loop.
+	mostLoopMethods = 223   // methods of the loop.
 )
 
 // load type-checks the packages that match the patterns, relative to the module's root.

@@ -31,9 +31,11 @@ func (l *Loop) run(ctx context.Context) {
 }
 
 // step applies events and then the deadlines that are over at now, and makes the passes that
-// follow. Events come first, because an event can end the wait that a deadline bounds: a
-// loop that got no CPU for a second must not take a written journal for a late one. It calls the kernel synchronously. Workers make slow calls, and later work gets a
-// deadline, so a test can drive the loop with step alone.
+// follow. Events come first, because an event can end the wait that a deadline bounds.
+// Example: the journal is saved, but the loop got no CPU for a second. In the other order
+// it would write without waiting for the disk. Step calls the kernel synchronously. Workers
+// make slow calls, and later work gets a deadline, so a test can drive the loop with step
+// alone.
 func (l *Loop) step(now time.Time, events []event) {
 	for _, e := range events {
 		l.handle(e)
