@@ -60,7 +60,7 @@ func (l *Loop) wouldPlace(container string) (pools.PodPlan, bool) {
 		return placed, true
 	}
 	placed, _, ok := pools.Alongside(&l.status.input, &l.status.plan, pod)
-	return placed, ok && !(l.Devices != nil && l.hints.Lacks(l.settings.Pools, pod, l.assignments))
+	return placed, ok && (l.Devices == nil || !l.hints.Lacks(l.settings.Pools, pod, l.assignments))
 }
 
 // betweenFullPasses calls do on the event loop while no urgent full pass is due, and returns the number of

@@ -152,7 +152,7 @@ func newScenario(t *testing.T, archive *txtar.Archive) *script {
 		case "config.yaml":
 			yaml = string(f.Data)
 		case "node":
-			for _, word := range strings.Fields(string(f.Data)) {
+			for word := range strings.FieldsSeq(string(f.Data)) {
 				switch word {
 				case "partitions":
 					spec.Kernel = nodefixture.KernelLike(7, 0)
@@ -379,7 +379,7 @@ func (s *script) effects() {
 	}
 	now := make(map[string]bool)
 	for _, p := range s.loop.status.problems {
-		text := fmt.Sprintf("problem %s: %s", p.Reason.Code, p.Reason.Text)
+		text := fmt.Sprintf("problem %s: %s", p.Code, p.Text)
 		if now[text] = true; !s.problems[text] {
 			s.printf("%s", text)
 		}
@@ -540,14 +540,11 @@ func (s *script) resize(name string, args map[string]string) error {
 	s.event(updateRequest{id: id, asked: r, canceled: s.ctx.Done(), answer: answer})
 	s.settle()
 	u := <-answer
-	if u.err != nil {
-		s.printf("reply: refused: %v", u.err)
-		return nil
+	if u.err == nil {
+		s.printf("reply: resized")
+		return s.Runtime.Resize(id, r)
 	}
-	if err := s.Runtime.Resize(id, r); err != nil {
-		return err
-	}
-	s.printf("reply: resized")
+	s.printf("reply: refused: %v", u.err)
 	return nil
 }
 

@@ -124,14 +124,14 @@ func (l *Loop) revertUnits() {
 		p := originals[0].Path
 		l.cache.BeginRevert(p)
 		l.workers.Updates.Submit(string(p), func(ctx context.Context) event {
-			return unitReverted{name, p, revertUnit(&l.Host, ctx, name, originals)}
+			return unitReverted{name, p, revertUnit(ctx, &l.Host, name, originals)}
 		})
 	}
 }
 
 // revertUnit restores the properties of a unit. It checks that systemd has them and that the
 // unit runs on its earlier CPUs. It runs in a worker.
-func revertUnit(h *hostenv.Host, ctx context.Context, name string, originals []undo.Original) error {
+func revertUnit(ctx context.Context, h *hostenv.Host, name string, originals []undo.Original) error {
 	ctx, cancel := context.WithTimeout(ctx, hostenv.CallTimeout)
 	defer cancel()
 	if err := h.Units.Revert(ctx, name, undo.Properties(originals), h.Nodes); err != nil {

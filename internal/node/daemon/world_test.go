@@ -466,7 +466,7 @@ func (w *world) checkPartitions(exclusive map[string]cpuset.Set) error {
 	if w.Tree.Crashed() || !w.Tree.Leaked().IsEmpty() {
 		errs = append(errs, fmt.Errorf("kernel crashed: %t, lost CPUs: %s", w.Tree.Crashed(), w.Tree.Leaked()))
 	}
-	park, _ := w.node.Parked()
+	park, _ := w.Parked()
 	if park.Partition.Valid() {
 		w.parked++
 	}

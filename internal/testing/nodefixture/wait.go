@@ -1,6 +1,7 @@
 package nodefixture
 
 import (
+	"strings"
 	"testing"
 	"time"
 )
@@ -16,11 +17,11 @@ func Eventually(t testing.TB, what string, cond func() bool, details ...func() s
 	if Within(Timeout, cond) {
 		return
 	}
-	text := "timed out: " + what
+	lines := []string{"timed out: " + what}
 	for _, d := range details {
-		text += "\n" + d()
+		lines = append(lines, d())
 	}
-	t.Fatal(text)
+	t.Fatal(strings.Join(lines, "\n"))
 }
 
 // Within waits at most limit until cond holds. It reports whether cond held.

@@ -45,7 +45,7 @@ func (c *Cgroups) AwaitReaders() {
 	c.mu.Unlock()
 	for _, n := range readers {
 		n.mu.Lock()
-		for n.err == nil && !(n.waits && len(n.queue) == 0) {
+		for n.err == nil && (!n.waits || len(n.queue) > 0) {
 			n.changed.Wait()
 		}
 		n.mu.Unlock()
