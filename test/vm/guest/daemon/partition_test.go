@@ -270,8 +270,8 @@ func TestPartition(t *testing.T) {
 	}
 }
 
-// inPartition is what the daemon says when a container is a partition.
-const inPartition = "the kernel keeps others off its CPUs"
+// inPartition is the log message about a container whose cgroup has become a partition.
+const inPartition = "the kernel keeps other tasks off its CPUs"
 
 // beginsParted starts a witness that is a partition before its first instruction. Where the daemon says that this machine does not run it in the
 // second that the runtime waits, another one is started.
