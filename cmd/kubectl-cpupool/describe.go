@@ -61,7 +61,7 @@ func describeCommand(s streams) *cobra.Command {
 			}
 			return all.run(ctx, args[1], layout.Lines(s.out), "status")
 		}
-		return fmt.Errorf("node %s: there is none of that name; kubectl cpupool nodes lists them", args[1])
+		return fmt.Errorf("node %q not found; kubectl cpupool nodes lists the nodes", args[1])
 	}
 	return cmd
 }

@@ -71,7 +71,7 @@ guaranteed: 4 CPUs, 2.5 requested, 1.5 free (openshift.io/guaranteed-cpus)
 		code int
 		want string
 	}{
-		{[]string{"describe", "node", "nobody", "--kubeconfig", config}, exitError, "node nobody: there is none of that name"},
+		{[]string{"describe", "node", "nobody", "--kubeconfig", config}, exitError, "node \"nobody\" not found"},
 		{[]string{"describe", "pod", "x", "--kubeconfig", config}, exitUsage, "give node, and the name of one"},
 		{[]string{"describe", "node", "edge-1", "--kubeconfig", config}, exitError, "no pod of a daemon runs there"},
 		{[]string{"top", "--kubeconfig", config}, exitError, "no daemon's pod runs (app.kubernetes.io/name=cpupoold in namespace cpupoold)"},

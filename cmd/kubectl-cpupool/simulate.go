@@ -31,8 +31,8 @@ They come in the order of the files, those of a saved node before, as they came.
 --trace they come, go and change over time; a pod that the trace adds is not there
 before. With --compare both configurations are simulated, and the differences shown.
 
-Exit codes: 0 nobody is refused anything, 3 somebody is, at any time (with --compare, by
-the other configuration), 1 the simulation could not be made, 2 usage.`
+Exit codes: 0 no requests refused, 3 a request refused at any time (with --compare, by
+the other configuration), 1 simulation failed, 2 usage.`
 
 // simulateOptions are the flags of simulate.
 type simulateOptions struct {
@@ -51,7 +51,7 @@ func simulateCommand(s streams) *cobra.Command {
 	o := &simulateOptions{}
 	cmd := &cobra.Command{
 		Use:   "simulate --topology DESCRIPTION|FILE [-f FILE|DIR] [--config FILE]",
-		Short: "show what the daemon would do on a machine that need not be there",
+		Short: "plan pods on a machine that is only described",
 		Long:  simulateHelp,
 		Args:  flagsOnly(o.check),
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -69,7 +69,7 @@ func printSimulation(to io.Writer, d *simulate.Document) error {
 	p.part()
 	p.refusals("refused", d.Refused)
 	if len(d.Refused) == 0 {
-		p.say("nobody is refused anything")
+		p.say("no requests refused")
 	}
 	p.problems(d)
 	for _, note := range d.Notes {
