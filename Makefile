@@ -42,12 +42,13 @@ cross: ## build bin/cpupoold-arm64, kubectl-cpupool for other machines, and comp
 
 test: test-unit test-vm ## run all tests
 
+# A test of bench reads docs/benchmarks.md, which is outside of its module: Go would take its result from the cache.
 test-unit: host test-deploy test-monitoring ## run the unit tests, fuzz corpora and vectors with the race detector
 	CGO_ENABLED=1 $(GO) test -race -timeout 20m ./...
 	$(GO) -C test/vm/parts/image test ./...
 	$(GO) -C deploy/image test ./...
 	$(GO) -C bench/jitter test ./...
-	$(GO) -C bench test ./...
+	$(GO) -C bench test -count=1 ./...
 	$(MAKE) bench-check
 
 # Without -count=1 the result would be taken for that of manifests which have changed since: Go looks only at files of the module.
@@ -124,11 +125,12 @@ prose-record: host ## record the hits of the prose lint, vale/baseline.txt, afte
 fmt: ## format the code
 	$(GOLANGCI) fmt
 
-docs: ## write the pages in docs that are made from the code: metrics, keys of configurations and man pages
+docs: ## write the generated pages in docs: metrics, keys of configurations, man pages, benchmarks
 	$(GO) test ./internal/node/telemetry ./internal/config ./internal/cluster/webhook ./internal/cluster/hostedpriority ./cmd/cpupoold ./cmd/kubectl-cpupool -run 'TestDocument$$|TestPicture$$|TestReference$$|TestManPages' -update
+	$(GO) -C bench run ./cmd/page results ../docs/benchmarks.md
 
-bench-all: host-vm build ## run the benchmarks, here and in a VM, and others beside them; write docs/benchmarks.md (BENCH_VM=no: not in a VM)
-	bench/record.sh
+bench-all: host-vm build ## run the benchmarks, here and in VMs: writes bench/results and docs/benchmarks.md (PARTS=host: not in VMs)
+	bench/record.sh $(PARTS)
 
 bench: bench-all
 
@@ -138,9 +140,8 @@ bench-check: host ## fail where a benchmark allocates a fifth more than the reco
 bench-record: host ## make the record of allocations and instructions, bench/record.txt, anew (on amd64)
 	bench/quick.sh >bench/record.txt.new && mv bench/record.txt.new bench/record.txt
 
-bench-limits: host-vm ## measure, on three kernels, the steps that no daemon gets below, and what the daemon takes for them: bin/limits.txt
-	mkdir -p bin && rm -f bin/limits.txt
-	$(GO) test -v -tags vm,bench -count=1 -timeout 60m -run '^TestLimits$$' ./test/vm -samples=$(CURDIR)/bin/limits.txt
+bench-limits: host-vm ## of bench-all, measure single steps of the daemon and the bare system calls, on three kernels
+	bench/record.sh limits
 
 bench-jitter: build ## measure, on hardware of yours, what interrupts a CPU with and without cpupoold, under load (DURATION=60s; docs/jitter.md)
 	CGO_ENABLED=0 $(GO) -C bench/jitter build -trimpath -o ../../bin/jitter .

@@ -54,8 +54,8 @@ func TestNeverWorse(t *testing.T) {
 			t.Errorf("%s: %s: %v", name, q, fault)
 		}
 	}
-	t.Logf("%d requests, of which the kubelet refuses %d; %d in which it splits cores that it must not split, and %d in which it gives away what "+
-		"is not free; %d more at which it never returns; %d fair trades", asked, refusals, fragments, notFree, skipped, trades)
+	t.Logf("%d requests. The kubelet refuses %d. It splits cores that it must not split in %d, and allocates CPUs that are not free in %d. "+
+		"It never returns for %d more. In %d, cpupoold is better in a property that counts more, and worse in one that counts less.", asked, refusals, fragments, notFree, skipped, trades)
 	if *requests >= 1000 && (asked < *requests/2 || refusals == 0 || trades > asked/100) {
 		t.Error("too few requests, none that are refused, or too many trades")
 	}

@@ -28,8 +28,8 @@ func Read(r io.Reader, file string) (Set, error) {
 			continue
 		}
 		name := string(result.Name.Full())
-		if i := strings.LastIndexByte(name, '-'); i > 0 {
-			name = name[:i] // GOMAXPROCS
+		if i := strings.LastIndexByte(name, '-'); i > 0 && strings.Trim(name[i+1:], "0123456789") == "" {
+			name = name[:i] // GOMAXPROCS, if it is not 1
 		}
 		for _, v := range result.Values {
 			key := Key{result.GetConfig("pkg"), name, v.Unit}

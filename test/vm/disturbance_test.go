@@ -15,10 +15,10 @@ var (
 	modes        = flag.String("disturbance.modes", "", "modes to count, with commas between; all if empty")
 )
 
-// TestDisturbance counts what hand-overs do to a neighbour, on all kernels that have partitions.
+// TestDisturbance counts the effects of CPU handovers on another container, on all kernels with partitions.
 func TestDisturbance(t *testing.T) {
 	if *disturbances == 0 {
-		t.Skip("counts for docs/benchmarks.md: make test-disturbance")
+		t.Skip("counts for bench/results/handover.md: make test-disturbance")
 	}
 	for _, suite := range []string{"trixie", "forky"} {
 		t.Run(suite, func(t *testing.T) {
