@@ -6,16 +6,16 @@ import (
 	"strings"
 )
 
-// Asked is what a pod asks of a manager of CPUs that cpupoold has no way to stand down
-// for: nothing but the annotation tells.
+// Asked is the request of a pod to another CPU manager. Only the annotation of the pod
+// shows it, so cpupoold cannot defer to the manager.
 type Asked struct {
-	// Manager is its name, Annotation the key.
+	// Manager is the name of the manager, Annotation the key.
 	Manager, Annotation string
 }
 
-// asking are the beginnings of annotations, or for those with a point first of what comes
-// after a name, by which pods ask for CPUs.
-func asking() []struct{ manager, prefix, domain string } {
+// requests returns the annotations with which pods request CPUs from other managers: the
+// prefix of the key, or the suffix of its domain.
+func requests() []struct{ manager, prefix, domain string } {
 	return []struct{ manager, prefix, domain string }{
 		{"CPU-Pooler", "nokia.k8s.io/cpus", ""},
 		{"CMK", "cmk.intel.com/", ""},
@@ -28,16 +28,16 @@ func asking() []struct{ manager, prefix, domain string } {
 	}
 }
 
-// Asks are the managers whose annotations a pod has, each once, in the order of the
-// annotations' names.
+// Asks returns the managers whose annotations a pod has. Each occurs once, in the order of
+// the keys.
 func Asks(annotations map[string]string) []Asked {
 	var all []Asked
 	for _, key := range slices.Sorted(maps.Keys(annotations)) {
 		domain, _, _ := strings.Cut(key, "/")
 		if strings.HasPrefix(domain, "cpu.preserve.") || strings.HasPrefix(domain, "memory.preserve.") {
-			continue // asks nri-plugins to leave it alone
+			continue // asks nri-plugins not to place the pod
 		}
-		for _, a := range asking() {
+		for _, a := range requests() {
 			if a.prefix != "" && !strings.HasPrefix(key, a.prefix) || a.domain != "" && !strings.HasSuffix(domain, a.domain) {
 				continue
 			}

@@ -6,66 +6,65 @@ import (
 	"strings"
 )
 
-// Annotations with which a pod asks CRI-O's high-performance hooks to write the CPUs of
-// its containers (cri-o, pkg/annotations/v2): each for all containers of the pod or, with
-// "/" and a name, for one. Those for quota, IRQs, C-states and frequency leave the cpuset
-// alone.
+// Annotations for the high-performance hooks of CRI-O (cri-o, pkg/annotations/v2). They
+// apply to all containers of the pod or, with "/" and a name, to one. The first two make
+// the hooks write cpusets.
 const (
 	loadBalancing = "cpu-load-balancing.crio.io"
 	sharedCPUs    = "cpu-shared.crio.io"
 	interrupts    = "irq-load-balancing.crio.io"
 )
 
-// Kind is a manager, by the key of the configuration that is about it.
+// Kind is a manager. Its value is the key of cpupoold's configuration for this manager.
 type Kind string
 
-// The managers that are known.
+// Kinds of managers.
 const (
 	CRIOWorkloads       Kind = "crioWorkloads"
 	CRIOHighPerformance Kind = "crioHighPerformance"
 	NRIPlugins          Kind = "nriPlugins"
 )
 
-// Container is what a claim depends on.
+// Container holds the properties of a container that decide which manager places it.
 type Container struct {
 	Name string
-	// Annotations are those of the pod's sandbox, and Handler its runtime handler, empty
-	// for the runtime's default.
+	// Annotations are the annotations of the pod sandbox.
 	Annotations map[string]string
-	Handler     string
-	// WholeCPUs says that it asks for whole CPUs in a Guaranteed pod.
+	// Handler is the runtime handler of the sandbox; empty for the default of the runtime.
+	Handler string
+	// WholeCPUs is true if the container requests whole CPUs in a Guaranteed pod.
 	WholeCPUs bool
 }
 
-// Claim is a container that another manager places.
+// Claim is the placement of a container by another manager.
 type Claim struct {
 	Kind Kind
-	// By names the manager, for people, with the file that says so.
+	// By names the manager and its configuration, for messages.
 	By string
-	// Alone says that the manager means its CPUs to be nobody else's.
+	// Alone is true if the manager reserves the CPUs for the container.
 	Alone bool
 }
 
-// Claim tells whether CRI-O places a container, and as what.
+// Claim reports whether CRI-O places a container, and returns how.
 func (c *CRIO) Claim(ctr Container) (Claim, bool) {
 	workloads := c.workloadsOf(ctr)
 	if i := slices.IndexFunc(workloads, func(w Workload) bool { return w.Pins }); i >= 0 {
 		return Claim{Kind: CRIOWorkloads, By: fmt.Sprintf("CRI-O's workload %s (%s)", workloads[i].Name, workloads[i].Source)}, true
 	}
 	if !ctr.WholeCPUs {
-		return Claim{}, false // the hooks leave it alone, whatever it asks for
+		return Claim{}, false // the hooks skip the container
 	}
-	key := asksForCPUs(ctr)
+	key := cpuAnnotation(ctr)
 	if key == "" {
 		return Claim{}, false
 	}
-	if by, does := c.hooks(ctr, key); does {
+	if by, does := c.allowingHandler(ctr, key); does {
 		return Claim{Kind: CRIOHighPerformance, Alone: true, By: by}, true
 	}
 	return Claim{}, false
 }
 
-// workloadsOf are those that a container's pod is of.
+// workloadsOf returns the workloads to which the pod of a container belongs.
 func (c *CRIO) workloadsOf(ctr Container) []Workload {
 	return slices.DeleteFunc(slices.Clone(c.Workloads), func(w Workload) bool {
 		_, of := ctr.Annotations[w.Activation]
@@ -73,9 +72,10 @@ func (c *CRIO) workloadsOf(ctr Container) []Workload {
 	})
 }
 
-// hooks tells whether CRI-O's hooks see an annotation of a container's pod: CRI-O drops
-// those that neither the runtime handler nor a workload allows. By names them.
-func (c *CRIO) hooks(ctr Container, key string) (by string, see bool) {
+// allowingHandler reports whether an annotation reaches the hooks of CRI-O. CRI-O drops
+// annotations that neither the runtime handler nor a workload allows. By names the handler,
+// for messages.
+func (c *CRIO) allowingHandler(ctr Container, key string) (by string, found bool) {
 	allowed := slices.ContainsFunc(c.workloadsOf(ctr), func(w Workload) bool { return permits(w.Allowed, key) })
 	for _, name := range c.handlersOf(ctr) {
 		i := slices.IndexFunc(c.Handlers, func(h Handler) bool { return h.Name == name })
@@ -86,31 +86,31 @@ func (c *CRIO) hooks(ctr Container, key string) (by string, see bool) {
 	return "", false
 }
 
-// Powers tells whether CRI-O's hooks set the idle states or the governor of a container's
-// CPUs, for which the annotation key asks: they do so when it starts, and take it back when
-// it stops. By names who does it, for people.
+// Powers reports whether the hooks of CRI-O set the idle states or the governor of a
+// container's CPUs, as the annotation key requests. They write them when the container
+// starts, and restore them when it stops. By names the hooks, for messages.
 func (c *CRIO) Powers(ctr Container, key string) (by string, does bool) {
 	if !ctr.WholeCPUs {
 		return "", false
 	}
-	return c.hooks(ctr, key)
+	return c.allowingHandler(ctr, key)
 }
 
-// MovesInterrupts tells whether CRI-O's hooks keep interrupts off a container's CPUs: they
-// write default_smp_affinity and irqbalance's configuration when it starts and when it
-// stops. By names who does it, for people.
+// MovesInterrupts reports whether the hooks of CRI-O move interrupts away from a
+// container's CPUs. They write default_smp_affinity and the configuration of irqbalance
+// when the container starts and when it stops. By names the hooks, for messages.
 func (c *CRIO) MovesInterrupts(ctr Container) (by string, does bool) {
 	key, value := effective(ctr, interrupts)
 	if !ctr.WholeCPUs || value != "disable" && value != "true" && value != "housekeeping" {
 		return "", false
 	}
-	return c.hooks(ctr, key)
+	return c.allowingHandler(ctr, key)
 }
 
-// handlersOf are the runtime handlers that a container may have. Where neither its pod
-// nor a file names one it is the one built into CRI-O: crun in 1.34 (pkg/config,
-// DefaultRuntime), runc in older versions. Which version it is the files do not tell,
-// and of a container that is wrongly left alone less is lost than of one that two place.
+// handlersOf returns the possible runtime handlers of a container. If neither the pod nor a
+// file names a handler, CRI-O uses a built-in default: crun in 1.34 (pkg/config,
+// DefaultRuntime), runc in older versions. The files do not contain the version. Both are
+// returned, because a container without a manager is a smaller fault than one with two.
 func (c *CRIO) handlersOf(ctr Container) []string {
 	switch {
 	case ctr.Handler != "":
@@ -122,16 +122,16 @@ func (c *CRIO) handlersOf(ctr Container) []string {
 	}
 }
 
-// Places says that there may be containers that CRI-O places.
+// Places reports whether the configuration lets CRI-O place containers.
 func (c *CRIO) Places() bool {
 	return slices.ContainsFunc(c.Workloads, func(w Workload) bool {
 		return w.Activation != "" && (w.Pins || len(Handler{Allowed: w.Allowed}.SetsCPUs()) > 0)
 	}) || slices.ContainsFunc(c.Handlers, func(h Handler) bool { return len(h.SetsCPUs()) > 0 })
 }
 
-// asksForCPUs is the annotation by which a container asks for what changes its cpuset,
-// empty if it asks for nothing of the kind.
-func asksForCPUs(ctr Container) string {
+// cpuAnnotation returns the annotation that makes the hooks write the cpuset of a container;
+// empty if it has no such annotation.
+func cpuAnnotation(ctr Container) string {
 	key, value := effective(ctr, loadBalancing)
 	if value == "disable" || value == "true" {
 		return key
@@ -142,7 +142,7 @@ func asksForCPUs(ctr Container) string {
 	return ""
 }
 
-// effective is the container's own annotation where there is one, else its pod's.
+// effective returns the annotation for the container, otherwise the one for its pod.
 func effective(ctr Container, name string) (key, value string) {
 	own := name + "/" + ctr.Name
 	if value, ok := ctr.Annotations[own]; ok {
@@ -151,14 +151,13 @@ func effective(ctr Container, name string) (key, value string) {
 	return name, ctr.Annotations[name]
 }
 
-// permits says that CRI-O does not drop an annotation: allowed are the beginnings of
-// those that it keeps.
+// permits reports whether CRI-O keeps an annotation. allowed holds prefixes of the keys that
+// it keeps.
 func permits(allowed []string, key string) bool {
 	return slices.ContainsFunc(allowed, func(a string) bool { return a != "" && strings.HasPrefix(key, a) })
 }
 
-// SetsCPUs says that pods of a handler can ask for what changes their cpuset, and by
-// which annotations.
+// SetsCPUs returns the allowed annotations with which pods of a handler change their cpuset.
 func (h Handler) SetsCPUs() (annotations []string) {
 	for _, name := range []string{loadBalancing, sharedCPUs} {
 		if permits(h.Allowed, name) {

@@ -11,36 +11,36 @@ import (
 	"github.com/BurntSushi/toml"
 )
 
-// Where CRI-O reads its configuration (crio(8), --config and --config-dir).
+// Paths of the configuration of CRI-O (crio(8), --config and --config-dir).
 const (
 	crioConfig  = "etc/crio/crio.conf"
 	crioDropIns = "etc/crio/crio.conf.d"
 )
 
-// maxFile bounds what is read of a file. Real ones have some kilobytes.
+// maxFile is the maximum size of a file in bytes. Real files have some kilobytes.
 const maxFile = 1 << 20
 
 // CRIO is the part of CRI-O's configuration that sets CPUs.
 type CRIO struct {
 	Workloads []Workload // by name
 	Handlers  []Handler  // by name
-	// DefaultRuntime is the handler of pods that name none; empty if no file says it, and
-	// CRI-O uses the one built into it.
+	// DefaultRuntime is the handler of pods without one; empty if no file sets it, so that
+	// CRI-O uses its built-in default.
 	DefaultRuntime string
 	// InfraCPUSet and SharedCPUSet are infra_ctr_cpuset and shared_cpuset.
 	InfraCPUSet, SharedCPUSet Setting
-	// Unreadable are files that exist and could not be understood.
+	// Unreadable holds the files that exist and cannot be parsed.
 	Unreadable []FileError
 }
 
 // Workload is one table [crio.runtime.workloads.NAME].
 type Workload struct {
 	Name, Source string
-	// Activation is activation_annotation: pods that have it are of the workload,
-	// whatever its value.
+	// Activation is activation_annotation. Pods with this annotation belong to the workload;
+	// CRI-O ignores its value.
 	Activation string
-	// Pins says that the table has resources: only then does CRI-O set the CPUs and
-	// shares of pods, from the table or from the pod's annotations.
+	// Pins is true if the table has resources. Only then CRI-O sets the CPUs and shares of
+	// pods, from the table or from the annotations of the pod.
 	Pins bool
 	// Allowed is allowed_annotations.
 	Allowed []string
@@ -49,22 +49,22 @@ type Workload struct {
 // Handler is one table [crio.runtime.runtimes.NAME].
 type Handler struct {
 	Name, Source string
-	// Allowed is allowed_annotations: CRI-O drops others before it looks at them.
+	// Allowed is allowed_annotations. CRI-O drops other annotations.
 	Allowed []string
 }
 
-// Setting is a value and the file that it is from; empty in both where no file sets it.
+// Setting is a value and its file. Both are empty if no file sets the value.
 type Setting struct{ Value, Source string }
 
-// FileError is a file that exists but could not be understood.
+// FileError is a file that exists and cannot be parsed.
 type FileError struct {
 	Name string
 	Err  error
 }
 
-// ReadCRIO reads the main file and then every file of the drop-in directory in lexical
-// order, whatever its name, as CRI-O does. A later table of the same name replaces the
-// earlier one. Nothing is said where there are no files.
+// ReadCRIO reads the main file and then all files of the drop-in directory in lexical order,
+// as CRI-O does. A later table replaces an earlier one with the same name. Missing files are
+// no error.
 func ReadCRIO(root fs.FS) CRIO {
 	var c CRIO
 	files := []string{crioConfig}
@@ -102,7 +102,7 @@ func ReadCRIO(root fs.FS) CRIO {
 	return c
 }
 
-// overlay puts a file over those before it.
+// overlay merges a file into the earlier ones.
 func (c *CRIO) overlay(r *crioRuntime, source string, workloads map[string]Workload, handlers map[string]Handler) {
 	for name, w := range r.Workloads {
 		workloads[name] = Workload{Name: name, Source: source, Activation: w.ActivationAnnotation, Pins: w.Resources != nil, Allowed: w.AllowedAnnotations}
@@ -121,7 +121,7 @@ func (c *CRIO) overlay(r *crioRuntime, source string, workloads map[string]Workl
 	}
 }
 
-// crioFile holds the keys of crio.conf(5) that matter here. A nil value means that the
+// crioFile holds the keys of crio.conf(5) that this package uses. A nil value means that the
 // key is absent.
 type crioFile struct {
 	Crio struct {
@@ -143,7 +143,7 @@ type crioRuntime struct {
 	} `toml:"runtimes"`
 }
 
-// parseCRIO reads crio.conf or a drop-in and looks at nothing but the keys of crioFile.
+// parseCRIO reads the keys of crioFile from crio.conf or a drop-in.
 func parseCRIO(b []byte) (crioFile, error) {
 	var config crioFile
 	if err := toml.Unmarshal(b, &config); err != nil {
@@ -157,7 +157,7 @@ func readFile(root fs.FS, name string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = f.Close() }() // only read from
+	defer func() { _ = f.Close() }()
 	b, err := io.ReadAll(io.LimitReader(f, maxFile+1))
 	if err == nil && len(b) > maxFile {
 		err = fmt.Errorf("read %s: more than %d bytes", name, maxFile)

@@ -16,8 +16,8 @@ func files(contents map[string]string) fstest.MapFS {
 	return root
 }
 
-// TestReadCRIO: drop-ins go over the main file in the order of their names, table by
-// table and key by key.
+// TestReadCRIO checks that drop-ins override the main file in the order of their names, for
+// each table and key.
 func TestReadCRIO(t *testing.T) {
 	got := ReadCRIO(files(map[string]string{
 		"etc/crio/crio.conf": `[crio.runtime]
@@ -79,7 +79,7 @@ func TestClaim(t *testing.T) {
 		Workloads: []Workload{
 			{Name: "management", Source: "file", Activation: "target.workload.openshift.io/management", Pins: true},
 			{Name: "silent", Activation: "example.com/silent", Allowed: []string{"cpu-load-balancing.crio.io"}},
-			{Name: "nobody", Pins: true},
+			{Name: "without-annotation", Pins: true},
 		},
 		Handlers: []Handler{
 			{Name: "crun", Allowed: []string{"cpu-quota.crio.io", ""}},
@@ -96,7 +96,7 @@ func TestClaim(t *testing.T) {
 			Container{Name: "app", Annotations: map[string]string{"target.workload.openshift.io/management": "whatever"}},
 			Claim{CRIOWorkloads, "CRI-O's workload management (file)", false},
 		},
-		"a workload that sets nothing": {Container{Name: "app", Annotations: map[string]string{"example.com/silent": ""}}, Claim{}},
+		"a workload without resources": {Container{Name: "app", Annotations: map[string]string{"example.com/silent": ""}}, Claim{}},
 		"no annotation of an empty name": {
 			Container{Name: "app", Annotations: map[string]string{"": ""}}, Claim{},
 		},
@@ -109,7 +109,7 @@ func TestClaim(t *testing.T) {
 			Claim{CRIOHighPerformance, `CRI-O's high-performance hooks (runtime handler "high-performance", annotation cpu-load-balancing.crio.io/app)`, true},
 		},
 		"of another container":   {Container{Name: "app", Handler: "high-performance", WholeCPUs: true, Annotations: map[string]string{off + "/sidecar": "disable"}}, Claim{}},
-		"its own goes first":     {Container{Name: "app", Handler: "high-performance", WholeCPUs: true, Annotations: map[string]string{off: "disable", off + "/app": "enable"}}, Claim{}},
+		"overrides its pod":      {Container{Name: "app", Handler: "high-performance", WholeCPUs: true, Annotations: map[string]string{off: "disable", off + "/app": "enable"}}, Claim{}},
 		"not whole CPUs":         {Container{Name: "app", Handler: "high-performance", Annotations: map[string]string{off: "disable"}}, Claim{}},
 		"not allowed":            {Container{Name: "app", Handler: "crun", WholeCPUs: true, Annotations: map[string]string{off: "disable"}}, Claim{}},
 		"not allowed by default": {Container{Name: "app", WholeCPUs: true, Annotations: map[string]string{off: "disable"}}, Claim{}},
@@ -132,8 +132,8 @@ func TestClaim(t *testing.T) {
 	}
 }
 
-// TestClaimByBuiltInHandler: who names no handler has the one that is built into CRI-O
-// where no file, or an empty default_runtime, says which.
+// TestClaimByBuiltInHandler checks that a container without a handler has the built-in
+// handler of CRI-O if default_runtime is unset or empty.
 func TestClaimByBuiltInHandler(t *testing.T) {
 	const allows = "allowed_annotations = [\"cpu-load-balancing.crio.io\"]\n"
 	const asks = "cpu-load-balancing.crio.io"
@@ -152,7 +152,8 @@ func TestClaimByBuiltInHandler(t *testing.T) {
 	}
 }
 
-// FuzzCRIO: no file makes the parser panic, and what it reads of a file it reads again.
+// FuzzCRIO checks that the parser accepts every file, and that a second copy of a file
+// changes nothing.
 func FuzzCRIO(f *testing.F) {
 	f.Add("[crio.runtime.workloads.a]\nactivation_annotation = \"x\"\nresources = { cpuset = \"0\" }\n")
 	f.Add("[crio.runtime.runtimes.high-performance]\nallowed_annotations = [\"cpu-load-balancing.crio.io\"]\n")
@@ -176,7 +177,7 @@ func FuzzCRIO(f *testing.F) {
 	})
 }
 
-// TestPlaces: it matters only where CRI-O can place somebody.
+// TestPlaces checks which configurations let CRI-O place containers.
 func TestPlaces(t *testing.T) {
 	for toml, want := range map[string]bool{
 		"": false,

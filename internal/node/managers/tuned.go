@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// Where tuned says what it does (tuned, consts.py; tuned-main.conf(5)).
+// Files of tuned (tuned, consts.py; tuned-main.conf(5)).
 const (
 	tunedActive = "etc/tuned/active_profile"
 	tunedPost   = "etc/tuned/post_loaded_profile"
@@ -19,47 +19,49 @@ const (
 	tunedPID    = "run/tuned/tuned.pid"
 )
 
-// Bounds of how many profiles include one another, and of a setting in bytes.
+// Limits of the input.
 const (
-	maxIncludes = 32
-	maxSetting  = 4096
+	maxProfiles = 32   // profiles, with the included ones
+	maxSetting  = 4096 // bytes of a value
 )
 
-// tunedDirs are where profiles are if tuned-main.conf does not say, the last one first.
+// tunedDirs returns the directories of profiles if tuned-main.conf has no profile_dirs. The
+// first one takes precedence.
 func tunedDirs() []string {
 	return []string{"etc/tuned/profiles", "etc/tuned", "usr/lib/tuned/profiles", "usr/lib/tuned"}
 }
 
-// Tuned is the part of tuned's active profile that is about CPUs.
+// Tuned holds the settings of CPUs in the active profiles of tuned.
 type Tuned struct {
-	// Profiles are the names of the active ones; none where tuned does nothing.
+	// Profiles holds the names of the active profiles; empty if tuned applies no profile.
 	Profiles []string
-	// Known says that there is a file with their names: a container may not see it.
+	// Known is true if a file with the names of profiles exists. In a container the file of
+	// the host may be missing.
 	Known bool
-	// PID is that of the daemon, 0 where none runs. What it has set stays set.
+	// PID is the process of the tuned daemon, or 0. Its settings stay after it stops.
 	PID int
-	// Settings are by aspect, then in the order in which tuned reads them.
+	// Settings are sorted by aspect, then in the order in which tuned reads them.
 	Settings []TunedSetting
-	// Unreadable are files that exist and could not be understood, and profiles that
-	// there are not.
+	// Unreadable holds files that cannot be parsed, and names of missing profiles.
 	Unreadable []FileError
 }
 
 // TunedSetting is one option of a profile.
 type TunedSetting struct {
 	Aspect Aspect
-	// Key is the section and the option, "irqbalance.banned_cpus", or the file that is
-	// written; Value is what is
-	// written, with the variables that are plain texts.
-	Key, Value string
-	// Source is the profile's file.
+	// Key is the section and the option, such as "irqbalance.banned_cpus", or the path of
+	// the file that tuned writes.
+	Key string
+	// Value is the value of the option. Variables are replaced, functions are not.
+	Value string
+	// Source is the file of the profile.
 	Source string
 }
 
-// Aspect is what of a machine a setting is about.
+// Aspect is the part of a host that a setting changes.
 type Aspect string
 
-// The aspects, in the order in which they are told.
+// Aspects, in the order of reports.
 const (
 	Threads    Aspect = "affinity of threads"
 	Interrupts Aspect = "interrupts"
@@ -73,7 +75,7 @@ func aspects() []Aspect {
 	return []Aspect{Threads, Interrupts, Workqueues, Services, Power, BootCPUs}
 }
 
-// Of returns the settings of the aspects.
+// Of returns the settings that have one of the aspects.
 func (t *Tuned) Of(of ...Aspect) []TunedSetting {
 	var all []TunedSetting
 	for _, s := range t.Settings {
@@ -84,9 +86,8 @@ func (t *Tuned) Of(of ...Aspect) []TunedSetting {
 	return all
 }
 
-// ReadTuned reads which profiles are active, and those with all that they include. A
-// profile that is chosen is one that tuned applies when it starts. Nothing is said where
-// there are no files.
+// ReadTuned reads the active profiles and the profiles that they include. tuned applies them
+// when it starts, so they count although tuned may not run. Missing files are no error.
 func ReadTuned(root fs.FS) Tuned {
 	r := tunedReader{root: root, dirs: tunedDirs(), variables: make(map[string]string), seen: make(map[string]bool)}
 	if b, ok := r.read(tunedMain); ok {
@@ -103,17 +104,17 @@ func ReadTuned(root fs.FS) Tuned {
 	for _, name := range r.Profiles {
 		r.profile(name, "/"+tunedActive)
 	}
-	for i := range r.Settings { // with all variables, as tuned does after it has merged
+	for i := range r.Settings { // tuned replaces variables after it has merged all profiles
 		r.Settings[i].Value = r.expand(r.Settings[i].Value)
 	}
 	slices.SortStableFunc(r.Settings, func(a, b TunedSetting) int {
 		return cmp.Compare(slices.Index(aspects(), a.Aspect), slices.Index(aspects(), b.Aspect))
 	})
-	r.PID = r.daemon()
+	r.PID = r.daemonPID()
 	return r.Tuned
 }
 
-// tunedReader is what is known in the middle of reading.
+// tunedReader holds the state of ReadTuned.
 type tunedReader struct {
 	Tuned
 	root      fs.FS
@@ -122,7 +123,7 @@ type tunedReader struct {
 	seen      map[string]bool
 }
 
-// read reads a file, and notes one that cannot be read.
+// read reads a file. It adds an existing file that it cannot read to Unreadable.
 func (r *tunedReader) read(name string) ([]byte, bool) {
 	b, err := readFile(r.root, name)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -131,8 +132,8 @@ func (r *tunedReader) read(name string) ([]byte, bool) {
 	return b, err == nil
 }
 
-// daemon is the process of the PID file, if that is one of tuned.
-func (r *tunedReader) daemon() int {
+// daemonPID returns the process of the PID file if it is tuned, otherwise 0.
+func (r *tunedReader) daemonPID() int {
 	b, ok := r.read(tunedPID)
 	pid, err := strconv.Atoi(strings.TrimSpace(string(b)))
 	if !ok || err != nil || pid <= 0 {
@@ -145,24 +146,24 @@ func (r *tunedReader) daemon() int {
 	return pid
 }
 
-// profile reads a profile after those that it includes: tuned merges options over theirs.
-func (r *tunedReader) profile(name, by string) {
-	if r.seen[name] || len(r.seen) >= maxIncludes {
+// profile reads a profile after the profiles that it includes, because its options override
+// theirs. source is the file that names the profile.
+func (r *tunedReader) profile(name, source string) {
+	if r.seen[name] || len(r.seen) >= maxProfiles {
 		return
 	}
 	r.seen[name] = true
 	file, sections := r.find(name)
 	if file == "" {
-		r.Unreadable = append(r.Unreadable, FileError{by, fmt.Errorf("profile %q is in none of /%s", name, strings.Join(r.dirs, ", /"))})
+		r.Unreadable = append(r.Unreadable, FileError{source, fmt.Errorf("profile %q is in none of /%s", name, strings.Join(r.dirs, ", /"))})
 		return
 	}
 	for _, s := range sections {
 		if s.name == "main" {
 			for _, include := range strings.FieldsFunc(r.expand(s.value("include")), func(c rune) bool { return c == ',' || c == ' ' }) {
-				// "-" before a name: it may be missing. Functions of tuned are not evaluated.
 				include, optional := strings.CutPrefix(include, "-")
 				if strings.Contains(include, "${") {
-					continue
+					continue // a function of tuned
 				}
 				if found, _ := r.find(include); found != "" || !optional {
 					r.profile(include, "/"+file)
@@ -176,11 +177,11 @@ func (r *tunedReader) profile(name, by string) {
 		}
 	}
 	for _, s := range sections {
-		r.settings(s, "/"+file)
+		r.addSettings(s, "/"+file)
 	}
 }
 
-// find returns the file of a profile and what is in it.
+// find returns the file of a profile and its sections, or "" if no directory has it.
 func (r *tunedReader) find(name string) (string, []tunedSection) {
 	if !fs.ValidPath(name) || strings.Contains(name, "/") || name == "." {
 		return "", nil
@@ -194,7 +195,7 @@ func (r *tunedReader) find(name string) (string, []tunedSection) {
 	return "", nil
 }
 
-// define notes variables. A file of them is included first, as in tuned's own profiles.
+// define records variables. It reads an included file of variables first, as tuned does.
 func (r *tunedReader) define(s tunedSection) {
 	if file := strings.TrimPrefix(s.value("include"), "/"); file != "" && fs.ValidPath(file) {
 		if b, ok := r.read(file); ok {
@@ -212,8 +213,8 @@ func (r *tunedReader) define(s tunedSection) {
 	}
 }
 
-// expand puts in the variables that are known. Functions, ${f:...}, stay as they are, and
-// so does what would become too long to be a setting.
+// expand replaces known variables. Functions, ${f:...}, stay. A text that would exceed
+// maxSetting is returned unchanged.
 func (r *tunedReader) expand(text string) string {
 	var b strings.Builder
 	for rest := text; ; {
@@ -222,10 +223,10 @@ func (r *tunedReader) expand(text string) string {
 		if !found {
 			return b.String()
 		}
-		name, behind, closed := strings.Cut(after, "}")
+		name, remainder, closed := strings.Cut(after, "}")
 		if value, known := r.variables[name]; closed && known {
 			b.WriteString(value)
-			rest = behind
+			rest = remainder
 		} else {
 			b.WriteString("${")
 			rest = after
@@ -236,14 +237,14 @@ func (r *tunedReader) expand(text string) string {
 	}
 }
 
-// settings notes what a section sets about CPUs.
-func (r *tunedReader) settings(s tunedSection, source string) {
+// addSettings adds the options of a section that change CPUs.
+func (r *tunedReader) addSettings(s tunedSection, source string) {
 	if enabled := strings.ToLower(s.value("enabled")); enabled == "false" || enabled == "0" || enabled == "no" {
 		return
 	}
 	plugin := cmp.Or(s.value("type"), s.name)
 	for _, o := range s.options {
-		aspect := tunedAspect(plugin, o.key, o.value)
+		aspect := aspectOf(plugin, o.key, o.value)
 		if aspect == "" || o.value == "" {
 			continue
 		}
@@ -252,13 +253,14 @@ func (r *tunedReader) settings(s tunedSection, source string) {
 			key = o.key
 		}
 		set := TunedSetting{Aspect: aspect, Key: key, Value: o.value, Source: source}
-		// A later profile's option is instead of an earlier one's.
+		// The option of a later profile replaces an earlier one.
 		r.Settings = slices.DeleteFunc(r.Settings, func(t TunedSetting) bool { return t.Key == set.Key })
 		r.Settings = append(r.Settings, set)
 	}
 }
 
-// profileDirs is profile_dirs of tuned-main.conf, the last one first.
+// profileDirs returns profile_dirs of tuned-main.conf in reverse order: the last one takes
+// precedence.
 func profileDirs(sections []tunedSection) []string {
 	var dirs []string
 	for _, s := range sections {

@@ -7,7 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestReadTuned reads what tuned has in use, with profiles in its own forms.
+// TestReadTuned checks the profiles and settings that ReadTuned finds in files of tuned.
 func TestReadTuned(t *testing.T) {
 	type set struct {
 		aspect          Aspect
@@ -22,7 +22,7 @@ func TestReadTuned(t *testing.T) {
 	}{
 		"nothing":    {},
 		"no profile": {files: map[string]string{"etc/tuned/active_profile": "\n", "usr/lib/tuned/a/tuned.conf": "[scheduler]\nisolated_cores=1\n"}},
-		"two profiles, the later one wins, an administrator's own first": {
+		"two profiles, the later one and /etc take precedence": {
 			files: map[string]string{
 				"etc/tuned/active_profile":   "a b\n",
 				"usr/lib/tuned/a/tuned.conf": "[irqbalance]\nbanned_cpus=1\n",
@@ -50,7 +50,7 @@ func TestReadTuned(t *testing.T) {
 			profiles: []string{"a"},
 			settings: []set{{Interrupts, "irq_x.affinity", "2", "/opt/high/a/tuned.conf"}},
 		},
-		"groups with and without an affinity": {
+		"groups with an affinity and without": {
 			files: map[string]string{"etc/tuned/active_profile": "a", "etc/tuned/a/tuned.conf": "[scheduler]\ngroup.one=0:f:2:*:^x:y\ngroup.two=0:f:2:3:^x\ngroup.three=0:f\n" +
 				"default_irq_smp_affinity=ignore\nsched_min_granularity_ns=1\n[cpu]\ngovernor=performance\nload_threshold=2\n"},
 			profiles: []string{"a"},
@@ -87,8 +87,8 @@ func TestReadTuned(t *testing.T) {
 	}
 }
 
-// FuzzTuned: no profile makes the parser panic or grow without bounds, and the same one
-// says the same each time.
+// FuzzTuned checks that the parser accepts every profile, returns bounded values, and
+// returns the same result at a second call.
 func FuzzTuned(f *testing.F) {
 	f.Add("[main]\ninclude=b\n[variables]\ninclude=/etc/tuned/v.conf\nx=${y}\n[scheduler]\nisolated_cores=${x}\n")
 	f.Add("x=1\n y\n[irqbalance\nbanned_cpus=\n[cpu]\ntype=scheduler\nisolated_cores=${f:a:${x}}\n")
@@ -101,7 +101,7 @@ func FuzzTuned(f *testing.F) {
 		})
 		got := ReadTuned(all)
 		if diff := cmp.Diff(got, ReadTuned(all), cmp.Comparer(func(a, b error) bool { return a.Error() == b.Error() })); diff != "" {
-			t.Errorf("a second time (-first +second):\n%s", diff)
+			t.Errorf("second call (-first +second):\n%s", diff)
 		}
 		keys := make(map[string]bool)
 		for _, s := range got.Settings {
@@ -134,6 +134,6 @@ func TestAsks(t *testing.T) {
 		t.Errorf("Asks (-want +got):\n%s", diff)
 	}
 	if got := Asks(map[string]string{"cpu.preserve.resource-policy.nri.io": "true"}); got != nil {
-		t.Errorf("a pod that asks to be left alone asks %v", got)
+		t.Errorf("Asks of a pod that excludes nri-plugins = %v; want none", got)
 	}
 }

@@ -6,7 +6,8 @@ import (
 	"strings"
 )
 
-// tunedSection is a section of a tuned.conf, or what comes before the first one.
+// tunedSection is a section of a tuned.conf. The first one, without a name, holds the
+// options before the first header.
 type tunedSection struct {
 	name    string
 	options []tunedOption
@@ -14,7 +15,7 @@ type tunedSection struct {
 
 type tunedOption struct{ key, value string }
 
-// value is that of the last option of a key, empty if there is none.
+// value returns the value of the last option with this key, or "".
 func (s *tunedSection) value(key string) string {
 	for _, o := range slices.Backward(s.options) {
 		if o.key == key {
@@ -25,8 +26,8 @@ func (s *tunedSection) value(key string) string {
 }
 
 // parseTuned reads the format of Python's ConfigParser as tuned uses it: sections in
-// brackets, KEY = VALUE, comments that begin with # or ; and lines that go on indented.
-// What is none of these is passed over: tuned would refuse the profile.
+// brackets, KEY = VALUE, comments that start with # or ; and indented continuation lines.
+// It skips other lines, although tuned rejects a profile with such lines.
 func parseTuned(b []byte) []tunedSection {
 	sections := []tunedSection{{}}
 	for line := range strings.Lines(string(b)) {
@@ -48,9 +49,9 @@ func parseTuned(b []byte) []tunedSection {
 	return sections
 }
 
-// tunedAspect is what an option of a plugin is about (tuned, plugins/plugin_*.py), empty
-// for what leaves CPUs alone.
-func tunedAspect(plugin, key, value string) Aspect {
+// aspectOf returns the aspect of an option of a plugin (tuned, plugins/plugin_*.py), or ""
+// if the option does not change CPUs.
+func aspectOf(plugin, key, value string) Aspect {
 	switch plugin {
 	case "scheduler":
 		return schedulerAspect(key, value)
@@ -71,7 +72,7 @@ func tunedAspect(plugin, key, value string) Aspect {
 	case "cpu":
 		return cpuAspect(key)
 	case "bootloader":
-		if strings.HasPrefix(key, "cmdline") && argumentsOfCPUs(value) {
+		if strings.HasPrefix(key, "cmdline") && hasCPUArguments(value) {
 			return BootCPUs
 		}
 	}
@@ -85,7 +86,7 @@ func schedulerAspect(key, value string) Aspect {
 	case key == "default_irq_smp_affinity" && value != "ignore":
 		return Interrupts
 	case strings.HasPrefix(key, "group."):
-		// group.NAME = RULE_PRIO:SCHED:PRIO:AFFINITY:REGEX; * leaves the affinity alone.
+		// group.NAME = RULE_PRIO:SCHED:PRIO:AFFINITY:REGEX; * keeps the affinity.
 		if fields := strings.SplitN(value, ":", 5); len(fields) == 5 && fields[3] != "*" && fields[3] != "" {
 			return Threads
 		}
@@ -115,8 +116,9 @@ func cpuAspect(key string) Aspect {
 	return ""
 }
 
-// argumentsOfCPUs says that kernel arguments set where something runs.
-func argumentsOfCPUs(arguments string) bool {
+// hasCPUArguments reports whether kernel arguments set the CPUs of tasks, interrupts or
+// kernel threads.
+func hasCPUArguments(arguments string) bool {
 	for word := range strings.FieldsSeq(arguments) {
 		name, _, _ := strings.Cut(strings.TrimLeft(word, "+-"), "=")
 		if slices.Contains([]string{"isolcpus", "nohz_full", "rcu_nocbs", "irqaffinity", "tuned.non_isolcpus", "systemd.cpu_affinity"}, name) {
