@@ -16,17 +16,17 @@ const (
 	MaxTotal = 32 << 20
 )
 
-// File is one of an archive.
+// File is a file of an archive.
 type File struct {
 	Name string
 	Data []byte
 }
 
-// IsJSON says that the file is one JSON document.
+// IsJSON reports whether the file is one JSON document.
 func (f *File) IsJSON() bool { return strings.HasSuffix(f.Name, ".json") }
 
-// Redact replaces the names in files. A document that cannot be read, or that becomes too
-// long, is left out, and said to be missing.
+// Redact replaces the names in files. It omits a document that it cannot parse, or that
+// becomes too long, and reports it in missing.
 func (r *Redactor) Redact(files []File) (out []File, missing []string) {
 	for _, f := range files {
 		var err error
@@ -38,8 +38,8 @@ func (r *Redactor) Redact(files []File) (out []File, missing []string) {
 		default:
 			f.Data = []byte(r.Text(string(f.Data)))
 		}
-		if err == nil && len(f.Data) > MaxFile { // words can be longer than names
-			err = fmt.Errorf("without names it has %d bytes, and at most %d are taken", len(f.Data), MaxFile)
+		if err == nil && len(f.Data) > MaxFile { // replacements can be longer than names
+			err = fmt.Errorf("has %d bytes without names; at most %d are allowed", len(f.Data), MaxFile)
 		}
 		if err != nil {
 			missing = append(missing, f.Name+": "+err.Error())
@@ -50,7 +50,8 @@ func (r *Redactor) Redact(files []File) (out []File, missing []string) {
 	return out, missing
 }
 
-// Tail cuts a text to its last limit bytes, at the beginning of a line where there is one.
+// Tail returns the last limit bytes of a text. The result starts with a whole line if
+// possible, otherwise with a whole character.
 func Tail(text []byte, limit int) []byte {
 	if len(text) <= limit {
 		return text
@@ -67,8 +68,8 @@ func Tail(text []byte, limit int) []byte {
 	return text
 }
 
-// Write writes a compressed archive (.tar.gz) of files, which are in a directory dir. It
-// refuses what is above the limits.
+// Write writes a compressed archive (.tar.gz) with files in the directory dir. It returns
+// an error if a file or the sum exceeds the limits.
 func Write(to io.Writer, dir string, files []File, at time.Time) error {
 	compressed := gzip.NewWriter(to)
 	w := tar.NewWriter(compressed)

@@ -12,14 +12,14 @@ import (
 func TestWriteIsBounded(t *testing.T) {
 	large := make([]byte, MaxFile)
 	if err := Write(io.Discard, "d", []File{{"a", append(large, 0)}}, time.Time{}); err == nil {
-		t.Error("a file above the limit is written")
+		t.Error("Write accepts a file above the limit")
 	}
 	many := make([]File, MaxTotal/MaxFile+1)
 	for i := range many {
 		many[i] = File{"a", large}
 	}
 	if err := Write(io.Discard, "d", many, time.Time{}); err == nil {
-		t.Error("files above the limit are written")
+		t.Error("Write accepts a sum above the limit")
 	}
 	if err := Write(io.Discard, "d", many[1:], time.Unix(0, 0)); err != nil {
 		t.Errorf("files within the limit: %v", err)
@@ -47,7 +47,7 @@ func TestCgroups(t *testing.T) {
 	}
 	got, err = Cgroups(t.Context(), tree, 60)
 	if err == nil || strings.Count(string(got), "\n") != 1 {
-		t.Errorf("Cgroups in 60 bytes = %s, %v; want the first, and that there are more", got, err)
+		t.Errorf("Cgroups in 60 bytes = %s, %v; want the first cgroup and an error", got, err)
 	}
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()

@@ -9,7 +9,7 @@ import (
 	"github.com/cpupoold/cpupoold/internal/inspect"
 )
 
-// AddStatus adds the names in a daemon's state.
+// AddStatus adds the names in the state of a daemon.
 func (r *Redactor) AddStatus(s *inspect.Status) {
 	r.Add(Host, s.Node)
 	for i := range s.Containers {
@@ -40,8 +40,8 @@ func (r *Redactor) AddStatus(s *inspect.Status) {
 	r.AddEvents(s.LastWrites)
 }
 
-// AddSubject adds the names in an explanation that a daemon's state and history do not
-// have: it was asked for later.
+// AddSubject adds the names in an explanation. The daemon makes it later than its status
+// and history, so it may contain other names.
 func (r *Redactor) AddSubject(s *inspect.Subject) {
 	r.AddStatus(&inspect.Status{Containers: []inspect.Container{s.Container}, Problems: s.Problems, Faults: s.Faults, Waits: s.Waits})
 	r.AddEvents(s.Events)
@@ -50,7 +50,7 @@ func (r *Redactor) AddSubject(s *inspect.Subject) {
 	}
 }
 
-// AddEvents adds the names in events, of pods that are gone, too.
+// AddEvents adds the names in events.
 func (r *Redactor) AddEvents(events []history.Event) {
 	for i := range events {
 		e := &events[i]
@@ -85,12 +85,11 @@ func (r *Redactor) addOwner(owner string) {
 	}
 }
 
-// addCgroup adds the units whose cgroups are in a path. What runtimes, the kubelet and
-// systemd itself call theirs stays.
+// addCgroup adds the names of units in the path of a cgroup, without common units.
 func (r *Redactor) addCgroup(path string) {
 	for part := range strings.SplitSeq(path, "/") {
 		i := strings.LastIndexByte(part, '.')
-		if i <= 0 || r.ordinary.MatchString(part) {
+		if i <= 0 || r.commonUnits.MatchString(part) {
 			continue
 		}
 		switch part[i:] {
@@ -98,19 +97,19 @@ func (r *Redactor) addCgroup(path string) {
 			if r.words[part] == "" {
 				r.counts[Unit]++
 				word := string(Unit) + "-" + strconv.Itoa(r.counts[Unit])
-				r.enter(part, word+part[i:])
+				r.replace(part, word+part[i:])
 				if template, _, is := strings.Cut(part[:i], "@"); is && template != "" && r.words[template] == "" {
-					r.enter(template, word)
+					r.replace(template, word)
 				}
 			}
 		}
 	}
 }
 
-// ordinary are the units that many hosts have under these names: those of runtimes,
-// of the kubelet, of systemd itself, and cpupoold's. Whose name only begins like one of
-// these is somebody's own, and so is the slice that systemd makes for his template.
-func ordinary() *regexp.Regexp {
+// commonUnits matches units with the same name on many hosts: units of container runtimes,
+// the kubelet, systemd and cpupoold. The whole name must match, because a longer name can
+// identify a host.
+func commonUnits() *regexp.Regexp {
 	return regexp.MustCompile(`^(` + strings.Join([]string{
 		`(kubelet-)?kubepods(-(besteffort|burstable))?(-pod[0-9a-f_]+)?\.slice`, `kubelet\.slice`,
 		`(cri-containerd|crio|crio-conmon|docker|libpod|libpod-conmon)-[0-9a-f]{8,}\.scope`,
@@ -123,15 +122,15 @@ func ordinary() *regexp.Regexp {
 	}, "|") + `)$`)
 }
 
-// logged are the attributes of log records that hold names: key=value, key="value" and
-// "key":"value".
-func logged() *regexp.Regexp {
+// logAttributes matches the attributes of log records that hold names: key=value,
+// key="value" and "key":"value".
+func logAttributes() *regexp.Regexp {
 	return regexp.MustCompile(`(?:^|[\s{,])"?(pod|container|namespace|unit|node|image|cgroup)"?[=:]("(?:[^"\\]|\\.)*"|[^\s",}]+)`)
 }
 
 // AddLog adds the names in log records.
 func (r *Redactor) AddLog(text string) {
-	for _, m := range logged().FindAllStringSubmatch(text, -1) {
+	for _, m := range logAttributes().FindAllStringSubmatch(text, -1) {
 		value := m[2]
 		if plain, err := strconv.Unquote(value); err == nil {
 			value = plain
@@ -160,10 +159,9 @@ func (r *Redactor) AddLog(text string) {
 	r.AddText(text)
 }
 
-// told are the places in texts of cpupoold's own where names stand: pods, profiles of
-// tuned, files of drop-in directories, sections of CRI-O's configuration, hosts of URLs and
-// those that are looked up.
-func told() map[Kind]*regexp.Regexp {
+// textPatterns returns patterns that match names in messages of cpupoold and of the Go
+// resolver.
+func textPatterns() map[Kind]*regexp.Regexp {
 	return map[Kind]*regexp.Regexp{
 		Pod:     regexp.MustCompile(`\bpod ([a-z0-9.-]+/[a-z0-9.-]+)`),
 		Profile: regexp.MustCompile(`/active_profile: ([A-Za-z0-9_.@-]+)`),
@@ -173,9 +171,9 @@ func told() map[Kind]*regexp.Regexp {
 	}
 }
 
-// AddText adds the names in texts that cpupoold has written, as findings of check.
+// AddText adds the names in messages of cpupoold, such as the findings of check.
 func (r *Redactor) AddText(text string) {
-	for kind, pattern := range told() {
+	for kind, pattern := range textPatterns() {
 		for _, m := range pattern.FindAllStringSubmatch(text, -1) {
 			if kind == Pod {
 				r.addPod(m[1])

@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// Kind is what sort of thing a name names; it is the word that stands for it.
+// Kind is the kind of a named object. Its value begins the replacement of the name.
 type Kind string
 
 // Kinds of names that are replaced.
@@ -26,23 +26,24 @@ const (
 	Domain    Kind = "domain"
 )
 
-// Redactor replaces names, each by the same word wherever it stands.
+// Redactor replaces names. A name has the same replacement everywhere.
 type Redactor struct {
-	words  map[string]string
+	words  map[string]string // replacement by name
 	counts map[Kind]int
-	// lengths are those of the names that begin with a byte, the longest first.
-	lengths  [256][]int
-	ordinary *regexp.Regexp
+	// lengths holds, for each first byte of a name, the lengths of these names in
+	// descending order.
+	lengths     [256][]int
+	commonUnits *regexp.Regexp
 }
 
-// NewRedactor returns one that knows no names yet.
+// NewRedactor returns a Redactor without names.
 func NewRedactor() *Redactor {
-	return &Redactor{words: make(map[string]string), counts: make(map[Kind]int), ordinary: ordinary()}
+	return &Redactor{words: make(map[string]string), counts: make(map[Kind]int), commonUnits: commonUnits()}
 }
 
-// public are names that every cluster has, and cpupoold's own: they tell nothing, and
-// without them a report is hard to read.
-func public(name string) bool {
+// isPublic reports whether a name exists in every cluster or belongs to cpupoold. Such names
+// stay, because they make a report easier to read.
+func isPublic(name string) bool {
 	switch name {
 	case "", "POD", "default", "kube-system", "kube-public", "kube-node-lease", "cpupoold", "localhost", "-", "none":
 		return true
@@ -50,17 +51,17 @@ func public(name string) bool {
 	return false
 }
 
-// Add has a name replaced. Of a name that is there for several things the first
-// counts: texts do not tell which is meant.
+// Add adds a name to replace. If several objects have the name, the first kind counts:
+// texts do not contain the kind.
 func (r *Redactor) Add(k Kind, name string) {
-	if public(name) || r.words[name] != "" {
+	if isPublic(name) || r.words[name] != "" {
 		return
 	}
 	r.counts[k]++
-	r.enter(name, fmt.Sprintf("%s-%d", k, r.counts[k]))
+	r.replace(name, fmt.Sprintf("%s-%d", k, r.counts[k]))
 }
 
-// AddUnit has the name of a systemd unit replaced, and the name without its suffix.
+// AddUnit adds the name of a systemd unit, with and without its suffix.
 func (r *Redactor) AddUnit(name string) {
 	i := strings.LastIndexByte(name, '.')
 	if i <= 0 || r.words[name] != "" {
@@ -68,13 +69,14 @@ func (r *Redactor) AddUnit(name string) {
 	}
 	stem, suffix := name[:i], name[i:]
 	if r.Add(Unit, stem); r.words[stem] != "" {
-		r.enter(name, r.words[stem]+suffix)
+		r.replace(name, r.words[stem]+suffix)
 	}
 }
 
-func (r *Redactor) enter(name, word string) {
+// replace sets the replacement of a name, and of its quoted form: JSON and Go quote the
+// backslash of systemd's escape sequences (\x2d).
+func (r *Redactor) replace(name, word string) {
 	r.words[name] = word
-	// JSON and Go quote what stands in a unit's name for other characters.
 	if quoted, err := json.Marshal(name); err == nil && string(quoted[1:len(quoted)-1]) != name {
 		r.index(string(quoted[1 : len(quoted)-1]))
 		r.words[string(quoted[1:len(quoted)-1])] = word
@@ -90,10 +92,9 @@ func (r *Redactor) index(name string) {
 	}
 }
 
-// weak says that a name is a number, or a word that the files are full of: in a text it
-// cannot be told from what is none, and to replace it there would change facts. It is
-// replaced in fields of names alone.
-func weak(name string) bool {
+// isAmbiguous reports whether a name is a number or a common word of the files. In a text,
+// its replacement could change a fact. It is replaced only in fields that hold names.
+func isAmbiguous(name string) bool {
 	if strings.Trim(name, "0123456789-,.") == "" {
 		return true
 	}
@@ -105,13 +106,13 @@ func weak(name string) bool {
 		target test text threads time type types unit units user users value version via wait warning weight workload workloads wrote`), name)
 }
 
-// Text replaces the names in a text, except weak ones, where they stand as words: with neither letter nor
-// digit before or behind them. The longest goes first.
+// Text replaces the names in a text, except ambiguous ones. It replaces whole words, without
+// a letter or digit before or after them, and prefers the longest name.
 func (r *Redactor) Text(s string) string {
 	var b strings.Builder
 	done := 0
 	for i := 0; i < len(s); {
-		n := r.at(s, i)
+		n := r.nameAt(s, i)
 		if n == 0 {
 			i++
 			continue
@@ -128,14 +129,14 @@ func (r *Redactor) Text(s string) string {
 	return b.String()
 }
 
-// at is the length of the name at s[i:], 0 if none stands there.
-func (r *Redactor) at(s string, i int) int {
-	if i > 0 && isWord(s[i-1]) && isWord(s[i]) && !escaped(s, i) {
+// nameAt returns the length of the name at s[i:], or 0 if no name starts there.
+func (r *Redactor) nameAt(s string, i int) int {
+	if i > 0 && isWord(s[i-1]) && isWord(s[i]) && !isEscaped(s, i) {
 		return 0
 	}
 	for _, n := range r.lengths[s[i]] {
 		end := i + n
-		if end > len(s) || r.words[s[i:end]] == "" || weak(s[i:end]) {
+		if end > len(s) || r.words[s[i:end]] == "" || isAmbiguous(s[i:end]) {
 			continue
 		}
 		if end == len(s) || !isWord(s[end]) || !isWord(s[end-1]) {
@@ -145,9 +146,9 @@ func (r *Redactor) at(s string, i int) int {
 	return 0
 }
 
-// escaped says that s[i] stands behind an escape sequence as of JSON (\n, \t), whose letter is
-// none of a word.
-func escaped(s string, i int) bool {
+// isEscaped reports whether s[i] follows an escape sequence of JSON (\n, \t). The letter of
+// the sequence does not belong to a word.
+func isEscaped(s string, i int) bool {
 	return i >= 2 && s[i-2] == '\\' && strings.IndexByte("nrtbf", s[i-1]) >= 0
 }
 
@@ -155,9 +156,9 @@ func isWord(c byte) bool {
 	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c >= 0x80
 }
 
-// fixed says that the words under a key of a document are not replaced where they are none of names, whatever pods are
-// called.
-func fixed(key string) bool {
+// hasFixedValues reports whether the key of a document holds values of cpupoold. They stay,
+// even if a pod has the same name.
+func hasFixedValues(key string) bool {
 	switch key {
 	case "pool", "type", "kind", "code", "use", "mode", "state", "via", "property", "severity", "check", "time", "started",
 		"cpus", "mixed", "mems", "effective", "memsEffective", "partition", "free", "owned", "idle", "resting", "parked", "possible", "present", "online",
@@ -167,8 +168,8 @@ func fixed(key string) bool {
 	return false
 }
 
-// names says that a field holds a name, or several with slashes between them.
-func names(key string) bool {
+// hasNames reports whether a key holds a name, or several that are separated by slashes.
+func hasNames(key string) bool {
 	switch key {
 	case "name", "pod", "namespace", "container", "unit", "owner", "node":
 		return true
@@ -176,7 +177,7 @@ func names(key string) bool {
 	return false
 }
 
-// field replaces the names that a field is made of.
+// field replaces the names in a field that holds names, ambiguous ones too.
 func (r *Redactor) field(s string) string {
 	if word := r.words[s]; word != "" {
 		return word
@@ -192,14 +193,14 @@ func (r *Redactor) field(s string) string {
 	return strings.Join(parts, "/")
 }
 
-// Lines replaces the names in lines of JSON that [Cgroups] has made: in the paths, and in
-// nothing else.
+// Lines replaces the names in the paths of lines that [Cgroups] returned. It drops lines
+// that are not JSON.
 func (r *Redactor) Lines(lines []byte) []byte {
 	var out []byte
 	for line := range bytes.Lines(lines) {
 		var at map[string]string
 		if json.Unmarshal(line, &at) != nil {
-			continue // none of ours
+			continue
 		}
 		at["cgroup"] = r.Text(at["cgroup"])
 		line, err := json.Marshal(at)
@@ -210,14 +211,14 @@ func (r *Redactor) Lines(lines []byte) []byte {
 	return out
 }
 
-// JSON replaces the names in the strings of a JSON document, and not its keys. The result
-// is indented.
+// JSON replaces the names in the strings of a JSON document. Keys stay. The result is
+// indented.
 func (r *Redactor) JSON(data []byte) ([]byte, error) {
 	d := json.NewDecoder(strings.NewReader(string(data)))
 	d.UseNumber()
 	var v any
 	if err := d.Decode(&v); err != nil {
-		return nil, fmt.Errorf("take names out of JSON: %w", err)
+		return nil, fmt.Errorf("parse JSON: %w", err)
 	}
 	return json.MarshalIndent(r.value("", v), "", "  ")
 }
@@ -226,9 +227,9 @@ func (r *Redactor) value(key string, v any) any {
 	switch v := v.(type) {
 	case string:
 		switch {
-		case fixed(key):
+		case hasFixedValues(key):
 			return v
-		case names(key):
+		case hasNames(key):
 			return r.field(v)
 		}
 		return r.Text(v)

@@ -12,7 +12,7 @@ func TestRedact(t *testing.T) {
 	r.Add(Pod, "du-0")
 	r.Add(Namespace, "ran")
 	r.Add(Namespace, "kube-system")
-	r.Add(Container, "du") // is a pod's already
+	r.Add(Container, "du") // has the replacement of the pod
 	r.AddUnit("gnss.service")
 	r.AddUnit(`a\x2db.service`)
 	r.addCgroup("system.slice/cron.service/x")
@@ -40,39 +40,40 @@ func TestRedact(t *testing.T) {
 	}
 	files, missing := r.Redact([]File{{"a.json", []byte("{du")}, {"b.txt", []byte("du")}})
 	if len(files) != 1 || string(files[0].Data) != "pod-1" || len(missing) != 1 {
-		t.Errorf("Redact = %s, %s; want the document left out that cannot be read", files, missing)
+		t.Errorf("Redact = %s, %s; want the invalid document in missing", files, missing)
 	}
 }
 
-// TestRedactUnits: whose name only begins like one that every host has is somebody's own.
+// TestRedactUnits checks that common units stay, and that units whose names only start like
+// a common one are replaced.
 func TestRedactUnits(t *testing.T) {
 	r := NewRedactor()
 	own := []string{`system-acme\x2ddu.slice`, "acme-du@0.service", "podman-acme.service", "docker-acmecore.service", "crio-acme.service", "userdata-acme.service",
 		"systemd-nspawn@acme.service", "user-acme.slice", `dev-disk-by\x2dlabel-ACME.swap`, "cri-containerd-acme.scope", "kubelet-acme.service"}
-	everybodys := []string{"kubepods.slice", "kubepods-burstable-pod0a_1b.slice", "kubelet-kubepods-besteffort.slice", "cri-containerd-0123456789abcdef.scope", "crio-conmon-0123456789abcdef.scope",
+	common := []string{"kubepods.slice", "kubepods-burstable-pod0a_1b.slice", "kubelet-kubepods-besteffort.slice", "cri-containerd-0123456789abcdef.scope", "crio-conmon-0123456789abcdef.scope",
 		"kubelet.service", "containerd.service", "docker.socket", "dbus-broker.service", "system.slice", "user-1000.slice", "user@0.service", "session-c1.scope", "init.scope",
 		"system-getty.slice", `system-serial\x2dgetty.slice`, "getty@tty1.service", "systemd-journald.service", "systemd-udevd-kernel.socket", "dev-hugepages.mount", "-.mount"}
-	for _, unit := range append(own, everybodys...) {
+	for _, unit := range append(own, common...) {
 		r.addCgroup("system.slice/" + unit)
 	}
 	for _, unit := range own {
 		if got := r.Text("/system.slice/" + unit + "/x"); strings.Contains(strings.ToLower(got), "acme") || !strings.HasPrefix(got, "/system.slice/unit-") || !strings.HasSuffix(got, unit[strings.LastIndex(unit, "."):]+"/x") {
-			t.Errorf("%s is told as %s", unit, got)
+			t.Errorf("Text(%q) = %q; want a replacement", unit, got)
 		}
 	}
-	for _, unit := range everybodys {
+	for _, unit := range common {
 		if got := r.Text(unit); got != unit {
-			t.Errorf("%s is told as %s; every host has it", unit, got)
+			t.Errorf("Text(%q) = %q; want no change", unit, got)
 		}
 	}
 	if got := r.Text("acme-du of acme-du@0.service"); got != "unit-2 of unit-2.service" {
-		t.Errorf("a template and its instance are told as %q", got)
+		t.Errorf("a template and its instance become %q", got)
 	}
 }
 
-// TestRedactWhereNamesAre: a name that is a number, or a word of the files, is replaced in
-// fields of names, and changes no fact.
-func TestRedactWhereNamesAre(t *testing.T) {
+// TestRedactAmbiguousNames checks that a name that is a number or a common word is replaced
+// only in fields that hold names.
+func TestRedactAmbiguousNames(t *testing.T) {
 	r := NewRedactor()
 	for _, name := range []string{"1", "cpuset", "shared", "4-5"} {
 		r.Add(Container, name)
@@ -92,16 +93,16 @@ func TestRedactWhereNamesAre(t *testing.T) {
 	}
 }
 
-// TestRedactWhatIsTold: names that stand in cpupoold's own texts alone.
-func TestRedactWhatIsTold(t *testing.T) {
+// TestAddLog checks that names in messages are replaced, even if no other source has them.
+func TestAddLog(t *testing.T) {
 	r := NewRedactor()
 	for _, text := range []string{
-		"pod acme-ran/acme-du-0 (and 3 more): asks somebody", "/etc/tuned/active_profile: acme-low-latency", "/etc/crio/crio.conf.d/99-acme.conf: workloads.acme",
+		"pod acme-ran/acme-du-0 (and 3 more): requests CPUs", "/etc/tuned/active_profile: acme-low-latency", "/etc/crio/crio.conf.d/99-acme.conf: workloads.acme",
 		`level=WARN cgroup=/system.slice/gone-acme.service error="Get \"https://api.acme.example:6443/x\": dial tcp: lookup api2.acme.example"`,
 	} {
 		r.AddLog(text)
 		if got := r.Text(text); strings.Contains(got, "acme") {
-			t.Errorf("%s is told as %s", text, got)
+			t.Errorf("Text(%q) = %q; want no acme", text, got)
 		}
 	}
 }
@@ -121,8 +122,8 @@ func compact(t *testing.T, data []byte) string {
 	return string(out)
 }
 
-// FuzzRedact: a name that stands alone, at an end, or between what is no letter is gone,
-// whatever it is and whatever stands around it; texts without names stay as they are.
+// FuzzRedact checks that every name is replaced at the start and end of a text, and between
+// separators. Texts without names stay.
 func FuzzRedact(f *testing.F) {
 	f.Add("du-0", "ran/", ": x")
 	f.Add(`a\x2db`, "", `"`)
@@ -134,20 +135,21 @@ func FuzzRedact(f *testing.F) {
 			t.Fatalf("without names %q is %q", before, r.Text(before))
 		}
 		r.Add(Pod, name)
-		if public(name) || weak(name) || strings.Contains("pod-1", name) {
+		if isPublic(name) || isAmbiguous(name) || strings.Contains("pod-1", name) {
 			return
 		}
 		for _, text := range []string{name, before + " " + name + "/" + after, name + " " + after, "x-" + name + "." + name} {
 			for word := range strings.FieldsFuncSeq(r.Text(text), func(c rune) bool { return c == ' ' || c == '/' }) {
 				if word == name {
-					t.Fatalf("%q is in %q, made of %q", name, r.Text(text), text)
+					t.Fatalf("Text(%q) = %q; it contains %q", text, r.Text(text), name)
 				}
 			}
 		}
 	})
 }
 
-// FuzzAddLog: no log is too odd to look for names in, and those that are found are gone.
+// FuzzAddLog checks that AddLog accepts every text, and that the names that it finds are
+// replaced.
 func FuzzAddLog(f *testing.F) {
 	f.Add("pod=ran/du-0 container=du unit=gnss.service x=y")
 	f.Add(`{"pod":"ran/du-0","node":"n1","image":"a/b:c"}`)
@@ -156,8 +158,8 @@ func FuzzAddLog(f *testing.F) {
 		r := NewRedactor()
 		r.AddLog(text)
 		for name, word := range r.words {
-			if r.Text(name) == name && name != word && !weak(name) {
-				t.Fatalf("%q is found in %q, and stays", name, text)
+			if r.Text(name) == name && name != word && !isAmbiguous(name) {
+				t.Fatalf("AddLog finds %q in %q, but Text keeps it", name, text)
 			}
 		}
 	})

@@ -10,10 +10,10 @@ import (
 	"strings"
 )
 
-// maxCgroups bounds how many cgroups are read.
+// maxCgroups is the maximum number of cgroups that Cgroups reads.
 const maxCgroups = 20000
 
-// cpuFiles are the files of a cgroup that say on which CPUs it runs, and for how long.
+// cpuFiles returns the files of a cgroup that hold its CPUs and its CPU time.
 func cpuFiles() []string {
 	return []string{
 		"cpuset.cpus", "cpuset.cpus.effective", "cpuset.cpus.partition", "cpuset.cpus.exclusive", "cpuset.cpus.exclusive.effective", "cpuset.cpus.isolated",
@@ -21,8 +21,9 @@ func cpuFiles() []string {
 	}
 }
 
-// Cgroups reads the tree of cgroups: a line of JSON for each, with the content of those
-// files that it has. It ends with ctx, and before limit bytes; err says that it is not whole.
+// Cgroups returns a line of JSON for each cgroup of a tree, with the content of its files.
+// The lines take at most limit bytes. If ctx or a limit ends the read, Cgroups returns the
+// lines until then and an error.
 func Cgroups(ctx context.Context, tree fs.FS, limit int) ([]byte, error) {
 	var out bytes.Buffer
 	n := 0
@@ -31,9 +32,9 @@ func Cgroups(ctx context.Context, tree fs.FS, limit int) ([]byte, error) {
 		case ctx.Err() != nil:
 			return fmt.Errorf("the time is up after %d cgroups", n)
 		case d == nil:
-			return err // there is no tree
+			return err // the root cannot be read
 		case err != nil:
-			return fs.SkipDir // it is gone
+			return fs.SkipDir // the cgroup was deleted
 		case !d.IsDir():
 			return nil
 		case n == maxCgroups:
@@ -54,7 +55,8 @@ func Cgroups(ctx context.Context, tree fs.FS, limit int) ([]byte, error) {
 	return out.Bytes(), err
 }
 
-// read reads the files of one cgroup.
+// read returns the path of a cgroup and the content of its files. It omits files that it
+// cannot read.
 func read(tree fs.FS, name string) map[string]string {
 	at := map[string]string{"cgroup": name}
 	for _, file := range cpuFiles() {
