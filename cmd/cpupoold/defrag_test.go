@@ -185,7 +185,7 @@ func TestApplyNeedsADaemon(t *testing.T) {
 		code   int
 		stderr string
 	}{
-		{"plan --defrag --apply --config " + file, exitError, "no daemon is running: nobody listens on " + control.Socket(dir) + "; start cpupoold run"},
+		{"plan --defrag --apply --config " + file, exitError, "no daemon is running: no process listens on " + control.Socket(dir) + "; start cpupoold run"},
 		{"plan --apply --config " + file, exitUsage, "--apply is for --defrag"},
 	} {
 		var stdout, stderr bytes.Buffer

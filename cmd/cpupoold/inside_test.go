@@ -42,7 +42,7 @@ func startPast(t *testing.T, socket, pod string, started time.Time) (stop func()
 }
 
 // serveDaemon serves a daemon, and returns what ends it.
-func serveDaemon(t *testing.T, socket string, d control.Inside) (stop func()) {
+func serveDaemon(t *testing.T, socket string, d control.Answers) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	ended := make(chan error, 1)

@@ -13,10 +13,10 @@ import (
 	"syscall"
 )
 
-// ErrNoDaemon is returned when nobody listens on the socket.
+// ErrNoDaemon means that no process listens on the socket.
 var ErrNoDaemon = errors.New("no daemon is running")
 
-// Client asks the daemon behind a socket.
+// Client sends requests to the daemon behind a socket.
 type Client struct {
 	socket string
 	http   http.Client
@@ -30,20 +30,20 @@ func NewClient(socket string) *Client {
 	return &Client{socket: socket, http: http.Client{Transport: &http.Transport{DialContext: dial}}}
 }
 
-// Close gives up idle connections.
+// Close closes idle connections.
 func (c *Client) Close() { c.http.CloseIdleConnections() }
 
-// Reach returns an error, ErrNoDaemon among others, unless somebody listens.
+// Reach connects once. It returns ErrNoDaemon if no process listens.
 func (c *Client) Reach(ctx context.Context) error {
 	conn, err := new(net.Dialer).DialContext(ctx, "unix", c.socket)
 	if err != nil {
-		return c.explain(err)
+		return c.connectionError(err)
 	}
 	return conn.Close()
 }
 
-// Move asks for moves and returns what became of each, in their order. It has no
-// deadline of its own: the daemon answers in bounded time for each move.
+// Move requests moves and returns one result for each, in the same order. It sets no
+// deadline, because the daemon limits the time of each move.
 func (c *Client) Move(ctx context.Context, moves []Move) ([]Result, error) {
 	body, err := json.Marshal(moves)
 	if err != nil {
@@ -68,16 +68,16 @@ func (c *Client) Move(ctx context.Context, moves []Move) ([]Result, error) {
 	return results, nil
 }
 
-// do makes a request and returns the answer, of which it reads no more than limit bytes.
+// do sends a request and returns at most limit bytes of the answer.
 func (c *Client) do(r *http.Request, limit int64) ([]byte, error) {
 	answer, err := c.http.Do(r)
 	if err != nil {
-		return nil, c.explain(err)
+		return nil, c.connectionError(err)
 	}
 	defer answer.Body.Close()
 	text, err := io.ReadAll(io.LimitReader(answer.Body, limit))
 	if err != nil {
-		return nil, c.explain(err)
+		return nil, c.connectionError(err)
 	}
 	if answer.StatusCode != http.StatusOK {
 		return nil, fmt.Errorf("the daemon at %s: %s", c.socket, reason(answer.Status, text))
@@ -85,18 +85,18 @@ func (c *Client) do(r *http.Request, limit int64) ([]byte, error) {
 	return text, nil
 }
 
-// explain says what to do about a connection that fails.
-func (c *Client) explain(err error) error {
+// connectionError adds the remedy to the error of a connection.
+func (c *Client) connectionError(err error) error {
 	switch {
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ECONNREFUSED):
-		return fmt.Errorf("%w: nobody listens on %s; start cpupoold run, or see runDir", ErrNoDaemon, c.socket)
+		return fmt.Errorf("%w: no process listens on %s; start cpupoold run, or check runDir", ErrNoDaemon, c.socket)
 	case errors.Is(err, fs.ErrPermission):
-		return fmt.Errorf("connect to %s: permission denied; the socket is root's", c.socket)
+		return fmt.Errorf("connect to %s: permission denied; run the command as root", c.socket)
 	}
-	return fmt.Errorf("ask the daemon at %s: %w", c.socket, err)
+	return fmt.Errorf("send request to the daemon at %s: %w", c.socket, err)
 }
 
-// reason is what an answer that is no success says.
+// reason returns the error in the body of an answer, or its HTTP status.
 func reason(status string, text []byte) string {
 	var f failure
 	if json.Unmarshal(text, &f) == nil && f.Error != "" {

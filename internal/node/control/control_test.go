@@ -27,20 +27,19 @@ func move(container string) control.Move {
 	return control.Move{PodUID: "uid", Container: container, From: cpuset.Of(2, 4), To: cpuset.Range(2, 3)}
 }
 
-// serve runs a server until the end of the test, and returns a client when it
-// listens.
-func serve(t *testing.T, f control.MoveFunc, patience time.Duration) (client *control.Client, socket string, stop func()) {
+// serve runs a server until the end of the test. It returns when the server listens.
+func serve(t *testing.T, f control.MoveFunc, timeout time.Duration) (client *control.Client, socket string, stop func()) {
 	t.Helper()
-	return serveInside(t, f, patience, newFake())
+	return serveAnswers(t, f, timeout, newFake())
 }
 
-func serveInside(t *testing.T, f control.MoveFunc, patience time.Duration, in control.Inside) (client *control.Client, socket string, stop func()) {
+func serveAnswers(t *testing.T, f control.MoveFunc, timeout time.Duration, answers control.Answers) (client *control.Client, socket string, stop func()) {
 	t.Helper()
 	socket = control.Socket(t.TempDir())
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() {
-		ended <- control.New(f, patience, in, slog.New(slog.DiscardHandler)).Serve(ctx, socket)
+		ended <- control.New(f, timeout, answers, slog.New(slog.DiscardHandler)).Serve(ctx, socket)
 	}()
 	stop = sync.OnceFunc(func() {
 		cancel()
@@ -85,7 +84,7 @@ func TestMoves(t *testing.T) {
 	}
 }
 
-func TestPatienceEnds(t *testing.T) {
+func TestMoveTimeout(t *testing.T) {
 	client, _, _ := serve(t, func(ctx context.Context, _ control.Move) (control.Outcome, error) {
 		<-ctx.Done()
 		return control.Unverified, ctx.Err()
@@ -110,7 +109,7 @@ func TestOneAtATime(t *testing.T) {
 		first <- err
 	}()
 	<-begun
-	if _, err := client.Move(t.Context(), []control.Move{move("cu")}); err == nil || !strings.Contains(err.Error(), "somebody else") {
+	if _, err := client.Move(t.Context(), []control.Move{move("cu")}); err == nil || !strings.Contains(err.Error(), "another request") {
 		t.Errorf("second Move = %v; want a refusal", err)
 	}
 	close(release)
@@ -161,7 +160,7 @@ func TestSocketIsPrivateAndReplaced(t *testing.T) {
 	if err != nil || len(left) > 0 {
 		t.Errorf("left behind: %v, %v", left, err)
 	}
-	// A daemon that was killed leaves its socket, and the next one takes its place.
+	// A killed daemon leaves its socket. The next daemon replaces it.
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error)
 	go func() {
@@ -180,7 +179,7 @@ func TestSocketIsPrivateAndReplaced(t *testing.T) {
 	}
 }
 
-func TestServeNeedsItsPlace(t *testing.T) {
+func TestServeKeepsOtherFiles(t *testing.T) {
 	file := control.Socket(t.TempDir())
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
@@ -192,7 +191,7 @@ func TestServeNeedsItsPlace(t *testing.T) {
 		}
 	}
 	if _, err := os.Stat(file); err != nil {
-		t.Errorf("what was in the place is gone: %v", err)
+		t.Errorf("Serve deleted a file at its path: %v", err)
 	}
 	client := control.NewClient(file)
 	if _, err := client.Move(t.Context(), []control.Move{move("du")}); !errors.Is(err, control.ErrNoDaemon) {

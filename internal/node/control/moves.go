@@ -10,38 +10,38 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
 
-// Move asks for an owner of CPUs to be taken from them to as many others.
+// Move requests other exclusive CPUs for an owner, and as many.
 type Move struct {
-	// PodUID is empty for a systemd unit, and Container is then its name.
+	// PodUID is empty for a systemd unit. Container is then the name of the unit.
 	PodUID    string `json:"podUID,omitempty"`
 	Container string `json:"container"`
-	// From is what the owner has, so that nobody is moved who has been moved, or
-	// has ended, since the move was thought of.
+	// From holds the CPUs of the owner when the move was planned. The daemon refuses the
+	// move if they have changed since.
 	From cpuset.Set `json:"from"`
 	To   cpuset.Set `json:"to"`
 }
 
-// Outcome is what became of a move.
+// Outcome is the outcome of a move.
 type Outcome string
 
-// Outcomes. Only with Done and Unverified anything was changed.
+// Outcomes. Refused and Skipped moves change no CPUs.
 const (
-	// Done: the owner runs on the new CPUs, as the kernel says.
+	// Done means that the kernel reports the new CPUs for the owner.
 	Done Outcome = "done"
-	// Refused: nothing was changed.
+	// Refused means that the daemon rejected the move.
 	Refused Outcome = "refused"
-	// Unverified: the move was begun and could not be verified in time. The daemon
-	// goes on with it.
+	// Unverified means that the daemon started the move, and did not verify it in time. The
+	// daemon continues it.
 	Unverified Outcome = "unverified"
-	// Skipped: a move before it in the list was not done.
+	// Skipped means that an earlier move of the list was not done.
 	Skipped Outcome = "skipped"
 )
 
-// Result is a move with what became of it.
+// Result is a move with its outcome.
 type Result struct {
 	Move
 	Outcome Outcome `json:"outcome"`
-	// Detail says why it is not done.
+	// Detail is the reason why the move is not done; empty if it is done.
 	Detail string `json:"detail,omitempty"`
 }
 
@@ -49,11 +49,11 @@ type Result struct {
 const (
 	maxBody  = 1 << 20 // bytes
 	maxMoves = 4096
-	maxName  = 253 // bytes of a UID and of a container's or unit's name
+	maxName  = 253 // bytes of a UID, and of the name of a container or unit
 )
 
-// decodeMoves reads the body of a request, strictly: a move that is only half
-// understood is worse than none.
+// decodeMoves reads the body of a request. It returns an error for unknown fields, because
+// an older daemon must not carry out a part of a move.
 func decodeMoves(body []byte) ([]Move, error) {
 	d := json.NewDecoder(bytes.NewReader(body))
 	d.DisallowUnknownFields()
@@ -82,9 +82,9 @@ func (m Move) validate() error {
 	case len(m.PodUID) > maxName || len(m.Container) > maxName:
 		return fmt.Errorf("podUID or container is longer than %d bytes", maxName)
 	case m.From.IsEmpty():
-		return errors.New("from is empty; say which CPUs the owner has")
+		return errors.New("from is empty; give the current CPUs of the owner")
 	case m.To.IsEmpty():
-		return errors.New("to is empty; say which CPUs it is to have")
+		return errors.New("to is empty; give the new CPUs of the owner")
 	}
 	return nil
 }

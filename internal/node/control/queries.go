@@ -14,54 +14,54 @@ import (
 	"github.com/cpupoold/cpupoold/internal/inspect"
 )
 
-// Inside is what the daemon shows of itself. It is called from several goroutines, and
-// makes what it returns of what is published already: the owner never waits for it.
-type Inside interface {
-	// Started is when the daemon has begun, and tells it from the next one.
+// Answers returns the state of the daemon. Its methods are called from several goroutines.
+// They use data that the event loop has published, so that the event loop never waits.
+type Answers interface {
+	// Started returns the time at which the daemon started. Another time is another daemon.
 	Started() time.Time
-	// History is what has happened so far.
+	// History returns the events until now.
 	History() *history.Snapshot
-	// Status is the state after the last pass.
+	// Status returns the state after the last pass.
 	Status() *inspect.Status
-	// Explain says why what a name names runs where it runs. The error is an
-	// [*inspect.NameError] when the name is at fault.
+	// Explain returns the reasons for the CPUs of the object with this name. It returns an
+	// [*inspect.NameError] if the name matches no object, or several.
 	Explain(name string) (*inspect.Explanation, error)
 }
 
-// Limits of questions.
+// Limits of queries.
 const (
-	maxWait   = 30 * time.Second // for something to happen
-	maxAbout  = 3*maxName + 2    // bytes of namespace/pod/container
-	maxAsking = 4                // questions that are answered at once
+	maxWait    = 30 * time.Second // until an event
+	maxAbout   = 3*maxName + 2    // bytes of namespace/pod/container
+	maxQueries = 4                // answered at the same time
 )
 
-// inside answers GET /v1/status, /v1/events and /v1/explain.
-type inside struct {
-	Inside
-	slots chan struct{} // a question that is worked on has one
+// queries answers GET /v1/status, /v1/events and /v1/explain.
+type queries struct {
+	Answers
+	slots chan struct{} // holds one value for each query that is being answered
 }
 
-func newInside(i Inside) *inside { return &inside{i, make(chan struct{}, maxAsking)} }
+func newQueries(a Answers) *queries { return &queries{a, make(chan struct{}, maxQueries)} }
 
-// ask runs answer, if not too many are being answered already.
-func (s *Server) ask(answer func(r *http.Request, q *question) (any, error)) http.HandlerFunc {
+// handleQuery returns a handler that runs answer. It refuses queries above maxQueries.
+func (s *Server) handleQuery(answer func(r *http.Request, q *query) (any, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		q, err := parseQuestion(r.URL.Query())
+		q, err := parseQuery(r.URL.Query())
 		if err != nil {
 			s.answer(w, http.StatusBadRequest, failure{err.Error()})
 			return
 		}
-		if err := s.inside.await(r.Context(), q); err != nil {
-			// Who asked has gone, or the daemon ends.
-			s.answer(w, http.StatusServiceUnavailable, failure{"the daemon ends; ask the next one"})
+		if err := s.queries.await(r.Context(), q); err != nil {
+			// The client has closed the connection, or the daemon is stopping.
+			s.answer(w, http.StatusServiceUnavailable, failure{"the daemon is stopping; try again when it has restarted"})
 			return
 		}
 		select {
-		case s.inside.slots <- struct{}{}:
-			defer func() { <-s.inside.slots }()
+		case s.queries.slots <- struct{}{}:
+			defer func() { <-s.queries.slots }()
 		default:
 			w.Header().Set("Retry-After", "1")
-			s.answer(w, http.StatusServiceUnavailable, failure{fmt.Sprintf("%d questions are being answered already; try again", maxAsking)})
+			s.answer(w, http.StatusServiceUnavailable, failure{fmt.Sprintf("%d queries are being answered; try again", maxQueries)})
 			return
 		}
 		v, err := answer(r, q)
@@ -77,18 +77,20 @@ func (s *Server) ask(answer func(r *http.Request, q *question) (any, error)) htt
 	}
 }
 
-// await waits until something has happened after q.After, if it is to.
-func (i *inside) await(ctx context.Context, q *question) error {
+// await waits for an event after q.After, at most q.wait. It returns an error if ctx ends
+// first.
+func (h *queries) await(ctx context.Context, q *query) error {
 	if q.wait == 0 {
 		return nil
 	}
 	timeout := time.NewTimer(q.wait)
 	defer timeout.Stop()
 	for {
-		s := i.History()
+		s := h.History()
 		some := history.Query{After: q.After, About: q.About, Kinds: q.Kinds, Limit: 1}
-		// Who has asked another daemon is told at once.
-		if s.Last() < q.After || len(s.Select(some)) > 0 || !q.daemon.IsZero() && !q.daemon.Equal(i.Started()) {
+		// A client of an earlier daemon gets an answer immediately: its number After belongs
+		// to the events of that daemon.
+		if s.Last() < q.After || len(s.Select(some)) > 0 || !q.daemon.IsZero() && !q.daemon.Equal(h.Started()) {
 			return nil
 		}
 		select {
@@ -101,42 +103,44 @@ func (i *inside) await(ctx context.Context, q *question) error {
 	}
 }
 
-func (i *inside) events(_ *http.Request, q *question) (any, error) {
-	s := i.History()
+func (h *queries) events(_ *http.Request, q *query) (any, error) {
+	s := h.History()
 	events := append([]history.Event{}, s.Select(q.Query)...)
-	return inspect.Events{Version: inspect.Version, Started: i.Started(), Last: s.Last(), Dropped: s.Dropped, Events: events}, nil
+	return inspect.Events{Version: inspect.Version, Started: h.Started(), Last: s.Last(), Dropped: s.Dropped, Events: events}, nil
 }
 
-// explain takes the name from about; the other parameters mean nothing to it.
-func (i *inside) explain(_ *http.Request, q *question) (any, error) {
+// explain uses the parameter about, and ignores the others.
+func (h *queries) explain(_ *http.Request, q *query) (any, error) {
 	if q.About == "" {
-		return nil, &inspect.NameError{Text: "nobody is asked about; name a pod, a container or a unit (about)"}
+		return nil, &inspect.NameError{Text: "about is empty; name a pod, a container or a unit"}
 	}
-	return i.Explain(q.About)
+	return h.Explain(q.About)
 }
 
-func (i *inside) status(*http.Request, *question) (any, error) { return i.Status(), nil }
+func (h *queries) status(*http.Request, *query) (any, error) { return h.Status(), nil }
 
-// question is what a request asks for.
-type question struct {
+// query holds the parameters of a GET request.
+type query struct {
 	history.Query
-	// wait is how long to wait for an event that is after Query.After; 0 not at all.
+	// wait is the maximum time to wait for an event after Query.After; 0 does not wait.
 	wait time.Duration
-	// daemon is the Started of who has answered before; zero for nobody.
+	// daemon is the Started of an earlier answer; zero if the client has no answer yet.
 	daemon time.Time
 }
 
-// Wait is how a question waits for something to happen: for at most For, 30s at most; 0 is
-// not at all. It is over at once when another daemon answers than the one of Daemon, the
-// Started of an earlier answer.
+// Wait holds the conditions that end the wait for an event.
 type Wait struct {
-	For    time.Duration
+	// For is the maximum time, between 0 (do not wait) and 30s.
+	For time.Duration
+	// Daemon is the Started of an earlier answer. Another daemon does not wait. Zero
+	// accepts any daemon.
 	Daemon time.Time
 }
 
-// parseQuestion reads the parameters of a request, strictly.
-func parseQuestion(from url.Values) (*question, error) {
-	q := &question{}
+// parseQuery reads the parameters of a request. It returns an error if one is unknown,
+// repeated or outside its limits.
+func parseQuery(from url.Values) (*query, error) {
+	q := &query{}
 	for key, values := range from {
 		if key == "kind" {
 			continue
@@ -159,7 +163,7 @@ func parseQuestion(from url.Values) (*question, error) {
 
 const maxKinds = 32
 
-func (q *question) set(key, value string) (err error) {
+func (q *query) set(key, value string) (err error) {
 	switch key {
 	case "after":
 		q.After, err = strconv.ParseUint(value, 10, 64)
@@ -180,13 +184,13 @@ func (q *question) set(key, value string) (err error) {
 	case "daemon":
 		q.daemon, err = time.Parse(time.RFC3339Nano, value)
 	default:
-		err = errors.New("no such parameter; there are after, since, limit, about, kind, wait and daemon")
+		err = errors.New("unknown parameter: use after, since, limit, about, kind, wait or daemon")
 	}
 	return err
 }
 
-// values are the parameters of a request that asks q.
-func (q *question) values() url.Values {
+// values returns the parameters of a request for q.
+func (q *query) values() url.Values {
 	v := url.Values{}
 	set := func(key, value string, given bool) {
 		if given {
@@ -205,35 +209,36 @@ func (q *question) values() url.Values {
 	return v
 }
 
-// Status asks for the state of the node. With wait it is answered when something has
-// happened after the event after, or when the wait is over.
+// Status returns the state of the node. With wait it returns at an event with a number
+// above after, or at the end of the wait.
 func (c *Client) Status(ctx context.Context, after uint64, wait Wait) (*inspect.Status, error) {
 	s := new(inspect.Status)
-	q := question{history.Query{After: after}, min(wait.For, maxWait), wait.Daemon}
+	q := query{history.Query{After: after}, min(wait.For, maxWait), wait.Daemon}
 	return s, c.get(ctx, "status", &q, s)
 }
 
-// Explain asks why what a name names runs where it runs.
+// Explain returns the reasons for the CPUs of a pod, a container or a unit.
 func (c *Client) Explain(ctx context.Context, name string) (*inspect.Explanation, error) {
 	e := new(inspect.Explanation)
-	return e, c.get(ctx, "explain", &question{Query: history.Query{About: name}}, e)
+	return e, c.get(ctx, "explain", &query{Query: history.Query{About: name}}, e)
 }
 
-// Events asks for what has happened. With wait it is answered when there is something.
+// Events returns the events that match asked. With wait it returns at the first one, or at
+// the end of the wait.
 func (c *Client) Events(ctx context.Context, asked history.Query, wait Wait) (*inspect.Events, error) {
 	e := new(inspect.Events)
-	return e, c.get(ctx, "events", &question{asked, min(wait.For, maxWait), wait.Daemon}, e)
+	return e, c.get(ctx, "events", &query{asked, min(wait.For, maxWait), wait.Daemon}, e)
 }
 
-// maxAnswer bounds what a client reads: a node of 1024 CPUs and 1000 containers, or all
-// events, are a few MiB.
+// maxAnswer is the maximum size of an answer in bytes. The status of a node with 1,024 CPUs
+// and 1,000 containers, or all events, are a few MiB.
 const maxAnswer = 64 << 20
 
-// get asks a question and decodes the answer.
-func (c *Client) get(ctx context.Context, what string, q *question, into any) error {
-	ctx, cancel := context.WithTimeout(ctx, q.wait+answerTime)
+// get sends a query and decodes the answer.
+func (c *Client) get(ctx context.Context, path string, q *query, into any) error {
+	ctx, cancel := context.WithTimeout(ctx, q.wait+answerTimeout)
 	defer cancel()
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://cpupoold/v1/"+what+"?"+q.values().Encode(), nil)
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://cpupoold/v1/"+path+"?"+q.values().Encode(), nil)
 	if err != nil {
 		return err
 	}

@@ -16,7 +16,7 @@ import (
 	"github.com/cpupoold/cpupoold/internal/node/control"
 )
 
-// fake is a daemon that something happens to.
+// fake is a daemon whose test adds events.
 type fake struct {
 	mu   sync.Mutex // guards log and last
 	log  *history.Log
@@ -54,7 +54,7 @@ func (*fake) Explain(name string) (*inspect.Explanation, error) {
 	return nil, &inspect.NameError{Text: "nothing is called " + name}
 }
 
-// TestExplain: a name that names nothing is the asker's mistake, and he is told.
+// TestExplain checks that an unknown, empty or long name is an error.
 func TestExplain(t *testing.T) {
 	c := dialFake(t, newFake())
 	if e, err := c.Explain(t.Context(), "a/b"); err != nil || e.Asked != "a/b" || e.Version != inspect.Version {
@@ -70,7 +70,7 @@ func TestExplain(t *testing.T) {
 	}
 }
 
-func TestEventsAreWaitedFor(t *testing.T) {
+func TestWaitForEvents(t *testing.T) {
 	f := newFake()
 	f.add(history.Event{Kind: history.Started})
 	c := dialFake(t, f)
@@ -92,14 +92,13 @@ func TestEventsAreWaitedFor(t *testing.T) {
 	if a := <-answers; a.err != nil || len(a.Events.Events) != 1 || a.Events.Events[0].Seq != 3 || a.Last != 3 {
 		t.Errorf("answer = %+v; want event 3 alone", a)
 	}
-	// Who has seen more than there is has asked the daemon before.
+	// A number above the last event comes from an earlier daemon.
 	if e, err := c.Events(t.Context(), history.Query{After: 1000}, control.Wait{For: time.Minute}); err != nil || e.Last != 3 {
-		t.Errorf("a follower of another daemon is told %+v, %v; want at once that 3 is the last", e, err)
+		t.Errorf("events after 1000 = %+v, %v; want an immediate answer with 3 as the last", e, err)
 	}
-	// So has who names another one.
 	another := control.Wait{For: time.Minute, Daemon: time.Unix(1, 0)}
 	if e, err := c.Events(t.Context(), history.Query{After: 3}, another); err != nil || len(e.Events) > 0 {
-		t.Errorf("a follower of another daemon is told %+v, %v; want at once that there is nothing", e, err)
+		t.Errorf("events of another daemon = %+v, %v; want an immediate answer without events", e, err)
 	}
 	s, err := c.Status(t.Context(), 2, control.Wait{For: time.Minute})
 	if err != nil || s.Sequence != 3 {
@@ -109,12 +108,12 @@ func TestEventsAreWaitedFor(t *testing.T) {
 
 func dialFake(t *testing.T, f *fake) *control.Client {
 	t.Helper()
-	c, _, _ := serveInside(t, nil, time.Minute, f)
+	c, _, _ := serveAnswers(t, nil, time.Minute, f)
 	return c
 }
 
-// TestConnectionsAreFew: who keeps connections open keeps others out only until one ends.
-func TestConnectionsAreFew(t *testing.T) {
+// TestConnectionLimit checks that the 33rd connection waits until one of the others ends.
+func TestConnectionLimit(t *testing.T) {
 	_, socket, _ := serve(t, nil, time.Minute)
 	held := make([]net.Conn, 32)
 	for i := range held {
@@ -125,7 +124,7 @@ func TestConnectionsAreFew(t *testing.T) {
 		t.Cleanup(func() { _ = conn.Close() })
 		held[i] = conn
 	}
-	// Each is accepted: it is answered, and kept.
+	// An answer shows that the server has accepted the connection.
 	for _, conn := range held {
 		if _, err := io.WriteString(conn, "GET /v1/events HTTP/1.1\r\nHost: x\r\n\r\n"); err != nil {
 			t.Fatal(err)
@@ -139,23 +138,24 @@ func TestConnectionsAreFew(t *testing.T) {
 	short, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	if _, err := c.Events(short, history.Query{}, control.Wait{}); err == nil {
-		t.Error("a 33rd connection is served beside 32 others")
+		t.Error("the server answers on a 33rd connection")
 	}
 	if err := held[0].Close(); err != nil {
 		t.Fatal(err)
 	}
-	// The one that was given up above is still first in the queue, and ends by itself.
+	// The canceled connection is still first in the queue. The server accepts it and finds
+	// it closed.
 	if _, err := c.Events(t.Context(), history.Query{}, control.Wait{}); err != nil {
-		t.Errorf("after one has ended: %v", err)
+		t.Errorf("events after one connection has ended: %v", err)
 	}
 }
 
-// TestWaitingEndsWithTheDaemon: who waits for something to happen does not hold up its end,
-// and is told of it.
-func TestWaitingEndsWithTheDaemon(t *testing.T) {
+// TestStopEndsWaiting checks that a waiting client gets an error when the daemon stops, and
+// does not delay it.
+func TestStopEndsWaiting(t *testing.T) {
 	f := newFake()
 	asked := make(chan struct{})
-	c, _, stop := serveInside(t, nil, time.Minute, &told{fake: f, asked: asked})
+	c, _, stop := serveAnswers(t, nil, time.Minute, &signalingFake{fake: f, asked: asked})
 	failed := make(chan error, 1)
 	go func() {
 		_, err := c.Events(context.WithoutCancel(t.Context()), history.Query{}, control.Wait{For: time.Minute})
@@ -163,24 +163,24 @@ func TestWaitingEndsWithTheDaemon(t *testing.T) {
 	}()
 	<-asked
 	stop()
-	if err := <-failed; err == nil || !strings.Contains(err.Error(), "the daemon ends") {
-		t.Errorf("events = %v; want that the daemon ends", err)
+	if err := <-failed; err == nil || !strings.Contains(err.Error(), "the daemon is stopping") {
+		t.Errorf("events = %v; want an error that the daemon is stopping", err)
 	}
 }
 
-// told closes asked when its history is looked at.
-type told struct {
+// signalingFake closes asked at the first call of History.
+type signalingFake struct {
 	*fake
 	once  sync.Once
 	asked chan struct{}
 }
 
-func (f *told) History() *history.Snapshot {
+func (f *signalingFake) History() *history.Snapshot {
 	f.once.Do(func() { close(f.asked) })
 	return f.fake.History()
 }
 
-func TestHeadersAreShort(t *testing.T) {
+func TestHeaderLimit(t *testing.T) {
 	_, socket, _ := serve(t, nil, time.Minute)
 	conn, err := net.Dial("unix", socket)
 	if err != nil {

@@ -14,8 +14,7 @@ import (
 	"golang.org/x/net/netutil"
 )
 
-// MoveFunc makes one move, and returns when it is verified, refused, or ctx is
-// done.
+// MoveFunc makes one move. It returns when the move is verified or refused, or ctx ends.
 type MoveFunc func(ctx context.Context, m Move) (Outcome, error)
 
 // Server answers requests on the socket.
@@ -41,39 +40,38 @@ type MoveFunc func(ctx context.Context, m Move) (Outcome, error)
 // Other errors have an HTTP status of 400 or above and the body {"error": "…"}.
 type Server struct {
 	http.Handler
-	inside *inside
-	log    *slog.Logger
+	queries *queries
+	log     *slog.Logger
 }
 
-// Limits of the socket. It is root's alone: they are for a client that hangs or runs
-// wild, which must not cost the node more than it shows.
+// Limits of the socket. Only root can open it: the limits bound the memory and connections
+// that a faulty client of root takes.
 const (
 	maxConnections = 32
-	headerTime     = 5 * time.Second  // for a request's header
-	bodyTime       = 5 * time.Second  // for the body after it
-	answerTime     = 15 * time.Second // to take an answer
+	headerTimeout  = 5 * time.Second  // until the header of a request is read
+	bodyTimeout    = 5 * time.Second  // until its body is read
+	answerTimeout  = 15 * time.Second // until the client has read the answer
 	maxHeader      = 16 << 10         // bytes
 )
 
-// New returns a server. It calls move for one move at a time. Each has patience to
-// be verified.
-func New(move MoveFunc, patience time.Duration, in Inside, log *slog.Logger) *Server {
+// New returns a server. It calls move for one move at a time. The context of each move ends
+// after timeout.
+func New(move MoveFunc, timeout time.Duration, answers Answers, log *slog.Logger) *Server {
 	mux := http.NewServeMux()
-	s := &Server{http.MaxBytesHandler(mux, maxBody), newInside(in), log}
-	m := &moves{Server: s, move: move, wait: patience}
+	s := &Server{http.MaxBytesHandler(mux, maxBody), newQueries(answers), log}
+	m := &moves{Server: s, move: move, timeout: timeout}
 	mux.HandleFunc("POST /v1/moves", m.serve)
-	mux.HandleFunc("GET /v1/status", s.ask(s.inside.status))
-	mux.HandleFunc("GET /v1/events", s.ask(s.inside.events))
-	mux.HandleFunc("GET /v1/explain", s.ask(s.inside.explain))
+	mux.HandleFunc("GET /v1/status", s.handleQuery(s.queries.status))
+	mux.HandleFunc("GET /v1/events", s.handleQuery(s.queries.events))
+	mux.HandleFunc("GET /v1/explain", s.handleQuery(s.queries.explain))
 	return s
 }
 
-// Serve listens on a socket and answers until ctx is done. It lets requests in
-// progress finish for a moment; their context is that of the request and of ctx.
-// What was left of an earlier socket of that name is replaced: the caller holds
-// the node's lock.
+// Serve listens on a socket and answers until ctx ends. Then it cancels the contexts of all
+// requests, and waits up to two seconds for their answers. It replaces an existing socket:
+// the caller holds the lock of the node, so that no other daemon uses it.
 func (s *Server) Serve(ctx context.Context, socket string) error {
-	const grace = 2 * time.Second
+	const shutdownTimeout = 2 * time.Second
 	l, remove, err := listen(ctx, socket)
 	if err != nil {
 		return err
@@ -81,16 +79,16 @@ func (s *Server) Serve(ctx context.Context, socket string) error {
 	defer remove()
 	srv := &http.Server{
 		Handler:           s.until(ctx),
-		ReadHeaderTimeout: headerTime,
+		ReadHeaderTimeout: headerTimeout,
 		IdleTimeout:       time.Minute,
 		MaxHeaderBytes:    maxHeader,
 		ErrorLog:          slog.NewLogLogger(s.log.Handler(), slog.LevelWarn),
 	}
 	stopped := make(chan error, 1)
 	stop := context.AfterFunc(ctx, func() {
-		patience, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace)
+		shutdown, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownTimeout)
 		defer cancel()
-		stopped <- srv.Shutdown(patience)
+		stopped <- srv.Shutdown(shutdown)
 	})
 	if err := srv.Serve(netutil.LimitListener(l, maxConnections)); !errors.Is(err, http.ErrServerClosed) {
 		stop()
@@ -102,7 +100,7 @@ func (s *Server) Serve(ctx context.Context, socket string) error {
 	return nil
 }
 
-// until ends the context of each request when ctx ends.
+// until returns a handler whose requests are canceled when ctx ends.
 func (s *Server) until(ctx context.Context) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		both, cancel := context.WithCancel(r.Context())
@@ -115,16 +113,16 @@ func (s *Server) until(ctx context.Context) http.Handler {
 // moves answers POST /v1/moves.
 type moves struct {
 	*Server
-	move MoveFunc
-	wait time.Duration
-	one  sync.Mutex // held by the request that is being worked on
+	move    MoveFunc
+	timeout time.Duration // of one move
+	busy    sync.Mutex    // held by the request in progress
 }
 
 func (s *moves) serve(w http.ResponseWriter, r *http.Request) {
 	conn := http.NewResponseController(w)
-	_ = conn.SetReadDeadline(time.Now().Add(bodyTime)) // a recorder of tests has none
+	_ = conn.SetReadDeadline(time.Now().Add(bodyTimeout)) // httptest.ResponseRecorder does not support it
 	body, err := io.ReadAll(r.Body)
-	_ = conn.SetReadDeadline(time.Time{}) // it would end the context of the moves
+	_ = conn.SetReadDeadline(time.Time{}) // the deadline would cancel the context of the moves
 	if err != nil {
 		status := http.StatusBadRequest
 		if _, tooLarge := errors.AsType[*http.MaxBytesError](err); tooLarge {
@@ -138,30 +136,31 @@ func (s *moves) serve(w http.ResponseWriter, r *http.Request) {
 		s.answer(w, http.StatusBadRequest, failure{err.Error()})
 		return
 	}
-	if !s.one.TryLock() {
-		s.answer(w, http.StatusConflict, failure{"somebody else is having owners moved at the moment; try again, with a new report"})
+	if !s.busy.TryLock() {
+		s.answer(w, http.StatusConflict, failure{"another request is moving owners; try again with a new report"})
 		return
 	}
-	defer s.one.Unlock()
-	s.answer(w, http.StatusOK, s.all(r.Context(), moves))
+	defer s.busy.Unlock()
+	s.answer(w, http.StatusOK, s.moveAll(r.Context(), moves))
 }
 
-// all makes moves until one is not done: those after it may rely on it.
-func (s *moves) all(ctx context.Context, moves []Move) []Result {
+// moveAll makes moves until one is not done. It skips the others, because they may need the
+// CPUs that this move releases.
+func (s *moves) moveAll(ctx context.Context, moves []Move) []Result {
 	results := make([]Result, len(moves))
 	done := true
 	for i, m := range moves {
 		results[i] = Result{Move: m, Outcome: Skipped, Detail: "a move before it was not done"}
 		if done {
-			results[i].Outcome, results[i].Detail = s.try(ctx, m)
+			results[i].Outcome, results[i].Detail = s.moveOne(ctx, m)
 			done = results[i].Outcome == Done
 		}
 	}
 	return results
 }
 
-func (s *moves) try(ctx context.Context, m Move) (Outcome, string) {
-	ctx, cancel := context.WithTimeout(ctx, s.wait)
+func (s *moves) moveOne(ctx context.Context, m Move) (Outcome, string) {
+	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
 	outcome, err := s.move(ctx, m)
 	if err != nil {
@@ -170,16 +169,16 @@ func (s *moves) try(ctx context.Context, m Move) (Outcome, string) {
 	return outcome, ""
 }
 
-// failure is the answer to what could not be begun.
+// failure is the body of an answer with an HTTP status of 400 or above.
 type failure struct {
 	Error string `json:"error"`
 }
 
 func (s *Server) answer(w http.ResponseWriter, status int, v any) {
-	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(answerTime)) // a recorder of tests has none
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(answerTimeout)) // httptest.ResponseRecorder does not support it
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
 	if err := json.NewEncoder(w).Encode(v); err != nil {
-		s.log.Debug("answer on the control socket", "error", err) // who asked has gone
+		s.log.Debug("answer on the control socket", "error", err) // the client has closed the connection
 	}
 }

@@ -29,7 +29,7 @@ const (
 
 var errNotPlanned = errors.New("the daemon has made no plan yet; ask again in a moment")
 
-// Explain implements control.Inside. It repeats the decision from the input of the last
+// Explain implements control.Answers. It repeats the decision from the input of the last
 // pass, in the caller's goroutine.
 func (o *Answers) Explain(name string) (*inspect.Explanation, error) {
 	in := o.Now()

@@ -29,10 +29,10 @@ func NewAnswers(latest func() *Snapshot, cgroups *cgroup.FS, build telemetry.Bui
 	return &Answers{latest: latest, cgroups: cgroups, build: build, started: time.Now().UTC(), file: file, node: node}
 }
 
-// Started implements control.Inside.
+// Started implements control.Answers.
 func (o *Answers) Started() time.Time { return o.started }
 
-// History implements control.Inside.
+// History implements control.Answers.
 func (o *Answers) History() *history.Snapshot { return o.Now().History }
 
 // Now returns the latest snapshot, or an empty one before the first.
@@ -46,7 +46,7 @@ func (o *Answers) Now() *Snapshot {
 // lastWrites is the number of writes in a status.
 const lastWrites = 10
 
-// Status implements control.Inside.
+// Status implements control.Answers.
 func (o *Answers) Status() *inspect.Status {
 	in := o.Now()
 	s := &inspect.Status{
