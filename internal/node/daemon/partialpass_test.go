@@ -211,8 +211,8 @@ func TestLostWatchesComeBack(t *testing.T) {
 	})
 }
 
-// TestFullPassesAreDelayed checks that full passes take a hundredth of a CPU at most, urgent ones
-// excepted.
+// TestFullPassesAreDelayed checks that a full pass without a waiting request is delayed by 100
+// times the duration of the previous one, and by at most fullPassDelay.
 func TestFullPassesAreDelayed(t *testing.T) {
 	began := time.Now()
 	var a schedule
