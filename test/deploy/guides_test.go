@@ -17,7 +17,7 @@ import (
 
 const docs = "../../docs/"
 
-// pages are the texts about installing, by file.
+// pages returns the pages about installation and the explanations, by file.
 func pages(t *testing.T) map[string]string {
 	t.Helper()
 	guides, err := filepath.Glob(docs + "guides/*.md")
@@ -25,7 +25,12 @@ func pages(t *testing.T) map[string]string {
 		t.Fatalf("docs/guides has %d pages, %v; want six", len(guides), err)
 	}
 	all := map[string]string{}
-	for _, file := range append(guides, docs+"deployment.md", docs+"security.md", docs+"webhook.md") {
+	explanations, err := filepath.Glob(docs + "explanation/*.md")
+	if err != nil || len(explanations) < 4 {
+		t.Fatalf("docs/explanation has %d pages, %v; want four", len(explanations), err)
+	}
+	others := []string{docs + "tutorials/first-node.md", docs + "deployment.md", docs + "security.md", docs + "webhook.md"}
+	for _, file := range slices.Concat(guides, explanations, others) {
 		data, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)

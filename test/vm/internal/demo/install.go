@@ -16,7 +16,7 @@ import (
 
 const module = "github.com/cpupoold/cpupoold"
 
-// configuration is that of the README.
+// configuration is the one that docs/tutorials/first-node.md shows.
 const configuration = `apiVersion: config.cpupoold.io/v1alpha1
 kind: CPUPoolConfiguration
 partitions:
