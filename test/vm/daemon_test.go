@@ -69,7 +69,7 @@ func TestDrift(t *testing.T) {
 	vm.RunTests(t, m, "./guest/daemon", "-drift", "-test.run=^(TestDrift.*|TestStrangers)$")
 }
 
-// installDaemon puts the daemon and its unit into the guest, as the README says.
+// installDaemon copies the daemon and its unit into the guest, to the paths that docs/deployment.md names.
 func installDaemon(t *testing.T, m *vm.VM) {
 	t.Helper()
 	if err := m.CopyTo(t.Context(), buildDaemon(t), "/usr/local/bin/cpupoold"); err != nil {
