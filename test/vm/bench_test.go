@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/cpupoold/cpupoold/test/vm"
+	"github.com/cpupoold/cpupoold/test/vm/internal/matrix"
 )
 
 var samples = flag.String("samples", "", "file to which the samples of TestBench and TestLimits are appended")
@@ -26,9 +27,9 @@ func TestBench(t *testing.T) {
 
 // TestLimits measures the steps that no daemon gets below, on all kernels: `make bench-limits`. On the oldest one there are no partitions.
 func TestLimits(t *testing.T) {
-	for _, s := range kernelSuites() {
-		t.Run(s.name, func(t *testing.T) {
-			m := vm.Start(t, vm.Config{Topology: "8c2n", Suite: s.name})
+	for _, s := range matrix.Suites() {
+		t.Run(s.Name, func(t *testing.T) {
+			m := vm.Start(t, vm.Config{Topology: "8c2n", Suite: s.Name})
 			vm.RunTests(t, m, "./guest/limits", "-out="+guestSamples)
 			keepSamples(t, m)
 		})

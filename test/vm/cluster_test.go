@@ -6,12 +6,14 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
+
+	"github.com/cpupoold/cpupoold/test/vm/internal/matrix"
 )
 
 // TestCluster runs test/e2e, of which each test boots machines of its own and is in a slice.
 func TestCluster(t *testing.T) {
-	for _, s := range sliced() {
-		for _, name := range s.tests {
+	for _, s := range matrix.Slices() {
+		for _, name := range s.Tests {
 			test, of := strings.CutPrefix(name, "TestCluster/")
 			if !of {
 				continue

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/cpupoold/cpupoold/test/vm"
+	"github.com/cpupoold/cpupoold/test/vm/internal/matrix"
 )
 
 // chosenPairs is what `make test-vm` has time for unless it is told otherwise; `make test-matrix` has time for all.
@@ -34,36 +35,11 @@ func witnesses(many string) ([]string, error) {
 	return nil, fmt.Errorf("choose witnesses %q: want few, usual or many", many)
 }
 
-// pair is a container runtime on a systemd and a kernel.
-type pair struct {
-	name                     string
-	config                   vm.Config
-	runtime, systemd, kernel string // what their versions start with; "" for whatever is newest
-}
-
-// matrix covers each runtime, each systemd and each kernel once or twice, and not all products of them. The first is the machine of all
-// other tests.
-//
-// README.md says how far each is proven.
-func matrix() []pair {
-	node := func(suite string, runtime vm.Runtime) vm.Config {
-		return vm.Config{Topology: "8c2n", Node: true, Suite: suite, Runtime: runtime}
-	}
-	return []pair{
-		{"containerd", node("trixie", vm.Runtime{}), "2.", "257", "6.12."},
-		{"containerd-nri-off", node("trixie", vm.Runtime{NRIOff: true}), "2.", "257", "6.12."},
-		{"containerd-1.7", node("trixie", vm.Runtime{Name: "containerd-1.7"}), "1.7.", "257", "6.12."},
-		{"containerd-cgroupfs", node("trixie", vm.Runtime{Cgroupfs: true}), "2.", "257", "6.12."},
-		{"crio-runc", node("bookworm", vm.Runtime{Name: "crio-runc", PodEvents: true}), "1.34.", "252", "6.1."},
-		{"crio-crun", node("forky", vm.Runtime{Name: "crio-crun"}), "1.34.", "", ""},
-	}
-}
-
 // everyPair are the packages below guest that run on each pair, one after the other in one machine, with cpupoold and its unit installed.
 // A test there finds out with guestnode.ReadRuntime, or Node.Runtime, what it runs on.
-func everyPair(p pair, witnesses []string) []guestPackage {
+func everyPair(p matrix.Pair, witnesses []string) []guestPackage {
 	return []guestPackage{
-		{"runtime", []string{"-runtime=" + p.runtime, "-systemd=" + p.systemd, "-kernel=" + p.kernel}},
+		{"runtime", []string{"-runtime=" + p.Version, "-systemd=" + p.Suite.Systemd, "-kernel=" + p.Suite.Kernel}},
 		{"cri", nil},
 		{"witness", witnesses},
 		{"isolation", nil},
@@ -87,9 +63,9 @@ func TestPairs(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, p := range chosen {
-		t.Run(p.name, func(t *testing.T) {
+		t.Run(p.Name, func(t *testing.T) {
 			leave(t)
-			m := vm.Start(t, p.config)
+			m := vm.Start(t, p.Config)
 			installDaemon(t, m)
 			for _, pkg := range everyPair(p, args) {
 				t.Run(pkg.name, func(t *testing.T) { vm.RunTests(t, m, "./guest/"+pkg.name, pkg.args...) })
@@ -108,8 +84,8 @@ func head(t *testing.T) string {
 	return strings.TrimSpace(string(out))
 }
 
-func choosePairs(chosen, commit string) ([]pair, error) {
-	all := matrix()
+func choosePairs(chosen, commit string) ([]matrix.Pair, error) {
+	all := matrix.Pairs()
 	switch chosen {
 	case "all":
 		return all, nil
@@ -120,11 +96,11 @@ func choosePairs(chosen, commit string) ([]pair, error) {
 		h := fnv.New32a()
 		_, _ = io.WriteString(h, commit)
 		others := all[1:]
-		return []pair{all[0], others[int(h.Sum32()%uint32(len(others)))]}, nil
+		return []matrix.Pair{all[0], others[int(h.Sum32()%uint32(len(others)))]}, nil
 	}
-	var named []pair
+	var named []matrix.Pair
 	for name := range strings.SplitSeq(chosen, ",") {
-		i := slices.IndexFunc(all, func(p pair) bool { return p.name == name })
+		i := slices.IndexFunc(all, func(p matrix.Pair) bool { return p.Name == name })
 		if i < 0 {
 			return nil, fmt.Errorf("choose pairs %q: there is no %s", chosen, name)
 		}

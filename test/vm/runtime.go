@@ -42,6 +42,15 @@ func runtimes() map[string]part {
 	}
 }
 
+// Disk returns the description of the disk of a machine with configuration c.
+func (c Config) Disk() (image.Spec, error) {
+	c, _, err := c.resolved()
+	if err != nil {
+		return image.Spec{}, err
+	}
+	return c.disk()
+}
+
 // disk returns what the disk of a machine with the resolved configuration c is made of.
 func (c Config) disk() (image.Spec, error) {
 	if !c.Node {

@@ -13,60 +13,17 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/cpupoold/cpupoold/test/vm/internal/matrix"
 )
 
 // chosenSlice is what `make test-ci` has time for.
 var chosenSlice = flag.String("slice", "all", "what is run beside the tests that are in no slice: all; commit: the slice that the commit chooses; or a slice's name")
 
-// slice is a part of the tests that a run may leave to another one, by their names. Those in the guest's package daemon are parts of
-// TestDaemon, those of test/e2e of TestCluster.
-type slice struct {
-	name  string
-	tests []string
-}
-
-// sliced are the slices, most of them of at most eight minutes on a machine of its own, alerts and soak of fourteen, and undo of twenty. What is in none of them is the first tier: it shows a fault in what every user needs.
-func sliced() []slice {
-	all := []slice{
-		{"changes", []string{"TestDaemon/TestModel", "TestDaemon/TestHotplug", "TestDaemon/TestResize", "TestDaemon/TestQuiet", "TestDaemon/TestReload", "TestDaemon/TestPlanIsWhatRunDoes", "TestPartition", "TestUnplug"}},
-		{"faults", []string{"TestDaemon/TestFaults", "TestDaemon/TestPartition", "TestDaemon/TestGarbage", "TestDaemon/TestRequiredPlugin", "TestDaemon/TestWatchdog", "TestDaemon/TestRuntimeDown"}},
-		{"soak", []string{"TestSoak"}},
-		{"devices", []string{"TestPlacement/8c2n", "TestCheck"}},
-		{"away", []string{"TestDaemon/TestAway"}},
-		{"upgrade", []string{"TestDaemon/TestUpgrade", "TestDaemon/TestObserve"}},
-		{"options", []string{"TestPlacement/16c2s2t", "TestPlacement/16c2d4l"}},
-		{"apiserver", []string{"TestAPIServer"}},
-		{"cluster-life", []string{"TestCluster/TestLife"}},
-		{"cluster-migrate", []string{"TestCluster/TestMigrate", "TestCluster/TestMigratePooler"}},
-		{"cluster-faults", []string{"TestCluster/TestFaults"}},
-		{"cluster-depletion", []string{"TestCluster/TestDepletion"}},
-		{"cluster-nodes", []string{"TestCluster/TestNodes"}},
-		{"cluster-priority", []string{"TestCluster/TestPriority"}},
-		{"static-kubelet", []string{"TestStaticKubelet"}},
-		{"openshift", []string{"TestOpenShift"}},
-		{"host", []string{"TestAudit", "TestJitter"}},
-		{"systemd", []string{"TestSystemd", "TestHostSlices"}},
-		{"cgroup", []string{"TestCgroup"}},
-		{"interrupts", []string{"TestInterrupts"}},
-		{"alerts", []string{"TestAlerts"}},
-		{"undo", []string{"TestUndo"}},
-		{"kernel-6.1", []string{"TestKernels/bookworm/cgroup", "TestKernels/bookworm/isolation", "TestKernels/bookworm/changes", "TestKernels/forky/cgroup"}},
-		{"kernel-6.12", []string{"TestKernels/trixie/cgroup", "TestKernels/trixie/isolation", "TestKernels/trixie/changes", "TestKernels/trixie/partitions"}},
-		{"kernel-7", []string{"TestKernels/forky/changes", "TestKernels/forky/partitions"}},
-		{"isolation-7", []string{"TestKernels/forky/isolation"}},
-		{"hand-overs-6.12", []string{"TestKernels/trixie/deaths"}},
-		{"hand-overs-7", []string{"TestKernels/forky/deaths"}},
-	}
-	for _, p := range matrix()[1:] {
-		all = append(all, slice{"pair-" + p.name, []string{"TestPairs/" + p.name}})
-	}
-	return all
-}
-
 // left are the tests that are left to other runs.
 func left(t *testing.T) (names []string) {
 	t.Helper()
-	all := sliced()
+	all := matrix.Slices()
 	chosen := *chosenSlice
 	switch chosen {
 	case "all":
@@ -74,14 +31,14 @@ func left(t *testing.T) (names []string) {
 	case "commit":
 		h := fnv.New32a()
 		_, _ = io.WriteString(h, "slice of "+head(t))
-		chosen = all[int(h.Sum32()%uint32(len(all)))].name
+		chosen = all[int(h.Sum32()%uint32(len(all)))].Name
 	}
-	if !slices.ContainsFunc(all, func(s slice) bool { return s.name == chosen }) {
+	if !slices.ContainsFunc(all, func(s matrix.Slice) bool { return s.Name == chosen }) {
 		t.Fatalf("choose slice %q: there is none of that name", chosen)
 	}
 	for _, s := range all {
-		if s.name != chosen {
-			names = append(names, s.tests...)
+		if s.Name != chosen {
+			names = append(names, s.Tests...)
 		}
 	}
 	return names
@@ -134,20 +91,24 @@ func TestSlices(t *testing.T) {
 	for topology := range placements() {
 		there["TestPlacement/"+topology] = true
 	}
-	for _, p := range matrix() {
-		there["TestPairs/"+p.name] = true
+	for _, p := range matrix.Pairs() {
+		there[p.Test()] = true
 	}
-	for _, name := range onKernels() {
+	var onKernels []string
+	for _, s := range matrix.Suites() {
+		onKernels = append(onKernels, s.KernelTests()...)
+	}
+	for _, name := range onKernels {
 		there[name] = true
 	}
 	seen := make(map[string]bool)
-	for _, s := range sliced() {
-		for _, name := range s.tests {
+	for _, s := range matrix.Slices() {
+		for _, name := range s.Tests {
 			if !there[name] {
-				t.Errorf("slice %s: there is no %s", s.name, name)
+				t.Errorf("slice %s: there is no %s", s.Name, name)
 			}
 			if !strings.Contains(name, "/") && !leaves[name] {
-				t.Errorf("%s is in slice %s and does not leave: it would run always", name, s.name)
+				t.Errorf("%s is in slice %s and does not leave: it would run always", name, s.Name)
 			}
 			if seen[name] {
 				t.Errorf("%s is in two slices", name)
@@ -155,7 +116,7 @@ func TestSlices(t *testing.T) {
 			seen[name] = true
 		}
 	}
-	for _, name := range onKernels() {
+	for _, name := range onKernels {
 		if !seen[name] {
 			t.Errorf("%s is in no slice: it would run always", name)
 		}

@@ -1,0 +1,49 @@
+package matrix
+
+// Slice is a group of tests that a run of CI leaves out unless it chooses the group.
+// Tests of the guest's package daemon are parts of TestDaemon, and tests of test/e2e are
+// parts of TestCluster.
+type Slice struct {
+	Name  string
+	Tests []string // full names
+}
+
+// Slices returns all slices. Most take at most eight minutes on an idle machine, alerts
+// and soak fourteen, and undo twenty. Tests outside all slices run each time: they show
+// defects in the behaviour that every user needs.
+func Slices() []Slice {
+	all := []Slice{
+		{"changes", []string{"TestDaemon/TestModel", "TestDaemon/TestHotplug", "TestDaemon/TestResize", "TestDaemon/TestQuiet", "TestDaemon/TestReload", "TestDaemon/TestPlanIsWhatRunDoes", "TestPartition", "TestUnplug"}},
+		{"faults", []string{"TestDaemon/TestFaults", "TestDaemon/TestPartition", "TestDaemon/TestGarbage", "TestDaemon/TestRequiredPlugin", "TestDaemon/TestWatchdog", "TestDaemon/TestRuntimeDown"}},
+		{"soak", []string{"TestSoak"}},
+		{"devices", []string{"TestPlacement/8c2n", "TestCheck"}},
+		{"away", []string{"TestDaemon/TestAway"}},
+		{"upgrade", []string{"TestDaemon/TestUpgrade", "TestDaemon/TestObserve"}},
+		{"options", []string{"TestPlacement/16c2s2t", "TestPlacement/16c2d4l"}},
+		{"apiserver", []string{"TestAPIServer"}},
+		{"cluster-life", []string{"TestCluster/TestLife"}},
+		{"cluster-migrate", []string{"TestCluster/TestMigrate", "TestCluster/TestMigratePooler"}},
+		{"cluster-faults", []string{"TestCluster/TestFaults"}},
+		{"cluster-depletion", []string{"TestCluster/TestDepletion"}},
+		{"cluster-nodes", []string{"TestCluster/TestNodes"}},
+		{"cluster-priority", []string{"TestCluster/TestPriority"}},
+		{"static-kubelet", []string{"TestStaticKubelet"}},
+		{"openshift", []string{"TestOpenShift"}},
+		{"host", []string{"TestAudit", "TestJitter"}},
+		{"systemd", []string{"TestSystemd", "TestHostSlices"}},
+		{"cgroup", []string{"TestCgroup"}},
+		{"interrupts", []string{"TestInterrupts"}},
+		{"alerts", []string{"TestAlerts"}},
+		{"undo", []string{"TestUndo"}},
+		{"kernel-6.1", []string{"TestKernels/bookworm/cgroup", "TestKernels/bookworm/isolation", "TestKernels/bookworm/changes", "TestKernels/forky/cgroup"}},
+		{"kernel-6.12", []string{"TestKernels/trixie/cgroup", "TestKernels/trixie/isolation", "TestKernels/trixie/changes", "TestKernels/trixie/partitions"}},
+		{"kernel-7", []string{"TestKernels/forky/changes", "TestKernels/forky/partitions"}},
+		{"isolation-7", []string{"TestKernels/forky/isolation"}},
+		{"hand-overs-6.12", []string{"TestKernels/trixie/deaths"}},
+		{"hand-overs-7", []string{"TestKernels/forky/deaths"}},
+	}
+	for _, p := range Pairs()[1:] {
+		all = append(all, Slice{"pair-" + p.Name, []string{p.Test()}})
+	}
+	return all
+}
