@@ -1,38 +1,40 @@
 package telemetry
 
-// Audit is what the daemon has found who was on CPUs of somebody else.
+// Audit holds the results of the scans for tasks and interrupts on CPUs of other owners.
 type Audit struct {
 	Pools []AuditPool
-	// Looks and Failed count looks at the tasks of the machine; Seconds is the CPU time
-	// that they have cost.
-	Looks, Failed uint64
+	// Scans and Failed count scans of all tasks since the daemon's start. Seconds is the CPU
+	// time that the scans have used.
+	Scans, Failed uint64
 	Seconds       float64
 }
 
-// AuditPool is what was found on the CPUs of a pool; in the guaranteed pool on those
-// that somebody has.
+// AuditPool holds the results for the CPUs of a pool. For the guaranteed pool, these are the
+// exclusive CPUs.
 type AuditPool struct {
 	PoolName
-	// Known says that there are such CPUs now. Without, only Others and Interrupts count.
+	// Known reports whether the pool has such CPUs now. If not, only Others and Interrupts
+	// are valid.
 	Known bool
-	// Score is the share, 0..1, of the time of these CPUs since the look before that
-	// others did not use.
+	// Score is the share, 0..1, of the CPU time since the previous scan that no foreign task
+	// used.
 	Score float64
-	// ExposedTasks and ExposedInterrupts may run there now.
+	// ExposedTasks and ExposedInterrupts are the numbers of foreign tasks and device
+	// interrupts that may run on these CPUs now.
 	ExposedTasks, ExposedInterrupts int
-	// Others is the CPU time that others were seen to use, in seconds, and Interrupts
-	// the interrupts of devices, since the start.
+	// Others is the CPU time of foreign tasks in seconds, and Interrupts the number of device
+	// interrupts, both since the daemon's start.
 	Others     float64
 	Interrupts uint64
 }
 
-// audit emits who was found on CPUs of somebody else.
+// audit emits the metrics of the audit.
 func (e emitter) audit(a *Audit) {
 	if a == nil {
 		return
 	}
-	e.emit(auditLooks, float64(a.Looks), string(OK))
-	e.emit(auditLooks, float64(a.Failed), string(Failed))
+	e.emit(auditScans, float64(a.Scans), string(OK))
+	e.emit(auditScans, float64(a.Failed), string(Failed))
 	e.emit(auditSeconds, a.Seconds)
 	for _, p := range a.Pools {
 		e.emit(auditOthers, p.Others, p.Pool, p.Type)

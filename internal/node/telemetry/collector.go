@@ -9,7 +9,7 @@ import (
 	"github.com/prometheus/procfs"
 )
 
-// collector makes the metrics from the View and the kernel at each scrape.
+// collector makes the metrics from the View and the kernel's counters at each scrape.
 type collector struct {
 	metrics map[string]metric
 	view    func() *View
@@ -45,7 +45,7 @@ func newCollector(o Options) (*collector, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.meter.update(readings, nil) // counters count from here
+	c.meter.update(readings, nil)
 	return c, nil
 }
 
@@ -56,8 +56,8 @@ func (c *collector) Describe(ch chan<- *prometheus.Desc) {
 	}
 }
 
-// Collect implements prometheus.Collector. What cannot be read is reported in
-// place of its metric and spoils nothing else.
+// Collect implements prometheus.Collector. A value that cannot be read is reported as an
+// error. All other metrics are still emitted.
 func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	e := emitter{ch, c.metrics}
 	e.emit(buildInfo, 1, c.build...)
@@ -92,7 +92,7 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-// emitter sends metrics of the table.
+// emitter sends metrics that the table of specs describes.
 type emitter struct {
 	ch      chan<- prometheus.Metric
 	metrics map[string]metric
@@ -101,7 +101,7 @@ type emitter struct {
 func (e emitter) emit(name string, value float64, labels ...string) {
 	m := e.metrics[name]
 	sample, err := prometheus.NewConstMetric(m.desc, m.kind, value, labels...)
-	if err != nil { // a label that is not UTF-8
+	if err != nil { // a label is not UTF-8
 		sample = prometheus.NewInvalidMetric(m.desc, err)
 	}
 	e.ch <- sample
@@ -111,9 +111,9 @@ func (e emitter) invalid(name string, err error) {
 	e.ch <- prometheus.NewInvalidMetric(e.metrics[name].desc, err)
 }
 
-// state emits what the daemon says of itself.
+// state emits the metrics about the daemon's own state.
 func (e emitter) state(v *View) {
-	e.emit(configStale, truth(v.ConfigStale))
+	e.emit(configStale, boolValue(v.ConfigStale))
 	e.emit(configAdapted, float64(len(v.Adapted)))
 	e.emit(offlineCPUs, float64(v.Offline.Len()))
 	var at float64
@@ -133,7 +133,7 @@ func (e emitter) state(v *View) {
 	e.emit(faulty, float64(v.Faulty))
 	for source, is := range v.Sources {
 		for _, state := range []SourceState{SourceOK, SourcePolling, SourceAbsent, SourceLost} {
-			e.emit(sourceState, truth(is == state), string(source), string(state))
+			e.emit(sourceState, boolValue(is == state), string(source), string(state))
 		}
 	}
 	for code, n := range v.Problems {
@@ -160,7 +160,7 @@ func (e emitter) refusals(v *View) {
 	e.emit(refusedNow, float64(now))
 }
 
-// placement emits the pools and who is in them.
+// placement emits the pools, the partitions and the containers.
 func (e emitter) placement(v *View) {
 	e.pools(v)
 	for state, n := range v.Partitions {
@@ -195,7 +195,7 @@ func (e emitter) placement(v *View) {
 	}
 }
 
-// pools emits what the pools have, and what of it is left.
+// pools emits the size, the use and the free capacity of the pools.
 func (e emitter) pools(v *View) {
 	const milli = 1000
 	for _, p := range v.Pools {
@@ -213,8 +213,8 @@ func (e emitter) pools(v *View) {
 	}
 }
 
-// containers emits the CPU statistics of the containers that run, and returns
-// their pressure and what their quotas cost them for the sums of their pools.
+// containers emits the CPU statistics of the running containers. It returns their pressure
+// and throttled time, which the sums of the pools contain.
 func (e emitter) containers(v *View, cgroups string) []reading {
 	var readings []reading
 	for _, c := range v.Containers {
@@ -240,7 +240,7 @@ func (e emitter) containers(v *View, cgroups string) []reading {
 	return readings
 }
 
-func truth(b bool) float64 {
+func boolValue(b bool) float64 {
 	if b {
 		return 1
 	}

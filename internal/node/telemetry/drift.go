@@ -6,11 +6,11 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Cause is who has written to a cgroup that was as planned.
+// Cause is the presumed author of an external write.
 type Cause string
 
-// A cause is told only where the evidence leaves no other: CauseUnknown for all the
-// rest, administrators among them.
+// Causes. A named cause is the only one that the evidence allows. All other writes, those by
+// administrators included, have CauseUnknown.
 const (
 	CauseSystemd Cause = "systemd_reload"
 	CauseRuntime Cause = "runtime"
@@ -18,21 +18,23 @@ const (
 	CauseUnknown Cause = "unknown"
 )
 
-// Drift is a kind of foreign write: who, and to which file of the cgroup.
+// Drift is a kind of external write: its cause and the file of the cgroup.
 type Drift struct {
 	Cause    Cause
 	Property string
 }
 
-// Histogram counts observations by upper bounds in seconds, cumulatively.
+// Histogram counts observations in seconds. A bucket holds the number of observations up to
+// its upper bound.
 type Histogram struct {
 	Count   uint64
 	Sum     float64
 	Buckets map[float64]uint64
 }
 
-// NewHistogram is empty. Its bounds are for repairs and placements: a write to a file
-// takes less than a millisecond, a call of runtime or systemd on a busy node seconds.
+// NewHistogram returns an empty histogram. Its bounds fit repairs and placements: a write to
+// a file takes less than a millisecond, a call of the runtime or systemd on a busy node
+// seconds.
 func NewHistogram() Histogram {
 	h := Histogram{Buckets: make(map[float64]uint64)}
 	for _, bound := range []float64{0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 60} {
@@ -41,7 +43,6 @@ func NewHistogram() Histogram {
 	return h
 }
 
-// Observe adds a value.
 func (h *Histogram) Observe(seconds float64) {
 	h.Count++
 	h.Sum += seconds
@@ -57,7 +58,7 @@ func (h *Histogram) Clone() Histogram {
 	return Histogram{Count: h.Count, Sum: h.Sum, Buckets: maps.Clone(h.Buckets)}
 }
 
-// drifts emits what others have written.
+// drifts emits the external writes and their repairs.
 func (e emitter) drifts(v *View) {
 	for d, n := range v.Drifts {
 		e.emit(driftsTotal, float64(n), string(d.Cause), d.Property)

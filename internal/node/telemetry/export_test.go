@@ -1,4 +1,4 @@
 package telemetry
 
-// Document is docs/metrics.md.
+// Document returns docs/metrics.md.
 func Document() string { return document(specs()) }

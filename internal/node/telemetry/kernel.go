@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Busy is for how many seconds since the boot each online CPU was not idle, from proc's
-// stat (proc_stat(5)); waiting for a disk is idle.
+// Busy returns, for each online CPU, the seconds since the boot in which it was not idle. The
+// source is stat below proc (proc_stat(5)). Time that waits for a disk is idle time.
 func Busy(proc string) (map[int]float64, error) {
 	fs, err := procfs.NewFS(proc)
 	if err != nil {
@@ -25,15 +25,14 @@ func Busy(proc string) (map[int]float64, error) {
 		return nil, fmt.Errorf("read CPU times: %w", err)
 	}
 	busy := make(map[int]float64, len(stat.CPU))
-	for id, c := range stat.CPU { // guests are in user and nice
+	for id, c := range stat.CPU { // the times of guests are in user and nice
 		busy[int(id)] = c.User + c.Nice + c.System + c.IRQ + c.SoftIRQ + c.Steal
 	}
 	return busy, nil
 }
 
-// cpuReadings reads the counters of every online CPU: its time by mode, and the
-// time that tasks waited for it where the kernel counts that
-// (CONFIG_SCHEDSTATS).
+// cpuReadings returns the counters of each online CPU: its time by mode, and the time that
+// tasks waited for it. The kernel counts the wait only with CONFIG_SCHEDSTATS.
 func cpuReadings(proc procfs.FS, pools []Pool) ([]reading, error) {
 	members := func(cpu int) []PoolName {
 		var names []PoolName
@@ -79,9 +78,9 @@ func cpuReadings(proc procfs.FS, pools []Pool) ([]reading, error) {
 	return all, nil
 }
 
-// cpuStat reads cpu.stat and cpu.pressure of a cgroup; nil without an error
-// when there is nothing to tell, because the container is gone or has not run
-// yet (the library shows a cgroup that is gone as zeros).
+// cpuStat returns the contents of cpu.stat and cpu.pressure of a cgroup. It returns nil
+// without an error if the cgroup is gone or has not used CPU time. The library returns zeros
+// for a cgroup that is gone.
 func cpuStat(root, path string) (*stats.CPUStat, error) {
 	cg, err := cgroup2.Load("/"+path, cgroup2.WithMountpoint(root))
 	if err != nil {
@@ -89,7 +88,7 @@ func cpuStat(root, path string) (*stats.CPUStat, error) {
 	}
 	m, err := cg.StatFiltered(cgroup2.StatCPU)
 	switch {
-	case errors.Is(err, unix.ENODEV), errors.Is(err, os.ErrNotExist): // removed while it was read
+	case errors.Is(err, unix.ENODEV), errors.Is(err, os.ErrNotExist): // removed during the read
 		return nil, nil
 	case err != nil:
 		return nil, fmt.Errorf("read statistics of cgroup %s: %w", path, err)
@@ -99,14 +98,14 @@ func cpuStat(root, path string) (*stats.CPUStat, error) {
 	return m.CPU, nil
 }
 
-// pressure is a total of cpu.pressure by its kind.
+// pressure is a total of cpu.pressure, by its kind.
 type pressure struct {
 	kind    string
 	seconds float64
 }
 
-// pressures are the totals of cpu.pressure; none where PSI is off. Kernels
-// before 5.13 have no full line for the CPU.
+// pressures returns the totals of cpu.pressure, and nothing if PSI is off. Before version
+// 5.13, cpu.pressure has no line "full".
 func pressures(s *stats.CPUStat) []pressure {
 	var all []pressure
 	if some := s.GetPSI().GetSome(); some != nil {

@@ -7,46 +7,46 @@ import (
 	"sync"
 )
 
-// maxConnections is how many connections the server has at once.
+// maxConnections is the maximum number of open connections.
 const maxConnections = 64
 
-// bounded is a listener that closes an old connection for each that comes when there are
-// as many as it takes: one that waits for a request before one that has begun to ask. To
-// accept no more, as others do, would lock out the probe of /healthz, and the daemon
-// would be restarted because somebody holds connections open.
-type bounded struct {
+// limitedListener is a listener with a limit of open connections. At the limit, it closes an old
+// connection for each new one. Idle connections are closed before active ones, the oldest
+// first. A listener that accepts no more connections would lock out the probe of /healthz:
+// then any client that holds connections open causes a restart of the daemon.
+type limitedListener struct {
 	net.Listener
-	max int
+	limit int
 
 	mu   sync.Mutex
-	open []*boundConn // the oldest first
+	open []*limitedConn // oldest first
 }
 
-type boundConn struct {
+type limitedConn struct {
 	net.Conn
-	of     *bounded
-	active bool // guarded by of.mu
+	listener *limitedListener
+	active   bool // guarded by of.mu
 }
 
 // Accept implements net.Listener.
-func (b *bounded) Accept() (net.Conn, error) {
+func (b *limitedListener) Accept() (net.Conn, error) {
 	c, err := b.Listener.Accept()
 	if err != nil {
 		return nil, err
 	}
-	conn := &boundConn{Conn: c, of: b}
-	if old := b.enter(conn); old != nil {
-		_ = old.Close() // whoever it was has had his time
+	conn := &limitedConn{Conn: c, listener: b}
+	if old := b.add(conn); old != nil {
+		_ = old.Close()
 	}
 	return conn, nil
 }
 
-// enter adds a connection and returns the one that has to go for it, if any.
-func (b *bounded) enter(c *boundConn) (old *boundConn) {
+// add adds a connection. It returns the connection that the caller must close, or nil.
+func (b *limitedListener) add(c *limitedConn) (old *limitedConn) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if len(b.open) >= b.max {
-		i := max(slices.IndexFunc(b.open, func(c *boundConn) bool { return !c.active }), 0)
+	if len(b.open) >= b.limit {
+		i := max(slices.IndexFunc(b.open, func(c *limitedConn) bool { return !c.active }), 0)
 		old = b.open[i]
 		b.open = slices.Delete(b.open, i, i+1)
 	}
@@ -55,16 +55,16 @@ func (b *bounded) enter(c *boundConn) (old *boundConn) {
 }
 
 // Close implements net.Conn.
-func (c *boundConn) Close() error {
-	c.of.mu.Lock()
-	c.of.open = slices.DeleteFunc(c.of.open, func(o *boundConn) bool { return o == c })
-	c.of.mu.Unlock()
+func (c *limitedConn) Close() error {
+	c.listener.mu.Lock()
+	c.listener.open = slices.DeleteFunc(c.listener.open, func(o *limitedConn) bool { return o == c })
+	c.listener.mu.Unlock()
 	return c.Conn.Close()
 }
 
-// note is for http.Server.ConnState.
-func (b *bounded) note(c net.Conn, s http.ConnState) {
-	if c, ours := c.(*boundConn); ours {
+// noteState implements http.Server.ConnState.
+func (b *limitedListener) noteState(c net.Conn, s http.ConnState) {
+	if c, ours := c.(*limitedConn); ours {
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		c.active = s == http.StateActive

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// served serves a node's metrics and returns the address.
+// served starts a server and returns its address.
 func served(t *testing.T) string {
 	t.Helper()
 	n := newNode(t)
@@ -31,7 +31,7 @@ func served(t *testing.T) string {
 	return l.Addr().String()
 }
 
-// get asks over a connection of its own.
+// get sends a request over a new connection.
 func get(t *testing.T, url string, header http.Header) (int, error) {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
@@ -50,8 +50,8 @@ func get(t *testing.T, url string, header http.Header) (int, error) {
 	return resp.StatusCode, errors.Join(err, resp.Body.Close())
 }
 
-// TestConnectionsAreBounded: who holds connections open, or sends the beginning of a
-// request and no more, loses them, the oldest first, and does not lock out the probe.
+// TestConnectionsAreBounded checks that held connections are closed, the oldest first, and do not
+// lock out the probe. They are idle, or have sent the beginning of a request.
 func TestConnectionsAreBounded(t *testing.T) {
 	const most, more = 64, 10
 	for _, sends := range []string{"", "GET /healthz HTTP/1.1\r\nHost: "} {
@@ -71,7 +71,7 @@ func TestConnectionsAreBounded(t *testing.T) {
 		if status, err := get(t, "http://"+address+"/healthz", nil); status != http.StatusOK {
 			t.Errorf("/healthz beside %d connections that sent %q: %d, %v", len(held), sends, status, err)
 		}
-		// ReadHeaderTimeout is 5 s: whoever ends well before was sent away.
+		// ReadHeaderTimeout is 5 s. A connection that ends well before was closed at the limit.
 		early := time.Now().Add(3 * time.Second)
 		for i, c := range held[:more+1] {
 			_ = c.SetReadDeadline(early)

@@ -1,36 +1,35 @@
 package telemetry
 
-// meter adds up increments of the kernel's counters by series.
+// meter adds up increments of the kernel's counters for each series.
 //
-// A pool's CPUs and containers change, so the sum of their counters jumps up and
-// down; a sum of their increments only grows, as a Prometheus counter must.
+// The CPUs and containers of a pool change, so that the sum of their counters can fall. The
+// sum of their increments only grows, as a Prometheus counter must.
 type meter struct {
 	last map[source]float64
 	sums map[series]float64
 }
 
-// source is one counter of the kernel: a CPU's or a container's, of one kind.
+// source is one counter of the kernel: one kind for one CPU or container.
 type source struct {
 	metric, id, kind string
 }
 
-// series is one time series that a metric has.
+// series is one time series of a metric.
 type series struct {
 	metric string
 	PoolName
 	kind string
 }
 
-// reading is what a source says now, and the series that its increment counts
-// in.
+// reading is the current value of a source, with the pools that count its increment.
 type reading struct {
 	source
 	value float64
 	pools []PoolName
 }
 
-// update takes all readings of one scrape. A source that was not there before
-// counts from now on. Series of pools that are no more are dropped.
+// update adds the readings of one scrape. A new source counts from this scrape on. Series of
+// removed pools are dropped.
 func (m *meter) update(readings []reading, pools []PoolName) {
 	last := make(map[source]float64, len(readings))
 	exists := make(map[PoolName]bool, len(pools))
@@ -46,7 +45,7 @@ func (m *meter) update(readings []reading, pools []PoolName) {
 	for _, r := range readings {
 		last[r.source] = r.value
 		before, seen := m.last[r.source]
-		// idle and iowait of /proc/stat do step back (proc_stat(5)), by rounding.
+		// idle and iowait of /proc/stat can decrease (proc_stat(5)).
 		increment := max(r.value-before, 0)
 		if !seen {
 			increment = 0

@@ -1,6 +1,6 @@
 package telemetry
 
-// node emits what the cluster is shown of the node.
+// node emits the metrics about the daemon's updates of the Node.
 func (e emitter) node(n *NodeView) {
 	if n == nil {
 		return
@@ -10,7 +10,7 @@ func (e emitter) node(n *NodeView) {
 		e.emit(nodeResource, float64(r.Milli)/milli, r.Name)
 		e.emit(nodeUnaccounted, float64(r.Unaccounted)/milli, r.Name)
 	}
-	e.emit(nodePressure, truth(n.Pressure))
+	e.emit(nodePressure, boolValue(n.Pressure))
 	for _, result := range []Result{OK, Conflict, Failed} {
 		e.emit(nodePatches, float64(n.Patches[result]), string(result))
 	}

@@ -1,34 +1,38 @@
 package telemetry
 
-// Way is what led to the first placement of a container.
+// Way is the event that led to the first placement of a container.
 type Way string
 
-// The ways, the fastest first. WayNRI and WaySpec: its CPUs were on record before its
-// cgroup was there. WayInotify: its cgroup was seen to appear. WayEvent: the runtime
-// has told that it runs. WayResync: it was in a list.
+// Ways, the fastest first.
 const (
-	WayNRI     Way = "nri"
-	WaySpec    Way = "spec"
+	// WayNRI: the reply to the runtime's request contained its CPUs.
+	WayNRI Way = "nri"
+	// WaySpec: the runtime recorded its CPUs before its cgroup existed.
+	WaySpec Way = "spec"
+	// WayInotify: its new cgroup was reported.
 	WayInotify Way = "inotify"
-	WayEvent   Way = "event"
-	WayResync  Way = "resync"
+	// WayEvent: the runtime reported it.
+	WayEvent Way = "event"
+	// WayResync: a list contained it.
+	WayResync Way = "resync"
 )
 
-// Placements are times from the appearance of containers' cgroups until the kernel
-// confirmed that they were in their pool: Elapsed, and the CPU time that they had used
-// by then, Used: what they did outside their pool is no more than that. Both are 0 for
-// those that were inside when they were first looked at.
+// Placements holds, for each new container, the time and the CPU time until its first
+// placement. Elapsed is the time from the creation of its cgroup until the kernel confirmed
+// that the container is in its pool. Used is the CPU time of the container by then, an upper
+// bound of its CPU time outside its pool. Both are 0 if the container was in its pool at the
+// first reading.
 type Placements struct {
 	Elapsed, Used Histogram
 }
 
-// NewPlacements has no observations.
+// NewPlacements returns Placements without observations.
 func NewPlacements() Placements {
 	return Placements{Elapsed: NewHistogram(), Used: NewHistogram()}
 }
 
-// placements emits all ways, also those that nobody has come by: a rate over a series
-// that begins with a late container does not see that one.
+// placements emits all ways, also ways without a placement: a rate over a series misses the
+// observation with which the series begins.
 func (e emitter) placements(v *View) {
 	for _, way := range []Way{WayNRI, WaySpec, WayInotify, WayEvent, WayResync} {
 		p, known := v.Placements[way]

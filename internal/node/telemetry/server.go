@@ -14,23 +14,23 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
-// Options say what a Server shows.
+// Options configures a Server.
 type Options struct {
-	// View returns the state after the last pass, nil before the first. It is
-	// called from several goroutines.
+	// View returns the state after the last pass, or nil before the first. It is called
+	// concurrently.
 	View func() *View
-	// Heartbeat returns when the daemon's loop was last seen alive.
+	// Heartbeat returns the time of the event loop's last sign of activity.
 	Heartbeat func() time.Time
 	// MaxSilence is the age of the heartbeat beyond which /healthz fails.
 	MaxSilence time.Duration
-	// Proc and Cgroups are where /proc and the cgroup2 file system are mounted.
+	// Proc and Cgroups are the mount points of /proc and of the cgroup2 file system.
 	Proc, Cgroups string
 	Build         Build
-	// Log gets what cannot be measured, once per scrape.
+	// Log receives the values that cannot be read, once per scrape.
 	Log *slog.Logger
 }
 
-// Build says what the daemon was built from.
+// Build holds the versions from which the daemon was built.
 type Build struct {
 	Version, Revision, Go string
 }
@@ -40,7 +40,7 @@ type Server struct {
 	http.Handler
 }
 
-// New returns a server; CPU times per pool count from now on.
+// New returns a Server. The CPU times of pools count from this call on.
 func New(o Options) (*Server, error) {
 	c, err := newCollector(o)
 	if err != nil {
@@ -56,8 +56,8 @@ func New(o Options) (*Server, error) {
 	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{
 		ErrorLog:      slog.NewLogLogger(o.Log.Handler(), slog.LevelWarn),
 		ErrorHandling: promhttp.ContinueOnError,
-		// A scrape reads files of every container: a herd of them must not cost
-		// the node more than it shows.
+		// A scrape reads files of every container. Many scrapes at once must not use more CPU
+		// time than they measure.
 		MaxRequestsInFlight: 2,
 	}))
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { answer(w, health(o)) })
@@ -68,14 +68,14 @@ func New(o Options) (*Server, error) {
 // maxHeader bounds the header of a request, in bytes.
 const maxHeader = 16 << 10
 
-// Serve answers requests until ctx is done, then lets those in progress finish.
-// It closes l.
+// Serve answers requests until ctx is done, then waits for the requests in progress. It
+// closes l.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	const grace = 2 * time.Second
-	all := &bounded{Listener: l, max: maxConnections}
+	all := &limitedListener{Listener: l, limit: maxConnections}
 	srv := &http.Server{
 		Handler:           s,
-		ConnState:         all.note,
+		ConnState:         all.noteState,
 		MaxHeaderBytes:    maxHeader,
 		ReadHeaderTimeout: 5 * time.Second,
 		WriteTimeout:      30 * time.Second,
@@ -83,9 +83,9 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	}
 	stopped := make(chan error, 1)
 	stop := context.AfterFunc(ctx, func() {
-		patience, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace)
+		timeout, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace)
 		defer cancel()
-		stopped <- srv.Shutdown(patience)
+		stopped <- srv.Shutdown(timeout)
 	})
 	err := srv.Serve(all)
 	if !errors.Is(err, http.ErrServerClosed) {
@@ -98,16 +98,16 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	return nil
 }
 
-// health is nil while the loop is alive.
+// health returns an error if the heartbeat of the event loop is too old.
 func health(o Options) error {
 	if age := time.Since(o.Heartbeat()); age > o.MaxSilence {
-		return fmt.Errorf("the loop was last seen alive %s ago; it should be at most %s", age.Round(time.Millisecond), o.MaxSilence)
+		return fmt.Errorf("the event loop was last active %s ago; the limit is %s", age.Round(time.Millisecond), o.MaxSilence)
 	}
 	return nil
 }
 
-// readiness is nil once the first pass is over. What it could not do is in the
-// metrics: one bad container must not hold up the rollout of all nodes.
+// readiness returns an error until the first pass is over. Failures of that pass are shown by
+// metrics only: one bad container must not stop the rollout on all nodes.
 func readiness(o Options) error {
 	if v := o.View(); v == nil || !v.Ready {
 		return errors.New("the first pass is not over yet")

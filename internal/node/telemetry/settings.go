@@ -6,40 +6,41 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
 
-// HostSettings are the host's settings outside of cgroups: interrupts, and threads of the
-// kernel.
+// HostSettings holds the state of host settings outside of cgroups, such as the affinity of
+// interrupts and of kernel threads.
 type HostSettings struct {
-	// Quiet are the CPUs that handle no interrupts of devices, NoKernel those that threads
-	// of the kernel are kept off.
+	// Quiet holds the CPUs that must handle no device interrupts. NoKernel holds the CPUs
+	// that kernel threads must not use.
 	Quiet, NoKernel cpuset.Set
-	// Moved counts the settings that hold a value of the daemon's, by kind.
+	// Moved counts the settings with a value of the daemon, by kind.
 	Moved map[string]int
-	// Stuck counts those that are not as they should be.
+	// Stuck counts the settings that do not have the desired value.
 	Stuck map[StuckSetting]int
 	// Writes count since the daemon's start.
 	Writes map[SettingWrite]uint64
-	// Pending counts changes that are not made because the daemon only observes, or cannot
-	// write down what was before.
+	// Pending counts the changes that the daemon omits. It omits them in mode: observe, and
+	// while it cannot record the original values.
 	Pending int
 }
 
-// StuckSetting is a kind of setting, and why it is not as it should be.
+// StuckSetting is a kind of setting with the reason why its value differs from the desired
+// one.
 type StuckSetting struct{ Kind, Reason string }
 
-// SettingWrite is a kind of setting that was written.
+// SettingWrite is a kind of written setting with the result.
 type SettingWrite struct {
 	Kind   string
 	Result Result
 }
 
-// SettingNames are the kinds of settings and the reasons that there always are metrics for:
-// those of package tune, to which a test of the daemon holds them.
+// SettingNames returns the kinds and reasons that always have a series. A test of
+// package hosttuning compares them with package tune.
 func SettingNames() (kinds, reasons []string) {
 	return []string{"default-affinity", "irqbalance", "irq", "rps", "workqueue", "kthread", "governor", "epp", "cstate"},
 		[]string{"immovable", "no-space", "busy", "no-cpu-left", "contested", "not-taken", "failed"}
 }
 
-// settings emits what has become of the host's settings.
+// settings emits the metrics about host settings.
 func (e emitter) settings(s *HostSettings) {
 	if s == nil {
 		return

@@ -58,7 +58,7 @@ const (
 	auditIRQs         = "cpupoold_audit_exposed_interrupts"
 	auditOthers       = "cpupoold_audit_foreign_cpu_seconds_total"
 	auditInterrupts   = "cpupoold_audit_device_interrupts_total"
-	auditLooks        = "cpupoold_audit_looks_total"
+	auditScans        = "cpupoold_audit_looks_total"
 	auditSeconds      = "cpupoold_audit_cpu_seconds_total"
 	quietCPUs         = "cpupoold_interrupt_free_cpus"
 	settingsMoved     = "cpupoold_host_settings_moved"
@@ -72,96 +72,94 @@ const (
 	nodeUnaccounted   = "cpupoold_node_unaccounted_cpus"
 )
 
-// histogram is the kind of metrics that count by bounds, of which the library does not
-// make one value each.
+// histogram marks the metrics for which the client library needs its own constructor.
 const histogram = prometheus.UntypedValue
 
-// spec is one metric.
 type spec struct {
 	name, help string
 	kind       prometheus.ValueType
 	labels     []string
 }
 
-// specs is the table of all metrics. Labels take few values, except for those
-// that name a container; of these there are as many as containers on the node.
+// specs returns the descriptions of all metrics. Labels have few values, except for the labels
+// that name a container.
 func specs() []spec {
 	const counter, gauge = prometheus.CounterValue, prometheus.GaugeValue
 	pool := []string{"pool", "type"}
 	with := func(more ...string) []string { return append(slices.Clip(pool), more...) }
 	container := with("namespace", "pod", "container", "container_id")
 	return []spec{
-		{buildInfo, "Always 1; the labels are the daemon's version, its commit and its Go release.", gauge, []string{"version", "revision", "goversion"}},
-		{configStale, "1 while the configuration file has problems and an older configuration is in force.", gauge, nil},
-		{configAdapted, "Number of differences between the configuration and what of it is in force, because it does not fit this machine; 0 when it is in force as it is.", gauge, nil},
-		{lastSuccess, "Unix time of the last pass after which every cgroup was verified to be as planned; 0 before the first.", gauge, nil},
-		{passes, "Passes over the node, by result (ok: everything was as planned afterwards; failed).", counter, []string{"result"}},
-		{writes, "Writes of settings, by way (file: cgroup file; cri: runtime; dbus: systemd; nri: runtime, before it creates another container) and result (ok, failed).", counter, []string{"via", "result"}},
-		{writeErrors, "Writes of settings that failed, by way and by the kernel's error (EBUSY, EINVAL, ...); timeout for runtime or systemd that did not answer in time, other for what they refused with an error of their own.", counter, []string{"via", "errno"}},
-		{faulty, "Cgroups that are not as planned after the last pass, and that nothing under way will mend: each is a container or unit outside of its pool, or with a weight, a quota or memory nodes that are not its own.", gauge, nil},
-		{sourceState, "1 for the state that a source of events or hints is in: ok, polling or absent (it does not exist here, and others lead to the same), or lost (it broke and is being reestablished). The event stream (cri_events) is also lost while the runtime does not answer, and systemd (systemd_units) while it does not tell of its units or of its reloads. The API server (api_server) is lost while it does not answer, which costs what the cluster sees and nothing on the node. Annotations of namespaces (namespaces, with namespacePermission: annotation) are lost likewise, and namespaces that are new then allow nothing.", gauge, []string{"source", "state"}},
-		{nodeResource, "CPUs that the scheduler is told of, by extended resource (in thousandths there). Absent, as the other metrics of node, where the node is shown to no cluster.", gauge, []string{"resource"}},
-		{nodeUnaccounted, "CPUs that pods use without asking for the resource by which they are counted; the resource is lowered by them.", gauge, []string{"resource"}},
-		{nodePressure, "1 while the shared pool counts as depleted (depletion), also where nothing is done about it.", gauge, nil},
-		{nodePatches, "Patches of the Node, by result (ok; conflict: it had changed, and was patched again; failed).", counter, []string{"result"}},
+		{buildInfo, "Always 1. The labels are the daemon's version, its commit and its Go release.", gauge, []string{"version", "revision", "goversion"}},
+		{configStale, "1 while the configuration file has problems and the daemon uses an older configuration.", gauge, nil},
+		{configAdapted, "Differences between the configuration file and the configuration in use. They exist if the file does not fit this machine.", gauge, nil},
+		{lastSuccess, "Unix time of the last pass after which every cgroup was in the desired state. 0 before the first such pass.", gauge, nil},
+		{passes, "Passes over the node, by result: ok (every cgroup was in the desired state afterwards) or failed.", counter, []string{"result"}},
+		{writes, "Writes of settings, by way and result (ok, failed). Ways: file (cgroup file), cri (runtime), dbus (systemd), nri (the runtime writes it before it creates another container).", counter, []string{"via", "result"}},
+		{writeErrors, "Failed writes of settings, by way and error. The error is the kernel's name (EBUSY, EINVAL, ...). It is timeout if the runtime or systemd did not answer in time, and other for their own errors.", counter, []string{"via", "errno"}},
+		{faulty, "Cgroups that are not in the desired state after the last pass and have no repair in progress. The container or unit is outside its pool, or its weight, quota or memory nodes differ.", gauge, nil},
+		{sourceState, "1 for the current state of a source of events or hints. The states are ok, polling, absent and lost. polling: the source does not exist here and the daemon polls instead. absent: it does not exist here and other sources replace it. lost: it failed and the daemon reconnects. cri_events is also lost while the runtime does not answer. systemd_units is lost while systemd does not report its units or its reloads. While api_server is lost, the cluster sees old values; the node itself is not affected. While namespaces (namespacePermission: annotation) is lost, new namespaces allow no workload type.", gauge, []string{"source", "state"}},
+		{nodeResource, "CPUs advertised to the scheduler, by extended resource (the resource counts thousandths). Absent, as all metrics of the Node, if the daemon does not update the Node.", gauge, []string{"resource"}},
+		{nodeUnaccounted, "CPUs that pods use without a request for their resource, by resource. The daemon subtracts them from the advertised CPUs.", gauge, []string{"resource"}},
+		{nodePressure, "1 while the shared pool counts as depleted (depletion), also if the daemon only reports it.", gauge, nil},
+		{nodePatches, "Patches of the Node, by result: ok, conflict (the Node had changed; the daemon repeats the patch) or failed.", counter, []string{"result"}},
 		{nodeEvents, "Events of pods and of the Node, by result (ok, failed).", counter, []string{"result"}},
-		{problems, "Inputs that could not be honoured, by reason code.", gauge, []string{"code"}},
-		{hostUnit, "1 for what has become of a unit of host services (hostSlices): confined, foreign (an administrator has given it CPUs), inside (another unit that is placed), holds-pods, absent or unknown.", gauge, []string{"unit", "state"}},
-		{refusals, "Containers and units that should have got CPUs of their own and did not, by reason code, since the daemon's start.", counter, []string{"code"}},
-		{refusedNow, "Containers and units that should have CPUs of their own and have none at the moment.", gauge, nil},
-		{driftsTotal, "Writes of somebody else to cgroups that were as planned, by cause (systemd_reload, runtime, kubelet; unknown where the evidence does not tell) and by the file of the cgroup. Each was repaired, or its cgroup is gone; what is neither yet is cpupoold_drift_open. Weights, quotas and memory nodes written while the daemon has the runtime or systemd record something are repaired and not counted.", counter, []string{"cause", "property"}},
-		{driftsRepaired, "Of the writes of cpupoold_drift_total those that were repaired; the cgroups of the others had gone before.", counter, []string{"cause", "property"}},
-		{driftsOpen, "Writes of somebody else that have been found and that are not repaired yet.", gauge, nil},
-		{placementTime, "Time from the appearance of a new container's cgroup until the kernel confirmed that it is in its pool, by what led there (nri and spec: its CPUs were on record before; inotify, event, resync: it was found); 0 where it was inside when it was first looked at, or where systemd knows that the OCI runtime made its cgroup with these CPUs: no entrypoint begins before that.", histogram, []string{"path"}},
-		{placementUsage, "CPU time that a new container had used by then: an upper bound of what it did outside its pool.", histogram, []string{"path"}},
-		{driftRepair, "Time from a foreign write, as the kernel told of it, until the kernel confirmed the repair.", histogram, nil},
-		{gatheredTotal, "Threads that the kernel had left outside of the CPUs of their cgroup (forked while its cpuset was written) and that were brought back.", counter, nil},
-		{stuckThreads, "Threads outside of the CPUs of their cgroup that could not be brought back (io_uring workers before kernel 6.12).", gauge, nil},
-		{quietCPUs, "CPUs that are to handle no interrupts of devices, because who has them for himself asks for it (interrupts.away).", gauge, nil},
-		{settingsMoved, "Settings of the host outside of cgroups that hold a value of the daemon's, by kind: default-affinity and irq (affinity of interrupts), irqbalance (1: it is told), rps (receive queues), workqueue, kthread (threads of the kernel), governor, epp (energy preference), cstate (idle states of CPUs).", gauge, []string{"kind"}},
-		{settingsStuck, "Settings of the host that are not as they should be, by kind and reason: immovable (an interrupt that is managed by its driver, or bound), no-space (the other CPUs have no vector left), busy, no-cpu-left, contested (somebody else writes it), not-taken, failed.", gauge, []string{"kind", "reason"}},
-		{settingsPending, "Changes of settings of the host that are not made, because mode is observe or the undo record cannot be written.", gauge, nil},
-		{settingWrites, "Writes of settings of the host outside of cgroups, by kind and result (ok, failed).", counter, []string{"kind", "result"}},
+		{problems, "Problems, by code.", gauge, []string{"code"}},
+		{hostUnit, "1 for the state of a unit of host services (hostSlices). With foreign, an administrator has set its CPUs; with inside, it is in another unit with a pool. Other states: confined, holds-pods, absent, unknown.", gauge, []string{"unit", "state"}},
+		{refusals, "Containers and units that were refused exclusive CPUs since the daemon's start, by code.", counter, []string{"code"}},
+		{refusedNow, "Containers and units that are refused exclusive CPUs now.", gauge, nil},
+		{driftsTotal, "External writes to cgroups in the desired state, by cause and by file of the cgroup. Causes: systemd_reload, runtime, kubelet, and unknown without clear evidence. Each write ends as repaired, or its cgroup is removed; the others are in cpupoold_drift_open. Writes of weights, quotas and memory nodes are repaired but not counted while the runtime or systemd records a value for the daemon.", counter, []string{"cause", "property"}},
+		{driftsRepaired, "Repaired external writes of cpupoold_drift_total. The cgroups of the other writes were removed before the repair.", counter, []string{"cause", "property"}},
+		{driftsOpen, "External writes that are not repaired yet.", gauge, nil},
+		{placementTime, "Time from the creation of a new container's cgroup until the kernel confirmed that the container is in its pool, by path. With nri and spec, its CPUs were recorded before; with inotify, event and resync, the daemon found it afterwards. 0 if it was in its pool at the first reading. 0 also if systemd shows that the OCI runtime created the cgroup with these CPUs, because no entrypoint starts before that.", histogram, []string{"path"}},
+		{placementUsage, "CPU time of a new container until its placement: an upper bound of its CPU time outside its pool.", histogram, []string{"path"}},
+		{driftRepair, "Time from the kernel's report of an external write until the kernel confirmed the repair.", histogram, nil},
+		{gatheredTotal, "Threads that the kernel left outside the CPUs of their cgroup (forked during a write of its cpuset) and that the daemon moved back.", counter, nil},
+		{stuckThreads, "Threads outside the CPUs of their cgroup that the daemon cannot move back (io_uring workers before kernel 6.12).", gauge, nil},
+		{quietCPUs, "Exclusive CPUs that must handle no device interrupts, as their owners request (interrupts.away).", gauge, nil},
+		{settingsMoved, "Host settings outside of cgroups with a value of the daemon, by kind. For the kernel's work: default-affinity and irq (affinity of interrupts), rps (receive queues), workqueue, kthread (kernel threads). For irqbalance: irqbalance (1: the daemon bans CPUs). For power: governor, epp (energy preference), cstate (idle states of CPUs).", gauge, []string{"kind"}},
+		{settingsStuck, "Host settings without the desired value, by kind and reason. Reasons: immovable (a bound interrupt, or managed by its driver), no-space (the other CPUs have no free vector), busy, no-cpu-left. Also contested (another process writes it), not-taken and failed.", gauge, []string{"kind", "reason"}},
+		{settingsPending, "Changes of host settings that the daemon omits in mode: observe, or because it cannot write the undo record.", gauge, nil},
+		{settingWrites, "Writes of host settings outside of cgroups, by kind and result (ok, failed).", counter, []string{"kind", "result"}},
 		{containers, "Containers and units, by pool and by reason code of their placement.", gauge, with("reason")},
-		{containerMode, "Always 1: what keeps others off the CPUs of a container that has its own. With partition-root and partition-isolated it is the kernel, with cpuset the sets of all others.", gauge, append(slices.Clip(container), "mode")},
-		{containerNoise, "CPUs of a container with CPUs of its own on which the kernel does work of its own, by source: balancing (load balancing of the scheduler), tick (the timer tick while one thread runs), rcu (RCU callbacks), managed_irq (managed interrupts of drivers). The last three end with kernel arguments alone, which cpupoold plan prints.", gauge, append(slices.Clip(container), "source")},
-		{partitions, "Containers that are to be partitions, by state: root and isolated are in force, underway will be in a moment; waits (for CPUs that are offline or not given back yet) and refused keep their CPUs by cpusets alone.", gauge, []string{"state"}},
-		{partitionChanges, "Changes of partitions (cpuset.cpus.partition) that the kernel has taken. With each it builds its scheduling domains anew, which all CPUs of the machine feel for a moment.", counter, nil},
-		{leakedCPUs, "CPUs that are online and that the kernel has in no cgroup any more; they are given to nobody until the machine boots.", gauge, nil},
-		{mixedContainers, "Containers that run on shared CPUs beside those that they have for themselves (guaranteed.mixed).", gauge, nil},
-		{parkedCPUs, "CPUs of the guaranteed pool that nobody holds and that the kernel keeps everybody off (guaranteed.park).", gauge, nil},
-		{observedWrites, "Writes that would put containers and units into their pools and are not made, because mode is observe, by way (file, cri, dbus). Absent with mode: enforce.", gauge, []string{"via"}},
-		{quietWaits, "What waits because somebody has CPUs of its own (quiet), by kind: cpus that owners have left and that stay out of the shared pool or are not parked yet, weights that somebody else has changed.", gauge, []string{"kind"}},
-		{auditScore, "Share of the time of a pool's CPUs, between the last two looks of the audit (audit.interval), that nobody used who does not belong there: 1 is nobody. In the guaranteed pool that of the CPUs that somebody has; absent while nobody has any.", gauge, pool},
-		{auditTasks, "Tasks that may run on CPUs of a pool and do not belong there, whether or not they ran. The kernel's own work for a CPU is not counted.", gauge, pool},
-		{auditIRQs, "Interrupts of devices that have fired and may fire on CPUs that somebody has for himself.", gauge, pool},
-		{auditOthers, "CPU time that tasks were seen to use of a pool's CPUs without belonging there. Sampled at each look: what a task used counts for the CPU where it is.", counter, pool},
-		{auditInterrupts, "Interrupts of devices on CPUs that somebody has for himself, as the kernel counts them.", counter, pool},
-		{auditLooks, "Looks of the audit at all tasks of the machine, by result (ok, failed). Absent, as all metrics of the audit, with audit.interval: off.", counter, []string{"result"}},
-		{auditSeconds, "CPU time that the looks of the audit have cost.", counter, nil},
-		{poolCPUs, "Capacity of a pool: its CPUs that are online. Management pools of type all overlap the others.", gauge, pool},
-		{poolFreeCPUs, "CPUs of the guaranteed pool that no container holds.", gauge, nil},
-		{poolAllocated, "CPUs of a pool that are spoken for: in the guaranteed pool those that somebody holds, in the others the sum of the CPU requests of the containers in it, as far as the runtime tells them; that can be more than there are.", gauge, pool},
-		{ownerRoom, "CPUs of the largest new owner that the guaranteed pool has room for, by what it is to fit into: the pool, one NUMA node, one l3 cache, or whole_cores of one NUMA node; what the shared pool keeps (guaranteed.floor) is no room. The further the others are below the pool, the more fragmented it is; cpupoold plan --defrag says what would mend that.", gauge, []string{"within"}},
-		{offlineCPUs, "CPUs that pools would have if they were online. What owners are without for it is cpupoold_problems with the code Offline.", gauge, nil},
-		{poolSeconds, "Time of the pool's CPUs by mode (/proc/stat), host processes included, since the daemon's start. A CPU that changes pools counts from the next scrape in the new one.", counter, with("mode")},
-		{poolWait, "Time that runnable tasks waited for the pool's CPUs (run_delay of /proc/schedstat), host processes included, since the daemon's start. Absent on kernels without schedstats.", counter, pool},
-		{poolPressure, "Time that containers of the pool were stalled for want of CPU (total of cpu.pressure, kinds some and full), summed over containers, each since it was first seen. Absent where PSI is off.", counter, with("kind")},
-		{poolThrottle, "Time that containers of the pool were held back by their quotas (throttled_usec of cpu.stat), summed over containers, each since it was first seen.", counter, pool},
+		{containerMode, "Always 1. The label mode is how other tasks are excluded from the exclusive CPUs of the container. With partition-root and partition-isolated the kernel excludes them, with cpuset the cpusets of all other containers do.", gauge, append(slices.Clip(container), "mode")},
+		{containerNoise, "Exclusive CPUs of a container on which the kernel does work, by source. balancing is load balancing of the scheduler. tick is the timer tick while one thread runs. rcu is RCU callbacks, managed_irq managed interrupts of drivers. Only kernel arguments end the last three; cpupoold plan prints them.", gauge, append(slices.Clip(container), "source")},
+		{partitions, "Containers with a desired cpuset partition, by state. In root and isolated it is in force; in underway it soon will be. In waits (for CPUs that are offline or not released yet) and refused, only cpusets protect the CPUs.", gauge, []string{"state"}},
+		{partitionChanges, "Changes of cpuset partitions (cpuset.cpus.partition) that the kernel accepted. At each change the kernel rebuilds its scheduling domains, which briefly disturbs all CPUs of the machine.", counter, nil},
+		{leakedCPUs, "Online CPUs that are in no cgroup. They are not allocated until the machine boots.", gauge, nil},
+		{mixedContainers, "Containers that run on shared CPUs in addition to their exclusive CPUs (guaranteed.mixed).", gauge, nil},
+		{parkedCPUs, "Free guaranteed CPUs that parking holds: the kernel excludes all tasks from them (guaranteed.park).", gauge, nil},
+		{observedWrites, "Writes that the daemon omits in mode: observe, by way (file, cri, dbus). Absent in mode: enforce.", gauge, []string{"via"}},
+		{quietWaits, "Changes that the quiet period (quiet) defers, by kind: cpus (released CPUs that stay outside the shared pool or are not parked yet), weights (values of external writes).", gauge, []string{"kind"}},
+		{auditScore, "Share of the CPU time of a pool, between the last two scans of the audit (audit.interval), that no foreign task used. A task is foreign if it does not belong on the CPUs. In the guaranteed pool, only exclusive CPUs count; the score is absent while no owner has any.", gauge, pool},
+		{auditTasks, "Foreign tasks that may run on CPUs of a pool, whether or not they ran. The kernel's own work for a CPU is not counted.", gauge, pool},
+		{auditIRQs, "Device interrupts that have fired and may fire on exclusive CPUs.", gauge, pool},
+		{auditOthers, "CPU time of foreign tasks on CPUs of a pool. Sampled by scans: the time since the previous scan counts for the CPU on which the task is now.", counter, pool},
+		{auditInterrupts, "Device interrupts on exclusive CPUs, as the kernel counts them.", counter, pool},
+		{auditScans, "Scans of the audit over all tasks of the machine, by result (ok, failed). Absent, as all metrics of the audit, with audit.interval: off.", counter, []string{"result"}},
+		{auditSeconds, "CPU time that the scans of the audit used.", counter, nil},
+		{poolCPUs, "Online CPUs of a pool. Management pools of type all overlap the others.", gauge, pool},
+		{poolFreeCPUs, "CPUs of the guaranteed pool without an owner.", gauge, nil},
+		{poolAllocated, "Allocated CPUs of a pool. In the guaranteed pool these are exclusive CPUs. In the others it is the sum of the CPU requests that the runtime reports for their containers, which can exceed the pool.", gauge, pool},
+		{ownerRoom, "Free capacity of the guaranteed pool for one owner, by the part that must contain its CPUs: pool, numa_node, l3 (one cache) or whole_cores (whole cores of one NUMA node). CPUs that the shared pool keeps (guaranteed.floor) do not count. A value far below the value of pool shows fragmentation; cpupoold plan --defrag prints moves against it.", gauge, []string{"within"}},
+		{offlineCPUs, "Offline CPUs of pools. cpupoold_problems with the code Offline shows the owners that lack CPUs for this reason.", gauge, nil},
+		{poolSeconds, "Time of the pool's CPUs by mode (/proc/stat) since the daemon's start, host processes included. A CPU that changes pools counts for its new pool from the next scrape.", counter, with("mode")},
+		{poolWait, "Time that runnable tasks waited for the pool's CPUs (run_delay of /proc/schedstat) since the daemon's start, host processes included. Absent on kernels without schedstats.", counter, pool},
+		{poolPressure, "Time that containers of the pool were stalled for lack of CPU (total of cpu.pressure, kinds some and full). Sum over its containers, each from its first scrape. Absent if PSI is off.", counter, with("kind")},
+		{poolThrottle, "Time that quotas throttled containers of the pool (throttled_usec of cpu.stat). Sum over its containers, each from its first scrape.", counter, pool},
 		{containerSeconds, "CPU time of a container (usage_usec of cpu.stat).", counter, container},
-		{containerThrottle, "Time that a container was held back by its quota (throttled_usec of cpu.stat).", counter, container},
-		{containerPressure, "Time that a container was stalled for want of CPU (total of cpu.pressure, kinds some and full). Absent where PSI is off.", counter, append(slices.Clip(container), "kind")},
+		{containerThrottle, "Time that its quota throttled a container (throttled_usec of cpu.stat).", counter, container},
+		{containerPressure, "Time that a container was stalled for lack of CPU (total of cpu.pressure, kinds some and full). Absent if PSI is off.", counter, append(slices.Clip(container), "kind")},
 	}
 }
 
-// document renders the table as docs/metrics.md.
+// document returns docs/metrics.md.
 func document(all []spec) string {
 	var b strings.Builder
 	b.WriteString(`# Metrics
 
 Served as text on /metrics of ` + "`listenAddress`" + `. Values come from the daemon's state after its last pass, or from the kernel at the
-time of the scrape; besides these there are the usual process_* metrics of the daemon's own process.
-This page is made from the table in internal/node/telemetry: ` + "`go test ./internal/node/telemetry -update`" + `.
+time of the scrape. The usual process_* metrics describe the daemon's own process.
+This page is generated from the table in internal/node/telemetry: ` + "`go test ./internal/node/telemetry -update`" + `.
 
 | metric | type | labels | meaning |
 |---|---|---|---|
@@ -179,7 +177,7 @@ This page is made from the table in internal/node/telemetry: ` + "`go test ./int
 	b.WriteString(`
 ## The webhook
 
-Served by cpupool-webhook on its own address ([webhook](webhook.md)). A test of test/monitoring holds these names to its code.
+Served by cpupool-webhook on its own address ([webhook](webhook.md)). A test in test/monitoring compares these names with its code.
 
 | metric | type | labels | meaning |
 |---|---|---|---|
@@ -191,10 +189,10 @@ Served by cpupool-webhook on its own address ([webhook](webhook.md)). A test of 
 | cpupool_webhook_eviction_halted | gauge | reason | 1 while pods that should be evicted are not, by reason (too_many_nodes, no_policy, error). |
 | cpupool_webhook_depleted_nodes | gauge |  | Depleted nodes from which pods may be evicted. |
 | cpupool_webhook_eviction_leader | gauge |  | 1 in the replica that evicts. |
-| cpupool_webhook_hosted_priority_pods_total | counter | reason | Pods with a priority class of HyperShift's control planes, by the reason why they get another one (size, override) or keep it (opted_out, no_cluster, ambiguous, no_class, unknown). |
+| cpupool_webhook_hosted_priority_pods_total | counter | reason | Pods with a priority class of HyperShift's control planes, by reason. They get another class with size and override. They keep it with opted_out, no_cluster, ambiguous, no_class and unknown. |
 | cpupool_webhook_hosted_priority_records_total | counter | result | Records of choices in annotations of HostedClusters, by result (written, failed). |
 | cpupool_webhook_hosted_clusters | gauge | size | HostedClusters by size; opted_out have switched it off, none have no size. |
-| cpupool_webhook_hosted_priority_problems | gauge | kind | Problems that an administrator must correct, by kind (ambiguous, annotation, class_missing, class_differs, etcd_below, unknown_size, no_sizes, node_pool); the log has the text. |
+| cpupool_webhook_hosted_priority_problems | gauge | kind | Problems that an administrator must correct, by kind; the log has the text. Kinds: ambiguous, annotation, class_missing, class_differs. Also etcd_below, unknown_size, no_sizes and node_pool. |
 | cpupool_webhook_hosted_priority_following | gauge |  | 1 while HostedClusters and NodePools are followed, 0 while they are missing or cannot be read. |
 `)
 	return b.String()

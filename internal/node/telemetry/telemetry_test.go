@@ -52,7 +52,7 @@ func newNode(t *testing.T) *node {
 	return n
 }
 
-// at puts the node's files into the state of a step.
+// at writes the node's files in the state of a step.
 func (n *node) at(step string) {
 	n.t.Helper()
 	archive, err := txtar.ParseFile("testdata/node.txtar")
@@ -89,7 +89,7 @@ func (n *node) get(path string) (code int, body string) {
 	return w.Code, w.Body.String()
 }
 
-// scrape returns the project's own metrics.
+// scrape returns the metrics of the project.
 func (n *node) scrape() string {
 	n.t.Helper()
 	code, body := n.get("/metrics")
@@ -105,7 +105,7 @@ func (n *node) scrape() string {
 	return strings.Join(own, "")
 }
 
-// want checks that the scrape has exactly these samples of a metric.
+// want checks that the scrape contains exactly these samples of a metric.
 func (n *node) want(metric string, samples ...string) {
 	n.t.Helper()
 	var got []string
@@ -160,7 +160,7 @@ func view() *telemetry.View {
 			Patches:   map[telemetry.Result]uint64{telemetry.OK: 2, telemetry.Conflict: 1},
 			Events:    map[telemetry.Result]uint64{telemetry.Failed: 1},
 		},
-		Audit: &telemetry.Audit{Looks: 5, Failed: 1, Seconds: 0.25, Pools: []telemetry.AuditPool{
+		Audit: &telemetry.Audit{Scans: 5, Failed: 1, Seconds: 0.25, Pools: []telemetry.AuditPool{
 			{PoolName: guaranteed, Known: true, Score: 0.875, ExposedTasks: 3, ExposedInterrupts: 2, Others: 7.5, Interrupts: 40},
 			{PoolName: shared, Others: 1},
 		}},
@@ -217,7 +217,8 @@ func TestMetricsBeforeTheFirstPass(t *testing.T) {
 	n.want("cpupoold_passes_total", `{result="failed"} 0`, `{result="ok"} 0`)
 }
 
-// A CPU that changes pools takes nothing of its past along: counters only grow.
+// TestCountersGrowWhenPoolsChange checks that counters only grow: a CPU does not take its past
+// time into another pool.
 func TestCountersGrowWhenPoolsChange(t *testing.T) {
 	n := newNode(t)
 	n.view = view()
@@ -235,7 +236,8 @@ func TestCountersGrowWhenPoolsChange(t *testing.T) {
 	n.want("cpupoold_pool_runqueue_wait_seconds_total", `{pool="guaranteed",type=""} 0`, `{pool="shared",type=""} 0`)
 }
 
-// The time of a CPU counts in each pool that has it: one of type all overlaps.
+// TestOverlappingPools checks that the time of a CPU counts in each pool that contains it. Pools
+// of type all overlap others.
 func TestOverlappingPools(t *testing.T) {
 	n := newNode(t)
 	n.view = view()
@@ -259,8 +261,8 @@ func TestKernelWithoutSchedstat(t *testing.T) {
 	}
 }
 
-// One container that cannot be read spoils nothing for the others, and is
-// reported.
+// TestUnreadableContainer checks that an unreadable container is reported, and that the values of
+// other containers stay complete.
 func TestUnreadableContainer(t *testing.T) {
 	n := newNode(t)
 	n.view = view()

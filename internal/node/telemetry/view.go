@@ -1,10 +1,8 @@
-// Package telemetry shows what the daemon does: /metrics, /healthz and /readyz
-// on one address.
+// Package telemetry serves /metrics, /healthz and /readyz on one address.
 //
-// It keeps no count of its own of what the daemon does: everything comes from
-// the View that the daemon publishes after each pass, and from the kernel at the
-// time of the scrape. The metrics are a table (see specs), from which
-// docs/metrics.md is made.
+// The values come from the View that the daemon publishes after each pass, and from the
+// kernel at the time of the scrape. The table in specs describes the metrics; docs/metrics.md
+// is generated from it.
 package telemetry
 
 import (
@@ -13,226 +11,231 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
 
-// View is the daemon's state after a pass. It is not changed once published.
+// View is the daemon's state after a pass. It is immutable once published.
 type View struct {
 	Pools      []Pool
 	Containers []Container
-	// Problems counts the inputs that could not be honoured, by reason code.
+	// Problems counts the problems, by code.
 	Problems map[string]int
 	// Passes and Writes count since the daemon's start.
 	Passes map[Result]uint64
 	Writes map[Write]uint64
-	// WriteErrors counts the writes that failed, by error.
+	// WriteErrors counts the failed writes since the daemon's start, by error.
 	WriteErrors map[WriteError]uint64
-	// Faulty counts the cgroups that are not as planned and that nothing under way mends.
+	// Faulty is the number of cgroups that are not in the desired state and have no repair in
+	// progress.
 	Faulty int
-	// Ready says that the first pass is over: everything that could be placed has
-	// been placed and recorded.
+	// Ready reports whether the first pass is over. Its placements have been written and
+	// recorded.
 	Ready bool
-	// LastSuccess is the end of the last pass after which every cgroup was
-	// verified to be as planned; zero before the first one.
+	// LastSuccess is the end of the last pass after which every cgroup was in the desired
+	// state. It is zero before the first such pass.
 	LastSuccess time.Time
-	// Sources tells how each source of events fares.
-	Sources map[Source]SourceState
-	// ConfigStale says that the configuration file has problems, so that an
-	// older one is in force.
+	Sources     map[Source]SourceState
+	// ConfigStale reports whether the configuration file has problems, so that the daemon
+	// still uses an older one.
 	ConfigStale bool
-	// Adapted are the differences between the configuration and what of it is in
-	// force, because it does not fit this machine; one sentence each.
+	// Adapted describes the differences between the configuration file and the configuration
+	// in use, one sentence each. They exist if the file does not fit this machine.
 	Adapted []string
-	// Offline are the CPUs that pools would have if they were online.
+	// Offline holds the offline CPUs of pools.
 	Offline cpuset.Set
-	// Refusals are the containers and units that should have CPUs of their own and
-	// have none, and the latest of those that are over; the oldest first.
+	// Refusals holds the current refusals and the latest of the past ones, the oldest first.
 	Refusals []Refusal
-	// Drifts counts foreign writes since the daemon's start, Repairs how long it took
-	// to repair those that the kernel told of.
-	// Repaired counts those of Drifts that were repaired; the others' cgroups had gone.
-	// Open is the number of those that were found and are in neither yet.
+	// Drifts counts the external writes since the daemon's start. Repaired counts the
+	// repaired ones; the other cgroups are gone. Open is the number of external writes that
+	// are not repaired yet. Repairs holds the repair times of the writes that the kernel
+	// reported.
 	Drifts, Repaired map[Drift]uint64
 	Repairs          Histogram
 	Open             int
-	// Gathered counts threads that were found outside the CPUs of their cgroup and
-	// brought back, since the daemon's start. Stuck is the number of those that the
-	// kernel does not let go back, as of when their cgroup was last read.
+	// Gathered counts the threads that the daemon moved back to the CPUs of their cgroup,
+	// since its start. Stuck is the number of threads that the kernel did not let it move, by
+	// the last reading of their cgroups.
 	Gathered uint64
 	Stuck    int
-	// Placements are the first placements of containers that were made since the
-	// daemon's start, by the way that led to them.
+	// Placements holds the first placements of containers since the daemon's start.
 	Placements map[Way]Placements
-	// HostUnits are the units of host services, if they are to be confined.
+	// HostUnits holds the units of host services; it is empty without hostSlices.
 	HostUnits []HostUnit
-	// Partitions counts the partitions that there are or should be: root and isolated
-	// are in force, underway, waits and refused are not.
+	// Partitions counts the owners with a cpuset partition that exists or is desired, by
+	// state. It is in force in the states root and isolated, and not in underway, waits and
+	// refused.
 	Partitions map[string]int
-	// PartitionChanges counts the changes of partitions since the daemon's start.
+	// PartitionChanges counts the changes of cpuset partitions since the daemon's start.
 	PartitionChanges uint64
-	// Leaked are CPUs that the kernel has lost: online, and in no cgroup.
+	// Leaked holds the online CPUs that are in no cgroup.
 	Leaked cpuset.Set
-	// Mixed counts the containers that run on shared CPUs beside their own.
+	// Mixed is the number of containers that run on shared CPUs in addition to exclusive
+	// ones.
 	Mixed int
-	// Parked are the CPUs that nobody owns and that the kernel keeps everybody off.
+	// Parked holds the free guaranteed CPUs that parking holds.
 	Parked cpuset.Set
-	// Room is what a new owner can have; nil before the first plan.
+	// Room is the free capacity; nil before the first plan.
 	Room *Room
-	// Observed counts the writes that are not made because the daemon only observes, by
-	// way; nil where it makes them.
+	// Observed counts the writes that mode: observe omits, by way; nil in mode: enforce.
 	Observed map[string]int
-	// Quiet counts what waits while somebody has CPUs of its own: cpus that stay out of
-	// the shared pool or are not parked, and weights.
+	// Quiet counts the changes that the quiet period defers. The keys are cpus, for CPUs that
+	// stay outside the shared pool or are not parked, and weights.
 	Quiet map[string]int
 	// Refused counts refusals since the daemon's start, by code.
 	Refused map[string]uint64
-	// Audit is who was found on CPUs of somebody else; nil where nobody looks.
+	// Audit holds the results of the audit; nil if it is off.
 	Audit *Audit
-	// Settings are those of the host outside of cgroups; nil where they are left alone.
+	// Settings holds the state of host settings outside of cgroups; nil if the daemon changes
+	// none.
 	Settings *HostSettings
-	// Node is what the cluster is shown of the node; nil where it is shown nothing.
+	// Node holds the daemon's updates of the Node; nil if it makes none.
 	Node *NodeView
 }
 
-// NodeView is what the cluster is shown of the node.
+// NodeView describes the daemon's updates of the Node object.
 type NodeView struct {
 	Resources []NodeResource
-	// Pressure says that the shared pool counts as depleted.
+	// Pressure reports whether the shared pool counts as depleted.
 	Pressure bool
 	// Patches and Events count requests since the daemon's start.
 	Patches, Events map[Result]uint64
 }
 
-// NodeResource is an extended resource, in thousandths of a CPU: what is advertised, and
-// what pods use that do not ask for it.
+// NodeResource is an extended resource. Milli is the advertised amount in thousandths of a
+// CPU. Unaccounted is the amount that pods use without requesting the resource.
 type NodeResource struct {
 	Name               string
 	Milli, Unaccounted int64
 }
 
-// Refusal is a container, or a unit, that was to have CPUs of its own and got none.
+// Refusal is a container or unit that was refused exclusive CPUs.
 type Refusal struct {
-	// Pod is namespace/name, empty for a unit; Container is the container's or the
-	// unit's name.
+	// Pod is namespace/name, empty for a unit. Container is the name of the container or
+	// unit.
 	Pod, Container string
 	// PodUID and ID are the pod's UID and the container's CRI id; empty for a unit.
 	PodUID, ID string
-	// Asked and Free are numbers of CPUs; Free those that could be chosen from.
+	// Asked is the number of requested CPUs, Free the number of CPUs available for the
+	// request.
 	Asked, Free int
-	// Code is the stable name of the reason, Why the sentence.
+	// Code is the stable name of the reason, Why its text.
 	Code, Why string
-	// Since is when it was refused first, Until when that was over: it has CPUs now,
-	// or is gone. Zero while it lasts.
+	// Since is the time of the first refusal. Until is when the refusal ended: the owner has
+	// exclusive CPUs now, or is gone. It is zero while the refusal lasts.
 	Since, Until time.Time
-	// Stopped says that the container was stopped for it (onRefusal: fail).
+	// Stopped reports whether the daemon stopped the container for it (onRefusal: fail).
 	Stopped bool
 }
 
 // HostUnit is a unit of host services: init.scope, a slice or a service.
 type HostUnit struct {
-	// Name is what the configuration calls it; State one of package host's.
+	// Name is the name in the configuration. State is a State of package hostslices.
 	Name, State string
 }
 
-// Pool is a pool with its CPUs that are online.
+// Pool is a pool with its online CPUs.
 type Pool struct {
 	PoolName
 	CPUs cpuset.Set
-	// Free are the CPUs that no container holds; of use in the guaranteed pool.
+	// Free holds the CPUs without an owner. It matters for the guaranteed pool only.
 	Free cpuset.Set
-	// Allocated is how much of it is spoken for, in thousandths of a CPU.
+	// Allocated is the amount of allocated CPUs, in thousandths of a CPU.
 	Allocated int64
 }
 
-// Room is the number of CPUs of the largest new owner that fits into the guaranteed
-// pool, a NUMA node of it, an L3 cache, or whole cores of a NUMA node.
+// Room is the free capacity of the guaranteed pool, in CPUs. Pool counts any CPUs of it, Node
+// the CPUs of one NUMA node, L3 the CPUs of one L3 cache, and WholeCores whole cores of one
+// NUMA node.
 type Room struct {
 	Pool, Node, L3, WholeCores int
 }
 
-// PoolName names a pool: management, shared or guaranteed, and for management
-// pools the workload type.
+// PoolName names a pool: management, shared or guaranteed. Type is the workload type of a
+// management pool.
 type PoolName struct {
 	Pool, Type string
 }
 
-// Container is a container, or a systemd unit of the configuration, that the
-// daemon knows.
+// Container is a container, or a unit of the configuration.
 type Container struct {
 	PoolName
 	ID, Namespace, Pod, Name string
-	// Reason is the code of the reason why it is in its pool.
+	// Reason is the code of the reason for its pool.
 	Reason string
-	// Unit says that this is a systemd unit: Name is its name, and there is no ID
-	// and no pod.
+	// Unit reports whether this is a systemd unit. A unit has a Name, and neither ID nor pod.
 	Unit bool
-	// Isolation says what keeps others off the CPUs of a container that has its own:
-	// partition-root, partition-isolated or cpuset; empty for all that have not.
+	// Isolation is how other tasks are excluded from exclusive CPUs: partition-root,
+	// partition-isolated or cpuset. It is empty for containers without exclusive CPUs.
 	Isolation string
-	// Noise is, for such a container, on how many of its CPUs the kernel does work of its
-	// own, by source: balancing, tick, rcu and managed_irq.
+	// Noise holds, for an exclusive container, the number of its CPUs with kernel work, by
+	// source: balancing, tick, rcu and managed_irq.
 	Noise map[string]int
 	// Cgroup is the path below the cgroup root, without a leading slash; empty
 	// when the container does not run.
 	Cgroup string
 }
 
-// Result is how a pass or a write ended.
+// Result is the result of a pass, a write or a request.
 type Result string
 
-// A pass is OK when everything is as planned afterwards.
+// Results. A pass is OK if all cgroups are in the desired state after it.
 const (
 	OK     Result = "ok"
 	Failed Result = "failed"
-	// Conflict: the Node had changed, and the patch was made again.
+	// Conflict means that the Node had changed, so that the patch was repeated.
 	Conflict Result = "conflict"
 )
 
-// Write is a kind of write, by the way it took: file, cri or dbus.
+// Write is a kind of write, by its way: file, cri, dbus or nri.
 type Write struct {
 	Via    string
 	Result Result
 }
 
-// WriteError is a kind of write that failed, by its way, and why: the kernel's name of
-// the error, ErrnoTimeout or ErrnoOther.
+// WriteError is a kind of failed write. Errno is the kernel's name of the error, ErrnoTimeout
+// or ErrnoOther.
 type WriteError struct {
 	Via, Errno string
 }
 
-// ErrnoTimeout and ErrnoOther stand for errors that are not the kernel's: runtime or
-// systemd have not answered in time, or have refused.
+// ErrnoTimeout and ErrnoOther replace errors without a number of the kernel. With
+// ErrnoTimeout, the runtime or systemd did not answer in time.
 const (
 	ErrnoTimeout = "timeout"
 	ErrnoOther   = "other"
 )
 
-// Source is something that wakes the daemon.
+// Source is a source of events or hints.
 type Source string
 
-// CRIEvents is the runtime's event stream, PodResources the kubelet's word on
-// devices and memory, Units systemd's signals about units and its reloads, NRI what the
-// runtime asks before it creates a container, Inotify the kernel's word on writes of
-// others to cgroups, CPUs that on CPUs that go offline and come online, APIServer what
-// the cluster tells of its Node, Namespaces what it tells of their annotations.
+// The sources.
 const (
-	CRIEvents    Source = "cri_events"
+	// CRIEvents: the event stream of the runtime.
+	CRIEvents Source = "cri_events"
+	// PodResources: devices and memory, from the kubelet.
 	PodResources Source = "pod_resources"
-	Units        Source = "systemd_units"
-	NRI          Source = "nri"
-	Inotify      Source = "inotify"
-	CPUs         Source = "cpu_hotplug"
-	APIServer    Source = "api_server"
-	Namespaces   Source = "namespaces"
+	// Units: signals of systemd about units and reloads.
+	Units Source = "systemd_units"
+	// NRI: requests of the runtime before it creates a container.
+	NRI Source = "nri"
+	// Inotify: external writes to cgroups.
+	Inotify Source = "inotify"
+	// CPUs: CPUs that go offline or online.
+	CPUs Source = "cpu_hotplug"
+	// APIServer: the Node of this machine.
+	APIServer Source = "api_server"
+	// Namespaces: annotations of namespaces.
+	Namespaces Source = "namespaces"
 )
 
-// SourceState is how a source fares. Only OK is quick; none is needed for
-// correctness.
+// SourceState is the state of a source. The daemon is correct without any source; in other
+// states than SourceOK, it reacts later.
 type SourceState string
 
-// Polling: the source does not exist here and its place is taken by polling.
-// Absent: it does not exist here, and slower ones lead to the same.
-// Lost: it broke and is being reestablished.
+// The states of sources.
 const (
-	SourceOK      SourceState = "ok"
+	SourceOK SourceState = "ok"
+	// SourcePolling: it does not exist here; the daemon polls instead.
 	SourcePolling SourceState = "polling"
-	SourceAbsent  SourceState = "absent"
-	SourceLost    SourceState = "lost"
+	// SourceAbsent: it does not exist here; slower sources replace it.
+	SourceAbsent SourceState = "absent"
+	// SourceLost: it failed; the daemon reconnects.
+	SourceLost SourceState = "lost"
 )
