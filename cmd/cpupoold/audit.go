@@ -76,7 +76,7 @@ somebody was found; with --ran, somebody who ran there.`,
 			return err
 		}
 		if *ran {
-			r = r.WhoRan()
+			r = r.OnlyRan()
 		}
 		if *output == asJSON {
 			err = printJSON(a.out, r)
@@ -95,7 +95,7 @@ somebody was found; with --ran, somebody who ran there.`,
 type auditing struct {
 	owners  func(context.Context) (audit.Ownership, []string, error)
 	watcher interface {
-		Look(o audit.Ownership, at uint64) error
+		Scan(o audit.Ownership, at uint64) error
 		Evidence() (audit.Evidence, []string)
 	}
 	duration, interval time.Duration
@@ -135,7 +135,7 @@ func (a auditing) looks(ctx context.Context, o audit.Ownership) error {
 	began := time.Now()
 	for {
 		at := time.Since(began)
-		if err := a.watcher.Look(o, uint64(at)); err != nil {
+		if err := a.watcher.Scan(o, uint64(at)); err != nil {
 			return err
 		}
 		left := a.duration - time.Since(began)

@@ -23,14 +23,14 @@ type eyes struct {
 	fails error
 }
 
-func (e *eyes) Look(audit.Ownership, uint64) error {
+func (e *eyes) Scan(audit.Ownership, uint64) error {
 	e.looks++
 	time.Sleep(e.takes) //nolint:forbidigo // the bubble's clock
 	return e.fails
 }
 
 func (e *eyes) Evidence() (audit.Evidence, []string) {
-	return audit.Evidence{Looks: e.looks, Tasks: []audit.Task{{PID: 1, TID: 1, Comm: "hog", Leader: "hog", Allowed: cpuset.Of(4)}}}, []string{"twice"}
+	return audit.Evidence{Scans: e.looks, Tasks: []audit.Task{{PID: 1, TID: 1, Comm: "hog", Leader: "hog", Allowed: cpuset.Of(4)}}}, []string{"twice"}
 }
 
 func owned() audit.Ownership {
@@ -63,7 +63,7 @@ func TestAuditing(t *testing.T) {
 					watcher: see, duration: 10 * time.Second, interval: 100 * time.Millisecond,
 					cost: func() time.Duration { return time.Duration(asked*see.looks) * time.Second },
 				}.run(ctx)
-				if err != nil || r.Looks != c.looks || len(r.Findings) != 1 || asked != 2 || r.Cost != float64(c.looks) {
+				if err != nil || r.Scans != c.looks || len(r.Findings) != 1 || asked != 2 || r.Cost != float64(c.looks) {
 					t.Errorf("report %+v, %v; want %d looks, and what was found", r, err, c.looks)
 				}
 				if d := cmp.Diff([]string{"twice"}, r.Unread); d != "" {
@@ -104,7 +104,7 @@ func TestPrintAudit(t *testing.T) {
 	guaranteed := audit.PoolName{Pool: "guaranteed"}
 	du := audit.Owner{PoolName: guaranteed, Pod: "ran/vdu-0", Name: "du", CPUs: cpuset.Range(4, 5)}
 	r := audit.Report{
-		Seconds: 10, Looks: 97, Tasks: 1234, Cost: 0.5,
+		Seconds: 10, Scans: 97, Tasks: 1234, Cost: 0.5,
 		Scores: []audit.Score{
 			{PoolName: guaranteed, CPUs: cpuset.Range(4, 5), Score: 99.99999, Others: 0.0001, ExposedTasks: 12, ExposedInterrupts: 1, DeviceInterrupts: 40},
 			{PoolName: guaranteed, Pod: "ran/vdu-0", Name: "du", CPUs: cpuset.Range(4, 5), Score: 87.5, Others: 2.5, Unseen: 0.25},

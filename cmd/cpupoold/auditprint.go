@@ -12,7 +12,7 @@ import (
 
 // printAudit prints a report in lines of at most 80 columns.
 func (a *app) printAudit(r audit.Report) error {
-	if _, err := fmt.Fprintf(a.out, "%.1f s, %d looks at %d tasks, which took %.2f s of CPU time\n\n", r.Seconds, r.Looks, r.Tasks, r.Cost); err != nil {
+	if _, err := fmt.Fprintf(a.out, "%.1f s, %d looks at %d tasks, which took %.2f s of CPU time\n\n", r.Seconds, r.Scans, r.Tasks, r.Cost); err != nil {
 		return err
 	}
 	out := newTable(a.out, "POOL OR OWNER", "CPUS", "SCORE", "OTHERS", "UNSEEN", "TASKS", "IRQS", "FIRED")

@@ -166,7 +166,7 @@ func TestRunbooksRun(t *testing.T) {
 	}
 	kinds := []history.Kind{
 		history.Started, history.Ready, history.Placed, history.Ended, history.Wrote, history.Failed, history.Missed, history.Drift, history.Repaired,
-		history.Problem, history.Over, history.Fault, history.Mended, history.Move, history.Config, history.CPUs, history.Source,
+		history.Problem, history.Over, history.Fault, history.Cleared, history.Move, history.Config, history.CPUs, history.Source,
 	}
 	found := 0
 	for _, page := range pages {

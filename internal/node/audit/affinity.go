@@ -8,8 +8,8 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
 
-// Affinity asks the kernel where a task may run (sched_getaffinity(2)). It costs a
-// twentieth of reading /proc/PID/task/TID/status. CPUs that are offline are not in it.
+// Affinity returns the online CPUs on which a task may run (sched_getaffinity(2)). The call takes
+// a twentieth of the time of reading /proc/PID/task/TID/status.
 func Affinity(tid int) (cpuset.Set, error) {
 	mask := make(unix.CPUSetDynamic, cpuset.MaxCPUs/maskWidth)
 	if err := unix.SchedGetaffinityDynamic(tid, mask); err != nil {
@@ -18,12 +18,12 @@ func Affinity(tid int) (cpuset.Set, error) {
 	return fromMask(mask), nil
 }
 
-// maskWidth is how many CPUs a word of a mask has.
+// maskWidth is the number of CPUs in a word of a mask.
 const maskWidth = 8 * int(unsafe.Sizeof(unix.CPUSetDynamic{}[0]))
 
-// fromMask is the set of the bits of a mask.
+// fromMask returns the set of the bits of a mask.
 func fromMask(mask unix.CPUSetDynamic) cpuset.Set {
-	var words [cpuset.MaxCPUs / 64]uint64 // on the stack, as the mask is: there are thousands of tasks
+	var words [cpuset.MaxCPUs / 64]uint64 // not allocated: a scan makes one for each of thousands of tasks
 	for i, word := range mask {
 		bit := i * maskWidth
 		words[bit/64] |= uint64(word) << (bit % 64)

@@ -8,7 +8,7 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
 
-// TestAffinity: the kernel is asked, and nothing is allocated but the set.
+// TestAffinity checks that Affinity returns an affinity, and allocates only the set.
 func TestAffinity(t *testing.T) {
 	got, err := Affinity(0) // the caller's thread
 	if err != nil || got.IsEmpty() || got.Last() >= cpuset.MaxCPUs {

@@ -14,7 +14,7 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
 
-// write writes a tree of files, as deep as that of /proc.
+// write writes the files into a temporary directory, so that their paths are as deep as in /proc.
 func (p proc) write(b *testing.B) string {
 	b.Helper()
 	dir := b.TempDir()
@@ -30,8 +30,8 @@ func (p proc) write(b *testing.B) string {
 	return dir
 }
 
-// BenchmarkLook looks at tasks in processes of ten threads each. home: all of them are
-// where they belong, so that nothing is read of them. away: none is.
+// BenchmarkLook scans tasks in processes of ten threads each. In home, all tasks are on their own
+// CPUs, so that their files are not read. In away, all tasks are foreign.
 func BenchmarkLook(b *testing.B) {
 	for _, n := range []int{1000, 10000} {
 		b.Run(strconv.Itoa(n), func(b *testing.B) {
@@ -42,7 +42,7 @@ func BenchmarkLook(b *testing.B) {
 			root := os.DirFS(p.write(b))
 			for name, allowed := range map[string]cpuset.Set{"home": cpuset.Range(0, 1), "away": cpuset.Range(0, 7)} {
 				mask := unix.NewCPUSet(cpuset.MaxCPUs)
-				asked := func(int) (cpuset.Set, error) { // the kernel, about this thread: these tasks are not there
+				asked := func(int) (cpuset.Set, error) { // asks the kernel about this thread, because these tasks do not exist
 					return allowed, unix.SchedGetaffinityDynamic(0, mask)
 				}
 				b.Run(name, func(b *testing.B) {
@@ -50,7 +50,7 @@ func BenchmarkLook(b *testing.B) {
 					b.ReportAllocs()
 					before := cputime.Of(b)
 					for b.Loop() {
-						if err := w.Look(node(), 0); err != nil {
+						if err := w.Scan(node(), 0); err != nil {
 							b.Fatal(err)
 						}
 					}

@@ -9,24 +9,25 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
 
-// Evidence is what was seen in a while. Lines and times are what has been added in it.
+// Evidence holds the observations of an interval. Lines, Softirqs, Times and Usage are the
+// differences between its ends.
 type Evidence struct {
 	Elapsed  uint64 // nanoseconds
-	Looks    int
-	Count    int // tasks at the last look
+	Scans    int
+	Count    int // tasks in the last scan
 	Tasks    []Task
 	Lines    []Line // of /proc/interrupts
 	Softirqs []Line
 	Times    map[int]Times // by CPU
-	// Affinity are the CPUs where an interrupt of a device may fire, by its number.
+	// Affinity holds the CPUs on which a device interrupt may fire, by its number.
 	Affinity map[string]cpuset.Set
-	// Usage is what cgroups of owners have used, in nanoseconds; without those for
-	// which that is not known.
+	// Usage is the CPU time of owners' cgroups in nanoseconds. A cgroup without a known value has
+	// no entry.
 	Usage map[string]uint64
 }
 
-// Judge says who was where he does not belong. Equal evidence gives equal reports,
-// whatever its order.
+// Judge returns the foreign tasks and interrupts of the evidence. The order of the evidence does
+// not affect the report.
 func Judge(o Ownership, e Evidence) Report {
 	j := judge{index: newIndex(o), Evidence: e, found: make(map[findingKey]*Finding), works: make(map[workKey]*KernelWork)}
 	j.Tasks = slices.Clone(j.Tasks)
@@ -40,9 +41,9 @@ func Judge(o Ownership, e Evidence) Report {
 	for _, l := range e.Softirqs {
 		j.line(l, "softirq")
 	}
-	r := Report{Seconds: seconds(e.Elapsed), Looks: e.Looks, Tasks: e.Count, Findings: []Finding{}, Kernel: []KernelWork{}}
+	r := Report{Seconds: seconds(e.Elapsed), Scans: e.Scans, Tasks: e.Count, Findings: []Finding{}, Kernel: []KernelWork{}}
 	for _, f := range j.found {
-		f.settle()
+		f.limitTasks()
 		r.Findings = append(r.Findings, *f)
 	}
 	slices.SortFunc(r.Findings, compareFindings)
@@ -76,7 +77,7 @@ type judge struct {
 	works map[workKey]*KernelWork
 }
 
-// task adds a task to the findings, or to the kernel's work.
+// task adds a task to the findings or to the kernel's work.
 func (j *judge) task(t *Task) {
 	kind := kindOf(t.Flags, t.Allowed)
 	cpus := t.Allowed
@@ -84,14 +85,14 @@ func (j *judge) task(t *Task) {
 		cpus = cpus.Union(cpuset.Of(cpu))
 	}
 	for _, o := range j.owners(j.foreign(t.Cgroup, cpus)) {
-		ran, where := t.on(o.CPUs)
+		ran, where := t.timeOn(o.CPUs)
 		switch {
-		case kind.unavoidable():
+		case kind.isUnavoidable():
 			w := j.work(o, string(kind), "", "")
 			w.Tasks++
 			w.Seconds += seconds(ran)
 			continue
-		case kind == Worker && ran == 0: // one mask is for all of them, and most never run
+		case kind == Worker && ran == 0: // all workers share one mask, and most of them never run
 			j.work(o, string(kind), "", "").Tasks++
 			continue
 		}
@@ -110,12 +111,11 @@ func (j *judge) task(t *Task) {
 	}
 }
 
-// line adds an interrupt or a softirq. Pools do not keep interrupts away, only owners
-// do.
+// line adds an interrupt or a softirq. Only owners exclude interrupts; pools do not.
 func (j *judge) line(l Line, class string) {
-	device := class == "interrupt" && l.ofDevice()
+	device := class == "interrupt" && l.isDevice()
 	for _, o := range j.owners(j.exclusive) {
-		n, where := l.on(o.CPUs)
+		n, where := l.countOn(o.CPUs)
 		if n == 0 {
 			continue
 		}
@@ -130,7 +130,8 @@ func (j *judge) line(l Line, class string) {
 	}
 }
 
-// device is what follows chip, hardware number and trigger: the actions.
+// device returns the actions of a device interrupt. They follow the chip, the hardware number and
+// the trigger.
 func (l Line) device() string {
 	if words := strings.Fields(l.Text); len(words) > 0 {
 		return words[len(words)-1]
@@ -163,14 +164,14 @@ func (j *judge) work(o Owner, class, name, text string) *KernelWork {
 	return w
 }
 
-// settle brings the tasks of a finding into their order.
-func (f *Finding) settle() {
+// limitTasks sorts the tasks of a finding and keeps the first ones.
+func (f *Finding) limitTasks() {
 	f.TaskCount = len(f.Tasks)
 	slices.SortStableFunc(f.Tasks, func(a, b TaskFinding) int { return cmp.Compare(b.RanSeconds, a.RanSeconds) })
 	f.Tasks = slices.Clone(f.Tasks[:min(len(f.Tasks), maxTasks)])
 }
 
-// compareFindings puts first who ran, and of them who ran longest.
+// compareFindings sorts findings that ran first, those with the most CPU time at the top.
 func compareFindings(a, b Finding) int {
 	rank := func(f Finding) int {
 		if f.Ran.IsEmpty() {
@@ -186,7 +187,7 @@ func compareOwners(a, b Owner) int {
 	return cmp.Or(cmp.Compare(a.Pool, b.Pool), cmp.Compare(a.Type, b.Type), cmp.Compare(a.Pod, b.Pod), cmp.Compare(a.Name, b.Name))
 }
 
-// unitOf is the innermost systemd unit of a cgroup; of the root it is none.
+// unitOf returns the innermost systemd unit of a cgroup, or the cgroup if no unit contains it.
 func unitOf(cgroup string) string {
 	names := strings.Split(cgroup, "/")
 	for _, name := range slices.Backward(names) {
@@ -199,8 +200,8 @@ func unitOf(cgroup string) string {
 	return cgroup
 }
 
-// policyName names a scheduling policy (include/uapi/linux/sched.h); empty for the usual
-// one.
+// policyName returns the name of a scheduling policy (include/uapi/linux/sched.h), or the empty
+// string for SCHED_OTHER.
 func policyName(policy, priority int) string {
 	names := map[int]string{1: "fifo", 2: "rr", 3: "batch", 5: "idle", 6: "deadline", 7: "ext"}
 	name := names[policy]
@@ -210,7 +211,7 @@ func policyName(policy, priority int) string {
 	return name
 }
 
-// scores are those of the pools, and after each guaranteed one those of its owners.
+// scores returns the scores of the pools. The scores of the owners follow their guaranteed pool.
 func (j *judge) scores(found []Finding, works []KernelWork) []Score {
 	var all []Score
 	for _, p := range j.Pools {
@@ -220,11 +221,11 @@ func (j *judge) scores(found []Finding, works []KernelWork) []Score {
 			if at.Exclusive && at.PoolName == p.PoolName {
 				o := j.score(Score{PoolName: at.PoolName, Pod: at.Pod, Name: at.Name, CPUs: at.CPUs}, found, works)
 				used, known := j.Usage[at.Cgroup]
-				o.unseen(j.Times, seconds(used), known && at.Mixed.IsEmpty()) // the cgroup's time is that on shared CPUs, too
+				o.setUnseen(j.Times, seconds(used), known && at.Mixed.IsEmpty()) // the cgroup's time includes time on shared CPUs
 				owners = append(owners, o)
 			}
 		}
-		if owners != nil || p.Pool == "guaranteed" { // of what nobody has there is nothing to say
+		if owners != nil || p.Pool == "guaranteed" { // CPUs without an owner have no score
 			s.CPUs = cpuset.Set{}
 			for _, o := range owners {
 				s.CPUs = s.CPUs.Union(o.CPUs)
@@ -240,7 +241,7 @@ func (j *judge) scores(found []Finding, works []KernelWork) []Score {
 	return all
 }
 
-// score adds up what was found on the CPUs of one owner or pool.
+// score completes s with the findings and the kernel's work on its CPUs.
 func (j *judge) score(s Score, found []Finding, works []KernelWork) Score {
 	s.Capacity = seconds(j.Elapsed) * float64(s.CPUs.Len())
 	mine := func(o Owner) bool {
@@ -265,7 +266,7 @@ func (j *judge) score(s Score, found []Finding, works []KernelWork) Score {
 	}
 	if exclusive := s.CPUs.Intersection(j.exclusive); !exclusive.IsEmpty() {
 		for _, l := range j.Lines {
-			if l.ofDevice() && len(l.Counts) > 0 && !j.Affinity[l.Name].Intersection(exclusive).IsEmpty() {
+			if l.isDevice() && len(l.Counts) > 0 && !j.Affinity[l.Name].Intersection(exclusive).IsEmpty() {
 				s.ExposedInterrupts++
 			}
 		}
@@ -277,8 +278,8 @@ func (j *judge) score(s Score, found []Finding, works []KernelWork) Score {
 	return s
 }
 
-// unseen is what tasks used of an owner's CPUs beside those that are known.
-func (s *Score) unseen(times map[int]Times, used float64, known bool) {
+// setUnseen sets the CPU time of tasks on the owner's CPUs that no scan has seen.
+func (s *Score) setUnseen(times map[int]Times, used float64, known bool) {
 	if !known {
 		return
 	}

@@ -18,7 +18,7 @@ const (
 	second  = 1_000_000_000
 )
 
-// node has CPUs 0-1 for management, 2-3 for the shared pool, and of 4-7 two owners have
+// node returns a node with CPUs 0-1 for management, 2-3 for the shared pool, and two owners with
 // 4-5 and 6. Its system.slice is confined.
 func node() audit.Ownership {
 	guaranteed, shared, management := audit.PoolName{Pool: "guaranteed"}, audit.PoolName{Pool: "shared"}, audit.PoolName{Pool: "management", Type: "management"}
@@ -41,8 +41,8 @@ func task(pid int, comm, cgroup string, flags uint64, allowed cpuset.Set, ran ma
 	return audit.Task{PID: pid, TID: pid, Comm: comm, Leader: comm, Cgroup: cgroup, Flags: flags, Allowed: allowed, Ran: ran}
 }
 
-// brief is a finding in a line.
-type brief struct {
+// findingLine is a finding in one line.
+type findingLine struct {
 	Kind         audit.Kind
 	Who, Name    string
 	Owner        string
@@ -52,8 +52,8 @@ type brief struct {
 	Tasks        int
 }
 
-func briefs(r audit.Report) []brief {
-	var all []brief
+func findingLines(r audit.Report) []findingLine {
+	var all []findingLine
 	for _, f := range r.Findings {
 		who := f.Unit
 		if f.Pod != "" {
@@ -63,7 +63,7 @@ func briefs(r audit.Report) []brief {
 		if f.Owner.Name != "" {
 			owner = f.Owner.Name
 		}
-		all = append(all, brief{f.Kind, who, f.Name, owner, f.Allowed.String(), f.Ran.String(), f.RanSeconds, f.Count, f.TaskCount})
+		all = append(all, findingLine{f.Kind, who, f.Name, owner, f.Allowed.String(), f.Ran.String(), f.RanSeconds, f.Count, f.TaskCount})
 	}
 	return all
 }
@@ -71,21 +71,21 @@ func briefs(r audit.Report) []brief {
 func TestJudge(t *testing.T) {
 	all := cpuset.Range(0, 7)
 	e := audit.Evidence{
-		Elapsed: 10 * second, Looks: 100, Count: 1000,
+		Elapsed: 10 * second, Scans: 100, Count: 1000,
 		Tasks: []audit.Task{
-			task(1, "systemd", "init.scope", 0, all, nil),                                          // is in no place, and on owners' CPUs
-			task(10, "sshd", "system.slice/ssh.service", 0, cpuset.Of(0, 1, 6), nil),               // in a slice that has a unit's CPU
-			task(11, "ptp4l", "system.slice/ptp.service/x", 0, cpuset.Of(6), map[int]uint64{6: 5}), // at home
+			task(1, "systemd", "init.scope", 0, all, nil),                                          // has no place, and may run on owners' CPUs
+			task(10, "sshd", "system.slice/ssh.service", 0, cpuset.Of(0, 1, 6), nil),               // in a slice that contains the CPU of a unit
+			task(11, "ptp4l", "system.slice/ptp.service/x", 0, cpuset.Of(6), map[int]uint64{6: 5}), // on its own CPU
 			task(12, "w", "kubepods/b/w", 0, cpuset.Range(2, 4), map[int]uint64{2: second, 4: second}),
 			task(13, "hog", "user.slice/u.scope", 0, cpuset.Of(5), map[int]uint64{5: 2 * second}),
 			task(14, "hog", "user.slice/u.scope", 0, cpuset.Of(5), map[int]uint64{5: second}),
-			task(15, "helper", "kubepods/a/du/threads", 0, cpuset.Range(3, 5), map[int]uint64{3: second / 2}), // an owner's, and elsewhere
+			task(15, "helper", "kubepods/a/du/threads", 0, cpuset.Range(3, 5), map[int]uint64{3: second / 2}), // on its owner's CPUs, and elsewhere
 			task(2, "kthreadd", "", kthread, all, nil),
 			task(20, "ksoftirqd/4", "", fixed, cpuset.Of(4), map[int]uint64{4: second / 4}),
 			task(21, "kworker/R-x", "", fixed, all, nil),
 			task(22, "kworker/u16:1", "", worker, all, map[int]uint64{0: second}),
 			task(23, "kworker/u16:2", "", worker, all, map[int]uint64{4: second / 10}),
-			task(24, "bound", "", kthread, cpuset.Of(4), nil), // by an administrator: it can be moved
+			task(24, "bound", "", kthread, cpuset.Of(4), nil), // by an administrator: it follows another affinity
 		},
 		Lines: []audit.Line{
 			{Name: "25", Text: "PCI-MSIX 1-edge eth0-rx", Counts: map[int]uint64{0: 9, 5: 40}},
@@ -100,7 +100,7 @@ func TestJudge(t *testing.T) {
 		Usage:    map[string]uint64{"kubepods/a/du": 13 * second},
 	}
 	r := audit.Judge(node(), e)
-	want := []brief{
+	want := []findingLine{
 		{audit.Process, "u.scope", "hog", "du", "5", "5", 3, 0, 2},
 		{audit.Process, "web/w/w", "w", "du", "4", "4", 1, 0, 1},
 		{audit.Process, "ran/du/du", "helper", "shared", "3", "3", 0.5, 0, 1},
@@ -114,14 +114,14 @@ func TestJudge(t *testing.T) {
 		{audit.Process, "init.scope", "systemd", "du", "4-5", "", 0, 0, 1},
 	}
 	near := cmpopts.EquateApprox(0, 1e-9)
-	byOwner := cmpopts.SortSlices(func(a, b brief) bool { return a.Owner+a.Name < b.Owner+b.Name })
-	if diff := cmp.Diff(want, briefs(r), near, byOwner); diff != "" {
+	byOwner := cmpopts.SortSlices(func(a, b findingLine) bool { return a.Owner+a.Name < b.Owner+b.Name })
+	if diff := cmp.Diff(want, findingLines(r), near, byOwner); diff != "" {
 		t.Errorf("findings (-want +got):\n%s", diff)
 	}
 	if first := r.Findings[0]; first.Name != "hog" || first.Tasks[0].PID != 13 {
 		t.Errorf("first is %+v; want who ran longest", first)
 	}
-	if n := len(r.WhoRan().Findings); n != 5 {
+	if n := len(r.OnlyRan().Findings); n != 5 {
 		t.Errorf("%d findings ran; want 5", n)
 	}
 	scores := map[string]audit.Score{}
@@ -162,9 +162,9 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// TestNobodyIsAway: on a node as it should be there is nothing to be found.
-func TestNobodyIsAway(t *testing.T) {
-	e := audit.Evidence{Elapsed: second, Looks: 2, Tasks: []audit.Task{
+// TestNoForeignTasks checks that a node in the desired state has no findings.
+func TestNoForeignTasks(t *testing.T) {
+	e := audit.Evidence{Elapsed: second, Scans: 2, Tasks: []audit.Task{
 		task(1, "systemd", "init.scope", 0, cpuset.Range(0, 3), map[int]uint64{2: second}),
 		task(2, "du", "kubepods/a/du", 0, cpuset.Range(4, 5), map[int]uint64{4: second}),
 		task(3, "w", "kubepods/b/w", 0, cpuset.Range(2, 3), map[int]uint64{3: second}),
@@ -172,7 +172,7 @@ func TestNobodyIsAway(t *testing.T) {
 	}}
 	r := audit.Judge(node(), e)
 	if len(r.Findings) > 0 {
-		t.Errorf("findings: %+v", briefs(r))
+		t.Errorf("findings: %+v", findingLines(r))
 	}
 	for _, s := range r.Scores {
 		if s.Score != 100 || s.ExposedTasks != 0 {
@@ -184,10 +184,10 @@ func TestNobodyIsAway(t *testing.T) {
 	}
 }
 
-// TestSettled: who comes and goes meanwhile makes nobody an offender.
+// TestSettled checks that changes of ownership during an audit cause no findings.
 func TestSettled(t *testing.T) {
 	before, after := node(), node()
-	after.Places[0].CPUs = cpuset.Of(4, 7) // du was moved from 5 to 7
+	after.Places[0].CPUs = cpuset.Of(4, 7) // du was moved from CPU 5 to 7
 	after.Places = append(after.Places[:1:1], after.Places[2:]...)
 	o, changed := audit.Settled(before, after)
 	if want := cpuset.Range(5, 7); !changed.Equal(want) {
@@ -198,7 +198,7 @@ func TestSettled(t *testing.T) {
 		task(2, "ptp4l", "system.slice/ptp.service", 0, cpuset.Of(6), map[int]uint64{6: second}),
 		task(3, "w", "kubepods/b/w", 0, cpuset.Range(2, 7), map[int]uint64{7: second}),
 	}})
-	if diff := cmp.Diff([]brief{{audit.Process, "web/w/w", "w", "du", "4", "", 0, 0, 1}}, briefs(r)); diff != "" {
+	if diff := cmp.Diff([]findingLine{{audit.Process, "web/w/w", "w", "du", "4", "", 0, 0, 1}}, findingLines(r)); diff != "" {
 		t.Errorf("findings (-want +got):\n%s", diff)
 	}
 }

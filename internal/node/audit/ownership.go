@@ -6,50 +6,49 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
 
-// PoolName names a pool: management, shared or guaranteed, and for management pools the
-// workload type.
+// PoolName names a pool: management, shared or guaranteed. Type is the workload type of a
+// management pool.
 type PoolName struct {
 	Pool string `json:"pool"`
 	Type string `json:"type,omitempty"`
 }
 
-// Place is a cgroup that has a place on the node: a container's, a unit's or a slice's.
+// Place is a cgroup with CPUs by the plan: the cgroup of a container, a unit or a slice.
 type Place struct {
 	PoolName
-	// Pod is namespace/name; empty for a unit. Name is the container's or the unit's.
+	// Pod is namespace/name; empty for a unit. Name is the name of the container or unit.
 	Pod, Name string
 	// Cgroup is the path below the cgroup root, without a leading slash.
 	Cgroup string
 	CPUs   cpuset.Set
-	// Exclusive says that nobody else may run on CPUs.
+	// Exclusive reports whether all other tasks are foreign on CPUs.
 	Exclusive bool
-	// Mixed are CPUs that one that is Exclusive shares with others, beside CPUs.
+	// Mixed holds shared CPUs on which an exclusive container may also run.
 	Mixed cpuset.Set
 }
 
-// Pool is a pool with its CPUs; of guaranteed ones those that nobody has to himself are
-// not needed.
+// Pool is a pool with its CPUs. Free CPUs of the guaranteed pool may be missing.
 type Pool struct {
 	PoolName
 	CPUs cpuset.Set
 }
 
-// Ownership is whose the CPUs of a node are.
+// Ownership holds the places and pools of a node.
 //
-// A task in a place is at home on the CPUs of that place. One in none (services of the
-// host that nobody has confined, kernel threads) is at home where nobody has CPUs to
-// himself.
+// A task in a place belongs on the CPUs of that place. A task without a place belongs on all CPUs
+// without an owner. Kernel threads, and host services that are not confined, have no place. On
+// all other CPUs, the task is foreign.
 type Ownership struct {
 	Places []Place
 	Pools  []Pool
 }
 
-// index answers questions about an Ownership.
+// index finds places and owners in an Ownership.
 type index struct {
 	Ownership
 	places    map[string]int // by cgroup, the index in Places
-	exclusive cpuset.Set     // that somebody has to himself
-	all       cpuset.Set     // of any place or pool
+	exclusive cpuset.Set     // exclusive CPUs
+	all       cpuset.Set     // CPUs of all places and pools
 }
 
 func newIndex(o Ownership) *index {
@@ -67,7 +66,7 @@ func newIndex(o Ownership) *index {
 	return x
 }
 
-// place is the innermost place that a cgroup is in.
+// place returns the innermost place that contains a cgroup.
 func (x *index) place(cgroup string) (Place, bool) {
 	for cgroup != "" {
 		if i, known := x.places[cgroup]; known {
@@ -79,7 +78,7 @@ func (x *index) place(cgroup string) (Place, bool) {
 	return Place{}, false
 }
 
-// foreign are those of cpus that are somebody else's to who is in a cgroup.
+// foreign returns the cpus on which tasks in a cgroup are foreign.
 func (x *index) foreign(cgroup string, cpus cpuset.Set) cpuset.Set {
 	p, placed := x.place(cgroup)
 	switch {
@@ -88,21 +87,20 @@ func (x *index) foreign(cgroup string, cpus cpuset.Set) cpuset.Set {
 	case p.Exclusive:
 		return cpus.Intersection(x.all).Difference(p.CPUs).Difference(p.Mixed)
 	}
-	// A slice has what units in it have, and what is theirs alone is not its own.
+	// A slice contains the exclusive CPUs of its units, on which its own tasks are foreign.
 	return cpus.Intersection(x.all).Difference(p.CPUs.Difference(x.exclusive))
 }
 
-// Owner is whose CPUs are: a container's or a unit's that has them to itself, else a
-// pool's.
+// Owner is a container or unit with exclusive CPUs, or a pool with the other CPUs.
 type Owner struct {
 	PoolName
 	Pod  string     `json:"pod,omitempty"`
 	Name string     `json:"name,omitempty"`
-	CPUs cpuset.Set `json:"cpus"` // those that are meant
+	CPUs cpuset.Set `json:"cpus"` // the CPUs in question
 }
 
-// owners says whose each of cpus is, grouped by owner in the order of the Ownership. What
-// belongs to several pools is the first one's.
+// owners returns the owners of cpus, in the order of the Ownership. A CPU in several pools
+// belongs to the first one.
 func (x *index) owners(cpus cpuset.Set) []Owner {
 	var all []Owner
 	take := func(o Owner, has cpuset.Set) {
@@ -122,9 +120,8 @@ func (x *index) owners(cpus cpuset.Set) []Owner {
 	return all
 }
 
-// Settled is what two Ownerships agree on: CPUs that changed hands meanwhile belong to
-// nobody in it, and who has other CPUs than before is at home on all of them. Changed are
-// those CPUs.
+// Settled returns the parts of two Ownerships that agree. A CPU that changed its owner between
+// them has no owner in o, and is in changed. A place has its CPUs of both.
 func Settled(before, after Ownership) (o Ownership, changed cpuset.Set) {
 	was, is := newIndex(before), newIndex(after)
 	for cpu := range was.all.Union(is.all).All() {

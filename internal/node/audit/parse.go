@@ -11,30 +11,30 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
 
-// errForm is text that the kernel does not print in the file that it is said to be from.
-var errForm = errors.New("not as the kernel prints it")
+// errForm is the error of text that the kernel does not print in the named file.
+var errForm = errors.New("not in the kernel's format")
 
-// Reading is what the kernel says of a task at one moment.
+// Reading holds the values of a task at one moment.
 type Reading struct {
 	TID, Parent int
 	Comm        string
-	Flags       uint64 // PF_ of include/linux/sched.h
-	CPU         int    // where it runs, or ran last
-	Start       uint64 // after the boot, in units of USER_HZ
+	Flags       uint64 // PF_ flags of include/linux/sched.h
+	CPU         int    // the current or last CPU
+	Start       uint64 // since the boot, in units of USER_HZ
 	Run         uint64 // CPU time, in nanoseconds
-	Policy      int    // SCHED_ of sched(7)
+	Policy      int    // SCHED_ constant of sched(7)
 	Priority    int    // of a real-time task, 1..99
 }
 
-// userHZ is the unit of times in /proc/PID/stat and /proc/stat, the same on all
-// architectures that have 64 bits (include/uapi/asm-generic/param.h).
+// userHZ is the unit of times in /proc/PID/stat and /proc/stat, the same on all 64-bit
+// architectures (include/uapi/asm-generic/param.h).
 const userHZ = 100
 
 // tick is a unit of USER_HZ in nanoseconds.
 const tick = 1_000_000_000 / userHZ
 
-// Fields of /proc/PID/stat behind the name, counted from 0 (proc_pid_stat(5) counts the
-// state as the third).
+// Fields of /proc/PID/stat after the name, counted from 0. The state, field 3 in
+// proc_pid_stat(5), is field 0.
 const (
 	statParent    = 1
 	statFlags     = 6
@@ -47,8 +47,8 @@ const (
 	statFieldsMin = 39
 )
 
-// ParseStat reads /proc/PID/task/TID/stat. The name is in parentheses, and may have
-// parentheses, blanks and line ends of its own.
+// ParseStat parses /proc/PID/task/TID/stat. The name is in parentheses, and can contain
+// parentheses, blanks and line ends.
 func ParseStat(b []byte) (Reading, error) {
 	open, closed := bytes.IndexByte(b, '('), bytes.LastIndexByte(b, ')')
 	if open < 1 || closed < open {
@@ -80,8 +80,8 @@ func ParseStat(b []byte) (Reading, error) {
 	return r, nil
 }
 
-// ParseSchedstat reads the first number of /proc/PID/task/TID/schedstat: nanoseconds on
-// a CPU.
+// ParseSchedstat parses the first number of /proc/PID/task/TID/schedstat, the CPU time in
+// nanoseconds.
 func ParseSchedstat(b []byte) (uint64, error) {
 	fields := slices.AppendSeq(make([][]byte, 0, 3), bytes.FieldsSeq(b))
 	if len(fields) != 3 {
@@ -94,7 +94,7 @@ func ParseSchedstat(b []byte) (uint64, error) {
 	return run, nil
 }
 
-// ParseAllowed reads Cpus_allowed_list of /proc/PID/task/TID/status.
+// ParseAllowed parses Cpus_allowed_list of /proc/PID/task/TID/status.
 func ParseAllowed(b []byte) (cpuset.Set, error) {
 	for line := range bytes.Lines(b) {
 		list, found := bytes.CutPrefix(line, []byte("Cpus_allowed_list:"))
@@ -110,9 +110,9 @@ func ParseAllowed(b []byte) (cpuset.Set, error) {
 	return cpuset.Set{}, fmt.Errorf("status: no Cpus_allowed_list: %w", errForm)
 }
 
-// ParseCgroup reads the cgroup v2 path of /proc/PID/cgroup, without its leading slash;
-// empty for the root. Of a reader in a cgroup namespace of its own the paths say
-// nothing: they begin with "/..".
+// ParseCgroup parses the cgroup v2 path of /proc/PID/cgroup. It returns the path without the
+// leading slash, so that the root is the empty string. In a cgroup namespace the paths of other
+// processes begin with "/..": that is an error.
 func ParseCgroup(b []byte) (string, error) {
 	for line := range bytes.Lines(b) {
 		path, found := bytes.CutPrefix(line, []byte("0::/"))
@@ -128,14 +128,14 @@ func ParseCgroup(b []byte) (string, error) {
 	return "", fmt.Errorf("cgroup: no line of cgroup v2: %w", errForm)
 }
 
-// Times is how long a CPU has done what since the boot, in nanoseconds. Tasks is user
-// and kernel time of tasks, Interrupts that of interrupts and softirqs, Stolen what the
-// hypervisor has given to others.
+// Times holds the times of a CPU since the boot, in nanoseconds. Tasks is the user and kernel
+// time of tasks, Interrupts the time of interrupts and softirqs. Stolen is the time that the
+// hypervisor gave to other guests.
 type Times struct {
 	Tasks, Interrupts, Stolen uint64
 }
 
-// ParseTimes reads the lines of single CPUs of /proc/stat.
+// ParseTimes parses the lines of single CPUs in /proc/stat.
 func ParseTimes(b []byte) (map[int]Times, error) {
 	all := make(map[int]Times)
 	for line := range bytes.Lines(b) {
@@ -164,7 +164,7 @@ func ParseTimes(b []byte) (map[int]Times, error) {
 	return all, nil
 }
 
-// ParseUptime reads the first number of /proc/uptime, in units of USER_HZ.
+// ParseUptime parses the first number of /proc/uptime. It returns units of USER_HZ.
 func ParseUptime(b []byte) (uint64, error) {
 	first, _, _ := strings.Cut(string(b), " ")
 	whole, part, _ := strings.Cut(first, ".")

@@ -73,12 +73,12 @@ func parseBy(parser string, b []byte) (string, error) {
 	return set.String(), err
 }
 
-// TestCaptured reads what machines have printed.
+// TestCaptured parses files from real machines.
 func TestCaptured(t *testing.T) {
 	x86, arm := lines(t, "interrupts-x86"), lines(t, "interrupts-arm64")
 	devices := func(all []Line) (names []string) {
 		for _, l := range all {
-			if l.ofDevice() {
+			if l.isDevice() {
 				names = append(names, l.Name+" "+l.device())
 			}
 		}
@@ -115,7 +115,7 @@ func TestSince(t *testing.T) {
 	if diff := cmp.Diff([]Line{line("24", "a", 2), line("25", "b", 3), line("26", "a", 1), line("27", "c", 4)}, got); diff != "" {
 		t.Errorf("since (-want +got):\n%s", diff)
 	}
-	if n, where := line("24", "", 7).on(cpuset.Range(0, 3)); n != 7 || !where.Equal(cpuset.Of(2)) {
+	if n, where := line("24", "", 7).countOn(cpuset.Range(0, 3)); n != 7 || !where.Equal(cpuset.Of(2)) {
 		t.Errorf("on = %d, %s", n, where)
 	}
 }
@@ -161,7 +161,7 @@ func FuzzParseCounts(f *testing.F) {
 			if l.Name == "" {
 				t.Errorf("ParseCounts(%q): a line without a name", b)
 			}
-			l.ofDevice()
+			l.isDevice()
 			l.device()
 		}
 	})

@@ -9,22 +9,22 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
 
-// Line is a line of /proc/interrupts or /proc/softirqs: how often each CPU had it.
+// Line is a line of /proc/interrupts or /proc/softirqs.
 type Line struct {
-	// Name is the number of a device's interrupt, or the abbreviation of one of the
-	// architecture's (LOC, RES), or the name of a softirq.
+	// Name is the number of a device interrupt, the abbreviation of an architecture's interrupt
+	// (LOC, RES), or the name of a softirq.
 	Name string
-	// Text is what follows the counts: chip, hardware number and actions of a device's
-	// interrupt, else what it is.
+	// Text is the text after the counts. For a device interrupt it holds the chip, the hardware
+	// number and the actions.
 	Text   string
-	Counts map[int]uint64 // by CPU; without those that are 0
+	Counts map[int]uint64 // by CPU, without zero counts
 }
 
-// maxLines bounds what a file can make the parser keep.
+// maxLines bounds the memory for one file.
 const maxLines = 1 << 16
 
-// ParseCounts reads /proc/interrupts and /proc/softirqs. The first line names the CPUs
-// that have a column; lines that count for the whole machine (ERR, MIS) are left out.
+// ParseCounts parses /proc/interrupts and /proc/softirqs. The first line names the CPU of each
+// column. Lines that count for the whole machine (ERR, MIS) are skipped.
 func ParseCounts(b []byte) ([]Line, error) {
 	head, rest, _ := bytes.Cut(b, []byte("\n"))
 	var cpus []int
@@ -45,7 +45,7 @@ func ParseCounts(b []byte) ([]Line, error) {
 		if name = strings.TrimSpace(name); !found || name == "" || strings.ContainsAny(name, " \t") || len(all) == maxLines {
 			return nil, fmt.Errorf("interrupts: %.40q: %w", raw, errForm)
 		}
-		l := Line{Name: strings.Clone(name), Counts: make(map[int]uint64)} // of a line that has a column for each CPU, and is not kept
+		l := Line{Name: strings.Clone(name), Counts: make(map[int]uint64)} // copied, because the line with a column for each CPU must not stay in memory
 		if l.Text, found = l.count(columns, cpus); !found {
 			continue
 		}
@@ -54,7 +54,8 @@ func ParseCounts(b []byte) ([]Line, error) {
 	return all, nil
 }
 
-// count reads a number for each CPU and returns what follows, or that there are fewer.
+// count parses a number for each CPU. It returns the text after them. whole reports whether all
+// numbers exist.
 func (l *Line) count(columns string, cpus []int) (text string, whole bool) {
 	for _, cpu := range cpus {
 		columns = strings.TrimLeft(columns, " \t")
@@ -73,11 +74,11 @@ func (l *Line) count(columns string, cpus []int) (text string, whole bool) {
 	return strings.Clone(strings.Join(strings.Fields(columns), " ")), true
 }
 
-// ofDevice says that a line is of a device, which has an affinity. The others are the
-// architecture's: local timers, rescheduling and other interrupts between CPUs, errors.
-// On arm64 the timer and the PMU of a CPU have a number, too, and no affinity
-// (drivers/clocksource/arm_arch_timer.c, drivers/perf/arm_pmu.c).
-func (l Line) ofDevice() bool {
+// isDevice reports whether the interrupt belongs to a device, and so has an affinity. All others
+// belong to the architecture: local timers, interrupts between CPUs, errors. On arm64, the timer
+// and the PMU of a CPU have a number but no affinity (drivers/clocksource/arm_arch_timer.c,
+// drivers/perf/arm_pmu.c).
+func (l Line) isDevice() bool {
 	if _, err := strconv.ParseUint(l.Name, 10, 31); err != nil {
 		return false
 	}
@@ -89,8 +90,8 @@ func (l Line) ofDevice() bool {
 	return true
 }
 
-// since is what has been counted since an earlier look at the same lines. A count that
-// has become smaller begins anew: the interrupt was freed and set up again.
+// since returns the counts since an earlier reading of the same lines. A smaller count starts at
+// zero again: the interrupt was freed and set up again.
 func since(earlier, now []Line) []Line {
 	type key struct{ name, text string }
 	was := make(map[key]map[int]uint64, len(earlier))
@@ -113,8 +114,8 @@ func since(earlier, now []Line) []Line {
 	return all
 }
 
-// on are the counts of some CPUs together, and which of them have any.
-func (l Line) on(cpus cpuset.Set) (n uint64, where cpuset.Set) {
+// countOn returns the sum of the counts of cpus, and the CPUs with a count.
+func (l Line) countOn(cpus cpuset.Set) (n uint64, where cpuset.Set) {
 	for cpu := range cpus.All() {
 		if c := l.Counts[cpu]; c > 0 {
 			n += c

@@ -11,34 +11,35 @@ const (
 	flagFixed   = 0x04000000 // PF_NO_SETAFFINITY
 )
 
-// Kind is what somebody is who is on the CPUs of others.
+// Kind is the kind of a foreign task or interrupt.
 type Kind string
 
-// A Process can be moved by its cgroup or its affinity; a Thread of the kernel by its
-// affinity; a Worker serves unbound workqueues, of which all follow one mask; an Interrupt
-// is of a device and has an affinity.
-//
-// Fixed threads of the kernel refuse another affinity, and PerCPU ones serve the CPU that
-// they are on (ksoftirqd, migration, cpuhp, bound kworkers): the kernel's own work, which
-// is counted apart.
+// Kinds, with the way to move a task or interrupt off a CPU. Fixed and PerCPU are the kernel's
+// own work, which is counted separately.
 const (
-	Process   Kind = "process"
-	Thread    Kind = "kernel-thread"
-	Worker    Kind = "workqueue"
+	// Process: by its cgroup or its affinity.
+	Process Kind = "process"
+	// Thread: by its affinity.
+	Thread Kind = "kernel-thread"
+	// Worker: by the mask of all unbound workqueues.
+	Worker Kind = "workqueue"
+	// Interrupt: by the affinity of the device interrupt.
 	Interrupt Kind = "interrupt"
-	Fixed     Kind = "fixed-kernel-thread"
-	PerCPU    Kind = "per-cpu-kernel-thread"
+	// Fixed: not at all: the thread refuses another affinity.
+	Fixed Kind = "fixed-kernel-thread"
+	// PerCPU: not at all: ksoftirqd, migration, cpuhp, bound kworkers.
+	PerCPU Kind = "per-cpu-kernel-thread"
 )
 
-// unavoidable says that nobody can keep it off a CPU.
-func (k Kind) unavoidable() bool { return k == Fixed || k == PerCPU }
+// isUnavoidable reports whether a task of this kind cannot be moved to another CPU.
+func (k Kind) isUnavoidable() bool { return k == Fixed || k == PerCPU }
 
-// kindOf tells tasks apart. A thread that an administrator has bound to one CPU is no
-// PerCPU one: it would follow another affinity.
+// kindOf returns the kind of a task. A kernel thread that an administrator bound to one CPU is a
+// Thread, not PerCPU: it follows another affinity.
 func kindOf(flags uint64, allowed cpuset.Set) Kind {
 	switch {
 	case flags&flagKThread == 0:
-		return Process // workers of io_uring and vhost, too: they are in the cgroup of who made them
+		return Process // including workers of io_uring and vhost, which are in the cgroup of their process
 	case flags&flagFixed == 0:
 		return Thread
 	case allowed.Len() == 1:
@@ -49,25 +50,24 @@ func kindOf(flags uint64, allowed cpuset.Set) Kind {
 	return Fixed
 }
 
-// Task is what was seen of a task that is, or may be, where it is not at home.
+// Task holds the observations of a task that is foreign on some CPU.
 type Task struct {
 	PID, TID, Parent int
-	Comm, Leader     string // its name, and that of its process
+	Comm, Leader     string // names of the task and of its process
 	Cgroup           string
 	Flags            uint64
 	Policy, Priority int
-	// Allowed are all CPUs where it was allowed at any look.
+	// Allowed holds all CPUs on which any scan found it allowed.
 	Allowed cpuset.Set
-	// Ran is the CPU time that it was seen to use, in nanoseconds, by CPU.
+	// Ran is its observed CPU time in nanoseconds, by CPU.
 	Ran map[int]uint64
 
 	last Reading
 }
 
-// observe adds a look at a task. Time since the look before it counts for the CPU where
-// the task is now; where it was in between is not known. Of one that was not seen before,
-// all time counts if it was made after began (in units of USER_HZ after the boot): who is
-// new has run nowhere else that is known of.
+// observe adds a scan of the task. The CPU time since the previous scan counts for its current
+// CPU; its CPUs between the scans are unknown. For a task without a previous scan, all its CPU
+// time counts if it started at or after began, in units of USER_HZ after the boot.
 func (t *Task) observe(r Reading, allowed cpuset.Set, began uint64) {
 	ran := uint64(0)
 	switch {
@@ -87,8 +87,8 @@ func (t *Task) observe(r Reading, allowed cpuset.Set, began uint64) {
 	t.last = r
 }
 
-// on is what it used of some CPUs, in nanoseconds, and where.
-func (t *Task) on(cpus cpuset.Set) (ran uint64, where cpuset.Set) {
+// timeOn returns the CPU time on cpus in nanoseconds, and the CPUs with CPU time.
+func (t *Task) timeOn(cpus cpuset.Set) (ran uint64, where cpuset.Set) {
 	for cpu := range cpus.All() {
 		if n := t.Ran[cpu]; n > 0 {
 			ran += n

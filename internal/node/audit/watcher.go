@@ -15,24 +15,24 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
 
-// Watcher looks at all tasks of a machine again and again, and reads closely those that
-// are, or may be, where they are not at home. It is not safe for concurrent use.
+// Watcher scans all tasks of a machine repeatedly, and reads the files of foreign ones. It is not
+// safe for concurrent use.
 type Watcher struct {
 	proc     fs.FS
 	affinity func(tid int) (cpuset.Set, error)
 	usage    func(cgroup string) (uint64, error)
 
 	tasks   map[taskID]*seenTask
-	look    int // the number of the last look
-	first   int // that of the first look of this evidence
+	scans   int // number of the last scan
+	first   int // number of the first scan of this evidence
 	began   uint64
 	uptime  uint64
-	at      uint64 // of the last look
-	since   uint64 // of the first look of this evidence
+	at      uint64 // time of the last scan
+	since   uint64 // time of the first scan of this evidence
 	count   int
 	unread  map[string]bool
-	text    bytes.Buffer // of the file that was read last: there are thousands
-	counted counters     // at the first look of this evidence
+	text    bytes.Buffer // reused for each of thousands of files
+	counted counters     // at the first scan of this evidence
 	now     counters
 }
 
@@ -43,22 +43,22 @@ type taskID struct {
 
 type seenTask struct {
 	Task
-	look int // the last one that it was in
+	lastScan int // the last scan that found it
 }
 
-// counters are those that the kernel keeps.
+// counters holds counters of the kernel.
 type counters struct {
 	lines, softirqs []Line
 	times           map[int]Times
 	usage           map[string]uint64
 }
 
-// maxUnread bounds what is told of files that could not be read.
+// maxUnread is the maximum number of reported read errors.
 const maxUnread = 16
 
-// NewWatcher returns a Watcher that has seen nothing. proc is /proc. affinity says where
-// a task may run; with nil it is read from proc, which costs more. usage is the CPU time
-// of a cgroup in nanoseconds; with nil it is not known.
+// NewWatcher returns a Watcher without observations. proc is /proc. affinity returns the CPUs on
+// which a task may run; if it is nil, the Watcher reads them from proc, which takes more time.
+// usage returns the CPU time of a cgroup in nanoseconds; nil leaves it unknown.
 func NewWatcher(proc fs.FS, affinity func(tid int) (cpuset.Set, error), usage func(cgroup string) (uint64, error)) *Watcher {
 	w := &Watcher{proc: proc, affinity: affinity, usage: usage, tasks: make(map[taskID]*seenTask), began: math.MaxUint64, unread: make(map[string]bool)}
 	if affinity == nil {
@@ -67,10 +67,9 @@ func NewWatcher(proc fs.FS, affinity func(tid int) (cpuset.Set, error), usage fu
 	return w
 }
 
-// Look looks once. at is the time on any clock that does not go back, in nanoseconds.
-// Tasks that end while it looks are passed over. The error says that there is nothing
-// to be seen in proc at all.
-func (w *Watcher) Look(o Ownership, at uint64) error {
+// Scan scans all tasks once. at is the time in nanoseconds, on a monotonic clock. Tasks that end
+// during the scan are skipped. Scan returns an error if proc shows no task at all.
+func (w *Watcher) Scan(o Ownership, at uint64) error {
 	x := newIndex(o)
 	uptime, err := w.readUptime()
 	if err != nil {
@@ -80,9 +79,9 @@ func (w *Watcher) Look(o Ownership, at uint64) error {
 	if err != nil {
 		return fmt.Errorf("list processes: %w", err)
 	}
-	w.look++
+	w.scans++
 	if w.first == 0 {
-		w.first, w.since = w.look, at
+		w.first, w.since = w.scans, at
 		w.counted = w.counters(x)
 	}
 	w.at, w.uptime, w.count = at, uptime, 0
@@ -92,16 +91,16 @@ func (w *Watcher) Look(o Ownership, at uint64) error {
 		}
 	}
 	if w.count == 0 {
-		return errors.New("no process can be seen in /proc: it is not mounted, or another process namespace's")
+		return errors.New("/proc shows no process: it is not mounted, or belongs to another PID namespace")
 	}
 	w.now = w.counters(x)
-	if w.began == math.MaxUint64 { // until now nobody was new
+	if w.began == math.MaxUint64 { // the first scan finds no new tasks
 		w.began = uptime
 	}
 	return nil
 }
 
-// process looks at the tasks of a process.
+// process scans the tasks of a process.
 func (w *Watcher) process(x *index, pid int) {
 	dir := strconv.Itoa(pid)
 	text, err := w.read(dir + "/cgroup")
@@ -110,12 +109,12 @@ func (w *Watcher) process(x *index, pid int) {
 	}
 	cgroup, err := ParseCgroup(text)
 	if err != nil {
-		w.missed(dir+"/cgroup", err)
+		w.noteError(dir+"/cgroup", err)
 		return
 	}
 	tasks, err := fs.ReadDir(w.proc, dir+"/task")
 	if err != nil {
-		w.missed(dir+"/task", err)
+		w.noteError(dir+"/task", err)
 		return
 	}
 	leader := ""
@@ -127,7 +126,7 @@ func (w *Watcher) process(x *index, pid int) {
 		w.count++
 		allowed, err := w.affinity(tid)
 		if err != nil {
-			w.missed(dir+"/task/"+entry.Name(), err)
+			w.noteError(dir+"/task/"+entry.Name(), err)
 			continue
 		}
 		if x.foreign(cgroup, allowed).IsEmpty() {
@@ -142,7 +141,7 @@ func (w *Watcher) process(x *index, pid int) {
 	}
 }
 
-// leader is the name of a process. Threads can have names of their own.
+// leader returns the name of a process. Its threads can have other names.
 func (w *Watcher) leader(pid int, r Reading) string {
 	if r.TID == pid {
 		return r.Comm
@@ -161,12 +160,12 @@ func (w *Watcher) note(pid int, leader, cgroup string, r Reading, allowed cpuset
 		t = &seenTask{}
 		w.tasks[id] = t
 	}
-	t.PID, t.Leader, t.Cgroup, t.look = pid, leader, cgroup, w.look
+	t.PID, t.Leader, t.Cgroup, t.lastScan = pid, leader, cgroup, w.scans
 	t.observe(r, allowed, w.began)
 }
 
-// reading reads stat, and the time from schedstat where the kernel has it: stat counts
-// in hundredths of a second.
+// reading reads stat and schedstat. The time in schedstat is exact; the time in stat has units of
+// 10 ms.
 func (w *Watcher) reading(dir string) (Reading, error) {
 	text, err := w.read(dir + "/stat")
 	if err != nil {
@@ -174,31 +173,31 @@ func (w *Watcher) reading(dir string) (Reading, error) {
 	}
 	r, err := ParseStat(text)
 	if err != nil {
-		w.missed(dir+"/stat", err)
+		w.noteError(dir+"/stat", err)
 		return Reading{}, err
 	}
 	text, err = w.load(dir + "/schedstat")
 	if err != nil {
-		return r, nil //nolint:nilerr // a kernel without CONFIG_SCHED_INFO, or the task has ended since: stat has told enough
+		return r, nil //nolint:nilerr // a kernel without CONFIG_SCHED_INFO, or the task has ended: stat suffices
 	}
 	if run, err := ParseSchedstat(text); err == nil {
 		r.Run = run
 	} else {
-		w.missed(dir+"/schedstat", err)
+		w.noteError(dir+"/schedstat", err)
 	}
 	return r, nil
 }
 
-// read is load that remembers what could not be read.
+// read is like load, and records errors.
 func (w *Watcher) read(name string) ([]byte, error) {
 	text, err := w.load(name)
 	if err != nil {
-		w.missed(name, err)
+		w.noteError(name, err)
 	}
 	return text, err
 }
 
-// load reads a file. Its text is good until the next one is read.
+// load reads a file. The text is valid until the next call.
 func (w *Watcher) load(name string) ([]byte, error) {
 	f, err := w.proc.Open(name)
 	if err != nil {
@@ -210,8 +209,8 @@ func (w *Watcher) load(name string) ([]byte, error) {
 	return w.text.Bytes(), err
 }
 
-// missed remembers what could not be read. Tasks that have ended are nothing to tell of.
-func (w *Watcher) missed(name string, err error) {
+// noteError records a read error. It ignores errors of tasks that have ended.
+func (w *Watcher) noteError(name string, err error) {
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ESRCH) || len(w.unread) >= maxUnread {
 		return
 	}
@@ -222,16 +221,16 @@ func (w *Watcher) missed(name string, err error) {
 	w.unread[text] = true
 }
 
-// allowedBy reads status in the place of asking the kernel.
+// allowedBy returns the allowed CPUs of a task from its status file.
 func (w *Watcher) allowedBy(tid int) (cpuset.Set, error) {
-	text, err := w.load(fmt.Sprintf("%d/status", tid)) // threads have a directory of their own, which is not listed
+	text, err := w.load(fmt.Sprintf("%d/status", tid)) // /proc has a directory for each thread, which it does not list
 	if err != nil {
 		return cpuset.Set{}, err
 	}
 	return ParseAllowed(text)
 }
 
-// readUptime is the time since the boot in units of USER_HZ.
+// readUptime returns the time since the boot in units of USER_HZ.
 func (w *Watcher) readUptime() (uint64, error) {
 	text, err := w.load("uptime")
 	if err != nil {
@@ -240,26 +239,26 @@ func (w *Watcher) readUptime() (uint64, error) {
 	return ParseUptime(text)
 }
 
-// counters reads what the kernel counts.
+// counters reads the kernel's counters.
 func (w *Watcher) counters(x *index) counters {
 	c := counters{usage: make(map[string]uint64)}
 	var err error
 	if text, readErr := w.read("interrupts"); readErr == nil {
 		if c.lines, err = ParseCounts(text); err != nil {
-			w.missed("interrupts", err)
+			w.noteError("interrupts", err)
 		}
 	}
 	if text, readErr := w.read("softirqs"); readErr == nil {
 		if c.softirqs, err = ParseCounts(text); err != nil {
-			w.missed("softirqs", err)
+			w.noteError("softirqs", err)
 		}
 	}
 	if text, readErr := w.read("stat"); readErr == nil {
 		if c.times, err = ParseTimes(text); err != nil {
-			w.missed("stat", err)
+			w.noteError("stat", err)
 		}
 	}
-	w.text = bytes.Buffer{} // with many CPUs interrupts has megabytes, and others have less than a page
+	w.text = bytes.Buffer{} // interrupts has megabytes on machines with many CPUs; most files have less than a page
 	if w.usage == nil {
 		return c
 	}
@@ -268,33 +267,33 @@ func (w *Watcher) counters(x *index) counters {
 			if n, err := w.usage(p.Cgroup); err == nil {
 				c.usage[p.Cgroup] = n
 			} else {
-				w.missed(p.Cgroup, err)
+				w.noteError(p.Cgroup, err)
 			}
 		}
 	}
 	return c
 }
 
-// Evidence is what has been seen since the first look, or since Evidence was asked for
-// before; that one's last look is this one's first.
+// Evidence returns the observations since the first scan, or since the previous call. The last
+// scan of a call is the first scan of the next one. unread lists the read errors.
 func (w *Watcher) Evidence() (e Evidence, unread []string) {
 	e = Evidence{
-		Elapsed: w.at - w.since, Looks: w.look - w.first + 1, Count: w.count,
+		Elapsed: w.at - w.since, Scans: w.scans - w.first + 1, Count: w.count,
 		Lines: since(w.counted.lines, w.now.lines), Softirqs: since(w.counted.softirqs, w.now.softirqs),
 		Times: make(map[int]Times), Usage: make(map[string]uint64), Affinity: w.irqAffinity(),
 	}
 	for cpu, t := range w.now.times {
 		was := w.counted.times[cpu]
-		e.Times[cpu] = Times{Tasks: less(t.Tasks, was.Tasks), Interrupts: less(t.Interrupts, was.Interrupts), Stolen: less(t.Stolen, was.Stolen)}
+		e.Times[cpu] = Times{Tasks: growth(t.Tasks, was.Tasks), Interrupts: growth(t.Interrupts, was.Interrupts), Stolen: growth(t.Stolen, was.Stolen)}
 	}
 	for cgroup, n := range w.now.usage {
 		if was, known := w.counted.usage[cgroup]; known {
-			e.Usage[cgroup] = less(n, was)
+			e.Usage[cgroup] = growth(n, was)
 		}
 	}
 	for id, t := range w.tasks {
 		e.Tasks = append(e.Tasks, t.Task)
-		if t.look < w.look {
+		if t.lastScan < w.scans {
 			delete(w.tasks, id)
 			continue
 		}
@@ -305,17 +304,17 @@ func (w *Watcher) Evidence() (e Evidence, unread []string) {
 	}
 	slices.Sort(unread)
 	clear(w.unread)
-	w.first, w.since, w.began, w.counted = w.look, w.at, w.uptime, w.now
+	w.first, w.since, w.began, w.counted = w.scans, w.at, w.uptime, w.now
 	slices.SortFunc(e.Tasks, func(a, b Task) int { return cmp.Compare(a.TID, b.TID) })
 	return e, unread
 }
 
-// irqAffinity is where the interrupts of devices may fire that have fired at all: the
-// CPUs that the kernel has chosen of those that it may, where it tells.
+// irqAffinity returns the CPUs on which device interrupts may fire. It reads interrupts that have
+// fired. The effective affinity, which the kernel chose from the allowed CPUs, takes precedence.
 func (w *Watcher) irqAffinity() map[string]cpuset.Set {
 	all := make(map[string]cpuset.Set)
 	for _, l := range w.now.lines {
-		if !l.ofDevice() || len(l.Counts) == 0 {
+		if !l.isDevice() || len(l.Counts) == 0 {
 			continue
 		}
 		for _, file := range []string{"effective_affinity_list", "smp_affinity_list"} {
@@ -325,7 +324,7 @@ func (w *Watcher) irqAffinity() map[string]cpuset.Set {
 			}
 			set, err := cpuset.Parse(strings.TrimSpace(string(text)))
 			if err != nil {
-				w.missed("irq/"+l.Name+"/"+file, err)
+				w.noteError("irq/"+l.Name+"/"+file, err)
 				continue
 			}
 			if !set.IsEmpty() {
@@ -337,9 +336,9 @@ func (w *Watcher) irqAffinity() map[string]cpuset.Set {
 	return all
 }
 
-// less is a difference of counters; 0 where one has gone back (/proc/stat does so by a
-// tick at times).
-func less(now, before uint64) uint64 {
+// growth returns the difference of two counters, or 0 if the counter decreased: /proc/stat
+// sometimes decreases by a tick.
+func growth(now, before uint64) uint64 {
 	if now < before {
 		return 0
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/cpupoold/cpupoold/internal/node/audit"
 )
 
-// proc is a tree like /proc.
+// proc is a fake of /proc.
 type proc fstest.MapFS
 
 func newProc() proc {
@@ -26,7 +26,7 @@ func newProc() proc {
 
 func (p proc) file(name, text string) { p[name] = &fstest.MapFile{Data: []byte(text)} }
 
-// task puts a task there: start in hundredths of a second, ran in milliseconds.
+// task adds a task. start is in hundredths of a second, ran in milliseconds.
 func (p proc) task(pid, tid int, comm, cgroup string, start, cpu, ran int, allowed string) {
 	stat := fmt.Sprintf("%d (%s) R 1 0 0 0 -1 0 0 0 0 0 %d 0 0 0 20 0 1 0 %d 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 17 %d 0 0 0 0 0\n", tid, comm, ran/10, start, cpu)
 	if pid == tid {
@@ -52,65 +52,65 @@ func (p proc) watcher() *audit.Watcher {
 	return audit.NewWatcher(fstest.MapFS(p), nil, func(cgroup string) (uint64, error) { return 7, nil })
 }
 
-func look(t *testing.T, w *audit.Watcher, at uint64) {
+func scan(t *testing.T, w *audit.Watcher, at uint64) {
 	t.Helper()
-	if err := w.Look(node(), at); err != nil {
+	if err := w.Scan(node(), at); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// TestWatch: what ran between looks counts where it was last, a thread for itself, who is
-// new from its beginning, and nobody for what it did before.
+// TestWatch checks that CPU time between scans counts for the last CPU of each thread. The CPU
+// time of a new task counts from its start. CPU time before the first scan does not count.
 func TestWatch(t *testing.T) {
 	p := newProc()
 	p.task(10, 10, "hog", "user.slice", 50, 4, 5000, "0-7")
 	p.task(10, 11, "hog-poll", "user.slice", 50, 2, 10, "4")
 	p.task(12, 12, "du", "kubepods/a/du", 50, 4, 100, "4-5")
 	w := p.watcher()
-	look(t, w, 0)
+	scan(t, w, 0)
 	p.task(10, 10, "hog", "user.slice", 50, 5, 5200, "0-7")
 	p.task(10, 11, "hog-poll", "user.slice", 50, 4, 40, "4")
 	p.task(13, 13, "once", "user.slice", 10001, 4, 30, "4")
 	p.file("interrupts", "  CPU0 CPU5\n 25: 1 5 PCI-MSIX 1-edge eth0\nLOC: 5 8 Local timer interrupts\n")
 	p.file("irq/25/smp_affinity_list", "0-7\n")
 	p.file("irq/25/effective_affinity_list", "5\n")
-	look(t, w, second)
+	scan(t, w, second)
 	p.end(13)
-	p.task(14, 14, "late", "user.slice", 60, 4, 9000, "4") // is not new, only found late
-	look(t, w, 2*second)
+	p.task(14, 14, "late", "user.slice", 60, 4, 9000, "4") // not new: earlier scans did not find it
+	scan(t, w, 2*second)
 	e, unread := w.Evidence()
 	if len(unread) > 0 {
 		t.Errorf("not read: %q", unread)
 	}
 	r := audit.Judge(node(), e)
-	want := []brief{
+	want := []findingLine{
 		{audit.Process, "user.slice", "hog", "du", "4-5", "4-5", 0.23, 0, 2},
 		{audit.Process, "user.slice", "once", "du", "4", "4", 0.03, 0, 1},
 		{audit.Interrupt, "", "IRQ 25 eth0", "du", "5", "5", 0, 3, 0},
 		{audit.Process, "user.slice", "hog", "ptp.service", "6", "", 0, 0, 1},
 		{audit.Process, "user.slice", "late", "du", "4", "", 0, 0, 1},
 	}
-	if diff := cmp.Diff(want, briefs(r)); diff != "" {
+	if diff := cmp.Diff(want, findingLines(r)); diff != "" {
 		t.Errorf("findings (-want +got):\n%s", diff)
 	}
-	if r.Looks != 3 || r.Tasks != 4 || r.Seconds != 2 {
-		t.Errorf("%d looks at %d tasks in %v s; want 3 at 4 in 2", r.Looks, r.Tasks, r.Seconds)
+	if r.Scans != 3 || r.Tasks != 4 || r.Seconds != 2 {
+		t.Errorf("%d scans of %d tasks in %v s; want 3 at 4 in 2", r.Scans, r.Tasks, r.Seconds)
 	}
 	if tasks := r.Findings[0].Tasks; tasks[0].TID != 10 || tasks[1].TID != 11 || tasks[1].Name != "hog-poll" {
 		t.Errorf("tasks of the hog: %+v", tasks)
 	}
 
-	// The next evidence begins where this one ended.
+	// The next evidence starts at the last scan.
 	p.task(10, 11, "hog-poll", "user.slice", 50, 4, 50, "4")
-	look(t, w, 3*second)
+	scan(t, w, 3*second)
 	e, _ = w.Evidence()
-	r = audit.Judge(node(), e).WhoRan()
-	if diff := cmp.Diff([]brief{{audit.Process, "user.slice", "hog", "du", "4-5", "4", 0.01, 0, 2}}, briefs(r)); diff != "" || r.Seconds != 1 {
+	r = audit.Judge(node(), e).OnlyRan()
+	if diff := cmp.Diff([]findingLine{{audit.Process, "user.slice", "hog", "du", "4-5", "4", 0.01, 0, 2}}, findingLines(r)); diff != "" || r.Seconds != 1 {
 		t.Errorf("the next %v s (-want +got):\n%s", r.Seconds, diff)
 	}
 }
 
-// TestWatchBadFiles: one file that makes no sense costs what was in it, and is told of.
+// TestWatchBadFiles checks that a malformed file loses only its own content, and is reported.
 func TestWatchBadFiles(t *testing.T) {
 	p := newProc()
 	p.task(10, 10, "hog", "user.slice", 50, 4, 5000, "4")
@@ -122,24 +122,25 @@ func TestWatchBadFiles(t *testing.T) {
 	delete(p, "10/task/10/schedstat") // as without CONFIG_SCHED_INFO
 	p.file("interrupts", "what\n")
 	w := p.watcher()
-	look(t, w, 0)
+	scan(t, w, 0)
 	p.task(10, 10, "hog", "user.slice", 50, 4, 6000, "4")
 	delete(p, "10/task/10/schedstat")
-	look(t, w, second)
+	scan(t, w, second)
 	e, unread := w.Evidence()
-	if diff := cmp.Diff([]brief{{audit.Process, "user.slice", "hog", "du", "4", "4", 1, 0, 1}}, briefs(audit.Judge(node(), e))); diff != "" {
+	if diff := cmp.Diff([]findingLine{{audit.Process, "user.slice", "hog", "du", "4", "4", 1, 0, 1}}, findingLines(audit.Judge(node(), e))); diff != "" {
 		t.Errorf("findings (-want +got):\n%s", diff)
 	}
 	if len(unread) != 3 {
 		t.Errorf("not read: %q; want what is wrong with interrupts and with tasks 11 and 12", unread)
 	}
-	if err := audit.NewWatcher(fstest.MapFS{"uptime": p["uptime"]}, nil, nil).Look(node(), 0); err == nil {
-		t.Error("Look at an empty tree = nil; want an error")
+	if err := audit.NewWatcher(fstest.MapFS{"uptime": p["uptime"]}, nil, nil).Scan(node(), 0); err == nil {
+		t.Error("Scan of an empty tree = nil; want an error")
 	}
 }
 
-// TestLookKeepsLittle: of interrupts on a machine with many CPUs, which has megabytes, nothing stays but what is counted.
-func TestLookKeepsLittle(t *testing.T) {
+// TestScanKeepsLittle checks that only the counts of /proc/interrupts stay in memory. The file
+// has megabytes on a machine with many CPUs.
+func TestScanKeepsLittle(t *testing.T) {
 	const cpus, lines = 2048, 200
 	var interrupts strings.Builder
 	for cpu := range cpus {
@@ -155,7 +156,7 @@ func TestLookKeepsLittle(t *testing.T) {
 	interrupts.Reset()
 	before := live()
 	w := p.watcher()
-	look(t, w, 1)
+	scan(t, w, 1)
 	if kept := int64(live() - before); kept > int64(size/8) { //nolint:gosec // far from both ends
 		t.Errorf("%d KiB are kept of %d", kept>>10, size>>10)
 	}
@@ -164,7 +165,7 @@ func TestLookKeepsLittle(t *testing.T) {
 	}
 }
 
-// live is how many bytes of the heap are in use.
+// live returns the bytes of the heap in use.
 func live() uint64 {
 	runtime.GC()
 	var m runtime.MemStats

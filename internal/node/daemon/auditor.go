@@ -55,7 +55,7 @@ func (l *Loop) showAudit() {
 
 // watcher is the part of audit.Watcher that the auditor uses.
 type watcher interface {
-	Look(o audit.Ownership, at uint64) error
+	Scan(o audit.Ownership, at uint64) error
 	Evidence() (audit.Evidence, []string)
 }
 
@@ -116,11 +116,11 @@ func (r *auditRound) scan(w watcher, now audit.Ownership) error {
 		r.total.Seconds += (threadTime() - began).Seconds()
 		r.publish()
 	}()
-	if err := w.Look(now, uint64(monotonic())); err != nil {
+	if err := w.Scan(now, uint64(monotonic())); err != nil {
 		r.total.Failed++
 		return err
 	}
-	r.total.Looks++
+	r.total.Scans++
 	if r.before != nil {
 		e, _ := w.Evidence() // only `cpupoold audit` reports unreadable files
 		settled, _ := audit.Settled(*r.before, now)

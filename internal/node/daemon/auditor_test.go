@@ -69,11 +69,11 @@ func TestOwnership(t *testing.T) {
 
 // fakeScans report the same task with each look, running on CPU 4.
 type fakeScans struct {
-	looks int
+	scans int
 	fails error
 }
 
-func (e *fakeScans) Look(audit.Ownership, uint64) error { e.looks++; return e.fails }
+func (e *fakeScans) Scan(audit.Ownership, uint64) error { e.scans++; return e.fails }
 
 func (e *fakeScans) Evidence() (audit.Evidence, []string) {
 	return audit.Evidence{Elapsed: 4e9, Tasks: []audit.Task{{PID: 1, TID: 1, Comm: "hog", Allowed: cpuset.Of(4), Ran: map[int]uint64{4: 1e9}}},
@@ -106,14 +106,14 @@ func TestAuditor(t *testing.T) {
 		synctest.Wait()
 		ignore := cmpopts.IgnoreFields(telemetry.Audit{}, "Seconds")
 		pool := telemetry.AuditPool{PoolName: telemetry.PoolName{Pool: "guaranteed"}, Known: true, Score: 1 - 1.0/8, ExposedTasks: 1, ExposedInterrupts: 0, Others: 1, Interrupts: 3}
-		if d := cmp.Diff(&telemetry.Audit{Pools: []telemetry.AuditPool{pool}, Looks: 2}, a.result.Load(), ignore, cmpopts.EquateApprox(0, 1e-9)); d != "" {
+		if d := cmp.Diff(&telemetry.Audit{Pools: []telemetry.AuditPool{pool}, Scans: 2}, a.result.Load(), ignore, cmpopts.EquateApprox(0, 1e-9)); d != "" {
 			t.Errorf("after two looks (-want +got):\n%s", d)
 		}
 		show(2 * time.Minute)   // no owner is left: CPUs that have changed hands are not judged
 		time.Sleep(time.Minute) //nolint:forbidigo // likewise
 		synctest.Wait()
 		pool = telemetry.AuditPool{PoolName: pool.PoolName, Others: 1, Interrupts: 3}
-		if d := cmp.Diff(&telemetry.Audit{Pools: []telemetry.AuditPool{pool}, Looks: 3}, a.result.Load(), ignore); d != "" {
+		if d := cmp.Diff(&telemetry.Audit{Pools: []telemetry.AuditPool{pool}, Scans: 3}, a.result.Load(), ignore); d != "" {
 			t.Errorf("when the owner has gone (-want +got):\n%s", d)
 		}
 		see.fails = errors.New("no process")
@@ -126,8 +126,8 @@ func TestAuditor(t *testing.T) {
 		show(0)
 		time.Sleep(time.Hour) //nolint:forbidigo // likewise
 		synctest.Wait()
-		if a.result.Load() != nil || opened != 1 || see.looks != 7 {
-			t.Errorf("off: %v, opened %d, %d looks", a.result.Load(), opened, see.looks)
+		if a.result.Load() != nil || opened != 1 || see.scans != 7 {
+			t.Errorf("off: %v, opened %d, %d looks", a.result.Load(), opened, see.scans)
 		}
 		cancel()
 		<-done

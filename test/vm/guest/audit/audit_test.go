@@ -77,7 +77,7 @@ func TestTenOffenders(t *testing.T) {
 			}
 		}
 		n.Logf("a node in order: %d looks at %d tasks in %.1f s took %.2f s of CPU time; not seen on the owner's CPUs: %.2f s",
-			r.Looks, r.Tasks, r.Seconds, r.Cost, r.Scores[0].Unseen)
+			r.Scans, r.Tasks, r.Seconds, r.Cost, r.Scores[0].Unseen)
 		return nil
 	})
 
@@ -122,7 +122,7 @@ func TestTenOffenders(t *testing.T) {
 			t.Errorf("thread: %+v; want one that leads no process", f.Tasks)
 		}
 	}
-	n.Logf("%d looks at %d tasks in %.1f s took %.2f s of CPU time; scores %+v", r.Looks, r.Tasks, r.Seconds, r.Cost, r.Scores)
+	n.Logf("%d looks at %d tasks in %.1f s took %.2f s of CPU time; scores %+v", r.Scans, r.Tasks, r.Seconds, r.Cost, r.Scores)
 	out, _ := n.Try("cpupoold", "audit", "--duration", "5s", "--ran")
 	n.Logf("the table:\n%s", out)
 }
