@@ -93,7 +93,7 @@ func TestExplain(t *testing.T) {
 	for _, c := range app.Changes {
 		whats += c.What + " -> " + c.Then + "\n"
 	}
-	for _, want := range []string{"1 whole CPU here -> guaranteed pool, CPUs of its own, now 6", "annotation target.workload.openshift.io/management", "-> management pool, CPUs 0-1"} {
+	for _, want := range []string{"1 whole CPU here -> guaranteed pool, exclusive CPUs, now 6", "annotation target.workload.openshift.io/management", "-> management pool, CPUs 0-1"} {
 		if !strings.Contains(whats, want) {
 			t.Errorf("changes for a Burstable pod are\n%swant %q", whats, want)
 		}

@@ -11,18 +11,18 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/topology"
 )
 
-// maxCandidates bounds how many parts of a machine are looked at.
+// maxCandidates is the maximum number of candidates.
 const maxCandidates = 64
 
-// part is a part of a machine in which CPUs could be.
+// part is a part of the machine.
 type part struct {
 	name string
-	node int // that it is in
+	node int // NUMA node of the part
 	cpus cpuset.Set
 }
 
-// parts are the NUMA nodes, where there are several; else what the one node is made of:
-// the last-level caches, or the dies. A machine that is all one has none.
+// parts returns the NUMA nodes of the machine. With a single NUMA node, it returns the last-level
+// caches or the dies of the node. It returns nothing if there is only one of each.
 func parts(t *topology.Topology) (all []part) {
 	if len(t.Nodes) > 1 {
 		for i := range t.Nodes {
@@ -44,9 +44,10 @@ func parts(t *topology.Topology) (all []part) {
 	return all
 }
 
-// Candidates asks the allocator, for each part of the machine with guaranteed CPUs, what it
-// would give there to somebody who asks for want CPUs with these options, and has own
-// already. There are none on a machine that is all one, whose answer is that of the placement.
+// Candidates returns, for each part of the machine with guaranteed CPUs, the CPUs that the
+// allocator would choose there. The request is for want CPUs with options; own holds the current
+// CPUs of the owner. Without parts there are no candidates: the placement answers for the
+// machine.
 func Candidates(in *pools.Input, plan *pools.Plan, want int, options *allocate.Options, hinted, own cpuset.Set) []inspect.Candidate {
 	if want <= 0 || options == nil {
 		return nil
@@ -68,11 +69,11 @@ func Candidates(in *pools.Input, plan *pools.Plan, want int, options *allocate.O
 		case c.Has:
 			c.Why = "it has CPUs here, and keeps them"
 		default:
-			c.Why = "has room; it keeps the CPUs that it has, since nobody who runs is moved"
+			c.Why = "has free capacity; a running container keeps its CPUs"
 		}
 		c.Would = cpus
 		if own.IsEmpty() && err == nil {
-			c.Why = fmt.Sprintf("has room for %d, but see the reason of the refusal", want)
+			c.Why = fmt.Sprintf("has free capacity for %d; see the reason of the refusal", want)
 		}
 		all = append(all, c)
 	}

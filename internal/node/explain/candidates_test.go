@@ -10,8 +10,8 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/topology"
 )
 
-// TestCandidatesByPart: NUMA nodes where there are several, else the caches of the one,
-// else its dies; nothing where the machine is all one.
+// TestCandidatesByPart checks the choice of parts: NUMA nodes, or the caches or dies of a single
+// node, or nothing.
 func TestCandidatesByPart(t *testing.T) {
 	group := func(first, last int) topology.Group {
 		return topology.Group{ID: first, CPUs: cpuset.Range(first, last)}

@@ -10,11 +10,12 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/workload"
 )
 
-// maxTries bounds how many plans are made to find how much less, or more, would do.
+// maxTries is the maximum number of plans for one kind of change.
 const maxTries = 16
 
-// Changes are what would lead a container elsewhere: each is tried by a plan for the node
-// with that changed and nothing else. at is where it is now, of a pod uid.
+// Changes returns changes that move a container to another pool, or change whether its CPUs are
+// exclusive. Each change is tried alone in a plan for the node. at is the current placement, uid
+// the UID of its pod.
 func Changes(in *pools.Input, uid string, at *pools.Placement) []inspect.Change {
 	if at == nil || at.Kind == pools.Infra || at.State == pools.Exited || at.Pool == pools.Other || at.Unread {
 		return nil
@@ -23,19 +24,19 @@ func Changes(in *pools.Input, uid string, at *pools.Placement) []inspect.Change 
 	var all []inspect.Change
 	add := func(what string, got *pools.Placement) {
 		if got != nil && (got.Pool != at.Pool || got.Type != at.Type || got.Exclusive != at.Exclusive) {
-			all = append(all, inspect.Change{What: what, Then: then(got)})
+			all = append(all, inspect.Change{What: what, Then: placementText(got)})
 		}
 	}
 	if at.Refused != nil {
-		t.refused(add)
+		t.tryRefused(add)
 		return all
 	}
 	if at.Exclusive {
-		add("CPU requests below the limits (a Burstable pod)", t.with(func(p *pools.Pod, _ *pools.Container, _ *pools.Input) { p.QoS = pools.QoSBurstable }))
+		add("CPU requests below the limits (a Burstable pod)", t.placementWith(func(p *pools.Pod, _ *pools.Container, _ *pools.Input) { p.QoS = pools.QoSBurstable }))
 		return all
 	}
-	t.exclusive(add)
-	t.workloadType(add)
+	t.tryExclusive(add)
+	t.tryWorkloadTypes(add)
 	return all
 }
 
@@ -45,9 +46,9 @@ type trial struct {
 	uid, id string
 }
 
-// with makes the plan with a change, and returns where the container is in it; nil when
-// it is not there.
-func (t *trial) with(change func(*pools.Pod, *pools.Container, *pools.Input)) *pools.Placement {
+// placementWith returns the placement of the container in a plan with one change, or nil without a
+// placement.
+func (t *trial) placementWith(change func(*pools.Pod, *pools.Container, *pools.Input)) *pools.Placement {
 	in := *t.in
 	in.Pods = slices.Clone(in.Pods)
 	for i := range in.Pods {
@@ -66,7 +67,7 @@ func (t *trial) with(change func(*pools.Pod, *pools.Container, *pools.Input)) *p
 	return Placement(&plan, t.id)
 }
 
-// Placement is where a plan has the container with an ID; nil when it is not there.
+// Placement returns the placement of a container in a plan, or nil.
 func Placement(plan *pools.Plan, id string) *pools.Placement {
 	for i := range plan.Pods {
 		for j := range plan.Pods[i].Containers {
@@ -78,9 +79,9 @@ func Placement(plan *pools.Plan, id string) *pools.Placement {
 	return nil
 }
 
-// asks has a container ask for n whole CPUs in a Guaranteed pod, of whose total nothing is
-// known.
-func asks(n int) func(*pools.Pod, *pools.Container, *pools.Input) {
+// requestWhole returns a change to a request of n whole CPUs in a Guaranteed pod, without
+// resources for the whole pod.
+func requestWhole(n int) func(*pools.Pod, *pools.Container, *pools.Input) {
 	return func(p *pools.Pod, c *pools.Container, _ *pools.Input) {
 		p.QoS, p.Resources = pools.QoSGuaranteed, pools.Resources{}
 		c.Resources = pools.Resources{Shares: uint64(n) * sharesPerCPU}
@@ -89,20 +90,20 @@ func asks(n int) func(*pools.Pod, *pools.Container, *pools.Input) {
 
 const sharesPerCPU = 1024
 
-func whole(n int) string {
+func wholeCPUs(n int) string {
 	if n == 1 {
 		return "1 whole CPU"
 	}
 	return fmt.Sprintf("%d whole CPUs", n)
 }
 
-// refused looks for what a container that was refused CPUs could have.
-func (t *trial) refused(add func(string, *pools.Placement)) {
+// tryRefused tries smaller requests and a larger guaranteed pool for a refused container.
+func (t *trial) tryRefused(add func(string, *pools.Placement)) {
 	want := 0
-	t.with(func(_ *pools.Pod, c *pools.Container, _ *pools.Input) { want, _ = c.Resources.WholeCPUs() })
+	t.placementWith(func(_ *pools.Pod, c *pools.Container, _ *pools.Input) { want, _ = c.Resources.WholeCPUs() })
 	for n := want - 1; n > 0 && n >= want-maxTries; n-- {
-		if got := t.with(asks(n)); got != nil && got.Exclusive {
-			add(fmt.Sprintf("ask for %s instead of %d", whole(n), want), got)
+		if got := t.placementWith(requestWhole(n)); got != nil && got.Exclusive {
+			add(fmt.Sprintf("ask for %s instead of %d", wholeCPUs(n), want), got)
 			break
 		}
 	}
@@ -112,7 +113,7 @@ func (t *trial) refused(add func(string, *pools.Placement)) {
 	}
 	for n := 1; n < shared.Len() && n <= maxTries; n++ {
 		more := shared.Take(n)
-		got := t.with(func(_ *pools.Pod, _ *pools.Container, in *pools.Input) {
+		got := t.placementWith(func(_ *pools.Pod, _ *pools.Container, in *pools.Input) {
 			in.Pools.Guaranteed, in.Pools.Shared = in.Pools.Guaranteed.Union(more), in.Pools.Shared.Difference(more)
 		})
 		if got != nil && got.Exclusive {
@@ -122,22 +123,22 @@ func (t *trial) refused(add func(string, *pools.Placement)) {
 	}
 }
 
-// exclusive tries whole CPUs in a Guaranteed pod.
-func (t *trial) exclusive(add func(string, *pools.Placement)) {
+// tryExclusive tries a request of whole CPUs in a Guaranteed pod.
+func (t *trial) tryExclusive(add func(string, *pools.Placement)) {
 	n := 1
-	t.with(func(_ *pools.Pod, c *pools.Container, _ *pools.Input) {
+	t.placementWith(func(_ *pools.Pod, c *pools.Container, _ *pools.Input) {
 		n = max(1, int(min(c.Resources.Shares, workload.MaxShares)+sharesPerCPU-1)/sharesPerCPU)
 	})
-	add("CPU and memory limits equal to the requests in all containers of the pod (QoS Guaranteed), "+whole(n)+" here", t.with(asks(n)))
+	add("CPU and memory limits equal to the requests in all containers of the pod (QoS Guaranteed), "+wholeCPUs(n)+" here", t.placementWith(requestWhole(n)))
 }
 
-// workloadType tries the types of management pools: the annotation where it lacks, and the
-// permission.
-func (t *trial) workloadType(add func(string, *pools.Placement)) {
+// tryWorkloadTypes tries each workload type. It adds the annotation and the permission if they are
+// missing.
+func (t *trial) tryWorkloadTypes(add func(string, *pools.Placement)) {
 	for i, part := range t.in.Pools.Partitions {
 		key := t.in.Names.TargetKey(part.Type)
 		what := ""
-		got := t.with(func(p *pools.Pod, _ *pools.Container, in *pools.Input) {
+		got := t.placementWith(func(p *pools.Pod, _ *pools.Container, in *pools.Input) {
 			if _, asked := p.Annotations[key]; !asked {
 				if p.Annotations == nil {
 					p.Annotations = make(map[string]string)
@@ -166,14 +167,14 @@ func (t *trial) workloadType(add func(string, *pools.Placement)) {
 	}
 }
 
-// then says where a container would run.
-func then(at *pools.Placement) string {
+// placementText returns a text about a placement.
+func placementText(at *pools.Placement) string {
 	name := string(at.Pool)
 	if at.Type != "" && at.Type != name {
 		name += "/" + at.Type
 	}
 	if at.Exclusive {
-		return fmt.Sprintf("%s pool, CPUs of its own, now %s", name, at.CPUs)
+		return fmt.Sprintf("%s pool, exclusive CPUs, now %s", name, at.CPUs)
 	}
 	if at.Refused != nil {
 		return "refused: " + at.Reason.Text

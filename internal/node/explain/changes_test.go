@@ -7,7 +7,8 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
 
-// TestWorkloadTypeOfANamespace: what has to be said where, by who may say it.
+// TestWorkloadTypeOfANamespace checks that the text names the annotation and the permission that
+// are missing.
 func TestWorkloadTypeOfANamespace(t *testing.T) {
 	const target = `annotation target.workload.openshift.io/management: '{"effect":"PreferredDuringScheduling"}' when the pod is made`
 	for _, test := range []struct {

@@ -8,22 +8,25 @@ import (
 	"github.com/cpupoold/cpupoold/internal/inspect"
 )
 
-// Bounds of what an answer about a name lists.
+// Bounds of the names in an answer.
 const (
 	maxNames = 20
-	minID    = 8 // letters of a container ID that are enough to name it
+	minID    = 8 // shortest accepted prefix of a container ID
 )
 
-// Find returns the indices of those that a name names: all containers of a pod (name,
-// namespace/name or UID), a container of it (with /container behind any of these, or by
-// its ID or the first 8 letters of that), or a unit. A container can be there twice, while
-// an older instance is ending. The error is a [*inspect.NameError] when the name
-// names nothing, or several pods, containers and units; it lists what there is.
+// Find returns the indices of the containers with a name. These are
+//
+//   - all containers of a pod, by name, namespace/name or UID;
+//   - a container, by one of these names and /container, or by the first 8 letters of its ID;
+//   - a unit.
+//
+// A container can occur twice while an older instance is ending. Find returns a
+// [*inspect.NameError] with possible names if the name matches nothing, or several things.
 func Find(all []inspect.Container, name string) ([]int, error) {
 	var found []int
 	var targets []string
 	for i := range all {
-		t := target(&all[i], name)
+		t := matchedName(&all[i], name)
 		if t == "" {
 			continue
 		}
@@ -38,34 +41,34 @@ func Find(all []inspect.Container, name string) ([]int, error) {
 	case len(targets) > 1:
 		return nil, &inspect.NameError{Text: fmt.Sprintf("%q names several: %s; write one of these", name, list(targets))}
 	}
-	return nil, &inspect.NameError{Text: fmt.Sprintf("%q names no pod, container or unit that the daemon places; %s", name, known(all, name))}
+	return nil, &inspect.NameError{Text: fmt.Sprintf("%q names no pod, container or unit that the daemon places; %s", name, availableNames(all, name))}
 }
 
-// target is what of c a name names, in full: its pod, itself, or nothing.
-func target(c *inspect.Container, name string) string {
+// matchedName returns the full name of the object that name matches: the pod of c, c, or nothing.
+func matchedName(c *inspect.Container, name string) string {
 	if c.Unit {
 		if c.Name == name {
 			return c.Name
 		}
 		return ""
 	}
-	if ofPod(c, name) {
+	if isPodName(c, name) {
 		return fmt.Sprintf("%s/%s (UID %s)", c.Namespace, c.Pod, c.PodUID)
 	}
 	i := strings.LastIndexByte(name, '/')
-	if i > 0 && c.Name == name[i+1:] && ofPod(c, name[:i]) || len(name) >= minID && strings.HasPrefix(c.ID, name) {
+	if i > 0 && c.Name == name[i+1:] && isPodName(c, name[:i]) || len(name) >= minID && strings.HasPrefix(c.ID, name) {
 		return fmt.Sprintf("%s (UID %s)", c.Full(), c.PodUID)
 	}
 	return ""
 }
 
-// ofPod says that a name names the pod of c.
-func ofPod(c *inspect.Container, name string) bool {
+// isPodName reports whether name is a name of the pod of c.
+func isPodName(c *inspect.Container, name string) bool {
 	return name != "" && (name == c.Pod || name == c.PodUID || name == c.Namespace+"/"+c.Pod)
 }
 
-// known lists the pods and units that there are, those first that look like the name.
-func known(all []inspect.Container, name string) string {
+// availableNames lists the pods and units, similar names first.
+func availableNames(all []inspect.Container, name string) string {
 	_, last, _ := strings.Cut(name, "/")
 	var like, others []string
 	for i := range all {
@@ -82,14 +85,14 @@ func known(all []inspect.Container, name string) string {
 		}
 	}
 	if len(like)+len(others) == 0 {
-		return "there is none on this node"
+		return "this node has no pods and no units"
 	}
 	slices.Sort(like)
 	slices.Sort(others)
 	return "there are " + list(slices.Concat(like, others))
 }
 
-// list lists the first of some names.
+// list joins the first maxNames names.
 func list(names []string) string {
 	text := strings.Join(names[:min(len(names), maxNames)], ", ")
 	if more := len(names) - maxNames; more > 0 {

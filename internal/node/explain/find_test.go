@@ -9,15 +9,16 @@ import (
 	"github.com/cpupoold/cpupoold/internal/inspect"
 )
 
-// some are two pods of one name, one whose namespace is another's pod, and a unit.
-func some() []inspect.Container {
+// testContainers returns two pods with the same name, a pod whose namespace is the name of
+// another pod, and a unit.
+func testContainers() []inspect.Container {
 	return []inspect.Container{
 		{Namespace: "ran", Pod: "du-0", PodUID: "u1", Name: "du", ID: "aaaaaaaa11111111"},
 		{Namespace: "ran", Pod: "du-0", PodUID: "u1", Name: "log", ID: "aaaaaaaa22222222"},
 		{Namespace: "test", Pod: "du-0", PodUID: "u2", Name: "du", ID: "bbbbbbbb11111111"},
 		{Namespace: "du-0", Pod: "log", PodUID: "u3", Name: "app", ID: "cccccccc11111111"},
 		{Namespace: "test", Pod: "one", PodUID: "u4", Name: "app", ID: "dddddddd11111111"},
-		{Namespace: "test", Pod: "one", PodUID: "u4", Name: "app", ID: "dddddddd22222222"}, // its older instance
+		{Namespace: "test", Pod: "one", PodUID: "u4", Name: "app", ID: "dddddddd22222222"}, // an older instance
 		{Unit: true, Name: "gnss.service"},
 	}
 }
@@ -27,21 +28,21 @@ func TestFind(t *testing.T) {
 		"ran/du-0": {0, 1}, "u1": {0, 1}, "ran/du-0/du": {0}, "u1/log": {1}, "test/du-0": {2}, "log": {3}, "u3/app": {3},
 		"one": {4, 5}, "one/app": {4, 5}, "gnss.service": {6}, "aaaaaaaa1": {0}, "dddddddd22222222": {5},
 	} {
-		if got, err := Find(some(), name); err != nil || !slices.Equal(got, want) {
+		if got, err := Find(testContainers(), name); err != nil || !slices.Equal(got, want) {
 			t.Errorf("Find(%q) = %v, %v; want %v", name, got, err, want)
 		}
 	}
 	for name, want := range map[string][]string{
 		"du-0":     {"names several", "ran/du-0 (UID u1)", "test/du-0 (UID u2)"},
 		"du-0/du":  {"names several", "ran/du-0/du (UID u1)", "test/du-0/du (UID u2)"},
-		"du-0/log": {"names several", "ran/du-0/log (UID u1)", "du-0/log (UID u3)"}, // a container here, a pod there
+		"du-0/log": {"names several", "ran/du-0/log (UID u1)", "du-0/log (UID u3)"}, // a container of one pod, and another pod
 		"aaaaaaaa": {"names several", "ran/du-0/du", "ran/du-0/log"},
 		"aaaaaaa":  {"names no pod"},
 		"ran/du":   {"names no pod", "there are du-0/log, ran/du-0, test/du-0, gnss.service, test/one"},
 		"":         {"names no pod"},
 		"/":        {"names no pod"},
 	} {
-		_, err := Find(some(), name)
+		_, err := Find(testContainers(), name)
 		if _, is := errors.AsType[*inspect.NameError](err); !is {
 			t.Errorf("Find(%q): %v; want a NameError", name, err)
 			continue
@@ -52,13 +53,13 @@ func TestFind(t *testing.T) {
 			}
 		}
 	}
-	if _, err := Find(nil, "x"); err == nil || !strings.Contains(err.Error(), "there is none") {
+	if _, err := Find(nil, "x"); err == nil || !strings.Contains(err.Error(), "this node has no pods and no units") {
 		t.Errorf("Find in nothing: %v", err)
 	}
 }
 
-// FuzzFind: what is found is in range and of one pod or unit, and whoever is there is found
-// by his full name, if no other has it.
+// FuzzFind checks that the found containers belong to one pod or unit. It also checks that the
+// name with the UID finds its container.
 func FuzzFind(f *testing.F) {
 	for _, s := range []string{"ran/du-0", "u1/log", "/", "du-0/du/", "//", "aaaaaaaa1", "gnss.service"} {
 		f.Add(s, "ns", "pod", "ctr")
@@ -66,7 +67,7 @@ func FuzzFind(f *testing.F) {
 	f.Add("a/b/c", "a", "b", "c")
 	f.Add("a/b", "a", "a/b", "b")
 	f.Fuzz(func(t *testing.T, name, namespace, pod, container string) {
-		all := append(some(), inspect.Container{Namespace: namespace, Pod: pod, PodUID: "new", Name: container, ID: "new"})
+		all := append(testContainers(), inspect.Container{Namespace: namespace, Pod: pod, PodUID: "new", Name: container, ID: "new"})
 		found, err := Find(all, name)
 		if (err == nil) == (len(found) == 0) {
 			t.Fatalf("Find(%q) = %v, %v", name, found, err)

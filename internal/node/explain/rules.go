@@ -5,13 +5,13 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
 
-// statement is a rule in words.
+// statement returns the text of a rule.
 func statement(r pools.Rule) string {
 	switch r {
 	case pools.RuleUnit:
 		return "the configuration names the unit"
 	case pools.RuleUnread:
-		return "what the pod is could not be read"
+		return "the pod could not be read"
 	case pools.RuleOtherManager:
 		return "another manager of CPUs places it"
 	case pools.RuleWorkloadType:
@@ -21,15 +21,15 @@ func statement(r pools.Rule) string {
 	case pools.RuleQoS:
 		return "the pod is not Guaranteed"
 	case pools.RuleNotWhole:
-		return "it asks for no whole number of CPUs"
+		return "it does not request a whole number of CPUs"
 	case pools.RuleNoneToGive:
-		return "this node gives no CPUs away"
+		return "this node allocates no exclusive CPUs"
 	}
 	return "whole CPUs in a Guaranteed pod"
 }
 
-// Rules are the rules that were tried for a container, in order. What came of the last
-// one, the reason of the placement, is the answer of that.
+// Rules returns the rules that were tried for a container, in order. The answer of the rule that
+// was met is the reason of the placement.
 func Rules(t *pools.Trace, reason pools.Reason) []inspect.Rule {
 	rules := []inspect.Rule{}
 	if t == nil {
@@ -45,7 +45,7 @@ func Rules(t *pools.Trace, reason pools.Reason) []inspect.Rule {
 	return rules
 }
 
-// UnitRules are those that were tried for a unit.
+// UnitRules returns the rule for the placement of a unit.
 func UnitRules(reason pools.Reason) []inspect.Rule {
 	return []inspect.Rule{{Name: string(pools.RuleUnit), Statement: statement(pools.RuleUnit), Met: true, Answer: reason.Text}}
 }
