@@ -58,7 +58,7 @@ func read(t *testing.T, dir string) map[string]string {
 			return err
 		}
 		b, err := os.ReadFile(name)
-		rel, _ := filepath.Rel(dir, name) // name is below dir
+		rel, _ := filepath.Rel(dir, name)
 		files[rel] = string(b)
 		return err
 	})
@@ -94,7 +94,7 @@ func TestSync(t *testing.T) {
 			t.Errorf("%s: %v, %v; want %v", name, st.Mode(), err, mode)
 		}
 	}
-	// What has not changed is not written: a watcher would be woken.
+	// An unchanged file is not written again, because that would wake its watchers.
 	before, err := os.Stat(filepath.Join(dir, "containers/u1/app.json"))
 	if err != nil {
 		t.Fatal(err)
@@ -130,8 +130,7 @@ func TestSync(t *testing.T) {
 	}
 }
 
-// TestUpdate: whatever changes, Update leaves what Sync would, with the directories of pods that
-// wait for their files.
+// TestUpdate checks that Update leaves the same files and directories as Sync.
 func TestUpdate(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 1))
 	one, other := t.TempDir(), t.TempDir()
@@ -152,7 +151,7 @@ func TestUpdate(t *testing.T) {
 		if r.IntN(3) > 0 {
 			want.Content["units/du.service.env"] = fmt.Sprint(r.IntN(2))
 		}
-		for _, dir := range []string{one, other} { // as the one who mounts it makes it
+		for _, dir := range []string{one, other} { // the kubelet creates the directory for the mount
 			if err := os.MkdirAll(filepath.Join(dir, "containers", fmt.Sprint("u", step%4)), 0o755); err != nil {
 				t.Fatal(err)
 			}
@@ -182,8 +181,8 @@ func directories(t *testing.T, dir string) (names []string) {
 	return names
 }
 
-// TestSyncRemovesLeftovers: a file that a daemon had not renamed yet when it was
-// killed goes with the next Sync, and so does its directory.
+// TestSyncRemovesLeftovers checks that Sync removes temporary files of a killed daemon, and their
+// directories.
 func TestSyncRemovesLeftovers(t *testing.T) {
 	dir := t.TempDir()
 	for _, name := range []string{"containers/u1/.app.json4711", "containers/u2/.app.json0", "units/.du.service.env12", "units/.du.service.env", "units/.README7"} {
@@ -198,7 +197,7 @@ func TestSyncRemovesLeftovers(t *testing.T) {
 	if err := appcpus.Sync(dir, appcpus.Files{Content: want}); err != nil {
 		t.Fatal(err)
 	}
-	want["units/.du.service.env"], want["units/.README7"] = "half", "half" // not made here
+	want["units/.du.service.env"], want["units/.README7"] = "half", "half" // names that Sync does not use
 	if d := cmp.Diff(want, read(t, dir)); d != "" {
 		t.Errorf("files (-want +got):\n%s", d)
 	}
@@ -207,7 +206,7 @@ func TestSyncRemovesLeftovers(t *testing.T) {
 	}
 }
 
-// TestSyncGoesOn: a name that is taken by something else spoils only itself.
+// TestSyncGoesOn checks that Sync writes all other files if it cannot write one of them.
 func TestSyncGoesOn(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.MkdirAll(filepath.Join(dir, "containers/u1/app.json/x"), 0o755); err != nil {
@@ -222,7 +221,7 @@ func TestSyncGoesOn(t *testing.T) {
 	}
 }
 
-// FuzzName: whatever names come from outside, a file is below its directory.
+// FuzzName checks that every accepted name leads to a file in its directory.
 func FuzzName(f *testing.F) {
 	for _, s := range []string{"app", "..", "../../etc/passwd", ".hidden", "a/b", "a\x00b", strings.Repeat("x", 300), ""} {
 		f.Add(s, "app", "")

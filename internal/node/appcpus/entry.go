@@ -10,35 +10,34 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
 
-// Entry is where a container or a systemd unit runs.
+// Entry holds the CPUs of a container or a systemd unit.
 type Entry struct {
-	// PodUID and Container name a container, Unit a unit (du.service).
+	// PodUID and Container name a container. Unit names a unit (du.service).
 	PodUID, Container, Unit string
 	// Pod is namespace/name.
 	Pod string
-	// Pool is management, shared or guaranteed; Type is the workload type of a
-	// management pool.
+	// Pool is management, shared or guaranteed. Type is the workload type of a management pool.
 	Pool, Type string
 	CPUs       cpuset.Set
-	// Exclusive says that nobody else runs on CPUs.
+	// Exclusive reports whether CPUs are exclusive CPUs.
 	Exclusive bool
-	// Nodes are the IDs of the NUMA nodes that CPUs are in.
+	// Nodes holds the IDs of the NUMA nodes of CPUs.
 	Nodes cpuset.Set
-	// SharedCPUs are those of the shared pool at the moment: for threads that need
-	// no CPU of their own, if the application is let there.
+	// SharedCPUs holds the current CPUs of the shared pool. An application may use them for
+	// threads without exclusive CPUs, if its cpuset allows that.
 	SharedCPUs cpuset.Set
-	// MixedCPUs are shared ones that a container with CPUs of its own runs on beside
-	// these: for threads that do no more than housekeeping. Empty for all others.
+	// MixedCPUs holds the shared CPUs of an exclusive container, for its housekeeping threads. It
+	// is empty for all other entries.
 	MixedCPUs cpuset.Set
-	// Fluid says that MixedCPUs may become somebody's own while the runtime holds to the
-	// environment of the container's creation. No file depends on it.
-	Fluid bool
-	// Housekeeping are those of CPUs that handle interrupts where the others do not;
-	// empty where the pod has not asked for that.
+	// CanLoseMixed reports whether MixedCPUs may become exclusive CPUs of another container. The
+	// runtime keeps the environment from the creation of this container. No file depends on it.
+	CanLoseMixed bool
+	// Housekeeping holds the CPUs that handle interrupts, if the others do not. It is empty
+	// unless the pod requests it.
 	Housekeeping cpuset.Set
 }
 
-// Equal says that two entries say the same.
+// Equal reports whether two entries have the same files.
 func (e Entry) Equal(o Entry) bool {
 	same := e.PodUID == o.PodUID && e.Container == o.Container && e.Unit == o.Unit && e.Pod == o.Pod && e.Pool == o.Pool && e.Type == o.Type
 	return same && e.Exclusive == o.Exclusive && e.CPUs.Equal(o.CPUs) && e.Nodes.Equal(o.Nodes) && e.SharedCPUs.Equal(o.SharedCPUs) &&
@@ -61,16 +60,16 @@ type document struct {
 	Housekeeping cpuset.Set `json:"housekeepingCPUs,omitzero"`
 }
 
-// Name is the entry's JSON file, below the directory that Sync is given. Names come
-// from outside: one that is no plain file name is an error.
+// Name returns the path of the entry's JSON file below the directory of Sync. It returns an error
+// if a name of the entry is not a plain file name.
 func (e Entry) Name() (string, error) {
 	if e.Unit != "" {
-		return path.Join(unitsDir, e.Unit+jsonSuffix), plain("unit", e.Unit)
+		return path.Join(unitsDir, e.Unit+jsonSuffix), checkFileName("unit", e.Unit)
 	}
-	if err := plain("pod UID", e.PodUID); err != nil {
+	if err := checkFileName("pod UID", e.PodUID); err != nil {
 		return "", err
 	}
-	return path.Join(containersDir, e.PodUID, e.Container+jsonSuffix), plain("container", e.Container)
+	return path.Join(containersDir, e.PodUID, e.Container+jsonSuffix), checkFileName("container", e.Container)
 }
 
 const (
@@ -81,13 +80,14 @@ const (
 	goSuffix      = ".go" + envSuffix
 )
 
-// longest leaves room for suffixes and renameio's in a file name of 255 bytes.
-const longest = 200
+// maxNameLength is the maximum length of a name. With the suffixes of this package and of
+// renameio, it stays below the 255 bytes of a file name.
+const maxNameLength = 200
 
-// plain checks a path element.
-func plain(what, name string) error {
-	if name == "" || len(name) > longest || name[0] == '.' || strings.ContainsAny(name, "/\x00\n") {
-		return fmt.Errorf("%s %.80q cannot be the name of a file: no file tells it its CPUs", what, name)
+// checkFileName returns an error if name is not a plain file name.
+func checkFileName(what, name string) error {
+	if name == "" || len(name) > maxNameLength || name[0] == '.' || strings.ContainsAny(name, "/\x00\n") {
+		return fmt.Errorf("%s %.80q is not a valid file name; cannot write its CPUs to a file", what, name)
 	}
 	return nil
 }
@@ -113,15 +113,15 @@ func (e Entry) Render(files map[string]string) error {
 	base := strings.TrimSuffix(name, jsonSuffix)
 	files[base+envSuffix] = e.environmentFile()
 	if e.Exclusive {
-		// Apart, because not all Go programs want it: the runtime's own count follows
-		// a change, and a number that is given to it does not.
+		// A separate file, because not all Go programs should read it: the Go runtime follows
+		// changes of the CPUs by default, and does not with GOMAXPROCS.
 		files[base+goSuffix] = fmt.Sprintf("GOMAXPROCS=%d\n", e.CPUs.Len())
 	}
 	return nil
 }
 
-// environmentFile has no value that would need quotes (systemd.exec,
-// EnvironmentFile=).
+// environmentFile returns the content for EnvironmentFile= (systemd.exec). Its values need no
+// quotes.
 func (e Entry) environmentFile() string {
 	var b strings.Builder
 	for _, v := range e.variables() {
@@ -130,7 +130,7 @@ func (e Entry) environmentFile() string {
 	return b.String()
 }
 
-// Environment returns the variables that tell the entry's process its CPUs, by name.
+// Environment returns the environment variables about the entry's CPUs, by name.
 func (e Entry) Environment() map[string]string {
 	all := make(map[string]string)
 	for _, v := range e.variables() {
@@ -139,11 +139,10 @@ func (e Entry) Environment() map[string]string {
 	return all
 }
 
-// variables are names and values. The last names are those that CRI-O gives to
-// containers. It reads the second of them again: with each update of a container that
-// has it, the CPUs that it names come into the container's cpuset (cri-o,
-// server/container_update_resources.go). So it is for containers alone that run on
-// them, and of these for those whose shared CPUs never become anybody's own.
+// variables returns names and values. The names with OPENSHIFT_ are the names that CRI-O uses.
+// With each update of a container, CRI-O adds the CPUs in OPENSHIFT_SHARED_CPUS to its cpuset
+// (cri-o, server/container_update_resources.go). So only containers that run on these CPUs get
+// the variable, and only if the CPUs stay shared.
 func (e Entry) variables() [][2]string {
 	all := [][2]string{
 		{"CPUPOOL_CPUS", e.CPUs.String()},
@@ -160,7 +159,7 @@ func (e Entry) variables() [][2]string {
 		all = append(all, [2]string{"OPENSHIFT_SHARED_CPUS", e.SharedCPUs.String()})
 	case !e.MixedCPUs.IsEmpty():
 		all = append(all, [2]string{"CPUPOOL_MIXED_CPUS", e.MixedCPUs.String()})
-		if !e.Fluid {
+		if !e.CanLoseMixed {
 			all = append(all, [2]string{"OPENSHIFT_SHARED_CPUS", e.MixedCPUs.String()})
 		}
 	}

@@ -13,42 +13,40 @@ import (
 	"github.com/google/renameio/v2"
 )
 
-// Files are to be there, by name below the directory.
+// Files describes the desired files, by name below the directory.
 type Files struct {
-	// Content is what to write.
 	Content map[string]string
-	// Keep are names that stay as they are if they are there: files of containers
-	// whose placement is not verified at the moment. Everything else goes.
+	// Keep holds names of files that stay unchanged if they exist: the files of containers with
+	// an unverified placement. All files in neither map are removed.
 	Keep map[string]bool
 }
 
-// Sync makes the files in dir as they should be, and touches none that is so. A
-// file that cannot be written or removed does not keep the others from it; the
-// error joins all of them.
+// Sync writes and removes files in dir, so that it contains the desired ones. It does not touch
+// files with the desired content. After an error it continues; it returns all errors joined.
 func Sync(dir string, want Files) error {
 	var errs []error
 	for name, content := range want.Content {
-		if err := put(dir, name, content); err != nil {
+		if err := writeFile(dir, name, content); err != nil {
 			errs = append(errs, err)
 		}
 	}
 	for _, top := range []string{containersDir, unitsDir} {
-		if err := clean(dir, top, want); err != nil {
+		if err := removeAllUnwanted(dir, top, want); err != nil {
 			errs = append(errs, err)
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// Update is Sync where the files in dir are as Sync or Update has left them before: it looks
-// at those that differ alone.
+// Update is a faster Sync for a dir that Sync or Update left with the files before. It reads only
+// files that differ.
 func Update(dir string, before, want Files) error {
 	var errs []error
 	for name, content := range want.Content {
 		if old, had := before.Content[name]; had && old == content {
 			continue
 		}
-		if err := put(dir, name, content); err != nil {
+		if err := writeFile(dir, name, content); err != nil {
 			errs = append(errs, err)
 		}
 	}
@@ -57,9 +55,9 @@ func Update(dir string, before, want Files) error {
 			if want.has(name) {
 				continue
 			}
-			switch err := drop(dir, name, want); {
+			switch err := removeUnwanted(dir, name, want); {
 			case err == nil && filepath.Dir(name) != unitsDir:
-				_ = os.Remove(filepath.Join(dir, filepath.Dir(name))) // it stays if there is more in it
+				_ = os.Remove(filepath.Join(dir, filepath.Dir(name))) // fails if the directory contains other files
 			case err != nil && !errors.Is(err, fs.ErrNotExist):
 				errs = append(errs, fmt.Errorf("remove CPUs for the application: %w", err))
 			}
@@ -68,8 +66,8 @@ func Update(dir string, before, want Files) error {
 	return errors.Join(errs...)
 }
 
-// put writes a file unless it holds the content already.
-func put(dir, name, content string) error {
+// writeFile writes a file unless it has the content already.
+func writeFile(dir, name, content string) error {
 	file := filepath.Join(dir, name)
 	if old, err := os.ReadFile(file); err == nil && string(old) == content {
 		return nil
@@ -83,8 +81,8 @@ func put(dir, name, content string) error {
 	return nil
 }
 
-// makeDirs makes a directory below dir, and dir. Applications of any user read what
-// is in it, whatever the daemon's umask.
+// makeDirs creates dir and a directory below it. All users can read the directories, regardless
+// of the daemon's umask, because applications of any user read the files.
 func makeDirs(dir, below string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
@@ -102,10 +100,10 @@ func makeDirs(dir, below string) error {
 	return nil
 }
 
-// clean removes what is not wanted in a directory of dir, and directories that it
-// has emptied: one that was empty before may be of a container that is being made,
-// with the directory mounted. What has another name was not made here.
-func clean(dir, top string, want Files) error {
+// removeAllUnwanted removes unwanted files below a directory of dir, and then its empty
+// directories. It keeps a directory that was empty before: it may be mounted in a container that
+// is being created. It keeps files with names that this package does not use.
+func removeAllUnwanted(dir, top string, want Files) error {
 	var errs []error
 	note := func(err error) {
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -117,7 +115,7 @@ func clean(dir, top string, want Files) error {
 	for _, e := range entries {
 		name := filepath.Join(top, e.Name())
 		if !e.IsDir() {
-			note(drop(dir, name, want))
+			note(removeUnwanted(dir, name, want))
 			continue
 		}
 		files, err := os.ReadDir(filepath.Join(dir, name))
@@ -125,7 +123,7 @@ func clean(dir, top string, want Files) error {
 		left := len(files)
 		for _, f := range files {
 			file := filepath.Join(name, f.Name())
-			if err := drop(dir, file, want); err != nil {
+			if err := removeUnwanted(dir, file, want); err != nil {
 				note(err)
 			} else if !want.has(file) {
 				left--
@@ -143,17 +141,17 @@ func (f Files) has(name string) bool {
 	return written || f.Keep[name]
 }
 
-func drop(dir, name string, want Files) error {
-	if want.has(name) || !ours(filepath.Base(name)) {
+func removeUnwanted(dir, name string, want Files) error {
+	if want.has(name) || !isGenerated(filepath.Base(name)) {
 		return nil
 	}
 	return os.Remove(filepath.Join(dir, name))
 }
 
-// ours says that a file has a name as they are made here. A daemon that is killed
-// between writing and renaming leaves .app.json4711 (renameio), which goes with the
-// next Sync: there is only one at a time.
-func ours(file string) bool {
+// isGenerated reports whether this package uses the file name. A daemon that is killed between
+// write and rename leaves a file such as .app.json4711 (renameio). The next Sync removes it,
+// because only one daemon runs at a time.
+func isGenerated(file string) bool {
 	if file[0] == '.' {
 		whole := strings.TrimRight(file, "0123456789")
 		if whole == file {

@@ -135,7 +135,7 @@ func (l *Loop) entryOf(pod *pools.PodPlan, c *pools.Placement) appcpus.Entry {
 	return appcpus.Entry{
 		PodUID: pod.UID, Pod: pod.Namespace + "/" + pod.Name, Container: c.Name, Pool: string(c.Pool), Type: c.Type,
 		CPUs: c.CPUs, Exclusive: c.Exclusive, Nodes: l.settings.Nodes(c.CPUs), SharedCPUs: l.status.plan.Shared, MixedCPUs: c.Mixed,
-		Fluid:        l.CRIO != nil && l.settings.Pools.Mixed.Shared && l.settings.Pools.FromShared, // a property of CRI-O
+		CanLoseMixed: l.CRIO != nil && l.settings.Pools.Mixed.Shared && l.settings.Pools.FromShared, // a property of CRI-O
 		Housekeeping: housekeeping,
 	}
 }
