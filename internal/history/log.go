@@ -7,22 +7,21 @@ import (
 	"unicode/utf8"
 )
 
-// Bounds of what is kept: about a day of a busy node, and no more memory than a node
-// can spare.
+// Bounds of a log: about a day of a busy node, in a small part of its memory.
 const (
 	MaxEvents = 4096
 	MaxBytes  = 2 << 20
-	// maxText bounds each text of an event, in bytes.
+	// maxText is the maximum length of a text in an event, in bytes.
 	maxText = 1024
-	// fixed is about what an event takes beside its texts.
-	fixed = 256
+	// fixedSize is the approximate size of an event without its texts, in bytes.
+	fixedSize = 256
 )
 
-// Log is a list of the latest events. It belongs to one goroutine.
+// Log is a list of the latest events. It is not safe for concurrent use; its snapshots are.
 type Log struct {
-	events   []Event // of which those from first on are kept
+	events   []Event // the kept ones start at first
 	first    int
-	bytes    int // of those that are kept
+	bytes    int // size of the kept events
 	last     uint64
 	changed  chan struct{}
 	snapshot *Snapshot
@@ -32,24 +31,24 @@ type Log struct {
 }
 
 // New returns an empty log with the bounds MaxEvents and MaxBytes.
-func New() *Log { return bounded(MaxEvents, MaxBytes) }
+func New() *Log { return newLog(MaxEvents, MaxBytes) }
 
-func bounded(events, bytes int) *Log {
+func newLog(events, bytes int) *Log {
 	l := &Log{maxEvents: events, maxBytes: bytes, changed: make(chan struct{})}
-	l.snapshot = l.take()
+	l.snapshot = l.newSnapshot()
 	return l
 }
 
-// Add appends an event, whose Seq it sets, and forgets the oldest that are too many.
-// Events that are in a snapshot are not changed.
+// Add appends an event and sets its Seq. It drops the oldest events beyond the bounds. Existing
+// snapshots do not change.
 func (l *Log) Add(e Event) {
 	l.last++
 	e.Seq = l.last
 	for _, s := range e.texts() {
-		*s = cut(*s)
+		*s = shorten(*s)
 	}
 	if len(l.events) == cap(l.events) && l.first > 0 {
-		// Who has a snapshot keeps the old array.
+		// A new array, because snapshots still use the old one.
 		l.events = append(make([]Event, 0, 2*max(len(l.events)-l.first, 64)), l.events[l.first:]...)
 		l.first = 0
 	}
@@ -64,15 +63,15 @@ func (l *Log) Add(e Event) {
 }
 
 func (e *Event) size() int {
-	n := fixed
+	n := fixedSize
 	for _, s := range e.texts() {
 		n += len(*s)
 	}
 	return n
 }
 
-// cut shortens a text to maxText bytes, and not within a letter.
-func cut(s string) string {
+// shorten cuts a text to maxText bytes, at the boundary of a character.
+func shorten(s string) string {
 	if len(s) <= maxText {
 		return s
 	}
@@ -83,33 +82,33 @@ func cut(s string) string {
 	return strings.Clone(s[:n]) + "…"
 }
 
-// Snapshot returns what is kept. It is the same until an event is added. The one before
-// it is told that it is not the last any more.
+// Snapshot returns the kept events. It returns the same snapshot until the next Add. A new
+// snapshot closes Changed of the previous one.
 func (l *Log) Snapshot() *Snapshot {
 	if l.snapshot == nil {
 		close(l.changed)
 		l.changed = make(chan struct{})
-		l.snapshot = l.take()
+		l.snapshot = l.newSnapshot()
 	}
 	return l.snapshot
 }
 
-func (l *Log) take() *Snapshot {
+func (l *Log) newSnapshot() *Snapshot {
 	end := len(l.events)
 	return &Snapshot{Events: l.events[l.first:end:end], Dropped: l.dropped, Changed: l.changed}
 }
 
-// Snapshot is what was kept at one moment. It is not changed.
+// Snapshot holds the events of a log at one moment. It is immutable.
 type Snapshot struct {
-	// Events are sorted by Seq, without a gap.
+	// Events are sorted by Seq, without gaps.
 	Events []Event
-	// Dropped counts those that were kept once.
+	// Dropped is the number of events that the log has dropped.
 	Dropped uint64
-	// Changed is closed when there is a newer snapshot.
+	// Changed is closed when a newer snapshot exists.
 	Changed <-chan struct{}
 }
 
-// Last is the Seq of the last event; 0 before the first.
+// Last returns the Seq of the last event, or 0 if no event exists.
 func (s *Snapshot) Last() uint64 {
 	if n := len(s.Events); n > 0 {
 		return s.Events[n-1].Seq
@@ -117,21 +116,21 @@ func (s *Snapshot) Last() uint64 {
 	return 0
 }
 
-// Query says which events are asked for. The zero value asks for all.
+// Query selects events. The zero value selects all of them.
 type Query struct {
-	// After is the Seq that events must be above.
+	// After excludes events up to this Seq.
 	After uint64
-	// Since is the time that events must not be before.
+	// Since excludes events before this time.
 	Since time.Time
-	// About is a pod, container or unit, as for Event.About; empty for all.
+	// About is a name for Event.About; empty selects all events.
 	About string
-	// Kinds are those asked for; none for all.
+	// Kinds holds the selected kinds; empty selects all kinds.
 	Kinds []Kind
-	// Limit is how many of the latest are asked for; 0 for all.
+	// Limit is the maximum number of events, the latest ones; 0 is no limit.
 	Limit int
 }
 
-// Select returns the events that q asks for, the oldest first.
+// Select returns the events that match q, the oldest first.
 func (s *Snapshot) Select(q Query) []Event {
 	from, _ := slices.BinarySearchFunc(s.Events, q.After, func(e Event, after uint64) int {
 		if e.Seq <= after {

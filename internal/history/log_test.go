@@ -13,7 +13,7 @@ import (
 func at(second int) time.Time { return time.Unix(1700000000+int64(second), 0).UTC() }
 
 func TestLogIsBoundedInEvents(t *testing.T) {
-	l := bounded(10, 1<<20)
+	l := newLog(10, 1<<20)
 	for i := range 1000 {
 		l.Add(Event{Kind: Wrote, Value: fmt.Sprint(i), Time: at(i)})
 	}
@@ -27,7 +27,7 @@ func TestLogIsBoundedInEvents(t *testing.T) {
 }
 
 func TestLogIsBoundedInBytes(t *testing.T) {
-	l := bounded(1000, 20<<10)
+	l := newLog(1000, 20<<10)
 	long := strings.Repeat("ä", 4096)
 	for range 500 {
 		l.Add(Event{Kind: Problem, Cause: long, Pod: long})
@@ -45,9 +45,9 @@ func TestLogIsBoundedInBytes(t *testing.T) {
 	}
 }
 
-// A snapshot stays as it was while its log goes on.
+// TestSnapshotStays checks that a snapshot does not change while its log grows.
 func TestSnapshotStays(t *testing.T) {
-	l := bounded(50, 1<<20)
+	l := newLog(50, 1<<20)
 	var mu sync.Mutex
 	newest := l.Snapshot()
 	var readers sync.WaitGroup

@@ -49,7 +49,7 @@ func (l *Loop) noteFaults(began time.Time) {
 	for p := range l.status.faults {
 		if _, still := faults[p]; !still {
 			l.log.Info("as planned again", "cgroup", p)
-			l.noteAt(p, history.Event{Kind: history.Mended})
+			l.noteAt(p, history.Event{Kind: history.Cleared})
 		}
 	}
 	l.status.faults = faults
