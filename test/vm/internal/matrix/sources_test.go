@@ -63,7 +63,7 @@ type ci map[string]string
 func readCI(t *testing.T) ci {
 	t.Helper()
 	targets := ci{}
-	for _, target := range strings.FieldsSeq(find(t, ".ci/run", `(?m)^for phase in (.*); do$`)) {
+	for target := range strings.FieldsSeq(find(t, ".ci/run", `(?m)^for phase in (.*); do$`)) {
 		targets[target] = recipe(t, target)
 	}
 	return targets
