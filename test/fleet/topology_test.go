@@ -218,7 +218,7 @@ func (f *fleet) shows(t *testing.T) *watched {
 // show shows that so many thousandths of guaranteed CPUs are free in the first zone.
 func (w *watched) show(free int64) {
 	zone := func(id int, free int64) nodestatus.Zone {
-		return nodestatus.Zone{ID: id, Distances: map[int]int{id: 10, 1 - id: 21}, Resources: map[string]nodestatus.Room{
+		return nodestatus.Zone{ID: id, Distances: map[int]int{id: 10, 1 - id: 21}, Resources: map[string]nodestatus.ZoneAmounts{
 			"cpu": {Capacity: 16000, Allocatable: 14000, Available: 14000}, "openshift.io/guaranteed-cpus": {Capacity: 4000, Allocatable: 4000, Available: free},
 		}}
 	}

@@ -24,8 +24,8 @@ func TestClusterTopology(t *testing.T) {
 	want := &nodestatus.Topology{
 		Policy: "best-effort",
 		Zones: []nodestatus.Zone{
-			{ID: 0, Distances: distances[0], Resources: map[string]nodestatus.Room{"cpu": {Capacity: 4000, Allocatable: 2000, Available: 2000}, guaranteedCPUs: {}}},
-			{ID: 1, Distances: distances[1], Resources: map[string]nodestatus.Room{
+			{ID: 0, Distances: distances[0], Resources: map[string]nodestatus.ZoneAmounts{"cpu": {Capacity: 4000, Allocatable: 2000, Available: 2000}, guaranteedCPUs: {}}},
+			{ID: 1, Distances: distances[1], Resources: map[string]nodestatus.ZoneAmounts{
 				"cpu":          {Capacity: 4000, Allocatable: 4000, Available: 2000},
 				guaranteedCPUs: {Capacity: 4000, Allocatable: 4000, Available: 2000},
 			}},

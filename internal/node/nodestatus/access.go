@@ -15,31 +15,32 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// ServiceAccountDir is where pods find the token and the certificate authority of
-// their service account.
+// ServiceAccountDir is the directory with the token and the certificate authority of a pod's
+// service account.
 const ServiceAccountDir = "/var/run/secrets/kubernetes.io/serviceaccount"
 
-// Access is how an API server is reached, and as whom. Files are read again when they
-// are needed: tokens and certificates are replaced while the daemon runs.
+// Access holds the address and the credentials of an API server. It reads their files again
+// for each use, because tokens and certificates are replaced while the daemon runs.
 type Access struct {
 	server *url.URL
-	// serverName is what its certificate must say; empty for the host in server.
+	// serverName is the name in the server's certificate; empty for the host of server.
 	serverName  string
-	ca          source // without one, the machine's own authorities count
+	ca          source // if unset, the certificate authorities of the host
 	token       source
 	cert, key   source
 	description string
-	// later is a kubeconfig that has not been read yet; nothing else is set then.
-	later string
+	// deferredFile is a kubeconfig that has not been read yet. The other fields are unset
+	// then.
+	deferredFile string
 }
 
-// source is something that stands in a file, or in another file.
+// source is a value in a file or in memory.
 type source struct {
 	file string
 	data []byte
 }
 
-func (s source) is() bool { return s.file != "" || len(s.data) > 0 }
+func (s source) isSet() bool { return s.file != "" || len(s.data) > 0 }
 
 func (s source) read() ([]byte, error) {
 	if s.file == "" {
@@ -48,18 +49,18 @@ func (s source) read() ([]byte, error) {
 	return os.ReadFile(s.file)
 }
 
-// String says where the access comes from.
+// String returns the origin of the access, for messages.
 func (a *Access) String() string { return a.description }
 
-// InCluster is the access of a pod: host and port are the API server's, as the
-// kubelet puts them into the environment, and dir is [ServiceAccountDir].
+// InCluster returns the access of a pod. The kubelet passes host and port of the API server in
+// the environment. dir is [ServiceAccountDir].
 func InCluster(host, port, dir string) (*Access, error) {
 	token := filepath.Join(dir, "token")
 	if _, err := os.Stat(token); err != nil {
 		return nil, fmt.Errorf("no service account: %w; set automountServiceAccountToken, or node.kubeconfig", err)
 	}
 	if host == "" || port == "" {
-		return nil, errors.New("no API server: KUBERNETES_SERVICE_HOST or KUBERNETES_SERVICE_PORT is not set; set node.kubeconfig where this is no pod")
+		return nil, errors.New("no API server: KUBERNETES_SERVICE_HOST or KUBERNETES_SERVICE_PORT is not set; outside a pod, set node.kubeconfig")
 	}
 	return &Access{
 		server:      &url.URL{Scheme: "https", Host: net.JoinHostPort(host, port)},
@@ -69,7 +70,7 @@ func InCluster(host, port, dir string) (*Access, error) {
 	}, nil
 }
 
-// kubeconfig is the part of a kubeconfig file that is understood.
+// kubeconfig holds the supported fields of a kubeconfig file, and the refused ones.
 type kubeconfig struct {
 	CurrentContext string `yaml:"current-context"`
 	Clusters       []struct {
@@ -102,9 +103,9 @@ type kubeconfig struct {
 	}
 }
 
-// Kubeconfig is the access that a kubeconfig file describes in its current context, as
-// the kubelet's own does: a server, its certificate authority, and a token or a client
-// certificate. What would run programs, or trust anybody, is refused.
+// Kubeconfig returns the access in the current context of a kubeconfig file: a server, its
+// certificate authority, and a token or a client certificate. It returns an error for users
+// that run programs, and for servers without verification.
 func Kubeconfig(file string) (*Access, error) {
 	fail := func(format string, args ...any) (*Access, error) {
 		return nil, fmt.Errorf("kubeconfig %s: %w", file, fmt.Errorf(format, args...))
@@ -133,7 +134,7 @@ func Kubeconfig(file string) (*Access, error) {
 			return source{}, fmt.Errorf("%s-data: %w", what, err)
 		}
 		if len(data) > 0 {
-			path = "" // as kubectl has it
+			path = "" // data takes precedence, as in kubectl
 		}
 		return source{path, data}, nil
 	}
@@ -143,7 +144,7 @@ func Kubeconfig(file string) (*Access, error) {
 			continue
 		}
 		if a.server, err = url.Parse(c.Cluster.Server); err != nil || a.server.Scheme != "https" || a.server.Host == "" {
-			problems = append(problems, fmt.Errorf("server %q is no https:// address", c.Cluster.Server))
+			problems = append(problems, fmt.Errorf("server %q is not an https:// address", c.Cluster.Server))
 		}
 		if c.Cluster.Insecure {
 			problems = append(problems, errors.New("insecure-skip-tls-verify is not supported; name the certificate-authority"))
@@ -173,28 +174,28 @@ func Kubeconfig(file string) (*Access, error) {
 		return fail("%w", err)
 	case a.server == nil:
 		return fail("current-context %q names no cluster of this file", k.CurrentContext)
-	case !a.token.is() && (!a.cert.is() || !a.key.is()):
+	case !a.token.isSet() && (!a.cert.isSet() || !a.key.isSet()):
 		return fail("current-context %q has no user with a token, or with a client certificate and its key", k.CurrentContext)
 	}
 	return a, nil
 }
 
-// KubeconfigLater is the access of a kubeconfig that may not be there yet, or not be
-// whole: the kubelet's own is written when the node has joined. It is read for each
-// attempt to connect, until that can be done.
-func KubeconfigLater(file string) *Access { return &Access{description: file, later: file} }
+// KubeconfigLater returns the access of a kubeconfig that may be missing or incomplete: the
+// kubelet writes its kubeconfig when the node joins. Each attempt to connect reads the file
+// until the first success.
+func KubeconfigLater(file string) *Access { return &Access{description: file, deferredFile: file} }
 
-// read is the access with what has been left for later.
-func (a *Access) read() (*Access, error) {
-	if a.later == "" {
+// resolve returns the access after reading the kubeconfig of KubeconfigLater.
+func (a *Access) resolve() (*Access, error) {
+	if a.deferredFile == "" {
 		return a, nil
 	}
-	return Kubeconfig(a.later)
+	return Kubeconfig(a.deferredFile)
 }
 
-// bearer is the token as it is now; empty where certificates tell who asks.
-func (a *Access) bearer() (string, error) {
-	if !a.token.is() {
+// bearerToken reads the token. It returns "" if the daemon authenticates with a certificate.
+func (a *Access) bearerToken() (string, error) {
+	if !a.token.isSet() {
 		return "", nil
 	}
 	token, err := a.token.read()
@@ -204,16 +205,17 @@ func (a *Access) bearer() (string, error) {
 	return string(bytes.TrimSpace(token)), nil
 }
 
-// tls is the configuration of connections, for the authority that ca is.
+// tls returns the TLS configuration. ca holds the certificates that sign the server's
+// certificate; empty for the authorities of the host.
 func (a *Access) tls(ca []byte) (*tls.Config, error) {
 	c := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: a.serverName}
 	if len(ca) > 0 {
 		c.RootCAs = x509.NewCertPool()
 		if !c.RootCAs.AppendCertsFromPEM(ca) {
-			return nil, errors.New("certificate authority of the API server: no certificate in it")
+			return nil, errors.New("certificate authority of the API server: the file has no certificate")
 		}
 	}
-	if a.cert.is() {
+	if a.cert.isSet() {
 		c.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
 			cert, err := a.cert.read()
 			if err != nil {

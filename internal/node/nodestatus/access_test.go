@@ -77,7 +77,7 @@ func TestKubeconfig(t *testing.T) {
 		}
 	}
 	if _, err := nodestatus.Kubeconfig(filepath.Join(f.dir, "none")); err == nil {
-		t.Error("a file that is not there: no error")
+		t.Error("missing file: no error")
 	}
 }
 
@@ -95,8 +95,9 @@ func TestInCluster(t *testing.T) {
 	}
 }
 
-// TestUntrusted: a server that the authority has not signed learns no token.
-func TestUntrusted(t *testing.T) {
+// TestUntrustedServer checks that the client sends no token to a server with an unknown
+// certificate authority.
+func TestUntrustedServer(t *testing.T) {
 	f := newFakeAPI(t)
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -110,11 +111,12 @@ func TestUntrusted(t *testing.T) {
 	f.write("ca.crt", string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})))
 	_, err = nodestatus.Withdraw(t.Context(), nodestatus.Options{Name: "n1", Access: f.access()}, pooled().Names)
 	if _, wrong := errors.AsType[*tls.CertificateVerificationError](err); !wrong || len(f.calls) > 0 {
-		t.Errorf("error %v, calls %v; want one of the certificate, and none", err, f.calls)
+		t.Errorf("error %v, calls %v; want a certificate error and no calls", err, f.calls)
 	}
 }
 
-// TestKubeconfigLater: one that is not there, then not whole, is taken when it is.
+// TestKubeconfigLater checks that a missing or incomplete kubeconfig is used when it is
+// complete.
 func TestKubeconfigLater(t *testing.T) {
 	f := newFakeAPI(t)
 	a := nodestatus.KubeconfigLater(filepath.Join(f.dir, "kubeconfig"))
@@ -131,6 +133,6 @@ func TestKubeconfigLater(t *testing.T) {
 	}
 	f.write("kubeconfig", kubeconfig(`server: "`+f.server.URL+`", certificate-authority: ca.crt`, "tokenFile: token"))
 	if err := withdraw(); err != nil {
-		t.Errorf("when it is whole: %v", err)
+		t.Errorf("complete file: %v", err)
 	}
 }

@@ -7,22 +7,21 @@ import (
 	"github.com/cenkalti/backoff/v5"
 )
 
-// attempts are requests of one kind. After a failure they have a pause of their own:
-// where events cannot be written, or a taint not be removed, the resources are to be
-// right all the same, and in time.
+// attempts holds the state of requests of one kind. Each kind has its own pause after a
+// failure, so that refused events or taints do not delay the resources.
 type attempts struct {
-	what  string // for the log
+	name  string // for the log
 	retry *backoff.ExponentialBackOff
-	due   time.Time // none before
-	err   error     // of the last one
+	due   time.Time // the next request is not earlier
+	err   error     // of the last request
 }
 
 func newAttempts(what string, l Limits) attempts {
-	return attempts{what: what, retry: newPause(l.Pause)}
+	return attempts{name: what, retry: newBackoff(l.Pause)}
 }
 
-// attempt makes requests unless it is too early. The time is when it is to be called
-// again; zero stands for not before something happens.
+// attempt sends the requests of one kind, unless it is too early. It returns the time of the
+// next call; zero if only a change requires one.
 func (r *Runner) attempt(ctx context.Context, a *attempts, request func(context.Context) (time.Time, error)) time.Time {
 	if r.Now().Before(a.due) {
 		return a.due
@@ -30,26 +29,26 @@ func (r *Runner) attempt(ctx context.Context, a *attempts, request func(context.
 	next, err := request(ctx)
 	if err == nil {
 		if a.err != nil {
-			r.Log.Info("node is shown as it is again", "node", r.Name, "what", a.what)
+			r.Log.Info("node is published again", "node", r.Name, "what", a.name)
 		}
 		a.err = nil
 		a.retry.Reset()
 		return next
 	}
 	if ctx.Err() == nil && (a.err == nil || a.err.Error() != err.Error()) {
-		r.Log.Warn("node is not shown as it is", "node", r.Name, "what", a.what, "error", err)
+		r.Log.Warn("cannot publish node", "node", r.Name, "what", a.name, "error", err)
 	}
 	a.err = err
 	pause := a.retry.NextBackOff()
-	if isStatus(err, 409) { // nobody has too much to do
+	if isStatus(err, 409) { // a conflict is not a sign of load
 		pause /= 10
 	}
 	a.due = r.Now().Add(pause + retryAfter(err))
 	return a.due
 }
 
-// sooner is the earlier of two times, of which zero is none.
-func sooner(a, b time.Time) time.Time {
+// earlier returns the earlier of two times. Zero means no time.
+func earlier(a, b time.Time) time.Time {
 	if a.IsZero() || !b.IsZero() && b.Before(a) {
 		return b
 	}

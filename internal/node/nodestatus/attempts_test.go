@@ -12,15 +12,15 @@ import (
 	"github.com/cpupoold/cpupoold/internal/node/nodestatus"
 )
 
-// TestRunnerOneRightIsMissing: what is forbidden keeps nothing else from being done.
-func TestRunnerOneRightIsMissing(t *testing.T) {
+// TestRunnerForbiddenRequest checks that requests of other kinds continue when one is refused.
+func TestRunnerForbiddenRequest(t *testing.T) {
 	const key = "cpupoold.io/starting"
 	tainted := func(f *fakeAPI) bool { return len(f.node.Spec.Taints) > 0 }
 	for call, c := range map[string]struct {
 		code int
 		done func(*fakeAPI) bool
 	}{
-		// The taint stays as long as the resources are not there.
+		// The startup taint stays until the resources are written.
 		"PATCH status": {403, func(f *fakeAPI) bool { return len(f.events) == 1 && tainted(f) && f.has(shared, "") }},
 		"PATCH node":   {403, func(f *fakeAPI) bool { return len(f.events) == 1 && tainted(f) && f.pooled() }},
 		"POST event":   {500, func(f *fakeAPI) bool { return len(f.events) == 0 && !tainted(f) && f.pooled() }},
@@ -30,51 +30,52 @@ func TestRunnerOneRightIsMissing(t *testing.T) {
 			f.delete()
 			f.create(corev1.Taint{Key: key, Effect: "NoSchedule"})
 			f.do(func() { f.refuse[call] = c.code })
-			r := run(t, f, quick())
+			r := run(t, f, quickLimits())
 			s := pooled()
 			s.Taint, s.Verified = key, true
 			s.Problems = []nodestatus.Problem{{UID: "a", Namespace: "ns", Pod: "a", Code: "Refused", Text: "why"}}
 			r.Show(s)
 			f.wait("tries", func() bool { return f.calls[call] >= 2 })
 			f.wait("the rest", func() bool { return c.done(f) })
-			f.wait("that something is wrong", func() bool { return !r.Stats().Connected })
+			f.wait("the failure in Stats", func() bool { return !r.Stats().Connected })
 			f.do(func() { clear(f.refuse) })
 			f.wait("all", func() bool { return len(f.events) == 1 && !tainted(f) && f.pooled() && r.Stats().Connected })
 		})
 	}
 }
 
-// TestRunnerOutageIsOne: pauses after failures are not taken for answers.
-func TestRunnerOutageIsOne(t *testing.T) {
+// TestRunnerLogsOutageOnce checks that an outage with several failures is logged once, and
+// that the interval between patches does not apply after failures.
+func TestRunnerLogsOutageOnce(t *testing.T) {
 	f := newFakeAPI(t)
 	var logs lockedLog
 	f.do(func() { f.refuse["PATCH status"] = 500 })
-	l := quick()
+	l := quickLimits()
 	l.Gap = time.Minute
 	r := runLogged(t, f, l, slog.New(slog.NewTextHandler(&logs, nil)))
 	r.Show(pooled())
 	f.wait("tries", func() bool { return f.calls["PATCH status"] >= 4 })
 	f.do(func() { clear(f.refuse) })
-	f.wait("resources, without the gap of patches that were made", f.pooled)
+	f.wait("resources before the interval ends", f.pooled)
 	f.wait("a connection", func() bool { return r.Stats().Connected })
 	r.stop()
-	for text, want := range map[string]int{"node is not shown as it is": 1, "node is shown as it is again": 1} {
+	for text, want := range map[string]int{"cannot publish node": 1, "node is published again": 1} {
 		if got := strings.Count(logs.String(), text); got != want {
-			t.Errorf("%q is told %d times, want %d: %s", text, got, want, logs.String())
+			t.Errorf("%q is logged %d times, want %d: %s", text, got, want, logs.String())
 		}
 	}
 }
 
-// TestRunnerEventsComeLast: behind a slow API server what the scheduler counts waits for
-// one event, not for all.
-func TestRunnerEventsComeLast(t *testing.T) {
+// TestRunnerEventsYieldToStatus checks that with a slow API server the resources wait for one
+// event, not for all.
+func TestRunnerEventsYieldToStatus(t *testing.T) {
 	f := newFakeAPI(t)
 	gate := make(chan struct{})
 	f.do(func() { f.gate = gate })
-	var minutes atomic.Int64 // on the clock, which stands still
+	var minutes atomic.Int64 // added to a clock that stands still
 	begin := time.Now()
 	r := runWith(t, f, nodestatus.Options{
-		Limits: quick(), Log: slog.New(slog.DiscardHandler),
+		Limits: quickLimits(), Log: slog.New(slog.DiscardHandler),
 		Now: func() time.Time { return begin.Add(time.Duration(minutes.Load()) * time.Minute) },
 	})
 	s := pooled()
@@ -98,7 +99,7 @@ func TestRunnerEventsComeLast(t *testing.T) {
 	f.wait("all events", func() bool { return len(f.events) == 5 })
 }
 
-// TestRunnerClockSetBack: a heartbeat of the future keeps no news back.
+// TestRunnerClockSetBack checks that a heartbeat in the future does not delay a new condition.
 func TestRunnerClockSetBack(t *testing.T) {
 	f := newFakeAPI(t)
 	f.edit(func(n *corev1.Node) {
@@ -106,11 +107,11 @@ func TestRunnerClockSetBack(t *testing.T) {
 		c.LastHeartbeatTime.Time = time.Now().Add(24 * time.Hour)
 		n.Status.Conditions = append(n.Status.Conditions, c)
 	})
-	r := run(t, f, quick())
+	r := run(t, f, quickLimits())
 	s := pooled()
 	s.Condition = &nodestatus.Condition{Ready: true, Reason: "AsPlanned", Message: "new"}
 	r.Show(s)
-	f.wait("news", func() bool {
+	f.wait("the new condition", func() bool {
 		return f.condition().Message == "new" && time.Until(f.condition().LastHeartbeatTime.Time) < time.Hour
 	})
 }

@@ -14,70 +14,69 @@ import (
 	"time"
 )
 
-// The types of patches (RFC 7386, and Kubernetes' own).
+// Content types of patches (Kubernetes API concepts, "Patches and updates").
 const (
 	applyPatch     = "application/apply-patch+yaml"
 	mergePatch     = "application/merge-patch+json"
 	strategicPatch = "application/strategic-merge-patch+json"
 )
 
-// The forms of answers (Kubernetes API concepts, "Metadata-only fetches").
+// Content types of answers (Kubernetes API concepts, "Metadata-only fetches").
 const (
 	wholeObjects = "application/json"
 	metadataOnly = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 	metadataList = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 )
 
-// manager is the name under which the API server records who has set which field.
+// manager is the field manager of the daemon's changes.
 const manager = "cpupoold"
 
-// Answers that are longer are not read: the API server itself refuses objects above
-// 3 MiB.
+// maxAnswer is the maximum size of an answer in bytes. The API server refuses objects above 3
+// MiB.
 const maxAnswer = 8 << 20
 
-// pings tell a connection whose other end is gone from one over which nothing happens.
+// HTTP/2 pings detect that the peer of a silent connection no longer exists.
 const (
-	pingAfter = 30 * time.Second
-	pingWait  = 15 * time.Second
+	pingInterval = 30 * time.Second
+	pingTimeout  = 15 * time.Second
 )
 
-// client talks to one API server. It is used by one goroutine at a time.
+// client sends requests to one API server. One goroutine at a time may use it.
 type client struct {
 	access *Access
 	agent  string
-	accept string // the form of answers; empty for the whole objects
+	accept string // content type of answers; empty for whole objects
 	limits Limits
 	ca     []byte
 	http   *http.Client
-	broken bool // something was wrong with a connection
+	broken bool // a request has failed since the last connect
 }
 
-// Limits are how long the API server is waited for. The zero value stands for those
-// of production.
+// Limits holds timeouts and intervals. A zero field has its default.
 type Limits struct {
-	// Call bounds a request, and the first answer of a watch. Default: 10s.
+	// Call is the timeout of a request, and of the first answer of a watch. Default: 10s.
 	Call time.Duration
-	// Watch is how long a watch is asked for at least, and up to twice as long; it
-	// is given up a little later. Default: 10m.
+	// Watch is the minimum duration of a watch. The client requests a random duration up to
+	// twice as long, and gives up one Call after its end. Default: 10m.
 	Watch time.Duration
-	// Start is how late the first request is at most: the nodes of a cluster start
-	// together when power comes back. Default: 5s.
+	// Start is the maximum random delay of the first request: after a power failure all nodes
+	// of a cluster start at the same time. Default: 5s.
 	Start time.Duration
-	// Pause is how long the first pause after a failure is at most: all nodes lose an
-	// API server in the same moment. Further ones grow up to a minute. Default: 10s.
+	// Pause is the maximum of the first random pause after a failure: all nodes lose an API
+	// server at the same time. The maximum doubles up to a minute. Default: 10s.
 	Pause time.Duration
-	// Gap is the shortest time between two patches; it grows while somebody undoes
+	// Gap is the minimum interval between two patches. It grows while another client reverts
 	// them. Default: 500ms.
 	Gap time.Duration
-	// Settle is how long there must have been a problem before it becomes an event:
-	// much of what a pod lacks at its start is there a moment later. Default: 3s.
+	// Settle is the minimum age of a problem before it becomes an event. Many problems of a
+	// starting pod disappear within a second. Default: 3s.
 	Settle time.Duration
 }
 
-func (l Limits) orDefault() Limits {
+func (l Limits) withDefaults() Limits {
 	for _, d := range []struct {
-		value   *time.Duration
-		instead time.Duration
+		value    *time.Duration
+		fallback time.Duration
 	}{
 		{&l.Call, 10 * time.Second},
 		{&l.Watch, 10 * time.Minute},
@@ -87,13 +86,13 @@ func (l Limits) orDefault() Limits {
 		{&l.Settle, 3 * time.Second},
 	} {
 		if *d.value == 0 {
-			*d.value = d.instead
+			*d.value = d.fallback
 		}
 	}
 	return l
 }
 
-// statusError is the API server's answer to what it does not do.
+// statusError is an answer of the API server with a status other than success.
 type statusError struct {
 	Code    int    `json:"code"`
 	Reason  string `json:"reason"`
@@ -109,10 +108,10 @@ func (e *statusError) Error() string {
 	return fmt.Sprintf("API server answers %d: %s", e.Code, e.Message)
 }
 
-// final says that the same request will be answered the same: it is forbidden, or the
-// object does not take it. Not so with rights that are not known yet (401), changes of
-// others (409), and servers that have too much to do (408, 429, 5xx).
-func (e *statusError) final() bool {
+// isFinal reports whether the same request will fail again: it is forbidden or invalid. The
+// result can change for missing authentication (401), conflicts (409) and overload (408, 429,
+// 5xx).
+func (e *statusError) isFinal() bool {
 	switch e.Code {
 	case http.StatusUnauthorized, http.StatusRequestTimeout, http.StatusConflict, http.StatusTooManyRequests:
 		return false
@@ -120,17 +119,17 @@ func (e *statusError) final() bool {
 	return e.Code/100 == 4
 }
 
-// isStatus says that an error is the answer of this code.
+// isStatus reports whether an error is an answer with this status code.
 func isStatus(err error, code int) bool {
 	e, ok := errors.AsType[*statusError](err)
 	return ok && e.Code == code
 }
 
-// connect makes the client ready for a request. The certificate authority may have been
-// replaced, and what is left of a connection that has failed may hang. One that has not
-// is kept: a handshake costs an API server more than most requests.
+// connect prepares the client for a request. It reads the certificate authority again, and
+// closes connections after a failure, because they may hang. It keeps others: a TLS handshake
+// costs an API server more than most requests.
 func (c *client) connect() error {
-	access, err := c.access.read()
+	access, err := c.access.resolve()
 	if err != nil {
 		return err
 	}
@@ -162,24 +161,24 @@ func (c *client) connect() error {
 			ResponseHeaderTimeout: c.limits.Call,
 			IdleConnTimeout:       time.Minute,
 			ForceAttemptHTTP2:     true,
-			HTTP2:                 &http.HTTP2Config{SendPingTimeout: pingAfter, PingTimeout: pingWait},
+			HTTP2:                 &http.HTTP2Config{SendPingTimeout: pingInterval, PingTimeout: pingTimeout},
 		},
 	}
 	return nil
 }
 
-// call makes a request and decodes the answer into out, unless that is nil.
+// call sends a request and decodes the answer into out, unless out is nil.
 func (c *client) call(ctx context.Context, method, path, contentType string, body []byte, out any) error {
 	ctx, cancel := context.WithTimeout(ctx, c.limits.Call)
 	defer cancel()
 	query := url.Values{"fieldManager": {manager}}
-	if contentType == applyPatch { // whoever else has written to the object
+	if contentType == applyPatch { // take fields from other managers
 		query.Set("force", "true")
 	}
 	return c.exchange(ctx, method, path, query, contentType, body, out)
 }
 
-// get asks for objects and decodes the answer into out.
+// get reads objects and decodes the answer into out.
 func (c *client) get(ctx context.Context, path string, query url.Values, out any) error {
 	ctx, cancel := context.WithTimeout(ctx, c.limits.Call)
 	defer cancel()
@@ -191,7 +190,7 @@ func (c *client) exchange(ctx context.Context, method, path string, query url.Va
 	if err != nil {
 		return err
 	}
-	defer func() { _ = answer.Close() }() // it has been read
+	defer func() { _ = answer.Close() }()
 	data, err := io.ReadAll(io.LimitReader(answer, maxAnswer))
 	if err != nil {
 		c.broken = true
@@ -201,13 +200,13 @@ func (c *client) exchange(ctx context.Context, method, path string, query url.Va
 		return nil
 	}
 	if err := json.Unmarshal(data, out); err != nil {
-		return fmt.Errorf("answer of the API server to %s %s: %w", method, path, err)
+		return fmt.Errorf("decode answer of the API server to %s %s: %w", method, path, err)
 	}
 	return nil
 }
 
-// open makes a request and returns the body of the answer, which is to be closed. An
-// answer that is no success is a *statusError.
+// open sends a request and returns the body of the answer. The caller closes it. A status
+// other than success is a *statusError.
 func (c *client) open(ctx context.Context, method, path string, query url.Values, contentType string, body []byte) (io.ReadCloser, error) {
 	target := *c.access.server
 	target.Path, target.RawQuery = target.Path+path, query.Encode()
@@ -215,7 +214,7 @@ func (c *client) open(ctx context.Context, method, path string, query url.Values
 	if err != nil {
 		return nil, fmt.Errorf("ask the API server: %w", err)
 	}
-	token, err := c.access.bearer()
+	token, err := c.access.bearerToken()
 	if err != nil {
 		return nil, err
 	}
@@ -235,12 +234,12 @@ func (c *client) open(ctx context.Context, method, path string, query url.Values
 	if answer.StatusCode/100 == 2 {
 		return answer.Body, nil
 	}
-	// A proxy on the way to servers that are gone may still hold the connection.
+	// A proxy may keep a connection to a server that has stopped.
 	c.broken = c.broken || answer.StatusCode/100 == 5
 	defer func() { _ = answer.Body.Close() }()
 	failure := &statusError{}
 	if data, err := io.ReadAll(io.LimitReader(answer.Body, maxAnswer)); err == nil {
-		if json.Unmarshal(data, failure) != nil { // a proxy's page
+		if json.Unmarshal(data, failure) != nil { // such as an HTML page of a proxy
 			failure = &statusError{}
 		}
 	}
@@ -249,12 +248,12 @@ func (c *client) open(ctx context.Context, method, path string, query url.Values
 	return nil, failure
 }
 
-// retryAfterHeader is how long the API server wants to be left alone, longestAsked at
-// most: what a proxy says while it restarts the server must not last for an hour.
+// retryAfterHeader returns the seconds of a Retry-After header, at most maxRetryAfter. A proxy
+// can send an hour while the API server restarts.
 func retryAfterHeader(text string) time.Duration {
 	seconds, err := strconv.ParseUint(text, 10, 16)
 	if err != nil {
 		return 0
 	}
-	return min(time.Duration(seconds)*time.Second, longestAsked)
+	return min(time.Duration(seconds)*time.Second, maxRetryAfter)
 }

@@ -10,15 +10,15 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/workload"
 )
 
-// PressureType is the type of the condition that says that the shared pool is depleted.
-// No kubelet has one of this name; it is that of Kubernetes' own design.
+// PressureType is the type of the condition that reports a depleted shared pool. No kubelet
+// sets it. The name is from a design of Kubernetes.
 const PressureType = "NodeCPUPressure"
 
-// EvictValue is the value of the taint where pods may be evicted for it.
+// EvictValue is the value of the depletion taint if pods may be evicted.
 const EvictValue = "evict"
 
-// pressureHeartbeat is how often the condition is written while the pool is depleted: who
-// evicts pods for it must know it from one that a dead daemon has left.
+// pressureHeartbeat is the interval between writes of the condition while the pool is
+// depleted. The evictor ignores an older condition, because its daemon may have stopped.
 const pressureHeartbeat = 5 * time.Minute
 
 // Reasons of the condition.
@@ -27,49 +27,49 @@ const (
 	reasonSufficient = "SharedPoolSufficient"
 )
 
-// Depletion is what there is to know of the shared pool, and what is to be done when it
-// is depleted.
+// Depletion holds the size of the shared pool and the configured reactions to its depletion.
 type Depletion struct {
-	// CPUs is how many the pool has, Floor with how many it is not depleted.
+	// CPUs is the size of the pool. The pool is depleted below Floor.
 	CPUs, Floor int
-	// ClearAfter is how long it must have had enough again.
+	// ClearAfter is the time with enough CPUs after which the pool is no longer depleted.
 	ClearAfter time.Duration
-	// Show says that the Node gets the condition, and with depletion the taint; Evict
-	// that the taint says that pods may be evicted.
+	// Show makes the Runner write the condition and, on depletion, the taint. Evict makes the
+	// taint permit evictions.
 	Show, Evict bool
 }
 
-// pressure is whether the shared pool counts as depleted.
+// pressure is the state of depletion of the shared pool.
 type pressure struct {
-	on bool
-	// fine is since when it has had enough again; zero while it has not, or was never
-	// depleted.
-	fine time.Time
+	depleted bool
+	// sufficientSince is the time since which a depleted pool has enough CPUs again; zero
+	// otherwise.
+	sufficientSince time.Time
 }
 
-// next follows the size of the pool: too few CPUs count at once, enough of them after
-// ClearAfter. The time is when that will be; zero stands for not before the size changes.
+// next returns the state after an observation of the pool. Too few CPUs count immediately,
+// enough CPUs after ClearAfter. The time is the end of ClearAfter; zero if only a change of
+// the size changes the state.
 func (p pressure) next(d *Depletion, now time.Time) (pressure, time.Time) {
 	switch {
 	case d.CPUs < d.Floor:
-		return pressure{on: true}, time.Time{}
-	case !p.on:
+		return pressure{depleted: true}, time.Time{}
+	case !p.depleted:
 		return pressure{}, time.Time{}
-	case p.fine.IsZero():
-		p.fine = now
+	case p.sufficientSince.IsZero():
+		p.sufficientSince = now
 	}
-	if over := p.fine.Add(d.ClearAfter); now.Before(over) {
+	if over := p.sufficientSince.Add(d.ClearAfter); now.Before(over) {
 		return p, over
 	}
 	return pressure{}, time.Time{}
 }
 
-// condition is the condition without its times.
+// condition returns the condition without its times.
 func (p pressure) condition(d *Depletion) *condition {
 	switch {
-	case !p.on:
+	case !p.depleted:
 		return &condition{Status: "False", Reason: reasonSufficient, Message: fmt.Sprintf("the shared pool has at least %d CPUs (depletion.floor)", d.Floor)}
-	case p.fine.IsZero():
+	case p.sufficientSince.IsZero():
 		return &condition{Status: "True", Reason: reasonDepleted, Message: fmt.Sprintf("the shared pool has %d CPUs, and should have %d (depletion.floor)", d.CPUs, d.Floor)}
 	default:
 		return &condition{Status: "True", Reason: reasonDepleted, Message: fmt.Sprintf(
@@ -77,14 +77,14 @@ func (p pressure) condition(d *Depletion) *condition {
 	}
 }
 
-// underPressure says that the Node shows depletion: a daemon that starts goes on from
-// there.
+// underPressure reports whether the Node shows depletion. A daemon that starts continues from
+// this state.
 func (o *object) underPressure() bool {
 	if c := o.condition(PressureType); c != nil && c.Status == "True" {
 		return true
 	}
 	for _, raw := range o.Spec.Taints {
-		if taintOf(raw).Key == workload.DepletedTaint {
+		if parseTaint(raw).Key == workload.DepletedTaint {
 			return true
 		}
 	}
@@ -98,8 +98,8 @@ type taint struct {
 	Effect string `json:"effect"`
 }
 
-// taintOf reads a taint; one that is none has no key.
-func taintOf(raw json.RawMessage) taint {
+// parseTaint reads a taint. If raw is not a taint, the result has no key.
+func parseTaint(raw json.RawMessage) taint {
 	var t taint
 	if json.Unmarshal(raw, &t) != nil {
 		return taint{}
@@ -107,9 +107,9 @@ func taintOf(raw json.RawMessage) taint {
 	return t
 }
 
-// wantedTaint is the taint that there is to be, nil for none.
+// wantedTaint returns the desired depletion taint, or nil.
 func (p pressure) wantedTaint(d *Depletion) *taint {
-	if !d.Show || !p.on {
+	if !d.Show || !p.depleted {
 		return nil
 	}
 	t := &taint{Key: workload.DepletedTaint, Effect: "NoSchedule"}
@@ -119,85 +119,86 @@ func (p pressure) wantedTaint(d *Depletion) *taint {
 	return t
 }
 
-// press follows the pool's size, and says when to look again.
-func (r *Runner) press(d *Depletion, now time.Time) time.Time {
+// updatePressure applies the size of the pool, and returns the time of the next update. Zero
+// means no time.
+func (r *Runner) updatePressure(d *Depletion, now time.Time) time.Time {
 	if d == nil {
 		r.pressure, r.counts.Pressure = pressure{}, false
 		return time.Time{}
 	}
 	if r.node != nil && !r.resumed {
 		r.resumed = true
-		if d.Show && !r.pressure.on && r.node.underPressure() {
-			r.pressure = pressure{on: true, fine: now}
+		if d.Show && !r.pressure.depleted && r.node.underPressure() {
+			r.pressure = pressure{depleted: true, sufficientSince: now}
 		}
 	}
-	was := r.pressure.on
+	was := r.pressure.depleted
 	is, next := r.pressure.next(d, now)
 	switch {
-	case is.on && !was:
+	case is.depleted && !was:
 		r.Log.Warn("shared pool is depleted", "node", r.Name, "cpus", d.CPUs, "floor", d.Floor, "shown", d.Show)
-	case was && !is.on:
-		r.Log.Info("shared pool is not depleted any more", "node", r.Name, "cpus", d.CPUs, "floor", d.Floor)
+	case was && !is.depleted:
+		r.Log.Info("shared pool is no longer depleted", "node", r.Name, "cpus", d.CPUs, "floor", d.Floor)
 	}
-	r.pressure, r.counts.Pressure = is, is.on
+	r.pressure, r.counts.Pressure = is, is.depleted
 	return next
 }
 
-// taintDepleted puts the taint of depletion on the Node, or removes it.
-func (r *Runner) taintDepleted(ctx context.Context, d *Depletion) (time.Time, error) {
+// updateDepletionTaint adds the depletion taint to the Node, or removes it.
+func (r *Runner) updateDepletionTaint(ctx context.Context, d *Depletion) (time.Time, error) {
 	if r.node == nil || d == nil {
 		return time.Time{}, nil
 	}
-	patch := r.node.depletedPatch(r.pressure.wantedTaint(d))
+	patch := r.node.depletionTaintPatch(r.pressure.wantedTaint(d))
 	if patch == nil {
 		return time.Time{}, nil
 	}
 	now := r.Now()
-	if earliest := r.tainted.Add(r.taintGap); now.Before(earliest) {
+	if earliest := r.taintChanged.Add(r.taintInterval); now.Before(earliest) {
 		return earliest, nil
 	}
-	// Who removes it each time, or puts it back, is answered more and more slowly.
-	if now.Sub(r.tainted) < 4*r.taintGap {
-		r.taintGap = min(2*r.taintGap, longestPause)
+	// Another client may revert each change. The interval then doubles.
+	if now.Sub(r.taintChanged) < 4*r.taintInterval {
+		r.taintInterval = min(2*r.taintInterval, maxPause)
 	} else {
-		r.taintGap = r.Limits.Gap
+		r.taintInterval = r.Limits.Gap
 	}
 	if err := r.patch(ctx, "", mergePatch, patch); err != nil || r.node == nil {
 		return time.Time{}, err
 	}
-	r.tainted = now
-	r.Log.Info("taint of depletion changed", "node", r.Name, "taint", workload.DepletedTaint, "depleted", r.pressure.on)
+	r.taintChanged = now
+	r.Log.Info("taint of depletion changed", "node", r.Name, "taint", workload.DepletedTaint, "depleted", r.pressure.depleted)
 	return time.Time{}, nil
 }
 
-// depletionSettled says that the startup taint may go: the Node, as it was last seen, has
-// the taint of depletion that it should have, or the API server will never take it. As
-// long as it may yet be written, pods without a CPU request are not to come before it.
-func (r *Runner) depletionSettled(d *Depletion) bool {
+// canRemoveStartupTaint reports whether the Node has the depletion taint that it needs, or the
+// API server refuses it for good. Until then the startup taint keeps pods without a CPU
+// request away from a depleted node.
+func (r *Runner) canRemoveStartupTaint(d *Depletion) bool {
 	if r.node == nil || d == nil {
 		return true
 	}
 	want := r.pressure.wantedTaint(d)
-	if want == nil || r.node.depletedPatch(want) == nil {
+	if want == nil || r.node.depletionTaintPatch(want) == nil {
 		return true
 	}
 	refused, answered := errors.AsType[*statusError](r.depleted.err)
-	return answered && refused.final()
+	return answered && refused.isFinal()
 }
 
-// depletedPatch is the merge patch with which the Node has the taint of depletion as
-// wanted, nil when it has.
-func (o *object) depletedPatch(want *taint) []byte {
-	as := false // it is there, as wanted
+// depletionTaintPatch returns the merge patch that sets the depletion taint to want, or nil if
+// no change is necessary.
+func (o *object) depletionTaintPatch(want *taint) []byte {
+	found := false
 	patch := o.taintsPatch(func(t taint) bool {
 		if t.Key != workload.DepletedTaint {
 			return true
 		}
-		keep := want != nil && t == *want && !as
-		as = as || keep
+		keep := want != nil && t == *want && !found
+		found = found || keep
 		return keep
 	}, nil)
-	if want == nil || as {
+	if want == nil || found {
 		return patch
 	}
 	return o.taintsPatch(func(t taint) bool { return t.Key != workload.DepletedTaint }, want)

@@ -15,25 +15,25 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/workload"
 )
 
-// depleting is a runner with a clock of the test's and a pool of which 2 CPUs are enough.
-type depleting struct {
+// depletionRunner is a Runner with a clock of the test. Its pool has a floor of 2 CPUs.
+type depletionRunner struct {
 	*fakeAPI
-	started
+	runningRunner
 	log   *lockedLog
 	later *atomic.Int64
 }
 
-func runDepleting(t *testing.T, f *fakeAPI) depleting {
+func runDepletion(t *testing.T, f *fakeAPI) depletionRunner {
 	t.Helper()
-	d := depleting{fakeAPI: f, log: new(lockedLog), later: new(atomic.Int64)}
-	d.started = runWith(t, f, nodestatus.Options{
-		Limits: quick(), Log: slog.New(slog.NewTextHandler(d.log, nil)),
+	d := depletionRunner{fakeAPI: f, log: new(lockedLog), later: new(atomic.Int64)}
+	d.runningRunner = runWith(t, f, nodestatus.Options{
+		Limits: quickLimits(), Log: slog.New(slog.NewTextHandler(d.log, nil)),
 		Now: func() time.Time { return time.Now().Add(time.Duration(d.later.Load())) },
 	})
 	return d
 }
 
-func (d depleting) show(cpus int, change ...func(*nodestatus.Depletion)) {
+func (d depletionRunner) show(cpus int, change ...func(*nodestatus.Depletion)) {
 	s := pooled()
 	s.Condition = &nodestatus.Condition{Ready: true, Reason: "AsPlanned"}
 	s.Depletion = &nodestatus.Depletion{CPUs: cpus, Floor: 2, ClearAfter: time.Hour, Show: true}
@@ -43,8 +43,8 @@ func (d depleting) show(cpus int, change ...func(*nodestatus.Depletion)) {
 	d.Show(s)
 }
 
-// shown is what the Node shows of depletion: the condition's status and the taints that
-// are not another's. It is called under the lock.
+// shown returns the status of the pressure condition and the depletion taints of the Node. The
+// caller holds the lock.
 func (f *fakeAPI) shown() string {
 	var all []string
 	for _, c := range f.node.Status.Conditions {
@@ -65,7 +65,7 @@ const (
 	depleted = "True SharedPoolDepleted, :NoSchedule"
 )
 
-func (d depleting) is(what, want string) {
+func (d depletionRunner) is(what, want string) {
 	d.t.Helper()
 	d.wait(what, func() bool { return d.shown() == want })
 }
@@ -74,23 +74,23 @@ func TestRunnerDepletion(t *testing.T) {
 	f := newFakeAPI(t)
 	other := corev1.Taint{Key: "other", Value: "v", Effect: "NoExecute"}
 	f.edit(func(n *corev1.Node) { n.Spec.Taints = []corev1.Taint{other} })
-	r := runDepleting(t, f)
+	r := runDepletion(t, f)
 	r.show(2)
 	r.is("enough", enough)
 	r.show(1)
 	r.is("too few", depleted)
-	f.wait("said", func() bool { return r.Stats().Pressure && strings.Contains(r.log.String(), "shared pool is depleted") })
+	f.wait("Stats and log", func() bool { return r.Stats().Pressure && strings.Contains(r.log.String(), "shared pool is depleted") })
 	r.show(1, func(d *nodestatus.Depletion) { d.Evict = true })
-	r.is("with leave to evict", "True SharedPoolDepleted, evict:NoSchedule")
+	r.is("with eviction", "True SharedPoolDepleted, evict:NoSchedule")
 	r.show(1)
-	r.is("without", depleted)
+	r.is("without eviction", depleted)
 
 	f.edit(func(n *corev1.Node) { n.Spec.Taints, n.Status.Conditions = []corev1.Taint{other}, nil })
-	r.is("somebody has removed both", depleted)
+	r.is("condition and taint are removed", depleted)
 	f.edit(func(n *corev1.Node) {
 		n.Spec.Taints = append(n.Spec.Taints, corev1.Taint{Key: workload.DepletedTaint, Effect: "NoExecute"})
 	})
-	r.is("somebody has added one that would end pods", depleted)
+	r.is("a NoExecute taint is added", depleted)
 
 	message := func(text string) {
 		t.Helper()
@@ -113,9 +113,9 @@ func TestRunnerDepletion(t *testing.T) {
 	at(61)
 	r.show(4)
 	message("again")
-	at(120) // an hour after the first time
+	at(120) // an hour after the pool was large enough for the first time
 	r.show(4)
-	f.wait("a heartbeat, and no less depleted", func() bool {
+	f.wait("a heartbeat while still depleted", func() bool {
 		for _, c := range f.node.Status.Conditions {
 			if c.Type == nodestatus.PressureType {
 				return c.LastHeartbeatTime.After(time.Now().Add(119*time.Minute)) && f.shown() == depleted
@@ -128,36 +128,36 @@ func TestRunnerDepletion(t *testing.T) {
 	r.is("long enough", enough)
 	f.do(func() {
 		if len(f.node.Spec.Taints) != 1 || f.node.Spec.Taints[0] != other {
-			t.Errorf("another's taint has changed: %v", f.node.Spec.Taints)
+			t.Errorf("the taint of another client has changed: %v", f.node.Spec.Taints)
 		}
 	})
 
 	r.show(0)
 	r.is("again", depleted)
 	nothing := pooled()
-	nothing.Condition = &nodestatus.Condition{Ready: true, Reason: "NothingSaidOfDepletion"}
+	nothing.Condition = &nodestatus.Condition{Ready: true, Reason: "WithoutDepletion"}
 	r.Show(nothing)
-	f.wait("the condition beside it", func() bool { return f.condition() != nil && f.condition().Reason == "NothingSaidOfDepletion" })
-	r.is("and it stays as it is", depleted)
+	f.wait("the ready condition", func() bool { return f.condition() != nil && f.condition().Reason == "WithoutDepletion" })
+	r.is("depletion stays", depleted)
 	r.show(0, func(d *nodestatus.Depletion) { d.Show = false })
 	r.is("switched off", "")
-	f.wait("known all the same", func() bool { return r.Stats().Pressure })
+	f.wait("pressure in Stats", func() bool { return r.Stats().Pressure })
 }
 
-// TestRunnerDepletionOutlivesTheDaemon: what a daemon has shown stays when it ends, the
-// next one clears it no sooner than it would have, and Withdraw takes it back.
-func TestRunnerDepletionOutlivesTheDaemon(t *testing.T) {
+// TestRunnerDepletionAcrossRestart checks that depletion stays on the Node when the daemon
+// stops, that the next daemon waits for ClearAfter, and that Withdraw removes it.
+func TestRunnerDepletionAcrossRestart(t *testing.T) {
 	f := newFakeAPI(t)
-	first := runDepleting(t, f)
+	first := runDepletion(t, f)
 	first.show(0)
 	first.is("depleted", depleted)
 	first.stop()
 	if f.shown() != depleted || f.condition() != nil {
-		t.Fatalf("after the end: %s, and %v; want %s, and nothing of the daemon", f.shown(), f.condition(), depleted)
+		t.Fatalf("after the end: %s and condition %v; want %s and no condition", f.shown(), f.condition(), depleted)
 	}
 
 	patches := len(f.patches)
-	second := runDepleting(t, f)
+	second := runDepletion(t, f)
 	second.show(2)
 	f.wait("the second daemon's condition", func() bool { return f.condition() != nil })
 	f.do(func() {
@@ -171,13 +171,13 @@ func TestRunnerDepletionOutlivesTheDaemon(t *testing.T) {
 	second.show(2)
 	second.is("cleared", enough)
 	second.show(1)
-	second.is("and depleted", depleted)
+	second.is("depleted again", depleted)
 	second.stop()
 
 	o := nodestatus.Options{Name: "n1", Access: f.access(), Version: "test"}
 	f.do(func() { f.refuse["PATCH node"] = 403 })
 	if _, err := nodestatus.Withdraw(t.Context(), o, workload.Names{}); err == nil || !strings.Contains(err.Error(), workload.DepletedTaint) {
-		t.Errorf("a taint that cannot be removed: %v", err)
+		t.Errorf("forbidden removal of the taint: %v", err)
 	}
 	f.do(func() { clear(f.refuse) })
 	if _, err := nodestatus.Withdraw(t.Context(), o, workload.Names{}); err != nil || f.shown() != "" {
@@ -185,9 +185,10 @@ func TestRunnerDepletionOutlivesTheDaemon(t *testing.T) {
 	}
 }
 
-// TestRunnerDepletionAndTheStartupTaint: pods are not let in between the two, and where
-// the one is forbidden the other goes all the same.
-func TestRunnerDepletionAndTheStartupTaint(t *testing.T) {
+// TestRunnerDepletionBeforeStartupTaint checks that the depletion taint is written before the
+// startup taint is removed, and that a forbidden depletion taint does not keep the startup
+// taint.
+func TestRunnerDepletionBeforeStartupTaint(t *testing.T) {
 	const key = "cpupoold.io/starting"
 	state := func() *nodestatus.State {
 		s := pooled()
@@ -197,7 +198,7 @@ func TestRunnerDepletionAndTheStartupTaint(t *testing.T) {
 	}
 	f := newFakeAPI(t)
 	f.edit(func(n *corev1.Node) { n.Spec.Taints = []corev1.Taint{{Key: key, Effect: "NoSchedule"}} })
-	r := run(t, f, quick())
+	r := run(t, f, quickLimits())
 	r.Show(state())
 	f.wait("both", func() bool { return f.shown() == depleted && len(f.node.Spec.Taints) == 1 })
 	f.do(func() {
@@ -208,7 +209,7 @@ func TestRunnerDepletionAndTheStartupTaint(t *testing.T) {
 			}
 		}
 		if len(taints) != 2 || !strings.Contains(taints[0], key) || !strings.Contains(taints[0], workload.DepletedTaint) || strings.Contains(taints[1], key) {
-			t.Errorf("patches of taints: %v; want that of depletion first", taints)
+			t.Errorf("patches of taints: %v; want the depletion taint first", taints)
 		}
 	})
 	r.stop()
@@ -216,13 +217,13 @@ func TestRunnerDepletionAndTheStartupTaint(t *testing.T) {
 	f = newFakeAPI(t)
 	f.edit(func(n *corev1.Node) { n.Spec.Taints = []corev1.Taint{{Key: key, Effect: "NoSchedule"}} })
 	f.do(func() { f.refuseAdding = 403 })
-	r = run(t, f, quick())
+	r = run(t, f, quickLimits())
 	r.Show(state())
 	f.wait("the startup taint goes", func() bool { return len(f.node.Spec.Taints) == 0 })
 }
 
-// TestRunnerStartupTaintWaitsForDepletion: as long as the taint of depletion may yet be
-// written, the startup taint keeps pods off.
+// TestRunnerStartupTaintWaitsForDepletion checks that the startup taint stays after failures
+// that can end.
 func TestRunnerStartupTaintWaitsForDepletion(t *testing.T) {
 	const key = "cpupoold.io/starting"
 	for _, code := range []int{401, 409, 429, 500, 503} {
@@ -230,7 +231,7 @@ func TestRunnerStartupTaintWaitsForDepletion(t *testing.T) {
 			f := newFakeAPI(t)
 			f.edit(func(n *corev1.Node) { n.Spec.Taints = []corev1.Taint{{Key: key, Effect: "NoSchedule"}} })
 			f.do(func() { f.refuseAdding = code })
-			r := run(t, f, quick())
+			r := run(t, f, quickLimits())
 			s := pooled()
 			s.Taint, s.Verified = key, true
 			s.Depletion = &nodestatus.Depletion{Floor: 1, ClearAfter: time.Minute, Show: true}
@@ -238,13 +239,13 @@ func TestRunnerStartupTaintWaitsForDepletion(t *testing.T) {
 			f.wait("tries", func() bool { return f.calls["PATCH node"] >= 3 })
 			f.do(func() {
 				if taints := f.node.Spec.Taints; len(taints) != 1 || taints[0].Key != key {
-					t.Errorf("taints %v while that of depletion cannot be written; want %s alone", taints, key)
+					t.Errorf("taints %v while the depletion taint cannot be written; want only %s", taints, key)
 				}
 				f.refuseAdding = 0
 			})
 			f.wait("both", func() bool { return f.shown() == depleted && len(f.node.Spec.Taints) == 1 })
 			f.do(func() {
-				for _, p := range f.patches { // of taints; that of depletion is the first
+				for _, p := range f.patches { // the depletion taint is in the first patch of taints
 					if strings.Contains(string(p), "taints") {
 						if !strings.Contains(string(p), key) || !strings.Contains(string(p), workload.DepletedTaint) {
 							t.Errorf("first patch of taints %s; want both", p)
@@ -259,7 +260,7 @@ func TestRunnerStartupTaintWaitsForDepletion(t *testing.T) {
 
 func TestRunnerEventOfTheNode(t *testing.T) {
 	f := newFakeAPI(t)
-	r := run(t, f, quick())
+	r := run(t, f, quickLimits())
 	r.Show(&nodestatus.State{Problems: []nodestatus.Problem{{Code: "SharedDepleted", Text: "no CPU"}}})
 	f.wait("event", func() bool { return len(f.events) == 1 })
 	for _, e := range f.events {

@@ -3,7 +3,7 @@
 // force.
 //
 // The event loop passes a [State] and never waits for this package. If the API server is
-// slow or away, the cluster's view of the node is late; the CPUs on the node are not
+// slow or down, the cluster's view of the node is late; the CPUs on the node are not
 // affected. [Namespaces] works in the other direction: it follows the permissions of
 // namespaces, if configured, and keeps them in a file.
 package nodestatus

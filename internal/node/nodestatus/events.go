@@ -12,94 +12,94 @@ import (
 	"time"
 )
 
-// Problem is something of a pod that is not as it asks for; without a Pod, and then
-// with nothing but Code and Text, it is of the Node.
+// Problem is a problem of a pod. Without a Pod it belongs to the Node, and has only Code and
+// Text.
 type Problem struct {
 	UID, Namespace, Pod string
 	// Container is empty for a problem of the whole pod.
 	Container string
-	// Code is the stable name of the reason, Text the sentence.
+	// Code is the stable name of the reason, Text a sentence.
 	Code, Text string
 }
 
-// How often one problem is told: an event lives for an hour, and a problem that comes
-// and goes is one.
+// Intervals for one problem. The API server deletes an event after an hour. A problem that
+// returns within forgetTimeout is the same one.
 const (
-	againAfter  = 30 * time.Minute
-	forgetAfter = 30 * time.Minute
+	repeatInterval = 30 * time.Minute
+	forgetTimeout  = 30 * time.Minute
 )
 
-// eventBurst and eventPause are the rate of all events together.
+// eventBurst is the maximum number of events at once. Further events follow at eventInterval.
 const (
-	eventBurst = 20
-	eventPause = 5 * time.Second
+	eventBurst    = 20
+	eventInterval = 5 * time.Second
 )
 
-// problemKey is a problem without its numbers.
+// problemKey identifies a problem. The numbers in its text may change.
 type problemKey struct{ uid, container, code string }
 
-// report is what has been told of a problem.
-type report struct {
+// reportedProblem is a problem with the state of its event.
+type reportedProblem struct {
 	Problem
-	name  string // of the event; empty while there is none
-	text  string // of the event: it cannot be changed
-	count int    // how often it has appeared or been told again
-	told  time.Time
-	since time.Time
-	seen  time.Time // last time that there was the problem
-	now   bool
+	name      string // of the event; empty if none was written
+	text      string // of the event: it cannot be changed
+	count     int    // writes of the event
+	writtenAt time.Time
+	firstSeen time.Time
+	lastSeen  time.Time // last time at which the problem was present
+	present   bool
 }
 
-// reporter decides which problems are told when.
+// reporter decides when an event is written.
 type reporter struct {
-	settle  time.Duration // see Limits
-	reports map[problemKey]*report
-	tokens  float64
-	filled  time.Time
+	settle   time.Duration // see Limits
+	reported map[problemKey]*reportedProblem
+	tokens   float64
+	tokensAt time.Time
 }
 
 func newReporter(settle time.Duration) *reporter {
-	return &reporter{settle: settle, reports: make(map[problemKey]*report), tokens: eventBurst}
+	return &reporter{settle: settle, reported: make(map[problemKey]*reportedProblem), tokens: eventBurst}
 }
 
-// note takes over the problems that there are.
+// note replaces the current problems.
 func (r *reporter) note(problems []Problem, now time.Time) {
-	for _, known := range r.reports {
-		if known.now {
-			known.now, known.seen = false, now
+	for _, known := range r.reported {
+		if known.present {
+			known.present, known.lastSeen = false, now
 		}
 	}
 	for _, p := range problems {
 		key := problemKey{p.UID, p.Container, p.Code}
-		if r.reports[key] == nil {
-			r.reports[key] = &report{since: now}
+		if r.reported[key] == nil {
+			r.reported[key] = &reportedProblem{firstSeen: now}
 		}
-		known := r.reports[key]
-		known.Problem, known.now, known.seen = p, true, now
+		known := r.reported[key]
+		known.Problem, known.present, known.lastSeen = p, true, now
 	}
-	maps.DeleteFunc(r.reports, func(_ problemKey, known *report) bool {
-		return !known.now && now.Sub(known.seen) >= forgetAfter
+	maps.DeleteFunc(r.reported, func(_ problemKey, known *reportedProblem) bool {
+		return !known.present && now.Sub(known.lastSeen) >= forgetTimeout
 	})
 }
 
-// due returns the problem that is to be told, nil when there is none, and when to ask
-// again, zero for not before the next note.
-func (r *reporter) due(now time.Time) (next *report, later time.Time) {
-	r.tokens = min(r.tokens+now.Sub(r.filled).Seconds()/eventPause.Seconds(), eventBurst)
-	r.filled = now
-	for _, known := range slices.SortedFunc(maps.Values(r.reports), compareReports) {
-		at := known.since.Add(r.settle)
-		if !known.told.IsZero() {
-			at = known.told.Add(againAfter)
+// due returns a problem whose event must be written now, or nil. later is the time of the next
+// call; zero if only the next note requires one.
+func (r *reporter) due(now time.Time) (next *reportedProblem, later time.Time) {
+	r.tokens = min(r.tokens+now.Sub(r.tokensAt).Seconds()/eventInterval.Seconds(), eventBurst)
+	r.tokensAt = now
+	for _, known := range slices.SortedFunc(maps.Values(r.reported), compareReported) {
+		at := known.firstSeen.Add(r.settle)
+		if !known.writtenAt.IsZero() {
+			at = known.writtenAt.Add(repeatInterval)
 		}
 		switch {
-		case !known.now:
+		case !known.present:
 		case now.Before(at):
 			if later.IsZero() || at.Before(later) {
 				later = at
 			}
 		case r.tokens < 1:
-			return nil, now.Add(time.Duration((1 - r.tokens) * float64(eventPause)))
+			return nil, now.Add(time.Duration((1 - r.tokens) * float64(eventInterval)))
 		default:
 			return known, now
 		}
@@ -107,37 +107,37 @@ func (r *reporter) due(now time.Time) (next *report, later time.Time) {
 	return nil, later
 }
 
-// compareReports puts those first that have never been told, then the longest ago.
-func compareReports(a, b *report) int {
-	return cmp.Or(a.told.Compare(b.told), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Pod, b.Pod),
+// compareReported sorts problems without an event first, then by the age of the last write.
+func compareReported(a, b *reportedProblem) int {
+	return cmp.Or(a.writtenAt.Compare(b.writtenAt), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Pod, b.Pod),
 		cmp.Compare(a.Container, b.Container), cmp.Compare(a.Code, b.Code), cmp.Compare(a.UID, b.UID))
 }
 
-// spent notes that a problem was told, or that it cannot be.
-func (r *reporter) spent(what *report, name string, now time.Time) {
+// noteWritten records that an event was written, or that the API server refused it for good.
+func (r *reporter) noteWritten(what *reportedProblem, name string, now time.Time) {
 	r.tokens--
 	if what.name != name {
 		what.name, what.text, what.count = name, what.Text, 0
 	}
-	what.told = now
+	what.writtenAt = now
 	what.count++
 }
 
-// tell writes the event of a problem, or that it is still there, and returns the
-// event's name.
-func (c *client) tell(ctx context.Context, r *report, node string, now time.Time) (name string, err error) {
+// writeEvent creates the event of a problem, or increments its series. It returns the name of
+// the event.
+func (c *client) writeEvent(ctx context.Context, r *reportedProblem, node string, now time.Time) (name string, err error) {
 	subject := r.Problem
 	regarding := map[string]string{"apiVersion": "v1", "kind": "Pod", "namespace": r.Namespace, "name": r.Pod, "uid": r.UID}
 	if subject.Pod == "" {
-		// As the kubelet's own events: kubectl describe looks for the name as UID.
+		// kubectl describe searches for the node name as UID, as in events of the kubelet.
 		subject.Pod, subject.Namespace = node, "default"
 		regarding = map[string]string{"apiVersion": "v1", "kind": "Node", "name": node, "uid": node}
 	}
-	const stamp = "2006-01-02T15:04:05.000000Z07:00" // metav1.MicroTime
+	const microTime = "2006-01-02T15:04:05.000000Z07:00" // metav1.MicroTime
 	events := "/apis/events.k8s.io/v1/namespaces/" + url.PathEscape(subject.Namespace) + "/events"
 	if r.name != "" && r.text == r.Text {
 		err := c.call(ctx, "PATCH", events+"/"+url.PathEscape(r.name), mergePatch, encode(map[string]any{
-			"series": map[string]any{"count": r.count + 1, "lastObservedTime": now.UTC().Format(stamp)},
+			"series": map[string]any{"count": r.count + 1, "lastObservedTime": now.UTC().Format(microTime)},
 		}), nil)
 		if !isStatus(err, 404) {
 			return r.name, err
@@ -148,22 +148,22 @@ func (c *client) tell(ctx context.Context, r *report, node string, now time.Time
 	if r.Container != "" {
 		regarding["fieldPath"] = "spec.containers{" + r.Container + "}"
 	}
-	// A pod's name has up to 253 characters, and the event's must not have more.
+	// Names of pods and events have at most 253 characters.
 	name = strings.TrimRight(subject.Pod[:min(len(subject.Pod), 230)], "-.") + "." + hex.EncodeToString(random)
 	return name, c.call(ctx, "POST", events, "application/json", encode(map[string]any{
 		"apiVersion":          "events.k8s.io/v1",
 		"kind":                "Event",
 		"metadata":            map[string]string{"name": name, "namespace": subject.Namespace},
-		"eventTime":           now.UTC().Format(stamp),
+		"eventTime":           now.UTC().Format(microTime),
 		"reportingController": "cpupoold.io/cpupoold",
-		"reportingInstance":   clipName(node),
+		"reportingInstance":   truncateName(node),
 		"action":              "Placing",
 		"reason":              r.Code,
 		"type":                "Warning",
-		"note":                clip(r.Text),
+		"note":                truncate(r.Text),
 		"regarding":           regarding,
 	}), nil)
 }
 
-// clipName shortens what is bounded to 128 bytes (reportingInstance).
-func clipName(s string) string { return s[:min(len(s), 128)] }
+// truncateName returns at most 128 bytes of s, the limit of reportingInstance.
+func truncateName(s string) string { return s[:min(len(s), 128)] }

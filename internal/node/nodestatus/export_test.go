@@ -7,9 +7,9 @@ import (
 	"github.com/cenkalti/backoff/v5"
 )
 
-const LongestPause = longestPause
+const MaxPause = maxPause
 
-func NewPause(first time.Duration) *backoff.ExponentialBackOff { return newPause(first) }
+func NewBackoff(first time.Duration) *backoff.ExponentialBackOff { return newBackoff(first) }
 
 func ParseMilli(s string) (int64, error) { return parseMilli(s) }
 
@@ -20,5 +20,5 @@ func Fingerprint(pods []PodName) string { return fingerprint(pods) }
 func Memory(sys fs.FS, id int) (map[string]int64, error) { return nodeMemory(sys, id) }
 
 func (t *Topology) Apply(name, uid string, memory map[int]map[string]int64) []byte {
-	return t.apply(name, uid, memory)
+	return t.manifest(name, uid, memory)
 }

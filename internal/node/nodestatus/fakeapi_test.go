@@ -27,30 +27,30 @@ import (
 	"github.com/cpupoold/cpupoold/internal/testing/nodefixture"
 )
 
-// fakeAPI is an API server with one Node and any number of events. It patches as the
-// real one does, with its code, writes quantities in its form, and watches from the
-// state that there is.
+// fakeAPI is an API server with one Node and its events. It applies patches with the code of
+// Kubernetes, formats quantities as the API server does, and starts watches from the current
+// state.
 type fakeAPI struct {
 	t      *testing.T
 	server *httptest.Server
 	dir    string // of the credentials
 
 	mu           sync.Mutex
-	changed      chan struct{} // closed and replaced with each change of what follows
+	changed      chan struct{} // closed and replaced at each change of the fields below
 	node         *corev1.Node
-	version      int
 	tokens       []string
-	refuse       map[string]int // status code for "METHOD subresource"
+	refuse       map[string]int // status code by "METHOD subresource"
 	refuseAdding int            // status code for patches that add taints
-	later        string         // Retry-After of refusals; set before a runner works
-	hang         bool           // no request is answered
-	gate         chan struct{}  // each event waits for one of it; nil: none waits
-	expire       int            // watches that are to end with 410
-	cut          bool           // watches end when the first state is told
-	idle         bool           // watches tell nothing after the first state
+	retryAfter   string         // header of refusals; set before a Runner starts
 	watchers     int
-	calls        map[string]int    // requests, by "METHOD resource"
-	patches      []json.RawMessage // of the Node, those that were done
+	hang         bool          // requests get no answer
+	gate         chan struct{} // each event takes one value from it; nil does not block
+	version      int
+	expire       int               // watches that end with 410
+	cut          bool              // watches end after the first state
+	silent       bool              // watches send nothing after the first state
+	calls        map[string]int    // requests by "METHOD resource"
+	patches      []json.RawMessage // of the Node
 	events       map[string]*eventsv1.Event
 }
 
@@ -90,7 +90,7 @@ func (f *fakeAPI) access() *nodestatus.Access {
 	return a
 }
 
-// do changes something under the lock.
+// do changes the state under the lock.
 func (f *fakeAPI) do(change func()) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -99,7 +99,7 @@ func (f *fakeAPI) do(change func()) {
 	f.changed = make(chan struct{})
 }
 
-// create makes the Node as a kubelet does.
+// create creates the Node as a kubelet does.
 func (f *fakeAPI) create(taints ...corev1.Taint) {
 	f.do(func() {
 		f.version++
@@ -113,7 +113,7 @@ func (f *fakeAPI) create(taints ...corev1.Taint) {
 	})
 }
 
-// edit is a change by somebody else.
+// edit changes the Node as another client does.
 func (f *fakeAPI) edit(change func(*corev1.Node)) {
 	f.do(func() {
 		f.node = f.node.DeepCopy()
@@ -138,7 +138,7 @@ func (f *fakeAPI) wait(what string, holds func() bool) {
 		}
 		select {
 		case <-changed:
-		case <-time.After(10 * time.Millisecond): // what is not the server's own
+		case <-time.After(10 * time.Millisecond): // for conditions outside the server
 		case <-late:
 			f.mu.Lock()
 			defer f.mu.Unlock()
@@ -187,10 +187,10 @@ func (f *fakeAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	switch {
 	case code != 0:
-		if f.later != "" {
-			w.Header().Set("Retry-After", f.later)
+		if f.retryAfter != "" {
+			w.Header().Set("Retry-After", f.retryAfter)
 		}
-		refuse(w, code, "as the test wants it")
+		refuse(w, code, "refused by the test")
 	case call == "WATCH node":
 		f.watch(w, r)
 	case call == "GET node" && name == "n1":
@@ -230,7 +230,7 @@ func refuse(w http.ResponseWriter, code int, message string) {
 	_ = json.NewEncoder(w).Encode(metav1.Status{Status: "Failure", Code: int32(code), Message: message})
 }
 
-// watch tells of the Node as the API server does where no version is given.
+// watch sends the Node and its changes, as the API server does without a resource version.
 func (f *fakeAPI) watch(w http.ResponseWriter, r *http.Request) {
 	q := r.URL.Query()
 	seconds, err := strconv.Atoi(q.Get("timeoutSeconds"))
@@ -247,10 +247,10 @@ func (f *fakeAPI) watch(w http.ResponseWriter, r *http.Request) {
 		flush()
 	}
 	end := time.After(time.Duration(seconds) * time.Second)
-	var told *corev1.Node
+	var sent *corev1.Node
 	for first := true; ; first = false {
 		f.mu.Lock()
-		is, changed, expire, idle := f.node, f.changed, f.expire > 0, f.idle
+		is, changed, expire, silent := f.node, f.changed, f.expire > 0, f.silent
 		if expire {
 			f.expire--
 		}
@@ -259,19 +259,19 @@ func (f *fakeAPI) watch(w http.ResponseWriter, r *http.Request) {
 		case expire:
 			send("ERROR", metav1.Status{Code: http.StatusGone, Reason: "Expired", Message: "too old resource version"})
 			return
-		case idle && !first || is == told:
+		case silent && !first || is == sent:
 		case is == nil:
-			send("DELETED", told)
-			told = nil
-		case told == nil || told.UID != is.UID:
-			if told != nil {
-				send("DELETED", told)
+			send("DELETED", sent)
+			sent = nil
+		case sent == nil || sent.UID != is.UID:
+			if sent != nil {
+				send("DELETED", sent)
 			}
 			send("ADDED", is)
-			told = is
+			sent = is
 		default:
 			send("MODIFIED", is)
-			told = is
+			sent = is
 		}
 		if first {
 			send("BOOKMARK", map[string]any{"metadata": map[string]any{"resourceVersion": "100"}})
@@ -292,9 +292,9 @@ func (f *fakeAPI) watch(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// patch changes the Node: its status alone, or all but its status. Nothing happens
-// between the version that is read and the one that is written: the real one answers 409
-// there, or tries again where the patch names no version.
+// patch changes the status of the Node, or everything else. It reads and writes under one
+// lock: the real server answers 409 to a change in between, or retries a patch without a
+// version.
 func (f *fakeAPI) patch(w http.ResponseWriter, r *http.Request, sub string, body []byte) {
 	if r.URL.Query().Get("fieldManager") != "cpupoold" {
 		f.t.Errorf("field manager %q", r.URL.Query().Get("fieldManager"))
@@ -317,13 +317,13 @@ func (f *fakeAPI) patch(w http.ResponseWriter, r *http.Request, sub string, body
 	answer(w, result)
 }
 
-// refusal is an answer that is no success.
+// refusal is an answer with a status other than success.
 type refusal struct {
 	code    int
 	message string
 }
 
-// patched is what a patch makes of the Node; it is called under the lock.
+// patched returns the Node after a patch. The caller holds the lock.
 func (f *fakeAPI) patched(kind, sub string, body []byte) (*corev1.Node, *refusal) {
 	is := f.node
 	if is == nil {
@@ -369,7 +369,7 @@ func (f *fakeAPI) patched(kind, sub string, body []byte) (*corev1.Node, *refusal
 	result := is.DeepCopy()
 	if sub == "status" {
 		result.Status = next.Status
-		result.ManagedFields = owned(result.ManagedFields, body)
+		result.ManagedFields = withOwner(result.ManagedFields, body)
 		return result, nil
 	}
 	result.Spec = next.Spec
@@ -379,7 +379,7 @@ func (f *fakeAPI) patched(kind, sub string, body []byte) (*corev1.Node, *refusal
 	return result, nil
 }
 
-// merge is RFC 7386.
+// merge applies a JSON merge patch (RFC 7386).
 func merge(doc, patch any) any {
 	p, ok := patch.(map[string]any)
 	if !ok {
@@ -400,8 +400,8 @@ func merge(doc, patch any) any {
 	return d
 }
 
-// owned notes whose the resources of a patch are.
-func owned(was []metav1.ManagedFieldsEntry, patch []byte) []metav1.ManagedFieldsEntry {
+// withOwner records cpupoold as the manager of the resources in a patch.
+func withOwner(was []metav1.ManagedFieldsEntry, patch []byte) []metav1.ManagedFieldsEntry {
 	fields := map[string]any{}
 	if len(was) > 0 {
 		_ = json.Unmarshal(was[0].FieldsV1.GetRawBytes(), &fields)
@@ -422,7 +422,7 @@ func owned(was []metav1.ManagedFieldsEntry, patch []byte) []metav1.ManagedFields
 	return []metav1.ManagedFieldsEntry{{Manager: "cpupoold", Subresource: "status", FieldsV1: metav1.NewFieldsV1(string(raw))}}
 }
 
-// event makes an event, or counts one again.
+// event creates an event, or updates its series.
 func (f *fakeAPI) event(w http.ResponseWriter, r *http.Request, body []byte) {
 	parts := strings.Split(strings.TrimPrefix(r.URL.Path, "/apis/events.k8s.io/v1/namespaces/"), "/")
 	e := new(eventsv1.Event)
@@ -434,7 +434,7 @@ func (f *fakeAPI) event(w http.ResponseWriter, r *http.Request, body []byte) {
 		var only map[string]any
 		_ = json.Unmarshal(body, &only)
 		if _, ok := only["series"]; !ok || len(only) != 1 || e.Series.Count < 2 {
-			refuse(w, http.StatusUnprocessableEntity, "series alone can be changed, and counts from 2: "+string(body))
+			refuse(w, http.StatusUnprocessableEntity, "only series can change, and counts from 2: "+string(body))
 			return
 		}
 		key, found := parts[0]+"/"+parts[2], false
@@ -462,9 +462,9 @@ func (f *fakeAPI) event(w http.ResponseWriter, r *http.Request, body []byte) {
 	}
 }
 
-// TestFakeAPILosesNothing: who edits while another one patches loses nothing, as with the
-// real one. A test that sees a lost update here would blame the runner for it.
-func TestFakeAPILosesNothing(t *testing.T) {
+// TestFakeAPIConcurrentUpdates checks that concurrent edits and patches lose no update.
+// Otherwise tests could blame the Runner for an update that the fake lost.
+func TestFakeAPIConcurrentUpdates(t *testing.T) {
 	const each = 100
 	f := newFakeAPI(t)
 	var both sync.WaitGroup

@@ -8,11 +8,10 @@ import (
 	"github.com/cespare/xxhash/v2"
 )
 
-// fingerprint tells a scheduler for which pods of the node an object was made: its own
-// count is as good as that as long as it knows the same ones. It is what
-// github.com/k8stopologyawareschedwg/podfingerprint (version v001) makes of them,
-// whatever their order: the hashes of the names, each with the hash of its namespace as
-// seed, sorted and hashed again (XXH64, little endian).
+// fingerprint identifies the pods of the node. A scheduler compares it with its own, to learn
+// whether the object includes the pods that it counts. It equals version v001 of
+// github.com/k8stopologyawareschedwg/podfingerprint: XXH64 (little endian) over the sorted
+// hashes of the names, each seeded with the hash of the namespace.
 func fingerprint(pods []PodName) string {
 	hashes := make([]uint64, 0, len(pods))
 	for _, p := range pods {

@@ -12,7 +12,7 @@ import (
 	"github.com/cpupoold/cpupoold/internal/node/nodestatus"
 )
 
-// FuzzReadRecord: whatever is in the kubelet's file, amounts stay within their bounds.
+// FuzzReadRecord checks that amounts stay within their limits for every content of the file.
 func FuzzReadRecord(f *testing.F) {
 	for _, data := range []string{
 		`{"data":"{\"entries\":{\"u\":{\"ContainerResources\":{\"c\":{\"requests\":{\"cpu\":\"2\",\"openshift.io/guaranteed-cpus\":\"2k\"}}}}}}","checksum":1}`,
@@ -48,31 +48,31 @@ func FuzzReadRecord(f *testing.F) {
 	})
 }
 
-// exponent matches those of hundreds.
+// exponent matches exponents of three digits.
 var exponent = regexp.MustCompile(`[eE][+-]?[0-9]{3}`)
 
-// FuzzParseMilli: what Kubernetes takes for a quantity is the same here.
+// FuzzParseMilli checks that quantities have the same value as in Kubernetes.
 func FuzzParseMilli(f *testing.F) {
 	for _, s := range []string{"0", "1", "100m", "1.5", "2k", "1Ki", "3e2", "3E2", "1E", "0.1", ".5", "1u", "1n", "+1", "-1", "1e400", "Ki", "12345678901"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
-		if len(s) > 64 || exponent.MatchString(s) {
-			return // apimachinery takes for ever over them
+		if len(s) > 64 || exponent.MatchString(s) { //
+			return // apimachinery takes too long to parse them
 		}
 		want, err := resource.ParseQuantity(s)
 		if most := resource.NewScaledQuantity(1<<40, 0); err != nil || want.Sign() < 0 || want.Cmp(*most) > 0 {
-			return // never in the kubelet's file, or bounded here
+			return // not in the kubelet's file, or above maxMilli
 		}
 		canonical := resource.NewQuantity(0, want.Format)
-		canonical.Add(want) // which forgets how it was written
+		canonical.Add(want) // drops the cached original text
 		if got, err := nodestatus.ParseMilli(canonical.String()); err != nil || got != want.MilliValue() {
 			t.Errorf("%q, written %s: %d thousandths, %v; want %d", s, canonical, got, err, want.MilliValue())
 		}
 	})
 }
 
-// FuzzKubeconfig: what is no kubeconfig is one error that names the file.
+// FuzzKubeconfig checks that every invalid kubeconfig causes an error with the file name.
 func FuzzKubeconfig(f *testing.F) {
 	const server, token = `server: "https://api:6443"`, "token: x"
 	for _, s := range []string{kubeconfig(server, token), kubeconfig(server, ""), kubeconfig(`server: "http://api"`, token), "clusters: 1", "- a", "&a [*a]", ""} {

@@ -5,25 +5,25 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/workload"
 )
 
-// Layout is what CPUs the pools of a node have.
+// Layout holds the CPUs of the pools of a node.
 type Layout struct {
-	// Online are all CPUs that the machine has now.
+	// Online holds the online CPUs of the machine.
 	Online cpuset.Set
 	// Types are the workload types that have a management pool.
 	Types []string
-	// Shared and Guaranteed are the pools; a pool that is configured keeps its
-	// resource while all of its CPUs are offline.
+	// Shared and Guaranteed hold the CPUs of the pools.
 	Shared, Guaranteed cpuset.Set
-	// HasGuaranteed says that a guaranteed pool is configured; one that is carved out
-	// of the shared pool is counted there.
+	// HasGuaranteed is true if a guaranteed pool is configured. Its resource stays while all
+	// of its CPUs are offline.
 	HasGuaranteed bool
-	// Taken is nothing for pods: what units own, and what the kernel has lost.
+	// Taken holds CPUs that pods cannot use: CPUs of exclusive units, and CPUs that the kernel
+	// does not release.
 	Taken cpuset.Set
 }
 
-// Pools are the resources that the node has. Cores of a workload type are those of the
-// whole host, since what management pods ask for was never measured against their pool
-// (enhancements: management-workload-partitioning).
+// Pools returns the resources of the node. The cores of a workload type count the whole
+// machine, because requests of management pods were never compared with their pool
+// (openshift/enhancements, management-workload-partitioning).
 func (l Layout) Pools(names workload.Names) []Pool {
 	milli := func(cpus cpuset.Set) int64 { return int64(cpus.Len()) * 1000 }
 	all := []Pool{{names.SharedResource(), milli(l.Shared.Difference(l.Taken))}}

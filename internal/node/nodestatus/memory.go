@@ -7,9 +7,9 @@ import (
 	"strings"
 )
 
-// nodeMemory is the memory of a NUMA node in bytes, by the names of Kubernetes: memory,
-// and huge pages of each size, which are no part of it. sys is sysfs
-// (Documentation/ABI/stable/sysfs-devices-node; meminfo there has "Node 0 MemTotal: 1 kB").
+// nodeMemory returns the memory of a NUMA node in bytes by resource name: memory, and huge
+// pages of each size, which memory does not include. sys is sysfs
+// (Documentation/ABI/stable/sysfs-devices-node; a line of meminfo is "Node 0 MemTotal: 1 kB").
 func nodeMemory(sys fs.FS, id int) (map[string]int64, error) {
 	dir := "devices/system/node/node" + strconv.Itoa(id)
 	text, err := fs.ReadFile(sys, dir+"/meminfo")
@@ -52,7 +52,7 @@ func nodeMemory(sys fs.FS, id int) (map[string]int64, error) {
 	return all, nil
 }
 
-// binarySize writes a size of KiB as Kubernetes names huge pages: 2Mi.
+// binarySize formats a size in KiB as in the resource names of huge pages, such as 2Mi.
 func binarySize(kib int64) string {
 	for _, unit := range []string{"Ki", "Mi"} {
 		if kib%1024 != 0 {

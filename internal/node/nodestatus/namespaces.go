@@ -14,32 +14,31 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/workload"
 )
 
-// Allowed is what is known of the namespaces' permissions. It is not changed once told.
+// Allowed holds the permissions of the namespaces. A published value does not change.
 type Allowed struct {
 	workload.Permissions
-	// Current says that the API server tells of changes. Else this is what it has told
-	// before, perhaps an earlier daemon, and newer namespaces are not in it.
+	// Current is true while the API server reports changes. Otherwise the permissions are the
+	// last ones of the API server or of the file, and newer namespaces are missing.
 	Current bool
 }
 
-// Namespaces follows the annotations by which namespaces allow workload types, and
-// keeps them in a file, for the time in which there is no API server.
+// Namespaces watches the annotations with which namespaces allow workload types. It keeps them
+// in a file for times without an API server.
 type Namespaces struct {
 	options Options
 	names   workload.Names
 	file    string
 
-	// What follows is of the goroutine of Run alone, once that runs.
+	// Only the goroutine of Run uses the fields below, once it runs.
 	known   Allowed
-	version string // of the last event; empty for none that a watch can go on from
+	version string // of the last event; empty if the next watch needs a list first
 	unsaved bool
 }
 
-// NewNamespaces reads the file, if there is one. A file that cannot be used is an
-// error, which costs what is in it and nothing else: the Namespaces can be used. Of the options
-// Name and Record are not.
+// NewNamespaces reads the file, if it exists. An error means that the file is not used; the
+// Namespaces is valid. The options Name and Record have no effect.
 func NewNamespaces(o Options, names workload.Names, file string) (*Namespaces, error) {
-	o.Limits = o.Limits.orDefault()
+	o.Limits = o.Limits.withDefaults()
 	if o.Now == nil {
 		o.Now = time.Now
 	}
@@ -47,23 +46,22 @@ func NewNamespaces(o Options, names workload.Names, file string) (*Namespaces, e
 	return &Namespaces{options: o, names: names, file: file, known: Allowed{Permissions: known}}, err
 }
 
-// Known is what is known before Run.
+// Known returns the permissions before Run.
 func (n *Namespaces) Known() Allowed { return n.known }
 
-// Run follows the namespaces until ctx ends, and tells what is known whenever that
-// changes. It waits for tell.
-func (n *Namespaces) Run(ctx context.Context, tell func(Allowed)) {
-	c, pause, failing := n.options.client(), newPause(n.options.Limits.Pause), false
+// Run watches the namespaces until ctx ends. It calls notify at each change, and waits for it.
+func (n *Namespaces) Run(ctx context.Context, notify func(Allowed)) {
+	c, pause, failing := n.options.client(), newBackoff(n.options.Limits.Pause), false
 	log := n.options.Log
 	became := func(p workload.Permissions, current bool) {
 		changed := !p.Equal(n.known.Permissions)
-		told := changed || current != n.known.Current
+		news := changed || current != n.known.Current
 		n.known = Allowed{p, current}
 		if changed || n.unsaved {
 			n.save()
 		}
-		if told {
-			tell(n.known)
+		if news {
+			notify(n.known)
 		}
 	}
 	if !sleep(ctx, rand.N(n.options.Limits.Start)) {
@@ -79,9 +77,9 @@ func (n *Namespaces) Run(ctx context.Context, tell func(Allowed)) {
 			}
 		}
 		if err == nil {
-			err = n.follow(ctx, &c, became, func() {
+			err = n.watch(ctx, &c, became, func() {
 				if failing {
-					log.Info("namespaces are watched again")
+					log.Info("watching namespaces again")
 					failing = false
 				}
 			})
@@ -89,17 +87,17 @@ func (n *Namespaces) Run(ctx context.Context, tell func(Allowed)) {
 		if ctx.Err() != nil {
 			return
 		}
-		if time.Since(started) > longestPause {
+		if time.Since(started) > maxPause {
 			pause.Reset()
 		}
 		switch {
-		case err == nil: // the watch's time was over
+		case err == nil: // the watch ended at its time
 			continue
 		case errors.Is(err, errExpired):
-			n.version = "" // it goes on from all that there is
+			n.version = "" // list again
 		case !errors.Is(err, errEnded):
 			if !failing {
-				log.Warn("namespaces are not watched; what they have allowed before counts", "error", err)
+				log.Warn("cannot watch namespaces; their last permissions stay valid", "error", err)
 			}
 			failing = true
 			became(n.known.Permissions, false)
@@ -110,16 +108,16 @@ func (n *Namespaces) Run(ctx context.Context, tell func(Allowed)) {
 	}
 }
 
-// save writes the file. The daemon can work without.
+// save writes the file. A failure does not affect the permissions in memory.
 func (n *Namespaces) save() {
 	err := writePermissions(n.file, n.names, n.known.Permissions)
 	if err != nil && !n.unsaved {
-		n.options.Log.Warn("what namespaces allow is not kept; a daemon that starts without an API server will not know", "error", err)
+		n.options.Log.Warn("cannot save permissions of namespaces; a daemon that starts without an API server lacks them", "error", err)
 	}
 	n.unsaved = err != nil
 }
 
-// metadata is what of an object's metadata matters here.
+// metadata holds the metadata of an object that Namespaces uses.
 type metadata struct {
 	Metadata struct {
 		Name            string            `json:"name"`
@@ -128,15 +126,15 @@ type metadata struct {
 	} `json:"metadata"`
 }
 
-// page is how many namespaces an answer has: about 1 MiB.
-const page = 500
+// pageSize is the maximum number of namespaces in an answer: about 1 MiB.
+const pageSize = 500
 
-// list asks for all namespaces. It is a consistent read, since an older state would
-// bring back what has been taken away.
+// list reads all namespaces. The read is consistent, because an older state could restore a
+// permission that was removed.
 func (n *Namespaces) list(ctx context.Context, c *client) (workload.Permissions, error) {
 	c.accept = metadataList
-	all, there := n.known.Permissions, make(map[string]bool)
-	query := url.Values{"limit": {strconv.Itoa(page)}}
+	all, listed := n.known.Permissions, make(map[string]bool)
+	query := url.Values{"limit": {strconv.Itoa(pageSize)}}
 	for {
 		var answer struct {
 			Metadata struct {
@@ -148,12 +146,12 @@ func (n *Namespaces) list(ctx context.Context, c *client) (workload.Permissions,
 		err := c.get(ctx, namespacesPath, query, &answer)
 		switch {
 		case isStatus(err, 410):
-			return nil, errExpired // the list has taken too long
+			return nil, errExpired // the pages took too long
 		case err != nil:
 			return nil, fmt.Errorf("list namespaces: %w", err)
 		}
 		for _, item := range answer.Items {
-			there[item.Metadata.Name] = true
+			listed[item.Metadata.Name] = true
 			all = all.With(n.names, item.Metadata.Name, item.Metadata.Annotations, n.options.Now().UnixNano())
 		}
 		if answer.Metadata.Continue == "" {
@@ -163,7 +161,7 @@ func (n *Namespaces) list(ctx context.Context, c *client) (workload.Permissions,
 		query.Set("continue", answer.Metadata.Continue)
 	}
 	for namespace := range all {
-		if !there[namespace] {
+		if !listed[namespace] {
 			all = all.Without(namespace, n.options.Now().UnixNano())
 		}
 	}
@@ -172,8 +170,8 @@ func (n *Namespaces) list(ctx context.Context, c *client) (workload.Permissions,
 
 const namespacesPath = "/api/v1/namespaces"
 
-// follow watches from the last event on.
-func (n *Namespaces) follow(ctx context.Context, c *client, became func(workload.Permissions, bool), began func()) error {
+// watch applies events after the last one.
+func (n *Namespaces) watch(ctx context.Context, c *client, became func(workload.Permissions, bool), began func()) error {
 	c.accept = metadataOnly
 	query := url.Values{"resourceVersion": {n.version}}
 	return c.events(ctx, namespacesPath, query, func() {
@@ -192,9 +190,9 @@ func (n *Namespaces) follow(ctx context.Context, c *client, became func(workload
 			became(n.known.Without(o.Metadata.Name, now), true)
 		}
 		if after := n.known.Permissions[o.Metadata.Name].Types; !slices.Equal(before, after) {
-			n.options.Log.Info("a namespace allows other workload types", "namespace", o.Metadata.Name, "before", before, "now", after)
+			n.options.Log.Info("allowed workload types of a namespace changed", "namespace", o.Metadata.Name, "before", before, "now", after)
 		}
-		if o.Metadata.ResourceVersion != "" { // of bookmarks, too
+		if o.Metadata.ResourceVersion != "" { // bookmarks have it too
 			n.version = o.Metadata.ResourceVersion
 		}
 		return nil

@@ -23,8 +23,8 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/workload"
 )
 
-// namespaceAPI is an API server that has namespaces, in pages of two, and tells of their
-// changes from a version on.
+// namespaceAPI is an API server with namespaces. It lists them in pages of two, and sends
+// changes after a version.
 type namespaceAPI struct {
 	t      *testing.T
 	server *httptest.Server
@@ -35,10 +35,10 @@ type namespaceAPI struct {
 	version int
 	all     map[string]map[string]string // annotations
 	log     []namespaceEvent
-	oldest  int // versions before it are gone (410)
+	oldest  int // earlier versions cause 410
 	down    bool
 	lists   int
-	watches []string // the versions that they began with
+	watches []string // their start versions
 }
 
 type namespaceEvent struct {
@@ -84,7 +84,7 @@ func (f *namespaceAPI) do(change func()) {
 	f.changed = make(chan struct{})
 }
 
-// set makes, changes or, with kind DELETED, deletes a namespace.
+// set creates, changes or, with kind DELETED, deletes a namespace.
 func (f *namespaceAPI) set(kind, name, types string) {
 	f.do(func() {
 		f.version++
@@ -99,7 +99,7 @@ func (f *namespaceAPI) set(kind, name, types string) {
 	})
 }
 
-// cut ends all connections, and refuses new ones until it is called with false.
+// cut closes all connections, and refuses new ones until a call with false.
 func (f *namespaceAPI) cut(down bool) {
 	f.do(func() { f.down = down })
 	if down {
@@ -112,7 +112,7 @@ func (f *namespaceAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	down := f.down
 	f.mu.Unlock()
 	if down {
-		refuse(w, http.StatusServiceUnavailable, "away")
+		refuse(w, http.StatusServiceUnavailable, "down")
 		return
 	}
 	q, form := r.URL.Query(), r.Header.Get("Accept")
@@ -177,7 +177,7 @@ func (f *namespaceAPI) watch(w http.ResponseWriter, r *http.Request) {
 				send(e.kind, o)
 			}
 		}
-		if now > from { // of what happens to other objects
+		if now > from { // for changes of other objects
 			var o metav1.PartialObjectMetadata
 			o.ResourceVersion = strconv.Itoa(now)
 			send("BOOKMARK", o)
@@ -191,28 +191,28 @@ func (f *namespaceAPI) watch(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// following is a run of Namespaces, and what it has told last.
-type following struct {
-	t    *testing.T
-	told chan nodestatus.Allowed
-	last nodestatus.Allowed
-	stop func()
+// follower is a running Namespaces, with its last update.
+type follower struct {
+	t       *testing.T
+	updates chan nodestatus.Allowed
+	last    nodestatus.Allowed
+	stop    func()
 }
 
-func (f *namespaceAPI) follow() *following {
+func (f *namespaceAPI) follow() *follower {
 	f.t.Helper()
 	n, err := nodestatus.NewNamespaces(f.options(), workload.Names{}, f.file())
 	if err != nil {
 		f.t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(f.t.Context())
-	to := &following{t: f.t, told: make(chan nodestatus.Allowed), last: n.Known()}
+	to := &follower{t: f.t, updates: make(chan nodestatus.Allowed), last: n.Known()}
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		n.Run(ctx, func(a nodestatus.Allowed) {
 			select {
-			case to.told <- a:
+			case to.updates <- a:
 			case <-ctx.Done():
 			}
 		})
@@ -222,27 +222,27 @@ func (f *namespaceAPI) follow() *following {
 	return to
 }
 
-// until takes what is told until it is as wanted.
-func (to *following) until(what string, holds func(nodestatus.Allowed) bool) {
+// until reads updates until one is as expected.
+func (to *follower) until(what string, holds func(nodestatus.Allowed) bool) {
 	to.t.Helper()
 	late := time.After(nodefixture.Timeout)
 	for !holds(to.last) {
 		select {
-		case to.last = <-to.told:
+		case to.last = <-to.updates:
 		case <-late:
 			to.t.Fatalf("timed out: %s; known is %+v", what, to.last)
 		}
 	}
 }
 
-func (to *following) allows(namespace string, want bool) {
+func (to *follower) allows(namespace string, want bool) {
 	to.t.Helper()
 	to.until(namespace, func(a nodestatus.Allowed) bool {
 		return a.Current && a.Allows(namespace, "management", 0) == want
 	})
 }
 
-// TestNamespaces: what namespaces allow is known from a list, and followed from there on.
+// TestNamespaces checks that permissions come from a list, and then from its changes.
 func TestNamespaces(t *testing.T) {
 	f := newNamespaceAPI(t)
 	for _, name := range []string{"a", "b", "c", "d", "e"} {
@@ -256,26 +256,26 @@ func TestNamespaces(t *testing.T) {
 	f.set("MODIFIED", "e", "infra")
 	to.allows("e", false)
 	if made := time.Now().Add(-time.Hour).UnixNano(); !to.last.Allows("e", "management", made) {
-		t.Error("a pod that was there before the permission ended has lost it")
+		t.Error("a pod from before the end of the permission has lost it")
 	}
 	f.set("DELETED", "new", "infra,management")
 	to.allows("new", false)
 }
 
-// TestNamespacesGoOn: a watch that is cut goes on from where it was, without a list, unless
-// that is too long ago.
-func TestNamespacesGoOn(t *testing.T) {
+// TestNamespacesResume checks that a watch continues from the last version without a list, and
+// that a new list follows if that version has expired.
+func TestNamespacesResume(t *testing.T) {
 	f := newNamespaceAPI(t)
 	f.set("ADDED", "a", "management")
 	to := f.follow()
 	to.allows("a", true)
-	f.set("ADDED", "b", "") // tells nothing but its version
+	f.set("ADDED", "b", "") // changes only the version
 	f.set("ADDED", "c", "management")
 	to.allows("c", true)
 	f.cut(true)
 	to.until("away", func(a nodestatus.Allowed) bool { return !a.Current })
 	if !to.last.Allows("a", "management", 0) {
-		t.Error("what was known is forgotten while the API server is away")
+		t.Error("permissions are lost while the API server is down")
 	}
 	f.set("MODIFIED", "a", "")
 	f.cut(false)
@@ -299,8 +299,8 @@ func TestNamespacesGoOn(t *testing.T) {
 	}
 }
 
-// TestNamespacesWithoutServer: a daemon that starts while there is no API server has
-// what another one has kept.
+// TestNamespacesWithoutServer checks that a daemon that starts without an API server has the
+// permissions from the file of an earlier daemon.
 func TestNamespacesWithoutServer(t *testing.T) {
 	f := newNamespaceAPI(t)
 	f.set("ADDED", "a", "management")
@@ -313,17 +313,17 @@ func TestNamespacesWithoutServer(t *testing.T) {
 	f.cut(true)
 	to = f.follow()
 	if a := to.last; a.Current || !a.Allows("a", "management", 0) || a.Allows("b", "management", 0) {
-		t.Errorf("known at the start: %+v; want a, and that it is of before", a)
+		t.Errorf("known at the start: %+v; want a, and not current", a)
 	}
 	if !to.last.Allows("b", "management", time.Now().Add(-time.Hour).UnixNano()) {
-		t.Error("that b has allowed it is forgotten")
+		t.Error("the earlier permission of b is lost")
 	}
 	f.set("DELETED", "a", "management")
 	f.cut(false)
 	to.allows("a", false)
 }
 
-// TestReadPermissions: a file that is of no use is an error, and nothing else.
+// TestReadPermissions checks that an unusable file causes an error and no permissions.
 func TestReadPermissions(t *testing.T) {
 	f := newNamespaceAPI(t)
 	f.set("ADDED", "a", "management")

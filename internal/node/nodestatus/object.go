@@ -6,14 +6,14 @@ import (
 	"time"
 )
 
-// object is the part of a Node that matters here.
+// object holds the fields of a Node that the Runner uses.
 type object struct {
 	Metadata struct {
 		Name            string `json:"name"`
 		UID             string `json:"uid"`
 		ResourceVersion string `json:"resourceVersion"`
 
-		ManagedFields []managed `json:"managedFields"`
+		ManagedFields []managedEntry `json:"managedFields"`
 	} `json:"metadata"`
 	Spec struct {
 		Taints []json.RawMessage `json:"taints"`
@@ -25,8 +25,8 @@ type object struct {
 	} `json:"status"`
 }
 
-// managed says which fields somebody has set last.
-type managed struct {
+// managedEntry holds the fields that one manager has set.
+type managedEntry struct {
 	Manager string `json:"manager"`
 	Fields  struct {
 		Status struct {
@@ -46,8 +46,8 @@ type condition struct {
 	Transition time.Time `json:"lastTransitionTime"`
 }
 
-// version orders states of the Node. Resource versions are numbers that grow
-// (KEP-5504); one that is none is 0, and older than all.
+// version returns the resource version as a number: newer versions are higher (KEP-5504). It
+// returns 0 if the version is not a number.
 func (o *object) version() uint64 {
 	v, err := strconv.ParseUint(o.Metadata.ResourceVersion, 10, 64)
 	if err != nil {
@@ -56,7 +56,7 @@ func (o *object) version() uint64 {
 	return v
 }
 
-// condition returns the condition of a type, nil when there is none.
+// condition returns the condition of a type, or nil.
 func (o *object) condition(typ string) *condition {
 	for i := range o.Status.Conditions {
 		if o.Status.Conditions[i].Type == typ {

@@ -62,5 +62,5 @@ func OptionsFor(c *config.Config, env Environment, log *slog.Logger) (*Options, 
 	}, nil
 }
 
-// PermissionsPath returns the name of the file that keeps what namespaces allow.
+// PermissionsPath returns the path of the file with the permissions of namespaces.
 func PermissionsPath(c *config.Config) string { return filepath.Join(c.StateDir, PermissionsFile) }

@@ -9,55 +9,55 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/workload"
 )
 
-// ConditionType is the type of the node's condition.
+// ConditionType is the type of the condition that reports the state of the daemon.
 const ConditionType = "CPUPoolsReady"
 
-// rewording is how often a message may change of which the reason does not.
-const rewording = 30 * time.Second
+// messageInterval is the minimum interval between changes of a message with the same reason.
+const messageInterval = 30 * time.Second
 
-// maxMessage bounds the text of a condition and of an event (1 KiB in events.k8s.io).
+// maxMessage is the maximum length in bytes of a message or note (1 KiB in events.k8s.io).
 const maxMessage = 1000
 
-// wanted is what the status of the Node is to show.
+// wanted is the desired status of the Node.
 type wanted struct {
-	// resources are the extended resources, in thousandths; nil leaves all as they
-	// are, an empty map withdraws all.
+	// resources holds the extended resources in thousandths of a CPU. nil changes no resource,
+	// an empty map removes all.
 	resources map[string]int64
-	// condition is the condition without its times; nil withdraws it.
+	// condition is the ready condition without its times; nil removes it.
 	condition *condition
-	// heartbeat is how old the condition may become; zero: as old as it likes.
+	// heartbeat is the maximum age of the condition; zero means no limit.
 	heartbeat time.Duration
-	// pressure is the condition of depletion, likewise, unless that is to stay as it is.
+	// pressure is the depletion condition; nil removes it, unless keepPressure is set.
 	pressure     *condition
 	keepPressure bool
 }
 
-// wantedCondition is a condition of a type, and how old it may become.
+// wantedCondition is a desired condition of a type, with its maximum age.
 type wantedCondition struct {
 	typ       string
 	condition *condition
 	heartbeat time.Duration
 }
 
-// conditions are those that the status shows or is not to show. Depletion is rare, and
-// what is done about it may be grave: while there is any, it is always kept fresh.
+// conditions returns the desired conditions. A condition that reports depletion is always
+// refreshed, because evictions depend on its age.
 func (w *wanted) conditions() []wantedCondition {
 	all := []wantedCondition{{ConditionType, w.condition, w.heartbeat}}
 	if w.keepPressure {
 		return all
 	}
-	pressed := wantedCondition{PressureType, w.pressure, w.heartbeat}
+	pressure := wantedCondition{PressureType, w.pressure, w.heartbeat}
 	if w.pressure != nil && w.pressure.Status == "True" {
-		pressed.heartbeat = pressureHeartbeat
+		pressure.heartbeat = pressureHeartbeat
 	}
-	return append(all, pressed)
+	return append(all, pressure)
 }
 
-// list is a part of a patch: values by key, nil deletes.
-type list map[string]*string
+// resourcePatch is a part of a patch: values by key, nil to delete.
+type resourcePatch map[string]*string
 
-// statusPatch is the strategic merge patch that makes the status as wanted, nil when
-// it is.
+// statusPatch returns the strategic merge patch that sets the status to want, or nil if no
+// change is necessary.
 func (o *object) statusPatch(want wanted, names workload.Names, now time.Time) []byte {
 	status := make(map[string]any)
 	if want.resources != nil {
@@ -82,9 +82,9 @@ func (o *object) statusPatch(want wanted, names workload.Names, now time.Time) [
 	return encode(map[string]any{"status": status})
 }
 
-// resourceChanges compares quantities, not texts: the API server writes 4000 as 4k.
-func (o *object) resourceChanges(is map[string]string, want map[string]int64, names workload.Names) list {
-	changes := make(list)
+// resourceChanges compares quantities, because the API server writes 4000 as 4k.
+func (o *object) resourceChanges(is map[string]string, want map[string]int64, names workload.Names) resourcePatch {
+	changes := make(resourcePatch)
 	for name, milli := range want {
 		have, there := is[name]
 		if value, err := parseMilli(have); !there || err != nil || value != milli*1000 {
@@ -93,16 +93,16 @@ func (o *object) resourceChanges(is map[string]string, want map[string]int64, na
 		}
 	}
 	for name := range is {
-		if _, ok := want[name]; !ok && o.ours(name, names) {
+		if _, ok := want[name]; !ok && o.isOwnResource(name, names) {
 			changes[name] = nil
 		}
 	}
 	return changes
 }
 
-// ours says that a resource has been put here by this program: by its name, or because
-// the API server has noted so, which tells those of another configured domain.
-func (o *object) ours(name string, names workload.Names) bool {
+// isOwnResource reports whether cpupoold has created a resource. It checks the name, and the
+// managed fields, because an earlier daemon may have used another domain.
+func (o *object) isOwnResource(name string, names workload.Names) bool {
 	if _, cores := names.CoresType(name); cores || name == names.SharedResource() || name == names.GuaranteedResource() {
 		return true
 	}
@@ -123,30 +123,31 @@ func (o *object) ours(name string, names workload.Names) bool {
 	return false
 }
 
-// conditionChange is the entry of a patch for a condition, nil for none.
+// conditionChange returns the entry of a patch for a condition, or nil if no change is
+// necessary.
 func (o *object) conditionChange(want wantedCondition, now time.Time) any {
 	is := o.condition(want.typ)
 	if want.condition == nil {
 		if is == nil {
 			return nil
 		}
-		return noCondition(want.typ)
+		return deleteCondition(want.typ)
 	}
 	next := *want.condition
 	next.Type, next.Heartbeat, next.Transition = want.typ, now.UTC().Truncate(time.Second), now.UTC().Truncate(time.Second)
-	next.Message = clip(next.Message)
+	next.Message = truncate(next.Message)
 	if is != nil && is.Status == next.Status {
 		next.Transition = is.Transition
-		// A heartbeat of the future was written before somebody has set the clock.
-		if limit, ages := next.mayAge(is, want.heartbeat); !ages || now.Sub(is.Heartbeat).Abs() < limit {
+		// A heartbeat in the future was written before the clock was set back.
+		if limit, ages := next.maxAge(is, want.heartbeat); !ages || now.Sub(is.Heartbeat).Abs() < limit {
 			return nil
 		}
 	}
 	return next
 }
 
-// conditionsDue is when a condition that is as wanted for now is to be written again,
-// zero for not before something happens.
+// conditionsDue returns the time of the next write of a condition; zero if only a change
+// requires one.
 func (o *object) conditionsDue(want wanted) (due time.Time) {
 	for _, c := range want.conditions() {
 		is := o.condition(c.typ)
@@ -154,33 +155,33 @@ func (o *object) conditionsDue(want wanted) (due time.Time) {
 			continue
 		}
 		next := *c.condition
-		next.Message = clip(next.Message)
-		if limit, ages := next.mayAge(is, c.heartbeat); ages {
-			due = sooner(due, is.Heartbeat.Add(limit))
+		next.Message = truncate(next.Message)
+		if limit, ages := next.maxAge(is, c.heartbeat); ages {
+			due = earlier(due, is.Heartbeat.Add(limit))
 		}
 	}
 	return due
 }
 
-// mayAge says how old what there is of a condition may become, or that age is nothing
-// to it.
-func (c *condition) mayAge(is *condition, heartbeat time.Duration) (limit time.Duration, ages bool) {
+// maxAge returns the maximum age of the existing condition is. ages is false if its age does
+// not matter.
+func (c *condition) maxAge(is *condition, heartbeat time.Duration) (limit time.Duration, ages bool) {
 	switch {
 	case is.Status != c.Status || is.Reason != c.Reason:
 		return 0, true
 	case is.Message != c.Message:
-		return rewording, true
+		return messageInterval, true
 	}
 	return heartbeat, heartbeat > 0
 }
 
-// noCondition is the entry of a patch that deletes a condition.
-func noCondition(typ string) map[string]string {
+// deleteCondition returns the entry of a patch that deletes a condition.
+func deleteCondition(typ string) map[string]string {
 	return map[string]string{"$patch": "delete", "type": typ}
 }
 
-// taintPatch is the merge patch that removes the taint with this key, nil when there is
-// none.
+// taintPatch returns the merge patch that removes all taints with this key, or nil if none
+// exists.
 func (o *object) taintPatch(key string) []byte {
 	if key == "" {
 		return nil
@@ -188,13 +189,13 @@ func (o *object) taintPatch(key string) []byte {
 	return o.taintsPatch(func(t taint) bool { return t.Key != key }, nil)
 }
 
-// taintsPatch is the merge patch that removes the taints that are not to be kept and
-// adds one, unless that is nil; nil when nothing changes. Taints have no merge key, so
-// the patch has the list as it is to be, and fails when the Node has changed since (409).
+// taintsPatch returns the merge patch that removes taints without keep and appends add, if
+// set. It returns nil if nothing changes. Taints have no merge key: the patch holds the whole
+// list and the resource version, so it fails if the Node has changed since (409).
 func (o *object) taintsPatch(keep func(taint) bool, add *taint) []byte {
 	kept := make([]any, 0, len(o.Spec.Taints)+1)
 	for _, raw := range o.Spec.Taints {
-		if keep(taintOf(raw)) {
+		if keep(parseTaint(raw)) {
 			kept = append(kept, raw)
 		}
 	}
@@ -210,15 +211,15 @@ func (o *object) taintsPatch(keep func(taint) bool, add *taint) []byte {
 	})
 }
 
-// encode writes what cannot fail to be written: maps, texts, and JSON that was read
-// before.
+// encode returns v as JSON. It is for values that always have an encoding: maps, texts and
+// parsed JSON.
 func encode(v any) []byte {
 	data, _ := json.Marshal(v)
 	return data
 }
 
-// clip shortens a text to what the API takes.
-func clip(s string) string {
+// truncate returns at most maxMessage bytes of a text, with an ellipsis.
+func truncate(s string) string {
 	if len(s) <= maxMessage {
 		return s
 	}

@@ -8,26 +8,26 @@ import (
 	"github.com/cenkalti/backoff/v5"
 )
 
-// longestPause is how late an API server that is back is noticed, longestAsked how much
-// later where it asks for that.
+// maxPause is the maximum pause between two attempts. maxRetryAfter is the maximum time that
+// an answer adds.
 const (
-	longestPause = time.Minute
-	longestAsked = 30 * time.Second
+	maxPause      = time.Minute
+	maxRetryAfter = 30 * time.Second
 )
 
-// newPause is the pauses between requests that fail: each anything from nothing to a
-// bound, which doubles. Pauses that were only a little random would let the nodes that
-// have lost an API server together come back to it together.
-func newPause(first time.Duration) *backoff.ExponentialBackOff {
+// newBackoff returns random pauses between failing requests. Each is between zero and a
+// maximum, which doubles. A smaller random part would let the nodes that lost an API server
+// together return together.
+func newBackoff(first time.Duration) *backoff.ExponentialBackOff {
 	b := backoff.NewExponentialBackOff()
-	b.InitialInterval, b.MaxInterval = first/2, longestPause/2
-	b.RandomizationFactor, b.Multiplier = 1, 2 // from nothing to twice the interval
+	b.InitialInterval, b.MaxInterval = first/2, maxPause/2
+	b.RandomizationFactor, b.Multiplier = 1, 2 // from zero to twice the interval
 	b.Reset()
 	return b
 }
 
-// retryAfter is how long the answer says to wait. All nodes get the same, so it comes
-// on top of the pause.
+// retryAfter returns the wait that an answer requests. It is added to the random pause,
+// because all nodes get the same value.
 func retryAfter(err error) time.Duration {
 	if e, ok := errors.AsType[*statusError](err); ok {
 		return e.retryAfter
@@ -35,7 +35,7 @@ func retryAfter(err error) time.Duration {
 	return 0
 }
 
-// sleep waits, and says whether ctx has not ended.
+// sleep waits for d. It reports whether ctx is still active.
 func sleep(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

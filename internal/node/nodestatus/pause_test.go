@@ -7,14 +7,14 @@ import (
 	"github.com/cpupoold/cpupoold/internal/node/nodestatus"
 )
 
-// TestPausesSpread: nodes that have lost an API server in the same moment ask for it
-// again one after the other, and go on doing so while it is away.
-func TestPausesSpread(t *testing.T) {
+// TestBackoffSpread checks that the pauses of many nodes are spread evenly, at the first
+// failure and later.
+func TestBackoffSpread(t *testing.T) {
 	const nodes, first = 20000, 10 * time.Second
 	seconds := make([]int, 61)
 	sixth := make([]int, 61)
 	for range nodes {
-		p := nodestatus.NewPause(first)
+		p := nodestatus.NewBackoff(first)
 		pause := p.NextBackOff()
 		if pause < 0 || pause > first {
 			t.Fatalf("first pause %s; want at most %s", pause, first)
@@ -23,13 +23,13 @@ func TestPausesSpread(t *testing.T) {
 		for range 5 {
 			pause = p.NextBackOff()
 		}
-		if pause < 0 || pause > nodestatus.LongestPause {
-			t.Fatalf("sixth pause %s; want at most %s", pause, nodestatus.LongestPause)
+		if pause < 0 || pause > nodestatus.MaxPause {
+			t.Fatalf("sixth pause %s; want at most %s", pause, nodestatus.MaxPause)
 		}
 		sixth[pause/time.Second]++
 	}
-	// The expectation is an equal part for each second; 1.3 times that is 13 standard
-	// deviations away, and 6 for the longer ones.
+	// Each second expects an equal share. 1.3 times that is 13 standard deviations away for
+	// first pauses, and 6 for sixth pauses.
 	for i := range 61 {
 		if seconds[i] > nodes/10*13/10 {
 			t.Errorf("%d of %d first pauses end in second %d", seconds[i], nodes, i)
@@ -40,12 +40,12 @@ func TestPausesSpread(t *testing.T) {
 	}
 }
 
-// TestRunnerRetryAfter: an API server that has too much to do is left alone for as long as
-// it says, and no longer than that for what it did not refuse.
+// TestRunnerRetryAfter checks that refused requests wait for Retry-After, and that other
+// requests do not.
 func TestRunnerRetryAfter(t *testing.T) {
 	f := newFakeAPI(t)
-	f.do(func() { f.refuse["PATCH status"], f.later = 429, "30" })
-	r := run(t, f, quick()) // its own pauses are short
+	f.do(func() { f.refuse["PATCH status"], f.retryAfter = 429, "30" })
+	r := run(t, f, quickLimits()) // its own pauses are short
 	s := pooled()
 	for _, name := range []string{"a", "b", "c"} {
 		s.Problems = append(s.Problems, nodestatus.Problem{UID: name, Namespace: "ns", Pod: name, Code: "Refused", Text: "why"})
@@ -57,17 +57,17 @@ func TestRunnerRetryAfter(t *testing.T) {
 	f.wait("events", func() bool { return len(f.events) == 3 })
 	f.do(func() {
 		if n := f.calls["PATCH status"]; n != 1 {
-			t.Errorf("%d patches within the 30 seconds that the API server asked for", n)
+			t.Errorf("%d patches within the 30 seconds of Retry-After", n)
 		}
 	})
 }
 
-// TestRunnerWatchEndedEarly: an API server that stops ends the watches of all nodes at
-// once, and they are not begun again at once.
+// TestRunnerWatchEndedEarly checks that a watch that the server ends early restarts after a
+// pause: an API server that stops ends the watches of all nodes at the same time.
 func TestRunnerWatchEndedEarly(t *testing.T) {
 	f := newFakeAPI(t)
 	f.do(func() { f.cut = true })
-	l := quick()
+	l := quickLimits()
 	l.Pause = 10000 * time.Hour
 	r := run(t, f, l)
 	r.Show(pooled())

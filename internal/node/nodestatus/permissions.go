@@ -16,41 +16,43 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/workload"
 )
 
-// PermissionsFile is the name, in the state directory, of what is known of namespaces.
+// PermissionsFile is the name of the file with the permissions of namespaces, in the state
+// directory.
 const PermissionsFile = "namespaces.json"
 
-// permissionsVersion is raised when an older daemon could misread the file. One that
-// finds another version goes without the file, and replaces it when it can.
+// permissionsVersion increases when an older daemon could misread the file. A daemon ignores
+// another version, and replaces the file after it has listed the namespaces.
 const permissionsVersion = 1
 
-// maxPermissions bounds the file: that many namespaces are no cluster's.
+// maxPermissions is the maximum size of the file in bytes. No cluster has that many
+// namespaces.
 const maxPermissions = 16 << 20
 
-// permissionsFile is the file; the checksum is over the bytes of Namespaces.
+// permissionsFile is the content of the file. The checksum covers the bytes of Namespaces.
 type permissionsFile struct {
 	Version int    `json:"version"`
 	SHA256  string `json:"sha256"`
-	// Annotation is the name of the one that has been read: after a change of
-	// annotationDomain the file says nothing.
+	// Annotation is the key of the annotation. Another annotationDomain makes the file
+	// invalid.
 	Annotation string          `json:"annotation"`
 	Namespaces json.RawMessage `json:"namespaces"`
 }
 
-// ReadPermissions reads what namespaces have allowed, as annotations of these names
-// said. They are empty, without an error, where there is no file.
+// ReadPermissions reads the permissions from a file. names must have the annotation key of the
+// file. A missing file is no error and returns no permissions.
 func ReadPermissions(file string, names workload.Names) (workload.Permissions, error) {
 	info, err := os.Stat(file)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
 	fail := func(err error) (workload.Permissions, error) {
-		return nil, fmt.Errorf("what namespaces allow, in %s, is not known: %w", file, err)
+		return nil, fmt.Errorf("read permissions of namespaces from %s: %w", file, err)
 	}
 	if err != nil {
 		return fail(err)
 	}
 	if info.Size() > maxPermissions {
-		return fail(fmt.Errorf("%d bytes long; the limit is %d", info.Size(), maxPermissions))
+		return fail(fmt.Errorf("%d bytes; the limit is %d", info.Size(), maxPermissions))
 	}
 	data, err := os.ReadFile(file)
 	if err != nil {
@@ -67,7 +69,7 @@ func ReadPermissions(file string, names workload.Names) (workload.Permissions, e
 		return fail(errors.New("checksum does not match"))
 	}
 	if key := names.AllowedKey(); f.Annotation != key {
-		return fail(fmt.Errorf("it is of the annotation %q, not %s", f.Annotation, key))
+		return fail(fmt.Errorf("file is for annotation %q, want %q", f.Annotation, key))
 	}
 	var p workload.Permissions
 	if err := json.Unmarshal(f.Namespaces, &p); err != nil {
@@ -76,7 +78,7 @@ func ReadPermissions(file string, names workload.Names) (workload.Permissions, e
 	return p, nil
 }
 
-// writePermissions replaces the file in one step.
+// writePermissions replaces the file atomically.
 func writePermissions(file string, names workload.Names, p workload.Permissions) error {
 	namespaces := encode(p)
 	data := encode(permissionsFile{permissionsVersion, checksum(namespaces), names.AllowedKey(), namespaces})

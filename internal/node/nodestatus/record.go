@@ -11,39 +11,40 @@ import (
 	"strings"
 )
 
-// RecordFile is the kubelet's record of what it has admitted, in its state directory:
-// from 1.33 on, unless in-place resizes are switched off
-// (kubernetes pkg/kubelet/allocation).
+// RecordFile is the name of the kubelet's record of admitted pods, in its state directory.
+// Kubelet 1.33 and later write it, unless in-place resize is disabled (kubernetes,
+// pkg/kubelet/allocation).
 const RecordFile = "allocated_pods_state"
 
-// maxRecord bounds the file: 500 pods of 20 containers make about 2 MiB.
+// maxRecord is the maximum size of the file in bytes. 500 pods with 20 containers each take
+// about 2 MiB.
 const maxRecord = 64 << 20
 
-// maxMilli bounds each amount, so that sums do not overflow.
+// maxMilli is the maximum of an amount, so that sums do not overflow.
 const maxMilli = 1 << 40
 
-// Record is what pods asked for when the kubelet admitted or last resized them, by UID.
+// Record holds the requests of pods at admission or at the last resize, by UID.
 type Record map[string]Asked
 
-// Asked is what a pod asks for.
+// Asked holds the requests of a pod.
 type Asked struct {
-	// Milli is the CPU request of the pod itself (spec.resources); 0 where it has none.
+	// Milli is the CPU request of the pod itself (spec.resources), or 0.
 	Milli int64
-	// Containers are those that run as long as the pod does, by name: init
-	// containers that end are not in the kubelet's record.
+	// Containers holds the requests of containers that run as long as the pod, by name. The
+	// kubelet's record has no init containers that end.
 	Containers map[string]Request
 }
 
-// Request is what a container asks for.
+// Request holds the requests of a container.
 type Request struct {
 	// Milli is the CPU request in thousandths.
 	Milli int64
-	// Extended are the requests of resources with a domain, in their own unit.
+	// Extended holds the requests of resources with a domain, in their own unit.
 	Extended map[string]int64
 }
 
-// ReadRecord reads the kubelet's record. It is nil, without an error, where there is
-// none. The kubelet replaces the file as a whole, so it is never half written.
+// ReadRecord reads the kubelet's record. A missing file returns nil without an error. The
+// kubelet replaces the file atomically.
 func ReadRecord(file string) (Record, error) {
 	info, err := os.Stat(file)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -53,7 +54,7 @@ func ReadRecord(file string) (Record, error) {
 		return nil, fmt.Errorf("kubelet's record: %w", err)
 	}
 	if info.Size() > maxRecord {
-		return nil, fmt.Errorf("kubelet's record %s is %d bytes long; the limit is %d", file, info.Size(), maxRecord)
+		return nil, fmt.Errorf("kubelet's record %s has %d bytes; the limit is %d", file, info.Size(), maxRecord)
 	}
 	data, err := os.ReadFile(file)
 	if err != nil {
@@ -66,36 +67,36 @@ func ReadRecord(file string) (Record, error) {
 	return record, nil
 }
 
-// recordCache reads the record again when the file has changed.
+// recordCache reads the record again if the file has changed.
 type recordCache struct {
-	was    fs.FileInfo
-	record Record
-	told   string // the error that was told last
+	info        fs.FileInfo
+	record      Record
+	loggedError string // the last error in the log
 }
 
 func (c *recordCache) read(file string) (Record, error) {
 	info, err := os.Stat(file)
-	if err == nil && c.was != nil && os.SameFile(c.was, info) && c.was.ModTime().Equal(info.ModTime()) && c.was.Size() == info.Size() {
+	if err == nil && c.info != nil && os.SameFile(c.info, info) && c.info.ModTime().Equal(info.ModTime()) && c.info.Size() == info.Size() {
 		return c.record, nil
 	}
-	c.was, c.record = nil, nil
+	c.info, c.record = nil, nil
 	record, err := ReadRecord(file)
 	if err != nil {
 		return nil, err
 	}
-	c.was, c.record = info, record
+	c.info, c.record = info, record
 	return record, nil
 }
 
-// requirements are a container's or a pod's resources as the API writes them.
+// requirements holds the resources of a container or pod in the form of the API.
 type requirements struct {
 	Limits   map[string]string `json:"limits"`
 	Requests map[string]string `json:"requests"`
 }
 
-// parseRecord reads the form of kubelet 1.34 and later (entries), and that of 1.33
-// (allocationEntries). The checksum in the file is over Go's rendering of the
-// kubelet's types and cannot be checked here.
+// parseRecord reads the format of kubelet 1.34 and later (entries) and of 1.33
+// (allocationEntries). It ignores the checksum, which covers Go's representation of the
+// kubelet's types.
 func parseRecord(data []byte) (Record, error) {
 	var file struct {
 		Data string `json:"data"`
@@ -135,9 +136,9 @@ func requests(all map[string]requirements) map[string]Request {
 	return out
 }
 
-// request is what the scheduler counts. The API server has filled in requests where
-// there are limits only. What is no quantity counts for nothing: the kubelet admitted
-// the pod, so the fault is here.
+// request returns the requests that the scheduler counts. The API server has set requests from
+// limits. An invalid quantity counts as zero: the kubelet has admitted the pod, so this parser
+// is wrong.
 func (r requirements) request() Request {
 	var out Request
 	for name, text := range r.Requests {
@@ -156,8 +157,8 @@ func (r requirements) request() Request {
 	return out
 }
 
-// parseMilli reads a quantity (apimachinery resource.Quantity) in thousandths, rounded
-// up as the scheduler does, and bounded by maxMilli*1000.
+// parseMilli parses a quantity (apimachinery resource.Quantity) into thousandths. It rounds up
+// as the scheduler does, and returns at most maxMilli*1000.
 func parseMilli(s string) (int64, error) {
 	at := strings.IndexFunc(s, func(r rune) bool { return !strings.ContainsRune("+-.0123456789", r) })
 	number, suffix := s, ""
@@ -171,7 +172,7 @@ func parseMilli(s string) (int64, error) {
 	}
 	milli := value * factor * 1000
 	if whole := math.Round(milli); math.Abs(milli-whole) <= 1e-9*max(whole, 1) {
-		milli = whole // 0.1 is no binary fraction
+		milli = whole // 0.1 has no exact binary form
 	}
 	return int64(min(math.Ceil(milli), maxMilli*1000)), nil
 }

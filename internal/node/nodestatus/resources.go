@@ -5,9 +5,9 @@ import (
 	"slices"
 )
 
-// Pool is what of a pool the scheduler is to count by an extended resource.
+// Pool is a pool whose size the scheduler counts as an extended resource.
 type Pool struct {
-	// Resource is its name, in full.
+	// Resource is the full name of the resource.
 	Resource string
 	// Milli is the pool's size in thousandths of a CPU.
 	Milli int64
@@ -16,8 +16,8 @@ type Pool struct {
 // Pod is a pod that runs here, with what its containers use.
 type Pod struct {
 	UID string
-	// Resource is that of the pool in which the pod's containers are that are not
-	// told of: not created yet, or ended.
+	// Resource is the resource of the pool for containers that Containers does not have:
+	// they are not created yet, or have ended.
 	Resource   string
 	Containers []Container
 }
@@ -25,48 +25,50 @@ type Pod struct {
 // Container is a container that runs in a pool.
 type Container struct {
 	Name string
-	// Resource is that of the pool; empty where it is not settled where it runs.
+	// Resource is the resource of the pool; empty if the pool is not decided yet.
 	Resource string
-	// Milli is its CPU request in thousandths as far as its shares tell: of use
-	// where the kubelet's record is not there.
+	// Milli is the CPU request in thousandths, derived from the CPU shares. Advertise uses
+	// it if the kubelet's record is missing.
 	Milli int64
-	// Annotated says that the webhook's annotation tells what the container asks
-	// for of Resource: Milli.
+	// Annotated is true if the webhook's annotation contains the request for Resource, in
+	// Milli.
 	Annotated bool
-	// Presumed says that, without a record, it is taken to be counted.
+	// Presumed is true if the container counts as requesting Resource while the node has no
+	// record.
 	Presumed bool
 }
 
-// Amount is what there is of a resource.
+// Amount is the amount of a resource.
 type Amount struct {
 	Resource string
-	// Milli is to be advertised, Unaccounted is what pods use that do not ask for
-	// it; in thousandths of a CPU.
+	// Milli is the advertised amount. Unaccounted is the use of pods that do not request the
+	// resource. Both are thousandths of a CPU.
 	Milli, Unaccounted int64
 }
 
-// usage is how much of a resource a pod uses, and how much it asks for.
+// usage holds the use of a resource by a pod, and the pod's request.
 type usage struct{ used, counted int64 }
 
-// Advertise returns the amounts of the pools' resources, sorted by name. A nil record
-// means that the node has none; pods that are not in the record are treated the same.
+// Advertise returns the amounts of the pools' resources, sorted by name. A nil record means
+// that the node has no record. A pod without an entry in the record counts as on a node
+// without a record.
 //
-// The scheduler adds up the requests of pods. It does not count pods that use a pool's
-// CPUs without a request for its resource: pods from before the webhook, pods that the
-// webhook did not change, and pods that have grown. Advertise subtracts their part:
+// The scheduler adds up the requests of pods. It misses pods that use the CPUs of a pool
+// without a request for its resource. Examples are pods from before the webhook, and pods that
+// have grown. Advertise subtracts their part:
 //
 //	used      by running pods: the CPU requests of the containers in the pool
 //	counted   requests of running pods for the resource
 //	unaccounted = max(0, used - counted), of each pod, summed up
 //	advertised  = max(pool, max(used, counted) summed up) - unaccounted
 //
-// So the amount is never below the requests of running pods. Otherwise a kubelet that
-// restarts would end pods that no longer fit (OutOf...).
+// The amount is never below the requests of running pods. Otherwise a kubelet that restarts
+// would end pods that no longer fit (OutOf...).
 //
-// The requests come from the kubelet's own record on this node (see [ReadRecord]). Pods
-// cannot forge it, and the daemon needs no right to read the cluster's pods. A kubelet
-// before 1.33 has no record: then annotations of the webhook describe management pods,
-// and all other pods are presumed to be counted.
+// The requests come from the kubelet's own record on this node (see [ReadRecord]). Pods cannot
+// forge it, and the daemon needs no right to read the cluster's pods. A kubelet before 1.33
+// has no record. Then annotations of the webhook describe management pods, and all other pods
+// count as requesting their resource.
 func Advertise(pools []Pool, pods []Pod, record Record) []Amount {
 	known := make(map[string]bool, len(pools))
 	for _, p := range pools {
@@ -88,8 +90,7 @@ func Advertise(pools []Pool, pods []Pod, record Record) []Amount {
 	return amounts
 }
 
-// usages sums up a pod's containers by resource. Of what they ask for, the resources
-// of pools count.
+// usages adds up the containers of a pod by resource. pools holds the resources that count.
 func (p *Pod) usages(record Record, pools map[string]bool) map[string]usage {
 	sums := make(map[string]usage)
 	add := func(resource string, used, counted int64) {
@@ -113,27 +114,26 @@ func (p *Pod) usages(record Record, pools map[string]bool) map[string]usage {
 		for resource, milli := range r.Extended {
 			if pools[resource] {
 				add(resource, 0, milli)
-				where, total = resource, total+milli // it runs where it is counted, if nobody knows better
+				where, total = resource, total+milli // the pool of its request, unless the plan has another
 			}
 		}
 		used := r.Milli
 		if used == 0 {
-			used = total // a management container's CPU request has become the resource
+			used = total // the webhook has moved the CPU request to the resource
 		}
-		add(p.at(name, where), used, 0)
+		add(p.resourceOf(name, where), used, 0)
 		rest -= r.Milli
 	}
 	add(p.Resource, max(rest, 0), 0)
 	return sums
 }
 
-// at is the resource of the pool in which a container is, instead where that is not
-// known.
-func (p *Pod) at(container, instead string) string {
+// resourceOf returns the resource of a container's pool, or fallback if the pool is unknown.
+func (p *Pod) resourceOf(container, fallback string) string {
 	for _, c := range p.Containers {
 		if c.Name == container && c.Resource != "" {
 			return c.Resource
 		}
 	}
-	return instead
+	return fallback
 }

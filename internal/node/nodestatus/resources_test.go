@@ -19,8 +19,8 @@ const (
 	guaranteed = "openshift.io/guaranteed-cpus"
 )
 
-// asks is a request of CPU and, where count is not 0, of a resource.
-func asks(milli int64, resource string, count int64) nodestatus.Request {
+// requesting returns a request for CPU and, if count is not 0, for a resource.
+func requesting(milli int64, resource string, count int64) nodestatus.Request {
 	r := nodestatus.Request{Milli: milli}
 	if count != 0 {
 		r.Extended = map[string]int64{resource: count}
@@ -43,60 +43,60 @@ func TestAdvertise(t *testing.T) {
 		pools  []nodestatus.Pool
 		pods   []nodestatus.Pod
 		record nodestatus.Record
-		want   string // shared, guaranteed and cores, each with what is unaccounted
+		want   string // shared, guaranteed and cores, each as Milli-Unaccounted
 	}{
-		"empty node":                          {want: "4000-0 6000-0 12000-0"},
-		"counted":                             {pods: runs(shared), record: one(asks(500, shared, 500)), want: "4000-0 6000-0 12000-0"},
-		"from before the webhook":             {pods: runs(shared), record: one(asks(500, "", 0)), want: "3500-500 6000-0 12000-0"},
-		"grown since":                         {pods: runs(guaranteed), record: one(asks(3000, guaranteed, 2000)), want: "4000-0 5000-1000 12000-0"},
-		"shrunk since":                        {pods: runs(guaranteed), record: one(asks(1000, guaranteed, 2000)), want: "4000-0 6000-0 12000-0"},
-		"pool shrunk below what is asked for": {pods: runs(shared), record: one(asks(5000, shared, 5000)), want: "5000-0 6000-0 12000-0"},
-		"and somebody is not counted": {
+		"empty node":                     {want: "4000-0 6000-0 12000-0"},
+		"counted":                        {pods: runs(shared), record: one(requesting(500, shared, 500)), want: "4000-0 6000-0 12000-0"},
+		"without the webhook":            {pods: runs(shared), record: one(requesting(500, "", 0)), want: "3500-500 6000-0 12000-0"},
+		"grown since":                    {pods: runs(guaranteed), record: one(requesting(3000, guaranteed, 2000)), want: "4000-0 5000-1000 12000-0"},
+		"shrunk since":                   {pods: runs(guaranteed), record: one(requesting(1000, guaranteed, 2000)), want: "4000-0 6000-0 12000-0"},
+		"pool shrunk below the requests": {pods: runs(shared), record: one(requesting(5000, shared, 5000)), want: "5000-0 6000-0 12000-0"},
+		"pool shrunk, and a pod is not counted": {
 			pods: append(runs(shared), nodestatus.Pod{UID: "v", Resource: shared, Containers: []nodestatus.Container{in("c", shared)}}),
-			record: nodestatus.Record{"u": {Containers: map[string]nodestatus.Request{"c": asks(5000, shared, 5000)}},
-				"v": {Containers: map[string]nodestatus.Request{"c": asks(700, "", 0)}}},
+			record: nodestatus.Record{"u": {Containers: map[string]nodestatus.Request{"c": requesting(5000, shared, 5000)}},
+				"v": {Containers: map[string]nodestatus.Request{"c": requesting(700, "", 0)}}},
 			want: "5000-700 6000-0 12000-0",
 		},
-		"nothing is left":     {pods: runs(shared), record: one(asks(9000, "", 0)), want: "0-9000 6000-0 12000-0"},
-		"management, counted": {pods: runs(cores), record: one(asks(0, cores, 400)), want: "4000-0 6000-0 12000-0"},
-		"management, not":     {pods: runs(cores), record: one(asks(400, "", 0)), want: "4000-0 6000-0 11600-400"},
-		// The cluster lets the namespace, and the node's configuration does not.
-		"counted as management, and runs shared": {pods: runs(shared), record: one(asks(0, cores, 400)), want: "3600-400 6000-0 12000-0"},
-		"refused CPUs of its own":                {pods: runs(shared), record: one(asks(2000, guaranteed, 2000)), want: "2000-2000 6000-0 12000-0"},
-		"not created yet":                        {pods: runs(""), record: one(asks(2000, guaranteed, 2000)), want: "4000-0 6000-0 12000-0"},
-		"not created, not counted":               {pods: runs(""), record: one(asks(2000, "", 0)), want: "2000-2000 6000-0 12000-0"},
-		"a device besides":                       {pods: runs(shared), record: one(asks(100, "example.com/gpu", 1)), want: "3900-100 6000-0 12000-0"},
-		"no request":                             {pods: runs(shared), record: one(asks(0, "example.com/gpu", 1)), want: "4000-0 6000-0 12000-0"},
-		"a pod that has ended":                   {record: one(asks(500, "", 0)), want: "4000-0 6000-0 12000-0"},
+		"nothing is left":         {pods: runs(shared), record: one(requesting(9000, "", 0)), want: "0-9000 6000-0 12000-0"},
+		"management, counted":     {pods: runs(cores), record: one(requesting(0, cores, 400)), want: "4000-0 6000-0 12000-0"},
+		"management, not counted": {pods: runs(cores), record: one(requesting(400, "", 0)), want: "4000-0 6000-0 11600-400"},
+		// The cluster allows the namespace, and the configuration of the node does not.
+		"counted as management, and runs shared": {pods: runs(shared), record: one(requesting(0, cores, 400)), want: "3600-400 6000-0 12000-0"},
+		"refused exclusive CPUs":                 {pods: runs(shared), record: one(requesting(2000, guaranteed, 2000)), want: "2000-2000 6000-0 12000-0"},
+		"not created yet":                        {pods: runs(""), record: one(requesting(2000, guaranteed, 2000)), want: "4000-0 6000-0 12000-0"},
+		"not created, not counted":               {pods: runs(""), record: one(requesting(2000, "", 0)), want: "2000-2000 6000-0 12000-0"},
+		"with a device":                          {pods: runs(shared), record: one(requesting(100, "example.com/gpu", 1)), want: "3900-100 6000-0 12000-0"},
+		"no request":                             {pods: runs(shared), record: one(requesting(0, "example.com/gpu", 1)), want: "4000-0 6000-0 12000-0"},
+		"a pod that has ended":                   {record: one(requesting(500, "", 0)), want: "4000-0 6000-0 12000-0"},
 		"pod's own CPU, counted on its first container": {
 			pods:   runs(shared),
-			record: nodestatus.Record{"u": {Milli: 900, Containers: map[string]nodestatus.Request{"c": asks(200, shared, 900)}}},
+			record: nodestatus.Record{"u": {Milli: 900, Containers: map[string]nodestatus.Request{"c": requesting(200, shared, 900)}}},
 			want:   "4000-0 6000-0 12000-0",
 		},
 		"pod's own CPU, not counted": {
 			pods:   runs(shared),
-			record: nodestatus.Record{"u": {Milli: 900, Containers: map[string]nodestatus.Request{"c": asks(200, "", 0)}}},
+			record: nodestatus.Record{"u": {Milli: 900, Containers: map[string]nodestatus.Request{"c": requesting(200, "", 0)}}},
 			want:   "3100-900 6000-0 12000-0",
 		},
 		"two containers in two pools": {
 			pods: []nodestatus.Pod{{UID: "u", Resource: shared, Containers: []nodestatus.Container{in("du", guaranteed), in("log", shared)}}},
 			record: nodestatus.Record{"u": {Containers: map[string]nodestatus.Request{
-				"du": asks(2000, guaranteed, 2000), "log": asks(300, "", 0),
+				"du": requesting(2000, guaranteed, 2000), "log": requesting(300, "", 0),
 			}}},
 			want: "3700-300 6000-0 12000-0",
 		},
-		"no record: annotations tell of management pods": {
+		"no record: annotations describe management pods": {
 			pods: []nodestatus.Pod{
 				{UID: "u", Containers: []nodestatus.Container{{Name: "c", Resource: cores, Milli: 400, Annotated: true}}},
 				{UID: "v", Containers: []nodestatus.Container{{Name: "c", Resource: cores, Milli: 300}}},
 			},
 			want: "4000-0 6000-0 11700-300",
 		},
-		"no record: others are presumed to be counted": {
+		"no record: other pods count as requesting": {
 			pods: []nodestatus.Pod{{UID: "u", Containers: []nodestatus.Container{{Name: "c", Resource: shared, Milli: 5000, Presumed: true}}}},
 			want: "5000-0 6000-0 12000-0",
 		},
-		"the type is off": {pools: []nodestatus.Pool{{shared, 4000}}, pods: runs(shared), record: one(asks(10, shared, 10)), want: "4000-0"},
+		"the type is off": {pools: []nodestatus.Pool{{shared, 4000}}, pods: runs(shared), record: one(requesting(10, shared, 10)), want: "4000-0"},
 	} {
 		if c.pools == nil {
 			c.pools = pools
@@ -113,10 +113,10 @@ func TestAdvertise(t *testing.T) {
 	}
 }
 
-// TestAdvertiseHolds: never less than what running pods ask for, so that a kubelet
-// that restarts admits them again, and never more than the pool where there is room; and
-// whatever the scheduler then adds fits into what those leave who are not counted.
-func TestAdvertiseHolds(t *testing.T) {
+// TestAdvertiseBounds checks random nodes. The amount covers the requests of running pods, so
+// that a restarted kubelet admits them again. It does not exceed the pool if the requests fit.
+// New pods fit into the CPUs that pods without a request leave.
+func TestAdvertiseBounds(t *testing.T) {
 	resources := []string{shared, guaranteed, cores}
 	for seed := range uint64(3000) {
 		r := rand.New(rand.NewPCG(seed, 1))
@@ -133,7 +133,7 @@ func TestAdvertiseHolds(t *testing.T) {
 			asked := nodestatus.Asked{Containers: map[string]nodestatus.Request{}}
 			for j := range 1 + r.IntN(3) {
 				name := fmt.Sprint(j)
-				req := asks(r.Int64N(3000)+1, where, r.Int64N(2)*r.Int64N(3000))
+				req := requesting(r.Int64N(3000)+1, where, r.Int64N(2)*r.Int64N(3000))
 				pod.Containers = append(pod.Containers, nodestatus.Container{Name: name, Resource: where})
 				asked.Containers[name] = req
 				used[where] += req.Milli
@@ -148,13 +148,13 @@ func TestAdvertiseHolds(t *testing.T) {
 			size, asked := pools[at].Milli, counted[a.Resource]
 			switch {
 			case a.Milli < asked:
-				t.Errorf("seed %d: %s: %d advertised, %d asked for by running pods", seed, a.Resource, a.Milli, asked)
+				t.Errorf("seed %d: %s: %d advertised, %d requested by running pods", seed, a.Resource, a.Milli, asked)
 			case a.Milli > max(size, asked):
-				t.Errorf("seed %d: %s: %d advertised of a pool of %d with %d asked for", seed, a.Resource, a.Milli, size, asked)
+				t.Errorf("seed %d: %s: %d advertised of a pool of %d with %d requested", seed, a.Resource, a.Milli, size, asked)
 			case a.Unaccounted < used[a.Resource]-asked:
-				t.Errorf("seed %d: %s: %d unaccounted, %d used and %d asked for", seed, a.Resource, a.Unaccounted, used[a.Resource], asked)
+				t.Errorf("seed %d: %s: %d unaccounted, %d used and %d requested", seed, a.Resource, a.Unaccounted, used[a.Resource], asked)
 			case a.Milli > asked && a.Milli-asked > max(size-asked-a.Unaccounted, 0):
-				t.Errorf("seed %d: %s: room for %d more; the pool of %d has %d counted and %d not", seed, a.Resource, a.Milli-asked, size, asked, a.Unaccounted)
+				t.Errorf("seed %d: %s: %d available; the pool of %d has %d counted and %d unaccounted", seed, a.Resource, a.Milli-asked, size, asked, a.Unaccounted)
 			case i > 0 && amounts[i-1].Resource >= a.Resource:
 				t.Errorf("seed %d: %s after %s", seed, a.Resource, amounts[i-1].Resource)
 			}
@@ -185,14 +185,14 @@ func TestReadRecord(t *testing.T) {
 			},
 		},
 	}
-	// As kubelet 1.37 writes it.
+	// The format of kubelet 1.37.
 	got, err := nodestatus.ReadRecord(write(`{"data":"{\"entries\":{\"1a\":{\"ContainerResources\":{\"app\":{\"limits\":{\"cpu\":\"1\",\"example.com/gpu\":\"1\"},` +
 		`\"requests\":{\"cpu\":\"250m\",\"memory\":\"64Mi\",\"example.com/gpu\":\"1\",\"openshift.io/shared-cpus\":\"250\"}},\"log\":{}},` +
 		`\"PodLevelResources\":{\"requests\":{\"cpu\":\"1500m\"}},\"EmptyDirVolumeLimits\":null}}}","checksum":3203482811}`))
 	if diff := cmp.Diff(want, got); diff != "" || err != nil {
 		t.Errorf("1.37: %v\n%s", err, diff)
 	}
-	// As 1.33 does, which has no pod-level resources there.
+	// The format of kubelet 1.33, without pod-level resources.
 	want["1a"] = nodestatus.Asked{Containers: want["1a"].Containers}
 	got, err = nodestatus.ReadRecord(write(`{"data":"{\"allocationEntries\":{\"1a\":{\"app\":` +
 		`{\"requests\":{\"cpu\":\"250m\",\"example.com/gpu\":\"1\",\"openshift.io/shared-cpus\":\"250\"}},\"log\":{}}}}","checksum":1}`))

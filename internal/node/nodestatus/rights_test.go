@@ -18,8 +18,8 @@ import (
 	"github.com/cpupoold/cpupoold/internal/node/nodestatus"
 )
 
-// granted are the rights of deploy/rbac.yaml, in the words of the fake server.
-func granted(t *testing.T) map[string]bool {
+// grantedRights returns the rights of deploy/rbac.yaml, in the form of fakeAPI.calls.
+func grantedRights(t *testing.T) map[string]bool {
 	t.Helper()
 	text, err := os.ReadFile("../../../deploy/rbac.yaml")
 	if err != nil {
@@ -47,15 +47,15 @@ func granted(t *testing.T) map[string]bool {
 	return all
 }
 
-// TestRightsAreThoseUsed: deploy/rbac.yaml has what the daemon asks for, and nothing
-// more.
-func TestRightsAreThoseUsed(t *testing.T) {
+// TestRightsMatchUse checks that deploy/rbac.yaml grants the rights that the daemon uses, and
+// no others.
+func TestRightsMatchUse(t *testing.T) {
 	f := newFakeAPI(t)
 	f.delete()
 	f.create(corev1.Taint{Key: "cpupoold.io/starting", Effect: "NoSchedule"})
 	var later atomic.Int64
 	o := nodestatus.Options{
-		Name: "n1", Access: f.access(), Record: t.TempDir() + "/none", Version: "test", Limits: quick(), Log: slog.New(slog.DiscardHandler),
+		Name: "n1", Access: f.access(), Record: t.TempDir() + "/none", Version: "test", Limits: quickLimits(), Log: slog.New(slog.DiscardHandler),
 		Now: func() time.Time { return time.Now().Add(time.Duration(later.Load())) },
 	}
 	r := nodestatus.New(o)
@@ -90,7 +90,7 @@ func TestRightsAreThoseUsed(t *testing.T) {
 	for call := range maps.Keys(f.calls) {
 		used[call] = true
 	}
-	if diff := cmp.Diff(used, granted(t)); diff != "" {
+	if diff := cmp.Diff(used, grantedRights(t)); diff != "" {
 		t.Errorf("rights (-used +granted):\n%s", diff)
 	}
 }

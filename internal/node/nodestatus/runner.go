@@ -16,68 +16,67 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/workload"
 )
 
-// farewell is how long the end of the daemon may take for the condition to go.
-const farewell = 3 * time.Second
+// shutdownTimeout is the maximum time to remove the condition when the daemon stops.
+const shutdownTimeout = 3 * time.Second
 
-// maxGap is how late a busy node's resources are patched.
-const maxGap = 4 * time.Second
+// maxPatchInterval is the maximum interval between patches of a node that changes often.
+const maxPatchInterval = 4 * time.Second
 
-// State is what the daemon wants to be seen of the node. It is not changed once shown.
+// State is the desired state of the node in the cluster. A published value does not change.
 type State struct {
-	// Names are those of the resources.
+	// Names holds the names of the resources.
 	Names workload.Names
-	// OnlyCondition leaves all of the Node as it is but Condition; nothing else of what
-	// would change it counts then.
+	// OnlyCondition limits changes of the Node to Condition. The other fields that change it
+	// have no effect.
 	OnlyCondition bool
-	// Resources says that Pools are advertised; else all resources are withdrawn.
+	// Resources makes the Runner advertise Pools. Otherwise it removes all resources.
 	Resources bool
 	Pools     []Pool
 	Pods      []Pod
-	// Condition is the node's condition; nil shows none.
+	// Condition is the condition of the node; nil removes it.
 	Condition *Condition
-	// Heartbeat is how often the condition is written while it does not change; never
-	// where it is zero.
+	// Heartbeat is the interval of writes of an unchanged condition; 0 disables them.
 	Heartbeat time.Duration
-	// Taint is the key of the startup taint, which goes as soon as Verified and
-	// Depletion is shown; empty leaves all taints alone.
+	// Taint is the key of the startup taint; empty changes no taint. The Runner removes the
+	// taint when Verified is set and Depletion is written.
 	Taint    string
 	Verified bool
-	// Depletion is of the shared pool; nil leaves what is shown of it as it is.
+	// Depletion describes the shared pool; nil changes nothing about depletion.
 	Depletion *Depletion
-	// Topology is the node's NodeResourceTopology object; nil shows none.
+	// Topology is the NodeResourceTopology object of the node; nil removes it.
 	Topology *Topology
 	// Problems become events of pods, and of the Node.
 	Problems []Problem
 }
 
-// ConditionOnly returns the state of a node on which another daemon enforces the
-// configuration, or none: Condition is shown. Resources, taints and objects stay as they
-// are, and no event is written, since no request was refused.
+// ConditionOnly returns a state with only the condition. It is for a daemon that does not
+// enforce the configuration: resources, taints and objects may belong to another daemon. It
+// has no events, because no request was refused.
 func (s State) ConditionOnly() *State {
 	s.OnlyCondition, s.Resources, s.Pools, s.Pods = true, false, nil, nil
 	s.Taint, s.Depletion, s.Topology, s.Problems = "", nil, nil, nil
 	return &s
 }
 
-// Condition is how the daemon fares.
+// Condition is the state of the daemon.
 type Condition struct {
 	Ready bool
 	// Reason is one word in CamelCase, Message a sentence.
 	Reason, Message string
 }
 
-// Options are what a Runner needs.
+// Options configures a Runner.
 type Options struct {
-	// Name is that of the Node.
+	// Name is the name of the Node.
 	Name   string
 	Access *Access
-	// Record is the kubelet's record: see [ReadRecord].
+	// Record is the path of the kubelet's record: see [ReadRecord].
 	Record string
-	// Sys is sysfs, for State.Topology.
+	// Sys is sysfs. State.Topology needs it.
 	Sys fs.FS
-	// Topology says that there may be one to withdraw.
+	// Topology makes Withdraw delete the NodeResourceTopology object.
 	Topology bool
-	// Version is the program's, for the API server's log.
+	// Version is the version of this program, for the log of the API server.
 	Version string
 	Limits  Limits
 	Log     *slog.Logger
@@ -86,60 +85,60 @@ type Options struct {
 }
 
 func (o Options) client() client {
-	return client{access: o.Access, agent: manager + "/" + o.Version, limits: o.Limits.orDefault()}
+	return client{access: o.Access, agent: manager + "/" + o.Version, limits: o.Limits.withDefaults()}
 }
 
-// Runner shows a node to its cluster.
+// Runner publishes a node to its cluster.
 type Runner struct {
 	Options
-	state  atomic.Pointer[State]
-	wake   chan struct{} // holds a token when state has changed
-	seen   chan seen
-	stats  atomic.Pointer[Stats]
-	linked atomic.Bool // there is a watch
+	state      atomic.Pointer[State]
+	wake       chan struct{} // holds a token when state has changed
+	watched    chan watchedNode
+	stats      atomic.Pointer[Stats]
+	isWatching atomic.Bool // a watch is open
 
-	// What follows is of the goroutine of work alone.
-	client   client
-	node     *object // as it was last seen; nil when there is none
-	newest   uint64  // the version that our last patch has made
-	cache    recordCache
-	reporter *reporter
-	counts   Stats
-	gap      time.Duration
-	asked    wanted // by the last patch, which was at
-	patched  time.Time
+	// Only the goroutine of work uses the fields below.
+	client         client
+	node           *object // latest state; nil if it does not exist
+	patchedVersion uint64  // version after the last own patch
+	cache          recordCache
+	reporter       *reporter
+	counts         Stats
+	patchInterval  time.Duration
+	lastWanted     wanted // by the last patch, at lastPatch
+	lastPatch      time.Time
 
 	status, taint, depleted, events attempts
 
-	topology topologies
-	pressure pressure
-	resumed  bool // pressure has gone on from what the Node showed
-	tainted  time.Time
-	taintGap time.Duration // until the next change of the taint of depletion
+	topology      topologyState
+	pressure      pressure
+	resumed       bool // pressure has continued from the state of the Node
+	taintChanged  time.Time
+	taintInterval time.Duration // minimum interval between changes of the depletion taint
 }
 
-// New makes a Runner; Run makes it work.
+// New returns a Runner. Call Run to start it.
 func New(o Options) *Runner {
-	o.Limits = o.Limits.orDefault()
+	o.Limits = o.Limits.withDefaults()
 	if o.Now == nil {
 		o.Now = time.Now
 	}
 	r := &Runner{
-		Options: o, wake: make(chan struct{}, 1), seen: make(chan seen), client: o.client(), reporter: newReporter(o.Limits.Settle),
-		counts:   Stats{Patches: make(map[Result]uint64), Events: make(map[Result]uint64)},
-		gap:      o.Limits.Gap,
-		status:   newAttempts("status", o.Limits),
-		taint:    newAttempts("startup taint", o.Limits),
-		depleted: newAttempts("taint of depletion", o.Limits),
-		events:   newAttempts("events", o.Limits),
-		topology: topologies{attempts: newAttempts("NodeResourceTopology", o.Limits)},
-		taintGap: o.Limits.Gap,
+		Options: o, wake: make(chan struct{}, 1), watched: make(chan watchedNode), client: o.client(), reporter: newReporter(o.Limits.Settle),
+		counts:        Stats{Patches: make(map[Result]uint64), Events: make(map[Result]uint64)},
+		patchInterval: o.Limits.Gap,
+		status:        newAttempts("status", o.Limits),
+		taint:         newAttempts("startup taint", o.Limits),
+		depleted:      newAttempts("taint of depletion", o.Limits),
+		events:        newAttempts("events", o.Limits),
+		topology:      topologyState{attempts: newAttempts("NodeResourceTopology", o.Limits)},
+		taintInterval: o.Limits.Gap,
 	}
 	r.stats.Store(&Stats{})
 	return r
 }
 
-// Show hands over what is to be seen from now on. It never waits.
+// Show replaces the desired state. It does not wait.
 func (r *Runner) Show(s *State) {
 	r.state.Store(s)
 	select {
@@ -148,19 +147,19 @@ func (r *Runner) Show(s *State) {
 	}
 }
 
-// Run works until ctx ends, and then takes the node's condition back; the resources
-// stay, as the pods that they count do.
+// Run publishes the desired state until ctx ends. Then it removes the condition. The resources
+// stay, because the pods that they count stay.
 func (r *Runner) Run(ctx context.Context) {
 	if !sleep(ctx, rand.N(r.Limits.Start)) {
 		return
 	}
 	var watching sync.WaitGroup
-	watching.Go(func() { r.follow(ctx) })
+	watching.Go(func() { r.watchNode(ctx) })
 	r.work(ctx)
 	watching.Wait()
 }
 
-// work keeps the Node as wanted.
+// work processes new states, changes of the Node and due requests until ctx ends.
 func (r *Runner) work(ctx context.Context) {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
@@ -170,30 +169,30 @@ func (r *Runner) work(ctx context.Context) {
 		}
 		select {
 		case <-ctx.Done():
-			r.leave()
-			r.leaveTopology()
+			r.removeCondition()
+			r.withdrawTopologyAtExit()
 			return
 		case <-r.wake:
-		case s := <-r.seen:
-			r.take(s)
+		case s := <-r.watched:
+			r.noteNode(s)
 		case <-timer.C:
 		}
 	}
 }
 
-// take notes what the watch tells, unless it is older than what our own patch has
-// answered: it would be patched again for nothing.
-func (r *Runner) take(s seen) {
+// noteNode stores the Node from the watch. It ignores versions before the own patch, because
+// their differences are already corrected.
+func (r *Runner) noteNode(s watchedNode) {
 	switch {
 	case s.node == nil:
-		r.node, r.newest = nil, 0
-	case s.fresh || s.node.version() >= r.newest:
-		r.node, r.newest = s.node, 0
+		r.node, r.patchedVersion = nil, 0
+	case s.isFirst || s.node.version() >= r.patchedVersion:
+		r.node, r.patchedVersion = s.node, 0
 	}
 }
 
-// step makes the requests that are due, and says when the next one is; zero stands
-// for not before something happens.
+// step sends the due requests. It returns the time of the next one; zero if only a change
+// requires one.
 func (r *Runner) step(ctx context.Context) time.Time {
 	state := r.state.Load()
 	if state == nil || ctx.Err() != nil {
@@ -201,38 +200,38 @@ func (r *Runner) step(ctx context.Context) time.Time {
 	}
 	now := r.Now()
 	r.reporter.note(state.Problems, now)
-	next := r.press(state.Depletion, now)
-	want := r.want(state)
+	next := r.updatePressure(state.Depletion, now)
+	want := r.wantedStatus(state)
 	defer r.publish()
 	shown := false
-	next = sooner(next, r.attempt(ctx, &r.status, func(ctx context.Context) (next time.Time, err error) {
-		shown, next, err = r.change(ctx, state, want)
+	next = earlier(next, r.attempt(ctx, &r.status, func(ctx context.Context) (next time.Time, err error) {
+		shown, next, err = r.patchStatus(ctx, state, want)
 		return next, err
 	}))
 	if state.OnlyCondition {
-		return sooner(next, r.attempt(ctx, &r.events, r.tell))
+		return earlier(next, r.attempt(ctx, &r.events, r.writeEvent))
 	}
-	// Before the startup taint goes, or pods would come in between: see depletionSettled.
-	next = sooner(next, r.attempt(ctx, &r.depleted, func(ctx context.Context) (time.Time, error) { return r.taintDepleted(ctx, state.Depletion) }))
-	if shown && state.Verified && r.depletionSettled(state.Depletion) {
-		next = sooner(next, r.attempt(ctx, &r.taint, func(ctx context.Context) (time.Time, error) { return r.untaint(ctx, state.Taint) }))
+	// Before the startup taint is removed: see canRemoveStartupTaint.
+	next = earlier(next, r.attempt(ctx, &r.depleted, func(ctx context.Context) (time.Time, error) { return r.updateDepletionTaint(ctx, state.Depletion) }))
+	if shown && state.Verified && r.canRemoveStartupTaint(state.Depletion) {
+		next = earlier(next, r.attempt(ctx, &r.taint, func(ctx context.Context) (time.Time, error) { return r.removeStartupTaint(ctx, state.Taint) }))
 	}
-	next = sooner(next, r.attempt(ctx, &r.topology.attempts, func(ctx context.Context) (time.Time, error) { return r.showTopology(ctx, state.Topology) }))
-	return sooner(next, r.attempt(ctx, &r.events, r.tell))
+	next = earlier(next, r.attempt(ctx, &r.topology.attempts, func(ctx context.Context) (time.Time, error) { return r.showTopology(ctx, state.Topology) }))
+	return earlier(next, r.attempt(ctx, &r.events, r.writeEvent))
 }
 
-// want is what the status is to show.
-func (r *Runner) want(s *State) wanted {
+// wantedStatus returns the desired status of the Node.
+func (r *Runner) wantedStatus(s *State) wanted {
 	var w wanted
 	record, err := r.cache.read(r.Record)
 	if record == nil && err == nil {
-		err = fmt.Errorf("no %s; pods outside of management pools are taken to be counted", r.Record)
+		err = fmt.Errorf("no file %s; pods outside of management pools count as requesting their resource", r.Record)
 	}
 	if err == nil {
-		r.cache.told = ""
-	} else if note := err.Error(); note != r.cache.told {
-		r.cache.told = note
-		r.Log.Warn("what pods ask for is not known from the kubelet", "error", err)
+		r.cache.loggedError = ""
+	} else if note := err.Error(); note != r.cache.loggedError {
+		r.cache.loggedError = note
+		r.Log.Warn("cannot read requests of pods from the kubelet's record", "error", err)
 	}
 	w.resources = make(map[string]int64)
 	r.counts.Amounts = nil
@@ -259,9 +258,9 @@ func (r *Runner) want(s *State) wanted {
 	return w
 }
 
-// change patches the status of the Node where it is not as wanted, and says whether it
-// is now. The time is when it is to be looked at again.
-func (r *Runner) change(ctx context.Context, s *State, want wanted) (shown bool, next time.Time, err error) {
+// patchStatus patches the status of the Node if it differs from want. shown reports whether
+// the Node is as wanted now. next is the time of the next check.
+func (r *Runner) patchStatus(ctx context.Context, s *State, want wanted) (shown bool, next time.Time, err error) {
 	if r.node == nil {
 		return false, time.Time{}, nil
 	}
@@ -270,23 +269,23 @@ func (r *Runner) change(ctx context.Context, s *State, want wanted) (shown bool,
 	if patch == nil {
 		return true, r.node.conditionsDue(want), nil
 	}
-	if earliest := r.patched.Add(r.gap); now.Before(earliest) {
+	if earliest := r.lastPatch.Add(r.patchInterval); now.Before(earliest) {
 		return false, earliest, nil
 	}
-	r.pace(want, now)
+	r.adjustPatchInterval(want, now)
 	if err := r.patch(ctx, "/status", strategicPatch, patch); err != nil {
-		r.gap, r.patched = r.Limits.Gap, time.Time{} // the pause after the failure is enough
+		r.patchInterval, r.lastPatch = r.Limits.Gap, time.Time{} // the pause after the failure replaces the interval
 		return false, time.Time{}, err
 	}
-	return true, r.Now().Add(r.gap), nil
+	return true, r.Now().Add(r.patchInterval), nil
 }
 
-// untaint removes the startup taint.
-func (r *Runner) untaint(ctx context.Context, key string) (time.Time, error) {
-	if r.node == nil { // the patch of the status has found out
+// removeStartupTaint removes the startup taint.
+func (r *Runner) removeStartupTaint(ctx context.Context, key string) (time.Time, error) {
+	if r.node == nil { // the patch of the status may have answered 404
 		return time.Time{}, nil
 	}
-	patch := r.node.taintPatch(key) // of the version that there is now
+	patch := r.node.taintPatch(key)
 	if patch == nil {
 		return time.Time{}, nil
 	}
@@ -294,26 +293,27 @@ func (r *Runner) untaint(ctx context.Context, key string) (time.Time, error) {
 		return time.Time{}, err
 	}
 	r.Log.Info("startup taint removed", "node", r.Name, "taint", key)
-	r.taint.due = r.Now().Add(r.Limits.Gap) // somebody may put it there again and again
+	r.taint.due = r.Now().Add(r.Limits.Gap) // another client may add it repeatedly
 	return r.taint.due, nil
 }
 
-// pace lets the gap between patches grow while there is always something to patch, and
-// most of all while somebody undoes them.
-func (r *Runner) pace(want wanted, now time.Time) {
-	longest := maxGap
-	if reflect.DeepEqual(want, r.asked) {
-		longest = longestPause
+// adjustPatchInterval doubles the interval between patches while each interval needs a patch.
+// The limit is higher if the patch repeats the last one, because another client then reverts
+// it.
+func (r *Runner) adjustPatchInterval(want wanted, now time.Time) {
+	limit := maxPatchInterval
+	if reflect.DeepEqual(want, r.lastWanted) {
+		limit = maxPause
 	}
-	if now.Sub(r.patched) < 4*r.gap {
-		r.gap = min(2*r.gap, max(longest, r.gap))
+	if now.Sub(r.lastPatch) < 4*r.patchInterval {
+		r.patchInterval = min(2*r.patchInterval, max(limit, r.patchInterval))
 	} else {
-		r.gap = r.Limits.Gap
+		r.patchInterval = r.Limits.Gap
 	}
-	r.asked, r.patched = want, now
+	r.lastWanted, r.lastPatch = want, now
 }
 
-// patch makes one patch, and goes on from what it has made.
+// patch sends one patch and stores the resulting Node.
 func (r *Runner) patch(ctx context.Context, subresource, kind string, patch []byte) error {
 	err := r.client.connect()
 	result := new(object)
@@ -323,16 +323,16 @@ func (r *Runner) patch(ctx context.Context, subresource, kind string, patch []by
 	switch {
 	case err == nil:
 		r.counts.Patches[OK]++
-		r.node, r.newest = result, result.version()
+		r.node, r.patchedVersion = result, result.version()
 		r.Log.Debug("node patched", "node", r.Name, "patch", string(patch))
 		return nil
 	case isStatus(err, 404):
-		// It is gone, and the watch has not told, or could not.
+		// The Node was deleted, and the watch has not reported it yet.
 		r.counts.Patches[Failed]++
-		r.node, r.newest = nil, 0
+		r.node, r.patchedVersion = nil, 0
 		return nil
 	case isStatus(err, 409):
-		// The watch tells of the change, if it has not yet.
+		// The watch reports the change.
 		r.counts.Patches[Conflict]++
 	default:
 		r.counts.Patches[Failed]++
@@ -340,9 +340,9 @@ func (r *Runner) patch(ctx context.Context, subresource, kind string, patch []by
 	return fmt.Errorf("patch node %s: %w", r.Name, err)
 }
 
-// tell writes one event that is due. The next one waits for its turn: behind a slow API
-// server the resources are not to come after all events.
-func (r *Runner) tell(ctx context.Context) (time.Time, error) {
+// writeEvent writes one due event. The next event waits for the next step: with a slow API
+// server the resources must not wait for all events.
+func (r *Runner) writeEvent(ctx context.Context) (time.Time, error) {
 	now := r.Now()
 	next, later := r.reporter.due(now)
 	if next == nil {
@@ -351,35 +351,35 @@ func (r *Runner) tell(ctx context.Context) (time.Time, error) {
 	err := r.client.connect()
 	var name string
 	if err == nil {
-		name, err = r.client.tell(ctx, next, r.Name, now)
+		name, err = r.client.writeEvent(ctx, next, r.Name, now)
 	}
 	status, answered := errors.AsType[*statusError](err)
 	switch {
 	case err == nil:
 		r.counts.Events[OK]++
-	case answered && (status.final() || status.Code == http.StatusConflict): // 409: it has been made already
-		// The namespace ends, or events are forbidden: it is of no use to insist.
-		r.Log.Debug("event is refused", "pod", next.Namespace+"/"+next.Pod, "error", err)
+	case answered && (status.isFinal() || status.Code == http.StatusConflict): // 409: the event exists
+		// A retry fails too: the namespace is being deleted, or events are forbidden.
+		r.Log.Debug("API server refuses event", "pod", next.Namespace+"/"+next.Pod, "error", err)
 		r.counts.Events[Failed]++
 		name = ""
 	default:
 		r.counts.Events[Failed]++
-		return time.Time{}, fmt.Errorf("event of pod %s/%s: %w", next.Namespace, next.Pod, err)
+		return time.Time{}, fmt.Errorf("write event of pod %s/%s: %w", next.Namespace, next.Pod, err)
 	}
-	r.reporter.spent(next, name, now)
+	r.reporter.noteWritten(next, name, now)
 	return now, nil
 }
 
-// leave takes the condition back, also one that was written by a request of which the
-// answer has not come. Depletion does not end with the daemon.
-func (r *Runner) leave() {
-	if r.node == nil || r.node.condition(ConditionType) == nil && r.asked.condition == nil {
+// removeCondition removes the condition. A request without an answer may have written it. The
+// depletion condition stays.
+func (r *Runner) removeCondition() {
+	if r.node == nil || r.node.condition(ConditionType) == nil && r.lastWanted.condition == nil {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), farewell)
+	ctx, cancel := context.WithTimeout(context.Background(), shutdownTimeout)
 	defer cancel()
-	patch := encode(map[string]any{"status": map[string]any{"conditions": []any{noCondition(ConditionType)}}})
+	patch := encode(map[string]any{"status": map[string]any{"conditions": []any{deleteCondition(ConditionType)}}})
 	if err := r.patch(ctx, "/status", strategicPatch, patch); err != nil {
-		r.Log.Warn("the node's condition stays", "node", r.Name, "condition", ConditionType, "error", err)
+		r.Log.Warn("cannot remove condition of node", "node", r.Name, "condition", ConditionType, "error", err)
 	}
 }

@@ -24,30 +24,30 @@ import (
 
 func quantity(s string) resource.Quantity { return resource.MustParse(s) }
 
-// quick are limits for tests: short where something is to be given up, else as ever.
-func quick() nodestatus.Limits {
+// quickLimits returns short limits. Timeouts that only end a failing test keep their length.
+func quickLimits() nodestatus.Limits {
 	return nodestatus.Limits{
 		Call: 10 * time.Second, Watch: time.Minute, Start: time.Millisecond, Pause: 50 * time.Millisecond, Gap: time.Millisecond, Settle: time.Millisecond,
 	}
 }
 
-// started is a runner at work.
-type started struct {
+// runningRunner is a Runner in its goroutine.
+type runningRunner struct {
 	*nodestatus.Runner
 	stop func()
 }
 
-func run(t *testing.T, f *fakeAPI, l nodestatus.Limits) started {
+func run(t *testing.T, f *fakeAPI, l nodestatus.Limits) runningRunner {
 	t.Helper()
 	return runLogged(t, f, l, slog.New(slog.DiscardHandler))
 }
 
-func runLogged(t *testing.T, f *fakeAPI, l nodestatus.Limits, log *slog.Logger) started {
+func runLogged(t *testing.T, f *fakeAPI, l nodestatus.Limits, log *slog.Logger) runningRunner {
 	t.Helper()
 	return runWith(t, f, nodestatus.Options{Limits: l, Log: log})
 }
 
-func runWith(t *testing.T, f *fakeAPI, o nodestatus.Options) started {
+func runWith(t *testing.T, f *fakeAPI, o nodestatus.Options) runningRunner {
 	t.Helper()
 	o.Name, o.Access, o.Record, o.Version = "n1", f.access(), t.TempDir()+"/none", "test"
 	r := nodestatus.New(o)
@@ -66,15 +66,16 @@ func runWith(t *testing.T, f *fakeAPI, o nodestatus.Options) started {
 		}
 	}
 	t.Cleanup(stop)
-	return started{r, stop}
+	return runningRunner{r, stop}
 }
 
-// pooled wants the three resources.
+// pooled returns a state with the three resources.
 func pooled() *nodestatus.State {
 	return &nodestatus.State{Resources: true, Pools: []nodestatus.Pool{{shared, 4000}, {guaranteed, 6000}, {cores, 12000}}}
 }
 
-// has says that the Node has a resource, in both lists; it is called under the lock.
+// has reports whether capacity and allocatable have a value of a resource; with an empty
+// value, whether both lack it. The caller holds the lock.
 func (f *fakeAPI) has(name, value string) bool {
 	if f.node == nil {
 		return false
@@ -106,12 +107,12 @@ func (f *fakeAPI) pooled() bool {
 
 func TestRunnerAdvertises(t *testing.T) {
 	f := newFakeAPI(t)
-	r := run(t, f, quick())
+	r := run(t, f, quickLimits())
 	r.Show(pooled())
 	f.wait("resources", f.pooled)
-	f.wait("others' resources stay", func() bool { return f.has("example.com/gpu", "2") && len(f.node.Status.Conditions) == 1 })
+	f.wait("other resources stay", func() bool { return f.has("example.com/gpu", "2") && len(f.node.Status.Conditions) == 1 })
 
-	// Nothing changes, so nothing is patched, whatever is shown or told again.
+	// Repeated states and changes of other fields cause no patch.
 	var patched int
 	f.do(func() { patched = len(f.patches) })
 	for i := range 20 {
@@ -125,47 +126,47 @@ func TestRunnerAdvertises(t *testing.T) {
 			t.Errorf("%d patches for one change: %s", got-patched, f.patches)
 		}
 		if got := string(f.patches[patched]); strings.Contains(got, shared) {
-			t.Errorf("patch has what has not changed: %s", got)
+			t.Errorf("patch contains unchanged resources: %s", got)
 		}
 	})
 
 	f.edit(func(n *corev1.Node) { n.Status.Allocatable[shared] = quantity("1") })
-	f.wait("repair of a foreign value", f.pooled)
+	f.wait("repair of an external write", f.pooled)
 
 	less := pooled()
 	less.Pools = less.Pools[:1]
 	r.Show(less)
-	f.wait("a pool that the configuration does not have any more", func() bool {
+	f.wait("resource of a removed pool", func() bool {
 		return f.has(shared, "4000") && f.has(guaranteed, "") && f.has(cores, "") && f.has("example.com/gpu", "2")
 	})
 	r.Show(&nodestatus.State{Pools: less.Pools})
 	f.wait("resources off", func() bool { return f.has(shared, "") && f.has("example.com/gpu", "2") })
-	f.wait("counts of what was done", func() bool {
+	f.wait("counts of patches", func() bool {
 		stats := r.Stats()
 		return stats.Connected && stats.Patches[nodestatus.OK] == uint64(len(f.patches)) && stats.Patches[nodestatus.Failed] == 0
 	})
 }
 
-// TestRunnerWithdrawsOldNames: a daemon that starts with another domain, or without a
-// type, deletes what the one before it has put there, and nothing else.
+// TestRunnerWithdrawsOldNames checks that a daemon with another domain or fewer types deletes
+// the resources of an earlier daemon, and no others.
 func TestRunnerWithdrawsOldNames(t *testing.T) {
 	f := newFakeAPI(t)
-	old := run(t, f, quick())
+	old := run(t, f, quickLimits())
 	old.Show(&nodestatus.State{Names: workload.Names{Domain: "example.org"}, Resources: true, Pools: []nodestatus.Pool{{"management.example.org/cores", 12000}}})
 	f.wait("the old name", func() bool { return f.has("management.example.org/cores", "12000") })
 	old.stop()
 	f.edit(func(n *corev1.Node) { n.Status.Capacity["infra.workload.openshift.io/cores"] = quantity("12000") })
-	r := run(t, f, quick())
+	r := run(t, f, quickLimits())
 	r.Show(pooled())
-	f.wait("the new names alone", func() bool {
+	f.wait("only the new names", func() bool {
 		return f.pooled() && f.has("management.example.org/cores", "") && f.has("infra.workload.openshift.io/cores", "") && f.has("example.com/gpu", "2")
 	})
 }
 
-func TestRunnerNodeMadeAgain(t *testing.T) {
+func TestRunnerNodeRecreated(t *testing.T) {
 	f := newFakeAPI(t)
 	f.delete()
-	r := run(t, f, quick())
+	r := run(t, f, quickLimits())
 	r.Show(pooled())
 	f.wait("a watch", func() bool { return f.watchers == 1 })
 	f.create()
@@ -174,20 +175,20 @@ func TestRunnerNodeMadeAgain(t *testing.T) {
 	f.create()
 	f.wait("resources of the next one", f.pooled)
 
-	// Deleted without a word: the patch finds out.
-	f.do(func() { f.idle = true })
+	// Without a watch event, the patch detects the deletion.
+	f.do(func() { f.silent = true })
 	f.delete()
 	more := pooled()
 	more.Pools[0].Milli = 5000
 	r.Show(more)
-	f.wait("a patch of nothing", func() bool { return r.Stats().Patches[nodestatus.Failed] == 1 })
-	f.do(func() { f.idle = false })
+	f.wait("a patch of a missing Node", func() bool { return r.Stats().Patches[nodestatus.Failed] == 1 })
+	f.do(func() { f.silent = false })
 	f.create()
 	f.wait("resources of the third", func() bool { return f.has(shared, "5000") })
 }
 
-// TestRunnerOutages: whatever the API server does, it is asked again, and what is to be
-// seen is seen in the end.
+// TestRunnerOutages checks that the Runner retries after failures of the API server until the
+// Node is as wanted.
 func TestRunnerOutages(t *testing.T) {
 	more := pooled()
 	more.Pools[0].Milli = 5000
@@ -229,7 +230,7 @@ func TestRunnerOutages(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			f, l := newFakeAPI(t), quick()
+			f, l := newFakeAPI(t), quickLimits()
 			if c.limits != nil {
 				c.limits(&l)
 			}
@@ -253,7 +254,7 @@ func TestRunnerOutages(t *testing.T) {
 
 func TestRunnerWatchExpires(t *testing.T) {
 	f := newFakeAPI(t)
-	r := run(t, f, quick())
+	r := run(t, f, quickLimits())
 	r.Show(pooled())
 	f.wait("resources", f.pooled)
 	f.do(func() { f.expire = 2 })
@@ -262,11 +263,11 @@ func TestRunnerWatchExpires(t *testing.T) {
 	f.wait("repair", f.pooled)
 }
 
-// TestRunnerWatchGoesSilent: a watch that tells nothing any more is given up, and the
-// next one tells what was missed.
-func TestRunnerWatchGoesSilent(t *testing.T) {
+// TestRunnerSilentWatch checks that a watch that sends nothing ends, and that the next one
+// reports the missed change.
+func TestRunnerSilentWatch(t *testing.T) {
 	f := newFakeAPI(t)
-	f.do(func() { f.idle = true })
+	f.do(func() { f.silent = true })
 	r := run(t, f, nodestatus.Limits{Call: time.Second, Watch: time.Second, Start: time.Millisecond, Pause: time.Millisecond, Gap: time.Millisecond})
 	r.Show(pooled())
 	f.wait("resources", f.pooled)
@@ -274,10 +275,10 @@ func TestRunnerWatchGoesSilent(t *testing.T) {
 	f.wait("repair", f.pooled)
 }
 
-func TestRunnerNeverWaitedFor(t *testing.T) {
+func TestShowDoesNotWait(t *testing.T) {
 	f := newFakeAPI(t)
 	f.do(func() { f.hang = true })
-	l := quick()
+	l := quickLimits()
 	l.Call = time.Minute
 	r := run(t, f, l)
 	before := time.Now()
@@ -287,12 +288,12 @@ func TestRunnerNeverWaitedFor(t *testing.T) {
 	if took := time.Since(before); took > 10*time.Second {
 		t.Errorf("1000 calls of Show took %s while the API server hangs", took)
 	}
-	r.stop() // and its end does not wait for it either
+	r.stop() // does not wait for the API server either
 }
 
 func TestRunnerCondition(t *testing.T) {
 	f := newFakeAPI(t)
-	r := run(t, f, quick())
+	r := run(t, f, quickLimits())
 	show := func(ready bool, reason string) {
 		s := pooled()
 		s.Condition = &nodestatus.Condition{Ready: ready, Reason: reason, Message: strings.Repeat("x", 2000)}
@@ -329,7 +330,7 @@ func TestRunnerCondition(t *testing.T) {
 	}
 }
 
-// TestRunnerOnlyCondition: all else of the Node stays, whoever has made it.
+// TestRunnerOnlyCondition checks that the other fields of the Node stay.
 func TestRunnerOnlyCondition(t *testing.T) {
 	f := newFakeAPI(t)
 	f.edit(func(n *corev1.Node) {
@@ -337,12 +338,12 @@ func TestRunnerOnlyCondition(t *testing.T) {
 		n.Status.Conditions = []corev1.NodeCondition{{Type: nodestatus.PressureType, Status: "True", Reason: "SharedPoolDepleted"}}
 		n.Status.Capacity[shared], n.Status.Allocatable[shared] = quantity("1k"), quantity("1k")
 	})
-	r := run(t, f, quick())
-	for _, reason := range []string{"Observing", "Starting", "Observing"} { // more than one round
+	r := run(t, f, quickLimits())
+	for _, reason := range []string{"Observing", "Starting", "Observing"} {
 		r.Show(&nodestatus.State{OnlyCondition: true, Verified: true, Condition: &nodestatus.Condition{Reason: reason}})
 		f.wait(reason, func() bool { c := f.condition(); return c != nil && c.Reason == reason })
 	}
-	f.wait("the rest as it was", func() bool {
+	f.wait("the other fields unchanged", func() bool {
 		if f.shown() != depleted || !f.has(shared, "1k") {
 			t.Errorf("the Node shows %q and %v", f.shown(), f.node.Status.Capacity)
 		}
@@ -352,7 +353,7 @@ func TestRunnerOnlyCondition(t *testing.T) {
 
 func TestRunnerHeartbeat(t *testing.T) {
 	f := newFakeAPI(t)
-	r := run(t, f, quick())
+	r := run(t, f, quickLimits())
 	s := pooled()
 	s.Condition, s.Heartbeat = &nodestatus.Condition{Ready: true, Reason: "AsPlanned"}, 5*time.Minute
 	r.Show(s)
@@ -366,13 +367,13 @@ func TestRunnerHeartbeat(t *testing.T) {
 	f.edit(age)
 	f.wait("heartbeat", func() bool { return f.condition().LastHeartbeatTime.After(old.Add(time.Minute)) })
 
-	// Without one an old condition is as good as a new one.
+	// Without a heartbeat the age of the condition does not matter.
 	silent := pooled()
 	silent.Condition = s.Condition
 	r.Show(silent)
 	f.edit(age)
 	f.edit(func(n *corev1.Node) { delete(n.Status.Capacity, shared) })
-	f.wait("a patch of the resources alone", func() bool {
+	f.wait("a patch of only the resources", func() bool {
 		return f.pooled() && f.condition().LastHeartbeatTime.Time.Equal(old)
 	})
 }
@@ -383,7 +384,7 @@ func TestRunnerTaint(t *testing.T) {
 	f := newFakeAPI(t)
 	f.delete()
 	f.create(taints...)
-	r := run(t, f, quick())
+	r := run(t, f, quickLimits())
 	s := pooled()
 	s.Taint = key
 	r.Show(s)
@@ -395,28 +396,28 @@ func TestRunnerTaint(t *testing.T) {
 	})
 	verified := pooled()
 	verified.Taint, verified.Verified = key, true
-	// The runner's Node is old: its first patch must not undo what it has not seen.
-	f.do(func() { f.idle = true })
-	f.wait("a watch that tells nothing", func() bool { return f.watchers == 1 })
+	// The Runner has an old Node: its first patch must keep a taint that it has not read.
+	f.do(func() { f.silent = true })
+	f.wait("a silent watch", func() bool { return f.watchers == 1 })
 	f.edit(func(n *corev1.Node) {
 		n.Spec.Taints = append(n.Spec.Taints, corev1.Taint{Key: "c", Effect: "NoSchedule"})
 	})
 	r.Show(verified)
 	f.wait("conflict", func() bool { return r.Stats().Patches[nodestatus.Conflict] > 0 || len(f.node.Spec.Taints) < 5 })
-	f.do(func() { f.idle = false })
+	f.do(func() { f.silent = false })
 	f.wait("taint removed", func() bool {
 		return slices.EqualFunc(f.node.Spec.Taints, []string{"a", "b", "c"}, func(t corev1.Taint, key string) bool { return t.Key == key })
 	})
 	f.do(func() {
 		if f.node.Spec.Taints[1].Value != "v" {
-			t.Errorf("another's taint has changed: %v", f.node.Spec.Taints)
+			t.Errorf("the taint of another client has changed: %v", f.node.Spec.Taints)
 		}
 	})
 }
 
 func TestRunnerEvents(t *testing.T) {
 	f := newFakeAPI(t)
-	r := run(t, f, quick())
+	r := run(t, f, quickLimits())
 	s := &nodestatus.State{}
 	for i := range 50 {
 		s.Problems = append(s.Problems, nodestatus.Problem{
@@ -443,18 +444,18 @@ func TestRunnerEvents(t *testing.T) {
 	}
 }
 
-// TestRunnerEventsRefused: a namespace that ends refuses its events, and keeps those of
-// others from nobody.
+// TestRunnerEventsRefused checks that a refused event is not repeated, and does not block
+// other events.
 func TestRunnerEventsRefused(t *testing.T) {
 	f := newFakeAPI(t)
 	f.do(func() { f.refuse["POST event"] = http.StatusForbidden })
-	r := run(t, f, quick())
+	r := run(t, f, quickLimits())
 	first := nodestatus.Problem{UID: "a", Namespace: "ns", Pod: "a", Code: "Refused", Text: "why"}
 	r.Show(&nodestatus.State{Problems: []nodestatus.Problem{first}})
 	f.wait("refusal", func() bool { return r.Stats().Events[nodestatus.Failed] == 1 })
 	f.do(func() { clear(f.refuse) })
 	r.Show(&nodestatus.State{Problems: []nodestatus.Problem{first, {UID: "b", Namespace: "ns", Pod: "b", Code: "Refused", Text: "why"}}})
-	f.wait("the other's event, and no second try", func() bool { return len(f.events) == 1 && f.calls["POST event"] == 2 })
+	f.wait("the other event, and no second request", func() bool { return len(f.events) == 1 && f.calls["POST event"] == 2 })
 	for _, e := range f.events {
 		if e.Regarding.Name != "b" {
 			t.Errorf("event of %s", e.Regarding.Name)
@@ -464,13 +465,13 @@ func TestRunnerEventsRefused(t *testing.T) {
 
 func TestWithdraw(t *testing.T) {
 	f := newFakeAPI(t)
-	r := run(t, f, quick())
+	r := run(t, f, quickLimits())
 	s := pooled()
 	s.Condition = &nodestatus.Condition{Ready: true, Reason: "AsPlanned"}
 	r.Show(s)
 	f.wait("all", func() bool { return f.pooled() && f.condition() != nil })
 	r.stop()
-	f.edit(func(n *corev1.Node) { // as after a crash
+	f.edit(func(n *corev1.Node) { // a killed daemon leaves it
 		n.Status.Conditions = append(n.Status.Conditions, corev1.NodeCondition{Type: nodestatus.ConditionType, Status: "True"})
 	})
 	o := nodestatus.Options{Name: "n1", Access: f.access(), Version: "test"}
@@ -484,7 +485,7 @@ func TestWithdraw(t *testing.T) {
 	if got, err := nodestatus.Withdraw(t.Context(), o, workload.Names{}); err != nil || len(got) > 0 {
 		t.Errorf("again: %v, %v", got, err)
 	}
-	// An object that cannot be deleted keeps nothing else from being taken back.
+	// A failed deletion of the object must not keep the resources.
 	f.edit(func(n *corev1.Node) { n.Status.Capacity[shared] = quantity("4000") })
 	f.do(func() { f.refuse["DELETE topology"] = 403 })
 	o.Topology = true
@@ -494,21 +495,22 @@ func TestWithdraw(t *testing.T) {
 	o.Topology = false
 	f.delete()
 	if got, err := nodestatus.Withdraw(t.Context(), o, workload.Names{}); err != nil || len(got) > 0 {
-		t.Errorf("node that is gone: %v, %v", got, err)
+		t.Errorf("deleted node: %v, %v", got, err)
 	}
 	f.do(func() { f.tokens = nil })
 	if _, err := nodestatus.Withdraw(t.Context(), o, workload.Names{}); err == nil {
-		t.Error("no error without a right to it")
+		t.Error("Withdraw without credentials returns no error")
 	}
 }
 
-// TestRunnerReadsTheRecord, and reads it again when the kubelet has replaced it.
+// TestRunnerReadsTheRecord checks that the Runner reads the record, and reads it again after a
+// change.
 func TestRunnerReadsTheRecord(t *testing.T) {
 	f := newFakeAPI(t)
 	file := filepath.Join(t.TempDir(), nodestatus.RecordFile)
 	var logs lockedLog
 	r := nodestatus.New(nodestatus.Options{
-		Name: "n1", Access: f.access(), Record: file, Version: "test", Limits: quick(), Log: slog.New(slog.NewTextHandler(&logs, nil)),
+		Name: "n1", Access: f.access(), Record: file, Version: "test", Limits: quickLimits(), Log: slog.New(slog.NewTextHandler(&logs, nil)),
 	})
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
@@ -533,12 +535,12 @@ func TestRunnerReadsTheRecord(t *testing.T) {
 		r.Show(s)
 		f.wait("less than the pool", func() bool { return f.has(shared, want) })
 	}
-	if got := strings.Count(logs.String(), "not known"); got != 1 {
-		t.Errorf("a record that is not there was told %d times: %s", got, logs.String())
+	if got := strings.Count(logs.String(), "cannot read requests"); got != 1 {
+		t.Errorf("a missing record was logged %d times: %s", got, logs.String())
 	}
 }
 
-// lockedLog keeps what is logged.
+// lockedLog collects log records.
 type lockedLog struct {
 	mu   sync.Mutex
 	text strings.Builder

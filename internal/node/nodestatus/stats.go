@@ -2,36 +2,36 @@ package nodestatus
 
 import "maps"
 
-// Stats are what a Runner has done, and how it fares.
+// Stats holds the state and the counts of a Runner.
 type Stats struct {
-	// Connected says that the API server answers, and tells of the Node's changes.
+	// Connected is true if the last requests succeeded and a watch is open.
 	Connected bool
-	// Amounts are those that are advertised, or will be.
+	// Amounts holds the amounts of the last or the next patch.
 	Amounts []Amount
-	// Pressure says that the shared pool counts as depleted.
+	// Pressure is true if the shared pool counts as depleted.
 	Pressure bool
 	// Patches and Events count by result since the start.
 	Patches, Events map[Result]uint64
 }
 
-// Result is how a request ended.
+// Result is the result of a request.
 type Result string
 
-// Conflict: the Node had changed, and the request is made again.
+// Results. Conflict means that the Node had changed; the Runner repeats the request.
 const (
 	OK       Result = "ok"
 	Failed   Result = "failed"
 	Conflict Result = "conflict"
 )
 
-// Stats returns what has been done so far.
+// Stats returns the current state and counts.
 func (r *Runner) Stats() Stats {
 	s := *r.stats.Load()
-	s.Connected = s.Connected && r.linked.Load()
+	s.Connected = s.Connected && r.isWatching.Load()
 	return s
 }
 
-// publish makes the counts visible.
+// publish stores the counts for Stats.
 func (r *Runner) publish() {
 	s := r.counts
 	s.Connected = r.status.err == nil && r.taint.err == nil && r.depleted.err == nil && r.events.err == nil

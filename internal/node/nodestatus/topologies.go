@@ -10,23 +10,22 @@ import (
 	"time"
 )
 
-// seldom is how often it is tried to write objects that a cluster does not have, or that
-// this account may not write. topologyGap is the shortest time between two that are
-// written: each pod that comes or goes makes another one.
+// unavailableInterval is the interval between attempts to write objects that the cluster does
+// not have, or that this account may not write. topologyInterval is the minimum interval
+// between writes: each pod that starts or ends changes the object.
 const (
-	seldom      = 10 * time.Minute
-	topologyGap = 5 * time.Second
+	unavailableInterval = 10 * time.Minute
+	topologyInterval    = 5 * time.Second
 )
 
-// topologies is what there is of the node's NodeResourceTopology object.
-type topologies struct {
+// topologyState is the state of the node's NodeResourceTopology object.
+type topologyState struct {
 	attempts
-	shown []byte // the object as it was written last; nil where there is none of ours
-	asked bool   // it may have been written
+	written  []byte // the last written object; nil if none exists
+	mayExist bool   // a request may have created the object
 }
 
-// showTopology writes the object where it is not as it was written last, or takes it
-// back.
+// showTopology writes the object if it differs from the last written one, or deletes it.
 func (r *Runner) showTopology(ctx context.Context, want *Topology) (time.Time, error) {
 	t := &r.topology
 	if want == nil {
@@ -43,26 +42,26 @@ func (r *Runner) showTopology(ctx context.Context, want *Topology) (time.Time, e
 		}
 		memory[z.ID] = m
 	}
-	object := want.apply(r.Name, r.node.Metadata.UID, memory)
-	if bytes.Equal(object, t.shown) {
+	object := want.manifest(r.Name, r.node.Metadata.UID, memory)
+	if bytes.Equal(object, t.written) {
 		return time.Time{}, nil
 	}
 	err := r.client.connect()
 	if err == nil {
-		t.asked = true
+		t.mayExist = true
 		err = r.client.call(ctx, http.MethodPatch, topologyPath+url.PathEscape(r.Name), applyPatch, object, nil)
 	}
 	if err != nil {
 		return time.Time{}, topologyError(r.Name, err)
 	}
-	t.shown = object
-	t.due = r.Now().Add(topologyGap)
+	t.written = object
+	t.due = r.Now().Add(topologyInterval)
 	return t.due, nil
 }
 
 // withdrawTopology deletes the object, if this Runner may have written it.
 func (r *Runner) withdrawTopology(ctx context.Context) error {
-	if !r.topology.asked {
+	if !r.topology.mayExist {
 		return nil
 	}
 	err := r.client.connect()
@@ -70,22 +69,22 @@ func (r *Runner) withdrawTopology(ctx context.Context) error {
 		err = r.client.deleteTopology(ctx, r.Name)
 	}
 	if err == nil {
-		r.topology.shown, r.topology.asked = nil, false
+		r.topology.written, r.topology.mayExist = nil, false
 	}
 	return err
 }
 
-// leaveTopology takes the object back: nobody keeps it right while the daemon is away,
-// and to schedulers a node without one is a node that they do not look into.
-func (r *Runner) leaveTopology() {
-	ctx, cancel := context.WithTimeout(context.Background(), farewell)
+// withdrawTopologyAtExit deletes the object, because it becomes wrong while no daemon runs.
+// Schedulers accept a node without an object.
+func (r *Runner) withdrawTopologyAtExit() {
+	ctx, cancel := context.WithTimeout(context.Background(), shutdownTimeout)
 	defer cancel()
 	if err := r.withdrawTopology(ctx); err != nil {
-		r.Log.Warn("the node's NodeResourceTopology stays", "node", r.Name, "error", err)
+		r.Log.Warn("cannot delete NodeResourceTopology of node", "node", r.Name, "error", err)
 	}
 }
 
-// deleteTopology deletes a node's object; one that is not there is deleted.
+// deleteTopology deletes the object of a node. A missing object is no error.
 func (c *client) deleteTopology(ctx context.Context, name string) error {
 	err := c.call(ctx, http.MethodDelete, topologyPath+url.PathEscape(name), "", nil, nil)
 	if isStatus(err, http.StatusNotFound) {
@@ -97,8 +96,8 @@ func (c *client) deleteTopology(ctx context.Context, name string) error {
 	return nil
 }
 
-// topologyError adds to what is not likely to be over soon what is to be done, and that
-// it is not to be tried again soon.
+// topologyError wraps an error of a write. For a missing or forbidden API it adds the remedy,
+// and sets the pause to unavailableInterval.
 func topologyError(name string, err error) error {
 	status, ok := errors.AsType[*statusError](err)
 	if !ok {
@@ -107,13 +106,13 @@ func topologyError(name string, err error) error {
 	var remedy string
 	switch status.Code {
 	case http.StatusNotFound:
-		remedy = "the cluster has no such objects: install the CustomResourceDefinition of " + topologyAPI + ", or set node.topology: false"
+		remedy = "install the CustomResourceDefinition of " + topologyAPI + ", or set node.topology: false"
 	case http.StatusForbidden:
 		remedy = "bind the role cpupoold-topology, or set node.topology: false"
 	default:
 		return fmt.Errorf("write NodeResourceTopology %s: %w", name, err)
 	}
 	later := *status
-	later.retryAfter = seldom
+	later.retryAfter = unavailableInterval
 	return fmt.Errorf("write NodeResourceTopology %s: %s: %w", name, remedy, &later)
 }

@@ -12,31 +12,31 @@ import (
 	"time"
 )
 
-// path is where the Node is, with a subresource or nothing behind it.
+// path returns the path of a Node, with an optional subresource.
 func path(name, subresource string) string {
 	return "/api/v1/nodes/" + url.PathEscape(name) + subresource
 }
 
-// seen is what a watch tells: the Node as it is, nil when there is none. The first of a
-// watch is fresh: it is the state that there is now.
-type seen struct {
-	node  *object
-	fresh bool
+// watchedNode is a state of the Node from a watch; node is nil if the Node does not exist.
+// isFirst marks the first state of a watch.
+type watchedNode struct {
+	node    *object
+	isFirst bool
 }
 
-// errExpired ends a watch that has fallen too far behind: the next one begins anew.
-// errEnded ends one before its time: an API server that stops does that to all nodes.
+// errExpired means that the version of a watch has expired: the next watch starts from the
+// current state. errEnded means that the API server ended a watch early, perhaps because it
+// stops.
 var (
 	errExpired = errors.New("watch has expired")
 	errEnded   = errors.New("watch was ended by the API server")
 )
 
-// watch tells of the Node's state, and of each change of it, until its time is over or
-// something fails; began is called when it has let us. A watch without a version
-// begins with the state that there is, so there is no list to fall out of step with,
-// and one that is begun again misses nothing.
-func (c *client) watch(ctx context.Context, name string, began func(), tell func(context.Context, seen)) error {
-	fresh := true
+// watch reports the state of the Node and each change until the watch ends. It calls began
+// when the API server accepts the watch. Without a resource version a watch starts with the
+// current state, so it needs no list, and a new watch misses no change.
+func (c *client) watch(ctx context.Context, name string, began func(), report func(context.Context, watchedNode)) error {
+	first := true
 	return c.events(ctx, "/api/v1/nodes", url.Values{"fieldSelector": {"metadata.name=" + name}}, began, func(ctx context.Context, kind string, raw json.RawMessage) error {
 		switch kind {
 		case "ADDED", "MODIFIED":
@@ -45,20 +45,20 @@ func (c *client) watch(ctx context.Context, name string, began func(), tell func
 				return err
 			}
 			if o.Metadata.Name == name {
-				tell(ctx, seen{o, fresh})
-				fresh = false
+				report(ctx, watchedNode{o, first})
+				first = false
 			}
 		case "DELETED":
-			tell(ctx, seen{})
+			report(ctx, watchedNode{})
 		}
 		return nil
 	})
 }
 
-// events watches what is at path and in the query, and hands over each event, but for
-// those that end the watch.
+// events watches a path with a query, and calls each for every event that does not end the
+// watch.
 func (c *client) events(ctx context.Context, path string, query url.Values, began func(), each func(ctx context.Context, kind string, raw json.RawMessage) error) error {
-	// Watches that have begun together are not to end together.
+	// A random duration spreads the ends of watches that started together.
 	duration := max((c.limits.Watch + rand.N(c.limits.Watch)).Truncate(time.Second), time.Second)
 	ctx, cancel := context.WithTimeout(ctx, duration+c.limits.Call)
 	defer cancel()
@@ -73,7 +73,7 @@ func (c *client) events(ctx context.Context, path string, query url.Values, bega
 	case err != nil:
 		return err
 	}
-	defer func() { _ = body.Close() }() // the watch is over
+	defer func() { _ = body.Close() }()
 	began()
 	events := json.NewDecoder(body)
 	for {
@@ -103,18 +103,18 @@ func (c *client) events(ctx context.Context, path string, query url.Values, bega
 	}
 }
 
-// follow watches the Node until ctx ends.
-func (r *Runner) follow(ctx context.Context) {
-	c, pause, failing := r.Options.client(), newPause(r.Limits.Pause), ""
+// watchNode watches the Node until ctx ends.
+func (r *Runner) watchNode(ctx context.Context) {
+	c, pause, failing := r.Options.client(), newBackoff(r.Limits.Pause), ""
 	began := func() {
-		if r.linked.Store(true); failing != "" {
-			r.Log.Info("node is watched again", "node", r.Name)
+		if r.isWatching.Store(true); failing != "" {
+			r.Log.Info("watching node again", "node", r.Name)
 			failing = ""
 		}
 	}
-	tell := func(ctx context.Context, s seen) {
+	report := func(ctx context.Context, s watchedNode) {
 		select {
-		case r.seen <- s:
+		case r.watched <- s:
 		case <-ctx.Done():
 		}
 	}
@@ -122,20 +122,20 @@ func (r *Runner) follow(ctx context.Context) {
 		started := time.Now()
 		err := c.connect()
 		if err == nil {
-			err = c.watch(ctx, r.Name, began, tell)
+			err = c.watch(ctx, r.Name, began, report)
 		}
 		if ctx.Err() != nil {
 			return
 		}
-		if time.Since(started) > longestPause {
+		if time.Since(started) > maxPause {
 			pause.Reset()
 		}
-		if err == nil { // its time was over
+		if err == nil { // the watch ended at its time
 			continue
 		}
 		if !errors.Is(err, errExpired) && !errors.Is(err, errEnded) {
-			if r.linked.Store(false); failing == "" {
-				r.Log.Warn("node is not watched", "node", r.Name, "error", err)
+			if r.isWatching.Store(false); failing == "" {
+				r.Log.Warn("cannot watch node", "node", r.Name, "error", err)
 			}
 			failing = err.Error()
 		}

@@ -11,34 +11,34 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/workload"
 )
 
-// withdrawals is how often what has changed under Withdraw's hands is tried again.
-const withdrawals = 5
+// maxConflicts is the maximum number of attempts while the Node changes.
+const maxConflicts = 5
 
-// Withdraw takes everything back that a Runner shows: the resources, the conditions, the
-// taint of depletion and, where there is one, the NodeResourceTopology. It returns the
-// names of the resources. A Node that is gone has nothing to take back.
+// Withdraw removes everything that a Runner publishes: the resources, the conditions, the
+// depletion taint and, with Options.Topology, the NodeResourceTopology object. It returns the
+// names of the removed resources. A missing Node is no error.
 func Withdraw(ctx context.Context, o Options, names workload.Names) ([]string, error) {
 	c := o.client()
 	if err := c.connect(); err != nil {
 		return nil, err
 	}
-	var topology error // keeps nothing else from being taken back
+	var topology error // does not stop the removal of the others
 	if o.Topology {
 		topology = c.deleteTopology(ctx, o.Name)
 	}
 	withdrawn := make(map[string]bool)
 	for tries := 1; ; tries++ {
-		switch err := withdraw(ctx, &c, o.Name, names, withdrawn); {
+		switch err := withdrawOnce(ctx, &c, o.Name, names, withdrawn); {
 		case err == nil || isStatus(err, 404):
 			return slices.Sorted(maps.Keys(withdrawn)), topology
-		case !isStatus(err, 409) || tries == withdrawals:
+		case !isStatus(err, 409) || tries == maxConflicts:
 			return slices.Sorted(maps.Keys(withdrawn)), errors.Join(topology, err)
 		}
 	}
 }
 
-// withdraw tries it once, and notes the resources that are gone.
-func withdraw(ctx context.Context, c *client, name string, names workload.Names, withdrawn map[string]bool) error {
+// withdrawOnce makes one attempt. It adds the removed resources to withdrawn.
+func withdrawOnce(ctx context.Context, c *client, name string, names workload.Names, withdrawn map[string]bool) error {
 	is := new(object)
 	if err := c.call(ctx, "GET", path(name, ""), "", nil, is); err != nil {
 		return err
@@ -54,7 +54,7 @@ func withdraw(ctx context.Context, c *client, name string, names workload.Names,
 	for resource := range ours {
 		withdrawn[resource] = true
 	}
-	patch := is.depletedPatch(nil)
+	patch := is.depletionTaintPatch(nil)
 	if patch == nil {
 		return nil
 	}

@@ -8,45 +8,45 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
 
-// Topology is what a NodeResourceTopology object (topology.node.k8s.io/v1alpha2) says
-// of a node, for schedulers that look into nodes.
+// Topology holds the content of a NodeResourceTopology object (topology.node.k8s.io/v1alpha2),
+// for schedulers that use NUMA nodes.
 type Topology struct {
-	// Policy says how CPUs of an owner are aligned, in the kubelet's words: none,
+	// Policy is the alignment of the CPUs of an owner in the kubelet's terms: none,
 	// best-effort, restricted or single-numa-node.
 	Policy string
 	Zones  []Zone
-	// Pods are those that run here.
+	// Pods holds the pods on this node.
 	Pods []PodName
 }
 
 // Zone is a NUMA node.
 type Zone struct {
-	// ID is the kernel's number.
+	// ID is the number of the node in the kernel.
 	ID int
-	// Distances to all zones, itself too, in units of ACPI SLIT, where 10 is local; by
-	// their IDs.
+	// Distances holds the distances to all zones by ID, in units of the ACPI SLIT: 10 is
+	// local.
 	Distances map[int]int
-	// Resources are by name: those of pools in thousandths of a CPU, cpu likewise.
-	Resources map[string]Room
+	// Resources holds amounts by name: pools and cpu in thousandths of a CPU.
+	Resources map[string]ZoneAmounts
 }
 
-// Room is how much there is of a resource: in all, for pods, and for pods to come.
-type Room struct{ Capacity, Allocatable, Available int64 }
+// ZoneAmounts holds the amounts of a resource: total, usable by pods, and free for new pods.
+type ZoneAmounts struct{ Capacity, Allocatable, Available int64 }
 
-// PodName is a pod's.
+// PodName is the name of a pod.
 type PodName struct{ Namespace, Name string }
 
-// NUMANode is a NUMA node with its online CPUs, of which there may be none.
+// NUMANode is a NUMA node with its online CPUs; CPUs may be empty.
 type NUMANode struct {
 	ID        int
 	CPUs      cpuset.Set
 	Distances map[int]int
 }
 
-// Zones are the node's. Free are the guaranteed CPUs that have no owner. Beside the
-// guaranteed pool there is cpu, without which schedulers would find room for no pod:
-// of that, CPUs with an owner are gone, and what else pods ask for is counted for the
-// whole node only.
+// Zones returns the zones of the node. free holds the guaranteed CPUs without an owner. Each
+// zone has the resource cpu and the resource of the guaranteed pool, because schedulers place
+// no pod on a zone without cpu. Owned CPUs reduce the free amount of cpu. Other requests of
+// pods count only for the whole node.
 func (l Layout) Zones(nodes []NUMANode, free cpuset.Set, guaranteed string) []Zone {
 	milli := func(cpus ...cpuset.Set) int64 {
 		all := cpus[0]
@@ -59,11 +59,11 @@ func (l Layout) Zones(nodes []NUMANode, free cpuset.Set, guaranteed string) []Zo
 	pods := l.Shared.Union(l.Guaranteed).Difference(l.Taken)
 	zones := make([]Zone, 0, len(nodes))
 	for _, n := range nodes {
-		z := Zone{ID: n.ID, Distances: n.Distances, Resources: map[string]Room{
+		z := Zone{ID: n.ID, Distances: n.Distances, Resources: map[string]ZoneAmounts{
 			"cpu": {milli(n.CPUs), milli(n.CPUs, pods), milli(n.CPUs, pods.Difference(owned))},
 		}}
 		if l.HasGuaranteed {
-			z.Resources[guaranteed] = Room{
+			z.Resources[guaranteed] = ZoneAmounts{
 				milli(n.CPUs, l.Guaranteed), milli(n.CPUs, l.Guaranteed.Difference(l.Taken)), milli(n.CPUs, free.Difference(l.Taken)),
 			}
 		}
@@ -72,8 +72,8 @@ func (l Layout) Zones(nodes []NUMANode, free cpuset.Set, guaranteed string) []Zo
 	return zones
 }
 
-// The names are those of scheduler-plugins' NodeResourceTopologyMatch, and of the API's
-// own helpers.
+// JSON types of the API. The names of zones and attributes follow scheduler-plugins
+// (NodeResourceTopologyMatch).
 type (
 	attribute struct {
 		Name  string `json:"name"`
@@ -97,16 +97,16 @@ type (
 	}
 )
 
-// topologyAPI is the group and version of the objects, topologyPath where they are.
+// topologyAPI is the group and version of the objects, topologyPath their path.
 const (
 	topologyAPI  = "topology.node.k8s.io/v1alpha2"
 	topologyPath = "/apis/" + topologyAPI + "/noderesourcetopologies/"
 )
 
-// apply is the object as it is to be, for server-side apply. It goes with the Node that
-// has this UID. Memory is by zone, in bytes: without it schedulers would find room for
-// no pod that asks for memory.
-func (t *Topology) apply(name, uid string, memory map[int]map[string]int64) []byte {
+// manifest returns the object for server-side apply. Its owner is the Node with this UID.
+// memory holds bytes by zone and resource: schedulers place no pod that requests memory on a
+// zone without it.
+func (t *Topology) manifest(name, uid string, memory map[int]map[string]int64) []byte {
 	pods := fingerprint(t.Pods)
 	zones := make([]zoneObject, 0, len(t.Zones))
 	for _, z := range t.Zones {
@@ -115,12 +115,12 @@ func (t *Topology) apply(name, uid string, memory map[int]map[string]int64) []by
 			o.Costs = append(o.Costs, zoneCost{zoneName(id), z.Distances[id]})
 		}
 		for _, resource := range slices.Sorted(maps.Keys(z.Resources)) {
-			room, unit := z.Resources[resource], ""
+			amounts, unit := z.Resources[resource], ""
 			if resource == "cpu" {
 				unit = "m"
 			}
 			text := func(n int64) string { return strconv.FormatInt(n, 10) + unit }
-			o.Resources = append(o.Resources, zoneResource{resource, text(room.Capacity), text(room.Allocatable), text(room.Available)})
+			o.Resources = append(o.Resources, zoneResource{resource, text(amounts.Capacity), text(amounts.Allocatable), text(amounts.Available)})
 		}
 		for _, resource := range slices.Sorted(maps.Keys(memory[z.ID])) {
 			text := strconv.FormatInt(memory[z.ID][resource], 10)

@@ -28,36 +28,36 @@ func TestZones(t *testing.T) {
 	for name, c := range map[string]struct {
 		layout nodestatus.Layout
 		free   string
-		want   []map[string]nodestatus.Room
+		want   []map[string]nodestatus.ZoneAmounts
 	}{
 		"all is free": {
 			nodestatus.Layout{Shared: set(t, "2-3,10-11"), Guaranteed: set(t, "4-7,12-15"), HasGuaranteed: true}, "4-7,12-15",
-			[]map[string]nodestatus.Room{
+			[]map[string]nodestatus.ZoneAmounts{
 				{"cpu": {8000, 6000, 6000}, guaranteed: {4000, 4000, 4000}},
 				{"cpu": {8000, 6000, 6000}, guaranteed: {4000, 4000, 4000}},
 			},
 		},
 		"owners on one node": {
 			nodestatus.Layout{Shared: set(t, "2-3,10-11"), Guaranteed: set(t, "4-7,12-15"), HasGuaranteed: true}, "4,12-15",
-			[]map[string]nodestatus.Room{
+			[]map[string]nodestatus.ZoneAmounts{
 				{"cpu": {8000, 6000, 3000}, guaranteed: {4000, 4000, 1000}},
 				{"cpu": {8000, 6000, 6000}, guaranteed: {4000, 4000, 4000}},
 			},
 		},
-		"nothing for pods: what units own, and what the kernel has lost": {
+		"taken CPUs": {
 			nodestatus.Layout{Shared: set(t, "2-3"), Guaranteed: set(t, "4-7,12-15"), HasGuaranteed: true, Taken: set(t, "3,12-13")}, "4-7,13-15",
-			[]map[string]nodestatus.Room{
+			[]map[string]nodestatus.ZoneAmounts{
 				{"cpu": {8000, 5000, 5000}, guaranteed: {4000, 4000, 4000}},
 				{"cpu": {8000, 2000, 2000}, guaranteed: {4000, 2000, 2000}},
 			},
 		},
 		"no guaranteed pool": {
 			nodestatus.Layout{Shared: set(t, "0-15")}, "",
-			[]map[string]nodestatus.Room{{"cpu": {8000, 8000, 8000}}, {"cpu": {8000, 8000, 8000}}},
+			[]map[string]nodestatus.ZoneAmounts{{"cpu": {8000, 8000, 8000}}, {"cpu": {8000, 8000, 8000}}},
 		},
 		"CPUs of the pool that are offline": {
 			nodestatus.Layout{Shared: set(t, "0-3"), Guaranteed: set(t, "4-7,16-19"), HasGuaranteed: true}, "4-7",
-			[]map[string]nodestatus.Room{
+			[]map[string]nodestatus.ZoneAmounts{
 				{"cpu": {8000, 8000, 8000}, guaranteed: {4000, 4000, 4000}},
 				{"cpu": {8000, 0, 0}, guaranteed: {0, 0, 0}},
 			},
@@ -65,7 +65,7 @@ func TestZones(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			zones := c.layout.Zones(nodes, set(t, c.free), guaranteed)
-			var got []map[string]nodestatus.Room
+			var got []map[string]nodestatus.ZoneAmounts
 			for i, z := range zones {
 				if z.ID != nodes[i].ID || !cmp.Equal(z.Distances, nodes[i].Distances) {
 					t.Errorf("zone %d is %+v", i, z)
@@ -79,11 +79,11 @@ func TestZones(t *testing.T) {
 	}
 }
 
-// TestTopologyObject: the whole object, for one node with one zone.
+// TestTopologyObject checks the whole object of a node with one zone.
 func TestTopologyObject(t *testing.T) {
 	topology := &nodestatus.Topology{
 		Policy: "restricted",
-		Zones:  []nodestatus.Zone{{ID: 1, Distances: map[int]int{1: 10, 0: 32}, Resources: map[string]nodestatus.Room{"cpu": {4000, 3000, 1500}, guaranteed: {2000, 2000, 0}}}},
+		Zones:  []nodestatus.Zone{{ID: 1, Distances: map[int]int{1: 10, 0: 32}, Resources: map[string]nodestatus.ZoneAmounts{"cpu": {4000, 3000, 1500}, guaranteed: {2000, 2000, 0}}}},
 	}
 	var got, want any
 	if err := json.Unmarshal(topology.Apply("n1", "u", map[int]map[string]int64{1: {"memory": 1 << 30}}), &got); err != nil {
@@ -115,7 +115,7 @@ func TestTopologyObject(t *testing.T) {
 	}
 }
 
-// TestFingerprint: what podfingerprint v0.2.2 makes of the same pods.
+// TestFingerprint checks results of podfingerprint v0.2.2 for the same pods.
 func TestFingerprint(t *testing.T) {
 	several := []nodestatus.PodName{{"kube-system", "coredns-7d8f9c5b6-x2x4z"}, {"ran", "du-0"}, {"default", "a"}}
 	for _, c := range []struct {
@@ -148,10 +148,10 @@ func TestNodeMemory(t *testing.T) {
 		t.Errorf("memory (-want +got), %v:\n%s", err, diff)
 	}
 	for name, sys := range map[string]fstest.MapFS{
-		"no such node":          {},
-		"no total":              {dir + "meminfo": file("Node 1 MemFree: 1 kB\n")},
-		"a total like no other": {dir + "meminfo": file("Node 1 MemTotal: many kB\n")},
-		"pages like no other":   {dir + "meminfo": file(meminfo), dir + "hugepages/hugepages-2048kB/nr_hugepages": file("-\n")},
+		"no such node":  {},
+		"no total":      {dir + "meminfo": file("Node 1 MemFree: 1 kB\n")},
+		"invalid total": {dir + "meminfo": file("Node 1 MemTotal: many kB\n")},
+		"invalid pages": {dir + "meminfo": file(meminfo), dir + "hugepages/hugepages-2048kB/nr_hugepages": file("-\n")},
 	} {
 		if got, err := nodestatus.Memory(sys, 1); err == nil {
 			t.Errorf("%s: memory %v; want an error", name, got)
