@@ -78,11 +78,11 @@ func Decide(units []Unit, cpus cpuset.Set, placed []Placed, pods []cgroup.Path) 
 	var all []Verdict
 	for _, u := range sorted {
 		v := Verdict{Name: u.Name, Unit: u.Unit.Name, Path: u.Unit.Path, State: Confined, CPUs: cpus}
-		outer := func(other Placed) bool { return within(v.Path, other.Path) || v.Path == other.Path }
+		outer := func(other Placed) bool { return isWithin(v.Path, other.Path) || v.Path == other.Path }
 		confined := func(other Verdict) bool {
-			return other.State == Confined && (within(v.Path, other.Path) || v.Path == other.Path)
+			return other.State == Confined && (isWithin(v.Path, other.Path) || v.Path == other.Path)
 		}
-		inner := func(p cgroup.Path) bool { return within(p, v.Path) }
+		inner := func(p cgroup.Path) bool { return isWithin(p, v.Path) }
 		switch {
 		case u.Unit.Name == "":
 			v.State, v.Why = Unknown, "systemd has not told what it is"
@@ -95,9 +95,9 @@ func Decide(units []Unit, cpus cpuset.Set, placed []Placed, pods []cgroup.Path) 
 		case slices.ContainsFunc(pods, inner):
 			v.State, v.Why = HoldsPods, "pods are in it, and would be limited to its CPUs"
 		default:
-			before := v.before(placed)
-			v.join(placed)
-			v.respect(u, before)
+			before := v.allowedBefore(placed)
+			v.addPlaced(placed)
+			v.keepForeign(u, before)
 		}
 		all = append(all, v)
 	}
@@ -125,10 +125,10 @@ func (v Verdict) Remedy() string {
 	return ""
 }
 
-// join adds what placed units in it have.
-func (v *Verdict) join(placed []Placed) {
+// addPlaced adds what placed units in it have.
+func (v *Verdict) addPlaced(placed []Placed) {
 	for _, p := range placed {
-		if more := p.CPUs.Difference(v.CPUs); within(p.Path, v.Path) && !more.IsEmpty() {
+		if more := p.CPUs.Difference(v.CPUs); isWithin(p.Path, v.Path) && !more.IsEmpty() {
 			v.Also, v.Has = v.Also.Union(more), append(v.Has, p.Name)
 		}
 	}
@@ -136,23 +136,23 @@ func (v *Verdict) join(placed []Placed) {
 	slices.Sort(v.Has)
 }
 
-// before are the CPUs that it was given when placed units in it were given what they
+// allowedBefore are the CPUs that it was given when placed units in it were given what they
 // have: with its journal, cpupoold loses who had which CPUs, and may give these units
 // others.
-func (v *Verdict) before(placed []Placed) cpuset.Set {
+func (v *Verdict) allowedBefore(placed []Placed) cpuset.Set {
 	cpus := v.CPUs
 	for _, p := range placed {
-		if within(p.Path, v.Path) {
+		if isWithin(p.Path, v.Path) {
 			cpus = cpus.Union(p.Had)
 		}
 	}
 	return cpus
 }
 
-// respect leaves a unit alone that an administrator has given CPUs. What systemd has
+// keepForeign leaves a unit alone that an administrator has given CPUs. What systemd has
 // and no file says was set over D-Bus until the next boot: by cpupoold, before it
 // lost its journal, if it is what cpupoold would set, or would have set before.
-func (v *Verdict) respect(u Unit, before cpuset.Set) {
+func (v *Verdict) keepForeign(u Unit, before cpuset.Set) {
 	switch has := u.Unit.CPUs; {
 	case !u.Files.CPUs.IsEmpty():
 		v.Why = fmt.Sprintf("%s gives it CPUs %s (AllowedCPUs)", u.Files.File, u.Files.CPUs)
@@ -164,6 +164,6 @@ func (v *Verdict) respect(u Unit, before cpuset.Set) {
 	v.State, v.CPUs, v.Also, v.Has = Foreign, cpuset.Set{}, cpuset.Set{}, nil
 }
 
-func within(p, outer cgroup.Path) bool {
+func isWithin(p, outer cgroup.Path) bool {
 	return outer != "" && strings.HasPrefix(string(p), string(outer)+"/")
 }

@@ -79,9 +79,9 @@ func TestDecide(t *testing.T) {
 	}
 }
 
-// TestLeftAloneConfinesNobody: what is in a slice that is left alone is confined for
+// TestUnitInForeignSlice: what is in a slice that is left alone is confined for
 // itself.
-func TestLeftAloneConfinesNobody(t *testing.T) {
+func TestUnitInForeignSlice(t *testing.T) {
 	units := []hostslices.Unit{withFile(slice("system.slice"), 3), unit("x.service", "system.slice/x.service")}
 	var got []hostslices.State
 	for _, v := range hostslices.Decide(units, cpuset.Of(0), nil, nil) {
@@ -92,8 +92,8 @@ func TestLeftAloneConfinesNobody(t *testing.T) {
 	}
 }
 
-// TestHas names the units that a slice is wider for.
-func TestHas(t *testing.T) {
+// TestWiderSlice names the units that a slice is wider for.
+func TestWiderSlice(t *testing.T) {
 	placed := []hostslices.Placed{
 		{Name: "b.service", Path: "system.slice/b.service", CPUs: cpuset.Of(4)},
 		{Name: "a.service", Path: "system.slice/system-a.slice/a.service", CPUs: cpuset.Of(5)},

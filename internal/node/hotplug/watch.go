@@ -55,7 +55,7 @@ func Watch(ctx context.Context, changed func() error) error {
 			return fmt.Errorf("listen for uevents: %w", err)
 		}
 		_, ofCPU := Parse(buffer[:n])
-		something = lost || ofCPU && ofKernel(from)
+		something = lost || ofCPU && isFromKernel(from)
 	}
 }
 
@@ -76,8 +76,8 @@ func receive(conn interface {
 	return max(n, 0), from, os.NewSyscallError("recvfrom", err)
 }
 
-// ofKernel says that no process sent the message: port 0 is the kernel's.
-func ofKernel(from unix.Sockaddr) bool {
+// isFromKernel says that no process sent the message: port 0 is the kernel's.
+func isFromKernel(from unix.Sockaddr) bool {
 	a, ok := from.(*unix.SockaddrNetlink)
 	return ok && a.Pid == 0
 }

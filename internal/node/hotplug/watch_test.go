@@ -12,9 +12,9 @@ import (
 	"github.com/cpupoold/cpupoold/internal/testing/nodefixture"
 )
 
-// TestWatchBeginsAndEnds: it tells that it listens, and ends with its context. That
+// TestWatchCallsAndEnds: it tells that it listens, and ends with its context. That
 // it hears the kernel is shown in test/vm.
-func TestWatchBeginsAndEnds(t *testing.T) {
+func TestWatchCallsAndEnds(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	heard, ended := make(chan struct{}, 100), make(chan error, 1)
@@ -45,9 +45,9 @@ func TestWatchBeginsAndEnds(t *testing.T) {
 	}
 }
 
-// TestWatchEndsWithWhoIsTold: who cannot do with the news what it must is told again
+// TestWatchReturnsError: who cannot do with the news what it must is told again
 // by a new Watch.
-func TestWatchEndsWithWhoIsTold(t *testing.T) {
+func TestWatchReturnsError(t *testing.T) {
 	cannot := errors.New("cannot read")
 	err := hotplug.Watch(t.Context(), func() error { return cannot })
 	if errors.Is(err, unix.EPERM) || errors.Is(err, unix.EPROTONOSUPPORT) {

@@ -41,13 +41,13 @@ func Plan(owners []Owner, m Machine) (map[tune.Knob]string, []Problem) {
 	owners = slices.SortedFunc(slices.Values(owners), func(a, b Owner) int { return strings.Compare(a.Name, b.Name) })
 	for _, o := range owners {
 		if o.Ask.Governor != "" {
-			p.frequency(o, owners, KindGovernor, governors())
+			p.planFrequency(o, owners, KindGovernor, governors())
 		}
 		if o.Ask.Preference != "" {
-			p.frequency(o, owners, KindPreference, preferences())
+			p.planFrequency(o, owners, KindPreference, preferences())
 		}
 		if o.Ask.Limited {
-			p.idle(o)
+			p.planIdleStates(o)
 		}
 	}
 	slices.SortFunc(p.problems, func(a, b Problem) int {
@@ -62,34 +62,34 @@ type planner struct {
 	problems []Problem
 }
 
-// aspect is what frequency does for governors and preferences alike.
-type aspect struct {
-	name  string
-	asked func(Ask) string
-	there func(Policy) []string
+// setting is what frequency does for governors and preferences alike.
+type setting struct {
+	name      string
+	requested func(Ask) string
+	available func(Policy) []string
 }
 
-func governors() aspect {
-	return aspect{"governor", func(a Ask) string { return a.Governor }, func(p Policy) []string { return p.Governors }}
+func governors() setting {
+	return setting{"governor", func(a Ask) string { return a.Governor }, func(p Policy) []string { return p.Governors }}
 }
 
-func preferences() aspect {
-	return aspect{"energy preference", func(a Ask) string { return a.Preference }, func(p Policy) []string { return p.Preferences }}
+func preferences() setting {
+	return setting{"energy preference", func(a Ask) string { return a.Preference }, func(p Policy) []string { return p.Preferences }}
 }
 
-// frequency has the policies of an owner's CPUs get what it asks for.
-func (p *planner) frequency(o Owner, owners []Owner, kind tune.Kind, what aspect) {
-	want, none := what.asked(o.Ask), o.CPUs
+// planFrequency has the policies of an owner's CPUs get what it asks for.
+func (p *planner) planFrequency(o Owner, owners []Owner, kind tune.Kind, what setting) {
+	want, none := what.requested(o.Ask), o.CPUs
 	var unknown, shared, with, held cpuset.Set
 	var names []string
 	agree := cpuset.Set{}
 	for _, other := range owners {
-		if what.asked(other.Ask) == want {
+		if what.requested(other.Ask) == want {
 			agree = agree.Union(other.CPUs)
 		}
 	}
 	for _, policy := range p.machine.Policies {
-		there, own := what.there(policy), policy.CPUs.Intersection(o.CPUs)
+		there, own := what.available(policy), policy.CPUs.Intersection(o.CPUs)
 		if own.IsEmpty() || len(there) == 0 {
 			continue // without any it is as without a policy
 		}
@@ -100,38 +100,38 @@ func (p *planner) frequency(o Owner, owners []Owner, kind tune.Kind, what aspect
 			unknown, names = unknown.Union(own), there
 		case !others.IsEmpty():
 			shared, with = shared.Union(own), with.Union(others)
-		case kind == KindPreference && want != performance && p.holds(policy):
+		case kind == KindPreference && want != performance && p.isPreferenceFixed(policy):
 			held = held.Union(own)
 		default:
 			p.values[tune.Knob{Kind: kind, Name: strconv.Itoa(policy.Number)}] = want
 		}
 	}
 	if !none.IsEmpty() {
-		p.fail(o, "%s %s: the kernel has none for CPUs %s", what.name, want, none)
+		p.addProblem(o, "%s %s: the kernel has none for CPUs %s", what.name, want, none)
 	}
 	if !unknown.IsEmpty() {
-		p.fail(o, "%s %s: CPUs %s have none of this name; there are %s", what.name, want, unknown, strings.Join(names, ", "))
+		p.addProblem(o, "%s %s: CPUs %s have none of this name; there are %s", what.name, want, unknown, strings.Join(names, ", "))
 	}
 	if !held.IsEmpty() {
-		p.fail(o, "%s %s: CPUs %s are to have the governor performance, with which their driver takes no preference but performance", what.name, want, held)
+		p.addProblem(o, "%s %s: CPUs %s are to have the governor performance, with which their driver takes no preference but performance", what.name, want, held)
 	}
 	if !shared.IsEmpty() {
-		p.fail(o, "%s %s: CPUs %s have their frequency together with CPUs %s, which are others' or do not ask for it", what.name, want, shared, with)
+		p.addProblem(o, "%s %s: CPUs %s have their frequency together with CPUs %s, which are others' or do not ask for it", what.name, want, shared, with)
 	}
 }
 
 // performance is the governor, and the energy preference, of who wants all of the speed.
 const performance = "performance"
 
-// holds says that the governor that a policy is to have leaves no choice of an energy
+// isPreferenceFixed says that the governor that a policy is to have leaves no choice of an energy
 // preference: the drivers answer EBUSY to all others.
-func (p *planner) holds(policy Policy) bool {
+func (p *planner) isPreferenceFixed(policy Policy) bool {
 	return (policy.Driver == "intel_pstate" || policy.Driver == "amd-pstate-epp") &&
 		p.values[tune.Knob{Kind: KindGovernor, Name: strconv.Itoa(policy.Number)}] == performance
 }
 
-// idle has an owner's CPUs enter the states only that are quick enough to leave.
-func (p *planner) idle(o Owner) {
+// planIdleStates has an owner's CPUs enter the states only that are quick enough to leave.
+func (p *planner) planIdleStates(o Owner) {
 	without := cpuset.Set{}
 	for cpu := range o.CPUs.All() {
 		states := p.machine.Idle[cpu]
@@ -147,10 +147,10 @@ func (p *planner) idle(o Owner) {
 		}
 	}
 	if !without.IsEmpty() {
-		p.fail(o, "C-states: the kernel has none for CPUs %s", without)
+		p.addProblem(o, "C-states: the kernel has none for CPUs %s", without)
 	}
 }
 
-func (p *planner) fail(o Owner, format string, args ...any) {
+func (p *planner) addProblem(o Owner, format string, args ...any) {
 	p.problems = append(p.problems, Problem{o.Name, fmt.Sprintf(format, args...)})
 }

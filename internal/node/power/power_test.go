@@ -218,9 +218,9 @@ func TestPlan(t *testing.T) {
 	}
 }
 
-// TestGivenBack: through package tune, what was there before comes back, and with it every
+// TestRestoreThroughTuner: through package tune, what was there before comes back, and with it every
 // byte of the tree.
-func TestGivenBack(t *testing.T) {
+func TestRestoreThroughTuner(t *testing.T) {
 	for _, name := range []string{"intel_pstate", "acpi-cpufreq", "amd-pstate-epp"} {
 		t.Run(name, func(t *testing.T) {
 			tree := sysfs(t, name)

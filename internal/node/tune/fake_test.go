@@ -220,16 +220,16 @@ func (r *rig) tune(w Wish) *View {
 
 // fakeBalancer answers as irqbalance does: what it is told shows with its next scan.
 type fakeBalancer struct {
-	mu     sync.Mutex
-	banned cpuset.Set
-	ui     string
-	heard  []string
+	mu        sync.Mutex
+	banned    cpuset.Set
+	requested string
+	received  []string
 }
 
 func (b *fakeBalancer) scan() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.banned, _ = cpuset.Parse(b.ui)
+	b.banned, _ = cpuset.Parse(b.requested)
 }
 
 func (b *fakeBalancer) serve(t testing.TB, name string) (stop func()) {
@@ -247,10 +247,10 @@ func (b *fakeBalancer) serve(t testing.TB, name string) (stop func()) {
 			n, _ := c.Read(buf)
 			b.mu.Lock()
 			message := string(buf[:n])
-			b.heard = append(b.heard, message)
+			b.received = append(b.received, message)
 			if list, ok := strings.CutPrefix(message, "settings cpus "); ok {
-				if b.ui = list; list == "NULL" {
-					b.ui = ""
+				if b.requested = list; list == "NULL" {
+					b.requested = ""
 				}
 			}
 			if message == "setup" {
@@ -263,8 +263,8 @@ func (b *fakeBalancer) serve(t testing.TB, name string) (stop func()) {
 	return func() { _ = l.Close() }
 }
 
-// start is what its configuration bans.
-func (b *fakeBalancer) start(banned cpuset.Set) {
+// setBanned is what its configuration bans.
+func (b *fakeBalancer) setBanned(banned cpuset.Set) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.banned = banned

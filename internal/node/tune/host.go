@@ -78,8 +78,8 @@ func (d Dir) numbers(dir string) ([]string, error) {
 	return names, err
 }
 
-// gone says that what an error is about is not there any more.
-func gone(err error) bool {
+// isGone says that what an error is about is not there any more.
+func isGone(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ESRCH) || errors.Is(err, syscall.ENODEV)
 }
 
@@ -101,8 +101,8 @@ func whyOf(k Kind, err error) Why {
 	}
 }
 
-// passes says that a refusal may be over by itself.
-func (w Why) passes() bool { return w != Immovable && w != NotTaken }
+// isTemporary says that a refusal may be over by itself.
+func (w Why) isTemporary() bool { return w != Immovable && w != NotTaken }
 
 // maskFile is a knob in one file that holds a mask of hexadecimal digits.
 type maskFile struct {
@@ -112,8 +112,8 @@ type maskFile struct {
 	// from is the file that it is read from, if there is one; else name.
 	from  string
 	nbits int
-	// boot is its default; see Observed.
-	boot func() string
+	// bootDefault is its default; see Observed.
+	bootDefault func() string
 }
 
 func (m maskFile) Kinds() []Kind { return []Kind{m.kind} }
@@ -123,10 +123,10 @@ func (m maskFile) Read(context.Context) ([]Observed, error) {
 	if m.from != "" {
 		text, err = m.dir.read(m.from)
 	}
-	if gone(err) {
+	if isGone(err) {
 		text, err = m.dir.read(m.name)
 	}
-	if gone(err) {
+	if isGone(err) {
 		return nil, nil // this kernel has none
 	}
 	if err != nil {
@@ -136,7 +136,7 @@ func (m maskFile) Read(context.Context) ([]Observed, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", m.name, err)
 	}
-	return []Observed{{Knob: Knob{Kind: m.kind}, Value: set.String(), Default: m.boot()}}, nil
+	return []Observed{{Knob: Knob{Kind: m.kind}, Value: set.String(), Default: m.bootDefault()}}, nil
 }
 
 func (m maskFile) Write(_ context.Context, _ Knob, value string) error {
@@ -165,7 +165,7 @@ func writeMask(dir Dir, name, value string, nbits int) error {
 func DefaultAffinityOf(proc Dir, m Machine) Source {
 	return maskFile{
 		dir: proc, kind: DefaultAffinity, name: "irq/default_smp_affinity", nbits: m.Possible.Last() + 1,
-		boot: func() string { return bootInterrupts(proc) },
+		bootDefault: func() string { return defaultInterruptCPUs(proc) },
 	}
 }
 
@@ -175,13 +175,13 @@ func WorkqueueOf(sys Dir, m Machine) Source {
 	const dir = "devices/virtual/workqueue/"
 	return maskFile{
 		dir: sys, kind: Workqueue, name: dir + "cpumask", from: dir + "cpumask_requested", nbits: m.Possible.Last() + 1,
-		boot: func() string { return bootWithout(sys, "isolated", "nohz_full") },
+		bootDefault: func() string { return defaultExcept(sys, "isolated", "nohz_full") },
 	}
 }
 
-// bootInterrupts is the default of interrupts: irqaffinity= of the kernel's command line,
+// defaultInterruptCPUs is the default of interrupts: irqaffinity= of the kernel's command line,
 // and the CPU that booted.
-func bootInterrupts(proc Dir) string {
+func defaultInterruptCPUs(proc Dir) string {
 	line, _ := proc.read("cmdline")
 	boot, _ := noise.ParseBoot(line, cpuset.MaxCPUs) // what cannot be read the kernel has not read, either
 	if boot.Interrupts.IsEmpty() {
@@ -190,8 +190,8 @@ func bootInterrupts(proc Dir) string {
 	return boot.Interrupts.Union(cpuset.Of(0)).String()
 }
 
-// bootWithout is the default of what the kernel keeps off the CPUs of files of sysfs.
-func bootWithout(sys Dir, names ...string) string {
+// defaultExcept is the default of what the kernel keeps off the CPUs of files of sysfs.
+func defaultExcept(sys Dir, names ...string) string {
 	text, err := sys.read("devices/system/cpu/possible")
 	if err != nil {
 		return ""

@@ -21,16 +21,16 @@ func (s irqs) Kinds() []Kind { return []Kind{IRQ} }
 
 func (s irqs) Read(context.Context) ([]Observed, error) {
 	names, err := s.proc.numbers("irq")
-	if gone(err) {
+	if isGone(err) {
 		return nil, nil // a kernel for one CPU
 	}
 	var all []Observed
 	errs := []error{err}
 	near := make(map[string]string)
-	boot := bootInterrupts(s.proc)
+	boot := defaultInterruptCPUs(s.proc)
 	for _, name := range names {
 		value, err := s.proc.read("irq/" + name + "/smp_affinity_list")
-		if gone(err) {
+		if isGone(err) {
 			continue
 		}
 		var set cpuset.Set
@@ -96,7 +96,7 @@ func (s rps) Kinds() []Kind { return []Kind{RPS} }
 
 func (s rps) Read(context.Context) ([]Observed, error) {
 	interfaces, err := fs.ReadDir(s.sys.FS, "class/net")
-	if gone(err) {
+	if isGone(err) {
 		return nil, nil
 	}
 	var all []Observed
@@ -108,7 +108,7 @@ func (s rps) Read(context.Context) ([]Observed, error) {
 			continue // bonding_masters, or gone
 		}
 		queues, err := fs.ReadDir(s.sys.FS, dir+"/queues")
-		if err != nil && !gone(err) {
+		if err != nil && !isGone(err) {
 			errs = append(errs, err)
 		}
 		for _, q := range queues {
@@ -116,7 +116,7 @@ func (s rps) Read(context.Context) ([]Observed, error) {
 				continue
 			}
 			text, err := s.sys.read(dir + "/queues/" + q.Name() + "/rps_cpus")
-			if gone(err) {
+			if isGone(err) {
 				continue // a kernel without RPS
 			}
 			var set cpuset.Set

@@ -19,15 +19,15 @@ import (
 )
 
 // irqbalance takes a message of at most 500 bytes.
-const longestList = 480
+const maxListLength = 480
 
-// balancerPatience bounds a conversation with irqbalance, which handles one at a time and
+// balancerTimeout bounds a conversation with irqbalance, which handles one at a time and
 // none while it scans.
-const balancerPatience = 3 * time.Second
+const balancerTimeout = 3 * time.Second
 
-// toldPatience is how long irqbalance may take to follow what it was told: it looks at it
+// applyTimeout is how long irqbalance may take to follow what it was told: it looks at it
 // with its next scan, every 10 s unless it is told otherwise (--interval).
-const toldPatience = 2 * time.Minute
+const applyTimeout = 2 * time.Minute
 
 // ErrNoSocket says that irqbalance runs and cannot be told anything.
 var ErrNoSocket = errors.New("irqbalance runs, and its socket is not there: it may move interrupts back; make /run/irqbalance before it starts (RuntimeDirectory=irqbalance in its unit), or stop it")
@@ -41,10 +41,10 @@ type Balancer struct {
 	Run       string
 	Machine   Machine
 
-	told map[string]toldOnce // by the ID of the process
+	sent map[string]sentList // by the ID of the process
 }
 
-type toldOnce struct {
+type sentList struct {
 	value string
 	at    time.Time
 }
@@ -64,11 +64,11 @@ func (b *Balancer) Kinds() []Kind { return []Kind{IRQBalance} }
 // although it does not say so before its next scan; and what its configuration bans, even
 // if somebody has told it otherwise.
 func (b *Balancer) Read(ctx context.Context) ([]Observed, error) {
-	pid, id, err := b.find()
+	pid, id, err := b.findProcess()
 	if pid == 0 || err != nil {
 		return nil, err
 	}
-	answer, err := b.say(ctx, pid, "setup")
+	answer, err := b.query(ctx, pid, "setup")
 	if err != nil {
 		return nil, err
 	}
@@ -80,16 +80,16 @@ func (b *Balancer) Read(ctx context.Context) ([]Observed, error) {
 		banned = banned.Union(configured)
 	}
 	value := banned.String()
-	if told, ok := b.told[id]; ok && told.value != value && time.Since(told.at) < toldPatience {
+	if told, ok := b.sent[id]; ok && told.value != value && time.Since(told.at) < applyTimeout {
 		value = told.value
 	}
-	return []Observed{{Knob: Knob{Kind: IRQBalance}, ID: id, Value: value, Default: b.own().String(), Label: "irqbalance"}}, nil
+	return []Observed{{Knob: Knob{Kind: IRQBalance}, ID: id, Value: value, Default: b.bannedByDefault().String(), Label: "irqbalance"}}, nil
 }
 
 // Write tells irqbalance which CPUs to leave alone. When those are the ones that it would
 // leave alone by itself, it is told to forget what it was told.
 func (b *Balancer) Write(ctx context.Context, _ Knob, value string) error {
-	pid, id, err := b.find()
+	pid, id, err := b.findProcess()
 	if err != nil {
 		return err
 	}
@@ -101,25 +101,25 @@ func (b *Balancer) Write(ctx context.Context, _ Knob, value string) error {
 		return err
 	}
 	list := value
-	if want.IsEmpty() || want.Equal(b.own()) {
+	if want.IsEmpty() || want.Equal(b.bannedByDefault()) {
 		list = "NULL"
 	}
-	if len(list) > longestList {
-		return fmt.Errorf("list of %d bytes is longer than irqbalance takes (%d)", len(list), longestList)
+	if len(list) > maxListLength {
+		return fmt.Errorf("list of %d bytes is longer than irqbalance takes (%d)", len(list), maxListLength)
 	}
-	if _, err := b.say(ctx, pid, "settings cpus "+list); err != nil {
+	if _, err := b.query(ctx, pid, "settings cpus "+list); err != nil {
 		return err
 	}
-	b.told = map[string]toldOnce{id: {value, time.Now()}}
+	b.sent = map[string]sentList{id: {value, time.Now()}}
 	return nil
 }
 
 func (b *Balancer) nbits() int { return b.Machine.Possible.Last() + 1 }
 
-// find returns the process, 0 if there is none, and what tells it from one that has its
+// findProcess returns the process, 0 if there is none, and what tells it from one that has its
 // number later. Anybody can give a process this name, in a container too: the one with the
 // socket counts, in a directory that is root's.
-func (b *Balancer) find() (pid int, id string, err error) {
+func (b *Balancer) findProcess() (pid int, id string, err error) {
 	names, err := b.Proc.numbers(".")
 	if err != nil {
 		return 0, "", err
@@ -152,12 +152,12 @@ func (b *Balancer) socket(pid int) string {
 	return filepath.Join(b.Run, "irqbalance"+strconv.Itoa(pid)+".sock")
 }
 
-// say has a conversation: one message, and what comes until the end.
-func (b *Balancer) say(ctx context.Context, pid int, message string) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, balancerPatience)
+// query has a conversation: one message, and what comes until the end.
+func (b *Balancer) query(ctx context.Context, pid int, message string) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, balancerTimeout)
 	defer cancel()
 	c, err := new(net.Dialer).DialContext(ctx, "unix", b.socket(pid))
-	if gone(err) {
+	if isGone(err) {
 		return "", ErrNoSocket
 	}
 	if err != nil {
@@ -190,7 +190,7 @@ func (b *Balancer) configured() (cpuset.Set, error) {
 	var errs []error
 	for _, name := range []string{"default/irqbalance", "sysconfig/irqbalance"} {
 		text, err := Dir{FS: b.Etc}.read(name)
-		if gone(err) {
+		if isGone(err) {
 			continue
 		}
 		if err == nil {
@@ -205,9 +205,9 @@ func (b *Balancer) configured() (cpuset.Set, error) {
 	return all, errors.Join(errs...)
 }
 
-// own are the CPUs that it leaves alone if it is told nothing: those that its
+// bannedByDefault are the CPUs that it leaves alone if it is told nothing: those that its
 // configuration bans, or else those that the kernel's command line isolates.
-func (b *Balancer) own() cpuset.Set {
+func (b *Balancer) bannedByDefault() cpuset.Set {
 	banned, err := b.configured()
 	if err != nil || !banned.IsEmpty() {
 		return banned

@@ -29,17 +29,17 @@ func balancerRig(t *testing.T, etc string) (*rig, *Balancer, *fakeBalancer) {
 
 func (r *rig) dir2(top string) Dir { return r.fakeHost.dir(top) }
 
-func (b *fakeBalancer) said() []string {
+func (b *fakeBalancer) settings() []string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return slices.DeleteFunc(slices.Clone(b.heard), func(s string) bool { return s == "setup" })
+	return slices.DeleteFunc(slices.Clone(b.received), func(s string) bool { return s == "setup" })
 }
 
-func TestIrqbalanceIsTold(t *testing.T) {
+func TestIrqbalanceBan(t *testing.T) {
 	r, _, fake := balancerRig(t, "# options\nIRQBALANCE_BANNED_CPULIST=0\n")
-	fake.start(set(t, "0"))
+	fake.setBanned(set(t, "0"))
 	v := r.tune(quiet(t, "4-5"))
-	if got := fake.said(); !slices.Equal(got, []string{"settings cpus 0,4-5"}) {
+	if got := fake.settings(); !slices.Equal(got, []string{"settings cpus 0,4-5"}) {
 		t.Errorf("told: %q", got)
 	}
 	if v.Moved[IRQBalance] != 1 || len(v.Stuck) != 1 {
@@ -48,18 +48,18 @@ func TestIrqbalanceIsTold(t *testing.T) {
 	r.tune(quiet(t, "4-5")) // it has not looked yet
 	fake.scan()
 	r.tune(quiet(t, "4-5"))
-	if got := fake.said(); len(got) != 1 {
+	if got := fake.settings(); len(got) != 1 {
 		t.Errorf("told: %q; want it to be told once", got)
 	}
 	r.tune(quiet(t, "4"))
 	r.tune(Wish{})
-	if got := fake.said(); !slices.Equal(got[1:], []string{"settings cpus 0,4", "settings cpus NULL"}) {
+	if got := fake.settings(); !slices.Equal(got[1:], []string{"settings cpus 0,4", "settings cpus NULL"}) {
 		t.Errorf("told: %q", got[1:])
 	}
 }
 
-// TestIrqbalanceIsToldAgain after its restart, of which nothing but its process tells.
-func TestIrqbalanceIsToldAgain(t *testing.T) {
+// TestIrqbalanceRestart after its restart, of which nothing but its process tells.
+func TestIrqbalanceRestart(t *testing.T) {
 	r, b, fake := balancerRig(t, "")
 	r.tune(quiet(t, "4-5"))
 	delete(r.files, "proc/500/stat")
@@ -69,13 +69,13 @@ func TestIrqbalanceIsToldAgain(t *testing.T) {
 	r.task(501, "irqbalance", 0, "0-7")
 	t.Cleanup(fake.serve(t, filepath.Join(b.Run, "irqbalance501.sock")))
 	r.tune(quiet(t, "4-5"))
-	if got := fake.said(); !slices.Equal(got, []string{"settings cpus 4-5", "settings cpus 4-5"}) {
+	if got := fake.settings(); !slices.Equal(got, []string{"settings cpus 4-5", "settings cpus 4-5"}) {
 		t.Errorf("told: %q", got)
 	}
 	r.restart(b)
 	report, err := Restore(t.Context(), Restoring{Sources: append(r.sources(), b), Undo: undoIn(r.o.Undo.File[:strings.Index(r.o.Undo.File, "/state")]), Machine: r.machine()}, false)
-	if err != nil || len(report.Differs) != 0 || fake.said()[2] != "settings cpus NULL" {
-		t.Errorf("restore: %+v, %v, told %q", report, err, fake.said())
+	if err != nil || len(report.Differs) != 0 || fake.settings()[2] != "settings cpus NULL" {
+		t.Errorf("restore: %+v, %v, told %q", report, err, fake.settings())
 	}
 }
 
@@ -91,7 +91,7 @@ func TestIrqbalanceWithoutSocket(t *testing.T) {
 	}
 }
 
-func TestListIsTooLongForIrqbalance(t *testing.T) {
+func TestIrqbalanceListLimit(t *testing.T) {
 	r, b, _ := balancerRig(t, "")
 	b.Machine = Machine{Possible: cpuset.Range(0, 1023), Online: cpuset.Range(0, 1023)}
 	var odd []int

@@ -35,8 +35,8 @@ const (
 // maskKinds are the kinds whose value is a set of CPUs, in the order of changes.
 func maskKinds() []Kind { return []Kind{DefaultAffinity, IRQBalance, IRQ, RPS, Workqueue, KThread} }
 
-// mask says that the value of a knob of this kind is a set of CPUs.
-func (k Kind) mask() bool { return slices.Contains(maskKinds(), k) }
+// isMask says that the value of a knob of this kind is a set of CPUs.
+func (k Kind) isMask() bool { return slices.Contains(maskKinds(), k) }
 
 // Knob names one value of the host.
 type Knob struct {
@@ -184,8 +184,8 @@ func (w Wish) Equal(o Wish) bool {
 	return true
 }
 
-// away are the CPUs that a mask of this kind is not to have.
-func (w Wish) away(k Kind) cpuset.Set {
+// excluded are the CPUs that a mask of this kind is not to have.
+func (w Wish) excluded(k Kind) cpuset.Set {
 	switch k {
 	case Workqueue, KThread:
 		return w.NoKernel

@@ -31,11 +31,11 @@ func (s kthreads) Read(context.Context) ([]Observed, error) {
 	pids, err := s.proc.numbers(".")
 	var all []Observed
 	errs := []error{err}
-	boot := bootWithout(s.sys, "nohz_full")
+	boot := defaultExcept(s.sys, "nohz_full")
 	for _, name := range pids {
-		o, movable, err := s.one(name)
+		o, movable, err := s.readThread(name)
 		switch {
-		case gone(err):
+		case isGone(err):
 		case err != nil:
 			errs = append(errs, fmt.Errorf("process %s: %w", name, err))
 		case movable:
@@ -46,13 +46,13 @@ func (s kthreads) Read(context.Context) ([]Observed, error) {
 	return all, errors.Join(errs...)
 }
 
-func (s kthreads) one(name string) (o Observed, movable bool, err error) {
+func (s kthreads) readThread(name string) (o Observed, movable bool, err error) {
 	text, err := s.proc.read(name + "/stat")
 	if err != nil {
 		return o, false, err
 	}
 	t, err := parseStat(text)
-	if err != nil || !t.movable() {
+	if err != nil || !t.isMovable() {
 		return o, false, err
 	}
 	if text, err = s.proc.read(name + "/status"); err != nil {

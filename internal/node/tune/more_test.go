@@ -12,23 +12,23 @@ func testContext(t *testing.T) (context.Context, context.CancelFunc) {
 	return context.WithCancel(t.Context())
 }
 
-// sleeper is one knob that is no mask, which may sleep, or refuse.
-type sleeper struct {
+// offlineKnob is one knob that is no mask, which may sleep, or refuse.
+type offlineKnob struct {
 	value    string
 	asleep   bool
 	refusals int
 }
 
-func (s *sleeper) Kinds() []Kind { return []Kind{"governor"} }
+func (s *offlineKnob) Kinds() []Kind { return []Kind{"governor"} }
 
-func (s *sleeper) Read(context.Context) ([]Observed, error) {
+func (s *offlineKnob) Read(context.Context) ([]Observed, error) {
 	if s.asleep {
 		return []Observed{{Knob: Knob{"governor", "0"}, Asleep: true}}, nil
 	}
 	return []Observed{{Knob: Knob{"governor", "0"}, ID: "driver", Value: s.value}}, nil
 }
 
-func (s *sleeper) Write(_ context.Context, _ Knob, value string) error {
+func (s *offlineKnob) Write(_ context.Context, _ Knob, value string) error {
 	if s.asleep || s.refusals > 0 {
 		s.refusals--
 		return syscall.EBUSY

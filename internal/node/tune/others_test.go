@@ -12,8 +12,8 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
 
-// TestRPSIsSwitchedOff by somebody, after the daemon has narrowed it: that is not undone.
-func TestRPSIsSwitchedOff(t *testing.T) {
+// TestRPSDisabledByAnotherProcess by somebody, after the daemon has narrowed it: that is not undone.
+func TestRPSDisabledByAnotherProcess(t *testing.T) {
 	const file = "sys/class/net/eth0/queues/rx-1/rps_cpus"
 	r := newRig(t)
 	r.tune(quiet(t, "4-5"))
@@ -25,22 +25,22 @@ func TestRPSIsSwitchedOff(t *testing.T) {
 	}
 }
 
-// TestAnybodyIsCalledIrqbalance: a process of a pod with this name keeps nobody from
+// TestOtherProcessNamedIrqbalance: a process of a pod with this name keeps nobody from
 // telling the real one.
-func TestAnybodyIsCalledIrqbalance(t *testing.T) {
+func TestOtherProcessNamedIrqbalance(t *testing.T) {
 	r, _, fake := balancerRig(t, "")
 	r.task(41, "irqbalance", 0, "0-7")
 	r.task(900, "irqbalance", 0, "0-7")
 	if v := r.tune(quiet(t, "4-5")); len(v.Problems) != 0 {
 		t.Errorf("problems: %v", v.Problems)
 	}
-	if got := fake.said(); !slices.Equal(got, []string{"settings cpus 4-5"}) {
+	if got := fake.settings(); !slices.Equal(got, []string{"settings cpus 4-5"}) {
 		t.Errorf("told: %q", got)
 	}
 }
 
-// TestOfflineCPUsOfThreads: a thread has the CPUs back that were offline all the time.
-func TestOfflineCPUsOfThreads(t *testing.T) {
+// TestRestoreOfflineCPUsOfThreads: a thread has the CPUs back that were offline all the time.
+func TestRestoreOfflineCPUsOfThreads(t *testing.T) {
 	r := newRig(t)
 	r.online = cpuset.Range(0, 6)
 	r.tune(Wish{NoKernel: set(t, "4-5")})
@@ -52,8 +52,8 @@ func TestOfflineCPUsOfThreads(t *testing.T) {
 	}
 }
 
-// TestWithoutTheRight: what cannot be written for want of a right is the operator's to know.
-func TestWithoutTheRight(t *testing.T) {
+// TestPermissionProblem: what cannot be written for want of a right is the operator's to know.
+func TestPermissionProblem(t *testing.T) {
 	r := newRig(t)
 	r.immovable["24"] = syscall.EROFS
 	r.immovable["25"] = syscall.EINVAL // its controller has one target
@@ -63,10 +63,10 @@ func TestWithoutTheRight(t *testing.T) {
 	}
 }
 
-// TestAsleep: what sleeps stays on record, and is not said to have gone.
-func TestAsleep(t *testing.T) {
+// TestRestoreOfflineKnob: what sleeps stays on record, and is not said to have gone.
+func TestRestoreOfflineKnob(t *testing.T) {
 	r := newRig(t)
-	source := &sleeper{value: "powersave"}
+	source := &offlineKnob{value: "powersave"}
 	r.restart(source)
 	k := Knob{"governor", "0"}
 	w := Wish{Values: map[Knob]string{k: "performance"}}
@@ -85,10 +85,10 @@ func TestAsleep(t *testing.T) {
 	}
 }
 
-// TestRestoreOfWhatFollows: a value that is refused until another one is back.
-func TestRestoreOfWhatFollows(t *testing.T) {
+// TestRestoreDependentKnob: a value that is refused until another one is back.
+func TestRestoreDependentKnob(t *testing.T) {
 	r := newRig(t)
-	source := &sleeper{value: "a"}
+	source := &offlineKnob{value: "a"}
 	r.restart(source)
 	r.tune(Wish{Values: map[Knob]string{{"governor", "0"}: "b"}})
 	source.refusals = 1
@@ -99,8 +99,8 @@ func TestRestoreOfWhatFollows(t *testing.T) {
 	}
 }
 
-// TestForgetting: a crash while the record goes does not look like one that is lost.
-func TestForgetting(t *testing.T) {
+// TestCrashWhileRecordIsRemoved: a crash while the record goes does not look like one that is lost.
+func TestCrashWhileRecordIsRemoved(t *testing.T) {
 	u := undoIn(t.TempDir())
 	if err := u.Save([]Record{{Knob: Knob{IRQ, "24"}, Original: "0-7", Wrote: "0-3"}}); err != nil {
 		t.Fatal(err)

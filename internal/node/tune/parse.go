@@ -25,12 +25,12 @@ const (
 	pfNoSetAffinity = 0x04000000 // PF_NO_SETAFFINITY
 )
 
-// kernel says that the task is a thread of the kernel, movable that its affinity can be
+// isKernelThread says that the task is a thread of the kernel, movable that its affinity can be
 // set from outside. Threads of interrupts follow their interrupt.
-func (t task) kernel() bool { return t.flags&pfKThread != 0 }
+func (t task) isKernelThread() bool { return t.flags&pfKThread != 0 }
 
-func (t task) movable() bool {
-	return t.kernel() && t.flags&pfNoSetAffinity == 0 && !strings.HasPrefix(t.comm, "irq/")
+func (t task) isMovable() bool {
+	return t.isKernelThread() && t.flags&pfNoSetAffinity == 0 && !strings.HasPrefix(t.comm, "irq/")
 }
 
 // Numbers of fields in /proc/PID/stat, counted from the one after the name.

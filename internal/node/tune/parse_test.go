@@ -11,7 +11,7 @@ func TestParseStat(t *testing.T) {
 	if want := (task{comm: "a) b (c)", flags: 69238848, start: 117}); err != nil || got != want {
 		t.Errorf("parseStat = %+v, %v; want %+v", got, err, want)
 	}
-	if got.movable() || !got.kernel() {
+	if got.isMovable() || !got.isKernelThread() {
 		t.Errorf("%+v is a bound thread of the kernel", got)
 	}
 	for _, bad := range []string{"", "17", "17 (x", "17 )x(", "17 (x) S 2", "17 (x) S 2 0 0 0 -1 x 0 0 0 0 0 0 0 0 20 0 1 0 117 0"} {

@@ -44,10 +44,10 @@ func Plan(w Wish, seen []Observed, undo []Record, m Machine, unread []Kind) Deci
 			if known {
 				p.out.Records = append(p.out.Records, r)
 			}
-		case !o.Kind.mask():
-			p.value(o)
+		case !o.Kind.isMask():
+			p.planValue(o)
 		default:
-			p.mask(o)
+			p.planMask(o)
 		}
 	}
 	for _, r := range undo {
@@ -64,10 +64,10 @@ type planner struct {
 	wish    Wish
 	machine Machine
 	records map[Knob]Record
-	// fresh is what new interrupts have had from the default that the daemon wrote, and
+	// newDefault is what new interrupts have had from the default that the daemon wrote, and
 	// freshOriginal what they would have had; both empty if it has written none.
-	fresh, freshOriginal cpuset.Set
-	out                  Decision
+	newDefault, originalDefault cpuset.Set
+	out                         Decision
 }
 
 // recorded is what is on record of a knob, if that is still the same.
@@ -76,8 +76,8 @@ func (p *planner) recorded(o Observed) (Record, bool) {
 	return r, ok && r.ID == o.ID
 }
 
-// value plans a knob that is no mask.
-func (p *planner) value(o Observed) {
+// planValue plans a knob that is no mask.
+func (p *planner) planValue(o Observed) {
 	want, wished := p.wish.Values[o.Knob]
 	r, known := p.recorded(o)
 	foreign := known && o.Value != r.Wrote && o.Value != r.Before
@@ -99,14 +99,14 @@ func (p *planner) value(o Observed) {
 		return
 	}
 	r.Wrote = want
-	p.change(o, r, want, !wished, foreign)
+	p.addChange(o, r, want, !wished, foreign)
 }
 
-// mask plans a knob whose value is a set of CPUs.
-func (p *planner) mask(o Observed) {
+// planMask plans a knob whose value is a set of CPUs.
+func (p *planner) planMask(o Observed) {
 	now, err := p.parse(o.Kind, o.Value)
 	if err != nil {
-		p.stick(o, Failed, err.Error())
+		p.addStuck(o, Failed, err.Error())
 		return
 	}
 	r, known := p.recorded(o)
@@ -115,29 +115,29 @@ func (p *planner) mask(o Observed) {
 		return
 	}
 	if known {
-		if base, foreign, err = p.base(r, now); err != nil {
-			p.stick(o, Failed, err.Error())
+		if base, foreign, err = p.baseOf(r, now); err != nil {
+			p.addStuck(o, Failed, err.Error())
 			p.out.Records = append(p.out.Records, r)
 			return
 		}
 	} else if o.Kind == IRQ {
-		base = p.setUpSince(o, now)
+		base = p.baseOfNewIRQ(o, now)
 	}
-	away := p.wish.away(o.Kind)
+	away := p.wish.excluded(o.Kind)
 	if o.Kind == KThread && base.Len() == 1 {
 		return
 	}
 	want := base.Difference(away)
 	if !want.Overlaps(p.machine.Online) {
 		if want = p.machine.Online.Difference(away); want.IsEmpty() {
-			p.stick(o, NoCPULeft, fmt.Sprintf("CPUs %s are to be left alone, and no other one is online", away))
+			p.addStuck(o, NoCPULeft, fmt.Sprintf("CPUs %s are to be left alone, and no other one is online", away))
 			if want = base; !want.Overlaps(p.machine.Online) {
 				want = now
 			}
 		}
 	}
 	if o.Kind == DefaultAffinity && known && !base.Equal(now) {
-		p.fresh, p.freshOriginal = now, base
+		p.newDefault, p.originalDefault = now, base
 	}
 	if away.IsEmpty() && want.Equal(now) {
 		return // given back
@@ -145,18 +145,18 @@ func (p *planner) mask(o Observed) {
 	r = Record{Knob: o.Knob, ID: o.ID, Original: p.format(o.Kind, base), Wrote: p.format(o.Kind, want), Presumed: r.Presumed && known}
 	switch {
 	case !want.Equal(now):
-		p.change(o, r, r.Wrote, away.IsEmpty(), foreign)
+		p.addChange(o, r, r.Wrote, away.IsEmpty(), foreign)
 	case o.Kind == IRQ || !base.Equal(now):
 		// Those that are as they should be are on record, too: whose interrupt is not is new.
 		p.out.Records = append(p.out.Records, r)
 	}
 }
 
-// setUpSince is what an interrupt without a record would have without the daemon. Each that
+// baseOfNewIRQ is what an interrupt without a record would have without the daemon. Each that
 // was there when the default was changed has one: this one has come since, and has what the
 // kernel has made of the default (kernel/irq/manage.c, irq_setup_affinity), unless somebody
 // has chosen its CPUs.
-func (p *planner) setUpSince(o Observed, now cpuset.Set) cpuset.Set {
+func (p *planner) baseOfNewIRQ(o Observed, now cpuset.Set) cpuset.Set {
 	made := func(mask cpuset.Set) cpuset.Set {
 		mask = mask.Intersection(p.machine.Online)
 		if near, err := cpuset.Parse(o.Near); err == nil && near.Overlaps(mask) {
@@ -164,15 +164,15 @@ func (p *planner) setUpSince(o Observed, now cpuset.Set) cpuset.Set {
 		}
 		return mask
 	}
-	if !p.fresh.IsEmpty() && now.Intersection(p.machine.Online).Equal(made(p.fresh)) {
-		return now.Union(made(p.freshOriginal))
+	if !p.newDefault.IsEmpty() && now.Intersection(p.machine.Online).Equal(made(p.newDefault)) {
+		return now.Union(made(p.originalDefault))
 	}
 	return now
 }
 
-// base is what a mask would be without the daemon, and whether somebody else has written
+// baseOf is what a mask would be without the daemon, and whether somebody else has written
 // it since.
-func (p *planner) base(r Record, now cpuset.Set) (base cpuset.Set, foreign bool, err error) {
+func (p *planner) baseOf(r Record, now cpuset.Set) (base cpuset.Set, foreign bool, err error) {
 	original, err := p.parse(r.Kind, r.Original)
 	if err != nil {
 		return base, false, fmt.Errorf("undo record: %w", err)
@@ -218,7 +218,7 @@ func (p *planner) format(k Kind, set cpuset.Set) string {
 	return set.String()
 }
 
-func (p *planner) change(o Observed, r Record, to string, back, foreign bool) {
+func (p *planner) addChange(o Observed, r Record, to string, back, foreign bool) {
 	r.Before = o.Value
 	p.out.Records = append(p.out.Records, r)
 	p.out.Changes = append(p.out.Changes, Change{
@@ -226,7 +226,7 @@ func (p *planner) change(o Observed, r Record, to string, back, foreign bool) {
 	})
 }
 
-func (p *planner) stick(o Observed, why Why, text string) {
+func (p *planner) addStuck(o Observed, why Why, text string) {
 	p.out.Stuck = append(p.out.Stuck, Stuck{Knob: o.Knob, Label: o.Label, Value: o.Value, Why: why, Text: text})
 }
 
@@ -238,11 +238,11 @@ func Presume(seen []Observed, exclusive cpuset.Set, m Machine) []Record {
 	p := planner{machine: m}
 	var all []Record
 	for _, o := range seen {
-		if !o.Kind.mask() || o.Kind == RPS {
+		if !o.Kind.isMask() || o.Kind == RPS {
 			continue // a queue without RPS is the default
 		}
 		now, err := p.parse(o.Kind, o.Value)
-		boot := p.boot(o)
+		boot := p.bootDefault(o)
 		missing := boot.Difference(now)
 		if err != nil || now.IsEmpty() || !missing.Overlaps(m.Online) || !missing.Intersection(m.Online).IsSubsetOf(exclusive) {
 			continue
@@ -252,8 +252,8 @@ func Presume(seen []Observed, exclusive cpuset.Set, m Machine) []Record {
 	return all
 }
 
-// boot are the CPUs that a mask has as the kernel makes it.
-func (p *planner) boot(o Observed) cpuset.Set {
+// bootDefault are the CPUs that a mask has as the kernel makes it.
+func (p *planner) bootDefault(o Observed) cpuset.Set {
 	if o.Default == "" {
 		return p.machine.Possible
 	}

@@ -62,19 +62,19 @@ func Restore(ctx context.Context, o Restoring, dryRun bool) (Report, error) {
 	case Lost:
 		r.Note = loadErr.Error() + ": the kernel's defaults stand in for what it said"
 	case Known: // what is not on record was never touched, be it readable or not
-		o.Sources = slices.DeleteFunc(slices.Clone(o.Sources), func(s Source) bool { return !concerned(s, Wish{}, records) })
+		o.Sources = slices.DeleteFunc(slices.Clone(o.Sources), func(s Source) bool { return !isNeeded(s, Wish{}, records) })
 	}
 	seen, unread, readErr := readAll(ctx, o.Sources)
 	if state == Lost {
 		records = Presume(seen, o.Exclusive, o.Machine)
 	}
 	d := Plan(Wish{}, seen, records, o.Machine, unread)
-	r.Gone = missing(records, seen, unread)
+	r.Gone = countGone(records, seen, unread)
 	if dryRun {
 		r.Restored = d.Changes
 		return r, readErr
 	}
-	failed := giveBack(ctx, o.Sources, d.Changes)
+	failed := writeAll(ctx, o.Sources, d.Changes)
 	after, unread, err := readAll(ctx, o.Sources)
 	readErr = errors.Join(readErr, err)
 	left := Plan(Wish{}, after, records, o.Machine, unread)
@@ -82,16 +82,16 @@ func Restore(ctx context.Context, o Restoring, dryRun bool) (Report, error) {
 	return r, errors.Join(readErr, o.Undo.Save(left.Records))
 }
 
-// giveBack makes changes, and returns why some could not be made. Those are tried twice:
+// writeAll makes changes, and returns why some could not be made. Those are tried twice:
 // what one knob can be may follow from another one, as an energy preference from its
 // governor.
-func giveBack(ctx context.Context, sources []Source, changes []Change) (failed map[Knob]error) {
+func writeAll(ctx context.Context, sources []Source, changes []Change) (failed map[Knob]error) {
 	for range 2 {
 		left := changes
 		changes, failed = nil, make(map[Knob]error)
 		for _, c := range left {
 			i := slices.IndexFunc(sources, func(s Source) bool { return slices.Contains(s.Kinds(), c.Kind) })
-			if err := sources[i].Write(ctx, c.Knob, c.To); err != nil && !gone(err) {
+			if err := sources[i].Write(ctx, c.Knob, c.To); err != nil && !isGone(err) {
 				failed[c.Knob] = err
 				changes = append(changes, c)
 			}
@@ -100,8 +100,8 @@ func giveBack(ctx context.Context, sources []Source, changes []Change) (failed m
 	return failed
 }
 
-// missing counts records of knobs that are not there.
-func missing(records []Record, seen []Observed, unread []Kind) int {
+// countGone counts records of knobs that are not there.
+func countGone(records []Record, seen []Observed, unread []Kind) int {
 	n := 0
 	for _, r := range records {
 		is := func(o Observed) bool { return o.Knob == r.Knob && (o.ID == r.ID || o.Asleep) }
@@ -160,7 +160,7 @@ func (r *Report) compare(changes []Change, after []Observed, records []Record, f
 // Preview is what a Tuner would do first, from the undo record as it is.
 func Preview(ctx context.Context, o Restoring, w Wish) (Decision, error) {
 	records, state, err := o.Undo.Load()
-	sources := slices.DeleteFunc(slices.Clone(o.Sources), func(s Source) bool { return !concerned(s, w, records) })
+	sources := slices.DeleteFunc(slices.Clone(o.Sources), func(s Source) bool { return !isNeeded(s, w, records) })
 	seen, unread, readErr := readAll(ctx, sources)
 	if state == Lost {
 		records = Presume(seen, o.Exclusive, o.Machine)

@@ -47,20 +47,20 @@ func TestRestore(t *testing.T) {
 	}
 }
 
-// deaf is irqbalance without a socket.
-type deaf struct{}
+// noSocket is irqbalance without a socket.
+type noSocket struct{}
 
-func (deaf) Kinds() []Kind                             { return []Kind{IRQBalance} }
-func (deaf) Read(context.Context) ([]Observed, error)  { return nil, ErrNoSocket }
-func (deaf) Write(context.Context, Knob, string) error { return ErrNoSocket }
+func (noSocket) Kinds() []Kind                             { return []Kind{IRQBalance} }
+func (noSocket) Read(context.Context) ([]Observed, error)  { return nil, ErrNoSocket }
+func (noSocket) Write(context.Context, Knob, string) error { return ErrNoSocket }
 
-// TestRestoreBesideUnreadable: what cannot be read and was never touched keeps nobody from
+// TestRestoreWithUnreadableSource: what cannot be read and was never touched keeps nobody from
 // being done, and what is on record is told of.
-func TestRestoreBesideUnreadable(t *testing.T) {
+func TestRestoreWithUnreadableSource(t *testing.T) {
 	r := newRig(t)
 	others := slices.DeleteFunc(r.sources(), func(s Source) bool { return slices.Contains(s.Kinds(), IRQBalance) })
 	o := r.restoring()
-	o.Sources = append(others, deaf{})
+	o.Sources = append(others, noSocket{})
 	records := []Record{{Knob: Knob{Kind: DefaultAffinity}, Original: "0-7", Wrote: "0-3"}}
 	if err := o.Undo.Save(records); err != nil {
 		t.Fatal(err)
@@ -129,8 +129,8 @@ func TestRestoreWithoutRecord(t *testing.T) {
 	}
 }
 
-// TestDaemonWithoutRecord goes on from the kernel's defaults, too.
-func TestDaemonWithoutRecord(t *testing.T) {
+// TestTunerWithoutRecord goes on from the kernel's defaults, too.
+func TestTunerWithoutRecord(t *testing.T) {
 	r := newRig(t)
 	r.tune(quiet(t, "4-5"))
 	file := undoIn(r.dir).File
@@ -153,7 +153,7 @@ func TestDaemonWithoutRecord(t *testing.T) {
 	}
 }
 
-func TestRestoreOfWhatIsRefused(t *testing.T) {
+func TestRestoreRefusedWrite(t *testing.T) {
 	r := newRig(t)
 	r.tune(quiet(t, "4-5"))
 	r.immovable["24"] = syscall.EBUSY
@@ -212,9 +212,9 @@ func TestUndoIsStrict(t *testing.T) {
 	}
 }
 
-// TestDefaultsOfTheCommandLine: whose masks the kernel has made small at boot, the daemon
+// TestCommandLineDefaults: whose masks the kernel has made small at boot, the daemon
 // does not take for its own traces.
-func TestDefaultsOfTheCommandLine(t *testing.T) {
+func TestCommandLineDefaults(t *testing.T) {
 	r := newRig(t)
 	r.put("proc/cmdline", "BOOT_IMAGE=/vmlinuz irqaffinity=1-3 nohz_full=6-7\n")
 	r.put("sys/devices/system/cpu/possible", "0-7\n")

@@ -13,50 +13,50 @@ import (
 // contestTime the daemon leaves a knob alone, from firstTruce on and twice as long each
 // time, up to lastTruce.
 const (
-	maxRepairs  = 3
-	contestTime = 2 * time.Minute
-	firstTruce  = time.Minute
-	lastTruce   = 10 * time.Minute
+	maxRepairs         = 3
+	conflictWindow     = 2 * time.Minute
+	firstConflictPause = time.Minute
+	lastConflictPause  = 10 * time.Minute
 )
 
-// contest is a knob that somebody else writes, too.
-type contest struct {
-	at    []time.Time // of the writes, the latest maxRepairs+1
-	truce time.Duration
-	until time.Time // the end of the truce
-	value string    // what the other one wrote
-	// answered says that the daemon has written since.
-	answered bool
+// conflict is a knob that somebody else writes, too.
+type conflict struct {
+	writes []time.Time // of the writes, the latest maxRepairs+1
+	pause  time.Duration
+	until  time.Time // the end of the truce
+	value  string    // what the other one wrote
+	// repaired says that the daemon has written since.
+	repaired bool
 }
 
-// written notes a foreign write. It says that the knob is to be left alone.
-func (t *Tuner) written(c Change, now time.Time) bool {
-	f := t.contests[c.Knob]
+// noteExternalWrite notes a foreign write. It says that the knob is to be left alone.
+func (t *Tuner) noteExternalWrite(c Change, now time.Time) bool {
+	f := t.conflicts[c.Knob]
 	if f == nil {
-		f = &contest{}
-		t.contests[c.Knob] = f
+		f = &conflict{}
+		t.conflicts[c.Knob] = f
 	}
-	f.value, f.answered = c.From, false
-	if f.at = append(f.at, now); len(f.at) > maxRepairs+1 {
-		f.at = f.at[1:]
+	f.value, f.repaired = c.From, false
+	if f.writes = append(f.writes, now); len(f.writes) > maxRepairs+1 {
+		f.writes = f.writes[1:]
 	}
-	again := f.truce > 0 && now.Sub(f.until) < contestTime
-	if !again && (len(f.at) <= maxRepairs || now.Sub(f.at[0]) >= contestTime) {
+	again := f.pause > 0 && now.Sub(f.until) < conflictWindow
+	if !again && (len(f.writes) <= maxRepairs || now.Sub(f.writes[0]) >= conflictWindow) {
 		return false
 	}
-	f.truce = min(max(2*f.truce, firstTruce), lastTruce)
-	f.until = now.Add(f.truce)
+	f.pause = min(max(2*f.pause, firstConflictPause), lastConflictPause)
+	f.until = now.Add(f.pause)
 	t.o.Log.Warn("somebody else writes a setting of the host whenever it is as wished; it is left alone for a while", "knob", c.String(), "device", c.Label, "value", c.From, "wished", c.To, "until", f.until)
 	return true
 }
 
-func (f *contest) over(now time.Time) bool {
-	return now.Sub(f.at[len(f.at)-1]) > contestTime && now.Sub(f.until) > contestTime
+func (f *conflict) isOver(now time.Time) bool {
+	return now.Sub(f.writes[len(f.writes)-1]) > conflictWindow && now.Sub(f.until) > conflictWindow
 }
 
-// settle tells what has become of the knobs: seen is what they hold, and d what would have
+// summarize tells what has become of the knobs: seen is what they hold, and d what would have
 // to be done still.
-func (t *Tuner) settle(v *View, seen []Observed, d Decision) {
+func (t *Tuner) summarize(v *View, seen []Observed, d Decision) {
 	now := time.Now()
 	shown := make(map[Knob]Observed, len(seen))
 	for _, o := range seen {
@@ -69,14 +69,14 @@ func (t *Tuner) settle(v *View, seen []Observed, d Decision) {
 		}
 	}
 	maps.DeleteFunc(t.refused, func(k Knob, _ refusal) bool { _, there := shown[k]; return !there })
-	maps.DeleteFunc(t.contests, func(k Knob, f *contest) bool { return f.over(now) })
+	maps.DeleteFunc(t.conflicts, func(k Knob, f *conflict) bool { return f.isOver(now) })
 	stuck := slices.Clone(d.Stuck)
 	for _, c := range d.Changes {
 		s := Stuck{Knob: c.Knob, Label: c.Label, Value: c.From}
-		if r, was := t.refused[c.Knob]; was && r.same(c) {
+		if r, was := t.refused[c.Knob]; was && r.isOf(c) {
 			s.Why, s.Text = r.why, r.text
 			stuck = append(stuck, s)
-		} else if f := t.contests[c.Knob]; f != nil && now.Before(f.until) {
+		} else if f := t.conflicts[c.Knob]; f != nil && now.Before(f.until) {
 			s.Why = Contested
 			s.Text = fmt.Sprintf("somebody else writes %q whenever it is %q; it is left alone until %s", f.value, c.To, f.until.Format(time.RFC3339))
 			stuck = append(stuck, s)
@@ -85,7 +85,7 @@ func (t *Tuner) settle(v *View, seen []Observed, d Decision) {
 	slices.SortFunc(stuck, func(a, b Stuck) int { return compare(a.Knob, b.Knob) })
 	v.Stuck = slices.DeleteFunc(stuck, func(s Stuck) bool { return shown[s.Knob].Unused })
 	v.Problems = append(v.Problems, problemsOf(v.Stuck)...)
-	t.tellStuck(v.Stuck)
+	t.logStuck(v.Stuck)
 }
 
 // problemsOf are the reasons for which somebody has to do something. That some interrupts
@@ -130,14 +130,14 @@ func list(names []string) string {
 	return strings.Join(names, ", ")
 }
 
-// tellStuck says in the log what is not as wished, when that has changed.
-func (t *Tuner) tellStuck(all []Stuck) {
+// logStuck says in the log what is not as wished, when that has changed.
+func (t *Tuner) logStuck(all []Stuck) {
 	var names []string
 	for _, s := range all {
 		names = append(names, name(s)+": "+string(s.Why))
 	}
-	if text := strings.Join(names, ", "); text != t.stuck {
-		if t.stuck = text; text != "" {
+	if text := strings.Join(names, ", "); text != t.loggedStuck {
+		if t.loggedStuck = text; text != "" {
 			t.o.Log.Info("settings of the host that cannot be as wished", "number", len(names), "which", list(names))
 		}
 	}

@@ -37,30 +37,30 @@ type Tuner struct {
 	wake chan struct{}
 	view atomic.Pointer[View]
 
-	mu    sync.Mutex // guards asked
-	asked *asked
+	mu        sync.Mutex // guards asked
+	requested *request
 
 	// What follows is Run's alone.
-	loaded   bool
-	state    State
-	records  []Record
-	saved    []Record // on disk
-	settings asked
-	refused  map[Knob]refusal
-	contests map[Knob]*contest
-	writes   map[Count]uint64
-	stuck    string // in the log
-	failed   string // likewise
+	loaded      bool
+	state       State
+	records     []Record
+	saved       []Record // on disk
+	settings    request
+	refused     map[Knob]refusal
+	conflicts   map[Knob]*conflict
+	writes      map[Count]uint64
+	loggedStuck string // in the log
+	loggedError string // likewise
 }
 
-// asked is what a Tuner was last told.
-type asked struct {
+// request is what a Tuner was last told.
+type request struct {
 	wish      Wish
 	machine   Machine
 	exclusive cpuset.Set
 }
 
-func (a *asked) equal(b *asked) bool {
+func (a *request) equal(b *request) bool {
 	return a.wish.Equal(b.wish) && a.machine.Possible.Equal(b.machine.Possible) && a.machine.Online.Equal(b.machine.Online) && a.exclusive.Equal(b.exclusive)
 }
 
@@ -120,7 +120,7 @@ const (
 func New(o Options) *Tuner {
 	t := &Tuner{
 		o: o, wake: make(chan struct{}, 1),
-		refused: make(map[Knob]refusal), contests: make(map[Knob]*contest), writes: make(map[Count]uint64),
+		refused: make(map[Knob]refusal), conflicts: make(map[Knob]*conflict), writes: make(map[Count]uint64),
 	}
 	t.view.Store(&View{})
 	return t
@@ -131,9 +131,9 @@ func New(o Options) *Tuner {
 // waits, and may be called from any goroutine.
 func (t *Tuner) Set(w Wish, m Machine, exclusive cpuset.Set) {
 	t.mu.Lock()
-	before := t.asked
-	next := &asked{w, m, exclusive}
-	t.asked = next
+	before := t.requested
+	next := &request{w, m, exclusive}
+	t.requested = next
 	t.mu.Unlock()
 	if before != nil && before.equal(next) {
 		return
@@ -171,18 +171,18 @@ func (t *Tuner) Run(ctx context.Context) {
 // another one although nobody asks.
 func (t *Tuner) pass(ctx context.Context) (again bool) {
 	t.mu.Lock()
-	t.settings = *t.asked
+	t.settings = *t.requested
 	t.mu.Unlock()
 	v := &View{Wish: t.settings.wish}
 	defer t.publish(v)
 	t.load(v)
 	if t.settings.wish.Empty() && len(t.records) == 0 && t.state != Lost {
 		clear(t.refused)
-		clear(t.contests)
+		clear(t.conflicts)
 		return false
 	}
 	seen, unread, err := t.read(ctx)
-	t.note(v, err)
+	t.noteReadError(v, err)
 	if t.state == Lost {
 		t.records, t.state = Presume(seen, t.settings.exclusive, t.settings.machine), Known
 		if len(t.records) > 0 {
@@ -194,29 +194,29 @@ func (t *Tuner) pass(ctx context.Context) (again bool) {
 	changes := t.due(d.Changes, now)
 	if t.o.Observe {
 		v.Pending = changes
-		t.settle(v, seen, d)
+		t.summarize(v, seen, d)
 		return true
 	}
-	t.records = unwritten(d, changes)
+	t.records = recordsAfter(d, changes)
 	if err := t.save(); err != nil {
 		v.Pending = changes
 		v.Problems = append(v.Problems, Problem{CodeUndo, fmt.Sprintf("interrupts and the like stay as they are, because what they were could not be written down: %v", err)})
-		t.settle(v, seen, d)
+		t.summarize(v, seen, d)
 		return true
 	}
 	if len(changes) > 0 && ctx.Err() == nil {
 		made := t.write(ctx, changes, now)
 		if seen, unread, err = t.read(ctx); err != nil {
-			t.note(v, err)
+			t.noteReadError(v, err)
 		}
 		d = Plan(t.settings.wish, seen, t.records, t.settings.machine, unread)
-		t.untaken(d.Changes, made, now)
-		t.records = unwritten(d, made)
+		t.noteNotTaken(d.Changes, made, now)
+		t.records = recordsAfter(d, made)
 		if err := t.save(); err != nil {
 			v.Problems = append(v.Problems, Problem{CodeUndo, err.Error()})
 		}
 	}
-	t.settle(v, seen, d)
+	t.summarize(v, seen, d)
 	return !t.settings.wish.Empty() || len(t.records) > 0
 }
 
@@ -255,7 +255,7 @@ func (t *Tuner) save() error {
 // of which something may be missing.
 func (t *Tuner) read(ctx context.Context) (seen []Observed, unread []Kind, err error) {
 	sources := slices.DeleteFunc(slices.Clone(t.o.Sources), func(s Source) bool {
-		return t.state != Lost && !concerned(s, t.settings.wish, t.records)
+		return t.state != Lost && !isNeeded(s, t.settings.wish, t.records)
 	})
 	return readAll(ctx, sources)
 }
@@ -274,10 +274,10 @@ func readAll(ctx context.Context, sources []Source) (seen []Observed, unread []K
 	return seen, unread, errors.Join(errs...)
 }
 
-// concerned says that something is wished of a source's knobs, or on record.
-func concerned(s Source, w Wish, records []Record) bool {
+// isNeeded says that something is wished of a source's knobs, or on record.
+func isNeeded(s Source, w Wish, records []Record) bool {
 	return slices.ContainsFunc(s.Kinds(), func(k Kind) bool {
-		if k.mask() && !w.away(k).IsEmpty() || slices.ContainsFunc(records, func(r Record) bool { return r.Kind == k }) {
+		if k.isMask() && !w.excluded(k).IsEmpty() || slices.ContainsFunc(records, func(r Record) bool { return r.Kind == k }) {
 			return true
 		}
 		for knob := range w.Values {
@@ -289,8 +289,8 @@ func concerned(s Source, w Wish, records []Record) bool {
 	})
 }
 
-// note tells of what could not be read.
-func (t *Tuner) note(v *View, err error) {
+// noteReadError tells of what could not be read.
+func (t *Tuner) noteReadError(v *View, err error) {
 	text := ""
 	if err != nil {
 		text = strings.ReplaceAll(err.Error(), "\n", "; ")
@@ -302,15 +302,15 @@ func (t *Tuner) note(v *View, err error) {
 			v.Problems = append(v.Problems, p)
 		}
 	}
-	if text != t.failed && text != "" {
+	if text != t.loggedError && text != "" {
 		t.o.Log.Warn("settings of the host", "error", text)
 	}
-	t.failed = text
+	t.loggedError = text
 }
 
-// unwritten are the records of a decision of which only some changes are made: what the
+// recordsAfter are the records of a decision of which only some changes are made: what the
 // others hold stays, and nothing is taken from it that would have to be given back.
-func unwritten(d Decision, made []Change) []Record {
+func recordsAfter(d Decision, made []Change) []Record {
 	records := slices.Clone(d.Records)
 	for _, c := range d.Changes {
 		if slices.ContainsFunc(made, func(m Change) bool { return m.Knob == c.Knob }) {
@@ -326,21 +326,21 @@ func unwritten(d Decision, made []Change) []Record {
 // due leaves out what was refused before, and what is contested.
 func (t *Tuner) due(changes []Change, now time.Time) []Change {
 	return slices.DeleteFunc(slices.Clone(changes), func(c Change) bool {
-		if r, was := t.refused[c.Knob]; was && r.same(c) && !r.passed(now) {
+		if r, was := t.refused[c.Knob]; was && r.isOf(c) && !r.isExpired(now) {
 			return true
 		}
-		fight := t.contests[c.Knob]
+		fight := t.conflicts[c.Knob]
 		return fight != nil && now.Before(fight.until) && !c.Back
 	})
 }
 
-// passed says that it may be over. What was accepted and is not there may have been taken
+// isExpired says that it may be over. What was accepted and is not there may have been taken
 // back by somebody else, once: it is tried again, but seldom.
-func (r refusal) passed(now time.Time) bool {
-	return r.why.passes() || r.why == NotTaken && now.Sub(r.at) >= lastTruce
+func (r refusal) isExpired(now time.Time) bool {
+	return r.why.isTemporary() || r.why == NotTaken && now.Sub(r.at) >= lastConflictPause
 }
 
-func (r refusal) same(c Change) bool { return r.id == c.ID && r.from == c.From && r.to == c.To }
+func (r refusal) isOf(c Change) bool { return r.id == c.ID && r.from == c.From && r.to == c.To }
 
 // write makes changes, and returns those that nobody refused.
 func (t *Tuner) write(ctx context.Context, changes []Change, now time.Time) (made []Change) {
@@ -349,21 +349,21 @@ func (t *Tuner) write(ctx context.Context, changes []Change, now time.Time) (mad
 		if ctx.Err() != nil {
 			return made
 		}
-		if (c.Foreign || t.again(c)) && !c.Back && t.written(c, now) {
+		if (c.Foreign || t.isOverwritten(c)) && !c.Back && t.noteExternalWrite(c, now) {
 			continue
 		}
 		err := t.source(c.Kind).Write(ctx, c.Knob, c.To)
 		switch {
 		case err == nil:
 			delete(t.refused, c.Knob)
-			if f := t.contests[c.Knob]; f != nil {
-				f.answered = true
+			if f := t.conflicts[c.Knob]; f != nil {
+				f.repaired = true
 			}
 			number[c.Kind]++
 			made = append(made, c)
 			t.writes[Count{c.Kind, false}]++
 			t.o.Log.Debug("wrote", "knob", c.String(), "device", c.Label, "from", c.From, "to", c.To)
-		case gone(err):
+		case isGone(err):
 			delete(t.refused, c.Knob)
 		default:
 			t.writes[Count{c.Kind, true}]++
@@ -381,19 +381,19 @@ func (t *Tuner) source(k Kind) Source {
 	return t.o.Sources[i] // the knob has come from one of them
 }
 
-// again says that a knob has the value that somebody else has just written to it. He may
+// isOverwritten says that a knob has the value that somebody else has just written to it. He may
 // have been so quick that nobody saw it as it was wished.
-func (t *Tuner) again(c Change) bool {
-	f := t.contests[c.Knob]
-	return f != nil && f.answered && f.value == c.From
+func (t *Tuner) isOverwritten(c Change) bool {
+	f := t.conflicts[c.Knob]
+	return f != nil && f.repaired && f.value == c.From
 }
 
-// untaken notes what was written without an error and is not there, though nobody else is
+// noteNotTaken notes what was written without an error and is not there, though nobody else is
 // known to write it.
-func (t *Tuner) untaken(left, made []Change, now time.Time) {
+func (t *Tuner) noteNotTaken(left, made []Change, now time.Time) {
 	for _, c := range left {
 		was := slices.ContainsFunc(made, func(m Change) bool { return m.Knob == c.Knob && m.To == c.To })
-		if _, refused := t.refused[c.Knob]; was && !refused && !t.again(c) {
+		if _, refused := t.refused[c.Knob]; was && !refused && !t.isOverwritten(c) {
 			t.refused[c.Knob] = refusal{c.ID, c.From, c.To, NotTaken, fmt.Sprintf("%q was accepted, and it is %q", c.To, c.From), now}
 		}
 	}

@@ -17,8 +17,8 @@ import (
 
 func quiet(t testing.TB, list string) Wish { return Wish{Quiet: set(t, list)} }
 
-// TestInterruptsLeaveAndComeBack is the life of one owner.
-func TestInterruptsLeaveAndComeBack(t *testing.T) {
+// TestMoveAndRestoreInterrupts is the life of one owner.
+func TestMoveAndRestoreInterrupts(t *testing.T) {
 	r := newRig(t)
 	before := r.dump()
 	v := r.tune(quiet(t, "4-5"))
@@ -59,7 +59,7 @@ func TestInterruptsLeaveAndComeBack(t *testing.T) {
 	}
 }
 
-func TestOneOwnerOfTwoLeaves(t *testing.T) {
+func TestOneOfTwoOwnersEnds(t *testing.T) {
 	r := newRig(t)
 	before := r.dump()
 	r.tune(quiet(t, "2,4-5"))
@@ -111,8 +111,8 @@ func TestNumberIsUsedAgain(t *testing.T) {
 	}
 }
 
-// TestForeignWriterIsRespected where he does not take the owner's CPUs.
-func TestForeignWriterIsRespected(t *testing.T) {
+// TestExternalWriteIsKept where he does not take the owner's CPUs.
+func TestExternalWriteIsKept(t *testing.T) {
 	r := newRig(t)
 	r.tune(quiet(t, "4-5"))
 	r.put("proc/irq/24/smp_affinity_list", "1-2\n")
@@ -127,7 +127,7 @@ func TestForeignWriterIsRespected(t *testing.T) {
 	}
 }
 
-func TestForeignWriterInsists(t *testing.T) {
+func TestWriteConflict(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
 		r.tune(quiet(t, "4-5"))
@@ -144,7 +144,7 @@ func TestForeignWriterInsists(t *testing.T) {
 		if r.irqMask("24") != "4" || len(v.Problems) != 1 || v.Problems[0].Code != CodeContested || !strings.Contains(v.Problems[0].Text, "irq/24 (virtio0-input.0)") {
 			t.Errorf("IRQ 24 is %s, problems %v; want it left alone and named", r.irqMask("24"), v.Problems)
 		}
-		time.Sleep(firstTruce + time.Second) //nolint:forbidigo // likewise
+		time.Sleep(firstConflictPause + time.Second) //nolint:forbidigo // likewise
 		if v = r.tune(quiet(t, "4-5")); r.irqMask("24") == "4" || len(v.Problems) > 0 {
 			t.Errorf("after the truce: IRQ 24 is %s, problems %v", r.irqMask("24"), v.Problems)
 		}
@@ -159,9 +159,9 @@ func TestForeignWriterInsists(t *testing.T) {
 	})
 }
 
-// TestForeignWriterIsQuick: one who has written again before the daemon looks is the
+// TestFastExternalWrite: one who has written again before the daemon looks is the
 // foreign writer still, and not a kernel that does not take the value.
-func TestForeignWriterIsQuick(t *testing.T) {
+func TestFastExternalWrite(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
 		r.tune(quiet(t, "4-5"))
@@ -178,16 +178,16 @@ func TestForeignWriterIsQuick(t *testing.T) {
 			t.Errorf("problems %v; want a contest", v.Problems)
 		}
 		delete(r.ignores, "24")
-		time.Sleep(firstTruce + time.Second) //nolint:forbidigo // likewise
+		time.Sleep(firstConflictPause + time.Second) //nolint:forbidigo // likewise
 		if v = r.tune(quiet(t, "4-5")); r.irqMask("24") == "4" || len(v.Problems) > 0 {
 			t.Errorf("when he is gone: IRQ 24 is %s, problems %v", r.irqMask("24"), v.Problems)
 		}
 	})
 }
 
-// TestContestIsGivenUp: what he who insisted writes at last, off the quiet CPUs, is what he
+// TestLastExternalWriteStays: what he who insisted writes at last, off the quiet CPUs, is what he
 // keeps: nothing was taken from it.
-func TestContestIsGivenUp(t *testing.T) {
+func TestLastExternalWriteStays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
 		r.put("proc/irq/24/smp_affinity_list", "0-3\n")
@@ -248,9 +248,9 @@ func TestNotTaken(t *testing.T) {
 			t.Errorf("asked again: %q", r.wrote)
 		}
 		delete(r.ignores, "24")
-		time.Sleep(lastTruce) //nolint:forbidigo // of a bubble's clock
+		time.Sleep(lastConflictPause) //nolint:forbidigo // of a bubble's clock
 		if v = r.tune(quiet(t, "4-5")); r.irqMask("24") != "0-3,6-7" || slices.ContainsFunc(v.Stuck, func(s Stuck) bool { return s.Why == NotTaken }) {
-			t.Errorf("after %v: IRQ 24 is %s, stuck %+v", lastTruce, r.irqMask("24"), v.Stuck)
+			t.Errorf("after %v: IRQ 24 is %s, stuck %+v", lastConflictPause, r.irqMask("24"), v.Stuck)
 		}
 	})
 }
@@ -326,8 +326,8 @@ func TestCrashBetweenRecordAndWrite(t *testing.T) {
 	}
 }
 
-// TestNothingIsWrittenWithoutARecord: the disk is full.
-func TestNothingIsWrittenWithoutARecord(t *testing.T) {
+// TestNoWriteWithoutRecord: the disk is full.
+func TestNoWriteWithoutRecord(t *testing.T) {
 	r := newRig(t)
 	if err := os.MkdirAll(filepath.Join(undoIn(r.dir).File, "x"), 0o700); err != nil {
 		t.Fatal(err)
