@@ -19,7 +19,7 @@ func TestPrintPlan(t *testing.T) {
 	p := preview.Preview{
 		Host: []hostslices.Verdict{
 			{Name: "system.slice", State: hostslices.Confined, CPUs: cpuset.Range(0, 1)},
-			{Name: "user.slice", State: hostslices.Foreign, Why: "somebody has given it CPUs 3"},
+			{Name: "user.slice", State: hostslices.Foreign, Why: "another process has set its CPUs to 3"},
 		},
 		Adapted: []string{"shared.cpus: the machine has no CPU 8"},
 		Offline: cpuset.Range(6, 7),
@@ -58,7 +58,7 @@ Nothing to write.
 adapted: shared.cpus: the machine has no CPU 8
 offline: CPUs 6-7; their pools are smaller
 not honoured: du.service: too few (Refused)
-left alone: user.slice: somebody has given it CPUs 3
+left alone: user.slice: another process has set its CPUs to 3
 `
 	var out bytes.Buffer
 	if err := (&app{streams: streams{out: &out}}).printPlan(p); err != nil {

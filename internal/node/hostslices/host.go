@@ -10,66 +10,67 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
 
-// State is what becomes of a unit.
+// State is the treatment of a unit of host services.
 type State string
 
-// The states. In all but the first the unit is left alone.
+// The states. The daemon changes only Confined units.
 const (
-	// Confined has, or is to get, the CPUs of host services.
+	// Confined is a unit that gets the CPUs of host services.
 	Confined State = "confined"
-	// Foreign has CPUs that an administrator has given it.
+	// Foreign is a unit whose CPUs an administrator has set.
 	Foreign State = "foreign"
-	// Inside lies in another unit that is placed, and is bounded by it.
+	// Inside is a unit in another placed unit, whose CPUs limit it.
 	Inside State = "inside"
-	// HoldsPods has pods in it, which would be bounded.
+	// HoldsPods is a unit with pods, which its CPUs would limit.
 	HoldsPods State = "holds-pods"
-	// Absent cannot be started: nothing runs in it.
+	// Absent is a unit that systemd cannot start, so that it has no processes.
 	Absent State = "absent"
-	// Unknown is one that systemd has not told about.
+	// Unknown is a unit that systemd has not reported.
 	Unknown State = "unknown"
 )
 
-// Unit is what is known of a unit of host services.
+// Unit is a unit of host services.
 type Unit struct {
-	// Name is what the configuration calls it.
+	// Name is the configured name.
 	Name string
-	// Unit is what systemd knows; its own Name is empty until it has told.
+	// Unit is the report of systemd. Its Name is empty before the report.
 	Unit cgroup.Unit
-	// Files is what the administrator's files say.
+	// Files holds the CPUs from the administrator's files.
 	Files Setting
-	// Ours says that cpupoold has set its CPUs.
+	// Ours is true if cpupoold has set the CPUs.
 	Ours bool
 }
 
-// Placed is a unit that has a place of its own.
+// Placed is a unit with exclusive CPUs or a pool.
 type Placed struct {
 	Name string
 	Path cgroup.Path
 	CPUs cpuset.Set
-	// Had are the CPUs that systemd has for it until it gets these; empty if it has none.
+	// Had contains the CPUs that systemd has for the unit now. It may be empty.
 	Had cpuset.Set
 }
 
-// Verdict is what becomes of a unit.
+// Verdict is the treatment of a unit, with the reason.
 type Verdict struct {
 	Name  string      `json:"name"` // as configured
-	Unit  string      `json:"unit"` // its own
+	Unit  string      `json:"unit"` // of systemd
 	Path  cgroup.Path `json:"path"`
 	State State       `json:"state"`
-	// CPUs are those that it is to have when it is Confined, Also of them those that
-	// units in it have, whose names are in Has.
+	// CPUs contains all CPUs of a Confined unit. Also is the part that is added for placed
+	// units in it; Has contains their names.
 	CPUs cpuset.Set `json:"cpus"`
 	Also cpuset.Set `json:"also"`
 	Has  []string   `json:"has,omitempty"`
-	// Why is the reason for other states, a sentence without its end.
+	// Why is the reason for other states, without a capital and a full stop.
 	Why string `json:"why,omitempty"`
 }
 
-// Decide says what becomes of the units of host services that are to run on cpus, in
-// the order of their names. Placed are other units that have CPUs of their own or a
-// pool, and pods the cgroups that pods are in. The kernel bounds what is in a slice by
-// it, without an error: so a slice has what placed units in it have, besides, and one
-// around pods is left alone.
+// Decide returns the verdicts on units of host services, sorted by name. cpus are the CPUs
+// of host services. placed are other units with exclusive CPUs or a pool, pods the cgroups
+// of pods.
+//
+// The kernel limits a cgroup to the CPUs of its parent, without an error. So a slice also
+// gets the CPUs of the placed units in it, and a slice with pods is not changed.
 func Decide(units []Unit, cpus cpuset.Set, placed []Placed, pods []cgroup.Path) []Verdict {
 	sorted := slices.Clone(units)
 	slices.SortFunc(sorted, func(a, b Unit) int {
@@ -85,7 +86,7 @@ func Decide(units []Unit, cpus cpuset.Set, placed []Placed, pods []cgroup.Path) 
 		inner := func(p cgroup.Path) bool { return isWithin(p, v.Path) }
 		switch {
 		case u.Unit.Name == "":
-			v.State, v.Why = Unknown, "systemd has not told what it is"
+			v.State, v.Why = Unknown, "systemd has not reported it"
 		case !u.Unit.Loaded() || v.Path == "":
 			v.State, v.Why = Absent, fmt.Sprintf("systemd cannot start it (LoadState=%s)", u.Unit.Load)
 		case slices.ContainsFunc(placed, outer):
@@ -105,27 +106,27 @@ func Decide(units []Unit, cpus cpuset.Set, placed []Placed, pods []cgroup.Path) 
 	return all
 }
 
-// Remedy says what an administrator can do about it, without a capital and a full stop;
-// "" where nothing needs to be done.
+// Remedy returns an instruction for the administrator, without a capital and a full stop.
+// It is empty if no action is necessary.
 func (v Verdict) Remedy() string {
 	switch {
 	case v.State == Foreign:
 		return "to have it confined, remove the setting (systemctl revert, or systemctl set-property --runtime " + v.Unit + " AllowedCPUs=)"
 	case v.State == HoldsPods:
-		return "name what is in it one by one in hostSlices.units"
+		return "name the units in it one by one in hostSlices.units"
 	case v.State == Unknown:
 		return "run as root; in a container mount the host's /run/systemd and /run/dbus"
 	case v.State == Absent:
 		return "correct the name, or install the unit and run systemctl daemon-reload"
 	case v.State == Inside:
-		return "remove it: it is bounded by that"
+		return "remove it; the CPUs of that unit limit it"
 	case len(v.Has) > 0:
 		return "give them a slice of their own (Slice=)"
 	}
 	return ""
 }
 
-// addPlaced adds what placed units in it have.
+// addPlaced adds the CPUs of the placed units in the unit.
 func (v *Verdict) addPlaced(placed []Placed) {
 	for _, p := range placed {
 		if more := p.CPUs.Difference(v.CPUs); isWithin(p.Path, v.Path) && !more.IsEmpty() {
@@ -136,9 +137,8 @@ func (v *Verdict) addPlaced(placed []Placed) {
 	slices.Sort(v.Has)
 }
 
-// allowedBefore are the CPUs that it was given when placed units in it were given what they
-// have: with its journal, cpupoold loses who had which CPUs, and may give these units
-// others.
+// allowedBefore returns the CPUs that cpupoold set while the placed units had their present
+// CPUs. After the loss of its journal, cpupoold may plan other CPUs for these units.
 func (v *Verdict) allowedBefore(placed []Placed) cpuset.Set {
 	cpus := v.CPUs
 	for _, p := range placed {
@@ -149,15 +149,15 @@ func (v *Verdict) allowedBefore(placed []Placed) cpuset.Set {
 	return cpus
 }
 
-// keepForeign leaves a unit alone that an administrator has given CPUs. What systemd has
-// and no file says was set over D-Bus until the next boot: by cpupoold, before it
-// lost its journal, if it is what cpupoold would set, or would have set before.
+// keepForeign makes a unit Foreign if an administrator has set its CPUs. CPUs that systemd
+// has without a file were set over D-Bus until the next boot. They are cpupoold's own, from
+// before the loss of its journal, if they equal the verdict's CPUs or before.
 func (v *Verdict) keepForeign(u Unit, before cpuset.Set) {
 	switch has := u.Unit.CPUs; {
 	case !u.Files.CPUs.IsEmpty():
 		v.Why = fmt.Sprintf("%s gives it CPUs %s (AllowedCPUs)", u.Files.File, u.Files.CPUs)
 	case !u.Ours && !has.IsEmpty() && !has.Equal(v.CPUs) && !has.Equal(before):
-		v.Why = fmt.Sprintf("somebody has given it CPUs %s until the next boot (systemctl set-property --runtime)", has)
+		v.Why = fmt.Sprintf("another process has set its CPUs to %s until the next boot (systemctl set-property --runtime)", has)
 	default:
 		return
 	}

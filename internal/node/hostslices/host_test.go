@@ -27,7 +27,8 @@ func withFile(u hostslices.Unit, cpus ...int) hostslices.Unit {
 	return u
 }
 
-// TestDecide: one unit, beside system.slice, which comes first.
+// TestDecide checks the verdict on one unit next to system.slice, for each state and in
+// any order of the units.
 func TestDecide(t *testing.T) {
 	masked := slice("machine.slice")
 	masked.Unit.Load = "masked"
@@ -46,10 +47,10 @@ func TestDecide(t *testing.T) {
 		"set by us":                                {unit: ours(slice("user.slice", 0, 1)), want: hostslices.Confined, cpus: "0-1"},
 		"set by us, changed over D-Bus":            {unit: ours(slice("user.slice", 0, 3)), want: hostslices.Confined, cpus: "0-1"},
 		"set by us, the journal is lost":           {unit: slice("user.slice", 0, 1), want: hostslices.Confined, cpus: "0-1"},
-		"set by somebody":                          {unit: slice("user.slice", 0, 3), want: hostslices.Foreign, why: "somebody has given it CPUs 0,3 until the next boot (systemctl set-property --runtime)"},
+		"set by another process":                   {unit: slice("user.slice", 0, 3), want: hostslices.Foreign, why: "another process has set its CPUs to 0,3 until the next boot (systemctl set-property --runtime)"},
 		"set in a file":                            {unit: withFile(slice("user.slice", 3), 3), want: hostslices.Foreign, why: "/etc/x.conf gives it CPUs 3 (AllowedCPUs)"},
 		"set in a file, after us":                  {unit: ours(withFile(slice("user.slice", 0, 1), 3)), want: hostslices.Foreign, why: "/etc/x.conf gives it CPUs 3 (AllowedCPUs)"},
-		"not told":                                 {unit: hostslices.Unit{Name: "user.slice"}, want: hostslices.Unknown, why: "systemd has not told what it is"},
+		"not told":                                 {unit: hostslices.Unit{Name: "user.slice"}, want: hostslices.Unknown, why: "systemd has not reported it"},
 		"masked":                                   {unit: masked, want: hostslices.Absent, why: "systemd cannot start it (LoadState=masked)"},
 		"in system.slice":                          {unit: unit("x.service", "system.slice/x.service", 7), want: hostslices.Inside, why: "is in system.slice"},
 		"an alias of system.slice":                 {unit: unit("x.slice", "system.slice"), want: hostslices.Inside, why: "is in system.slice"},
@@ -58,8 +59,8 @@ func TestDecide(t *testing.T) {
 		"around a unit":                            {unit: slice("outer.slice"), placed: []hostslices.Placed{{Name: "a", Path: "outer.slice/a", CPUs: cpuset.Of(1, 6)}, du}, want: hostslices.Confined, cpus: "0-1,6"},
 		"around a unit, set by us":                 {unit: slice("outer.slice", 0, 1, 6), placed: []hostslices.Placed{{Name: "a", Path: "outer.slice/a", CPUs: cpuset.Of(1, 6)}}, want: hostslices.Confined, cpus: "0-1,6"},
 		"around a unit, set by us before it moves": {unit: slice("outer.slice", 0, 1, 6), placed: []hostslices.Placed{{Name: "a", Path: "outer.slice/a", CPUs: cpuset.Of(4, 5), Had: cpuset.Of(6)}}, want: hostslices.Confined, cpus: "0-1,4-5"},
-		"around a unit, set by somebody":           {unit: slice("outer.slice", 0, 1, 7), placed: []hostslices.Placed{{Name: "a", Path: "outer.slice/a", CPUs: cpuset.Of(4, 5), Had: cpuset.Of(6)}}, want: hostslices.Foreign, why: "somebody has given it CPUs 0-1,7 until the next boot (systemctl set-property --runtime)"},
-		"beside a unit, set by somebody":           {unit: slice("user.slice", 0, 1, 6), placed: []hostslices.Placed{{Name: "a", Path: "outer.slice/a", CPUs: cpuset.Of(4, 5), Had: cpuset.Of(6)}}, want: hostslices.Foreign, why: "somebody has given it CPUs 0-1,6 until the next boot (systemctl set-property --runtime)"},
+		"around a unit, set by another process":    {unit: slice("outer.slice", 0, 1, 7), placed: []hostslices.Placed{{Name: "a", Path: "outer.slice/a", CPUs: cpuset.Of(4, 5), Had: cpuset.Of(6)}}, want: hostslices.Foreign, why: "another process has set its CPUs to 0-1,7 until the next boot (systemctl set-property --runtime)"},
+		"beside a unit, set by another process":    {unit: slice("user.slice", 0, 1, 6), placed: []hostslices.Placed{{Name: "a", Path: "outer.slice/a", CPUs: cpuset.Of(4, 5), Had: cpuset.Of(6)}}, want: hostslices.Foreign, why: "another process has set its CPUs to 0-1,6 until the next boot (systemctl set-property --runtime)"},
 		"around pods":                              {unit: slice("kubelet.slice"), pods: []cgroup.Path{"", "kubelet.slice/kubelet-kubepods.slice"}, want: hostslices.HoldsPods, why: "pods are in it, and would be limited to its CPUs"},
 		"beside pods":                              {unit: slice("user.slice"), pods: []cgroup.Path{pod}, want: hostslices.Confined, cpus: "0-1"},
 	} {
@@ -79,8 +80,7 @@ func TestDecide(t *testing.T) {
 	}
 }
 
-// TestUnitInForeignSlice: what is in a slice that is left alone is confined for
-// itself.
+// TestUnitInForeignSlice checks that a unit in a slice with foreign CPUs is confined.
 func TestUnitInForeignSlice(t *testing.T) {
 	units := []hostslices.Unit{withFile(slice("system.slice"), 3), unit("x.service", "system.slice/x.service")}
 	var got []hostslices.State
@@ -92,7 +92,7 @@ func TestUnitInForeignSlice(t *testing.T) {
 	}
 }
 
-// TestWiderSlice names the units that a slice is wider for.
+// TestWiderSlice checks that a slice gets the CPUs of placed units in it, and their names.
 func TestWiderSlice(t *testing.T) {
 	placed := []hostslices.Placed{
 		{Name: "b.service", Path: "system.slice/b.service", CPUs: cpuset.Of(4)},
@@ -107,7 +107,7 @@ func TestWiderSlice(t *testing.T) {
 	}
 }
 
-// TestRemedy: whoever is not as confined as he was to be is told what to do.
+// TestRemedy checks the remedy of each state.
 func TestRemedy(t *testing.T) {
 	units := []hostslices.Unit{
 		withFile(slice("user.slice"), 3), slice("pods.slice"), {Name: "silent.service"}, slice("system.slice"),
@@ -116,10 +116,10 @@ func TestRemedy(t *testing.T) {
 	placed := []hostslices.Placed{{Name: "du.service", Path: "system.slice/du.service", CPUs: cpuset.Of(4)}}
 	want := map[string]string{
 		"user.slice":     "to have it confined, remove the setting (systemctl revert, or systemctl set-property --runtime user.slice AllowedCPUs=)",
-		"pods.slice":     "name what is in it one by one in hostSlices.units",
+		"pods.slice":     "name the units in it one by one in hostSlices.units",
 		"silent.service": "run as root; in a container mount the host's /run/systemd and /run/dbus",
 		"gone.service":   "correct the name, or install the unit and run systemctl daemon-reload",
-		"x.service":      "remove it: it is bounded by that",
+		"x.service":      "remove it; the CPUs of that unit limit it",
 		"system.slice":   "give them a slice of their own (Slice=)",
 		"init.scope":     "",
 	}

@@ -11,16 +11,16 @@ import (
 // Assignment is one key of a unit file with its value.
 type Assignment struct{ Key, Value string }
 
-// ParseUnitFile reads the assignments of a unit file or a drop-in in their order
-// (systemd.syntax(7)). What systemd would not understand is skipped, as systemd
-// does. The sections do not matter: resource control has the same keys in all.
+// ParseUnitFile returns the assignments of a unit file or drop-in in their order
+// (systemd.syntax(7)). Like systemd, it skips invalid lines. It ignores sections, because
+// resource control has the same keys in all of them.
 func ParseUnitFile(b []byte) []Assignment {
 	var all []Assignment
 	joined := ""
 	for line := range strings.Lines(string(b)) {
 		line = strings.TrimSpace(line)
 		if strings.HasPrefix(line, "#") || strings.HasPrefix(line, ";") {
-			continue // also in the middle of a line that goes on
+			continue // also between the lines of a continued assignment
 		}
 		if slashes := len(line) - len(strings.TrimRight(line, `\`)); slashes%2 == 1 {
 			joined += line[:len(line)-1] + " "
@@ -35,21 +35,21 @@ func ParseUnitFile(b []byte) []Assignment {
 	return all
 }
 
-// Setting is what an administrator has written about a unit's CPUs.
+// Setting is an administrator's setting of a unit's CPUs.
 type Setting struct {
-	CPUs cpuset.Set // AllowedCPUs; empty if nobody has
-	File string     // that says so last
+	CPUs cpuset.Set // AllowedCPUs; empty without a setting
+	File string     // the last file with AllowedCPUs
 }
 
-// Where systemd keeps what was set over D-Bus, by cpupoold among others: until the
-// next boot, and for good.
+// The directories in which systemd stores properties that were set over D-Bus. cpupoold
+// sets properties until the next boot, which are in the first two.
 const (
 	runtimeControl   = "/run/systemd/system.control/"
 	runtimeTransient = "/run/systemd/transient/"
 	lastingControl   = "/etc/systemd/system.control/"
 )
 
-// Administrators are those of a unit's files that cpupoold has no part in.
+// Administrators returns the files of a unit that cpupoold does not write.
 func Administrators(files []string) []string {
 	var all []string
 	for _, name := range files {
@@ -60,9 +60,9 @@ func Administrators(files []string) []string {
 	return all
 }
 
-// OfTheHost makes read find unit files of the host from within a container too: one in
-// the host's PID namespace sees them by way of the host's init. Where that cannot be
-// seen, they are read as they are named.
+// OfTheHost returns a reader of the host's unit files that also works in a container. In
+// the host's PID namespace, the root directory of process 1 is the host's. If the file
+// cannot be read there, the reader uses the path itself.
 func OfTheHost(read func(name string) ([]byte, error)) func(name string) ([]byte, error) {
 	return func(name string) ([]byte, error) {
 		b, err := read(path.Join("/proc/1/root", name))
@@ -73,10 +73,10 @@ func OfTheHost(read func(name string) ([]byte, error)) func(name string) ([]byte
 	}
 }
 
-// Settings returns what the administrators' files of a unit say, in systemd's order
-// of them: AllowedCPUs adds to what was said before, and an empty one resets it. A
-// file that cannot be read counts if its name tells what is in it; has are the CPUs
-// that systemd has for the unit.
+// Settings returns the AllowedCPUs of the administrators' files of a unit. The files are in
+// systemd's order: a value adds to the earlier ones, and an empty value resets them. has are
+// the CPUs that systemd has for the unit. They are the value of an unreadable file if its
+// name shows that it sets AllowedCPUs.
 func Settings(files []string, has cpuset.Set, read func(name string) ([]byte, error)) Setting {
 	var s Setting
 	for _, name := range Administrators(files) {
@@ -95,7 +95,7 @@ func Settings(files []string, has cpuset.Set, read func(name string) ([]byte, er
 				s = Setting{}
 				continue
 			}
-			// systemd takes blanks for commas, and skips what it cannot read.
+			// systemd also accepts blanks as separators, and skips invalid values.
 			cpus, err := cpuset.Parse(strings.Join(strings.FieldsFunc(a.Value, func(c rune) bool { return c == ' ' || c == '\t' || c == ',' }), ","))
 			if err == nil {
 				s = Setting{CPUs: s.CPUs.Union(cpus), File: name}

@@ -47,7 +47,7 @@ func FuzzParseUnitFile(f *testing.F) {
 	f.Add([]byte("=\n==\n[=\n\\"))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		all := parse(b)
-		// Read again, it says the same.
+		// The result, written as a file, has the same assignments.
 		var file strings.Builder
 		for _, a := range all {
 			file.WriteString(a + "\n")
@@ -58,7 +58,7 @@ func FuzzParseUnitFile(f *testing.F) {
 	})
 }
 
-// TestSettings: what administrators say, by the order in which systemd reads files.
+// TestSettings checks the CPUs from administrators' files, in the order of systemd.
 func TestSettings(t *testing.T) {
 	const (
 		vendor   = "/usr/lib/systemd/system/system.slice"
@@ -90,7 +90,7 @@ func TestSettings(t *testing.T) {
 		"our own":                            {[]string{vendor, ours, oursToo}, hostslices.Setting{}},
 		"a drop-in":                          {[]string{vendor, dropIn, ours}, hostslices.Setting{CPUs: cpuset.Of(0, 1, 3), File: dropIn}},
 		"one that adds":                      {[]string{dropIn, "more"}, hostslices.Setting{CPUs: cpuset.Of(0, 1, 3, 7), File: "more"}},
-		"one that begins anew":               {[]string{dropIn, late}, hostslices.Setting{CPUs: cpuset.Of(6), File: late}},
+		"one that resets and adds":           {[]string{dropIn, late}, hostslices.Setting{CPUs: cpuset.Of(6), File: late}},
 		"one that resets":                    {[]string{dropIn, "reset"}, hostslices.Setting{}},
 		"one that systemd skips":             {[]string{dropIn, "bad"}, hostslices.Setting{CPUs: cpuset.Of(0, 1, 3), File: dropIn}},
 		"set for good":                       {[]string{lasting}, hostslices.Setting{CPUs: cpuset.Range(0, 3), File: lasting}},
@@ -103,7 +103,7 @@ func TestSettings(t *testing.T) {
 	}
 }
 
-// TestOfTheHost: the host's own files come first, and these are not all.
+// TestOfTheHost checks that the files of the host take precedence over mounted ones.
 func TestOfTheHost(t *testing.T) {
 	content := map[string]string{"/proc/1/root/a": "host", "/a": "container", "/b": "mounted"}
 	read := hostslices.OfTheHost(func(name string) ([]byte, error) {

@@ -8,17 +8,17 @@ import (
 // cpuDevices is the directory of the CPUs' devices in sysfs.
 const cpuDevices = "/devices/system/cpu/cpu"
 
-// Event is what has happened to a CPU.
+// Event is a change of a CPU.
 type Event struct {
-	// Action is the kernel's word for it: add, remove, online, offline or another
-	// (lib/kobject_uevent.c, kobject_actions).
+	// Action is add, remove, online, offline or another value of kobject_actions in
+	// lib/kobject_uevent.c.
 	Action string
 	CPU    int
 }
 
-// Parse reads a uevent: "offline@/devices/system/cpu/cpu3", and then variables like
-// SUBSYSTEM=cpu, each ended by a zero byte. It is false for a message that is about no
-// CPU, or that is none of the kernel's.
+// Parse reads a uevent: "offline@/devices/system/cpu/cpu3", then variables like
+// SUBSYSTEM=cpu. A zero byte ends each of them. It reports false for a message about
+// another device, or in another format, such as udevd's.
 func Parse(message []byte) (Event, bool) {
 	header, rest, ok := bytes.Cut(message, []byte{0})
 	if !ok {
@@ -39,7 +39,7 @@ func Parse(message []byte) (Event, bool) {
 	return Event{Action: string(action), CPU: int(cpu)}, true
 }
 
-// variable returns the value of a variable of a uevent, "" if it has none.
+// variable returns the value of a variable of a uevent, or "".
 func variable(variables []byte, name string) string {
 	for v := range bytes.SplitSeq(variables, []byte{0}) {
 		if key, value, ok := bytes.Cut(v, []byte{'='}); ok && string(key) == name {

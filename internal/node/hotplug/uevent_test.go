@@ -7,7 +7,7 @@ import (
 	"github.com/cpupoold/cpupoold/internal/node/hotplug"
 )
 
-// message is a uevent as the kernel writes it.
+// message returns a uevent in the kernel's format.
 func message(lines ...string) []byte { return []byte(strings.Join(lines, "\x00") + "\x00") }
 
 func TestParse(t *testing.T) {
@@ -40,7 +40,7 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// FuzzParse: whatever comes, what is taken for a CPU's event says so.
+// FuzzParse checks that only messages about a CPU give an event.
 func FuzzParse(f *testing.F) {
 	f.Add(message("offline@/devices/system/cpu/cpu3", "ACTION=offline", "SUBSYSTEM=cpu"))
 	f.Add(message("@/devices/system/cpu/cpu", "", "=", "SUBSYSTEM"))

@@ -10,24 +10,23 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// kernelGroup is the multicast group of the kernel's own uevents; that of udevd is
-// another one.
+// kernelGroup is the multicast group of the kernel's uevents. udevd sends to another group.
 const kernelGroup = 1
 
-// messageLimit is above what the kernel sends: 2 KiB of variables (UEVENT_BUFFER_SIZE)
-// after action and path.
+// messageLimit is the size of the receive buffer in bytes. The kernel sends less: at most
+// 2 KiB of variables (UEVENT_BUFFER_SIZE) after action and path.
 const messageLimit = 8 << 10
 
-// Watch calls changed once when it hears the kernel, since what happened before is not
-// known, and then after each event about a CPU, and when events were lost. It ends with
-// ctx, without an error, or when the kernel cannot be heard, or with the error of
-// changed. It works in any network namespace that belongs to the host's user namespace.
+// Watch calls changed after each event about a CPU, and after a loss of events. It also
+// calls changed once when it begins to listen, because earlier events are unknown. Watch
+// returns nil when ctx ends. It returns errors of the socket and of changed. It works in any
+// network namespace that belongs to the host's user namespace.
 func Watch(ctx context.Context, changed func() error) error {
 	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, unix.NETLINK_KOBJECT_UEVENT)
 	if err != nil {
 		return fmt.Errorf("listen for uevents: %w", os.NewSyscallError("socket", err))
 	}
-	// As a file it waits with the runtime's poller and not with a thread of its own.
+	// A file waits in Go's poller, without a blocked thread.
 	socket := os.NewFile(uintptr(fd), "uevents")
 	defer socket.Close() //nolint:errcheck // nothing was written
 	if err := unix.Bind(fd, &unix.SockaddrNetlink{Family: unix.AF_NETLINK, Groups: kernelGroup}); err != nil {
@@ -40,8 +39,8 @@ func Watch(ctx context.Context, changed func() error) error {
 		return fmt.Errorf("listen for uevents: %w", err)
 	}
 	buffer := make([]byte, messageLimit)
-	for something := true; ; {
-		if something {
+	for notify := true; ; {
+		if notify {
 			if err := changed(); err != nil {
 				return err
 			}
@@ -55,11 +54,11 @@ func Watch(ctx context.Context, changed func() error) error {
 			return fmt.Errorf("listen for uevents: %w", err)
 		}
 		_, ofCPU := Parse(buffer[:n])
-		something = lost || ofCPU && isFromKernel(from)
+		notify = lost || ofCPU && isFromKernel(from)
 	}
 }
 
-// receive waits for a message.
+// receive waits for a message and returns its length and sender.
 func receive(conn interface {
 	Read(func(uintptr) bool) error
 }, buffer []byte) (n int, from unix.Sockaddr, err error) {
@@ -76,7 +75,7 @@ func receive(conn interface {
 	return max(n, 0), from, os.NewSyscallError("recvfrom", err)
 }
 
-// isFromKernel says that no process sent the message: port 0 is the kernel's.
+// isFromKernel reports whether the kernel sent the message. Only the kernel has port 0.
 func isFromKernel(from unix.Sockaddr) bool {
 	a, ok := from.(*unix.SockaddrNetlink)
 	return ok && a.Pid == 0

@@ -12,27 +12,27 @@ import (
 	"github.com/cpupoold/cpupoold/internal/testing/nodefixture"
 )
 
-// TestWatchCallsAndEnds: it tells that it listens, and ends with its context. That
-// it hears the kernel is shown in test/vm.
+// TestWatchCallsAndEnds checks that Watch calls back at its start, and ends with its
+// context. Events of the kernel are tested in test/vm.
 func TestWatchCallsAndEnds(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	heard, ended := make(chan struct{}, 100), make(chan error, 1)
+	called, ended := make(chan struct{}, 100), make(chan error, 1)
 	go func() {
 		ended <- hotplug.Watch(ctx, func() error {
-			heard <- struct{}{}
+			called <- struct{}{}
 			return nil
 		})
 	}()
 	select {
-	case <-heard:
+	case <-called:
 	case err := <-ended:
 		if errors.Is(err, unix.EPERM) || errors.Is(err, unix.EPROTONOSUPPORT) {
 			t.Skipf("this machine has no uevents: %v", err)
 		}
 		t.Fatalf("Watch: %v", err)
 	case <-time.After(nodefixture.Timeout):
-		t.Fatal("Watch does not say that it listens")
+		t.Fatal("Watch does not call back at its start")
 	}
 	cancel()
 	select {
@@ -45,8 +45,8 @@ func TestWatchCallsAndEnds(t *testing.T) {
 	}
 }
 
-// TestWatchReturnsError: who cannot do with the news what it must is told again
-// by a new Watch.
+// TestWatchReturnsError checks that Watch returns the error of its callback, so that the
+// caller can start it again.
 func TestWatchReturnsError(t *testing.T) {
 	cannot := errors.New("cannot read")
 	err := hotplug.Watch(t.Context(), func() error { return cannot })

@@ -8,24 +8,24 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
 
-// Boot is what the kernel's command line says of CPUs and sysfs does not show.
+// Boot holds the CPUs of kernel arguments that sysfs does not show.
 type Boot struct {
-	// NoCallbacks are the CPUs of rcu_nocbs=, ManagedIRQ those of isolcpus=managed_irq.
+	// NoCallbacks contains the CPUs of rcu_nocbs=, ManagedIRQ of isolcpus=managed_irq.
 	NoCallbacks, ManagedIRQ cpuset.Set
-	// Interrupts are the CPUs of irqaffinity=, which new interrupts go to besides the one
-	// that booted (kernel/irq/irqdesc.c).
+	// Interrupts contains the CPUs of irqaffinity=. New interrupts use them and the boot CPU
+	// (kernel/irq/irqdesc.c).
 	Interrupts cpuset.Set
 }
 
-// ParseBoot reads a command line (/proc/cmdline) for CPUs below nbits, in
-// 1..cpuset.MaxCPUs. A list that cannot be read counts for nothing, and the error names
-// it; what else there is comes with it. Of several isolcpus=managed_irq the first
-// counts, of rcu_nocbs= and irqaffinity= the last, as in the kernel.
+// ParseBoot reads a kernel command line (/proc/cmdline). CPUs are below nbits, which is in
+// 1..cpuset.MaxCPUs. ParseBoot skips invalid lists. Its error names them, and the result
+// has the valid ones. As in the kernel, the first isolcpus=managed_irq is used, but the last
+// rcu_nocbs= and irqaffinity=.
 func ParseBoot(line string, nbits int) (Boot, error) {
 	var (
-		b     Boot
-		bad   []string
-		spent bool // an isolcpus=managed_irq has been seen
+		b          Boot
+		bad        []string
+		hasManaged bool // an isolcpus=managed_irq has been read
 	)
 	list := func(arg, value string) (cpuset.Set, bool) {
 		set, err := cpuset.ParseKernel(value, nbits)
@@ -47,11 +47,11 @@ func ParseBoot(line string, nbits int) (Boot, error) {
 			}
 		case "isolcpus":
 			managed, cpus := isolcpus(value)
-			if !managed || spent {
+			if !managed || hasManaged {
 				continue
 			}
 			if set, ok := list(arg, cpus); ok {
-				b.ManagedIRQ, spent = set, true
+				b.ManagedIRQ, hasManaged = set, true
 			}
 		}
 	}
@@ -61,8 +61,8 @@ func ParseBoot(line string, nbits int) (Boot, error) {
 	return b, nil
 }
 
-// isolcpus splits [FLAG,...]LIST and says whether managed_irq is among the flags. What
-// begins with a letter is a flag to the kernel, known or not.
+// isolcpus returns the list of CPUs in [FLAG,...]LIST. It reports whether managed_irq is
+// among the flags. As in the kernel, every word that begins with a letter is a flag.
 func isolcpus(value string) (managed bool, cpus string) {
 	for value != "" && unicode.IsLetter(rune(value[0])) {
 		flag, rest, more := strings.Cut(value, ",")
@@ -72,8 +72,8 @@ func isolcpus(value string) (managed bool, cpus string) {
 	return managed, value
 }
 
-// arguments splits a command line as the kernel does: at blanks that are not in double
-// quotes, up to "--", behind which is what init gets. Quotes around a value go.
+// arguments splits a command line as the kernel does, at blanks outside of double quotes.
+// It removes the quotes, and stops at "--", which precedes the arguments of init.
 func arguments(line string) []string {
 	quoted := false
 	fields := strings.FieldsFunc(line, func(r rune) bool {

@@ -10,40 +10,42 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
 
-// Mode is what keeps others off exclusive CPUs.
+// Mode is the mechanism that excludes other tasks from exclusive CPUs.
 type Mode string
 
-// With CPUSet it is the sets of all others, with the other two the kernel.
+// The modes. With CPUSet, the cpusets of all other cgroups exclude the CPUs. Otherwise a
+// cpuset partition does.
 const (
 	CPUSet   Mode = "cpuset"
 	Root     Mode = "partition-root"
 	Isolated Mode = "partition-isolated"
 )
 
-// Machine is what the kernel does where it was not told otherwise.
+// Machine holds the CPUs that the kernel isolates since boot.
 type Machine struct {
 	Boot
-	// Isolated and NohzFull are what the kernel has made of isolcpus=domain and
-	// nohz_full= (sysfs, devices/system/cpu/isolated and nohz_full).
+	// Isolated and NohzFull contain the CPUs of isolcpus=domain and nohz_full=, from
+	// devices/system/cpu/isolated and nohz_full in sysfs.
 	Isolated, NohzFull cpuset.Set
 }
 
-// Report is what one owner of CPUs has.
+// Report describes the exclusive CPUs of one owner.
 type Report struct {
 	CPUs cpuset.Set `json:"cpus"`
 	Mode Mode       `json:"mode"`
-	// Balanced are those of its CPUs that the scheduler balances: among each other with
-	// Mode Root, with the rest of the machine with CPUSet. Tick are those that keep the
-	// timer tick while one thread runs, RCU those that run RCU callbacks, and ManagedIRQ
-	// those that a driver's managed interrupts are spread over.
-	Balanced   cpuset.Set `json:"balanced,omitzero"`
-	Tick       cpuset.Set `json:"tick,omitzero"`
-	RCU        cpuset.Set `json:"rcu,omitzero"`
+	// Balanced contains the CPUs with load balancing: among each other in mode Root, with
+	// the rest of the machine in mode CPUSet.
+	Balanced cpuset.Set `json:"balanced,omitzero"`
+	// Tick contains the CPUs with a timer tick while one thread runs.
+	Tick cpuset.Set `json:"tick,omitzero"`
+	// RCU contains the CPUs that run RCU callbacks.
+	RCU cpuset.Set `json:"rcu,omitzero"`
+	// ManagedIRQ contains the CPUs to which drivers may assign managed interrupts.
 	ManagedIRQ cpuset.Set `json:"managedIRQ,omitzero"`
 }
 
-// Of is the report of an owner of CPUs. The kernel offloads RCU callbacks of nohz_full=
-// as if rcu_nocbs= had them (Documentation/admin-guide/kernel-parameters.txt).
+// Of returns the report of an owner with cpus. nohz_full= includes rcu_nocbs= for its CPUs
+// (Documentation/admin-guide/kernel-parameters.txt).
 func (m Machine) Of(cpus cpuset.Set, mode Mode) Report {
 	r := Report{CPUs: cpus, Mode: mode, Tick: cpus.Difference(m.NohzFull), ManagedIRQ: cpus.Difference(m.ManagedIRQ)}
 	r.RCU = cpus.Difference(m.NoCallbacks.Union(m.NohzFull))
@@ -53,9 +55,8 @@ func (m Machine) Of(cpus cpuset.Set, mode Mode) Report {
 	return r
 }
 
-// Arguments are those for the kernel's command line with which none of the CPUs has any
-// of Tick, RCU and ManagedIRQ, in the place of what it has of these now; none if that is
-// so already. The CPUs that an argument concerns already stay in it.
+// Arguments returns the missing kernel arguments: with them, Tick, RCU and ManagedIRQ of
+// cpus are empty. Each replaces the present argument of its name, and contains its CPUs.
 func (m Machine) Arguments(cpus cpuset.Set) []string {
 	var args []string
 	for _, a := range []struct {
@@ -74,7 +75,7 @@ func (m Machine) Arguments(cpus cpuset.Set) []string {
 	return args
 }
 
-// Balancing is off, own (its CPUs among each other) or node.
+// Balancing returns "off", "own" (the owner's CPUs among each other) or "node".
 func (r Report) Balancing() string {
 	switch {
 	case r.Balanced.IsEmpty():
@@ -85,7 +86,7 @@ func (r Report) Balancing() string {
 	return "node"
 }
 
-// String is the report in a few words.
+// String returns the report in one line.
 func (r Report) String() string {
 	var stays []string
 	for _, s := range []struct {

@@ -52,7 +52,7 @@ func TestReport(t *testing.T) {
 			if d := cmp.Diff(c.args, strings.Join(args, " ")); d != "" {
 				t.Errorf("arguments (-want +got):\n%s", d)
 			}
-			// A machine that has booted with them lacks nothing more.
+			// A machine that has booted with these arguments needs no others.
 			b, err := noise.ParseBoot(strings.Join(args, " "), 8)
 			if err != nil {
 				t.Fatal(err)
@@ -106,7 +106,7 @@ func TestParseBoot(t *testing.T) {
 func FuzzParseBoot(f *testing.F) {
 	f.Add(`nohz_full=4-7 rcu_nocbs=4-7 isolcpus=domain,managed_irq,4-7 "a b"`)
 	f.Fuzz(func(t *testing.T, line string) {
-		b, _ := noise.ParseBoot(line, 8) // what is left of a bad line counts, too
+		b, _ := noise.ParseBoot(line, 8) // an invalid line also has a result
 		if within := cpuset.Range(0, 7); !b.NoCallbacks.IsSubsetOf(within) || !b.ManagedIRQ.IsSubsetOf(within) || !b.Interrupts.IsSubsetOf(within) {
 			t.Errorf("%q: %+v", line, b)
 		}
