@@ -79,7 +79,7 @@ func TestRules(t *testing.T) {
 			continue
 		}
 		text := read(t, page)
-		for _, head := range []string{"# " + r.Alert, "## Meaning", "## Impact", "## How to look", "## How to mend", "## When it is a false alarm"} {
+		for _, head := range []string{"# " + r.Alert, "## Meaning", "## Impact", "## How to look", "## How to repair", "## When it is a false alarm"} {
 			if !strings.Contains(text, head+"\n") {
 				t.Errorf("%s has no %q", page, head)
 			}
