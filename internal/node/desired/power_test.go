@@ -43,7 +43,7 @@ func TestPowerWish(t *testing.T) {
 		"idle states":          {allowed: both, annotations: map[string]string{crioStates: "max_latency:10"}, want: states},
 		"one is not allowed":   {allowed: both[:1], annotations: map[string]string{crioStates: "disable", crioGovernor: "performance"}, want: states, problem: "does not have governor"},
 		"invalid value":        {allowed: both, annotations: map[string]string{crioStates: "off", crioGovernor: "performance"}, want: governor, problem: "write enable, disable"},
-		"unknown governor":     {allowed: both, annotations: map[string]string{crioGovernor: "ondemand"}, problem: "there are performance, powersave"},
+		"unknown governor":     {allowed: both, annotations: map[string]string{crioGovernor: "ondemand"}, problem: "write one of performance, powersave"},
 		"CRI-O does it":        {allowed: both, annotations: map[string]string{crioStates: "disable", crioGovernor: "performance"}, handler: "high-performance"},
 		"CRI-O, but our name":  {allowed: both, annotations: map[string]string{own: "performance"}, handler: "high-performance", want: governor},
 		"CRI-O does not do it": {allowed: both, annotations: map[string]string{crioGovernor: "performance"}, handler: "runc", want: governor},

@@ -9,48 +9,48 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/workload"
 )
 
-// Feature is something that containers may ask for, as the configuration names it.
+// Feature is a power setting that pods may request, by its name in the configuration.
 type Feature string
 
 // The features.
 const (
-	// CStates: which idle states CPUs may enter.
+	// CStates limits the idle states that CPUs enter.
 	CStates Feature = "cStates"
-	// Governor: what chooses their frequency.
+	// Governor is the algorithm that selects the frequency.
 	Governor Feature = "governor"
-	// Preference: between speed and energy, where the hardware chooses the frequency.
+	// Preference weighs speed against energy if the hardware selects the frequency.
 	Preference Feature = "energyPreference"
 )
 
-// Features are all of them.
+// Features returns all features.
 func Features() []Feature { return []Feature{CStates, Governor, Preference} }
 
-// Ask is what a container asks of its CPUs.
+// Ask holds the power settings that a container requests for its exclusive CPUs.
 type Ask struct {
-	// Governor and Preference are names of the kernel's; empty: as it is.
+	// Governor and Preference are names of the kernel. An empty name requests no change.
 	Governor, Preference string
-	// Latency bounds the idle states: those that take longer to leave are disabled, in
-	// microseconds. Limited says that it is asked for at all.
+	// Latency is the longest exit latency of an enabled idle state, in microseconds. It
+	// applies if Limited is true.
 	Latency uint64
 	Limited bool
 }
 
-// Empty says that nothing is asked.
+// Empty reports whether nothing is requested.
 func (a Ask) Empty() bool { return a == Ask{} }
 
-// unbounded is the latency with which every idle state is allowed.
+// unbounded is the latency that enables every idle state.
 const unbounded = ^uint64(0)
 
-// maxLatency is the greatest that makes a difference: the kernel's latencies are 32 bits
+// maxLatency is the maximum of a request. The kernel's latencies have 32 bits
 // (include/linux/cpuidle.h).
 const maxLatency = 1<<32 - 1
 
-// maxName bounds names: the kernel's are shorter than 16 bytes (CPUFREQ_NAME_LEN), those
-// of preferences shorter than 24.
+// maxName is the maximum length of a name. Governors have fewer than 16 bytes
+// (CPUFREQ_NAME_LEN), energy preferences fewer than 24.
 const maxName = 24
 
-// Parse reads what a container asks for, as far as it may. Each error is about one
-// annotation, of which nothing is taken; the others are as good as ever.
+// Parse returns the requested settings. It ignores an annotation with an invalid value, or
+// with a feature that is not in allowed. Each error is about one such annotation.
 func Parse(asked workload.PowerAsked, allowed []Feature) (Ask, []error) {
 	var a Ask
 	var errs []error
@@ -96,11 +96,11 @@ func (a *Ask) parseCStates(s string) error {
 	return nil
 }
 
-// parseName reads a word of the kernel's. Whether this kernel has it Plan finds out.
+// parseName checks the syntax of a name. Plan checks whether this kernel has it.
 func parseName(to *string, s string) error {
 	other := func(c rune) bool { return (c < 'a' || c > 'z') && (c < '0' || c > '9') && c != '_' && c != '-' }
 	if s == "" || len(s) > maxName || strings.ContainsFunc(s, other) {
-		return fmt.Errorf("is no name of the kernel's; write one like performance")
+		return fmt.Errorf("is not a valid name; write one like performance")
 	}
 	*to = s
 	return nil

@@ -10,8 +10,8 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/workload"
 )
 
-// FuzzRead: whatever files hold, reading ends without panic and says the same each time,
-// and a plan has knobs of the owner's CPUs alone.
+// FuzzRead checks that Read returns the same for the same files, with any content. The plan
+// of an owner has only knobs of its CPUs.
 func FuzzRead(f *testing.F) {
 	f.Add("0 1", "powersave", "performance powersave", "default power", "power", "1", "0")
 	f.Add("", "", "", "", "", "", "")
@@ -37,8 +37,7 @@ func FuzzRead(f *testing.F) {
 	})
 }
 
-// FuzzParse: no annotation makes the parser panic, and of one that it refuses nothing is
-// taken.
+// FuzzParse checks that an annotation gives either a request or an error.
 func FuzzParse(f *testing.F) {
 	for _, s := range []string{"enable", "disable", "max_latency:10", "max_latency:", "performance", "", "balance_power", "../x"} {
 		f.Add(s)

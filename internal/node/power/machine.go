@@ -14,31 +14,31 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
 
-// Machine is what a machine has of power management.
+// Machine holds the power management of a machine.
 type Machine struct {
-	// Policies are those of cpufreq, by number; none without a driver, as in most virtual
-	// machines.
+	// Policies contains the policies of cpufreq, by number. It is empty without a driver,
+	// as in most virtual machines.
 	Policies []Policy
-	// Asleep are the numbers of those whose CPUs are all offline: nothing else of them can
-	// be read.
+	// Asleep contains the numbers of the policies whose CPUs are all offline. The kernel
+	// refuses to read them.
 	Asleep []int
-	// Idle are the idle states by CPU, by number; none without a driver of cpuidle.
+	// Idle contains the idle states of each CPU, by number. It is empty without a driver of
+	// cpuidle.
 	Idle map[int][]State
 }
 
-// Policy is a directory of cpufreq: CPUs that have their frequency together.
+// Policy is a policy of cpufreq: CPUs with a common frequency.
 type Policy struct {
-	// Number is that of its name, policyN.
+	// Number is the N of the directory policyN.
 	Number int
-	// CPUs are all that it is for, also those that are offline.
-	CPUs cpuset.Set
-	// Driver is the driver's name.
+	// CPUs includes offline CPUs.
+	CPUs   cpuset.Set
 	Driver string
-	// Governor is the one at work, Governors are those that there are.
+	// Governor is the present governor, Governors contains the available ones.
 	Governor  string
 	Governors []string
-	// Preference is the energy preference, Preferences are those that can be named; none
-	// where the driver has none.
+	// Preference is the present energy preference, Preferences contains the available ones.
+	// Both are empty if the driver does not support energy preferences.
 	Preference  string
 	Preferences []string
 }
@@ -47,29 +47,29 @@ type Policy struct {
 type State struct {
 	Number int
 	Name   string
-	// Latency is how long it takes to leave it, in microseconds.
-	Latency uint64
-	// Disabled says that it is not entered.
+	// Latency is the exit latency in microseconds.
+	Latency  uint64
 	Disabled bool
 }
 
-// Where cpufreq and cpuidle are below sysfs.
+// Directories of cpufreq and of the CPUs below sysfs.
 const (
 	cpufreqDir = "devices/system/cpu/cpufreq"
 	cpuDir     = "devices/system/cpu"
 )
 
-// maxFile bounds what is read of a file: the kernel writes at most a page.
+// maxFile is the maximum number of bytes that are read from a file. Files of sysfs have at
+// most one page.
 const maxFile = 1 << 16
 
-// Read reads sysfs. With an error something may be missing; what there is not is none.
+// Read reads sysfs. It ignores missing files. With an error, the result may be incomplete.
 func Read(sys fs.FS) (Machine, error) {
 	m := Machine{Idle: make(map[int][]State)}
 	var errs []error
 	for _, number := range numbered(sys, cpufreqDir, "policy") {
 		p, err := readPolicy(sys, number)
 		switch {
-		case errors.Is(err, fs.ErrNotExist): // it has gone
+		case errors.Is(err, fs.ErrNotExist): // removed since the directory was read
 		case errors.Is(err, syscall.EBUSY): // drivers/cpufreq/cpufreq.c, show
 			m.Asleep = append(m.Asleep, number)
 		case err != nil:
@@ -90,11 +90,11 @@ func Read(sys fs.FS) (Machine, error) {
 	return m, errors.Join(errs...)
 }
 
-// numbered are the numbers of a directory's entries of the form PREFIXnumber.
+// numbered returns the sorted numbers of a directory's entries of the form PREFIXnumber.
 func numbered(sys fs.FS, dir, prefix string) []int {
 	entries, err := fs.ReadDir(sys, dir)
 	if err != nil {
-		return nil // there is none
+		return nil
 	}
 	var all []int
 	for _, e := range entries {
@@ -123,7 +123,7 @@ func readPolicy(sys fs.FS, number int) (Policy, error) {
 		return p, err
 	}
 	p.Governors = strings.Fields(text)
-	p.Driver, _ = read(sys, dir+"/scaling_driver") // for people, and to tell one from another
+	p.Driver, _ = read(sys, dir+"/scaling_driver") // optional
 	if text, err = read(sys, dir+"/energy_performance_available_preferences"); err == nil {
 		p.Preferences = strings.Fields(text)
 		p.Preference, err = read(sys, dir+"/energy_performance_preference")
@@ -180,7 +180,7 @@ func stateDir(cpu, number int) string {
 	return path.Join(cpuDir, "cpu"+strconv.Itoa(cpu), "cpuidle", "state"+strconv.Itoa(number))
 }
 
-// read returns what a file holds without white space around it.
+// read returns the content of a file without surrounding white space.
 func read(sys fs.FS, name string) (string, error) {
 	f, err := sys.Open(name)
 	if err != nil {

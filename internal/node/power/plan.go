@@ -13,29 +13,29 @@ import (
 
 // The kinds of knobs.
 const (
-	// KindGovernor and KindPreference are of a policy of cpufreq; the name is its number.
+	// KindGovernor and KindPreference are settings of a cpufreq policy. The name is its
+	// number.
 	KindGovernor   tune.Kind = "governor"
 	KindPreference tune.Kind = "epp"
-	// KindCState is whether a CPU enters an idle state, "0", or not, "1"; the name is
+	// KindCState is an idle state of a CPU: "0" is enabled, "1" is disabled. The name is
 	// CPU/STATE.
 	KindCState tune.Kind = "cstate"
 )
 
-// Owner is who has CPUs for itself and asks something of them.
+// Owner is a container with exclusive CPUs that requests power settings.
 type Owner struct {
-	// Name is for people: namespace/pod/container.
+	// Name identifies the owner in problems. It is unique.
 	Name string
 	CPUs cpuset.Set
 	Ask  Ask
 }
 
-// Problem is what an owner asks for and does not get.
+// Problem is a request of an owner that cannot be fulfilled.
 type Problem struct{ Owner, Text string }
 
-// Plan is what the knobs are to be. Two owners have no CPU in common, but they may have a
-// policy in common, and somebody else may have the rest of it: then its frequency is
-// nobody's to choose, unless all want the same. Problems are sorted, one for each owner and
-// reason.
+// Plan returns the desired values of knobs, and the problems: sorted, one for each owner and
+// reason. Owners have disjoint CPUs. The CPUs of a policy may have several owners, or none.
+// Plan sets the frequency of a policy only if the owners of all its CPUs request the same.
 func Plan(owners []Owner, m Machine) (map[tune.Knob]string, []Problem) {
 	p := planner{machine: m, values: make(map[tune.Knob]string)}
 	owners = slices.SortedFunc(slices.Values(owners), func(a, b Owner) int { return strings.Compare(a.Name, b.Name) })
@@ -62,7 +62,7 @@ type planner struct {
 	problems []Problem
 }
 
-// setting is what frequency does for governors and preferences alike.
+// setting distinguishes governors from energy preferences in planFrequency.
 type setting struct {
 	name      string
 	requested func(Ask) string
@@ -77,10 +77,10 @@ func preferences() setting {
 	return setting{"energy preference", func(a Ask) string { return a.Preference }, func(p Policy) []string { return p.Preferences }}
 }
 
-// planFrequency has the policies of an owner's CPUs get what it asks for.
+// planFrequency plans an owner's governor or energy preference.
 func (p *planner) planFrequency(o Owner, owners []Owner, kind tune.Kind, what setting) {
 	want, none := what.requested(o.Ask), o.CPUs
-	var unknown, shared, with, held cpuset.Set
+	var unknown, shared, with, fixed cpuset.Set
 	var names []string
 	agree := cpuset.Set{}
 	for _, other := range owners {
@@ -91,7 +91,7 @@ func (p *planner) planFrequency(o Owner, owners []Owner, kind tune.Kind, what se
 	for _, policy := range p.machine.Policies {
 		there, own := what.available(policy), policy.CPUs.Intersection(o.CPUs)
 		if own.IsEmpty() || len(there) == 0 {
-			continue // without any it is as without a policy
+			continue // a policy without available values counts as no policy
 		}
 		none = none.Difference(own)
 		others := policy.CPUs.Difference(agree)
@@ -101,36 +101,36 @@ func (p *planner) planFrequency(o Owner, owners []Owner, kind tune.Kind, what se
 		case !others.IsEmpty():
 			shared, with = shared.Union(own), with.Union(others)
 		case kind == KindPreference && want != performance && p.isPreferenceFixed(policy):
-			held = held.Union(own)
+			fixed = fixed.Union(own)
 		default:
 			p.values[tune.Knob{Kind: kind, Name: strconv.Itoa(policy.Number)}] = want
 		}
 	}
 	if !none.IsEmpty() {
-		p.addProblem(o, "%s %s: the kernel has none for CPUs %s", what.name, want, none)
+		p.addProblem(o, "%s %s: the kernel has no %s for CPUs %s", what.name, want, what.name, none)
 	}
 	if !unknown.IsEmpty() {
-		p.addProblem(o, "%s %s: CPUs %s have none of this name; there are %s", what.name, want, unknown, strings.Join(names, ", "))
+		p.addProblem(o, "%s %s: CPUs %s do not support it; write one of %s", what.name, want, unknown, strings.Join(names, ", "))
 	}
-	if !held.IsEmpty() {
-		p.addProblem(o, "%s %s: CPUs %s are to have the governor performance, with which their driver takes no preference but performance", what.name, want, held)
+	if !fixed.IsEmpty() {
+		p.addProblem(o, "%s %s: CPUs %s get the governor performance, with which the driver accepts only the preference performance", what.name, want, fixed)
 	}
 	if !shared.IsEmpty() {
-		p.addProblem(o, "%s %s: CPUs %s have their frequency together with CPUs %s, which are others' or do not ask for it", what.name, want, shared, with)
+		p.addProblem(o, "%s %s: CPUs %s share their frequency with CPUs %s; owners of all these CPUs must request it", what.name, want, shared, with)
 	}
 }
 
-// performance is the governor, and the energy preference, of who wants all of the speed.
+// performance is the governor, and the energy preference, for the highest speed.
 const performance = "performance"
 
-// isPreferenceFixed says that the governor that a policy is to have leaves no choice of an energy
-// preference: the drivers answer EBUSY to all others.
+// isPreferenceFixed reports whether a policy's planned governor allows only one energy
+// preference. The drivers refuse all others with EBUSY.
 func (p *planner) isPreferenceFixed(policy Policy) bool {
 	return (policy.Driver == "intel_pstate" || policy.Driver == "amd-pstate-epp") &&
 		p.values[tune.Knob{Kind: KindGovernor, Name: strconv.Itoa(policy.Number)}] == performance
 }
 
-// planIdleStates has an owner's CPUs enter the states only that are quick enough to leave.
+// planIdleStates disables the idle states with a longer latency than an owner requests.
 func (p *planner) planIdleStates(o Owner) {
 	without := cpuset.Set{}
 	for cpu := range o.CPUs.All() {
@@ -147,7 +147,7 @@ func (p *planner) planIdleStates(o Owner) {
 		}
 	}
 	if !without.IsEmpty() {
-		p.addProblem(o, "C-states: the kernel has none for CPUs %s", without)
+		p.addProblem(o, "C-states: the kernel has no idle states for CPUs %s", without)
 	}
 }
 

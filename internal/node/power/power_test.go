@@ -22,7 +22,7 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/workload"
 )
 
-// sysfs is a tree of testdata, which refuses what a kernel refuses.
+// sysfs returns a tree of testdata.
 func sysfs(t testing.TB, name string) fstest.MapFS {
 	t.Helper()
 	a, err := txtar.ParseFile("testdata/" + name + ".txtar")
@@ -36,6 +36,7 @@ func sysfs(t testing.TB, name string) fstest.MapFS {
 	return tree
 }
 
+// writable makes a tree writable. Its writes fail with the errors of the kernel.
 func writable(tree fstest.MapFS) tune.Dir {
 	return tune.Dir{FS: tree, WriteFile: func(name, value string) error {
 		f := tree[name]
@@ -80,7 +81,7 @@ func TestRead(t *testing.T) {
 	}
 }
 
-// busy is sysfs with a policy whose CPUs are all offline.
+// busy is sysfs while all CPUs of policy1 are offline.
 type busy struct{ fstest.MapFS }
 
 func (b busy) Open(name string) (fs.File, error) {
@@ -90,8 +91,8 @@ func (b busy) Open(name string) (fs.File, error) {
 	return b.MapFS.Open(name)
 }
 
-// TestOfflineCPUs: that their frequency cannot be read is no error, and the policy has not
-// gone.
+// TestOfflineCPUs checks that the policy of offline CPUs is reported as asleep, without an
+// error.
 func TestOfflineCPUs(t *testing.T) {
 	tree := busy{sysfs(t, "intel_pstate")}
 	m, err := power.Read(tree)
@@ -142,7 +143,7 @@ func TestParse(t *testing.T) {
 		"enable":           {workload.PowerAsked{CStates: value("enable")}, all, power.Ask{Limited: true, Latency: ^uint64(0)}, nil},
 		"all three":        {workload.PowerAsked{CStates: value("disable"), Governor: value("performance"), Preference: value("balance_power")}, all, power.Ask{Limited: true, Governor: "performance", Preference: "balance_power"}, nil},
 		"not allowed":      {workload.PowerAsked{CStates: value("disable"), Governor: value("performance")}, []power.Feature{power.CStates}, power.Ask{Limited: true}, []string{`annotation k: "performance": pods may not ask for it here: the configuration's power does not have governor`}},
-		"bad values":       {workload.PowerAsked{CStates: value("Disable"), Governor: value("../x"), Preference: value("")}, all, power.Ask{}, []string{"write enable, disable or max_latency", "no name of the kernel's", "no name of the kernel's"}},
+		"bad values":       {workload.PowerAsked{CStates: value("Disable"), Governor: value("../x"), Preference: value("")}, all, power.Ask{}, []string{"write enable, disable or max_latency", "not a valid name", "not a valid name"}},
 		"negative latency": {workload.PowerAsked{CStates: value("max_latency:-1"), Governor: value("schedutil")}, all, power.Ask{Governor: "schedutil"}, []string{"is no latency"}},
 		"huge latency":     {workload.PowerAsked{CStates: value("max_latency:4294967296")}, all, power.Ask{}, []string{"is no latency"}},
 	} {
@@ -170,23 +171,23 @@ func TestPlan(t *testing.T) {
 		want     []string // kind/name=value
 		problems []string
 	}{
-		"nobody": {"intel_pstate", []power.Owner{owner("a", power.Ask{}, 1)}, nil, nil},
+		"no request": {"intel_pstate", []power.Owner{owner("a", power.Ask{}, 1)}, nil, nil},
 		"all of it": {"intel_pstate", []power.Owner{owner("a", power.Ask{Governor: "performance", Preference: "performance", Limited: true, Latency: 4}, 2)},
 			[]string{"cstate/2/0=0", "cstate/2/1=0", "cstate/2/2=0", "cstate/2/3=1", "epp/2=performance", "governor/2=performance"}, nil},
 		"no idle state but polling": {"amd-pstate-epp", []power.Owner{owner("a", power.Ask{Limited: true}, 0)},
 			[]string{"cstate/0/0=0", "cstate/0/1=1", "cstate/0/2=1", "cstate/0/3=1"}, nil},
 		"a preference that the governor does not leave": {"intel_pstate", []power.Owner{owner("a", power.Ask{Governor: "performance", Preference: "power"}, 2), owner("b", power.Ask{Preference: "power"}, 3)},
-			[]string{"epp/3=power", "governor/2=performance"}, []string{"a: energy preference power: CPUs 2 are to have the governor performance"}},
+			[]string{"epp/3=power", "governor/2=performance"}, []string{"a: energy preference power: CPUs 2 get the governor performance"}},
 		"unknown governor": {"intel_pstate", []power.Owner{owner("a", power.Ask{Governor: "schedutil"}, 0, 1)}, nil,
-			[]string{"a: governor schedutil: CPUs 0-1 have none of this name; there are performance, powersave"}},
-		"a policy with somebody else": {"acpi-cpufreq", []power.Owner{owner("a", fast, 0), owner("b", power.Ask{Governor: "powersave"}, 1)}, nil,
-			[]string{"a: governor performance: CPUs 0 have their frequency together with CPUs 1", "b: governor powersave: CPUs 1 have"}},
-		"a policy of two who agree": {"acpi-cpufreq", []power.Owner{owner("b", fast, 0), owner("a", fast, 1, 2)}, []string{"governor/0=performance"},
-			[]string{"a: governor performance: CPUs 2 have their frequency together with CPUs 3"}},
+			[]string{"a: governor schedutil: CPUs 0-1 do not support it; write one of performance, powersave"}},
+		"a policy with another owner": {"acpi-cpufreq", []power.Owner{owner("a", fast, 0), owner("b", power.Ask{Governor: "powersave"}, 1)}, nil,
+			[]string{"a: governor performance: CPUs 0 share their frequency with CPUs 1", "b: governor powersave: CPUs 1 share"}},
+		"a policy of two owners that agree": {"acpi-cpufreq", []power.Owner{owner("b", fast, 0), owner("a", fast, 1, 2)}, []string{"governor/0=performance"},
+			[]string{"a: governor performance: CPUs 2 share their frequency with CPUs 3"}},
 		"no preference": {"acpi-cpufreq", []power.Owner{owner("a", power.Ask{Preference: "power"}, 2, 3)}, nil,
-			[]string{"a: energy preference power: the kernel has none for CPUs 2-3"}},
+			[]string{"a: energy preference power: the kernel has no energy preference for CPUs 2-3"}},
 		"nothing there": {"none", []power.Owner{owner("a", power.Ask{Governor: "performance", Limited: true}, 0, 1)}, nil,
-			[]string{"a: C-states: the kernel has none for CPUs 0-1", "a: governor performance: the kernel has none for CPUs 0-1"}},
+			[]string{"a: C-states: the kernel has no idle states for CPUs 0-1", "a: governor performance: the kernel has no governor for CPUs 0-1"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m, err := power.Read(sysfs(t, c.tree))
@@ -218,8 +219,8 @@ func TestPlan(t *testing.T) {
 	}
 }
 
-// TestRestoreThroughTuner: through package tune, what was there before comes back, and with it every
-// byte of the tree.
+// TestRestoreThroughTuner checks that package tune writes the values of a plan, and then
+// restores every file of the tree.
 func TestRestoreThroughTuner(t *testing.T) {
 	for _, name := range []string{"intel_pstate", "acpi-cpufreq", "amd-pstate-epp"} {
 		t.Run(name, func(t *testing.T) {
@@ -229,10 +230,10 @@ func TestRestoreThroughTuner(t *testing.T) {
 				before[file] = strings.TrimSpace(string(f.Data))
 			}
 			dir := t.TempDir()
-			looked := make(chan struct{}, 100)
+			passed := make(chan struct{}, 100)
 			machine := tune.Machine{Possible: cpuset.Range(0, 3), Online: cpuset.Range(0, 3)}
 			tuner := tune.New(tune.Options{
-				Sources: []tune.Source{power.NewHost(writable(tree))}, Log: slog.New(slog.DiscardHandler), Changed: func() { looked <- struct{}{} },
+				Sources: []tune.Source{power.NewHost(writable(tree))}, Log: slog.New(slog.DiscardHandler), Changed: func() { passed <- struct{}{} },
 				Undo: tune.Undo{File: dir + "/host.json", Mark: dir + "/mark", BootID: "b"},
 			})
 			done := make(chan struct{})
@@ -247,7 +248,7 @@ func TestRestoreThroughTuner(t *testing.T) {
 				t.Fatalf("plan: %v, %v", values, problems)
 			}
 			tuner.Set(tune.Wish{Values: values}, machine, cpuset.Range(0, 1))
-			<-looked
+			<-passed
 			if governor := string(tree["devices/system/cpu/cpufreq/policy0/scaling_governor"].Data); governor != "performance\n" {
 				t.Errorf("governor %q; want performance", governor)
 			}
@@ -258,13 +259,13 @@ func TestRestoreThroughTuner(t *testing.T) {
 				t.Errorf("stuck %v, problems %v", v.Stuck, v.Problems)
 			}
 			tuner.Set(tune.Wish{}, machine, cpuset.Range(0, 1))
-			<-looked
+			<-passed
 			after := make(map[string]string)
 			for file, f := range tree {
 				after[file] = strings.TrimSpace(string(f.Data))
 			}
 			if diff := cmp.Diff(before, after); diff != "" {
-				t.Errorf("given back (-before +after):\n%s", diff)
+				t.Errorf("restored (-before +after):\n%s", diff)
 			}
 		})
 	}
@@ -278,10 +279,10 @@ func TestSourceRefusesOtherKnobs(t *testing.T) {
 		{Kind: power.KindGovernor, Name: "0/1"}, {Kind: tune.IRQ, Name: "1"},
 	} {
 		if err := source.Write(t.Context(), k, "1"); err == nil || errors.Is(err, fs.ErrNotExist) {
-			t.Errorf("write %s: %v; want a refusal before the file is looked for", k, err)
+			t.Errorf("write %s: %v; want an error before the file is opened", k, err)
 		}
 	}
 	if err := source.Write(t.Context(), tune.Knob{Kind: power.KindGovernor, Name: "9"}, "performance"); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("a policy that there is not: %v", err)
+		t.Errorf("a missing policy: %v", err)
 	}
 }

@@ -16,8 +16,8 @@ type Host struct {
 	last atomic.Pointer[Machine]
 }
 
-// NewHost reads the machine whose sysfs is sys, as far as that can be read: what cannot is
-// told by each later Read.
+// NewHost returns the Host of a sysfs, and reads it once. It ignores errors, because each
+// later Read returns them.
 func NewHost(sys tune.Dir) *Host {
 	s := &Host{sys: sys}
 	m, _ := Read(sys.FS)
@@ -25,8 +25,8 @@ func NewHost(sys tune.Dir) *Host {
 	return s
 }
 
-// Machine is what the last Read has found. It is not to be changed, never waits, and may be
-// asked for by any goroutine.
+// Machine returns the result of the last Read, which must not be changed. It does not block,
+// and any goroutine may call it.
 func (s *Host) Machine() Machine { return *s.last.Load() }
 
 // Kinds implements [tune.Source].
@@ -73,7 +73,7 @@ func (s *Host) Write(_ context.Context, k tune.Knob, value string) error {
 	return s.sys.WriteFile(file, value)
 }
 
-// fileOf is the file of a knob, below sysfs.
+// fileOf returns the file of a knob, below sysfs.
 func fileOf(k tune.Knob) (string, error) {
 	first, second, pair := strings.Cut(k.Name, "/")
 	number, err := strconv.ParseUint(first, 10, 16)
@@ -90,5 +90,5 @@ func fileOf(k tune.Knob) (string, error) {
 	case k.Kind == KindPreference:
 		return policyDir(int(number)) + "/energy_performance_preference", nil
 	}
-	return "", fmt.Errorf("%s is no setting of power", k)
+	return "", fmt.Errorf("%s is not a power setting", k)
 }
