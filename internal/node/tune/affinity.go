@@ -6,10 +6,10 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
 
-// SystemAffinity is the kernel's own.
+// SystemAffinity implements [Affinity] with sched_setaffinity(2).
 type SystemAffinity struct{}
 
-// Set is sched_setaffinity(2).
+// Set implements [Affinity].
 func (SystemAffinity) Set(pid int, cpus cpuset.Set) error {
 	mask := unix.NewCPUSet(cpuset.MaxCPUs)
 	for cpu := range cpus.All() {

@@ -18,22 +18,22 @@ import (
 // Source reads and writes knobs. A Tuner calls its sources from one goroutine, one after
 // another.
 type Source interface {
-	// Kinds are those of its knobs. No other source has any of them.
+	// Kinds returns the kinds of its knobs. Each kind has one source.
 	Kinds() []Kind
-	// Read returns all knobs that there are. With an error some may be missing.
+	// Read returns all knobs. With an error, some may be missing.
 	Read(ctx context.Context) ([]Observed, error)
-	// Write gives a knob a value. That it is gone is fs.ErrNotExist.
+	// Write sets a knob. It returns fs.ErrNotExist, ESRCH or ENODEV if the knob is gone.
 	Write(ctx context.Context, k Knob, value string) error
 }
 
-// Dir is a file system of the kernel's, procfs or sysfs.
+// Dir is procfs or sysfs.
 type Dir struct {
 	fs.FS
-	// WriteFile writes a value to a file that is there.
+	// WriteFile writes a value to an existing file.
 	WriteFile func(name, value string) error
 }
 
-// OpenDir opens a directory of the host, and nothing outside of it.
+// OpenDir opens a directory of the host. Paths and links cannot leave it.
 func OpenDir(name string) (Dir, error) {
 	root, err := os.OpenRoot(name)
 	if err != nil {
@@ -44,29 +44,28 @@ func OpenDir(name string) (Dir, error) {
 		if err != nil {
 			return err
 		}
-		// The kernel takes a value in one piece or refuses it, and says so in write(2).
 		_, err = f.WriteString(value)
-		f.Close() //nolint:errcheck // see above
+		f.Close() //nolint:errcheck // the kernel reports errors of these files in write(2)
 		return err
 	}
 	return Dir{FS: root.FS(), WriteFile: write}, nil
 }
 
-// maxFile bounds what is read of a file.
+// maxFile is the maximum number of bytes that are read from a file or from irqbalance.
 const maxFile = 1 << 20
 
-// read returns what a file holds without the newline at its end.
+// read returns the content of a file without the newline at its end.
 func (d Dir) read(name string) (string, error) {
 	f, err := d.Open(name)
 	if err != nil {
 		return "", err
 	}
-	defer f.Close() //nolint:errcheck // opened to read
+	defer f.Close() //nolint:errcheck // only read
 	b, err := io.ReadAll(io.LimitReader(f, maxFile))
 	return strings.TrimSuffix(string(b), "\n"), err
 }
 
-// numbers are the names of a directory's entries that are numbers.
+// numbers returns the names of a directory's entries that are numbers.
 func (d Dir) numbers(dir string) ([]string, error) {
 	entries, err := fs.ReadDir(d.FS, dir)
 	var names []string
@@ -78,16 +77,18 @@ func (d Dir) numbers(dir string) ([]string, error) {
 	return names, err
 }
 
-// isGone says that what an error is about is not there any more.
+// isGone reports whether an error means that the file, process or device is gone.
 func isGone(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ESRCH) || errors.Is(err, syscall.ENODEV)
 }
 
-// whyOf says what an error of a write means. Values are the kernel's
-// (kernel/irq/proc.c, write_irq_affinity): EIO, from 6.2 or so on EPERM, for interrupts
-// that cannot be moved at all, and EINVAL where their controller has but one target (MSI of
-// some PCIe hosts); ENOSPC where the target CPUs have no vector left; EBUSY
-// while an earlier move is pending; EINVAL for a thread of the kernel that is bound.
+// whyOf returns the reason of a failed write. The kernel returns these errors
+// (kernel/irq/proc.c, write_irq_affinity; kernel threads: sched_setaffinity(2)):
+//   - EIO (kernel 6.1) or EPERM (6.12): the interrupt cannot be moved;
+//   - EINVAL: its controller has one target (MSI of some PCIe hosts), or the kernel thread
+//     is bound;
+//   - ENOSPC: the target CPUs have no free vector;
+//   - EBUSY: an earlier move is pending.
 func whyOf(k Kind, err error) Why {
 	switch {
 	case k == IRQ && (errors.Is(err, syscall.EIO) || errors.Is(err, syscall.EPERM)), (k == IRQ || k == KThread) && errors.Is(err, syscall.EINVAL):
@@ -101,18 +102,18 @@ func whyOf(k Kind, err error) Why {
 	}
 }
 
-// isTemporary says that a refusal may be over by itself.
+// isTemporary reports whether the next pass retries the write.
 func (w Why) isTemporary() bool { return w != Immovable && w != NotTaken }
 
-// maskFile is a knob in one file that holds a mask of hexadecimal digits.
+// maskFile is a source with one knob, in a file with a hexadecimal mask.
 type maskFile struct {
 	dir  Dir
 	kind Kind
 	name string
-	// from is the file that it is read from, if there is one; else name.
+	// from is the file to read if it exists. Otherwise name is read.
 	from  string
 	nbits int
-	// bootDefault is its default; see Observed.
+	// bootDefault returns the Default of Observed.
 	bootDefault func() string
 }
 
@@ -127,7 +128,7 @@ func (m maskFile) Read(context.Context) ([]Observed, error) {
 		text, err = m.dir.read(m.name)
 	}
 	if isGone(err) {
-		return nil, nil // this kernel has none
+		return nil, nil // this kernel does not have the file
 	}
 	if err != nil {
 		return nil, err
@@ -143,7 +144,7 @@ func (m maskFile) Write(_ context.Context, _ Knob, value string) error {
 	return writeMask(m.dir, m.name, value, m.nbits)
 }
 
-// readMask reads a mask that may have bits of CPUs that there cannot be.
+// readMask parses a mask. It removes CPUs that are not possible.
 func readMask(text string, nbits int) (cpuset.Set, error) {
 	set, err := cpuset.ParseMask(text, cpuset.MaxCPUs)
 	if err != nil {
@@ -161,7 +162,7 @@ func writeMask(dir Dir, name, value string, nbits int) error {
 	return dir.WriteFile(name, set.Mask(nbits))
 }
 
-// DefaultAffinityOf is the mask of interrupts that are still to come.
+// DefaultAffinityOf returns the source of the mask of new interrupts.
 func DefaultAffinityOf(proc Dir, m Machine) Source {
 	return maskFile{
 		dir: proc, kind: DefaultAffinity, name: "irq/default_smp_affinity", nbits: m.Possible.Last() + 1,
@@ -169,8 +170,8 @@ func DefaultAffinityOf(proc Dir, m Machine) Source {
 	}
 }
 
-// WorkqueueOf is the mask of the kernel's unbound work. From kernel 6.8 on the file shows
-// it without the CPUs of isolated partitions, and another one what was asked for.
+// WorkqueueOf returns the source of the mask of unbound kernel work. From kernel 6.8 on,
+// cpumask lacks the CPUs of isolated cpuset partitions. cpumask_requested has all of them.
 func WorkqueueOf(sys Dir, m Machine) Source {
 	const dir = "devices/virtual/workqueue/"
 	return maskFile{
@@ -179,18 +180,19 @@ func WorkqueueOf(sys Dir, m Machine) Source {
 	}
 }
 
-// defaultInterruptCPUs is the default of interrupts: irqaffinity= of the kernel's command line,
-// and the CPU that booted.
+// defaultInterruptCPUs returns the CPUs of irqaffinity= on the kernel's command line, and the
+// boot CPU. It is empty without that argument.
 func defaultInterruptCPUs(proc Dir) string {
 	line, _ := proc.read("cmdline")
-	boot, _ := noise.ParseBoot(line, cpuset.MaxCPUs) // what cannot be read the kernel has not read, either
+	boot, _ := noise.ParseBoot(line, cpuset.MaxCPUs) // the kernel ignores invalid lists, too
 	if boot.Interrupts.IsEmpty() {
 		return ""
 	}
 	return boot.Interrupts.Union(cpuset.Of(0)).String()
 }
 
-// defaultExcept is the default of what the kernel keeps off the CPUs of files of sysfs.
+// defaultExcept returns the possible CPUs without the CPUs of files in sysfs. It is empty if
+// the files have no CPUs.
 func defaultExcept(sys Dir, names ...string) string {
 	text, err := sys.read("devices/system/cpu/possible")
 	if err != nil {
@@ -204,12 +206,13 @@ func defaultExcept(sys Dir, names ...string) string {
 	return possible.Difference(away).String()
 }
 
-// isolatedCPUs are those of files that say which CPUs the kernel's command line isolates.
+// isolatedCPUs returns the CPUs of the files isolated or nohz_full in sysfs. They show the
+// kernel's command line.
 func isolatedCPUs(sys Dir, names ...string) cpuset.Set {
 	var all cpuset.Set
 	for _, name := range names {
 		if text, err := sys.read("devices/system/cpu/" + name); err == nil {
-			if set, err := cpuset.Parse(strings.TrimSpace(text)); err == nil { // "(null)" is none
+			if set, err := cpuset.Parse(strings.TrimSpace(text)); err == nil { // "(null)" is empty
 				all = all.Union(set)
 			}
 		}

@@ -10,11 +10,9 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
 
-// irqs are the affinities of interrupts.
 type irqs struct{ proc, sys Dir }
 
-// IRQs are the interrupts of a machine: proc is procfs, sys is sysfs, which names their
-// devices.
+// IRQs returns the source of the affinities of interrupts. proc is procfs, sys is sysfs.
 func IRQs(proc, sys Dir) Source { return irqs{proc, sys} }
 
 func (s irqs) Kinds() []Kind { return []Kind{IRQ} }
@@ -22,7 +20,7 @@ func (s irqs) Kinds() []Kind { return []Kind{IRQ} }
 func (s irqs) Read(context.Context) ([]Observed, error) {
 	names, err := s.proc.numbers("irq")
 	if isGone(err) {
-		return nil, nil // a kernel for one CPU
+		return nil, nil // a kernel without SMP
 	}
 	var all []Observed
 	errs := []error{err}
@@ -45,7 +43,7 @@ func (s irqs) Read(context.Context) ([]Observed, error) {
 		s.describe(&o)
 		if node, err := s.proc.read("irq/" + name + "/node"); err == nil {
 			if _, known := near[node]; !known {
-				near[node], _ = s.sys.read("devices/system/node/node" + strings.TrimSpace(node) + "/cpulist") // -1 has none
+				near[node], _ = s.sys.read("devices/system/node/node" + strings.TrimSpace(node) + "/cpulist") // node -1 has no list
 			}
 			o.Near = near[node]
 		}
@@ -54,8 +52,9 @@ func (s irqs) Read(context.Context) ([]Observed, error) {
 	return all, errors.Join(errs...)
 }
 
-// describe adds what the interrupt is. A number is given away again when its device is
-// gone; controller and number at the controller tell the new one from the old one, mostly.
+// describe adds ID, Label and Unused. The kernel reuses the number of an interrupt after its
+// device is gone. Controller and number at the controller usually distinguish the new
+// interrupt from the old one.
 func (s irqs) describe(o *Observed) {
 	dir := "kernel/irq/" + o.Name + "/"
 	attr := func(name string) (string, bool) {
@@ -69,7 +68,7 @@ func (s irqs) describe(o *Observed) {
 		o.Label, o.Unused = actions, actions == ""
 		return
 	}
-	entries, err := fs.ReadDir(s.proc.FS, "irq/"+o.Name) // a directory for each handler
+	entries, err := fs.ReadDir(s.proc.FS, "irq/"+o.Name) // each handler has a directory
 	for _, e := range entries {
 		if e.IsDir() {
 			o.Label = strings.TrimPrefix(o.Label+","+e.Name(), ",")
@@ -82,14 +81,13 @@ func (s irqs) Write(_ context.Context, k Knob, value string) error {
 	return s.proc.WriteFile("irq/"+k.Name+"/smp_affinity_list", value)
 }
 
-// rps are the CPUs that packets of receive queues are spread over.
 type rps struct {
 	sys   Dir
 	nbits int
 }
 
-// ReceiveQueues are those of the interfaces that sys shows: the ones of the network
-// namespace that it was mounted in.
+// ReceiveQueues returns the source of the CPUs for Receive Packet Steering. sys shows the
+// interfaces of the network namespace in which it was mounted.
 func ReceiveQueues(sys Dir, m Machine) Source { return rps{sys, m.Possible.Last() + 1} }
 
 func (s rps) Kinds() []Kind { return []Kind{RPS} }

@@ -18,30 +18,32 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
 
-// irqbalance takes a message of at most 500 bytes.
+// maxListLength is the maximum number of bytes of a list of CPUs. irqbalance reads 500 bytes
+// of a message (irqbalance.c, sock_handle), which begins with "settings cpus ".
 const maxListLength = 480
 
-// balancerTimeout bounds a conversation with irqbalance, which handles one at a time and
-// none while it scans.
+// balancerTimeout limits a connection to irqbalance. irqbalance has one thread for its scans
+// and all connections.
 const balancerTimeout = 3 * time.Second
 
-// applyTimeout is how long irqbalance may take to follow what it was told: it looks at it
-// with its next scan, every 10 s unless it is told otherwise (--interval).
+// applyTimeout limits the time in which irqbalance applies a new list: at its next scan, by
+// default every 10 s (--interval).
 const applyTimeout = 2 * time.Minute
 
-// ErrNoSocket says that irqbalance runs and cannot be told anything.
-var ErrNoSocket = errors.New("irqbalance runs, and its socket is not there: it may move interrupts back; make /run/irqbalance before it starts (RuntimeDirectory=irqbalance in its unit), or stop it")
+// ErrNoSocket means that irqbalance runs without a socket.
+var ErrNoSocket = errors.New("irqbalance runs without its socket and may move interrupts back; create /run/irqbalance before it starts (RuntimeDirectory=irqbalance in its unit), or stop it")
 
-// Balancer is the irqbalance daemon of the machine, if one runs. It is told over its
-// socket (irqbalance-ui's), and its configuration is only read.
+// Balancer is the source of the CPUs that irqbalance does not use (banned CPUs), if
+// irqbalance runs. It writes to irqbalance's socket, as irqbalance-ui does, and only reads
+// irqbalance's configuration.
 type Balancer struct {
-	// Proc and Sys are procfs and sysfs, Etc is /etc, and Run its directory of sockets.
+	// Proc and Sys are procfs and sysfs, Etc is /etc. Run is the directory of the socket.
 	Proc, Sys Dir
 	Etc       fs.FS
 	Run       string
 	Machine   Machine
 
-	sent map[string]sentList // by the ID of the process
+	sent map[string]sentList // the last list by process ID and start time
 }
 
 type sentList struct {
@@ -49,20 +51,20 @@ type sentList struct {
 	at    time.Time
 }
 
-// balancerRun is where irqbalance has its socket.
+// balancerRun is the directory of irqbalance's socket.
 const balancerRun = "/run/irqbalance"
 
-// NewBalancer is that of a machine with its procfs, sysfs and /etc.
+// NewBalancer returns the Balancer of a machine with its procfs, sysfs and /etc.
 func NewBalancer(proc, sys Dir, etc fs.FS, m Machine) *Balancer {
 	return &Balancer{Proc: proc, Sys: sys, Etc: etc, Run: balancerRun, Machine: m}
 }
 
-// Kinds is IRQBalance alone.
+// Kinds implements [Source].
 func (b *Balancer) Kinds() []Kind { return []Kind{IRQBalance} }
 
-// Read asks which CPUs irqbalance leaves alone. What it was told a moment ago counts,
-// although it does not say so before its next scan; and what its configuration bans, even
-// if somebody has told it otherwise.
+// Read returns the banned CPUs. They include the CPUs that irqbalance's configuration bans,
+// even if another process has sent a list without them. irqbalance reports a new list only
+// after its next scan. So a list that Write sent less than applyTimeout ago takes precedence.
 func (b *Balancer) Read(ctx context.Context) ([]Observed, error) {
 	pid, id, err := b.findProcess()
 	if pid == 0 || err != nil {
@@ -80,14 +82,14 @@ func (b *Balancer) Read(ctx context.Context) ([]Observed, error) {
 		banned = banned.Union(configured)
 	}
 	value := banned.String()
-	if told, ok := b.sent[id]; ok && told.value != value && time.Since(told.at) < applyTimeout {
-		value = told.value
+	if sent, ok := b.sent[id]; ok && sent.value != value && time.Since(sent.at) < applyTimeout {
+		value = sent.value
 	}
 	return []Observed{{Knob: Knob{Kind: IRQBalance}, ID: id, Value: value, Default: b.bannedByDefault().String(), Label: "irqbalance"}}, nil
 }
 
-// Write tells irqbalance which CPUs to leave alone. When those are the ones that it would
-// leave alone by itself, it is told to forget what it was told.
+// Write sends the banned CPUs to irqbalance. If they are the default, it sends NULL, which
+// makes irqbalance drop the list of an earlier message.
 func (b *Balancer) Write(ctx context.Context, _ Knob, value string) error {
 	pid, id, err := b.findProcess()
 	if err != nil {
@@ -105,7 +107,7 @@ func (b *Balancer) Write(ctx context.Context, _ Knob, value string) error {
 		list = "NULL"
 	}
 	if len(list) > maxListLength {
-		return fmt.Errorf("list of %d bytes is longer than irqbalance takes (%d)", len(list), maxListLength)
+		return fmt.Errorf("list of %d bytes exceeds the limit of irqbalance (%d)", len(list), maxListLength)
 	}
 	if _, err := b.query(ctx, pid, "settings cpus "+list); err != nil {
 		return err
@@ -116,9 +118,9 @@ func (b *Balancer) Write(ctx context.Context, _ Knob, value string) error {
 
 func (b *Balancer) nbits() int { return b.Machine.Possible.Last() + 1 }
 
-// findProcess returns the process, 0 if there is none, and what tells it from one that has its
-// number later. Anybody can give a process this name, in a container too: the one with the
-// socket counts, in a directory that is root's.
+// findProcess returns the PID of irqbalance, or 0, and an ID that includes its start time.
+// Any process can have this name, also in a container. So findProcess prefers the process
+// with a socket, in a directory that only root can write.
 func (b *Balancer) findProcess() (pid int, id string, err error) {
 	names, err := b.Proc.numbers(".")
 	if err != nil {
@@ -152,7 +154,7 @@ func (b *Balancer) socket(pid int) string {
 	return filepath.Join(b.Run, "irqbalance"+strconv.Itoa(pid)+".sock")
 }
 
-// query has a conversation: one message, and what comes until the end.
+// query sends a message to irqbalance and returns the answer.
 func (b *Balancer) query(ctx context.Context, pid int, message string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, balancerTimeout)
 	defer cancel()
@@ -163,18 +165,18 @@ func (b *Balancer) query(ctx context.Context, pid int, message string) (string, 
 	if err != nil {
 		return "", fmt.Errorf("irqbalance: %w", err)
 	}
-	defer c.Close() //nolint:errcheck // nothing is left to be sent
+	defer c.Close() //nolint:errcheck // all data is sent
 	conn, ok := c.(*net.UnixConn)
 	if !ok {
-		return "", errors.New("irqbalance: its socket is none of a machine's own")
+		return "", errors.New("irqbalance: connection is not a Unix socket")
 	}
 	if deadline, ok := ctx.Deadline(); ok {
 		if err := conn.SetDeadline(deadline); err != nil {
 			return "", fmt.Errorf("irqbalance: %w", err)
 		}
 	}
-	who := unix.UnixCredentials(&unix.Ucred{Pid: int32(os.Getpid()), Uid: uint32(os.Getuid()), Gid: uint32(os.Getgid())}) //nolint:gosec // the kernel's own types
-	if _, _, err := conn.WriteMsgUnix([]byte(message), who, nil); err != nil {
+	credentials := unix.UnixCredentials(&unix.Ucred{Pid: int32(os.Getpid()), Uid: uint32(os.Getuid()), Gid: uint32(os.Getgid())}) //nolint:gosec // types of the kernel
+	if _, _, err := conn.WriteMsgUnix([]byte(message), credentials, nil); err != nil {
 		return "", fmt.Errorf("irqbalance: %w", err)
 	}
 	answer, err := io.ReadAll(io.LimitReader(conn, maxFile))
@@ -184,7 +186,7 @@ func (b *Balancer) query(ctx context.Context, pid int, message string) (string, 
 	return string(answer), nil
 }
 
-// configured are the CPUs that its environment files ban.
+// configured returns the CPUs that irqbalance's environment files ban.
 func (b *Balancer) configured() (cpuset.Set, error) {
 	var all cpuset.Set
 	var errs []error
@@ -205,8 +207,8 @@ func (b *Balancer) configured() (cpuset.Set, error) {
 	return all, errors.Join(errs...)
 }
 
-// bannedByDefault are the CPUs that it leaves alone if it is told nothing: those that its
-// configuration bans, or else those that the kernel's command line isolates.
+// bannedByDefault returns the CPUs that irqbalance bans without a message: the CPUs of its
+// configuration. If that has no CPUs, they are the isolated CPUs of the kernel's command line.
 func (b *Balancer) bannedByDefault() cpuset.Set {
 	banned, err := b.configured()
 	if err != nil || !banned.IsEmpty() {

@@ -9,18 +9,16 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
 
-// Kind is a sort of knob.
+// Kind is a kind of knob.
 type Kind string
 
-// The kinds whose value is a set of CPUs, in the list format of the kernel
-// ([cpuset.Set.String]), whatever the format of their file. Changes are made in this
-// order: what decides about new interrupts first, then who would write over the rest.
+// The kinds with a set of CPUs as the value, in the list format of the kernel
+// ([cpuset.Set.String]), for any format of the file. A pass writes them in this order: the
+// mask of new interrupts first, then irqbalance, which could overwrite the rest.
 const (
-	// DefaultAffinity is /proc/irq/default_smp_affinity: where interrupts go that are
-	// set up from now on.
+	// DefaultAffinity is /proc/irq/default_smp_affinity, the mask of new interrupts.
 	DefaultAffinity Kind = "default-affinity"
-	// IRQBalance is what the irqbalance daemon is told to leave alone: its banned CPUs,
-	// so that the value is all others.
+	// IRQBalance contains the banned CPUs of irqbalance. The mask is all other CPUs.
 	IRQBalance Kind = "irqbalance"
 	// IRQ is /proc/irq/N/smp_affinity_list; the name is N.
 	IRQ Kind = "irq"
@@ -28,14 +26,14 @@ const (
 	RPS Kind = "rps"
 	// Workqueue is /sys/devices/virtual/workqueue/cpumask.
 	Workqueue Kind = "workqueue"
-	// KThread is the affinity of a thread of the kernel; the name is its PID.
+	// KThread is the affinity of a kernel thread; the name is its PID.
 	KThread Kind = "kthread"
 )
 
-// maskKinds are the kinds whose value is a set of CPUs, in the order of changes.
+// maskKinds returns the kinds with a set of CPUs as the value, in the order of changes.
 func maskKinds() []Kind { return []Kind{DefaultAffinity, IRQBalance, IRQ, RPS, Workqueue, KThread} }
 
-// isMask says that the value of a knob of this kind is a set of CPUs.
+// isMask reports whether the value is a set of CPUs.
 func (k Kind) isMask() bool { return slices.Contains(maskKinds(), k) }
 
 // Knob names one value of the host.
@@ -44,7 +42,7 @@ type Knob struct {
 	Name string `json:"name,omitempty"`
 }
 
-// String is kind/name.
+// String returns kind/name, or the kind of a knob without a name.
 func (k Knob) String() string {
 	if k.Name == "" {
 		return string(k.Kind)
@@ -52,7 +50,7 @@ func (k Knob) String() string {
 	return string(k.Kind) + "/" + k.Name
 }
 
-// compare orders knobs as they are changed; numbers in names count as such.
+// compare sorts knobs in the order of changes, and names that are numbers by number.
 func compare(a, b Knob) int {
 	rank := func(k Kind) int {
 		if i := slices.Index(maskKinds(), k); i >= 0 {
@@ -69,42 +67,39 @@ func compare(a, b Knob) int {
 	return cmp.Or(cmp.Compare(rank(a.Kind), rank(b.Kind)), strings.Compare(string(a.Kind), string(b.Kind)), byNumber, strings.Compare(a.Name, b.Name))
 }
 
-// Observed is a knob as the host shows it.
+// Observed is a knob with its present value.
 type Observed struct {
 	Knob
-	// ID tells whether what bears the name is still the same: names are used again.
-	ID string
-	// Value is what it holds now.
+	// ID distinguishes objects that had the same name one after the other.
+	ID    string
 	Value string
-	// Default is what the kernel makes of it as the machine has booted, like Value; empty
-	// for all CPUs. It counts where nobody knows what it was.
+	// Default is the kernel's default on this machine, in the format of Value; empty for all
+	// CPUs. It replaces an unknown original.
 	Default string
-	// Label is for people: the devices of an interrupt, the name of a thread.
+	// Label describes the knob to people: the devices of an interrupt, the name of a thread.
 	Label string
-	// Unused says that nothing comes of it at the moment, as of an interrupt without
-	// a device: that it cannot be changed does not matter.
+	// Unused is true if the knob has no effect now, such as the mask of an interrupt without
+	// a device. A failed write is then not reported.
 	Unused bool
-	// Asleep says that it can neither be read nor written at the moment, and comes back as
-	// what it was: the frequency of CPUs that are offline. Nothing else of it is known.
+	// Asleep is true if the knob can be neither read nor written, but keeps its value: the
+	// frequency settings of offline CPUs. Then only Knob is set.
 	Asleep bool
-	// Near are the CPUs of the NUMA node that an interrupt is set up on, in list format;
-	// empty for all.
+	// Near contains the CPUs of an interrupt's NUMA node, in list format; empty for all.
 	Near string
 }
 
-// Record is what a knob was before the daemon changed it.
+// Record holds the value of a knob from before the daemon changed it.
 type Record struct {
 	Knob
 	ID string `json:"id,omitempty"`
-	// Original is the value before; Wrote is the value that was written last, equal to
-	// Original for a knob that has not been changed yet.
+	// Original is the value before the daemon. Wrote is the last value that the daemon
+	// wrote. It equals Original if the knob needed no change.
 	Original string `json:"original"`
 	Wrote    string `json:"wrote"`
-	// Before is what the knob held when Wrote was about to be written, until it has been
-	// read back: after a crash in between it is one of the two.
+	// Before is the value that Wrote is about to replace. It is empty after Wrote was read
+	// back. After a crash in between, the knob has one of the two values.
 	Before string `json:"before,omitempty"`
-	// Presumed says that nobody knows what it was, and that Original is the kernel's
-	// default.
+	// Presumed is true if the original is unknown and Original is the kernel's default.
 	Presumed bool `json:"presumed,omitempty"`
 }
 
@@ -115,63 +110,63 @@ type Change struct {
 	Label string `json:"label,omitempty"`
 	From  string `json:"from"`
 	To    string `json:"to"`
-	// Back says that nothing is wished of the knob any more.
+	// Back is true if the change restores the knob, because no value is desired any longer.
 	Back bool `json:"back,omitempty"`
-	// Foreign says that somebody else has written the knob since the daemon did.
+	// Foreign is true after an external write.
 	Foreign bool `json:"foreign,omitempty"`
-	// Presumed says that To is the kernel's default, for want of a record.
+	// Presumed is true if To is the kernel's default, because the original is unknown.
 	Presumed bool `json:"presumed,omitempty"`
 }
 
-// Why says why a knob is not as it is wished.
+// Why is the reason why a knob does not have its desired value.
 type Why string
 
 // The reasons.
 const (
-	// Immovable: the kernel refuses for good. The interrupt is managed by its driver,
-	// bound to one CPU, or its controller has no choice.
+	// Immovable means that the kernel always refuses: the driver manages the interrupt, the
+	// interrupt or thread is bound, or the controller has one target.
 	Immovable Why = "immovable"
-	// NoSpace: the target CPUs have no interrupt vector left.
+	// NoSpace means that the target CPUs have no free interrupt vector.
 	NoSpace Why = "no-space"
-	// Busy: the kernel is at it, and is asked again.
+	// Busy means that an earlier change is pending.
 	Busy Why = "busy"
-	// NoCPULeft: there is no CPU besides those that are to be left alone.
+	// NoCPULeft means that all online CPUs are excluded.
 	NoCPULeft Why = "no-cpu-left"
-	// Contested: somebody else writes it whenever the daemon has.
+	// Contested means a write conflict with another process.
 	Contested Why = "contested"
-	// NotTaken: the kernel accepted the value and shows another one.
+	// NotTaken means that the kernel accepted the value but shows another one.
 	NotTaken Why = "not-taken"
-	// Failed: any other error.
+	// Failed means any other error.
 	Failed Why = "failed"
 )
 
-// Whys are all reasons.
+// Whys returns all reasons.
 func Whys() []Why { return []Why{Immovable, NoSpace, Busy, NoCPULeft, Contested, NotTaken, Failed} }
 
-// Stuck is a knob that is not as it is wished.
+// Stuck is a knob that does not have its desired value.
 type Stuck struct {
 	Knob
 	Label string `json:"label,omitempty"`
 	Value string `json:"value"`
 	Why   Why    `json:"why"`
-	// Text says what happened.
+	// Text describes the failure.
 	Text string `json:"text"`
 }
 
-// Wish is what the host is to be.
+// Wish is the desired state of the host's settings.
 type Wish struct {
-	// Quiet are the CPUs that handle no interrupt of a device.
+	// Quiet contains the CPUs without interrupts of devices.
 	Quiet cpuset.Set
-	// NoKernel are the CPUs that threads and unbound work of the kernel are kept off.
+	// NoKernel contains the CPUs without kernel threads and unbound kernel work.
 	NoKernel cpuset.Set
-	// Values are those of knobs that are no masks.
+	// Values contains the values of knobs that are not masks.
 	Values map[Knob]string
 }
 
-// Empty says that nothing is wished.
+// Empty reports whether no knob has a desired value.
 func (w Wish) Empty() bool { return w.Quiet.IsEmpty() && w.NoKernel.IsEmpty() && len(w.Values) == 0 }
 
-// Equal says that two wishes are the same.
+// Equal reports whether two wishes are the same.
 func (w Wish) Equal(o Wish) bool {
 	if !w.Quiet.Equal(o.Quiet) || !w.NoKernel.Equal(o.NoKernel) || len(w.Values) != len(o.Values) {
 		return false
@@ -184,7 +179,7 @@ func (w Wish) Equal(o Wish) bool {
 	return true
 }
 
-// excluded are the CPUs that a mask of this kind is not to have.
+// excluded returns the CPUs that masks of a kind must not contain.
 func (w Wish) excluded(k Kind) cpuset.Set {
 	switch k {
 	case Workqueue, KThread:
@@ -194,5 +189,5 @@ func (w Wish) excluded(k Kind) cpuset.Set {
 	}
 }
 
-// Machine are the CPUs that there can be, and those that run.
+// Machine holds the possible and the online CPUs.
 type Machine struct{ Possible, Online cpuset.Set }

@@ -9,9 +9,8 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
 
-// Affinity sets where tasks may run: sched_setaffinity(2). It is not asked where they may:
-// sched_getaffinity(2) leaves out CPUs that are offline, and a thread would never have those
-// back.
+// Affinity sets the CPUs of tasks. It has no getter: sched_getaffinity(2) omits offline CPUs,
+// and a restored thread would lose them.
 type Affinity interface {
 	Set(pid int, cpus cpuset.Set) error
 }
@@ -21,8 +20,8 @@ type kthreads struct {
 	affinity  Affinity
 }
 
-// KThreads are the kernel's threads that can be moved: neither those that the kernel has
-// bound, nor those of interrupts.
+// KThreads returns the source of the affinities of kernel threads. It omits threads that the
+// kernel has bound, and threads of interrupts.
 func KThreads(proc, sys Dir, a Affinity) Source { return kthreads{proc, sys, a} }
 
 func (s kthreads) Kinds() []Kind { return []Kind{KThread} }
@@ -46,6 +45,7 @@ func (s kthreads) Read(context.Context) ([]Observed, error) {
 	return all, errors.Join(errs...)
 }
 
+// readThread reads one process. It reports whether that is a movable kernel thread.
 func (s kthreads) readThread(name string) (o Observed, movable bool, err error) {
 	text, err := s.proc.read(name + "/stat")
 	if err != nil {

@@ -9,13 +9,12 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
 
-// task is what /proc/PID/stat says of a task (proc_pid_stat(5)).
+// task is a task in /proc/PID/stat (proc_pid_stat(5)).
 type task struct {
 	comm string
-	// flags are those of the kernel's task (include/linux/sched.h).
+	// flags is the flags field of task_struct (include/linux/sched.h).
 	flags uint64
-	// start is when it began, in clock ticks since the boot: with the PID it tells one
-	// task from all others.
+	// start is the start time in clock ticks since boot. With the PID it identifies a task.
 	start uint64
 }
 
@@ -25,21 +24,21 @@ const (
 	pfNoSetAffinity = 0x04000000 // PF_NO_SETAFFINITY
 )
 
-// isKernelThread says that the task is a thread of the kernel, movable that its affinity can be
-// set from outside. Threads of interrupts follow their interrupt.
 func (t task) isKernelThread() bool { return t.flags&pfKThread != 0 }
 
+// isMovable reports whether t is a kernel thread with an affinity that can be set. Threads
+// of interrupts follow their interrupt.
 func (t task) isMovable() bool {
 	return t.isKernelThread() && t.flags&pfNoSetAffinity == 0 && !strings.HasPrefix(t.comm, "irq/")
 }
 
-// Numbers of fields in /proc/PID/stat, counted from the one after the name.
+// Indexes of fields in /proc/PID/stat after the name. Field 3 has index 0.
 const (
 	statFlags = 9 - 3
 	statStart = 22 - 3
 )
 
-// parseStat reads /proc/PID/stat. The name is in parentheses and may hold any byte.
+// parseStat reads /proc/PID/stat. The name in parentheses may contain any byte.
 func parseStat(s string) (task, error) {
 	open, closed := strings.IndexByte(s, '('), strings.LastIndexByte(s, ')')
 	if open < 0 || closed < open {
@@ -60,7 +59,7 @@ func parseStat(s string) (task, error) {
 	return task{comm: s[open+1 : closed], flags: flags, start: start}, nil
 }
 
-// parseAllowed finds the CPUs that a task may use, those included that are offline, in
+// parseAllowed returns the CPUs that a task may use, including offline CPUs, from
 // /proc/PID/status (proc_pid_status(5)).
 func parseAllowed(s string) (cpuset.Set, error) {
 	for line := range strings.Lines(s) {
@@ -71,8 +70,8 @@ func parseAllowed(s string) (cpuset.Set, error) {
 	return cpuset.Set{}, errors.New("status: no Cpus_allowed_list")
 }
 
-// parseSetup reads irqbalance's answer to "setup": words, of which BANNED is followed by
-// the CPUs that it leaves alone, as a mask of hexadecimal digits.
+// parseSetup reads irqbalance's answer to "setup". The word after BANNED is the hexadecimal
+// mask of the banned CPUs.
 func parseSetup(s string, nbits int) (banned cpuset.Set, err error) {
 	words := strings.Fields(s)
 	for i, w := range words {
@@ -80,7 +79,7 @@ func parseSetup(s string, nbits int) (banned cpuset.Set, err error) {
 			continue
 		}
 		if i+1 == len(words) {
-			return cpuset.Set{}, nil // of no CPU there is no digit in some versions
+			return cpuset.Set{}, nil // some versions print an empty mask without digits
 		}
 		mask, err := parseHex(words[i+1], nbits)
 		if err != nil {
@@ -88,11 +87,11 @@ func parseSetup(s string, nbits int) (banned cpuset.Set, err error) {
 		}
 		return mask, nil
 	}
-	return cpuset.Set{}, errors.New("irqbalance: it does not say which CPUs it leaves alone")
+	return cpuset.Set{}, errors.New("irqbalance: the answer to setup has no banned CPUs")
 }
 
-// parseHex reads a mask that may have more digits than the machine has CPUs, as long as
-// they are zeros: irqbalance prints as many as it was built for.
+// parseHex reads a mask of CPUs below nbits. More digits are allowed if they are zero,
+// because irqbalance prints a digit for each CPU for which it was built.
 func parseHex(s string, nbits int) (cpuset.Set, error) {
 	digits := strings.ReplaceAll(strings.TrimPrefix(strings.TrimSpace(s), "0x"), ",", "")
 	if digits == "" {
@@ -110,7 +109,7 @@ func parseHex(s string, nbits int) (cpuset.Set, error) {
 				continue
 			}
 			if cpu >= nbits {
-				return cpuset.Set{}, fmt.Errorf("mask %q has CPU %d, which there cannot be", clip(s), cpu)
+				return cpuset.Set{}, fmt.Errorf("mask %q has CPU %d, want CPUs below %d", clip(s), cpu, nbits)
 			}
 			cpus = append(cpus, cpu)
 		}
@@ -118,9 +117,8 @@ func parseHex(s string, nbits int) (cpuset.Set, error) {
 	return cpuset.Of(cpus...), nil
 }
 
-// parseBanned reads which CPUs the administrator has irqbalance leave alone: an
-// environment file of systemd, /etc/default/irqbalance or /etc/sysconfig/irqbalance. The
-// mask goes before the list, as in irqbalance; neither is the empty set.
+// parseBanned returns the banned CPUs of an environment file: /etc/default/irqbalance or
+// /etc/sysconfig/irqbalance. As in irqbalance, the mask takes precedence over the list.
 func parseBanned(text string, nbits int) (cpuset.Set, error) {
 	mask, list := "", ""
 	for line := range strings.Lines(text) {
@@ -153,7 +151,7 @@ func parseBanned(text string, nbits int) (cpuset.Set, error) {
 	return cpuset.Set{}, nil
 }
 
-// clip keeps an error readable whatever was read.
+// clip shortens input for error messages.
 func clip(s string) string {
 	const longest = 80
 	if len(s) > longest {
