@@ -27,14 +27,14 @@ func set(t testing.TB, list string) cpuset.Set {
 	return s
 }
 
-// fakeHost has eight CPUs and refuses what the kernel does.
+// fakeHost is a host with eight CPUs. Its writes fail with the errors of the kernel.
 type fakeHost struct {
 	mu        sync.Mutex
 	t         testing.TB
 	online    cpuset.Set
 	files     fstest.MapFS     // below /
 	immovable map[string]error // by the number of the interrupt
-	ignores   map[string]bool  // accepts, and stays as it is
+	ignores   map[string]bool  // by the number: writes succeed without effect
 	affinity  map[int]cpuset.Set
 	wrote     []string
 }
@@ -79,7 +79,7 @@ func (h *fakeHost) task(pid int, comm string, flags int, cpus string) {
 	h.allow(pid, set(h.t, cpus))
 }
 
-// allow is what the kernel shows of a task's affinity.
+// allow sets a task's affinity, and its file in procfs.
 func (h *fakeHost) allow(pid int, cpus cpuset.Set) {
 	h.affinity[pid] = cpus
 	h.put("proc/"+strconv.Itoa(pid)+"/status", "Name:\tx\nCpus_allowed:\t"+cpus.Mask(8)+"\nCpus_allowed_list:\t"+cpus.String()+"\n")
@@ -97,7 +97,7 @@ func (h *fakeHost) get(name string) string {
 
 func (h *fakeHost) irqMask(n string) string { return h.get("proc/irq/" + n + "/smp_affinity_list") }
 
-// locked serialises readers with writers.
+// locked is a file system that serialises readers with writers.
 type locked struct {
 	h   *fakeHost
 	sub fs.FS
@@ -117,7 +117,7 @@ func (h *fakeHost) dir(top string) Dir {
 	return Dir{FS: locked{h, sub}, WriteFile: func(name, value string) error { return h.write(path.Join(top, name), value) }}
 }
 
-// write is what the kernel does with a value.
+// write writes a value as the kernel does.
 func (h *fakeHost) write(name, value string) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -174,7 +174,7 @@ func (h *fakeHost) sources() []Source {
 	return []Source{DefaultAffinityOf(proc, m), IRQs(proc, sys), ReceiveQueues(sys, m), WorkqueueOf(sys, m), KThreads(proc, sys, h)}
 }
 
-// dump is everything that can be written.
+// dump returns all values that can be written.
 func (h *fakeHost) dump() map[string]string {
 	all := make(map[string]string)
 	for name := range h.files {
@@ -188,7 +188,7 @@ func (h *fakeHost) dump() map[string]string {
 	return all
 }
 
-// rig is a Tuner of a fake host.
+// rig is a Tuner with a fake host.
 type rig struct {
 	*fakeHost
 	*Tuner
@@ -206,19 +206,19 @@ func newRig(t *testing.T) *rig {
 	return r
 }
 
-// restart makes another Tuner of the same host, as after a crash.
+// restart replaces the Tuner, as after a crash.
 func (r *rig) restart(more ...Source) {
 	r.Tuner = New(Options{Sources: append(r.sources(), more...), Undo: undoIn(r.dir), Log: slog.New(slog.NewTextHandler(r.log, nil))})
 }
 
-// tune asks for something and makes a pass.
+// tune sets the desired state and makes a pass.
 func (r *rig) tune(w Wish) *View {
 	r.Tuner.Set(w, r.machine(), cpuset.Range(4, 7))
 	r.pass(r.t.(*testing.T).Context())
 	return r.View()
 }
 
-// fakeBalancer answers as irqbalance does: what it is told shows with its next scan.
+// fakeBalancer answers like irqbalance, which reports a new list after its next scan.
 type fakeBalancer struct {
 	mu        sync.Mutex
 	banned    cpuset.Set
@@ -263,7 +263,7 @@ func (b *fakeBalancer) serve(t testing.TB, name string) (stop func()) {
 	return func() { _ = l.Close() }
 }
 
-// setBanned is what its configuration bans.
+// setBanned sets the CPUs that the configuration bans.
 func (b *fakeBalancer) setBanned(banned cpuset.Set) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -10,7 +10,7 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
 
-// balancerRig is a rig with an irqbalance.
+// balancerRig returns a rig with an irqbalance.
 func balancerRig(t *testing.T, etc string) (*rig, *Balancer, *fakeBalancer) {
 	r := newRig(t)
 	r.task(500, "irqbalance", 0, "0-7")
@@ -29,6 +29,7 @@ func balancerRig(t *testing.T, etc string) (*rig, *Balancer, *fakeBalancer) {
 
 func (r *rig) dir2(top string) Dir { return r.fakeHost.dir(top) }
 
+// settings returns the messages except queries.
 func (b *fakeBalancer) settings() []string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -40,42 +41,42 @@ func TestIrqbalanceBan(t *testing.T) {
 	fake.setBanned(set(t, "0"))
 	v := r.tune(quiet(t, "4-5"))
 	if got := fake.settings(); !slices.Equal(got, []string{"settings cpus 0,4-5"}) {
-		t.Errorf("told: %q", got)
+		t.Errorf("sent: %q", got)
 	}
 	if v.Moved[IRQBalance] != 1 || len(v.Stuck) != 1 {
 		t.Errorf("moved %v, stuck %v", v.Moved, v.Stuck)
 	}
-	r.tune(quiet(t, "4-5")) // it has not looked yet
+	r.tune(quiet(t, "4-5")) // before the scan
 	fake.scan()
 	r.tune(quiet(t, "4-5"))
 	if got := fake.settings(); len(got) != 1 {
-		t.Errorf("told: %q; want it to be told once", got)
+		t.Errorf("sent: %q; want one message", got)
 	}
 	r.tune(quiet(t, "4"))
 	r.tune(Wish{})
 	if got := fake.settings(); !slices.Equal(got[1:], []string{"settings cpus 0,4", "settings cpus NULL"}) {
-		t.Errorf("told: %q", got[1:])
+		t.Errorf("sent: %q", got[1:])
 	}
 }
 
-// TestIrqbalanceRestart after its restart, of which nothing but its process tells.
+// TestIrqbalanceRestart checks that the Tuner sends the list to a new process of irqbalance.
 func TestIrqbalanceRestart(t *testing.T) {
 	r, b, fake := balancerRig(t, "")
 	r.tune(quiet(t, "4-5"))
 	delete(r.files, "proc/500/stat")
 	if v := r.tune(quiet(t, "4-5")); v.Moved[IRQBalance] != 0 || len(v.Problems) != 0 {
-		t.Errorf("while it is away: %+v", v)
+		t.Errorf("while irqbalance is stopped: %+v", v)
 	}
 	r.task(501, "irqbalance", 0, "0-7")
 	t.Cleanup(fake.serve(t, filepath.Join(b.Run, "irqbalance501.sock")))
 	r.tune(quiet(t, "4-5"))
 	if got := fake.settings(); !slices.Equal(got, []string{"settings cpus 4-5", "settings cpus 4-5"}) {
-		t.Errorf("told: %q", got)
+		t.Errorf("sent: %q", got)
 	}
 	r.restart(b)
 	report, err := Restore(t.Context(), Restoring{Sources: append(r.sources(), b), Undo: undoIn(r.o.Undo.File[:strings.Index(r.o.Undo.File, "/state")]), Machine: r.machine()}, false)
 	if err != nil || len(report.Differs) != 0 || fake.settings()[2] != "settings cpus NULL" {
-		t.Errorf("restore: %+v, %v, told %q", report, err, fake.settings())
+		t.Errorf("restore: %+v, %v, sent %q", report, err, fake.settings())
 	}
 }
 
@@ -87,19 +88,18 @@ func TestIrqbalanceWithoutSocket(t *testing.T) {
 		t.Errorf("problems: %v", v.Problems)
 	}
 	if got := r.irqMask("24"); got != "0-3,6-7" {
-		t.Errorf("IRQ 24: %s; want it to be moved all the same", got)
+		t.Errorf("IRQ 24: %s; want it moved without irqbalance", got)
 	}
 }
 
 func TestIrqbalanceListLimit(t *testing.T) {
-	r, b, _ := balancerRig(t, "")
+	_, b, _ := balancerRig(t, "")
 	b.Machine = Machine{Possible: cpuset.Range(0, 1023), Online: cpuset.Range(0, 1023)}
 	var odd []int
 	for cpu := 101; cpu < 1000; cpu += 2 {
 		odd = append(odd, cpu)
 	}
 	if err := b.Write(t.Context(), Knob{Kind: IRQBalance}, cpuset.Of(odd...).String()); err == nil {
-		t.Error("no error for a list that irqbalance would cut")
+		t.Error("no error for a list that irqbalance would truncate")
 	}
-	_ = r
 }

@@ -12,7 +12,8 @@ func testContext(t *testing.T) (context.Context, context.CancelFunc) {
 	return context.WithCancel(t.Context())
 }
 
-// offlineKnob is one knob that is no mask, which may sleep, or refuse.
+// offlineKnob is a source with one knob that is not a mask. The knob may be asleep, or refuse
+// a number of writes.
 type offlineKnob struct {
 	value    string
 	asleep   bool
@@ -37,7 +38,7 @@ func (s *offlineKnob) Write(_ context.Context, _ Knob, value string) error {
 	return nil
 }
 
-// governors is a source of knobs that are no masks.
+// governors is a source of knobs that are not masks.
 type governors []string
 
 func (g *governors) values() string { return strings.Join(*g, " ") }
@@ -59,7 +60,7 @@ func (g *governors) Write(_ context.Context, k Knob, value string) error {
 	return err
 }
 
-// counter is a source without knobs that counts how often it is asked.
+// counter is a source without knobs that counts its reads.
 type counter struct{ n *int }
 
 func (c counter) Kinds() []Kind { return []Kind{IRQ} }

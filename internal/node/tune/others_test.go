@@ -12,7 +12,8 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
 
-// TestRPSDisabledByAnotherProcess by somebody, after the daemon has narrowed it: that is not undone.
+// TestRPSDisabledByAnotherProcess checks that RPS stays off if another process switches it off
+// after a change of the daemon.
 func TestRPSDisabledByAnotherProcess(t *testing.T) {
 	const file = "sys/class/net/eth0/queues/rx-1/rps_cpus"
 	r := newRig(t)
@@ -20,13 +21,12 @@ func TestRPSDisabledByAnotherProcess(t *testing.T) {
 	r.put(file, "00\n")
 	for _, w := range []Wish{quiet(t, "4-5"), {}} {
 		if r.tune(w); r.get(file) != "00" {
-			t.Errorf("with CPUs %s to be quiet: rps_cpus is %s; want it off", w.Quiet, r.get(file))
+			t.Errorf("with quiet CPUs %s: rps_cpus is %s; want it off", w.Quiet, r.get(file))
 		}
 	}
 }
 
-// TestOtherProcessNamedIrqbalance: a process of a pod with this name keeps nobody from
-// telling the real one.
+// TestOtherProcessNamedIrqbalance checks that the message goes to the process with a socket.
 func TestOtherProcessNamedIrqbalance(t *testing.T) {
 	r, _, fake := balancerRig(t, "")
 	r.task(41, "irqbalance", 0, "0-7")
@@ -35,11 +35,11 @@ func TestOtherProcessNamedIrqbalance(t *testing.T) {
 		t.Errorf("problems: %v", v.Problems)
 	}
 	if got := fake.settings(); !slices.Equal(got, []string{"settings cpus 4-5"}) {
-		t.Errorf("told: %q", got)
+		t.Errorf("sent: %q", got)
 	}
 }
 
-// TestRestoreOfflineCPUsOfThreads: a thread has the CPUs back that were offline all the time.
+// TestRestoreOfflineCPUsOfThreads checks that a restored affinity includes offline CPUs.
 func TestRestoreOfflineCPUsOfThreads(t *testing.T) {
 	r := newRig(t)
 	r.online = cpuset.Range(0, 6)
@@ -52,18 +52,20 @@ func TestRestoreOfflineCPUsOfThreads(t *testing.T) {
 	}
 }
 
-// TestPermissionProblem: what cannot be written for want of a right is the operator's to know.
+// TestPermissionProblem checks that a write without permission is a problem, and an immovable
+// interrupt is not.
 func TestPermissionProblem(t *testing.T) {
 	r := newRig(t)
 	r.immovable["24"] = syscall.EROFS
-	r.immovable["25"] = syscall.EINVAL // its controller has one target
+	r.immovable["25"] = syscall.EINVAL // the error of a controller with one target
 	v := r.tune(quiet(t, "4-5"))
 	if len(v.Problems) != 1 || v.Problems[0].Code != CodeFailed || !strings.Contains(v.Problems[0].Text, "irq/24 (virtio0-input.0)") || strings.Contains(v.Problems[0].Text, "irq/25") {
 		t.Errorf("problems: %v; want IRQ 24 alone", v.Problems)
 	}
 }
 
-// TestRestoreOfflineKnob: what sleeps stays on record, and is not said to have gone.
+// TestRestoreOfflineKnob checks that a knob that is asleep keeps its record, and is restored
+// later.
 func TestRestoreOfflineKnob(t *testing.T) {
 	r := newRig(t)
 	source := &offlineKnob{value: "powersave"}
@@ -85,7 +87,7 @@ func TestRestoreOfflineKnob(t *testing.T) {
 	}
 }
 
-// TestRestoreDependentKnob: a value that is refused until another one is back.
+// TestRestoreDependentKnob checks that Restore retries a refused write.
 func TestRestoreDependentKnob(t *testing.T) {
 	r := newRig(t)
 	source := &offlineKnob{value: "a"}
@@ -99,7 +101,8 @@ func TestRestoreDependentKnob(t *testing.T) {
 	}
 }
 
-// TestCrashWhileRecordIsRemoved: a crash while the record goes does not look like one that is lost.
+// TestCrashWhileRecordIsRemoved checks that a crash during the removal of the record does not
+// result in the state Lost.
 func TestCrashWhileRecordIsRemoved(t *testing.T) {
 	u := undoIn(t.TempDir())
 	if err := u.Save([]Record{{Knob: Knob{IRQ, "24"}, Original: "0-7", Wrote: "0-3"}}); err != nil {
@@ -115,6 +118,6 @@ func TestCrashWhileRecordIsRemoved(t *testing.T) {
 	}
 	u.File += ".gone"
 	if _, state, err := u.Load(); state != None {
-		t.Errorf("%s, %v; want no record, as the mark went first", state, err)
+		t.Errorf("%s, %v; want no record, because the mark is removed first", state, err)
 	}
 }

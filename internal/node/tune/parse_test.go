@@ -12,7 +12,7 @@ func TestParseStat(t *testing.T) {
 		t.Errorf("parseStat = %+v, %v; want %+v", got, err, want)
 	}
 	if got.isMovable() || !got.isKernelThread() {
-		t.Errorf("%+v is a bound thread of the kernel", got)
+		t.Errorf("%+v is a bound kernel thread", got)
 	}
 	for _, bad := range []string{"", "17", "17 (x", "17 )x(", "17 (x) S 2", "17 (x) S 2 0 0 0 -1 x 0 0 0 0 0 0 0 0 20 0 1 0 117 0"} {
 		if _, err := parseStat(bad); err == nil {
@@ -22,7 +22,7 @@ func TestParseStat(t *testing.T) {
 }
 
 func TestParseAllowed(t *testing.T) {
-	// The name's newline is escaped by the kernel, so that no line is the name's.
+	// The kernel escapes a newline in the name.
 	if got, err := parseAllowed("Name:\ta\\nCpus_allowed_list:\t7\nCpus_allowed:\tff\nCpus_allowed_list:\t0-3,6-7\n"); err != nil || got.String() != "0-3,6-7" {
 		t.Errorf("parseAllowed = %q, %v; want 0-3,6-7", got, err)
 	}
@@ -83,7 +83,7 @@ func FuzzParseStat(f *testing.F) {
 	})
 }
 
-// FuzzParseAllowed: what is read is a set that reads the same again.
+// FuzzParseAllowed checks that a parsed set is the same after formatting and parsing.
 func FuzzParseAllowed(f *testing.F) {
 	f.Add("Name:\tkswapd0\nCpus_allowed:\tff\nCpus_allowed_list:\t0-7\n")
 	f.Add("Cpus_allowed_list:\t7-0")
@@ -98,7 +98,7 @@ func FuzzParseAllowed(f *testing.F) {
 	})
 }
 
-// FuzzParseSetup: no answer makes it panic, or gives CPUs that there are not.
+// FuzzParseSetup checks that the result has only possible CPUs.
 func FuzzParseSetup(f *testing.F) {
 	f.Add("SLEEP 10 BANNED 00000000,000000f0")
 	f.Add("BANNED")
@@ -119,7 +119,7 @@ func FuzzParseBanned(f *testing.F) {
 	})
 }
 
-// FuzzDecodeUndo: what is taken comes back, and everything else is damaged.
+// FuzzDecodeUndo checks that decoded data is the same after encoding and decoding.
 func FuzzDecodeUndo(f *testing.F) {
 	good, err := encodeUndo(undoData{BootID: "b", Records: []Record{{Knob: Knob{IRQ, "24"}, Original: "0-7", Wrote: "0-3"}}})
 	if err != nil {
@@ -142,10 +142,10 @@ func FuzzDecodeUndo(f *testing.F) {
 	})
 }
 
-// FuzzPlan: whatever the host shows and the record says, no mask is to be without a CPU that
-// is online, none has one that is to be left alone, unless it stays as it is, and when
-// everything was written there is nothing left to do. Given back, what is on record comes
-// back.
+// FuzzPlan checks the plan of a mask with any record:
+//   - a written mask has an online CPU, and no quiet CPU unless the knob is stuck;
+//   - a second plan, after the writes, has no changes;
+//   - a mask without an earlier record gets its first value back.
 func FuzzPlan(f *testing.F) {
 	f.Add(uint8(0xff), uint8(0xff), uint8(0xff), uint8(0x30), false)
 	f.Add(uint8(0x10), uint8(0xff), uint8(0x0f), uint8(0x30), true)
@@ -175,7 +175,7 @@ func FuzzPlan(f *testing.F) {
 		for _, c := range d.Changes {
 			to := set(t, c.To)
 			if !to.Overlaps(m.Online) || len(d.Stuck) == 0 && to.Overlaps(w.Quiet) {
-				t.Errorf("change %+v with CPUs %s to be left alone", c, w.Quiet)
+				t.Errorf("change %+v with quiet CPUs %s", c, w.Quiet)
 			}
 			o.Value = c.To
 		}
@@ -186,7 +186,7 @@ func FuzzPlan(f *testing.F) {
 			o.Value = c.To
 		}
 		if before := of(now); !known && before.Overlaps(m.Online) && !set(t, o.Value).Equal(before) {
-			t.Errorf("given back: %s; want %s", o.Value, before)
+			t.Errorf("restored: %s; want %s", o.Value, before)
 		}
 	})
 }

@@ -7,28 +7,30 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
 
-// Decision is what a pass is to do.
+// Decision is the result of Plan.
 type Decision struct {
-	// Changes are in the order in which they are to be made.
+	// Changes are the values to write, in this order.
 	Changes []Change
-	// Records are what has to be on disk before the first of them: those of all knobs
-	// that hold a value of the daemon's, or will. Sorted.
+	// Records must be on disk before the first change. They contain all knobs that have a
+	// value of the daemon, or will have one. Sorted.
 	Records []Record
-	// Stuck are the knobs that cannot be what they should.
+	// Stuck contains the knobs that cannot have their desired value.
 	Stuck []Stuck
 }
 
-// Plan compares what is wished with what the host shows.
+// Plan compares the desired state w with the values of the host.
 //
-// A mask is to have all CPUs that it would have without the daemon but those that are
-// wished away. What it would have is its original, as long as it holds what the daemon
-// wrote; if somebody else has written it since, that value with the CPUs that the
-// daemon had taken. A mask of which nothing would be left gets all CPUs that nobody
-// wishes away. An empty one stays so: it says that the feature is off, also if somebody
-// has switched it off since.
+// A mask gets the CPUs that it would have without the daemon, except the excluded ones.
+// Without the daemon, it would have:
+//   - its original, while it has the value that the daemon wrote;
+//   - after an external write, that value and the CPUs that the daemon had removed.
 //
-// unread are kinds of which not all knobs could be read: what is missing of them stays on
-// record, and so does what sleeps. Records of what is gone otherwise go with it.
+// If the result has no online CPU, the mask gets all online CPUs that are not excluded. An
+// empty mask stays empty, because it switches the feature off. This also applies if another
+// process has made it empty since.
+//
+// unread are kinds with knobs that could not be read. Missing knobs of these kinds keep their
+// records, and so do knobs that are asleep. Other missing knobs lose their records.
 func Plan(w Wish, seen []Observed, undo []Record, m Machine, unread []Kind) Decision {
 	p := planner{wish: w, machine: m, records: make(map[Knob]Record, len(undo))}
 	for _, r := range undo {
@@ -64,19 +66,19 @@ type planner struct {
 	wish    Wish
 	machine Machine
 	records map[Knob]Record
-	// newDefault is what new interrupts have had from the default that the daemon wrote, and
-	// freshOriginal what they would have had; both empty if it has written none.
+	// newDefault is the default mask of interrupts that the daemon wrote, originalDefault
+	// the mask without the daemon. Both are empty without a change.
 	newDefault, originalDefault cpuset.Set
 	out                         Decision
 }
 
-// recorded is what is on record of a knob, if that is still the same.
+// recorded returns the record of a knob if the ID is the same.
 func (p *planner) recorded(o Observed) (Record, bool) {
 	r, ok := p.records[o.Knob]
 	return r, ok && r.ID == o.ID
 }
 
-// planValue plans a knob that is no mask.
+// planValue plans a knob that is not a mask.
 func (p *planner) planValue(o Observed) {
 	want, wished := p.wish.Values[o.Knob]
 	r, known := p.recorded(o)
@@ -84,7 +86,7 @@ func (p *planner) planValue(o Observed) {
 	if !known {
 		r = Record{Knob: o.Knob, ID: o.ID, Original: o.Value, Wrote: o.Value}
 	} else if foreign {
-		r.Original = o.Value // who wrote it since knows better what it is to be
+		r.Original = o.Value // an external write replaces the original
 	}
 	switch {
 	case !wished && (!known || o.Value == r.Original):
@@ -130,7 +132,7 @@ func (p *planner) planMask(o Observed) {
 	want := base.Difference(away)
 	if !want.Overlaps(p.machine.Online) {
 		if want = p.machine.Online.Difference(away); want.IsEmpty() {
-			p.addStuck(o, NoCPULeft, fmt.Sprintf("CPUs %s are to be left alone, and no other one is online", away))
+			p.addStuck(o, NoCPULeft, fmt.Sprintf("all online CPUs are excluded (CPUs %s)", away))
 			if want = base; !want.Overlaps(p.machine.Online) {
 				want = now
 			}
@@ -140,38 +142,37 @@ func (p *planner) planMask(o Observed) {
 		p.newDefault, p.originalDefault = now, base
 	}
 	if away.IsEmpty() && want.Equal(now) {
-		return // given back
+		return // restored
 	}
 	r = Record{Knob: o.Knob, ID: o.ID, Original: p.format(o.Kind, base), Wrote: p.format(o.Kind, want), Presumed: r.Presumed && known}
 	switch {
 	case !want.Equal(now):
 		p.addChange(o, r, r.Wrote, away.IsEmpty(), foreign)
 	case o.Kind == IRQ || !base.Equal(now):
-		// Those that are as they should be are on record, too: whose interrupt is not is new.
+		// Interrupts without a change have records, too. So an interrupt without one is new.
 		p.out.Records = append(p.out.Records, r)
 	}
 }
 
-// baseOfNewIRQ is what an interrupt without a record would have without the daemon. Each that
-// was there when the default was changed has one: this one has come since, and has what the
-// kernel has made of the default (kernel/irq/manage.c, irq_setup_affinity), unless somebody
-// has chosen its CPUs.
+// baseOfNewIRQ returns the mask of an interrupt without the daemon if it has no record. All
+// interrupts before the change of the default mask have records, so this one is newer. The
+// kernel set its mask from that default (kernel/irq/manage.c, irq_setup_affinity). Any other
+// mask was written by another process, and is returned as it is.
 func (p *planner) baseOfNewIRQ(o Observed, now cpuset.Set) cpuset.Set {
-	made := func(mask cpuset.Set) cpuset.Set {
+	setUp := func(mask cpuset.Set) cpuset.Set {
 		mask = mask.Intersection(p.machine.Online)
 		if near, err := cpuset.Parse(o.Near); err == nil && near.Overlaps(mask) {
 			return mask.Intersection(near)
 		}
 		return mask
 	}
-	if !p.newDefault.IsEmpty() && now.Intersection(p.machine.Online).Equal(made(p.newDefault)) {
-		return now.Union(made(p.originalDefault))
+	if !p.newDefault.IsEmpty() && now.Intersection(p.machine.Online).Equal(setUp(p.newDefault)) {
+		return now.Union(setUp(p.originalDefault))
 	}
 	return now
 }
 
-// baseOf is what a mask would be without the daemon, and whether somebody else has written
-// it since.
+// baseOf returns the mask without the daemon. It reports whether there was an external write.
 func (p *planner) baseOf(r Record, now cpuset.Set) (base cpuset.Set, foreign bool, err error) {
 	original, err := p.parse(r.Kind, r.Original)
 	if err != nil {
@@ -181,7 +182,7 @@ func (p *planner) baseOf(r Record, now cpuset.Set) (base cpuset.Set, foreign boo
 	if err != nil {
 		return base, false, fmt.Errorf("undo record: %w", err)
 	}
-	taken := original.Difference(wrote)
+	removed := original.Difference(wrote)
 	if r.Before != "" {
 		before, err := p.parse(r.Kind, r.Before)
 		if err != nil {
@@ -190,15 +191,15 @@ func (p *planner) baseOf(r Record, now cpuset.Set) (base cpuset.Set, foreign boo
 		if now.Equal(before) {
 			return original, false, nil
 		}
-		taken = taken.Union(original.Difference(before))
+		removed = removed.Union(original.Difference(before))
 	}
 	if now.Equal(wrote) {
 		return original, false, nil
 	}
-	return now.Union(taken), true, nil
+	return now.Union(removed), true, nil
 }
 
-// parse reads a value as the CPUs that it lets have work.
+// parse returns the CPUs that a value permits. For irqbalance it inverts the banned CPUs.
 func (p *planner) parse(k Kind, value string) (cpuset.Set, error) {
 	set, err := cpuset.Parse(value)
 	if err != nil {
@@ -210,7 +211,7 @@ func (p *planner) parse(k Kind, value string) (cpuset.Set, error) {
 	return set, nil
 }
 
-// format is the opposite of parse.
+// format is the inverse of parse.
 func (p *planner) format(k Kind, set cpuset.Set) string {
 	if k == IRQBalance {
 		set = p.machine.Possible.Difference(set)
@@ -230,16 +231,15 @@ func (p *planner) addStuck(o Observed, why Why, text string) {
 	p.out.Stuck = append(p.out.Stuck, Stuck{Knob: o.Knob, Label: o.Label, Value: o.Value, Why: why, Text: text})
 }
 
-// Presume makes records of masks of which there is none although the daemon may have
-// changed them: those that have all CPUs of the kernel's default but some of the machine's
-// exclusive ones. Their original is that default: all CPUs, or those that the kernel's
-// command line leaves.
+// Presume returns records for the masks that the daemon may have changed, after the loss of
+// the undo record. These masks lack only exclusive CPUs of the kernel's default. The default
+// becomes their original: all CPUs, or the CPUs that the kernel's command line permits.
 func Presume(seen []Observed, exclusive cpuset.Set, m Machine) []Record {
 	p := planner{machine: m}
 	var all []Record
 	for _, o := range seen {
 		if !o.Kind.isMask() || o.Kind == RPS {
-			continue // a queue without RPS is the default
+			continue // the default of a queue is no RPS
 		}
 		now, err := p.parse(o.Kind, o.Value)
 		boot := p.bootDefault(o)
@@ -252,7 +252,7 @@ func Presume(seen []Observed, exclusive cpuset.Set, m Machine) []Record {
 	return all
 }
 
-// bootDefault are the CPUs that a mask has as the kernel makes it.
+// bootDefault returns the CPUs of a mask's default.
 func (p *planner) bootDefault(o Observed) cpuset.Set {
 	if o.Default == "" {
 		return p.machine.Possible

@@ -9,44 +9,44 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
 
-// Restoring is what Restore needs.
+// Restoring configures Restore and Preview.
 type Restoring struct {
 	Sources []Source
 	Undo    Undo
 	Machine Machine
-	// Exclusive are all CPUs that owners can have: where the record is lost they tell
-	// the daemon's traces from others'.
+	// Exclusive contains all CPUs that can become exclusive. [Presume] uses them if the undo
+	// record is lost.
 	Exclusive cpuset.Set
 }
 
-// Report says what Restore has done, or would do.
+// Report is the result of Restore.
 type Report struct {
-	// State is what the undo record was; Note is for people, where it says something.
-	State State  `json:"state"`
-	Note  string `json:"note,omitempty"`
-	// Restored are the knobs that hold now what they are to hold; with a dry run those
-	// that would be written.
+	// State is the state of the undo record before the restore.
+	State State `json:"state"`
+	// Note describes EarlierBoot and Lost to people.
+	Note string `json:"note,omitempty"`
+	// Restored contains the successful changes. In a dry run it contains all changes.
 	Restored []Change `json:"restored"`
-	// Gone counts the knobs on record that are not there any more.
+	// Gone is the number of recorded knobs that no longer exist.
 	Gone int `json:"gone"`
-	// Differs are the knobs that do not hold what they did before the daemon.
+	// Differs contains the knobs without their original value.
 	Differs []Difference `json:"differs"`
 }
 
-// Difference is a knob that does not hold its original.
+// Difference is a knob without its original value.
 type Difference struct {
 	Knob
 	Label    string `json:"label,omitempty"`
 	Original string `json:"original"`
 	Now      string `json:"now"`
-	// Harmless says that it has what the daemon took from it, and is something else because
-	// somebody else has written it.
+	// Harmless is true after an external write. The CPUs that the daemon had removed are then
+	// back.
 	Harmless bool   `json:"harmless"`
 	Reason   string `json:"reason"`
 }
 
-// Restore gives all knobs back, reads them again and says what differs. No daemon may
-// run. What cannot be put back stays on record. With dryRun nothing is written.
+// Restore restores all knobs, reads them again and returns the differences. No daemon may
+// run. Knobs that cannot be restored keep their records. With dryRun, Restore only reads.
 func Restore(ctx context.Context, o Restoring, dryRun bool) (Report, error) {
 	records, state, loadErr := o.Undo.Load()
 	r := Report{State: state}
@@ -54,14 +54,14 @@ func Restore(ctx context.Context, o Restoring, dryRun bool) (Report, error) {
 	case None:
 		return r, nil
 	case EarlierBoot:
-		r.Note = "the machine has booted since interrupts and the like were changed; nothing of it is left"
+		r.Note = "the machine has rebooted since host settings were changed; no change is left"
 		if dryRun {
 			return r, nil
 		}
 		return r, o.Undo.Save(nil)
 	case Lost:
-		r.Note = loadErr.Error() + ": the kernel's defaults stand in for what it said"
-	case Known: // what is not on record was never touched, be it readable or not
+		r.Note = loadErr.Error() + ": the kernel's defaults replace the recorded values"
+	case Known: // errors of other sources do not matter, because the daemon changed none of their knobs
 		o.Sources = slices.DeleteFunc(slices.Clone(o.Sources), func(s Source) bool { return !isNeeded(s, Wish{}, records) })
 	}
 	seen, unread, readErr := readAll(ctx, o.Sources)
@@ -82,9 +82,8 @@ func Restore(ctx context.Context, o Restoring, dryRun bool) (Report, error) {
 	return r, errors.Join(readErr, o.Undo.Save(left.Records))
 }
 
-// writeAll makes changes, and returns why some could not be made. Those are tried twice:
-// what one knob can be may follow from another one, as an energy preference from its
-// governor.
+// writeAll makes changes and returns the errors of failed ones. It tries these twice, because
+// a value may depend on another knob: an energy preference depends on the governor.
 func writeAll(ctx context.Context, sources []Source, changes []Change) (failed map[Knob]error) {
 	for range 2 {
 		left := changes
@@ -100,7 +99,7 @@ func writeAll(ctx context.Context, sources []Source, changes []Change) (failed m
 	return failed
 }
 
-// countGone counts records of knobs that are not there.
+// countGone returns the number of records whose knobs no longer exist.
 func countGone(records []Record, seen []Observed, unread []Kind) int {
 	n := 0
 	for _, r := range records {
@@ -112,7 +111,7 @@ func countGone(records []Record, seen []Observed, unread []Kind) int {
 	return n
 }
 
-// compare holds what the knobs are now against what they were to be.
+// compare fills Restored, Gone and Differs from the values after the changes.
 func (r *Report) compare(changes []Change, after []Observed, records []Record, failed map[Knob]error) {
 	originals := make(map[Knob]Record, len(records))
 	for _, rec := range records {
@@ -125,7 +124,7 @@ func (r *Report) compare(changes []Change, after []Observed, records []Record, f
 	for _, rec := range records {
 		if now[rec.Knob].Asleep {
 			r.Differs = append(r.Differs, Difference{
-				Knob: rec.Knob, Original: rec.Original, Now: rec.Wrote, Reason: "it cannot be written while its CPUs are offline; set them online, and restore again",
+				Knob: rec.Knob, Original: rec.Original, Now: rec.Wrote, Reason: "cannot be written while its CPUs are offline; set them online and restore again",
 			})
 		}
 	}
@@ -144,10 +143,10 @@ func (r *Report) compare(changes []Change, after []Observed, records []Record, f
 		case err != nil:
 			d.Reason = fmt.Sprintf("write %q: %v", c.To, err)
 		case o.Value != c.To:
-			d.Reason = fmt.Sprintf("%q was accepted", c.To)
+			d.Reason = fmt.Sprintf("the kernel accepted %q without effect", c.To)
 		case o.Value != d.Original:
 			d.Harmless = true
-			d.Reason = fmt.Sprintf("somebody else had written %q since; what the daemon took is back", c.From)
+			d.Reason = fmt.Sprintf("another process had written %q; the CPUs that the daemon removed are back", c.From)
 			r.Restored = append(r.Restored, c)
 		default:
 			r.Restored = append(r.Restored, c)
@@ -157,7 +156,7 @@ func (r *Report) compare(changes []Change, after []Observed, records []Record, f
 	}
 }
 
-// Preview is what a Tuner would do first, from the undo record as it is.
+// Preview returns the first decision that a Tuner would make with the present undo record.
 func Preview(ctx context.Context, o Restoring, w Wish) (Decision, error) {
 	records, state, err := o.Undo.Load()
 	sources := slices.DeleteFunc(slices.Clone(o.Sources), func(s Source) bool { return !isNeeded(s, w, records) })

@@ -47,15 +47,15 @@ func TestRestore(t *testing.T) {
 	}
 }
 
-// noSocket is irqbalance without a socket.
+// noSocket is the source of an irqbalance without a socket.
 type noSocket struct{}
 
 func (noSocket) Kinds() []Kind                             { return []Kind{IRQBalance} }
 func (noSocket) Read(context.Context) ([]Observed, error)  { return nil, ErrNoSocket }
 func (noSocket) Write(context.Context, Knob, string) error { return ErrNoSocket }
 
-// TestRestoreWithUnreadableSource: what cannot be read and was never touched keeps nobody from
-// being done, and what is on record is told of.
+// TestRestoreWithUnreadableSource checks that Restore ignores the error of a source without
+// records, and returns the error of a source with records.
 func TestRestoreWithUnreadableSource(t *testing.T) {
 	r := newRig(t)
 	others := slices.DeleteFunc(r.sources(), func(s Source) bool { return slices.Contains(s.Kinds(), IRQBalance) })
@@ -73,7 +73,7 @@ func TestRestoreWithUnreadableSource(t *testing.T) {
 		t.Fatal(err)
 	}
 	if report, err := Restore(t.Context(), o, false); !errors.Is(err, ErrNoSocket) {
-		t.Errorf("with it on record: %+v, %v; want that it cannot be told", report, err)
+		t.Errorf("with a record: %+v, %v; want %v", report, err, ErrNoSocket)
 	}
 }
 
@@ -89,14 +89,15 @@ func TestRestoreAfterReboot(t *testing.T) {
 	}
 }
 
-// TestRestoreWithoutRecord: the kernel's defaults, where the daemon's traces are.
+// TestRestoreWithoutRecord checks that after the loss of the record, masks that lack only
+// exclusive CPUs get the kernel's default.
 func TestRestoreWithoutRecord(t *testing.T) {
 	for _, damage := range []string{"missing", "garbage", "cut"} {
 		r := newRig(t)
-		r.irq("27", "1-3", "chosen") // somebody's choice, and no trace of the daemon's
+		r.irq("27", "1-3", "chosen") // also lacks CPU 0, which is never exclusive
 		want := r.dump()
-		want["proc/irq/25/smp_affinity_list"] = "0-7"          // nobody knows that it was 4
-		want["sys/class/net/eth0/queues/rx-1/rps_cpus"] = "c0" // nor that it was f0
+		want["proc/irq/25/smp_affinity_list"] = "0-7"          // the original 4 is lost
+		want["sys/class/net/eth0/queues/rx-1/rps_cpus"] = "c0" // the original f0 is lost
 		r.tune(quiet(t, "4-5"))
 		file := undoIn(r.dir).File
 		b, err := os.ReadFile(file)
@@ -107,9 +108,9 @@ func TestRestoreWithoutRecord(t *testing.T) {
 		case "missing":
 			err = os.Remove(file)
 		case "garbage":
-			err = os.WriteFile(file, []byte("{}"), 0o600) //nolint:forbidigo // a test's own file
+			err = os.WriteFile(file, []byte("{}"), 0o600) //nolint:forbidigo // a file of the test
 		default:
-			err = os.WriteFile(file, b[:len(b)/2], 0o600) //nolint:forbidigo // likewise
+			err = os.WriteFile(file, b[:len(b)/2], 0o600) //nolint:forbidigo // a file of the test
 		}
 		if err != nil {
 			t.Fatal(err)
@@ -120,7 +121,7 @@ func TestRestoreWithoutRecord(t *testing.T) {
 		}
 		for _, c := range report.Restored {
 			if !c.Presumed {
-				t.Errorf("%s: %s is not named a default", damage, c.Knob)
+				t.Errorf("%s: %s is not presumed", damage, c.Knob)
 			}
 		}
 		if d := cmp.Diff(want, r.dump()); d != "" {
@@ -129,7 +130,7 @@ func TestRestoreWithoutRecord(t *testing.T) {
 	}
 }
 
-// TestTunerWithoutRecord goes on from the kernel's defaults, too.
+// TestTunerWithoutRecord checks that a Tuner also uses the kernel's defaults after the loss.
 func TestTunerWithoutRecord(t *testing.T) {
 	r := newRig(t)
 	r.tune(quiet(t, "4-5"))
@@ -146,7 +147,7 @@ func TestTunerWithoutRecord(t *testing.T) {
 		t.Errorf("problems: %v", v.Problems)
 	}
 	if b, err := os.ReadFile(file + ".bad"); err != nil || string(b) != "garbage" {
-		t.Errorf("set aside: %q, %v", b, err)
+		t.Errorf("renamed file: %q, %v", b, err)
 	}
 	if r.tune(Wish{}); r.irqMask("24") != "0-7" {
 		t.Errorf("IRQ 24: %s", r.irqMask("24"))
@@ -157,11 +158,11 @@ func TestRestoreRefusedWrite(t *testing.T) {
 	r := newRig(t)
 	r.tune(quiet(t, "4-5"))
 	r.immovable["24"] = syscall.EBUSY
-	r.put("proc/irq/25/smp_affinity_list", "1\n") // somebody else
+	r.put("proc/irq/25/smp_affinity_list", "1\n") // an external write
 	delete(r.files, "proc/irq/0/smp_affinity_list")
 	report := r.restore(false)
 	if report.Gone != 1 || len(report.Differs) != 2 {
-		t.Fatalf("restore: %+v; want one gone and two that differ", report)
+		t.Fatalf("restore: %+v; want one knob gone and two differences", report)
 	}
 	if d := report.Differs[0]; d.Name != "24" || d.Harmless || !strings.Contains(d.Reason, "busy") {
 		t.Errorf("IRQ 24: %+v", d)
@@ -201,7 +202,7 @@ func TestUndoIsStrict(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got, state, err := u.Load(); err == nil || state != Lost || got != nil {
-			t.Errorf("%q: %+v, %s, %v; want it to be lost", bad, got, state, err)
+			t.Errorf("%q: %+v, %s, %v; want the state lost", bad, got, state, err)
 		}
 	}
 	if err := u.Save(nil); err != nil {
@@ -212,8 +213,8 @@ func TestUndoIsStrict(t *testing.T) {
 	}
 }
 
-// TestCommandLineDefaults: whose masks the kernel has made small at boot, the daemon
-// does not take for its own traces.
+// TestCommandLineDefaults checks that masks with the CPUs of kernel arguments count as
+// unchanged after the loss of the record.
 func TestCommandLineDefaults(t *testing.T) {
 	r := newRig(t)
 	r.put("proc/cmdline", "BOOT_IMAGE=/vmlinuz irqaffinity=1-3 nohz_full=6-7\n")
@@ -225,7 +226,7 @@ func TestCommandLineDefaults(t *testing.T) {
 		r.irq(n, "0-3", "boot")
 	}
 	r.irq("27", "0-2", "narrower")
-	r.put("sys/devices/virtual/workqueue/cpumask", "1f\n") // the daemon has taken CPU 5
+	r.put("sys/devices/virtual/workqueue/cpumask", "1f\n") // the daemon removed CPU 5
 	r.put("sys/class/net/eth0/queues/rx-1/rps_cpus", "00\n")
 	r.allow(2, set(t, "0-5"))
 	r.allow(17, set(t, "0-4"))

@@ -9,9 +9,9 @@ import (
 	"time"
 )
 
-// Two who write different values in turn bring neither anything: after maxRepairs in
-// contestTime the daemon leaves a knob alone, from firstTruce on and twice as long each
-// time, up to lastTruce.
+// In a write conflict, the repairs of a knob pause after maxRepairs within conflictWindow.
+// The pause doubles each time, from firstConflictPause to lastConflictPause. Without it, the
+// daemon and the other process would overwrite each other without end.
 const (
 	maxRepairs         = 3
 	conflictWindow     = 2 * time.Minute
@@ -19,17 +19,17 @@ const (
 	lastConflictPause  = 10 * time.Minute
 )
 
-// conflict is a knob that somebody else writes, too.
+// conflict holds the external writes of a knob.
 type conflict struct {
-	writes []time.Time // of the writes, the latest maxRepairs+1
+	writes []time.Time // the last maxRepairs+1 external writes
 	pause  time.Duration
-	until  time.Time // the end of the truce
-	value  string    // what the other one wrote
-	// repaired says that the daemon has written since.
+	until  time.Time // end of the pause
+	value  string    // of the last external write
+	// repaired is true if the daemon has written since.
 	repaired bool
 }
 
-// noteExternalWrite notes a foreign write. It says that the knob is to be left alone.
+// noteExternalWrite notes an external write. It reports whether the repairs pause now.
 func (t *Tuner) noteExternalWrite(c Change, now time.Time) bool {
 	f := t.conflicts[c.Knob]
 	if f == nil {
@@ -46,7 +46,7 @@ func (t *Tuner) noteExternalWrite(c Change, now time.Time) bool {
 	}
 	f.pause = min(max(2*f.pause, firstConflictPause), lastConflictPause)
 	f.until = now.Add(f.pause)
-	t.o.Log.Warn("somebody else writes a setting of the host whenever it is as wished; it is left alone for a while", "knob", c.String(), "device", c.Label, "value", c.From, "wished", c.To, "until", f.until)
+	t.o.Log.Warn("another process keeps changing a host setting; repairs pause", "knob", c.String(), "device", c.Label, "value", c.From, "wished", c.To, "until", f.until)
 	return true
 }
 
@@ -54,8 +54,8 @@ func (f *conflict) isOver(now time.Time) bool {
 	return now.Sub(f.writes[len(f.writes)-1]) > conflictWindow && now.Sub(f.until) > conflictWindow
 }
 
-// summarize tells what has become of the knobs: seen is what they hold, and d what would have
-// to be done still.
+// summarize fills v and logs changes. seen are the values after the writes, d is the
+// remaining plan.
 func (t *Tuner) summarize(v *View, seen []Observed, d Decision) {
 	now := time.Now()
 	shown := make(map[Knob]Observed, len(seen))
@@ -78,7 +78,7 @@ func (t *Tuner) summarize(v *View, seen []Observed, d Decision) {
 			stuck = append(stuck, s)
 		} else if f := t.conflicts[c.Knob]; f != nil && now.Before(f.until) {
 			s.Why = Contested
-			s.Text = fmt.Sprintf("somebody else writes %q whenever it is %q; it is left alone until %s", f.value, c.To, f.until.Format(time.RFC3339))
+			s.Text = fmt.Sprintf("another process writes %q after each repair to %q; repairs pause until %s", f.value, c.To, f.until.Format(time.RFC3339))
 			stuck = append(stuck, s)
 		}
 	}
@@ -88,17 +88,17 @@ func (t *Tuner) summarize(v *View, seen []Observed, d Decision) {
 	t.logStuck(v.Stuck)
 }
 
-// problemsOf are the reasons for which somebody has to do something. That some interrupts
-// cannot be moved is normal.
+// problemsOf returns problems for the reasons that require an action of the operator.
+// Immovable interrupts are normal.
 func problemsOf(all []Stuck) []Problem {
 	var problems []Problem
 	for _, of := range []struct {
 		why          Why
 		code, remedy string
 	}{
-		{NoCPULeft, CodeNoCPULeft, "leave a CPU that interrupts may use: a pod that does not ask to be free of them, or a CPU outside of the guaranteed pool"},
-		{Failed, CodeFailed, "if it is for want of a right, let the daemon write it: CAP_NET_ADMIN, CAP_SYS_NICE, and /proc/irq and /sys/devices that are not read-only"},
-		{Contested, CodeContested, "find out who writes it (irqbalance, tuned, a script of the driver) and stop one of the two"},
+		{NoCPULeft, CodeNoCPULeft, "keep a CPU for interrupts: outside of the guaranteed pool, or of a pod that accepts them"},
+		{Failed, CodeFailed, "if permission is denied, give the daemon CAP_NET_ADMIN and CAP_SYS_NICE, and mount /proc/irq and /sys/devices writable"},
+		{Contested, CodeContested, "find the other process (irqbalance, tuned, a script of the driver) and stop one of the two"},
 	} {
 		var names []string
 		text := ""
@@ -121,16 +121,16 @@ func name(s Stuck) string {
 	return s.String() + " (" + s.Label + ")"
 }
 
-// list names the first of many.
+// list joins names. It replaces all after the first eight by their number.
 func list(names []string) string {
-	const most = 8
-	if len(names) > most {
-		return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
+	const limit = 8
+	if len(names) > limit {
+		return fmt.Sprintf("%s and %d more", strings.Join(names[:limit], ", "), len(names)-limit)
 	}
 	return strings.Join(names, ", ")
 }
 
-// logStuck says in the log what is not as wished, when that has changed.
+// logStuck logs the stuck knobs when they have changed.
 func (t *Tuner) logStuck(all []Stuck) {
 	var names []string
 	for _, s := range all {
@@ -138,12 +138,12 @@ func (t *Tuner) logStuck(all []Stuck) {
 	}
 	if text := strings.Join(names, ", "); text != t.loggedStuck {
 		if t.loggedStuck = text; text != "" {
-			t.o.Log.Info("settings of the host that cannot be as wished", "number", len(names), "which", list(names))
+			t.o.Log.Info("host settings without their desired value", "number", len(names), "which", list(names))
 		}
 	}
 }
 
-// publish makes the pass visible.
+// publish stores the view. It calls Changed if any field except At has changed.
 func (t *Tuner) publish(v *View) {
 	before := *t.view.Load()
 	v.At, v.Writes = before.At, maps.Clone(t.writes)

@@ -15,23 +15,23 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
 
-// Period is the time between two looks at the host while something is wished:
-// nothing tells of an interrupt that is new, or whose mask somebody has written.
+// Period is the time between two passes while knobs have desired values or records. The
+// kernel sends no notification of new interrupts, or of external writes to masks.
 const Period = 10 * time.Second
 
-// Options are what a Tuner is made with.
+// Options configures a Tuner.
 type Options struct {
 	Sources []Source
 	Undo    Undo
-	// Observe says that nothing is to be written.
+	// Observe prevents all writes.
 	Observe bool
-	// Changed is called after a pass that has changed the View, from the Tuner's goroutine.
+	// Changed is called on the Tuner's goroutine after a pass that has changed the View.
 	// Optional.
 	Changed func()
 	Log     *slog.Logger
 }
 
-// Tuner keeps knobs as they are wished.
+// Tuner keeps knobs in the desired state.
 type Tuner struct {
 	o    Options
 	wake chan struct{}
@@ -40,7 +40,7 @@ type Tuner struct {
 	mu        sync.Mutex // guards asked
 	requested *request
 
-	// What follows is Run's alone.
+	// The fields below belong to the goroutine of Run.
 	loaded      bool
 	state       State
 	records     []Record
@@ -49,11 +49,11 @@ type Tuner struct {
 	refused     map[Knob]refusal
 	conflicts   map[Knob]*conflict
 	writes      map[Count]uint64
-	loggedStuck string // in the log
-	loggedError string // likewise
+	loggedStuck string
+	loggedError string
 }
 
-// request is what a Tuner was last told.
+// request holds the arguments of Set.
 type request struct {
 	wish      Wish
 	machine   Machine
@@ -64,8 +64,7 @@ func (a *request) equal(b *request) bool {
 	return a.wish.Equal(b.wish) && a.machine.Possible.Equal(b.machine.Possible) && a.machine.Online.Equal(b.machine.Online) && a.exclusive.Equal(b.exclusive)
 }
 
-// refusal is a change that the kernel did not make. It is not asked again for the same
-// change of the same thing.
+// refusal is a failed change. Unless isExpired, the same change is not tried again.
 type refusal struct {
 	id, from, to string
 	why          Why
@@ -73,50 +72,49 @@ type refusal struct {
 	at           time.Time
 }
 
-// Count is a sort of write.
+// Count is a key of View.Writes.
 type Count struct {
 	Kind   Kind
 	Failed bool
 }
 
-// View is what a Tuner has done. It is not changed once published.
+// View is the result of a pass. It is not changed after publication.
 type View struct {
 	// At is the end of the pass.
 	At   time.Time
 	Wish Wish
-	// Moved counts the knobs that hold a value of the daemon's, by kind.
+	// Moved is the number of knobs that have a changed value of the daemon, by kind.
 	Moved map[Kind]int
-	// Writes counts since the start.
+	// Writes is the number of writes since the start.
 	Writes map[Count]uint64
-	// Stuck are the knobs that are not as wished, those apart of which nothing comes.
+	// Stuck contains the knobs without their desired value, except unused ones.
 	Stuck []Stuck
-	// Pending are changes that are not made because the daemon only observes, or
-	// because the undo record cannot be written.
-	Pending []Change
-	// Problems are for operators: each is a code and a sentence.
+	// Pending contains the changes that are not made because the daemon observes, or because
+	// the undo record cannot be written.
+	Pending  []Change
 	Problems []Problem
 }
 
-// Problem is something that somebody has to do something about.
+// Problem is a condition that requires an action of the operator.
 type Problem struct{ Code, Text string }
 
 // Codes of problems.
 const (
-	// CodeUnread: something of the host's settings cannot be read.
+	// CodeUnread means that a setting cannot be read.
 	CodeUnread = "HostSettingsUnread"
-	// CodeUndo: the undo record cannot be written or read.
+	// CodeUndo means that the undo record cannot be read or written.
 	CodeUndo = "HostSettingsUndo"
-	// CodeFailed: something cannot be written, and not because of what it is.
+	// CodeFailed means that a setting cannot be written for the reason Failed.
 	CodeFailed = "HostSettingsFailed"
-	// CodeContested: somebody else writes what the daemon writes.
+	// CodeContested means a write conflict.
 	CodeContested = "HostSettingsContested"
-	// CodeNoCPULeft: all CPUs are to be left alone.
+	// CodeNoCPULeft means that all online CPUs are excluded.
 	CodeNoCPULeft = "HostSettingsNoCPULeft"
-	// CodeBalancer: irqbalance cannot be told.
+	// CodeBalancer means that irqbalance has no socket.
 	CodeBalancer = "IrqbalanceUnreachable"
 )
 
-// New makes a Tuner. It does nothing before Run, and Run nothing before the first Set.
+// New returns a Tuner. Run does nothing before the first Set.
 func New(o Options) *Tuner {
 	t := &Tuner{
 		o: o, wake: make(chan struct{}, 1),
@@ -126,9 +124,9 @@ func New(o Options) *Tuner {
 	return t
 }
 
-// Set says what is wished from now on, on which machine. Exclusive are all CPUs that owners
-// can have: with a lost undo record they tell the daemon's traces from others'. Set never
-// waits, and may be called from any goroutine.
+// Set sets the desired state and the machine. exclusive are all CPUs that can become
+// exclusive. [Presume] uses them after the loss of the undo record. Set does not block, and
+// any goroutine may call it.
 func (t *Tuner) Set(w Wish, m Machine, exclusive cpuset.Set) {
 	t.mu.Lock()
 	before := t.requested
@@ -144,10 +142,11 @@ func (t *Tuner) Set(w Wish, m Machine, exclusive cpuset.Set) {
 	}
 }
 
-// View is what the last pass has left.
+// View returns the result of the last pass.
 func (t *Tuner) View() *View { return t.view.Load() }
 
-// Run keeps the knobs until ctx ends. They stay as they are then, as containers do.
+// Run makes passes until ctx ends. It does not restore knobs at the end, so that a restart of
+// the daemon changes nothing.
 func (t *Tuner) Run(ctx context.Context) {
 	timer := time.NewTimer(0)
 	timer.Stop()
@@ -167,8 +166,8 @@ func (t *Tuner) Run(ctx context.Context) {
 	}
 }
 
-// pass looks, plans, records, writes and looks again. It says whether there is to be
-// another one although nobody asks.
+// pass reads, plans, saves records, writes and reads again. It reports whether another pass
+// is necessary after Period.
 func (t *Tuner) pass(ctx context.Context) (again bool) {
 	t.mu.Lock()
 	t.settings = *t.requested
@@ -186,7 +185,7 @@ func (t *Tuner) pass(ctx context.Context) (again bool) {
 	if t.state == Lost {
 		t.records, t.state = Presume(seen, t.settings.exclusive, t.settings.machine), Known
 		if len(t.records) > 0 {
-			t.o.Log.Warn("what the host's settings were is not known: where some of the exclusive CPUs are missing, it will be the default of the kernel again", "settings", len(t.records))
+			t.o.Log.Warn("undo record of host settings is lost; masks that lack only exclusive CPUs return to the kernel's default", "settings", len(t.records))
 		}
 	}
 	d := Plan(t.settings.wish, seen, t.records, t.settings.machine, unread)
@@ -200,7 +199,7 @@ func (t *Tuner) pass(ctx context.Context) (again bool) {
 	t.records = recordsAfter(d, changes)
 	if err := t.save(); err != nil {
 		v.Pending = changes
-		v.Problems = append(v.Problems, Problem{CodeUndo, fmt.Sprintf("interrupts and the like stay as they are, because what they were could not be written down: %v", err)})
+		v.Problems = append(v.Problems, Problem{CodeUndo, fmt.Sprintf("host settings do not change because the undo record cannot be written: %v", err)})
 		t.summarize(v, seen, d)
 		return true
 	}
@@ -220,7 +219,7 @@ func (t *Tuner) pass(ctx context.Context) (again bool) {
 	return !t.settings.wish.Empty() || len(t.records) > 0
 }
 
-// load reads the undo record, once.
+// load reads the undo record in the first pass.
 func (t *Tuner) load(v *View) {
 	if t.loaded {
 		return
@@ -228,18 +227,18 @@ func (t *Tuner) load(v *View) {
 	t.loaded = true
 	var err error
 	if t.records, t.state, err = t.o.Undo.Load(); err != nil {
-		t.o.Log.Error("undo record of the host's settings", "error", err)
+		t.o.Log.Error("cannot use the undo record of host settings", "error", err)
 		v.Problems = append(v.Problems, Problem{CodeUndo, err.Error()})
 		if !t.o.Observe {
 			if err := t.o.Undo.setAside(); err != nil {
-				t.o.Log.Error("undo record cannot be set aside", "error", err)
+				t.o.Log.Error("cannot rename the unusable undo record", "error", err)
 			}
 		}
 	}
 	t.saved = slices.Clone(t.records)
 }
 
-// save makes the records durable if they are not.
+// save makes changed records durable.
 func (t *Tuner) save() error {
 	if slices.Equal(t.records, t.saved) {
 		return nil
@@ -251,8 +250,8 @@ func (t *Tuner) save() error {
 	return nil
 }
 
-// read asks all sources. The error is about what could not be read; unread are the kinds
-// of which something may be missing.
+// read reads the sources that are needed. After an error, unread contains the kinds of the
+// failed sources, whose knobs may be missing.
 func (t *Tuner) read(ctx context.Context) (seen []Observed, unread []Kind, err error) {
 	sources := slices.DeleteFunc(slices.Clone(t.o.Sources), func(s Source) bool {
 		return t.state != Lost && !isNeeded(s, t.settings.wish, t.records)
@@ -260,7 +259,6 @@ func (t *Tuner) read(ctx context.Context) (seen []Observed, unread []Kind, err e
 	return readAll(ctx, sources)
 }
 
-// readAll asks sources.
 func readAll(ctx context.Context, sources []Source) (seen []Observed, unread []Kind, err error) {
 	var errs []error
 	for _, s := range sources {
@@ -274,7 +272,7 @@ func readAll(ctx context.Context, sources []Source) (seen []Observed, unread []K
 	return seen, unread, errors.Join(errs...)
 }
 
-// isNeeded says that something is wished of a source's knobs, or on record.
+// isNeeded reports whether knobs of a source have desired values or records.
 func isNeeded(s Source, w Wish, records []Record) bool {
 	return slices.ContainsFunc(s.Kinds(), func(k Kind) bool {
 		if k.isMask() && !w.excluded(k).IsEmpty() || slices.ContainsFunc(records, func(r Record) bool { return r.Kind == k }) {
@@ -289,7 +287,7 @@ func isNeeded(s Source, w Wish, records []Record) bool {
 	})
 }
 
-// noteReadError tells of what could not be read.
+// noteReadError adds a problem for an error of read, and logs a new error.
 func (t *Tuner) noteReadError(v *View, err error) {
 	text := ""
 	if err != nil {
@@ -303,13 +301,13 @@ func (t *Tuner) noteReadError(v *View, err error) {
 		}
 	}
 	if text != t.loggedError && text != "" {
-		t.o.Log.Warn("settings of the host", "error", text)
+		t.o.Log.Warn("cannot read host settings", "error", text)
 	}
 	t.loggedError = text
 }
 
-// recordsAfter are the records of a decision of which only some changes are made: what the
-// others hold stays, and nothing is taken from it that would have to be given back.
+// recordsAfter returns the records of a decision if only some of its changes are made. Wrote
+// of the other knobs is their present value: no further CPU counts as removed by the daemon.
 func recordsAfter(d Decision, made []Change) []Record {
 	records := slices.Clone(d.Records)
 	for _, c := range d.Changes {
@@ -323,26 +321,26 @@ func recordsAfter(d Decision, made []Change) []Record {
 	return records
 }
 
-// due leaves out what was refused before, and what is contested.
+// due returns the changes that were not refused before, and do not pause in a conflict.
 func (t *Tuner) due(changes []Change, now time.Time) []Change {
 	return slices.DeleteFunc(slices.Clone(changes), func(c Change) bool {
 		if r, was := t.refused[c.Knob]; was && r.isOf(c) && !r.isExpired(now) {
 			return true
 		}
-		fight := t.conflicts[c.Knob]
-		return fight != nil && now.Before(fight.until) && !c.Back
+		f := t.conflicts[c.Knob]
+		return f != nil && now.Before(f.until) && !c.Back
 	})
 }
 
-// isExpired says that it may be over. What was accepted and is not there may have been taken
-// back by somebody else, once: it is tried again, but seldom.
+// isExpired reports whether the change may be tried again. After NotTaken it is tried seldom,
+// because another process may have overwritten the value once.
 func (r refusal) isExpired(now time.Time) bool {
 	return r.why.isTemporary() || r.why == NotTaken && now.Sub(r.at) >= lastConflictPause
 }
 
 func (r refusal) isOf(c Change) bool { return r.id == c.ID && r.from == c.From && r.to == c.To }
 
-// write makes changes, and returns those that nobody refused.
+// write makes changes and returns the successful ones.
 func (t *Tuner) write(ctx context.Context, changes []Change, now time.Time) (made []Change) {
 	number := make(map[Kind]int)
 	for _, c := range changes {
@@ -371,30 +369,29 @@ func (t *Tuner) write(ctx context.Context, changes []Change, now time.Time) (mad
 		}
 	}
 	for _, k := range slices.Sorted(maps.Keys(number)) {
-		t.o.Log.Info("settings of the host are changed", "kind", string(k), "number", number[k], "quiet", t.settings.wish.Quiet, "no_kernel", t.settings.wish.NoKernel)
+		t.o.Log.Info("changed host settings", "kind", string(k), "number", number[k], "quiet", t.settings.wish.Quiet, "no_kernel", t.settings.wish.NoKernel)
 	}
 	return made
 }
 
 func (t *Tuner) source(k Kind) Source {
 	i := slices.IndexFunc(t.o.Sources, func(s Source) bool { return slices.Contains(s.Kinds(), k) })
-	return t.o.Sources[i] // the knob has come from one of them
+	return t.o.Sources[i] // one of them has read the knob
 }
 
-// isOverwritten says that a knob has the value that somebody else has just written to it. He may
-// have been so quick that nobody saw it as it was wished.
+// isOverwritten reports whether a knob has the value of the last external write again, after
+// a repair. A fast process can overwrite the repair before the daemon reads it back.
 func (t *Tuner) isOverwritten(c Change) bool {
 	f := t.conflicts[c.Knob]
 	return f != nil && f.repaired && f.value == c.From
 }
 
-// noteNotTaken notes what was written without an error and is not there, though nobody else is
-// known to write it.
+// noteNotTaken notes the changes that succeeded without effect, except overwritten ones.
 func (t *Tuner) noteNotTaken(left, made []Change, now time.Time) {
 	for _, c := range left {
 		was := slices.ContainsFunc(made, func(m Change) bool { return m.Knob == c.Knob && m.To == c.To })
 		if _, refused := t.refused[c.Knob]; was && !refused && !t.isOverwritten(c) {
-			t.refused[c.Knob] = refusal{c.ID, c.From, c.To, NotTaken, fmt.Sprintf("%q was accepted, and it is %q", c.To, c.From), now}
+			t.refused[c.Knob] = refusal{c.ID, c.From, c.To, NotTaken, fmt.Sprintf("the kernel accepted %q and shows %q", c.To, c.From), now}
 		}
 	}
 }

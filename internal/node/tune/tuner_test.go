@@ -17,7 +17,7 @@ import (
 
 func quiet(t testing.TB, list string) Wish { return Wish{Quiet: set(t, list)} }
 
-// TestMoveAndRestoreInterrupts is the life of one owner.
+// TestMoveAndRestoreInterrupts checks the masks while an owner runs and after its end.
 func TestMoveAndRestoreInterrupts(t *testing.T) {
 	r := newRig(t)
 	before := r.dump()
@@ -26,7 +26,7 @@ func TestMoveAndRestoreInterrupts(t *testing.T) {
 		"proc/irq/default_smp_affinity":           "cf",
 		"proc/irq/0/smp_affinity_list":            "0-3,6-7",
 		"proc/irq/24/smp_affinity_list":           "0-3,6-7",
-		"proc/irq/25/smp_affinity_list":           "0-3,6-7", // it was on a CPU of the owner alone
+		"proc/irq/25/smp_affinity_list":           "0-3,6-7", // was only on a CPU of the owner
 		"proc/irq/26/smp_affinity_list":           "2-5",     // managed
 		"sys/class/net/eth0/queues/rx-0/rps_cpus": "00",      // off
 		"sys/class/net/eth0/queues/rx-1/rps_cpus": "c0",
@@ -43,7 +43,7 @@ func TestMoveAndRestoreInterrupts(t *testing.T) {
 		t.Errorf("stuck: %+v; want IRQ 26 of nvme0q5, immovable", v.Stuck)
 	}
 	if len(v.Problems) != 0 {
-		t.Errorf("problems: %v; a managed interrupt is none", v.Problems)
+		t.Errorf("problems: %v; want no problem for a managed interrupt", v.Problems)
 	}
 
 	r.wrote = nil
@@ -52,10 +52,10 @@ func TestMoveAndRestoreInterrupts(t *testing.T) {
 	}
 	r.tune(Wish{})
 	if d := cmp.Diff(before, r.dump()); d != "" {
-		t.Errorf("given back (-before +after):\n%s", d)
+		t.Errorf("restored (-before +after):\n%s", d)
 	}
 	if _, err := os.Stat(undoIn(r.dir).File); !os.IsNotExist(err) {
-		t.Errorf("undo record after everything is given back: %v; want none", err)
+		t.Errorf("undo record after the restore: %v; want none", err)
 	}
 }
 
@@ -65,31 +65,31 @@ func TestOneOfTwoOwnersEnds(t *testing.T) {
 	r.tune(quiet(t, "2,4-5"))
 	r.tune(quiet(t, "4-5"))
 	if got := r.irqMask("24"); got != "0-3,6-7" {
-		t.Errorf("IRQ 24: %s; want the CPU of the one that has left back", got)
+		t.Errorf("IRQ 24: %s; want the CPU of the ended owner back", got)
 	}
 	r.restart()
 	r.tune(Wish{})
 	if d := cmp.Diff(before, r.dump()); d != "" {
-		t.Errorf("given back (-before +after):\n%s", d)
+		t.Errorf("restored (-before +after):\n%s", d)
 	}
 }
 
-// TestNewInterrupt has what the kernel made of the changed default, and gets the rest with
-// the others.
+// TestNewInterrupt checks that an interrupt that was set up with the changed default gets the
+// missing CPUs with the other interrupts.
 func TestNewInterrupt(t *testing.T) {
 	r := newRig(t)
 	r.tune(quiet(t, "4-5"))
 	r.irq("30", "0-3,6-7", "virtio3-input.0")
-	r.irq("31", "0-7", "late") // somebody has written it
-	r.irq("32", "1", "chosen") // likewise
-	r.irq("33", "6-7", "near") // of a node
+	r.irq("31", "0-7", "late") // after an external write
+	r.irq("32", "1", "chosen") // after an external write
+	r.irq("33", "6-7", "near") // set up on a NUMA node
 	r.put("proc/irq/33/node", "1\n")
 	r.put("sys/devices/system/node/node1/cpulist", "4-7\n")
 	r.tune(quiet(t, "4-5"))
 	if got := r.irqMask("31"); got != "0-3,6-7" {
 		t.Errorf("IRQ 31: %s; want it off CPUs 4-5", got)
 	}
-	r.restart() // nothing of this is in memory alone
+	r.restart() // the records are on disk
 	r.tune(Wish{})
 	for n, want := range map[string]string{"30": "0-7", "31": "0-7", "32": "1", "33": "4-7"} {
 		if got := r.irqMask(n); got != want {
@@ -98,8 +98,8 @@ func TestNewInterrupt(t *testing.T) {
 	}
 }
 
-// TestNumberIsUsedAgain: another interrupt of the same number has nothing to do with the
-// record.
+// TestNumberIsUsedAgain checks that a record does not apply to another interrupt with the
+// same number.
 func TestNumberIsUsedAgain(t *testing.T) {
 	r := newRig(t)
 	r.tune(quiet(t, "4-5"))
@@ -107,11 +107,11 @@ func TestNumberIsUsedAgain(t *testing.T) {
 	r.put("sys/kernel/irq/25/hwirq", "77\n")
 	r.tune(Wish{})
 	if got := r.irqMask("25"); got != "3" {
-		t.Errorf("IRQ 25: %s; want 3, as it came", got)
+		t.Errorf("IRQ 25: %s; want 3, its first value", got)
 	}
 }
 
-// TestExternalWriteIsKept where he does not take the owner's CPUs.
+// TestExternalWriteIsKept checks that an external write without quiet CPUs stays.
 func TestExternalWriteIsKept(t *testing.T) {
 	r := newRig(t)
 	r.tune(quiet(t, "4-5"))
@@ -123,10 +123,11 @@ func TestExternalWriteIsKept(t *testing.T) {
 	}
 	r.tune(Wish{})
 	if got := r.irqMask("24"); got != "1-2,4-5" {
-		t.Errorf("IRQ 24: %s; want what he wrote, and the CPUs that were taken", got)
+		t.Errorf("IRQ 24: %s; want the written and the removed CPUs", got)
 	}
 }
 
+// TestWriteConflict checks that repairs pause after maxRepairs, and resume after the pause.
 func TestWriteConflict(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
@@ -137,30 +138,30 @@ func TestWriteConflict(t *testing.T) {
 			if v = r.tune(quiet(t, "4-5")); r.irqMask("24") == "4" || len(v.Problems) > 0 {
 				t.Fatalf("IRQ 24 is not repaired: %s, %v", r.irqMask("24"), v.Problems)
 			}
-			time.Sleep(Period) //nolint:forbidigo // of a bubble's clock
+			time.Sleep(Period) //nolint:forbidigo // the clock of synctest
 		}
 		r.put("proc/irq/24/smp_affinity_list", "4\n")
 		v = r.tune(quiet(t, "4-5"))
 		if r.irqMask("24") != "4" || len(v.Problems) != 1 || v.Problems[0].Code != CodeContested || !strings.Contains(v.Problems[0].Text, "irq/24 (virtio0-input.0)") {
-			t.Errorf("IRQ 24 is %s, problems %v; want it left alone and named", r.irqMask("24"), v.Problems)
+			t.Errorf("IRQ 24 is %s, problems %v; want no repair, and a problem", r.irqMask("24"), v.Problems)
 		}
-		time.Sleep(firstConflictPause + time.Second) //nolint:forbidigo // likewise
+		time.Sleep(firstConflictPause + time.Second) //nolint:forbidigo // the clock of synctest
 		if v = r.tune(quiet(t, "4-5")); r.irqMask("24") == "4" || len(v.Problems) > 0 {
-			t.Errorf("after the truce: IRQ 24 is %s, problems %v", r.irqMask("24"), v.Problems)
+			t.Errorf("after the pause: IRQ 24 is %s, problems %v", r.irqMask("24"), v.Problems)
 		}
 		r.put("proc/irq/24/smp_affinity_list", "4\n")
 		if r.tune(quiet(t, "4-5")); r.irqMask("24") != "4" {
-			t.Error("the next truce does not begin at once")
+			t.Error("the next pause does not begin immediately")
 		}
 		r.tune(Wish{})
 		if got := r.irqMask("24"); !set(t, "4-5").IsSubsetOf(set(t, got)) {
-			t.Errorf("IRQ 24: %s; want the taken CPUs back, truce or not", got)
+			t.Errorf("IRQ 24: %s; want the removed CPUs back during a pause", got)
 		}
 	})
 }
 
-// TestFastExternalWrite: one who has written again before the daemon looks is the
-// foreign writer still, and not a kernel that does not take the value.
+// TestFastExternalWrite checks that a repair that is overwritten before the daemon reads it
+// back counts as a write conflict, not as NotTaken.
 func TestFastExternalWrite(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
@@ -170,23 +171,23 @@ func TestFastExternalWrite(t *testing.T) {
 		var v *View
 		for range maxRepairs {
 			if v = r.tune(quiet(t, "4-5")); len(v.Problems) > 0 || len(v.Stuck) > 0 && v.Stuck[0].Why == NotTaken {
-				t.Fatalf("stuck %+v, problems %v; want another try", v.Stuck, v.Problems)
+				t.Fatalf("stuck %+v, problems %v; want another repair", v.Stuck, v.Problems)
 			}
-			time.Sleep(Period) //nolint:forbidigo // of a bubble's clock
+			time.Sleep(Period) //nolint:forbidigo // the clock of synctest
 		}
 		if v = r.tune(quiet(t, "4-5")); len(v.Problems) != 1 || v.Problems[0].Code != CodeContested {
-			t.Errorf("problems %v; want a contest", v.Problems)
+			t.Errorf("problems %v; want a write conflict", v.Problems)
 		}
 		delete(r.ignores, "24")
-		time.Sleep(firstConflictPause + time.Second) //nolint:forbidigo // likewise
+		time.Sleep(firstConflictPause + time.Second) //nolint:forbidigo // the clock of synctest
 		if v = r.tune(quiet(t, "4-5")); r.irqMask("24") == "4" || len(v.Problems) > 0 {
-			t.Errorf("when he is gone: IRQ 24 is %s, problems %v", r.irqMask("24"), v.Problems)
+			t.Errorf("after the last external write: IRQ 24 is %s, problems %v", r.irqMask("24"), v.Problems)
 		}
 	})
 }
 
-// TestLastExternalWriteStays: what he who insisted writes at last, off the quiet CPUs, is what he
-// keeps: nothing was taken from it.
+// TestLastExternalWriteStays checks that an external write without quiet CPUs stays after a
+// conflict. The daemon had removed no CPUs from the mask.
 func TestLastExternalWriteStays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
@@ -195,22 +196,21 @@ func TestLastExternalWriteStays(t *testing.T) {
 		for range maxRepairs + 1 {
 			r.put("proc/irq/24/smp_affinity_list", "4-5\n")
 			r.tune(quiet(t, "4-5"))
-			time.Sleep(Period) //nolint:forbidigo // of a bubble's clock
+			time.Sleep(Period) //nolint:forbidigo // the clock of synctest
 		}
 		if got := r.irqMask("24"); got != "4-5" {
-			t.Fatalf("IRQ 24: %s; want it left alone", got)
+			t.Fatalf("IRQ 24: %s; want no repair", got)
 		}
 		r.put("proc/irq/24/smp_affinity_list", "0-3\n")
 		r.tune(quiet(t, "4-5"))
 		r.tune(Wish{})
 		if got := r.irqMask("24"); got != "0-3" {
-			t.Errorf("IRQ 24: %s; want 0-3, what he wrote last", got)
+			t.Errorf("IRQ 24: %s; want 0-3, the last external write", got)
 		}
 	})
 }
 
-// TestRefusals: an interrupt that cannot be moved is not asked again, one whose target is
-// full is.
+// TestRefusals checks which refused writes the next pass tries again.
 func TestRefusals(t *testing.T) {
 	for _, tc := range []struct {
 		err   error
@@ -225,30 +225,30 @@ func TestRefusals(t *testing.T) {
 		}
 		delete(r.immovable, "24")
 		if r.tune(quiet(t, "4-5")); (r.irqMask("24") == "0-3,6-7") != tc.again {
-			t.Errorf("%v: IRQ 24 is %s in the next pass; asked again: want %t", tc.err, r.irqMask("24"), tc.again)
+			t.Errorf("%v: IRQ 24 is %s in the next pass; want a retry: %t", tc.err, r.irqMask("24"), tc.again)
 		}
 		r.tune(Wish{})
 		if got := r.irqMask("24"); got != "0-7" {
-			t.Errorf("%v: IRQ 24 is %s in the end", tc.err, got)
+			t.Errorf("%v: IRQ 24 is %s after the restore", tc.err, got)
 		}
 	}
 }
 
-// TestNotTaken: what the kernel accepts and does not keep is tried again, but seldom.
+// TestNotTaken checks that a write without effect is tried again after lastConflictPause.
 func TestNotTaken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
 		r.ignores["24"] = true
 		v := r.tune(quiet(t, "4-5"))
 		if i := slices.IndexFunc(v.Stuck, func(s Stuck) bool { return s.Name == "24" }); i < 0 || v.Stuck[i].Why != NotTaken {
-			t.Errorf("stuck: %+v; want IRQ 24, not taken", v.Stuck)
+			t.Errorf("stuck: %+v; want IRQ 24 with NotTaken", v.Stuck)
 		}
 		r.wrote = nil
 		if r.tune(quiet(t, "4-5")); len(r.wrote) != 0 {
-			t.Errorf("asked again: %q", r.wrote)
+			t.Errorf("the next pass wrote %q", r.wrote)
 		}
 		delete(r.ignores, "24")
-		time.Sleep(lastConflictPause) //nolint:forbidigo // of a bubble's clock
+		time.Sleep(lastConflictPause) //nolint:forbidigo // the clock of synctest
 		if v = r.tune(quiet(t, "4-5")); r.irqMask("24") != "0-3,6-7" || slices.ContainsFunc(v.Stuck, func(s Stuck) bool { return s.Why == NotTaken }) {
 			t.Errorf("after %v: IRQ 24 is %s, stuck %+v", lastConflictPause, r.irqMask("24"), v.Stuck)
 		}
@@ -260,7 +260,7 @@ func TestNoCPULeft(t *testing.T) {
 	before := r.dump()
 	v := r.tune(quiet(t, "0-7"))
 	if d := cmp.Diff(before, r.dump()); d != "" {
-		t.Errorf("written although nobody would be left (-before +after):\n%s", d)
+		t.Errorf("written although no CPU is left (-before +after):\n%s", d)
 	}
 	if len(v.Problems) != 1 || v.Problems[0].Code != CodeNoCPULeft {
 		t.Errorf("problems: %v", v.Problems)
@@ -279,19 +279,19 @@ func TestKernelThreads(t *testing.T) {
 		}
 	}
 	if m := r.get("sys/devices/virtual/workqueue/cpumask"); m != "cf" || r.irqMask("24") != "0-7" {
-		t.Errorf("workqueues %s, IRQ 24 %s; want cf, and interrupts as they were", m, r.irqMask("24"))
+		t.Errorf("workqueues %s, IRQ 24 %s; want cf and unchanged interrupts", m, r.irqMask("24"))
 	}
 	if !cmp.Equal(v.Moved, map[Kind]int{KThread: 2, Workqueue: 1}) {
 		t.Errorf("moved %v", v.Moved)
 	}
 	r.tune(Wish{})
 	if d := cmp.Diff(before, r.dump()); d != "" {
-		t.Errorf("given back (-before +after):\n%s", d)
+		t.Errorf("restored (-before +after):\n%s", d)
 	}
 }
 
-// TestCrashBetweenRecordAndWrite, in each direction: what is on record is what was planned,
-// and the host is as it was.
+// TestCrashBetweenRecordAndWrite checks the restore after a crash between the save of the
+// records and the first write, for changes in both directions.
 func TestCrashBetweenRecordAndWrite(t *testing.T) {
 	r := newRig(t)
 	before := r.dump()
@@ -326,7 +326,7 @@ func TestCrashBetweenRecordAndWrite(t *testing.T) {
 	}
 }
 
-// TestNoWriteWithoutRecord: the disk is full.
+// TestNoWriteWithoutRecord checks that nothing is written if the record cannot be saved.
 func TestNoWriteWithoutRecord(t *testing.T) {
 	r := newRig(t)
 	if err := os.MkdirAll(filepath.Join(undoIn(r.dir).File, "x"), 0o700); err != nil {
@@ -350,7 +350,7 @@ func TestObserve(t *testing.T) {
 	}
 }
 
-// TestValues are knobs of another package's: they have one value, which is wished.
+// TestValues checks knobs that are not masks.
 func TestValues(t *testing.T) {
 	r := newRig(t)
 	source := &governors{"performance", "schedutil"}
@@ -364,37 +364,37 @@ func TestValues(t *testing.T) {
 		t.Errorf("governors: %s", source.values())
 	}
 	r.tune(w)
-	(*source)[1] = "powersave" // somebody else
+	(*source)[1] = "powersave" // an external write
 	if r.tune(Wish{}); source.values() != "performance powersave" {
-		t.Errorf("governors: %s; want what somebody has written since", source.values())
+		t.Errorf("governors: %s; want the external write", source.values())
 	}
 }
 
-// TestRun: one pass for what is asked, then one each Period, none when nothing is left.
+// TestRun checks that a pass follows a changed Set, and then each Period until the restore.
 func TestRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
-		passes := 0
-		r.restart(counter{&passes})
+		reads := 0
+		r.restart(counter{&reads})
 		done := make(chan struct{})
 		ctx, cancel := testContext(t)
 		go func() { r.Run(ctx); close(done) }()
 		synctest.Wait()
-		if passes != 0 {
-			t.Errorf("%d passes before anything was asked", passes)
+		if reads != 0 {
+			t.Errorf("%d reads before the first Set", reads)
 		}
 		r.Tuner.Set(quiet(t, "4"), r.machine(), cpuset.Set{})
 		r.Tuner.Set(quiet(t, "4"), r.machine(), cpuset.Set{})
 		synctest.Wait()
-		time.Sleep(2*Period + time.Second) //nolint:forbidigo // of a bubble's clock
-		if synctest.Wait(); passes != 4 {
-			t.Errorf("%d looks; want 4: twice where something is written", passes)
+		time.Sleep(2*Period + time.Second) //nolint:forbidigo // the clock of synctest
+		if synctest.Wait(); reads != 4 {
+			t.Errorf("%d reads; want 4: two in the pass with writes", reads)
 		}
 		r.Tuner.Set(Wish{}, r.machine(), cpuset.Set{})
 		synctest.Wait()
-		time.Sleep(10 * Period) //nolint:forbidigo // likewise
-		if synctest.Wait(); passes != 6 {
-			t.Errorf("%d looks; want 6: what is given back, and nothing is left to look at", passes)
+		time.Sleep(10 * Period) //nolint:forbidigo // the clock of synctest
+		if synctest.Wait(); reads != 6 {
+			t.Errorf("%d reads; want 6: two in the pass that restores, then no pass", reads)
 		}
 		cancel()
 		<-done

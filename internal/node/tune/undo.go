@@ -9,35 +9,36 @@ import (
 	"github.com/cpupoold/cpupoold/internal/node/durable"
 )
 
-// undoVersion is raised when an older daemon could misread the file.
+// undoVersion is the version of the file format. A change that an older daemon could misread
+// needs a new one.
 const undoVersion = 1
 
-// undoLimit bounds what is read back: 16 MiB are about 100,000 knobs.
+// undoLimit is the maximum size of the file in bytes, for about 100,000 knobs.
 const undoLimit = 16 << 20
 
-// Undo is where it is on record what knobs were.
+// Undo locates the undo record: the originals of changed knobs.
 type Undo struct {
-	// File survives a reboot, so that it can be told from one; its values do not.
+	// File contains the records. It survives a reboot, but is not valid afterwards.
 	File string
-	// Mark is a file that does not survive one. It is there as long as knobs hold values
-	// of the daemon's, and tells a record that is lost from one that never was.
+	// Mark is a file that does not survive a reboot. It exists while knobs have values of the
+	// daemon, so that a missing File is recognized as lost.
 	Mark string
-	// BootID is the kernel's (/proc/sys/kernel/random/boot_id).
+	// BootID is the content of /proc/sys/kernel/random/boot_id.
 	BootID string
 }
 
-// State is what has become of a record.
+// State is the state of the undo record.
 type State string
 
 // The states.
 const (
-	// None: nothing has been changed.
+	// None means that no knob has been changed.
 	None State = "none"
-	// Known: originals are on record.
+	// Known means that the record contains the originals.
 	Known State = "known"
-	// EarlierBoot: the machine has booted since, and with it all values have gone.
+	// EarlierBoot means that the machine has rebooted since the changes, so that they are gone.
 	EarlierBoot State = "earlier-boot"
-	// Lost: the record is missing or damaged although values have been changed.
+	// Lost means that the record is missing or damaged although knobs have been changed.
 	Lost State = "lost"
 )
 
@@ -46,12 +47,12 @@ type undoData struct {
 	Records []Record `json:"records"`
 }
 
-var errDamaged = errors.New("undo record of the host's settings cannot be used")
+var errDamaged = errors.New("undo record of host settings is damaged")
 
-// encodeUndo gives equal bytes for equal records.
+// encodeUndo returns equal bytes for equal records.
 func encodeUndo(d undoData) ([]byte, error) { return durable.Encode(undoVersion, d) }
 
-// decodeUndo is strict: what is not exactly what encodeUndo wrote is errDamaged.
+// decodeUndo returns errDamaged for any input that encodeUndo does not return.
 func decodeUndo(b []byte) (undoData, error) {
 	var d undoData
 	if err := durable.Decode(b, undoVersion, undoVersion, &d); err != nil {
@@ -62,13 +63,13 @@ func decodeUndo(b []byte) (undoData, error) {
 
 func (u Undo) mark() durable.Mark { return durable.Mark{Name: u.Mark, BootID: u.BootID} }
 
-// Load reads the record. The error says why it is Lost.
+// Load returns the records and their state. With the state Lost, the error is the reason.
 func (u Undo) Load() ([]Record, State, error) {
 	b, err := durable.Read(u.File, undoLimit)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		if changed, _ := u.mark().There(); changed { // one that cannot be read is no evidence
-			return nil, Lost, fmt.Errorf("%s is missing, although settings of the host have been changed since the machine booted", u.File)
+		if changed, _ := u.mark().There(); changed { // an unreadable mark counts as missing
+			return nil, Lost, fmt.Errorf("%s is missing, although host settings have been changed since boot", u.File)
 		}
 		return nil, None, nil
 	case err != nil:
@@ -86,11 +87,11 @@ func (u Undo) Load() ([]Record, State, error) {
 	return d.Records, Known, nil
 }
 
-// Save makes the record durable: a power failure right after it leaves it there. With no
-// records the file goes.
+// Save writes the records. They are on disk when it returns, also after a power failure.
+// Without records it removes the file.
 func (u Undo) Save(records []Record) error {
 	if len(records) == 0 {
-		// The mark goes first: alone it would say that a record is lost.
+		// The mark is removed first, because a mark without a file means that the record is lost.
 		return errors.Join(u.mark().Remove(), ignoreMissing(os.Remove(u.File)))
 	}
 	b, err := encodeUndo(undoData{BootID: u.BootID, Records: records})
@@ -103,7 +104,7 @@ func (u Undo) Save(records []Record) error {
 	return nil
 }
 
-// setAside keeps a file that cannot be read for people to look at.
+// setAside renames an unusable file, and keeps it for analysis.
 func (u Undo) setAside() error { return ignoreMissing(os.Rename(u.File, u.File+".bad")) }
 
 func ignoreMissing(err error) error {
