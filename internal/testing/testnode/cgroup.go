@@ -13,72 +13,68 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
 
-// CgroupConfig is the machine and the kernel that Cgroups plays.
+// CgroupConfig describes the machine and the kernel of a Cgroups.
 type CgroupConfig struct {
-	// Possible and Online are the machine's CPUs; Online empty means Possible.
+	// Possible and Online are the CPUs of the machine. An empty Online means Possible.
 	Possible, Online cpuset.Set
-	// Nodes are the NUMA nodes, all with memory; empty means node 0 alone.
+	// Nodes holds the NUMA nodes, all with memory. If it is empty, the machine has node 0.
 	Nodes cpuset.Set
-	// ClearPopulated says that an empty cpuset.cpus can be written to a cgroup
-	// with tasks, as from kernel 7.0 on; before it is ENOSPC.
+	// ClearPopulated reports whether an empty cpuset.cpus can be written to a cgroup with tasks
+	// (kernel 7.0 and later). Before, the write fails with ENOSPC.
 	ClearPopulated bool
-	// IdleWeight is what cpu.weight reads while cpu.idle is set: 0 before kernel
-	// 6.12, 1 since.
+	// IdleWeight is the value of cpu.weight while cpu.idle is set: 0 before kernel 6.12, then 1.
 	IdleWeight uint64
-	// DropWatches says that the watch of a removed cgroup goes with it, as from
-	// kernel 7.1 on; before it stays until it is removed.
+	// DropWatches reports whether the removal of a cgroup removes its watch (kernel 7.1 and
+	// later). Before, the watch stays until the watcher removes it.
 	DropWatches bool
-	// LeaveBehind has each n-th change of a cpuset.cpus leave one thread of the
-	// cgroup on the CPUs that it had, as a real kernel does once in thousands of
-	// writes; 0 for never. See cgroup.FS.Gather.
+	// LeaveBehind makes each n-th change of a cpuset.cpus leave one thread on the previous CPUs;
+	// 0 means never. A real kernel does so once in thousands of writes. See cgroup.FS.Gather.
 	LeaveBehind int
-	// Isolated are the CPUs of isolcpus=.
+	// Isolated holds the CPUs of isolcpus=.
 	Isolated cpuset.Set
-	// Partitions are the kernel's rules for partitions.
+	// Partitions holds the kernel's rules for partitions.
 	Partitions PartitionRules
-	// Linger has a container's cgroup stay, without its tasks, when the container has
-	// ended: systemd is busy, or the runtime removes it later (CRI-O with cgroupfs).
+	// Linger makes the cgroup of an ended container stay without tasks, as with a busy systemd or
+	// a late removal by the runtime (CRI-O with cgroupfs).
 	Linger bool
 }
 
 // CgroupWrite is one write to a file.
 type CgroupWrite struct {
-	Name  string // below the mount, with the file's name
+	Name  string // path below the mount
 	Value string
 }
 
-// Cgroups is a cgroup v2 tree in memory: the rules of the cpuset and cpu
-// controllers that cpupoold relies on, with the kernel's error numbers. It
-// implements cgroup.Tree. The conformance suite holds it to the real kernel.
-// It can be used by several goroutines.
+// Cgroups is a cgroup v2 tree in memory. It implements cgroup.Tree, with the rules of the cpuset
+// and cpu controllers that cpupoold depends on and the kernel's error numbers. The conformance
+// suite compares it with real kernels. It is safe for concurrent use.
 type Cgroups struct {
 	config CgroupConfig
 
-	mu        sync.Mutex // guards what follows
-	online    cpuset.Set
-	root      *cgroupNode
-	parted    partitions
-	writes    []CgroupWrite
-	intercept func(CgroupWrite) error
-	onRead    func(name string)
-	notices   []*notices
-	unwatched error
-	strays    map[int]cpuset.Set // of threads that were left behind
-	changes   int                // of a cpuset.cpus with tasks
-	unbound   error              // of Unbind
-	// units are the cgroups that are named like units, and holders those of the tasks. They
-	// follow each change: a walk over all cgroups at each look would be what a test of many
-	// containers measures.
+	mu         sync.Mutex // guards the fields below
+	online     cpuset.Set
+	root       *cgroupNode
+	partitions partitions
+	writes     []CgroupWrite
+	intercept  func(CgroupWrite) error
+	onRead     func(name string)
+	notices    []*fakeInotify
+	unwatched  error
+	strays     map[int]cpuset.Set // affinities of threads that a change of CPUs left behind
+	changes    int                // number of changes of cpuset.cpus with tasks
+	unbound    error              // error of Unbind
+	// units holds the cgroups with the name of a unit, holders the cgroup of each task. An index
+	// is necessary: with a walk over all cgroups, tests of many containers would measure the
+	// walk.
 	units   map[string][]cgroup.Path
 	holders map[int]*cgroupNode
-	// ended are the units whose cgroup has gone, until the systemd that asks for them has
-	// forgotten them; noted says that there is one.
+	// ended holds the units with a removed cgroup, until Units takes them. noted reports whether
+	// a Units takes them.
 	ended []string
 	noted bool
 }
 
-// NewCgroups returns a tree that has only its root, with cpuset and cpu enabled
-// for the root's children.
+// NewCgroups returns a tree with only its root, which enables cpuset and cpu for its children.
 func NewCgroups(c CgroupConfig) *Cgroups {
 	online := c.Online
 	if online.IsEmpty() {
@@ -89,56 +85,56 @@ func NewCgroups(c CgroupConfig) *Cgroups {
 	}
 	root := newCgroupNode(nil, "")
 	root.enabled = map[string]bool{"cpuset": true, "cpu": true}
-	return &Cgroups{config: c, online: online, root: root, parted: partitions{nodes: map[*cgroupNode]bool{}}, strays: make(map[int]cpuset.Set),
+	return &Cgroups{config: c, online: online, root: root, partitions: partitions{nodes: map[*cgroupNode]bool{}}, strays: make(map[int]cpuset.Set),
 		units: make(map[string][]cgroup.Path), holders: make(map[int]*cgroupNode)}
 }
 
-// Intercept has f called before each write, without any lock held; if f returns
-// an error the write fails with it and changes nothing. Nil ends it.
+// Intercept calls f before each write, without any lock. If f returns an error, the write fails
+// with it and changes nothing. Nil removes f.
 func (c *Cgroups) Intercept(f func(CgroupWrite) error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.intercept = f
 }
 
-// OnRead has f called with the name of each file that is read, and of each directory that
-// is listed, with a slash behind; with a lock held. Nil ends it.
+// OnRead calls f with the name of each file read, and with the name and a slash of each directory
+// listed. A lock is held during f. Nil removes f.
 func (c *Cgroups) OnRead(f func(name string)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.onRead = f
 }
 
-// Writes returns the writes so far, those that failed included.
+// Writes returns all writes, including failed ones.
 func (c *Cgroups) Writes() []CgroupWrite {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return slices.Clone(c.writes)
 }
 
-// Forget makes Writes begin anew, for tests that write more than they can remember.
+// Forget clears the list of Writes, for tests with many writes.
 func (c *Cgroups) Forget() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.writes = nil
 }
 
-// SetOnline plugs CPUs in and out.
+// SetOnline sets the online CPUs.
 func (c *Cgroups) SetOnline(online cpuset.Set) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.online = online
-	c.plugged()
+	c.applyHotplug()
 }
 
-// Online are the CPUs that are plugged in.
+// Online returns the online CPUs.
 func (c *Cgroups) Online() cpuset.Set {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.online
 }
 
-// Mkdir makes a cgroup, like mkdir(2).
+// Mkdir creates a cgroup, like mkdir(2).
 func (c *Cgroups) Mkdir(name string) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -149,32 +145,32 @@ func (c *Cgroups) Mkdir(name string) error {
 	if parent.children[path.Base(name)] != nil {
 		return &fs.PathError{Op: "mkdir", Path: name, Err: syscall.EEXIST}
 	}
-	c.adopt(parent, path.Base(name))
+	c.addChild(parent, path.Base(name))
 	return nil
 }
 
-// adopt makes a child.
-func (c *Cgroups) adopt(parent *cgroupNode, name string) {
+// addChild adds a child.
+func (c *Cgroups) addChild(parent *cgroupNode, name string) {
 	child := newCgroupNode(parent, parent.path.Join(name))
 	parent.children[name] = child
 	if unit, ok := child.path.Unit(); ok {
 		c.units[unit] = append(c.units[unit], child.path)
 	}
-	c.tell(parent, cgroup.Appeared, name)
+	c.notifyWatchers(parent, cgroup.Appeared, name)
 }
 
-// orphan removes a child.
-func (c *Cgroups) orphan(parent *cgroupNode, name string) {
+// removeChild removes a child.
+func (c *Cgroups) removeChild(parent *cgroupNode, name string) {
 	gone := parent.children[name]
 	delete(parent.children, name)
-	c.forget(gone)
-	c.dissolve(gone)
+	c.dropIndex(gone)
+	c.removePartitions(gone)
 	c.unwatch(gone)
-	c.tell(parent, cgroup.Gone, name)
+	c.notifyWatchers(parent, cgroup.Gone, name)
 }
 
-// MkdirAll makes a cgroup and its ancestors, all of which get cpuset and cpu, as
-// kubelet, systemd and the runtimes make them.
+// MkdirAll creates a cgroup and its ancestors. It enables cpuset and cpu in each ancestor, as the
+// kubelet, systemd and the runtimes do.
 func (c *Cgroups) MkdirAll(name string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -182,7 +178,7 @@ func (c *Cgroups) MkdirAll(name string) {
 	for component := range strings.SplitSeq(name, "/") {
 		node.enabled["cpuset"], node.enabled["cpu"] = true, true
 		if node.children[component] == nil {
-			c.adopt(node, component)
+			c.addChild(node, component)
 		}
 		node = node.children[component]
 	}
@@ -199,19 +195,19 @@ func (c *Cgroups) Rmdir(name string) error {
 	if len(node.children) > 0 || len(node.tasks) > 0 || node.parent == nil {
 		return &fs.PathError{Op: "rmdir", Path: name, Err: syscall.EBUSY}
 	}
-	c.orphan(node.parent, path.Base(name))
+	c.removeChild(node.parent, path.Base(name))
 	return nil
 }
 
-// Exit ends a task, wherever it is.
+// Exit ends a task in any cgroup.
 func (c *Cgroups) Exit(pid int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.endTask(pid)
 }
 
-// Remove ends the tasks of a cgroup and of all below it and removes them, as a
-// runtime does at the end of a container.
+// Remove removes a cgroup and its descendants and ends their tasks, as a runtime does at the end
+// of a container.
 func (c *Cgroups) Remove(name string) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -219,7 +215,7 @@ func (c *Cgroups) Remove(name string) error {
 	if err != nil {
 		return err
 	}
-	c.orphan(node.parent, path.Base(name))
+	c.removeChild(node.parent, path.Base(name))
 	return nil
 }
 
@@ -259,8 +255,7 @@ func (c *Cgroups) WriteFile(name, value string) error {
 	return c.Write(name, value)
 }
 
-// Write is a write of somebody else, the runtime or a task: it is not recorded
-// and not intercepted.
+// Write is an external write: it is neither recorded nor intercepted.
 func (c *Cgroups) Write(name, value string) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -271,13 +266,13 @@ func (c *Cgroups) Write(name, value string) error {
 	if _, err := c.show(node, file); err != nil {
 		return &fs.PathError{Op: "open", Path: name, Err: err}
 	}
-	if value == "" { // write(2) of no bytes does nothing
+	if value == "" { // write(2) of zero bytes has no effect
 		return nil
 	}
 	if err := c.store(node, file, strings.TrimSpace(value)); err != nil {
 		return &fs.PathError{Op: "write", Path: name, Err: err}
 	}
-	c.tell(node, cgroup.Written, file)
+	c.notifyWatchers(node, cgroup.Written, file)
 	return nil
 }
 
@@ -317,8 +312,8 @@ func (c *Cgroups) findFile(name string) (*cgroupNode, string, error) {
 	return node, path.Base(name), err
 }
 
-// ForRuntime is the tree as a Runtime uses it: cgroups may be there already, and
-// at its end a container's tasks are killed.
+// ForRuntime returns the tree for a Runtime. Its Mkdir accepts existing cgroups, and its Rmdir
+// ends the tasks.
 func (c *Cgroups) ForRuntime() Tree { return runtimeTree{c} }
 
 type runtimeTree struct{ *Cgroups }
@@ -337,7 +332,7 @@ func (t runtimeTree) Rmdir(dir string) error {
 	return t.Remove(dir)
 }
 
-// kill ends the tasks of a cgroup, and leaves it.
+// kill ends the tasks of a cgroup.
 func (c *Cgroups) kill(dir string) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -11,20 +11,20 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
 
-// dropIn is a file of an administrator's that gives a unit CPUs.
+// dropIn is an administrator's file with CPUs of a unit.
 type dropIn struct {
 	name string
 	cpus cpuset.Set
 }
 
-// control is the base name of the files in which systemd keeps AllowedCPUs that was
-// set over D-Bus. The one that lasts goes before that of this boot.
+// controlFile is the base name of the files in which systemd keeps AllowedCPUs set over D-Bus. A
+// file in the directory lastingDir survives reboots, and precedes the file of the current boot.
 const (
-	control = "50-AllowedCPUs.conf"
-	lasting = "/etc/systemd/system.control/"
+	controlFile = "50-AllowedCPUs.conf"
+	lastingDir  = "/etc/systemd/system.control/"
 )
 
-// DropIn writes a file that gives a unit CPUs; systemd reads it at the next Reload.
+// DropIn writes a file with CPUs of a unit. systemd reads it at the next Reload.
 func (u *Units) DropIn(unit, name string, allowed cpuset.Set) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -33,21 +33,22 @@ func (u *Units) DropIn(unit, name string, allowed cpuset.Set) {
 	u.dropIns[unit] = all
 }
 
-// SetForGood is `systemctl set-property unit AllowedCPUs=`: at once, and over reboots.
+// SetForGood is `systemctl set-property unit AllowedCPUs=`: it takes effect immediately and
+// survives reboots.
 func (u *Units) SetForGood(unit string, allowed cpuset.Set) {
-	u.DropIn(unit, lasting+unit+".d/"+control, allowed)
+	u.DropIn(unit, lastingDir+unit+".d/"+controlFile, allowed)
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	state := u.state(unit)
 	state.CPUs = allowed
-	u.held[unit] = state
+	u.properties[unit] = state
 	if p, running, err := u.find(unit); err == nil && running {
 		u.apply(p, state)
 	}
 }
 
-// load reads a unit's files again, in the order of their base names: each adds to what
-// was said before it, but for those that systemd writes itself, which begin anew.
+// load reads the files of a unit again, in the order of their base names. Each file adds its CPUs
+// to the CPUs of earlier files. A file that systemd itself wrote replaces them.
 func (u *Units) load(unit string) {
 	state := u.state(unit)
 	var cpus cpuset.Set
@@ -57,10 +58,10 @@ func (u *Units) load(unit string) {
 	set, forThisBoot := u.runtime[unit]
 	for _, d := range u.dropIns[unit] {
 		base := path.Base(d.name)
-		if forThisBoot && base >= control {
+		if forThisBoot && base >= controlFile {
 			cpus, forThisBoot = set, false
 		}
-		if cpus = cpus.Union(d.cpus); base == control {
+		if cpus = cpus.Union(d.cpus); base == controlFile {
 			cpus = d.cpus
 		}
 	}
@@ -68,7 +69,7 @@ func (u *Units) load(unit string) {
 		cpus = set
 	}
 	state.CPUs = cpus
-	u.held[unit] = state
+	u.properties[unit] = state
 }
 
 func (u *Units) files(unit string) []string {
@@ -79,7 +80,7 @@ func (u *Units) files(unit string) []string {
 	return names
 }
 
-// ReadFile returns what is in a drop-in.
+// ReadFile returns the content of a drop-in.
 func (u *Units) ReadFile(name string) ([]byte, error) {
 	u.mu.Lock()
 	defer u.mu.Unlock()

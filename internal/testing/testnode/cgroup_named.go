@@ -10,15 +10,14 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
 
-// unitFile is a unit, or a template of units, that can be started and stopped.
+// unitFile is the file of a unit or of a template of units.
 type unitFile struct {
 	slice string
-	state cgroup.UnitState // what the file says
+	state cgroup.UnitState // the properties in the file
 }
 
-// Install adds a service, a template of services (NAME@.service), or a slice, that is
-// not started. Allowed is its own AllowedCPUs, empty for none. What was set for the
-// unit before stays.
+// Install adds a stopped service, template of services (NAME@.service) or slice. allowed is its
+// own AllowedCPUs; empty means unset. Earlier properties of the unit stay.
 func (u *Units) Install(unit string, allowed cpuset.Set) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -29,7 +28,7 @@ func (u *Units) Install(unit string, allowed cpuset.Set) {
 	u.installed[unit] = file
 }
 
-// Start starts an installed unit: it has its properties before its first process.
+// Start starts an installed unit. Its properties apply before its first process starts.
 func (u *Units) Start(unit string) error {
 	p, err := u.start(unit)
 	if err != nil {
@@ -46,7 +45,7 @@ func (u *Units) start(unit string) (cgroup.Path, error) {
 	if err != nil || running {
 		return p, err
 	}
-	if p, err = u.planned(unit); err != nil {
+	if p, err = u.unitPath(unit); err != nil {
 		return "", err
 	}
 	if err := u.mkdir(p); err != nil {
@@ -57,8 +56,8 @@ func (u *Units) start(unit string) (cgroup.Path, error) {
 	return p, u.tree.Write(string(p.Join("cgroup.procs")), strconv.Itoa(u.pid))
 }
 
-// planned is the cgroup that an installed unit has when it runs.
-func (u *Units) planned(unit string) (cgroup.Path, error) {
+// unitPath returns the cgroup of an installed unit.
+func (u *Units) unitPath(unit string) (cgroup.Path, error) {
 	if strings.HasSuffix(unit, ".slice") {
 		return cgroup.PodPath(unit, cgroup.DriverSystemd)
 	}
@@ -67,7 +66,7 @@ func (u *Units) planned(unit string) (cgroup.Path, error) {
 	return slice.Join(unit), err
 }
 
-// mkdir makes a cgroup without controllers, and its ancestors.
+// mkdir creates a cgroup without controllers, and its ancestors.
 func (u *Units) mkdir(p cgroup.Path) error {
 	if _, err := u.fs.Children(p); err == nil {
 		return nil
@@ -95,7 +94,7 @@ func (u *Units) Stop(unit string) error {
 	return nil
 }
 
-// Unit is that of cgroup.Systemd.
+// Unit implements cgroup.Systemd.
 func (u *Units) Unit(_ context.Context, name string) (cgroup.Unit, error) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -109,14 +108,14 @@ func (u *Units) Unit(_ context.Context, name string) (cgroup.Unit, error) {
 	unit := cgroup.Unit{Name: name, Load: "loaded", Active: "active", Path: p, Files: u.files(name), UnitState: u.state(name)}
 	if !running {
 		unit.Active = "inactive"
-		if unit.Path, err = u.planned(name); err != nil {
+		if unit.Path, err = u.unitPath(name); err != nil {
 			return cgroup.Unit{}, err
 		}
 	}
 	return unit, nil
 }
 
-// Revert is that of cgroup.Systemd.
+// Revert implements cgroup.Systemd.
 func (u *Units) Revert(_ context.Context, unit string, originals []cgroup.Property, nodes cpuset.Set) error {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -136,7 +135,7 @@ func (u *Units) Revert(_ context.Context, unit string, originals []cgroup.Proper
 	return u.set(unit, originals)
 }
 
-// file returns what is installed for a unit: its own file, or its template.
+// file returns the file of a unit, or of its template.
 func (u *Units) file(unit string) (unitFile, bool) {
 	if file, ok := u.installed[unit]; ok {
 		return file, true
@@ -155,7 +154,7 @@ type unitWatch struct {
 	wakes chan string
 }
 
-// WatchUnits is that of cgroup.Systemd.
+// WatchUnits implements cgroup.Systemd.
 func (u *Units) WatchUnits(ctx context.Context, units []string, wake func(unit string)) error {
 	w := &unitWatch{units: map[string]bool{}, wakes: make(chan string, 256)}
 	for _, unit := range units {
@@ -180,7 +179,7 @@ func (u *Units) WatchUnits(ctx context.Context, units []string, wake func(unit s
 	}
 }
 
-// announce wakes those who watch the unit.
+// announce wakes the watchers of a unit.
 func (u *Units) announce(p cgroup.Path) {
 	unit, _ := p.Unit()
 	u.mu.Lock()
@@ -191,7 +190,7 @@ func (u *Units) announce(p cgroup.Path) {
 		}
 		select {
 		case w.wakes <- unit:
-		default: // it has enough to do
+		default: // enough wakes are queued
 		}
 	}
 }

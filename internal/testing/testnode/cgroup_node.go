@@ -11,8 +11,8 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
 
-// cgroupNode is one cgroup. What belongs to a controller is only meaningful
-// while the parent enables the controller.
+// cgroupNode is one cgroup. The values of a controller are valid only while the parent enables
+// the controller.
 type cgroupNode struct {
 	path     cgroup.Path
 	parent   *cgroupNode
@@ -20,14 +20,14 @@ type cgroupNode struct {
 	enabled  map[string]bool // cgroup.subtree_control
 	tasks    []int
 
-	cpus, mems cpuset.Set // empty: inherit
+	cpus, mems cpuset.Set // empty: inherited
 	partition
 	weight        uint64
 	idle          bool
 	quota, period int64 // quota -1: max
 }
 
-// What a new cgroup has (kernel/sched/core.c, sched.h).
+// Values of a new cgroup (kernel/sched/core.c, sched.h).
 const (
 	defaultWeight = 100
 	defaultPeriod = 100_000
@@ -40,8 +40,8 @@ func newCgroupNode(parent *cgroupNode, at cgroup.Path) *cgroupNode {
 	return n
 }
 
-// reset puts a controller's settings to their defaults, as when it is disabled
-// and enabled again.
+// reset sets a controller's values to their defaults, as at a disable and enable of the
+// controller.
 func (n *cgroupNode) reset(controller string) {
 	if controller == "cpuset" {
 		n.cpus, n.mems, n.partition = cpuset.Set{}, cpuset.Set{}, partition{}
@@ -66,9 +66,9 @@ func (n *cgroupNode) populated() bool {
 	return false
 }
 
-// effective is cpuset.cpus.effective: what a partition has for itself, else the request
-// as far as the parent has it; all of the parent's if that is nothing
-// (update_cpumasks_hier).
+// effective returns cpuset.cpus.effective (update_cpumasks_hier). For a partition it is the CPUs
+// that the partition holds. Otherwise it is the part of the request that the parent has, or all
+// of the parent's CPUs if that part is empty.
 func (c *Cgroups) effective(n *cgroupNode) cpuset.Set {
 	switch {
 	case n.parent == nil:
@@ -83,7 +83,7 @@ func (c *Cgroups) effective(n *cgroupNode) cpuset.Set {
 	return parent
 }
 
-// effectiveMems is cpuset.mems.effective (update_nodemasks_hier).
+// effectiveMems returns cpuset.mems.effective (update_nodemasks_hier).
 func (c *Cgroups) effectiveMems(n *cgroupNode) cpuset.Set {
 	if n.parent == nil {
 		return c.config.Nodes
@@ -95,7 +95,7 @@ func (c *Cgroups) effectiveMems(n *cgroupNode) cpuset.Set {
 	return parent
 }
 
-// show is the content of a file, or the error of opening it.
+// show returns the content of a file, or the error of open(2).
 func (c *Cgroups) show(n *cgroupNode, file string) (string, error) {
 	isRoot := n.parent == nil
 	switch file {
@@ -113,7 +113,7 @@ func (c *Cgroups) show(n *cgroupNode, file string) (string, error) {
 		if isRoot {
 			return "", syscall.ENOENT
 		}
-		return fmt.Sprintf("populated %d\nfrozen 0\n", bit(n.populated())), nil
+		return fmt.Sprintf("populated %d\nfrozen 0\n", digit(n.populated())), nil
 	}
 	controller, _, _ := strings.Cut(file, ".")
 	if !n.has(controller) {
@@ -122,7 +122,7 @@ func (c *Cgroups) show(n *cgroupNode, file string) (string, error) {
 	switch file {
 	case "cpuset.cpus.effective":
 		if isRoot {
-			defer c.settleReturning()
+			defer c.countRootRead()
 		}
 		return c.effective(n).String() + "\n", nil
 	case "cpuset.mems.effective":
@@ -150,7 +150,7 @@ func (c *Cgroups) show(n *cgroupNode, file string) (string, error) {
 		}
 		return fmt.Sprintln(n.weight), nil
 	case "cpu.idle":
-		return fmt.Sprintln(bit(n.idle)), nil
+		return fmt.Sprintln(digit(n.idle)), nil
 	case "cpu.max":
 		if n.quota < 0 {
 			return fmt.Sprintf("max %d\n", n.period), nil
@@ -170,18 +170,18 @@ func (n *cgroupNode) list(include func(string) bool) string {
 	return strings.Join(names, " ") + "\n"
 }
 
-func bit(b bool) int {
+func digit(b bool) int {
 	if b {
 		return 1
 	}
 	return 0
 }
 
-// store is a write(2) of value, without blanks around it.
+// store writes value, without surrounding blanks, like write(2).
 func (c *Cgroups) store(n *cgroupNode, file, value string) error {
 	switch file {
 	case "cgroup.subtree_control":
-		return n.control(value)
+		return n.storeControl(value)
 	case "cgroup.procs":
 		pid, err := strconv.Atoi(value)
 		if err != nil {
@@ -194,7 +194,7 @@ func (c *Cgroups) store(n *cgroupNode, file, value string) error {
 		err := c.storeSet(n, &n.cpus, value, c.config.Possible, c.config.Possible.Last()+1)
 		c.moveTasks(n, before)
 		if err == nil {
-			c.requested(n)
+			c.breakSiblings(n)
 		}
 		return err
 	case cgroup.FileExclusive:
@@ -210,11 +210,11 @@ func (c *Cgroups) store(n *cgroupNode, file, value string) error {
 	case "cpu.max":
 		return n.storeMax(value)
 	}
-	return syscall.EINVAL // a file that can only be read
+	return syscall.EINVAL // a read-only file
 }
 
-// control is cgroup.subtree_control: "+cpuset -cpu".
-func (n *cgroupNode) control(value string) error {
+// storeControl writes cgroup.subtree_control: "+cpuset -cpu".
+func (n *cgroupNode) storeControl(value string) error {
 	for word := range strings.FieldsSeq(value) {
 		controller := strings.TrimLeft(word, "+-")
 		if controller != "cpuset" && controller != "cpu" || len(word) != len(controller)+1 {
@@ -240,7 +240,7 @@ func (n *cgroupNode) control(value string) error {
 	return nil
 }
 
-// maxNodes is the kernel's MAX_NUMNODES as distributions build it.
+// maxNodes is MAX_NUMNODES in the kernels of distributions.
 const maxNodes = 1024
 
 // storeSet follows update_cpumask, update_nodemask and validate_change of
@@ -253,14 +253,14 @@ func (c *Cgroups) storeSet(n *cgroupNode, set *cpuset.Set, value string, possibl
 	if members.IsEmpty() && !set.IsEmpty() && n.populated() && !c.config.ClearPopulated {
 		return syscall.ENOSPC
 	}
-	if set == &n.cpus && !c.roomFor(n, n.exclusive, members) {
+	if set == &n.cpus && !c.acceptsLists(n, n.exclusive, members) {
 		return syscall.EBUSY
 	}
 	*set = members
 	return nil
 }
 
-// parseSet reads what is written to a list.
+// parseSet parses a written list.
 func parseSet(set *cpuset.Set, value string, possible cpuset.Set, limit int) error {
 	members, err := cpuset.ParseKernel(value, limit)
 	switch {

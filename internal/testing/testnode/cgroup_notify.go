@@ -8,21 +8,21 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 )
 
-// notices tell of a tree in memory what inotify tells of the kernel's.
-type notices struct {
+// fakeInotify is the fake of an inotify instance.
+type fakeInotify struct {
 	tree *Cgroups
 	wake chan struct{} // holds one token while queue or err is not empty
 
-	// The tree's lock guards the watches: they are on directories, not on names.
+	// The tree's lock guards the watches. They are on directories, not on names.
 	dirs map[*cgroupNode]string
-	// byName are the names that were added last.
+	// byName holds the latest directory of each name.
 	byName map[string]*cgroupNode
 
-	mu      sync.Mutex // guards what follows; taken after the tree's lock
+	mu      sync.Mutex // guards the fields below; taken after the tree's lock
 	queue   []cgroup.Notice
 	err     error
-	waits   bool       // the reader has taken all notices, and waits for the next
-	changed *sync.Cond // of waits and err
+	waits   bool       // the reader has taken all notices and waits for the next one
+	changed *sync.Cond // signals changes of waits and err
 }
 
 // Notify implements cgroup.Notifier.
@@ -32,13 +32,13 @@ func (c *Cgroups) Notify() (cgroup.Notices, error) {
 	if c.unwatched != nil {
 		return nil, c.unwatched
 	}
-	n := &notices{tree: c, wake: make(chan struct{}, 1), dirs: make(map[*cgroupNode]string), byName: make(map[string]*cgroupNode)}
+	n := &fakeInotify{tree: c, wake: make(chan struct{}, 1), dirs: make(map[*cgroupNode]string), byName: make(map[string]*cgroupNode)}
 	n.changed = sync.NewCond(&n.mu)
 	c.notices = append(c.notices, n)
 	return n, nil
 }
 
-// AwaitReaders returns when each reader of notices has taken all that were queued.
+// AwaitReaders returns when all readers have taken all queued notices.
 func (c *Cgroups) AwaitReaders() {
 	c.mu.Lock()
 	readers := slices.Clone(c.notices)
@@ -52,8 +52,7 @@ func (c *Cgroups) AwaitReaders() {
 	}
 }
 
-// Watches is the number of watches that the kernel would hold, those of removed
-// cgroups included.
+// Watches returns the number of watches in the kernel, including those on removed cgroups.
 func (c *Cgroups) Watches() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -64,8 +63,8 @@ func (c *Cgroups) Watches() int {
 	return count
 }
 
-// LoseNotices loses what happens in f, as a queue of the kernel's that is full: those
-// who are told of changes are only told that some are lost.
+// LoseNotices loses the notices of changes in f, like a full queue in the kernel. The readers
+// receive an overflow instead.
 func (c *Cgroups) LoseNotices(f func()) {
 	c.mu.Lock()
 	told := c.notices
@@ -80,8 +79,7 @@ func (c *Cgroups) LoseNotices(f func()) {
 	}
 }
 
-// FailNotices ends all that are told of changes, and lets no new ones begin until
-// it is called with nil.
+// FailNotices ends all readers with err, and refuses new ones until it is called with nil.
 func (c *Cgroups) FailNotices(err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -95,8 +93,8 @@ func (c *Cgroups) FailNotices(err error) {
 	c.notices = nil
 }
 
-// tell is called with the tree's lock held.
-func (c *Cgroups) tell(node *cgroupNode, kind cgroup.ChangeKind, name string) {
+// notifyWatchers posts a notice to the watchers of node. The caller holds the tree's lock.
+func (c *Cgroups) notifyWatchers(node *cgroupNode, kind cgroup.ChangeKind, name string) {
 	for _, n := range c.notices {
 		if dir, ok := n.dirs[node]; ok {
 			n.post(cgroup.Notice{Kind: kind, Dir: dir, Name: name})
@@ -104,7 +102,7 @@ func (c *Cgroups) tell(node *cgroupNode, kind cgroup.ChangeKind, name string) {
 	}
 }
 
-// unwatch follows the end of a cgroup, with the tree's lock held.
+// unwatch handles the removal of a cgroup. The caller holds the tree's lock.
 func (c *Cgroups) unwatch(gone *cgroupNode) {
 	if !c.config.DropWatches {
 		return
@@ -117,7 +115,7 @@ func (c *Cgroups) unwatch(gone *cgroupNode) {
 	}
 }
 
-func (n *notices) Add(dir string) error {
+func (n *fakeInotify) Add(dir string) error {
 	n.tree.mu.Lock()
 	defer n.tree.mu.Unlock()
 	node, err := n.tree.find("watch", dir)
@@ -128,14 +126,14 @@ func (n *notices) Add(dir string) error {
 	return nil
 }
 
-func (n *notices) Remove(dir string) {
+func (n *fakeInotify) Remove(dir string) {
 	n.tree.mu.Lock()
 	defer n.tree.mu.Unlock()
 	delete(n.dirs, n.byName[dir])
 	delete(n.byName, dir)
 }
 
-func (n *notices) Next() (cgroup.Notice, error) {
+func (n *fakeInotify) Next() (cgroup.Notice, error) {
 	for {
 		if notice, ok, err := n.first(); ok || err != nil {
 			return notice, err
@@ -144,7 +142,7 @@ func (n *notices) Next() (cgroup.Notice, error) {
 	}
 }
 
-func (n *notices) first() (notice cgroup.Notice, ok bool, err error) {
+func (n *fakeInotify) first() (notice cgroup.Notice, ok bool, err error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.err != nil || len(n.queue) == 0 {
@@ -157,7 +155,7 @@ func (n *notices) first() (notice cgroup.Notice, ok bool, err error) {
 	return notice, true, nil
 }
 
-func (n *notices) Close() error {
+func (n *fakeInotify) Close() error {
 	n.tree.mu.Lock()
 	defer n.tree.mu.Unlock()
 	for i, open := range n.tree.notices {
@@ -170,14 +168,14 @@ func (n *notices) Close() error {
 	return nil
 }
 
-func (n *notices) post(notice cgroup.Notice) {
+func (n *fakeInotify) post(notice cgroup.Notice) {
 	n.mu.Lock()
 	n.queue = append(n.queue, notice)
 	n.mu.Unlock()
 	n.signal()
 }
 
-func (n *notices) fail(err error) {
+func (n *fakeInotify) fail(err error) {
 	n.mu.Lock()
 	n.err = err
 	n.changed.Broadcast()
@@ -185,7 +183,7 @@ func (n *notices) fail(err error) {
 	n.signal()
 }
 
-func (n *notices) signal() {
+func (n *fakeInotify) signal() {
 	select {
 	case n.wake <- struct{}{}:
 	default:

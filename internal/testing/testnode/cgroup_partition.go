@@ -7,35 +7,35 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
 
-// PartitionRules are the ways in which kernels differ in remote partitions. The zero
-// value has none, and none of their files.
+// PartitionRules describes how a kernel treats remote partitions. The zero value is a kernel
+// without remote partitions and their files.
 type PartitionRules struct {
 	Remote bool
-	// Siblings says that cpuset.cpus of a sibling breaks a partition (before 7.0).
+	// Siblings reports whether cpuset.cpus of a sibling breaks a partition (before 7.0).
 	Siblings bool
-	// Flips says that a cut of an ancestor's list makes a partition a member, without
-	// a word, and that clearing such a list changes nothing: but if the list is still
-	// empty when the partition ends, its CPUs are lost (before 6.16; of 6.12 the releases
-	// up to 6.12.107 at least, and not 6.12.117). Partitions of later kernels lose the
-	// CPUs that were cut to the root.
+	// Flips reports whether a cut of an ancestor's list silently makes a partition a member. An
+	// emptied list changes nothing at first. But if it is still empty at the end of the
+	// partition, the kernel loses the CPUs. Kernels before 6.16 do so, of 6.12 the releases up to
+	// at least 6.12.107, and not 6.12.117. On later kernels, a partition returns the cut CPUs to
+	// the root.
 	Flips bool
-	// Stuck says that a broken partition takes no type until it has been a member,
-	// Crash that the kernel dies of it (6.16 to 6.18).
+	// Stuck reports whether a broken partition takes no type before it has been a member. Crash
+	// reports whether that write crashes the kernel (6.16 to 6.18).
 	Stuck, Crash bool
-	// SlowRemoval says that the CPUs of a removed partition come back after a moment,
-	// and never those that are cut from a list before (6.11).
+	// SlowRemoval reports whether the root gets the CPUs of a removed partition after a delay. If
+	// they are cut from a list before, it never gets them (6.11).
 	SlowRemoval bool
-	// Boot says that CPUs of isolcpus= can be in no root partition (7.0 and later).
+	// Boot reports whether a root partition cannot contain CPUs of isolcpus= (7.0 and later).
 	Boot bool
-	// Deadline says that the kernel does not let a cgroup that is or was a root be
-	// left without CPUs that are online: there would be no room for its deadline servers
-	// (EBUSY; dl_cpuset_cpumask_can_shrink). One that is made a member just then
-	// stays under that rule (7.2).
+	// Deadline reports whether a cgroup that is or was a root must keep an online CPU (7.0 and
+	// later). Its deadline servers need one, so that the kernel returns EBUSY
+	// (dl_cpuset_cpumask_can_shrink). The rule still applies to a cgroup that just became a
+	// member (seen in 7.2).
 	Deadline bool
 }
 
-// PartitionsLike returns the rules of a kernel's version. Of the stable releases between
-// those in which a rule was seen and was not seen, the later is taken.
+// PartitionsLike returns the rules of a kernel version. If a rule changed between two tested
+// stable releases, the change counts from the later one.
 func PartitionsLike(major, minor, patch int) PartitionRules {
 	before := func(m, n int) bool { return major < m || major == m && minor < n }
 	if before(6, 11) {
@@ -53,16 +53,16 @@ func PartitionsLike(major, minor, patch int) PartitionRules {
 	}
 }
 
-// partition is what a cgroup has of cpuset.cpus.partition and cpuset.cpus.exclusive.
+// partition holds the state of cpuset.cpus.partition and cpuset.cpus.exclusive.
 type partition struct {
-	exclusive cpuset.Set
-	state     cgroup.PartitionState
-	held      cpuset.Set // taken from everybody else, also while it is half torn down
-	common    bool       // what is held is everybody's all the same, see plugged
-	flagged   bool       // the kernel's CS_CPU_EXCLUSIVE and CS_SCHED_LOAD_BALANCE
+	exclusive     cpuset.Set
+	state         cgroup.PartitionState
+	held          cpuset.Set // taken from all other cgroups, also while half removed
+	common        bool       // all cgroups may use the held CPUs, see applyHotplug
+	exclusiveFlag bool       // CS_CPU_EXCLUSIVE and CS_SCHED_LOAD_BALANCE of the kernel
 }
 
-// Reasons of the kernel's (kernel/cgroup/cpuset.c, perr_strings).
+// Reasons in the kernel's words (kernel/cgroup/cpuset.c, perr_strings).
 const (
 	whyList     = "Invalid cpu list in cpuset.cpus.exclusive"
 	whySiblings = "Cpu list in cpuset.cpus not exclusive"
@@ -71,37 +71,37 @@ const (
 	whyBoot     = "partition config conflicts with housekeeping setup"
 )
 
-// removal is how many times the root is looked at before CPUs come back, with
+// removalReads is the number of reads of the root after which CPUs return, with
 // PartitionRules.SlowRemoval.
-const removal = 2
+const removalReads = 2
 
-// partitions are the tree's CPUs that the root does not have.
+// partitions holds the CPUs that the root does not have.
 type partitions struct {
-	nodes     map[*cgroupNode]bool // that hold any
-	returning cpuset.Set           // of removed cgroups, for a moment
+	nodes     map[*cgroupNode]bool // nodes that hold CPUs
+	returning cpuset.Set           // of removed cgroups, until they return
 	returnIn  int
-	leaked    cpuset.Set // until the machine boots
+	leaked    cpuset.Set // lost until the machine boots
 	crashed   bool
 }
 
-// Crashed says that something has been written of which the kernel would have died.
+// Crashed reports whether a write would have crashed the kernel.
 func (c *Cgroups) Crashed() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.parted.crashed
+	return c.partitions.crashed
 }
 
-// Leaked are the CPUs that the kernel has lost.
+// Leaked returns the CPUs that the kernel has lost.
 func (c *Cgroups) Leaked() cpuset.Set {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.parted.leaked
+	return c.partitions.leaked
 }
 
-// rootCPUs is cpuset.cpus.effective of the root.
+// rootCPUs returns cpuset.cpus.effective of the root.
 func (c *Cgroups) rootCPUs() cpuset.Set {
-	all := c.online.Difference(c.parted.leaked).Difference(c.parted.returning)
-	for n := range c.parted.nodes {
+	all := c.online.Difference(c.partitions.leaked).Difference(c.partitions.returning)
+	for n := range c.partitions.nodes {
 		if !n.common {
 			all = all.Difference(n.held)
 		}
@@ -109,43 +109,43 @@ func (c *Cgroups) rootCPUs() cpuset.Set {
 	return all
 }
 
-// settleReturning is called when somebody looks at the root.
-func (c *Cgroups) settleReturning() {
-	if c.parted.returnIn--; c.parted.returnIn <= 0 {
-		c.parted.returning = cpuset.Set{}
+// countRootRead counts a read of the root.
+func (c *Cgroups) countRootRead() {
+	if c.partitions.returnIn--; c.partitions.returnIn <= 0 {
+		c.partitions.returning = cpuset.Set{}
 	}
 }
 
-// hold gives a partition its CPUs.
+// hold sets the CPUs of a partition.
 func (c *Cgroups) hold(n *cgroupNode, cpus cpuset.Set) {
 	n.held = cpus
 	if cpus.IsEmpty() {
 		n.common = false
-		delete(c.parted.nodes, n)
+		delete(c.partitions.nodes, n)
 		return
 	}
-	c.parted.nodes[n] = true
+	c.partitions.nodes[n] = true
 }
 
-// lose follows the end of a partition: the kernel gives back what the lists grant then
-// (remote_partition_disable, before 6.16).
-func (c *Cgroups) lose(n *cgroupNode) {
+// loseCPUs handles the end of a partition: the kernel returns only CPUs that the lists grant at
+// that moment (remote_partition_disable, before 6.16).
+func (c *Cgroups) loseCPUs(n *cgroupNode) {
 	if c.config.Partitions.Flips && n.state.Valid() && !n.common {
-		c.parted.leaked = c.parted.leaked.Union(n.ungranted(n.held))
+		c.partitions.leaked = c.partitions.leaked.Union(n.ungranted(n.held))
 	}
 }
 
 func (c *Cgroups) setState(n *cgroupNode, s cgroup.PartitionState) {
 	if n.state != s {
 		n.state = s
-		c.tell(n, cgroup.Written, cgroup.FilePartition)
+		c.notifyWatchers(n, cgroup.Written, cgroup.FilePartition)
 	}
 }
 
-// granted is what the lists from the top down to n have in common.
+// granted returns the CPUs in all lists from the top down to n.
 func (n *cgroupNode) granted() cpuset.Set { return n.exclusive.Difference(n.ungranted(n.exclusive)) }
 
-// ungranted are those CPUs that a list above n lacks.
+// ungranted returns the cpus that are missing in a list above n.
 func (n *cgroupNode) ungranted(cpus cpuset.Set) (lacking cpuset.Set) {
 	for a := n.parent; a.parent != nil; a = a.parent {
 		lacking = lacking.Union(cpus.Difference(a.exclusive))
@@ -158,23 +158,23 @@ func (c *Cgroups) storePartition(n *cgroupNode, value string) error {
 	want := cgroup.PartitionType(value)
 	switch want {
 	case cgroup.MemberPartition:
-		c.lose(n)
+		c.loseCPUs(n)
 		c.hold(n, cpuset.Set{})
 		c.setState(n, cgroup.PartitionState{Type: want})
-		n.flagged = n.flagged && !c.roomFor(n, n.exclusive, n.cpus)
+		n.exclusiveFlag = n.exclusiveFlag && !c.acceptsLists(n, n.exclusive, n.cpus)
 		return nil
 	case cgroup.RootPartition, cgroup.IsolatedPartition:
 	default:
 		return syscall.EINVAL
 	}
 	if torn := n.state.Invalid && n.state.Why == ""; torn && c.config.Partitions.Crash {
-		c.parted.crashed = true
+		c.partitions.crashed = true
 		return syscall.EIO
 	} else if torn && c.config.Partitions.Stuck {
 		return nil
 	}
 	if n.state.Valid() {
-		n.flagged = want == cgroup.RootPartition
+		n.exclusiveFlag = want == cgroup.RootPartition
 		c.setState(n, cgroup.PartitionState{Type: want})
 		return nil
 	}
@@ -194,7 +194,7 @@ func (c *Cgroups) storePartition(n *cgroupNode, value string) error {
 		why = whyBoot
 	default:
 		c.hold(n, cpus)
-		n.flagged = want == cgroup.RootPartition // isolated ones are not balanced, and so not asked
+		n.exclusiveFlag = want == cgroup.RootPartition // the kernel balances no isolated partition, and so does not check it
 	}
 	c.setState(n, cgroup.PartitionState{Type: want, Invalid: why != "", Why: why})
 	return nil
@@ -226,10 +226,10 @@ func (c *Cgroups) storeExclusive(n *cgroupNode, value string) error {
 	}) {
 		return syscall.EINVAL
 	}
-	if !c.roomFor(n, cpus, n.cpus) {
+	if !c.acceptsLists(n, cpus, n.cpus) {
 		return syscall.EBUSY
 	}
-	c.parted.leaked = c.parted.leaked.Union(c.parted.returning.Intersection(n.exclusive.Difference(cpus)))
+	c.partitions.leaked = c.partitions.leaked.Union(c.partitions.returning.Intersection(n.exclusive.Difference(cpus)))
 	cut := n.exclusive.Difference(cpus)
 	n.exclusive = cpus
 	if c.config.Partitions.Flips {
@@ -240,21 +240,21 @@ func (c *Cgroups) storeExclusive(n *cgroupNode, value string) error {
 	return nil
 }
 
-// roomFor says that the kernel lets a cgroup have these lists (validate_change).
-func (c *Cgroups) roomFor(n *cgroupNode, exclusive, cpus cpuset.Set) bool {
+// acceptsLists reports whether the kernel accepts these lists for a cgroup (validate_change).
+func (c *Cgroups) acceptsLists(n *cgroupNode, exclusive, cpus cpuset.Set) bool {
 	if exclusive.IsEmpty() {
 		exclusive = cpus
 	}
-	return !c.config.Partitions.Deadline || !n.flagged || exclusive.Overlaps(c.online)
+	return !c.config.Partitions.Deadline || !n.exclusiveFlag || exclusive.Overlaps(c.online)
 }
 
-// regrant follows a change of a list in a cgroup and all below it.
+// regrant handles a change of a list in a cgroup and its descendants.
 func (c *Cgroups) regrant(n *cgroupNode) {
 	if n.state.Valid() {
 		cpus, root := n.granted(), c.rootCPUs().Union(n.held)
 		why := ""
 		switch {
-		case cpus.IsEmpty() && !n.exclusive.IsEmpty(): // it is not remote any more
+		case cpus.IsEmpty() && !n.exclusive.IsEmpty(): // no longer a remote partition
 			why = whyParent
 		case cpus.IsEmpty(), root.IsSubsetOf(cpus), !cpus.Intersection(c.online).IsSubsetOf(root):
 			why = whyList
@@ -269,14 +269,13 @@ func (c *Cgroups) regrant(n *cgroupNode) {
 	}
 }
 
-// flip is regrant with PartitionRules.Flips: of the cgroups below the changed one those
-// end that have what was cut from its list, unless that is empty now
-// (remote_partition_check).
+// flip is regrant with PartitionRules.Flips. It ends the partitions below the changed cgroup that
+// hold a cut CPU, unless the list is empty now (remote_partition_check).
 func (c *Cgroups) flip(n, changed *cgroupNode, cut cpuset.Set) {
 	switch {
 	case !n.state.Valid():
 	case n == changed:
-		c.lose(n)
+		c.loseCPUs(n)
 		c.regrant(n)
 	case !changed.exclusive.IsEmpty() && n.held.Overlaps(cut):
 		c.hold(n, cpuset.Set{})
@@ -287,9 +286,9 @@ func (c *Cgroups) flip(n, changed *cgroupNode, cut cpuset.Set) {
 	}
 }
 
-// requested follows a write of cpuset.cpus: it breaks what siblings have for
-// themselves, half way.
-func (c *Cgroups) requested(n *cgroupNode) {
+// breakSiblings handles a write of cpuset.cpus: it half removes the partitions of siblings with
+// these CPUs.
+func (c *Cgroups) breakSiblings(n *cgroupNode) {
 	if !c.config.Partitions.Siblings || n.parent == nil {
 		return
 	}
@@ -300,17 +299,17 @@ func (c *Cgroups) requested(n *cgroupNode) {
 	}
 }
 
-// plugged follows a change of the CPUs that are online. Where all that are left are in
-// partitions they are everybody's from then on (cpuset_handle_hotplug, by reading: 6.12
-// does not let the last one go, and 7.2 says that the partition is invalid besides).
-func (c *Cgroups) plugged() {
-	if len(c.parted.nodes) > 0 && c.rootCPUs().IsEmpty() {
-		for n := range c.parted.nodes {
+// applyHotplug handles a change of the online CPUs. If partitions hold all of them, all cgroups
+// may use them from then on. The rule comes from reading cpuset_handle_hotplug, not from a test:
+// 6.12 does not offline the last CPU, and 7.2 also marks the partition as invalid.
+func (c *Cgroups) applyHotplug() {
+	if len(c.partitions.nodes) > 0 && c.rootCPUs().IsEmpty() {
+		for n := range c.partitions.nodes {
 			n.common = true
 		}
-		c.parted.leaked, c.parted.returning = cpuset.Set{}, cpuset.Set{}
+		c.partitions.leaked, c.partitions.returning = cpuset.Set{}, cpuset.Set{}
 	}
-	for n := range c.parted.nodes {
+	for n := range c.partitions.nodes {
 		if n.state.Valid() && !n.held.Overlaps(c.online) {
 			c.hold(n, cpuset.Set{})
 			c.setState(n, cgroup.PartitionState{Type: n.state.Type, Invalid: true, Why: whyHotplug})
@@ -318,19 +317,19 @@ func (c *Cgroups) plugged() {
 	}
 }
 
-// dissolve follows the removal of a cgroup.
-func (c *Cgroups) dissolve(n *cgroupNode) {
+// removePartitions handles the removal of a cgroup.
+func (c *Cgroups) removePartitions(n *cgroupNode) {
 	switch {
 	case n.held.IsEmpty(), n.common:
 	case n.state.Valid() && c.config.Partitions.Flips && !n.ungranted(n.held).IsEmpty():
-		c.lose(n)
-	case n.state.Invalid: // half torn down: nobody knows of them any more
-		c.parted.leaked = c.parted.leaked.Union(n.held)
+		c.loseCPUs(n)
+	case n.state.Invalid: // half removed: no cgroup returns the CPUs
+		c.partitions.leaked = c.partitions.leaked.Union(n.held)
 	case c.config.Partitions.SlowRemoval:
-		c.parted.returning, c.parted.returnIn = c.parted.returning.Union(n.held), removal
+		c.partitions.returning, c.partitions.returnIn = c.partitions.returning.Union(n.held), removalReads
 	}
 	c.hold(n, cpuset.Set{})
 	for _, child := range n.children {
-		c.dissolve(child)
+		c.removePartitions(child)
 	}
 }

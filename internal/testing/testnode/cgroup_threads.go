@@ -6,16 +6,16 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
 
-// Stray has a thread on CPUs of its own, which may be outside of what its cgroup has:
-// until Unbind, or until the CPUs of its cgroup change.
+// Stray sets the affinity of a thread, also to CPUs outside its cgroup. It lasts until Unbind or
+// until the CPUs of its cgroup change.
 func (c *Cgroups) Stray(tid int, cpus cpuset.Set) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.strays[tid] = cpus
 }
 
-// moveTasks is what update_tasks_cpumask does when the effective set of a cgroup has
-// changed: everybody goes along, those who were left behind before, too.
+// moveTasks handles a change of the effective set of a cgroup, like update_tasks_cpumask. All
+// threads move, including earlier stray ones.
 func (c *Cgroups) moveTasks(n *cgroupNode, before cpuset.Set) {
 	if len(n.tasks) == 0 || c.effective(n).Equal(before) {
 		return
@@ -35,11 +35,11 @@ func (c *Cgroups) Inside(tid int, cpus cpuset.Set) (bool, error) {
 	return may.IsSubsetOf(cpus), err
 }
 
-// Affinity returns the online CPUs that a thread may run on.
+// Affinity returns the online CPUs on which a thread may run.
 func (c *Cgroups) Affinity(tid int) (cpuset.Set, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	node := c.holder(tid)
+	node := c.cgroupOf(tid)
 	if node == nil {
 		return cpuset.Set{}, syscall.ESRCH
 	}
@@ -53,7 +53,7 @@ func (c *Cgroups) Affinity(tid int) (cpuset.Set, error) {
 func (c *Cgroups) Unbind(tid int) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.holder(tid) == nil {
+	if c.cgroupOf(tid) == nil {
 		return syscall.ESRCH
 	}
 	if c.unbound != nil {
@@ -63,7 +63,7 @@ func (c *Cgroups) Unbind(tid int) error {
 	return nil
 }
 
-// RefuseUnbind has Unbind fail, until it is called with nil.
+// RefuseUnbind makes Unbind fail with err, until it is called with nil.
 func (c *Cgroups) RefuseUnbind(err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -12,35 +12,34 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
 
-// Units plays systemd for the units whose cgroups are in a tree, and for those
-// that are installed: it keeps properties, and whenever it applies one of them it
-// applies all of that unit, which is what makes raw writes a cache
-// (src/core/cgroup.c, unit_update_cgroup). A unit that is not installed exists as
-// long as its cgroup does.
+// Units is a fake systemd for units with a cgroup in the tree, and for installed units. Like
+// systemd, it writes all properties of a unit when it applies one of them (src/core/cgroup.c,
+// unit_update_cgroup). So a raw write to the cgroup does not last. A unit that is not installed
+// exists as long as its cgroup.
 type Units struct {
 	tree *Cgroups
 	fs   *cgroup.FS
 
-	mu        sync.Mutex // guards what follows
-	held      map[string]cgroup.UnitState
-	installed map[string]unitFile
-	dropIns   map[string][]dropIn   // by unit
-	runtime   map[string]cpuset.Set // AllowedCPUs that were set over D-Bus
-	refuse    error
-	watches   map[chan struct{}]bool
-	watchers  map[*unitWatch]bool
-	pid       int
+	mu         sync.Mutex // guards the fields below
+	properties map[string]cgroup.UnitState
+	installed  map[string]unitFile
+	dropIns    map[string][]dropIn   // by unit
+	runtime    map[string]cpuset.Set // AllowedCPUs set over D-Bus
+	refuse     error
+	watches    map[chan struct{}]bool
+	watchers   map[*unitWatch]bool
+	pid        int
 }
 
-// NewUnits returns a systemd for the units in the tree, without properties.
+// NewUnits returns a Units without properties.
 func NewUnits(tree *Cgroups) *Units {
 	tree.noteEnded()
 	return &Units{
 		tree: tree, fs: cgroup.New(tree),
-		held: map[string]cgroup.UnitState{}, installed: map[string]unitFile{},
+		properties: map[string]cgroup.UnitState{}, installed: map[string]unitFile{},
 		dropIns: map[string][]dropIn{}, runtime: map[string]cpuset.Set{},
 		watches: map[chan struct{}]bool{}, watchers: map[*unitWatch]bool{},
-		pid: 1 << 20, // beyond those of the runtime's
+		pid: 1 << 20, // beyond the PIDs of the runtime
 	}
 }
 
@@ -51,7 +50,7 @@ func (u *Units) Refuse(err error) {
 	u.refuse = err
 }
 
-// SetProperties is that of cgroup.Systemd.
+// SetProperties implements cgroup.Systemd.
 func (u *Units) SetProperties(_ context.Context, unit string, properties []cgroup.Property) error {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -72,7 +71,7 @@ func (u *Units) set(unit string, properties []cgroup.Property) error {
 			return err
 		}
 	}
-	u.held[unit] = state
+	u.properties[unit] = state
 	for _, property := range properties {
 		if property.Name == cgroup.UnitCPUs {
 			u.runtime[unit] = state.CPUs
@@ -84,7 +83,7 @@ func (u *Units) set(unit string, properties []cgroup.Property) error {
 	return nil
 }
 
-// Apply is that of cgroup.Systemd.
+// Apply implements cgroup.Systemd.
 func (u *Units) Apply(ctx context.Context, w cgroup.Write) error {
 	unit, ok := w.Path.Unit()
 	if !ok || w.Via != cgroup.DBus {
@@ -93,7 +92,7 @@ func (u *Units) Apply(ctx context.Context, w cgroup.Write) error {
 	return u.SetProperties(ctx, unit, []cgroup.Property{{Name: w.Property, Value: w.Value}})
 }
 
-// Properties is that of cgroup.Systemd.
+// Properties implements cgroup.Systemd.
 func (u *Units) Properties(_ context.Context, unit string) (cgroup.UnitState, error) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -106,8 +105,7 @@ func (u *Units) Properties(_ context.Context, unit string) (cgroup.UnitState, er
 	return u.state(unit), nil
 }
 
-// Reload is a daemon-reload: the properties of every unit are applied again,
-// also the ones that are not set.
+// Reload is a daemon-reload: it writes all properties of all units, also unset ones.
 func (u *Units) Reload() {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -115,7 +113,7 @@ func (u *Units) Reload() {
 	for unit := range u.dropIns {
 		u.load(unit)
 	}
-	// The walk only fails if the root is gone.
+	// The walk fails only without a root.
 	_ = u.fs.Walk("", func(p cgroup.Path) error {
 		if unit, ok := p.Unit(); ok {
 			u.apply(p, u.state(unit))
@@ -125,12 +123,12 @@ func (u *Units) Reload() {
 	for ch := range u.watches {
 		select {
 		case ch <- struct{}{}:
-		default: // it is awake already
+		default: // a wake is queued
 		}
 	}
 }
 
-// WatchReload is that of cgroup.Systemd.
+// WatchReload implements cgroup.Systemd.
 func (u *Units) WatchReload(ctx context.Context, wake func()) error {
 	ch := make(chan struct{}, 1)
 	u.mu.Lock()
@@ -153,7 +151,7 @@ func (u *Units) WatchReload(ctx context.Context, wake func()) error {
 }
 
 func (u *Units) state(unit string) cgroup.UnitState {
-	if state, ok := u.held[unit]; ok {
+	if state, ok := u.properties[unit]; ok {
 		return state
 	}
 	if file, ok := u.file(unit); ok {
@@ -162,18 +160,18 @@ func (u *Units) state(unit string) cgroup.UnitState {
 	return cgroup.UnitState{Known: true, Quota: -1}
 }
 
-// forgetEnded drops what is held of units that have come to their end and are not
-// installed, as those of containers and pods: when they are there again they begin anew.
+// forgetEnded drops the properties of ended units that are not installed, such as scopes of
+// containers. A later unit of the same name starts without properties.
 func (u *Units) forgetEnded() {
 	for _, unit := range u.tree.takeEnded() {
 		if _, ok := u.file(unit); !ok {
-			delete(u.held, unit)
+			delete(u.properties, unit)
 			delete(u.runtime, unit)
 		}
 	}
 }
 
-// find returns the cgroup of a unit that runs.
+// find returns the cgroup of a unit, and reports whether it is running.
 func (u *Units) find(unit string) (p cgroup.Path, running bool, err error) {
 	u.forgetEnded()
 	p, running = u.tree.unit(unit)
@@ -183,8 +181,8 @@ func (u *Units) find(unit string) (p cgroup.Path, running bool, err error) {
 	return p, running, nil
 }
 
-// apply writes all settings of a unit; like systemd it enables the controllers
-// that the unit needs, and goes on after a write that the kernel refuses.
+// apply writes all settings of a unit. Like systemd, it enables the controllers that the unit
+// needs, and continues after a failed write.
 func (u *Units) apply(p cgroup.Path, s cgroup.UnitState) {
 	if !s.CPUs.IsEmpty() || !s.Mems.IsEmpty() {
 		u.enable(p, "+cpuset")
@@ -209,7 +207,7 @@ func (u *Units) apply(p cgroup.Path, s cgroup.UnitState) {
 	}
 }
 
-// enable gives a cgroup a controller.
+// enable enables a controller for a cgroup.
 func (u *Units) enable(p cgroup.Path, controller string) {
 	if p == "" {
 		return

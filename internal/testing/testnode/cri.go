@@ -15,17 +15,16 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cri"
 )
 
-// Flavor is the runtime that a Runtime behaves like.
+// Flavor names the runtime that a Runtime imitates.
 type Flavor string
 
-// The two runtimes that cpupoold runs with.
+// The supported runtimes.
 const (
 	Containerd Flavor = "containerd"
 	CRIO       Flavor = "cri-o"
 )
 
-// Tree is the cgroup file system that a Runtime makes its cgroups in. Paths are
-// relative to its root.
+// Tree is the cgroup file system for the cgroups of a Runtime. Paths are relative to its root.
 type Tree interface {
 	Mkdir(dir string) error
 	Rmdir(dir string) error
@@ -33,29 +32,29 @@ type Tree interface {
 	ReadFile(file string, limit int) ([]byte, error)
 }
 
-// RuntimeConfig says what a Runtime behaves like. The zero value is containerd
-// 2 with the systemd driver and no cgroups.
+// RuntimeConfig configures a Runtime. The zero value imitates containerd 2 with the systemd
+// driver and without cgroups.
 type RuntimeConfig struct {
 	Flavor Flavor
 	Driver cri.Driver
 	Events EventMode
-	// NoRuntimeConfig leaves out the RuntimeConfig call (containerd 1.7).
+	// NoRuntimeConfig removes the RuntimeConfig call (containerd 1.7).
 	NoRuntimeConfig bool
-	// Tree may be nil: then containers have no cgroups.
+	// Tree holds the cgroups; with nil, containers have no cgroups.
 	Tree Tree
-	// NRI makes the runtime ask plugins, on NRISocket.
+	// NRI enables NRI plugins, on NRISocket.
 	NRI bool
-	// NRIRequired are plugins without which no container is created
-	// (required_plugins of NRI's default validator).
+	// NRIRequired names plugins; no container is created while one is missing (required_plugins
+	// of NRI's default validator).
 	NRIRequired []string
-	// Units may be nil: then systemd is not told of the resources that containers
-	// get, and its next daemon-reload undoes them.
+	// Units receives the resources of containers, as systemd does. With nil, the next
+	// daemon-reload reverts them.
 	Units *Units
 }
 
-// Runtime is a container runtime without containers: a CRI server on a real
-// socket whose pods and containers the test makes and moves along. Each change
-// has the effects, in the order, that it has in the runtime it behaves like.
+// Runtime is a fake container runtime without processes: a CRI server on a real socket. The test
+// creates, starts and removes its pods and containers. Each change has the effects of the
+// imitated runtime, in the same order.
 type Runtime struct {
 	config RuntimeConfig
 	socket string
@@ -64,10 +63,10 @@ type Runtime struct {
 	faults *faults
 	nri    *hooks // nil if NRI is off
 
-	mu         sync.Mutex // guards what follows
+	mu         sync.Mutex // guards the fields below
 	pods       map[string]*pod
 	containers map[string]*container
-	made       int // ids and PIDs are numbered
+	lastNumber int // number of the last ID and PID
 }
 
 // StartRuntime starts a runtime that serves until the end of the test.
@@ -79,8 +78,8 @@ func StartRuntime(t testing.TB, c RuntimeConfig) *Runtime {
 	if c.Driver == "" {
 		c.Driver = cri.Systemd
 	}
-	// Not t.TempDir: the test's name is in it, and a socket's path must not
-	// exceed 107 bytes.
+	// Not t.TempDir: it contains the test's name, and the path of a socket must not exceed 107
+	// bytes.
 	dir, err := os.MkdirTemp("", "cri")
 	if err != nil {
 		t.Fatal(err)
@@ -108,7 +107,7 @@ func StartRuntime(t testing.TB, c RuntimeConfig) *Runtime {
 	return r
 }
 
-// Forget drops all pods and containers: the runtime lists none any more, and says nothing.
+// Forget drops all pods and containers without an event.
 func (r *Runtime) Forget() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -127,13 +126,12 @@ func (c RuntimeConfig) version() (name, version string) {
 	return string(c.Flavor), "v2.4.2"
 }
 
-// Up serves again after Down, with the pods and containers of before.
+// Up serves again after Down. The pods and containers are unchanged.
 func (r *Runtime) Up() error {
 	if err := r.NRIUp(); err != nil {
 		return fmt.Errorf("start runtime: %w", err)
 	}
-	// There is a moment between bind and listen at which the socket refuses who connects:
-	// nobody knows it by then.
+	// A temporary name, because between bind and listen a socket refuses connections.
 	l, err := net.Listen("unix", r.socket+".new")
 	if err != nil {
 		return fmt.Errorf("start runtime: %w", err)
@@ -149,19 +147,19 @@ func (r *Runtime) Up() error {
 	server := r.server
 	go func() {
 		if err := server.Serve(l); err != nil && !errors.Is(err, grpc.ErrServerStopped) {
-			panic(err) // a listener of our own that fails is a bug of the test
+			panic(err) // the listener failed without a Down: a bug of the test
 		}
 	}()
 	return nil
 }
 
-// Down stops serving, as when the runtime is restarted: calls under way and
-// event streams break, containers run on.
+// Down stops serving, as at a restart of the runtime: calls in progress and event streams fail,
+// containers keep running.
 func (r *Runtime) Down() {
 	_ = os.Remove(r.socket) // Down may be called twice
 	r.server.Stop()
 	r.NRIDown()
 	if r.nri != nil {
-		r.nri.forget()
+		r.nri.dropStages()
 	}
 }

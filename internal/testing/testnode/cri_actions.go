@@ -13,12 +13,12 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cri"
 )
 
-// RunPod makes the pod's cgroup, as the kubelet does, and then the sandbox with
-// its process. It returns the sandbox id.
+// RunPod creates the pod's cgroup, as the kubelet does, and then the sandbox with its process. It
+// returns the sandbox ID.
 func (r *Runtime) RunPod(s PodSpec) (string, error) {
-	defer r.nri.begin()()
+	defer r.nri.blockSync()()
 	r.mu.Lock()
-	p := &pod{PodSpec: s, id: r.nextID(), pid: r.made, created: time.Now(), ready: true}
+	p := &pod{PodSpec: s, id: r.nextID(), pid: r.lastNumber, created: time.Now(), ready: true}
 	p.parent, p.dir = podCgroup(r.config.Driver, s)
 	p.path, p.scope = containerCgroup(r.config, p, p.id)
 	if err := r.makeCgroup(p.scope, cri.Resources{Shares: 2}, p.pid); err != nil {
@@ -36,17 +36,17 @@ func (r *Runtime) RunPod(s PodSpec) (string, error) {
 	created := r.event(p, p.id, runtime.ContainerEventType_CONTAINER_CREATED_EVENT)
 	started := r.event(p, p.id, runtime.ContainerEventType_CONTAINER_STARTED_EVENT)
 	r.mu.Unlock()
-	if r.config.Flavor == Containerd { // CRI-O: a sandbox that is being made has no status yet, and without one there is no event
+	if r.config.Flavor == Containerd { // CRI-O sends no event before the sandbox has a status
 		r.events.publish(created)
 	}
 	r.events.publish(started)
 	return p.id, nil
 }
 
-// StopPod ends all that runs in the pod and removes the cgroups. containerd lets
-// containers that have not been started be.
+// StopPod stops all running containers of the pod and removes the cgroups. containerd does not
+// stop containers that were not started.
 func (r *Runtime) StopPod(id string) error {
-	defer r.nri.begin()()
+	defer r.nri.blockSync()()
 	r.mu.Lock()
 	p, ok := r.pods[id]
 	if !ok {
@@ -66,7 +66,7 @@ func (r *Runtime) StopPod(id string) error {
 		}
 	}
 	r.mu.Lock()
-	if !p.ready { // stopped already, which CRI says is no error
+	if !p.ready { // already stopped, which is no error in CRI
 		r.mu.Unlock()
 		return nil
 	}
@@ -82,15 +82,14 @@ func (r *Runtime) StopPod(id string) error {
 	return nil
 }
 
-// RemovePod forgets a stopped pod and its containers, and removes its cgroup as
-// the kubelet does.
+// RemovePod removes a stopped pod and its containers, and the pod's cgroup as the kubelet does.
 func (r *Runtime) RemovePod(id string) error {
-	defer r.nri.begin()()
+	defer r.nri.blockSync()()
 	r.mu.Lock()
 	p, ok := r.pods[id]
 	if !ok || p.ready {
 		r.mu.Unlock()
-		return fmt.Errorf("remove pod %s: not there or not stopped", id)
+		return fmt.Errorf("remove pod %s: it does not exist or is not stopped", id)
 	}
 	var containers []*container
 	for _, c := range r.containers {
@@ -118,7 +117,7 @@ func (r *Runtime) RemovePod(id string) error {
 	delete(r.pods, id)
 	deleted = append(deleted, r.event(p, id, runtime.ContainerEventType_CONTAINER_DELETED_EVENT))
 	r.mu.Unlock()
-	if r.config.Flavor == CRIO { // what the pod takes along has no event, and the pod no status any more
+	if r.config.Flavor == CRIO { // CRI-O sends no event for containers of a removed pod, nor for the pod, which has no status
 		return nil
 	}
 	for _, ev := range deleted {
@@ -127,8 +126,8 @@ func (r *Runtime) RemovePod(id string) error {
 	return nil
 }
 
-// Cgroup returns the cgroup of a container or sandbox, relative to the tree's
-// root, whether or not it exists now; empty if the id is unknown.
+// Cgroup returns the cgroup of a container or sandbox relative to the root of the tree, also if
+// it does not exist now. It returns the empty string for an unknown ID.
 func (r *Runtime) Cgroup(id string) string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -141,28 +140,27 @@ func (r *Runtime) Cgroup(id string) string {
 	return ""
 }
 
-// Garble replaces the verbose info of a container or pod by doc.
+// Garble replaces the verbose info of a container or pod with doc.
 func (r *Runtime) Garble(id, doc string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if p, ok := r.pods[id]; ok {
-		p.garbled = &doc
+		p.infoText = &doc
 	}
 	if c, ok := r.containers[id]; ok {
-		c.garbled = &doc
+		c.infoText = &doc
 	}
 }
 
 func (r *Runtime) nextID() string {
-	r.made++
-	return id(r.made)
+	r.lastNumber++
+	return id(r.lastNumber)
 }
 
-// begin makes the cgroup of a container with its first process, like "runc
-// create".
-func (r *Runtime) begin(c *container) error {
-	r.made++
-	c.pid = r.made
+// startProcess creates the cgroup of a container with its first process, like "runc create".
+func (r *Runtime) startProcess(c *container) error {
+	r.lastNumber++
+	c.pid = r.lastNumber
 	if err := r.makeCgroup(c.scope, c.recorded, c.pid); err != nil {
 		return err
 	}
@@ -170,8 +168,8 @@ func (r *Runtime) begin(c *container) error {
 	return nil
 }
 
-// makeCgroup makes dir and its ancestors with the controllers on, as the kubelet
-// and systemd do, sets the resources and puts the process in.
+// makeCgroup creates dir and its ancestors with enabled controllers, as the kubelet and systemd
+// do. It sets the resources and adds the process.
 func (r *Runtime) makeCgroup(dir string, res cri.Resources, pid int) error {
 	t := r.config.Tree
 	if t == nil {
@@ -200,7 +198,7 @@ func (r *Runtime) removeCgroup(dir string) error {
 	return r.config.Tree.Rmdir(dir)
 }
 
-// event makes an event with the state of the whole pod at this moment.
+// event returns an event with the current state of the whole pod.
 func (r *Runtime) event(p *pod, id string, kind runtime.ContainerEventType) *runtime.ContainerEventResponse {
 	ev := &runtime.ContainerEventResponse{
 		ContainerId: id, ContainerEventType: kind, CreatedAt: time.Now().UnixNano(), PodSandboxStatus: p.status(),

@@ -14,11 +14,11 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cri"
 )
 
-// CreateContainer creates a container, as plugins adjust it. Its cgroup exists
-// afterwards with CRI-O, and from StartContainer on with containerd. To whom asks
-// again for a container that is there, CRI-O returns that one.
+// CreateContainer creates a container with the adjustments of plugins. With CRI-O its cgroup
+// exists afterwards, with containerd from StartContainer on. For an existing container, CRI-O
+// returns its ID.
 func (r *Runtime) CreateContainer(podID string, s ContainerSpec) (string, error) {
-	defer r.nri.begin()()
+	defer r.nri.blockSync()()
 	r.mu.Lock()
 	p, err := r.creatable(podID, s)
 	if reserved := new(reservedError); errors.As(err, reserved) && r.config.Flavor == CRIO {
@@ -35,7 +35,7 @@ func (r *Runtime) CreateContainer(podID string, s ContainerSpec) (string, error)
 
 	adjustment, err := r.nri.create(c)
 	if err != nil {
-		r.nri.undo(c)
+		r.nri.reportEnd(c)
 		return "", fmt.Errorf("create container %s: NRI: %w", s.Name, err)
 	}
 	created, err := r.add(c, func() {
@@ -45,18 +45,18 @@ func (r *Runtime) CreateContainer(podID string, s ContainerSpec) (string, error)
 		}
 	})
 	if err != nil {
-		r.nri.undo(c)
+		r.nri.reportEnd(c)
 		return "", err
 	}
 	r.events.publish(created)
 	return c.id, nil
 }
 
-// creatable returns the pod if the container can be made in it; r.mu is held.
+// creatable returns the pod if it can get the container. The caller holds r.mu.
 func (r *Runtime) creatable(podID string, s ContainerSpec) (*pod, error) {
 	p, ok := r.pods[podID]
 	if !ok || !p.ready {
-		return nil, fmt.Errorf("create container %s: pod %s is not there or not ready", s.Name, podID)
+		return nil, fmt.Errorf("create container %s: pod %s does not exist or is not ready", s.Name, podID)
 	}
 	for id, other := range r.containers {
 		if other.pod == p && other.Name == s.Name && other.Attempt == s.Attempt {
@@ -66,12 +66,12 @@ func (r *Runtime) creatable(podID string, s ContainerSpec) (*pod, error) {
 	return p, nil
 }
 
-// reservedError says that there is a container of that name and attempt.
+// reservedError is the error for an existing container with the same name and attempt.
 type reservedError struct{ id string }
 
 func (e reservedError) Error() string { return "the name is reserved for " + e.id }
 
-// add puts a container among the others, if that is still possible.
+// add adds a container, if that is still possible.
 func (r *Runtime) add(c *container, adjust func()) (*runtime.ContainerEventResponse, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -80,7 +80,7 @@ func (r *Runtime) add(c *container, adjust func()) (*runtime.ContainerEventRespo
 	}
 	adjust()
 	if r.config.Flavor == CRIO {
-		if err := r.begin(c); err != nil {
+		if err := r.startProcess(c); err != nil {
 			return nil, fmt.Errorf("create container %s: %w", c.Name, err)
 		}
 	}
@@ -88,19 +88,19 @@ func (r *Runtime) add(c *container, adjust func()) (*runtime.ContainerEventRespo
 	return r.event(c.pod, c.id, runtime.ContainerEventType_CONTAINER_CREATED_EVENT), nil
 }
 
-// StartContainer starts a created container. Plugins are asked when its cgroup is
-// there and its first process waits. If they refuse, it has exited on containerd,
-// and starts all the same on CRI-O. The event comes after the entrypoint runs.
+// StartContainer starts a created container. Plugins receive the request when its cgroup exists
+// and its first process waits. If they refuse, the container exits on containerd, and starts
+// regardless on CRI-O. The event follows the start of the entrypoint.
 func (r *Runtime) StartContainer(id string) error {
-	defer r.nri.begin()()
+	defer r.nri.blockSync()()
 	r.mu.Lock()
 	c, ok := r.containers[id]
 	if !ok || c.state != cri.Created || c.starting || !c.pod.ready {
 		r.mu.Unlock()
-		return fmt.Errorf("start container %s: not there, not just created, or its pod is stopped", id)
+		return fmt.Errorf("start container %s: it does not exist or is not in the state created, or its pod is stopped", id)
 	}
 	if !c.cgroup {
-		if err := r.begin(c); err != nil {
+		if err := r.startProcess(c); err != nil {
 			r.mu.Unlock()
 			return fmt.Errorf("start container %s: %w", id, err)
 		}
@@ -122,7 +122,7 @@ func (r *Runtime) StartContainer(id string) error {
 		return fmt.Errorf("start container %s: %w", id, err)
 	}
 	r.mu.Lock()
-	c.began = began
+	c.startCPUs = began
 	c.state, c.starting = cri.Running, false
 	started := r.event(c.pod, id, runtime.ContainerEventType_CONTAINER_STARTED_EVENT)
 	r.mu.Unlock()
@@ -130,27 +130,27 @@ func (r *Runtime) StartContainer(id string) error {
 	return nil
 }
 
-// FailStart is a start that the OCI runtime refuses. The container has exited then, and
-// as with containerd there is no event of it.
+// FailStart imitates a start that the OCI runtime refuses. The container has exited afterwards.
+// As with containerd, there is no event.
 func (r *Runtime) FailStart(id string) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	c, ok := r.containers[id]
 	if !ok || c.state != cri.Created || c.starting || c.cgroup {
-		return fmt.Errorf("fail start of container %s: not there, not just created, or with a cgroup", id)
+		return fmt.Errorf("fail start of container %s: it does not exist, is not in the state created, or has a cgroup", id)
 	}
 	c.state, c.finished = cri.Exited, time.Now()
 	return nil
 }
 
-// StopContainer ends a container, be it by itself or by the kubelet, and removes
-// its cgroup.
+// StopContainer ends a container and removes its cgroup. It imitates a stop by the kubelet, and
+// the exit of the container's own process.
 func (r *Runtime) StopContainer(id string) error {
 	r.mu.Lock()
 	c, ok := r.containers[id]
 	if !ok || c.state == cri.Exited || c.starting {
 		r.mu.Unlock()
-		return fmt.Errorf("stop container %s: not there, exited, or on its way to start", id)
+		return fmt.Errorf("stop container %s: it does not exist, has exited, or is starting", id)
 	}
 	if c.cgroup {
 		if err := r.removeCgroup(c.scope); err != nil {
@@ -159,7 +159,7 @@ func (r *Runtime) StopContainer(id string) error {
 		}
 	}
 	if r.config.Flavor == CRIO {
-		c.left = c.pid
+		c.exitedPID = c.pid
 	}
 	c.state, c.pid, c.cgroup, c.finished = cri.Exited, 0, false, time.Now()
 	stopped := r.event(c.pod, id, runtime.ContainerEventType_CONTAINER_STOPPED_EVENT)
@@ -169,14 +169,14 @@ func (r *Runtime) StopContainer(id string) error {
 	return nil
 }
 
-// RemoveContainer forgets an exited container.
+// RemoveContainer removes an exited container.
 func (r *Runtime) RemoveContainer(id string) error {
-	defer r.nri.begin()()
+	defer r.nri.blockSync()()
 	r.mu.Lock()
 	c, ok := r.containers[id]
 	if !ok || c.state != cri.Exited {
 		r.mu.Unlock()
-		return fmt.Errorf("remove container %s: not there or not exited", id)
+		return fmt.Errorf("remove container %s: it does not exist or has not exited", id)
 	}
 	r.mu.Unlock()
 	r.nri.remove(c)
@@ -198,7 +198,7 @@ func (r *Runtime) Env(id string) []string {
 	return nil
 }
 
-// effective returns the CPUs that processes in a cgroup run on.
+// effective returns the effective CPUs of a cgroup.
 func (r *Runtime) effective(scope string) (cpuset.Set, error) {
 	if r.config.Tree == nil {
 		return cpuset.Set{}, nil
@@ -210,13 +210,12 @@ func (r *Runtime) effective(scope string) (cpuset.Set, error) {
 	return cpuset.Parse(strings.TrimSpace(string(b)))
 }
 
-// BeganOn returns the CPUs of a container at the moment at which its first process
-// became the entrypoint.
+// BeganOn returns the effective CPUs of a container at the start of its entrypoint.
 func (r *Runtime) BeganOn(id string) cpuset.Set {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if c, ok := r.containers[id]; ok {
-		return c.began
+		return c.startCPUs
 	}
 	return cpuset.Set{}
 }

@@ -9,21 +9,21 @@ import (
 	runtime "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// EventMode is what GetContainerEvents does.
+// EventMode is the behavior of GetContainerEvents.
 type EventMode int
 
 const (
-	// EventsPerSubscriber is containerd 2.0 and later: a queue of 100 for each
-	// subscriber, the publisher waits for the slowest one, and what happens while
-	// nobody listens is kept for the first who does.
+	// EventsPerSubscriber is the mode of containerd 2.0 and later. Each subscriber has a queue of
+	// 100 events, and the publisher waits for the slowest one. Events without a subscriber are
+	// kept for the next one.
 	EventsPerSubscriber EventMode = iota
-	// EventsShared is containerd 1.7: one queue of 1,000 from which the
-	// subscribers take events from each other, and what exceeds it is dropped.
+	// EventsShared is the mode of containerd 1.7. All subscribers share one queue of 1,000
+	// events: each event goes to one of them. Events beyond the limit are dropped.
 	EventsShared
-	// EventsOff is CRI-O with enable_pod_events = false, its default: the stream
-	// ends at once and without an error.
+	// EventsOff is the mode of CRI-O with enable_pod_events = false, its default. The stream ends
+	// immediately and without an error.
 	EventsOff
-	// EventsUnimplemented is a runtime of before CRI 1.26.
+	// EventsUnimplemented is the mode of runtimes before CRI 1.26.
 	EventsUnimplemented
 )
 
@@ -33,8 +33,8 @@ type events struct {
 	mode   EventMode
 	shared chan *runtime.ContainerEventResponse
 
-	// mu is held while the publisher waits: who subscribes waits as well, as in
-	// containerd. It guards what follows.
+	// mu is held while the publisher waits. New subscribers wait as well, as in containerd. It
+	// guards the fields below.
 	mu          sync.Mutex
 	kept        []*runtime.ContainerEventResponse
 	subscribers []*subscriber

@@ -8,20 +8,19 @@ import (
 	"google.golang.org/grpc"
 )
 
-// OCIUpdate is, for Fail, the OCI runtime's part of an update of a container that runs:
-// plugins have been asked by then.
+// OCIUpdate is a name for Fail: the part of the OCI runtime in an update of a running container.
+// The plugins have accepted the update by then.
 const OCIUpdate = "OCIUpdate"
 
-// Fail makes each call of the named CRI method, such as "ListContainers", return
-// err, until it is called with nil.
+// Fail makes each call of a CRI method, such as "ListContainers", return err. With nil, it works
+// again.
 func (r *Runtime) Fail(method string, err error) {
 	r.faults.mu.Lock()
 	defer r.faults.mu.Unlock()
 	r.faults.errs[method] = err
 }
 
-// Hang makes each call of the named CRI method wait until release is called or
-// the caller gives up.
+// Hang makes each call of a CRI method wait until release is called or the caller cancels it.
 func (r *Runtime) Hang(method string) (release func()) {
 	r.faults.mu.Lock()
 	defer r.faults.mu.Unlock()
@@ -37,23 +36,23 @@ func (r *Runtime) Hang(method string) (release func()) {
 	})
 }
 
-// failing is what Fail has said last of something.
-func (f *faults) failing(what string) error {
+// errorOf returns the error that Fail has set.
+func (f *faults) errorOf(what string) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.errs[what]
 }
 
-// Calls returns how often the named CRI method has been called.
+// Calls returns the number of calls of a CRI method.
 func (r *Runtime) Calls(method string) int {
 	r.faults.mu.Lock()
 	defer r.faults.mu.Unlock()
 	return r.faults.calls[method]
 }
 
-// faults stands before each call of the service.
+// faults intercepts each call of the service.
 type faults struct {
-	mu    sync.Mutex // guards what follows
+	mu    sync.Mutex // guards the fields below
 	errs  map[string]error
 	gates map[string]chan struct{}
 	calls map[string]int
@@ -67,7 +66,7 @@ func newFaults() *faults {
 	}
 }
 
-func (f *faults) pass(ctx context.Context, fullMethod string) error {
+func (f *faults) intercept(ctx context.Context, fullMethod string) error {
 	method := path.Base(fullMethod)
 	f.mu.Lock()
 	f.calls[method]++
@@ -86,14 +85,14 @@ func (f *faults) pass(ctx context.Context, fullMethod string) error {
 }
 
 func (f *faults) unary(ctx context.Context, req any, i *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
-	if err := f.pass(ctx, i.FullMethod); err != nil {
+	if err := f.intercept(ctx, i.FullMethod); err != nil {
 		return nil, err
 	}
 	return next(ctx, req)
 }
 
 func (f *faults) stream(srv any, ss grpc.ServerStream, i *grpc.StreamServerInfo, next grpc.StreamHandler) error {
-	if err := f.pass(ss.Context(), i.FullMethod); err != nil {
+	if err := f.intercept(ss.Context(), i.FullMethod); err != nil {
 		return err
 	}
 	return next(srv, ss)

@@ -15,18 +15,18 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cri"
 )
 
-// PodSpec is what the kubelet tells a runtime about a pod.
+// PodSpec is the part of a pod that the kubelet sends to a runtime.
 type PodSpec struct {
 	UID, Namespace, Name string
 	// QoS is "guaranteed", "burstable" or "besteffort"; empty is guaranteed.
 	QoS            string
 	Annotations    map[string]string
 	RuntimeHandler string
-	// Resources are the pod's total.
+	// Resources holds the total of the pod.
 	Resources cri.Resources
 }
 
-// ContainerSpec is what the kubelet tells a runtime about a container.
+// ContainerSpec is the part of a container that the kubelet sends to a runtime.
 type ContainerSpec struct {
 	Name      string
 	Attempt   uint32
@@ -35,43 +35,43 @@ type ContainerSpec struct {
 
 type pod struct {
 	PodSpec
-	id      string
-	pid     int
-	created time.Time
-	ready   bool
-	parent  string // cgroup parent, as the kubelet gives it
-	dir     string // cgroup of the pod
-	path    string // linux.cgroupsPath of the sandbox
-	scope   string // cgroup of the sandbox
-	garbled *string
-	resized *cri.Resources // its total since a resize
+	id       string
+	pid      int
+	created  time.Time
+	ready    bool
+	parent   string // cgroup parent, in the form of the kubelet
+	dir      string // cgroup of the pod
+	path     string // linux.cgroupsPath of the sandbox
+	scope    string // cgroup of the sandbox
+	infoText *string
+	resized  *cri.Resources // total of the pod since a resize
 }
 
 type container struct {
 	ContainerSpec
-	id       string
-	pid      int // 0 unless it runs
-	left     int // CRI-O goes on to tell the PID of a container that has exited
-	created  time.Time
-	finished time.Time // zero until it has exited
-	pod      *pod
-	state    cri.State
-	recorded cri.Resources
-	shown    cri.Resources // in CRI's status
-	env      []string      // process.env in the OCI spec
-	starting bool          // plugins are asked whether it may start
-	path     string        // linux.cgroupsPath
-	scope    string        // cgroup of the container
-	cgroup   bool          // the cgroup exists
-	began    cpuset.Set    // CPUs at the moment of the start
-	garbled  *string
+	id        string
+	pid       int // 0 if it is not running
+	exitedPID int // PID of an exited container, which CRI-O still reports
+	created   time.Time
+	finished  time.Time // zero before the exit
+	pod       *pod
+	state     cri.State
+	recorded  cri.Resources
+	shown     cri.Resources // in CRI's status
+	env       []string      // process.env in the OCI spec
+	starting  bool          // plugins decide about the start
+	path      string        // linux.cgroupsPath
+	scope     string        // cgroup of the container
+	cgroup    bool          // the cgroup exists
+	startCPUs cpuset.Set    // CPUs at the start
+	infoText  *string
 }
 
-// id returns the n-th id: 64 hexadecimal digits, like those of the runtimes.
+// id returns the n-th ID: 64 hexadecimal digits, like the IDs of the runtimes.
 func id(n int) string { return fmt.Sprintf("%x", sha256.Sum256([]byte(strconv.Itoa(n)))) }
 
-// podCgroup returns the cgroup parent and the directory of a pod, as the kubelet
-// names them (pkg/kubelet/cm/cgroup_manager_linux.go).
+// podCgroup returns the cgroup parent and the directory of a pod, with the names of the kubelet
+// (pkg/kubelet/cm/cgroup_manager_linux.go).
 func podCgroup(d cri.Driver, s PodSpec) (parent, dir string) {
 	burst := s.QoS == "burstable" || s.QoS == "besteffort"
 	if d == cri.Cgroupfs {
@@ -91,8 +91,8 @@ func podCgroup(d cri.Driver, s PodSpec) (parent, dir string) {
 	return parent, path.Join(dir, parent)
 }
 
-// containerCgroup returns linux.cgroupsPath and the directory of a container or
-// sandbox, as the runtimes name them.
+// containerCgroup returns linux.cgroupsPath and the directory of a container or sandbox, with the
+// names of the runtimes.
 func containerCgroup(c RuntimeConfig, p *pod, id string) (cgroupsPath, dir string) {
 	prefix := "cri-containerd"
 	if c.Flavor == CRIO {
@@ -165,21 +165,21 @@ func criResources(r cri.Resources) *runtime.LinuxContainerResources {
 }
 
 func (c *container) info() map[string]string {
-	if c.garbled != nil {
-		return map[string]string{"info": *c.garbled}
+	if c.infoText != nil {
+		return map[string]string{"info": *c.infoText}
 	}
 	return document(map[string]any{
 		"sandboxID":   c.pod.id,
-		"pid":         max(c.pid, c.left),
+		"pid":         max(c.pid, c.exitedPID),
 		"runtimeSpec": ociSpec(c.path, c.recorded, nil),
 	})
 }
 
-// info returns the pod's configuration where the flavor keeps it: containerd
-// beside the spec, CRI-O in the spec's annotations.
+// info returns the verbose info of the pod. containerd adds the configuration to the spec, CRI-O
+// to the annotations of the spec.
 func (p *pod) info(c RuntimeConfig) map[string]string {
-	if p.garbled != nil {
-		return map[string]string{"info": *p.garbled}
+	if p.infoText != nil {
+		return map[string]string{"info": *p.infoText}
 	}
 	sandbox := cri.Resources{Shares: 2}
 	if c.Flavor == Containerd {

@@ -14,9 +14,9 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cri"
 )
 
-// apply gives a cgroup the resources as runc does at creation and on an update:
-// all of them, whichever one has changed, first as properties of the unit and
-// then as files; a cpuset that is not recorded is left alone.
+// apply writes the resources to a cgroup, as runc does at creation and at each update. It writes
+// all of them, first as properties of the unit and then as files. It does not write a cpuset
+// without a record.
 func (c RuntimeConfig) apply(dir string, r cri.Resources) error {
 	if c.Tree == nil {
 		return nil
@@ -62,14 +62,14 @@ func (c RuntimeConfig) apply(dir string, r cri.Resources) error {
 	return nil
 }
 
-// perSecondUSec is CPUQuotaPerSecUSec as opencontainers/cgroups sets it: rounded
-// up to what systemd can express, 10 ms a second.
+// perSecondUSec returns CPUQuotaPerSecUSec like opencontainers/cgroups: rounded up to the
+// precision of systemd, 10 ms per second.
 func perSecondUSec(quota, period int64) int64 {
 	const unit = 10_000
 	return (quota*1_000_000/period + unit - 1) / unit * unit
 }
 
-// updatable returns a container that takes updates; r.mu is held.
+// updatable returns a container that accepts updates. The caller holds r.mu.
 func (r *Runtime) updatable(id string) (*container, error) {
 	c, ok := r.containers[id]
 	crio := r.config.Flavor == CRIO
@@ -84,9 +84,8 @@ func (r *Runtime) updatable(id string) (*container, error) {
 	return c, nil
 }
 
-// update merges the fields that are set into the spec and applies the whole spec
-// to a container that has a cgroup. containerd records only, as long as the
-// container is on its way from its cgroup to its entrypoint.
+// update merges the set fields into the spec, and applies the whole spec to the cgroup of the
+// container. Until the entrypoint starts, containerd only records it.
 func (r *Runtime) update(id string, with *runtime.LinuxContainerResources) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -97,7 +96,7 @@ func (r *Runtime) update(id string, with *runtime.LinuxContainerResources) error
 	updated := c.recorded
 	merge(&updated, with)
 	if c.cgroup && (c.state == cri.Running || r.config.Flavor == CRIO) {
-		err := r.faults.failing(OCIUpdate)
+		err := r.faults.errorOf(OCIUpdate)
 		if err == nil {
 			err = r.config.apply(c.scope, updated)
 		}
@@ -109,8 +108,8 @@ func (r *Runtime) update(id string, with *runtime.LinuxContainerResources) error
 	return nil
 }
 
-// updateFromPlugin is update for an NRI plugin, which is not told of containers
-// that are not there.
+// updateFromPlugin is update for an NRI plugin. The plugin receives no error for an unknown
+// container.
 func (r *Runtime) updateFromPlugin(id string, with *runtime.LinuxContainerResources) error {
 	r.mu.Lock()
 	_, err := r.updatable(id)
@@ -139,9 +138,9 @@ func merge(into *cri.Resources, from *runtime.LinuxContainerResources) {
 	}
 }
 
-// Resize gives a container other resources as the kubelet does: it asks for the
-// container's first, and then tells the pod's total (UpdatePodSandboxResources), if it
-// has told one before. CRI-O does not take that in.
+// Resize changes the resources of a container as the kubelet does: it updates the container, and
+// then sends the new total of the pod (UpdatePodSandboxResources), if the pod has one. CRI-O
+// ignores the total.
 func (r *Runtime) Resize(id string, to cri.Resources) error {
 	r.mu.Lock()
 	c, ok := r.containers[id]

@@ -11,7 +11,7 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cri"
 )
 
-// service is the part of CRI that cpupoold calls.
+// service implements the part of CRI that cpupoold calls.
 type service struct {
 	runtime.UnimplementedRuntimeServiceServer
 	r *Runtime
@@ -93,10 +93,10 @@ func (s *service) ContainerStatus(_ context.Context, req *runtime.ContainerStatu
 	return out, nil
 }
 
-// UpdateContainerResources asks plugins and then merges the fields that are set
-// into the spec.
+// UpdateContainerResources sends the update to plugins, and then merges the set fields into the
+// spec.
 func (s *service) UpdateContainerResources(_ context.Context, req *runtime.UpdateContainerResourcesRequest) (*runtime.UpdateContainerResourcesResponse, error) {
-	defer s.r.nri.begin()()
+	defer s.r.nri.blockSync()()
 	s.r.mu.Lock()
 	c, err := s.r.updatable(req.GetContainerId())
 	s.r.mu.Unlock()
@@ -116,8 +116,8 @@ func (s *service) UpdateContainerResources(_ context.Context, req *runtime.Updat
 	return &runtime.UpdateContainerResourcesResponse{}, nil
 }
 
-// StopContainer is idempotent. containerd leaves a container that was not started
-// as it is; CRI-O, where it has a process already, ends it.
+// StopContainer is idempotent. containerd does not stop a container that was not started. CRI-O
+// does, because the container has a process.
 func (s *service) StopContainer(_ context.Context, req *runtime.StopContainerRequest) (*runtime.StopContainerResponse, error) {
 	s.r.mu.Lock()
 	c, ok := s.r.containers[req.GetContainerId()]
@@ -135,7 +135,7 @@ func (s *service) GetContainerEvents(_ *runtime.GetEventsRequest, stream eventSe
 	return s.r.events.serve(stream)
 }
 
-// document is the JSON document of a verbose status.
+// document returns the JSON document of a verbose status.
 func document(v any) map[string]string {
 	b, err := json.Marshal(v)
 	if err != nil {

@@ -1,7 +1,7 @@
-// Package testnode is a node to test on where there is none: a cgroup v2 tree
-// and a container runtime on a real socket, both moved along by the test.
+// Package testnode is a fake node for tests: a cgroup v2 tree in memory, and a container runtime
+// on a real socket. The test controls both.
 //
-// They are doubles of a kernel and of a runtime, and not of cpupoold's own
-// packages: these run on them as they are. What they claim about the real
-// things is held to the real things by the tests that run in a virtual machine.
+// The fakes replace the kernel and the runtime; cpupoold's own packages run on them unchanged.
+// The conformance suites check the same behavior on real kernels and runtimes, in virtual
+// machines.
 package testnode

@@ -16,30 +16,29 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cri"
 )
 
-// hooks ask NRI plugins, by the library that the runtimes use and with the care
-// that containerd takes around it (internal/nri/nri.go). A nil *hooks is a runtime
-// with NRI switched off.
+// hooks sends requests to NRI plugins with the library of the runtimes, and with the same locking
+// as containerd (internal/nri/nri.go). A nil *hooks is a runtime without NRI.
 type hooks struct {
 	r      *Runtime
 	socket string
 
-	// asking is held while plugins are asked and while the updates that they answer
-	// are made: one at a time on the whole node. It guards told.
+	// asking is held during a request and during the updates in its reply: one at a time on the
+	// node. It guards stages.
 	asking sync.Mutex
-	told   map[string]stage // what plugins know of a pod or container, by its id
+	stages map[string]stage // stage of a pod or container for plugins, by its ID
 
-	turning sync.Mutex             // held by up and down, one of which would undo half of the other
-	mu      sync.Mutex             // guards what follows
-	serving bool                   // plugins may connect
-	nri     *adaptation.Adaptation // nil while it is down
-	clients []*ttrpc.Client
+	switching sync.Mutex             // held by up and down, so that they do not overlap
+	mu        sync.Mutex             // guards the fields below
+	serving   bool                   // plugins may connect
+	nri       *adaptation.Adaptation // nil while NRI is down
+	clients   []*ttrpc.Client
 }
 
-// stage is how far an object has come for plugins.
+// stage is the last event about an object that plugins received.
 type stage int
 
 const (
-	gone stage = iota // removed, or never told of
+	removed stage = iota // removed, or never reported
 	made
 	stopped
 )
@@ -47,8 +46,7 @@ const (
 // NRISocket returns the path of the NRI socket.
 func (r *Runtime) NRISocket() string { return filepath.Join(filepath.Dir(r.socket), "nri.sock") }
 
-// NRIUp serves NRI again after NRIDown. It does nothing where it is served, or
-// the runtime has none.
+// NRIUp serves NRI again after NRIDown. It has no effect if NRI is up, or disabled.
 func (r *Runtime) NRIUp() error {
 	if r.nri == nil {
 		return nil
@@ -56,8 +54,8 @@ func (r *Runtime) NRIUp() error {
 	return r.nri.up()
 }
 
-// NRIDown closes the NRI socket and breaks all connections to it. Requests under
-// way go on without the plugins.
+// NRIDown closes the NRI socket and all its connections. Requests in progress continue without
+// the plugins.
 func (r *Runtime) NRIDown() {
 	if r.nri != nil {
 		r.nri.down()
@@ -65,13 +63,13 @@ func (r *Runtime) NRIDown() {
 }
 
 func newHooks(r *Runtime) *hooks {
-	logrus.SetLevel(logrus.PanicLevel) // the library's log is of no use to a test
-	return &hooks{r: r, socket: r.NRISocket(), told: make(map[string]stage)}
+	logrus.SetLevel(logrus.PanicLevel) // tests do not need the library's log
+	return &hooks{r: r, socket: r.NRISocket(), stages: make(map[string]stage)}
 }
 
 func (h *hooks) up() error {
-	h.turning.Lock()
-	defer h.turning.Unlock()
+	h.switching.Lock()
+	defer h.switching.Unlock()
 	h.mu.Lock()
 	up := h.serving
 	h.serving = true
@@ -87,9 +85,9 @@ func (h *hooks) up() error {
 		adaptation.WithPluginPath(none),
 		adaptation.WithPluginConfigPath(none),
 		adaptation.WithDefaultValidator(validator),
-		adaptation.WithTTRPCOptions([]ttrpc.ClientOpts{h.keep}, nil))
+		adaptation.WithTTRPCOptions([]ttrpc.ClientOpts{h.keepClient}, nil))
 	if err == nil {
-		err = a.Start() // calls synchronize: mu must be free, and nobody ask yet
+		err = a.Start() // calls synchronize: mu must be free, and h.nri nil
 	}
 	if err != nil {
 		return fmt.Errorf("start NRI: %w", err)
@@ -101,8 +99,8 @@ func (h *hooks) up() error {
 }
 
 func (h *hooks) down() {
-	h.turning.Lock()
-	defer h.turning.Unlock()
+	h.switching.Lock()
+	defer h.switching.Unlock()
 	h.mu.Lock()
 	a := h.nri
 	h.nri, h.serving = nil, false
@@ -110,13 +108,13 @@ func (h *hooks) down() {
 	if a == nil {
 		return
 	}
-	h.hangUp() // Stop waits for the request under way
+	h.closeClients() // Stop waits for the request in progress
 	a.Stop()
-	h.hangUp() // who has come in between
+	h.closeClients() // connections since the first call
 }
 
-// keep keeps the connection to a plugin: the library would not let go of it.
-func (h *hooks) keep(c *ttrpc.Client) {
+// keepClient records the connection to a plugin, because the library never closes it.
+func (h *hooks) keepClient(c *ttrpc.Client) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if !h.serving {
@@ -126,7 +124,7 @@ func (h *hooks) keep(c *ttrpc.Client) {
 	h.clients = append(h.clients, c)
 }
 
-func (h *hooks) hangUp() {
+func (h *hooks) closeClients() {
 	h.mu.Lock()
 	clients := h.clients
 	h.clients = nil
@@ -136,16 +134,16 @@ func (h *hooks) hangUp() {
 	}
 }
 
-// forget is a restart of the runtime: it knows no more what it has told.
-func (h *hooks) forget() {
+// dropStages imitates a restart of the runtime: it drops the stages of all objects.
+func (h *hooks) dropStages() {
 	h.asking.Lock()
 	defer h.asking.Unlock()
-	clear(h.told)
+	clear(h.stages)
 }
 
-// begin keeps new plugins from being synchronized until the function that it
-// returns is called: they are told of the pod or container when it is there.
-func (h *hooks) begin() (end func()) {
+// blockSync delays the synchronization of new plugins until end is called. Then their first list
+// contains the new pod or container.
+func (h *hooks) blockSync() (end func()) {
 	if h == nil {
 		return func() {}
 	}
@@ -158,7 +156,7 @@ func (h *hooks) begin() (end func()) {
 	return a.BlockPluginSync().Unblock
 }
 
-// ask calls f with the library while nobody else asks, unless NRI is down.
+// ask calls f with the library, one call at a time. It does nothing while NRI is down.
 func (h *hooks) ask(f func(*adaptation.Adaptation) error) error {
 	if h == nil {
 		return nil
@@ -174,8 +172,7 @@ func (h *hooks) ask(f func(*adaptation.Adaptation) error) error {
 	return f(a)
 }
 
-// synchronize tells a new plugin what there is: pods, and containers that have
-// not ended.
+// synchronize sends the pods and the containers that have not exited to a new plugin.
 func (h *hooks) synchronize(ctx context.Context, tell adaptation.SyncCB) error {
 	h.asking.Lock()
 	defer h.asking.Unlock()
@@ -188,7 +185,7 @@ func (h *hooks) synchronize(ctx context.Context, tell adaptation.SyncCB) error {
 	for id, c := range h.r.containers {
 		if c.state == cri.Created || c.state == cri.Running {
 			containers = append(containers, c.toNRI())
-			h.told[id] = made
+			h.stages[id] = made
 		}
 	}
 	h.r.mu.Unlock()
@@ -200,14 +197,14 @@ func (h *hooks) synchronize(ctx context.Context, tell adaptation.SyncCB) error {
 	return nil
 }
 
-// unsolicited makes updates that a plugin asks for by itself.
+// unsolicited applies the updates that a plugin sends without a request.
 func (h *hooks) unsolicited(_ context.Context, updates []*api.ContainerUpdate) ([]*api.ContainerUpdate, error) {
 	h.asking.Lock()
 	defer h.asking.Unlock()
 	return nil, h.apply(updates)
 }
 
-// apply makes the updates that a plugin wants, without asking plugins about them.
+// apply applies the updates of a plugin, without a request to plugins about them.
 func (h *hooks) apply(updates []*api.ContainerUpdate) error {
 	var errs []error
 	for _, u := range updates {

@@ -10,38 +10,38 @@ import (
 
 func (h *hooks) runPod(p *pod) error {
 	return h.ask(func(a *adaptation.Adaptation) error {
-		h.told[p.id] = made
+		h.stages[p.id] = made
 		return a.RunPodSandbox(context.Background(), &api.RunPodSandboxRequest{Pod: h.pod(p)})
 	})
 }
 
-// stopPod and removePod tell of pods that ran since the runtime started: that it
-// finds others there, it does not remember.
+// stopPod and removePod report pods that ran since the start of the runtime. The runtime does not
+// report pods that it found at its start.
 func (h *hooks) stopPod(p *pod) {
 	_ = h.ask(func(a *adaptation.Adaptation) error { // containerd logs it
-		if h.told[p.id] != made {
+		if h.stages[p.id] != made {
 			return nil
 		}
-		h.told[p.id] = stopped
+		h.stages[p.id] = stopped
 		return a.StopPodSandbox(context.Background(), &api.StopPodSandboxRequest{Pod: h.pod(p)})
 	})
 }
 
 func (h *hooks) removePod(p *pod) {
 	_ = h.ask(func(a *adaptation.Adaptation) error {
-		if h.told[p.id] == gone {
+		if h.stages[p.id] == removed {
 			return nil
 		}
-		delete(h.told, p.id)
+		delete(h.stages, p.id)
 		return a.RemovePodSandbox(context.Background(), &api.RemovePodSandboxRequest{Pod: h.pod(p)})
 	})
 }
 
-// create asks about a container that is not there yet and makes the updates that
-// are answered. It returns the adjustment, nil if there is none.
+// create sends a request about a new container and applies the updates in the reply. It returns
+// the adjustment, or nil.
 func (h *hooks) create(c *container) (adjust *api.ContainerAdjustment, err error) {
 	err = h.ask(func(a *adaptation.Adaptation) error {
-		h.told[c.id] = made
+		h.stages[c.id] = made
 		rpl, err := a.CreateContainer(context.Background(), &api.CreateContainerRequest{Pod: h.pod(c.pod), Container: h.container(c)})
 		if err != nil {
 			return err
@@ -55,13 +55,13 @@ func (h *hooks) create(c *container) (adjust *api.ContainerAdjustment, err error
 
 func (h *hooks) start(c *container) error {
 	return h.ask(func(a *adaptation.Adaptation) error {
-		h.told[c.id] = made
+		h.stages[c.id] = made
 		return a.StartContainer(context.Background(), &api.StartContainerRequest{Pod: h.pod(c.pod), Container: h.container(c)})
 	})
 }
 
-// update asks about somebody's update. It returns what to do, which is nil if
-// plugins let be what was asked for.
+// update sends a request about an update of the container. It returns the replacement for the
+// update, or nil if plugins do not change it.
 func (h *hooks) update(c *container, asked *runtime.LinuxContainerResources) (instead *runtime.LinuxContainerResources, err error) {
 	err = h.ask(func(a *adaptation.Adaptation) error {
 		rpl, err := a.UpdateContainer(context.Background(), &api.UpdateContainerRequest{
@@ -69,7 +69,7 @@ func (h *hooks) update(c *container, asked *runtime.LinuxContainerResources) (in
 		if err != nil {
 			return err
 		}
-		// The last one is of the container itself.
+		// The last update is about the container itself.
 		updates := rpl.GetUpdate()
 		if len(updates) == 0 {
 			return nil
@@ -88,13 +88,13 @@ func (h *hooks) stop(c *container) {
 	_ = h.ask(func(a *adaptation.Adaptation) error { return h.stopLocked(a, c) })
 }
 
-// stopLocked is stop for who asks already. Plugins are told once, however often a
-// container is stopped.
+// stopLocked is stop for a caller that holds asking. Plugins receive one stop of a container,
+// even if it is stopped repeatedly.
 func (h *hooks) stopLocked(a *adaptation.Adaptation, c *container) error {
-	if h.told[c.id] != made {
+	if h.stages[c.id] != made {
 		return nil
 	}
-	h.told[c.id] = stopped
+	h.stages[c.id] = stopped
 	rpl, err := a.StopContainer(context.Background(), &api.StopContainerRequest{Pod: h.pod(c.pod), Container: h.container(c)})
 	if err != nil {
 		return err
@@ -104,17 +104,17 @@ func (h *hooks) stopLocked(a *adaptation.Adaptation, c *container) error {
 
 func (h *hooks) remove(c *container) {
 	_ = h.ask(func(a *adaptation.Adaptation) error {
-		if h.told[c.id] == gone {
+		if h.stages[c.id] == removed {
 			return nil
 		}
 		_ = h.stopLocked(a, c) // containerd logs it
-		delete(h.told, c.id)
+		delete(h.stages, c.id)
 		return a.RemoveContainer(context.Background(), &api.RemoveContainerRequest{Pod: h.pod(c.pod), Container: h.container(c)})
 	})
 }
 
-// undo takes back what plugins were told of a container that could not be made.
-func (h *hooks) undo(c *container) {
+// reportEnd reports the end of a container that could not be created.
+func (h *hooks) reportEnd(c *container) {
 	h.stop(c)
 	h.remove(c)
 }

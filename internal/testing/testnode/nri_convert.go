@@ -49,7 +49,7 @@ func (c *container) toNRI() *api.Container {
 	return ct
 }
 
-// adjust puts into the spec what a plugin has adjusted.
+// adjust merges the adjustment of a plugin into the spec.
 func (c *container) adjust(a *api.ContainerAdjustment) {
 	merge(&c.recorded, criOfNRI(a.GetLinux().GetResources()))
 	for _, kv := range a.GetEnv() {
@@ -61,7 +61,7 @@ func (c *container) adjust(a *api.ContainerAdjustment) {
 	}
 }
 
-// nriOfCRI leaves out what is zero: in NRI that would be a value.
+// nriOfCRI omits zero fields, because a zero is a value in NRI.
 func nriOfCRI(r *runtime.LinuxContainerResources) *api.LinuxResources {
 	cpu := &api.LinuxCPU{Cpus: r.GetCpusetCpus(), Mems: r.GetCpusetMems()}
 	if v := r.GetCpuShares(); v != 0 {

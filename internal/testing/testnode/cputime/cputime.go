@@ -1,5 +1,5 @@
-// Package cputime tells benchmarks what they take of a CPU: unlike the time on a clock, it is not longer on a busy
-// machine.
+// Package cputime measures the CPU time of benchmarks. Unlike wall time, it does not increase on
+// a busy machine.
 package cputime
 
 import (
@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Of is the CPU time of this process so far, the kernel's for it included (getrusage(2)).
+// Of returns the CPU time of this process, with its time in the kernel (getrusage(2)).
 func Of(tb testing.TB) time.Duration {
 	tb.Helper()
 	var u syscall.Rusage
@@ -18,7 +18,7 @@ func Of(tb testing.TB) time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// Report adds what a benchmark has taken since then as cpu-ns/op.
+// Report adds the CPU time since then to the results of a benchmark, as cpu-ns/op.
 func Report(b *testing.B, since time.Duration) {
 	b.Helper()
 	b.ReportMetric(float64(Of(b)-since)/float64(b.N), "cpu-ns/op")

@@ -1,5 +1,4 @@
-// Package hardware makes the topologies of regular machines, for tests and
-// benchmarks.
+// Package hardware builds the topologies of regular machines, for tests and benchmarks.
 package hardware
 
 import (
@@ -11,21 +10,27 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/topology"
 )
 
-// Machine describes a regular machine. Each count is per unit of the one before,
-// at least 1: packages, nodes in each, caches in each node, cores in each cache,
-// threads in each core.
+// Machine describes a regular machine.
 type Machine struct {
+	// Each count is at least 1, and per unit of the previous one: NUMA nodes in each package,
+	// caches in each node, cores in each cache, threads in each core.
 	Packages, Nodes, L3s, Cores, Threads int
-	Small                                int        // single-thread cores in each cache, after the others
-	Adjacent                             bool       // siblings are 2n, 2n+1 and not n, n+cores
-	NUMAOff                              bool       // one node for all
-	Offline                              cpuset.Set // present, but not there
-	Isolated                             cpuset.Set // since boot
-	Bare                                 cpuset.Set // nodes without memory
+	// Small is the number of single-thread cores in each cache. They follow the other cores.
+	Small int
+	// Adjacent numbers siblings 2n and 2n+1, instead of n and n+cores.
+	Adjacent bool
+	// NUMAOff makes the machine a single NUMA node.
+	NUMAOff bool
+	// Offline holds present CPUs that are offline.
+	Offline cpuset.Set
+	// Isolated holds the CPUs that are isolated since the boot.
+	Isolated cpuset.Set
+	// Bare holds the NUMA nodes without memory.
+	Bare cpuset.Set
 }
 
-// Parse reads words like "packages=2 cores=4 threads=2 adjacent numa=off
-// offline=3,9". Counts that are not there are 1.
+// Parse parses words like "packages=2 cores=4 threads=2 adjacent numa=off offline=3,9". The
+// default of a count is 1.
 func Parse(text string) (Machine, error) {
 	m := Machine{Packages: 1, Nodes: 1, L3s: 1, Cores: 1, Threads: 1}
 	for word := range strings.FieldsSeq(text) {
@@ -57,7 +62,7 @@ func Parse(text string) (Machine, error) {
 	return m, nil
 }
 
-// Small are machines of all sorts that have up to 16 CPUs.
+// Small returns different machines with up to 16 CPUs.
 func Small() []Machine {
 	return []Machine{
 		{Packages: 1, Nodes: 1, L3s: 1, Cores: 6, Threads: 2},
@@ -78,7 +83,7 @@ func Small() []Machine {
 	}
 }
 
-// Topology builds what topology.Read would have read.
+// Topology returns the topology that topology.Read would return on the machine.
 func (m Machine) Topology() *topology.Topology {
 	cores := m.threadsOfCores()
 	last := 0
@@ -124,8 +129,7 @@ func (m Machine) Topology() *topology.Topology {
 	return t
 }
 
-// threadsOfCores numbers the threads of each core, which are in the order of the
-// caches that they are in.
+// threadsOfCores returns the threads of each core. Cores of one cache follow each other.
 func (m Machine) threadsOfCores() [][]int {
 	perL3 := m.Cores + m.Small
 	l3s := m.Packages * m.Nodes * m.L3s
@@ -150,8 +154,8 @@ func (m Machine) threadsOfCores() [][]int {
 	return cores
 }
 
-// group adds to list the groups that the cores are in, by number, as far as they
-// have CPUs that are online. It returns the index in list of each core's group.
+// group appends the groups of the cores to list, if they have online CPUs. It returns the index
+// in list of each core's group.
 func group(list *[]topology.Group, cores [][]int, online cpuset.Set, of func(core int) int) []int {
 	index := make([]int, len(cores))
 	sets := make([]cpuset.Set, len(cores))
@@ -173,8 +177,8 @@ func group(list *[]topology.Group, cores [][]int, online cpuset.Set, of func(cor
 	return index
 }
 
-// nodes are the NUMA nodes without their CPUs: those of a package are nearer to
-// each other than to others.
+// nodes returns the NUMA nodes without their CPUs. The nodes of a package are nearer to each
+// other than to others.
 func (m Machine) nodes() []topology.Node {
 	count := m.Packages * m.Nodes
 	if m.NUMAOff {

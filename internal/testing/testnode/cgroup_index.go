@@ -6,7 +6,7 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 )
 
-// unit finds the cgroup of a unit.
+// unit returns the cgroup of a unit.
 func (c *Cgroups) unit(name string) (cgroup.Path, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -16,14 +16,14 @@ func (c *Cgroups) unit(name string) (cgroup.Path, bool) {
 	return "", false
 }
 
-// noteEnded has the units noted whose cgroup goes from now on, for takeEnded.
+// noteEnded starts the collection of ended units for takeEnded.
 func (c *Cgroups) noteEnded() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.noted, c.ended = true, nil
 }
 
-// takeEnded are the units whose cgroup has gone since the last call.
+// takeEnded returns the units whose cgroup was removed since the last call.
 func (c *Cgroups) takeEnded() []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -32,8 +32,8 @@ func (c *Cgroups) takeEnded() []string {
 	return ended
 }
 
-// forget drops what is kept about a cgroup that goes, and about all below it.
-func (c *Cgroups) forget(gone *cgroupNode) {
+// dropIndex drops the data about a removed cgroup and its descendants.
+func (c *Cgroups) dropIndex(gone *cgroupNode) {
 	c.endTasks(gone)
 	if unit, ok := gone.path.Unit(); ok {
 		at := slices.DeleteFunc(c.units[unit], func(p cgroup.Path) bool { return p == gone.path })
@@ -45,31 +45,31 @@ func (c *Cgroups) forget(gone *cgroupNode) {
 		}
 	}
 	for _, child := range gone.children {
-		c.forget(child)
+		c.dropIndex(child)
 	}
 }
 
-// holder is the cgroup that a thread is in, nil if there is none.
-func (c *Cgroups) holder(tid int) *cgroupNode { return c.holders[tid] }
+// cgroupOf returns the cgroup of a thread, or nil.
+func (c *Cgroups) cgroupOf(tid int) *cgroupNode { return c.holders[tid] }
 
-// addTask puts a task into a cgroup, out of the one that it is in.
+// addTask moves a task into a cgroup.
 func (c *Cgroups) addTask(n *cgroupNode, pid int) {
-	c.leave(pid)
+	c.removeTask(pid)
 	n.tasks = append(n.tasks, pid)
 	c.holders[pid] = n
 }
 
-// leave takes a task out of its cgroup.
-func (c *Cgroups) leave(pid int) {
+// removeTask removes a task from its cgroup.
+func (c *Cgroups) removeTask(pid int) {
 	if n := c.holders[pid]; n != nil {
 		n.tasks = slices.DeleteFunc(n.tasks, func(p int) bool { return p == pid })
 		delete(c.holders, pid)
 	}
 }
 
-// endTask ends a task, and with it what it had of its own.
+// endTask ends a task and drops its affinity.
 func (c *Cgroups) endTask(pid int) {
-	c.leave(pid)
+	c.removeTask(pid)
 	delete(c.strays, pid)
 }
 
