@@ -10,13 +10,13 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
 
-// watch is a Watcher with what it has told.
+// watch is a Watcher with the changes that it has reported.
 type watch struct {
 	*bench
 	*cgroup.Watcher
-	wake  chan struct{}
-	wakes atomic.Int64
-	told  []cgroup.Change
+	wake     chan struct{}
+	wakes    atomic.Int64
+	reported []cgroup.Change
 }
 
 func (b *bench) watch() *watch {
@@ -48,62 +48,63 @@ func (w *watch) set(files, parents []cgroup.Path) {
 	}
 }
 
-// until waits for a change, and says which were told from the last until to it.
+// until waits for a change. It returns the changes reported since the previous call, up to this
+// one.
 func (w *watch) until(kind cgroup.ChangeKind, p cgroup.Path, name string) []cgroup.Change {
 	w.Helper()
-	deadline := time.After(patience)
+	deadline := time.After(changeTimeout)
 	for {
 		changes, err := w.Take()
 		if err != nil {
 			w.Fatal(err)
 		}
-		w.told = append(w.told, changes...)
-		for _, c := range w.told {
+		w.reported = append(w.reported, changes...)
+		for _, c := range w.reported {
 			if c.Kind == kind && c.Path == p && c.Name == name {
-				told := w.told
-				w.told = nil
-				return told
+				reported := w.reported
+				w.reported = nil
+				return reported
 			}
 		}
 		select {
 		case <-w.wake:
 		case <-deadline:
-			w.Fatalf("waited in vain for change %d of %s in %s; told: %v", kind, name, p, w.told)
+			w.Fatalf("no change %d of %s in %s; reported: %v", kind, name, p, w.reported)
 		}
 	}
 }
 
-// patience is how long a change may take to be told.
-const patience = 30 * time.Second
+// changeTimeout is the maximum time until a change is reported.
+const changeTimeout = 30 * time.Second
 
-// writesTold: who is told of which writes.
-func (b *bench) writesTold() {
+// writesReported checks that writes to watched files are reported, and no other writes.
+func (b *bench) writesReported() {
 	p := b.child(b.top, "a")
 	other := b.mkdir(b.top.Join("b"))
 	w := b.watch()
 	w.set([]cgroup.Path{p}, nil)
-	w.until(cgroup.Written, p, "") // it was not watched before
+	w.until(cgroup.Written, p, "") // reported because it was not watched before
 	writes := [][2]string{{cgroup.FileCPUs, "1-2"}, {cgroup.FileMems, "0"}, {cgroup.FileWeight, "300"}, {cgroup.FileMax, "5000 10000"}, {"cpu.idle", "1"}}
 	if b.k.Nice() {
 		writes = append([][2]string{{"cpu.weight.nice", "5"}}, writes...)
 	}
 	for _, write := range writes {
 		b.write(other, write[0], write[1])
-		b.write(p, "cgroup.subtree_control", "+cpu") // is no matter
+		b.write(p, "cgroup.subtree_control", "+cpu") // not reported
 		b.write(p, write[0], write[1])
-		if told := w.until(cgroup.Written, p, write[0]); len(told) != 1 {
-			b.Errorf("one write to %s was told as %v", write[0], told)
+		if reported := w.until(cgroup.Written, p, write[0]); len(reported) != 1 {
+			b.Errorf("one write to %s is reported as %v", write[0], reported)
 		}
 	}
 	b.write(p, "cpu.idle", "0")
 	w.until(cgroup.Written, p, "cpu.idle")
 	b.refused(p, cgroup.FileCPUs, "none", syscall.EINVAL)
-	b.write(p, cgroup.FileCPUs, "1-2") // the same again
+	b.write(p, cgroup.FileCPUs, "1-2") // an equal value
 	w.until(cgroup.Written, p, cgroup.FileCPUs)
 }
 
-// writesFold: however many writes there are, they wait as one for each file.
-func (b *bench) writesFold() {
+// writesMerged checks that pending writes to one file count as one change.
+func (b *bench) writesMerged() {
 	p := b.child(b.top, "a")
 	w := b.watch()
 	w.set([]cgroup.Path{p}, nil)
@@ -111,11 +112,11 @@ func (b *bench) writesFold() {
 	const rounds = 100
 	enough := w.wakes.Load() + 2*rounds
 	for i := range rounds {
-		// In turn: the kernel makes one notice of two equal ones in a row.
+		// In turn, because the kernel merges two equal notices in a row.
 		b.write(p, cgroup.FileCPUs, fmt.Sprint(i%2))
 		b.write(p, cgroup.FileWeight, fmt.Sprint(i+1))
 	}
-	deadline := time.After(patience)
+	deadline := time.After(changeTimeout)
 	for w.wakes.Load() < enough {
 		select {
 		case <-w.wake:
@@ -123,27 +124,27 @@ func (b *bench) writesFold() {
 			b.Fatalf("woken %d times too little after %d writes", enough-w.wakes.Load(), 2*rounds)
 		}
 	}
-	if told := w.until(cgroup.Written, p, cgroup.FileWeight); len(told) != 2 {
-		b.Errorf("%d writes to two files were told as %v", 2*rounds, told)
+	if reported := w.until(cgroup.Written, p, cgroup.FileWeight); len(reported) != 2 {
+		b.Errorf("%d writes to two files are reported as %v", 2*rounds, reported)
 	}
 }
 
-// branchTold: what is in a cgroup that is not there yet, and what is in that, is told of when
-// they come, and until then nobody has to ask for it again.
-func (b *bench) branchTold() {
+// branchReported checks that cgroups below a missing cgroup are reported when they appear. Until
+// then the watcher is settled, so that a Set of the same cgroups has nothing to do.
+func (b *bench) branchReported() {
 	outer := b.top.Join("outer")
 	inner := outer.Join("inner")
 	leaf := inner.Join("leaf")
 	w := b.watch()
 	w.set([]cgroup.Path{leaf}, []cgroup.Path{inner})
 	if !w.Settled() {
-		b.Error("the same set would ask for everything again")
+		b.Error("not settled before the branch exists")
 	}
 	b.mkdir(outer)
 	w.until(cgroup.Appeared, b.top, outer.Base())
 	w.set([]cgroup.Path{leaf}, []cgroup.Path{inner})
 	if !w.Settled() {
-		b.Error("the same set would ask for everything again when a part is there")
+		b.Error("not settled when a part of the branch exists")
 	}
 	b.mkdir(inner)
 	w.until(cgroup.Appeared, outer, inner.Base())
@@ -151,15 +152,15 @@ func (b *bench) branchTold() {
 	b.mkdir(leaf)
 	w.until(cgroup.Appeared, inner, leaf.Base())
 	w.set([]cgroup.Path{leaf}, []cgroup.Path{inner})
-	w.until(cgroup.Written, leaf, "") // it was not watched before
+	w.until(cgroup.Written, leaf, "") // reported because it was not watched before
 	if !w.Settled() {
-		b.Error("the same set would ask for everything again when all is there")
+		b.Error("not settled when the branch exists")
 	}
 }
 
-// childrenTold: children are told of where they matter, and where they are wanted
-// themselves.
-func (b *bench) childrenTold() {
+// childrenReported checks that children are reported below a watched parent, and if they are
+// watched themselves.
+func (b *bench) childrenReported() {
 	p := b.child(b.top, "a")
 	b.write(p, "cgroup.subtree_control", "+cpuset +cpu")
 	early := b.mkdir(p.Join("early"))
@@ -172,18 +173,18 @@ func (b *bench) childrenTold() {
 		b.rmdir(gone)
 		w.until(cgroup.Gone, p, gone.Base())
 	}
-	// One that is wanted and not there yet, and its neighbour that nobody wants.
+	// A missing cgroup is watched, its sibling is not.
 	w.set([]cgroup.Path{late}, nil)
 	b.mkdir(p.Join("neighbour"))
 	b.mkdir(late)
-	if told := w.until(cgroup.Appeared, p, "late"); len(told) != 1 {
-		b.Errorf("told: %v", told)
+	if reported := w.until(cgroup.Appeared, p, "late"); len(reported) != 1 {
+		b.Errorf("reported: %v", reported)
 	}
 	w.set([]cgroup.Path{late}, nil)
 	w.until(cgroup.Written, late, "")
 	b.write(late, cgroup.FileCPUs, "1")
 	w.until(cgroup.Written, late, cgroup.FileCPUs)
-	// Another one of the same name.
+	// A new cgroup with the same name.
 	b.rmdir(late)
 	b.mkdir(late)
 	w.until(cgroup.Appeared, p, "late")
@@ -193,7 +194,7 @@ func (b *bench) childrenTold() {
 	w.until(cgroup.Written, late, cgroup.FileWeight)
 }
 
-// watchesReleased: cgroups that are gone take no watches with them.
+// watchesReleased checks that removed cgroups hold no watches.
 func (b *bench) watchesReleased() {
 	before := b.k.Watches(b)
 	p := b.child(b.top, "a")
@@ -218,8 +219,8 @@ func (b *bench) watchesReleased() {
 	}
 }
 
-// ownWritesTold: a plan that is carried out comes back.
-func (b *bench) ownWritesTold() {
+// ownWritesReported checks that own writes are reported, too.
+func (b *bench) ownWritesReported() {
 	p := b.child(b.top, "a")
 	w := b.watch()
 	w.set([]cgroup.Path{p}, nil)

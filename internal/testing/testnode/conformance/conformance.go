@@ -1,6 +1,6 @@
-// Package conformance is what cpupoold relies on in a cgroup v2 kernel, as
-// tests. They run against the tree in memory on any machine, and against real
-// kernels in virtual machines: what both pass, unit tests may believe.
+// Package conformance tests the properties of cgroup v2 kernels and of systemd that cpupoold
+// depends on. The suites run on the fakes of testnode on any machine, and on real kernels in
+// virtual machines. So unit tests may depend on the fakes.
 package conformance
 
 import (
@@ -15,39 +15,39 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
 
-// Kernel is what the suite runs against: a cgroup v2 tree of a machine with at
-// least four CPUs of which all but CPU 0 can be unplugged, and the NUMA nodes 0
-// and 1. The root's children have the controllers cpuset and cpu.
+// Kernel is the subject of the suite: a cgroup v2 tree on a machine with at least four CPUs and
+// the NUMA nodes 0 and 1. All CPUs but CPU 0 can be offlined. The root's children have the
+// controllers cpuset and cpu.
 type Kernel interface {
 	cgroup.Tree
-	// Task starts a process in the cgroup; stop ends it and waits for its end.
+	// Task starts a process in the cgroup. stop ends it and waits for its end.
 	Task(t testing.TB, name string) (stop func())
-	// SetOnline plugs a CPU in or out.
+	// SetOnline sets a CPU online or offline.
 	SetOnline(t testing.TB, cpu int, online bool)
 	Online(t testing.TB) cpuset.Set
 	Possible() cpuset.Set
-	// Nodes are the NUMA nodes with memory.
+	// Nodes returns the NUMA nodes with memory.
 	Nodes() cpuset.Set
-	// ClearsPopulated says that the kernel is 7.0 or later, IdleWeight what
-	// cpu.weight reads while cpu.idle is set.
+	// ClearsPopulated reports whether the kernel is 7.0 or later. IdleWeight returns the value of
+	// cpu.weight while cpu.idle is set.
 	ClearsPopulated() bool
 	IdleWeight() uint64
-	// Nice says that there is cpu.weight.nice; the tree in memory has none.
+	// Nice reports whether cpu.weight.nice exists. It does not in the fake tree.
 	Nice() bool
 	Partitions() testnode.PartitionRules
 	cgroup.Notifier
-	// Watches is the number of inotify watches that the process holds.
+	// Watches returns the number of inotify watches of the process.
 	Watches(t testing.TB) int
 }
 
-// Run runs the suite. Whatever it makes in the tree it removes again.
+// Run runs the suite. It removes all cgroups that it creates.
 func Run(t *testing.T, k Kernel) {
 	tests := []struct {
 		name string
 		run  func(*bench)
 	}{
 		{"files of a controller", (*bench).controllers},
-		{"cgroup that is gone", (*bench).gone},
+		{"cgroup that is gone", (*bench).removedCgroup},
 		{"effective is request and parent", (*bench).effective},
 		{"effective follows the ancestors", (*bench).inheritance},
 		{"syntax of cpuset.cpus", (*bench).syntax},
@@ -63,11 +63,11 @@ func Run(t *testing.T, k Kernel) {
 		{"cpu.idle", (*bench).idle},
 		{"cpu.max", (*bench).max},
 		{"plans", (*bench).plans},
-		{"writes are told", (*bench).writesTold},
-		{"many writes are told once", (*bench).writesFold},
-		{"own writes are told", (*bench).ownWritesTold},
-		{"children are told", (*bench).childrenTold},
-		{"a branch that comes later is told", (*bench).branchTold},
+		{"writes are reported", (*bench).writesReported},
+		{"many writes are reported once", (*bench).writesMerged},
+		{"own writes are reported", (*bench).ownWritesReported},
+		{"children are reported", (*bench).childrenReported},
+		{"a later branch is reported", (*bench).branchReported},
 		{"watches are released", (*bench).watchesReleased},
 		{"remote partition", (*bench).remotePartition},
 		{"lists of exclusive CPUs", (*bench).partitionLists},
@@ -77,7 +77,7 @@ func Run(t *testing.T, k Kernel) {
 		{"hotplug of a partition", (*bench).partitionHotplug},
 		{"root partition without CPUs", (*bench).partitionStranded},
 		{"removal of a partition", (*bench).partitionRemoval},
-		{"broken partitions are told", (*bench).partitionTold},
+		{"broken partitions are reported", (*bench).partitionReported},
 		{"plans of partitions", (*bench).partitionPlans},
 		{"parked CPUs", (*bench).parking},
 	}
@@ -90,7 +90,7 @@ func Run(t *testing.T, k Kernel) {
 	}
 }
 
-// bench is one test's part of the tree.
+// bench is the part of the tree for one test.
 type bench struct {
 	*testing.T
 	k   Kernel
@@ -111,7 +111,7 @@ func (b *bench) mkdir(p cgroup.Path) cgroup.Path {
 	return p
 }
 
-// child makes a cgroup with both controllers below p.
+// child creates a cgroup with both controllers below p.
 func (b *bench) child(p cgroup.Path, name string) cgroup.Path {
 	b.Helper()
 	b.write(p, "cgroup.subtree_control", "+cpuset +cpu")
@@ -139,7 +139,7 @@ func (b *bench) write(p cgroup.Path, file, value string) {
 	}
 }
 
-// refused writes a value that must fail with an error.
+// refused checks that a write fails with an error.
 func (b *bench) refused(p cgroup.Path, file, value string, want error) {
 	b.Helper()
 	if err := b.fs.Write(p, file, value); !errors.Is(err, want) {
@@ -156,8 +156,8 @@ func (b *bench) state(p cgroup.Path) cgroup.State {
 	return s
 }
 
-// runs checks request and effective set.
-func (b *bench) runs(p cgroup.Path, request, effective string) {
+// checkCPUs checks the requested and the effective CPUs.
+func (b *bench) checkCPUs(p cgroup.Path, request, effective string) {
 	b.Helper()
 	s := b.state(p)
 	if s.CPUs.String() != request || s.Effective.String() != effective {
@@ -170,7 +170,7 @@ func (b *bench) online() string {
 	return b.state("").Effective.String()
 }
 
-// writeRaw writes past the checks of FS.
+// writeRaw writes without the checks of FS.
 func (b *bench) writeRaw(p cgroup.Path, file, value string) {
 	b.Helper()
 	if err := b.k.WriteFile(path.Join(string(p), file), value); err != nil {

@@ -72,7 +72,7 @@ func TestCgroups(t *testing.T) {
 	}
 }
 
-// memory is the tree in memory as the suite wants it.
+// memory adapts the fake tree to Kernel.
 type memory struct {
 	*testnode.Cgroups
 	config testnode.CgroupConfig

@@ -31,8 +31,7 @@ func (b *bench) weight() {
 	b.refused(p, cgroup.FileWeight, "x", syscall.EINVAL)
 }
 
-// weightError is the error for a number that is no weight: what is not even an
-// unsigned number is EINVAL.
+// weightError returns the error for an invalid weight. A negative number fails to parse.
 func weightError(value string) error {
 	if value[0] == '-' {
 		return syscall.EINVAL
@@ -61,7 +60,7 @@ func (b *bench) max() {
 		quota, period int64
 	}{
 		{"50000 100000", 50000, 100000},
-		{"60000", 60000, 100000}, // the period stays
+		{"60000", 60000, 100000}, // the period does not change
 		{"1000 1000", 1000, 1000},
 		{"max 50000", -1, 50000},
 		{"20000", 20000, 50000},
@@ -77,8 +76,8 @@ func (b *bench) max() {
 	}
 }
 
-// plans moves cgroups with tasks from one random plan to the next and looks at
-// the kernel after every write: nobody enters CPUs that are somebody's alone.
+// plans applies a sequence of random plans to cgroups with tasks. After each write it checks that
+// no cgroup has got CPUs that another one owns.
 func (b *bench) plans() {
 	const groups, plans = 5, 12
 	r := rand.New(rand.NewPCG(1, 2))
@@ -126,7 +125,7 @@ func (b *bench) current(targets []cgroup.Target) map[cgroup.Path]cgroup.Current 
 	return current
 }
 
-// sharing is what each pair with an exclusive one has in common.
+// sharing returns the common CPUs of each pair with an exclusive cgroup.
 func (b *bench) sharing(targets []cgroup.Target) map[[2]cgroup.Path]cpuset.Set {
 	b.Helper()
 	sharing := map[[2]cgroup.Path]cpuset.Set{}
@@ -141,8 +140,8 @@ func (b *bench) sharing(targets []cgroup.Target) map[[2]cgroup.Path]cpuset.Set {
 	return sharing
 }
 
-// randomTargets gives some of the first cpus CPUs to exclusive cgroups, the rest
-// to the others.
+// randomTargets gives some of the first cpus CPUs to exclusive cgroups, and the rest to the
+// others.
 func randomTargets(r *rand.Rand, paths []cgroup.Path, cpus int) []cgroup.Target {
 	shared := cpuset.Of(0)
 	targets := make([]cgroup.Target, len(paths))

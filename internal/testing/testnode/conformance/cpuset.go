@@ -20,16 +20,16 @@ func (b *bench) controllers() {
 		b.Errorf("cgroup with cpuset alone: %+v", s)
 	}
 	b.refused(bare, cgroup.FileWeight, "1", cgroup.ErrNoController)
-	// Without cpuset the tasks run on what the nearest ancestor with it has.
+	// Without cpuset, the CPUs of the nearest ancestor with cpuset apply.
 	b.write(bare, cgroup.FileCPUs, "1")
-	b.runs(b.mkdir(bare.Join("below")), "", "1")
+	b.checkCPUs(b.mkdir(bare.Join("below")), "", "1")
 	names, err := b.fs.Controllers(bare)
 	if err != nil || len(names) != 1 || names[0] != "cpuset" {
 		b.Errorf("Controllers(%s) = %v, %v; want cpuset", bare, names, err)
 	}
 }
 
-func (b *bench) gone() {
+func (b *bench) removedCgroup() {
 	p := b.child(b.top, "short-lived")
 	b.write(p, cgroup.FileCPUs, "1")
 	if err := b.k.Rmdir(string(p)); err != nil {
@@ -51,12 +51,12 @@ func (b *bench) effective() {
 	for _, c := range []struct{ request, effective string }{
 		{"1", "1"},
 		{"1-2", "1-2"},
-		{"2-3", "2"}, // as far as the parent has it
-		{"3", "0-2"}, // nothing of it: all of the parent's, without an error
+		{"2-3", "2"}, // the part that the parent has
+		{"3", "0-2"}, // no common CPU: all of the parent's CPUs, without an error
 		{"0-3", "0-2"},
 	} {
 		b.write(p, cgroup.FileCPUs, c.request)
-		b.runs(p, c.request, c.effective)
+		b.checkCPUs(p, c.request, c.effective)
 		if s := b.state(p); s.ParentEffective.String() != "0-2" {
 			b.Errorf("parent's effective set: %s, want 0-2", s.ParentEffective)
 		}
@@ -68,19 +68,19 @@ func (b *bench) inheritance() {
 	c := b.child(p, "c")
 	g := b.child(c, "g")
 	b.task(g)
-	b.runs(g, "", b.online())
+	b.checkCPUs(g, "", b.online())
 	b.write(p, cgroup.FileCPUs, "1-3")
-	b.runs(g, "", "1-3")
+	b.checkCPUs(g, "", "1-3")
 	b.write(c, cgroup.FileCPUs, "1-2")
-	b.runs(g, "", "1-2")
+	b.checkCPUs(g, "", "1-2")
 	b.write(g, cgroup.FileCPUs, "2-3")
-	b.runs(g, "2-3", "2")
-	b.write(p, cgroup.FileCPUs, "3") // c has nothing of it
-	b.runs(c, "1-2", "3")
-	b.runs(g, "2-3", "3")
-	b.write(p, cgroup.FileCPUs, "0-3") // and the requests are still there
-	b.runs(c, "1-2", "1-2")
-	b.runs(g, "2-3", "2")
+	b.checkCPUs(g, "2-3", "2")
+	b.write(p, cgroup.FileCPUs, "3") // c requests no CPU of it
+	b.checkCPUs(c, "1-2", "3")
+	b.checkCPUs(g, "2-3", "3")
+	b.write(p, cgroup.FileCPUs, "0-3") // the requests are unchanged
+	b.checkCPUs(c, "1-2", "1-2")
+	b.checkCPUs(g, "2-3", "2")
 }
 
 func (b *bench) syntax() {
@@ -121,26 +121,26 @@ func (b *bench) cpusetErrors() {
 		b.refused(p, cgroup.FileCPUs, c.value, c.want)
 	}
 	b.refused(p, "cpuset.cpus.effective", "1", syscall.EINVAL)
-	b.runs(p, "1", "1")
+	b.checkCPUs(p, "1", "1")
 }
 
 func (b *bench) clearing() {
 	p := b.child(b.top, "c")
 	b.write(p, cgroup.FileCPUs, "1")
-	b.writeRaw(p, cgroup.FileCPUs, "") // no bytes: no effect, no error
-	b.runs(p, "1", "1")
-	b.write(p, cgroup.FileCPUs, "\n") // nobody is in it
-	b.runs(p, "", b.online())
+	b.writeRaw(p, cgroup.FileCPUs, "") // zero bytes: no effect, no error
+	b.checkCPUs(p, "1", "1")
+	b.write(p, cgroup.FileCPUs, "\n") // the cgroup has no task
+	b.checkCPUs(p, "", b.online())
 	b.write(p, cgroup.FileCPUs, "1")
 	below := b.child(p, "below")
 	b.task(below)
 	if b.k.ClearsPopulated() {
 		b.write(p, cgroup.FileCPUs, "\n")
-		b.runs(p, "", b.online())
+		b.checkCPUs(p, "", b.online())
 		return
 	}
 	b.refused(p, cgroup.FileCPUs, "\n", syscall.ENOSPC)
-	b.runs(p, "1", "1")
+	b.checkCPUs(p, "1", "1")
 }
 
 func (b *bench) disabling() {
@@ -156,7 +156,7 @@ func (b *bench) disabling() {
 		b.Errorf("after the controllers were disabled: %+v", s)
 	}
 	b.write(b.top, "cgroup.subtree_control", "+cpuset +cpu")
-	b.runs(p, "", b.online()) // the values do not come back
+	b.checkCPUs(p, "", b.online()) // the values do not return
 	if s := b.state(p); s.Weight != 100 {
 		b.Errorf("cpu.weight is %d, want the default of 100", s.Weight)
 	}
@@ -167,13 +167,13 @@ func (b *bench) hotplug() {
 	b.task(p)
 	b.write(p, cgroup.FileCPUs, "2-3")
 	b.k.SetOnline(b, 3, false)
-	b.runs(p, "2-3", "2")
-	b.write(p, cgroup.FileCPUs, "1,3") // a CPU that is only possible can be asked for
-	b.runs(p, "1,3", "1")
+	b.checkCPUs(p, "2-3", "2")
+	b.write(p, cgroup.FileCPUs, "1,3") // an offline CPU is a valid request
+	b.checkCPUs(p, "1,3", "1")
 	b.write(p, cgroup.FileCPUs, "3")
-	b.runs(p, "3", b.online())
+	b.checkCPUs(p, "3", b.online())
 	b.k.SetOnline(b, 3, true)
-	b.runs(p, "3", "3")
+	b.checkCPUs(p, "3", "3")
 }
 
 func (b *bench) populated() {

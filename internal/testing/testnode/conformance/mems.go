@@ -7,9 +7,9 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 )
 
-// binds checks the nodes asked for and those that came of it; the latter are not
-// read for a cgroup that asks for none.
-func (b *bench) binds(p cgroup.Path, request, effective string) {
+// checkMems checks the requested and the effective nodes. FS does not read the effective nodes
+// without a request.
+func (b *bench) checkMems(p cgroup.Path, request, effective string) {
 	b.Helper()
 	s := b.state(p)
 	if s.Mems.String() != request || s.EffectiveMems.String() != effective {
@@ -24,18 +24,18 @@ func (b *bench) mems() {
 	p := b.child(b.top, "p")
 	c := b.child(p, "c")
 	b.task(c)
-	b.binds(c, "", "")
+	b.checkMems(c, "", "")
 	b.write(c, cgroup.FileMems, "0-1")
-	b.binds(c, "0-1", "0-1")
+	b.checkMems(c, "0-1", "0-1")
 	b.write(p, cgroup.FileMems, "1")
-	b.binds(c, "0-1", "1") // as far as the parent has it
+	b.checkMems(c, "0-1", "1") // the part that the parent has
 	b.write(c, cgroup.FileMems, "0")
-	b.binds(c, "0", "1") // nothing of it: all of the parent's, without an error
+	b.checkMems(c, "0", "1") // no common node: all of the parent's nodes, without an error
 	b.write(p, cgroup.FileMems, "0-1")
-	b.binds(c, "0", "0")
+	b.checkMems(c, "0", "0")
 	b.write(c, cgroup.FileMems, " 1 \n")
-	b.binds(c, "1", "1")
-	b.runs(c, "", b.online()) // and the CPUs are their own matter
+	b.checkMems(c, "1", "1")
+	b.checkCPUs(c, "", b.online()) // the CPUs do not depend on the nodes
 }
 
 func (b *bench) memsErrors() {
@@ -48,32 +48,32 @@ func (b *bench) memsErrors() {
 		{"x", syscall.EINVAL},
 		{"1-0", syscall.EINVAL},
 		{"-1", syscall.EINVAL},
-		{fmt.Sprint(b.k.Nodes().Last() + 1), syscall.EINVAL}, // not possible
+		{fmt.Sprint(b.k.Nodes().Last() + 1), syscall.EINVAL}, // not a possible node
 		{fmt.Sprintf("0-%d", b.k.Nodes().Last()+1), syscall.EINVAL},
 		{"99999", syscall.ERANGE},
 	} {
 		b.refused(p, cgroup.FileMems, c.value, c.want)
 	}
 	b.refused(p, "cpuset.mems.effective", "1", syscall.EINVAL)
-	b.binds(p, "1", "1")
+	b.checkMems(p, "1", "1")
 }
 
 func (b *bench) clearingMems() {
 	p := b.child(b.top, "c")
 	b.write(p, cgroup.FileMems, "1")
-	b.writeRaw(p, cgroup.FileMems, "") // no bytes: no effect, no error
-	b.binds(p, "1", "1")
-	b.write(p, cgroup.FileMems, "\n") // nobody is in it
-	b.binds(p, "", "")
+	b.writeRaw(p, cgroup.FileMems, "") // zero bytes: no effect, no error
+	b.checkMems(p, "1", "1")
+	b.write(p, cgroup.FileMems, "\n") // the cgroup has no task
+	b.checkMems(p, "", "")
 	b.write(p, cgroup.FileMems, "1")
 	b.task(p)
 	if b.k.ClearsPopulated() {
 		b.write(p, cgroup.FileMems, "\n")
-		b.binds(p, "", "")
+		b.checkMems(p, "", "")
 		return
 	}
 	b.refused(p, cgroup.FileMems, "\n", syscall.ENOSPC)
-	b.binds(p, "1", "1")
-	b.write(p, cgroup.FileMems, b.k.Nodes().String()) // the way to undo it
-	b.binds(p, b.k.Nodes().String(), b.k.Nodes().String())
+	b.checkMems(p, "1", "1")
+	b.write(p, cgroup.FileMems, b.k.Nodes().String()) // the equivalent for a cgroup with tasks
+	b.checkMems(p, b.k.Nodes().String(), b.k.Nodes().String())
 }

@@ -10,58 +10,58 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
 
-// nodes are the NUMA nodes that the suite needs.
+// nodes returns the NUMA nodes that the suite needs.
 func nodes() cpuset.Set { return cpuset.Of(0, 1) }
 
-// knows checks what systemd says of a unit.
-func (b *unitBench) knows(want cgroup.Unit) {
+// checkUnit checks systemd's state of a unit.
+func (b *unitBench) checkUnit(want cgroup.Unit) {
 	b.Helper()
 	want.Known = want.Load == "loaded"
 	if !want.Known {
 		want.Quota = 0
 	}
 	got, err := b.m.Unit(b.Context(), want.Name)
-	got.Files = nil // a matter of the machine's
+	got.Files = nil // depends on the machine
 	if d := cmp.Diff(want, got); d != "" || err != nil {
 		b.Errorf("unit %s: %v (-want +got):\n%s", want.Name, err, d)
 	}
 }
 
 func (b *unitBench) notFound() {
-	b.knows(cgroup.Unit{Name: "conformance-nobody.service", Load: "not-found", Active: "inactive"})
+	b.checkUnit(cgroup.Unit{Name: "conformance-missing.service", Load: "not-found", Active: "inactive"})
 }
 
-// stopped gives a unit properties before its first start: it starts with them, and
-// keeps them through reloads and restarts.
+// stopped checks that properties set before the first start last through starts, reloads and
+// restarts.
 func (b *unitBench) stopped() {
 	const unit = "conformance-stopped.service"
 	b.i.Install(b, unit, "")
 	is := cgroup.Unit{
 		Name: unit, Load: "loaded", Active: "inactive", Path: "system.slice/" + unit, UnitState: cgroup.UnitState{Quota: -1},
 	}
-	b.knows(is)
+	b.checkUnit(is)
 	b.set(unit, cgroup.Property{Name: cgroup.UnitCPUs, Value: "1-2"}, cgroup.Property{Name: cgroup.UnitMems, Value: "1"},
 		cgroup.Property{Name: cgroup.UnitQuota, Value: cgroup.ValueInf})
 	is.CPUs, is.Mems = cpuset.Of(1, 2), cpuset.Of(1)
-	b.knows(is)
+	b.checkUnit(is)
 	b.i.Reload(b)
-	b.knows(is)
+	b.checkUnit(is)
 	for range 2 {
 		b.i.Start(b, unit)
 		is.Active = "active"
-		b.knows(is)
-		b.binds(is.Path, "1-2", "1")
+		b.checkUnit(is)
+		b.checkBinding(is.Path, "1-2", "1")
 		b.i.Reload(b)
-		b.knows(is)
-		b.binds(is.Path, "1-2", "1")
+		b.checkUnit(is)
+		b.checkBinding(is.Path, "1-2", "1")
 		b.i.Stop(b, unit)
 		is.Active = "inactive"
-		b.knows(is)
+		b.checkUnit(is)
 	}
 }
 
-// binds checks what the kernel has, of its request and of what came of it.
-func (b *unitBench) binds(p cgroup.Path, cpus, mems string) {
+// checkBinding checks the requests in the kernel and their effective values.
+func (b *unitBench) checkBinding(p cgroup.Path, cpus, mems string) {
 	b.Helper()
 	s, err := b.fs.Read(p)
 	if err != nil {
@@ -72,7 +72,7 @@ func (b *unitBench) binds(p cgroup.Path, cpus, mems string) {
 	}
 }
 
-// template: an instance has properties of its own, and a slice of its template's.
+// template checks that an instance has its own properties, and the slice of its template.
 func (b *unitBench) template() {
 	const unit = "conformancet@1.service"
 	b.i.Install(b, "conformancet@.service", "")
@@ -81,22 +81,22 @@ func (b *unitBench) template() {
 		Name: unit, Load: "loaded", Active: "inactive", Path: "system.slice/system-conformancet.slice/" + unit,
 		UnitState: cgroup.UnitState{CPUs: cpuset.Of(3), Quota: -1},
 	}
-	b.knows(is)
+	b.checkUnit(is)
 	b.i.Reload(b)
 	b.i.Start(b, unit)
 	is.Active = "active"
-	b.knows(is)
-	b.binds(is.Path, "3", "")
+	b.checkUnit(is)
+	b.checkBinding(is.Path, "3", "")
 	b.i.Stop(b, unit)
 	is.Active = "inactive"
-	b.knows(is)
-	b.knows(cgroup.Unit{
+	b.checkUnit(is)
+	b.checkUnit(cgroup.Unit{
 		Name: "conformancet@2.service", Load: "loaded", Active: "inactive", Path: "system.slice/system-conformancet.slice/conformancet@2.service",
 		UnitState: cgroup.UnitState{Quota: -1},
 	})
 }
 
-// revert gives units their own properties back, and the kernel's value with them.
+// revert checks that units get their own properties back, with the values in the kernel.
 func (b *unitBench) revert() {
 	const own, bare = "conformance-own.service", "conformance-bare.service"
 	b.i.Install(b, own, "0-1")
@@ -109,17 +109,17 @@ func (b *unitBench) revert() {
 		if is.CPUs, err = cpuset.Parse(original); err != nil {
 			b.Fatal(err)
 		}
-		b.knows(is)
+		b.checkUnit(is)
 		originals := []cgroup.Property{{Name: cgroup.UnitCPUs, Value: original}, {Name: cgroup.UnitMems}, {Name: cgroup.UnitQuota, Value: cgroup.ValueInf}}
 		b.set(unit, cgroup.Property{Name: cgroup.UnitCPUs, Value: "2-3"}, cgroup.Property{Name: cgroup.UnitMems, Value: "1"},
 			cgroup.Property{Name: cgroup.UnitQuota, Value: "500000"})
-		b.binds(p, "2-3", "1")
+		b.checkBinding(p, "2-3", "1")
 		if err := b.m.Revert(b.Context(), unit, originals, nodes()); err != nil {
 			b.Fatal(err)
 		}
 		for range 2 {
-			b.knows(is)
-			b.unbound(p, is.CPUs)
+			b.checkUnit(is)
+			b.checkUnbound(p, is.CPUs)
 			b.i.Reload(b)
 		}
 		b.i.Stop(b, unit)
@@ -128,13 +128,12 @@ func (b *unitBench) revert() {
 			b.Fatal(err)
 		}
 		is.Active = "inactive"
-		b.knows(is)
+		b.checkUnit(is)
 	}
 }
 
-// unbound checks that the kernel has the CPUs, all of them if there are none, and
-// all nodes.
-func (b *unitBench) unbound(p cgroup.Path, cpus cpuset.Set) {
+// checkUnbound checks that the kernel has cpus and all nodes. An empty cpus means all CPUs.
+func (b *unitBench) checkUnbound(p cgroup.Path, cpus cpuset.Set) {
 	b.Helper()
 	s, err := b.fs.Read(p)
 	if err != nil {
@@ -148,7 +147,7 @@ func (b *unitBench) unbound(p cgroup.Path, cpus cpuset.Set) {
 	}
 }
 
-// watch tells of starts and stops, and of nobody else's.
+// watch checks that starts and stops of watched units are reported, and of no other unit.
 func (b *unitBench) watch() {
 	const unit, other = "conformance-watched.service", "conformance-other.service"
 	b.i.Install(b, unit, "")
@@ -156,20 +155,20 @@ func (b *unitBench) watch() {
 	ctx, cancel := context.WithCancel(b.Context())
 	wakes, ended := make(chan string, 256), make(chan error, 1)
 	go func() {
-		ended <- b.m.WatchUnits(ctx, []string{unit, "conformance-nobody.service"}, func(unit string) { wakes <- unit })
+		ended <- b.m.WatchUnits(ctx, []string{unit, "conformance-missing.service"}, func(unit string) { wakes <- unit })
 	}()
-	b.wakes(wakes, ended, "", "start of the watch")
+	b.awaitWake(wakes, ended, "", "start of the watch")
 	b.i.Start(b, other)
 	b.i.Start(b, unit)
-	b.wakes(wakes, ended, unit, "start")
-	for b.active(unit) != "active" { // of a start some signals come before its end
-		b.wakes(wakes, ended, unit, "end of the start")
+	b.awaitWake(wakes, ended, unit, "start")
+	for b.active(unit) != "active" { // systemd sends some signals before the start is complete
+		b.awaitWake(wakes, ended, unit, "end of the start")
 	}
 	for len(wakes) > 0 {
 		<-wakes
 	}
 	b.i.Stop(b, unit)
-	b.wakes(wakes, ended, unit, "stop")
+	b.awaitWake(wakes, ended, unit, "stop")
 	b.i.Stop(b, other)
 	cancel()
 	if err := <-ended; err != nil {
@@ -183,25 +182,25 @@ func (b *unitBench) watch() {
 	}
 }
 
-// idle units, stopped or not there, do not wake those who ask for them. The start
-// of another tells that what the questions have caused has been told of.
+// idle checks that queries about stopped and missing units do not wake the watcher. The start of
+// another unit shows that all earlier signals have arrived.
 func (b *unitBench) idle() {
-	const stopped, nobody, last = "conformance-idle.service", "conformance-nobody.service", "conformance-last.service"
+	const stopped, missing, last = "conformance-idle.service", "conformance-missing.service", "conformance-last.service"
 	b.i.Install(b, stopped, "")
 	b.i.Install(b, last, "")
 	ctx, cancel := context.WithCancel(b.Context())
 	defer cancel()
 	wakes, ended := make(chan string, 256), make(chan error, 1)
 	go func() {
-		ended <- b.m.WatchUnits(ctx, []string{stopped, nobody, last}, func(unit string) { wakes <- unit })
+		ended <- b.m.WatchUnits(ctx, []string{stopped, missing, last}, func(unit string) { wakes <- unit })
 	}()
-	b.wakes(wakes, ended, "", "start of the watch")
+	b.awaitWake(wakes, ended, "", "start of the watch")
 	for range 3 {
 		b.active(stopped)
-		b.active(nobody)
+		b.active(missing)
 	}
 	b.i.Start(b, last)
-	b.wakes(wakes, ended, last, "start, and not by questions")
+	b.awaitWake(wakes, ended, last, "start, and not by questions")
 	b.i.Stop(b, last)
 }
 
@@ -214,7 +213,7 @@ func (b *unitBench) active(unit string) string {
 	return u.Active
 }
 
-func (b *unitBench) wakes(wakes <-chan string, ended <-chan error, want, what string) {
+func (b *unitBench) awaitWake(wakes <-chan string, ended <-chan error, want, what string) {
 	b.Helper()
 	select {
 	case got := <-wakes:
@@ -228,8 +227,7 @@ func (b *unitBench) wakes(wakes <-chan string, ended <-chan error, want, what st
 	}
 }
 
-// namedPlan lets Diff prepare a unit that is stopped, and find nothing to do when
-// it has started.
+// namedPlan checks that Diff prepares a stopped unit, and finds no writes after its start.
 func (b *unitBench) namedPlan() {
 	const unit = "conformance-du.service"
 	b.i.Install(b, unit, "")
@@ -262,7 +260,7 @@ func (b *unitBench) namedPlan() {
 	b.i.Stop(b, unit)
 }
 
-// named is what the daemon would know of a unit.
+// named returns the daemon's data about a unit.
 func (b *unitBench) named(unit string) map[cgroup.Path]cgroup.Current {
 	b.Helper()
 	u, err := b.m.Unit(b.Context(), unit)

@@ -8,8 +8,8 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
 
-// pod makes a cgroup with two below it, all with cpuset, and says whether the kernel
-// has remote partitions.
+// pod creates a cgroup with two children, all with cpuset. ok reports whether the kernel has
+// remote partitions.
 func (b *bench) pod() (pod, one, two cgroup.Path, ok bool) {
 	b.Helper()
 	pod = b.child(b.top, "pod")
@@ -17,7 +17,7 @@ func (b *bench) pod() (pod, one, two cgroup.Path, ok bool) {
 	return pod, one, two, b.k.Partitions().Remote
 }
 
-// grant puts CPUs into the lists of the ancestors and the cgroup itself.
+// grant writes CPUs into the lists of the ancestors and of the cgroup.
 func (b *bench) grant(leaf cgroup.Path, cpus string) {
 	b.Helper()
 	b.write(b.top, cgroup.FileExclusive, cpus)
@@ -25,18 +25,18 @@ func (b *bench) grant(leaf cgroup.Path, cpus string) {
 	b.write(leaf, cgroup.FileExclusive, cpus)
 }
 
-// partitioned checks what the kernel says of a partition.
-func (b *bench) partitioned(p cgroup.Path, want string) {
+// checkPartition checks the kernel's state of a partition.
+func (b *bench) checkPartition(p cgroup.Path, want string) {
 	b.Helper()
 	if got := b.state(p).Partition.String(); got != want {
 		b.Errorf("%s of %s: %q, want %q", cgroup.FilePartition, p, got, want)
 	}
 }
 
-// rootHas waits until the root has CPUs, or has lost them.
-func (b *bench) rootHas(cpus cpuset.Set, want bool) {
+// awaitRoot waits until the root has all of the CPUs, or none of them.
+func (b *bench) awaitRoot(cpus cpuset.Set, want bool) {
 	b.Helper()
-	for deadline := time.Now().Add(patience); ; {
+	for deadline := time.Now().Add(changeTimeout); ; {
 		root := b.state("").Effective
 		if cpus.IsSubsetOf(root) == want && (want || !cpus.Overlaps(root)) {
 			return
@@ -56,27 +56,27 @@ func (b *bench) remotePartition() {
 	other := b.child(b.top, "other")
 	b.write(other, cgroup.FileCPUs, "0-3")
 	b.grant(one, "2-3")
-	b.runs(one, "", b.online()) // a list alone does nothing
+	b.checkCPUs(one, "", b.online()) // a list alone has no effect
 	b.write(one, cgroup.FileCPUs, "2-3")
 	for _, typ := range []string{"root", "isolated"} {
 		b.write(one, cgroup.FilePartition, typ)
-		b.partitioned(one, typ)
-		b.runs(one, "2-3", "2-3")
-		b.runs(other, "0-3", "0-1")
-		b.rootHas(cpuset.Of(2, 3), false)
+		b.checkPartition(one, typ)
+		b.checkCPUs(one, "2-3", "2-3")
+		b.checkCPUs(other, "0-3", "0-1")
+		b.awaitRoot(cpuset.Of(2, 3), false)
 		if s := b.state(one); !s.Effective.IsSubsetOf(s.ParentEffective) {
 			b.Errorf("a partition cannot have %s by its state: %s", s.Effective, s.ParentEffective)
 		}
-		// Its own cpuset.cpus, and those of its ancestors, do not matter.
+		// Changes of its own cpuset.cpus and of its ancestors have no effect.
 		b.write(one, cgroup.FileCPUs, "0-3")
 		b.write(b.top, cgroup.FileCPUs, "0-1")
-		b.partitioned(one, typ)
-		b.runs(one, "0-3", "2-3")
+		b.checkPartition(one, typ)
+		b.checkCPUs(one, "0-3", "2-3")
 		b.write(b.top, cgroup.FileCPUs, "0-3")
 		b.write(one, cgroup.FileCPUs, "2-3")
 		b.write(one, cgroup.FilePartition, "member")
-		b.partitioned(one, "member")
-		b.rootHas(cpuset.Of(2, 3), true)
+		b.checkPartition(one, "member")
+		b.awaitRoot(cpuset.Of(2, 3), true)
 	}
 	b.write(one, cgroup.FileExclusive, "\n")
 	b.refused(one, cgroup.FilePartition, "x", syscall.EINVAL)
@@ -91,29 +91,29 @@ func (b *bench) partitionLists() {
 		return
 	}
 	b.write(one, cgroup.FileExclusive, "2-3")
-	b.refused(two, cgroup.FileExclusive, "3", syscall.EINVAL) // its sibling has it
+	b.refused(two, cgroup.FileExclusive, "3", syscall.EINVAL) // its sibling has the CPU
 	b.write(two, cgroup.FileExclusive, "1")
 	b.write(two, cgroup.FileExclusive, "\n")
 	b.write(one, cgroup.FileExclusive, "\n")
 	b.write(two, cgroup.FileCPUs, "2-3")
-	b.refused(one, cgroup.FileExclusive, "1-3", syscall.EINVAL) // its sibling would have nothing left
+	b.refused(one, cgroup.FileExclusive, "1-3", syscall.EINVAL) // its sibling would be without CPUs
 	b.write(two, cgroup.FileCPUs, "\n")
 	b.write(one, cgroup.FileExclusive, "3")
-	b.write(one, cgroup.FilePartition, "root") // and none of its ancestors has it
-	b.partitioned(one, "root invalid (Invalid cpu list in cpuset.cpus.exclusive)")
+	b.write(one, cgroup.FilePartition, "root") // no ancestor has the CPU
+	b.checkPartition(one, "root invalid (Invalid cpu list in cpuset.cpus.exclusive)")
 	b.write(one, cgroup.FilePartition, "member")
 	all := b.k.Possible().String()
 	b.write(one, cgroup.FileExclusive, "\n")
 	b.grant(one, all)
-	b.write(one, cgroup.FilePartition, "root") // the root must keep one
-	b.partitioned(one, "root invalid (Invalid cpu list in cpuset.cpus.exclusive)")
+	b.write(one, cgroup.FilePartition, "root") // the root must keep a CPU
+	b.checkPartition(one, "root invalid (Invalid cpu list in cpuset.cpus.exclusive)")
 	b.write(one, cgroup.FilePartition, "member")
 	if s := b.state(pod); s.Effective.String() != b.online() {
 		b.Errorf("the pod has CPUs %s", s.Effective)
 	}
 }
 
-// partitionSibling gives a sibling of a partition a cpuset around it.
+// partitionSibling checks the effect of a cpuset.cpus around a sibling's partition.
 func (b *bench) partitionSibling() {
 	_, one, two, ok := b.pod()
 	if !ok {
@@ -124,29 +124,29 @@ func (b *bench) partitionSibling() {
 	if b.k.Partitions().Siblings {
 		b.write(two, cgroup.FileCPUs, "0-3")
 		b.write(one, cgroup.FilePartition, "root")
-		b.partitioned(one, "root invalid (Cpu list in cpuset.cpus not exclusive)")
+		b.checkPartition(one, "root invalid (Cpu list in cpuset.cpus not exclusive)")
 		b.write(one, cgroup.FilePartition, "member")
 		b.write(two, cgroup.FileCPUs, "0-1")
 	}
 	b.write(one, cgroup.FilePartition, "isolated")
 	b.write(two, cgroup.FileCPUs, "0-3")
 	if !b.k.Partitions().Siblings {
-		b.partitioned(one, "isolated")
-		b.runs(two, "0-3", "0-1")
+		b.checkPartition(one, "isolated")
+		b.checkCPUs(two, "0-3", "0-1")
 		b.write(one, cgroup.FilePartition, "member")
 		return
 	}
-	b.partitioned(one, "isolated invalid")
-	b.rootHas(cpuset.Of(2, 3), false) // half torn down
+	b.checkPartition(one, "isolated invalid")
+	b.awaitRoot(cpuset.Of(2, 3), false) // half removed
 	b.write(one, cgroup.FilePartition, "member")
-	b.rootHas(cpuset.Of(2, 3), true)
+	b.awaitRoot(cpuset.Of(2, 3), true)
 	b.write(two, cgroup.FileCPUs, "0-1")
 	b.write(one, cgroup.FilePartition, "isolated")
-	b.partitioned(one, "isolated")
+	b.checkPartition(one, "isolated")
 	b.write(one, cgroup.FilePartition, "member")
 }
 
-// partitionCut takes CPUs from an ancestor's list.
+// partitionCut checks the effect of a CPU removed from an ancestor's list.
 func (b *bench) partitionCut() {
 	pod, one, _, ok := b.pod()
 	if !ok {
@@ -157,18 +157,18 @@ func (b *bench) partitionCut() {
 	b.write(one, cgroup.FilePartition, "root")
 	b.write(pod, cgroup.FileExclusive, "2")
 	if b.k.Partitions().Flips {
-		b.partitioned(one, "member")
-		b.rootHas(cpuset.Of(2, 3), true)
+		b.checkPartition(one, "member")
+		b.awaitRoot(cpuset.Of(2, 3), true)
 		return
 	}
-	b.partitioned(one, "root")
-	b.runs(one, "", "2")
-	b.rootHas(cpuset.Of(3), true)
+	b.checkPartition(one, "root")
+	b.checkCPUs(one, "", "2")
+	b.awaitRoot(cpuset.Of(3), true)
 	b.write(one, cgroup.FilePartition, "member")
 }
 
-// partitionCleared clears the lists above a partition, which some kernels let have its
-// CPUs nevertheless: then they come back when the lists are there again before it ends.
+// partitionCleared clears the lists above a partition. Some kernels leave it in force: it then
+// returns its CPUs if the lists are complete again before its end.
 func (b *bench) partitionCleared() {
 	pod, one, _, ok := b.pod()
 	if !ok {
@@ -180,21 +180,21 @@ func (b *bench) partitionCleared() {
 	b.write(pod, cgroup.FileExclusive, "\n")
 	b.write(b.top, cgroup.FileExclusive, "\n")
 	if b.k.Partitions().Flips {
-		b.partitioned(one, "root")
-		b.runs(one, "", "2-3")
-		b.rootHas(cpuset.Of(2, 3), false)
+		b.checkPartition(one, "root")
+		b.checkCPUs(one, "", "2-3")
+		b.awaitRoot(cpuset.Of(2, 3), false)
 	} else {
-		b.partitioned(one, "root invalid (Parent is not a partition root)")
-		b.rootHas(cpuset.Of(2, 3), true)
+		b.checkPartition(one, "root invalid (Parent is not a partition root)")
+		b.awaitRoot(cpuset.Of(2, 3), true)
 	}
 	b.write(b.top, cgroup.FileExclusive, "2-3")
 	b.write(pod, cgroup.FileExclusive, "2-3")
 	b.write(one, cgroup.FilePartition, "member")
-	b.rootHas(cpuset.Of(2, 3), true)
+	b.awaitRoot(cpuset.Of(2, 3), true)
 	b.write(one, cgroup.FilePartition, "root")
-	b.partitioned(one, "root")
+	b.checkPartition(one, "root")
 	b.write(one, cgroup.FilePartition, "member")
-	b.rootHas(cpuset.Of(2, 3), true)
+	b.awaitRoot(cpuset.Of(2, 3), true)
 }
 
 func (b *bench) partitionHotplug() {
@@ -204,25 +204,25 @@ func (b *bench) partitionHotplug() {
 	}
 	b.task(one)
 	b.grant(one, "2-3")
-	// Of a root partition the last CPU stays, EBUSY: its scheduling domain must have one.
+	// A root partition cannot lose its last CPU (EBUSY), because its scheduling domain needs one.
 	b.write(one, cgroup.FilePartition, "isolated")
 	b.k.SetOnline(b, 3, false)
-	b.partitioned(one, "isolated")
-	b.runs(one, "", "2")
+	b.checkPartition(one, "isolated")
+	b.checkCPUs(one, "", "2")
 	b.k.SetOnline(b, 2, false)
-	b.partitioned(one, "isolated invalid (No cpu available due to hotplug)")
+	b.checkPartition(one, "isolated invalid (No cpu available due to hotplug)")
 	b.k.SetOnline(b, 2, true)
 	b.k.SetOnline(b, 3, true)
-	b.rootHas(cpuset.Of(2, 3), true)
-	b.partitioned(one, "isolated invalid (No cpu available due to hotplug)") // it does not come back
+	b.awaitRoot(cpuset.Of(2, 3), true)
+	b.checkPartition(one, "isolated invalid (No cpu available due to hotplug)") // it does not recover
 	b.write(one, cgroup.FilePartition, "member")
 	b.write(one, cgroup.FilePartition, "isolated")
-	b.partitioned(one, "isolated")
+	b.checkPartition(one, "isolated")
 	b.write(one, cgroup.FilePartition, "member")
 }
 
-// partitionStranded: a root of which all CPUs are offline cannot be left like that, and
-// PlanPartitions ends it all the same.
+// partitionStranded checks that a root whose CPUs are all offline refuses changes, and that
+// PlanPartitions can end it.
 func (b *bench) partitionStranded() {
 	_, one, _, ok := b.pod()
 	if !ok || !b.k.Partitions().Deadline {
@@ -235,17 +235,17 @@ func (b *bench) partitionStranded() {
 		b.grant(one, "3")
 		b.write(one, cgroup.FilePartition, "root")
 		b.k.SetOnline(b, 3, false)
-		b.partitioned(one, stranded)
+		b.checkPartition(one, stranded)
 		b.refused(one, cgroup.FileCPUs, "1", syscall.EBUSY)
 		b.refused(one, cgroup.FileExclusive, "\n", syscall.EBUSY)
 		b.settle(true, cgroup.PartitionInForce, []cgroup.Path{one})
-		b.partitioned(one, "member")
+		b.checkPartition(one, "member")
 		b.write(one, cgroup.FileCPUs, "1")
-		b.runs(one, "1", "1")
+		b.checkCPUs(one, "1", "1")
 		b.k.SetOnline(b, 3, true)
-		b.rootHas(cpuset.Of(3), true)
+		b.awaitRoot(cpuset.Of(3), true)
 	}
-	// It is a member by name if the lists are left as they are, and comes right with the CPU.
+	// With unchanged lists, it becomes a member but keeps the rule until the CPU is online.
 	b.write(one, cgroup.FileCPUs, "3")
 	b.grant(one, "3")
 	b.write(one, cgroup.FilePartition, "root")
@@ -265,13 +265,13 @@ func (b *bench) partitionRemoval() {
 	b.grant(one, "2-3")
 	b.write(one, cgroup.FilePartition, "isolated")
 	b.rmdir(one)
-	b.rootHas(cpuset.Of(2, 3), true)
+	b.awaitRoot(cpuset.Of(2, 3), true)
 	b.write(pod, cgroup.FileExclusive, "\n")
 	b.write(b.top, cgroup.FileExclusive, "\n")
 }
 
-// partitionTold: a partition that breaks is told of.
-func (b *bench) partitionTold() {
+// partitionReported checks that a broken partition is reported.
+func (b *bench) partitionReported() {
 	_, one, two, ok := b.pod()
 	if !ok || !b.k.Partitions().Siblings {
 		return
@@ -286,7 +286,7 @@ func (b *bench) partitionTold() {
 	b.write(one, cgroup.FilePartition, "member")
 }
 
-// partitionPlans carries out PlanPartitions against the kernel.
+// partitionPlans applies PlanPartitions to the kernel.
 func (b *bench) partitionPlans() {
 	_, one, two, ok := b.pod()
 	if !ok {
@@ -309,9 +309,9 @@ func (b *bench) partitionPlans() {
 	if settled {
 		b.settle(settled, cgroup.PartitionInForce, leaves, wish(one, "root", 2))
 	} else {
-		b.partitioned(one, "root invalid")
+		b.checkPartition(one, "root invalid")
 		b.settle(settled, cgroup.PartitionRefused, leaves, wish(one, "root", 2))
-		b.partitioned(one, "member")
+		b.checkPartition(one, "member")
 	}
 	b.write(two, cgroup.FileCPUs, "0-1")
 	b.settle(settled, cgroup.PartitionInForce, leaves, wish(one, "root", 2))
@@ -324,15 +324,15 @@ func (b *bench) partitionPlans() {
 	b.settle(settled, cgroup.PartitionInForce, leaves, wish(one, "isolated", 2))
 	b.settle(settled, "", leaves)
 	for _, p := range []cgroup.Path{b.top, one.Parent(), one, two} {
-		b.partitioned(p, "member")
+		b.checkPartition(p, "member")
 		if list, err := b.fs.ReadFile(p, cgroup.FileExclusive); err != nil || string(list) != "\n" {
 			b.Errorf("%s keeps %q in its list, %v", p, list, err)
 		}
 	}
-	b.rootHas(cpuset.Range(1, 3), true)
+	b.awaitRoot(cpuset.Range(1, 3), true)
 }
 
-// settle carries out the steps to wishes, which all must end in the phase.
+// settle applies all steps to the desired partitions. Each of them must end in the phase want.
 func (b *bench) settle(settled bool, want cgroup.PartitionPhase, leaves []cgroup.Path, wishes ...cgroup.PartitionWish) {
 	b.Helper()
 	for range 50 {

@@ -12,7 +12,7 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
 
-// Manager is cgroup.Systemd, or what plays it.
+// Manager is cgroup.Systemd or a fake of it.
 type Manager interface {
 	SetProperties(ctx context.Context, unit string, properties []cgroup.Property) error
 	Properties(ctx context.Context, unit string) (cgroup.UnitState, error)
@@ -23,23 +23,23 @@ type Manager interface {
 	Revert(ctx context.Context, unit string, originals []cgroup.Property, nodes cpuset.Set) error
 }
 
-// Init is a systemd whose units the suite runs against, on a machine with the
-// CPUs 0-3 at least and the NUMA nodes 0 and 1.
+// Init is the systemd of the units in the suite. The machine has at least the CPUs 0-3 and the
+// NUMA nodes 0 and 1.
 type Init interface {
-	// Scope starts a process in a scope with Delegate=yes, as container runtimes
-	// do, and returns the scope's cgroup. It ends with the test.
+	// Scope starts a process in a scope with Delegate=yes, as container runtimes do. It returns
+	// the scope's cgroup. The scope ends with the test.
 	Scope(t testing.TB, name string) cgroup.Path
 	// Reload is systemctl daemon-reload.
 	Reload(t testing.TB)
-	// Install adds a service or a template of services, without starting it, and
-	// with AllowedCPUs= of its own if allowed is not empty. It goes with the test.
+	// Install adds a stopped service or template of services. allowed is its own AllowedCPUs=;
+	// empty means unset. The file is removed after the test.
 	Install(t testing.TB, unit, allowed string)
 	// Start and Stop start and stop an installed service.
 	Start(t testing.TB, unit string)
 	Stop(t testing.TB, unit string)
 }
 
-// RunUnits runs the suite of what cpupoold relies on in systemd.
+// RunUnits runs the suite about systemd.
 func RunUnits(t *testing.T, m Manager, i Init, fs *cgroup.FS) {
 	for name, run := range map[string]func(*unitBench){
 		"properties":      (*unitBench).properties,
@@ -73,8 +73,8 @@ func (b *unitBench) set(unit string, properties ...cgroup.Property) {
 	}
 }
 
-// holds checks what systemd and what the kernel has.
-func (b *unitBench) holds(p cgroup.Path, unit cgroup.UnitState, cpus string, weight uint64, quota int64) {
+// checkValues checks the values of systemd and of the kernel.
+func (b *unitBench) checkValues(p cgroup.Path, unit cgroup.UnitState, cpus string, weight uint64, quota int64) {
 	b.Helper()
 	unit.Known = true
 	name, _ := p.Unit()
@@ -94,19 +94,18 @@ func (b *unitBench) holds(p cgroup.Path, unit cgroup.UnitState, cpus string, wei
 func (b *unitBench) properties() {
 	p := b.i.Scope(b, "conformance-properties.scope")
 	unit, _ := p.Unit()
-	b.holds(p, cgroup.UnitState{Quota: -1}, "", 100, -1)
+	b.checkValues(p, cgroup.UnitState{Quota: -1}, "", 100, -1)
 	b.set(unit, cgroup.Property{Name: cgroup.UnitCPUs, Value: "1,3"})
-	b.holds(p, cgroup.UnitState{CPUs: cpuset.Of(1, 3), Quota: -1}, "1,3", 100, -1)
+	b.checkValues(p, cgroup.UnitState{CPUs: cpuset.Of(1, 3), Quota: -1}, "1,3", 100, -1)
 	b.set(unit, cgroup.Property{Name: cgroup.UnitWeight, Value: "59"}, cgroup.Property{Name: cgroup.UnitQuota, Value: "500000"})
-	b.holds(p, cgroup.UnitState{CPUs: cpuset.Of(1, 3), Weight: 59, Quota: 500000}, "1,3", 59, 50000)
+	b.checkValues(p, cgroup.UnitState{CPUs: cpuset.Of(1, 3), Weight: 59, Quota: 500000}, "1,3", 59, 50000)
 	b.set(unit, cgroup.Property{Name: cgroup.UnitQuota, Value: cgroup.ValueInf})
-	b.holds(p, cgroup.UnitState{CPUs: cpuset.Of(1, 3), Weight: 59, Quota: -1}, "1,3", 59, -1)
+	b.checkValues(p, cgroup.UnitState{CPUs: cpuset.Of(1, 3), Weight: 59, Quota: -1}, "1,3", 59, -1)
 	b.set(unit, cgroup.Property{Name: cgroup.UnitCPUs, Value: "2"}, cgroup.Property{Name: cgroup.UnitWeight})
-	b.holds(p, cgroup.UnitState{CPUs: cpuset.Of(2), Quota: -1}, "2", 100, -1)
+	b.checkValues(p, cgroup.UnitState{CPUs: cpuset.Of(2), Quota: -1}, "2", 100, -1)
 }
 
-// rawWrites shows why a raw write is no decision: setting anything on the unit
-// undoes it.
+// rawWrites checks that setting any property of a unit reverts raw writes to its cgroup.
 func (b *unitBench) rawWrites() {
 	p := b.i.Scope(b, "conformance-raw.scope")
 	unit, _ := p.Unit()
@@ -117,7 +116,7 @@ func (b *unitBench) rawWrites() {
 		}
 	}
 	b.set(unit, cgroup.Property{Name: cgroup.UnitQuota, Value: "500000"})
-	b.holds(p, cgroup.UnitState{CPUs: cpuset.Of(1, 2), Quota: 500000}, "1-2", 100, 50000)
+	b.checkValues(p, cgroup.UnitState{CPUs: cpuset.Of(1, 2), Quota: 500000}, "1-2", 100, 50000)
 }
 
 func (b *unitBench) missing() {
@@ -141,7 +140,7 @@ func (b *unitBench) reload() {
 	b.await(woken, ended, "start")
 	b.i.Reload(b)
 	b.await(woken, ended, "reload")
-	b.holds(p, cgroup.UnitState{CPUs: cpuset.Of(1, 2), Weight: 59, Quota: -1}, "1-2", 59, -1)
+	b.checkValues(p, cgroup.UnitState{CPUs: cpuset.Of(1, 2), Weight: 59, Quota: -1}, "1-2", 59, -1)
 	cancel()
 	if err := <-ended; err != nil {
 		b.Errorf("WatchReload = %v at the end of its context", err)
@@ -159,7 +158,7 @@ func (b *unitBench) await(woken <-chan struct{}, ended <-chan error, what string
 	}
 }
 
-// plan lets Diff and its writes meet systemd.
+// plan checks that systemd and the kernel have the values of a plan after its writes.
 func (b *unitBench) plan() {
 	p := b.i.Scope(b, "conformance-plan.scope")
 	unit, _ := p.Unit()
@@ -176,10 +175,10 @@ func (b *unitBench) plan() {
 			b.Fatal(err)
 		}
 	}
-	if len(writes) != 4 { // raw, sealed, weight, quota
+	if len(writes) != 4 { // raw, persisted, weight, quota
 		b.Errorf("writes: %v; want 4", writes)
 	}
-	b.holds(p, cgroup.UnitState{CPUs: cpuset.Of(2, 3), Weight: 59, Quota: -1}, "2-3", 59, -1)
+	b.checkValues(p, cgroup.UnitState{CPUs: cpuset.Of(2, 3), Weight: 59, Quota: -1}, "2-3", 59, -1)
 	if writes, deferred := cgroup.Diff(targets, b.current(p), options); len(writes)+len(deferred) > 0 {
 		b.Errorf("second Diff: %v, %v; want nothing", writes, deferred)
 	}

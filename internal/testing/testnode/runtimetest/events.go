@@ -8,8 +8,8 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cri"
 )
 
-// events: each step of a pod's and a container's life has its event, after it
-// has happened. Other events, of other pods or repeated, may come between.
+// events checks that each step of a pod and a container has an event after it. Repeated events
+// and events of other pods may come between.
 func (b *bench) events() {
 	if b.NoEvents {
 		b.Skip("the runtime sends no events")
@@ -48,7 +48,7 @@ func (b *bench) events() {
 				if e.ContainerID != id || e.Kind != kind {
 					continue
 				}
-				// The runtime may not be able to tell any more after a removal.
+				// After a removal, the runtime may not know the pod.
 				if kind != cri.ContainerDeleted && (e.PodID != pod || e.PodUID != uid) {
 					b.Errorf("event %+v; want it to name pod %s, %s", e, pod, uid)
 				}

@@ -9,8 +9,8 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cri"
 )
 
-// binds checks record and cgroup of a container that runs.
-func (b *bench) binds(id string, cpus, mems cpuset.Set) {
+// checkBinding checks the record and the cgroup of a running container.
+func (b *bench) checkBinding(id string, cpus, mems cpuset.Set) {
 	b.Helper()
 	c := b.recordedCPUs(id, cpus)
 	if got, err := c.RecordedMems(); err != nil || !got.Equal(mems) {
@@ -25,32 +25,30 @@ func (b *bench) binds(id string, cpus, mems cpuset.Set) {
 	}
 }
 
-// updateMems: CPUs and memory nodes are changed by calls of their own, and neither
-// undoes the other.
+// updateMems checks that updates of CPUs and of memory nodes are independent.
 func (b *bench) updateMems() {
 	id := b.container(b.pod())
 	b.must(b.Runtime.StartContainer(id))
 	b.must(b.Client.UpdateMems(b.Context(), id, cpuset.Of(1)))
-	b.binds(id, cpuset.Set{}, cpuset.Of(1))
+	b.checkBinding(id, cpuset.Set{}, cpuset.Of(1))
 	b.must(b.Client.UpdateCPUs(b.Context(), id, cpuset.Range(2, 3)))
-	b.binds(id, cpuset.Range(2, 3), cpuset.Of(1))
+	b.checkBinding(id, cpuset.Range(2, 3), cpuset.Of(1))
 	b.must(b.Client.UpdateMems(b.Context(), id, cpuset.Of(0)))
-	b.binds(id, cpuset.Range(2, 3), cpuset.Of(0))
+	b.checkBinding(id, cpuset.Range(2, 3), cpuset.Of(0))
 	err := b.Client.UpdateMems(b.Context(), id, cpuset.Of(900))
 	if err == nil || errors.Is(err, cri.ErrNotFound) || errors.Is(err, cri.ErrNotRunning) {
 		b.Errorf("update to a memory node that does not exist: %v", err)
 	}
-	b.binds(id, cpuset.Range(2, 3), cpuset.Of(0))
-	b.must(b.Client.UpdateMems(b.Context(), id, cpuset.Of(0, 1))) // which undoes it
-	b.binds(id, cpuset.Range(2, 3), cpuset.Of(0, 1))
+	b.checkBinding(id, cpuset.Range(2, 3), cpuset.Of(0))
+	b.must(b.Client.UpdateMems(b.Context(), id, cpuset.Of(0, 1))) // all nodes: the equivalent of no request
+	b.checkBinding(id, cpuset.Range(2, 3), cpuset.Of(0, 1))
 }
 
-// memsCreated: what is recorded before the start holds from the start on, with
-// nothing to move.
+// memsCreated checks that values recorded before the start apply from the start on.
 func (b *bench) memsCreated() {
 	id := b.container(b.pod())
 	b.must(b.Client.UpdateMems(b.Context(), id, cpuset.Of(1)))
 	b.must(b.Client.UpdateCPUs(b.Context(), id, cpuset.Of(2)))
 	b.must(b.Runtime.StartContainer(id))
-	b.binds(id, cpuset.Of(2), cpuset.Of(1))
+	b.checkBinding(id, cpuset.Of(2), cpuset.Of(1))
 }

@@ -11,13 +11,13 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/nri"
 )
 
-// plugin is an nri.Handler that knows what to say beforehand.
+// plugin is an nri.Handler with fixed answers.
 type plugin struct {
-	reply   nri.Reply     // to Create
-	refused error         // to Create
-	held    error         // to Start
-	instead cri.Resources // to Update
-	starts  func()        // in Start
+	reply        nri.Reply     // to Create
+	refused      error         // to Create
+	startRefused error         // to Start
+	instead      cri.Resources // to Update
+	starts       func()        // called in Start
 }
 
 func (p *plugin) Synchronize(context.Context, []cri.Pod, []cri.Container) error { return nil }
@@ -31,7 +31,7 @@ func (p *plugin) Start(context.Context, string) error {
 	if p.starts != nil {
 		p.starts()
 	}
-	return p.held
+	return p.startRefused
 }
 func (p *plugin) Update(context.Context, string, cri.Resources) (cri.Resources, error) {
 	return p.instead, nil
@@ -39,7 +39,7 @@ func (p *plugin) Update(context.Context, string, cri.Resources) (cri.Resources, 
 func (p *plugin) Stop(string)   {}
 func (p *plugin) Remove(string) {}
 
-// connect has the runtime ask p from now on, until the end of the test.
+// connect connects p to the runtime until the end of the test.
 func (b *bench) connect(p *plugin) {
 	b.Helper()
 	if b.NRISocket == "" {
@@ -71,9 +71,9 @@ func (b *bench) connect(p *plugin) {
 	}
 }
 
-// adjustment: what a plugin answers to a creation is in the record and in the
-// cgroup, and so is the update of another container. The status shows it at once
-// or from the first update on.
+// adjustment checks that the reply to a creation is in the record and in the cgroup, as are its
+// updates of other containers. The status shows the adjustment immediately, or after the first
+// update.
 func (b *bench) adjustment() {
 	pod := b.pod()
 	spec := containerSpec()
@@ -118,8 +118,8 @@ func (b *bench) adjustment() {
 	}
 }
 
-// override: what a plugin answers to an update replaces what was asked for, and
-// nothing else.
+// override checks that a plugin's answer to an update replaces the fields that it contains, and
+// no other.
 func (b *bench) override() {
 	id := b.container(b.pod())
 	b.must(b.Runtime.StartContainer(id))
@@ -134,14 +134,14 @@ func (b *bench) override() {
 	}
 }
 
-// refusals: a container that a plugin refuses is not made, and one that it holds
-// back at the start does not start, where the runtime listens to it.
+// refusals checks that a container refused at its creation does not exist. A container refused at
+// its start does not start, unless the runtime ignores the refusal.
 func (b *bench) refusals() {
 	pod := b.pod()
 	p := &plugin{refused: errors.New("4 CPUs wanted, 2 free")}
 	b.connect(p)
 	if id, err := b.Runtime.CreateContainer(pod, containerSpec()); err == nil {
-		b.Errorf("container %s was made; want it refused", id)
+		b.Errorf("container %s was created; want it refused", id)
 	}
 	_, containers, err := b.Client.List(b.Context())
 	b.must(err)
@@ -150,7 +150,7 @@ func (b *bench) refusals() {
 			b.Errorf("container %+v of the pod whose only container was refused", c)
 		}
 	}
-	p.refused, p.held = nil, errors.New("no partition")
+	p.refused, p.startRefused = nil, errors.New("no partition")
 	id := b.container(pod)
 	if err := b.Runtime.StartContainer(id); (err == nil) != b.StartsRefused {
 		b.Errorf("start of a container that a plugin holds back: %v", err)

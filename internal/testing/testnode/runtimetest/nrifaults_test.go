@@ -13,66 +13,66 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/nri"
 )
 
-// patience is how long a test waits for what must come.
-const patience = 30 * time.Second
+// eventTimeout is the maximum time for an expected event.
+const eventTimeout = 30 * time.Second
 
-// keeper is a plugin that keeps the ids of what it has been told is there, and
-// puts each container on CPU 1.
-type keeper struct {
+// recorder is a plugin that keeps the IDs of the reported objects. It places each container on CPU
+// 1.
+type recorder struct {
 	mu       sync.Mutex
-	have     map[string]bool
+	known    map[string]bool
 	creating func() // called before the answer to Create
 	states   chan nri.State
 }
 
-func (k *keeper) set(id string, there bool) {
+func (k *recorder) set(id string, there bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if there {
-		k.have[id] = true
+		k.known[id] = true
 	} else {
-		delete(k.have, id)
+		delete(k.known, id)
 	}
 }
 
-func (k *keeper) has(id string) bool {
+func (k *recorder) has(id string) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return k.have[id]
+	return k.known[id]
 }
 
-func (k *keeper) Synchronize(_ context.Context, pods []cri.Pod, cs []cri.Container) error {
+func (k *recorder) Synchronize(_ context.Context, pods []cri.Pod, cs []cri.Container) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.have = make(map[string]bool)
+	k.known = make(map[string]bool)
 	for _, p := range pods {
-		k.have[p.ID] = true
+		k.known[p.ID] = true
 	}
 	for _, c := range cs {
-		k.have[c.ID] = true
+		k.known[c.ID] = true
 	}
 	return nil
 }
-func (k *keeper) RunPod(p cri.Pod)    { k.set(p.ID, true) }
-func (k *keeper) StopPod(string)      {}
-func (k *keeper) RemovePod(id string) { k.set(id, false) }
-func (k *keeper) Create(_ context.Context, _ cri.Pod, c cri.Container) (nri.Reply, error) {
+func (k *recorder) RunPod(p cri.Pod)    { k.set(p.ID, true) }
+func (k *recorder) StopPod(string)      {}
+func (k *recorder) RemovePod(id string) { k.set(id, false) }
+func (k *recorder) Create(_ context.Context, _ cri.Pod, c cri.Container) (nri.Reply, error) {
 	if k.creating != nil {
 		k.creating()
 	}
 	k.set(c.ID, true)
 	return nri.Reply{Adjustment: nri.Adjustment{CPUs: cpuset.Of(1)}}, nil
 }
-func (k *keeper) Start(context.Context, string) error { return nil }
-func (k *keeper) Update(context.Context, string, cri.Resources) (cri.Resources, error) {
+func (k *recorder) Start(context.Context, string) error { return nil }
+func (k *recorder) Update(context.Context, string, cri.Resources) (cri.Resources, error) {
 	return cri.Resources{}, nil
 }
-func (k *keeper) Stop(string)      {}
-func (k *keeper) Remove(id string) { k.set(id, false) }
+func (k *recorder) Stop(string)      {}
+func (k *recorder) Remove(id string) { k.set(id, false) }
 
-// keep runs a keeper on the runtime until the end of the test.
-func keep(t *testing.T, r *testnode.Runtime) *keeper {
-	k := &keeper{states: make(chan nri.State, 1000)}
+// connectRecorder connects a keeper to the runtime until the end of the test.
+func connectRecorder(t *testing.T, r *testnode.Runtime) *recorder {
+	k := &recorder{states: make(chan nri.State, 1000)}
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() {
@@ -87,9 +87,9 @@ func keep(t *testing.T, r *testnode.Runtime) *keeper {
 	return k
 }
 
-func (k *keeper) await(t *testing.T, want nri.State) {
+func (k *recorder) await(t *testing.T, want nri.State) {
 	t.Helper()
-	for tooLong := time.After(patience); ; {
+	for tooLong := time.After(eventTimeout); ; {
 		select {
 		case s := <-k.states:
 			if s == want {
@@ -101,7 +101,7 @@ func (k *keeper) await(t *testing.T, want nri.State) {
 	}
 }
 
-// node is a runtime with one pod and a client.
+// node returns a runtime with one pod, and a client.
 func node(t *testing.T, c testnode.RuntimeConfig) (r *testnode.Runtime, pod string, client *cri.Client) {
 	t.Helper()
 	r = testnode.StartRuntime(t, c)
@@ -117,7 +117,7 @@ func node(t *testing.T, c testnode.RuntimeConfig) (r *testnode.Runtime, pod stri
 	return r, pod, client
 }
 
-// create makes a container and returns its id and its recorded CPUs.
+// create creates a container and returns its ID and its recorded CPUs.
 func create(t *testing.T, r *testnode.Runtime, c *cri.Client, pod, name string) (id, cpus string) {
 	t.Helper()
 	id, err := r.CreateContainer(pod, testnode.ContainerSpec{Name: name})
@@ -131,29 +131,29 @@ func create(t *testing.T, r *testnode.Runtime, c *cri.Client, pod, name string) 
 	return id, status.Recorded.CPUs
 }
 
-// Without NRI containers are made as they are asked for; when it is back, the
-// plugin is told of them. So it is when the whole runtime is restarted.
+// TestNRIBreaks checks that containers are created unadjusted while NRI is down, and are reported
+// to the plugin afterwards. The same applies to a restart of the runtime.
 func TestNRIBreaks(t *testing.T) {
 	t.Parallel()
 	r, pod, c := node(t, testnode.RuntimeConfig{NRI: true})
-	k := keep(t, r)
+	k := connectRecorder(t, r)
 	k.await(t, nri.Connected)
 	first, cpus := create(t, r, c, pod, "first")
 	if cpus != "1" || !k.has(first) || !k.has(pod) {
-		t.Errorf("CPUs %q, told %v, %v; want 1, and to be told", cpus, k.has(first), k.has(pod))
+		t.Errorf("CPUs %q, container and pod reported: %v, %v; want 1, true, true", cpus, k.has(first), k.has(pod))
 	}
 	r.NRIDown()
 	k.await(t, nri.Lost)
 	second, cpus := create(t, r, c, pod, "second")
 	if cpus != "" || k.has(second) {
-		t.Errorf("without NRI: CPUs %q, told %v; want none", cpus, k.has(second))
+		t.Errorf("without NRI: CPUs %q, reported: %v; want none, false", cpus, k.has(second))
 	}
 	if err := r.NRIUp(); err != nil {
 		t.Fatal(err)
 	}
 	k.await(t, nri.Connected)
 	if !k.has(first) || !k.has(second) {
-		t.Error("the plugin is not told of what has been made in its absence")
+		t.Error("containers created without NRI are not reported to the plugin")
 	}
 	r.Down()
 	k.await(t, nri.Lost)
@@ -169,12 +169,12 @@ func TestNRIBreaks(t *testing.T) {
 		t.Error(err)
 	}
 	if k.has(third) {
-		t.Error("the plugin is not told that a container is gone")
+		t.Error("the removal of a container is not reported to the plugin")
 	}
 }
 
-// A plugin whose connection breaks while it is asked is not waited for, nor is one
-// that says nothing for 2 s; both come back.
+// TestNRINoAnswer checks that the runtime does not wait for a plugin with a broken connection,
+// nor longer than 2 s for a reply. The plugin connects again.
 func TestNRINoAnswer(t *testing.T) {
 	t.Parallel()
 	for name, fail := range map[string]func(*testnode.Runtime) func(){
@@ -184,7 +184,7 @@ func TestNRINoAnswer(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r, pod, c := node(t, testnode.RuntimeConfig{NRI: true})
-			k, release := keep(t, r), make(chan struct{})
+			k, release := connectRecorder(t, r), make(chan struct{})
 			breaks, asked := fail(r), make(chan struct{})
 			k.creating = func() {
 				close(asked)
@@ -208,20 +208,20 @@ func TestNRINoAnswer(t *testing.T) {
 			}
 			k.await(t, nri.Connected)
 			if _, cpus := create(t, r, c, pod, "d"); cpus != "1" {
-				t.Errorf("CPUs %q of a plugin that is back; want 1", cpus)
+				t.Errorf("CPUs %q after a new connection; want 1", cpus)
 			}
 		})
 	}
 }
 
-// Where the plugin is required, no container is made without it.
+// TestNRIRequired checks that no container is created without a required plugin.
 func TestNRIRequired(t *testing.T) {
 	t.Parallel()
 	r, pod, c := node(t, testnode.RuntimeConfig{NRI: true, NRIRequired: []string{nri.Name}})
 	if id, err := r.CreateContainer(pod, testnode.ContainerSpec{Name: "early"}); err == nil {
-		t.Errorf("container %s was made without the plugin", id)
+		t.Errorf("container %s was created without the plugin", id)
 	}
-	k := keep(t, r)
+	k := connectRecorder(t, r)
 	k.await(t, nri.Connected)
 	if _, cpus := create(t, r, c, pod, "late"); cpus != "1" {
 		t.Errorf("CPUs %q; want 1", cpus)

@@ -1,6 +1,6 @@
-// Package runtimetest is what cpupoold relies on in a container runtime, as
-// tests. They run on the runtime of internal/testing/testnode on any machine, and on
-// real ones in virtual machines: what both pass, unit tests may believe.
+// Package runtimetest tests the properties of container runtimes that cpupoold depends on. The
+// suite runs on the fake runtime of testnode on any machine, and on real runtimes in virtual
+// machines. So unit tests may depend on the fake.
 package runtimetest
 
 import (
@@ -17,8 +17,8 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cri"
 )
 
-// Runtime makes pods and containers, in the place of the kubelet. What it
-// returns has happened.
+// Runtime creates, starts and removes pods and containers instead of the kubelet. The effects of
+// a call are complete when it returns.
 type Runtime interface {
 	RunPod(testnode.PodSpec) (id string, err error)
 	StopPod(id string) error
@@ -29,42 +29,41 @@ type Runtime interface {
 	RemoveContainer(id string) error
 }
 
-// Node is what the suite runs on. It needs CPUs 0 to 3, and not CPU 4000, and the
-// NUMA nodes 0 and 1, and not 900.
+// Node is the subject of the suite. It has the CPUs 0 to 3 and the NUMA nodes 0 and 1, but
+// neither CPU 4000 nor node 900.
 type Node struct {
 	Runtime Runtime
 	Client  *cri.Client
 	Cgroups *cgroup.FS
 	Driver  cgroup.Driver
-	// CgroupAtCreate says that a container's cgroup exists before its start.
+	// CgroupAtCreate reports whether the cgroup of a container exists before its start.
 	CgroupAtCreate bool
-	// UpdatesExited says that the runtime takes an update of an exited container.
+	// UpdatesExited reports whether the runtime accepts updates of exited containers.
 	UpdatesExited bool
-	// StopsCreated says that a container can be stopped before its start, and is when
-	// its pod is.
+	// StopsCreated reports whether a container can be stopped before its start, alone and with
+	// its pod.
 	StopsCreated bool
-	// NoEvents says that the runtime sends none.
+	// NoEvents reports whether the runtime sends no events.
 	NoEvents bool
-	// QuietSandboxes says that no event tells that a pod was made, and none that it was
-	// removed.
+	// QuietSandboxes reports whether sandboxes have no events about their creation and removal.
 	QuietSandboxes bool
-	// NRISocket is where the runtime takes NRI plugins; empty if nowhere.
+	// NRISocket is the NRI socket; empty without NRI.
 	NRISocket string
-	// ShowsAdjusted says that the status of a new container shows what a plugin has
-	// adjusted.
+	// ShowsAdjusted reports whether the status of a new container shows the adjustment of a
+	// plugin.
 	ShowsAdjusted bool
-	// StartsRefused says that a plugin's refusal of a start is not heeded.
+	// StartsRefused reports whether the runtime ignores a plugin's refusal of a start.
 	StartsRefused bool
 }
 
-// Run runs the suite. Whatever it makes on the node it removes again.
+// Run runs the suite. It removes all pods and containers that it creates.
 func Run(t *testing.T, n Node) {
 	for _, test := range []struct {
 		name string
 		run  func(*bench)
 	}{
 		{"pod", (*bench).podStatus},
-		{"container", (*bench).life},
+		{"container", (*bench).containerStates},
 		{"attempts", (*bench).attempts},
 		{"update", (*bench).update},
 		{"refused update", (*bench).refusal},
@@ -83,7 +82,7 @@ func Run(t *testing.T, n Node) {
 	}
 }
 
-// limit bounds each wait. The runtime may run in an emulated machine.
+// limit is the maximum time of each wait. The runtime may run in an emulated machine.
 const limit = 3 * time.Minute
 
 type bench struct {
@@ -112,7 +111,7 @@ func (b *bench) pod() string {
 	b.must(err)
 	b.Cleanup(func() {
 		if _, err := b.Client.PodStatus(context.Background(), id); errors.Is(err, cri.ErrNotFound) {
-			return // the test has removed it
+			return // removed by the test
 		}
 		b.must(b.Runtime.StopPod(id))
 		b.must(b.Runtime.RemovePod(id))
@@ -220,7 +219,7 @@ func (b *bench) podStatus() {
 	}
 }
 
-func (b *bench) life() {
+func (b *bench) containerStates() {
 	pod := b.pod()
 	id := b.container(pod)
 	spec := containerSpec()
@@ -264,8 +263,8 @@ func (b *bench) life() {
 	}
 }
 
-// attempts: a container that has exited keeps its name and attempt until it is
-// removed; who asks for it again may get the same one.
+// attempts checks that an exited container keeps its name and attempt until its removal. Another
+// creation fails or returns the same container.
 func (b *bench) attempts() {
 	pod := b.pod()
 	first := b.container(pod)

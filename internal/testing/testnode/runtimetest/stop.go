@@ -6,15 +6,15 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cri"
 )
 
-// stop: a container that runs is ended, and one that has ended, or is gone, is no
-// error.
+// stop checks that Stop ends a running container, and returns no error for an exited or removed
+// one.
 func (b *bench) stop() {
 	id := b.container(b.pod())
 	b.must(b.Runtime.StartContainer(id))
 	path := b.status(id).CgroupsPath
 	for range 2 {
 		b.must(b.Client.Stop(b.Context(), id, time.Second))
-		// A busy runtime can go on to show it as running for a moment.
+		// A busy runtime may still report it as running.
 		for deadline := time.Now().Add(limit); ; {
 			state := b.status(id).State
 			if state == cri.Exited {
@@ -26,14 +26,14 @@ func (b *bench) stop() {
 		}
 	}
 	if b.exists(path) {
-		b.Error("the cgroup is there after Stop")
+		b.Error("the cgroup exists after Stop")
 	}
 	b.must(b.Runtime.RemoveContainer(id))
 	b.must(b.Client.Stop(b.Context(), id, time.Second))
 }
 
-// stopCreated: where the runtime does not stop what has not been started, it says
-// nothing, and the container can be started afterwards.
+// stopCreated checks Stop before the start. If the runtime does not support it, Stop returns no
+// error and the container can start afterwards.
 func (b *bench) stopCreated() {
 	id := b.container(b.pod())
 	b.must(b.Client.Stop(b.Context(), id, time.Second))
@@ -50,8 +50,8 @@ func (b *bench) stopCreated() {
 	}
 }
 
-// stopPodCreated: a container that has not been started when its pod is stopped may
-// go on as one that is to be started.
+// stopPodCreated checks that a created container in a stopped pod cannot start. Some runtimes do
+// not stop it with the pod.
 func (b *bench) stopPodCreated() {
 	pod := b.pod()
 	id := b.container(pod)

@@ -9,7 +9,7 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cri"
 )
 
-// update: the cpuset changes in the record and in the cgroup, all else stays.
+// update checks that only the cpuset changes, in the record and in the cgroup.
 func (b *bench) update() {
 	id := b.container(b.pod())
 	b.must(b.Runtime.StartContainer(id))
@@ -43,8 +43,8 @@ func without(r cri.Resources) cri.Resources {
 	return r
 }
 
-// refusal: what cannot be is refused, with the reason that can be told, and
-// leaves record and cgroup as they were.
+// refusal checks that an impossible update fails with a known error, and changes neither record
+// nor cgroup.
 func (b *bench) refusal() {
 	id := b.container(b.pod())
 	b.must(b.Runtime.StartContainer(id))
@@ -71,7 +71,7 @@ func (b *bench) refusal() {
 	}
 }
 
-// updateCreated: what is recorded before the start holds from the start on.
+// updateCreated checks that CPUs recorded before the start apply from the start on.
 func (b *bench) updateCreated() {
 	id := b.container(b.pod())
 	want := cpuset.Of(2)
