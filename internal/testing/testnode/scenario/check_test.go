@@ -13,26 +13,27 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
 
-// board says where containers run; the ids of pods and containers are their names.
-type board map[string]cpuset.Set
+// fakeRuntime is a Runtime with CPUs of containers, by ID. The IDs contain the names of pod and
+// container.
+type fakeRuntime map[string]cpuset.Set
 
-func (b board) RunPod(s testnode.PodSpec) (string, error) { return s.UID, nil }
-func (b board) StopPod(string) error                      { return nil }
-func (b board) RemovePod(string) error                    { return nil }
-func (b board) StartContainer(string) error               { return nil }
-func (b board) StopContainer(id string) error             { delete(b, id); return nil }
-func (b board) RemoveContainer(string) error              { return nil }
-func (b board) Resize(string, cri.Resources) error        { return nil }
+func (b fakeRuntime) RunPod(s testnode.PodSpec) (string, error) { return s.UID, nil }
+func (b fakeRuntime) StopPod(string) error                      { return nil }
+func (b fakeRuntime) RemovePod(string) error                    { return nil }
+func (b fakeRuntime) StartContainer(string) error               { return nil }
+func (b fakeRuntime) StopContainer(id string) error             { delete(b, id); return nil }
+func (b fakeRuntime) RemoveContainer(string) error              { return nil }
+func (b fakeRuntime) Resize(string, cri.Resources) error        { return nil }
 
-func (b board) CreateContainer(pod string, s testnode.ContainerSpec) (string, error) {
+func (b fakeRuntime) CreateContainer(pod string, s testnode.ContainerSpec) (string, error) {
 	return fmt.Sprintf("%s/%s#%d", pod, s.Name, s.Attempt), nil
 }
 
-func (b board) CPUs(id string) (cpuset.Set, bool) { cpus, runs := b[id]; return cpus, runs }
+func (b fakeRuntime) CPUs(id string) (cpuset.Set, bool) { cpus, runs := b[id]; return cpus, runs }
 
-func (b board) UnitCPUs(string) (cpuset.Set, bool) { return cpuset.Set{}, false }
+func (b fakeRuntime) UnitCPUs(string) (cpuset.Set, bool) { return cpuset.Set{}, false }
 
-// at places a container on one CPU of its own, or else in the shared pool.
+// at returns a placement on one exclusive CPU, or in the shared pool if cpu is at most 1.
 func at(id string, cpu int) pools.Placement {
 	_, name, _ := strings.Cut(strings.TrimSuffix(strings.TrimSuffix(id, "#0"), "#1"), "/")
 	p := pools.Placement{ID: id, Name: name, State: pools.Running, Pool: pools.Shared, CPUs: cpuset.Range(0, 1), Reason: pools.Reason{Code: "test", Text: "test"}}
@@ -58,8 +59,8 @@ func planOf(placements ...pools.Placement) pools.Plan {
 	return plan
 }
 
-// TestCheckFindsWhatIsWrong: after a pod with the containers a and b, on CPUs 2 and 3,
-// something happens, and Check says what it must and no more.
+// TestCheckFindsWhatIsWrong checks the error of Check after steps with a pod. The containers a
+// and b of the pod start on CPUs 2 and 3.
 func TestCheckFindsWhatIsWrong(t *testing.T) {
 	on := pools.Pools{Shared: cpuset.Range(0, 1), Guaranteed: cpuset.Range(2, 5)}
 	restart := []scenario.Step{{Kind: scenario.StopContainer, Pod: "p", Container: "a"},
@@ -70,8 +71,8 @@ func TestCheckFindsWhatIsWrong(t *testing.T) {
 		name   string
 		steps  []scenario.Step
 		plan   pools.Plan
-		kernel board
-		want   string // part of the error; empty for none
+		kernel fakeRuntime
+		want   string // part of the error; empty means no error
 	}{
 		{"nothing", nil, planOf(at("p/a#0", 2), b), nil, ""},
 		{"moved", nil, planOf(at("p/a#0", 4), b), nil, "p/a was moved from 2 to 4"},
@@ -80,8 +81,8 @@ func TestCheckFindsWhatIsWrong(t *testing.T) {
 		{"lost by a reload", reload, planOf(at("p/a#0", 0), b), nil, ""},
 		{"restarted", restart, planOf(at("p/a#1", 2), b), nil, ""},
 		{"moved by a restart", restart, planOf(at("p/a#1", 4), b), nil, "p/a was moved from 2 to 4"},
-		{"elsewhere", nil, planOf(at("p/a#0", 2), b), board{"p/a#0": cpuset.Of(5)}, "p/a p/a#0 runs on 5; planned is 2"},
-		{"intruder", nil, planOf(at("p/a#0", 2), b), board{"p/a#0": cpuset.Of(3)}, "share CPU 3"},
+		{"elsewhere", nil, planOf(at("p/a#0", 2), b), fakeRuntime{"p/a#0": cpuset.Of(5)}, "p/a p/a#0 runs on 5; planned is 2"},
+		{"intruder", nil, planOf(at("p/a#0", 2), b), fakeRuntime{"p/a#0": cpuset.Of(3)}, "share CPU 3"},
 		{"moved as asked for", []scenario.Step{{Kind: scenario.MoveOwner}}, planOf(at("p/a#0", 4), b), nil, ""},
 		{"moved elsewhere", []scenario.Step{{Kind: scenario.MoveOwner}}, planOf(at("p/a#0", 5), b), nil, "p/a was moved from 4 to 5"},
 		{"move not made", []scenario.Step{{Kind: scenario.MoveOwner}}, planOf(at("p/a#0", 2), b), nil, "p/a was moved from 4 to 2"},
@@ -93,7 +94,7 @@ func TestCheckFindsWhatIsWrong(t *testing.T) {
 		{"bad plan", nil, planOf(at("p/a#0", 3), b), nil, "assignment of p/b (3) is empty or not within what others leave"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			kernel := make(board)
+			kernel := make(fakeRuntime)
 			pods := scenario.NewPods(kernel)
 			do := func(steps ...scenario.Step) {
 				t.Helper()

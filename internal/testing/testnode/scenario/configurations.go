@@ -8,10 +8,9 @@ partitions:
 - {type: management, cpus: "0", namespaces: [kube-system]}
 `
 
-// Configurations are those that reloads change between, for eight CPUs in two NUMA
-// nodes, with the units of Units. The shared pool keeps 2 CPUs where CPUs come out of
-// it, because two single CPUs that change hands without a third are not moved
-// (pkg/cgroup).
+// Configurations returns the configurations of reloads, for eight CPUs in two NUMA nodes, with
+// the units of Units. With from: shared, the floor is 2 CPUs: two single CPUs cannot be exchanged
+// without a third one (pkg/cgroup).
 func Configurations() []string {
 	const units = "units: {du.service: {cpus: 2}, telegraf.service: {pool: management}}\n"
 	return []string{
@@ -23,8 +22,8 @@ func Configurations() []string {
 	}
 }
 
-// Partitions returns the configurations with owners that are partitions. Where owners
-// have a pool of their own, most park what is free of it.
+// Partitions returns the configurations with cpuset partitions for owners. If owners have a pool
+// of their own, most configurations also park its free CPUs.
 func Partitions(configs []string) []string {
 	var all []string
 	for i, c := range configs {
@@ -37,10 +36,9 @@ func Partitions(configs []string) []string {
 	return all
 }
 
-// Pluggable are the CPUs that may go offline under any of Configurations: a reload to a
-// pool without CPUs is refused, and the kernel does not survive that there are none
-// outside of partitions.
+// Pluggable returns the CPUs that may go offline with any of Configurations. The daemon rejects a
+// pool without CPUs, and the kernel crashes if all online CPUs are in partitions.
 func Pluggable() []int { return []int{2, 3, 4, 5, 6, 7} }
 
-// Units are the systemd units of Configurations.
+// Units returns the systemd units of Configurations.
 func Units() []string { return []string{"du.service", "telegraf.service"} }

@@ -6,32 +6,29 @@ import (
 	"slices"
 )
 
-// Bounds are what a sequence may use.
+// Bounds limits the steps of a sequence.
 type Bounds struct {
-	// Pods is how many pods there are at once at most; CPUs the most that one
-	// container asks for.
+	// Pods is the maximum number of pods at once, CPUs the maximum request of a container.
 	Pods, CPUs int
-	// Configs is the number of configurations, Nodes that of NUMA nodes; without
-	// nodes there are no devices, and no kubelet is asked for them.
+	// Configs is the number of configurations, Nodes the number of NUMA nodes. Without nodes
+	// there are no devices, and the daemon does not query the kubelet.
 	Configs, Nodes int
 	Units          []string
-	// Kills is how many of 100 steps kill the daemon, beside the few that do so
-	// anyway.
+	// Kills is the weight of additional kills of the daemon. The fixed weights of the other kinds
+	// add up to 89.
 	Kills int
-	// Moves is how many of 100 steps ask for a move of somebody's exclusive CPUs; 0
-	// for who cannot ask the daemon.
-	Moves int
-	// Writes is how many of 100 steps are somebody else's writes to a cgroup; 0 for who
-	// cannot make any.
-	Writes int
-	// Resizes is how many of 100 steps resize a container: 0 where nobody tells the
+	// Moves is the weight of moves of exclusive CPUs; 0 if the test cannot send requests to the
 	// daemon.
+	Moves int
+	// Writes is the weight of external writes to cgroups; 0 if the test cannot write to them.
+	Writes int
+	// Resizes is the weight of resizes of containers; 0 if the daemon is not informed about them.
 	Resizes int
-	// Pluggable are the CPUs that go offline and come back, two at a time at most.
+	// Pluggable holds the CPUs that can go offline, at most two at a time.
 	Pluggable []int
 }
 
-// Generate makes n steps from a seed.
+// Generate returns n steps. Equal arguments give equal steps.
 func Generate(seed uint64, n int, b Bounds) []Step {
 	g := &generator{rand: rand.New(rand.NewPCG(seed, 0)), bounds: b} //nolint:gosec // to be repeatable is the point
 	for len(g.steps) < n {
@@ -41,14 +38,14 @@ func Generate(seed uint64, n int, b Bounds) []Step {
 }
 
 type generator struct {
-	rand   *rand.Rand
-	bounds Bounds
-	steps  []Step
-	pods   []*pod
-	made   int
+	rand     *rand.Rand
+	bounds   Bounds
+	steps    []Step
+	pods     []*pod
+	podCount int
 }
 
-// pod is a pod as the kubelet knows it: what has run, and what is still to come.
+// pod is a pod with its history, from which the next step follows.
 type pod struct {
 	uid        string
 	spec       PodSpec
@@ -59,16 +56,16 @@ type pod struct {
 type container struct {
 	name  string
 	spec  ContainerSpec
-	state Kind // of the last step about it; empty before the first
+	state Kind // kind of the last step about it; empty before the first
 }
 
 func (g *generator) emit(s Step) { g.steps = append(g.steps, s) }
 
-// next emits one or more steps. Each kind has its weight.
+// next emits one or more steps. Each kind of step has a weight.
 func (g *generator) next() {
 	type choice struct {
 		weight int
-		make   func() bool // false if there is nothing to do of that kind
+		emit   func()
 	}
 	choices := []choice{
 		{12, g.newPod}, {34, g.advancePod}, {12, g.restart}, {10, g.endPod}, {5, g.reload}, {6, g.daemon}, {6, g.unit}, {2, g.systemd}, {2, g.kubelet},
@@ -82,18 +79,19 @@ func (g *generator) next() {
 	at := g.rand.IntN(total)
 	for _, c := range choices {
 		if at -= c.weight; at < 0 {
-			c.make()
+			c.emit()
 			return
 		}
 	}
 }
 
-func (g *generator) newPod() bool {
+func (g *generator) newPod() {
 	if len(g.pods) >= g.bounds.Pods {
-		return g.endPod()
+		g.endPod()
+		return
 	}
-	g.made++
-	p := &pod{uid: fmt.Sprintf("pod-%d", g.made)}
+	g.podCount++
+	p := &pod{uid: fmt.Sprintf("pod-%d", g.podCount)}
 	p.spec.Devices = -1
 	add := func(name string, milli int, init bool) {
 		p.containers = append(p.containers, &container{name: name, spec: ContainerSpec{Milli: milli, Init: init}})
@@ -113,16 +111,15 @@ func (g *generator) newPod() bool {
 	}
 	g.pods = append(g.pods, p)
 	g.emit(Step{Kind: RunPod, Pod: p.uid, Of: p.spec})
-	return true
 }
 
-// guaranteed fills in a Guaranteed pod, whose total the kubelet knows (KEP-753: the
-// larger of what runs at once and the largest init container).
+// guaranteed fills in a Guaranteed pod. The kubelet computes its total as in KEP-753: the larger
+// one of the sum of the containers and the largest init container.
 func (g *generator) guaranteed(p *pod, add func(string, int, bool)) {
 	p.spec.QoS = "guaranteed"
 	most, sum := 0, 0
 	size := func() int {
-		if g.rand.IntN(6) == 0 { // now and then more than there can be
+		if g.rand.IntN(6) == 0 { // sometimes more than the node has
 			return 1 + g.rand.IntN(2*g.bounds.CPUs)
 		}
 		return 1 + g.rand.IntN(g.bounds.CPUs)
@@ -141,7 +138,7 @@ func (g *generator) guaranteed(p *pod, add func(string, int, bool)) {
 	if fraction {
 		add("side", 200, false)
 	}
-	if g.rand.IntN(4) > 0 { // else the kubelet is too old to tell
+	if g.rand.IntN(4) > 0 { // otherwise the kubelet does not send the total, as old versions
 		p.spec.CPUs = max(most, sum)
 	}
 	p.spec.Mixed = g.rand.IntN(3) == 0
@@ -150,12 +147,13 @@ func (g *generator) guaranteed(p *pod, add func(string, int, bool)) {
 	}
 }
 
-// advancePod lets a pod go on as the kubelet does: init containers one after the
-// other, then the others.
-func (g *generator) advancePod() bool {
+// advancePod emits the next step of a pod in the order of the kubelet: one init container at a
+// time, then the others.
+func (g *generator) advancePod() {
 	p := g.pick(func(p *pod) bool { return !p.stopped })
 	if p == nil {
-		return g.newPod()
+		g.newPod()
+		return
 	}
 	for _, c := range p.containers {
 		step := Step{Pod: p.uid, Container: c.name}
@@ -177,18 +175,18 @@ func (g *generator) advancePod() bool {
 		}
 		c.state = step.Kind
 		g.emit(step)
-		return true
+		return
 	}
-	return false
 }
 
-// restart ends a container and starts it again, with another id.
-func (g *generator) restart() bool {
+// restart stops a container; advancePod creates it again with a new ID. Some are also removed.
+func (g *generator) restart() {
 	p := g.pick(func(p *pod) bool {
 		return !p.stopped && slices.ContainsFunc(p.containers, func(c *container) bool { return !c.spec.Init && c.state == StartContainer })
 	})
 	if p == nil {
-		return g.advancePod()
+		g.advancePod()
+		return
 	}
 	running := slices.DeleteFunc(slices.Clone(p.containers), func(c *container) bool { return c.spec.Init || c.state != StartContainer })
 	c := running[g.rand.IntN(len(running))]
@@ -197,113 +195,101 @@ func (g *generator) restart() bool {
 	if g.rand.IntN(3) == 0 {
 		g.emit(Step{Kind: RemoveContainer, Pod: p.uid, Container: c.name})
 	}
-	return true
 }
 
-func (g *generator) endPod() bool {
+func (g *generator) endPod() {
 	p := g.pick(func(*pod) bool { return true })
 	if p == nil {
-		return false
+		return
 	}
 	if !p.stopped {
 		p.stopped = true
 		g.emit(Step{Kind: StopPod, Pod: p.uid})
-		return true
+		return
 	}
 	g.pods = slices.DeleteFunc(g.pods, func(q *pod) bool { return q == p })
 	g.emit(Step{Kind: RemovePod, Pod: p.uid})
-	return true
 }
 
-func (g *generator) reload() bool {
+func (g *generator) reload() {
 	g.emit(Step{Kind: Reload, Config: g.rand.IntN(g.bounds.Configs)})
-	return true
 }
 
-func (g *generator) daemon() bool {
+func (g *generator) daemon() {
 	switch g.rand.IntN(3) {
 	case 0:
 		g.emit(Step{Kind: RestartDaemon})
 	case 1:
 		g.emit(Step{Kind: LoseJournal})
 	default:
-		return g.kill()
+		g.kill()
 	}
-	return true
 }
 
-func (g *generator) kill() bool {
+func (g *generator) kill() {
 	g.emit(Step{Kind: KillDaemon, After: g.rand.IntN(6)})
-	return true
 }
 
-func (g *generator) unit() bool {
+func (g *generator) unit() {
 	if len(g.bounds.Units) == 0 {
-		return false
+		return
 	}
 	kind := StartUnit
 	if g.rand.IntN(2) == 0 {
 		kind = StopUnit
 	}
 	g.emit(Step{Kind: kind, Unit: g.bounds.Units[g.rand.IntN(len(g.bounds.Units))]})
-	return true
 }
 
-func (g *generator) move() bool {
+func (g *generator) move() {
 	g.emit(Step{Kind: MoveOwner, Pick: g.rand.Uint64()})
-	return true
 }
 
-func (g *generator) write() bool {
+func (g *generator) write() {
 	g.emit(Step{Kind: ForeignWrite, Pick: g.rand.Uint64()})
-	return true
 }
 
-// resize gives a running container of a Guaranteed pod without init containers another
-// size: what the pod's total is then follows from it.
-func (g *generator) resize() bool {
+// resize resizes a running container of a Guaranteed pod without init containers, so that the new
+// total of the pod is known.
+func (g *generator) resize() {
 	p := g.pick(func(p *pod) bool {
 		return !p.stopped && p.spec.QoS == "guaranteed" && p.containers[0].state == StartContainer && !p.containers[0].spec.Init
 	})
 	if p == nil {
-		return false
+		return
 	}
 	c := p.containers[0]
 	c.spec.Milli = 1000 * (1 + g.rand.IntN(g.bounds.CPUs))
 	if g.rand.IntN(4) == 0 {
-		c.spec.Milli -= 500 // from now on it shares, or does no more
+		c.spec.Milli -= 500 // not whole: the container shares
 	}
 	g.emit(Step{Kind: ResizeContainer, Pod: p.uid, Container: c.name, Spec: c.spec})
-	return true
 }
 
-func (g *generator) plug() bool {
+func (g *generator) plug() {
 	s := Step{Kind: PlugCPUs}
 	for range g.rand.IntN(3) {
 		s.Offline = append(s.Offline, g.bounds.Pluggable[g.rand.IntN(len(g.bounds.Pluggable))])
 	}
 	g.emit(s)
-	return true
 }
 
-func (g *generator) systemd() bool {
+func (g *generator) systemd() {
 	g.emit(Step{Kind: ReloadSystemd})
-	return true
 }
 
-func (g *generator) kubelet() bool {
+func (g *generator) kubelet() {
 	if g.bounds.Nodes == 0 {
-		return false
+		return
 	}
 	kind := SilenceKubelet
 	if g.rand.IntN(2) == 0 {
 		kind = UnsilenceKubelet
 	}
 	g.emit(Step{Kind: kind})
-	return true
 }
 
-// pick returns a pod that will do, nil if there is none.
+// pick returns a random pod for which will returns true, or nil.
 func (g *generator) pick(will func(*pod) bool) *pod {
 	var some []*pod
 	for _, p := range g.pods {

@@ -11,8 +11,8 @@ import (
 
 var bounds = scenario.Bounds{Pods: 8, CPUs: 3, Configs: 3, Nodes: 2, Units: []string{"du.service"}, Moves: 4, Writes: 4, Resizes: 4, Pluggable: []int{1, 2}}
 
-// TestSeedsRepeat: the same seed gives the same steps, a longer sequence begins with
-// the shorter one, and all kinds occur.
+// TestSeedsRepeat checks that a seed gives the same steps again, that a longer sequence starts
+// with the shorter one, and that all kinds occur.
 func TestSeedsRepeat(t *testing.T) {
 	long := scenario.Generate(1, 1000, bounds)
 	if d := cmp.Diff(long[:100], scenario.Generate(1, 100, bounds)); d != "" {
@@ -30,7 +30,7 @@ func TestSeedsRepeat(t *testing.T) {
 	}
 }
 
-// TestStepsAreData: they survive a file.
+// TestStepsAreData checks that steps can be written to JSON and read again.
 func TestStepsAreData(t *testing.T) {
 	steps := scenario.Generate(3, 200, bounds)
 	b, err := json.Marshal(steps)

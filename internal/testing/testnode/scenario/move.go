@@ -8,17 +8,16 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
 
-// Move is what a MoveOwner step asks for.
+// Move is the request of a MoveOwner step.
 type Move struct {
 	Owner    pools.Key
 	From, To cpuset.Set
-	// Taken says that others have some of To: the daemon must refuse.
+	// Taken reports whether another owner has some of To, so that the daemon must refuse.
 	Taken bool
 }
 
-// MoveOf picks a container or unit that has CPUs by a plan, and as many CPUs of the
-// guaranteed pool: often what is free, and sometimes what it has or others have. It is
-// false when nobody has any.
+// MoveOf returns a move of a random owner to the same number of guaranteed CPUs. Most targets are
+// free or its own CPUs, some belong to other owners. It returns false if the plan has no owner.
 func MoveOf(s Step, plan pools.Plan, on pools.Pools) (Move, bool) {
 	owners := slices.DeleteFunc(slices.Clone(plan.Assignments), func(a pools.Assignment) bool { return a.Key.Container == "" })
 	if len(owners) == 0 {
@@ -43,8 +42,8 @@ func MoveOf(s Step, plan pools.Plan, on pools.Pools) (Move, bool) {
 	return m, true
 }
 
-// Moved takes note of a move that was made, or that may have been made: the daemon
-// was killed in it.
+// Moved records a move. certain reports whether it was made; a killed daemon may or may not have
+// podCount it.
 func (p *Pods) Moved(m Move, certain bool) {
 	key := m.Owner.PodUID + "/" + m.Owner.Container
 	if m.Owner.PodUID == "" {
@@ -57,7 +56,7 @@ func (p *Pods) Moved(m Move, certain bool) {
 	case certain:
 		o.cpus = m.To
 	default:
-		o.perhaps = m.To
+		o.possible = m.To
 	}
 	p.owners[key] = o
 }

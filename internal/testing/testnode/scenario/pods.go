@@ -10,8 +10,8 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
 
-// Runtime makes pods and containers, and tells what the kernel says of them. What a
-// method that makes something returns has happened.
+// Runtime creates, starts and removes pods and containers, and returns the kernel's values about
+// them. The effects of a call are complete when it returns.
 type Runtime interface {
 	RunPod(testnode.PodSpec) (id string, err error)
 	StopPod(id string) error
@@ -20,43 +20,42 @@ type Runtime interface {
 	StartContainer(id string) error
 	StopContainer(id string) error
 	RemoveContainer(id string) error
-	// Resize gives a container other resources, as the kubelet does.
+	// Resize changes the resources of a container, as the kubelet does.
 	Resize(id string, to cri.Resources) error
-	// CPUs are those that the processes of a container run on; false if it has none.
+	// CPUs returns the effective CPUs of a container, or false without processes.
 	CPUs(id string) (cpuset.Set, bool)
-	// UnitCPUs are those of a systemd unit.
+	// UnitCPUs returns the effective CPUs of a systemd unit, or false without processes.
 	UnitCPUs(name string) (cpuset.Set, bool)
 }
 
-// Pods stands in the place of the kubelet: it carries out the steps about pods and
-// containers, and knows what there is and what must not change. Make it with NewPods.
+// Pods replaces the kubelet: it applies the steps about pods and containers. It records the pods,
+// and the owners whose CPUs must not change. Use NewPods.
 type Pods struct {
 	runtime Runtime
 	pods    map[string]*livePod
-	epoch   int // counts reloads, and CPUs that go: after one, owners may lose their CPUs
-	plugged int // the epoch in which CPUs have come or gone last
+	epoch   int // number of reloads and CPU changes, after which owners may lose CPUs
+	plugged int // the epoch of the last change of online CPUs
 	owners  map[string]owner
-	removed map[string]bool // ids of pods and containers
-	// made and refused count the containers that were created, and those that NRI has
-	// kept from it.
+	removed map[string]bool // IDs of pods and containers
+	// podCount and refused count the created containers, and the containers that NRI refused.
 	made, refused int
 }
 
-// refusal is in the error of a container that the daemon does not let be created.
+// refusal is the prefix of the daemon's errors in refused creations.
 const refusal = "cpupoold: "
 
-// Created returns how many containers were created, and how many were refused.
+// Created returns the numbers of created and of refused containers.
 func (p *Pods) Created() (made, refused int) { return p.made, p.refused }
 
-// livePod is a pod with its containers by name; those that have exited keep theirs
-// until they are removed.
+// livePod is a pod with its containers by name. Exited containers stay in it until they are
+// removed.
 type livePod struct {
 	id         string
 	spec       PodSpec
-	inits      bool // some have ended for good
+	hasInits   bool // it has init containers, or removed ones
 	stopped    bool
 	containers map[string]string
-	created    map[string]bool // ids of those that are not started yet
+	created    map[string]bool // IDs of containers before their start
 	attempts   map[string]uint32
 }
 
@@ -65,8 +64,8 @@ func NewPods(r Runtime) *Pods {
 	return &Pods{runtime: r, pods: make(map[string]*livePod), owners: make(map[string]owner), removed: make(map[string]bool)}
 }
 
-// Do carries out a step about a pod or container, and takes note of a reload. Other
-// steps are left to the caller, and it says so.
+// Do applies a step about a pod or container, and counts reloads. done reports whether the step
+// needs no more work of the caller.
 func (p *Pods) Do(s Step) (done bool, err error) {
 	of := p.pods[s.Pod]
 	switch s.Kind {
@@ -87,13 +86,13 @@ func (p *Pods) Do(s Step) (done bool, err error) {
 			delete(of.created, id)
 		}
 	case StopContainer:
-		if id := of.containers[s.Container]; p.Runs(id) { // it may have been stopped for its refusal
+		if id := of.containers[s.Container]; p.Runs(id) { // the daemon may have stopped it, as a refusal
 			err = p.runtime.StopContainer(id)
 		}
 	case RemoveContainer:
 		id := of.containers[s.Container]
 		delete(of.containers, s.Container)
-		of.inits = true // of what is removed nobody knows any more what it was
+		of.hasInits = true // a removed container may have been an init container
 		if id != "" {
 			p.removed[id] = true
 			err = p.runtime.RemoveContainer(id)
@@ -130,7 +129,7 @@ func (p *Pods) run(uid string, spec PodSpec) error {
 	return err
 }
 
-// Namespace is the pod's.
+// Namespace returns the namespace of the pod.
 func (s PodSpec) Namespace() string {
 	if s.Management {
 		return "kube-system"
@@ -138,7 +137,7 @@ func (s PodSpec) Namespace() string {
 	return "default"
 }
 
-// resources of a container, as the kubelet makes them.
+// resources returns the resources of a container, as the kubelet computes them.
 func (s ContainerSpec) resources(qos string) cri.Resources {
 	res := cri.Resources{Shares: uint64(max(s.Milli*1024/1000, 2))}
 	if qos == "guaranteed" {
@@ -147,7 +146,7 @@ func (s ContainerSpec) resources(qos string) cri.Resources {
 	return res
 }
 
-// resize changes the size of a container that runs. The daemon may refuse more CPUs.
+// resize resizes a running container. The daemon may refuse more CPUs.
 func (p *Pods) resize(of *livePod, s Step) error {
 	id := of.containers[s.Container]
 	if !p.Runs(id) {
@@ -168,9 +167,9 @@ func (p *Pods) resize(of *livePod, s Step) error {
 
 func (p *Pods) create(of *livePod, s Step) error {
 	res := s.Spec.resources(of.spec.QoS)
-	of.inits = of.inits || s.Spec.Init
+	of.hasInits = of.hasInits || s.Spec.Init
 	id, err := p.runtime.CreateContainer(of.id, testnode.ContainerSpec{Name: s.Container, Attempt: of.attempts[s.Container], Resources: res})
-	of.attempts[s.Container]++ // one that has exited keeps its name until it is removed
+	of.attempts[s.Container]++ // an exited container keeps its name and attempt until its removal
 	if err != nil && strings.Contains(err.Error(), refusal) {
 		delete(of.containers, s.Container)
 		p.refused++
@@ -181,37 +180,37 @@ func (p *Pods) create(of *livePod, s Step) error {
 	return err
 }
 
-// Runs says that a container has been started and has processes.
+// Runs reports whether a container has been started and has processes.
 func (p *Pods) Runs(id string) bool {
 	for _, of := range p.pods {
 		if of.created[id] {
-			return false // some runtimes make the cgroup, with a process, before the start
+			return false // some runtimes create the cgroup with a process before the start
 		}
 	}
 	_, runs := p.runtime.CPUs(id)
 	return runs
 }
 
-// Known says that a plan is about what there is: the containers that run, in pods
-// that are there, and the units. Else it returns what differs.
+// Known returns an error if the plan does not contain the running containers, the existing pods
+// and the units.
 func (p *Pods) Known(plan pools.Plan) error {
 	planned := make(map[string]pools.ContainerState)
 	for _, pod := range plan.Pods {
 		for _, c := range pod.Containers {
 			planned[c.ID] = c.State
 			if p.removed[c.ID] {
-				return fmt.Errorf("plan: %s/%s %s is there, and has been removed", pod.UID, c.Name, c.ID)
+				return fmt.Errorf("plan contains %s/%s %s, which was removed", pod.UID, c.Name, c.ID)
 			}
 		}
 	}
 	for uid, of := range p.pods {
 		if _, there := planned[of.id]; there == of.stopped {
-			return fmt.Errorf("plan: %s is there: %t", uid, there)
+			return fmt.Errorf("plan contains %s: %t", uid, there)
 		}
 		for name, id := range of.containers {
 			state, there := planned[id]
 			if p.Runs(id) != (there && state == pools.Running) || of.created[id] && !of.stopped != (there && state == pools.Created) {
-				return fmt.Errorf("plan: %s/%s %s is there: %t, as %v; runs: %t", uid, name, id, there, state, p.Runs(id))
+				return fmt.Errorf("plan contains %s/%s %s: %t, as %v; it runs: %t", uid, name, id, there, state, p.Runs(id))
 			}
 		}
 	}

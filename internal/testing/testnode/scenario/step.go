@@ -1,41 +1,40 @@
-// Package scenario makes random sequences of what happens to a node: pods of every
-// kind come and go, containers restart, the configuration changes, daemon and units
-// start and stop. Steps are data, made from a seed and nothing else, so that a
-// sequence that shows a fault is run again by its seed, on the fake node or on a real
-// one.
+// Package scenario generates random sequences of events on a node: pods start and end, containers
+// restart, the configuration changes, the daemon and units start and stop. Steps are data and
+// depend only on a seed. So a failing sequence can be repeated by its seed, on the fake node or
+// on a real one.
 package scenario
 
 import "fmt"
 
-// Kind is what happens in a step.
+// Kind is the kind of a step.
 type Kind string
 
-// The kinds of steps. A step about something that is not there (any more) does
-// nothing: the node may have stopped it meanwhile.
+// Kinds of steps. A step about a missing object does nothing, because the daemon may have stopped
+// it.
 const (
 	RunPod           Kind = "run-pod"
-	StopPod          Kind = "stop-pod"   // and with it its containers
-	RemovePod        Kind = "remove-pod" // a stopped one
+	StopPod          Kind = "stop-pod"   // and its containers
+	RemovePod        Kind = "remove-pod" // if it is stopped
 	CreateContainer  Kind = "create-container"
-	StartContainer   Kind = "start-container" // a created one
-	StopContainer    Kind = "stop-container"  // it ends by itself
+	StartContainer   Kind = "start-container" // if it is created
+	StopContainer    Kind = "stop-container"  // it exits
 	RemoveContainer  Kind = "remove-container"
 	Reload           Kind = "reload"         // to another configuration
 	RestartDaemon    Kind = "restart-daemon" // with its journal
-	LoseJournal      Kind = "lose-journal"   // while the daemon restarts
-	KillDaemon       Kind = "kill-daemon"    // while it carries out the next step
+	LoseJournal      Kind = "lose-journal"   // during a restart of the daemon
+	KillDaemon       Kind = "kill-daemon"    // during the next step
 	StartUnit        Kind = "start-unit"
 	StopUnit         Kind = "stop-unit"
-	ReloadSystemd    Kind = "daemon-reload" // systemd applies what it has recorded
+	ReloadSystemd    Kind = "daemon-reload" // systemd applies its records
 	SilenceKubelet   Kind = "silence-kubelet"
 	UnsilenceKubelet Kind = "unsilence-kubelet"
-	MoveOwner        Kind = "move-owner"    // an operator asks for it; it need not be possible
-	ForeignWrite     Kind = "foreign-write" // somebody else writes to a cgroup that is as planned
+	MoveOwner        Kind = "move-owner"    // an operator's request; it may be impossible
+	ForeignWrite     Kind = "foreign-write" // an external write to a cgroup in the desired state
 	ResizeContainer  Kind = "resize-container"
-	PlugCPUs         Kind = "plug-cpus" // some go offline, all others are online
+	PlugCPUs         Kind = "plug-cpus" // the given ones go offline, all others online
 )
 
-// Step is one thing that happens. Which fields count depends on Kind.
+// Step is one event. The kind determines which fields are used.
 type Step struct {
 	Kind Kind
 	// Pod is the pod's UID and name. Container names one of its containers.
@@ -46,28 +45,29 @@ type Step struct {
 	Unit           string        // StartUnit, StopUnit
 	Config         int           // Reload: index of a configuration
 	After          int           // KillDaemon: number of writes of its last pass that succeed
-	Pick           uint64        // MoveOwner: who, and where to; see MoveOf. ForeignWrite: what, and where to; see WriteOf
+	Pick           uint64        // MoveOwner and ForeignWrite: seed for MoveOf and WriteOf
 }
 
-// PodSpec is a pod.
+// PodSpec describes a pod.
 type PodSpec struct {
 	QoS string // guaranteed, burstable or besteffort
-	// Management says that the pod asks for the workload type management, in a
-	// namespace that may.
+	// Management reports whether the pod requests the workload type management, in an allowed
+	// namespace.
 	Management bool
-	// Mixed says that its containers, one aside, ask for shared CPUs beside their own.
+	// Mixed reports whether its containers, except one, request shared CPUs in addition to
+	// exclusive ones.
 	Mixed bool
-	// CPUs is the pod's total of whole CPUs; 0 if it has none or does not tell.
+	// CPUs is the pod's total of whole CPUs; 0 without or if it is not sent.
 	CPUs int
 	// Devices is the NUMA node of the pod's devices, -1 for none.
 	Devices int
 }
 
-// ContainerSpec is a container.
+// ContainerSpec describes a container.
 type ContainerSpec struct {
-	// Milli is the CPU request in thousandths, and the limit too in guaranteed pods.
+	// Milli is the CPU request in thousandths. In guaranteed pods, it is also the limit.
 	Milli int
-	// Init says that it runs before the others and then ends.
+	// Init reports whether it is an init container.
 	Init bool
 }
 
@@ -96,15 +96,15 @@ func (s Step) String() string {
 	return string(s.Kind)
 }
 
-// Node carries steps out.
+// Node applies steps.
 type Node interface {
-	// Do makes a step happen, and returns when the node has come to rest.
+	// Do applies a step, and returns when the node is idle.
 	Do(Step) error
-	// Check says what is wrong with the node.
+	// Check returns an error about the state of the node.
 	Check() error
 }
 
-// Run carries out steps and checks the node after each. The error names the step.
+// Run applies steps and calls Check after each of them. The error contains the step.
 func Run(n Node, steps []Step) error {
 	for i, s := range steps {
 		err := n.Do(s)

@@ -10,14 +10,14 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
 
-// Write is what a ForeignWrite step makes: somebody else's, to a file of a cgroup.
+// Write is the external write of a ForeignWrite step.
 type Write struct {
 	Path        cgroup.Path
 	File, Value string
 }
 
-// WriteOf picks a cgroup among targets that have CPUs or a weight, and another value
-// for one of these, CPUs among those of the machine. It is false when there is none.
+// WriteOf returns a write of a different value to the CPUs or the weight of a random target.
+// machine holds the CPUs to choose from. It returns false if no target has CPUs or a weight.
 func WriteOf(s Step, targets []cgroup.Target, machine cpuset.Set) (Write, bool) {
 	targets = slices.DeleteFunc(slices.Clone(targets), func(t cgroup.Target) bool { return t.CPUs.IsEmpty() && t.Weight == 0 })
 	if len(targets) == 0 {
