@@ -13,20 +13,20 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cri"
 )
 
-// cgroupRoot is where systemd and every container runtime mount cgroups.
+// cgroupRoot is the path at which systemd and container runtimes mount cgroups.
 const cgroupRoot = "/sys/fs/cgroup"
 
-// cgroupMount is what is mounted on cgroupRoot.
+// cgroupMount describes the mount on cgroupRoot.
 type cgroupMount struct {
-	fsType string // "cgroup2" is right; empty when nothing is mounted there
-	hybrid bool   // controllers on v1, with a cgroup2 beside them
+	fsType string // cgroup2 in a unified hierarchy; empty without a mount
+	hybrid bool   // controllers are on v1, a cgroup2 mount exists below
 	err    error
 }
 
 func (m cgroupMount) isV2() bool { return m.err == nil && m.fsType == "cgroup2" }
 
-// readCgroupMount reads the mount table of this process. Of several mounts on one
-// directory the last is the one that is seen (proc_pid_mountinfo(5)).
+// readCgroupMount reads the mount table of this process. Of several mounts on one directory
+// the last one is visible (proc_pid_mountinfo(5)).
 func readCgroupMount(root fs.FS) cgroupMount {
 	b, err := readFile(root, "/proc/self/mountinfo")
 	if err != nil {
@@ -39,7 +39,7 @@ func readCgroupMount(root fs.FS) cgroupMount {
 	var m cgroupMount
 	for _, mount := range mounts {
 		if mount.Mountpoint == cgroupRoot {
-			// What was mounted below is covered now.
+			// Earlier mounts below are hidden now.
 			m = cgroupMount{fsType: mount.FSType}
 		} else if mount.FSType == "cgroup2" {
 			m.hybrid = true
@@ -59,7 +59,7 @@ func checkUnified(e *evidence) []Finding {
 	}
 	switch {
 	case e.mount.err != nil:
-		f.Found = fmt.Sprintf("cannot tell what is mounted there: read /proc/self/mountinfo: %s", cause(e.mount.err))
+		f.Found = fmt.Sprintf("cannot read mounts from /proc/self/mountinfo: %s", cause(e.mount.err))
 		f.Remedy = "run as root with /proc mounted"
 	case e.mount.hybrid:
 		f.Found = "hybrid cgroup hierarchy: the controllers are on cgroup v1, cpupoold needs them on v2"
@@ -71,9 +71,8 @@ func checkUnified(e *evidence) []Finding {
 	return []Finding{f}
 }
 
-// missing returns which of the controllers that cpupoold writes to a cgroup does
-// not have.
-func missing(e *evidence, cgroup string) ([]string, error) {
+// missingControllers returns the controllers that a cgroup lacks and cpupoold needs.
+func missingControllers(e *evidence, cgroup string) ([]string, error) {
 	available, err := readWords(e.root, path.Join(cgroupRoot, cgroup, "cgroup.controllers"))
 	if err != nil {
 		return nil, err
@@ -82,7 +81,7 @@ func missing(e *evidence, cgroup string) ([]string, error) {
 }
 
 func checkControllers(e *evidence) []Finding {
-	lacking, err := missing(e, "")
+	lacking, err := missingControllers(e, "")
 	f := Finding{Severity: Refuse, Subject: cgroupRoot + "/cgroup.controllers"}
 	switch {
 	case err != nil:
@@ -97,14 +96,14 @@ func checkControllers(e *evidence) []Finding {
 	return []Finding{f}
 }
 
-// kubepodsDir is a cgroup in which a kubelet keeps its pods.
+// kubepodsDir is a cgroup that contains the pods of a kubelet.
 type kubepodsDir struct {
 	path   string // below cgroupRoot
 	driver cri.Driver
 }
 
-// findKubepods looks for the kubelet's cgroup at the top of the tree and one
-// level below it, where --cgroup-root puts it (kind: kubelet.slice).
+// findKubepods returns the cgroups of kubelets at the top level and one level below. The
+// second is for --cgroup-root (kind: kubelet.slice).
 func findKubepods(root fs.FS) []kubepodsDir {
 	var found []kubepodsDir
 	for _, dir := range directories(root, cgroupRoot) {
@@ -129,7 +128,7 @@ func findKubepods(root fs.FS) []kubepodsDir {
 	return found
 }
 
-// directories lists the directories in dir by name; none if it cannot be read.
+// directories returns the names of the directories in dir; none if it cannot be read.
 func directories(root fs.FS, dir string) []string {
 	entries, err := fs.ReadDir(root, relative(dir))
 	if err != nil {
@@ -145,11 +144,11 @@ func directories(root fs.FS, dir string) []string {
 }
 
 func checkKubepodsControllers(e *evidence) []Finding {
-	// What the whole machine lacks is the finding of checkControllers.
-	unavailable, _ := missing(e, "")
+	// checkControllers reports the controllers that the whole machine lacks.
+	unavailable, _ := missingControllers(e, "")
 	var findings []Finding
 	for _, pods := range e.pods {
-		lacking, err := missing(e, pods.path)
+		lacking, err := missingControllers(e, pods.path)
 		lacking = slices.DeleteFunc(lacking, func(c string) bool { return slices.Contains(unavailable, c) })
 		f := Finding{Severity: Error, Subject: path.Join(cgroupRoot, pods.path, "cgroup.controllers")}
 		switch {
@@ -178,7 +177,7 @@ func checkDriver(e *evidence) []Finding {
 	return []Finding{{
 		Severity: Error,
 		Subject:  strings.Join(others, ", "),
-		Found: fmt.Sprintf("made by a kubelet with cgroup driver %s, but %s uses %s",
+		Found: fmt.Sprintf("created by a kubelet with cgroup driver %s, but %s uses %s",
 			e.pods[0].driver, e.runtime.name, e.runtime.driver),
 		Remedy: "give both the same driver (kubelet: cgroupDriver; containerd: SystemdCgroup; CRI-O: cgroup_manager), systemd where systemd is PID 1, and reboot",
 	}}

@@ -8,13 +8,13 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/workload"
 )
 
-// besides is what stands in for a remedy by the other manager's configuration.
-func besides(remedy, key string) string {
-	return remedy + ", or set otherManagers." + key + ": standDown, and cpupoold leaves those containers alone"
+// orStandDown adds a key of otherManagers as the alternative to a remedy.
+func orStandDown(remedy, key string) string {
+	return remedy + ", or set otherManagers." + key + ": standDown, so that cpupoold skips those containers"
 }
 
-// checkWorkloads: CRI-O's workloads do what cpupoold's management pool does,
-// once, at a container's creation. Both together give each container two owners.
+// checkWorkloads reports workloads of CRI-O. They set CPUs once, when a container is created,
+// as the management pool of cpupoold does. Two managers would place each container.
 func checkWorkloads(e *evidence) []Finding {
 	names := workload.Names{Domain: e.config.AnnotationDomain}
 	var findings []Finding
@@ -28,16 +28,16 @@ func checkWorkloads(e *evidence) []Finding {
 		f := Finding{
 			Severity: Refuse,
 			Subject:  fmt.Sprintf("%s: crio.runtime.workloads.%s", w.Source, w.Name),
-			Remedy:   besides("remove the table and restart CRI-O", "crioWorkloads"),
+			Remedy:   orStandDown("remove the table and restart CRI-O", "crioWorkloads"),
 		}
 		switch standDown := e.config.OtherManagers.CRIOWorkloads == config.StanceStandDown; {
 		case standDown && w.Pins:
 			f.Severity, f.Remedy = Info, ""
-			f.Found = fmt.Sprintf("sets CPUs and shares of pods with the annotation %s: cpupoold leaves them alone (otherManagers.crioWorkloads)", w.Activation)
+			f.Found = fmt.Sprintf("sets CPUs and shares of pods with the annotation %s: cpupoold skips them (otherManagers.crioWorkloads)", w.Activation)
 		case standDown:
 			continue // CRI-O does nothing with it
 		case ours != "":
-			f.Found = fmt.Sprintf("is activated by the annotation %s, which is cpupoold's for workload type %s: CRI-O would place the same pods", w.Activation, ours)
+			f.Found = fmt.Sprintf("is activated by the annotation %s, which cpupoold uses for workload type %s: CRI-O would place the same pods", w.Activation, ours)
 		case w.Pins:
 			f.Found = fmt.Sprintf("sets CPUs and shares of pods with the annotation %s: cpupoold would move them", w.Activation)
 		default:
@@ -48,8 +48,8 @@ func checkWorkloads(e *evidence) []Finding {
 	return findings
 }
 
-// checkHighPerformance: what pods of such a handler ask CRI-O for writes the fields with
-// which cpupoold keeps exclusive CPUs, after it.
+// checkHighPerformance reports handlers with which pods make CRI-O write cpusets. CRI-O would
+// overwrite exclusive CPUs.
 func checkHighPerformance(e *evidence) []Finding {
 	var findings []Finding
 	for _, h := range e.crio.Handlers {
@@ -60,13 +60,13 @@ func checkHighPerformance(e *evidence) []Finding {
 		f := Finding{
 			Severity: Refuse,
 			Subject:  fmt.Sprintf("%s: crio.runtime.runtimes.%s", h.Source, h.Name),
-			Found: fmt.Sprintf("allowed_annotations has %s: CRI-O writes the CPUs and partitions of pods of this handler that ask for it",
+			Found: fmt.Sprintf("allowed_annotations has %s: CRI-O writes the CPUs and partitions of pods of this handler that have it",
 				strings.Join(annotations, " and ")),
-			Remedy: besides("remove it from the list and restart CRI-O", "crioHighPerformance"),
+			Remedy: orStandDown("remove it from the list and restart CRI-O", "crioHighPerformance"),
 		}
 		if e.config.OtherManagers.CRIOHighPerformance == config.StanceStandDown {
 			f.Severity, f.Remedy = Info, ""
-			f.Found += "; cpupoold leaves those alone (otherManagers.crioHighPerformance)"
+			f.Found += "; cpupoold skips those pods (otherManagers.crioHighPerformance)"
 		}
 		findings = append(findings, f)
 	}
@@ -81,7 +81,7 @@ func checkInfraCPUSet(e *evidence) []Finding {
 	return []Finding{{
 		Severity: Warning,
 		Subject:  s.Source,
-		Found:    fmt.Sprintf("crio.runtime.infra_ctr_cpuset is %q: CRI-O pins pause containers there, and cpupoold moves them to their pod's pool", s.Value),
+		Found:    fmt.Sprintf("crio.runtime.infra_ctr_cpuset is %q: CRI-O pins pause containers there, and cpupoold moves them to the pool of their pod", s.Value),
 		Remedy:   "remove the key and restart CRI-O",
 	}}
 }
@@ -92,7 +92,7 @@ func checkCRIOConfig(e *evidence) []Finding {
 		findings = append(findings, Finding{
 			Severity: Warning,
 			Subject:  f.Name,
-			Found:    fmt.Sprintf("cannot be understood, so it is not certain that CRI-O leaves CPUs alone: %s", cause(f.Err)),
+			Found:    fmt.Sprintf("cannot be parsed, so CRI-O may set CPUs: %s", cause(f.Err)),
 			Remedy:   "repair the file: CRI-O will not start with it either",
 		})
 	}

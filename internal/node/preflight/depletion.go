@@ -6,9 +6,9 @@ import (
 	"github.com/cpupoold/cpupoold/internal/config"
 )
 
-// checkDepletionFloor: a shared pool that is below the floor with all of its CPUs is
-// depleted for ever, and the node may be tainted for it. CPUs that are offline may come
-// back, and may be the pool's.
+// checkDepletionFloor reports a floor above the size of the shared pool: the pool would always
+// be depleted, and the node may get a taint. Offline CPUs count, because they may return to
+// the pool.
 func checkDepletionFloor(e *evidence) []Finding {
 	floor, most := e.config.Depletion.Floor, e.pools.Shared.Len()+e.pools.Offline.Len()
 	if floor <= most {
@@ -17,16 +17,16 @@ func checkDepletionFloor(e *evidence) []Finding {
 	f := Finding{
 		Severity: Warning,
 		Subject:  e.file + ": depletion.floor",
-		Found:    fmt.Sprintf("is %d, and the shared pool has %d CPUs at most: the node counts as depleted at all times", floor, most),
+		Found:    fmt.Sprintf("is %d, but the shared pool has at most %d CPUs: the node is always depleted", floor, most),
 		Remedy:   fmt.Sprintf("write %d or less, or give the shared pool more CPUs", most),
 	}
 	switch {
 	case !e.config.Depletion.Shows():
-		f.Found += ", and that is said of it"
+		f.Found += ", and reports it as a problem"
 	case e.config.Depletion.Action == config.DepletionEvict:
-		f.Found += ", takes no pods without a CPU request, and those that it has may be evicted"
+		f.Found += ", accepts no pods without a CPU request, and those on it may be evicted"
 	default:
-		f.Found += ", and takes no pods without a CPU request"
+		f.Found += ", and accepts no pods without a CPU request"
 	}
 	return []Finding{f}
 }

@@ -18,14 +18,14 @@ func checkDirectories(e *evidence) []Finding {
 		findings = append(findings, Finding{
 			Severity: Error,
 			Subject:  e.file + ": " + dir.key,
-			Found:    fmt.Sprintf("%s cannot be written to, which %s needs: %v", dir.path, dir.use, err),
+			Found:    fmt.Sprintf("%s is not writable, but %s needs it: %v", dir.path, dir.use, err),
 			Remedy:   "run as root on a writable file system, or set the key to another directory",
 		})
 	}
 	return findings
 }
 
-// checkDaemon: the lock is internal/node/daemon.Lock's.
+// checkDaemon reports a daemon that holds the lock of hostenv.
 func checkDaemon(e *evidence) []Finding {
 	lock := path.Join(e.config.RunDir, "lock")
 	pid, err := e.host.LockHolder(lock)
@@ -34,14 +34,14 @@ func checkDaemon(e *evidence) []Finding {
 		return []Finding{{
 			Severity: Info,
 			Subject:  lock,
-			Found:    fmt.Sprintf("cannot tell whether a cpupoold is running: %v", err),
+			Found:    fmt.Sprintf("cannot find out whether a daemon runs: %v", err),
 		}}
 	case pid != 0:
 		return []Finding{{
 			Severity: Info,
 			Subject:  lock,
-			Found:    fmt.Sprintf("a cpupoold is running as process %d", pid),
-			Remedy:   "stop it before another one is started on this node",
+			Found:    fmt.Sprintf("a daemon runs as process %d", pid),
+			Remedy:   "stop it before you start another one on this node",
 		}}
 	}
 	return nil

@@ -1,12 +1,10 @@
-// Package preflight examines a host and a configuration before cpupoold writes
-// anything: what `cpupoold check` prints, and what `cpupoold run` refuses to
-// start with.
+// Package preflight examines a host and a configuration before cpupoold writes anything.
+// `cpupoold check` prints the findings. `cpupoold run` does not start if one is a refusal.
 //
-// [Run] looks at everything and returns all findings at once. What it learns it
-// learns through [Host]: files through an fs.FS, the few things that no file
-// tells (the runtime's answer, systemd's, whether a directory can be written)
-// through functions. It changes nothing.
+// [Run] makes all checks and returns all findings. It reads through [Host]: files through an
+// fs.FS, and facts without a file (answers of the runtime and of systemd, whether a directory
+// is writable) through functions. It changes nothing.
 //
-// The kernel behaviour behind the checks is described in
-// Documentation/admin-guide/cgroup-v2.rst; the kubelet's in KEP-3570 and KEP-4033.
+// Documentation/admin-guide/cgroup-v2.rst describes the kernel's behavior behind the checks.
+// KEP-3570 and KEP-4033 describe the kubelet's.
 package preflight

@@ -13,12 +13,12 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/topology"
 )
 
-// evidence is what more than one check looks at, read once.
+// evidence holds the facts that several checks use. They are read once.
 type evidence struct {
 	root      fs.FS
 	host      Host
 	file      string
-	config    config.Config // the defaults, if configErr is not nil
+	config    config.Config // the defaults if configErr is set
 	configErr error
 
 	mount    cgroupMount
@@ -46,13 +46,13 @@ func gather(ctx context.Context, host Host, c Configuration) *evidence {
 	e.mount = readCgroupMount(e.root)
 	e.pods = findKubepods(e.root)
 	if e.config.HasRuntime() {
-		e.runtime = askRuntime(ctx, host, e.config.RuntimeEndpoint)
+		e.runtime = queryRuntime(ctx, host, e.config.RuntimeEndpoint)
 	}
-	e.systemd = askSystemd(ctx, host)
+	e.systemd = querySystemd(ctx, host)
 	if e.systemd.err == nil {
-		e.units = askUnits(ctx, host, e.config.Pools.Units)
+		e.units = queryUnits(ctx, host, e.config.Pools.Units)
 		if e.config.HostSlices.Enabled {
-			e.hosts = askHostUnits(ctx, e)
+			e.hosts = queryHostUnits(ctx, e)
 		}
 	}
 	e.kubelet = readKubelet(e.root, e.config.KubeletStateDir)
@@ -66,8 +66,8 @@ func gather(ctx context.Context, host Host, c Configuration) *evidence {
 	return e
 }
 
-// driver is the cgroup driver in force: what the runtime says, else what the
-// cgroup tree shows; empty when neither tells.
+// driver returns the cgroup driver that the runtime reports, otherwise the driver that the
+// cgroup tree shows; empty if both are unknown.
 func (e *evidence) driver() cri.Driver {
 	if e.runtime.driver != "" {
 		return e.runtime.driver
@@ -78,8 +78,8 @@ func (e *evidence) driver() cri.Driver {
 	return ""
 }
 
-// usesCRIO says whether CRI-O is the runtime in use. One that does not answer is
-// known by its socket.
+// usesCRIO reports whether the runtime is CRI-O. If the runtime does not answer, the name of
+// its socket decides.
 func (e *evidence) usesCRIO() bool {
 	if e.runtime.name != "" {
 		return e.runtime.name == "cri-o"
@@ -87,23 +87,23 @@ func (e *evidence) usesCRIO() bool {
 	return path.Base(e.runtime.endpoint) == "crio.sock"
 }
 
-// need is something that a check cannot do without.
+// need is a precondition of a check.
 type need int
 
 const (
-	cgroupV2          need = iota // /sys/fs/cgroup is cgroup v2
-	kubepods                      // the kubelet's cgroup exists
-	runtimeDriver                 // the runtime has told its cgroup driver
-	systemdNeeded                 // cgroups are made through systemd, or its units are placed
-	systemdAnswers                // systemd has told its version
-	kubeletConfigured             // the kubelet's settings are known
-	runtimeUsed                   // the configuration does not say that there is none
-	configured                    // the configuration could be read
+	cgroupV2 need = iota
+	kubepods
+	runtimeDriver     // the runtime reports its cgroup driver
+	systemdNeeded     // the cgroup driver is systemd, or units are placed
+	systemdAnswers    // systemd reports its version
+	kubeletConfigured // the kubelet's configuration was read
+	runtimeUsed
+	configured
 	crioInUse
 	kernelVersion
 	cpuTopology
 	resolvedPools
-	exclusiveCPUs // somebody can get CPUs of its own
+	exclusiveCPUs // the guaranteed pool has CPUs
 )
 
 func (e *evidence) has(n need) bool {

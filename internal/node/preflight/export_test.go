@@ -1,6 +1,6 @@
 package preflight
 
-// The parsers, for tests from outside.
+// Parsers for external tests.
 var (
 	ParseCPUManagerState = parseCPUManagerState
 	ParseRelease         = parseRelease
@@ -20,7 +20,7 @@ func ParseKubeletConfig(b []byte) (map[string]*string, error) {
 	}, err
 }
 
-// CheckNames lists the table.
+// CheckNames returns the names of all checks.
 func CheckNames() []string {
 	var names []string
 	for _, c := range checks() {
@@ -29,7 +29,7 @@ func CheckNames() []string {
 	return names
 }
 
-// Writable and LockHolder are those of Local.
+// Functions of Local for external tests.
 var (
 	Writable   = writable
 	LockHolder = lockHolder

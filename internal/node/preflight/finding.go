@@ -6,18 +6,18 @@ import (
 	"slices"
 )
 
-// Severity says what a finding means for the node.
+// Severity is the effect of a finding on the node.
 type Severity int
 
 const (
-	// Info is worth knowing; nothing needs to be done.
+	// Info requires no action.
 	Info Severity = iota
-	// Warning is a node that works, but worse than it could.
+	// Warning means that the node works, but not as well as possible.
 	Warning
-	// Error is something that does not work until it is repaired.
+	// Error means that a part does not work until it is repaired.
 	Error
-	// Refuse is an Error with which the daemon does not start, because its
-	// writes would have no effect or fight with another manager's.
+	// Refuse is an error with which the daemon does not start: its writes would have no
+	// effect, or conflict with writes of another manager.
 	Refuse
 )
 
@@ -37,10 +37,10 @@ func (s Severity) String() string {
 	}
 }
 
-// MarshalText returns what String returns. It never fails.
+// MarshalText returns the text of String. The error is always nil.
 func (s Severity) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
-// UnmarshalText reads what MarshalText writes.
+// UnmarshalText parses the text of MarshalText.
 func (s *Severity) UnmarshalText(text []byte) error {
 	for _, known := range []Severity{Info, Warning, Error, Refuse} {
 		if known.String() == string(text) {
@@ -51,21 +51,20 @@ func (s *Severity) UnmarshalText(text []byte) error {
 	return fmt.Errorf("parse severity %q: not one of info, warning, error, refuse", text)
 }
 
-// Finding is one problem, or one thing worth knowing.
+// Finding is a problem, or a fact without a required action.
 type Finding struct {
 	// Check is the stable name of the check that found it.
 	Check    string   `json:"check"`
 	Severity Severity `json:"severity"`
-	// Subject is the thing: a file, with the key in it where there is one, a
-	// cgroup, a socket, a pool.
+	// Subject is a file (with its key), a cgroup, a socket or a pool.
 	Subject string `json:"subject"`
-	// Found is what is the matter with it, with the value that was seen.
+	// Found is the problem, with the value that was read.
 	Found string `json:"found"`
-	// Remedy is what to do. Empty where there is nothing to do.
+	// Remedy is the required action; empty if no action is necessary.
 	Remedy string `json:"remedy,omitempty"`
 }
 
-// String is the finding in one line: subject, what was found, remedy.
+// String returns the finding in one line: subject, problem, remedy.
 func (f Finding) String() string {
 	if f.Remedy == "" {
 		return f.Subject + ": " + f.Found
@@ -73,8 +72,7 @@ func (f Finding) String() string {
 	return f.Subject + ": " + f.Found + ": " + f.Remedy
 }
 
-// Refusals returns those findings with which the daemon must not start, in their
-// order.
+// Refusals returns the findings with which the daemon does not start, in the same order.
 func Refusals(findings []Finding) []Finding {
 	var refusals []Finding
 	for _, f := range findings {
@@ -85,8 +83,8 @@ func Refusals(findings []Finding) []Finding {
 	return refusals
 }
 
-// sortFindings puts the gravest first; within one severity the order is by check
-// and subject, so that equal hosts give equal output.
+// sortFindings sorts by descending severity, then by check and subject: equal hosts give equal
+// output.
 func sortFindings(findings []Finding) {
 	slices.SortFunc(findings, func(a, b Finding) int {
 		return cmp.Or(

@@ -14,69 +14,67 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cri"
 )
 
-// Host is the machine that is examined. All fields must be set; [Local] is the
-// machine that the process runs on.
+// Host is the host to examine. All fields must be set. [Local] returns the host of this
+// process.
 type Host struct {
-	// Root is the host's file system, rooted at "/".
+	// Root is the file system of the host, rooted at "/".
 	Root fs.FS
-	// FindRuntime returns the endpoint of the one runtime that answers.
+	// FindRuntime returns the endpoint of the only runtime that answers.
 	FindRuntime func(ctx context.Context) (endpoint string, err error)
-	// DialRuntime returns a client of the runtime at an endpoint.
+	// DialRuntime returns a client for an endpoint.
 	DialRuntime func(endpoint string) (Runtime, error)
-	// SystemdVersion asks the manager over D-Bus for its version. A version without
-	// AllowedCPUs (before 244) is an error that says so.
+	// SystemdVersion returns the version of systemd. It returns an error for versions without
+	// AllowedCPUs (before 244).
 	SystemdVersion func(ctx context.Context) (int, error)
-	// Units asks the manager what it knows of units, and returns as many answers. A
-	// unit that does not exist is no error.
+	// Units returns one answer for each name. A missing unit is a valid answer.
 	Units func(ctx context.Context, names []string) []UnitAnswer
-	// Writable returns nil when a file can be made in dir, or dir itself can be
-	// made.
+	// Writable returns nil if dir is writable, or if dir can be created.
 	Writable func(dir string) error
-	// LockHolder returns the process that holds a flock(2) on the file, 0 when
-	// there is none. A file that does not exist is held by nobody.
+	// LockHolder returns the process that holds a flock(2) on the file, or 0. It returns 0 for
+	// a missing file.
 	LockHolder func(file string) (pid int, err error)
 }
 
-// UnitAnswer is what the manager knows of a unit, or why it does not tell.
+// UnitAnswer is the state of a unit, or the error of the query.
 type UnitAnswer struct {
 	Unit cgroup.Unit
 	Err  error
 }
 
-// Runtime is what is asked of a container runtime. *cri.Client is one.
+// Runtime queries a container runtime. *cri.Client implements it.
 type Runtime interface {
-	// Version returns the runtime's name ("containerd", "cri-o") and version.
+	// Version returns the name of the runtime ("containerd", "cri-o") and its version.
 	Version(ctx context.Context) (name, version string, err error)
-	// CgroupDriver returns cri.ErrNotSupported from runtimes that cannot tell.
+	// CgroupDriver returns cri.ErrNotSupported if the runtime does not report it.
 	CgroupDriver(ctx context.Context) (cri.Driver, error)
-	// List returns the pods and containers that there are.
+	// List returns the pods and containers of the runtime.
 	List(ctx context.Context) ([]cri.Pod, []cri.Container, error)
 	Close() error
 }
 
-// Configuration is what config.Load returned.
+// Configuration is the result of config.Load.
 type Configuration struct {
-	// File is the name of the file, for messages; empty if there is none.
+	// File is the name of the file, for messages; empty without a file.
 	File string
-	// Config is nil when Err is not.
+	// Config is nil if Err is set.
 	Config *config.Config
-	// Err is why the file cannot be used. It becomes findings of its own; the host
-	// is then examined with the defaults, and the pools are not.
+	// Err is the error of the file. It becomes findings. Run then examines the host with the
+	// default configuration, and skips the pools.
 	Err error
 }
 
-// maxFile bounds what is read of a file. The largest one known is the kubelet's
-// CPU manager state, some 100 bytes a container.
+// maxFile is the maximum size of a file in bytes. The largest known file is the kubelet's CPU
+// manager state, with about 100 bytes for each container.
 const maxFile = 1 << 20
 
-// readFile reads a whole file of the host; name is absolute. Files of more than
-// maxFile bytes are an error.
+// readFile reads a file of the host; name is absolute. It returns an error for files above
+// maxFile.
 func readFile(root fs.FS, name string) ([]byte, error) {
 	f, err := root.Open(relative(name))
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = f.Close() }() // only read from
+	defer func() { _ = f.Close() }()
 	b, err := io.ReadAll(io.LimitReader(f, maxFile+1))
 	if err != nil {
 		return nil, err
@@ -87,8 +85,7 @@ func readFile(root fs.FS, name string) ([]byte, error) {
 	return b, nil
 }
 
-// readWords reads a file that holds words between blanks, such as
-// cgroup.controllers.
+// readWords reads a file of words that are separated by blanks, such as cgroup.controllers.
 func readWords(root fs.FS, name string) ([]string, error) {
 	b, err := readFile(root, name)
 	if err != nil {
@@ -97,7 +94,7 @@ func readWords(root fs.FS, name string) ([]string, error) {
 	return strings.Fields(string(b)), nil
 }
 
-// relative turns an absolute path of the host into a name below Root.
+// relative returns the name below Root for an absolute path of the host.
 func relative(name string) string {
 	if rel := strings.TrimPrefix(path.Clean("/"+name), "/"); rel != "" {
 		return rel
@@ -105,8 +102,8 @@ func relative(name string) string {
 	return "."
 }
 
-// cause is the innermost part of a file error, where the message has named the
-// file already.
+// cause returns the innermost message of a file error, for findings that already name the
+// file.
 func cause(err error) string {
 	if perr, ok := errors.AsType[*fs.PathError](err); ok {
 		return perr.Err.Error()

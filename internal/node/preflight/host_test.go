@@ -21,8 +21,8 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cri"
 )
 
-// archive is a described host: files by name. "host/..." are files of the host,
-// "config" is the configuration, the others stand for what no file tells.
+// archive describes a host as files by name. "host/..." are files of the host, "config" is the
+// configuration. The other files hold the answers of the runtime, systemd and the kernel.
 type archive map[string]string
 
 func readArchive(t testing.TB, name string) archive {
@@ -34,15 +34,15 @@ func readArchive(t testing.TB, name string) archive {
 	a := make(archive)
 	for _, f := range ar.Files {
 		if _, ok := a[f.Name]; ok {
-			t.Fatalf("%s: %s is there twice", name, f.Name)
+			t.Fatalf("%s: two files %s", name, f.Name)
 		}
 		a[f.Name] = string(f.Data)
 	}
 	return a
 }
 
-// changed returns the archive with the files of change in place of its own and
-// without those that change lists in its file "remove".
+// changed returns a copy of the archive. The files of change replace files of the archive, and
+// the files that change lists in "remove" are removed.
 func (a archive) changed(t testing.TB, change archive) archive {
 	t.Helper()
 	result := maps.Clone(a)
@@ -75,7 +75,7 @@ func (a archive) root() fs.FS {
 		if !ok {
 			continue
 		}
-		if path.Base(name) == "cmdline" { // one argument a line
+		if path.Base(name) == "cmdline" { // one argument per line
 			data = strings.ReplaceAll(data, "\n", "\x00")
 		}
 		root[name] = &fstest.MapFile{Data: []byte(data), Mode: 0o644}
@@ -120,7 +120,7 @@ func (a archive) host() preflight.Host {
 	}
 }
 
-// unit is described by the file "unit/NAME"; without one there is no such unit.
+// unit returns the unit in the file "unit/NAME". Without that file the unit is missing.
 func (a archive) unit(name string) (cgroup.Unit, error) {
 	text, ok := a["unit/"+name]
 	if !ok {
@@ -138,7 +138,7 @@ func (a archive) unit(name string) (cgroup.Unit, error) {
 	}, failure(u["error"])
 }
 
-// describedRuntime answers what the file "runtime" of an archive says.
+// describedRuntime returns the answers in the file "runtime" of an archive.
 type describedRuntime map[string]string
 
 func (r describedRuntime) Version(context.Context) (name, version string, err error) {
@@ -152,7 +152,7 @@ func (r describedRuntime) CgroupDriver(context.Context) (cri.Driver, error) {
 	return cri.Driver(r["driver"]), failure(r["driver-error"])
 }
 
-// List reads lines "pod NAMESPACE/NAME: ANNOTATION ...".
+// List parses lines "pod NAMESPACE/NAME: ANNOTATION ...".
 func (r describedRuntime) List(context.Context) ([]cri.Pod, []cri.Container, error) {
 	var pods []cri.Pod
 	for key, value := range r {
@@ -170,7 +170,7 @@ func (r describedRuntime) List(context.Context) ([]cri.Pod, []cri.Container, err
 
 func (r describedRuntime) Close() error { return nil }
 
-// values reads lines of the form "key: value".
+// values parses lines of the form "key: value".
 func values(text string) map[string]string {
 	m := make(map[string]string)
 	for line := range strings.Lines(text) {

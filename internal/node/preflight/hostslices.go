@@ -15,15 +15,15 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
 
-// hostFacts is what systemd says of the units of host services.
+// hostFacts holds systemd's answers about units of host services.
 type hostFacts struct {
 	units []hostslices.Unit
 	errs  map[string]error // by name
 }
 
-// askHostUnits asks for those that are to be confined. That systemd has CPUs for one
-// of them that no file tells is the doing of the daemon, if one runs.
-func askHostUnits(ctx context.Context, e *evidence) hostFacts {
+// queryHostUnits returns the units that hostSlices confines. If a daemon runs, CPUs that
+// systemd has for a unit without a file come from the daemon.
+func queryHostUnits(ctx context.Context, e *evidence) hostFacts {
 	within, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	pid, _ := e.host.LockHolder(path.Join(e.config.RunDir, "lock")) // checkDaemon reports the error
@@ -41,8 +41,8 @@ func askHostUnits(ctx context.Context, e *evidence) hostFacts {
 	return f
 }
 
-// hostCPUs are those of the management pool that host services are to run in; empty if
-// it has none of its own.
+// hostCPUs returns the CPUs of the management pool for host services; empty if the pool has no
+// list of CPUs.
 func (e *evidence) hostCPUs() cpuset.Set {
 	typ := e.config.HostSlices.Pool
 	if slices.ContainsFunc(e.config.Pools.Partitions, func(p pools.PartitionSpec) bool { return p.Type == typ && p.All }) {
@@ -55,114 +55,114 @@ func (e *evidence) hostCPUs() cpuset.Set {
 	return e.pools.Partitions[i].CPUs
 }
 
-// checkHostSlices: exclusive CPUs are exclusive among containers. Services of the host
-// keep off them only if their slices do.
+// checkHostSlices reports host services that may run on CPUs of containers. Exclusive CPUs are
+// exclusive only among containers, unless the slices of host services are confined.
 func checkHostSlices(e *evidence) []Finding {
 	key := e.file + ": hostSlices"
 	if !e.config.HostSlices.Enabled {
-		return e.exposed(key+".enabled", e.pools.Guaranteed, nil,
-			"set hostSlices.enabled: true, if the management pool has room for them, or AllowedCPUs= in drop-ins of their slices")
+		return e.exposedSlices(key+".enabled", e.pools.Guaranteed, nil,
+			"set hostSlices.enabled: true, if the management pool has enough CPUs for them, or AllowedCPUs= in drop-ins of their slices")
 	}
 	cpus := e.hostCPUs()
 	if cpus.IsEmpty() {
 		return []Finding{{
 			Severity: Warning,
 			Subject:  key + ".pool",
-			Found:    fmt.Sprintf("there is no management pool %s with a list of CPUs: services of the host run everywhere", e.config.HostSlices.Pool),
+			Found:    fmt.Sprintf("no management pool %s with a list of CPUs exists: host services run on all CPUs", e.config.HostSlices.Pool),
 			Remedy:   "give the pool a list in partitions[].cpus",
 		}}
 	}
 	verdicts := hostslices.Decide(e.hosts.units, cpus, e.placedUnits(), e.podPaths())
 	var findings []Finding
-	ahead := make(map[string][]string) // by the CPUs
+	pending := make(map[string][]string) // units by their future CPUs
 	var known []cgroup.Path
 	for _, v := range verdicts {
 		known = append(known, v.Path)
 		findings = append(findings, e.hostFinding(key, v)...)
 		if v.State == hostslices.Confined {
-			findings = append(findings, e.displaced(v)...)
+			findings = append(findings, e.displacedServices(v)...)
 			if on, there := e.runsOn(string(v.Path)); there && !on.IsSubsetOf(v.CPUs) {
 				to := confinement(cpus, v)
-				ahead[to] = append(ahead[to], v.Name)
+				pending[to] = append(pending[to], v.Name)
 			}
 		}
 	}
-	for _, to := range slices.Sorted(maps.Keys(ahead)) {
+	for _, to := range slices.Sorted(maps.Keys(pending)) {
 		findings = append(findings, Finding{
 			Severity: Info,
 			Subject:  key,
-			Found:    fmt.Sprintf("%s will be confined to %s", strings.Join(ahead[to], ", "), to),
+			Found:    fmt.Sprintf("%s will be confined to %s", strings.Join(pending[to], ", "), to),
 		})
 	}
-	return append(findings, e.exposed(key+".units", e.others(), known, "name them in hostSlices.units")...)
+	return append(findings, e.exposedSlices(key+".units", e.containerCPUs(), known, "name them in hostSlices.units")...)
 }
 
-// confinement names the CPUs that a unit is to have: those of the pool, and of what is
-// in it. Which of the guaranteed CPUs a unit in it gets is not known yet.
+// confinement describes the CPUs of a confined unit: the pool, and the CPUs of units in it.
+// The guaranteed CPUs of these are not allocated yet, so their names stand for them.
 func confinement(pool cpuset.Set, v hostslices.Verdict) string {
 	if len(v.Has) == 0 {
 		return fmt.Sprintf("CPUs %s", pool)
 	}
-	return fmt.Sprintf("CPUs %s and those of %s", pool, strings.Join(v.Has, ", "))
+	return fmt.Sprintf("CPUs %s and the CPUs of %s", pool, strings.Join(v.Has, ", "))
 }
 
-// hostFinding is what is to be said of one unit.
+// hostFinding returns the finding about one unit, if any.
 func (e *evidence) hostFinding(key string, v hostslices.Verdict) []Finding {
-	f := Finding{Severity: Warning, Subject: v.Name, Found: v.Why + ": cpupoold leaves it alone", Remedy: v.Remedy()}
+	f := Finding{Severity: Warning, Subject: v.Name, Found: v.Why + ": cpupoold does not change it", Remedy: v.Remedy()}
 	configured := slices.Contains(e.config.HostSlices.Units, v.Name)
 	switch {
 	case v.State == hostslices.Foreign:
-		if f.Severity = Info; !e.others().Intersection(e.on(v.Path)).IsEmpty() {
+		if f.Severity = Info; !e.containerCPUs().Intersection(e.allowedCPUs(v.Path)).IsEmpty() {
 			f.Severity = Warning
-			f.Found += fmt.Sprintf(", and its services may run on CPUs %s of containers", e.others().Intersection(e.on(v.Path)))
+			f.Found += fmt.Sprintf(", and its services may run on CPUs %s of containers", e.containerCPUs().Intersection(e.allowedCPUs(v.Path)))
 		}
 	case v.State == hostslices.HoldsPods:
 		f.Severity = Error
 	case v.State == hostslices.Unknown:
-		f.Severity, f.Found = Error, fmt.Sprintf("systemd does not tell about it: %v", e.hosts.errs[v.Name])
+		f.Severity, f.Found = Error, fmt.Sprintf("systemd does not report it: %v", e.hosts.errs[v.Name])
 	case v.State == hostslices.Absent && configured:
 		f.Subject, f.Found = key+".units", v.Name+": "+v.Why
 	case v.State == hostslices.Inside && configured:
 		f.Severity, f.Subject, f.Found = Info, key+".units", v.Name+" "+v.Why
 	case len(v.Has) > 0:
-		f.Found = fmt.Sprintf("%s in it have CPUs of their own, or a pool: services beside them may run there, too", strings.Join(v.Has, ", "))
+		f.Found = fmt.Sprintf("contains %s, with exclusive CPUs or a pool: its other services may run there too", strings.Join(v.Has, ", "))
 	default:
 		return nil
 	}
 	return []Finding{f}
 }
 
-// displaced are services that ask for CPUs of which their slice will have none: the
-// kernel lets them run on what it has.
-func (e *evidence) displaced(v hostslices.Verdict) []Finding {
+// displacedServices reports services with cpuset.cpus that their slice will lose. The kernel
+// then runs them on the CPUs of the slice.
+func (e *evidence) displacedServices(v hostslices.Verdict) []Finding {
 	entries, err := fs.ReadDir(e.root, relative(path.Join(cgroupRoot, string(v.Path))))
 	if err != nil {
-		return nil // it is not there
+		return nil // the cgroup does not exist
 	}
 	has := v.CPUs.Difference(v.Also)
 	var findings []Finding
 	for _, entry := range entries {
 		dir := v.Path.Join(entry.Name())
-		asks := e.cpusIn(path.Join(cgroupRoot, string(dir), "cpuset.cpus"))
-		if asks.IsEmpty() || asks.Overlaps(has) || slices.Contains(v.Has, entry.Name()) {
+		cpus := e.cpusIn(path.Join(cgroupRoot, string(dir), "cpuset.cpus"))
+		if cpus.IsEmpty() || cpus.Overlaps(has) || slices.Contains(v.Has, entry.Name()) {
 			continue
 		}
 		findings = append(findings, Finding{
 			Severity: Warning,
 			Subject:  path.Join(cgroupRoot, string(dir), "cpuset.cpus"),
-			Found:    fmt.Sprintf("is %s, and %s will have none of these: it will run on what the slice has", asks, v.Name),
-			Remedy:   "name the service in units, with CPUs of its own or a pool",
+			Found:    fmt.Sprintf("is %s, but %s will lose these CPUs: the service will run on the CPUs of the slice", cpus, v.Name),
+			Remedy:   "name the service in units, with exclusive CPUs or a pool",
 		})
 	}
 	return findings
 }
 
-// exposed are cgroups of the host that may run on CPUs of containers, without those
-// that are known.
-func (e *evidence) exposed(subject string, of cpuset.Set, known []cgroup.Path, remedy string) []Finding {
+// exposedSlices reports cgroups of the host, except the known ones, that may run on the CPUs
+// of.
+func (e *evidence) exposedSlices(subject string, of cpuset.Set, known []cgroup.Path, remedy string) []Finding {
 	entries, err := fs.ReadDir(e.root, relative(cgroupRoot))
 	if err != nil {
-		return nil // there is no tree to speak of
+		return nil // no cgroup tree
 	}
 	var names []string
 	var cpus cpuset.Set
@@ -180,48 +180,47 @@ func (e *evidence) exposed(subject string, of cpuset.Set, known []cgroup.Path, r
 	if len(names) == 0 {
 		return nil
 	}
-	whose := "which are those of containers"
+	whose := "which belong to containers"
 	if own := cpus.Intersection(e.pools.Guaranteed); !own.IsEmpty() {
-		whose = fmt.Sprintf("and containers are to have %s for themselves", own)
+		whose = fmt.Sprintf("including CPUs %s for exclusive containers", own)
 	}
 	return []Finding{{
 		Severity: Warning,
 		Subject:  subject,
-		Found:    fmt.Sprintf("services of the host in %s may run on CPUs %s, %s", strings.Join(names, ", "), cpus, whose),
+		Found:    fmt.Sprintf("host services in %s may run on CPUs %s, %s", strings.Join(names, ", "), cpus, whose),
 		Remedy:   remedy,
 	}}
 }
 
-// runsOn returns the CPUs of a cgroup directly below the root, or deeper, in which
-// processes are.
-func (e *evidence) runsOn(dir string) (cpus cpuset.Set, there bool) {
+// runsOn returns the CPUs of a cgroup that contains processes, directly or below.
+func (e *evidence) runsOn(dir string) (cpus cpuset.Set, populated bool) {
 	events, err := readWords(e.root, path.Join(cgroupRoot, dir, "cgroup.events"))
 	if i := slices.Index(events, "populated"); err != nil || i < 0 || i+1 == len(events) || events[i+1] != "1" {
 		return cpuset.Set{}, false
 	}
-	return e.on(cgroup.Path(dir)), true
+	return e.allowedCPUs(cgroup.Path(dir)), true
 }
 
-// on are the CPUs that a cgroup is limited to: all that are online, if nothing limits it.
-func (e *evidence) on(p cgroup.Path) cpuset.Set {
+// allowedCPUs returns the CPUs that limit a cgroup: all online CPUs without a limit.
+func (e *evidence) allowedCPUs(p cgroup.Path) cpuset.Set {
 	if limit, cpus := e.effective(string(p)); limit != "" {
 		return cpus
 	}
 	return e.topology.Online
 }
 
-// others are the CPUs that host services are not to run on.
-func (e *evidence) others() cpuset.Set {
+// containerCPUs returns the CPUs of containers, on which host services must not run.
+func (e *evidence) containerCPUs() cpuset.Set {
 	return e.pools.Guaranteed.Union(e.pools.Shared).Difference(e.hostCPUs())
 }
 
-// placedUnits are the units that have a place of their own. Which of the guaranteed
-// CPUs one gets is not known yet.
+// placedUnits returns the units with CPUs or a pool. Guaranteed CPUs are not allocated yet, so
+// an exclusive unit has all of them.
 func (e *evidence) placedUnits() []hostslices.Placed {
 	var all []hostslices.Placed
 	for _, u := range e.units {
-		if u.unit.Loaded() && u.unit.Path != "" && e.inside(u) == "" {
-			all = append(all, hostslices.Placed{Name: u.unit.Name, Path: u.unit.Path, CPUs: e.wantedBy(u.spec), Had: u.unit.CPUs})
+		if u.unit.Loaded() && u.unit.Path != "" && e.contained(u) == "" {
+			all = append(all, hostslices.Placed{Name: u.unit.Name, Path: u.unit.Path, CPUs: e.possibleCPUs(u.spec), Had: u.unit.CPUs})
 		}
 	}
 	return all
@@ -235,7 +234,7 @@ func (e *evidence) podPaths() []cgroup.Path {
 	return all
 }
 
-// cpusIn reads a list of CPUs; what cannot be read is none.
+// cpusIn reads a list of CPUs. It returns an empty set on an error.
 func (e *evidence) cpusIn(name string) cpuset.Set {
 	b, err := readFile(e.root, name)
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 )
 
-// kernelFacts is the running kernel's version (/proc/sys/kernel/osrelease).
+// kernelFacts holds the version of the running kernel (/proc/sys/kernel/osrelease).
 type kernelFacts struct {
 	release      string
 	major, minor int
@@ -45,14 +45,14 @@ func parseRelease(s string) (major, minor int, err error) {
 	return int(a), int(b), nil
 }
 
-// before says whether the kernel is older than the version.
+// before reports whether the kernel is older than the version.
 func (k kernelFacts) before(major, minor int) bool {
 	return k.major < major || k.major == major && k.minor < minor
 }
 
-// checkAffinity: kernels up to 6.1 forget sched_setaffinity when a cpuset
-// changes, later ones remember the user's mask. Between the two nothing was
-// tested before 6.8, so the boundary is where the old behaviour was last seen.
+// checkAffinity reports kernels that discard sched_setaffinity when a cpuset changes. 6.1 does
+// so. 6.8 keeps the user's mask. Versions between were not tested, so the check covers
+// versions up to 6.1.
 func checkAffinity(e *evidence) []Finding {
 	if !e.kernel.before(6, 2) {
 		return nil
@@ -60,13 +60,13 @@ func checkAffinity(e *evidence) []Finding {
 	return []Finding{{
 		Severity: Info,
 		Subject:  "kernel " + e.kernel.release,
-		Found:    "a change of a container's CPUs discards the affinities that its threads have set for themselves (kernels up to 6.1)",
+		Found:    "a change of a container's CPUs discards the affinities that its threads have set (kernels up to 6.1)",
 		Remedy:   "use kernel 6.8 or later for programs that pin their own threads",
 	}}
 }
 
-// checkReload: from 7.0 on a populated cpuset can be cleared, and systemd does
-// that to every unit without AllowedCPUs at daemon-reload.
+// checkReload reports kernels that can clear a populated cpuset (7.0 and later). systemd does
+// so at daemon-reload, for each unit without AllowedCPUs.
 func checkReload(e *evidence) []Finding {
 	if e.kernel.before(7, 0) {
 		return nil
@@ -76,23 +76,23 @@ func checkReload(e *evidence) []Finding {
 		Subject:  "kernel " + e.kernel.release,
 		Found: fmt.Sprintf("with systemd %d a daemon-reload clears every cpuset.cpus that was only written to the file (kernels from 7.0 on)",
 			e.systemd.version),
-		Remedy: "nothing for cpupoold, which records its sets with systemd and the runtime; let nothing else write cpuset.cpus",
+		Remedy: "nothing for cpupoold, which persists its sets with systemd and the runtime; let no other process write cpuset.cpus",
 	}}
 }
 
-// checkPartitions looks for the file, not for a version: distributions have
-// carried remote partitions back to old kernels.
+// checkPartitions reports a missing cpuset.cpus.exclusive. It ignores the version, because
+// distributions have backported remote partitions.
 func checkPartitions(e *evidence) []Finding {
 	for _, pods := range e.pods {
 		dir := path.Join(cgroupRoot, pods.path)
 		if _, err := fs.Stat(e.root, relative(path.Join(dir, "cpuset.cpus"))); err != nil {
-			continue // no cpuset controller, which is the finding of another check
+			continue // checkKubepodsControllers reports the missing controller
 		}
 		if _, err := fs.Stat(e.root, relative(path.Join(dir, "cpuset.cpus.exclusive"))); errors.Is(err, fs.ErrNotExist) {
 			return []Finding{{
 				Severity: Info,
 				Subject:  path.Join(dir, "cpuset.cpus.exclusive"),
-				Found:    fmt.Sprintf("does not exist: kernel %s cannot keep host processes off exclusive CPUs by itself", e.kernel.release),
+				Found:    fmt.Sprintf("does not exist: kernel %s cannot keep host processes off exclusive CPUs", e.kernel.release),
 				Remedy:   "confine host services to the management CPUs, or use kernel 6.7 or later",
 			}}
 		}
@@ -100,7 +100,7 @@ func checkPartitions(e *evidence) []Finding {
 	return nil
 }
 
-// checkIsolation holds what is asked for against what the kernel can do.
+// checkIsolation compares guaranteed.isolation with the kernel.
 func checkIsolation(e *evidence) []Finding {
 	if e.config.Isolation != config.IsolationPartition {
 		return checkParking(e)
@@ -111,18 +111,19 @@ func checkIsolation(e *evidence) []Finding {
 		return nil
 	case !kernel.Remote:
 		f.Severity = Error
-		f.Found = fmt.Sprintf("is partition, and kernel %s has no partitions for containers: exclusive CPUs are kept by cpusets alone", e.kernel.release)
+		f.Found = fmt.Sprintf("is partition, and kernel %s has no partitions for containers: only cpusets keep CPUs exclusive", e.kernel.release)
 		f.Remedy = "use kernel 6.11 or later, or write cpuset"
 	default:
 		f.Severity = Warning
-		f.Found = fmt.Sprintf("is partition, and on kernel %s a container gets none while another container of its pod has a cpuset around its CPUs, and loses it when one gets such a cpuset",
+		f.Found = fmt.Sprintf("is partition, but on kernel %s a container has no partition while another container of its pod has a cpuset that contains its CPUs",
 			e.kernel.release)
-		f.Remedy = "use kernel 7.0 or later, or let nobody else write cpusets of containers"
+		f.Remedy = "use kernel 7.0 or later, or let no other process write cpusets of containers"
 	}
 	return []Finding{f}
 }
 
-// checkParking is about free CPUs where partitions come with a later kernel.
+// checkParking reports guaranteed.park on a kernel on which isolation auto creates no
+// partitions.
 func checkParking(e *evidence) []Finding {
 	if !e.config.Park || cgroup.PartitionsOf(e.kernel.major, e.kernel.minor).Settled {
 		return nil
@@ -130,7 +131,7 @@ func checkParking(e *evidence) []Finding {
 	return []Finding{{
 		Severity: Warning,
 		Subject:  e.file + ": guaranteed.park",
-		Found:    fmt.Sprintf("is true, and with isolation auto kernel %s makes no partitions: no CPU is parked", e.kernel.release),
+		Found:    fmt.Sprintf("is true, and with isolation auto, cpupoold creates no partitions on kernel %s: no CPU is parked", e.kernel.release),
 		Remedy:   "use kernel 7.0 or later, write isolation: partition (6.11 or later), or write park: false",
 	}}
 }

@@ -13,26 +13,25 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// setting is one value of the kubelet's configuration with where it came from.
+// setting is a value of a configuration with its source.
 type setting struct {
-	value  string // empty: not set, the kubelet's default holds
+	value  string // empty if not set
 	source string // file, or command line of a process
-	key    string // as it is spelled there
+	key    string // its name in source
 }
 
-// fileError is a file that exists but could not be understood.
+// fileError is a file that exists and cannot be parsed.
 type fileError struct {
 	name string
 	err  error
 }
 
-// kubeletFacts is how the kubelet of this node is configured, as far as it
-// matters here: KubeletConfiguration (kubelet.config.k8s.io/v1beta1) in --config,
-// then the files *.conf in --config-dir, then the command line, each overriding
-// the one before.
+// kubeletFacts holds the configuration of this node's kubelet (kubelet.config.k8s.io/v1beta1).
+// The file of --config comes first, then *.conf in --config-dir, then the command line. Later
+// sources override earlier ones.
 type kubeletFacts struct {
-	known        bool // a kubelet runs, or its configuration was found
-	pid          int  // 0 when none runs
+	known        bool // a kubelet runs, or has a configuration file
+	pid          int  // 0 if no kubelet runs
 	rootDir      string
 	policy       setting // cpuManagerPolicy
 	cgroupDriver setting
@@ -43,9 +42,9 @@ type kubeletFacts struct {
 	unreadable   []fileError
 }
 
-// readKubelet reads the configuration that the running kubelet was started with.
-// Without a kubelet it reads config.yaml in dir, where kubeadm puts it. A kubelet
-// that is part of another program (k3s) is not seen; its state file is.
+// readKubelet reads the configuration of the running kubelet. Without a kubelet it reads
+// config.yaml in dir, the path of kubeadm. It does not find a kubelet inside another program
+// (k3s); cpuManagerState reads its state file.
 func readKubelet(root fs.FS, dir string) kubeletFacts {
 	pid, flags := findKubelet(root)
 	k := kubeletFacts{rootDir: dir, pid: pid}
@@ -76,13 +75,13 @@ func readKubelet(root fs.FS, dir string) kubeletFacts {
 		}
 	}
 	if options, ok := flags["cpu-manager-policy-options"]; ok {
-		k.strict = strictIn(strings.Split(options, ","))
+		k.strict = hasStrictReservation(strings.Split(options, ","))
 	}
 	return k
 }
 
-// findKubelet returns the process with the lowest number whose program is named
-// kubelet, with its flags; 0 when there is none.
+// findKubelet returns the process with the lowest number whose program is named kubelet, and
+// its flags. pid is 0 if no kubelet runs.
 func findKubelet(root fs.FS) (pid int, flags map[string]string) {
 	for _, name := range directories(root, "/proc") {
 		n, err := strconv.Atoi(name)
@@ -91,7 +90,7 @@ func findKubelet(root fs.FS) (pid int, flags map[string]string) {
 		}
 		b, err := readFile(root, path.Join("/proc", name, "cmdline"))
 		if err != nil {
-			continue // the process has ended, or is not ours to see
+			continue // the process has ended, or access is denied
 		}
 		if program, _, _ := bytes.Cut(b, []byte{0}); path.Base(string(program)) == "kubelet" {
 			pid, flags = n, parseFlags(b)
@@ -100,8 +99,8 @@ func findKubelet(root fs.FS) (pid int, flags map[string]string) {
 	return pid, flags
 }
 
-// parseFlags reads /proc/PID/cmdline. The kubelet takes --name=value, --name
-// value and _ for - in names; the last of several wins.
+// parseFlags parses /proc/PID/cmdline. The kubelet accepts --name=value, --name value and _
+// instead of -. The last value of a flag counts.
 func parseFlags(cmdline []byte) map[string]string {
 	args := strings.Split(strings.TrimSuffix(string(cmdline), "\x00"), "\x00")
 	flags := make(map[string]string)
@@ -144,9 +143,9 @@ func (k *kubeletFacts) readConfig(root fs.FS, file string, optional bool) {
 	}
 }
 
-// strictIn says whether options of the CPU manager, name=value, have
+// hasStrictReservation reports whether options of the CPU manager (name=value) enable
 // strict-cpu-reservation.
-func strictIn(options []string) bool {
+func hasStrictReservation(options []string) bool {
 	for _, o := range options {
 		name, value, _ := strings.Cut(strings.TrimSpace(o), "=")
 		if on, err := strconv.ParseBool(value); name == "strict-cpu-reservation" && err == nil {
@@ -156,8 +155,7 @@ func strictIn(options []string) bool {
 	return false
 }
 
-// readDropIns reads the files of --config-dir in the kubelet's order, which is
-// that of fs.WalkDir.
+// readDropIns reads the files of --config-dir in the kubelet's order (fs.WalkDir).
 func (k *kubeletFacts) readDropIns(root fs.FS, dir string) {
 	var files []string
 	err := fs.WalkDir(root, relative(dir), func(name string, entry fs.DirEntry, err error) error {
@@ -175,17 +173,15 @@ func (k *kubeletFacts) readDropIns(root fs.FS, dir string) {
 	}
 }
 
-// kubeletConfig holds the keys that matter here; all others are the kubelet's
-// business. A nil value means that the key is absent.
+// kubeletConfig holds the keys that the checks use. A nil value means that the key is absent.
 type kubeletConfig struct {
 	cpuManagerPolicy, cgroupDriver, reservedSystemCPUs *string
 	topologyManagerPolicy, memoryManagerPolicy         *string
 	strict                                             *bool // cpuManagerPolicyOptions
 }
 
-// parseKubeletConfig reads a KubeletConfiguration or a drop-in of it, YAML or
-// JSON. A null, with which a drop-in takes a value of the main file away, is the
-// empty string.
+// parseKubeletConfig parses a KubeletConfiguration or a drop-in, in YAML or JSON. A null
+// value, with which a drop-in removes a value of the main file, becomes the empty string.
 func parseKubeletConfig(b []byte) (kubeletConfig, error) {
 	var keys struct {
 		CPUManagerPolicy      yaml.Node `yaml:"cpuManagerPolicy"`
@@ -231,15 +227,15 @@ func scalar(to **string, node *yaml.Node, key string) error {
 	return nil
 }
 
-// overlay puts the value of a file over that of the files before it.
+// overlay sets the value of a later file, if the file has one.
 func (s *setting) overlay(value *string, file, key string) {
 	if value != nil {
 		*s = setting{*value, file, key}
 	}
 }
 
-// parseCPUManagerState returns policyName of the kubelet's cpu_manager_state. All
-// versions of the file, 1 to 4 (Kubernetes 1.8 to 1.37), have it at the top level.
+// parseCPUManagerState returns policyName of the kubelet's cpu_manager_state. Versions 1 to 4
+// of the file (Kubernetes 1.8 to 1.37) have it at the top level.
 func parseCPUManagerState(b []byte) (policy string, err error) {
 	var state struct {
 		PolicyName *string `json:"policyName"`

@@ -9,8 +9,8 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
 
-// static is the CPU manager policy with which the kubelet writes the CPU set of
-// every container itself.
+// static is the CPU manager policy with which the kubelet writes the cpuset of every
+// container.
 const static = "static"
 
 // cpuManagerState is the name of the state file in the kubelet's directory.
@@ -29,20 +29,20 @@ func (e *evidence) cpuManagerState() (file, policy string, err error) {
 	return file, policy, err
 }
 
-// checkKubeletPolicy looks at both the state file, which is what the kubelet does
-// now, and its configuration, which is what it does after its next start: one of
-// both, kubelet or cpupoold, gives containers CPUs of their own.
+// checkKubeletPolicy checks the state file, which holds the current policy, and the
+// configuration, which applies at the next start of the kubelet. Either the kubelet or
+// cpupoold must allocate exclusive CPUs, not both.
 func checkKubeletPolicy(e *evidence) []Finding {
 	file, policy, err := e.cpuManagerState()
 	if err != nil {
-		policy = "" // checkKubeletState's
+		policy = "" // checkKubeletState reports the error
 	}
-	told := []setting{{policy, file, "policyName"}, e.kubelet.policy}
+	policies := []setting{{policy, file, "policyName"}, e.kubelet.policy}
 	if e.config.Pools.Guaranteed.Kubelet {
-		return kubeletMustBeStatic(e, file, told)
+		return checkKubeletStatic(e, file, policies)
 	}
 	var findings []Finding
-	for _, s := range told {
+	for _, s := range policies {
 		if s.value != static {
 			continue
 		}
@@ -83,13 +83,13 @@ func checkKubeletConfig(e *evidence) []Finding {
 	return findings
 }
 
-// checkReserved compares what the scheduler does not count as allocatable
-// with what ordinary pods do not get.
+// checkReserved compares the CPUs that the scheduler does not count with the management pools,
+// which ordinary pods cannot use.
 func checkReserved(e *evidence) []Finding {
 	var management cpuset.Set
 	for _, p := range e.config.Pools.Partitions {
 		if p.All {
-			return nil // a node without pinning keeps nothing for management
+			return nil // the type uses all CPUs and reserves none
 		}
 		management = management.Union(p.CPUs)
 	}
@@ -97,7 +97,7 @@ func checkReserved(e *evidence) []Finding {
 		return nil
 	}
 	if e.config.Pools.Guaranteed.Kubelet {
-		return kubeletMustReserve(e, management)
+		return checkKubeletReserves(e, management)
 	}
 	f := Finding{Severity: Warning, Subject: e.kubelet.reserved.source}
 	want := fmt.Sprintf("set reservedSystemCPUs: %q", management)
@@ -105,7 +105,7 @@ func checkReserved(e *evidence) []Finding {
 	switch {
 	case e.kubelet.reserved.value == "":
 		f.Subject = "kubelet"
-		f.Found = fmt.Sprintf("reservedSystemCPUs is not set, but the management pools have CPUs %s: the scheduler counts those %d CPUs for ordinary pods, which may not use them",
+		f.Found = fmt.Sprintf("reservedSystemCPUs is not set, but the management pools have CPUs %s: the scheduler counts these %d CPUs for ordinary pods, which cannot use them",
 			management, management.Len())
 		f.Remedy = want
 	case err != nil:
@@ -114,7 +114,7 @@ func checkReserved(e *evidence) []Finding {
 	case reserved.Equal(management):
 		return nil
 	default:
-		f.Found = fmt.Sprintf("%s is %s, but the management pools have CPUs %s: the scheduler takes %d off the node's CPUs where cpupoold takes %d",
+		f.Found = fmt.Sprintf("%s is %s, but the management pools have CPUs %s: the scheduler subtracts %d of the node's CPUs, but cpupoold %d",
 			e.kubelet.reserved.key, reserved, management, reserved.Len(), management.Len())
 		f.Remedy = want + ", or give the management pools the CPUs that the kubelet reserves"
 	}

@@ -8,15 +8,16 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
 
-// What is different with guaranteed.exclusive: kubelet.
+// Checks for guaranteed.exclusive: kubelet.
 
-// kubeletMustBeStatic: with any other policy nobody would give containers CPUs of
-// their own. told are what the state file and the configuration say.
-func kubeletMustBeStatic(e *evidence, file string, told []setting) []Finding {
+// checkKubeletStatic reports a CPU manager policy other than static. With another policy no
+// program allocates exclusive CPUs. policies holds the policy in the state file and in the
+// configuration.
+func checkKubeletStatic(e *evidence, file string, policies []setting) []Finding {
 	key := e.file + ": guaranteed.exclusive"
 	var findings []Finding
 	known := false
-	for _, s := range told {
+	for _, s := range policies {
 		if s.value == "" {
 			continue
 		}
@@ -27,9 +28,9 @@ func kubeletMustBeStatic(e *evidence, file string, told []setting) []Finding {
 		findings = append(findings, Finding{
 			Severity: Refuse,
 			Subject:  s.source,
-			Found:    fmt.Sprintf("%s is %s, but %s is kubelet: nobody would give containers CPUs of their own", s.key, s.value, key),
+			Found:    fmt.Sprintf("%s is %s, but %s is kubelet: no program would allocate exclusive CPUs", s.key, s.value, key),
 			Remedy: fmt.Sprintf("drain the node, stop the kubelet, set cpuManagerPolicy: static and reservedSystemCPUs, remove %s, start the kubelet; "+
-				"or let cpupoold give them: remove the key", file),
+				"or let cpupoold allocate them: remove the key", file),
 		})
 	}
 	switch {
@@ -38,34 +39,35 @@ func kubeletMustBeStatic(e *evidence, file string, told []setting) []Finding {
 		findings = append(findings, Finding{
 			Severity: Refuse,
 			Subject:  "kubelet",
-			Found:    fmt.Sprintf("cpuManagerPolicy is not set, which is none, but %s is kubelet: nobody would give containers CPUs of their own", key),
-			Remedy:   "set cpuManagerPolicy: static and reservedSystemCPUs; or let cpupoold give them: remove the key",
+			Found:    fmt.Sprintf("cpuManagerPolicy is not set (default none), but %s is kubelet: no program would allocate exclusive CPUs", key),
+			Remedy:   "set cpuManagerPolicy: static and reservedSystemCPUs; or let cpupoold allocate them: remove the key",
 		})
 	default:
 		findings = append(findings, Finding{
 			Severity: Warning,
 			Subject:  key,
-			Found:    fmt.Sprintf("is kubelet, but neither a kubelet nor %s is there: it is not known whether it will be static", file),
-			Remedy:   "start the kubelet, or set kubeletStateDir to where it keeps its state",
+			Found:    fmt.Sprintf("is kubelet, but no kubelet runs and %s does not exist: the policy is unknown", file),
+			Remedy:   "start the kubelet, or set kubeletStateDir to the directory of its state",
 		})
 	}
 	return findings
 }
 
-// kubeletMustReserve: the kubelet gives every CPU away that it does not reserve.
-func kubeletMustReserve(e *evidence, management cpuset.Set) []Finding {
+// checkKubeletReserves reports management CPUs that the kubelet does not reserve, because it
+// allocates all others to containers.
+func checkKubeletReserves(e *evidence, management cpuset.Set) []Finding {
 	f := Finding{Severity: Refuse, Subject: e.kubelet.reserved.source}
-	f.Remedy = fmt.Sprintf("set reservedSystemCPUs: %q, or give the management pools CPUs that it has", management)
+	f.Remedy = fmt.Sprintf("set reservedSystemCPUs: %q, or give the management pools CPUs of that list", management)
 	reserved, err := cpuset.Parse(e.kubelet.reserved.value)
 	switch {
 	case e.kubelet.reserved.value == "":
 		f.Subject = "kubelet"
-		f.Found = fmt.Sprintf("reservedSystemCPUs is not set: with the policy static the kubelet may give CPUs %s of the management pools to one container alone", management)
+		f.Found = fmt.Sprintf("reservedSystemCPUs is not set: with the policy static the kubelet may allocate CPUs %s of the management pools to one container", management)
 		f.Remedy = fmt.Sprintf("set reservedSystemCPUs: %q", management)
 	case err != nil:
 		f.Found = fmt.Sprintf("%s is not a CPU list: %v", e.kubelet.reserved.key, err)
 	case !management.IsSubsetOf(reserved):
-		f.Found = fmt.Sprintf("%s is %s, but the management pools have CPUs %s: with the policy static the kubelet may give %s to one container alone",
+		f.Found = fmt.Sprintf("%s is %s, but the management pools have CPUs %s: with the policy static the kubelet may allocate CPUs %s to one container",
 			e.kubelet.reserved.key, reserved, management, management.Difference(reserved))
 	case !e.kubelet.strict:
 		return []Finding{{
@@ -80,20 +82,20 @@ func kubeletMustReserve(e *evidence, management cpuset.Set) []Finding {
 	return []Finding{f}
 }
 
-// kubeletNeedsNRI: the kubelet writes the CPUs of management pods too, whenever it
-// gives CPUs away or takes them back. Only in its own calls can that be made another
-// value.
-func kubeletNeedsNRI(e *evidence) []Finding {
+// checkKubeletNRI reports a missing NRI socket. The kubelet writes the CPUs of all containers
+// whenever exclusive CPUs change. Only an NRI plugin can replace the value in these requests
+// of the kubelet.
+func checkKubeletNRI(e *evidence) []Finding {
 	if !e.config.PlacesPods() {
 		return nil
 	}
 	f := Finding{
 		Severity: Refuse,
 		Subject:  e.file + ": nriSocket",
-		Remedy: "switch NRI on in the runtime (it is in containerd 2.0 and CRI-O 1.30 and later, unless their configuration says otherwise) and set the key to its socket; " +
-			"for host slices alone remove partitions[].namespaces and write staticPods: ignore",
+		Remedy: "enable NRI in the runtime (the default of containerd 2.0 and CRI-O 1.30 and later) and set the key to its socket; " +
+			"for host slices only, remove partitions[].namespaces and write staticPods: ignore",
 	}
-	const without = "beside guaranteed.exclusive: kubelet pods are kept in management pools by NRI alone: the kubelet writes the CPUs of all containers"
+	const without = "with guaranteed.exclusive: kubelet, only NRI keeps pods in management pools, because the kubelet writes the CPUs of all containers"
 	socket := e.config.NRISocket
 	if socket == "" {
 		f.Found = "is none: " + without

@@ -17,27 +17,28 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cri"
 )
 
-// Local is the machine that this process runs on, as far as the process sees it:
-// in a container, the host's directories must be mounted where the host has them.
+// Local returns the host of this process. In a container, the directories of the host must be
+// mounted at the same paths.
 func Local() Host {
 	return Host{
 		Root:           os.DirFS("/"),
 		FindRuntime:    func(ctx context.Context) (string, error) { return cri.Find(ctx, "/") },
 		DialRuntime:    func(endpoint string) (Runtime, error) { return cri.Dial(endpoint) },
 		SystemdVersion: systemdVersion,
-		Units:          units,
+		Units:          unitsOfSystemd,
 		Writable:       writable,
 		LockHolder:     lockHolder,
 	}
 }
 
 func systemdVersion(ctx context.Context) (int, error) {
-	return ask(ctx, "version", func(s *cgroup.Systemd) (int, error) { return s.Version(ctx) })
+	return callSystemd(ctx, "version", func(s *cgroup.Systemd) (int, error) { return s.Version(ctx) })
 }
 
-// units asks for all over one connection: to make one takes longer than the answer.
-func units(ctx context.Context, names []string) []UnitAnswer {
-	all, err := ask(ctx, "units", func(s *cgroup.Systemd) ([]UnitAnswer, error) {
+// unitsOfSystemd queries all units over one connection, because a connection takes longer than
+// an answer.
+func unitsOfSystemd(ctx context.Context, names []string) []UnitAnswer {
+	all, err := callSystemd(ctx, "units", func(s *cgroup.Systemd) ([]UnitAnswer, error) {
 		answers := make([]UnitAnswer, len(names))
 		for i, name := range names {
 			answers[i].Unit, answers[i].Err = s.Unit(ctx, name)
@@ -50,19 +51,19 @@ func units(ctx context.Context, names []string) []UnitAnswer {
 	return all
 }
 
-// ask gives up when ctx ends: not every call on the way to the answer takes a
-// context, and a manager that hangs must not make the checks hang.
-func ask[T any](ctx context.Context, what string, question func(*cgroup.Systemd) (T, error)) (T, error) {
+// callSystemd returns the result of query, or an error when ctx ends. Some calls of the D-Bus
+// client have no context, and systemd may hang.
+func callSystemd[T any](ctx context.Context, what string, query func(*cgroup.Systemd) (T, error)) (T, error) {
 	type answer struct {
 		value T
 		err   error
 	}
 	answered := make(chan answer, 1)
 	go func() {
-		// Which CPUs are possible matters only to a client that sets properties.
+		// Only a client that sets properties needs the possible CPUs.
 		s := cgroup.NewSystemd(cpuset.Set{})
 		defer s.Close()
-		value, err := question(s)
+		value, err := query(s)
 		answered <- answer{value, err}
 	}()
 	select {
@@ -74,8 +75,8 @@ func ask[T any](ctx context.Context, what string, question func(*cgroup.Systemd)
 	}
 }
 
-// writable asks the kernel about dir or, where it does not exist, about the
-// nearest directory above it. Nothing is written.
+// writable checks the permissions of dir, or of its nearest existing parent. It writes
+// nothing.
 func writable(dir string) error {
 	for {
 		err := unix.Access(dir, unix.W_OK|unix.X_OK)
@@ -94,8 +95,8 @@ func writable(dir string) error {
 	}
 }
 
-// lockHolder looks the file up in /proc/locks. To try the lock instead could
-// make a daemon fail that starts at this moment.
+// lockHolder searches /proc/locks. It does not try the lock, because this could make a
+// starting daemon fail.
 func lockHolder(file string) (int, error) {
 	var stat unix.Stat_t
 	if err := unix.Stat(file, &stat); errors.Is(err, fs.ErrNotExist) {
@@ -111,9 +112,9 @@ func lockHolder(file string) (int, error) {
 	return parseLocks(locks, id), nil
 }
 
-// parseLocks returns the process that holds a flock(2) on the file with the given
-// id, MAJOR:MINOR:INODE as proc_locks(5) prints it, or 0. Who only waits for the
-// lock has "->" in the second field.
+// parseLocks returns the process that holds a flock(2) on the file with the given id, or 0. id
+// is MAJOR:MINOR:INODE as in proc_locks(5). A process that only waits for the lock has "->" in
+// the second field.
 func parseLocks(locks []byte, id string) int {
 	for line := range bytes.Lines(locks) {
 		var number, kind, mode, access, file string

@@ -18,7 +18,7 @@ func TestWritable(t *testing.T) {
 	}
 	for _, c := range []struct{ name, dir, err string }{
 		{"directory", dir, ""},
-		{"could be made", filepath.Join(dir, "a", "b"), ""},
+		{"can be created", filepath.Join(dir, "a", "b"), ""},
 		{"a file", file, "access " + file},
 		{"below a file", filepath.Join(file, "a"), "not a directory"},
 	} {
@@ -27,7 +27,7 @@ func TestWritable(t *testing.T) {
 		})
 	}
 	if entries, err := os.ReadDir(dir); err != nil || len(entries) != 1 {
-		t.Errorf("something was written: %v, %v", entries, err)
+		t.Errorf("Writable changed the directory: %v, %v", entries, err)
 	}
 }
 
@@ -57,8 +57,7 @@ func TestLockHolder(t *testing.T) {
 	holder(0)
 }
 
-// TestLocal examines the machine of the test, of which nothing is known: only
-// that every finding is whole.
+// TestLocal checks that all findings about the machine of the test are complete.
 func TestLocal(t *testing.T) {
 	good := readArchive(t, "testdata/good.txtar")
 	for _, f := range preflight.Run(t.Context(), preflight.Local(), good.configuration()) {

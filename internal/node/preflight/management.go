@@ -7,22 +7,22 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
 
-// Threads that wide-availability-workload-partitioning advises for management pods, the
-// host and the kubelet together.
+// Recommended numbers of hyperthreads for management pods, the host and the kubelet together
+// (openshift/enhancements, wide-availability-workload-partitioning).
 const (
 	controlPlaneThreads = 4
 	workerThreads       = 2
 )
 
-// managementType is the workload type of the kubelet's and the control plane's pods.
+// managementType is the workload type of the kubelet's static pods and of the control plane.
 const managementType = "management"
 
-// staticPods is where a node's control plane is on nearly all of them.
+// staticPods is the usual directory of the control plane's static pods.
 const staticPods = "etc/kubernetes/manifests"
 
-// checkManagementSize: too few management CPUs slow down the kubelet and a control plane
-// long before anything fails. Those that are online count, of the pool of type management
-// where there is one. A pool without a list has none to be too few.
+// checkManagementSize reports too few management CPUs: they slow down the kubelet and a
+// control plane long before a failure. It counts the online CPUs of the pool of type
+// management, otherwise of all management pools. A pool without a list is not checked.
 func checkManagementSize(e *evidence) []Finding {
 	var cpus cpuset.Set
 	for _, p := range e.config.Pools.Partitions {
@@ -45,13 +45,13 @@ func checkManagementSize(e *evidence) []Finding {
 	return []Finding{{
 		Severity: Warning,
 		Subject:  e.file + ": partitions",
-		Found: fmt.Sprintf("of management CPUs %s are online, which makes %d; OpenShift's wide-availability-workload-partitioning advises at least %d hyperthreads for a %s",
+		Found: fmt.Sprintf("only CPUs %s of the management pools are online, %d in total; OpenShift's wide-availability-workload-partitioning advises at least %d hyperthreads for a %s",
 			cpus, cpus.Len(), advised, node),
-		Remedy: "give the management pool more CPUs, whole cores if there are threads, unless measurements show that these are enough",
+		Remedy: "give the management pool more CPUs, in whole cores, unless measurements show that these are enough",
 	}}
 }
 
-// isControlPlane says that an API server runs as a static pod.
+// isControlPlane reports whether an API server runs as a static pod.
 func isControlPlane(root fs.FS) bool {
 	for _, name := range []string{"kube-apiserver.yaml", "kube-apiserver-pod.yaml"} {
 		if _, err := fs.Stat(root, staticPods+"/"+name); err == nil {

@@ -6,7 +6,7 @@ import (
 	"github.com/cpupoold/cpupoold/internal/config"
 )
 
-// checkMode: who looks for why nothing happens is told.
+// checkMode reports the mode observe, because it explains why the daemon changes nothing.
 func checkMode(e *evidence) []Finding {
 	if e.config.Mode != config.ModeObserve {
 		return nil
@@ -15,11 +15,11 @@ func checkMode(e *evidence) []Finding {
 		Severity: Info,
 		Subject:  e.file + ": mode",
 		Found:    "is observe: run reports what it would write, and writes nothing",
-		Remedy:   "set it to enforce, and restart the daemon, to have it written",
+		Remedy:   "set it to enforce and restart the daemon to enable writes",
 	}}
 }
 
-// aboutOthers says that a check is about another manager of CPUs.
-func aboutOthers(check string) bool {
+// isAboutOtherManagers reports whether a check is about another CPU manager.
+func isAboutOtherManagers(check string) bool {
 	return strings.HasPrefix(check, "crio-") || strings.HasPrefix(check, "nri-plugin") || check == "kubelet-policy"
 }

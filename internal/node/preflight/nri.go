@@ -6,17 +6,16 @@ import (
 	"io/fs"
 )
 
-// checkNRI: without the socket everything works, and containers begin before they are
-// in their pool.
+// checkNRI reports a missing socket. Without it, containers start before cpupoold places them.
 func checkNRI(e *evidence) []Finding {
 	if e.config.Pools.Guaranteed.Kubelet {
-		return kubeletNeedsNRI(e)
+		return checkKubeletNRI(e)
 	}
 	const without = "containers are placed when the runtime reports them, milliseconds after their first instruction"
 	f := Finding{Severity: Info, Subject: e.file + ": nriSocket"}
 	socket := e.config.NRISocket
 	if socket == "" {
-		f.Found, f.Remedy = "is none: "+without, "leave the key out, unless this is what you want"
+		f.Found, f.Remedy = "is none: "+without, "remove the key, unless this is intended"
 		return []Finding{f}
 	}
 	_, err := fs.Stat(e.root, relative(socket))
@@ -27,6 +26,6 @@ func checkNRI(e *evidence) []Finding {
 	if errors.Is(err, fs.ErrNotExist) {
 		f.Found = fmt.Sprintf("%s does not exist: %s", socket, without)
 	}
-	f.Remedy = "switch NRI on in the runtime (it is in containerd 2.0 and CRI-O 1.30 and later, unless their configuration says otherwise), or set the key to its socket"
+	f.Remedy = "enable NRI in the runtime (the default of containerd 2.0 and CRI-O 1.30 and later), or set the key to its socket"
 	return []Finding{f}
 }

@@ -10,13 +10,13 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/topology"
 )
 
-// strictness orders topology policies by how much they refuse.
+// strictness returns the rank of a topology policy: a higher one refuses more.
 func strictness(policy string) int {
 	order := []allocate.Policy{allocate.None, allocate.BestEffort, allocate.Restricted, allocate.SingleNUMANode}
 	return max(slices.Index(order, allocate.Policy(policy)), 0)
 }
 
-// topologyPolicy is that of the configuration.
+// topologyPolicy returns the configured policy, or the default.
 func (e *evidence) topologyPolicy() string {
 	if p := e.config.Pools.Guaranteed.Options.TopologyPolicy; p != "" {
 		return string(p)
@@ -24,40 +24,40 @@ func (e *evidence) topologyPolicy() string {
 	return string(allocate.BestEffort)
 }
 
-// demandsHints says that containers are refused what does not fit to their hints.
-func (e *evidence) demandsHints() bool {
+// requiresHints reports whether the policy refuses CPUs that do not match the hints.
+func (e *evidence) requiresHints() bool {
 	return strictness(e.topologyPolicy()) >= strictness(string(allocate.Restricted))
 }
 
-// or returns what the kubelet does where the setting is not set.
-func (s setting) or(def string) string {
+// orDefault returns the value, or def if it is not set.
+func (s setting) orDefault(def string) string {
 	if s.value == "" {
 		return def
 	}
 	return s.value
 }
 
-// checkKubeletTopology: without the kubelet's CPU manager its topology manager
-// aligns devices with each other, and with memory where the memory manager is
-// static. It knows nothing of the CPUs that cpupoold chooses, and refuses pods
-// before cpupoold sees them.
+// checkKubeletTopology compares the policies of cpupoold and of the kubelet's topology
+// manager. Without the kubelet's CPU manager, it aligns devices with each other, and with
+// memory if the memory manager is static. It does not know the CPUs of cpupoold, and refuses
+// pods before cpupoold receives them.
 func checkKubeletTopology(e *evidence) []Finding {
-	theirs, ours := e.kubelet.topology.or(string(allocate.None)), e.topologyPolicy()
+	theirs, ours := e.kubelet.topology.orDefault(string(allocate.None)), e.topologyPolicy()
 	key := e.file + ": guaranteed.options.topology-policy"
 	switch {
 	case strictness(theirs) > strictness(ours) && strictness(theirs) >= strictness(string(allocate.Restricted)):
 		return []Finding{{
 			Severity: Warning,
 			Subject:  key,
-			Found: fmt.Sprintf("is %s, but the kubelet's topologyManagerPolicy is %s: it refuses pods whose devices are not aligned, and their CPUs may then be elsewhere",
+			Found: fmt.Sprintf("is %s, but the kubelet's topologyManagerPolicy is %s: it refuses pods whose devices are not aligned, but their CPUs may be on other NUMA nodes",
 				ours, theirs),
 			Remedy: "set topology-policy: " + theirs,
 		}}
-	case e.demandsHints() && strictness(theirs) < strictness(ours):
+	case e.requiresHints() && strictness(theirs) < strictness(ours):
 		return []Finding{{
 			Severity: Warning,
 			Subject:  key,
-			Found: fmt.Sprintf("is %s, but the kubelet's topologyManagerPolicy is %s: it may give a container devices of several NUMA nodes, which then gets no CPUs of its own",
+			Found: fmt.Sprintf("is %s, but the kubelet's topologyManagerPolicy is %s: it may give a container devices of several NUMA nodes, and cpupoold then refuses exclusive CPUs",
 				ours, theirs),
 			Remedy: "set the kubelet's topologyManagerPolicy: " + ours,
 		}}
@@ -65,56 +65,57 @@ func checkKubeletTopology(e *evidence) []Finding {
 		return []Finding{{
 			Severity: Info,
 			Subject:  e.kubelet.topology.source,
-			Found: fmt.Sprintf("%s is %s: it aligns devices with each other, and with memory if memoryManagerPolicy is Static; CPUs are aligned with them by cpupoold (topology-policy %s)",
+			Found: fmt.Sprintf("%s is %s: it aligns devices with each other, and with memory if memoryManagerPolicy is Static; cpupoold aligns CPUs with them (topology-policy %s)",
 				e.kubelet.topology.key, theirs, ours),
 		}}
 	}
 	return nil
 }
 
-// checkKubeletMemory: the memory manager is the only one that tells the nodes of
-// memory and hugepages, and it writes cpuset.mems.
+// checkKubeletMemory compares memory settings. Only the kubelet's memory manager reports the
+// NUMA nodes of memory and hugepages. It writes cpuset.mems.
 func checkKubeletMemory(e *evidence) []Finding {
 	const static = "Static"
-	policy := e.kubelet.memory.or("None")
+	policy := e.kubelet.memory.orDefault("None")
 	var findings []Finding
 	if policy == static && e.config.Pools.Guaranteed.BindMemory {
 		findings = append(findings, Finding{
 			Severity: Warning,
 			Subject:  e.file + ": guaranteed.memory",
-			Found: fmt.Sprintf("is bind, but the kubelet's memoryManagerPolicy is %s: both write cpuset.mems, and what cpupoold binds elsewhere the kubelet counts on its own node",
+			Found: fmt.Sprintf("is bind, but the kubelet's memoryManagerPolicy is %s: both write cpuset.mems, and cpupoold may bind memory to another node than the kubelet counts",
 				policy),
 			Remedy: "set guaranteed.memory: any, and topology-policy: restricted or single-numa-node for CPUs at the memory",
 		})
 	}
-	if policy != static && e.demandsHints() {
+	if policy != static && e.requiresHints() {
 		findings = append(findings, Finding{
 			Severity: Info,
 			Subject:  "kubelet",
-			Found: fmt.Sprintf("memoryManagerPolicy is %s: the NUMA nodes of memory and hugepages are not known, and topology-policy %s concerns devices only",
+			Found: fmt.Sprintf("memoryManagerPolicy is %s: the NUMA nodes of memory and hugepages are unknown, so topology-policy %s applies only to devices",
 				policy, e.topologyPolicy()),
-			Remedy: "set memoryManagerPolicy: Static with reservedMemory, where hugepages must be near",
+			Remedy: "set memoryManagerPolicy: Static with reservedMemory if hugepages must be on the same NUMA node",
 		})
 	}
 	return findings
 }
 
-// checkPodResources: the kubelet serves the socket whatever its policies are.
+// checkPodResources reports a missing PodResources socket. The kubelet serves it with every
+// policy.
 func checkPodResources(e *evidence) []Finding {
-	severity, without := Info, "CPUs are chosen without regard for devices and memory"
-	if e.demandsHints() {
-		severity, without = Error, fmt.Sprintf("topology-policy %s has nothing to hold CPUs against", e.topologyPolicy())
+	severity, without := Info, "cpupoold chooses CPUs without the NUMA nodes of devices and memory"
+	if e.requiresHints() {
+		severity, without = Error, fmt.Sprintf("topology-policy %s cannot be enforced", e.topologyPolicy())
 	}
 	socket := e.config.PodResourcesSocket
 	if socket == "" {
-		if !e.demandsHints() {
-			return nil // switched off, and not missed
+		if !e.requiresHints() {
+			return nil // disabled, and not required
 		}
 		return []Finding{{
 			Severity: severity,
 			Subject:  e.file + ": podResourcesSocket",
 			Found:    "is none: " + without,
-			Remedy:   "leave the key out, or set topology-policy: best-effort",
+			Remedy:   "remove the key, or set topology-policy: best-effort",
 		}}
 	}
 	_, err := fs.Stat(e.root, relative(socket))
@@ -133,8 +134,8 @@ func checkPodResources(e *evidence) []Finding {
 	return []Finding{f}
 }
 
-// checkCoreType: on a machine with one kind of core nobody tells of kinds, and
-// the option counts for nothing.
+// checkCoreType reports a core type that no guaranteed CPU has. On a machine with one kind of
+// core the kernel reports no kinds, and the option has no effect.
 func checkCoreType(e *evidence) []Finding {
 	o := e.config.Pools.Guaranteed.Options
 	var hybrid, have bool
@@ -148,29 +149,30 @@ func checkCoreType(e *evidence) []Finding {
 	f := Finding{
 		Severity: Info,
 		Subject:  e.file + ": guaranteed.options.core-type",
-		Found:    fmt.Sprintf("asks for %s cores, but this machine has one kind of core: it changes nothing", o.CoreType),
+		Found:    fmt.Sprintf("requests %s cores, but this machine has one kind of core: the option has no effect", o.CoreType),
 		Remedy:   "remove the key, unless the file is for other machines too",
 	}
 	switch {
 	case hybrid && o.CoreTypeWish == allocate.Require:
 		f.Severity = Error
-		f.Found = fmt.Sprintf("requires %s cores, but none of CPUs %s is one: nobody gets CPUs of its own", o.CoreType, e.pools.Guaranteed)
+		f.Found = fmt.Sprintf("requires %s cores, but none of CPUs %s is one: no exclusive CPUs are allocated", o.CoreType, e.pools.Guaranteed)
 		f.Remedy = fmt.Sprintf("give the guaranteed pool such cores (cpupoold topology shows them), or write prefer-%s", o.CoreType)
 	case hybrid:
-		f.Found = fmt.Sprintf("prefers %s cores, but none of CPUs %s is one: it changes nothing", o.CoreType, e.pools.Guaranteed)
+		f.Found = fmt.Sprintf("prefers %s cores, but none of CPUs %s is one: the option has no effect", o.CoreType, e.pools.Guaranteed)
 		f.Remedy = "give the guaranteed pool such cores; cpupoold topology shows them"
 	}
 	return []Finding{f}
 }
 
-// checkIsolatedOption: isolcpus= takes effect at boot only.
+// checkIsolatedOption reports required isolated CPUs that the pool does not have. isolcpus=
+// takes effect only at boot.
 func checkIsolatedOption(e *evidence) []Finding {
 	if e.config.Pools.Guaranteed.Options.Isolated != allocate.Require || e.pools.Guaranteed.Overlaps(e.topology.Isolated) {
 		return nil
 	}
-	found := "requires CPUs that are isolated at boot, and the kernel was booted without isolcpus=: nobody gets CPUs of its own"
+	found := "requires CPUs that are isolated at boot, but the kernel was booted without isolcpus=: no exclusive CPUs are allocated"
 	if !e.topology.Isolated.IsEmpty() {
-		found = fmt.Sprintf("requires CPUs that are isolated at boot, but those (%s) are not among CPUs %s: nobody gets CPUs of its own",
+		found = fmt.Sprintf("requires CPUs that are isolated at boot, but those (%s) are not among CPUs %s: no exclusive CPUs are allocated",
 			e.topology.Isolated, e.pools.Guaranteed)
 	}
 	return []Finding{{

@@ -9,40 +9,39 @@ import (
 	"github.com/cpupoold/cpupoold/internal/node/managers"
 )
 
-// checkAnnotations: pods that ask another manager for CPUs tell of one that is not found
-// by its process or its files, because it is away at the moment, or runs where that cannot
-// be seen.
+// checkAnnotations reports pods that request CPUs from another manager. Their annotations show
+// a manager whose process and files are not visible.
 func checkAnnotations(e *evidence) []Finding {
-	type of struct{ first, annotation string }
-	first, count := make(map[string]of), make(map[string]int)
+	type request struct{ pod, annotation string }
+	first, count := make(map[string]request), make(map[string]int)
 	for _, pod := range e.runtime.pods {
 		for _, asked := range managers.Asks(pod.Annotations) {
 			name := pod.Namespace + "/" + pod.Name
-			if is, known := first[asked.Manager]; !known || name < is.first {
-				first[asked.Manager] = of{name, asked.Annotation}
+			if r, known := first[asked.Manager]; !known || name < r.pod {
+				first[asked.Manager] = request{name, asked.Annotation}
 			}
 			count[asked.Manager]++
 		}
 	}
 	var findings []Finding
 	for _, manager := range slices.Sorted(maps.Keys(first)) {
-		is, more := first[manager], ""
+		r, more := first[manager], ""
 		if n := count[manager] - 1; n > 0 {
 			more = fmt.Sprintf(" (and %d more)", n)
 		}
 		findings = append(findings, Finding{
 			Severity: Warning,
-			Subject:  fmt.Sprintf("pod %s%s", is.first, more),
-			Found: fmt.Sprintf("asks %s for CPUs (annotation %s): cpupoold places it as any other pod, and if %s runs the two undo each other's work",
-				manager, is.annotation, manager),
+			Subject:  fmt.Sprintf("pod %s%s", r.pod, more),
+			Found: fmt.Sprintf("requests CPUs from %s (annotation %s): cpupoold places it as any other pod; if %s runs, it and cpupoold overwrite each other's CPUs",
+				manager, r.annotation, manager),
 			Remedy: fmt.Sprintf("remove %s from the node, or the annotation from its pods", manager),
 		})
 	}
 	return findings
 }
 
-// checkTuned: what tuned writes is beside cpusets, and decides what they are worth.
-// Nearly every profile sets frequency; that alone is for information.
+// checkTuned reports settings of tuned that affect CPUs of containers, although tuned writes
+// no cpusets. Nearly every profile sets frequencies, so that alone is Info.
 func checkTuned(e *evidence) []Finding {
 	var findings []Finding
 	t := &e.tuned
@@ -50,15 +49,15 @@ func checkTuned(e *evidence) []Finding {
 		findings = append(findings, Finding{
 			Severity: Warning,
 			Subject:  f.Name,
-			Found:    fmt.Sprintf("cannot be understood, so it is not certain what tuned sets: %s", cause(f.Err)),
-			Remedy:   "repair the file, or choose a profile that there is (tuned-adm list)",
+			Found:    fmt.Sprintf("cannot be parsed, so the settings of tuned are unknown: %s", cause(f.Err)),
+			Remedy:   "repair the file, or choose an existing profile (tuned-adm list)",
 		})
 	}
 	if t.PID != 0 && !t.Known {
 		return append(findings, Finding{
 			Severity: Info,
 			Subject:  fmt.Sprintf("tuned (process %d)", t.PID),
-			Found:    "runs, and its profile cannot be seen from here: whether it sets interrupts, workqueues or the affinity of threads is not known",
+			Found:    "runs, but its profile is not visible here: it may set interrupts, workqueues or the affinity of threads",
 			Remedy:   "run cpupoold check on the host, or mount its /etc/tuned and /usr/lib/tuned into the pod",
 		})
 	}
@@ -67,7 +66,7 @@ func checkTuned(e *evidence) []Finding {
 	}
 	state := fmt.Sprintf("runs (process %d) and sets", t.PID)
 	if t.PID == 0 {
-		state = "does not run; when it did, it has set, and when it is started it sets"
+		state = "does not run, but sets at each start"
 	}
 	profiles := "/etc/tuned/active_profile: " + strings.Join(t.Profiles, " ")
 	for _, about := range []struct {
@@ -75,9 +74,9 @@ func checkTuned(e *evidence) []Finding {
 		aspects  []managers.Aspect
 		remedy   string
 	}{
-		{Warning, []managers.Aspect{managers.Threads}, "remove isolated_cores and groups with an affinity from the profile: cpusets say where threads may run, and tuned takes shared containers and host services off the CPUs that it is given"},
+		{Warning, []managers.Aspect{managers.Threads}, "remove isolated_cores and groups with an affinity from the profile: cpusets define the CPUs of threads, and tuned moves shared containers and host services off the isolated CPUs"},
 		{Warning, []managers.Aspect{managers.Interrupts, managers.Workqueues, managers.Services},
-			"let one of the two do it: leave cpupoold's settings for these off, or remove those from the profile; where both do, the CPUs must be the guaranteed ones"},
+			"let only one program set them: disable these settings in cpupoold, or remove them from the profile; if both set them, use the guaranteed CPUs in the profile"},
 		{Info, []managers.Aspect{managers.Power, managers.BootCPUs}, ""},
 	} {
 		settings := t.Of(about.aspects...)
@@ -93,7 +92,7 @@ func checkTuned(e *evidence) []Finding {
 	return findings
 }
 
-// describe lists settings by aspect.
+// describe returns a list of settings, grouped by aspect.
 func describe(settings []managers.TunedSetting) string {
 	var parts []string
 	for i, s := range settings {

@@ -42,7 +42,7 @@ func TestParseKubeletConfig(t *testing.T) {
 		{"a number", "reservedSystemCPUs: 0\n", "absent", "absent", "0", ""},
 		{"null", "cpuManagerPolicy: null\ncgroupDriver: ~\n", "", "", "absent", ""},
 		{"anchor", "x: &p static\ncpuManagerPolicy: *p\n", "static", "absent", "absent", ""},
-		{"unknown keys are the kubelet's business", "featureGates: {A: true}\n", "absent", "absent", "absent", ""},
+		{"unknown keys are ignored", "featureGates: {A: true}\n", "absent", "absent", "absent", ""},
 		{"empty", "", "absent", "absent", "absent", ""},
 		{"a mapping", "cpuManagerPolicy: {a: b}\n", "", "", "", "line 1: cpuManagerPolicy: want a single value"},
 		{"two problems", "cpuManagerPolicy: []\ncgroupDriver: []\n", "", "", "", "cgroupDriver"},
@@ -121,7 +121,7 @@ func TestParseLocks(t *testing.T) {
 	for id, want := range map[string]int{
 		"00:1a:7":  0, // fcntl, not flock
 		"00:1a:8":  200,
-		"00:1a:9":  0, // only waits
+		"00:1a:9":  0, // waits for the lock
 		"00:1a:10": 0,
 		"00:1a:11": 300,
 		"00:1a:1":  0,
@@ -155,7 +155,7 @@ func FuzzParseKubeletConfig(f *testing.F) {
 		if err != nil {
 			return
 		}
-		// What was read is read again from a file with nothing else in it.
+		// A file with only these keys has the same values.
 		file, err := yaml.Marshal(want)
 		if err != nil {
 			t.Fatal(err)
@@ -199,7 +199,7 @@ func FuzzParseLocks(f *testing.F) {
 	f.Add([]byte("2: -> FLOCK  ADVISORY  WRITE 201 00:1a:9 0 EOF"), "00:1a:9")
 	f.Fuzz(func(t *testing.T, locks []byte, id string) {
 		if pid := preflight.ParseLocks(locks, id); pid < 0 || pid > 0 && !strings.Contains(string(locks), id) {
-			t.Errorf("process %d holds %q, of which there is no line", pid, id)
+			t.Errorf("process %d holds %q, which is in no line", pid, id)
 		}
 	})
 }

@@ -26,27 +26,25 @@ func checkTopology(e *evidence) []Finding {
 	return []Finding{{
 		Severity: Refuse,
 		Subject:  "/sys/devices/system/cpu",
-		Found:    fmt.Sprintf("the machine's CPUs cannot be read: %v", e.topologyErr),
+		Found:    fmt.Sprintf("cannot read the CPUs of the machine: %v", e.topologyErr),
 		Remedy:   "mount sysfs on /sys",
 	}}
 }
 
-// checkConfiguration reports the file itself: its form, its keys and values. The
-// daemon does not start with any of it.
+// checkConfiguration reports errors of the file. The daemon does not start with them.
 func checkConfiguration(e *evidence) []Finding { return e.problems(e.configErr, Refuse) }
 
-// checkPools holds the pools against the machine. It is the daemon that decides
-// what to do about them: after a reboot into another machine it adapts what it
-// can.
+// checkPools compares the pools with the machine. The errors are no refusal, because the
+// daemon adapts to another machine after a reboot as far as possible.
 func checkPools(e *evidence) []Finding { return e.problems(e.poolsErr, Error) }
 
-// problems turns each error of the configuration into a finding.
+// problems returns a finding for each error of the configuration.
 func (e *evidence) problems(err error, severity Severity) []Finding {
 	var findings []Finding
-	for _, err := range split(err) {
+	for _, err := range flatten(err) {
 		f := Finding{Severity: severity, Subject: e.file, Found: err.Error()}
 		if p, ok := errors.AsType[*config.Problem](err); ok {
-			f.Subject, f.Found = located(p), p.Reason
+			f.Subject, f.Found = location(p), p.Reason
 			if p.Value != "" {
 				f.Found, f.Remedy = strconv.Quote(p.Value), p.Reason
 			}
@@ -56,8 +54,8 @@ func (e *evidence) problems(err error, severity Severity) []Finding {
 	return findings
 }
 
-// located is the place of a problem: file, line and key as far as there are any.
-func located(p *config.Problem) string {
+// location returns the file, line and key of a problem, as far as known.
+func location(p *config.Problem) string {
 	place := p.File
 	if p.Line > 0 {
 		place += ":" + strconv.Itoa(p.Line)
@@ -68,8 +66,8 @@ func located(p *config.Problem) string {
 	return place
 }
 
-// split takes apart what errors.Join has put together.
-func split(err error) []error {
+// flatten returns the errors that errors.Join has combined.
+func flatten(err error) []error {
 	if err == nil {
 		return nil
 	}
@@ -79,22 +77,22 @@ func split(err error) []error {
 	}
 	var all []error
 	for _, err := range joined.Unwrap() {
-		all = append(all, split(err)...)
+		all = append(all, flatten(err)...)
 	}
 	return all
 }
 
-// pool is one of the configured pools with the key that it is configured by.
+// pool is a configured pool with its key.
 type pool struct {
 	name, key string
 	cpus      cpuset.Set
-	// all marks a partition that overlaps the shared pool on purpose.
+	// all is true for a management pool that overlaps the shared pool by its configuration.
 	all bool
 }
 
-// allPools lists the pools of the node that have CPUs of their own, guaranteed
-// last. What is carved out of the shared pool is the shared pool's here, and
-// where that extends over the partitions, they have their own CPUs still.
+// allPools returns the pools of the node that own CPUs, guaranteed last. Guaranteed CPUs from
+// the shared pool count as shared. Management CPUs do not count as shared, although the shared
+// pool may extend over them.
 func (e *evidence) allPools() []pool {
 	var list []pool
 	shared := e.pools.Shared
@@ -117,8 +115,7 @@ func (e *evidence) allPools() []pool {
 	return list
 }
 
-// checkOffline: what is offline is in no pool, and comes back into its pool by
-// itself.
+// checkOffline reports offline CPUs of pools. They return to their pool when they come online.
 func checkOffline(e *evidence) []Finding {
 	if e.pools.Offline.IsEmpty() {
 		return nil
@@ -127,12 +124,12 @@ func checkOffline(e *evidence) []Finding {
 		Severity: Warning,
 		Subject:  e.file,
 		Found:    fmt.Sprintf("CPUs %s are in a pool, but offline: the pool is smaller than configured", e.pools.Offline),
-		Remedy:   "write 1 to /sys/devices/system/cpu/cpuN/online of each, or take them out of the pool",
+		Remedy:   "write 1 to /sys/devices/system/cpu/cpuN/online of each, or remove them from the pool",
 	}}
 }
 
-// checkSplitCores: two threads of one core share its execution units and its
-// first caches, whatever pools they are in.
+// checkSplitCores reports cores with threads in several pools: they share execution units and
+// first-level caches.
 func checkSplitCores(e *evidence) []Finding {
 	var findings []Finding
 	list := e.allPools()
@@ -162,8 +159,8 @@ func checkSplitCores(e *evidence) []Finding {
 	return findings
 }
 
-// checkCPU0: the kernel keeps work on the boot CPU that can be moved from any
-// other.
+// checkCPU0 reports CPU 0 in the guaranteed pool. The kernel keeps some work on the boot CPU
+// that it can move off all others.
 func checkCPU0(e *evidence) []Finding {
 	if !e.pools.Guaranteed.Contains(0) {
 		return nil
@@ -180,8 +177,8 @@ func checkCPU0(e *evidence) []Finding {
 	}}
 }
 
-// checkIsolated: the scheduler does not balance load onto CPUs of isolcpus=, so
-// that threads stay where they start.
+// checkIsolated reports isolated CPUs in other pools. The scheduler does not balance load onto
+// CPUs of isolcpus=, so threads stay where they start.
 func checkIsolated(e *evidence) []Finding {
 	var findings []Finding
 	for _, p := range e.allPools() {
@@ -193,7 +190,7 @@ func checkIsolated(e *evidence) []Finding {
 			Severity: Warning,
 			Subject:  e.file + ": " + p.key,
 			Found:    fmt.Sprintf("CPUs %s of %s are isolated at boot (isolcpus=): the scheduler does not spread threads over them", isolated, p.name),
-			Remedy:   "take them out of isolcpus=, or give them to the guaranteed pool",
+			Remedy:   "remove them from isolcpus=, or give them to the guaranteed pool",
 		})
 	}
 	return findings

@@ -8,20 +8,19 @@ import (
 	"github.com/cpupoold/cpupoold/internal/config"
 )
 
-// callTimeout bounds each question to the runtime and to systemd: a daemon that
-// hangs is a finding, not a reason to hang too.
+// callTimeout is the timeout of each query to the runtime and to systemd.
 const callTimeout = 5 * time.Second
 
-// check is one row of the table: a problem that can be found.
+// check is a check with its stable name.
 type check struct {
 	name string
-	// needs are the things without which there is nothing to examine. That they
-	// are missing is the finding of another check, or no problem at all.
+	// needs are preconditions. A check runs only if all are met: otherwise another check
+	// reports the reason, or no problem exists.
 	needs []need
 	run   func(*evidence) []Finding
 }
 
-// checks lists every problem that is looked for.
+// checks returns all checks.
 func checks() []check {
 	return []check{
 		{"configuration", nil, checkConfiguration},
@@ -72,20 +71,19 @@ func checks() []check {
 	}
 }
 
-// Run examines the host and the configuration and returns all findings, the
-// gravest first. Asking the runtime and systemd takes at most some seconds, less
-// when ctx ends.
+// Run examines the host and the configuration. It returns all findings by descending severity.
+// Queries to the runtime and to systemd take some seconds at most, and end with ctx.
 func Run(ctx context.Context, host Host, c Configuration) []Finding {
 	e := gather(ctx, host, c)
-	findings := []Finding{} // not nil: as JSON it is a list in any case
+	findings := []Finding{} // not nil, so that JSON has an empty list
 	for _, check := range checks() {
 		if slices.ContainsFunc(check.needs, func(n need) bool { return !e.has(n) }) {
 			continue
 		}
 		for _, f := range check.run(e) {
 			f.Check = check.name
-			if f.Severity == Refuse && e.config.Mode == config.ModeObserve && aboutOthers(check.name) {
-				f.Severity = Warning // it writes nothing that could fight
+			if f.Severity == Refuse && e.config.Mode == config.ModeObserve && isAboutOtherManagers(check.name) {
+				f.Severity = Warning // the daemon writes nothing, so no conflict can occur
 			}
 			findings = append(findings, f)
 		}

@@ -25,9 +25,9 @@ func TestGoodHost(t *testing.T) {
 	}
 }
 
-// TestCases runs every host in testdata/cases: the good one with the files of the
-// case changed or removed. Its file "want" lists all findings; a case whose name
-// starts with "good-" has none.
+// TestCases runs every host in testdata/cases: the good host with the files of the case
+// changed or removed. The file "want" holds all findings. Cases with the prefix "good-" have
+// no findings.
 func TestCases(t *testing.T) {
 	good := readArchive(t, "testdata/good.txtar")
 	for _, name := range caseFiles(t) {
@@ -49,8 +49,8 @@ func TestCases(t *testing.T) {
 	}
 }
 
-// TestEveryCheckHasCase: what check claims to find, a case shows it finding.
-func TestEveryCheckHasCase(t *testing.T) {
+// TestEveryCheckHasACase checks that each check reports a finding in at least one case.
+func TestEveryCheckHasACase(t *testing.T) {
 	found := make(map[string]bool)
 	for _, name := range caseFiles(t) {
 		for line := range strings.Lines(readArchive(t, name)["want"]) {
@@ -64,9 +64,9 @@ func TestEveryCheckHasCase(t *testing.T) {
 	}
 }
 
-// TestAllAtOnce breaks what is broken in several cases together: no finding may
-// hide another one that does not depend on it.
-func TestAllAtOnce(t *testing.T) {
+// TestIndependentFindings combines the faults of several cases. It checks that no finding
+// hides an independent one.
+func TestIndependentFindings(t *testing.T) {
 	a := readArchive(t, "testdata/good.txtar")
 	var want []string
 	for _, name := range []string{"kubelet-static-state", "runtime-none", "split-core", "no-psi", "run-dir"} {
@@ -78,7 +78,7 @@ func TestAllAtOnce(t *testing.T) {
 	got := slices.Collect(strings.Lines(render(preflight.Run(t.Context(), a.host(), a.configuration()))))
 	for _, line := range want {
 		if !slices.Contains(got, line) {
-			t.Errorf("missing when several things are broken: %s", line)
+			t.Errorf("missing in the combination: %s", line)
 		}
 	}
 	if len(got) != len(want) {
@@ -117,7 +117,7 @@ func TestSeverityText(t *testing.T) {
 		}
 		var back preflight.Severity
 		if err := back.UnmarshalText(text); err != nil || back != s {
-			t.Errorf("%s came back as %s, %v", s, back, err)
+			t.Errorf("%s is parsed as %s, %v", s, back, err)
 		}
 	}
 	if err := new(preflight.Severity).UnmarshalText([]byte("fatal")); err == nil {

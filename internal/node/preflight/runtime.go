@@ -9,20 +9,20 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cri"
 )
 
-// runtimeFacts is what the container runtime says about itself.
+// runtimeFacts holds the answers of the container runtime.
 type runtimeFacts struct {
 	endpoint string
-	name     string     // "containerd", "cri-o"; empty when it does not answer
-	driver   cri.Driver // empty when it does not tell
+	name     string     // "containerd" or "cri-o"; empty if it does not answer
+	driver   cri.Driver // empty if it does not report it
 
-	// pods are those that run; none where they cannot be listed, which recovery and the
-	// daemon's first pass complain about.
+	// pods holds the pods of the runtime; empty after an error. The daemon's first pass
+	// reports such an error.
 	pods []cri.Pod
 
 	findErr, answerErr, driverErr error
 }
 
-func askRuntime(ctx context.Context, host Host, endpoint string) runtimeFacts {
+func queryRuntime(ctx context.Context, host Host, endpoint string) runtimeFacts {
 	r := runtimeFacts{endpoint: endpoint}
 	if endpoint == "" {
 		within, cancel := context.WithTimeout(ctx, callTimeout)
@@ -35,7 +35,7 @@ func askRuntime(ctx context.Context, host Host, endpoint string) runtimeFacts {
 	if client, r.answerErr = host.DialRuntime(r.endpoint); r.answerErr != nil {
 		return r
 	}
-	defer func() { _ = client.Close() }() // nothing is under way any more
+	defer func() { _ = client.Close() }()
 
 	within, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
@@ -55,12 +55,12 @@ func checkRuntime(e *evidence) []Finding {
 	key := e.file + ": containerRuntimeEndpoint"
 	switch {
 	case !e.config.HasRuntime():
-		return withoutRuntime(e, key)
+		return checkNoRuntime(e, key)
 	case r.findErr != nil:
 		return []Finding{{
 			Severity: Error,
 			Subject:  key,
-			Found:    fmt.Sprintf("is not set, and the choice is not clear: %v", r.findErr),
+			Found:    fmt.Sprintf("is not set, and not exactly one runtime answers: %v", r.findErr),
 		}}
 	case r.answerErr != nil:
 		return []Finding{{
@@ -73,31 +73,32 @@ func checkRuntime(e *evidence) []Finding {
 		return []Finding{{
 			Severity: Error,
 			Subject:  r.endpoint,
-			Found:    fmt.Sprintf("%s does not tell its cgroup driver: %v", r.name, r.driverErr),
-			Remedy:   "look into the runtime's log",
+			Found:    fmt.Sprintf("%s does not report its cgroup driver: %v", r.name, r.driverErr),
+			Remedy:   "read the log of the runtime",
 		}}
 	}
 	return nil
 }
 
-// withoutRuntime: containers that nobody places may run on any CPU.
-func withoutRuntime(e *evidence, key string) []Finding {
+// checkNoRuntime reports conflicts of a configuration without a runtime: cpupoold places no
+// containers, and they run on any CPU.
+func checkNoRuntime(e *evidence, key string) []Finding {
 	var findings []Finding
 	if e.kubelet.pid != 0 {
 		findings = append(findings, Finding{
 			Severity: Warning,
 			Subject:  key,
-			Found: fmt.Sprintf("is none, but a kubelet runs (process %d): its containers are not placed and run on the units' CPUs too",
+			Found: fmt.Sprintf("is none, but a kubelet runs (process %d): its containers may run on the CPUs of units",
 				e.kubelet.pid),
-			Remedy: "set the key to the socket that the kubelet uses, or leave it out",
+			Remedy: "set the key to the socket that the kubelet uses, or remove it",
 		})
 	}
 	if len(e.config.Pools.Units) == 0 {
 		findings = append(findings, Finding{
 			Severity: Warning,
 			Subject:  key,
-			Found:    "is none, and no units are configured: there is nothing to place",
-			Remedy:   "add units, or leave the key out",
+			Found:    "is none, and no units are configured: cpupoold places nothing",
+			Remedy:   "add units, or remove the key",
 		})
 	}
 	return findings
@@ -111,7 +112,7 @@ func checkKubeletDriver(e *evidence) []Finding {
 	return []Finding{{
 		Severity: Warning,
 		Subject:  s.source,
-		Found: fmt.Sprintf("%s is %s, but %s uses %s: kubelets before 1.34 can take their own word over the runtime's and then make cgroups that the runtime does not use",
+		Found: fmt.Sprintf("%s is %s, but %s uses %s: kubelets before 1.34 can prefer their own setting, and then create cgroups that the runtime does not use",
 			s.key, s.value, e.runtime.name, e.runtime.driver),
 		Remedy: fmt.Sprintf("set %s to %s", s.key, e.runtime.driver),
 	}}

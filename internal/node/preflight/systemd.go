@@ -8,13 +8,13 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cri"
 )
 
-// systemdFacts is the answer of the service manager.
+// systemdFacts holds the answer of systemd.
 type systemdFacts struct {
 	version int
 	err     error
 }
 
-func askSystemd(ctx context.Context, host Host) systemdFacts {
+func querySystemd(ctx context.Context, host Host) systemdFacts {
 	within, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	version, err := host.SystemdVersion(within)

@@ -13,19 +13,18 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
 
-// unitFacts is what systemd says of a unit of the configuration.
+// unitFacts holds systemd's answer about a configured unit.
 type unitFacts struct {
 	spec pools.UnitSpec
 	unit cgroup.Unit
 	err  error
 }
 
-// key is the unit's place in the configuration.
+// key returns the key of the unit in the configuration.
 func (u unitFacts) key(e *evidence) string { return e.file + ": units." + u.spec.Name }
 
-// askUnits asks systemd for each unit; the time for all of them together is
-// bounded.
-func askUnits(ctx context.Context, host Host, specs []pools.UnitSpec) []unitFacts {
+// queryUnits queries systemd for all units, with one timeout for all.
+func queryUnits(ctx context.Context, host Host, specs []pools.UnitSpec) []unitFacts {
 	within, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	if len(specs) == 0 {
@@ -42,29 +41,30 @@ func askUnits(ctx context.Context, host Host, specs []pools.UnitSpec) []unitFact
 	return units
 }
 
-// checkUnits: a unit that is not there yet is placed when it appears.
+// checkUnits reports units that cpupoold cannot place now. A missing unit is placed when it
+// appears.
 func checkUnits(e *evidence) []Finding {
 	var findings []Finding
-	names := make(map[string]string) // as configured, by the unit's own name
+	names := make(map[string]string) // configured name by the unit's own name
 	for _, u := range e.units {
 		f := Finding{Severity: Error, Subject: u.key(e)}
 		other, twice := names[u.unit.Name]
-		inside := e.inside(u)
+		inside := e.contained(u)
 		switch {
 		case u.err != nil:
-			f.Found = fmt.Sprintf("systemd does not tell about it: %v", u.err)
+			f.Found = fmt.Sprintf("systemd does not report it: %v", u.err)
 			f.Remedy = "run as root; in a container mount the host's /run/systemd and /run/dbus"
 		case u.unit.Load == "not-found":
 			f.Severity = Warning
-			f.Found = "systemd knows no such unit: its CPUs wait for it"
+			f.Found = "systemd has no such unit: its CPUs stay reserved"
 			f.Remedy = "correct the name, or install the unit and run systemctl daemon-reload"
 		case !u.unit.Loaded():
 			f.Severity = Warning
-			f.Found = fmt.Sprintf("the unit cannot be started (LoadState=%s): its CPUs wait for it", u.unit.Load)
+			f.Found = fmt.Sprintf("the unit cannot be started (LoadState=%s): its CPUs stay reserved", u.unit.Load)
 			f.Remedy = "see systemctl status " + u.spec.Name
 		case inside != "":
-			f.Found = fmt.Sprintf("its cgroup %s contains %s: it would limit them to its CPUs, so that cpupoold leaves it alone", u.unit.Path, inside)
-			f.Remedy = "name units in it one by one, or remove it"
+			f.Found = fmt.Sprintf("its cgroup %s contains %s: it would limit them to its CPUs, so cpupoold does not place it", u.unit.Path, inside)
+			f.Remedy = "name the units in it one by one, or remove it"
 		case twice:
 			f.Found = fmt.Sprintf("is the same unit as %s (%s)", other, u.unit.Name)
 			f.Remedy = "keep one of them"
@@ -83,8 +83,9 @@ func checkUnits(e *evidence) []Finding {
 	return findings
 }
 
-// inside says who is in a unit's cgroup that is placed for himself, "" if nobody is.
-func (e *evidence) inside(u unitFacts) string {
+// contained names pods or another configured unit in the cgroup of a unit; "" if it contains
+// none.
+func (e *evidence) contained(u unitFacts) string {
 	within := func(dir string) bool { return u.unit.Path != "" && strings.HasPrefix(dir, string(u.unit.Path)+"/") }
 	for _, pods := range e.pods {
 		if within(pods.path) {
@@ -99,13 +100,13 @@ func (e *evidence) inside(u unitFacts) string {
 	return ""
 }
 
-// ownSettings is where systemd keeps what was set over D-Bus until the next boot,
-// by cpupoold among others.
+// ownSettings is the directory in which systemd keeps settings from D-Bus until the next boot.
+// cpupoold sets its values over D-Bus.
 const ownSettings = "/run/systemd/system.control/"
 
-// checkUnitSettings looks for what somebody else has written into a unit about
-// the same things. cpupoold's settings go before AllowedCPUs=, but nothing goes
-// before the affinity that systemd gives the process itself.
+// checkUnitSettings reports settings of other programs for the CPUs and memory of a unit. The
+// settings of cpupoold override AllowedCPUs=. They do not override the affinity that systemd
+// sets for the process.
 func checkUnitSettings(e *evidence) []Finding {
 	keys := []unitKey{{"AllowedCPUs", "CPUs", false}, {"CPUAffinity", "CPUs", true}}
 	if e.config.Pools.Guaranteed.BindMemory {
@@ -118,7 +119,7 @@ func checkUnitSettings(e *evidence) []Finding {
 			findings = append(findings, Finding{
 				Severity: Info,
 				Subject:  strings.Join(unread, ", "),
-				Found:    fmt.Sprintf("cannot be read, so it is not certain that nobody else gives %s CPUs", u.spec.Name),
+				Found:    fmt.Sprintf("cannot be read, and may set CPUs of %s", u.spec.Name),
 				Remedy:   "run check on the host",
 			})
 		}
@@ -131,30 +132,30 @@ func checkUnitSettings(e *evidence) []Finding {
 	return findings
 }
 
-// unitKey is a key of unit files that is about the same as what cpupoold sets.
+// unitKey is a key of unit files that sets the same resource as cpupoold.
 type unitKey struct {
-	name, of string
-	process  bool // what systemd sets for the process and not for its cgroup
+	name, resource string
+	ofProcess      bool // systemd sets it for the process, not for the cgroup
 }
 
 func (k unitKey) finding(u unitFacts, s setting) Finding {
 	f := Finding{
 		Severity: Warning,
 		Subject:  s.source,
-		Found: fmt.Sprintf("sets %s=%s, but cpupoold gives %s its %s: it overrides the line for as long as it runs",
-			s.key, s.value, u.spec.Name, k.of),
+		Found: fmt.Sprintf("sets %s=%s, but cpupoold gives %s its %s: cpupoold overrides the line while it runs",
+			s.key, s.value, u.spec.Name, k.resource),
 		Remedy: "remove the line, or the unit from cpupoold's configuration",
 	}
-	if k.process {
-		f.Found = fmt.Sprintf("sets %s=%s, but cpupoold gives %s its %s: its threads keep to those that the line names",
-			s.key, s.value, u.spec.Name, k.of)
+	if k.ofProcess {
+		f.Found = fmt.Sprintf("sets %s=%s, but cpupoold gives %s its %s: the unit uses only the %[4]s of the line",
+			s.key, s.value, u.spec.Name, k.resource)
 		f.Remedy = "remove the line"
 	}
 	return f
 }
 
-// unitSettings are the keys in the unit's files by name, of which the last one
-// counts, and the files that cannot be read: in a container they are not there.
+// unitSettings returns the last value of each key in the files of a unit, and the files that
+// cannot be read. In a container they are missing.
 func (e *evidence) unitSettings(u unitFacts) (settings map[string]setting, unread []string) {
 	settings = make(map[string]setting)
 	for _, name := range u.unit.Files {
@@ -173,9 +174,8 @@ func (e *evidence) unitSettings(u unitFacts) (settings map[string]setting, unrea
 	return settings, unread
 }
 
-// checkUnitSlices: a unit cannot have what its slice does not have. The kernel
-// does not refuse it; it lets the unit run on what is left, or on all that the
-// slice has.
+// checkUnitSlices reports units with CPUs that their slice lacks. The kernel accepts such a
+// cpuset: it runs the unit on the remaining CPUs, or on all CPUs of the slice.
 func checkUnitSlices(e *evidence) []Finding {
 	var findings []Finding
 	for _, u := range e.units {
@@ -183,7 +183,7 @@ func checkUnitSlices(e *evidence) []Finding {
 			continue
 		}
 		dir, has := e.effective(path.Dir(string(u.unit.Path)))
-		wanted := e.wantedBy(u.spec)
+		wanted := e.possibleCPUs(u.spec)
 		lacking := wanted.Difference(has)
 		if dir == "" || lacking.IsEmpty() {
 			continue
@@ -192,14 +192,14 @@ func checkUnitSlices(e *evidence) []Finding {
 			Severity: Error,
 			Subject:  path.Join(cgroupRoot, dir, "cpuset.cpus.effective"),
 			Found:    fmt.Sprintf("is %s: %s in it can never run on CPUs %s", has, u.spec.Name, lacking),
-			Remedy:   "widen AllowedCPUs= of the slice, or give the unit a slice of its own (Slice=)",
+			Remedy:   "widen AllowedCPUs= of the slice, or give the unit its own slice (Slice=)",
 		})
 	}
 	return findings
 }
 
-// wantedBy are the CPUs that a unit may get.
-func (e *evidence) wantedBy(u pools.UnitSpec) cpuset.Set {
+// possibleCPUs returns the CPUs that a unit may get.
+func (e *evidence) possibleCPUs(u pools.UnitSpec) cpuset.Set {
 	if u.CPUs > 0 {
 		return e.pools.Guaranteed
 	}
@@ -210,9 +210,8 @@ func (e *evidence) wantedBy(u pools.UnitSpec) cpuset.Set {
 	return e.pools.Partitions[i].CPUs
 }
 
-// effective returns what a cgroup's CPUs are limited to, and the cgroup that
-// limits them: itself, or the closest above it that has the controller. The root
-// limits nothing that Resolve does not know.
+// effective returns the CPUs that limit a cgroup, and the cgroup that sets this limit: itself,
+// or the nearest ancestor with the controller. The root has no limit beyond the online CPUs.
 func (e *evidence) effective(dir string) (string, cpuset.Set) {
 	for ; dir != "." && dir != "/" && dir != ""; dir = path.Dir(dir) {
 		b, err := readFile(e.root, path.Join(cgroupRoot, dir, "cpuset.cpus.effective"))
@@ -221,7 +220,7 @@ func (e *evidence) effective(dir string) (string, cpuset.Set) {
 		}
 		set, err := cpuset.Parse(strings.TrimSpace(string(b)))
 		if err != nil {
-			break // not what the kernel writes
+			break // the kernel does not write such a list
 		}
 		return dir, set
 	}

@@ -228,7 +228,7 @@ func otherCases() []broken {
 				}
 				return addition{config: "containerRuntimeEndpoint: " + r.Endpoint() + "\n"}
 			},
-			want: []string{"warning other-annotations: asks CPU-Pooler for CPUs"},
+			want: []string{"warning other-annotations: requests CPUs from CPU-Pooler"},
 		},
 		{
 			name: "tuned keeps threads off CPUs", script: `mkdir -p /etc/tuned
@@ -348,7 +348,7 @@ func directoryCases() []broken {
 				})
 				return addition{}
 			},
-			want: []string{"info daemon: a cpupoold is running as process "},
+			want: []string{"info daemon: a daemon runs as process "},
 		},
 	}
 }

@@ -33,7 +33,7 @@ func optionCases() []broken {
 		{
 			name: "no PodResources socket, but hints are demanded", config: withOptions(restricted, ""),
 			script: "hide /var/lib/kubelet/pod-resources\nedit " + kubeletConfig + " '$a topologyManagerPolicy: restricted\\nmemoryManagerPolicy: Static'",
-			want:   []string{"error pod-resources: topology-policy restricted has nothing", "info kubelet-topology: restricted"},
+			want:   []string{"error pod-resources: topology-policy restricted cannot be enforced", "info kubelet-topology: restricted"},
 		},
 		{
 			name: "isolated CPUs required of a kernel without", config: withOptions("options: {isolated-cpus: require}", ""),
@@ -53,7 +53,7 @@ func unitCases() []broken {
 	return []broken{
 		{
 			name: "no such unit", config: config,
-			want: []string{"warning units: systemd knows no such unit"},
+			want: []string{"warning units: systemd has no such unit"},
 		},
 		{
 			name: "unit with CPUs of somebody else", config: config, setup: func(t *testing.T) addition {
@@ -81,11 +81,11 @@ func hostCases() []broken {
 	return []broken{
 		{
 			name: "services of the host everywhere",
-			want: []string{"warning host-slices: services of the host in init.scope, system.slice"},
+			want: []string{"warning host-slices: host services in init.scope, system.slice"},
 		},
 		{
 			name: "services of the host in no pool", config: strings.Replace(goodConfig, "cpus: 0-1", "cpus: all", 1) + "hostSlices: {enabled: true}\n",
-			want: []string{"warning host-slices: there is no management pool management with a list of CPUs"},
+			want: []string{"warning host-slices: no management pool management with a list of CPUs exists"},
 		},
 		{
 			name: "services of the host that will move", config: goodConfig + "hostSlices: {enabled: true}\n",

@@ -93,5 +93,5 @@ func TestRefusals(t *testing.T) {
 	none := strings.NewReplacer("cpuManagerPolicy: static", "cpuManagerPolicy: none",
 		"cpuManagerPolicyOptions:\n  strict-cpu-reservation: \"true\"\n", "") // which the kubelet takes with static alone
 	n.restartKubelet(none.Replace(string(before)))
-	check("a kubelet of another policy", config, "nobody would give containers CPUs of their own")
+	check("a kubelet of another policy", config, "no program would allocate exclusive CPUs")
 }
