@@ -305,3 +305,47 @@ func TestRoleOf(t *testing.T) {
 		}
 	}
 }
+
+// TestOperatorRewritesTemplate checks that pods keep the class of their creation although
+// another operator owns their template. The cluster network operator writes
+// hypershift-control-plane into the Deployment multus-admission-controller of a hosted cluster
+// (openshift/cluster-network-operator at 01bb6a41139e), and undoes all changes of it.
+func TestOperatorRewritesTemplate(t *testing.T) {
+	cluster := HostedCluster{Namespace: "clusters", Name: "a", Annotations: map[string]string{}}
+	// admit returns the class that a new pod with a class gets, and records the choice.
+	admit := func(nodes int64, class string) string {
+		pool := NodePool{Namespace: cluster.Namespace}
+		pool.Spec.ClusterName, pool.Spec.Replicas = cluster.Name, &nodes
+		plan, choices := NewPlan(defaults(), all(), []HostedCluster{cluster}, []NodePool{pool})
+		for key, value := range choices[0].Record(cluster.Annotations) {
+			if delete(cluster.Annotations, key); value != nil {
+				cluster.Annotations[key] = *value
+			}
+		}
+		if role, hosted := RoleOf(class); hosted {
+			if given, _ := plan.Class(cluster.ControlPlaneNamespace(), role); given != "" {
+				return given
+			}
+		}
+		return class
+	}
+	for _, step := range []struct {
+		nodes          int64
+		template, want string
+	}{
+		{8, "hypershift-control-plane", "hypershift-xs"},
+		{30, "hypershift-control-plane", "hypershift-m"}, // restored by the operator, and the cluster has grown
+		{3, "hypershift-control-plane", "hypershift-m"},  // the size never decreases
+		{3, "hypershift-api-critical", "hypershift-m"},
+		{3, "system-cluster-critical", "system-cluster-critical"}, // the operator's class outside of HyperShift
+	} {
+		pod := admit(step.nodes, step.template)
+		if pod != step.want {
+			t.Errorf("%d nodes, template with %s: pod has class %s; want %s", step.nodes, step.template, pod, step.want)
+		}
+		// The API server asks again after other webhooks, with the pod as it is now.
+		if again := admit(step.nodes, pod); again != pod {
+			t.Errorf("%d nodes: a pod with class %s gets %s when it is reviewed again", step.nodes, pod, again)
+		}
+	}
+}
