@@ -53,7 +53,7 @@ func (n *Namespaces) Known() Allowed { return n.known }
 func (n *Namespaces) Run(ctx context.Context, notify func(Allowed)) {
 	c, pause, failing := n.options.client(), newBackoff(n.options.Limits.Pause), false
 	log := n.options.Log
-	became := func(p workload.Permissions, current bool) {
+	update := func(p workload.Permissions, current bool) {
 		changed := !p.Equal(n.known.Permissions)
 		news := changed || current != n.known.Current
 		n.known = Allowed{p, current}
@@ -73,11 +73,11 @@ func (n *Namespaces) Run(ctx context.Context, notify func(Allowed)) {
 		if err == nil && n.version == "" {
 			var all workload.Permissions
 			if all, err = n.list(ctx, &c); err == nil {
-				became(all, true)
+				update(all, true)
 			}
 		}
 		if err == nil {
-			err = n.watch(ctx, &c, became, func() {
+			err = n.watch(ctx, &c, update, func() {
 				if failing {
 					log.Info("watching namespaces again")
 					failing = false
@@ -100,7 +100,7 @@ func (n *Namespaces) Run(ctx context.Context, notify func(Allowed)) {
 				log.Warn("cannot watch namespaces; their last permissions stay valid", "error", err)
 			}
 			failing = true
-			became(n.known.Permissions, false)
+			update(n.known.Permissions, false)
 		}
 		if !sleep(ctx, pause.NextBackOff()+retryAfter(err)) {
 			return
@@ -171,12 +171,12 @@ func (n *Namespaces) list(ctx context.Context, c *client) (workload.Permissions,
 const namespacesPath = "/api/v1/namespaces"
 
 // watch applies events after the last one.
-func (n *Namespaces) watch(ctx context.Context, c *client, became func(workload.Permissions, bool), began func()) error {
+func (n *Namespaces) watch(ctx context.Context, c *client, update func(workload.Permissions, bool), began func()) error {
 	c.accept = metadataOnly
 	query := url.Values{"resourceVersion": {n.version}}
 	return c.events(ctx, namespacesPath, query, func() {
 		began()
-		became(n.known.Permissions, true)
+		update(n.known.Permissions, true)
 	}, func(_ context.Context, kind string, raw json.RawMessage) error {
 		var o metadata
 		if err := json.Unmarshal(raw, &o); err != nil {
@@ -185,9 +185,9 @@ func (n *Namespaces) watch(ctx context.Context, c *client, became func(workload.
 		before := n.known.Permissions[o.Metadata.Name].Types
 		switch now := n.options.Now().UnixNano(); kind {
 		case "ADDED", "MODIFIED":
-			became(n.known.With(n.names, o.Metadata.Name, o.Metadata.Annotations, now), true)
+			update(n.known.With(n.names, o.Metadata.Name, o.Metadata.Annotations, now), true)
 		case "DELETED":
-			became(n.known.Without(o.Metadata.Name, now), true)
+			update(n.known.Without(o.Metadata.Name, now), true)
 		}
 		if after := n.known.Permissions[o.Metadata.Name].Types; !slices.Equal(before, after) {
 			n.options.Log.Info("allowed workload types of a namespace changed", "namespace", o.Metadata.Name, "before", before, "now", after)
