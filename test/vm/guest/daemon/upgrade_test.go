@@ -28,6 +28,8 @@ const (
 	program = "/usr/local/bin/cpupoold"
 	later   = "/usr/local/lib/cpupoold-later" // for the time of TestUpgrade
 	du      = "du.service"                    // a unit with CPUs of the shared pool
+
+	laterConfig = "/etc/cpupoold/later.yaml" // a configuration with a key that no program knows
 )
 
 // ofBoth is a configuration that both programs know, with all that a daemon has to take over: partitions and a unit.
@@ -67,7 +69,7 @@ func TestUpgrade(t *testing.T) {
 	n.run("systemctl", "restart", "cpupoold")
 	n.quiet()
 	n.keeps(first)
-	// A key that the earlier program does not know, and a container that it has not placed.
+	// A key that the default earlier program does not know, and a container that it has not placed.
 	read := len(n.records("configuration in force"))
 	n.write(configFile, ofBoth+"staticPods: [kube-system]\n")
 	n.eventually("the new key is read", func() error {
@@ -83,8 +85,9 @@ func TestUpgrade(t *testing.T) {
 	n.arePartitions("exclusive", "mixed", "born")
 
 	g = n.guard(wants)
-	if out, err := n.try(*earlier, "check"); err == nil || !strings.Contains(out, "staticPods") {
-		t.Errorf("check of the earlier program: %v, %s; want that it names the key that it does not know", err, out)
+	n.write(laterConfig, ofBoth+"futureKey: 1\n")
+	if out, err := n.try(*earlier, "check", "--config", laterConfig); err == nil || !strings.Contains(out, "futureKey") {
+		t.Errorf("check of the earlier program: %v, %s; want an error that names the unknown key", err, out)
 	}
 	n.write(configFile, ofBoth)
 	second := n.originals()
