@@ -16,7 +16,7 @@ type Kind string
 const (
 	// Started: the daemon has started.
 	Started Kind = "started"
-	// Ready: the first pass is over.
+	// Ready: the writes of the first placements are complete. Refused writes do not delay it.
 	Ready Kind = "ready"
 	// Placed: a container or unit has a new placement; Value holds its CPUs.
 	Placed Kind = "placed"

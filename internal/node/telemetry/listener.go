@@ -25,7 +25,7 @@ type limitedListener struct {
 type limitedConn struct {
 	net.Conn
 	listener *limitedListener
-	active   bool // guarded by of.mu
+	active   bool // guarded by listener.mu
 }
 
 // Accept implements net.Listener.

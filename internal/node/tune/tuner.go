@@ -37,7 +37,7 @@ type Tuner struct {
 	wake chan struct{}
 	view atomic.Pointer[View]
 
-	mu        sync.Mutex // guards asked
+	mu        sync.Mutex // guards requested
 	requested *request
 
 	// The fields below belong to the goroutine of Run.
