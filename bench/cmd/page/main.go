@@ -43,8 +43,9 @@ This page lists how fast cpupoold is, and how much memory and CPU time it uses. 
 
 // facts is the text between the facts about the machine and the table.
 const facts = `
-"Best" is the best sample. Other work on the machine increases the times, so compare the load average first. Rows marked "VM" come from a
-virtual machine with emulated CPUs, which are 10 to 50 times slower. There, only ratios, counts and memory are meaningful.
+"Best" is the best sample; for a ratio, it is the ratio of the best samples, and can be worse than the median. Other work on the machine
+increases the times, so compare the load average first. Rows marked "VM" come from a virtual machine with emulated CPUs, which are 10 to 50
+times slower. There, only ratios, counts and memory are meaningful.
 
 `
 
