@@ -89,6 +89,33 @@ func TestTutorials(t *testing.T) {
 	}
 }
 
+// TestReadme runs the command of the README's console block, and checks that it prints the
+// lines that the README shows. The README leaves out the other lines.
+func TestReadme(t *testing.T) {
+	src, err := os.ReadFile("../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(src), "\n```console\n$ ")
+	block, _, found := strings.Cut(rest, "\n```\n")
+	text, want, isShown := strings.Cut(block, "\n")
+	if !found || !isShown {
+		t.Fatal("README.md has no console block with a command and its output")
+	}
+	cmd := exec.CommandContext(t.Context(), "sh", "-c", text)
+	cmd.Dir, cmd.Stderr = "../..", t.Output()
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("%s: %v", text, err)
+	}
+	got := strings.Split(string(out), "\n")
+	for line := range strings.SplitSeq(want, "\n") {
+		if !slices.Contains(got, line) {
+			t.Errorf("README.md shows a line that %q does not print: %s\n%s", text, line, out)
+		}
+	}
+}
+
 // notRun matches the comment above a block that no test can run.
 var notRun = regexp.MustCompile(`^<!-- not run: \S.* -->$`)
 
