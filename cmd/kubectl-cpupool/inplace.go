@@ -51,10 +51,10 @@ func (o *mutateOptions) changeFile(s streams, file string) error {
 		return err
 	}
 	result, err := manifest.Rewrite(was.data, o.mutate)
-	if err != nil {
-		return fmt.Errorf("%s: %w; it stays as it is", file, err)
-	}
 	o.note(s, file, result.Notes)
+	if err != nil {
+		return inFile(file, err, "; it stays as it is")
+	}
 	if bytes.Equal(result.After, was.data) {
 		fmt.Fprintf(s.out, "%s: nothing to change\n", file)
 		return nil

@@ -36,7 +36,7 @@ func (o *mutateOptions) patches(s streams) error {
 	files, _, errs := listFiles(o.files, o.recursive)
 	for _, file := range files {
 		if err := o.patchFile(s, file); err != nil {
-			errs = append(errs, fmt.Errorf("%s: %w", file, err))
+			errs = append(errs, inFile(file, err, ""))
 		}
 	}
 	return errors.Join(errs...)
@@ -56,10 +56,10 @@ func (o *mutateOptions) patchFile(s streams, file string) error {
 		}
 		return after, notes, err
 	})
+	o.note(s, file, result.Notes)
 	if err != nil {
 		return err
 	}
-	o.note(s, file, result.Notes)
 	for _, pod := range pods {
 		name := pod.before.Name
 		if !slices.Contains(kubeadmPods(), name) {

@@ -86,16 +86,25 @@ func rootCommand(s streams) *cobra.Command {
 
 // complain prints each of joined errors on a line of its own.
 func complain(w io.Writer, err error) {
-	if all, ok := errors.AsType[interface {
-		error
-		Unwrap() []error
-	}](err); ok && errors.Join(all.Unwrap()...).Error() == err.Error() {
-		for _, one := range all.Unwrap() {
+	if all := joined(err); all != nil {
+		for _, one := range all {
 			complain(w, one)
 		}
 		return
 	}
 	fmt.Fprintln(layout.Lines(w), "kubectl-cpupool:", err)
+}
+
+// joined returns the errors that errors.Join has joined, and nil for any other error.
+func joined(err error) []error {
+	all, ok := errors.AsType[interface {
+		error
+		Unwrap() []error
+	}](err)
+	if !ok || errors.Join(all.Unwrap()...).Error() != err.Error() {
+		return nil
+	}
+	return all.Unwrap()
 }
 
 // flagsOnly is for commands that take flags alone: check returns what is wrong with these.

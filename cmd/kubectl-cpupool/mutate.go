@@ -146,11 +146,11 @@ func (o *mutateOptions) print(s streams) error {
 			continue
 		}
 		result, err := manifest.Rewrite(data, o.mutate)
+		o.note(s, file, result.Notes)
 		if err != nil {
-			errs = append(errs, fmt.Errorf("%s: %w", file, err))
+			errs = append(errs, inFile(file, err, ""))
 			continue
 		}
-		o.note(s, file, result.Notes)
 		if o.diff {
 			out.Write(diff.Diff(file, result.Before, file+" (mutated)", result.After))
 			continue
@@ -170,6 +170,19 @@ func (o *mutateOptions) print(s streams) error {
 	return err
 }
 
+// inFile adds the name of a file to each of joined errors, and an end to each sentence.
+func inFile(file string, err error, end string) error {
+	all := joined(err)
+	if all == nil {
+		return fmt.Errorf("%s: %w%s", file, err, end)
+	}
+	named := make([]error, 0, len(all))
+	for _, one := range all {
+		named = append(named, inFile(file, one, end))
+	}
+	return errors.Join(named...)
+}
+
 // note prints the warnings of a file.
 func (o *mutateOptions) note(s streams, file string, notes []string) {
 	for _, note := range notes {
@@ -185,7 +198,11 @@ func (o *mutateOptions) mutate(pod *corev1.Pod) (*corev1.Pod, []string, error) {
 	result, warnings, err := o.settings.Mutate(o.asking(pod), from)
 	var notes []string
 	for _, w := range warnings {
-		notes = append(notes, w.String())
+		note := w.String()
+		if w.Reason == admission.TypeOff { // the flags are the configuration here
+			note = fmt.Sprintf("workload type %q is not switched on; give --type %[1]s, or correct the annotation", w.Subject)
+		}
+		notes = append(notes, note)
 	}
 	if _, asks, targetErr := o.settings.Names.TargetType(pod.Annotations); err != nil || asks || targetErr != nil || o.target == "" {
 		return result, notes, err

@@ -65,7 +65,7 @@ func TestMutateFiles(t *testing.T) {
 	if code != exitOK || !strings.Contains(out, "example.org/shared-cpus: \"400\"") || !strings.HasSuffix(out, "---\nkind: Other\n") {
 		t.Errorf("exit code %d, output\n%s", code, out)
 	}
-	if want := `Pod/etcd: workload type "management" is ignored: it is not switched on`; !strings.Contains(errors, "warning: "+file+": "+want) {
+	if want := `Pod/etcd: workload type "management" is not switched on; give --type management`; !strings.Contains(errors, "warning: "+file+": "+want) {
 		t.Errorf("errors %q; want a warning %q", errors, want)
 	}
 	code, out, _ = run("", "mutate", "-f", file, "--diff")

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 
 	"go.yaml.in/yaml/v3"
@@ -32,7 +33,8 @@ type Result struct {
 // templates of Deployment, ReplicaSet, StatefulSet, DaemonSet, Job and CronJob, and
 // those in a List. Objects of other kinds stay as they are. JSON stays JSON. Errors
 // name line or object; a document with aliases is one, since a change in one place
-// would show up in others.
+// would show up in others. Rewrite joins the errors of all objects; with errors, the
+// result has only the notes of the other objects.
 func Rewrite(data []byte, mutate Mutate) (Result, error) {
 	parts, err := read(data)
 	if err != nil {
@@ -43,6 +45,7 @@ func Rewrite(data []byte, mutate Mutate) (Result, error) {
 		encode = func(p part) ([]byte, error) { return encodeJSON(p.documents[0], p.text) }
 	}
 	var result Result
+	var errs []error
 	for _, p := range parts {
 		before, after := p.text, p.text
 		if len(p.documents) > 0 {
@@ -51,10 +54,7 @@ func Rewrite(data []byte, mutate Mutate) (Result, error) {
 			}
 			for _, doc := range p.documents {
 				notes, err := rewriteObject(doc.Content[0], "", "", mutate)
-				if err != nil {
-					return Result{}, err
-				}
-				result.Notes = append(result.Notes, notes...)
+				result.Notes, errs = append(result.Notes, notes...), append(errs, err)
 			}
 			if after, err = encode(p); err != nil {
 				return Result{}, err
@@ -65,6 +65,9 @@ func Rewrite(data []byte, mutate Mutate) (Result, error) {
 		}
 		result.Before = append(result.Before, before...)
 		result.After = append(result.After, after...)
+	}
+	if err := errors.Join(errs...); err != nil {
+		return Result{Notes: result.Notes}, err
 	}
 	return result, nil
 }
@@ -83,18 +86,17 @@ func template(apiVersion, kind string) (path []string, ok bool) {
 	return nil, false
 }
 
-// rewriteObject rewrites an object, or those of a list, of which apiVersion and kind are.
+// rewriteObject rewrites an object, or all objects of a list. apiVersion and kind are those
+// of the list for objects that state none. Notes and errors are of different objects.
 func rewriteObject(object *yaml.Node, apiVersion, kind string, mutate Mutate) (notes []string, err error) {
 	apiVersion, kind = cmp.Or(text(object, "apiVersion"), apiVersion), cmp.Or(text(object, "kind"), kind)
 	if items, apiVersion, kind, is := list(object, apiVersion, kind); is {
+		var errs []error
 		for _, item := range items {
 			more, err := rewriteObject(item, apiVersion, kind, mutate)
-			if err != nil {
-				return nil, err
-			}
-			notes = append(notes, more...)
+			notes, errs = append(notes, more...), append(errs, err)
 		}
-		return notes, nil
+		return notes, errors.Join(errs...)
 	}
 	path, ok := template(apiVersion, kind)
 	if !ok {

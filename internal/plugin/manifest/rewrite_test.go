@@ -161,6 +161,38 @@ func TestRewriteErrors(t *testing.T) {
 	}
 }
 
+// TestRewriteReportsAll checks that the error has all objects with an error, in the order of the
+// file, and that the result has the notes of the others only.
+func TestRewriteReportsAll(t *testing.T) {
+	const text = `apiVersion: v1
+kind: Pod
+metadata: {name: a}
+spec: {}
+---
+apiVersion: v1
+kind: List
+items:
+- {apiVersion: v1, kind: Pod, metadata: {name: b}, spec: {}}
+- {apiVersion: v1, kind: Pod, metadata: {name: good}, spec: {}}
+- {apiVersion: apps/v1, kind: Deployment, metadata: {name: c}, spec: {}}
+---
+{apiVersion: v1, kind: Pod, metadata: {name: d}, spec: {}}
+`
+	got, err := manifest.Rewrite([]byte(text), func(pod *corev1.Pod) (*corev1.Pod, []string, error) {
+		if pod.Name == "good" {
+			return pod, []string{"a note"}, nil
+		}
+		return nil, nil, errors.New("not this one")
+	})
+	const want = "Pod/a: not this one\nPod/b: not this one\nDeployment/c has no template; it makes no pods as it is\nPod/d: not this one"
+	if err == nil || err.Error() != want {
+		t.Errorf("error %v, want %s", err, want)
+	}
+	if diff := cmp.Diff(manifest.Result{Notes: []string{"Pod/good: a note"}}, got); diff != "" {
+		t.Errorf("result (-want +got):\n%s", diff)
+	}
+}
+
 // FuzzRewrite checks that nothing changes where nothing is to change, and that the
 // result is read as what was written.
 func FuzzRewrite(f *testing.F) {
