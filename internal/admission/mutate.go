@@ -32,7 +32,7 @@ func (s Settings) Mutate(pod *corev1.Pod, from Origin) (*corev1.Pod, []Warning, 
 			s.tolerate(managed, from)
 			return managed, nil, nil
 		}
-		warnings = append(warnings, Warning{why, typ})
+		warnings = append(warnings, s.warning(why, typ))
 	}
 	result, more := s.share(pod, asks)
 	warnings = append(warnings, more...)

@@ -18,8 +18,11 @@ const (
 // The zero value has everything off and OpenShift's names.
 type Settings struct {
 	Names workload.Names
-	// Types are the workload types that are switched on.
+	// Types are the workload types that have a switch, with true for those that are on.
 	Types map[string]bool
+	// Waits are the workload types that are off because their latch is open, with the
+	// nodes that keep it open.
+	Waits map[string]Lack
 	// SharedCPUs and GuaranteedCPUs switch on the resources of the two pools.
 	// Without the second one, containers with CPUs of their own are counted by the
 	// first: their CPUs are taken from the shared pool then.

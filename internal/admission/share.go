@@ -22,14 +22,14 @@ func (s Settings) share(pod *corev1.Pod, asks bool) (*corev1.Pod, []Warning) {
 	}
 	for c := range containers(shared) {
 		if typ, released := s.giveBack(pod.Annotations, c); released && !asks {
-			warn(Warning{CoresWithoutTarget, typ})
+			warn(Warning{Reason: CoresWithoutTarget, Subject: typ})
 		}
 		removedShared, removedGuaranteed := s.unpool(&c.Resources)
 		if removedShared && !s.SharedCPUs {
-			warn(Warning{ResourceOff, s.Names.SharedResource()})
+			warn(Warning{Reason: ResourceOff, Subject: s.Names.SharedResource()})
 		}
 		if removedGuaranteed && !s.GuaranteedCPUs {
-			warn(Warning{ResourceOff, s.Names.GuaranteedResource()})
+			warn(Warning{Reason: ResourceOff, Subject: s.Names.GuaranteedResource()})
 		}
 	}
 	s.pool(shared)

@@ -1,24 +1,30 @@
 package admission
 
 import (
+	"slices"
+
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/cpupoold/cpupoold/pkg/workload"
 )
 
-// A Switch is what an administrator says about a workload type or about the
-// resource of a pool.
+// A Switch is the setting of an administrator for a workload type, or for the resource of
+// a pool.
 type Switch string
 
-// With SwitchOff, pods that ask for it lose it, and are told. SwitchAuto is SwitchOff
-// until the first moment when every schedulable node advertises the resource, and
-// SwitchOn from then on: a latch. A node that joins later without it changes nothing;
-// pods that ask for the resource do not go there.
+// With SwitchOff, pods lose the type or the resource, and get a warning. With SwitchOn,
+// they keep it. SwitchAuto is SwitchOff until a latch closes, and SwitchOn from then on:
+// see [Lack]. A node that joins later opens no latch.
 const (
 	SwitchOn   Switch = "on"
 	SwitchOff  Switch = "off"
 	SwitchAuto Switch = "auto"
 )
+
+// ReportedCondition is the type of the node condition that each daemon writes, together
+// with the resources of its node. Package nodestatus has the same value; this package
+// must not import it.
+const ReportedCondition corev1.NodeConditionType = "CPUPoolsReady"
 
 // Switches are all switches of a cluster. A switch that is not set is off.
 type Switches struct {
@@ -29,15 +35,33 @@ type Switches struct {
 	TolerateDepletion bool
 }
 
-// A Node is what decides about switches.
+// A Node is the part of a Node that decides about switches.
 type Node struct {
+	Name string
 	// Unschedulable is the node's spec.unschedulable. Taints do not make a node
-	// unschedulable here: somebody tolerates them.
+	// unschedulable here: some pods tolerate them.
 	Unschedulable bool
 	Allocatable   corev1.ResourceList
+	// Reported is true if the node has ReportedCondition, with any status.
+	Reported bool
 }
 
-// Resources returns the resources with a switch, and how it stands.
+// has reports whether a node has a resource, in any amount.
+func (n *Node) has(resource string) bool {
+	_, has := n.Allocatable[corev1.ResourceName(resource)]
+	return has
+}
+
+// advertises reports whether a node has a resource that its daemon stands for. An amount
+// of 0 can be old: a kubelet that registers its Node again sets all extended resources to
+// 0, also where no daemon runs. With the condition it is the daemon's amount, of
+// a pool that uncounted pods use completely.
+func (n *Node) advertises(resource string) bool {
+	q, has := n.Allocatable[corev1.ResourceName(resource)]
+	return q.Sign() > 0 || has && n.Reported
+}
+
+// Resources returns the resources with a switch, and their switches.
 func (s Switches) Resources() map[string]Switch {
 	all := map[string]Switch{s.Names.SharedResource(): s.SharedCPUs, s.Names.GuaranteedResource(): s.GuaranteedCPUs}
 	for typ, is := range s.Types {
@@ -46,58 +70,89 @@ func (s Switches) Resources() map[string]Switch {
 	return all
 }
 
-// Latch says whether the latch of a resource closes: every schedulable node
-// advertises some of it, and there is one. A node that advertises 0 may have been
-// registered anew a moment ago; the kubelet does that to all extended resources.
-func Latch(resource string, nodes []Node) bool {
-	schedulable := 0
-	for _, n := range nodes {
-		if n.Unschedulable {
-			continue
-		}
-		schedulable++
-		if q := n.Allocatable[corev1.ResourceName(resource)]; q.Sign() <= 0 {
-			return false
-		}
-	}
-	return schedulable > 0
+// A Lack counts the schedulable nodes that keep the latch of a resource open. The latch
+// closes when there are schedulable nodes, and none of them keeps it open.
+//
+// Pods that request a resource wait until a node has enough of it. So for the shared pool
+// and for workload types each node must advertise the resource. A guaranteed pool is
+// optional: one node that advertises it is enough, if the pools of all other nodes are
+// known. Otherwise the first node of an installation would get all pods with whole CPUs.
+type Lack struct {
+	// Schedulable is the number of schedulable nodes.
+	Schedulable int
+	// Nodes is the number of schedulable nodes that keep the latch open.
+	Nodes int
+	// Example is the name of one of these, the first in alphabetical order.
+	Example string
 }
 
-// Settings returns what holds for pods that are made now. latched are the resources
-// whose latch has closed.
+// Closes reports whether the latch closes.
+func (l Lack) Closes() bool { return l.Schedulable > 0 && l.Nodes == 0 }
+
+// Lacks returns the lack of each resource with a switch.
+func (s Switches) Lacks(nodes []Node) map[string]Lack {
+	all := map[string]Lack{}
+	for resource := range s.Resources() {
+		all[resource] = s.lack(resource, schedulable(nodes))
+	}
+	return all
+}
+
+// schedulable returns the schedulable nodes.
+func schedulable(nodes []Node) []Node {
+	return slices.DeleteFunc(slices.Clone(nodes), func(n Node) bool { return n.Unschedulable })
+}
+
+// lack returns the lack of a resource among schedulable nodes.
+func (s Switches) lack(resource string, nodes []Node) Lack {
+	serves := func(n Node) bool { return n.advertises(resource) }
+	if resource == s.Names.GuaranteedResource() && slices.ContainsFunc(nodes, serves) {
+		serves = func(n Node) bool {
+			return n.advertises(resource) || n.has(s.Names.SharedResource()) || n.Reported
+		}
+	}
+	l := Lack{Schedulable: len(nodes)}
+	for _, n := range nodes {
+		if serves(n) {
+			continue
+		}
+		if l.Nodes == 0 || n.Name < l.Example {
+			l.Example = n.Name
+		}
+		l.Nodes++
+	}
+	return l
+}
+
+// Settings returns the settings for pods that are created now. latched are the resources
+// with a closed latch.
 //
-// Almost every pod asks for the shared resource, DaemonSets' pods among them, which
-// run on one certain node or nowhere. While a schedulable node lacks it, even a
-// switch that is on is off.
+// Almost all pods request the shared resource. Among them are pods of DaemonSets, which
+// run on one node only. While a schedulable node lacks the resource, even a switch that is
+// on is off.
 func (s Switches) Settings(latched map[string]bool, nodes []Node) Settings {
 	on := func(is Switch, resource string) bool { return is == SwitchOn || is == SwitchAuto && latched[resource] }
 	settings := Settings{
 		Names:             s.Names,
 		Types:             map[string]bool{},
+		Waits:             map[string]Lack{},
 		SharedCPUs:        on(s.SharedCPUs, s.Names.SharedResource()) && everywhere(s.Names.SharedResource(), nodes),
 		GuaranteedCPUs:    on(s.GuaranteedCPUs, s.Names.GuaranteedResource()),
 		TolerateDepletion: s.TolerateDepletion,
 	}
 	for typ, is := range s.Types {
-		if on(is, s.Names.CoresResource(typ)) {
-			settings.Types[typ] = true
+		resource := s.Names.CoresResource(typ)
+		settings.Types[typ] = on(is, resource)
+		if is == SwitchAuto && !latched[resource] {
+			settings.Waits[typ] = s.lack(resource, schedulable(nodes))
 		}
 	}
 	return settings
 }
 
-// everywhere says that every schedulable node has the resource, in whatever amount,
-// and that there is such a node: of one that is yet to come nothing is known.
+// everywhere reports whether there are schedulable nodes, and all of them have the
+// resource, in any amount.
 func everywhere(resource string, nodes []Node) bool {
-	schedulable := 0
-	for _, n := range nodes {
-		if n.Unschedulable {
-			continue
-		}
-		schedulable++
-		if _, has := n.Allocatable[corev1.ResourceName(resource)]; !has {
-			return false
-		}
-	}
-	return schedulable > 0
+	nodes = schedulable(nodes)
+	return len(nodes) > 0 && !slices.ContainsFunc(nodes, func(n Node) bool { return !n.has(resource) })
 }

@@ -135,10 +135,20 @@ func line(b *strings.Builder, head string, r corev1.ResourceRequirements) {
 	fmt.Fprintln(b, strings.Join(fields, " "))
 }
 
-// parseSettings reads "on TYPE...", "shared", "guaranteed", "node", "manifest",
-// "domain D", "pools D" and "namespace NAME=VALUE...".
+// parseSettings reads lines of these forms:
+//
+//	on TYPE...
+//	off TYPE...
+//	waits TYPE NODES SCHEDULABLE EXAMPLE
+//	shared
+//	guaranteed
+//	node
+//	manifest
+//	domain D
+//	pools D
+//	namespace NAME=VALUE...
 func parseSettings(text string) (s admission.Settings, from admission.Origin, err error) {
-	s.Types, from.Namespace = map[string]bool{}, map[string]string{}
+	s.Types, s.Waits, from.Namespace = map[string]bool{}, map[string]admission.Lack{}, map[string]string{}
 	for line := range strings.Lines(text) {
 		fields := strings.Fields(line)
 		if len(fields) == 0 {
@@ -149,6 +159,17 @@ func parseSettings(text string) (s admission.Settings, from admission.Origin, er
 			for _, typ := range fields[1:] {
 				s.Types[typ] = true
 			}
+		case "off":
+			for _, typ := range fields[1:] {
+				s.Types[typ] = false
+			}
+		case "waits":
+			var typ string
+			var lack admission.Lack
+			if _, err := fmt.Sscanln(strings.Join(fields[1:], " "), &typ, &lack.Nodes, &lack.Schedulable, &lack.Example); err != nil {
+				return s, from, fmt.Errorf("setting %q: %w", line, err)
+			}
+			s.Types[typ], s.Waits[typ] = false, lack
 		case "namespace":
 			for _, f := range fields[1:] {
 				key, value, _ := strings.Cut(f, "=")

@@ -1,11 +1,15 @@
 package admission
 
 import (
+	"fmt"
+	"slices"
 	"strconv"
 	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// Reason says why a pod did not get what it asks for.
+// Reason is the reason why a pod did not get something that it asks for.
 type Reason string
 
 // The reasons. All but the last two are about a workload type.
@@ -24,19 +28,80 @@ type Warning struct {
 	Reason Reason
 	// Subject is the workload type; with ResourceOff, the name of the resource.
 	Subject string
+	// cause is the cause of TypeOff.
+	cause cause
 }
 
-// What a warning starts with, before its subject in quotes.
+// A cause is the reason why a workload type is off. The zero value is a type without a
+// switch.
+type cause struct {
+	// is is SwitchOff, SwitchAuto with an open latch, or empty.
+	is Switch
+	// lack holds the nodes that keep the latch open.
+	lack Lack
+}
+
+// warning returns the warning that a pod cannot have a workload type.
+func (s Settings) warning(reason Reason, typ string) Warning {
+	w := Warning{Reason: reason, Subject: typ}
+	if reason != TypeOff {
+		return w
+	}
+	if _, configured := s.Types[typ]; configured {
+		w.cause.is = SwitchOff
+	}
+	if lack, waits := s.Waits[typ]; waits {
+		w.cause = cause{SwitchAuto, lack}
+	}
+	return w
+}
+
+// waiting is the format of a cause with the number of nodes that keep the latch open, the
+// number of all schedulable nodes, and the name of one node. A space follows the name, so
+// that Sscanf finds its end.
+const waiting = "is ignored: %d of %d schedulable nodes do not advertise its resource, and node %s is one of them; " +
+	"give these nodes a pool of the type, then create the pod again"
+
+// text returns the end of the sentence, with the remedy.
+func (c cause) text() string {
+	switch {
+	case c.is == "":
+		return "is ignored: the webhook's configuration has no such type; correct the annotation, or add the type to types"
+	case c.is == SwitchOff:
+		return "is ignored: its switch in the webhook's configuration is off; set it to auto or on, then create the pod again"
+	case c.lack.Schedulable == 0:
+		return "is ignored: the cluster has no schedulable node; uncordon a node that advertises its resource, then create the pod again"
+	case c.lack.Nodes == 0:
+		return "is ignored: all schedulable nodes advertise its resource, but its latch is not stored yet; " +
+			"create the pod again, or read the log of cpupool-webhook"
+	}
+	return fmt.Sprintf(waiting, c.lack.Nodes, c.lack.Schedulable, c.lack.Example)
+}
+
+// causeOf returns the cause with this text, or the zero value if there is no such cause.
+func causeOf(text string) cause {
+	for _, c := range []cause{{is: SwitchOff}, {is: SwitchAuto}, {SwitchAuto, Lack{Schedulable: 1}}} {
+		if c.text() == text {
+			return c
+		}
+	}
+	c := cause{is: SwitchAuto}
+	if _, err := fmt.Sscanf(text, waiting, &c.lack.Nodes, &c.lack.Schedulable, &c.lack.Example); err != nil ||
+		len(validation.IsDNS1123Subdomain(c.lack.Example)) > 0 {
+		return cause{}
+	}
+	return c
+}
+
+// Beginnings of warnings; the subject follows in quotes.
 const (
 	typeSubject     = "workload type "
 	resourceSubject = "resource "
 )
 
-// text returns the end of a warning's sentence.
+// text returns the end of the sentence of a reason with one cause.
 func (r Reason) text() string {
 	switch r {
-	case TypeOff:
-		return "is ignored: it is not switched on in this cluster"
 	case NamespaceNotAnnotated:
 		return "is ignored: the namespace has no annotation that allows it"
 	case PodLevelCPU:
@@ -72,11 +137,15 @@ func (w Warning) String() string {
 	if len(name) > longest {
 		name = name[:longest] + "..."
 	}
-	return subject + strconv.Quote(name) + " " + w.Reason.text()
+	text := w.Reason.text()
+	if w.Reason == TypeOff {
+		text = w.cause.text()
+	}
+	return subject + strconv.Quote(name) + " " + text
 }
 
-// ours says that a text consists of lines that a Warning could be. The sentences
-// are fixed, so that nobody else's text passes for one of ours.
+// ours reports whether all lines of a text are sentences of warnings, so that no other text
+// passes for a warning.
 func ours(text string) bool {
 	for line := range strings.SplitSeq(text, "\n") {
 		if !isWarning(line) {
@@ -86,21 +155,25 @@ func ours(text string) bool {
 	return true
 }
 
+// isWarning reports whether a line is the sentence of a warning.
 func isWarning(line string) bool {
-	for _, r := range Reasons() {
-		subject, ok := strings.CutSuffix(line, " "+r.text())
-		if !ok {
-			continue
-		}
-		name, ok := strings.CutPrefix(subject, typeSubject)
-		if r == ResourceOff {
-			name, ok = strings.CutPrefix(subject, resourceSubject)
-		}
-		if name, err := strconv.Unquote(name); ok && err == nil {
-			return Warning{r, name}.String() == line
-		}
+	subject, isType := strings.CutPrefix(line, typeSubject)
+	if !isType {
+		subject = strings.TrimPrefix(line, resourceSubject)
 	}
-	return false
+	quoted, err := strconv.QuotedPrefix(subject)
+	if err != nil {
+		return false
+	}
+	name, err := strconv.Unquote(quoted)
+	if err != nil {
+		return false
+	}
+	is := cause{}
+	if text, ok := strings.CutPrefix(subject[len(quoted):], " "); ok {
+		is = causeOf(text)
+	}
+	return slices.ContainsFunc(Reasons(), func(r Reason) bool { return Warning{r, name, is}.String() == line })
 }
 
 // join adds warnings to the lines of an earlier text of ours, each once.

@@ -89,11 +89,17 @@ func refusedWith(t *testing.T, what string, err error, want string) {
 	}
 }
 
-// startWebhook starts an API server and installs the webhook, which no node's resources
-// have latched yet: namespaces infra and cpupoold allow management pods, apps does not.
+// startWebhook starts an API server and installs the webhook, before there is any node.
 func startWebhook(t *testing.T) (*apiServer, *replica) {
 	t.Helper()
 	s := startAPIServer(t)
+	return s, installWebhook(t, s)
+}
+
+// installWebhook installs the webhook. The namespaces infra and cpupoold allow management
+// pods, apps does not.
+func installWebhook(t *testing.T, s *apiServer) *replica {
+	t.Helper()
 	letAlice(t, s)
 	namespaceNamed(t, s, "cpupoold", "management")
 	namespaceNamed(t, s, "infra", "management")
@@ -104,7 +110,7 @@ func startWebhook(t *testing.T) (*apiServer, *replica) {
 	install(t, s, "trust.yaml")
 	allow(t, s, "kube-system")
 	answers(t, s)
-	return s, first
+	return first
 }
 
 // answers waits until pods can be made.

@@ -130,10 +130,10 @@ func TestMutatePods(t *testing.T) {
 			`{"op":"add","path":"/spec/containers/0/resources/requests/openshift.io~1shared-cpus","value":"500"},` +
 			`{"op":"add","path":"/spec/containers/0/resources/limits","value":{"openshift.io/shared-cpus":"500"}}]`},
 		"nothing to do": {cluster: managed(), pod: plainPod},
-		"off": {cluster: off, pod: managementPod, warning: "not switched on in this cluster",
+		"off": {cluster: off, pod: managementPod, warning: "the webhook's configuration has no such type",
 			patch: `[{"op":"remove","path":"/metadata/annotations/target.workload.openshift.io~1management"},` +
 				`{"op":"add","path":"/metadata/annotations/workload.openshift.io~1warning",` +
-				`"value":"workload type \"management\" is ignored: it is not switched on in this cluster"}]`},
+				`"value":"workload type \"management\" is ignored: the webhook's configuration has no such type; correct the annotation, or add the type to types"}]`},
 		"refused":         {cluster: managed(), pod: twoTypes, refused: "annotation target.workload.openshift.io/"},
 		"a node's mirror": {cluster: managed(), pod: mirrorPod, user: authenticationv1.UserInfo{Username: "system:node:n1", Groups: []string{"system:nodes"}}},
 		"another node's": {cluster: off, pod: mirrorPod, user: authenticationv1.UserInfo{Username: "system:node:n2", Groups: []string{"system:nodes"}},

@@ -144,3 +144,28 @@ func TestLatchesAreMissing(t *testing.T) {
 		t.Errorf("the ConfigMap: %v, want none", err)
 	}
 }
+
+// TestGuaranteedLatchOutlastsItsNode checks that a node without a guaranteed pool does not hold
+// the latch open, and that the resource stays on when the last node that advertises it goes.
+func TestGuaranteedLatchOutlastsItsNode(t *testing.T) {
+	worker := advertising("worker")
+	worker.Status.Allocatable["openshift.io/guaranteed-cpus"] = resource.MustParse("2k")
+	cluster := clusterOf(advertising("control-plane"), worker, unlatched())
+	s := replicaOf(t, cluster, cluster)
+	s.switches.GuaranteedCPUs = admission.SwitchAuto
+	check := func(state string, want bool) {
+		t.Helper()
+		if err := s.pass(t.Context(), true); err != nil {
+			t.Fatal(err)
+		}
+		if settings, _ := s.Settings(); settings.GuaranteedCPUs != want {
+			t.Errorf("%s: on %t, want %t", state, settings.GuaranteedCPUs, want)
+		}
+	}
+	check("before the latch is stored", false)
+	check("latched", true)
+	if err := cluster.Delete(t.Context(), worker); err != nil {
+		t.Fatal(err)
+	}
+	check("the worker is gone", true)
+}

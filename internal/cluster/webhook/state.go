@@ -86,11 +86,19 @@ func slimNode(switches admission.Switches) toolscache.TransformFunc {
 			Spec:       corev1.NodeSpec{Unschedulable: n.Spec.Unschedulable},
 			Status:     corev1.NodeStatus{Allocatable: allocatable},
 		}
-		if eviction.Tainted(n) { // few nodes are; package evictor uses these fields only for them
+		switch {
+		case eviction.Tainted(n): // few nodes are; package evictor uses these fields only for them
 			slim.Spec.Taints, slim.Status.Conditions = n.Spec.Taints, n.Status.Conditions
+		case reported(n):
+			slim.Status.Conditions = []corev1.NodeCondition{{Type: admission.ReportedCondition}}
 		}
 		return slim, nil
 	}
+}
+
+// reported reports whether a daemon has written its condition to a node.
+func reported(n *corev1.Node) bool {
+	return slices.ContainsFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool { return c.Type == admission.ReportedCondition })
 }
 
 // slimNamespace removes the unused fields of a namespace.
@@ -166,14 +174,18 @@ func (s *state) pass(ctx context.Context, closes bool) error {
 	}
 	nodes := make([]admission.Node, 0, len(list.Items))
 	for i := range list.Items {
-		nodes = append(nodes, admission.Node{Unschedulable: list.Items[i].Spec.Unschedulable, Allocatable: list.Items[i].Status.Allocatable})
+		n := &list.Items[i]
+		nodes = append(nodes, admission.Node{
+			Name: n.Name, Unschedulable: n.Spec.Unschedulable, Allocatable: n.Status.Allocatable, Reported: reported(n),
+		})
 	}
 	var stored corev1.ConfigMap
 	missing := s.cache.Get(ctx, s.latches, &stored)
 	if missing != nil && !apierrors.IsNotFound(missing) {
 		return fmt.Errorf("read latches: %w", missing)
 	}
-	latched, closing := latches(s.switches, stored.Data, nodes)
+	lacks := s.switches.Lacks(nodes)
+	latched, closing := latches(s.switches, stored.Data, lacks)
 	settings := s.switches.Settings(latched, nodes)
 	s.publish(&settings, latched)
 	switch {
@@ -182,13 +194,13 @@ func (s *state) pass(ctx context.Context, closes bool) error {
 	case missing != nil:
 		return fmt.Errorf("latch %s: ConfigMap %s is missing; apply deploy/webhook/webhook.yaml again", strings.Join(closing, ", "), s.latches)
 	}
-	return s.store(ctx, &stored, closing, len(nodes))
+	return s.store(ctx, &stored, closing, lacks)
 }
 
 // latches returns the resources whose latch is closed in the ConfigMap, and the resources whose
 // latch closes now. A latch takes effect when it is stored, because other replicas cannot see
 // it before.
-func latches(switches admission.Switches, stored map[string]string, nodes []admission.Node) (latched map[string]bool, closing []string) {
+func latches(switches admission.Switches, stored map[string]string, lacks map[string]admission.Lack) (latched map[string]bool, closing []string) {
 	latched = map[string]bool{}
 	for resource, is := range switches.Resources() {
 		if is != admission.SwitchAuto {
@@ -196,7 +208,7 @@ func latches(switches admission.Switches, stored map[string]string, nodes []admi
 		}
 		if _, closed := stored[latchKey(resource)]; closed {
 			latched[resource] = true
-		} else if admission.Latch(resource, nodes) {
+		} else if lacks[resource].Closes() {
 			closing = append(closing, resource)
 		}
 	}
@@ -206,14 +218,14 @@ func latches(switches admission.Switches, stored map[string]string, nodes []admi
 
 // store stores closed latches. It does nothing if the ConfigMap has changed since it was read: an
 // administrator may have opened a latch, so the next pass decides again.
-func (s *state) store(ctx context.Context, stored *corev1.ConfigMap, closing []string, nodes int) error {
+func (s *state) store(ctx context.Context, stored *corev1.ConfigMap, closing []string, lacks map[string]admission.Lack) error {
 	closed := stored.DeepCopy()
 	if closed.Data == nil {
 		closed.Data = map[string]string{}
 	}
 	for _, resource := range closing {
-		closed.Data[latchKey(resource)] = fmt.Sprintf("advertised by every schedulable node, %d in all, at %s",
-			nodes, time.Now().UTC().Format(time.RFC3339))
+		closed.Data[latchKey(resource)] = fmt.Sprintf("closed with %d schedulable nodes at %s",
+			lacks[resource].Schedulable, time.Now().UTC().Format(time.RFC3339))
 	}
 	patch := client.MergeFromWithOptions(stored, client.MergeFromWithOptimisticLock{})
 	err := s.writer.Patch(ctx, closed, patch, client.FieldOwner("cpupool-webhook"))
@@ -223,7 +235,7 @@ func (s *state) store(ctx context.Context, stored *corev1.ConfigMap, closing []s
 	if err != nil {
 		return fmt.Errorf("latch %s: %w", strings.Join(closing, ", "), err)
 	}
-	s.log.Info("latched", "resources", closing, "nodes", nodes)
+	s.log.Info("latched", "resources", closing, "nodes", lacks[closing[0]].Schedulable)
 	return nil
 }
 
@@ -233,9 +245,14 @@ func (s *state) publish(settings *admission.Settings, latched map[string]bool) {
 		settings.Names.SharedResource():     settings.SharedCPUs,
 		settings.Names.GuaranteedResource(): settings.GuaranteedCPUs,
 	}
-	for typ := range settings.Types {
-		on[settings.Names.CoresResource(typ)] = true
+	types := []string{}
+	for typ, is := range settings.Types {
+		on[settings.Names.CoresResource(typ)] = is
+		if is {
+			types = append(types, typ)
+		}
 	}
+	slices.Sort(types)
 	before := s.current.Swap(settings)
 	if before == nil {
 		close(s.known)
@@ -246,7 +263,7 @@ func (s *state) publish(settings *admission.Settings, latched map[string]bool) {
 	}
 	if before == nil || before.SharedCPUs != settings.SharedCPUs || before.GuaranteedCPUs != settings.GuaranteedCPUs ||
 		!maps.Equal(before.Types, settings.Types) {
-		s.log.Info("pods get resources", "types", slices.Sorted(maps.Keys(settings.Types)),
+		s.log.Info("pods get resources", "types", types,
 			"shared_cpus", settings.SharedCPUs, "guaranteed_cpus", settings.GuaranteedCPUs)
 	}
 }
