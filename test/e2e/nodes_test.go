@@ -19,6 +19,7 @@ import (
 
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
+	"github.com/cpupoold/cpupoold/test/prometheus"
 )
 
 var kubectlCPUPool = flag.String("kubectl-cpupool", "../../bin/kubectl-cpupool", "the program for the node's static pods, as make build makes it")
@@ -56,8 +57,9 @@ func TestNodes(t *testing.T) {
 	c.namespace(t, "ops", "management")
 	c.namespace(t, "apps", "")
 	t.Run("static pod", func(t *testing.T) { hasStaticPod(t, c) })
-	if t.Run("join", func(t *testing.T) { joins(t, c, c.machines[1]) }) {
-		t.Run("profile", func(t *testing.T) { getsProfile(t, c, c.machines[1]) })
+	server := c.startPrometheus(t)
+	if t.Run("join", func(t *testing.T) { joins(t, c, c.machines[1], server) }) {
+		t.Run("profile", func(t *testing.T) { getsProfile(t, c, c.machines[1], server) })
 	}
 }
 
@@ -125,7 +127,7 @@ func hasStaticPod(t *testing.T, c *cluster) {
 }
 
 // joins: a node that joins without cpupoold opens no latch, gets no pods of pools, and gets all others.
-func joins(t *testing.T, c *cluster, m *machine) {
+func joins(t *testing.T, c *cluster, m *machine, server prometheus.Server) {
 	before := c.latches(t)
 	c.join(t, m, "testdata/node/etc")
 	eventually(t, "pods do not ask for shared CPUs any more", func(ctx context.Context) error {
@@ -149,14 +151,16 @@ func joins(t *testing.T, c *cluster, m *machine) {
 	if after := c.latches(t); len(before) != 3 || !maps.Equal(before, after) {
 		t.Errorf("latches are %v, before the node joined they were %v; want three, and the same", after, before)
 	}
+	fires(t, server, "CPUPoolResourceMissing", func(context.Context) error { return nil })
 }
 
 // getsProfile: cpupoold comes to the node that is one of the other kind now, takes over what runs there, and its pools are used.
-func getsProfile(t *testing.T, c *cluster, m *machine) {
+func getsProfile(t *testing.T, c *cluster, m *machine, server prometheus.Server) {
 	c.kubectl(t, "kubectl label node "+m.name+" node.example.com/kind=worker")
 	const early = 100 // of the pod that is not counted
 	c.shows(t, m.name, map[corev1.ResourceName]int64{cores: 2000 - 20, shared: 1000 - early, guaranteed: 0})
 	c.asks(t, "apps")
+	ends(t, server, "CPUPoolResourceMissing")
 	c.isOn(t, c.running(t, "apps", "early"), m.name, cpuset.Of(1))
 	c.isOn(t, c.running(t, "ops", "waiting"), m.name, cpuset.Of(0))
 	c.waitsFor(t, "apps", "waiting", guaranteed) // this kind has none

@@ -153,7 +153,12 @@ func TestGuaranteedLatchOutlastsItsNode(t *testing.T) {
 	cluster := clusterOf(advertising("control-plane"), worker, unlatched())
 	s := replicaOf(t, cluster, cluster)
 	s.switches.GuaranteedCPUs = admission.SwitchAuto
-	check := func(state string, want bool) {
+	registry := prometheus.NewRegistry()
+	var err error
+	if s.count, err = newCounters(registry); err != nil {
+		t.Fatal(err)
+	}
+	check := func(state string, want bool, lacking float64) {
 		t.Helper()
 		if err := s.pass(t.Context(), true); err != nil {
 			t.Fatal(err)
@@ -161,11 +166,32 @@ func TestGuaranteedLatchOutlastsItsNode(t *testing.T) {
 		if settings, _ := s.Settings(); settings.GuaranteedCPUs != want {
 			t.Errorf("%s: on %t, want %t", state, settings.GuaranteedCPUs, want)
 		}
+		if got := lackingGuaranteed(t, registry); got != lacking {
+			t.Errorf("%s: %v nodes lack the resource, want %v", state, got, lacking)
+		}
 	}
-	check("before the latch is stored", false)
-	check("latched", true)
+	check("before the latch is stored", false, 0)
+	check("latched", true, 0)
 	if err := cluster.Delete(t.Context(), worker); err != nil {
 		t.Fatal(err)
 	}
-	check("the worker is gone", true)
+	check("the worker is gone", true, 1)
+}
+
+// lackingGuaranteed returns the metric of nodes without the guaranteed resource.
+func lackingGuaranteed(t *testing.T, registry *prometheus.Registry) float64 {
+	t.Helper()
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			if f.GetName() == "cpupool_webhook_resource_lacking_nodes" && m.GetLabel()[0].GetValue() == "openshift.io/guaranteed-cpus" {
+				return m.GetGauge().GetValue()
+			}
+		}
+	}
+	t.Fatal("the metric does not exist")
+	return 0
 }

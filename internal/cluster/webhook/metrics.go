@@ -9,8 +9,8 @@ import (
 
 // counters are the metrics of reviews and switches.
 type counters struct {
-	reviews, warnings *prometheus.CounterVec
-	switches, latches *prometheus.GaugeVec
+	reviews, warnings        *prometheus.CounterVec
+	switches, latches, lacks *prometheus.GaugeVec
 }
 
 // newCounters registers the metrics.
@@ -26,7 +26,10 @@ func newCounters(registry prometheus.Registerer) (*counters, error) {
 			Name: "cpupool_webhook_resource_on", Help: "1 if pods get the resource at the moment, by resource.",
 		}, []string{"resource"}),
 		latches: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "cpupool_webhook_resource_latched", Help: "1 if every schedulable node has advertised the resource at some time, by resource.",
+			Name: "cpupool_webhook_resource_latched", Help: "1 if the latch of the resource is closed, by resource.",
+		}, []string{"resource"}),
+		lacks: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "cpupool_webhook_resource_lacking_nodes", Help: "Schedulable nodes that keep the latch of the resource open, or would if it were open, by resource.",
 		}, []string{"resource"}),
 	}
 	for _, webhook := range []string{review.OfPods, review.OfResizes} {
@@ -37,7 +40,7 @@ func newCounters(registry prometheus.Registerer) (*counters, error) {
 	for _, reason := range admission.Reasons() {
 		c.warnings.WithLabelValues(string(reason))
 	}
-	for _, collector := range []prometheus.Collector{c.reviews, c.warnings, c.switches, c.latches} {
+	for _, collector := range []prometheus.Collector{c.reviews, c.warnings, c.switches, c.latches, c.lacks} {
 		if err := registry.Register(collector); err != nil {
 			return nil, err
 		}

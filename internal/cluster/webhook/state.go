@@ -187,7 +187,7 @@ func (s *state) pass(ctx context.Context, closes bool) error {
 	lacks := s.switches.Lacks(nodes)
 	latched, closing := latches(s.switches, stored.Data, lacks)
 	settings := s.switches.Settings(latched, nodes)
-	s.publish(&settings, latched)
+	s.publish(&settings, latched, lacks)
 	switch {
 	case len(closing) == 0 || !closes:
 		return nil
@@ -240,7 +240,7 @@ func (s *state) store(ctx context.Context, stored *corev1.ConfigMap, closing []s
 }
 
 // publish puts settings in force.
-func (s *state) publish(settings *admission.Settings, latched map[string]bool) {
+func (s *state) publish(settings *admission.Settings, latched map[string]bool, lacks map[string]admission.Lack) {
 	on := map[string]bool{
 		settings.Names.SharedResource():     settings.SharedCPUs,
 		settings.Names.GuaranteedResource(): settings.GuaranteedCPUs,
@@ -260,6 +260,7 @@ func (s *state) publish(settings *admission.Settings, latched map[string]bool) {
 	for resource := range s.switches.Resources() {
 		s.count.switches.WithLabelValues(resource).Set(gauge(on[resource]))
 		s.count.latches.WithLabelValues(resource).Set(gauge(latched[resource]))
+		s.count.lacks.WithLabelValues(resource).Set(float64(lacks[resource].Nodes))
 	}
 	if before == nil || before.SharedCPUs != settings.SharedCPUs || before.GuaranteedCPUs != settings.GuaranteedCPUs ||
 		!maps.Equal(before.Types, settings.Types) {

@@ -184,7 +184,8 @@ Served by cpupool-webhook on its own address ([webhook](webhook.md)). A test in 
 | cpupool_webhook_reviews_total | counter | webhook, result | Reviews by webhook (pods, resize) and result (unchanged, changed, refused, failed). |
 | cpupool_webhook_warnings_total | counter | reason | Things that pods asked for and did not get, by reason. |
 | cpupool_webhook_resource_on | gauge | resource | 1 if pods get the resource at the moment, by resource. |
-| cpupool_webhook_resource_latched | gauge | resource | 1 if every schedulable node has advertised the resource at some time, by resource. |
+| cpupool_webhook_resource_latched | gauge | resource | 1 if the latch of the resource is closed, by resource. |
+| cpupool_webhook_resource_lacking_nodes | gauge | resource | Schedulable nodes that keep the latch of the resource open, or would if it were open, by resource. |
 | cpupool_webhook_evictions_total | counter | result | Evictions of pods from depleted nodes, by result (evicted, dry_run, refused, failed). |
 | cpupool_webhook_eviction_halted | gauge | reason | 1 while pods that should be evicted are not, by reason (too_many_nodes, no_policy, error). |
 | cpupool_webhook_depleted_nodes | gauge |  | Depleted nodes from which pods may be evicted. |

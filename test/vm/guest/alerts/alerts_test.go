@@ -48,7 +48,7 @@ var partitioned = strings.Replace(config, "onRefusal: shared", "onRefusal: share
 
 // uncaused are the alerts whose symptom a node alone cannot have, the webhook's: test/e2e causes them in a cluster.
 func uncaused() []string {
-	return []string{"CPUPoolWebhookFails", "CPUPoolWebhookDown", "CPUPoolEvictionHalted"}
+	return []string{"CPUPoolWebhookFails", "CPUPoolWebhookDown", "CPUPoolEvictionHalted", "CPUPoolResourceMissing"}
 }
 
 // TestAlerts goes through all alerts on one node: each fires by its symptom, and ends with it.
