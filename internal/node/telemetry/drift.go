@@ -43,6 +43,7 @@ func NewHistogram() Histogram {
 	return h
 }
 
+// Observe adds a value in seconds.
 func (h *Histogram) Observe(seconds float64) {
 	h.Count++
 	h.Sum += seconds
