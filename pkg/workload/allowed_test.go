@@ -68,20 +68,59 @@ func TestResourceNames(t *testing.T) {
 }
 
 func TestClaims(t *testing.T) {
-	for key, want := range map[string]bool{
-		"target.workload.openshift.io/management":        true,
-		"target.workload.openshift.io/":                  true,
-		"resources.workload.openshift.io/app":            true,
-		"io.openshift.workload.management.cpushares/app": true,
-		"workload.openshift.io/warning":                  false,
-		"workload.openshift.io/allowed":                  false,
-		"org.example.cpushares/app":                      false,
-		"resources.example.org/app":                      false,
-		"app":                                            false,
+	const own = "cpu.example.org"
+	for _, c := range []struct {
+		domain, key string
+		want        bool
+	}{
+		{"", "target.workload.openshift.io/management", true},
+		{"", "target.workload.openshift.io/", true},
+		{"", "resources.workload.openshift.io/app", true},
+		{"", "io.openshift.workload.management.cpushares/app", true},
+		{"", "io.openshift.workload.management.cpuset/app", true},
+		{"", "io.openshift.workload.management.cpuquota/app", true},
+		{"", "io.openshift.workload.management.cpu/app", true},
+		{"", "io.openshift.workload.a.b.cpuset/app", true},
+		{"", "io.openshift.workload.management/app", true},
+		{"", "io.openshift.workload.management/", true},
+		{"", "io.openshift.workload./app", true},
+		{"", "io.openshift.workload.management.cpuset", false}, // no container
+		{"", "io.openshift.workload/app", false},
+		{"", "io.openshift.workloads.management.cpuset/app", false},
+		{"", "io.openshift.tuned/app", false},
+		{"", "io.openshift.workload", false},
+		{"", "workload.openshift.io/warning", false},
+		{"", "workload.openshift.io/allowed", false},
+		{"", "org.example.cpushares/app", false},
+		{"", "resources.example.org/app", false},
+		{"", "app", false},
+		{"", "", false},
+		{own, "org.example.cpu.management.cpuset/app", true},
+		{own, "org.example.cpu.management/app", true},
+		{own, "resources.cpu.example.org/app", true},
+		{own, "org.example.cpus.management.cpuset/app", false},
+		{own, "org.example.memory.cpuset/app", false},
+		{own, "cpu.example.org.management.cpuset/app", false},
+		{own, "io.openshift.workload.management.cpuset/app", false},
+		{"one", "one.management.cpuset/app", true},
+		{"one", "two.management.cpuset/app", false},
 	} {
-		if got := (workload.Names{}).Claims(key); got != want {
-			t.Errorf("Claims(%q) = %t, want %t", key, got, want)
+		if got := (workload.Names{Domain: c.domain}).Claims(c.key); got != c.want {
+			t.Errorf("Claims(%q) in domain %q = %t, want %t", c.key, c.domain, got, c.want)
 		}
+	}
+}
+
+// TestClaimsAllocatesNothing checks the cost for each annotation of each pod.
+func TestClaimsAllocatesNothing(t *testing.T) {
+	names := workload.Names{Domain: "cpu.example.org"}
+	allocated := testing.AllocsPerRun(100, func() {
+		for _, key := range []string{"org.example.cpu.management.cpuset/app", "org.example.other/app", "app"} {
+			names.Claims(key)
+		}
+	})
+	if allocated != 0 {
+		t.Errorf("Claims allocates %v times", allocated)
 	}
 }
 

@@ -16,6 +16,9 @@
 //
 //	io.openshift.workload.management.cpushares/etcd: 409
 //
+// Its number are CFS shares too, although the enhancement writes milliCPU there: CRI-O
+// and OpenShift's kubelet took shares (docs/adr/0008-annotations.md).
+//
 // Anybody who may create a pod can write such annotations. Reading is therefore
 // strict and bounded: a value is exactly what a webhook writes, or it is an error
 // that says which annotation, which value, and what to do. Whether a pod may ask

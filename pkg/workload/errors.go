@@ -5,11 +5,21 @@ import (
 	"strconv"
 )
 
-// badAnnotation names the annotation, its value, what is wrong and what to do.
-// Name and value come from a stranger and are cut to a length that fits a log
-// line and an event.
+// AnnotationError is an annotation that does not count as it stands.
+type AnnotationError struct {
+	Key, Value string
+	// Problem is the reason, and Remedy the correction.
+	Problem, Remedy string
+}
+
+// Error returns one line with all fields. Name and value can have any length, and are cut so
+// that they fit a log line and an event.
+func (e *AnnotationError) Error() string {
+	return fmt.Sprintf("annotation %s: value %s: %s; %s", clip(e.Key), quote(e.Value), e.Problem, e.Remedy)
+}
+
 func badAnnotation(key, value, problem, remedy string) error {
-	return fmt.Errorf("annotation %s: value %s: %s; %s", clip(key), quote(value), problem, remedy)
+	return &AnnotationError{key, value, problem, remedy}
 }
 
 // quote makes s printable on one line.

@@ -1,7 +1,9 @@
 package workload_test
 
 import (
+	"cmp"
 	"encoding/json"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -88,15 +90,34 @@ func FuzzContainerResources(f *testing.F) {
 	})
 }
 
-func FuzzAnnotatedContainers(f *testing.F) {
+// FuzzNames checks that each annotation that gives a container resources is noticed: either
+// AnnotatedContainers names the container, or CheckOldForm returns an error.
+func FuzzNames(f *testing.F) {
 	f.Add("resources.workload.openshift.io/app", "management", "")
 	f.Add("io.openshift.workload.management.cpushares/app", "management", "")
+	f.Add("io.openshift.workload.infra.cpushares/app", "management", "")
+	f.Add("io.openshift.workload.management.cpuset/app", "management", "")
+	f.Add("io.openshift.workload.management.cpulimit/app", "management", "")
+	f.Add("io.openshift.workload.a.b.cpuset/app", "a.b", "")
+	f.Add("io.openshift.workload.management/app", "management", "")
+	f.Add("io.openshift.workload./", "management", "")
 	f.Add("io.openshift.workload..cpushares/", "", "")
+	f.Add("io.openshift.workload.management.cpuset", "management", "")
+	f.Add("io.openshift.workload/app", "management", "")
+	f.Add("io.openshift.workload.a/b.cpushares/c", "a/b", "")
 	f.Add("org.example.a.cpushares/b", "a", "example.org")
+	f.Add("org.example.cpu.a.cpuset/b", "a", "cpu.example.org")
+	f.Add("....cpuset/b", "a", "..")
+	f.Add("", "", "")
 	f.Fuzz(func(t *testing.T, key, typ, domain string) {
 		names := workload.Names{Domain: domain}
 		annotations := map[string]string{key: "1"}
-		for _, c := range names.AnnotatedContainers(annotations, typ) {
+		bad := names.CheckOldForm(annotations, typ)
+		for _, err := range bad {
+			checkError(t, err, []string{""})
+		}
+		containers := names.AnnotatedContainers(annotations, typ)
+		for _, c := range containers {
 			if typ == "" {
 				continue // of whichever type
 			}
@@ -104,5 +125,22 @@ func FuzzAnnotatedContainers(f *testing.F) {
 				t.Errorf("AnnotatedContainers(%q, %q) names %q, for which ContainerResources finds nothing", key, typ, c)
 			}
 		}
+		old := isOldForm(key, domain)
+		target := strings.HasPrefix(key, names.TargetKey(""))
+		resources := strings.HasPrefix(key, names.ResourcesKey(""))
+		if claims := names.Claims(key); claims != (old || target || resources) {
+			t.Errorf("Claims(%q) in domain %q = %t; old form %t, target %t, resources %t", key, domain, claims, old, target, resources)
+		}
+		if noticed := len(bad) + len(containers); (old || resources) && noticed == 0 || !old && !resources && noticed > 0 {
+			t.Errorf("%q, type %q, domain %q: errors %v, containers %q", key, typ, domain, bad, containers)
+		}
 	})
+}
+
+// isOldForm reports what deploy/webhook/trust.yaml asks in CEL, startsWith and contains.
+func isOldForm(key, domain string) bool {
+	labels := strings.Split(cmp.Or(domain, "workload.openshift.io"), ".")
+	slices.Reverse(labels)
+	rest, ok := strings.CutPrefix(key, strings.Join(labels, ".")+".")
+	return ok && strings.Contains(rest, "/")
 }

@@ -28,8 +28,8 @@ const (
 	resourcesPrefix = "resources."
 )
 
-// sharesInfix stands between workload type and container name in the old form.
-const sharesInfix = ".cpushares/"
+// sharesResource is the only resource that is read in the old form.
+const sharesResource = "cpushares"
 
 // TargetKey is the name of the pod annotation that asks for a workload type.
 func (n Names) TargetKey(typ string) string { return targetPrefix + n.domain() + "/" + typ }
@@ -43,9 +43,10 @@ func (n Names) ResourcesKey(container string) string {
 // honoured what a pod asks for.
 func (n Names) WarningKey() string { return n.domain() + "/warning" }
 
-// Claims says that an annotation of this name, on a pod, asks for a workload type
-// or gives a container resources, in either form. Whoever cannot trust the pod's
-// author removes them.
+// Claims reports whether a pod annotation of this name asks for a workload type or gives a
+// container resources. Each name below the reversed domain that has a slash is in the old
+// form, whatever the resource is: CRI-O reads a cpuset there, too. Remove such annotations
+// from pods of authors who are not trusted.
 func (n Names) Claims(key string) bool {
 	domain := n.domain()
 	if _, ok := cutKey(key, targetPrefix, domain); ok {
@@ -54,11 +55,7 @@ func (n Names) Claims(key string) bool {
 	if _, ok := cutKey(key, resourcesPrefix, domain); ok {
 		return true
 	}
-	// Most names have a slash and no such infix; the reversed domain is made for the others only.
-	if !strings.Contains(key, sharesInfix) {
-		return false
-	}
-	_, _, ok := cutOldKey(key, n.oldDomain())
+	_, ok := parseOldKey(key, domain)
 	return ok
 }
 
@@ -69,16 +66,17 @@ func (n Names) domain() string {
 	return n.Domain
 }
 
-// oldDomain is the domain with its labels in reverse order, as the old form of
-// the resources annotation starts with: io.openshift.workload.
-func (n Names) oldDomain() string {
+// OldPrefix returns the start of the names in the old form for a workload type, as the
+// enhancement writes it for CRI-O: io.openshift.workload.management. Between it and a slash
+// stands the resource.
+func (n Names) OldPrefix(typ string) string {
 	labels := strings.Split(n.domain(), ".")
 	slices.Reverse(labels)
-	return strings.Join(labels, ".")
+	return strings.Join(append(labels, typ), ".")
 }
 
 func (n Names) oldSharesKey(typ, container string) string {
-	return n.oldDomain() + "." + typ + sharesInfix + container
+	return n.OldPrefix(typ) + "." + sharesResource + "/" + container
 }
 
 // cutKey returns what follows prefix, domain and slash in key. It is called for
@@ -94,19 +92,47 @@ func cutKey(key, prefix, domain string) (string, bool) {
 	return strings.CutPrefix(rest, "/")
 }
 
-// cutOldKey splits a name of the old form into workload type and container.
-func cutOldKey(key, oldDomain string) (typ, container string, ok bool) {
-	rest, ok := strings.CutPrefix(key, oldDomain)
+// oldKey holds the parts of a name in the old form.
+type oldKey struct {
+	typ string
+	// resource is empty in the names that today's CRI-O looks up where annotation_prefix is
+	// [Names.OldPrefix] (pkg/config/workloads.go).
+	resource, container string
+}
+
+// parseOldKey splits a name in the old form. It is called for each annotation of each pod
+// and does not allocate.
+func parseOldKey(key, domain string) (oldKey, bool) {
+	rest, ok := cutReversed(key, domain)
 	if !ok {
-		return "", "", false
+		return oldKey{}, false
 	}
-	if rest, ok = strings.CutPrefix(rest, "."); !ok {
-		return "", "", false
+	slash := strings.LastIndexByte(rest, '/')
+	if slash < 0 {
+		return oldKey{}, false
 	}
-	// A type may have dots of its own, a container name has neither dot nor slash.
-	i := strings.LastIndex(rest, sharesInfix)
-	if i < 0 {
-		return "", "", false
+	// A type may have dots of its own; resource and container have neither dot nor slash.
+	k := oldKey{typ: rest[:slash], container: rest[slash+1:]}
+	if dot := strings.LastIndexByte(k.typ, '.'); dot >= 0 {
+		k.typ, k.resource = k.typ[:dot], k.typ[dot+1:]
 	}
-	return rest[:i], rest[i+len(sharesInfix):], true
+	return k, true
+}
+
+// cutReversed returns the rest of key after the labels of domain in reverse order and a dot.
+func cutReversed(key, domain string) (string, bool) {
+	for {
+		dot := strings.LastIndexByte(domain, '.')
+		rest, ok := strings.CutPrefix(key, domain[dot+1:])
+		if !ok {
+			return "", false
+		}
+		if key, ok = strings.CutPrefix(rest, "."); !ok {
+			return "", false
+		}
+		if dot < 0 {
+			return key, true
+		}
+		domain = domain[:dot]
+	}
 }

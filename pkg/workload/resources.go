@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -58,7 +59,7 @@ func (n Names) ContainerResources(annotations map[string]string, typ, container 
 		}
 		return r, true, nil
 	}
-	if !anyOldKey(annotations) {
+	if !n.anyOldKey(annotations) {
 		return Resources{}, false, nil
 	}
 	key := n.oldSharesKey(typ, container)
@@ -82,15 +83,53 @@ func (n Names) resources(annotations map[string]string, container string) (strin
 	return value, ok
 }
 
-// anyOldKey says that there may be an annotation in the old form.
-func anyOldKey(annotations map[string]string) bool {
+// anyOldKey reports whether there is an annotation in the old form.
+func (n Names) anyOldKey(annotations map[string]string) bool {
 	for key := range annotations {
-		if strings.Contains(key, sharesInfix) {
+		if _, ok := parseOldKey(key, n.domain()); ok {
 			return true
 		}
 	}
 	return false
 }
+
+// CheckOldForm returns an error for each annotation in the old form that the pod cannot have
+// honoured, by name: each annotation for another resource than cpushares, a cpuset above all,
+// and each one for another workload type than typ. For a pod of no type pass "". The type in
+// the name does not matter then.
+func (n Names) CheckOldForm(annotations map[string]string, typ string) []*AnnotationError {
+	var bad []*AnnotationError
+	for key, value := range annotations {
+		k, ok := parseOldKey(key, n.domain())
+		if !ok {
+			continue
+		}
+		if problem, remedy := n.checkOldKey(k, typ); problem != "" {
+			bad = append(bad, &AnnotationError{key, value, problem, remedy})
+		}
+	}
+	slices.SortFunc(bad, func(a, b *AnnotationError) int { return strings.Compare(a.Key, b.Key) })
+	return bad
+}
+
+// checkOldKey returns problem and remedy of a name in the old form, "" if it is right.
+func (n Names) checkOldKey(k oldKey, typ string) (problem, remedy string) {
+	const remove = "remove the annotation"
+	switch {
+	case k.resource == "cpuset":
+		return choosesCPUs, remove
+	case k.resource == "":
+		return "no resource in front of the slash", "write " + clip(n.ResourcesKey(k.container)) + `: {"cpushares":N}, or remove it`
+	case k.resource != sharesResource:
+		return "unknown resource " + quote(k.resource), remove
+	case typ != "" && k.typ != typ:
+		return "it is for workload type " + quote(k.typ) + ", and the pod asks for " + quote(typ), remove
+	}
+	return "", ""
+}
+
+// choosesCPUs is the problem of a cpuset in an annotation of either form.
+const choosesCPUs = "a pod cannot choose its CPUs: cpuset"
 
 // plain parses what Encode and webhooks write: the cpushares and the cpulimit that may
 // follow, in digits and without white space. That is nearly all that comes, and a tenth of
@@ -146,7 +185,7 @@ func parseResources(value string) (Resources, error) {
 				return Resources{}, errors.New(m.key + " is not a number")
 			}
 		case "cpuset":
-			return Resources{}, errors.New("a pod cannot choose its CPUs: cpuset")
+			return Resources{}, errors.New(choosesCPUs)
 		default:
 			return Resources{}, errors.New("unknown key " + quote(m.key))
 		}

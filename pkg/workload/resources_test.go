@@ -81,3 +81,54 @@ func TestContainerResourcesPrefersTheNewForm(t *testing.T) {
 		t.Errorf("ContainerResources = %+v, %t, %v, want %+v, true, nil", got, found, err, want)
 	}
 }
+
+// TestCheckOldForm checks that each annotation in the old form is read, or is an error with
+// a remedy.
+func TestCheckOldForm(t *testing.T) {
+	for _, c := range []struct {
+		domain, typ, key string
+		want             []string // parts of the error; nil for none
+	}{
+		{"", "management", "io.openshift.workload.management.cpushares/app", nil},
+		{"", "", "io.openshift.workload.infra.cpushares/app", nil}, // AnnotatedContainers returns it
+		{"", "management", "resources.workload.openshift.io/app", nil},
+		{"", "management", "target.workload.openshift.io/management", nil},
+		{"", "management", "io.openshift.workload.management.cpuset/app", []string{"a pod cannot choose its CPUs: cpuset", "remove the annotation"}},
+		{"", "", "io.openshift.workload.management.cpuset/app", []string{"a pod cannot choose its CPUs: cpuset", "remove the annotation"}},
+		{"", "management", "io.openshift.workload.infra.cpuset/app", []string{"a pod cannot choose its CPUs: cpuset"}},
+		{"", "management", "io.openshift.workload.management.cpuquota/app", []string{`unknown resource "cpuquota"`, "remove the annotation"}},
+		{"", "management", "io.openshift.workload.management.CPUSet/app", []string{`unknown resource "CPUSet"`}},
+		{"", "management", "io.openshift.workload.management/app", []string{"no resource in front of the slash", `write resources.workload.openshift.io/app: {"cpushares":N}, or remove it`}},
+		{"", "management", "io.openshift.workload.infra.cpushares/app", []string{`it is for workload type "infra", and the pod asks for "management"`, "remove the annotation"}},
+		{"cpu.example.org", "management", "org.example.cpu.management.cpuset/app", []string{"a pod cannot choose its CPUs: cpuset"}},
+		{"cpu.example.org", "management", "org.example.cpu.management/app", []string{"write resources.cpu.example.org/app"}},
+		{"cpu.example.org", "management", "io.openshift.workload.management.cpuset/app", nil},
+	} {
+		got := workload.Names{Domain: c.domain}.CheckOldForm(map[string]string{c.key: "0-3", "other/app": "x"}, c.typ)
+		if len(got) > 1 || (len(got) == 1) != (c.want != nil) {
+			t.Errorf("CheckOldForm(%q, %q) in domain %q = %v, want %q", c.key, c.typ, c.domain, got, c.want)
+			continue
+		}
+		if len(got) == 0 {
+			continue
+		}
+		if got[0].Key != c.key {
+			t.Errorf("CheckOldForm(%q) names %q", c.key, got[0].Key)
+		}
+		checkError(t, got[0], append(c.want, "annotation "+c.key+`: value "0-3": `))
+	}
+}
+
+func TestCheckOldFormIsSorted(t *testing.T) {
+	annotations := map[string]string{}
+	for _, key := range []string{"c", "a", "b"} {
+		annotations["io.openshift.workload.management.cpuset/"+key] = "0"
+	}
+	var got string
+	for _, err := range (workload.Names{}).CheckOldForm(annotations, "") {
+		got += err.Key[strings.LastIndexByte(err.Key, '/')+1:]
+	}
+	if got != "abc" {
+		t.Errorf("the errors are about containers %q, want abc", got)
+	}
+}

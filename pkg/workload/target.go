@@ -3,7 +3,6 @@ package workload
 import (
 	"errors"
 	"slices"
-	"strings"
 )
 
 // preferred is the only effect that there is.
@@ -95,28 +94,17 @@ func checkEffect(value string) error {
 	return nil
 }
 
-// AnnotatedContainers returns the sorted names of the containers that a pod has
-// resources annotations for, in either form; of the old form only those for typ,
-// or for any type when typ is "".
+// AnnotatedContainers returns the sorted names of the containers to which annotations give
+// resources in the new form, or shares for typ in the old form. If typ is "", shares for any
+// type count. [Names.CheckOldForm] returns the other annotations in the old form.
 func (n Names) AnnotatedContainers(annotations map[string]string, typ string) []string {
-	if len(annotations) == 0 {
-		return nil
-	}
-	domain, old := n.domain(), ""
+	domain := n.domain()
 	var names []string
 	for key := range annotations {
 		if c, ok := cutKey(key, resourcesPrefix, domain); ok {
 			names = append(names, c)
-			continue
-		}
-		if !strings.Contains(key, sharesInfix) {
-			continue
-		}
-		if old == "" {
-			old = n.oldDomain()
-		}
-		if t, c, ok := cutOldKey(key, old); ok && (typ == "" || t == typ) {
-			names = append(names, c)
+		} else if k, ok := parseOldKey(key, domain); ok && k.resource == sharesResource && (typ == "" || k.typ == typ) {
+			names = append(names, k.container)
 		}
 	}
 	slices.Sort(names)

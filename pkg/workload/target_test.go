@@ -90,6 +90,7 @@ func TestAnnotatedContainers(t *testing.T) {
 		"io.openshift.workload.other.cpushares/d":           "1",
 		"io.openshift.workload.dotted.type.cpushares/e":     "1",
 		"io.openshift.workload.management.cpuset/f":         "1",
+		"io.openshift.workload.management/h":                "1",
 		"io.openshift.workloadmanagement.cpushares/g":       "1",
 		"resources.workload.openshift.io":                   "1",
 		"target.workload.openshift.io/management":           effect,
