@@ -49,6 +49,7 @@ const placedLikeOthers = "; the pod is placed like any other"
 // may have it.
 func (c *classifier) partition(p *Pod) (*Partition, bool) {
 	typ, found, err := c.in.Names.Target(p.Annotations)
+	c.checkOldForm(p, typ)
 	if !found {
 		if names := c.in.Names.AnnotatedContainers(p.Annotations, ""); len(names) > 0 {
 			c.report(p, "", CodeResourcesIgnored, "annotations give resources to "+enumerate(names)+
@@ -71,6 +72,19 @@ func (c *classifier) partition(p *Pod) (*Partition, bool) {
 		return partition, true
 	}
 	return nil, false
+}
+
+// checkOldForm reports annotations in the old form that do not count, as one problem: a pod
+// can have thousands of them.
+func (c *classifier) checkOldForm(p *Pod, typ string) {
+	bad := c.in.Names.CheckOldForm(p.Annotations, typ)
+	switch more := len(bad) - 1; more {
+	case -1:
+	case 0:
+		c.report(p, "", CodeResourcesInvalid, bad[0].Error()+"; the daemon ignores it")
+	default:
+		c.report(p, "", CodeResourcesInvalid, bad[0].Error()+"; the daemon ignores it and "+strconv.Itoa(more)+" more")
+	}
 }
 
 // managed classifies the containers of a pod whose request for a partition stands.

@@ -78,7 +78,8 @@ const (
 	CodeStaticNotAllowed Code = "StaticPodNotAllowed"
 	// CodeGuaranteedPod: Guaranteed pods cannot be of a workload type.
 	CodeGuaranteedPod Code = "GuaranteedPod"
-	// CodeResourcesInvalid: a container's resources annotation is malformed.
+	// CodeResourcesInvalid: a container's resources annotation is malformed, or names a
+	// resource that pods do not choose.
 	CodeResourcesInvalid Code = "ResourcesInvalid"
 	// CodeResourcesIgnored: resources annotations, but no workload type.
 	CodeResourcesIgnored Code = "ResourcesIgnored"
