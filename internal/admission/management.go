@@ -57,7 +57,6 @@ func (s Settings) manage(pod *corev1.Pod, typ string, from Origin) (*corev1.Pod,
 	}
 
 	s.strip(managed)
-	delete(managed.Annotations, s.Names.WarningKey())
 	annotate(managed, s.Names.TargetKey(typ), workload.TargetValue)
 	i = 0
 	for c := range containers(managed) {

@@ -2,6 +2,7 @@ package admission
 
 import (
 	"maps"
+	"slices"
 	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
@@ -22,6 +23,7 @@ func (s Settings) Mutate(pod *corev1.Pod, from Origin) (*corev1.Pod, []Warning, 
 	if err != nil {
 		return nil, nil, &Refusal{Message: err.Error()}
 	}
+	ignored := s.ignored(pod.Annotations, typ)
 	var warnings []Warning
 	if asks {
 		managed, why, err := s.manage(pod, typ, from)
@@ -29,27 +31,45 @@ func (s Settings) Mutate(pod *corev1.Pod, from Origin) (*corev1.Pod, []Warning, 
 			return nil, nil, err
 		}
 		if managed != nil {
+			// The annotation that asks stays, so that a second call finds the other reasons again.
+			s.warn(managed, pod.Annotations, []Reason{AnnotationIgnored}, ignored)
 			s.tolerate(managed, from)
-			return managed, nil, nil
+			return managed, ignored, nil
 		}
 		warnings = append(warnings, s.warning(why, typ))
 	}
 	result, more := s.share(pod, asks)
-	warnings = append(warnings, more...)
-	s.warn(result, asks, warnings)
+	warnings = slices.Concat(warnings, ignored, more)
+	kept := Reasons()
+	if asks {
+		kept = nil // this is the first call: the text is the author's
+	}
+	s.warn(result, pod.Annotations, kept, warnings)
 	if RequestsCPU(result) {
 		s.tolerate(result, from)
 	}
 	return result, warnings, nil
 }
 
-// warn replaces the pod's annotation of warnings. What is there may be from a
-// moment ago, when the API server asked for the first time: then the annotation
-// that asked for a type is gone, and with it what could be warned of again.
-func (s Settings) warn(pod *corev1.Pod, asks bool, warnings []Warning) {
+// ignored returns a warning if the pod has annotations in the old form that no node reads, a
+// cpuset above all. The warning names the first one: a pod can have thousands, and the API
+// server bounds the sum of all annotations. Annotations in the new form are replaced without
+// a warning, as by OpenShift.
+func (s Settings) ignored(annotations map[string]string, typ string) []Warning {
+	bad := s.Names.CheckOldForm(annotations, typ)
+	if len(bad) == 0 {
+		return nil
+	}
+	return []Warning{{Reason: AnnotationIgnored, Subject: bad[0].Key}}
+}
+
+// warn replaces the pod's annotation of warnings. The earlier text may be from the first call
+// of the API server, a moment ago. Its annotations are gone then, and a second call does not
+// find the warnings again. The text stays if each of its lines has one of the kept reasons.
+func (s Settings) warn(pod *corev1.Pod, before map[string]string, kept []Reason, warnings []Warning) {
 	key := s.Names.WarningKey()
-	earlier := pod.Annotations[key]
-	if asks || !ours(earlier) {
+	earlier := before[key]
+	if !consists(earlier, kept) {
 		earlier = ""
 	}
 	delete(pod.Annotations, key)

@@ -35,6 +35,9 @@ func (s Settings) Validate(pod *corev1.Pod, from Origin) []error {
 // checkResources checks the annotations that give containers resources.
 func (s Settings) checkResources(pod *corev1.Pod, typ string, asks bool) []error {
 	var errs []error
+	for _, err := range s.Names.CheckOldForm(pod.Annotations, typ) {
+		errs = append(errs, &Refusal{Message: err.Error()})
+	}
 	for _, container := range s.Names.AnnotatedContainers(pod.Annotations, "") {
 		if !asks {
 			errs = append(errs, &Refusal{Message: fmt.Sprintf(

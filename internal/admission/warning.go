@@ -12,7 +12,7 @@ import (
 // Reason is the reason why a pod did not get something that it asks for.
 type Reason string
 
-// The reasons. All but the last two are about a workload type.
+// The reasons. All but the last three are about a workload type.
 const (
 	TypeOff               Reason = "type-off"
 	NamespaceNotAnnotated Reason = "namespace-not-annotated"
@@ -21,12 +21,14 @@ const (
 	ClassWouldChange      Reason = "qos-class-would-change"
 	CoresWithoutTarget    Reason = "cores-without-target"
 	ResourceOff           Reason = "resource-off"
+	AnnotationIgnored     Reason = "annotation-ignored"
 )
 
 // Warning is one thing that a pod asks for and does not get, although it is admitted.
 type Warning struct {
 	Reason Reason
-	// Subject is the workload type; with ResourceOff, the name of the resource.
+	// Subject is the workload type; with ResourceOff, the name of the resource; with
+	// AnnotationIgnored, the name of the annotation.
 	Subject string
 	// cause is the cause of TypeOff.
 	cause cause
@@ -93,11 +95,17 @@ func causeOf(text string) cause {
 	return c
 }
 
-// Beginnings of warnings; the subject follows in quotes.
-const (
-	typeSubject     = "workload type "
-	resourceSubject = "resource "
-)
+// subject returns the start of a warning, before its subject in quotes.
+func (r Reason) subject() string {
+	switch r {
+	case ResourceOff:
+		return "resource "
+	case AnnotationIgnored:
+		return "annotation "
+	default:
+		return "workload type "
+	}
+}
 
 // text returns the end of the sentence of a reason with one cause.
 func (r Reason) text() string {
@@ -114,6 +122,8 @@ func (r Reason) text() string {
 		return "is not asked for by an annotation: its resource was removed, and became a CPU request where there was none"
 	case ResourceOff:
 		return "was removed: it is not switched on in this cluster"
+	case AnnotationIgnored:
+		return "is ignored, like all in the old form; request cpu instead"
 	default:
 		return ""
 	}
@@ -121,15 +131,11 @@ func (r Reason) text() string {
 
 // Reasons returns all that there are.
 func Reasons() []Reason {
-	return []Reason{TypeOff, NamespaceNotAnnotated, PodLevelCPU, GuaranteedPod, ClassWouldChange, CoresWithoutTarget, ResourceOff}
+	return []Reason{TypeOff, NamespaceNotAnnotated, PodLevelCPU, GuaranteedPod, ClassWouldChange, CoresWithoutTarget, ResourceOff, AnnotationIgnored}
 }
 
 // String is one line, as it stands in the pod's annotation.
 func (w Warning) String() string {
-	subject := typeSubject
-	if w.Reason == ResourceOff {
-		subject = resourceSubject
-	}
 	// An annotation's name may be of any length and hold anything before the API
 	// server has validated the pod.
 	const longest = 80
@@ -141,25 +147,25 @@ func (w Warning) String() string {
 	if w.Reason == TypeOff {
 		text = w.cause.text()
 	}
-	return subject + strconv.Quote(name) + " " + text
+	return w.Reason.subject() + strconv.Quote(name) + " " + text
 }
 
-// ours reports whether all lines of a text are sentences of warnings, so that no other text
-// passes for a warning.
-func ours(text string) bool {
+// consists reports whether each line of a text is the sentence of a warning of one of the
+// reasons, so that no other text passes for a warning.
+func consists(text string, of []Reason) bool {
 	for line := range strings.SplitSeq(text, "\n") {
-		if !isWarning(line) {
+		if !slices.ContainsFunc(of, func(r Reason) bool { return isWarning(line, r) }) {
 			return false
 		}
 	}
 	return true
 }
 
-// isWarning reports whether a line is the sentence of a warning.
-func isWarning(line string) bool {
-	subject, isType := strings.CutPrefix(line, typeSubject)
-	if !isType {
-		subject = strings.TrimPrefix(line, resourceSubject)
+// isWarning reports whether a line is the sentence of a warning of this reason.
+func isWarning(line string, of Reason) bool {
+	subject, ok := strings.CutPrefix(line, of.subject())
+	if !ok {
+		return false
 	}
 	quoted, err := strconv.QuotedPrefix(subject)
 	if err != nil {
@@ -170,10 +176,10 @@ func isWarning(line string) bool {
 		return false
 	}
 	is := cause{}
-	if text, ok := strings.CutPrefix(subject[len(quoted):], " "); ok {
+	if text, ok := strings.CutPrefix(subject[len(quoted):], " "); ok && of == TypeOff {
 		is = causeOf(text)
 	}
-	return slices.ContainsFunc(Reasons(), func(r Reason) bool { return Warning{r, name, is}.String() == line })
+	return Warning{of, name, is}.String() == line
 }
 
 // join adds warnings to the lines of an earlier text of ours, each once.
