@@ -200,7 +200,9 @@ func TestDomain(t *testing.T) {
 	}{
 		"as the webhook does it": {map[string]string{asks: effect, "resources.cpu.example.org/app": `{"cpushares":409}`}, own + " memory=1Gi | " + own, ""},
 		"too many shares":        {map[string]string{asks: effect, "resources.cpu.example.org/app": `{"cpushares":409000}`}, "", "not as the webhook writes it"},
-		"the old form":           {map[string]string{"org.example.cpu.management.cpushares/app": "9"}, "", "gives a container CPU shares"},
+		"the old form":           {map[string]string{"org.example.cpu.management.cpushares/app": "9"}, "", "gives a container CPUs or shares"},
+		"the old form's cpuset":  {map[string]string{"org.example.cpu.management.cpuset/app": "0-3"}, "", "gives a container CPUs or shares"},
+		"the other old form":     {map[string]string{"io.openshift.workload.management.cpuset/app": "0-3"}, "", ""},
 		"cores without a type":   {nil, own + " | " + own, "requests the CPUs of a workload type"},
 		"the other domain":       {map[string]string{"target.workload.openshift.io/x": "x"}, "cpu=1", ""},
 	} {

@@ -36,7 +36,7 @@ func trust(t *testing.T, s *apiServer) {
 		"a type with a blank":    {newPod("f", other("target.workload.openshift.io/Management", effect), "cpu=1"), "does not allow workload type Management"},
 		"two types":              {newPod("g", other(target, effect, "target.workload.openshift.io/infra", effect), "cpu=1"), "workload type"},
 		"shares without a type":  {newPod("h", other(shares, `{"cpushares":409}`), "cpu=1"), "none asks for a workload type"},
-		"the old form":           {newPod("i", other(target, effect, "io.openshift.workload.management.cpushares/app", "409"), ""), "gives a container CPU shares"},
+		"the old form":           {newPod("i", other(target, effect, "io.openshift.workload.management.cpushares/app", "409"), ""), "gives a container CPUs or shares"},
 		"no such container":      {newPod("j", other(target, effect, "resources.workload.openshift.io/debug", `{"cpushares":2}`), ""), "that the pod does not have"},
 		"a cpuset":               {newPod("k", other(target, effect, shares, `{"cpuset":"0-3"}`), ""), "not as the webhook writes it"},
 		"cores without a type":   {newPod("l", nil, cores+"=400 | "+cores+"=400"), "requests the CPUs of a workload type"},
@@ -55,7 +55,11 @@ func trust(t *testing.T, s *apiServer) {
 		"of the pause container": {newPod("q", other(target, effect, "resources.workload.openshift.io/POD", `{"cpushares":2}`), ""), "that the pod does not have"},
 		"a name with a dot":      {newPod("q", other(target, effect, "resources.workload.openshift.io/app.x", `{"cpushares":2}`), ""), "that the pod does not have"},
 		"a type without a name":  {newPod("q", other("target.workload.openshift.io/", effect), ""), "must be non-empty"},
-		"the old form's type":    {newPod("q", other("io.openshift.workload.a.b.cpushares/app", "9"), ""), "gives a container CPU shares"},
+		"the old form's type":    {newPod("q", other("io.openshift.workload.a.b.cpushares/app", "9"), ""), "gives a container CPUs or shares"},
+		"the old form's cpuset":  {newPod("r", other(target, effect, "io.openshift.workload.management.cpuset/app", "0-3"), ""), "gives a container CPUs or shares"},
+		"no resource in it":      {newPod("r", other(target, effect, "io.openshift.workload.management/app", `{"cpuset":"0-3"}`), ""), "gives a container CPUs or shares"},
+		"a cpuset and no type":   {newPod("r", other("io.openshift.workload.management.cpuset/app", "0-3"), "cpu=1"), "gives a container CPUs or shares"},
+		"names beside the form":  {newPod("r", other("io.openshift.workload.management.cpuset", "x", "io.openshift.workloads.a.cpuset/app", "x"), "cpu=1"), ""},
 		"says it is static":      {newPod("n", other(target, effect, "kubernetes.io/config.source", "file"), "cpu=1"), "says that it is a static one"},
 	} {
 		_, err := create(t, s, exempt, c.pod)
@@ -87,6 +91,8 @@ func later(t *testing.T, s *apiServer, namespace string) {
 		{"b", `{"metadata":{"annotations":{"` + target + `":null}}}`, "cannot be changed"},
 		{"b", `{"metadata":{"annotations":{"` + shares + `":"{}"}}}`, "cannot be changed"},
 		{"b", `{"metadata":{"annotations":{"io.openshift.workload.management.cpushares/app":"2"}}}`, "cannot be changed"},
+		{"b", `{"metadata":{"annotations":{"io.openshift.workload.management.cpuset/app":"0-3"}}}`, "cannot be changed"},
+		{"a", `{"metadata":{"annotations":{"io.openshift.workload.management/app":"{}"}}}`, "cannot be changed"},
 		{"a", `{"metadata":{"annotations":{"nri.cpupoold.io/tolerate-missing":"true"}}}`, "cannot be changed"},
 		{"b", `{"metadata":{"annotations":{"other":"1"},"labels":{"a":"b"}}}`, ""},
 	} {
@@ -119,7 +125,7 @@ func bindings(t *testing.T, s *apiServer, namespace string) {
 	bind := func(annotations map[string]string) error {
 		return pods.Bind(t.Context(), binding(annotations), metav1.CreateOptions{})
 	}
-	for _, key := range []string{target, shares, "io.openshift.workload.management.cpushares/app", "nri.cpupoold.io/tolerate-missing"} {
+	for _, key := range []string{target, shares, "io.openshift.workload.management.cpushares/app", "io.openshift.workload.management.cpuset/app", "nri.cpupoold.io/tolerate-missing"} {
 		annotations := map[string]string{key: effect}
 		refusedWith(t, "a binding with "+key, bind(annotations), "a binding must not have annotations")
 		// The same, by the older path.
