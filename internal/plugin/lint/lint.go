@@ -67,6 +67,8 @@ func (s Settings) Check(files []File) []Finding {
 			switch {
 			case o.Pod != nil:
 				l.checkPod()
+			case o.APIVersion == "v1" && o.Kind == "Namespace":
+				l.checkLabels(o.Labels, o.Line)
 			case o.APIVersion == "v1" && o.Kind == "LimitRange":
 				l.checkLimitRange()
 			case o.APIVersion == "v1" && o.Kind == "ResourceQuota":

@@ -90,6 +90,43 @@ func TestTypesOfNamespace(t *testing.T) {
 	}
 }
 
+// TestKeysThatNothingReads checks that each key that looks like one of a workload type and is
+// none has a finding, with its line and what to do.
+func TestKeysThatNothingReads(t *testing.T) {
+	const asks = "    target.workload.openshift.io/management: '{\"effect\":\"PreferredDuringScheduling\"}'\n"
+	for _, c := range []struct{ domain, metadata, message, remedy string }{
+		{"", asks + "    io.openshift.workload.management.cpuset/c: 0-3", "annotation io.openshift.workload.management.cpuset/c: value \"0-3\": a pod cannot choose its CPUs: cpuset", "remove the annotation"},
+		{"", asks + "    io.openshift.workload.management.cpuquota/c: 0-3", `unknown resource "cpuquota"`, "remove the annotation"},
+		{"", asks + "    io.openshift.workload.management/c: '{}'", "no resource in front of the slash", "write resources.workload.openshift.io/c: {\"cpushares\":N}, or remove it"},
+		{"", asks + "    io.openshift.workload.infra.cpushares/c: '9'", `it is for workload type "infra", and the pod asks for "management"`, "remove the annotation"},
+		{"", asks + "    io.openshift.workload.management.cpushares/c: '9'", "", ""},
+		{"", asks + "    workload.openshift.io/management: x", "annotation workload.openshift.io/management of a pod has no effect", "write target.workload.openshift.io/management: '{\"effect\":\"PreferredDuringScheduling\"}', or remove it"},
+		{"", asks + "    workload.openshift.io/allowed: management", "annotation workload.openshift.io/allowed of a pod has no effect", "move it to the namespace"},
+		{"", asks + "    workload.openshift.io/warning: x", "", ""},
+		{"", asks + "  labels:\n    target.workload.openshift.io/management: x", "label target.workload.openshift.io/management has no effect", "write it as an annotation"},
+		{"", asks + "  labels:\n    allowed.workload.openshift.io: x", "label allowed.workload.openshift.io has no effect", "write it as an annotation"},
+		{"cpu.example.org", "    org.example.cpu.management.cpuset/c: 0-3", "a pod cannot choose its CPUs: cpuset", "remove the annotation"},
+		{"cpu.example.org", "    cpu.example.org/management: x", "annotation cpu.example.org/management of a pod has no effect", "write target.cpu.example.org/management: '{\"effect\":\"PreferredDuringScheduling\"}', or remove it"},
+		{"cpu.example.org", "    io.openshift.workload.management.cpuset/c: 0-3", "", ""},
+	} {
+		s := settings()
+		s.Admission.Names.Domain = c.domain
+		text := "apiVersion: v1\nkind: Pod\nmetadata:\n  name: p\n  annotations:\n" + c.metadata + "\nspec: {containers: [{name: c, resources: {requests: {cpu: 1, memory: 1}}}]}\n"
+		line := strings.Count(text[:strings.Index(text, "\nspec:")], "\n") + 1
+		findings := check(t, s, text)
+		switch {
+		case c.message == "" && len(findings) > 0:
+			t.Errorf("%s: %v, want nothing", c.metadata, findings)
+		case c.message != "" && (len(findings) != 1 || !strings.HasSuffix(findings[0].Message, c.message) || findings[0].Remedy != c.remedy || findings[0].Line != line):
+			t.Errorf("%s: %+v, want one at line %d: %s (%s)", c.metadata, findings, line, c.message, c.remedy)
+		}
+	}
+	const labelled = "apiVersion: v1\nkind: Namespace\nmetadata:\n  name: n\n  labels:\n    workload.openshift.io/allowed: management\n"
+	if findings := check(t, settings(), labelled); len(findings) != 1 || findings[0].Line != 6 || findings[0].Message != "label workload.openshift.io/allowed has no effect" {
+		t.Errorf("%v, want one about the label at line 6", findings)
+	}
+}
+
 // FuzzCheck checks that every finding has its line in the file and says what to
 // do, and that the order of files is nothing to it.
 func FuzzCheck(f *testing.F) {
@@ -97,6 +134,8 @@ func FuzzCheck(f *testing.F) {
 	f.Add(namespace + "apiVersion: v1\nkind: LimitRange\nspec: {limits: [{type: Pod, min: {cpu: 1}}]}\n---\napiVersion: v1\nkind: ResourceQuota\nspec: {hard: {cpu: 1}}\n")
 	f.Add("apiVersion: v1\nkind: List\nitems:\n- {apiVersion: apps/v1, kind: DaemonSet, metadata: &m {name: a}, spec: {template: {metadata: *m, spec: {containers: [{name: c}, null]}}}}\n")
 	f.Add(namespace + "apiVersion: v1\nkind: Pod\nmetadata: {name: \"a\\nb\"}\nspec: {containers: [{name: \"c\\td\"}]}\n")
+	f.Add("apiVersion: v1\nkind: Pod\nmetadata: {name: p, labels: {target.workload.openshift.io/x: y}, annotations: {io.openshift.workload.management.cpuset/c: 0-3, io.openshift.workload.m/c: '{}', workload.openshift.io/m: x}}\n")
+	f.Add("apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: d, annotations: {io.openshift.workload.a.b.cpulimit/c: 1}, labels: {workload.openshift.io/allowed: m}}\nspec: {template: {metadata: {labels: {resources.workload.openshift.io/c: x}}, spec: {containers: [{name: c}]}}}\n")
 	f.Fuzz(func(t *testing.T, text string) {
 		objects, _ := manifest.Objects([]byte(text))
 		lines := strings.Count(text, "\n") + 1 + strings.Count(text, "\r") + strings.Count(text, "\u0085") + strings.Count(text, "\u2028") + strings.Count(text, "\u2029")

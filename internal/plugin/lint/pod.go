@@ -17,6 +17,11 @@ import (
 func (l *linter) checkPod() {
 	names, pod := l.Admission.Names, l.object.Pod
 	l.checkPlace()
+	l.checkLabels(l.object.Labels, l.object.Line)
+	if l.object.PodPath != "" {
+		l.checkLabels(pod.Labels, l.object.PodLine)
+	}
+	l.checkFirstForm()
 	l.checkContainerNames()
 	errs := l.Admission.Validate(pod, admission.Origin{Manifest: true})
 	for _, err := range errs {
@@ -38,11 +43,44 @@ func (l *linter) checkPlace() {
 		return
 	}
 	for _, key := range slices.Sorted(maps.Keys(l.object.Annotations)) {
-		if l.Admission.Names.Claims(key) {
-			l.find(l.object.Line("metadata", "annotations", key),
-				fmt.Sprintf("annotation %s is on the %s, and its pods do not get it", key, l.object.Kind),
-				"move it to "+l.object.PodPath+"metadata.annotations")
+		if !l.Admission.Names.Claims(key) {
+			continue
 		}
+		remedy := "move it to " + l.object.PodPath + "metadata.annotations"
+		if len(l.Admission.Names.CheckOldForm(map[string]string{key: ""}, "")) > 0 {
+			remedy = "remove it; pods with it are wrong, too"
+		}
+		l.find(l.object.Line("metadata", "annotations", key),
+			fmt.Sprintf("annotation %s is on the %s, and its pods do not get it", key, l.object.Kind), remedy)
+	}
+}
+
+// checkLabels finds labels that are meant as annotations: nothing reads them.
+func (l *linter) checkLabels(labels map[string]string, line func(path ...string) int) {
+	names := l.Admission.Names
+	domain := strings.TrimSuffix(names.AllowedKey(), "/allowed")
+	for _, key := range slices.Sorted(maps.Keys(labels)) {
+		if names.Claims(key) || key == names.AllowedKey() || key == "allowed."+domain {
+			l.find(line("metadata", "labels", key), fmt.Sprintf("label %s has no effect", key), "write it as an annotation")
+		}
+	}
+}
+
+// checkFirstForm finds annotations of pods in the domain itself. OpenShift's first form asked
+// for a type there, and namespaces allow types there.
+func (l *linter) checkFirstForm() {
+	names := l.Admission.Names
+	prefix := strings.TrimSuffix(names.AllowedKey(), "allowed")
+	for _, key := range slices.Sorted(maps.Keys(l.object.Pod.Annotations)) {
+		typ, is := strings.CutPrefix(key, prefix)
+		if !is || key == names.WarningKey() {
+			continue
+		}
+		remedy := fmt.Sprintf("write %s: '%s', or remove it", names.TargetKey(typ), workload.TargetValue)
+		if key == names.AllowedKey() {
+			remedy = "move it to the namespace"
+		}
+		l.find(l.object.PodLine("metadata", "annotations", key), fmt.Sprintf("annotation %s of a pod has no effect", key), remedy)
 	}
 }
 
@@ -73,6 +111,8 @@ func (l *linter) checkAsking() {
 		l.findText(at, "namespace "+strconv.Quote(l.namespace())+": "+err.Error())
 		return
 	}
+	// Validate has found the annotations that are ignored, and names each.
+	warnings = slices.DeleteFunc(warnings, func(w admission.Warning) bool { return w.Reason == admission.AnnotationIgnored })
 	for _, w := range warnings {
 		switch w.Reason {
 		case admission.NamespaceNotAnnotated:

@@ -16,8 +16,8 @@ import (
 // Object is an object of a file.
 type Object struct {
 	APIVersion, Kind, Namespace, Name string
-	// Annotations are the object's own; the pods of a workload do not get them.
-	Annotations map[string]string
+	// Annotations and Labels are the object's own; the pods of a workload do not get them.
+	Annotations, Labels map[string]string
 	// Pod is the pod, or the template of a workload's pods; nil for objects that make
 	// none.
 	Pod *corev1.Pod
@@ -63,9 +63,10 @@ func objectsOf(node *yaml.Node, apiVersion, kind string) (objects []Object, errs
 	}
 	var own struct {
 		Annotations map[string]string `json:"annotations"`
+		Labels      map[string]string `json:"labels"`
 	}
 	err := decodeInto(metadata, &own)
-	o.Annotations = own.Annotations
+	o.Annotations, o.Labels = own.Annotations, own.Labels
 	if path, makesPods := template(o.APIVersion, o.Kind); makesPods && err == nil {
 		o.pod = node
 		for _, key := range path {
