@@ -156,6 +156,7 @@ func TestClaimByBuiltInHandler(t *testing.T) {
 // changes nothing.
 func FuzzCRIO(f *testing.F) {
 	f.Add("[crio.runtime.workloads.a]\nactivation_annotation = \"x\"\nresources = { cpuset = \"0\" }\n")
+	f.Add("[crio.runtime.workloads.management]\nactivation_annotation = \"target.workload.openshift.io/management\"\nannotation_prefix = \"io.openshift.workload.management\"\nresources = { \"cpushares\" = \"\", \"cpuset\" = \"0-1,52-53\" }\n")
 	f.Add("[crio.runtime.runtimes.high-performance]\nallowed_annotations = [\"cpu-load-balancing.crio.io\"]\n")
 	f.Add("[crio]\nruntime = 3\n")
 	f.Fuzz(func(t *testing.T, text string) {

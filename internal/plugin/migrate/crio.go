@@ -2,15 +2,19 @@ package migrate
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"maps"
 	"path"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/BurntSushi/toml"
 	"go.yaml.in/yaml/v3"
+
+	"github.com/cpupoold/cpupoold/pkg/workload"
 )
 
 // crioRuntime holds the keys of [crio.runtime] that set CPUs (crio.conf(5)).
@@ -32,11 +36,42 @@ type crioWorkload struct {
 
 // crioResources are defaults; 0 and "" are none.
 type crioResources struct {
-	CPUShares uint64 `toml:"cpushares"`
-	CPUQuota  int64  `toml:"cpuquota"`
-	CPUPeriod uint64 `toml:"cpuperiod"`
-	CPUSet    string `toml:"cpuset"`
-	CPULimit  int64  `toml:"cpulimit"`
+	CPUShares crioShares `toml:"cpushares"`
+	CPUQuota  int64      `toml:"cpuquota"`
+	CPUPeriod uint64     `toml:"cpuperiod"`
+	CPUSet    string     `toml:"cpuset"`
+	CPULimit  int64      `toml:"cpulimit"`
+}
+
+// crioShares are CPU shares. The enhancement writes them as a text, "" for none, as the first
+// CRI-O with workloads read it (pkg/config/workloads.go, a map of texts). Today it is a number.
+type crioShares struct {
+	value  uint64
+	isText bool
+}
+
+// UnmarshalTOML reads either form.
+func (s *crioShares) UnmarshalTOML(value any) error {
+	switch v := value.(type) {
+	case int64:
+		if v < 0 {
+			return fmt.Errorf("cpushares %d is negative", v)
+		}
+		*s = crioShares{value: uint64(v)}
+		return nil
+	case string:
+		s.isText = true
+		if v == "" {
+			return nil
+		}
+		var err error
+		if s.value, err = strconv.ParseUint(v, 10, 63); err != nil {
+			return fmt.Errorf("cpushares %q is no number of CPU shares; write 0 for none", shorten(v))
+		}
+		return nil
+	default:
+		return errors.New("cpushares is no number; write 0 for none")
+	}
 }
 
 // crioFile is a file of CRI-O's configuration.
@@ -91,7 +126,7 @@ func (c crioFile) dir() string {
 
 // crio takes files of CRI-O. Those that belong together go over each other, table by table,
 // as CRI-O reads them.
-func (f *facts) crio(files []crioFile) {
+func (f *facts) crio(files []crioFile, reading Reading) {
 	type table struct {
 		source string
 		crioWorkload
@@ -109,7 +144,11 @@ func (f *facts) crio(files []crioFile) {
 			}
 		}
 		for name, w := range file.runtime.Workloads {
-			tables[place{dir, name}] = table{file.name + ": crio.runtime.workloads." + name, w}
+			source := file.name + ": crio.runtime.workloads." + name
+			if reading == Implementation && w.Resources != nil && w.Resources.CPUShares.isText {
+				f.fail("%s.resources.cpushares is a text: today's CRI-O does not start with it; write 0, or give --reading documents, by which it is the enhancement's", source)
+			}
+			tables[place{dir, name}] = table{source, w}
 		}
 		for key, set := range map[string]*string{"infra_ctr_cpuset": file.runtime.InfraCtrCPUSet, "shared_cpuset": file.runtime.SharedCPUSet} {
 			if set != nil {
@@ -119,7 +158,7 @@ func (f *facts) crio(files []crioFile) {
 	}
 	order := func(a, b place) int { return cmp.Or(cmp.Compare(a.dir, b.dir), cmp.Compare(a.key, b.key)) }
 	for _, at := range slices.SortedFunc(maps.Keys(tables), order) {
-		f.crioWorkload(tables[at].source, tables[at].crioWorkload)
+		f.crioWorkload(tables[at].source, tables[at].crioWorkload, reading)
 	}
 	for _, at := range slices.SortedFunc(maps.Keys(sets), order) {
 		s := sets[at]
@@ -148,25 +187,35 @@ func (w crioWorkload) refused() error {
 	case w.Activation == "":
 		return fmt.Errorf("activation_annotation %w", ErrRequired)
 	case w.Resources == nil:
-	case w.Resources.CPUQuota != 0 && w.Resources.CPUQuota < int64(min(w.Resources.CPUShares, 1<<62)):
-		return fmt.Errorf("cpuquota %d is less than cpushares %d", w.Resources.CPUQuota, w.Resources.CPUShares)
+	case w.Resources.CPUQuota != 0 && w.Resources.CPUQuota < int64(w.Resources.CPUShares.value):
+		return fmt.Errorf("cpuquota %d is less than cpushares %d", w.Resources.CPUQuota, w.Resources.CPUShares.value)
 	case w.Resources.CPUPeriod != 0 && w.Resources.CPUPeriod < 1000:
 		return fmt.Errorf("cpuperiod %d is less than 1000 microseconds", w.Resources.CPUPeriod)
 	}
 	return nil
 }
 
-// crioWorkload takes a table of workloads.
-func (f *facts) crioWorkload(source string, w crioWorkload) {
+// crioWorkload takes a table of workloads. The enhancement's table, by --reading documents,
+// has the names of annotations in the old form.
+func (f *facts) crioWorkload(source string, w crioWorkload, reading Reading) {
 	if err := w.refused(); err != nil {
 		f.fail("%s: %w: CRI-O does not start with it", source, err)
 		return
 	}
 	domain, typ, ok := strings.Cut(strings.TrimPrefix(w.Activation, "target."), "/")
-	if !ok || !strings.HasPrefix(w.Activation, "target.") || !isLabel(typ) || w.Prefix != "resources."+domain {
-		f.note(source, fmt.Sprintf("pods of a type are known by annotations target.DOMAIN/TYPE and resources.DOMAIN, and not by %q and %q", shorten(w.Activation), shorten(w.Prefix)),
-			"annotate these pods otherwise, or keep the table and write otherManagers.crioWorkloads: standDown")
+	ok = ok && strings.HasPrefix(w.Activation, "target.") && domain != "" && isLabel(typ)
+	old := ok && w.Prefix == workload.Names{Domain: domain}.OldPrefix(typ)
+	if !ok || w.Prefix != "resources."+domain && (!old || reading == Implementation) {
+		remedy := "annotate these pods otherwise, or keep the table and write otherManagers.crioWorkloads: standDown"
+		if old {
+			remedy = "give --reading documents if the table is the enhancement's, or " + remedy
+		}
+		f.note(source, fmt.Sprintf("pods of a type are known by annotations target.DOMAIN/TYPE and resources.DOMAIN, and not by %q and %q", shorten(w.Activation), shorten(w.Prefix)), remedy)
 		return
+	}
+	if old {
+		f.note(source+".annotation_prefix", fmt.Sprintf("by it today's CRI-O looks for annotations %[1]s/CONTAINER; the documents, and the daemon, have %[1]s.cpushares/CONTAINER", shorten(w.Prefix)),
+			"write resources."+shorten(domain)+" where today's CRI-O is to read it")
 	}
 	f.partitioned = true
 	f.say(keyDomain, domain, source)
@@ -179,12 +228,15 @@ func (f *facts) crioWorkload(source string, w crioWorkload) {
 		return
 	}
 	r := *w.Resources
+	if r.CPUShares.isText {
+		f.note(source+".resources.cpushares", "is a text, as in the documents; today's CRI-O does not start with it", "write a number where today's CRI-O is to read it, 0 for none")
+	}
 	set := f.cpus(source+".resources.cpuset", r.CPUSet)
 	f.say(partitionKey(typ), listOrAll(set), source)
 	for _, def := range []struct {
 		key   string
 		value int64
-	}{{"cpushares", int64(min(r.CPUShares, 1<<62))}, {"cpuquota", r.CPUQuota}, {"cpuperiod", int64(min(r.CPUPeriod, 1<<62))}, {"cpulimit", r.CPULimit}} {
+	}{{"cpushares", int64(r.CPUShares.value)}, {"cpuquota", r.CPUQuota}, {"cpuperiod", int64(min(r.CPUPeriod, 1<<62))}, {"cpulimit", r.CPULimit}} {
 		if def.value != 0 {
 			f.note(fmt.Sprintf("%s.resources.%s", source, def.key), fmt.Sprintf("%d as a default for pods that say nothing has no key here", def.value),
 				"let pods request what they need: the webhook annotates them, and the daemon weighs them by it")

@@ -47,7 +47,7 @@ func Import(files []File, o Options) (Result, error) {
 		i.file(file)
 	}
 	i.choose()
-	i.crio(i.crioFiles)
+	i.crio(i.crioFiles, i.o.Reading)
 	if len(i.errs) == 0 && i.understood == 0 {
 		i.fail("nothing in these files is known; give PerformanceProfile, KubeletConfiguration, MachineConfig, CRI-O's configuration, the pinning file, or CPU-Pooler's ConfigMap")
 	}
