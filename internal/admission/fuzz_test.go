@@ -29,6 +29,7 @@ func FuzzMutate(f *testing.F) {
 			if section.Name == "pod" || section.Name == "result" {
 				f.Add(string(section.Data), uint8(0b111))
 				f.Add(string(section.Data), uint8(0b1000))
+				f.Add(string(section.Data), uint8(0b100000))
 			}
 		}
 	}
@@ -40,6 +41,9 @@ func FuzzMutate(f *testing.F) {
 		s := admission.Settings{
 			Types: map[string]bool{"management": bits&1 != 0}, SharedCPUs: bits&2 != 0, GuaranteedCPUs: bits&4 != 0,
 			TolerateDepletion: bits&16 != 0,
+		}
+		if bits&32 != 0 && !s.Types["management"] {
+			s.Waits = map[string]admission.Lack{"management": {Schedulable: 3, Nodes: 2, Example: "n1"}}
 		}
 		from := admission.Origin{Namespace: map[string]string{s.Names.AllowedKey(): "management"}, Manifest: bits&8 != 0}
 		before := formatPod(pod)
