@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -299,32 +300,45 @@ func TestUpdateKeepsThePool(t *testing.T) {
 	}
 }
 
-// TestUpdateMovesNobodyBack checks that an update of a container whose own update is pending
-// does not write its former CPUs.
-func TestUpdateMovesNobodyBack(t *testing.T) {
-	n := newNode(t)
-	n.YAML = nodefixture.CarvedYAML
-	r := n.start()
-	shared := n.RunContainer(n.RunPod("s", "default", "burstable", 0, nil), "app", cri.Resources{Shares: 512})
-	n.AwaitCPUs(shared, "2-7")
-	r.quiet()
-	release := n.Runtime.Hang("UpdateContainerResources")
-	defer release()
-	a := r.asker()
-	pod := ofPod("e", "default", "guaranteed", 2, nil)
-	mine := a.mustCreate(pod, a.container(pod, "app", nodefixture.WholeCPUs(2))).Adjustment.CPUs // the runtime does not make the updates of this reply
-	rest := cpuset.Range(2, 7).Difference(mine).String()
-	for _, asked := range []cri.Resources{{Shares: 1024}, {Mems: "0"}} {
-		got, err := a.hooks.Update(t.Context(), shared, asked)
-		if want := (cri.Resources{CPUs: rest}); err != nil || got != want {
-			t.Errorf("update with %+v = %+v, %v; want %+v", asked, got, err, want)
-		}
-	}
-	release()
-	n.Eventually("on record", func() bool { return n.RecordedCPUs(shared) == rest })
-	r.quiet()
-	if got, err := a.hooks.Update(t.Context(), shared, cri.Resources{Shares: 512}); err != nil || got.CPUs != "" {
-		t.Errorf("when it is on record an update is answered %+v, %v", got, err)
+// TestUpdateKeepsPendingCPUs checks that an update of a container does not write the former CPUs
+// of the container. The runtime's record has the former CPUs until the daemon's own update ends.
+func TestUpdateKeepsPendingCPUs(t *testing.T) {
+	for name, status := range map[string]error{"record known": nil, "record unknown": errors.New("no")} {
+		t.Run(name, func(t *testing.T) {
+			n := newNode(t)
+			n.YAML = nodefixture.CarvedYAML
+			r := n.start()
+			shared := n.RunContainer(n.RunPod("s", "default", "burstable", 0, nil), "app", cri.Resources{Shares: 512})
+			n.AwaitCPUs(shared, "2-7")
+			r.quiet()
+			release := n.Runtime.Hang("UpdateContainerResources")
+			defer release()
+			n.Runtime.Fail("ContainerStatus", status)
+			a := r.asker()
+			pod := ofPod("e", "default", "guaranteed", 2, nil)
+			// The fake runtime does not make the updates of this reply.
+			mine := a.mustCreate(pod, a.container(pod, "app", nodefixture.WholeCPUs(2))).Adjustment.CPUs
+			rest := cpuset.Range(2, 7).Difference(mine).String()
+			expect := func(when string) {
+				t.Helper()
+				for _, asked := range []cri.Resources{{Shares: 1024}, {Mems: "0"}} {
+					got, err := a.hooks.Update(t.Context(), shared, asked)
+					if want := (cri.Resources{CPUs: rest}); err != nil || got != want {
+						t.Errorf("%s: update with %+v = %+v, %v; want %+v", when, asked, got, err, want)
+					}
+				}
+			}
+			expect("before the daemon reads the record")
+			n.Eventually("the record read", func() bool { return strings.Contains(n.Logs.String(), "runtime skipped an NRI update") })
+			expect("after the daemon has read the record")
+			n.Runtime.Fail("ContainerStatus", nil)
+			release()
+			n.Eventually("on record", func() bool { return n.RecordedCPUs(shared) == rest })
+			r.quiet()
+			if got, err := a.hooks.Update(t.Context(), shared, cri.Resources{Shares: 512}); err != nil || got.CPUs != "" {
+				t.Errorf("update after the daemon's own update = %+v, %v; want no CPUs", got, err)
+			}
+		})
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"golang.org/x/tools/txtar"
 
 	"github.com/cpupoold/cpupoold/internal/node/inventory"
+	"github.com/cpupoold/cpupoold/pkg/cri"
 )
 
 // TestOlderAnswerKeepsRecord checks that an answer of the runtime that was requested before
@@ -35,5 +36,42 @@ func TestOlderAnswerKeepsRecord(t *testing.T) {
 	}
 	if got := s.out.String(); strings.Contains(got, "persist") {
 		t.Errorf("after the older answer:\n%s", got)
+	}
+}
+
+// TestUpdateWithUnknownRecord checks the reply to an update of a container whose record is
+// unknown. With an update without CPUs the runtime writes its recorded CPUs. Another container
+// can have those CPUs now.
+func TestUpdateWithUnknownRecord(t *testing.T) {
+	s := newScenario(t, &txtar.Archive{})
+	err := errors.Join(s.start(), s.pod("web", nil), s.create("web/app", map[string]string{"shares": "512"}), s.begin("web/app"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.settle()
+	id := s.ids["web/app"]
+	path := s.loop.inventory.Container(id).Path
+	cpus := s.loop.cache.Current(path).CPUs
+	update := func(asked cri.Resources) cri.Resources {
+		t.Helper()
+		answer := make(chan updateAnswer, 1)
+		updateRequest{id: id, asked: asked, answer: answer}.apply(s.loop)
+		a := <-answer
+		if a.err != nil {
+			t.Fatal(a.err)
+		}
+		return a.keep
+	}
+	s.loop.cache.NoteMissingUpdate(path, cpus)
+	for _, asked := range []cri.Resources{{Shares: 1024}, {Mems: "0"}, {CPUs: "5"}} {
+		if got := update(asked); got.CPUs != cpus.String() {
+			t.Errorf("record unknown, %+v: CPUs %q, want %s", asked, got.CPUs, cpus)
+		}
+	}
+	containerFetched{inventory.FetchContainer(t.Context(), &s.loop.Host, id, 0)}.apply(s.loop)
+	for _, asked := range []cri.Resources{{Shares: 2048}, {Mems: "0"}} {
+		if got := update(asked); got.CPUs != "" {
+			t.Errorf("record read, %+v: CPUs %q, want none", asked, got.CPUs)
+		}
 	}
 }

@@ -251,6 +251,10 @@ func (l *Loop) keep(e *inventory.Container, p *pools.Placement, asked cri.Resour
 	if l.CPUManager != nil && p != nil {
 		cpus = p.Runs() // the kubelet has already moved the other containers
 	}
+	current := l.cache.Current(e.Path)
+	if cpus.IsEmpty() && p != nil && current.Exists && current.CPUs.Equal(p.Runs()) {
+		cpus = current.CPUs // the record is unknown, and can contain CPUs of another container
+	}
 	if asked.CPUs != "" && !cpus.IsEmpty() && cpus.String() != asked.CPUs {
 		keep.CPUs = cpus.String()
 		l.cache.NoteOverride(e.Path)
@@ -260,7 +264,8 @@ func (l *Loop) keep(e *inventory.Container, p *pools.Placement, asked cri.Resour
 	}
 	// With an update without CPUs the runtime writes its recorded CPUs. While an update of
 	// the record is in progress, those can belong to another container.
-	if asked.CPUs == "" && !cpus.IsEmpty() && cpus.Equal(p.Runs()) && !cpus.Equal(l.cache.Current(e.Path).Recorded) {
+	recorded := current.RecordedKnown && cpus.Equal(current.Recorded)
+	if asked.CPUs == "" && !cpus.IsEmpty() && cpus.Equal(p.Runs()) && !recorded {
 		keep.CPUs = cpus.String()
 	}
 	if asked.Shares != 0 && p.Shares != 0 {

@@ -128,9 +128,11 @@ func (m *Inventory) NotePersisted(e *Container) {
 	e.recordedAt = m.clock
 }
 
-// HasRecordOf reports whether the answer was requested after the daemon's last change of
-// the record: an older answer lacks the change.
-func (f *ContainerStatus) HasRecordOf(e *Container) bool { return f.asOf >= e.recordedAt }
+// HasRecordOf reports whether the answer contains the daemon's last change of the record. An
+// answer that was requested before the change lacks it.
+func (f *ContainerStatus) HasRecordOf(e *Container) bool {
+	return f.asOf == betweenUpdates || f.asOf >= e.recordedAt
+}
 
 // advance moves the state of a container forward.
 func (e *Container) advance(s cri.State) { e.Container.State = max(e.Container.State, s) }

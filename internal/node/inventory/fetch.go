@@ -79,8 +79,13 @@ func fetchPod(ctx context.Context, h *hostenv.Host, id string, limit time.Durati
 	return f
 }
 
+// betweenUpdates is the asOf of a question that runs in the queue of the container's updates.
+const betweenUpdates = 0
+
 // FetchContainer asks the runtime and systemd for a container. asOf is the inventory's
-// clock at the time of the question. With 0 the resources that NRI has reported stay.
+// clock at the time of the question. It is 0 for a question in the queue of the container's
+// updates. That answer is newer than the updates before it, so its record counts. The
+// resources that NRI has reported stay, because the runtime may still apply them.
 func FetchContainer(ctx context.Context, h *hostenv.Host, id string, asOf int) ContainerStatus {
 	f := fetchContainer(ctx, h, id, unitTimeout)
 	f.asOf = asOf

@@ -17,7 +17,7 @@ const InfraName = "POD"
 type Inventory struct {
 	driver     cgroup.Driver
 	now        func() time.Time
-	clock      int                   // number of changes; see removed.go
+	clock      int                   // 1 plus the number of changes; see removed.go
 	pods       map[string]*Pod       // by sandbox id
 	containers map[string]*Container // by container id
 	units      map[string]*Unit      // by the name in the configuration
@@ -36,6 +36,7 @@ func New(d cgroup.Driver) *Inventory {
 	return &Inventory{
 		driver:     d,
 		now:        time.Now,
+		clock:      betweenUpdates + 1,
 		pods:       make(map[string]*Pod),
 		containers: make(map[string]*Container),
 		units:      make(map[string]*Unit),

@@ -6,7 +6,7 @@ import "maps"
 // that its answer can be compared with changes since. An answer that is older than the
 // removal of its object would bring the object back, with its CPUs, until the next listing.
 
-// Clock returns the number of changes so far, for the asOf of a question.
+// Clock returns 1 plus the number of changes so far, for the asOf of a question.
 func (m *Inventory) Clock() int { return m.clock }
 
 // remove records the removal of a container or sandbox, and drops a container.
