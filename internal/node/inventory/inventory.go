@@ -21,7 +21,7 @@ type Inventory struct {
 	pods       map[string]*Pod       // by sandbox id
 	containers map[string]*Container // by container id
 	units      map[string]*Unit      // by the name in the configuration
-	removed    map[string]int        // clock of the removal, by sandbox or container id
+	removed    map[string]removal    // by sandbox or container id
 	// sandboxes holds the pods by UID and sandbox id, within holds the containers by sandbox
 	// id and container id: see members.go.
 	sandboxes map[string]map[string]*Pod
@@ -40,7 +40,7 @@ func New(d cgroup.Driver) *Inventory {
 		pods:       make(map[string]*Pod),
 		containers: make(map[string]*Container),
 		units:      make(map[string]*Unit),
-		removed:    make(map[string]int),
+		removed:    make(map[string]removal),
 		sandboxes:  make(map[string]map[string]*Pod),
 		within:     make(map[string]map[string]*Container),
 	}

@@ -2,13 +2,14 @@ package inventory_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/cpupoold/cpupoold/pkg/cri"
 )
 
-// TestAnswerAfterRemoval checks that an answer to a question from before the removal of an
-// object does not bring the object back. A later question counts: the removal may have
-// failed.
+// TestAnswerAfterRemoval checks that no answer brings an object back whose removal the runtime
+// has reported. The runtime may list the object until it has deleted it. Half a minute later
+// an answer counts: the removal may have failed.
 func TestAnswerAfterRemoval(t *testing.T) {
 	for name, answer := range map[string]func(w *world) func(){
 		"container": func(w *world) func() {
@@ -36,8 +37,17 @@ func TestAnswerAfterRemoval(t *testing.T) {
 				t.Errorf("after the late answer there are %d pods and %d containers", pods, containers)
 			}
 			answer(w)()
+			if pods, containers := w.Len(); pods+containers != 0 {
+				t.Errorf("after the answer to a later question there are %d pods and %d containers", pods, containers)
+			}
+			w.now = w.now.Add(30 * time.Second)
+			late()
+			if pods, containers := w.Len(); pods+containers != 0 {
+				t.Errorf("half a minute after the removal, the late answer counts: %d pods and %d containers", pods, containers)
+			}
+			answer(w)()
 			if pods, containers := w.Len(); pods+containers == 0 {
-				t.Error("the answer to a later question does not count")
+				t.Error("half a minute after the removal, an answer does not count")
 			}
 		})
 	}
@@ -64,8 +74,8 @@ func TestNotFound(t *testing.T) {
 	}
 }
 
-// TestRemovalClock checks how long a removal is remembered: until a listing that was
-// requested after it.
+// TestRemovalClock checks how long a removal is remembered: for half a minute, and until a
+// listing that was requested after it.
 func TestRemovalClock(t *testing.T) {
 	for name, c := range map[string]struct {
 		listing  func(w *world) func() // made before the removal, merged after it
@@ -83,6 +93,7 @@ func TestRemovalClock(t *testing.T) {
 			asOf, list := w.Clock(), c.listing(w)
 			w.send("c", cri.ContainerDeleted)
 			delete(w.runtime.containers, "c")
+			w.now = w.now.Add(30 * time.Second)
 			list()
 			w.runtime.containers["c"] = ctr
 			if counts := w.fetchContainer("c", asOf); counts == c.outdated {
