@@ -27,7 +27,7 @@ const certificates = "cpupool-webhook-tls"
 // renew: a certificate that ends soon is replaced under the same authority, and no pod is refused meanwhile.
 func renew(t *testing.T, c *cluster) {
 	authority := c.authority(t)
-	stop := c.keepMaking(t)
+	stop := c.keepMaking(t, "while certificates are replaced")
 	defer stop()
 	ending := c.putEnding(t)
 	c.showOther(t, ending)
@@ -54,9 +54,9 @@ func (c *cluster) showOther(t *testing.T, before []byte) {
 	eventually(t, "all replicas show it", func(ctx context.Context) error { return c.showCertificate(ctx, now) })
 }
 
-// keepMaking has pods made, one after the other, until what it returns is called. None of them may be refused, or made as if there were no
-// webhook.
-func (c *cluster) keepMaking(t *testing.T) (stop func()) {
+// keepMaking creates pods in dry runs, one after the other, until the caller calls stop. The test fails if the API server refuses one of them, or
+// creates it without the change of the webhook.
+func (c *cluster) keepMaking(t *testing.T, during string) (stop func()) {
 	ctx, cancel := context.WithCancel(t.Context())
 	var making sync.WaitGroup
 	made, next := 0, time.NewTicker(100*time.Millisecond) // leaves something of the machine to the others
@@ -68,7 +68,7 @@ func (c *cluster) keepMaking(t *testing.T) (stop func()) {
 				err = fmt.Errorf("it requests %v", pod.Spec.Containers[0].Resources.Requests)
 			}
 			if err != nil && ctx.Err() == nil {
-				t.Errorf("pod %d, while certificates are replaced: %v", made, err)
+				t.Errorf("pod %d, %s: %v", made, during, err)
 				return
 			}
 			made++
@@ -166,7 +166,7 @@ func rotate(t *testing.T, c *cluster) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	stop := c.keepMaking(t)
+	stop := c.keepMaking(t, "while certificates are replaced")
 	defer stop()
 	old := secret.Data[corev1.TLSCertKey]
 	secret.Data = nil

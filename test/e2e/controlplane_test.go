@@ -21,6 +21,7 @@ type controlPlane struct {
 	programs string // directory
 	dir      string // with keys, kubeconfigs, and all that the processes write
 	address  string // of the API server
+	image    string // of the release that commands of the documents install
 }
 
 // startControlPlane starts all of it, for a cluster of these machines.
@@ -98,7 +99,7 @@ func (p *controlPlane) command(ctx context.Context, line string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, "sh", "-euc", line)
 	cmd.Dir = p.dir
 	cmd.WaitDelay = 10 * time.Second // for what the shell has started, which may outlive it
-	cmd.Env = append(os.Environ(), "PATH="+p.programs+":"+os.Getenv("PATH"), "KUBECONFIG="+filepath.Join(p.dir, "super-admin.conf"), "NODE="+nodeName)
+	cmd.Env = append(os.Environ(), "PATH="+p.programs+":"+os.Getenv("PATH"), "KUBECONFIG="+filepath.Join(p.dir, "super-admin.conf"), "NODE="+nodeName, "IMAGE="+p.image)
 	return cmd
 }
 

@@ -69,22 +69,52 @@ func advertised(uncounted int64) map[corev1.ResourceName]int64 {
 	return map[corev1.ResourceName]int64{cores: 8000 - 20, shared: 2000 - uncounted, guaranteed: 4000}
 }
 
-// bring puts the image on each machine, and deploy/ with these pools where kubectl runs.
+// A release is an image with the manifests that belong to it.
+type release struct {
+	tar    string // file of the image
+	image  string // name of the image
+	deploy string // directory of the manifests
+}
+
+// thisRelease returns the release of the working tree.
+func thisRelease() release {
+	return release{tar: *image, image: "localhost/cpupoold/cpupoold:1", deploy: "../../deploy"}
+}
+
+// bring puts the image on each machine, and deploy/ with the pools of this file into the directory of kubectl.
 func (c *cluster) bring(t *testing.T) {
 	t.Helper()
-	for _, m := range c.machines {
-		m.bring(t, *image, "/root/cpupoold-image.tar")
-	}
-	if err := os.CopyFS(filepath.Join(c.plane.dir, "deploy"), os.DirFS("../../deploy")); err != nil {
-		t.Fatal(err)
-	}
+	c.bringImage(t, thisRelease())
+	c.use(t, thisRelease())
 	c.configure(t, pools)
 }
 
-// configure puts these pools, and what else there is to configure, into deploy/daemonset.yaml.
+// bringImage copies the image of a release to each machine.
+func (c *cluster) bringImage(t *testing.T, r release) {
+	t.Helper()
+	for _, m := range c.machines {
+		m.bring(t, r.tar, "/root/cpupoold-image.tar")
+	}
+}
+
+// use puts deploy/ of a release into the directory of kubectl, in the place of another one, and its image into the environment of commands.
+func (c *cluster) use(t *testing.T, r release) {
+	t.Helper()
+	to := filepath.Join(c.plane.dir, "deploy")
+	if err := os.RemoveAll(to); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.CopyFS(to, os.DirFS(r.deploy)); err != nil {
+		t.Fatal(err)
+	}
+	c.plane.image = r.image
+}
+
+// configure replaces the pools in deploy/daemonset.yaml. The text may contain other keys after the pools.
 func (c *cluster) configure(t *testing.T, pools string) {
 	t.Helper()
-	text, err := os.ReadFile("../../deploy/daemonset.yaml")
+	const file = "deploy/daemonset.yaml"
+	text, err := os.ReadFile(filepath.Join(c.plane.dir, file))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -92,17 +122,25 @@ func (c *cluster) configure(t *testing.T, pools string) {
 	if begin < 0 || end < begin {
 		t.Fatal("deploy/daemonset.yaml has no pools in a ConfigMap before the DaemonSet")
 	}
-	c.plane.write(t, "deploy/daemonset.yaml", string(text[:begin])+pools+string(text[end+1:]))
+	c.plane.write(t, file, string(text[:begin])+pools+string(text[end+1:]))
 }
 
-// install does what the documents say.
+// install follows the documents for a cluster of one node.
 func (c *cluster) install(t *testing.T) {
 	t.Helper()
-	deployment := read(t, "docs/deployment.md")
 	c.bring(t)
-	deployment.follow(t, c, "ctr --namespace k8s.io images import cpupoold-image.tar", "kubectl apply -f deploy/daemonset.yaml -f deploy/rbac.yaml")
-	c.shows(t, nodeName, advertised(0))
+	c.installDaemon(t, advertised(0))
 	c.installWebhook(t)
+}
+
+// installDaemon follows docs/deployment.md, and waits until each machine shows these resources.
+func (c *cluster) installDaemon(t *testing.T, resources map[corev1.ResourceName]int64) {
+	t.Helper()
+	read(t, "docs/deployment.md").follow(t, c,
+		"ctr --namespace k8s.io images import cpupoold-image.tar", "kubectl apply -f deploy/daemonset.yaml -f deploy/rbac.yaml")
+	for _, m := range c.machines {
+		c.shows(t, m.name, resources)
+	}
 }
 
 // installWebhook does what the documents say, where there is a daemon that shows all resources.

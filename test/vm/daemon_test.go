@@ -31,9 +31,7 @@ func TestDaemon(t *testing.T) {
 	vm.RunTests(t, m, "./guest/daemon", append(args, model...)...)
 }
 
-// earlier is the revision that TestDaemon/TestUpgrade upgrades from and goes back to. The default is the revision of the configuration and the
-// journal in internal/config/testdata/earlier and internal/node/undo/testdata/journal. It does not support static pods, other managers or depletion.
-var earlier = flag.String("earlier", "51e8e3a0b8fba08c6ab2720a8db36404222760b7", "revision that TestDaemon/TestUpgrade upgrades from and goes back to")
+var earlier = flag.String("earlier", vm.EarlierRevision, "revision that TestDaemon/TestUpgrade upgrades from and goes back to")
 
 // installEarlier puts the daemon of that revision into the guest, and returns the argument that says where. A clone without it, as CI may
 // have, has none, and TestUpgrade says so.

@@ -26,6 +26,7 @@ func Slices() []Slice {
 		{"cluster-faults", []string{"TestCluster/TestFaults"}},
 		{"cluster-depletion", []string{"TestCluster/TestDepletion"}},
 		{"cluster-nodes", []string{"TestCluster/TestNodes"}},
+		{"cluster-upgrade", []string{"TestCluster/TestUpgrade"}},
 		{"cluster-priority", []string{"TestCluster/TestPriority"}},
 		{"static-kubelet", []string{"TestStaticKubelet"}},
 		{"openshift", []string{"TestOpenShift"}},
