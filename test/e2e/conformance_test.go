@@ -20,15 +20,16 @@ import (
 	"time"
 )
 
-var conformance = flag.String("conformance", "", "run the cases of TestConformance whose names `regexp` matches; default: none")
+var conformance = flag.String("conformance", "", "run the cases of TestConformance with a name that `regexp` matches; default: none")
 
-// atATime is how many cases run beside each other: they mostly wait, and an emulated node that has more to do misses their deadlines.
+// atATime is the number of cases that run at the same time. Most of their time is waiting. With more of them, an emulated node misses their
+// deadlines.
 const atATime = 3
 
-// TestConformance runs cases of Kubernetes' own tests before and after cpupoold is installed, on the same node.
+// TestConformance checks that cases of Kubernetes' own tests pass on a node before cpupoold is installed, and after it.
 func TestConformance(t *testing.T) {
 	if *conformance == "" {
-		t.Skip("half an hour: make test-conformance")
+		t.Skip("takes half an hour: make test-conformance")
 	}
 	wanted, err := regexp.Compile(*conformance)
 	if err != nil {
@@ -40,32 +41,33 @@ func TestConformance(t *testing.T) {
 	}
 	tree := partsTree(t, "conformance")
 	s := suite{program: filepath.Join(tree, "suite")}
-	s.knows(t, cases)
+	s.requireCases(t, cases)
 	c := start(t, "8c2n")
 	for _, image := range []string{"agnhost", "busybox", "pause"} {
 		c.machines[0].bring(t, filepath.Join(tree, image+".tar"), "/root/"+image+".tar")
 		c.run(t, "ctr", "--namespace", "k8s.io", "images", "import", "/root/"+image+".tar")
 	}
 	s.kubeconfig = filepath.Join(c.plane.dir, "super-admin.conf")
-	c.kubectl(t, "kubectl taint node "+nodeName+" cpupoold.io/starting-") // nobody else would
+	c.kubectl(t, "kubectl taint node "+nodeName+" cpupoold.io/starting-") // without a daemon, the taint stays
 	without := s.run(t, cases)
 	c.install(t)
 	with := s.run(t, cases)
 	compare(t, cases, without, with)
 }
 
-// A suite is Kubernetes' program of tests for a cluster.
+// A suite is the program with Kubernetes' tests of nodes (test/vm/parts/conformance), and the cluster that it tests.
 type suite struct{ program, kubeconfig string }
 
-// knows fails if there is no such case (any more): names change with versions, and half an hour later is late to learn it.
-func (s suite) knows(t *testing.T, cases []conformanceCase) {
+// requireCases fails the test if the suite lacks one of the cases: names change with versions of Kubernetes. Without this check, the failure would
+// come half an hour later.
+func (s suite) requireCases(t *testing.T, cases []conformanceCase) {
 	t.Helper()
 	list, err := exec.CommandContext(t.Context(), s.program, "-list-tests").Output()
 	if err != nil {
 		t.Fatalf("list the suite's cases: %v", err)
 	}
 	for _, c := range cases {
-		if !strings.Contains(string(list), ": "+c.name+"\n") { // behind file and line
+		if !strings.Contains(string(list), ": "+c.name+"\n") { // file and line precede the name
 			t.Errorf("the suite has no case %q (any more)", c.name)
 		}
 	}
@@ -74,15 +76,15 @@ func (s suite) knows(t *testing.T, cases []conformanceCase) {
 	}
 }
 
-// An outcome is what has come of a case.
+// An outcome is the result of a case.
 type outcome struct {
-	state   string // passed, failed, skipped ... or why it has none
+	state   string // passed, failed, skipped ...; without a report, the error
 	took    time.Duration
-	message string // of what failed
+	message string // of the failure
 	output  string
 }
 
-// run runs all cases, and returns their outcomes in the same order.
+// run runs all cases and returns their outcomes in the order of the cases.
 func (s suite) run(t *testing.T, cases []conformanceCase) []outcome {
 	t.Helper()
 	outcomes := make([]outcome, len(cases))
@@ -104,10 +106,10 @@ func (s suite) run(t *testing.T, cases []conformanceCase) []outcome {
 	return outcomes
 }
 
-// runCase runs the case of that name.
+// runCase runs the case with this name.
 func (s suite) runCase(t *testing.T, name string) outcome {
 	dir := t.TempDir()
-	ctx, cancel := context.WithTimeout(t.Context(), 3*patience) // a case has limits of its own, of five minutes mostly
+	ctx, cancel := context.WithTimeout(t.Context(), 3*patience) // most cases have a limit of five minutes
 	defer cancel()
 	cmd := exec.CommandContext(ctx, s.program, "-kubeconfig", s.kubeconfig, "-provider", "local",
 		"-ginkgo.focus", regexp.QuoteMeta(name)+"$", "-ginkgo.no-color", "-ginkgo.v", "-report-dir", dir, "-report-complete-ginkgo")
@@ -121,7 +123,7 @@ func (s suite) runCase(t *testing.T, name string) outcome {
 	return o
 }
 
-// read takes the state of a case from the suite's report.
+// read sets state and message of a case from the report of the suite.
 func (o *outcome) read(report, name string) error {
 	text, err := os.ReadFile(report)
 	if err != nil {
@@ -148,7 +150,7 @@ func (o *outcome) read(report, name string) error {
 	return fmt.Errorf("%s has no case %q", report, name)
 }
 
-// compare shows all outcomes, and fails for those that are not as they are to be.
+// compare logs a table of all outcomes. It fails the test for each case that has not passed both times.
 func compare(t *testing.T, cases []conformanceCase, without, with []outcome) {
 	t.Helper()
 	var table strings.Builder
@@ -161,13 +163,13 @@ func compare(t *testing.T, cases []conformanceCase, without, with []outcome) {
 	t.Logf("%d cases:\n%s", len(cases), &table)
 	for i, c := range cases {
 		if o := without[i]; o.state != "passed" {
-			t.Errorf("%s: %s without cpupoold, which says nothing about it; mend the node or take another case\n%s", c.name, o.state, last(o.output))
+			t.Errorf("%s: %s without cpupoold: repair the node or choose another case\n%s", c.name, o.state, last(o.output))
 		}
 		if o := with[i]; o.state != "passed" {
-			t.Errorf("%s: %s with cpupoold; the case is there because of: %s\n%s", c.name, o.state, c.why, last(o.output))
+			t.Errorf("%s: %s with cpupoold; the case is on the list for: %s\n%s", c.name, o.state, c.why, last(o.output))
 		}
 	}
 }
 
-// last is the end of a text, as much as one reads.
+// last returns the last 8000 bytes of a text.
 func last(text string) string { return text[max(0, len(text)-8000):] }
