@@ -416,7 +416,7 @@ func (w *world) awaitIdleOrDeath(dead chan struct{}) error {
 }
 
 func (w *world) await(what string, cond func() bool) error {
-	if !nodefixture.Within(nodefixture.Timeout/3, cond) {
+	if !nodefixture.Within(nodefixture.Timeout, cond) {
 		return errors.Join(fmt.Errorf("waited in vain for %s: %v", what, w.seen.busy), w.pods.Known(w.seen.plan))
 	}
 	return nil
