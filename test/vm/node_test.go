@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/cpupoold/cpupoold/test/vm"
+	"github.com/cpupoold/cpupoold/test/vm/internal/tsc"
 )
 
 func run(t *testing.T, m *vm.VM, cmd ...string) string {
@@ -44,6 +45,12 @@ func TestNode(t *testing.T) {
 		got, err := time.Parse(time.RFC3339Nano, run(t, m, "date", "-u", "+%Y-%m-%dT%H:%M:%S.%NZ"))
 		if after := time.Now(); err != nil || got.Before(before) || got.After(after) {
 			t.Errorf("time in the guest = %v, %v; want between %v and %v", got, err, before, after)
+		}
+		if mhz := tsc.MHz(); mhz > 0 {
+			want := fmt.Sprintf("Detected %d.000 MHz", mhz)
+			if got := run(t, m, "sh", "-c", "dmesg | grep 'tsc: '"); !strings.Contains(got, want) {
+				t.Errorf("the guest's kernel reports its clock as\n%s\nwant %q", got, want)
+			}
 		}
 	}
 	vm.RunTests(t, a, "./guest/boot", shapes["8c2n"]...)

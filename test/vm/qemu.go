@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/cpupoold/cpupoold/test/vm/internal/qmp"
+	"github.com/cpupoold/cpupoold/test/vm/internal/tsc"
 )
 
 const emulator = "qemu-system-x86_64"
@@ -45,13 +46,17 @@ func machineArgs(on emulation, console string) []string {
 	}
 }
 
-// kernelCommandLine is what every guest's kernel is told: messages to the console, a panic ends QEMU, and no work that only slows an
-// emulated machine down.
+// kernelCommandLine returns the command line of every guest's kernel. Messages go to the console, a panic ends QEMU, and work that only slows an
+// emulated machine down is off. The kernel does not measure the rate of its clock: see package tsc.
 func kernelCommandLine(args ...string) string {
-	return strings.Join(append([]string{
+	all := []string{
 		"console=ttyS0", "panic=-1", "oops=panic", "net.ifnames=0", "mitigations=off", "nokaslr", "random.trust_cpu=1", "no_timer_check",
 		"tsc=reliable",
-	}, args...), " ")
+	}
+	if mhz := tsc.MHz(); mhz > 0 {
+		all = append(all, fmt.Sprintf("tsc_early_khz=%d", mhz*1000))
+	}
+	return strings.Join(append(all, args...), " ")
 }
 
 // qemu is one running QEMU.

@@ -1,0 +1,4 @@
+package tsc
+
+// counter returns the time stamp counter.
+func counter() uint64

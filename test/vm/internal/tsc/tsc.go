@@ -1,0 +1,43 @@
+// Package tsc measures the rate of the host's time stamp counter.
+//
+// Under TCG the guest's counter is the host's. A guest kernel measures the rate at boot by
+// emulated timers. On a busy host the result was 428 MHz in place of 2596: the guest's clock
+// ran six times too fast, so its programs timed out. The guest's kernel takes the rate from
+// its command line instead.
+package tsc
+
+import (
+	"sync"
+	"time"
+)
+
+const (
+	interval = 50 * time.Millisecond // of one measurement
+	attempts = 20                    // of one reading of both clocks
+)
+
+// MHz returns the rate in MHz, 0 if the host has no such counter. It measures once, for 50 ms.
+var MHz = sync.OnceValue(func() int {
+	if counter() == 0 {
+		return 0
+	}
+	time0, ticks0 := read()
+	time.Sleep(interval)
+	time1, ticks1 := read()
+	nanoseconds := float64(time1.Sub(time0))
+	return int(float64(ticks1-ticks0)/nanoseconds*1e3 + 0.5)
+})
+
+// read returns the time and the counter at this time. The process can be interrupted between
+// the readings, so the shortest of several attempts counts.
+func read() (at time.Time, ticks uint64) {
+	shortest := time.Duration(-1)
+	for range attempts {
+		before := time.Now()
+		now := counter()
+		if d := time.Since(before); shortest < 0 || d < shortest {
+			shortest, at, ticks = d, before.Add(d/2), now
+		}
+	}
+	return at, ticks
+}
