@@ -1,7 +1,7 @@
 // Package tsc measures the rate of the host's time stamp counter.
 //
 // Under TCG the guest's counter is the host's. A guest kernel measures the rate at boot by
-// emulated timers. On a busy host the result was 428 MHz in place of 2596: the guest's clock
+// emulated timers. On a busy host the result was 428 MHz instead of 2596: the guest's clock
 // ran six times too fast, so its programs timed out. The guest's kernel takes the rate from
 // its command line instead.
 package tsc
