@@ -90,15 +90,16 @@ type row struct {
 func rows() []row {
 	return []row{
 		// Leaves: each knows one subject, and nothing of pods or of the loop.
-		{"appcpus", true, []string{"pkg/cpuset"}},
+		{"confined", true, nil},
+		{"appcpus", true, []string{"confined", "pkg/cpuset"}},
 		{"audit", true, []string{"pkg/cpuset"}},
 		{"control", true, []string{"internal/history", "internal/inspect", "pkg/cpuset"}},
-		{"durable", true, nil},
+		{"durable", true, []string{"confined"}},
 		{"explain", true, []string{"internal/inspect", "pkg/allocate", "pkg/cpuset", "pkg/pools", "pkg/topology", "pkg/workload"}},
 		{"hostslices", true, []string{"pkg/cgroup", "pkg/cpuset"}},
 		{"hotplug", true, nil},
 		{"managers", true, nil},
-		{"nodestatus", true, []string{"internal/config", "pkg/cpuset", "pkg/workload"}},
+		{"nodestatus", true, []string{"durable", "internal/config", "pkg/cpuset", "pkg/workload"}},
 		{"noise", true, []string{"pkg/cpuset"}},
 		{"telemetry", true, []string{"pkg/cpuset"}},
 		{"tune", true, []string{"durable", "noise", "pkg/cpuset"}},
@@ -108,7 +109,7 @@ func rows() []row {
 
 		// State and decisions.
 		{"actor", true, nil},
-		{"hostenv", false, []string{"durable", "hostslices", "hotplug", "managers", "noise"}},
+		{"hostenv", false, []string{"confined", "hostslices", "hotplug", "managers", "noise"}},
 		{"undo", false, []string{"durable", "hostenv"}},
 		{"retry", false, nil},
 		{"quiet", false, nil},

@@ -3,6 +3,7 @@ package actor
 import (
 	"context"
 	"sync"
+	"time"
 )
 
 // maxWorkers is the maximum number of jobs of one queue that run at once. Each CRI
@@ -29,18 +30,31 @@ type WorkerSets[E comparable] struct {
 }
 
 // NewWorkerSets returns workers that run jobs in goroutines until ctx ends, and post the
-// results. After the end of ctx no job begins. Wait returns when all jobs have ended.
+// results. After the end of ctx no job begins. Wait returns when all jobs have ended, or after
+// maxWait: a file system that does not answer must not delay the end of the daemon.
 func NewWorkerSets[E comparable](ctx context.Context, post func(E)) (sets WorkerSets[E], wait func()) {
 	var all [3]*workers[E]
 	for i := range all {
 		all[i] = &workers[E]{ctx: ctx, post: post, slots: make(chan struct{}, maxWorkers), queued: make(map[string][]Job[E])}
 	}
 	return WorkerSets[E]{Queries: all[0], Updates: all[1], Disk: all[2]}, func() {
-		for _, w := range all {
-			w.wg.Wait()
+		ended := make(chan struct{})
+		go func() {
+			for _, w := range all {
+				w.wg.Wait()
+			}
+			close(ended)
+		}()
+		select {
+		case <-ended:
+		case <-time.After(maxWait):
 		}
 	}
 }
+
+// maxWait is the maximum time for which the end of the daemon waits for its jobs. It is well
+// below the time after which systemd or the kubelet kills the daemon (30 s).
+const maxWait = 10 * time.Second
 
 // workers runs the jobs of one set.
 type workers[E comparable] struct {

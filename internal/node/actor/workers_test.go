@@ -60,6 +60,24 @@ func TestWorkersAreBounded(t *testing.T) {
 	})
 }
 
+// TestWaitIsBounded checks that a job that does not end delays the end by a limited time.
+func TestWaitIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		sets, wait := actor.NewWorkerSets(ctx, func(int) {})
+		stuck := make(chan struct{})
+		sets.Disk.Submit("stuck", func(context.Context) int { <-stuck; return 0 })
+		synctest.Wait()
+		cancel()
+		began := time.Now()
+		wait()
+		if took := time.Since(began); took != 10*time.Second {
+			t.Errorf("waited %s; want 10s", took)
+		}
+		close(stuck)
+	})
+}
+
 // TestMailbox checks that events keep their order and that Wake holds a token for them.
 func TestMailbox(t *testing.T) {
 	box := actor.NewMailbox[int]()

@@ -1,7 +1,6 @@
 package appcpus_test
 
 import (
-	"errors"
 	"fmt"
 	"io/fs"
 	"math/rand/v2"
@@ -19,11 +18,11 @@ import (
 
 func container(uid, name string) appcpus.Entry {
 	return appcpus.Entry{PodUID: uid, Pod: "default/" + uid, Container: name, Pool: "guaranteed", CPUs: cpuset.Of(4, 5),
-		Exclusive: true, Nodes: cpuset.Of(1), SharedCPUs: cpuset.Of(2, 3)}
+		Exclusive: true, Nodes: cpuset.Of(1), SharedCPUs: cpuset.Of(2, 3), Verified: true}
 }
 
 func unit(name string) appcpus.Entry {
-	return appcpus.Entry{Unit: name, Pool: "management", Type: "management", CPUs: cpuset.Of(0), Nodes: cpuset.Of(0), SharedCPUs: cpuset.Of(2, 3)}
+	return appcpus.Entry{Unit: name, Pool: "management", Type: "management", CPUs: cpuset.Of(0), Nodes: cpuset.Of(0), SharedCPUs: cpuset.Of(2, 3), Verified: true}
 }
 
 func TestRender(t *testing.T) {
@@ -79,13 +78,22 @@ func render(t *testing.T, entries ...appcpus.Entry) map[string]string {
 	return files
 }
 
-func TestSync(t *testing.T) {
+// write writes the files of all entries below dir with a new Writer, and fails on any error.
+func write(t *testing.T, dir string, entries ...appcpus.Entry) *appcpus.Writer {
+	t.Helper()
+	w := appcpus.NewWriter(dir)
+	if r := w.Write(entries, false); r.Err != nil || r.Again || len(r.Faults) > 0 {
+		t.Fatalf("Write = %+v", r)
+	}
+	return w
+}
+
+func TestWrite(t *testing.T) {
 	defer syscall.Umask(syscall.Umask(0o077))
 	dir := t.TempDir()
-	first := render(t, container("u1", "app"), container("u1", "side"), container("u2", "app"), unit("du.service"))
-	if err := appcpus.Sync(dir, appcpus.Files{Content: first}); err != nil {
-		t.Fatal(err)
-	}
+	entries := []appcpus.Entry{container("u1", "app"), container("u1", "side"), container("u2", "app"), unit("du.service")}
+	write(t, dir, entries...)
+	first := render(t, entries...)
 	if d := cmp.Diff(first, read(t, dir)); d != "" {
 		t.Fatalf("files (-want +got):\n%s", d)
 	}
@@ -99,7 +107,6 @@ func TestSync(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	second := render(t, container("u1", "app"))
 	if err := os.Mkdir(filepath.Join(dir, "containers/u3"), 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -107,9 +114,9 @@ func TestSync(t *testing.T) {
 	if err := os.WriteFile(foreign, []byte("not ours"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := appcpus.Sync(dir, appcpus.Files{Content: second, Keep: map[string]bool{"containers/u1/side.json": true}}); err != nil {
-		t.Fatal(err)
-	}
+	unverified := container("u1", "side")
+	unverified.Verified, unverified.CPUs = false, cpuset.Of(7)
+	write(t, dir, container("u1", "app"), unverified)
 	after, err := os.Stat(filepath.Join(dir, "containers/u1/app.json"))
 	if err != nil || !os.SameFile(before, after) {
 		t.Errorf("a file without a change was written again (%v)", err)
@@ -130,42 +137,44 @@ func TestSync(t *testing.T) {
 	}
 }
 
-// TestUpdate checks that Update leaves the same files and directories as Sync.
-func TestUpdate(t *testing.T) {
+// TestWriteOnlyChanges checks that Writes of changed entries leave the same files and
+// directories as Writes of all.
+func TestWriteOnlyChanges(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 1))
 	one, other := t.TempDir(), t.TempDir()
-	var before appcpus.Files
+	part, whole := appcpus.NewWriter(one), appcpus.NewWriter(other)
 	for step := range 300 {
-		want := appcpus.Files{Content: map[string]string{}, Keep: map[string]bool{}}
+		var entries []appcpus.Entry
 		for pod := range 4 {
 			for _, name := range []string{"a", "b"} {
-				file := fmt.Sprintf("containers/u%d/%s.json", pod, name)
-				switch r.IntN(4) {
-				case 0:
-					want.Content[file] = fmt.Sprint(r.IntN(2))
-				case 1:
-					want.Keep[file] = true
+				e := container(fmt.Sprint("u", pod), name)
+				e.CPUs, e.Verified = cpuset.Of(r.IntN(2)), r.IntN(2) == 0
+				if r.IntN(2) == 0 {
+					entries = append(entries, e)
 				}
 			}
 		}
 		if r.IntN(3) > 0 {
-			want.Content["units/du.service.env"] = fmt.Sprint(r.IntN(2))
+			e := unit("du.service")
+			e.CPUs, e.Exclusive = cpuset.Of(r.IntN(2)), r.IntN(2) == 0
+			entries = append(entries, e)
 		}
 		for _, dir := range []string{one, other} { // the kubelet creates the directory for the mount
 			if err := os.MkdirAll(filepath.Join(dir, "containers", fmt.Sprint("u", step%4)), 0o755); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if err := errors.Join(appcpus.Update(one, before, want), appcpus.Sync(other, want)); err != nil {
-			t.Fatal(err)
+		for _, r := range []appcpus.Result{part.Write(entries, false), whole.Write(entries, true)} {
+			if r.Err != nil || r.Again || len(r.Faults) > 0 {
+				t.Fatalf("step %d: Write = %+v", step, r)
+			}
 		}
 		if d := cmp.Diff(read(t, other), read(t, one)); d != "" {
-			t.Fatalf("step %d: files (-Sync +Update):\n%s", step, d)
+			t.Fatalf("step %d: files (-all +changes):\n%s", step, d)
 		}
 		if d := cmp.Diff(directories(t, other), directories(t, one)); d != "" {
-			t.Fatalf("step %d: directories (-Sync +Update):\n%s", step, d)
+			t.Fatalf("step %d: directories (-all +changes):\n%s", step, d)
 		}
-		before = want
 	}
 }
 
@@ -181,11 +190,11 @@ func directories(t *testing.T, dir string) (names []string) {
 	return names
 }
 
-// TestSyncRemovesLeftovers checks that Sync removes temporary files of a killed daemon, and their
-// directories.
-func TestSyncRemovesLeftovers(t *testing.T) {
+// TestWriteRemovesLeftovers checks that the first Write removes temporary files of a killed
+// daemon, and their directories.
+func TestWriteRemovesLeftovers(t *testing.T) {
 	dir := t.TempDir()
-	for _, name := range []string{"containers/u1/.app.json4711", "containers/u2/.app.json0", "units/.du.service.env12", "units/.du.service.env", "units/.README7"} {
+	for _, name := range []string{"containers/u1/.app.json4711", "containers/u2/.app.json0", "containers/.u7-12/x/y", "units/.du.service.env12", "units/.du.service.env", "units/.README7"} {
 		if err := os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o755); err != nil {
 			t.Fatal(err)
 		}
@@ -193,31 +202,31 @@ func TestSyncRemovesLeftovers(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	write(t, dir, container("u1", "app"))
 	want := render(t, container("u1", "app"))
-	if err := appcpus.Sync(dir, appcpus.Files{Content: want}); err != nil {
-		t.Fatal(err)
-	}
-	want["units/.du.service.env"], want["units/.README7"] = "half", "half" // names that Sync does not use
+	want["units/.du.service.env"], want["units/.README7"] = "half", "half" // names that no Writer uses
 	if d := cmp.Diff(want, read(t, dir)); d != "" {
 		t.Errorf("files (-want +got):\n%s", d)
 	}
-	if _, err := os.Stat(filepath.Join(dir, "containers/u2")); !os.IsNotExist(err) {
-		t.Errorf("the directory of a pod that is gone: %v", err)
+	if d := cmp.Diff([]string{"u1"}, directories(t, dir)); d != "" {
+		t.Errorf("directories (-want +got):\n%s", d)
 	}
 }
 
-// TestSyncGoesOn checks that Sync writes all other files if it cannot write one of them.
-func TestSyncGoesOn(t *testing.T) {
+// TestInvalidName checks that an entry with an invalid name is a fault until it is gone, and
+// that the others get their files.
+func TestInvalidName(t *testing.T) {
 	dir := t.TempDir()
-	if err := os.MkdirAll(filepath.Join(dir, "containers/u1/app.json/x"), 0o755); err != nil {
-		t.Fatal(err)
+	w := appcpus.NewWriter(dir)
+	entries := []appcpus.Entry{container("u1", "../app"), container("u1", "app")}
+	if r := w.Write(entries, false); len(r.Faults) != 1 || r.Faults[0].Entry.Container != "../app" || r.Again || r.Err != nil {
+		t.Errorf("Write = %+v; want one fault", r)
 	}
-	err := appcpus.Sync(dir, appcpus.Files{Content: render(t, container("u1", "app"), container("u2", "app"))})
-	if err == nil {
-		t.Error("no error for a file that cannot be written")
+	if d := cmp.Diff(render(t, entries[1]), read(t, dir)); d != "" {
+		t.Errorf("files (-want +got):\n%s", d)
 	}
-	if _, err := os.Stat(filepath.Join(dir, "containers/u2/app.json")); err != nil {
-		t.Error(err)
+	if r := w.Write(entries[1:], false); len(r.Faults) > 0 {
+		t.Errorf("Write without it = %+v; want no fault", r)
 	}
 }
 

@@ -35,10 +35,16 @@ type Entry struct {
 	// Housekeeping holds the CPUs that handle interrupts, if the others do not. It is empty
 	// unless the pod requests it.
 	Housekeeping cpuset.Set
+	// Verified reports whether the kernel has confirmed the CPUs. Until then, the files keep
+	// their content.
+	Verified bool
 }
 
-// Equal reports whether two entries have the same files.
-func (e Entry) Equal(o Entry) bool {
+// Equal reports whether two entries have the same files, and both are verified or neither.
+func (e *Entry) Equal(o *Entry) bool { return e.Verified == o.Verified && e.hasFilesOf(o) }
+
+// hasFilesOf reports whether two entries have the same files.
+func (e *Entry) hasFilesOf(o *Entry) bool {
 	same := e.PodUID == o.PodUID && e.Container == o.Container && e.Unit == o.Unit && e.Pod == o.Pod && e.Pool == o.Pool && e.Type == o.Type
 	return same && e.Exclusive == o.Exclusive && e.CPUs.Equal(o.CPUs) && e.Nodes.Equal(o.Nodes) && e.SharedCPUs.Equal(o.SharedCPUs) &&
 		e.MixedCPUs.Equal(o.MixedCPUs) && e.Housekeeping.Equal(o.Housekeeping)
@@ -60,7 +66,7 @@ type document struct {
 	Housekeeping cpuset.Set `json:"housekeepingCPUs,omitzero"`
 }
 
-// Name returns the path of the entry's JSON file below the directory of Sync. It returns an error
+// Name returns the path of the entry's JSON file below the directory of the Writer. It returns an error
 // if a name of the entry is not a plain file name.
 func (e Entry) Name() (string, error) {
 	if e.Unit != "" {
@@ -81,7 +87,7 @@ const (
 )
 
 // maxNameLength is the maximum length of a name. With the suffixes of this package and of
-// renameio, it stays below the 255 bytes of a file name.
+// package confined, it stays below the 255 bytes of a file name.
 const maxNameLength = 200
 
 // checkFileName returns an error if name is not a plain file name.

@@ -3,11 +3,11 @@ package daemon
 import (
 	"context"
 	"iter"
-	"maps"
 	"slices"
 	"time"
 
 	"github.com/cpupoold/cpupoold/internal/node/appcpus"
+	"github.com/cpupoold/cpupoold/internal/node/telemetry"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/pools"
@@ -16,21 +16,25 @@ import (
 // filesRetryDelay is the delay after a failed write of the files.
 const filesRetryDelay = 10 * time.Second
 
+// codeFileFault is the code of the problem that another program has changed a file for
+// applications, or that it cannot be written.
+const codeFileFault pools.Code = "ApplicationFileFault"
+
 // applications holds the files from which applications read their CPUs.
 type applications struct {
-	content map[string]string  // files of existing pods and units that were verified at least once
-	entries []applicationEntry // the source of content
-	files   renderings
-	done    bool           // the files of entries are written
-	sent    *appcpus.Files // in the last job; nil before it, and after an error
+	entries []appcpus.Entry // of the last pass
+	done    bool            // the files of entries are written
+	check   bool            // the next job compares all files with the disk
 	busy    bool
-	began   time.Time               // when the current job was submitted
-	retry   time.Time               // the earliest next attempt after an error
-	invalid map[applicationKey]bool // entries whose name no file can have; logged
+	began   time.Time // when the current job was submitted
+	retry   time.Time // the earliest next attempt after an error
+	result  appcpus.Result
+	write   func(entries []appcpus.Entry, whole bool) appcpus.Result // runs in a worker
 }
 
 // filesTimeout is the maximum time for which a write of the files keeps the daemon from being
-// ready. A container that waits for the daemon then starts without its files.
+// ready. A container that waits for the daemon then starts without its files. After that time
+// the source is lost.
 const filesTimeout = 2 * time.Second
 
 // due returns the filesTimeout of the current job, or the zero time.
@@ -41,89 +45,68 @@ func (a *applications) due() time.Time {
 	return a.began.Add(filesTimeout)
 }
 
-// filesWritten is the result of writing the files.
-type filesWritten struct{ err error }
+// state returns the state of the files as a source.
+func (a *applications) state(now time.Time) telemetry.SourceState {
+	if a.busy && !now.Before(a.due()) || a.result.Err != nil {
+		return telemetry.SourceLost
+	}
+	return telemetry.SourceOK
+}
 
-// writeApplications submits the files if they have changed. A file follows its placement when
-// that is verified, and keeps its content until then. It stays as long as its pod exists.
+// filesWritten is the result of writing the files.
+type filesWritten struct{ appcpus.Result }
+
+// writeApplications submits the files if they have changed, or if a comparison is due.
 func (l *Loop) writeApplications(now time.Time) {
 	if l.RunDir == "" || !l.status.planned {
 		return
 	}
 	a := &l.applications
 	entries := l.entries()
-	if a.done && a.isMadeOf(entries) {
+	if a.done && !a.check && a.isMadeOf(entries) {
 		return // true in nearly all passes
 	}
-	a.entries, a.done = slices.AppendSeq(a.entries[:0], entries), false
-	if a.files == nil {
-		a.files = make(renderings)
-	}
-	a.files.update(a.entries)
-	fresh, keep, bad := make(map[string]string, len(a.entries)), make(map[string]bool, len(a.entries)), make(map[applicationKey]bool)
-	for i := range a.entries {
-		x := &a.entries[i]
-		r := a.files[x.key()]
-		if r.err != nil {
-			if bad[x.key()] = true; !a.invalid[x.key()] {
-				l.log.Warn("no file for application: its name is invalid", "error", r.err)
-			}
-			continue
-		}
-		for name, content := range r.files {
-			if keep[name] = true; x.verified {
-				fresh[name] = content
-			} else if before, known := a.content[name]; known && fresh[name] == "" {
-				fresh[name] = before
-			}
-		}
-	}
-	a.content, a.invalid = fresh, bad
-	want := appcpus.Files{Content: fresh, Keep: keep}
+	a.done = false
 	if a.busy || now.Before(a.retry) {
 		return
 	}
-	a.done = true
-	if a.sent != nil && maps.Equal(want.Content, a.sent.Content) && maps.Equal(want.Keep, a.sent.Keep) {
-		return
+	if a.write == nil {
+		a.write = appcpus.NewWriter(l.RunDir).Write
 	}
-	before := a.sent
-	a.busy, a.began, a.sent = true, now, &want
-	l.workers.Disk.Submit("files", func(context.Context) event {
-		if before == nil {
-			return filesWritten{appcpus.Sync(l.RunDir, want)}
-		}
-		return filesWritten{appcpus.Update(l.RunDir, *before, want)}
-	})
+	made, whole, write := slices.Collect(entries), a.check, a.write
+	a.entries, a.done, a.check, a.busy, a.began = made, true, false, true, now
+	l.workers.Disk.Submit("files", func(context.Context) event { return filesWritten{write(made, whole)} })
 }
 
 func (e filesWritten) scope(l *Loop) scope {
 	switch {
-	case e.err != nil:
+	case e.Err != nil:
 		return scopeAll
-	case l.applications.done:
+	case l.applications.done && len(e.Faults)+len(l.applications.result.Faults) == 0:
 		return scopeNone
 	}
 	return scopeAnswer
 }
 
 func (e filesWritten) apply(l *Loop) {
-	l.applications.busy = false
-	if e.err != nil {
-		l.log.Error("write files for applications", "error", e.err)
-		l.applications.retry = l.now().Add(filesRetryDelay)
-		l.applications.sent, l.applications.done = nil, false
+	a := &l.applications
+	if e.Err != nil && (a.result.Err == nil || a.result.Err.Error() != e.Err.Error()) {
+		l.log.Error("write files for applications", "error", e.Err)
+	}
+	a.busy, a.result = false, e.Result
+	if e.Again {
+		a.retry, a.done, a.check = l.now().Add(filesRetryDelay), false, true
 	}
 }
 
-// applicationEntry is an entry, and whether the kernel has confirmed it.
-type applicationEntry struct {
-	appcpus.Entry
-	verified bool
-}
-
-func (x applicationEntry) equal(y applicationEntry) bool {
-	return x.verified == y.verified && x.Equal(y.Entry)
+// problems returns the faults of the files.
+func (a *applications) problems() []pools.Problem {
+	var all []pools.Problem
+	for _, f := range a.result.Faults {
+		all = append(all, pools.Problem{PodUID: f.Entry.PodUID, Pod: f.Entry.Pod, Container: f.Entry.Container, Unit: f.Entry.Unit,
+			Reason: pools.Reason{Code: codeFileFault, Text: f.Text}})
+	}
+	return all
 }
 
 // entryOf returns the content of a container's file.
@@ -141,9 +124,9 @@ func (l *Loop) entryOf(pod *pools.PodPlan, c *pools.Placement) appcpus.Entry {
 }
 
 // entries returns the containers of all pods, including exited ones, and the units.
-func (l *Loop) entries() iter.Seq[applicationEntry] {
+func (l *Loop) entries() iter.Seq[appcpus.Entry] {
 	verified := l.verified()
-	return func(yield func(applicationEntry) bool) {
+	return func(yield func(appcpus.Entry) bool) {
 		for i := range l.status.plan.Pods {
 			pod := &l.status.plan.Pods[i]
 			for j := range pod.Containers {
@@ -151,7 +134,9 @@ func (l *Loop) entries() iter.Seq[applicationEntry] {
 				if c.Kind != pools.App || c.Pool == pools.Other {
 					continue // another manager places it
 				}
-				if !yield(applicationEntry{l.entryOf(pod, c), c.State != pools.Exited && pod.Name != "" && verified[c.ID]}) {
+				e := l.entryOf(pod, c)
+				e.Verified = c.State != pools.Exited && pod.Name != "" && verified[c.ID]
+				if !yield(e) {
 					return
 				}
 			}
@@ -160,8 +145,9 @@ func (l *Loop) entries() iter.Seq[applicationEntry] {
 			e := appcpus.Entry{
 				Unit: u.Name, Pool: string(u.Pool), Type: u.Type,
 				CPUs: u.CPUs, Exclusive: u.Exclusive, Nodes: l.settings.Nodes(u.CPUs), SharedCPUs: l.status.plan.Shared,
+				Verified: verified[l.inventory.UnitName(u.Name)],
 			}
-			if !yield(applicationEntry{e, verified[l.inventory.UnitName(u.Name)]}) {
+			if !yield(e) {
 				return
 			}
 		}
@@ -185,46 +171,11 @@ func (l *Loop) verified() map[string]bool {
 	return verified
 }
 
-// renderings holds the files of entries, so that only the files of changed entries are rendered.
-type renderings map[applicationKey]*rendering
-
-// applicationKey identifies a container or unit.
-type applicationKey struct{ podUID, container, unit string }
-
-// rendering holds the files of an entry.
-type rendering struct {
-	entry appcpus.Entry
-	files map[string]string // content by name
-	err   error             // no file can have its name
-	kept  bool              // the entry still exists
-}
-
-func (x *applicationEntry) key() applicationKey { return applicationKey{x.PodUID, x.Container, x.Unit} }
-
-// update renders the changed entries and drops the renderings of entries that no longer exist.
-func (r renderings) update(entries []applicationEntry) {
-	for i := range entries {
-		e := &entries[i]
-		is := r[e.key()]
-		if is == nil || !is.entry.Equal(e.Entry) {
-			is = &rendering{entry: e.Entry, files: make(map[string]string, 1)}
-			is.err = e.Render(is.files)
-			r[e.key()] = is
-		}
-		is.kept = true
-	}
-	maps.DeleteFunc(r, func(_ applicationKey, is *rendering) bool {
-		gone := !is.kept
-		is.kept = false
-		return gone
-	})
-}
-
 // isMadeOf reports whether the files were made from the same entries.
-func (a *applications) isMadeOf(entries iter.Seq[applicationEntry]) bool {
+func (a *applications) isMadeOf(entries iter.Seq[appcpus.Entry]) bool {
 	i := 0
 	for e := range entries {
-		if i == len(a.entries) || !e.equal(a.entries[i]) {
+		if i == len(a.entries) || !e.Equal(&a.entries[i]) {
 			return false
 		}
 		i++

@@ -2,19 +2,21 @@ package daemon
 
 import (
 	"encoding/json"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/cpupoold/cpupoold/internal/node/appcpus"
 	"github.com/cpupoold/cpupoold/internal/node/telemetry"
 	"github.com/cpupoold/cpupoold/internal/testing/nodefixture"
 	"github.com/cpupoold/cpupoold/pkg/cri"
-	"github.com/cpupoold/cpupoold/pkg/pools"
 )
 
 // cpuFile returns the contents of a container's file, or nil without one.
@@ -74,28 +76,6 @@ func TestApplicationLearnsItsCPUs(t *testing.T) {
 	n.Eventually("file gone with the last pod", func() bool { return n.cpuFile("s", "app") == nil })
 }
 
-// TestBadNamesAreForgotten checks that a bad name is logged again when a container with it
-// comes again.
-func TestBadNamesAreForgotten(t *testing.T) {
-	n := newNode(t)
-	l, err := newLoop(n.Host(), n.options())
-	if err != nil {
-		t.Fatal(err)
-	}
-	l.status.planned, l.applications.busy = true, true // so that no file is written
-	bad := pools.Plan{Pods: []pools.PodPlan{{UID: "u", Containers: []pools.Placement{{ID: "c", Name: "../c"}}}}}
-	for _, p := range []pools.Plan{bad, bad, {}, bad} {
-		l.status.plan = p
-		l.writeApplications(time.Now())
-		if got, want := len(l.applications.invalid), len(p.Pods); got != want {
-			t.Errorf("%d bad names; want %d", got, want)
-		}
-	}
-	if said := n.Logged("no file for application: its name is invalid"); len(said) != 2 {
-		t.Errorf("said %d times; want once for each time it came", len(said))
-	}
-}
-
 // TestApplicationFilesThatCannotBeWritten checks that containers get their CPUs without files.
 func TestApplicationFilesThatCannotBeWritten(t *testing.T) {
 	n := newNode(t)
@@ -123,20 +103,24 @@ func TestReadyWhenTold(t *testing.T) {
 	}
 }
 
-// TestReadyInSpiteOfFiles checks that a write of a file that does not return does not delay
-// readiness.
+// TestReadyInSpiteOfFiles checks that a write of files that does not return delays neither
+// readiness nor containers, and is shown as a lost source.
 func TestReadyInSpiteOfFiles(t *testing.T) {
 	n := newNode(t)
 	n.RunContainer(n.RunPod("e", "default", "guaranteed", 2, nil), "app", nodefixture.WholeCPUs(2))
-	dir := filepath.Join(n.Dir, "run/containers/e")
-	if err := os.MkdirAll(dir, 0o755); err != nil {
+	h, o := n.Host(), n.options()
+	l, err := newLoop(h, o)
+	if err != nil {
 		t.Fatal(err)
 	}
-	fifo := filepath.Join(dir, "app.json") // without a writer, so that reading it does not end
-	if err := syscall.Mkfifo(fifo, 0o600); err != nil {
-		t.Fatal(err)
+	stuck, writer := make(chan struct{}), appcpus.NewWriter(h.RunDir)
+	end := sync.OnceFunc(func() { close(stuck) })
+	defer end()
+	l.applications.write = func(entries []appcpus.Entry, whole bool) appcpus.Result {
+		<-stuck
+		return writer.Write(entries, whole)
 	}
-	r := n.start()
+	r := n.serve(l, o)
 	r.Eventually("ready", func() bool {
 		var waits bool // only for the file
 		r.inspectOnly(func(l *Loop) { waits = l.applications.busy && !l.working(l.now()) })
@@ -146,15 +130,30 @@ func TestReadyInSpiteOfFiles(t *testing.T) {
 		v := r.loop.snapshot.Load()
 		return v != nil && v.Ready
 	})
-	w, err := os.OpenFile(fifo, os.O_WRONLY, 0)
-	if err != nil {
+	n.AwaitCPUs(n.RunContainer(n.RunPod("f", "default", "guaranteed", 1, nil), "app", nodefixture.WholeCPUs(1)), "6")
+	r.view("source lost", func(v *telemetry.View) bool { return v.Sources[telemetry.ApplicationFiles] == telemetry.SourceLost })
+	end()
+	n.Eventually("the files", func() bool { return n.cpuFile("e", "app")["cpus"] == "4-5" && n.cpuFile("f", "app") != nil })
+	r.inspect(func(*Loop) {}) // a pass
+	r.view("source is back", func(v *telemetry.View) bool { return v.Sources[telemetry.ApplicationFiles] == telemetry.SourceOK })
+}
+
+// TestChangedFileIsProblem checks that a FIFO in place of a pod's file is replaced with the next
+// resync, and is a problem of this pod until a later comparison.
+func TestChangedFileIsProblem(t *testing.T) {
+	n := newNode(t)
+	n.RunContainer(n.RunPod("e", "default", "guaranteed", 2, nil), "app", nodefixture.WholeCPUs(2))
+	r := n.start()
+	n.Eventually("file", func() bool { return n.cpuFile("e", "app") != nil })
+	r.quiet()
+	file := filepath.Join(n.Dir, "run/containers/e/app.json")
+	if err := errors.Join(os.Remove(file), syscall.Mkfifo(file, 0o600)); err != nil {
 		t.Fatal(err)
 	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
+	r.inspect(func(l *Loop) { l.applications.check = true }) // as a resync does
+	r.view("problem", func(v *telemetry.View) bool { return v.Problems[string(codeFileFault)] == 1 })
+	if got := n.cpuFile("e", "app")["cpus"]; got != "4-5" {
+		t.Errorf("the file has CPUs %v; want 4-5", got)
 	}
-	n.Eventually("the file", func() bool {
-		info, err := os.Lstat(fifo) // reading it would wait for a writer
-		return err == nil && info.Mode().IsRegular() && n.cpuFile("e", "app")["cpus"] == "4-5"
-	})
+	r.viewWithin(time.Minute, "no problem", func(v *telemetry.View) bool { return v.Problems[string(codeFileFault)] == 0 })
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/cpupoold/cpupoold/internal/node/appcpus"
 	"github.com/cpupoold/cpupoold/internal/node/inventory"
 	"github.com/cpupoold/cpupoold/pkg/cri"
 )
@@ -29,7 +30,7 @@ func TestEventScopes(t *testing.T) {
 		runtimeEvent{}, runtimeEvent{cri.Event{Kind: cri.ContainerStarted}}, streamChanged{}, listed{}, formulaFound{}, configLoaded{},
 		podFetched{}, podFetched{inventory.PodStatus{Err: failed}}, containerFetched{}, containerFetched{inventory.ContainerStatus{Err: failed}},
 		written{}, written{err: failed}, unitRead{}, recordRead{}, saved{upTo: upTo}, saved{err: failed},
-		filesWritten{}, filesWritten{err: failed}, systemdReloaded{}, reloadsLost{}, unitsLost{}, unitWoken{}, unitAnswered{}, unitReverted{},
+		filesWritten{}, filesWritten{appcpus.Result{Err: failed}}, systemdReloaded{}, reloadsLost{}, unitsLost{}, unitWoken{}, unitAnswered{}, unitReverted{},
 		hintsArrived{}, kubeletArrived{}, cpuWatchChanged{}, cpusChanged{}, cpuReadFailed{}, treeWatched{}, permissionsChanged{}, tuned{},
 		nriChanged{}, synchronized{}, podRun{}, podHint{}, containerHint{}, &createRequest{}, &startRequest{}, updateRequest{}, updateSettled{}, resizeSeen{},
 		moveRequest{}, refusedStopped{},

@@ -128,6 +128,7 @@ func (l *Loop) startRecheck() {
 		l.status.recheckPending = false
 		l.memoryRelease.scanned = true
 		l.timers.recheck.clear()
+		l.applications.check = true
 		l.cache.Recheck(l.watch.isWatched, l.settings.Config.ResyncPeriod)
 	}
 }

@@ -178,6 +178,7 @@ func (l *Loop) problems() []pools.Problem {
 	all = append(all, l.refusalLog.problems()...)
 	all = append(all, l.hints.Problems(l.inventory, l.now())...)
 	all = append(all, l.kubeletProblems()...)
+	all = append(all, l.applications.problems()...)
 	return all
 }
 
@@ -272,6 +273,9 @@ func (l *Loop) sources() map[telemetry.Source]telemetry.SourceState {
 		all[telemetry.NRI] = cmp.Or(l.status.nri, telemetry.SourceAbsent)
 	}
 	all[telemetry.Inotify] = l.watch.state()
+	if l.RunDir != "" {
+		all[telemetry.ApplicationFiles] = l.applications.state(l.now())
+	}
 	if l.CPUs != nil {
 		all[telemetry.CPUs] = l.cpuState()
 	}

@@ -119,7 +119,7 @@ func (j recordedJob) label(e event) string {
 	case saved:
 		return "save the journal" + failed(e.err)
 	case filesWritten:
-		return "write the files for applications" + failed(e.err)
+		return "write the files for applications" + failed(e.Err)
 	}
 	if j.set == "update" {
 		return "wait for the runtime's update of " + j.key

@@ -128,7 +128,7 @@ func TestNoRuntimeAtAll(t *testing.T) {
 	n.AwaitUnitCPUs("du.service", "4-5")
 	r.view("ready", func(v *telemetry.View) bool { return v.Ready })
 	r.settled()
-	want := map[telemetry.Source]telemetry.SourceState{telemetry.CPUs: telemetry.SourceOK, telemetry.Inotify: telemetry.SourceOK, telemetry.Units: telemetry.SourceOK}
+	want := map[telemetry.Source]telemetry.SourceState{telemetry.ApplicationFiles: telemetry.SourceOK, telemetry.CPUs: telemetry.SourceOK, telemetry.Inotify: telemetry.SourceOK, telemetry.Units: telemetry.SourceOK}
 	if d := cmp.Diff(want, r.loop.snapshot.Load().Sources); d != "" {
 		t.Errorf("sources (-want +got):\n%s", d)
 	}

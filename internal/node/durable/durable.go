@@ -9,11 +9,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"os"
+	"io/fs"
 	"path/filepath"
 
-	"github.com/google/renameio/v2"
+	"github.com/cpupoold/cpupoold/internal/node/confined"
 )
 
 // ErrDamaged means that a file is not what Encode has written.
@@ -62,40 +61,26 @@ func Decode(b []byte, oldest, newest int, v any) error {
 	return nil
 }
 
-// Write replaces a file atomically and durably, and makes its directory.
+// Write replaces a file atomically and durably. It creates the directory of the file.
 func Write(name string, b []byte) error {
-	if err := os.MkdirAll(filepath.Dir(name), 0o700); err != nil {
-		return err
-	}
-	// renameio syncs the file before the rename; the directory is synced here, or a power
-	// cut could bring the old file back.
-	if err := renameio.WriteFile(name, b, 0o600); err != nil {
-		return err
-	}
-	dir, err := os.Open(filepath.Dir(name))
-	if err != nil {
-		return err
-	}
-	err = dir.Sync()
-	if cerr := dir.Close(); err == nil {
-		err = cerr
-	}
-	if err != nil {
-		return fmt.Errorf("sync directory: %w", err)
-	}
-	return nil
+	return in(name, 0o700, func(d *confined.Dir, base string) error { return d.WriteDurably(base, b, 0o600) })
 }
 
-// Read reads a whole file of at most limit bytes.
-func Read(name string, limit int64) ([]byte, error) {
-	f, err := os.Open(name)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close() //nolint:errcheck // opened to read
-	b, err := io.ReadAll(io.LimitReader(f, limit+1))
-	if err == nil && int64(len(b)) > limit {
-		err = fmt.Errorf("%s has more than %d bytes", name, limit)
-	}
+// Read reads a whole regular file of at most limit bytes.
+func Read(name string, limit int64) (b []byte, err error) {
+	err = in(name, 0, func(d *confined.Dir, base string) (err error) {
+		b, err = d.Read(base, limit)
+		return err
+	})
 	return b, err
+}
+
+// in calls f with the directory of a file and the file's name there. It creates a missing
+// directory with perm, unless perm is 0.
+func in(name string, perm fs.FileMode, f func(d *confined.Dir, base string) error) error {
+	d, err := confined.Open(filepath.Dir(name), perm)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f(d, filepath.Base(name)), d.Close())
 }

@@ -5,8 +5,10 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"syscall"
 	"testing"
 
+	"github.com/cpupoold/cpupoold/internal/node/confined"
 	"github.com/cpupoold/cpupoold/internal/node/durable"
 )
 
@@ -86,6 +88,18 @@ func TestRead(t *testing.T) {
 	}
 	if _, err := durable.Read(name, 3); err == nil {
 		t.Error("a file above the limit was read")
+	}
+	for what, create := range map[string]func(name string) error{
+		"link": func(name string) error { return os.Symlink("/dev/zero", name) },
+		"FIFO": func(name string) error { return syscall.Mkfifo(name, 0o600) },
+	} {
+		other := filepath.Join(t.TempDir(), what)
+		if err := create(other); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := durable.Read(other, 4); !errors.Is(err, confined.ErrForeign) {
+			t.Errorf("%s: %v; want ErrForeign", what, err)
+		}
 	}
 }
 

@@ -4,9 +4,8 @@ import (
 	"errors"
 	"io/fs"
 	"os"
-	"path/filepath"
 
-	"github.com/google/renameio/v2"
+	"github.com/cpupoold/cpupoold/internal/node/confined"
 )
 
 // Mark is a small file beside a record, in a directory that ends with the boot. While it
@@ -24,18 +23,18 @@ func (m Mark) Leave() error {
 	if is, err := m.There(); is || err != nil {
 		return err
 	}
-	if err := os.MkdirAll(filepath.Dir(m.Name), 0o755); err != nil {
-		return err
-	}
-	return renameio.WriteFile(m.Name, []byte(m.BootID), 0o600)
+	return in(m.Name, 0o755, func(d *confined.Dir, base string) error { return d.Write(base, []byte(m.BootID), 0o600) })
 }
 
 // Remove removes it, before the record goes: alone it would say that one is lost.
 func (m Mark) Remove() error { return ignoreMissing(os.Remove(m.Name)) }
 
+// markLimit is above the length of every boot ID, in bytes.
+const markLimit = 4096
+
 // There says whether it is of this boot.
 func (m Mark) There() (bool, error) {
-	b, err := os.ReadFile(m.Name)
+	b, err := Read(m.Name, markLimit)
 	return err == nil && string(b) == m.BootID, ignoreMissing(err)
 }
 

@@ -3,11 +3,14 @@ package hostenv
 import (
 	"context"
 	"fmt"
+	"io"
+	"os"
 	"path"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/cpupoold/cpupoold/internal/config"
-	"github.com/cpupoold/cpupoold/internal/node/durable"
 	"github.com/cpupoold/cpupoold/pkg/podresources"
 )
 
@@ -54,7 +57,7 @@ func newStateFile(c *config.Config) cpuManager {
 	if !c.Pools.Guaranteed.Kubelet {
 		return nil
 	}
-	return &stateFile{name: path.Join(c.KubeletStateDir, cpuManagerFile), read: durable.Read}
+	return &stateFile{name: path.Join(c.KubeletStateDir, cpuManagerFile), read: readFile}
 }
 
 // State returns the content of the file. It gives up after stateTimeout.
@@ -96,4 +99,19 @@ func (f *stateFile) content(ctx context.Context) (stateRead, error) {
 	case <-ctx.Done():
 		return hangs()
 	}
+}
+
+// readFile reads a whole file of another program, of at most limit bytes. The program may
+// have left a link.
+func readFile(name string, limit int64) ([]byte, error) {
+	f, err := os.OpenFile(name, unix.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close() //nolint:errcheck // opened to read
+	b, err := io.ReadAll(io.LimitReader(f, limit+1))
+	if err == nil && int64(len(b)) > limit {
+		err = fmt.Errorf("%s has more than %d bytes", name, limit)
+	}
+	return b, err
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"time"
 
-	"github.com/cpupoold/cpupoold/internal/node/durable"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 )
 
@@ -31,7 +30,7 @@ func (s *Start) AwaitRuntime(ctx context.Context, fs *cgroup.FS) (cgroup.Driver,
 // NewStateFile returns a state file that is read with read.
 func NewStateFile(name string, read func(string, int64) ([]byte, error)) cpuManager {
 	if read == nil {
-		read = durable.Read
+		read = readFile
 	}
 	return &stateFile{name: name, read: read}
 }

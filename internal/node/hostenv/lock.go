@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/cpupoold/cpupoold/internal/node/confined"
 )
 
 // errLocked is the error of Lock if another cpupoold writes on this node.
@@ -17,12 +19,18 @@ var errLocked = errors.New("another cpupoold holds the node's lock")
 // two pods of an overlapping rollout, must never write at the same time. The kernel
 // releases the lock when the process ends; unlock releases it earlier. In a container
 // runDir must be the host's directory.
+//
+// Only root can open the file, because each process that opens it can hold the lock. The path is the
+// same in all versions, so that a daemon excludes older and newer ones.
 func Lock(runDir string) (unlock func() error, err error) {
-	if err := os.MkdirAll(runDir, 0o755); err != nil {
+	dir, err := confined.Open(runDir, 0o755)
+	if err != nil {
 		return nil, fmt.Errorf("create lock directory: %w", err)
 	}
-	name := filepath.Join(runDir, "lock")
-	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o644)
+	defer dir.Close() //nolint:errcheck // no file was written
+	const base = "lock"
+	name := filepath.Join(runDir, base)
+	f, err := dir.File(base)
 	if err != nil {
 		return nil, fmt.Errorf("open lock: %w", err)
 	}

@@ -1,9 +1,15 @@
 package hostenv_test
 
 import (
+	"errors"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
+	"github.com/cpupoold/cpupoold/internal/node/confined"
 	"github.com/cpupoold/cpupoold/internal/node/hostenv"
 )
 
@@ -26,5 +32,50 @@ func TestLock(t *testing.T) {
 	}
 	if err := unlock(); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestLockIsPrivate checks that only root can open the lock file, also after an upgrade from a
+// version whose file all users could read, and that a daemon of such a version that still runs
+// is excluded.
+func TestLockIsPrivate(t *testing.T) {
+	dir := t.TempDir()
+	name := filepath.Join(dir, "lock")
+	old, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o644)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(old.Chmod(0o644), unix.Flock(int(old.Fd()), unix.LOCK_EX|unix.LOCK_NB)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := hostenv.Lock(dir); err == nil || !strings.Contains(err.Error(), "another cpupoold holds the node's lock") {
+		t.Errorf("lock while an earlier version runs: %v", err)
+	}
+	if err := old.Close(); err != nil {
+		t.Fatal(err)
+	}
+	unlock, err := hostenv.Lock(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = unlock() }()
+	if info, err := os.Stat(name); err != nil || info.Mode() != 0o600 {
+		t.Errorf("lock file: %v, %v; want mode 0600", info.Mode(), err)
+	}
+}
+
+// TestLockIsAFile checks that Lock neither follows a link nor waits for a FIFO.
+func TestLockIsAFile(t *testing.T) {
+	for what, create := range map[string]func(name string) error{
+		"link": func(name string) error { return os.Symlink("/dev/zero", name) },
+		"FIFO": func(name string) error { return unix.Mkfifo(name, 0o644) },
+	} {
+		dir := t.TempDir()
+		if err := create(filepath.Join(dir, "lock")); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := hostenv.Lock(dir); !errors.Is(err, confined.ErrForeign) {
+			t.Errorf("%s: %v; want ErrForeign", what, err)
+		}
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"os"
 
-	"github.com/cpupoold/cpupoold/internal/node/durable"
 	"github.com/cpupoold/cpupoold/internal/node/hostslices"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
@@ -45,5 +44,5 @@ const unitFileLimit = 1 << 20
 
 // hostFile reads a unit file of the host, also from within a privileged container.
 func hostFile(name string) ([]byte, error) {
-	return hostslices.OfTheHost(func(name string) ([]byte, error) { return durable.Read(name, unitFileLimit) })(name)
+	return hostslices.OfTheHost(func(name string) ([]byte, error) { return readFile(name, unitFileLimit) })(name)
 }

@@ -345,7 +345,7 @@ func TestReadPermissions(t *testing.T) {
 		"changed":        {text: strings.Replace(string(whole), "management", "managemenx", 1), want: "checksum"},
 		"newer":          {text: strings.Replace(string(whole), `"version":1`, `"version":2`, 1), want: "version 2, this daemon reads 1"},
 		"another domain": {text: string(whole), names: workload.Names{Domain: "example.org"}, want: "example.org/allowed"},
-		"a directory":    {want: "is a directory"},
+		"a directory":    {want: "is another kind of file"},
 	} {
 		file := filepath.Join(t.TempDir(), "namespaces.json")
 		if err := os.WriteFile(file, []byte(c.text), 0o600); name != "a directory" && err != nil {

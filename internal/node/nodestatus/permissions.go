@@ -8,11 +8,8 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
-	"path/filepath"
 
-	"github.com/google/renameio/v2"
-
+	"github.com/cpupoold/cpupoold/internal/node/durable"
 	"github.com/cpupoold/cpupoold/pkg/workload"
 )
 
@@ -41,20 +38,13 @@ type permissionsFile struct {
 // ReadPermissions reads the permissions from a file. names must have the annotation key of the
 // file. A missing file is no error and returns no permissions.
 func ReadPermissions(file string, names workload.Names) (workload.Permissions, error) {
-	info, err := os.Stat(file)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
 	fail := func(err error) (workload.Permissions, error) {
 		return nil, fmt.Errorf("read permissions of namespaces from %s: %w", file, err)
 	}
-	if err != nil {
-		return fail(err)
+	data, err := durable.Read(file, maxPermissions)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
 	}
-	if info.Size() > maxPermissions {
-		return fail(fmt.Errorf("%d bytes; the limit is %d", info.Size(), maxPermissions))
-	}
-	data, err := os.ReadFile(file)
 	if err != nil {
 		return fail(err)
 	}
@@ -78,14 +68,11 @@ func ReadPermissions(file string, names workload.Names) (workload.Permissions, e
 	return p, nil
 }
 
-// writePermissions replaces the file atomically.
+// writePermissions replaces the file atomically and durably.
 func writePermissions(file string, names workload.Names, p workload.Permissions) error {
 	namespaces := encode(p)
 	data := encode(permissionsFile{permissionsVersion, checksum(namespaces), names.AllowedKey(), namespaces})
-	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
-		return fmt.Errorf("create state directory: %w", err)
-	}
-	if err := renameio.WriteFile(file, append(data, '\n'), 0o600); err != nil {
+	if err := durable.Write(file, append(data, '\n')); err != nil {
 		return fmt.Errorf("write %s: %w", file, err)
 	}
 	return nil

@@ -223,6 +223,8 @@ const (
 	APIServer Source = "api_server"
 	// Namespaces: annotations of namespaces.
 	Namespaces Source = "namespaces"
+	// ApplicationFiles: the files below runDir from which applications read their CPUs.
+	ApplicationFiles Source = "application_files"
 )
 
 // SourceState is the state of a source. The daemon is correct without any source; in other

@@ -1,0 +1,285 @@
+package appcpus_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
+
+	"github.com/cpupoold/cpupoold/internal/node/appcpus"
+)
+
+// must fails the test for any of the errors.
+func must(t *testing.T, errs ...error) {
+	t.Helper()
+	for _, err := range errs {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// writeInTime fails the test if a Write takes longer than any bounded Write needs.
+func writeInTime(t *testing.T, w *appcpus.Writer, entries []appcpus.Entry, whole bool) appcpus.Result {
+	t.Helper()
+	done := make(chan appcpus.Result, 1)
+	go func() { done <- w.Write(entries, whole) }()
+	select {
+	case r := <-done:
+		return r
+	case <-time.After(20 * time.Second):
+		t.Fatal("Write does not end")
+		return appcpus.Result{}
+	}
+}
+
+// TestHostileContent checks each kind of content that a pod can put instead of its file or
+// its directory. A Write replaces it, reports the pod, writes the other pod's file, and
+// changes nothing outside. The next Write finds no fault.
+func TestHostileContent(t *testing.T) {
+	for name, attack := range map[string]func(t *testing.T, pod, outside string){
+		"symlink to a file": func(t *testing.T, pod, outside string) {
+			must(t, os.Remove(pod+"/app.json"), os.Symlink(outside+"/secret", pod+"/app.json"))
+		},
+		"symlink to /dev/zero": func(t *testing.T, pod, _ string) {
+			must(t, os.Remove(pod+"/app.json"), os.Symlink("/dev/zero", pod+"/app.json"))
+		},
+		"FIFO": func(t *testing.T, pod, _ string) {
+			must(t, os.Remove(pod+"/app.json"), syscall.Mkfifo(pod+"/app.json", 0o600))
+		},
+		"device": func(t *testing.T, pod, _ string) {
+			must(t, os.Remove(pod+"/app.json"))
+			if err := unix.Mknod(pod+"/app.json", unix.S_IFCHR|0o600, int(unix.Mkdev(1, 5))); err != nil {
+				t.Skipf("only root can create a device: %v", err)
+			}
+		},
+		"socket": func(t *testing.T, pod, _ string) {
+			must(t, os.Remove(pod+"/app.json"), unix.Mknod(pod+"/app.json", unix.S_IFSOCK|0o600, 0))
+		},
+		"hard link": func(t *testing.T, pod, outside string) {
+			must(t, os.Remove(pod+"/app.json"), os.Link(outside+"/secret", pod+"/app.json"))
+		},
+		"large file": func(t *testing.T, pod, _ string) { must(t, os.Truncate(pod+"/app.json", 1<<40)) },
+		"other content": func(t *testing.T, pod, _ string) {
+			must(t, os.WriteFile(pod+"/app.json", []byte("{}"), 0o600))
+		},
+		"no file": func(t *testing.T, pod, _ string) { must(t, os.Remove(pod+"/app.json")) },
+		"directory": func(t *testing.T, pod, _ string) {
+			must(t, os.Remove(pod+"/app.json"), os.MkdirAll(pod+"/app.json/a/b/c", 0o700))
+		},
+		"directory with a symlink": func(t *testing.T, pod, outside string) {
+			must(t, os.Remove(pod+"/app.json"), os.Mkdir(pod+"/app.json", 0o700), os.Symlink(outside, pod+"/app.json/out"))
+		},
+		"symlink for the pod's directory": func(t *testing.T, pod, outside string) {
+			must(t, os.RemoveAll(pod), os.Symlink(outside, pod))
+		},
+		"symlink to another pod's directory": func(t *testing.T, pod, _ string) {
+			must(t, os.RemoveAll(pod), os.Symlink("u2", pod))
+		},
+		"FIFO for the pod's directory": func(t *testing.T, pod, _ string) {
+			must(t, os.RemoveAll(pod), syscall.Mkfifo(pod, 0o600))
+		},
+		"no directory": func(t *testing.T, pod, _ string) { must(t, os.RemoveAll(pod)) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			base := t.TempDir()
+			dir, outside := filepath.Join(base, "run"), filepath.Join(base, "outside")
+			must(t, os.Mkdir(outside, 0o700), os.WriteFile(outside+"/secret", []byte("untouched"), 0o600))
+			entries := []appcpus.Entry{container("u1", "app"), container("u2", "app")}
+			w := write(t, dir, entries...)
+			attack(t, filepath.Join(dir, "containers/u1"), outside)
+			later := append(entries, container("u2", "late"))
+			r := writeInTime(t, w, later, true)
+			if len(r.Faults) != 1 || r.Faults[0].Entry.PodUID != "u1" || !r.Again || r.Err != nil {
+				t.Errorf("Write = %+v; want one fault, of u1", r)
+			}
+			if d := cmp.Diff(render(t, later...), read(t, dir)); d != "" {
+				t.Errorf("files (-want +got):\n%s", d)
+			}
+			if d := cmp.Diff(map[string]string{"secret": "untouched"}, read(t, outside)); d != "" {
+				t.Errorf("outside (-want +got):\n%s", d)
+			}
+			if r := writeInTime(t, w, later, true); len(r.Faults) > 0 || r.Again || r.Err != nil {
+				t.Errorf("next Write = %+v; want no fault", r)
+			}
+			if left, _ := filepath.Glob(dir + "/containers/u1/.*"); len(left) > 0 {
+				t.Errorf("left: %v", left)
+			}
+		})
+	}
+}
+
+// TestHostileFirst checks that content from before the first Write cannot stop it either.
+func TestHostileFirst(t *testing.T) {
+	dir := t.TempDir()
+	pod := filepath.Join(dir, "containers/u1")
+	must(t, os.MkdirAll(pod+"/side.json/x", 0o700), syscall.Mkfifo(pod+"/app.json", 0o600), os.Symlink("/", dir+"/containers/u0"))
+	entries := []appcpus.Entry{container("u1", "app"), container("u1", "side"), container("u2", "app")}
+	if r := writeInTime(t, appcpus.NewWriter(dir), entries, false); len(r.Faults) != 2 || r.Err != nil {
+		t.Errorf("Write = %+v; want two faults", r)
+	}
+	if d := cmp.Diff(render(t, entries...), read(t, dir)); d != "" {
+		t.Errorf("files (-want +got):\n%s", d)
+	}
+}
+
+// TestImmutable checks that a file that even root cannot replace is a fault of its pod alone.
+func TestImmutable(t *testing.T) {
+	dir := t.TempDir()
+	entries := []appcpus.Entry{container("u1", "app"), container("u2", "app")}
+	w := write(t, dir, entries...)
+	f, err := os.Open(filepath.Join(dir, "containers/u1/app.json"))
+	must(t, err)
+	defer f.Close()        //nolint:errcheck // opened to read
+	const immutable = 0x10 // FS_IMMUTABLE_FL
+	if err := unix.IoctlSetPointerInt(int(f.Fd()), unix.FS_IOC_SETFLAGS, immutable); err != nil {
+		t.Skipf("no immutable files here (a file system without them, or not root): %v", err)
+	}
+	defer func() { must(t, unix.IoctlSetPointerInt(int(f.Fd()), unix.FS_IOC_SETFLAGS, 0)) }()
+	for i := range entries {
+		entries[i].SharedCPUs = entries[i].CPUs
+	}
+	r := w.Write(entries, false)
+	if len(r.Faults) != 1 || r.Faults[0].Entry.PodUID != "u1" || !strings.Contains(r.Faults[0].Text, "cannot be written") || !r.Again {
+		t.Errorf("Write = %+v; want one fault, of u1", r)
+	}
+	if got, want := read(t, dir)["containers/u2/app.json"], render(t, entries[1])["containers/u2/app.json"]; got != want {
+		t.Errorf("other pod's file: %s; want %s", got, want)
+	}
+}
+
+// TestLargeTree checks that a large tree instead of a file delays no other pod. One Write
+// replaces the file and removes a part of the tree. Later ones remove the rest, also when the
+// pod is gone and another daemon runs.
+func TestLargeTree(t *testing.T) {
+	dir := t.TempDir()
+	entries := []appcpus.Entry{container("u1", "app"), container("u2", "app")}
+	w := write(t, dir, entries...)
+	file := filepath.Join(dir, "containers/u1/app.json")
+	must(t, os.Remove(file))
+	one := filepath.Join(dir, "one")
+	must(t, os.WriteFile(one, nil, 0o600))
+	for i := range 6 { // more than one Write removes
+		must(t, os.MkdirAll(fmt.Sprintf("%s/%d", file, i), 0o700))
+		for j := range 1000 {
+			must(t, os.Link(one, fmt.Sprintf("%s/%d/%d", file, i, j)))
+		}
+	}
+	deep := file + strings.Repeat("/d", 200)
+	must(t, os.MkdirAll(deep, 0o700))
+	if r := writeInTime(t, w, entries, true); len(r.Faults) != 1 || !r.Again || r.Err != nil {
+		t.Errorf("Write = %+v; want one fault", r)
+	}
+	if b, err := os.ReadFile(file); err != nil || string(b) != render(t, entries[0])["containers/u1/app.json"] {
+		t.Errorf("file after one Write: %q, %v", b, err)
+	}
+	writeInTime(t, w, entries[1:], true)
+	w = appcpus.NewWriter(dir)
+	again := true
+	for range 10 {
+		if r := writeInTime(t, w, entries[1:], true); r.Err != nil {
+			t.Fatal(r.Err)
+		} else if again = r.Again; !again {
+			break
+		}
+	}
+	if d := cmp.Diff([]string{"u2"}, directories(t, dir)); d != "" || again {
+		t.Errorf("again: %v; directories (-want +got):\n%s", again, d)
+	}
+}
+
+// TestRacingPod runs Writes while a pod replaces its directory, its file and the temporary
+// files in a loop. No Write may change a file outside or stop, and after the attack one Write
+// repairs everything.
+func TestRacingPod(t *testing.T) {
+	base := t.TempDir()
+	dir, outside := filepath.Join(base, "run"), filepath.Join(base, "outside")
+	must(t, os.MkdirAll(outside+"/u2", 0o700), os.WriteFile(outside+"/app.json", []byte("untouched"), 0o600), os.Chmod(outside, 0o700))
+	entries := []appcpus.Entry{container("u1", "app"), container("u2", "app")}
+	w := write(t, dir, entries...)
+	pod := filepath.Join(dir, "containers/u1")
+	open, err := os.Open(pod)
+	must(t, err)
+	defer open.Close()                                //nolint:errcheck // a directory
+	inside := fmt.Sprint("/proc/self/fd/", open.Fd()) // the attackers follow no link of their own
+	stop := make(chan struct{})
+	var attackers sync.WaitGroup
+	attack := func(step func(i int)) {
+		attackers.Go(func() {
+			for i := 0; ; i++ {
+				select {
+				case <-stop:
+					return
+				default:
+					step(i)
+				}
+			}
+		})
+	}
+	attack(func(int) { // the directory; each error means that the other side was faster
+		_ = os.Rename(pod, pod+".old")
+		_ = os.Symlink(outside, pod)
+		_ = os.Remove(pod)
+		_ = os.Rename(pod+".old", pod)
+	})
+	attack(func(i int) { // the file
+		file := inside + "/app.json"
+		_ = os.RemoveAll(file)
+		switch i % 4 {
+		case 0:
+			_ = os.Symlink(outside+"/app.json", file)
+		case 1:
+			_ = syscall.Mkfifo(file, 0o600)
+		case 2:
+			_ = os.MkdirAll(file+"/x/y", 0o700)
+		case 3:
+			_ = os.Link(outside+"/app.json", file)
+		}
+	})
+	attack(func(int) { // new files
+		fresh, _ := filepath.Glob(inside + "/.app.json*")
+		for _, f := range fresh {
+			_ = os.Remove(f)
+			_ = os.Symlink(outside+"/app.json", f)
+		}
+	})
+	for i, end := 0, time.Now().Add(time.Second); time.Now().Before(end); i++ {
+		for j := range entries {
+			entries[j].SharedCPUs = entries[j].CPUs
+			if i%2 == 0 {
+				entries[j].SharedCPUs = entries[j].Nodes
+			}
+		}
+		r := writeInTime(t, w, entries, i%3 == 0)
+		for _, f := range r.Faults {
+			if f.Entry.PodUID != "u1" {
+				t.Errorf("fault of another pod: %+v", f)
+			}
+		}
+		if got, want := read(t, dir+"/containers/u2")["app.json"], render(t, entries[1])["containers/u2/app.json"]; got != want {
+			t.Fatalf("other pod's file: %s; want %s", got, want)
+		}
+	}
+	close(stop)
+	attackers.Wait()
+	must(t, os.RemoveAll(pod+".old"))
+	for range 3 {
+		writeInTime(t, w, entries, true)
+	}
+	if d := cmp.Diff(render(t, entries...), read(t, dir)); d != "" {
+		t.Errorf("files after the attack (-want +got):\n%s", d)
+	}
+	if d := cmp.Diff(map[string]string{"app.json": "untouched"}, read(t, outside)); d != "" {
+		t.Errorf("outside (-want +got):\n%s", d)
+	}
+	if info, err := os.Stat(outside); err != nil || info.Mode().Perm() != 0o700 {
+		t.Errorf("outside: %v, %v; want mode 0700", info.Mode(), err)
+	}
+}

@@ -1,0 +1,313 @@
+package appcpus
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/cpupoold/cpupoold/internal/node/confined"
+)
+
+// A pod's author can mount the pod's directory, or all of them, writable. So each Write makes
+// a bounded number of steps: another Write continues.
+const (
+	maxNames     = 1000   // names read in one directory
+	maxPods      = 4096   // names read in the directory of all pods
+	dirSteps     = 5_000  // entries removed for one directory
+	maxSteps     = 20_000 // entries removed in one Write
+	fileMode     = fs.FileMode(0o644)
+	dirMode      = fs.FileMode(0o755)
+	foreignFault = "another program has changed it, and cpupoold has replaced it; mount its directory with readOnly: true"
+)
+
+// Writer writes and removes files in a directory, so that it contains the files of the entries. It
+// keeps files with names that this package does not use, in the directories of units and of
+// existing pods. One goroutine at a time may use it.
+type Writer struct {
+	dir       string
+	rendering map[string]*rendering // by name of the JSON file
+	content   map[string]string     // written files
+	files     map[string]bool       // files of the entries, including files that do not exist yet
+	faults    map[string]string     // by file
+	checked   bool                  // a Write has compared all files
+
+	// Of the current Write.
+	steps  int
+	whole  bool
+	again  bool
+	errors []error
+}
+
+// rendering holds the files of an entry, so that only changed entries are rendered.
+type rendering struct {
+	entry Entry
+	files map[string]string // content by name
+}
+
+// NewWriter returns a Writer of the files below dir. It does not write yet.
+func NewWriter(dir string) *Writer {
+	return &Writer{dir: dir, content: make(map[string]string), faults: make(map[string]string)}
+}
+
+// Result is the result of a Write.
+type Result struct {
+	// Faults holds the entries with a file that another program has changed, or that cannot be
+	// written.
+	Faults []Fault
+	// Err is an error that concerns no single entry.
+	Err error
+	// Again reports whether a later Write of all files can repair more.
+	Again bool
+}
+
+// Fault describes what is wrong with a file of an entry.
+type Fault struct {
+	Entry Entry
+	Text  string
+}
+
+// Write makes the files follow the entries. A verified entry determines the content of its
+// files. The files of another entry keep their content. All other files are removed. Write
+// touches no file that has its content already. It compares only files of changed entries with
+// the disk, unless whole is set. After an error it continues with the other files.
+func (w *Writer) Write(entries []Entry, whole bool) Result {
+	w.steps, w.whole, w.again, w.errors = maxSteps, whole || !w.checked, false, nil
+	var invalid []Fault
+	before := w.files
+	want, names := w.render(entries, func(e Entry, err error) { invalid = append(invalid, Fault{e, err.Error()}) })
+	w.checked = true
+	if err := w.sync(want, before); err != nil {
+		w.errors = append(w.errors, err)
+	}
+	r := Result{Faults: invalid, Err: errors.Join(w.errors...), Again: w.again || len(w.errors) > 0}
+	maps.DeleteFunc(w.faults, func(name string, _ string) bool { return !w.files[name] })
+	for i := range entries {
+		for _, name := range names[i] {
+			if text := w.faults[name]; text != "" {
+				r.Faults = append(r.Faults, Fault{entries[i], path.Join(w.dir, name) + ": " + text})
+				r.Again = true
+			}
+		}
+	}
+	return r
+}
+
+// render returns the content of all files that have one, by directory and name, and the sorted
+// names of each entry's files.
+func (w *Writer) render(entries []Entry, invalid func(Entry, error)) (want map[string]map[string]string, names [][]string) {
+	want, names = make(map[string]map[string]string), make([][]string, len(entries))
+	renderings, files := make(map[string]*rendering, len(entries)), make(map[string]bool, len(entries))
+	for i, e := range entries {
+		name, err := e.Name()
+		r := w.rendering[name]
+		if err == nil && (r == nil || !r.entry.hasFilesOf(&e)) {
+			r = &rendering{entry: e, files: make(map[string]string, 1)}
+			err = e.Render(r.files)
+		}
+		if err != nil {
+			invalid(e, err)
+			continue
+		}
+		renderings[name] = r
+		names[i] = slices.Sorted(maps.Keys(r.files))
+		for name, content := range r.files {
+			files[name] = true
+			dir := path.Dir(name)
+			if want[dir] == nil {
+				want[dir] = make(map[string]string)
+			}
+			if before, known := w.content[name]; e.Verified {
+				want[dir][name] = content
+			} else if known {
+				want[dir][name] = before
+			}
+		}
+	}
+	w.rendering, w.files = renderings, files
+	return want, names
+}
+
+// sync writes the files in want, and removes files that no entry has.
+func (w *Writer) sync(want map[string]map[string]string, before map[string]bool) error {
+	top, err := confined.Open(w.dir, dirMode)
+	if err != nil {
+		return fmt.Errorf("write CPUs for applications: %w", err)
+	}
+	defer top.Close() //nolint:errcheck // a directory
+	obsolete := make(map[string][]string)
+	for name := range before {
+		if dir := path.Dir(name); !w.files[name] {
+			obsolete[dir] = append(obsolete[dir], path.Base(name))
+		}
+	}
+	w.syncDir(top, unitsDir, want[unitsDir], obsolete[unitsDir])
+	pods, err := top.Sub(containersDir, dirMode)
+	if err != nil {
+		return fmt.Errorf("write CPUs for applications: %w", err)
+	}
+	defer pods.Close() //nolint:errcheck // a directory
+	for dir, files := range want {
+		if dir != unitsDir {
+			w.syncDir(pods, dir, files, obsolete[dir])
+		}
+	}
+	for dir := range obsolete {
+		if dir != unitsDir && want[dir] == nil {
+			w.clear(pods, path.Base(dir))
+			maps.DeleteFunc(w.content, func(name, _ string) bool { return path.Dir(name) == dir })
+		}
+	}
+	if w.whole {
+		w.clearPods(pods, want)
+	}
+	return nil
+}
+
+// syncDir writes the files of a directory below parent, and removes the obsolete ones.
+func (w *Writer) syncDir(parent *confined.Dir, dir string, files map[string]string, obsolete []string) {
+	changed := make([]string, 0, len(files))
+	for name, content := range files {
+		if old, had := w.content[name]; w.whole || !had || old != content {
+			changed = append(changed, name)
+		}
+	}
+	if len(changed)+len(obsolete) == 0 && (!w.whole || len(files) == 0 && dir != unitsDir) {
+		return
+	}
+	d, foreign, err := sub(parent, path.Base(dir))
+	if err != nil {
+		if len(changed) == 0 {
+			w.note(err)
+		}
+		for _, name := range changed {
+			w.fail(name, err)
+		}
+		return
+	}
+	defer d.Close() //nolint:errcheck // a directory
+	clean := w.whole || foreign
+	for _, name := range changed {
+		clean = w.writeFile(d, name, files[name], foreign) || clean
+	}
+	for _, base := range obsolete {
+		w.clear(d, base)
+		delete(w.content, path.Join(dir, base))
+	}
+	if clean {
+		bases, err := d.Names(".", maxNames)
+		w.note(err)
+		for _, base := range bases {
+			if isGenerated(base) && !w.files[path.Join(dir, base)] {
+				w.clear(d, base)
+			}
+		}
+	}
+}
+
+// sub opens a directory in parent. It replaces a file of another kind, and reports whether it
+// has done that.
+func sub(parent *confined.Dir, base string) (d *confined.Dir, foreign bool, err error) {
+	d, err = parent.Sub(base, dirMode)
+	if !errors.Is(err, confined.ErrForeign) {
+		return d, false, err
+	}
+	if err := parent.Remove(base); err != nil {
+		return nil, true, err
+	}
+	d, err = parent.Sub(base, dirMode)
+	return d, true, err
+}
+
+// writeFile writes a file unless it has the content already. It reports whether another
+// program has changed the file, or everything in its directory.
+func (w *Writer) writeFile(d *confined.Dir, name, content string, foreign bool) bool {
+	base := path.Base(name)
+	old, had := w.content[name]
+	is, err := d.Read(base, int64(max(len(old), len(content))))
+	switch {
+	case errors.Is(err, confined.ErrForeign):
+		foreign = true
+	case had && (err != nil || string(is) != old):
+		foreign = true
+	}
+	if err != nil || string(is) != content {
+		if err := d.Write(base, []byte(content), fileMode); err != nil {
+			w.fail(name, err)
+			return foreign
+		}
+	}
+	w.content[name] = content
+	delete(w.faults, name)
+	if foreign {
+		w.faults[name] = foreignFault
+	}
+	return foreign
+}
+
+// fail notes a file that cannot be written.
+func (w *Writer) fail(name string, err error) {
+	delete(w.content, name)
+	w.faults[name] = "cannot be written: " + err.Error()
+}
+
+// clear removes a file or directory. Another Write removes the entries that are left after dirSteps.
+func (w *Writer) clear(d *confined.Dir, base string) {
+	steps := min(w.steps, dirSteps)
+	w.steps -= steps
+	err := d.Clear(base, &steps)
+	w.steps += steps
+	if errors.Is(err, confined.ErrUnfinished) {
+		w.again = true
+		return
+	}
+	w.note(err)
+}
+
+// clearPods removes directories of pods that are gone, and entries that Clear has left. It keeps a
+// directory without files of this package: it may be mounted in a container that is being
+// created.
+func (w *Writer) clearPods(pods *confined.Dir, want map[string]map[string]string) {
+	bases, err := pods.Names(".", maxPods)
+	w.note(err)
+	for _, base := range bases {
+		if want[path.Join(containersDir, base)] != nil {
+			continue
+		}
+		if confined.IsAside(base) {
+			w.clear(pods, base)
+			continue
+		}
+		files, err := pods.Names(base, maxNames)
+		switch {
+		case errors.Is(err, confined.ErrForeign):
+			w.clear(pods, base)
+		case err != nil:
+			w.note(err)
+		case slices.ContainsFunc(files, isGenerated):
+			w.clear(pods, base)
+		}
+	}
+}
+
+func (w *Writer) note(err error) {
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		w.errors = append(w.errors, fmt.Errorf("remove CPUs for applications: %w", err))
+	}
+}
+
+// isGenerated reports whether this package uses the file name. A daemon that is killed between
+// write and rename leaves a file such as .app.json4711. The next Writer removes it, because
+// only one daemon runs at a time.
+func isGenerated(file string) bool {
+	if file[0] == '.' {
+		if !confined.IsAside(file) {
+			return false
+		}
+		file = strings.TrimRight(file, "0123456789")
+	}
+	return strings.HasSuffix(file, jsonSuffix) || strings.HasSuffix(file, envSuffix)
+}
