@@ -1,9 +1,12 @@
 package appcpus_test
 
 import (
+	"errors"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"syscall"
@@ -155,6 +158,113 @@ func TestImmutable(t *testing.T) {
 	}
 }
 
+// TestMountsOverFiles checks that mounts over a pod's directory and over its file are faults of
+// this pod. No Write reaches the file system behind them. The next Writes after the unmount repair
+// the file. Only root can mount.
+func TestMountsOverFiles(t *testing.T) {
+	for name, on := range map[string]string{"directory": "containers/u1", "file": "containers/u1/app.json"} {
+		t.Run(name, func(t *testing.T) {
+			base := t.TempDir()
+			dir, outside := filepath.Join(base, "run"), filepath.Join(base, "outside")
+			must(t, os.Mkdir(outside, 0o700), os.WriteFile(outside+"/app.json", []byte("untouched"), 0o600))
+			entries := []appcpus.Entry{container("u1", "app"), container("u2", "app")}
+			w := write(t, dir, entries...)
+			from, target := outside, filepath.Join(dir, on)
+			if name == "file" {
+				from += "/app.json"
+			}
+			if err := unix.Mount(from, target, "", unix.MS_BIND, ""); err != nil {
+				t.Skipf("cannot mount here: %v", err)
+			}
+			unmount := func() {
+				moved, _ := filepath.Glob(dir + "/containers/.u1*/app.json") // a Write moves the directory of a pod that is gone
+				for _, m := range append(moved, target) {
+					_ = unix.Unmount(m, unix.MNT_DETACH) // an error shows below, as a file that cannot be replaced
+				}
+			}
+			defer unmount()
+			for i := range entries {
+				entries[i].SharedCPUs = entries[i].CPUs
+			}
+			for _, whole := range []bool{false, true} {
+				r := writeInTime(t, w, entries, whole)
+				if len(r.Faults) != 1 || r.Faults[0].Entry.PodUID != "u1" || !strings.Contains(r.Faults[0].Text, "cannot be written") || r.Err != nil {
+					t.Errorf("Write = %+v; want one fault, of u1", r)
+				}
+				if got, want := read(t, dir+"/containers/u2")["app.json"], render(t, entries[1])["containers/u2/app.json"]; got != want {
+					t.Errorf("other pod's file: %s; want %s", got, want)
+				}
+			}
+			// A pod that is gone has no problem. Its directory remains, and the files of others are written.
+			if r := writeInTime(t, w, entries[1:], true); r.Leftover == nil || r.Err != nil || len(r.Faults) > 0 {
+				t.Errorf("Write without the pod = %+v; want only a Leftover", r)
+			}
+			if d := cmp.Diff(map[string]string{"app.json": "untouched"}, read(t, outside)); d != "" {
+				t.Errorf("outside (-want +got):\n%s", d)
+			}
+			unmount()
+			for range 2 {
+				writeInTime(t, w, entries, true)
+			}
+			if d := cmp.Diff(render(t, entries...), read(t, dir)); d != "" {
+				t.Errorf("files after the unmount (-want +got):\n%s", d)
+			}
+		})
+	}
+}
+
+// TestOtherOwner checks a pod that has given its directory and its file to another user, with the
+// sticky bit. The unit's daemon has no CAP_FOWNER, and cannot replace such a file. It is a fault of
+// this pod, and a Leftover after the pod.
+func TestOtherOwner(t *testing.T) {
+	dir := t.TempDir()
+	entries := []appcpus.Entry{container("u1", "app"), container("u2", "app")}
+	w := write(t, dir, entries...)
+	pod := filepath.Join(dir, "containers/u1")
+	if err := errors.Join(os.Chown(pod, 1000, 1000), os.Chown(pod+"/app.json", 1000, 1000), os.Chmod(pod, 0o755|os.ModeSticky)); err != nil {
+		t.Skipf("only root can give files away: %v", err)
+	}
+	for i := range entries {
+		entries[i].SharedCPUs = entries[i].CPUs
+	}
+	r := withoutOwnership(t, func() appcpus.Result { return w.Write(entries, true) })
+	if len(r.Faults) != 1 || r.Faults[0].Entry.PodUID != "u1" || r.Err != nil {
+		t.Errorf("Write = %+v; want one fault, of u1", r)
+	}
+	if got, want := read(t, dir)["containers/u2/app.json"], render(t, entries[1])["containers/u2/app.json"]; got != want {
+		t.Errorf("other pod's file: %s; want %s", got, want)
+	}
+	r = withoutOwnership(t, func() appcpus.Result { return w.Write(entries[1:], true) })
+	if r.Leftover == nil || r.Err != nil || len(r.Faults) > 0 || !r.Again {
+		t.Errorf("Write without the pod = %+v; want only a Leftover", r)
+	}
+}
+
+// withoutOwnership calls f in a thread without CAP_FOWNER.
+func withoutOwnership(t *testing.T, f func() appcpus.Result) appcpus.Result {
+	t.Helper()
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var all [2]unix.CapUserData
+	must(t, unix.Capget(&header, &all[0]))
+	fewer := all
+	fewer[0].Effective &^= 1 << unix.CAP_FOWNER
+	must(t, unix.Capset(&header, &fewer[0]))
+	defer func() { must(t, unix.Capset(&header, &all[0])) }()
+	return f()
+}
+
+// TestLongName checks that a directory of a pod with the longest possible name can be removed.
+func TestLongName(t *testing.T) {
+	dir := t.TempDir()
+	must(t, os.MkdirAll(filepath.Join(dir, "containers", strings.Repeat("x", 255), "app.json"), 0o755))
+	write(t, dir, container("u1", "app"))
+	if d := cmp.Diff([]string{"u1"}, directories(t, dir)); d != "" {
+		t.Errorf("directories (-want +got):\n%s", d)
+	}
+}
+
 // TestLargeTree checks that a large tree instead of a file delays no other pod. One Write
 // replaces the file and removes a part of the tree. Later ones remove the rest, also when the
 // pod is gone and another daemon runs.
@@ -195,7 +305,7 @@ func TestLargeTree(t *testing.T) {
 	}
 }
 
-// TestRacingPod runs Writes while a pod replaces its directory, its file and the temporary
+// TestRacingPod makes 1,000 Writes while a pod replaces its directory, its file and the temporary
 // files in a loop. No Write may change a file outside or stop, and after the attack one Write
 // repairs everything.
 func TestRacingPod(t *testing.T) {
@@ -219,6 +329,9 @@ func TestRacingPod(t *testing.T) {
 					return
 				default:
 					step(i)
+					if rand.IntN(10) == 0 {
+						time.Sleep(time.Microsecond) // so that Writes make progress on few CPUs
+					}
 				}
 			}
 		})
@@ -250,7 +363,8 @@ func TestRacingPod(t *testing.T) {
 			_ = os.Symlink(outside+"/app.json", f)
 		}
 	})
-	for i, end := 0, time.Now().Add(time.Second); time.Now().Before(end); i++ {
+	faults := 0
+	for i := range 1000 {
 		for j := range entries {
 			entries[j].SharedCPUs = entries[j].CPUs
 			if i%2 == 0 {
@@ -259,6 +373,7 @@ func TestRacingPod(t *testing.T) {
 		}
 		r := writeInTime(t, w, entries, i%3 == 0)
 		for _, f := range r.Faults {
+			faults++
 			if f.Entry.PodUID != "u1" {
 				t.Errorf("fault of another pod: %+v", f)
 			}
@@ -269,6 +384,10 @@ func TestRacingPod(t *testing.T) {
 	}
 	close(stop)
 	attackers.Wait()
+	t.Logf("%d faults", faults)
+	if faults == 0 {
+		t.Error("no fault in 1,000 Writes: the attack changed nothing")
+	}
 	must(t, os.RemoveAll(pod+".old"))
 	for range 3 {
 		writeInTime(t, w, entries, true)

@@ -36,10 +36,10 @@ type Writer struct {
 	checked   bool                  // a Write has compared all files
 
 	// Of the current Write.
-	steps  int
-	whole  bool
-	again  bool
-	errors []error
+	steps    int
+	whole    bool
+	again    bool
+	leftover []error
 }
 
 // rendering holds the files of an entry, so that only changed entries are rendered.
@@ -58,8 +58,11 @@ type Result struct {
 	// Faults holds the entries with a file that another program has changed, or that cannot be
 	// written.
 	Faults []Fault
-	// Err is an error that concerns no single entry.
+	// Err is an error that keeps all files of containers from being written.
 	Err error
+	// Leftover is an error about a file or directory that should be removed. It may be of a pod
+	// that is gone.
+	Leftover error
 	// Again reports whether a later Write of all files can repair more.
 	Again bool
 }
@@ -75,15 +78,13 @@ type Fault struct {
 // touches no file that has its content already. It compares only files of changed entries with
 // the disk, unless whole is set. After an error it continues with the other files.
 func (w *Writer) Write(entries []Entry, whole bool) Result {
-	w.steps, w.whole, w.again, w.errors = maxSteps, whole || !w.checked, false, nil
+	w.steps, w.whole, w.again, w.leftover = maxSteps, whole || !w.checked, false, nil
 	var invalid []Fault
 	before := w.files
 	want, names := w.render(entries, func(e Entry, err error) { invalid = append(invalid, Fault{e, err.Error()}) })
 	w.checked = true
-	if err := w.sync(want, before); err != nil {
-		w.errors = append(w.errors, err)
-	}
-	r := Result{Faults: invalid, Err: errors.Join(w.errors...), Again: w.again || len(w.errors) > 0}
+	r := Result{Faults: invalid, Err: w.sync(want, before), Leftover: errors.Join(w.leftover...)}
+	r.Again = w.again || r.Err != nil || r.Leftover != nil
 	maps.DeleteFunc(w.faults, func(name string, _ string) bool { return !w.files[name] })
 	for i := range entries {
 		for _, name := range names[i] {
@@ -131,7 +132,8 @@ func (w *Writer) render(entries []Entry, invalid func(Entry, error)) (want map[s
 	return want, names
 }
 
-// sync writes the files in want, and removes files that no entry has.
+// sync writes the files in want, and then removes files that no entry has: many of them must not
+// delay a file.
 func (w *Writer) sync(want map[string]map[string]string, before map[string]bool) error {
 	top, err := confined.Open(w.dir, dirMode)
 	if err != nil {
@@ -144,16 +146,22 @@ func (w *Writer) sync(want map[string]map[string]string, before map[string]bool)
 			obsolete[dir] = append(obsolete[dir], path.Base(name))
 		}
 	}
-	w.syncDir(top, unitsDir, want[unitsDir], obsolete[unitsDir])
+	if w.writeDir(top, unitsDir, want[unitsDir], obsolete[unitsDir]) {
+		w.clean(top, unitsDir, obsolete[unitsDir])
+	}
 	pods, err := top.Sub(containersDir, dirMode)
 	if err != nil {
 		return fmt.Errorf("write CPUs for applications: %w", err)
 	}
 	defer pods.Close() //nolint:errcheck // a directory
+	var unclean []string
 	for dir, files := range want {
-		if dir != unitsDir {
-			w.syncDir(pods, dir, files, obsolete[dir])
+		if dir != unitsDir && w.writeDir(pods, dir, files, obsolete[dir]) {
+			unclean = append(unclean, dir)
 		}
+	}
+	for _, dir := range unclean {
+		w.clean(pods, dir, obsolete[dir])
 	}
 	for dir := range obsolete {
 		if dir != unitsDir && want[dir] == nil {
@@ -167,8 +175,9 @@ func (w *Writer) sync(want map[string]map[string]string, before map[string]bool)
 	return nil
 }
 
-// syncDir writes the files of a directory below parent, and removes the obsolete ones.
-func (w *Writer) syncDir(parent *confined.Dir, dir string, files map[string]string, obsolete []string) {
+// writeDir writes the files of a directory below parent. It reports whether the directory may
+// contain other files.
+func (w *Writer) writeDir(parent *confined.Dir, dir string, files map[string]string, obsolete []string) bool {
 	changed := make([]string, 0, len(files))
 	for name, content := range files {
 		if old, had := w.content[name]; w.whole || !had || old != content {
@@ -176,7 +185,7 @@ func (w *Writer) syncDir(parent *confined.Dir, dir string, files map[string]stri
 		}
 	}
 	if len(changed)+len(obsolete) == 0 && (!w.whole || len(files) == 0 && dir != unitsDir) {
-		return
+		return false
 	}
 	d, foreign, err := sub(parent, path.Base(dir))
 	if err != nil {
@@ -186,24 +195,32 @@ func (w *Writer) syncDir(parent *confined.Dir, dir string, files map[string]stri
 		for _, name := range changed {
 			w.fail(name, err)
 		}
+		return false
+	}
+	defer d.Close() //nolint:errcheck // a directory
+	unclean := w.whole || foreign || len(obsolete) > 0
+	for _, name := range changed {
+		unclean = w.writeFile(d, name, files[name], foreign) || unclean
+	}
+	return unclean
+}
+
+// clean removes the files of this package in a directory that no entry has.
+func (w *Writer) clean(parent *confined.Dir, dir string, obsolete []string) {
+	for _, base := range obsolete {
+		delete(w.content, path.Join(dir, base))
+	}
+	d, err := parent.Sub(path.Base(dir), dirMode)
+	if err != nil {
+		w.note(err)
 		return
 	}
 	defer d.Close() //nolint:errcheck // a directory
-	clean := w.whole || foreign
-	for _, name := range changed {
-		clean = w.writeFile(d, name, files[name], foreign) || clean
-	}
-	for _, base := range obsolete {
-		w.clear(d, base)
-		delete(w.content, path.Join(dir, base))
-	}
-	if clean {
-		bases, err := d.Names(".", maxNames)
-		w.note(err)
-		for _, base := range bases {
-			if isGenerated(base) && !w.files[path.Join(dir, base)] {
-				w.clear(d, base)
-			}
+	bases, err := d.Names(".", maxNames)
+	w.note(err)
+	for _, base := range append(bases, obsolete...) {
+		if isGenerated(base) && !w.files[path.Join(dir, base)] {
+			w.clear(d, base)
 		}
 	}
 }
@@ -295,7 +312,7 @@ func (w *Writer) clearPods(pods *confined.Dir, want map[string]map[string]string
 
 func (w *Writer) note(err error) {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		w.errors = append(w.errors, fmt.Errorf("remove CPUs for applications: %w", err))
+		w.leftover = append(w.leftover, fmt.Errorf("remove CPUs for applications: %w", err))
 	}
 }
 

@@ -258,7 +258,9 @@ func aside(name string) string {
 	if IsAside(name) {
 		name = strings.TrimRight(name, digits)
 	}
-	return "." + strings.TrimPrefix(name, ".") + strconv.FormatUint(rand.Uint64(), 10)
+	name = strings.TrimPrefix(name, ".")
+	const longest = 255 - len(".") - len("18446744073709551615") // a name has at most 255 bytes
+	return "." + name[:min(len(name), longest)] + strconv.FormatUint(rand.Uint64(), 10)
 }
 
 // regular opens a regular file. The kernel runs code of a driver when a device is opened. So

@@ -16,6 +16,10 @@ func Socket(runDir string) string { return filepath.Join(runDir, "cpupoold.sock"
 // listen listens on a Unix socket that only its owner can open. It creates the socket in a
 // private directory, and moves it to its path after the mode is set: other users cannot
 // open it at any time. remove deletes the socket.
+//
+// bind(2) and connect(2) know only paths. The names need no package confined: no user but root
+// can write to runDir (`cpupoold check` reports another mode), and pods mount only directories
+// below it. A rename replaces a link and does not follow it.
 func listen(ctx context.Context, socket string) (l net.Listener, remove func(), err error) {
 	dir, err := os.MkdirTemp(filepath.Dir(socket), ".socket-") // has mode 0700
 	if err != nil {

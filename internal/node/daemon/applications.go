@@ -2,6 +2,8 @@ package daemon
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"iter"
 	"slices"
 	"time"
@@ -27,7 +29,7 @@ type applications struct {
 	check   bool            // the next job compares all files with the disk
 	busy    bool
 	began   time.Time // when the current job was submitted
-	retry   time.Time // the earliest next attempt after an error
+	retry   time.Time // the next comparison after an error; zero: none
 	result  appcpus.Result
 	write   func(entries []appcpus.Entry, whole bool) appcpus.Result // runs in a worker
 }
@@ -63,26 +65,31 @@ func (l *Loop) writeApplications(now time.Time) {
 	}
 	a := &l.applications
 	entries := l.entries()
-	if a.done && !a.check && a.isMadeOf(entries) {
+	whole := a.check || !a.retry.IsZero() && !now.Before(a.retry)
+	if a.done && !whole && a.isMadeOf(entries) {
 		return // true in nearly all passes
 	}
 	a.done = false
-	if a.busy || now.Before(a.retry) {
-		return
+	if a.busy || a.result.Err != nil && now.Before(a.retry) {
+		return // a fault of one pod does not delay the files of others
 	}
 	if a.write == nil {
 		a.write = appcpus.NewWriter(l.RunDir).Write
 	}
-	made, whole, write := slices.Collect(entries), a.check, a.write
-	a.entries, a.done, a.check, a.busy, a.began = made, true, false, true, now
+	made, write := slices.Collect(entries), a.write
+	a.entries, a.done, a.busy, a.began = made, true, true, now
+	if whole {
+		a.check, a.retry = false, time.Time{}
+	}
 	l.workers.Disk.Submit("files", func(context.Context) event { return filesWritten{write(made, whole)} })
 }
 
 func (e filesWritten) scope(l *Loop) scope {
+	before := l.applications.result
 	switch {
 	case e.Err != nil:
 		return scopeAll
-	case l.applications.done && len(e.Faults)+len(l.applications.result.Faults) == 0:
+	case l.applications.done && !e.Again && len(e.Faults)+len(before.Faults) == 0 && before.Err == nil:
 		return scopeNone
 	}
 	return scopeAnswer
@@ -90,12 +97,12 @@ func (e filesWritten) scope(l *Loop) scope {
 
 func (e filesWritten) apply(l *Loop) {
 	a := &l.applications
-	if e.Err != nil && (a.result.Err == nil || a.result.Err.Error() != e.Err.Error()) {
-		l.log.Error("write files for applications", "error", e.Err)
+	if err, before := errors.Join(e.Err, e.Leftover), errors.Join(a.result.Err, a.result.Leftover); err != nil && fmt.Sprint(err) != fmt.Sprint(before) {
+		l.log.Error("write files for applications", "error", err)
 	}
 	a.busy, a.result = false, e.Result
-	if e.Again {
-		a.retry, a.done, a.check = l.now().Add(filesRetryDelay), false, true
+	if e.Again && a.retry.IsZero() {
+		a.retry = l.now().Add(filesRetryDelay)
 	}
 }
 

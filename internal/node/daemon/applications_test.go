@@ -103,8 +103,8 @@ func TestReadyWhenTold(t *testing.T) {
 	}
 }
 
-// TestReadyInSpiteOfFiles checks that a write of files that does not return delays neither
-// readiness nor containers, and is shown as a lost source.
+// TestReadyInSpiteOfFiles checks that the node becomes ready and containers get their CPUs while a
+// write of files hangs. The source is lost then.
 func TestReadyInSpiteOfFiles(t *testing.T) {
 	n := newNode(t)
 	n.RunContainer(n.RunPod("e", "default", "guaranteed", 2, nil), "app", nodefixture.WholeCPUs(2))
@@ -138,7 +138,37 @@ func TestReadyInSpiteOfFiles(t *testing.T) {
 	r.view("source is back", func(v *telemetry.View) bool { return v.Sources[telemetry.ApplicationFiles] == telemetry.SourceOK })
 }
 
-// TestChangedFileIsProblem checks that a FIFO in place of a pod's file is replaced with the next
+// TestFaultDelaysNoOtherPod checks that the file of a new pod does not wait for the retry after a
+// fault of another pod.
+func TestFaultDelaysNoOtherPod(t *testing.T) {
+	n := newNode(t)
+	n.RunContainer(n.RunPod("e", "default", "guaranteed", 2, nil), "app", nodefixture.WholeCPUs(2))
+	h, o := n.Host(), n.options()
+	l, err := newLoop(h, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	writer := appcpus.NewWriter(h.RunDir)
+	l.applications.write = func(entries []appcpus.Entry, whole bool) appcpus.Result {
+		r := writer.Write(entries, whole)
+		for _, e := range entries {
+			if e.PodUID == "e" {
+				r.Faults, r.Again = append(r.Faults, appcpus.Fault{Entry: e, Text: "cannot be written"}), true
+			}
+		}
+		return r
+	}
+	r := n.serve(l, o)
+	r.view("problem", func(v *telemetry.View) bool { return v.Problems[string(codeFileFault)] == 1 })
+	began := time.Now()
+	n.RunContainer(n.RunPod("f", "default", "guaranteed", 1, nil), "app", nodefixture.WholeCPUs(1))
+	n.Eventually("file of the other pod", func() bool { return n.cpuFile("f", "app") != nil })
+	if took := time.Since(began); took > filesRetryDelay/2 {
+		t.Errorf("the file came after %s; the retry comes after %s", took, filesRetryDelay)
+	}
+}
+
+// TestChangedFileIsProblem checks that a FIFO instead of a pod's file is replaced with the next
 // resync, and is a problem of this pod until a later comparison.
 func TestChangedFileIsProblem(t *testing.T) {
 	n := newNode(t)

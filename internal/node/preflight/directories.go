@@ -18,8 +18,8 @@ func checkDirectories(e *evidence) []Finding {
 		findings = append(findings, Finding{
 			Severity: Error,
 			Subject:  e.file + ": " + dir.key,
-			Found:    fmt.Sprintf("%s is not writable, but %s needs it: %v", dir.path, dir.use, err),
-			Remedy:   "run as root on a writable file system, or set the key to another directory",
+			Found:    fmt.Sprintf("%s cannot hold %s: %v", dir.path, dir.use, err),
+			Remedy:   "run as root on a writable file system, let only root write to the directory, or set the key to another one",
 		})
 	}
 	return findings

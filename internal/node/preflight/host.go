@@ -28,7 +28,7 @@ type Host struct {
 	SystemdVersion func(ctx context.Context) (int, error)
 	// Units returns one answer for each name. A missing unit is a valid answer.
 	Units func(ctx context.Context, names []string) []UnitAnswer
-	// Writable returns nil if dir is writable, or if dir can be created.
+	// Writable returns nil if dir is writable, and by no other user, or if dir can be created.
 	Writable func(dir string) error
 	// LockHolder returns the process that holds a flock(2) on the file, or 0. It returns 0 for
 	// a missing file.

@@ -76,8 +76,14 @@ func callSystemd[T any](ctx context.Context, what string, query func(*cgroup.Sys
 }
 
 // writable checks the permissions of dir, or of its nearest existing parent. It writes
-// nothing.
+// nothing. An existing dir must be private: the daemon trusts the names in it.
 func writable(dir string) error {
+	var own unix.Stat_t
+	if err := unix.Stat(dir, &own); err == nil && own.Mode&unix.S_IFMT == unix.S_IFDIR {
+		if euid := uint32(unix.Geteuid()); own.Uid != 0 && own.Uid != euid || own.Mode&0o002 != 0 || own.Mode&0o020 != 0 && own.Gid != 0 {
+			return fmt.Errorf("other users can write to %s (owner %d:%d, mode %04o)", dir, own.Uid, own.Gid, own.Mode&0o7777)
+		}
+	}
 	for {
 		err := unix.Access(dir, unix.W_OK|unix.X_OK)
 		if parent := filepath.Dir(dir); errors.Is(err, fs.ErrNotExist) && parent != dir {

@@ -1,6 +1,7 @@
 package preflight_test
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"testing"
@@ -16,7 +17,12 @@ func TestWritable(t *testing.T) {
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
+	public := filepath.Join(dir, "public")
+	if err := errors.Join(os.Mkdir(public, 0o755), os.Chmod(public, 0o777)); err != nil {
+		t.Fatal(err)
+	}
 	for _, c := range []struct{ name, dir, err string }{
+		{"other users can write", public, "mode 0777"},
 		{"directory", dir, ""},
 		{"can be created", filepath.Join(dir, "a", "b"), ""},
 		{"a file", file, "access " + file},
@@ -26,7 +32,7 @@ func TestWritable(t *testing.T) {
 			checkError(t, preflight.Writable(c.dir), c.err)
 		})
 	}
-	if entries, err := os.ReadDir(dir); err != nil || len(entries) != 1 {
+	if entries, err := os.ReadDir(dir); err != nil || len(entries) != 2 {
 		t.Errorf("Writable changed the directory: %v, %v", entries, err)
 	}
 }
