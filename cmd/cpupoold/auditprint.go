@@ -42,7 +42,7 @@ func (a *app) printAudit(r audit.Report) error {
 		}
 	}
 	for _, u := range r.Unread {
-		if _, err := fmt.Fprintf(a.out, "not read: %s\n", u); err != nil {
+		if _, err := fmt.Fprintf(a.out, "not read: %s\n", printable(u)); err != nil {
 			return err
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/cpupoold/cpupoold/internal/config"
+	"github.com/cpupoold/cpupoold/internal/layout"
 	"github.com/cpupoold/cpupoold/internal/node/preflight"
 )
 
@@ -45,7 +46,7 @@ func (a *app) printFindings(findings []preflight.Finding, output format) error {
 		return err
 	}
 	for _, f := range findings {
-		if _, err := fmt.Fprintf(a.out, "%-7s %s: %s\n", f.Severity, f.Check, f); err != nil {
+		if _, err := fmt.Fprintf(layout.Lines(a.out), "%-7s %s: %s\n", f.Severity, f.Check, f); err != nil {
 			return err
 		}
 	}

@@ -105,6 +105,6 @@ func (a *app) printResult(m defrag.Move, r control.Result) error {
 	if r.Detail != "" {
 		line += ": " + r.Detail
 	}
-	_, err := fmt.Fprintln(a.out, line)
+	_, err := fmt.Fprintln(a.out, printable(line))
 	return err
 }

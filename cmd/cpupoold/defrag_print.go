@@ -17,7 +17,7 @@ func (a *app) printDefrag(r defragReport, apply bool) error {
 		return err
 	}
 	for _, u := range r.Unread {
-		if _, err := fmt.Fprintln(a.out, "\nnot read: "+u); err != nil {
+		if _, err := fmt.Fprintln(a.out, "\nnot read: "+printable(u)); err != nil {
 			return err
 		}
 	}

@@ -139,7 +139,7 @@ func daemonAt(t *testing.T, outcome func(control.Move) (control.Outcome, error))
 func TestApplyMoves(t *testing.T) {
 	done := func(control.Move) (control.Outcome, error) { return control.Done, nil }
 	refused := func(control.Move) (control.Outcome, error) {
-		return control.Refused, errors.New("must stay where it is: has exited")
+		return control.Refused, errors.New("must stay where it is: \x1b[2Jhas exited")
 	}
 	for _, c := range []struct {
 		name    string
@@ -148,7 +148,7 @@ func TestApplyMoves(t *testing.T) {
 		want    string
 	}{
 		{"done", done, nil, "done: ran/cu-0/app 10,12 → 12-13\ndone: ran/du-0/app 6-9 → 4-7\n"},
-		{"refused", refused, exitCode(exitFindings), "refused: ran/cu-0/app 10,12 → 12-13: must stay where it is: has exited\n" +
+		{"refused", refused, exitCode(exitFindings), "refused: ran/cu-0/app 10,12 → 12-13: must stay where it is: ?[2Jhas exited\n" +
 			"skipped: ran/du-0/app 6-9 → 4-7: a move before it was not done\n"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -136,7 +136,7 @@ func (a *app) printRest(p preview.Preview) error {
 		lines = append(lines, "not read: "+u)
 	}
 	for _, l := range lines {
-		if _, err := fmt.Fprintln(a.out, l); err != nil {
+		if _, err := fmt.Fprintln(a.out, printable(l)); err != nil {
 			return err
 		}
 	}

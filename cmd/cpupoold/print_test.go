@@ -8,6 +8,7 @@ import (
 
 	"github.com/cpupoold/cpupoold/internal/node/hostslices"
 	"github.com/cpupoold/cpupoold/internal/node/noise"
+	"github.com/cpupoold/cpupoold/internal/node/preflight"
 	"github.com/cpupoold/cpupoold/internal/node/preview"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
@@ -83,6 +84,18 @@ func TestPrintable(t *testing.T) {
 	}
 	if got := printable("äß ×12"); got != "äß ×12" {
 		t.Errorf("printable: %q", got)
+	}
+}
+
+// TestFindingsArePrintable checks that a finding keeps its lines and cannot control the terminal.
+func TestFindingsArePrintable(t *testing.T) {
+	var out bytes.Buffer
+	a := &app{streams: streams{out: &out}}
+	if err := a.printFindings([]preflight.Finding{{Severity: preflight.Warning, Check: "c", Subject: "s", Found: "a\x1b[2J\nb"}}, asTable); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := out.String(), "warning c: s: a?[2J\nb\n"; got != want {
+		t.Errorf("printed %q; want %q", got, want)
 	}
 }
 

@@ -51,7 +51,7 @@ func (r *reported) write(a *app, file string, redact bool) error {
 		host = "node"
 	}
 	for _, m := range r.missing {
-		_, _ = fmt.Fprintln(a.err, "cpupoold: missing in the report: "+m)
+		_, _ = fmt.Fprintln(a.err, "cpupoold: missing in the report: "+printable(m))
 	}
 	dir := "cpupoold-report-" + cmp.Or(host, "node") + "-" + r.at.Format("20060102T150405Z")
 	if file == "-" {

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/cpupoold/cpupoold/internal/config"
+	"github.com/cpupoold/cpupoold/internal/layout"
 	"github.com/cpupoold/cpupoold/internal/node/daemon"
 	"github.com/cpupoold/cpupoold/internal/node/nodestatus"
 	"github.com/cpupoold/cpupoold/internal/node/preflight"
@@ -96,7 +97,7 @@ func (a *app) admit(ctx context.Context, c *config.Config, log *slog.Logger) err
 		return nil
 	}
 	for _, f := range refusals {
-		_, _ = fmt.Fprintf(a.err, "cpupoold: %s\n", f) // nobody is left to be told
+		_, _ = fmt.Fprintf(layout.Lines(a.err), "cpupoold: %s\n", f) // nobody is left to be told
 	}
 	return fmt.Errorf("refusing to run: %d of the problems above make its writes useless or harmful", len(refusals))
 }

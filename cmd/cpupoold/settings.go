@@ -74,7 +74,7 @@ func (a *app) printTuning(p *preview.Tuning) error {
 	if p.Unread == "" {
 		return nil
 	}
-	_, err := fmt.Fprintf(a.out, "not read: %s\n", p.Unread)
+	_, err := fmt.Fprintf(a.out, "not read: %s\n", printable(p.Unread))
 	return err
 }
 

@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"github.com/cpupoold/cpupoold/internal/layout"
 	"github.com/cpupoold/cpupoold/internal/plugin/adopt"
 )
 
@@ -85,7 +87,7 @@ func (o *adoptOptions) run(ctx context.Context, s streams) error {
 	if o.output == "json" {
 		return printJSON(s.out, plan)
 	}
-	_, err := s.out.Write([]byte(adoptText(plan)))
+	_, err := io.WriteString(layout.Lines(s.out), adoptText(plan))
 	return err
 }
 

@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/cpupoold/cpupoold/internal/admission"
+	"github.com/cpupoold/cpupoold/internal/layout"
 	"github.com/cpupoold/cpupoold/internal/plugin/manifest"
 	"github.com/cpupoold/cpupoold/pkg/workload"
 )
@@ -186,7 +187,7 @@ func inFile(file string, err error, end string) error {
 // note prints the warnings of a file.
 func (o *mutateOptions) note(s streams, file string, notes []string) {
 	for _, note := range notes {
-		fmt.Fprintf(s.err, "warning: %s: %s\n", file, note)
+		fmt.Fprintf(s.err, "warning: %s: %s\n", file, layout.Printable(note))
 	}
 }
 

@@ -305,7 +305,7 @@ func TestLargeTree(t *testing.T) {
 	}
 }
 
-// TestRacingPod makes 1,000 Writes while a pod replaces its directory, its file and the temporary
+// TestRacingPod makes up to 1,000 Writes while a pod replaces its directory, its file and the temporary
 // files in a loop. No Write may change a file outside or stop, and after the attack one Write
 // repairs everything.
 func TestRacingPod(t *testing.T) {
@@ -363,15 +363,15 @@ func TestRacingPod(t *testing.T) {
 			_ = os.Symlink(outside+"/app.json", f)
 		}
 	})
-	faults := 0
-	for i := range 1000 {
+	writes, faults := 0, 0
+	for end := time.Now().Add(20 * time.Second); writes < 1000 && time.Now().Before(end); writes++ { // fewer on a busy machine
 		for j := range entries {
 			entries[j].SharedCPUs = entries[j].CPUs
-			if i%2 == 0 {
+			if writes%2 == 0 {
 				entries[j].SharedCPUs = entries[j].Nodes
 			}
 		}
-		r := writeInTime(t, w, entries, i%3 == 0)
+		r := writeInTime(t, w, entries, writes%3 == 0)
 		for _, f := range r.Faults {
 			faults++
 			if f.Entry.PodUID != "u1" {
@@ -384,9 +384,9 @@ func TestRacingPod(t *testing.T) {
 	}
 	close(stop)
 	attackers.Wait()
-	t.Logf("%d faults", faults)
+	t.Logf("%d faults in %d Writes", faults, writes)
 	if faults == 0 {
-		t.Error("no fault in 1,000 Writes: the attack changed nothing")
+		t.Error("no fault: the attack changed nothing")
 	}
 	must(t, os.RemoveAll(pod+".old"))
 	for range 3 {
