@@ -40,8 +40,8 @@ type Entry struct {
 	Verified bool
 }
 
-// Equal reports whether two entries have the same files, and both are verified or neither.
-func (e *Entry) Equal(o *Entry) bool { return e.Verified == o.Verified && e.hasFilesOf(o) }
+// KeepsFilesOf reports whether a Write of e after a Write of o changes no file.
+func (e *Entry) KeepsFilesOf(o *Entry) bool { return (o.Verified || !e.Verified) && e.hasFilesOf(o) }
 
 // hasFilesOf reports whether two entries have the same files.
 func (e *Entry) hasFilesOf(o *Entry) bool {

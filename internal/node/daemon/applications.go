@@ -178,11 +178,11 @@ func (l *Loop) verified() map[string]bool {
 	return verified
 }
 
-// isMadeOf reports whether the files were made from the same entries.
+// isMadeOf reports whether the files were made from such entries.
 func (a *applications) isMadeOf(entries iter.Seq[appcpus.Entry]) bool {
 	i := 0
 	for e := range entries {
-		if i == len(a.entries) || !e.Equal(&a.entries[i]) {
+		if i == len(a.entries) || !e.KeepsFilesOf(&a.entries[i]) {
 			return false
 		}
 		i++

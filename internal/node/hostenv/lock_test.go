@@ -35,9 +35,8 @@ func TestLock(t *testing.T) {
 	}
 }
 
-// TestLockIsPrivate checks that only root can open the lock file, also after an upgrade from a
-// version whose file all users could read, and that a daemon of such a version that still runs
-// is excluded.
+// TestLockIsPrivate checks that only root can open the lock file. Earlier versions created it for
+// all users: Lock changes the mode, and fails while a daemon of such a version runs.
 func TestLockIsPrivate(t *testing.T) {
 	dir := t.TempDir()
 	name := filepath.Join(dir, "lock")
