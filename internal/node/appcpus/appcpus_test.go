@@ -190,6 +190,39 @@ func directories(t *testing.T, dir string) (names []string) {
 	return names
 }
 
+// TestKeepsFilesOf checks that a Write that KeepsFilesOf permits to skip changes no file.
+func TestKeepsFilesOf(t *testing.T) {
+	var all []appcpus.Entry
+	for i := range 8 {
+		e := unit("du.service")
+		e.Verified, e.Exclusive = i&1 > 0, i&2 > 0
+		if i&4 > 0 {
+			e.CPUs = cpuset.Of(7)
+		}
+		all = append(all, e)
+	}
+	kept := 0
+	for _, before := range all {
+		for _, after := range all {
+			if !after.KeepsFilesOf(&before) {
+				continue
+			}
+			kept++
+			dir := t.TempDir()
+			w := write(t, dir, all[1])
+			w.Write([]appcpus.Entry{before}, false)
+			want := read(t, dir)
+			w.Write([]appcpus.Entry{after}, false)
+			if d := cmp.Diff(want, read(t, dir)); d != "" {
+				t.Errorf("%+v after %+v: files (-want +got):\n%s", after, before, d)
+			}
+		}
+	}
+	if kept != 4+4*4 {
+		t.Errorf("%d pairs; want 20: each verified entry after itself, and unverified ones with the same names", kept)
+	}
+}
+
 // TestWriteRemovesLeftovers checks that the first Write removes temporary files of a killed
 // daemon, and their directories.
 func TestWriteRemovesLeftovers(t *testing.T) {

@@ -41,7 +41,12 @@ type Entry struct {
 }
 
 // KeepsFilesOf reports whether a Write of e after a Write of o changes no file.
-func (e *Entry) KeepsFilesOf(o *Entry) bool { return (o.Verified || !e.Verified) && e.hasFilesOf(o) }
+func (e *Entry) KeepsFilesOf(o *Entry) bool {
+	if e.Verified {
+		return o.Verified && e.hasFilesOf(o)
+	}
+	return e.PodUID == o.PodUID && e.Container == o.Container && e.Unit == o.Unit && e.Exclusive == o.Exclusive
+}
 
 // hasFilesOf reports whether two entries have the same files.
 func (e *Entry) hasFilesOf(o *Entry) bool {
