@@ -66,7 +66,7 @@ test-ci: host-vm build ## run of test-vm what CI does: the first tier, and the s
 	$(GO) test -tags vm -count=1 -timeout 70m ./test/vm -slice $(or $(SLICE),commit) -witnesses few
 
 test-apiserver: build ## run cpupool-webhook, and what a daemon may do, against a real API server, on this machine (builds kube-apiserver once)
-	$(GO) -C test/apiserver test -tags apiserver -count=1 -timeout 20m ./...
+	$(GO) -C test/apiserver test -tags apiserver -count=1 -timeout 30m ./...
 
 test-browser: ## look at the pages of kubectl-cpupool serve with Chromium, which is installed when it is missing (SHOTS=dir: screenshots)
 	@command -v chromium >/dev/null || { apt-get -q update && apt-get install -qy --no-install-recommends chromium; }

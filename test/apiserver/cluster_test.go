@@ -50,9 +50,12 @@ func (s *apiServer) client(t *testing.T, token string) *kubernetes.Clientset {
 // endpoints of their services: there is no kube-proxy.
 func startAPIServer(t *testing.T) *apiServer {
 	t.Helper()
-	s := processes.StartAPIServer(t, tokens, "--authorization-mode", "Node,RBAC",
-		"--enable-admission-plugins", "NodeRestriction", "--enable-aggregator-routing")
-	return &apiServer{address: s.Address}
+	return &apiServer{address: processes.StartAPIServer(t, tokens, serverArgs()...).Address}
+}
+
+// serverArgs returns the arguments of API servers, see startAPIServer.
+func serverArgs() []string {
+	return []string{"--authorization-mode", "Node,RBAC", "--enable-admission-plugins", "NodeRestriction", "--enable-aggregator-routing"}
 }
 
 // A process is one that the test ends.

@@ -171,9 +171,15 @@ func renewed(t *testing.T, s *apiServer, r *replica, before *corev1.Secret) {
 		return err
 	})
 	bring(t, r.dir, now)
-	want, _ := pem.Decode(now.Data["tls.crt"])
+	shows(t, r, now)
+}
+
+// shows waits until a replica serves the certificate of the Secret.
+func shows(t *testing.T, r *replica, secret *corev1.Secret) {
+	t.Helper()
+	want, _ := pem.Decode(secret.Data["tls.crt"])
 	if want == nil {
-		t.Fatalf("tls.crt is %q", now.Data["tls.crt"])
+		t.Fatalf("tls.crt is %q", secret.Data["tls.crt"])
 	}
 	eventually(t, "the replica shows it", func(ctx context.Context) error {
 		dialer := tls.Dialer{Config: &tls.Config{InsecureSkipVerify: true}}

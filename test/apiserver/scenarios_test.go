@@ -5,6 +5,7 @@ package apiserver_test
 import (
 	"context"
 	"maps"
+	"net"
 	"slices"
 	"strings"
 	"testing"
@@ -100,17 +101,29 @@ func startWebhook(t *testing.T) (*apiServer, *replica) {
 // pods, apps does not.
 func installWebhook(t *testing.T, s *apiServer) *replica {
 	t.Helper()
+	prepare(t, s)
+	first := startReplica(t, s)
+	send(t, s)
+	return first
+}
+
+// prepare installs what must exist before the webhook runs.
+func prepare(t *testing.T, s *apiServer) {
+	t.Helper()
 	letAlice(t, s)
 	namespaceNamed(t, s, "cpupoold", "management")
 	namespaceNamed(t, s, "infra", "management")
 	namespaceNamed(t, s, "apps", "")
 	install(t, s, "webhook.yaml")
-	first := startReplica(t, s)
+}
+
+// send lets API servers send pods to the webhook, and waits until this one does.
+func send(t *testing.T, s *apiServer) {
+	t.Helper()
 	install(t, s, "admission.yaml")
 	install(t, s, "trust.yaml")
 	allow(t, s, "kube-system")
 	answers(t, s)
-	return first
 }
 
 // answers waits until pods can be made.
@@ -187,7 +200,8 @@ func TestWebhook(t *testing.T) {
 	})
 
 	t.Run("none answers", func(t *testing.T) {
-		endpoint(t, s, ownAddress(t), freePort(t))
+		noEndpoints(t, s)
+		endpoint(t, s, installed, net.JoinHostPort(ownAddress(t), freePort(t)))
 		eventually(t, "pods of others are refused", func(ctx context.Context) error {
 			_, err := s.client(t, alice).CoreV1().Pods("apps").Create(ctx, newPod("x", nil, "cpu=1"), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 			if err == nil || !strings.Contains(err.Error(), "failed calling webhook") {

@@ -80,9 +80,19 @@ type replica struct {
 	dir             string // with its certificate
 }
 
-// startReplica runs the program with the rights of its account, shows it to the service,
-// and brings it its Secret, as controllers and the kubelet do.
+// startReplica starts a replica, waits until it is ready, and makes it the only one behind
+// the service.
 func startReplica(t *testing.T, s *apiServer) *replica {
+	t.Helper()
+	r := launch(t, s)
+	r.await(t, s)
+	noEndpoints(t, s)
+	endpoint(t, s, installed, r.address)
+	return r
+}
+
+// launch starts the program with the rights of its account.
+func launch(t *testing.T, s *apiServer) *replica {
 	t.Helper()
 	c, dir := s.client(t, admin), t.TempDir()
 	token, err := c.CoreV1().ServiceAccounts(installed).CreateToken(t.Context(), installed, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
@@ -102,26 +112,29 @@ func startReplica(t *testing.T, s *apiServer) *replica {
 	if err != nil {
 		t.Fatal(err)
 	}
-	address, port, probes, metrics := ownAddress(t), freePort(t), "127.0.0.1:"+freePort(t), "127.0.0.1:"+freePort(t)
+	r := &replica{dir: dir, address: net.JoinHostPort(ownAddress(t), freePort(t)), probes: "127.0.0.1:" + freePort(t), metrics: "127.0.0.1:" + freePort(t)}
 	write(t, filepath.Join(dir, "config.yaml"), fmt.Appendf([]byte(shipped.Data["config.yaml"]),
-		"\nlistenAddress: %s\nprobeAddress: %s\nmetricsAddress: %s\ncertificateDir: %s\ndrainPeriod: 1s\n", net.JoinHostPort(address, port), probes, metrics, dir))
-	endpoint(t, s, address, port)
-	r := &replica{dir: dir, address: net.JoinHostPort(address, port), probes: probes, metrics: metrics}
+		"\nlistenAddress: %s\nprobeAddress: %s\nmetricsAddress: %s\ncertificateDir: %s\ndrainPeriod: 1s\n", r.address, r.probes, r.metrics, dir))
 	r.process = start(t, "cpupool-webhook", *program, "--config", filepath.Join(dir, "config.yaml"),
 		"--namespace", installed, "--kubeconfig", kubeconfig)
+	return r
+}
+
+// await brings the replica its Secret, as the kubelet does, and waits until it is ready.
+func (r *replica) await(t *testing.T, s *apiServer) {
+	t.Helper()
 	eventually(t, "the webhook fills its Secret", func(ctx context.Context) error {
-		secret, err := c.CoreV1().Secrets(installed).Get(ctx, "cpupool-webhook-tls", metav1.GetOptions{})
+		secret, err := s.client(t, admin).CoreV1().Secrets(installed).Get(ctx, "cpupool-webhook-tls", metav1.GetOptions{})
 		if err != nil {
 			return err
 		}
 		if len(secret.Data["tls.crt"]) == 0 {
 			return errorf("it is empty")
 		}
-		bring(t, dir, secret)
+		bring(t, r.dir, secret)
 		return nil
 	})
 	eventually(t, "the webhook is ready", r.ready)
-	return r
 }
 
 // bring brings a replica its Secret.
@@ -177,25 +190,34 @@ func ownAddress(t *testing.T) string {
 	return ""
 }
 
-// endpoint makes the address the only one behind the service.
-func endpoint(t *testing.T, s *apiServer, address, port string) {
+// endpoint adds an address to the service, as the EndpointSlice of that name.
+func endpoint(t *testing.T, s *apiServer, name, address string) {
 	t.Helper()
+	host, port, err := net.SplitHostPort(address)
+	if err != nil {
+		t.Fatal(err)
+	}
 	number, err := strconv.ParseInt(port, 10, 32)
 	if err != nil {
 		t.Fatal(err)
 	}
-	name, at, ready, tcp := "reviews", int32(number), true, corev1.ProtocolTCP
-	slices := s.client(t, admin).DiscoveryV1().EndpointSlices(installed)
+	of, at, ready, tcp := "reviews", int32(number), true, corev1.ProtocolTCP
 	slice := &discoveryv1.EndpointSlice{
-		ObjectMeta:  metav1.ObjectMeta{Name: installed, Labels: map[string]string{discoveryv1.LabelServiceName: installed}},
+		ObjectMeta:  metav1.ObjectMeta{Name: name, Labels: map[string]string{discoveryv1.LabelServiceName: installed}},
 		AddressType: discoveryv1.AddressTypeIPv4,
-		Endpoints:   []discoveryv1.Endpoint{{Addresses: []string{address}, Conditions: discoveryv1.EndpointConditions{Ready: &ready}}},
-		Ports:       []discoveryv1.EndpointPort{{Name: &name, Port: &at, Protocol: &tcp}},
+		Endpoints:   []discoveryv1.Endpoint{{Addresses: []string{host}, Conditions: discoveryv1.EndpointConditions{Ready: &ready}}},
+		Ports:       []discoveryv1.EndpointPort{{Name: &of, Port: &at, Protocol: &tcp}},
 	}
-	if err := slices.DeleteCollection(t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{}); err != nil {
+	if _, err := s.client(t, admin).DiscoveryV1().EndpointSlices(installed).Create(t.Context(), slice, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := slices.Create(t.Context(), slice, metav1.CreateOptions{}); err != nil {
+}
+
+// noEndpoints removes all addresses of the service.
+func noEndpoints(t *testing.T, s *apiServer) {
+	t.Helper()
+	slices := s.client(t, admin).DiscoveryV1().EndpointSlices(installed)
+	if err := slices.DeleteCollection(t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{}); err != nil {
 		t.Fatal(err)
 	}
 }

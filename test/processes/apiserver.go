@@ -25,50 +25,81 @@ const Admin = "admin"
 // readyWithin is how long an API server may take to start, also on a busy machine.
 const readyWithin = 3 * time.Minute
 
-// APIServer is a kube-apiserver with an etcd of its own.
+// APIServer is a kube-apiserver with an etcd, or with one member of an etcd.
 type APIServer struct {
-	// Address is host:port, Dir is where apiserver.crt is, its certificate.
+	// Address is host:port, Dir is the folder of apiserver.crt, its certificate.
 	Address, Dir string
-	// Process is the server's, until it is started again.
-	Process *Process
+	// Process runs the server, Etcd runs the etcd. Start and StartEtcd replace them.
+	Process, Etcd *Process
 
-	program string
-	args    []string
-	admin   *http.Client
+	program, etcd  string
+	args, etcdArgs []string
+	admin          *http.Client
 }
 
-// StartAPIServer starts both and waits until the server is ready. Tokens are lines of a
-// token file besides Admin's; args come after those that all have.
+// StartAPIServer starts an API server with its etcd, and waits until the server is ready.
+// tokens are lines of a token file, in addition to the line of Admin. args follow the
+// arguments of all servers.
 func StartAPIServer(t *testing.T, tokens string, args ...string) *APIServer {
 	t.Helper()
-	dir := t.TempDir()
-	etcd, peer, address := FreeAddress(t), FreeAddress(t), FreeAddress(t)
-	Start(t, "etcd", Build(t, "go.etcd.io/etcd/server/v3"), "--data-dir", filepath.Join(dir, "etcd"), "--unsafe-no-fsync", "--log-level", "warn",
-		"--listen-client-urls", "http://"+etcd, "--advertise-client-urls", "http://"+etcd,
-		"--listen-peer-urls", "http://"+peer, "--initial-advertise-peer-urls", "http://"+peer, "--initial-cluster", "default=http://"+peer)
+	return StartAPIServers(t, 1, tokens, args...)[0]
+}
+
+// StartAPIServers starts n API servers of one cluster. Each of them uses its own member of
+// the etcd only, as on control planes of kubeadm. See StartAPIServer.
+func StartAPIServers(t *testing.T, n int, tokens string, args ...string) []*APIServer {
+	t.Helper()
 	key, err := rsa.GenerateKey(rand.Reader, 2048)
 	if err != nil {
 		t.Fatal(err)
 	}
-	accounts, file := filepath.Join(dir, "accounts.key"), filepath.Join(dir, "tokens")
+	common := t.TempDir()
+	accounts, file := filepath.Join(common, "accounts.key"), filepath.Join(common, "tokens")
 	Write(t, accounts, pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(key)}))
 	Write(t, file, []byte(Admin+","+Admin+`,1,"system:masters"`+"\n"+tokens))
-	host, port, err := net.SplitHostPort(address)
-	if err != nil {
-		t.Fatal(err)
+	peers, members := make([]string, n), make([]string, n)
+	for i := range n {
+		peers[i] = "http://" + FreeAddress(t)
+		members[i] = fmt.Sprintf("etcd-%d=%s", i, peers[i])
 	}
-	s := &APIServer{
-		Address: address, Dir: dir, program: Build(t, "k8s.io/kubernetes/cmd/kube-apiserver"),
-		args: append([]string{
-			"--etcd-servers", "http://" + etcd, "--bind-address", host, "--secure-port", port, "--cert-dir", dir, "--endpoint-reconciler-type", "none",
-			"--service-account-issuer", "https://kubernetes.default.svc", "--service-account-signing-key-file", accounts,
-			"--service-account-key-file", accounts, "--service-cluster-ip-range", "10.0.0.0/24", "--token-auth-file", file,
-			"--disable-admission-plugins", "ServiceAccount", // no controller makes accounts
-		}, args...),
-		admin: &http.Client{Timeout: 30 * time.Second, Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, MaxConnsPerHost: 8}},
+	program, member := Build(t, "k8s.io/kubernetes/cmd/kube-apiserver"), Build(t, "go.etcd.io/etcd/server/v3")
+	servers := make([]*APIServer, n)
+	for i := range n {
+		dir, etcd, address := t.TempDir(), "http://"+FreeAddress(t), FreeAddress(t)
+		host, port, err := net.SplitHostPort(address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		servers[i] = &APIServer{
+			Address: address, Dir: dir, program: program, etcd: member,
+			// A busy machine needs longer times than etcd's own.
+			etcdArgs: []string{
+				"--name", fmt.Sprintf("etcd-%d", i), "--data-dir", filepath.Join(dir, "etcd"), "--unsafe-no-fsync", "--log-level", "warn",
+				"--heartbeat-interval", "300", "--election-timeout", "3000",
+				"--listen-client-urls", etcd, "--advertise-client-urls", etcd,
+				"--listen-peer-urls", peers[i], "--initial-advertise-peer-urls", peers[i], "--initial-cluster", strings.Join(members, ","),
+			},
+			args: append([]string{
+				"--etcd-servers", etcd, "--bind-address", host, "--secure-port", port, "--cert-dir", dir, "--endpoint-reconciler-type", "none",
+				"--service-account-issuer", "https://kubernetes.default.svc", "--service-account-signing-key-file", accounts,
+				"--service-account-key-file", accounts, "--service-cluster-ip-range", "10.0.0.0/24", "--token-auth-file", file,
+				"--disable-admission-plugins", "ServiceAccount", // no controller makes accounts
+			}, args...),
+			admin: &http.Client{Timeout: 30 * time.Second, Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, MaxConnsPerHost: 8}},
+		}
+		servers[i].StartEtcd(t)
 	}
-	s.Start(t)
-	return s
+	for _, s := range servers {
+		s.Start(t)
+	}
+	return servers
+}
+
+// StartEtcd starts the etcd of the server, again if it has ended. It does not wait until
+// the etcd serves.
+func (s *APIServer) StartEtcd(t *testing.T) {
+	t.Helper()
+	s.Etcd = Start(t, "etcd", s.etcd, s.etcdArgs...)
 }
 
 // Start starts the server, again if it has ended, and waits until it says that it is ready.
