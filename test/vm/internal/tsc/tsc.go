@@ -17,7 +17,7 @@ const (
 )
 
 // MHz returns the rate in MHz, 0 if the host has no such counter. It measures once, for 50 ms.
-var MHz = sync.OnceValue(func() int {
+var MHz = sync.OnceValue(func() int { //nolint:gochecknoglobals // all guests of a process get the same value
 	if counter() == 0 {
 		return 0
 	}
