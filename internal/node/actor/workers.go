@@ -52,9 +52,9 @@ func NewWorkerSets[E comparable](ctx context.Context, post func(E)) (sets Worker
 	}
 }
 
-// maxWait is the maximum time for which the end of the daemon waits for its jobs. It is well
-// below the time after which systemd or the kubelet kills the daemon (30 s).
-const maxWait = 10 * time.Second
+// maxWait is the maximum time for which the end of the daemon waits for its jobs. The kubelet
+// kills the daemon after 10 s (terminationGracePeriodSeconds of the DaemonSet), systemd after 30 s.
+const maxWait = 5 * time.Second
 
 // workers runs the jobs of one set.
 type workers[E comparable] struct {

@@ -234,9 +234,67 @@ func TestOtherOwner(t *testing.T) {
 	if got, want := read(t, dir)["containers/u2/app.json"], render(t, entries[1])["containers/u2/app.json"]; got != want {
 		t.Errorf("other pod's file: %s; want %s", got, want)
 	}
+	must(t, os.Chown(pod, 0, 0), os.Chown(pod+"/app.json", 0, 0))
+	entries[0].Verified = false // its container has exited
+	if r := w.Write(entries, true); len(r.Faults) > 0 || r.Again {
+		t.Errorf("Write after the end of the fault = %+v; want no fault", r)
+	}
+	if got, want := read(t, dir)["containers/u1/app.json"], render(t, entries[0])["containers/u1/app.json"]; got != want {
+		t.Errorf("file after the end of the fault: %s; want %s", got, want)
+	}
+	must(t, os.Chown(pod, 1000, 1000), os.Chown(pod+"/app.json", 1000, 1000))
 	r = withoutOwnership(t, func() appcpus.Result { return w.Write(entries[1:], true) })
 	if r.Leftover == nil || r.Err != nil || len(r.Faults) > 0 || !r.Again {
 		t.Errorf("Write without the pod = %+v; want only a Leftover", r)
+	}
+}
+
+// TestOtherOwnerOfAll checks a pod that mounts all directories, and gives their parent to another
+// user. The daemon still writes the files.
+func TestOtherOwnerOfAll(t *testing.T) {
+	dir := t.TempDir()
+	e := container("u1", "app")
+	w := write(t, dir, e)
+	all := filepath.Join(dir, "containers")
+	if err := errors.Join(os.Chown(all, 1000, 1000), os.Chmod(all, 0o700)); err != nil {
+		t.Skipf("only root can give files away: %v", err)
+	}
+	e.SharedCPUs = e.CPUs
+	if r := withoutOwnership(t, func() appcpus.Result { return w.Write([]appcpus.Entry{e}, true) }); r.Err != nil || len(r.Faults) > 0 {
+		t.Errorf("Write = %+v; want no fault", r)
+	}
+	if d := cmp.Diff(render(t, e), read(t, dir)); d != "" {
+		t.Errorf("files (-want +got):\n%s", d)
+	}
+}
+
+// TestRemovedPodsFirst checks that an existing pod with many files does not keep the files of
+// removed pods on the disk, whether this daemon has written them or an earlier one.
+func TestRemovedPodsFirst(t *testing.T) {
+	for name, writer := range map[string]func(w *appcpus.Writer, dir string) *appcpus.Writer{
+		"same daemon":  func(w *appcpus.Writer, _ string) *appcpus.Writer { return w },
+		"later daemon": func(_ *appcpus.Writer, dir string) *appcpus.Writer { return appcpus.NewWriter(dir) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			entries := []appcpus.Entry{container("u1", "app"), container("u2", "app")}
+			w := writer(write(t, dir, entries...), dir)
+			one := filepath.Join(dir, "one")
+			must(t, os.WriteFile(one, nil, 0o600))
+			for i := range 5 { // as many as one Write removes in all directories
+				tree := fmt.Sprintf("%s/containers/u1/%d.json", dir, i)
+				must(t, os.Mkdir(tree, 0o700))
+				for j := range 5000 {
+					must(t, os.Link(one, fmt.Sprintf("%s/%d", tree, j)))
+				}
+			}
+			if r := writeInTime(t, w, entries[:1], true); r.Err != nil || !r.Again {
+				t.Errorf("Write = %+v; want Again", r)
+			}
+			if d := cmp.Diff([]string{"u1"}, directories(t, dir)); d != "" {
+				t.Errorf("directories (-want +got):\n%s", d)
+			}
+		})
 	}
 }
 

@@ -1,6 +1,7 @@
 package appcpus
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -8,6 +9,8 @@ import (
 	"path"
 	"slices"
 	"strings"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/cpupoold/cpupoold/internal/node/confined"
 )
@@ -17,7 +20,7 @@ import (
 const (
 	maxNames     = 1000   // names read in one directory
 	maxPods      = 4096   // names read in the directory of all pods
-	dirSteps     = 5_000  // entries removed for one directory
+	dirSteps     = 5_000  // entries removed in one directory
 	maxSteps     = 20_000 // entries removed in one Write
 	fileMode     = fs.FileMode(0o644)
 	dirMode      = fs.FileMode(0o755)
@@ -31,6 +34,7 @@ type Writer struct {
 	dir       string
 	rendering map[string]*rendering // by name of the JSON file
 	content   map[string]string     // written files
+	failed    map[string]bool       // files whose content could not be written
 	files     map[string]bool       // files of the entries, including files that do not exist yet
 	faults    map[string]string     // by file
 	checked   bool                  // a Write has compared all files
@@ -39,6 +43,7 @@ type Writer struct {
 	steps    int
 	whole    bool
 	again    bool
+	err      error // of the file system
 	leftover []error
 }
 
@@ -50,7 +55,7 @@ type rendering struct {
 
 // NewWriter returns a Writer of the files below dir. It does not write yet.
 func NewWriter(dir string) *Writer {
-	return &Writer{dir: dir, content: make(map[string]string), faults: make(map[string]string)}
+	return &Writer{dir: dir, content: make(map[string]string), failed: make(map[string]bool), faults: make(map[string]string)}
 }
 
 // Result is the result of a Write.
@@ -78,14 +83,14 @@ type Fault struct {
 // touches no file that has its content already. It compares only files of changed entries with
 // the disk, unless whole is set. After an error it continues with the other files.
 func (w *Writer) Write(entries []Entry, whole bool) Result {
-	w.steps, w.whole, w.again, w.leftover = maxSteps, whole || !w.checked, false, nil
+	w.steps, w.whole, w.again, w.err, w.leftover = maxSteps, whole || !w.checked, false, nil, nil
 	var invalid []Fault
 	before := w.files
 	want, names := w.render(entries, func(e Entry, err error) { invalid = append(invalid, Fault{e, err.Error()}) })
 	w.checked = true
-	r := Result{Faults: invalid, Err: w.sync(want, before), Leftover: errors.Join(w.leftover...)}
+	r := Result{Faults: invalid, Err: cmp.Or(w.sync(want, before), w.err), Leftover: errors.Join(w.leftover...)}
 	r.Again = w.again || r.Err != nil || r.Leftover != nil
-	maps.DeleteFunc(w.faults, func(name string, _ string) bool { return !w.files[name] })
+	w.forget(want)
 	for i := range entries {
 		for _, name := range names[i] {
 			if text := w.faults[name]; text != "" {
@@ -95,6 +100,16 @@ func (w *Writer) Write(entries []Entry, whole bool) Result {
 		}
 	}
 	return r
+}
+
+// forget drops the state of files that no entry has, and faults of files without a content.
+func (w *Writer) forget(want map[string]map[string]string) {
+	maps.DeleteFunc(w.content, func(name, _ string) bool { return !w.files[name] })
+	maps.DeleteFunc(w.failed, func(name string, _ bool) bool { return !w.files[name] })
+	maps.DeleteFunc(w.faults, func(name, _ string) bool {
+		_, wanted := want[path.Dir(name)][name]
+		return !wanted
+	})
 }
 
 // render returns the content of all files that have one, by directory and name, and the sorted
@@ -133,7 +148,8 @@ func (w *Writer) render(entries []Entry, invalid func(Entry, error)) (want map[s
 }
 
 // sync writes the files in want, and then removes files that no entry has: many of them must not
-// delay a file.
+// delay a file. It starts with the files of removed pods, because an existing pod can make more files
+// at any time.
 func (w *Writer) sync(want map[string]map[string]string, before map[string]bool) error {
 	top, err := confined.Open(w.dir, dirMode)
 	if err != nil {
@@ -160,17 +176,16 @@ func (w *Writer) sync(want map[string]map[string]string, before map[string]bool)
 			unclean = append(unclean, dir)
 		}
 	}
-	for _, dir := range unclean {
-		w.clean(pods, dir, obsolete[dir])
-	}
 	for dir := range obsolete {
 		if dir != unitsDir && want[dir] == nil {
-			w.clear(pods, path.Base(dir))
-			maps.DeleteFunc(w.content, func(name, _ string) bool { return path.Dir(name) == dir })
+			w.clear(pods, path.Base(dir), dirSteps)
 		}
 	}
 	if w.whole {
 		w.clearPods(pods, want)
+	}
+	for _, dir := range unclean {
+		w.clean(pods, dir, obsolete[dir])
 	}
 	return nil
 }
@@ -180,7 +195,7 @@ func (w *Writer) sync(want map[string]map[string]string, before map[string]bool)
 func (w *Writer) writeDir(parent *confined.Dir, dir string, files map[string]string, obsolete []string) bool {
 	changed := make([]string, 0, len(files))
 	for name, content := range files {
-		if old, had := w.content[name]; w.whole || !had || old != content {
+		if old, had := w.content[name]; w.whole || !had || old != content || w.failed[name] {
 			changed = append(changed, name)
 		}
 	}
@@ -193,7 +208,7 @@ func (w *Writer) writeDir(parent *confined.Dir, dir string, files map[string]str
 			w.note(err)
 		}
 		for _, name := range changed {
-			w.fail(name, err)
+			w.fail(name, files[name], err)
 		}
 		return false
 	}
@@ -207,9 +222,6 @@ func (w *Writer) writeDir(parent *confined.Dir, dir string, files map[string]str
 
 // clean removes the files of this package in a directory that no entry has.
 func (w *Writer) clean(parent *confined.Dir, dir string, obsolete []string) {
-	for _, base := range obsolete {
-		delete(w.content, path.Join(dir, base))
-	}
 	d, err := parent.Sub(path.Base(dir), dirMode)
 	if err != nil {
 		w.note(err)
@@ -218,9 +230,10 @@ func (w *Writer) clean(parent *confined.Dir, dir string, obsolete []string) {
 	defer d.Close() //nolint:errcheck // a directory
 	bases, err := d.Names(".", maxNames)
 	w.note(err)
+	steps := dirSteps
 	for _, base := range append(bases, obsolete...) {
 		if isGenerated(base) && !w.files[path.Join(dir, base)] {
-			w.clear(d, base)
+			steps -= w.clear(d, base, steps)
 		}
 	}
 }
@@ -244,6 +257,7 @@ func sub(parent *confined.Dir, base string) (d *confined.Dir, foreign bool, err 
 func (w *Writer) writeFile(d *confined.Dir, name, content string, foreign bool) bool {
 	base := path.Base(name)
 	old, had := w.content[name]
+	had = had && !w.failed[name]
 	is, err := d.Read(base, int64(max(len(old), len(content))))
 	switch {
 	case errors.Is(err, confined.ErrForeign):
@@ -253,11 +267,12 @@ func (w *Writer) writeFile(d *confined.Dir, name, content string, foreign bool) 
 	}
 	if err != nil || string(is) != content {
 		if err := d.Write(base, []byte(content), fileMode); err != nil {
-			w.fail(name, err)
+			w.fail(name, content, err)
 			return foreign
 		}
 	}
 	w.content[name] = content
+	delete(w.failed, name)
 	delete(w.faults, name)
 	if foreign {
 		w.faults[name] = foreignFault
@@ -265,23 +280,34 @@ func (w *Writer) writeFile(d *confined.Dir, name, content string, foreign bool) 
 	return foreign
 }
 
-// fail notes a file that cannot be written.
-func (w *Writer) fail(name string, err error) {
-	delete(w.content, name)
+// fail notes a file whose content cannot be written. A later Write tries again.
+func (w *Writer) fail(name, content string, err error) {
+	w.content[name], w.failed[name] = content, true
+	if isGeneral(err) {
+		w.err = fmt.Errorf("write CPUs for applications: %w", err)
+		return
+	}
 	w.faults[name] = "cannot be written: " + err.Error()
 }
 
-// clear removes a file or directory. Another Write removes the entries that are left after dirSteps.
-func (w *Writer) clear(d *confined.Dir, base string) {
-	steps := min(w.steps, dirSteps)
-	w.steps -= steps
+// isGeneral reports whether an error is of the file system, and not of a pod's file.
+func isGeneral(err error) bool {
+	return errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) || errors.Is(err, unix.EROFS) || errors.Is(err, unix.EIO)
+}
+
+// clear removes a file or directory with at most limit steps, and returns the number of steps.
+// Another Write removes the entries that are left.
+func (w *Writer) clear(d *confined.Dir, base string, limit int) int {
+	before := min(w.steps, limit)
+	steps := before
 	err := d.Clear(base, &steps)
-	w.steps += steps
+	w.steps -= before - steps
 	if errors.Is(err, confined.ErrUnfinished) {
 		w.again = true
-		return
+	} else {
+		w.note(err)
 	}
-	w.note(err)
+	return before - steps
 }
 
 // clearPods removes directories of pods that are gone, and entries that Clear has left. It keeps a
@@ -290,23 +316,31 @@ func (w *Writer) clear(d *confined.Dir, base string) {
 func (w *Writer) clearPods(pods *confined.Dir, want map[string]map[string]string) {
 	bases, err := pods.Names(".", maxPods)
 	w.note(err)
+	var aside []string
 	for _, base := range bases {
-		if want[path.Join(containersDir, base)] != nil {
+		switch {
+		case want[path.Join(containersDir, base)] != nil:
 			continue
-		}
-		if confined.IsAside(base) {
-			w.clear(pods, base)
+		case confined.IsAside(base):
+			aside = append(aside, base)
 			continue
+		case w.steps <= 0:
+			w.again = true
+			return
 		}
 		files, err := pods.Names(base, maxNames)
+		w.steps -= len(files)
 		switch {
 		case errors.Is(err, confined.ErrForeign):
-			w.clear(pods, base)
+			w.clear(pods, base, dirSteps)
 		case err != nil:
 			w.note(err)
 		case slices.ContainsFunc(files, isGenerated):
-			w.clear(pods, base)
+			w.clear(pods, base, dirSteps)
 		}
+	}
+	for _, base := range aside {
+		w.clear(pods, base, dirSteps)
 	}
 }
 

@@ -43,7 +43,8 @@ func Open(name string, perm fs.FileMode) (*Dir, error) {
 // Close closes the directory.
 func (d *Dir) Close() error { return d.f.Close() }
 
-// Sub opens a directory in d, and creates a missing one. It gives it the mode perm.
+// Sub opens a directory in d, and creates a missing one. It gives it the mode perm, unless
+// another user owns it: the daemon can write there without the owner's rights.
 func (d *Dir) Sub(name string, perm fs.FileMode) (*Dir, error) {
 	if err := check(name); err != nil {
 		return nil, err
@@ -57,7 +58,9 @@ func (d *Dir) Sub(name string, perm fs.FileMode) (*Dir, error) {
 	}
 	info, err := sub.f.Stat()
 	if err == nil && info.Mode().Perm() != perm {
-		err = sub.f.Chmod(perm)
+		if err = sub.f.Chmod(perm); errors.Is(err, unix.EPERM) {
+			err = nil
+		}
 	}
 	if err != nil {
 		return nil, errors.Join(err, sub.Close())
@@ -309,6 +312,9 @@ func (d *Dir) open(name string, flags int, perm uint32) (*os.File, error) {
 	fd, err := unix.Openat2(d.fd(), name, &how)
 	for errors.Is(err, unix.EINTR) {
 		fd, err = unix.Openat2(d.fd(), name, &how)
+	}
+	if errors.Is(err, unix.ENOSYS) {
+		err = fmt.Errorf("openat2: %w: Linux is older than 5.6, or a seccomp filter such as RestrictSUIDSGID= of a systemd unit refuses the call", err)
 	}
 	if err != nil {
 		return nil, d.fault("open", name, err)

@@ -89,7 +89,8 @@ func (e filesWritten) scope(l *Loop) scope {
 	switch {
 	case e.Err != nil:
 		return scopeAll
-	case l.applications.done && !e.Again && len(e.Faults)+len(before.Faults) == 0 && before.Err == nil:
+	case l.applications.done && !e.Again && len(e.Faults)+len(before.Faults) == 0 && before.Err == nil &&
+		l.now().Before(l.applications.due()): // a later result ends the loss of the source
 		return scopeNone
 	}
 	return scopeAnswer
