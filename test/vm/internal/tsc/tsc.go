@@ -1,14 +1,16 @@
 // Package tsc measures the rate of the host's time stamp counter.
 //
-// Under TCG the guest's counter is the host's. A guest kernel measures the rate at boot by
-// emulated timers. On a busy host the result was 428 MHz instead of 2596: the guest's clock
-// ran six times too fast, so its programs timed out. The guest's kernel takes the rate from
-// its command line instead.
+// Under QEMU's emulation, TCG, the guest's counter is the host's. A guest kernel measures the
+// rate at boot by emulated timers. On a busy host the result was 428 MHz instead of 2596: the
+// guest's clock ran six times too fast, so its programs timed out. The guest's kernel takes
+// the rate from its command line instead.
 package tsc
 
 import (
 	"sync"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 const (
@@ -24,20 +26,28 @@ var MHz = sync.OnceValue(func() int { //nolint:gochecknoglobals // all guests of
 	time0, ticks0 := read()
 	time.Sleep(interval)
 	time1, ticks1 := read()
-	nanoseconds := float64(time1.Sub(time0))
-	return int(float64(ticks1-ticks0)/nanoseconds*1e3 + 0.5)
+	return int(float64(ticks1-ticks0)/float64(time1-time0)*1e3 + 0.5)
 })
 
-// read returns the time and the counter at this time. The process can be interrupted between
-// the readings, so the shortest of several attempts counts.
-func read() (at time.Time, ticks uint64) {
-	shortest := time.Duration(-1)
+// read returns a time in nanoseconds and the counter at this time. The process can be
+// interrupted between the readings, so the shortest of several attempts counts.
+func read() (at int64, ticks uint64) {
+	shortest := int64(-1)
 	for range attempts {
-		before := time.Now()
-		now := counter()
-		if d := time.Since(before); shortest < 0 || d < shortest {
-			shortest, at, ticks = d, before.Add(d/2), now
+		before := now()
+		count := counter()
+		if d := now() - before; shortest < 0 || d < shortest {
+			shortest, at, ticks = d, before+d/2, count
 		}
 	}
 	return at, ticks
+}
+
+// now returns the nanoseconds of a clock whose rate NTP does not change.
+func now() int64 {
+	var t unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC_RAW, &t); err != nil {
+		panic(err)
+	}
+	return t.Nano()
 }
