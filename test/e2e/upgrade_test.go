@@ -17,6 +17,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
@@ -133,7 +134,39 @@ func TestUpgrade(t *testing.T) {
 			t.Fatalf("the steps after %q need its result", step.name)
 		}
 	}
-	u.guide.follow(t, c, "kubectl delete clusterrole,clusterrolebinding cpupoold-startup-taint --ignore-not-found")
+	t.Run("old objects", u.deleteOld)
+}
+
+// deleteOld deletes the role of the earlier release and its binding, as the guide says. The daemons still update their Nodes without them.
+func (u *upgrade) deleteOld(t *testing.T) {
+	const name = "cpupoold-startup-taint"
+	get := map[string]func() error{
+		"ClusterRole": func() error {
+			_, err := u.RbacV1().ClusterRoles().Get(t.Context(), name, metav1.GetOptions{})
+			return err
+		},
+		"ClusterRoleBinding": func() error {
+			_, err := u.RbacV1().ClusterRoleBindings().Get(t.Context(), name, metav1.GetOptions{})
+			return err
+		},
+	}
+	for kind, exists := range get {
+		if err := exists(); err != nil {
+			t.Fatalf("%s %s of the earlier release: %v; the guide deletes it", kind, name, err)
+		}
+	}
+	u.guide.follow(t, u.cluster, "kubectl delete clusterrole,clusterrolebinding "+name+" --ignore-not-found")
+	for kind, exists := range get {
+		if err := exists(); !apierrors.IsNotFound(err) {
+			t.Errorf("%s %s after its deletion: error %v; want that it is not found", kind, name, err)
+		}
+	}
+	kinds := []podKind{uncounted()}
+	u.eachNode(t, "last", kinds, func(k podKind, pod *corev1.Pod) { u.isRight(t, k, pod) })
+	u.bothShow(t, 100)
+	u.deleteOnEach(t, "last", kinds)
+	u.bothShow(t, 0)
+	u.runs(t, daemonProgram(), thisRelease())
 }
 
 // buildEarlier returns the release of the earlier revision: an image of its programs, and its deploy/ with the name of this image. The test is
@@ -231,13 +264,7 @@ func (u *upgrade) step(t *testing.T, p program, to release) {
 	if now := u.latches(t); !maps.Equal(now, u.before) {
 		t.Errorf("latches are %v; after the installation they were %v", now, u.before)
 	}
-	for _, m := range u.machines {
-		for _, k := range kinds {
-			if err := u.CoreV1().Pods(k.namespace).Delete(t.Context(), nameAt("new", k, m), metav1.DeleteOptions{}); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
+	u.deleteOnEach(t, "new", kinds)
 	u.bothShow(t, 0)
 }
 
@@ -283,6 +310,18 @@ func (u *upgrade) eachNode(t *testing.T, prefix string, kinds []podKind, do func
 	for _, m := range u.machines {
 		for _, k := range kinds {
 			do(k, u.running(t, k.namespace, nameAt(prefix, k, m)))
+		}
+	}
+}
+
+// deleteOnEach deletes the pods that eachNode has created.
+func (u *upgrade) deleteOnEach(t *testing.T, prefix string, kinds []podKind) {
+	t.Helper()
+	for _, m := range u.machines {
+		for _, k := range kinds {
+			if err := u.CoreV1().Pods(k.namespace).Delete(t.Context(), nameAt(prefix, k, m), metav1.DeleteOptions{}); err != nil {
+				t.Fatal(err)
+			}
 		}
 	}
 }
@@ -343,7 +382,7 @@ func (u *upgrade) effectiveFile(t *testing.T, pod *corev1.Pod) string {
 // watchScript compares files with their values until the file $0 exists. Each argument is NAME=FILE=VALUE. It prints the first twenty
 // differences, each with the time of the guest, and then the number of comparisons.
 const watchScript = `
-	looks=0 differences=0
+	comparisons=0 differences=0
 	while [ ! -e "$0" ]; do
 		for entry in "$@"; do
 			name=${entry%%=*} rest=${entry#*=}
@@ -352,10 +391,10 @@ const watchScript = `
 			differences=$((differences + 1))
 			[ $differences -gt 20 ] || echo "$(date +%T) $name: $is, not ${rest#*=}"
 		done
-		looks=$((looks + 1))
+		comparisons=$((comparisons + 1))
 		sleep 0.2
 	done
-	echo $looks`
+	echo $comparisons`
 
 // watch compares the CPUs of the standing pods with their CPUs at the installation, in each guest five times a second, until the caller calls end. The
 // test fails if they differ at any time.
@@ -387,14 +426,14 @@ func (u *upgrade) watch(t *testing.T) (end func()) {
 			r := <-results[i]
 			lines := strings.Split(strings.TrimSpace(string(r.out)), "\n")
 			differences := lines[:len(lines)-1]
-			looks, err := strconv.Atoi(lines[len(lines)-1])
+			comparisons, err := strconv.Atoi(lines[len(lines)-1])
 			switch {
 			case r.err != nil || err != nil:
 				t.Errorf("watch the CPUs of pods on node %s: %v\n%s", m.name, errors.Join(r.err, err), r.out)
-			case len(differences) > 0 || looks == 0:
-				t.Errorf("the CPUs of pods on node %s changed; in %d looks, first differences:\n%s", m.name, looks, strings.Join(differences, "\n"))
+			case len(differences) > 0 || comparisons == 0:
+				t.Errorf("the CPUs of pods on node %s changed; in %d comparisons, first differences:\n%s", m.name, comparisons, strings.Join(differences, "\n"))
 			default:
-				t.Logf("node %s: %d looks at the CPUs of pods, no difference", m.name, looks)
+				t.Logf("node %s: %d comparisons of the CPUs of pods, no difference", m.name, comparisons)
 			}
 		}
 	}
