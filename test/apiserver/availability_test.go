@@ -49,16 +49,16 @@ func startReplicas(t *testing.T, c *controlPlanes) {
 	install(t, s, "eviction/eviction.yaml")
 	install(t, s, "../rbac.yaml")
 	evicts(t, s, "'on'")
-	for i := range c.planes {
+	for i := range c.all {
 		c.launchReplica(i)
 	}
-	for _, p := range c.planes {
+	for _, p := range c.all {
 		p.replica.await(c.t, s)
 		endpoint(t, s, p.name, p.replica.address)
 	}
 	send(t, s)
 	beforeTimeout(t, s)
-	for _, p := range c.planes {
+	for _, p := range c.all {
 		answers(t, p.apiServer)
 	}
 	oneCertificate(t, c)
@@ -81,7 +81,7 @@ func oneCertificate(t *testing.T, c *controlPlanes) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, p := range c.planes {
+	for _, p := range c.all {
 		shows(t, p.replica, secret)
 	}
 }
@@ -94,13 +94,13 @@ func closeLatches(t *testing.T, c *controlPlanes) {
 		pools []string
 	}
 	var nodes []node
-	for _, p := range c.planes {
+	for _, p := range c.all {
 		nodes = append(nodes, node{p.name, c.pools})
 	}
 	if c.worker != "" {
 		nodes = slices.Insert(nodes, 0, node{c.worker, []string{cores, shared, guaranteed}})
 	}
-	lost := c.planes[len(c.planes)-1]
+	lost := c.all[len(c.all)-1]
 	for i, n := range nodes {
 		open := len(nodes) - i
 		c.lacking(t, open)
@@ -112,7 +112,7 @@ func closeLatches(t *testing.T, c *controlPlanes) {
 			c.seen(t, open)
 		}
 		areLatched(t, c.any())
-		for _, p := range c.planes {
+		for _, p := range c.all {
 			requested(t, p.apiServer, whole("x"), "cpu=2")
 			requested(t, p.apiServer, newPod("x", nil, "cpu=500m"), "cpu=500m")
 		}
@@ -120,7 +120,7 @@ func closeLatches(t *testing.T, c *controlPlanes) {
 	}
 	c.lacking(t, 0)
 	areLatched(t, c.any(), cores, guaranteed, shared)
-	for _, p := range c.planes {
+	for _, p := range c.all {
 		eventually(t, p.name+" changes pods", func(ctx context.Context) error { return p.mutates(ctx, t) })
 	}
 	c.latch = c.latches(t)
@@ -129,14 +129,18 @@ func closeLatches(t *testing.T, c *controlPlanes) {
 // reachAll checks that each API server sends pods to each replica that runs.
 func reachAll(t *testing.T, c *controlPlanes) {
 	t.Helper()
-	for _, from := range c.planes {
-		before := map[*plane]int{}
+	for _, from := range c.all {
+		before := map[*controlPlane]int{}
 		for _, p := range c.up() {
 			before[p] = p.replica.reviews(t.Context(), t)
 		}
 		eventually(t, from.name+" sends pods to all replicas", func(ctx context.Context) error {
-			if a := from.volley(ctx, t, inApps()); a.plain+a.failed > 0 {
+			a := from.burst(ctx, t, inApps())
+			if a.plain+a.failed > 0 {
 				t.Errorf("pods through %s: %+v, want all of them changed", from.name, a)
+			}
+			if a.changed == 0 {
+				return errorf("pods through %s: %+v, want some that are changed", from.name, a)
 			}
 			for p, count := range before {
 				if p.replica.reviews(ctx, t) == count {
@@ -150,17 +154,17 @@ func reachAll(t *testing.T, c *controlPlanes) {
 
 // loseNode ends the control plane whose replica evicts pods, and starts it again.
 func loseNode(t *testing.T, c *controlPlanes) {
-	var lost *plane
+	var lost *controlPlane
 	eventually(t, "a replica is elected", func(ctx context.Context) error {
 		if lost = c.leader(ctx, t); lost == nil {
 			return errorf("none is")
 		}
 		return nil
 	})
-	at := slices.Index(c.planes, lost)
+	at := slices.Index(c.all, lost)
 	pressed := c.worker
 	if pressed == "" {
-		pressed = c.planes[(at+1)%len(c.planes)].name
+		pressed = c.all[(at+1)%len(c.all)].name
 	}
 	onPressed := func(p *corev1.Pod) { p.Spec.NodeName = pressed }
 	deplete(t, c.any(), pressed, true)
@@ -200,7 +204,7 @@ func loseNode(t *testing.T, c *controlPlanes) {
 func keepEndpoint(t *testing.T, c *controlPlanes) {
 	for _, p := range c.up() {
 		eventually(t, p.name+" asks the lost replica", func(ctx context.Context) error {
-			a := p.volley(ctx, t, inApps())
+			a := p.burst(ctx, t, inApps())
 			if a.plain > 0 {
 				t.Errorf("pods in apps through %s: %+v, want none that is plain", p.name, a)
 			}
@@ -210,7 +214,7 @@ func keepEndpoint(t *testing.T, c *controlPlanes) {
 			return nil
 		})
 		eventually(t, p.name+" asks the lost replica about pods of kube-system", func(ctx context.Context) error {
-			a := p.volley(ctx, t, inKubeSystem())
+			a := p.burst(ctx, t, inKubeSystem())
 			if a.failed > 0 {
 				t.Errorf("pods in kube-system through %s: %+v, want none that fails", p.name, a)
 			}
@@ -224,14 +228,14 @@ func keepEndpoint(t *testing.T, c *controlPlanes) {
 
 // removeEndpoint marks the lost node as not ready, as controllers do after some time, and
 // checks that everything works without it.
-func removeEndpoint(t *testing.T, c *controlPlanes, lost *plane) {
+func removeEndpoint(t *testing.T, c *controlPlanes, lost *controlPlane) {
 	c.unreachable(t, lost)
 	if err := c.any().client(t, admin).DiscoveryV1().EndpointSlices(installed).Delete(t.Context(), lost.name, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	for _, p := range c.up() {
 		eventually(t, p.name+" has heard of it", func(ctx context.Context) error {
-			if a := p.volley(ctx, t, inKubeSystem()); a.plain > 0 || a.changed == 0 {
+			if a := p.burst(ctx, t, inKubeSystem()); a.plain > 0 || a.changed == 0 {
 				return errorf("pods in kube-system: %+v, want none that is plain", a)
 			}
 			return nil
@@ -242,17 +246,17 @@ func removeEndpoint(t *testing.T, c *controlPlanes, lost *plane) {
 	c.accept(t, 2*len(components()))
 }
 
-// works checks that all pods are changed as they need, through all API servers that run, and
-// that the latches are as they were.
+// works checks that pods of each kind are changed through all API servers that run, and that
+// the latches are as they were.
 func (c *controlPlanes) works(t *testing.T) {
 	t.Helper()
 	for _, p := range c.up() {
 		if err := p.mutates(t.Context(), t); err != nil {
 			t.Error(err)
 		}
-		for _, n := range needs() {
-			if a := p.volley(t.Context(), t, n); a.plain+a.failed > 0 {
-				t.Errorf("pods in %s through %s: %+v, want all of them changed", n.namespace, p.name, a)
+		for _, k := range podKinds() {
+			if a := p.burst(t.Context(), t, k); a.changed != burstSize {
+				t.Errorf("pods in %s through %s: %+v, want all %d of them changed", k.namespace, p.name, a, burstSize)
 			}
 		}
 	}
@@ -264,7 +268,7 @@ func (c *controlPlanes) works(t *testing.T) {
 // returnNode starts the lost control plane again. Its kubelet sets the resources to 0, until
 // the daemon reports.
 func returnNode(t *testing.T, c *controlPlanes, at int) {
-	p := c.planes[at]
+	p := c.all[at]
 	secret := certificate(t, c)
 	p.server.StartEtcd(c.t)
 	p.server.Start(c.t)
@@ -305,7 +309,7 @@ func certificate(t *testing.T, c *controlPlanes) []byte {
 // replaceMachine deletes a Node and registers it again, without resources until its daemon
 // reports.
 func replaceMachine(t *testing.T, c *controlPlanes) {
-	p := c.planes[0]
+	p := c.all[0]
 	if err := c.any().client(t, admin).CoreV1().Nodes().Delete(t.Context(), p.name, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -315,7 +319,7 @@ func replaceMachine(t *testing.T, c *controlPlanes) {
 	readyNode(t, c.any(), p.name)
 	c.taint(t, p)
 	c.lacking(t, 1)
-	for _, through := range c.planes {
+	for _, through := range c.all {
 		requested(t, through.apiServer, newPod("x", nil, "cpu=500m"), "cpu=500m")
 		requested(t, through.apiServer, whole("x"), "cpu=2 "+guaranteed+"=2k")
 		if got, err := through.dryRun(t.Context(), t, inKubeSystem()); err != nil || got != inKubeSystem().want {

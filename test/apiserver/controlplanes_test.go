@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -24,23 +25,24 @@ import (
 	"github.com/cpupoold/cpupoold/test/processes"
 )
 
-// A plane is a control plane: a Node, an API server, a member of etcd, a replica of the
-// webhook and a folder of static pods.
-type plane struct {
+// A controlPlane is a Node, an API server, a member of etcd, a replica of the webhook and a
+// folder of static pods.
+type controlPlane struct {
 	*apiServer
 	name      string
 	server    *processes.APIServer
 	replica   *replica
 	manifests string
 
-	using sync.RWMutex // held for writing while the server is down; see keepCreating
-	down  bool
+	using   sync.RWMutex // held for writing while the server is down; see keepCreating
+	down    bool
+	created atomic.Int64 // rounds of keepCreating in which pods of each kind were changed
 }
 
 // A controlPlanes is a cluster with three control planes. t is the test of its processes.
 type controlPlanes struct {
 	t      *testing.T
-	planes []*plane
+	all    []*controlPlane
 	taints string   // of control planes, in JSON
 	pools  []string // resources of control planes
 	worker string   // name of a Node with all pools; empty: none
@@ -54,13 +56,13 @@ func startControlPlanes(t *testing.T, taints string, pools []string, worker stri
 	c := &controlPlanes{t: t, taints: taints, pools: pools, worker: worker}
 	var nodes strings.Builder
 	for i := range 3 {
-		c.planes = append(c.planes, &plane{name: fmt.Sprintf("cp-%d", i+1), manifests: t.TempDir()})
-		fmt.Fprintf(&nodes, "%[1]s,%[1]s,cp-%d,\"system:nodes\"\n", c.planes[i].identity(), i+1)
+		c.all = append(c.all, &controlPlane{name: fmt.Sprintf("cp-%d", i+1), manifests: t.TempDir()})
+		fmt.Fprintf(&nodes, "%[1]s,%[1]s,cp-%d,\"system:nodes\"\n", c.all[i].identity(), i+1)
 	}
-	for i, server := range processes.StartAPIServers(t, len(c.planes), tokens+nodes.String(), serverArgs()...) {
-		c.planes[i].server, c.planes[i].apiServer = server, &apiServer{address: server.Address}
+	for i, server := range processes.StartAPIServers(t, len(c.all), tokens+nodes.String(), serverArgs()...) {
+		c.all[i].server, c.all[i].apiServer = server, &apiServer{address: server.Address}
 	}
-	for _, p := range c.planes {
+	for _, p := range c.all {
 		readyNode(t, c.any(), p.name)
 		c.taint(t, p)
 	}
@@ -71,15 +73,15 @@ func startControlPlanes(t *testing.T, taints string, pools []string, worker stri
 }
 
 // identity returns the user of the node's kubelet.
-func (p *plane) identity() string { return "system:node:" + p.name }
+func (p *controlPlane) identity() string { return "system:node:" + p.name }
 
 // any returns an API server that runs.
 func (c *controlPlanes) any() *apiServer { return c.up()[0].apiServer }
 
 // up returns the control planes that run.
-func (c *controlPlanes) up() []*plane {
-	var up []*plane
-	for _, p := range c.planes {
+func (c *controlPlanes) up() []*controlPlane {
+	var up []*controlPlane
+	for _, p := range c.all {
 		if !p.down {
 			up = append(up, p)
 		}
@@ -88,7 +90,7 @@ func (c *controlPlanes) up() []*plane {
 }
 
 // taint gives a Node the taints of control planes, and more.
-func (c *controlPlanes) taint(t *testing.T, p *plane, more ...string) {
+func (c *controlPlanes) taint(t *testing.T, p *controlPlane, more ...string) {
 	t.Helper()
 	if c.taints != "" {
 		more = append(more, c.taints)
@@ -97,7 +99,7 @@ func (c *controlPlanes) taint(t *testing.T, p *plane, more ...string) {
 }
 
 // unreachable marks a Node as the node lifecycle controller does when its kubelet is silent.
-func (c *controlPlanes) unreachable(t *testing.T, p *plane) {
+func (c *controlPlanes) unreachable(t *testing.T, p *controlPlane) {
 	t.Helper()
 	patchNode(t, c.any(), p.name, "status", `{"status":{"conditions":[{"type":"Ready","status":"Unknown","reason":"NodeStatusUnknown"}]}}`)
 	const key = `{"key":"node.kubernetes.io/unreachable","effect":`
@@ -105,7 +107,7 @@ func (c *controlPlanes) unreachable(t *testing.T, p *plane) {
 }
 
 // reachable marks a Node as ready again.
-func (c *controlPlanes) reachable(t *testing.T, p *plane) {
+func (c *controlPlanes) reachable(t *testing.T, p *controlPlane) {
 	t.Helper()
 	patchNode(t, c.any(), p.name, "status", `{"status":{"conditions":[{"type":"Ready","status":"True","reason":"KubeletReady"}]}}`)
 	c.taint(t, p)
@@ -129,11 +131,11 @@ func (c *controlPlanes) report(t *testing.T, node string, amount int, resources 
 // the next control plane, and the others when that one is down.
 func (c *controlPlanes) launchReplica(i int) {
 	c.t.Helper()
-	addresses := make([]string, len(c.planes))
-	for n := range c.planes {
-		addresses[n] = c.planes[(i+1+n)%len(c.planes)].address
+	addresses := make([]string, len(c.all))
+	for n := range c.all {
+		addresses[n] = c.all[(i+1+n)%len(c.all)].address
 	}
-	c.planes[i].replica = launch(c.t, &apiServer{address: balance(c.t, addresses)})
+	c.all[i].replica = launch(c.t, &apiServer{address: balance(c.t, addresses)})
 }
 
 // balance returns the address of a balancer, which connects its clients to the first
@@ -175,20 +177,20 @@ func forward(ctx context.Context, in net.Conn, addresses []string) {
 	}
 }
 
-// bounce ends programs of a control plane and starts them again. No pod is created through
-// its API server in between.
-func (c *controlPlanes) bounce(p *plane, restart func()) {
+// restart calls a function that ends programs of a control plane and starts them again. No
+// pod is created through its API server in between.
+func (c *controlPlanes) restart(p *controlPlane, endAndStart func()) {
 	c.t.Helper()
 	p.using.Lock()
 	defer p.using.Unlock()
 	p.down = true
-	restart()
+	endAndStart()
 	c.serves(p)
 	p.down = false
 }
 
 // serves waits until an API server is ready and reads from its etcd.
-func (c *controlPlanes) serves(p *plane) {
+func (c *controlPlanes) serves(p *controlPlane) {
 	c.t.Helper()
 	eventually(c.t, "the API server of "+p.name+" serves", func(ctx context.Context) error {
 		for _, path := range []string{"/readyz", "/api/v1/nodes/" + p.name} {
@@ -201,7 +203,7 @@ func (c *controlPlanes) serves(p *plane) {
 }
 
 // lose ends everything on a control plane at once, and returns the time.
-func (c *controlPlanes) lose(p *plane) time.Time {
+func (c *controlPlanes) lose(p *controlPlane) time.Time {
 	c.t.Helper()
 	p.down = true
 	at := time.Now()
@@ -211,32 +213,32 @@ func (c *controlPlanes) lose(p *plane) time.Time {
 	return at
 }
 
-// A need is a pod, and its requests after the webhook has changed it.
-type need struct {
+// A podKind is a pod, and its requests after the webhook has changed it.
+type podKind struct {
 	namespace string
 	pod       *corev1.Pod
 	want      string
 }
 
-// Needs of pods when all latches are closed. In kube-system API servers ignore a webhook that
-// fails; in apps they refuse the pod.
-func needs() []need {
-	return []need{inKubeSystem(), inApps(), {"apps", whole("whole"), "cpu=2 " + guaranteed + "=2k"},
+// podKinds returns pods, with their requests when all latches are closed. In kube-system, API
+// servers ignore a webhook that fails; in apps they refuse the pod.
+func podKinds() []podKind {
+	return []podKind{inKubeSystem(), inApps(), {"apps", whole("whole"), "cpu=2 " + guaranteed + "=2k"},
 		{"infra", newPod("management", management(), "cpu=400m memory=1Gi"), cores + "=400"}}
 }
 
-func inKubeSystem() need {
-	return need{"kube-system", newPod("system", management(), "cpu=400m memory=1Gi"), cores + "=400"}
+func inKubeSystem() podKind {
+	return podKind{"kube-system", newPod("system", management(), "cpu=400m memory=1Gi"), cores + "=400"}
 }
 
-func inApps() need {
-	return need{"apps", newPod("fraction", nil, "cpu=500m"), "cpu=500m " + shared + "=500"}
+func inApps() podKind {
+	return podKind{"apps", newPod("fraction", nil, "cpu=500m"), "cpu=500m " + shared + "=500"}
 }
 
 // dryRun creates the pod through an API server without storing it, and returns its requests.
-func (p *plane) dryRun(ctx context.Context, t *testing.T, n need) (string, error) {
+func (p *controlPlane) dryRun(ctx context.Context, t *testing.T, k podKind) (string, error) {
 	t.Helper()
-	got, err := p.client(t, alice).CoreV1().Pods(n.namespace).Create(ctx, n.pod, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+	got, err := p.client(t, alice).CoreV1().Pods(k.namespace).Create(ctx, k.pod, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 	if err != nil {
 		return "", err
 	}
@@ -244,15 +246,15 @@ func (p *plane) dryRun(ctx context.Context, t *testing.T, n need) (string, error
 }
 
 // mutates returns an error unless pods of each kind are changed through the API server.
-func (p *plane) mutates(ctx context.Context, t *testing.T) error {
+func (p *controlPlane) mutates(ctx context.Context, t *testing.T) error {
 	t.Helper()
-	for _, n := range needs() {
-		got, err := p.dryRun(ctx, t, n)
-		if err == nil && got != n.want {
-			err = errorf("it requests %q, want %q", got, n.want)
+	for _, k := range podKinds() {
+		got, err := p.dryRun(ctx, t, k)
+		if err == nil && got != k.want {
+			err = errorf("it requests %q, want %q", got, k.want)
 		}
 		if err != nil {
-			return errorf("pod %s/%s through %s: %w", n.namespace, n.pod.Name, p.name, err)
+			return errorf("pod %s/%s through %s: %w", k.namespace, k.pod.Name, p.name, err)
 		}
 	}
 	return nil
@@ -268,20 +270,24 @@ func unavailable(err error) bool {
 }
 
 // keepCreating creates pods through all API servers that run, until the function that it
-// returns is called. Each pod must be changed as it needs.
+// returns is called. Each pod that an API server creates must have the requests of its kind.
+// The server may be unavailable, so callers use created and createdSince.
 func (c *controlPlanes) keepCreating(t *testing.T) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
-	var all sync.WaitGroup
-	for _, p := range c.planes {
-		all.Go(func() {
+	var creating sync.WaitGroup
+	for _, p := range c.all {
+		creating.Go(func() {
 			again := time.NewTicker(500 * time.Millisecond)
 			defer again.Stop()
 			for ctx.Err() == nil {
 				p.using.RLock()
 				err := p.mutates(ctx, t)
 				p.using.RUnlock()
-				if err != nil && ctx.Err() == nil && !unavailable(err) {
+				switch {
+				case err == nil:
+					p.created.Add(1)
+				case ctx.Err() == nil && !unavailable(err):
 					t.Errorf("while control planes change: %v", err)
 					return
 				}
@@ -294,42 +300,74 @@ func (c *controlPlanes) keepCreating(t *testing.T) (stop func()) {
 	}
 	stop = sync.OnceFunc(func() {
 		cancel()
-		all.Wait()
+		creating.Wait()
 	})
 	t.Cleanup(stop)
 	return stop
 }
 
-// Counts are the answers to a volley. Pods that were created are changed or plain.
-type counts struct{ changed, plain, failed int }
+// created returns the rounds of keepCreating so far, for each control plane.
+func (c *controlPlanes) created() []int64 {
+	rounds := make([]int64, len(c.all))
+	for i, p := range c.all {
+		rounds[i] = p.created.Load()
+	}
+	return rounds
+}
 
-// volley creates a pod many times at once, so that the API server opens connections to
-// several endpoints. It counts the answers of a webhook that fails.
-func (p *plane) volley(ctx context.Context, t *testing.T, n need) counts {
+// createdSince waits until keepCreating has created pods through each API server after a call
+// of created. The first round may have begun before the call, so it waits for the second.
+func (c *controlPlanes) createdSince(t *testing.T, before []int64) {
 	t.Helper()
-	const size = 40 // more than the idle connections that a client keeps: 25
+	for i, p := range c.all {
+		eventually(t, "pods are created through "+p.name, func(context.Context) error {
+			if rounds := p.created.Load() - before[i]; rounds < 2 {
+				return errorf("%d rounds, want 2", rounds)
+			}
+			return nil
+		})
+	}
+}
+
+// A counts has the numbers of answers to a burst.
+type counts struct {
+	changed     int // the pod has the requests of its kind
+	plain       int // the pod has other requests
+	failed      int // the webhook has failed, so the API server has refused the pod
+	unavailable int // the API server or etcd did not serve
+}
+
+// burstSize is more than the idle connections that a client keeps: 25.
+const burstSize = 40
+
+// burst creates a pod many times at once, so that the API server opens connections to
+// several endpoints. It counts the answers.
+func (p *controlPlane) burst(ctx context.Context, t *testing.T, k podKind) counts {
+	t.Helper()
 	type answer struct {
 		requests string
 		err      error
 	}
-	came := make(chan answer, size)
-	for range size {
+	came := make(chan answer, burstSize)
+	for range burstSize {
 		go func() {
-			got, err := p.dryRun(ctx, t, n)
+			got, err := p.dryRun(ctx, t, k)
 			came <- answer{got, err}
 		}()
 	}
 	var a counts
-	for range size {
+	for range burstSize {
 		switch got := <-came; {
-		case got.err == nil && got.requests == n.want:
+		case got.err == nil && got.requests == k.want:
 			a.changed++
 		case got.err == nil:
 			a.plain++
 		case strings.Contains(got.err.Error(), "failed calling webhook"):
 			a.failed++
-		case ctx.Err() == nil && !unavailable(got.err):
-			t.Errorf("pod %s/%s through %s: %v", n.namespace, n.pod.Name, p.name, got.err)
+		case unavailable(got.err):
+			a.unavailable++
+		case ctx.Err() == nil:
+			t.Errorf("pod %s/%s through %s: %v", k.namespace, k.pod.Name, p.name, got.err)
 		}
 	}
 	return a
@@ -387,7 +425,7 @@ func (c *controlPlanes) latches(t *testing.T) string {
 }
 
 // leader returns the control plane whose replica evicts pods, or nil.
-func (c *controlPlanes) leader(ctx context.Context, t *testing.T) *plane {
+func (c *controlPlanes) leader(ctx context.Context, t *testing.T) *controlPlane {
 	t.Helper()
 	for _, p := range c.up() {
 		if strings.Contains(p.replica.metricsNow(ctx, t), "cpupool_webhook_eviction_leader 1\n") {

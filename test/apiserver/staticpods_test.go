@@ -38,10 +38,10 @@ func components() []component {
 }
 
 // file returns the manifest's file on a control plane.
-func (k component) file(p *plane) string { return filepath.Join(p.manifests, k.name+".yaml") }
+func (k component) file(p *controlPlane) string { return filepath.Join(p.manifests, k.name+".yaml") }
 
 // writeManifest writes the manifest that kubeadm writes, as far as the API server sees it.
-func (k component) writeManifest(t *testing.T, p *plane) {
+func (k component) writeManifest(t *testing.T, p *controlPlane) {
 	t.Helper()
 	write(t, k.file(p), fmt.Appendf(nil, `apiVersion: v1
 kind: Pod
@@ -62,7 +62,7 @@ spec:
 }
 
 // kubectl runs `kubectl cpupool mutate` for the manifest, with the flags of the guide.
-func (k component) kubectl(t *testing.T, p *plane, action string) {
+func (k component) kubectl(t *testing.T, p *controlPlane, action string) {
 	t.Helper()
 	out, err := exec.CommandContext(t.Context(), *plugin, "mutate", action, "--target", "management", "--request-memory", "64Mi", "-f", k.file(p)).CombinedOutput()
 	if err != nil {
@@ -71,7 +71,7 @@ func (k component) kubectl(t *testing.T, p *plane, action string) {
 }
 
 // mirror returns the copy of the static pod that the kubelet creates.
-func (k component) mirror(t *testing.T, s *apiServer, p *plane) *corev1.Pod {
+func (k component) mirror(t *testing.T, s *apiServer, p *controlPlane) *corev1.Pod {
 	t.Helper()
 	data, err := os.ReadFile(k.file(p))
 	if err != nil {
@@ -102,7 +102,7 @@ func (k component) mirror(t *testing.T, s *apiServer, p *plane) *corev1.Pod {
 
 // show replaces the mirror pod on a control plane, as its kubelet does after a change of the
 // file.
-func (c *controlPlanes) show(t *testing.T, p *plane, k component) {
+func (c *controlPlanes) show(t *testing.T, p *controlPlane, k component) {
 	t.Helper()
 	pods, pod := p.client(t, p.identity()).CoreV1().Pods("kube-system"), k.mirror(t, p.apiServer, p)
 	at := int64(0)
@@ -129,7 +129,7 @@ func checkMirror(t *testing.T, pod, got *corev1.Pod, err error) {
 // them.
 func (c *controlPlanes) accept(t *testing.T, changed int) {
 	t.Helper()
-	for _, p := range c.planes {
+	for _, p := range c.all {
 		for _, k := range components() {
 			of := c.any()
 			pod, want := k.mirror(t, of, p), "cpu="+k.cpu
@@ -161,7 +161,7 @@ func (c *controlPlanes) accept(t *testing.T, changed int) {
 
 // changeStaticPods changes one static pod after the other, while pods are created.
 func changeStaticPods(t *testing.T, c *controlPlanes) {
-	for _, p := range c.planes {
+	for _, p := range c.all {
 		for _, k := range components() {
 			k.writeManifest(t, p)
 			c.show(t, p, k)
@@ -170,24 +170,26 @@ func changeStaticPods(t *testing.T, c *controlPlanes) {
 	c.accept(t, 0)
 	stop := c.keepCreating(t)
 	changed := 0
-	for _, p := range c.planes {
+	for _, p := range c.all {
 		for _, k := range components() {
 			k.kubectl(t, p, "--in-place")
 			switch k.name {
 			case "kube-apiserver":
-				c.bounce(p, func() {
+				c.restart(p, func() {
 					p.server.Process.End(c.t, patience)
 					p.server.Start(c.t)
 				})
 			case "etcd":
-				c.bounce(p, func() {
+				c.restart(p, func() {
 					p.server.Etcd.End(c.t, patience)
 					p.server.StartEtcd(c.t)
 				})
 			}
+			before := c.created()
 			c.show(t, p, k)
 			changed++
 			c.accept(t, changed)
+			c.createdSince(t, before)
 			if now := c.latches(t); now != c.latch {
 				t.Errorf("the latches have changed after %s on %s", k.name, p.name)
 			}
@@ -195,7 +197,7 @@ func changeStaticPods(t *testing.T, c *controlPlanes) {
 	}
 	stop()
 
-	last := c.planes[len(c.planes)-1]
+	last := c.all[len(c.all)-1]
 	for _, k := range slices.Backward(components()) {
 		k.kubectl(t, last, "--restore")
 		c.show(t, last, k)
