@@ -114,6 +114,7 @@ func features() [][]string {
 	const gate = "[gate `PodLevelResources`](https://github.com/kubernetes/kubernetes/blob/v1.37.0/pkg/features/kube_features.go)"
 	return [][]string{
 		{"all features", "cgroup v2", "", "", "[decision 0001](../adr/0001-cgroup-v2-only.md)"},
+		{"all features of the daemon", "Linux 5.6 (`openat2`)", "", "", "[decision 0035](../adr/0035-confined-files.md)"},
 		{"nodes with systemd cgroups, `units`, `hostSlices`", "systemd 244", "", "", "[write.go](../../pkg/cgroup/write.go)"},
 		{"`guaranteed.isolation: partition`", remote, "", "", "[isolation](../isolation.md#by-kernel)"},
 		{"`guaranteed.isolation: auto` makes partitions", settled, "", "", "[isolation](../isolation.md#by-kernel)"},

@@ -114,7 +114,7 @@ type band struct {
 
 func bands() []band {
 	return []band{
-		{"before 6.11: cpusets", [2]int{4, 15}, [2]int{6, 10}},
+		{"5.6 to 6.10: cpusets", [2]int{5, 6}, [2]int{6, 10}},
 		{"6.11 to 6.19: partitions on request", [2]int{6, 11}, [2]int{6, 19}},
 		{"7.0 and later: partitions with `isolation: auto`", [2]int{7, 0}, [2]int{7, 99}},
 	}
@@ -135,10 +135,11 @@ func TestBands(t *testing.T) {
 	}
 }
 
-// kernels returns a row for each band, with the kernels of the suites.
+// kernels returns a row for each band, with the kernels of the suites. A daemon cannot start on
+// kernels without openat2.
 func kernels(t *testing.T, c ci) [][]string {
 	t.Helper()
-	var rows [][]string
+	rows := [][]string{{"kernel", "before 5.6", "", no, "", ""}}
 	for _, b := range bands() {
 		var versions, tests []string
 		for _, s := range matrix.Suites() {
