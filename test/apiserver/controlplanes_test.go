@@ -333,8 +333,8 @@ func (c *controlPlanes) createdSince(t *testing.T, before []int64) {
 type counts struct {
 	changed     int // the pod has the requests of its kind
 	plain       int // the pod has other requests
-	failed      int // the webhook has failed, so the API server has refused the pod
-	unavailable int // the API server or etcd did not serve
+	failed      int // refused, because the webhook has failed
+	unavailable int // no API server
 }
 
 // burstSize is more than the idle connections that a client keeps: 25.

@@ -137,7 +137,7 @@ func TestUpgrade(t *testing.T) {
 	t.Run("old objects", u.deleteOld)
 }
 
-// deleteOld deletes the role of the earlier release and its binding, as the guide says. The daemons still update their Nodes without them.
+// deleteOld deletes the role of the earlier release and its binding, by the guide. The daemons still update their Nodes without them.
 func (u *upgrade) deleteOld(t *testing.T) {
 	const name = "cpupoold-startup-taint"
 	get := map[string]func() error{

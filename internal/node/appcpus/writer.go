@@ -34,8 +34,8 @@ type Writer struct {
 	dir       string
 	rendering map[string]*rendering // by name of the JSON file
 	content   map[string]string     // written files
-	failed    map[string]bool       // files whose content could not be written
-	files     map[string]bool       // files of the entries, including files that do not exist yet
+	failed    map[string]bool       // not written
+	files     map[string]bool       // of the entries, existing or not
 	faults    map[string]string     // by file
 	checked   bool                  // a Write has compared all files
 
