@@ -79,7 +79,7 @@ func isUsage(err error) bool {
 // complain prints each of joined errors on a line of its own.
 func complain(w io.Writer, err error) {
 	for line := range strings.SplitSeq(err.Error(), "\n") {
-		_, _ = fmt.Fprintln(w, "cpupoold: "+layout.Printable(line)) // nobody is left to be told
+		_, _ = fmt.Fprintln(w, "cpupoold: "+layout.Printable(line)) // an error has no other destination
 	}
 }
 

@@ -97,7 +97,7 @@ func (a *app) admit(ctx context.Context, c *config.Config, log *slog.Logger) err
 		return nil
 	}
 	for _, f := range refusals {
-		_, _ = fmt.Fprintf(layout.Lines(a.err), "cpupoold: %s\n", f) // nobody is left to be told
+		_, _ = fmt.Fprintf(layout.Lines(a.err), "cpupoold: %s\n", f) // an error has no other destination
 	}
 	return fmt.Errorf("refusing to run: %d of the problems above make its writes useless or harmful", len(refusals))
 }

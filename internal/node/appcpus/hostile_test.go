@@ -133,7 +133,7 @@ func TestHostileFirst(t *testing.T) {
 	}
 }
 
-// TestImmutable checks that a file that even root cannot replace is a fault of its pod alone.
+// TestImmutable checks that an immutable file, which root cannot replace, is a fault of its pod alone.
 func TestImmutable(t *testing.T) {
 	dir := t.TempDir()
 	entries := []appcpus.Entry{container("u1", "app"), container("u2", "app")}

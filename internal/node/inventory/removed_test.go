@@ -7,9 +7,9 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cri"
 )
 
-// TestAnswerAfterRemoval checks that no answer brings an object back whose removal the runtime
-// has reported. The runtime may list the object until it has deleted it. Half a minute later
-// an answer counts: the removal may have failed.
+// TestAnswerAfterRemoval checks that an answer does not bring a removed object back. The runtime
+// reports the removal first, and lists the object until it has deleted it. Half a minute later
+// an answer counts, because the removal may have failed.
 func TestAnswerAfterRemoval(t *testing.T) {
 	for name, answer := range map[string]func(w *world) func(){
 		"container": func(w *world) func() {
