@@ -2,6 +2,7 @@ package hostedpriority
 
 import (
 	"math"
+	"slices"
 	"strings"
 	"testing"
 
@@ -9,7 +10,8 @@ import (
 )
 
 // FuzzChoose checks that pods get an existing class that is not the system's, for any
-// annotations. The size is never below the recorded one, and a second Record has no changes.
+// annotations. The size is never below the recorded size. An unknown recorded size stays, with a
+// problem. A second Record has no changes.
 func FuzzChoose(f *testing.F) {
 	f.Add("true", "false", "s", "gold", "", "", int64(11))
 	f.Add("", "true", "", "", "", "system-node-critical", int64(0))
@@ -39,8 +41,13 @@ func FuzzChoose(f *testing.F) {
 		if c.OptedOut {
 			return
 		}
-		if table.index(c.Size) < table.index(size) || table.index(c.Size) < table.counted(nodes) {
-			t.Errorf("size %s with %d nodes after %s", c.Size, nodes, size)
+		switch recorded := annotations[SizeKey]; {
+		case recorded != "" && table.index(recorded) < 0: // it may be larger than every size of the table
+			if c.Size != recorded || !slices.ContainsFunc(c.Problems, func(p Problem) bool { return p.Kind == UnknownSize }) {
+				t.Errorf("size %q after the unknown size %q; problems: %v", c.Size, recorded, c.Problems)
+			}
+		case table.index(c.Size) < table.index(recorded) || table.index(c.Size) < table.counted(nodes):
+			t.Errorf("size %s with %d nodes after %s", c.Size, nodes, recorded)
 		}
 		for key, value := range c.Record(annotations) {
 			delete(annotations, key)
