@@ -200,8 +200,11 @@ func (o *mutateOptions) mutate(pod *corev1.Pod) (*corev1.Pod, []string, error) {
 	var notes []string
 	for _, w := range warnings {
 		note := w.String()
-		if w.Reason == admission.TypeOff { // the flags are the configuration here
+		switch w.Reason { // the flags are the configuration here
+		case admission.TypeOff:
 			note = fmt.Sprintf("workload type %q is not switched on; give --type %[1]s, or correct the annotation", w.Subject)
+		case admission.ResourceOff:
+			note = fmt.Sprintf("resource %q was removed: it is not switched on; give --shared-cpus or --guaranteed-cpus, or remove the request", w.Subject)
 		}
 		notes = append(notes, note)
 	}

@@ -20,8 +20,8 @@ type Settings struct {
 	Names workload.Names
 	// Types are the workload types that have a switch, with true for those that are on.
 	Types map[string]bool
-	// Waits are the workload types that are off because their latch is open, with the
-	// nodes that keep it open.
+	// Waits are the resources of workload types and pools that are off because of nodes
+	// without the resource, with these nodes.
 	Waits map[string]Lack
 	// SharedCPUs and GuaranteedCPUs switch on the resources of the two pools.
 	// Without the second one, containers with CPUs of their own are counted by the

@@ -26,10 +26,10 @@ func (s Settings) share(pod *corev1.Pod, asks bool) (*corev1.Pod, []Warning) {
 		}
 		removedShared, removedGuaranteed := s.unpool(&c.Resources)
 		if removedShared && !s.SharedCPUs {
-			warn(Warning{Reason: ResourceOff, Subject: s.Names.SharedResource()})
+			warn(s.removed(s.Names.SharedResource()))
 		}
 		if removedGuaranteed && !s.GuaranteedCPUs {
-			warn(Warning{Reason: ResourceOff, Subject: s.Names.GuaranteedResource()})
+			warn(s.removed(s.Names.GuaranteedResource()))
 		}
 	}
 	s.pool(shared)

@@ -141,10 +141,12 @@ func (s Switches) Settings(latched map[string]bool, nodes []Node) Settings {
 		TolerateDepletion: s.TolerateDepletion,
 	}
 	for typ, is := range s.Types {
-		resource := s.Names.CoresResource(typ)
-		settings.Types[typ] = on(is, resource)
-		if is == SwitchAuto && !latched[resource] {
-			settings.Waits[typ] = s.lack(resource, schedulable(nodes))
+		settings.Types[typ] = on(is, s.Names.CoresResource(typ))
+	}
+	for resource, is := range s.Resources() {
+		open := is == SwitchAuto && !latched[resource]
+		if open || on(is, resource) && resource == s.Names.SharedResource() && !settings.SharedCPUs {
+			settings.Waits[resource] = s.lack(resource, schedulable(nodes))
 		}
 	}
 	return settings

@@ -132,22 +132,29 @@ func TestSwitchSettings(t *testing.T) {
 	}
 }
 
-// TestWaits checks that the settings have the nodes that keep the latch of a type open, for
-// the types with an open latch only.
+// TestWaits checks that the settings have the nodes that keep a resource off, and no nodes
+// for a resource that is on or that its switch keeps off.
 func TestWaits(t *testing.T) {
-	nodes := named(node(map[string]int64{coresResource: 1}), node(nil), node(nil), cordoned(node(nil)))
+	const auto, on, off = admission.SwitchAuto, admission.SwitchOn, admission.SwitchOff
+	nodes := named(node(map[string]int64{coresResource: 1, guaranteedResource: 1}), node(nil), node(nil), cordoned(node(nil)))
+	lacks := func(nodes int, example string) admission.Lack {
+		return admission.Lack{Schedulable: 3, Nodes: nodes, Example: example}
+	}
 	for name, c := range map[string]struct {
 		is      admission.Switch
 		latched bool
 		want    map[string]admission.Lack
 	}{
-		"auto":          {admission.SwitchAuto, false, map[string]admission.Lack{"management": {Schedulable: 3, Nodes: 2, Example: "n1"}}},
-		"auto, latched": {admission.SwitchAuto, true, map[string]admission.Lack{}},
-		"on":            {admission.SwitchOn, false, map[string]admission.Lack{}},
-		"off":           {admission.SwitchOff, false, map[string]admission.Lack{}},
+		"auto": {auto, false, map[string]admission.Lack{
+			coresResource: lacks(2, "n1"), sharedResource: lacks(3, "n0"), guaranteedResource: lacks(2, "n1"),
+		}},
+		// Settings keeps the shared resource off as long as a node lacks it.
+		"auto, latched": {auto, true, map[string]admission.Lack{sharedResource: lacks(3, "n0")}},
+		"on":            {on, false, map[string]admission.Lack{sharedResource: lacks(3, "n0")}},
+		"off":           {off, false, map[string]admission.Lack{}},
 	} {
-		s := admission.Switches{Types: map[string]admission.Switch{"management": c.is}}
-		got := s.Settings(map[string]bool{coresResource: c.latched}, nodes)
+		s := admission.Switches{Types: map[string]admission.Switch{"management": c.is}, SharedCPUs: c.is, GuaranteedCPUs: c.is}
+		got := s.Settings(map[string]bool{coresResource: c.latched, sharedResource: c.latched, guaranteedResource: c.latched}, nodes)
 		if diff := cmp.Diff(c.want, got.Waits); diff != "" {
 			t.Errorf("%s: Waits (-want +got):\n%s", name, diff)
 		}

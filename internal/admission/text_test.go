@@ -139,7 +139,7 @@ func line(b *strings.Builder, head string, r corev1.ResourceRequirements) {
 //
 //	on TYPE...
 //	off TYPE...
-//	waits TYPE NODES SCHEDULABLE EXAMPLE
+//	waits TYPE|RESOURCE NODES SCHEDULABLE EXAMPLE
 //	shared
 //	guaranteed
 //	node
@@ -164,12 +164,16 @@ func parseSettings(text string) (s admission.Settings, from admission.Origin, er
 				s.Types[typ] = false
 			}
 		case "waits":
-			var typ string
+			var resource string
 			var lack admission.Lack
-			if _, err := fmt.Sscanln(strings.Join(fields[1:], " "), &typ, &lack.Nodes, &lack.Schedulable, &lack.Example); err != nil {
+			if _, err := fmt.Sscanln(strings.Join(fields[1:], " "), &resource, &lack.Nodes, &lack.Schedulable, &lack.Example); err != nil {
 				return s, from, fmt.Errorf("setting %q: %w", line, err)
 			}
-			s.Types[typ], s.Waits[typ] = false, lack
+			if !strings.Contains(resource, "/") {
+				s.Types[resource] = false
+				resource = s.Names.CoresResource(resource)
+			}
+			s.Waits[resource] = lack
 		case "namespace":
 			for _, f := range fields[1:] {
 				key, value, _ := strings.Cut(f, "=")

@@ -30,51 +30,58 @@ type Warning struct {
 	// Subject is the workload type; with ResourceOff, the name of the resource; with
 	// AnnotationIgnored, the name of the annotation.
 	Subject string
-	// cause is the cause of TypeOff.
+	// cause is the cause of TypeOff and of ResourceOff.
 	cause cause
 }
 
-// A cause is the reason why a workload type is off. The zero value is a type without a
-// switch.
+// A cause is the reason why a workload type or the resource of a pool is off. The zero value
+// is a type without a switch.
 type cause struct {
-	// is is SwitchOff, SwitchAuto with an open latch, or empty.
+	// is is SwitchOff, SwitchAuto if nodes keep the type or the resource off, or empty.
 	is Switch
-	// lack holds the nodes that keep the latch open.
+	// lack holds these nodes.
 	lack Lack
 }
 
 // warning returns the warning that a pod cannot have a workload type.
 func (s Settings) warning(reason Reason, typ string) Warning {
 	w := Warning{Reason: reason, Subject: typ}
-	if reason != TypeOff {
-		return w
-	}
-	if _, configured := s.Types[typ]; configured {
-		w.cause.is = SwitchOff
-	}
-	if lack, waits := s.Waits[typ]; waits {
-		w.cause = cause{SwitchAuto, lack}
+	if _, configured := s.Types[typ]; reason == TypeOff && configured {
+		w.cause = s.cause(s.Names.CoresResource(typ))
 	}
 	return w
 }
 
-// waiting is the format of a cause with the number of nodes that keep the latch open, the
+// removed returns the warning that a pod loses the resource of a pool.
+func (s Settings) removed(resource string) Warning {
+	return Warning{ResourceOff, resource, s.cause(resource)}
+}
+
+// cause returns the reason why a resource with a switch is off.
+func (s Settings) cause(resource string) cause {
+	if lack, waits := s.Waits[resource]; waits {
+		return cause{SwitchAuto, lack}
+	}
+	return cause{is: SwitchOff}
+}
+
+// waiting is the format of a cause with the number of nodes without the resource, the
 // number of all schedulable nodes, and the name of one node. A space follows the name, so
 // that Sscanf finds its end.
-const waiting = "is ignored: %d of %d schedulable nodes do not advertise its resource, and node %s is one of them; " +
-	"give these nodes a pool of the type, then create the pod again"
+const waiting = "%d of %d schedulable nodes do not advertise the resource, and node %s is one of them; " +
+	"give these nodes the pool, then create the pod again"
 
 // text returns the end of the sentence, with the remedy.
 func (c cause) text() string {
 	switch {
 	case c.is == "":
-		return "is ignored: the webhook's configuration has no such type; correct the annotation, or add the type to types"
+		return "the webhook's configuration has no such type; correct the annotation, or add the type to types"
 	case c.is == SwitchOff:
-		return "is ignored: its switch in the webhook's configuration is off; set it to auto or on, then create the pod again"
+		return "its switch in the webhook's configuration is off; set it to auto or on, then create the pod again"
 	case c.lack.Schedulable == 0:
-		return "is ignored: the cluster has no schedulable node; uncordon a node that advertises its resource, then create the pod again"
+		return "the cluster has no schedulable node; uncordon a node that advertises the resource, then create the pod again"
 	case c.lack.Nodes == 0:
-		return "is ignored: all schedulable nodes advertise its resource, but its latch is not stored yet; " +
+		return "all schedulable nodes advertise the resource, but its latch is not stored yet; " +
 			"create the pod again, or read the log of cpupool-webhook"
 	}
 	return fmt.Sprintf(waiting, c.lack.Nodes, c.lack.Schedulable, c.lack.Example)
@@ -107,9 +114,12 @@ func (r Reason) subject() string {
 	}
 }
 
-// text returns the end of the sentence of a reason with one cause.
+// text returns the end of the sentence of a reason. The text of a cause follows if the
+// reason has several causes.
 func (r Reason) text() string {
 	switch r {
+	case TypeOff:
+		return "is ignored: "
 	case NamespaceNotAnnotated:
 		return "is ignored: the namespace has no annotation that allows it"
 	case PodLevelCPU:
@@ -121,7 +131,7 @@ func (r Reason) text() string {
 	case CoresWithoutTarget:
 		return "is not asked for by an annotation: its resource was removed, and became a CPU request where there was none"
 	case ResourceOff:
-		return "was removed: it is not switched on in this cluster"
+		return "was removed: "
 	case AnnotationIgnored:
 		return "is ignored, like all in the old form; request cpu instead"
 	default:
@@ -129,7 +139,10 @@ func (r Reason) text() string {
 	}
 }
 
-// Reasons returns all that there are.
+// hasCauses reports whether the sentence of a reason ends with the text of a cause.
+func (r Reason) hasCauses() bool { return r == TypeOff || r == ResourceOff }
+
+// Reasons returns all reasons.
 func Reasons() []Reason {
 	return []Reason{TypeOff, NamespaceNotAnnotated, PodLevelCPU, GuaranteedPod, ClassWouldChange, CoresWithoutTarget, ResourceOff, AnnotationIgnored}
 }
@@ -144,8 +157,8 @@ func (w Warning) String() string {
 		name = name[:longest] + "..."
 	}
 	text := w.Reason.text()
-	if w.Reason == TypeOff {
-		text = w.cause.text()
+	if w.Reason.hasCauses() {
+		text += w.cause.text()
 	}
 	return w.Reason.subject() + strconv.Quote(name) + " " + text
 }
@@ -176,7 +189,7 @@ func isWarning(line string, of Reason) bool {
 		return false
 	}
 	is := cause{}
-	if text, ok := strings.CutPrefix(subject[len(quoted):], " "); ok && of == TypeOff {
+	if text, ok := strings.CutPrefix(subject[len(quoted):], " "+of.text()); ok && of.hasCauses() {
 		is = causeOf(text)
 	}
 	return Warning{of, name, is}.String() == line

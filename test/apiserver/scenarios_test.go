@@ -140,7 +140,7 @@ func TestWebhook(t *testing.T) {
 	s, first := startWebhook(t)
 	t.Run("before the latch", func(t *testing.T) {
 		got := becomes(t, s, "infra", newPod("early", management(), "cpu=400m memory=1Gi"), "cpu=400m")
-		if !strings.Contains(got.Annotations[warning], "not switched on") || got.Annotations[target] != "" {
+		if !strings.Contains(got.Annotations[warning], "no schedulable node") || got.Annotations[target] != "" {
 			t.Errorf("annotations %v, want a warning alone", got.Annotations)
 		}
 		becomes(t, s, "apps", newPod("early", nil, "cpu=500m"), "cpu=500m")

@@ -120,7 +120,9 @@ func (l *linter) checkAsking() {
 				fmt.Sprintf("annotate it with %s: %s, or remove the annotation here", l.Admission.Names.AllowedKey(), w.Subject))
 		case admission.TypeOff:
 			l.find(at, fmt.Sprintf("workload type %q is not switched on", w.Subject), "give --type "+w.Subject+", or correct the type")
-		case admission.ResourceOff, admission.CoresWithoutTarget:
+		case admission.ResourceOff:
+			l.findWritten(w.Subject)
+		case admission.CoresWithoutTarget:
 			l.find(l.object.PodLine("spec"), w.String(), "remove it; the webhook writes it")
 		default:
 			l.findText(at, w.String())
@@ -151,8 +153,8 @@ func (l *linter) checkNotAsking() {
 	}
 	_, warnings, _ := l.Admission.Mutate(pod, admission.Origin{Manifest: true}) // of which no pod is refused that asks for nothing
 	for _, w := range warnings {
-		if w.Reason == admission.ResourceOff { // all else Validate has found
-			l.find(l.object.PodLine("spec"), w.String(), "remove it; the webhook writes it")
+		if w.Reason == admission.ResourceOff { // Validate has found all others
+			l.findWritten(w.Subject)
 		}
 	}
 	for _, c := range containers(pod) {
@@ -160,6 +162,11 @@ func (l *linter) checkNotAsking() {
 			l.find(l.containerLine(c.Name), fmt.Sprintf("container %s requests no CPU, and no pool counts it", strconv.Quote(c.Name)), "request cpu")
 		}
 	}
+}
+
+// findWritten adds the finding that a pod requests the resource of a pool.
+func (l *linter) findWritten(resource string) {
+	l.find(l.object.PodLine("spec"), fmt.Sprintf("the webhook removes or replaces the request of resource %q", resource), "remove it; the webhook writes it")
 }
 
 // wouldBe says that the pod would be of a type if it asked for it, maybe after more
