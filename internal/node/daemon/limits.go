@@ -4,7 +4,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/cpupoold/cpupoold/internal/node/desired"
 	"github.com/cpupoold/cpupoold/internal/node/kernelstate"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/pools"
@@ -44,7 +43,7 @@ func (l *Loop) limits(want []cgroup.Target, now time.Time) limits {
 	for p := range l.backoffs.Affected(want) {
 		m.mark(p, func(c *cgroup.Current) {
 			c.NoWrite, c.NoSeal = l.backoffs.Paused(p, now)
-			c.Left = l.backoffs.Pauses(p, l.overlapsOwners, now)
+			c.Left = l.backoffs.Pauses(p, l.runsOutside, now)
 		})
 	}
 	for p := range l.quiet.Weights() {
@@ -70,20 +69,13 @@ func (l *Loop) limits(want []cgroup.Target, now time.Time) limits {
 	return m
 }
 
-// overlapsOwners reports whether a cgroup runs on exclusive CPUs of another owner, including
-// an owner that the runtime has not created yet.
-func (l *Loop) overlapsOwners(p cgroup.Path) bool {
+// runsOutside reports whether a cgroup runs on CPUs outside its target: exclusive CPUs of an
+// owner, or CPUs of another pool. The rule is the same for all pools. An application container on
+// management CPUs delays the services of the node. A management container on shared CPUs
+// delays applications, and an owner on shared CPUs has lost its isolation.
+func (l *Loop) runsOutside(p cgroup.Path) bool {
 	t := targetAt(l.status.targets, p)
-	if t == nil || t.CPUs.IsEmpty() {
-		return false
-	}
-	others := desired.OwnedBy(l.status.plan)
-	if t.Around {
-		others = others.Difference(t.CPUs) // of units in it
-	} else if t.Exclusive {
-		others = others.Difference(desired.Assigned(l.assignments, l.ownerOf(*t)))
-	}
-	return l.cache.Current(p).Effective.Overlaps(others)
+	return t != nil && !t.CPUs.IsEmpty() && !l.cache.Current(p).Effective.IsSubsetOf(t.CPUs)
 }
 
 // ownerOf returns the key of the container or unit of a target, or the zero key for pods and

@@ -82,7 +82,7 @@ func TestFightKeepsNoOwnerAway(t *testing.T) {
 	r.view("contested", func(v *telemetry.View) bool {
 		contested := v.Problems[string(retry.CodeContested)] == 1
 		if !contested && n.State(id).CPUs.String() == "2-7" {
-			n.WriteFile(id, cgroup.FileCPUs, "4-7") // some are not counted, see TestContest
+			n.WriteFile(id, cgroup.FileCPUs, "4-7") // a part of its own CPUs
 		}
 		return contested
 	})

@@ -15,10 +15,11 @@ const CodeContested pools.Code = "Contested"
 
 // Two processes that overwrite each other's cpuset migrate threads on every write. After
 // MaxRepairs repairs in conflictWindow the daemon stops repairing the property. The pause
-// doubles from firstConflictPause to lastConflictPause. A cgroup that runs on an owner's
-// exclusive CPUs is repaired during a pause as well, every intrusionPause. Other properties
-// of the cgroup are repaired as usual, unless systemd or the runtime would write the
-// contested property with them.
+// doubles from firstConflictPause to lastConflictPause. A cgroup that runs on CPUs outside
+// its target is repaired during a pause as well, at most once in intrusionPause. So a pause
+// only leaves a cgroup on a part of its own CPUs. Other properties of the cgroup are
+// repaired as usual, unless systemd or the runtime would write the contested property with
+// them.
 const (
 	MaxRepairs         = 5
 	conflictWindow     = time.Minute
@@ -71,7 +72,7 @@ func (b *Backoffs) SetCause(p cgroup.Path, property, cause string) {
 }
 
 // Pauses returns the properties of a cgroup that must not be repaired now. Intrudes reports
-// whether a cgroup runs on the exclusive CPUs of an owner.
+// whether a cgroup runs on CPUs outside its target.
 func (b *Backoffs) Pauses(p cgroup.Path, intrudes func(cgroup.Path) bool, now time.Time) (paused []string) {
 	for property, c := range b.conflicts[p] {
 		if !now.Before(c.until) {
@@ -93,8 +94,12 @@ func (b *Backoffs) Problems(now time.Time) iter.Seq2[cgroup.Path, pools.Reason] 
 				if c.pause == 0 || c.over(now) {
 					continue
 				}
-				text := fmt.Sprintf("%s of %s: another process (%s) writes %q after each repair to %q; repairs pause until %s. Stop one of the two",
-					property, p, c.cause, c.Is, c.Was, c.until.Format(time.RFC3339))
+				except := ""
+				if property == cgroup.FileCPUs {
+					except = ", except while it runs on other CPUs than its own"
+				}
+				text := fmt.Sprintf("%s of %s: another process (%s) writes %q after each repair to %q; repairs pause until %s%s. Stop one of the two",
+					property, p, c.cause, c.Is, c.Was, c.until.Format(time.RFC3339), except)
 				if !yield(p, pools.Reason{Code: CodeContested, Text: text}) {
 					return
 				}

@@ -10,7 +10,8 @@ import (
 )
 
 // TestConflictPauses checks that the pause of repairs grows with each conflict over one
-// property, and that a cgroup on an owner's CPUs is repaired during a pause as well.
+// property, and that a cgroup outside its CPUs is repaired during a pause as well, at most
+// once a second.
 func TestConflictPauses(t *testing.T) {
 	b, now, cpus := retry.New(), time.Unix(100, 0), retry.Deviation{Property: cgroup.FileCPUs, Was: "2-3", Is: "3"}
 	paused := func(intrudes bool) bool {
@@ -35,8 +36,14 @@ func TestConflictPauses(t *testing.T) {
 	if got := problems(); len(got) != 1 || !strings.Contains(got[0], `another process (kubelet) writes "3" after each repair to "2-3"`) {
 		t.Errorf("problems: %q", got)
 	}
-	if now = now.Add(time.Second); paused(true) || !paused(false) {
-		t.Error("after a second repairs resume only for a cgroup on an owner's CPUs")
+	if !strings.Contains(problems()[0], "except while it runs on other CPUs than its own") {
+		t.Errorf("problem does not name the exception: %q", problems())
+	}
+	if now = now.Add(time.Second - time.Nanosecond); !paused(true) {
+		t.Error("a cgroup outside its CPUs is repaired more than once in a second")
+	}
+	if now = now.Add(time.Nanosecond); paused(true) || !paused(false) {
+		t.Error("after a second repairs resume only for a cgroup outside its CPUs")
 	}
 	now = now.Add(-time.Second)
 	for _, want := range []time.Duration{1, 2, 4, 8, 10, 10} {
