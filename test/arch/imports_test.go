@@ -113,6 +113,7 @@ func rows() []row {
 		{"undo", false, []string{"durable", "hostenv"}},
 		{"retry", false, nil},
 		{"quiet", false, nil},
+		{"waits", false, nil},
 		{"inventory", false, []string{"hostenv", "hostslices", "managers", "undo"}},
 		{"numahints", false, []string{"hostenv", "inventory"}},
 		{"kernelstate", false, []string{"inventory"}},
@@ -125,7 +126,7 @@ func rows() []row {
 		{"restore", false, []string{"desired", "hostenv", "hosttuning", "nodestatus", "partition", "preview", "tune", "undo"}},
 
 		// The event loop: every package but preview and restore, which run without it.
-		{"daemon", false, []string{"actor", "appcpus", "audit", "control", "desired", "hostenv", "hostslices", "hosttuning", "inventory", "kernelstate", "managers", "nodestatus", "noise", "numahints", "partition", "power", "quiet", "recovery", "retry", "tune", "undo", "view"}},
+		{"daemon", false, []string{"actor", "appcpus", "audit", "control", "desired", "hostenv", "hostslices", "hosttuning", "inventory", "kernelstate", "managers", "nodestatus", "noise", "numahints", "partition", "power", "quiet", "recovery", "retry", "tune", "undo", "view", "waits"}},
 	}
 }
 

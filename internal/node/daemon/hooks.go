@@ -10,6 +10,7 @@ import (
 	"github.com/cpupoold/cpupoold/internal/node/desired"
 	"github.com/cpupoold/cpupoold/internal/node/inventory"
 	"github.com/cpupoold/cpupoold/internal/node/undo"
+	"github.com/cpupoold/cpupoold/internal/node/waits"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/cri"
@@ -31,12 +32,8 @@ import (
 // The runtime asks again when the cgroup exists and its first process waits in it
 // (startRequest). The loop first writes the changes since its reply to the cgroup's files.
 //
-// A reply that depends on another move or on the kubelet waits for at most hookTimeout. The
-// loop continues while the reply waits.
-
-// hookTimeout is the maximum time from a request of the runtime to the reply. The runtime
-// continues without a reply after 2 s (NRI's plugin_request_timeout).
-const hookTimeout = time.Second
+// A reply that depends on another move or on the kubelet waits for at most waits.Timeout, and
+// for less if earlier waits have used the budget. The loop continues while the reply waits.
 
 // createRequest asks for the CPUs of a container that the runtime is about to create.
 type createRequest struct {
@@ -45,6 +42,7 @@ type createRequest struct {
 	canceled  <-chan struct{}     // closed when the runtime no longer waits
 	answer    chan<- createAnswer // buffered
 	since     time.Time
+	wait      waits.Wait
 	updates   []nri.Update // part of the reply
 }
 
@@ -60,6 +58,7 @@ type startRequest struct {
 	canceled <-chan struct{}
 	answer   chan<- error
 	since    time.Time
+	wait     waits.Wait
 	noted    bool // noteStarts has seen it
 }
 
@@ -68,13 +67,13 @@ func (*createRequest) scope(*Loop) scope { return scopeAnswer }
 func (a *createRequest) apply(l *Loop) {
 	l.settleUpdates(true, l.now()) // the runtime has finished the creation before this one
 	l.fetchEarlier(l.inventory.Expect(a.pod, a.container, l.settings.Pools.Kubelet))
-	l.createRequests = append(l.createRequests, a)
+	l.requests.creates = append(l.requests.creates, a)
 }
 
 func (*startRequest) scope(*Loop) scope { return scopeOne }
 
 func (a *startRequest) apply(l *Loop) {
-	l.startRequests = append(l.startRequests, a)
+	l.requests.starts = append(l.requests.starts, a)
 	if e := l.inventory.Container(a.id); e == nil || e.IsUnconfirmed() {
 		l.fetchContainer(a.id)
 	}
@@ -83,7 +82,7 @@ func (a *startRequest) apply(l *Loop) {
 // noteStarts records that the cgroups of starting containers exist and may be written. A
 // container that is not in the inventory follows when the runtime has reported it.
 func (l *Loop) noteStarts() {
-	for _, a := range l.startRequests {
+	for _, a := range l.requests.starts {
 		if e := l.inventory.Container(a.id); e != nil && !a.noted {
 			a.noted = true
 			e.MarkStarting()
@@ -93,11 +92,12 @@ func (l *Loop) noteStarts() {
 }
 
 // answerHooks answers runtime requests that are decided or timed out. It reports whether
-// another pass is needed. A request has timed out if it had when the pass began: only then
-// has the pass decided without the kubelet's hints.
+// another pass is needed. A request has timed out if its wait was over when the pass began: only
+// then has the pass decided without the kubelet's hints.
 func (l *Loop) answerHooks(now time.Time) (again bool) {
-	l.createRequests = slices.DeleteFunc(l.createRequests, func(a *createRequest) bool {
+	l.requests.creates = slices.DeleteFunc(l.requests.creates, func(a *createRequest) bool {
 		if isClosed(a.canceled) {
+			l.requests.budget.End(&a.wait, now)
 			l.cancelCreate(a)
 			l.fetchContainer(a.container.ID) // the runtime may have created it without a reply
 			again = true
@@ -106,8 +106,10 @@ func (l *Loop) answerHooks(now time.Time) (again bool) {
 		pod, p := findPlacement(&l.status.plan, a.container.ID)
 		c, done := l.decideCreate(a, pod, p, l.status.began)
 		if !done {
+			again = l.requests.budget.Begin(&a.wait, a.pod.UID, a.since, now) || again
 			return false
 		}
+		l.requests.budget.End(&a.wait, now)
 		if c.err != nil {
 			l.dropCreate(a)
 			again = true
@@ -117,13 +119,16 @@ func (l *Loop) answerHooks(now time.Time) (again bool) {
 		a.answer <- c
 		return true
 	})
-	l.startRequests = slices.DeleteFunc(l.startRequests, func(a *startRequest) bool {
-		_, p := findPlacement(&l.status.plan, a.id)
+	l.requests.starts = slices.DeleteFunc(l.requests.starts, func(a *startRequest) bool {
+		pod, p := findPlacement(&l.status.plan, a.id)
 		done, err := l.decideStart(a, p, targetOf(l.status.targets, a.id), l.status.began)
 		if done = done || isClosed(a.canceled); done {
+			l.requests.budget.End(&a.wait, now)
 			a.answer <- err
+			return true
 		}
-		return done
+		again = l.requests.budget.Begin(&a.wait, startKey(pod), a.since, now) || again
+		return false
 	})
 	return again
 }
@@ -137,13 +142,22 @@ func isClosed(c <-chan struct{}) bool {
 	}
 }
 
-// nextHook calls earlier with the timeouts of the open requests.
-func (l *Loop) nextHook(earlier func(time.Time)) {
-	for _, a := range l.createRequests {
-		earlier(a.since.Add(hookTimeout))
+// startKey is the key of waits of start requests. It differs from the key of creations: a pod
+// whose creation has waited may need time for its partition.
+func startKey(pod *pools.PodPlan) string {
+	if pod == nil {
+		return "start"
 	}
-	for _, a := range l.startRequests {
-		earlier(a.since.Add(hookTimeout))
+	return "start " + pod.UID
+}
+
+// nextHook calls earlier with the ends of the waits of the open requests.
+func (l *Loop) nextHook(earlier func(time.Time)) {
+	for _, a := range l.requests.creates {
+		earlier(a.wait.Until())
+	}
+	for _, a := range l.requests.starts {
+		earlier(a.wait.Until())
 	}
 }
 
@@ -163,7 +177,7 @@ func (l *Loop) cancelCreate(a *createRequest) {
 // decideCreate returns the reply to a, and whether it is decided. p is the placement of the
 // container, or nil if the plan does not contain it.
 func (l *Loop) decideCreate(a *createRequest, pod *pools.PodPlan, p *pools.Placement, now time.Time) (createAnswer, bool) {
-	late := now.Sub(a.since) >= hookTimeout
+	late := a.wait.IsOver(now)
 	refuse := l.settings.Config.OnRefusal != config.RefusalShared
 	switch {
 	case p == nil:
@@ -176,14 +190,14 @@ func (l *Loop) decideCreate(a *createRequest, pod *pools.PodPlan, p *pools.Place
 	case p.Reason.Code == pools.CodeWaiting && !late:
 		return createAnswer{}, false
 	case p.Reason.Code == pools.CodeWaiting && refuse:
-		return createAnswer{err: errors.New("the kubelet does not report the NUMA nodes of its devices and memory, which its topology policy demands; the daemon queries it again when the kubelet tries again")}, true
+		return createAnswer{err: errors.New("the kubelet does not report the NUMA nodes of its devices and memory, which its topology policy demands; the daemon queries it again when the kubelet tries again" + a.wait.Shortened())}, true
 	}
 	cpus, occupied, by := l.obtainable(p)
 	switch {
 	case cpus.IsEmpty() && !late:
 		return createAnswer{}, false
 	case cpus.IsEmpty() && (refuse || !p.Exclusive):
-		return createAnswer{err: fmt.Errorf("CPUs %s are not free yet: %s still uses them; the kubelet retries", occupied, by)}, true
+		return createAnswer{err: fmt.Errorf("CPUs %s are not free yet: %s still uses them; the kubelet retries%s", occupied, by, a.wait.Shortened())}, true
 	case cpus.IsEmpty():
 		q := *p // a later pass allocates its exclusive CPUs, when they are free
 		q.Exclusive, q.Mixed, q.CPUs = false, cpuset.Set{}, l.status.plan.Shared.Difference(l.leavingCPUs())
@@ -311,7 +325,7 @@ func (l *Loop) reply(a *createRequest, pod *pools.PodPlan, p *pools.Placement, c
 // placement and target of the container, or nil: a container from a time without NRI is
 // being fetched.
 func (l *Loop) decideStart(a *startRequest, p *pools.Placement, t *cgroup.Target, now time.Time) (done bool, refusal error) {
-	late := now.Sub(a.since) >= hookTimeout
+	late := a.wait.IsOver(now)
 	if p != nil && p.Pool == pools.Other {
 		return true, nil
 	}
@@ -323,7 +337,7 @@ func (l *Loop) decideStart(a *startRequest, p *pools.Placement, t *cgroup.Target
 	case c.Exists && !late && l.partitionPending(*t):
 		return false, nil
 	case c.Exists && l.partitionPending(*t):
-		l.log.Warn("container starts before its cpuset partition exists: the write takes longer than the runtime waits", "cgroup", t.Path)
+		l.log.Warn("container starts before its cpuset partition exists: the write takes longer than the runtime waits", "cgroup", t.Path, "wait", a.wait.Until().Sub(a.since))
 	}
 	switch {
 	case !c.Exists || c.Effective.IsSubsetOf(t.CPUs):
@@ -331,14 +345,14 @@ func (l *Loop) decideStart(a *startRequest, p *pools.Placement, t *cgroup.Target
 	case !late:
 		return false, nil
 	case t.Exclusive && l.settings.Config.OnRefusal != config.RefusalShared:
-		return true, fmt.Errorf("container runs on CPUs %s in place of its exclusive CPUs %s; the kubelet retries", c.Effective, t.CPUs)
+		return true, fmt.Errorf("container runs on CPUs %s instead of its exclusive CPUs %s; the kubelet retries%s", c.Effective, t.CPUs, a.wait.Shortened())
 	}
 	others := desired.OwnedBy(l.status.plan)
 	if t.Exclusive {
 		others = others.Difference(t.CPUs)
 	}
 	if on := c.Effective.Intersection(others); !on.IsEmpty() {
-		return true, fmt.Errorf("it is on CPUs %s, which are exclusive to other owners; the kubelet tries again", on)
+		return true, fmt.Errorf("it is on CPUs %s, which are exclusive to other owners; the kubelet tries again%s", on, a.wait.Shortened())
 	}
 	return true, nil
 }
@@ -353,14 +367,13 @@ func targetOf(targets []cgroup.Target, container string) *cgroup.Target {
 	return nil
 }
 
-// expireHints decides without the kubelet's hints about containers whose creation has waited
-// for hookTimeout.
+// expireHints decides without the kubelet's hints about containers whose creation waits no
+// longer.
 func (l *Loop) expireHints(now time.Time) {
-	for _, a := range l.createRequests {
+	for _, a := range l.requests.creates {
 		e := l.inventory.Container(a.container.ID)
-		if e == nil || now.Sub(a.since) < hookTimeout {
-			continue
+		if e != nil && a.wait.IsOver(now) {
+			l.hints.GoWithout(l.inventory.KeyOf(e))
 		}
-		l.hints.GoWithout(l.inventory.KeyOf(e))
 	}
 }

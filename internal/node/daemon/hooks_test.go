@@ -12,6 +12,7 @@ import (
 
 	"github.com/cpupoold/cpupoold/internal/node/actor"
 	"github.com/cpupoold/cpupoold/internal/node/telemetry"
+	"github.com/cpupoold/cpupoold/internal/node/waits"
 	"github.com/cpupoold/cpupoold/internal/testing/nodefixture"
 	"github.com/cpupoold/cpupoold/internal/testing/testnode"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
@@ -164,7 +165,7 @@ func TestCreateGivesNothingThatSomebodyRunsOn(t *testing.T) {
 			c := a.container(pod, "app", nodefixture.WholeCPUs(2))
 			var reply nri.Reply
 			var err error
-			r.skipDuring(hookTimeout, "an answer", func() { reply, err = a.create(pod, c) })
+			r.skipDuring(waits.Timeout, "an answer", func() { reply, err = a.create(pod, c) })
 			switch {
 			case onRefusal == "fail" && (err == nil || !strings.Contains(err.Error(), "are not free yet") || !strings.Contains(err.Error(), stuck)):
 				t.Errorf("Create = %+v, %v; want that CPUs are not free, and who has them", reply, err)

@@ -26,6 +26,7 @@ import (
 	"github.com/cpupoold/cpupoold/internal/node/tune"
 	"github.com/cpupoold/cpupoold/internal/node/undo"
 	"github.com/cpupoold/cpupoold/internal/node/view"
+	"github.com/cpupoold/cpupoold/internal/node/waits"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cri"
 	"github.com/cpupoold/cpupoold/pkg/pools"
@@ -85,8 +86,7 @@ type Loop struct {
 	openMoves    []moveRequest // part of the desired state, and not answered
 	blockedMoves []moveRequest // blocked, and tried once more
 
-	createRequests []*createRequest // not answered; the runtime sends one at a time, and may cancel it
-	startRequests  []*startRequest  // not answered
+	requests       requests
 	pendingUpdates pendingUpdates
 	resizing       map[string]*resizing // by container
 	plannedOnce    chan struct{}        // closed after the first pass
@@ -105,6 +105,13 @@ type Loop struct {
 	historyLog     *view.HistoryLog
 	memoryRelease  memoryRelease
 	latest         atomic.Pointer[view.Snapshot]
+}
+
+// requests holds the requests of the runtime that are not answered.
+type requests struct {
+	creates []*createRequest // the runtime sends one at a time, and may cancel it
+	starts  []*startRequest
+	budget  waits.Budget
 }
 
 // resync starts a listing and schedules a scan of all cgroups. The pass after the listing makes

@@ -9,6 +9,7 @@ import (
 
 	"github.com/cpupoold/cpupoold/internal/node/retry"
 	"github.com/cpupoold/cpupoold/internal/node/telemetry"
+	"github.com/cpupoold/cpupoold/internal/node/waits"
 	"github.com/cpupoold/cpupoold/internal/testing/nodefixture"
 	"github.com/cpupoold/cpupoold/internal/testing/testnode"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
@@ -62,7 +63,7 @@ func TestWhoWasLetIntoTheSharedPoolStarts(t *testing.T) {
 	pod := n.RunPod("e", "default", "guaranteed", 2, nil)
 	var id string
 	var on cpuset.Set
-	r.skipDuring(2*hookTimeout, "a start", func() { id, on = n.BeginContainer(pod, "app", nodefixture.WholeCPUs(2)) })
+	r.skipDuring(2*waits.Timeout, "a start", func() { id, on = n.BeginContainer(pod, "app", nodefixture.WholeCPUs(2)) })
 	if on.Len() != 4 {
 		t.Errorf("it began on %s; want the shared pool without the two CPUs that wait for it", on)
 	}

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/cpupoold/cpupoold/internal/node/telemetry"
+	"github.com/cpupoold/cpupoold/internal/node/waits"
 	"github.com/cpupoold/cpupoold/internal/testing/nodefixture"
 	"github.com/cpupoold/cpupoold/internal/testing/testnode"
 	"github.com/cpupoold/cpupoold/pkg/cri"
@@ -63,7 +64,7 @@ func TestTimeoutDuringAPass(t *testing.T) {
 		request.since = l.now()
 		request.apply(l)
 		l.pass()
-		a.clock.skipped.Add(int64(hookTimeout))
+		a.clock.skipped.Add(int64(waits.Timeout))
 		if l.answerHooks(l.now()); len(answer) > 0 {
 			t.Errorf("answered after the pass before the timeout: %+v", <-answer)
 		}
@@ -87,7 +88,7 @@ func TestStrictPolicyIsNotGuessed(t *testing.T) {
 	var reply nri.Reply
 	var err error
 	c := a.container(pod, "app", nodefixture.WholeCPUs(2))
-	a.skipDuring(hookTimeout, "an answer", func() { reply, err = a.create(pod, c) })
+	a.skipDuring(waits.Timeout, "an answer", func() { reply, err = a.create(pod, c) })
 	if err == nil || !strings.Contains(err.Error(), "kubelet does not report") {
 		t.Errorf("Create = %+v, %v; want that the kubelet does not report", reply, err)
 	}

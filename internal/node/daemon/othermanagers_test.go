@@ -341,7 +341,7 @@ func TestPluginBeforeUsAndLate(t *testing.T) {
 		r.inspect(func(l *Loop) {
 			ask := &createRequest{pod: pod, container: c}
 			ask.apply(l)
-			l.createRequests = nil
+			l.requests.creates = nil
 			l.cancelCreate(ask)
 			l.inventory.PutContainer(inventory.ContainerStatus{Container: c}) // as CRI reports it then
 			if e := l.inventory.Container(c.ID); e.IsPlacedElsewhere() != (name == "theirs") || e.IsAsked() {

@@ -10,6 +10,7 @@ import (
 	"github.com/cpupoold/cpupoold/internal/node/partition"
 	"github.com/cpupoold/cpupoold/internal/node/telemetry"
 	"github.com/cpupoold/cpupoold/internal/node/undo"
+	"github.com/cpupoold/cpupoold/internal/node/waits"
 	"github.com/cpupoold/cpupoold/internal/testing/nodefixture"
 	"github.com/cpupoold/cpupoold/internal/testing/testnode"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
@@ -334,13 +335,14 @@ func TestParkedCPUsAreNotGiven(t *testing.T) {
 	})
 	pod := n.RunPod("a", "default", "guaranteed", 2, nil)
 	var err error
-	r.skipDuring(hookTimeout, "an answer", func() {
+	r.skipDuring(waits.Timeout, "an answer", func() {
 		_, err = n.Runtime.CreateContainer(pod, testnode.ContainerSpec{Name: "app", Resources: nodefixture.WholeCPUs(2)})
 	})
 	if err == nil || !strings.Contains(err.Error(), string(cgroup.Parking)) {
 		t.Errorf("created while its CPUs are parked: %v", err)
 	}
 	n.Tree.Intercept(nil)
+	r.skip(10 * waits.Timeout) // the kubelet tries again later
 	id := n.RunContainer(pod, "app", nodefixture.WholeCPUs(2))
 	if st := n.State(id); !st.Partition.Is(cgroup.RootPartition) || st.Effective.Len() != 2 {
 		t.Errorf("the entrypoint began in %+v", st)

@@ -34,7 +34,7 @@ const maxPartialRounds = 4
 
 // partialPass makes a partial pass. It reports whether all answers and repairs are done.
 func (l *Loop) partialPass(now time.Time) bool {
-	if len(l.schedule.files)+len(l.createRequests)+len(l.startRequests) == 0 {
+	if len(l.schedule.files)+len(l.requests.creates)+len(l.requests.starts) == 0 {
 		return true
 	}
 	return l.allowsPartialPass() && l.repair(now) && l.answerCreates(now) && l.answerStarts(now)
@@ -83,8 +83,8 @@ func (l *Loop) repair(now time.Time) bool {
 
 // answerCreates answers the create requests. It reports whether it has answered all.
 func (l *Loop) answerCreates(now time.Time) bool {
-	for len(l.createRequests) > 0 {
-		a := l.createRequests[0]
+	for len(l.requests.creates) > 0 {
+		a := l.requests.creates[0]
 		if isClosed(a.canceled) {
 			return false
 		}
@@ -104,9 +104,10 @@ func (l *Loop) answerCreates(now time.Time) bool {
 			l.assignments = own
 			l.journal.SetAssignments(own)
 		}
+		l.requests.budget.End(&a.wait, now)
 		l.noteReply(a, now)
 		a.answer <- c
-		l.createRequests = l.createRequests[1:]
+		l.requests.creates = l.requests.creates[1:]
 		if own != nil {
 			runtime.Gosched()      // the goroutine with the answer continues first
 			l.schedule.full = true // the quota of its pod must be lifted before it starts
@@ -119,8 +120,8 @@ func (l *Loop) answerCreates(now time.Time) bool {
 // answerStarts answers the start requests. It reports whether it has answered all.
 func (l *Loop) answerStarts(now time.Time) bool {
 	l.noteStarts()
-	for len(l.startRequests) > 0 {
-		a := l.startRequests[0]
+	for len(l.requests.starts) > 0 {
+		a := l.requests.starts[0]
 		in, ok := l.podInput(a.id, now)
 		if !ok || isClosed(a.canceled) {
 			return false
@@ -139,8 +140,9 @@ func (l *Loop) answerStarts(now time.Time) bool {
 		if !done || err != nil {
 			return false
 		}
+		l.requests.budget.End(&a.wait, now)
 		a.answer <- nil
-		l.startRequests = l.startRequests[1:]
+		l.requests.starts = l.requests.starts[1:]
 	}
 	return true
 }

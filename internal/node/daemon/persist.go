@@ -116,10 +116,10 @@ func newPendingUpdates() pendingUpdates {
 // addToReply adds a write to the open NRI reply if it removes the CPUs of the new container from
 // another container's record. It reports whether it has added the write.
 func (l *Loop) addToReply(w cgroup.Write) bool {
-	if w.Property != cgroup.CRICPUs || len(l.createRequests) == 0 || l.pendingUpdates.failed[w.Container] {
+	if w.Property != cgroup.CRICPUs || len(l.requests.creates) == 0 || l.pendingUpdates.failed[w.Container] {
 		return false
 	}
-	a := l.createRequests[0] // the runtime sends one request at a time
+	a := l.requests.creates[0] // the runtime sends one request at a time
 	if len(a.updates) == maxReplyUpdates {
 		return false
 	}

@@ -21,6 +21,7 @@ import (
 
 	"github.com/cpupoold/cpupoold/internal/node/actor"
 	"github.com/cpupoold/cpupoold/internal/node/restore"
+	"github.com/cpupoold/cpupoold/internal/node/waits"
 	"github.com/cpupoold/cpupoold/internal/testing/nodefixture"
 	"github.com/cpupoold/cpupoold/internal/testing/testnode"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
@@ -486,7 +487,7 @@ func (s *script) ask(names []string, r cri.Resources) {
 			case a := <-answer:
 				s.reply(names[i], a)
 			default:
-				if s.now.Sub(s.commanded) > hookTimeout {
+				if s.now.Sub(s.commanded) > waits.Timeout {
 					s.printf("no answer about %s", names[i])
 					break
 				}
