@@ -42,6 +42,7 @@ func arrows() map[string][]string {
 		"internal/history":   nil,
 		"internal/inspect":   {"internal/history", "pkg/cpuset", "pkg/pools", "pkg/topology"},
 		"internal/layout":    nil,
+		"internal/limits":    nil,
 
 		// kubectl-cpupool.
 		"internal/plugin/adopt":    {"internal/admission"},
@@ -101,7 +102,7 @@ func rows() []row {
 		{"managers", true, nil},
 		{"nodestatus", true, []string{"durable", "internal/config", "pkg/cpuset", "pkg/workload"}},
 		{"noise", true, []string{"pkg/cpuset"}},
-		{"telemetry", true, []string{"pkg/cpuset"}},
+		{"telemetry", true, []string{"internal/limits", "pkg/cpuset"}},
 		{"tune", true, []string{"durable", "noise", "pkg/cpuset"}},
 		{"power", true, []string{"tune", "pkg/cpuset", "pkg/workload"}},
 		{"report", true, []string{"internal/history", "internal/inspect"}},

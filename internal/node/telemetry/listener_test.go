@@ -6,9 +6,16 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"os"
+	"os/exec"
 	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
+
+	"github.com/cpupoold/cpupoold/internal/testing/nodefixture"
 )
 
 // served starts a server and returns its address.
@@ -50,41 +57,97 @@ func get(t *testing.T, url string, header http.Header) (int, error) {
 	return resp.StatusCode, errors.Join(err, resp.Body.Close())
 }
 
-// TestConnectionsAreBounded checks that held connections are closed, the oldest first, and do not
-// lock out the probe. They are idle, or have sent the beginning of a request.
-func TestConnectionsAreBounded(t *testing.T) {
-	const most, more = 64, 10
-	for _, sends := range []string{"", "GET /healthz HTTP/1.1\r\nHost: "} {
-		address := served(t)
-		var held []net.Conn
-		for range most + more {
-			c, err := new(net.Dialer).DialContext(t.Context(), "tcp", address)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer c.Close()
-			if _, err := io.WriteString(c, sends); err != nil {
-				t.Fatal(err)
-			}
-			held = append(held, c)
+// TestProbesSurviveFlood checks that each probe is answered while a process of another user opens
+// connections as fast as it can. The connections are idle, or have sent the beginning of a request.
+// Each probe is slow: it sends its request after more new connections than the limit.
+func TestProbesSurviveFlood(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("only root can start a process of another user")
+	}
+	// The server's deadline for a request is 5 s. A probe that waits for a second meets it on a
+	// busy machine too.
+	const probes, longest = 60, time.Second
+	address := served(t)
+	flood := exec.CommandContext(t.Context(), "/proc/self/exe", "-test.run", "^TestFlood$")
+	flood.Env = append(os.Environ(), "FLOOD_ADDRESS="+address)
+	flood.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
+	var opened counter
+	flood.Stdout = &opened
+	if err := flood.Start(); err != nil {
+		t.Fatal(err)
+	}
+	nodefixture.Eventually(t, "the flood has opened connections", func() bool { return opened.Load() > 0 })
+	failed := 0
+	for range probes {
+		c, err := new(net.Dialer).DialContext(t.Context(), "tcp", address)
+		if err != nil {
+			t.Fatal(err)
 		}
-		if status, err := get(t, "http://"+address+"/healthz", nil); status != http.StatusOK {
-			t.Errorf("/healthz beside %d connections that sent %q: %d, %v", len(held), sends, status, err)
-		}
-		// ReadHeaderTimeout is 5 s. A connection that ends well before was closed at the limit.
-		early := time.Now().Add(3 * time.Second)
-		for i, c := range held[:more+1] {
-			_ = c.SetReadDeadline(early)
-			if _, err := c.Read(make([]byte, 1)); err == nil || isTimeout(err) {
-				t.Errorf("connection %d of %d is still there: %v", i, len(held), err)
-			}
+		// The first report may be an old one. All connections of the third were opened after the
+		// probe's.
+		now := opened.Load()
+		nodefixture.Within(longest, func() bool { return opened.Load() >= now+3 })
+		_, err = io.WriteString(c, "GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+		answer, readErr := io.ReadAll(c)
+		_ = c.Close()
+		if err := errors.Join(err, readErr); err != nil || !strings.HasPrefix(string(answer), "HTTP/1.1 200 ") {
+			failed++
+			t.Logf("answer %q, %v", answer, err)
 		}
 	}
+	if failed > 0 {
+		t.Errorf("%d of %d probes failed", failed, probes)
+	}
+	if err := flood.Process.Kill(); err != nil {
+		t.Errorf("the flood has ended: %v", err)
+	}
+	_ = flood.Wait()
 }
 
-func isTimeout(err error) bool {
-	e, is := errors.AsType[net.Error](err)
-	return is && e.Timeout()
+// counter counts the bytes that it gets.
+type counter struct{ atomic.Int64 }
+
+// Write implements io.Writer.
+func (c *counter) Write(p []byte) (int, error) {
+	c.Add(int64(len(p)))
+	return len(p), nil
+}
+
+// TestFlood checks that the server accepts connections. It runs as a process of
+// TestProbesSurviveFlood until it is killed. It writes a byte for each 272 connections, more than the
+// limit of the server, and keeps twice the limit open.
+func TestFlood(t *testing.T) {
+	address := os.Getenv("FLOOD_ADDRESS")
+	if address == "" {
+		t.Skip("TestProbesSurviveFlood starts it")
+	}
+	const openers, each, report = 16, 32, 272
+	var all sync.WaitGroup
+	var opened atomic.Int64
+	for range openers {
+		all.Go(func() {
+			var held [each]net.Conn
+			for i := 0; ; i++ {
+				if old := held[i%each]; old != nil {
+					_ = old.Close()
+				}
+				c, err := new(net.Dialer).DialContext(t.Context(), "tcp", address)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				held[i%each] = c
+				_ = c.(*net.TCPConn).SetLinger(0) // frees the port when the connection is closed
+				if i%2 == 0 {
+					_, _ = io.WriteString(c, "GET /healthz HTTP/1.1\r\nHost: ")
+				}
+				if opened.Add(1)%report == 0 {
+					_, _ = os.Stdout.WriteString(".")
+				}
+			}
+		})
+	}
+	all.Wait()
 }
 
 func TestHeadersAreBounded(t *testing.T) {

@@ -12,6 +12,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/cpupoold/cpupoold/internal/limits"
 )
 
 // Options configures a Server.
@@ -65,29 +67,34 @@ func New(o Options) (*Server, error) {
 	return &Server{mux}, nil
 }
 
-// maxHeader bounds the header of a request, in bytes.
-const maxHeader = 16 << 10
+// Limits of the port. Any user of the host can open it. One user's connections do not close the
+// connections of another: without probes, the kubelet restarts the daemon.
+const (
+	maxNew      = 256      // connections without an answered request
+	maxAnswered = 64       // other connections
+	maxHeader   = 16 << 10 // bytes
+	readTimeout = 5 * time.Second
+)
 
 // Serve answers requests until ctx is done, then waits for the requests in progress. It
 // closes l.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	const grace = 2 * time.Second
-	all := &limitedListener{Listener: l, limit: maxConnections}
 	srv := &http.Server{
-		Handler:           s,
-		ConnState:         all.noteState,
-		MaxHeaderBytes:    maxHeader,
-		ReadHeaderTimeout: 5 * time.Second,
-		WriteTimeout:      30 * time.Second,
-		IdleTimeout:       2 * time.Minute,
+		Handler:        s,
+		MaxHeaderBytes: maxHeader,
+		ReadTimeout:    readTimeout,
+		WriteTimeout:   30 * time.Second,
+		IdleTimeout:    2 * time.Minute,
 	}
+	guarded := limits.Limits{New: maxNew, Answered: maxAnswered, Peer: limits.User}.Guard(l, srv)
 	stopped := make(chan error, 1)
 	stop := context.AfterFunc(ctx, func() {
 		timeout, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace)
 		defer cancel()
 		stopped <- srv.Shutdown(timeout)
 	})
-	err := srv.Serve(all)
+	err := srv.Serve(guarded)
 	if !errors.Is(err, http.ErrServerClosed) {
 		stop()
 		return fmt.Errorf("serve metrics on %s: %w", l.Addr(), err)
