@@ -97,6 +97,9 @@ type badReview struct{ error }
 
 // answer returns the encoded reply to a review.
 func (r *reviews) answer(ctx context.Context, body []byte) ([]byte, error) {
+	if err := checkSize(body); err != nil {
+		return nil, &badReview{fmt.Errorf("decode review: %w", err)}
+	}
 	var review admissionv1.AdmissionReview
 	if err := decode(body, &review); err != nil {
 		return nil, &badReview{fmt.Errorf("decode review: %w", err)}

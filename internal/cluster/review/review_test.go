@@ -224,6 +224,8 @@ func TestFailures(t *testing.T) {
 		"another operation": {managed(), encodeReview(t, update), http.StatusBadRequest, "not reviewed here"},
 		"a subresource":     {managed(), encodeReview(t, status), http.StatusBadRequest, "not reviewed here"},
 		"no pod":            {managed(), encodeReview(t, creation(`[]`)), http.StatusBadRequest, "decode pod"},
+		"too many elements": {managed(), encodeReview(t, creation(`{"spec":{"containers":[`+strings.Repeat(`{},`, 20_001)+`{}]}}`)), http.StatusBadRequest, "20000 list elements"},
+		"too many values":   {managed(), encodeReview(t, creation(`{"x":{`+strings.Repeat(`"a":[],`, 100_001)+`"\",":{`+strings.Repeat(`"a":[],`, 50_000)+`"a":1},"b":{`+strings.Repeat(`"a":1,`, 50_000)+`"a":1}}}`)), http.StatusBadRequest, "200000 values"},
 		"too large":         {managed(), bytes.Repeat([]byte(" "), largestReview+1), http.StatusBadRequest, "read review"},
 	} {
 		count := newTally()

@@ -1,0 +1,40 @@
+package review
+
+import "fmt"
+
+// Limits of a review's JSON. An element of a list takes two bytes, and more than 800 in memory
+// as a container. A real pod has a few hundred values.
+const (
+	maxElements = 20_000  // of all lists
+	maxValues   = 200_000 // of all lists and objects
+)
+
+// checkSize returns an error if a review has too many values to decode it in bounded memory.
+// Of text that is no JSON, the decoder reports the error.
+func checkSize(data []byte) error {
+	var inList []bool // for each open list or object
+	elements, values := 0, 0
+	for i := 0; i < len(data); i++ {
+		switch data[i] {
+		case '"':
+			for i++; i < len(data) && data[i] != '"'; i++ {
+				if data[i] == '\\' {
+					i++
+				}
+			}
+		case '[', '{':
+			inList = append(inList, data[i] == '[')
+		case ']', '}':
+			inList = inList[:max(len(inList)-1, 0)]
+		case ',':
+			values++
+			if len(inList) > 0 && inList[len(inList)-1] {
+				elements++
+			}
+		}
+		if elements > maxElements || values > maxValues {
+			return fmt.Errorf("more than %d list elements or %d values", maxElements, maxValues)
+		}
+	}
+	return nil
+}
