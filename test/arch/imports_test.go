@@ -61,7 +61,7 @@ func arrows() map[string][]string {
 		"internal/cluster/hostedclusters": {"internal/cluster/hostedpriority"},
 		"internal/cluster/hostedpriority": nil,
 		"internal/cluster/review":         {"internal/admission"},
-		"internal/cluster/webhook":        {"internal/admission", "internal/cluster/eviction", "internal/cluster/evictor", "internal/cluster/hostedpriority", "internal/cluster/review", "pkg/workload"},
+		"internal/cluster/webhook":        {"internal/admission", "internal/cluster/eviction", "internal/cluster/evictor", "internal/cluster/hostedpriority", "internal/cluster/review", "internal/limits", "pkg/workload"},
 
 		// Test support.
 		"internal/testing/manpages":    nil,

@@ -5,9 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"net/http"
-	"strconv"
 	"sync/atomic"
 	"time"
 
@@ -24,7 +22,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
-	ctrlwebhook "sigs.k8s.io/controller-runtime/pkg/webhook"
 
 	"github.com/cpupoold/cpupoold/internal/cluster/review"
 )
@@ -88,8 +85,8 @@ func Run(ctx context.Context, o Options) error {
 		Scheme:                 scheme,
 		Logger:                 logr.FromSlogHandler(o.Log.Handler()),
 		Cache:                  cacheOptions(latches, o.Config.switches()),
-		Metrics:                metricsserver.Options{BindAddress: o.Config.MetricsAddress},
-		HealthProbeBindAddress: o.Config.ProbeAddress,
+		Metrics:                metricsserver.Options{BindAddress: "0"}, // see serve.go
+		HealthProbeBindAddress: "0",
 	})
 	if err != nil {
 		return fmt.Errorf("connect to the cluster: %w", err)
@@ -107,21 +104,20 @@ func Run(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
-	server, err := newServer(o, follow, count)
-	if err != nil {
-		return err
-	}
+	server := &reviewServer{options: o, handler: reviewHandler(o, follow, count)}
 	var draining atomic.Bool
+	probes := probeHandler(func(*http.Request) error {
+		if draining.Load() {
+			return errors.New("draining")
+		}
+		return server.check()
+	})
+	_, metricsErr := add(ctx, m, o, "metrics", o.Config.MetricsAddress, metricsHandler(), nil)
+	_, probesErr := add(ctx, m, o, "probes", o.Config.ProbeAddress, probes, nil)
 	if err := errors.Join(
+		metricsErr, probesErr,
 		m.Add(follow),
-		m.Add(&starter{o.waits(follow.known, certified), func() error { return m.Add(server) }}),
-		m.AddHealthzCheck("running", func(*http.Request) error { return nil }),
-		m.AddReadyzCheck("serving", func(request *http.Request) error {
-			if draining.Load() {
-				return errors.New("draining")
-			}
-			return server.StartedChecker()(request)
-		}),
+		m.Add(&starter{o.waits(follow.known, certified), func() error { return server.start(m) }}),
 		o.with(m),
 	); err != nil {
 		return err
@@ -141,22 +137,6 @@ func Run(ctx context.Context, o Options) error {
 	})
 	defer stop()
 	return m.Start(serving)
-}
-
-// newServer returns the server, which the manager starts.
-func newServer(o Options, c review.Cluster, count *counters) (ctrlwebhook.Server, error) {
-	host, text, err := net.SplitHostPort(o.Config.ListenAddress)
-	if err != nil {
-		return nil, fmt.Errorf("listen address: %w", err)
-	}
-	port, err := strconv.ParseUint(text, 10, 16)
-	if err != nil {
-		return nil, fmt.Errorf("listen address: %w", err)
-	}
-	server := ctrlwebhook.NewServer(ctrlwebhook.Options{Host: host, Port: int(port), CertDir: o.Config.CertificateDir})
-	server.Register(podsPath, review.Pods(c, o.Priorities, count, o.Log))
-	server.Register(resizePath, review.Resizes(c, o.Config.AllowUnaccounted, count, o.Log))
-	return server, nil
 }
 
 // certificates returns a channel that is closed when the certificate exists. With
