@@ -204,6 +204,7 @@ func (l *Loop) view() *telemetry.View {
 		Stuck:       l.cache.StrandedThreads(),
 		Placements:  l.exposureMeter.view(),
 		Refused:     maps.Clone(l.refusalLog.total),
+		Shortened:   l.requests.budget.ShortenedWaits(),
 		Sources:     l.sources(),
 		HostUnits:   l.hostView(),
 		Partitions:  l.isolation.counts(),

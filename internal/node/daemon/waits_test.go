@@ -108,6 +108,9 @@ func TestWaitingPodsDelayOthersLittle(t *testing.T) {
 			}
 		}
 	}
+	if got := q.loop.snapshot.Load().Shortened; got != uint64(6*50-full) {
+		t.Errorf("%d shortened waits; want %d", got, 6*50-full)
+	}
 	if held >= time.Minute/10 || full != 2 {
 		t.Errorf("the pods hold the queue for %v of a minute, and %d wait for %v; want less than a tenth, and 2", held, full, waits.Timeout)
 	}

@@ -158,6 +158,7 @@ func (e emitter) refusals(v *View) {
 		}
 	}
 	e.emit(refusedNow, float64(now))
+	e.emit(shortenedWaits, float64(v.Shortened))
 }
 
 // placement emits the pools, the partitions and the containers.

@@ -171,6 +171,7 @@ func view() *telemetry.View {
 		Parked:     cpuset.Of(5, 6),
 		Mixed:      2,
 		Refused:    map[string]uint64{"TooFew": 3, "Floor": 1},
+		Shortened:  2,
 		Refusals: []telemetry.Refusal{
 			{Pod: "ran/old", Container: "app", Code: "TooFew", Since: time.Unix(1, 0), Until: time.Unix(2, 0)},
 			{Pod: "ran/new", Container: "app", Code: "TooFew", Since: time.Unix(3, 0)},

@@ -80,6 +80,9 @@ type View struct {
 	Quiet map[string]int
 	// Refused counts refusals since the daemon's start, by code.
 	Refused map[string]uint64
+	// Shortened counts the requests of the runtime that were decided after a wait of less than
+	// one second, because the daemon had no more time for waiting.
+	Shortened uint64
 	// Audit holds the results of the audit; nil if it is off.
 	Audit *Audit
 	// Settings holds the state of host settings outside of cgroups; nil if the daemon changes

@@ -31,6 +31,8 @@ type Budget struct {
 	used   time.Duration        // at the time at: between 0 and burst
 	at     time.Time            // the last refill
 	waited map[string]time.Time // when the last wait of at least minWait ended, by key
+	// shortened counts the requests whose wait was over before Timeout.
+	shortened uint64
 }
 
 // Wait is the time that a reply may wait. The zero value is a wait that has not begun.
@@ -79,8 +81,15 @@ func (b *Budget) End(w *Wait, now time.Time) {
 		}
 		b.waited[w.key] = now
 	}
+	if w.granted < Timeout && w.IsOver(now) {
+		b.shortened++
+	}
 	*w = Wait{}
 }
+
+// ShortenedWaits returns the number of requests that were decided at the end of a wait
+// shorter than Timeout.
+func (b *Budget) ShortenedWaits() uint64 { return b.shortened }
 
 // refill adds the time since the last refill. A clock that goes back adds nothing.
 func (b *Budget) refill(now time.Time) {

@@ -113,6 +113,27 @@ func TestWait(t *testing.T) {
 	}
 }
 
+// TestShortenedWaits checks that the count contains the waits that were over before the
+// timeout, and no waits that the daemon ended with a decision.
+func TestShortenedWaits(t *testing.T) {
+	var b waits.Budget
+	now := time.Unix(1000, 0)
+	for _, s := range []struct {
+		ends time.Duration // 0: when the wait is over
+		want uint64
+	}{{0, 0}, {300 * ms, 0}, {0, 1}, {0, 2}} {
+		var w waits.Wait
+		b.Begin(&w, "a", now, now)
+		if s.ends == 0 {
+			s.ends = w.Until().Sub(now)
+		}
+		now = now.Add(s.ends)
+		if b.End(&w, now); b.ShortenedWaits() != s.want {
+			t.Errorf("after %v: %d shortened waits; want %d", s.ends, b.ShortenedWaits(), s.want)
+		}
+	}
+}
+
 // TestBudgetBoundsWaits checks the waits of fifty pods whose creation the kubelet repeats, one
 // request after the other. In no minute they use a tenth of it. Each pod has waited in the
 // first ten minutes. Then new pods come, and wait as long as a pod that is alone.
