@@ -58,7 +58,7 @@ func get(t *testing.T, url string, header http.Header) (int, error) {
 }
 
 // TestProbesSurviveFlood checks that each probe is answered while a process of another user opens
-// connections as fast as it can. The connections are idle, or have sent the beginning of a request.
+// connections without end. The connections are idle, or have sent the beginning of a request.
 // Each probe is slow: it sends its request after more new connections than the limit.
 func TestProbesSurviveFlood(t *testing.T) {
 	if os.Getuid() != 0 {
@@ -71,22 +71,22 @@ func TestProbesSurviveFlood(t *testing.T) {
 	flood := exec.CommandContext(t.Context(), "/proc/self/exe", "-test.run", "^TestFlood$")
 	flood.Env = append(os.Environ(), "FLOOD_ADDRESS="+address)
 	flood.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
-	var opened counter
-	flood.Stdout = &opened
+	var closed counter
+	flood.Stdout = &closed
 	if err := flood.Start(); err != nil {
 		t.Fatal(err)
 	}
-	nodefixture.Eventually(t, "the flood has opened connections", func() bool { return opened.Load() > 0 })
+	nodefixture.Eventually(t, "the server closes connections", func() bool { return closed.Load() > 0 })
 	failed := 0
 	for range probes {
 		c, err := new(net.Dialer).DialContext(t.Context(), "tcp", address)
 		if err != nil {
 			t.Fatal(err)
 		}
-		// The first report may be an old one. All connections of the third were opened after the
-		// probe's.
-		now := opened.Load()
-		nodefixture.Within(longest, func() bool { return opened.Load() >= now+3 })
+		// The first report may be an old one. With two more, the server has closed as many
+		// connections as there are, so some of them are younger than the probe's.
+		now := closed.Load()
+		nodefixture.Within(longest, func() bool { return closed.Load() >= now+3 })
 		_, err = io.WriteString(c, "GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
 		answer, readErr := io.ReadAll(c)
 		_ = c.Close()
@@ -98,10 +98,11 @@ func TestProbesSurviveFlood(t *testing.T) {
 	if failed > 0 {
 		t.Errorf("%d of %d probes failed", failed, probes)
 	}
-	if err := flood.Process.Kill(); err != nil {
-		t.Errorf("the flood has ended: %v", err)
-	}
+	_ = flood.Process.Kill()
 	_ = flood.Wait()
+	if s, ok := flood.ProcessState.Sys().(syscall.WaitStatus); !ok || !s.Signaled() {
+		t.Errorf("the flood ended early: %v", flood.ProcessState)
+	}
 }
 
 // counter counts the bytes that it gets.
@@ -113,35 +114,33 @@ func (c *counter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
+// floodSize is the number of connections in the flood. It is above the limit of the server, 256.
+const floodSize = 272
+
 // TestFlood checks that the server accepts connections. It runs as a process of
-// TestProbesSurviveFlood until it is killed. It writes a byte for each 272 connections, more than the
-// limit of the server, and keeps twice the limit open.
+// TestProbesSurviveFlood until it is killed. It opens each connection again when the server closes
+// it, and writes a byte for each floodSize/2 closed ones.
 func TestFlood(t *testing.T) {
 	address := os.Getenv("FLOOD_ADDRESS")
 	if address == "" {
 		t.Skip("TestProbesSurviveFlood starts it")
 	}
-	const openers, each, report = 16, 32, 272
+	var closed atomic.Int64
 	var all sync.WaitGroup
-	var opened atomic.Int64
-	for range openers {
+	for i := range floodSize {
 		all.Go(func() {
-			var held [each]net.Conn
-			for i := 0; ; i++ {
-				if old := held[i%each]; old != nil {
-					_ = old.Close()
-				}
+			for {
 				c, err := new(net.Dialer).DialContext(t.Context(), "tcp", address)
 				if err != nil {
 					t.Error(err)
 					return
 				}
-				held[i%each] = c
-				_ = c.(*net.TCPConn).SetLinger(0) // frees the port when the connection is closed
 				if i%2 == 0 {
 					_, _ = io.WriteString(c, "GET /healthz HTTP/1.1\r\nHost: ")
 				}
-				if opened.Add(1)%report == 0 {
+				_, _ = io.Copy(io.Discard, c)
+				_ = c.Close()
+				if closed.Add(1)%(floodSize/2) == 0 {
 					_, _ = os.Stdout.WriteString(".")
 				}
 			}
