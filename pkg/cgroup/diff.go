@@ -95,7 +95,7 @@ func unitForgets(t *Target, want cpuset.Set, c *Current, d Driver) bool {
 // recorder is who keeps the cpuset of a cgroup; "" when nobody does, and the
 // raw write is all there is.
 func recorder(t *Target, c *Current, d Driver) Via {
-	if t.Container != "" {
+	if t.Container != "" && !t.NoCRI {
 		return CRI
 	}
 	if t.Unit != "" || unitOf(t, d) != "" && c.Exists {

@@ -51,6 +51,10 @@ type Target struct {
 	// Container is the CRI id of an ordinary container; empty for what CRI
 	// cannot update: scopes of sandboxes (pause) and slices.
 	Container string
+	// NoCRI reports that the runtime would record other CPUs than those of an update. Then
+	// Diff updates nothing over CRI: as for a target without Container, only systemd
+	// records the values.
+	NoCRI bool
 	// Unit is the systemd unit that the configuration names and whose cgroup Path
 	// is, or will be when it starts (see [Unit]): its properties are set over
 	// D-Bus with both drivers, and while it is stopped too. Empty for all others.

@@ -19,7 +19,10 @@ type info struct {
 	PID         int    `json:"pid"`
 	RuntimeSpec struct {
 		Annotations map[string]string `json:"annotations"`
-		Linux       struct {
+		Process     struct {
+			Env []string `json:"env"`
+		} `json:"process"`
+		Linux struct {
 			CgroupsPath string `json:"cgroupsPath"`
 			Resources   struct {
 				CPU ociCPU `json:"cpu"`

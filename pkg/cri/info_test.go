@@ -12,6 +12,7 @@ func FuzzParseInfo(f *testing.F) {
 		`{"pid":12,"processStatus":"running","config":{"linux":{"cgroup_parent":"kubepods-pod1.slice","resources":{"cpu_shares":2048,"cpu_quota":-1}}},"runtimeSpec":{"linux":{"cgroupsPath":"kubepods-pod1.slice:cri-containerd:def"}},"resources":{"linux":{"cpu_shares":4096}}}`,
 		`{"image":"pause","pid":9,"runtimeSpec":{"annotations":{"io.kubernetes.cri-o.CgroupParent":"kubepods-pod1.slice","io.kubernetes.cri-o.PodLinuxResources":"{\"cpu_shares\":102}"},"linux":{"cgroupsPath":"kubepods-pod1.slice:crio:def"}}}`,
 		`{"runtimeSpec":{"annotations":{"pod-linux-resources.crio.io":"garbage"}}}`,
+		`{"runtimeSpec":{"process":{"env":["A=1","OPENSHIFT_SHARED_CPUS=2-3",""]}}}`, `{"runtimeSpec":{"process":{"env":[1]}}}`,
 	} {
 		f.Add(doc)
 	}

@@ -64,6 +64,9 @@ type Container struct {
 	// what it applies at start and again at its next update. They need not be
 	// what the cgroup holds now.
 	Recorded Resources
+	// SharedCPUs is the value of OPENSHIFT_SHARED_CPUS in the container's environment: the
+	// list of CPUs that CRI-O adds to Recorded with each update. See the function SharedCPUs.
+	SharedCPUs string
 }
 
 // RecordedCPUs returns the CPUs that the runtime has recorded for the

@@ -86,6 +86,7 @@ func (c *Client) ContainerStatus(ctx context.Context, id string) (Container, err
 	}
 	ct.CgroupsPath = i.RuntimeSpec.Linux.CgroupsPath
 	ct.Recorded = i.RuntimeSpec.Linux.Resources.CPU.resources()
+	ct.SharedCPUs = SharedCPUs(i.RuntimeSpec.Process.Env)
 	switch {
 	case ct.PodID == "":
 		return ct, &InfoError{Kind: "container", ID: id, Field: "sandboxID", Err: errMissing}

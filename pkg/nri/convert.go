@@ -51,8 +51,9 @@ func containerOf(c *api.Container, now time.Time) cri.Container {
 		PID:         int(c.GetPid()),
 		// The spec is all that NRI shows. In a new container it is what the kubelet
 		// asks for.
-		Requested: r,
-		Recorded:  r,
+		Requested:  r,
+		Recorded:   r,
+		SharedCPUs: cri.SharedCPUs(c.GetEnv()),
 	}
 	if at := c.GetCreatedAt(); at > 0 {
 		ct.CreatedAt = time.Unix(0, at)
@@ -113,6 +114,9 @@ func adjustmentOf(a Adjustment) *api.ContainerAdjustment {
 		to.SetLinuxCPUPeriod(a.Period)
 	}
 	for _, name := range slices.Sorted(maps.Keys(a.Env)) {
+		if a.Env[name] == "" {
+			to.RemoveEnv(name)
+		}
 		to.AddEnv(name, a.Env[name])
 	}
 	return &to

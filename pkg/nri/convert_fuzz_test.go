@@ -28,7 +28,7 @@ func checkResources(t *testing.T, r cri.Resources) {
 // can believe in.
 func FuzzContainer(f *testing.F) {
 	for _, c := range []*api.Container{
-		{},
+		{Env: []string{"OPENSHIFT_SHARED_CPUS=0-3", "OPENSHIFT_SHARED_CPUS", "=", "OPENSHIFT_SHARED_CPUS==1"}},
 		{Id: "c", PodSandboxId: "p", State: 99, CreatedAt: -1, FinishedAt: math.MaxInt64, Pid: math.MaxUint32,
 			Linux: &api.LinuxContainer{CgroupsPath: "a:b:c", Resources: absurd()}},
 		{Id: "c", State: api.ContainerState_CONTAINER_STOPPED, CreatedAt: 1, FinishedAt: 2, Linux: &api.LinuxContainer{}},
@@ -52,6 +52,8 @@ func FuzzContainer(f *testing.F) {
 			t.Errorf("ids %q, %q; want %q, %q", got.ID, got.PodID, c.GetId(), c.GetPodSandboxId())
 		case got.Requested != got.Recorded:
 			t.Errorf("requested %+v, recorded %+v", got.Requested, got.Recorded)
+		case len(got.SharedCPUs) > 1100:
+			t.Errorf("shared CPUs of %d bytes", len(got.SharedCPUs))
 		case got.CreatedAt.IsZero() || c.GetCreatedAt() <= 0 && !got.CreatedAt.Equal(now):
 			t.Errorf("created at %v", got.CreatedAt)
 		case got.State < cri.Unknown || got.State > cri.Exited || !got.FinishedAt.IsZero() && got.State != cri.Exited:

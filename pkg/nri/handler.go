@@ -55,6 +55,9 @@ type Adjustment struct {
 	Unlimited     bool
 	Quota, Period int64
 	// Env are environment variables by name; they replace those of the same name.
+	// With an empty value the variable is set and empty, also where another plugin has set
+	// it. NRI offers no removal: it drops the mark for it, and the container keeps the
+	// variable (nri 0.12.5, pkg/adaptation/result.go, adjustEnv).
 	Env map[string]string
 }
 

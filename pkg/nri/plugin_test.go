@@ -30,7 +30,7 @@ var onePod = &api.PodSandbox{
 
 func oneContainer() *api.Container {
 	return &api.Container{
-		Id: "c1", PodSandboxId: "p1", Name: "main", Env: []string{"A=1", "B=2"},
+		Id: "c1", PodSandboxId: "p1", Name: "main", Env: []string{"A=1", "B=2", "OPENSHIFT_SHARED_CPUS=6-7"},
 		Linux: &api.LinuxContainer{
 			CgroupsPath: "kubepods.slice:cri-containerd:c1",
 			Resources:   &api.LinuxResources{Cpu: &api.LinuxCPU{Shares: api.UInt64(1024), Quota: api.Int64(100000), Period: api.UInt64(100000), Mems: "0"}},
@@ -106,7 +106,7 @@ func TestCreate(t *testing.T) {
 		return nri.Reply{
 			Adjustment: nri.Adjustment{
 				CPUs: cpuset.Of(2, 3), Mems: cpuset.Of(1), Shares: 2, Unlimited: true,
-				Env: map[string]string{"B": "9", "CPUS": "2-3"},
+				Env: map[string]string{"B": "9", "CPUS": "2-3", "A": ""},
 			},
 			Updates: []nri.Update{{Container: "c0", CPUs: cpuset.Of(0, 1)}, {Container: "none"}},
 		}, nil
@@ -119,7 +119,7 @@ func TestCreate(t *testing.T) {
 	}
 	asked := cri.Resources{Shares: 1024, Quota: 100000, Period: 100000, Mems: "0"}
 	want := cri.Container{ID: "c1", PodID: "p1", Name: "main", State: cri.Created, Detailed: true,
-		CgroupsPath: "kubepods.slice:cri-containerd:c1", Requested: asked, Recorded: asked}
+		CgroupsPath: "kubepods.slice:cri-containerd:c1", Requested: asked, Recorded: asked, SharedCPUs: "6-7"}
 	if diff := cmp.Diff(want, seen, cmpopts.IgnoreFields(cri.Container{}, "CreatedAt")); diff != "" {
 		t.Errorf("container (-want +got):\n%s", diff)
 	}
@@ -131,7 +131,7 @@ func TestCreate(t *testing.T) {
 	for _, kv := range rpl.Adjust.Env {
 		env[kv.Key] = kv.Value
 	}
-	if want := map[string]string{"B": "9", "CPUS": "2-3"}; !maps.Equal(env, want) {
+	if want := map[string]string{"B": "9", "CPUS": "2-3", "A": ""}; !maps.Equal(env, want) {
 		t.Errorf("environment = %v; want %v", env, want)
 	}
 	if len(rpl.Update) != 1 || rpl.Update[0].ContainerId != "c0" || !rpl.Update[0].IgnoreFailure || rpl.Update[0].Linux.Resources.Cpu.Cpus != "0-1" {

@@ -230,10 +230,29 @@ func placementIn(pod *pools.PodPlan, id string) *pools.Placement {
 }
 
 // replyUnmanaged returns the reply for a container that another manager places. It contains
-// no CPUs for the container.
+// no CPUs for the container. The variable with shared CPUs stays if another plugin has given
+// the container its CPUs: that plugin can have set it. CRI-O sets its own variable after the
+// reply (cri-o 1.34.0, server/container_create.go: NRI is called before hooks.PreCreate), and
+// the kubelet sets none. So the pod or its image has set any other.
 func (l *Loop) replyUnmanaged(a *createRequest) nri.Reply {
-	l.inventory.Container(a.container.ID).Answer(cpuset.Set{}, cpuset.Set{})
-	return nri.Reply{Updates: a.updates}
+	e := l.inventory.Container(a.container.ID)
+	e.Answer(cpuset.Set{}, cpuset.Set{})
+	var to nri.Adjustment
+	if !e.IsPlacedElsewhere() {
+		to.Env = withoutForeign(a, make(map[string]string))
+	}
+	return nri.Reply{Adjustment: to, Updates: a.updates}
+}
+
+// withoutForeign returns the variables of a reply, and an empty OPENSHIFT_SHARED_CPUS if the
+// container has one that is not in the reply. In each update CRI-O adds the CPUs in this
+// variable to the cpuset, and ignores an empty one. With another runtime, the application
+// would take foreign CPUs for its shared CPUs.
+func withoutForeign(a *createRequest, env map[string]string) map[string]string {
+	if _, ours := env[cri.SharedCPUsVariable]; !ours && a.container.SharedCPUs != "" {
+		env[cri.SharedCPUsVariable] = ""
+	}
+	return env
 }
 
 // obtainable returns the CPUs that a container can use now: its planned CPUs without the
@@ -312,7 +331,8 @@ func (l *Loop) reply(a *createRequest, pod *pools.PodPlan, p *pools.Placement, c
 		given.CPUs, given.Mixed = cpus, cpuset.Set{}
 	}
 	l.inventory.Container(a.container.ID).Answer(cpus, p.Mems)
-	to := nri.Adjustment{CPUs: cpus, Mems: p.Mems, Shares: p.Shares, Unlimited: p.Unlimited, Env: l.entryOf(pod, &given).Environment()}
+	env := withoutForeign(a, l.entryOf(pod, &given).Environment())
+	to := nri.Adjustment{CPUs: cpus, Mems: p.Mems, Shares: p.Shares, Unlimited: p.Unlimited, Env: env}
 	if p.Limit != 0 {
 		to.Quota, to.Period = desired.LimitQuota(p)
 	}

@@ -83,6 +83,124 @@ func TestMixedOnCRIO(t *testing.T) {
 	}
 }
 
+// TestForeignVariable checks that the reply empties OPENSHIFT_SHARED_CPUS of a pod or an image,
+// also in a container that CRI-O places. A variable of another plugin stays.
+func TestForeignVariable(t *testing.T) {
+	crio := managers.CRIO{Workloads: []managers.Workload{{Name: "batch", Activation: "example.com/batch", Pins: true}}}
+	for name, c := range map[string]struct {
+		value, plugin string // CPUs by another plugin
+		cpus          int    // whole CPUs
+		annotations   map[string]string
+		set           bool   // the reply sets the variable
+		want          string // its value in the reply
+	}{
+		"exclusive":  {value: "4-7", cpus: 2, set: true},
+		"shared":     {value: "4-7", set: true},
+		"not a list": {value: "all", set: true},
+		"no value":   {},
+		"mixed":      {value: "4-7", cpus: 2, annotations: nodefixture.MixedAnnotations(), set: true, want: "2-3"},
+		"CRI-O's":    {value: "4-7", cpus: 2, annotations: map[string]string{"example.com/batch": ""}, set: true},
+		"plugin's":   {value: "4-7", plugin: "2"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := newCRIONode(t, false, crio)
+			n.YAML = nodefixture.WithMixed(nodefixture.PoolsYAML, "shared") + "otherManagers: standDown\n"
+			a := n.start().asker()
+			qos := "burstable"
+			if c.cpus > 0 {
+				qos = "guaranteed"
+			}
+			pod := ofPod("m", "default", qos, c.cpus, c.annotations)
+			ctr := a.container(pod, "app", nodefixture.WholeCPUs(c.cpus))
+			ctr.SharedCPUs, ctr.Requested.CPUs = c.value, c.plugin
+			got := a.mustCreate(pod, ctr).Adjustment
+			if value, set := got.Env[cri.SharedCPUsVariable]; set != c.set || value != c.want {
+				t.Errorf("environment %v; want %t %q", got.Env, c.set, c.want)
+			}
+		})
+	}
+}
+
+// TestForeignVariableOverNRI checks that CRI-O adds no CPUs to a container after the reply, by
+// NRI's own code in the runtime.
+func TestForeignVariableOverNRI(t *testing.T) {
+	n := newCRIONode(t, true, managers.CRIO{})
+	n.NRI = true
+	r := n.start()
+	r.connected()
+	pod := n.RunPod("web", "default", "burstable", 0, nil)
+	id, err := n.Runtime.CreateContainer(pod, testnode.ContainerSpec{Name: "app", Resources: cri.Resources{Shares: 512},
+		Env: []string{"A=1", cri.SharedCPUsVariable + "=4-7"}})
+	if err == nil {
+		err = n.Runtime.StartContainer(id)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := cri.SharedCPUs(n.Runtime.Env(id)); got != "" {
+		t.Errorf("the container has %s=%s", cri.SharedCPUsVariable, got)
+	}
+	if err := n.Runtime.Resize(id, cri.Resources{Shares: 1024}); err != nil {
+		t.Fatal(err)
+	}
+	n.AwaitCPUs(id, "2-3")
+	r.view("no problem", func(v *telemetry.View) bool { return v.Problems["SharedCPUsVariable"] == 0 })
+	if drifts := r.loop.snapshot.Load().Drifts; len(drifts) > 0 {
+		t.Errorf("the update has changed %v", drifts)
+	}
+}
+
+// TestVariableWithoutNRI checks a container whose environment names foreign CPUs on CRI-O
+// without NRI. The daemon never makes CRI-O add them, repairs the cpuset after an update of
+// the kubelet, and reports the container.
+func TestVariableWithoutNRI(t *testing.T) {
+	for value, problems := range map[string]int{"4-7": 1, "2-4": 1, "all": 1, "2-3": 0, "": 0} {
+		t.Run(value, func(t *testing.T) {
+			n := newCRIONode(t, false, managers.CRIO{})
+			r := n.start()
+			owner := n.RunContainer(n.RunPod("owner", "default", "guaranteed", 2, nil), "app", nodefixture.WholeCPUs(2))
+			n.AwaitCPUs(owner, "4-5")
+			pod := n.RunPod("web", "default", "burstable", 0, nil)
+			id, err := n.Runtime.CreateContainer(pod, testnode.ContainerSpec{Name: "app", Resources: cri.Resources{Shares: 512},
+				Env: []string{"A=1", cri.SharedCPUsVariable + "=" + value}})
+			if err == nil {
+				err = n.Runtime.StartContainer(id)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			n.AwaitCPUs(id, "2-3")
+			r.settled()
+			r.view("problem", func(v *telemetry.View) bool { return v.Problems["SharedCPUsVariable"] == problems && v.Faulty == 0 })
+			status := func() string {
+				c, err := n.Client.ContainerStatus(t.Context(), id)
+				if err != nil {
+					t.Fatal(err)
+				}
+				return c.Recorded.CPUs
+			}
+			if got := status(); (got == "2-3") != (problems == 0) {
+				t.Errorf("CRI-O has recorded CPUs %q", got)
+			}
+			n.mu.Lock()
+			for _, w := range n.writes {
+				if strings.HasPrefix(w, n.Runtime.Cgroup(id)+"/cpuset.cpus=") && !strings.HasSuffix(w, "=2-3") {
+					t.Errorf("write %s", w)
+				}
+			}
+			n.mu.Unlock()
+			// The kubelet's update has no CPUs: CRI-O adds the CPUs in the variable.
+			if err := n.Runtime.Resize(id, cri.Resources{Shares: 1024}); (err != nil) != (value == "all") {
+				t.Fatal(err)
+			}
+			n.AwaitCPUs(id, "2-3")
+			r.settled()
+			n.AwaitCPUs(id, "2-3")
+			n.CheckClaims()
+		})
+	}
+}
+
 // TestMixedIsNoPartition checks that an owner with shared CPUs is no partition, with a reason,
 // and that other containers of its pod are partitions. Without shared CPUs it becomes a
 // partition.

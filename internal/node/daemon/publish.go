@@ -172,6 +172,7 @@ func (l *Loop) problems() []pools.Problem {
 	all = append(all, l.settings.HostProblems(l.inventory, l.status.hosts, l.Units != nil)...)
 	all = append(all, l.isolationProblems()...)
 	all = append(all, l.conflictProblems(l.now())...)
+	all = append(all, l.inventory.RecordProblems(l.status.targets)...)
 	all = append(all, l.strandedProblems()...)
 	all = append(all, l.tuneProblems()...)
 	all = append(all, l.journal.Problems(l.JournalFile)...)

@@ -20,6 +20,7 @@ import (
 	grpcstatus "google.golang.org/grpc/status"
 
 	"github.com/cpupoold/cpupoold/internal/node/actor"
+	"github.com/cpupoold/cpupoold/internal/node/managers"
 	"github.com/cpupoold/cpupoold/internal/node/restore"
 	"github.com/cpupoold/cpupoold/internal/node/waits"
 	"github.com/cpupoold/cpupoold/internal/testing/nodefixture"
@@ -71,6 +72,7 @@ var timestamp = regexp.MustCompile(`\d{4}-\d\d-\d\dT[0-9:]+Z`)
 // script is a node with a loop that has no goroutine.
 type script struct {
 	*node
+	flavor     testnode.Flavor
 	ctx        context.Context //nolint:containedctx // ends with the test
 	out        strings.Builder
 	loop       *Loop // nil while no daemon runs
@@ -157,13 +159,15 @@ func newScenario(t *testing.T, archive *txtar.Archive) *script {
 				switch word {
 				case "partitions":
 					spec.Kernel = nodefixture.KernelLike(7, 0)
+				case "cri-o":
+					spec.Runtime.Flavor = testnode.CRIO
 				default:
 					t.Fatalf("node: unknown word %q", word)
 				}
 			}
 		}
 	}
-	s := &script{node: newNodeOf(t, spec), ctx: t.Context(), names: make(map[string]string), ids: make(map[string]string), stop: func() {}}
+	s := &script{node: newNodeOf(t, spec), flavor: spec.Runtime.Flavor, ctx: t.Context(), names: make(map[string]string), ids: make(map[string]string), stop: func() {}}
 	s.now = time.Now().Truncate(time.Second) // problems show whole seconds
 	s.began = s.now
 	if yaml != "" {
@@ -265,6 +269,12 @@ func (s *script) do(words []string) error {
 		return s.remove(plain[0])
 	case "resize":
 		return s.resize(plain[0], args)
+	case "update": // the kubelet updates a container, and no NRI plugin knows it
+		r, err := resources(args)
+		if err != nil {
+			return err
+		}
+		return s.Runtime.Resize(s.ids[plain[0]], r)
 	case "write":
 		return s.Tree.Write(s.Runtime.Cgroup(s.ids[plain[0]])+"/"+plain[1], plain[2])
 	case "offline", "online":
@@ -298,7 +308,11 @@ func (s *script) do(words []string) error {
 func (s *script) start() error {
 	o := s.options()
 	o.Clock = func() time.Time { return s.now }
-	l, err := newLoop(s.Host(), o)
+	h := s.Host()
+	if s.flavor == testnode.CRIO {
+		h.CRIO = func() managers.CRIO { return managers.CRIO{} }
+	}
+	l, err := newLoop(h, o)
 	if err != nil {
 		return err
 	}
@@ -445,13 +459,23 @@ func (s *script) create(name string, args map[string]string) error {
 	if err != nil {
 		return fmt.Errorf("resources of %s: %w", name, err)
 	}
-	id, err := s.Runtime.CreateContainer(s.ids[pod], testnode.ContainerSpec{Name: container, Attempt: s.NextAttempt(s.ids[pod], container), Resources: r})
+	id, err := s.Runtime.CreateContainer(s.ids[pod], testnode.ContainerSpec{Name: container, Attempt: s.NextAttempt(s.ids[pod], container), Resources: r, Env: environment(args)})
 	if err != nil {
 		return err
 	}
 	s.names[id], s.ids[name] = name, id
 	s.event(runtimeEvent{cri.Event{ContainerID: id, PodID: s.ids[pod], Kind: cri.ContainerCreated, At: s.now}})
 	return nil
+}
+
+// environment returns the variables among the arguments of a command: names in upper case.
+func environment(args map[string]string) (env []string) {
+	for name, value := range args {
+		if name == strings.ToUpper(name) {
+			env = append(env, name+"="+value)
+		}
+	}
+	return env
 }
 
 func (s *script) begin(name string) error {

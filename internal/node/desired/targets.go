@@ -79,8 +79,8 @@ func (in *Input) containerTarget(c *pools.Placement) (cgroup.Target, bool) {
 	case c.Kind == pools.Infra:
 		t.Path = in.Inventory.Pod(c.ID).Pause
 	default:
-		t.Path = in.Inventory.Container(c.ID).Path
-		t.Container = c.ID
+		e := in.Inventory.Container(c.ID)
+		t.Path, t.Container, t.NoCRI = e.Path, c.ID, e.RecordsOthers(t.CPUs)
 		if c.State == pools.Created {
 			// The OCI runtime makes the scope, and then replaces its device program. If a
 			// property is set meanwhile, systemd attaches the program again, and the

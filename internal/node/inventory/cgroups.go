@@ -89,6 +89,9 @@ func (m *Inventory) SliceOf(pod pools.PodPlan) cgroup.Path {
 // of a target. They are unknown for a target without object.
 func (m *Inventory) Recorded(t cgroup.Target) cgroup.Current {
 	if e := m.containers[t.Container]; e != nil {
+		if t.NoCRI {
+			return cgroup.Current{Recorded: e.unit.CPUs, RecordedKnown: e.unit.Known, Unit: e.unit}
+		}
 		return e.Record()
 	}
 	if e := m.units[m.UnitAt(t.Path)]; e != nil {

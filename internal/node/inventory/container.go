@@ -142,6 +142,14 @@ func (e *Container) Record() cgroup.Current {
 	return cgroup.Current{Recorded: e.Recorded, RecordedMems: e.mems, RecordedKnown: e.err == nil, Unit: e.unit}
 }
 
+// RecordsOthers reports whether CRI-O records other CPUs than those of an update with cpus. It
+// adds the CPUs in a variable of the container's environment. It fails the update if it
+// cannot parse the variable.
+func (e *Container) RecordsOthers(cpus cpuset.Set) bool {
+	added, err := cpuset.Parse(e.Container.SharedCPUs)
+	return err != nil || !added.IsSubsetOf(cpus)
+}
+
 // Request returns the resources that the kubelet requests for the container. Older
 // runtimes report only the recorded resources, which NRI may have changed.
 func (e *Container) Request() pools.Resources {

@@ -52,9 +52,11 @@ func (m *Inventory) ExpectPod(p cri.Pod) {
 }
 
 // Answer records the reply to the creation of the container: the runtime records these
-// CPUs and memory nodes. An empty set leaves the runtime's value.
+// CPUs and memory nodes. An empty set leaves the runtime's value. The reply has emptied or
+// replaced the variable with shared CPUs.
 func (e *Container) Answer(cpus, mems cpuset.Set) {
 	e.asked, e.unconfirmed = false, true
+	e.Container.SharedCPUs = ""
 	if !cpus.IsEmpty() {
 		e.Recorded = cpus
 	}

@@ -99,6 +99,9 @@ func fetchContainer(ctx context.Context, h *hostenv.Host, id string, limit time.
 	if _, partial := errors.AsType[*cri.InfoError](err); err != nil && !partial {
 		return ContainerStatus{Container: cri.Container{ID: id}, Err: err}
 	}
+	if h.CRIO == nil {
+		c.SharedCPUs = "" // other runtimes do not read it back
+	}
 	f := ContainerStatus{Container: c, Partial: err}
 	if path, err := cgroup.ContainerPath(c.CgroupsPath, h.Driver); err == nil {
 		ctx, cancel := context.WithTimeout(ctx, limit)

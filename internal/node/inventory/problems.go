@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/cpupoold/cpupoold/pkg/cgroup"
+	"github.com/cpupoold/cpupoold/pkg/cri"
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
 
@@ -27,6 +29,33 @@ func (m *Inventory) Problems() []pools.Problem {
 	for _, id := range sortedWhere(m.containers, func(e *Container) bool { return e.err != nil }) {
 		e := m.containers[id]
 		p := pools.Problem{Container: e.Container.Name, Reason: pools.Reason{Code: codeUnread, Text: e.err.Error()}}
+		if pod := m.PodOf(e); pod != nil {
+			p.PodUID, p.Pod = pod.UID, pod.Name()
+		}
+		all = append(all, p)
+	}
+	return all
+}
+
+// codeSharedCPUs is the code of containers to which CRI-O would add foreign CPUs.
+const codeSharedCPUs pools.Code = "SharedCPUsVariable"
+
+// RecordProblems returns a problem for each target whose container the daemon does not update
+// over CRI, because CRI-O would add foreign CPUs.
+func (m *Inventory) RecordProblems(targets []cgroup.Target) []pools.Problem {
+	const longest = 80 // characters of a value that the pod chooses
+	var all []pools.Problem
+	for i := range targets {
+		t := &targets[i]
+		e := m.containers[t.Container]
+		if !t.NoCRI || e == nil {
+			continue
+		}
+		p := pools.Problem{Container: e.Container.Name, Reason: pools.Reason{Code: codeSharedCPUs, Text: fmt.Sprintf(
+			"the container's environment has %s=%.*q, which cpupoold has not set; CRI-O adds these CPUs to the container with each update. "+
+				"The daemon keeps the container on CPUs %s, and does not record them with CRI-O. "+
+				"Remove the variable from pod and image, or enable NRI, then create the pod again",
+			cri.SharedCPUsVariable, longest, e.Container.SharedCPUs, t.CPUs)}}
 		if pod := m.PodOf(e); pod != nil {
 			p.PodUID, p.Pod = pod.UID, pod.Name()
 		}

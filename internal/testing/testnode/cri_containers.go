@@ -29,7 +29,8 @@ func (r *Runtime) CreateContainer(podID string, s ContainerSpec) (string, error)
 		r.mu.Unlock()
 		return "", err
 	}
-	c := &container{ContainerSpec: s, id: r.nextID(), created: time.Now(), pod: p, state: cri.Created, recorded: s.Resources, shown: s.Resources}
+	c := &container{ContainerSpec: s, id: r.nextID(), created: time.Now(), pod: p, state: cri.Created, recorded: s.Resources, shown: s.Resources,
+		env: slices.Clone(s.Env)}
 	c.path, c.scope = containerCgroup(r.config, p, c.id)
 	r.mu.Unlock()
 

@@ -31,6 +31,8 @@ type ContainerSpec struct {
 	Name      string
 	Attempt   uint32
 	Resources cri.Resources
+	// Env is the environment of pod and image, as NAME=value.
+	Env []string
 }
 
 type pod struct {
@@ -168,10 +170,12 @@ func (c *container) info() map[string]string {
 	if c.infoText != nil {
 		return map[string]string{"info": *c.infoText}
 	}
+	spec := ociSpec(c.path, c.recorded, nil)
+	spec["process"] = map[string]any{"env": c.env}
 	return document(map[string]any{
 		"sandboxID":   c.pod.id,
 		"pid":         max(c.pid, c.exitedPID),
-		"runtimeSpec": ociSpec(c.path, c.recorded, nil),
+		"runtimeSpec": spec,
 	})
 }
 

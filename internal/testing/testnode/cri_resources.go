@@ -8,9 +8,11 @@ import (
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 	runtime "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/cri"
 )
 
@@ -106,6 +108,28 @@ func (r *Runtime) update(id string, with *runtime.LinuxContainerResources) error
 	}
 	c.recorded, c.shown = updated, updated
 	return nil
+}
+
+// withSharedCPUs returns an update with the CPUs that CRI-O adds: the CPUs in the variable
+// OPENSHIFT_SHARED_CPUS of the container (cri-o 1.34.0, reapplySharedCPUs).
+func (r *Runtime) withSharedCPUs(c *container, linux *runtime.LinuxContainerResources) (*runtime.LinuxContainerResources, error) {
+	r.mu.Lock()
+	value := cri.SharedCPUs(c.env)
+	r.mu.Unlock()
+	if value == "" || r.config.Flavor != CRIO {
+		return linux, nil
+	}
+	shared, err := cpuset.Parse(value)
+	if err != nil {
+		return nil, status.Errorf(codes.Unknown, "%v", err)
+	}
+	cpus, err := cpuset.Parse(linux.GetCpusetCpus())
+	if err != nil {
+		return nil, status.Errorf(codes.Unknown, "%v", err)
+	}
+	with, _ := proto.Clone(linux).(*runtime.LinuxContainerResources)
+	with.CpusetCpus = cpus.Union(shared).String()
+	return with, nil
 }
 
 // updateFromPlugin is update for an NRI plugin. The plugin receives no error for an unknown

@@ -103,7 +103,10 @@ func (s *service) UpdateContainerResources(_ context.Context, req *runtime.Updat
 	if err != nil {
 		return nil, err
 	}
-	linux := req.GetLinux()
+	linux, err := s.r.withSharedCPUs(c, req.GetLinux())
+	if err != nil {
+		return nil, err
+	}
 	switch instead, err := s.r.nri.update(c, linux); {
 	case err != nil:
 		return nil, status.Errorf(codes.Unknown, "NRI container update failed: %v", err)
