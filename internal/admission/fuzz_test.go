@@ -62,6 +62,7 @@ func FuzzMutate(f *testing.F) {
 		}
 		checkAlways(t, s, from, pod, got)
 		checkPatch(t, pod, got)
+		checkVariables(t, from, pod, got)
 	})
 }
 

@@ -18,8 +18,8 @@ type Operation struct {
 	Value any    `json:"value,omitempty"`
 }
 
-// Patch returns what makes after of before, of which [Settings.Mutate] has made it;
-// nil when they are the same. It names only what is different: a newer API server's
+// Patch returns what makes after of before, of which [Settings.Mutate] and
+// [RemoveVariables] have made it; nil when they are the same. It names only what is different: a newer API server's
 // pods have fields that this program does not know.
 func Patch(before, after *corev1.Pod) []Operation {
 	ops := patchMap("/metadata/annotations", before.Annotations, after.Annotations, func(a, b string) bool { return a == b })
@@ -35,6 +35,7 @@ func patchContainers(path string, before, after []corev1.Container) []Operation 
 	var ops []Operation
 	for i := range before {
 		ops = append(ops, patchResources(path+strconv.Itoa(i)+"/resources", &before[i].Resources, &after[i].Resources)...)
+		ops = append(ops, patchEnvironment(path+strconv.Itoa(i)+"/env", before[i].Env, after[i].Env)...)
 	}
 	return ops
 }

@@ -12,7 +12,7 @@ import (
 // Reason is the reason why a pod did not get something that it asks for.
 type Reason string
 
-// The reasons. All but the last three are about a workload type.
+// The reasons. All but the last four are about a workload type.
 const (
 	TypeOff               Reason = "type-off"
 	NamespaceNotAnnotated Reason = "namespace-not-annotated"
@@ -22,13 +22,15 @@ const (
 	CoresWithoutTarget    Reason = "cores-without-target"
 	ResourceOff           Reason = "resource-off"
 	AnnotationIgnored     Reason = "annotation-ignored"
+	VariableRemoved       Reason = "variable-removed"
 )
 
 // Warning is one thing that a pod asks for and does not get, although it is admitted.
 type Warning struct {
 	Reason Reason
 	// Subject is the workload type; with ResourceOff, the name of the resource; with
-	// AnnotationIgnored, the name of the annotation.
+	// AnnotationIgnored, the name of the annotation; with VariableRemoved, the name of the
+	// environment variable.
 	Subject string
 	// cause is the cause of TypeOff and of ResourceOff.
 	cause cause
@@ -109,6 +111,8 @@ func (r Reason) subject() string {
 		return "resource "
 	case AnnotationIgnored:
 		return "annotation "
+	case VariableRemoved:
+		return "environment variable "
 	default:
 		return "workload type "
 	}
@@ -134,6 +138,8 @@ func (r Reason) text() string {
 		return "was removed: "
 	case AnnotationIgnored:
 		return "is ignored, like all in the old form; request cpu instead"
+	case VariableRemoved:
+		return "was removed: CRI-O would add CPUs of other containers to the container; the runtime or cpupoold sets it"
 	default:
 		return ""
 	}
@@ -144,7 +150,7 @@ func (r Reason) hasCauses() bool { return r == TypeOff || r == ResourceOff }
 
 // Reasons returns all reasons.
 func Reasons() []Reason {
-	return []Reason{TypeOff, NamespaceNotAnnotated, PodLevelCPU, GuaranteedPod, ClassWouldChange, CoresWithoutTarget, ResourceOff, AnnotationIgnored}
+	return []Reason{TypeOff, NamespaceNotAnnotated, PodLevelCPU, GuaranteedPod, ClassWouldChange, CoresWithoutTarget, ResourceOff, AnnotationIgnored, VariableRemoved}
 }
 
 // String is one line, as it stands in the pod's annotation.

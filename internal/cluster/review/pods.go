@@ -66,13 +66,16 @@ func mutatePods(c Cluster, p Priorities, count Counter) judge {
 			return nil, err
 		}
 		own := ownPod(&request.UserInfo, pod)
-		mutated, warnings, err := settings.Mutate(pod, admission.Origin{Namespace: annotations, Node: own})
+		from := admission.Origin{Namespace: annotations, Node: own}
+		mutated, warnings, err := settings.Mutate(pod, from)
 		if refusal, ok := errors.AsType[*admission.Refusal](err); ok {
 			return refused(refusal), nil
 		}
 		if err != nil {
 			return nil, err
 		}
+		mutated, removed := admission.RemoveVariables(mutated, from)
+		warnings = slices.Concat(warnings, removed)
 		ops := admission.Patch(pod, mutated)
 		if p != nil && !own {
 			ops = append(ops, reclassify(pod, p.Class(request.Namespace, pod.Spec.PriorityClassName))...)

@@ -129,6 +129,9 @@ func TestMutatePods(t *testing.T) {
 		"shared": {cluster: managed(), pod: sharedPod, patch: `[` +
 			`{"op":"add","path":"/spec/containers/0/resources/requests/openshift.io~1shared-cpus","value":"500"},` +
 			`{"op":"add","path":"/spec/containers/0/resources/limits","value":{"openshift.io/shared-cpus":"500"}}]`},
+		"variable": {cluster: managed(), warning: `environment variable "OPENSHIFT_SHARED_CPUS" was removed`,
+			pod:   `{"metadata":{"name":"e"},"spec":{"containers":[{"name":"a","env":[{"name":"A"},{"name":"OPENSHIFT_SHARED_CPUS","value":"0-7"}],"resources":{}}]}}`,
+			patch: `[{"op":"remove","path":"/spec/containers/0/env/1"}]`},
 		"nothing to do": {cluster: managed(), pod: plainPod},
 		"off": {cluster: off, pod: managementPod, warning: "the webhook's configuration has no such type",
 			patch: `[{"op":"remove","path":"/metadata/annotations/target.workload.openshift.io~1management"},` +

@@ -459,23 +459,17 @@ func (s *script) create(name string, args map[string]string) error {
 	if err != nil {
 		return fmt.Errorf("resources of %s: %w", name, err)
 	}
-	id, err := s.Runtime.CreateContainer(s.ids[pod], testnode.ContainerSpec{Name: container, Attempt: s.NextAttempt(s.ids[pod], container), Resources: r, Env: environment(args)})
+	var env []string
+	if value := args[cri.SharedCPUsVariable]; value != "" {
+		env = []string{cri.SharedCPUsVariable + "=" + value}
+	}
+	id, err := s.Runtime.CreateContainer(s.ids[pod], testnode.ContainerSpec{Name: container, Attempt: s.NextAttempt(s.ids[pod], container), Resources: r, Env: env})
 	if err != nil {
 		return err
 	}
 	s.names[id], s.ids[name] = name, id
 	s.event(runtimeEvent{cri.Event{ContainerID: id, PodID: s.ids[pod], Kind: cri.ContainerCreated, At: s.now}})
 	return nil
-}
-
-// environment returns the variables among the arguments of a command: names in upper case.
-func environment(args map[string]string) (env []string) {
-	for name, value := range args {
-		if name == strings.ToUpper(name) {
-			env = append(env, name+"="+value)
-		}
-	}
-	return env
 }
 
 func (s *script) begin(name string) error {
