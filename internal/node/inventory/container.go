@@ -142,8 +142,8 @@ func (e *Container) Record() cgroup.Current {
 	return cgroup.Current{Recorded: e.Recorded, RecordedMems: e.mems, RecordedKnown: e.err == nil, Unit: e.unit}
 }
 
-// RecordsOthers reports whether CRI-O records other CPUs than those of an update with cpus. It
-// adds the CPUs in a variable of the container's environment. It fails the update if it
+// RecordsOthers reports whether CRI-O records CPUs outside cpus after an update with cpus. CRI-O
+// adds the CPUs in a variable of the container's environment, and fails the update if it
 // cannot parse the variable.
 func (e *Container) RecordsOthers(cpus cpuset.Set) bool {
 	added, err := cpuset.Parse(e.Container.SharedCPUs)
