@@ -10,6 +10,7 @@ import (
 
 	"github.com/cpupoold/cpupoold/internal/config"
 	"github.com/cpupoold/cpupoold/internal/layout"
+	"github.com/cpupoold/cpupoold/internal/memorylimit"
 	"github.com/cpupoold/cpupoold/internal/node/daemon"
 	"github.com/cpupoold/cpupoold/internal/node/nodestatus"
 	"github.com/cpupoold/cpupoold/internal/node/preflight"
@@ -45,6 +46,7 @@ func (a *app) doRun(ctx context.Context) error {
 		return err
 	}
 	log := a.logger(c)
+	memorylimit.Set(log)
 	if err := a.admit(ctx, c, log); err != nil {
 		return err
 	}
