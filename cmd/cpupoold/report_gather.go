@@ -259,7 +259,7 @@ func runtimeVersion(ctx context.Context, endpoint string) (string, error) {
 		}
 		endpoint = found
 	}
-	client, err := cri.Dial(endpoint)
+	client, err := cri.Dial(endpoint, nil)
 	if err != nil {
 		return "", err
 	}

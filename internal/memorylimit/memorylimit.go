@@ -25,7 +25,7 @@ func set(log *slog.Logger, cgroup memlimit.Provider) {
 	case err != nil:
 		log.Warn("memory limit of the cgroup is unknown; set GOMEMLIMIT to limit the memory of this process", "error", err)
 	case limit == math.MaxInt64:
-		log.Info("the cgroup has no memory limit; Go has none")
+		log.Info("the cgroup has no memory limit; Go has no limit")
 	default:
 		log.Info("memory limit of Go", "bytes", limit)
 	}

@@ -7,37 +7,64 @@ import (
 	"strings"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/mem"
 	runtime "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/cpupoold/cpupoold/pkg/internal/localgrpc"
 )
 
-// maxMessage bounds a reply. It is the kubelet's bound: a list that exceeds it
-// breaks the node before it breaks cpupoold.
-const maxMessage = 16 << 20
+// maxMessage is the maximum size of a reply, in bytes. The list of pods contains their
+// annotations, up to 256 KiB for each: 64 MiB are 250 full pods, and half of the memory limit
+// of the DaemonSet. CRI-O 1.34 sends up to 80 MiB (pkg/config, defaultGRPCMaxMsgSize),
+// containerd 2.4 up to 16 MiB (defaults.DefaultMaxSendMsgSize). A longer list comes as a
+// stream; see List.
+const maxMessage = 64 << 20
 
 // Client talks to one runtime. It is safe for concurrent use.
 type Client struct {
 	conn *grpc.ClientConn
 	rpc  runtime.RuntimeServiceClient
+	keep func(annotation string) bool
 }
 
 // Dial returns a client of the runtime at endpoint: unix:///path/to/socket, or
 // just the absolute path. It does not connect: the first call does, and a
 // connection that is lost is made again in the background.
-func Dial(endpoint string) (*Client, error) {
+//
+// Pods have the annotations whose names keep reports; nil keeps none. The client
+// calls keep from several goroutines.
+func Dial(endpoint string, keep func(annotation string) bool) (*Client, error) {
 	socket, err := socketPath(endpoint)
 	if err != nil {
 		return nil, err
 	}
-	conn, err := localgrpc.Dial(socket, maxMessage)
+	if keep == nil {
+		keep = func(string) bool { return false }
+	}
+	conn, err := localgrpc.Dial(socket, maxMessage, func(reply any, from *mem.Reader) ([]byte, bool, error) {
+		return trim(reply, from, func(key string) bool { return isPodConfig(key) || keep(key) })
+	})
 	if err != nil {
 		return nil, fmt.Errorf("dial %s: %w", endpoint, err)
 	}
-	return &Client{conn: conn, rpc: runtime.NewRuntimeServiceClient(conn)}, nil
+	return &Client{conn: conn, rpc: runtime.NewRuntimeServiceClient(conn), keep: keep}, nil
 }
 
-// Close ends the connection and every call that is under way.
+// kept returns those annotations of a reply that the user of the client wants.
+func (c *Client) kept(annotations map[string]string) map[string]string {
+	var wanted map[string]string
+	for key, value := range annotations {
+		if c.keep(key) {
+			if wanted == nil {
+				wanted = make(map[string]string)
+			}
+			wanted[key] = value
+		}
+	}
+	return wanted
+}
+
+// Close ends the connection and every call in progress.
 func (c *Client) Close() error {
 	return c.conn.Close()
 }

@@ -26,9 +26,12 @@ func start(t *testing.T, c testnode.RuntimeConfig) (*testnode.Runtime, *cri.Clie
 	return r, dial(t, r.Endpoint())
 }
 
+// keepsTarget selects the annotation that requests a workload type.
+func keepsTarget(key string) bool { return strings.HasPrefix(key, "target.workload.openshift.io/") }
+
 func dial(t *testing.T, endpoint string) *cri.Client {
 	t.Helper()
-	c, err := cri.Dial(endpoint)
+	c, err := cri.Dial(endpoint, keepsTarget)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -54,7 +57,7 @@ func must[T any](t *testing.T) func(T, error) T {
 func TestDialRefusesOtherEndpoints(t *testing.T) {
 	t.Parallel()
 	for _, endpoint := range []string{"", "run/containerd.sock", "tcp://127.0.0.1:1234", "npipe:////./pipe/x", "unix://relative", "unix:///a\x00b"} {
-		if _, err := cri.Dial(endpoint); err == nil {
+		if _, err := cri.Dial(endpoint, nil); err == nil {
 			t.Errorf("Dial(%q) succeeded", endpoint)
 		} else if !strings.Contains(err.Error(), "unix:///path") {
 			t.Errorf("Dial(%q): %v: does not say what is wanted", endpoint, err)
@@ -127,7 +130,6 @@ func TestListAndStatus(t *testing.T) {
 			}
 			wantPod := cri.Pod{
 				ID: podID, UID: uid, Namespace: "ns", Name: "p", Ready: true, Annotations: annotations, RuntimeHandler: "kata",
-				Labels: map[string]string{"io.kubernetes.pod.name": "p", "io.kubernetes.pod.namespace": "ns", "io.kubernetes.pod.uid": uid},
 			}
 			wantContainer := cri.Container{ID: id, PodID: podID, Name: "main", Attempt: 3, State: cri.Created}
 			noTime := cmp.Options{cmpopts.IgnoreFields(cri.Pod{}, "CreatedAt"), cmpopts.IgnoreFields(cri.Container{}, "CreatedAt")}
@@ -314,7 +316,7 @@ func TestGarbledInfo(t *testing.T) {
 func TestLargeList(t *testing.T) {
 	t.Parallel()
 	r, c := start(t, testnode.RuntimeConfig{Events: testnode.EventsOff})
-	// More than gRPC's own limit of 4 MiB, and less than ours of 16 MiB.
+	// More than the default limit of gRPC, 4 MiB, and less than the 16 MiB that containerd sends.
 	big := map[string]string{"note": strings.Repeat("x", 8<<10)}
 	var want []string
 	for i := range 1000 {

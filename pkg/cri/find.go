@@ -97,7 +97,7 @@ next:
 func probe(ctx context.Context, socket string) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, findTimeout)
 	defer cancel()
-	c, err := Dial(socket)
+	c, err := Dial(socket, nil)
 	if err != nil {
 		return err
 	}

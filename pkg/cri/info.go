@@ -94,6 +94,11 @@ const (
 	crioPodResourcesV2 = "pod-linux-resources.crio.io"
 )
 
+// isPodConfig reports whether CRI-O keeps a part of a pod's configuration below this key.
+func isPodConfig(key string) bool {
+	return key == crioCgroupParent || key == crioPodResources || key == crioPodResourcesV2
+}
+
 // podConfig returns the cgroup parent and the resources of a pod. own are the
 // pod's own annotations: of the keys above, one that the pod has itself may be
 // its author's invention and is not believed.

@@ -14,10 +14,10 @@ type Pod struct {
 	Attempt              uint32
 	Ready                bool
 	CreatedAt            time.Time
-	// Annotations and Labels are those of the sandbox's creation. A later
-	// change of the API object never reaches the runtime.
-	Annotations, Labels map[string]string
-	RuntimeHandler      string
+	// Annotations are those of the sandbox's creation that the user of the client keeps.
+	// A later change of the API object never reaches the runtime.
+	Annotations    map[string]string
+	RuntimeHandler string
 
 	// Detailed says that the fields below were asked for (PodStatus); List
 	// leaves them zero.

@@ -23,6 +23,7 @@ func (c *Client) PodStatus(ctx context.Context, id string) (Pod, error) {
 	if s == nil {
 		return Pod{}, fmt.Errorf("read status of pod %s: %w", id, errNoStatus)
 	}
+	own := s.GetAnnotations()
 	p := Pod{
 		ID:             s.GetId(),
 		UID:            s.GetMetadata().GetUid(),
@@ -31,8 +32,7 @@ func (c *Client) PodStatus(ctx context.Context, id string) (Pod, error) {
 		Attempt:        s.GetMetadata().GetAttempt(),
 		Ready:          s.GetState() == runtime.PodSandboxState_SANDBOX_READY,
 		CreatedAt:      time.Unix(0, s.GetCreatedAt()),
-		Annotations:    s.GetAnnotations(),
-		Labels:         s.GetLabels(),
+		Annotations:    c.kept(own),
 		RuntimeHandler: s.GetRuntimeHandler(),
 		Detailed:       true,
 	}
@@ -42,7 +42,7 @@ func (c *Client) PodStatus(ctx context.Context, id string) (Pod, error) {
 	}
 	p.CgroupsPath = i.RuntimeSpec.Linux.CgroupsPath
 	p.PID = i.PID
-	p.CgroupParent, p.Resources, field, err = i.podConfig(p.Annotations)
+	p.CgroupParent, p.Resources, field, err = i.podConfig(own)
 	if err != nil {
 		return p, &InfoError{Kind: "pod", ID: id, Field: field, Err: err}
 	}

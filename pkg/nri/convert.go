@@ -24,8 +24,7 @@ func podOf(p *api.PodSandbox) cri.Pod {
 		Namespace:      p.GetNamespace(),
 		Name:           p.GetName(),
 		Ready:          true,
-		Annotations:    p.GetAnnotations(),
-		Labels:         p.GetLabels(),
+		Annotations:    p.GetAnnotations(), // without unwanted ones: see trim
 		RuntimeHandler: p.GetRuntimeHandler(),
 		Detailed:       true,
 		CgroupParent:   linux.GetCgroupParent(),

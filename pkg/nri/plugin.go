@@ -51,6 +51,9 @@ func (s State) String() string {
 type Options struct {
 	// Socket is the path of the runtime's NRI socket.
 	Socket string
+	// Keep reports whether pods need an annotation with this name. The connection drops all
+	// other annotations. Nil keeps none.
+	Keep func(annotation string) bool
 	// Handler is asked one thing at a time, by whichever connection.
 	Handler Handler
 	// State is told each change of state, with the reason for Absent and Lost. The
@@ -110,7 +113,7 @@ func connect(ctx context.Context, o Options, synchronized func()) error {
 	if err != nil {
 		return fmt.Errorf("connect to NRI: %w", err)
 	}
-	s, err := newSession(ctx, conn, o.Handler, synchronized)
+	s, err := newSession(ctx, conn, o, synchronized)
 	if err != nil {
 		conn.Close()
 		return fmt.Errorf("connect to NRI at %s: %w", o.Socket, err)

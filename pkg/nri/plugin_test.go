@@ -21,7 +21,7 @@ import (
 
 var onePod = &api.PodSandbox{
 	Id: "p1", Uid: "u1", Namespace: "default", Name: "web", RuntimeHandler: "runc", Pid: 7,
-	Labels: map[string]string{"l": "1"}, Annotations: map[string]string{"a": "1"},
+	Labels: map[string]string{"l": "1"}, Annotations: map[string]string{"a": "1", "b": "2"},
 	Linux: &api.LinuxPodSandbox{
 		CgroupParent: "kubepods.slice", CgroupsPath: "kubepods.slice:cri-containerd:p1",
 		PodResources: &api.LinuxResources{Cpu: &api.LinuxCPU{Shares: api.UInt64(2048), Quota: api.Int64(200000), Period: api.UInt64(100000)}},
@@ -77,7 +77,7 @@ func TestEvents(t *testing.T) {
 	}
 	wantPod := cri.Pod{
 		ID: "p1", UID: "u1", Namespace: "default", Name: "web", RuntimeHandler: "runc", PID: 7, Ready: true, Detailed: true,
-		Labels: map[string]string{"l": "1"}, Annotations: map[string]string{"a": "1"},
+		Annotations:  map[string]string{"a": "1"},
 		CgroupParent: "kubepods.slice", CgroupsPath: "kubepods.slice:cri-containerd:p1",
 		Resources: cri.Resources{Shares: 2048, Quota: 200000, Period: 100000},
 	}

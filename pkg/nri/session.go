@@ -34,12 +34,16 @@ type session struct {
 	configured bool // Configure has been called
 	limit      time.Duration
 	handler    Handler
+	keep       func(annotation string) bool
 	// synchronized is called when the handler knows what there is.
 	synchronized func()
 }
 
-func newSession(ctx context.Context, c net.Conn, h Handler, synchronized func()) (*session, error) {
-	s := &session{limit: defaultLimit, handler: h, synchronized: synchronized}
+func newSession(ctx context.Context, c net.Conn, o Options, synchronized func()) (*session, error) {
+	s := &session{limit: defaultLimit, handler: o.Handler, keep: o.Keep, synchronized: synchronized}
+	if s.keep == nil {
+		s.keep = func(string) bool { return false }
+	}
 	// ttrpc logs by a logger in the context.
 	ctx = log.WithLogger(ctx, logrus.NewEntry(&logrus.Logger{Out: io.Discard}))
 	s.ctx, s.end = context.WithCancelCause(ctx)
@@ -106,7 +110,11 @@ func (s *session) call(ctx context.Context, in ttrpc.Unmarshaler, info *ttrpc.Un
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.limit/4*3)
 	defer cancel()
-	return method(ctx, in)
+	return method(ctx, func(request any) error {
+		err := in(request)
+		trim(request, s.keep)
+		return err
+	})
 }
 
 // configureMethod is ttrpc's name of Configure.

@@ -166,13 +166,16 @@ type change struct {
 	err error
 }
 
+// keepsA selects annotation a.
+func keepsA(key string) bool { return key == "a" }
+
 // run runs the plugin until the test ends or stop is called.
 func run(t *testing.T, socket string, h nri.Handler) *plugin {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	p := &plugin{t: t, states: make(chan change, 1000), stop: cancel, done: make(chan error, 1)}
 	go func() {
-		p.done <- nri.Run(ctx, nri.Options{Socket: socket, Handler: h, State: func(s nri.State, err error) { p.states <- change{s, err} }})
+		p.done <- nri.Run(ctx, nri.Options{Socket: socket, Handler: h, Keep: keepsA, State: func(s nri.State, err error) { p.states <- change{s, err} }})
 	}()
 	t.Cleanup(p.end)
 	return p

@@ -31,7 +31,7 @@ func Dial(socket string) (*Client, error) {
 		return nil, fmt.Errorf("dial the kubelet at %q: want the absolute path of its pod-resources socket", socket)
 	}
 	socket = path.Clean(socket)
-	conn, err := localgrpc.Dial(socket, maxMessage)
+	conn, err := localgrpc.Dial(socket, maxMessage, nil)
 	if err != nil {
 		return nil, fmt.Errorf("dial the kubelet at %s: %w", socket, err)
 	}

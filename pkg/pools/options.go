@@ -7,10 +7,21 @@ import (
 	"strings"
 
 	"github.com/cpupoold/cpupoold/pkg/allocate"
+	"github.com/cpupoold/cpupoold/pkg/workload"
 )
 
 // overridePrefix begins the annotations by which a pod chooses options.
 const overridePrefix = "cpupoold.io/"
+
+// ReadsAnnotation reports whether the planner reads the value of a pod annotation of this
+// name.
+func ReadsAnnotation(names workload.Names, key string) bool {
+	if key == sourceKey || key == hashKey || strings.HasPrefix(key, overridePrefix) {
+		return true
+	}
+	name, _, _ := strings.Cut(key, "/")
+	return name == quotaKey || names.Reads(key)
+}
 
 // OptionsFor returns how the CPUs of the containers of a Guaranteed pod are chosen.
 func (p Pools) OptionsFor(pod *Pod) allocate.Options {

@@ -59,6 +59,25 @@ func (n Names) Claims(key string) bool {
 	return ok
 }
 
+// Reads reports whether a method of n reads the value of a pod annotation of this name. It
+// is also true for the names of CRI-O that these methods know.
+func (n Names) Reads(key string) bool {
+	if n.Claims(key) {
+		return true
+	}
+	for _, prefix := range [...]string{balancingPrefix, interruptsPrefix, mixedPrefix, cStatesPrefix, governorPrefix, preferencePrefix} {
+		if _, ok := cutKey(key, prefix, n.domain()); ok {
+			return true
+		}
+		if name, ok := strings.CutPrefix(key, prefix); ok {
+			if domain, _, _ := strings.Cut(name, "/"); domain == crioDomain {
+				return true
+			}
+		}
+	}
+	return false
+}
+
 func (n Names) domain() string {
 	if n.Domain == "" {
 		return defaultDomain

@@ -44,6 +44,8 @@ func arrows() map[string][]string {
 		"internal/layout":    nil,
 		"internal/limits":    nil,
 
+		"internal/memorylimit": nil,
+
 		// kubectl-cpupool.
 		"internal/plugin/adopt":    {"internal/admission"},
 		"internal/plugin/lint":     {"internal/admission", "internal/plugin/adopt", "internal/plugin/manifest", "pkg/workload"},
@@ -65,12 +67,12 @@ func arrows() map[string][]string {
 
 		// Test support.
 		"internal/testing/manpages":    nil,
-		"internal/testing/nodefixture": {"pkg/...", "internal/config", "internal/node/hostenv", "internal/node/undo", "internal/testing/testnode"},
+		"internal/testing/nodefixture": {"pkg/...", "internal/config", "internal/node/annotations", "internal/node/hostenv", "internal/node/undo", "internal/testing/testnode"},
 		"internal/testing/reference":   nil,
 		"internal/testing/testnode":    {"pkg/...", "internal/testing/testnode"},
 
-		"cmd/cpupoold":        {"pkg/...", "internal/config", "internal/history", "internal/inspect", "internal/layout", "internal/node/..."},
-		"cmd/cpupool-webhook": {"internal/cluster/..."},
+		"cmd/cpupoold":        {"pkg/...", "internal/config", "internal/history", "internal/inspect", "internal/layout", "internal/memorylimit", "internal/node/..."},
+		"cmd/cpupool-webhook": {"internal/cluster/...", "internal/memorylimit"},
 		"cmd/kubectl-cpupool": {"internal/admission", "internal/config", "internal/inspect", "internal/layout", "internal/plugin/...", "pkg/cpuset", "pkg/topology", "pkg/workload"},
 	}
 	for _, r := range rows() {
@@ -100,6 +102,7 @@ func rows() []row {
 		{"hostslices", true, []string{"pkg/cgroup", "pkg/cpuset"}},
 		{"hotplug", true, nil},
 		{"managers", true, nil},
+		{"annotations", true, []string{"managers", "pkg/pools", "pkg/workload"}},
 		{"nodestatus", true, []string{"durable", "internal/config", "pkg/cpuset", "pkg/workload"}},
 		{"noise", true, []string{"pkg/cpuset"}},
 		{"telemetry", true, []string{"internal/limits", "pkg/cpuset"}},
@@ -110,7 +113,7 @@ func rows() []row {
 
 		// State and decisions.
 		{"actor", true, nil},
-		{"hostenv", false, []string{"confined", "hostslices", "hotplug", "managers", "noise"}},
+		{"hostenv", false, []string{"annotations", "confined", "hostslices", "hotplug", "managers", "noise"}},
 		{"undo", false, []string{"durable", "hostenv"}},
 		{"retry", false, nil},
 		{"quiet", false, nil},

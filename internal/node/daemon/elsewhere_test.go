@@ -145,7 +145,7 @@ func (n *node) listedElsewhere() *cri.Client {
 	})
 	must(inherited.Close())
 
-	there, err := cri.Dial("unix://" + address.Name)
+	there, err := cri.Dial("unix://"+address.Name, nil)
 	must(err)
 	n.T.Cleanup(func() { must(there.Close()) })
 	return there

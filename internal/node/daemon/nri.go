@@ -36,6 +36,7 @@ func (l *Loop) watchNRI(ctx context.Context) {
 	}
 	_ = nri.Run(ctx, nri.Options{ // ends only with ctx
 		Socket:  l.NRISocket,
+		Keep:    l.Annotations.Reads,
 		Handler: hooks{l.box.Post, l.now},
 		State:   func(s nri.State, err error) { l.box.Post(nriChanged{s, err}) },
 	})

@@ -51,7 +51,7 @@ func (s *Settings) RestartKeys(changed *config.Config) []string {
 		"node.name":                old.Node.Name != changed.Node.Name,
 		"node.kubeconfig":          old.Node.Kubeconfig != changed.Node.Kubeconfig,
 		"namespacePermission":      old.NamespacePermission != changed.NamespacePermission,
-		"annotationDomain":         old.NamespacePermission == config.PermissionAnnotation && old.AnnotationDomain != changed.AnnotationDomain,
+		"annotationDomain":         old.AnnotationDomain != changed.AnnotationDomain,
 		"logLevel":                 old.LogLevel != changed.LogLevel,
 		"logFormat":                old.LogFormat != changed.LogFormat,
 	} {
@@ -93,6 +93,10 @@ func (s *Settings) set(c *config.Config, t *topology.Topology, adapt func(now un
 		return fmt.Errorf("digest of the pools: %w", err)
 	}
 	next := Settings{Config: c, Topology: t, Machine: s.Machine, Names: c.Names(), Now: now}
+	if s.Config != nil {
+		// The clients of the runtime have dropped annotations with names of another domain.
+		next.Names.Domain = s.Names.Domain
+	}
 	if next.Pools, err = c.Resolve(t); err == nil {
 		next.Fits = &now
 	} else {

@@ -112,7 +112,7 @@ func TestRestartKeys(t *testing.T) {
 	}
 	is = *was
 	is.AnnotationDomain = "example.com"
-	if keys := s.RestartKeys(&is); len(keys) > 0 {
-		t.Errorf("without namespacePermission: annotation: %v", keys)
+	if d := cmp.Diff([]string{"annotationDomain"}, s.RestartKeys(&is)); d != "" {
+		t.Errorf("keys (-want +got):\n%s", d)
 	}
 }

@@ -31,7 +31,7 @@ func Open(ctx context.Context, c *config.Config, t *topology.Topology) (h Host, 
 	}
 	rt := noRuntime()
 	if c.HasRuntime() {
-		if rt, err = connect(ctx, c.RuntimeEndpoint, fs); err != nil {
+		if rt, err = connect(ctx, c, fs); err != nil {
 			return Host{}, nil, err
 		}
 	}
@@ -97,7 +97,7 @@ func assemble(fs *cgroup.FS, rt link, c *config.Config, t *topology.Topology) (h
 		}
 	}
 	if rt.client != nil {
-		h.Runtime, h.NRISocket = rt.client, c.NRISocket
+		h.Runtime, h.Annotations, h.NRISocket = rt.client, rt.annotations, c.NRISocket
 		if rt.name == crioName {
 			h.CRIO = readCRIO
 		}
@@ -133,7 +133,7 @@ func (s *Start) awaitRuntime(ctx context.Context, fs *cgroup.FS) (rt link, late 
 			}
 			bad = err
 		}
-		rt, err := connect(ctx, s.Config.RuntimeEndpoint, fs)
+		rt, err := connect(ctx, s.Config, fs)
 		if err != nil {
 			return link{}, errors.Join(err, bad)
 		}

@@ -5,12 +5,14 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"google.golang.org/grpc/codes"
 	grpcstatus "google.golang.org/grpc/status"
 
 	"github.com/cpupoold/cpupoold/internal/config"
 	"github.com/cpupoold/cpupoold/internal/node/hostenv"
 	"github.com/cpupoold/cpupoold/internal/testing/nodefixture"
+	"github.com/cpupoold/cpupoold/internal/testing/testnode"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 )
 
@@ -135,5 +137,32 @@ func TestStoppedWhileWaiting(t *testing.T) {
 	cancel()
 	if got := nodefixture.Receive(n, "end of the wait", answered); got.err == nil {
 		t.Error("no error from a wait that was ended")
+	}
+}
+
+// TestClientKeepsConfiguredAnnotations checks that the runtime's client keeps the annotations
+// of the configured domain, and that the host has its filter.
+func TestClientKeepsConfiguredAnnotations(t *testing.T) {
+	n := newNode(t, "")
+	n.YAML += "annotationDomain: cpu.example.org\n"
+	all := map[string]string{"target.cpu.example.org/management": "{}", "target.workload.openshift.io/management": "{}", "note": "x"}
+	if _, err := n.Runtime.RunPod(testnode.PodSpec{UID: "u", Name: "p", Annotations: all}); err != nil {
+		t.Fatal(err)
+	}
+	client, filter, err := hostenv.DialRuntime(t.Context(), startOf(n).Config, cgroup.New(n.Tree))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	pods, _, err := client.List(t.Context())
+	if err != nil || len(pods) != 1 {
+		t.Fatalf("List: %d pods, %v; want 1", len(pods), err)
+	}
+	want := map[string]string{"target.cpu.example.org/management": "{}"}
+	if diff := cmp.Diff(want, pods[0].Annotations); diff != "" {
+		t.Errorf("annotations (-want +got):\n%s", diff)
+	}
+	if !filter.Reads("target.cpu.example.org/x") || filter.Reads("target.workload.openshift.io/x") {
+		t.Error("the filter of the host has another domain")
 	}
 }

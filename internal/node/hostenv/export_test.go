@@ -4,7 +4,10 @@ import (
 	"context"
 	"time"
 
+	"github.com/cpupoold/cpupoold/internal/config"
+	"github.com/cpupoold/cpupoold/internal/node/annotations"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
+	"github.com/cpupoold/cpupoold/pkg/cri"
 )
 
 // Names for tests.
@@ -25,6 +28,12 @@ func (s *Start) AwaitRuntime(ctx context.Context, fs *cgroup.FS) (cgroup.Driver,
 	rt, _, err := s.awaitRuntime(ctx, fs)
 	rt.close()
 	return rt.driver, err
+}
+
+// DialRuntime returns the client of the configured runtime, and what it keeps.
+func DialRuntime(ctx context.Context, c *config.Config, fs *cgroup.FS) (*cri.Client, *annotations.Filter, error) {
+	rt, err := connect(ctx, c, fs)
+	return rt.client, rt.annotations, err
 }
 
 // NewStateFile returns a state file that is read with read.

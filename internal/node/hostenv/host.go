@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/cpupoold/cpupoold/internal/config"
+	"github.com/cpupoold/cpupoold/internal/node/annotations"
 	"github.com/cpupoold/cpupoold/internal/node/managers"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
@@ -42,6 +43,8 @@ type Host struct {
 	CPUManager cpuManager
 	CPUs       cpuSource         // nil: CPUs are not watched
 	Online     func() cpuset.Set // CPUs that are online now
+	// Annotations selects the annotations of pods that the runtime's clients keep.
+	Annotations *annotations.Filter
 	// CRIO reads the configuration of CRI-O; nil with another runtime.
 	CRIO func() managers.CRIO
 	// UnitFile reads a file from which systemd reads units.

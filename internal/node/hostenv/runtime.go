@@ -7,6 +7,8 @@ import (
 	"os"
 	"time"
 
+	"github.com/cpupoold/cpupoold/internal/config"
+	"github.com/cpupoold/cpupoold/internal/node/annotations"
 	"github.com/cpupoold/cpupoold/internal/node/managers"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
@@ -35,6 +37,8 @@ type link struct {
 	client *cri.Client
 	name   string // that the runtime reports
 	driver cgroup.Driver
+	// annotations selects the annotations that client keeps.
+	annotations *annotations.Filter
 }
 
 // noRuntime returns the link of a machine without a container runtime. Such a machine
@@ -49,20 +53,22 @@ func (rt link) close() {
 
 // connect finds the runtime, unless its endpoint is configured, and asks for its name and
 // its cgroup driver.
-func connect(ctx context.Context, endpoint string, fs *cgroup.FS) (link, error) {
+func connect(ctx context.Context, c *config.Config, fs *cgroup.FS) (link, error) {
 	ctx, cancel := context.WithTimeout(ctx, CallTimeout)
 	defer cancel()
+	endpoint := c.RuntimeEndpoint
 	if endpoint == "" {
 		var err error
 		if endpoint, err = cri.Find(ctx, "/"); err != nil {
 			return link{}, err
 		}
 	}
-	client, err := cri.Dial(endpoint)
+	filter := annotations.New(c.Names())
+	client, err := cri.Dial(endpoint, filter.Reads)
 	if err != nil {
 		return link{}, err
 	}
-	rt := link{client: client}
+	rt := link{client: client, annotations: filter}
 	// Any version is accepted, but it must answer: a containerd with its CRI plugin switched
 	// off answers the question for the driver as an old runtime does.
 	if rt.name, _, err = client.Version(ctx); err == nil {

@@ -82,14 +82,19 @@ type lists struct {
 // inventory lacks. It asks systemd for the units of the query. An object that cannot be
 // read is listed without details, and the next listing asks for it again.
 func List(ctx context.Context, h *hostenv.Host, q Query) Listing {
+	var crio managers.CRIO
+	if h.CRIO != nil {
+		// Before the objects: a new workload of CRI-O makes an annotation count that the
+		// known pods lack.
+		if crio = h.CRIO(); h.Annotations.Learn(crio) {
+			q.known = nil
+		}
+	}
 	// In parallel: systemd may need the whole limit for each unit.
 	units := make(chan []UnitStatus, 1)
 	go func() { units <- listUnits(ctx, h, q) }()
 	l := listObjects(ctx, h, q)
-	l.asOf = q.asOf
-	if h.CRIO != nil {
-		l.Crio = h.CRIO()
-	}
+	l.asOf, l.Crio = q.asOf, crio
 	l.Units = <-units
 	l.Failed = l.failures()
 	return l

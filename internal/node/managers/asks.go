@@ -33,19 +33,27 @@ func requests() []struct{ manager, prefix, domain string } {
 func Asks(annotations map[string]string) []Asked {
 	var all []Asked
 	for _, key := range slices.Sorted(maps.Keys(annotations)) {
-		domain, _, _ := strings.Cut(key, "/")
-		if strings.HasPrefix(domain, "cpu.preserve.") || strings.HasPrefix(domain, "memory.preserve.") {
-			continue // asks nri-plugins not to place the pod
-		}
-		for _, a := range requests() {
-			if a.prefix != "" && !strings.HasPrefix(key, a.prefix) || a.domain != "" && !strings.HasSuffix(domain, a.domain) {
-				continue
-			}
-			if !slices.ContainsFunc(all, func(b Asked) bool { return b.Manager == a.manager }) {
-				all = append(all, Asked{a.manager, key})
-			}
-			break
+		manager := managerOf(key)
+		if manager != "" && !slices.ContainsFunc(all, func(b Asked) bool { return b.Manager == manager }) {
+			all = append(all, Asked{manager, key})
 		}
 	}
 	return all
+}
+
+// IsRequest reports whether an annotation of this name requests CPUs from another manager.
+func IsRequest(key string) bool { return managerOf(key) != "" }
+
+// managerOf returns the manager from which an annotation requests CPUs; empty for none.
+func managerOf(key string) string {
+	domain, _, _ := strings.Cut(key, "/")
+	if strings.HasPrefix(domain, "cpu.preserve.") || strings.HasPrefix(domain, "memory.preserve.") {
+		return "" // asks nri-plugins not to place the pod
+	}
+	for _, a := range requests() {
+		if (a.prefix == "" || strings.HasPrefix(key, a.prefix)) && (a.domain == "" || strings.HasSuffix(domain, a.domain)) {
+			return a.manager
+		}
+	}
+	return ""
 }

@@ -45,6 +45,14 @@ type Claim struct {
 	Alone bool
 }
 
+// ReadsAnnotation reports whether the methods of CRIO read the value of a pod annotation of
+// this name, in any configuration. [CRIO.Claim] also looks up the activation annotations of
+// the configured workloads.
+func ReadsAnnotation(key string) bool {
+	name, _, _ := strings.Cut(key, "/")
+	return name == loadBalancing || name == sharedCPUs || name == interrupts
+}
+
 // Claim reports whether CRI-O places a container, and returns how.
 func (c *CRIO) Claim(ctr Container) (Claim, bool) {
 	workloads := c.workloadsOf(ctr)

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/cpupoold/cpupoold/internal/node/managers"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/cri"
@@ -23,7 +24,7 @@ func Local() Host {
 	return Host{
 		Root:           os.DirFS("/"),
 		FindRuntime:    func(ctx context.Context) (string, error) { return cri.Find(ctx, "/") },
-		DialRuntime:    func(endpoint string) (Runtime, error) { return cri.Dial(endpoint) },
+		DialRuntime:    func(endpoint string) (Runtime, error) { return cri.Dial(endpoint, managers.IsRequest) },
 		SystemdVersion: systemdVersion,
 		Units:          unitsOfSystemd,
 		Writable:       writable,

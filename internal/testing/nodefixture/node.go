@@ -3,10 +3,12 @@ package nodefixture
 import (
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/cpupoold/cpupoold/internal/config"
+	"github.com/cpupoold/cpupoold/internal/node/annotations"
 	"github.com/cpupoold/cpupoold/internal/node/hostenv"
 	"github.com/cpupoold/cpupoold/internal/node/undo"
 	"github.com/cpupoold/cpupoold/internal/testing/testnode"
@@ -14,6 +16,7 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/cri"
 	"github.com/cpupoold/cpupoold/pkg/topology"
+	"github.com/cpupoold/cpupoold/pkg/workload"
 )
 
 // defaultCPUs is the number of CPUs of a node whose Spec leaves it out: two NUMA nodes of
@@ -46,6 +49,11 @@ type Node struct {
 	Kernel   cgroup.PartitionKernel
 	Boot     hostenv.BootFacts
 
+	// annotations selects the annotations that Client keeps, by the names of the
+	// configuration at the last call of Host.
+	annotations atomic.Pointer[annotations.Filter]
+	names       workload.Names
+
 	attempts map[string]uint32 // next attempt of a container, by pod and name
 }
 
@@ -66,6 +74,7 @@ func New(t testing.TB, s Spec) *Node {
 		Kernel:   cgroup.PartitionKernel{Remote: parts.Remote, Settled: parts.Remote && !parts.Siblings},
 		attempts: make(map[string]uint32),
 	}
+	n.annotations.Store(annotations.New(n.names))
 	n.build(s)
 	return n
 }
@@ -109,7 +118,7 @@ func (n *Node) build(s Spec) {
 	n.Units = testnode.NewUnits(n.Tree)
 	s.Runtime.Tree, s.Runtime.Units = n.Tree.ForRuntime(), n.Units
 	n.Runtime = testnode.StartRuntime(n.T, s.Runtime)
-	client, err := cri.Dial(n.Runtime.Endpoint())
+	client, err := cri.Dial(n.Runtime.Endpoint(), func(key string) bool { return n.annotations.Load().Reads(key) })
 	if err != nil {
 		n.T.Fatal(err)
 	}
@@ -130,8 +139,13 @@ func (n *Node) LenientConfig() (*config.Config, error) {
 
 // Host returns the node as the daemon sees it.
 func (n *Node) Host() hostenv.Host {
+	if c, err := n.LenientConfig(); err == nil && c.Names() != n.names {
+		n.names = c.Names()
+		n.annotations.Store(annotations.New(n.names))
+	}
 	h := hostenv.Host{
-		Cgroups: cgroup.New(n.Tree), Driver: cgroup.DriverSystemd, Possible: n.Topology.Possible,
+		Annotations: n.annotations.Load(),
+		Cgroups:     cgroup.New(n.Tree), Driver: cgroup.DriverSystemd, Possible: n.Topology.Possible,
 		Runtime: n.Client, Units: n.Units, JournalFile: n.journalName(),
 		Nodes: cpuset.Range(0, 1), RunDir: filepath.Join(n.Dir, "run"), CPUs: n.CPUs, UnitFile: n.Units.ReadFile,
 		Kernel: n.Kernel, Online: n.Tree.Online, Boot: n.Boot,

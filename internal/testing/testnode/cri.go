@@ -40,6 +40,8 @@ type RuntimeConfig struct {
 	Events EventMode
 	// NoRuntimeConfig removes the RuntimeConfig call (containerd 1.7).
 	NoRuntimeConfig bool
+	// ListStreams adds the calls that stream lists (KEP-5825).
+	ListStreams bool
 	// Tree holds the cgroups; with nil, containers have no cgroups.
 	Tree Tree
 	// NRI enables NRI plugins, on NRISocket.
@@ -126,6 +128,15 @@ func (c RuntimeConfig) version() (name, version string) {
 	return string(c.Flavor), "v2.4.2"
 }
 
+// maxMessage returns the default limit for a reply: defaults.DefaultMaxSendMsgSize of containerd
+// 2.4, grpc_max_send_msg_size of CRI-O 1.36.
+func (c RuntimeConfig) maxMessage() int {
+	if c.Flavor == CRIO {
+		return 80 << 20
+	}
+	return 16 << 20
+}
+
 // Up serves again after Down. The pods and containers are unchanged.
 func (r *Runtime) Up() error {
 	if err := r.NRIUp(); err != nil {
@@ -142,7 +153,7 @@ func (r *Runtime) Up() error {
 	r.server = grpc.NewServer(
 		grpc.UnaryInterceptor(r.faults.unary),
 		grpc.StreamInterceptor(r.faults.stream),
-		grpc.MaxSendMsgSize(16<<20))
+		grpc.MaxSendMsgSize(r.config.maxMessage()))
 	runtime.RegisterRuntimeServiceServer(r.server, &service{r: r})
 	server := r.server
 	go func() {

@@ -28,9 +28,10 @@ type PodSpec struct {
 
 // ContainerSpec is the part of a container that the kubelet sends to a runtime.
 type ContainerSpec struct {
-	Name      string
-	Attempt   uint32
-	Resources cri.Resources
+	Name        string
+	Attempt     uint32
+	Annotations map[string]string
+	Resources   cri.Resources
 	// Env is the environment of pod and image, as NAME=value.
 	Env []string
 }
@@ -189,7 +190,7 @@ func (p *pod) info(c RuntimeConfig) map[string]string {
 	if c.Flavor == Containerd {
 		doc := map[string]any{
 			"pid":         p.pid,
-			"config":      map[string]any{"linux": map[string]any{"cgroup_parent": p.parent, "resources": criResources(p.Resources)}},
+			"config":      map[string]any{"annotations": p.Annotations, "linux": map[string]any{"cgroup_parent": p.parent, "resources": criResources(p.Resources)}},
 			"runtimeSpec": ociSpec(p.path, sandbox, nil),
 		}
 		if p.resized != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	runtime "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -60,9 +61,38 @@ func (s *service) ListContainers(context.Context, *runtime.ListContainersRequest
 		st := c.status()
 		out.Containers = append(out.Containers, &runtime.Container{
 			Id: st.GetId(), PodSandboxId: c.pod.id, Metadata: st.GetMetadata(), State: st.GetState(), CreatedAt: st.GetCreatedAt(),
+			Annotations: c.Annotations,
 		})
 	}
 	return out, nil
+}
+
+// StreamPodSandboxes sends one pod in each message, as CRI-O does.
+func (s *service) StreamPodSandboxes(req *runtime.StreamPodSandboxesRequest, stream grpc.ServerStreamingServer[runtime.StreamPodSandboxesResponse]) error {
+	if !s.r.config.ListStreams {
+		return s.UnimplementedRuntimeServiceServer.StreamPodSandboxes(req, stream)
+	}
+	all, err := s.ListPodSandbox(stream.Context(), &runtime.ListPodSandboxRequest{})
+	for _, p := range all.GetItems() {
+		if err == nil {
+			err = stream.Send(&runtime.StreamPodSandboxesResponse{PodSandboxes: []*runtime.PodSandbox{p}})
+		}
+	}
+	return err
+}
+
+// StreamContainers sends one container in each message, as CRI-O does.
+func (s *service) StreamContainers(req *runtime.StreamContainersRequest, stream grpc.ServerStreamingServer[runtime.StreamContainersResponse]) error {
+	if !s.r.config.ListStreams {
+		return s.UnimplementedRuntimeServiceServer.StreamContainers(req, stream)
+	}
+	all, err := s.ListContainers(stream.Context(), &runtime.ListContainersRequest{})
+	for _, c := range all.GetContainers() {
+		if err == nil {
+			err = stream.Send(&runtime.StreamContainersResponse{Containers: []*runtime.Container{c}})
+		}
+	}
+	return err
 }
 
 func (s *service) PodSandboxStatus(_ context.Context, req *runtime.PodSandboxStatusRequest) (*runtime.PodSandboxStatusResponse, error) {

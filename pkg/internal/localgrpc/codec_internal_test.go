@@ -2,6 +2,7 @@ package localgrpc
 
 import (
 	"bytes"
+	"errors"
 	"net"
 	"path/filepath"
 	"runtime"
@@ -45,7 +46,7 @@ func TestUnmarshal(t *testing.T) {
 		}
 		data := l.pieces(message)
 		var got wrapperspb.BytesValue
-		if err := newCodec().Unmarshal(data, &got); err != nil || !bytes.Equal(got.GetValue(), want) {
+		if err := newCodec(nil).Unmarshal(data, &got); err != nil || !bytes.Equal(got.GetValue(), want) {
 			t.Errorf("%d bytes: %v, %d bytes", size, err, len(got.GetValue()))
 		}
 		data.Free() // as gRPC does, after it
@@ -59,7 +60,7 @@ func TestUnmarshalNonsense(t *testing.T) {
 	for _, frame := range []int{16 << 10, 64 << 10} { // in pieces, and in one
 		var l lent
 		data := l.cut(bytes.Repeat([]byte{0xff}, 40<<10), frame)
-		if err := newCodec().Unmarshal(data, &wrapperspb.BytesValue{}); err == nil {
+		if err := newCodec(nil).Unmarshal(data, &wrapperspb.BytesValue{}); err == nil {
 			t.Error("nonsense was read")
 		}
 		data.Free()
@@ -81,7 +82,7 @@ func (plain) Marshal(v any) (mem.BufferSlice, error) {
 // requests do.
 func TestDial(t *testing.T) {
 	var said []string
-	server := grpc.NewServer(grpc.ForceServerCodecV2(plain{newCodec()}), grpc.UnknownServiceHandler(func(_ any, stream grpc.ServerStream) error {
+	server := grpc.NewServer(grpc.ForceServerCodecV2(plain{newCodec(nil)}), grpc.UnknownServiceHandler(func(_ any, stream grpc.ServerStream) error {
 		md, _ := metadata.FromIncomingContext(stream.Context())
 		said = md.Get("content-type")
 		return stream.SendMsg(wrapperspb.Bytes(make([]byte, 100<<10)))
@@ -93,7 +94,7 @@ func TestDial(t *testing.T) {
 	}
 	served := make(chan error)
 	go func() { served <- server.Serve(listener) }()
-	conn, err := Dial(socket, 1<<20)
+	conn, err := Dial(socket, 1<<20, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -133,7 +134,7 @@ func TestUnmarshalUsesBuffersAgain(t *testing.T) {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 	for range times {
-		if err := newCodec().Unmarshal(data, &wrapperspb.BytesValue{}); err != nil {
+		if err := newCodec(nil).Unmarshal(data, &wrapperspb.BytesValue{}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -154,11 +155,52 @@ func TestUnmarshalTakesLittle(t *testing.T) {
 	runtime.GC()
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	if err := newCodec().Unmarshal(data, &wrapperspb.BytesValue{}); err != nil {
+	if err := newCodec(nil).Unmarshal(data, &wrapperspb.BytesValue{}); err != nil {
 		t.Fatal(err)
 	}
 	runtime.ReadMemStats(&after)
 	if took := after.TotalAlloc - before.TotalAlloc; took > 400<<10 {
 		t.Errorf("%d KiB for a reply of 100", took>>10)
 	}
+}
+
+// TestUnmarshalTrimmed checks that the codec decodes what trim returns, decodes other messages
+// in whole, and keeps no piece of a message.
+func TestUnmarshalTrimmed(t *testing.T) {
+	refused := errors.New("refused")
+	var l lent
+	for name, tt := range map[string]struct {
+		trim Trim
+		want string
+		err  error
+	}{
+		"a part":  {func(any, *mem.Reader) ([]byte, bool, error) { return encode(t, "part"), true, nil }, "part", nil},
+		"nothing": {func(any, *mem.Reader) ([]byte, bool, error) { return nil, true, nil }, "", nil},
+		"after some pieces": {func(_ any, r *mem.Reader) ([]byte, bool, error) {
+			_, err := r.Discard(40 << 10)
+			return encode(t, "rest"), true, err
+		}, "rest", nil},
+		"another message": {func(any, *mem.Reader) ([]byte, bool, error) { return nil, false, nil }, string(make([]byte, 100<<10)), nil},
+		"an error":        {func(any, *mem.Reader) ([]byte, bool, error) { return nil, true, refused }, "", refused},
+	} {
+		data := l.pieces(encode(t, string(make([]byte, 100<<10))))
+		var got wrapperspb.BytesValue
+		if err := newCodec(tt.trim).Unmarshal(data, &got); !errors.Is(err, tt.err) || string(got.GetValue()) != tt.want {
+			t.Errorf("%s: %v, %d bytes; want %v, %d bytes", name, err, len(got.GetValue()), tt.err, len(tt.want))
+		}
+		data.Free() // as gRPC does, after it
+		if l != 0 {
+			t.Errorf("%s: %d pieces are kept", name, l)
+		}
+	}
+}
+
+// encode returns a message with a value.
+func encode(t *testing.T, value string) []byte {
+	t.Helper()
+	message, err := proto.Marshal(wrapperspb.Bytes([]byte(value)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return message
 }

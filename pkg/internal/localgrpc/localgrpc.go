@@ -16,12 +16,13 @@ import (
 )
 
 // Dial returns a connection to the service at socket, an absolute path, that takes
-// replies of up to maxMessage bytes. It does not connect: the first call does, and a
-// connection that is lost is made again in the background.
-func Dial(socket string, maxMessage int) (*grpc.ClientConn, error) {
+// replies of up to maxMessage bytes. It decodes the part of a reply that trim returns; nil
+// decodes all replies in whole. Dial does not connect: the first call does, and a lost
+// connection is made again in the background.
+func Dial(socket string, maxMessage int, trim Trim) (*grpc.ClientConn, error) {
 	return grpc.NewClient("unix://"+socket,
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage), grpc.ForceCodecV2(newCodec())),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage), grpc.ForceCodecV2(newCodec(trim))),
 		// gRPC's own limit is two minutes, during which every call would fail
 		// although the service is back. A local socket can be tried often.
 		grpc.WithConnectParams(grpc.ConnectParams{

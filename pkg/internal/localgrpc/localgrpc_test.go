@@ -35,7 +35,7 @@ func TestError(t *testing.T) {
 }
 
 func TestDialDoesNotConnect(t *testing.T) {
-	c, err := localgrpc.Dial(t.TempDir()+"/nobody.sock", 1<<20)
+	c, err := localgrpc.Dial(t.TempDir()+"/nobody.sock", 1<<20, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -105,7 +105,7 @@ func (k *recorder) await(t *testing.T, want nri.State) {
 func node(t *testing.T, c testnode.RuntimeConfig) (r *testnode.Runtime, pod string, client *cri.Client) {
 	t.Helper()
 	r = testnode.StartRuntime(t, c)
-	client, err := cri.Dial(r.Endpoint())
+	client, err := cri.Dial(r.Endpoint(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

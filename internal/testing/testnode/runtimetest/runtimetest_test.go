@@ -21,7 +21,7 @@ func TestFakeRuntime(t *testing.T) {
 				r := testnode.StartRuntime(t, testnode.RuntimeConfig{
 					Flavor: flavor, Driver: driver, Tree: tree.ForRuntime(), Units: testnode.NewUnits(tree), NRI: true,
 				})
-				client, err := cri.Dial(r.Endpoint())
+				client, err := cri.Dial(r.Endpoint(), func(string) bool { return true })
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -20,7 +20,7 @@ const updateSamples = 30
 func TestUpdate(t *testing.T) {
 	run(t, "systemctl", "stop", "kubelet")
 	m := newMaker(t)
-	client, err := cri.Dial(runtimeSocket)
+	client, err := cri.Dial(runtimeSocket, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -70,7 +70,7 @@ func newNode(t *testing.T) *node {
 	if err != nil {
 		t.Fatal(err)
 	}
-	client, err := cri.Dial(image.Socket)
+	client, err := cri.Dial(image.Socket, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -39,7 +39,7 @@ func New(t *testing.T) *Node {
 	if err != nil {
 		t.Fatal(err)
 	}
-	client, err := cri.Dial(runtime.Socket)
+	client, err := cri.Dial(runtime.Socket, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

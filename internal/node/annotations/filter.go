@@ -1,0 +1,51 @@
+// Package annotations selects the annotations of pods that the daemon reads. The clients of
+// the runtime drop all others. The annotations of one pod can have 256 KiB (apimachinery,
+// TotalAnnotationSizeLimitB), so the annotations of a full node exceed the memory of the
+// daemon. The state is the set of names that CRI-O's configuration adds; it only grows.
+package annotations
+
+import (
+	"maps"
+	"sync/atomic"
+
+	"github.com/cpupoold/cpupoold/internal/node/managers"
+	"github.com/cpupoold/cpupoold/pkg/pools"
+	"github.com/cpupoold/cpupoold/pkg/workload"
+)
+
+// Filter selects annotations by their names. It is safe for concurrent use, but for Learn.
+type Filter struct {
+	names workload.Names
+	// workloads holds the activation annotations of CRI-O's workloads. Learn replaces the map.
+	workloads atomic.Pointer[map[string]bool]
+}
+
+// New returns a filter for annotations with the names of the configuration.
+func New(names workload.Names) *Filter {
+	f := &Filter{names: names}
+	f.workloads.Store(&map[string]bool{})
+	return f
+}
+
+// Reads reports whether the daemon reads a pod annotation of this name.
+func (f *Filter) Reads(key string) bool {
+	return pools.ReadsAnnotation(f.names, key) || managers.ReadsAnnotation(key) || (*f.workloads.Load())[key]
+}
+
+// Learn adds the names that a configuration of CRI-O contains. It reports whether one of
+// them is new: then pods that were read before lack this annotation. One goroutine at a time
+// calls Learn.
+func (f *Filter) Learn(crio managers.CRIO) bool {
+	known := *f.workloads.Load()
+	next := maps.Clone(known)
+	for _, w := range crio.Workloads {
+		if w.Activation != "" {
+			next[w.Activation] = true
+		}
+	}
+	if len(next) == len(known) {
+		return false
+	}
+	f.workloads.Store(&next)
+	return true
+}

@@ -1,0 +1,245 @@
+package cri
+
+import (
+	"encoding/binary"
+	"fmt"
+	"io"
+	"slices"
+
+	"google.golang.org/grpc/mem"
+	"google.golang.org/protobuf/encoding/protowire"
+	runtime "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// The replies of a runtime contain all annotations and labels, the mounts and the images of
+// all pods and containers. The annotations of one pod can have 256 KiB. So the client reads
+// a message from the pieces in which gRPC received it, and decodes only the fields that this
+// package uses. The pieces and these fields are all the memory that a reply takes.
+
+// use is how the client uses a field of a message.
+type use int
+
+const (
+	unused  use = iota
+	whole       // decode the field
+	entries     // a map: decode the entries with wanted keys
+	message     // decode the fields of the message that a selector names
+)
+
+// A selector returns the use of the field with a number, and the selector for the fields of
+// a message. The numbers are from k8s.io/cri-api, runtime/v1/api.proto.
+type selector func(protowire.Number) (use, selector)
+
+// selectorOf returns the selector for a reply; nil if the client decodes the whole reply.
+func selectorOf(reply any) selector {
+	switch reply.(type) {
+	case *runtime.ListPodSandboxResponse, *runtime.StreamPodSandboxesResponse:
+		return func(n protowire.Number) (use, selector) { return inField1(n, podFields) }
+	case *runtime.ListContainersResponse, *runtime.StreamContainersResponse:
+		return func(n protowire.Number) (use, selector) { return inField1(n, containerFields) }
+	case *runtime.PodSandboxStatusResponse:
+		return func(n protowire.Number) (use, selector) { return statusFields(n, podStatusFields) }
+	case *runtime.ContainerStatusResponse:
+		return func(n protowire.Number) (use, selector) { return statusFields(n, containerStatusFields) }
+	case *runtime.ContainerEventResponse:
+		return eventFields
+	}
+	return nil
+}
+
+func inField1(n protowire.Number, of selector) (use, selector) {
+	if n == 1 { // items, containers, pod_sandboxes
+		return message, of
+	}
+	return unused, nil
+}
+
+func statusFields(n protowire.Number, of selector) (use, selector) {
+	if n == 2 { // info
+		return whole, nil
+	}
+	return inField1(n, of) // status
+}
+
+func podFields(n protowire.Number) (use, selector) {
+	switch n {
+	case 1, 2, 3, 4, 7: // id, metadata, state, created_at, runtime_handler
+		return whole, nil
+	case 6: // annotations
+		return entries, nil
+	}
+	return unused, nil
+}
+
+func containerFields(n protowire.Number) (use, selector) {
+	switch n {
+	case 1, 2, 3, 6, 7: // id, pod_sandbox_id, metadata, state, created_at
+		return whole, nil
+	}
+	return unused, nil
+}
+
+func podStatusFields(n protowire.Number) (use, selector) {
+	switch n {
+	case 1, 2, 3, 4, 9: // id, metadata, state, created_at, runtime_handler
+		return whole, nil
+	case 8: // annotations
+		return entries, nil
+	}
+	return unused, nil
+}
+
+func containerStatusFields(n protowire.Number) (use, selector) {
+	switch n {
+	case 1, 2, 3, 4, 6, 16: // id, metadata, state, created_at, finished_at, resources
+		return whole, nil
+	}
+	return unused, nil
+}
+
+func eventFields(n protowire.Number) (use, selector) {
+	switch n {
+	case 1, 2, 3: // container_id, container_event_type, created_at
+		return whole, nil
+	case 4: // pod_sandbox_status
+		return message, func(n protowire.Number) (use, selector) {
+			if n == 1 || n == 2 { // id, metadata
+				return whole, nil
+			}
+			return unused, nil
+		}
+	}
+	return unused, nil
+}
+
+// trim implements localgrpc.Trim. keep reports whether an annotation with this key is wanted.
+func trim(reply any, from *mem.Reader, keep func(key string) bool) (message []byte, trimmed bool, err error) {
+	selects := selectorOf(reply)
+	if selects == nil {
+		return nil, false, nil
+	}
+	t := trimmer{from: from, keep: keep}
+	for t.from.Remaining() > 0 {
+		if err := t.field(selects); err != nil {
+			return nil, true, fmt.Errorf("read reply: %w", err)
+		}
+	}
+	return t.out, true, nil
+}
+
+// trimmer copies the used parts of a message.
+type trimmer struct {
+	from *mem.Reader
+	keep func(key string) bool
+	out  []byte
+	part []byte // the field that was read last
+}
+
+// field reads one field of the reply.
+func (t *trimmer) field(selects selector) error {
+	tag, err := t.varint()
+	if err != nil {
+		return err
+	}
+	number, kind := protowire.DecodeTag(tag)
+	if number < protowire.MinValidNumber {
+		return fmt.Errorf("field number of tag %d is invalid", tag)
+	}
+	how, inner := selects(number)
+	size := 0
+	switch kind {
+	case protowire.VarintType:
+		v, err := t.varint()
+		if how != unused {
+			t.out = protowire.AppendVarint(protowire.AppendVarint(t.out, tag), v)
+		}
+		return err
+	case protowire.Fixed32Type:
+		size = 4
+	case protowire.Fixed64Type:
+		size = 8
+	case protowire.BytesType:
+		n, err := t.varint()
+		if err != nil {
+			return err
+		}
+		if n > uint64(t.from.Remaining()) {
+			return io.ErrUnexpectedEOF
+		}
+		size = int(n)
+	default:
+		return fmt.Errorf("field %d has wire type %d", number, kind) // CRI has no groups
+	}
+	if how == unused {
+		_, err := t.from.Discard(size)
+		return err
+	}
+	if size > t.from.Remaining() {
+		return io.ErrUnexpectedEOF
+	}
+	t.part = slices.Grow(t.part[:0], size)[:size]
+	if _, err := io.ReadFull(t.from, t.part); err != nil && size > 0 {
+		return err
+	}
+	t.out = protowire.AppendVarint(t.out, tag)
+	switch {
+	case kind != protowire.BytesType:
+		t.out = append(t.out, t.part...)
+	case how == message:
+		fields, err := t.fields(t.part, inner)
+		if err != nil {
+			return err
+		}
+		t.out = protowire.AppendBytes(t.out, fields)
+	default:
+		t.out = protowire.AppendBytes(t.out, t.part)
+	}
+	return nil
+}
+
+// varint reads a number of up to ten bytes.
+func (t *trimmer) varint() (uint64, error) {
+	v, err := binary.ReadUvarint(t.from)
+	if err == io.EOF {
+		err = io.ErrUnexpectedEOF
+	}
+	return v, err
+}
+
+// fields returns the used fields of a message, in the memory of the message.
+func (t *trimmer) fields(m []byte, selects selector) ([]byte, error) {
+	kept := m[:0]
+	for len(m) > 0 {
+		number, kind, size := protowire.ConsumeField(m)
+		if size < 0 {
+			return nil, protowire.ParseError(size)
+		}
+		field := m[:size]
+		m = m[size:]
+		how, _ := selects(number)
+		if how == unused || how == entries && kind == protowire.BytesType && !t.wants(field) {
+			continue
+		}
+		kept = append(kept, field...)
+	}
+	return kept, nil
+}
+
+// wants reports whether the key of a map's entry is wanted.
+func (t *trimmer) wants(field []byte) bool {
+	_, _, size := protowire.ConsumeTag(field)
+	entry, _ := protowire.ConsumeBytes(field[size:])
+	var key []byte // the last one counts
+	for len(entry) > 0 {
+		number, kind, size := protowire.ConsumeField(entry)
+		if size < 0 {
+			return true // the decoder reports the error
+		}
+		if number == 1 && kind == protowire.BytesType {
+			_, _, tag := protowire.ConsumeTag(entry)
+			key, _ = protowire.ConsumeBytes(entry[tag:])
+		}
+		entry = entry[size:]
+	}
+	return t.keep(string(key))
+}

@@ -1,0 +1,49 @@
+package nri
+
+import "github.com/containerd/nri/pkg/api"
+
+// trim removes from a request of the runtime the large parts that cpupoold does not read,
+// annotations above all. keep reports whether pods need an annotation. It runs as soon as a
+// request is decoded: the stub collects all messages of Synchronize, and each has up to
+// 4 MiB.
+func trim(request any, keep func(annotation string) bool) {
+	switch r := request.(type) {
+	case *api.SynchronizeRequest:
+		for _, p := range r.GetPods() {
+			trimPod(p, keep)
+		}
+		for _, c := range r.GetContainers() {
+			trimContainer(c)
+		}
+		return
+	case interface{ GetPod() *api.PodSandbox }:
+		trimPod(r.GetPod(), keep)
+	}
+	if r, ok := request.(interface{ GetContainer() *api.Container }); ok {
+		trimContainer(r.GetContainer())
+	}
+}
+
+func trimPod(p *api.PodSandbox, keep func(annotation string) bool) {
+	if p == nil {
+		return
+	}
+	var wanted map[string]string
+	for key, value := range p.Annotations {
+		if keep(key) {
+			if wanted == nil {
+				wanted = make(map[string]string)
+			}
+			wanted[key] = value
+		}
+	}
+	p.Annotations, p.Labels = wanted, nil
+}
+
+func trimContainer(c *api.Container) {
+	if c == nil {
+		return
+	}
+	// CRI-O has the annotations of the pod in each container.
+	c.Annotations, c.Labels, c.Args, c.Env, c.Mounts, c.Hooks = nil, nil, nil, nil, nil, nil
+}
