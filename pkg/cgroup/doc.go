@@ -43,6 +43,30 @@
 // set whatever they ask for, and one that asks for nothing of it gets all of it: a
 // unit owns its CPUs as a whole, and who shares them inside is its own matter.
 //
+// # Limits of the work that notices cause
+//
+// A container can write files of its own cgroup if the cgroup is delegated to it or if it is
+// privileged. The kernel merges a notice only with an equal one at the end of the queue. So a
+// container that writes two files in turn can fill the queue of all cgroups
+// (fs.inotify.max_queued_events, 16384 by default). After an overflow all cgroups must be
+// watched and read again.
+//
+// [Watcher] bounds that work with two limits:
+//
+//   - A cgroup with more than 1,000 notices in a second loses its watch for 30 s. In this time
+//     the Watcher reports its files as written once a second. So a wrong value there lasts at
+//     most a second longer. All other cgroups keep their watches.
+//   - The Watcher reports the first overflow at once, and the next one after a pause. The
+//     watches stand in the pause, so that notices still arrive. The pause doubles from one
+//     second to the limit that the caller sets. It returns to one second after that limit
+//     without an overflow.
+//
+// A cgroup whose children are reported keeps its watch, because pods and containers appear in
+// it. A container can write there only with the host's cgroup namespace.
+//
+// One inotify instance for each cgroup would isolate the queues. But all services of root share
+// 128 instances by default (fs.inotify.max_user_instances).
+//
 // # The order of writes, and why every prefix of it is safe
 //
 // A list of writes may end anywhere: the daemon is killed, a write fails, a

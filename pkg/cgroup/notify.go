@@ -8,77 +8,81 @@ import (
 	"time"
 )
 
-// ChangeKind is what has happened.
+// ChangeKind is the kind of a change.
 type ChangeKind uint8
 
 const (
-	// Written says that somebody has written the file Name of a cgroup, whether or
-	// not that changed anything. An empty Name stands for all files: what happened
-	// before the watch is not known.
+	// Written reports that a process has written the file Name of a cgroup, perhaps with the same
+	// value. An empty Name means all files: changes before the watch are unknown.
 	Written ChangeKind = iota + 1
-	// Appeared says that the child Name of a cgroup is there.
+	// Appeared reports that a cgroup has a child Name.
 	Appeared
-	// Gone says that it is not any more.
+	// Gone reports that the child Name no longer exists.
 	Gone
-	// Overflow says that changes have been lost, and all watches with them. The next
-	// Set makes them again.
+	// Overflow reports that changes have been lost. All watches are removed; the next Set adds
+	// them again.
 	Overflow
+	// Flooded reports that a cgroup has lost its watch because of too many notices. All its files
+	// are reported as written once a second, until a Set watches it again.
+	Flooded
 )
 
-// Change is something that has happened to a cgroup since the last Take. Any
-// number of them to the same file is one.
+// Change is a change of a cgroup since the last Take. Several changes of one file are one.
 type Change struct {
 	Kind ChangeKind
 	Path Path
 	Name string
-	At   time.Time // when the first of them was seen
+	At   time.Time // when the Watcher saw the first of them
 }
 
-// maxChanges bounds what waits to be taken: as the kernel's queue does by default
-// (fs.inotify.max_queued_events). Beyond it is an Overflow.
+// maxChanges is the maximum number of changes that wait for Take. It is the default length of
+// the kernel's queue (fs.inotify.max_queued_events). More changes are an Overflow.
 const maxChanges = 16384
 
-// ErrNotWatchable means that a Tree is no Notifier.
-var ErrNotWatchable = errors.New("this cgroup tree does not tell of changes")
+// ErrNotWatchable is the error of a Tree that is no Notifier.
+var ErrNotWatchable = errors.New("this cgroup tree does not report changes")
 
-// Watcher tells of changes in a set of cgroups. Writes of one's own are told of as
-// well: the file has to be compared with what it should be anyway. Its methods can
-// be called by several goroutines.
+// Watcher reports changes in a set of cgroups, including the caller's own writes. It limits the
+// work that one cgroup can cause with many notices (flood.go). All methods are safe for
+// concurrent use.
 type Watcher struct {
 	fs      *FS
 	notices Notices
 	wake    func()
+	clock   func() time.Time
 	ended   chan struct{}
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	wanted  map[Path]interest
 	watched map[Path]bool // a subset of wanted
-	missing map[Path]bool // not there when their parents were asked
-	// files and parents are those of the last Set. Settled says that all of them are watched
-	// or missing, and that nothing has come or gone since: the same Set would do nothing.
+	missing map[Path]bool // did not exist when their parents were read
+	floods  floods
+	losses  losses
+	// files and parents are the arguments of the last Set. Settled is true if each of them is
+	// watched, missing or muted, and no child has appeared or disappeared since. Then the same
+	// Set has no effect.
 	files, parents []Path
 	settled        bool
 	pending        []Change
-	index          map[changeKey]int // of pending
+	index          map[changeKey]int // the position in pending
 	err            error
 }
 
-// interest is what matters in a cgroup. Without either, only whether children that
-// are wanted themselves come and go.
+// interest selects the changes of a cgroup that are reported. The zero value selects only
+// children that are watched themselves.
 type interest struct {
 	files, children bool
 }
 
 type changeKey struct {
-	file       bool
-	path       Path
-	name       string
-	overflowed bool
+	path Path
+	name string
+	kind ChangeKind // Appeared for Gone, too
 }
 
-// Watch makes a Watcher. It calls wake, from a goroutine of its own, when there is
-// something to take; wake must not wait for anything.
-func (f *FS) Watch(wake func()) (*Watcher, error) {
+// Watch returns a Watcher without watches. Its goroutine calls wake when there are changes to
+// take, and clock for their times; wake must not block.
+func (f *FS) Watch(wake func(), clock func() time.Time) (*Watcher, error) {
 	n, ok := f.tree.(Notifier)
 	if !ok {
 		return nil, ErrNotWatchable
@@ -88,49 +92,59 @@ func (f *FS) Watch(wake func()) (*Watcher, error) {
 		return nil, err
 	}
 	w := &Watcher{
-		fs: f, notices: notices, wake: wake, ended: make(chan struct{}),
+		fs: f, notices: notices, wake: wake, clock: clock, ended: make(chan struct{}),
 		watched: make(map[Path]bool), missing: make(map[Path]bool), index: make(map[changeKey]int),
+		floods: floods{counts: make(map[Path]*noticeCount)},
 	}
 	go w.run()
 	return w, nil
 }
 
-// Close ends the watch and waits for the last call of wake.
+// Close ends the Watcher and waits for the last call of wake.
 func (w *Watcher) Close() error {
 	err := w.notices.Close()
 	<-w.ended
 	return err
 }
 
-// Ended is closed when the watch has ended: by Close, or by itself.
+// Ended returns a channel that is closed when the Watcher has ended, by Close or by an error.
 func (w *Watcher) Ended() <-chan struct{} { return w.ended }
 
-// Err is why the watch has ended, nil before that.
+// Err returns the reason why the Watcher has ended, and nil before.
 func (w *Watcher) Err() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.err
 }
 
-// Take returns the changes since the last Take, the oldest first. An error is the
-// end of the watch; what was lost with it is not known.
-func (w *Watcher) Take() ([]Change, error) {
+// Take returns the changes since the last Take, the oldest first. Between two reports of an
+// Overflow is a pause that grows with each report, up to longest. After an error the Watcher
+// has ended, and the lost changes are unknown.
+func (w *Watcher) Take(longest time.Duration) ([]Change, error) {
+	now := w.clock()
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	due, ended := w.floods.polls(now)
+	for _, p := range due {
+		w.note(Change{Kind: Written, Path: p})
+	}
+	w.settled = w.settled && !ended
+	if w.losses.report(now, longest) {
+		w.overflow()
+	}
 	changes := w.pending
 	w.pending = nil
 	clear(w.index)
 	return changes, w.err
 }
 
-// Set says which cgroups are watched: of files those in which writes to files of
-// the cpu and cpuset controllers matter, of parents those in which it matters that
-// children come and go. That of cgroups that are watched themselves is always told.
-// Cgroups that are not there (yet) are no error. What may have happened before a
-// new watch stood is told as if it had happened after it.
+// Set replaces the watched cgroups. The Watcher reports writes to files of the cpu and cpuset
+// controllers in files, and children that appear or disappear in parents. It always reports
+// these of cgroups that are watched themselves. A missing cgroup is no error. Changes before a
+// new watch are reported as if they came after it.
 //
-// When the kernel takes no more watches the error names the sysctl; those that
-// stand remain.
+// If the kernel accepts no more watches, the error names the sysctl, and the watches so far
+// remain.
 func (w *Watcher) Set(files, parents []Path) error {
 	if w.same(files, parents) {
 		return nil
@@ -138,7 +152,7 @@ func (w *Watcher) Set(files, parents []Path) error {
 	wanted := make(map[Path]interest, len(files)+len(parents))
 	for _, of := range [][]Path{files, parents} {
 		for _, p := range of {
-			for above := p.Parent(); ; above = above.Parent() { // its end, and its beginning, are told of there
+			for above := p.Parent(); ; above = above.Parent() { // it appears and disappears there
 				if _, already := wanted[above]; already {
 					break
 				}
@@ -165,23 +179,23 @@ func (w *Watcher) Set(files, parents []Path) error {
 	return err
 }
 
-// same says that a Set would do nothing: nearly all that follow a pass do not.
+// same reports whether a Set has no effect, which holds after most passes.
 func (w *Watcher) same(files, parents []Path) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.settled && slices.Equal(files, w.files) && slices.Equal(parents, w.parents)
 }
 
-// Settled says that all of the last Set is watched, or will be told of when it comes, and that
-// nothing has come or gone since.
+// Settled reports whether a repeated Set has no effect: each cgroup of the last one is watched,
+// missing or muted, and no child has appeared or disappeared since.
 func (w *Watcher) Settled() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.settled
 }
 
-// Hears says what of a cgroup is told: writes to its files, and its children that come and go.
-func (w *Watcher) Hears(p Path) (files, children bool) {
+// Reports returns which changes of a cgroup are reported: writes to its files, and its children.
+func (w *Watcher) Reports(p Path) (files, children bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if !w.watched[p] {
@@ -190,8 +204,7 @@ func (w *Watcher) Hears(p Path) (files, children bool) {
 	return w.wanted[p].files, w.wanted[p].children
 }
 
-// set follows a change of what is wanted. It says whether there is something to
-// take now.
+// set replaces the wanted cgroups. It reports whether there are new changes to take.
 func (w *Watcher) set(wanted map[Path]interest) (news bool, err error) {
 	before := len(w.pending)
 	old := w.wanted
@@ -206,8 +219,12 @@ func (w *Watcher) set(wanted map[Path]interest) (news bool, err error) {
 			delete(w.missing, p)
 		}
 	}
+	w.floods.retain(wanted)
 	var due []Path
 	for p, i := range wanted {
+		if w.floods.isMuted(p) {
+			continue
+		}
 		if !w.watched[p] && !w.missing[p] {
 			due = append(due, p)
 		} else if w.watched[p] && i != old[p] {
@@ -232,14 +249,14 @@ func (w *Watcher) add(p Path) error {
 	case !errors.Is(err, fs.ErrNotExist):
 		return err
 	case p != "" && (w.watched[p.Parent()] || w.missing[p.Parent()]):
-		w.missing[p] = true // until a parent tells that it, or what it is in, is there
+		w.missing[p] = true // until a cgroup above appears, or the cgroup itself
 	default:
-		w.settled = false // it is asked for again
+		w.settled = false // the next Set tries again
 	}
 	return nil
 }
 
-// catchUp tells of what may have happened before the watch.
+// catchUp reports the possible changes before the watch.
 func (w *Watcher) catchUp(p Path, i interest) {
 	if i.files {
 		w.note(Change{Kind: Written, Path: p})
@@ -249,7 +266,7 @@ func (w *Watcher) catchUp(p Path, i interest) {
 	}
 	children, err := w.fs.Children(p)
 	if err != nil {
-		return // it is gone, and its parent tells
+		return // it is gone, which its parent reports
 	}
 	for _, child := range children {
 		w.note(Change{Kind: Appeared, Path: p, Name: child.Base()})
@@ -260,7 +277,7 @@ func (w *Watcher) drop(p Path) {
 	w.notices.Remove(p.name())
 	delete(w.watched, p)
 	w.settled = false
-	clear(w.missing) // what was missing in it is to be asked for again
+	clear(w.missing) // a cgroup that was missing in it needs another attempt
 }
 
 func (w *Watcher) run() {
@@ -279,19 +296,29 @@ func (w *Watcher) run() {
 	}
 }
 
-// take notes what was told and says whether it matters.
+// take records a notice, and reports whether there are new changes to take.
 func (w *Watcher) take(n Notice, err error) bool {
 	if err != nil {
 		w.err = err
 		return true
 	}
 	if n.Kind == Overflow || len(w.pending) >= maxChanges {
-		w.overflow()
-		return true
+		known := w.losses.lost
+		w.losses.lost = true
+		return !known
 	}
 	dir := Path(n.Dir)
 	if n.Dir == "." {
 		dir = ""
+	}
+	if w.floods.isMuted(dir) {
+		return false // it was queued before the mute
+	}
+	if i := w.wanted[dir]; i.files && !i.children {
+		if now := w.clock(); w.floods.exceeds(dir, now) {
+			w.mute(dir, now)
+			return true
+		}
 	}
 	if n.Kind == Written {
 		if !w.wanted[dir].files || !controlFile(n.Name) {
@@ -304,12 +331,13 @@ func (w *Watcher) take(n Notice, err error) bool {
 	w.settled = false
 	_, own := w.wanted[child]
 	if w.missing[child] {
-		clear(w.missing) // what is in it may be there, too
+		clear(w.missing) // the cgroups in it may exist, too
 	}
 	if w.watched[child] {
-		// Another of the same name has no watch; of one that is gone, it stays.
+		// A new directory of the same name has no watch. The watch of a deleted one stays.
 		w.drop(child)
 	}
+	delete(w.floods.counts, child)
 	if !own && !w.wanted[dir].children {
 		return false
 	}
@@ -317,8 +345,7 @@ func (w *Watcher) take(n Notice, err error) bool {
 	return true
 }
 
-// controlFile says whether a file is one of those that the daemon writes, or keeps it
-// from writing.
+// controlFile reports whether the daemon writes a file, or whether the file prevents a write.
 func controlFile(name string) bool {
 	switch name {
 	case FileCPUs, FileMems, FileWeight, "cpu.weight.nice", FileMax, "cpu.idle", FilePartition, FileExclusive:
@@ -327,21 +354,23 @@ func controlFile(name string) bool {
 	return false
 }
 
-// note adds a change, unless it waits already. Of a child that comes and goes the
-// last word counts.
+// note adds a change to pending, unless it is there. Of the notices of one child the last counts.
 func (w *Watcher) note(c Change) {
-	key := changeKey{file: c.Kind == Written, path: c.Path, name: c.Name, overflowed: c.Kind == Overflow}
+	key := changeKey{path: c.Path, name: c.Name, kind: c.Kind}
+	if c.Kind == Gone {
+		key.kind = Appeared
+	}
 	if i, waits := w.index[key]; waits {
 		w.pending[i].Kind = c.Kind
 		return
 	}
-	c.At = time.Now()
+	c.At = w.clock()
 	w.index[key] = len(w.pending)
 	w.pending = append(w.pending, c)
 }
 
-// overflow forgets everything: what was lost may have been the end of a cgroup, or
-// another one of the same name.
+// overflow reports an Overflow and ends all watches: a lost notice can be the end of a cgroup,
+// or another cgroup of the same name. Muted cgroups stay muted.
 func (w *Watcher) overflow() {
 	w.settled = false
 	for p := range w.watched {

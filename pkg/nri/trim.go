@@ -1,6 +1,10 @@
 package nri
 
-import "github.com/containerd/nri/pkg/api"
+import (
+	"github.com/containerd/nri/pkg/api"
+
+	"github.com/cpupoold/cpupoold/pkg/cri"
+)
 
 // trim removes from a request of the runtime the large parts that cpupoold does not read,
 // annotations above all. keep reports whether pods need an annotation. It runs as soon as a
@@ -44,6 +48,10 @@ func trimContainer(c *api.Container) {
 	if c == nil {
 		return
 	}
+	env := []string(nil)
+	if value := cri.SharedCPUs(c.Env); value != "" {
+		env = []string{cri.SharedCPUsVariable + "=" + value}
+	}
 	// CRI-O has the annotations of the pod in each container.
-	c.Annotations, c.Labels, c.Args, c.Env, c.Mounts, c.Hooks = nil, nil, nil, nil, nil, nil
+	c.Annotations, c.Labels, c.Args, c.Env, c.Mounts, c.Hooks = nil, nil, nil, env, nil, nil
 }

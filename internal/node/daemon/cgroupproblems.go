@@ -1,8 +1,7 @@
 package daemon
 
 import (
-	"time"
-
+	"github.com/cpupoold/cpupoold/internal/node/kernelstate"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
@@ -10,13 +9,21 @@ import (
 // codeStuckThreads is the code of problems of cgroups with threads outside of their CPUs.
 const codeStuckThreads pools.Code = "StuckThreads"
 
-// conflictProblems returns the properties whose repairs pause because of external writes.
-func (l *Loop) conflictProblems(now time.Time) []pools.Problem {
-	var all []pools.Problem
-	for path, reason := range l.backoffs.Problems(now) {
-		p := pools.Problem{Reason: reason}
-		l.nameOwner(&p, path)
+// cgroupProblems returns the problems of cgroups: properties whose repairs pause because of
+// external writes, threads outside of the cgroup's CPUs, and too many notices (flooding).
+func (l *Loop) cgroupProblems(flooding []cgroup.Path) (all []pools.Problem) {
+	add := func(at cgroup.Path, r pools.Reason) bool {
+		p := pools.Problem{Reason: r}
+		l.nameOwner(&p, at)
 		all = append(all, p)
+		return true
+	}
+	l.backoffs.Problems(l.now())(add)
+	for at, err := range l.cache.Stranded() {
+		add(at, pools.Reason{Code: codeStuckThreads, Text: err.Error()})
+	}
+	for _, at := range flooding {
+		add(at.Scope(), kernelstate.FloodReason(at))
 	}
 	return all
 }
@@ -31,15 +38,4 @@ func (l *Loop) nameOwner(p *pools.Problem, at cgroup.Path) {
 	if pod := l.inventory.PodOf(e); pod != nil {
 		p.PodUID, p.Pod = pod.UID, pod.Name()
 	}
-}
-
-// strandedProblems returns the cgroups with threads that run outside of their CPUs.
-func (l *Loop) strandedProblems() []pools.Problem {
-	var all []pools.Problem
-	for at, err := range l.cache.Stranded() {
-		p := pools.Problem{Reason: pools.Reason{Code: codeStuckThreads, Text: err.Error()}}
-		l.nameOwner(&p, at)
-		all = append(all, p)
-	}
-	return all
 }

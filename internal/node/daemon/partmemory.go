@@ -68,10 +68,10 @@ func (l *Loop) keepWatched() {
 		return
 	}
 	l.isolation.memory.Keep(func(p cgroup.Path) bool {
-		files, _ := w.Hears(p)
+		files, _ := w.Reports(p)
 		return files
 	}, func(p cgroup.Path) bool {
-		_, children := w.Hears(p)
+		_, children := w.Reports(p)
 		return children
 	})
 }

@@ -277,6 +277,10 @@ func (s *script) do(words []string) error {
 		return s.Runtime.Resize(s.ids[plain[0]], r)
 	case "write":
 		return s.Tree.Write(s.Runtime.Cgroup(s.ids[plain[0]])+"/"+plain[1], plain[2])
+	case "flood":
+		return s.flood(plain[0], plain[1])
+	case "overflow":
+		s.Tree.LoseNotices(func() {})
 	case "offline", "online":
 		return s.setOnline(words[0] == "online", plain[0])
 	case "runtime":
@@ -323,7 +327,7 @@ func (s *script) start() error {
 		case l.watch.wake <- struct{}{}:
 		default:
 		}
-	})
+	}, l.now)
 	if err != nil {
 		return err
 	}
@@ -564,6 +568,23 @@ func (s *script) resize(name string, args map[string]string) error {
 		return s.Runtime.Resize(id, r)
 	}
 	s.printf("reply: refused: %v", u.err)
+	return nil
+}
+
+// flood writes two files of a container's cgroup in turn. The values stay the same.
+func (s *script) flood(name, count string) error {
+	n, err := strconv.Atoi(count)
+	if err != nil {
+		return err
+	}
+	for i := range n {
+		file := s.Runtime.Cgroup(s.ids[name]) + "/" + [...]string{cgroup.FileCPUs, cgroup.FileWeight}[i%2]
+		value, err := s.Tree.ReadFile(file, 4096)
+		if err = errors.Join(err, s.Tree.Write(file, strings.TrimSpace(string(value)))); err != nil {
+			return err
+		}
+	}
+	s.Tree.Forget()
 	return nil
 }
 

@@ -68,6 +68,10 @@ func (l *Loop) fireDeadlines(now time.Time) (due bool) {
 	if t.full.isOver(now) {
 		due = true
 	}
+	if t.notices.isOver(now) {
+		l.takeNotices()
+	}
+	t.notices.set(l.watch.watcher.Due())
 	if t.journal.isOver(now) {
 		l.schedule.full, due = true, true
 		l.journal.StopWaiting()
@@ -93,11 +97,12 @@ type timers struct {
 	journal   deadline // the end of the wait for the disk
 	heartbeat deadline // the next heartbeat
 	full      deadline // the next delayed full pass
+	notices   deadline // changes that the watcher holds back
 }
 
 // next returns the earliest deadline, or the zero time if none is set.
 func (t *timers) next() (next time.Time) {
-	for _, d := range [...]deadline{t.resync, t.recheck, t.retry, t.journal, t.heartbeat, t.full} {
+	for _, d := range [...]deadline{t.resync, t.recheck, t.retry, t.journal, t.heartbeat, t.full, t.notices} {
 		if !d.due.IsZero() && (next.IsZero() || d.due.Before(next)) {
 			next = d.due
 		}

@@ -45,7 +45,7 @@ func (l *Loop) watchTree(ctx context.Context) {
 			case l.watch.wake <- struct{}{}:
 			default:
 			}
-		})
+		}, l.now)
 		if err != nil {
 			l.box.Post(treeWatched{err: err})
 			return err
@@ -88,7 +88,7 @@ func (w *treeWatch) isWatched(s cgroup.State) bool {
 	if w.watcher == nil || w.err != nil {
 		return false
 	}
-	files, _ := w.watcher.Hears(s.Path)
+	files, _ := w.watcher.Reports(s.Path)
 	return files && (s.Inner == nil || w.isWatched(*s.Inner))
 }
 
@@ -120,7 +120,7 @@ func (l *Loop) takeNotices() {
 	if l.watch.watcher == nil {
 		return
 	}
-	changes, err := l.watch.watcher.Take()
+	changes, err := l.watch.watcher.Take(l.settings.Config.ResyncPeriod)
 	if err != nil {
 		l.schedule.add(scopeAll)
 	}
@@ -132,6 +132,8 @@ func (l *Loop) takeNotices() {
 			clear(l.watch.slices)
 			l.list()
 			l.schedule.add(scopeAll)
+		case cgroup.Flooded:
+			l.schedule.add(scopeAll) // reports the problem
 		case cgroup.Written:
 			lists := l.noticeList(c.Path, c.Name) // before the repair: a list may have shrunk a partition
 			if l.noticeWrite(c.Path.Scope(), c.At) {

@@ -1,11 +1,22 @@
 package kernelstate
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
+	"github.com/cpupoold/cpupoold/pkg/pools"
 )
+
+// codeNoticeFlood is the code of a cgroup in which processes write too often for a watch.
+const codeNoticeFlood pools.Code = "NoticeFlood"
+
+// FloodReason returns the problem of a cgroup that the watcher has muted.
+func FloodReason(p cgroup.Path) pools.Reason {
+	return pools.Reason{Code: codeNoticeFlood, Text: fmt.Sprintf(
+		"%s: processes write the files of this cgroup too often; the daemon reads it once a second instead of watching it. Stop the processes", p)}
+}
 
 // WatchSet holds the cgroups that a watcher must watch for writes to their files, and the
 // cgroups that it must watch for children. The zero value is empty.

@@ -29,7 +29,7 @@ func (b *bench) watch() *watch {
 		case w.wake <- struct{}{}:
 		default:
 		}
-	})
+	}, time.Now)
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -54,7 +54,7 @@ func (w *watch) until(kind cgroup.ChangeKind, p cgroup.Path, name string) []cgro
 	w.Helper()
 	deadline := time.After(changeTimeout)
 	for {
-		changes, err := w.Take()
+		changes, err := w.Take(time.Second)
 		if err != nil {
 			w.Fatal(err)
 		}
