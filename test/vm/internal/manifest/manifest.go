@@ -16,6 +16,7 @@ type Pod struct {
 	Name, Namespace string
 	Annotations     map[string]string
 	Containers      []Container
+	Volumes         []map[string]any
 }
 
 // Container runs the test workload.
@@ -28,6 +29,8 @@ type Container struct {
 	Extra map[string]string
 	// Args are those of the workload; without any it is "pause".
 	Args []string
+	// More are further fields of the container, such as env and volumeMounts.
+	More map[string]any
 }
 
 // resources returns what the container asks for, nil if that is nothing.
@@ -64,23 +67,23 @@ func (p Pod) YAML() ([]byte, error) {
 		if resources := c.resources(); resources != nil {
 			container["resources"] = resources
 		}
+		maps.Copy(container, c.More)
 		containers = append(containers, container)
 	}
 	metadata := object{"name": p.Name, "namespace": p.Namespace}
 	if len(p.Annotations) > 0 {
 		metadata["annotations"] = p.Annotations
 	}
-	out, err := yaml.Marshal(object{
-		"apiVersion": "v1",
-		"kind":       "Pod",
-		"metadata":   metadata,
-		"spec": object{
-			"terminationGracePeriodSeconds": 1,
-			"hostNetwork":                   true, // nobody talks to it, and a network of its own costs an emulated node seconds
-			"enableServiceLinks":            false,
-			"containers":                    containers,
-		},
-	})
+	spec := object{
+		"terminationGracePeriodSeconds": 1,
+		"hostNetwork":                   true, // a network of its own costs an emulated node seconds
+		"enableServiceLinks":            false,
+		"containers":                    containers,
+	}
+	if len(p.Volumes) > 0 {
+		spec["volumes"] = p.Volumes
+	}
+	out, err := yaml.Marshal(object{"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
 	if err != nil {
 		return nil, fmt.Errorf("encode manifest of pod %s: %w", p.Name, err)
 	}

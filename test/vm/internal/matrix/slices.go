@@ -37,6 +37,7 @@ func Slices() []Slice {
 		{"interrupts", []string{"TestInterrupts"}},
 		{"alerts", []string{"TestAlerts"}},
 		{"undo", []string{"TestUndo"}},
+		{"tenants", []string{"TestTenants"}},
 		{"kernel-6.1", []string{"TestKernels/bookworm/cgroup", "TestKernels/bookworm/isolation", "TestKernels/bookworm/changes", "TestKernels/forky/cgroup"}},
 		{"kernel-6.12", []string{"TestKernels/trixie/cgroup", "TestKernels/trixie/isolation", "TestKernels/trixie/changes", "TestKernels/trixie/partitions"}},
 		{"kernel-7", []string{"TestKernels/forky/changes", "TestKernels/forky/partitions"}},

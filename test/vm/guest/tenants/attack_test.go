@@ -1,0 +1,193 @@
+//go:build guest
+
+package tenants_test
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/cpupoold/cpupoold/test/vm/internal/manifest"
+)
+
+const (
+	files    = "/run/cpupoold/containers" // on the node
+	progress = "/var/lib/tenants"         // on the node; each attack writes its count to a file there
+
+	// The paths inside the containers of attackers.
+	programInside  = "/attack"
+	ownFiles       = "/files"    // the pod's directory of files
+	progressInside = "/progress" // progress
+	cgroupInside   = "/sys/fs/cgroup"
+)
+
+// An attack makes one attempt. It returns an error if the attempt was not made; the boundary itself may refuse parts of it.
+type attack func(attempt int64) error
+
+// attacks returns the attacks of the pods, by name.
+func attacks() map[string]attack {
+	return map[string]attack{
+		"files":   replaceFiles,
+		"probes":  openConnections,
+		"writes":  writeOwnCgroup,
+		"cgroups": makeCgroups,
+		"threads": moveThreads,
+	}
+}
+
+// TestMain runs an attack if the program is started in the container of an attacker: attack NAME.
+func TestMain(m *testing.M) {
+	if len(os.Args) == 3 && os.Args[1] == "attack" {
+		run(os.Args[2])
+	}
+	os.Exit(m.Run())
+}
+
+// run repeats an attack until the container ends, and writes the number of attempts to a file each 100 ms.
+func run(name string) {
+	one := attacks()[name]
+	if one == nil {
+		fmt.Fprintln(os.Stderr, "unknown attack", name)
+		os.Exit(2)
+	}
+	var attempts atomic.Int64
+	go func() {
+		for range time.Tick(100 * time.Millisecond) {
+			_ = os.WriteFile(filepath.Join(progressInside, name), strconv.AppendInt(nil, attempts.Load(), 10), 0o644)
+		}
+	}()
+	for {
+		if err := one(attempts.Load()); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			time.Sleep(10 * time.Millisecond) // the next attempt may succeed
+			continue
+		}
+		attempts.Add(1)
+	}
+}
+
+// replaceFiles puts one foreign object into the place of the container's file: a pipe, a link to an endless device, a link to a file of the
+// host, a directory, or a large file. The pod's directory is mounted writable.
+func replaceFiles(attempt int64) error {
+	file := filepath.Join(ownFiles, "app.json")
+	if err := os.RemoveAll(file); err != nil {
+		return err
+	}
+	defer time.Sleep(20 * time.Millisecond) // the daemon must find each kind at times
+	switch attempt % 5 {
+	case 0:
+		return syscall.Mkfifo(file, 0o666)
+	case 1:
+		return os.Symlink("/dev/zero", file)
+	case 2:
+		return os.Symlink("/etc/hostname", file)
+	case 3:
+		return os.MkdirAll(filepath.Join(file, strings.Repeat("d/", 50)), 0o777)
+	}
+	return os.WriteFile(file, make([]byte, 4<<20), 0o666)
+}
+
+// connections is the number of connections that openConnections holds at most.
+const connections = 256
+
+var held [connections]net.Conn
+
+// openConnections opens a connection to the daemon's port and sends part of a request. It holds the last connections.
+func openConnections(attempt int64) error {
+	c, err := net.DialTimeout("tcp", "127.0.0.1:9466", time.Second)
+	if err != nil {
+		return err
+	}
+	_, _ = c.Write([]byte("GET /healthz HTTP/1.1\r\nHost: x\r\nX: "))
+	i := attempt % connections
+	if held[i] != nil {
+		_ = held[i].Close()
+	}
+	held[i] = c
+	return nil
+}
+
+// writeOwnCgroup writes two files of the container's own cgroup: all CPUs of the node, and a weight.
+func writeOwnCgroup(attempt int64) error {
+	return errors.Join(
+		os.WriteFile(filepath.Join(cgroupInside, "cpuset.cpus"), []byte("0-7"), 0o644),
+		os.WriteFile(filepath.Join(cgroupInside, "cpu.weight"), strconv.AppendInt(nil, 1+attempt%10000, 10), 0o644))
+}
+
+// makeCgroups makes and removes cgroups below the container's own.
+func makeCgroups(attempt int64) error {
+	dir := filepath.Join(cgroupInside, fmt.Sprintf("tenant-%d", attempt%500))
+	if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
+		return err
+	}
+	if attempt%2 == 1 {
+		return os.Remove(dir)
+	}
+	return nil
+}
+
+// threads is the number of threads of moveThreads.
+const threads = 400
+
+// moveThreads starts threads that set their own affinity to all CPUs, over and over.
+func moveThreads(attempt int64) error {
+	set := func() error {
+		var all unix.CPUSet
+		for cpu := range 8 {
+			all.Set(cpu)
+		}
+		return unix.SchedSetaffinity(0, &all)
+	}
+	if attempt == 0 {
+		for range threads {
+			go func() {
+				runtime.LockOSThread()
+				for range time.Tick(100 * time.Millisecond) {
+					_ = set()
+				}
+			}()
+		}
+	}
+	time.Sleep(time.Millisecond)
+	return set()
+}
+
+// attacker returns a pod with one container that runs an attack. More are further fields of the container.
+func attacker(name string, more map[string]any) manifest.Pod {
+	mount := func(volume, path string) map[string]any { return map[string]any{"name": volume, "mountPath": path} }
+	hostPath := func(volume, path, kind string) map[string]any {
+		return map[string]any{"name": volume, "hostPath": map[string]any{"path": path, "type": kind}}
+	}
+	own := mount("files", ownFiles)
+	own["subPathExpr"] = "$(POD_UID)"
+	container := map[string]any{
+		"command": []string{programInside, "attack", name}, "args": []string{},
+		"env": []map[string]any{
+			{"name": "POD_UID", "valueFrom": map[string]any{"fieldRef": map[string]any{"fieldPath": "metadata.uid"}}},
+			{"name": "OPENSHIFT_SHARED_CPUS", "value": "4-7"},
+		},
+		"volumeMounts": []map[string]any{mount("program", programInside), mount("progress", progressInside), own},
+	}
+	for field, value := range more {
+		container[field] = value
+	}
+	return manifest.Pod{
+		Name: name, Namespace: "default",
+		Annotations: map[string]string{"example.org/note": strings.Repeat("x", 200<<10)},
+		Containers:  []manifest.Container{{Name: "app", More: container}},
+		Volumes: []map[string]any{
+			hostPath("program", program, "File"), hostPath("progress", progress, "Directory"), hostPath("files", files, "DirectoryOrCreate"),
+		},
+	}
+}
