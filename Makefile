@@ -18,7 +18,7 @@ BUILD    := $(GO) build -buildvcs=auto -ldflags "-s -w"
 FUZZTIME ?= 20s
 KERNELS  ?= bookworm,trixie,forky
 
-.PHONY: help build image cross test test-unit test-browser test-monitoring test-vm test-apiserver test-fleet test-deploy test-e2e test-conformance test-ci test-drift test-kernels test-disturbance test-matrix test-model test-model-fake soak churn demo vm-shell lint prose prose-record fmt docs bench bench-all bench-check bench-record bench-limits bench-jitter fuzz clean host host-vm
+.PHONY: help build image cross test test-unit test-browser test-monitoring test-vm test-apiserver test-fleet test-deploy test-e2e test-conformance test-ci test-drift test-kernels test-disturbance test-matrix test-model test-model-fake soak churn demo vm-shell lint vuln prose prose-record fmt docs bench bench-all bench-check bench-record bench-limits bench-jitter fuzz clean host host-vm
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{ printf "%-16s %s\n", $$1, $$2 }'
@@ -115,6 +115,9 @@ vm-shell: host-vm build ## boot a node and open a shell in it
 lint: prose ## run the linters, and check that go.mod is tidy
 	$(GO) mod tidy -diff
 	$(GOLANGCI) run
+
+vuln: ## check the programs for known vulnerabilities, if the database answers
+	test/vuln.sh
 
 prose: host ## check that no directory gains hits of the prose lint (vale/README.md)
 	vale/prose.sh check
