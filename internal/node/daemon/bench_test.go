@@ -56,6 +56,7 @@ func (r *running) resyncFuncs() (look, giveBack func()) {
 	looked := make(chan struct{})
 	r.inspect(func(l *Loop) {
 		giveBack, l.memoryRelease.free = l.memoryRelease.free, func() { looked <- struct{}{} }
+		l.memoryRelease.unused = func() uint64 { return minUnused }
 	})
 	return func() {
 		r.loop.box.Post(unasked(func(l *Loop) {

@@ -3,6 +3,7 @@ package daemon
 import (
 	"context"
 	"runtime/debug"
+	"runtime/metrics"
 	"time"
 )
 
@@ -15,15 +16,29 @@ const (
 	releaseInterval   = 50 * time.Second
 )
 
+// minUnused is the unused memory, in bytes, below which a release is not worth its CPU time: a
+// garbage collection. Few containers leave little garbage.
+const minUnused = 2 << 20
+
 // memoryRelease returns unused memory to the kernel. The daemon would otherwise keep the memory
 // of its start and of its busiest hour (docs/performance.md).
 type memoryRelease struct {
 	free    func()
+	unused  func() uint64 // bytes that a release would return, about
 	next    time.Time // the earliest next release; zero before the first listing
 	scanned bool      // the current pass scans all cgroups
 }
 
-func newMemoryRelease() memoryRelease { return memoryRelease{free: debug.FreeOSMemory} }
+func newMemoryRelease() memoryRelease { return memoryRelease{free: debug.FreeOSMemory, unused: unusedMemory} }
+
+// unusedMemory returns the size of the free memory and of the garbage in the heap, in bytes. The
+// garbage includes objects that were allocated since the last collection and are still in use.
+func unusedMemory() uint64 {
+	s := []metrics.Sample{{Name: "/memory/classes/heap/free:bytes"}, {Name: "/memory/classes/heap/objects:bytes"}, {Name: "/gc/heap/live:bytes"}}
+	metrics.Read(s)
+	free, objects, live := s[0].Value.Uint64(), s[1].Value.Uint64(), s[2].Value.Uint64()
+	return free + objects - min(objects, live)
+}
 
 // start schedules the first release, after the first listing.
 func (m *memoryRelease) start(now time.Time) { m.next = now.Add(firstReleaseDelay) }
@@ -33,7 +48,7 @@ func (m *memoryRelease) start(now time.Time) { m.next = now.Add(firstReleaseDela
 func (m *memoryRelease) due(now time.Time) bool {
 	scanned := m.scanned
 	m.scanned = false
-	if !scanned || m.next.IsZero() || now.Before(m.next) {
+	if !scanned || m.next.IsZero() || now.Before(m.next) || m.unused() < minUnused {
 		return false
 	}
 	m.next = now.Add(releaseInterval)

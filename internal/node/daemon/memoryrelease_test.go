@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"runtime"
 	"testing"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 func TestMemoryReleaseTimes(t *testing.T) {
 	start := time.Now()
 	th := newMemoryRelease()
+	th.unused = func() uint64 { return minUnused }
 	if th.scanned = true; th.due(start) {
 		t.Error("memory is released before all is known")
 	}
@@ -46,6 +48,7 @@ func TestMemoryRelease(t *testing.T) {
 	given := make(chan struct{}, 8)
 	r.inspect(func(l *Loop) {
 		l.memoryRelease.free = func() { given <- struct{}{} }
+		l.memoryRelease.unused = func() uint64 { return minUnused }
 		l.memoryRelease.start(time.Now().Add(time.Hour))
 	})
 	r.resyncAndWait()
@@ -60,6 +63,30 @@ func TestMemoryRelease(t *testing.T) {
 	r.awaitIdle()
 	if len(given) != 1 {
 		t.Errorf("memory was released %d times in a moment", len(given))
+	}
+	r.inspect(func(l *Loop) {
+		l.memoryRelease.next = time.Now()
+		l.memoryRelease.unused = func() uint64 { return minUnused - 1 }
+	})
+	r.resyncAndWait()
+	r.awaitIdle()
+	if len(given) != 1 {
+		t.Error("the daemon released memory although little is unused")
+	}
+}
+
+// TestUnusedMemory checks that the estimate includes garbage, and that a release ends it.
+func TestUnusedMemory(t *testing.T) {
+	const size = 64 << 20 // other tests leave less within a moment
+	release := newMemoryRelease()
+	release.free()
+	if unused := release.unused(); unused > size/2 {
+		t.Errorf("%d bytes are unused after a release; want less than %d", unused, size/2)
+	}
+	garbage := make([]byte, size)
+	runtime.KeepAlive(garbage)
+	if unused := release.unused(); unused < size-size/8 {
+		t.Errorf("%d bytes are unused beside %d bytes of garbage", unused, size)
 	}
 }
 
