@@ -1,6 +1,7 @@
 package appcpus_test
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -11,6 +12,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -45,7 +47,8 @@ func writeInTime(t *testing.T, w *appcpus.Writer, entries []appcpus.Entry, whole
 
 // TestHostileContent checks each kind of content that a pod can put instead of its file or
 // its directory. A Write replaces it, reports the pod, writes the other pod's file, and
-// changes nothing outside. The next Write finds no fault.
+// changes nothing outside. The next Write finds no fault. The same holds after a check that has
+// kept stamps of the files.
 func TestHostileContent(t *testing.T) {
 	for name, attack := range map[string]func(t *testing.T, pod, outside string){
 		"symlink to a file": func(t *testing.T, pod, outside string) {
@@ -91,31 +94,104 @@ func TestHostileContent(t *testing.T) {
 		},
 		"no directory": func(t *testing.T, pod, _ string) { must(t, os.RemoveAll(pod)) },
 	} {
-		t.Run(name, func(t *testing.T) {
-			base := t.TempDir()
-			dir, outside := filepath.Join(base, "run"), filepath.Join(base, "outside")
-			must(t, os.Mkdir(outside, 0o700), os.WriteFile(outside+"/secret", []byte("untouched"), 0o600))
-			entries := []appcpus.Entry{container("u1", "app"), container("u2", "app")}
-			w := write(t, dir, entries...)
-			attack(t, filepath.Join(dir, "containers/u1"), outside)
-			later := append(entries, container("u2", "late"))
-			r := writeInTime(t, w, later, true)
-			if len(r.Faults) != 1 || r.Faults[0].Entry.PodUID != "u1" || !r.Again || r.Err != nil {
-				t.Errorf("Write = %+v; want one fault, of u1", r)
-			}
-			if d := cmp.Diff(render(t, later...), read(t, dir)); d != "" {
-				t.Errorf("files (-want +got):\n%s", d)
-			}
-			if d := cmp.Diff(map[string]string{"secret": "untouched"}, read(t, outside)); d != "" {
-				t.Errorf("outside (-want +got):\n%s", d)
-			}
-			if r := writeInTime(t, w, later, true); len(r.Faults) > 0 || r.Again || r.Err != nil {
-				t.Errorf("next Write = %+v; want no fault", r)
-			}
-			if left, _ := filepath.Glob(dir + "/containers/u1/.*"); len(left) > 0 {
-				t.Errorf("left: %v", left)
-			}
+		t.Run(name, func(t *testing.T) { checkHostile(t, attack, false) })
+		t.Run(name+", kept", func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				time.Sleep(untilSettled)
+				checkHostile(t, attack, true)
+			})
 		})
+	}
+}
+
+// untilSettled is the time from the start of a synctest bubble, the year 2000, to a time at which
+// the files of the test count as old.
+const untilSettled = 100 * 365 * 24 * time.Hour
+
+// checkHostile makes an attack on the files of a Writer, with kept stamps or without.
+func checkHostile(t *testing.T, attack func(t *testing.T, pod, outside string), kept bool) {
+	base := t.TempDir()
+	dir, outside := filepath.Join(base, "run"), filepath.Join(base, "outside")
+	must(t, os.Mkdir(outside, 0o700), os.WriteFile(outside+"/secret", []byte("untouched"), 0o600))
+	entries := []appcpus.Entry{container("u1", "app"), container("u2", "app")}
+	w := write(t, dir, entries...)
+	if kept {
+		w.Write(entries, true)
+		w.Write(entries, true)
+	}
+	attack(t, filepath.Join(dir, "containers/u1"), outside)
+	later := append(entries, container("u2", "late"))
+	r := writeInTime(t, w, later, true)
+	if len(r.Faults) != 1 || r.Faults[0].Entry.PodUID != "u1" || !r.Again || r.Err != nil {
+		t.Errorf("Write = %+v; want one fault, of u1", r)
+	}
+	if d := cmp.Diff(render(t, later...), read(t, dir)); d != "" {
+		t.Errorf("files (-want +got):\n%s", d)
+	}
+	if d := cmp.Diff(map[string]string{"secret": "untouched"}, read(t, outside)); d != "" {
+		t.Errorf("outside (-want +got):\n%s", d)
+	}
+	if r := writeInTime(t, w, later, true); len(r.Faults) > 0 || r.Again || r.Err != nil {
+		t.Errorf("next Write = %+v; want no fault", r)
+	}
+	if left, _ := filepath.Glob(dir + "/containers/u1/.*"); len(left) > 0 {
+		t.Errorf("left: %v", left)
+	}
+}
+
+// TestCheckReadsOneInEight checks that a check opens no file while stamps stay the same, except one
+// directory in eight.
+func TestCheckReadsOneInEight(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		time.Sleep(untilSettled)
+		dir := t.TempDir()
+		entries := []appcpus.Entry{container("u1", "app"), unit("du.service")}
+		w := write(t, dir, entries...)
+		opened := openings(t, dir+"/containers/u1", dir+"/units")
+		w.Write(entries, true)
+		if got := opened(); len(got) != 2 {
+			t.Errorf("the first check reads %v; want both directories", got)
+		}
+		reads := make(map[string]int)
+		const checks = 8
+		for range checks {
+			w.Write(entries, true)
+			for d := range opened() {
+				reads[d]++
+			}
+		}
+		if want := map[string]int{dir + "/containers/u1": 1, dir + "/units": 1}; !cmp.Equal(want, reads) {
+			t.Errorf("%d checks read %v; want %v", checks, reads, want)
+		}
+	})
+}
+
+// openings returns a function that returns the directories in which a file was opened since the call
+// before.
+func openings(t *testing.T, dirs ...string) func() map[string]bool {
+	t.Helper()
+	fd, err := unix.InotifyInit1(unix.IN_NONBLOCK | unix.IN_CLOEXEC)
+	must(t, err)
+	t.Cleanup(func() { must(t, unix.Close(fd)) })
+	watches := make(map[int32]string)
+	for _, d := range dirs {
+		wd, err := unix.InotifyAddWatch(fd, d, unix.IN_OPEN)
+		must(t, err)
+		watches[int32(wd)] = d
+	}
+	return func() map[string]bool {
+		all := make(map[string]bool)
+		buffer := make([]byte, 64<<10)
+		n, err := unix.Read(fd, buffer)
+		if errors.Is(err, unix.EAGAIN) {
+			return all
+		}
+		must(t, err)
+		for b := buffer[:n]; len(b) > 0; {
+			all[watches[int32(binary.NativeEndian.Uint32(b))]] = true
+			b = b[unix.SizeofInotifyEvent+binary.NativeEndian.Uint32(b[12:]):]
+		}
+		return all
 	}
 }
 

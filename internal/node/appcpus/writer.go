@@ -38,6 +38,8 @@ type Writer struct {
 	files     map[string]bool       // of the entries, existing or not
 	faults    map[string]string     // by file
 	checked   bool                  // a Write has compared all files
+	checks    int                   // of all files
+	seen      map[string]stamps     // by directory, of directories whose files a check has read and kept
 
 	// Of the current Write.
 	steps    int
@@ -45,6 +47,7 @@ type Writer struct {
 	again    bool
 	err      error // of the file system
 	leftover []error
+	fresh    map[string]stamps
 }
 
 // rendering holds the files of an entry, so that only changed entries are rendered.
@@ -55,7 +58,7 @@ type rendering struct {
 
 // NewWriter returns a Writer of the files below dir. It does not write yet.
 func NewWriter(dir string) *Writer {
-	return &Writer{dir: dir, content: make(map[string]string), failed: make(map[string]bool), faults: make(map[string]string)}
+	return &Writer{dir: dir, content: make(map[string]string), seen: make(map[string]stamps), failed: make(map[string]bool), faults: make(map[string]string)}
 }
 
 // Result is the result of a Write.
@@ -81,13 +84,18 @@ type Fault struct {
 // Write makes the files follow the entries. A verified entry determines the content of its
 // files. The files of another entry keep their content. All other files are removed. Write
 // touches no file that has its content already. It compares only files of changed entries with
-// the disk, unless whole is set. After an error it continues with the other files.
+// the disk, unless whole is set. Then it reads the files of directories that have changed since the
+// last such Write, and one in readTurns of the others. After an error it continues with the other
+// files.
 func (w *Writer) Write(entries []Entry, whole bool) Result {
 	w.steps, w.whole, w.again, w.err, w.leftover = maxSteps, whole || !w.checked, false, nil, nil
 	var invalid []Fault
 	before := w.files
 	want, names := w.render(entries, func(e Entry, err error) { invalid = append(invalid, Fault{e, err.Error()}) })
-	w.checked = true
+	w.checked, w.fresh = true, make(map[string]stamps)
+	if w.whole {
+		w.checks++
+	}
 	r := Result{Faults: invalid, Err: cmp.Or(w.sync(want, before), w.err), Leftover: errors.Join(w.leftover...)}
 	r.Again = w.again || r.Err != nil || r.Leftover != nil
 	w.forget(want)
@@ -105,6 +113,7 @@ func (w *Writer) Write(entries []Entry, whole bool) Result {
 // forget drops the state of files that no entry has, and faults of files without a content.
 func (w *Writer) forget(want map[string]map[string]string) {
 	maps.DeleteFunc(w.content, func(name, _ string) bool { return !w.files[name] })
+	maps.DeleteFunc(w.seen, func(dir string, _ stamps) bool { return want[dir] == nil && dir != unitsDir })
 	maps.DeleteFunc(w.failed, func(name string, _ bool) bool { return !w.files[name] })
 	maps.DeleteFunc(w.faults, func(name, _ string) bool {
 		_, wanted := want[path.Dir(name)][name]
@@ -202,6 +211,11 @@ func (w *Writer) writeDir(parent *confined.Dir, dir string, files map[string]str
 	if len(changed)+len(obsolete) == 0 && (!w.whole || len(files) == 0 && dir != unitsDir) {
 		return false
 	}
+	now := w.stamp(parent, dir, files)
+	if w.whole && len(obsolete) == 0 && now != nil && maps.Equal(now, w.seen[dir]) && !w.hasTurn(dir) {
+		return false
+	}
+	delete(w.seen, dir)
 	d, foreign, err := sub(parent, path.Base(dir))
 	if err != nil {
 		if len(changed) == 0 {
@@ -214,8 +228,14 @@ func (w *Writer) writeDir(parent *confined.Dir, dir string, files map[string]str
 	}
 	defer d.Close() //nolint:errcheck // a directory
 	unclean := w.whole || foreign || len(obsolete) > 0
+	kept := w.whole && !foreign && now != nil
 	for _, name := range changed {
+		was := w.content[name]
 		unclean = w.writeFile(d, name, files[name], foreign) || unclean
+		kept = kept && was == files[name] && !w.failed[name] && w.faults[name] == ""
+	}
+	if kept {
+		w.fresh[dir] = now
 	}
 	return unclean
 }
@@ -230,11 +250,14 @@ func (w *Writer) clean(parent *confined.Dir, dir string, obsolete []string) {
 	defer d.Close() //nolint:errcheck // a directory
 	bases, err := d.Names(".", maxNames)
 	w.note(err)
-	steps := dirSteps
+	steps, notes := dirSteps, len(w.leftover)
 	for _, base := range append(bases, obsolete...) {
 		if isGenerated(base) && !w.files[path.Join(dir, base)] {
 			steps -= w.clear(d, base, steps)
 		}
+	}
+	if now := w.fresh[dir]; now != nil && err == nil && steps == dirSteps && len(w.leftover) == notes {
+		w.seen[dir] = now
 	}
 }
 

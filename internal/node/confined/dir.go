@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -66,6 +67,42 @@ func (d *Dir) Sub(name string, perm fs.FileMode) (*Dir, error) {
 		return nil, errors.Join(err, sub.Close())
 	}
 	return sub, nil
+}
+
+// Stamp identifies a state of a file or directory. Each change of its content, its attributes or
+// its name gives it another stamp. Exceptions are a write through a shared memory mapping on tmpfs,
+// and a change in the same tick of the kernel's clock as the change before.
+type Stamp struct {
+	dev, ino uint64
+	mode     uint32
+	size     int64
+	changed  unix.Timespec // ctime
+}
+
+// IsSettled reports whether the last change is so old that each later change gives another stamp.
+func (s Stamp) IsSettled(now time.Time) bool {
+	const tick = 2 * time.Second // the coarsest clock of a file system
+	return now.Sub(time.Unix(s.changed.Unix())) > tick
+}
+
+// Stamp returns the stamp of a file of any kind. Names leads to it from d. It follows links in names
+// except the last; their stamps show whether they are links.
+func (d *Dir) Stamp(names ...string) (Stamp, error) {
+	for _, name := range names {
+		if err := check(name); err != nil {
+			return Stamp{}, err
+		}
+	}
+	var st unix.Stat_t
+	name := strings.Join(names, "/")
+	err := unix.Fstatat(d.fd(), name, &st, unix.AT_SYMLINK_NOFOLLOW|unix.AT_NO_AUTOMOUNT)
+	for errors.Is(err, unix.EINTR) {
+		err = unix.Fstatat(d.fd(), name, &st, unix.AT_SYMLINK_NOFOLLOW|unix.AT_NO_AUTOMOUNT)
+	}
+	if err != nil {
+		return Stamp{}, d.fault("stat", name, err)
+	}
+	return Stamp{uint64(st.Dev), st.Ino, st.Mode, st.Size, st.Ctim}, nil
 }
 
 // Names returns at most limit names in the directory name of d, or in d itself if name is ".".
