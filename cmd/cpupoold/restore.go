@@ -3,10 +3,12 @@ package main
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/spf13/cobra"
 
 	"github.com/cpupoold/cpupoold/internal/node/restore"
+	"github.com/cpupoold/cpupoold/internal/node/undo"
 )
 
 func (a *app) restore() *cobra.Command {
@@ -14,7 +16,8 @@ func (a *app) restore() *cobra.Command {
 		Use:   "restore",
 		Short: "Put back what the daemon has changed",
 		Long: `Restore puts the recorded original of each value that the daemon has changed back, reads
-it again and prints what differs. Where the daemon shows the node to a cluster, its extended
+it again and prints what differs. Values with another text and the same effect are counted;
+-o json lists them. Where the daemon shows the node to a cluster, its extended
 resources and its condition are withdrawn. The daemon must not be running. Exit code 3 says
 that a value differs in a way that matters, or that the cluster could not be told.
 
@@ -104,14 +107,42 @@ func (a *app) printRestored(r restore.Report) error {
 	if err := a.printNode(r.Node); err != nil {
 		return err
 	}
-	if len(r.Differs) == 0 {
+	return a.printDiffers(r.Differs)
+}
+
+// printDiffers prints the differences that have an effect, and the number of the others.
+func (a *app) printDiffers(all []undo.Difference) error {
+	listed := slices.DeleteFunc(slices.Clone(all), func(d undo.Difference) bool { return d.Harmless })
+	if len(listed) > 0 {
+		out := newTable(a.out, "DIFFERS", "FILE", "WAS", "IS", "BECAUSE")
+		for _, d := range listed {
+			out.row(string(d.Path), d.File, d.Value, d.Now, d.Reason)
+		}
+		if err := out.flush(); err != nil {
+			return err
+		}
+	}
+	return a.printCount(len(all)-len(listed),
+		"1 value has another text and the same effect: all CPUs or NUMA nodes instead of none",
+		"%d values have another text and the same effect: all CPUs or NUMA nodes instead of none")
+}
+
+// printCount prints a line about n differences without an effect that only JSON lists: one
+// or many. It prints nothing for none.
+func (a *app) printCount(n int, one, many string) error {
+	text := one
+	switch {
+	case n == 0:
 		return nil
+	case n > 1:
+		text = fmt.Sprintf(many, n)
 	}
-	out := newTable(a.out, "DIFFERS", "FILE", "WAS", "IS", "BECAUSE")
-	for _, d := range r.Differs {
-		out.row(string(d.Path), d.File, d.Value, d.Now, d.Reason)
+	for _, line := range wrap(text + " (listed with -o json)") {
+		if _, err := fmt.Fprintln(a.out, line); err != nil {
+			return err
+		}
 	}
-	return out.flush()
+	return nil
 }
 
 // printChanges prints what is put back from what to what.

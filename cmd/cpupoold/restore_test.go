@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/cpupoold/cpupoold/internal/node/restore"
+	"github.com/cpupoold/cpupoold/internal/node/tune"
 	"github.com/cpupoold/cpupoold/internal/node/undo"
 )
 
@@ -71,20 +72,34 @@ func TestPrintRestored(t *testing.T) {
 	dry := r
 	dry.DryRun = true
 	r.Restored = []undo.Original{slice}
-	r.Differs = []undo.Difference{{Original: scope, Now: "0-7", Harmless: true, Reason: "the same"}}
+	r.Differs = []undo.Difference{
+		{Original: scope, Now: "0-7", Harmless: true, Reason: "the same"},
+		{Original: slice, Now: "0-1", Reason: "busy"},
+		{Original: scope, Now: "0-7", Harmless: true, Reason: "the same"},
+	}
+	irq := func(name string) tune.Knob { return tune.Knob{Kind: tune.IRQ, Name: name} }
+	r.Settings.Differs = []tune.Difference{
+		{Knob: irq("24"), Original: "0-7", Now: "0-3", Reason: "no effect"}, {Knob: irq("25"), Original: "4", Now: "1,4", Harmless: true, Reason: "another process"},
+	}
 	const said = `2 values would be restored, 1 cgroups have ended
 the journal is damaged
 TO RESTORE              FILE         FROM  TO
 kubepods.slice/a.scope  cpuset.cpus  4-5   0-7
 system.slice            cpuset.cpus  0-1   -
 `
-	const done = `2 values restored, 1 cgroups had ended
+	const done = `3 values restored, 1 cgroups had ended
 the journal is damaged
 RESTORED                FILE         FROM  TO
 kubepods.slice/a.scope  cpuset.cpus  4-5   0-7
 system.slice            cpuset.cpus  0-1   -
-DIFFERS                 FILE         WAS  IS   BECAUSE
-kubepods.slice/a.scope  cpuset.cpus  -    0-7  the same
+DIFFERS  OF  WAS  IS   BECAUSE
+irq/24   -   0-7  0-3  no effect
+1 setting of the host keeps the value of another process, with the CPUs that the
+  daemon had removed (listed with -o json)
+DIFFERS       FILE         WAS  IS   BECAUSE
+system.slice  cpuset.cpus  -    0-1  busy
+2 values have another text and the same effect: all CPUs or NUMA nodes instead
+  of none (listed with -o json)
 `
 	for _, c := range []struct {
 		report restore.Report

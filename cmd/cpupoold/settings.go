@@ -32,14 +32,19 @@ func (a *app) printSettings(r tune.Report, dry bool) error {
 			return err
 		}
 	}
-	if len(r.Differs) == 0 {
-		return nil
+	listed := slices.DeleteFunc(slices.Clone(r.Differs), func(d tune.Difference) bool { return d.Harmless })
+	if len(listed) > 0 {
+		out := newTable(a.out, "DIFFERS", "OF", "WAS", "IS", "BECAUSE")
+		for _, d := range listed {
+			out.row(d.String(), d.Label, d.Original, d.Now, d.Reason)
+		}
+		if err := out.flush(); err != nil {
+			return err
+		}
 	}
-	out := newTable(a.out, "DIFFERS", "OF", "WAS", "IS", "BECAUSE")
-	for _, d := range r.Differs {
-		out.row(d.String(), d.Label, d.Original, d.Now, d.Reason)
-	}
-	return out.flush()
+	return a.printCount(len(r.Differs)-len(listed),
+		"1 setting of the host keeps the value of another process, with the CPUs that the daemon had removed",
+		"%d settings of the host keep the values of other processes, with the CPUs that the daemon had removed")
 }
 
 // printTuning prints what a plan would change of them.

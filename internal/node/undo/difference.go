@@ -6,14 +6,15 @@ import (
 
 	"github.com/cpupoold/cpupoold/internal/node/hostenv"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
 
 // Difference is a file whose content is not the original value after a restore.
 type Difference struct {
 	Original
 	Now string `json:"now"`
-	// Harmless means that the difference has no effect: the file contains all CPUs or NUMA
-	// nodes instead of none, which the kernel treats alike.
+	// Harmless means that the difference has no effect: one value is all CPUs or NUMA nodes,
+	// and the other is empty. The kernel treats both alike.
 	Harmless bool   `json:"harmless"`
 	Reason   string `json:"reason"`
 }
@@ -37,10 +38,10 @@ func Compare(h *hostenv.Host, o Original, st cgroup.State, failure error) (d Dif
 	switch o.File {
 	case cgroup.FileCPUs:
 		d.Now = st.CPUs.String()
-		d.Harmless = o.Value == "" && st.CPUs.Equal(h.Possible)
+		d.Harmless = isAllOrNone(o.Value, h.Possible) && isAllOrNone(d.Now, h.Possible)
 	case cgroup.FileMems:
 		d.Now = st.Mems.String()
-		d.Harmless = o.Value == "" && st.Mems.Equal(h.Nodes)
+		d.Harmless = isAllOrNone(o.Value, h.Nodes) && isAllOrNone(d.Now, h.Nodes)
 	case cgroup.FileWeight:
 		if d.Now = strconv.FormatUint(st.Weight, 10); o.Unit != "" {
 			d.Now = weightValue(st.Weight)
@@ -55,9 +56,16 @@ func Compare(h *hostenv.Host, o Original, st cgroup.State, failure error) (d Dif
 	case d.Now == o.Value:
 		return d, false
 	case d.Harmless:
-		d.Reason = "an empty set cannot be recorded again; all CPUs, or NUMA nodes, are the same to the kernel"
+		d.Reason = "an empty set cannot be recorded again; all CPUs or NUMA nodes have the same effect"
 	default:
 		d.Reason = "another process has written it since, or the kernel rounded it"
 	}
 	return d, true
+}
+
+// isAllOrNone reports whether a value of cpuset.cpus or cpuset.mems restricts nothing: it is
+// empty, or the list of all.
+func isAllOrNone(value string, all cpuset.Set) bool {
+	set, err := cpuset.Parse(value)
+	return err == nil && (set.IsEmpty() || set.Equal(all))
 }
