@@ -1,7 +1,9 @@
 package main
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"syscall"
 	"time"
@@ -42,17 +44,24 @@ The score is the share of the time of CPUs that nobody used who does not belong 
 is nobody. A task that comes and goes between two looks is not seen, but its time is
 (UNSEEN). Interrupts are not sampled: the kernel counts them.
 
+A score needs two scans. An audit with a duration makes two, also if they take longer than the
+duration. With --duration 0s there is one scan and no score.
+
 A signal (Ctrl-C) ends it early, and what was seen by then is printed. Exit code 3 says that
-somebody was found; with --ran, somebody who ran there.`,
+somebody was found; with --ran, somebody who ran there. Exit code 1 says that nobody was found
+in a single scan, because a signal ended the audit before the second.`,
 		Args: cobra.NoArgs,
 	}
 	output := outputFlag(c)
-	duration := c.Flags().Duration("duration", 10*time.Second, "how long to look, 0 for one look at who is allowed where")
+	duration := c.Flags().Duration("duration", 10*time.Second, "how long to look, 0 for one scan of who is allowed where, without a score")
 	interval := c.Flags().Duration("interval", 100*time.Millisecond, "how long to rest between looks, at least; more where a look takes long")
 	ran := c.Flags().Bool("ran", false, "list only who ran there, not who was allowed to")
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		if *duration < 0 || *duration > maxAuditDuration {
 			return usageError{fmt.Errorf("--duration %v: write 0s to %v", *duration, maxAuditDuration)}
+		}
+		if *ran && *duration == 0 {
+			return usageError{errors.New("--ran needs two scans: use --duration 1s or longer")}
 		}
 		if *interval < minAuditInterval || *interval > maxAuditDuration {
 			return usageError{fmt.Errorf("--interval %v: write %v to %v", *interval, minAuditInterval, maxAuditDuration)}
@@ -83,12 +92,21 @@ somebody was found; with --ran, somebody who ran there.`,
 		} else {
 			err = a.printAudit(r)
 		}
-		if err == nil && len(r.Findings) > 0 {
-			return exitCode(exitFindings)
-		}
-		return err
+		return cmp.Or(err, auditResult(r, *duration))
 	}
 	return c
+}
+
+// auditResult returns the exit code of a report. A report without findings and without the
+// requested score is an error.
+func auditResult(r audit.Report, duration time.Duration) error {
+	switch {
+	case len(r.Findings) > 0:
+		return exitCode(exitFindings)
+	case duration > 0 && r.NoScore != "":
+		return errors.New("no score: " + r.NoScore)
+	}
+	return nil
 }
 
 // auditing is an audit of this machine, or of what a test has in its place.
@@ -109,7 +127,7 @@ func (a auditing) run(ctx context.Context) (audit.Report, error) {
 		return audit.Report{}, err
 	}
 	spent := a.cost()
-	if err := a.looks(ctx, before); err != nil {
+	if err := a.scan(ctx, before); err != nil {
 		return audit.Report{}, err
 	}
 	spent = a.cost() - spent
@@ -130,21 +148,23 @@ func (a auditing) run(ctx context.Context) (audit.Report, error) {
 	return r, nil
 }
 
-// looks looks at least once, and at the end.
-func (a auditing) looks(ctx context.Context, o audit.Ownership) error {
+// scan scans once, and with a duration at least twice: a score needs two scans. The last scan
+// begins at the end of the duration. A scan that takes longer than the duration is followed by
+// the second one at once. A signal ends it after one scan more at most.
+func (a auditing) scan(ctx context.Context, o audit.Ownership) error {
 	began := time.Now()
-	for {
+	for scans := 1; ; scans++ {
 		at := time.Since(began)
 		if err := a.watcher.Scan(o, uint64(at)); err != nil {
 			return err
 		}
-		left := a.duration - time.Since(began)
-		if left <= 0 || ended(ctx) { // whoever interrupts it wants to see what there is
+		left := max(a.duration-time.Since(began), 0)
+		if ended(ctx) || left == 0 && (a.duration == 0 || scans > 1) {
 			return nil
 		}
 		rest := max(a.interval, auditShare*(time.Since(began)-at))
 		select {
-		case <-ctx.Done(): // one look more
+		case <-ctx.Done(): // one scan more
 		case <-time.After(min(rest, left)):
 		}
 	}

@@ -34,7 +34,7 @@ func (e *eyes) Evidence() (audit.Evidence, []string) {
 }
 
 func owned() audit.Ownership {
-	return audit.Ownership{Places: []audit.Place{{PoolName: audit.PoolName{Pool: "guaranteed"}, Name: "du", Cgroup: "du", CPUs: cpuset.Of(4), Exclusive: true}}}
+	return audit.Ownership{Pools: []audit.Pool{{PoolName: audit.PoolName{Pool: "guaranteed"}, CPUs: cpuset.Range(4, 7)}}, Places: []audit.Place{{PoolName: audit.PoolName{Pool: "guaranteed"}, Name: "du", Cgroup: "du", CPUs: cpuset.Of(4), Exclusive: true}}}
 }
 
 func TestAuditing(t *testing.T) {
@@ -44,6 +44,8 @@ func TestAuditing(t *testing.T) {
 	}{
 		"quick looks":     {0, time.Hour, 101},
 		"slow looks":      {100 * time.Millisecond, time.Hour, 26}, // rest three times as long
+		"a slow second":   {4500 * time.Millisecond, time.Hour, 2}, // ends after the duration
+		"longer scans":    {11 * time.Second, time.Hour, 2},        // each takes longer than the duration
 		"stopped at once": {0, 0, 1},
 		"stopped":         {0, 2050 * time.Millisecond, 22},
 	} {
@@ -100,15 +102,50 @@ func TestAuditingWithoutOwners(t *testing.T) {
 	}
 }
 
+// TestAuditResult checks the exit codes of reports: one scan does not give a score.
+func TestAuditResult(t *testing.T) {
+	for name, c := range map[string]struct {
+		scans    int
+		found    bool
+		duration time.Duration
+		code     int
+		err      bool
+	}{
+		"two scans, no findings":       {2, false, time.Second, 0, false},
+		"two scans, findings":          {2, true, time.Second, exitFindings, false},
+		"one scan, no findings":        {1, false, time.Second, 0, true},
+		"one scan, findings":           {1, true, time.Second, exitFindings, false},
+		"one scan requested":           {1, false, 0, 0, false},
+		"one scan requested, findings": {1, true, 0, exitFindings, false},
+	} {
+		e := audit.Evidence{Scans: c.scans, Elapsed: uint64(c.scans-1) * 1e9}
+		if c.found {
+			e.Tasks = []audit.Task{{PID: 1, TID: 1, Comm: "hog", Leader: "hog", Allowed: cpuset.Of(4)}}
+		}
+		err := auditResult(audit.Judge(owned(), e), c.duration)
+		code, _ := errors.AsType[exitCode](err)
+		if int(code) != c.code || (err != nil && code == 0) != c.err {
+			t.Errorf("%s: %v; want exit code %d, an error: %t", name, err, c.code, c.err)
+		}
+		if c.err && !strings.Contains(err.Error(), "--duration 1s") {
+			t.Errorf("%s: %v; want the remedy", name, err)
+		}
+	}
+	var stderr bytes.Buffer
+	if code := execute(t.Context(), streams{out: &stderr, err: &stderr}, []string{"audit", "--ran", "--duration", "0s"}); code != exitUsage || !strings.Contains(stderr.String(), "--ran needs two scans") {
+		t.Errorf("--ran with one scan: exit code %d, %s; want a usage error", code, &stderr)
+	}
+}
+
 func TestPrintAudit(t *testing.T) {
 	guaranteed := audit.PoolName{Pool: "guaranteed"}
 	du := audit.Owner{PoolName: guaranteed, Pod: "ran/vdu-0", Name: "du", CPUs: cpuset.Range(4, 5)}
 	r := audit.Report{
 		Seconds: 10, Scans: 97, Tasks: 1234, Cost: 0.5,
 		Scores: []audit.Score{
-			{PoolName: guaranteed, CPUs: cpuset.Range(4, 5), Score: 99.99999, Others: 0.0001, ExposedTasks: 12, ExposedInterrupts: 1, DeviceInterrupts: 40},
-			{PoolName: guaranteed, Pod: "ran/vdu-0", Name: "du", CPUs: cpuset.Range(4, 5), Score: 87.5, Others: 2.5, Unseen: 0.25},
-			{PoolName: audit.PoolName{Pool: "management", Type: "radio"}, CPUs: cpuset.Of(0, 2, 4, 6, 8, 10, 12, 14), Score: 100},
+			{PoolName: guaranteed, CPUs: cpuset.Range(4, 5), Score: new(99.99999), Others: 0.0001, ExposedTasks: 12, ExposedInterrupts: 1, DeviceInterrupts: 40},
+			{PoolName: guaranteed, Pod: "ran/vdu-0", Name: "du", CPUs: cpuset.Range(4, 5), Score: new(87.5), Others: 2.5, Unseen: 0.25},
+			{PoolName: audit.PoolName{Pool: "management", Type: "radio"}, CPUs: cpuset.Of(0, 2, 4, 6, 8, 10, 12, 14), Score: new(100.0)},
 		},
 		Findings: []audit.Finding{
 			{Kind: audit.Process, Pod: "telemetry/a-collector-with-a-long-name-7f9c", Container: "collector", Name: "collector-thread", Owner: du, Ran: cpuset.Of(5), RanSeconds: 2.5, TaskCount: 12},
@@ -122,7 +159,7 @@ func TestPrintAudit(t *testing.T) {
 		},
 		Changed: cpuset.Of(7), Unread: []string{"11/task: permission denied"},
 	}
-	const want = `10.0 s, 97 looks at 1234 tasks, which took 0.50 s of CPU time
+	const want = `10.0 s, 97 scans of 1234 tasks, which took 0.50 s of CPU time
 
 POOL OR OWNER     CPUS       SCORE   OTHERS  UNSEEN  TASKS  IRQS  FIRED
 guaranteed        4-5        <100    0.000s  0.00s   12     1     40
@@ -156,6 +193,28 @@ not read: 11/task: permission denied
 		if n := utf8.RuneCountInString(line) - 1; n > 80 {
 			t.Errorf("%d columns: %s", n, line)
 		}
+	}
+	out.Reset()
+	once := audit.Judge(owned(), audit.Evidence{Scans: 1, Count: 272})
+	const noScore = `0.0 s, 1 scan of 272 tasks, which took 0.00 s of CPU time
+
+POOL OR OWNER  CPUS  SCORE  OTHERS  UNSEEN  TASKS  IRQS  FIRED
+guaranteed     4     -      -       -       0      0     0
+ du            4     -      -       -       0      0     0
+no score: a score is about the time between two scans, and this audit has made
+  1; use --duration 1s or longer, and let the audit end
+
+Nobody was found on CPUs of somebody else.
+`
+	if err := (&app{streams: streams{out: &out}}).printAudit(once); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(noScore, out.String()); diff != "" {
+		t.Errorf("one scan (-want +got):\n%s", diff)
+	}
+	var text bytes.Buffer
+	if err := printJSON(&text, once); err != nil || !strings.Contains(text.String(), `"score": null`) || !strings.Contains(text.String(), `"noScore": "a score is about`) {
+		t.Errorf("one scan as JSON: %v, %s", err, &text)
 	}
 	out.Reset()
 	if err := (&app{streams: streams{out: &out}}).printAudit(audit.Report{}); err != nil || !strings.Contains(out.String(), "Nobody was found") {

@@ -12,7 +12,7 @@ import (
 
 // printAudit prints a report in lines of at most 80 columns.
 func (a *app) printAudit(r audit.Report) error {
-	if _, err := fmt.Fprintf(a.out, "%.1f s, %d looks at %d tasks, which took %.2f s of CPU time\n\n", r.Seconds, r.Scans, r.Tasks, r.Cost); err != nil {
+	if _, err := fmt.Fprintf(a.out, "%.1f s, %s of %d tasks, which took %.2f s of CPU time\n\n", r.Seconds, count(r.Scans, "scan"), r.Tasks, r.Cost); err != nil {
 		return err
 	}
 	out := newTable(a.out, "POOL OR OWNER", "CPUS", "SCORE", "OTHERS", "UNSEEN", "TASKS", "IRQS", "FIRED")
@@ -21,14 +21,24 @@ func (a *app) printAudit(r audit.Report) error {
 		if s.Name != "" {
 			name = " " + join(s.Pod, s.Name)
 		}
-		out.row(clip(name, 24), clip(s.CPUs.String(), 9), score(s.Score), fmt.Sprintf("%.3fs", s.Others), fmt.Sprintf("%.2fs", s.Unseen),
-			fmt.Sprint(s.ExposedTasks), fmt.Sprint(s.ExposedInterrupts), fmt.Sprint(s.DeviceInterrupts))
+		var rated, others, unseen string // empty without two scans
+		if s.Score != nil {
+			rated, others, unseen = score(*s.Score), fmt.Sprintf("%.3fs", s.Others), fmt.Sprintf("%.2fs", s.Unseen)
+		}
+		out.row(clip(name, 24), clip(s.CPUs.String(), 9), rated, others, unseen, fmt.Sprint(s.ExposedTasks), fmt.Sprint(s.ExposedInterrupts), fmt.Sprint(s.DeviceInterrupts))
 	}
 	if len(r.Scores) == 0 {
 		out.row("-", "-", "-", "-", "-", "-", "-", "-")
 	}
 	if err := out.flush(); err != nil {
 		return err
+	}
+	if r.NoScore != "" {
+		for _, line := range wrap("no score: " + r.NoScore) {
+			if _, err := fmt.Fprintln(a.out, line); err != nil {
+				return err
+			}
+		}
 	}
 	if err := a.printFound(r.Findings); err != nil {
 		return err

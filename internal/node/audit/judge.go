@@ -2,6 +2,7 @@ package audit
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -54,6 +55,9 @@ func Judge(o Ownership, e Evidence) Report {
 		return cmp.Or(compareOwners(a.Owner, b.Owner), cmp.Compare(a.Class, b.Class), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Text, b.Text))
 	})
 	r.Scores = j.scores(r.Findings, r.Kernel)
+	if e.Scans < 2 {
+		r.NoScore = fmt.Sprintf("a score is about the time between two scans, and this audit has made %d; use --duration 1s or longer, and let the audit end", e.Scans)
+	}
 	return r
 }
 
@@ -271,9 +275,9 @@ func (j *judge) score(s Score, found []Finding, works []KernelWork) Score {
 			}
 		}
 	}
-	s.Score = 100
 	if s.Capacity > 0 {
-		s.Score = 100 * max(0, 1-s.Others/s.Capacity)
+		value := 100 * max(0, 1-s.Others/s.Capacity)
+		s.Score = &value
 	}
 	return s
 }

@@ -131,7 +131,7 @@ func TestJudge(t *testing.T) {
 	du := scores["guaranteedran/dudu"]
 	if diff := cmp.Diff(audit.Score{
 		PoolName: audit.PoolName{Pool: "guaranteed"}, Pod: "ran/du", Name: "du", CPUs: cpuset.Range(4, 5),
-		Score: 100 * (1 - 4.1/20), Capacity: 20, Others: 4.1, Kernel: 0.25, Interrupts: 0.5, Stolen: 0.25, Unseen: 19 - 13 - 4.1 - 0.25,
+		Score: new(100 * (1 - 4.1/20)), Capacity: 20, Others: 4.1, Kernel: 0.25, Interrupts: 0.5, Stolen: 0.25, Unseen: 19 - 13 - 4.1 - 0.25,
 		ExposedTasks: 7, ExposedInterrupts: 2, DeviceInterrupts: 40,
 	}, du, near); diff != "" {
 		t.Errorf("score of du (-want +got):\n%s", diff)
@@ -139,10 +139,10 @@ func TestJudge(t *testing.T) {
 	if s := scores["guaranteed"]; s.Capacity != 30 || s.ExposedTasks != 10 || !s.CPUs.Equal(cpuset.Range(4, 6)) {
 		t.Errorf("score of the pool: %+v; want that of CPUs 4-6, which somebody has", s)
 	}
-	if s := scores["shared"]; s.Score != 97.5 || s.Unseen != 0 {
+	if s := scores["shared"]; s.Score == nil || *s.Score != 97.5 || s.Unseen != 0 {
 		t.Errorf("score of the shared pool: %+v; want 97.5", s)
 	}
-	if s := scores["management"]; s.Score != 100 || s.ExposedTasks != 0 {
+	if s := scores["management"]; s.Score == nil || *s.Score != 100 || s.ExposedTasks != 0 {
 		t.Errorf("score of the management pool: %+v; want 100", s)
 	}
 	classes := map[string]int{}
@@ -175,7 +175,7 @@ func TestNoForeignTasks(t *testing.T) {
 		t.Errorf("findings: %+v", findingLines(r))
 	}
 	for _, s := range r.Scores {
-		if s.Score != 100 || s.ExposedTasks != 0 {
+		if s.Score == nil || *s.Score != 100 || s.ExposedTasks != 0 {
 			t.Errorf("score %+v; want 100", s)
 		}
 	}

@@ -10,7 +10,9 @@ type Report struct {
 	// Cost is the CPU time of the audit, or 0 if it is unknown.
 	Cost float64 `json:"costSeconds"`
 
-	Scores   []Score   `json:"scores"`
+	Scores []Score `json:"scores"`
+	// NoScore states why no Score is known, and the remedy; it is empty if the scores are known.
+	NoScore  string    `json:"noScore,omitempty"`
 	Findings []Finding `json:"findings"`
 	// Kernel is the kernel's own work on exclusive CPUs.
 	Kernel []KernelWork `json:"kernel"`
@@ -29,8 +31,9 @@ type Score struct {
 	Name string     `json:"name,omitempty"`
 	CPUs cpuset.Set `json:"cpus"`
 	// Score is the share of CPU time without foreign tasks, in 0..100. Idle time counts as the
-	// owner's time. Findings holds the foreign tasks.
-	Score float64 `json:"score"`
+	// owner's time. Findings holds the foreign tasks. Score is nil if there were fewer than two
+	// scans.
+	Score *float64 `json:"score"`
 	// Capacity is the time of all CPUs together, Others the CPU time of foreign tasks.
 	Capacity float64 `json:"capacitySeconds"`
 	Others   float64 `json:"othersSeconds"`

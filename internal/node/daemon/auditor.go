@@ -144,7 +144,9 @@ func (r *auditRound) add(report audit.Report) {
 		name := telemetry.PoolName{Pool: s.Pool, Type: s.Type}
 		p := was[name]
 		delete(was, name)
-		p.PoolName, p.Known, p.Score = name, true, s.Score/100
+		if p.PoolName, p.Known = name, s.Score != nil; p.Known {
+			p.Score = *s.Score / 100
+		}
 		p.ExposedTasks, p.ExposedInterrupts = s.ExposedTasks, s.ExposedInterrupts
 		p.Others += s.Others
 		p.Interrupts += s.DeviceInterrupts

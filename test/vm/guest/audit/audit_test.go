@@ -72,7 +72,7 @@ func TestTenOffenders(t *testing.T) {
 			return fmt.Errorf("exit code %d, findings %s", code, texts(r.Findings))
 		}
 		for _, s := range r.Scores {
-			if s.Score != 100 || s.ExposedTasks > 0 {
+			if s.Score == nil || *s.Score != 100 || s.ExposedTasks > 0 {
 				return fmt.Errorf("score %+v; want 100", s)
 			}
 		}
