@@ -3,7 +3,8 @@ package appcpus
 import (
 	"hash/fnv"
 	"io"
-	"path"
+	"maps"
+	"strings"
 	"time"
 
 	"github.com/cpupoold/cpupoold/internal/node/confined"
@@ -17,20 +18,44 @@ type stamps map[string]confined.Stamp
 // a write through a memory mapping changes no stamp.
 const readTurns = 8
 
+// isKept reports whether a check needs to read nothing: all stamps are as the last check left them, and
+// no directory has its turn.
+func (w *Writer) isKept(top *confined.Dir, want map[string]map[string]string) bool {
+	if now := w.stamp(top, containersDir, nil); now == nil || !maps.Equal(now, w.seen[containersDir]) {
+		return false
+	}
+	for dir := range w.seen {
+		if dir != containersDir && !w.keeps(dir, w.stamp(top, dir, want[dir])) {
+			return false
+		}
+	}
+	for dir := range want {
+		if w.seen[dir] == nil {
+			return false
+		}
+	}
+	return w.seen[unitsDir] != nil
+}
+
+// keeps reports whether the files of a directory with these stamps need not be read in this check.
+func (w *Writer) keeps(dir string, now stamps) bool {
+	return w.whole && now != nil && maps.Equal(now, w.seen[dir]) && !w.hasTurn(dir)
+}
+
 // stamp returns the stamps of a directory and its files. It returns nil if one of them does not exist,
 // has just been changed, is not as this package wants it, or has a fault.
-func (w *Writer) stamp(parent *confined.Dir, dir string, files map[string]string) stamps {
+func (w *Writer) stamp(top *confined.Dir, dir string, files map[string]string) stamps {
 	all, now := make(stamps, 1+len(files)), time.Now()
-	add := func(name string, names ...string) bool {
-		s, err := parent.Stamp(names...)
-		all[name] = s
+	add := func(key, name string) bool {
+		s, err := top.Stamp(strings.Split(name, "/")...)
+		all[key] = s
 		return err == nil && s.IsSettled(now)
 	}
-	if !add(".", path.Base(dir)) {
+	if !add(".", dir) {
 		return nil
 	}
 	for name, content := range files {
-		if w.content[name] != content || w.failed[name] || w.faults[name] != "" || !add(name, path.Base(dir), path.Base(name)) {
+		if w.content[name] != content || w.failed[name] || w.faults[name] != "" || !add(name, name) {
 			return nil
 		}
 	}

@@ -113,7 +113,7 @@ func (w *Writer) Write(entries []Entry, whole bool) Result {
 // forget drops the state of files that no entry has, and faults of files without a content.
 func (w *Writer) forget(want map[string]map[string]string) {
 	maps.DeleteFunc(w.content, func(name, _ string) bool { return !w.files[name] })
-	maps.DeleteFunc(w.seen, func(dir string, _ stamps) bool { return want[dir] == nil && dir != unitsDir })
+	maps.DeleteFunc(w.seen, func(dir string, _ stamps) bool { return want[dir] == nil && dir != unitsDir && dir != containersDir })
 	maps.DeleteFunc(w.failed, func(name string, _ bool) bool { return !w.files[name] })
 	maps.DeleteFunc(w.faults, func(name, _ string) bool {
 		_, wanted := want[path.Dir(name)][name]
@@ -171,7 +171,10 @@ func (w *Writer) sync(want map[string]map[string]string, before map[string]bool)
 			obsolete[dir] = append(obsolete[dir], path.Base(name))
 		}
 	}
-	if w.writeDir(top, unitsDir, want[unitsDir], obsolete[unitsDir]) {
+	if w.whole && len(obsolete) == 0 && w.isKept(top, want) {
+		return nil
+	}
+	if w.writeDir(top, top, unitsDir, want[unitsDir], obsolete[unitsDir]) {
 		w.clean(top, unitsDir, obsolete[unitsDir])
 	}
 	pods, err := top.Sub(containersDir, dirMode)
@@ -181,7 +184,7 @@ func (w *Writer) sync(want map[string]map[string]string, before map[string]bool)
 	defer pods.Close() //nolint:errcheck // a directory
 	var unclean []string
 	for dir, files := range want {
-		if dir != unitsDir && w.writeDir(pods, dir, files, obsolete[dir]) {
+		if dir != unitsDir && w.writeDir(top, pods, dir, files, obsolete[dir]) {
 			unclean = append(unclean, dir)
 		}
 	}
@@ -191,7 +194,10 @@ func (w *Writer) sync(want map[string]map[string]string, before map[string]bool)
 		}
 	}
 	if w.whole {
-		w.clearPods(pods, want)
+		now := w.stamp(top, containersDir, nil)
+		if delete(w.seen, containersDir); w.clearPods(pods, want) && now != nil {
+			w.seen[containersDir] = now
+		}
 	}
 	for _, dir := range unclean {
 		w.clean(pods, dir, obsolete[dir])
@@ -199,9 +205,9 @@ func (w *Writer) sync(want map[string]map[string]string, before map[string]bool)
 	return nil
 }
 
-// writeDir writes the files of a directory below parent. It reports whether the directory may
+// writeDir writes the files of a directory, a child of parent below top. It reports whether the directory may
 // contain other files.
-func (w *Writer) writeDir(parent *confined.Dir, dir string, files map[string]string, obsolete []string) bool {
+func (w *Writer) writeDir(top, parent *confined.Dir, dir string, files map[string]string, obsolete []string) bool {
 	changed := make([]string, 0, len(files))
 	for name, content := range files {
 		if old, had := w.content[name]; w.whole || !had || old != content || w.failed[name] {
@@ -211,8 +217,8 @@ func (w *Writer) writeDir(parent *confined.Dir, dir string, files map[string]str
 	if len(changed)+len(obsolete) == 0 && (!w.whole || len(files) == 0 && dir != unitsDir) {
 		return false
 	}
-	now := w.stamp(parent, dir, files)
-	if w.whole && len(obsolete) == 0 && now != nil && maps.Equal(now, w.seen[dir]) && !w.hasTurn(dir) {
+	now := w.stamp(top, dir, files)
+	if len(obsolete) == 0 && w.keeps(dir, now) {
 		return false
 	}
 	delete(w.seen, dir)
@@ -335,10 +341,11 @@ func (w *Writer) clear(d *confined.Dir, base string, limit int) int {
 
 // clearPods removes directories of pods that are gone, and entries that Clear has left. It keeps a
 // directory without files of this package: it may be mounted in a container that is being
-// created.
-func (w *Writer) clearPods(pods *confined.Dir, want map[string]map[string]string) {
+// created. It reports whether there are only directories of existing pods.
+func (w *Writer) clearPods(pods *confined.Dir, want map[string]map[string]string) (clean bool) {
 	bases, err := pods.Names(".", maxPods)
 	w.note(err)
+	clean = err == nil && len(bases) < maxPods
 	var aside []string
 	for _, base := range bases {
 		switch {
@@ -349,8 +356,9 @@ func (w *Writer) clearPods(pods *confined.Dir, want map[string]map[string]string
 			continue
 		case w.steps <= 0:
 			w.again = true
-			return
+			return false
 		}
+		clean = false
 		files, err := pods.Names(base, maxNames)
 		w.steps -= len(files)
 		switch {
@@ -365,6 +373,7 @@ func (w *Writer) clearPods(pods *confined.Dir, want map[string]map[string]string
 	for _, base := range aside {
 		w.clear(pods, base, dirSteps)
 	}
+	return clean && len(aside) == 0
 }
 
 func (w *Writer) note(err error) {

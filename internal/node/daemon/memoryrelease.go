@@ -25,11 +25,13 @@ const minUnused = 2 << 20
 type memoryRelease struct {
 	free    func()
 	unused  func() uint64 // bytes that a release would return, about
-	next    time.Time // the earliest next release; zero before the first listing
-	scanned bool      // the current pass scans all cgroups
+	next    time.Time     // the earliest next release; zero before the first listing
+	scanned bool          // the current pass scans all cgroups
 }
 
-func newMemoryRelease() memoryRelease { return memoryRelease{free: debug.FreeOSMemory, unused: unusedMemory} }
+func newMemoryRelease() memoryRelease {
+	return memoryRelease{free: debug.FreeOSMemory, unused: unusedMemory}
+}
 
 // unusedMemory returns the size of the free memory and of the garbage in the heap, in bytes. The
 // garbage includes objects that were allocated since the last collection and are still in use.
