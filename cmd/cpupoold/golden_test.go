@@ -81,7 +81,7 @@ func livingStatus(sequence uint64) *inspect.Status {
 		Version: inspect.Version, Sequence: sequence, Time: now, Node: "edge-1",
 		Daemon: inspect.Daemon{BuildVersion: "v1.0.0", Mode: "enforce", Ready: true, Started: now.Add(-time.Hour)},
 		Config: inspect.Config{File: "/etc/cpupoold/config.yaml", Settings: []inspect.Setting{{Key: "guaranteed.cpus", Value: "4-7"}}},
-		Passes: inspect.Passes{OK: 7, Last: now.Add(-time.Minute), LastSuccess: now.Add(-time.Minute)},
+		Passes: inspect.Passes{OK: 279, Failed: 2, Unavailable: 149, Last: now.Add(-time.Minute), LastSuccess: now.Add(-time.Minute)},
 		Pools: []inspect.Pool{
 			{Name: inspect.Management, Type: "management", CPUs: cpuset.Of(0, 1), Containers: 1},
 			{Name: inspect.Shared, CPUs: cpuset.Of(2, 3)},

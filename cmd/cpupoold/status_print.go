@@ -92,7 +92,11 @@ func passLine(s *inspect.Status) string {
 	if s.Passes.Last.Before(time.Unix(1, 0)) {
 		last = "no pass so far"
 	}
-	return fmt.Sprintf("%s, %s; %d passes, %d of them failed", last, good, s.Passes.OK+s.Passes.Failed, s.Passes.Failed)
+	text := fmt.Sprintf("%s, %s; %d passes, %d of them failed", last, good, s.Passes.OK+s.Passes.Failed+s.Passes.Unavailable, s.Passes.Failed)
+	if n := s.Passes.Unavailable; n > 0 {
+		text += fmt.Sprintf(", and %d had no answer from the runtime or systemd", n)
+	}
+	return text
 }
 
 func configLine(s *inspect.Status) string {

@@ -86,6 +86,9 @@ type Setting struct {
 type Passes struct {
 	OK     uint64 `json:"ok"`
 	Failed uint64 `json:"failed"`
+	// Unavailable counts the passes that failed only because the container runtime or systemd
+	// did not answer. Failed does not contain them.
+	Unavailable uint64 `json:"unavailable"`
 	// Last is when the last one began, LastSuccess when the last one ended after which
 	// all was as planned. Absent before the first.
 	Last        time.Time `json:"last,omitzero"`

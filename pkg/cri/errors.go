@@ -18,6 +18,8 @@ var (
 	ErrNotRunning = errors.New("not running")
 	// ErrNotSupported means that this runtime does not have the call.
 	ErrNotSupported = errors.New("not supported by the runtime")
+	// ErrUnavailable means that no runtime answers: it is stopped, or it restarts.
+	ErrUnavailable = errors.New("the runtime does not answer")
 )
 
 // InfoError says that the verbose part of a status, which CRI does not specify,
@@ -43,5 +45,7 @@ func (e *InfoError) Unwrap() error { return e.Err }
 // fromGRPC replaces the status codes that callers decide on by the errors of this
 // package.
 func fromGRPC(err error) error {
-	return localgrpc.Error(err, map[codes.Code]error{codes.NotFound: ErrNotFound, codes.Unimplemented: ErrNotSupported})
+	return localgrpc.Error(err, map[codes.Code]error{
+		codes.NotFound: ErrNotFound, codes.Unimplemented: ErrNotSupported, codes.Unavailable: ErrUnavailable,
+	})
 }

@@ -138,15 +138,13 @@ func (r *auditRound) add(report audit.Report) {
 	}
 	var all []telemetry.AuditPool
 	for _, s := range report.Scores {
-		if s.Name != "" {
+		if s.Name != "" || s.Score == nil {
 			continue
 		}
 		name := telemetry.PoolName{Pool: s.Pool, Type: s.Type}
 		p := was[name]
 		delete(was, name)
-		if p.PoolName, p.Known = name, s.Score != nil; p.Known {
-			p.Score = *s.Score / 100
-		}
+		p.PoolName, p.Known, p.Score = name, true, *s.Score/100
 		p.ExposedTasks, p.ExposedInterrupts = s.ExposedTasks, s.ExposedInterrupts
 		p.Others += s.Others
 		p.Interrupts += s.DeviceInterrupts

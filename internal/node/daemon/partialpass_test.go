@@ -75,7 +75,7 @@ func (r *running) betweenFullPasses(do func(l *Loop)) (passes uint64) {
 	r.inspect(func(l *Loop) {
 		l.pass()
 		count := func() (n uint64) {
-			for _, of := range l.status.passes {
+			for _, of := range l.view().Passes {
 				n += of
 			}
 			return n

@@ -3,7 +3,6 @@ package daemon
 import (
 	"cmp"
 	"errors"
-	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -39,7 +38,7 @@ func (l *Loop) publish() {
 // begin of the pass is no fault: the next pass makes it.
 func (l *Loop) noteFaults(began time.Time) {
 	faults := l.faults(began)
-	l.status.passes[passResult(faults)]++
+	l.status.counts.AddPass(faults)
 	for p, fault := range faults {
 		if l.status.faults[p] == nil || l.status.faults[p].Error() != fault.Error() {
 			l.log.Warn("not as planned", "cgroup", p, "error", fault)
@@ -73,13 +72,6 @@ func (l *Loop) noteReady(now time.Time) {
 	l.notify.Ready()
 }
 
-func passResult(faults map[cgroup.Path]error) telemetry.Result {
-	if len(faults) == 0 {
-		return telemetry.OK
-	}
-	return telemetry.Failed
-}
-
 // working reports whether writes are in progress, wait for the journal, or will be repeated
 // in a moment.
 func (l *Loop) working(now time.Time) bool {
@@ -109,7 +101,7 @@ func (l *Loop) faults(now time.Time) map[cgroup.Path]error {
 			continue
 		}
 		if waits[d.Path] = busy(d.Path) || slices.ContainsFunc(d.WaitsFor, busy); !waits[d.Path] {
-			faults[d.Path] = fmt.Errorf("%s waits: %s", d.Property, d.Reason)
+			faults[d.Path] = l.backoffs.WaitErr(d)
 		}
 	}
 	for i := range l.status.targets {
@@ -186,7 +178,6 @@ func (l *Loop) view() *telemetry.View {
 	node := l.node()
 	v := &telemetry.View{
 		Problems:    make(map[string]int),
-		Passes:      maps.Clone(l.status.passes),
 		Faulty:      len(l.status.faults),
 		Pools:       node.PoolMetrics(l.kubelet.CPUs()),
 		Room:        l.status.capacity.Room(node, func() []pools.Pod { return l.inventory.Input(l.now()) }),
@@ -214,7 +205,7 @@ func (l *Loop) view() *telemetry.View {
 		Observed:    l.unwrittenCounts(),
 		Settings:    l.tuneView(),
 	}
-	l.status.writes.Report(v)
+	l.status.counts.Report(v)
 	problems := l.status.problems
 	if !l.status.planned { // report has not run
 		problems = l.problems()
@@ -312,7 +303,7 @@ func sourceState(s cri.StreamState) telemetry.SourceState {
 
 // count counts a write, and adds it to the log and to the history.
 func (l *Loop) count(w cgroup.Write, err error) {
-	l.status.writes.Count(w, err)
+	l.status.counts.AddWrite(w, err)
 	l.historyLog.AddWrite(l.inventory, w, err)
 	switch {
 	case err == nil:

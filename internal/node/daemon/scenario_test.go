@@ -5,6 +5,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -22,6 +23,7 @@ import (
 	"github.com/cpupoold/cpupoold/internal/node/actor"
 	"github.com/cpupoold/cpupoold/internal/node/managers"
 	"github.com/cpupoold/cpupoold/internal/node/restore"
+	"github.com/cpupoold/cpupoold/internal/node/telemetry"
 	"github.com/cpupoold/cpupoold/internal/node/waits"
 	"github.com/cpupoold/cpupoold/internal/testing/nodefixture"
 	"github.com/cpupoold/cpupoold/internal/testing/testnode"
@@ -85,65 +87,7 @@ type script struct {
 	ids      map[string]string // id by name
 	problems map[string]bool   // that were printed
 	plugin   hooks             // what the runtime calls with NRI
-}
-
-// recordedJob is a job that the loop has submitted.
-type recordedJob struct {
-	set, key string
-	run      actor.Job[event]
-}
-
-// label returns a line about a job and its result.
-func (j recordedJob) label(e event) string {
-	failed := func(err error) string {
-		if err != nil {
-			return ": failed"
-		}
-		return ""
-	}
-	switch e := e.(type) {
-	case written:
-		if e.skipped {
-			return fmt.Sprintf("skip %s %s = %s (%s)", e.write.Path, e.write.Property, e.write.Value, e.write.Via)
-		}
-		return fmt.Sprintf("persist %s %s = %s (%s)%s", e.write.Path, e.write.Property, e.write.Value, e.write.Via, failed(e.err))
-	case unitRead:
-		return fmt.Sprintf("ask systemd for the properties of %s", e.path)
-	case recordRead:
-		return fmt.Sprintf("ask runtime and systemd for the record of %s", e.path)
-	case listed:
-		return "ask the runtime for all pods and containers" + failed(e.Err)
-	case podFetched:
-		return fmt.Sprintf("ask the runtime for pod %s%s", e.ID, failed(e.Err))
-	case containerFetched:
-		return fmt.Sprintf("ask the runtime for container %s%s", e.ID, failed(e.Err))
-	case formulaFound:
-		return "ask the OCI runtime for its version"
-	case saved:
-		return "save the journal" + failed(e.err)
-	case filesWritten:
-		return "write the files for applications" + failed(e.Err)
-	}
-	if j.set == "update" {
-		return "wait for the runtime's update of " + j.key
-	}
-	switch j.key { // without a result
-	case "cpus":
-		return "read the CPUs that are online"
-	case "memory":
-		return "return memory to the kernel"
-	}
-	return fmt.Sprintf("%s job %s", j.set, j.key)
-}
-
-// recorder records the jobs of one set of workers.
-type recorder struct {
-	set string
-	s   *script
-}
-
-func (r recorder) Submit(key string, j actor.Job[event]) {
-	r.s.jobs = append(r.s.jobs, recordedJob{r.set, key, j})
+	passes   map[telemetry.Result]uint64
 }
 
 func newScenario(t *testing.T, archive *txtar.Archive) *script {
@@ -293,6 +237,14 @@ func (s *script) do(words []string) error {
 		}
 	case "wait":
 		return s.wait(plain[0])
+	case "passes": // the results of the passes since the last such command
+		now := s.loop.view().Passes
+		for _, result := range slices.Sorted(maps.Keys(now)) {
+			if now[result] > s.passes[result] {
+				s.printf("some passes: %s", result)
+			}
+		}
+		s.passes = now
 	case "cpus":
 		for _, name := range words[1:] {
 			st := s.State(s.ids[name])

@@ -50,8 +50,7 @@ type status struct {
 	configErr  error
 	planned    bool // a pass has been made
 
-	passes      map[telemetry.Result]uint64
-	writes      view.Writes
+	counts      view.Counts
 	capacity    view.Capacity
 	unwritten   map[cgroup.Write]bool // omitted writes (mode: observe)
 	faults      map[cgroup.Path]error // cgroups that the last pass could not correct
@@ -71,6 +70,5 @@ func newStatus() status {
 		reverting:   make(map[string]bool),
 		asks:        make(map[string]*unitAsk),
 		away:        make(map[string]bool),
-		passes:      make(map[telemetry.Result]uint64),
 	}
 }

@@ -1,6 +1,7 @@
 package retry
 
 import (
+	"cmp"
 	"errors"
 	"maps"
 	"time"
@@ -151,6 +152,24 @@ func (b *Backoffs) Err(p cgroup.Path) error {
 	}
 	return b.failures[writer{p, false}].err
 }
+
+// WaitErr returns the error of a property that waits. It wraps the last failure of the cgroup,
+// or else of a cgroup for which the property waits.
+func (b *Backoffs) WaitErr(d cgroup.Deferred) error {
+	err := waitError{text: d.Property + " waits: " + d.Reason, cause: b.Err(d.Path)}
+	for _, p := range d.WaitsFor {
+		err.cause = cmp.Or(err.cause, b.Err(p))
+	}
+	return err
+}
+
+type waitError struct {
+	text  string
+	cause error // nil if no write has failed
+}
+
+func (e waitError) Error() string { return e.text }
+func (e waitError) Unwrap() error { return e.cause }
 
 // Next calls earlier with the times at which pauses end, and drops conflicts that are over.
 func (b *Backoffs) Next(earlier func(time.Time), now time.Time) {

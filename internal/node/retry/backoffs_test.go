@@ -101,6 +101,26 @@ func TestUpdateOverwritesRecords(t *testing.T) {
 	}
 }
 
+// TestWaitErr checks that the error of a property that waits has the cause of its cgroup, or
+// else of the cgroups for which it waits.
+func TestWaitErr(t *testing.T) {
+	now, own, other := time.Unix(100, 0), errors.New("own"), errors.New("other")
+	b := retry.New()
+	d := cgroup.Deferred{Path: "a", Property: cgroup.CRICPUs, Reason: "b must release CPU 2", WaitsFor: []cgroup.Path{"c", "b"}}
+	check := func(want error) {
+		t.Helper()
+		err := b.WaitErr(d)
+		if errors.Unwrap(err) != want || err.Error() != "cpuset_cpus waits: b must release CPU 2" {
+			t.Errorf("%v, caused by %v; want %v", err, errors.Unwrap(err), want)
+		}
+	}
+	check(nil)
+	b.Refuse(cgroup.Write{Path: "b", Via: cgroup.CRI}, other, now)
+	check(other)
+	b.Refuse(cgroup.Write{Path: "a", Via: cgroup.CRI}, own, now)
+	check(own)
+}
+
 // TestForget checks that nothing about a cgroup that is gone stays.
 func TestForget(t *testing.T) {
 	now := time.Unix(100, 0)

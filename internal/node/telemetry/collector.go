@@ -121,8 +121,10 @@ func (e emitter) state(v *View) {
 		at = float64(v.LastSuccess.UnixMilli()) / 1000
 	}
 	e.emit(lastSuccess, at)
-	for _, result := range []Result{OK, Failed} {
+	for _, result := range []Result{OK, Failed, Unavailable} {
 		e.emit(passes, float64(v.Passes[result]), string(result))
+	}
+	for _, result := range []Result{OK, Failed} {
 		for _, via := range []string{"file", "cri", "dbus", "nri"} {
 			e.emit(writes, float64(v.Writes[Write{via, result}]), via, string(result))
 		}

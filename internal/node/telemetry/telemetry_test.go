@@ -215,7 +215,7 @@ func TestMetricsBeforeTheFirstPass(t *testing.T) {
 	n := newNode(t)
 	n.want("cpupoold_build_info", `{goversion="go1",revision="abc",version="v1.2.3"} 1`)
 	n.want("cpupoold_pool_cpus")
-	n.want("cpupoold_passes_total", `{result="failed"} 0`, `{result="ok"} 0`)
+	n.want("cpupoold_passes_total", `{result="failed"} 0`, `{result="ok"} 0`, `{result="unavailable"} 0`)
 }
 
 // TestCountersGrowWhenPoolsChange checks that counters only grow: a CPU does not take its past

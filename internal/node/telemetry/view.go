@@ -182,6 +182,9 @@ type Result string
 const (
 	OK     Result = "ok"
 	Failed Result = "failed"
+	// Unavailable is the result of a pass that failed only because the container runtime or
+	// systemd did not answer.
+	Unavailable Result = "unavailable"
 	// Conflict means that the Node had changed, so that the patch was repeated.
 	Conflict Result = "conflict"
 )

@@ -53,8 +53,11 @@ func (o *Answers) Status() *inspect.Status {
 		Version: inspect.Version, Sequence: in.History.Last(), Time: time.Now().UTC(), Node: o.node,
 		Daemon: inspect.Daemon{BuildVersion: o.build.Version, Commit: o.build.Revision, Go: o.build.Go, Started: o.started,
 			Mode: string(config.ModeEnforce), Owed: in.Owed, Ready: in.View.Ready},
-		Config:     o.configOf(in),
-		Passes:     inspect.Passes{OK: in.View.Passes[telemetry.OK], Failed: in.View.Passes[telemetry.Failed], Last: in.Began.UTC(), LastSuccess: in.View.LastSuccess.UTC()},
+		Config: o.configOf(in),
+		Passes: inspect.Passes{
+			OK: in.View.Passes[telemetry.OK], Failed: in.View.Passes[telemetry.Failed], Unavailable: in.View.Passes[telemetry.Unavailable],
+			Last: in.Began.UTC(), LastSuccess: in.View.LastSuccess.UTC(),
+		},
 		Pools:      in.pools(),
 		Containers: in.containers(),
 		Sources:    []inspect.Source{},
