@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/cpupoold/cpupoold/internal/config"
+	"github.com/cpupoold/cpupoold/internal/inspect"
 	"github.com/cpupoold/cpupoold/internal/layout"
 	"github.com/cpupoold/cpupoold/pkg/topology"
 )
@@ -76,8 +77,15 @@ func isUsage(err error) bool {
 	return strings.HasPrefix(err.Error(), "unknown command") || strings.HasPrefix(err.Error(), "accepts ")
 }
 
-// complain prints each of joined errors on a line of its own.
+// complain prints each of joined errors on a line of its own. A list of names is as wide as the
+// screen at most.
 func complain(w io.Writer, err error) {
+	if _, names := errors.AsType[*inspect.NameError](err); names {
+		for _, line := range wrap("cpupoold: " + err.Error()) {
+			_, _ = fmt.Fprintln(w, line) // an error has no other destination
+		}
+		return
+	}
 	for line := range strings.SplitSeq(err.Error(), "\n") {
 		_, _ = fmt.Fprintln(w, "cpupoold: "+layout.Printable(line)) // an error has no other destination
 	}

@@ -3,9 +3,14 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
+	"github.com/cpupoold/cpupoold/internal/inspect"
 	"github.com/cpupoold/cpupoold/internal/node/telemetry"
 )
 
@@ -35,6 +40,30 @@ func TestExitCodes(t *testing.T) {
 		}
 		if (stdout.Len() > 0) != (c.want == exitOK) {
 			t.Errorf("cpupoold %s: standard output %q", c.args, &stdout)
+		}
+	}
+}
+
+// TestComplainOfNames checks that a list of names fits the screen, and that other errors keep
+// one line each.
+func TestComplainOfNames(t *testing.T) {
+	for name, c := range map[string]struct {
+		err   error
+		lines int
+	}{
+		"names":         {fmt.Errorf("explain: %w", &inspect.NameError{Text: strings.TrimSpace(strings.Repeat("namespace/pod, ", 20))}), 5},
+		"joined errors": {errors.Join(errors.New("one"), errors.New(strings.Repeat("two ", 30))), 2},
+	} {
+		var out bytes.Buffer
+		complain(&out, c.err)
+		lines := slices.Collect(strings.Lines(out.String()))
+		if len(lines) != c.lines || !strings.HasPrefix(lines[0], "cpupoold: ") {
+			t.Errorf("%s: %d lines; want %d:\n%s", name, len(lines), c.lines, &out)
+		}
+		for _, line := range lines {
+			if n := utf8.RuneCountInString(line) - 1; c.lines == 5 && n > screen {
+				t.Errorf("%s: %d columns: %s", name, n, line)
+			}
 		}
 	}
 }

@@ -11,6 +11,8 @@ import (
 	"net"
 	"net/http"
 	"syscall"
+
+	"github.com/cpupoold/cpupoold/internal/inspect"
 )
 
 // ErrNoDaemon means that no process listens on the socket.
@@ -78,6 +80,10 @@ func (c *Client) do(r *http.Request, limit int64) ([]byte, error) {
 	text, err := io.ReadAll(io.LimitReader(answer.Body, limit))
 	if err != nil {
 		return nil, c.connectionError(err)
+	}
+	var f failure
+	if answer.StatusCode == http.StatusNotFound && json.Unmarshal(text, &f) == nil && f.Error != "" {
+		return nil, &inspect.NameError{Text: f.Error}
 	}
 	if answer.StatusCode != http.StatusOK {
 		return nil, fmt.Errorf("the daemon at %s: %s", c.socket, reason(answer.Status, text))

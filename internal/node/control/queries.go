@@ -217,7 +217,8 @@ func (c *Client) Status(ctx context.Context, after uint64, wait Wait) (*inspect.
 	return s, c.get(ctx, "status", &q, s)
 }
 
-// Explain returns the reasons for the CPUs of a pod, a container or a unit.
+// Explain returns the reasons for the CPUs of a pod, a container or a unit. It returns an
+// [*inspect.NameError] if the name matches no object, or several.
 func (c *Client) Explain(ctx context.Context, name string) (*inspect.Explanation, error) {
 	e := new(inspect.Explanation)
 	return e, c.get(ctx, "explain", &query{Query: history.Query{About: name}}, e)

@@ -3,6 +3,7 @@ package control_test
 import (
 	"bufio"
 	"context"
+	"errors"
 	"io"
 	"net"
 	"net/http"
@@ -61,8 +62,9 @@ func TestExplain(t *testing.T) {
 		t.Errorf("explain a/b = %+v, %v", e, err)
 	}
 	for name, want := range map[string]string{"c d&e": "nothing is called c d&e", "": "name a pod"} {
-		if _, err := c.Explain(t.Context(), name); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("explain %q: %v; want %q", name, err, want)
+		_, err := c.Explain(t.Context(), name)
+		if _, unknown := errors.AsType[*inspect.NameError](err); !unknown || !strings.Contains(err.Error(), want) {
+			t.Errorf("explain %q: %v; want a NameError with %q", name, err, want)
 		}
 	}
 	if _, err := c.Explain(t.Context(), strings.Repeat("x", 1000)); err == nil || !strings.Contains(err.Error(), "longer than") {

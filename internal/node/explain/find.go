@@ -10,7 +10,7 @@ import (
 
 // Bounds of the names in an answer.
 const (
-	maxNames = 20
+	maxNames = 8
 	minID    = 8 // shortest accepted prefix of a container ID
 )
 
@@ -39,9 +39,10 @@ func Find(all []inspect.Container, name string) ([]int, error) {
 	case len(targets) == 1:
 		return found, nil
 	case len(targets) > 1:
+		slices.Sort(targets)
 		return nil, &inspect.NameError{Text: fmt.Sprintf("%q names several: %s; write one of these", name, list(targets))}
 	}
-	return nil, &inspect.NameError{Text: fmt.Sprintf("%q names no pod, container or unit that the daemon places; %s", name, availableNames(all, name))}
+	return nil, &inspect.NameError{Text: fmt.Sprintf("%q names no pod, container or unit that the daemon places; %s", name, suggestions(all, name))}
 }
 
 // matchedName returns the full name of the object that name matches: the pod of c, c, or nothing.
@@ -65,38 +66,4 @@ func matchedName(c *inspect.Container, name string) string {
 // isPodName reports whether name is a name of the pod of c.
 func isPodName(c *inspect.Container, name string) bool {
 	return name != "" && (name == c.Pod || name == c.PodUID || name == c.Namespace+"/"+c.Pod)
-}
-
-// availableNames lists the pods and units, similar names first.
-func availableNames(all []inspect.Container, name string) string {
-	_, last, _ := strings.Cut(name, "/")
-	var like, others []string
-	for i := range all {
-		what := all[i].Name
-		if !all[i].Unit {
-			what = all[i].Namespace + "/" + all[i].Pod
-		}
-		to := &others
-		if name != "" && strings.Contains(what, name) || last != "" && strings.Contains(what, last) {
-			to = &like
-		}
-		if !slices.Contains(*to, what) {
-			*to = append(*to, what)
-		}
-	}
-	if len(like)+len(others) == 0 {
-		return "this node has no pods and no units"
-	}
-	slices.Sort(like)
-	slices.Sort(others)
-	return "there are " + list(slices.Concat(like, others))
-}
-
-// list joins the first maxNames names.
-func list(names []string) string {
-	text := strings.Join(names[:min(len(names), maxNames)], ", ")
-	if more := len(names) - maxNames; more > 0 {
-		text += fmt.Sprintf(" and %d more", more)
-	}
-	return text
 }

@@ -2,6 +2,7 @@ package explain
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -33,14 +34,19 @@ func TestFind(t *testing.T) {
 		}
 	}
 	for name, want := range map[string][]string{
-		"du-0":     {"names several", "ran/du-0 (UID u1)", "test/du-0 (UID u2)"},
-		"du-0/du":  {"names several", "ran/du-0/du (UID u1)", "test/du-0/du (UID u2)"},
-		"du-0/log": {"names several", "ran/du-0/log (UID u1)", "du-0/log (UID u3)"}, // a container of one pod, and another pod
-		"aaaaaaaa": {"names several", "ran/du-0/du", "ran/du-0/log"},
-		"aaaaaaa":  {"names no pod"},
-		"ran/du":   {"names no pod", "there are du-0/log, ran/du-0, test/du-0, gnss.service, test/one"},
-		"":         {"names no pod"},
-		"/":        {"names no pod"},
+		"du-0":         {"names several", "ran/du-0 (UID u1)", "test/du-0 (UID u2)"},
+		"du-0/du":      {"names several", "ran/du-0/du (UID u1)", "test/du-0/du (UID u2)"},
+		"du-0/log":     {"names several", "ran/du-0/log (UID u1)", "du-0/log (UID u3)"}, // a container of one pod, and another pod
+		"aaaaaaaa":     {"names several", "ran/du-0/du", "ran/du-0/log"},
+		"aaaaaaa":      {"names no pod"},
+		"ran/du":       {"names no pod", "similar names are du-0/log, ran/du-0, test/du-0; cpupoold status lists 2 more"},
+		"ran/du-1":     {"names no pod", "similar names are ran/du-0, test/du-0;"},
+		"gnns":         {"names no pod", "there are du-0/log, gnss.service, ran/du-0, test/du-0, test/one; cpupoold status lists all"},
+		"gnns.service": {"similar names are gnss.service; cpupoold status lists 4 more"},
+		"ran/du-0/dux": {"names no pod", "the containers of ran/du-0 are du, log"},
+		"du-0/web":     {"names no pod", "the containers of du-0 are du, log"},
+		"":             {"names no pod"},
+		"/":            {"names no pod"},
 	} {
 		_, err := Find(testContainers(), name)
 		if _, is := errors.AsType[*inspect.NameError](err); !is {
@@ -51,6 +57,18 @@ func TestFind(t *testing.T) {
 			if !strings.Contains(err.Error(), w) {
 				t.Errorf("Find(%q): %v; want %q in it", name, err, w)
 			}
+		}
+	}
+	var many []inspect.Container
+	for i := range 30 {
+		many = append(many, inspect.Container{Namespace: "web", Pod: fmt.Sprintf("shop-%02d", 29-i), PodUID: fmt.Sprint(i), Name: "app"})
+	}
+	for name, want := range map[string]string{
+		"shop": "similar names are web/shop-00, web/shop-01, web/shop-02, web/shop-03, web/shop-04, web/shop-05, web/shop-06, web/shop-07; cpupoold status lists 22 more",
+		"x":    "there are web/shop-00, web/shop-01, web/shop-02, web/shop-03, web/shop-04, web/shop-05, web/shop-06, web/shop-07 and 22 more; cpupoold status lists all",
+	} {
+		if _, err := Find(many, name); err == nil || !strings.HasSuffix(err.Error(), "places; "+want) {
+			t.Errorf("Find(%q): %v; want %q", name, err, want)
 		}
 	}
 	if _, err := Find(nil, "x"); err == nil || !strings.Contains(err.Error(), "this node has no pods and no units") {

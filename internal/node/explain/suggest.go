@@ -1,0 +1,133 @@
+package explain
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/cpupoold/cpupoold/internal/inspect"
+)
+
+// suggestions returns a text with names for an unknown name. If the name has a pod, these are the
+// containers of the pod. Otherwise they are similar names of pods and units, or, without similar
+// names, the first ones in the alphabet.
+func suggestions(all []inspect.Container, name string) string {
+	if of, containers := containersOf(all, name); len(containers) > 0 {
+		return "the containers of " + of + " are " + list(containers)
+	}
+	names := podsAndUnits(all)
+	similar := mostSimilar(names, name)
+	switch others := len(names) - len(similar); {
+	case len(names) == 0:
+		return "this node has no pods and no units"
+	case len(similar) == 0:
+		return "there are " + list(names) + "; cpupoold status lists all"
+	case others == 0:
+		return "similar names are " + list(similar)
+	default:
+		return fmt.Sprintf("similar names are %s; cpupoold status lists %d more", list(similar), others)
+	}
+}
+
+// containersOf returns the pods that name names before its last slash, and the sorted names of
+// their containers.
+func containersOf(all []inspect.Container, name string) (pod string, containers []string) {
+	i := strings.LastIndexByte(name, '/')
+	if i <= 0 {
+		return "", nil
+	}
+	for j := range all {
+		if c := &all[j]; !c.Unit && isPodName(c, name[:i]) && !slices.Contains(containers, c.Name) {
+			containers = append(containers, c.Name)
+		}
+	}
+	slices.Sort(containers)
+	return name[:i], containers
+}
+
+// podsAndUnits returns the sorted names of all pods and units.
+func podsAndUnits(all []inspect.Container) []string {
+	var names []string
+	for i := range all {
+		if all[i].Unit {
+			names = append(names, all[i].Name)
+		} else {
+			names = append(names, all[i].Namespace+"/"+all[i].Pod)
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// mostSimilar returns at most maxNames of names that are similar to name, the most similar first.
+func mostSimilar(names []string, name string) []string {
+	distances := make(map[string]int)
+	var similar []string
+	for _, n := range names {
+		if d, is := difference(n, name); is {
+			distances[n] = d
+			similar = append(similar, n)
+		}
+	}
+	slices.SortStableFunc(similar, func(a, b string) int { return cmp.Compare(distances[a], distances[b]) })
+	return similar[:min(len(similar), maxNames)]
+}
+
+// difference compares a pod or unit with a requested name, or a part of it. It returns 0 if one
+// contains the other, or else the number of changed letters. It reports whether they are similar:
+// at most a third of the letters differ.
+func difference(have, asked string) (letters int, similar bool) {
+	_, pod, _ := strings.Cut(have, "/")
+	_, askedPod, _ := strings.Cut(asked, "/")
+	letters = -1
+	for _, h := range []string{have, pod} {
+		for _, a := range []string{asked, askedPod} {
+			if h == "" || a == "" {
+				continue
+			}
+			if strings.Contains(h, a) || strings.Contains(a, h) {
+				return 0, true
+			}
+			limit := max(len(h), len(a)) / 3
+			if max(len(h)-len(a), len(a)-len(h)) > limit {
+				continue // at least so many letters differ
+			}
+			if d := editDistance(h, a); d <= limit && (letters < 0 || d < letters) {
+				letters = d
+			}
+		}
+	}
+	return letters, letters >= 0
+}
+
+// editDistance returns the number of bytes to insert, remove or replace in a to get b
+// (Levenshtein).
+func editDistance(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			replaced := diagonal
+			if a[i] != b[j] {
+				replaced++
+			}
+			diagonal = row[j+1]
+			row[j+1] = min(replaced, diagonal+1, row[j]+1)
+		}
+	}
+	return row[len(b)]
+}
+
+// list joins the first maxNames names.
+func list(names []string) string {
+	text := strings.Join(names[:min(len(names), maxNames)], ", ")
+	if more := len(names) - maxNames; more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return text
+}
