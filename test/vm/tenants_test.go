@@ -8,9 +8,10 @@ import (
 	"github.com/cpupoold/cpupoold/test/vm"
 )
 
-// TestTenants runs pods that attack the daemon beside pods with exclusive CPUs.
+// TestTenants runs pods that attack the daemon beside pods with exclusive CPUs, and then 110 pods with large annotations.
 func TestTenants(t *testing.T) {
-	m := vm.Start(t, vm.Config{Topology: "8c2n", Node: true})
+	m := vm.Start(t, vm.Config{Topology: "8c2n", Node: true, Memory: 4096})
 	installDaemon(t, m)
 	vm.RunTests(t, m, "./guest/tenants")
+	vm.RunTests(t, m, "./guest/daemon", "-annotations", "-test.run=^TestAnnotations$")
 }

@@ -18,7 +18,7 @@ func Slices() []Slice {
 		{"faults", []string{"TestDaemon/TestFaults", "TestDaemon/TestPartition", "TestDaemon/TestGarbage", "TestDaemon/TestRequiredPlugin", "TestDaemon/TestWatchdog", "TestDaemon/TestRuntimeDown"}},
 		{"soak", []string{"TestSoak"}},
 		{"devices", []string{"TestPlacement/8c2n", "TestCheck"}},
-		{"away", []string{"TestDaemon/TestAway", "TestDaemon/TestAnnotations"}},
+		{"away", []string{"TestDaemon/TestAway"}},
 		{"upgrade", []string{"TestDaemon/TestUpgrade", "TestDaemon/TestObserve"}},
 		{"options", []string{"TestPlacement/16c2s2t", "TestPlacement/16c2d4l"}},
 		{"apiserver", []string{"TestAPIServer"}},
