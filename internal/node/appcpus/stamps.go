@@ -4,7 +4,7 @@ import (
 	"hash/fnv"
 	"io"
 	"maps"
-	"strings"
+	"path"
 	"time"
 
 	"github.com/cpupoold/cpupoold/internal/node/confined"
@@ -20,21 +20,16 @@ const readTurns = 8
 
 // isKept reports whether a check needs to read nothing: all stamps are as the last check left them, and
 // no directory has its turn.
-func (w *Writer) isKept(top *confined.Dir, want map[string]map[string]string) bool {
-	if now := w.stamp(top, containersDir, nil); now == nil || !maps.Equal(now, w.seen[containersDir]) {
+func (w *Writer) isKept(top, pods *confined.Dir, want map[string]map[string]string) bool {
+	if now := w.stamp(pods, nil); now == nil || !maps.Equal(now, w.seen[containersDir]) || !w.keeps(unitsDir, w.stampIn(top, unitsDir, want[unitsDir])) {
 		return false
 	}
-	for dir := range w.seen {
-		if dir != containersDir && !w.keeps(dir, w.stamp(top, dir, want[dir])) {
+	for dir, files := range want {
+		if dir != unitsDir && !w.keeps(dir, w.stampIn(pods, dir, files)) {
 			return false
 		}
 	}
-	for dir := range want {
-		if w.seen[dir] == nil {
-			return false
-		}
-	}
-	return w.seen[unitsDir] != nil
+	return true
 }
 
 // keeps reports whether the files of a directory with these stamps need not be read in this check.
@@ -42,20 +37,30 @@ func (w *Writer) keeps(dir string, now stamps) bool {
 	return w.whole && now != nil && maps.Equal(now, w.seen[dir]) && !w.hasTurn(dir)
 }
 
+// stampIn is stamp for a directory in parent.
+func (w *Writer) stampIn(parent *confined.Dir, dir string, files map[string]string) stamps {
+	d, err := parent.Enter(path.Base(dir))
+	if err != nil {
+		return nil
+	}
+	defer d.Close() //nolint:errcheck // a directory
+	return w.stamp(d, files)
+}
+
 // stamp returns the stamps of a directory and its files. It returns nil if one of them does not exist,
 // has just been changed, is not as this package wants it, or has a fault.
-func (w *Writer) stamp(top *confined.Dir, dir string, files map[string]string) stamps {
+func (w *Writer) stamp(d *confined.Dir, files map[string]string) stamps {
 	all, now := make(stamps, 1+len(files)), time.Now()
-	add := func(key, name string) bool {
-		s, err := top.Stamp(strings.Split(name, "/")...)
-		all[key] = s
+	add := func(name string) bool {
+		s, err := d.Stamp(path.Base(name))
+		all[name] = s
 		return err == nil && s.IsSettled(now)
 	}
-	if !add(".", dir) {
+	if !add(".") {
 		return nil
 	}
 	for name, content := range files {
-		if w.content[name] != content || w.failed[name] || w.faults[name] != "" || !add(name, name) {
+		if w.content[name] != content || w.failed[name] || w.faults[name] != "" || !add(name) {
 			return nil
 		}
 	}

@@ -171,20 +171,20 @@ func (w *Writer) sync(want map[string]map[string]string, before map[string]bool)
 			obsolete[dir] = append(obsolete[dir], path.Base(name))
 		}
 	}
-	if w.whole && len(obsolete) == 0 && w.isKept(top, want) {
-		return nil
-	}
-	if w.writeDir(top, top, unitsDir, want[unitsDir], obsolete[unitsDir]) {
-		w.clean(top, unitsDir, obsolete[unitsDir])
-	}
 	pods, err := top.Sub(containersDir, dirMode)
 	if err != nil {
 		return fmt.Errorf("write CPUs for applications: %w", err)
 	}
 	defer pods.Close() //nolint:errcheck // a directory
+	if w.whole && len(obsolete) == 0 && w.isKept(top, pods, want) {
+		return nil
+	}
+	if w.writeDir(top, unitsDir, want[unitsDir], obsolete[unitsDir]) {
+		w.clean(top, unitsDir, obsolete[unitsDir])
+	}
 	var unclean []string
 	for dir, files := range want {
-		if dir != unitsDir && w.writeDir(top, pods, dir, files, obsolete[dir]) {
+		if dir != unitsDir && w.writeDir(pods, dir, files, obsolete[dir]) {
 			unclean = append(unclean, dir)
 		}
 	}
@@ -194,7 +194,7 @@ func (w *Writer) sync(want map[string]map[string]string, before map[string]bool)
 		}
 	}
 	if w.whole {
-		now := w.stamp(top, containersDir, nil)
+		now := w.stamp(pods, nil)
 		if delete(w.seen, containersDir); w.clearPods(pods, want) && now != nil {
 			w.seen[containersDir] = now
 		}
@@ -205,9 +205,9 @@ func (w *Writer) sync(want map[string]map[string]string, before map[string]bool)
 	return nil
 }
 
-// writeDir writes the files of a directory, a child of parent below top. It reports whether the directory may
+// writeDir writes the files of a directory below parent. It reports whether the directory may
 // contain other files.
-func (w *Writer) writeDir(top, parent *confined.Dir, dir string, files map[string]string, obsolete []string) bool {
+func (w *Writer) writeDir(parent *confined.Dir, dir string, files map[string]string, obsolete []string) bool {
 	changed := make([]string, 0, len(files))
 	for name, content := range files {
 		if old, had := w.content[name]; w.whole || !had || old != content || w.failed[name] {
@@ -217,7 +217,7 @@ func (w *Writer) writeDir(top, parent *confined.Dir, dir string, files map[strin
 	if len(changed)+len(obsolete) == 0 && (!w.whole || len(files) == 0 && dir != unitsDir) {
 		return false
 	}
-	now := w.stamp(top, dir, files)
+	now := w.stampIn(parent, dir, files)
 	if len(obsolete) == 0 && w.keeps(dir, now) {
 		return false
 	}

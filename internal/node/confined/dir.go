@@ -85,25 +85,25 @@ func (s Stamp) IsSettled(now time.Time) bool {
 	return now.Sub(time.Unix(s.changed.Unix())) > tick
 }
 
-// Stamp returns the stamp of a file of any kind. Names leads to it from d. It follows links in names
-// except the last; their stamps show whether they are links.
-func (d *Dir) Stamp(names ...string) (Stamp, error) {
-	for _, name := range names {
-		if err := check(name); err != nil {
+// Stamp returns the stamp of a file of any kind in d, or of d itself if name is ".".
+func (d *Dir) Stamp(name string) (Stamp, error) {
+	f := d.f
+	if name != "." {
+		var err error
+		if f, err = d.open(name, unix.O_PATH|unix.O_NOFOLLOW, 0); err != nil {
 			return Stamp{}, err
 		}
+		defer f.Close() //nolint:errcheck // opened without access
 	}
 	var st unix.Stat_t
-	name := strings.Join(names, "/")
-	err := unix.Fstatat(d.fd(), name, &st, unix.AT_SYMLINK_NOFOLLOW|unix.AT_NO_AUTOMOUNT)
-	for errors.Is(err, unix.EINTR) {
-		err = unix.Fstatat(d.fd(), name, &st, unix.AT_SYMLINK_NOFOLLOW|unix.AT_NO_AUTOMOUNT)
-	}
-	if err != nil {
+	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
 		return Stamp{}, d.fault("stat", name, err)
 	}
 	return Stamp{uint64(st.Dev), st.Ino, st.Mode, st.Size, st.Ctim}, nil
 }
+
+// Enter opens a directory in d. A missing one is an error.
+func (d *Dir) Enter(name string) (*Dir, error) { return d.sub(name) }
 
 // Names returns at most limit names in the directory name of d, or in d itself if name is ".".
 // The order is arbitrary.

@@ -29,7 +29,6 @@ const (
 	programInside  = "/attack"
 	ownFiles       = "/files"    // the pod's directory of files
 	progressInside = "/progress" // progress
-	cgroupInside   = "/sys/fs/cgroup"
 )
 
 // An attack makes one attempt. It returns an error if the attempt was not made; the boundary itself may refuse parts of it.
@@ -118,16 +117,27 @@ func openConnections(attempt int64) error {
 	return nil
 }
 
+// ownCgroup returns the directory of the container's cgroup. The runtime gives a privileged container all cgroups of the node.
+func ownCgroup() (string, error) {
+	text, err := os.ReadFile("/proc/self/cgroup")
+	return filepath.Join("/sys/fs/cgroup", strings.TrimPrefix(strings.TrimSpace(string(text)), "0::")), err
+}
+
 // writeOwnCgroup writes two files of the container's own cgroup: all CPUs of the node, and a weight.
 func writeOwnCgroup(attempt int64) error {
-	return errors.Join(
-		os.WriteFile(filepath.Join(cgroupInside, "cpuset.cpus"), []byte("0-7"), 0o644),
-		os.WriteFile(filepath.Join(cgroupInside, "cpu.weight"), strconv.AppendInt(nil, 1+attempt%10000, 10), 0o644))
+	own, err := ownCgroup()
+	return errors.Join(err,
+		os.WriteFile(filepath.Join(own, "cpuset.cpus"), []byte("0-7"), 0o644),
+		os.WriteFile(filepath.Join(own, "cpu.weight"), strconv.AppendInt(nil, 1+attempt%10000, 10), 0o644))
 }
 
 // makeCgroups makes and removes cgroups below the container's own.
 func makeCgroups(attempt int64) error {
-	dir := filepath.Join(cgroupInside, fmt.Sprintf("tenant-%d", attempt%500))
+	own, err := ownCgroup()
+	if err != nil {
+		return err
+	}
+	dir := filepath.Join(own, fmt.Sprintf("tenant-%d", attempt%500))
 	if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
 		return err
 	}
@@ -184,7 +194,10 @@ func attacker(name string, more map[string]any) manifest.Pod {
 	}
 	return manifest.Pod{
 		Name: name, Namespace: "default",
-		Annotations: map[string]string{"example.org/note": strings.Repeat("x", 200<<10)},
+		Annotations: map[string]string{
+			"example.org/note":       strings.Repeat("x", 100<<10),
+			"cpu-quota.crio.io/note": strings.Repeat("x", 100<<10), // the daemon reads annotations with this prefix
+		},
 		Containers:  []manifest.Container{{Name: "app", More: container}},
 		Volumes: []map[string]any{
 			hostPath("program", program, "File"), hostPath("progress", progress, "Directory"), hostPath("files", files, "DirectoryOrCreate"),
