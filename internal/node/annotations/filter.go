@@ -13,11 +13,14 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/workload"
 )
 
-// Filter selects annotations by their names. It is safe for concurrent use, but for Learn.
+// Filter selects annotations by their names. It is safe for concurrent use, but for Learn and
+// NoteReread.
 type Filter struct {
 	names workload.Names
 	// workloads holds the activation annotations of CRI-O's workloads. Learn replaces the map.
 	workloads atomic.Pointer[map[string]bool]
+	// stale is true if pods that were read before a new name can lack its annotation.
+	stale bool
 }
 
 // New returns a filter for annotations with the names of the configuration.
@@ -32,9 +35,9 @@ func (f *Filter) Reads(key string) bool {
 	return pools.ReadsAnnotation(f.names, key) || managers.ReadsAnnotation(key) || (*f.workloads.Load())[key]
 }
 
-// Learn adds the names that a configuration of CRI-O contains. It reports whether one of
-// them is new: then pods that were read before lack this annotation. One goroutine at a time
-// calls Learn.
+// Learn adds the names that a configuration of CRI-O contains. It reports whether pods that
+// were read before can lack an annotation. That is so from a new name until NoteReread. One
+// goroutine at a time calls the two methods.
 func (f *Filter) Learn(crio managers.CRIO) bool {
 	known := *f.workloads.Load()
 	next := maps.Clone(known)
@@ -43,9 +46,12 @@ func (f *Filter) Learn(crio managers.CRIO) bool {
 			next[w.Activation] = true
 		}
 	}
-	if len(next) == len(known) {
-		return false
+	if len(next) != len(known) {
+		f.workloads.Store(&next)
+		f.stale = true
 	}
-	f.workloads.Store(&next)
-	return true
+	return f.stale
 }
+
+// NoteReread states that all pods have been read since the last call of Learn.
+func (f *Filter) NoteReread() { f.stale = false }

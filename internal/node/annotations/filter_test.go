@@ -58,17 +58,22 @@ func TestLearn(t *testing.T) {
 	one := managers.CRIO{Workloads: []managers.Workload{{Name: "w", Activation: "example.org/w"}, {Name: "none"}}}
 	for i, step := range []struct {
 		crio managers.CRIO
-		news bool
+		want bool
+		read bool // all pods are read after it
 		w, v bool
 	}{
-		{managers.CRIO{}, false, false, false},
-		{one, true, true, false},
-		{one, false, true, false},
-		{managers.CRIO{Workloads: []managers.Workload{{Name: "v", Activation: "example.org/v"}}}, true, true, true},
-		{managers.CRIO{}, false, true, true}, // pods keep what was read
+		{managers.CRIO{}, false, true, false, false},
+		{one, true, false, true, false},
+		{one, true, true, true, false},
+		{one, false, true, true, false},
+		{managers.CRIO{Workloads: []managers.Workload{{Name: "v", Activation: "example.org/v"}}}, true, true, true, true},
+		{managers.CRIO{}, false, true, true, true}, // pods keep what was read
 	} {
-		if news := f.Learn(step.crio); news != step.news {
-			t.Errorf("step %d: Learn = %v; want %v", i, news, step.news)
+		if got := f.Learn(step.crio); got != step.want {
+			t.Errorf("step %d: Learn = %v; want %v", i, got, step.want)
+		}
+		if step.read {
+			f.NoteReread()
 		}
 		if w, v := f.Reads("example.org/w"), f.Reads("example.org/v"); w != step.w || v != step.v || f.Reads("") {
 			t.Errorf("step %d: reads w: %v, v: %v; want %v, %v", i, w, v, step.w, step.v)

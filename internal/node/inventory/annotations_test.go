@@ -1,6 +1,7 @@
 package inventory_test
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -68,6 +69,11 @@ func TestKeepsReadAnnotations(t *testing.T) {
 	list(3, target)
 	list(0, target)
 	crio.Workloads = []managers.Workload{{Name: "pin", Activation: "example.org/pin", Pins: true}}
+	r.Fail("ListPodSandbox", errors.New("the runtime restarts"))
+	if l := inventory.List(t.Context(), &h, m.Query(nil, false)); l.Err == nil {
+		t.Fatal("the listing did not fail")
+	}
+	r.Fail("ListPodSandbox", nil)
 	list(3, "example.org/pin", target)
 	list(0, "example.org/pin", target)
 }

@@ -6,12 +6,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cpupoold/cpupoold/internal/node/annotations"
 	"github.com/cpupoold/cpupoold/internal/node/hostenv"
 	"github.com/cpupoold/cpupoold/internal/node/inventory"
 	"github.com/cpupoold/cpupoold/internal/testing/testnode"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/cri"
+	"github.com/cpupoold/cpupoold/pkg/workload"
 )
 
 const slice = "kubepods-podu_1.slice"
@@ -86,7 +88,7 @@ func newWorld(t *testing.T) *world {
 		tree:    testnode.NewCgroups(testnode.CgroupConfig{Possible: cpuset.Range(0, 7)}),
 	}
 	w.UseClock(func() time.Time { return w.now })
-	w.host = hostenv.Host{Runtime: w.runtime, Driver: cgroup.DriverSystemd, Cgroups: cgroup.New(w.tree)}
+	w.host = hostenv.Host{Runtime: w.runtime, Annotations: annotations.New(workload.Names{}), Driver: cgroup.DriverSystemd, Cgroups: cgroup.New(w.tree)}
 	return w
 }
 

@@ -94,6 +94,9 @@ func List(ctx context.Context, h *hostenv.Host, q Query) Listing {
 	units := make(chan []UnitStatus, 1)
 	go func() { units <- listUnits(ctx, h, q) }()
 	l := listObjects(ctx, h, q)
+	if l.Err == nil && h.CRIO != nil {
+		h.Annotations.NoteReread() // each object without details is read again
+	}
 	l.asOf, l.Crio = q.asOf, crio
 	l.Units = <-units
 	l.Failed = l.failures()
