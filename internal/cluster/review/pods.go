@@ -44,12 +44,12 @@ var errUnknown = errors.New("the nodes of the cluster are not known yet")
 // Pods returns the webhook that rewrites pods when they are created. Without p, pods keep their
 // priority classes.
 func Pods(c Cluster, p Priorities, count Counter, log *slog.Logger) http.Handler {
-	return &reviews{OfPods, mutatePods(c, p, count), count, log}
+	return newReviews(OfPods, mutatePods(c, p, count), count, log)
 }
 
 // mutatePods returns the judge of Pods.
 func mutatePods(c Cluster, p Priorities, count Counter) judge {
-	return func(ctx context.Context, request *admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, error) {
+	return func(ctx context.Context, request *admissionv1.AdmissionRequest) (func() (*admissionv1.AdmissionResponse, error), error) {
 		if err := wants(request, admissionv1.Create, ""); err != nil {
 			return nil, err
 		}
@@ -57,39 +57,48 @@ func mutatePods(c Cluster, p Priorities, count Counter) judge {
 		if !known {
 			return nil, errUnknown
 		}
-		pod, err := decodePod(request.Object.Raw)
-		if err != nil {
-			return nil, err
-		}
 		annotations, err := c.Namespace(ctx, request.Namespace)
 		if err != nil {
 			return nil, err
 		}
-		own := ownPod(&request.UserInfo, pod)
-		from := admission.Origin{Namespace: annotations, Node: own}
-		mutated, warnings, err := settings.Mutate(pod, from)
-		if refusal, ok := errors.AsType[*admission.Refusal](err); ok {
-			return refused(refusal), nil
-		}
-		if err != nil {
-			return nil, err
-		}
-		mutated, removed := admission.RemoveVariables(mutated, from)
-		warnings = slices.Concat(warnings, removed)
-		ops := admission.Patch(pod, mutated)
-		if p != nil && !own {
-			ops = append(ops, reclassify(pod, p.Class(request.Namespace, pod.Spec.PriorityClassName))...)
-		}
-		response, err := patched(ops)
-		if err != nil {
-			return nil, err
-		}
-		for _, w := range warnings {
-			count.Warned(w.Reason)
-			response.Warnings = append(response.Warnings, w.String())
-		}
-		return response, nil
+		return func() (*admissionv1.AdmissionResponse, error) {
+			return mutatePod(settings, annotations, p, count, request)
+		}, nil
 	}
+}
+
+// mutatePod answers a request to create a pod in a namespace with annotations.
+func mutatePod(
+	settings admission.Settings, annotations map[string]string, p Priorities, count Counter, request *admissionv1.AdmissionRequest,
+) (*admissionv1.AdmissionResponse, error) {
+	pod, err := decodePod(request.Object.Raw)
+	if err != nil {
+		return nil, err
+	}
+	own := ownPod(&request.UserInfo, pod)
+	from := admission.Origin{Namespace: annotations, Node: own}
+	mutated, warnings, err := settings.Mutate(pod, from)
+	if refusal, ok := errors.AsType[*admission.Refusal](err); ok {
+		return refused(refusal), nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	mutated, removed := admission.RemoveVariables(mutated, from)
+	warnings = slices.Concat(warnings, removed)
+	ops := admission.Patch(pod, mutated)
+	if p != nil && !own {
+		ops = append(ops, reclassify(pod, p.Class(request.Namespace, pod.Spec.PriorityClassName))...)
+	}
+	response, err := patched(ops)
+	if err != nil {
+		return nil, err
+	}
+	for _, w := range warnings {
+		count.Warned(w.Reason)
+		response.Warnings = append(response.Warnings, w.String())
+	}
+	return response, nil
 }
 
 // wants returns an error unless a request is for the given operation on pods.

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"runtime/debug"
 
+	"golang.org/x/sync/semaphore"
 	admissionv1 "k8s.io/api/admission/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -48,8 +49,10 @@ type Counter interface {
 // server's MaxRequestBodyBytes), and a review contains two objects.
 const largestReview = 7 << 20
 
-// A judge answers a request. It returns an error if it cannot decide, not if it refuses.
-type judge func(ctx context.Context, request *admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, error)
+// A judge checks a request, and returns the function that answers it. A judge may wait for the API
+// server. The function decodes objects, and waits for nothing. Both return an error if they cannot
+// decide, not if they refuse.
+type judge func(ctx context.Context, request *admissionv1.AdmissionRequest) (func() (*admissionv1.AdmissionResponse, error), error)
 
 // reviews serves a judge as an admission webhook.
 type reviews struct {
@@ -57,6 +60,14 @@ type reviews struct {
 	judge judge
 	count Counter
 	log   *slog.Logger
+	// turn has one holder, and the holder decodes a review. A decoded review takes hundreds of
+	// times the memory of its text.
+	turn *semaphore.Weighted
+}
+
+// newReviews returns the handler for a judge.
+func newReviews(name string, j judge, count Counter, log *slog.Logger) *reviews {
+	return &reviews{name, j, count, log, semaphore.NewWeighted(1)}
 }
 
 // ServeHTTP implements http.Handler.
@@ -77,6 +88,10 @@ func (r *reviews) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 		r.fail(w, http.StatusBadRequest, err.Error())
 		return
 	}
+	if err != nil && request.Context().Err() != nil { // the client has gone
+		r.fail(w, http.StatusServiceUnavailable, err.Error())
+		return
+	}
 	if err != nil {
 		r.log.Error("review failed", "webhook", r.name, "error", err)
 		r.fail(w, http.StatusInternalServerError, err.Error())
@@ -95,25 +110,47 @@ func (r *reviews) fail(w http.ResponseWriter, code int, message string) {
 // badReview is the error of a request that is no review, or for another kind of object.
 type badReview struct{ error }
 
-// answer returns the encoded reply to a review.
+// answer returns the encoded reply to a review. The client may read it slowly, so other reviews do
+// not wait for that.
 func (r *reviews) answer(ctx context.Context, body []byte) ([]byte, error) {
-	if err := checkSize(body); err != nil {
-		return nil, &badReview{fmt.Errorf("decode review: %w", err)}
+	review, err := r.decodeReview(ctx, body)
+	if err != nil {
+		return nil, err
 	}
-	var review admissionv1.AdmissionReview
-	if err := decode(body, &review); err != nil {
-		return nil, &badReview{fmt.Errorf("decode review: %w", err)}
+	decide, err := r.judge(ctx, review.Request)
+	if err != nil {
+		return nil, err
 	}
-	if want := admissionv1.SchemeGroupVersion.String(); review.APIVersion != want || review.Kind != "AdmissionReview" || review.Request == nil {
-		return nil, &badReview{fmt.Errorf("%s %s is no request for a review; want %s AdmissionReview with a request", review.APIVersion, review.Kind, want)}
+	if err := r.turn.Acquire(ctx, 1); err != nil {
+		return nil, err
 	}
-	response, err := r.judge(ctx, review.Request)
+	defer r.turn.Release(1)
+	response, err := decide()
 	if err != nil {
 		return nil, err
 	}
 	response.UID = review.Request.UID
 	r.count.Reviewed(r.name, resultOf(response))
 	return json.Marshal(admissionv1.AdmissionReview{TypeMeta: review.TypeMeta, Response: response})
+}
+
+// decodeReview decodes a review, but not its objects.
+func (r *reviews) decodeReview(ctx context.Context, body []byte) (*admissionv1.AdmissionReview, error) {
+	if err := checkSize(body); err != nil {
+		return nil, &badReview{fmt.Errorf("decode review: %w", err)}
+	}
+	if err := r.turn.Acquire(ctx, 1); err != nil {
+		return nil, err
+	}
+	defer r.turn.Release(1)
+	review := &admissionv1.AdmissionReview{}
+	if err := decode(body, review); err != nil {
+		return nil, &badReview{fmt.Errorf("decode review: %w", err)}
+	}
+	if want := admissionv1.SchemeGroupVersion.String(); review.APIVersion != want || review.Kind != "AdmissionReview" || review.Request == nil {
+		return nil, &badReview{fmt.Errorf("%s %s is no request for a review; want %s AdmissionReview with a request", review.APIVersion, review.Kind, want)}
+	}
+	return review, nil
 }
 
 // decode decodes JSON like the API server, with case-sensitive names.

@@ -9,7 +9,9 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	admissionv1 "k8s.io/api/admission/v1"
@@ -228,7 +230,9 @@ func TestFailures(t *testing.T) {
 		"a subresource":     {managed(), encodeReview(t, status), http.StatusBadRequest, "not reviewed here"},
 		"no pod":            {managed(), encodeReview(t, creation(`[]`)), http.StatusBadRequest, "decode pod"},
 		"too many elements": {managed(), encodeReview(t, creation(`{"spec":{"containers":[`+strings.Repeat(`{},`, 20_001)+`{}]}}`)), http.StatusBadRequest, "20000 list elements"},
-		"too many values":   {managed(), encodeReview(t, creation(`{"x":{`+strings.Repeat(`"a":[],`, 100_001)+`"\",":{`+strings.Repeat(`"a":[],`, 50_000)+`"a":1},"b":{`+strings.Repeat(`"a":1,`, 50_000)+`"a":1}}}`)), http.StatusBadRequest, "200000 values"},
+		"too many values":   {managed(), encodeReview(t, creation(`{"x":{`+strings.Repeat(`"\",":1,`, 200_001)+`"a":1}}`)), http.StatusBadRequest, "200000 values"},
+		"one value each":    {managed(), encodeReview(t, creation(`{"x":{`+strings.Repeat(`"a":{"a":1},`, 100_001)+`"a":1}}`)), http.StatusBadRequest, "200000 values"},
+		"one element each":  {managed(), encodeReview(t, creation(`{"x":{`+strings.Repeat(`"a":[{}],`, 20_001)+`"a":1}}`)), http.StatusBadRequest, "20000 list elements"},
 		"too large":         {managed(), bytes.Repeat([]byte(" "), largestReview+1), http.StatusBadRequest, "read review"},
 	} {
 		count := newTally()
@@ -240,11 +244,91 @@ func TestFailures(t *testing.T) {
 			t.Errorf("%s: counted %v, want one failure", name, count.results)
 		}
 	}
-	panics := func(context.Context, *admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, error) {
+	panics := func(context.Context, *admissionv1.AdmissionRequest) (func() (*admissionv1.AdmissionResponse, error), error) {
 		panic("oh")
 	}
-	if code, body := post(&reviews{OfPods, panics, newTally(), discard()}, encodeReview(t, creation(plainPod))); code != http.StatusInternalServerError {
+	if code, body := post(newReviews(OfPods, panics, newTally(), discard()), encodeReview(t, creation(plainPod))); code != http.StatusInternalServerError {
 		t.Errorf("panic: %d %q", code, body)
+	}
+}
+
+// unread is the ResponseWriter of a client that does not read.
+type unread struct {
+	*httptest.ResponseRecorder
+	begun, end chan struct{}
+}
+
+// Write implements io.Writer.
+func (u unread) Write(p []byte) (int, error) {
+	close(u.begun)
+	<-u.end
+	return len(p), nil
+}
+
+// asking is a cluster that does not answer a request for one namespace.
+type asking struct {
+	fixed
+	asked, end chan struct{}
+}
+
+func (a asking) Namespace(ctx context.Context, name string) (map[string]string, error) {
+	if name == "slow" {
+		close(a.asked)
+		<-a.end
+	}
+	return a.fixed.Namespace(ctx, name)
+}
+
+// TestReviewsDoNotWaitForOthers checks that a review is answered while a client does not read its
+// answer, and while the API server does not answer for another review.
+func TestReviewsDoNotWaitForOthers(t *testing.T) {
+	c := asking{managed(), make(chan struct{}), make(chan struct{})}
+	pods := Pods(c, nil, newTally(), discard())
+	request := func(body []byte) *http.Request {
+		return httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", bytes.NewReader(body))
+	}
+	var others sync.WaitGroup
+	w := unread{httptest.NewRecorder(), make(chan struct{}), c.end}
+	others.Go(func() { pods.ServeHTTP(w, request(encodeReview(t, creation(plainPod)))) })
+	<-w.begun
+	slow := creation(plainPod)
+	slow.Namespace = "slow"
+	others.Go(func() { pods.ServeHTTP(httptest.NewRecorder(), request(encodeReview(t, slow))) })
+	<-c.asked
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	got := httptest.NewRecorder()
+	pods.ServeHTTP(got, request(encodeReview(t, creation(plainPod))).WithContext(ctx))
+	if got.Code != http.StatusOK {
+		t.Errorf("a review while others wait: %d %s", got.Code, got.Body)
+	}
+	close(c.end)
+	others.Wait()
+}
+
+// TestOneReviewIsDecoded checks that a review waits while another one is decoded, and that a client
+// that leaves ends the wait.
+func TestOneReviewIsDecoded(t *testing.T) {
+	r := newReviews(OfPods, mutatePods(managed(), nil, newTally()), newTally(), discard())
+	if err := r.turn.Acquire(t.Context(), 1); err != nil {
+		t.Fatal(err)
+	}
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := r.answer(gone, encodeReview(t, creation(plainPod))); !errors.Is(err, context.Canceled) {
+		t.Errorf("a second review: %v; want %v", err, context.Canceled)
+	}
+	r.turn.Release(1)
+	r.judge = func(context.Context, *admissionv1.AdmissionRequest) (func() (*admissionv1.AdmissionResponse, error), error) {
+		return func() (*admissionv1.AdmissionResponse, error) {
+			if r.turn.TryAcquire(1) {
+				t.Error("two reviews are decided at once")
+			}
+			return allowed(), nil
+		}, nil
+	}
+	if _, err := r.answer(t.Context(), encodeReview(t, creation(plainPod))); err != nil {
+		t.Fatal(err)
 	}
 }
 
@@ -260,8 +344,8 @@ func FuzzReview(f *testing.F) {
 	count := newTally()
 	f.Fuzz(func(t *testing.T, body []byte) {
 		for _, r := range []*reviews{
-			{OfPods, mutatePods(managed(), nil, count), count, discard()},
-			{OfResizes, reviewResize(managed(), false), count, discard()},
+			newReviews(OfPods, mutatePods(managed(), nil, count), count, discard()),
+			newReviews(OfResizes, reviewResize(managed(), false), count, discard()),
 		} {
 			answer, err := r.answer(t.Context(), body)
 			if err != nil {
@@ -290,7 +374,7 @@ func BenchmarkReview(b *testing.B) {
 	body := encodeReview(b, creation(managementPod))
 	c := managed()
 	count := newTally()
-	r := &reviews{OfPods, mutatePods(c, nil, count), count, discard()}
+	r := newReviews(OfPods, mutatePods(c, nil, count), count, discard())
 	b.Run("whole", func(b *testing.B) {
 		before := cputime.Of(b)
 		for b.Loop() {

@@ -3,7 +3,8 @@ package review
 import "fmt"
 
 // Limits of a review's JSON. An element of a list takes two bytes, and more than 800 in memory
-// as a container. A real pod has a few hundred values.
+// as a container. A real pod has a few hundred values. An empty list or object counts as one with
+// a value.
 const (
 	maxElements = 20_000  // of all lists
 	maxValues   = 200_000 // of all lists and objects
@@ -14,6 +15,12 @@ const (
 func checkSize(data []byte) error {
 	var inList []bool // for each open list or object
 	elements, values := 0, 0
+	count := func() { // the first value of a list or object, or one after a comma
+		values++
+		if len(inList) > 0 && inList[len(inList)-1] {
+			elements++
+		}
+	}
 	for i := 0; i < len(data); i++ {
 		switch data[i] {
 		case '"':
@@ -24,13 +31,11 @@ func checkSize(data []byte) error {
 			}
 		case '[', '{':
 			inList = append(inList, data[i] == '[')
+			count()
 		case ']', '}':
 			inList = inList[:max(len(inList)-1, 0)]
 		case ',':
-			values++
-			if len(inList) > 0 && inList[len(inList)-1] {
-				elements++
-			}
+			count()
 		}
 		if elements > maxElements || values > maxValues {
 			return fmt.Errorf("more than %d list elements or %d values", maxElements, maxValues)
