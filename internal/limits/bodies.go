@@ -6,46 +6,46 @@ import (
 	"net/http"
 )
 
-// body counts the bytes of a body from their arrival until the handler returns.
+// body counts the bytes of a body from their arrival until the handler answers.
 type body struct {
 	io.ReadCloser
-	conn    *conn
-	request *http.Request
-	size    int64 // bytes that have arrived
-	working int64 // bytes in guard.working
+	conn *conn
+	size int64 // bytes that have arrived
 }
 
-// Read implements io.Reader. The end of the body is returned when the handler may work on it.
+// Read implements io.Reader. At the end of the body, the request is in work.
 func (b *body) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
-	g := b.conn.guard
 	if n > 0 {
 		b.size += int64(n)
-		b.count(b.size)
+		b.conn.count(b.size)
 	}
-	if errors.Is(err, io.EOF) && b.working == 0 {
-		wanted := min(b.size, g.bodies.limit/2)
-		// The context ends with the connection.
-		if err := g.working.Acquire(b.request.Context(), wanted); err != nil {
-			return n, err
-		}
-		b.working = wanted
+	if errors.Is(err, io.EOF) {
+		b.conn.noteWork(true)
 	}
 	return n, err
 }
 
-// count sets the size of the body, and makes it the youngest: the oldest one is a body that stalls.
-func (b *body) count(size int64) {
-	g := b.conn.guard
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.bodies.remove(b.conn); size > 0 {
-		g.bodies.add(b.conn, size)
-	}
+// answer is the ResponseWriter of a request. When the handler answers, the request is no longer
+// in work: the client may not read the answer. Then the bytes of the answer count in place of the
+// body's.
+type answer struct {
+	http.ResponseWriter
+	conn *conn
 }
 
-// release releases the memory of the body.
-func (b *body) release() {
-	b.count(0)
-	b.conn.guard.working.Release(b.working)
+// WriteHeader implements http.ResponseWriter.
+func (a *answer) WriteHeader(code int) {
+	a.conn.noteWork(false)
+	a.ResponseWriter.WriteHeader(code)
 }
+
+// Write implements http.ResponseWriter.
+func (a *answer) Write(p []byte) (int, error) {
+	a.conn.noteWork(false)
+	a.conn.count(int64(len(p)))
+	return a.ResponseWriter.Write(p)
+}
+
+// Unwrap lets an http.ResponseController find the methods of the server's ResponseWriter.
+func (a *answer) Unwrap() http.ResponseWriter { return a.ResponseWriter }

@@ -6,8 +6,6 @@ import (
 	"net"
 	"net/http"
 	"sync"
-
-	"golang.org/x/sync/semaphore"
 )
 
 // Limits are the limits of a server. A connection has one request at a time, so the limits of
@@ -17,14 +15,15 @@ type Limits struct {
 	// Handshakes, headers and bodies that stall hold these.
 	New int
 	// Answered is the maximum number of other connections. They have their own limit, so that
-	// new connections do not close the connection of a client that uses it.
+	// connections without an answered request do not close the connection of a client that uses it.
 	Answered int
-	// Bodies is the maximum number of bytes of all bodies together. Handlers run at the same
-	// time while their complete bodies have at most half of it: decoding takes a multiple of
-	// a body. A larger body waits until it is alone. 0: handlers read no bodies.
+	// Bodies is the maximum number of bytes of all bodies and unread answers together. It does not
+	// bound what handlers make of them. 0: handlers read no bodies, and answers do not count.
 	Bodies int64
 	// Peer returns the peer of a connection.
 	Peer func(net.Conn) string
+	// Protected is a peer that loses a connection only if no other peer has one. Empty: none.
+	Protected string
 }
 
 // Guard returns a listener for a server that keeps the limits. It changes the server's
@@ -33,8 +32,9 @@ type Limits struct {
 func (l Limits) Guard(inner net.Listener, s *http.Server) net.Listener {
 	g := &guard{
 		Listener: inner, peer: l.Peer,
-		fresh: crowd{limit: int64(l.New)}, answered: crowd{limit: int64(l.Answered)}, bodies: crowd{limit: l.Bodies},
-		working: semaphore.NewWeighted(l.Bodies / 2),
+		unanswered: connLimit{limit: int64(l.New), protected: l.Protected},
+		answered:   connLimit{limit: int64(l.Answered), protected: l.Protected},
+		bodies:     connLimit{limit: l.Bodies, protected: l.Protected},
 	}
 	s.ConnContext = func(ctx context.Context, c net.Conn) context.Context {
 		if t, ok := c.(*tls.Conn); ok {
@@ -46,13 +46,14 @@ func (l Limits) Guard(inner net.Listener, s *http.Server) net.Listener {
 	s.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		c, _ := r.Context().Value(connKey{}).(*conn)
 		defer c.noteAnswer()
-		if l.Bodies > 0 {
-			b := &body{ReadCloser: r.Body, conn: c, request: r}
-			defer b.release()
+		if l.Bodies == 0 || r.Body == http.NoBody {
+			c.noteWork(true)
+		} else {
 			counted := *r
-			counted.Body, r = b, &counted
+			counted.Body = &body{ReadCloser: r.Body, conn: c}
+			r = &counted
 		}
-		next.ServeHTTP(w, r)
+		next.ServeHTTP(&answer{w, c}, r)
 	})
 	return g
 }
@@ -62,18 +63,18 @@ type connKey struct{}
 
 type guard struct {
 	net.Listener
-	peer    func(net.Conn) string
-	working *semaphore.Weighted // bytes of bodies whose handlers work on them
+	peer func(net.Conn) string
 
-	mu                      sync.Mutex
-	fresh, answered, bodies crowd
+	mu                           sync.Mutex
+	unanswered, answered, bodies connLimit
 }
 
-// conn is a connection. Until it is closed, it is fresh or answered.
+// conn is a connection. Until it is closed, it is unanswered or answered.
 type conn struct {
 	net.Conn
-	guard *guard
-	peer  string
+	guard   *guard
+	peer    string
+	working bool // its request is complete, and the handler has not begun to answer
 }
 
 // Accept implements net.Listener.
@@ -82,19 +83,39 @@ func (g *guard) Accept() (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &conn{inner, g, g.peer(inner)}
+	c := &conn{Conn: inner, guard: g, peer: g.peer(inner)}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.fresh.add(c, 1)
+	g.unanswered.add(c, 1)
 	return c, nil
+}
+
+// noteWork notes whether the connection has a request in work.
+func (c *conn) noteWork(working bool) {
+	c.guard.mu.Lock()
+	defer c.guard.mu.Unlock()
+	c.working = working
+}
+
+// count sets the bytes of the connection's body or answer, and makes the connection the youngest:
+// the oldest one has a body or an answer that stalls.
+func (c *conn) count(size int64) {
+	g := c.guard
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.bodies.remove(c); size > 0 && g.bodies.limit > 0 {
+		g.bodies.add(c, size)
+	}
 }
 
 // noteAnswer moves a connection to the answered ones, as the youngest.
 func (c *conn) noteAnswer() {
+	c.count(0)
 	g := c.guard
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.fresh.remove(c) || g.answered.remove(c) { // otherwise it was closed at a limit
+	c.working = false
+	if g.unanswered.remove(c) || g.answered.remove(c) { // otherwise it was closed at a limit
 		g.answered.add(c, 1)
 	}
 }
@@ -102,7 +123,7 @@ func (c *conn) noteAnswer() {
 // Close implements net.Conn.
 func (c *conn) Close() error {
 	c.guard.mu.Lock()
-	for _, all := range []*crowd{&c.guard.fresh, &c.guard.answered, &c.guard.bodies} {
+	for _, all := range []*connLimit{&c.guard.unanswered, &c.guard.answered, &c.guard.bodies} {
 		all.remove(c)
 	}
 	c.guard.mu.Unlock()

@@ -1,8 +1,6 @@
 package limits_test
 
 import (
-	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -26,7 +24,9 @@ func serve(t *testing.T, l limits.Limits, h http.HandlerFunc) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l.Peer = limits.Address
+	if l.Peer == nil {
+		l.Peer = limits.Address
+	}
 	s := &http.Server{Handler: h, ReadHeaderTimeout: time.Minute}
 	ended := make(chan error, 1)
 	go func() { ended <- s.Serve(l.Guard(inner, s)) }()
@@ -116,6 +116,82 @@ func TestAnsweredConnectionsAreBounded(t *testing.T) {
 	}
 }
 
+// serveWork starts a server with a limit of 16 connections. It returns a function that sends a
+// request and waits until the request is in work, and a function that ends the work.
+func serveWork(t *testing.T) (address string, work func(from string) net.Conn, end func()) {
+	t.Helper()
+	begun, ended := make(chan struct{}, 100), make(chan struct{})
+	address = serve(t, limits.Limits{New: 16, Answered: 16, Bodies: 1 << 20}, func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		begun <- struct{}{}
+		<-ended
+		answerOK(w, r)
+	})
+	return address, func(from string) net.Conn {
+		c := post(t, address, from, "x", 1)
+		<-begun
+		return c
+	}, func() { close(ended) }
+}
+
+// TestRequestsInWorkStayOpen checks that the peer with the most connections keeps its requests in
+// work while other peers stall.
+func TestRequestsInWorkStayOpen(t *testing.T) {
+	address, work, end := serveWork(t)
+	busy := make([]net.Conn, 4)
+	for i := range busy {
+		busy[i] = work("127.0.0.2")
+	}
+	stalled := make([]net.Conn, 16)
+	for i := range stalled { // two of each peer
+		stalled[i] = post(t, address, fmt.Sprintf("127.0.1.%d", 1+i%8), "x", 2)
+	}
+	for _, c := range stalled[:4] {
+		awaitClose(t, c)
+	}
+	end()
+	for i, c := range busy {
+		if n, err := c.Read(make([]byte, 4096)); n == 0 {
+			t.Errorf("request %d in work: %v", i, err)
+		}
+	}
+}
+
+// TestRequestsInWorkDoNotLockOut checks that a peer with only requests in work does not close the
+// connections of others.
+func TestRequestsInWorkDoNotLockOut(t *testing.T) {
+	address, work, end := serveWork(t)
+	first := dial(t, address, "127.0.0.3")
+	busy := make([]net.Conn, 15)
+	for i := range busy {
+		busy[i] = work("127.0.0.2")
+	}
+	last := dial(t, address, "127.0.0.4")
+	awaitClose(t, busy[0])
+	end()
+	if !ask(t, first) || !ask(t, last) {
+		t.Error("requests in work closed the connection of another peer")
+	}
+}
+
+// TestProtectedPeer checks that peers with one connection each close none of the protected peer,
+// and that the protected peer has the limit too.
+func TestProtectedPeer(t *testing.T) {
+	address := serve(t, limits.Limits{New: 2, Answered: 2, Protected: "127.0.0.2"}, answerOK)
+	probe := dial(t, address, "127.0.0.2")
+	for i := range 5 {
+		dial(t, address, fmt.Sprintf("127.0.1.%d", i+1))
+	}
+	if !ask(t, probe) {
+		t.Error("other peers closed the connection of the protected peer")
+	}
+	oldest := dial(t, address, "127.0.0.2")
+	for range 2 {
+		dial(t, address, "127.0.0.2")
+	}
+	awaitClose(t, oldest)
+}
+
 // TestUserOfClient checks the user of a process with another user, and of a socket that is closed.
 func TestUserOfClient(t *testing.T) {
 	if address := os.Getenv("LIMITS_DIAL"); address != "" { // the other process
@@ -137,16 +213,17 @@ func TestUserOfClient(t *testing.T) {
 	own := dial(t, l.Addr().String(), "127.0.0.1")
 	server := accepted()
 	defer server.Close()
+	user := limits.Users()
 	want := "user " + strconv.Itoa(os.Getuid())
-	if got := limits.User(server); got != want {
-		t.Errorf("User = %q; want %q", got, want)
+	if got := user(server); got != want {
+		t.Errorf("user = %q; want %q", got, want)
 	}
 	_ = own.Close()
 	if _, err := server.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
 		t.Fatal(err)
 	}
-	if got := limits.User(server); got != "unknown user" {
-		t.Errorf("User of a closed socket = %q; want unknown user", got)
+	if got := user(server); got != "unknown user" {
+		t.Errorf("user of a closed socket = %q; want unknown user", got)
 	}
 	if os.Getuid() != 0 {
 		t.Skip("only root can start a process of another user")
@@ -158,8 +235,8 @@ func TestUserOfClient(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := accepted()
-	if got := limits.User(c); got != "user 65534" {
-		t.Errorf("User of another process = %q; want user 65534", got)
+	if got := user(c); got != "user 65534" {
+		t.Errorf("user of another process = %q; want user 65534", got)
 	}
 	_ = c.Close()
 	if err := other.Wait(); err != nil {
@@ -187,19 +264,15 @@ func (r remote) RemoteAddr() net.Addr { return &net.TCPAddr{IP: r.address, Port:
 
 const bodies = 512 << 10 // the limit of all bodies in the tests
 
-// serveBodies starts a server that reads bodies. It returns the address, the results of reading
-// bodies, and a channel on which handlers wait after they have read a body that begins with hold.
-func serveBodies(t *testing.T) (address string, results chan error, hold chan struct{}) {
+// serveBodies starts a server that reads bodies. It returns the address and the results of reading.
+func serveBodies(t *testing.T) (address string, results chan error) {
 	t.Helper()
-	results, hold = make(chan error, 10), make(chan struct{})
+	results = make(chan error, 10)
 	address = serve(t, limits.Limits{New: 100, Answered: 100, Bodies: bodies}, func(_ http.ResponseWriter, r *http.Request) {
-		body, err := io.ReadAll(r.Body)
+		_, err := io.ReadAll(r.Body)
 		results <- err
-		if bytes.HasPrefix(body, []byte("hold")) {
-			<-hold
-		}
 	})
-	return address, results, hold
+	return address, results
 }
 
 // post sends a request with a part of its body.
@@ -216,7 +289,7 @@ func post(t *testing.T, address, from, part string, size int) net.Conn {
 // another peer's body is read.
 func TestBodiesAreBounded(t *testing.T) {
 	const size = bodies/4 + 1
-	address, results, _ := serveBodies(t)
+	address, results := serveBodies(t)
 	for range 4 {
 		post(t, address, "127.0.0.2", strings.Repeat("x", size), size+1)
 	}
@@ -229,22 +302,23 @@ func TestBodiesAreBounded(t *testing.T) {
 	}
 }
 
-// TestCompleteBodiesWait checks that a handler does not get its body while another one works on
-// a large body, and that a client that leaves ends the wait.
-func TestCompleteBodiesWait(t *testing.T) {
-	const size = bodies/4 + 1
-	address, results, hold := serveBodies(t)
-	body := "hold" + strings.Repeat("x", size)
-	first := post(t, address, "127.0.0.2", body, len(body))
-	if err := <-results; err != nil {
-		t.Fatal(err)
+// TestUnreadAnswersAreBounded checks that the peer with most bytes of unread answers loses one.
+func TestUnreadAnswersAreBounded(t *testing.T) {
+	const size = 32 << 20 // more than the buffers of sockets
+	large, results := make([]byte, size), make(chan error, 3)
+	address := serve(t, limits.Limits{New: 10, Answered: 10, Bodies: 2 * size}, func(w http.ResponseWriter, _ *http.Request) {
+		_, err := w.Write(large)
+		results <- err
+	})
+	for range 3 {
+		post(t, address, "127.0.0.2", "x", 1)
 	}
-	_ = post(t, address, "127.0.0.3", body, len(body)).Close()
-	if err := <-results; !errors.Is(err, context.Canceled) {
-		t.Errorf("the second handler got %v; want %v", err, context.Canceled)
-	}
-	close(hold)
-	if _, err := first.Read(make([]byte, 1)); err != nil {
-		t.Error(err)
+	select {
+	case err := <-results:
+		if err == nil {
+			t.Error("an answer was read")
+		}
+	case <-time.After(time.Minute):
+		t.Error("no connection was closed")
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/netip"
 	"strconv"
+	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 )
@@ -23,20 +24,54 @@ func Address(c net.Conn) string {
 	return ip.String()
 }
 
-// User returns the user of a connection's client on this host. For a client elsewhere it
-// returns the Address. A client that has closed its socket has no user; all of these are one
-// peer. If the kernel does not answer, all clients of the host are that peer: it may be without
-// the module tcp_diag, or refuse the request.
-func User(c net.Conn) string {
+// Root is the peer of root's processes on this host.
+const Root = "user 0"
+
+// Users returns a function that returns the user of a connection's client on this host. For a
+// client elsewhere it returns the Address. A client that has closed its socket has no user; all of
+// these are one peer. If the kernel does not answer, all clients of the host are that peer: it may
+// be without the module tcp_diag, or refuse the request.
+func Users() func(net.Conn) string {
+	return (&users{socket: socketOf}).peer
+}
+
+// users asks the kernel for the users of sockets.
+type users struct {
+	socket  func(local, remote netip.AddrPort) (diagAnswer, error)
+	lacking atomic.Bool // the kernel has no tcp_diag
+}
+
+func (u *users) peer(c net.Conn) string {
+	const unknown = "unknown user"
 	from, to := endpoint(c.RemoteAddr()), endpoint(c.LocalAddr())
 	if from.Addr() != to.Addr() && !from.Addr().IsLoopback() {
 		return Address(c)
 	}
-	uid, err := userOf(from, to)
-	if err != nil {
-		return "unknown user"
+	if u.lacking.Load() {
+		return unknown
 	}
-	return "user " + strconv.FormatUint(uint64(uid), 10)
+	answer, err := u.socket(from, to)
+	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.EPROTONOSUPPORT) {
+		// The socket is closed, or the kernel has started modprobe for tcp_diag in vain. It would
+		// do so for each connection. The listening socket is not closed.
+		_, err := u.socket(to, netip.AddrPortFrom(anyAddress(to.Addr()), 0))
+		if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.EPROTONOSUPPORT) {
+			u.lacking.Store(true)
+		}
+		return unknown
+	}
+	if err != nil || answer.State != established {
+		return unknown
+	}
+	return "user " + strconv.FormatUint(uint64(answer.UID), 10)
+}
+
+// anyAddress returns the unspecified address of the same family.
+func anyAddress(a netip.Addr) netip.Addr {
+	if a.Is4() {
+		return netip.IPv4Unspecified()
+	}
+	return netip.IPv6Unspecified()
 }
 
 // endpoint returns address and port. IPv4 addresses have four bytes.
@@ -76,17 +111,18 @@ type diagAnswer struct {
 	Expires, Received, Sent, UID, _ uint32
 }
 
-// userOf returns the user of a socket on this host. The kernel looks up one socket, which takes
-// microseconds. A closed socket has no user, and is an error.
+// socketOf returns the state and the user of a socket on this host. The kernel looks up one socket,
+// which takes microseconds. The error ENOENT means that the socket does not exist, or that the
+// kernel has no tcp_diag.
 //
 // SocketGet of vishvananda/netlink 1.3.1 asks with NLM_F_DUMP: the kernel then walks the table of
 // all connections of the host.
-func userOf(local, remote netip.AddrPort) (uint32, error) {
+func socketOf(local, remote netip.AddrPort) (answer diagAnswer, err error) {
 	request := diagRequest{
 		Header:   unix.NlMsghdr{Type: sockDiagByFamily, Flags: unix.NLM_F_REQUEST},
 		Family:   unix.AF_INET,
 		Protocol: unix.IPPROTO_TCP,
-		States:   1 << established,
+		States:   ^uint32(0),                   // all
 		ID:       socketID{Cookie: ^uint64(0)}, // INET_DIAG_NOCOOKIE
 	}
 	if local.Addr().Is6() {
@@ -99,26 +135,30 @@ func userOf(local, remote netip.AddrPort) (uint32, error) {
 	copy(request.ID.Destination[:], remote.Addr().AsSlice())
 	message, err := binary.Append(nil, binary.NativeEndian, request)
 	if err != nil {
-		return 0, fmt.Errorf("encode request: %w", err)
+		return answer, fmt.Errorf("encode request: %w", err)
 	}
 	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, unix.NETLINK_SOCK_DIAG)
 	if err != nil {
-		return 0, fmt.Errorf("open socket for diagnostics: %w", err)
+		return answer, fmt.Errorf("open socket for diagnostics: %w", err)
 	}
 	defer unix.Close(fd)
 	if err := unix.Sendto(fd, message, 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
-		return 0, fmt.Errorf("ask for socket: %w", err)
+		return answer, fmt.Errorf("ask for socket: %w", err)
 	}
 	var buffer [1024]byte
 	if _, _, err := unix.Recvfrom(fd, buffer[:], unix.MSG_DONTWAIT); err != nil { // the kernel answers within sendto
-		return 0, fmt.Errorf("read socket: %w", err)
+		return answer, fmt.Errorf("read socket: %w", err)
 	}
-	var answer diagAnswer
 	if _, err := binary.Decode(buffer[:], binary.NativeEndian, &answer); err != nil {
-		return 0, fmt.Errorf("decode socket: %w", err)
+		return answer, fmt.Errorf("decode socket: %w", err)
 	}
-	if answer.Header.Type != sockDiagByFamily || answer.State != established {
-		return 0, errors.New("socket is closed")
+	switch answer.Header.Type {
+	case sockDiagByFamily:
+		return answer, nil
+	case unix.NLMSG_ERROR: // its number is after the header, and negative
+		number := int32(binary.NativeEndian.Uint32(buffer[unix.NLMSG_HDRLEN:]))
+		return answer, fmt.Errorf("find socket: %w", unix.Errno(-number))
+	default:
+		return answer, fmt.Errorf("find socket: answer of type %d", answer.Header.Type)
 	}
-	return answer.UID, nil
 }

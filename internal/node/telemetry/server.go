@@ -87,7 +87,8 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 		WriteTimeout:   30 * time.Second,
 		IdleTimeout:    2 * time.Minute,
 	}
-	guarded := limits.Limits{New: maxNew, Answered: maxAnswered, Peer: limits.User}.Guard(l, srv)
+	// The kubelet is a process of root. Many users with a connection each must not close its probe.
+	guarded := limits.Limits{New: maxNew, Answered: maxAnswered, Peer: limits.Users(), Protected: limits.Root}.Guard(l, srv)
 	stopped := make(chan error, 1)
 	stop := context.AfterFunc(ctx, func() {
 		timeout, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace)
