@@ -106,11 +106,11 @@ func Run(ctx context.Context, o Options) error {
 	}
 	server := &reviewServer{options: o, handler: reviewHandler(o, follow, count)}
 	var draining atomic.Bool
-	probes := probeHandler(func(*http.Request) error {
+	probes := probeHandler(func(r *http.Request) error {
 		if draining.Load() {
 			return errors.New("draining")
 		}
-		return server.check()
+		return server.check(r.Context())
 	})
 	_, metricsErr := add(ctx, m, o, "metrics", o.Config.MetricsAddress, metricsHandler(), nil)
 	_, probesErr := add(ctx, m, o, "probes", o.Config.ProbeAddress, probes, nil)

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"golang.org/x/sync/singleflight"
 	"sigs.k8s.io/controller-runtime/pkg/certwatcher"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
@@ -29,8 +30,9 @@ import (
 // and headers of 1 MiB. Their options have no place for a listener.
 const (
 	// maxNew is the maximum number of connections without an answered request. An API server has
-	// up to 200 requests that change objects (--max-mutating-requests-inflight).
-	maxNew = 256
+	// up to 200 requests that change objects (--max-mutating-requests-inflight), and each may need
+	// a connection. A cluster often has three API servers.
+	maxNew = 1024
 	// maxAnswered is the maximum number of other connections. An API server keeps 25 idle ones
 	// (client-go 0.37, idleConnsPerHost).
 	maxAnswered  = 256
@@ -99,6 +101,7 @@ type reviewServer struct {
 	options Options
 	handler http.Handler
 	address atomic.Pointer[net.TCPAddr] // nil until the server listens
+	checked recent                      // of handshake
 }
 
 // start listens, and adds the server to a manager. The certificate exists.
@@ -122,18 +125,49 @@ func (s *reviewServer) start(m manager.Manager) error {
 	return m.Add(certificate)
 }
 
-// check returns an error unless the server completes a TLS handshake.
-func (s *reviewServer) check() error {
-	address := s.address.Load()
-	if address == nil {
+// check returns an error unless the server completes a TLS handshake, or has completed one in the
+// last second.
+func (s *reviewServer) check(ctx context.Context) error {
+	if s.address.Load() == nil {
 		return errors.New("reviews are not served yet")
 	}
+	return s.checked.get(ctx, s.handshake)
+}
+
+// handshake makes a TLS handshake with the server.
+func (s *reviewServer) handshake() error {
 	d := tls.Dialer{NetDialer: &net.Dialer{Timeout: readTimeout}, Config: &tls.Config{InsecureSkipVerify: true}} //nolint:gosec // it asks this program
 	ctx, cancel := context.WithTimeout(context.Background(), readTimeout)
 	defer cancel()
-	c, err := d.DialContext(ctx, "tcp", address.String())
+	c, err := d.DialContext(ctx, "tcp", s.address.Load().String())
 	if err != nil {
 		return fmt.Errorf("reviews are not served: %w", err)
 	}
 	return c.Close()
+}
+
+// recent keeps the result of a check for a second. Any pod may ask for it any number of times.
+type recent struct {
+	group  singleflight.Group // has one call at a time, which owns the other fields
+	at     time.Time
+	result error
+}
+
+// get returns the result of a check, or an error if ctx ends first. The check goes on then: others
+// may wait for it.
+func (r *recent) get(ctx context.Context, check func() error) error {
+	const kept = time.Second
+	done := r.group.DoChan("", func() (any, error) {
+		if r.at.IsZero() || time.Since(r.at) >= kept {
+			r.result = check()
+			r.at = time.Now()
+		}
+		return nil, r.result
+	})
+	select {
+	case answer := <-done:
+		return answer.Err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
