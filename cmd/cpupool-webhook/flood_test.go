@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"crypto/tls"
 	"encoding/json"
 	"errors"
@@ -13,6 +14,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -26,49 +28,90 @@ import (
 const (
 	maxMemory = 128 << 20       // bytes
 	patience  = 5 * time.Minute // on a machine without free CPU time, the deadlines of the program end requests
+	// deadline is the shortest deadline of the program. If a request fails earlier, the program has
+	// closed its connection at a limit.
+	deadline = 5 * time.Second
 )
 
 // TestStalledConnections checks that reviews and probes are answered while 1,000 connections
-// stall, and that the program takes less than 128 MiB.
+// stall, and that the program takes less than 128 MiB. It closes neither a connection with an
+// answer nor a probe at a limit, and few others that do not stall.
 func TestStalledConnections(t *testing.T) {
-	const rounds, stalled = 10, 1000
+	const rounds, stalled, maxClosed = 10, 1000, 2
 	w := startWebhook(t)
 	before := w.peak(t)
 	// Faulty clients share the address of the first reviewer. Its connection has an answer.
 	kept, once := reviewer("127.0.1.1", false), reviewer("127.0.0.2", true)
-	repeated := w.review(t, kept, 1)
+	closed, keptClosed := 0, w.review(t, kept, 1)
 	for round := range rounds {
 		w.stall(t, round*stalled/rounds, stalled/rounds)
-		repeated += w.review(t, kept, 1) + w.review(t, once, 1) + w.review(t, once, 1<<20)
-		w.probe(t, "/healthz")
-		w.probe(t, "/readyz")
+		keptClosed += w.review(t, kept, 1)
+		closed += w.review(t, once, 1) + w.review(t, once, 1<<20)
+		for _, path := range []string{"/healthz", "/readyz"} {
+			if n := w.probe(t, path); n > 0 {
+				t.Errorf("%s failed %d times", path, n)
+			}
+		}
+	}
+	if keptClosed > 0 {
+		t.Errorf("connections with an answer were closed %d times", keptClosed)
+	}
+	if closed > maxClosed {
+		t.Errorf("%d connections of %d reviews were closed; want %d at most", closed, 2*rounds, maxClosed)
 	}
 	m := w.peak(t)
 	if m > maxMemory {
 		t.Errorf("the program took %d MiB; want %d at most", m>>20, maxMemory>>20)
 	}
-	t.Logf("%d MiB (%d MiB before), %d reviews repeated", m>>20, before>>20, repeated)
+	t.Logf("%d MiB (%d MiB before)", m>>20, before>>20)
 }
 
-// TestDecodingIsBounded sends reviews whose values take much more memory than their text.
+// reviewOf returns a review of a pod whose containers are given as JSON.
+func reviewOf(containers string) string {
+	return `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"1","resource":{"version":"v1","resource":"pods"},` +
+		`"namespace":"default","operation":"CREATE","object":{"metadata":{"annotations":` +
+		`{"target.workload.openshift.io/management":"{\"effect\":\"PreferredDuringScheduling\"}"}},"spec":{"containers":[` + containers + `]}}}}`
+}
+
+// TestDecodingIsBounded sends reviews whose values take much more memory than their text: one at a
+// time above the limit of values, and many at a time below it.
 func TestDecodingIsBounded(t *testing.T) {
 	w := startWebhook(t)
-	for _, text := range []string{`{},`, `null,`, `"",`} {
-		body := `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"1","resource":{"version":"v1","resource":"pods"},` +
-			`"operation":"CREATE","object":{"spec":{"containers":[` + strings.Repeat(text, 3<<20/len(text)) + `{}]}}}}`
+	ask := func(body string) (int, error) {
 		answer, err := reviewer("127.0.0.1", true).Post("https://"+w.reviews+"/mutate-pods", "application/json", strings.NewReader(body))
 		if err != nil {
-			t.Fatalf("%s: %v", text, err)
+			return 0, err
 		}
-		_ = answer.Body.Close()
-		if answer.StatusCode != http.StatusBadRequest {
-			t.Errorf("3 MiB of %s: status %d; want 400", text, answer.StatusCode)
+		return answer.StatusCode, answer.Body.Close()
+	}
+	for _, text := range []string{`{},`, `null,`, `"",`} {
+		if status, err := ask(reviewOf(strings.Repeat(text, 3<<20/len(text)) + `{}`)); status != http.StatusBadRequest {
+			t.Errorf("3 MiB of %s: status %d, %v; want 400", text, status, err)
 		}
+	}
+	const reviews, elements = 60, 19_900
+	below := reviewOf(strings.Repeat(`{},`, elements-1) + `{}`)
+	var answered atomic.Int64
+	var all sync.WaitGroup
+	for range reviews {
+		all.Go(func() { // without free CPU time, the program's deadlines end some
+			if status, err := ask(below); status == http.StatusOK {
+				answered.Add(1)
+			} else if err == nil {
+				t.Errorf("%d elements: status %d; want 200", elements, status)
+			}
+		})
+	}
+	all.Wait()
+	if answered.Load() == 0 {
+		t.Errorf("no review of %d elements was answered", elements)
 	}
 	w.review(t, reviewer("127.0.0.1", true), 1)
-	if m := w.peak(t); m > maxMemory {
+	m := w.peak(t)
+	if m > maxMemory {
 		t.Errorf("the program took %d MiB; want %d at most", m>>20, maxMemory>>20)
 	}
+	t.Logf("%d MiB, %d of %d reviews answered", m>>20, answered.Load(), reviews)
 }
 
 // TestOldTLS checks that reviews need TLS 1.2.
@@ -133,12 +176,25 @@ func begin(c net.Conn, kind int) {
 	}
 }
 
+// client is an API server's client.
+type client struct {
+	*http.Client
+	dials    atomic.Int64
+	answered time.Time // the time of the last answer, if connections are kept
+}
+
 // reviewer returns an API server's client. With once, each request has a connection of its own.
-func reviewer(address string, once bool) *http.Client {
+func reviewer(address string, once bool) *client {
 	d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(address)}}
-	return &http.Client{Transport: &http.Transport{
-		DialContext: d.DialContext, ForceAttemptHTTP2: true, DisableKeepAlives: once, TLSClientConfig: &tls.Config{InsecureSkipVerify: true},
+	c := &client{}
+	c.Client = &http.Client{Transport: &http.Transport{
+		DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
+			c.dials.Add(1)
+			return d.DialContext(ctx, network, address)
+		},
+		ForceAttemptHTTP2: true, DisableKeepAlives: once, TLSClientConfig: &tls.Config{InsecureSkipVerify: true},
 	}}
+	return c
 }
 
 // encodeReview returns the review of a pod with an annotation of a size.
@@ -158,25 +214,37 @@ func encodeReview(size int) []byte {
 	return data
 }
 
-// review asks for a review until the program answers it. It returns the number of requests that
-// failed.
-func (w *program) review(t *testing.T, c *http.Client, size int) (failed int) {
+// review asks for a review until the program answers it. It returns how often the program closed
+// the connection at a limit.
+func (w *program) review(t *testing.T, c *client, size int) (closed int) {
 	t.Helper()
 	body := encodeReview(size)
+	began, dials := time.Now(), c.dials.Load()
 	var last error
 	if !nodefixture.Within(patience, func() bool {
-		if last = w.reviewOnce(c, body); last != nil {
-			failed++
+		last = w.reviewOnce(c, body)
+		if last != nil && time.Since(began) < deadline {
+			closed++
 			t.Logf("review of %d bytes: %v", size, last)
 		}
 		return last == nil
 	}) {
 		t.Fatalf("review of %d bytes: %v", size, last)
 	}
-	return failed
+	if c.Transport.(*http.Transport).DisableKeepAlives {
+		return closed
+	}
+	// The client connects again without an error if the program has closed an idle connection. The
+	// program does so after 2 minutes.
+	idle := began.Sub(c.answered)
+	if c.answered = time.Now(); c.dials.Load() > max(dials, 1) && closed == 0 && idle < time.Minute && time.Since(began) < deadline {
+		t.Log("the idle connection was closed")
+		closed++
+	}
+	return closed
 }
 
-func (w *program) reviewOnce(c *http.Client, body []byte) error {
+func (w *program) reviewOnce(c *client, body []byte) error {
 	answer, err := c.Post("https://"+w.reviews+"/mutate-pods", "application/json", bytes.NewReader(body))
 	if err != nil {
 		return err
@@ -192,12 +260,21 @@ func (w *program) reviewOnce(c *http.Client, body []byte) error {
 	return nil
 }
 
-// probe asks as the kubelet does, until the program answers.
-func (w *program) probe(t *testing.T, path string) {
+// probe asks as the kubelet does, until the program answers. It returns the number of requests that
+// failed before a deadline.
+func (w *program) probe(t *testing.T, path string) (failed int) {
 	t.Helper()
-	if !nodefixture.Within(patience, func() bool { return w.answers(path) }) {
+	began := time.Now()
+	if !nodefixture.Within(patience, func() bool {
+		answered := w.answers(path)
+		if !answered && time.Since(began) < deadline {
+			failed++
+		}
+		return answered
+	}) {
 		t.Fatalf("%s is not answered", path)
 	}
+	return failed
 }
 
 // answers reports whether a probe succeeds.
