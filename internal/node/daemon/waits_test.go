@@ -79,17 +79,20 @@ func (q *queue) until(at time.Time) {
 }
 
 // TestWaitingPodsDelayOthersLittle checks that fifty pods that wait hold the queue of the
-// runtime for less than a tenth of a minute, although the kubelet repeats their
-// creations every ten seconds. The replies for other containers wait for nothing else.
+// runtime for less than a tenth of two minutes, although the kubelet repeats their
+// creations every ten seconds. The replies for other containers wait for nothing else. Those
+// for exclusive containers still wait for the kubelet's answer, and use its NUMA nodes.
 func TestWaitingPodsDelayOthersLittle(t *testing.T) {
 	q := newQueue(t)
 	started := q.now
 	var held time.Duration
 	full := 0
-	for round := range 6 {
+	for round := range 12 {
 		q.until(started.Add(time.Duration(round) * 10 * time.Second))
 		for i := range 50 {
-			waited, err := q.create(ofPod(fmt.Sprint("w", i), "default", "guaranteed", 2, nil), nodefixture.WholeCPUs(2))
+			hostile := ofPod(fmt.Sprint("w", i), "default", "guaranteed", 2, nil)
+			hostile.Resources = cri.Resources{} // reserves no CPUs until its container comes
+			waited, err := q.create(hostile, nodefixture.WholeCPUs(2))
 			if err == nil || !strings.Contains(err.Error(), "kubelet does not report") {
 				t.Fatalf("a pod that waits: %v; want that the kubelet does not report", err)
 			}
@@ -107,12 +110,22 @@ func TestWaitingPodsDelayOthersLittle(t *testing.T) {
 				t.Errorf("another pod: %v after %v; want a reply at once", err, waited)
 			}
 		}
+		if round > 1 {
+			continue // the other pods wait for two of the four CPUs
+		}
+		name := fmt.Sprint("e", round)
+		q.Kubelet.Admit("default/"+name+"/app", 1)
+		q.Kubelet.Fail(nil)
+		if waited, err := q.create(ofPod(name, "default", "guaranteed", 1, nil), nodefixture.WholeCPUs(1)); err != nil || waited >= waits.Timeout/10 {
+			t.Errorf("an exclusive container: %v after %v; want a reply with the kubelet's answer", err, waited)
+		}
+		q.Kubelet.Fail(errors.New("the kubelet restarts"))
 	}
-	if got := q.loop.snapshot.Load().Shortened; got != uint64(6*50-full) {
-		t.Errorf("%d shortened waits; want %d", got, 6*50-full)
+	if got := q.loop.snapshot.Load().Shortened; got != uint64(12*50-full) {
+		t.Errorf("%d shortened waits; want %d", got, 12*50-full)
 	}
-	if held >= time.Minute/10 || full != 2 {
-		t.Errorf("the pods hold the queue for %v of a minute, and %d wait for %v; want less than a tenth, and 2", held, full, waits.Timeout)
+	if held >= 2*time.Minute/10 || full != 2 {
+		t.Errorf("the pods hold the queue for %v of two minutes, and %d wait for %v; want less than a tenth, and 2", held, full, waits.Timeout)
 	}
 }
 

@@ -13,8 +13,11 @@ const Timeout = time.Second
 const (
 	// burst is the size of the budget.
 	burst = 5 * Timeout / 2
-	// refillRatio is the time in which the budget grows by one unit. In a minute, waits use
-	// at most 5.5 s: the burst and a twentieth of the minute.
+	// debt is the maximum time by which first waits exceed the budget. Later waits begin when
+	// it is repaid.
+	debt = burst
+	// refillRatio is the time in which the budget grows by one unit. In a minute, waits with a
+	// share of the budget use at most 5.5 s: the burst and a twentieth of the minute.
 	refillRatio = 20
 	// reserve is the part of the budget for keys that have not waited before.
 	reserve = Timeout
@@ -22,13 +25,14 @@ const (
 	// less time, so a shorter wait would be lost for most requests.
 	minWait = 100 * time.Millisecond
 	// keyTTL is the time for which the budget remembers a key. A remembered key has used at
-	// least minWait. So the budget remembers at most 1,825 keys: an hour has 182.5 s for waits.
+	// least minWait. So the budget remembers at most 36,000 keys: the runtime sends one request
+	// at a time.
 	keyTTL = time.Hour
 )
 
 // Budget holds the time that requests may still wait. The zero value is a full budget.
 type Budget struct {
-	used   time.Duration        // at the time at: between 0 and burst
+	used   time.Duration        // at the time at: between 0 and burst + debt
 	at     time.Time            // the last refill
 	waited map[string]time.Time // when the last wait of at least minWait ended, by key
 	// shortened counts the requests whose wait was over before Timeout.
@@ -53,12 +57,14 @@ func (b *Budget) Begin(w *Wait, key string, arrived, now time.Time) (over bool) 
 	}
 	b.refill(now)
 	left := burst - b.used
+	shortest := minWait
 	if last, ok := b.waited[key]; ok && now.Sub(last) < keyTTL {
 		left -= reserve
+		shortest = 0
 	}
 	granted := min(left, Timeout)
 	if granted < minWait {
-		granted = 0
+		granted = shortest
 	}
 	b.used += granted
 	*w = Wait{key, arrived, granted, true}
@@ -66,14 +72,20 @@ func (b *Budget) Begin(w *Wait, key string, arrived, now time.Time) (over bool) 
 }
 
 // End charges the time from the arrival of the request to now, and returns the rest of the
-// granted time to the budget. It must follow each Begin, and does nothing without one.
+// granted time to the budget. A time of less than minWait costs nothing. End must follow each
+// Begin, and does nothing without one.
 func (b *Budget) End(w *Wait, now time.Time) {
 	if !w.begun {
 		return
 	}
 	b.refill(now)
 	used := now.Sub(w.arrived)
-	b.used = min(max(b.used+used-w.granted, 0), burst)
+	charged := used
+	if used < minWait {
+		charged = 0
+	}
+	limit := max(burst, min(b.used, burst+debt)) // a late decision makes no debt
+	b.used = min(max(b.used+charged-w.granted, 0), limit)
 	if min(used, w.granted) >= minWait {
 		maps.DeleteFunc(b.waited, func(_ string, last time.Time) bool { return now.Sub(last) >= keyTTL })
 		if b.waited == nil {
