@@ -27,8 +27,8 @@ func (b *body) Read(p []byte) (int, error) {
 }
 
 // answer is the ResponseWriter of a request. When the handler answers, the request is no longer
-// in work: the client may not read the answer. Then the bytes of the answer count in place of the
-// body's.
+// in work: the client may not read the answer. Then the bytes of the answer count instead of the
+// bytes of the body.
 type answer struct {
 	http.ResponseWriter
 	conn *conn

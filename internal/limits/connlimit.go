@@ -31,8 +31,8 @@ func (l *connLimit) add(of *conn, weight int64) {
 
 // next returns the connection to close: of the peer with the most connections, the oldest one
 // without a request in work. Requests in work do not count up to a quarter of the limit: an API
-// server with many reviews in work is not the peer with the most connections. Above it they count,
-// so that a peer with nothing else does not close the connections of all others.
+// server with many reviews in work is not the peer with the most connections. Above it they count.
+// Otherwise a peer with only requests in work would close the connections of all others.
 func (l *connLimit) next() member {
 	type load struct{ all, working int64 }
 	peers := map[string]load{}

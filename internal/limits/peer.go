@@ -52,8 +52,8 @@ func (u *users) peer(c net.Conn) string {
 	}
 	answer, err := u.socket(from, to)
 	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.EPROTONOSUPPORT) {
-		// The socket is closed, or the kernel has started modprobe for tcp_diag in vain. It would
-		// do so for each connection. The listening socket is not closed.
+		// The socket is closed, or the kernel has no tcp_diag and has started modprobe for it. It would
+		// do so for each connection. The listening socket exists while connections are accepted.
 		_, err := u.socket(to, netip.AddrPortFrom(anyAddress(to.Addr()), 0))
 		if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.EPROTONOSUPPORT) {
 			u.lacking.Store(true)

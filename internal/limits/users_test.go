@@ -14,8 +14,8 @@ type local struct{ net.Conn }
 func (local) RemoteAddr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 1} }
 func (local) LocalAddr() net.Addr  { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 2} }
 
-// TestKernelWithoutDiagnosticsIsAskedOnce checks that the kernel is not asked again if it does not
-// know a listening socket, and is asked again if only the client's socket is closed.
+// TestKernelWithoutDiagnosticsIsAskedOnce checks that the kernel gets no more requests after it
+// did not find the listening socket, and gets more if only the client's socket is closed.
 func TestKernelWithoutDiagnosticsIsAskedOnce(t *testing.T) {
 	for name, c := range map[string]struct {
 		listening error // of asking for the listening socket
