@@ -40,16 +40,16 @@ to. Whose the CPUs are it finds out as plan does, whether or not a daemon runs. 
 nothing. The kernel's own work for a CPU (ksoftirqd, migration, timer ticks, softirqs) is
 counted apart, for it goes where the work is.
 
-The score is the share of the time of CPUs that nobody used who does not belong there; 100
-is nobody. A task that comes and goes between two looks is not seen, but its time is
+The score is the share of the time of CPUs without tasks that do not belong there; 100 is no
+such task. A task that comes and goes between two looks is not seen, but its time is
 (UNSEEN). Interrupts are not sampled: the kernel counts them.
 
 A score needs two scans. An audit with a duration makes two, also if they take longer than the
 duration. With --duration 0s there is one scan and no score.
 
 A signal (Ctrl-C) ends it early, and what was seen by then is printed. Exit code 3 says that
-somebody was found; with --ran, somebody who ran there. Exit code 1 says that nobody was found
-in a single scan, because a signal ended the audit before the second.`,
+somebody was found; with --ran, somebody who ran there. Exit code 1 means that a signal ended
+the audit after one scan, and that nobody was found.`,
 		Args: cobra.NoArgs,
 	}
 	output := outputFlag(c)

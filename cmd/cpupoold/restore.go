@@ -128,7 +128,7 @@ func (a *app) printDiffers(all []undo.Difference) error {
 }
 
 // printCount prints a line about n differences without an effect that only JSON lists: one
-// or many. It prints nothing for none.
+// or many. It prints no line if n is 0.
 func (a *app) printCount(n int, one, many string) error {
 	text := one
 	switch {
