@@ -33,29 +33,29 @@ const ownersPatience = 20 * time.Second
 func (a *app) audit() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "audit",
-		Short: "List who runs, or may run, on CPUs that belong to somebody else",
-		Long: `Audit looks at all tasks of the machine for a while, and at what the kernel counts of
-interrupts, and lists who was on CPUs of somebody else: who ran there, and who was allowed
-to. Whose the CPUs are it finds out as plan does, whether or not a daemon runs. It writes
-nothing. The kernel's own work for a CPU (ksoftirqd, migration, timer ticks, softirqs) is
-counted apart, for it goes where the work is.
+		Short: "List tasks that run, or may run, on CPUs of other owners",
+		Long: `Audit scans all tasks of the machine for a while, and the kernel's counts of interrupts. It
+lists the tasks that ran on CPUs of another owner, and the tasks that may run there. It finds
+the owners of CPUs as plan does, whether or not a daemon runs. It writes nothing. It counts
+the kernel's own work for a CPU (ksoftirqd, migration, timer ticks, softirqs) apart, because
+the kernel does it on the CPU that causes it.
 
-The score is the share of the time of CPUs without tasks that do not belong there; 100 is no
-such task. A task that comes and goes between two looks is not seen, but its time is
-(UNSEEN). Interrupts are not sampled: the kernel counts them.
+The score is the share of the CPU time that no foreign task used. 100 means that no foreign
+task ran. Audit does not see a task that comes and goes between two scans, but counts its
+time (UNSEEN). It does not sample interrupts: the kernel counts them.
 
 A score needs two scans. An audit with a duration makes two, also if they take longer than the
 duration. With --duration 0s there is one scan and no score.
 
-A signal (Ctrl-C) ends it early, and what was seen by then is printed. Exit code 3 says that
-somebody was found; with --ran, somebody who ran there. Exit code 1 means that a signal ended
-the audit after one scan, and that nobody was found.`,
+A signal (Ctrl-C) ends the audit early. It then prints the findings of the scans so far. Exit
+code 3 means that there are findings; with --ran, findings of tasks that ran. Exit code 1 means
+that a single scan has no findings, because a signal ended the audit before the second.`,
 		Args: cobra.NoArgs,
 	}
 	output := outputFlag(c)
-	duration := c.Flags().Duration("duration", 10*time.Second, "how long to look, 0 for one scan of who is allowed where, without a score")
-	interval := c.Flags().Duration("interval", 100*time.Millisecond, "how long to rest between looks, at least; more where a look takes long")
-	ran := c.Flags().Bool("ran", false, "list only who ran there, not who was allowed to")
+	duration := c.Flags().Duration("duration", 10*time.Second, "time of the audit; 0 for one scan of the CPUs on which tasks may run, without a score")
+	interval := c.Flags().Duration("interval", 100*time.Millisecond, "minimum pause between scans; longer if a scan takes long")
+	ran := c.Flags().Bool("ran", false, "list only tasks that ran there, not tasks that may")
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		if *duration < 0 || *duration > maxAuditDuration {
 			return usageError{fmt.Errorf("--duration %v: write 0s to %v", *duration, maxAuditDuration)}

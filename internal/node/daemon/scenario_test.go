@@ -272,7 +272,7 @@ func (s *script) start() error {
 	if err != nil {
 		return err
 	}
-	l.memoryRelease.free = func() {}
+	l.memoryRelease.free, l.memoryRelease.unused = func() {}, func() uint64 { return minUnused }
 	l.workers = actor.WorkerSets[event]{Queries: recorder{"query", s}, Updates: recorder{"update", s}, Disk: recorder{"disk", s}}
 	watcher, err := l.Cgroups.Watch(func() {
 		select {
