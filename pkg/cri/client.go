@@ -10,6 +10,7 @@ import (
 	"google.golang.org/grpc/mem"
 	runtime "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/cpupoold/cpupoold/pkg/internal/bounded"
 	"github.com/cpupoold/cpupoold/pkg/internal/localgrpc"
 )
 
@@ -31,8 +32,9 @@ type Client struct {
 // just the absolute path. It does not connect: the first call does, and a
 // connection that is lost is made again in the background.
 //
-// Pods have the annotations whose names keep reports; nil keeps none. The client
-// calls keep from several goroutines.
+// Pods have the annotations whose names keep reports; nil keeps none. Values of more than
+// 1 KiB are cut. If a pod has more than 32 KiB of these annotations, their values are replaced
+// by an invalid one. The client calls keep from several goroutines.
 func Dial(endpoint string, keep func(annotation string) bool) (*Client, error) {
 	socket, err := socketPath(endpoint)
 	if err != nil {
@@ -42,7 +44,7 @@ func Dial(endpoint string, keep func(annotation string) bool) (*Client, error) {
 		keep = func(string) bool { return false }
 	}
 	conn, err := localgrpc.Dial(socket, maxMessage, func(reply any, from *mem.Reader) ([]byte, bool, error) {
-		return trim(reply, from, func(key string) bool { return isPodConfig(key) || keep(key) })
+		return trim(reply, from, keep)
 	})
 	if err != nil {
 		return nil, fmt.Errorf("dial %s: %w", endpoint, err)
@@ -52,16 +54,7 @@ func Dial(endpoint string, keep func(annotation string) bool) (*Client, error) {
 
 // kept returns those annotations of a reply that the user of the client wants.
 func (c *Client) kept(annotations map[string]string) map[string]string {
-	var wanted map[string]string
-	for key, value := range annotations {
-		if c.keep(key) {
-			if wanted == nil {
-				wanted = make(map[string]string)
-			}
-			wanted[key] = value
-		}
-	}
-	return wanted
+	return bounded.Annotations(annotations, c.keep)
 }
 
 // Close ends the connection and every call in progress.

@@ -9,6 +9,8 @@ import (
 	"google.golang.org/grpc/mem"
 	"google.golang.org/protobuf/encoding/protowire"
 	runtime "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/cpupoold/cpupoold/pkg/internal/bounded"
 )
 
 // The replies of a runtime contain all annotations and labels, the mounts and the images of
@@ -209,6 +211,8 @@ func (t *trimmer) varint() (uint64, error) {
 // fields returns the used fields of a message, in the memory of the message.
 func (t *trimmer) fields(m []byte, selects selector) ([]byte, error) {
 	kept := m[:0]
+	annotations := make(map[string]string)
+	var tag []byte // of the annotations
 	for len(m) > 0 {
 		number, kind, size := protowire.ConsumeField(m)
 		if size < 0 {
@@ -216,30 +220,61 @@ func (t *trimmer) fields(m []byte, selects selector) ([]byte, error) {
 		}
 		field := m[:size]
 		m = m[size:]
-		how, _ := selects(number)
-		if how == unused || how == entries && kind == protowire.BytesType && !t.wants(field) {
-			continue
+		switch how, _ := selects(number); {
+		case how == unused:
+		case how == entries && kind == protowire.BytesType:
+			if key, value, ok := entry(field); !ok {
+				kept = append(kept, field...) // the decoder reports the error
+			} else if isPodConfig(string(key)) {
+				annotations[string(key)] = "" // only the key counts
+			} else if t.keep(string(key)) {
+				annotations[string(key)] = string(value)
+			}
+			tag = protowire.AppendTag(nil, number, kind)
+		default:
+			kept = append(kept, field...)
 		}
-		kept = append(kept, field...)
+	}
+	// All fields have been read, so the annotations may take their memory.
+	for key := range annotations {
+		if isPodConfig(key) {
+			kept = appendEntry(kept, tag, key, "")
+		}
+	}
+	for key, value := range bounded.Annotations(annotations, func(key string) bool { return !isPodConfig(key) }) {
+		kept = appendEntry(kept, tag, key, value)
 	}
 	return kept, nil
 }
 
-// wants reports whether the key of a map's entry is wanted.
-func (t *trimmer) wants(field []byte) bool {
+// entry returns the key and the value of a map's entry, which are part of field. It reports
+// whether the entry could be read.
+func entry(field []byte) (key, value []byte, ok bool) {
 	_, _, size := protowire.ConsumeTag(field)
-	entry, _ := protowire.ConsumeBytes(field[size:])
-	var key []byte // the last one counts
-	for len(entry) > 0 {
-		number, kind, size := protowire.ConsumeField(entry)
+	e, _ := protowire.ConsumeBytes(field[size:])
+	for len(e) > 0 { // the last key and value count
+		number, kind, size := protowire.ConsumeField(e)
 		if size < 0 {
-			return true // the decoder reports the error
+			return nil, nil, false
 		}
-		if number == 1 && kind == protowire.BytesType {
-			_, _, tag := protowire.ConsumeTag(entry)
-			key, _ = protowire.ConsumeBytes(entry[tag:])
+		if kind == protowire.BytesType && (number == 1 || number == 2) {
+			_, _, tag := protowire.ConsumeTag(e)
+			text, _ := protowire.ConsumeBytes(e[tag:])
+			if number == 1 {
+				key = text
+			} else {
+				value = text
+			}
 		}
-		entry = entry[size:]
+		e = e[size:]
 	}
-	return t.keep(string(key))
+	return key, value, true
+}
+
+// appendEntry appends a map's entry with a tag to a message.
+func appendEntry(to, tag []byte, key, value string) []byte {
+	size := protowire.SizeTag(1) + protowire.SizeBytes(len(key)) + protowire.SizeTag(2) + protowire.SizeBytes(len(value))
+	to = protowire.AppendVarint(append(to, tag...), uint64(size))
+	to = protowire.AppendString(protowire.AppendTag(to, 1, protowire.BytesType), key)
+	return protowire.AppendString(protowire.AppendTag(to, 2, protowire.BytesType), value)
 }

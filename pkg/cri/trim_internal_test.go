@@ -1,7 +1,6 @@
 package cri
 
 import (
-	"maps"
 	goruntime "runtime"
 	"slices"
 	"strings"
@@ -16,6 +15,8 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/testing/protocmp"
 	runtime "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/cpupoold/cpupoold/pkg/internal/bounded"
 )
 
 // maxFuzzMessage is the maximum size of a message in FuzzTrim.
@@ -35,8 +36,16 @@ func pieces(message []byte, frame int) (data mem.BufferSlice) {
 // used returns the part of a reply that the client uses, by the names of the fields.
 func used(reply proto.Message) proto.Message {
 	annotations := func(all map[string]string) map[string]string {
-		maps.DeleteFunc(all, func(key, _ string) bool { return !wanted(key) })
-		return all
+		kept := bounded.Annotations(all, func(key string) bool { return wanted(key) && !isPodConfig(key) })
+		for key := range all {
+			if isPodConfig(key) {
+				if kept == nil {
+					kept = make(map[string]string)
+				}
+				kept[key] = ""
+			}
+		}
+		return kept
 	}
 	podOf := func(p *runtime.PodSandbox) *runtime.PodSandbox {
 		return &runtime.PodSandbox{Id: p.Id, Metadata: p.Metadata, State: p.State, CreatedAt: p.CreatedAt, RuntimeHandler: p.RuntimeHandler, Annotations: annotations(p.Annotations)}
@@ -81,7 +90,7 @@ func used(reply proto.Message) proto.Message {
 
 // replies returns one reply of each trimmed type, with all fields.
 func replies() []proto.Message {
-	labels, annotations := map[string]string{"l": "1"}, map[string]string{"w": "1", "x": strings.Repeat("x", 300), "wide": "2"}
+	labels, annotations := map[string]string{"l": "1"}, map[string]string{"w": "1", "x": strings.Repeat("x", 300), "wide": strings.Repeat("2", 2000), crioCgroupParent: "x"}
 	pod := &runtime.PodSandbox{Id: "p", Metadata: &runtime.PodSandboxMetadata{Name: "n", Uid: "u", Namespace: "ns", Attempt: 3},
 		State: runtime.PodSandboxState_SANDBOX_NOTREADY, CreatedAt: 7, Labels: labels, Annotations: annotations, RuntimeHandler: "kata"}
 	container := &runtime.Container{Id: "c", PodSandboxId: "p", Metadata: &runtime.ContainerMetadata{Name: "n", Attempt: 2}, Image: &runtime.ImageSpec{Image: "i"},

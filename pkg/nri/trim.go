@@ -4,6 +4,7 @@ import (
 	"github.com/containerd/nri/pkg/api"
 
 	"github.com/cpupoold/cpupoold/pkg/cri"
+	"github.com/cpupoold/cpupoold/pkg/internal/bounded"
 )
 
 // trim removes from a request of the runtime the large parts that cpupoold does not read,
@@ -32,16 +33,7 @@ func trimPod(p *api.PodSandbox, keep func(annotation string) bool) {
 	if p == nil {
 		return
 	}
-	var wanted map[string]string
-	for key, value := range p.Annotations {
-		if keep(key) {
-			if wanted == nil {
-				wanted = make(map[string]string)
-			}
-			wanted[key] = value
-		}
-	}
-	p.Annotations, p.Labels = wanted, nil
+	p.Annotations, p.Labels = bounded.Annotations(p.Annotations, keep), nil
 }
 
 func trimContainer(c *api.Container) {

@@ -25,15 +25,16 @@ func arrows() map[string][]string {
 		"pkg/workload": nil,
 		"pkg/topology": {"pkg/cpuset"},
 		"pkg/cgroup":   {"pkg/cpuset"},
-		"pkg/cri":      {"pkg/internal/localgrpc", "pkg/cpuset"},
+		"pkg/cri":      {"pkg/internal/bounded", "pkg/internal/localgrpc", "pkg/cpuset"},
 
-		"pkg/nri":          {"pkg/cpuset", "pkg/cri"},
+		"pkg/nri":          {"pkg/internal/bounded", "pkg/cpuset", "pkg/cri"},
 		"pkg/podresources": {"pkg/internal/localgrpc", "pkg/cpuset"},
 
 		"pkg/allocate": {"pkg/cpuset", "pkg/topology"},
 		"pkg/pools":    {"pkg/allocate", "pkg/cpuset", "pkg/topology", "pkg/workload"},
 		"pkg/defrag":   {"pkg/allocate", "pkg/cpuset", "pkg/pools", "pkg/topology"},
 
+		"pkg/internal/bounded":   nil,
 		"pkg/internal/localgrpc": nil,
 
 		// Shared by programs.

@@ -40,7 +40,7 @@ func TestAnnotations(t *testing.T) {
 	n.sendsLargeLists()
 	n.run("systemctl", "set-property", "--runtime", "cpupoold.service", "MemoryMax=128M")
 	t.Cleanup(func() { n.run("systemctl", "set-property", "--runtime", "cpupoold.service", "MemoryMax=infinity") })
-	annotations := map[string]string{"example.org/note": strings.Repeat("x", size)}
+	annotations := map[string]string{"example.org/note": strings.Repeat("x", size/2), "cpu-quota.crio.io/x": strings.Repeat("x", size/2)} // the daemon keeps the second name
 	maps.Copy(annotations, manifest.Management(nil))
 	start := func() pod {
 		t.Helper()
