@@ -8,16 +8,14 @@ import (
 )
 
 // The daemon releases memory after the first scan that is firstReleaseDelay after the first
-// listing, then after the first scan that is releaseInterval after the last release. With the
-// default of resyncPeriod, these are the first scan and then every second scan. Without it, the
-// Go runtime waits until the heap has doubled, or two minutes.
+// listing, then after the first scan that is releaseInterval after the last release: by default
+// every second scan. Go itself waits until the heap has doubled, or two minutes.
 const (
 	firstReleaseDelay = 20 * time.Second
 	releaseInterval   = 50 * time.Second
 )
 
-// minUnused is the unused memory, in bytes, below which a release is not worth its CPU time: a
-// garbage collection. Few containers leave little garbage.
+// minUnused is the unused memory, in bytes, that is worth a garbage collection.
 const minUnused = 2 << 20
 
 // memoryRelease returns unused memory to the kernel. The daemon would otherwise keep the memory
@@ -33,13 +31,11 @@ func newMemoryRelease() memoryRelease {
 	return memoryRelease{free: debug.FreeOSMemory, unused: unusedMemory}
 }
 
-// unusedMemory returns the size of the free memory and of the garbage in the heap, in bytes. The
-// garbage includes objects that were allocated since the last collection and are still in use.
+// unusedMemory returns the size of free memory and of objects since the last collection, in bytes.
 func unusedMemory() uint64 {
 	s := []metrics.Sample{{Name: "/memory/classes/heap/free:bytes"}, {Name: "/memory/classes/heap/objects:bytes"}, {Name: "/gc/heap/live:bytes"}}
 	metrics.Read(s)
-	free, objects, live := s[0].Value.Uint64(), s[1].Value.Uint64(), s[2].Value.Uint64()
-	return free + objects - min(objects, live)
+	return s[0].Value.Uint64() + s[1].Value.Uint64() - min(s[1].Value.Uint64(), s[2].Value.Uint64())
 }
 
 // start schedules the first release, after the first listing.

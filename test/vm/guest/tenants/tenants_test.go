@@ -96,7 +96,7 @@ func TestTenants(t *testing.T) {
 		t.Errorf("the daemon used %.2f of one CPU; want at most %.2f", share, maxShare)
 	}
 	n.reports("ApplicationFileFault", "files")
-	n.reports("NoticeFlood", "writes")
+	n.reports("Contested", "writes")
 	if restarts := strings.TrimSpace(n.Run("systemctl", "show", "-P", "NRestarts", "cpupoold")); restarts != "0" {
 		t.Errorf("the daemon was restarted %s times", restarts)
 	}
