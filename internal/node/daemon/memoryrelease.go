@@ -18,8 +18,7 @@ const (
 // minUnused is the unused memory, in bytes, that is worth a garbage collection.
 const minUnused = 2 << 20
 
-// memoryRelease returns unused memory to the kernel. The daemon would otherwise keep the memory
-// of its start and of its busiest hour (docs/performance.md).
+// memoryRelease returns the memory of the start and of busy hours to the kernel.
 type memoryRelease struct {
 	free    func()
 	unused  func() uint64 // bytes that a release would return, about
@@ -41,8 +40,7 @@ func unusedMemory() uint64 {
 // start schedules the first release, after the first listing.
 func (m *memoryRelease) start(now time.Time) { m.next = now.Add(firstReleaseDelay) }
 
-// due reports after a pass whether memory must be released: after a scan, which leaves the most
-// garbage.
+// due reports after a pass whether memory must be released: after a scan, with the most garbage.
 func (m *memoryRelease) due(now time.Time) bool {
 	scanned := m.scanned
 	m.scanned = false
