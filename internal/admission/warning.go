@@ -28,9 +28,8 @@ const (
 // Warning is one thing that a pod asks for and does not get, although it is admitted.
 type Warning struct {
 	Reason Reason
-	// Subject is the workload type; with ResourceOff, the name of the resource; with
-	// AnnotationIgnored, the name of the annotation; with VariableRemoved, the name of the
-	// environment variable.
+	// Subject is the workload type. With ResourceOff it is the name of the resource. With
+	// AnnotationIgnored and VariableRemoved it is the name of the annotation or the variable.
 	Subject string
 	// cause is the cause of TypeOff and of ResourceOff.
 	cause cause

@@ -67,7 +67,7 @@ func TestLearn(t *testing.T) {
 		{one, true, true, true, false},
 		{one, false, true, true, false},
 		{managers.CRIO{Workloads: []managers.Workload{{Name: "v", Activation: "example.org/v"}}}, true, true, true, true},
-		{managers.CRIO{}, false, true, true, true}, // pods keep what was read
+		{managers.CRIO{}, false, true, true, true}, // pods keep their annotations
 	} {
 		if got := f.Learn(step.crio); got != step.want {
 			t.Errorf("step %d: Learn = %v; want %v", i, got, step.want)
@@ -81,8 +81,8 @@ func TestLearn(t *testing.T) {
 	}
 }
 
-// FuzzReads checks that a dropped annotation changes no decision: what the packages read from
-// all annotations of a pod is what they read from the kept ones.
+// FuzzReads checks that a dropped annotation changes no decision. The packages read the same
+// values from all annotations of a pod and from the kept ones.
 func FuzzReads(f *testing.F) {
 	for _, key := range []string{"target.workload.openshift.io/management", "resources.workload.openshift.io/app", "io.openshift.workload.management.cpushares/app",
 		"cpu-quota.crio.io", "cpupoold.io/numa", "kubernetes.io/config.source", "cpu-shared.crio.io/app", "cpu-energy-preference.workload.openshift.io/app", "note"} {
@@ -103,7 +103,7 @@ func FuzzReads(f *testing.F) {
 	})
 }
 
-// readings returns what the daemon reads from annotations.
+// readings returns the values that the daemon reads from annotations.
 func readings(names workload.Names, a map[string]string, container string) (all []any) {
 	add := func(v ...any) { all = append(all, v...) }
 	text := func(err error) string {

@@ -47,8 +47,8 @@ func writeInTime(t *testing.T, w *appcpus.Writer, entries []appcpus.Entry, whole
 
 // TestHostileContent checks each kind of content that a pod can put instead of its file or
 // its directory. A Write replaces it, reports the pod, writes the other pod's file, and
-// changes nothing outside. The next Write finds no fault. The same holds after a check that has
-// kept stamps of the files.
+// changes nothing outside. The next Write finds no fault. The test makes each attack twice: without and
+// with stamps of the files.
 func TestHostileContent(t *testing.T) {
 	for name, attack := range map[string]func(t *testing.T, pod, outside string){
 		"symlink to a file": func(t *testing.T, pod, outside string) {

@@ -37,7 +37,7 @@ type Writer struct {
 	failed    map[string]bool       // not written
 	files     map[string]bool       // of the entries, existing or not
 	faults    map[string]string     // by file
-	checked   bool                  // a Write has compared all files
+	checked   bool                  // a Write has compared all files.
 	checks    int                   // of all files
 	seen      map[string]stamps     // by directory, of directories whose files a check has read and kept
 

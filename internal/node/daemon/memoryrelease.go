@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// The daemon releases memory after the first scan that is firstReleaseDelay after the first
-// listing, then after the first scan that is releaseInterval after the last release: by default
-// every second scan. Go itself waits until the heap has doubled, or two minutes.
+// The daemon releases memory after a scan. The first release is at least firstReleaseDelay after
+// the first listing, another one at least releaseInterval after the last release. By default this
+// is every second scan. Go itself waits until the heap has doubled, or two minutes.
 const (
 	firstReleaseDelay = 20 * time.Second
 	releaseInterval   = 50 * time.Second

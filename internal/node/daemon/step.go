@@ -95,7 +95,7 @@ type timers struct {
 	recheck   deadline // the latest scan after a resync
 	retry     deadline // the next retry or answer
 	journal   deadline // the end of the wait for the disk
-	heartbeat deadline // the next heartbeat
+	heartbeat deadline // the next heartbeat.
 	full      deadline // the next delayed full pass
 	notices   deadline // changes that the watcher holds back
 }

@@ -30,7 +30,7 @@ func (s *Start) AwaitRuntime(ctx context.Context, fs *cgroup.FS) (cgroup.Driver,
 	return rt.driver, err
 }
 
-// DialRuntime returns the client of the configured runtime, and what it keeps.
+// DialRuntime returns the client of the configured runtime, and the filter of its annotations.
 func DialRuntime(ctx context.Context, c *config.Config, fs *cgroup.FS) (*cri.Client, *annotations.Filter, error) {
 	rt, err := connect(ctx, c, fs)
 	return rt.client, rt.annotations, err

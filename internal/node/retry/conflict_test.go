@@ -10,8 +10,8 @@ import (
 )
 
 // TestConflictPauses checks that the pause of repairs grows with each conflict over one
-// property, and that a cgroup outside its CPUs is repaired during a pause as well, at most
-// once a second.
+// property. A cgroup outside its CPUs is repaired during a pause as well, at most once a
+// second.
 func TestConflictPauses(t *testing.T) {
 	b, now, cpus := retry.New(), time.Unix(100, 0), retry.Deviation{Property: cgroup.FileCPUs, Was: "2-3", Is: "3"}
 	paused := func(intrudes bool) bool {

@@ -36,8 +36,8 @@ func TestAnnotations(t *testing.T) {
 		t.Skip("needs a machine with 4 GiB: TestTenants of test/vm runs it there")
 	}
 	n := newNode(t)
+	n.sendsLargeLists() // until the pods have been removed
 	r := n.withoutKubelet()
-	n.sendsLargeLists()
 	n.run("systemctl", "set-property", "--runtime", "cpupoold.service", "MemoryMax=128M")
 	t.Cleanup(func() { n.run("systemctl", "set-property", "--runtime", "cpupoold.service", "MemoryMax=infinity") })
 	annotations := map[string]string{"example.org/note": strings.Repeat("x", size/2), "cpu-quota.crio.io/x": strings.Repeat("x", size/2)} // the daemon keeps the second name

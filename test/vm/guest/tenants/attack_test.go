@@ -76,8 +76,8 @@ func run(name string) {
 	}
 }
 
-// replaceFiles puts one foreign object into the place of the container's file: a pipe, a link to an endless device, a link to a file of the
-// host, a directory, or a large file. The pod's directory is mounted writable.
+// replaceFiles replaces the container's file by another object: a pipe, a link to an endless device, or a link to a file of the host. Other
+// objects are a directory and a large file. The pod's directory is mounted writable.
 func replaceFiles(attempt int64) error {
 	file := filepath.Join(ownFiles, "app.json")
 	if err := os.RemoveAll(file); err != nil {

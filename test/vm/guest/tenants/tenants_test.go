@@ -44,17 +44,22 @@ logFormat: json
 `
 
 const (
-	rounds    = 4         // pods with exclusive CPUs before the attacks, and during the attacks
-	probes    = 60        // requests of /healthz in each round
-	maxMemory = 96 << 20  // bytes of the daemon's memory; the DaemonSet's limit is 128 MiB
-	maxShare  = 1.2       // of one CPU; each pass takes about 50 times as long on an emulated CPU
-	someTries = int64(20) // an attack that made fewer attempts was none
+	// rounds is the number of pods with exclusive CPUs before the attacks, and during the attacks.
+	rounds = 4
+	// probes is the number of requests of /healthz in each round.
+	probes = 60
+	// maxMemory is in bytes. The limit of the DaemonSet is 128 MiB.
+	maxMemory = 96 << 20
+	// maxShare is the maximum share of one CPU. A pass takes about 50 times as long on an emulated CPU.
+	maxShare = 1.2
+	// someTries is the number of attempts that an attack must make.
+	someTries = int64(20)
 )
 
 // node is the guest as the test uses it.
 type node struct{ *guestnode.Node }
 
-// TestTenants runs pods that attack the daemon while pods with exclusive CPUs come and go. Each of these gets its CPUs and its file, the
+// TestTenants runs pods that attack the daemon while pods with exclusive CPUs start and end. Each of these gets its CPUs and its file, the
 // probes answer, and the daemon's memory and CPU time stay bounded.
 func TestTenants(t *testing.T) {
 	n := node{guestnode.New(t)}
