@@ -2,6 +2,7 @@ package cri
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -202,7 +203,7 @@ func (t *trimmer) field(selects selector) error {
 // varint reads a number of up to ten bytes.
 func (t *trimmer) varint() (uint64, error) {
 	v, err := binary.ReadUvarint(t.from)
-	if err == io.EOF {
+	if errors.Is(err, io.EOF) {
 		err = io.ErrUnexpectedEOF
 	}
 	return v, err

@@ -99,7 +99,7 @@ func (d *Dir) Stamp(name string) (Stamp, error) {
 	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
 		return Stamp{}, d.fault("stat", name, err)
 	}
-	return Stamp{uint64(st.Dev), st.Ino, st.Mode, st.Size, st.Ctim}, nil
+	return Stamp{st.Dev, st.Ino, st.Mode, st.Size, st.Ctim}, nil
 }
 
 // Enter opens a directory in d. A missing one is an error.

@@ -110,7 +110,7 @@ func TestWaitErr(t *testing.T) {
 	check := func(want error) {
 		t.Helper()
 		err := b.WaitErr(d)
-		if errors.Unwrap(err) != want || err.Error() != "cpuset_cpus waits: b must release CPU 2" {
+		if !errors.Is(errors.Unwrap(err), want) || err.Error() != "cpuset_cpus waits: b must release CPU 2" {
 			t.Errorf("%v, caused by %v; want %v", err, errors.Unwrap(err), want)
 		}
 	}

@@ -5,6 +5,7 @@ package tenants_test
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"os"
 	"path/filepath"
@@ -190,16 +191,14 @@ func attacker(name string, more map[string]any) manifest.Pod {
 		},
 		"volumeMounts": []map[string]any{mount("program", programInside), mount("progress", progressInside), own},
 	}
-	for field, value := range more {
-		container[field] = value
-	}
+	maps.Copy(container, more)
 	return manifest.Pod{
 		Name: name, Namespace: "default",
 		Annotations: map[string]string{
 			"example.org/note":       strings.Repeat("x", 100<<10),
 			"cpu-quota.crio.io/note": strings.Repeat("x", 100<<10), // the daemon reads annotations with this prefix
 		},
-		Containers:  []manifest.Container{{Name: "app", More: container}},
+		Containers: []manifest.Container{{Name: "app", More: container}},
 		Volumes: []map[string]any{
 			hostPath("program", program, "File"), hostPath("progress", progress, "Directory"), hostPath("files", files, "DirectoryOrCreate"),
 		},
