@@ -13,6 +13,7 @@ var largeAnnotations = flag.Bool("annotations", false, "run TestAnnotations in T
 
 // TestTenants runs pods that attack the daemon while pods with exclusive CPUs start.
 func TestTenants(t *testing.T) {
+	leave(t)
 	m := vm.Start(t, vm.Config{Topology: "8c2n", Node: true, Memory: 4096})
 	installDaemon(t, m)
 	vm.RunTests(t, m, "./guest/tenants")
