@@ -204,7 +204,7 @@ guaranteed     4     -      -       -       0      0     0
 no score: a score is about the time between two scans, and this audit has made
   1; use --duration 1s or longer, and let the audit end
 
-Nobody was found on CPUs of somebody else.
+No task was found on CPUs of another owner.
 `
 	if err := (&app{streams: streams{out: &out}}).printAudit(once); err != nil {
 		t.Fatal(err)
@@ -217,7 +217,7 @@ Nobody was found on CPUs of somebody else.
 		t.Errorf("one scan as JSON: %v, %s", err, &text)
 	}
 	out.Reset()
-	if err := (&app{streams: streams{out: &out}}).printAudit(audit.Report{}); err != nil || !strings.Contains(out.String(), "Nobody was found") {
+	if err := (&app{streams: streams{out: &out}}).printAudit(audit.Report{}); err != nil || !strings.Contains(out.String(), "No task was found") {
 		t.Errorf("with nobody: %v, %s", err, &out)
 	}
 }

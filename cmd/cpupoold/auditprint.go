@@ -61,7 +61,7 @@ func (a *app) printAudit(r audit.Report) error {
 
 func (a *app) printFound(found []audit.Finding) error {
 	if len(found) == 0 {
-		_, err := fmt.Fprintln(a.out, "\nNobody was found on CPUs of somebody else.")
+		_, err := fmt.Fprintln(a.out, "\nNo task was found on CPUs of another owner.")
 		return err
 	}
 	ran := slices.IndexFunc(found, func(f audit.Finding) bool { return f.Ran.IsEmpty() }) // who only was allowed comes last
