@@ -19,6 +19,7 @@ import (
 	"github.com/cpupoold/cpupoold/internal/node/nodestatus"
 	"github.com/cpupoold/cpupoold/internal/node/numahints"
 	"github.com/cpupoold/cpupoold/internal/node/quiet"
+	"github.com/cpupoold/cpupoold/internal/node/refusal"
 	"github.com/cpupoold/cpupoold/internal/node/retry"
 	"github.com/cpupoold/cpupoold/internal/node/telemetry"
 	"github.com/cpupoold/cpupoold/internal/node/undo"
@@ -166,6 +167,7 @@ func newLoop(h hostenv.Host, o Options) (*Loop, error) {
 		o.Log.Error("journal", "error", note)
 	}
 	journal := undo.New(j)
+	m, hints := inventory.New(h.Driver), numahints.New(journal.Unhinted())
 	l := &Loop{
 		Host:           h,
 		log:            o.Log,
@@ -175,14 +177,14 @@ func newLoop(h hostenv.Host, o Options) (*Loop, error) {
 		lastRead:       o.Topology,
 		snapshot:       new(atomic.Pointer[telemetry.View]),
 		notify:         notify,
-		inventory:      inventory.New(h.Driver),
+		inventory:      m,
 		cache:          kernelstate.New(h.Cgroups.Reader(), o.Log),
 		backoffs:       retry.New(),
 		journal:        journal,
 		formula:        desired.NewFormula(o.Config.WeightFormula),
 		status:         newStatus(),
-		hints:          numahints.New(journal.Unhinted()),
-		refusalLog:     newRefusalLog(),
+		hints:          hints,
+		refusalLog:     refusal.New(m, hints, o.Log),
 		pendingUpdates: newPendingUpdates(),
 		resizing:       make(map[string]*resizing),
 		exposureMeter:  newExposureMeter(),

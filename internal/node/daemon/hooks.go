@@ -185,7 +185,7 @@ func (l *Loop) decideCreate(a *createRequest, pod *pools.PodPlan, p *pools.Place
 	case p.Pool == pools.Other:
 		return createAnswer{reply: l.replyUnmanaged(a)}, true
 	case p.Refused != nil && refuse:
-		l.refuse(pod, p, now)
+		l.refusalLog.NoteUncreated(pod, p, now)
 		return createAnswer{err: fmt.Errorf("%s: %s", p.Refused.Code, p.Refused.Why)}, true
 	case p.Reason.Code == pools.CodeWaiting && !late:
 		return createAnswer{}, false

@@ -21,6 +21,7 @@ import (
 	"github.com/cpupoold/cpupoold/internal/node/numahints"
 	"github.com/cpupoold/cpupoold/internal/node/quiet"
 	"github.com/cpupoold/cpupoold/internal/node/recovery"
+	"github.com/cpupoold/cpupoold/internal/node/refusal"
 	"github.com/cpupoold/cpupoold/internal/node/retry"
 	"github.com/cpupoold/cpupoold/internal/node/telemetry"
 	"github.com/cpupoold/cpupoold/internal/node/tune"
@@ -79,7 +80,7 @@ type Loop struct {
 	timers      timers
 
 	hints        *numahints.Hints
-	refusalLog   *refusalLog
+	refusalLog   *refusal.Log
 	kubelet      desired.StaticKubelet
 	applications applications
 	watched      watchedUnits

@@ -166,8 +166,8 @@ func TestReplacedOwnerIsNotRefused(t *testing.T) {
 				if mine := answered(t, answers); !mine.Equal(cpuset.Range(4, 7)) {
 					t.Errorf("is created on %s; CPUs 4-7 are free", mine)
 				}
-				if len(l.refusalLog.total)+len(l.refusalLog.problems()) > 0 {
-					t.Errorf("nobody was refused: %v, %v", l.refusalLog.total, l.refusalLog.problems())
+				if len(l.refusalLog.Totals())+len(l.refusalLog.Problems()) > 0 {
+					t.Errorf("nobody was refused: %v, %v", l.refusalLog.Totals(), l.refusalLog.Problems())
 				}
 			})
 		})

@@ -167,7 +167,7 @@ func (l *Loop) problems() []pools.Problem {
 	all = append(all, l.inventory.RecordProblems(l.status.targets)...)
 	all = append(all, l.tuneProblems()...)
 	all = append(all, l.journal.Problems(l.JournalFile)...)
-	all = append(all, l.refusalLog.problems()...)
+	all = append(all, l.refusalLog.Problems()...)
 	all = append(all, l.hints.Problems(l.inventory, l.now())...)
 	all = append(all, l.kubeletProblems()...)
 	all = append(all, l.applications.problems()...)
@@ -186,7 +186,7 @@ func (l *Loop) view() *telemetry.View {
 		ConfigStale: l.status.configErr != nil,
 		Adapted:     l.settings.Adapted,
 		Offline:     l.settings.Offline(),
-		Refusals:    l.refusalLog.list(),
+		Refusals:    l.refusalLog.List(),
 		Drifts:      maps.Clone(l.drifts.total),
 		Repaired:    maps.Clone(l.drifts.repaired),
 		Open:        l.drifts.unrepaired(),
@@ -194,7 +194,7 @@ func (l *Loop) view() *telemetry.View {
 		Gathered:    l.cache.MovedThreads(),
 		Stuck:       l.cache.StrandedThreads(),
 		Placements:  l.exposureMeter.view(),
-		Refused:     maps.Clone(l.refusalLog.total),
+		Refused:     l.refusalLog.Totals(),
 		Shortened:   l.requests.budget.ShortenedWaits(),
 		Sources:     l.sources(),
 		HostUnits:   l.hostView(),

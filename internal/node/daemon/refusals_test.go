@@ -4,15 +4,13 @@ import (
 	"errors"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"github.com/cpupoold/cpupoold/internal/node/refusal"
 	"github.com/cpupoold/cpupoold/internal/node/telemetry"
 	"github.com/cpupoold/cpupoold/internal/testing/nodefixture"
-	"github.com/cpupoold/cpupoold/pkg/allocate"
-	"github.com/cpupoold/cpupoold/pkg/pools"
 )
 
 // TestRefusedContainerIsStoppedOnce checks that a refused container is stopped once if the
@@ -141,9 +139,9 @@ func TestStopIsTriedAgain(t *testing.T) {
 	n.AwaitCPUs(id, "2-3")
 	n.Runtime.Fail("StopContainer", nil) // before quiet, which may wait until the next try
 	r.quiet()
-	r.within(stopRetryDelay, "stopped", func() bool { return !n.IsRunning(id) })
+	r.within(refusal.StopRetryDelay, "stopped", func() bool { return !n.IsRunning(id) })
 	r.view("stopped", stopped(true))
-	if waited := n.clock.now().Sub(started); waited < stopRetryDelay {
+	if waited := n.clock.now().Sub(started); waited < refusal.StopRetryDelay {
 		t.Errorf("tried again after %v", waited)
 	}
 	if calls := n.Runtime.Calls("StopContainer"); calls != 2 {
@@ -168,34 +166,5 @@ func TestRefusedContainerRuns(t *testing.T) {
 	r.view("over", func(v *telemetry.View) bool { return len(v.Refusals) == 1 && !v.Refusals[0].Until.IsZero() })
 	if calls := n.Runtime.Calls("StopContainer"); calls != 0 {
 		t.Errorf("%d containers stopped", calls)
-	}
-}
-
-// TestPastRefusalsAreBounded checks that old refusals are forgotten, and present ones are not.
-func TestPastRefusalsAreBounded(t *testing.T) {
-	n := newNode(t)
-	o := n.options()
-	l, err := newLoop(n.Host(), o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	refuse := func(uids ...string) {
-		var p pools.Plan
-		for _, uid := range uids {
-			p.Pods = append(p.Pods, pools.PodPlan{UID: uid, Containers: []pools.Placement{
-				{ID: uid, Name: "app", State: pools.Created, Refused: &allocate.Refusal{Code: "TooFew"}}}})
-		}
-		l.noteRefusals(p, time.Now())
-	}
-	for range 3 * maxPastRefusals {
-		refuse("stays", "passes")
-		refuse("stays")
-	}
-	all := l.refusalLog.list()
-	if len(all) != maxPastRefusals+1 || all[0].ID != "stays" || len(l.refusalLog.current) != 1 {
-		t.Errorf("%d refusals, the first is %+v; want %d", len(all), all[0], maxPastRefusals+1)
-	}
-	if got := l.refusalLog.total["TooFew"]; got != 3*maxPastRefusals+1 {
-		t.Errorf("%d refusals counted", got)
 	}
 }

@@ -155,9 +155,7 @@ func (l *Loop) resize(e *inventory.Container, to cri.Resources) (*pools.Placemen
 
 // refuseResize records that a resize is refused and returns the error for the runtime.
 func (l *Loop) refuseResize(pod *pools.PodPlan, e *inventory.Container, to int, why *allocate.Refusal) error {
-	l.refusalLog.total[why.Code]++
-	l.log.Warn("resize refused", "pod", pod.Namespace+"/"+pod.Name, "container", e.Container.Name, "container_id", e.Container.ID,
-		"asked", to, "code", why.Code, "why", why.Why)
+	l.refusalLog.NoteResize(pod, e, to, why)
 	has := "no exclusive CPUs"
 	if _, p := findPlacement(&l.status.plan, e.Container.ID); p != nil && p.Exclusive {
 		has = "CPUs " + p.CPUs.String()

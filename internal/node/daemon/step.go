@@ -156,7 +156,7 @@ func (l *Loop) armRetry(began time.Time) {
 	earlier(l.kubelet.Next())
 	l.backoffs.Next(earlier, began)
 	l.nextAsk(earlier)
-	l.nextStop(earlier)
+	l.refusalLog.NextStop(earlier)
 	l.nextHook(earlier)
 	l.nextUpdate(earlier)
 	l.nextResize(earlier)

@@ -331,8 +331,8 @@ func stateOf(l *Loop, behind bool) loopState {
 			busy["waiting for the runtime to show what NRI has told of"] = true
 		}
 	}
-	for k, x := range l.refusalLog.current {
-		if x.Stopped && l.inventory.Container(k.id) != nil {
+	for _, x := range l.refusalLog.List() {
+		if x.Stopped && x.Until.IsZero() && l.inventory.Container(x.ID) != nil {
 			busy["stopping containers"] = true
 		}
 	}

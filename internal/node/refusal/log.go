@@ -1,0 +1,170 @@
+package refusal
+
+import (
+	"log/slog"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/cpupoold/cpupoold/internal/node/inventory"
+	"github.com/cpupoold/cpupoold/internal/node/numahints"
+	"github.com/cpupoold/cpupoold/internal/node/telemetry"
+	"github.com/cpupoold/cpupoold/pkg/allocate"
+	"github.com/cpupoold/cpupoold/pkg/pools"
+)
+
+// maxPast is the maximum number of ended refusals in the log.
+const maxPast = 100
+
+// Log holds the refused containers and units.
+type Log struct {
+	inventory *inventory.Inventory
+	hints     *numahints.Hints
+	log       *slog.Logger
+
+	current map[Key]telemetry.Refusal
+	past    []telemetry.Refusal // oldest first
+	total   map[string]uint64
+	// notCreated holds the containers whose creation was refused (NRI), until they are created
+	// or their pod ends. Each attempt has another id, but all are one refusal.
+	notCreated map[pools.Key]pools.Problem
+}
+
+// Key identifies an instance of an owner: a refusal after a restart is another refusal. The
+// ID of a unit is empty.
+type Key struct {
+	pools.Key
+	ID string
+}
+
+// New returns a Log without refusals.
+func New(m *inventory.Inventory, h *numahints.Hints, log *slog.Logger) *Log {
+	return &Log{inventory: m, hints: h, log: log,
+		current: make(map[Key]telemetry.Refusal), total: make(map[string]uint64), notCreated: make(map[pools.Key]pools.Problem)}
+}
+
+// refused is one refusal of a plan.
+type refused struct {
+	key Key
+	pod string
+	why *allocate.Refusal
+}
+
+func refusedIn(p pools.Plan) []refused {
+	var all []refused
+	for _, pod := range p.Pods {
+		for _, c := range pod.Containers {
+			if c.Refused != nil && c.State != pools.Exited {
+				key := Key{pools.Key{PodUID: pod.UID, Container: c.Name}, c.ID}
+				all = append(all, refused{key, pod.Namespace + "/" + pod.Name, c.Refused})
+			}
+		}
+	}
+	for _, u := range p.Units {
+		if u.Refused != nil {
+			all = append(all, refused{Key{Key: pools.Key{Container: u.Name}}, "", u.Refused})
+		}
+	}
+	return all
+}
+
+// Note records the refusals of a plan and the refusals that have ended. If fail is true, it
+// returns the refused containers that must stop now; NoteStop must follow for each.
+func (r *Log) Note(p pools.Plan, fail bool, now time.Time) (toStop []Key) {
+	still := make(map[Key]bool)
+	for key := range r.notCreated {
+		if r.stillRefused(key) {
+			still[Key{Key: key}] = true
+		} else {
+			delete(r.notCreated, key)
+		}
+	}
+	for _, x := range refusedIn(p) {
+		if e := r.inventory.Container(x.key.ID); e != nil && e.IsAsked() {
+			continue // NoteUncreated records it
+		}
+		still[x.key] = true
+		if _, known := r.current[x.key]; !known {
+			r.begin(x, now)
+			r.log.Warn("refused", "pod", x.pod, "container", x.key.Container, "asked", x.why.Asked, "free", x.why.Free,
+				"code", x.why.Code, "why", x.why.Why)
+		}
+	}
+	toStop = r.decideStops(p, fail, now)
+	for k, x := range r.current {
+		if still[k] {
+			continue
+		}
+		x.Until = now
+		delete(r.current, k)
+		r.past = append(r.past, x)
+		r.log.Info("no longer refused", "pod", x.Pod, "container", x.Container, "code", x.Code)
+	}
+	slices.SortFunc(r.past, compareRefusals)
+	r.past = r.past[max(len(r.past)-maxPast, 0):]
+	return toStop
+}
+
+// NoteUncreated records that a container is not created because it is refused.
+func (r *Log) NoteUncreated(pod *pools.PodPlan, p *pools.Placement, now time.Time) {
+	key := pools.Key{PodUID: pod.UID, Container: p.Name}
+	x := refused{Key{Key: key}, pod.Namespace + "/" + pod.Name, p.Refused}
+	if _, known := r.notCreated[key]; !known {
+		r.begin(x, now)
+		r.log.Warn("refused, and not created", "pod", x.pod, "container", p.Name, "asked", x.why.Asked, "free", x.why.Free,
+			"code", x.why.Code, "why", x.why.Why)
+	}
+	r.notCreated[key] = pools.Problem{PodUID: pod.UID, Pod: x.pod, Container: p.Name,
+		Reason: pools.Reason{Code: pools.CodeRefused, Text: "not created: " + x.why.Error()}}
+}
+
+// NoteResize records that the resize of a container to a number of exclusive CPUs is refused.
+func (r *Log) NoteResize(pod *pools.PodPlan, e *inventory.Container, to int, why *allocate.Refusal) {
+	r.total[why.Code]++
+	r.log.Warn("resize refused", "pod", pod.Namespace+"/"+pod.Name, "container", e.Container.Name, "container_id", e.Container.ID,
+		"asked", to, "code", why.Code, "why", why.Why)
+}
+
+// stillRefused reports whether a refused container has not been created since.
+func (r *Log) stillRefused(key pools.Key) bool {
+	return r.inventory.PodByUID(key.PodUID) != nil && !r.inventory.HasInstance(key)
+}
+
+// Problems returns the containers that are not created.
+func (r *Log) Problems() []pools.Problem {
+	return slices.Collect(maps.Values(r.notCreated))
+}
+
+// Totals returns the number of refusals since the daemon's start, by code.
+func (r *Log) Totals() map[string]uint64 { return maps.Clone(r.total) }
+
+// begin adds a current refusal and counts it.
+func (r *Log) begin(x refused, now time.Time) {
+	r.current[x.key] = telemetry.Refusal{
+		Pod: x.pod, Container: x.key.Container, PodUID: x.key.PodUID, ID: x.key.ID,
+		Asked: x.why.Asked, Free: x.why.Free, Code: x.why.Code, Why: x.why.Why, Since: now,
+	}
+	r.total[x.why.Code]++
+}
+
+func compareRefusals(a, b telemetry.Refusal) int {
+	switch {
+	case !a.Since.Equal(b.Since):
+		return a.Since.Compare(b.Since)
+	case a.ID < b.ID:
+		return -1
+	case a.ID > b.ID:
+		return 1
+	}
+	return 0
+}
+
+// List returns all refusals, oldest first.
+func (r *Log) List() []telemetry.Refusal {
+	all := slices.Clone(r.past)
+	for _, x := range r.current {
+		all = append(all, x)
+	}
+	slices.SortFunc(all, compareRefusals)
+	return all
+}
