@@ -7,6 +7,7 @@ import (
 
 	"github.com/cpupoold/cpupoold/internal/config"
 	"github.com/cpupoold/cpupoold/internal/node/control"
+	"github.com/cpupoold/cpupoold/internal/node/hostenv"
 	"github.com/cpupoold/cpupoold/internal/node/preview"
 	"github.com/cpupoold/cpupoold/pkg/defrag"
 	"github.com/cpupoold/cpupoold/pkg/topology"
@@ -22,11 +23,19 @@ func (a *app) doDefrag(ctx context.Context, c *config.Config, t *topology.Topolo
 			return err
 		}
 	}
-	p, err := preview.DryRun(ctx, c, t, a.logger(c))
+	stop := a.announce("cpupoold: waiting for the container runtime, systemd or the kubelet")
+	defer stop()
+	h, closeHost, err := hostenv.Open(ctx, c, t)
 	if err != nil {
 		return err
 	}
-	r := defragReport{Report: defrag.Analyse(p.Exclusive), Unread: p.Unread, bound: c.Pools.Guaranteed.BindMemory}
+	defer closeHost()
+	owners, unread, err := preview.Exclusive(ctx, &h, c, t, a.logger(c))
+	if err != nil {
+		return err
+	}
+	stop()
+	r := defragReport{Report: defrag.Analyse(owners), Unread: unread, bound: c.Pools.Guaranteed.BindMemory}
 	if !apply {
 		client = nil
 	}
@@ -63,7 +72,7 @@ type defragReport struct {
 	defrag.Report
 	// Results are those of the moves, with --apply.
 	Results []control.Result `json:"results,omitempty"`
-	// Unread are as in preview.Preview.
+	// Unread lists the objects that could not be read.
 	Unread []string `json:"unread,omitempty"`
 
 	bound bool // memory follows CPUs

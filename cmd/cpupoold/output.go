@@ -4,10 +4,13 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"os"
 	"strings"
 	"text/tabwriter"
+	"time"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
 
 	"github.com/cpupoold/cpupoold/internal/layout"
 )
@@ -46,6 +49,17 @@ func printJSON(w io.Writer, v any) error {
 	e := json.NewEncoder(w)
 	e.SetIndent("", "  ")
 	return e.Encode(v)
+}
+
+// announce prints text on the standard error if that is a terminal and the caller does not
+// stop it within a second.
+func (a *app) announce(text string) (stop func() bool) {
+	if f, ok := a.err.(*os.File); ok {
+		if _, err := unix.IoctlGetTermios(int(f.Fd()), unix.TCGETS); err == nil {
+			return time.AfterFunc(time.Second, func() { _, _ = fmt.Fprintln(f, text) }).Stop
+		}
+	}
+	return func() bool { return false }
 }
 
 // table prints rows in columns, below a head if there is one.

@@ -2,9 +2,15 @@ package main
 
 import (
 	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
 
 	"github.com/cpupoold/cpupoold/internal/node/hostslices"
 	"github.com/cpupoold/cpupoold/internal/node/noise"
@@ -131,5 +137,49 @@ nodes with memory  0,2
 	}
 	if diff := cmp.Diff(want, out.String()); diff != "" {
 		t.Errorf("topology (-want +got):\n%s", diff)
+	}
+}
+
+// TestAnnounce checks that only a terminal gets the text, and only after a second.
+func TestAnnounce(t *testing.T) {
+	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
+	if err != nil {
+		t.Skip(err)
+	}
+	defer master.Close()
+	if err := unix.IoctlSetPointerInt(int(master.Fd()), unix.TIOCSPTLCK, 0); err != nil {
+		t.Fatal(err)
+	}
+	number, err := unix.IoctlGetInt(int(master.Fd()), unix.TIOCGPTN)
+	if err != nil {
+		t.Fatal(err)
+	}
+	terminal, err := os.OpenFile(fmt.Sprint("/dev/pts/", number), os.O_RDWR|unix.O_NOCTTY, 0)
+	if err != nil {
+		t.Skip(err)
+	}
+	defer terminal.Close()
+	file, err := os.Create(filepath.Join(t.TempDir(), "err"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	synctest.Test(t, func(t *testing.T) {
+		for _, to := range []*os.File{file, terminal} {
+			a := &app{streams: streams{err: to}}
+			a.announce("early")()
+			stop := a.announce("late")
+			<-time.After(time.Minute)
+			synctest.Wait()
+			stop()
+		}
+	})
+	text := make([]byte, 100)
+	n, err := master.Read(text)
+	if got := string(text[:n]); got != "late\r\n" || err != nil {
+		t.Errorf("the terminal got %q, %v; want late", got, err)
+	}
+	if info, err := file.Stat(); err != nil || info.Size() != 0 {
+		t.Errorf("a file got text: %v, %v", info, err)
 	}
 }

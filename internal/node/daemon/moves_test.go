@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/cpupoold/cpupoold/internal/node/control"
+	"github.com/cpupoold/cpupoold/internal/node/preview"
 	"github.com/cpupoold/cpupoold/internal/node/telemetry"
 	"github.com/cpupoold/cpupoold/internal/testing/nodefixture"
 	"github.com/cpupoold/cpupoold/internal/testing/testnode"
@@ -79,8 +80,12 @@ func fragment(t *testing.T, yaml string) *fragmented {
 // report returns the output of plan --defrag.
 func (f *fragmented) report() defrag.Report {
 	f.T.Helper()
-	p := f.preview()
-	return defrag.Analyse(p.Exclusive)
+	o, h := f.options(), f.Host()
+	owners, unread, err := preview.Exclusive(f.T.Context(), &h, o.Config, o.Topology, o.Log)
+	if err != nil || len(unread) > 0 {
+		f.T.Fatal(err, unread)
+	}
+	return defrag.Analyse(owners)
 }
 
 // theMove returns the only move that is proposed.
@@ -131,8 +136,7 @@ func TestMove(t *testing.T) {
 			f.quiet()
 			f.stop()
 			before := len(f.Tree.Writes())
-			again := f.start()
-			again.quiet()
+			f.start().quiet()
 			if writes := f.Tree.Writes()[before:]; len(writes) != 0 {
 				t.Errorf("a restart after the move wrote %v", writes)
 			}
@@ -192,12 +196,8 @@ func TestMoveIsCheckedAgain(t *testing.T) {
 func TestEndDuringMove(t *testing.T) {
 	f := fragment(t, widePool)
 	m := f.theMove()
-	release := f.Runtime.Hang("UpdateContainerResources")
-	defer release()
-	f.Tree.Intercept(func(testnode.CgroupWrite) error {
-		go func() { _ = f.Runtime.StopContainer(f.split) }()
-		return nil
-	})
+	defer f.Runtime.Hang("UpdateContainerResources")()
+	f.Tree.Intercept(func(testnode.CgroupWrite) error { go func() { _ = f.Runtime.StopContainer(f.split) }(); return nil })
 	if outcome, err := f.loop.requestMove(t.Context(), m); outcome != control.Unverified || !strings.Contains(fmt.Sprint(err), "ended") {
 		t.Errorf("move of a container that ends = %s, %v; want unverified, since it has ended", outcome, err)
 	}
@@ -232,12 +232,11 @@ func TestDeathDuringMove(t *testing.T) {
 	if total < 1 {
 		t.Fatalf("the move needs %d writes", total)
 	}
-	if carved := deathDuringMove(t, wideCarved, -1); carved <= total {
+	carved := deathDuringMove(t, wideCarved, -1)
+	if carved <= total {
 		t.Errorf("a move to CPUs of the shared pool needs %d writes; want more than %d, since it has to give way", carved, total)
-	} else {
-		total = carved
 	}
-	for after := range total {
+	for after := range carved {
 		t.Run(fmt.Sprint(after), func(t *testing.T) {
 			t.Parallel()
 			deathDuringMove(t, wideCarved, after)

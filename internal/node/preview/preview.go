@@ -40,8 +40,6 @@ type Preview struct {
 	// Tuning is nil if the configuration has no settings of the host outside of cgroups,
 	// and none have to be restored.
 	Tuning *Tuning `json:"tuning,omitempty"`
-	// Exclusive lists the owners for defrag.Analyse.
-	Exclusive defrag.Input `json:"-"`
 	// Ownership has the owner of each CPU.
 	Ownership audit.Ownership `json:"-"`
 }
@@ -49,11 +47,15 @@ type Preview struct {
 // DryRun returns the actions of a daemon that starts now. While a daemon runs, these are the
 // actions that it has left.
 func DryRun(ctx context.Context, c *config.Config, t *topology.Topology, log *slog.Logger) (Preview, error) {
-	s, closeHost, err := open(ctx, c, t, log)
+	h, closeHost, err := hostenv.Open(ctx, c, t)
 	if err != nil {
 		return Preview{}, err
 	}
 	defer closeHost()
+	s, err := newSurvey(ctx, &h, c, t, log)
+	if err != nil {
+		return Preview{}, err
+	}
 	p := s.preview()
 	problems, err := s.tune(ctx, &p)
 	p.Plan.Problems = append(p.Plan.Problems, problems...)
@@ -72,26 +74,26 @@ func OnHost(ctx context.Context, h *hostenv.Host, c *config.Config, t *topology.
 // Owners returns the owner of each CPU by the decision of DryRun, and the objects that
 // cannot be read.
 func Owners(ctx context.Context, c *config.Config, t *topology.Topology, log *slog.Logger) (audit.Ownership, []string, error) {
-	s, closeHost, err := open(ctx, c, t, log)
+	h, closeHost, err := hostenv.Open(ctx, c, t)
 	if err != nil {
 		return audit.Ownership{}, nil, err
 	}
 	defer closeHost()
-	p := s.preview()
-	return p.Ownership, p.Unread, nil
+	s, err := readCPUs(ctx, &h, c, t, log)
+	if err != nil {
+		return audit.Ownership{}, nil, err
+	}
+	return s.input.Settings.Ownership(s.plan, s.input.Inventory, s.input.Verdicts(s.plan, s.want)), texts(s.unread), nil
 }
 
-// open opens the host and reads the node. The caller must close the host.
-func open(ctx context.Context, c *config.Config, t *topology.Topology, log *slog.Logger) (s *survey, closeHost func(), err error) {
-	h, closeHost, err := hostenv.Open(ctx, c, t)
+// Exclusive returns the owners of exclusive CPUs by the decision of OnHost, and the objects
+// that cannot be read.
+func Exclusive(ctx context.Context, h *hostenv.Host, c *config.Config, t *topology.Topology, log *slog.Logger) (defrag.Input, []string, error) {
+	s, err := readCPUs(ctx, h, c, t, log)
 	if err != nil {
-		return nil, nil, err
+		return defrag.Input{}, nil, err
 	}
-	if s, err = newSurvey(ctx, &h, c, t, log); err != nil {
-		closeHost()
-		return nil, nil, err
-	}
-	return s, closeHost, nil
+	return s.input.Fragments(s.plan), texts(s.unread), nil
 }
 
 // newSurvey reads the node with the journal on disk.
@@ -110,7 +112,7 @@ func newSurvey(ctx context.Context, h *hostenv.Host, c *config.Config, t *topolo
 // preview returns the actions that lead from the survey's node to its plan.
 func (s *survey) preview() Preview {
 	settings := &s.input.Settings
-	p := Preview{Plan: s.plan, Host: s.input.Verdicts(s.plan, s.want), Adapted: settings.Adapted, Offline: settings.Offline(), Exclusive: s.input.Fragments(s.plan)}
+	p := Preview{Plan: s.plan, Host: s.input.Verdicts(s.plan, s.want), Adapted: settings.Adapted, Offline: settings.Offline()}
 	p.Ownership = settings.Ownership(s.plan, s.input.Inventory, p.Host)
 	p.Writes, p.Deferred = s.cgroups.Diff(s.want, nil, desired.DiffOptions(s.host, s.plan))
 	unread := s.unread
@@ -123,12 +125,15 @@ func (s *survey) preview() Preview {
 		owned = owned.Union(o.CPUs)
 	}
 	p.BootArguments = settings.BootArguments(s.host.Boot, owned)
-	if err := s.host.Boot.Err; err != nil {
-		unread = append(unread, err)
-	}
-	for _, err := range unread {
-		p.Unread = append(p.Unread, err.Error())
-	}
-	slices.Sort(p.Unread)
+	p.Unread = texts(unread)
 	return p
+}
+
+// texts returns the sorted texts of errors.
+func texts(all []error) (lines []string) {
+	for _, err := range all {
+		lines = append(lines, err.Error())
+	}
+	slices.Sort(lines)
+	return lines
 }

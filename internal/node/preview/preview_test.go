@@ -1,11 +1,18 @@
 package preview_test
 
 import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
 	"slices"
+	"sync/atomic"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/cpupoold/cpupoold/internal/config"
 	"github.com/cpupoold/cpupoold/internal/node/hostenv"
 	"github.com/cpupoold/cpupoold/internal/node/hostslices"
 	"github.com/cpupoold/cpupoold/internal/node/noise"
@@ -94,6 +101,56 @@ func modes(p preview.Preview) map[string][2]noise.Mode {
 		all[o.Name] = [2]noise.Mode{o.Mode, o.Wanted}
 	}
 	return all
+}
+
+// countedUnits counts the questions for the records of cgroups.
+type countedUnits struct {
+	hostenv.Units
+	questions *atomic.Int32
+}
+
+func (c countedUnits) Properties(ctx context.Context, unit string) (cgroup.UnitState, error) {
+	c.questions.Add(1)
+	return c.Units.Properties(ctx, unit)
+}
+
+// TestExclusive checks that Exclusive returns the owners of the preview, without questions
+// that only writes need: the records of systemd and the version of the OCI runtime.
+func TestExclusive(t *testing.T) {
+	dir := t.TempDir()
+	ran := filepath.Join(dir, "ran")
+	script := "#!/bin/sh\n: >" + ran + "\necho runc version 1.3.2\n"
+	if err := os.WriteFile(filepath.Join(dir, "runc"), []byte(script), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", dir)
+	n := nodefixture.New(t, nodefixture.Spec{})
+	id := n.RunContainer(n.RunPod("e", "default", "guaranteed", 2, nil), "app", nodefixture.WholeCPUs(2))
+	n.WriteFile(id, cgroup.FileWeight, "3") // fits no formula
+	c, err := n.Config()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.WeightFormula = config.WeightAuto
+	h, questions := n.Host(), new(atomic.Int32)
+	h.Units = countedUnits{h.Units, questions}
+	input, unread, err := preview.Exclusive(t.Context(), &h, c, n.CPUs.Now(), n.Logger())
+	if err != nil || len(unread) > 0 {
+		t.Fatal(err, unread)
+	}
+	if _, err := os.Stat(ran); questions.Load() != 0 || !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("%d questions to systemd, and a run of runc (%v); want none", questions.Load(), err)
+	}
+	p, err := preview.OnHost(t.Context(), &h, c, n.CPUs.Now(), n.Logger())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(ran); questions.Load() != 3 || err != nil {
+		t.Errorf("for a preview %d questions to systemd, run of runc: %v; want 3 and a run", questions.Load(), err)
+	}
+	if len(p.Owners) != 1 || len(input.Owners) != 1 || input.Owners[0].Key.Container != p.Owners[0].Name || !input.Owners[0].CPUs.Equal(p.Owners[0].CPUs) {
+		t.Errorf("owners %+v; want those of the preview, %+v", input.Owners, p.Owners)
+	}
 }
 
 // TestOwners checks the modes of owners before they are partitions, as partitions, and when

@@ -19,6 +19,7 @@ import (
 	"github.com/cpupoold/cpupoold/internal/node/undo"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/pools"
+	"github.com/cpupoold/cpupoold/pkg/topology"
 )
 
 // survey is one reading of the node, and the decision of a daemon that starts with it.
@@ -30,6 +31,26 @@ type survey struct {
 	want    []cgroup.Target // without cgroups that are gone or unreadable
 	cgroups *kernelstate.Cache
 	unread  []error
+}
+
+// withoutRecords answers at once that systemd has no record for a cgroup. The question takes
+// five calls over D-Bus for each container, pause container and slice of a pod.
+type withoutRecords struct{ hostenv.Units }
+
+func (withoutRecords) Properties(context.Context, string) (cgroup.UnitState, error) {
+	return cgroup.UnitState{}, cgroup.ErrGone
+}
+
+// readCPUs surveys the node for callers that use only the CPUs of the plan. It skips the
+// questions for values that decide only about writes: the records of systemd, and the version
+// of the OCI runtime for the weights.
+func readCPUs(ctx context.Context, h *hostenv.Host, c *config.Config, t *topology.Topology, log *slog.Logger) (*survey, error) {
+	host, known := *h, *c
+	if host.Units != nil {
+		host.Units = withoutRecords{host.Units}
+	}
+	known.WeightFormula = config.WeightQuadratic
+	return newSurvey(ctx, &host, &known, t, log)
 }
 
 // read surveys the node.
@@ -59,8 +80,10 @@ func read(ctx context.Context, h *hostenv.Host, settings desired.Settings, j und
 	q := quiet.New(j.Resting)
 	q.Begin(settings.Config.Quiet, time.Now())
 	kubelet, err := desired.ReadKubelet(ctx, h, m)
-	if err != nil {
-		s.unread = append(s.unread, err)
+	for _, err := range []error{err, h.Boot.Err} {
+		if err != nil {
+			s.unread = append(s.unread, err)
+		}
 	}
 	s.decide(ctx, desired.Input{
 		Settings: settings, Inventory: m, Pods: pods, Previous: previous, Formula: desired.NewFormula(settings.Config.WeightFormula), Journal: known,
