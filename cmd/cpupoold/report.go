@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -14,8 +15,57 @@ import (
 	"github.com/cpupoold/cpupoold/internal/node/report"
 )
 
-// reportTime bounds how long a report may take to be gathered.
-const reportTime = 90 * time.Second
+// reportTime is the maximum time of the parts of a report, which run at the same time. The
+// longest part asks the daemon three questions.
+const reportTime = 3 * patience
+
+// grace is the time in which a part returns its files after the end of its context.
+const grace = 2 * time.Second
+
+// part is a part of a report that waits for one program or reads one place.
+type part struct {
+	name   string // of its files
+	gather func(context.Context, *reported)
+}
+
+// run returns the files of a part. A part that ignores the end of ctx costs only its own files.
+func (p part) run(ctx context.Context, at time.Time) *reported {
+	gathered, late := make(chan *reported, 1), make(chan struct{})
+	defer context.AfterFunc(ctx, func() {
+		<-time.After(grace)
+		close(late)
+	})()
+	go func() {
+		r := &reported{at: at}
+		p.gather(ctx, r)
+		gathered <- r
+	}()
+	select {
+	case r := <-gathered:
+		return r
+	case <-late:
+		return &reported{missing: []string{fmt.Sprintf("%s: it did not end within %s", p.name, reportTime)}}
+	}
+}
+
+// gather runs parts at the same time, and adds their files in the order of the parts.
+func (r *reported) gather(ctx context.Context, parts ...part) {
+	ctx, cancel := context.WithTimeout(ctx, reportTime)
+	defer cancel()
+	all := make([]*reported, len(parts))
+	var running sync.WaitGroup
+	for i, p := range parts {
+		running.Go(func() { all[i] = p.run(ctx, r.at) })
+	}
+	running.Wait()
+	for _, p := range all {
+		r.missing = append(r.missing, p.missing...)
+		r.names = append(r.names, p.names...)
+		for _, f := range p.files {
+			r.add(f.Name, f.Data)
+		}
+	}
+}
 
 func (a *app) report() *cobra.Command {
 	c := &cobra.Command{
@@ -35,12 +85,19 @@ replaced: read what is in the archive before you publish it. docs/report.md desc
 	file := c.Flags().StringP("output", "o", "", "`file` to write, - for the standard output (default cpupoold-report-<host>-<time>.tar.gz)")
 	redact := c.Flags().Bool("redact", false, "replace the names of namespaces, pods, containers, units, images and the host")
 	c.RunE = func(c *cobra.Command, _ []string) error {
-		ctx, cancel := context.WithTimeout(c.Context(), reportTime)
-		defer cancel()
-		r := a.gatherReport(ctx, thisHost())
-		return r.write(a, *file, *redact)
+		return a.doReport(c.Context(), thisHost(), *file, *redact)
 	}
 	return c
+}
+
+// doReport gathers and writes a report. If ctx ends, it writes nothing.
+func (a *app) doReport(ctx context.Context, m machine, file string, redact bool) error {
+	defer a.announce("cpupoold: gathering the report")()
+	r := a.gatherReport(ctx, m)
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("write no report: %w", err)
+	}
+	return r.write(a, file, redact)
 }
 
 // write writes the archive to a file that does not exist yet, or to the standard output.

@@ -41,9 +41,11 @@ func (r *reported) explanations(ctx context.Context, client *control.Client, s *
 			r.lack(name, fmt.Errorf("there is room for %d of %d pods and units", i, len(subjects)))
 			break
 		}
-		for j := range e.Subjects {
-			r.names.AddSubject(&e.Subjects[j])
-		}
+		r.learn(func(n *report.Redactor) {
+			for j := range e.Subjects {
+				n.AddSubject(&e.Subjects[j])
+			}
+		})
 		all.Subjects = append(all.Subjects, e.Subjects...)
 	}
 	if len(failed) > 0 {

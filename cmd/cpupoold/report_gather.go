@@ -53,7 +53,9 @@ type reported struct {
 	size    int // of files, in bytes
 	missing []string
 
-	names *report.Redactor
+	// names add the names in the files to a redactor, in the order of the files. Only redact
+	// calls them: the search in a long log takes more CPU time than the rest of the report.
+	names []func(*report.Redactor)
 	// unredactable are files whose names nobody knows.
 	unredactable []string
 }
@@ -65,32 +67,43 @@ const spare = 4 << 20
 // patience is how long each question of a report may take.
 const patience = 15 * time.Second
 
+// within calls ask with the time of one question.
+func within[T any](ctx context.Context, ask func(context.Context) (T, error)) (T, error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	return ask(ctx)
+}
+
 // gatherReport gathers all that there is. What is missing is no error.
 func (a *app) gatherReport(ctx context.Context, m machine) *reported {
-	r := &reported{at: time.Now().UTC(), names: report.NewRedactor()}
+	r := &reported{at: time.Now().UTC()}
 	host, err := m.hostname()
 	if r.host = host; err != nil {
 		r.lack("the host's name", err)
 	}
-	short, _, _ := strings.Cut(host, ".")
-	r.names.Add(report.Host, short)
-	r.names.Add(report.Host, host)
+	r.learn(func(n *report.Redactor) {
+		short, _, _ := strings.Cut(host, ".")
+		n.Add(report.Host, short)
+		n.Add(report.Host, host)
+	})
 	c, configErr := config.Load(a.configPath(), a.overrides, nil)
 	r.config(a.configPath(), c, configErr)
-	r.daemon(ctx, a.daemon())
-	r.versions(ctx, m, c)
-	r.topology(m.root)
-	r.cgroups(ctx, m.root)
-	within, cancel := context.WithTimeout(ctx, 2*patience)
-	findings := m.check(within, preflight.Configuration{File: a.configPath(), Config: c, Err: configErr})
-	cancel()
-	for _, f := range findings {
-		r.names.AddText(f.String())
-	}
-	r.json("check.json", findings)
-	r.journal(ctx, m.journal)
+	r.gather(
+		ctx,
+		part{"status.json, events.json and explanations.json", func(ctx context.Context, r *reported) { r.daemon(ctx, a.daemon()) }},
+		part{"versions.json", func(ctx context.Context, r *reported) { r.versions(ctx, m, c) }},
+		part{"topology.json", func(_ context.Context, r *reported) { r.topology(m.root) }},
+		part{"cgroups.jsonl", func(ctx context.Context, r *reported) { r.cgroups(ctx, m.root) }},
+		part{"check.json", func(ctx context.Context, r *reported) {
+			r.check(ctx, m, preflight.Configuration{File: a.configPath(), Config: c, Err: configErr})
+		}},
+		part{"journal.txt", func(ctx context.Context, r *reported) { r.journal(ctx, m.journal) }},
+	)
 	return r
 }
+
+// learn notes the names of a file for a report without names.
+func (r *reported) learn(add func(*report.Redactor)) { r.names = append(r.names, add) }
 
 func (r *reported) lack(what string, err error) {
 	r.missing = append(r.missing, what+": "+strings.ReplaceAll(err.Error(), "\n", "; "))
@@ -135,50 +148,65 @@ func (r *reported) config(file string, c *config.Config, err error) {
 		r.unredactable = append(r.unredactable, name)
 		return
 	}
+	r.learn(func(n *report.Redactor) { addConfig(n, c) })
+}
+
+// addConfig adds the names in a configuration.
+func addConfig(n *report.Redactor, c *config.Config) {
+	var namespaces []string
 	for _, p := range c.Pools.Partitions {
-		r.namespaces(p.Namespaces)
+		namespaces = append(namespaces, p.Namespaces...)
 	}
-	r.namespaces(c.Pools.Guaranteed.Mixed.Namespaces)
-	r.namespaces(c.StaticPods.Namespaces)
+	for _, ns := range slices.Concat(namespaces, c.Pools.Guaranteed.Mixed.Namespaces, c.StaticPods.Namespaces) {
+		if ns != pools.EveryNamespace {
+			n.Add(report.Namespace, ns)
+		}
+	}
 	for _, u := range c.Pools.Units {
-		r.names.AddUnit(u.Name)
+		n.AddUnit(u.Name)
 	}
 	for _, u := range c.HostSlices.Units {
-		r.names.AddUnit(u)
+		n.AddUnit(u)
 	}
 	usual := config.Default()
 	if c.AnnotationDomain != usual.AnnotationDomain {
-		r.names.Add(report.Domain, c.AnnotationDomain)
+		n.Add(report.Domain, c.AnnotationDomain)
 	}
 	if c.PoolDomain != usual.PoolDomain {
-		r.names.Add(report.Domain, c.PoolDomain)
+		n.Add(report.Domain, c.PoolDomain)
 	}
 }
 
-func (r *reported) namespaces(names []string) {
-	for _, ns := range names {
-		if ns != pools.EveryNamespace {
-			r.names.Add(report.Namespace, ns)
+// check examines the host, as cpupoold check does.
+func (r *reported) check(ctx context.Context, m machine, c preflight.Configuration) {
+	within, cancel := context.WithTimeout(ctx, 2*patience)
+	defer cancel()
+	findings := m.check(within, c)
+	r.learn(func(n *report.Redactor) {
+		for _, f := range findings {
+			n.AddText(f.String())
 		}
-	}
+	})
+	r.json("check.json", findings)
 }
 
 // daemon asks the running daemon.
 func (r *reported) daemon(ctx context.Context, client *control.Client) {
 	defer client.Close()
-	within, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	s, err := client.Status(within, 0, control.Wait{})
+	s, err := within(ctx, func(ctx context.Context) (*inspect.Status, error) { return client.Status(ctx, 0, control.Wait{}) })
 	if err != nil {
 		r.lack("status.json", err)
 	} else {
-		r.names.AddStatus(s)
+		r.learn(func(n *report.Redactor) { n.AddStatus(s) })
 		r.json("status.json", s)
 	}
-	if e, err := client.Events(within, history.Query{}, control.Wait{}); err != nil {
+	e, err := within(ctx, func(ctx context.Context) (*inspect.Events, error) {
+		return client.Events(ctx, history.Query{}, control.Wait{})
+	})
+	if err != nil {
 		r.lack("events.json", err)
 	} else {
-		r.names.AddEvents(e.Events)
+		r.learn(func(n *report.Redactor) { n.AddEvents(e.Events) })
 		r.json("events.json", e)
 	}
 	if s != nil {
@@ -218,10 +246,8 @@ func (r *reported) versions(ctx context.Context, m machine, c *config.Config) {
 			v.System = strings.Trim(strings.TrimSpace(value), `"`)
 		}
 	}
-	within, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
 	var err error
-	if v.Systemd, err = m.systemd(within); err != nil {
+	if v.Systemd, err = within(ctx, m.systemd); err != nil {
 		r.lack("the version of systemd", err)
 	}
 	endpoint := ""
@@ -229,7 +255,8 @@ func (r *reported) versions(ctx context.Context, m machine, c *config.Config) {
 		endpoint = c.RuntimeEndpoint
 	}
 	if c == nil || c.HasRuntime() {
-		if v.Runtime, err = m.runtime(within, endpoint); err != nil {
+		v.Runtime, err = within(ctx, func(ctx context.Context) (string, error) { return m.runtime(ctx, endpoint) })
+		if err != nil {
 			r.lack("the version of the container runtime", err)
 		}
 	}
@@ -284,28 +311,24 @@ func (r *reported) topology(root fs.FS) {
 
 func (r *reported) cgroups(ctx context.Context, root fs.FS) {
 	const name = "cgroups.jsonl"
-	within, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
 	tree, err := fs.Sub(root, "sys/fs/cgroup")
 	if err != nil {
 		r.lack(name, err)
 		return
 	}
-	data, err := report.Cgroups(within, tree, report.MaxFile-spare/4)
+	data, err := within(ctx, func(ctx context.Context) ([]byte, error) { return report.Cgroups(ctx, tree, report.MaxFile-spare/4) })
 	if err != nil {
 		r.lack(name, fmt.Errorf("not all of it: %w", err))
 	}
 	if len(data) > 0 {
-		r.names.AddTree(data)
+		r.learn(func(n *report.Redactor) { n.AddTree(data) })
 		r.add(name, data)
 	}
 }
 
 func (r *reported) journal(ctx context.Context, read func(context.Context) ([]byte, error)) {
 	const name = "journal.txt"
-	within, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	data, err := read(within)
+	data, err := within(ctx, read)
 	if err == nil && len(bytes.TrimSpace(data)) == 0 {
 		err = errors.New("it is empty")
 	}
@@ -313,7 +336,7 @@ func (r *reported) journal(ctx context.Context, read func(context.Context) ([]by
 		r.lack(name, fmt.Errorf("%w; where the daemon runs as a pod, add the output of kubectl logs", err))
 	}
 	if len(data) > 0 {
-		r.names.AddLog(string(data))
+		r.learn(func(n *report.Redactor) { n.AddLog(string(data)) })
 		r.add(name, report.Tail(data, report.MaxFile/2))
 	}
 }
@@ -344,11 +367,15 @@ func (r *reported) redact() {
 		}
 		return leave
 	})
-	files, missing := r.names.Redact(r.files)
+	names := report.NewRedactor()
+	for _, add := range r.names {
+		add(names)
+	}
+	files, missing := names.Redact(r.files)
 	r.files = files
 	r.missing = append(r.missing, missing...)
 	for i := range r.missing {
-		r.missing[i] = r.names.Text(r.missing[i])
+		r.missing[i] = names.Text(r.missing[i])
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path"
 	"path/filepath"
@@ -17,7 +18,10 @@ import (
 	"strings"
 	"testing"
 	"testing/fstest"
+	"testing/synctest"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/cpupoold/cpupoold/internal/history"
 	"github.com/cpupoold/cpupoold/internal/inspect"
@@ -228,6 +232,104 @@ func TestReportHasRoomForSome(t *testing.T) {
 		if !strings.Contains(files["MISSING.txt"], want) {
 			t.Errorf("missing is %q; want %q", files["MISSING.txt"], want)
 		}
+	}
+}
+
+// TestReportWaitsAtTheSameTime checks that the parts of a report run at the same time: the
+// checks and the log wait for each other here.
+func TestReportWaitsAtTheSameTime(t *testing.T) {
+	a, _ := reporting(t, "")
+	m, met := secretive(nil), make(chan struct{})
+	m.check = func(ctx context.Context, _ preflight.Configuration) []preflight.Finding {
+		select {
+		case <-met:
+		case <-ctx.Done():
+			t.Error("the log is not read during the checks")
+		}
+		return nil
+	}
+	m.journal = func(ctx context.Context) ([]byte, error) {
+		select {
+		case met <- struct{}{}:
+		case <-ctx.Done():
+		}
+		return []byte("line\n"), nil
+	}
+	if err := a.doReport(t.Context(), m, "-", false); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestReportOfHangingSource checks that a source that hangs costs a report only its own part,
+// and names it, also if the source ignores its context.
+func TestReportOfHangingSource(t *testing.T) {
+	a, _ := reporting(t, "")
+	gather := func(t *testing.T, hang func(m *machine, release <-chan struct{})) (files map[string]string) {
+		synctest.Test(t, func(t *testing.T) {
+			release := make(chan struct{})
+			defer close(release)
+			m, begin := secretive(nil), time.Now()
+			hang(&m, release)
+			var out bytes.Buffer
+			a.out = &out
+			if err := a.doReport(t.Context(), m, "-", false); err != nil {
+				t.Fatal(err)
+			}
+			if took := time.Since(begin); took > reportTime+grace {
+				t.Errorf("the report took %s", took)
+			}
+			files, _ = unpack(t, &out)
+		})
+		return files
+	}
+	usual := gather(t, func(*machine, <-chan struct{}) {})
+	for file, c := range map[string]struct {
+		hang func(m *machine, release <-chan struct{})
+		want string
+	}{
+		"versions.json": {func(m *machine, _ <-chan struct{}) {
+			m.systemd = func(ctx context.Context) (int, error) { <-ctx.Done(); return 0, ctx.Err() }
+		}, "the version of systemd: context deadline exceeded"},
+		"journal.txt": {func(m *machine, _ <-chan struct{}) {
+			m.journal = func(ctx context.Context) ([]byte, error) { <-ctx.Done(); return nil, ctx.Err() }
+		}, "journal.txt: context deadline exceeded; where"},
+		"check.json": {func(m *machine, release <-chan struct{}) {
+			m.check = func(context.Context, preflight.Configuration) []preflight.Finding { <-release; return nil }
+		}, "check.json: it did not end within 45s"},
+	} {
+		got := gather(t, c.hang)
+		if !strings.Contains(got["MISSING.txt"], "\n"+c.want) {
+			t.Errorf("%s: missing is %q; want %q", file, got["MISSING.txt"], c.want)
+		}
+		if file == "versions.json" && !strings.Contains(got[file], `"runtime": "containerd 2.1"`) {
+			t.Errorf("without systemd, %s is %s; want the version of the runtime", file, got[file])
+		}
+		want := maps.Clone(usual)
+		for _, files := range []map[string]string{got, want} {
+			delete(files, "MISSING.txt")
+			delete(files, file)
+		}
+		if d := cmp.Diff(want, got); d != "" {
+			t.Errorf("the source of %s hangs: other files (-want +got):\n%s", file, d)
+		}
+	}
+}
+
+// TestReportInterrupted checks that a signal ends a report without a file.
+func TestReportInterrupted(t *testing.T) {
+	a, _ := reporting(t, "")
+	m, file := secretive(nil), filepath.Join(t.TempDir(), "r.tar.gz")
+	ctx, interrupt := context.WithCancel(t.Context())
+	m.check = func(ctx context.Context, _ preflight.Configuration) []preflight.Finding {
+		interrupt()
+		<-ctx.Done()
+		return nil
+	}
+	if err := a.doReport(ctx, m, file, false); !errors.Is(err, context.Canceled) {
+		t.Errorf("error %v; want that of the context", err)
+	}
+	if _, err := os.Stat(file); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("stat of the file: %v; want that it does not exist", err)
 	}
 }
 

@@ -2,6 +2,7 @@ package report
 
 import (
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -159,26 +160,40 @@ func (r *Redactor) AddLog(text string) {
 	r.AddText(text)
 }
 
+// textPattern matches names of a kind in messages. A line with a name contains one of the hints:
+// a search for a fixed text takes a fraction of the time of the expression.
+type textPattern struct {
+	kind  Kind
+	hints []string
+	name  *regexp.Regexp
+}
+
 // textPatterns returns patterns that match names in messages of cpupoold and of the Go
 // resolver.
-func textPatterns() map[Kind]*regexp.Regexp {
-	return map[Kind]*regexp.Regexp{
-		Pod:     regexp.MustCompile(`\bpod ([a-z0-9.-]+/[a-z0-9.-]+)`),
-		Profile: regexp.MustCompile(`/active_profile: ([A-Za-z0-9_.@-]+)`),
-		Drop:    regexp.MustCompile(`\.d/([A-Za-z0-9_.@-]+)`),
-		Section: regexp.MustCompile(`\b(?:workloads|runtimes)\.([A-Za-z0-9_-]+)`),
-		Host:    regexp.MustCompile(`(?:https?://|\blookup )([A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+)*)`),
+func textPatterns() []textPattern {
+	return []textPattern{
+		{Pod, []string{"pod "}, regexp.MustCompile(`\bpod ([a-z0-9.-]+/[a-z0-9.-]+)`)},
+		{Profile, []string{"/active_profile: "}, regexp.MustCompile(`/active_profile: ([A-Za-z0-9_.@-]+)`)},
+		{Drop, []string{".d/"}, regexp.MustCompile(`\.d/([A-Za-z0-9_.@-]+)`)},
+		{Section, []string{"workloads.", "runtimes."}, regexp.MustCompile(`\b(?:workloads|runtimes)\.([A-Za-z0-9_-]+)`)},
+		{Host, []string{"http://", "https://", "lookup "}, regexp.MustCompile(`(?:https?://|\blookup )([A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+)*)`)},
 	}
 }
 
 // AddText adds the names in messages of cpupoold, such as the findings of check.
 func (r *Redactor) AddText(text string) {
-	for kind, pattern := range textPatterns() {
-		for _, m := range pattern.FindAllStringSubmatch(text, -1) {
-			if kind == Pod {
-				r.addPod(m[1])
-			} else {
-				r.Add(kind, m[1])
+	patterns := textPatterns()
+	for line := range strings.Lines(text) {
+		for _, p := range patterns {
+			if !slices.ContainsFunc(p.hints, func(hint string) bool { return strings.Contains(line, hint) }) {
+				continue
+			}
+			for _, m := range p.name.FindAllStringSubmatch(line, -1) {
+				if p.kind == Pod {
+					r.addPod(m[1])
+				} else {
+					r.Add(p.kind, m[1])
+				}
 			}
 		}
 	}
