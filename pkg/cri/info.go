@@ -3,6 +3,7 @@ package cri
 import (
 	"encoding/json"
 	"errors"
+	"strings"
 )
 
 // infoKey is where both runtimes put the one JSON document of a verbose status.
@@ -11,7 +12,7 @@ const infoKey = "info"
 var errMissing = errors.New("missing")
 
 // info is the part of that document that cpupoold reads. CRI does not specify
-// it; containerd (internal/cri/server/container_status.go, podsandbox
+// it (infoFields names the same fields); containerd (internal/cri/server/container_status.go, podsandbox
 // controller) and CRI-O (server/container_status.go, sandbox_status.go) agree on
 // these names. config and resources are containerd's alone.
 type info struct {
@@ -67,12 +68,15 @@ func (c criCPU) resources() Resources {
 	return Resources{Shares: uint64(max(c.Shares, 0)), Quota: c.Quota, Period: c.Period, CPUs: c.CPUs, Mems: c.Mems}
 }
 
-// parseInfo decodes the document. If it cannot, it returns the zero info and the
+// parseInfo decodes a result of trimDocument. If it cannot, it returns the zero info and the
 // path of the field that it stumbled over, as far as there is one: a document
 // of which one part is garbled is not half believed.
 func parseInfo(doc string) (info, string, error) {
 	if doc == "" {
 		return info{}, "", errMissing
+	}
+	if reason, is := strings.CutPrefix(doc, notJSON); is {
+		return info{}, "", errors.New(reason)
 	}
 	var i info
 	if err := json.Unmarshal([]byte(doc), &i); err != nil {

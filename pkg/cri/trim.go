@@ -17,16 +17,18 @@ import (
 // The replies of a runtime contain all annotations and labels, the mounts and the images of
 // all pods and containers. The annotations of one pod can have 256 KiB. So the client reads
 // a message from the pieces in which gRPC received it, and decodes only the fields that this
-// package uses. The pieces and these fields are all the memory that a reply takes.
+// package uses. The pieces, these fields and the largest of them are all the memory that a reply
+// takes.
 
 // use is how the client uses a field of a message.
 type use int
 
 const (
-	unused  use = iota
-	whole       // decode the field
-	entries     // a map: decode the entries with wanted keys
-	message     // decode the fields of the message that a selector names
+	unused   use = iota
+	whole        // decode the field
+	entries      // a map: decode the entries with wanted keys
+	message      // decode the fields of the message that a selector names
+	document     // decode a document
 )
 
 // A selector returns the use of the field with a number, and the selector for the fields of
@@ -59,7 +61,7 @@ func inField1(n protowire.Number, of selector) (use, selector) {
 
 func statusFields(n protowire.Number, of selector) (use, selector) {
 	if n == 2 { // info
-		return whole, nil
+		return document, nil
 	}
 	return inField1(n, of) // status
 }
@@ -140,48 +142,26 @@ type trimmer struct {
 
 // field reads one field of the reply.
 func (t *trimmer) field(selects selector) error {
-	tag, err := t.varint()
+	tag, size, err := t.tag(0)
 	if err != nil {
 		return err
 	}
 	number, kind := protowire.DecodeTag(tag)
-	if number < protowire.MinValidNumber {
-		return fmt.Errorf("field number of tag %d is invalid", tag)
-	}
 	how, inner := selects(number)
-	size := 0
-	switch kind {
-	case protowire.VarintType:
+	switch {
+	case kind == protowire.VarintType:
 		v, err := t.varint()
 		if how != unused {
 			t.out = protowire.AppendVarint(protowire.AppendVarint(t.out, tag), v)
 		}
 		return err
-	case protowire.Fixed32Type:
-		size = 4
-	case protowire.Fixed64Type:
-		size = 8
-	case protowire.BytesType:
-		n, err := t.varint()
-		if err != nil {
-			return err
-		}
-		if n > uint64(t.from.Remaining()) {
-			return io.ErrUnexpectedEOF
-		}
-		size = int(n)
-	default:
-		return fmt.Errorf("field %d has wire type %d", number, kind) // CRI has no groups
-	}
-	if how == unused {
+	case how == unused:
 		_, err := t.from.Discard(size)
 		return err
+	case how == document && kind == protowire.BytesType:
+		return t.info(tag, size)
 	}
-	if size > t.from.Remaining() {
-		return io.ErrUnexpectedEOF
-	}
-	t.part = slices.Grow(t.part[:0], size)[:size]
-	if _, err := io.ReadFull(t.from, t.part); err != nil && size > 0 {
+	if err := t.read(size); err != nil {
 		return err
 	}
 	t.out = protowire.AppendVarint(t.out, tag)
@@ -196,6 +176,83 @@ func (t *trimmer) field(selects selector) error {
 		t.out = protowire.AppendBytes(t.out, fields)
 	default:
 		t.out = protowire.AppendBytes(t.out, t.part)
+	}
+	return nil
+}
+
+// tag reads a tag, and returns the size of the field after it: 0 for a number. A field that
+// reaches into the last end bytes of the reply is an error.
+func (t *trimmer) tag(end int) (tag uint64, size int, err error) {
+	if tag, err = t.varint(); err != nil {
+		return 0, 0, err
+	}
+	number, kind := protowire.DecodeTag(tag)
+	if number < protowire.MinValidNumber {
+		return 0, 0, fmt.Errorf("field number of tag %d is invalid", tag)
+	}
+	var n uint64
+	switch kind {
+	case protowire.VarintType:
+	case protowire.Fixed32Type:
+		n = 4
+	case protowire.Fixed64Type:
+		n = 8
+	case protowire.BytesType:
+		n, err = t.varint()
+	default:
+		err = fmt.Errorf("field %d has wire type %d", number, kind) // CRI has no groups
+	}
+	if left := t.from.Remaining() - end; err == nil && (left < 0 || n > uint64(left)) {
+		err = io.ErrUnexpectedEOF
+	}
+	return tag, int(n), err
+}
+
+// read reads a field into part.
+func (t *trimmer) read(size int) error {
+	t.part = slices.Grow(t.part[:0], size)[:size]
+	if _, err := io.ReadFull(t.from, t.part); err != nil && size > 0 {
+		return err
+	}
+	return nil
+}
+
+// info reads an entry of size bytes in the map of a verbose status. Runtimes send one entry,
+// with the key infoKey.
+func (t *trimmer) info(tag uint64, size int) error {
+	end := t.from.Remaining() - size
+	isInfo, value := false, []byte(nil)
+	for t.from.Remaining() > end { // the last key and value count
+		field, size, err := t.tag(end)
+		if err != nil {
+			return err
+		}
+		after := t.from.Remaining() - size
+		switch number, kind := protowire.DecodeTag(field); {
+		case kind == protowire.VarintType:
+			if _, err := t.varint(); err != nil {
+				return err
+			}
+			after = t.from.Remaining()
+		case number == 1 && kind == protowire.BytesType:
+			if isInfo = size == len(infoKey); isInfo {
+				if err := t.read(size); err != nil {
+					return err
+				}
+				isInfo = string(t.part) == infoKey
+			}
+		case number == 2 && kind == protowire.BytesType:
+			value = trimDocument(io.LimitReader(t.from, int64(size)))
+		}
+		if _, err := t.from.Discard(t.from.Remaining() - after); err != nil {
+			return err
+		}
+	}
+	if t.from.Remaining() < end {
+		return io.ErrUnexpectedEOF
+	}
+	if isInfo {
+		t.out = appendEntry(t.out, protowire.AppendVarint(nil, tag), infoKey, string(value))
 	}
 	return nil
 }
