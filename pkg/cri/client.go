@@ -26,6 +26,8 @@ type Client struct {
 	conn *grpc.ClientConn
 	rpc  runtime.RuntimeServiceClient
 	keep func(annotation string) bool
+
+	small, large slots // for replies with a status
 }
 
 // Dial returns a client of the runtime at endpoint: unix:///path/to/socket, or
@@ -49,7 +51,7 @@ func Dial(endpoint string, keep func(annotation string) bool) (*Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("dial %s: %w", endpoint, err)
 	}
-	return &Client{conn: conn, rpc: runtime.NewRuntimeServiceClient(conn), keep: keep}, nil
+	return &Client{conn: conn, rpc: runtime.NewRuntimeServiceClient(conn), keep: keep, small: make(slots, smallStatuses), large: make(slots, 1)}, nil
 }
 
 // kept returns those annotations of a reply that the user of the client wants.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"google.golang.org/grpc"
 	runtime "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
@@ -15,9 +16,11 @@ import (
 //
 // The runtime reads its database for it: ask once for each pod.
 func (c *Client) PodStatus(ctx context.Context, id string) (Pod, error) {
-	r, err := c.rpc.PodSandboxStatus(ctx, &runtime.PodSandboxStatusRequest{PodSandboxId: id, Verbose: true})
+	r, err := withLimit(ctx, c, func(limit grpc.CallOption) (*runtime.PodSandboxStatusResponse, error) {
+		return c.rpc.PodSandboxStatus(ctx, &runtime.PodSandboxStatusRequest{PodSandboxId: id, Verbose: true}, limit)
+	})
 	if err != nil {
-		return Pod{}, fmt.Errorf("read status of pod %s: %w", id, fromGRPC(err))
+		return Pod{}, fmt.Errorf("read status of pod %s: %w", id, err)
 	}
 	s := r.GetStatus()
 	if s == nil {
@@ -56,9 +59,9 @@ func (c *Client) PodStatus(ctx context.Context, id string) (Pod, error) {
 // It costs the runtime some milliseconds (containerd reads its database and
 // decodes the whole spec): ask once for each container and after an update.
 func (c *Client) ContainerStatus(ctx context.Context, id string) (Container, error) {
-	r, err := c.rpc.ContainerStatus(ctx, &runtime.ContainerStatusRequest{ContainerId: id, Verbose: true})
+	r, err := c.containerStatus(ctx, &runtime.ContainerStatusRequest{ContainerId: id, Verbose: true})
 	if err != nil {
-		return Container{}, fmt.Errorf("read status of container %s: %w", id, fromGRPC(err))
+		return Container{}, fmt.Errorf("read status of container %s: %w", id, err)
 	}
 	s := r.GetStatus()
 	if s == nil {
@@ -94,6 +97,12 @@ func (c *Client) ContainerStatus(ctx context.Context, id string) (Container, err
 		return ct, &InfoError{Kind: "container", ID: id, Field: "runtimeSpec.linux.cgroupsPath", Err: errMissing}
 	}
 	return ct, nil
+}
+
+func (c *Client) containerStatus(ctx context.Context, r *runtime.ContainerStatusRequest) (*runtime.ContainerStatusResponse, error) {
+	return withLimit(ctx, c, func(limit grpc.CallOption) (*runtime.ContainerStatusResponse, error) {
+		return c.rpc.ContainerStatus(ctx, r, limit)
+	})
 }
 
 var errNoStatus = errors.New("the runtime's reply holds no status")

@@ -66,9 +66,9 @@ func (c *Client) update(ctx context.Context, id string, r *runtime.LinuxContaine
 // or has exited: CRI-O says so in words only, and an OCI runtime that was
 // overtaken by the exit says anything.
 func (c *Client) explain(ctx context.Context, id string, refusal error) error {
-	r, err := c.rpc.ContainerStatus(ctx, &runtime.ContainerStatusRequest{ContainerId: id})
+	r, err := c.containerStatus(ctx, &runtime.ContainerStatusRequest{ContainerId: id})
 	if err != nil {
-		if err = fromGRPC(err); errors.Is(err, ErrNotFound) {
+		if errors.Is(err, ErrNotFound) {
 			return fmt.Errorf("%w: %w", ErrNotFound, refusal)
 		}
 		return refusal

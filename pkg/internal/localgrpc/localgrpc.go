@@ -15,6 +15,15 @@ import (
 	"google.golang.org/grpc/status"
 )
 
+const (
+	// window is the maximum of a reply that gRPC receives before the client asks for the reply,
+	// in bytes. It is the minimum in grpc-go. gRPC extends it for a reply in progress.
+	window = 64 << 10
+	// connWindow is the maximum of all replies that the service sends without a notice of gRPC that
+	// they have arrived, in bytes.
+	connWindow = 1 << 20
+)
+
 // Dial returns a connection to the service at socket, an absolute path, that takes
 // replies of up to maxMessage bytes. It decodes the part of a reply that trim returns; nil
 // decodes all replies in whole. Dial does not connect: the first call does, and a lost
@@ -23,6 +32,9 @@ func Dial(socket string, maxMessage int, trim Trim) (*grpc.ClientConn, error) {
 	return grpc.NewClient("unix://"+socket,
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage), grpc.ForceCodecV2(newCodec(trim))),
+		// By default, gRPC receives up to 16 MiB of each reply before the client asks for it, and
+		// before it compares the size with maxMessage (grpc-go 1.85, bdpLimit).
+		grpc.WithStaticStreamWindowSize(window), grpc.WithStaticConnWindowSize(connWindow),
 		// gRPC's own limit is two minutes, during which every call would fail
 		// although the service is back. A local socket can be tried often.
 		grpc.WithConnectParams(grpc.ConnectParams{
