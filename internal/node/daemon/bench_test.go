@@ -90,8 +90,8 @@ func idleNode(b *testing.B) *running {
 	there := n.listedElsewhere()
 	r.inspect(func(l *Loop) {
 		l.Runtime = there
-		read := l.cache
-		l.cache = kernelstate.New(fakeKernel(func(p cgroup.Path) cgroup.State { return read.Current(p).State }), l.log)
+		read := *l.cache
+		*l.cache = *kernelstate.New(fakeKernel(func(p cgroup.Path) cgroup.State { return read.Current(p).State }), l.log)
 		l.cache.Refresh(l.status.targets, l.inventory)
 		for _, t := range l.status.targets {
 			l.cache.SetRecord(t.Path, read.Current(t.Path))

@@ -13,6 +13,7 @@ import (
 	"github.com/cpupoold/cpupoold/internal/config"
 	"github.com/cpupoold/cpupoold/internal/node/actor"
 	"github.com/cpupoold/cpupoold/internal/node/desired"
+	"github.com/cpupoold/cpupoold/internal/node/exposure"
 	"github.com/cpupoold/cpupoold/internal/node/hostenv"
 	"github.com/cpupoold/cpupoold/internal/node/inventory"
 	"github.com/cpupoold/cpupoold/internal/node/kernelstate"
@@ -167,7 +168,7 @@ func newLoop(h hostenv.Host, o Options) (*Loop, error) {
 		o.Log.Error("journal", "error", note)
 	}
 	journal := undo.New(j)
-	m, hints := inventory.New(h.Driver), numahints.New(journal.Unhinted())
+	m, hints, cache := inventory.New(h.Driver), numahints.New(journal.Unhinted()), kernelstate.New(h.Cgroups.Reader(), o.Log)
 	l := &Loop{
 		Host:           h,
 		log:            o.Log,
@@ -178,7 +179,7 @@ func newLoop(h hostenv.Host, o Options) (*Loop, error) {
 		snapshot:       new(atomic.Pointer[telemetry.View]),
 		notify:         notify,
 		inventory:      m,
-		cache:          kernelstate.New(h.Cgroups.Reader(), o.Log),
+		cache:          cache,
 		backoffs:       retry.New(),
 		journal:        journal,
 		formula:        desired.NewFormula(o.Config.WeightFormula),
@@ -187,7 +188,7 @@ func newLoop(h hostenv.Host, o Options) (*Loop, error) {
 		refusalLog:     refusal.New(m, hints, o.Log),
 		pendingUpdates: newPendingUpdates(),
 		resizing:       make(map[string]*resizing),
-		exposureMeter:  newExposureMeter(),
+		exposureMeter:  exposure.New(m, cache, h.Cgroups, h.Units != nil),
 		isolation:      newIsolation(h.Cgroups),
 		quiet:          quiet.New(journal.Resting()),
 		watch:          newTreeWatch(),

@@ -53,7 +53,7 @@ func (l *Loop) prune() {
 	clear(l.departed)
 	l.journal.Forget(gone)
 	l.backoffs.Forget(gone)
-	l.exposureMeter.forget(gone)
+	l.exposureMeter.Forget(gone)
 	there := make(map[string]bool)
 	for p := range l.inventory.Pods() {
 		there[p.UID] = true

@@ -14,6 +14,7 @@ import (
 	"github.com/cpupoold/cpupoold/internal/history"
 	"github.com/cpupoold/cpupoold/internal/node/actor"
 	"github.com/cpupoold/cpupoold/internal/node/desired"
+	"github.com/cpupoold/cpupoold/internal/node/exposure"
 	"github.com/cpupoold/cpupoold/internal/node/hostenv"
 	"github.com/cpupoold/cpupoold/internal/node/inventory"
 	"github.com/cpupoold/cpupoold/internal/node/kernelstate"
@@ -96,7 +97,7 @@ type Loop struct {
 	unidentified   unidentified
 	departed       map[cgroup.Path]bool // cgroups whose removal the watcher has reported
 	others         desired.OtherManagers
-	exposureMeter  exposureMeter
+	exposureMeter  *exposure.Meter
 	isolation      isolation
 	schedule       schedule
 	quiet          *quiet.Quiet

@@ -158,7 +158,7 @@ func (l *Loop) writeTargets(want []cgroup.Target, now time.Time) bool {
 			return false
 		}
 		l.followDrifts(now)
-		l.noteFirstReads(want)
+		l.exposureMeter.NoteFirstReads(want)
 		writes, deferred := l.diff(want, options, now)
 		if filesWait(deferred) {
 			return false
@@ -171,7 +171,7 @@ func (l *Loop) writeTargets(want []cgroup.Target, now time.Time) bool {
 			writes = writes[:slow]
 		}
 		if len(writes) == 0 {
-			l.observeStarts(want, l.now())
+			l.exposureMeter.ObserveStarts(want, l.now())
 			return true
 		}
 		if slices.ContainsFunc(writes, func(w cgroup.Write) bool { return made[w] }) {

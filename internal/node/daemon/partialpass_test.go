@@ -281,7 +281,7 @@ func TestPartialPassMeasuresExposure(t *testing.T) {
 		n.WriteFile(id, cgroup.FileCPUs, "0-1")
 		n.Eventually("that is heard", func() bool { l.takeNotices(); return len(l.schedule.files) > 0 })
 		l.runPasses()
-		if got := l.exposureMeter.view()[telemetry.WayNRI].Elapsed.Count; got != 1 {
+		if got := l.exposureMeter.Placements()[telemetry.WayNRI].Elapsed.Count; got != 1 {
 			t.Errorf("%d placements; want one, of a container that was outside its pool", got)
 		}
 	})

@@ -82,7 +82,7 @@ func (l *Loop) pass() {
 		}
 		want = l.refreshCache(want)
 		if round == 0 {
-			l.noteFirstReads(want)
+			l.exposureMeter.NoteFirstReads(want)
 			want = l.repartition(want, true)
 		}
 		var writes []cgroup.Write
@@ -117,6 +117,16 @@ func (l *Loop) finishPass(want []cgroup.Target, now time.Time) {
 	l.observeExposures(l.now())
 	l.dropOriginals()
 	l.armRetry(now)
+}
+
+// observeExposures counts the containers that are in their pool now, and records unidentified
+// containers in the shared pool.
+func (l *Loop) observeExposures(now time.Time) {
+	l.exposureMeter.ObserveStarts(l.status.targets, now)
+	l.exposureMeter.FinishStarts(l.status.unitAsked, l.status.unitAwaited)
+	for p, s := range l.unidentified {
+		l.exposureMeter.NoteUnidentified(p, s.cpus, now)
+	}
 }
 
 // maxRounds returns the maximum number of rounds of a pass over n targets. Each round makes a

@@ -52,7 +52,7 @@ func (e written) apply(l *Loop) {
 		e.unit = cgroup.UnitState{} // of a scope that does not exist yet
 	}
 	if _, ok := kernelstate.PersistedCPUs(e.write); ok {
-		l.exposureMeter.finish(e.write.Path, false)
+		l.exposureMeter.NotePersisted(e.write.Path)
 	}
 	l.cache.NoteFinished(e.write, e.unit, e.err)
 	if e.skipped {

@@ -193,7 +193,7 @@ func (l *Loop) view() *telemetry.View {
 		Repairs:     l.drifts.repairs.Clone(),
 		Gathered:    l.cache.MovedThreads(),
 		Stuck:       l.cache.StrandedThreads(),
-		Placements:  l.exposureMeter.view(),
+		Placements:  l.exposureMeter.Placements(),
 		Refused:     l.refusalLog.Totals(),
 		Shortened:   l.requests.budget.ShortenedWaits(),
 		Sources:     l.sources(),

@@ -145,13 +145,13 @@ func (l *Loop) takeNotices() {
 		case cgroup.Appeared:
 			p := c.Path.Join(c.Name)
 			if inventory.IDAt(p, l.Driver) != "" {
-				l.exposureMeter.cgroupCreated(p, c.At)
+				l.exposureMeter.Appeared(p, c.At)
 			}
 			l.isolation.memory.Appeared(p)
 			l.schedule.add(l.noticeChild(p, true))
 		case cgroup.Gone:
 			p := c.Path.Join(c.Name)
-			l.exposureMeter.cgroupRemoved(p)
+			l.exposureMeter.Gone(p)
 			l.isolation.memory.Gone(p)
 			l.departed[p] = true
 			l.schedule.add(l.noticeChild(p, false))

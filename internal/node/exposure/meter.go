@@ -1,0 +1,206 @@
+package exposure
+
+import (
+	"maps"
+	"time"
+
+	"github.com/cpupoold/cpupoold/internal/node/inventory"
+	"github.com/cpupoold/cpupoold/internal/node/kernelstate"
+	"github.com/cpupoold/cpupoold/internal/node/telemetry"
+	"github.com/cpupoold/cpupoold/pkg/cgroup"
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
+)
+
+// Kernel reads CPU times.
+type Kernel interface {
+	// Usage returns the CPU time that the tasks of a cgroup have used.
+	Usage(p cgroup.Path) (time.Duration, error)
+}
+
+// Meter measures the time and the CPU time of containers outside their pool before their first
+// placement. It counts only containers created while the daemon runs.
+type Meter struct {
+	inventory *inventory.Inventory
+	cache     *kernelstate.Cache
+	kernel    Kernel
+	systemd   bool // whether starts wait for an answer of systemd
+
+	appeared   map[cgroup.Path]time.Time       // cgroups that are not placed yet, with the time of their creation
+	confined   map[cgroup.Path]exposure        // unidentified cgroups in the shared pool
+	unfinished map[cgroup.Path]unfinishedStart // placed cgroups without an answer of systemd
+	total      map[telemetry.Way]*telemetry.Placements
+}
+
+// exposure holds the time and the CPU time of a container before its placement.
+type exposure struct {
+	elapsed, used time.Duration
+}
+
+// unfinishedStart is a container whose cgroup existed without its CPUs, although the runtime
+// had recorded them. The OCI runtime writes its specification into the cgroup before the
+// entrypoint starts. But the specification may be older than the record: then only the daemon
+// has written the CPUs, and systemd does not have them.
+type unfinishedStart struct {
+	way  telemetry.Way
+	took exposure // if the specification was older
+	cpus cpuset.Set
+}
+
+// New returns a Meter without placements. systemd is true if systemd can report which CPUs the
+// unit of a container had at its start.
+func New(i *inventory.Inventory, c *kernelstate.Cache, k Kernel, systemd bool) *Meter {
+	return &Meter{
+		inventory: i, cache: c, kernel: k, systemd: systemd,
+		appeared:   make(map[cgroup.Path]time.Time),
+		confined:   make(map[cgroup.Path]exposure),
+		unfinished: make(map[cgroup.Path]unfinishedStart),
+		total:      make(map[telemetry.Way]*telemetry.Placements),
+	}
+}
+
+// Appeared records when a cgroup was created.
+func (m *Meter) Appeared(p cgroup.Path, at time.Time) { m.appeared[p] = at }
+
+// Gone forgets a cgroup.
+func (m *Meter) Gone(p cgroup.Path) {
+	m.finish(p, false)
+	delete(m.appeared, p)
+	delete(m.confined, p)
+}
+
+// Forget drops all cgroups for which gone returns true.
+func (m *Meter) Forget(gone func(cgroup.Path) bool) {
+	maps.DeleteFunc(m.appeared, func(p cgroup.Path, _ time.Time) bool { return gone(p) })
+	maps.DeleteFunc(m.confined, func(p cgroup.Path, _ exposure) bool { return gone(p) })
+	for p := range m.unfinished {
+		if gone(p) {
+			m.finish(p, false)
+		}
+	}
+}
+
+// NotePersisted finishes the start of a cgroup whose CPUs the daemon has persisted: a later
+// answer of systemd does not show which CPUs the OCI runtime had.
+func (m *Meter) NotePersisted(p cgroup.Path) { m.finish(p, false) }
+
+// finish counts an unfinished start. had reports whether the OCI runtime had the CPUs, so that
+// the container was in its pool before its entrypoint started.
+func (m *Meter) finish(p cgroup.Path, had bool) {
+	start, known := m.unfinished[p]
+	if !known {
+		return
+	}
+	delete(m.unfinished, p)
+	if had {
+		start.took = exposure{}
+	}
+	m.observe(start.way, start.took)
+}
+
+func (m *Meter) observe(way telemetry.Way, took exposure) {
+	if m.total[way] == nil {
+		all := telemetry.NewPlacements()
+		m.total[way] = &all
+	}
+	m.total[way].Elapsed.Observe(took.elapsed.Seconds())
+	m.total[way].Used.Observe(took.used.Seconds())
+}
+
+// Placements returns the counted placements, by the way on which the daemon learned of them.
+func (m *Meter) Placements() map[telemetry.Way]telemetry.Placements {
+	all := make(map[telemetry.Way]telemetry.Placements, len(m.total))
+	for way, p := range m.total {
+		all[way] = telemetry.Placements{Elapsed: p.Elapsed.Clone(), Used: p.Used.Clone()}
+	}
+	return all
+}
+
+// NoteFirstReads records the exposure of containers whose cgroup was read for the first time,
+// before a write changes it.
+func (m *Meter) NoteFirstReads(want []cgroup.Target) {
+	for _, t := range want {
+		e := m.inventory.Container(t.Container)
+		if e == nil || !e.IsUnseen() {
+			continue
+		}
+		c := m.cache.Current(t.Path)
+		if !c.Exists {
+			continue
+		}
+		if e.NoteFirstReading(c.Effective.IsSubsetOf(t.CPUs), !c.CPUs.IsEmpty()); e.IsExposed() {
+			continue
+		}
+		took, confined := m.confined[t.Path]
+		way := e.Way()
+		if confined && way == "" {
+			way = telemetry.WayInotify
+		}
+		m.observe(wayOr(way), took)
+		m.Gone(t.Path)
+	}
+}
+
+func wayOr(way telemetry.Way) telemetry.Way {
+	if way == "" {
+		return telemetry.WayEvent
+	}
+	return way
+}
+
+// NoteUnidentified records the exposure of an unidentified cgroup when it is in the shared pool
+// for the first time. cpus are the CPUs of that pool.
+func (m *Meter) NoteUnidentified(p cgroup.Path, cpus cpuset.Set, now time.Time) {
+	if _, known := m.confined[p]; known {
+		return
+	}
+	if c := m.cache.Current(p); c.Exists && !m.cache.IsStale(p) && !cpus.IsEmpty() && c.Effective.IsSubsetOf(cpus) {
+		m.confined[p] = m.exposureOf(p, now, now)
+	}
+}
+
+// ObserveStarts counts the containers of want that are in their pool now.
+func (m *Meter) ObserveStarts(want []cgroup.Target, now time.Time) {
+	for _, t := range want {
+		e := m.inventory.Container(t.Container)
+		if e == nil || !e.IsExposed() {
+			continue
+		}
+		if c := m.cache.Current(t.Path); !c.Exists || m.cache.IsStale(t.Path) || !c.Effective.IsSubsetOf(t.CPUs) {
+			continue
+		}
+		wasMade := e.EndExposure()
+		took := m.exposureOf(t.Path, e.Began(), now)
+		m.Gone(t.Path)
+		if wasMade && m.systemd {
+			m.unfinished[t.Path] = unfinishedStart{way: e.Way(), took: took, cpus: t.CPUs}
+			continue
+		}
+		m.observe(wayOr(e.Way()), took)
+	}
+}
+
+// FinishStarts counts the unfinished starts for which systemd has answered. asked holds the
+// cgroups whose properties were fetched, and awaited the cgroups without an answer.
+func (m *Meter) FinishStarts(asked, awaited map[cgroup.Path]bool) {
+	for p, start := range m.unfinished {
+		unit := m.cache.Current(p).Unit
+		answered := unit.Known || asked[p] && !awaited[p]
+		if answered && !m.cache.IsBusy(p) {
+			m.finish(p, unit.Known && !unit.CPUs.IsEmpty() && unit.CPUs.IsSubsetOf(start.cpus))
+		}
+	}
+}
+
+// exposureOf returns the exposure of a cgroup until now. It starts at created if the daemon has
+// not seen the cgroup appear.
+func (m *Meter) exposureOf(p cgroup.Path, created, now time.Time) exposure {
+	since, seen := m.appeared[p]
+	if !seen {
+		since = created
+	}
+	took := exposure{elapsed: max(now.Sub(since), 0)}
+	if used, err := m.kernel.Usage(p); err == nil {
+		took.used = used
+	}
+	return took
+}
