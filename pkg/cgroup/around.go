@@ -18,6 +18,15 @@ import (
 // shared with it all along, and a slice that cannot be narrowed must not keep
 // containers from their CPUs.
 
+// A pod's slice has CPUs while a container of the pod writes its own cpuset.cpus in a loop,
+// and gets its former CPUs or all CPUs afterwards. The kernel bounds the container by the
+// slice, so that
+//
+//   - other cgroups get the CPUs that the container requests beyond the slice,
+//   - the slice is widened although others have some of its new CPUs, if nothing in the pod
+//     asks for these,
+//   - the other containers of the pod do not wait for it, because others may wait for them.
+
 // enclose finds the slice that an item is in.
 func (d *differ) enclose(it *item, around map[Path]*item) {
 	for p := it.Path.Parent(); p != ""; p = p.Parent() {
@@ -39,6 +48,9 @@ func (it *item) within(parent cpuset.Set) {
 	if !it.current.Exists {
 		return
 	}
+	if it.current.Partition.Valid() {
+		parent = parent.Union(it.effective) // the kernel takes them from the slice
+	}
 	it.current.ParentEffective = parent
 	if it.effective = it.request.Intersection(parent); it.effective.IsEmpty() {
 		it.effective = parent
@@ -46,10 +58,15 @@ func (it *item) within(parent cpuset.Set) {
 }
 
 // kept are the CPUs beyond its own that a slice keeps as long as somebody in it has
-// not left them: without them he would run on all that the slice has.
+// not left them: without them he would run on all that the slice has. A pod's slice keeps
+// no CPUs for a container whose repairs pause, and none for a container that keeps a part of
+// its request. The slice exists to take CPUs from such a container.
 func (it *item) kept() cpuset.Set {
 	var all cpuset.Set
 	for _, in := range it.inner {
+		if it.Confines() && (in.stays || in.request.IsEmpty() || in.request.Overlaps(it.want)) {
+			continue
+		}
 		all = all.Union(in.request, in.recorded, in.unit, in.pending)
 	}
 	return all.Intersection(it.effective).Difference(it.want)
@@ -84,4 +101,58 @@ func (d *differ) reportAround(it *item) bool {
 	}
 	d.postpone(it.Target, FileCPUs, fmt.Sprintf("waits until CPUs %s are left by what is in it", kept), waitsFor...)
 	return true
+}
+
+// bounded returns the part of the requested CPUs that an item can get: a pod's slice with
+// CPUs bounds it. The CPUs that systemd has recorded for the slice count as CPUs of the slice.
+func (it *item) bounded(cpus cpuset.Set) cpuset.Set {
+	if it.outer == nil || !it.outer.Confines() || it.outer.request.IsEmpty() {
+		return cpus
+	}
+	o := it.outer
+	return cpus.Intersection(o.request.Union(o.recorded, o.unit, o.pending))
+}
+
+// passedOn returns the CPUs among added on which processes run when the item gets them. The
+// slice of a pod itself has no processes, and its containers get only CPUs of their requests.
+func (it *item) passedOn(added cpuset.Set) cpuset.Set {
+	if !it.Confines() {
+		return added
+	}
+	var asked cpuset.Set
+	for _, in := range it.inner {
+		if in.current.Exists && in.request.IsEmpty() {
+			return added
+		}
+		asked = asked.Union(in.request, in.recorded, in.unit, in.pending)
+	}
+	return added.Intersection(asked)
+}
+
+// defies reports whether another process writes the CPUs of the item in a loop, and the slice
+// of its pod bounds the item.
+func (it *item) defies() bool {
+	return it.outer != nil && it.outer.Confines() && it.current.left(FileCPUs)
+}
+
+// defying returns the number of holders of a CPU that the item does not wait for, although
+// contested counts them: items of the same pod that defy the daemon. Other pods may wait for
+// the item.
+func (d *differ) defying(it *item, cpu int) (n int32) {
+	if it.outer == nil || !it.outer.Confines() {
+		return 0
+	}
+	for _, other := range it.outer.inner {
+		if other == it || !other.defies() {
+			continue
+		}
+		held := other.alone()
+		if it.Exclusive && !it.Mixed.Contains(cpu) {
+			held = other.holds()
+		}
+		if held.Contains(cpu) {
+			n++
+		}
+	}
+	return n
 }

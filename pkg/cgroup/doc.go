@@ -135,8 +135,9 @@
 // of seals, is continued by the Diff of the state then: a daemon that leaves seals
 // to workers and comes back makes the cpuset writes that `plan` printed.
 //
-// Slices of host services ([Target.Around]) contain other targets and are exempt from
-// this in one direction: they wait for others, and nobody waits for them (around.go).
+// Slices of host services and of pods ([Target.Around]) contain other targets and are exempt
+// from this in one direction: they wait for other cgroups. Other cgroups do not wait for them
+// (around.go). In a pod's slice with CPUs, H of a container is limited to CPUs of the slice.
 //
 // The inner cgroup that crun makes below a scope is always within the scope's
 // set, so it does not matter for the above; it is written before its scope when

@@ -68,9 +68,10 @@ func (it *item) stay() { it.placed, it.sealed, it.raw, it.stays = true, true, fa
 // holds are the CPUs that the item runs on, or may run on at any moment without
 // a write of ours: when CPUs come online or its parent grows (request), when
 // the recorder or systemd acts (recorded, unit), when a seal in flight arrives
-// (pending).
+// (pending). Of these it gets only what the slice of its pod has, if the slice has
+// CPUs.
 func (it *item) holds() cpuset.Set {
-	return it.effective.Union(it.request, it.recorded, it.unit, it.pending)
+	return it.effective.Union(it.bounded(it.request.Union(it.recorded, it.unit, it.pending)))
 }
 
 // unsettled says that systemd, when it sets anything of the item's unit, would
@@ -85,6 +86,9 @@ func (it *item) unsettled() bool {
 func (it *item) alone() cpuset.Set {
 	if !it.Exclusive {
 		return cpuset.Set{}
+	}
+	if it.defies() {
+		return it.holds().Intersection(it.want).Difference(it.Mixed) // the rest is another's
 	}
 	return it.holds().Difference(it.Mixed)
 }
@@ -163,10 +167,12 @@ func (d *differ) count(it *item, n int32) {
 // change applies the effect of a write to the item and to the counts.
 func (d *differ) change(it *item, effect func()) {
 	d.count(it, -1)
+	for _, in := range it.inner { // their CPUs depend on the slice
+		d.count(in, -1)
+	}
 	effect()
 	d.count(it, +1)
 	for _, in := range it.inner {
-		d.count(in, -1)
 		in.within(it.effective)
 		d.count(in, +1)
 	}
@@ -175,7 +181,7 @@ func (d *differ) change(it *item, effect func()) {
 // contested are the CPUs among cpus that the item would share with somebody
 // although one of the two has them for itself, and does not share already.
 func (d *differ) contested(it *item, cpus cpuset.Set) cpuset.Set {
-	added := cpus.Difference(it.running())
+	added := it.passedOn(cpus.Difference(it.running()))
 	if added.IsEmpty() {
 		return added
 	}
@@ -193,7 +199,7 @@ func (d *differ) contested(it *item, cpus cpuset.Set) cpuset.Set {
 				n--
 			}
 		}
-		if n > 0 {
+		if n-d.defying(it, cpu) > 0 {
 			taken = append(taken, cpu)
 		}
 	}

@@ -23,6 +23,8 @@ func verifyCPUs(t Target, s State) error {
 	switch {
 	case t.CPUs.IsEmpty() || s.Effective.Equal(t.CPUs):
 		return nil
+	case t.Confines() && s.HasCPUSet && s.CPUs.Equal(t.CPUs):
+		return nil // owners in partitions have the rest
 	case !s.HasCPUSet:
 		return fmt.Errorf("%s runs on CPUs %s, want %s: the parent does not enable the cpuset controller",
 			s.Path, s.Effective, t.CPUs)

@@ -59,7 +59,7 @@ type Target struct {
 	// is, or will be when it starts (see [Unit]): its properties are set over
 	// D-Bus with both drivers, and while it is stopped too. Empty for all others.
 	Unit string
-	// CPUs is the set to run on; empty leaves it alone, as for slices of pods.
+	// CPUs is the set to run on; empty changes nothing, as for most slices of pods.
 	// Cgroups with CPUs must not contain each other, but for Around. What is below a cgroup is
 	// bounded by its set, whatever it asks for itself: a unit with Delegate= has
 	// its CPUs as a whole.
@@ -69,9 +69,9 @@ type Target struct {
 	// Mixed are those of CPUs that a target that is Exclusive shares with others; none of
 	// them may be another target's own. Empty for all others.
 	Mixed cpuset.Set
-	// Around says that the cgroup is a slice of host services, of which other targets
-	// may be part: CPUs must have all of theirs. It is neither Exclusive nor within
-	// another one that is Around.
+	// Around is true for a slice of host services or of a pod, of which other
+	// targets may be part: CPUs must have all of theirs. It is neither Exclusive nor within
+	// another one that is Around. Only a slice of host services has a Unit.
 	Around bool
 	// Mems are the NUMA nodes to take memory from; empty leaves them alone. The
 	// kernel moves memory that is elsewhere, so it is written only when it
@@ -96,6 +96,10 @@ func (t *Target) Own() cpuset.Set {
 	}
 	return t.CPUs.Difference(t.Mixed)
 }
+
+// Confines reports whether the target is the slice of a pod with CPUs. Such a slice bounds
+// containers that write their own cpuset.cpus.
+func (t *Target) Confines() bool { return t.Around && t.Unit == "" }
 
 // Current is what a cgroup is: the kernel's word, and that of whoever records
 // the cgroup's settings and may put them back.

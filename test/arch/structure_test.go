@@ -18,7 +18,7 @@ const (
 	loopPackage = "internal/node/daemon"
 	loopType    = "Loop"
 
-	mostLines       = 6_843 // lines of the files without tests.
+	mostLines       = 6_829 // lines of the files without tests.
 	mostFilePairs   = 264   // pairs of files; the first uses a declaration of the second.
 	mostMutualPairs = 41    // pairs of files that use declarations of each other.
 	mostLoopFields  = 49    // fields of the loop.

@@ -90,7 +90,7 @@ func (l *Loop) followDrifts(now time.Time) {
 		if len(deviations) > 0 {
 			l.readRecord(f.Target)
 		}
-		if f.Target.Around {
+		if f.Target.Around && f.Target.Unit != "" {
 			l.fetchUnit(l.inventory.UnitAt(p)) // an administrator may have set its CPUs
 		}
 	}

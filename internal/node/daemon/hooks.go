@@ -269,22 +269,8 @@ func (l *Loop) obtainable(p *pools.Placement) (cpus, occupied cpuset.Set, by cgr
 			occupied, by = occupied.Union(held), at
 		}
 	}
-	for i := range l.status.targets {
-		t := &l.status.targets[i]
-		if t.Container == p.ID || t.CPUs.IsEmpty() || t.Around || !t.Exclusive && !p.Exclusive {
-			continue // the daemon writes only weight and quota of pod slices
-		}
-		c := l.cache.Current(t.Path)
-		if !c.Exists {
-			continue
-		}
-		held := c.Effective.Union(c.CPUs)
-		if p.Exclusive {
-			note(held.Intersection(p.CPUs), t.Path)
-		}
-		if t.Exclusive {
-			note(held.Difference(t.Mixed), t.Path)
-		}
+	for path, held := range l.cache.Held(l.status.targets, p, l.inventory.CgroupOf(p)) {
+		note(held, path)
 	}
 	for path, held := range l.leavingCgroups() {
 		note(held, path)

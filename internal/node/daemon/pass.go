@@ -30,7 +30,7 @@ func (l *Loop) input(now time.Time) desired.Input {
 	partitions, _ := l.partitions()
 	return desired.Input{Settings: l.settings, Inventory: l.inventory, Pods: pods, Previous: l.assignments, Formula: l.formula, Journal: l.journal, Nodes: l.Nodes, Read: l.Cgroups.Read,
 		Leaving: l.leavingCPUs(), Systemd: l.Units != nil, Resting: l.quiet.MayRest(l.assignments), Kubelet: l.kubelet, Partitions: partitions,
-		Namespaces: l.permission.rights(), Build: pools.Build}
+		Contested: l.backoffs.Contested(now), Namespaces: l.permission.rights(), Build: pools.Build}
 }
 
 // pass decides, compares and writes. Each round makes the file writes before the first slow

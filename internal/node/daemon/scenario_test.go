@@ -221,6 +221,8 @@ func (s *script) do(words []string) error {
 		return s.Runtime.Resize(s.ids[plain[0]], r)
 	case "write":
 		return s.Tree.Write(s.Runtime.Cgroup(s.ids[plain[0]])+"/"+plain[1], plain[2])
+	case "insist": // a process writes the value after each write of others; without a value it ends
+		return s.Tree.Insist(filepath.Join(s.Runtime.Cgroup(s.ids[plain[0]]), plain[1]), plain[2])
 	case "flood":
 		return s.flood(plain[0], plain[1])
 	case "overflow":

@@ -28,6 +28,9 @@ type Input struct {
 	Systemd   bool       // systemd is available
 	Resting   cpuset.Set // CPUs that may stay out of the shared pool in the quiet period
 	Kubelet   StaticKubelet
+	// Contested reports whether another process overwrites the cpuset of a cgroup after each
+	// repair. Nil means none.
+	Contested func(cgroup.Path) bool
 
 	Partitions bool // owners become partitions
 	Namespaces pools.NamespaceRights

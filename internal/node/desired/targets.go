@@ -1,6 +1,8 @@
 package desired
 
 import (
+	"cmp"
+
 	"github.com/cpupoold/cpupoold/internal/node/inventory"
 	"github.com/cpupoold/cpupoold/internal/node/undo"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
@@ -45,9 +47,6 @@ func (in *Input) sliceTarget(pod pools.PodPlan) (cgroup.Target, bool) {
 	if !in.Settings.Config.PodSliceWeights {
 		pod.Shares = 0
 	}
-	if pod.Shares == 0 && !pod.Unlimited && pod.Quota == 0 {
-		return cgroup.Target{}, false
-	}
 	slice := in.Inventory.SliceOf(pod)
 	if slice == "" {
 		return cgroup.Target{}, false
@@ -55,18 +54,59 @@ func (in *Input) sliceTarget(pod pools.PodPlan) (cgroup.Target, bool) {
 	if !in.Journal.WroteQuota(slice) {
 		pod.Quota, pod.Period = 0, 0
 	}
-	if pod.Shares == 0 && !pod.Unlimited && pod.Quota == 0 {
+	cpus, reason := in.sliceCPUs(slice, &pod)
+	if pod.Shares == 0 && !pod.Unlimited && pod.Quota == 0 && cpus.IsEmpty() {
 		return cgroup.Target{}, false
 	}
 	// Slices compete with other slices, which have the kubelet's linear weights.
 	return cgroup.Target{
 		Path:      slice,
+		CPUs:      cpus,
+		Around:    !cpus.IsEmpty(),
 		Weight:    cgroup.WeightLinear(pod.Shares),
 		Unlimited: pod.Unlimited,
 		Quota:     pod.Quota,
 		Period:    pod.Period,
-		Reason:    pod.Reason.Text,
+		Reason:    cmp.Or(reason, pod.Reason.Text),
 	}, true
+}
+
+// sliceCPUs returns the CPUs of a pod's slice with the reason. The set is empty if the
+// slice keeps its CPUs. While a container of the pod is in a write conflict, the slice has the CPUs of all its
+// containers, so that the container cannot run on others. Later the slice gets its CPUs from
+// before, or else all CPUs, because kernels before 7.0 refuse to clear the file.
+func (in *Input) sliceCPUs(slice cgroup.Path, pod *pools.PodPlan) (cpus cpuset.Set, reason string) {
+	if !in.isContested(pod) {
+		before, wrote := in.Journal.CPUsBefore(slice)
+		if wrote && before.IsEmpty() {
+			before = in.Settings.Topology.Possible
+		}
+		return before, ""
+	}
+	for i := range pod.Containers {
+		c := &pod.Containers[i]
+		if c.State == pools.Exited {
+			continue
+		}
+		if e := in.Inventory.Container(c.ID); c.Pool == pools.Other || c.Unread || e != nil && e.IsUnread() {
+			return cpuset.Set{}, "" // its CPUs are not known
+		}
+		cpus = cpus.Union(c.Runs())
+	}
+	return cpus, "a container of the pod overwrites its own CPUs"
+}
+
+// isContested reports whether a container of a pod is in a write conflict about its CPUs.
+func (in *Input) isContested(pod *pools.PodPlan) bool {
+	if in.Contested == nil {
+		return false
+	}
+	for i := range pod.Containers {
+		if c := &pod.Containers[i]; c.State != pools.Exited && in.Contested(in.Inventory.CgroupOf(c)) {
+			return true
+		}
+	}
+	return false
 }
 
 func (in *Input) containerTarget(c *pools.Placement) (cgroup.Target, bool) {

@@ -14,6 +14,7 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/cri"
 	"github.com/cpupoold/cpupoold/pkg/pools"
+	"github.com/cpupoold/cpupoold/pkg/topology"
 )
 
 // TestTargets checks the targets of one container, its pod and a unit.
@@ -92,6 +93,73 @@ func TestTargets(t *testing.T) {
 			}
 			if d := cmp.Diff(c.want, in.Targets(c.plan), cmp.Comparer(cpuset.Set.Equal), cmpopts.EquateEmpty()); d != "" {
 				t.Errorf("(-want +got):\n%s", d)
+			}
+		})
+	}
+}
+
+// TestSliceCPUs checks which CPUs the slice of a pod gets during and after a write conflict of a
+// container, and that it gets none otherwise.
+func TestSliceCPUs(t *testing.T) {
+	const (
+		parent = "kubepods-podu.slice"
+		slice  = cgroup.Path("kubepods.slice/" + parent)
+		attack = slice + "/cri-containerd-c.scope"
+		pause  = slice + "/cri-containerd-p.scope"
+	)
+	original := func(value string) undo.Document {
+		return undo.Document{Originals: []undo.Original{{Path: slice, File: cgroup.FileCPUs, Value: value}}}
+	}
+	attacker := pools.Placement{ID: "c", Pool: pools.Shared, State: pools.Running, CPUs: cpuset.Of(2, 3)}
+	owner := pools.Placement{ID: "d", Pool: pools.Guaranteed, State: pools.Running, CPUs: cpuset.Of(4, 5), Exclusive: true}
+	with := func(c pools.Placement, change func(*pools.Placement)) pools.Placement {
+		change(&c)
+		return c
+	}
+	for name, c := range map[string]struct {
+		containers []pools.Placement
+		contested  cgroup.Path
+		journal    undo.Document
+		want       cpuset.Set
+	}{
+		"no conflict":                  {containers: []pools.Placement{attacker, owner}},
+		"conflict elsewhere":           {containers: []pools.Placement{attacker, owner}, contested: "kubepods.slice/kubepods-podv.slice/cri-containerd-e.scope"},
+		"conflict":                     {containers: []pools.Placement{attacker}, contested: attack, want: cpuset.Of(2, 3)},
+		"conflict beside an owner":     {containers: []pools.Placement{attacker, owner}, contested: attack, want: cpuset.Range(2, 5)},
+		"conflict of a pause":          {containers: []pools.Placement{{ID: "p", Kind: pools.Infra, Pool: pools.Shared, CPUs: cpuset.Of(2)}, owner}, contested: pause, want: cpuset.Of(2, 4, 5)},
+		"owner that shares CPUs":       {containers: []pools.Placement{attacker, with(owner, func(c *pools.Placement) { c.Mixed = cpuset.Of(1) })}, contested: attack, want: cpuset.Range(1, 5)},
+		"container that is being made": {containers: []pools.Placement{attacker, with(owner, func(c *pools.Placement) { c.State = pools.Created })}, contested: attack, want: cpuset.Range(2, 5)},
+		"owner that has exited":        {containers: []pools.Placement{attacker, with(owner, func(c *pools.Placement) { c.State = pools.Exited })}, contested: attack, want: cpuset.Of(2, 3)},
+		"attacker that has exited":     {containers: []pools.Placement{with(attacker, func(c *pools.Placement) { c.State = pools.Exited }), owner}, contested: attack},
+		"container of another manager": {containers: []pools.Placement{attacker, with(owner, func(c *pools.Placement) { c.Pool = pools.Other })}, contested: attack, journal: original("")},
+		"container that is not read":   {containers: []pools.Placement{attacker, with(owner, func(c *pools.Placement) { c.Unread = true })}, contested: attack, journal: original("")},
+		"after the conflict":           {containers: []pools.Placement{attacker, owner}, journal: original(""), want: cpuset.Range(0, 7)},
+		"after the conflict, had CPUs": {containers: []pools.Placement{attacker, owner}, journal: original("1-6"), want: cpuset.Range(1, 6)},
+		"again":                        {containers: []pools.Placement{attacker}, contested: attack, journal: original(""), want: cpuset.Of(2, 3)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := inventory.New(cgroup.DriverSystemd)
+			m.PutPod(inventory.PodStatus{Pod: cri.Pod{ID: "p", UID: "u", Ready: true, CgroupParent: parent, CgroupsPath: parent + ":cri-containerd:p"}})
+			for _, id := range []string{"c", "d"} {
+				m.PutContainer(inventory.ContainerStatus{Container: cri.Container{ID: id, PodID: "p", Name: id, State: cri.Running, Detailed: true, CgroupsPath: parent + ":cri-containerd:" + id}})
+			}
+			in := desired.Input{
+				Settings:  desired.Settings{Config: &config.Config{}, Topology: &topology.Topology{Possible: cpuset.Range(0, 7)}},
+				Inventory: m, Formula: desired.NewFormula(config.WeightQuadratic), Journal: undo.New(c.journal),
+			}
+			if c.contested != "" {
+				in.Contested = func(p cgroup.Path) bool { return p == c.contested }
+			}
+			var got cpuset.Set
+			for _, target := range in.Targets(pools.Plan{Pods: []pools.PodPlan{{UID: "u", Containers: c.containers}}}) {
+				if target.Path == slice {
+					if got = target.CPUs; !target.Confines() {
+						t.Errorf("%+v is no slice around containers", target)
+					}
+				}
+			}
+			if !got.Equal(c.want) {
+				t.Errorf("the slice gets CPUs %q; want %q", got, c.want)
 			}
 		})
 	}

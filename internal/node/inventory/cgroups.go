@@ -102,7 +102,7 @@ func (m *Inventory) Recorded(t cgroup.Target) cgroup.Current {
 		case e.Pause:
 			return cgroup.Current{Recorded: e.pauseUnit.CPUs, RecordedKnown: e.pauseUnit.Known, Unit: e.pauseUnit}
 		case e.Slice:
-			return cgroup.Current{Unit: e.sliceUnit}
+			return cgroup.Current{Recorded: e.sliceUnit.CPUs, RecordedKnown: e.sliceUnit.Known, Unit: e.sliceUnit}
 		}
 	}
 	return cgroup.Current{}

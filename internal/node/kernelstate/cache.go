@@ -82,11 +82,11 @@ func (t *Cache) HasStale() bool { return len(t.stale) > 0 }
 func (t *Cache) Invalidate(p cgroup.Path) { t.stale[p] = true }
 
 // invalidateBelow makes the next Refresh read the cgroups in a slice again, because the
-// CPUs of the slice limit them. Otherwise a unit in it would wait for the next
-// resync.
+// CPUs of the slice limit them. Otherwise a unit or a container in it would wait for the
+// next resync.
 func (t *Cache) invalidateBelow(slice cgroup.Path) {
-	if !strings.HasSuffix(string(slice), ".slice") {
-		return // contains no target
+	if _, _, inPod := cgroup.PodOf(slice.Parent()); inPod {
+		return // a container, which contains no target
 	}
 	for p := range t.current {
 		if strings.HasPrefix(string(p), string(slice)+"/") {

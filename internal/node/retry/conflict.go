@@ -1,8 +1,11 @@
 package retry
 
 import (
+	"cmp"
 	"fmt"
 	"iter"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
@@ -64,6 +67,18 @@ func (b *Backoffs) NoteExternalWrite(p cgroup.Path, d Deviation, now time.Time) 
 	}
 }
 
+// Contested returns a function that reports whether the cpuset of a cgroup is in a write
+// conflict. It returns nil if none is.
+func (b *Backoffs) Contested(now time.Time) func(cgroup.Path) bool {
+	if len(b.conflicts) == 0 {
+		return nil
+	}
+	return func(p cgroup.Path) bool {
+		c := b.conflicts[p][cgroup.FileCPUs]
+		return c != nil && c.pause > 0 && !c.over(now)
+	}
+}
+
 // SetCause names the writer of a property for problems.
 func (b *Backoffs) SetCause(p cgroup.Path, property, cause string) {
 	if c := b.conflicts[p][property]; c != nil {
@@ -86,11 +101,13 @@ func (b *Backoffs) Pauses(p cgroup.Path, intrudes func(cgroup.Path) bool, now ti
 	return paused
 }
 
-// Problems returns the reason of each pause, by cgroup. A cgroup can have several.
+// Problems returns the reason of each pause, by cgroup, in their order. A cgroup can have several.
 func (b *Backoffs) Problems(now time.Time) iter.Seq2[cgroup.Path, pools.Reason] {
 	return func(yield func(cgroup.Path, pools.Reason) bool) {
-		for p, of := range b.conflicts {
-			for property, c := range of {
+		for _, p := range slices.Sorted(maps.Keys(b.conflicts)) {
+			of := b.conflicts[p]
+			for _, property := range slices.Sorted(maps.Keys(of)) {
+				c := of[property]
 				if c.pause == 0 || c.over(now) {
 					continue
 				}
@@ -99,7 +116,7 @@ func (b *Backoffs) Problems(now time.Time) iter.Seq2[cgroup.Path, pools.Reason] 
 					except = ", except while it runs on other CPUs than its own"
 				}
 				text := fmt.Sprintf("%s of %s: another process (%s) writes %q after each repair to %q; repairs pause until %s%s. Stop one of the two",
-					property, p, c.cause, c.Is, c.Was, c.until.Format(time.RFC3339), except)
+					property, p, cmp.Or(c.cause, "unknown"), c.Is, c.Was, c.until.Format(time.RFC3339), except)
 				if !yield(p, pools.Reason{Code: CodeContested, Text: text}) {
 					return
 				}

@@ -64,3 +64,30 @@ func TestConflictPauses(t *testing.T) {
 		t.Errorf("a conflict that is over is due at %v", due)
 	}
 }
+
+// TestContested checks from which write on the CPUs of a cgroup are contested, and until when.
+func TestContested(t *testing.T) {
+	b, now := retry.New(), time.Unix(100, 0)
+	if b.Contested(now) != nil {
+		t.Error("contested without a write")
+	}
+	for _, p := range []string{cgroup.FileCPUs, cgroup.FileWeight} {
+		for range retry.MaxRepairs {
+			b.NoteExternalWrite(cgroup.Path(p), retry.Deviation{Property: p}, now)
+		}
+		if b.Contested(now)(cgroup.Path(p)) {
+			t.Errorf("%s is contested too early", p)
+		}
+		b.NoteExternalWrite(cgroup.Path(p), retry.Deviation{Property: p}, now)
+	}
+	if is := b.Contested(now); !is(cgroup.FileCPUs) || is(cgroup.FileWeight) || is("other") {
+		t.Error("not the cgroup whose CPUs are overwritten is contested")
+	}
+	// The pause of a minute, and then another minute without a write.
+	if now = now.Add(2 * time.Minute); !b.Contested(now)(cgroup.FileCPUs) {
+		t.Error("the conflict ends too early")
+	}
+	if now = now.Add(time.Nanosecond); b.Contested(now)(cgroup.FileCPUs) {
+		t.Error("the conflict does not end")
+	}
+}

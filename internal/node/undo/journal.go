@@ -112,6 +112,17 @@ func (j *Journal) NodesBefore(t *cgroup.Target) (nodes cpuset.Set, bound bool) {
 	return nodes, err == nil // restore reports a damaged value
 }
 
+// CPUsBefore returns the cpuset.cpus of a cgroup before the daemon wrote it. It reports
+// whether the daemon did so, or is about to.
+func (j *Journal) CPUsBefore(p cgroup.Path) (cpus cpuset.Set, wrote bool) {
+	o, wrote := j.originals[Key{Path: p, File: cgroup.FileCPUs}]
+	if !wrote {
+		return cpuset.Set{}, false
+	}
+	cpus, err := cpuset.Parse(o.Value)
+	return cpus, err == nil // restore reports a damaged value
+}
+
 // WeightBefore returns a unit's weight before the daemon's first write to it; 0 if there
 // was no write.
 func (j *Journal) WeightBefore(unit string) uint64 {

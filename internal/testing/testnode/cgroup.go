@@ -58,6 +58,7 @@ type Cgroups struct {
 	writes     []CgroupWrite
 	intercept  func(CgroupWrite) error
 	onRead     func(name string)
+	insisted   map[string]string // values of Insist by file
 	notices    []*fakeInotify
 	unwatched  error
 	strays     map[int]cpuset.Set // affinities of threads that a change of CPUs left behind
@@ -86,7 +87,7 @@ func NewCgroups(c CgroupConfig) *Cgroups {
 	root := newCgroupNode(nil, "")
 	root.enabled = map[string]bool{"cpuset": true, "cpu": true}
 	return &Cgroups{config: c, online: online, root: root, partitions: partitions{nodes: map[*cgroupNode]bool{}}, strays: make(map[int]cpuset.Set),
-		units: make(map[string][]cgroup.Path), holders: make(map[int]*cgroupNode)}
+		units: make(map[string][]cgroup.Path), holders: make(map[int]*cgroupNode), insisted: make(map[string]string)}
 }
 
 // Intercept calls f before each write, without any lock. If f returns an error, the write fails
@@ -273,7 +274,25 @@ func (c *Cgroups) Write(name, value string) error {
 		return &fs.PathError{Op: "write", Path: name, Err: err}
 	}
 	c.notifyWatchers(node, cgroup.Written, file)
+	if theirs, ok := c.insisted[name]; ok {
+		if err := c.store(node, file, theirs); err != nil {
+			return &fs.PathError{Op: "write", Path: name, Err: err}
+		}
+		c.notifyWatchers(node, cgroup.Written, file)
+	}
 	return nil
+}
+
+// Insist makes a process that writes a value to a file after each write of others. An empty
+// value ends the process.
+func (c *Cgroups) Insist(name, value string) error {
+	c.mu.Lock()
+	delete(c.insisted, name)
+	if value != "" {
+		c.insisted[name] = value
+	}
+	c.mu.Unlock()
+	return c.Write(name, value)
 }
 
 // ReadDir implements cgroup.Tree.

@@ -1,0 +1,61 @@
+package kernelstate
+
+import (
+	"iter"
+
+	"github.com/cpupoold/cpupoold/pkg/cgroup"
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
+	"github.com/cpupoold/cpupoold/pkg/pools"
+)
+
+// Held returns the CPUs that a container with the cgroup path cannot use now, with the
+// cgroup that prevents it. That is a cgroup on these CPUs that must not share them, by the
+// last reading, or the slice of its pod if the slice lacks them. CPUs that a cgroup has
+// requested count too. In a slice with CPUs they count only if the slice has them, and a
+// cgroup on CPUs of others does not keep these.
+func (t *Cache) Held(targets []cgroup.Target, p *pools.Placement, path cgroup.Path) iter.Seq2[cgroup.Path, cpuset.Set] {
+	return func(yield func(cgroup.Path, cpuset.Set) bool) {
+		bounds := t.bounds(targets)
+		if b, ok := bounds[path.Parent()]; ok && !yield(path.Parent(), p.Runs().Difference(b)) {
+			return
+		}
+		for i := range targets {
+			o := &targets[i]
+			if o.Container == p.ID || o.CPUs.IsEmpty() || o.Around || !o.Exclusive && !p.Exclusive {
+				continue
+			}
+			c := t.current[o.Path]
+			if !c.Exists {
+				continue
+			}
+			held, own := c.Effective.Union(c.CPUs), cpuset.Set{}
+			if b, ok := bounds[o.Path.Parent()]; ok {
+				held = c.Effective.Union(c.CPUs.Intersection(b))
+				own = held.Intersection(o.Own())
+			} else if o.Exclusive {
+				own = held.Difference(o.Mixed)
+			}
+			taken := own
+			if p.Exclusive {
+				taken = taken.Union(held.Intersection(p.CPUs))
+			}
+			if !taken.IsEmpty() && !yield(o.Path, taken) {
+				return
+			}
+		}
+	}
+}
+
+// bounds returns the CPUs of the slices of pods that confine their containers.
+func (t *Cache) bounds(targets []cgroup.Target) map[cgroup.Path]cpuset.Set {
+	var all map[cgroup.Path]cpuset.Set
+	for i := range targets {
+		if c := t.current[targets[i].Path]; targets[i].Confines() && c.Exists && !c.CPUs.IsEmpty() {
+			if all == nil {
+				all = make(map[cgroup.Path]cpuset.Set)
+			}
+			all[targets[i].Path] = c.CPUs
+		}
+	}
+	return all
+}

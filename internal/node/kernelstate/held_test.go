@@ -1,0 +1,77 @@
+package kernelstate_test
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/cpupoold/cpupoold/internal/node/kernelstate"
+	"github.com/cpupoold/cpupoold/pkg/cgroup"
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
+	"github.com/cpupoold/cpupoold/pkg/pools"
+)
+
+// files is a kernel with a state for each cgroup.
+type files map[cgroup.Path]cgroup.State
+
+func (f files) Read(p cgroup.Path) (cgroup.State, error)          { return f[p], nil }
+func (f files) Check(st cgroup.State) (cgroup.State, error)       { return f[st.Path], nil }
+func (f files) Gather(cgroup.Path) (g cgroup.Gathered, err error) { return g, nil }
+func (files) Rest()                                               {}
+func (f files) set(p cgroup.Path, cpus cpuset.Set, on cpuset.Set) {
+	f[p] = cgroup.State{Path: p, HasCPUSet: true, CPUs: cpus, Effective: on}
+}
+
+// TestHeld checks which CPUs a new container cannot use. A request for CPUs beyond the slice of
+// the pod does not count, if the daemon has limited the slice.
+func TestHeld(t *testing.T) {
+	const (
+		slice  = cgroup.Path("kubepods.slice/kubepods-poda.slice")
+		attack = slice + "/cri-containerd-c.scope"
+		other  = cgroup.Path("kubepods.slice/kubepods-podb.slice/cri-containerd-n.scope")
+	)
+	all, pool := cpuset.Range(0, 7), cpuset.Of(2, 3)
+	for name, c := range map[string]struct {
+		slice    cpuset.Set // in the kernel
+		confined bool
+		on       cpuset.Set // CPUs of the attacker
+		path     cgroup.Path
+		shared   bool // the new container
+		owner    bool // the attacker
+		want     map[cgroup.Path]string
+	}{
+		"no slice":                    {on: all, path: other, want: map[cgroup.Path]string{attack: "4-5"}},
+		"confined":                    {slice: pool, confined: true, on: pool, path: other},
+		"confined, not read again":    {slice: pool, confined: true, on: all, path: other, want: map[cgroup.Path]string{attack: "4-5"}},
+		"confined, not yet written":   {confined: true, on: all, path: other, want: map[cgroup.Path]string{attack: "4-5"}},
+		"slice of another process":    {slice: pool, on: pool, path: other, want: map[cgroup.Path]string{attack: "4-5"}},
+		"slice with some of its CPUs": {slice: cpuset.Range(2, 4), confined: true, on: cpuset.Range(2, 4), path: other, want: map[cgroup.Path]string{attack: "4"}},
+		"shared":                      {on: all, path: other, shared: true},
+		"in the slice":                {slice: pool, confined: true, on: pool, path: slice + "/cri-containerd-n.scope", want: map[cgroup.Path]string{slice: "4-5"}},
+		"in the slice, shared":        {slice: pool, confined: true, on: pool, path: slice + "/cri-containerd-n.scope", shared: true, want: map[cgroup.Path]string{slice: "4-5"}},
+		"owner on all CPUs":           {on: all, path: other, shared: true, owner: true, want: map[cgroup.Path]string{attack: "0-7"}},
+		"owner on all of the slice":   {slice: cpuset.Of(2, 3, 4, 5), confined: true, on: cpuset.Of(2, 3, 4, 5), path: other, shared: true, owner: true, want: map[cgroup.Path]string{attack: "2-3"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			k := make(files)
+			k.set(slice, c.slice, c.slice)
+			k.set(attack, all, c.on)
+			targets := []cgroup.Target{{Path: slice, Weight: 1}, {Path: attack, Container: "c", CPUs: pool, Exclusive: c.owner}}
+			if c.confined {
+				targets[0].CPUs, targets[0].Around = pool, true
+			}
+			cache := kernelstate.New(k, nil)
+			cache.Refresh(targets, nodeInventory)
+			got := make(map[cgroup.Path]string)
+			for p, cpus := range cache.Held(targets, &pools.Placement{ID: "n", CPUs: cpuset.Of(4, 5), Exclusive: !c.shared}, c.path) {
+				if !cpus.IsEmpty() {
+					got[p] = cpus.String()
+				}
+			}
+			if d := cmp.Diff(c.want, got, cmpopts.EquateEmpty()); d != "" {
+				t.Errorf("(-want +got):\n%s", d)
+			}
+		})
+	}
+}
