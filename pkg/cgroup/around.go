@@ -57,14 +57,16 @@ func (it *item) within(parent cpuset.Set) {
 	}
 }
 
-// kept are the CPUs beyond its own that a slice keeps as long as somebody in it has
-// not left them: without them he would run on all that the slice has. A pod's slice keeps
-// no CPUs for a container whose repairs pause, and none for a container that keeps a part of
-// its request. The slice exists to take CPUs from such a container.
-func (it *item) kept() cpuset.Set {
+// kept returns the CPUs beyond its own that a slice keeps until the units and containers in it
+// have left them. Without these CPUs, they would run on all CPUs of the slice. A pod's slice keeps
+// no CPUs for a container that gets a part of its request, and none for a container whose
+// repairs pause and that may run on all CPUs of the slice. The slice exists to take CPUs
+// from such a container.
+func (d *differ) kept(it *item) cpuset.Set {
 	var all cpuset.Set
 	for _, in := range it.inner {
-		if it.Confines() && (in.stays || in.request.IsEmpty() || in.request.Overlaps(it.want)) {
+		fits := in.request.IsEmpty() || in.request.Overlaps(it.want)
+		if it.Confines() && (fits || in.stays && d.contested(in, it.want).IsEmpty()) {
 			continue
 		}
 		all = all.Union(in.request, in.recorded, in.unit, in.pending)
@@ -89,7 +91,7 @@ func (d *differ) reportAround(it *item) bool {
 		d.postpone(it.Target, FileCPUs, fmt.Sprintf("waits until %s has CPUs %s", it.outer.Path, it.want), it.outer.Path)
 		return true
 	}
-	kept := it.kept()
+	kept := d.kept(it)
 	if kept.IsEmpty() || !d.contested(it, it.want).IsEmpty() {
 		return false
 	}
@@ -111,6 +113,26 @@ func (it *item) bounded(cpus cpuset.Set) cpuset.Set {
 	}
 	o := it.outer
 	return cpus.Intersection(o.request.Union(o.recorded, o.unit, o.pending))
+}
+
+// widen gives the slice of a pod the part of its containers' CPUs that others have left. A
+// container that waits for this part may be in the way of the others.
+func (d *differ) widen() bool {
+	for _, it := range d.items {
+		if !it.Confines() || it.placed || !it.raw {
+			continue
+		}
+		var wanted cpuset.Set
+		for _, in := range it.inner {
+			wanted = wanted.Union(in.want)
+		}
+		free := wanted.Intersection(it.want).Intersection(it.reachable()).Difference(d.contested(it, it.want))
+		if !free.IsSubsetOf(it.effective) {
+			d.writeStep(it, it.effective.Union(free))
+			return true
+		}
+	}
+	return false
 }
 
 // passedOn returns the CPUs among added on which processes run when the item gets them. The
@@ -155,4 +177,21 @@ func (d *differ) defying(it *item, cpu int) (n int32) {
 		}
 	}
 	return n
+}
+
+// wakesOwner reports whether an owner in the slice of a pod would get a CPU with the slice that
+// holders outside of the slice have not left. Such an owner has already requested the CPU.
+func (d *differ) wakesOwner(it *item, cpu int) bool {
+	if !it.Confines() {
+		return false
+	}
+	owner, inside := false, int32(0)
+	for _, in := range it.inner {
+		asked := in.request.Union(in.recorded, in.unit, in.pending)
+		owner = owner || in.Exclusive && !in.Mixed.Contains(cpu) && asked.Contains(cpu) && !in.holds().Contains(cpu) && !in.defies()
+		if in.holds().Contains(cpu) {
+			inside++
+		}
+	}
+	return owner && d.holders.of(cpu) > inside
 }

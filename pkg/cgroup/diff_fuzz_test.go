@@ -58,6 +58,9 @@ func randomWorld(r *rand.Rand) *world {
 	if r.IntN(2) == 0 {
 		w.addHostSlice(r, driver)
 	}
+	if r.IntN(3) == 0 {
+		w.addPodSlices(r, driver)
+	}
 	if r.IntN(4) == 0 {
 		w.options.Spare = cpuset.Set{}
 	}
@@ -84,6 +87,37 @@ func (w *world) addHostSlice(r *rand.Rand, d cgroup.Driver) {
 		w.remember(r, "system.slice", randomSet(r, w.options.Possible.Len()), cpuset.Set{})
 	}
 	w.targets = append(w.targets, t)
+}
+
+// addPodSlices gives some slices of pods the CPUs of their containers, or all CPUs.
+func (w *world) addPodSlices(r *rand.Rand, d cgroup.Driver) {
+	slices := map[cgroup.Path]cpuset.Set{}
+	before := map[cgroup.Path]cpuset.Set{}
+	current := w.current()
+	for i := range w.targets {
+		if t := &w.targets[i]; t.Unit == "" {
+			p := t.Path.Parent()
+			slices[p] = slices[p].Union(t.CPUs)
+			if before[p] = before[p].Union(current[t.Path].CPUs, w.recorded[t.Path], w.pending[t.Path]); current[t.Path].CPUs.IsEmpty() {
+				before[p] = w.options.Possible
+			}
+		}
+	}
+	for i := range 4 { // of up to seven containers, in the same order with each run
+		p := containerPath(d, 2*i).Parent()
+		cpus := slices[p]
+		if cpus.IsEmpty() || r.IntN(2) == 0 {
+			continue
+		}
+		if r.IntN(3) == 0 {
+			cpus = w.options.Possible
+		}
+		w.tree.MkdirAll(string(p))
+		if r.IntN(2) == 0 {
+			w.set(p, before[p].Union(randomSet(r, w.options.Possible.Len())))
+		}
+		w.targets = append(w.targets, cgroup.Target{Path: p, CPUs: cpus, Around: true})
+	}
 }
 
 // begin puts a container where it is before the plan.
@@ -269,7 +303,8 @@ func (w *world) applyUntilFailure(t *testing.T, failAt int) {
 func (w *world) applyBeside(t *testing.T, r *rand.Rand) {
 	files := []string{cgroup.FileCPUs, cgroup.FileMems, cgroup.FileWeight, cgroup.FileMax}
 	for _, target := range w.targets {
-		if r.IntN(3) == 0 {
+		confined := slices.ContainsFunc(w.targets, func(t cgroup.Target) bool { return t.Confines() && t.Path == target.Path.Parent() })
+		if r.IntN(3) == 0 && !confined { // a confined one keeps no CPUs
 			w.left[target.Path] = append(w.left[target.Path], files[r.IntN(len(files))])
 		}
 	}

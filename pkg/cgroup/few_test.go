@@ -19,6 +19,8 @@ func TestDiffOfFew(t *testing.T) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		w := randomWorld(r)
 		w.options.Leaving = nil
+		// While the slice of a pod bounds containers, the daemon always looks at all cgroups.
+		w.targets = slices.DeleteFunc(w.targets, func(t cgroup.Target) bool { return t.Confines() })
 		clear(w.pending)
 		for range 5 {
 			writes, _ := w.diff()

@@ -199,7 +199,7 @@ func (d *differ) contested(it *item, cpus cpuset.Set) cpuset.Set {
 				n--
 			}
 		}
-		if n-d.defying(it, cpu) > 0 {
+		if n-d.defying(it, cpu) > 0 || d.wakesOwner(it, cpu) {
 			taken = append(taken, cpu)
 		}
 	}

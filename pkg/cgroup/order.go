@@ -38,7 +38,7 @@ func (d *differ) shrinkInPlace() bool {
 // moveFree writes the items whose new CPUs have been left by whom they must not
 // share them with.
 func (d *differ) moveFree() bool {
-	return d.writeAll(func(it *item) bool { return d.contested(it, it.want).IsEmpty() })
+	return d.writeAll(func(it *item) bool { return d.contested(it, it.want).IsEmpty() }) || d.widen()
 }
 
 func (d *differ) writeAll(allowed func(*item) bool) bool {
@@ -48,7 +48,7 @@ func (d *differ) writeAll(allowed func(*item) bool) bool {
 			if it.Around != around || it.placed || !it.raw || it.awaitsOuter() || !allowed(it) {
 				continue
 			}
-			if kept := it.kept(); !kept.IsEmpty() {
+			if kept := d.kept(it); !kept.IsEmpty() {
 				progress = d.writeAround(it, kept) || progress
 				continue
 			}

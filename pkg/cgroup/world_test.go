@@ -231,20 +231,36 @@ func (w *world) followers(current map[cgroup.Path]cgroup.Current) map[cgroup.Pat
 func (g *guard) overlaps(current map[cgroup.Path]cgroup.Current) (effective, reached map[pair]cpuset.Set) {
 	effective, reached = map[pair]cpuset.Set{}, map[pair]cpuset.Set{}
 	all := g.w.options.Possible
+	slices := map[cgroup.Path]cpuset.Set{} // the CPUs that containers of pods can reach
+	for _, t := range g.w.targets {
+		if c := current[t.Path]; t.Confines() && !c.CPUs.IsEmpty() {
+			slices[t.Path] = c.CPUs.Union(c.Unit.CPUs)
+		}
+	}
+	reaches := func(t *cgroup.Target) cpuset.Set {
+		c := current[t.Path]
+		if bound, ok := slices[t.Path.Parent()]; ok {
+			return c.Effective.Union(reach(c, all).Intersection(bound))
+		}
+		return reach(c, all)
+	}
 	for i, a := range g.w.targets {
 		for p, cpus := range g.w.options.Leaving {
-			if c := current[a.Path]; !a.CPUs.IsEmpty() {
-				effective[pair{a.Path, p}], reached[pair{a.Path, p}] = c.Effective.Intersection(cpus), reach(c, all).Intersection(cpus)
+			if c := current[a.Path]; !a.CPUs.IsEmpty() && !a.Confines() {
+				effective[pair{a.Path, p}], reached[pair{a.Path, p}] = c.Effective.Intersection(cpus), reaches(&a).Intersection(cpus)
 			}
 		}
 		for _, b := range g.w.targets[i+1:] {
 			if a.CPUs.IsEmpty() || b.CPUs.IsEmpty() || !a.Exclusive && !b.Exclusive || a.Around || b.Around {
 				continue
 			}
+			if _, ok := slices[a.Path.Parent()]; ok && a.Path.Parent() == b.Path.Parent() {
+				continue // the slice keeps them from others only
+			}
 			ca, cb := current[a.Path], current[b.Path]
 			conflict := conflicting(&a, &b, all)
 			effective[pair{a.Path, b.Path}] = ca.Effective.Intersection(cb.Effective).Intersection(conflict)
-			reached[pair{a.Path, b.Path}] = reach(ca, all).Intersection(reach(cb, all)).Intersection(conflict)
+			reached[pair{a.Path, b.Path}] = reaches(&a).Intersection(reaches(&b)).Intersection(conflict)
 		}
 	}
 	return effective, reached

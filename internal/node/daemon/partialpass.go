@@ -68,8 +68,8 @@ func (l *Loop) repair(now time.Time) bool {
 	var want []cgroup.Target
 	for _, p := range l.schedule.files {
 		t := targetAt(l.status.targets, p)
-		if t == nil || t.Unit != "" || t.Exclusive && partitions {
-			return false // not planned yet, in a slice with other units, or a partition must end first
+		if t == nil || t.Around || t.Unit != "" || t.Exclusive && partitions {
+			return false // not planned yet, a slice around others or in one, or a partition must end first
 		}
 		want = append(want, *t)
 	}
