@@ -106,7 +106,7 @@ func (f *flags) run(ctx context.Context, out, errs io.Writer) error {
 		return fmt.Errorf("find the cluster: %w", err)
 	}
 	log := logger(c, errs)
-	memorylimit.Set(log)
+	memorylimit.Set(log, 0.9)
 	o := webhook.Options{Config: c, Namespace: f.namespace, REST: way, Log: log}
 	also := []func(manager.Manager) error{func(m manager.Manager) error {
 		return evictor.Add(m, evictor.Options{Config: c.Depletion, Names: c.Names(), Namespace: f.namespace, REST: way, Log: log})

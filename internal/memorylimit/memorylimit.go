@@ -8,19 +8,17 @@ import (
 	"github.com/KimMachineGun/automemlimit/memlimit"
 )
 
-// ratio is the part of the cgroup's limit that Go may use. The rest is for memory that Go
-// does not count: the program's file and the kernel's memory for sockets.
-const ratio = 0.9
-
-// Set sets the limit and logs it once. It reads the smallest memory.max of the cgroup and its
-// parents. The limit of the environment variable GOMEMLIMIT has priority. Near the limit Go
-// collects garbage more often; the limit is no reason to end the process.
-func Set(log *slog.Logger) {
-	set(log, memlimit.FromCgroup)
+// Set sets the limit to a part of the cgroup's limit, from 0 to 1, and logs it once. The rest
+// is for memory that Go does not count: the pages of the program's file and the kernel's
+// memory for sockets. Set reads the smallest memory.max of the cgroup and its parents. The
+// limit of the environment variable GOMEMLIMIT has priority. Near the limit Go collects garbage
+// more often; the limit is no reason to end the process.
+func Set(log *slog.Logger, part float64) {
+	set(log, part, memlimit.FromCgroup)
 }
 
-func set(log *slog.Logger, cgroup memlimit.Provider) {
-	limit, err := memlimit.Set(memlimit.WithRatio(ratio), memlimit.WithProvider(cgroup))
+func set(log *slog.Logger, part float64, cgroup memlimit.Provider) {
+	limit, err := memlimit.Set(memlimit.WithRatio(part), memlimit.WithProvider(cgroup))
 	switch {
 	case err != nil:
 		log.Warn("memory limit of the cgroup is unknown; set GOMEMLIMIT to limit the memory of this process", "error", err)

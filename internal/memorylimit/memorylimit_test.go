@@ -23,7 +23,7 @@ func TestSet(t *testing.T) {
 		want   int64
 		log    string
 	}{
-		{"limit", "", memlimit.Limit(128 << 20), 120795955, `msg="memory limit of Go" bytes=120795955`},
+		{"limit", "", memlimit.Limit(128 << 20), 67108864, `msg="memory limit of Go" bytes=67108864`},
 		{"no limit", "", func() (uint64, error) { return 0, memlimit.ErrNoLimit }, math.MaxInt64, "the cgroup has no memory limit"},
 		{"unreadable", "", func() (uint64, error) { return 0, errors.New("no file") }, before, "no file"},
 		{"environment", "1TiB", memlimit.Limit(128 << 20), before, `msg="memory limit of Go" bytes=1099511627776`},
@@ -37,7 +37,7 @@ func TestSet(t *testing.T) {
 			}
 			defer debug.SetMemoryLimit(debug.SetMemoryLimit(before))
 			var b bytes.Buffer
-			set(slog.New(slog.NewTextHandler(&b, nil)), tt.cgroup)
+			set(slog.New(slog.NewTextHandler(&b, nil)), 0.5, tt.cgroup)
 			if got := debug.SetMemoryLimit(-1); got != tt.want {
 				t.Errorf("limit %d; want %d", got, tt.want)
 			}

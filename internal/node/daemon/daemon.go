@@ -199,8 +199,9 @@ func newLoop(h hostenv.Host, o Options) (*Loop, error) {
 		historyLog:     view.NewHistoryLog(now),
 		memoryRelease:  newMemoryRelease(),
 
-		plannedOnce: make(chan struct{}),
+		nriOpen: make(chan struct{}),
 	}
+	l.openNRI = sync.OnceFunc(func() { close(l.nriOpen) })
 	l.inventory.UseClock(now)
 	l.notify.Alive(l.now())
 	unfit, err := l.settings.Begin(o.Config, o.Topology)

@@ -35,6 +35,8 @@ import (
 // A reply that depends on another move or on the kubelet waits for at most waits.Timeout, and
 // for less if earlier waits have used the budget. The loop continues while the reply waits.
 
+var errUnknownPod = errors.New("pod is unknown or being removed")
+
 // createRequest asks for the CPUs of a container that the runtime is about to create.
 type createRequest struct {
 	pod       cri.Pod
@@ -95,6 +97,11 @@ func (l *Loop) noteStarts() {
 // another pass is needed. A request has timed out if its wait was over when the pass began: only
 // then has the pass decided without the kubelet's hints.
 func (l *Loop) answerHooks(now time.Time) (again bool) {
+	plan, early := &l.status.plan, !l.status.planned
+	if early && len(l.requests.creates) > 0 {
+		p := l.earlyPlan(now)
+		plan = &p
+	}
 	l.requests.creates = slices.DeleteFunc(l.requests.creates, func(a *createRequest) bool {
 		if isClosed(a.canceled) {
 			l.requests.budget.End(&a.wait, now)
@@ -103,8 +110,12 @@ func (l *Loop) answerHooks(now time.Time) (again bool) {
 			again = true
 			return true
 		}
-		pod, p := findPlacement(&l.status.plan, a.container.ID)
-		c, done := l.decideCreate(a, pod, p, l.status.began)
+		pod, p := findPlacement(plan, a.container.ID)
+		decide, at := l.decideCreate, l.status.began
+		if early {
+			decide, at = l.decideEarly, now
+		}
+		c, done := decide(a, pod, p, at)
 		if !done {
 			again = l.requests.budget.Begin(&a.wait, a.pod.UID, a.since, now) || again
 			return false
@@ -112,16 +123,19 @@ func (l *Loop) answerHooks(now time.Time) (again bool) {
 		l.requests.budget.End(&a.wait, now)
 		if c.err != nil {
 			l.dropCreate(a)
+			a.answer <- c
 			again = true
-		} else {
-			l.noteReply(a, now)
+			return true
 		}
-		a.answer <- c
+		l.send(a, c)
 		return true
 	})
 	l.requests.starts = slices.DeleteFunc(l.requests.starts, func(a *startRequest) bool {
 		pod, p := findPlacement(&l.status.plan, a.id)
 		done, err := l.decideStart(a, p, targetOf(l.status.targets, a.id), l.status.began)
+		if early {
+			done, err = l.decideEarlyStart(a, now)
+		}
 		if done = done || isClosed(a.canceled); done {
 			l.requests.budget.End(&a.wait, now)
 			a.answer <- err
@@ -181,7 +195,7 @@ func (l *Loop) decideCreate(a *createRequest, pod *pools.PodPlan, p *pools.Place
 	refuse := l.settings.Config.OnRefusal != config.RefusalShared
 	switch {
 	case p == nil:
-		return createAnswer{err: errors.New("pod is unknown or being removed")}, true
+		return createAnswer{err: errUnknownPod}, true
 	case p.Pool == pools.Other:
 		return createAnswer{reply: l.replyUnmanaged(a)}, true
 	case p.Refused != nil && refuse:
@@ -284,7 +298,7 @@ func (l *Loop) obtainable(p *pools.Placement) (cpus, occupied cpuset.Set, by cgr
 }
 
 // noteCreated records the values that the container would have without the daemon, for
-// restore. The reply does not wait for the disk.
+// restore.
 func (l *Loop) noteCreated(e *inventory.Container, p *pools.Placement) {
 	note := func(file, value string) {
 		l.journal.NoteAsync(undo.Original{Path: e.Path, File: file, Container: e.Container.ID, Value: value})

@@ -38,13 +38,17 @@ import (
 // pollInterval is the interval of listings of a runtime without an event stream.
 const pollInterval = time.Second
 
-// relistDelay is the delay after a failed listing.
-const relistDelay = 5 * time.Second
+// relistDelay is the delay after a failed listing, and after each of maxQuickListings incomplete
+// listings in succession. Later delays double.
+const (
+	relistDelay      = 5 * time.Second
+	maxQuickListings = 6
+)
 
-// maxIncompleteListings is the maximum number of incomplete listings before the first pass.
-// Then the daemon starts without the missing objects: one unreadable object must not keep all
-// containers from their pools.
-const maxIncompleteListings = 6
+// firstListingTime bounds the time for incomplete listings before the first pass. Then the
+// daemon starts without the details that are missing: an object that cannot be read, or a slow
+// runtime, must not keep all containers from their pools.
+const firstListingTime = 20 * time.Second
 
 // journalTimeout is the maximum time that first writes wait until their originals are on
 // disk. Then they go ahead, because a stuck disk must not keep containers on the wrong CPUs.
@@ -91,7 +95,8 @@ type Loop struct {
 	requests       requests
 	pendingUpdates pendingUpdates
 	resizing       map[string]*resizing // by container
-	plannedOnce    chan struct{}        // closed after the first pass
+	nriOpen        chan struct{}        // closed by openNRI
+	openNRI        func()               // lets watchNRI connect
 	watch          treeWatch
 	drifts         *driftTracker
 	unidentified   unidentified
@@ -113,6 +118,7 @@ type Loop struct {
 type requests struct {
 	creates []*createRequest // the runtime sends one at a time, and may cancel it
 	starts  []*startRequest
+	held    []heldReply // decided
 	budget  waits.Budget
 }
 
@@ -148,6 +154,9 @@ func (l *Loop) list() {
 		return // its result sets the next resync
 	}
 	l.status.listing = true
+	if l.status.firstList.IsZero() {
+		l.status.firstList = l.now()
+	}
 	q := l.inventory.Query(l.settings.UnitNames(), !l.status.listed)
 	l.workers.Queries.Submit("list", func(ctx context.Context) event {
 		return listed{inventory.List(ctx, &l.Host, q)}
@@ -211,13 +220,14 @@ func (l *Loop) relistSoon(incomplete bool) (early bool) {
 		l.status.incomplete = 0
 		return false
 	}
-	pause := relistDelay
-	for range l.status.incomplete - maxIncompleteListings {
+	pause := min(relistDelay, l.resyncPeriod())
+	for range l.status.incomplete - maxQuickListings {
 		pause = min(2*pause, l.resyncPeriod())
 	}
-	l.timers.resync.set(l.now().Add(min(pause, l.resyncPeriod())))
 	l.status.incomplete++
-	return l.status.incomplete <= maxIncompleteListings
+	next := l.now().Add(pause)
+	l.timers.resync.set(next)
+	return next.Before(l.status.firstList.Add(firstListingTime))
 }
 
 func (l *Loop) resyncPeriod() time.Duration {

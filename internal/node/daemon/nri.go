@@ -22,9 +22,9 @@ type hooks struct {
 	now  func() time.Time
 }
 
-// watchNRI keeps the connection to the runtime's NRI until ctx ends. It connects after the
-// first pass, because an earlier reply would rest on an incomplete inventory. Until then,
-// runtime events lead to the same decisions, but later.
+// watchNRI keeps the connection to the runtime's NRI until ctx ends. It connects after
+// openNRI: at once if replies before the first pass are safe (see early.go), else after the
+// first pass. Until then, runtime events lead to the same decisions, but later.
 func (l *Loop) watchNRI(ctx context.Context) {
 	if l.NRISocket == "" {
 		return
@@ -32,7 +32,7 @@ func (l *Loop) watchNRI(ctx context.Context) {
 	select {
 	case <-ctx.Done():
 		return
-	case <-l.plannedOnce:
+	case <-l.nriOpen:
 	}
 	_ = nri.Run(ctx, nri.Options{ // ends only with ctx
 		Socket:  l.NRISocket,
@@ -51,6 +51,9 @@ type nriChanged struct {
 func (nriChanged) scope(*Loop) scope { return scopeAll }
 
 func (e nriChanged) apply(l *Loop) {
+	if !l.status.listed {
+		l.list() // NRI has answered
+	}
 	before := l.status.nri
 	switch l.status.nri = nriState(e.state, before); {
 	case l.status.nri == before:
@@ -160,11 +163,15 @@ type synchronized struct {
 func (synchronized) scope(*Loop) scope { return scopeAll }
 
 // apply fetches all listed pods and containers, because NRI is the only source of resizes and
-// was disconnected. It drops containers that only NRI has reported and that are not in the
+// was disconnected. The first listing, which follows, makes that unnecessary. Apply drops containers that only NRI has reported and that are not in the
 // list: containerd creates no containers at this moment. If another runtime does, its event
 // stream reports the container again.
 func (s synchronized) apply(l *Loop) {
 	s.answer <- struct{}{}
+	if !l.status.listed && !l.status.listing {
+		l.list()
+		return
+	}
 	there := make(map[string]bool, len(s.pods)+len(s.containers))
 	for _, p := range s.pods {
 		there[p.ID] = true

@@ -32,7 +32,7 @@ func (l *Loop) save(now time.Time) {
 	if !due {
 		return
 	}
-	if !l.journal.Safe() {
+	if !l.journal.Safe() || len(l.requests.held) > 0 {
 		l.timers.journal.set(l.now().Add(journalTimeout))
 	}
 	l.workers.Disk.Submit("journal", func(context.Context) event {
@@ -60,6 +60,9 @@ func (e saved) apply(l *Loop) {
 	}
 	l.journal.EndSave(e.upTo, e.err, l.now())
 	l.timers.journal.clear() // the disk has answered; the save of newer changes sets it again
+	if l.releaseReplies(); len(l.requests.held) > 0 {
+		l.save(l.now())
+	}
 }
 
 func (saved) ownResult() {}

@@ -35,7 +35,7 @@ func TestOwnersAreAnsweredFirst(t *testing.T) {
 			if l.partialPass(time.Now()) {
 				t.Errorf("%s: no full pass is due", name)
 			}
-			cpus := answered(t, answers)
+			cpus := answered(t, l, answers)
 			if cpus.Len() != 1 || cpus.Overlaps(all) || !cpus.IsSubsetOf(cpuset.Range(4, 7)) {
 				t.Errorf("%s is on %s; others have %s", name, cpus, all)
 			}
@@ -48,7 +48,8 @@ func TestOwnersAreAnsweredFirst(t *testing.T) {
 		}
 		q, answers := a.ofOwner("four", 2)
 		l.handle(q)
-		if l.partialPass(time.Now()) || len(answers) > 0 {
+		early := l.partialPass(time.Now())
+		if sendHeld(l); early || len(answers) > 0 {
 			t.Error("refused without a full pass")
 		}
 		l.runPasses()
@@ -119,10 +120,12 @@ func TestOwnersWaitForFullPasses(t *testing.T) {
 				q, answers := a.ofOwner("own", 2)
 				l.handle(q)
 				l.partialPass(time.Now())
+				sendHeld(l)
 				if early := len(answers) > 0; early != (test.before == nil && test.after == nil) {
 					t.Errorf("answered before a full pass: %t", early)
 				}
 				l.runPasses()
+				sendHeld(l)
 				select {
 				case answer := <-answers:
 					if on := n.State(shared).Effective; answer.err == nil && on.Overlaps(answer.reply.Adjustment.CPUs) {
@@ -163,7 +166,7 @@ func TestReplacedOwnerIsNotRefused(t *testing.T) {
 				q, answers := a.ofOwner("new", 4)
 				l.handle(q)
 				l.runPasses()
-				if mine := answered(t, answers); !mine.Equal(cpuset.Range(4, 7)) {
+				if mine := answered(t, l, answers); !mine.Equal(cpuset.Range(4, 7)) {
 					t.Errorf("is created on %s; CPUs 4-7 are free", mine)
 				}
 				if len(l.refusalLog.Totals())+len(l.refusalLog.Problems()) > 0 {

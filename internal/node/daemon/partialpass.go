@@ -1,7 +1,6 @@
 package daemon
 
 import (
-	"runtime"
 	"slices"
 	"time"
 
@@ -105,11 +104,9 @@ func (l *Loop) answerCreates(now time.Time) bool {
 			l.journal.SetAssignments(own)
 		}
 		l.requests.budget.End(&a.wait, now)
-		l.noteReply(a, now)
-		a.answer <- c
+		l.send(a, c)
 		l.requests.creates = l.requests.creates[1:]
 		if own != nil {
-			runtime.Gosched()      // the goroutine with the answer continues first
 			l.schedule.full = true // the quota of its pod must be lifted before it starts
 			return false
 		}

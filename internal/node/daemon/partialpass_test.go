@@ -108,7 +108,7 @@ func TestPartialPassAnswers(t *testing.T) {
 					q, answers := question(pod, a.container(pod, "app", cri.Resources{Shares: 512}))
 					l.handle(q)
 					l.runPasses()
-					if got := answered(t, answers); got.IsEmpty() || got.Overlaps(mine) {
+					if got := answered(t, l, answers); got.IsEmpty() || got.Overlaps(mine) {
 						t.Errorf("on %s, where %s belongs to an owner", got, mine)
 					}
 				}
@@ -137,7 +137,7 @@ func TestPartialPassLeaves(t *testing.T) {
 		q, answers := question(pod, a.container(pod, "app", nodefixture.WholeCPUs(2)))
 		l.handle(q)
 		l.runPasses()
-		if mine := answered(t, answers); mine.Len() != 2 || n.State(shared).Effective.Overlaps(mine) {
+		if mine := answered(t, l, answers); mine.Len() != 2 || n.State(shared).Effective.Overlaps(mine) {
 			t.Errorf("the owner gets %s, and the shared pool runs on %s", mine, n.State(shared).Effective)
 		}
 	})
@@ -152,8 +152,9 @@ func question(p cri.Pod, c cri.Container) (*createRequest, <-chan createAnswer) 
 }
 
 // answered returns the CPUs of the reply, which must exist already.
-func answered(t *testing.T, answers <-chan createAnswer) cpuset.Set {
+func answered(t *testing.T, l *Loop, answers <-chan createAnswer) cpuset.Set {
 	t.Helper()
+	sendHeld(l)
 	select {
 	case answer := <-answers:
 		if answer.err != nil {
@@ -164,6 +165,14 @@ func answered(t *testing.T, answers <-chan createAnswer) cpuset.Set {
 		t.Error("no answer")
 		return cpuset.Set{}
 	}
+}
+
+// sendHeld sends the replies that wait for the journal, on the event loop.
+func sendHeld(l *Loop) {
+	for _, r := range l.requests.held {
+		r.request.answer <- r.answer
+	}
+	l.requests.held = nil
 }
 
 // TestPartialPassRepairs checks that external writes to placed cgroups are repaired without a

@@ -108,10 +108,8 @@ func (l *Loop) pass() {
 
 // finishPass ends a pass.
 func (l *Loop) finishPass(want []cgroup.Target, now time.Time) {
-	if !l.status.planned {
-		l.status.planned = true
-		close(l.plannedOnce)
-	}
+	l.status.planned = true
+	l.openNRI()
 	l.status.targets = want
 	l.settleDrifts(l.now())
 	l.observeExposures(l.now())

@@ -290,7 +290,7 @@ func (s *script) start() error {
 	s.stop = func() { _ = watcher.Close(); s.stop = func() {} }
 	l.box.Post(treeWatched{watcher: watcher})
 	l.askFormula()
-	l.list()
+	l.begin()
 	s.settle()
 	return nil
 }

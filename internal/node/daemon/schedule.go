@@ -80,6 +80,9 @@ func (l *Loop) runPasses() {
 	began := l.now()
 	if !l.status.listed || !l.formula.IsAnswered() || l.CPUManager != nil && !l.kubelet.IsKnown() {
 		l.schedule.done(began, began)
+		if !l.status.planned {
+			l.answerEarly()
+		}
 		l.publish()
 		l.answerMoves()
 		return

@@ -20,6 +20,7 @@ type status struct {
 	recheckPending bool      // the next full pass scans
 	began          time.Time // start of the last pass
 	incomplete     int       // incomplete listings in succession
+	firstList      time.Time // start of the first listing
 
 	// removed holds cgroups that do not exist although the runtime has not reported their end.
 	// The value is the container or sandbox that is being fetched.

@@ -8,7 +8,7 @@ import (
 // run drives the loop until ctx ends: it waits for events, notices of the kernel and
 // deadlines, and calls step for each. It waits for nothing else.
 func (l *Loop) run(ctx context.Context) {
-	l.list()
+	l.begin()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
@@ -75,6 +75,7 @@ func (l *Loop) fireDeadlines(now time.Time) (due bool) {
 	if t.journal.isOver(now) {
 		l.schedule.full, due = true, true
 		l.journal.StopWaiting()
+		l.releaseReplies()
 		l.log.Error("journal is late; writes go ahead, and restore may not know the values that they replace", "journal", l.JournalFile)
 	}
 	return due

@@ -76,7 +76,7 @@ func (n *node) startImpatient(h hostenv.Host) *running {
 	if err != nil {
 		n.T.Fatal(err)
 	}
-	l.status.incomplete = maxIncompleteListings
+	l.status.firstList = l.now().Add(-firstListingTime)
 	return n.serve(l, o)
 }
 

@@ -16,6 +16,10 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
 
+// firstDetailsTimeout is the limit for the details of all objects in the first listing.
+// Objects without details keep their CPUs, and the next listing asks for them again.
+const firstDetailsTimeout = 15 * time.Second
+
 // firstUnitTimeout is the limit for the answer of systemd about one unit in the first
 // listing. Nothing is written without the configured units then, so that another listing
 // would take longer.
@@ -31,6 +35,7 @@ type Query struct {
 
 	units       []string        // names in the configuration
 	listTimeout time.Duration   // for the runtime's lists without details
+	details     time.Duration   // for the details of all objects
 	asOf        int             // clock of the inventory
 	known       map[string]bool // objects whose details the inventory has
 }
@@ -38,9 +43,9 @@ type Query struct {
 // Query returns the question for the next listing. The first listing gets more time: a node
 // that boots answers late.
 func (m *Inventory) Query(units []string, first bool) Query {
-	q := Query{units: units, UnitTimeout: unitTimeout, listTimeout: hostenv.CallTimeout, asOf: m.clock, known: m.knownIDs()}
+	q := Query{units: units, UnitTimeout: unitTimeout, listTimeout: hostenv.CallTimeout, details: hostenv.UpdateTimeout, asOf: m.clock, known: m.knownIDs()}
 	if first {
-		q.UnitTimeout, q.listTimeout = firstUnitTimeout, hostenv.UpdateTimeout
+		q.UnitTimeout, q.listTimeout, q.details = firstUnitTimeout, hostenv.UpdateTimeout, firstDetailsTimeout
 	}
 	return q
 }
@@ -133,12 +138,12 @@ func listObjects(ctx context.Context, h *hostenv.Host, q Query) Listing {
 	if h.Runtime == nil {
 		return Listing{}
 	}
-	ctx, cancel := context.WithTimeout(ctx, hostenv.UpdateTimeout)
-	defer cancel()
 	pods, containers, err := listWithin(ctx, h, q.listTimeout)
 	if err != nil {
 		return Listing{Err: err}
 	}
+	ctx, cancel := context.WithTimeout(ctx, q.details)
+	defer cancel()
 	var l Listing
 	// Most objects are known, and there are many: they stay in the runtime's lists.
 	l.known.pods = slices.DeleteFunc(pods, func(p cri.Pod) bool {
