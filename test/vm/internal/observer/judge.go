@@ -1,0 +1,155 @@
+package observer
+
+import "time"
+
+// Kinds of containers that have rules of their own. Any other kind is only a text for reports.
+const (
+	Exclusive = "exclusive"
+	Pause     = "pause"
+)
+
+// Causes of overlaps, in the order in which the observer tests them.
+const (
+	externalWrite = "external write"       // the test wrote to the cpuset of one of the two
+	beforeExec    = "owner before exec"    // the owner's container is created and not started
+	withoutDaemon = "begun without daemon" // the intruder began, or was not placed, while no daemon replied
+	pauseBegins   = "pause container"      // the pause container was not placed yet
+	runtimeInit   = "runc init"            // the intruder's container is created and not started
+	failedCreate  = "failed creation"      // the runtime returned an error for the intruder
+	unexplained   = "unexplained"          // none of these
+)
+
+// writeWindow is the time after an external write in which an overlap is its effect. A
+// longer overlap that begins in it is one, too.
+const writeWindow = 5 * time.Second
+
+// container is what the observer knows of one container. Times are since the observer's start;
+// never is a time that has not come.
+type container struct {
+	kind    string // empty until the runtime has returned the container's ID
+	count   int    // exclusive CPUs that it requests
+	own     cpus   // since all of them were seen
+	placed  bool   // it has had fewer CPUs than its parent
+	ending  bool
+	started time.Duration
+	written time.Duration
+}
+
+const never = time.Duration(1<<63 - 1)
+
+// window is a time without a daemon that replies to the runtime.
+type window struct{ from, to time.Duration }
+
+// judge finds overlaps in the readings of a round, and their causes. It reads no files.
+type judge struct {
+	containers map[string]*container // by scope
+	absent     []window
+}
+
+// get returns a container, which need not be known before.
+func (j *judge) get(scope string) *container {
+	c := j.containers[scope]
+	if c == nil {
+		c = &container{started: never, written: never}
+		j.containers[scope] = c
+	}
+	return c
+}
+
+// owns reports whether a container has exclusive CPUs.
+func (j *judge) owns(scope string) bool {
+	c := j.containers[scope]
+	return c != nil && c.kind == Exclusive && !c.ending
+}
+
+// find returns the overlaps in the readings of a round. all are the CPUs of the parent of all
+// pods.
+func (j *judge) find(views []view, all cpus) map[subject]interval {
+	found := make(map[subject]interval)
+	for _, v := range views {
+		c := j.get(v.scope)
+		c.placed = c.placed || v.effective != all
+		if !j.owns(v.scope) {
+			continue
+		}
+		if c.own == 0 && v.effective.count() == c.count {
+			c.own = v.effective
+		}
+		if outside := (v.effective | v.threads) &^ c.own; c.own != 0 && outside != 0 {
+			found[subject{owner: v.scope}] = interval{cpus: outside}
+		}
+	}
+	for _, o := range views {
+		if !j.owns(o.scope) {
+			continue
+		}
+		own := j.get(o.scope).own
+		if o.effective != own {
+			continue // others may have its CPUs
+		}
+		for _, v := range views {
+			if on := v.threads & own; v.scope != o.scope && on != 0 {
+				found[subject{o.scope, v.scope}] = interval{cpus: on, fresh: !j.get(v.scope).placed}
+			}
+		}
+	}
+	return found
+}
+
+// confirm removes the overlaps whose owner had no threads, or other CPUs, in a second reading
+// at the end of the round. The owner had the CPUs before and after the reading of the
+// intruder only with both.
+func (j *judge) confirm(found map[subject]interval, again map[string]view) {
+	for s := range found {
+		v := again[s.owner]
+		own := j.get(s.owner).own
+		if v.count == 0 || s.intruder == "" && (v.effective|v.threads)&^own == 0 || s.intruder != "" && v.effective != own {
+			delete(found, s)
+		}
+	}
+}
+
+// cause returns the cause of an interval that has ended. known is false for an intruder whose
+// ID the runtime has not returned yet.
+func (j *judge) cause(i interval) (cause string, known bool) {
+	owner := j.get(i.owner)
+	if owner.wasWritten(i) {
+		return externalWrite, true
+	}
+	if i.intruder == "" {
+		return unexplained, true
+	}
+	intruder := j.get(i.intruder)
+	switch {
+	case intruder.wasWritten(i):
+		return externalWrite, true
+	case i.end <= owner.started:
+		return beforeExec, true
+	case !i.fresh:
+		return unexplained, true
+	case j.isAbsent(i):
+		return withoutDaemon, true
+	case intruder.kind == Pause:
+		return pauseBegins, true
+	case intruder.kind == "":
+		return failedCreate, false
+	case i.end <= intruder.started:
+		return runtimeInit, true
+	}
+	return unexplained, true
+}
+
+// wasWritten reports whether an interval is the effect of an external write.
+func (c *container) wasWritten(i interval) bool {
+	return c.written != never && i.end >= c.written && i.begin <= c.written+writeWindow
+}
+
+// isAbsent reports whether there was a time without a daemon in an interval.
+func (j *judge) isAbsent(i interval) bool {
+	for _, w := range j.absent {
+		if i.begin <= w.to && i.end >= w.from {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,163 @@
+package observer
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+const allCPUs = cpus(0xff)
+
+// history feeds rounds of one second each to a judge, and returns the intervals by cause.
+type history struct {
+	judge
+	timeline
+	at time.Duration
+}
+
+func newHistory() *history {
+	h := &history{judge: judge{containers: make(map[string]*container)}}
+	owner := h.get("owner")
+	owner.kind, owner.count, owner.started = Exclusive, 2, 0
+	return h
+}
+
+// round is one second in which all readings of the owner are equal.
+func (h *history) round(views ...view) map[string]time.Duration {
+	found := h.find(views, allCPUs)
+	again := make(map[string]view)
+	for _, v := range views {
+		again[v.scope] = v
+	}
+	h.confirm(found, again)
+	causes := make(map[string]time.Duration)
+	for _, i := range h.note(h.at, h.at, found) {
+		cause, _ := h.cause(i)
+		causes[cause] = i.end - i.begin
+	}
+	h.at += time.Second
+	return causes
+}
+
+func on(scope string, set cpus) view {
+	return view{scope: scope, effective: set, threads: set, count: 1}
+}
+
+// TestCauses checks that an overlap from second 2 to 3 has the cause that its circumstances
+// give, and lasts from the last round before it to the first one after it.
+func TestCauses(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		set  func(h *history, other *container)
+		was  cpus // CPUs of the other container before the overlap; 0 if it begins with it
+		want string
+	}{
+		{"not placed", func(h *history, other *container) { other.kind, other.started = "shared", 0 }, 0, unexplained},
+		{"placed before", func(h *history, other *container) { other.kind = "shared" }, 0x0f, unexplained},
+		{"pause", func(h *history, other *container) { other.kind = Pause }, 0, pauseBegins},
+		{"pause, placed before", func(h *history, other *container) { other.kind = Pause }, 0x0f, unexplained},
+		{"created", func(h *history, other *container) { other.kind = "shared" }, 0, runtimeInit},
+		{"started during the overlap", func(h *history, other *container) { other.kind, other.started = "shared", 3*time.Second }, 0, unexplained},
+		{"unknown", func(h *history, other *container) {}, 0, failedCreate},
+		{"no daemon", func(h *history, other *container) {
+			other.kind, other.started = "shared", 0
+			h.absent = append(h.absent, window{0, 2 * time.Second})
+		}, 0, withoutDaemon},
+		{"no daemon, placed before", func(h *history, other *container) {
+			other.kind = "shared"
+			h.absent = append(h.absent, window{0, never})
+		}, 0x0f, unexplained},
+		{"no daemon earlier", func(h *history, other *container) {
+			other.kind, other.started = "shared", 0
+			h.absent = append(h.absent, window{0, time.Second / 2})
+		}, 0, unexplained},
+		{"written", func(h *history, other *container) { other.kind, other.written = "shared", 2*time.Second }, 0x0f, externalWrite},
+		{"written later", func(h *history, other *container) { other.kind, other.written = "shared", 5*time.Second }, 0x0f, unexplained},
+		{"owner not started", func(h *history, other *container) {
+			other.kind = "shared"
+			h.get("owner").started = never
+		}, 0x0f, beforeExec},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			h := newHistory()
+			c.set(h, h.get("other"))
+			before := []view{on("owner", 0x30)}
+			if c.was != 0 {
+				before = append(before, on("other", c.was))
+			}
+			for range 2 {
+				if causes := h.round(before...); len(causes) > 0 {
+					t.Errorf("before: %v", causes)
+				}
+			}
+			for range 2 {
+				if causes := h.round(on("owner", 0x30), on("other", allCPUs)); len(causes) > 0 {
+					t.Errorf("during: %v", causes)
+				}
+			}
+			want := map[string]time.Duration{c.want: 3 * time.Second}
+			if d := cmp.Diff(want, h.round(on("owner", 0x30), on("other", 0x0f))); d != "" {
+				t.Errorf("cause (-want +got):\n%s", d)
+			}
+		})
+	}
+}
+
+// TestOwnersOwnCPUs checks which CPUs belong to an owner, and from when to when.
+func TestOwnersOwnCPUs(t *testing.T) {
+	h := newHistory()
+	h.get("other").kind = "shared"
+	h.round(on("owner", allCPUs), on("other", allCPUs)) // the owner has no CPUs yet
+	h.round(on("owner", 0x30), on("other", 0x0f))
+	if len(h.open) > 0 {
+		t.Errorf("open: %v", h.open)
+	}
+	h.round(on("owner", 0x70), on("other", 0x0f))
+	if causes := h.round(on("owner", 0x30), on("other", 0x0f)); causes[unexplained] != 2*time.Second {
+		t.Errorf("owner outside of its CPUs: %v; want 2s unexplained", causes)
+	}
+	h.get("owner").ending = true
+	h.round(on("owner", 0x30), on("other", allCPUs))
+	if len(h.open) > 0 {
+		t.Errorf("open after the owner's end: %v", h.open)
+	}
+}
+
+// TestConfirm checks that an overlap counts only if the owner has its CPUs and threads at the
+// end of the round, too.
+func TestConfirm(t *testing.T) {
+	for name, again := range map[string]view{"without threads": {scope: "owner", effective: 0x30}, "other CPUs": on("owner", 0xc0)} {
+		h := newHistory()
+		found := h.find([]view{on("owner", 0x30), on("other", 0x10)}, allCPUs)
+		if len(found) != 1 {
+			t.Fatalf("found %v; want one overlap", found)
+		}
+		if h.confirm(found, map[string]view{"owner": again}); len(found) > 0 {
+			t.Errorf("%s: confirmed %v", name, found)
+		}
+	}
+}
+
+// TestThreadsCount checks that an overlap needs a thread: a cgroup can have CPUs that none of
+// its threads may use.
+func TestThreadsCount(t *testing.T) {
+	h := newHistory()
+	h.round(on("owner", 0x30), view{scope: "other", effective: allCPUs, threads: 0x01, count: 1})
+	if len(h.open) > 0 {
+		t.Errorf("open: %v", h.open)
+	}
+}
+
+func TestParseCPUs(t *testing.T) {
+	for list, want := range map[string]cpus{"": 0, "\n": 0, "0-1,4\n": 0x13, "63": 1 << 63} {
+		if got, err := parseCPUs([]byte(list)); err != nil || got != want {
+			t.Errorf("parseCPUs(%q) = %x, %v; want %x", list, got, err, want)
+		}
+	}
+	for _, list := range []string{"64", "x", "3-1", "-1", "1,,2"} {
+		if got, err := parseCPUs([]byte(list)); err == nil {
+			t.Errorf("parseCPUs(%q) = %x; want an error", list, got)
+		}
+	}
+}

@@ -1,0 +1,207 @@
+// Package observer watches the CPUs of all containers of a node from outside of the daemon. It
+// reads effective cpusets and the affinities of threads in a loop, as fast as it can. It shares
+// no code with the daemon and with its tests' checks. A test reports to it which containers
+// own CPUs, and what it does to the node. The observer returns how long a thread of another
+// container could run on exclusive CPUs, with the cause.
+package observer
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+)
+
+// Observer reads the cgroups of all pods until Stop. Its methods can be called at any time.
+type Observer struct {
+	began time.Time
+	stop  chan struct{}
+	ended chan struct{}
+
+	mu       sync.Mutex // held during a round: what a test reports is in force from the next one on
+	tree     *tree
+	root     string
+	judge    judge
+	timeline timeline
+	waiting  []interval // whose intruder is not identified yet
+	report   Report
+	err      error
+}
+
+// Start returns an observer of the pods' cgroups below root, such as
+// /sys/fs/cgroup/kubepods.slice.
+func Start(root string) (*Observer, error) {
+	t, err := openTree(root)
+	if err != nil {
+		return nil, err
+	}
+	o := &Observer{
+		began: time.Now(), stop: make(chan struct{}), ended: make(chan struct{}), tree: t, root: root,
+		judge:  judge{containers: make(map[string]*container)},
+		report: Report{Overlaps: make(map[string]Overlaps)},
+	}
+	go o.run()
+	return o, nil
+}
+
+// run makes rounds until Stop or an error.
+func (o *Observer) run() {
+	defer close(o.ended)
+	for {
+		select {
+		case <-o.stop:
+			return
+		default:
+		}
+		if err := o.round(); err != nil {
+			return
+		}
+	}
+}
+
+// round reads everything once.
+func (o *Observer) round() error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	begin := time.Since(o.began)
+	found, err := o.read()
+	if err != nil {
+		o.err = err
+		return err
+	}
+	end := time.Since(o.began)
+	o.waiting = append(o.waiting, o.timeline.note(begin, end, found)...)
+	o.settle(false)
+	o.report.Rounds++
+	o.report.Lasted = end
+	o.report.MaxRound = max(o.report.MaxRound, end-begin)
+	return nil
+}
+
+// read returns the overlaps of one round.
+func (o *Observer) read() (map[subject]interval, error) {
+	list, err := os.ReadFile(filepath.Join(o.root, "cpuset.cpus.effective"))
+	if err != nil {
+		return nil, err
+	}
+	all, err := parseCPUs(list)
+	if err != nil {
+		return nil, err
+	}
+	views, err := o.tree.read(o.judge.owns) // owners first, see confirm
+	if err != nil {
+		return nil, err
+	}
+	found := o.judge.find(views, all)
+	again := make(map[string]view)
+	for s := range found {
+		if again[s.owner], err = o.tree.again(s.owner); err != nil {
+			return nil, err
+		}
+	}
+	o.judge.confirm(found, again)
+	return found, nil
+}
+
+// settle counts the intervals that have ended. Those with an unknown intruder wait, unless
+// this is the end.
+func (o *Observer) settle(last bool) {
+	var kept []interval
+	for _, i := range o.waiting {
+		cause, known := o.judge.cause(i)
+		if !known && !last {
+			kept = append(kept, i)
+			continue
+		}
+		lasted := i.end - i.begin
+		o.report.add(cause, Overlaps{Count: 1, Longest: lasted, Example: o.describe(i)})
+	}
+	o.waiting = kept
+}
+
+// describe returns one interval as text.
+func (o *Observer) describe(i interval) string {
+	from := o.began.Add(i.begin).UTC().Format("15:04:05.000")
+	text := fmt.Sprintf("%s on CPUs %s for %v from %s on", i.owner, i.cpus, (i.end - i.begin).Round(time.Microsecond), from)
+	if i.intruder == "" {
+		return "owner outside of its CPUs: " + text
+	}
+	kind := o.judge.get(i.intruder).kind
+	if kind == "" {
+		kind = "unidentified"
+	}
+	return fmt.Sprintf("%s container %s on CPUs of owner %s", kind, i.intruder, text)
+}
+
+// now is called with the lock.
+func (o *Observer) now() time.Duration { return time.Since(o.began) }
+
+// with calls a function between two rounds.
+func (o *Observer) with(do func()) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	do()
+}
+
+// Identify reports what the container of a scope is, after the runtime has created it: its kind,
+// and the number of exclusive CPUs that it requests. A pause container is running then.
+func (o *Observer) Identify(scope, kind string, count int) {
+	o.with(func() {
+		c := o.judge.get(scope)
+		c.kind, c.count = kind, count
+	})
+}
+
+// Starts reports that the runtime is about to start a container.
+func (o *Observer) Starts(scope string) { o.with(func() { o.judge.get(scope).started = o.now() }) }
+
+// Ends reports that a container is about to be stopped. It owns no CPUs from then on.
+func (o *Observer) Ends(scope string) { o.with(func() { o.judge.get(scope).ending = true }) }
+
+// Writes reports that the test is about to write to the cpuset of a container.
+func (o *Observer) Writes(scope string) { o.with(func() { o.judge.get(scope).written = o.now() }) }
+
+// Absent reports that no daemon replies to the runtime from now on.
+func (o *Observer) Absent() {
+	o.with(func() { o.judge.absent = append(o.judge.absent, window{o.now(), never}) })
+}
+
+// Present reports that a daemon replies again.
+func (o *Observer) Present() {
+	o.with(func() {
+		for i := range o.judge.absent {
+			o.judge.absent[i].to = min(o.judge.absent[i].to, o.now())
+		}
+	})
+}
+
+// Open returns the overlaps at present as text.
+func (o *Observer) Open() (all []string) {
+	o.with(func() {
+		for _, i := range o.timeline.open {
+			now := *i
+			now.end = o.now()
+			all = append(all, o.describe(now))
+		}
+	})
+	return all
+}
+
+// Report returns what has been seen so far. Overlaps that have not ended are missing.
+func (o *Observer) Report() (r Report, err error) {
+	o.with(func() { r, err = o.report.Plus(Report{}), o.err })
+	return r, err
+}
+
+// Stop ends the observer and returns all that it has seen. Overlaps end with it.
+func (o *Observer) Stop() (Report, error) {
+	close(o.stop)
+	<-o.ended
+	o.with(func() {
+		o.waiting = append(o.waiting, o.timeline.note(o.now(), o.now(), nil)...)
+		o.settle(true)
+		o.tree.close()
+	})
+	return o.Report()
+}
