@@ -122,8 +122,11 @@ type requests struct {
 	budget  waits.Budget
 }
 
-// resync starts a listing and schedules a scan of all cgroups. The pass after the listing makes
-// the scan, or a full pass after fullPassDelay if the runtime is slow.
+// listTurns is the number of resyncs for one listing while nothing can be missed.
+const listTurns = 4
+
+// resync starts a listing if one is due, and schedules a scan of all cgroups. The pass after the
+// listing makes the scan, or a full pass after fullPassDelay if the runtime is slow.
 func (l *Loop) resync(now time.Time) {
 	// Listings of a runtime without events are more frequent than scans.
 	if now.Sub(l.status.lastRecheck) >= l.settings.Config.ResyncPeriod {
@@ -133,7 +136,20 @@ func (l *Loop) resync(now time.Time) {
 		l.rereadCPUs()
 	}
 	l.timers.resync.set(l.now().Add(l.resyncPeriod())) // also if the listing never ends
-	l.list()
+	if l.status.resyncs++; l.status.resyncs%listTurns == 0 || l.mayMiss() {
+		l.list()
+	} else {
+		l.schedule.full = true
+	}
+}
+
+// mayMiss reports whether a new or removed container, or a change of a unit, may be unknown until
+// the next listing. Three sources report containers: the runtime's events, NRI and the kernel's
+// notices about cgroups. If all work, the loss of one event shows in another source.
+func (l *Loop) mayMiss() bool {
+	s := &l.status
+	return s.stream != cri.Connected || s.nri != telemetry.SourceOK || l.watch.watcher == nil || l.watch.err != nil ||
+		s.unitsLost || s.reloadsLost || s.runtimeErr != nil || s.incomplete > 0 || !s.listed
 }
 
 // startRecheck makes the next full pass scan all cgroups, if a resync has scheduled that. It waits

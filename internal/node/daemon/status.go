@@ -21,6 +21,7 @@ type status struct {
 	began          time.Time // start of the last pass
 	incomplete     int       // incomplete listings in succession
 	firstList      time.Time // start of the first listing
+	resyncs        int
 
 	// removed holds cgroups that do not exist although the runtime has not reported their end.
 	// The value is the container or sandbox that is being fetched.

@@ -84,8 +84,8 @@ func TestAnnotations(t *testing.T) {
 		return nil
 	})
 	peak("after three resyncs")
-	if limits := n.records("memory limit of Go"); len(limits) != 1 || limits[0]["bytes"] != float64(128<<20*9/10) {
-		t.Errorf("log of the memory limit: %v; want 90%% of 128 MiB", limits)
+	if limits := n.records("memory limit of Go"); len(limits) != 1 || limits[0]["bytes"] != float64(64<<20) {
+		t.Errorf("log of the memory limit: %v; want half of 128 MiB", limits)
 	}
 }
 
