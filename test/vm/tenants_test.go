@@ -3,13 +3,10 @@
 package vm_test
 
 import (
-	"flag"
 	"testing"
 
 	"github.com/cpupoold/cpupoold/test/vm"
 )
-
-var largeAnnotations = flag.Bool("annotations", false, "run TestAnnotations in TestTenants: 110 pods with large annotations, 12 minutes")
 
 // TestTenants runs pods that attack the daemon while pods with exclusive CPUs start.
 func TestTenants(t *testing.T) {
@@ -17,7 +14,5 @@ func TestTenants(t *testing.T) {
 	m := vm.Start(t, vm.Config{Topology: "8c2n", Node: true, Memory: 4096})
 	installDaemon(t, m)
 	vm.RunTests(t, m, "./guest/tenants")
-	if *largeAnnotations {
-		vm.RunTests(t, m, "./guest/daemon", "-annotations", "-test.run=^TestAnnotations$")
-	}
+	vm.RunTests(t, m, "./guest/daemon", "-annotations", "-test.run=^TestAnnotations$")
 }

@@ -29,16 +29,21 @@ type runtimeNode struct {
 // withoutKubelet stops the kubelet until the end of the test; what the test has left is removed.
 func (n *node) withoutKubelet() *runtimeNode {
 	n.Helper()
+	r := n.withoutKubeletOrCleanup()
+	n.Cleanup(r.removeAll)
+	return r
+}
+
+// withoutKubeletOrCleanup is withoutKubelet for the last test in a guest: its pods stay.
+func (n *node) withoutKubeletOrCleanup() *runtimeNode {
+	n.Helper()
 	n.run("systemctl", "stop", "kubelet")
 	conn, err := grpc.NewClient("unix://"+n.image.Socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		n.Fatal(err)
 	}
 	r := &runtimeNode{node: n, rpc: runtime.NewRuntimeServiceClient(conn)}
-	n.Cleanup(func() {
-		r.removeAll()
-		_ = conn.Close()
-	})
+	n.Cleanup(func() { _ = conn.Close() })
 	return r
 }
 
@@ -100,6 +105,9 @@ func (r *runtimeNode) startWith(milli int64, namespace string, annotations map[s
 		return pod{}, fmt.Errorf("run pod: %w", err)
 	}
 	p := pod{id: run.GetPodSandboxId(), name: name, log: filepath.Join(sandbox.GetLogDirectory(), "app.log")}
+	if command == "" { // only the sandbox
+		return p, nil
+	}
 	parent, err := cgroup.PodPath(slice, cgroup.DriverSystemd)
 	if err != nil {
 		return p, err
