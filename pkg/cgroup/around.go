@@ -10,6 +10,7 @@ import (
 // (Target.Around). The kernel bounds them by the slice's set, so that
 //
 //   - the slice is widened before they are moved, and narrowed after they have left,
+//   - the slice waits for a CPU that an owner in it has requested, until others have left the CPU,
 //   - they take nothing from each other: what one of them has to itself is in the
 //     slice's set because it has to be.
 //
@@ -65,13 +66,21 @@ func (it *item) within(parent cpuset.Set) {
 func (d *differ) kept(it *item) cpuset.Set {
 	var all cpuset.Set
 	for _, in := range it.inner {
-		fits := in.request.IsEmpty() || in.request.Overlaps(it.want)
-		if it.Confines() && (fits || in.stays && d.contested(in, it.want).IsEmpty()) {
+		if it.Confines() && (in.fits(it.want) || in.stays && d.contested(in, it.want).IsEmpty()) {
 			continue
 		}
 		all = all.Union(in.request, in.recorded, in.unit, in.pending)
 	}
 	return all.Intersection(it.effective).Difference(it.want)
+}
+
+// fits reports whether the item gets a part of its request from a slice, and a part of the CPUs
+// that a pending update sets. An item without a request runs on all CPUs of the slice already.
+func (it *item) fits(slice cpuset.Set) bool {
+	if it.request.IsEmpty() {
+		return true
+	}
+	return it.request.Overlaps(slice) && (it.pending.IsEmpty() || it.pending.Overlaps(slice))
 }
 
 // writeAround emits the raw write of a slice in which somebody has not left what the
@@ -115,11 +124,11 @@ func (it *item) bounded(cpus cpuset.Set) cpuset.Set {
 	return cpus.Intersection(o.request.Union(o.recorded, o.unit, o.pending))
 }
 
-// widen gives the slice of a pod the part of its containers' CPUs that others have left. A
-// container that waits for this part may be in the way of the others.
+// widen gives a slice the part of its containers' or units' CPUs that others have left. A
+// container or unit that waits for this part may be in the way of the others.
 func (d *differ) widen() bool {
 	for _, it := range d.items {
-		if !it.Confines() || it.placed || !it.raw {
+		if !it.Around || it.placed || !it.raw {
 			continue
 		}
 		var wanted cpuset.Set
@@ -179,19 +188,46 @@ func (d *differ) defying(it *item, cpu int) (n int32) {
 	return n
 }
 
-// wakesOwner reports whether an owner in the slice of a pod would get a CPU with the slice that
-// holders outside of the slice have not left. Such an owner has already requested the CPU.
+// wakesOwner reports whether an owner in a slice would get a CPU with the slice that others have
+// not left. Such an owner has already requested the CPU. Other containers of the owner's pod do
+// not count. Other units in a slice of host services count.
 func (d *differ) wakesOwner(it *item, cpu int) bool {
-	if !it.Confines() {
-		return false
-	}
-	owner, inside := false, int32(0)
+	wakes, inside := false, int32(0)
 	for _, in := range it.inner {
-		asked := in.request.Union(in.recorded, in.unit, in.pending)
-		owner = owner || in.Exclusive && !in.Mixed.Contains(cpu) && asked.Contains(cpu) && !in.holds().Contains(cpu) && !in.defies()
-		if in.holds().Contains(cpu) {
+		wakes = wakes || in.wakes(cpu)
+		if it.Confines() && in.holds().Contains(cpu) {
 			inside++
 		}
 	}
-	return owner && d.holders.of(cpu) > inside
+	if !it.Confines() {
+		inside = 1 // the owner
+	}
+	return wakes && d.holders.of(cpu) > inside
+}
+
+// wakes reports whether the item is an owner that gets a CPU when the slice around it does. A unit
+// whose request does not overlap the slice runs on all CPUs of the slice, and is no owner yet.
+func (it *item) wakes(cpu int) bool {
+	switch {
+	case !it.Exclusive || it.Mixed.Contains(cpu):
+		return false
+	case it.outer.Confines():
+		asked := it.request.Union(it.recorded, it.unit, it.pending)
+		return asked.Contains(cpu) && !it.holds().Contains(cpu) && !it.defies()
+	}
+	return it.request.Contains(cpu) && !it.effective.Contains(cpu) && it.request.Overlaps(it.outer.effective)
+}
+
+// keepsFromOwner reports whether other holds one of the CPUs that an owner in the slice would get
+// with the slice.
+func (d *differ) keepsFromOwner(slice, other *item, cpus cpuset.Set) bool {
+	if slice.Confines() && other.outer == slice {
+		return false
+	}
+	for cpu := range other.holds().Intersection(cpus).All() {
+		if d.wakesOwner(slice, cpu) && !(other.outer == slice && other.wakes(cpu)) {
+			return true
+		}
+	}
+	return false
 }

@@ -391,12 +391,22 @@ func (w *world) settle(t *testing.T) {
 	w.verify(t)
 }
 
-// stuckInCircle says that no step is possible: whoever waits is on a single CPU,
-// or keeps what it has of its target.
+// stuckInCircle reports whether no step is possible: each waiting cgroup is on a single CPU or
+// keeps the CPUs that it has of its target. A slice waits for such cgroups.
 func (w *world) stuckInCircle(deferred []cgroup.Deferred) bool {
 	current := w.current()
+	waiting := map[cgroup.Path]bool{}
+	for _, x := range deferred {
+		waiting[x.Path] = true
+	}
 	for _, x := range deferred {
 		for _, t := range w.targets {
+			if t.Path == x.Path && t.Around {
+				if len(x.WaitsFor) == 0 || slices.ContainsFunc(x.WaitsFor, func(p cgroup.Path) bool { return !waiting[p] }) {
+					return false
+				}
+				continue
+			}
 			c := current[t.Path]
 			on := c.Effective
 			if !c.Exists {

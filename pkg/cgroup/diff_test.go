@@ -86,7 +86,7 @@ func parseCase(t *testing.T, archive *txtar.Archive) diffCase {
 		w := words(t, rest)
 		c.targets = append(c.targets, cgroup.Target{
 			Path: cgroup.Path(path), Container: w["container"], CPUs: set(t, w["cpus"]), Exclusive: has(w, "exclusive"), Mixed: set(t, w["mixed"]),
-			Unit: w["named"], NoCRI: has(w, "nocri"), Mems: set(t, w["mems"]), Weight: uint64(number(t, w["weight"], 0)), Unlimited: has(w, "unlimited"),
+			Unit: w["named"], NoCRI: has(w, "nocri"), Around: has(w, "around"), Mems: set(t, w["mems"]), Weight: uint64(number(t, w["weight"], 0)), Unlimited: has(w, "unlimited"),
 			Quota: number(t, w["quota"], 0), Period: number(t, w["period"], 0), Reason: reason,
 		})
 	}
@@ -131,7 +131,7 @@ func parseCurrent(t *testing.T, p cgroup.Path, w map[string]string, o cgroup.Opt
 
 func words(t *testing.T, line string) map[string]string {
 	t.Helper()
-	known := " driver possible spare leaving container cpus exclusive weight unlimited absent pending noseal nowrite recorded nocpuset nocpu idle quota parent inner innerquota unit unitquota unitcpus named mems nodes recordedmems period innermems unitmems left drifted mixed nocri "
+	known := " driver possible spare leaving container cpus exclusive weight unlimited absent pending noseal nowrite recorded nocpuset nocpu idle quota parent inner innerquota unit unitquota unitcpus named mems nodes recordedmems period innermems unitmems left drifted mixed nocri around "
 	w := map[string]string{}
 	for word := range strings.FieldsSeq(line) {
 		key, value, _ := strings.Cut(word, "=")

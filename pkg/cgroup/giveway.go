@@ -42,6 +42,11 @@ func (d *differ) demand() demand {
 		if it.Exclusive {
 			w.exclusive = w.exclusive.Union(taken.Difference(it.Mixed))
 		}
+		for cpu := range taken.All() {
+			if d.wakesOwner(it, cpu) {
+				w.exclusive = w.exclusive.Union(cpuset.Of(cpu))
+			}
+		}
 	}
 	return w
 }

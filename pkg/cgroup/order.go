@@ -166,7 +166,10 @@ func (it *item) sealProperty() string {
 func (d *differ) holding(it *item, cpus cpuset.Set) []Path {
 	var paths []Path
 	for _, other := range d.items {
-		if other != it && other.moves && !other.Around && other.outer != it && other.keepsOff(it, cpus) {
+		if other == it || !other.moves || other.Around {
+			continue
+		}
+		if other.outer != it && other.keepsOff(it, cpus) || d.keepsFromOwner(it, other, cpus) {
 			paths = append(paths, other.Path)
 		}
 	}

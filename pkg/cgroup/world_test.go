@@ -292,6 +292,9 @@ func (g *guard) check(t testing.TB, after string) {
 	g.following = g.w.followers(current)
 	for two := range reached {
 		if following[two[0]] || following[two[1]] { // it counts from now on
+			if g.inFlight { // the list was made when it ran on all CPUs of the slice
+				reached[two] = reached[two].Union(g.reached[two])
+			}
 			g.effective[two], g.reached[two] = effective[two], reached[two]
 			delete(reached, two)
 			delete(effective, two)
