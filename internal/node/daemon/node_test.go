@@ -72,9 +72,10 @@ func (n *node) restore() (restore.Report, error) {
 // running is a daemon on the node.
 type running struct {
 	*node
-	loop *Loop
-	jobs *jobs
-	stop func() // ends the daemon like a signal, and waits
+	loop   *Loop
+	jobs   *jobs
+	cancel func() // ends the daemon like a signal
+	stop   func() // cancel, and waits
 }
 
 // start runs a daemon until stop or the end of the test.
@@ -102,7 +103,7 @@ func (n *node) serve(l *Loop, o Options) *running {
 		l.serve(ctx, o)
 		wait()
 	}()
-	r := &running{node: n, loop: l, jobs: jobs, stop: sync.OnceFunc(func() { cancel(); <-done })}
+	r := &running{node: n, loop: l, jobs: jobs, cancel: cancel, stop: sync.OnceFunc(func() { cancel(); <-done })}
 	n.T.Cleanup(r.stop)
 	return r
 }

@@ -19,6 +19,9 @@ func (l *Loop) noteOriginals(writes []cgroup.Write) {
 			l.journal.NoteUnitWrite(w, l.inventory.UnitName(name), c.Unit)
 			continue
 		}
+		if e := l.inventory.ContainerAt(w.Path); e != nil {
+			w.Container = e.Container.ID // restore must also change the runtime's record
+		}
 		l.journal.NoteWrite(w, c)
 	}
 }

@@ -69,6 +69,7 @@ type Runtime struct {
 	pods       map[string]*pod
 	containers map[string]*container
 	lastNumber int // number of the last ID and PID
+	onMoment   func(Moment)
 }
 
 // StartRuntime starts a runtime that serves until the end of the test.

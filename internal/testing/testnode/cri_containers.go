@@ -39,6 +39,7 @@ func (r *Runtime) CreateContainer(podID string, s ContainerSpec) (string, error)
 		r.nri.reportEnd(c)
 		return "", fmt.Errorf("create container %s: NRI: %w", s.Name, err)
 	}
+	r.reach(Answered)
 	created, err := r.add(c, func() {
 		c.adjust(adjustment)
 		if r.config.Flavor == CRIO {
@@ -109,7 +110,9 @@ func (r *Runtime) StartContainer(id string) error {
 	c.starting = true
 	r.mu.Unlock()
 
+	r.reach(Made)
 	refused := r.nri.start(c)
+	r.reach(Allowed)
 	if refused != nil && r.config.Flavor == Containerd {
 		r.mu.Lock()
 		err := r.removeCgroup(c.scope)
