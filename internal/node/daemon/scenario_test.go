@@ -443,18 +443,10 @@ func (s *script) begin(name string) error {
 // ask is the question of an NRI runtime about containers that it is about to create, all
 // of them before the first answer.
 func (s *script) ask(names []string, r cri.Resources) {
-	answers := make([]chan createAnswer, len(names))
+	answers := make([]<-chan createAnswer, len(names))
 	s.event(nriChanged{state: nri.Connected})
 	for i, name := range names {
-		pod, container, _ := strings.Cut(name, "/")
-		p := ofPod(pod, "default", "guaranteed", int(r.Shares/1024), nil)
-		p.CreatedAt = s.now
-		id := "id-of-" + pod + "-" + container
-		s.names[id], s.names[p.ID], s.ids[name] = name, pod+"/pause", id
-		answers[i] = make(chan createAnswer, 1)
-		s.event(&createRequest{pod: p, canceled: s.ctx.Done(), answer: answers[i], since: s.now, container: cri.Container{
-			ID: id, PodID: p.ID, Name: container, State: cri.Created, CreatedAt: s.now, CgroupsPath: p.CgroupParent + ":cri-containerd:" + id, Requested: r, Recorded: r,
-		}})
+		answers[i] = s.question(name, r, s.ctx.Done())
 	}
 	s.settle()
 	for i, answer := range answers {
@@ -474,6 +466,20 @@ func (s *script) ask(names []string, r cri.Resources) {
 			break
 		}
 	}
+}
+
+// question posts the question about one container. It returns the channel of the answer.
+func (s *script) question(name string, r cri.Resources, canceled <-chan struct{}) <-chan createAnswer {
+	pod, container, _ := strings.Cut(name, "/")
+	p := ofPod(pod, "default", "guaranteed", int(r.Shares/1024), nil)
+	p.CreatedAt = s.now
+	id := "id-of-" + pod + "-" + container
+	s.names[id], s.names[p.ID], s.ids[name] = name, pod+"/pause", id
+	answer := make(chan createAnswer, 1)
+	s.event(&createRequest{pod: p, canceled: canceled, answer: answer, since: s.now, container: cri.Container{
+		ID: id, PodID: p.ID, Name: container, State: cri.Created, CreatedAt: s.now, CgroupsPath: p.CgroupParent + ":cri-containerd:" + id, Requested: r, Recorded: r,
+	}})
+	return answer
 }
 
 // reply prints an answer to the runtime.
