@@ -18,11 +18,11 @@ const (
 	loopPackage = "internal/node/daemon"
 	loopType    = "Loop"
 
-	mostLines       = 6_829 // lines of the files without tests.
-	mostFilePairs   = 264   // pairs of files; the first uses a declaration of the second.
-	mostMutualPairs = 41    // pairs of files that use declarations of each other.
+	mostLines       = 7_014 // lines of the files without tests.
+	mostFilePairs   = 271   // pairs of files; the first uses a declaration of the second.
+	mostMutualPairs = 43    // pairs of files that use declarations of each other.
 	mostLoopFields  = 49    // fields of the loop.
-	mostLoopMethods = 213   // methods of the loop.
+	mostLoopMethods = 222   // methods of the loop.
 )
 
 // load type-checks the packages that match the patterns, relative to the module's root.

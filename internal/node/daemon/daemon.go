@@ -201,7 +201,6 @@ func newLoop(h hostenv.Host, o Options) (*Loop, error) {
 
 		nriOpen: make(chan struct{}),
 	}
-	l.openNRI = sync.OnceFunc(func() { close(l.nriOpen) })
 	l.inventory.UseClock(now)
 	l.notify.Alive(l.now())
 	unfit, err := l.settings.Begin(o.Config, o.Topology)

@@ -95,8 +95,7 @@ type Loop struct {
 	requests       requests
 	pendingUpdates pendingUpdates
 	resizing       map[string]*resizing // by container
-	nriOpen        chan struct{}        // closed by openNRI
-	openNRI        func()               // lets watchNRI connect
+	nriOpen        chan struct{}        // watchNRI waits until it is closed
 	watch          treeWatch
 	drifts         *driftTracker
 	unidentified   unidentified
@@ -124,6 +123,13 @@ type requests struct {
 
 // listTurns is the number of resyncs for one listing while nothing can be missed.
 const listTurns = 4
+
+// heldReply is a reply that waits for the journal.
+type heldReply struct {
+	request *createRequest
+	answer  createAnswer
+	change  int // the newest change of the journal that the disk must have
+}
 
 // resync starts a listing if one is due, and schedules a scan of all cgroups. The pass after the
 // listing makes the scan, or a full pass after fullPassDelay if the runtime is slow.
@@ -161,6 +167,29 @@ func (l *Loop) startRecheck() {
 		l.timers.recheck.clear()
 		l.applications.check = true
 		l.cache.Recheck(l.watch.isWatched, l.settings.Config.ResyncPeriod)
+	}
+}
+
+// firstAnswer is how long the first listing waits for the runtime to connect over NRI. A
+// listing that begins after the connection contains the resizes before it, of which only NRI
+// has events.
+const firstAnswer = time.Second
+
+// begin starts the first listing. With early replies it comes after the answer of NRI.
+func (l *Loop) begin() {
+	if l.NRISocket == "" || l.journal.WasBare() {
+		l.list()
+		return
+	}
+	l.openNRI()
+	l.timers.resync.set(l.now().Add(firstAnswer))
+}
+
+// openNRI lets watchNRI connect.
+func (l *Loop) openNRI() {
+	if !l.status.nriOpen {
+		l.status.nriOpen = true
+		close(l.nriOpen)
 	}
 }
 

@@ -6,9 +6,13 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/cpupoold/cpupoold/internal/config"
+	"github.com/cpupoold/cpupoold/internal/node/desired"
 	"github.com/cpupoold/cpupoold/internal/node/telemetry"
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/cri"
 	"github.com/cpupoold/cpupoold/pkg/nri"
+	"github.com/cpupoold/cpupoold/pkg/pools"
 )
 
 // errLate is the reply when the event loop has not answered in time. The runtime then
@@ -23,7 +27,7 @@ type hooks struct {
 }
 
 // watchNRI keeps the connection to the runtime's NRI until ctx ends. It connects after
-// openNRI: at once if replies before the first pass are safe (see early.go), else after the
+// openNRI: at once if replies before the first pass are safe (see below), else after the
 // first pass. Until then, runtime events lead to the same decisions, but later.
 func (l *Loop) watchNRI(ctx context.Context) {
 	if l.NRISocket == "" {
@@ -212,4 +216,74 @@ func (e podHint) apply(l *Loop) {
 	if l.inventory.Pod(e.id) != nil {
 		l.fetchPod(e.id)
 	}
+}
+
+// # Replies before the first pass
+//
+// A daemon that has placed containers of this boot before connects to NRI at once. A busy
+// runtime can need a minute for the first listing, and a container that it creates meanwhile
+// would run on all CPUs. The inventory is incomplete until then. So an early reply gives only
+// the CPUs of a pool without the exclusive CPUs in the journal. The journal has all of them,
+// because a reply waits until the journal is on disk (see send). A container that needs
+// exclusive CPUs waits for the first pass, as long as the budget for waits allows it. Then the
+// daemon refuses it, or, with onRefusal: shared, places it in the shared pool. The first pass
+// checks all early replies.
+
+var errEarly = errors.New("the daemon has just started and does not know yet which CPUs are free; the kubelet tries again")
+
+// answerEarly answers requests before the first pass.
+func (l *Loop) answerEarly() {
+	l.noteStarts()
+	for l.answerHooks(l.now()) {
+	}
+	l.nextHook(func(at time.Time) {
+		if due := l.timers.retry.due; !at.IsZero() && (due.IsZero() || at.Before(due)) {
+			l.timers.retry.set(at)
+		}
+	})
+}
+
+// earlyPlan returns the plan for replies before the first pass.
+func (l *Loop) earlyPlan(now time.Time) pools.Plan {
+	in := desired.Input{Settings: l.settings, Pods: l.inventory.Input(now), Previous: l.journal.Assignments(), Namespaces: l.permission.rights(), Build: pools.Build}
+	return in.Early()
+}
+
+// decideEarly returns the reply to a before the first pass, and whether it is decided. pod and
+// p are the placement of the container in the early plan, or nil.
+func (l *Loop) decideEarly(a *createRequest, pod *pools.PodPlan, p *pools.Placement, now time.Time) (createAnswer, bool) {
+	switch {
+	case p == nil:
+		return createAnswer{err: errUnknownPod}, true
+	case p.Pool == pools.Other, l.CPUManager != nil: // the request has the CPUs of the kubelet
+		return createAnswer{reply: l.replyUnmanaged(a)}, true
+	}
+	whole := p.Exclusive || p.Refused != nil || p.Reason.Code == pools.CodeWaiting
+	if whole || p.CPUs.IsEmpty() {
+		if !a.wait.IsOver(now) {
+			return createAnswer{}, false
+		}
+		if p.CPUs.IsEmpty() || l.settings.Config.OnRefusal != config.RefusalShared {
+			return createAnswer{err: errEarly}, true
+		}
+	}
+	shared := *p
+	shared.Exclusive, shared.Mixed = false, cpuset.Set{}
+	l.noteCreated(l.inventory.Container(a.container.ID), &shared)
+	return createAnswer{reply: l.reply(a, pod, &shared, shared.CPUs)}, true
+}
+
+// decideEarlyStart reports whether the reply to a is decided before the first pass, and the
+// refusal. A container with recorded CPUs has them from a reply or from the kubelet.
+func (l *Loop) decideEarlyStart(a *startRequest, now time.Time) (done bool, refusal error) {
+	e := l.inventory.Container(a.id)
+	switch {
+	case e != nil && !e.Recorded.IsEmpty():
+		return true, nil
+	case !a.wait.IsOver(now):
+		return false, nil
+	case e != nil && l.inventory.MayBeExclusive(e) && l.CPUManager == nil && l.settings.Config.OnRefusal != config.RefusalShared:
+		return true, errEarly
+	}
+	return true, nil
 }

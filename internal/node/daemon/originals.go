@@ -63,9 +63,6 @@ func (e saved) apply(l *Loop) {
 	}
 	l.journal.EndSave(e.upTo, e.err, l.now())
 	l.timers.journal.clear() // the disk has answered; the save of newer changes sets it again
-	if l.releaseReplies(); len(l.requests.held) > 0 {
-		l.save(l.now())
-	}
 }
 
 func (saved) ownResult() {}

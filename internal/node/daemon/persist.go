@@ -198,3 +198,36 @@ func (e updateSettled) apply(l *Loop) {
 		l.count(cgroup.Write{Path: p.path, Via: cgroup.NRI, Property: cgroup.CRICPUs, Value: p.cpus.String(), Container: e.ID, Reason: "gave way"}, nil)
 	}
 }
+
+// send sends a reply as soon as the journal on disk has the CPUs and the originals of its
+// container. Otherwise a daemon that ends now would leave CPUs to which nothing on disk refers,
+// and restore could not undo them.
+func (l *Loop) send(a *createRequest, c createAnswer) {
+	l.requests.held = append(l.requests.held, heldReply{a, c, l.journal.Newest()})
+	l.releaseReplies()
+}
+
+// releaseReplies sends the replies for which the journal is on disk, or late. For the others it
+// saves the journal.
+func (l *Loop) releaseReplies() {
+	var held []heldReply
+	for _, r := range l.requests.held {
+		switch {
+		case l.journal.Holds(r.change):
+			held = append(held, r)
+		case isClosed(r.request.canceled):
+			l.cancelCreate(r.request)
+			l.fetchContainer(r.request.container.ID) // the runtime may have created it without a reply
+		default:
+			l.noteReply(r.request, l.now())
+			r.request.answer <- r.answer
+		}
+	}
+	if l.requests.held = held; len(held) == 0 {
+		return
+	}
+	l.save(l.now())
+	if l.timers.journal.due.IsZero() { // an earlier save is in progress, for which nothing waited
+		l.timers.journal.set(l.now().Add(journalTimeout))
+	}
+}

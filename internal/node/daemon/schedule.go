@@ -78,6 +78,7 @@ func (l *Loop) hasWaiting() bool {
 // runPasses makes the passes that are due.
 func (l *Loop) runPasses() {
 	began := l.now()
+	l.releaseReplies()
 	if !l.status.listed || !l.formula.IsAnswered() || l.CPUManager != nil && !l.kubelet.IsKnown() {
 		l.schedule.done(began, began)
 		if !l.status.planned {

@@ -51,6 +51,7 @@ type status struct {
 	runtimeErr error
 	configErr  error
 	planned    bool // a pass has been made
+	nriOpen    bool // watchNRI may connect
 
 	counts      view.Counts
 	capacity    view.Capacity

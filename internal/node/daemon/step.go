@@ -75,7 +75,6 @@ func (l *Loop) fireDeadlines(now time.Time) (due bool) {
 	if t.journal.isOver(now) {
 		l.schedule.full, due = true, true
 		l.journal.StopWaiting()
-		l.releaseReplies()
 		l.log.Error("journal is late; writes go ahead, and restore may not know the values that they replace", "journal", l.JournalFile)
 	}
 	return due
