@@ -9,7 +9,7 @@ type Slice struct {
 }
 
 // Slices returns all slices. Most take at most eight minutes on an idle machine, alerts
-// and soak fourteen, and undo twenty. On a busy machine cluster-upgrade took 33 minutes, and
+// fourteen, soak and undo twenty. On a busy machine cluster-upgrade took 33 minutes, and
 // TestHighAvailability of apiserver 11 for one of two clusters. Tests outside all slices run each time: they show
 // defects in the behaviour that every user needs.
 func Slices() []Slice {

@@ -2,8 +2,8 @@ package observer
 
 import "time"
 
-// subject is what an interval is about: a thread of intruder may run on a CPU of owner. Without
-// an intruder, the owner itself may run on a CPU that is not its own.
+// subject names the containers of an interval: a thread of intruder may run on a CPU of owner.
+// Without an intruder, the owner itself may run on a CPU that is not its own.
 type subject struct {
 	owner, intruder string // scopes
 }
@@ -15,6 +15,9 @@ type interval struct {
 	cpus       cpus // union of all rounds
 	begin, end time.Duration
 	fresh      bool // the intruder had all CPUs of its parent since it began: it was never placed
+	executed   bool // a thread of the intruder runs the program of its container, not the OCI runtime
+	ownerRuns  bool // the same of the owner
+	detail     string
 }
 
 // timeline makes intervals of the overlaps of successive rounds.
@@ -38,6 +41,10 @@ func (t *timeline) note(begin, end time.Duration, found map[subject]interval) (e
 	for s, f := range found {
 		if o := t.open[s]; o != nil {
 			o.cpus |= f.cpus
+			o.ownerRuns = o.ownerRuns || f.ownerRuns
+			if f.executed && !o.executed {
+				o.executed, o.detail = true, o.detail+", then "+f.detail
+			}
 			continue
 		}
 		f.subject, f.begin = s, t.last

@@ -2,28 +2,35 @@ package observer
 
 import "time"
 
-// Kinds of containers that have rules of their own. Any other kind is only a text for reports.
+// Kinds of containers with rules of their own. Any other kind is only a text for reports.
 const (
 	Exclusive = "exclusive"
 	Pause     = "pause"
 )
 
-// Causes of overlaps, in the order in which the observer tests them.
+// Causes of overlaps. The observer tests for them in this order.
 const (
-	externalWrite = "external write"       // the test wrote to the cpuset of one of the two
-	beforeExec    = "owner before exec"    // the owner's container is created and not started
-	withoutDaemon = "begun without daemon" // the intruder began, or was not placed, while no daemon replied
-	pauseBegins   = "pause container"      // the pause container was not placed yet
-	runtimeInit   = "runc init"            // the intruder's container is created and not started
-	failedCreate  = "failed creation"      // the runtime returned an error for the intruder
-	unexplained   = "unexplained"          // none of these
+	// The test wrote to the cpuset of one of the two.
+	externalWrite = "external write"
+	// The owner still runs the OCI runtime, not the first program of its container.
+	beforeExec = "owner before exec"
+	// The intruder began while no daemon replied, or was not placed then.
+	withoutDaemon = "begun without daemon"
+	// The same of the intruder.
+	runtimeInit = "runc init"
+	// The pause container was not placed yet.
+	pauseBegins = "pause container"
+	// The runtime returned an error for the intruder.
+	failedCreate = "failed creation"
+	// None of these.
+	unexplained = "unexplained"
 )
 
 // writeWindow is the time after an external write in which an overlap is its effect. A
 // longer overlap that begins in it is one, too.
 const writeWindow = 5 * time.Second
 
-// container is what the observer knows of one container. Times are since the observer's start;
+// container holds the facts about one container. Times are since the observer's start;
 // never is a time that has not come.
 type container struct {
 	kind    string // empty until the runtime has returned the container's ID
@@ -31,7 +38,6 @@ type container struct {
 	own     cpus   // since all of them were seen
 	placed  bool   // it has had fewer CPUs than its parent
 	ending  bool
-	started time.Duration
 	written time.Duration
 }
 
@@ -50,7 +56,7 @@ type judge struct {
 func (j *judge) get(scope string) *container {
 	c := j.containers[scope]
 	if c == nil {
-		c = &container{started: never, written: never}
+		c = &container{written: never}
 		j.containers[scope] = c
 	}
 	return c
@@ -62,13 +68,13 @@ func (j *judge) owns(scope string) bool {
 	return c != nil && c.kind == Exclusive && !c.ending
 }
 
-// find returns the overlaps in the readings of a round. all are the CPUs of the parent of all
-// pods.
-func (j *judge) find(views []view, all cpus) map[subject]interval {
+// find returns the overlaps in the readings of a round. Before and after it, the parent of all
+// pods had the given CPUs.
+func (j *judge) find(views []view, before, after cpus) map[subject]interval {
 	found := make(map[subject]interval)
 	for _, v := range views {
 		c := j.get(v.scope)
-		c.placed = c.placed || v.effective != all
+		c.placed = c.placed || v.effective != before && v.effective != after
 		if !j.owns(v.scope) {
 			continue
 		}
@@ -89,7 +95,7 @@ func (j *judge) find(views []view, all cpus) map[subject]interval {
 		}
 		for _, v := range views {
 			if on := v.threads & own; v.scope != o.scope && on != 0 {
-				found[subject{o.scope, v.scope}] = interval{cpus: on, fresh: !j.get(v.scope).placed}
+				found[subject{o.scope, v.scope}] = interval{cpus: on, fresh: !j.get(v.scope).placed, detail: "its cpuset is " + v.effective.String()}
 			}
 		}
 	}
@@ -123,18 +129,18 @@ func (j *judge) cause(i interval) (cause string, known bool) {
 	switch {
 	case intruder.wasWritten(i):
 		return externalWrite, true
-	case i.end <= owner.started:
+	case !i.ownerRuns:
 		return beforeExec, true
+	case i.fresh && j.isAbsent(i):
+		return withoutDaemon, true
+	case !i.executed:
+		return runtimeInit, true
 	case !i.fresh:
 		return unexplained, true
-	case j.isAbsent(i):
-		return withoutDaemon, true
 	case intruder.kind == Pause:
 		return pauseBegins, true
 	case intruder.kind == "":
 		return failedCreate, false
-	case i.end <= intruder.started:
-		return runtimeInit, true
 	}
 	return unexplained, true
 }

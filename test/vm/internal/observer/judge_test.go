@@ -13,24 +13,30 @@ const allCPUs = cpus(0xff)
 type history struct {
 	judge
 	timeline
-	at time.Duration
+	at      time.Duration
+	runtime bool // threads of other containers run the OCI runtime
+	waits   bool // the owner does
 }
 
 func newHistory() *history {
 	h := &history{judge: judge{containers: make(map[string]*container)}}
 	owner := h.get("owner")
-	owner.kind, owner.count, owner.started = Exclusive, 2, 0
+	owner.kind, owner.count = Exclusive, 2
 	return h
 }
 
 // round is one second in which all readings of the owner are equal.
 func (h *history) round(views ...view) map[string]time.Duration {
-	found := h.find(views, allCPUs)
+	found := h.find(views, allCPUs, allCPUs)
 	again := make(map[string]view)
 	for _, v := range views {
 		again[v.scope] = v
 	}
 	h.confirm(found, again)
+	for s, i := range found {
+		i.executed, i.ownerRuns = !h.runtime, !h.waits
+		found[s] = i
+	}
 	causes := make(map[string]time.Duration)
 	for _, i := range h.note(h.at, h.at, found) {
 		cause, _ := h.cause(i)
@@ -44,8 +50,8 @@ func on(scope string, set cpus) view {
 	return view{scope: scope, effective: set, threads: set, count: 1}
 }
 
-// TestCauses checks that an overlap from second 2 to 3 has the cause that its circumstances
-// give, and lasts from the last round before it to the first one after it.
+// TestCauses checks the cause and the duration of an overlap in seconds 2 and 3. It lasts from
+// the last round before it to the first one after it.
 func TestCauses(t *testing.T) {
 	for _, c := range []struct {
 		name string
@@ -53,30 +59,33 @@ func TestCauses(t *testing.T) {
 		was  cpus // CPUs of the other container before the overlap; 0 if it begins with it
 		want string
 	}{
-		{"not placed", func(h *history, other *container) { other.kind, other.started = "shared", 0 }, 0, unexplained},
+		{"not placed", func(h *history, other *container) { other.kind = "shared" }, 0, unexplained},
 		{"placed before", func(h *history, other *container) { other.kind = "shared" }, 0x0f, unexplained},
 		{"pause", func(h *history, other *container) { other.kind = Pause }, 0, pauseBegins},
 		{"pause, placed before", func(h *history, other *container) { other.kind = Pause }, 0x0f, unexplained},
-		{"created", func(h *history, other *container) { other.kind = "shared" }, 0, runtimeInit},
-		{"started during the overlap", func(h *history, other *container) { other.kind, other.started = "shared", 3*time.Second }, 0, unexplained},
+		{"created", func(h *history, other *container) { other.kind, h.runtime = "shared", true }, 0, runtimeInit},
+		{"created, placed before", func(h *history, other *container) { other.kind, h.runtime = "shared", true }, 0x0f, runtimeInit},
 		{"unknown", func(h *history, other *container) {}, 0, failedCreate},
 		{"no daemon", func(h *history, other *container) {
-			other.kind, other.started = "shared", 0
+			other.kind = "shared"
 			h.absent = append(h.absent, window{0, 2 * time.Second})
+		}, 0, withoutDaemon},
+		{"no daemon, created", func(h *history, other *container) {
+			other.kind, h.runtime = "shared", true
+			h.absent = append(h.absent, window{0, never})
 		}, 0, withoutDaemon},
 		{"no daemon, placed before", func(h *history, other *container) {
 			other.kind = "shared"
 			h.absent = append(h.absent, window{0, never})
 		}, 0x0f, unexplained},
 		{"no daemon earlier", func(h *history, other *container) {
-			other.kind, other.started = "shared", 0
+			other.kind = "shared"
 			h.absent = append(h.absent, window{0, time.Second / 2})
 		}, 0, unexplained},
 		{"written", func(h *history, other *container) { other.kind, other.written = "shared", 2*time.Second }, 0x0f, externalWrite},
 		{"written later", func(h *history, other *container) { other.kind, other.written = "shared", 5*time.Second }, 0x0f, unexplained},
 		{"owner not started", func(h *history, other *container) {
-			other.kind = "shared"
-			h.get("owner").started = never
+			other.kind, h.waits = "shared", true
 		}, 0x0f, beforeExec},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -129,7 +138,7 @@ func TestOwnersOwnCPUs(t *testing.T) {
 func TestConfirm(t *testing.T) {
 	for name, again := range map[string]view{"without threads": {scope: "owner", effective: 0x30}, "other CPUs": on("owner", 0xc0)} {
 		h := newHistory()
-		found := h.find([]view{on("owner", 0x30), on("other", 0x10)}, allCPUs)
+		found := h.find([]view{on("owner", 0x30), on("other", 0x10)}, allCPUs, allCPUs)
 		if len(found) != 1 {
 			t.Fatalf("found %v; want one overlap", found)
 		}

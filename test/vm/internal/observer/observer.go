@@ -1,14 +1,15 @@
 // Package observer watches the CPUs of all containers of a node from outside of the daemon. It
 // reads effective cpusets and the affinities of threads in a loop, as fast as it can. It shares
 // no code with the daemon and with its tests' checks. A test reports to it which containers
-// own CPUs, and what it does to the node. The observer returns how long a thread of another
+// own CPUs, and each disturbance of the node. The observer returns how long a thread of another
 // container could run on exclusive CPUs, with the cause.
 package observer
 
 import (
 	"fmt"
-	"os"
-	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
 	"sync"
 	"time"
 )
@@ -19,12 +20,11 @@ type Observer struct {
 	stop  chan struct{}
 	ended chan struct{}
 
-	mu       sync.Mutex // held during a round: what a test reports is in force from the next one on
+	mu       sync.Mutex // held during a round: a test's reports are in force from the next one on
 	tree     *tree
-	root     string
 	judge    judge
 	timeline timeline
-	waiting  []interval // whose intruder is not identified yet
+	waiting  []interval // ended, of intruders that are not identified yet
 	report   Report
 	err      error
 }
@@ -37,7 +37,7 @@ func Start(root string) (*Observer, error) {
 		return nil, err
 	}
 	o := &Observer{
-		began: time.Now(), stop: make(chan struct{}), ended: make(chan struct{}), tree: t, root: root,
+		began: time.Now(), stop: make(chan struct{}), ended: make(chan struct{}), tree: t,
 		judge:  judge{containers: make(map[string]*container)},
 		report: Report{Overlaps: make(map[string]Overlaps)},
 	}
@@ -81,11 +81,7 @@ func (o *Observer) round() error {
 
 // read returns the overlaps of one round.
 func (o *Observer) read() (map[subject]interval, error) {
-	list, err := os.ReadFile(filepath.Join(o.root, "cpuset.cpus.effective"))
-	if err != nil {
-		return nil, err
-	}
-	all, err := parseCPUs(list)
+	before, err := o.tree.all()
 	if err != nil {
 		return nil, err
 	}
@@ -93,7 +89,11 @@ func (o *Observer) read() (map[subject]interval, error) {
 	if err != nil {
 		return nil, err
 	}
-	found := o.judge.find(views, all)
+	after, err := o.tree.all()
+	if err != nil {
+		return nil, err
+	}
+	found := o.judge.find(views, before, after)
 	again := make(map[string]view)
 	for s := range found {
 		if again[s.owner], err = o.tree.again(s.owner); err != nil {
@@ -101,7 +101,29 @@ func (o *Observer) read() (map[subject]interval, error) {
 		}
 	}
 	o.judge.confirm(found, again)
+	for s, i := range found {
+		if s.intruder == "" {
+			continue
+		}
+		names := o.tree.programs(s.intruder, i.cpus)
+		i.executed = hasProgram(names)
+		i.ownerRuns = hasProgram(o.tree.programs(s.owner, ^cpus(0)))
+		i.detail += fmt.Sprintf(", its threads there are %q", names)
+		found[s] = i
+	}
 	return found, nil
+}
+
+// hasProgram reports whether a thread runs the program of a container.
+func hasProgram(names []string) bool {
+	return slices.ContainsFunc(names, func(name string) bool { return !isRuntime(name) })
+}
+
+// isRuntime reports whether a thread has the name of an OCI runtime: "runc:[2:INIT]", "crun",
+// or "6", because runc 1.5.2 executes itself as a file descriptor below /proc/self/fd.
+func isRuntime(name string) bool {
+	_, err := strconv.Atoi(name)
+	return err == nil || strings.HasPrefix(name, "runc") || strings.HasPrefix(name, "crun")
 }
 
 // settle counts the intervals that have ended. Those with an unknown intruder wait, unless
@@ -131,7 +153,7 @@ func (o *Observer) describe(i interval) string {
 	if kind == "" {
 		kind = "unidentified"
 	}
-	return fmt.Sprintf("%s container %s on CPUs of owner %s", kind, i.intruder, text)
+	return fmt.Sprintf("%s container %s (placed before: %t, %s) on CPUs of owner %s", kind, i.intruder, !i.fresh, i.detail, text)
 }
 
 // now is called with the lock.
@@ -152,9 +174,6 @@ func (o *Observer) Identify(scope, kind string, count int) {
 		c.kind, c.count = kind, count
 	})
 }
-
-// Starts reports that the runtime is about to start a container.
-func (o *Observer) Starts(scope string) { o.with(func() { o.judge.get(scope).started = o.now() }) }
 
 // Ends reports that a container is about to be stopped. It owns no CPUs from then on.
 func (o *Observer) Ends(scope string) { o.with(func() { o.judge.get(scope).ending = true }) }
@@ -188,13 +207,13 @@ func (o *Observer) Open() (all []string) {
 	return all
 }
 
-// Report returns what has been seen so far. Overlaps that have not ended are missing.
+// Report returns the overlaps that have ended, and the rate.
 func (o *Observer) Report() (r Report, err error) {
 	o.with(func() { r, err = o.report.Plus(Report{}), o.err })
 	return r, err
 }
 
-// Stop ends the observer and returns all that it has seen. Overlaps end with it.
+// Stop ends the observer and returns its whole report. Overlaps end with it.
 func (o *Observer) Stop() (Report, error) {
 	close(o.stop)
 	<-o.ended

@@ -13,8 +13,8 @@ import (
 	"github.com/cpupoold/cpupoold/internal/testing/nodefixture"
 )
 
-// TestObserver checks that an observer finds containers that come and go in a tree of plain
-// files. The thread is this test's.
+// TestObserver checks that an observer finds containers that are created and removed in a tree
+// of plain files. The thread is this test's.
 func TestObserver(t *testing.T) {
 	var set unix.CPUSet
 	if err := unix.SchedGetaffinity(0, &set); err != nil {
@@ -42,14 +42,13 @@ func TestObserver(t *testing.T) {
 		t.Fatal(err)
 	}
 	o.Identify("a.scope", Exclusive, mine.count())
-	o.Starts("a.scope")
 	o.Identify("b.scope", "shared", 0)
 	add("kubepods-pod1.slice/a.scope", mine)
 	write("kubepods-besteffort.slice/kubepods-pod2.slice/b.scope", "cgroup.threads", "")
 	write("kubepods-besteffort.slice/kubepods-pod2.slice/b.scope", "cpuset.cpus.effective", mine.String()+"\n")
 	add("kubepods-besteffort.slice/kubepods-pod2.slice/b.scope/container", mine)
 	nodefixture.Eventually(t, "an overlap", func() bool { return len(o.Open()) == 1 })
-	if open := o.Open(); !strings.HasPrefix(open[0], "shared container b.scope on CPUs of owner a.scope") {
+	if open := o.Open(); !strings.HasPrefix(open[0], "shared container b.scope (placed before: true, its cpuset is ") {
 		t.Errorf("open: %v", open)
 	}
 	if err := os.RemoveAll(filepath.Join(root, "kubepods-besteffort.slice")); err != nil {
@@ -90,5 +89,13 @@ func TestReport(t *testing.T) {
 	}
 	if excess := sum.Excess(); len(excess) != 2 {
 		t.Errorf("excess of the sum: %v; want both causes", excess)
+	}
+}
+
+func TestIsRuntime(t *testing.T) {
+	for name, want := range map[string]bool{"runc:[2:INIT]": true, "6": true, "crun": true, "pause": false, "demo": false} {
+		if isRuntime(name) != want {
+			t.Errorf("isRuntime(%q) = %t", name, !want)
+		}
 	}
 }

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Report is what an observer has seen.
+// Report holds the results of an observer.
 type Report struct {
 	Rounds   int           `json:"rounds"`
 	Lasted   time.Duration `json:"lasted"`       // nanoseconds, as all durations
@@ -16,7 +16,7 @@ type Report struct {
 	Overlaps map[string]Overlaps `json:"overlaps"`
 }
 
-// Overlaps are those of one cause.
+// Overlaps summarises the overlaps of one cause.
 type Overlaps struct {
 	Count   int           `json:"count"`
 	Longest time.Duration `json:"longest"` // an upper bound, see interval

@@ -33,6 +33,7 @@ type directory struct {
 // after inotify has reported a new or a removed one.
 type tree struct {
 	root        string
+	parent      int // descriptor of cpuset.cpus.effective of root
 	notify      int
 	directories map[string]*directory // by path
 	scopes      [][]*directory        // of one container each
@@ -46,7 +47,12 @@ func openTree(root string) (*tree, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open inotify: %w", err)
 	}
-	return &tree{root: root, notify: notify, directories: make(map[string]*directory), stale: true, buffer: make([]byte, 64<<10)}, nil
+	parent, err := unix.Open(filepath.Join(root, "cpuset.cpus.effective"), unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		_ = unix.Close(notify) // nothing was written to it
+		return nil, fmt.Errorf("open cpuset.cpus.effective of %s: %w", root, err)
+	}
+	return &tree{root: root, parent: parent, notify: notify, directories: make(map[string]*directory), stale: true, buffer: make([]byte, 64<<10)}, nil
 }
 
 // close closes all files.
@@ -54,7 +60,19 @@ func (t *tree) close() {
 	for _, d := range t.directories {
 		d.close()
 	}
-	_ = unix.Close(t.notify) // nothing was written to it
+	_, _ = unix.Close(t.notify), unix.Close(t.parent) // nothing was written to them
+}
+
+// all returns the CPUs of a container that is not placed.
+func (t *tree) all() (cpus, error) { return t.cpus(t.parent, t.root) }
+
+// cpus reads a file with CPUs of a cgroup.
+func (t *tree) cpus(fd int, cgroup string) (cpus, error) {
+	n, err := unix.Pread(fd, t.buffer, 0)
+	if err != nil {
+		return 0, fmt.Errorf("read cpuset.cpus.effective of %s: %w", cgroup, err)
+	}
+	return parseCPUs(t.buffer[:n])
 }
 
 func (d *directory) close() {
@@ -102,7 +120,7 @@ func (t *tree) refresh() error {
 	return nil
 }
 
-// list opens a directory and those below it. A directory that disappears meanwhile is no error.
+// list opens a directory and those below it. A directory that disappears is no error.
 func (t *tree) list(path, scope string, found map[string]bool) error {
 	if scope == "" && strings.HasSuffix(path, ".scope") {
 		scope = filepath.Base(path)
@@ -192,6 +210,32 @@ func (t *tree) again(scope string) (view, error) {
 	return view{scope: scope}, nil
 }
 
+// programs returns the names of the threads of a container that may run on one of the CPUs.
+func (t *tree) programs(scope string, on cpus) (names []string) {
+	for _, directories := range t.scopes {
+		if directories[0].scope != scope {
+			continue
+		}
+		for _, d := range directories {
+			n, err := unix.Pread(d.threads, t.buffer, 0)
+			if err != nil {
+				continue // it was removed
+			}
+			for tid := range strings.FieldsSeq(string(t.buffer[:n])) {
+				name, err := os.ReadFile("/proc/" + tid + "/comm")
+				if err != nil {
+					continue // it has ended
+				}
+				var set unix.CPUSet
+				if id, _ := strconv.Atoi(tid); unix.SchedGetaffinity(id, &set) == nil && cpus(set[0])&on != 0 {
+					names = append(names, strings.TrimSpace(string(name)))
+				}
+			}
+		}
+	}
+	return names
+}
+
 // view reads the cgroups of one container.
 func (t *tree) view(directories []*directory) (view, error) {
 	v := view{scope: directories[0].scope}
@@ -227,15 +271,12 @@ func (t *tree) add(v *view, d *directory) error {
 			v.count++
 		}
 	}
-	if n, err = unix.Pread(d.effective, t.buffer, 0); err != nil {
-		return fmt.Errorf("read cpuset.cpus.effective of %s: %w", d.path, err)
-	}
-	effective, err := parseCPUs(t.buffer[:n])
+	effective, err := t.cpus(d.effective, d.path)
 	v.effective |= effective
 	return err
 }
 
-// unlessGone returns err, or nil if the cgroup does not exist any more.
+// unlessGone returns err, or nil if the cgroup no longer exists.
 func unlessGone(err error) error {
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENODEV) {
 		return nil

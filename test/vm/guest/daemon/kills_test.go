@@ -1,0 +1,257 @@
+//go:build guest
+
+package daemon_test
+
+import (
+	"encoding/json"
+	"errors"
+	"flag"
+	"math/rand/v2"
+	"net"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cpupoold/cpupoold/pkg/cgroup"
+	"github.com/cpupoold/cpupoold/test/vm/internal/observer"
+	"github.com/cpupoold/cpupoold/test/vm/internal/soakstate"
+)
+
+var (
+	kills     = flag.Int("kills", 0, "kills of the daemon in TestKills; 0 skips it")
+	killsKind = flag.String("kills.kind", "fixed", "pool of exclusive CPUs in TestKills: fixed, from-shared or partitions")
+	killsDone = flag.Int("kills.done", 0, "kills of earlier runs of TestKills, which this run does not repeat")
+	killsTo   = flag.String("kills.to", "", "TCP address to which TestKills writes its progress after each kill")
+)
+
+// killed is a node with containers that start and stop while the daemon is killed. An observer
+// watches their CPUs.
+type killed struct {
+	*runtimeNode
+	observer *observer.Observer
+	churn    *starter
+	owner    *resident
+	shared   *resident
+	rand     *rand.Rand // of one kill
+	actions  []string   // before the next kill, for evidence
+}
+
+// TestKills kills the daemon again and again while containers start and stop: at random
+// moments, during creations and after some of its writes. Before some kills it restarts the
+// runtime, reloads systemd, or writes to the cpuset of a container. The observer measures how
+// long a thread of another container can run on exclusive CPUs. The test fails on an overlap
+// that docs/isolation.md does not allow.
+func TestKills(t *testing.T) {
+	if *kills == 0 {
+		t.Skip("minutes: make soak")
+	}
+	report := progress(t)
+	n := newNode(t)
+	k := &killed{runtimeNode: n.withoutKubelet()}
+	n.startDaemon(killsConfig(n, *killsKind))
+	k.Cleanup(func() { // partitions end with restore
+		n.stopDaemon()
+		n.run("cpupoold", "restore")
+	})
+	n.nriConnected()
+	o, err := observer.Start("/sys/fs/cgroup/kubepods.slice")
+	if err != nil {
+		t.Fatal(err)
+	}
+	k.observer = o
+	k.churn = startChurn(k)
+	k.Cleanup(k.churn.stop)
+	k.owner, k.shared = k.churn.resident(1000), k.churn.resident(500)
+	seen, made := observer.Report{}, 0
+	for made < *kills {
+		i := *killsDone + made
+		k.rand = rand.New(rand.NewPCG(*seed, uint64(i)))
+		k.one()
+		made++
+		if seen, err = o.Report(); err != nil {
+			t.Fatal(err)
+		}
+		report(soakstate.Progress{Kills: made, Report: seen})
+		if excess := seen.Excess(); len(excess) > 0 {
+			t.Errorf("kill %d with seed %d, after %v: %s\n%s", i+1, *seed, k.actions, strings.Join(excess, "\n"), n.evidence())
+			break
+		}
+	}
+	k.churn.stop()
+	if seen, err = o.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	report(soakstate.Progress{Kills: made, Report: seen})
+	if excess := seen.Excess(); len(excess) > 0 {
+		t.Errorf("seed %d: %s", *seed, strings.Join(excess, "\n"))
+	}
+	t.Logf("%s: %d containers started, %d creations failed", *killsKind, k.churn.started.Load(), k.churn.failed.Load())
+}
+
+// killsConfig returns the configuration of a kind of pool, with the default resync. The shared
+// pool never has one or two CPUs, as owners have: an owner that waits in it for free CPUs
+// cannot be confused with one on its own CPUs.
+func killsConfig(n *node, kind string) string {
+	config := strings.NewReplacer("resyncPeriod: 5m\n", "", "cpus: 0-1\n", "cpus: \"0\"\n", "cpus: 2-3\n", "cpus: 1-3\n").Replace(pools)
+	switch kind {
+	case "fixed":
+		return config
+	case "from-shared":
+		return strings.Replace(config, "cpus: 1-3\nguaranteed:\n  cpus: 4-7\n", "cpus: 1-7\nguaranteed:\n  from: shared\n  floor: 3\n", 1)
+	case "partitions":
+		n.needsPartitions()
+		return strings.Replace(config, "cpus: 4-7\n", "cpus: 4-7\n  isolation: partition\n", 1)
+	}
+	n.Fatalf("-kills.kind=%s: want fixed, from-shared or partitions", kind)
+	return ""
+}
+
+// progress returns a function that writes the progress to the host.
+func progress(t *testing.T) func(soakstate.Progress) {
+	if *killsTo == "" {
+		return func(soakstate.Progress) {}
+	}
+	conn, err := net.Dial("tcp", *killsTo)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() }) // a write that fails ends the test before
+	lines := json.NewEncoder(conn)
+	return func(p soakstate.Progress) {
+		if err := lines.Encode(p); err != nil {
+			t.Fatalf("write progress to the host: %v", err)
+		}
+	}
+}
+
+// one makes one kill, and waits until a new daemon replies and no overlap is left.
+func (k *killed) one() {
+	k.Helper()
+	k.actions = nil
+	switch k.rand.IntN(4) {
+	case 0:
+		k.act("restart of the runtime", k.restartRuntime)
+	case 1:
+		k.act("daemon-reload", func() { k.run("systemctl", "daemon-reload") })
+	case 2:
+		k.act("external write", k.writeCPUs)
+	}
+	pid := k.mainPID()
+	switch k.rand.IntN(3) {
+	case 0:
+		k.act("kill at random", func() {
+			time.Sleep(time.Duration(k.rand.IntN(2000)) * time.Millisecond)
+			k.kill(pid)
+		})
+	case 1:
+		k.act("kill during a creation", func() {
+			select {
+			case <-k.churn.creating:
+			case <-time.After(patience):
+				k.Fatalf("no container was created\n%s", k.evidence())
+			}
+			time.Sleep(time.Duration(k.rand.IntN(400)) * time.Millisecond)
+			k.kill(pid)
+		})
+	default:
+		k.act("kill after writes", func() { k.killAfterWrites(pid) })
+	}
+	k.every(300*time.Millisecond, "another daemon", func() error {
+		if now := k.mainPID(); now == 0 || now == pid {
+			return errors.New("none")
+		}
+		_, body, err := k.get("/metrics")
+		if err == nil && !strings.Contains(body, `cpupoold_source_state{source="nri",state="ok"} 1`) {
+			err = errors.New("NRI is not connected")
+		}
+		return err
+	})
+	k.observer.Present()
+	k.noOverlap()
+}
+
+// act does something and records its name.
+func (k *killed) act(name string, do func()) {
+	k.actions = append(k.actions, time.Now().UTC().Format("15:04:05.000 ")+name)
+	do()
+}
+
+// mainPID returns the PID of the daemon, or 0 without one.
+func (k *killed) mainPID() int {
+	k.Helper()
+	pid, err := strconv.Atoi(k.property("MainPID"))
+	if err != nil {
+		k.Fatal(err)
+	}
+	return pid
+}
+
+// kill kills the daemon; systemd starts another one.
+func (k *killed) kill(pid int) {
+	k.Helper()
+	k.observer.Absent()
+	if err := kill(pid); err != nil {
+		k.Fatal(err)
+	}
+}
+
+// killAfterWrites kills the daemon after up to four of its own writes to cgroups, or after five
+// seconds with fewer writes.
+func (k *killed) killAfterWrites(pid int) {
+	k.Helper()
+	death := k.diesAfter(1 + k.rand.IntN(4))
+	for began := time.Now(); !death.isDead() && time.Since(began) < 5*time.Second; {
+		time.Sleep(10 * time.Millisecond)
+	}
+	_, dead, err := death.end()
+	if err != nil {
+		k.Fatal(err)
+	}
+	if dead {
+		k.observer.Absent()
+	} else {
+		k.kill(pid)
+	}
+}
+
+// restartRuntime restarts the runtime, and waits until the daemon is connected again.
+func (k *killed) restartRuntime() {
+	k.Helper()
+	const connected = "NRI is connected: containers are placed before they exist"
+	before := len(k.records(connected))
+	k.observer.Absent()
+	k.run("systemctl", "restart", k.image.Unit)
+	k.every(300*time.Millisecond, "NRI after a restart of the runtime", func() error {
+		if len(k.records(connected)) <= before {
+			return errors.New("not connected")
+		}
+		return nil
+	})
+	k.observer.Present()
+}
+
+// writeCPUs gives all CPUs to a container, or CPUs of another pool to an owner.
+func (k *killed) writeCPUs() {
+	k.Helper()
+	victim, cpus := k.shared, "0-7"
+	if k.rand.IntN(2) == 0 {
+		victim, cpus = k.owner, "0"
+	}
+	k.observer.Writes(victim.scope)
+	if err := k.fs.Write(victim.path, cgroup.FileCPUs, cpus); err != nil {
+		k.Fatal(err)
+	}
+}
+
+// noOverlap waits for a moment without an overlap.
+func (k *killed) noOverlap() {
+	k.Helper()
+	k.eventually("no overlap", func() error {
+		if open := k.observer.Open(); len(open) > 0 {
+			return errors.New(strings.Join(open, "; "))
+		}
+		_, err := k.observer.Report()
+		return err
+	})
+}
