@@ -195,7 +195,7 @@ func (c *copier) text(used bool) error {
 		}
 		fits := min(n, max(room, 0))
 		c.keep(used, part[:fits]...)
-		if room -= n; room < 0 && fits > 0 {
+		if room -= n; room < 0 {
 			c.dropPart(used)
 		}
 		_, _ = c.from.Discard(n) // part of the buffer

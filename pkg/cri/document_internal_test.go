@@ -5,6 +5,7 @@ import (
 	goruntime "runtime"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	runtime "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
@@ -70,6 +71,18 @@ func TestInfoFields(t *testing.T) {
 	whole := strings.TrimSuffix(string(doc), resources) + `"resources":{"linux":{"cpu_shares":1,"cpu_quota":2,"cpu_period":3,"cpuset_cpus":"4","cpuset_mems":"5"}}}`
 	if got := trimmed(whole); got != whole || !strings.HasSuffix(string(doc), resources) {
 		t.Errorf("copied %s of %s", got, whole)
+	}
+}
+
+// TestTrimDocumentCutsCharacters checks that a long string is cut between characters, wherever the
+// buffers of the reader end.
+func TestTrimDocumentCutsCharacters(t *testing.T) {
+	value := strings.Repeat("€", maxText/2)
+	for padding := 4000; padding < 4200; padding++ { // the reader's buffer has 4,096 bytes
+		doc := `{"x":"` + strings.Repeat("y", padding) + `","sandboxID":"z` + value + `"}`
+		if got := trimmed(doc); !utf8.ValidString(got) || !strings.HasSuffix(got, `€..."}`) {
+			t.Fatalf("%d bytes of padding: copy of %d bytes ends with %q", padding, len(got), got[max(0, len(got)-10):])
+		}
 	}
 }
 

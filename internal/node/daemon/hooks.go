@@ -97,8 +97,8 @@ func (l *Loop) noteStarts() {
 // another pass is needed. A request has timed out if its wait was over when the pass began: only
 // then has the pass decided without the kubelet's hints.
 func (l *Loop) answerHooks(now time.Time) (again bool) {
-	plan, early := &l.status.plan, !l.status.planned
-	if early && len(l.requests.creates) > 0 {
+	plan := &l.status.plan
+	if !l.status.planned && len(l.requests.creates) > 0 {
 		p := l.earlyPlan(now)
 		plan = &p
 	}
@@ -111,11 +111,7 @@ func (l *Loop) answerHooks(now time.Time) (again bool) {
 			return true
 		}
 		pod, p := findPlacement(plan, a.container.ID)
-		decide, at := l.decideCreate, l.status.began
-		if early {
-			decide, at = l.decideEarly, now
-		}
-		c, done := decide(a, pod, p, at)
+		c, done := l.decideCreate(a, pod, p, l.status.began)
 		if !done {
 			again = l.requests.budget.Begin(&a.wait, a.pod.UID, a.since, now) || again
 			return false
@@ -133,9 +129,6 @@ func (l *Loop) answerHooks(now time.Time) (again bool) {
 	l.requests.starts = slices.DeleteFunc(l.requests.starts, func(a *startRequest) bool {
 		pod, p := findPlacement(&l.status.plan, a.id)
 		done, err := l.decideStart(a, p, targetOf(l.status.targets, a.id), l.status.began)
-		if early {
-			done, err = l.decideEarlyStart(a, now)
-		}
 		if done = done || isClosed(a.canceled); done {
 			l.requests.budget.End(&a.wait, now)
 			a.answer <- err
@@ -191,6 +184,9 @@ func (l *Loop) cancelCreate(a *createRequest) {
 // decideCreate returns the reply to a, and whether it is decided. p is the placement of the
 // container, or nil if the plan does not contain it.
 func (l *Loop) decideCreate(a *createRequest, pod *pools.PodPlan, p *pools.Placement, now time.Time) (createAnswer, bool) {
+	if !l.status.planned {
+		return l.decideEarly(a, pod, p, l.now())
+	}
 	late := a.wait.IsOver(now)
 	refuse := l.settings.Config.OnRefusal != config.RefusalShared
 	switch {
@@ -345,6 +341,9 @@ func (l *Loop) reply(a *createRequest, pod *pools.PodPlan, p *pools.Placement, c
 // placement and target of the container, or nil: a container from a time without NRI is
 // being fetched.
 func (l *Loop) decideStart(a *startRequest, p *pools.Placement, t *cgroup.Target, now time.Time) (done bool, refusal error) {
+	if !l.status.planned {
+		return l.decideEarlyStart(a, l.now())
+	}
 	late := a.wait.IsOver(now)
 	if p != nil && p.Pool == pools.Other {
 		return true, nil

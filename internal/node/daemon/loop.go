@@ -121,18 +121,16 @@ type requests struct {
 	budget  waits.Budget
 }
 
-// listTurns is the number of resyncs for one listing while nothing can be missed.
-const listTurns = 4
-
 // heldReply is a reply that waits for the journal.
 type heldReply struct {
 	request *createRequest
 	answer  createAnswer
-	change  int // the newest change of the journal that the disk must have
+	change  int       // the newest change of the journal that the disk must have
+	due     time.Time // then the reply goes out without the disk
 }
 
-// resync starts a listing if one is due, and schedules a scan of all cgroups. The pass after the
-// listing makes the scan, or a full pass after fullPassDelay if the runtime is slow.
+// resync starts a listing and schedules a scan of all cgroups. The pass after the listing makes
+// the scan, or a full pass after fullPassDelay if the runtime is slow.
 func (l *Loop) resync(now time.Time) {
 	// Listings of a runtime without events are more frequent than scans.
 	if now.Sub(l.status.lastRecheck) >= l.settings.Config.ResyncPeriod {
@@ -142,20 +140,7 @@ func (l *Loop) resync(now time.Time) {
 		l.rereadCPUs()
 	}
 	l.timers.resync.set(l.now().Add(l.resyncPeriod())) // also if the listing never ends
-	if l.status.resyncs++; l.status.resyncs%listTurns == 0 || l.mayMiss() {
-		l.list()
-	} else {
-		l.schedule.full = true
-	}
-}
-
-// mayMiss reports whether a new or removed container, or a change of a unit, may be unknown until
-// the next listing. Three sources report containers: the runtime's events, NRI and the kernel's
-// notices about cgroups. If all work, the loss of one event shows in another source.
-func (l *Loop) mayMiss() bool {
-	s := &l.status
-	return s.stream != cri.Connected || s.nri != telemetry.SourceOK || l.watch.watcher == nil || l.watch.err != nil ||
-		s.unitsLost || s.reloadsLost || s.runtimeErr != nil || s.incomplete > 0 || !s.listed
+	l.list()
 }
 
 // startRecheck makes the next full pass scan all cgroups, if a resync has scheduled that. It waits
@@ -175,11 +160,18 @@ func (l *Loop) startRecheck() {
 // has events.
 const firstAnswer = time.Second
 
-// begin starts the first listing. With early replies it comes after the answer of NRI.
+// begin starts the first listing. With early replies it comes after the answer of NRI. There are
+// none if the journal has no originals of this boot, or if another plugin has placed containers:
+// the journal does not have their CPUs.
 func (l *Loop) begin() {
-	if l.NRISocket == "" || l.journal.WasBare() {
+	if l.NRISocket == "" || l.journal.WasBare() || len(l.journal.Others()) > 0 {
 		l.list()
 		return
+	}
+	if l.CRIO != nil { // before the first request with annotations that only it names
+		crio := l.CRIO()
+		l.Annotations.Learn(crio)
+		l.others.Learn(crio, l.inventory)
 	}
 	l.openNRI()
 	l.timers.resync.set(l.now().Add(firstAnswer))
@@ -221,7 +213,7 @@ func (e listed) apply(l *Loop) {
 		if old := l.status.runtimeErr; old == nil || old.Error() != e.Err.Error() {
 			l.log.Warn("list pods and containers", "error", e.Err)
 		}
-		l.status.runtimeErr = e.Err
+		l.status.runtimeErr, l.status.firstList = e.Err, time.Time{}
 		l.timers.resync.set(l.now().Add(min(relistDelay, l.resyncPeriod())))
 		return
 	}
@@ -250,6 +242,10 @@ func (e listed) apply(l *Loop) {
 			l.inventory.Recall(l.journal.Others())
 		}
 		l.assignments = recovery.Assignments(l.inventory, l.Cgroups.Read, l.journal.Assignments(), &l.settings)
+		if s := l.status.synchronized; s != nil {
+			l.status.synchronized = nil
+			s.fetch(l)
+		}
 		now := l.now()
 		l.inventory.BeginWatch(now)
 		l.memoryRelease.start(now)
@@ -324,5 +320,7 @@ func (e configLoaded) apply(l *Loop) {
 	if l.formula.Configure(e.config.WeightFormula) {
 		l.askFormula()
 	}
-	l.timers.resync.set(l.now().Add(l.resyncPeriod()))
+	if l.status.listed { // otherwise the first listing is due before
+		l.timers.resync.set(l.now().Add(l.resyncPeriod()))
+	}
 }

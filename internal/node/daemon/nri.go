@@ -167,15 +167,22 @@ type synchronized struct {
 func (synchronized) scope(*Loop) scope { return scopeAll }
 
 // apply fetches all listed pods and containers, because NRI is the only source of resizes and
-// was disconnected. The first listing, which follows, makes that unnecessary. Apply drops containers that only NRI has reported and that are not in the
+// was disconnected. The first listing makes that unnecessary if it follows, and delays it if it
+// is in progress: a busy runtime must not answer everything twice before the first pass. Apply drops containers that only NRI has reported and that are not in the
 // list: containerd creates no containers at this moment. If another runtime does, its event
 // stream reports the container again.
 func (s synchronized) apply(l *Loop) {
 	s.answer <- struct{}{}
-	if !l.status.listed && !l.status.listing {
-		l.list()
-		return
+	switch {
+	case l.status.listed:
+		s.fetch(l)
+	case l.status.listing:
+		l.status.synchronized = &s
 	}
+	l.list()
+}
+
+func (s *synchronized) fetch(l *Loop) {
 	there := make(map[string]bool, len(s.pods)+len(s.containers))
 	for _, p := range s.pods {
 		there[p.ID] = true
@@ -186,7 +193,6 @@ func (s synchronized) apply(l *Loop) {
 		l.fetchContainer(c.ID)
 	}
 	l.inventory.DropMissing(there)
-	l.list()
 }
 
 // podRun reports a new pod.
@@ -223,8 +229,9 @@ func (e podHint) apply(l *Loop) {
 // A daemon that has placed containers of this boot before connects to NRI at once. A busy
 // runtime can need a minute for the first listing, and a container that it creates meanwhile
 // would run on all CPUs. The inventory is incomplete until then. So an early reply gives only
-// the CPUs of a pool without the exclusive CPUs in the journal. The journal has all of them,
-// because a reply waits until the journal is on disk (see send). A container that needs
+// the CPUs of a pool without the exclusive CPUs in the journal. A reply waits until the journal
+// is on disk (see send), and other changes of owners' CPUs are saved at the time of their
+// writes. A container that needs
 // exclusive CPUs waits for the first pass, as long as the budget for waits allows it. Then the
 // daemon refuses it, or, with onRefusal: shared, places it in the shared pool. The first pass
 // checks all early replies.
@@ -245,7 +252,9 @@ func (l *Loop) answerEarly() {
 
 // earlyPlan returns the plan for replies before the first pass.
 func (l *Loop) earlyPlan(now time.Time) pools.Plan {
-	in := desired.Input{Settings: l.settings, Pods: l.inventory.Input(now), Previous: l.journal.Assignments(), Namespaces: l.permission.rights(), Build: pools.Build}
+	pods := l.inventory.Input(now)
+	l.others.Mark(l.inventory, pods, l.settings.Topology.Online, l.Cgroups.Read)
+	in := desired.Input{Settings: l.settings, Pods: pods, Previous: l.journal.Assignments(), Namespaces: l.permission.rights(), Build: pools.Build}
 	return in.Early()
 }
 
@@ -259,13 +268,14 @@ func (l *Loop) decideEarly(a *createRequest, pod *pools.PodPlan, p *pools.Placem
 		return createAnswer{reply: l.replyUnmanaged(a)}, true
 	}
 	whole := p.Exclusive || p.Refused != nil || p.Reason.Code == pools.CodeWaiting
-	if whole || p.CPUs.IsEmpty() {
-		if !a.wait.IsOver(now) {
-			return createAnswer{}, false
-		}
-		if p.CPUs.IsEmpty() || l.settings.Config.OnRefusal != config.RefusalShared {
-			return createAnswer{err: errEarly}, true
-		}
+	weighs := p.Shares != 0 && !l.formula.IsAnswered() // its original needs the formula
+	switch {
+	case !whole && !weighs && !p.CPUs.IsEmpty():
+	case !a.wait.IsOver(now):
+		return createAnswer{}, false
+	case p.CPUs.IsEmpty(), whole && l.settings.Config.OnRefusal != config.RefusalShared:
+		l.log.Warn("container refused before the first pass", "pod", a.pod.Namespace+"/"+a.pod.Name, "container", a.container.Name)
+		return createAnswer{err: errEarly}, true
 	}
 	shared := *p
 	shared.Exclusive, shared.Mixed = false, cpuset.Set{}
@@ -274,7 +284,8 @@ func (l *Loop) decideEarly(a *createRequest, pod *pools.PodPlan, p *pools.Placem
 }
 
 // decideEarlyStart reports whether the reply to a is decided before the first pass, and the
-// refusal. A container with recorded CPUs has them from a reply or from the kubelet.
+// refusal. A container with recorded CPUs has them from a reply or from the kubelet. Any other
+// container was created while no daemon ran. It must not start on exclusive CPUs.
 func (l *Loop) decideEarlyStart(a *startRequest, now time.Time) (done bool, refusal error) {
 	e := l.inventory.Container(a.id)
 	switch {
@@ -282,7 +293,13 @@ func (l *Loop) decideEarlyStart(a *startRequest, now time.Time) (done bool, refu
 		return true, nil
 	case !a.wait.IsOver(now):
 		return false, nil
-	case e != nil && l.inventory.MayBeExclusive(e) && l.CPUManager == nil && l.settings.Config.OnRefusal != config.RefusalShared:
+	case e == nil || l.CPUManager != nil:
+		return true, nil
+	case l.inventory.MayBeExclusive(e) && l.settings.Config.OnRefusal != config.RefusalShared:
+		return true, errEarly
+	}
+	st, err := l.Cgroups.Read(e.Path)
+	if owned := desired.Held(l.journal.Assignments()); err == nil && st.Effective.Overlaps(owned) {
 		return true, errEarly
 	}
 	return true, nil

@@ -35,7 +35,7 @@ func (l *Loop) save(now time.Time) {
 	if !due {
 		return
 	}
-	if !l.journal.Safe() || len(l.requests.held) > 0 {
+	if !l.journal.Safe() && l.timers.journal.due.IsZero() {
 		l.timers.journal.set(l.now().Add(journalTimeout))
 	}
 	l.workers.Disk.Submit("journal", func(context.Context) event {

@@ -8,6 +8,7 @@ import (
 	"github.com/cpupoold/cpupoold/internal/node/inventory"
 	"github.com/cpupoold/cpupoold/internal/node/kernelstate"
 	"github.com/cpupoold/cpupoold/internal/node/telemetry"
+	"github.com/cpupoold/cpupoold/internal/node/waits"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/cri"
@@ -199,11 +200,19 @@ func (e updateSettled) apply(l *Loop) {
 	}
 }
 
+// lastReply is the time from a request to its reply if the disk does not answer. The connection
+// cancels a request after 1.5 s of the runtime's 2 s.
+const lastReply = waits.Timeout + 300*time.Millisecond
+
 // send sends a reply as soon as the journal on disk has the CPUs and the originals of its
 // container. Otherwise a daemon that ends now would leave CPUs to which nothing on disk refers,
 // and restore could not undo them.
 func (l *Loop) send(a *createRequest, c createAnswer) {
-	l.requests.held = append(l.requests.held, heldReply{a, c, l.journal.Newest()})
+	due := l.now().Add(journalTimeout)
+	if last := a.since.Add(lastReply); last.Before(due) {
+		due = last
+	}
+	l.requests.held = append(l.requests.held, heldReply{a, c, l.journal.Newest(), due})
 	l.releaseReplies()
 }
 
@@ -213,7 +222,7 @@ func (l *Loop) releaseReplies() {
 	var held []heldReply
 	for _, r := range l.requests.held {
 		switch {
-		case l.journal.Holds(r.change):
+		case l.journal.MustWait(r.change):
 			held = append(held, r)
 		case isClosed(r.request.canceled):
 			l.cancelCreate(r.request)
@@ -227,7 +236,7 @@ func (l *Loop) releaseReplies() {
 		return
 	}
 	l.save(l.now())
-	if l.timers.journal.due.IsZero() { // an earlier save is in progress, for which nothing waited
-		l.timers.journal.set(l.now().Add(journalTimeout))
+	if due := l.timers.journal.due; due.IsZero() || held[0].due.Before(due) {
+		l.timers.journal.set(held[0].due)
 	}
 }

@@ -75,6 +75,7 @@ var timestamp = regexp.MustCompile(`\d{4}-\d\d-\d\dT[0-9:]+Z`)
 type script struct {
 	*node
 	flavor     testnode.Flavor
+	nri        bool
 	ctx        context.Context //nolint:containedctx // ends with the test
 	out        strings.Builder
 	loop       *Loop // nil while no daemon runs
@@ -94,6 +95,7 @@ func newScenario(t *testing.T, archive *txtar.Archive) *script {
 	t.Helper()
 	spec := nodefixture.Spec{}
 	var yaml string
+	var nri bool // the daemon has a socket of NRI, and commands take the place of the connection
 	for _, f := range archive.Files {
 		switch f.Name {
 		case "config.yaml":
@@ -103,6 +105,8 @@ func newScenario(t *testing.T, archive *txtar.Archive) *script {
 				switch word {
 				case "partitions":
 					spec.Kernel = nodefixture.KernelLike(7, 0)
+				case "nri":
+					nri = true
 				case "cri-o":
 					spec.Runtime.Flavor = testnode.CRIO
 				default:
@@ -111,7 +115,7 @@ func newScenario(t *testing.T, archive *txtar.Archive) *script {
 			}
 		}
 	}
-	s := &script{node: newNodeOf(t, spec), flavor: spec.Runtime.Flavor, ctx: t.Context(), names: make(map[string]string), ids: make(map[string]string), stop: func() {}}
+	s := &script{node: newNodeOf(t, spec), flavor: spec.Runtime.Flavor, nri: nri, ctx: t.Context(), names: make(map[string]string), ids: make(map[string]string), stop: func() {}}
 	s.now = time.Now().Truncate(time.Second) // problems show whole seconds
 	s.began = s.now
 	if yaml != "" {
@@ -197,6 +201,7 @@ func (s *script) do(words []string) error {
 		if err != nil {
 			return err
 		}
+		r.CPUs = args["elsewhere"] // another plugin has chosen them
 		s.ask(slices.DeleteFunc(plain, func(name string) bool { return name == "" }), r)
 	case "run":
 		if err := s.create(plain[0], args); err != nil {
@@ -267,6 +272,9 @@ func (s *script) start() error {
 	o := s.options()
 	o.Clock = func() time.Time { return s.now }
 	h := s.Host()
+	if s.nri {
+		h.NRISocket = "nri.sock"
+	}
 	if s.flavor == testnode.CRIO {
 		h.CRIO = func() managers.CRIO { return managers.CRIO{} }
 	}

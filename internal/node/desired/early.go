@@ -11,20 +11,25 @@ import (
 // the shared pool, and its placement still states that it is exclusive or refused. A placement
 // without CPUs means that owners may have all CPUs of its pool.
 func (in *Input) Early() pools.Plan {
-	var held cpuset.Set
-	for _, a := range in.Previous {
-		held = held.Union(a.CPUs, a.Away)
-	}
+	held := Held(in.Previous)
 	plan := in.Build(in.plannerInput())
 	plan.Shared = plan.Shared.Difference(held)
 	for i := range plan.Pods {
 		for j := range plan.Pods[i].Containers {
 			c := &plan.Pods[i].Containers[j]
 			if c.Exclusive {
-				c.CPUs, c.Mixed = plan.Shared, cpuset.Set{}
+				c.CPUs, c.Mixed, c.Mems, c.Unlimited = plan.Shared, cpuset.Set{}, cpuset.Set{}, false
 			}
 			c.CPUs = c.CPUs.Difference(held)
 		}
 	}
 	return plan
+}
+
+// Held returns the exclusive CPUs of all owners.
+func Held(of []pools.Assignment) (held cpuset.Set) {
+	for _, a := range of {
+		held = held.Union(a.CPUs, a.Away)
+	}
+	return held
 }

@@ -72,15 +72,16 @@ func (in *Input) sliceTarget(pod pools.PodPlan) (cgroup.Target, bool) {
 }
 
 // sliceCPUs returns the CPUs of a pod's slice with the reason. The set is empty if the
-// slice keeps its CPUs. While a container of the pod is in a write conflict, the slice has the CPUs of all its
-// containers, so that the container cannot run on others. Later the slice gets its CPUs from
-// before, or else all CPUs, because kernels before 7.0 refuse to clear the file.
+// slice keeps its CPUs. While a container of the pod is in a write conflict, the slice has the
+// CPUs of all its containers, so that the container cannot run on others. Otherwise, or if the
+// CPUs of a container are unknown, the slice gets its CPUs from before, or else all CPUs,
+// because kernels before 7.0 refuse to clear the file.
 func (in *Input) sliceCPUs(slice cgroup.Path, pod *pools.PodPlan) (cpus cpuset.Set, reason string) {
+	before, wrote := in.Journal.CPUsBefore(slice)
+	if wrote && before.IsEmpty() {
+		before = in.Settings.Topology.Possible
+	}
 	if !in.isContested(pod) {
-		before, wrote := in.Journal.CPUsBefore(slice)
-		if wrote && before.IsEmpty() {
-			before = in.Settings.Topology.Possible
-		}
 		return before, ""
 	}
 	for i := range pod.Containers {
@@ -89,7 +90,7 @@ func (in *Input) sliceCPUs(slice cgroup.Path, pod *pools.PodPlan) (cpus cpuset.S
 			continue
 		}
 		if e := in.Inventory.Container(c.ID); c.Pool == pools.Other || c.Unread || e != nil && e.IsUnread() {
-			return cpuset.Set{}, "" // its CPUs are not known
+			return before, "" // its CPUs are not known
 		}
 		cpus = cpus.Union(c.Runs())
 	}

@@ -122,20 +122,22 @@ func TestSliceCPUs(t *testing.T) {
 		journal    undo.Document
 		want       cpuset.Set
 	}{
-		"no conflict":                  {containers: []pools.Placement{attacker, owner}},
-		"conflict elsewhere":           {containers: []pools.Placement{attacker, owner}, contested: "kubepods.slice/kubepods-podv.slice/cri-containerd-e.scope"},
-		"conflict":                     {containers: []pools.Placement{attacker}, contested: attack, want: cpuset.Of(2, 3)},
-		"conflict beside an owner":     {containers: []pools.Placement{attacker, owner}, contested: attack, want: cpuset.Range(2, 5)},
-		"conflict of a pause":          {containers: []pools.Placement{{ID: "p", Kind: pools.Infra, Pool: pools.Shared, CPUs: cpuset.Of(2)}, owner}, contested: pause, want: cpuset.Of(2, 4, 5)},
-		"owner that shares CPUs":       {containers: []pools.Placement{attacker, with(owner, func(c *pools.Placement) { c.Mixed = cpuset.Of(1) })}, contested: attack, want: cpuset.Range(1, 5)},
-		"container that is being made": {containers: []pools.Placement{attacker, with(owner, func(c *pools.Placement) { c.State = pools.Created })}, contested: attack, want: cpuset.Range(2, 5)},
-		"owner that has exited":        {containers: []pools.Placement{attacker, with(owner, func(c *pools.Placement) { c.State = pools.Exited })}, contested: attack, want: cpuset.Of(2, 3)},
-		"attacker that has exited":     {containers: []pools.Placement{with(attacker, func(c *pools.Placement) { c.State = pools.Exited }), owner}, contested: attack},
-		"container of another manager": {containers: []pools.Placement{attacker, with(owner, func(c *pools.Placement) { c.Pool = pools.Other })}, contested: attack, journal: original("")},
-		"container that is not read":   {containers: []pools.Placement{attacker, with(owner, func(c *pools.Placement) { c.Unread = true })}, contested: attack, journal: original("")},
-		"after the conflict":           {containers: []pools.Placement{attacker, owner}, journal: original(""), want: cpuset.Range(0, 7)},
-		"after the conflict, had CPUs": {containers: []pools.Placement{attacker, owner}, journal: original("1-6"), want: cpuset.Range(1, 6)},
-		"again":                        {containers: []pools.Placement{attacker}, contested: attack, journal: original(""), want: cpuset.Of(2, 3)},
+		"no conflict":                         {containers: []pools.Placement{attacker, owner}},
+		"conflict elsewhere":                  {containers: []pools.Placement{attacker, owner}, contested: "kubepods.slice/kubepods-podv.slice/cri-containerd-e.scope"},
+		"conflict":                            {containers: []pools.Placement{attacker}, contested: attack, want: cpuset.Of(2, 3)},
+		"conflict beside an owner":            {containers: []pools.Placement{attacker, owner}, contested: attack, want: cpuset.Range(2, 5)},
+		"conflict of a pause":                 {containers: []pools.Placement{{ID: "p", Kind: pools.Infra, Pool: pools.Shared, CPUs: cpuset.Of(2)}, owner}, contested: pause, want: cpuset.Of(2, 4, 5)},
+		"owner that shares CPUs":              {containers: []pools.Placement{attacker, with(owner, func(c *pools.Placement) { c.Mixed = cpuset.Of(1) })}, contested: attack, want: cpuset.Range(1, 5)},
+		"container that is being made":        {containers: []pools.Placement{attacker, with(owner, func(c *pools.Placement) { c.State = pools.Created })}, contested: attack, want: cpuset.Range(2, 5)},
+		"owner that has exited":               {containers: []pools.Placement{attacker, with(owner, func(c *pools.Placement) { c.State = pools.Exited })}, contested: attack, want: cpuset.Of(2, 3)},
+		"attacker that has exited":            {containers: []pools.Placement{with(attacker, func(c *pools.Placement) { c.State = pools.Exited }), owner}, contested: attack},
+		"container of another manager":        {containers: []pools.Placement{attacker, with(owner, func(c *pools.Placement) { c.Pool = pools.Other })}, contested: attack, journal: original(""), want: cpuset.Range(0, 7)},
+		"container that is not read":          {containers: []pools.Placement{attacker, with(owner, func(c *pools.Placement) { c.Unread = true })}, contested: attack, journal: original(""), want: cpuset.Range(0, 7)},
+		"unread before the slice was written": {containers: []pools.Placement{attacker, with(owner, func(c *pools.Placement) { c.Unread = true })}, contested: attack},
+		"after the conflict, damaged journal": {containers: []pools.Placement{attacker, owner}, journal: original("x"), want: cpuset.Range(0, 7)},
+		"after the conflict":                  {containers: []pools.Placement{attacker, owner}, journal: original(""), want: cpuset.Range(0, 7)},
+		"after the conflict, had CPUs":        {containers: []pools.Placement{attacker, owner}, journal: original("1-6"), want: cpuset.Range(1, 6)},
+		"again":                               {containers: []pools.Placement{attacker}, contested: attack, journal: original(""), want: cpuset.Of(2, 3)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := inventory.New(cgroup.DriverSystemd)

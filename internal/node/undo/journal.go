@@ -119,8 +119,8 @@ func (j *Journal) CPUsBefore(p cgroup.Path) (cpus cpuset.Set, wrote bool) {
 	if !wrote {
 		return cpuset.Set{}, false
 	}
-	cpus, err := cpuset.Parse(o.Value)
-	return cpus, err == nil // restore reports a damaged value
+	cpus, _ = cpuset.Parse(o.Value) // empty for a damaged value, which restore reports
+	return cpus, true
 }
 
 // WeightBefore returns a unit's weight before the daemon's first write to it; 0 if there

@@ -42,14 +42,14 @@ func (s *saving) Safe() bool { return s.durable >= s.barrier }
 
 // Blocks reports whether writes have to wait: an original is not on disk, and the disk
 // still has time.
-func (s *saving) Blocks() bool { return s.Holds(s.barrier) }
+func (s *saving) Blocks() bool { return s.MustWait(s.barrier) }
 
 // Newest returns the number of the newest change.
 func (s *saving) Newest() int { return s.changes }
 
-// Holds reports whether a reply that needs all changes up to a number has to wait: they are
+// MustWait reports whether a reply that needs all changes up to a number has to wait: they are
 // not on disk, and the disk still has time.
-func (s *saving) Holds(change int) bool { return s.durable < change && s.late == nil }
+func (s *saving) MustWait(change int) bool { return s.durable < change && s.late == nil }
 
 // Late returns why writes go ahead although originals may not be on disk; nil if they do
 // not.
