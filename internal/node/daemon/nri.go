@@ -227,14 +227,13 @@ func (e podHint) apply(l *Loop) {
 // # Replies before the first pass
 //
 // A daemon that has placed containers of this boot before connects to NRI at once. A busy
-// runtime can need a minute for the first listing, and a container that it creates meanwhile
+// runtime can need a minute for the first listing, and a container that it creates before that
 // would run on all CPUs. The inventory is incomplete until then. So an early reply gives only
 // the CPUs of a pool without the exclusive CPUs in the journal. A reply waits until the journal
 // is on disk (see send), and other changes of owners' CPUs are saved at the time of their
-// writes. A container that needs
-// exclusive CPUs waits for the first pass, as long as the budget for waits allows it. Then the
-// daemon refuses it, or, with onRefusal: shared, places it in the shared pool. The first pass
-// checks all early replies.
+// writes. A container that needs exclusive CPUs waits for the first pass, as long as the budget
+// for waits allows it. Then the daemon refuses it, or, with onRefusal: shared, places it in the
+// shared pool. The first pass checks all early replies.
 
 var errEarly = errors.New("the daemon has just started and does not know yet which CPUs are free; the kubelet tries again")
 
