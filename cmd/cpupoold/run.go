@@ -46,7 +46,7 @@ func (a *app) doRun(ctx context.Context) error {
 		return err
 	}
 	log := a.logger(c)
-	memorylimit.Set(log, 0.5) // a large list is live and garbage at the same time, beside about 25 MiB of the program's file
+	memorylimit.Set(log, 0.5) // a large list is live and garbage at once, and the program's file has about 25 MiB
 	if err := a.admit(ctx, c, log); err != nil {
 		return err
 	}

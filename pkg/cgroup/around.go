@@ -225,7 +225,7 @@ func (d *differ) keepsFromOwner(slice, other *item, cpus cpuset.Set) bool {
 		return false
 	}
 	for cpu := range other.holds().Intersection(cpus).All() {
-		if d.wakesOwner(slice, cpu) && !(other.outer == slice && other.wakes(cpu)) {
+		if d.wakesOwner(slice, cpu) && (other.outer != slice || !other.wakes(cpu)) {
 			return true
 		}
 	}

@@ -157,6 +157,7 @@ func TestKubeletThatServesNoHints(t *testing.T) {
 	n.YAML, n.Kubelet = withPolicy("restricted"), nodefixture.NewKubelet()
 	n.Kubelet.Fail(podresources.ErrNotSupported)
 	r := n.start()
+	r.view("event stream", func(v *telemetry.View) bool { return v.Sources[telemetry.CRIEvents] == telemetry.SourceOK }) // it leads to a listing
 	r.quiet()
 	strict := n.RunContainer(n.RunPod("e", "default", "guaranteed", 2, nil), "app", nodefixture.WholeCPUs(2))
 	r.viewWithin(2*numahints.Timeout, "problem", hintProblems(1))

@@ -160,9 +160,9 @@ func (l *Loop) startRecheck() {
 // has events.
 const firstAnswer = time.Second
 
-// begin starts the first listing. With early replies it comes after the answer of NRI. There are
-// none if the journal has no originals of this boot, or if another plugin has placed containers:
-// the journal does not have their CPUs.
+// begin starts the first listing. With early replies it comes after the answer of NRI. The daemon
+// sends no early replies if the journal has no originals of this boot, or if another plugin has
+// placed containers: the journal does not have their CPUs.
 func (l *Loop) begin() {
 	if l.NRISocket == "" || l.journal.WasBare() || len(l.journal.Others()) > 0 {
 		l.list()
@@ -242,10 +242,6 @@ func (e listed) apply(l *Loop) {
 			l.inventory.Recall(l.journal.Others())
 		}
 		l.assignments = recovery.Assignments(l.inventory, l.Cgroups.Read, l.journal.Assignments(), &l.settings)
-		if s := l.status.synchronized; s != nil {
-			l.status.synchronized = nil
-			s.fetch(l)
-		}
 		now := l.now()
 		l.inventory.BeginWatch(now)
 		l.memoryRelease.start(now)

@@ -177,7 +177,7 @@ func (s synchronized) apply(l *Loop) {
 	case l.status.listed:
 		s.fetch(l)
 	case l.status.listing:
-		l.status.synchronized = &s
+		l.status.synchronized = func() { s.fetch(l) }
 	}
 	l.list()
 }
@@ -298,7 +298,7 @@ func (l *Loop) decideEarlyStart(a *startRequest, now time.Time) (done bool, refu
 		return true, errEarly
 	}
 	st, err := l.Cgroups.Read(e.Path)
-	if owned := desired.Held(l.journal.Assignments()); err == nil && st.Effective.Overlaps(owned) {
+	if owned := desired.OwnedBy(pools.Plan{Assignments: l.journal.Assignments()}); err == nil && st.Effective.Overlaps(owned) {
 		return true, errEarly
 	}
 	return true, nil

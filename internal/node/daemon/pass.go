@@ -110,6 +110,10 @@ func (l *Loop) pass() {
 func (l *Loop) finishPass(want []cgroup.Target, now time.Time) {
 	l.status.planned = true
 	l.openNRI()
+	if fetch := l.status.synchronized; fetch != nil {
+		l.status.synchronized = nil
+		fetch()
+	}
 	l.status.targets = want
 	l.settleDrifts(l.now())
 	l.observeExposures(l.now())

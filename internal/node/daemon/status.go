@@ -14,14 +14,14 @@ import (
 // status holds the progress and the results of the event loop's work, from which snapshots are
 // made.
 type status struct {
-	listed         bool          // a listing was complete
-	listing        bool          // in progress
-	lastRecheck    time.Time     // the last scheduled scan
-	recheckPending bool          // the next full pass scans
-	began          time.Time     // start of the last pass
-	incomplete     int           // incomplete listings in succession
-	firstList      time.Time     // start of the first listing
-	synchronized   *synchronized // of NRI during the first listing
+	listed         bool      // a listing was complete
+	listing        bool      // in progress
+	lastRecheck    time.Time // the last scheduled scan
+	recheckPending bool      // the next full pass scans
+	began          time.Time // start of the last pass
+	incomplete     int       // incomplete listings in succession
+	firstList      time.Time // start of the first listing.
+	synchronized   func()    // fetches the objects that NRI has listed during the first listing
 
 	// removed holds cgroups that do not exist although the runtime has not reported their end.
 	// The value is the container or sandbox that is being fetched.

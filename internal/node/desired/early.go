@@ -7,11 +7,14 @@ import (
 
 // Early returns a plan for containers that start before the inventory is complete. Previous
 // are the exclusive CPUs of all owners, also of those that the inventory lacks. A container
-// gets the CPUs of its pool without them. A container that needs exclusive CPUs gets those of
-// the shared pool, and its placement still states that it is exclusive or refused. A placement
+// gets the CPUs of its pool without them. A container that needs exclusive CPUs gets the
+// CPUs of the shared pool, and its placement still states that it is exclusive or refused. A placement
 // without CPUs means that owners may have all CPUs of its pool.
 func (in *Input) Early() pools.Plan {
-	held := Held(in.Previous)
+	var held cpuset.Set
+	for _, a := range in.Previous {
+		held = held.Union(a.CPUs, a.Away)
+	}
 	plan := in.Build(in.plannerInput())
 	plan.Shared = plan.Shared.Difference(held)
 	for i := range plan.Pods {
@@ -24,12 +27,4 @@ func (in *Input) Early() pools.Plan {
 		}
 	}
 	return plan
-}
-
-// Held returns the exclusive CPUs of all owners.
-func Held(of []pools.Assignment) (held cpuset.Set) {
-	for _, a := range of {
-		held = held.Union(a.CPUs, a.Away)
-	}
-	return held
 }

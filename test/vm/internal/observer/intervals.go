@@ -14,8 +14,8 @@ type interval struct {
 	subject
 	cpus       cpus // union of all rounds
 	begin, end time.Duration
-	fresh      bool // the intruder had all CPUs of its parent since it began: it was never placed
-	executed   bool // a thread of the intruder runs the program of its container, not the OCI runtime
+	fresh      bool // the intruder had all CPUs of its parent since it began: it was never placed.
+	executed   bool // a thread of the intruder runs the program of its container, not the OCI runtime.
 	ownerRuns  bool // the same of the owner
 	detail     string
 }
