@@ -208,7 +208,7 @@ func TestPartialPassRepairs(t *testing.T) {
 func TestLostWatchesComeBack(t *testing.T) {
 	n := driftNode(t)
 	r := n.start()
-	n.RunContainer(n.RunPod("s", "default", "burstable", 0, nil), "a", cri.Resources{Shares: 102})
+	n.AwaitCPUs(n.RunContainer(n.RunPod("s", "default", "burstable", 0, nil), "a", cri.Resources{Shares: 102}), "2-3")
 	r.settled()
 	r.betweenFullPasses(func(l *Loop) {
 		l.watchAll()
