@@ -71,6 +71,9 @@ func (it *item) stay() { it.placed, it.sealed, it.raw, it.stays = true, true, fa
 // (pending). Of these it gets only what the slice of its pod has, if the slice has
 // CPUs.
 func (it *item) holds() cpuset.Set {
+	if it.outer == nil || !it.outer.Confines() { // the usual case, with one union less
+		return it.effective.Union(it.request, it.recorded, it.unit, it.pending)
+	}
 	return it.effective.Union(it.bounded(it.request.Union(it.recorded, it.unit, it.pending)))
 }
 
