@@ -193,9 +193,9 @@ func (r *reported) check(ctx context.Context, m machine, c preflight.Configurati
 // daemon asks the running daemon.
 func (r *reported) daemon(ctx context.Context, client *control.Client) {
 	defer client.Close()
-	s, err := within(ctx, func(ctx context.Context) (*inspect.Status, error) { return client.Status(ctx, 0, control.Wait{}) })
-	if err != nil {
-		r.lack("status.json", err)
+	s, statusErr := within(ctx, func(ctx context.Context) (*inspect.Status, error) { return client.Status(ctx, 0, control.Wait{}) })
+	if statusErr != nil {
+		r.lack("status.json", statusErr)
 	} else {
 		r.learn(func(n *report.Redactor) { n.AddStatus(s) })
 		r.json("status.json", s)
@@ -209,7 +209,7 @@ func (r *reported) daemon(ctx context.Context, client *control.Client) {
 		r.learn(func(n *report.Redactor) { n.AddEvents(e.Events) })
 		r.json("events.json", e)
 	}
-	if s != nil {
+	if statusErr == nil {
 		r.explanations(ctx, client, s)
 	}
 }

@@ -357,7 +357,7 @@ func TestReportWithoutADaemon(t *testing.T) {
 			t.Errorf("missing is %q, said is %q; want %s in both", files["MISSING.txt"], errs, want)
 		}
 	}
-	if files["status.json"] != "" || !strings.Contains(files["config.yaml"], "krill-ns") || !strings.Contains(files["cgroups.jsonl"], "anchovy.service") {
+	if files["status.json"]+files["explanations.json"] != "" || !strings.Contains(files["config.yaml"], "krill-ns") || !strings.Contains(files["cgroups.jsonl"], "anchovy.service") {
 		t.Errorf("the files are %v", files)
 	}
 	if err := r.write(a, file, false); err == nil || !strings.Contains(err.Error(), "exists already") {

@@ -150,7 +150,7 @@ func (f *freezingDisk) Submit(key string, j actor.Job[event]) {
 	f.d.freeze()
 }
 
-// newborn is the container in whose creation the daemon is killed.
+// newborn is a container. The daemon is killed during its creation.
 type newborn struct {
 	name, namespace, qos string
 	cpus                 int

@@ -143,7 +143,7 @@ type heldDisk struct{ jobs []actor.Job[event] }
 
 func (d *heldDisk) Submit(_ string, j actor.Job[event]) { d.jobs = append(d.jobs, j) }
 
-// TestReplyWaitsForJournal checks when a reply goes out whose journal is being saved.
+// TestReplyWaitsForJournal checks when a reply goes out during a save of the journal.
 func TestReplyWaitsForJournal(t *testing.T) {
 	short := journalTimeout - time.Millisecond
 	for name, c := range map[string]struct {

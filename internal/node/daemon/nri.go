@@ -167,8 +167,9 @@ type synchronized struct {
 func (synchronized) scope(*Loop) scope { return scopeAll }
 
 // apply fetches all listed pods and containers, because NRI is the only source of resizes and
-// was disconnected. The first listing makes that unnecessary if it follows, and delays it if it
-// is in progress: a busy runtime must not answer everything twice before the first pass. Apply drops containers that only NRI has reported and that are not in the
+// was disconnected. The first listing makes that unnecessary if it follows. If the first
+// listing is in progress, the daemon fetches them after its first pass: a busy runtime must not
+// answer everything twice before. Apply drops containers that only NRI has reported and that are not in the
 // list: containerd creates no containers at this moment. If another runtime does, its event
 // stream reports the container again.
 func (s synchronized) apply(l *Loop) {
@@ -182,6 +183,7 @@ func (s synchronized) apply(l *Loop) {
 	l.list()
 }
 
+// fetch fetches all listed pods and containers, and drops containers that are not in the list.
 func (s *synchronized) fetch(l *Loop) {
 	there := make(map[string]bool, len(s.pods)+len(s.containers))
 	for _, p := range s.pods {
@@ -296,6 +298,9 @@ func (l *Loop) decideEarlyStart(a *startRequest, now time.Time) (done bool, refu
 		return true, nil
 	case l.inventory.MayBeExclusive(e) && l.settings.Config.OnRefusal != config.RefusalShared:
 		return true, errEarly
+	}
+	if e.Path == "" {
+		return true, nil // the runtime has not reported its cgroup
 	}
 	st, err := l.Cgroups.Read(e.Path)
 	if owned := desired.OwnedBy(pools.Plan{Assignments: l.journal.Assignments()}); err == nil && st.Effective.Overlaps(owned) {

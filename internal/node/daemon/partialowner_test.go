@@ -170,7 +170,7 @@ func TestReplacedOwnerIsNotRefused(t *testing.T) {
 					t.Errorf("is created on %s; CPUs 4-7 are free", mine)
 				}
 				if len(l.refusalLog.Totals())+len(l.refusalLog.Problems()) > 0 {
-					t.Errorf("nobody was refused: %v, %v", l.refusalLog.Totals(), l.refusalLog.Problems())
+					t.Errorf("refusals are recorded: %v, %v", l.refusalLog.Totals(), l.refusalLog.Problems())
 				}
 			})
 		})

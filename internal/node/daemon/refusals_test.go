@@ -133,7 +133,7 @@ func TestStopIsTriedAgain(t *testing.T) {
 		return func(v *telemetry.View) bool { return len(v.Refusals) == 1 && v.Refusals[0].Stopped == is }
 	}
 	n.Eventually("tried", func() bool {
-		return len(n.Logged("refused container is not stopped; it runs in the shared pool for now")) == 1
+		return len(n.Logged("refused container is not stopped; it runs in the shared pool until the next try")) == 1
 	})
 	r.view("not stopped", stopped(false))
 	n.AwaitCPUs(id, "2-3")

@@ -48,7 +48,7 @@ func (r *Log) NoteStop(k Key, err error, now time.Time) {
 		e.NoteStop(err, now.Add(StopRetryDelay))
 	}
 	if err != nil {
-		r.log.Error("refused container is not stopped; it runs in the shared pool for now", "container_id", k.ID, "error", err)
+		r.log.Error("refused container is not stopped; it runs in the shared pool until the next try", "container_id", k.ID, "error", err)
 		r.setStopped(k, false)
 	}
 }
