@@ -127,6 +127,24 @@ func TestPodOf(t *testing.T) {
 		"system.slice/kubepods-pod1.scope":                    {},
 		"kubepods/pod" + cgroup.Path(strings.Repeat("1", 65)): {},
 		"kubepods/pod1\x01":                                   {},
+
+		// The kubelet's system partition.
+		"kubepods.slice/kubepods-system.slice/kubepods-system-pod1_2.slice/cri-containerd-x.scope":                   {"1-2", "Guaranteed"},
+		"kubepods.slice/kubepods-system.slice/kubepods-system-burstable.slice/kubepods-system-burstable-podab.slice": {"ab", "Burstable"},
+		"kubepods/system/besteffort/podab/x":                                             {"ab", "BestEffort"},
+		"x.slice/x-kubepods.slice/x-kubepods-system.slice/x-kubepods-system-podab.slice": {"ab", "Guaranteed"},
+		"kubepods/system/podab":                                                          {"ab", "Guaranteed"},
+		"kubepods/podab":                                                                 {"ab", "Guaranteed"},
+		"kubepods.slice/kubepods-podab.slice":                                            {"ab", "Guaranteed"},
+		"kubepods/system":                                                                {},
+		"kubepods-system.slice":                                                          {},
+		"kubepods/system/burstable":                                                      {},
+		"system/podab":                                                                   {},
+		"system/burstable/podab":                                                         {},
+		"kubepods/system/x/podab":                                                        {},
+		"kubepods/burstable/system/podab":                                                {},
+		"kubepods-systemx-podab.slice":                                                   {},
+		"kubepods-burstable-system-podab.slice":                                          {},
 	} {
 		uid, qos, ok := cgroup.PodOf(p)
 		if !ok && (uid != "" || qos != "") {
@@ -134,6 +152,33 @@ func TestPodOf(t *testing.T) {
 		}
 		if uid != want[0] || qos != want[1] || ok != (want[0] != "") {
 			t.Errorf("PodOf(%q) = %q, %q, %t; want %q", p, uid, qos, ok, want)
+		}
+	}
+}
+
+// TestSystemPartition checks the root of the system partition for pods in it and outside of it.
+func TestSystemPartition(t *testing.T) {
+	for p, want := range map[cgroup.Path]struct {
+		root   cgroup.Path
+		inside bool
+	}{
+		"kubepods.slice/kubepods-system.slice/kubepods-system-pod1_2.slice/cri-containerd-x.scope":                   {"kubepods.slice/kubepods-system.slice", true},
+		"kubepods.slice/kubepods-system.slice/kubepods-system-burstable.slice/kubepods-system-burstable-podab.slice": {"kubepods.slice/kubepods-system.slice", true},
+		"x.slice/x-kubepods.slice/x-kubepods-system.slice/x-kubepods-system-podab.slice":                             {"x.slice/x-kubepods.slice/x-kubepods-system.slice", true},
+		"kubepods/system/besteffort/podab/x":                                       {"kubepods/system", true},
+		"x/kubepods/system/podab":                                                  {"x/kubepods/system", true},
+		"kubepods.slice/kubepods-podab.slice":                                      {"kubepods.slice/kubepods-system.slice", false},
+		"kubepods.slice/kubepods-burstable.slice/kubepods-burstable-podab.slice/x": {"kubepods.slice/kubepods-system.slice", false},
+		"x.slice/x-kubepods.slice/x-kubepods-podab.slice":                          {"x.slice/x-kubepods.slice/x-kubepods-system.slice", false},
+		"kubepods/besteffort/podab":                                                {"kubepods/system", false},
+		"kubepods/system":                                                          {},
+		"kubepods.slice/kubepods-system.slice":                                     {},
+		"system.slice/x.service":                                                   {},
+		"":                                                                         {},
+		"kubepods-system-podab.slice":                                              {}, // a pod without the slices above it
+	} {
+		if root, inside := p.SystemPartition(); root != want.root || inside != want.inside {
+			t.Errorf("%q.SystemPartition() = %q, %t; want %q, %t", p, root, inside, want.root, want.inside)
 		}
 	}
 }
@@ -173,16 +218,40 @@ func FuzzPodOf(f *testing.F) {
 	f.Add("kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod" + escaped + ".slice/crio-x.scope")
 	f.Add("kubepods/besteffort/pod" + uuid)
 	f.Add("a-kubepods-pod_.slice")
+	f.Add("kubepods.slice/kubepods-system.slice/kubepods-system-burstable.slice/kubepods-system-burstable-podab.slice/x")
+	f.Add("kubepods/system/besteffort/podab/x")
+	f.Add("kubepods/system/podab/system/podcd")
 	f.Fuzz(func(t *testing.T, s string) {
-		uid, qos, ok := cgroup.PodOf(cgroup.Path(s))
+		p := cgroup.Path(s)
+		uid, qos, ok := cgroup.PodOf(p)
+		root, inside := p.SystemPartition()
 		if !ok {
+			if uid != "" || qos != "" || root != "" || inside {
+				t.Errorf("PodOf(%q) = %q, %q, and SystemPartition() = %q, %t, although it is in no pod", s, uid, qos, root, inside)
+			}
 			return
+		}
+		// A cgroup in a pod is in the same pod.
+		if below, qosBelow, ok := cgroup.PodOf(p + "/x"); !ok || below != uid || qosBelow != qos {
+			t.Errorf("PodOf(%q) = %q, %q, but a cgroup in it gives %q, %q, %t", s, uid, qos, below, qosBelow, ok)
+		}
+		// The first cgroup on the way down that is in a pod decides.
+		if above, qosAbove, ok := cgroup.PodOf(p.Parent()); ok && (above != uid || qosAbove != qos) {
+			t.Errorf("PodOf(%q) = %q, %q, but the cgroup above gives %q, %q", s, uid, qos, above, qosAbove)
+		}
+		if _, _, ok := cgroup.PodOf(root); ok {
+			t.Errorf("%q.SystemPartition() = %q, which is in a pod", s, root)
+		}
+		if inside && !strings.HasPrefix(s, string(root)+"/") {
+			t.Errorf("%q.SystemPartition() = %q, which does not contain it", s, root)
 		}
 		// The name that the kubelet gives to such a pod is recognised as the same.
 		dir := map[string]string{"Guaranteed": "", "Burstable": "burstable/", "BestEffort": "besteffort/"}[qos]
-		again, qosAgain, ok := cgroup.PodOf(cgroup.Path("kubepods/" + dir + "pod" + uid))
-		if !ok || again != uid || qosAgain != qos {
-			t.Errorf("PodOf(%q) = %q, %q; its cgroupfs name gives %q, %q, %t", s, uid, qos, again, qosAgain, ok)
+		for _, top := range []string{"kubepods/", "kubepods/system/"} {
+			again, qosAgain, ok := cgroup.PodOf(cgroup.Path(top + dir + "pod" + uid))
+			if !ok || again != uid || qosAgain != qos {
+				t.Errorf("PodOf(%q) = %q, %q; its name in %s gives %q, %q, %t", s, uid, qos, top, again, qosAgain, ok)
+			}
 		}
 	})
 }

@@ -106,64 +106,112 @@ const (
 	qosBestEffort = "BestEffort"
 )
 
-// PodOf recognises cgroups of pods as the kubelet names them, with both drivers
-// and below any --cgroup-root, and what is in them. It returns the pod's UID in
-// its usual form and its class, Guaranteed, Burstable or BestEffort; ok is false
-// for cgroups that are not in a pod.
+// PodOf returns the UID and the QoS class of the pod whose cgroup is p or contains p. It knows
+// the names that the kubelet uses with both drivers, below any --cgroup-root, also in the
+// system partition (see [Path.SystemPartition]). The UID is in its usual form. The class is
+// Guaranteed, Burstable or BestEffort. ok is false for cgroups that are not in a pod.
 func PodOf(p Path) (uid, qos string, ok bool) {
-	previous, beforeThat := "", ""
-	for component := range strings.SplitSeq(string(p), "/") {
-		if uid, qos, ok = podSlice(component); ok {
-			return uid, qos, true
-		}
-		if uid, qos, ok = podDir(component, previous, beforeThat); ok {
-			return uid, qos, true
-		}
-		previous, beforeThat = component, previous
-	}
-	return "", "", false
+	found, ok := findPod(p)
+	return found.uid, found.qos, ok
 }
 
-// podSlice recognises [ROOT-]kubepods[-QOS]-podUID.slice, where dashes of the UID
+// SystemPartition returns the root of the kubelet's system partition (KEP-5894, planned for
+// Kubernetes 1.38), if p is the cgroup of a pod or in one. inside reports whether that pod is
+// in the partition. Otherwise root is the cgroup that the partition of the same kubelet would
+// have. root is empty for cgroups that are not in a pod.
+func (p Path) SystemPartition() (root Path, inside bool) {
+	pod, ok := findPod(p)
+	if !ok {
+		return "", false
+	}
+	top := pod.path.Parent()
+	if pod.qos != qosGuaranteed {
+		top = top.Parent()
+	}
+	if pod.system {
+		return top, top != ""
+	}
+	if stem, isSlice := strings.CutSuffix(string(top), ".slice"); isSlice {
+		return top.Join(Path(stem).Base() + "-" + systemPartition + ".slice"), false
+	}
+	return top.Join(systemPartition), false
+}
+
+// systemPartition is the kubelet's name for the cgroup of its system partition
+// (kubernetes/kubernetes#142200 of August 2026).
+const systemPartition = "system"
+
+// podPlace is the place of a pod in the tree.
+type podPlace struct {
+	path     Path // of the pod
+	uid, qos string
+	system   bool // in the system partition
+}
+
+// findPod returns the pod whose cgroup is p or contains p.
+func findPod(p Path) (podPlace, bool) {
+	var above [3]string // components before the current one, the nearest first
+	end := 0
+	for component := range strings.SplitSeq(string(p), "/") {
+		end += len(component)
+		pod, ok := podSlice(component)
+		if !ok {
+			pod, ok = podDir(component, above)
+		}
+		if ok {
+			pod.path = p[:end]
+			return pod, true
+		}
+		above = [3]string{component, above[0], above[1]}
+		end++ // the slash
+	}
+	return podPlace{}, false
+}
+
+// podSlice recognises [ROOT-]kubepods[-system][-QOS]-podUID.slice, where dashes of the UID
 // are underscores (kubelet cm, escapeSystemdCgroupName).
-func podSlice(component string) (uid, qos string, ok bool) {
+func podSlice(component string) (podPlace, bool) {
 	name, ok := strings.CutSuffix(component, ".slice")
 	if !ok {
-		return "", "", false
+		return podPlace{}, false
 	}
 	i := strings.LastIndex(name, "-pod")
 	if i < 0 {
-		return "", "", false
+		return podPlace{}, false
 	}
 	parent, escaped := name[:i], name[i+len("-pod"):]
-	qos = qosGuaranteed
+	pod := podPlace{qos: qosGuaranteed}
 	if rest, found := strings.CutSuffix(parent, "-burstable"); found {
-		parent, qos = rest, qosBurstable
+		parent, pod.qos = rest, qosBurstable
 	} else if rest, found := strings.CutSuffix(parent, "-besteffort"); found {
-		parent, qos = rest, qosBestEffort
+		parent, pod.qos = rest, qosBestEffort
 	}
+	parent, pod.system = strings.CutSuffix(parent, "-"+systemPartition)
 	if parent != "kubepods" && !strings.HasSuffix(parent, "-kubepods") || strings.ContainsRune(escaped, '-') {
-		return "", "", false
+		return podPlace{}, false
 	}
-	uid = strings.ReplaceAll(escaped, "_", "-")
-	return uid, qos, isUID(uid)
+	pod.uid = strings.ReplaceAll(escaped, "_", "-")
+	return pod, isUID(pod.uid)
 }
 
-// podDir recognises kubepods[/QOS]/podUID.
-func podDir(component, parent, grandparent string) (uid, qos string, ok bool) {
-	uid, ok = strings.CutPrefix(component, "pod")
+// podDir recognises kubepods[/system][/QOS]/podUID. above holds the components before this
+// one, the nearest first.
+func podDir(component string, above [3]string) (podPlace, bool) {
+	uid, ok := strings.CutPrefix(component, "pod")
 	if !ok || !isUID(uid) {
-		return "", "", false
+		return podPlace{}, false
 	}
-	switch {
-	case parent == "kubepods":
-		return uid, qosGuaranteed, true
-	case parent == "burstable" && grandparent == "kubepods":
-		return uid, qosBurstable, true
-	case parent == "besteffort" && grandparent == "kubepods":
-		return uid, qosBestEffort, true
+	pod, rest := podPlace{uid: uid, qos: qosGuaranteed}, above[:]
+	switch rest[0] {
+	case "burstable":
+		pod.qos, rest = qosBurstable, rest[1:]
+	case "besteffort":
+		pod.qos, rest = qosBestEffort, rest[1:]
 	}
-	return "", "", false
+	if rest[0] == systemPartition {
+		pod.system, rest = true, rest[1:]
+	}
+	return pod, rest[0] == "kubepods"
 }
 
 // isUID accepts what API server and kubelet use: UUIDs, the 32 hex digits of

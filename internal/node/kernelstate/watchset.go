@@ -52,7 +52,7 @@ func (s *WatchSet) Files() []cgroup.Path { return slices.Clip(s.files) }
 func (s *WatchSet) Parents() []cgroup.Path { return slices.Clip(s.parents) }
 
 func parentsOf(pods []cgroup.Path) []cgroup.Path {
-	parents := make([]cgroup.Path, 0, len(pods)+12)
+	parents := make([]cgroup.Path, 0, len(pods)+24)
 	// The cgroups of the kubelet with the default --cgroup-root, and in a kind node.
 	tops := map[cgroup.Path]bool{
 		"kubepods.slice": true, "kubepods": true,
@@ -67,15 +67,19 @@ func parentsOf(pods []cgroup.Path) []cgroup.Path {
 		}
 	}
 	for top := range tops {
-		parents = append(parents, top)
-		for _, class := range []string{"burstable", "besteffort"} {
-			name := class
-			if base, ok := strings.CutSuffix(top.Base(), ".slice"); ok {
-				name = base + "-" + class + ".slice"
-			}
-			parents = append(parents, top.Join(name))
+		system := childOf(top, "system") // of the kubelet's system partition
+		for _, parent := range []cgroup.Path{top, system} {
+			parents = append(parents, parent, childOf(parent, "burstable"), childOf(parent, "besteffort"))
 		}
 	}
 	slices.Sort(parents) // equal sets must compare as equal
 	return parents
+}
+
+// childOf returns the cgroup that the kubelet makes below one of its own cgroups.
+func childOf(parent cgroup.Path, name string) cgroup.Path {
+	if stem, ok := strings.CutSuffix(parent.Base(), ".slice"); ok {
+		name = stem + "-" + name + ".slice"
+	}
+	return parent.Join(name)
 }

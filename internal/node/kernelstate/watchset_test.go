@@ -26,12 +26,19 @@ func TestWatchSet(t *testing.T) {
 		"custom.slice/custom-kubepods.slice", "custom.slice/custom-kubepods.slice/custom-kubepods-burstable.slice", "custom.slice/custom-kubepods.slice/custom-kubepods-besteffort.slice",
 		pod,
 	}
+	for _, system := range []cgroup.Path{"kubepods.slice/kubepods-system", "kubelet.slice/kubelet-kubepods.slice/kubelet-kubepods-system", "custom.slice/custom-kubepods.slice/custom-kubepods-system"} {
+		of := system + ".slice/" + cgroup.Path(system.Base())
+		want = append(want, system+".slice", of+"-burstable.slice", of+"-besteffort.slice")
+	}
+	for _, system := range []cgroup.Path{"kubepods/system", "kubelet/kubepods/system"} {
+		want = append(want, system, system+"/burstable", system+"/besteffort")
+	}
 	slices.Sort(want)
 	if d := cmp.Diff(want, s.Parents()); d != "" {
 		t.Errorf("parents (-want +got):\n%s", d)
 	}
 	s.Update(nil, nil)
-	if len(s.Files()) > 0 || len(s.Parents()) != len(want)-4 {
+	if len(s.Files()) > 0 || len(s.Parents()) != len(want)-7 {
 		t.Errorf("without targets and pods: %v, %v", s.Files(), s.Parents())
 	}
 }
