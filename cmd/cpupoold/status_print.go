@@ -31,6 +31,9 @@ func printStatus(to io.Writer, s *inspect.Status) error {
 	for _, x := range s.Config.Adapted {
 		paragraph("adapted: " + x)
 	}
+	if s.System != nil {
+		paragraph(systemLine(s.System))
+	}
 	fmt.Fprintln(w)
 	if err := poolTable(s).print(w); err != nil {
 		return err
@@ -114,6 +117,22 @@ func configLine(s *inspect.Status) string {
 		parts = append(parts, "offline CPUs "+s.Config.Offline.String())
 	}
 	return strings.Join(parts, ", ")
+}
+
+// systemLine describes the kubelet's system partition.
+func systemLine(p *inspect.SystemPartition) string {
+	cpus := "no cpuset"
+	if !p.CPUs.IsEmpty() {
+		cpus = "cpuset " + p.CPUs.String()
+		if !p.Effective.Equal(p.CPUs) {
+			cpus += ", effective " + p.Effective.String()
+		}
+	}
+	text := "the daemon places its pods as all others"
+	if p.StandsDown {
+		text = "the daemon does not place its pods"
+	}
+	return "system partition " + p.Cgroup + ", " + cpus + ": " + text
 }
 
 func poolTable(s *inspect.Status) *narrow {

@@ -48,6 +48,9 @@ type Config struct {
 
 	// OtherManagers (otherManagers) says what is done about other managers of CPUs.
 	OtherManagers OtherManagers
+	// SystemPartition (systemPartition) selects what the daemon does with pods in the kubelet's
+	// system partition. Default: auto.
+	SystemPartition SystemPartition
 
 	// Isolation (guaranteed.isolation) says what keeps others off the CPUs of a
 	// container that has its own. Default: cpuset.
@@ -217,6 +220,7 @@ func Default() Config {
 		OnRefusal:           RefusalAuto,
 		HostSlices:          HostSlices{Pool: defaultHostPool},
 		OtherManagers:       defaultManagers(),
+		SystemPartition:     SystemPartitionAuto,
 		Isolation:           IsolationCPUSet,
 		AnnotationDomain:    "workload.openshift.io",
 		PoolDomain:          "openshift.io",

@@ -45,6 +45,7 @@ func (d *decoder) fields(c *Config) []field {
 		{"units", func(key string, n *yaml.Node) { d.units(key, n, c) }},
 		{"hostSlices", func(key string, n *yaml.Node) { d.hostSlices(key, n, c) }},
 		{"otherManagers", func(key string, n *yaml.Node) { d.otherManagers(key, n, &c.OtherManagers) }},
+		{"systemPartition", func(key string, n *yaml.Node) { d.systemPartition(key, n, &c.SystemPartition) }},
 		{"annotationDomain", d.scalar(func(s string) error { return setDomain(&c.AnnotationDomain, s) })},
 		{"poolDomain", d.scalar(func(s string) error { return setDomain(&c.PoolDomain, s) })},
 		{"containerRuntimeEndpoint", d.scalar(func(s string) error { return setEndpoint(&c.RuntimeEndpoint, s) })},

@@ -1,6 +1,10 @@
 package config
 
-import "go.yaml.in/yaml/v3"
+import (
+	"errors"
+
+	"go.yaml.in/yaml/v3"
+)
 
 // Stance is what is done about another manager of CPUs.
 type Stance string
@@ -25,6 +29,33 @@ type OtherManagers struct {
 	// NRIPlugins (nriPlugins) is about other plugins of NRI that set the cpuset of
 	// containers. Default: refuse.
 	NRIPlugins Stance
+}
+
+// SystemPartition (systemPartition) selects what the daemon does with pods in the kubelet's
+// system partition (KEP-5894).
+type SystemPartition string
+
+// With SystemPartitionAuto the daemon places these pods as all others, unless the partition
+// has a cpuset. Otherwise, and always with SystemPartitionStandDown, it does not place them.
+const (
+	SystemPartitionAuto      SystemPartition = "auto"
+	SystemPartitionStandDown SystemPartition = "standDown"
+)
+
+// errSystemPartition refuses values of systemPartition that later versions may know.
+var errSystemPartition = errors.New(`this version supports "auto" and "standDown" only: joining a management pool and refusing to start need a kubelet with a system partition, which Kubernetes 1.37 lacks`)
+
+func (d *decoder) systemPartition(key string, n *yaml.Node, to *SystemPartition) {
+	if deref(n).Kind == yaml.MappingNode { // join: TYPE
+		d.fail(key, "", errSystemPartition.Error())
+		return
+	}
+	d.scalar(func(s string) error {
+		if s == "refuse" || s == "join" {
+			return errSystemPartition
+		}
+		return setOneOf(to, s, SystemPartitionAuto, SystemPartitionStandDown)
+	})(key, n)
 }
 
 func defaultManagers() OtherManagers {

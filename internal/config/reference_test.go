@@ -76,6 +76,7 @@ func entriesOfHost() []reference.Entry {
 		{Key: "otherManagers.crioWorkloads", Value: aStance, Default: "refuse", Field: "OtherManagers.CRIOWorkloads", Example: "otherManagers: {crioWorkloads: standDown}"},
 		{Key: "otherManagers.crioHighPerformance", Value: aStance, Default: "standDown", Field: "OtherManagers.CRIOHighPerformance", Example: "otherManagers: {crioHighPerformance: refuse}"},
 		{Key: "otherManagers.nriPlugins", Value: aStance, Default: "refuse", Field: "OtherManagers.NRIPlugins", Example: "otherManagers: {nriPlugins: standDown}"},
+		{Key: "systemPartition", Value: "`auto` or `standDown`", Default: "auto", Field: "Config.SystemPartition", Example: "systemPartition: standDown"},
 		{Key: "interrupts.away", Value: "`off`, `annotated` or `exclusive`", Default: "annotated", Text: "Whose CPUs handle no interrupts of devices: those of containers whose pods ask for it (annotated), or of all that have CPUs of their own (exclusive).", Example: "interrupts: {away: exclusive}"},
 		{Key: "kernelThreads", Value: "`off` or `exclusive`", Default: "off", Text: "Where threads and unbound work of the kernel run: where the kernel puts them (off), or off CPUs that somebody has for himself, as far as they can be moved (exclusive).", Example: "kernelThreads: exclusive"},
 		{Key: "power", Value: "`off`, or list of `cStates`, `governor` and `energyPreference`", Default: "off", Text: "The features of CPUs' power that pods may ask for.", Example: "power: [cStates]"},

@@ -32,6 +32,8 @@ type Status struct {
 	// Containers are those that have not exited, and the systemd units of the
 	// configuration.
 	Containers []Container `json:"containers"`
+	// System is absent without a system partition of the kubelet.
+	System *SystemPartition `json:"systemPartition,omitempty"`
 	// Sources are sorted by name.
 	Sources  []Source  `json:"sources"`
 	Problems []Problem `json:"problems"`
@@ -93,6 +95,19 @@ type Passes struct {
 	// all was as planned. Absent before the first.
 	Last        time.Time `json:"last,omitzero"`
 	LastSuccess time.Time `json:"lastSuccess,omitzero"`
+}
+
+// SystemPartition is the kubelet's system partition (KEP-5894): a cgroup with the pods of the
+// namespaces in the kubelet's configuration.
+type SystemPartition struct {
+	// Cgroup is its root.
+	Cgroup string `json:"cgroup"`
+	// CPUs is the cpuset from the kubelet's configuration, empty without one. Effective holds
+	// the CPUs on which the pods in it can run.
+	CPUs      cpuset.Set `json:"cpus,omitzero"`
+	Effective cpuset.Set `json:"effective"`
+	// StandsDown is true if the daemon does not place the pods in it.
+	StandsDown bool `json:"standsDown,omitempty"`
 }
 
 // Names of pools. Other stands for containers that another manager of CPUs places.

@@ -28,12 +28,15 @@ type Foreign struct {
 	Alone bool
 }
 
-// isForeign says that all of a pod's own containers are foreign: what it asks for here
-// is no matter then.
+// isForeign reports whether another manager places all containers of a pod's spec, or its
+// pause container. Then the requests of the pod have no effect here.
 func isForeign(p *Pod) bool {
 	n := 0
 	for i := range p.Containers {
-		if ctr := &p.Containers[i]; ctr.Kind == App {
+		switch ctr := &p.Containers[i]; {
+		case ctr.Kind == Infra && ctr.Foreign != nil:
+			return true
+		case ctr.Kind == App:
 			if n++; ctr.Foreign == nil {
 				return false
 			}

@@ -254,7 +254,7 @@ func (l *Loop) answerEarly() {
 // earlyPlan returns the plan for replies before the first pass.
 func (l *Loop) earlyPlan(now time.Time) pools.Plan {
 	pods := l.inventory.Input(now)
-	l.others.Mark(l.inventory, pods, l.settings.Topology.Online, l.Cgroups.Read)
+	l.others.Mark(l.inventory, pods, &l.settings, l.Cgroups.Read)
 	in := desired.Input{Settings: l.settings, Pods: pods, Previous: l.journal.Assignments(), Namespaces: l.permission.rights(), Build: pools.Build}
 	return in.Early()
 }

@@ -24,7 +24,7 @@ func (l *Loop) decide(now time.Time) (pools.Plan, []cgroup.Target) {
 // input returns the state from which a plan is made.
 func (l *Loop) input(now time.Time) desired.Input {
 	pods := l.inventory.Input(now)
-	l.others.Mark(l.inventory, pods, l.settings.Topology.Online, l.Cgroups.Read)
+	l.others.Mark(l.inventory, pods, &l.settings, l.Cgroups.Read)
 	l.askHints(pods, now)
 	l.hints.Apply(pods)
 	partitions, _ := l.partitions()

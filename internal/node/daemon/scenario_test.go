@@ -87,6 +87,7 @@ type script struct {
 	names    map[string]string // pod or pod/container by id
 	ids      map[string]string // id by name
 	problems map[string]bool   // that were printed
+	inSystem bool              // the asked pods are in the kubelet's system partition
 	plugin   hooks             // what the runtime calls with NRI
 	passes   map[telemetry.Result]uint64
 }
@@ -107,6 +108,8 @@ func newScenario(t *testing.T, archive *txtar.Archive) *script {
 					spec.Kernel = nodefixture.KernelLike(7, 0)
 				case "nri":
 					nri = true
+				case "cgroupfs":
+					spec.Runtime.Driver = cri.Cgroupfs
 				case "cri-o":
 					spec.Runtime.Flavor = testnode.CRIO
 				default:
@@ -202,6 +205,7 @@ func (s *script) do(words []string) error {
 			return err
 		}
 		r.CPUs = args["elsewhere"] // another plugin has chosen them
+		s.inSystem = args["system"] == "yes"
 		s.ask(slices.DeleteFunc(plain, func(name string) bool { return name == "" }), r)
 	case "run":
 		if err := s.create(plain[0], args); err != nil {
@@ -228,6 +232,8 @@ func (s *script) do(words []string) error {
 		return s.Tree.Write(s.Runtime.Cgroup(s.ids[plain[0]])+"/"+plain[1], plain[2])
 	case "insist": // a process writes the value after each write of others; without a value it ends
 		return s.Tree.Insist(filepath.Join(s.Runtime.Cgroup(s.ids[plain[0]]), plain[1]), plain[2])
+	case "system":
+		return s.systemPartition(args["cpus"])
 	case "flood":
 		return s.flood(plain[0], plain[1])
 	case "overflow":
@@ -400,24 +406,6 @@ func resources(args map[string]string) (cri.Resources, error) {
 	return cri.Resources{Shares: n}, err
 }
 
-func (s *script) pod(name string, args map[string]string) error {
-	namespace, qos := args["namespace"], args["qos"]
-	if namespace == "" {
-		namespace = "default"
-	}
-	if qos == "" {
-		qos = "burstable"
-	}
-	cpus, _ := strconv.Atoi(args["cpus"])
-	if cpus > 0 {
-		qos = "guaranteed"
-	}
-	id := s.RunPod(name, namespace, qos, cpus, nil)
-	s.names[id], s.ids[name] = name+"/pause", id
-	s.event(runtimeEvent{cri.Event{ContainerID: id, PodID: id, Kind: cri.ContainerCreated, At: s.now}})
-	return nil
-}
-
 // create makes a container of a runtime without NRI.
 func (s *script) create(name string, args map[string]string) error {
 	pod, container, _ := strings.Cut(name, "/")
@@ -481,6 +469,9 @@ func (s *script) question(name string, r cri.Resources, canceled <-chan struct{}
 	pod, container, _ := strings.Cut(name, "/")
 	p := ofPod(pod, "default", "guaranteed", int(r.Shares/1024), nil)
 	p.CreatedAt = s.now
+	if s.inSystem {
+		p.CgroupParent = strings.Replace(p.CgroupParent, "kubepods-", "kubepods-system-", 1)
+	}
 	id := "id-of-" + pod + "-" + container
 	s.names[id], s.names[p.ID], s.ids[name] = name, pod+"/pause", id
 	answer := make(chan createAnswer, 1)

@@ -16,11 +16,13 @@ import (
 )
 
 // OtherManagers knows the containers that another CPU manager places. CRI-O's configuration
-// names some of them. A container that comes to NRI with a cpuset has it from another plugin,
-// because the kubelet requests none. OtherManagers marks these containers in the planner's
+// names some of them. The cgroup of a pod shows whether it is in the kubelet's system partition.
+// A container that comes to NRI with a cpuset has it from another plugin, because the kubelet
+// requests none. OtherManagers marks these containers in the planner's
 // input. The plan then has no target for them, and the daemon writes no file without a target.
 type OtherManagers struct {
-	crio managers.CRIO
+	crio   managers.CRIO
+	system systemPartition
 	// noted contains the containers that NewClaims has returned.
 	noted map[string]bool
 }
@@ -40,6 +42,7 @@ func NewOtherManagers(crio managers.CRIO) OtherManagers { return OtherManagers{c
 // be parsed, the earlier configuration stays in force.
 func (o *OtherManagers) Learn(crio managers.CRIO, m *inventory.Inventory) {
 	m.NoteClaims(o.configured)
+	o.system.absent = ""
 	if len(crio.Unreadable) > 0 && len(o.crio.Workloads)+len(o.crio.Handlers) > 0 {
 		unreadable := crio.Unreadable
 		crio = o.crio
@@ -64,6 +67,9 @@ func (o *OtherManagers) claim(pod *inventory.Pod, c *inventory.Container) (manag
 	if pod == nil {
 		return managers.Claim{}, false
 	}
+	if o.system.places(pod.System) {
+		return systemClaim(), true
+	}
 	if claim, ok := o.configured(pod, c); ok {
 		return claim, true
 	}
@@ -85,6 +91,9 @@ func (o *OtherManagers) Claims(m *inventory.Inventory, c *inventory.Container) b
 // may be one of these pods.
 func (o *OtherManagers) MayClaim(m *inventory.Inventory, slice cgroup.Path) bool {
 	const sharesPerCPU = 1024
+	if root, inside := slice.SystemPartition(); inside && o.system.places(root) {
+		return true
+	}
 	for pod := range m.Pods() {
 		if pod.Slice != slice {
 			continue
@@ -114,16 +123,25 @@ func (o *OtherManagers) Cgroups(m *inventory.Inventory) map[cgroup.Path]bool {
 }
 
 // Mark sets the CPUs of containers that other managers place in the planner's input.
-func (o *OtherManagers) Mark(m *inventory.Inventory, pods []pools.Pod, online cpuset.Set, read func(cgroup.Path) (cgroup.State, error)) {
+func (o *OtherManagers) Mark(m *inventory.Inventory, pods []pools.Pod, s *Settings, read func(cgroup.Path) (cgroup.State, error)) {
+	online := s.Topology.Online
+	o.system.renew(s, read)
 	for i := range pods {
 		for j := range pods[i].Containers {
 			ctr := &pods[i].Containers[j]
 			c := m.Container(ctr.ID)
 			if c == nil {
+				o.system.mark(m.Pod(ctr.ID), ctr, online)
 				continue
 			}
-			if claim, ok := o.claim(m.PodOf(c), c); ok {
-				ctr.Foreign = foreignBy(c, claim, online, read)
+			pod := m.PodOf(c)
+			claim, ok := o.claim(pod, c)
+			if !ok {
+				continue
+			}
+			// A container that is a partition has its CPUs alone, also in the system partition.
+			if ctr.Foreign = foreignBy(c, claim, online, read); claim.Kind == managers.SystemPartition && !ctr.Foreign.Alone {
+				ctr.Foreign = o.system.foreign(pod.System, online)
 			}
 		}
 	}
@@ -200,6 +218,7 @@ func (o *OtherManagers) Problems(m *inventory.Inventory, s *Settings) []pools.Pr
 	for _, f := range o.crio.Unreadable {
 		report("%s cannot be parsed, so the containers that CRI-O places are not known for certain: %s: repair the file", f.Name, f.Err)
 	}
+	all = append(all, o.systemProblems(m, s)...)
 	slices.SortFunc(all, func(a, b pools.Problem) int { return strings.Compare(a.Text, b.Text) })
 	return all
 }
@@ -211,6 +230,8 @@ func (s *Settings) stance(k managers.Kind) config.Stance {
 		return c.CRIOWorkloads
 	case managers.CRIOHighPerformance:
 		return c.CRIOHighPerformance
+	case managers.SystemPartition:
+		return config.StanceStandDown
 	default:
 		return c.NRIPlugins
 	}

@@ -139,7 +139,7 @@ func TestMark(t *testing.T) {
 	m := batchNode()
 	o := desired.NewOtherManagers(batch)
 	pods := []pools.Pod{{UID: "batch", Containers: []pools.Container{{ID: "batch"}, {ID: "unknown"}}}, {UID: "app", Containers: []pools.Container{{ID: "app"}}}}
-	o.Mark(m, pods, cpuset.Range(0, 7), func(p cgroup.Path) (cgroup.State, error) {
+	o.Mark(m, pods, onEightCPUs(config.SystemPartitionAuto), func(p cgroup.Path) (cgroup.State, error) {
 		return cgroup.State{Path: p, CPUs: cpuset.Of(4, 5), Effective: cpuset.Of(4, 5)}, nil
 	})
 	f := pods[0].Containers[0].Foreign

@@ -19,6 +19,8 @@ type Pod struct {
 	QoS pools.QoS
 	// Slice is the cgroup of the pod, "" if unknown.
 	Slice cgroup.Path
+	// System is the root of the kubelet's system partition if the pod is in it, else "".
+	System cgroup.Path
 	// Pause is the cgroup of the pause container, "" if unknown.
 	Pause cgroup.Path
 
@@ -81,6 +83,9 @@ func (m *Inventory) putPod(f PodStatus) {
 	e.err = cmp.Or(f.Partial, e.err)
 	if _, qos, ok := cgroup.PodOf(e.Slice); ok {
 		e.QoS = pools.QoS(qos)
+	}
+	if root, inside := e.Slice.SystemPartition(); inside {
+		e.System = root
 	}
 	m.setPod(f.ID, e)
 }
@@ -150,4 +155,22 @@ func (m *Inventory) UIDOf(namespace, name string) string {
 		return ""
 	}
 	return found.UID
+}
+
+// SystemPartition returns the root of the kubelet's system partition, which need not exist,
+// and whether a pod is in it. Without pods root is "".
+func (m *Inventory) SystemPartition() (root cgroup.Path, inside bool) {
+	var slice cgroup.Path
+	for _, e := range m.pods {
+		switch {
+		case e.System != "" && (root == "" || e.System < root):
+			root = e.System
+		case e.Slice != "" && (slice == "" || e.Slice < slice):
+			slice = e.Slice
+		}
+	}
+	if root != "" {
+		return root, true
+	}
+	return slice.SystemPartition()
 }

@@ -23,6 +23,7 @@ const (
 	CRIOWorkloads       Kind = "crioWorkloads"
 	CRIOHighPerformance Kind = "crioHighPerformance"
 	NRIPlugins          Kind = "nriPlugins"
+	SystemPartition     Kind = "systemPartition"
 )
 
 // Container holds the properties of a container that decide which manager places it.

@@ -74,7 +74,7 @@ func read(ctx context.Context, h *hostenv.Host, settings desired.Settings, j und
 	pods := m.Input(time.Now())
 	s := &survey{host: h, others: desired.NewOtherManagers(found.Crio), unread: found.Failed,
 		cgroups: kernelstate.New(h.Cgroups.ReadOnly().Reader(), slog.New(slog.DiscardHandler))}
-	s.others.Mark(m, pods, settings.Topology.Online, h.Cgroups.Read)
+	s.others.Mark(m, pods, &settings, h.Cgroups.Read)
 	numahints.FetchOnce(ctx, h, m, settings.Pools, pods, previous).Apply(pods)
 	partitions, _ := settings.Partitions(h.Kernel)
 	q := quiet.New(j.Resting)

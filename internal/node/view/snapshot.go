@@ -29,6 +29,7 @@ type Snapshot struct {
 	Config   error     // why a newer configuration is not in force
 	Observes bool
 	Owed     int // writes that an observing daemon has not made
+	System   *inspect.SystemPartition
 }
 
 // pools returns the pools with their present CPUs.

@@ -60,6 +60,7 @@ func (o *Answers) Status() *inspect.Status {
 		},
 		Pools:      in.pools(),
 		Containers: in.containers(),
+		System:     in.System,
 		Sources:    []inspect.Source{},
 		Problems:   []inspect.Problem{},
 		Writes:     []inspect.Writes{},

@@ -1,6 +1,7 @@
 package nodefixture
 
 import (
+	"cmp"
 	"os"
 	"path/filepath"
 	"sync/atomic"
@@ -45,6 +46,7 @@ type Node struct {
 	Logs     *LogBuffer
 	Kubelet  *Kubelet       // nil: the host has no kubelet that reports devices
 	Static   *StaticKubelet // nil: the kubelet allocates no CPUs
+	Driver   cgroup.Driver  // systemd, unless the Spec has another
 	NRI      bool           // the host connects to the runtime's NRI
 	Kernel   cgroup.PartitionKernel
 	Boot     hostenv.BootFacts
@@ -70,7 +72,7 @@ func New(t testing.TB, s Spec) *Node {
 	}
 	parts := s.Kernel.Partitions
 	n := &Node{
-		T: t, YAML: PoolsYAML, Dir: newDir(t), Logs: new(LogBuffer), NRI: s.Runtime.NRI,
+		T: t, YAML: PoolsYAML, Dir: newDir(t), Logs: new(LogBuffer), NRI: s.Runtime.NRI, Driver: cmp.Or(cgroup.Driver(s.Runtime.Driver), cgroup.DriverSystemd),
 		Kernel:   cgroup.PartitionKernel{Remote: parts.Remote, Settled: parts.Remote && !parts.Siblings},
 		attempts: make(map[string]uint32),
 	}
@@ -145,7 +147,7 @@ func (n *Node) Host() hostenv.Host {
 	}
 	h := hostenv.Host{
 		Annotations: n.annotations.Load(),
-		Cgroups:     cgroup.New(n.Tree), Driver: cgroup.DriverSystemd, Possible: n.Topology.Possible,
+		Cgroups:     cgroup.New(n.Tree), Driver: n.Driver, Possible: n.Topology.Possible,
 		Runtime: n.Client, Units: n.Units, JournalFile: n.journalName(),
 		Nodes: cpuset.Range(0, 1), RunDir: filepath.Join(n.Dir, "run"), CPUs: n.CPUs, UnitFile: n.Units.ReadFile,
 		Kernel: n.Kernel, Online: n.Tree.Online, Boot: n.Boot,

@@ -19,7 +19,9 @@ import (
 type PodSpec struct {
 	UID, Namespace, Name string
 	// QoS is "guaranteed", "burstable" or "besteffort"; empty is guaranteed.
-	QoS            string
+	QoS string
+	// System is true for a pod in the kubelet's system partition.
+	System         bool
 	Annotations    map[string]string
 	RuntimeHandler string
 	// Resources holds the total of the pod.
@@ -79,6 +81,9 @@ func podCgroup(d cri.Driver, s PodSpec) (parent, dir string) {
 	burst := s.QoS == "burstable" || s.QoS == "besteffort"
 	if d == cri.Cgroupfs {
 		dir = "kubepods"
+		if s.System {
+			dir = path.Join(dir, "system")
+		}
 		if burst {
 			dir = path.Join(dir, s.QoS)
 		}
@@ -86,6 +91,10 @@ func podCgroup(d cri.Driver, s PodSpec) (parent, dir string) {
 		return "/" + dir, dir
 	}
 	slice, dir := "kubepods", "kubepods.slice"
+	if s.System {
+		slice += "-system"
+		dir = path.Join(dir, slice+".slice")
+	}
 	if burst {
 		slice += "-" + s.QoS
 		dir = path.Join(dir, slice+".slice")

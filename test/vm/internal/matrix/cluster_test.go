@@ -127,6 +127,7 @@ func features() [][]string {
 		{"resize of exclusive CPUs in place", "", nri, "1.33", "[resize](../configuration.md#resize-in-place)"},
 		{"pool resources of the Node follow the kubelet's record of pods", "", "", "1.33", "[decision 0019](../adr/0019-node-status.md)"},
 		{"pods with resources at pod level", "", "", "1.34", gate},
+		{"`systemPartition`: pods in the kubelet's system partition", "", "", "1.38 (planned); 1.37.0 has no gate `NodeSystemPartition`", "[other managers](../other-managers.md#the-kubelets-system-partition)"},
 		{"`guaranteed.exclusive: kubelet` with pods in management pools", "", "NRI: containerd 2.0, CRI-O 1.30", "", "[static kubelet](../guides/static-kubelet.md)"},
 		{"Helm chart, webhook, admission policies", "", "", "1.30", "[Chart.yaml](../../deploy/chart/cpupoold/Chart.yaml)"},
 	}

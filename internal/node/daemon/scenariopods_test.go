@@ -1,0 +1,52 @@
+package daemon
+
+import (
+	"path"
+	"strconv"
+
+	"github.com/cpupoold/cpupoold/internal/testing/nodefixture"
+	"github.com/cpupoold/cpupoold/internal/testing/testnode"
+	"github.com/cpupoold/cpupoold/pkg/cgroup"
+	"github.com/cpupoold/cpupoold/pkg/cri"
+)
+
+// pod starts a sandbox. cpus=N is the request of a Guaranteed pod. The pod is in the kubelet's
+// system partition with system=yes, and requests the management pool with annotated=yes.
+func (s *script) pod(name string, args map[string]string) error {
+	spec := testnode.PodSpec{UID: name, Namespace: args["namespace"], Name: name, QoS: args["qos"], System: args["system"] == "yes"}
+	if spec.Namespace == "" {
+		spec.Namespace = "default"
+	}
+	if spec.QoS == "" {
+		spec.QoS = "burstable"
+	}
+	cpus, _ := strconv.Atoi(args["cpus"])
+	if cpus > 0 {
+		spec.QoS = "guaranteed"
+	}
+	if spec.Resources = nodefixture.WholeCPUs(cpus); args["annotated"] == "yes" {
+		spec.Annotations = nodefixture.Management(nil)
+	}
+	id, err := s.Runtime.RunPod(spec)
+	if err != nil {
+		return err
+	}
+	s.names[id], s.ids[name] = name+"/pause", id
+	s.event(runtimeEvent{cri.Event{ContainerID: id, PodID: id, Kind: cri.ContainerCreated, At: s.now}})
+	return nil
+}
+
+// systemPartition makes the root of the kubelet's system partition, and writes its cpuset.
+func (s *script) systemPartition(cpus string) error {
+	above, root := "kubepods.slice", "kubepods.slice/kubepods-system.slice"
+	if s.Host().Driver == cgroup.DriverCgroupfs {
+		above, root = "kubepods", "kubepods/system"
+	}
+	s.Tree.MkdirAll(root)
+	for _, dir := range []string{"", above} {
+		if err := s.Tree.Write(path.Join(dir, "cgroup.subtree_control"), "+cpu +cpuset"); err != nil {
+			return err
+		}
+	}
+	return s.Tree.Write(path.Join(root, "cpuset.cpus"), cpus)
+}

@@ -1,0 +1,151 @@
+package desired
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/cpupoold/cpupoold/internal/config"
+	"github.com/cpupoold/cpupoold/internal/inspect"
+	"github.com/cpupoold/cpupoold/internal/node/inventory"
+	"github.com/cpupoold/cpupoold/internal/node/managers"
+	"github.com/cpupoold/cpupoold/pkg/cgroup"
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
+	"github.com/cpupoold/cpupoold/pkg/pools"
+)
+
+// The codes of problems with the kubelet's system partition.
+const (
+	codeSystemAnnotation pools.Code = "SystemPartitionAnnotation" // a pod in it has annotations for the daemon
+	codeSystemOverlap    pools.Code = "SystemPartitionOverlap"    // it has CPUs of the guaranteed pool
+)
+
+// bySystemPartition names the kubelet's system partition as the manager of containers.
+const bySystemPartition = "the kubelet's system partition"
+
+// systemPartition knows the kubelet's system partition (KEP-5894, planned for Kubernetes 1.38):
+// a cgroup with the pods of some namespaces, to which the kubelet may give a cpuset. The kernel
+// limits the pods in it to that cpuset. A container in it cannot keep other CPUs.
+type systemPartition struct {
+	stance config.SystemPartition
+	read   func(cgroup.Path) (cgroup.State, error)
+	roots  map[cgroup.Path]cgroup.State // as last read
+	fresh  map[cgroup.Path]bool         // roots that were read since the last call of renew
+	absent cgroup.Path                  // the root that was missing at the last listing
+}
+
+// renew makes the next question about a root read it again.
+func (p *systemPartition) renew(s *Settings, read func(cgroup.Path) (cgroup.State, error)) {
+	p.stance, p.read = s.Config.SystemPartition, read
+	clear(p.fresh)
+}
+
+// at returns the last reading of a root. It reports whether the root exists.
+func (p *systemPartition) at(root cgroup.Path) (st cgroup.State, exists bool) {
+	if !p.fresh[root] && p.read != nil {
+		st, err := p.read(root)
+		switch {
+		case err == nil:
+			if p.roots == nil {
+				p.roots, p.fresh = make(map[cgroup.Path]cgroup.State), make(map[cgroup.Path]bool)
+			}
+			p.roots[root], p.fresh[root] = st, true
+		case errors.Is(err, cgroup.ErrGone):
+			delete(p.roots, root)
+		}
+	}
+	st, exists = p.roots[root]
+	return st, exists
+}
+
+// places reports whether the kubelet places the pods below a root, so that the daemon writes
+// nothing there. Before the first call of renew it reports true for each root.
+func (p *systemPartition) places(root cgroup.Path) bool {
+	if root == "" || p.read == nil || p.stance == config.SystemPartitionStandDown {
+		return root != ""
+	}
+	st, _ := p.at(root)
+	return !st.CPUs.IsEmpty()
+}
+
+// foreign returns the CPUs of the pods below a root for the planner. Without a cpuset of the
+// root they run on all CPUs, and hold none.
+func (p *systemPartition) foreign(root cgroup.Path, online cpuset.Set) *pools.Foreign {
+	st, _ := p.at(root)
+	f := &pools.Foreign{Manager: bySystemPartition, CPUs: st.Effective.Intersection(online)}
+	if online.IsSubsetOf(f.CPUs) || st.CPUs.IsEmpty() {
+		f.CPUs, f.Runs = cpuset.Set{}, f.CPUs
+	}
+	return f
+}
+
+// mark marks a pause container if the kubelet places its pod.
+func (p *systemPartition) mark(pod *inventory.Pod, ctr *pools.Container, online cpuset.Set) {
+	if pod != nil && ctr.Kind == pools.Infra && p.places(pod.System) {
+		ctr.Foreign = p.foreign(pod.System, online)
+	}
+}
+
+// SystemPartition returns the kubelet's system partition, or nil without one.
+func (o *OtherManagers) SystemPartition(m *inventory.Inventory) *inspect.SystemPartition {
+	p := &o.system
+	root, inside := m.SystemPartition()
+	if root == "" || !inside && root == p.absent {
+		return nil
+	}
+	st, exists := p.at(root)
+	if !exists {
+		p.absent = root
+		return nil
+	}
+	p.absent = ""
+	return &inspect.SystemPartition{Cgroup: string(root), CPUs: st.CPUs, Effective: st.Effective, StandsDown: p.places(root)}
+}
+
+// problems returns a problem if the system partition has CPUs of the guaranteed pool, and one
+// for each pod in it whose annotations the daemon does not follow.
+func (o *OtherManagers) systemProblems(m *inventory.Inventory, s *Settings) []pools.Problem {
+	p := o.SystemPartition(m)
+	if p == nil || !p.StandsDown {
+		return nil
+	}
+	var all []pools.Problem
+	if both := p.Effective.Intersection(s.Pools.Guaranteed); !both.IsEmpty() && !p.CPUs.IsEmpty() {
+		all = append(all, pools.Problem{Unit: "kubelet", Reason: pools.Reason{Code: codeSystemOverlap, Text: fmt.Sprintf(
+			"its system partition %s has CPUs %s of the guaranteed pool: while pods run in it, no new owner gets these CPUs; give the two different CPUs, or remove systemPartition.cpuset from the kubelet's configuration",
+			p.Cgroup, both)}})
+	}
+	for pod := range m.Pods() {
+		if !o.system.places(pod.System) {
+			continue
+		}
+		var keys []string
+		for key := range pod.Annotations() {
+			if pools.ReadsAnnotation(s.Names, key) && !strings.HasPrefix(key, "kubernetes.io/") {
+				keys = append(keys, key)
+			}
+		}
+		if len(keys) == 0 {
+			continue
+		}
+		slices.Sort(keys)
+		all = append(all, pools.Problem{PodUID: pod.UID, Pod: pod.Name(), Reason: pools.Reason{Code: codeSystemAnnotation, Text: fmt.Sprintf(
+			"%s: not followed, because the pod is in the kubelet's system partition %s, which systemPartition: %s leaves to the kubelet; remove the annotation, or %s",
+			strings.Join(keys, ", "), pod.System, o.system.stance, o.system.remedy())}})
+	}
+	return all
+}
+
+// remedy returns what makes the daemon place the pods of the partition.
+func (p *systemPartition) remedy() string {
+	if p.stance == config.SystemPartitionStandDown {
+		return "set systemPartition: auto, and no systemPartition.cpuset in the kubelet's configuration"
+	}
+	return "take the namespace or the cpuset out of systemPartition in the kubelet's configuration"
+}
+
+// systemClaim is the claim of containers in a system partition.
+func systemClaim() managers.Claim {
+	return managers.Claim{Kind: managers.SystemPartition, By: bySystemPartition}
+}
