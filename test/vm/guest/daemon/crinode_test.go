@@ -117,6 +117,7 @@ func (r *runtimeNode) startWith(milli int64, namespace string, annotations map[s
 		SandboxConfig: sandbox,
 		Config: &runtime.ContainerConfig{
 			Metadata: &runtime.ContainerMetadata{Name: "app"},
+			Labels:   containerLabels("app"),
 			Image:    &runtime.ImageSpec{Image: manifest.Image},
 			Args:     []string{command},
 			LogPath:  "app.log",
@@ -133,6 +134,12 @@ func (r *runtimeNode) startWith(milli int64, namespace string, annotations map[s
 		r.Logf("tried again: %v", err)
 		request.Config.Metadata.Attempt++
 	}
+}
+
+// containerLabels returns the labels by which CRI-O reports the name of a container over NRI. The
+// kubelet sets them.
+func containerLabels(name string) map[string]string {
+	return map[string]string{"io.kubernetes.container.name": name}
 }
 
 // begin creates and starts a container.

@@ -98,6 +98,7 @@ func (r *realRuntime) CreateContainer(podID string, s testnode.ContainerSpec) (s
 		SandboxConfig: r.pods[podID],
 		Config: &runtime.ContainerConfig{
 			Metadata: &runtime.ContainerMetadata{Name: s.Name, Attempt: s.Attempt},
+			Labels:   containerLabels(s.Name),
 			Image:    &runtime.ImageSpec{Image: manifest.Image},
 			Args:     []string{"pause"},
 			Linux: &runtime.LinuxContainerConfig{
