@@ -135,7 +135,7 @@ type pod struct {
 }
 
 // start makes a pod whose container asks for that many thousandths of a CPU: with whole ones it is Guaranteed.
-func (n *node) start(milli int64) (pod, error) {
+func (n *node) start(milli int64, environment ...*runtime.KeyValue) (pod, error) {
 	ctx, cancel := patiently()
 	defer cancel()
 	number := n.made.Add(1)
@@ -176,6 +176,7 @@ func (n *node) start(milli int64) (pod, error) {
 			Labels:   labels,
 			Image:    &runtime.ImageSpec{Image: manifest.Image},
 			Args:     []string{"report"},
+			Envs:     environment,
 			LogPath:  "app.log",
 			Linux: &runtime.LinuxContainerConfig{
 				Resources:       res,
