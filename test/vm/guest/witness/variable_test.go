@@ -17,9 +17,9 @@ import (
 	"github.com/cpupoold/cpupoold/test/vm/internal/guestnode"
 )
 
-// TestForeignVariable starts a container whose author sets OPENSHIFT_SHARED_CPUS to exclusive CPUs. CRI-O adds these CPUs to the container with
+// TestSharedCPUsVariable starts a container whose author sets OPENSHIFT_SHARED_CPUS to exclusive CPUs. CRI-O adds these CPUs to the container with
 // each update. With NRI, the container does not get the variable. Without NRI, the daemon reports the variable and keeps the container in its pool.
-func TestForeignVariable(t *testing.T) {
+func TestSharedCPUsVariable(t *testing.T) {
 	if g := guestnode.New(t); g.Runtime.Name != "cri-o" {
 		t.Skip("only CRI-O reads the variable")
 	}
