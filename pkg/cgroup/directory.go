@@ -30,39 +30,52 @@ func (d directory) OpenDir(name string) (Dir, error) { return openDir(int(d), na
 // Close implements Dir.
 func (d directory) Close() error { return unix.Close(int(d)) }
 
-// ReadFile implements Dir.
-func (d directory) ReadFile(name string, data []byte, limit int) ([]byte, error) {
-	return d.read(name, data, limit, false)
+const (
+	// firstRead has room for nearly all values.
+	firstRead = 512
+	// shortList is for how much of a list one call is enough when it does not fill it: the
+	// kernel puts records into a page until there are none, or as many as were asked for (Fill in
+	// seq_read_iter). TestListInOneRead (test/vm/guest/cgroup) holds kernels to that.
+	shortList = 2048
+)
+
+// ReadParts implements Dir.
+func (d directory) ReadParts(name string, buffer []byte, visit func(part []byte) error) error {
+	fd, err := openat(int(d), name, unix.O_RDONLY)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd) //nolint:errcheck // opened to read
+	room := buffer[:min(len(buffer), shortList)]
+	for first := true; ; {
+		n, err := unix.Read(fd, room)
+		switch {
+		case err == unix.EINTR:
+			continue
+		case err != nil:
+			return &fs.PathError{Op: "read", Path: name, Err: err}
+		case n == 0:
+			return nil
+		}
+		if err := visit(room[:n]); err != nil || first && n < len(room) {
+			return err
+		}
+		first, room = false, buffer
+	}
 }
 
 // ReadValue implements Dir. One call is enough when it does not fill the buffer: seq_read_iter
 // (fs/seq_file.c, since 5.10; seq_read before) gives a file of one record, and kernfs makes
 // nothing else of a file without seq_start (kernfs_seq_start, fs/kernfs/file.c), as a whole.
 func (d directory) ReadValue(name string, data []byte, limit int) ([]byte, error) {
-	return d.read(name, data, limit, true)
-}
-
-const (
-	// firstRead has room for nearly all values.
-	firstRead = 512
-	// shortList is for how much of a list one call is enough, too, when it does not fill it: the
-	// kernel puts records into a page until there are none, or as many as were asked for (Fill in
-	// seq_read_iter). TestListInOneRead (test/vm/guest/cgroup) holds kernels to that.
-	shortList = 2048
-)
-
-func (d directory) read(name string, data []byte, limit int, single bool) ([]byte, error) {
 	fd, err := openat(int(d), name, unix.O_RDONLY)
 	if err != nil {
 		return nil, err
 	}
 	defer unix.Close(fd) //nolint:errcheck // opened to read
 	data = slices.Grow(data, firstRead)
-	for last := true; ; last = single {
+	for {
 		room := data[len(data):cap(data)]
-		if last && !single {
-			room = room[:min(len(room), shortList)]
-		}
 		n, err := unix.Read(fd, room)
 		switch {
 		case err == unix.EINTR:
@@ -73,7 +86,7 @@ func (d directory) read(name string, data []byte, limit int, single bool) ([]byt
 		if data = data[:len(data)+n]; len(data) > limit {
 			return nil, fmt.Errorf("%s has more than %d bytes", name, limit)
 		}
-		if n == 0 || last && n < len(room) {
+		if n < len(room) {
 			return data, nil
 		}
 		data = slices.Grow(data, 1)
@@ -91,29 +104,13 @@ func (d directory) Leaf() bool {
 	return unix.Fstat(int(d), &st) == nil && st.Nlink == leafLinks
 }
 
-// Children implements Dir.
-func (d directory) Children() ([]string, error) {
+// List implements Dir.
+func (d directory) List() (fs.ReadDirFile, error) {
 	fd, err := openat(int(d), ".", unix.O_RDONLY|unix.O_DIRECTORY)
 	if err != nil {
 		return nil, err
 	}
-	return directories(os.NewFile(uintptr(fd), "."))
-}
-
-// directories are those in an open directory, which it closes.
-func directories(dir *os.File) ([]string, error) {
-	defer dir.Close() //nolint:errcheck // opened to read
-	entries, err := dir.ReadDir(-1)
-	if err != nil {
-		return nil, err
-	}
-	var names []string
-	for _, e := range entries {
-		if e.IsDir() {
-			names = append(names, e.Name())
-		}
-	}
-	return names, nil
+	return os.NewFile(uintptr(fd), "."), nil
 }
 
 // openat opens a name in a directory.

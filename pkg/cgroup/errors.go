@@ -23,7 +23,7 @@ var (
 
 // Error is a failed operation on a cgroup file.
 type Error struct {
-	Op    string // read, write, list, make, remove or gather threads of
+	Op    string // read, write, list, make or remove
 	Path  string // below the cgroup2 mount, with the file's name
 	Value string // what was to be written
 	Err   error
@@ -33,7 +33,7 @@ type Error struct {
 // cause means for that file where the errno alone does not say it.
 func (e *Error) Error() string {
 	var b strings.Builder
-	b.WriteString(e.Op + " " + e.Path)
+	b.WriteString(e.Op + " " + shorten(e.Path))
 	if e.Op == opWrite {
 		fmt.Fprintf(&b, " %q", e.Value)
 	}
@@ -52,7 +52,6 @@ const (
 	opWrite = "write"
 	opList  = "list"
 
-	opGather = "gather threads of"
 	opMake   = "make"
 	opRemove = "remove"
 )

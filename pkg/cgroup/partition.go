@@ -3,6 +3,7 @@ package cgroup
 import (
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
@@ -185,21 +186,75 @@ func (f *FS) Partitioned() (all cpuset.Set, err error) {
 	return all, err
 }
 
-// eachPartition calls visit with all cgroups but the root.
+// maxNested is the maximum number of cgroups that Listed and Partitioned read below a container or a unit.
+const maxNested = 64
+
+// eachPartition calls visit with all cgroups but the root that can be partitions. A container, or another unit that
+// is no slice, chooses the cgroups below it, so these are read only if one of them can be a partition, and only
+// maxNested of them. The parent of a valid partition is one itself, or has its CPUs in cpuset.cpus.exclusive, as
+// each ancestor does (remote_partition_enable, kernel/cgroup/cpuset.c, 6.12).
 func (f *FS) eachPartition(visit func(Path, PartitionNode)) error {
 	r := f.Reader()
 	defer r.Rest()
-	return r.walk("", func(o *opened) error {
-		if o.path == "" {
-			return nil
+	return r.partitions("", nil, visit)
+}
+
+// partitions calls visit with p and the cgroups below it. Left is the number of cgroups that may be read below a
+// container or unit, nil outside of these; an error below one is skipped.
+func (r *Reader) partitions(p Path, left *int, visit func(Path, PartitionNode)) error {
+	nested := left != nil
+	if p != "" {
+		n, err := r.partition(p, true)
+		if err != nil {
+			if nested || errors.Is(err, ErrGone) {
+				return nil
+			}
+			return err
 		}
-		n, err := r.partition(o.path, true)
-		if err == nil {
-			visit(o.path, n.PartitionNode)
+		visit(p, n.PartitionNode)
+		if !nested && choosesChildren(p) {
+			if n.Exclusive.IsEmpty() && !n.State.Valid() {
+				return nil
+			}
+			room := maxNested
+			left = &room
 		}
-		if errors.Is(err, ErrGone) {
+	}
+	limit := math.MaxInt - 1
+	if left != nil {
+		limit = *left
+	}
+	o, err := r.open(p)
+	var children []Path
+	if err == nil {
+		children, _, err = o.children(limit)
+	}
+	if err != nil {
+		if left != nil || p != "" && errors.Is(err, ErrGone) {
 			return nil
 		}
 		return err
-	})
+	}
+	for _, child := range children {
+		if left != nil {
+			if *left == 0 {
+				return nil
+			}
+			*left--
+		}
+		if err := r.partitions(child, left, visit); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// choosesChildren reports whether processes in p choose the cgroups below it: a container, or a service or scope
+// outside of pods.
+func choosesChildren(p Path) bool {
+	if _, _, inPod := PodOf(p); inPod {
+		_, _, below := PodOf(p.Parent())
+		return below
+	}
+	return strings.HasSuffix(string(p), ".scope") || strings.HasSuffix(string(p), ".service")
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"iter"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 )
@@ -85,7 +86,7 @@ func (m *PartitionMemory) list(r *Reader, p Path) ([]Path, error) {
 	o, err := r.open(p)
 	var children []Path
 	if err == nil {
-		children, err = o.children()
+		children, _, err = o.children(math.MaxInt - 1)
 	}
 	if errors.Is(err, ErrGone) {
 		return nil, nil

@@ -126,3 +126,16 @@ func abbreviate(s string) string {
 	}
 	return fmt.Sprintf("%q", s)
 }
+
+// shortPath is the length up to which a message has a path as it is. A container's path has about 250 bytes; the
+// container chooses what is below.
+const shortPath = 400
+
+// shorten returns a path for a message, without the middle of a long one.
+func shorten(s string) string {
+	if len(s) <= shortPath {
+		return s
+	}
+	const end = 80
+	return fmt.Sprintf("%s...%s (%d bytes)", strings.ToValidUTF8(s[:shortPath-end], ""), strings.ToValidUTF8(s[len(s)-end:], ""), len(s))
+}

@@ -127,3 +127,36 @@ func plainNode(b *testing.B) (fs *FS, dir string, all []Path) {
 	}
 	return New(tree), dir, all
 }
+
+// BenchmarkGather measures the part of a container that Gather reads, which the event loop waits for: quiet has ten
+// threads, hostile reaches both bounds, with a list of 131,073 threads and 1,000 cgroups in one directory. More cgroups
+// would make no difference, because Gather reads 256 entries of the directory at most.
+func BenchmarkGather(b *testing.B) {
+	for _, container := range []struct {
+		name             string
+		threads, cgroups int
+	}{{"quiet", 10, 0}, {"hostile", 131_073, 1000}} {
+		b.Run(container.name, func(b *testing.B) {
+			fs, dir, all := plainNode(b)
+			at := all[1]
+			list := strings.Repeat(fmt.Sprintln(os.Getpid()), container.threads)
+			err := os.WriteFile(filepath.Join(dir, string(at), "cgroup.threads"), []byte(list), 0o600)
+			for i := range container.cgroups {
+				err = errors.Join(err, os.Mkdir(filepath.Join(dir, string(at), fmt.Sprint(i)), 0o700))
+			}
+			if err != nil {
+				b.Fatal(err)
+			}
+			r := fs.Reader()
+			b.ReportAllocs()
+			before := cputime.Of(b)
+			for b.Loop() {
+				if g, err := r.Gather(at); err != nil || g.More != (container.cgroups > 0) {
+					b.Fatal(g, err)
+				}
+				r.Rest()
+			}
+			cputime.Report(b, before)
+		})
+	}
+}

@@ -2,6 +2,7 @@ package cgroup
 
 import (
 	"errors"
+	"io"
 	"io/fs"
 	"slices"
 	"strings"
@@ -20,16 +21,16 @@ type Directories interface {
 // Dir is an open directory. A name is that of something in it: neither a path nor a link.
 type Dir interface {
 	OpenDir(name string) (Dir, error)
-	// ReadFile appends the whole of a file to data, or is an error if that has more than
-	// limit bytes then.
-	ReadFile(name string, data []byte, limit int) ([]byte, error)
-	// ReadValue is ReadFile for a file that the kernel prints in one piece: all but the
-	// lists of processes and threads.
+	// ReadParts reads a file of any size into buffer, and calls visit with each part, until an
+	// error.
+	ReadParts(name string, buffer []byte, visit func(part []byte) error) error
+	// ReadValue appends the whole of a file to data. The kernel must print the file in one piece, as all but the
+	// lists of processes and threads. ReadValue returns an error if data has more than limit bytes then.
 	ReadValue(name string, data []byte, limit int) ([]byte, error)
 	// Leaf says that no directory is in it, false also where that is not known.
 	Leaf() bool
-	// Children returns the names of the directories in it, in any order.
-	Children() ([]string, error)
+	// List opens it for its entries, which come in any order.
+	List() (fs.ReadDirFile, error)
 	Close() error
 }
 
@@ -43,6 +44,7 @@ type Reader struct {
 	held        []heldDir
 	value, list []byte // of the last file; a list is looked at while values are read
 	sets        map[string]cpuset.Set
+	gather      *gathering // nil before the first use
 }
 
 type heldDir struct {
@@ -139,17 +141,38 @@ func (o *opened) read(file string) ([]byte, error) {
 	return data, nil
 }
 
-// readList returns the content of a list of threads, until the next one is read.
-func (o *opened) readList(file string) ([]byte, error) {
-	if o.dir == nil {
-		return o.fs.ReadFile(o.path, file)
+// listBuffer is the size of the parts of a list: the kernel returns at most a page at once.
+const listBuffer = 4096
+
+// readParts calls visit with the parts of a list of threads, until an error.
+func (o *opened) readParts(file string, visit func(part []byte) error) error {
+	if o.list == nil {
+		o.list = make([]byte, listBuffer)
 	}
-	data, err := o.dir.ReadFile(file, o.list[:0], maxFile)
+	if o.dir != nil {
+		if err := o.dir.ReadParts(file, o.list, visit); err != nil {
+			return o.failed(file, err)
+		}
+		return nil
+	}
+	tree, ok := o.fs.tree.(interface {
+		ReadParts(name string, buffer []byte, visit func(part []byte) error) error
+	})
+	if !ok {
+		data, err := o.fs.ReadFile(o.path, file)
+		if err == nil {
+			err = visit(data)
+		}
+		return err
+	}
+	name, err := o.path.file(file)
+	if err == nil {
+		err = tree.ReadParts(name, o.list, visit)
+	}
 	if err != nil {
-		return nil, o.failed(file, err)
+		return &Error{Op: opRead, Path: name, Err: o.fs.cause(o.path, err)}
 	}
-	o.list = data
-	return data, nil
+	return nil
 }
 
 // failed is FS.cause in an open directory.
@@ -164,19 +187,52 @@ func (o *opened) failed(file string, err error) error {
 	return &Error{Op: opRead, Path: o.path.name() + "/" + file, Err: err}
 }
 
-// children are the cgroups in it, sorted.
-func (o *opened) children() ([]Path, error) {
+// listed is the number of entries that are read from a directory at once. A cgroup has about 60 files.
+const listed = 256
+
+// children returns at most limit cgroups in it, sorted, and reports whether there are more.
+func (o *opened) children(limit int) (all []Path, more bool, err error) {
 	if o.dir == nil {
-		return o.fs.Children(o.path)
+		all, err = o.fs.Children(o.path)
+		if more = len(all) > limit; more {
+			all = all[:limit]
+		}
+		return all, more, err
 	}
 	if o.dir.Leaf() {
-		return nil, nil
+		return nil, false, nil
 	}
-	names, err := o.dir.Children()
+	dir, err := o.dir.List()
 	if err != nil {
-		return nil, &Error{Op: opList, Path: string(o.path), Err: goneOr(err)}
+		return nil, false, o.cannotList(err)
 	}
-	return o.path.children(names), nil
+	defer dir.Close() //nolint:errcheck // opened to read
+	var names []string
+	for err == nil && len(names) <= limit {
+		names, err = appendDirectories(names, dir)
+	}
+	if err != nil && !errors.Is(err, io.EOF) {
+		return nil, false, o.cannotList(err)
+	}
+	if more = len(names) > limit; more {
+		names = names[:limit]
+	}
+	return o.path.children(names), more, nil
+}
+
+func (o *opened) cannotList(err error) error {
+	return &Error{Op: opList, Path: string(o.path), Err: goneOr(err)}
+}
+
+// appendDirectories appends the directories among the next entries of dir. The error is io.EOF at the end.
+func appendDirectories(names []string, dir fs.ReadDirFile) ([]string, error) {
+	entries, err := dir.ReadDir(listed)
+	for _, e := range entries {
+		if e.IsDir() {
+			names = append(names, e.Name())
+		}
+	}
+	return names, err
 }
 
 // readValue reads one file and names it in the error when it makes no sense. The value must

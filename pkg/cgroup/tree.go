@@ -90,7 +90,15 @@ func (t rootTree) ReadDir(name string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	return directories(dir)
+	defer dir.Close() //nolint:errcheck // opened to read
+	var names []string
+	for err == nil {
+		names, err = appendDirectories(names, dir)
+	}
+	if err != io.EOF { //nolint:errorlint // ReadDir returns it bare
+		return nil, err
+	}
+	return names, nil
 }
 
 func (t rootTree) Mkdir(name string) error { return t.root.Mkdir(name, 0o755) }

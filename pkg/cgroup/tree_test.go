@@ -2,6 +2,7 @@ package cgroup
 
 import (
 	"errors"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -83,21 +84,23 @@ func TestOpenedDirectory(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if data, err := a.ReadFile("file", nil, len(long)); string(data) != long || err != nil {
-		t.Errorf("%d bytes, %v; want %d", len(data), err, len(long))
+	read := func(name string, buffer []byte) (data []byte, err error) {
+		err = a.ReadParts(name, buffer, func(part []byte) error { data = append(data, part...); return nil })
+		return data, err
 	}
 	for _, size := range []int{0, 1, firstRead - 1, firstRead, firstRead + 1, shortList - 1, shortList, shortList + 1, len(long) - 1} {
 		if err := os.WriteFile(filepath.Join(dir, "a", "list"), []byte(long[:size]), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		for _, room := range []int{0, firstRead, shortList, shortList + 1, 2 * len(long)} {
-			if data, err := a.ReadFile("list", make([]byte, 0, room), len(long)); string(data) != long[:size] || err != nil {
+		for _, room := range []int{1, firstRead, shortList, shortList + 1, 2 * len(long)} {
+			if data, err := read("list", make([]byte, room)); string(data) != long[:size] || err != nil {
 				t.Errorf("%d bytes of %d with room for %d, %v", len(data), size, room, err)
 			}
 		}
 	}
-	if _, err := a.ReadFile("file", nil, len(long)-1); err == nil {
-		t.Error("a file longer than the limit was read")
+	stop := errors.New("stop")
+	if err := a.ReadParts("file", make([]byte, 100), func([]byte) error { return stop }); !errors.Is(err, stop) {
+		t.Errorf("ReadParts = %v; want the error of visit", err)
 	}
 	before := []byte("so far ")
 	if data, err := a.ReadValue("file", before, len(before)+len(long)); string(data) != "so far "+long || err != nil {
@@ -106,13 +109,23 @@ func TestOpenedDirectory(t *testing.T) {
 	if _, err := a.ReadValue("file", nil, len(long)-1); err == nil {
 		t.Error("a value longer than the limit was read")
 	}
-	if names, err := top.Children(); top.Leaf() || !slices.Equal(names, []string{"a"}) || err != nil {
-		t.Errorf("Leaf = %t, Children = %q, %v; want the directory and no link", top.Leaf(), names, err)
+	children := func(d Dir) (names []string) {
+		dir, err := d.List()
+		for err == nil {
+			names, err = appendDirectories(names, dir)
+		}
+		if !errors.Is(err, io.EOF) {
+			t.Error(err)
+		}
+		return names
 	}
-	if names, err := a.Children(); len(names) > 0 || err != nil {
-		t.Errorf("Children = %q, %v; want none", names, err)
+	if names := children(top); top.Leaf() || !slices.Equal(names, []string{"a"}) {
+		t.Errorf("Leaf = %t, directories = %q; want the directory and no link", top.Leaf(), names)
 	}
-	if _, err := a.ReadFile("link", nil, 10); err == nil {
+	if names := children(a); len(names) > 0 {
+		t.Errorf("directories = %q; want none", names)
+	}
+	if _, err := read("link", make([]byte, 10)); err == nil {
 		t.Error("a link was followed")
 	}
 	for _, name := range []string{"file", "link"} {
@@ -126,7 +139,7 @@ func TestOpenedDirectory(t *testing.T) {
 	if err := errors.Join(os.RemoveAll(filepath.Join(dir, "a")), os.Mkdir(filepath.Join(dir, "a"), 0o700), os.WriteFile(filepath.Join(dir, "a", "file"), []byte("another"), 0o600)); err != nil {
 		t.Fatal(err)
 	}
-	if data, err := a.ReadFile("file", nil, 10); !errors.Is(err, fs.ErrNotExist) {
+	if data, err := read("file", make([]byte, 10)); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("another directory of the name is read: %q, %v", data, err)
 	}
 	if err := a.Close(); err != nil {

@@ -111,6 +111,7 @@ func rows() []row {
 		{"power", true, []string{"tune", "pkg/cpuset", "pkg/workload"}},
 		{"report", true, []string{"internal/history", "internal/inspect"}},
 		{"preflight", true, []string{"pkg/...", "internal/config", "hostslices", "managers"}},
+		{"threads", true, []string{"pkg/cgroup"}},
 
 		// State and decisions.
 		{"actor", true, nil},
@@ -121,7 +122,7 @@ func rows() []row {
 		{"waits", false, nil},
 		{"inventory", false, []string{"hostenv", "hostslices", "managers", "undo"}},
 		{"numahints", false, []string{"hostenv", "inventory"}},
-		{"kernelstate", false, []string{"inventory"}},
+		{"kernelstate", false, []string{"inventory", "threads"}},
 		{"refusal", false, []string{"inventory", "numahints"}},
 		{"exposure", false, []string{"inventory", "kernelstate"}},
 		{"desired", false, []string{"audit", "hostenv", "hostslices", "inventory", "managers", "noise", "power", "tune", "undo"}},

@@ -6,9 +6,6 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
 
-// codeStuckThreads is the code of problems of cgroups with threads outside of their CPUs.
-const codeStuckThreads pools.Code = "StuckThreads"
-
 // cgroupProblems returns the problems of cgroups: properties whose repairs pause because of
 // external writes, threads outside of the cgroup's CPUs, and too many notices (flooding).
 func (l *Loop) cgroupProblems(flooding []cgroup.Path) (all []pools.Problem) {
@@ -19,9 +16,7 @@ func (l *Loop) cgroupProblems(flooding []cgroup.Path) (all []pools.Problem) {
 		return true
 	}
 	l.backoffs.Problems(l.now())(add)
-	for at, err := range l.cache.Stranded() {
-		add(at, pools.Reason{Code: codeStuckThreads, Text: err.Error()})
-	}
+	l.cache.ThreadProblems()(add)
 	for _, at := range flooding {
 		add(at.Scope(), kernelstate.FloodReason(at))
 	}

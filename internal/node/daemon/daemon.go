@@ -142,6 +142,8 @@ func (l *Loop) serve(ctx context.Context, o Options) {
 	sources.Go(func() { l.followUnits(ctx) })
 	sources.Go(func() { l.watchNRI(ctx) })
 	sources.Go(func() { l.watchTree(ctx) })
+	scan := l.cache.ThreadScans(l.Cgroups)
+	sources.Go(func() { scan(ctx, func(f kernelstate.ThreadsFound) { l.box.Post(threadsScanned{f}) }) })
 	sources.Go(func() { l.watchCPUs(ctx) })
 	sources.Go(func() { l.watchNamespaces(ctx) })
 	l.askFormula()

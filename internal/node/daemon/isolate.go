@@ -89,10 +89,8 @@ func (l *Loop) partition(want []cgroup.Target, keep bool, now time.Time) (wrote 
 // do not belong to the daemon.
 func (l *Loop) findLists() bool {
 	l.findParking()
-	found := make(map[cgroup.Path]bool)
-	on, _ := l.partitions()
-	if !on {
-		l.isolation.found = found
+	if on, _ := l.partitions(); !on {
+		l.isolation.found = make(map[cgroup.Path]bool)
 		return true
 	}
 	listed, err := l.Cgroups.Listed()
@@ -100,18 +98,7 @@ func (l *Loop) findLists() bool {
 		l.log.Warn("list exclusive CPUs of cgroups; the next pass tries again", "error", err)
 		return false
 	}
-	for _, p := range listed {
-		_, _, inPod := cgroup.PodOf(p)
-		_, _, below := cgroup.PodOf(p.Parent())
-		_, _, deeper := cgroup.PodOf(p.Parent().Parent())
-		switch {
-		case inPod && !below, !inPod && l.journal.WasBare() && partition.HoldsPods(p):
-			found[p.Join("gone")] = true // the leaf is unknown
-		case below && !deeper && l.journal.WasBare():
-			found[p] = true
-		}
-	}
-	l.isolation.found = found
+	l.isolation.found = partition.Left(listed, l.journal.WasBare())
 	return true
 }
 

@@ -71,7 +71,7 @@ func TestStuckThreads(t *testing.T) {
 	r := n.start()
 	stuck := func() bool {
 		v := r.loop.snapshot.Load()
-		return v != nil && v.Stuck > 0 && v.Problems[string(codeStuckThreads)] > 0 && v.LastSuccess.IsZero()
+		return v != nil && v.Stuck > 0 && v.Problems["StuckThreads"] > 0 && v.LastSuccess.IsZero()
 	}
 	n.Eventually("threads are stuck", stuck)
 	if logs := n.Logged("not honoured"); len(logs) == 0 || !strings.Contains(fmt.Sprint(logs), "CAP_SYS_NICE") {
@@ -79,7 +79,7 @@ func TestStuckThreads(t *testing.T) {
 	}
 	n.Tree.RefuseUnbind(nil)
 	r.quiet()
-	if v := r.loop.snapshot.Load(); v.Stuck != 0 || v.Problems[string(codeStuckThreads)] != 0 {
+	if v := r.loop.snapshot.Load(); v.Stuck != 0 || v.Problems["StuckThreads"] != 0 {
 		t.Errorf("%d stuck, problems %v", v.Stuck, v.Problems)
 	}
 	if on, has := n.ThreadCPUs(id), n.State(id).Effective; !on.IsSubsetOf(has) {

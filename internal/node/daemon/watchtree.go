@@ -81,6 +81,15 @@ func (e treeWatched) apply(l *Loop) {
 	l.cache.InvalidatePartitions()
 }
 
+// threadsScanned is the result of a scan of a container's threads.
+type threadsScanned struct{ kernelstate.ThreadsFound }
+
+func (threadsScanned) ownResult() {}
+
+func (threadsScanned) scope(*Loop) scope { return scopeAnswer }
+
+func (e threadsScanned) apply(l *Loop) { l.cache.NoteThreads(e.ThreadsFound) }
+
 // isWatched reports whether the watcher reports writes to a cgroup and to crun's cgroup in it. If
 // any watch is missing, it reports false for all: the watch of the parent shows that a cgroup
 // was replaced.

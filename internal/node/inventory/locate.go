@@ -1,6 +1,7 @@
 package inventory
 
 import (
+	"errors"
 	"strings"
 
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
@@ -13,22 +14,43 @@ type foundCgroups struct {
 }
 
 // findCgroups finds the cgroups of all pods and of the containers with these ids. The
-// kubelet puts UIDs into the names, runtimes put ids into them.
+// kubelet puts UIDs into the names, runtimes put ids into them. It does not read the cgroups below
+// containers, because nothing bounds their number.
 func findCgroups(fs *cgroup.FS, ids []string) (foundCgroups, error) {
 	found := foundCgroups{pods: make(map[string]cgroup.Path), containers: make(map[string]cgroup.Path, len(ids))}
-	err := fs.Walk("", func(p cgroup.Path) error {
-		if uid, _, ok := cgroup.PodOf(p); ok && found.pods[uid] == "" {
-			found.pods[uid] = p // the walk visits its children later
+	return found, found.find(fs, "", ids)
+}
+
+// find adds the cgroups below p.
+func (f *foundCgroups) find(fs *cgroup.FS, p cgroup.Path, ids []string) error {
+	children, err := fs.Children(p)
+	if err != nil {
+		return err
+	}
+	_, _, inPod := cgroup.PodOf(p)
+	for _, child := range children {
+		f.add(child, ids)
+		if inPod {
+			continue
 		}
-		name := strings.TrimSuffix(p.Base(), ".scope")
-		for _, id := range ids {
-			if prefix, ok := strings.CutSuffix(name, id); ok && isContainerPrefix(prefix) && found.containers[id] == "" {
-				found.containers[id] = p
-			}
+		if err := f.find(fs, child, ids); err != nil && !errors.Is(err, cgroup.ErrGone) {
+			return err
 		}
-		return nil
-	})
-	return found, err
+	}
+	return nil
+}
+
+// add adds a cgroup whose name shows a pod, or a container of ids.
+func (f *foundCgroups) add(p cgroup.Path, ids []string) {
+	if uid, _, ok := cgroup.PodOf(p); ok && f.pods[uid] == "" {
+		f.pods[uid] = p // its children come later
+	}
+	name := strings.TrimSuffix(p.Base(), ".scope")
+	for _, id := range ids {
+		if prefix, ok := strings.CutSuffix(name, id); ok && isContainerPrefix(prefix) && f.containers[id] == "" {
+			f.containers[id] = p
+		}
+	}
 }
 
 // IDAt returns the container id in the name of a pod's cgroup p, or "". All runtimes of the

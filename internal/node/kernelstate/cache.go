@@ -15,7 +15,7 @@ type Kernel interface {
 	// Check returns the state of a cgroup with watched files. It reads only the values that
 	// the kernel changes without a notice.
 	Check(before cgroup.State) (cgroup.State, error)
-	// Gather moves the threads of a cgroup to its CPUs.
+	// Gather moves the threads of a cgroup to its CPUs, or a bounded part of them.
 	Gather(p cgroup.Path) (cgroup.Gathered, error)
 	// Rest releases the open files.
 	Rest()
@@ -35,7 +35,7 @@ type Cache struct {
 	overridden      map[cgroup.Path]bool
 	external        []ExternalWrite
 	stalePartitions bool
-	threads         threads
+	threads         threadState
 
 	// watched is set between Recheck and the next Refresh. It reports whether the daemon
 	// gets a notice of each write to a cgroup.
@@ -53,7 +53,7 @@ func New(k Kernel, log *slog.Logger) *Cache {
 		pending:    make(map[cgroup.Path]int),
 		own:        make(map[cgroup.Path]*ownWrites),
 		overridden: make(map[cgroup.Path]bool),
-		threads:    threads{log: log, stranded: make(map[cgroup.Path]strandedThreads)},
+		threads:    newThreadState(log),
 	}
 }
 

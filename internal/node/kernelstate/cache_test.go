@@ -251,7 +251,7 @@ func TestThreads(t *testing.T) {
 			t.Errorf("runs on %s; want 0-3", effective)
 		}
 	}
-	k.gatherErr, k.gathered = nil, cgroup.Gathered{Back: 2, Stuck: []int{7, 8}, Why: errors.New("operation not permitted")}
+	k.gatherErr, k.gathered = nil, cgroup.Gathered{Back: 2, Outside: 2, Stuck: []int{7, 8}, Why: errors.New("operation not permitted")}
 	if _, errs := tr.Refresh(all, nodeInventory); errs != nil || tr.Current(p).Effective.String() != "0" {
 		t.Errorf("errors %v, runs on %s", errs, tr.Current(p).Effective)
 	}
@@ -267,7 +267,7 @@ func TestThreads(t *testing.T) {
 	if err := tr.MoveThreads(p); err != nil || tr.StrandedThreads() != 0 {
 		t.Errorf("after the end of the cgroup: %v, %d stranded", err, tr.StrandedThreads())
 	}
-	k.gathered, k.gatherErr = cgroup.Gathered{Stuck: []int{7}, Why: failed}, nil
+	k.gathered, k.gatherErr = cgroup.Gathered{Outside: 1, Stuck: []int{7}, Why: failed}, nil
 	if err := tr.MoveThreads(p); err != nil {
 		t.Error(err)
 	}

@@ -51,7 +51,9 @@ func (t *Cache) Refresh(targets []cgroup.Target, m *inventory.Inventory) (gone [
 	unknown := func(p cgroup.Path) bool { return !t.Has(p) && !t.IsBusy(p) }
 	maps.DeleteFunc(t.stale, func(p cgroup.Path, _ bool) bool { return unknown(p) })
 	maps.DeleteFunc(t.own, func(p cgroup.Path, _ *ownWrites) bool { return unknown(p) })
-	maps.DeleteFunc(t.threads.stranded, func(p cgroup.Path, _ strandedThreads) bool { return !t.Has(p) })
+	dropped := func(p cgroup.Path, _ cgroup.Gathered) bool { return !t.Has(p) }
+	maps.DeleteFunc(t.threads.stranded, dropped)
+	maps.DeleteFunc(t.threads.scanned, dropped)
 	return gone, errs
 }
 

@@ -1,54 +1,112 @@
 package kernelstate
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"iter"
 	"log/slog"
 	"syscall"
 
+	"github.com/cpupoold/cpupoold/internal/node/threads"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
+	"github.com/cpupoold/cpupoold/pkg/pools"
 )
 
-// threads are the threads that the kernel left outside of their cgroup's CPUs.
-type threads struct {
+// codeStuckThreads is the code of problems of cgroups with threads outside of their CPUs.
+const codeStuckThreads pools.Code = "StuckThreads"
+
+// ThreadsFound is the result of a scan of the threads that the event loop does not read.
+type ThreadsFound = threads.Found
+
+// threadState holds the threads that the kernel left outside of their cgroup's CPUs.
+type threadState struct {
 	log      *slog.Logger
 	moved    uint64
-	stranded map[cgroup.Path]strandedThreads // cannot be moved
+	stranded map[cgroup.Path]cgroup.Gathered // threads that cannot be moved or read
+	scanned  map[cgroup.Path]cgroup.Gathered // the same by the last scan. It takes precedence: it reads all threads
+	scanner  *threads.Scanner
 }
 
-// strandedThreads are threads of one cgroup.
-type strandedThreads struct {
-	tids   []int
-	reason error
+func newThreadState(log *slog.Logger) threadState {
+	return threadState{log: log, stranded: make(map[cgroup.Path]cgroup.Gathered), scanned: make(map[cgroup.Path]cgroup.Gathered), scanner: threads.New()}
 }
 
-// err returns a description of the threads, with a remedy.
-func (s strandedThreads) err(p cgroup.Path) error {
+// strandedErr returns a description of threads that cannot be moved, with a remedy.
+func strandedErr(p cgroup.Path, g cgroup.Gathered) error {
 	remedy := "end the process"
 	switch {
-	case errors.Is(s.reason, syscall.EPERM):
+	case errors.Is(g.Why, syscall.EPERM):
 		remedy = "give the daemon CAP_SYS_NICE and sched_setaffinity(2), as the unit of this version does"
-	case errors.Is(s.reason, syscall.EINVAL):
+	case errors.Is(g.Why, syscall.EINVAL):
 		remedy = "if it is a worker of io_uring, as kernels before 6.12 make them, end the process or have it do without"
 	}
-	return fmt.Errorf("%d threads of %s, the first of them %d, run outside of its CPUs and cannot be brought back (%w): %s", len(s.tids), p, s.tids[0], s.reason, remedy)
+	return fmt.Errorf("%d threads of %s, the first of them %d, run outside of its CPUs and cannot be brought back (%w): %s", g.Outside, p, g.Stuck[0], g.Why, remedy)
 }
 
-func (t *threads) move(k Kernel, p cgroup.Path) error {
+// unreadErr returns a description of cgroups that cannot be read, with a remedy.
+func unreadErr(p cgroup.Path, g cgroup.Gathered) error {
+	return fmt.Errorf("threads in %d cgroups that the container %s has made may run outside of its CPUs, because the daemon cannot read them; the first error is %w: "+
+		"have the container remove these cgroups, or restart it", g.Unread, p, g.UnreadErr)
+}
+
+func (t *threadState) move(k Kernel, p cgroup.Path) error {
 	found, err := k.Gather(p)
-	if found.Back > 0 {
-		t.moved += uint64(found.Back)
-		t.log.Warn("the kernel had left threads outside of their cgroup's CPUs; they are back", "cgroup", p, "threads", found.Back)
-	}
+	t.note(p, found.Back)
 	delete(t.stranded, p)
-	if len(found.Stuck) > 0 {
-		t.stranded[p] = strandedThreads{found.Stuck, found.Why}
+	if found.Outside+found.Unread > 0 {
+		t.stranded[p] = found
+	}
+	if found.More {
+		t.scanner.Submit(p)
+	} else {
+		delete(t.scanned, p)
 	}
 	if errors.Is(err, cgroup.ErrGone) {
 		return nil
 	}
 	return err
+}
+
+// note counts the threads that were moved back.
+func (t *threadState) note(p cgroup.Path, back int) {
+	if back > 0 {
+		t.moved += uint64(back)
+		t.log.Warn("the kernel had left threads outside of their cgroup's CPUs; they are back", "cgroup", p, "threads", back)
+	}
+}
+
+// found returns the cgroups with threads that cannot be moved or read.
+func (t *threadState) found() iter.Seq2[cgroup.Path, cgroup.Gathered] {
+	return func(yield func(cgroup.Path, cgroup.Gathered) bool) {
+		for p, g := range t.scanned {
+			if g.Outside+g.Unread > 0 && !yield(p, g) {
+				return
+			}
+		}
+		for p, g := range t.stranded {
+			if _, scanned := t.scanned[p]; !scanned && !yield(p, g) {
+				return
+			}
+		}
+	}
+}
+
+// ThreadScans returns a function that scans the containers with more threads or cgroups than the event loop reads, until
+// ctx ends. It is for another goroutine. The event loop passes the posted results to NoteThreads.
+func (t *Cache) ThreadScans(fs *cgroup.FS) func(ctx context.Context, post func(ThreadsFound)) {
+	scanner := t.threads.scanner
+	return func(ctx context.Context, post func(ThreadsFound)) {
+		scanner.Run(ctx, func(p cgroup.Path) threads.Scan { return fs.ScanThreads(p) }, post)
+	}
+}
+
+// NoteThreads records the result of a scan.
+func (t *Cache) NoteThreads(f ThreadsFound) {
+	t.threads.note(f.Path, f.Back)
+	if t.Has(f.Path) {
+		t.threads.scanned[f.Path] = f.Gathered
+	}
 }
 
 // MoveThreads moves the threads of a cgroup to its CPUs after a write of them. The caller
@@ -63,8 +121,8 @@ func (t *Cache) MovedThreads() uint64 { return t.threads.moved }
 
 // StrandedThreads returns the number of threads that cannot be moved.
 func (t *Cache) StrandedThreads() (n int) {
-	for _, s := range t.threads.stranded {
-		n += len(s.tids)
+	for _, g := range t.threads.found() {
+		n += g.Outside
 	}
 	return n
 }
@@ -73,8 +131,26 @@ func (t *Cache) StrandedThreads() (n int) {
 // and a remedy.
 func (t *Cache) Stranded() iter.Seq2[cgroup.Path, error] {
 	return func(yield func(cgroup.Path, error) bool) {
-		for p, s := range t.threads.stranded {
-			if !yield(p, s.err(p)) {
+		for p, g := range t.threads.found() {
+			if g.Outside > 0 && !yield(p, strandedErr(p, g)) {
+				return
+			}
+		}
+	}
+}
+
+// ThreadProblems returns the problems of cgroups with threads that cannot be moved or read.
+func (t *Cache) ThreadProblems() iter.Seq2[cgroup.Path, pools.Reason] {
+	return func(yield func(cgroup.Path, pools.Reason) bool) {
+		for p, g := range t.threads.found() {
+			var err error
+			if g.Outside > 0 {
+				err = strandedErr(p, g)
+			}
+			if g.Unread > 0 {
+				err = errors.Join(err, unreadErr(p, g))
+			}
+			if !yield(p, pools.Reason{Code: codeStuckThreads, Text: err.Error()}) {
 				return
 			}
 		}

@@ -21,8 +21,26 @@ const (
 // MaxSteps returns the maximum number of steps to reach the desired state of n partitions.
 func MaxSteps(n int) int { return 32 + 8*n }
 
-// HoldsPods reports whether a cgroup contains the kubelet's pods or QoS classes.
-func HoldsPods(p cgroup.Path) bool {
+// Left returns the partitions of containers among listed, and a cgroup below each pod and each parent of pods, because
+// their lists belong to unknown containers. Without a journal at the start (bare), they may be left by another daemon.
+func Left(listed []cgroup.Path, bare bool) map[cgroup.Path]bool {
+	found := make(map[cgroup.Path]bool)
+	for _, p := range listed {
+		_, _, inPod := cgroup.PodOf(p)
+		_, _, below := cgroup.PodOf(p.Parent())
+		_, _, deeper := cgroup.PodOf(p.Parent().Parent())
+		switch {
+		case inPod && !below, !inPod && bare && holdsPods(p):
+			found[p.Join("gone")] = true
+		case below && !deeper && bare:
+			found[p] = true
+		}
+	}
+	return found
+}
+
+// holdsPods reports whether a cgroup contains the kubelet's pods or QoS classes.
+func holdsPods(p cgroup.Path) bool {
 	for component := range strings.SplitSeq(string(p), "/") {
 		if name := strings.TrimSuffix(component, ".slice"); name == "kubepods" || strings.HasSuffix(name, "-kubepods") {
 			return true
