@@ -39,6 +39,8 @@ type kubeletFacts struct {
 	strict       bool    // strict-cpu-reservation, of the CPU manager's policy options
 	topology     setting // topologyManagerPolicy
 	memory       setting // memoryManagerPolicy
+	system       kubeletSystem
+	gates        map[string]bool // featureGates
 	unreadable   []fileError
 }
 
@@ -73,6 +75,9 @@ func readKubelet(root fs.FS, dir string) kubeletFacts {
 		if value, ok := flags[name]; ok {
 			*s = setting{value, source, "--" + name}
 		}
+	}
+	if gates, ok := flags["feature-gates"]; ok {
+		k.setGates(parseGates(gates))
 	}
 	if options, ok := flags["cpu-manager-policy-options"]; ok {
 		k.strict = hasStrictReservation(strings.Split(options, ","))
@@ -128,6 +133,9 @@ func (k *kubeletFacts) readConfig(root fs.FS, file string, optional bool) {
 	if err == nil {
 		config, err = parseKubeletConfig(b)
 	}
+	if err == nil {
+		err = k.system.overlay(&config.system, file)
+	}
 	if err != nil {
 		k.unreadable = append(k.unreadable, fileError{file, err})
 		return
@@ -138,6 +146,7 @@ func (k *kubeletFacts) readConfig(root fs.FS, file string, optional bool) {
 	k.reserved.overlay(config.reservedSystemCPUs, file, "reservedSystemCPUs")
 	k.topology.overlay(config.topologyManagerPolicy, file, "topologyManagerPolicy")
 	k.memory.overlay(config.memoryManagerPolicy, file, "memoryManagerPolicy")
+	k.setGates(config.gates)
 	if config.strict != nil {
 		k.strict = *config.strict
 	}
@@ -178,6 +187,8 @@ type kubeletConfig struct {
 	cpuManagerPolicy, cgroupDriver, reservedSystemCPUs *string
 	topologyManagerPolicy, memoryManagerPolicy         *string
 	strict                                             *bool // cpuManagerPolicyOptions
+	system                                             yaml.Node
+	gates                                              map[string]bool
 }
 
 // parseKubeletConfig parses a KubeletConfiguration or a drop-in, in YAML or JSON. A null
@@ -189,13 +200,15 @@ func parseKubeletConfig(b []byte) (kubeletConfig, error) {
 		ReservedSystemCPUs    yaml.Node `yaml:"reservedSystemCPUs"`
 		TopologyManagerPolicy yaml.Node `yaml:"topologyManagerPolicy"`
 		MemoryManagerPolicy   yaml.Node `yaml:"memoryManagerPolicy"`
+		SystemPartition       yaml.Node `yaml:"systemPartition"`
 
 		CPUManagerPolicyOptions map[string]string `yaml:"cpuManagerPolicyOptions"`
+		FeatureGates            map[string]bool   `yaml:"featureGates"`
 	}
 	if err := yaml.Unmarshal(b, &keys); err != nil {
 		return kubeletConfig{}, fmt.Errorf("parse kubelet configuration: %w", err)
 	}
-	var c kubeletConfig
+	c := kubeletConfig{system: keys.SystemPartition, gates: keys.FeatureGates}
 	if keys.CPUManagerPolicyOptions != nil {
 		on, err := strconv.ParseBool(keys.CPUManagerPolicyOptions["strict-cpu-reservation"])
 		on = on && err == nil

@@ -38,6 +38,7 @@ func checks() []check {
 		{"kubelet-reserved", []need{kubeletConfigured}, checkReserved},
 		{"kubelet-topology", []need{kubeletConfigured, runtimeUsed, exclusiveCPUs}, checkKubeletTopology},
 		{"kubelet-memory", []need{kubeletConfigured, runtimeUsed, exclusiveCPUs}, checkKubeletMemory},
+		{"system-partition", []need{cgroupV2}, checkSystemPartition},
 		{"pod-resources", []need{kubeletConfigured, runtimeUsed, exclusiveCPUs}, checkPodResources},
 		{"nri", []need{runtimeUsed}, checkNRI},
 		{"nri-plugins", []need{runtimeUsed}, checkPlugins},

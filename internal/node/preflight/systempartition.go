@@ -1,0 +1,143 @@
+package preflight
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"path"
+	"strconv"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/cpupoold/cpupoold/internal/config"
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
+	"github.com/cpupoold/cpupoold/pkg/cri"
+)
+
+// systemPartitionGate is the kubelet's feature gate for its system partition. Kubernetes
+// 1.37.0 lacks it (pkg/features/kube_features.go).
+const systemPartitionGate = "NodeSystemPartition"
+
+// kubeletSystem holds the key systemPartition of the kubelet's configuration.
+type kubeletSystem struct {
+	Namespaces []string `yaml:"namespaces"`
+	CPUSet     string   `yaml:"cpuset"`
+
+	source string // the last file with the key; empty without one
+}
+
+// overlay applies the key of a later file. As the kubelet does, it keeps the parts that the
+// file leaves out. A null value removes the key.
+func (s *kubeletSystem) overlay(node *yaml.Node, file string) error {
+	switch {
+	case node.IsZero():
+		return nil
+	case node.ShortTag() == "!!null":
+		*s = kubeletSystem{}
+		return nil
+	}
+	err := node.Decode(s)
+	if wrong, ok := errors.AsType[*yaml.TypeError](err); ok {
+		return fmt.Errorf("parse kubelet configuration: systemPartition: %s", strings.Join(wrong.Errors, "; "))
+	}
+	if err != nil {
+		return fmt.Errorf("parse kubelet configuration: systemPartition: %w", err)
+	}
+	s.source = file
+	return nil
+}
+
+// setGates applies the feature gates of a later file.
+func (k *kubeletFacts) setGates(gates map[string]bool) {
+	if k.gates == nil {
+		k.gates = make(map[string]bool)
+	}
+	maps.Copy(k.gates, gates)
+}
+
+// parseGates parses the value of --feature-gates.
+func parseGates(value string) map[string]bool {
+	gates := make(map[string]bool)
+	for gate := range strings.SplitSeq(value, ",") {
+		name, value, _ := strings.Cut(strings.TrimSpace(gate), "=")
+		if on, err := strconv.ParseBool(value); err == nil {
+			gates[name] = on
+		}
+	}
+	return gates
+}
+
+// checkSystemPartition reports the kubelet's system partition. The cgroup tree decides how
+// pods are placed. The kubelet's configuration shows its next start.
+func checkSystemPartition(e *evidence) []Finding {
+	var findings []Finding
+	exists := false
+	configured := e.kubelet.system
+	for _, pods := range e.pods {
+		root := path.Join(cgroupRoot, pods.systemPartition())
+		if info, err := fs.Stat(e.root, relative(root)); err != nil || !info.IsDir() {
+			continue
+		}
+		exists = true
+		findings = append(findings, e.systemFindings(root)...)
+	}
+	if configured.source == "" {
+		return findings
+	}
+	f := Finding{Severity: Info, Subject: configured.source + ": systemPartition"}
+	switch {
+	case !e.kubelet.gates[systemPartitionGate]:
+		f.Found = fmt.Sprintf("has no effect: the feature gate %s is off", systemPartitionGate)
+	case !exists:
+		f.Severity = Warning
+		f.Found = "the cgroup of the partition does not exist: the kubelet has not started with this configuration, or its version has no system partition (Kubernetes 1.37)"
+		f.Remedy = "restart the kubelet, and read its log"
+	default:
+		return findings
+	}
+	return append(findings, f)
+}
+
+// systemFindings returns the findings about a system partition with the cgroup root.
+func (e *evidence) systemFindings(root string) []Finding {
+	cpus := e.cpusIn(path.Join(root, "cpuset.cpus"))
+	f := Finding{Severity: Info, Subject: root}
+	standsDown := e.config.SystemPartition == config.SystemPartitionStandDown
+	switch {
+	case !cpus.IsEmpty():
+		f.Found = fmt.Sprintf("is the kubelet's system partition with cpuset %s: cpupoold does not place the pods in it", cpus)
+	case standsDown:
+		f.Found = "is the kubelet's system partition: cpupoold does not place the pods in it (systemPartition: standDown)"
+	default:
+		f.Found = "is the kubelet's system partition without a cpuset: cpupoold places the pods in it as all others"
+	}
+	findings := []Finding{f}
+	if s := e.kubelet.system; s.source != "" {
+		if next, err := cpuset.Parse(s.CPUSet); err == nil && !next.Equal(cpus) && e.kubelet.gates[systemPartitionGate] {
+			findings = append(findings, Finding{
+				Severity: Info,
+				Subject:  s.source + ": systemPartition.cpuset",
+				Found:    fmt.Sprintf("is %q, but the cgroup has %q: the kubelet writes its value at the next start", next, cpus),
+			})
+		}
+	}
+	if both := cpus.Intersection(e.pools.Guaranteed); e.has(resolvedPools) && !both.IsEmpty() {
+		findings = append(findings, Finding{
+			Severity: Warning,
+			Subject:  path.Join(root, "cpuset.cpus"),
+			Found:    fmt.Sprintf("contains CPUs %s of the guaranteed pool: while pods run in the partition, no new owner gets these CPUs", both),
+			Remedy:   "give the partition and the guaranteed pool different CPUs, or remove systemPartition.cpuset from the kubelet's configuration",
+		})
+	}
+	return findings
+}
+
+// systemPartition returns the cgroup that the system partition of the kubelet has.
+func (d kubepodsDir) systemPartition() string {
+	if d.driver == cri.Systemd {
+		return path.Join(d.path, strings.TrimSuffix(path.Base(d.path), ".slice")+"-system.slice")
+	}
+	return path.Join(d.path, "system")
+}
