@@ -2,10 +2,12 @@ package cgroup
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 
 	"github.com/coreos/go-systemd/v22/dbus"
+	godbus "github.com/godbus/dbus/v5"
 
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
@@ -26,6 +28,10 @@ type Unit struct {
 	Path Path
 	// Files are those that the unit was read from, its drop-ins among them.
 	Files []string
+	// Partition is CPUSetPartition: member, root or isolated. It is empty if the property is
+	// not set, and before systemd 261, which introduced it. If the kernel refuses the
+	// partition, systemd logs a warning and goes on, so the value does not show the state.
+	Partition string
 	// UnitState holds its settings. Those of a unit that is stopped are the ones
 	// that it starts with.
 	UnitState
@@ -72,6 +78,9 @@ func readNamed(ctx context.Context, conn *dbus.Conn, name string) (Unit, error) 
 	if u.UnitState, err = readUnit(ctx, conn, u.Name); err != nil {
 		return Unit{}, err
 	}
+	if u.Partition, err = optionalProperty(ctx, conn, u.Name, kind, UnitPartition); err != nil {
+		return Unit{}, err
+	}
 	group, err := unitProperty[string](ctx, conn, u.Name, kind, "ControlGroup")
 	if err != nil {
 		return Unit{}, err
@@ -88,6 +97,22 @@ func readNamed(ctx context.Context, conn *dbus.Conn, name string) (Unit, error) 
 	}
 	u.Path, err = ParsePath(group)
 	return u, err
+}
+
+// optionalProperty returns a property of type string, or "" if this version of systemd does
+// not have it.
+func optionalProperty(ctx context.Context, conn *dbus.Conn, unit, kind, name string) (string, error) {
+	value, err := unitProperty[string](ctx, conn, unit, kind, name)
+	if isUnknownProperty(err) {
+		return "", nil
+	}
+	return value, err
+}
+
+// isUnknownProperty reports whether err states that systemd does not have a property.
+func isUnknownProperty(err error) bool {
+	e, ok := errors.AsType[godbus.Error](err)
+	return ok && e.Name == "org.freedesktop.DBus.Error.UnknownProperty"
 }
 
 func text(properties map[string]any, name string) string {

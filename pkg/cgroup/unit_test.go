@@ -1,9 +1,12 @@
 package cgroup
 
 import (
+	"errors"
+	"fmt"
 	"math"
 	"testing"
 
+	godbus "github.com/godbus/dbus/v5"
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
@@ -63,4 +66,21 @@ func FuzzDecodeCPUs(f *testing.F) {
 			t.Errorf("decodeCPUs(%x) = %s, which is encoded as %x and decoded as %s, %v", mask, cpus, wire, again, err)
 		}
 	})
+}
+
+// TestUnknownProperty checks that only the error about a missing property counts as one.
+func TestUnknownProperty(t *testing.T) {
+	for name, c := range map[string]struct {
+		err  error
+		want bool
+	}{
+		"none":    {},
+		"unknown": {fmt.Errorf("get property: %w", godbus.Error{Name: "org.freedesktop.DBus.Error.UnknownProperty"}), true},
+		"denied":  {godbus.Error{Name: "org.freedesktop.DBus.Error.AccessDenied"}, false},
+		"other":   {errors.New("connection closed"), false},
+	} {
+		if got := isUnknownProperty(c.err); got != c.want {
+			t.Errorf("%s: %t", name, got)
+		}
+	}
 }

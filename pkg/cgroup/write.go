@@ -41,8 +41,13 @@ const (
 	UnitMems   = "AllowedMemoryNodes" // DBus: v244
 	UnitWeight = "CPUWeight"          // DBus
 	UnitQuota  = "CPUQuotaPerSecUSec" // DBus: microseconds a second, "infinity" for none
-	ValueMax   = "max"                // of FileMax: no quota
-	ValueInf   = "infinity"           // of UnitQuota: no quota
+
+	// UnitPartition is a property that no Write has: member, root or isolated, which systemd
+	// writes to cpuset.cpus.partition (systemd.resource-control(5), v261).
+	UnitPartition = "CPUSetPartition"
+
+	ValueMax = "max"      // of FileMax: no quota
+	ValueInf = "infinity" // of UnitQuota: no quota
 )
 
 // Target is what a cgroup should be. Fields with zero values are left alone.

@@ -95,8 +95,8 @@ func (l *Loop) leavingCgroups() map[cgroup.Path]cpuset.Set {
 // placedUnits returns the names of the units that the daemon places.
 func (l *Loop) placedUnits() []string {
 	hosts := l.settings.HostUnits()
-	encloses := func(name string) bool { return l.inventory.Encloses(name, hosts) != "" }
-	return slices.Concat(slices.DeleteFunc(l.settings.PlacedNames(), encloses), slices.DeleteFunc(slices.Clone(hosts), l.isUnmanagedHostUnit))
+	isLeft := func(name string) bool { return !l.inventory.CanPlace(name, hosts) }
+	return slices.Concat(slices.DeleteFunc(l.settings.PlacedNames(), isLeft), slices.DeleteFunc(slices.Clone(hosts), l.isUnmanagedHostUnit))
 }
 
 // unitReverted is the result of the restoration of a unit's original properties.

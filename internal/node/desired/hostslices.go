@@ -108,6 +108,8 @@ func (s *Settings) HostProblems(m *inventory.Inventory, verdicts []hostslices.Ve
 	for _, v := range verdicts {
 		p := pools.Problem{Unit: v.Name, Reason: pools.Reason{Text: v.Why + "; " + v.Remedy()}}
 		switch {
+		case v.Partition != "":
+			p.Code, p.Text = codeUnitPartition, v.Why+": the daemon does not change it; "+v.Remedy()
 		case v.State == hostslices.Foreign:
 			p.Code, p.Text = codeHostForeign, v.Why+": the daemon does not change it; "+v.Remedy()
 		case v.State == hostslices.HoldsPods:

@@ -97,6 +97,7 @@ func TestHostProblems(t *testing.T) {
 		"no systemd":      {settings: fits, want: "HostUnconfined"},
 		"confined":        {settings: fits, verdict: hostslices.Verdict{Name: "system.slice", State: hostslices.Confined}, systemd: true},
 		"foreign CPUs":    {settings: fits, verdict: hostslices.Verdict{Name: "system.slice", State: hostslices.Foreign}, systemd: true, want: "HostForeign"},
+		"a partition":     {settings: fits, verdict: hostslices.Verdict{Name: "system.slice", State: hostslices.Foreign, Partition: "root"}, systemd: true, want: "UnitPartition"},
 		"pods in it":      {settings: fits, verdict: hostslices.Verdict{Name: "system.slice", State: hostslices.HoldsPods}, systemd: true, want: "UnitEncloses"},
 		"a unit in it":    {settings: fits, verdict: hostslices.Verdict{Name: "system.slice", State: hostslices.Confined, Also: cpuset.Of(6)}, systemd: true, want: "HostShares"},
 		"not installed":   {settings: fits, verdict: hostslices.Verdict{Name: "extra.slice", State: hostslices.Absent}, systemd: true, want: "UnitMissing"},

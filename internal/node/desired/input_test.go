@@ -22,6 +22,7 @@ import (
 func TestAvailablePools(t *testing.T) {
 	const unit = "units: {du.service: {cpus: 2}}\n"
 	du := inventory.UnitStatus{Name: "du.service", Unit: cgroup.Unit{Name: "du.service", Load: "loaded", Path: "system.slice/du.service"}}
+	isolated := inventory.UnitStatus{Name: "du.service", Unit: cgroup.Unit{Name: "du.service", Load: "loaded", Path: "system.slice/du.service", Partition: "isolated"}}
 	around := inventory.UnitStatus{Name: "du.service", Unit: cgroup.Unit{Name: "du.service", Load: "loaded", Path: "kubepods.slice"}}
 	owned := []pools.Assignment{{Key: pools.Key{Container: "du.service"}, CPUs: cpuset.Of(4, 5)}}
 	for name, c := range map[string]struct {
@@ -36,6 +37,7 @@ func TestAvailablePools(t *testing.T) {
 		"not described":          {yaml: unit, guaranteed: "4-7", shared: "2-3"},
 		"not described, has CPU": {yaml: unit, previous: owned, hasUnit: true, guaranteed: "4-7", shared: "2-3"},
 		"contains pods":          {yaml: unit, units: []inventory.UnitStatus{around}, guaranteed: "4-7", shared: "2-3"},
+		"a partition":            {yaml: unit, units: []inventory.UnitStatus{isolated}, previous: owned, guaranteed: "4-7", shared: "2-3"},
 		"a unit leaves":          {leaving: cpuset.Of(3, 6), guaranteed: "4-5,7", shared: "2"},
 		"from a whole pool":      {leaving: cpuset.Of(2, 3), guaranteed: "4-7", shared: "2-3"},
 	} {

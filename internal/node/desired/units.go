@@ -1,9 +1,11 @@
 package desired
 
 import (
+	"fmt"
 	"slices"
 
 	"github.com/cpupoold/cpupoold/internal/node/inventory"
+	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
@@ -12,6 +14,8 @@ import (
 const (
 	codeUnitMissing  pools.Code = "UnitMissing"  // systemd cannot start it, or is not available
 	codeUnitEncloses pools.Code = "UnitEncloses" // its cgroup contains placed cgroups
+	// codeUnitPartition: systemd makes the unit a cpuset partition.
+	codeUnitPartition pools.Code = "UnitPartition"
 )
 
 // UnitNames returns the systemd units of the configuration: the units with CPUs and the
@@ -30,13 +34,14 @@ func (s *Settings) PlacedNames() []string {
 // availablePools returns the configured pools with the units that can be placed, and without
 // the CPUs of units that are about to leave them. A slice that contains pods or another unit
 // of the configuration gets no exclusive CPUs, because they would limit all of these. The
-// units in it take precedence. A unit gets new CPUs only after systemd has described it:
+// units in it take precedence. The daemon does not place a unit that systemd makes a cpuset
+// partition, because systemd writes the partition again with each daemon-reload. A unit gets new CPUs only after systemd has described it:
 // it may run on CPUs that it can keep.
 func (in *Input) availablePools() pools.Pools {
 	p := in.Kubelet.adjust(in.Settings.Pools, in.Settings.Topology.Online)
 	p.Units = slices.DeleteFunc(slices.Clone(p.Units), func(u pools.UnitSpec) bool {
 		isNew := in.Systemd && u.CPUs > 0 && Assigned(in.Previous, pools.Key{Container: u.Name}).IsEmpty() && in.Inventory.HasUnnamed([]string{u.Name})
-		return isNew || in.Inventory.Encloses(u.Name, in.Settings.HostUnits()) != ""
+		return isNew || !in.Inventory.CanPlace(u.Name, in.Settings.HostUnits())
 	})
 	if in.Leaving.IsEmpty() {
 		return p
@@ -84,6 +89,9 @@ func (s *Settings) UnitProblems(m *inventory.Inventory, hasSystemd bool) []pools
 		switch inside := m.Encloses(name, hosts); {
 		case inside != "":
 			report(name, codeUnitEncloses, "its cgroup contains "+inside+", which would be limited to its CPUs; the daemon does not place it")
+		case u != nil && u.Unit.Partition != "":
+			report(name, codeUnitPartition, fmt.Sprintf("systemd sets its cpuset partition (%s=%s): the daemon does not place it; remove the property from the unit, or the unit from units",
+				cgroup.UnitPartition, u.Unit.Partition))
 		case u == nil && hasSystemd:
 			// Systemd has not answered yet.
 		case u == nil:

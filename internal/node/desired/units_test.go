@@ -28,6 +28,7 @@ func TestUnitProblems(t *testing.T) {
 		"no answer yet": {systemd: true},
 		"no systemd":    {code: "UnitMissing", part: "no systemd"},
 		"not installed": {unit: &inventory.UnitStatus{Unit: cgroup.Unit{Load: "not-found"}}, systemd: true, code: "UnitMissing", part: "not-found"},
+		"partition":     {unit: &inventory.UnitStatus{Unit: cgroup.Unit{Load: "loaded", Path: "system.slice/du.service", Partition: "isolated"}}, systemd: true, code: "UnitPartition", part: "CPUSetPartition=isolated"},
 		"unreadable":    {unit: &inventory.UnitStatus{Err: errors.New("no answer")}, systemd: true, code: "UnitMissing", part: "no answer"},
 	} {
 		m := inventory.New(cgroup.DriverSystemd)

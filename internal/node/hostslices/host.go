@@ -17,7 +17,8 @@ type State string
 const (
 	// Confined is a unit that gets the CPUs of host services.
 	Confined State = "confined"
-	// Foreign is a unit whose CPUs an administrator has set.
+	// Foreign is a unit whose CPUs an administrator has set, or that systemd makes a cpuset
+	// partition.
 	Foreign State = "foreign"
 	// Inside is a unit in another placed unit, whose CPUs limit it.
 	Inside State = "inside"
@@ -63,6 +64,8 @@ type Verdict struct {
 	Has  []string   `json:"has,omitempty"`
 	// Why is the reason for other states, without a capital and a full stop.
 	Why string `json:"why,omitempty"`
+	// Partition is the CPUSetPartition that makes the unit Foreign.
+	Partition string `json:"partition,omitempty"`
 }
 
 // Decide returns the verdicts on units of host services, sorted by name. cpus are the CPUs
@@ -110,6 +113,8 @@ func Decide(units []Unit, cpus cpuset.Set, placed []Placed, pods []cgroup.Path) 
 // It is empty if no action is necessary.
 func (v Verdict) Remedy() string {
 	switch {
+	case v.Partition != "":
+		return "to have it confined, remove the property (systemctl revert, or systemctl set-property --runtime " + v.Unit + " " + cgroup.UnitPartition + "=)"
 	case v.State == Foreign:
 		return "to have it confined, remove the setting (systemctl revert, or systemctl set-property --runtime " + v.Unit + " AllowedCPUs=)"
 	case v.State == HoldsPods:
@@ -149,11 +154,15 @@ func (v *Verdict) allowedBefore(placed []Placed) cpuset.Set {
 	return cpus
 }
 
-// keepForeign makes a unit Foreign if an administrator has set its CPUs. CPUs that systemd
+// keepForeign makes a unit Foreign if an administrator has set its CPUs, or if systemd makes
+// it a cpuset partition. CPUs that systemd
 // has without a file were set over D-Bus until the next boot. They are cpupoold's own, from
 // before the loss of its journal, if they equal the verdict's CPUs or before.
 func (v *Verdict) keepForeign(u Unit, before cpuset.Set) {
 	switch has := u.Unit.CPUs; {
+	case u.Unit.Partition != "":
+		v.Partition = u.Unit.Partition
+		v.Why = fmt.Sprintf("systemd sets its cpuset partition (%s=%s)", cgroup.UnitPartition, v.Partition)
 	case !u.Files.CPUs.IsEmpty():
 		v.Why = fmt.Sprintf("%s gives it CPUs %s (AllowedCPUs)", u.Files.File, u.Files.CPUs)
 	case !u.Ours && !has.IsEmpty() && !has.Equal(v.CPUs) && !has.Equal(before):

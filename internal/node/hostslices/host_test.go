@@ -32,6 +32,8 @@ func withFile(u hostslices.Unit, cpus ...int) hostslices.Unit {
 func TestDecide(t *testing.T) {
 	masked := slice("machine.slice")
 	masked.Unit.Load = "masked"
+	isolated := ours(slice("user.slice", 0, 1))
+	isolated.Unit.Partition = "isolated"
 	du := hostslices.Placed{Name: "du.service", Path: "system.slice/du.service", CPUs: cpuset.Of(4, 5)}
 	radio := hostslices.Placed{Name: "radio.slice", Path: "radio.slice", CPUs: cpuset.Of(6)}
 	const pod cgroup.Path = "system.slice/cri-containerd-x.scope"
@@ -50,6 +52,7 @@ func TestDecide(t *testing.T) {
 		"set by another process":                   {unit: slice("user.slice", 0, 3), want: hostslices.Foreign, why: "another process has set its CPUs to 0,3 until the next boot (systemctl set-property --runtime)"},
 		"set in a file":                            {unit: withFile(slice("user.slice", 3), 3), want: hostslices.Foreign, why: "/etc/x.conf gives it CPUs 3 (AllowedCPUs)"},
 		"set in a file, after us":                  {unit: ours(withFile(slice("user.slice", 0, 1), 3)), want: hostslices.Foreign, why: "/etc/x.conf gives it CPUs 3 (AllowedCPUs)"},
+		"a partition of systemd":                   {unit: isolated, want: hostslices.Foreign, why: "systemd sets its cpuset partition (CPUSetPartition=isolated)"},
 		"not told":                                 {unit: hostslices.Unit{Name: "user.slice"}, want: hostslices.Unknown, why: "systemd has not reported it"},
 		"masked":                                   {unit: masked, want: hostslices.Absent, why: "systemd cannot start it (LoadState=masked)"},
 		"in system.slice":                          {unit: unit("x.service", "system.slice/x.service", 7), want: hostslices.Inside, why: "is in system.slice"},
@@ -109,12 +112,15 @@ func TestWiderSlice(t *testing.T) {
 
 // TestRemedy checks the remedy of each state.
 func TestRemedy(t *testing.T) {
+	part := slice("part.slice")
+	part.Unit.Partition = "root"
 	units := []hostslices.Unit{
-		withFile(slice("user.slice"), 3), slice("pods.slice"), {Name: "silent.service"}, slice("system.slice"),
+		part, withFile(slice("user.slice"), 3), slice("pods.slice"), {Name: "silent.service"}, slice("system.slice"),
 		unit("x.service", "system.slice/x.service"), slice("init.scope"), {Name: "gone.service", Unit: cgroup.Unit{Name: "gone.service", Load: "not-found"}},
 	}
 	placed := []hostslices.Placed{{Name: "du.service", Path: "system.slice/du.service", CPUs: cpuset.Of(4)}}
 	want := map[string]string{
+		"part.slice":     "to have it confined, remove the property (systemctl revert, or systemctl set-property --runtime part.slice CPUSetPartition=)",
 		"user.slice":     "to have it confined, remove the setting (systemctl revert, or systemctl set-property --runtime user.slice AllowedCPUs=)",
 		"pods.slice":     "name the units in it one by one in hostSlices.units",
 		"silent.service": "run as root; in a container mount the host's /run/systemd and /run/dbus",

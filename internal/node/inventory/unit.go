@@ -79,6 +79,13 @@ func (m *Inventory) HasUnnamed(configured []string) bool {
 	})
 }
 
+// CanPlace reports whether the daemon may place a unit. Systemd must not make it a cpuset
+// partition, and its cgroup must not enclose others: see Encloses.
+func (m *Inventory) CanPlace(unit string, hosts []string) bool {
+	e := m.units[unit]
+	return (e == nil || e.Unit.Partition == "") && m.Encloses(unit, hosts) == ""
+}
+
 // Encloses returns an object whose cgroup is below the cgroup of a unit: another unit of the
 // configuration, or "pods" for any pod, or "". Units of host services (hosts) do not count.
 func (m *Inventory) Encloses(unit string, hosts []string) string {

@@ -134,6 +134,7 @@ func (a archive) unit(name string) (cgroup.Unit, error) {
 	return cgroup.Unit{
 		Name: cmp.Or(u["name"], name), Load: cmp.Or(u["load"], "loaded"), Active: cmp.Or(u["active"], "active"),
 		Path: cgroup.Path(u["path"]), Files: strings.Fields(u["files"]),
+		Partition: u["partition"],
 		UnitState: cgroup.UnitState{Known: true, CPUs: cpus},
 	}, failure(u["error"])
 }

@@ -219,7 +219,7 @@ func (e *evidence) containerCPUs() cpuset.Set {
 func (e *evidence) placedUnits() []hostslices.Placed {
 	var all []hostslices.Placed
 	for _, u := range e.units {
-		if u.unit.Loaded() && u.unit.Path != "" && e.contained(u) == "" {
+		if u.unit.Loaded() && u.unit.Path != "" && u.unit.Partition == "" && e.contained(u) == "" {
 			all = append(all, hostslices.Placed{Name: u.unit.Name, Path: u.unit.Path, CPUs: e.possibleCPUs(u.spec), Had: u.unit.CPUs})
 		}
 	}

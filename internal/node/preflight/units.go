@@ -65,6 +65,9 @@ func checkUnits(e *evidence) []Finding {
 		case inside != "":
 			f.Found = fmt.Sprintf("its cgroup %s contains %s: it would limit them to its CPUs, so cpupoold does not place it", u.unit.Path, inside)
 			f.Remedy = "name the units in it one by one, or remove it"
+		case u.unit.Partition != "":
+			f.Found = fmt.Sprintf("systemd sets its cpuset partition (%s=%s%s), so cpupoold does not place it", cgroup.UnitPartition, u.unit.Partition, e.partitionSource(u))
+			f.Remedy = "remove the property from the unit, or the unit from cpupoold's configuration"
 		case twice:
 			f.Found = fmt.Sprintf("is the same unit as %s (%s)", other, u.unit.Name)
 			f.Remedy = "keep one of them"
@@ -81,6 +84,15 @@ func checkUnits(e *evidence) []Finding {
 		}
 	}
 	return findings
+}
+
+// partitionSource names the file that makes a unit a cpuset partition, if it can be read.
+func (e *evidence) partitionSource(u unitFacts) string {
+	settings, _ := e.unitSettings(u)
+	if s := settings[cgroup.UnitPartition]; s.value == u.unit.Partition {
+		return " in " + s.source
+	}
+	return ""
 }
 
 // contained names pods or another configured unit in the cgroup of a unit; "" if it contains
@@ -114,6 +126,9 @@ func checkUnitSettings(e *evidence) []Finding {
 	}
 	var findings []Finding
 	for _, u := range e.units {
+		if u.unit.Partition != "" {
+			continue // cpupoold does not place it
+		}
 		settings, unread := e.unitSettings(u)
 		if len(unread) > 0 {
 			findings = append(findings, Finding{

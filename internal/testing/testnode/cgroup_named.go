@@ -105,7 +105,7 @@ func (u *Units) Unit(_ context.Context, name string) (cgroup.Unit, error) {
 	if err != nil {
 		return cgroup.Unit{Name: name, Load: "not-found", Active: "inactive"}, nil
 	}
-	unit := cgroup.Unit{Name: name, Load: "loaded", Active: "active", Path: p, Files: u.files(name), UnitState: u.state(name)}
+	unit := cgroup.Unit{Name: name, Load: "loaded", Active: "active", Path: p, Files: u.files(name), Partition: u.partitions[name], UnitState: u.state(name)}
 	if !running {
 		unit.Active = "inactive"
 		if unit.Path, err = u.unitPath(name); err != nil {

@@ -25,6 +25,7 @@ type Units struct {
 	installed  map[string]unitFile
 	dropIns    map[string][]dropIn   // by unit
 	runtime    map[string]cpuset.Set // AllowedCPUs set over D-Bus
+	partitions map[string]string     // CPUSetPartition by unit
 	refuse     error
 	watches    map[chan struct{}]bool
 	watchers   map[*unitWatch]bool
@@ -37,7 +38,7 @@ func NewUnits(tree *Cgroups) *Units {
 	return &Units{
 		tree: tree, fs: cgroup.New(tree),
 		properties: map[string]cgroup.UnitState{}, installed: map[string]unitFile{},
-		dropIns: map[string][]dropIn{}, runtime: map[string]cpuset.Set{},
+		dropIns: map[string][]dropIn{}, runtime: map[string]cpuset.Set{}, partitions: map[string]string{},
 		watches: map[chan struct{}]bool{}, watchers: map[*unitWatch]bool{},
 		pid: 1 << 20, // beyond the PIDs of the runtime
 	}
@@ -48,6 +49,13 @@ func (u *Units) Refuse(err error) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.refuse = err
+}
+
+// SetPartition sets CPUSetPartition of a unit, as a drop-in does. It writes no cgroup.
+func (u *Units) SetPartition(unit, value string) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.partitions[unit] = value
 }
 
 // SetProperties implements cgroup.Systemd.
