@@ -134,9 +134,18 @@ func (a *app) printKernel(works []audit.KernelWork) error {
 	return out.flush()
 }
 
+// inPod names the cgroups in pods that belong to no container (desired.Settings.Ownership).
+var inPod = map[string]string{
+	"(monitor)": "conmon of ",
+	"(sandbox)": "VM of ",
+	"(other)":   "in ",
+}
+
 // who is the unit or the container that a finding is in.
 func who(f audit.Finding) string {
 	switch {
+	case f.Pod != "" && inPod[f.Container] != "":
+		return inPod[f.Container] + f.Pod
 	case f.Pod != "":
 		return f.Pod + "/" + f.Container
 	case f.Unit != "":

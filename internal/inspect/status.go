@@ -34,6 +34,8 @@ type Status struct {
 	Containers []Container `json:"containers"`
 	// System is absent without a system partition of the kubelet.
 	System *SystemPartition `json:"systemPartition,omitempty"`
+	// Auxiliary are the cgroups in the slices of pods that belong to no container.
+	Auxiliary []Auxiliary `json:"auxiliary,omitempty"`
 	// Sources are sorted by name.
 	Sources  []Source  `json:"sources"`
 	Problems []Problem `json:"problems"`
@@ -170,6 +172,25 @@ type Container struct {
 	Refused bool `json:"refused,omitempty"`
 	// Cgroup is a path below the cgroup root; empty while it does not run.
 	Cgroup string `json:"cgroup,omitempty"`
+}
+
+// Auxiliary is a cgroup in the slice of a pod that belongs to no container.
+type Auxiliary struct {
+	Cgroup string `json:"cgroup"`
+	// Kind is monitor (conmon of CRI-O), sandbox (the pod's containers run in it: a virtual
+	// machine, or gVisor) or other.
+	Kind string `json:"kind"`
+	// Pod is namespace/name. It is empty if the runtime does not report the pod.
+	Pod    string `json:"pod,omitempty"`
+	PodUID string `json:"podUID,omitempty"`
+	Pool   string `json:"pool"`
+	Type   string `json:"type,omitempty"`
+	// CPUs is where it is to run. With Exclusive they are exclusive CPUs of the pod's
+	// containers, but for the shared CPUs in Mixed.
+	CPUs      cpuset.Set `json:"cpus"`
+	Exclusive bool       `json:"exclusive,omitempty"`
+	Mixed     cpuset.Set `json:"mixed,omitzero"`
+	Reason    string     `json:"reason"`
 }
 
 // Full is the container's name in full: namespace/pod/name, or that of the unit.

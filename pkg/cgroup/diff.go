@@ -107,7 +107,7 @@ func recorder(t *Target, c *Current, d Driver) Via {
 // unitOf is the unit that systemd manages the target as, if it does. With the
 // cgroupfs driver it manages what the configuration names.
 func unitOf(t *Target, d Driver) string {
-	if t.Unit != "" || d != DriverSystemd {
+	if t.Unit != "" || d != DriverSystemd || t.FileOnly {
 		return t.Unit
 	}
 	unit, _ := t.Path.Unit()
@@ -208,6 +208,7 @@ func compareTargets(a, b Target) int {
 		compareBools(a.Exclusive, b.Exclusive),
 		cmp.Compare(a.Mixed.String(), b.Mixed.String()),
 		compareBools(a.Around, b.Around),
+		compareBools(a.FileOnly, b.FileOnly),
 		cmp.Compare(a.Mems.String(), b.Mems.String()),
 		cmp.Compare(a.Weight, b.Weight),
 		compareBools(a.Unlimited, b.Unlimited),

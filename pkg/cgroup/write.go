@@ -60,6 +60,9 @@ type Target struct {
 	// Diff updates nothing over CRI: as for a target without Container, only systemd
 	// records the values.
 	NoCRI bool
+	// FileOnly reports that the runtime and systemd keep no values of the cgroup: Diff
+	// writes its files alone.
+	FileOnly bool
 	// Unit is the systemd unit that the configuration names and whose cgroup Path
 	// is, or will be when it starts (see [Unit]): its properties are set over
 	// D-Bus with both drivers, and while it is stopped too. Empty for all others.

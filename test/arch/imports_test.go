@@ -125,16 +125,17 @@ func rows() []row {
 		{"kernelstate", false, []string{"inventory", "threads"}},
 		{"refusal", false, []string{"inventory", "numahints"}},
 		{"exposure", false, []string{"inventory", "kernelstate"}},
-		{"desired", false, []string{"audit", "hostenv", "hostslices", "inventory", "managers", "noise", "power", "tune", "undo"}},
+		{"auxiliary", false, []string{"inventory"}},
+		{"desired", false, []string{"audit", "auxiliary", "hostenv", "hostslices", "inventory", "managers", "noise", "power", "tune", "undo"}},
 		{"recovery", false, []string{"desired", "inventory"}},
 		{"partition", false, []string{"desired", "kernelstate", "quiet", "retry", "undo"}},
 		{"hosttuning", false, []string{"hostenv", "power", "tune"}},
-		{"view", false, []string{"desired", "explain", "hostenv", "inventory", "nodestatus"}},
-		{"preview", false, []string{"audit", "desired", "hostenv", "hostslices", "hosttuning", "inventory", "kernelstate", "nodestatus", "noise", "numahints", "power", "quiet", "recovery", "tune", "undo"}},
+		{"view", false, []string{"auxiliary", "desired", "explain", "hostenv", "inventory", "nodestatus"}},
+		{"preview", false, []string{"audit", "auxiliary", "desired", "hostenv", "hostslices", "hosttuning", "inventory", "kernelstate", "nodestatus", "noise", "numahints", "power", "quiet", "recovery", "tune", "undo"}},
 		{"restore", false, []string{"desired", "hostenv", "hosttuning", "nodestatus", "partition", "preview", "tune", "undo"}},
 
 		// The event loop: every package but preview and restore, which run without it.
-		{"daemon", false, []string{"actor", "appcpus", "audit", "control", "desired", "exposure", "hostenv", "hostslices", "hosttuning", "inventory", "kernelstate", "managers", "nodestatus", "noise", "numahints", "partition", "power", "quiet", "recovery", "refusal", "retry", "tune", "undo", "view", "waits"}},
+		{"daemon", false, []string{"actor", "appcpus", "audit", "auxiliary", "control", "desired", "exposure", "hostenv", "hostslices", "hosttuning", "inventory", "kernelstate", "managers", "nodestatus", "noise", "numahints", "partition", "power", "quiet", "recovery", "refusal", "retry", "tune", "undo", "view", "waits"}},
 	}
 }
 

@@ -11,7 +11,7 @@ import (
 func (l *Loop) cgroupProblems(flooding []cgroup.Path) (all []pools.Problem) {
 	add := func(at cgroup.Path, r pools.Reason) bool {
 		p := pools.Problem{Reason: r}
-		l.nameOwner(&p, at)
+		l.inventory.NameOwner(&p, at)
 		all = append(all, p)
 		return true
 	}
@@ -21,16 +21,4 @@ func (l *Loop) cgroupProblems(flooding []cgroup.Path) (all []pools.Problem) {
 		add(at.Scope(), kernelstate.FloodReason(at))
 	}
 	return all
-}
-
-// nameOwner adds the container of a cgroup to a problem.
-func (l *Loop) nameOwner(p *pools.Problem, at cgroup.Path) {
-	e := l.inventory.ContainerAt(at)
-	if e == nil {
-		return
-	}
-	p.Container = e.Container.Name
-	if pod := l.inventory.PodOf(e); pod != nil {
-		p.PodUID, p.Pod = pod.UID, pod.Name()
-	}
 }

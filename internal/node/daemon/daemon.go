@@ -193,7 +193,7 @@ func newLoop(h hostenv.Host, o Options) (*Loop, error) {
 		exposureMeter:  exposure.New(m, cache, h.Cgroups, h.Units != nil),
 		isolation:      newIsolation(h.Cgroups),
 		quiet:          quiet.New(journal.Resting()),
-		watch:          newTreeWatch(),
+		watch:          newTreeWatch(h.Driver),
 		drifts:         newDrifts(),
 		unidentified:   make(unidentified),
 		departed:       make(map[cgroup.Path]bool),

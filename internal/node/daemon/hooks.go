@@ -349,7 +349,7 @@ func (l *Loop) decideStart(a *startRequest, p *pools.Placement, t *cgroup.Target
 		return true, nil
 	}
 	if t == nil {
-		return late, nil
+		return late || l.inventory.IsHosted(a.id), nil
 	}
 	c := l.cache.Current(t.Path)
 	switch {

@@ -245,9 +245,9 @@ func (l *Loop) isolationProblems() []pools.Problem {
 	}
 	on, _ := l.partitions()
 	for _, t := range l.status.targets {
-		if on && t.Exclusive && !t.Mixed.IsEmpty() {
+		if on && t.Exclusive && t.Container != "" && !t.Mixed.IsEmpty() {
 			p := pools.Problem{Reason: pools.Reason{Code: codeNoPartition, Text: cpusetsAlone + desired.Unpartitionable(t)}}
-			l.nameOwner(&p, t.Path)
+			l.inventory.NameOwner(&p, t.Path)
 			all = append(all, p)
 		}
 		st := l.cache.Current(t.Path).Partition
@@ -257,7 +257,7 @@ func (l *Loop) isolationProblems() []pools.Problem {
 		p := pools.Problem{Reason: pools.Reason{Code: codeForeignPartition, Text: fmt.Sprintf(
 			"%s is a partition (%s) that is not in cpupoold's journal: its cpuset.cpus has no effect; write member to its %s",
 			t.Path, st, cgroup.FilePartition)}}
-		l.nameOwner(&p, t.Path)
+		l.inventory.NameOwner(&p, t.Path)
 		all = append(all, p)
 	}
 	for _, p := range slices.Sorted(maps.Keys(l.isolation.stuck)) {
@@ -266,7 +266,7 @@ func (l *Loop) isolationProblems() []pools.Problem {
 		}
 		problem := pools.Problem{Reason: pools.Reason{Code: codeStuckPartition, Text: fmt.Sprintf(
 			"the kernel refuses to end the partition %s: %s; its CPUs are missing elsewhere", p, l.isolation.stuck[p].why)}}
-		l.nameOwner(&problem, p)
+		l.inventory.NameOwner(&problem, p)
 		all = append(all, problem)
 	}
 	for _, p := range slices.Sorted(maps.Keys(l.isolation.outcomes)) {
@@ -278,7 +278,7 @@ func (l *Loop) isolationProblems() []pools.Problem {
 		if p == cgroup.Parking {
 			problem.Reason = pools.Reason{Code: codeNoParking, Text: "free CPUs are not parked: " + o.Why}
 		}
-		l.nameOwner(&problem, p)
+		l.inventory.NameOwner(&problem, p)
 		all = append(all, problem)
 	}
 	return all

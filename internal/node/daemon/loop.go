@@ -195,6 +195,7 @@ func (l *Loop) list() {
 		l.status.firstList = l.now()
 	}
 	q := l.inventory.Query(l.settings.UnitNames(), !l.status.listed)
+	q.InPods = l.watch.state() != telemetry.SourceOK // otherwise notices report them
 	l.workers.Queries.Submit("list", func(ctx context.Context) event {
 		return listed{inventory.List(ctx, &l.Host, q)}
 	})
@@ -229,6 +230,7 @@ func (e listed) apply(l *Loop) {
 	for _, u := range e.Units {
 		l.onUnit(u)
 	}
+	l.watch.auxiliary.NoteAll(e.InPods)
 	early := l.relistSoon(len(e.Failed) > 0)
 	if !l.status.listed {
 		if early {

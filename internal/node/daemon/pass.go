@@ -17,7 +17,7 @@ func (l *Loop) decide(now time.Time) (pools.Plan, []cgroup.Target) {
 	s := l.input(now)
 	s.Build = l.planner.Build
 	d := s.Decide()
-	l.status.input, l.status.hosts = d.Input, d.Hosts
+	l.status.input, l.status.hosts, l.status.auxiliary = d.Input, d.Hosts, d.Auxiliary
 	return d.Plan, l.limitUnidentified(d.Plan.Shared, desired.OwnedBy(d.Plan).Union(l.leavingCPUs()), d.Targets)
 }
 
@@ -30,7 +30,7 @@ func (l *Loop) input(now time.Time) desired.Input {
 	partitions, _ := l.partitions()
 	return desired.Input{Settings: l.settings, Inventory: l.inventory, Pods: pods, Previous: l.assignments, Formula: l.formula, Journal: l.journal, Nodes: l.Nodes, Read: l.Cgroups.Read,
 		Leaving: l.leavingCPUs(), Systemd: l.Units != nil, Resting: l.quiet.MayRest(l.assignments), Kubelet: l.kubelet, Partitions: partitions,
-		Contested: l.backoffs.Contested(now), Namespaces: l.permission.rights(), Build: pools.Build}
+		Contested: l.backoffs.Contested(now), Namespaces: l.permission.rights(), Build: pools.Build, Auxiliary: l.watch.auxiliary}
 }
 
 // pass decides, compares and writes. Each round makes the file writes before the first slow

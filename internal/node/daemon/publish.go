@@ -165,6 +165,7 @@ func (l *Loop) problems() []pools.Problem {
 	all = append(all, l.isolationProblems()...)
 	all = append(all, l.cgroupProblems(l.watch.watcher.Flooding())...)
 	all = append(all, l.inventory.RecordProblems(l.status.targets)...)
+	all = append(all, l.watch.auxiliary.Problems(l.inventory)...)
 	all = append(all, l.tuneProblems()...)
 	all = append(all, l.journal.Problems(l.JournalFile)...)
 	all = append(all, l.refusalLog.Problems()...)

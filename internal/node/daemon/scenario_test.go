@@ -1,12 +1,14 @@
 package daemon
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
 	"fmt"
 	"maps"
 	"os"
+	"path"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -15,7 +17,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
+	gocmp "github.com/google/go-cmp/cmp"
 	"golang.org/x/tools/txtar"
 	"google.golang.org/grpc/codes"
 	grpcstatus "google.golang.org/grpc/status"
@@ -61,7 +63,7 @@ func TestScenarios(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if diff := cmp.Diff(string(archive.Files[i].Data), got); diff != "" {
+			if diff := gocmp.Diff(string(archive.Files[i].Data), got); diff != "" {
 				t.Errorf("%s (-want +got), go test -run TestScenarios -update writes it again:\n%s", file, diff)
 			}
 		})
@@ -88,6 +90,7 @@ type script struct {
 	ids      map[string]string // id by name
 	problems map[string]bool   // that were printed
 	inSystem bool              // the asked pods are in the kubelet's system partition
+	cgroups  map[string]string // cgroups of no container, by pod/name
 	plugin   hooks             // what the runtime calls with NRI
 	passes   map[telemetry.Result]uint64
 }
@@ -118,7 +121,7 @@ func newScenario(t *testing.T, archive *txtar.Archive) *script {
 			}
 		}
 	}
-	s := &script{node: newNodeOf(t, spec), flavor: spec.Runtime.Flavor, nri: nri, ctx: t.Context(), names: make(map[string]string), ids: make(map[string]string), stop: func() {}}
+	s := &script{node: newNodeOf(t, spec), flavor: spec.Runtime.Flavor, nri: nri, ctx: t.Context(), names: make(map[string]string), ids: make(map[string]string), cgroups: make(map[string]string), stop: func() {}}
 	s.now = time.Now().Truncate(time.Second) // problems show whole seconds
 	s.began = s.now
 	if yaml != "" {
@@ -211,7 +214,15 @@ func (s *script) do(words []string) error {
 		if err := s.create(plain[0], args); err != nil {
 			return err
 		}
-		return s.begin(plain[0])
+		return s.beginIn(plain[0], args["cgroup"])
+	case "cgroup":
+		return s.cgroup(plain[0], args["without"])
+	case "write-cgroup":
+		return s.Tree.Write(s.cgroups[plain[0]]+"/"+cgroup.FileCPUs, plain[1])
+	case "auxiliary":
+		for _, g := range s.loop.status.auxiliary {
+			s.printf("%s: %s of %q: CPUs %s, exclusive %t, mixed %q", g.Path, g.Kind, g.Pod, g.CPUs, g.Exclusive, g.Mixed)
+		}
 	case "exit":
 		id := s.ids[plain[0]]
 		if err := s.Runtime.StopContainer(id); err != nil {
@@ -260,7 +271,7 @@ func (s *script) do(words []string) error {
 		s.passes = now
 	case "cpus":
 		for _, name := range words[1:] {
-			st := s.State(s.ids[name])
+			st := s.StateAt(cgroup.Path(cmp.Or(s.cgroups[name], s.Runtime.Cgroup(s.ids[name]))))
 			partition := ""
 			if !st.Partition.Is(cgroup.MemberPartition) {
 				partition = fmt.Sprintf(", partition %v", st.Partition)
@@ -426,14 +437,45 @@ func (s *script) create(name string, args map[string]string) error {
 	return nil
 }
 
-func (s *script) begin(name string) error {
+func (s *script) begin(name string) error { return s.beginIn(name, "") }
+
+// beginIn starts a container. With cgroup=missing (as with Kata Containers) or cgroup=empty (as
+// with gVisor), no process runs in its cgroup.
+func (s *script) beginIn(name, own string) error {
 	s.settle()
 	id := s.ids[name]
 	if err := s.Runtime.StartContainer(id); err != nil {
 		return err
 	}
+	if own != "" {
+		if err := s.Tree.Remove(s.Runtime.Cgroup(id)); err != nil {
+			return err
+		}
+	}
+	if own == "empty" {
+		s.Tree.MkdirAll(s.Runtime.Cgroup(id))
+	}
 	s.event(runtimeEvent{cri.Event{ContainerID: id, PodID: s.PodOf(id), Kind: cri.ContainerStarted, At: s.now}})
 	return nil
+}
+
+// cgroup makes a cgroup with a process in the slice of a pod. The pod need not exist. SANDBOX
+// in the name stands for the id of its sandbox.
+func (s *script) cgroup(name, without string) error {
+	pod, base, _ := strings.Cut(name, "/")
+	id := s.ids[pod]
+	slice := path.Dir(s.Runtime.Cgroup(id))
+	if id == "" {
+		slice = "kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod" + pod + ".slice"
+	}
+	s.cgroups[name] = slice + "/" + strings.ReplaceAll(base, "SANDBOX", id)
+	s.Tree.MkdirAll(s.cgroups[name])
+	if without != "" {
+		if err := s.Tree.Write(slice+"/cgroup.subtree_control", "-"+without); err != nil {
+			return err
+		}
+	}
+	return s.Tree.Write(s.cgroups[name]+"/cgroup.procs", strconv.Itoa(900_000+len(s.cgroups)))
 }
 
 // ask is the question of an NRI runtime about containers that it is about to create, all

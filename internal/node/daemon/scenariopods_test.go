@@ -11,7 +11,8 @@ import (
 )
 
 // pod starts a sandbox. cpus=N is the request of a Guaranteed pod. The pod is in the kubelet's
-// system partition with system=yes, and requests the management pool with annotated=yes.
+// system partition with system=yes, and requests the management pool with annotated=yes. With
+// cgroup=missing the pause container has no cgroup, as with Kata Containers.
 func (s *script) pod(name string, args map[string]string) error {
 	spec := testnode.PodSpec{UID: name, Namespace: args["namespace"], Name: name, QoS: args["qos"], System: args["system"] == "yes"}
 	if spec.Namespace == "" {
@@ -32,6 +33,11 @@ func (s *script) pod(name string, args map[string]string) error {
 		return err
 	}
 	s.names[id], s.ids[name] = name+"/pause", id
+	if args["cgroup"] == "missing" {
+		if err := s.Tree.Remove(s.Runtime.Cgroup(id)); err != nil {
+			return err
+		}
+	}
 	s.event(runtimeEvent{cri.Event{ContainerID: id, PodID: id, Kind: cri.ContainerCreated, At: s.now}})
 	return nil
 }

@@ -10,7 +10,7 @@ import (
 // publishSnapshot replaces the state that operators see.
 func (l *Loop) publishSnapshot(v *telemetry.View) {
 	l.latest.Store(&view.Snapshot{
-		View: v, History: l.historyLog.Snapshot(), Settings: l.settings, Plan: l.status.plan, Input: l.status.input, Targets: l.status.targets, Planned: l.status.planned,
+		View: v, History: l.historyLog.Snapshot(), Settings: l.settings, Plan: l.status.plan, Input: l.status.input, Targets: l.status.targets, Auxiliary: l.status.auxiliary, Planned: l.status.planned,
 		Deferred: l.status.deferred, Faults: l.status.faults, Problems: l.status.problems, Began: l.status.began,
 		Config: l.status.configErr, Observes: l.Observes, Owed: len(l.status.unwritten), System: l.others.SystemPartition(l.inventory),
 	})

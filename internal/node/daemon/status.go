@@ -3,6 +3,7 @@ package daemon
 import (
 	"time"
 
+	"github.com/cpupoold/cpupoold/internal/node/auxiliary"
 	"github.com/cpupoold/cpupoold/internal/node/hostslices"
 	"github.com/cpupoold/cpupoold/internal/node/telemetry"
 	"github.com/cpupoold/cpupoold/internal/node/view"
@@ -39,6 +40,7 @@ type status struct {
 	reloadsLost bool                 // no events of reloads
 	cpusLost    bool                 // no events of CPUs
 	hosts       []hostslices.Verdict // decisions about host services
+	auxiliary   []auxiliary.Cgroup   // cgroups in pods that belong to no container
 
 	plan       pools.Plan
 	input      pools.Input // of plan; immutable

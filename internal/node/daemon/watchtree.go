@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/cpupoold/cpupoold/internal/node/actor"
+	"github.com/cpupoold/cpupoold/internal/node/auxiliary"
 	"github.com/cpupoold/cpupoold/internal/node/inventory"
 	"github.com/cpupoold/cpupoold/internal/node/kernelstate"
 	"github.com/cpupoold/cpupoold/internal/node/telemetry"
@@ -21,12 +22,13 @@ type treeWatch struct {
 	watcher *cgroup.Watcher
 	err     error // why some cgroups are not watched
 	// slices are the slices of pods that have appeared, reported by the runtime or not.
-	slices map[cgroup.Path]bool
-	set    kernelstate.WatchSet
+	slices    map[cgroup.Path]bool
+	auxiliary *auxiliary.Cgroups // in the slices
+	set       kernelstate.WatchSet
 }
 
-func newTreeWatch() treeWatch {
-	return treeWatch{wake: make(chan struct{}, 1), slices: make(map[cgroup.Path]bool)}
+func newTreeWatch(d cgroup.Driver) treeWatch {
+	return treeWatch{wake: make(chan struct{}, 1), slices: make(map[cgroup.Path]bool), auxiliary: auxiliary.New(d)}
 }
 
 // state returns the state of the watcher as a source.
@@ -215,12 +217,10 @@ func (l *Loop) endedPartition(p cgroup.Path, is cgroup.PartitionState) bool {
 // noticeChild handles a cgroup that has appeared (there) or disappeared. A known cgroup is only
 // read again, because the runtime reports its container.
 func (l *Loop) noticeChild(p cgroup.Path, there bool) scope {
-	if _, _, inPod := cgroup.PodOf(p.Parent()); !inPod {
-		if _, _, isPod := cgroup.PodOf(p); isPod {
-			l.noticePod(p, there)
-		}
+	if auxiliary.IsPod(p) {
+		l.noticePod(p, there)
 	}
-	scope := p.Scope()
+	scope, isNew := p.Scope(), l.watch.auxiliary.Note(p, there)
 	if l.cache.Has(scope) || l.status.removed[scope] != "" {
 		l.cache.Invalidate(scope)
 		if !there || l.inventory.IsBeingMade(l.inventory.ContainerAt(scope)) {
@@ -228,7 +228,7 @@ func (l *Loop) noticeChild(p cgroup.Path, there bool) scope {
 		}
 		return scopeAll
 	}
-	if there && l.trackCgroup(p) {
+	if there && (l.trackCgroup(p) || isNew) {
 		return scopeAll
 	}
 	if !there {

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/cpupoold/cpupoold/internal/node/audit"
+	"github.com/cpupoold/cpupoold/internal/node/auxiliary"
 	"github.com/cpupoold/cpupoold/internal/node/hostslices"
 	"github.com/cpupoold/cpupoold/internal/node/inventory"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
@@ -11,8 +12,9 @@ import (
 )
 
 // Ownership returns the CPUs of a plan's owners and pools for the audit. Exited containers
-// own no CPUs. A pool with all CPUs owns none.
-func (s *Settings) Ownership(plan pools.Plan, m *inventory.Inventory, hosts []hostslices.Verdict) audit.Ownership {
+// own no CPUs. A pool with all CPUs owns none. The name of a cgroup in a pod that belongs to no
+// container is its kind in parentheses.
+func (s *Settings) Ownership(plan pools.Plan, m *inventory.Inventory, hosts []hostslices.Verdict, aux []auxiliary.Cgroup) audit.Ownership {
 	var (
 		o     audit.Ownership
 		owned cpuset.Set
@@ -37,6 +39,13 @@ func (s *Settings) Ownership(plan pools.Plan, m *inventory.Inventory, hosts []ho
 				})
 			}
 		}
+	}
+	for i := range aux {
+		g := &aux[i]
+		place(audit.Place{
+			PoolName: auditPool(g.Pool, g.Type), Pod: g.Pod, Name: "(" + g.Kind + ")",
+			Cgroup: string(g.Path), CPUs: g.CPUs.Difference(g.Mixed), Exclusive: g.Exclusive, Mixed: g.Mixed,
+		})
 	}
 	for _, u := range plan.Units {
 		p := audit.Place{PoolName: auditPool(u.Pool, u.Type), Name: u.Name, CPUs: u.CPUs, Exclusive: u.Exclusive}

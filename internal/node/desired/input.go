@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/cpupoold/cpupoold/internal/config"
+	"github.com/cpupoold/cpupoold/internal/node/auxiliary"
 	"github.com/cpupoold/cpupoold/internal/node/hostenv"
 	"github.com/cpupoold/cpupoold/internal/node/hostslices"
 	"github.com/cpupoold/cpupoold/internal/node/inventory"
@@ -32,6 +33,9 @@ type Input struct {
 	// repair. Nil means none.
 	Contested func(cgroup.Path) bool
 
+	// Auxiliary holds the cgroups in pods that belong to no container. Nil means none.
+	Auxiliary *auxiliary.Cgroups
+
 	Partitions bool // owners become partitions
 	Namespaces pools.NamespaceRights
 
@@ -45,6 +49,8 @@ type Decision struct {
 	Plan    pools.Plan
 	Targets []cgroup.Target
 	Hosts   []hostslices.Verdict // about the units of host services
+	// Auxiliary are the cgroups in pods that belong to no container.
+	Auxiliary []auxiliary.Cgroup
 }
 
 // Decide returns the desired state of the node.
@@ -56,6 +62,11 @@ func (in *Input) Decide() Decision {
 		d.Plan = pools.Build(d.Input)
 	}
 	want := in.dropUnread(d.Plan, in.Targets(d.Plan))
+	d.Auxiliary = in.auxiliary(&d.Plan)
+	for i := range d.Auxiliary {
+		want = append(want, d.Auxiliary[i].Target())
+	}
+	d.Auxiliary = append(d.Auxiliary, in.sandboxes(&d.Plan)...)
 	d.Hosts = in.Verdicts(d.Plan, want)
 	d.Targets = in.addHosts(d.Hosts, want)
 	return d

@@ -109,7 +109,7 @@ func TestOwnership(t *testing.T) {
 		},
 		Pools: []audit.Pool{{PoolName: guaranteed, CPUs: cpuset.Range(3, 7)}, {PoolName: management, CPUs: cpuset.Of(0, 1)}, {PoolName: audit.PoolName{Pool: string(pools.Shared)}, CPUs: cpuset.Of(2)}},
 	}
-	if d := cmp.Diff(want, s.Ownership(plan, m, hosts), cmp.Comparer(cpuset.Set.Equal)); d != "" {
+	if d := cmp.Diff(want, s.Ownership(plan, m, hosts, nil), cmp.Comparer(cpuset.Set.Equal)); d != "" {
 		t.Errorf("(-want +got):\n%s", d)
 	}
 }

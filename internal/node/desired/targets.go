@@ -21,7 +21,7 @@ func (in *Input) Targets(p pools.Plan) []cgroup.Target {
 			out = append(out, t)
 		}
 		for j := range pod.Containers {
-			if t, ok := in.containerTarget(&pod.Containers[j]); ok {
+			if t, ok := in.podTarget(pod, &pod.Containers[j]); ok {
 				out = append(out, t)
 			}
 		}

@@ -54,6 +54,7 @@ type history struct {
 	claim     managers.Claim
 	stop      stopState
 	placement placement
+	home      home
 }
 
 // PutContainer applies the answer to FetchContainer. It reports whether the answer counts. An error
@@ -93,6 +94,7 @@ func (m *Inventory) putContainer(f ContainerStatus) {
 		}
 		e.follow(old, f.asOf)
 	}
+	e.settle(f.home)
 	var pathErr, cpusErr, memsErr error
 	if e.Path = f.found; !f.isLost() {
 		e.Path, pathErr = cgroup.ContainerPath(f.CgroupsPath, m.driver)

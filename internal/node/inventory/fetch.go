@@ -43,6 +43,7 @@ type ContainerStatus struct {
 	unit cgroup.UnitState
 	// found replaces a cgroup that is missing in the answer.
 	found cgroup.Path
+	home  home
 }
 
 // UnitStatus is a unit as systemd reports it.
@@ -104,6 +105,7 @@ func fetchContainer(ctx context.Context, h *hostenv.Host, id string, limit time.
 	}
 	f := ContainerStatus{Container: c, Partial: err}
 	if path, err := cgroup.ContainerPath(c.CgroupsPath, h.Driver); err == nil {
+		f.home = homeOf(h, path, c.State) // after the report: the container may end
 		ctx, cancel := context.WithTimeout(ctx, limit)
 		defer cancel()
 		f.unit = h.UnitState(ctx, path)

@@ -32,7 +32,10 @@ const maxQuestions = 8
 type Query struct {
 	// UnitTimeout is the limit for the answer of systemd about one unit.
 	UnitTimeout time.Duration
+	// InPods reports whether the answer contains the cgroups in the slices of pods.
+	InPods bool
 
+	slices      []cgroup.Path   // of the known pods
 	units       []string        // names in the configuration
 	listTimeout time.Duration   // for the runtime's lists without details
 	details     time.Duration   // for the details of all objects
@@ -43,7 +46,7 @@ type Query struct {
 // Query returns the question for the next listing. The first listing gets more time: a node
 // that boots answers late.
 func (m *Inventory) Query(units []string, first bool) Query {
-	q := Query{units: units, UnitTimeout: unitTimeout, listTimeout: hostenv.CallTimeout, details: hostenv.UpdateTimeout, asOf: m.clock, known: m.knownIDs()}
+	q := Query{slices: m.PodSlices(), units: units, UnitTimeout: unitTimeout, listTimeout: hostenv.CallTimeout, details: hostenv.UpdateTimeout, asOf: m.clock, known: m.knownIDs()}
 	if first {
 		q.UnitTimeout, q.listTimeout, q.details = firstUnitTimeout, hostenv.UpdateTimeout, firstDetailsTimeout
 	}
@@ -70,6 +73,7 @@ type Listing struct {
 	Crio   managers.CRIO
 	Failed []error // objects without details
 	Err    error   // the runtime did not list its objects
+	InPods []cgroup.Path
 
 	asOf       int // clock of the inventory when the listing was requested
 	pods       []PodStatus
@@ -102,10 +106,30 @@ func List(ctx context.Context, h *hostenv.Host, q Query) Listing {
 	if l.Err == nil && h.CRIO != nil {
 		h.Annotations.NoteReread() // each object without details is read again
 	}
+	if q.InPods {
+		l.scanPods(h, q.slices)
+	}
 	l.asOf, l.Crio = q.asOf, crio
 	l.Units = <-units
 	l.Failed = l.failures()
 	return l
+}
+
+// maxInPod bounds the cgroups of a pod in a Listing: a privileged pod can make any number.
+const maxInPod = 1024
+
+// scanPods lists the cgroups in the slices of pods. It leaves out slices that cannot be read.
+func (l *Listing) scanPods(h *hostenv.Host, known []cgroup.Path) {
+	for i := range l.pods {
+		if slice, _, err := podPaths(l.pods[i].Pod, h.Driver); err == nil && slice != "" {
+			known = append(known, slice)
+		}
+	}
+	for _, slice := range known {
+		if children, err := h.Cgroups.Children(slice); err == nil {
+			l.InPods = append(l.InPods, children[:min(len(children), maxInPod)]...)
+		}
+	}
 }
 
 func listUnits(ctx context.Context, h *hostenv.Host, q Query) []UnitStatus {

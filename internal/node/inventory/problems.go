@@ -64,6 +64,20 @@ func (m *Inventory) RecordProblems(targets []cgroup.Target) []pools.Problem {
 	return all
 }
 
+// NameOwner adds the container of a cgroup to a problem, or the pod whose slice contains it.
+func (m *Inventory) NameOwner(p *pools.Problem, at cgroup.Path) {
+	var pod *Pod
+	if e := m.ContainerAt(at); e != nil {
+		p.Container = e.Container.Name
+		pod = m.PodOf(e)
+	} else {
+		pod = m.PodAt(at.Parent())
+	}
+	if pod != nil {
+		p.PodUID, p.Pod = pod.UID, pod.Name()
+	}
+}
+
 // sortedWhere returns the sorted keys of the entries for which is returns true.
 func sortedWhere[E any](all map[string]E, is func(E) bool) (keys []string) {
 	for key, e := range all {

@@ -24,6 +24,9 @@ func (t *Cache) Held(targets []cgroup.Target, p *pools.Placement, path cgroup.Pa
 			if o.Container == p.ID || o.CPUs.IsEmpty() || o.Around || !o.Exclusive && !p.Exclusive {
 				continue
 			}
+			if o.Exclusive && o.Container+o.Unit == "" && o.Path.Parent() == path.Parent() {
+				continue // the cgroup of the container's sandbox, in which it will run
+			}
 			c := t.current[o.Path]
 			if !c.Exists {
 				continue

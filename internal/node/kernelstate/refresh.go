@@ -69,7 +69,7 @@ func (t *Cache) retain(targets []cgroup.Target) {
 }
 
 // Read reads the targets that are unknown or stale. It returns the targets without the
-// cgroup that they should have, and the errors of cgroups that it could not read. Such a
+// cgroup that they should have, or whose running container has no process there, and the errors of cgroups that it could not read. Such a
 // cgroup keeps its last state, so that no other cgroup gets its CPUs.
 func (t *Cache) Read(targets []cgroup.Target, m *inventory.Inventory) (gone []cgroup.Path, errs map[cgroup.Path]error) {
 	defer t.kernel.Rest()
@@ -94,6 +94,10 @@ func (t *Cache) Read(targets []cgroup.Target, m *inventory.Inventory) (gone []cg
 		}
 		st, err := t.readOne(&target, c.State, checkOnly)
 		switch {
+		case err == nil && m.NoteProcesses(target.Container, st.Populated):
+			gone = append(gone, p)
+			delete(t.current, p)
+			continue
 		case err == nil:
 			if known && c.Exists {
 				t.compare(&target, &c, st)

@@ -83,7 +83,7 @@ func Owners(ctx context.Context, c *config.Config, t *topology.Topology, log *sl
 	if err != nil {
 		return audit.Ownership{}, nil, err
 	}
-	return s.input.Settings.Ownership(s.plan, s.input.Inventory, s.input.Verdicts(s.plan, s.want)), texts(s.unread), nil
+	return s.input.Settings.Ownership(s.plan, s.input.Inventory, s.input.Verdicts(s.plan, s.want), s.auxiliary), texts(s.unread), nil
 }
 
 // Exclusive returns the owners of exclusive CPUs by the decision of OnHost, and the objects
@@ -113,7 +113,7 @@ func newSurvey(ctx context.Context, h *hostenv.Host, c *config.Config, t *topolo
 func (s *survey) preview() Preview {
 	settings := &s.input.Settings
 	p := Preview{Plan: s.plan, Host: s.input.Verdicts(s.plan, s.want), Adapted: settings.Adapted, Offline: settings.Offline()}
-	p.Ownership = settings.Ownership(s.plan, s.input.Inventory, p.Host)
+	p.Ownership = settings.Ownership(s.plan, s.input.Inventory, p.Host, s.auxiliary)
 	p.Writes, p.Deferred = s.cgroups.Diff(s.want, nil, desired.DiffOptions(s.host, s.plan))
 	unread := s.unread
 	var err error

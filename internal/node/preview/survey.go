@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/cpupoold/cpupoold/internal/config"
+	"github.com/cpupoold/cpupoold/internal/node/auxiliary"
 	"github.com/cpupoold/cpupoold/internal/node/desired"
 	"github.com/cpupoold/cpupoold/internal/node/hostenv"
 	"github.com/cpupoold/cpupoold/internal/node/inventory"
@@ -24,13 +25,15 @@ import (
 
 // survey is one reading of the node, and the decision of a daemon that starts with it.
 type survey struct {
-	host    *hostenv.Host
-	input   desired.Input
-	others  desired.OtherManagers
-	plan    pools.Plan
-	want    []cgroup.Target // without cgroups that are gone or unreadable
-	cgroups *kernelstate.Cache
-	unread  []error
+	host   *hostenv.Host
+	input  desired.Input
+	others desired.OtherManagers
+	plan   pools.Plan
+	// auxiliary are the cgroups in pods that belong to no container.
+	auxiliary []auxiliary.Cgroup
+	want      []cgroup.Target // without cgroups that are gone or unreadable
+	cgroups   *kernelstate.Cache
+	unread    []error
 }
 
 // withoutRecords answers at once that systemd has no record for a cgroup. The question takes
@@ -57,7 +60,7 @@ func readCPUs(ctx context.Context, h *hostenv.Host, c *config.Config, t *topolog
 func read(ctx context.Context, h *hostenv.Host, settings desired.Settings, j undo.Document, rights pools.NamespaceRights) (*survey, error) {
 	m := inventory.New(h.Driver)
 	query := m.Query(settings.UnitNames(), true)
-	query.UnitTimeout = hostenv.CallTimeout
+	query.UnitTimeout, query.InPods = hostenv.CallTimeout, true
 	found := inventory.List(ctx, h, query)
 	if found.Err != nil {
 		return nil, found.Err
@@ -77,6 +80,8 @@ func read(ctx context.Context, h *hostenv.Host, settings desired.Settings, j und
 	s.others.Mark(m, pods, &settings, h.Cgroups.Read)
 	numahints.FetchOnce(ctx, h, m, settings.Pools, pods, previous).Apply(pods)
 	partitions, _ := settings.Partitions(h.Kernel)
+	inPods := auxiliary.New(h.Driver)
+	inPods.NoteAll(found.InPods)
 	q := quiet.New(j.Resting)
 	q.Begin(settings.Config.Quiet, time.Now())
 	kubelet, err := desired.ReadKubelet(ctx, h, m)
@@ -87,7 +92,7 @@ func read(ctx context.Context, h *hostenv.Host, settings desired.Settings, j und
 	}
 	s.decide(ctx, desired.Input{
 		Settings: settings, Inventory: m, Pods: pods, Previous: previous, Formula: desired.NewFormula(settings.Config.WeightFormula), Journal: known,
-		Nodes: h.Nodes, Read: h.Cgroups.Read, Resting: q.MayRest(previous), Kubelet: kubelet, Partitions: partitions, Namespaces: rights, Build: pools.Build,
+		Nodes: h.Nodes, Read: h.Cgroups.Read, Resting: q.MayRest(previous), Kubelet: kubelet, Partitions: partitions, Namespaces: rights, Build: pools.Build, Auxiliary: inPods,
 	})
 	return s, nil
 }
@@ -101,7 +106,7 @@ func (s *survey) decide(ctx context.Context, in desired.Input) {
 	}
 	s.input = in
 	d := in.Decide()
-	s.plan = d.Plan
+	s.plan, s.auxiliary = d.Plan, d.Auxiliary
 	s.want = slices.DeleteFunc(d.Targets, func(t cgroup.Target) bool { return slices.Contains(gone, t.Path) || unreadable[t.Path] != nil })
 	s.unread = slices.AppendSeq(s.unread, maps.Values(unreadable))
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/cpupoold/cpupoold/internal/history"
 	"github.com/cpupoold/cpupoold/internal/inspect"
+	"github.com/cpupoold/cpupoold/internal/node/auxiliary"
 	"github.com/cpupoold/cpupoold/internal/node/desired"
 	"github.com/cpupoold/cpupoold/internal/node/telemetry"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
@@ -30,6 +31,8 @@ type Snapshot struct {
 	Observes bool
 	Owed     int // writes that an observing daemon has not made
 	System   *inspect.SystemPartition
+	// Auxiliary are the cgroups in pods that belong to no container.
+	Auxiliary []auxiliary.Cgroup
 }
 
 // pools returns the pools with their present CPUs.

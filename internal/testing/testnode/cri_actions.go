@@ -3,6 +3,7 @@ package testnode
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"path"
 	"strconv"
 	"strings"
@@ -195,7 +196,10 @@ func (r *Runtime) removeCgroup(dir string) error {
 	if r.config.Tree == nil {
 		return nil
 	}
-	return r.config.Tree.Rmdir(dir)
+	if err := r.config.Tree.Rmdir(dir); !errors.Is(err, fs.ErrNotExist) { // as runc, which has none to remove then
+		return err
+	}
+	return nil
 }
 
 // event returns an event with the current state of the whole pod.

@@ -1,0 +1,172 @@
+package auxiliary
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/cpupoold/cpupoold/internal/node/inventory"
+	"github.com/cpupoold/cpupoold/pkg/cgroup"
+	"github.com/cpupoold/cpupoold/pkg/pools"
+)
+
+// A privileged pod can make cgroups in its slice. These limits bound the work and the memory
+// that it causes.
+const (
+	maxPlaced = 64   // placed cgroups of a pod
+	maxKnown  = 1024 // known cgroups of a pod
+)
+
+// The codes of problems with auxiliary cgroups.
+const (
+	codeMany     pools.Code = "TooManyPodCgroups"      // more than maxPlaced
+	codeNoCPUSet pools.Code = "PodCgroupWithoutCPUSet" // it cannot be written
+)
+
+// mostNamed is the maximum number of cgroups that a problem names.
+const mostNamed = 3
+
+// Cgroups holds the known cgroups in the slices of pods whose names contain no container id.
+// It is not safe for concurrent use. A nil Cgroups holds none.
+type Cgroups struct {
+	driver cgroup.Driver
+	slices map[cgroup.Path]map[cgroup.Path]state
+}
+
+// state is what is known about a cgroup.
+type state int
+
+const (
+	unread  state = iota
+	usable        // it has the cpuset controller
+	without       // it has no cpuset controller
+)
+
+// New returns an empty Cgroups.
+func New(d cgroup.Driver) *Cgroups {
+	return &Cgroups{driver: d, slices: make(map[cgroup.Path]map[cgroup.Path]state)}
+}
+
+// Note records that a cgroup has appeared (there) or disappeared. It reports whether the
+// cgroup is a new one in the slice of a pod, and none of a container.
+func (c *Cgroups) Note(p cgroup.Path, there bool) bool {
+	slice := p.Parent()
+	in := c.slices[slice]
+	if _, known := in[p]; known || !there {
+		if delete(in, p); there {
+			in[p] = unread // another one with the same name
+		} else if len(in) == 0 {
+			delete(c.slices, slice)
+		}
+		return false
+	}
+	if !IsPod(slice) || len(in) >= maxKnown || inventory.IDAt(p, c.driver) != "" {
+		return false
+	}
+	if in == nil {
+		in = make(map[cgroup.Path]state)
+		c.slices[slice] = in
+	}
+	in[p] = unread
+	return true
+}
+
+// IsPod reports whether p is the cgroup of a pod, and not one in it.
+func IsPod(p cgroup.Path) bool {
+	_, _, in := cgroup.PodOf(p)
+	_, _, deeper := cgroup.PodOf(p.Parent())
+	return in && !deeper
+}
+
+// NoteAll records cgroups that exist.
+func (c *Cgroups) NoteAll(all []cgroup.Path) {
+	for _, p := range all {
+		c.Note(p, true)
+	}
+}
+
+// in returns the auxiliary cgroups of a pod's slice, the most important first. It leaves out
+// the cgroups of containers (taken), and the one of a dropped pause container, which CRI-O
+// makes without a process (1.34, internal/config/cgmgr/systemd_linux.go, CreateSandboxCgroup).
+func (c *Cgroups) in(slice cgroup.Path, taken map[cgroup.Path]bool, sandboxes map[string]bool) []cgroup.Path {
+	all := slices.Collect(maps.Keys(c.slices[slice]))
+	all = slices.DeleteFunc(all, func(p cgroup.Path) bool {
+		return taken[p] || sandboxes[inventory.IDAt(p, cgroup.DriverCgroupfs)]
+	})
+	slices.SortFunc(all, func(a, b cgroup.Path) int {
+		if ka, kb := rank(a), rank(b); ka != kb {
+			return ka - kb
+		}
+		return strings.Compare(string(a), string(b))
+	})
+	return all
+}
+
+// rank orders the cgroups that runtimes make before others.
+func rank(p cgroup.Path) int {
+	switch name := p.Base(); {
+	case strings.HasPrefix(name, kataPrefix):
+		return 0
+	case strings.HasPrefix(name, monitorPrefix):
+		return 1
+	}
+	return 2
+}
+
+const (
+	kataPrefix    = "kata_"
+	monitorPrefix = "crio-conmon-" // CRI-O 1.34, internal/config/cgmgr, MoveConmonToCgroup
+)
+
+// refresh reads a cgroup whose controllers are not known. It reports whether the cgroup can
+// get a target.
+func (c *Cgroups) refresh(p cgroup.Path, read func(cgroup.Path) (cgroup.State, error)) bool {
+	in := c.slices[p.Parent()]
+	if in[p] == usable {
+		return true
+	}
+	st, err := read(p)
+	switch {
+	case errors.Is(err, cgroup.ErrGone):
+		c.Note(p, false)
+	case err == nil && st.HasCPUSet:
+		in[p] = usable
+	case err == nil:
+		in[p] = without
+	}
+	return in[p] == usable
+}
+
+// Problems returns the problems of the auxiliary cgroups that the last Place has not placed,
+// sorted by pod.
+func (c *Cgroups) Problems(m *inventory.Inventory) (all []pools.Problem) {
+	if c == nil || len(c.slices) == 0 {
+		return nil
+	}
+	b := c.look(m)
+	for _, slice := range slices.Sorted(maps.Keys(c.slices)) {
+		paths := c.in(slice, b.taken, b.sandboxes)
+		add := func(code pools.Code, format string, a ...any) {
+			p := pools.Problem{Reason: pools.Reason{Code: code, Text: fmt.Sprintf(format, a...)}}
+			p.PodUID, p.Pod = b.nameOf(slice)
+			all = append(all, p)
+		}
+		if n := len(paths); n > maxPlaced {
+			add(codeMany, "%s contains %d cgroups of no container (%d at most are counted); the daemon places %d of them, and the others may run on exclusive CPUs. Remove them",
+				slice, n, maxKnown, maxPlaced)
+		}
+		var bare []string
+		for _, p := range paths[:min(len(paths), maxPlaced)] {
+			if c.slices[slice][p] == without {
+				bare = append(bare, p.Base())
+			}
+		}
+		if len(bare) > 0 {
+			add(codeNoCPUSet, "%s does not enable the cpuset controller for %d cgroups of no container (%s); they may run on exclusive CPUs",
+				slice, len(bare), strings.Join(bare[:min(len(bare), mostNamed)], ", "))
+		}
+	}
+	return all
+}

@@ -1,0 +1,200 @@
+package auxiliary
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/cpupoold/cpupoold/internal/node/inventory"
+	"github.com/cpupoold/cpupoold/pkg/cgroup"
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
+	"github.com/cpupoold/cpupoold/pkg/pools"
+)
+
+// The kinds of cgroups in a pod that belong to no container.
+const (
+	kindMonitor = "monitor" // conmon of CRI-O
+	kindSandbox = "sandbox" // the pod's containers run in it: a virtual machine, or gVisor
+	kindOther   = "other"
+)
+
+// Cgroup is a cgroup in a pod that belongs to no container, with its desired CPUs. The cgroup
+// of a pause container is one if the pod's containers run in it.
+type Cgroup struct {
+	Path   cgroup.Path
+	Kind   string // monitor, sandbox or other
+	PodUID string // "" if the runtime does not report the pod
+	Pod    string // namespace/name, "" if unknown
+	// CPUs are its CPUs. Exclusive reports whether they are the exclusive CPUs of containers;
+	// Mixed holds the shared CPUs among them.
+	CPUs, Mixed cpuset.Set
+	Exclusive   bool
+	Pool        pools.Pool
+	Type        string // of a management pool
+	Reason      string
+}
+
+// Target returns the desired state of the cgroup. The daemon writes its files only: no CRI
+// update concerns it, and a property would change a unit that another program has started.
+func (g *Cgroup) Target() cgroup.Target {
+	return cgroup.Target{Path: g.Path, FileOnly: true, CPUs: g.CPUs, Exclusive: g.Exclusive, Mixed: g.Mixed, Reason: g.Reason}
+}
+
+// Facts holds the values on which Place depends.
+type Facts struct {
+	Inventory *inventory.Inventory
+	Plan      *pools.Plan
+	Shared    cpuset.Set // CPUs of the shared pool without exclusive CPUs; empty: not to be used
+	Owned     cpuset.Set // exclusive CPUs
+	Read      func(cgroup.Path) (cgroup.State, error)
+}
+
+// Place returns the desired CPUs of auxiliary cgroups, sorted by slice. A pod gets targets for
+// maxPlaced of them.
+func (c *Cgroups) Place(f Facts) (all []Cgroup) {
+	if c == nil || len(c.slices) == 0 {
+		return nil
+	}
+	b := c.look(f.Inventory)
+	plans := make(map[string]*pools.PodPlan)
+	for i := range f.Plan.Pods {
+		plans[f.Plan.Pods[i].UID] = &f.Plan.Pods[i]
+	}
+	for _, slice := range slices.Sorted(maps.Keys(c.slices)) {
+		paths := c.in(slice, b.taken, b.sandboxes)
+		for _, p := range paths[:min(len(paths), maxPlaced)] {
+			if !c.refresh(p, f.Read) {
+				continue
+			}
+			g := Cgroup{Path: p, Kind: kindOther}
+			g.PodUID, g.Pod = b.nameOf(slice)
+			if strings.HasPrefix(p.Base(), monitorPrefix) {
+				g.Kind = kindMonitor
+			}
+			if f.place(&g, plans[g.PodUID], b.pods[slice]) {
+				all = append(all, g)
+			}
+		}
+	}
+	return all
+}
+
+// place sets the CPUs of a cgroup. It reports whether the cgroup has a target. A monitor runs
+// where its pod's pause container does, if that has management CPUs. Another cgroup does so only
+// in a pod of a management pool.
+func (f *Facts) place(g *Cgroup, plan *pools.PodPlan, sandboxes []*inventory.Pod) bool {
+	g.CPUs, g.Pool, g.Reason = f.Shared, pools.Shared, "it is in a pod and belongs to no container"
+	if plan == nil {
+		_, system := g.Path.Parent().SystemPartition() // its CPUs may be the kubelet's
+		return !system && !g.CPUs.IsEmpty()
+	}
+	for _, e := range sandboxes {
+		if !f.Inventory.IsSandboxCgroup(g.Path, e.Pod.ID) {
+			continue
+		}
+		if s, ok := SandboxOf(f.Inventory, plan, e.Pod.ID); ok {
+			s.Path, s.PodUID, s.Pod = g.Path, g.PodUID, g.Pod
+			*g = s
+			return true
+		}
+		g.Kind = kindSandbox // it has no containers yet
+	}
+	var pause *pools.Placement
+	others, managed := false, g.Kind == kindMonitor
+	for i := range plan.Containers {
+		c := &plan.Containers[i]
+		switch {
+		case c.State == pools.Exited:
+		case c.Pool == pools.Other && c.Kind == pools.Infra:
+			return false // the kubelet places all cgroups of the pod
+		case c.Pool == pools.Other:
+			others = true
+		case c.Kind == pools.Infra:
+			pause = c
+		case c.Pool == pools.Management:
+			managed = true
+		}
+	}
+	if managed && pause != nil && pause.Pool == pools.Management {
+		g.CPUs, g.Pool, g.Type = pause.Runs(), pause.Pool, pause.Type
+	}
+	if others { // CRI-O has set the CPUs of the monitor, too
+		st, err := f.Read(g.Path)
+		if err != nil || !st.CPUs.IsEmpty() && !st.CPUs.Overlaps(f.Owned) {
+			return false
+		}
+	}
+	return !g.CPUs.IsEmpty()
+}
+
+// SandboxOf returns the CPUs of the cgroup in which the containers of a sandbox run: all CPUs
+// of these containers. The result is false without containers, and if the CPUs of one of them
+// are not known.
+func SandboxOf(m *inventory.Inventory, plan *pools.PodPlan, sandbox string) (Cgroup, bool) {
+	g := Cgroup{Kind: kindSandbox, PodUID: plan.UID, Pod: plan.Namespace + "/" + plan.Name, Reason: "the containers of the pod run in this cgroup"}
+	var own cpuset.Set
+	for i := range plan.Containers {
+		c := &plan.Containers[i]
+		e := m.Container(c.ID)
+		if c.Kind == pools.Infra || c.State == pools.Exited || e == nil || e.Container.PodID != sandbox {
+			continue
+		}
+		if c.Pool == pools.Other || c.Unread || e.IsUnread() {
+			return Cgroup{}, false
+		}
+		g.CPUs = g.CPUs.Union(c.Runs())
+		if !g.Exclusive {
+			g.Pool, g.Type = c.Pool, c.Type
+		}
+		if c.Exclusive {
+			g.Exclusive, own = true, own.Union(c.Runs().Difference(c.Mixed))
+		}
+	}
+	if g.Exclusive {
+		g.Mixed = g.CPUs.Difference(own)
+	}
+	return g, !g.CPUs.IsEmpty()
+}
+
+// HasSandbox reports whether the slice of a pod contains a cgroup of its sandbox beside the one
+// of its pause container.
+func (c *Cgroups) HasSandbox(m *inventory.Inventory, e *inventory.Pod) bool {
+	if c == nil {
+		return false
+	}
+	for p := range c.slices[e.Slice] {
+		if m.IsSandboxCgroup(p, e.Pod.ID) {
+			return true
+		}
+	}
+	return false
+}
+
+// objects holds the pods of the runtime by their slices, and the cgroups of all objects.
+type objects struct {
+	pods      map[cgroup.Path][]*inventory.Pod
+	taken     map[cgroup.Path]bool
+	sandboxes map[string]bool
+}
+
+func (c *Cgroups) look(m *inventory.Inventory) objects {
+	b := objects{pods: make(map[cgroup.Path][]*inventory.Pod), taken: make(map[cgroup.Path]bool), sandboxes: make(map[string]bool)}
+	for _, p := range m.PodCgroups() {
+		b.taken[p] = true
+	}
+	for e := range m.Pods() {
+		if c.slices[e.Slice] != nil {
+			b.pods[e.Slice] = append(b.pods[e.Slice], e)
+			b.sandboxes[e.Pod.ID] = true
+		}
+	}
+	return b
+}
+
+// nameOf returns UID and name of the pod with a slice.
+func (b *objects) nameOf(slice cgroup.Path) (uid, name string) {
+	for _, e := range b.pods[slice] {
+		return e.UID, e.Name()
+	}
+	return "", ""
+}

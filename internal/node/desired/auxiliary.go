@@ -1,0 +1,57 @@
+package desired
+
+import (
+	"github.com/cpupoold/cpupoold/internal/node/auxiliary"
+	"github.com/cpupoold/cpupoold/pkg/cgroup"
+	"github.com/cpupoold/cpupoold/pkg/pools"
+)
+
+// auxiliary returns the cgroups in pods that belong to no container, with their CPUs. Beside a
+// static kubelet only those of management pods have CPUs.
+func (in *Input) auxiliary(plan *pools.Plan) []auxiliary.Cgroup {
+	f := auxiliary.Facts{Inventory: in.Inventory, Plan: plan, Owned: OwnedBy(*plan).Union(in.Leaving), Read: in.Read}
+	if !in.Settings.Pools.Kubelet {
+		f.Shared = plan.Shared.Difference(f.Owned)
+	}
+	return in.Auxiliary.Place(f)
+}
+
+// sandboxes returns the cgroups of pause containers in which the pod's containers run.
+func (in *Input) sandboxes(plan *pools.Plan) (all []auxiliary.Cgroup) {
+	for i := range plan.Pods {
+		for j := range plan.Pods[i].Containers {
+			if g, ok := in.sandbox(&plan.Pods[i], &plan.Pods[i].Containers[j]); ok {
+				all = append(all, g)
+			}
+		}
+	}
+	return all
+}
+
+// sandbox returns the cgroup of a pause container in which the pod's containers run. The
+// result is false for all other containers.
+func (in *Input) sandbox(pod *pools.PodPlan, c *pools.Placement) (auxiliary.Cgroup, bool) {
+	if c.Kind != pools.Infra || c.State == pools.Exited || !in.Inventory.HostsContainers(c.ID) {
+		return auxiliary.Cgroup{}, false
+	}
+	e := in.Inventory.Pod(c.ID)
+	if e.Pause == "" || in.Auxiliary.HasSandbox(in.Inventory, e) {
+		return auxiliary.Cgroup{}, false
+	}
+	g, ok := auxiliary.SandboxOf(in.Inventory, pod, c.ID)
+	g.Path = e.Pause
+	return g, ok
+}
+
+// podTarget returns the desired state of the cgroup of a container. If a sandbox hosts the
+// pod's containers, their own cgroups have none: no process runs in them.
+func (in *Input) podTarget(pod *pools.PodPlan, c *pools.Placement) (cgroup.Target, bool) {
+	if c.Kind == pools.App && in.Inventory.IsHosted(c.ID) {
+		return cgroup.Target{}, false
+	}
+	t, ok := in.containerTarget(c)
+	if g, hosts := in.sandbox(pod, c); ok && hosts {
+		t.CPUs, t.Exclusive, t.Mixed, t.Reason = g.CPUs, g.Exclusive, g.Mixed, g.Reason
+	}
+	return t, ok
+}
