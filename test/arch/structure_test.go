@@ -22,7 +22,7 @@ const (
 	mostFilePairs   = 271   // pairs of files; the first uses a declaration of the second.
 	mostMutualPairs = 43    // pairs of files that use declarations of each other.
 	mostLoopFields  = 49    // fields of the loop.
-	mostLoopMethods = 222   // methods of the loop.
+	mostLoopMethods = 220   // methods of the loop.
 )
 
 // load type-checks the packages that match the patterns, relative to the module's root.

@@ -95,7 +95,7 @@ func (f *Facts) place(g *Cgroup, plan *pools.PodPlan, sandboxes []*inventory.Pod
 		if s, ok := SandboxOf(f.Inventory, plan, e.Pod.ID); ok {
 			s.Path, s.PodUID, s.Pod = g.Path, g.PodUID, g.Pod
 			*g = s
-			return true
+			return !g.CPUs.IsEmpty()
 		}
 		g.Kind = kindSandbox // it has no containers yet
 	}
@@ -128,8 +128,8 @@ func (f *Facts) place(g *Cgroup, plan *pools.PodPlan, sandboxes []*inventory.Pod
 }
 
 // SandboxOf returns the CPUs of the cgroup in which the containers of a sandbox run: all CPUs
-// of these containers. The result is false without containers, and if the CPUs of one of them
-// are not known.
+// of these containers. There are none if the CPUs of one of them are not known: the cgroup
+// keeps its CPUs. The result is false without containers.
 func SandboxOf(m *inventory.Inventory, plan *pools.PodPlan, sandbox string) (Cgroup, bool) {
 	g := Cgroup{Kind: kindSandbox, PodUID: plan.UID, Pod: plan.Namespace + "/" + plan.Name, Reason: "the containers of the pod run in this cgroup"}
 	var own cpuset.Set
@@ -139,8 +139,9 @@ func SandboxOf(m *inventory.Inventory, plan *pools.PodPlan, sandbox string) (Cgr
 		if c.Kind == pools.Infra || c.State == pools.Exited || e == nil || e.Container.PodID != sandbox {
 			continue
 		}
-		if c.Pool == pools.Other || c.Unread || e.IsUnread() {
-			return Cgroup{}, false
+		if c.Pool == pools.Other || !c.Exclusive && (c.Unread || e.IsUnread()) {
+			g.CPUs = cpuset.Set{}
+			return g, true
 		}
 		g.CPUs = g.CPUs.Union(c.Runs())
 		if !g.Exclusive {

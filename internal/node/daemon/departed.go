@@ -66,7 +66,6 @@ func (l *Loop) prune() {
 // which may be stopped, it fetches the properties from systemd.
 func (l *Loop) cgroupGone(p cgroup.Path) {
 	l.isolation.memory.Gone(p)
-	l.watch.auxiliary.Note(p, false)
 	if name := l.inventory.UnitAt(p); name != "" {
 		l.cache.Invalidate(p)
 		l.fetchUnit(name)

@@ -144,6 +144,7 @@ func (l *Loop) refreshCache(want []cgroup.Target) []cgroup.Target {
 	l.status.unreadable = unreadable
 	l.followDrifts(l.now())
 	for _, p := range gone {
+		l.watch.auxiliary.Note(p, false)
 		l.cgroupGone(p)
 	}
 	l.askUnits(want)

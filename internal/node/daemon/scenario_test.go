@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"maps"
 	"os"
-	"path"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -435,47 +434,6 @@ func (s *script) create(name string, args map[string]string) error {
 	s.names[id], s.ids[name] = name, id
 	s.event(runtimeEvent{cri.Event{ContainerID: id, PodID: s.ids[pod], Kind: cri.ContainerCreated, At: s.now}})
 	return nil
-}
-
-func (s *script) begin(name string) error { return s.beginIn(name, "") }
-
-// beginIn starts a container. With cgroup=missing (as with Kata Containers) or cgroup=empty (as
-// with gVisor), no process runs in its cgroup.
-func (s *script) beginIn(name, own string) error {
-	s.settle()
-	id := s.ids[name]
-	if err := s.Runtime.StartContainer(id); err != nil {
-		return err
-	}
-	if own != "" {
-		if err := s.Tree.Remove(s.Runtime.Cgroup(id)); err != nil {
-			return err
-		}
-	}
-	if own == "empty" {
-		s.Tree.MkdirAll(s.Runtime.Cgroup(id))
-	}
-	s.event(runtimeEvent{cri.Event{ContainerID: id, PodID: s.PodOf(id), Kind: cri.ContainerStarted, At: s.now}})
-	return nil
-}
-
-// cgroup makes a cgroup with a process in the slice of a pod. The pod need not exist. SANDBOX
-// in the name stands for the id of its sandbox.
-func (s *script) cgroup(name, without string) error {
-	pod, base, _ := strings.Cut(name, "/")
-	id := s.ids[pod]
-	slice := path.Dir(s.Runtime.Cgroup(id))
-	if id == "" {
-		slice = "kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod" + pod + ".slice"
-	}
-	s.cgroups[name] = slice + "/" + strings.ReplaceAll(base, "SANDBOX", id)
-	s.Tree.MkdirAll(s.cgroups[name])
-	if without != "" {
-		if err := s.Tree.Write(slice+"/cgroup.subtree_control", "-"+without); err != nil {
-			return err
-		}
-	}
-	return s.Tree.Write(s.cgroups[name]+"/cgroup.procs", strconv.Itoa(900_000+len(s.cgroups)))
 }
 
 // ask is the question of an NRI runtime about containers that it is about to create, all

@@ -20,7 +20,7 @@ func (in *Input) auxiliary(plan *pools.Plan) []auxiliary.Cgroup {
 func (in *Input) sandboxes(plan *pools.Plan) (all []auxiliary.Cgroup) {
 	for i := range plan.Pods {
 		for j := range plan.Pods[i].Containers {
-			if g, ok := in.sandbox(&plan.Pods[i], &plan.Pods[i].Containers[j]); ok {
+			if g, ok := in.sandbox(&plan.Pods[i], &plan.Pods[i].Containers[j]); ok && !g.CPUs.IsEmpty() {
 				all = append(all, g)
 			}
 		}
@@ -53,5 +53,5 @@ func (in *Input) podTarget(pod *pools.PodPlan, c *pools.Placement) (cgroup.Targe
 	if g, hosts := in.sandbox(pod, c); ok && hosts {
 		t.CPUs, t.Exclusive, t.Mixed, t.Reason = g.CPUs, g.Exclusive, g.Mixed, g.Reason
 	}
-	return t, ok
+	return t, ok && !t.CPUs.IsEmpty()
 }

@@ -1,0 +1,105 @@
+package inventory_test
+
+import (
+	"testing"
+
+	"github.com/cpupoold/cpupoold/internal/node/inventory"
+	"github.com/cpupoold/cpupoold/pkg/cgroup"
+	"github.com/cpupoold/cpupoold/pkg/cri"
+)
+
+// TestHostsContainers checks when a sandbox hosts its containers: the runtime reports them as
+// running, and their own cgroups have no process.
+func TestHostsContainers(t *testing.T) {
+	const own = "kubepods.slice/" + slice + "/cri-containerd-"
+	for name, c := range map[string]struct {
+		state      cri.State
+		cgroups    map[string]string // processes by container
+		beside     cri.State         // of a second container, 0 for none
+		hosts      bool
+		kataCgroup bool
+	}{
+		"Kata: no cgroup":       {state: cri.Running, hosts: true, kataCgroup: true},
+		"gVisor: empty cgroup":  {state: cri.Running, cgroups: map[string]string{"c": ""}, hosts: true, kataCgroup: true},
+		"runc":                  {state: cri.Running, cgroups: map[string]string{"c": "17"}},
+		"created":               {state: cri.Created, kataCgroup: true},
+		"runc, created":         {state: cri.Created, cgroups: map[string]string{"c": "17"}},
+		"ended":                 {state: cri.Exited, kataCgroup: true},
+		"two in one sandbox":    {state: cri.Running, beside: cri.Created, hosts: true, kataCgroup: true},
+		"one ends, another not": {state: cri.Running, beside: cri.Running, cgroups: map[string]string{"d": "18"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.tree.MkdirAll("kubepods.slice/" + slice)
+			for id, process := range c.cgroups {
+				w.tree.MkdirAll(own + id + ".scope")
+				if process == "" {
+					continue
+				}
+				if err := w.tree.Write(own+id+".scope/cgroup.procs", process); err != nil {
+					t.Fatal(err)
+				}
+			}
+			_, first := w.run(c.state)
+			if name := "d"; c.beside != 0 || c.cgroups["d"] != "" {
+				first.ID, first.Name, first.State, first.CgroupsPath = name, name, c.beside, slice+":cri-containerd:d"
+				w.runtime.containers["d"] = first
+			}
+			w.list()
+			if got := w.HostsContainers("p"); got != c.hosts {
+				t.Errorf("hosts its containers: %t, want %t", got, c.hosts)
+			}
+			if got := w.IsHosted("c"); got != c.hosts {
+				t.Errorf("container is hosted: %t, want %t", got, c.hosts)
+			}
+			for base, want := range map[string]bool{"kata_p": c.kataCgroup, "kata_cri-containerd-p.scope": c.kataCgroup, "kata_other": false, "p": false} {
+				if got := w.IsSandboxCgroup(cgroup.Path("kubepods.slice/"+slice).Join(base), "p"); got != want {
+					t.Errorf("%s is the cgroup of the sandbox: %t, want %t", base, got, want)
+				}
+			}
+		})
+	}
+}
+
+// TestNoteProcesses checks which container must be fetched again, and that a container with
+// processes in its own cgroup never counts as hosted.
+func TestNoteProcesses(t *testing.T) {
+	w := newWorld(t)
+	w.run(cri.Created)
+	w.list()
+	if w.NoteProcesses("c", false) || w.NoteProcesses("unknown", false) {
+		t.Error("a created or unknown container must be fetched")
+	}
+	w.Event(cri.Event{ContainerID: "c", PodID: "p", Kind: cri.ContainerStarted})
+	if !w.NoteProcesses("c", false) {
+		t.Error("a running container without processes is not fetched")
+	}
+	if w.NoteProcesses("c", true) || w.NoteProcesses("c", false) {
+		t.Error("a container that had processes must be fetched")
+	}
+	_, c := w.run(cri.Running) // its cgroup is gone
+	w.runtime.containers["c"] = c
+	w.fetchContainer("c", w.Clock())
+	if w.HostsContainers("p") {
+		t.Error("a container that ends counts as hosted")
+	}
+}
+
+// TestListInPods checks that a listing contains the cgroups in the slices of pods on request.
+func TestListInPods(t *testing.T) {
+	w := newWorld(t)
+	w.run(cri.Running)
+	const monitor = "kubepods.slice/" + slice + "/crio-conmon-c.scope"
+	w.tree.MkdirAll(monitor)
+	for range 2 { // the pod is new, and then known
+		for _, asked := range []bool{false, true} {
+			q := w.Query(nil, false)
+			q.InPods = asked
+			found := inventory.List(t.Context(), &w.host, q)
+			if got := len(found.InPods) == 1 && found.InPods[0] == monitor; got != asked {
+				t.Errorf("asked %t: %v", asked, found.InPods)
+			}
+		}
+		w.list()
+	}
+}
