@@ -24,6 +24,8 @@ type runtimeNode struct {
 	*node
 	rpc  runtime.RuntimeServiceClient
 	made atomic.Int64
+	// inSystem makes pods in the kubelet's system partition.
+	inSystem bool
 }
 
 // withoutKubelet stops the kubelet until the end of the test; what the test has left is removed.
@@ -86,6 +88,9 @@ func (r *runtimeNode) startWith(milli int64, namespace string, annotations map[s
 	slice := "kubepods-pod" + strings.ReplaceAll(uid, "-", "_") + ".slice"
 	if milli%1000 != 0 {
 		slice = "kubepods-burstable" + strings.TrimPrefix(slice, "kubepods")
+	}
+	if r.inSystem {
+		slice = "kubepods-system" + strings.TrimPrefix(slice, "kubepods")
 	}
 	res := &runtime.LinuxContainerResources{CpuShares: max(milli*1024/1000, 2)}
 	if milli%1000 == 0 {
