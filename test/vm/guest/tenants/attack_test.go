@@ -6,10 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"net"
 	"os"
 	"path/filepath"
 	"runtime"
+	"runtime/debug"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -43,6 +45,8 @@ func attacks() map[string]attack {
 		"writes":  writeOwnCgroup,
 		"cgroups": makeCgroups,
 		"threads": moveThreads,
+		"nested":  nestCgroups,
+		"crowd":   startThreads,
 	}
 }
 
@@ -174,6 +178,96 @@ func moveThreads(attempt int64) error {
 	}
 	time.Sleep(time.Millisecond)
 	return set()
+}
+
+const (
+	// nested is the number of cgroups of nestCgroups.
+	nested = 20_000
+	// crowd is the maximum number of threads of startThreads.
+	crowd = 25_000
+)
+
+// nestCgroups makes cgroups below the container's own, 100 in each of their parents, and keeps them.
+func nestCgroups(attempt int64) error {
+	if attempt >= nested {
+		time.Sleep(time.Second)
+		return errors.New("all cgroups exist")
+	}
+	own, err := ownCgroup()
+	if err != nil {
+		return err
+	}
+	parent := filepath.Join(own, fmt.Sprintf("nest-%d", attempt/100))
+	if err := os.Mkdir(parent, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
+		return err
+	}
+	return os.Mkdir(filepath.Join(parent, strconv.FormatInt(attempt, 10)), 0o755)
+}
+
+// startThreads starts a thread that sleeps. It ends with an error at crowd threads, and at the limit of the node.
+func startThreads(attempt int64) error {
+	if attempt == 0 {
+		debug.SetMaxThreads(2 * crowd)
+		own, err := ownCgroup()
+		if err := errors.Join(err, os.WriteFile(filepath.Join(own, "pids.max"), []byte("max"), 0o644)); err != nil {
+			return err // systemd's default is 15 % of the node's limit
+		}
+	}
+	if attempt >= crowd {
+		time.Sleep(time.Second)
+		return errors.New("all threads run")
+	}
+	// Go ends the process if it cannot start a thread. So the attack leaves room below the limits of the node and of the pod.
+	if attempt%100 == 0 {
+		if err := hasRoom(); err != nil {
+			time.Sleep(time.Second)
+			return err
+		}
+	}
+	started := make(chan struct{})
+	go func() {
+		runtime.LockOSThread()
+		close(started)
+		for {
+			_ = unix.Nanosleep(&unix.Timespec{Sec: 3600}, nil) // a signal ends it early
+		}
+	}()
+	<-started
+	return nil
+}
+
+// hasRoom returns an error if fewer than 1,000 more threads fit into the container's cgroup, or less than 512 MiB of memory are available.
+func hasRoom() error {
+	own, err := ownCgroup()
+	if err != nil {
+		return err
+	}
+	number := func(file string) (n int64) {
+		text, err := os.ReadFile(file)
+		if err != nil || strings.HasPrefix(string(text), "max") {
+			return math.MaxInt64
+		}
+		_, _ = fmt.Sscan(string(text), &n)
+		return n
+	}
+	for dir := own; dir != "/sys/fs/cgroup"; dir = filepath.Dir(dir) {
+		if limit := number(filepath.Join(dir, "pids.max")); limit < math.MaxInt64 && limit-number(filepath.Join(dir, "pids.current")) < 1000 {
+			return fmt.Errorf("pids.max of %s is %d", dir, limit)
+		}
+	}
+	text, err := os.ReadFile("/proc/meminfo")
+	if err != nil {
+		return err
+	}
+	_, rest, _ := strings.Cut(string(text), "MemAvailable:")
+	var kib int64
+	if _, err := fmt.Sscan(rest, &kib); err != nil {
+		return err
+	}
+	if kib < 512<<10 {
+		return fmt.Errorf("%d KiB of memory are available", kib)
+	}
+	return nil
 }
 
 // attacker returns a pod with one container that runs an attack. More are further fields of the container.

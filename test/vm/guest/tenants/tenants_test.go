@@ -57,12 +57,15 @@ const (
 )
 
 // node is the guest as the test uses it.
-type node struct{ *guestnode.Node }
+type node struct {
+	*guestnode.Node
+	partitions bool // the configuration asks for partitions
+}
 
 // TestTenants runs pods that attack the daemon while pods with exclusive CPUs start and end. Each of these gets its CPUs and its file, the
 // probes answer, and the daemon's memory and CPU time stay bounded.
 func TestTenants(t *testing.T) {
-	n := node{guestnode.New(t)}
+	n := node{Node: guestnode.New(t)}
 	copyProgram(t)
 	n.Run("systemctl", "set-property", "--runtime", "cpupoold.service", "MemoryMax=128M")
 	t.Cleanup(func() { n.Run("systemctl", "set-property", "--runtime", "cpupoold.service", "MemoryMax=infinity") })
@@ -155,6 +158,9 @@ func (n node) rounds(name string) time.Duration {
 		n.Eventually("start of "+pod, func() error { _, err := n.Find(pod, "app"); return err })
 		took = append(took, time.Since(began))
 		n.owns(pod)
+		if n.partitions {
+			n.isPartition(pod)
+		}
 		n.answersProbes()
 		for _, s := range n.status().Sources {
 			if s.State == "lost" {

@@ -38,6 +38,7 @@ func Slices() []Slice {
 		{"alerts", []string{"TestAlerts"}},
 		{"undo", []string{"TestUndo"}},
 		{"tenants", []string{"TestTenants"}},
+		{"crowds", []string{"TestCrowds"}},
 		{"kernel-6.1", []string{"TestKernels/bookworm/cgroup", "TestKernels/bookworm/isolation", "TestKernels/bookworm/changes", "TestKernels/forky/cgroup"}},
 		{"kernel-6.12", []string{"TestKernels/trixie/cgroup", "TestKernels/trixie/isolation", "TestKernels/trixie/changes", "TestKernels/trixie/partitions"}},
 		{"kernel-7", []string{"TestKernels/forky/changes", "TestKernels/forky/partitions"}},
