@@ -35,7 +35,7 @@ type Cgroups struct {
 	slices map[cgroup.Path]map[cgroup.Path]state
 }
 
-// state is what is known about a cgroup.
+// state shows whether the daemon can write a cgroup.
 type state int
 
 const (

@@ -92,7 +92,7 @@ func TestPlace(t *testing.T) {
 		"CRI-O has placed it":               {"crio-conmon-c.scope", cgroup.State{HasCPUSet: true, CPUs: cpuset.Of(0)}, other, ""},
 		"CRI-O has placed it on owned CPUs": {"crio-conmon-c.scope", cgroup.State{HasCPUSet: true, CPUs: cpuset.Of(0, 4)}, other, "monitor 2-3"},
 		"the kubelet places the pod":        {"left", ready, func(w *world) { w.plan.Pods[0].Containers[0].Pool = pools.Other }, ""},
-		"beside a static kubelet":           {"left", ready, func(w *world) { w.shared = cpuset.Set{} }, ""},
+		"with a static kubelet":             {"left", ready, func(w *world) { w.shared = cpuset.Set{} }, ""},
 		"the virtual machine has no container": {"kata_p", ready, func(w *world) { w.plan.Pods[0].Containers[1].State = pools.Exited },
 			"sandbox 2-3"},
 		"the virtual machine also runs a shared container": {"kata_p", ready, func(w *world) {
@@ -149,8 +149,8 @@ func TestUnknownPod(t *testing.T) {
 	}
 }
 
-// TestLimits checks that a pod with many cgroups gets a bounded number of targets, with those
-// of runtimes first, and a problem.
+// TestLimits checks that a pod with many cgroups gets a bounded number of targets, and a
+// problem. Cgroups of runtimes come first.
 func TestLimits(t *testing.T) {
 	w := newWorld()
 	for i := range 2000 {

@@ -128,7 +128,7 @@ func (f *Facts) place(g *Cgroup, plan *pools.PodPlan, sandboxes []*inventory.Pod
 }
 
 // SandboxOf returns the CPUs of the cgroup in which the containers of a sandbox run: all CPUs
-// of these containers. There are none if the CPUs of one of them are not known: the cgroup
+// of these containers. The set is empty if the CPUs of one of them are not known: the cgroup
 // keeps its CPUs. The result is false without containers.
 func SandboxOf(m *inventory.Inventory, plan *pools.PodPlan, sandbox string) (Cgroup, bool) {
 	g := Cgroup{Kind: kindSandbox, PodUID: plan.UID, Pod: plan.Namespace + "/" + plan.Name, Reason: "the containers of the pod run in this cgroup"}
@@ -157,8 +157,8 @@ func SandboxOf(m *inventory.Inventory, plan *pools.PodPlan, sandbox string) (Cgr
 	return g, !g.CPUs.IsEmpty()
 }
 
-// HasSandbox reports whether the slice of a pod contains a cgroup of its sandbox beside the one
-// of its pause container.
+// HasSandbox reports whether the slice of a pod contains a cgroup of its sandbox in addition to
+// the one of its pause container.
 func (c *Cgroups) HasSandbox(m *inventory.Inventory, e *inventory.Pod) bool {
 	if c == nil {
 		return false

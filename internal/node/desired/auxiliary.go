@@ -6,8 +6,8 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
 
-// auxiliary returns the cgroups in pods that belong to no container, with their CPUs. Beside a
-// static kubelet only those of management pods have CPUs.
+// auxiliary returns the cgroups in pods that belong to no container, with their CPUs. With a
+// static kubelet, only cgroups in management pods have CPUs.
 func (in *Input) auxiliary(plan *pools.Plan) []auxiliary.Cgroup {
 	f := auxiliary.Facts{Inventory: in.Inventory, Plan: plan, Owned: OwnedBy(*plan).Union(in.Leaving), Read: in.Read}
 	if !in.Settings.Pools.Kubelet {
@@ -44,7 +44,7 @@ func (in *Input) sandbox(pod *pools.PodPlan, c *pools.Placement) (auxiliary.Cgro
 }
 
 // podTarget returns the desired state of the cgroup of a container. If a sandbox hosts the
-// pod's containers, their own cgroups have none: no process runs in them.
+// pod's containers, their own cgroups are no targets: no process runs in them.
 func (in *Input) podTarget(pod *pools.PodPlan, c *pools.Placement) (cgroup.Target, bool) {
 	if c.Kind == pools.App && in.Inventory.IsHosted(c.ID) {
 		return cgroup.Target{}, false

@@ -75,8 +75,8 @@ func (m *Inventory) homes(sandbox string) (hosted, own bool) {
 	return hosted, own
 }
 
-// IsSandboxCgroup reports whether p is the cgroup that Kata Containers makes beside the one
-// of the pause container: kata_ and the name of the latter (kata-containers 3.x,
+// IsSandboxCgroup reports whether p is the cgroup that Kata Containers makes next to the
+// one of the pause container: kata_ and the name of the latter (kata-containers 06315f95,
 // src/runtime/pkg/resourcecontrol/cgroups.go, RenameCgroupPath).
 func (m *Inventory) IsSandboxCgroup(p cgroup.Path, sandbox string) bool {
 	_, own := m.homes(sandbox)

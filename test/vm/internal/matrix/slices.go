@@ -30,7 +30,7 @@ func Slices() []Slice {
 		{"cluster-upgrade", []string{"TestCluster/TestUpgrade"}},
 		{"cluster-priority", []string{"TestCluster/TestPriority"}},
 		{"static-kubelet", []string{"TestStaticKubelet"}},
-		{"openshift", []string{"TestOpenShift"}},
+		{"openshift", []string{"TestOpenShift", "TestConmon"}},
 		{"host", []string{"TestAudit", "TestJitter"}},
 		{"systemd", []string{"TestSystemd", "TestHostSlices"}},
 		{"cgroup", []string{"TestCgroup"}},
