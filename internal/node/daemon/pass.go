@@ -29,7 +29,7 @@ func (l *Loop) input(now time.Time) desired.Input {
 	l.hints.Apply(pods)
 	partitions, _ := l.partitions()
 	return desired.Input{Settings: l.settings, Inventory: l.inventory, Pods: pods, Previous: l.assignments, Formula: l.formula, Journal: l.journal, Nodes: l.Nodes, Read: l.Cgroups.Read,
-		Leaving: l.leavingCPUs(), Systemd: l.Units != nil, Resting: l.quiet.MayRest(l.assignments), Kubelet: l.kubelet, Partitions: partitions,
+		Leaving: l.leavingCPUs(), System: l.others.SystemCPUs(l.inventory, &l.settings), Systemd: l.Units != nil, Resting: l.quiet.MayRest(l.assignments), Kubelet: l.kubelet, Partitions: partitions,
 		Contested: l.backoffs.Contested(now), Namespaces: l.permission.rights(), Build: pools.Build, Auxiliary: l.watch.auxiliary}
 }
 

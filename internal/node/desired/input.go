@@ -27,6 +27,7 @@ type Input struct {
 	Read      func(cgroup.Path) (cgroup.State, error)
 	Leaving   cpuset.Set // CPUs on which units still run that lose them
 	Systemd   bool       // systemd is available
+	System    cpuset.Set // CPUs of the kubelet's system partition
 	Resting   cpuset.Set // CPUs that may stay out of the shared pool in the quiet period
 	Kubelet   StaticKubelet
 	// Contested reports whether another process overwrites the cpuset of a cgroup after each

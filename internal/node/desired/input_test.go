@@ -29,7 +29,7 @@ func TestAvailablePools(t *testing.T) {
 		yaml               string
 		units              []inventory.UnitStatus
 		previous           []pools.Assignment
-		leaving            cpuset.Set
+		leaving, system    cpuset.Set
 		hasUnit            bool
 		guaranteed, shared string
 	}{
@@ -39,6 +39,8 @@ func TestAvailablePools(t *testing.T) {
 		"contains pods":          {yaml: unit, units: []inventory.UnitStatus{around}, guaranteed: "4-7", shared: "2-3"},
 		"a partition":            {yaml: unit, units: []inventory.UnitStatus{isolated}, previous: owned, guaranteed: "4-7", shared: "2-3"},
 		"a unit leaves":          {leaving: cpuset.Of(3, 6), guaranteed: "4-5,7", shared: "2"},
+		"a system partition":     {system: cpuset.Of(1, 4, 6), previous: []pools.Assignment{{CPUs: cpuset.Of(6)}}, guaranteed: "5-7", shared: "2-3"},
+		"and a unit leaves":      {system: cpuset.Of(4), leaving: cpuset.Of(3, 6), guaranteed: "5,7", shared: "2"},
 		"from a whole pool":      {leaving: cpuset.Of(2, 3), guaranteed: "4-7", shared: "2-3"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -49,7 +51,7 @@ func TestAvailablePools(t *testing.T) {
 			}
 			var seen pools.Input
 			in := desired.Input{
-				Settings: hostSettings(t, nodefixture.PoolsYAML+c.yaml, 8), Inventory: m, Journal: undo.New(undo.Document{}), Previous: c.previous, Leaving: c.leaving, Systemd: true,
+				Settings: hostSettings(t, nodefixture.PoolsYAML+c.yaml, 8), Inventory: m, Journal: undo.New(undo.Document{}), Previous: c.previous, Leaving: c.leaving, System: c.system, Systemd: true,
 				Build: func(in pools.Input) pools.Plan {
 					seen = in
 					return pools.Plan{}

@@ -103,7 +103,17 @@ func (o *OtherManagers) SystemPartition(m *inventory.Inventory) *inspect.SystemP
 	return &inspect.SystemPartition{Cgroup: string(root), CPUs: st.CPUs, Effective: st.Effective, StandsDown: p.places(root)}
 }
 
-// problems returns a problem if the system partition has CPUs of the guaranteed pool, and one
+// SystemCPUs returns the CPUs that no new owner gets: the cpuset of the system partition, if
+// the daemon does not place its pods. The result is empty if the cpuset contains all CPUs.
+func (o *OtherManagers) SystemCPUs(m *inventory.Inventory, s *Settings) cpuset.Set {
+	p := o.SystemPartition(m)
+	if p == nil || !p.StandsDown || p.CPUs.IsEmpty() || s.Topology.Online.IsSubsetOf(p.Effective) {
+		return cpuset.Set{}
+	}
+	return p.Effective
+}
+
+// systemProblems returns a problem if the system partition has CPUs of the guaranteed pool, and one
 // for each pod in it whose annotations the daemon does not follow.
 func (o *OtherManagers) systemProblems(m *inventory.Inventory, s *Settings) []pools.Problem {
 	p := o.SystemPartition(m)
@@ -111,9 +121,9 @@ func (o *OtherManagers) systemProblems(m *inventory.Inventory, s *Settings) []po
 		return nil
 	}
 	var all []pools.Problem
-	if both := p.Effective.Intersection(s.Pools.Guaranteed); !both.IsEmpty() && !p.CPUs.IsEmpty() {
+	if both := o.SystemCPUs(m, s).Intersection(s.Pools.Guaranteed); !both.IsEmpty() {
 		all = append(all, pools.Problem{Unit: "kubelet", Reason: pools.Reason{Code: codeSystemOverlap, Text: fmt.Sprintf(
-			"its system partition %s has CPUs %s of the guaranteed pool: while pods run in it, no new owner gets these CPUs; give the two different CPUs, or remove systemPartition.cpuset from the kubelet's configuration",
+			"its system partition %s has CPUs %s of the guaranteed pool: no new owner gets these CPUs; give the two different CPUs, or remove systemPartition.cpuset from the kubelet's configuration",
 			p.Cgroup, both)}})
 	}
 	for pod := range m.Pods() {

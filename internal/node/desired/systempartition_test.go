@@ -72,7 +72,7 @@ func TestSystemPartition(t *testing.T) {
 		"auto, no root":         {stance: config.SystemPartitionAuto, read: gone},
 		"auto, no cpuset":       {stance: config.SystemPartitionAuto, read: root(cpuset.Set{}, online), shown: true},
 		"auto, cpuset":          {stance: config.SystemPartitionAuto, read: root(cpuset.Of(0, 1), cpuset.Of(0, 1)), foreign: true, cpus: "0-1", problems: []pools.Code{"SystemPartitionAnnotation"}, shown: true},
-		"auto, all CPUs":        {stance: config.SystemPartitionAuto, read: root(online, online), foreign: true, cpus: "", problems: []pools.Code{"SystemPartitionOverlap", "SystemPartitionAnnotation"}, shown: true},
+		"auto, all CPUs":        {stance: config.SystemPartitionAuto, read: root(online, online), foreign: true, cpus: "", problems: []pools.Code{"SystemPartitionAnnotation"}, shown: true},
 		"auto, overlap":         {stance: config.SystemPartitionAuto, read: root(cpuset.Of(3, 4), cpuset.Of(3, 4)), foreign: true, cpus: "3-4", problems: []pools.Code{"SystemPartitionOverlap", "SystemPartitionAnnotation"}, shown: true},
 		"standDown, no cpuset":  {stance: config.SystemPartitionStandDown, read: root(cpuset.Set{}, online), foreign: true, cpus: "", problems: []pools.Code{"SystemPartitionAnnotation"}, shown: true},
 		"standDown, cpuset":     {stance: config.SystemPartitionStandDown, read: root(cpuset.Of(0, 9), cpuset.Of(0)), foreign: true, cpus: "0", problems: []pools.Code{"SystemPartitionAnnotation"}, shown: true},
@@ -109,6 +109,13 @@ func TestSystemPartition(t *testing.T) {
 			}
 			if d := cmp.Diff(c.problems, codes); d != "" {
 				t.Errorf("problems (-want +got):\n%s", d)
+			}
+			wantCPUs := c.cpus
+			if !c.foreign || strings.Contains(name, "no cpuset") {
+				wantCPUs = ""
+			}
+			if got := o.SystemCPUs(m, s); got.String() != wantCPUs {
+				t.Errorf("no new owner gets %s; want %q", got, wantCPUs)
 			}
 			if got := o.SystemPartition(m); (got != nil) != c.shown {
 				t.Errorf("shown: %+v; want %t", got, c.shown)

@@ -32,24 +32,29 @@ func (s *Settings) PlacedNames() []string {
 }
 
 // availablePools returns the configured pools with the units that can be placed, and without
-// the CPUs of units that are about to leave them. A slice that contains pods or another unit
-// of the configuration gets no exclusive CPUs, because they would limit all of these. The
-// units in it take precedence. The daemon does not place a unit that systemd makes a cpuset
-// partition, because systemd writes the partition again with each daemon-reload. A unit gets new CPUs only after systemd has described it:
-// it may run on CPUs that it can keep.
+// the CPUs of units that are about to leave them. The guaranteed pool is without the CPUs of the
+// kubelet's system partition that no owner has. A slice that contains pods or another unit of
+// the configuration gets no exclusive CPUs, because they would limit all of these. The units in
+// it take precedence. Systemd writes the partition of a unit with CPUSetPartition= again at each
+// daemon-reload, so the daemon does not place the unit. A unit gets new CPUs only after systemd
+// has described it: it may run on CPUs that it can keep.
 func (in *Input) availablePools() pools.Pools {
 	p := in.Kubelet.adjust(in.Settings.Pools, in.Settings.Topology.Online)
 	p.Units = slices.DeleteFunc(slices.Clone(p.Units), func(u pools.UnitSpec) bool {
 		isNew := in.Systemd && u.CPUs > 0 && Assigned(in.Previous, pools.Key{Container: u.Name}).IsEmpty() && in.Inventory.HasUnnamed([]string{u.Name})
 		return isNew || !in.Inventory.CanPlace(u.Name, in.Settings.HostUnits())
 	})
-	if in.Leaving.IsEmpty() {
+	if in.Leaving.Union(in.System).IsEmpty() {
 		return p
 	}
-	owned := in.Leaving
+	var owned cpuset.Set
 	for _, a := range in.Previous {
 		owned = owned.Union(a.CPUs)
 	}
+	if p.Guaranteed = p.Guaranteed.Difference(in.System.Difference(owned)); in.Leaving.IsEmpty() {
+		return p
+	}
+	owned = owned.Union(in.Leaving)
 	// If leaving units and owners have all CPUs of a pool, Diff delays its containers. No
 	// owner has to leave its CPUs for them.
 	without := func(pool cpuset.Set) cpuset.Set {

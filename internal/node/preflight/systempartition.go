@@ -127,7 +127,7 @@ func (e *evidence) systemFindings(root string) []Finding {
 		findings = append(findings, Finding{
 			Severity: Warning,
 			Subject:  path.Join(root, "cpuset.cpus"),
-			Found:    fmt.Sprintf("contains CPUs %s of the guaranteed pool: while pods run in the partition, no new owner gets these CPUs", both),
+			Found:    fmt.Sprintf("contains CPUs %s of the guaranteed pool: no new owner gets these CPUs", both),
 			Remedy:   "give the partition and the guaranteed pool different CPUs, or remove systemPartition.cpuset from the kubelet's configuration",
 		})
 	}
