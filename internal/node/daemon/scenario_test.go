@@ -88,10 +88,12 @@ type script struct {
 	names    map[string]string // pod or pod/container by id
 	ids      map[string]string // id by name
 	problems map[string]bool   // that were printed
-	inSystem bool              // the asked pods are in the kubelet's system partition
 	cgroups  map[string]string // cgroups of no container, by pod/name
 	plugin   hooks             // what the runtime calls with NRI
 	passes   map[telemetry.Result]uint64
+
+	// inSystem is true if the asked pods are in the kubelet's system partition.
+	inSystem bool
 }
 
 func newScenario(t *testing.T, archive *txtar.Archive) *script {

@@ -27,7 +27,6 @@ type Input struct {
 	Read      func(cgroup.Path) (cgroup.State, error)
 	Leaving   cpuset.Set // CPUs on which units still run that lose them
 	Systemd   bool       // systemd is available
-	System    cpuset.Set // CPUs of the kubelet's system partition
 	Resting   cpuset.Set // CPUs that may stay out of the shared pool in the quiet period
 	Kubelet   StaticKubelet
 	// Contested reports whether another process overwrites the cpuset of a cgroup after each
@@ -37,6 +36,8 @@ type Input struct {
 	// Auxiliary holds the cgroups in pods that belong to no container. Nil means none.
 	Auxiliary *auxiliary.Cgroups
 
+	// System holds the CPUs of the kubelet's system partition.
+	System     cpuset.Set
 	Partitions bool // owners become partitions
 	Namespaces pools.NamespaceRights
 
