@@ -151,6 +151,7 @@ func TestPrintAudit(t *testing.T) {
 			{Kind: audit.Process, Pod: "telemetry/a-collector-with-a-long-name-7f9c", Container: "collector", Name: "collector-thread", Owner: du, Ran: cpuset.Of(5), RanSeconds: 2.5, TaskCount: 12},
 			{Kind: audit.Interrupt, Name: "IRQ 25 virtio0-input.0", Owner: du, Ran: cpuset.Of(4), Count: 40},
 			{Kind: audit.Process, Unit: "chronyd.service", Name: "chronyd", Owner: du, Allowed: cpuset.Range(4, 5), TaskCount: 1, Tasks: []audit.TaskFinding{{PID: 812, TID: 812}}},
+			{Kind: audit.Process, Pod: "ran/vdu-1", Container: "(monitor)", Name: "conmon", Owner: du, Allowed: cpuset.Range(4, 5), TaskCount: 1, Tasks: []audit.TaskFinding{{PID: 900, TID: 900}}},
 			{Kind: audit.Thread, Name: "kthreadd", Owner: du, Allowed: cpuset.Range(4, 5), TaskCount: 1, Tasks: []audit.TaskFinding{{PID: 2, TID: 2}}},
 		},
 		Kernel: []audit.KernelWork{
@@ -172,9 +173,10 @@ telemetry/a…9c/collector  colle…thread ×12  5     2.500s    ran/vdu-0/du
 interrupt                 25 virt…-input.0  4     40 times  ran/vdu-0/du
 
 Was allowed to:
-WHO              TASK          CPUS  RAN  WHOSE CPUS
-chronyd.service  chronyd[812]  4-5   -    ran/vdu-0/du
-kernel           kthreadd[2]   4-5   -    ran/vdu-0/du
+WHO                  TASK          CPUS  RAN  WHOSE CPUS
+chronyd.service      chronyd[812]  4-5   -    ran/vdu-0/du
+conmon of ran/vdu-1  conmon[900]   4-5   -    ran/vdu-0/du
+kernel               kthreadd[2]   4-5   -    ran/vdu-0/du
 
 The kernel's own work on CPUs that somebody has, which nobody can move:
 WHOSE CPUS    THREADS  RAN     SOFTIRQS  INTERRUPTS

@@ -88,10 +88,16 @@ func livingStatus(sequence uint64) *inspect.Status {
 			{Name: inspect.Guaranteed, CPUs: cpuset.Of(4, 5, 6, 7), Owned: cpuset.Of(4, 5), Free: cpuset.Of(6, 7), Containers: 1},
 		},
 		Containers: []inspect.Container{owner(), {Namespace: "kube-system", Pod: "dns", Name: "coredns", Pool: inspect.Management, Type: "management", CPUs: cpuset.Of(0, 1), Code: "Management"}},
-		System:     &inspect.SystemPartition{Cgroup: "kubepods.slice/kubepods-system.slice", CPUs: cpuset.Of(0, 1), Effective: cpuset.Of(0), StandsDown: true},
-		Sources:    []inspect.Source{{Name: "cri-events", State: "ok"}, {Name: "nri", State: "absent"}},
-		Writes:     []inspect.Writes{{Via: "file", OK: 12, Failed: 1}},
-		Problems:   []inspect.Problem{{Pod: "ran/cu-0", Container: "cu", Code: "Refused", Text: "asks for 9 whole CPUs"}},
+		Auxiliary: []inspect.Auxiliary{
+			{Kind: "monitor", Pod: "ran/du-0", Cgroup: "kubepods.slice/kubepods-podu.slice/crio-conmon-c.scope", CPUs: cpuset.Of(2, 3)},
+			{Kind: "monitor", Pod: "ran/cu-0", Cgroup: "kubepods.slice/kubepods-podv.slice/crio-conmon-d.scope", CPUs: cpuset.Of(2, 3)},
+			{Kind: "sandbox", Pod: "ran/vm-0", Cgroup: "kubepods/podw/kata_w", CPUs: cpuset.Of(4, 5), Exclusive: true},
+			{Kind: "other", Cgroup: "kubepods/podx/left", CPUs: cpuset.Of(2, 3)},
+		},
+		System:   &inspect.SystemPartition{Cgroup: "kubepods.slice/kubepods-system.slice", CPUs: cpuset.Of(0, 1), Effective: cpuset.Of(0), StandsDown: true},
+		Sources:  []inspect.Source{{Name: "cri-events", State: "ok"}, {Name: "nri", State: "absent"}},
+		Writes:   []inspect.Writes{{Via: "file", OK: 12, Failed: 1}},
+		Problems: []inspect.Problem{{Pod: "ran/cu-0", Container: "cu", Code: "Refused", Text: "asks for 9 whole CPUs"}},
 	}
 }
 

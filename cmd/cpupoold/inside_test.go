@@ -136,6 +136,7 @@ func TestStatusIsNarrow(t *testing.T) {
 			{Namespace: long, Pod: long, Name: long, Pool: inspect.Guaranteed, CPUs: cpus, Mixed: cpus, Exclusive: true, Mode: "partition-isolated", Code: long},
 			{Unit: true, Name: long + ".service", Pool: inspect.Management, Type: long, CPUs: cpus, Code: long},
 		},
+		Auxiliary:  []inspect.Auxiliary{{Kind: "other", Pod: long, Cgroup: "\x1b]0;title\a" + long, CPUs: cpus}},
 		Sources:    []inspect.Source{{Name: long, State: "lost"}},
 		Problems:   []inspect.Problem{{Pod: long, Container: "\x1b]0;title\a", Code: long, Text: "a text of words " + long}},
 		Faults:     []inspect.Fault{{Cgroup: long, Error: long}},

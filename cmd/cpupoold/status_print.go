@@ -44,8 +44,8 @@ func printStatus(to io.Writer, s *inspect.Status) error {
 			return err
 		}
 	}
-	for i := range s.Auxiliary {
-		paragraph("in a pod: " + auxiliaryLine(&s.Auxiliary[i]))
+	for _, line := range auxiliaryLines(s.Auxiliary) {
+		paragraph("in pods: " + line)
 	}
 	fmt.Fprintln(w)
 	paragraph(sourceLine(s))
@@ -63,12 +63,6 @@ func printStatus(to io.Writer, s *inspect.Status) error {
 		paragraph("waits: " + x.Cgroup + " " + x.Property + ": " + x.Reason)
 	}
 	return w.Flush()
-}
-
-// auxiliaryLine describes a cgroup in a pod that belongs to no container.
-func auxiliaryLine(g *inspect.Auxiliary) string {
-	kind := map[string]string{"monitor": "conmon", "sandbox": "its containers run in one cgroup"}[g.Kind]
-	return fmt.Sprintf("%s: %s on CPUs %s (%s)", cmp.Or(g.Pod, "unknown pod"), cmp.Or(kind, "cgroup of no container"), g.CPUs, g.Cgroup)
 }
 
 func headline(s *inspect.Status) string {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/cpupoold/cpupoold/internal/config"
 	"github.com/cpupoold/cpupoold/internal/node/audit"
+	"github.com/cpupoold/cpupoold/internal/node/auxiliary"
 	"github.com/cpupoold/cpupoold/internal/node/desired"
 	"github.com/cpupoold/cpupoold/internal/node/hostslices"
 	"github.com/cpupoold/cpupoold/internal/node/inventory"
@@ -103,15 +104,21 @@ func TestOwnership(t *testing.T) {
 	}
 	s.Config.Pools.Partitions = []pools.PartitionSpec{{Type: "management"}}
 	guaranteed, management := audit.PoolName{Pool: string(pools.Guaranteed)}, audit.PoolName{Pool: string(pools.Management), Type: "management"}
+	aux := []auxiliary.Cgroup{
+		{Path: "kubepods.slice/kubepods-podu.slice/crio-conmon-c.scope", Kind: "monitor", Pod: "default/p", Pool: pools.Shared, CPUs: cpuset.Of(2)},
+		{Path: "kubepods.slice/kubepods-podu.slice/kata_p", Kind: "sandbox", Pod: "default/p", Pool: pools.Guaranteed, CPUs: cpuset.Of(2, 3), Mixed: cpuset.Of(2), Exclusive: true},
+	}
 	want := audit.Ownership{
 		Places: []audit.Place{
 			{PoolName: guaranteed, Pod: "default/p", Name: "app", Cgroup: "kubepods.slice/kubepods-podu.slice/cri-containerd-c.scope", CPUs: cpuset.Of(3), Exclusive: true},
+			{PoolName: audit.PoolName{Pool: string(pools.Shared)}, Pod: "default/p", Name: "(monitor)", Cgroup: string(aux[0].Path), CPUs: cpuset.Of(2)},
+			{PoolName: guaranteed, Pod: "default/p", Name: "(sandbox)", Cgroup: string(aux[1].Path), CPUs: cpuset.Of(3), Mixed: cpuset.Of(2), Exclusive: true},
 			{PoolName: guaranteed, Name: "du.service", Cgroup: "system.slice/du.service", CPUs: cpuset.Of(4), Exclusive: true},
 			{PoolName: management, Name: "system.slice", Cgroup: "system.slice", CPUs: cpuset.Of(0, 1)},
 		},
 		Pools: []audit.Pool{{PoolName: guaranteed, CPUs: cpuset.Range(3, 7)}, {PoolName: management, CPUs: cpuset.Of(0, 1)}, {PoolName: audit.PoolName{Pool: string(pools.Shared)}, CPUs: cpuset.Of(2)}},
 	}
-	if d := cmp.Diff(want, s.Ownership(plan, m, hosts, nil), cmp.Comparer(cpuset.Set.Equal)); d != "" {
+	if d := cmp.Diff(want, s.Ownership(plan, m, hosts, aux), cmp.Comparer(cpuset.Set.Equal)); d != "" {
 		t.Errorf("(-want +got):\n%s", d)
 	}
 }

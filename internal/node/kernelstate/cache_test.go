@@ -373,3 +373,18 @@ func TestStalePartitions(t *testing.T) {
 		}
 	}
 }
+
+// TestWithoutProcesses checks that a running container is fetched again if no process has been
+// in its cgroup.
+func TestWithoutProcesses(t *testing.T) {
+	m := inventory.New(cgroup.DriverSystemd)
+	m.PutContainer(inventory.ContainerStatus{Container: cri.Container{ID: "c", PodID: "p", Name: "app", State: cri.Running, CgroupsPath: "kubepods-podu.slice:cri-containerd:c"}})
+	all := []cgroup.Target{{Path: m.Container("c").Path, Container: "c", CPUs: cpuset.Of(0)}}
+	for i, c := range []struct{ populated, gone bool }{{false, true}, {true, false}, {false, false}} { // the last one ends
+		k := newKernel()
+		k.state.Populated = c.populated
+		if gone, errs := newCache(k).Refresh(all, m); len(errs) > 0 || (len(gone) == 1) != c.gone {
+			t.Errorf("reading %d: gone %v, errors %v", i, gone, errs)
+		}
+	}
+}

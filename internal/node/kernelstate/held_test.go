@@ -39,6 +39,7 @@ func TestHeld(t *testing.T) {
 		path     cgroup.Path
 		shared   bool // the new container
 		owner    bool // the attacker
+		sandbox  bool // the attacker is the cgroup of a sandbox that hosts its containers
 		want     map[cgroup.Path]string
 	}{
 		"no slice":                    {on: all, path: other, want: map[cgroup.Path]string{attack: "4-5"}},
@@ -52,6 +53,8 @@ func TestHeld(t *testing.T) {
 		"in the slice, shared":        {slice: pool, confined: true, on: pool, path: slice + "/cri-containerd-n.scope", shared: true, want: map[cgroup.Path]string{slice: "4-5"}},
 		"owner on all CPUs":           {on: all, path: other, shared: true, owner: true, want: map[cgroup.Path]string{attack: "0-7"}},
 		"owner on all of the slice":   {slice: cpuset.Of(2, 3, 4, 5), confined: true, on: cpuset.Of(2, 3, 4, 5), path: other, shared: true, owner: true, want: map[cgroup.Path]string{attack: "2-3"}},
+		"in its own sandbox":          {on: all, path: slice + "/cri-containerd-n.scope", owner: true, sandbox: true},
+		"sandbox of another pod":      {on: all, path: other, owner: true, sandbox: true, want: map[cgroup.Path]string{attack: "0-7"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			k := make(files)
@@ -60,6 +63,9 @@ func TestHeld(t *testing.T) {
 			targets := []cgroup.Target{{Path: slice, Weight: 1}, {Path: attack, Container: "c", CPUs: pool, Exclusive: c.owner}}
 			if c.confined {
 				targets[0].CPUs, targets[0].Around = pool, true
+			}
+			if c.sandbox {
+				targets[1].Container = ""
 			}
 			cache := kernelstate.New(k, nil)
 			cache.Refresh(targets, nodeInventory)
