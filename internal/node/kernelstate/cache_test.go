@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"testing"
 	"time"
 
@@ -273,6 +274,61 @@ func TestThreads(t *testing.T) {
 	}
 	if tr.Refresh(nil, nodeInventory); tr.StrandedThreads() != 0 {
 		t.Error("threads of a cgroup that is no target remain")
+	}
+}
+
+// TestThreadsBelowContainer checks that cgroups below a container that cannot be read are a problem and no error, and that the
+// result of a scan takes precedence while the event loop does not read all threads.
+func TestThreadsBelowContainer(t *testing.T) {
+	k := newKernel()
+	k.state = cgroup.State{CPUs: cpuset.Of(0), Effective: cpuset.Of(0), HasCPUSet: true, Populated: true}
+	tr, all := newCache(k), targets(1)
+	p := all[0].Path
+	problems := func() (texts []string) {
+		for at, r := range tr.ThreadProblems() {
+			if at != p || r.Code != "StuckThreads" {
+				t.Errorf("problem %+v of %s", r, at)
+			}
+			texts = append(texts, r.Text)
+		}
+		return texts
+	}
+	refresh := func(g cgroup.Gathered) {
+		t.Helper()
+		k.gathered = g
+		tr.Invalidate(p)
+		if _, errs := tr.Refresh(all, nodeInventory); errs != nil {
+			t.Error(errs)
+		}
+	}
+	failed := errors.New("input/output error")
+	refresh(cgroup.Gathered{Unread: 3, UnreadErr: failed, More: true})
+	if texts := problems(); len(texts) != 1 || !strings.Contains(texts[0], "3 cgroups") || !strings.Contains(texts[0], "input/output error: have the container remove") {
+		t.Errorf("problems %q", texts)
+	}
+	for at := range tr.Stranded() {
+		t.Errorf("%s counts as outside of its CPUs", at)
+	}
+	tr.NoteThreads(kernelstate.ThreadsFound{Path: p, Gathered: cgroup.Gathered{Back: 5, Outside: 9, Stuck: []int{7}, Why: failed}})
+	if texts := problems(); len(texts) != 1 || !strings.HasPrefix(texts[0], "9 threads of ") || tr.MovedThreads() != 5 || tr.StrandedThreads() != 9 {
+		t.Errorf("after a scan: problems %q, %d moved, %d stranded", texts, tr.MovedThreads(), tr.StrandedThreads())
+	}
+	tr.NoteThreads(kernelstate.ThreadsFound{Path: p})
+	if texts := problems(); len(texts) > 0 {
+		t.Errorf("after a scan without findings: problems %q", texts)
+	}
+	tr.NoteThreads(kernelstate.ThreadsFound{Path: p, Gathered: cgroup.Gathered{Unread: 1, UnreadErr: failed}})
+	refresh(cgroup.Gathered{More: true})
+	if len(problems()) != 1 {
+		t.Error("the result of the scan is lost")
+	}
+	refresh(cgroup.Gathered{})
+	if texts := problems(); len(texts) > 0 {
+		t.Errorf("after the event loop has read all threads: problems %q", texts)
+	}
+	tr.NoteThreads(kernelstate.ThreadsFound{Path: "gone", Gathered: cgroup.Gathered{Unread: 1, UnreadErr: failed}})
+	if texts := problems(); len(texts) > 0 {
+		t.Errorf("problems of a cgroup that is no target: %q", texts)
 	}
 }
 

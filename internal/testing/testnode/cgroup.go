@@ -3,7 +3,6 @@ package testnode
 import (
 	"errors"
 	"io/fs"
-	"math"
 	"path"
 	"slices"
 	"strings"
@@ -240,17 +239,6 @@ func (c *Cgroups) ReadFile(name string, limit int) ([]byte, error) {
 		return nil, &fs.PathError{Op: "read", Path: name, Err: syscall.EFBIG}
 	}
 	return []byte(text), nil
-}
-
-// ReadParts is like [Cgroups.ReadFile] for a file of any size. It calls visit without a lock.
-func (c *Cgroups) ReadParts(name string, buffer []byte, visit func(part []byte) error) error {
-	text, err := c.ReadFile(name, math.MaxInt)
-	for len(text) > 0 && err == nil {
-		n := copy(buffer, text)
-		text = text[n:]
-		err = visit(buffer[:n])
-	}
-	return err
 }
 
 // WriteFile implements cgroup.Tree.

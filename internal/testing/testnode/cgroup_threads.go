@@ -1,6 +1,10 @@
 package testnode
 
 import (
+	"io/fs"
+	"path"
+	"slices"
+	"strconv"
 	"syscall"
 
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
@@ -68,4 +72,51 @@ func (c *Cgroups) RefuseUnbind(err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.unbound = err
+}
+
+// AddThreads adds n threads with the ids from first on to a cgroup.
+func (c *Cgroups) AddThreads(name string, first, n int) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	node, err := c.find("open", name)
+	if err != nil {
+		return err
+	}
+	for tid := first; tid < first+n; tid++ {
+		c.addTask(node, tid)
+	}
+	return nil
+}
+
+// ReadParts is like [Cgroups.ReadFile] for a file of any size. It does not hold a lock while it prints a long list or calls
+// visit, like the kernel.
+func (c *Cgroups) ReadParts(name string, buffer []byte, visit func(part []byte) error) error {
+	if file := path.Base(name); file != "cgroup.threads" {
+		return &fs.PathError{Op: "read", Path: name, Err: syscall.EINVAL} // the daemon reads no other lists
+	}
+	tasks, err := c.tasksIn(name)
+	var text []byte
+	for i := 0; err == nil && (i < len(tasks) || len(text) > 0); {
+		for ; i < len(tasks) && len(text) < len(buffer); i++ {
+			text = append(strconv.AppendInt(text, int64(tasks[i]), 10), '\n')
+		}
+		n := copy(buffer, text)
+		text = append(text[:0], text[n:]...)
+		err = visit(buffer[:n])
+	}
+	return err
+}
+
+// tasksIn returns the threads in the list of a cgroup.
+func (c *Cgroups) tasksIn(name string) ([]int, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.onRead != nil {
+		c.onRead(name)
+	}
+	node, _, err := c.findFile(name)
+	if err != nil {
+		return nil, err
+	}
+	return slices.Clone(node.tasks), nil
 }

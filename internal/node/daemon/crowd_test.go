@@ -1,0 +1,194 @@
+package daemon
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/cpupoold/cpupoold/internal/node/hostenv"
+	"github.com/cpupoold/cpupoold/internal/node/kernelstate"
+	"github.com/cpupoold/cpupoold/internal/node/telemetry"
+	"github.com/cpupoold/cpupoold/internal/testing/nodefixture"
+	"github.com/cpupoold/cpupoold/internal/testing/testnode"
+	"github.com/cpupoold/cpupoold/pkg/cgroup"
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
+	"github.com/cpupoold/cpupoold/pkg/nri"
+)
+
+// Sizes of the hostile containers: the list of so many threads has more than 1 MiB.
+const (
+	crowdCgroups = 100_000
+	crowdThreads = 131_073
+)
+
+// countedTree counts the accesses of the daemon: parts of files, lists of directories, and questions about threads.
+type countedTree struct {
+	*testnode.Cgroups
+	reads, threads *atomic.Int64
+}
+
+func (c countedTree) ReadFile(name string, limit int) ([]byte, error) {
+	c.reads.Add(1)
+	return c.Cgroups.ReadFile(name, limit)
+}
+
+func (c countedTree) ReadParts(name string, buffer []byte, visit func([]byte) error) error {
+	return c.Cgroups.ReadParts(name, buffer, func(part []byte) error {
+		c.reads.Add(1)
+		return visit(part)
+	})
+}
+
+func (c countedTree) ReadDir(name string) ([]string, error) {
+	c.reads.Add(1)
+	return c.Cgroups.ReadDir(name)
+}
+
+func (c countedTree) Inside(tid int, cpus cpuset.Set) (bool, error) {
+	c.threads.Add(1)
+	return c.Cgroups.Inside(tid, cpus)
+}
+
+// crowd is a node with shared containers. If it is hostile, one of them has very many cgroups, another one very many
+// threads, and a third one a cgroup that cannot be opened by its path.
+type crowd struct {
+	*running
+	ids            []string
+	reads, threads atomic.Int64 // of the daemon, without the scanner
+}
+
+func newCrowd(tb testing.TB, yaml string, hostile bool) *crowd {
+	tb.Helper()
+	n := newPartitionNode(tb, 7, 0, testnode.RuntimeConfig{})
+	n.YAML = nodefixture.WithPartitions(yaml)
+	c := &crowd{ids: n.runShared(20)}
+	if hostile {
+		tops := []string{n.Runtime.Cgroup(c.ids[0]), n.Runtime.Cgroup(c.ids[2]), n.Runtime.Cgroup(c.ids[4])}
+		for i := range crowdCgroups {
+			if err := n.Tree.Mkdir(fmt.Sprintf("%s/%d", tops[0], i)); err != nil {
+				tb.Fatal(err)
+			}
+		}
+		if err := n.Tree.AddThreads(tops[1], 1_000_000, crowdThreads); err != nil {
+			tb.Fatal(err)
+		}
+		n.Tree.MkdirAll(tops[2] + strings.Repeat("/"+strings.Repeat("x", 255), 16))
+	}
+	h := n.Host()
+	h.Cgroups = cgroup.New(countedTree{n.Tree, &c.reads, &c.threads})
+	c.running = c.startOnCounted(n, h)
+	return c
+}
+
+// startOnCounted runs a daemon as startOn does. Its scanner reads the cgroups without counting.
+func (c *crowd) startOnCounted(n *node, h hostenv.Host) *running {
+	n.T.Helper()
+	l, err := newLoop(h, n.options())
+	if err != nil {
+		n.T.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	jobs, wait := startWorkers(ctx, l)
+	var all sync.WaitGroup
+	scan := l.cache.ThreadScans(cgroup.New(n.Tree))
+	all.Go(func() { scan(ctx, func(f kernelstate.ThreadsFound) { l.box.Post(threadsScanned{f}) }) })
+	all.Go(func() { l.watchRuntime(ctx) })
+	all.Go(func() { l.watchUnits(ctx) })
+	all.Go(func() { l.watchTree(ctx) })
+	all.Go(func() {
+		runtime.LockOSThread() // so that threadTime measures the loop
+		defer runtime.UnlockOSThread()
+		l.run(ctx)
+	})
+	l.askFormula()
+	r := &running{node: n, loop: l, jobs: jobs, cancel: cancel, stop: sync.OnceFunc(func() { cancel(); all.Wait(); wait() })}
+	n.T.Cleanup(r.stop)
+	return r
+}
+
+// TestCrowdDelaysNoOtherPod checks that containers with very many cgroups and threads delay no other pod. A new owner gets
+// its CPUs and its partition, no problem names it, and the daemon reads at most twice as much as on a quiet node.
+func TestCrowdDelaysNoOtherPod(t *testing.T) {
+	type costs struct{ reads, threads int64 }
+	measured := make(map[bool]costs)
+	for _, hostile := range []bool{false, true} {
+		c := newCrowd(t, nodefixture.CarvedYAML, hostile)
+		c.view("all scanned", func(v *telemetry.View) bool { return v.Ready && (v.Problems["StuckThreads"] > 0) == hostile })
+		c.quiet()
+		c.awaitIdle()
+		watches := c.Tree.Watches()
+		c.reads.Store(0)
+		c.threads.Store(0)
+		id := c.RunContainer(c.RunPod("own", "default", "guaranteed", 2, nil), "app", nodefixture.WholeCPUs(2))
+		c.AwaitPartition(id, cgroup.RootPartition)
+		c.awaitIdle()
+		measured[hostile] = costs{c.reads.Load(), c.threads.Load()}
+		if n := c.Tree.Watches(); n > watches+10 || n > 300 {
+			t.Errorf("hostile: %t: %d watches, before the new pod %d", hostile, n, watches)
+		}
+		c.inspect(func(l *Loop) {
+			for _, p := range l.status.problems {
+				if p.PodUID == "own" {
+					t.Errorf("hostile: %t: problem of the new pod: %+v", hostile, p)
+				}
+				if len(p.Text) > 1000 || !strings.Contains(p.Text, "have the container remove these cgroups") {
+					t.Errorf("hostile: %t: problem of %d bytes: %s", hostile, len(p.Text), p.Text)
+				}
+			}
+			if len(l.status.unreadable) > 0 || len(l.status.faults) > 0 {
+				t.Errorf("hostile: %t: unreadable %v, faults %v", hostile, l.status.unreadable, l.status.faults)
+			}
+		})
+		c.stop()
+	}
+	quiet, hostile := measured[false], measured[true]
+	t.Logf("quiet %+v, hostile %+v", quiet, hostile)
+	if hostile.reads > 2*quiet.reads {
+		t.Errorf("%d reads next to hostile containers, %d on a quiet node", hostile.reads, quiet.reads)
+	}
+	if hostile.threads > crowdThreads/4 {
+		t.Errorf("the event loop asks for %d threads", hostile.threads)
+	}
+}
+
+// BenchmarkCrowd measures a new owner on a node with hostile containers and on one without: the time from the runtime's
+// request to the reply, and the CPU time of the event loop until nothing is due. The quotients are the delay that hostile
+// containers cause.
+func BenchmarkCrowd(b *testing.B) {
+	for _, hostile := range []bool{false, true} {
+		b.Run(map[bool]string{false: "quiet", true: "hostile"}[hostile], func(b *testing.B) {
+			c := newCrowd(b, nodefixture.PoolsYAML, hostile)
+			c.view("all scanned", func(v *telemetry.View) bool { return v.Ready && (v.Problems["StuckThreads"] > 0) == hostile })
+			c.quiet()
+			a := c.asker()
+			c.loop.box.Post(nriChanged{state: nri.Connected})
+			var took []time.Duration
+			var used time.Duration
+			for i := 0; b.Loop(); i++ {
+				p := ofPod(fmt.Sprintf("new-%d", i), "default", "guaranteed", 2, nil)
+				own := a.container(p, "app", nodefixture.WholeCPUs(2))
+				before, began := c.loopTime(), time.Now()
+				a.mustCreate(p, own)
+				took = append(took, time.Since(began))
+				a.hooks.Remove(own.ID)
+				a.hooks.RemovePod(p.ID)
+				c.awaitIdle()
+				used += c.loopTime() - before
+				c.forget()
+			}
+			b.ReportMetric(float64(used)/float64(len(took)), "loop-cpu-ns/op")
+			reportP99(b, took)
+		})
+	}
+}
+
+// loopTime returns the CPU time of the event loop.
+func (c *crowd) loopTime() (used time.Duration) {
+	c.inspectOnly(func(*Loop) { used = threadTime() })
+	return used
+}
