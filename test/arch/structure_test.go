@@ -18,7 +18,7 @@ const (
 	loopPackage = "internal/node/daemon"
 	loopType    = "Loop"
 
-	mostLines       = 7_038 // lines of the files without tests.
+	mostLines       = 7_031 // lines of the files without tests.
 	mostFilePairs   = 271   // pairs of files; the first uses a declaration of the second.
 	mostMutualPairs = 43    // pairs of files that use declarations of each other.
 	mostLoopFields  = 49    // fields of the loop.

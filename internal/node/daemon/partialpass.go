@@ -120,7 +120,7 @@ func (l *Loop) answerStarts(now time.Time) bool {
 	for len(l.requests.starts) > 0 {
 		a := l.requests.starts[0]
 		in, ok := l.podInput(a.id, now)
-		if !ok || isClosed(a.canceled) {
+		if !ok || isClosed(a.canceled) || l.inventory.IsHosted(a.id) { // its sandbox is a target
 			return false
 		}
 		pod, ok := pools.Alone(&l.status.input, &l.status.plan, in)
