@@ -87,7 +87,7 @@ func (l *Loop) noteStarts() {
 	for _, a := range l.requests.starts {
 		if e := l.inventory.Container(a.id); e != nil && !a.noted {
 			a.noted = true
-			e.MarkStarting()
+			l.inventory.MarkStarting(e)
 			l.cache.Invalidate(e.Path)
 		}
 	}

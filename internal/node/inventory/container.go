@@ -38,7 +38,8 @@ type Container struct {
 
 // history holds the facts about a container that later reports of the runtime keep.
 type history struct {
-	// added is the clock of the first report.
+	// added is the clock of the last report that the container exists. A listing that began
+	// before may lack the container.
 	added int
 	// recordedAt is the clock of the daemon's last change of the record.
 	recordedAt int
@@ -85,15 +86,16 @@ func (m *Inventory) putContainer(f ContainerStatus) {
 	now := m.now()
 	e := &Container{Container: f.Container, unit: f.unit, began: onClock(f.CreatedAt, now), err: f.Partial}
 	e.end(f.FinishedAt, now)
-	e.added = m.clock
 	e.seenCreated = !m.watchedSince.IsZero() && !e.began.Before(m.watchedSince)
 	if old := m.containers[f.ID]; old != nil {
 		if f.Partial != nil && old.err == nil {
 			old.advance(f.State)
+			old.added = m.clock
 			return
 		}
 		e.follow(old, f.asOf)
 	}
+	e.added = m.clock
 	e.settle(f.home)
 	var pathErr, cpusErr, memsErr error
 	if e.Path = f.found; !f.isLost() {

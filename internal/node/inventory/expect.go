@@ -82,8 +82,11 @@ func (m *Inventory) AbandonCreate(id string) {
 }
 
 // MarkStarting records that the runtime has asked to start the container. Its cgroup exists
-// and may be written.
-func (e *Container) MarkStarting() { e.unconfirmed, e.starting = false, true }
+// and may be written. A listing that began before may lack the container.
+func (m *Inventory) MarkStarting(e *Container) {
+	m.clock++
+	e.added, e.unconfirmed, e.starting = m.clock, false, true
+}
 
 // IsAsked reports whether the runtime waits for a reply before it creates the container.
 func (e *Container) IsAsked() bool { return e.asked }

@@ -21,7 +21,7 @@ func TestExpectedSurvives(t *testing.T) {
 		"no reply yet":    {func(*world) {}, time.Hour, true},
 		"reply, soon":     {answer, time.Minute, true},
 		"reply, long ago": {answer, 3 * time.Minute, false},
-		"starting":        {func(w *world) { answer(w); w.Container("c").MarkStarting() }, 0, false},
+		"starting":        {func(w *world) { answer(w); w.MarkStarting(w.Container("c")) }, 0, false},
 		"listed once":     {func(w *world) { answer(w); w.list() }, 0, false},
 		"listed without details": {func(w *world) {
 			answer(w)
@@ -48,6 +48,34 @@ func TestExpectedSurvives(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// TestConfirmedDuringListing checks that a container stays if the runtime shows that it exists while
+// a listing is in progress. The listing lacks the container, because it began before the creation.
+func TestConfirmedDuringListing(t *testing.T) {
+	for name, confirm := range map[string]func(w *world){
+		"by its start":  func(w *world) { w.MarkStarting(w.Container("c")) },
+		"by a question": func(w *world) { w.fetchContainer("c", w.Clock()) },
+		"by both":       func(w *world) { w.MarkStarting(w.Container("c")); w.fetchContainer("c", w.Clock()) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			p, c := w.run(cri.Created)
+			w.Expect(p, c, false)
+			w.Container("c").Answer(cpuset.Of(4, 5), cpuset.Set{})
+			listing := w.Query(nil, false)
+			confirm(w)
+			clear(w.runtime.containers)
+			w.listAsOf(listing)
+			if w.Container("c") == nil {
+				t.Error("a listing from before has dropped the container")
+			}
+			w.list()
+			if w.Container("c") != nil {
+				t.Error("a later listing without the container has not dropped it")
+			}
+		})
 	}
 }
 
@@ -140,7 +168,7 @@ func TestAnswer(t *testing.T) {
 	if e.IsUnconfirmed() || w.Pod("p").IsUnconfirmed() || e.Recorded.String() != "6" || !w.IsBeingMade(e) {
 		t.Errorf("container after a listing: %+v", e)
 	}
-	if e.MarkStarting(); w.IsBeingMade(e) {
+	if w.MarkStarting(e); w.IsBeingMade(e) {
 		t.Errorf("starting container %+v", e)
 	}
 }

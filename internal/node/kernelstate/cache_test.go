@@ -362,7 +362,7 @@ func TestContainerBeingMade(t *testing.T) {
 	if tr.Invalidate(e.Path); exists() {
 		t.Error("read while it is being made, with NRI again")
 	}
-	e.MarkStarting()
+	m.MarkStarting(e)
 	if tr.Invalidate(e.Path); !exists() {
 		t.Error("not read when the runtime asks whether it may start")
 	}
