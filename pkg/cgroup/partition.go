@@ -191,8 +191,8 @@ const maxNested = 64
 
 // eachPartition calls visit with all cgroups but the root that can be partitions. A container, or another unit that
 // is no slice, chooses the cgroups below it, so these are read only if one of them can be a partition, and only
-// maxNested of them. The parent of a valid partition is one itself, or has its CPUs in cpuset.cpus.exclusive, as
-// each ancestor does (remote_partition_enable, kernel/cgroup/cpuset.c, 6.12).
+// maxNested of them. The parent of a local partition is a valid partition. A remote partition needs cpuset.cpus.exclusive in
+// its ancestors (cpuset.cpus.partition in Documentation/admin-guide/cgroup-v2.rst, since 6.7).
 func (f *FS) eachPartition(visit func(Path, PartitionNode)) error {
 	r := f.Reader()
 	defer r.Rest()

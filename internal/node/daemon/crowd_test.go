@@ -136,7 +136,7 @@ func TestCrowdDelaysNoOtherPod(t *testing.T) {
 				if p.PodUID == "own" {
 					t.Errorf("hostile: %t: problem of the new pod: %+v", hostile, p)
 				}
-				if len(p.Text) > 1000 || !strings.Contains(p.Text, "have the container remove these cgroups") {
+				if len(p.Text) > 1000 || !strings.Contains(p.Text, "remove these cgroups, or restart the container") {
 					t.Errorf("hostile: %t: problem of %d bytes: %s", hostile, len(p.Text), p.Text)
 				}
 			}

@@ -303,7 +303,7 @@ func TestThreadsBelowContainer(t *testing.T) {
 	}
 	failed := errors.New("input/output error")
 	refresh(cgroup.Gathered{Unread: 3, UnreadErr: failed, More: true})
-	if texts := problems(); len(texts) != 1 || !strings.Contains(texts[0], "3 cgroups") || !strings.Contains(texts[0], "input/output error: have the container remove") {
+	if texts := problems(); len(texts) != 1 || !strings.Contains(texts[0], "3 cgroups") || !strings.Contains(texts[0], "input/output error: remove these cgroups") {
 		t.Errorf("problems %q", texts)
 	}
 	for at := range tr.Stranded() {

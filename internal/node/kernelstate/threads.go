@@ -46,8 +46,8 @@ func strandedErr(p cgroup.Path, g cgroup.Gathered) error {
 
 // unreadErr returns a description of cgroups that cannot be read, with a remedy.
 func unreadErr(p cgroup.Path, g cgroup.Gathered) error {
-	return fmt.Errorf("threads in %d cgroups that the container %s has made may run outside of its CPUs, because the daemon cannot read them; the first error is %w: "+
-		"have the container remove these cgroups, or restart it", g.Unread, p, g.UnreadErr)
+	return fmt.Errorf("threads in %d cgroups below %s may run outside of its CPUs, because the daemon cannot read these cgroups; the first error is %w: "+
+		"remove these cgroups, or restart the container or unit", g.Unread, p, g.UnreadErr)
 }
 
 func (t *threadState) move(k Kernel, p cgroup.Path) error {
