@@ -185,7 +185,7 @@ type Auxiliary struct {
 	PodUID string `json:"podUID,omitempty"`
 	Pool   string `json:"pool"`
 	Type   string `json:"type,omitempty"`
-	// CPUs is where it is to run. With Exclusive they are exclusive CPUs of the pod's
+	// CPUs are the desired CPUs. With Exclusive they are exclusive CPUs of the pod's
 	// containers, but for the shared CPUs in Mixed.
 	CPUs      cpuset.Set `json:"cpus"`
 	Exclusive bool       `json:"exclusive,omitempty"`

@@ -196,7 +196,7 @@ func (r *Runtime) removeCgroup(dir string) error {
 	if r.config.Tree == nil {
 		return nil
 	}
-	if err := r.config.Tree.Rmdir(dir); !errors.Is(err, fs.ErrNotExist) { // as runc, which has none to remove then
+	if err := r.config.Tree.Rmdir(dir); !errors.Is(err, fs.ErrNotExist) { // as runc does
 		return err
 	}
 	return nil
