@@ -26,10 +26,10 @@ type WatchSet struct {
 }
 
 // Update makes the set for targets and for the slices of pods, sorted. It does nothing if
-// both are unchanged, as after most passes.
+// both are unchanged, as after most passes. Without pods, it holds the cgroups of the kubelet.
 func (s *WatchSet) Update(targets []cgroup.Target, pods []cgroup.Path) {
 	same := func(p cgroup.Path, t cgroup.Target) bool { return p == t.Path }
-	if slices.EqualFunc(s.targets, targets, same) && slices.Equal(s.pods, pods) {
+	if s.parents != nil && slices.EqualFunc(s.targets, targets, same) && slices.Equal(s.pods, pods) {
 		return
 	}
 	s.targets, s.files = s.targets[:0], make([]cgroup.Path, 0, 2*len(targets))
