@@ -3,13 +3,19 @@
 package tenants_test
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	runtime "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/test/vm/internal/guestnode"
@@ -19,17 +25,27 @@ import (
 // fewThreads is the minimum number of threads that the node must bear, so that the test means something.
 const fewThreads = 10_000
 
-// TestCrowds starts a privileged pod with 20,000 cgroups in its own cgroup, and a pod with as many threads as the node bears, at most 25,000.
-// Meanwhile pods with exclusive CPUs start and become partitions. The daemon reports no problem of another pod.
+// TestCrowds starts a privileged pod with 20,000 cgroups in its own cgroup, and a privileged pod with as many threads as the node bears, at most
+// 25,000. Meanwhile pods with exclusive CPUs start and become partitions. The daemon reports no problem of another pod. The test makes the pods
+// over CRI: the kubelet watches each cgroup, and an emulated node has no time for anything else then.
 func TestCrowds(t *testing.T) {
-	n := node{Node: guestnode.New(t), partitions: true}
+	n := crowded{node: node{guestnode.New(t)}}
 	copyProgram(t)
+	n.Run("systemctl", "stop", "kubelet")
+	conn, err := grpc.NewClient("unix://"+n.Runtime.Socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.rpc = runtime.NewRuntimeServiceClient(conn)
+	t.Cleanup(func() {
+		n.removeAll()
+		_ = conn.Close()
+	})
 	n.StartDaemon(strings.Replace(configuration, "cpus: 4-7\n", "cpus: 4-7\n  isolation: partition\n", 1))
 	quiet := n.rounds("before")
 
-	privileged := map[string]any{"securityContext": map[string]any{"privileged": true}}
-	pods := []manifest.Pod{attacker("nested", privileged), attacker("crowd", privileged)}
-	n.Apply(pods...)
+	n.start("nested", 0)
+	n.start("crowd", 0)
 	cgroups := n.grown("nested", nested)
 	threads := n.grown("crowd", crowd)
 	if cgroups < nested || threads < fewThreads {
@@ -38,20 +54,117 @@ func TestCrowds(t *testing.T) {
 	before, began := n.cpuTime(), time.Now()
 	attacked := n.rounds("attacked")
 	used, window := n.cpuTime()-before, time.Since(began)
-	t.Logf("with %d cgroups and %d threads: start of a pod in %v, %v before; daemon: %d KiB of memory at most, %.2f of one CPU", cgroups, threads,
-		attacked.Round(10*time.Millisecond), quiet.Round(10*time.Millisecond), n.peak()>>10, used.Seconds()/window.Seconds())
+	t.Logf("with %d cgroups and %d threads: creation and start of a container in %v, %v before; daemon: %d KiB of memory at most, %.2f of one CPU", cgroups,
+		threads, attacked.Round(time.Millisecond), quiet.Round(time.Millisecond), n.peak()>>10, used.Seconds()/window.Seconds())
 	for _, p := range n.status().Problems {
-		if !strings.HasSuffix(p.Pod, "/"+n.FullName("nested")) && !strings.HasSuffix(p.Pod, "/"+n.FullName("crowd")) {
+		if p.Pod != "default/"+n.FullName("nested") && p.Pod != "default/"+n.FullName("crowd") {
 			t.Errorf("problem of another pod: %+v", p)
 		}
 	}
+}
+
+// crowded is a node without a kubelet.
+type crowded struct {
+	node
+	rpc  runtime.RuntimeServiceClient
+	made int
+}
+
+// rounds starts and ends pods with an exclusive CPU. Each becomes a partition. It returns the median time from the creation to the start of a container.
+func (n *crowded) rounds(name string) time.Duration {
+	n.Helper()
+	var took []time.Duration
+	for i := range rounds {
+		pod := fmt.Sprintf("%s-%d", name, i)
+		sandbox, lasted := n.start(pod, 1)
+		took = append(took, lasted)
+		n.owns(pod)
+		n.isPartition(pod)
+		n.answersProbes()
+		n.remove(sandbox)
+	}
+	slices.Sort(took)
+	return took[len(took)/2]
+}
+
+// start starts a pod with one container. With exclusive CPUs, the container sleeps in a Guaranteed pod. Without, it runs the attack of the pod's name in
+// a privileged pod. It returns the id of the sandbox, and the time for the creation and the start of the container.
+func (n *crowded) start(name string, exclusive int64) (sandbox string, lasted time.Duration) {
+	n.Helper()
+	ctx, cancel := context.WithTimeout(n.Context(), guestnode.Patience)
+	defer cancel()
+	n.made++
+	uid := fmt.Sprintf("00000000-0000-4000-8000-%012d", n.made)
+	class, attacks := "", exclusive == 0
+	resources := &runtime.LinuxContainerResources{CpuShares: exclusive * 1024, CpuQuota: exclusive * 100_000, CpuPeriod: 100_000}
+	container := &runtime.ContainerConfig{
+		Metadata: &runtime.ContainerMetadata{Name: "app"}, Image: &runtime.ImageSpec{Image: manifest.Image}, Args: []string{"pause"},
+		Labels: map[string]string{"io.kubernetes.container.name": "app"},
+	}
+	if attacks {
+		class, resources = "-besteffort", &runtime.LinuxContainerResources{CpuShares: 2}
+		container.Command, container.Args = []string{programInside, "attack", name}, nil
+		container.Mounts = []*runtime.Mount{{HostPath: program, ContainerPath: programInside}, {HostPath: progress, ContainerPath: progressInside}}
+	}
+	host := &runtime.NamespaceOption{Network: runtime.NamespaceMode_NODE, Pid: runtime.NamespaceMode_CONTAINER}
+	container.Linux = &runtime.LinuxContainerConfig{Resources: resources, SecurityContext: &runtime.LinuxContainerSecurityContext{NamespaceOptions: host, Privileged: attacks}}
+	config := &runtime.PodSandboxConfig{
+		Metadata: &runtime.PodSandboxMetadata{Name: n.FullName(name), Namespace: "default", Uid: uid},
+		Linux: &runtime.LinuxPodSandboxConfig{
+			CgroupParent:    "kubepods" + class + "-pod" + strings.ReplaceAll(uid, "-", "_") + ".slice",
+			Resources:       resources,
+			SecurityContext: &runtime.LinuxSandboxSecurityContext{NamespaceOptions: host, Privileged: attacks},
+		},
+	}
+	pod, err := n.rpc.RunPodSandbox(ctx, &runtime.RunPodSandboxRequest{Config: config})
+	if err != nil {
+		n.Fatalf("run pod %s: %v", name, err)
+	}
+	sandbox = pod.GetPodSandboxId()
+	for {
+		began := time.Now()
+		created, err := n.rpc.CreateContainer(ctx, &runtime.CreateContainerRequest{PodSandboxId: sandbox, SandboxConfig: config, Config: container})
+		if err == nil {
+			_, err = n.rpc.StartContainer(ctx, &runtime.StartContainerRequest{ContainerId: created.GetContainerId()})
+		}
+		switch {
+		case err == nil:
+			return sandbox, time.Since(began)
+		case ctx.Err() != nil || !guestnode.TriesAgain(err):
+			n.Fatalf("start container of %s: %v\n%s", name, err, n.Evidence())
+		}
+		n.Logf("tried again: %v", err)
+		container.Metadata.Attempt++
+	}
+}
+
+// remove stops and removes a pod.
+func (n *crowded) remove(sandbox string) {
+	n.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), guestnode.Patience)
+	defer cancel()
+	if _, err := n.rpc.StopPodSandbox(ctx, &runtime.StopPodSandboxRequest{PodSandboxId: sandbox}); err != nil {
+		n.Errorf("stop pod: %v", err)
+	}
+	if _, err := n.rpc.RemovePodSandbox(ctx, &runtime.RemovePodSandboxRequest{PodSandboxId: sandbox}); err != nil {
+		n.Errorf("remove pod: %v", err)
+	}
+}
+
+// removeAll removes all pods.
+func (n *crowded) removeAll() {
+	n.Helper()
+	pods, _, err := n.Client.List(context.Background())
+	if err != nil {
+		n.Fatal(err)
+	}
 	for _, p := range pods {
-		n.Withdraw(p.Name)
+		n.remove(p.ID)
 	}
 }
 
 // grown waits until an attack has made all attempts, or makes no more, and returns their number.
-func (n node) grown(name string, all int64) (count int64) {
+func (n *crowded) grown(name string, all int64) (count int64) {
 	n.Helper()
 	last, since := int64(-1), time.Now()
 	n.Every(time.Second, "end of attack "+name, func() error {
@@ -74,7 +187,7 @@ func (n node) grown(name string, all int64) (count int64) {
 }
 
 // isPartition checks that the kernel has made a valid partition of the pod's container.
-func (n node) isPartition(pod string) {
+func (n *crowded) isPartition(pod string) {
 	n.Helper()
 	n.Eventually("partition of "+pod, func() error {
 		own, err := n.Find(pod, "app")

@@ -57,15 +57,12 @@ const (
 )
 
 // node is the guest as the test uses it.
-type node struct {
-	*guestnode.Node
-	partitions bool // the configuration asks for partitions
-}
+type node struct{ *guestnode.Node }
 
 // TestTenants runs pods that attack the daemon while pods with exclusive CPUs start and end. Each of these gets its CPUs and its file, the
 // probes answer, and the daemon's memory and CPU time stay bounded.
 func TestTenants(t *testing.T) {
-	n := node{Node: guestnode.New(t)}
+	n := node{guestnode.New(t)}
 	copyProgram(t)
 	n.Run("systemctl", "set-property", "--runtime", "cpupoold.service", "MemoryMax=128M")
 	t.Cleanup(func() { n.Run("systemctl", "set-property", "--runtime", "cpupoold.service", "MemoryMax=infinity") })
@@ -158,9 +155,6 @@ func (n node) rounds(name string) time.Duration {
 		n.Eventually("start of "+pod, func() error { _, err := n.Find(pod, "app"); return err })
 		took = append(took, time.Since(began))
 		n.owns(pod)
-		if n.partitions {
-			n.isPartition(pod)
-		}
 		n.answersProbes()
 		for _, s := range n.status().Sources {
 			if s.State == "lost" {
