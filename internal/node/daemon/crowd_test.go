@@ -156,9 +156,9 @@ func TestCrowdDelaysNoOtherPod(t *testing.T) {
 	}
 }
 
-// BenchmarkCrowd measures a new owner on a node with hostile containers and on one without: the time from the runtime's
-// request to the reply, and the CPU time of the event loop until nothing is due. The quotients are the delay that hostile
-// containers cause.
+// BenchmarkCrowd measures a new owner on a node with hostile containers and on a node without them. It reports the time from
+// the runtime's request to the reply, and the CPU time of the event loop until nothing is due. The quotients are the delay
+// that hostile containers cause.
 func BenchmarkCrowd(b *testing.B) {
 	for _, hostile := range []bool{false, true} {
 		b.Run(map[bool]string{false: "quiet", true: "hostile"}[hostile], func(b *testing.B) {

@@ -277,8 +277,8 @@ func TestThreads(t *testing.T) {
 	}
 }
 
-// TestThreadsBelowContainer checks that cgroups below a container that cannot be read are a problem and no error, and that the
-// result of a scan takes precedence while the event loop does not read all threads.
+// TestThreadsBelowContainer checks that unreadable cgroups below a container are a problem and no error. The result of a scan
+// takes precedence while the event loop does not read all threads.
 func TestThreadsBelowContainer(t *testing.T) {
 	k := newKernel()
 	k.state = cgroup.State{CPUs: cpuset.Of(0), Effective: cpuset.Of(0), HasCPUSet: true, Populated: true}

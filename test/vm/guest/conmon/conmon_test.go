@@ -25,7 +25,9 @@ monitor_cgroup = "pod"
 
 const monitorsFile = "/etc/crio/crio.conf.d/50-conmon.conf"
 
-const config = `partitions:
+const config = `apiVersion: config.cpupoold.io/v1alpha1
+kind: CPUPoolConfiguration
+partitions:
 - {type: management, cpus: 0-1, namespaces: [kube-system]}
 shared: {cpus: 2-3}
 guaranteed: {cpus: 4-7}
