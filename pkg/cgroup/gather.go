@@ -53,8 +53,8 @@ const (
 	maxStuck = 8
 )
 
-// Gather moves the threads of a cgroup, and of cgroups below it, to the CPUs of their own cgroup. It returns ErrGone if p
-// does not exist. It reads p, then crun's cgroup in p, then others below, within the bounds of Gathered.More. Errors below
+// Gather moves the threads of a cgroup, and of cgroups below it, to the CPUs of the cgroup that each thread is in. It
+// returns ErrGone if p does not exist. It reads p, then crun's cgroup in p, then others below, within the bounds of Gathered.More. Errors below
 // p are part of the result, because a container can cause them.
 //
 // The kernel leaves threads outside without a notice. A thread that is forked while cpuset.cpus is written can keep the
