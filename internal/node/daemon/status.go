@@ -40,7 +40,8 @@ type status struct {
 	reloadsLost bool                 // no events of reloads
 	cpusLost    bool                 // no events of CPUs
 	hosts       []hostslices.Verdict // decisions about host services
-	auxiliary   []auxiliary.Cgroup   // in pods, of no container
+
+	auxiliary []auxiliary.Cgroup // in pods, of no container
 
 	plan       pools.Plan
 	input      pools.Input // of plan; immutable
