@@ -27,6 +27,7 @@ type world struct {
 	plan      pools.Plan
 	states    map[cgroup.Path]cgroup.State
 	shared    cpuset.Set
+	wrote     bool // the daemon has written the cgroups
 }
 
 // newWorld returns a node whose pod has an exclusive container on CPUs 4-5.
@@ -51,7 +52,7 @@ func (w *world) add(name string, st cgroup.State) cgroup.Path {
 }
 
 func (w *world) place() []auxiliary.Cgroup {
-	return w.Place(auxiliary.Facts{Inventory: w.inventory, Plan: &w.plan, Shared: w.shared, Owned: cpuset.Of(4, 5), Read: func(p cgroup.Path) (cgroup.State, error) {
+	return w.Place(auxiliary.Facts{Inventory: w.inventory, Plan: &w.plan, Shared: w.shared, Owned: cpuset.Of(4, 5), Wrote: func(cgroup.Path) bool { return w.wrote }, Read: func(p cgroup.Path) (cgroup.State, error) {
 		st, ok := w.states[p]
 		if !ok {
 			return st, cgroup.ErrGone
@@ -145,6 +146,30 @@ func TestUnknownPod(t *testing.T) {
 		}
 		if got != want {
 			t.Errorf("%s: CPUs %q, want %q", parent, got, want)
+		}
+	}
+}
+
+// TestUnknownPodOfCRIO checks that a monitor keeps the CPUs that CRI-O has set before it reports
+// the pod.
+func TestUnknownPodOfCRIO(t *testing.T) {
+	const monitor = cgroup.Path("kubepods.slice/kubepods-pod7.slice/crio-conmon-c.scope")
+	for name, c := range map[string]struct {
+		cpus   cpuset.Set
+		wrote  bool
+		placed int
+	}{
+		"by CRI-O":      {cpus: cpuset.Of(0)},
+		"no CPUs":       {placed: 1},
+		"exclusive":     {cpus: cpuset.Of(0, 4), placed: 1},
+		"by the daemon": {cpus: cpuset.Of(3), wrote: true, placed: 1},
+	} {
+		w := newWorld()
+		w.wrote = c.wrote
+		w.states[monitor] = cgroup.State{Path: monitor, HasCPUSet: true, CPUs: c.cpus}
+		w.Note(monitor, true)
+		if got := w.place(); len(got) != c.placed {
+			t.Errorf("%s: placed %+v", name, got)
 		}
 	}
 }

@@ -47,6 +47,7 @@ type Facts struct {
 	Shared    cpuset.Set // CPUs of the shared pool without exclusive CPUs; empty: not to be used
 	Owned     cpuset.Set // exclusive CPUs
 	Read      func(cgroup.Path) (cgroup.State, error)
+	Wrote     func(cgroup.Path) bool // reports whether the daemon has written the CPUs of a cgroup
 }
 
 // Place returns the desired CPUs of auxiliary cgroups, sorted by slice. A pod gets targets for
@@ -86,7 +87,7 @@ func (f *Facts) place(g *Cgroup, plan *pools.PodPlan, sandboxes []*inventory.Pod
 	g.CPUs, g.Pool, g.Reason = f.Shared, pools.Shared, "it is in a pod and belongs to no container"
 	if plan == nil {
 		_, system := g.Path.Parent().SystemPartition() // its CPUs may be the kubelet's
-		return !system && !g.CPUs.IsEmpty()
+		return !system && !g.CPUs.IsEmpty() && (f.Wrote(g.Path) || !f.hasOthers(g.Path))
 	}
 	for _, e := range sandboxes {
 		if !f.Inventory.IsSandboxCgroup(g.Path, e.Pod.ID) {
@@ -118,13 +119,17 @@ func (f *Facts) place(g *Cgroup, plan *pools.PodPlan, sandboxes []*inventory.Pod
 	if managed && pause != nil && pause.Pool == pools.Management {
 		g.CPUs, g.Pool, g.Type = pause.Runs(), pause.Pool, pause.Type
 	}
-	if others { // CRI-O has set the CPUs of the monitor, too
-		st, err := f.Read(g.Path)
-		if err != nil || !st.CPUs.IsEmpty() && !st.CPUs.Overlaps(f.Owned) {
-			return false
-		}
+	if others && f.hasOthers(g.Path) { // CRI-O has set the CPUs of the monitor, too
+		return false
 	}
 	return !g.CPUs.IsEmpty()
+}
+
+// hasOthers reports whether a cgroup has a cpuset without exclusive CPUs. CRI-O writes the one of
+// a monitor once, also before it reports the pod, and an own write would replace it.
+func (f *Facts) hasOthers(p cgroup.Path) bool {
+	st, err := f.Read(p)
+	return err != nil || !st.CPUs.IsEmpty() && !st.CPUs.Overlaps(f.Owned)
 }
 
 // SandboxOf returns the CPUs of the cgroup in which the containers of a sandbox run: all CPUs
