@@ -159,7 +159,7 @@ func (l *Loop) takeNotices() {
 			if l.noticeWrite(c.Path.Scope(), c.At) {
 				l.schedule.addRepair(c.Path.Scope())
 			}
-			if lists || l.noticeParking(c.Path, c.Name) {
+			if lists || l.noticeParking(c.Path, c.Name) || l.others.NoteWrite(c.Path) {
 				l.schedule.add(scopeAll)
 			}
 		case cgroup.Appeared:

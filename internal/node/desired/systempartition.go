@@ -70,11 +70,12 @@ func (p *systemPartition) places(root cgroup.Path) bool {
 }
 
 // foreign returns the CPUs of the pods below a root for the planner. Without a cpuset of the
-// root they run on all CPUs, and hold none.
+// root, or with all CPUs in it, they hold none. The effective CPUs do not show this: the
+// partitions of owners are missing there.
 func (p *systemPartition) foreign(root cgroup.Path, online cpuset.Set) *pools.Foreign {
 	st, _ := p.at(root)
 	f := &pools.Foreign{Manager: bySystemPartition, CPUs: st.Effective.Intersection(online)}
-	if online.IsSubsetOf(f.CPUs) || st.CPUs.IsEmpty() {
+	if online.IsSubsetOf(st.CPUs) || st.CPUs.IsEmpty() {
 		f.CPUs, f.Runs = cpuset.Set{}, f.CPUs
 	}
 	return f
@@ -85,6 +86,17 @@ func (p *systemPartition) mark(pod *inventory.Pod, ctr *pools.Container, online 
 	if pod != nil && ctr.Kind == pools.Infra && p.places(pod.System) {
 		ctr.Foreign = p.foreign(pod.System, online)
 	}
+}
+
+// NoteWrite reports whether p is the root of the kubelet's system partition. Then its CPUs may
+// have changed, or the root is new.
+func (o *OtherManagers) NoteWrite(p cgroup.Path) bool {
+	_, known := o.system.roots[p]
+	if !known && (p == "" || p != o.system.absent) {
+		return false
+	}
+	o.system.absent = ""
+	return true
 }
 
 // SystemPartition returns the kubelet's system partition, or nil without one.
@@ -107,7 +119,7 @@ func (o *OtherManagers) SystemPartition(m *inventory.Inventory) *inspect.SystemP
 // the daemon does not place its pods. The result is empty if the cpuset contains all CPUs.
 func (o *OtherManagers) SystemCPUs(m *inventory.Inventory, s *Settings) cpuset.Set {
 	p := o.SystemPartition(m)
-	if p == nil || !p.StandsDown || p.CPUs.IsEmpty() || s.Topology.Online.IsSubsetOf(p.Effective) {
+	if p == nil || !p.StandsDown || p.CPUs.IsEmpty() || s.Topology.Online.IsSubsetOf(p.CPUs) {
 		return cpuset.Set{}
 	}
 	return p.Effective

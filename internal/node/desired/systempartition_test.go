@@ -69,10 +69,11 @@ func TestSystemPartition(t *testing.T) {
 		problems []pools.Code
 		shown    bool
 	}{
-		"auto, no root":         {stance: config.SystemPartitionAuto, read: gone},
-		"auto, no cpuset":       {stance: config.SystemPartitionAuto, read: root(cpuset.Set{}, online), shown: true},
-		"auto, cpuset":          {stance: config.SystemPartitionAuto, read: root(cpuset.Of(0, 1), cpuset.Of(0, 1)), foreign: true, cpus: "0-1", problems: []pools.Code{"SystemPartitionAnnotation"}, shown: true},
-		"auto, all CPUs":        {stance: config.SystemPartitionAuto, read: root(online, online), foreign: true, cpus: "", problems: []pools.Code{"SystemPartitionAnnotation"}, shown: true},
+		"auto, no root":   {stance: config.SystemPartitionAuto, read: gone},
+		"auto, no cpuset": {stance: config.SystemPartitionAuto, read: root(cpuset.Set{}, online), shown: true},
+		"auto, cpuset":    {stance: config.SystemPartitionAuto, read: root(cpuset.Of(0, 1), cpuset.Of(0, 1)), foreign: true, cpus: "0-1", problems: []pools.Code{"SystemPartitionAnnotation"}, shown: true},
+		"auto, all CPUs":  {stance: config.SystemPartitionAuto, read: root(online, online), foreign: true, cpus: "", problems: []pools.Code{"SystemPartitionAnnotation"}, shown: true},
+		"auto, all CPUs, and an owner's partition": {stance: config.SystemPartitionAuto, read: root(online, cpuset.Of(0, 1, 2, 3, 6, 7)), foreign: true, cpus: "", problems: []pools.Code{"SystemPartitionAnnotation"}, shown: true},
 		"auto, overlap":         {stance: config.SystemPartitionAuto, read: root(cpuset.Of(3, 4), cpuset.Of(3, 4)), foreign: true, cpus: "3-4", problems: []pools.Code{"SystemPartitionOverlap", "SystemPartitionAnnotation"}, shown: true},
 		"standDown, no cpuset":  {stance: config.SystemPartitionStandDown, read: root(cpuset.Set{}, online), foreign: true, cpus: "", problems: []pools.Code{"SystemPartitionAnnotation"}, shown: true},
 		"standDown, cpuset":     {stance: config.SystemPartitionStandDown, read: root(cpuset.Of(0, 9), cpuset.Of(0)), foreign: true, cpus: "0", problems: []pools.Code{"SystemPartitionAnnotation"}, shown: true},

@@ -41,10 +41,17 @@ func (s *WatchSet) Update(targets []cgroup.Target, pods []cgroup.Path) {
 			s.files = append(s.files, inner) // crun makes it after the scope
 		}
 	}
+	var last cgroup.Path
+	for _, p := range pods { // all of one kubelet have the same root
+		if root, _ := p.SystemPartition(); root != last {
+			s.files, last = append(s.files, root), root
+		}
+	}
 	s.pods, s.parents = pods, parentsOf(pods)
 }
 
-// Files returns the cgroups whose files matter: the targets, and crun's cgroups in them.
+// Files returns the cgroups whose files matter: the targets, crun's cgroups in them, and the root
+// of the kubelet's system partition, which need not exist.
 func (s *WatchSet) Files() []cgroup.Path { return slices.Clip(s.files) }
 
 // Parents returns the cgroups whose children matter, sorted: the cgroups of the kubelet, in

@@ -15,7 +15,7 @@ func TestWatchSet(t *testing.T) {
 	const pod = cgroup.Path("custom.slice/custom-kubepods.slice/custom-kubepods-burstable.slice/custom-kubepods-burstable-podu.slice")
 	var s kernelstate.WatchSet
 	s.Update([]cgroup.Target{{Path: pod + "/cri-containerd-c.scope", Container: "c"}, {Path: "system.slice/du.service", Unit: "du.service"}}, []cgroup.Path{pod})
-	if d := cmp.Diff([]cgroup.Path{pod + "/cri-containerd-c.scope", pod + "/cri-containerd-c.scope/container", "system.slice/du.service"}, s.Files()); d != "" {
+	if d := cmp.Diff([]cgroup.Path{pod + "/cri-containerd-c.scope", pod + "/cri-containerd-c.scope/container", "system.slice/du.service", "custom.slice/custom-kubepods.slice/custom-kubepods-system.slice"}, s.Files()); d != "" {
 		t.Errorf("files (-want +got):\n%s", d)
 	}
 	want := []cgroup.Path{
