@@ -82,9 +82,6 @@ func needsSeal(t *Target, want cpuset.Set, c *Current, d Driver) bool {
 	if recorder(t, c, d) == "" || c.Pending.Equal(want) {
 		return false
 	}
-	if t.Unrecorded && c.Recorded.IsEmpty() && c.Unit.CPUs.IsEmpty() && c.Pending.IsEmpty() {
-		return false
-	}
 	return !c.RecordedKnown || !c.Recorded.Equal(want) || !c.Pending.IsEmpty() || unitForgets(t, want, c, d)
 }
 
@@ -212,7 +209,6 @@ func compareTargets(a, b Target) int {
 		cmp.Compare(a.Mixed.String(), b.Mixed.String()),
 		compareBools(a.Around, b.Around),
 		compareBools(a.FileOnly, b.FileOnly),
-		compareBools(a.Unrecorded, b.Unrecorded),
 		cmp.Compare(a.Mems.String(), b.Mems.String()),
 		cmp.Compare(a.Weight, b.Weight),
 		compareBools(a.Unlimited, b.Unlimited),

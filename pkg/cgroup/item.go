@@ -82,9 +82,6 @@ func (it *item) holds() cpuset.Set {
 // not said what it has. That it has none, as the cgroup, is no better: the property may
 // arrive after the next write to the file.
 func (it *item) unsettled() bool {
-	if it.Unrecorded && it.unit.IsEmpty() {
-		return false
-	}
 	return it.moves && it.current.Exists && (it.unasked || it.hasUnit && (it.unit.IsEmpty() || !it.unit.Equal(it.request)))
 }
 

@@ -28,8 +28,9 @@ type Unit struct {
 	Path Path
 	// Files are those that the unit was read from, its drop-ins among them.
 	Files []string
-	// Partition is CPUSetPartition: member, root or isolated. It is empty if the property is
-	// not set, and before systemd 261, which introduced it. If the kernel refuses the
+	// Partition is CPUSetPartition if that is root or isolated. It is empty for member, which
+	// systemd may report for a unit without the property (not verified: no systemd 261 was
+	// run), and before systemd 261, which introduced it. If the kernel refuses the
 	// partition, systemd logs a warning and goes on, so the value does not show the state.
 	Partition string
 	// UnitState holds its settings. Those of a unit that is stopped are the ones
@@ -78,7 +79,7 @@ func readNamed(ctx context.Context, conn *dbus.Conn, name string) (Unit, error) 
 	if u.UnitState, err = readUnit(ctx, conn, u.Name); err != nil {
 		return Unit{}, err
 	}
-	if u.Partition, err = optionalProperty(ctx, conn, u.Name, kind, UnitPartition); err != nil {
+	if u.Partition, err = partitionOf(ctx, conn, u.Name, kind); err != nil {
 		return Unit{}, err
 	}
 	group, err := unitProperty[string](ctx, conn, u.Name, kind, "ControlGroup")
@@ -99,14 +100,20 @@ func readNamed(ctx context.Context, conn *dbus.Conn, name string) (Unit, error) 
 	return u, err
 }
 
-// optionalProperty returns a property of type string, or "" if this version of systemd does
-// not have it.
-func optionalProperty(ctx context.Context, conn *dbus.Conn, unit, kind, name string) (string, error) {
-	value, err := unitProperty[string](ctx, conn, unit, kind, name)
-	if isUnknownProperty(err) {
-		return "", nil
+// partitionOf returns CPUSetPartition of a unit if it is root or isolated. It returns "" for
+// all other values, and if this version of systemd does not have the property.
+func partitionOf(ctx context.Context, conn *dbus.Conn, unit, kind string) (string, error) {
+	p, err := conn.GetUnitTypePropertyContext(ctx, unit, kind, UnitPartition)
+	if err != nil && !isUnknownProperty(err) {
+		return "", err
 	}
-	return value, err
+	if err == nil && p != nil {
+		switch value, _ := p.Value.Value().(string); PartitionType(value) {
+		case RootPartition, IsolatedPartition:
+			return value, nil
+		}
+	}
+	return "", nil
 }
 
 // isUnknownProperty reports whether err states that systemd does not have a property.

@@ -147,24 +147,3 @@ func (w *world) lines(t *testing.T) []string {
 	}
 	return lines
 }
-
-// TestUnrecordedSlice checks that only the file of an unrecorded slice is written, unless systemd
-// has recorded CPUs. The slice is widened after the pause container has its CPUs.
-func TestUnrecordedSlice(t *testing.T) {
-	w := newWorld(cgroup.DriverSystemd, 8)
-	w.start(scope1, false)
-	pause := cgroup.Target{Path: scope1, CPUs: cpuset.Of(2, 3)}
-	owner := container("c2", scope2, true, 4, 5)
-	w.start(scope2, false)
-	slice := podSlice(cpuset.Of(2, 3))
-	slice.Unrecorded = true
-	want := []string{"file cpuset.cpus=2-3 " + pod0, "file cpuset.cpus=4-5 " + scope2, "cri cpuset_cpus=4-5 " + scope2 + " container=c2"}
-	if d := cmp.Diff(want, w.list(t, slice, owner)); d != "" {
-		t.Error(d)
-	}
-	slice.CPUs = w.options.Possible
-	want = []string{"file cpuset.cpus=2-3 " + scope1, "file cpuset.cpus=0-7 " + pod0, "dbus AllowedCPUs=2-3 " + scope1}
-	if d := cmp.Diff(want, w.list(t, slice, owner, pause)); d != "" {
-		t.Error(d)
-	}
-}

@@ -81,9 +81,6 @@ type Target struct {
 	// targets may be part: CPUs must have all of theirs. It is neither Exclusive nor within
 	// another one that is Around. Only a slice of host services has a Unit.
 	Around bool
-	// Unrecorded means that the CPUs are only in the file, unless the recorder has CPUs: for a
-	// short time, or because no recorded CPUs mean the same.
-	Unrecorded bool
 	// Mems are the NUMA nodes to take memory from; empty leaves them alone. The
 	// kernel moves memory that is elsewhere, so it is written only when it
 	// differs, and once the cgroup is on its CPUs. To undo it name all nodes.

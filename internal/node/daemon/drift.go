@@ -4,6 +4,7 @@ import (
 	"context"
 	"maps"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/cpupoold/cpupoold/internal/history"
@@ -76,10 +77,10 @@ func (l *Loop) followDrifts(now time.Time) {
 		if !heard {
 			at = now
 		}
-		if f.Target.Unrecorded || l.inventory.IsAwaited(f.Target) && f.Target.Unit == "" {
+		if l.unidentified.has(p) || l.inventory.IsAwaited(f.Target) && f.Target.Unit == "" {
 			continue // the cgroup is being made
 		}
-		deviations := retry.Deviations(f.Target, f.Before.State, f.After)
+		deviations := deviations(f.Target, f.Before.State, f.After)
 		for _, dev := range deviations {
 			l.log.Warn("external write to a cgroup", "cgroup", p, "property", dev.Property, "was", dev.Was, "is", dev.Is)
 			l.noteAt(p, history.Event{Kind: history.Drift, Property: dev.Property, Before: dev.Was, Value: dev.Is})
@@ -203,7 +204,7 @@ func (l *Loop) settleDrifts(now time.Time) {
 // isLasting reports whether the property still differs from its target. Other properties of
 // the cgroup may differ because of a pause.
 func (d *drift) isLasting(t cgroup.Target, now cgroup.State) bool {
-	return slices.ContainsFunc(retry.Deviations(t, d.before.State, now), func(dev retry.Deviation) bool { return dev.Property == d.Property })
+	return slices.ContainsFunc(deviations(t, d.before.State, now), func(dev retry.Deviation) bool { return dev.Property == d.Property })
 }
 
 // causeOf returns the cause of a drift, and records it.
@@ -258,6 +259,34 @@ func (e evidence) cause() telemetry.Cause {
 		return telemetry.CauseKubelet // an administrator does not know this value
 	}
 	return telemetry.CauseUnknown
+}
+
+// deviations returns the properties of a target that a write has changed from its desired
+// value.
+func deviations(t cgroup.Target, before, after cgroup.State) []retry.Deviation {
+	var all []retry.Deviation
+	add := func(property, was, is string) {
+		all = append(all, retry.Deviation{Property: property, Was: was, Is: is})
+	}
+	if want := t.CPUs; !want.IsEmpty() {
+		switch a, b := before.Inner, after.Inner; {
+		case before.CPUs.Equal(want) && !after.CPUs.Equal(want):
+			add(cgroup.FileCPUs, before.CPUs.String(), after.CPUs.String())
+		case a != nil && b != nil && a.CPUs.Equal(want) && !b.CPUs.Equal(want):
+			add(cgroup.FileCPUs, a.CPUs.String(), b.CPUs.String())
+		}
+	}
+	if want := t.Mems; !want.IsEmpty() && before.Mems.Equal(want) && !after.Mems.Equal(want) {
+		add(cgroup.FileMems, before.Mems.String(), after.Mems.String())
+	}
+	if want := t.Weight; want != 0 && before.Weight == want && after.Weight != want {
+		add(cgroup.FileWeight, strconv.FormatUint(before.Weight, 10), strconv.FormatUint(after.Weight, 10))
+	}
+	lifted := t.Unlimited && before.Quota < 0 && after.Quota >= 0
+	if lifted || t.Quota > 0 && before.Quota == t.Quota && after.Quota != t.Quota {
+		add(cgroup.FileMax, cgroup.FormatMax(before.Quota, before.Period), cgroup.FormatMax(after.Quota, after.Period))
+	}
+	return all
 }
 
 // inUnit reports whether systemd holds the value of a property in a cgroup.

@@ -127,7 +127,7 @@ func (l *Loop) answerStarts(now time.Time) bool {
 		if !ok {
 			return false
 		}
-		facts := desired.Input{Settings: l.settings, Inventory: l.inventory, Formula: l.formula, Journal: l.journal, Nodes: l.Nodes, Contested: l.backoffs.Contested(now), Released: l.watch.released}
+		facts := desired.Input{Settings: l.settings, Inventory: l.inventory, Formula: l.formula, Journal: l.journal, Nodes: l.Nodes, Contested: l.backoffs.Contested(now)}
 		want := facts.Targets(pools.Plan{Pods: []pools.PodPlan{pod}})
 		i := slices.IndexFunc(want, func(t cgroup.Target) bool { return t.Container == a.id })
 		if i < 0 || !l.writeTargets(want, now) {

@@ -30,7 +30,7 @@ func (l *Loop) input(now time.Time) desired.Input {
 	partitions, _ := l.partitions()
 	return desired.Input{Settings: l.settings, Inventory: l.inventory, Pods: pods, Previous: l.assignments, Formula: l.formula, Journal: l.journal, Nodes: l.Nodes, Read: l.Cgroups.Read,
 		Leaving: l.leavingCPUs(), System: l.others.SystemCPUs(l.inventory, &l.settings), Systemd: l.Units != nil, Resting: l.quiet.MayRest(l.assignments), Kubelet: l.kubelet, Partitions: partitions,
-		Contested: l.backoffs.Contested(now), Awaited: l.watch.awaited, Released: l.watch.released, Namespaces: l.permission.rights(), Build: pools.Build, Auxiliary: l.watch.auxiliary}
+		Contested: l.backoffs.Contested(now), Namespaces: l.permission.rights(), Build: pools.Build, Auxiliary: l.watch.auxiliary}
 }
 
 // pass decides, compares and writes. Each round makes the file writes before the first slow
@@ -115,11 +115,6 @@ func (l *Loop) finishPass(want []cgroup.Target, now time.Time) {
 		fetch()
 	}
 	l.status.targets = want
-	for i := range want {
-		if t := &want[i]; t.Confines() {
-			l.watch.released[t.Path] = l.cache.IsReleased(t, l.settings.Topology.Possible, l.inventory)
-		}
-	}
 	l.settleDrifts(l.now())
 	l.observeExposures(l.now())
 	l.dropOriginals()
@@ -177,7 +172,7 @@ func (l *Loop) writable(writes []cgroup.Write, made map[cgroup.Write]bool, now t
 		case file && made[w]:
 			l.backoffs.RefuseRepeated(w, now)
 			return out, true
-		case !file && l.cache.IsBusy(w.Path):
+		case !file && (l.cache.IsBusy(w.Path) || l.unidentified.has(w.Path)):
 			cut = true
 		case !file && l.backoffs.Repeated(w, now):
 			cut, refused = true, true

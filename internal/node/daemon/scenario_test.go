@@ -201,21 +201,6 @@ func (s *script) do(words []string) error {
 		return os.Remove(filepath.Join(s.Dir, "journal.json"))
 	case "restore":
 		return s.restore()
-	case "slice": // the kubelet makes the slice of a pod before the runtime creates the sandbox
-		s.Tree.MkdirAll(sliceOf(plain[0], args))
-	case "begin": // the runtime starts the pause container of a pod
-		if err := s.pod(plain[0], args); err != nil {
-			return err
-		}
-		s.printf("%s/pause begins on CPUs %s", plain[0], s.State(s.ids[plain[0]]).Effective)
-	case "journal": // the files of pod slices in the journal on disk
-		for _, o := range s.Journal().Originals {
-			if _, _, inPod := cgroup.PodOf(o.Path.Parent()); !inPod && o.File == cgroup.FileCPUs {
-				s.printf("%s of %s was %q", o.File, o.Path.Base(), o.Value)
-			}
-		}
-	case "end": // the kubelet removes the slice of a pod
-		return s.Tree.Rmdir(sliceOf(plain[0], args))
 	case "pod":
 		return s.pod(plain[0], args)
 	case "ask":
@@ -286,12 +271,7 @@ func (s *script) do(words []string) error {
 		}
 		s.passes = now
 	case "cpus":
-		for _, name := range plain[:len(plain)-3] {
-			if pod, ok := strings.CutSuffix(name, "/slice"); ok {
-				st := s.StateAt(cgroup.Path(sliceOf(pod, args)))
-				s.printf("%s has cpuset.cpus %q and runs on CPUs %s", name, st.CPUs, st.Effective)
-				continue
-			}
+		for _, name := range words[1:] {
 			st := s.StateAt(cgroup.Path(cmp.Or(s.cgroups[name], s.Runtime.Cgroup(s.ids[name]))))
 			partition := ""
 			if !st.Partition.Is(cgroup.MemberPartition) {

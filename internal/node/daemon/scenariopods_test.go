@@ -1,8 +1,6 @@
 package daemon
 
 import (
-	"cmp"
-	"fmt"
 	"path"
 	"strconv"
 	"strings"
@@ -43,15 +41,6 @@ func (s *script) pod(name string, args map[string]string) error {
 	}
 	s.event(runtimeEvent{cri.Event{ContainerID: id, PodID: id, Kind: cri.ContainerCreated, At: s.now}})
 	return nil
-}
-
-// sliceOf returns the cgroup of a pod with its UID as name.
-func sliceOf(name string, args map[string]string) string {
-	if args["cpus"] != "" { // guaranteed
-		return fmt.Sprintf("kubepods.slice/kubepods-pod%s.slice", name)
-	}
-	qos := cmp.Or(args["qos"], "burstable")
-	return fmt.Sprintf("kubepods.slice/kubepods-%s.slice/kubepods-%s-pod%s.slice", qos, qos, name)
 }
 
 // systemPartition makes the root of the kubelet's system partition, and writes its cpuset.

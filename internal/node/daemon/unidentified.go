@@ -14,8 +14,7 @@ import (
 // unidentified holds cgroups of containers that the runtime has not reported yet, because it
 // reports containers after their entrypoint has started. They wait in the shared pool. The
 // daemon writes only files: a systemd property that changes while the OCI runtime creates the
-// scope can prevent the start. desired.Input.Awaited holds the slices of new pods. The daemon
-// never limits the slices above them.
+// scope can prevent the start. It never limits pods and the slices above them.
 type unidentified map[cgroup.Path]unidentifiedCgroup
 
 type unidentifiedCgroup struct {
@@ -26,7 +25,8 @@ type unidentifiedCgroup struct {
 // trackCgroup records a pod cgroup. It reports whether its container is unidentified.
 func (l *Loop) trackCgroup(p cgroup.Path) bool {
 	id := inventory.IDAt(p, l.Driver)
-	if id == "" || l.inventory.Container(id) != nil || l.inventory.Pod(id) != nil || l.unidentified.has(p) || !l.PlacesPods() || l.others.MayClaim(l.inventory, p.Parent()) {
+	if id == "" || l.Observes || l.CPUManager != nil || // the kubelet's CPU manager places it
+		l.Runtime == nil || l.inventory.Container(id) != nil || l.inventory.Pod(id) != nil || l.unidentified.has(p) || l.others.MayClaim(l.inventory, p.Parent()) {
 		return false
 	}
 	l.unidentified[p] = unidentifiedCgroup{id: id}
@@ -70,7 +70,7 @@ func (l *Loop) limitUnidentified(shared, owned cpuset.Set, want []cgroup.Target)
 		}
 		s.cpus = shared
 		l.unidentified[p] = s
-		more = append(more, cgroup.Target{Path: p, CPUs: shared, Unrecorded: true, Reason: "the runtime has not reported the container yet"})
+		more = append(more, cgroup.Target{Path: p, CPUs: shared, Reason: "the runtime has not reported the container yet"})
 	}
 	slices.SortFunc(more, func(a, b cgroup.Target) int { return strings.Compare(string(a.Path), string(b.Path)) })
 	return append(want, more...)

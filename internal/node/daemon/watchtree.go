@@ -22,22 +22,13 @@ type treeWatch struct {
 	watcher *cgroup.Watcher
 	err     error // why some cgroups are not watched
 	// slices are the slices of pods that have appeared, reported by the runtime or not.
-	slices map[cgroup.Path]bool
-	// awaited and released are for desired.Input.
-	awaited, released map[cgroup.Path]bool
-	auxiliary         *auxiliary.Cgroups // in the slices
-	set               kernelstate.WatchSet
+	slices    map[cgroup.Path]bool
+	auxiliary *auxiliary.Cgroups // in the slices
+	set       kernelstate.WatchSet
 }
 
 func newTreeWatch(d cgroup.Driver) treeWatch {
-	return treeWatch{wake: make(chan struct{}, 1), slices: make(map[cgroup.Path]bool), awaited: make(map[cgroup.Path]bool), released: make(map[cgroup.Path]bool), auxiliary: auxiliary.New(d)}
-}
-
-// forgetSlices forgets the slices. Existing slices appear again with the next watches.
-func (w *treeWatch) forgetSlices() {
-	clear(w.slices)
-	clear(w.awaited)
-	clear(w.released)
+	return treeWatch{wake: make(chan struct{}, 1), slices: make(map[cgroup.Path]bool), auxiliary: auxiliary.New(d)}
 }
 
 // state returns the state of the watcher as a source.
@@ -88,7 +79,7 @@ func (treeWatched) scope(*Loop) scope { return scopeAll }
 func (e treeWatched) apply(l *Loop) {
 	// Earlier notices are lost. The first Set reports all watched cgroups as changed.
 	l.watch.watcher, l.watch.err = e.watcher, e.err
-	l.watch.forgetSlices()
+	clear(l.watch.slices)
 	l.cache.InvalidatePartitions()
 }
 
@@ -149,7 +140,7 @@ func (l *Loop) takeNotices() {
 		case cgroup.Overflow:
 			l.log.Warn("notices about cgroups are lost; reading all of them again")
 			l.cache.InvalidateAll()
-			l.watch.forgetSlices()
+			clear(l.watch.slices)
 			l.list()
 			l.schedule.add(scopeAll)
 		case cgroup.Flooded:
@@ -227,9 +218,7 @@ func (l *Loop) endedPartition(p cgroup.Path, is cgroup.PartitionState) bool {
 // read again, because the runtime reports its container.
 func (l *Loop) noticeChild(p cgroup.Path, there bool) scope {
 	if auxiliary.IsPod(p) {
-		if l.noticePod(p, there); there && l.watch.awaited[p] {
-			return scopeAll
-		}
+		l.noticePod(p, there)
 	}
 	scope, isNew := p.Scope(), l.watch.auxiliary.Note(p, there)
 	if l.cache.Has(scope) || l.status.removed[scope] != "" {
@@ -251,24 +240,14 @@ func (l *Loop) noticeChild(p cgroup.Path, there bool) scope {
 	return scopeNone
 }
 
-// noticePod adds or removes the slice of a pod, in which containers appear. On a node with owners
-// or a guaranteed pool, a new slice has the CPUs of the shared pool until the runtime has
-// reported the pod. With partitions that is not necessary.
+// noticePod adds or removes the slice of a pod, in which containers appear.
 func (l *Loop) noticePod(p cgroup.Path, there bool) {
 	if !there {
 		delete(l.watch.slices, p)
-		delete(l.watch.awaited, p)
-		delete(l.watch.released, p)
 		return
 	}
-	if l.watch.slices[p] {
-		return
+	if !l.watch.slices[p] {
+		l.watch.slices[p] = true
+		l.watchAll() // before its first container appears
 	}
-	l.watch.slices[p] = true
-	partitions, _ := l.partitions()
-	owners := len(l.assignments) > 0 || !l.settings.Pools.Guaranteed.IsEmpty()
-	if !partitions && owners && l.PlacesPods() && l.inventory.PodAt(p) == nil && !l.others.MayClaim(l.inventory, p) {
-		l.watch.awaited[p] = true
-	}
-	l.watchAll() // before its first container appears
 }

@@ -112,11 +112,6 @@ func (w *world) write(x testnode.CgroupWrite) error {
 	if err != nil || cpus.IsEmpty() {
 		w.wrong = append(w.wrong, fmt.Errorf("write of %q to %s", x.Value, x.Name))
 	}
-	p := cgroup.Path(filepath.Clean(dir))
-	_, _, isPod := cgroup.PodOf(p)
-	if _, _, inPod := cgroup.PodOf(p.Parent()); isPod && !inPod {
-		return nil // the slice of a pod has no processes of its own
-	}
 	for path, held := range w.known {
 		if path+"/" != dir && cpus.Overlaps(held) && w.holds(path, held) {
 			w.wrong = append(w.wrong, fmt.Errorf("write of %s to %s: %s has %s for itself", x.Value, x.Name, path, held))

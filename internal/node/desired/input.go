@@ -32,9 +32,6 @@ type Input struct {
 	// Contested reports whether another process overwrites the cpuset of a cgroup after each
 	// repair. Nil means none.
 	Contested func(cgroup.Path) bool
-	// Awaited holds the slices of pods that appeared before the runtime reported the pod.
-	// Released holds the slices of pods that the daemon has given all CPUs again.
-	Awaited, Released map[cgroup.Path]bool
 
 	// Auxiliary holds the cgroups in pods that belong to no container. Nil means none.
 	Auxiliary *auxiliary.Cgroups
@@ -73,7 +70,7 @@ func (in *Input) Decide() Decision {
 	}
 	d.Auxiliary = append(d.Auxiliary, in.sandboxes(&d.Plan)...)
 	d.Hosts = in.Verdicts(d.Plan, want)
-	d.Targets = in.addAwaited(d.Plan, in.addHosts(d.Hosts, want))
+	d.Targets = in.addHosts(d.Hosts, want)
 	return d
 }
 

@@ -60,15 +60,14 @@ func (in *Input) sliceTarget(pod pools.PodPlan) (cgroup.Target, bool) {
 	}
 	// Slices compete with other slices, which have the kubelet's linear weights.
 	return cgroup.Target{
-		Path:       slice,
-		CPUs:       cpus,
-		Around:     !cpus.IsEmpty(),
-		Unrecorded: !cpus.IsEmpty() && cpus.Equal(in.Settings.Topology.Possible),
-		Weight:     cgroup.WeightLinear(pod.Shares),
-		Unlimited:  pod.Unlimited,
-		Quota:      pod.Quota,
-		Period:     pod.Period,
-		Reason:     cmp.Or(reason, pod.Reason.Text),
+		Path:      slice,
+		CPUs:      cpus,
+		Around:    !cpus.IsEmpty(),
+		Weight:    cgroup.WeightLinear(pod.Shares),
+		Unlimited: pod.Unlimited,
+		Quota:     pod.Quota,
+		Period:    pod.Period,
+		Reason:    cmp.Or(reason, pod.Reason.Text),
 	}, true
 }
 
@@ -76,10 +75,10 @@ func (in *Input) sliceTarget(pod pools.PodPlan) (cgroup.Target, bool) {
 // slice keeps its CPUs. While a container of the pod is in a write conflict, the slice has the
 // CPUs of all its containers, so that the container cannot run on others. Otherwise, or if the
 // CPUs of a container are unknown, the slice gets its CPUs from before, or else all CPUs,
-// because kernels before 7.0 refuse to clear the file. A slice that has all CPUs keeps them.
+// because kernels before 7.0 refuse to clear the file.
 func (in *Input) sliceCPUs(slice cgroup.Path, pod *pools.PodPlan) (cpus cpuset.Set, reason string) {
 	before, wrote := in.Journal.CPUsBefore(slice)
-	if wrote && before.IsEmpty() && !in.Released[slice] {
+	if wrote && before.IsEmpty() {
 		before = in.Settings.Topology.Possible
 	}
 	if !in.isContested(pod) {

@@ -65,10 +65,6 @@ type Host struct {
 // JournalPath returns the name of the journal's file.
 func JournalPath(c *config.Config) string { return filepath.Join(c.StateDir, "journal.json") }
 
-// PlacesPods reports whether the daemon writes the cgroups of pods, and not the kubelet's CPU
-// manager.
-func (h *Host) PlacesPods() bool { return h.Runtime != nil && h.CPUManager == nil && !h.Observes }
-
 // Record makes a write that takes time. It runs in a worker.
 func (h *Host) Record(ctx context.Context, w cgroup.Write) error {
 	switch w.Via {

@@ -1,7 +1,6 @@
 package kernelstate
 
 import (
-	"github.com/cpupoold/cpupoold/internal/node/inventory"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
@@ -36,14 +35,6 @@ func (t *Cache) ConfirmRecord(p cgroup.Path, record cpuset.Set, known bool, unit
 		c.RecordedKnown = record.Equal(c.Recorded) && unit.CPUs.Equal(record)
 	}
 	t.current[p] = c
-}
-
-// IsReleased reports whether the slice of a pod has all CPUs, and systemd has recorded none. Then
-// the slice needs no target.
-func (t *Cache) IsReleased(slice *cgroup.Target, all cpuset.Set, m *inventory.Inventory) bool {
-	c, record := t.current[slice.Path], m.Recorded(*slice)
-	_, isUnit := slice.Path.Unit()
-	return c.CPUs.Equal(all) && c.Recorded.IsEmpty() && record.Recorded.IsEmpty() && (record.RecordedKnown || !isUnit)
 }
 
 // SettledCPUs returns the CPUs that the runtime may record for a cgroup. They are the CPUs of

@@ -42,3 +42,12 @@ func TestWatchSet(t *testing.T) {
 		t.Errorf("without targets and pods: %v, %v", s.Files(), s.Parents())
 	}
 }
+
+// TestWatchSetWithoutPods checks that the cgroups of the kubelet are watched on a node without pods.
+func TestWatchSetWithoutPods(t *testing.T) {
+	var s kernelstate.WatchSet
+	s.Update(nil, nil)
+	if !slices.Contains(s.Parents(), "kubepods.slice") || !slices.Contains(s.Parents(), "kubepods") {
+		t.Errorf("parents without pods: %v", s.Parents())
+	}
+}

@@ -6,7 +6,6 @@ import (
 	"iter"
 	"maps"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
@@ -36,34 +35,6 @@ const (
 type Deviation struct {
 	Property string // the file
 	Was, Is  string
-}
-
-// Deviations returns the properties of a target that a write has changed from its desired
-// value.
-func Deviations(t cgroup.Target, before, after cgroup.State) []Deviation {
-	var all []Deviation
-	add := func(property, was, is string) {
-		all = append(all, Deviation{Property: property, Was: was, Is: is})
-	}
-	if want := t.CPUs; !want.IsEmpty() {
-		switch a, b := before.Inner, after.Inner; {
-		case before.CPUs.Equal(want) && !after.CPUs.Equal(want):
-			add(cgroup.FileCPUs, before.CPUs.String(), after.CPUs.String())
-		case a != nil && b != nil && a.CPUs.Equal(want) && !b.CPUs.Equal(want):
-			add(cgroup.FileCPUs, a.CPUs.String(), b.CPUs.String())
-		}
-	}
-	if want := t.Mems; !want.IsEmpty() && before.Mems.Equal(want) && !after.Mems.Equal(want) {
-		add(cgroup.FileMems, before.Mems.String(), after.Mems.String())
-	}
-	if want := t.Weight; want != 0 && before.Weight == want && after.Weight != want {
-		add(cgroup.FileWeight, strconv.FormatUint(before.Weight, 10), strconv.FormatUint(after.Weight, 10))
-	}
-	lifted := t.Unlimited && before.Quota < 0 && after.Quota >= 0
-	if lifted || t.Quota > 0 && before.Quota == t.Quota && after.Quota != t.Quota {
-		add(cgroup.FileMax, cgroup.FormatMax(before.Quota, before.Period), cgroup.FormatMax(after.Quota, after.Period))
-	}
-	return all
 }
 
 // conflict holds the external writes of a property.
