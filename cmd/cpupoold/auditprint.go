@@ -134,18 +134,25 @@ func (a *app) printKernel(works []audit.KernelWork) error {
 	return out.flush()
 }
 
-// inPod names the cgroups in pods that belong to no container (desired.Settings.Ownership).
-var inPod = map[string]string{
-	"(monitor)": "conmon of ",
-	"(sandbox)": "VM of ",
-	"(other)":   "in ",
+// inPod returns the name of a cgroup in a pod that belongs to no container, with a space. It
+// returns "" for a container.
+func inPod(container string) string {
+	switch container { // desired.Settings.Ownership
+	case "(monitor)":
+		return "conmon of "
+	case "(sandbox)":
+		return "VM of "
+	case "(other)":
+		return "in "
+	}
+	return ""
 }
 
 // who is the unit or the container that a finding is in.
 func who(f audit.Finding) string {
 	switch {
-	case f.Pod != "" && inPod[f.Container] != "":
-		return inPod[f.Container] + f.Pod
+	case f.Pod != "" && inPod(f.Container) != "":
+		return inPod(f.Container) + f.Pod
 	case f.Pod != "":
 		return f.Pod + "/" + f.Container
 	case f.Unit != "":

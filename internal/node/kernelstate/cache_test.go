@@ -306,8 +306,8 @@ func TestThreadsBelowContainer(t *testing.T) {
 	if texts := problems(); len(texts) != 1 || !strings.Contains(texts[0], "3 cgroups") || !strings.Contains(texts[0], "input/output error: remove these cgroups") {
 		t.Errorf("problems %q", texts)
 	}
-	for at := range tr.Stranded() {
-		t.Errorf("%s counts as outside of its CPUs", at)
+	for at, err := range tr.Stranded() {
+		t.Errorf("%s counts as outside of its CPUs: %v", at, err)
 	}
 	tr.NoteThreads(kernelstate.ThreadsFound{Path: p, Gathered: cgroup.Gathered{Back: 5, Outside: 9, Stuck: []int{7}, Why: failed}})
 	if texts := problems(); len(texts) != 1 || !strings.HasPrefix(texts[0], "9 threads of ") || tr.MovedThreads() != 5 || tr.StrandedThreads() != 9 {
