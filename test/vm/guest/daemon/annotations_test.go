@@ -36,7 +36,8 @@ func TestAnnotations(t *testing.T) {
 	}
 	n := newNode(t)
 	n.sendsLargeLists()
-	r := n.withoutKubeletOrCleanup()
+	n.keepsPods = true // their end would take minutes
+	r := n.withoutKubelet()
 	n.run("systemctl", "set-property", "--runtime", "cpupoold.service", "MemoryMax=128M")
 	annotations := map[string]string{"example.org/note": strings.Repeat("x", size/2), "cpu-quota.crio.io/x": strings.Repeat("x", size/2)} // the daemon keeps the second name
 	maps.Copy(annotations, manifest.Management(nil))

@@ -31,21 +31,18 @@ type runtimeNode struct {
 // withoutKubelet stops the kubelet until the end of the test; what the test has left is removed.
 func (n *node) withoutKubelet() *runtimeNode {
 	n.Helper()
-	r := n.withoutKubeletOrCleanup()
-	n.Cleanup(r.removeAll)
-	return r
-}
-
-// withoutKubeletOrCleanup is withoutKubelet for the last test in a guest: its pods stay.
-func (n *node) withoutKubeletOrCleanup() *runtimeNode {
-	n.Helper()
 	n.run("systemctl", "stop", "kubelet")
 	conn, err := grpc.NewClient("unix://"+n.image.Socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		n.Fatal(err)
 	}
 	r := &runtimeNode{node: n, rpc: runtime.NewRuntimeServiceClient(conn)}
-	n.Cleanup(func() { _ = conn.Close() })
+	n.Cleanup(func() {
+		if !n.keepsPods {
+			r.removeAll()
+		}
+		_ = conn.Close()
+	})
 	return r
 }
 

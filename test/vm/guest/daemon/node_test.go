@@ -57,6 +57,8 @@ type node struct {
 	fs     *cgroup.FS
 	client *cri.Client
 	image  guestnode.Runtime // what the machine's image says of its runtime
+	// keepsPods is set by the last test in a guest: no test needs the node afterwards.
+	keepsPods bool
 }
 
 // newNode makes sure that the node is as after boot: kubelet and runtime run, no daemon, no pods.
@@ -77,8 +79,10 @@ func newNode(t *testing.T) *node {
 	n := &node{T: t, fs: fs, client: client, image: image}
 	t.Cleanup(func() {
 		n.stopDaemon()
-		n.run("systemctl", "start", image.Unit, "kubelet")
-		n.clearManifests()
+		if !n.keepsPods {
+			n.run("systemctl", "start", image.Unit, "kubelet")
+			n.clearManifests()
+		}
 		if err := os.RemoveAll("/var/lib/cpupoold"); err != nil {
 			t.Error(err)
 		}
