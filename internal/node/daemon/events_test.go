@@ -33,7 +33,7 @@ func TestEventScopes(t *testing.T) {
 		filesWritten{}, filesWritten{appcpus.Result{Err: failed}}, systemdReloaded{}, reloadsLost{}, unitsLost{}, unitWoken{}, unitAnswered{}, unitReverted{},
 		hintsArrived{}, kubeletArrived{}, cpuWatchChanged{}, cpusChanged{}, cpuReadFailed{}, treeWatched{}, permissionsChanged{}, tuned{},
 		nriChanged{}, synchronized{}, podRun{}, podHint{}, containerHint{}, &createRequest{}, &startRequest{}, updateRequest{}, updateSettled{}, resizeSeen{},
-		moveRequest{}, refusedStopped{},
+		moveRequest{}, refusedStopped{}, threadsScanned{},
 	} {
 		name := reflect.TypeOf(e).String()
 		name = name[strings.LastIndex(name, ".")+1:]
@@ -50,7 +50,7 @@ func TestEventScopes(t *testing.T) {
 		"createRequest": {scopeAnswer}, "startRequest": {scopeOne}, "podHint": {scopeOne}, "containerHint": {scopeOne},
 		"runtimeEvent": {scopeOne, scopeAll}, "podFetched": {scopeAll, scopeOne}, "containerFetched": {scopeAll, scopeOne},
 		"unitRead": {scopeOne}, "recordRead": {scopeOne}, "written": {scopeOne, scopeAll},
-		"saved": {scopeNone, scopeAnswer}, "filesWritten": {scopeAnswer, scopeAll},
+		"saved": {scopeNone, scopeAnswer}, "filesWritten": {scopeAnswer, scopeAll}, "threadsScanned": {scopeAnswer},
 	})
 	for _, scopes := range []map[string][]scope{got, want} {
 		for _, s := range scopes {

@@ -135,13 +135,11 @@ func (l *Loop) report() {
 		}
 		now[key] = true
 	}
-	over := slices.DeleteFunc(slices.Collect(maps.Keys(l.status.reported)), func(key problemKey) bool { return now[key] })
-	slices.SortFunc(over, func(a, b problemKey) int {
-		return cmp.Or(cmp.Compare(a.pod, b.pod), cmp.Compare(a.container, b.container), cmp.Compare(a.unit, b.unit), cmp.Compare(a.code, b.code), cmp.Compare(a.uid, b.uid))
-	})
-	for _, key := range over {
-		l.log.Info("problem is over", "pod", key.pod, "container", key.container, "unit", key.unit, "code", key.code)
-		l.noteProblem(history.Over, key, "")
+	for key := range l.status.reported {
+		if !now[key] {
+			l.log.Info("problem is over", "pod", key.pod, "container", key.container, "unit", key.unit, "code", key.code)
+			l.noteProblem(history.Over, key, "")
+		}
 	}
 	l.status.reported = now
 }

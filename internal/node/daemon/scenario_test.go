@@ -383,7 +383,7 @@ func (s *script) effects() {
 			s.printf("%s", text)
 		}
 	}
-	for text := range s.problems {
+	for _, text := range slices.Sorted(maps.Keys(s.problems)) {
 		if !now[text] {
 			code, _, _ := strings.Cut(text, ":")
 			s.printf("%s is over", code)

@@ -41,13 +41,12 @@ type status struct {
 	cpusLost    bool                 // no events of CPUs
 	hosts       []hostslices.Verdict // decisions about host services
 
-	auxiliary []auxiliary.Cgroup // in pods, of no container
-
 	plan       pools.Plan
 	input      pools.Input // of plan; immutable
 	targets    []cgroup.Target
 	deferred   []cgroup.Deferred
 	unreadable map[cgroup.Path]error
+	auxiliary  []auxiliary.Cgroup // in pods, of no container
 
 	stream     cri.StreamState
 	nri        telemetry.SourceState // empty before the first try

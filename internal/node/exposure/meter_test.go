@@ -59,7 +59,7 @@ func (n *node) run(state cri.State) {
 
 // read reads the cgroup again, with other CPUs.
 func (n *node) read(own, effective cpuset.Set) {
-	n.kernel.state = cgroup.State{Path: path, CPUs: own, Effective: effective}
+	n.kernel.state = cgroup.State{Path: path, CPUs: own, Effective: effective, Populated: true}
 	n.cache.Invalidate(path)
 	n.cache.Refresh(targets, n.inventory)
 }
