@@ -33,6 +33,8 @@ const mostNamed = 3
 type Cgroups struct {
 	driver cgroup.Driver
 	slices map[cgroup.Path]map[cgroup.Path]state
+	// news counts the new cgroups of each slice since the last NoteAll.
+	news map[cgroup.Path]int
 }
 
 // state shows whether the daemon can write a cgroup.
@@ -46,11 +48,13 @@ const (
 
 // New returns an empty Cgroups.
 func New(d cgroup.Driver) *Cgroups {
-	return &Cgroups{driver: d, slices: make(map[cgroup.Path]map[cgroup.Path]state)}
+	return &Cgroups{driver: d, slices: make(map[cgroup.Path]map[cgroup.Path]state), news: make(map[cgroup.Path]int)}
 }
 
 // Note records that a cgroup has appeared (there) or disappeared. It reports whether the
-// cgroup is a new one in the slice of a pod, and none of a container.
+// cgroup is a new one in the slice of a pod, and none of a container. A privileged pod can make
+// and remove cgroups in a loop. So Note reports at most maxPlaced cgroups of a slice between two
+// calls of NoteAll. The next full pass places the others.
 func (c *Cgroups) Note(p cgroup.Path, there bool) bool {
 	slice := p.Parent()
 	in := c.slices[slice]
@@ -70,7 +74,8 @@ func (c *Cgroups) Note(p cgroup.Path, there bool) bool {
 		c.slices[slice] = in
 	}
 	in[p] = unread
-	return true
+	c.news[slice]++
+	return c.news[slice] <= maxPlaced
 }
 
 // IsPod reports whether p is the cgroup of a pod, and not one in it.
@@ -80,8 +85,9 @@ func IsPod(p cgroup.Path) bool {
 	return in && !deeper
 }
 
-// NoteAll records cgroups that exist.
+// NoteAll records the cgroups that exist, for each listing of the runtime.
 func (c *Cgroups) NoteAll(all []cgroup.Path) {
+	clear(c.news)
 	for _, p := range all {
 		c.Note(p, true)
 	}

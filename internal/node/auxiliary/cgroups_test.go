@@ -224,3 +224,29 @@ func TestWithoutCPUSet(t *testing.T) {
 		t.Error("a removed cgroup is placed")
 	}
 }
+
+// TestLoopOfCgroups checks that a pod that makes and removes cgroups in a loop causes a bounded
+// number of passes, and that the next listing renews the bound.
+func TestLoopOfCgroups(t *testing.T) {
+	w := newWorld()
+	loop := func() (passes int) {
+		for i := range 1000 {
+			p := slice.Join(fmt.Sprintf("loop-%d", i))
+			if w.Note(p, true) {
+				passes++
+			}
+			w.Note(p, false)
+		}
+		return passes
+	}
+	if first, second := loop(), loop(); first != 64 || second != 0 {
+		t.Errorf("%d and %d passes; want 64 and 0", first, second)
+	}
+	if !w.Note("kubepods.slice/kubepods-podv.slice/x", true) {
+		t.Error("the cgroup of another pod causes no pass")
+	}
+	w.NoteAll(nil)
+	if passes := loop(); passes != 64 {
+		t.Errorf("%d passes after a listing; want 64", passes)
+	}
+}

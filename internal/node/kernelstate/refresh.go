@@ -68,9 +68,10 @@ func (t *Cache) retain(targets []cgroup.Target) {
 	maps.DeleteFunc(t.current, func(p cgroup.Path, _ cgroup.Current) bool { return !wanted[p] && !t.IsBusy(p) })
 }
 
-// Read reads the targets that are unknown or stale. It returns the targets without the
-// cgroup that they should have, or whose running container has no process there, and the errors of cgroups that it could not read. Such a
-// cgroup keeps its last state, so that no other cgroup gets its CPUs.
+// Read reads the targets that are unknown or stale. It returns the cgroups that do not exist
+// although their targets need them, and the cgroups of running containers without a process
+// there. It also returns the errors of unreadable cgroups. An unreadable cgroup keeps its last
+// state, so that no other cgroup gets its CPUs.
 func (t *Cache) Read(targets []cgroup.Target, m *inventory.Inventory) (gone []cgroup.Path, errs map[cgroup.Path]error) {
 	defer t.kernel.Rest()
 	for i := range targets {
