@@ -200,7 +200,7 @@ func (l *Loop) decideCreate(a *createRequest, pod *pools.PodPlan, p *pools.Place
 	case p.Reason.Code == pools.CodeWaiting && !late:
 		return createAnswer{}, false
 	case p.Reason.Code == pools.CodeWaiting && refuse:
-		return createAnswer{err: errors.New("the kubelet does not report the NUMA nodes of its devices and memory, which its topology policy demands; the daemon queries it again when the kubelet tries again" + a.wait.Shortened())}, true
+		return createAnswer{err: errors.New("the kubelet does not report the NUMA nodes of its devices and memory, which its topology policy demands; the daemon queries it again when the kubelet retries" + a.wait.Shortened())}, true
 	}
 	cpus, occupied, by := l.obtainable(p)
 	switch {
@@ -371,7 +371,7 @@ func (l *Loop) decideStart(a *startRequest, p *pools.Placement, t *cgroup.Target
 		others = others.Difference(t.CPUs)
 	}
 	if on := c.Effective.Intersection(others); !on.IsEmpty() {
-		return true, fmt.Errorf("it is on CPUs %s, which are exclusive to other owners; the kubelet tries again%s", on, a.wait.Shortened())
+		return true, fmt.Errorf("it is on CPUs %s, which are exclusive to other owners; the kubelet retries%s", on, a.wait.Shortened())
 	}
 	return true, nil
 }

@@ -17,7 +17,7 @@ import (
 
 // errLate is the reply when the event loop has not answered in time. The runtime then
 // creates no container, rather than one outside its pool, and the kubelet tries again.
-var errLate = errors.New("cpupoold did not decide in time; the kubelet tries again, and the daemon's log contains the reason")
+var errLate = errors.New("cpupoold did not decide in time; the kubelet retries, and the daemon's log contains the reason")
 
 // hooks implements nri.Handler. Its methods run in goroutines of the connection. They only
 // post events to the event loop and wait for its answer.
@@ -237,7 +237,7 @@ func (e podHint) apply(l *Loop) {
 // for waits allows it. Then the daemon refuses it, or, with onRefusal: shared, places it in the
 // shared pool. The first pass checks all early replies.
 
-var errEarly = errors.New("the daemon has just started and does not know yet which CPUs are free; the kubelet tries again")
+var errEarly = errors.New("the daemon has just started and does not know yet which CPUs are free; the kubelet retries")
 
 // answerEarly answers requests before the first pass.
 func (l *Loop) answerEarly() {

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -129,7 +130,8 @@ func (n *node) reports(name string) {
 				n.Errorf("report lacks %s:\n%s", want, list)
 			}
 		}
-		if strings.Contains(all, name) == redact {
+		// A whole word: the UID of another pod can start with the digits of the name.
+		if regexp.MustCompile(`\b`+name+`\b`).MatchString(all) == redact {
 			n.Errorf("redact %v: the pod's name %s is in the archive: %v", redact, name, redact)
 		}
 	}

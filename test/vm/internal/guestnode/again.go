@@ -2,9 +2,8 @@ package guestnode
 
 import "strings"
 
-// TriesAgain says whether a kubelet would get past an error of CreateContainer or StartContainer by trying again: the daemon has not decided in
-// time, or CPUs are still being left, which takes longer than the runtime waits on a machine that is not run for seconds. Every such refusal
-// of the daemon's says that the kubelet tries again.
+// TriesAgain reports whether err is a refusal of CreateContainer or StartContainer that the kubelet retries with success: the daemon did not decide
+// in time, or other processes still leave the CPUs. Each such refusal of the daemon contains these words.
 func TriesAgain(err error) bool {
-	return err != nil && strings.Contains(err.Error(), "cpupoold") && strings.Contains(err.Error(), "the kubelet tries again")
+	return err != nil && strings.Contains(err.Error(), "cpupoold") && strings.Contains(err.Error(), "the kubelet retries")
 }
