@@ -228,3 +228,17 @@ func isUID(s string) bool {
 	}
 	return true
 }
+
+// HoldsPods reports whether p is the cgroup of the kubelet's pods, or a cgroup in it that is not in
+// a pod, such as that of a QoS class.
+func (p Path) HoldsPods() bool {
+	if _, _, inPod := PodOf(p); inPod {
+		return false
+	}
+	for component := range strings.SplitSeq(string(p), "/") {
+		if name := strings.TrimSuffix(component, ".slice"); name == "kubepods" || strings.HasSuffix(name, "-kubepods") {
+			return true
+		}
+	}
+	return false
+}

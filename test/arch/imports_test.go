@@ -110,7 +110,8 @@ func rows() []row {
 		{"tune", true, []string{"durable", "noise", "pkg/cpuset"}},
 		{"power", true, []string{"tune", "pkg/cpuset", "pkg/workload"}},
 		{"report", true, []string{"internal/history", "internal/inspect"}},
-		{"preflight", true, []string{"pkg/...", "internal/config", "hostslices", "managers"}},
+		{"usablecpus", true, []string{"pkg/cgroup", "pkg/cpuset", "pkg/pools", "pkg/topology"}},
+		{"preflight", true, []string{"pkg/...", "internal/config", "hostslices", "managers", "usablecpus"}},
 		{"threads", true, []string{"pkg/cgroup"}},
 
 		// State and decisions.
@@ -131,11 +132,11 @@ func rows() []row {
 		{"partition", false, []string{"desired", "kernelstate", "quiet", "retry", "undo"}},
 		{"hosttuning", false, []string{"hostenv", "power", "tune"}},
 		{"view", false, []string{"auxiliary", "desired", "explain", "hostenv", "inventory", "nodestatus"}},
-		{"preview", false, []string{"audit", "auxiliary", "desired", "hostenv", "hostslices", "hosttuning", "inventory", "kernelstate", "nodestatus", "noise", "numahints", "power", "quiet", "recovery", "tune", "undo"}},
+		{"preview", false, []string{"audit", "auxiliary", "desired", "hostenv", "hostslices", "hosttuning", "inventory", "kernelstate", "nodestatus", "noise", "numahints", "power", "quiet", "recovery", "tune", "undo", "usablecpus"}},
 		{"restore", false, []string{"desired", "hostenv", "hosttuning", "nodestatus", "partition", "preview", "tune", "undo"}},
 
 		// The event loop: every package but preview and restore, which run without it.
-		{"daemon", false, []string{"actor", "appcpus", "audit", "auxiliary", "control", "desired", "exposure", "hostenv", "hostslices", "hosttuning", "inventory", "kernelstate", "managers", "nodestatus", "noise", "numahints", "partition", "power", "quiet", "recovery", "refusal", "retry", "tune", "undo", "view", "waits"}},
+		{"daemon", false, []string{"actor", "appcpus", "audit", "auxiliary", "control", "desired", "exposure", "hostenv", "hostslices", "hosttuning", "inventory", "kernelstate", "managers", "nodestatus", "noise", "numahints", "partition", "power", "quiet", "recovery", "refusal", "retry", "tune", "undo", "usablecpus", "view", "waits"}},
 	}
 }
 

@@ -18,10 +18,10 @@ const (
 	loopPackage = "internal/node/daemon"
 	loopType    = "Loop"
 
-	mostLines       = 7_031 // lines of the files without tests.
+	mostLines       = 7_024 // lines of the files without tests.
 	mostFilePairs   = 271   // pairs of files; the first uses a declaration of the second.
 	mostMutualPairs = 43    // pairs of files that use declarations of each other.
-	mostLoopFields  = 49    // fields of the loop.
+	mostLoopFields  = 48    // fields of the loop.
 	mostLoopMethods = 220   // methods of the loop.
 )
 

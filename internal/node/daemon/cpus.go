@@ -6,26 +6,19 @@ import (
 	"github.com/cpupoold/cpupoold/internal/history"
 	"github.com/cpupoold/cpupoold/internal/node/actor"
 	"github.com/cpupoold/cpupoold/internal/node/telemetry"
-	"github.com/cpupoold/cpupoold/pkg/topology"
+	"github.com/cpupoold/cpupoold/internal/node/usablecpus"
 )
 
-// watchCPUs reports CPUs that go online or offline until ctx ends. It reads the topology in its
-// own goroutine, because a runtime without an answer can delay the queue of the workers.
-// Containers could then run on CPUs of other owners.
+// watchCPUs reports CPUs that go online or offline until ctx ends, and CPUs that the root cgroup
+// lacks. It reads the topology in its own goroutine, because a runtime without an answer can delay
+// the queue of the workers. Containers could then run on CPUs of other owners.
 func (l *Loop) watchCPUs(ctx context.Context) {
 	if l.CPUs == nil {
 		return
 	}
 	last := "" // the last error
 	actor.KeepTrying(ctx, func() error {
-		err := l.CPUs.Watch(ctx, func() error {
-			l.box.Post(cpuWatchChanged{})
-			err := l.readCPUs()
-			if err == nil {
-				last = ""
-			}
-			return err
-		})
+		err := l.usable.Watch(ctx, func() { l.box.Post(cpuWatchChanged{}) }, l.useCPUs)
 		if ctx.Err() == nil {
 			l.box.Post(cpuWatchChanged{err})
 		}
@@ -38,18 +31,8 @@ func (l *Loop) watchCPUs(ctx context.Context) {
 	})
 }
 
-// readCPUs reads the topology and posts a change. Several goroutines call it, and the lock keeps
-// the order of readings and events equal.
-func (l *Loop) readCPUs() error {
-	l.readingCPUs.Lock()
-	defer l.readingCPUs.Unlock()
-	t, err := l.CPUs.Read(l.lastRead)
-	if err == nil && t != l.lastRead {
-		l.lastRead = t
-		l.box.Post(cpusChanged{t})
-	}
-	return err
-}
+// useCPUs posts a change of the usable CPUs.
+func (l *Loop) useCPUs(m usablecpus.Machine) { l.box.Post(cpusChanged{m}) }
 
 // rereadCPUs reads the CPUs in a resync, because an event may have been lost.
 func (l *Loop) rereadCPUs() {
@@ -57,7 +40,7 @@ func (l *Loop) rereadCPUs() {
 		return
 	}
 	l.workers.Queries.Submit("cpus", func(context.Context) event {
-		if err := l.readCPUs(); err != nil {
+		if err := l.usable.Read(l.useCPUs); err != nil {
 			return cpuReadFailed{err}
 		}
 		return nil
@@ -80,8 +63,8 @@ func (e cpuReadFailed) apply(l *Loop) {
 	l.log.Error("read CPUs; the next resync tries again", "error", e.err)
 }
 
-// cpusChanged holds the topology after a change.
-type cpusChanged struct{ topology *topology.Topology }
+// cpusChanged holds the usable CPUs after a change.
+type cpusChanged struct{ usablecpus.Machine }
 
 func (cpusChanged) scope(*Loop) scope { return scopeAll }
 
@@ -90,11 +73,12 @@ func (cpusChanged) scope(*Loop) scope { return scopeAll }
 // CPUs of its parent.
 func (e cpusChanged) apply(l *Loop) {
 	settings := l.settings
-	if before, now := settings.Topology.Online, e.topology.Online; !now.Equal(before) { // not only the present CPUs have changed
+	l.status.withheld = e.Withheld
+	if before, now := settings.Topology.Online, e.Topology.Online; !now.Equal(before) { // not only the present CPUs have changed
 		l.historyLog.Add(history.Event{Kind: history.CPUs, Before: before.String(), Value: now.String()})
-		l.log.Warn("the online CPUs have changed", "online", now, "gone", before.Difference(now), "came", now.Difference(before))
+		l.log.Warn("the online CPUs have changed", "online", now, "gone", before.Difference(now), "came", now.Difference(before), "withheld", usablecpus.Of(e.Withheld))
 	}
-	if err := l.settings.Change(l.settings.Config, e.topology, l.journal.Accepted()); err != nil {
+	if err := l.settings.Change(l.settings.Config, e.Topology, l.journal.Accepted()); err != nil {
 		l.log.Error("pools of these CPUs cannot be made; those before stay in force", "error", err)
 		return
 	}

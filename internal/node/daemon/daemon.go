@@ -24,6 +24,7 @@ import (
 	"github.com/cpupoold/cpupoold/internal/node/retry"
 	"github.com/cpupoold/cpupoold/internal/node/telemetry"
 	"github.com/cpupoold/cpupoold/internal/node/undo"
+	"github.com/cpupoold/cpupoold/internal/node/usablecpus"
 	"github.com/cpupoold/cpupoold/internal/node/view"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cri"
@@ -169,6 +170,10 @@ func newLoop(h hostenv.Host, o Options) (*Loop, error) {
 	if note != nil {
 		o.Log.Error("journal", "error", note)
 	}
+	usable, machine, err := usablecpus.NewReader(h.CPUs, h.Cgroups, o.Topology)
+	if err != nil {
+		o.Log.Error("the CPUs of the root cgroup are unknown; all online CPUs count as usable", "error", err)
+	}
 	journal := undo.New(j)
 	m, hints, cache := inventory.New(h.Driver), numahints.New(journal.Unhinted()), kernelstate.New(h.Cgroups.Reader(), o.Log)
 	l := &Loop{
@@ -177,7 +182,7 @@ func newLoop(h hostenv.Host, o Options) (*Loop, error) {
 		now:            now,
 		box:            actor.NewMailbox[event](),
 		load:           o.Reload,
-		lastRead:       o.Topology,
+		usable:         usable,
 		snapshot:       new(atomic.Pointer[telemetry.View]),
 		notify:         notify,
 		inventory:      m,
@@ -203,9 +208,10 @@ func newLoop(h hostenv.Host, o Options) (*Loop, error) {
 
 		nriOpen: make(chan struct{}),
 	}
+	l.status.withheld = machine.Withheld
 	l.inventory.UseClock(now)
 	l.notify.Alive(l.now())
-	unfit, err := l.settings.Begin(o.Config, o.Topology)
+	unfit, err := l.settings.Begin(o.Config, machine.Topology)
 	if err != nil {
 		return nil, err
 	}

@@ -307,7 +307,7 @@ func (l *Loop) noteUnownedCPUs(missing cpuset.Set, now time.Time) {
 			l.log.Warn("list partitions of other processes", "error", err)
 			return
 		}
-		missing = missing.Difference(others)
+		missing = missing.Intersection(l.settings.Topology.Online).Difference(others)
 	}
 	maps.DeleteFunc(s.missing, func(cpu int, _ time.Time) bool { return !missing.Contains(cpu) })
 	var leaked cpuset.Set

@@ -27,12 +27,12 @@ import (
 	"github.com/cpupoold/cpupoold/internal/node/telemetry"
 	"github.com/cpupoold/cpupoold/internal/node/tune"
 	"github.com/cpupoold/cpupoold/internal/node/undo"
+	"github.com/cpupoold/cpupoold/internal/node/usablecpus"
 	"github.com/cpupoold/cpupoold/internal/node/view"
 	"github.com/cpupoold/cpupoold/internal/node/waits"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cri"
 	"github.com/cpupoold/cpupoold/pkg/pools"
-	"github.com/cpupoold/cpupoold/pkg/topology"
 )
 
 // pollInterval is the interval of listings of a runtime without an event stream.
@@ -59,17 +59,16 @@ const journalTimeout = 500 * time.Millisecond
 // goroutines post events and read snapshots.
 type Loop struct {
 	hostenv.Host
-	log         *slog.Logger
-	now         func() time.Time // the clock
-	box         *actor.Mailbox[event]
-	workers     actor.WorkerSets[event]
-	load        func() (*config.Config, error) // reads the configuration again
-	loading     sync.Mutex                     // held from load to its event
-	readingCPUs sync.Mutex                     // guards lastRead, held from reading to its event
-	lastRead    *topology.Topology             // the last topology
-	snapshot    *atomic.Pointer[telemetry.View]
-	notify      *hostenv.Notifier
-	cluster     *nodestatus.Runner // nil if the node is in no cluster
+	log      *slog.Logger
+	now      func() time.Time // the clock
+	box      *actor.Mailbox[event]
+	workers  actor.WorkerSets[event]
+	load     func() (*config.Config, error) // reads the configuration again
+	loading  sync.Mutex                     // held from load to its event
+	usable   *usablecpus.Reader
+	snapshot *atomic.Pointer[telemetry.View]
+	notify   *hostenv.Notifier
+	cluster  *nodestatus.Runner // nil if the node is in no cluster
 
 	permission permission
 

@@ -10,6 +10,7 @@ import (
 	"github.com/cpupoold/cpupoold/internal/history"
 	"github.com/cpupoold/cpupoold/internal/node/hostenv"
 	"github.com/cpupoold/cpupoold/internal/node/telemetry"
+	"github.com/cpupoold/cpupoold/internal/node/usablecpus"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cri"
 	"github.com/cpupoold/cpupoold/pkg/pools"
@@ -162,6 +163,7 @@ func (l *Loop) problems() []pools.Problem {
 	all = append(all, l.others.Problems(l.inventory, &l.settings)...)
 	all = append(all, l.settings.UnitProblems(l.inventory, l.Units != nil)...)
 	all = append(all, l.settings.HostProblems(l.inventory, l.status.hosts, l.Units != nil)...)
+	all = append(all, usablecpus.Problems(l.status.withheld, l.settings.Offline())...)
 	all = append(all, l.isolationProblems()...)
 	all = append(all, l.cgroupProblems(l.watch.watcher.Flooding())...)
 	all = append(all, l.inventory.RecordProblems(l.status.targets)...)

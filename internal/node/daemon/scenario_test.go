@@ -250,6 +250,10 @@ func (s *script) do(words []string) error {
 		return s.flood(plain[0], plain[1])
 	case "overflow":
 		s.Tree.LoseNotices(func() {})
+	case "limit":
+		return s.limit(plain[0])
+	case "partition":
+		return s.partition(plain[0], args)
 	case "offline", "online":
 		return s.setOnline(words[0] == "online", plain[0])
 	case "runtime":
@@ -561,7 +565,7 @@ func (s *script) setOnline(online bool, list string) error {
 		now = now.Difference(cpus)
 	}
 	s.SetOnline(now)
-	return s.loop.readCPUs()
+	return s.loop.usable.Read(s.loop.useCPUs)
 }
 
 // restore is cpupoold restore: it restores the originals of the journal.

@@ -1,6 +1,8 @@
 package daemon
 
 import (
+	"cmp"
+	"errors"
 	"path"
 	"strconv"
 	"strings"
@@ -8,6 +10,7 @@ import (
 	"github.com/cpupoold/cpupoold/internal/testing/nodefixture"
 	"github.com/cpupoold/cpupoold/internal/testing/testnode"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/cri"
 )
 
@@ -56,6 +59,52 @@ func (s *script) systemPartition(cpus string) error {
 		}
 	}
 	return s.Tree.Write(path.Join(root, "cpuset.cpus"), cpus)
+}
+
+// limit makes the machine a container with these CPUs.
+func (s *script) limit(list string) error {
+	cpus, err := cpuset.Parse(list)
+	if err != nil {
+		return err
+	}
+	s.Tree.SetLimit(cpus)
+	return s.pollRoot()
+}
+
+// partition makes a cgroup of no container a partition of a type with CPUs, as systemd does for a
+// unit with CPUSetPartition=. Type member ends it.
+func (s *script) partition(name string, args map[string]string) error {
+	at := cmp.Or(s.Runtime.Cgroup(s.ids[name]), name)
+	if in := args["in"]; in != "" {
+		at = s.Runtime.Cgroup(s.ids[in]) + "/" + name
+	}
+	s.Tree.MkdirAll(at)
+	if cpus := args["cpus"]; cpus != "" {
+		for dir := at; dir != "."; dir = path.Dir(dir) {
+			if err := s.Tree.Write(path.Join(dir, cgroup.FileExclusive), cpus); err != nil {
+				return err
+			}
+		}
+	}
+	if err := s.Tree.Write(path.Join(at, cgroup.FilePartition), args["type"]); err != nil {
+		return err
+	}
+	if args["type"] == string(cgroup.MemberPartition) {
+		if err := s.Tree.Write(path.Join(at, cgroup.FileExclusive), cgroup.ValueNone); err != nil {
+			return err
+		}
+	}
+	state, err := s.Tree.ReadFile(path.Join(at, cgroup.FilePartition), 4096)
+	s.printf("%s is %s", name, strings.TrimSpace(string(state)))
+	return errors.Join(err, s.pollRoot())
+}
+
+// pollRoot reads the root's CPUs, as the daemon does every ten seconds.
+func (s *script) pollRoot() error {
+	if s.loop == nil {
+		return nil
+	}
+	return s.loop.usable.Read(s.loop.useCPUs)
 }
 
 func (s *script) begin(name string) error { return s.beginIn(name, "") }

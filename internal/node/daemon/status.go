@@ -6,6 +6,7 @@ import (
 	"github.com/cpupoold/cpupoold/internal/node/auxiliary"
 	"github.com/cpupoold/cpupoold/internal/node/hostslices"
 	"github.com/cpupoold/cpupoold/internal/node/telemetry"
+	"github.com/cpupoold/cpupoold/internal/node/usablecpus"
 	"github.com/cpupoold/cpupoold/internal/node/view"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cri"
@@ -33,12 +34,13 @@ type status struct {
 	// reverting holds units whose properties are being restored, or whose restore systemd has
 	// refused since the last listing.
 	reverting   map[string]bool
-	away        map[string]bool      // units that do not exist
-	leaving     []pools.Assignment   // of unplaced units
-	asks        map[string]*unitAsk  // by unit name
-	unitsLost   bool                 // no events of units
-	reloadsLost bool                 // no events of reloads
-	cpusLost    bool                 // no events of CPUs
+	away        map[string]bool     // units that do not exist
+	leaving     []pools.Assignment  // of unplaced units
+	asks        map[string]*unitAsk // by unit name
+	unitsLost   bool                // no events of units
+	reloadsLost bool                // no events of reloads
+	cpusLost    bool                // no events of CPUs
+	withheld    []usablecpus.Withheld
 	hosts       []hostslices.Verdict // decisions about host services
 
 	plan       pools.Plan

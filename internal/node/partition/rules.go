@@ -1,7 +1,6 @@
 package partition
 
 import (
-	"strings"
 	"time"
 
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
@@ -30,23 +29,13 @@ func Left(listed []cgroup.Path, bare bool) map[cgroup.Path]bool {
 		_, _, below := cgroup.PodOf(p.Parent())
 		_, _, deeper := cgroup.PodOf(p.Parent().Parent())
 		switch {
-		case inPod && !below, !inPod && bare && holdsPods(p):
+		case inPod && !below, !inPod && bare && p.HoldsPods():
 			found[p.Join("gone")] = true
 		case below && !deeper && bare:
 			found[p] = true
 		}
 	}
 	return found
-}
-
-// holdsPods reports whether a cgroup contains the kubelet's pods or QoS classes.
-func holdsPods(p cgroup.Path) bool {
-	for component := range strings.SplitSeq(string(p), "/") {
-		if name := strings.TrimSuffix(component, ".slice"); name == "kubepods" || strings.HasSuffix(name, "-kubepods") {
-			return true
-		}
-	}
-	return false
 }
 
 // IsParking reports whether a cgroup belongs to the partition of parked CPUs.

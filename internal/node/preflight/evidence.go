@@ -8,6 +8,7 @@ import (
 
 	"github.com/cpupoold/cpupoold/internal/config"
 	"github.com/cpupoold/cpupoold/internal/node/managers"
+	"github.com/cpupoold/cpupoold/internal/node/usablecpus"
 	"github.com/cpupoold/cpupoold/pkg/cri"
 	"github.com/cpupoold/cpupoold/pkg/pools"
 	"github.com/cpupoold/cpupoold/pkg/topology"
@@ -31,7 +32,8 @@ type evidence struct {
 	crio     managers.CRIO
 	tuned    managers.Tuned
 	kernel   kernelFacts
-	topology *topology.Topology
+	topology *topology.Topology // of the usable CPUs
+	withheld []usablecpus.Withheld
 	pools    pools.Pools
 
 	topologyErr error
@@ -61,6 +63,7 @@ func gather(ctx context.Context, host Host, c Configuration) *evidence {
 	e.kernel = readKernel(e.root)
 	e.topology, e.topologyErr = readTopology(e.root)
 	if e.topologyErr == nil {
+		e.cutTopology()
 		e.pools, e.poolsErr = e.config.Resolve(e.topology)
 	}
 	return e

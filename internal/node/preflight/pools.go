@@ -7,6 +7,7 @@ import (
 	"strconv"
 
 	"github.com/cpupoold/cpupoold/internal/config"
+	"github.com/cpupoold/cpupoold/internal/node/usablecpus"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/topology"
 )
@@ -117,13 +118,14 @@ func (e *evidence) allPools() []pool {
 
 // checkOffline reports offline CPUs of pools. They return to their pool when they come online.
 func checkOffline(e *evidence) []Finding {
-	if e.pools.Offline.IsEmpty() {
+	offline := e.pools.Offline.Difference(usablecpus.Of(e.withheld))
+	if offline.IsEmpty() {
 		return nil
 	}
 	return []Finding{{
 		Severity: Warning,
 		Subject:  e.file,
-		Found:    fmt.Sprintf("CPUs %s are in a pool, but offline: the pool is smaller than configured", e.pools.Offline),
+		Found:    fmt.Sprintf("CPUs %s are in a pool, but offline: the pool is smaller than configured", offline),
 		Remedy:   "write 1 to /sys/devices/system/cpu/cpuN/online of each, or remove them from the pool",
 	}}
 }

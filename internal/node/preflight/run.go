@@ -54,6 +54,7 @@ func checks() []check {
 		{"isolation", []need{kernelVersion, configured, exclusiveCPUs}, checkIsolation},
 		{"kernel-psi", nil, checkPSI},
 		{"topology", nil, checkTopology},
+		{"usable-cpus", []need{cgroupV2, cpuTopology}, checkUsable},
 		{"pools", []need{configured, cpuTopology}, checkPools},
 		{"pools-offline", []need{resolvedPools}, checkOffline},
 		{"pools-split-core", []need{resolvedPools}, checkSplitCores},

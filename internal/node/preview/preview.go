@@ -11,6 +11,7 @@ import (
 	"github.com/cpupoold/cpupoold/internal/node/hostenv"
 	"github.com/cpupoold/cpupoold/internal/node/hostslices"
 	"github.com/cpupoold/cpupoold/internal/node/undo"
+	"github.com/cpupoold/cpupoold/internal/node/usablecpus"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/defrag"
@@ -102,11 +103,19 @@ func newSurvey(ctx context.Context, h *hostenv.Host, c *config.Config, t *topolo
 	if err != nil {
 		log.Warn("journal is not used", "error", err)
 	}
-	var s desired.Settings
-	if err := s.Change(c, t, j.Accepted); err != nil {
+	machine, err := usablecpus.Cut(t, h.Cgroups)
+	if err != nil {
+		log.Warn("the CPUs of the root cgroup are unknown; all online CPUs count as usable", "error", err)
+	}
+	var set desired.Settings
+	if err := set.Change(c, machine.Topology, j.Accepted); err != nil {
 		return nil, err
 	}
-	return read(ctx, h, s, j, rights(c, log))
+	s, err := read(ctx, h, set, j, rights(c, log))
+	if err == nil {
+		s.plan.Problems = append(s.plan.Problems, usablecpus.Problems(machine.Withheld, set.Offline())...)
+	}
+	return s, err
 }
 
 // preview returns the actions that lead from the survey's node to its plan.

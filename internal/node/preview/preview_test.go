@@ -223,3 +223,24 @@ func TestParking(t *testing.T) {
 		}
 	}
 }
+
+// TestWithheldCPUs checks the preview on a machine that is a container with CPUs 0-5: no container
+// gets others, and a problem names them.
+func TestWithheldCPUs(t *testing.T) {
+	n := nodefixture.New(t, nodefixture.Spec{})
+	n.RunContainer(n.RunPod("first", "default", "guaranteed", 2, nil), "app", nodefixture.WholeCPUs(2))
+	n.RunContainer(n.RunPod("second", "default", "guaranteed", 2, nil), "app", nodefixture.WholeCPUs(2))
+	n.Tree.SetLimit(cpuset.Range(0, 5))
+	p := show(n)
+	codes := make(map[string]int)
+	for _, problem := range p.Plan.Problems {
+		codes[string(problem.Code)]++
+	}
+	if len(p.Plan.Assignments) != 1 || !p.Plan.Assignments[0].CPUs.Equal(cpuset.Range(4, 5)) || codes["CPUsWithheld"] != 1 || codes["Refused"] != 1 {
+		t.Errorf("assignments %v, problems %v; want one owner of CPUs 4-5, one refusal, one problem of CPUs", p.Plan.Assignments, codes)
+	}
+	n.Apply(p.Writes)
+	if p := show(n); len(p.Writes) > 0 {
+		t.Errorf("after its writes a preview has writes %v", p.Writes)
+	}
+}

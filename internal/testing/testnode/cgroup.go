@@ -53,6 +53,7 @@ type Cgroups struct {
 
 	mu         sync.Mutex // guards the fields below
 	online     cpuset.Set
+	limit      cpuset.Set // cpuset.cpus of the root of a container; empty: the root of a machine
 	root       *cgroupNode
 	partitions partitions
 	writes     []CgroupWrite
@@ -133,6 +134,14 @@ func (c *Cgroups) Online() cpuset.Set {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.online
+}
+
+// SetLimit makes the root that of a container with these CPUs, as a cgroup namespace shows it. An
+// empty set makes it the root of the machine again.
+func (c *Cgroups) SetLimit(cpus cpuset.Set) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.limit = cpus
 }
 
 // Mkdir creates a cgroup, like mkdir(2).

@@ -128,7 +128,10 @@ func (c *Cgroups) show(n *cgroupNode, file string) (string, error) {
 	case "cpuset.mems.effective":
 		return c.effectiveMems(n).String() + "\n", nil
 	}
-	if isRoot {
+	switch {
+	case isRoot && !c.limit.IsEmpty() && file == "cpuset.cpus":
+		return c.limit.String() + "\n", nil
+	case isRoot:
 		return "", syscall.ENOENT
 	}
 	switch file {

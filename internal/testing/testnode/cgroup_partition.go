@@ -101,6 +101,9 @@ func (c *Cgroups) Leaked() cpuset.Set {
 // rootCPUs returns cpuset.cpus.effective of the root.
 func (c *Cgroups) rootCPUs() cpuset.Set {
 	all := c.online.Difference(c.partitions.leaked).Difference(c.partitions.returning)
+	if !c.limit.IsEmpty() {
+		all = all.Intersection(c.limit)
+	}
 	for n := range c.partitions.nodes {
 		if !n.common {
 			all = all.Difference(n.held)

@@ -1,0 +1,129 @@
+package usablecpus
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/cpupoold/cpupoold/pkg/cgroup"
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
+	"github.com/cpupoold/cpupoold/pkg/topology"
+)
+
+// pollInterval is the time between two readings of the root's CPUs, which is one file. The kernel
+// sends no event about this file.
+const pollInterval = 10 * time.Second
+
+// source is the source of the online CPUs.
+type source interface {
+	Watch(ctx context.Context, changed func() error) error
+	Read(before *topology.Topology) (*topology.Topology, error)
+}
+
+// Machine holds the usable CPUs of a machine.
+type Machine struct {
+	Topology *topology.Topology // of the usable CPUs
+	Withheld []Withheld
+}
+
+// Cut returns the machine t without the CPUs that pools cannot use. With an error it contains all
+// CPUs of t.
+func Cut(t *topology.Topology, cgroups *cgroup.FS) (Machine, error) {
+	root, err := cgroups.RootCPUs(t.Online)
+	if err != nil {
+		return Machine{Topology: t}, err
+	}
+	return without(t, Rule(t.Online, root)), nil
+}
+
+// without returns the machine t without some CPUs. It keeps all CPUs if none would be left.
+func without(t *topology.Topology, withheld []Withheld) Machine {
+	if cpus := Of(withheld); cpus.Overlaps(t.Online) && !t.Online.IsSubsetOf(cpus) {
+		t = t.Without(cpus)
+	}
+	return Machine{t, withheld}
+}
+
+// Reader reads the usable CPUs, and reports changes.
+type Reader struct {
+	source  source
+	cgroups *cgroup.FS
+
+	mu       sync.Mutex // held from a reading to its report; guards the fields below
+	all      *topology.Topology
+	withheld []Withheld
+	root     cpuset.Set // effective CPUs of the root
+}
+
+// NewReader returns a reader and its first machine, of the online CPUs t. An error means that
+// withheld CPUs are unknown. Without a source the machine stays the same.
+func NewReader(s source, cgroups *cgroup.FS, t *topology.Topology) (*Reader, Machine, error) {
+	m, err := Cut(t, cgroups)
+	return &Reader{source: s, cgroups: cgroups, all: t, withheld: m.Withheld}, m, err
+}
+
+// Read reads the machine, and calls changed if it differs from the last one. Calls of changed have
+// the order of the readings.
+func (r *Reader) Read(changed func(Machine)) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	t, err := r.source.Read(r.all)
+	if err != nil {
+		return err
+	}
+	withheld := r.withheld // with an error, a CPU that was withheld stays withheld
+	root, err := r.cgroups.RootCPUs(t.Online)
+	if err == nil {
+		withheld, r.root = Rule(t.Online, root), root.Effective
+	}
+	if t != r.all || !slices.EqualFunc(withheld, r.withheld, func(a, b Withheld) bool { return a.By == b.By && a.CPUs.Equal(b.CPUs) }) {
+		r.all, r.withheld = t, withheld
+		changed(without(t, withheld))
+	}
+	return err
+}
+
+// Watch reads the machine at each event of a CPU, and when the root's CPUs have changed. It calls
+// listens when it begins to listen, and at each event. It returns nil when ctx ends, and errors of
+// the source and of Read.
+func (r *Reader) Watch(ctx context.Context, listens func(), changed func(Machine)) error {
+	watched, stop := context.WithCancelCause(ctx)
+	var polls sync.WaitGroup
+	polls.Go(func() { stop(r.poll(watched, pollInterval, changed)) })
+	err := r.source.Watch(watched, func() error {
+		listens()
+		return r.Read(changed)
+	})
+	if err == nil && ctx.Err() == nil {
+		err = context.Cause(watched)
+	}
+	stop(nil)
+	polls.Wait()
+	return err
+}
+
+// poll calls Read when the root has other CPUs than at the last reading.
+func (r *Reader) poll(ctx context.Context, interval time.Duration, changed func(Machine)) error {
+	tick := time.NewTicker(interval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-tick.C:
+		}
+		now, err := r.cgroups.RootEffective()
+		if err != nil {
+			return err
+		}
+		r.mu.Lock()
+		same := now.Equal(r.root)
+		r.mu.Unlock()
+		if !same {
+			if err := r.Read(changed); err != nil {
+				return err
+			}
+		}
+	}
+}
