@@ -3,7 +3,6 @@ package admission
 import (
 	"maps"
 	"slices"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -34,6 +33,22 @@ func containers(pod *corev1.Pod) func(yield func(*corev1.Container) bool) {
 				if !yield(&list[i]) {
 					return
 				}
+			}
+		}
+	}
+}
+
+// running yields the containers that run as long as the pod: sidecars and the pod's own.
+func running(pod *corev1.Pod) func(yield func(*corev1.Container) bool) {
+	return func(yield func(*corev1.Container) bool) {
+		for i := range pod.Spec.InitContainers {
+			if c := &pod.Spec.InitContainers[i]; sidecar(c) && !yield(c) {
+				return
+			}
+		}
+		for i := range pod.Spec.Containers {
+			if !yield(&pod.Spec.Containers[i]) {
+				return
 			}
 		}
 	}
@@ -103,70 +118,16 @@ func put(list *corev1.ResourceList, name corev1.ResourceName, q resource.Quantit
 	(*list)[name] = q
 }
 
-// podLevel says that the pod's own resources decide about its QoS class (kubelet
-// PodLevelResources).
-func podLevel(pod *corev1.Pod) bool {
-	r := pod.Spec.Resources
-	if r == nil {
-		return false
-	}
-	for _, list := range []corev1.ResourceList{r.Requests, r.Limits} {
-		for name := range list {
-			if name == corev1.ResourceCPU || name == corev1.ResourceMemory || strings.HasPrefix(string(name), corev1.ResourceHugePagesPrefix) {
-				return true
-			}
-		}
-	}
-	return false
-}
-
-// class is the QoS class that the kubelet will find (ComputePodQOS), after the API
-// server's defaulting. OpenShift's admission has a rule of its own, by which a CPU
-// request of 0 counts as none.
-func class(pod *corev1.Pod) corev1.PodQOSClass {
-	if podLevel(pod) {
-		return classOf(withRequests(pod))
-	}
-	var all corev1.PodQOSClass
-	for c := range containers(pod) {
-		switch one := classOf(&c.Resources); {
-		case all == "":
-			all = one
-		case all != one:
-			return corev1.PodQOSBurstable
-		}
-	}
-	if all == "" {
-		return corev1.PodQOSBestEffort
-	}
-	return all
-}
-
-// withRequests returns a pod's own resources with the requests that the API server
-// will find: a limit alone is one only if no container requests the resource; else
-// the pod requests what its containers do (defaultPodRequests). From Kubernetes 1.37
-// on it does so when all webhooks have seen the pod.
-func withRequests(pod *corev1.Pod) *corev1.ResourceRequirements {
-	r := *pod.Spec.Resources
-	if len(r.Limits) == 0 {
-		return &r
-	}
-	r.Requests = maps.Clone(r.Requests)
-	for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
-		if _, explicit := r.Requests[name]; explicit {
-			continue
-		}
-		if q, found := together(pod, name); found {
-			put(&r.Requests, name, q)
-		}
-	}
-	return &r
-}
-
 // together is what the containers of a pod request at most at one time, and false
 // when none of them says anything.
 func together(pod *corev1.Pod, name corev1.ResourceName) (sum resource.Quantity, found bool) {
 	return peak(pod, name, func(r *corev1.ResourceRequirements) resource.Quantity { return request(r, name) })
+}
+
+// limitsTogether is the sum of the limits of the containers that run at one time.
+func limitsTogether(pod *corev1.Pod, name corev1.ResourceName) resource.Quantity {
+	sum, _ := peak(pod, name, func(r *corev1.ResourceRequirements) resource.Quantity { return r.Limits[name] })
+	return sum
 }
 
 // peak is the most of an amount that the containers of a pod have at one time, and
@@ -200,24 +161,4 @@ func peak(pod *corev1.Pod, name corev1.ResourceName, amount func(*corev1.Resourc
 // sidecar says that an init container runs on.
 func sidecar(c *corev1.Container) bool {
 	return c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways
-}
-
-func classOf(r *corev1.ResourceRequirements) corev1.PodQOSClass {
-	cpu, memory := classBy(r, corev1.ResourceCPU), classBy(r, corev1.ResourceMemory)
-	if cpu != memory {
-		return corev1.PodQOSBurstable
-	}
-	return cpu
-}
-
-func classBy(r *corev1.ResourceRequirements, name corev1.ResourceName) corev1.PodQOSClass {
-	requested, limit := request(r, name), r.Limits[name]
-	switch {
-	case requested.Sign() <= 0 && limit.Sign() <= 0:
-		return corev1.PodQOSBestEffort
-	case requested.Cmp(limit) == 0:
-		return corev1.PodQOSGuaranteed
-	default:
-		return corev1.PodQOSBurstable
-	}
 }

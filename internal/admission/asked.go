@@ -2,7 +2,6 @@ package admission
 
 import (
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 )
 
 // Asked is what a pod asks of a node's CPUs, as a kubelet finds it.
@@ -19,7 +18,8 @@ type Asked struct {
 // Amounts are thousandths of a CPU, 0..workload.MaxMilliCPU; a limit of 0 is none.
 type Amounts struct{ Request, Limit int64 }
 
-// AskedContainer is what one container asks for.
+// AskedContainer is what one container asks for. In a pod with spec.resources the pod's
+// limit stands in for a missing one, as the kubelet passes it to the runtime.
 type AskedContainer struct {
 	Name string
 	// Init says that it ends before the next is started; a sidecar is none.
@@ -27,35 +27,30 @@ type AskedContainer struct {
 	Amounts
 }
 
-// AskedBy returns what a pod asks for.
-func AskedBy(pod *corev1.Pod) Asked {
-	a := Asked{Class: class(pod)}
-	add := func(c *corev1.Container, init bool) {
-		a.Containers = append(a.Containers, AskedContainer{Name: c.Name, Init: init, Amounts: amountsOf(&c.Resources)})
+// AskedBy returns what a pod asks for, with defaults of spec.resources.
+func AskedBy(pod *corev1.Pod, d Defaults) Asked {
+	a := Asked{Class: d.class(pod)}
+	requests, requested := together(pod, corev1.ResourceCPU)
+	a.Pod = Amounts{milliCPU(requests), milliCPU(limitsTogether(pod, corev1.ResourceCPU))}
+	var t total
+	if podLevel(pod) {
+		own := d.own(pod)
+		q, explicit := own.Requests[corev1.ResourceCPU]
+		limit, limited := own.Limits[corev1.ResourceCPU]
+		if limited {
+			a.Pod.Limit = milliCPU(limit)
+			t.limit = a.Pod.Limit
+		}
+		switch {
+		case explicit:
+			a.Pod.Request = milliCPU(q)
+		case !requested:
+			a.Pod.Request = a.Pod.Limit // as the kubelet gives it to the sandbox
+		}
 	}
-	for i := range pod.Spec.InitContainers {
-		c := &pod.Spec.InitContainers[i]
-		add(c, !sidecar(c))
-	}
-	for i := range pod.Spec.Containers {
-		add(&pod.Spec.Containers[i], false)
-	}
-	requests, _ := together(pod, corev1.ResourceCPU)
-	limits, _ := peak(pod, corev1.ResourceCPU, func(r *corev1.ResourceRequirements) resource.Quantity { return r.Limits[corev1.ResourceCPU] })
-	a.Pod = Amounts{milliCPU(requests), milliCPU(limits)}
-	if !podLevel(pod) {
-		return a
-	}
-	own := withRequests(pod)
-	if q, ok := own.Limits[corev1.ResourceCPU]; ok {
-		a.Pod.Limit = milliCPU(q)
-	}
-	if has(own, corev1.ResourceCPU) {
-		a.Pod.Request = milliCPU(request(own, corev1.ResourceCPU))
+	for c := range containers(pod) {
+		init := len(a.Containers) < len(pod.Spec.InitContainers) && !sidecar(c)
+		a.Containers = append(a.Containers, AskedContainer{Name: c.Name, Init: init, Amounts: t.amountsOf(c)})
 	}
 	return a
-}
-
-func amountsOf(r *corev1.ResourceRequirements) Amounts {
-	return Amounts{milliCPU(request(r, corev1.ResourceCPU)), milliCPU(r.Limits[corev1.ResourceCPU])}
 }

@@ -27,13 +27,14 @@ func FuzzMutate(f *testing.F) {
 		}
 		for _, section := range archive.Files {
 			if section.Name == "pod" || section.Name == "result" {
-				f.Add(string(section.Data), uint8(0b111))
-				f.Add(string(section.Data), uint8(0b1000))
-				f.Add(string(section.Data), uint8(0b100000))
+				f.Add(string(section.Data), uint16(0b111))
+				f.Add(string(section.Data), uint16(0b1000))
+				f.Add(string(section.Data), uint16(0b100000))
+				f.Add(string(section.Data), uint16(0b1_0100_0110))
 			}
 		}
 	}
-	f.Fuzz(func(t *testing.T, text string, bits uint8) {
+	f.Fuzz(func(t *testing.T, text string, bits uint16) {
 		pod := &corev1.Pod{}
 		if parsePod(pod, text) != nil {
 			t.Skip("no pod")
@@ -41,6 +42,10 @@ func FuzzMutate(f *testing.F) {
 		s := admission.Settings{
 			Types: map[string]bool{"management": bits&1 != 0}, SharedCPUs: bits&2 != 0, GuaranteedCPUs: bits&4 != 0,
 			TolerateDepletion: bits&16 != 0,
+			Defaults:          admission.Defaults(bits >> 6 & 3 % 3), PodLevelOverride: bits&512 != 0,
+		}
+		if bits&256 != 0 {
+			s.PodLevel = admission.PodLevelContainer
 		}
 		if bits&32 != 0 && !s.Types["management"] {
 			s.Waits = map[string]admission.Lack{"management": {Schedulable: 3, Nodes: 2, Example: "n1"}}
@@ -69,6 +74,7 @@ func FuzzMutate(f *testing.F) {
 func checkAlways(t *testing.T, s admission.Settings, from admission.Origin, pod, got *corev1.Pod) {
 	t.Helper()
 	again, warnings, err := s.Mutate(got, from)
+	warnings = slices.DeleteFunc(warnings, func(w admission.Warning) bool { return w.Reason == admission.PodPoolEmpty })
 	if err != nil || len(warnings) > 0 {
 		t.Fatalf("the second time: warnings %v, error %v", warnings, err)
 	}
@@ -80,7 +86,7 @@ func checkAlways(t *testing.T, s admission.Settings, from admission.Origin, pod,
 	}
 	_, managed, _ := s.Names.Target(got.Annotations)
 	if !hasCores(s, pod) {
-		if before, after := qosClass(pod), qosClass(got); before != after {
+		if before, after := qosClass(pod, s.Defaults), qosClass(got, s.Defaults); before != after {
 			t.Errorf("QoS class %s became %s", before, after)
 		}
 		checkConserved(t, s, pod, got, managed)
@@ -111,7 +117,11 @@ func checkConserved(t *testing.T, s admission.Settings, pod, got *corev1.Pod, ma
 			want += q.MilliValue()
 		}
 	}
-	if over > 0 || pod.Spec.Resources != nil {
+	if over > 0 {
+		return
+	}
+	if r := pod.Spec.Resources; r != nil && decides(r) {
+		checkTotal(t, s, pod, got, managed)
 		return
 	}
 	counted := sum(got, s.Names.SharedResource()) + sum(got, s.Names.GuaranteedResource())
@@ -120,6 +130,36 @@ func checkConserved(t *testing.T, s admission.Settings, pod, got *corev1.Pod, ma
 		t.Errorf("management pod is counted for %d and %d; want %d and 0", cores, counted, want)
 	case !managed && s.SharedCPUs && counted != want:
 		t.Errorf("pod is counted for %d; want %d", counted, want)
+	}
+}
+
+// checkTotal checks that a pod with resources of its own is counted for what it requests as
+// a whole.
+func checkTotal(t *testing.T, s admission.Settings, pod, got *corev1.Pod, managed bool) {
+	t.Helper()
+	if managed || !s.SharedCPUs {
+		return
+	}
+	runs := func(c *corev1.Container) bool { return c.RestartPolicy != nil }
+	var counted, requests int64
+	for i, c := range all(got) {
+		if i < len(got.Spec.InitContainers) && !runs(&c) {
+			continue
+		}
+		for _, name := range []string{s.Names.SharedResource(), s.Names.GuaranteedResource()} {
+			q := c.Resources.Requests[corev1.ResourceName(name)]
+			counted += q.Value()
+		}
+		if q := requested(&c.Resources, corev1.ResourceCPU); q.Sign() > 0 {
+			requests += q.MilliValue()
+		}
+	}
+	q := defaulted(pod, s.Defaults).Requests[corev1.ResourceCPU]
+	if q.CmpInt64(1000) > 0 || q.Sign() < 0 {
+		return
+	}
+	if own := q.MilliValue(); requests <= own && counted != own {
+		t.Errorf("pod is counted for %d; want its own request %d", counted, own)
 	}
 }
 
@@ -140,7 +180,7 @@ func checkAnnotations(t *testing.T, s admission.Settings, pod *corev1.Pod) {
 		if err != nil || found && r.Shares != workload.MilliCPUToShares(q.Value()) {
 			t.Errorf("container %q has %s cores and the annotation %+v, %v", c.Name, q.String(), r, err)
 		}
-		if q.IsZero() && found && qosClass(pod) != corev1.PodQOSBestEffort {
+		if q.IsZero() && found && qosClass(pod, s.Defaults) != corev1.PodQOSBestEffort {
 			t.Errorf("container %q has an annotation and no cores", c.Name)
 		}
 		written[s.Names.ResourcesKey(c.Name)] = r.Encode()

@@ -43,7 +43,7 @@ func (s Settings) manage(pod *corev1.Pod, typ string, from Origin) (*corev1.Pod,
 		}
 		claims = append(claims, claim)
 	}
-	before := class(managed)
+	before := s.Defaults.class(managed)
 	if before == corev1.PodQOSGuaranteed {
 		return nil, GuaranteedPod, nil
 	}
@@ -52,7 +52,7 @@ func (s Settings) manage(pod *corev1.Pod, typ string, from Origin) (*corev1.Pod,
 		s.move(&c.Resources, typ, claims[i])
 		i++
 	}
-	if class(managed) != before {
+	if s.Defaults.class(managed) != before {
 		return nil, ClassWouldChange, nil
 	}
 

@@ -2,56 +2,125 @@ package admission
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
 )
 
 // Resize returns what must not become of a running pod's resources, as one [*Refusal]
-// each. Extended resources cannot be resized, so a container stays counted for what it
-// had. That is refused where it decides about CPUs: whether the container has some of
-// its own, how many, and anything in a pod of a workload type, whose containers stay on
-// the type's CPUs and would be counted by cpu. A container that only shares may grow;
-// nodes advertise less then.
+// each. Extended resources cannot be resized, so pod and containers stay counted for what
+// they had. Resize refuses changes that decide about exclusive CPUs:
 //
-// Containers that are counted in no pool may be resized as on any cluster.
+//   - another CPU request in spec.resources of a pod that is counted for exclusive CPUs
+//   - a container that gets or loses whole CPUs, or has another number of them. Where all
+//     CPUs of spec.resources are exclusive, the number may change
+//   - limits that turn containers of the shared pool into sharers of the pod, or back
+//   - any CPU request in a pod of a workload type, whose containers stay on the type's CPUs
+//     and would be counted by cpu
+//
+// A container that only shares may grow; nodes advertise less then. Containers that are
+// counted in no pool may be resized as on any cluster.
 func (s Settings) Resize(before, after *corev1.Pod) []error {
+	was, is := s.totalOf(before), s.totalOf(after)
+	typ, typed := s.typeOf(before)
+	inPool := slices.ContainsFunc(slices.Collect(containers(before)), s.inPool)
 	var errs []error
+	if err := s.resizeTotal(before, after, inPool && (whole(was.guaranteed, was.milli) || whole(is.guaranteed, is.milli))); err != nil {
+		errs = append(errs, err)
+	}
 	old := map[string]*corev1.Container{}
 	for c := range containers(before) {
 		old[c.Name] = c
 	}
-	typ, typed, _ := s.Names.TargetType(before.Annotations) // a pod whose wish was not honoured has lost it
-	ownBefore, ownAfter := class(before) == corev1.PodQOSGuaranteed, class(after) == corev1.PodQOSGuaranteed
 	for c := range containers(after) {
-		was, known := old[c.Name]
+		earlier, known := old[c.Name]
 		if !known {
 			continue // a resize adds no containers
 		}
-		from, to := milliCPU(request(&was.Resources, corev1.ResourceCPU)), milliCPU(request(&c.Resources, corev1.ResourceCPU))
-		if from == to {
+		of, counted := s.countedAs(&earlier.Resources)
+		if !counted && typed {
+			of, counted = typ, true
+		}
+		if counted && requestOf(earlier) != requestOf(c) {
+			errs = append(errs, forbid("container %s is counted by workload type %s, and its CPU request cannot be resized; make the pod anew",
+				strconv.Quote(c.Name), strconv.Quote(of)))
+		}
+		if counted || !inPool {
 			continue
 		}
-		of, counted := s.countedAs(&was.Resources)
-		if typed && !counted {
-			of = typ
-		}
-		if typed || counted {
-			errs = append(errs, &Refusal{Forbidden: true, Message: fmt.Sprintf(
-				"container %s is counted by workload type %s, and its CPU request cannot be resized; make the pod anew",
-				strconv.Quote(c.Name), strconv.Quote(of))})
+		from, to := was.whole(earlier), is.whole(c)
+		if from == to || was.reserved && is.reserved && from > 0 && to > 0 {
 			continue
 		}
-		if !has(&was.Resources, corev1.ResourceName(s.Names.SharedResource())) && !has(&was.Resources, corev1.ResourceName(s.Names.GuaranteedResource())) {
-			continue
-		}
-		if whole(ownBefore, from) || whole(ownAfter, to) {
-			errs = append(errs, &Refusal{Forbidden: true, Message: fmt.Sprintf(
-				"container %s cannot be resized from %s to %s: its whole CPUs are counted by an extended resource, which cannot be resized; make the pod anew",
-				strconv.Quote(c.Name), cpus(from), cpus(to))})
-		}
+		errs = append(errs, resizedWhole(earlier, c))
+	}
+	if from, to := s.exclusive(before), s.exclusive(after); len(errs) == 0 && inPool && was.recognised != is.recognised && from != to {
+		errs = append(errs, forbid("the pod cannot be resized: the node would give it %s instead of %s, "+
+			"which are counted by an extended resource, which cannot be resized; make the pod anew", cpus(to), cpus(from)))
 	}
 	return errs
+}
+
+// exclusive returns the CPUs, in thousandths, that a pod is counted for in the guaranteed
+// pool while its own containers run.
+func (s Settings) exclusive(pod *corev1.Pod) (milli int64) {
+	s.SharedCPUs, s.GuaranteedCPUs = false, true
+	counted := draft(pod)
+	for c := range containers(counted) {
+		s.unpool(&c.Resources)
+	}
+	s.pool(counted)
+	for c := range running(counted) {
+		milli += count(c.Resources.Requests[corev1.ResourceName(s.Names.GuaranteedResource())])
+	}
+	return milli
+}
+
+// resizeTotal returns the refusal of another CPU request in spec.resources, or nil. With
+// exclusive, the pod has exclusive CPUs before or afterwards.
+func (s Settings) resizeTotal(before, after *corev1.Pod, exclusive bool) error {
+	if !podLevel(before) && !podLevel(after) {
+		return nil
+	}
+	from, to := AskedBy(before, s.Defaults).Pod.Request, AskedBy(after, s.Defaults).Pod.Request
+	if from == to {
+		return nil
+	}
+	if typ, typed := s.typeOf(before); typed {
+		return forbid("the pod is counted by workload type %s, and the CPU request in spec.resources cannot be resized from %s to %s; make the pod anew",
+			strconv.Quote(typ), cpus(from), cpus(to))
+	}
+	guaranteed := func(c *corev1.Container) bool {
+		return has(&c.Resources, corev1.ResourceName(s.Names.GuaranteedResource()))
+	}
+	if !exclusive && !slices.ContainsFunc(slices.Collect(containers(before)), guaranteed) {
+		return nil
+	}
+	return forbid("the CPU request in spec.resources cannot be resized from %s to %s: "+
+		"the pod's whole CPUs are counted by an extended resource, which cannot be resized; make the pod anew", cpus(from), cpus(to))
+}
+
+// resizedWhole returns the refusal of a container that had whole CPUs, or would have them.
+func resizedWhole(before, after *corev1.Container) error {
+	of, from, to := "", requestOf(before), requestOf(after)
+	if from == to {
+		of, from, to = "the CPU limit of ", milliCPU(before.Resources.Limits[corev1.ResourceCPU]), milliCPU(after.Resources.Limits[corev1.ResourceCPU])
+	}
+	return forbid("%scontainer %s cannot be resized from %s to %s: its whole CPUs are counted by an extended resource, which cannot be resized; make the pod anew",
+		of, strconv.Quote(after.Name), cpus(from), cpus(to))
+}
+
+// typeOf returns the workload type that a pod is counted by. A pod that does not get the
+// type that it asks for has lost the annotation.
+func (s Settings) typeOf(pod *corev1.Pod) (typ string, typed bool) {
+	typ, typed, _ = s.Names.TargetType(pod.Annotations)
+	return typ, typed
+}
+
+// inPool reports whether a container is counted by the shared or the guaranteed pool.
+func (s Settings) inPool(c *corev1.Container) bool {
+	return has(&c.Resources, corev1.ResourceName(s.Names.SharedResource())) || has(&c.Resources, corev1.ResourceName(s.Names.GuaranteedResource()))
 }
 
 // countedAs returns the workload type that a container is counted by.
@@ -64,7 +133,15 @@ func (s Settings) countedAs(r *corev1.ResourceRequirements) (typ string, counted
 	return typ, counted
 }
 
-// whole says that a container gets CPUs of its own.
+// forbid returns a refusal of something that may not be had.
+func forbid(format string, args ...any) error {
+	return &Refusal{Forbidden: true, Message: fmt.Sprintf(format, args...)}
+}
+
+// requestOf returns the CPU request of a container, in thousandths.
+func requestOf(c *corev1.Container) int64 { return milliCPU(request(&c.Resources, corev1.ResourceCPU)) }
+
+// whole reports whether a request of a container or a pod is for exclusive CPUs.
 func whole(guaranteed bool, milli int64) bool { return guaranteed && milli > 0 && milli%1000 == 0 }
 
 func cpus(milli int64) string {

@@ -32,8 +32,7 @@ func (s Settings) share(pod *corev1.Pod, asks bool) (*corev1.Pod, []Warning) {
 			warn(s.removed(s.Names.GuaranteedResource()))
 		}
 	}
-	s.pool(shared)
-	return shared, warnings
+	return shared, append(warnings, s.pool(shared)...)
 }
 
 // giveBack removes a container's resources of workload types, and makes them the
@@ -66,46 +65,4 @@ func (s Settings) unpool(r *corev1.ResourceRequirements) (shared, guaranteed boo
 		remove(r, pool.name)
 	}
 	return shared, guaranteed
-}
-
-// pool adds to each container the resource of the pool that its CPU comes from.
-func (s Settings) pool(pod *corev1.Pod) {
-	if !s.SharedCPUs && !s.GuaranteedCPUs {
-		return
-	}
-	guaranteed := class(pod) == corev1.PodQOSGuaranteed
-	for c := range containers(pod) {
-		milli := milliCPU(request(&c.Resources, corev1.ResourceCPU))
-		switch {
-		case milli == 0:
-		case guaranteed && milli%1000 == 0 && s.GuaranteedCPUs:
-			set(&c.Resources, s.Names.GuaranteedResource(), milli)
-		case s.SharedCPUs:
-			set(&c.Resources, s.Names.SharedResource(), milli)
-		}
-	}
-	if rest := podRest(pod); rest > 0 && s.SharedCPUs && len(pod.Spec.Containers) > 0 {
-		// Only containers can ask for an extended resource.
-		first := &pod.Spec.Containers[0].Resources
-		held := first.Requests[corev1.ResourceName(s.Names.SharedResource())]
-		set(first, s.Names.SharedResource(), min(count(held)+rest, workload.MaxMilliCPU))
-	}
-}
-
-// podRest is the part of a pod's own CPU request, in thousandths, that no container
-// asks for while the pod runs. The scheduler counts it, and any container may use it.
-func podRest(pod *corev1.Pod) int64 {
-	if pod.Spec.Resources == nil {
-		return 0
-	}
-	rest := milliCPU(request(withRequests(pod), corev1.ResourceCPU))
-	for i := range pod.Spec.InitContainers {
-		if c := &pod.Spec.InitContainers[i]; sidecar(c) {
-			rest -= milliCPU(request(&c.Resources, corev1.ResourceCPU))
-		}
-	}
-	for i := range pod.Spec.Containers {
-		rest -= milliCPU(request(&pod.Spec.Containers[i].Resources, corev1.ResourceCPU))
-	}
-	return max(rest, 0)
 }

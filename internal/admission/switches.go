@@ -31,8 +31,10 @@ type Switches struct {
 	Names                      workload.Names
 	Types                      map[string]Switch
 	SharedCPUs, GuaranteedCPUs Switch
-	// TolerateDepletion is Settings.TolerateDepletion.
+	// TolerateDepletion, PodLevel and PodLevelOverride are the fields of Settings.
 	TolerateDepletion bool
+	PodLevel          PodLevel
+	PodLevelOverride  bool
 }
 
 // A Node is the part of a Node that decides about switches.
@@ -139,6 +141,8 @@ func (s Switches) Settings(latched map[string]bool, nodes []Node) Settings {
 		SharedCPUs:        on(s.SharedCPUs, s.Names.SharedResource()) && everywhere(s.Names.SharedResource(), nodes),
 		GuaranteedCPUs:    on(s.GuaranteedCPUs, s.Names.GuaranteedResource()),
 		TolerateDepletion: s.TolerateDepletion,
+		PodLevel:          s.PodLevel,
+		PodLevelOverride:  s.PodLevelOverride,
 	}
 	for typ, is := range s.Types {
 		settings.Types[typ] = on(is, s.Names.CoresResource(typ))

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -146,6 +147,9 @@ func line(b *strings.Builder, head string, r corev1.ResourceRequirements) {
 //	manifest
 //	domain D
 //	pools D
+//	kubernetes MINOR|static
+//	podLevel pod|container
+//	override
 //	namespace NAME=VALUE...
 func parseSettings(text string) (s admission.Settings, from admission.Origin, err error) {
 	s.Types, s.Waits, from.Namespace = map[string]bool{}, map[string]admission.Lack{}, map[string]string{}
@@ -183,6 +187,19 @@ func parseSettings(text string) (s admission.Settings, from admission.Origin, er
 			s.Names.Domain = fields[1]
 		case "pools":
 			s.Names.PoolDomain = fields[1]
+		case "kubernetes":
+			s.Defaults = admission.DefaultNothing
+			if fields[1] != "static" {
+				minor, err := strconv.Atoi(fields[1])
+				if err != nil {
+					return s, from, fmt.Errorf("setting %q: %w", line, err)
+				}
+				s.Defaults = admission.DefaultsOf(minor)
+			}
+		case "podLevel":
+			s.PodLevel = admission.PodLevel(fields[1])
+		case "override":
+			s.PodLevelOverride = true
 		case "shared":
 			s.SharedCPUs = true
 		case "guaranteed":

@@ -12,7 +12,7 @@ import (
 // Reason is the reason why a pod did not get something that it asks for.
 type Reason string
 
-// The reasons. All but the last four are about a workload type.
+// The reasons. All but the last five are about a workload type.
 const (
 	TypeOff               Reason = "type-off"
 	NamespaceNotAnnotated Reason = "namespace-not-annotated"
@@ -23,6 +23,7 @@ const (
 	ResourceOff           Reason = "resource-off"
 	AnnotationIgnored     Reason = "annotation-ignored"
 	VariableRemoved       Reason = "variable-removed"
+	PodPoolEmpty          Reason = "pod-pool-empty"
 )
 
 // Warning is one thing that a pod asks for and does not get, although it is admitted.
@@ -30,6 +31,7 @@ type Warning struct {
 	Reason Reason
 	// Subject is the workload type. With ResourceOff it is the name of the resource. With
 	// AnnotationIgnored and VariableRemoved it is the name of the annotation or the variable.
+	// With PodPoolEmpty it is the name of a container.
 	Subject string
 	// cause is the cause of TypeOff and of ResourceOff.
 	cause cause
@@ -112,6 +114,8 @@ func (r Reason) subject() string {
 		return "annotation "
 	case VariableRemoved:
 		return "environment variable "
+	case PodPoolEmpty:
+		return "container "
 	default:
 		return "workload type "
 	}
@@ -139,6 +143,9 @@ func (r Reason) text() string {
 		return "is ignored, like all in the old form; request cpu instead"
 	case VariableRemoved:
 		return "was removed: CRI-O would add CPUs of other containers to the container; the runtime or cpupoold sets it"
+	case PodPoolEmpty:
+		return "gets no CPU: other containers take all CPUs of the pod for themselves, so the node refuses one of the containers; " +
+			"request more cpu in spec.resources"
 	default:
 		return ""
 	}
@@ -149,7 +156,7 @@ func (r Reason) hasCauses() bool { return r == TypeOff || r == ResourceOff }
 
 // Reasons returns all reasons.
 func Reasons() []Reason {
-	return []Reason{TypeOff, NamespaceNotAnnotated, PodLevelCPU, GuaranteedPod, ClassWouldChange, CoresWithoutTarget, ResourceOff, AnnotationIgnored, VariableRemoved}
+	return []Reason{TypeOff, NamespaceNotAnnotated, PodLevelCPU, GuaranteedPod, ClassWouldChange, CoresWithoutTarget, ResourceOff, AnnotationIgnored, VariableRemoved, PodPoolEmpty}
 }
 
 // String is one line, as it stands in the pod's annotation.

@@ -30,17 +30,22 @@ func resourcesOf(a admission.Amounts) pools.Resources {
 
 // running is a pod on the simulated node.
 type running struct {
-	spec  *corev1.Pod // as it is now; replaced, not changed
-	asked admission.Asked
-	pod   pools.Pod
+	spec     *corev1.Pod // as it is now; replaced, not changed
+	defaults admission.Defaults
+	asked    admission.Asked
+	pod      pools.Pod
 	// changed is when a container of it was made last, in the trace's time.
 	changed int64
 }
 
-// begin makes the sandbox of a pod, with its pause container.
-func begin(p *Pod, at int64) *running {
-	asked := admission.AskedBy(p.Spec)
-	return &running{spec: p.Spec, asked: asked, pod: pools.Pod{
+// begin makes the sandbox of a pod, with its pause container. The API server has set
+// defaults of spec.resources, but not before a kubelet 1.37 reads a static pod.
+func begin(p *Pod, defaults admission.Defaults, at int64) *running {
+	if defaults == admission.DefaultLimits && p.Spec.Annotations[mirrorKey] != "" {
+		defaults = admission.DefaultNothing
+	}
+	asked := admission.AskedBy(p.Spec, defaults)
+	return &running{spec: p.Spec, defaults: defaults, asked: asked, pod: pools.Pod{
 		UID: p.UID, Namespace: p.Spec.Namespace, Name: p.Spec.Name, QoS: pools.QoS(asked.Class),
 		Annotations: p.Spec.Annotations, CreatedAt: at, Resources: resourcesOf(asked.Pod),
 		Containers: []pools.Container{{ID: p.Name(), Name: "POD", Kind: pools.Infra, State: pools.Running, CreatedAt: at}},
@@ -85,7 +90,7 @@ func (r *running) resize(container string, cpu resource.Quantity) error {
 	if _, limited := at.Resources.Limits[corev1.ResourceCPU]; limited {
 		at.Resources.Limits[corev1.ResourceCPU] = cpu
 	}
-	asked := admission.AskedBy(spec)
+	asked := admission.AskedBy(spec, r.defaults)
 	if asked.Class != r.asked.Class {
 		return fmt.Errorf("pod %s would become %s; a resize does not change the class, which is %s", r.name(), asked.Class, r.asked.Class)
 	}

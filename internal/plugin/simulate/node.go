@@ -7,6 +7,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/resource"
 
+	"github.com/cpupoold/cpupoold/internal/admission"
 	"github.com/cpupoold/cpupoold/internal/config"
 	"github.com/cpupoold/cpupoold/pkg/allocate"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
@@ -17,6 +18,10 @@ import (
 
 // Node is a node that is simulated. Make it with NewNode; it is for one goroutine.
 type Node struct {
+	// Defaults are those of spec.resources in pods that come. NewNode sets those of the
+	// newest API server.
+	Defaults admission.Defaults
+
 	config   *config.Config
 	whole    *topology.Topology // with all CPUs that may be online
 	topology *topology.Topology // as it is now
@@ -98,7 +103,7 @@ func (n *Node) Add(p *Pod) error {
 	if there, _ := n.find(p.Name()); there != nil {
 		return fmt.Errorf("pod %q is on the node already", p.Name())
 	}
-	r := begin(p, n.tick())
+	r := begin(p, n.Defaults, n.tick())
 	r.changed = n.now
 	n.pods = append(n.pods, r)
 	// Only for who may get CPUs of its own it matters in which order containers come.

@@ -1,0 +1,160 @@
+package admission
+
+import (
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/cpupoold/cpupoold/pkg/workload"
+)
+
+// PodLevel states which CPUs the containers of a Guaranteed pod with spec.resources get, as
+// guaranteed.podLevel does in the daemon's configuration. The zero value is PodLevelPod.
+type PodLevel string
+
+const (
+	// PodLevelPod gives the pod as many exclusive CPUs as spec.resources requests.
+	// Containers that request whole CPUs get theirs of these, and all others run on the rest.
+	PodLevelPod PodLevel = "pod"
+	// PodLevelContainer gives exclusive CPUs to containers that request whole CPUs. All
+	// others run in the shared pool.
+	PodLevelContainer PodLevel = "container"
+)
+
+// Valid reports whether a value is one of the two.
+func (l PodLevel) Valid() bool { return l == PodLevelPod || l == PodLevelContainer }
+
+// podLevelKey is the annotation by which a pod chooses. Package pools reads it on the node;
+// this package must not import it.
+const podLevelKey = "cpupoold.io/pod-level"
+
+// podLevelOf returns the value for a pod. If its annotation is invalid or not allowed, the
+// node reports a problem and uses the configured value.
+func (s Settings) podLevelOf(pod *corev1.Pod) PodLevel {
+	if chosen := PodLevel(pod.Annotations[podLevelKey]); s.PodLevelOverride && chosen.Valid() {
+		return chosen
+	}
+	return s.PodLevel
+}
+
+// total is the CPU of a pod with spec.resources.
+type total struct {
+	// milli and limit are the pod's own, in thousandths of a CPU.
+	milli, limit int64
+	// guaranteed is true in QoS class Guaranteed.
+	guaranteed bool
+	// reserved is true if the node gives the pod milli as exclusive CPUs.
+	reserved bool
+	// recognised is true if the node sees from the containers that the pod has
+	// spec.resources. It sees shares and quotas alone (package pools has the rule).
+	recognised bool
+}
+
+// totalOf returns the CPU of a pod. Only guaranteed is set if the pod has no spec.resources.
+func (s Settings) totalOf(pod *corev1.Pod) total {
+	t := total{guaranteed: s.Defaults.class(pod) == corev1.PodQOSGuaranteed}
+	if !podLevel(pod) {
+		return t
+	}
+	own := s.Defaults.own(pod)
+	t.milli, t.limit = milliCPU(own.Requests[corev1.ResourceCPU]), milliCPU(own.Limits[corev1.ResourceCPU])
+	full, others := 0, 0
+	for c := range running(pod) {
+		a := t.amountsOf(c)
+		switch shares := workload.MilliCPUToShares(a.Request); {
+		case shares >= workload.MilliCPUToShares(t.milli):
+			full++
+		case shares > workload.MilliCPUToShares(0):
+			others++
+		}
+		t.recognised = t.recognised || differ(a)
+	}
+	t.recognised = t.recognised || full > 1 || full == 1 && others > 0
+	t.reserved = whole(t.guaranteed, t.milli) && (s.podLevelOf(pod) != PodLevelContainer || full == 1 && !t.recognised)
+	return t
+}
+
+// amountsOf returns the CPU of a container as a kubelet passes it to the runtime: the pod's
+// limit stands in for a missing limit, and the limit for a missing request (kubernetes
+// 1.37.0, pkg/kubelet/kuberuntime, getCPULimit and generateLinuxContainerResources).
+func (t total) amountsOf(c *corev1.Container) Amounts {
+	a := Amounts{Limit: milliCPU(c.Resources.Limits[corev1.ResourceCPU])}
+	if a.Limit == 0 {
+		a.Limit = t.limit
+	}
+	a.Request = a.Limit
+	if q, requested := c.Resources.Requests[corev1.ResourceCPU]; requested {
+		a.Request = milliCPU(q)
+	}
+	return a
+}
+
+// differ reports whether a node sees from shares and quota that request and limit differ.
+// The least quota is that of 10m.
+func differ(a Amounts) bool {
+	return a.Limit > 10 && workload.MilliCPUToShares(a.Limit) != workload.MilliCPUToShares(a.Request)
+}
+
+// whole returns the request of a container that gets exclusive CPUs for itself, else 0: whole
+// CPUs, which are its limit too. A container that has all of a recognised pod is like one
+// without a request, so it shares.
+func (t total) whole(c *corev1.Container) int64 {
+	milli, limit := requestOf(c), milliCPU(c.Resources.Limits[corev1.ResourceCPU])
+	if !whole(t.guaranteed, milli) || milli != limit || t.recognised && milli >= t.milli {
+		return 0
+	}
+	return milli
+}
+
+// pool adds to each container the resource of the pool that its CPU comes from. The first
+// container of the pod gets the rest of spec.resources, which no container requests. pool
+// returns a warning if containers with whole CPUs leave none to another container.
+func (s Settings) pool(pod *corev1.Pod) []Warning {
+	if !s.SharedCPUs && !s.GuaranteedCPUs {
+		return nil
+	}
+	t := s.totalOf(pod)
+	pooled := t.reserved && t.recognised // all that run have exclusive CPUs, or a part of the rest
+	add := func(c *corev1.Container) (whole, milli int64) {
+		whole, milli = t.whole(c), requestOf(c)
+		if pooled {
+			milli = whole
+		}
+		s.count(c, whole > 0, milli)
+		return whole, milli
+	}
+	for i := range pod.Spec.InitContainers {
+		if c := &pod.Spec.InitContainers[i]; !sidecar(c) {
+			add(c)
+		}
+	}
+	rest, exclusive, sharer := t.milli, int64(0), ""
+	for c := range running(pod) {
+		whole, milli := add(c)
+		rest, exclusive = rest-milli, exclusive+whole
+		if whole == 0 && sharer == "" {
+			sharer = c.Name
+		}
+	}
+	if len(pod.Spec.Containers) > 0 { // only containers can request an extended resource
+		s.count(&pod.Spec.Containers[0], t.reserved, rest)
+	}
+	if pooled && s.GuaranteedCPUs && exclusive >= t.milli && sharer != "" {
+		return []Warning{{Reason: PodPoolEmpty, Subject: sharer}}
+	}
+	return nil
+}
+
+// count adds thousandths of a CPU to a container's resource of the guaranteed or the shared
+// pool. Exclusive CPUs are taken from the shared pool if the guaranteed resource is off.
+func (s Settings) count(c *corev1.Container, guaranteed bool, milli int64) {
+	name := s.Names.SharedResource()
+	switch {
+	case milli <= 0:
+		return
+	case guaranteed && s.GuaranteedCPUs:
+		name = s.Names.GuaranteedResource()
+	case !s.SharedCPUs:
+		return
+	}
+	had := count(c.Resources.Requests[corev1.ResourceName(name)])
+	set(&c.Resources, name, min(had+milli, workload.MaxMilliCPU))
+}
