@@ -54,6 +54,7 @@ func (d *decoder) guaranteed(key string, n *yaml.Node, c *Config) {
 			return setOneOf(&c.Isolation, s, IsolationAuto, IsolationPartition, IsolationCPUSet)
 		})},
 		{"park", d.scalar(func(s string) error { return setBool(&c.Park, s) })},
+		{"podLevel", d.scalar(func(s string) error { return setOneOf(&g.PodLevel, s, pools.PodLevelPod, pools.PodLevelContainer) })},
 		{"memory", d.scalar(func(s string) error { return setMemory(&g.BindMemory, s) })},
 		{"mixed", func(key string, n *yaml.Node) { d.mixed(key, n, &g.Mixed) }},
 	})

@@ -63,7 +63,7 @@ func sameOthers(before, after []Assignment, uid string) bool {
 	others := func(all []Assignment) []Assignment {
 		return slices.DeleteFunc(slices.Clone(all), func(a Assignment) bool { return a.Key.PodUID == uid })
 	}
-	return slices.EqualFunc(others(before), others(after), sameAssignment)
+	return slices.EqualFunc(others(before), others(after), Assignment.Equal)
 }
 
 // samePlaces says that what owners have leaves the partitions of workload types as they were: one

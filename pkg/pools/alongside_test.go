@@ -48,6 +48,10 @@ func checkAlongside(t *testing.T, in pools.Input, before pools.Plan, now pools.I
 					c.Reason.Text, c.Refused, c.Short = "", nil, nil
 				}
 			}
+			plan.Units = slices.Clone(plan.Units)
+			for i := range plan.Units {
+				plan.Units[i].Reason.Text, plan.Units[i].Refused = "", nil
+			}
 			plan.Assignments = slices.DeleteFunc(slices.Clone(plan.Assignments), func(a pools.Assignment) bool { return a.Key.PodUID == p.UID })
 			return plan
 		}

@@ -162,6 +162,10 @@ func (a *assigner) best(c *claim, n int) cpuset.Set {
 			return keep // for as many owners
 		}
 	}
+	if fixed := c.set.fixed().Intersection(c.cpus); !fixed.IsEmpty() && fixed.Len() <= n {
+		rest, _ := take(a.from(c.cpus.Difference(fixed)), allocate.Request{CPUs: n - fixed.Len(), Near: fixed})
+		return fixed.Union(rest)
+	}
 	from := a.from(c.cpus)
 	keep, refusal := take(from, allocate.Request{CPUs: n, Nodes: c.nodes, Options: *c.options})
 	if refusal != nil {

@@ -47,6 +47,7 @@ func build(in Input, pods []Pod, kept cpuset.Set, notes *notebook) Plan {
 	if in.Pools.exclusive() || len(in.Pools.Units) > 0 {
 		assigned = claims(&in.Pools, pods, classes, in.Previous)
 		plan.Free, plan.Idle, plan.Problems = assign(in.Machine, &in.Pools, pods, assigned)
+		divideSets(in.Machine, assigned)
 	}
 	plan.Resting = resting(&in, plan.Free, assigned)
 	placer := newPlacer(&in, plan.Free, plan.Resting, countContainers(pods))
@@ -56,11 +57,11 @@ func build(in Input, pods []Pod, kept cpuset.Set, notes *notebook) Plan {
 	var of []claim
 	of, assigned = cutClaims(assigned, none)
 	plan.Units = placer.units(of)
-	assignments = appendAssignments(assignments, of)
+	assignments = appendAssignments(assignments, of, nil)
 	for i := range pods {
 		of, assigned = cutClaims(assigned, i)
 		plan.Pods = append(plan.Pods, placer.pod(&pods[i], classes[i], of))
-		assignments = appendAssignments(assignments, of)
+		assignments = appendAssignments(assignments, of, classes[i].level)
 	}
 	if len(assignments) > 0 {
 		plan.Assignments = assignments
@@ -107,10 +108,13 @@ type class struct {
 	// options are how CPUs for the pod's containers are chosen; nil for pods whose
 	// containers get none of their own.
 	options *allocate.Options
+	// level is set for a pod with pod-level resources.
+	level *podLevel
 }
 
 func (c *classifier) classify(pods []Pod) []class {
 	classes := make([]class, len(pods))
+	c.haveSharers = slices.ContainsFunc(c.in.Previous, func(a Assignment) bool { return len(a.Sharers) > 0 })
 	room := make([]verdict, countContainers(pods))
 	for i := range pods {
 		p, to := &pods[i], &classes[i]
@@ -142,6 +146,7 @@ func (c *classifier) classify(pods []Pod) []class {
 		c.foreign(p, to.verdicts)
 		if p.QoS == QoSGuaranteed && p.UID != "" && c.in.Pools.exclusive() {
 			to.options = c.options(p)
+			to.level = c.podLevel(p, to.verdicts)
 			c.checkSwitches(p)
 			c.checkMixed(p)
 		}
@@ -164,6 +169,7 @@ func (c *classifier) unread(p *Pod, to *class) {
 	}
 	if p.UID != "" && c.in.Pools.exclusive() {
 		to.options = (&classifier{in: c.in}).options(p)
+		to.level = c.unreadLevel(p, to.verdicts)
 	}
 }
 
@@ -185,11 +191,34 @@ func cutClaims(claims []claim, pod int) (of, rest []claim) {
 	return claims[:n], claims[n:]
 }
 
-func appendAssignments(all []Assignment, claims []claim) []Assignment {
-	for _, c := range claims {
-		if !c.cpus.IsEmpty() || !c.away.IsEmpty() {
-			all = append(all, Assignment{c.key, c.cpus, c.away})
+// appendAssignments appends what claims of one pod, or those of units, have in the end.
+func appendAssignments(all []Assignment, claims []claim, level *podLevel) []Assignment {
+	if level != nil && len(level.sharers) > 0 {
+		all = append(all, Assignment{Key: Key{PodUID: level.uid}, Sharers: level.sharers, Total: level.total})
+	}
+	for i := range claims {
+		c := &claims[i]
+		if c.set == nil {
+			all = appendAssignment(all, Assignment{Key: c.key, CPUs: c.cpus, Away: c.away})
+			continue
+		}
+		all = appendAssignment(all, Assignment{Key: c.key, CPUs: c.set.rest, Away: c.away})
+		for j := range c.set.parts {
+			all = appendAssignment(all, Assignment{Key: c.set.parts[j].key, CPUs: c.set.parts[j].cpus})
 		}
 	}
 	return all
+}
+
+// appendAssignment appends a unless it is without CPUs. The assignment before it can have
+// the same key, and only sharers.
+func appendAssignment(all []Assignment, a Assignment) []Assignment {
+	if a.CPUs.IsEmpty() && a.Away.IsEmpty() {
+		return all
+	}
+	if n := len(all); n > 0 && all[n-1].Key == a.Key {
+		all[n-1].CPUs, all[n-1].Away = a.CPUs, a.Away
+		return all
+	}
+	return append(all, a)
 }

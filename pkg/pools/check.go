@@ -13,7 +13,7 @@ import (
 // parts of the plan agree with each other. A plan of Build has no errors.
 func Check(p Plan, pools Pools) []error {
 	pools = pools.beside(p.Theirs, p.TheirsAlone)
-	c := checker{pools: pools, held: make(map[Key]cpuset.Set, len(p.Assignments))}
+	c := checker{pools: pools, held: make(map[Key]cpuset.Set, len(p.Assignments)), pool: make(map[string]cpuset.Set)}
 	c.assignments(p)
 	c.shared(p)
 	c.units(p.Units)
@@ -33,7 +33,8 @@ func Check(p Plan, pools Pools) []error {
 type checker struct {
 	pools   Pools
 	held    map[Key]cpuset.Set
-	taken   cpuset.Set // by assignments, or idle beside them
+	pool    map[string]cpuset.Set // of pods with pod-level resources, by UID
+	taken   cpuset.Set            // by assignments, or idle beside them
 	running []cpuset.Claim
 	beside  []cpuset.Claim // what owners share with others
 	errs    []error
@@ -50,7 +51,7 @@ func (c *checker) assignments(p Plan) {
 		if i > 0 && p.Assignments[i-1].Key.Compare(a.Key) >= 0 {
 			c.report("assignment of %s is out of order", name)
 		}
-		if a.CPUs.IsEmpty() && a.Away.IsEmpty() || !a.CPUs.IsSubsetOf(free) {
+		if a.CPUs.IsEmpty() && a.Away.IsEmpty() && len(a.Sharers) == 0 || !a.CPUs.IsSubsetOf(free) {
 			c.report("assignment of %s (%s) is empty or not within what others leave of the guaranteed pool (%s)", name, a.CPUs, free)
 		}
 		if !a.Away.IsSubsetOf(away) {
@@ -58,6 +59,9 @@ func (c *checker) assignments(p Plan) {
 		}
 		free, away = free.Difference(a.CPUs), away.Difference(a.Away)
 		c.held[a.Key] = a.CPUs
+		if len(a.Sharers) > 0 && (a.Key.Container != "" || a.Key.PodUID == "" || !slices.IsSorted(a.Sharers)) {
+			c.report("assignment of %s has the sharers %q", name, a.Sharers)
+		}
 	}
 	if !p.Idle.IsSubsetOf(free) {
 		c.report("idle CPUs %s are not within what the assignments leave (%s)", p.Idle, free)
@@ -97,6 +101,7 @@ func (c *checker) units(units []UnitPlan) {
 
 func (c *checker) pod(p *PodPlan) {
 	unlimited := false
+	c.podPool(p)
 	for i := range p.Containers {
 		at := &p.Containers[i]
 		name := fmt.Sprintf("container %s (%s) of pod %s", at.Name, at.ID, p.UID)
@@ -105,6 +110,9 @@ func (c *checker) pod(p *PodPlan) {
 			continue // of a foreign container nothing is decided here
 		}
 		unlimited = unlimited || at.Unlimited
+		if at.InPodPool() {
+			continue // see podPool
+		}
 		claim := cpuset.Claim{Name: name, CPUs: at.CPUs, Exclusive: at.Exclusive}
 		if at.Exclusive {
 			// Two instances of one container are one user of its CPUs.
@@ -127,6 +135,35 @@ func (c *checker) pod(p *PodPlan) {
 	}
 }
 
+// podPool checks the containers that share CPUs of their pod. They run on what the pod has
+// without the CPUs of its live owners, and no other container runs there.
+func (c *checker) podPool(p *PodPlan) {
+	var pool, owned cpuset.Set
+	for i := range p.Containers {
+		switch at := &p.Containers[i]; {
+		case at.State == Exited:
+		case at.Exclusive:
+			owned = owned.Union(at.CPUs)
+		case at.InPodPool():
+			pool = pool.Union(at.CPUs)
+		}
+	}
+	if pool.IsEmpty() {
+		return
+	}
+	var has cpuset.Set
+	for key, cpus := range c.held {
+		if key.PodUID == p.UID {
+			has = has.Union(cpus)
+		}
+	}
+	if want := has.Difference(owned); !pool.Equal(want) {
+		c.report("the pool of pod %s is %s; the pod's CPUs without those of owners are %s", p.UID, pool, want)
+	}
+	c.running = append(c.running, cpuset.Claim{Name: "the pool of pod " + p.UID, CPUs: pool, Exclusive: true})
+	c.pool[p.UID] = pool
+}
+
 func (c *checker) placement(name string, key Key, at *Placement) {
 	var pool cpuset.Set
 	switch at.Pool {
@@ -137,7 +174,9 @@ func (c *checker) placement(name string, key Key, at *Placement) {
 	case Shared:
 		pool = c.pools.Shared.Difference(c.taken)
 	case Guaranteed:
-		pool = c.held[key]
+		if pool = c.held[key]; at.InPodPool() {
+			pool = c.pool[key.PodUID]
+		}
 	case Other:
 		pool = at.CPUs
 	}
@@ -145,7 +184,7 @@ func (c *checker) placement(name string, key Key, at *Placement) {
 		c.report("%s is on %s; its part of the %s pool is %s", name, at.CPUs, at.Pool, pool)
 	}
 	c.mixed(name, at)
-	if at.Exclusive != (at.Pool == Guaranteed) || (at.Type != "") != (at.Pool == Management) {
+	if at.Exclusive && at.Pool != Guaranteed || at.InPodPool() && at.Reason.Code != CodePodPool && at.Reason.Code != CodeUnread || (at.Type != "") != (at.Pool == Management) {
 		c.report("%s: pool %s, type %q, exclusive %t", name, at.Pool, at.Type, at.Exclusive)
 	}
 	if at.Shares != 0 && (at.Pool != Management || at.Shares < workload.MinShares || at.Shares > workload.MaxShares) {
@@ -155,10 +194,10 @@ func (c *checker) placement(name string, key Key, at *Placement) {
 		c.report("%s: pool %s, limit %d", name, at.Pool, at.Limit)
 	}
 	c.quota(name, at.Unlimited, at.Quota, at.Period)
-	if !at.Mems.IsEmpty() && (!at.Exclusive || !c.pools.BindMemory) {
+	if !at.Mems.IsEmpty() && (at.Pool != Guaranteed || !c.pools.BindMemory) {
 		c.report("%s: memory is bound to %s", name, at.Mems)
 	}
-	if at.Unlimited && !at.Exclusive {
+	if at.Unlimited && at.Pool != Guaranteed {
 		c.report("%s has no quota, and no CPUs of its own", name)
 	}
 	if at.Unread && (at.Pool != Shared || at.Refused != nil) {

@@ -1,7 +1,9 @@
 package pools
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 
 	"github.com/cpupoold/cpupoold/pkg/allocate"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
@@ -28,6 +30,7 @@ func CheckBuild(p Plan, in Input) []error {
 	}
 	c.floor()
 	c.cores()
+	c.totals()
 	return c.errs
 }
 
@@ -73,7 +76,11 @@ func (c *stepChecker) floor() {
 // cores checks who has a part of the cores of owners that should have them to
 // themselves. Owners that had their parts before may keep them.
 func (c *stepChecker) cores() {
-	owner := make(map[int]Key)
+	owner, podLevel := make(map[int]Key), make(map[string]bool)
+	for i := range c.plan.Pods {
+		p := &c.plan.Pods[i]
+		podLevel[p.UID] = slices.ContainsFunc(p.Containers, func(at Placement) bool { return at.InPodPool() })
+	}
 	for _, a := range c.plan.Assignments {
 		for cpu := range a.CPUs.All() {
 			owner[cpu] = a.Key
@@ -89,6 +96,9 @@ func (c *stepChecker) cores() {
 			other, owned := owner[sibling]
 			switch {
 			case owned && other != key:
+				if podLevel[key.PodUID] && other.PodUID == key.PodUID {
+					continue // one owner, in parts
+				}
 				if !c.had[key].Contains(cpu) || !c.had[other].Contains(sibling) {
 					c.report("CPU %d of %v and CPU %d of %v are in one core", cpu, key, sibling, other)
 				}
@@ -102,5 +112,36 @@ func (c *stepChecker) cores() {
 	}
 	if !idle.Equal(c.plan.Idle) {
 		c.report("idle CPUs are %s; beside owners are %s", c.plan.Idle, idle)
+	}
+}
+
+// totals checks that the live containers of a pod together have no more exclusive CPUs than
+// the pod's total, unless one of them alone asks for more: see isPodLevel.
+func (c *stepChecker) totals() {
+	pods := present(c.in.Pods)
+	for i := range c.plan.Pods {
+		p := &c.plan.Pods[i]
+		at, found := slices.BinarySearchFunc(pods, p.UID, func(o Pod, uid string) int { return cmp.Compare(o.UID, uid) })
+		unknown := func(ctr Container) bool { return ctr.Kind == App && ctr.State != Exited && ctr.Resources.Shares == 0 }
+		if !found || pods[at].Unread || slices.ContainsFunc(pods[at].Containers, unknown) {
+			continue // an unknown request can be all of the total
+		}
+		total, known := pods[at].Resources.WholeCPUs()
+		if !known {
+			continue
+		}
+		var has cpuset.Set
+		most := total
+		for j := range p.Containers {
+			if ctr := &p.Containers[j]; ctr.State != Exited && ctr.Pool == Guaranteed {
+				has = has.Union(ctr.CPUs)
+				if ctr.Exclusive {
+					most = max(most, ctr.CPUs.Len())
+				}
+			}
+		}
+		if has.Len() > total && most == total {
+			c.report("the containers of pod %s have CPUs %s; its total is %d", p.UID, has, total)
+		}
 	}
 }

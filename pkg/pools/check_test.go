@@ -20,14 +20,14 @@ func TestCheckFindsWhatIsWrong(t *testing.T) {
 	in.Pods = must(parsePods(`
 pod a default/a Guaranteed cpu=2
 app c1 running 1 cpu=2
-pod b default/b Guaranteed cpu=1
+pod b default/b Guaranteed cpu=1100m
 app c2 running 2 cpu=1
 side c3 running 2 cpu=100m
 pod c kube-system/c Burstable
 annotation target.workload.openshift.io/management {"effect":"PreferredDuringScheduling"}
 annotation resources.workload.openshift.io/app {"cpushares":409}
 app c4 running 3
-pod d default/d Guaranteed cpu=4
+pod d default/d Guaranteed cpu=8
 app c5 running 4 cpu=4
 app2 c6 running 4 cpu=4
 `))(t)

@@ -51,6 +51,9 @@ type claim struct {
 	// crowded says that somebody else has a part of cores that the claim should have to
 	// itself.
 	crowded bool
+	// set is that of a pod with pod-level resources, nil for all other claims. The claim is on
+	// the CPUs of the whole pod.
+	set *podSet
 }
 
 // none is the index of no pod.
@@ -58,7 +61,7 @@ const none = -1
 
 // isReserve says that c is what a pod has beyond its containers. Its want are the
 // CPUs that the pod's total leaves for containers that are not there yet.
-func (c *claim) isReserve() bool { return c.key.Container == "" }
+func (c *claim) isReserve() bool { return c.key.Container == "" && c.set == nil }
 
 // isUnit says that c is that of a systemd unit.
 func (c *claim) isUnit() bool { return c.pod == none }
@@ -95,7 +98,11 @@ func claims(p *Pools, pods []Pod, classes []class, previous []Assignment) []clai
 		}
 		if options := classes[i].options; options != nil {
 			first := len(all)
-			all = appendClaims(all, i, p, classes[i].verdicts, previous[:n])
+			if level := classes[i].level; level.set() {
+				all = append(all, level.claim(i, p, classes[i].verdicts, previous[:n]))
+			} else {
+				all = appendClaims(all, i, p, &classes[i], previous[:n])
+			}
 			for j := range all[first:] {
 				c := &all[first+j]
 				if c.options = options; p.Unread {
@@ -143,7 +150,8 @@ func unitClaims(p *Pools, previous []Assignment) []claim {
 }
 
 // appendClaims appends the claims of one pod; previous are its assignments.
-func appendClaims(all []claim, pod int, p *Pod, verdicts []verdict, previous []Assignment) []claim {
+func appendClaims(all []claim, pod int, p *Pod, class *class, previous []Assignment) []claim {
+	verdicts := class.verdicts
 	before := func(name string) []Assignment {
 		n := 0
 		for n < len(previous) && previous[n].Key.Container == name {
@@ -155,6 +163,9 @@ func appendClaims(all []claim, pod int, p *Pod, verdicts []verdict, previous []A
 	}
 	reserve := newClaim(pod, Key{PodUID: p.UID}, before(""))
 	left := reservable(p, verdicts)
+	if class.level != nil {
+		left = remainder{} // the pod has what its containers have
+	}
 	reserve.want, reserve.least, reserve.frozen = left.cpus, left.sure, left.frozen
 	reserve.createdAt = sandboxAge(p)
 	if reserve.want > 0 || !reserve.cpus.IsEmpty() || !reserve.away.IsEmpty() {

@@ -23,6 +23,8 @@ type verdict struct {
 	// waiting says that it gets no CPUs yet, unless it has some.
 	waiting bool
 	mixed   bool // shared CPUs come beside those of its own
+	// podPool says that it shares the CPUs of its pod with other containers of the pod.
+	podPool bool
 }
 
 // classifier decides who belongs where and collects what it cannot honour.
@@ -34,6 +36,8 @@ type classifier struct {
 	// pods have in common.
 	lastType string
 	last     Reason
+	// haveSharers says that an assignment records sharers: see podLevel.
+	haveSharers bool
 }
 
 func (c *classifier) report(p *Pod, container string, code Code, text string) {

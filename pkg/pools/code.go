@@ -22,9 +22,14 @@ const (
 	CodeNoQoS Code = "NoQoS"
 	// CodeFractional: a Guaranteed pod, but no whole number of CPUs.
 	CodeFractional Code = "Fractional"
-	// CodeNoRequest: a container without a CPU request of its own in a Guaranteed
-	// pod, which pod-level resources allow.
+	// CodeNoRequest: a container without whole CPUs of its own in a pod with pod-level
+	// resources, where the pod has no CPUs to share.
 	CodeNoRequest Code = "NoRequest"
+	// CodePodPool: the pod has pod-level resources, and the container shares the pod's CPUs.
+	CodePodPool Code = "PodPool"
+	// CodePodTotalUnknown: the CPUs of the container may be those of its pod, and the pod's total
+	// is not known.
+	CodePodTotalUnknown Code = "PodTotalUnknown"
 	// CodeUnknown: the container's resources are not known.
 	CodeUnknown Code = "Unknown"
 	// CodeUnread: what the container's pod is could not be read.

@@ -47,6 +47,8 @@ type GuaranteedSpec struct {
 	Overrides []string
 	// BindMemory binds memory to the NUMA nodes of exclusive CPUs.
 	BindMemory bool
+	// PodLevel selects what pods with pod-level resources get.
+	PodLevel PodLevel
 	// Mixed are CPUs that containers may have beside their own.
 	Mixed Mixed `json:",omitzero"`
 }
@@ -101,6 +103,8 @@ type Pools struct {
 	Overrides []string
 	// BindMemory says that plans bind the memory of exclusive owners.
 	BindMemory bool
+	// PodLevel selects what pods with pod-level resources get.
+	PodLevel PodLevel
 	// Mixed says who may run on shared CPUs beside his own: online ones only.
 	Mixed Mixed
 	// Infra is the type of the partition that all pause containers run in; "" if there

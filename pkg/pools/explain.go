@@ -29,6 +29,8 @@ const (
 	RulePause Rule = "Pause"
 	// RuleQoS: the pod is of a QoS class other than Guaranteed, or of none.
 	RuleQoS Rule = "QoS"
+	// RulePodPool: it shares the CPUs of its pod, which has pod-level resources.
+	RulePodPool Rule = "PodPool"
 	// RuleNotWhole: it asks for no whole number of CPUs, or that is not known.
 	RuleNotWhole Rule = "NotWhole"
 	// RuleNoneToGive: the node gives no CPUs away.
@@ -88,6 +90,9 @@ func (n *notebook) class(names workload.Names, p *Pod, to *class, managed, unask
 	for i := range p.Containers {
 		v, ctr := &to.verdicts[i], &p.Containers[i]
 		t := &Trace{Want: v.want, Options: to.options}
+		if v.podPool {
+			t.Want = to.level.total
+		}
 		n.traces[ctr.ID] = t
 		if t.is(RuleUnread, p.Unread, v.reason.Text) || t.is(RuleOtherManager, ctr.Foreign != nil, v.reason.Text) {
 			continue
@@ -131,6 +136,8 @@ func ruleOf(c Code) Rule {
 		return RulePause
 	case CodeBestEffort, CodeBurstable, CodeNoQoS:
 		return RuleQoS
+	case CodePodPool:
+		return RulePodPool
 	case CodeNoGuaranteedPool:
 		return RuleNoneToGive
 	case CodeExclusive:
@@ -143,7 +150,7 @@ func ruleOf(c Code) Rule {
 // the verdict.
 func (t *Trace) ordinary(p *Pod, ctr *Container, v *verdict) {
 	met := ruleOf(v.reason.Code)
-	for _, r := range [...]Rule{RulePause, RuleQoS, RuleNotWhole, RuleNoneToGive, RuleExclusive} {
+	for _, r := range [...]Rule{RulePause, RuleQoS, RulePodPool, RuleNotWhole, RuleNoneToGive, RuleExclusive} {
 		if t.is(r, r == met, v.reason.Text) {
 			return
 		}
@@ -151,6 +158,8 @@ func (t *Trace) ordinary(p *Pod, ctr *Container, v *verdict) {
 		switch r {
 		case RuleQoS:
 			last.Answer = "the pod is " + string(p.QoS)
+		case RulePodPool:
+			last.Answer = "the container has whole CPUs, or the pod has no pod-level resources"
 		case RuleNotWhole:
 			if n, known := ctr.Resources.WholeCPUs(); known {
 				last.Answer = whole(n)

@@ -2,6 +2,7 @@ package pools
 
 import (
 	"cmp"
+	"slices"
 	"strings"
 
 	"github.com/cpupoold/cpupoold/pkg/allocate"
@@ -149,4 +150,15 @@ type Assignment struct {
 	// Away are CPUs of the owner that are offline. Nobody else gets them, and they
 	// come back to it when they are online again, unless it has got others instead.
 	Away cpuset.Set
+	// Sharers are the containers without CPUs of their own in a pod with pod-level
+	// resources, by name and sorted. Only the assignment of a pod (Container "") has them, and
+	// it can be without CPUs then.
+	Sharers []string
+	// Total is the number of exclusive CPUs of such a pod; 0 if it has none to share.
+	Total int
+}
+
+// Equal reports whether a and b record the same.
+func (a Assignment) Equal(b Assignment) bool {
+	return a.Key == b.Key && a.Total == b.Total && a.CPUs.Equal(b.CPUs) && a.Away.Equal(b.Away) && slices.Equal(a.Sharers, b.Sharers)
 }

@@ -38,7 +38,9 @@ func Owners(in Input, plan Plan) []Owner {
 			if !ok {
 				continue // Build assigns nothing to pods that are not there
 			}
-			o.ofPod(&pods[i])
+			if o.ofPod(&pods[i]); isDivided(plan.Pods, a.Key.PodUID) {
+				o.Fixed = "its pod has pod-level resources, and the CPUs are those of the pod"
+			}
 			o.Options = *c.options(&pods[i])
 		}
 		owners = append(owners, o)
@@ -76,4 +78,10 @@ func (o *Owner) ofPod(p *Pod) {
 	default:
 		o.Fixed = ""
 	}
+}
+
+// isDivided reports whether containers of a pod share exclusive CPUs of the pod.
+func isDivided(plans []PodPlan, uid string) bool {
+	i, found := slices.BinarySearchFunc(plans, uid, func(p PodPlan, uid string) int { return cmp.Compare(p.UID, uid) })
+	return found && slices.ContainsFunc(plans[i].Containers, func(at Placement) bool { return at.InPodPool() })
 }

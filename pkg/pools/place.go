@@ -54,7 +54,7 @@ func (b *placer) report(p *Pod, container string, r Reason) {
 
 func (b *placer) pod(p *Pod, of class, claims []claim) PodPlan {
 	plan := PodPlan{UID: p.UID, Namespace: p.Namespace, Name: p.Name}
-	first := len(b.room)
+	first, set := len(b.room), setClaim(claims)
 	for i := range p.Containers {
 		ctr, v := &p.Containers[i], &of.verdicts[i]
 		b.room = append(b.room, Placement{ID: ctr.ID, Name: ctr.Name, Kind: ctr.Kind, State: ctr.State, Shares: v.shares, Limit: v.limit})
@@ -67,7 +67,14 @@ func (b *placer) pod(p *Pod, of class, claims []claim) PodPlan {
 			}
 			at.CPUs = b.partition(at.Type)
 		case Guaranteed:
-			b.guaranteed(at, claimOf(claims, ctr.Name), v)
+			switch {
+			case v.podPool:
+				b.inPodPool(p, at, set, v)
+			case set != nil:
+				b.guaranteed(at, claimOf(set.set.parts, ctr.Name), v)
+			default:
+				b.guaranteed(at, claimOf(claims, ctr.Name), v)
+			}
 		case Other:
 			at.Pool, at.CPUs, at.Reason = Other, ctr.Foreign.CPUs, v.reason
 		default:
@@ -79,14 +86,20 @@ func (b *placer) pod(p *Pod, of class, claims []claim) PodPlan {
 				b.mix(at)
 			}
 			at.Unlimited = !p.Unread && !KeepsQuota(p.Annotations, at.Name)
+		} else if at.InPodPool() {
+			at.Mems = b.mems.of(at.CPUs)
+			at.Unlimited = !p.Unread && hasQuotaOf(ctr.Resources, set.want) && !KeepsQuota(p.Annotations, at.Name)
 		}
-		at.Unread = p.Unread && !at.Exclusive && at.Pool != Other
+		at.Unread = p.Unread && at.Pool != Guaranteed && at.Pool != Other
 		if ctr.Kind == App && p.QoS == QoSGuaranteed && !at.Unlimited && at.Pool != Other {
 			at.Quota, at.Period = quotaOf(ctr.Resources)
 		}
 		if at.Unlimited && at.State != Exited {
 			plan.Unlimited = true
 			plan.Reason = Reason{CodeUnlimited, "container " + clip(at.Name) + " has CPUs of its own, which bound it without a quota"}
+			if at.InPodPool() {
+				plan.Reason.Text = "container " + clip(at.Name) + " runs on the CPUs of its pod, which bound it without a quota"
+			}
 		}
 	}
 	plan.Containers = b.room[first:len(b.room):len(b.room)]
@@ -99,6 +112,11 @@ func (b *placer) pod(p *Pod, of class, claims []claim) PodPlan {
 	}
 	for i := range claims {
 		b.reportClaim(p, &claims[i])
+	}
+	if set != nil {
+		for i := range set.set.parts {
+			b.reportClaim(p, &set.set.parts[i])
+		}
 	}
 	return plan
 }

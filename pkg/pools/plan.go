@@ -77,7 +77,8 @@ type Placement struct {
 	Pool     Pool
 	Type     string     // workload type, with Pool == Management
 	CPUs     cpuset.Set // never empty, but with Pool == Other: as in Foreign
-	// Exclusive says that nobody else may run on CPUs.
+	// Exclusive says that no other container may run on CPUs. Without it, a container of the
+	// guaranteed pool shares them with other containers of its pod: see InPodPool.
 	Exclusive bool
 	// Mixed are CPUs that one that is Exclusive runs on beside its own, which are CPUs,
 	// and shares with others: none of them is anybody's own. Empty for all others.
@@ -108,6 +109,10 @@ type Placement struct {
 	Short  *allocate.Refusal
 	Reason Reason
 }
+
+// InPodPool reports whether the container shares exclusive CPUs of its pod with other
+// containers of the pod: see [PodLevel].
+func (at *Placement) InPodPool() bool { return at.Pool == Guaranteed && !at.Exclusive }
 
 // Runs are all CPUs that the container runs on: CPUs and Mixed.
 func (at *Placement) Runs() cpuset.Set { return at.CPUs.Union(at.Mixed) }

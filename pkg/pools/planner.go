@@ -31,17 +31,13 @@ func sameInput(a, b *Input) bool {
 		a.Machine == b.Machine && a.Names == b.Names && a.Partitions == b.Partitions && a.Interrupts == b.Interrupts &&
 		a.StaticPods.All == b.StaticPods.All && slices.Equal(a.StaticPods.Namespaces, b.StaticPods.Namespaces) &&
 		a.Resting.Equal(b.Resting) &&
-		slices.EqualFunc(a.Previous, b.Previous, sameAssignment) && slices.EqualFunc(a.Held, b.Held, sameAssignment) &&
+		slices.EqualFunc(a.Previous, b.Previous, Assignment.Equal) && slices.EqualFunc(a.Held, b.Held, Assignment.Equal) &&
 		samePools(&a.Pools, &b.Pools) && samePods(a.Pods, b.Pods)
-}
-
-func sameAssignment(a, b Assignment) bool {
-	return a.Key == b.Key && a.CPUs.Equal(b.CPUs) && a.Away.Equal(b.Away)
 }
 
 func samePools(a, b *Pools) bool {
 	return a.FromShared == b.FromShared && a.Floor == b.Floor && a.Kubelet == b.Kubelet && a.Options == b.Options &&
-		a.BindMemory == b.BindMemory && a.Infra == b.Infra &&
+		a.BindMemory == b.BindMemory && a.Infra == b.Infra && a.PodLevel == b.PodLevel &&
 		a.Shared.Equal(b.Shared) && a.Guaranteed.Equal(b.Guaranteed) && a.Offline.Equal(b.Offline) && a.Away.Equal(b.Away) &&
 		a.Mixed.Shared == b.Mixed.Shared && a.Mixed.CPUs.Equal(b.Mixed.CPUs) && slices.Equal(a.Mixed.Namespaces, b.Mixed.Namespaces) &&
 		slices.Equal(a.Overrides, b.Overrides) && slices.Equal(a.Units, b.Units) &&

@@ -29,17 +29,11 @@ func reservable(p *Pod, verdicts []verdict) remainder {
 	case r.Quota%r.Period != 0:
 		left += sharesPerCPU - 1
 	}
-	for i := 0; i < len(p.Containers); {
-		end := i + 1
-		for end < len(p.Containers) && p.Containers[end].Name == p.Containers[i].Name && p.Containers[end].Kind == p.Containers[i].Kind {
-			end++
-		}
-		newest := i + newestOf(p.Containers[i:end])
-		n := asked(&p.Containers[newest], verdicts[newest])
-		if left -= n; verdicts[newest].pool != Guaranteed && verdicts[newest].pool != Other {
+	for i := range p.newest {
+		n := asked(&p.Containers[i], verdicts[i])
+		if left -= n; verdicts[i].pool != Guaranteed && verdicts[i].pool != Other {
 			fractions += n
 		}
-		i = end
 	}
 	waits := func(ctr Container) bool { return ctr.Waiting && ctr.State != Exited }
 	r := remainder{frozen: p.Settled && !slices.ContainsFunc(p.Containers, waits), sure: max(left/sharesPerCPU, 0)}
@@ -69,7 +63,7 @@ func sandboxAge(p *Pod) int64 {
 // asked is the part of the pod's total, in shares, that is a container's own.
 func asked(ctr *Container, v verdict) int {
 	switch {
-	case ctr.Kind == Infra || ctr.State == Exited || ctr.Waiting || ctr.Resources.Shares == noRequest:
+	case ctr.State == Exited || ctr.Waiting || ctr.Resources.Shares == noRequest:
 		return 0
 	case v.pool == Guaranteed:
 		return v.want * sharesPerCPU

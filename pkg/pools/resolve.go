@@ -19,6 +19,7 @@ const (
 	floorKey      = "guaranteed.floor"
 	optionsKey    = "guaranteed.options"
 	overridesKey  = "guaranteed.overrides"
+	podLevelKey   = "guaranteed.podLevel"
 	unitsKey      = "units"
 	infraKey      = "infraContainers"
 
@@ -79,10 +80,10 @@ func (s Spec) pools(t *topology.Topology) Pools {
 		Kubelet:    s.Guaranteed.Kubelet,
 		Options:    s.Guaranteed.Options,
 		Overrides:  slices.Clone(s.Guaranteed.Overrides),
-		BindMemory: s.Guaranteed.BindMemory,
-		Units:      slices.Clone(s.Units),
-		Offline:    taken.Union(never).Intersection(t.Present).Difference(t.Online),
-		Away:       s.Guaranteed.CPUs,
+		BindMemory: s.Guaranteed.BindMemory, PodLevel: s.Guaranteed.PodLevel,
+		Units:   slices.Clone(s.Units),
+		Offline: taken.Union(never).Intersection(t.Present).Difference(t.Online),
+		Away:    s.Guaranteed.CPUs,
 	}
 	if p.Shared = t.Online.Difference(taken); s.Shared != nil {
 		p.Shared = s.Shared.Intersection(t.Online)

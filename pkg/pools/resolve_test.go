@@ -136,7 +136,7 @@ func TestResolveReportsEachProblem(t *testing.T) {
 				`guaranteed.options: "": distribute-cpus-across-numa: true and distribute-cpus-across-cores: true contradict each other: ` +
 					`one spreads over NUMA nodes, the other over cores; turn one of them off`,
 				`guaranteed.overrides[1]: "core-type": listed twice; remove one`,
-				`guaranteed.overrides[2]: "strict-cpu-reservation": not an option; write one of ` + strings.Join(allocate.OptionNames(), ", "),
+				`guaranteed.overrides[2]: "strict-cpu-reservation": not an option; write one of ` + strings.Join(allocate.OptionNames(), ", ") + ", pod-level",
 			},
 		},
 		{

@@ -47,7 +47,10 @@ func (r *resolver) checkGuaranteed(g GuaranteedSpec) {
 	for _, err := range g.Options.Validate() {
 		r.report(optionsKey, "", "%v", err)
 	}
-	known := allocate.OptionNames()
+	if g.PodLevel != "" && !g.PodLevel.valid() {
+		r.report(podLevelKey, string(g.PodLevel), "not a mode; write %s or %s", PodLevelPod, PodLevelContainer)
+	}
+	known := append(allocate.OptionNames(), podLevelOption)
 	for i, name := range g.Overrides {
 		field := fmt.Sprintf("%s[%d]", overridesKey, i)
 		switch earlier := slices.Index(g.Overrides, name); {

@@ -36,7 +36,7 @@ func checkSticky(t *testing.T, before, after pools.Plan, pool cpuset.Set) {
 			}
 			kept := b.cpus.Intersection(pool)
 			grown, shrunk := kept.IsSubsetOf(c.CPUs), c.CPUs.IsSubsetOf(kept)
-			if !grown && !shrunk {
+			if !grown && !shrunk && after.Shared.Len() > 1 { // the last shared CPU is taken from an owner
 				t.Errorf("container %s of %s moves from %s to %s in pool %s", c.ID, p.UID, b.cpus, c.CPUs, pool)
 			}
 			if b.reason == c.Reason && !grown {
@@ -58,7 +58,7 @@ func checkAway(t *testing.T, before, after pools.Plan) {
 	}
 	for _, a := range before.Assignments {
 		for _, other := range after.Assignments {
-			if stolen := a.Away.Intersection(other.CPUs.Union(other.Away)); other.Key != a.Key && lacks[a.Key] && !stolen.IsEmpty() {
+			if stolen := a.Away.Intersection(other.CPUs.Union(other.Away)); other.Key != a.Key && (a.Key.PodUID == "" || other.Key.PodUID != a.Key.PodUID) && lacks[a.Key] && !stolen.IsEmpty() {
 				t.Errorf("%v lacks CPUs, and %v has %s, which it had before they went offline", a.Key, other.Key, stolen)
 			}
 		}

@@ -78,10 +78,11 @@ func (w *world) spec() pools.Spec {
 		spec.Shared, spec.Guaranteed = &shared, pools.GuaranteedSpec{FromShared: true, Floor: w.next(4)}
 	}
 	spec.Guaranteed.BindMemory = w.next(4) == 1
+	spec.Guaranteed.PodLevel = []pools.PodLevel{"", pools.PodLevelPod, pools.PodLevelContainer}[w.next(3)]
 	for range w.next(3) {
 		w.option(&spec.Guaranteed.Options)
 	}
-	for _, name := range allocate.OptionNames() {
+	for _, name := range append(allocate.OptionNames(), "pod-level") {
 		if w.next(2) == 1 {
 			spec.Guaranteed.Overrides = append(spec.Guaranteed.Overrides, name)
 		}
@@ -125,7 +126,7 @@ func (w *world) hotplug() {
 
 var resources = []pools.Resources{
 	{}, {Shares: 2}, {Shares: 1024}, {Shares: 2048}, {Shares: 3072}, {Shares: 4096, Quota: 400000, Period: 100000},
-	{Shares: 512}, {Shares: 262144}, {Shares: 262144, Quota: 30000000, Period: 100000}, {Shares: 1 << 63, Quota: 1 << 62, Period: 1},
+	{Shares: 2048, Quota: 400000, Period: 100000}, {Shares: 2, Quota: 400000, Period: 100000}, {Shares: 512}, {Shares: 262144}, {Shares: 262144, Quota: 30000000, Period: 100000}, {Shares: 1 << 63, Quota: 1 << 62, Period: 1},
 }
 
 func (w *world) resources() pools.Resources { return resources[w.next(len(resources))] }
@@ -150,6 +151,9 @@ func (w *world) createPod() {
 		}
 		name := allocate.OptionNames()[w.next(len(allocate.OptionNames()))]
 		p.Annotations["cpupoold.io/"+name] = optionValues[w.next(len(optionValues))]
+	}
+	if w.next(6) == 1 {
+		p.Annotations = map[string]string{"cpupoold.io/pod-level": []string{"pod", "container", "x"}[w.next(3)]}
 	}
 	if w.next(6) == 1 {
 		p.Annotations = map[string]string{"cpu-quota.crio.io" + []string{"", "/a"}[w.next(2)]: []string{"enable", "disable", "x"}[w.next(3)]}

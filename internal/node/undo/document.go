@@ -41,6 +41,8 @@ type Assignment struct {
 	Container string     `json:"container"`
 	CPUs      cpuset.Set `json:"cpus"`
 	Away      cpuset.Set `json:"away,omitzero"`
+	Sharers   []string   `json:"sharers,omitempty"`
+	Total     int        `json:"total,omitempty"`
 }
 
 // Owner is a pools.Key in the file's spelling.
@@ -90,7 +92,9 @@ func (d Document) inBoot(bootID string) Document {
 func toRecords(as []pools.Assignment) []Assignment {
 	out := make([]Assignment, 0, len(as))
 	for _, a := range as {
-		out = append(out, Assignment{PodUID: a.Key.PodUID, Container: a.Key.Container, CPUs: a.CPUs, Away: a.Away})
+		out = append(out, Assignment{
+			PodUID: a.Key.PodUID, Container: a.Key.Container, CPUs: a.CPUs, Away: a.Away, Sharers: a.Sharers, Total: a.Total,
+		})
 	}
 	return out
 }
@@ -98,7 +102,9 @@ func toRecords(as []pools.Assignment) []Assignment {
 func fromRecords(rs []Assignment) []pools.Assignment {
 	out := make([]pools.Assignment, 0, len(rs))
 	for _, r := range rs {
-		out = append(out, pools.Assignment{Key: pools.Key{PodUID: r.PodUID, Container: r.Container}, CPUs: r.CPUs, Away: r.Away})
+		out = append(out, pools.Assignment{
+			Key: pools.Key{PodUID: r.PodUID, Container: r.Container}, CPUs: r.CPUs, Away: r.Away, Sharers: r.Sharers, Total: r.Total,
+		})
 	}
 	return out
 }

@@ -198,10 +198,7 @@ func (j *Journal) Assignments() []pools.Assignment { return j.assignments }
 
 // SetAssignments replaces the assignments in force.
 func (j *Journal) SetAssignments(as []pools.Assignment) {
-	same := func(a, b pools.Assignment) bool {
-		return a.Key == b.Key && a.CPUs.Equal(b.CPUs) && a.Away.Equal(b.Away)
-	}
-	if !slices.EqualFunc(j.assignments, as, same) {
+	if !slices.EqualFunc(j.assignments, as, pools.Assignment.Equal) {
 		j.assignments = as
 		j.changes++
 	}

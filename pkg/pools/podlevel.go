@@ -1,0 +1,305 @@
+package pools
+
+import (
+	"slices"
+)
+
+// # Pods with pod-level resources
+//
+// Since Kubernetes 1.34 a pod can have resources of its own (spec.resources). The CRI has no
+// field for them. A container without a CPU limit then has the pod's limit as its quota, and
+// a container without a request has the pod's limit as its shares
+// (k8s.io/kubernetes 1.37.0, pkg/kubelet/kuberuntime/kuberuntime_container_linux.go). The
+// planner recognises such a pod by these values, because the containers of any other
+// Guaranteed pod have equal requests and limits, which add up to the pod's total.
+
+// PodLevel selects what a Guaranteed pod with pod-level resources gets.
+type PodLevel string
+
+// Values of PodLevel. The empty value means PodLevelPod.
+const (
+	// PodLevelPod: the pod has its total in exclusive CPUs. A container with whole CPUs has
+	// its part of them alone, and the other containers share the rest, the pod pool.
+	PodLevelPod PodLevel = "pod"
+	// PodLevelContainer: only containers with whole CPUs have exclusive CPUs.
+	PodLevelContainer PodLevel = "container"
+)
+
+// podLevelOption is the name of PodLevel in annotations and in [Pools].Overrides.
+const podLevelOption = "pod-level"
+
+// podLevel is what the planner knows of a pod that it has recognised.
+type podLevel struct {
+	uid string
+	// total is the number of exclusive CPUs of the pod. It is 0 if the pod has no pool: in
+	// mode container, and if the pod's total is not a whole number of CPUs.
+	total int
+	// sharers are the names of the containers without exclusive CPUs, sorted. They are
+	// remembered with the assignment: nil if they are not, because the pod is young and may
+	// still have init containers.
+	sharers []string
+}
+
+// set reports whether the pod has CPUs as a whole.
+func (l *podLevel) set() bool { return l != nil && l.total > 0 }
+
+// podLevel recognises a Guaranteed pod with pod-level resources, and changes the verdicts of
+// its containers. It returns nil for any other pod.
+func (c *classifier) podLevel(p *Pod, verdicts []verdict) *podLevel {
+	record := c.recordOf(p.UID)
+	known := record.Sharers
+	n := countRequests(p)
+	if !n.totalKnown {
+		if len(known) == 0 {
+			c.withoutTotal(p, verdicts, n)
+			return nil
+		}
+	} else if len(known) == 0 && !n.isPodLevel(p) {
+		return nil
+	}
+	l := &podLevel{uid: p.UID, sharers: slices.Clone(known)}
+	if c.in.Pools.PodLevelOf(p.Annotations) == PodLevelPod {
+		if l.total = record.Total; n.totalKnown {
+			l.total = p.Resources.wholeTotal()
+		}
+	}
+	for i := range p.newest {
+		ctr := &p.Containers[i]
+		if ctr.asks() && slices.Contains(known, ctr.Name) && ctr.Resources.isPart(p.Resources) {
+			// In a resize the pod has its new total first, and a sharer still has the old one.
+			l.total = min(l.total, record.Total)
+		}
+	}
+	carved := carveOuts(p, verdicts, known, n)
+	for i := range p.Containers {
+		ctr := &p.Containers[i]
+		if ctr.Kind == App && ctr.Foreign == nil && ctr.Name != "" && !slices.Contains(carved, ctr.Name) {
+			l.sharers = append(l.sharers, ctr.Name)
+			verdicts[i] = l.sharer()
+		}
+	}
+	if l.sharers = slices.Compact(slices.Sorted(slices.Values(l.sharers))); len(known) == 0 && !p.Settled {
+		l.sharers = nil
+	}
+	return l
+}
+
+// unreadLevel returns what is recorded of an unread pod with pod-level resources. Its
+// containers stay in the roles that they have.
+func (c *classifier) unreadLevel(p *Pod, verdicts []verdict) *podLevel {
+	record := c.recordOf(p.UID)
+	if len(record.Sharers) == 0 {
+		return nil
+	}
+	l := &podLevel{uid: p.UID, sharers: record.Sharers, total: record.Total}
+	for i := range p.Containers {
+		if v := &verdicts[i]; v.pool == Guaranteed && slices.Contains(record.Sharers, p.Containers[i].Name) {
+			if l.set() {
+				v.podPool = true
+			} else {
+				*v = shared(CodeUnread, v.reason.Text)
+			}
+		}
+	}
+	return l
+}
+
+// sharer returns the verdict of a container without CPUs of its own.
+func (l *podLevel) sharer() verdict {
+	if !l.set() {
+		return shared(CodeNoRequest, "no whole CPUs of its own in a pod with pod-level resources")
+	}
+	return verdict{pool: Guaranteed, podPool: true, reason: Reason{CodePodPool,
+		"shares the " + several(l.total) + " of its pod, which has pod-level resources"}}
+}
+
+// recordOf returns the assignment that records the sharers of a pod, empty if none does.
+func (c *classifier) recordOf(uid string) Assignment {
+	if c.haveSharers {
+		for i := range c.in.Previous {
+			if a := &c.in.Previous[i]; len(a.Sharers) > 0 && a.Key.PodUID == uid {
+				return *a
+			}
+		}
+	}
+	return Assignment{}
+}
+
+// carveOuts returns the names of the containers with exclusive CPUs in a pod that is
+// recognised. Known sharers are none: in the middle of a resize, they can look like one. If
+// the candidates together ask for more than the pod's total, none of them is one.
+func carveOuts(p *Pod, verdicts []verdict, known []string, n requests) []string {
+	var names []string
+	cpus := 0
+	for i := range p.newest {
+		ctr, v := &p.Containers[i], &verdicts[i]
+		unknown := v.atLeast && v.want == 0
+		if ctr.Foreign != nil || v.pool != Guaranteed || slices.Contains(known, ctr.Name) ||
+			n.totalKnown && !unknown && !ctr.Resources.isPart(p.Resources) {
+			continue
+		}
+		names = append(names, ctr.Name)
+		if ctr.State != Exited {
+			cpus += v.want
+		}
+	}
+	if total, _ := p.Resources.WholeCPUs(); n.totalKnown && cpus > total {
+		return nil
+	}
+	return names
+}
+
+// PodLevelOf returns the mode for a pod with these annotations. Only an annotation with a
+// valid value counts, where pods may choose the mode.
+func (p *Pools) PodLevelOf(annotations map[string]string) PodLevel {
+	mode := p.PodLevel
+	if value, found := annotations[overridePrefix+podLevelOption]; found && slices.Contains(p.Overrides, podLevelOption) {
+		if chosen := PodLevel(value); chosen.valid() {
+			mode = chosen
+		}
+	}
+	if mode == "" {
+		return PodLevelPod
+	}
+	return mode
+}
+
+// valid reports whether m is one of the modes.
+func (m PodLevel) valid() bool { return m == PodLevelPod || m == PodLevelContainer }
+
+// newest yields the index of the newest instance of each container of the pod's spec.
+func (p *Pod) newest(yield func(int) bool) {
+	for i := 0; i < len(p.Containers); {
+		end := i + 1
+		for end < len(p.Containers) && p.Containers[end].Name == p.Containers[i].Name && p.Containers[end].Kind == p.Containers[i].Kind {
+			end++
+		}
+		if p.Containers[i].Kind == App && !yield(i+newestOf(p.Containers[i:end])) {
+			return
+		}
+		i = end
+	}
+}
+
+// withoutTotal handles a pod with an unknown total. The container with the most CPUs can be
+// one without a request. With other containers beside it, it gets no exclusive CPUs.
+func (c *classifier) withoutTotal(p *Pod, verdicts []verdict, n requests) {
+	if n.asking < 2 {
+		return
+	}
+	most := 0
+	for i := range p.newest {
+		if ctr := &p.Containers[i]; ctr.asks() && verdicts[i].pool == Guaranteed {
+			most = max(most, verdicts[i].want)
+		}
+	}
+	for i := range p.newest {
+		ctr, v := &p.Containers[i], &verdicts[i]
+		if !ctr.asks() || v.pool != Guaranteed || v.want < most || v.want == 0 {
+			continue
+		}
+		*v = shared(CodePodTotalUnknown, "the total of the pod is not known, so its "+whole(v.want)+" may be the pod's own")
+		c.report(p, ctr.Name, CodePodTotalUnknown,
+			"the runtime and the pod's cgroup do not report the total of the pod, so the CPUs of the container may be those of the whole pod; "+
+				"it runs in the shared pool; create the pod again with a runtime that reports the resources of sandboxes")
+	}
+}
+
+// asks reports whether a container is live, is known, and has a CPU request.
+func (ctr *Container) asks() bool {
+	return ctr.Kind == App && ctr.Foreign == nil && ctr.State != Exited && ctr.Resources.Shares > noRequest
+}
+
+// requests are numbers of live containers by their resources.
+type requests struct {
+	// totalKnown says that the pod's total is known.
+	totalKnown bool
+	// asking have more than the shares of no request. full have the resources of the pod.
+	// mismatched have a quota that does not follow from their shares.
+	asking, full, mismatched int
+	// shares is the sum of their shares.
+	shares uint64
+}
+
+func countRequests(p *Pod) requests {
+	var n requests
+	_, n.totalKnown = p.Resources.WholeCPUs()
+	for i := range p.newest {
+		ctr := &p.Containers[i]
+		if ctr.Foreign != nil || ctr.State == Exited || ctr.Resources.Shares == 0 {
+			continue
+		}
+		if ctr.asks() {
+			n.asking++
+			n.shares += min(ctr.Resources.Shares, sharesCap)
+		}
+		if n.totalKnown && ctr.Resources.isFull(p.Resources) {
+			n.full++
+		}
+		if ctr.Resources.mismatches() {
+			n.mismatched++
+		}
+	}
+	return n
+}
+
+// isPodLevel reports whether the containers have resources that only pod-level resources
+// explain. One container alone can have more than the total: an older kubelet resizes a
+// container and leaves the sandbox as it is.
+func (n requests) isPodLevel(p *Pod) bool {
+	return n.full >= 2 || n.full == 1 && n.asking >= 2 || n.mismatched > 0 ||
+		n.asking >= 2 && p.Resources.Shares < sharesCap && n.shares > p.Resources.Shares
+}
+
+// isFull reports whether r are the resources of a container without a request in a pod with
+// this total. Shares end at 256 CPUs: there the quotas decide.
+func (r Resources) isFull(total Resources) bool {
+	if total.Shares < sharesCap {
+		return r.Shares >= total.Shares
+	}
+	milli, known := r.quotaMilli()
+	of, ofKnown := total.quotaMilli()
+	return r.Shares >= sharesCap && known && ofKnown && milli >= of
+}
+
+// isPart reports whether r are whole CPUs below the pod's total, with a quota that follows
+// from the shares.
+func (r Resources) isPart(total Resources) bool {
+	return r.ExclusiveCPUs() > 0 && !r.isFull(total) && !r.mismatches()
+}
+
+// wholeTotal returns the total of a pod in CPUs, and 0 if it is not a whole number.
+func (r Resources) wholeTotal() int {
+	if r.Shares >= sharesCap && r.Period > 0 && r.Quota%r.Period != 0 {
+		return 0
+	}
+	return r.ExclusiveCPUs()
+}
+
+// quotaMilli returns the quota in thousandths of a CPU, rounded down, and whether there is one.
+func (r Resources) quotaMilli() (milli int64, known bool) {
+	if r.Quota <= 0 || r.Period <= 0 {
+		return 0, false
+	}
+	return min(r.Quota/r.Period, mostCPUs)*1000 + r.Quota%r.Period*1000/max(r.Period, 1), true
+}
+
+// leastQuota is the least quota that the kubelet sets, in microseconds
+// (k8s.io/kubernetes 1.37.0, pkg/kubelet/cm/helpers_linux.go, MilliCPUToQuota).
+const leastQuota = 1000
+
+// mismatches reports whether the quota belongs to no request that has these shares. The
+// runtime's quota is exact to 1 microsecond: a difference of 1 thousandth of a CPU counts as
+// none. An unknown or removed quota never mismatches.
+func (r Resources) mismatches() bool {
+	milli, known := r.quotaMilli()
+	if !known || r.Quota <= leastQuota || r.Shares == 0 {
+		return false
+	}
+	least := (int64(min(r.Shares, sharesCap))*1000 + sharesPerCPU - 1) / sharesPerCPU
+	most := (int64(min(r.Shares, sharesCap)+1)*1000+sharesPerCPU-1)/sharesPerCPU - 1
+	if r.Shares <= noRequest {
+		least = 0
+	}
+	return milli+1 < least || r.Shares < sharesCap && milli > most+1
+}

@@ -1,0 +1,224 @@
+package pools
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"github.com/cpupoold/cpupoold/pkg/allocate"
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
+)
+
+// podSet divides the CPUs of a pod with pod-level resources. The pod claims them as one
+// owner. So the options hold for all of them together, and not for each part.
+type podSet struct {
+	// parts are the claims of containers with exclusive CPUs, sorted by name. They take from
+	// the pod's CPUs only.
+	parts []claim
+	// shared says that a live container shares the rest.
+	shared bool
+	// rest are the CPUs that no part has. On pool the other containers run: on the rest, and on
+	// the CPUs that parts hold for the restart of their container.
+	rest, pool cpuset.Set
+}
+
+// claim returns the claim of a pod on its CPUs. previous are the assignments of the pod.
+func (l *podLevel) claim(pod int, p *Pod, verdicts []verdict, previous []Assignment) claim {
+	c := claim{key: Key{PodUID: p.UID}, pod: pod, live: true, want: l.total, createdAt: sandboxAge(p), set: &podSet{}}
+	ages := make(map[string]int64, len(p.Containers))
+	for i := range p.newest {
+		ctr, v := &p.Containers[i], verdicts[i]
+		ages[ctr.Name] = ctr.CreatedAt
+		if c.createdAt == 0 {
+			c.createdAt = ctr.CreatedAt
+		}
+		live := ctr.State != Exited
+		switch {
+		case v.pool != Guaranteed:
+			continue
+		case v.podPool:
+			c.set.shared = c.set.shared || live
+		default:
+			c.set.parts = append(c.set.parts, newClaim(pod, Key{p.UID, ctr.Name}, recorded(previous, ctr.Name)).madeBy(ctr, v))
+		}
+		if live {
+			c.waiting, c.nodes = c.waiting || ctr.Waiting, c.nodes.Union(ctr.Nodes)
+		}
+	}
+	l.inherit(&c, previous, ages)
+	return c
+}
+
+// recorded returns the assignments of a container.
+func recorded(all []Assignment, name string) []Assignment {
+	i, _ := slices.BinarySearchFunc(all, name, func(a Assignment, name string) int { return cmp.Compare(a.Key.Container, name) })
+	n := i
+	for n < len(all) && all[n].Key.Container == name {
+		n++
+	}
+	return all[i:n]
+}
+
+// inherit gives a pod the CPUs that were recorded for it and for its containers: first those
+// of live parts, then the pod's, then those of other containers, the older first. It takes
+// no further assignment when the pod has its total: before the planner knew pod-level
+// resources, each container could have the total of the pod.
+func (l *podLevel) inherit(c *claim, previous []Assignment, ages map[string]int64) {
+	rank := func(name string) int {
+		i := slices.IndexFunc(c.set.parts, func(part claim) bool { return part.key.Container == name })
+		switch {
+		case i >= 0 && c.set.parts[i].live:
+			return 0
+		case name == "":
+			return 1
+		case i >= 0:
+			return 2
+		}
+		return 3
+	}
+	previous = slices.Clone(previous)
+	slices.SortStableFunc(previous, func(a, b Assignment) int {
+		a1, b1 := a.Key.Container, b.Key.Container
+		return cmp.Or(cmp.Compare(rank(a1), rank(b1)), cmp.Compare(ages[a1], ages[b1]), cmp.Compare(a1, b1))
+	})
+	for _, a := range previous {
+		if rank(a.Key.Container) > 0 && c.cpus.Len()+c.away.Len() >= l.total {
+			break
+		}
+		c.had(a)
+	}
+}
+
+// fixed returns the CPUs of live parts. The pod gives back others first.
+func (s *podSet) fixed() cpuset.Set {
+	var all cpuset.Set
+	if s != nil {
+		for i := range s.parts {
+			if s.parts[i].live {
+				all = all.Union(s.parts[i].cpus)
+			}
+		}
+	}
+	return all
+}
+
+// divideSets divides what pods with pod-level resources have in the end.
+func divideSets(m *allocate.Machine, claims []claim) {
+	for i := range claims {
+		if c := &claims[i]; c.set != nil {
+			c.set.divide(m, c)
+		}
+	}
+}
+
+// divide gives the parts their CPUs. Each part keeps what it has. Then live parts get what
+// they lack, the older first: from the rest, and from the CPUs of exited containers. A
+// container that shares the rest leaves one CPU to itself.
+func (s *podSet) divide(m *allocate.Machine, c *claim) {
+	s.rest = c.cpus
+	order := byAge(s.parts)
+	for _, i := range order {
+		part := &s.parts[i]
+		part.cpus, part.away, part.unread = part.cpus.Intersection(s.rest), cpuset.Set{}, c.unread
+		part.guess()
+		if part.live && part.cpus.Len() > part.want {
+			part.cpus, _ = take(m.Supply(part.cpus), allocate.Request{CPUs: part.want, Nodes: part.nodes})
+		}
+		s.rest = s.rest.Difference(part.cpus)
+	}
+	for _, i := range order {
+		if s.parts[i].lacks() {
+			s.grow(m, c, &s.parts[i])
+		}
+	}
+	s.pool = s.rest.Union(leftBy(s.parts))
+}
+
+// grow gives a part what it lacks. A part without CPUs gets all that it lacks, or none.
+func (s *podSet) grow(m *allocate.Machine, c, part *claim) {
+	left := leftBy(s.parts)
+	most, lack := s.rest.Len()+left.Len(), part.want-part.cpus.Len()
+	if s.shared {
+		most--
+	}
+	n := min(lack, max(most, 0))
+	if n < lack {
+		part.refused = s.refuse(c, lack)
+		if part.cpus.IsEmpty() || n == 0 {
+			return
+		}
+	}
+	from := s.rest
+	if from.Len() < n {
+		from = from.Union(left)
+	}
+	got, refusal := take(m.Supply(from), allocate.Request{CPUs: n, Have: part.cpus, Nodes: part.nodes})
+	if refusal != nil {
+		part.refused = refusal
+		return
+	}
+	bereave(s.parts, got)
+	part.cpus, s.rest = part.cpus.Union(got), s.rest.Difference(got)
+}
+
+// PodPoolEmpty is a code of refusals (allocate.Refusal): the containers of a pod with
+// pod-level resources need more than its total.
+const PodPoolEmpty = "PodPoolEmpty"
+
+// refuse says why a container gets no CPUs of its pod. A pod without CPUs has its own reason.
+func (s *podSet) refuse(c *claim, n int) *allocate.Refusal {
+	if c.cpus.IsEmpty() && c.refused != nil {
+		return c.refused
+	}
+	why := fmt.Sprintf("its pod has %s, and other containers of the pod have %s of them", several(c.cpus.Len()), podCount(c.cpus.Len()-s.rest.Len()))
+	if s.shared {
+		why += "; the containers that share the rest need at least 1"
+	}
+	return &allocate.Refusal{Asked: n, Free: s.rest.Len(), Code: PodPoolEmpty, Why: why + "; raise the CPUs of the pod, or lower those of its containers"}
+}
+
+func podCount(n int) string {
+	if n == 0 {
+		return "none"
+	}
+	return fmt.Sprint(n)
+}
+
+// inPodPool places a container that shares the CPUs of its pod.
+func (b *placer) inPodPool(p *Pod, at *Placement, c *claim, v *verdict) {
+	if at.State != Exited && !c.set.pool.IsEmpty() {
+		at.Pool, at.CPUs, at.Reason = Guaranteed, c.set.pool, v.reason
+		return
+	}
+	at.Pool, at.CPUs = Shared, b.ofShared
+	switch {
+	case c.unread:
+		at.Reason = v.reason
+	case at.State == Exited:
+		at.Reason = Reason{CodeExited, "has exited and holds no CPUs"}
+	case c.waiting && c.cpus.IsEmpty():
+		at.Reason = Reason{CodeWaiting, v.reason.Text + ", as soon as it is known where its devices and memory are"}
+	default:
+		at.Refused = c.set.refuse(c, 1)
+		at.Reason = Reason{CodeRefused, fmt.Sprintf("%s, but %s; runs in the shared pool until there are some", v.reason.Text, at.Refused.Why)}
+		if n := len(b.problems); n == 0 || b.problems[n-1].PodUID != p.UID || b.problems[n-1].Container != at.Name {
+			b.report(p, at.Name, at.Reason) // once for all instances of a container
+		}
+	}
+}
+
+// setClaim returns the claim of a pod with pod-level resources, nil if claims are of another
+// pod.
+func setClaim(claims []claim) *claim {
+	if len(claims) == 1 && claims[0].set != nil {
+		return &claims[0]
+	}
+	return nil
+}
+
+// hasQuotaOf reports whether a container has the quota of its pod, n CPUs, or more. Then it
+// has none of its own.
+func hasQuotaOf(ctr Resources, n int) bool {
+	milli, known := ctr.quotaMilli()
+	return known && milli >= int64(n)*1000
+}
