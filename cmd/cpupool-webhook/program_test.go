@@ -158,6 +158,8 @@ func serveAPI(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case r.URL.Path == "/api":
 		_, _ = io.WriteString(w, `{"kind":"APIVersions","versions":["v1"]}`)
+	case r.URL.Path == "/version":
+		_, _ = io.WriteString(w, `{"major":"1","minor":"37","gitVersion":"v1.37.0"}`)
 	case r.URL.Path == "/apis":
 		_, _ = io.WriteString(w, `{"kind":"APIGroupList","apiVersion":"v1","groups":[]}`)
 	case r.URL.Path == "/api/v1":

@@ -4,11 +4,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Asked is what a pod asks of a node's CPUs, as a kubelet finds it.
+// Asked holds the requests and limits of a pod for CPU, as a kubelet passes them to the
+// runtime.
 type Asked struct {
 	Class corev1.PodQOSClass
-	// Pod is the most that the pod needs at one time (KEP-753), or what it asks for as a
-	// whole.
+	// Pod is the largest amount that the pod needs at one time (KEP-753), or the amount in
+	// spec.resources.
 	Pod Amounts
 	// Containers are init containers, sidecars among them, and then the pod's own, in
 	// the order in which they are started.
@@ -18,16 +19,17 @@ type Asked struct {
 // Amounts are thousandths of a CPU, 0..workload.MaxMilliCPU; a limit of 0 is none.
 type Amounts struct{ Request, Limit int64 }
 
-// AskedContainer is what one container asks for. In a pod with spec.resources the pod's
-// limit stands in for a missing one, as the kubelet passes it to the runtime.
+// AskedContainer holds the amounts of one container. In a pod with spec.resources, the pod's
+// limit replaces a missing limit.
 type AskedContainer struct {
 	Name string
-	// Init says that it ends before the next is started; a sidecar is none.
+	// Init is true if the container ends before the next one starts. It is false for a
+	// sidecar.
 	Init bool
 	Amounts
 }
 
-// AskedBy returns what a pod asks for, with defaults of spec.resources.
+// AskedBy returns the requests and limits of a pod, with defaults of spec.resources.
 func AskedBy(pod *corev1.Pod, d Defaults) Asked {
 	a := Asked{Class: d.class(pod)}
 	requests, requested := together(pod, corev1.ResourceCPU)

@@ -8,9 +8,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Resize returns what must not become of a running pod's resources, as one [*Refusal]
-// each. Extended resources cannot be resized, so pod and containers stay counted for what
-// they had. Resize refuses changes that decide about exclusive CPUs:
+// Resize returns one [*Refusal] for each change of a running pod's resources that it must
+// not have. Extended resources cannot be resized, so the scheduler counts the earlier
+// amounts. Resize refuses changes that decide about exclusive CPUs:
 //
 //   - another CPU request in spec.resources of a pod that is counted for exclusive CPUs
 //   - a container that gets or loses whole CPUs, or has another number of them. Where all
@@ -43,7 +43,7 @@ func (s Settings) Resize(before, after *corev1.Pod) []error {
 			of, counted = typ, true
 		}
 		if counted && requestOf(earlier) != requestOf(c) {
-			errs = append(errs, forbid("container %s is counted by workload type %s, and its CPU request cannot be resized; make the pod anew",
+			errs = append(errs, forbid("container %s is counted by workload type %s, and its CPU request cannot be resized; create the pod again",
 				strconv.Quote(c.Name), strconv.Quote(of)))
 		}
 		if counted || !inPool {
@@ -57,7 +57,7 @@ func (s Settings) Resize(before, after *corev1.Pod) []error {
 	}
 	if from, to := s.exclusive(before), s.exclusive(after); len(errs) == 0 && inPool && was.recognised != is.recognised && from != to {
 		errs = append(errs, forbid("the pod cannot be resized: the node would give it %s instead of %s, "+
-			"which are counted by an extended resource, which cannot be resized; make the pod anew", cpus(to), cpus(from)))
+			"which are counted by an extended resource, which cannot be resized; create the pod again", cpus(to), cpus(from)))
 	}
 	return errs
 }
@@ -88,7 +88,7 @@ func (s Settings) resizeTotal(before, after *corev1.Pod, exclusive bool) error {
 		return nil
 	}
 	if typ, typed := s.typeOf(before); typed {
-		return forbid("the pod is counted by workload type %s, and the CPU request in spec.resources cannot be resized from %s to %s; make the pod anew",
+		return forbid("the pod is counted by workload type %s, and the CPU request in spec.resources cannot be resized from %s to %s; create the pod again",
 			strconv.Quote(typ), cpus(from), cpus(to))
 	}
 	guaranteed := func(c *corev1.Container) bool {
@@ -98,7 +98,7 @@ func (s Settings) resizeTotal(before, after *corev1.Pod, exclusive bool) error {
 		return nil
 	}
 	return forbid("the CPU request in spec.resources cannot be resized from %s to %s: "+
-		"the pod's whole CPUs are counted by an extended resource, which cannot be resized; make the pod anew", cpus(from), cpus(to))
+		"the pod's whole CPUs are counted by an extended resource, which cannot be resized; create the pod again", cpus(from), cpus(to))
 }
 
 // resizedWhole returns the refusal of a container that had whole CPUs, or would have them.
@@ -107,7 +107,7 @@ func resizedWhole(before, after *corev1.Container) error {
 	if from == to {
 		of, from, to = "the CPU limit of ", milliCPU(before.Resources.Limits[corev1.ResourceCPU]), milliCPU(after.Resources.Limits[corev1.ResourceCPU])
 	}
-	return forbid("%scontainer %s cannot be resized from %s to %s: its whole CPUs are counted by an extended resource, which cannot be resized; make the pod anew",
+	return forbid("%scontainer %s cannot be resized from %s to %s: its whole CPUs are counted by an extended resource, which cannot be resized; create the pod again",
 		of, strconv.Quote(after.Name), cpus(from), cpus(to))
 }
 
@@ -133,7 +133,7 @@ func (s Settings) countedAs(r *corev1.ResourceRequirements) (typ string, counted
 	return typ, counted
 }
 
-// forbid returns a refusal of something that may not be had.
+// forbid returns a refusal with a message.
 func forbid(format string, args ...any) error {
 	return &Refusal{Forbidden: true, Message: fmt.Sprintf(format, args...)}
 }

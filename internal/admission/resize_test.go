@@ -175,8 +175,8 @@ func validTotal(pod *corev1.Pod) bool {
 	return sum.Cmp(request) <= 0 && request.Cmp(limit) <= 0
 }
 
-// TestResizeOfATypesPod: a container of it that had no CPU request would stay where the
-// pod is, and be counted elsewhere.
+// TestResizeOfATypesPod checks that a container without a CPU request cannot get one in a pod
+// of a workload type.
 func TestResizeOfATypesPod(t *testing.T) {
 	before, after := &corev1.Pod{}, &corev1.Pod{}
 	if err := errors.Join(parsePod(before, "app a memory=1Gi"), parsePod(after, "app a cpu=1 memory=1Gi")); err != nil {

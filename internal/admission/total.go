@@ -72,9 +72,10 @@ func (s Settings) totalOf(pod *corev1.Pod) total {
 	return t
 }
 
-// amountsOf returns the CPU of a container as a kubelet passes it to the runtime: the pod's
-// limit stands in for a missing limit, and the limit for a missing request (kubernetes
-// 1.37.0, pkg/kubelet/kuberuntime, getCPULimit and generateLinuxContainerResources).
+// amountsOf returns the CPU of a container as a kubelet passes it to the runtime. The pod's
+// limit replaces a missing limit. The limit replaces a missing request. The source is
+// kubernetes 1.37.0, pkg/kubelet/kuberuntime, functions getCPULimit and
+// generateLinuxContainerResources.
 func (t total) amountsOf(c *corev1.Container) Amounts {
 	a := Amounts{Limit: milliCPU(c.Resources.Limits[corev1.ResourceCPU])}
 	if a.Limit == 0 {
@@ -88,7 +89,7 @@ func (t total) amountsOf(c *corev1.Container) Amounts {
 }
 
 // differ reports whether a node sees from shares and quota that request and limit differ.
-// The least quota is that of 10m.
+// A limit of 10m and less has the least quota.
 func differ(a Amounts) bool {
 	return a.Limit > 10 && workload.MilliCPUToShares(a.Limit) != workload.MilliCPUToShares(a.Request)
 }

@@ -56,6 +56,15 @@ type Config struct {
 	// scheduler does not count are subtracted. Default: false.
 	AllowUnaccounted bool `yaml:"allowUnaccounted"`
 
+	// PodLevel states how the CPUs of Guaranteed pods with spec.resources are counted, as in
+	// the daemon's configuration (guaranteed.podLevel). Default: pod.
+	PodLevel admission.PodLevel `yaml:"podLevel"`
+
+	// PodLevelOverride lets pods choose another podLevel by the annotation
+	// cpupoold.io/pod-level. Set it if guaranteed.overrides of all nodes has pod-level.
+	// Default: false.
+	PodLevelOverride bool `yaml:"podLevelOverride"`
+
 	// AnnotationDomain is the domain of annotations and workload types, as in the
 	// daemon's configuration. Default: workload.openshift.io.
 	AnnotationDomain string `yaml:"annotationDomain"`
@@ -111,6 +120,7 @@ func Default() Config {
 		TolerateDepletion: true,
 		Depletion:         evictor.Default(),
 		HostedPriority:    hostedpriority.Default(),
+		PodLevel:          admission.PodLevelPod,
 		AnnotationDomain:  "workload.openshift.io",
 		PoolDomain:        "openshift.io",
 		Certificates:      CertificatesSelf,
@@ -189,6 +199,9 @@ func (c *Config) check() error {
 	}
 	c.checkSwitch("sharedCPUs", c.SharedCPUs, wrong)
 	c.checkSwitch("guaranteedCPUs", c.GuaranteedCPUs, wrong)
+	if !c.PodLevel.Valid() {
+		wrong("podLevel", string(c.PodLevel), "write pod or container")
+	}
 	c.Depletion.Check(wrong)
 	c.HostedPriority.Check(wrong)
 	if c.Certificates != CertificatesSelf && c.Certificates != CertificatesFiles {
@@ -227,6 +240,6 @@ func (c *Config) switches() admission.Switches {
 	return admission.Switches{
 		Names: c.Names(), Types: c.Types,
 		SharedCPUs: c.SharedCPUs, GuaranteedCPUs: c.GuaranteedCPUs,
-		TolerateDepletion: c.TolerateDepletion,
+		TolerateDepletion: c.TolerateDepletion, PodLevel: c.PodLevel, PodLevelOverride: c.PodLevelOverride,
 	}
 }

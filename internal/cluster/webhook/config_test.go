@@ -26,6 +26,8 @@ func TestParse(t *testing.T) {
 types: {infra: on, night: off}
 sharedCPUs: off
 allowUnaccounted: true
+podLevel: container
+podLevelOverride: true
 drainPeriod: 0s
 annotationDomain: example.org
 depletion: {eviction: dryRun, after: 0s}
@@ -37,6 +39,7 @@ hostedPriority: {enabled: true, sizes: [{name: all, controlPlane: {name: hosted,
 	want := Default()
 	want.Types = map[string]admission.Switch{"infra": "on", "night": "off"}
 	want.SharedCPUs, want.AllowUnaccounted, want.DrainPeriod, want.AnnotationDomain = "off", true, 0*time.Second, "example.org"
+	want.PodLevel, want.PodLevelOverride = admission.PodLevelContainer, true
 	want.Depletion = evictor.Config{Eviction: evictor.DryRun, EvictionsPerMinute: 6, MaxNodesPercent: 10}
 	want.HostedPriority.Enabled = true
 	want.HostedPriority.Sizes = []hostedpriority.Size{{Name: "all", ControlPlane: hostedpriority.Class{Name: "hosted", Value: -1}, Etcd: hostedpriority.Class{Name: "hosted-etcd"}}}
@@ -55,11 +58,11 @@ func TestParseRefuses(t *testing.T) {
 		"twice":         {head + "sharedCPUs: on\nsharedCPUs: off\n", []string{`already defined`}},
 		"two documents": {head + "---\n" + head, []string{"more than one YAML document"}},
 		"no YAML":       {"\t", []string{"does not match the schema"}},
-		"all at once": {head + "types: {\"\": on, a_b: on, x: maybe}\nsharedCPUs: yes\nannotationDomain: A\ncertificates: none\nlistenAddress: 9443\ndrainPeriod: 2m\nlogFormat: xml\n" +
+		"all at once": {head + "types: {\"\": on, a_b: on, x: maybe}\nsharedCPUs: yes\nannotationDomain: A\ncertificates: none\nlistenAddress: 9443\ndrainPeriod: 2m\npodLevel: pods\nlogFormat: xml\n" +
 			"depletion: {eviction: true, evictionsPerMinute: 0, maxNodesPercent: 101, after: 2h}\n" +
 			"hostedPriority: {sizesFrom: nodes, sizes: [{name: a, maxNodes: 1, controlPlane: {name: system-a, value: 3000000000}, etcd: {name: a, value: 3000000000}}]}\n",
 			[]string{`types: "": is no name`, `types: "a_b": is no name`, `types.x: "maybe": write on, off or auto`, `sharedCPUs: "yes"`, `annotationDomain: "A"`,
-				`certificates: "none"`, `listenAddress: "9443"`, `drainPeriod: "2m0s"`,
+				`certificates: "none"`, `listenAddress: "9443"`, `drainPeriod: "2m0s"`, `podLevel: "pods": write pod or container`,
 				`depletion.eviction: "true"`, `depletion.evictionsPerMinute: "0"`, `depletion.maxNodesPercent: "101"`, `depletion.after: "2h0m0s"`, `hostedPriority.sizesFrom: "nodes"`, `hostedPriority.sizes: "a"`, `hostedPriority.sizes[0].controlPlane.name: "system-a"`,
 				`hostedPriority.sizes[0].controlPlane.value: "3000000000"`, `hostedPriority.sizes[0].etcd.value: "3000000000": must be more`, `logFormat: "xml"`}},
 	} {

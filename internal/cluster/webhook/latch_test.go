@@ -10,6 +10,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/version"
 	"k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -49,8 +50,13 @@ func replicaOf(t *testing.T, cluster client.Client, sees client.Reader) *state {
 	return &state{
 		switches: admission.Switches{SharedCPUs: admission.SwitchAuto},
 		latches:  client.ObjectKey{Namespace: objectName, Name: latchesName},
-		cache:    seen{Reader: sees}, writer: cluster, count: counted(t), log: slog.New(slog.DiscardHandler), known: make(chan struct{}),
+		cache:    seen{Reader: sees}, writer: cluster, version: newest, count: counted(t), log: slog.New(slog.DiscardHandler), known: make(chan struct{}),
 	}
+}
+
+// newest is the version of an API server.
+func newest(context.Context) (*version.Info, error) {
+	return &version.Info{Major: "1", Minor: "37"}, nil
 }
 
 func clusterOf(objects ...client.Object) client.Client {

@@ -38,6 +38,8 @@ func entries() []reference.Entry {
 			Example: "hostedPriority: {enabled: true, sizes: [{name: small, maxNodes: 20, controlPlane: {name: hosted-small, value: 1000}, etcd: {name: hosted-etcd-small, value: 1500}}, {name: large, controlPlane: {name: hosted-large, value: 2000}, etcd: {name: hosted-etcd-large, value: 2500}}]}",
 		},
 		{Key: "allowUnaccounted", Value: aBool, Default: "false", Field: "Config.AllowUnaccounted", Example: "allowUnaccounted: true"},
+		{Key: "podLevel", Value: "`pod` or `container`", Default: "pod", Field: "Config.PodLevel", Example: "podLevel: container"},
+		{Key: "podLevelOverride", Value: aBool, Default: "false", Field: "Config.PodLevelOverride", Example: "podLevelOverride: true"},
 		{Key: "annotationDomain", Value: aDomain, Default: "workload.openshift.io", Field: "Config.AnnotationDomain", Example: "annotationDomain: cpu.example.com"},
 		{Key: "poolDomain", Value: aDomain, Default: "openshift.io", Field: "Config.PoolDomain", Example: "poolDomain: pools.example.com"},
 		{Key: "certificates", Value: "`self` or `files`", Default: "self", Field: "Config.Certificates", Example: "certificates: files"},

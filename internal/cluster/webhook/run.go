@@ -16,6 +16,7 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
@@ -95,9 +96,13 @@ func Run(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
+	discover, err := discovery.NewDiscoveryClientForConfigAndClient(o.REST, m.GetHTTPClient())
+	if err != nil {
+		return fmt.Errorf("connect to the cluster: %w", err)
+	}
 	follow := &state{
 		switches: o.Config.switches(), latches: latches,
-		cache: m.GetCache(), writer: m.GetClient(), live: m.GetAPIReader(), count: count, log: o.Log,
+		cache: m.GetCache(), writer: m.GetClient(), live: m.GetAPIReader(), version: discover.ServerVersionWithContext, count: count, log: o.Log,
 		known: make(chan struct{}),
 	}
 	certified, err := certificates(m, o)

@@ -15,6 +15,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/version"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -38,8 +39,11 @@ type state struct {
 	cache    cache.Cache
 	writer   client.Client
 	live     client.Reader // without a cache
+	version  func(context.Context) (*version.Info, error)
 	count    *counters
 	log      *slog.Logger
+
+	defaults defaults
 
 	current atomic.Pointer[admission.Settings]
 	known   chan struct{} // closed when the first settings are published
@@ -187,6 +191,7 @@ func (s *state) pass(ctx context.Context, closes bool) error {
 	lacks := s.switches.Lacks(nodes)
 	latched, closing := latches(s.switches, stored.Data, lacks)
 	settings := s.switches.Settings(latched, nodes)
+	settings.Defaults = s.defaults.get(ctx, s.version, s.log)
 	s.publish(&settings, latched, lacks)
 	switch {
 	case len(closing) == 0 || !closes:
