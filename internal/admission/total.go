@@ -41,7 +41,8 @@ type total struct {
 	milli, limit int64
 	// guaranteed is true in QoS class Guaranteed.
 	guaranteed bool
-	// reserved is true if the node gives the pod milli as exclusive CPUs.
+	// reserved is true if the node gives the pod milli as exclusive CPUs. It does so for each
+	// pod that it does not recognise.
 	reserved bool
 	// recognised is true if the node sees from the containers that the pod has
 	// spec.resources. It sees shares and quotas alone (package pools has the rule).
@@ -68,7 +69,7 @@ func (s Settings) totalOf(pod *corev1.Pod) total {
 		t.recognised = t.recognised || differ(a)
 	}
 	t.recognised = t.recognised || full > 1 || full == 1 && others > 0
-	t.reserved = whole(t.guaranteed, t.milli) && (s.podLevelOf(pod) != PodLevelContainer || full == 1 && !t.recognised)
+	t.reserved = whole(t.guaranteed, t.milli) && (s.podLevelOf(pod) != PodLevelContainer || !t.recognised)
 	return t
 }
 

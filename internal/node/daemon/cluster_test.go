@@ -57,6 +57,10 @@ func TestClusterState(t *testing.T) {
 	pod := func(uid, resource string, containers ...nodestatus.Container) nodestatus.Pod {
 		return nodestatus.Pod{UID: uid, Resource: resource, Containers: containers}
 	}
+	duShown := pod("du", sharedCPUs,
+		nodestatus.Container{Name: "cell", Resource: guaranteedCPUs, Milli: 1000, Presumed: true},
+		nodestatus.Container{Name: "log", Resource: sharedCPUs, Milli: 500, Presumed: true})
+	duShown.Rest = guaranteedCPUs // a CPU of the pod's total is reserved
 	want := &nodestatus.State{
 		Resources: true,
 		// One CPU of the guaranteed pool belongs to the unit.
@@ -64,9 +68,7 @@ func TestClusterState(t *testing.T) {
 		Pods: []nodestatus.Pod{
 			pod("big", sharedCPUs, nodestatus.Container{Name: "app", Resource: sharedCPUs, Milli: 3000, Presumed: true}), // refused
 			pod("counted", managementCores, nodestatus.Container{Name: "app", Resource: managementCores, Milli: 400, Annotated: true}),
-			pod("du", sharedCPUs,
-				nodestatus.Container{Name: "cell", Resource: guaranteedCPUs, Milli: 1000, Presumed: true},
-				nodestatus.Container{Name: "log", Resource: sharedCPUs, Milli: 500, Presumed: true}),
+			duShown,
 			pod("forbidden", sharedCPUs, nodestatus.Container{Name: "app", Resource: sharedCPUs, Milli: 100, Presumed: true}),
 			pod("not-counted", managementCores, nodestatus.Container{Name: "app", Resource: managementCores, Milli: 300}),
 		},

@@ -2,6 +2,7 @@ package nodestatus
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 )
 
@@ -18,7 +19,10 @@ type Pod struct {
 	UID string
 	// Resource is the resource of the pool for containers that Containers does not have:
 	// they are not created yet, or have ended.
-	Resource   string
+	Resource string
+	// Rest is the resource of the pool for CPUs of the pod that no container requests. It is
+	// empty if the node holds none.
+	Rest       string
 	Containers []Container
 }
 
@@ -118,14 +122,40 @@ func (p *Pod) usages(record Record, pools map[string]bool) map[string]usage {
 			}
 		}
 		used := r.Milli
-		if used == 0 {
+		if used == 0 && asked.Milli == 0 {
 			used = total // the webhook has moved the CPU request to the resource
 		}
 		add(p.resourceOf(name, where), used, 0)
 		rest -= r.Milli
 	}
-	add(p.Resource, max(rest, 0), 0)
+	if rest > 0 {
+		add(p.restResource(asked, pools), rest, 0)
+	}
 	return sums
+}
+
+// restResource returns the resource of the pool for CPUs that no container requests. They are
+// in the pool of the containers without a request. Before the runtime has one of these, they
+// are in the pool that the webhook has counted them for.
+func (p *Pod) restResource(asked Asked, pools map[string]bool) string {
+	if p.Rest != "" {
+		return p.Rest
+	}
+	counted := p.Resource
+	for _, name := range slices.Sorted(maps.Keys(asked.Containers)) {
+		r := asked.Containers[name]
+		if r.Milli == 0 {
+			if where := p.resourceOf(name, ""); where != "" {
+				return where
+			}
+		}
+		for _, resource := range slices.Sorted(maps.Keys(r.Extended)) {
+			if pools[resource] && r.Extended[resource] > r.Milli {
+				counted = resource
+			}
+		}
+	}
+	return counted
 }
 
 // resourceOf returns the resource of a container's pool, or fallback if the pool is unknown.

@@ -78,6 +78,32 @@ func TestAdvertise(t *testing.T) {
 			record: nodestatus.Record{"u": {Milli: 900, Containers: map[string]nodestatus.Request{"c": requesting(200, "", 0)}}},
 			want:   "3100-900 6000-0 12000-0",
 		},
+		"pod's own CPU, counted on a container without a request": {
+			pods:   runs(guaranteed),
+			record: nodestatus.Record{"u": {Milli: 4000, Containers: map[string]nodestatus.Request{"c": requesting(0, guaranteed, 4000)}}},
+			want:   "4000-0 6000-0 12000-0",
+		},
+		"pod's own CPU, before its containers are created": {
+			pods: []nodestatus.Pod{{UID: "u", Resource: shared, Containers: []nodestatus.Container{in("a", guaranteed)}}},
+			record: nodestatus.Record{"u": {Milli: 4000, Containers: map[string]nodestatus.Request{
+				"a": requesting(2000, guaranteed, 4000), "b": {},
+			}}},
+			want: "4000-0 6000-0 12000-0",
+		},
+		"pod's own CPU, which the node does not hold": {
+			pods: []nodestatus.Pod{{UID: "u", Resource: shared, Containers: []nodestatus.Container{in("a", guaranteed), in("b", shared)}}},
+			record: nodestatus.Record{"u": {Milli: 4000, Containers: map[string]nodestatus.Request{
+				"a": requesting(2000, guaranteed, 4000), "b": {},
+			}}},
+			want: "2000-2000 6000-0 12000-0",
+		},
+		"pod's own CPU, held idle": {
+			pods: []nodestatus.Pod{{UID: "u", Resource: shared, Rest: guaranteed, Containers: []nodestatus.Container{in("a", guaranteed)}}},
+			record: nodestatus.Record{"u": {Milli: 5000, Containers: map[string]nodestatus.Request{
+				"a": requesting(3000, guaranteed, 3000),
+			}}},
+			want: "4000-0 4000-2000 12000-0",
+		},
 		"two containers in two pools": {
 			pods: []nodestatus.Pod{{UID: "u", Resource: shared, Containers: []nodestatus.Container{in("du", guaranteed), in("log", shared)}}},
 			record: nodestatus.Record{"u": {Containers: map[string]nodestatus.Request{

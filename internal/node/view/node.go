@@ -72,7 +72,7 @@ func (n Node) Pods() []nodestatus.Pod {
 }
 
 func (n Node) pod(plan *pools.PodPlan) nodestatus.Pod {
-	pod := nodestatus.Pod{UID: plan.UID, Resource: n.Settings.Names.SharedResource()}
+	pod := nodestatus.Pod{UID: plan.UID, Resource: n.Settings.Names.SharedResource(), Rest: n.rest(plan.UID)}
 	for i := range plan.Containers {
 		c := &plan.Containers[i]
 		resource := n.resource(c)
@@ -95,7 +95,41 @@ func (n Node) pod(plan *pools.PodPlan) nodestatus.Pod {
 		}
 		pod.Containers = append(pod.Containers, counted)
 	}
+	n.divide(&pod)
 	return pod
+}
+
+// rest returns the resource for CPUs that a pod has beside those of its containers, or "" if
+// it has none.
+func (n Node) rest(uid string) string {
+	key := pools.Key{PodUID: uid}
+	i, found := slices.BinarySearchFunc(n.Plan.Assignments, key, func(a pools.Assignment, key pools.Key) int { return a.Key.Compare(key) })
+	if !found || n.Plan.Assignments[i].CPUs.IsEmpty() && n.Plan.Assignments[i].Away.IsEmpty() {
+		return ""
+	}
+	return n.exclusiveResource()
+}
+
+// divide corrects requests of containers in a pod with pod-level resources. The kubelet gives
+// the shares of the pod to each container without a request, so together these have the part
+// of the pod's total that no other container requests. The first one gets all of it.
+func (n Node) divide(pod *nodestatus.Pod) {
+	e := n.Inventory.PodByUID(pod.UID)
+	if e == nil {
+		return
+	}
+	total := requestOf(e.Pod.Resources.Shares)
+	left := total
+	for _, c := range pod.Containers {
+		if c.Milli < total {
+			left -= c.Milli
+		}
+	}
+	for i := range pod.Containers {
+		if c := &pod.Containers[i]; total > 0 && c.Milli >= total && !c.Annotated {
+			c.Milli, left = max(left, 0), 0
+		}
+	}
 }
 
 // resource returns the resource that counts a container. Exclusive CPUs from the shared
@@ -105,10 +139,18 @@ func (n Node) resource(c *pools.Placement) string {
 	switch {
 	case c.Pool == pools.Management:
 		return names.CoresResource(c.Type)
-	case c.Pool == pools.Guaranteed && !n.Settings.Pools.FromShared:
-		return names.GuaranteedResource()
+	case c.Pool == pools.Guaranteed:
+		return n.exclusiveResource()
 	}
 	return names.SharedResource()
+}
+
+// exclusiveResource returns the resource that counts exclusive CPUs.
+func (n Node) exclusiveResource() string {
+	if n.Settings.Pools.FromShared {
+		return n.Settings.Names.SharedResource()
+	}
+	return n.Settings.Names.GuaranteedResource()
 }
 
 // Topology returns the zones of the node for schedulers that count CPUs by NUMA node.

@@ -15,6 +15,7 @@ import (
 	"github.com/cpupoold/cpupoold/internal/testing/nodefixture"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
+	"github.com/cpupoold/cpupoold/pkg/cri"
 	"github.com/cpupoold/cpupoold/pkg/pools"
 	"github.com/cpupoold/cpupoold/pkg/topology"
 )
@@ -97,6 +98,53 @@ func TestPods(t *testing.T) {
 		if d := cmp.Diff(want, nodeOf(t, yaml, plan).Pods()); d != "" {
 			t.Errorf("pods (-want +got):\n%s", d)
 		}
+	}
+}
+
+// TestPodsRest checks the resource for CPUs that a pod holds beside those of its containers.
+func TestPodsRest(t *testing.T) {
+	plan := pools.Plan{
+		Pods: []pools.PodPlan{{UID: "held"}, {UID: "none"}, {UID: "recorded"}},
+		Assignments: []pools.Assignment{
+			{Key: pools.Key{Container: "du.service"}, CPUs: cpuset.Of(4)},
+			{Key: pools.Key{PodUID: "held"}, CPUs: cpuset.Of(5)},
+			{Key: pools.Key{PodUID: "none", Container: "own"}, CPUs: cpuset.Of(6)},
+			{Key: pools.Key{PodUID: "recorded"}, Sharers: []string{"app"}},
+		},
+	}
+	for yaml, want := range map[string]string{nodefixture.PoolsYAML: "openshift.io/guaranteed-cpus", nodefixture.CarvedYAML: "openshift.io/shared-cpus"} {
+		got := map[string]string{}
+		for _, p := range nodeOf(t, yaml, plan).Pods() {
+			got[p.UID] = p.Rest
+		}
+		if d := cmp.Diff(map[string]string{"held": want, "none": "", "recorded": ""}, got); d != "" {
+			t.Errorf("rest (-want +got):\n%s", d)
+		}
+	}
+}
+
+// TestPodsTotal checks that containers with the shares of their pod count as its total
+// together. The kubelet gives these shares to each container without a request.
+func TestPodsTotal(t *testing.T) {
+	placement := func(name string, pool pools.Pool) pools.Placement {
+		return pools.Placement{ID: name, Name: name, Pool: pool}
+	}
+	n := nodeOf(t, nodefixture.PoolsYAML, pools.Plan{Pods: []pools.PodPlan{{UID: "u", Containers: []pools.Placement{
+		placement("first", pools.Guaranteed), placement("own", pools.Guaranteed), placement("second", pools.Guaranteed),
+	}}}})
+	const parent = "kubepods-podu.slice"
+	n.Inventory.PutPod(inventory.PodStatus{Pod: cri.Pod{ID: "p", UID: "u", Ready: true, CgroupParent: parent, Resources: cri.Resources{Shares: 4096}}})
+	for name, shares := range map[string]uint64{"first": 4096, "own": 1024, "second": 4096} {
+		n.Inventory.PutContainer(inventory.ContainerStatus{Container: cri.Container{
+			ID: name, PodID: "p", Name: name, CgroupsPath: parent + ":cri-containerd:" + name, Requested: cri.Resources{Shares: shares},
+		}})
+	}
+	got := map[string]int64{}
+	for _, c := range n.Pods()[0].Containers {
+		got[c.Name] = c.Milli
+	}
+	if d := cmp.Diff(map[string]int64{"first": 3000, "own": 1000, "second": 0}, got); d != "" {
+		t.Errorf("requests (-want +got):\n%s", d)
 	}
 }
 
