@@ -110,13 +110,15 @@ func rows() []row {
 		{"tune", true, []string{"durable", "noise", "pkg/cpuset"}},
 		{"power", true, []string{"tune", "pkg/cpuset", "pkg/workload"}},
 		{"report", true, []string{"internal/history", "internal/inspect"}},
+		{"procroot", true, nil},
+		{"hostkubelet", true, []string{"procroot", "pkg/cgroup"}},
 		{"usablecpus", true, []string{"pkg/cgroup", "pkg/cpuset", "pkg/pools", "pkg/topology"}},
-		{"preflight", true, []string{"pkg/...", "internal/config", "hostslices", "managers", "usablecpus"}},
+		{"preflight", true, []string{"pkg/...", "internal/config", "hostkubelet", "hostslices", "managers", "procroot", "usablecpus"}},
 		{"threads", true, []string{"pkg/cgroup"}},
 
 		// State and decisions.
 		{"actor", true, nil},
-		{"hostenv", false, []string{"annotations", "confined", "hostslices", "hotplug", "managers", "noise"}},
+		{"hostenv", false, []string{"annotations", "confined", "hostkubelet", "hostslices", "hotplug", "managers", "noise", "procroot"}},
 		{"undo", false, []string{"durable", "hostenv"}},
 		{"retry", false, nil},
 		{"quiet", false, nil},

@@ -10,6 +10,7 @@ import (
 	"github.com/cpupoold/cpupoold/internal/config"
 	"github.com/cpupoold/cpupoold/internal/node/annotations"
 	"github.com/cpupoold/cpupoold/internal/node/managers"
+	"github.com/cpupoold/cpupoold/internal/node/procroot"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/cri"
@@ -29,8 +30,8 @@ type Runtime interface {
 // crioName is the runtime name that CRI-O reports (cri-o, server/version.go).
 const crioName = "cri-o"
 
-// readCRIO returns the configuration of CRI-O.
-func readCRIO() managers.CRIO { return managers.ReadCRIO(os.DirFS("/")) }
+// readCRIO returns the configuration of CRI-O, also from within a pod without these files.
+func readCRIO() managers.CRIO { return managers.ReadCRIO(procroot.Of(os.DirFS("/"), 1)) }
 
 // link is the connection to a runtime that has answered.
 type link struct {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/cpupoold/cpupoold/internal/config"
 	"github.com/cpupoold/cpupoold/internal/node/managers"
+	"github.com/cpupoold/cpupoold/internal/node/procroot"
 	"github.com/cpupoold/cpupoold/internal/node/usablecpus"
 	"github.com/cpupoold/cpupoold/pkg/cri"
 	"github.com/cpupoold/cpupoold/pkg/pools"
@@ -58,8 +59,9 @@ func gather(ctx context.Context, host Host, c Configuration) *evidence {
 		}
 	}
 	e.kubelet = readKubelet(e.root, e.config.KubeletStateDir)
-	e.tuned = managers.ReadTuned(e.root)
-	e.crio = managers.ReadCRIO(e.root)
+	machine := procroot.Of(e.root, 1) // a pod does not have these files
+	e.tuned = managers.ReadTuned(machine)
+	e.crio = managers.ReadCRIO(machine)
 	e.kernel = readKernel(e.root)
 	e.topology, e.topologyErr = readTopology(e.root)
 	if e.topologyErr == nil {

@@ -4,7 +4,6 @@ package preflight
 var (
 	ParseCPUManagerState = parseCPUManagerState
 	ParseRelease         = parseRelease
-	ParseFlags           = parseFlags
 	ParseLocks           = parseLocks
 )
 

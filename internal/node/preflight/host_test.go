@@ -22,7 +22,7 @@ import (
 )
 
 // archive describes a host as files by name. "host/..." are files of the host, "config" is the
-// configuration. The other files hold the answers of the runtime, systemd and the kernel.
+// configuration, and "links" has lines "NAME: TARGET" of symbolic links. The other files hold the answers of the runtime, systemd and the kernel.
 type archive map[string]string
 
 func readArchive(t testing.TB, name string) archive {
@@ -79,6 +79,9 @@ func (a archive) root() fs.FS {
 			data = strings.ReplaceAll(data, "\n", "\x00")
 		}
 		root[name] = &fstest.MapFile{Data: []byte(data), Mode: 0o644}
+	}
+	for name, target := range values(a["links"]) {
+		root[name] = &fstest.MapFile{Data: []byte(target), Mode: fs.ModeSymlink | 0o777}
 	}
 	return root
 }

@@ -1,7 +1,6 @@
 package preflight
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -11,6 +10,8 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/cpupoold/cpupoold/internal/node/hostkubelet"
 )
 
 // setting is a value of a configuration with its source.
@@ -31,8 +32,10 @@ type fileError struct {
 // sources override earlier ones.
 type kubeletFacts struct {
 	known        bool // a kubelet runs, or has a configuration file
-	pid          int  // 0 if no kubelet runs
-	rootDir      string
+	process      hostkubelet.Kubelet
+	stateDirs    []string // where its CPU manager's state can be: kubeletStateDir, then --root-dir if it differs
+	endpoint     string   // of the runtime; empty if unknown
+	endpointErr  error
 	policy       setting // cpuManagerPolicy
 	cgroupDriver setting
 	reserved     setting // reservedSystemCPUs
@@ -45,26 +48,19 @@ type kubeletFacts struct {
 }
 
 // readKubelet reads the configuration of the running kubelet. Without a kubelet it reads
-// config.yaml in dir, the path of kubeadm. It does not find a kubelet inside another program
-// (k3s); cpuManagerState reads its state file.
+// config.yaml in dir, the path of kubeadm.
 func readKubelet(root fs.FS, dir string) kubeletFacts {
-	pid, flags := findKubelet(root)
-	k := kubeletFacts{rootDir: dir, pid: pid}
-	file, optional := path.Join(dir, "config.yaml"), true
-	if pid != 0 {
-		k.known = true
-		file, optional = flags["config"], false
-		if d := flags["root-dir"]; d != "" {
-			k.rootDir = d
-		}
+	process := hostkubelet.Find(root)
+	flags := process.Flags
+	k := kubeletFacts{process: process, stateDirs: []string{dir}, known: process.PID != 0}
+	if d := flags["root-dir"]; d != "" && path.Clean(d) != path.Clean(dir) {
+		k.stateDirs = append(k.stateDirs, d)
 	}
-	if file != "" {
-		k.readConfig(root, file, optional)
+	for _, f := range process.Files(dir) {
+		k.readConfig(f)
 	}
-	if d := flags["config-dir"]; d != "" {
-		k.readDropIns(root, d)
-	}
-	source := fmt.Sprintf("command line of the kubelet (process %d)", pid)
+	k.endpoint, k.endpointErr = process.Endpoint(dir)
+	source := fmt.Sprintf("command line of the kubelet (process %d)", process.PID)
 	for name, s := range map[string]*setting{
 		"cpu-manager-policy":      &k.policy,
 		"cgroup-driver":           &k.cgroupDriver,
@@ -85,53 +81,12 @@ func readKubelet(root fs.FS, dir string) kubeletFacts {
 	return k
 }
 
-// findKubelet returns the process with the lowest number whose program is named kubelet, and
-// its flags. pid is 0 if no kubelet runs.
-func findKubelet(root fs.FS) (pid int, flags map[string]string) {
-	for _, name := range directories(root, "/proc") {
-		n, err := strconv.Atoi(name)
-		if err != nil || pid != 0 && n > pid {
-			continue
-		}
-		b, err := readFile(root, path.Join("/proc", name, "cmdline"))
-		if err != nil {
-			continue // the process has ended, or access is denied
-		}
-		if program, _, _ := bytes.Cut(b, []byte{0}); path.Base(string(program)) == "kubelet" {
-			pid, flags = n, parseFlags(b)
-		}
-	}
-	return pid, flags
-}
-
-// parseFlags parses /proc/PID/cmdline. The kubelet accepts --name=value, --name value and _
-// instead of -. The last value of a flag counts.
-func parseFlags(cmdline []byte) map[string]string {
-	args := strings.Split(strings.TrimSuffix(string(cmdline), "\x00"), "\x00")
-	flags := make(map[string]string)
-	for i := 1; i < len(args); i++ {
-		arg, ok := strings.CutPrefix(args[i], "--")
-		if !ok || arg == "" {
-			continue
-		}
-		name, value, ok := strings.Cut(arg, "=")
-		if !ok && i+1 < len(args) && !strings.HasPrefix(args[i+1], "--") {
-			i++
-			value = args[i]
-		}
-		flags[strings.ReplaceAll(name, "_", "-")] = value
-	}
-	return flags
-}
-
-func (k *kubeletFacts) readConfig(root fs.FS, file string, optional bool) {
-	b, err := readFile(root, file)
-	if optional && errors.Is(err, fs.ErrNotExist) {
-		return
-	}
+// readConfig applies a configuration file.
+func (k *kubeletFacts) readConfig(f hostkubelet.File) {
 	var config kubeletConfig
+	file, err := f.Name, f.Err
 	if err == nil {
-		config, err = parseKubeletConfig(b)
+		config, err = parseKubeletConfig(f.Data)
 	}
 	if err == nil {
 		err = k.system.overlay(&config.system, file)
@@ -162,24 +117,6 @@ func hasStrictReservation(options []string) bool {
 		}
 	}
 	return false
-}
-
-// readDropIns reads the files of --config-dir in the kubelet's order (fs.WalkDir).
-func (k *kubeletFacts) readDropIns(root fs.FS, dir string) {
-	var files []string
-	err := fs.WalkDir(root, relative(dir), func(name string, entry fs.DirEntry, err error) error {
-		if err == nil && !entry.IsDir() && path.Ext(name) == ".conf" {
-			files = append(files, "/"+name)
-		}
-		return err
-	})
-	if err != nil {
-		k.unreadable = append(k.unreadable, fileError{dir, err})
-		return
-	}
-	for _, file := range files {
-		k.readConfig(root, file, false)
-	}
 }
 
 // kubeletConfig holds the keys that the checks use. A nil value means that the key is absent.

@@ -16,28 +16,41 @@ const static = "static"
 // cpuManagerState is the name of the state file in the kubelet's directory.
 const cpuManagerState = "cpu_manager_state"
 
-func (e *evidence) cpuManagerState() (file, policy string, err error) {
-	file = path.Join(e.kubelet.rootDir, cpuManagerState)
-	b, err := readFile(e.root, file)
-	if errors.Is(err, fs.ErrNotExist) {
-		return file, "", nil
-	}
-	if err != nil {
-		return file, "", err
-	}
-	policy, err = parseCPUManagerState(b)
-	return file, policy, err
+// managerState is the kubelet's CPU manager policy in a state file.
+type managerState struct {
+	file, policy string // policy is empty without a file
+	err          error
 }
 
-// checkKubeletPolicy checks the state file, which holds the current policy, and the
+// managerStates reads the state files of the CPU manager.
+func (e *evidence) managerStates() []managerState {
+	states := make([]managerState, len(e.kubelet.stateDirs))
+	for i, dir := range e.kubelet.stateDirs {
+		s := managerState{file: path.Join(dir, cpuManagerState)}
+		b, err := e.kubelet.process.ReadFile(s.file)
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+		case err != nil:
+			s.err = err
+		default:
+			s.policy, s.err = parseCPUManagerState(b)
+		}
+		states[i] = s
+	}
+	return states
+}
+
+// checkKubeletPolicy checks the state files, which hold the current policy, and the
 // configuration, which applies at the next start of the kubelet. Either the kubelet or
 // cpupoold must allocate exclusive CPUs, not both.
 func checkKubeletPolicy(e *evidence) []Finding {
-	file, policy, err := e.cpuManagerState()
-	if err != nil {
-		policy = "" // checkKubeletState reports the error
+	var policies []setting
+	states := e.managerStates()
+	for _, s := range states {
+		policies = append(policies, setting{s.policy, s.file, "policyName"}) // without a policy, checkKubeletState reports the error
 	}
-	policies := []setting{{policy, file, "policyName"}, e.kubelet.policy}
+	policies = append(policies, e.kubelet.policy)
+	file := states[len(states)-1].file
 	if e.config.Pools.Guaranteed.Kubelet {
 		return checkKubeletStatic(e, file, policies)
 	}
@@ -46,28 +59,35 @@ func checkKubeletPolicy(e *evidence) []Finding {
 		if s.value != static {
 			continue
 		}
+		remove := file
+		if path.Base(s.source) == cpuManagerState {
+			remove = s.source
+		}
 		findings = append(findings, Finding{
 			Severity: Refuse,
 			Subject:  s.source,
 			Found:    fmt.Sprintf("%s is %s: the kubelet would overwrite the CPUs of every container that cpupoold places", s.key, s.value),
 			Remedy: fmt.Sprintf("drain the node, stop the kubelet, set cpuManagerPolicy: none, remove %s, start the kubelet; "+
-				"or leave exclusive CPUs to the kubelet: write guaranteed: {exclusive: kubelet}", file),
+				"or leave exclusive CPUs to the kubelet: write guaranteed: {exclusive: kubelet}", remove),
 		})
 	}
 	return findings
 }
 
 func checkKubeletState(e *evidence) []Finding {
-	file, _, err := e.cpuManagerState()
-	if err == nil {
-		return nil
+	var findings []Finding
+	for _, s := range e.managerStates() {
+		if s.err == nil {
+			continue
+		}
+		findings = append(findings, Finding{
+			Severity: Warning,
+			Subject:  s.file,
+			Found:    fmt.Sprintf("cannot be understood, so the kubelet's CPU manager policy is not certain: %s", cause(s.err)),
+			Remedy:   "stop the kubelet, remove the file, start the kubelet",
+		})
 	}
-	return []Finding{{
-		Severity: Warning,
-		Subject:  file,
-		Found:    fmt.Sprintf("cannot be understood, so the kubelet's CPU manager policy is not certain: %s", cause(err)),
-		Remedy:   "stop the kubelet, remove the file, start the kubelet",
-	}}
+	return findings
 }
 
 func checkKubeletConfig(e *evidence) []Finding {

@@ -1,8 +1,6 @@
 package preflight_test
 
 import (
-	"maps"
-	"slices"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -85,31 +83,6 @@ func TestParseRelease(t *testing.T) {
 	}
 }
 
-func TestParseFlags(t *testing.T) {
-	for _, c := range []struct {
-		name string
-		args []string
-		want map[string]string
-	}{
-		{"with =", []string{"kubelet", "--config=/a", "--v=2"}, map[string]string{"config": "/a", "v": "2"}},
-		{"without =", []string{"kubelet", "--config", "/a", "--v", "2"}, map[string]string{"config": "/a", "v": "2"}},
-		{"no value", []string{"kubelet", "--fail-swap-on", "--config=/a"}, map[string]string{"fail-swap-on": "", "config": "/a"}},
-		{"_ for -", []string{"kubelet", "--cpu_manager_policy=static"}, map[string]string{"cpu-manager-policy": "static"}},
-		{"= in the value", []string{"kubelet", "--node-labels=a=b"}, map[string]string{"node-labels": "a=b"}},
-		{"last wins", []string{"kubelet", "--v=1", "--v=2"}, map[string]string{"v": "2"}},
-		{"first word is the program", []string{"--config=/a"}, map[string]string{}},
-		{"not flags", []string{"kubelet", "-v", "--", "x"}, map[string]string{}},
-		{"kernel thread", []string{""}, map[string]string{}},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			got := preflight.ParseFlags([]byte(strings.Join(c.args, "\x00") + "\x00"))
-			if diff := cmp.Diff(c.want, got); diff != "" {
-				t.Errorf("flags (-want +got):\n%s", diff)
-			}
-		})
-	}
-}
-
 func TestParseLocks(t *testing.T) {
 	const locks = `1: POSIX  ADVISORY  WRITE 100 00:1a:7 0 EOF
 2: FLOCK  ADVISORY  WRITE 200 00:1a:8 0 EOF
@@ -167,18 +140,6 @@ func FuzzParseKubeletConfig(f *testing.F) {
 		for key, value := range values {
 			if w := want[key]; w != nil && utf8.ValidString(*w) && *w != orAbsent(value) {
 				t.Errorf("%s: %q; want %q", key, orAbsent(value), *w)
-			}
-		}
-	})
-}
-
-func FuzzParseFlags(f *testing.F) {
-	f.Add([]byte("kubelet\x00--config=/a\x00--v\x002\x00"))
-	f.Add([]byte("kubelet\x00--a_b=c_d\x00--\x00-x"))
-	f.Fuzz(func(t *testing.T, b []byte) {
-		for _, name := range slices.Collect(maps.Keys(preflight.ParseFlags(b))) {
-			if strings.ContainsAny(name, "_=\x00") {
-				t.Errorf("flag %q", name)
 			}
 		}
 	})

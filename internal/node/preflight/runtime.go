@@ -84,12 +84,12 @@ func checkRuntime(e *evidence) []Finding {
 // containers, and they run on any CPU.
 func checkNoRuntime(e *evidence, key string) []Finding {
 	var findings []Finding
-	if e.kubelet.pid != 0 {
+	if e.kubelet.process.PID != 0 {
 		findings = append(findings, Finding{
 			Severity: Warning,
 			Subject:  key,
 			Found: fmt.Sprintf("is none, but a kubelet runs (process %d): its containers may run on the CPUs of units",
-				e.kubelet.pid),
+				e.kubelet.process.PID),
 			Remedy: "set the key to the socket that the kubelet uses, or remove it",
 		})
 	}

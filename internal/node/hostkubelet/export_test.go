@@ -1,0 +1,4 @@
+package hostkubelet
+
+// ParseFlags is parseFlags.
+var ParseFlags = parseFlags
