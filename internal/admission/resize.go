@@ -49,8 +49,11 @@ func (s Settings) Resize(before, after *corev1.Pod) []error {
 		if counted || !inPool {
 			continue
 		}
+		if (total{}).amountsOf(earlier) == (total{}).amountsOf(c) {
+			continue
+		}
 		from, to := was.whole(earlier), is.whole(c)
-		if from == to || was.reserved && is.reserved && from > 0 && to > 0 {
+		if from == to || was.pooled && is.pooled && from > 0 && to > 0 {
 			continue
 		}
 		errs = append(errs, resizedWhole(earlier, c))

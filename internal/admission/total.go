@@ -41,12 +41,12 @@ type total struct {
 	milli, limit int64
 	// guaranteed is true in QoS class Guaranteed.
 	guaranteed bool
-	// reserved is true if the node gives the pod milli as exclusive CPUs. It does so for each
-	// pod that it does not recognise.
-	reserved bool
-	// recognised is true if the node sees from the containers that the pod has
-	// spec.resources. It sees shares and quotas alone (package pools has the rule).
+	// recognised is true if the node sees from shares and quotas of the containers that the
+	// pod has spec.resources (package pools has the rule). The node places any other pod by
+	// the requests of its containers, and reserves the CPUs of milli that they leave.
 	recognised bool
+	// pooled is true if the pod is recognised, and has milli as exclusive CPUs.
+	pooled bool
 }
 
 // totalOf returns the CPU of a pod. Only guaranteed is set if the pod has no spec.resources.
@@ -68,8 +68,8 @@ func (s Settings) totalOf(pod *corev1.Pod) total {
 		}
 		t.recognised = t.recognised || differ(a)
 	}
-	t.recognised = t.recognised || full > 1 || full == 1 && others > 0
-	t.reserved = whole(t.guaranteed, t.milli) && (s.podLevelOf(pod) != PodLevelContainer || !t.recognised)
+	t.recognised = t.guaranteed && (t.recognised || full > 1 || full == 1 && others > 0)
+	t.pooled = t.recognised && t.milli%1000 == 0 && s.podLevelOf(pod) != PodLevelContainer
 	return t
 }
 
@@ -95,12 +95,21 @@ func differ(a Amounts) bool {
 	return a.Limit > 10 && workload.MilliCPUToShares(a.Limit) != workload.MilliCPUToShares(a.Request)
 }
 
+// requestOf returns the CPU request that a node sees of a container, in thousandths. In a pod
+// that the node does not recognise, only a container alone can have the pod's.
+func (t total) requestOf(c *corev1.Container) int64 {
+	if t.guaranteed && !t.recognised {
+		return t.amountsOf(c).Request
+	}
+	return requestOf(c)
+}
+
 // whole returns the request of a container that gets exclusive CPUs for itself, else 0: whole
 // CPUs, which are its limit too. A container that has all of a recognised pod is like one
 // without a request, so it shares.
 func (t total) whole(c *corev1.Container) int64 {
-	milli, limit := requestOf(c), milliCPU(c.Resources.Limits[corev1.ResourceCPU])
-	if !whole(t.guaranteed, milli) || milli != limit || t.recognised && milli >= t.milli {
+	milli := t.requestOf(c)
+	if !whole(t.guaranteed, milli) || milli != t.amountsOf(c).Limit || t.recognised && milli >= t.milli {
 		return 0
 	}
 	return milli
@@ -114,10 +123,9 @@ func (s Settings) pool(pod *corev1.Pod) []Warning {
 		return nil
 	}
 	t := s.totalOf(pod)
-	pooled := t.reserved && t.recognised // all that run have exclusive CPUs, or a part of the rest
 	add := func(c *corev1.Container) (whole, milli int64) {
-		whole, milli = t.whole(c), requestOf(c)
-		if pooled {
+		whole, milli = t.whole(c), t.requestOf(c)
+		if t.pooled { // other requests are part of the rest
 			milli = whole
 		}
 		s.count(c, whole > 0, milli)
@@ -137,9 +145,9 @@ func (s Settings) pool(pod *corev1.Pod) []Warning {
 		}
 	}
 	if len(pod.Spec.Containers) > 0 { // only containers can request an extended resource
-		s.count(&pod.Spec.Containers[0], t.reserved, rest)
+		s.count(&pod.Spec.Containers[0], t.pooled || t.guaranteed && !t.recognised && rest >= 1000, rest)
 	}
-	if pooled && s.GuaranteedCPUs && exclusive >= t.milli && sharer != "" {
+	if t.pooled && s.GuaranteedCPUs && exclusive >= t.milli && sharer != "" {
 		return []Warning{{Reason: PodPoolEmpty, Subject: sharer}}
 	}
 	return nil

@@ -114,18 +114,22 @@ func (p *Pod) usages(record Record, pools map[string]bool) map[string]usage {
 	}
 	rest := asked.Milli
 	for name, r := range asked.Containers {
-		where, total := p.Resource, int64(0)
-		for resource, milli := range r.Extended {
-			if pools[resource] {
-				add(resource, 0, milli)
-				where, total = resource, total+milli // the pool of its request, unless the plan has another
+		where, total := "", int64(0)
+		for _, resource := range slices.Sorted(maps.Keys(r.Extended)) {
+			milli := r.Extended[resource]
+			if !pools[resource] {
+				continue
 			}
+			add(resource, 0, milli)
+			// The pool of its request, unless the plan has another. A container with the
+			// guaranteed and the shared resource has whole CPUs, and its pod has the others.
+			where, total = cmp.Or(where, resource), total+milli
 		}
 		used := r.Milli
 		if used == 0 && asked.Milli == 0 {
 			used = total // the webhook has moved the CPU request to the resource
 		}
-		add(p.resourceOf(name, where), used, 0)
+		add(p.resourceOf(name, cmp.Or(where, p.Resource)), used, 0)
 		rest -= r.Milli
 	}
 	if rest > 0 {

@@ -99,8 +99,8 @@ func (n Node) pod(plan *pools.PodPlan) nodestatus.Pod {
 	return pod
 }
 
-// rest returns the resource for CPUs that a pod has beside those of its containers, or "" if
-// it has none.
+// rest returns the resource for exclusive CPUs that the pod holds and none of its containers
+// does. It returns "" if there are no such CPUs.
 func (n Node) rest(uid string) string {
 	key := pools.Key{PodUID: uid}
 	i, found := slices.BinarySearchFunc(n.Plan.Assignments, key, func(a pools.Assignment, key pools.Key) int { return a.Key.Compare(key) })
@@ -112,7 +112,7 @@ func (n Node) rest(uid string) string {
 
 // divide corrects requests of containers in a pod with pod-level resources. The kubelet gives
 // the shares of the pod to each container without a request, so together these have the part
-// of the pod's total that no other container requests. The first one gets all of it.
+// of the pod's total that no other container requests. The first one gets this part.
 func (n Node) divide(pod *nodestatus.Pod) {
 	e := n.Inventory.PodByUID(pod.UID)
 	if e == nil {
