@@ -174,7 +174,7 @@ func (d *differ) defying(it *item, cpu int) (n int32) {
 		return 0
 	}
 	for _, other := range it.outer.inner {
-		if other == it || !other.defies() {
+		if other == it || !other.defies() || it.Group != "" && other.Group == it.Group {
 			continue
 		}
 		held := other.alone()

@@ -206,6 +206,7 @@ func compareTargets(a, b Target) int {
 		cmp.Compare(a.CPUs.String(), b.CPUs.String()),
 		cmp.Compare(a.Unit, b.Unit),
 		compareBools(a.Exclusive, b.Exclusive),
+		cmp.Compare(a.Group, b.Group),
 		cmp.Compare(a.Mixed.String(), b.Mixed.String()),
 		compareBools(a.Around, b.Around),
 		compareBools(a.FileOnly, b.FileOnly),

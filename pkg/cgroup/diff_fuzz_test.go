@@ -23,18 +23,19 @@ func randomWorld(r *rand.Rand) *world {
 	w := newWorld(driver, cpus)
 	containers := 1 + r.IntN(7)
 	plan := randomPlan(r, containers, cpus)
+	groups := groupPods(plan, r)
 	before := randomPlan(r, containers, cpus)
 	chaos := r.IntN(3) == 0 // before there was no plan
 	w.options.Spare = w.options.Possible
 	for i := range containers {
 		t := cgroup.Target{
 			Path: containerPath(driver, i), Container: fmt.Sprint("c", i), CPUs: plan[i].runs(), Exclusive: plan[i].exclusive, Mixed: plan[i].mixed,
-			Unlimited: plan[i].exclusive, Reason: fmt.Sprint("reason ", i),
+			Group: groups[i], Unlimited: plan[i].exclusive, Reason: fmt.Sprint("reason ", i),
 		}
-		switch r.IntN(6) {
-		case 0:
+		switch kind := r.IntN(6); {
+		case kind == 0:
 			t.Container = "" // a pause container
-		case 1:
+		case kind == 1 && t.Group == "":
 			t.Container, t.Unit = "", fmt.Sprintf("u%d.service", i)
 			t.Path = cgroup.Path("system.slice/" + t.Unit)
 		}
@@ -218,6 +219,19 @@ func randomPlan(r *rand.Rand, containers, cpus int) []placement {
 	return plan
 }
 
+// groupPods lets both containers of some pods share the exclusive CPUs of one of them. It
+// returns the groups of all containers.
+func groupPods(plan []placement, r *rand.Rand) []string {
+	groups := make([]string, len(plan))
+	for i := 1; i < len(plan); i += 2 {
+		if plan[i-1].exclusive && plan[i-1].mixed.IsEmpty() && r.IntN(2) == 0 {
+			plan[i] = plan[i-1]
+			groups[i-1], groups[i] = fmt.Sprint("pod", i/2), fmt.Sprint("pod", i/2)
+		}
+	}
+	return groups
+}
+
 func randomSet(r *rand.Rand, cpus int) cpuset.Set {
 	set := cpuset.Of(r.IntN(cpus))
 	for cpu := range cpus {
@@ -231,7 +245,7 @@ func randomSet(r *rand.Rand, cpus int) cpuset.Set {
 // FuzzDiff applies the lists of random worlds write by write, with a failure in
 // the middle of some, and checks each prefix.
 func FuzzDiff(f *testing.F) {
-	for seed := range uint64(200) {
+	for seed := range uint64(400) {
 		f.Add(seed, seed%5)
 	}
 	f.Fuzz(func(t *testing.T, seed, failAt uint64) {
@@ -423,6 +437,7 @@ func (w *world) stuckInCircle(deferred []cgroup.Deferred) bool {
 func (w *world) verify(t *testing.T) {
 	t.Helper()
 	var claims []cpuset.Claim
+	grouped := make(map[string]cpuset.Set)
 	for _, target := range w.targets {
 		c := w.current()[target.Path]
 		if !c.Recorded.Equal(target.CPUs) && (target.Container != "" || c.Unit.Known) {
@@ -443,10 +458,17 @@ func (w *world) verify(t *testing.T) {
 		if target.Around {
 			continue // what a unit in it has to itself it has, too
 		}
+		if target.Group != "" {
+			grouped[target.Group] = grouped[target.Group].Union(c.Effective)
+			continue
+		}
 		claims = append(claims, cpuset.Claim{Name: string(target.Path), CPUs: c.Effective.Difference(target.Mixed), Exclusive: target.Exclusive})
 		if !target.Mixed.IsEmpty() {
 			claims = append(claims, cpuset.Claim{Name: string(target.Path) + " beside its own", CPUs: c.Effective.Intersection(target.Mixed)})
 		}
+	}
+	for name, cpus := range grouped {
+		claims = append(claims, cpuset.Claim{Name: name, CPUs: cpus, Exclusive: true})
 	}
 	for _, err := range cpuset.CheckClaims(claims) {
 		t.Error(err)

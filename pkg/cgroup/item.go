@@ -196,6 +196,7 @@ func (d *differ) contested(it *item, cpus cpuset.Set) cpuset.Set {
 			if n = d.holders.of(cpu); held.Contains(cpu) { // counted itself
 				n--
 			}
+			n -= d.group(it, cpu)
 		}
 		for _, in := range it.inner {
 			if in.alone().Contains(cpu) {
@@ -207,4 +208,17 @@ func (d *differ) contested(it *item, cpus cpuset.Set) cpuset.Set {
 		}
 	}
 	return cpuset.Of(taken...)
+}
+
+// group returns the number of other items of the same group that hold a CPU.
+func (d *differ) group(it *item, cpu int) (n int32) {
+	if it.Group == "" {
+		return 0
+	}
+	for _, other := range d.items {
+		if other != it && other.Group == it.Group && other.moves && !other.Around && other.holds().Contains(cpu) {
+			n++
+		}
+	}
+	return n
 }

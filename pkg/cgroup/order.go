@@ -184,6 +184,9 @@ func (d *differ) holding(it *item, cpus cpuset.Set) []Path {
 // keepsOff says that the item holds some of the CPUs, and that it or other has them for
 // itself.
 func (it *item) keepsOff(other *item, cpus cpuset.Set) bool {
+	if it.Group != "" && it.Group == other.Group {
+		return false
+	}
 	return it.alone().Overlaps(cpus) || other.Exclusive && it.holds().Overlaps(cpus.Difference(other.Mixed))
 }
 

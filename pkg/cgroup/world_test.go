@@ -270,6 +270,9 @@ func (g *guard) overlaps(current map[cgroup.Path]cgroup.Current) (effective, rea
 // exclusive ones of them share by the plan.
 func conflicting(a, b *cgroup.Target, all cpuset.Set) cpuset.Set {
 	var conflict cpuset.Set
+	if a.Group != "" && a.Group == b.Group {
+		return conflict
+	}
 	for _, t := range []*cgroup.Target{a, b} {
 		if t.Exclusive {
 			conflict = conflict.Union(all.Difference(t.Mixed))

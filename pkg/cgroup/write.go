@@ -72,8 +72,12 @@ type Target struct {
 	// bounded by its set, whatever it asks for itself: a unit with Delegate= has
 	// its CPUs as a whole.
 	CPUs cpuset.Set
-	// Exclusive says that no other target may run on CPUs, but for Mixed.
+	// Exclusive reports that no other target may run on CPUs, except on Mixed, and except
+	// targets of the same Group.
 	Exclusive bool
+	// Group names the targets that share their exclusive CPUs with each other, such as containers
+	// of one pod; empty for all other targets.
+	Group string
 	// Mixed are those of CPUs that a target that is Exclusive shares with others; none of
 	// them may be another target's own. Empty for all others.
 	Mixed cpuset.Set

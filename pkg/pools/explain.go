@@ -29,7 +29,8 @@ const (
 	RulePause Rule = "Pause"
 	// RuleQoS: the pod is of a QoS class other than Guaranteed, or of none.
 	RuleQoS Rule = "QoS"
-	// RulePodPool: it shares the CPUs of its pod, which has pod-level resources.
+	// RulePodPool: it shares the CPUs of its pod, which has pod-level resources. Traces contain
+	// this rule only if it is met.
 	RulePodPool Rule = "PodPool"
 	// RuleNotWhole: it asks for no whole number of CPUs, or that is not known.
 	RuleNotWhole Rule = "NotWhole"
@@ -151,6 +152,9 @@ func ruleOf(c Code) Rule {
 func (t *Trace) ordinary(p *Pod, ctr *Container, v *verdict) {
 	met := ruleOf(v.reason.Code)
 	for _, r := range [...]Rule{RulePause, RuleQoS, RulePodPool, RuleNotWhole, RuleNoneToGive, RuleExclusive} {
+		if r == RulePodPool && r != met {
+			continue // few pods have pod-level resources
+		}
 		if t.is(r, r == met, v.reason.Text) {
 			return
 		}
@@ -158,8 +162,6 @@ func (t *Trace) ordinary(p *Pod, ctr *Container, v *verdict) {
 		switch r {
 		case RuleQoS:
 			last.Answer = "the pod is " + string(p.QoS)
-		case RulePodPool:
-			last.Answer = "the container has whole CPUs, or the pod has no pod-level resources"
 		case RuleNotWhole:
 			if n, known := ctr.Resources.WholeCPUs(); known {
 				last.Answer = whole(n)

@@ -221,8 +221,13 @@ func (j *judge) scores(found []Finding, works []KernelWork) []Score {
 	for _, p := range j.Pools {
 		s := Score{PoolName: p.PoolName, CPUs: p.CPUs}
 		var owners []Score
+		pods := make(map[string]bool) // with a pool that has its score
 		for _, at := range j.Places {
-			if at.Exclusive && at.PoolName == p.PoolName {
+			if at.PodPool && at.PoolName == p.PoolName && !pods[at.Pod] {
+				pods[at.Pod] = true
+				owners = append(owners, j.score(Score{PoolName: at.PoolName, Pod: at.Pod, CPUs: at.CPUs}, found, works))
+			}
+			if at.Exclusive && !at.PodPool && at.PoolName == p.PoolName {
 				o := j.score(Score{PoolName: at.PoolName, Pod: at.Pod, Name: at.Name, CPUs: at.CPUs}, found, works)
 				used, known := j.Usage[at.Cgroup]
 				o.setUnseen(j.Times, seconds(used), known && at.Mixed.IsEmpty()) // the cgroup's time includes time on shared CPUs

@@ -21,8 +21,9 @@ type Place struct {
 	// Cgroup is the path below the cgroup root, without a leading slash.
 	Cgroup string
 	CPUs   cpuset.Set
-	// Exclusive reports whether all other tasks are foreign on CPUs.
-	Exclusive bool
+	// Exclusive reports whether all other tasks are foreign on CPUs. PodPool reports in addition
+	// that containers of the same pod share these CPUs.
+	Exclusive, PodPool bool
 	// Mixed holds shared CPUs on which an exclusive container may also run.
 	Mixed cpuset.Set
 }
@@ -111,7 +112,11 @@ func (x *index) owners(cpus cpuset.Set) []Owner {
 	}
 	for _, p := range x.Places {
 		if p.Exclusive {
-			take(Owner{PoolName: p.PoolName, Pod: p.Pod, Name: p.Name}, p.CPUs)
+			o := Owner{PoolName: p.PoolName, Pod: p.Pod, Name: p.Name}
+			if p.PodPool {
+				o.Name = ""
+			}
+			take(o, p.CPUs)
 		}
 	}
 	for _, p := range x.Pools {

@@ -101,7 +101,8 @@ func TestPlace(t *testing.T) {
 			w.plan.Pods[0].Containers = append(w.plan.Pods[0].Containers, pools.Placement{ID: "d", Name: "side", Kind: pools.App, State: pools.Created, Pool: pools.Shared, CPUs: cpuset.Of(2, 3)})
 		}, "sandbox 2-5 exclusive, shared 2-3"},
 		"the CPUs of a container are not known": {"kata_p", ready, func(w *world) {
-			w.plan.Pods[0].Containers[1].Unread, w.plan.Pods[0].Containers[1].Exclusive = true, false
+			c := &w.plan.Pods[0].Containers[1]
+			c.Unread, c.Exclusive, c.Pool = true, false, pools.Shared
 		}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {

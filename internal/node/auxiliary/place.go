@@ -144,7 +144,7 @@ func SandboxOf(m *inventory.Inventory, plan *pools.PodPlan, sandbox string) (Cgr
 		if c.Kind == pools.Infra || c.State == pools.Exited || e == nil || e.Container.PodID != sandbox {
 			continue
 		}
-		if c.Pool == pools.Other || !c.Exclusive && (c.Unread || e.IsUnread()) {
+		if c.Pool == pools.Other || c.Pool != pools.Guaranteed && (c.Unread || e.IsUnread()) {
 			g.CPUs = cpuset.Set{}
 			return g, true
 		}
@@ -152,7 +152,7 @@ func SandboxOf(m *inventory.Inventory, plan *pools.PodPlan, sandbox string) (Cgr
 		if !g.Exclusive {
 			g.Pool, g.Type = c.Pool, c.Type
 		}
-		if c.Exclusive {
+		if c.Pool == pools.Guaranteed {
 			g.Exclusive, own = true, own.Union(c.Runs().Difference(c.Mixed))
 		}
 	}

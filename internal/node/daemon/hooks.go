@@ -206,11 +206,11 @@ func (l *Loop) decideCreate(a *createRequest, pod *pools.PodPlan, p *pools.Place
 	switch {
 	case cpus.IsEmpty() && !late:
 		return createAnswer{}, false
-	case cpus.IsEmpty() && (refuse || !p.Exclusive):
+	case cpus.IsEmpty() && (refuse || p.Pool != pools.Guaranteed):
 		return createAnswer{err: fmt.Errorf("CPUs %s are not free yet: %s still uses them; the kubelet retries%s", occupied, by, a.wait.Shortened())}, true
 	case cpus.IsEmpty():
 		q := *p // a later pass allocates its exclusive CPUs, when they are free
-		q.Exclusive, q.Mixed, q.CPUs = false, cpuset.Set{}, l.status.plan.Shared.Difference(l.leavingCPUs())
+		q.Pool, q.Exclusive, q.Mixed, q.CPUs = pools.Shared, false, cpuset.Set{}, l.status.plan.Shared.Difference(l.leavingCPUs())
 		if cpus, occupied, by = l.obtainable(&q); cpus.IsEmpty() {
 			return createAnswer{err: fmt.Errorf("all CPUs of the shared pool are taken: %s still has %s", by, occupied)}, true
 		}

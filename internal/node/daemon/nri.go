@@ -268,7 +268,7 @@ func (l *Loop) decideEarly(a *createRequest, pod *pools.PodPlan, p *pools.Placem
 	case p.Pool == pools.Other, l.CPUManager != nil: // the request has the CPUs of the kubelet
 		return createAnswer{reply: l.replyUnmanaged(a)}, true
 	}
-	whole := p.Exclusive || p.Refused != nil || p.Reason.Code == pools.CodeWaiting
+	whole := p.Pool == pools.Guaranteed || p.Refused != nil || p.Reason.Code == pools.CodeWaiting
 	weighs := p.Shares != 0 && !l.formula.IsAnswered() // its original needs the formula
 	switch {
 	case !whole && !weighs && !p.CPUs.IsEmpty():
@@ -279,7 +279,9 @@ func (l *Loop) decideEarly(a *createRequest, pod *pools.PodPlan, p *pools.Placem
 		return createAnswer{err: errEarly}, true
 	}
 	shared := *p
-	shared.Exclusive, shared.Mixed = false, cpuset.Set{}
+	if shared.Exclusive, shared.Mixed = false, (cpuset.Set{}); whole {
+		shared.Pool = pools.Shared
+	}
 	l.noteCreated(l.inventory.Container(a.container.ID), &shared)
 	return createAnswer{reply: l.reply(a, pod, &shared, shared.CPUs)}, true
 }

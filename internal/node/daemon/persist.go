@@ -127,7 +127,7 @@ func (l *Loop) addToReply(w cgroup.Write) bool {
 	_, p := findPlacement(&l.status.plan, a.container.ID)
 	cpus, err := cpuset.Parse(w.Value)
 	recorded := l.cache.Current(w.Path).Recorded
-	if e := l.inventory.Container(w.Container); e == nil || e.IsUnconfirmed() || err != nil || p == nil || !p.Exclusive ||
+	if e := l.inventory.Container(w.Container); e == nil || e.IsUnconfirmed() || err != nil || p == nil || !p.Exclusive && !p.InPodPool() ||
 		!recorded.Overlaps(p.CPUs) || cpus.Overlaps(p.CPUs) {
 		return false
 	}

@@ -238,7 +238,7 @@ func (l *Loop) view() *telemetry.View {
 				PoolName: poolName(c.Pool, c.Type), ID: c.ID, Namespace: pod.Namespace, Pod: pod.Name, Name: c.Name,
 				Reason: string(c.Reason.Code), Cgroup: string(paths[c.ID]),
 			}
-			if c.Exclusive && shown.Cgroup != "" {
+			if c.Pool == pools.Guaranteed && shown.Cgroup != "" {
 				r := l.machine().Of(c.CPUs, l.isolation.mode(paths[c.ID]))
 				shown.Isolation, shown.Noise = string(r.Mode), counts(l.Boot, r)
 			}

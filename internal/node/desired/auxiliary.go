@@ -50,9 +50,9 @@ func (in *Input) podTarget(pod *pools.PodPlan, c *pools.Placement) (cgroup.Targe
 	if c.Kind == pools.App && in.Inventory.IsHosted(c.ID) {
 		return cgroup.Target{}, false
 	}
-	t, ok := in.containerTarget(c)
+	t, ok := in.containerTarget(pod, c)
 	if g, hosts := in.sandbox(pod, c); ok && hosts {
-		t.CPUs, t.Exclusive, t.Mixed, t.Reason = g.CPUs, g.Exclusive, g.Mixed, g.Reason
+		t.CPUs, t.Exclusive, t.Group, t.Mixed, t.Reason = g.CPUs, g.Exclusive, "", g.Mixed, g.Reason
 	}
 	return t, ok && !t.CPUs.IsEmpty()
 }

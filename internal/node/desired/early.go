@@ -20,7 +20,7 @@ func (in *Input) Early() pools.Plan {
 	for i := range plan.Pods {
 		for j := range plan.Pods[i].Containers {
 			c := &plan.Pods[i].Containers[j]
-			if c.Exclusive {
+			if c.Pool == pools.Guaranteed {
 				c.CPUs, c.Mixed, c.Mems, c.Unlimited = plan.Shared, cpuset.Set{}, cpuset.Set{}, false
 			}
 			c.CPUs = c.CPUs.Difference(held)

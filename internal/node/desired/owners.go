@@ -5,7 +5,7 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
 
-// Owner is a container or a unit with exclusive CPUs.
+// Owner is a container or a unit with exclusive CPUs, which containers of its pod can share.
 type Owner struct {
 	Pod, Name, ID string
 	Unit          bool
@@ -17,7 +17,7 @@ func Owners(plan pools.Plan) []Owner {
 	var all []Owner
 	for _, pod := range plan.Pods {
 		for _, c := range pod.Containers {
-			if c.Exclusive && c.State != pools.Exited {
+			if c.Pool == pools.Guaranteed && c.State != pools.Exited {
 				all = append(all, Owner{Pod: pod.Namespace + "/" + pod.Name, Name: c.Name, ID: c.ID, CPUs: c.CPUs})
 			}
 		}

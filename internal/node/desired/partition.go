@@ -24,7 +24,7 @@ func (s *Settings) Partitions(kernel cgroup.PartitionKernel) (on bool, why strin
 
 // Partitionable reports whether a target can become a partition. All CPUs of a partition are
 // exclusive.
-func Partitionable(t cgroup.Target) bool { return t.Exclusive && t.Mixed.IsEmpty() }
+func Partitionable(t cgroup.Target) bool { return t.Exclusive && t.Mixed.IsEmpty() && t.Group == "" }
 
 // Unpartitionable returns the reason why an owner with shared CPUs is not a partition.
 func Unpartitionable(t cgroup.Target) string {

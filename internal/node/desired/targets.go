@@ -110,8 +110,11 @@ func (in *Input) isContested(pod *pools.PodPlan) bool {
 	return false
 }
 
-func (in *Input) containerTarget(c *pools.Placement) (cgroup.Target, bool) {
-	t := cgroup.Target{CPUs: c.Runs(), Mems: c.Mems, Exclusive: c.Exclusive, Mixed: c.Mixed, Reason: c.Reason.Text}
+func (in *Input) containerTarget(pod *pools.PodPlan, c *pools.Placement) (cgroup.Target, bool) {
+	t := cgroup.Target{CPUs: c.Runs(), Mems: c.Mems, Exclusive: c.Pool == pools.Guaranteed, Mixed: c.Mixed, Reason: c.Reason.Text}
+	if c.InPodPool() {
+		t.Group = pod.UID
+	}
 	switch {
 	case c.State == pools.Exited, c.Pool == pools.Other:
 		return t, false

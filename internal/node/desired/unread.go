@@ -62,7 +62,7 @@ func unreadCgroups(m *inventory.Inventory, p pools.Plan) map[cgroup.Path]bool {
 	for _, pod := range p.Pods {
 		for _, c := range pod.Containers {
 			switch e := m.Container(c.ID); {
-			case c.Exclusive:
+			case c.Pool == pools.Guaranteed:
 			case c.Kind == pools.Infra && c.Unread:
 				paths[m.Pod(c.ID).Pause] = true
 			case e != nil && (c.Unread || e.IsUnread()):

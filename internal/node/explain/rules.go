@@ -20,6 +20,8 @@ func statement(r pools.Rule) string {
 		return "it is a pause container"
 	case pools.RuleQoS:
 		return "the pod is not Guaranteed"
+	case pools.RulePodPool:
+		return "its pod has pod-level resources, and it has no whole CPUs"
 	case pools.RuleNotWhole:
 		return "it does not request a whole number of CPUs"
 	case pools.RuleNoneToGive:

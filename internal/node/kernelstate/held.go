@@ -14,6 +14,7 @@ import (
 // requested count too. In a slice with CPUs they count only if the slice has them, and a
 // cgroup on CPUs of others does not keep these.
 func (t *Cache) Held(targets []cgroup.Target, p *pools.Placement, path cgroup.Path) iter.Seq2[cgroup.Path, cpuset.Set] {
+	alone := p.Pool == pools.Guaranteed
 	return func(yield func(cgroup.Path, cpuset.Set) bool) {
 		bounds := t.bounds(targets)
 		if b, ok := bounds[path.Parent()]; ok && !yield(path.Parent(), p.Runs().Difference(b)) {
@@ -21,11 +22,14 @@ func (t *Cache) Held(targets []cgroup.Target, p *pools.Placement, path cgroup.Pa
 		}
 		for i := range targets {
 			o := &targets[i]
-			if o.Container == p.ID || o.CPUs.IsEmpty() || o.Around || !o.Exclusive && !p.Exclusive {
+			if o.Container == p.ID || o.CPUs.IsEmpty() || o.Around || !o.Exclusive && !alone {
 				continue
 			}
 			if o.Exclusive && o.Container+o.Unit == "" && o.Path.Parent() == path.Parent() {
 				continue // the cgroup of the container's sandbox, in which it will run
+			}
+			if o.Group != "" && p.InPodPool() && o.Path.Parent() == path.Parent() {
+				continue // both share the CPUs of their pod
 			}
 			c := t.current[o.Path]
 			if !c.Exists {
@@ -39,7 +43,7 @@ func (t *Cache) Held(targets []cgroup.Target, p *pools.Placement, path cgroup.Pa
 				own = held.Difference(o.Mixed)
 			}
 			taken := own
-			if p.Exclusive {
+			if alone {
 				taken = taken.Union(held.Intersection(p.CPUs))
 			}
 			if !taken.IsEmpty() && !yield(o.Path, taken) {

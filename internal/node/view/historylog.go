@@ -151,7 +151,7 @@ func (c *HistoryLog) notePod(before, now *pools.PodPlan) {
 // moved reports whether a placement has changed, except that its pool has other CPUs.
 func moved(was, is *pools.Placement) bool {
 	return was.Pool != is.Pool || was.Type != is.Type || was.Exclusive != is.Exclusive || was.Reason.Code != is.Reason.Code ||
-		is.Exclusive && !was.CPUs.Equal(is.CPUs)
+		is.Pool == pools.Guaranteed && !was.CPUs.Equal(is.CPUs)
 }
 
 func placementOf(p *pools.PodPlan, id string) *pools.Placement {
