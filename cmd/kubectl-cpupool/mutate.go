@@ -2,13 +2,17 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
 	"os"
+	"strconv"
+	"strings"
 
 	"github.com/rogpeppe/go-internal/diff"
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -62,6 +66,9 @@ func (a *admissionFlags) add(cmd *cobra.Command) {
 	flags.StringSliceVar(&a.types, "type", []string{"management"}, "workload `TYPE` that is switched on; may be repeated")
 	flags.BoolVar(&a.settings.SharedCPUs, "shared-cpus", false, "the resource of the shared pool is switched on")
 	flags.BoolVar(&a.settings.GuaranteedCPUs, "guaranteed-cpus", false, "the resource of the guaranteed pool is switched on")
+	flags.Var((*podLevelFlag)(&a.settings.PodLevel), "pod-level", "`MODE` of Guaranteed pods with spec.resources, pod or container, as guaranteed.podLevel on the nodes")
+	flags.BoolVar(&a.settings.PodLevelOverride, "pod-level-override", false, "pods may choose the mode by the annotation cpupoold.io/pod-level")
+	addDefaults(flags, &a.settings.Defaults)
 	flags.StringVar(&a.settings.Names.Domain, "domain", "workload.openshift.io", "`DOMAIN` of annotations and types")
 	flags.StringVar(&a.settings.Names.PoolDomain, "pool-domain", "openshift.io", "`DOMAIN` of the pools' resources")
 }
@@ -266,6 +273,53 @@ func read(stdin io.Reader, file string) ([]byte, error) {
 		err = fmt.Errorf("%s: is longer than %d bytes; give a part of it", file, readLimit)
 	}
 	return data, err
+}
+
+// podLevelFlag is a flag for the mode of pods with spec.resources.
+type podLevelFlag admission.PodLevel
+
+func (f *podLevelFlag) Type() string { return "MODE" }
+
+func (f *podLevelFlag) String() string { return cmp.Or(string(*f), string(admission.PodLevelPod)) }
+
+func (f *podLevelFlag) Set(text string) error {
+	if !admission.PodLevel(text).Valid() {
+		return errors.New("no mode; write pod or container")
+	}
+	*f = podLevelFlag(text)
+	return nil
+}
+
+// addDefaults adds the flag for the defaults of spec.resources.
+func addDefaults(flags *pflag.FlagSet, d *admission.Defaults) {
+	flags.Var(&defaultsFlag{text: "1.37", is: d}, "kubernetes", "`VERSION` of the API server that completes spec.resources, such as 1.36; "+
+		"static for static pods of a kubelet 1.37 or later, which it does not complete")
+}
+
+// defaultsFlag is a flag for a version of Kubernetes, or static.
+type defaultsFlag struct {
+	text string
+	is   *admission.Defaults
+}
+
+func (f *defaultsFlag) Type() string { return "VERSION" }
+
+func (f *defaultsFlag) String() string { return f.text }
+
+func (f *defaultsFlag) Set(text string) error {
+	f.text = text
+	if text == "static" {
+		*f.is = admission.DefaultNothing
+		return nil
+	}
+	major, minor, _ := strings.Cut(strings.TrimPrefix(text, "v"), ".")
+	minor, _, _ = strings.Cut(minor, ".")
+	n, err := strconv.ParseUint(minor, 10, 16)
+	if err != nil || major != "1" {
+		return errors.New("no version of Kubernetes; write one such as 1.37, or static")
+	}
+	*f.is = admission.DefaultsOf(int(n))
+	return nil
 }
 
 // quantityFlag is a flag for an amount that is not negative.

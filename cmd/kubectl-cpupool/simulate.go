@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/cpupoold/cpupoold/internal/admission"
 	"github.com/cpupoold/cpupoold/internal/config"
 	"github.com/cpupoold/cpupoold/internal/plugin/simulate"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
@@ -45,6 +46,7 @@ type simulateOptions struct {
 	node      string
 	trace     string
 	output    string
+	defaults  admission.Defaults
 }
 
 func simulateCommand(s streams) *cobra.Command {
@@ -66,6 +68,7 @@ func simulateCommand(s streams) *cobra.Command {
 	flags.StringArrayVarP(&o.files, "filename", "f", nil, "`FILE` of pods, workloads and namespaces, - for the standard input, or a tree of files; may be repeated")
 	flags.StringVarP(&o.namespace, "namespace", "n", "default", "`NAMESPACE` of objects that name none")
 	flags.StringVar(&o.node, "node", "", "`NODE` whose pods are meant, where those of several were saved")
+	addDefaults(flags, &o.defaults)
 	flags.StringVar(&o.trace, "trace", "", "`FILE` of events, one JSON object for each line, - for the standard input")
 	flags.StringVarP(&o.output, "output", "o", "table", "`FORMAT`: table or json")
 	return cmd
@@ -91,9 +94,10 @@ func (o *simulateOptions) check() error {
 
 // scene is what a simulation is made of, but for the configuration.
 type scene struct {
-	machine *topology.Topology
-	objects simulate.Objects
-	events  []simulate.Event
+	machine  *topology.Topology
+	objects  simulate.Objects
+	events   []simulate.Event
+	defaults admission.Defaults
 }
 
 func (o *simulateOptions) run(s streams, compare bool) error {
@@ -131,7 +135,7 @@ func (o *simulateOptions) run(s streams, compare bool) error {
 
 // read reads all files but the configurations.
 func (o *simulateOptions) read(s streams) (*scene, error) {
-	at := &scene{}
+	at := &scene{defaults: o.defaults}
 	var errs []error
 	var err error
 	if at.machine, err = o.machine(s); err != nil {
@@ -204,6 +208,7 @@ func (at *scene) simulate(file string) (*simulate.Document, error) {
 	if err != nil {
 		return nil, err
 	}
+	node.Defaults = at.defaults
 	steps, err := node.Run(&at.objects, at.events)
 	if err != nil {
 		return nil, err

@@ -132,7 +132,7 @@ func (l *linter) checkAsking() {
 		return
 	}
 	for _, c := range containers(pod) {
-		if !requestsCPU(c) && !has(c, l.Admission.Names.CoresResource(typ)) {
+		if !requestsCPU(&c.Resources) && !has(c, l.Admission.Names.CoresResource(typ)) {
 			l.find(l.containerLine(c.Name),
 				fmt.Sprintf("container %s requests no CPU, and has the least weight among those of workload type %q", strconv.Quote(c.Name), typ),
 				"request cpu; it is counted as "+l.Admission.Names.CoresResource(typ))
@@ -157,9 +157,25 @@ func (l *linter) checkNotAsking() {
 			l.findWritten(w.Subject)
 		}
 	}
+	l.checkPodPool()
+	if r := pod.Spec.Resources; r != nil && requestsCPU(r) {
+		return // the pools count it as a whole
+	}
 	for _, c := range containers(pod) {
-		if l.Admission.SharedCPUs && !requestsCPU(c) {
+		if l.Admission.SharedCPUs && !requestsCPU(&c.Resources) {
 			l.find(l.containerLine(c.Name), fmt.Sprintf("container %s requests no CPU, and no pool counts it", strconv.Quote(c.Name)), "request cpu")
+		}
+	}
+}
+
+// checkPodPool finds a container for which other containers of its pod leave no CPU.
+func (l *linter) checkPodPool() {
+	s := l.Admission
+	s.GuaranteedCPUs = true // the nodes have exclusive CPUs, whether or not the scheduler counts them
+	_, warnings, _ := s.Mutate(l.object.Pod, admission.Origin{Manifest: true})
+	for _, w := range warnings {
+		if w.Reason == admission.PodPoolEmpty {
+			l.findText(l.containerLine(w.Subject), w.String())
 		}
 	}
 }
@@ -207,12 +223,11 @@ func (l *linter) containerLine(name string) int {
 	return l.object.PodLine("spec", "initContainers", name)
 }
 
-// requestsCPU says that a container asks for more than nothing; a limit alone is a
-// request.
-func requestsCPU(c *corev1.Container) bool {
-	q, ok := c.Resources.Requests[corev1.ResourceCPU]
+// requestsCPU reports whether a container or a pod requests CPU. A limit alone is a request.
+func requestsCPU(r *corev1.ResourceRequirements) bool {
+	q, ok := r.Requests[corev1.ResourceCPU]
 	if !ok {
-		q = c.Resources.Limits[corev1.ResourceCPU]
+		q = r.Limits[corev1.ResourceCPU]
 	}
 	return q.Sign() > 0
 }

@@ -68,27 +68,27 @@ func (r *running) exit(at int64) {
 
 func (r *running) name() string { return r.pod.Namespace + "/" + r.pod.Name }
 
-// resize gives a container another amount of CPU, as the kubelet does in place: it is the
-// request, and the limit of a container that has one.
+// resize gives a container another amount of CPU, as the kubelet does in place. Without a
+// container it gives it to the pod itself (spec.resources). The amount is the request, and
+// also the limit if there is one.
 func (r *running) resize(container string, cpu resource.Quantity) error {
 	spec := r.spec.DeepCopy()
-	var at *corev1.Container
-	for _, list := range [][]corev1.Container{spec.Spec.InitContainers, spec.Spec.Containers} {
-		for i := range list {
-			if list[i].Name == container {
-				at = &list[i]
-			}
-		}
+	at := spec.Spec.Resources
+	if container != "" {
+		at = resourcesIn(spec, container)
 	}
-	if at == nil {
+	switch {
+	case at == nil && container == "":
+		return fmt.Errorf("pod %s has no spec.resources; name one of its containers", r.name())
+	case at == nil:
 		return fmt.Errorf("pod %s has no container %q", r.name(), container)
 	}
-	if at.Resources.Requests == nil {
-		at.Resources.Requests = corev1.ResourceList{}
+	if at.Requests == nil {
+		at.Requests = corev1.ResourceList{}
 	}
-	at.Resources.Requests[corev1.ResourceCPU] = cpu
-	if _, limited := at.Resources.Limits[corev1.ResourceCPU]; limited {
-		at.Resources.Limits[corev1.ResourceCPU] = cpu
+	at.Requests[corev1.ResourceCPU] = cpu
+	if _, limited := at.Limits[corev1.ResourceCPU]; limited {
+		at.Limits[corev1.ResourceCPU] = cpu
 	}
 	asked := admission.AskedBy(spec, r.defaults)
 	if asked.Class != r.asked.Class {
@@ -99,6 +99,19 @@ func (r *running) resize(container string, cpu resource.Quantity) error {
 		for j := range r.pod.Containers {
 			if c := &r.pod.Containers[j]; c.Kind == pools.App && c.Name == asked.Containers[i].Name {
 				c.Resources = resourcesOf(asked.Containers[i].Amounts)
+			}
+		}
+	}
+	return nil
+}
+
+// resourcesIn returns the resources of a container of a pod, or nil if there is no such
+// container.
+func resourcesIn(pod *corev1.Pod, container string) *corev1.ResourceRequirements {
+	for _, list := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
+		for i := range list {
+			if list[i].Name == container {
+				return &list[i].Resources
 			}
 		}
 	}

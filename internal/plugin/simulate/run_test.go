@@ -149,7 +149,6 @@ func TestTraceErrors(t *testing.T) {
 		`{"at":"1s","remove":"a","cpu":"1"}`:                                   "container and cpu are for resize",
 		`{"at":"1s","resize":"a","container":"c"}`:                             `cpu ""`,
 		`{"at":"1s","resize":"a","container":"c","cpu":"1e-999999999"}`:        `cpu "1e-999999999"; want`,
-		`{"at":"1s","resize":"a","cpu":"1"}`:                                   `container ""`,
 		`{"at":"1s","offline":"x"}`:                                            "line 1: ",
 		`{"at":"1s","add":""}`:                                                 "line 1: ",
 		`{"at":"1s","add":{"kind":"Pod"}}`:                                     "want the name of a pod",

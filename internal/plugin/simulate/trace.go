@@ -23,7 +23,8 @@ type Event struct {
 	// Add is a pod that comes: namespace/name of one that there is, or Pod itself.
 	Add string
 	Pod *Pod
-	// Remove is a pod that ends, Resize one of which Container gets CPU.
+	// Remove is a pod that ends, Resize one of which Container gets CPU; without Container
+	// the pod itself does (spec.resources).
 	Remove, Resize string
 	Container      string
 	CPU            resource.Quantity
@@ -39,7 +40,7 @@ func (e *Event) String() string {
 	case e.Remove != "":
 		return "remove " + e.Remove
 	case e.Resize != "":
-		return "resize " + e.Resize + "/" + e.Container + " to " + e.CPU.String()
+		return "resize " + strings.TrimSuffix(e.Resize+"/"+e.Container, "/") + " to " + e.CPU.String()
 	case !e.Offline.IsEmpty():
 		return "offline " + e.Offline.String()
 	}
@@ -168,8 +169,8 @@ func (e *Event) parseResize(cpu string) error {
 	if !strings.ContainsAny(cpu, "eE") {
 		q, err = resource.ParseQuantity(cpu)
 	}
-	if err != nil || q.Sign() < 0 || e.Container == "" {
-		return fmt.Errorf("resize: container %q, cpu %q; want the container's name and an amount such as 2 or 500m", e.Container, cpu)
+	if err != nil || q.Sign() < 0 {
+		return fmt.Errorf("resize: cpu %q; want an amount such as 2 or 500m", cpu)
 	}
 	e.CPU = q
 	return nil
