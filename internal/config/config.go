@@ -71,8 +71,9 @@ type Config struct {
 	PoolDomain string
 
 	// RuntimeEndpoint (containerRuntimeEndpoint) is the CRI socket, a
-	// unix:// URL or an absolute path. Default: empty, which looks for one in
-	// the usual places. "none" stands for a machine without a runtime, where
+	// unix:// URL or an absolute path. Default: empty, which means the endpoint
+	// of the kubelet, and without a kubelet the runtime that answers in one of the
+	// usual places. "none" stands for a machine without a runtime, where
 	// only systemd units are placed: see HasRuntime.
 	RuntimeEndpoint string
 

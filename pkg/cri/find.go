@@ -27,35 +27,42 @@ func sockets() []string {
 		"/run/k3s/containerd/containerd.sock", // K3s and RKE2
 		"/run/k0s/containerd.sock",
 		"/var/snap/microk8s/common/run/containerd.sock",
+		"/run/cri-dockerd.sock", // so that the containerd of Docker does not count as the runtime
+		"/var/run/cri-dockerd.sock",
 	}
 }
 
-// Find returns the endpoint of the one runtime that answers on a socket where
-// the distributions of Kubernetes put it. If none does, or more than one, the
-// error says what was tried and how to choose. The sockets are looked for below
-// root, normally "/".
+// Find returns the endpoint of the runtime that answers on a socket where the
+// distributions of Kubernetes put it. If several answer, it is the only one with
+// pods. Otherwise the error states the sockets that were tried, and how to choose.
+// The sockets are below root, normally "/".
 //
 // A containerd without its CRI plugin (as Docker runs it) does not answer.
 func Find(ctx context.Context, root string) (string, error) {
 	paths := existing(root, sockets())
-	refusals := make([]error, len(paths))
+	probes := make([]probed, len(paths))
 	var wg sync.WaitGroup
 	for i, p := range paths {
-		wg.Go(func() { refusals[i] = probe(ctx, p) })
+		wg.Go(func() { probes[i] = probe(ctx, p) })
 	}
 	wg.Wait()
 
-	var answering, tried []string
+	var answering, used, tried []string
 	for i, p := range paths {
-		if refusals[i] == nil {
-			answering = append(answering, "unix://"+p)
-		} else {
-			tried = append(tried, fmt.Sprintf("%s (%v)", p, refusals[i]))
+		if err := probes[i].err; err != nil {
+			tried = append(tried, fmt.Sprintf("%s (%v)", p, err))
+			continue
+		}
+		answering = append(answering, "unix://"+p)
+		if probes[i].pods {
+			used = append(used, "unix://"+p)
 		}
 	}
 	switch {
 	case len(answering) == 1:
 		return answering[0], nil
+	case len(used) == 1:
+		return used[0], nil
 	case len(answering) > 1:
 		return "", fmt.Errorf("find container runtime: %d runtimes answer: %s: name one of them as containerRuntimeEndpoint",
 			len(answering), strings.Join(answering, ", "))
@@ -94,14 +101,23 @@ next:
 	return found
 }
 
-func probe(ctx context.Context, socket string) (err error) {
+// probed is the answer on a socket.
+type probed struct {
+	pods bool // the runtime has pods
+	err  error
+}
+
+func probe(ctx context.Context, socket string) (p probed) {
 	ctx, cancel := context.WithTimeout(ctx, findTimeout)
 	defer cancel()
 	c, err := Dial(socket, nil)
 	if err != nil {
-		return err
+		return probed{err: err}
 	}
-	defer func() { err = errors.Join(err, c.Close()) }()
-	_, _, err = c.Version(ctx)
-	return err
+	defer func() { p.err = errors.Join(p.err, c.Close()) }()
+	if _, _, err = c.Version(ctx); err != nil {
+		return probed{err: err}
+	}
+	pods, _, _ := c.List(ctx) // the daemon could not place pods that the runtime does not list
+	return probed{pods: len(pods) > 0}
 }

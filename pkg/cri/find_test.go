@@ -40,7 +40,7 @@ func TestFind(t *testing.T) {
 	t.Parallel()
 	for _, path := range []string{
 		"/run/containerd/containerd.sock", "/run/crio/crio.sock", "/var/run/crio/crio.sock", "/run/k3s/containerd/containerd.sock",
-		"/run/k0s/containerd.sock", "/var/snap/microk8s/common/run/containerd.sock",
+		"/run/k0s/containerd.sock", "/var/snap/microk8s/common/run/containerd.sock", "/run/cri-dockerd.sock",
 	} {
 		t.Run(path, func(t *testing.T) {
 			t.Parallel()
@@ -91,6 +91,23 @@ func TestFindPassesOverOthers(t *testing.T) {
 	got, err := cri.Find(t.Context(), root)
 	if want := "unix://" + filepath.Join(root, "run/crio/crio.sock"); err != nil || got != want {
 		t.Errorf("Find() = %q, %v; want %q", got, err, want)
+	}
+}
+
+// TestFindUsed checks that of several runtimes the only one with pods is found.
+func TestFindUsed(t *testing.T) {
+	t.Parallel()
+	used := testnode.StartRuntime(t, testnode.RuntimeConfig{})
+	must[string](t)(used.RunPod(testnode.PodSpec{UID: "one", Namespace: "default", Name: "one", QoS: "burstable"}))
+	at := map[string]*testnode.Runtime{"/run/containerd/containerd.sock": testnode.StartRuntime(t, testnode.RuntimeConfig{}), "/run/crio/crio.sock": used}
+	root := place(t, at)
+	got, err := cri.Find(t.Context(), root)
+	if want := "unix://" + filepath.Join(root, "run/crio/crio.sock"); err != nil || got != want {
+		t.Errorf("Find() = %q, %v; want %q", got, err, want)
+	}
+	must[string](t)(at["/run/containerd/containerd.sock"].RunPod(testnode.PodSpec{UID: "two", Namespace: "default", Name: "two", QoS: "burstable"}))
+	if got, err := cri.Find(t.Context(), root); err == nil {
+		t.Errorf("Find() of two runtimes with pods = %q; want an error", got)
 	}
 }
 

@@ -74,7 +74,7 @@ func Run(ctx context.Context, o Options) error {
 	if o.Config.Mode == config.ModeObserve {
 		h = h.Observing()
 	}
-	return runOn(ctx, h, o)
+	return h.Serve(ctx, func(ctx context.Context) error { return runOn(ctx, h, o) })
 }
 
 func runOn(ctx context.Context, h hostenv.Host, o Options) error {

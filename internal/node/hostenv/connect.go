@@ -11,6 +11,7 @@ import (
 
 	"github.com/cpupoold/cpupoold/internal/config"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
+	"github.com/cpupoold/cpupoold/pkg/cri"
 	"github.com/cpupoold/cpupoold/pkg/podresources"
 	"github.com/cpupoold/cpupoold/pkg/topology"
 )
@@ -98,6 +99,11 @@ func assemble(fs *cgroup.FS, rt link, c *config.Config, t *topology.Topology) (h
 	}
 	if rt.client != nil {
 		h.Runtime, h.Annotations, h.NRISocket = rt.client, rt.annotations, c.NRISocket
+		if rt.guessed {
+			h.confirm = func(ctx context.Context) error {
+				return confirm(ctx, c, rt.endpoint, finder{kubeletEndpoint, cri.Find}, rt.hasPods)
+			}
+		}
 		if rt.name == crioName {
 			h.CRIO = readCRIO
 		}

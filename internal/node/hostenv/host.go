@@ -58,6 +58,8 @@ type Host struct {
 	RunDir string
 	// NRISocket is the socket of the runtime's NRI; empty: NRI is not used.
 	NRISocket string
+	// confirm checks a guessed runtime; nil if it is certain.
+	confirm func(context.Context) error
 	// Observes is set by Observing: nothing may be written.
 	Observes bool
 }

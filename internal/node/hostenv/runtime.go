@@ -30,12 +30,24 @@ type Runtime interface {
 // crioName is the runtime name that CRI-O reports (cri-o, server/version.go).
 const crioName = "cri-o"
 
+// dockerName is the runtime name that cri-dockerd reports (cri-dockerd, core/docker_service.go).
+const dockerName = "docker"
+
+// errDocker refuses cri-dockerd. Its details of a container have sandbox and process, but neither
+// the cgroup nor the resources (cri-dockerd, verboseContainerInfo in core/convert.go).
+var errDocker = errors.New("this is cri-dockerd, which is not supported: it reports no cgroups of containers; use containerd or CRI-O")
+
 // readCRIO returns the configuration of CRI-O, also from within a pod without these files.
 func readCRIO() managers.CRIO { return managers.ReadCRIO(procroot.Of(os.DirFS("/"), 1)) }
 
 // link is the connection to a runtime that has answered.
 type link struct {
 	client *cri.Client
+	// endpoint is the client's. Guessed reports whether neither the configuration nor the kubelet
+	// has named it.
+	endpoint string
+	guessed  bool
+
 	name   string // that the runtime reports
 	driver cgroup.Driver
 	// annotations selects the annotations that client keeps.
@@ -46,33 +58,40 @@ type link struct {
 // runs systemd.
 func noRuntime() link { return link{driver: cgroup.DriverSystemd} }
 
+// hasPods reports whether the runtime has pods. Without an answer it returns false.
+func (rt link) hasPods(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(ctx, CallTimeout)
+	defer cancel()
+	pods, _, err := rt.client.List(ctx)
+	return err == nil && len(pods) > 0
+}
+
 func (rt link) close() {
 	if rt.client != nil {
 		_ = rt.client.Close() // every call has ended: nothing is lost
 	}
 }
 
-// connect finds the runtime, unless its endpoint is configured, and asks for its name and
-// its cgroup driver.
+// connect finds the runtime, and asks for its name and its cgroup driver.
 func connect(ctx context.Context, c *config.Config, fs *cgroup.FS) (link, error) {
 	ctx, cancel := context.WithTimeout(ctx, CallTimeout)
 	defer cancel()
-	endpoint := c.RuntimeEndpoint
-	if endpoint == "" {
-		var err error
-		if endpoint, err = cri.Find(ctx, "/"); err != nil {
-			return link{}, err
-		}
+	endpoint, guessed, err := findEndpoint(ctx, c, finder{kubeletEndpoint, cri.Find})
+	if err != nil {
+		return link{}, err
 	}
 	filter := annotations.New(c.Names())
 	client, err := cri.Dial(endpoint, filter.Reads)
 	if err != nil {
 		return link{}, err
 	}
-	rt := link{client: client, annotations: filter}
+	rt := link{client: client, endpoint: endpoint, guessed: guessed, annotations: filter}
 	// Any version is accepted, but it must answer: a containerd with its CRI plugin switched
 	// off answers the question for the driver as an old runtime does.
-	if rt.name, _, err = client.Version(ctx); err == nil {
+	if rt.name, _, err = client.Version(ctx); err == nil && rt.name == dockerName {
+		err = errDocker
+	}
+	if err == nil {
 		rt.driver, err = findDriver(ctx, client, fs)
 	}
 	if err != nil {

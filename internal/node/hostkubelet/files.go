@@ -128,10 +128,10 @@ func (k Kubelet) socket(name string) (string, error) {
 	if err != nil {
 		machine = direct
 	}
-	for _, known := range []string{name[1:], direct, machine} { // these do not depend on the kubelet's process
+	for _, known := range []string{name[1:], direct, machine, at} { // only the last one ends with the kubelet's process
 		if _, err := fs.Stat(host, known); err == nil {
 			return "unix:///" + known, nil
 		}
 	}
-	return "unix:///" + at, nil
+	return "unix://" + name, nil // the runtime has not started yet
 }

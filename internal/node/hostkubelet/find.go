@@ -17,7 +17,7 @@ import (
 type Kubelet struct {
 	PID   int               // 0 if no kubelet runs
 	Flags map[string]string // by name, without dashes in front
-	Root  procroot.FS       // its files; those of the machine if no kubelet runs
+	Root  procroot.FS       // its files; the files of the machine if no kubelet runs
 }
 
 // initPID is the first process of the PID namespace. In a pod with hostPID it belongs to the host.

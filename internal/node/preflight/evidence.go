@@ -48,8 +48,9 @@ func gather(ctx context.Context, host Host, c Configuration) *evidence {
 	}
 	e.mount = readCgroupMount(e.root)
 	e.pods = findKubepods(e.root)
-	if e.config.HasRuntime() {
-		e.runtime = queryRuntime(ctx, host, e.config.RuntimeEndpoint)
+	e.kubelet = readKubelet(e.root, e.config.KubeletStateDir)
+	if e.config.HasRuntime() { // the daemon finds it in the same order
+		e.runtime = queryRuntime(ctx, host, cmp.Or(e.config.RuntimeEndpoint, e.kubelet.endpoint))
 	}
 	e.systemd = querySystemd(ctx, host)
 	if e.systemd.err == nil {
@@ -58,7 +59,6 @@ func gather(ctx context.Context, host Host, c Configuration) *evidence {
 			e.hosts = queryHostUnits(ctx, e)
 		}
 	}
-	e.kubelet = readKubelet(e.root, e.config.KubeletStateDir)
 	machine := procroot.Of(e.root, 1) // a pod does not have these files
 	e.tuned = managers.ReadTuned(machine)
 	e.crio = managers.ReadCRIO(machine)

@@ -80,6 +80,11 @@ func (a archive) root() fs.FS {
 		}
 		root[name] = &fstest.MapFile{Data: []byte(data), Mode: 0o644}
 	}
+	// The kubelet uses the runtime, unless its command line names another one.
+	const kubelet = "proc/512/cmdline"
+	if endpoint := values(a["runtime"])["endpoint"]; root[kubelet] != nil && endpoint != "" && !strings.Contains(string(root[kubelet].Data), "endpoint") {
+		root[kubelet].Data = append(root[kubelet].Data, "--container-runtime-endpoint="+endpoint+"\x00"...)
+	}
 	for name, target := range values(a["links"]) {
 		root[name] = &fstest.MapFile{Data: []byte(target), Mode: fs.ModeSymlink | 0o777}
 	}

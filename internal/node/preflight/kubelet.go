@@ -35,7 +35,6 @@ type kubeletFacts struct {
 	process      hostkubelet.Kubelet
 	stateDirs    []string // where its CPU manager's state can be: kubeletStateDir, then --root-dir if it differs
 	endpoint     string   // of the runtime; empty if unknown
-	endpointErr  error
 	policy       setting // cpuManagerPolicy
 	cgroupDriver setting
 	reserved     setting // reservedSystemCPUs
@@ -59,7 +58,7 @@ func readKubelet(root fs.FS, dir string) kubeletFacts {
 	for _, f := range process.Files(dir) {
 		k.readConfig(f)
 	}
-	k.endpoint, k.endpointErr = process.Endpoint(dir)
+	k.endpoint, _ = process.Endpoint(dir) // checkKubeletConfig reports a file that cannot be read
 	source := fmt.Sprintf("command line of the kubelet (process %d)", process.PID)
 	for name, s := range map[string]*setting{
 		"cpu-manager-policy":      &k.policy,

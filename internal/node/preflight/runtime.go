@@ -69,6 +69,20 @@ func checkRuntime(e *evidence) []Finding {
 			Found:    fmt.Sprintf("%s does not answer: %v", r.endpoint, r.answerErr),
 			Remedy:   "start the runtime, or set the key to the socket that the kubelet uses",
 		}}
+	case r.name == dockerName:
+		return []Finding{{
+			Severity: Error,
+			Subject:  r.endpoint,
+			Found:    "is cri-dockerd, which reports no cgroups of containers: cpupoold cannot place them",
+			Remedy:   "use containerd or CRI-O",
+		}}
+	case e.config.RuntimeEndpoint != "" && e.kubelet.endpoint != "" && socketOf(e.config.RuntimeEndpoint) != socketOf(e.kubelet.endpoint):
+		return []Finding{{
+			Severity: Warning,
+			Subject:  key,
+			Found:    fmt.Sprintf("is %s, but the kubelet (process %d) uses %s: cpupoold would not see the pods", e.config.RuntimeEndpoint, e.kubelet.process.PID, e.kubelet.endpoint),
+			Remedy:   "remove the key, or correct it",
+		}}
 	case r.driverErr != nil:
 		return []Finding{{
 			Severity: Error,
@@ -78,6 +92,14 @@ func checkRuntime(e *evidence) []Finding {
 		}}
 	}
 	return nil
+}
+
+// dockerName is the name that cri-dockerd reports.
+const dockerName = "docker"
+
+// socketOf returns the path of an endpoint. /var/run is a link to /run.
+func socketOf(endpoint string) string {
+	return strings.TrimPrefix(strings.TrimPrefix(endpoint, "unix://"), "/var")
 }
 
 // checkNoRuntime reports conflicts of a configuration without a runtime: cpupoold places no

@@ -86,12 +86,16 @@ func runtimeCases() []broken {
 	return []broken{
 		{
 			name: "no runtime", script: "hide /run/containerd",
+			want: []string{"error runtime: unix:///run/containerd/containerd.sock does not answer"},
+		},
+		{
+			name: "neither runtime nor kubelet", script: "noKubelet\nhide /run/containerd",
 			want: []string{"error runtime: /run/crio/crio.sock"},
 		},
 		{
 			name: "two runtimes", setup: func(t *testing.T) addition {
 				socket := relay(t, "/run/containerd/containerd.sock", unchanged)
-				return addition{script: "mkdir -p /run/crio && touch /run/crio/crio.sock && mount --bind " + socket + " /run/crio/crio.sock"}
+				return addition{script: "noKubelet\nmkdir -p /run/crio && touch /run/crio/crio.sock && mount --bind " + socket + " /run/crio/crio.sock"}
 			},
 			want: []string{"error runtime: 2 runtimes answer: unix:///run/containerd/containerd.sock, unix:///run/crio/crio.sock: name one of them as containerRuntimeEndpoint"},
 		},
@@ -302,6 +306,24 @@ func poolCases() []broken {
 				return addition{}
 			},
 			want: []string{"warning pools-offline: CPUs 7"},
+		},
+		{
+			name: "partition of a slice", setup: func(t *testing.T) addition {
+				const slice = "/sys/fs/cgroup/check.slice"
+				if err := os.Mkdir(slice, 0o755); err != nil {
+					t.Fatal(err)
+				}
+				t.Cleanup(func() {
+					write(t, slice+"/cpuset.cpus.partition", "member")
+					if err := os.Remove(slice); err != nil {
+						t.Error(err)
+					}
+				})
+				write(t, slice+"/cpuset.cpus", "7")
+				write(t, slice+"/cpuset.cpus.partition", "root")
+				return addition{}
+			},
+			want: []string{"warning usable-cpus: the cpuset partition of check.slice has CPUs 7"},
 		},
 		{
 			name: "core in two pools", script: `for cpu in 3 4; do

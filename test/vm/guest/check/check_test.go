@@ -41,6 +41,19 @@ replace() { new=$(mktemp); printf '%s\n' "$2" >"$new"; mount --bind "$new" "$1";
 hide() { mount -t tmpfs none "$1"; }
 # edit FILE SCRIPT: FILE reads as what sed makes of it.
 edit() { new=$(mktemp); sed "$2" "$1" >"$new"; mount --bind "$new" "$1"; }
+# cpupoold reads the files of the kubelet and of the machine through /proc/PID/root, where this namespace has no effect. Without that
+# link it reads its own files. kubelet is the list of kubelets.
+kubelet=
+for comm in /proc/[0-9]*/comm; do
+	if [ "$(cat "$comm" 2>/dev/null)" = kubelet ]; then dir=${comm%/comm}; kubelet="$kubelet ${dir#/proc/}"; fi
+done
+for pid in 1 $kubelet; do
+	dir=$(mktemp -d)
+	for file in cmdline status cgroup; do cat "/proc/$pid/$file" >"$dir/$file"; done
+	mount --bind "$dir" "/proc/$pid"
+done
+# noKubelet: no kubelet runs.
+noKubelet() { for pid in $kubelet; do : >"/proc/$pid/cmdline"; done; }
 `
 
 // goodConfig fits a machine with eight CPUs. The kubelet reserves 0-1: see TestMain.

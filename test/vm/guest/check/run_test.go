@@ -4,8 +4,10 @@ package check_test
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -72,6 +74,33 @@ func TestStaticKubelet(t *testing.T) {
 	})
 	write(t, kubeletConfig, string(original))
 	check(t, "", goodConfig).expect(t, []string{"refuse kubelet-policy: " + kubeletState})
+}
+
+// TestNestedKubelet checks that a static kubelet in another PID namespace does not count, and that one in the namespace of the node does.
+// The kubelet of the node does not run.
+func TestNestedKubelet(t *testing.T) {
+	command(t, "systemctl", "stop", "kubelet")
+	t.Cleanup(func() { command(t, "systemctl", "start", "kubelet") })
+	for _, test := range []struct {
+		name  string
+		flags uintptr
+		want  []string
+	}{
+		{"in a container", syscall.CLONE_NEWPID, nil},
+		{"on the node", 0, []string{"refuse kubelet-policy: --cpu-manager-policy is static"}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			c := exec.CommandContext(t.Context(), "/bin/sh", "-c", "sleep 1h; :", "--config="+kubeletConfig, "--cpu-manager-policy=static")
+			c.Args[0] = "/usr/local/bin/kubelet"
+			c.SysProcAttr = &syscall.SysProcAttr{Cloneflags: test.flags, Setpgid: true}
+			c.Cancel = func() error { return syscall.Kill(-c.Process.Pid, syscall.SIGKILL) }
+			if err := c.Start(); err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = c.Wait() }) // killed with the context
+			check(t, "", goodConfig).expect(t, test.want)
+		})
+	}
 }
 
 // watch returns a function that waits until the file has been made, from now on.
