@@ -437,7 +437,6 @@ func (w *world) stuckInCircle(deferred []cgroup.Deferred) bool {
 func (w *world) verify(t *testing.T) {
 	t.Helper()
 	var claims []cpuset.Claim
-	grouped := make(map[string]cpuset.Set)
 	for _, target := range w.targets {
 		c := w.current()[target.Path]
 		if !c.Recorded.Equal(target.CPUs) && (target.Container != "" || c.Unit.Known) {
@@ -458,17 +457,10 @@ func (w *world) verify(t *testing.T) {
 		if target.Around {
 			continue // what a unit in it has to itself it has, too
 		}
-		if target.Group != "" {
-			grouped[target.Group] = grouped[target.Group].Union(c.Effective)
-			continue
-		}
-		claims = append(claims, cpuset.Claim{Name: string(target.Path), CPUs: c.Effective.Difference(target.Mixed), Exclusive: target.Exclusive})
+		claims = append(claims, cpuset.Claim{Name: string(target.Path), CPUs: c.Effective.Difference(target.Mixed), Exclusive: target.Exclusive, Group: target.Group})
 		if !target.Mixed.IsEmpty() {
 			claims = append(claims, cpuset.Claim{Name: string(target.Path) + " beside its own", CPUs: c.Effective.Intersection(target.Mixed)})
 		}
-	}
-	for name, cpus := range grouped {
-		claims = append(claims, cpuset.Claim{Name: name, CPUs: cpus, Exclusive: true})
 	}
 	for _, err := range cpuset.CheckClaims(claims) {
 		t.Error(err)

@@ -7,8 +7,11 @@ import "fmt"
 type Claim struct {
 	Name string
 	CPUs Set
-	// Exclusive says that nobody else may run on CPUs.
+	// Exclusive reports that only claims of the same Group may run on CPUs.
 	Exclusive bool
+	// Group names the claims that share their CPUs, such as containers of one pod; empty for
+	// all other claims.
+	Group string
 }
 
 // CheckClaims tests invariants 1 and 2 of ARCHITECTURE.md, in plans and on what
@@ -23,7 +26,7 @@ func CheckClaims(claims []Claim) []error {
 			errs = append(errs, fmt.Errorf("%s has no CPU", a.Name))
 		}
 		for _, b := range claims[:i] {
-			if (a.Exclusive || b.Exclusive) && a.CPUs.Overlaps(b.CPUs) {
+			if (a.Exclusive || b.Exclusive) && a.CPUs.Overlaps(b.CPUs) && (a.Group == "" || a.Group != b.Group) {
 				errs = append(errs, fmt.Errorf("%s (%s) and %s (%s) share CPU %s, which one of them has to itself",
 					b.Name, b.CPUs, a.Name, a.CPUs, a.CPUs.Intersection(b.CPUs)))
 			}

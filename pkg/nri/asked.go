@@ -3,19 +3,24 @@ package nri
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/containerd/nri/pkg/api"
 	"github.com/containerd/nri/pkg/stub"
+	"golang.org/x/mod/semver"
 
 	"github.com/cpupoold/cpupoold/pkg/cri"
 )
 
 // asked is the plugin as the stub sees it. The stub subscribes to an event for
 // each method that it finds here, and a runtime refuses a plugin that subscribes
-// to an event which it does not know: add none that NRI 0.6 (containerd 1.7,
-// CRI-O 1.30) has not.
+// to an event which it does not know. Configure leaves out the events that NRI 0.6
+// (containerd 1.7, CRI-O 1.30) does not have.
 type asked struct{ s *session }
+
+// oldEvents are the events of NRI 0.6.
+const oldEvents = "RunPodSandbox,StopPodSandbox,RemovePodSandbox,CreateContainer,StartContainer,UpdateContainer,StopContainer,RemoveContainer"
 
 func (a *asked) Configure(ctx context.Context, _, _, _ string) (api.EventMask, error) {
 	if ctx.Err() != nil {
@@ -24,7 +29,11 @@ func (a *asked) Configure(ctx context.Context, _, _, _ string) (api.EventMask, e
 	if told := a.s.stub.RequestTimeout(); told > 0 {
 		a.s.limit = told
 	}
-	return 0, nil // all that there are methods for
+	events, err := api.ParseEventMask(oldEvents)
+	if err == nil && semver.Compare("v"+strings.TrimPrefix(a.s.stub.RuntimeNRIVersion(), "v"), "v0.10.0") >= 0 {
+		events.Set(api.Event_UPDATE_POD_SANDBOX)
+	}
+	return events, err
 }
 
 func (a *asked) Synchronize(ctx context.Context, pods []*api.PodSandbox, containers []*api.Container) ([]*api.ContainerUpdate, error) {
@@ -55,6 +64,11 @@ func (a *asked) RunPodSandbox(_ context.Context, p *api.PodSandbox) error {
 	pod := podOf(p)
 	pod.CreatedAt = time.Now()
 	a.s.handler.RunPod(pod)
+	return nil
+}
+
+func (a *asked) UpdatePodSandbox(_ context.Context, p *api.PodSandbox, _, r *api.LinuxResources) error {
+	a.s.handler.ResizePod(p.GetId(), resourcesOf(r))
 	return nil
 }
 

@@ -18,6 +18,9 @@ type Handler interface {
 	Synchronize(ctx context.Context, pods []cri.Pod, containers []cri.Container) error
 	// RunPod tells of a new pod whose sandbox runs.
 	RunPod(p cri.Pod)
+	// ResizePod reports the new total of a pod, before the runtime resizes its containers or
+	// after. Runtimes with NRI before 0.10 do not report it.
+	ResizePod(id string, total cri.Resources)
 	// StopPod tells that the pod's sandbox has been stopped, RemovePod that it is
 	// gone.
 	StopPod(id string)

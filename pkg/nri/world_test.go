@@ -150,8 +150,9 @@ func (r *recorder) Update(ctx context.Context, id string, asked cri.Resources) (
 	}
 	return cri.Resources{}, nil
 }
-func (r *recorder) Stop(id string)   { r.hear("stop %s", id) }
-func (r *recorder) Remove(id string) { r.hear("remove %s", id) }
+func (r *recorder) ResizePod(id string, total cri.Resources) { r.hear("resize pod %s %+v", id, total) }
+func (r *recorder) Stop(id string)                           { r.hear("stop %s", id) }
+func (r *recorder) Remove(id string)                         { r.hear("remove %s", id) }
 
 // plugin is a running Run.
 type plugin struct {

@@ -110,10 +110,10 @@ func (c *checker) pod(p *PodPlan) {
 			continue // of a foreign container nothing is decided here
 		}
 		unlimited = unlimited || at.Unlimited
-		if at.InPodPool() {
-			continue // see podPool
-		}
 		claim := cpuset.Claim{Name: name, CPUs: at.CPUs, Exclusive: at.Exclusive}
+		if at.InPodPool() {
+			claim.Exclusive, claim.Group = true, p.UID
+		}
 		if at.Exclusive {
 			// Two instances of one container are one user of its CPUs.
 			claim.Name = "container " + at.Name + " of pod " + p.UID
@@ -136,7 +136,7 @@ func (c *checker) pod(p *PodPlan) {
 }
 
 // podPool checks the containers that share CPUs of their pod. They run on what the pod has
-// without the CPUs of its live owners, and no other container runs there.
+// without the CPUs of its live owners.
 func (c *checker) podPool(p *PodPlan) {
 	var pool, owned cpuset.Set
 	for i := range p.Containers {
@@ -160,7 +160,6 @@ func (c *checker) podPool(p *PodPlan) {
 	if want := has.Difference(owned); !pool.Equal(want) {
 		c.report("the pool of pod %s is %s; the pod's CPUs without those of owners are %s", p.UID, pool, want)
 	}
-	c.running = append(c.running, cpuset.Claim{Name: "the pool of pod " + p.UID, CPUs: pool, Exclusive: true})
 	c.pool[p.UID] = pool
 }
 

@@ -132,12 +132,15 @@ func (c *stepChecker) totals() {
 		}
 		var has cpuset.Set
 		most := total
+		for j := range pods[at].Containers {
+			if ctr := &pods[at].Containers[j]; ctr.State != Exited {
+				n, _ := ctr.Resources.WholeCPUs()
+				most = max(most, n, int(min(ctr.Resources.Shares, sharesCap)/sharesPerCPU))
+			}
+		}
 		for j := range p.Containers {
 			if ctr := &p.Containers[j]; ctr.State != Exited && ctr.Pool == Guaranteed {
 				has = has.Union(ctr.CPUs)
-				if ctr.Exclusive {
-					most = max(most, ctr.CPUs.Len())
-				}
 			}
 		}
 		if has.Len() > total && most == total {

@@ -30,7 +30,7 @@ func live(t *testing.T, bytes []byte) {
 		checkSticky(t, before, after, w.in.Pools.Guaranteed)
 		checkAway(t, before, after)
 		if t.Failed() {
-			t.Fatalf("step %d: %s, before:\n%s", steps, what, format(before))
+			t.Fatalf("step %d: %s, before:\n%s\nafter:\n%s\n%+v", steps, what, format(before), format(after), w.in.Pods)
 		}
 		before = after
 	}

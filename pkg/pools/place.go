@@ -176,7 +176,7 @@ func overlap() Reason {
 
 func (b *placer) refused(c *claim) Reason {
 	until := " until there are enough"
-	if code := c.refused.Code; code != allocate.TooFewFree && code != floorReached {
+	if code := c.refused.Code; code != allocate.TooFewFree && code != floorReached && code != PodPoolEmpty {
 		until = fmt.Sprintf(" (%d of %d CPUs of the guaranteed pool are free)", b.free.Len(), b.pools.Guaranteed.Len())
 	}
 	return Reason{CodeRefused, fmt.Sprintf("asks for %s, but %s; runs in the shared pool%s", whole(c.want), c.refused.Why, until)}

@@ -57,20 +57,19 @@ func (c *classifier) podLevel(p *Pod, verdicts []verdict) *podLevel {
 	} else if len(known) == 0 && !n.isPodLevel(p) {
 		return nil
 	}
+	adopted := *p
+	p = &adopted
+	p.adopt()
 	l := &podLevel{uid: p.UID, sharers: slices.Clone(known)}
+	carved, own := carveOuts(p, verdicts, known, n)
 	if c.in.Pools.PodLevelOf(p.Annotations) == PodLevelPod {
 		if l.total = record.Total; n.totalKnown {
 			l.total = p.Resources.wholeTotal()
 		}
-	}
-	for i := range p.newest {
-		ctr := &p.Containers[i]
-		if ctr.asks() && slices.Contains(known, ctr.Name) && ctr.Resources.isPart(p.Resources) {
-			// In a resize the pod has its new total first, and a sharer still has the old one.
-			l.total = min(l.total, record.Total)
+		if former := l.resized(p, carved, record.Total); former >= own && former > 0 {
+			l.total = min(l.total, former)
 		}
 	}
-	carved := carveOuts(p, verdicts, known, n)
 	for i := range p.Containers {
 		ctr := &p.Containers[i]
 		if ctr.Kind == App && ctr.Foreign == nil && ctr.Name != "" && !slices.Contains(carved, ctr.Name) {
@@ -82,6 +81,47 @@ func (c *classifier) podLevel(p *Pod, verdicts []verdict) *podLevel {
 		l.sharers = nil
 	}
 	return l
+}
+
+// HasPodLevelResources reports whether only pod-level resources explain the resources of the
+// pod's containers, which are sorted: see [CompareContainers].
+func (p *Pod) HasPodLevelResources() bool {
+	n := countRequests(p)
+	return p.QoS == QoSGuaranteed && n.totalKnown && n.isPodLevel(p)
+}
+
+// adopt sets the total of a recognised pod to that of a container that has more. The total of
+// the sandbox is outdated then: CRI-O reports that of its creation.
+func (p *Pod) adopt() {
+	for i := range p.newest {
+		if ctr := &p.Containers[i]; ctr.asks() && p.Resources.Shares != 0 && ctr.Resources.Shares > p.Resources.Shares && ctr.Resources.Shares < sharesCap {
+			p.Resources = ctr.Resources
+		}
+	}
+}
+
+// resized returns the total of a pod in the middle of a resize, 0 if there is none: then a
+// sharer has whole CPUs below the pod's total. When the pod grows, it has its new total first,
+// and its containers have the old one. When it shrinks, the containers are first. The pod
+// keeps the recorded total in the meantime. If the pod is settled and no sharer has the total
+// of the sandbox, that is outdated.
+func (l *podLevel) resized(p *Pod, carved []string, recorded int) int {
+	part, full := 0, false
+	for i := range p.newest {
+		if ctr := &p.Containers[i]; ctr.asks() && !slices.Contains(carved, ctr.Name) {
+			full = full || ctr.Resources.isFull(p.Resources)
+			if ctr.Resources.isPart(p.Resources) {
+				part = max(part, ctr.Resources.ExclusiveCPUs())
+			}
+		}
+	}
+	switch {
+	case part == 0:
+		return 0
+	case p.Settled && !full:
+		return part
+	}
+	return recorded
 }
 
 // unreadLevel returns what is recorded of an unread pod with pod-level resources. Its
@@ -127,10 +167,9 @@ func (c *classifier) recordOf(uid string) Assignment {
 
 // carveOuts returns the names of the containers with exclusive CPUs in a pod that is
 // recognised. Known sharers are none: in the middle of a resize, they can look like one. If
-// the candidates together ask for more than the pod's total, none of them is one.
-func carveOuts(p *Pod, verdicts []verdict, known []string, n requests) []string {
-	var names []string
-	cpus := 0
+// the candidates together ask for more than the pod's total, none of them is one. cpus is the
+// sum of their CPUs.
+func carveOuts(p *Pod, verdicts []verdict, known []string, n requests) (names []string, cpus int) {
 	for i := range p.newest {
 		ctr, v := &p.Containers[i], &verdicts[i]
 		unknown := v.atLeast && v.want == 0
@@ -144,9 +183,9 @@ func carveOuts(p *Pod, verdicts []verdict, known []string, n requests) []string 
 		}
 	}
 	if total, _ := p.Resources.WholeCPUs(); n.totalKnown && cpus > total {
-		return nil
+		return nil, 0
 	}
-	return names
+	return names, cpus
 }
 
 // PodLevelOf returns the mode for a pod with these annotations. Only an annotation with a

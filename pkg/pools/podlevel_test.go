@@ -149,6 +149,9 @@ func (l *life) step(t *testing.T, line string) pools.Plan {
 	switch f[0] {
 	case "total":
 		l.setTotal(t, line)
+		pod.Settled = false
+	case "settled":
+		pod.Settled = true
 	case "+":
 		pod.Containers = append(pod.Containers, pools.Container{
 			ID: fmt.Sprint("c", l.clock), Name: f[1], State: pools.Running, CreatedAt: l.clock, Resources: l.resources(t, f[2:]),
@@ -158,6 +161,7 @@ func (l *life) step(t *testing.T, line string) pools.Plan {
 		ctr.State, ctr.FinishedAt = pools.Exited, l.clock
 	case "=":
 		newest().Resources = l.resources(t, f[2:])
+		pod.Settled = false
 	default:
 		t.Fatalf("unknown step %q", line)
 	}

@@ -132,6 +132,11 @@ func (s *podSet) divide(m *allocate.Machine, c *claim) {
 		}
 	}
 	s.pool = s.rest.Union(leftBy(s.parts))
+	for i := range s.parts {
+		if part := &s.parts[i]; part.lacks() && part.refused == nil {
+			part.refused = s.refuse(c, part)
+		}
+	}
 }
 
 // grow gives a part what it lacks. A part without CPUs gets all that it lacks, or none.
@@ -142,11 +147,8 @@ func (s *podSet) grow(m *allocate.Machine, c, part *claim) {
 		most--
 	}
 	n := min(lack, max(most, 0))
-	if n < lack {
-		part.refused = s.refuse(c, lack)
-		if part.cpus.IsEmpty() || n == 0 {
-			return
-		}
+	if n == 0 || n < lack && part.cpus.IsEmpty() {
+		return
 	}
 	from := s.rest
 	if from.Len() < n {
@@ -165,16 +167,22 @@ func (s *podSet) grow(m *allocate.Machine, c, part *claim) {
 // pod-level resources need more than its total.
 const PodPoolEmpty = "PodPoolEmpty"
 
-// refuse says why a container gets no CPUs of its pod. A pod without CPUs has its own reason.
-func (s *podSet) refuse(c *claim, n int) *allocate.Refusal {
+// refuse returns the reason why a container has not all the CPUs of its pod that it requests.
+// part is its claim, nil for a container that shares the rest. A pod without CPUs has its own
+// reason.
+func (s *podSet) refuse(c, part *claim) *allocate.Refusal {
 	if c.cpus.IsEmpty() && c.refused != nil {
 		return c.refused
 	}
-	why := fmt.Sprintf("its pod has %s, and other containers of the pod have %s of them", several(c.cpus.Len()), podCount(c.cpus.Len()-s.rest.Len()))
+	lack, others := 1, s.fixed()
+	if part != nil {
+		lack, others = part.want-part.cpus.Len(), others.Difference(part.cpus)
+	}
+	why := fmt.Sprintf("its pod has %s, and other containers of the pod have %s of them", several(c.cpus.Len()), podCount(others.Len()))
 	if s.shared {
 		why += "; the containers that share the rest need at least 1"
 	}
-	return &allocate.Refusal{Asked: n, Free: s.rest.Len(), Code: PodPoolEmpty, Why: why + "; raise the CPUs of the pod, or lower those of its containers"}
+	return &allocate.Refusal{Asked: lack, Free: s.rest.Len(), Code: PodPoolEmpty, Why: why + "; raise the CPUs of the pod, or lower those of its containers"}
 }
 
 func podCount(n int) string {
@@ -199,7 +207,7 @@ func (b *placer) inPodPool(p *Pod, at *Placement, c *claim, v *verdict) {
 	case c.waiting && c.cpus.IsEmpty():
 		at.Reason = Reason{CodeWaiting, v.reason.Text + ", as soon as it is known where its devices and memory are"}
 	default:
-		at.Refused = c.set.refuse(c, 1)
+		at.Refused = c.set.refuse(c, nil)
 		at.Reason = Reason{CodeRefused, fmt.Sprintf("%s, but %s; runs in the shared pool until there are some", v.reason.Text, at.Refused.Why)}
 		if n := len(b.problems); n == 0 || b.problems[n-1].PodUID != p.UID || b.problems[n-1].Container != at.Name {
 			b.report(p, at.Name, at.Reason) // once for all instances of a container

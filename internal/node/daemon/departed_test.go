@@ -38,7 +38,7 @@ func TestOriginalsOfTheDeparted(t *testing.T) {
 			var pods []string
 			var slices []cgroup.Path
 			for _, uid := range []string{"gone", "stays"} {
-				pod := n.RunPod(uid, "default", "guaranteed", 2, nil)
+				pod := n.RunPodOf(uid, "default", "guaranteed", nodefixture.MilliCPUs(2500), nil)
 				own := n.RunContainer(pod, "own", nodefixture.WholeCPUs(2))
 				n.RunContainer(pod, "beside", cri.Resources{Shares: 512})
 				if n.Kernel.Remote {

@@ -22,7 +22,7 @@ func TestResizeOfPartitions(t *testing.T) {
 				n.YAML = nodefixture.WithPartitions(yaml)
 				r := n.start()
 				r.connected()
-				pod := n.RunPod("a", "default", "guaranteed", 0, nil)
+				pod := n.RunPodOf("a", "default", "guaranteed", nodefixture.MilliCPUs(2500), nil)
 				one, two := n.RunContainer(pod, "one", nodefixture.WholeCPUs(1)), n.RunContainer(pod, "two", nodefixture.WholeCPUs(1))
 				n.RunContainer(pod, "side", nodefixture.MilliCPUs(500))
 				n.RunContainer(n.RunPod("s", "default", "burstable", 0, nil), "app", cri.Resources{Shares: 512})

@@ -144,6 +144,8 @@ func (h hooks) Update(ctx context.Context, id string, asked cri.Resources) (cri.
 
 func (h hooks) RunPod(p cri.Pod) { h.post(podRun{p}) }
 
+func (h hooks) ResizePod(id string, total cri.Resources) { h.post(podResized{id, total}) }
+
 // Stop fetches a container: some runtimes send the event before the container has ended, and
 // a running container keeps its CPUs.
 func (h hooks) Stop(id string) { h.post(containerHint{id}) }
@@ -203,6 +205,16 @@ type podRun struct{ pod cri.Pod }
 func (podRun) scope(*Loop) scope { return scopeAll }
 
 func (e podRun) apply(l *Loop) { l.inventory.ExpectPod(e.pod) }
+
+// podResized reports the new total of a pod.
+type podResized struct {
+	id    string
+	total cri.Resources
+}
+
+func (podResized) scope(*Loop) scope { return scopeAll }
+
+func (e podResized) apply(l *Loop) { l.inventory.SetTotal(e.id, e.total) }
 
 // containerHint reports a change of a container.
 type containerHint struct{ id string }

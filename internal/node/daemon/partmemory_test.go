@@ -102,7 +102,7 @@ func TestSiblingOfPartitionIsHeard(t *testing.T) {
 			n := newPartitionNode(t, test.major, test.minor, testnode.RuntimeConfig{})
 			n.YAML = nodefixture.WithPartitions(n.YAML)
 			r := n.start()
-			pod := n.RunPod("a", "default", "guaranteed", 2, nil)
+			pod := n.RunPodOf("a", "default", "guaranteed", nodefixture.MilliCPUs(2500), nil)
 			n.AwaitPartition(n.RunContainer(pod, "app", nodefixture.WholeCPUs(2)), cgroup.RootPartition)
 			beside := n.RunContainer(pod, "sidecar", cri.Resources{Shares: 512})
 			elsewhere := n.RunContainer(n.RunPod("s", "default", "burstable", 0, nil), "a", cri.Resources{Shares: 512})

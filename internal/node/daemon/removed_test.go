@@ -30,7 +30,7 @@ func TestRemovedContainer(t *testing.T) {
 		late  string // CPUs of the container b, which started while a was running
 		kept  string // CPUs that a keeps
 	}{
-		"runs":                             {[]pools.Container{app("a", 10)}, 0, true, "", "6-7"},
+		"runs":                             {[]pools.Container{app("a", 10)}, 4, true, "", "6-7"},
 		"has run beside it":                {ended(30), 0, true, "", "6-7"},
 		"nobody knows when it ended":       {ended(0), 0, true, "6-7", ""},
 		"removed":                          {nil, 0, true, "6-7", ""},

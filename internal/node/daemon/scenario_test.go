@@ -234,6 +234,15 @@ func (s *script) do(words []string) error {
 		return s.remove(plain[0])
 	case "resize":
 		return s.resize(plain[0], args)
+	case "total": // the kubelet resizes a pod with pod-level resources
+		r, err := resources(args)
+		if err == nil {
+			err = s.Runtime.ResizePod(s.ids[plain[0]], r)
+		}
+		if err == nil && s.nri && s.flavor != testnode.CRIO {
+			s.plugin.ResizePod(s.ids[plain[0]], r)
+		}
+		return err
 	case "update": // the kubelet updates a container, and no NRI plugin knows it
 		r, err := resources(args)
 		if err != nil {
@@ -413,10 +422,13 @@ func (s *script) wait(duration string) error {
 	}
 }
 
-// resources returns cpus=N (whole CPUs with a limit) or shares=N.
+// resources returns cpus=N (whole CPUs with a limit), cpus=Nm (thousandths) or shares=N.
 func resources(args map[string]string) (cri.Resources, error) {
 	if n, err := strconv.Atoi(args["cpus"]); err == nil {
 		return nodefixture.WholeCPUs(n), nil
+	}
+	if n, err := strconv.Atoi(strings.TrimSuffix(args["cpus"], "m")); err == nil {
+		return nodefixture.MilliCPUs(n), nil
 	}
 	n, err := strconv.ParseUint(args["shares"], 10, 64)
 	return cri.Resources{Shares: n}, err

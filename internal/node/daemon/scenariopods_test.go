@@ -25,11 +25,15 @@ func (s *script) pod(name string, args map[string]string) error {
 	if spec.QoS == "" {
 		spec.QoS = "burstable"
 	}
-	cpus, _ := strconv.Atoi(args["cpus"])
-	if cpus > 0 {
+	if args["cpus"] != "" {
 		spec.QoS = "guaranteed"
+		total, err := resources(args)
+		if err != nil {
+			return err
+		}
+		spec.Resources = total
 	}
-	if spec.Resources = nodefixture.WholeCPUs(cpus); args["annotated"] == "yes" {
+	if args["annotated"] == "yes" {
 		spec.Annotations = nodefixture.Management(nil)
 	}
 	id, err := s.Runtime.RunPod(spec)

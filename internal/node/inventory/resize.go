@@ -42,6 +42,13 @@ func (m *Inventory) Resize(e *Container, to cri.Resources) (undo func()) {
 	}
 }
 
+// SetTotal records the new total of a pod. A total without shares is no resize.
+func (m *Inventory) SetTotal(sandbox string, total cri.Resources) {
+	if pod := m.pods[sandbox]; pod != nil && total.Shares != 0 {
+		pod.total = resourcesOf(total)
+	}
+}
+
 // CorrectSize replaces the size of a container whose resize the runtime has not made as
 // the daemon assumed.
 func (m *Inventory) CorrectSize(e *Container, from, to Size) {
@@ -73,6 +80,9 @@ func (m *Inventory) totalAfter(pod *Pod, e *Container, to cri.Resources) pools.R
 	total := pod.resources()
 	if total.Shares == 0 {
 		return pools.Resources{} // unknown
+	}
+	if p := m.InputOf(pod.UID, m.now()); p.HasPodLevelResources() {
+		return pod.total // the kubelet resizes the pod apart from its containers
 	}
 	newest := make(map[string]*Container)
 	for _, c := range m.within[e.Container.PodID] {

@@ -1,6 +1,7 @@
 package nodefixture
 
 import (
+	"path"
 	"strings"
 
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
@@ -32,16 +33,20 @@ func (n *Node) CheckClaims() {
 }
 
 // CheckAssigned checks that the CPUs of each assignment in the journal belong to one
-// cgroup.
+// cgroup, or to cgroups of one pod.
 func (n *Node) CheckAssigned() {
 	n.T.Helper()
-	assigned := make(map[string]bool)
+	assigned, ofPod := make(map[string]bool), make(map[string]bool)
 	for _, a := range n.Journal().Assignments {
 		assigned[a.CPUs.String()] = true
+		ofPod[a.CPUs.String()] = a.Container == "" // its containers share them
 	}
 	claims := n.Claims(cpuset.Set{})
 	for i := range claims {
-		claims[i].Exclusive = assigned[claims[i].CPUs.String()]
+		list := claims[i].CPUs.String()
+		if claims[i].Exclusive = assigned[list]; ofPod[list] {
+			claims[i].Group = path.Dir(claims[i].Name)
+		}
 	}
 	for _, err := range cpuset.CheckClaims(claims) {
 		n.T.Errorf("%v\n%s", err, n.Dump())

@@ -14,8 +14,13 @@ import (
 // RunPod starts a pod sandbox and returns its id. The pod's containers request cpus in sum.
 func (n *Node) RunPod(uid, namespace, qos string, cpus int, annotations map[string]string) string {
 	n.T.Helper()
-	id, err := n.Runtime.RunPod(testnode.PodSpec{UID: uid, Namespace: namespace, Name: uid, QoS: qos,
-		Annotations: annotations, Resources: WholeCPUs(cpus)})
+	return n.RunPodOf(uid, namespace, qos, WholeCPUs(cpus), annotations)
+}
+
+// RunPodOf is RunPod with a total of any resources.
+func (n *Node) RunPodOf(uid, namespace, qos string, total cri.Resources, annotations map[string]string) string {
+	n.T.Helper()
+	id, err := n.Runtime.RunPod(testnode.PodSpec{UID: uid, Namespace: namespace, Name: uid, QoS: qos, Annotations: annotations, Resources: total})
 	if err != nil {
 		n.T.Fatal(err)
 	}

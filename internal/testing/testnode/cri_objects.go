@@ -50,6 +50,7 @@ type pod struct {
 	scope    string // cgroup of the sandbox
 	infoText *string
 	resized  *cri.Resources // total of the pod since a resize
+	ownTotal bool           // pod-level resources: the total does not follow the containers
 }
 
 type container struct {

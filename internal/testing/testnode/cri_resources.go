@@ -132,6 +132,21 @@ func (r *Runtime) withSharedCPUs(c *container, linux *runtime.LinuxContainerReso
 	return with, nil
 }
 
+// ResizePod gives a pod a new total, as the kubelet does for pod-level resources. CRI-O does not
+// report it.
+func (r *Runtime) ResizePod(id string, to cri.Resources) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	p, ok := r.pods[id]
+	if !ok {
+		return fmt.Errorf("resize pod %s: no such pod", id)
+	}
+	if p.ownTotal = true; r.config.Flavor == Containerd {
+		p.resized = &to
+	}
+	return nil
+}
+
 // updateFromPlugin is update for an NRI plugin. The plugin receives no error for an unknown
 // container.
 func (r *Runtime) updateFromPlugin(id string, with *runtime.LinuxContainerResources) error {
@@ -184,7 +199,7 @@ func (r *Runtime) Resize(id string, to cri.Resources) error {
 	if c.pod.resized != nil {
 		total = *c.pod.resized
 	}
-	if total.Shares != 0 && r.config.Flavor == Containerd {
+	if total.Shares != 0 && r.config.Flavor == Containerd && !c.pod.ownTotal {
 		total.Shares += to.Shares - was.Shares
 		total.Quota += to.Quota - was.Quota
 		c.pod.resized = &total

@@ -21,6 +21,7 @@ type plugin struct {
 }
 
 func (p *plugin) Synchronize(context.Context, []cri.Pod, []cri.Container) error { return nil }
+func (p *plugin) ResizePod(string, cri.Resources)                               {}
 func (p *plugin) RunPod(cri.Pod)                                                {}
 func (p *plugin) StopPod(string)                                                {}
 func (p *plugin) RemovePod(string)                                              {}

@@ -53,9 +53,10 @@ func (k *recorder) Synchronize(_ context.Context, pods []cri.Pod, cs []cri.Conta
 	}
 	return nil
 }
-func (k *recorder) RunPod(p cri.Pod)    { k.set(p.ID, true) }
-func (k *recorder) StopPod(string)      {}
-func (k *recorder) RemovePod(id string) { k.set(id, false) }
+func (k *recorder) RunPod(p cri.Pod)                { k.set(p.ID, true) }
+func (k *recorder) ResizePod(string, cri.Resources) {}
+func (k *recorder) StopPod(string)                  {}
+func (k *recorder) RemovePod(id string)             { k.set(id, false) }
 func (k *recorder) Create(_ context.Context, _ cri.Pod, c cri.Container) (nri.Reply, error) {
 	if k.creating != nil {
 		k.creating()

@@ -23,6 +23,7 @@ type place struct {
 	name, key   string
 	cpus, mixed cpuset.Set
 	exclusive   bool
+	pool        string // UID of the pod whose CPUs it shares with other containers of the pod
 }
 
 // placed returns the running containers of the plan, by ID.
@@ -33,6 +34,9 @@ func (p *Pods) placed(plan pools.Plan) map[string]place {
 			if c.State == pools.Running && p.Runs(c.ID) {
 				key := pod.UID + "/" + c.Name
 				all[c.ID] = place{name: key + " " + c.ID[:min(len(c.ID), 8)], key: key, cpus: c.CPUs, mixed: c.Mixed, exclusive: c.Exclusive}
+				if c.InPodPool() {
+					all[c.ID] = place{name: key + " " + c.ID[:min(len(c.ID), 8)], key: key, cpus: c.CPUs, pool: pod.UID}
+				}
 			}
 		}
 	}
@@ -73,7 +77,8 @@ func (p *Pods) claims(plan pools.Plan) ([]cpuset.Claim, error) {
 	}
 	for id, at := range p.placed(plan) {
 		if cpus, runs := p.runtime.CPUs(id); runs {
-			claim(at.name, cpus, at.cpus, at.mixed, at.exclusive)
+			claim(at.name, cpus, at.cpus, at.mixed, at.exclusive || at.pool != "")
+			claims[len(claims)-1].Group = at.pool
 		}
 	}
 	for _, u := range plan.Units {
@@ -87,7 +92,9 @@ func (p *Pods) claims(plan pools.Plan) ([]cpuset.Claim, error) {
 // owned returns the owners in a plan, by key, and the exclusive containers, by ID.
 func (p *Pods) owned(plan pools.Plan) (map[string]owner, map[string]cpuset.Set) {
 	owners, exclusive := make(map[string]owner), make(map[string]cpuset.Set)
+	p.pooled = make(map[string]bool)
 	for id, at := range p.placed(plan) {
+		p.pooled[id] = at.pool != ""
 		if at.exclusive {
 			owners[at.key] = owner{id: id, cpus: at.cpus, epoch: p.epoch}
 			exclusive[id] = at.cpus
@@ -116,6 +123,7 @@ func (p *Pods) checkMoves(owners map[string]owner, guaranteed cpuset.Set) (errs 
 		switch {
 		case before.resized && still && now.cpus.IsSubsetOf(before.cpus): // a smaller request
 		case before.resized && !still:
+		case !still && p.pooled[before.id] && p.Runs(before.id): // another container of its pod shares its CPUs now
 		case still && reloaded && !before.cpus.IsSubsetOf(guaranteed):
 		case still && before.cpus.IsSubsetOf(now.cpus): // its request was not fully met
 		case still && !before.possible.IsEmpty() && before.possible.IsSubsetOf(now.cpus):
@@ -134,5 +142,5 @@ func (p *Pods) checkMoves(owners map[string]owner, guaranteed cpuset.Set) (errs 
 func (p *Pods) mayGetOthers(key string) bool {
 	uid, _, _ := strings.Cut(key, "/")
 	of := p.pods[uid]
-	return of == nil || of.hasInits || of.spec.CPUs == 0
+	return of == nil || of.hasInits || of.spec.Milli == 0
 }

@@ -114,7 +114,7 @@ func TestCheckFindsWhatIsWrong(t *testing.T) {
 					kernel[c.ID] = c.CPUs
 				}
 			}
-			do(scenario.Step{Kind: scenario.RunPod, Pod: "p", Of: scenario.PodSpec{QoS: "guaranteed", CPUs: 2}})
+			do(scenario.Step{Kind: scenario.RunPod, Pod: "p", Of: scenario.PodSpec{QoS: "guaranteed", Milli: 2000}})
 			for _, name := range []string{"a", "b"} {
 				do(scenario.Step{Kind: scenario.CreateContainer, Pod: "p", Container: name, Spec: scenario.ContainerSpec{Milli: 1000}},
 					scenario.Step{Kind: scenario.StartContainer, Pod: "p", Container: name})

@@ -50,6 +50,7 @@ type pod struct {
 	uid        string
 	spec       PodSpec
 	stopped    bool
+	level      bool // it has pod-level resources
 	containers []*container
 }
 
@@ -129,17 +130,26 @@ func (g *generator) guaranteed(p *pod, add func(string, int, bool)) {
 		most = max(most, n)
 		add(fmt.Sprintf("init-%d", i), 1000*n, true)
 	}
-	for i := range 1 + g.rand.IntN(2) {
+	apps, level := 1+g.rand.IntN(2), g.rand.IntN(4) == 0
+	for i := range apps {
 		n := size()
-		sum += n
+		sum += 1000 * n
 		add(fmt.Sprintf("app-%d", i), 1000*n, false)
 	}
-	fraction := g.rand.IntN(4) == 0
-	if fraction {
+	if g.rand.IntN(4) == 0 {
+		sum += 200
 		add("side", 200, false)
 	}
-	if g.rand.IntN(4) > 0 { // otherwise the kubelet does not send the total, as old versions
-		p.spec.CPUs = max(most, sum)
+	// The kubelet may not send the total, as old versions. Then the daemon cannot know which of
+	// several containers have the CPUs of the pod.
+	if apps != 1 || sum%1000 != 0 || level || g.rand.IntN(4) > 0 {
+		p.spec.Milli = max(1000*most, sum)
+	}
+	if p.level = level; level { // pod-level resources: containers without their own have those of the pod
+		p.spec.Milli = (p.spec.Milli+999)/1000*1000 + 1000
+		for i := range 1 + g.rand.IntN(2) {
+			add(fmt.Sprintf("bare-%d", i), p.spec.Milli, false)
+		}
 	}
 	p.spec.Mixed = g.rand.IntN(3) == 0
 	if g.bounds.Nodes > 0 && g.rand.IntN(3) == 0 {
@@ -253,7 +263,7 @@ func (g *generator) write() {
 // total of the pod is known.
 func (g *generator) resize() {
 	p := g.pick(func(p *pod) bool {
-		return !p.stopped && p.spec.QoS == "guaranteed" && p.containers[0].state == StartContainer && !p.containers[0].spec.Init
+		return !p.stopped && p.spec.QoS == "guaranteed" && p.containers[0].state == StartContainer && !p.containers[0].spec.Init && !p.level
 	})
 	if p == nil {
 		return

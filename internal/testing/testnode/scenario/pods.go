@@ -37,6 +37,7 @@ type Pods struct {
 	plugged int // the epoch of the last change of online CPUs
 	owners  map[string]owner
 	removed map[string]bool // IDs of pods and containers
+	pooled  map[string]bool // IDs of containers that share the CPUs of their pod, at the last Check
 	// podCount and refused count the created containers, and the containers that NRI refused.
 	made, refused int
 }
@@ -114,8 +115,8 @@ func (p *Pods) Do(s Step) (done bool, err error) {
 
 func (p *Pods) run(uid string, spec PodSpec) error {
 	res := cri.Resources{}
-	if spec.CPUs > 0 {
-		res = cri.Resources{Shares: uint64(spec.CPUs) * 1024, Quota: int64(spec.CPUs) * 100_000, Period: 100_000}
+	if spec.Milli > 0 {
+		res = ContainerSpec{Milli: spec.Milli}.resources("guaranteed")
 	}
 	var annotations map[string]string
 	if spec.Management {

@@ -57,8 +57,8 @@ type PodSpec struct {
 	// Mixed reports whether its containers, except one, request shared CPUs in addition to
 	// exclusive ones.
 	Mixed bool
-	// CPUs is the pod's total of whole CPUs; 0 without or if it is not sent.
-	CPUs int
+	// Milli is the pod's total in thousandths of a CPU; 0 without or if it is not sent.
+	Milli int
 	// Devices is the NUMA node of the pod's devices, -1 for none.
 	Devices int
 }
