@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/cpupoold/cpupoold/internal/node/inventory"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
@@ -23,6 +24,7 @@ const (
 const (
 	codeMany     pools.Code = "TooManyPodCgroups"      // more than maxPlaced
 	codeNoCPUSet pools.Code = "PodCgroupWithoutCPUSet" // it cannot be written
+	codeLost     pools.Code = "CgroupMissing"          // a container has no cgroup
 )
 
 // mostNamed is the maximum number of cgroups that a problem names.
@@ -146,10 +148,11 @@ func (c *Cgroups) refresh(p cgroup.Path, read func(cgroup.Path) (cgroup.State, e
 }
 
 // Problems returns the problems of the auxiliary cgroups that the last Place has not placed,
-// sorted by pod.
-func (c *Cgroups) Problems(m *inventory.Inventory) (all []pools.Problem) {
+// sorted by pod, and of containers without a cgroup.
+func (c *Cgroups) Problems(m *inventory.Inventory) []pools.Problem {
+	all := c.lostProblems(m)
 	if c == nil || len(c.slices) == 0 {
-		return nil
+		return all
 	}
 	b := c.look(m)
 	for _, slice := range slices.Sorted(maps.Keys(c.slices)) {
@@ -173,6 +176,25 @@ func (c *Cgroups) Problems(m *inventory.Inventory) (all []pools.Problem) {
 			add(codeNoCPUSet, "%s does not enable the cpuset controller for %d cgroups of no container (%s); they may run on exclusive CPUs",
 				slice, len(bare), strings.Join(bare[:min(len(bare), mostNamed)], ", "))
 		}
+	}
+	return all
+}
+
+// lostProblems returns a problem for each container that holds exclusive CPUs without a cgroup.
+// The containers of a virtual machine are left out: they run in the cgroup of its sandbox.
+func (c *Cgroups) lostProblems(m *inventory.Inventory) (all []pools.Problem) {
+	for e, since := range m.Lost() {
+		pod := m.PodOf(e)
+		if c.HasSandbox(m, pod) {
+			continue
+		}
+		cpus := "its exclusive CPUs are"
+		if !e.Recorded.IsEmpty() {
+			cpus = fmt.Sprintf("CPUs %s are", e.Recorded)
+		}
+		all = append(all, pools.Problem{PodUID: pod.UID, Pod: pod.Name(), Container: e.Container.Name, Reason: pools.Reason{Code: codeLost, Text: fmt.Sprintf(
+			"the runtime reports container %s as running, and its cgroup %s has not existed since %s: %s kept for it; delete the pod, or restart the runtime",
+			e.Container.ID, e.Path, since.UTC().Format(time.RFC3339), cpus)}})
 	}
 	return all
 }

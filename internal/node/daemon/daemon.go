@@ -170,10 +170,7 @@ func newLoop(h hostenv.Host, o Options) (*Loop, error) {
 	if note != nil {
 		o.Log.Error("journal", "error", note)
 	}
-	usable, machine, err := usablecpus.NewReader(h.CPUs, h.Cgroups, o.Topology)
-	if err != nil {
-		o.Log.Error("the CPUs of the root cgroup are unknown; all online CPUs count as usable", "error", err)
-	}
+	usable, machine := usablecpus.NewReader(h.CPUs, h.Cgroups, o.Topology, o.Log)
 	journal := undo.New(j)
 	m, hints, cache := inventory.New(h.Driver), numahints.New(journal.Unhinted()), kernelstate.New(h.Cgroups.Reader(), o.Log)
 	l := &Loop{

@@ -259,6 +259,8 @@ func (s *script) do(words []string) error {
 		return s.flood(plain[0], plain[1])
 	case "overflow":
 		s.Tree.LoseNotices(func() {})
+	case "lose-cgroup": // the runtime does not notice the end of the container
+		return s.Tree.Remove(s.Runtime.Cgroup(s.ids[plain[0]]))
 	case "limit":
 		return s.limit(plain[0])
 	case "partition":

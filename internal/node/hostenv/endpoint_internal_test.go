@@ -86,7 +86,9 @@ func TestConfirm(t *testing.T) {
 				ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 				defer cancel()
 				time.AfterFunc(lookAgain+time.Second, func() { machine = test.later })
-				pods := func(context.Context) bool { return test.pods && machine.runtime == test.later.runtime && time.Since(begin(ctx)) > lookAgain+time.Second }
+				pods := func(context.Context) bool {
+					return test.pods && machine.runtime == test.later.runtime && time.Since(begin(ctx)) > lookAgain+time.Second
+				}
 				err := confirm(ctx, &config.Config{}, docker, finder{
 					kubelet:   func(dir string) (string, error) { return machine.finder().kubelet(dir) },
 					answering: func(ctx context.Context, root string) (string, error) { return machine.finder().answering(ctx, root) },

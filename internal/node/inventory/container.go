@@ -56,6 +56,10 @@ type history struct {
 	stop      stopState
 	placement placement
 	home      home
+	// lostAt is the time since which the container runs without a cgroup, and lostIn the number of
+	// listings before; zero if it has one.
+	lostAt time.Time
+	lostIn int
 }
 
 // PutContainer applies the answer to FetchContainer. It reports whether the answer counts. An error
@@ -97,6 +101,7 @@ func (m *Inventory) putContainer(f ContainerStatus) {
 	}
 	e.added = m.clock
 	e.settle(f.home)
+	m.noteLost(e, f.lost)
 	var pathErr, cpusErr, memsErr error
 	if e.Path = f.found; !f.isLost() {
 		e.Path, pathErr = cgroup.ContainerPath(f.CgroupsPath, m.driver)

@@ -44,6 +44,7 @@ type ContainerStatus struct {
 	// found replaces a cgroup that is missing in the answer.
 	found cgroup.Path
 	home  home
+	lost  bool // it is running, and its cgroup does not exist
 }
 
 // UnitStatus is a unit as systemd reports it.
@@ -105,7 +106,7 @@ func fetchContainer(ctx context.Context, h *hostenv.Host, id string, limit time.
 	}
 	f := ContainerStatus{Container: c, Partial: err}
 	if path, err := cgroup.ContainerPath(c.CgroupsPath, h.Driver); err == nil {
-		f.home = homeOf(h, path, c.State) // after the report: the container may end
+		f.home, f.lost = homeOf(h, path, c.State) // after the report: the container may end
 		ctx, cancel := context.WithTimeout(ctx, limit)
 		defer cancel()
 		f.unit = h.UnitState(ctx, path)

@@ -2,7 +2,9 @@ package inventory
 
 import (
 	"errors"
+	"iter"
 	"strings"
+	"time"
 
 	"github.com/cpupoold/cpupoold/internal/node/hostenv"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
@@ -26,19 +28,21 @@ const (
 	homeOwn          // its own cgroup; this never changes
 )
 
-// homeOf returns the home of a container that the runtime has just reported.
-func homeOf(h *hostenv.Host, p cgroup.Path, s cri.State) home {
+// homeOf returns the home of a container that the runtime has just reported. Lost reports whether
+// the container is running without a cgroup.
+func homeOf(h *hostenv.Host, p cgroup.Path, s cri.State) (is home, lost bool) {
 	if h.Cgroups == nil || p == "" || s == cri.Exited {
-		return homeUnknown
+		return homeUnknown, false
 	}
 	st, err := h.Cgroups.Read(p)
+	lost = s == cri.Running && errors.Is(err, cgroup.ErrGone)
 	switch {
 	case err == nil && st.Populated:
-		return homeOwn
-	case s == cri.Running && (err == nil || errors.Is(err, cgroup.ErrGone)):
-		return homeSandbox
+		return homeOwn, false
+	case s == cri.Running && err == nil, lost:
+		return homeSandbox, lost
 	}
-	return homeUnknown
+	return homeUnknown, false
 }
 
 // settle records a home, unless processes have been in the container's own cgroup.
@@ -55,6 +59,7 @@ func (m *Inventory) NoteProcesses(id string, populated bool) (fetch bool) {
 	case populated:
 		e.settle(homeOwn)
 	}
+	e.lostAt = time.Time{}
 	return e.home == homeUnknown && e.Container.State == cri.Running
 }
 
@@ -87,4 +92,43 @@ func (m *Inventory) IsSandboxCgroup(p cgroup.Path, sandbox string) bool {
 func (m *Inventory) IsHosted(id string) bool {
 	e := m.containers[id]
 	return e != nil && m.HostsContainers(e.Container.PodID)
+}
+
+// A container without a cgroup is reported after this time and this number of listings: the
+// runtime reports the end of a container late when it is busy.
+const (
+	lostTime     = time.Minute
+	lostListings = 2
+)
+
+// noteLost records whether a container runs without a cgroup.
+func (m *Inventory) noteLost(e *Container, lost bool) {
+	switch {
+	case !lost:
+		e.lostAt = time.Time{}
+	case e.lostAt.IsZero():
+		e.lostAt, e.lostIn = m.now(), m.listings
+	}
+}
+
+// Lost yields the containers that hold or may hold exclusive CPUs, that the runtime reports as
+// running, and whose cgroup has not existed for a while, with the time since. A container in a
+// virtual machine has no cgroup either: of containers that have never had a process in their own
+// cgroup, those with a runtime handler are left out.
+func (m *Inventory) Lost() iter.Seq2[*Container, time.Time] {
+	return func(yield func(*Container, time.Time) bool) {
+		for _, id := range sortedWhere(m.containers, m.isLost) {
+			if e := m.containers[id]; !yield(e, e.lostAt) {
+				return
+			}
+		}
+	}
+}
+
+func (m *Inventory) isLost(e *Container) bool {
+	if e.lostAt.IsZero() || e.Container.State != cri.Running || m.listings-e.lostIn < lostListings || m.now().Sub(e.lostAt) < lostTime {
+		return false
+	}
+	pod := m.PodOf(e)
+	return pod != nil && (e.home == homeOwn || pod.Pod.RuntimeHandler == "") && m.MayBeExclusive(e)
 }

@@ -2,6 +2,7 @@ package inventory_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/cpupoold/cpupoold/internal/node/inventory"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
@@ -101,5 +102,77 @@ func TestListInPods(t *testing.T) {
 			}
 		}
 		w.list()
+	}
+}
+
+// TestLost checks which containers without a cgroup are reported, after a minute and two listings.
+func TestLost(t *testing.T) {
+	const own = "kubepods.slice/" + slice + "/cri-containerd-c.scope"
+	for name, test := range map[string]struct {
+		handler  string
+		seen     bool // a process ran in its cgroup
+		back     bool // the cgroup exists again
+		shared   bool // it needs no exclusive CPUs
+		ended    bool
+		listings int // besides the first one
+		waits    time.Duration
+		want     bool
+	}{
+		"its cgroup is gone":            {seen: true, listings: 2, waits: time.Minute, want: true},
+		"soon":                          {seen: true, listings: 2, waits: 59 * time.Second},
+		"after one listing":             {seen: true, listings: 1, waits: time.Hour},
+		"the cgroup is back":            {seen: true, back: true, listings: 2, waits: time.Minute},
+		"it has ended":                  {seen: true, ended: true, listings: 2, waits: time.Minute},
+		"shared CPUs":                   {seen: true, shared: true, listings: 2, waits: time.Minute},
+		"never seen":                    {listings: 2, waits: time.Minute, want: true},
+		"never seen, with a handler":    {handler: "kata", listings: 2, waits: time.Minute},
+		"seen before, with a handler":   {handler: "fast", seen: true, listings: 2, waits: time.Minute, want: true},
+		"much later, without a listing": {seen: true, waits: time.Hour},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.tree.MkdirAll("kubepods.slice/" + slice)
+			if test.seen {
+				w.tree.MkdirAll(own)
+				if err := w.tree.Write(own+"/cgroup.procs", "17"); err != nil {
+					t.Fatal(err)
+				}
+			}
+			pod, c := w.run(cri.Running)
+			pod.RuntimeHandler = test.handler
+			if test.shared {
+				c.Requested = cri.Resources{Shares: 512}
+			}
+			w.runtime.pods["p"], w.runtime.containers["c"] = pod, c
+			w.list()
+			if test.seen {
+				if err := w.tree.Remove(own); err != nil {
+					t.Fatal(err)
+				}
+				w.fetchContainer("c", w.Clock())
+			}
+			lost := w.now
+			if w.now = w.now.Add(test.waits); test.back {
+				w.tree.MkdirAll(own)
+				w.NoteProcesses("c", true)
+			}
+			if test.ended {
+				c.State = cri.Exited
+				w.runtime.containers["c"] = c
+				w.fetchContainer("c", w.Clock())
+			}
+			for range test.listings {
+				w.list()
+			}
+			got := 0
+			for e, since := range w.Lost() {
+				if got++; e.Container.ID != "c" || !since.Equal(lost) {
+					t.Errorf("lost: %s since %v; want c since %v", e.Container.ID, since, lost)
+				}
+			}
+			if (got == 1) != test.want {
+				t.Errorf("%d containers are lost; want one: %t", got, test.want)
+			}
+		})
 	}
 }

@@ -28,6 +28,7 @@ type Inventory struct {
 	within    map[string]map[string]*Container
 
 	watchedSince time.Time // zero before the first listing
+	listings     int       // number of merged listings
 	hasNRI       bool
 }
 

@@ -8,6 +8,7 @@ import (
 // Merge applies a complete listing of pods and containers. It keeps entries that are newer
 // than the listing, the details of known entries, and objects that NRI has just reported.
 func (m *Inventory) Merge(l Listing) {
+	m.listings++
 	seen := make(map[string]bool, len(l.pods)+len(l.containers)+len(l.known.pods)+len(l.known.containers))
 	for _, p := range l.pods {
 		m.mergePod(p, l.asOf, seen)

@@ -35,7 +35,7 @@ type kubeletFacts struct {
 	process      hostkubelet.Kubelet
 	stateDirs    []string // where its CPU manager's state can be: kubeletStateDir, then --root-dir if it differs
 	endpoint     string   // of the runtime; empty if unknown
-	policy       setting // cpuManagerPolicy
+	policy       setting  // cpuManagerPolicy
 	cgroupDriver setting
 	reserved     setting // reservedSystemCPUs
 	strict       bool    // strict-cpu-reservation, of the CPU manager's policy options

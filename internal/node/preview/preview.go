@@ -103,10 +103,7 @@ func newSurvey(ctx context.Context, h *hostenv.Host, c *config.Config, t *topolo
 	if err != nil {
 		log.Warn("journal is not used", "error", err)
 	}
-	machine, err := usablecpus.Cut(t, h.Cgroups)
-	if err != nil {
-		log.Warn("the CPUs of the root cgroup are unknown; all online CPUs count as usable", "error", err)
-	}
+	machine := usablecpus.CutOrLog(t, h.Cgroups, log)
 	var set desired.Settings
 	if err := set.Change(c, machine.Topology, j.Accepted); err != nil {
 		return nil, err

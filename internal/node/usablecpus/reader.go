@@ -2,6 +2,7 @@ package usablecpus
 
 import (
 	"context"
+	"log/slog"
 	"slices"
 	"sync"
 	"time"
@@ -25,6 +26,15 @@ type source interface {
 type Machine struct {
 	Topology *topology.Topology // of the usable CPUs
 	Withheld []Withheld
+}
+
+// CutOrLog is Cut, and logs its error.
+func CutOrLog(t *topology.Topology, cgroups *cgroup.FS, log *slog.Logger) Machine {
+	m, err := Cut(t, cgroups)
+	if err != nil {
+		log.Error("the CPUs of the root cgroup are unknown; all online CPUs count as usable", "error", err)
+	}
+	return m
 }
 
 // Cut returns the machine t without the CPUs that pools cannot use. With an error it contains all
@@ -56,11 +66,11 @@ type Reader struct {
 	root     cpuset.Set // effective CPUs of the root
 }
 
-// NewReader returns a reader and its first machine, of the online CPUs t. An error means that
-// withheld CPUs are unknown. Without a source the machine stays the same.
-func NewReader(s source, cgroups *cgroup.FS, t *topology.Topology) (*Reader, Machine, error) {
-	m, err := Cut(t, cgroups)
-	return &Reader{source: s, cgroups: cgroups, all: t, withheld: m.Withheld}, m, err
+// NewReader returns a reader and its first machine, of the online CPUs t. Without a source the
+// machine stays the same.
+func NewReader(s source, cgroups *cgroup.FS, t *topology.Topology, log *slog.Logger) (*Reader, Machine) {
+	m := CutOrLog(t, cgroups, log)
+	return &Reader{source: s, cgroups: cgroups, all: t, withheld: m.Withheld}, m
 }
 
 // Read reads the machine, and calls changed if it differs from the last one. Calls of changed have

@@ -3,6 +3,8 @@ package usablecpus_test
 import (
 	"context"
 	"errors"
+	"log/slog"
+	"strings"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -60,9 +62,9 @@ func TestReader(t *testing.T) {
 	m := newMachine(t)
 	tree := &failing{Tree: m.tree}
 	m.tree.SetLimit(cpuset.Range(0, 5))
-	r, first, err := usablecpus.NewReader(m, cgroup.New(tree), m.top)
-	if got := first.Topology.Online.String(); err != nil || got != "0-5" {
-		t.Fatalf("first machine has CPUs %s, %v; want 0-5", got, err)
+	r, first := usablecpus.NewReader(m, cgroup.New(tree), m.top, slog.New(slog.DiscardHandler))
+	if got := first.Topology.Online.String(); got != "0-5" {
+		t.Fatalf("first machine has CPUs %s; want 0-5", got)
 	}
 	read := func(want string) {
 		t.Helper()
@@ -88,16 +90,24 @@ func TestReader(t *testing.T) {
 	read("1-7")
 }
 
+// TestUnreadRoot checks that all CPUs count if the root cannot be read, and that the log shows it.
+func TestUnreadRoot(t *testing.T) {
+	m := newMachine(t)
+	m.tree.SetLimit(cpuset.Range(0, 5))
+	var log strings.Builder
+	got := usablecpus.CutOrLog(m.top, cgroup.New(&failing{m.tree, syscall.EIO}), slog.New(slog.NewTextHandler(&log, nil)))
+	if got.Topology != m.top || len(got.Withheld) > 0 || !strings.Contains(log.String(), syscall.EIO.Error()) {
+		t.Errorf("machine %v, log %q; want all CPUs, and the error", got, &log)
+	}
+}
+
 // TestWatchPolls checks that Watch finds a change without an event of a CPU, and that an error of
 // the poll ends it.
 func TestWatchPolls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMachine(t)
 		tree := &failing{Tree: m.tree}
-		r, _, err := usablecpus.NewReader(m, cgroup.New(tree), m.top)
-		if err != nil {
-			t.Fatal(err)
-		}
+		r, _ := usablecpus.NewReader(m, cgroup.New(tree), m.top, slog.New(slog.DiscardHandler))
 		ctx, cancel := context.WithCancel(t.Context())
 		var got []string
 		listens := 0
