@@ -9,6 +9,8 @@ import (
 	"github.com/cpupoold/cpupoold/internal/node/hostslices"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cri"
+	"github.com/cpupoold/cpupoold/pkg/pools"
+	"github.com/cpupoold/cpupoold/pkg/workload"
 )
 
 // unitTimeout is the limit for the answer of systemd about one unit. A container is placed
@@ -74,11 +76,28 @@ func fetchPod(ctx context.Context, h *hostenv.Host, id string, limit time.Durati
 	}
 	f := PodStatus{Pod: p, Partial: err}
 	if slice, pause, err := podPaths(p, h.Driver); err == nil {
+		if f.Resources.Shares == 0 {
+			f.Resources = totalOf(h, slice)
+		}
 		ctx, cancel := context.WithTimeout(ctx, limit)
 		defer cancel()
 		f.sliceUnit, f.pauseUnit = h.UnitState(ctx, slice), h.UnitState(ctx, pause)
 	}
 	return f
+}
+
+// totalOf returns the total of a Guaranteed pod by the quota of its cgroup, zero if the cgroup
+// has no quota. The kubelet computes both from the same limits
+// (k8s.io/kubernetes 1.37.0, pkg/kubelet/cm/helpers_linux.go, ResourceConfigForPod).
+func totalOf(h *hostenv.Host, slice cgroup.Path) cri.Resources {
+	if _, qos, ok := cgroup.PodOf(slice); !ok || pools.QoS(qos) != pools.QoSGuaranteed {
+		return cri.Resources{}
+	}
+	st, err := h.Cgroups.Read(slice)
+	if err != nil || st.Quota <= 0 || st.Period <= 0 {
+		return cri.Resources{}
+	}
+	return cri.Resources{Shares: workload.MilliCPUToShares(st.Quota * 1000 / st.Period), Quota: st.Quota, Period: st.Period}
 }
 
 // betweenUpdates is the asOf of a question that runs in the queue of the container's updates.

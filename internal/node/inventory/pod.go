@@ -75,6 +75,9 @@ func (m *Inventory) putPod(f PodStatus) {
 		if !old.Pod.CreatedAt.IsZero() {
 			e.began = old.began
 		}
+		if e.Pod.Resources.Shares == 0 { // the daemon can have removed the quota of the slice
+			e.Pod.Resources = old.Pod.Resources
+		}
 		e.keepTotal(old)
 	}
 	if e.Slice, e.Pause = f.foundSlice, f.foundPause; !f.isLost() {

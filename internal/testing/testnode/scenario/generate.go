@@ -130,7 +130,7 @@ func (g *generator) guaranteed(p *pod, add func(string, int, bool)) {
 		most = max(most, n)
 		add(fmt.Sprintf("init-%d", i), 1000*n, true)
 	}
-	apps, level := 1+g.rand.IntN(2), g.rand.IntN(4) == 0
+	apps := 1 + g.rand.IntN(2)
 	for i := range apps {
 		n := size()
 		sum += 1000 * n
@@ -142,11 +142,11 @@ func (g *generator) guaranteed(p *pod, add func(string, int, bool)) {
 	}
 	// The kubelet may not send the total, as old versions. Then the daemon cannot know which of
 	// several containers have the CPUs of the pod.
-	if apps != 1 || sum%1000 != 0 || level || g.rand.IntN(4) > 0 {
+	if g.rand.IntN(4) > 0 || apps > 1 || sum%1000 != 0 {
 		p.spec.Milli = max(1000*most, sum)
 	}
-	if p.level = level; level { // pod-level resources: containers without their own have those of the pod
-		p.spec.Milli = (p.spec.Milli+999)/1000*1000 + 1000
+	if p.level = g.rand.IntN(4) == 0; p.level { // pod-level resources: containers without their own have those of the pod
+		p.spec.Milli = (max(1000*most, sum)+999)/1000*1000 + 1000
 		for i := range 1 + g.rand.IntN(2) {
 			add(fmt.Sprintf("bare-%d", i), p.spec.Milli, false)
 		}

@@ -1,0 +1,63 @@
+package inventory_test
+
+import (
+	"testing"
+
+	"github.com/cpupoold/cpupoold/pkg/cri"
+	"github.com/cpupoold/cpupoold/pkg/pools"
+)
+
+// TestTotalOfCgroup checks that the quota of a pod's cgroup is its total if the runtime reports
+// none, and that the total survives the removal of the quota.
+func TestTotalOfCgroup(t *testing.T) {
+	w := newWorld(t)
+	p, _ := w.run(cri.Running)
+	p.Resources = cri.Resources{}
+	w.runtime.pods["p"] = p
+	const at = "kubepods.slice/" + slice
+	w.tree.MkdirAll(at)
+	total := func() pools.Resources { return w.InputOf("u-1", w.now).Resources }
+	w.list()
+	if got := total(); got != (pools.Resources{}) {
+		t.Errorf("total %+v without a quota; want none", got)
+	}
+	if err := w.tree.Write(at+"/cpu.max", "250000 100000"); err != nil {
+		t.Fatal(err)
+	}
+	w.fetchPod("p", 1<<30)
+	want := pools.Resources{Shares: 2560, Quota: 250_000, Period: 100_000}
+	if got := total(); got != want {
+		t.Errorf("total %+v; want %+v of the quota", got, want)
+	}
+	if err := w.tree.Write(at+"/cpu.max", "max"); err != nil {
+		t.Fatal(err)
+	}
+	w.fetchPod("p", 1<<30)
+	if got := total(); got != want {
+		t.Errorf("total %+v after the removal of the quota; want %+v as before", got, want)
+	}
+}
+
+// TestTotalOfResizedPod checks that the total of a pod with pod-level resources changes with the
+// pod, and not with its containers.
+func TestTotalOfResizedPod(t *testing.T) {
+	w := newWorld(t)
+	_, c := w.run(cri.Running)
+	c.ID, c.Name, c.CgroupsPath = "d", "side", slice+":cri-containerd:d"
+	w.runtime.containers["d"] = c // it has the resources of the pod, too
+	w.list()
+	total := func() uint64 { return w.InputOf("u-1", w.now).Resources.Shares }
+	w.Resize(w.Container("c"), cpus(3))
+	if got := total(); got != 2048 {
+		t.Errorf("total of %d shares after the resize of a container; want 2048", got)
+	}
+	w.SetTotal("p", cpus(3))
+	if got := total(); got != 3072 {
+		t.Errorf("total of %d shares after the resize of the pod; want 3072", got)
+	}
+	w.SetTotal("p", cri.Resources{})
+	w.SetTotal("unknown", cpus(1))
+	if got := total(); got != 3072 {
+		t.Errorf("total of %d shares after an empty resize; want 3072", got)
+	}
+}
