@@ -76,6 +76,10 @@ const minShares = 2
 // runtime reports the total later or never. A pod requests the sum of its containers, or
 // the request of its largest init container if that is more (KEP-753). If the sum over all
 // known containers exceeds the total, an init container has ended.
+//
+// The total of pod-level resources (spec.resources) does not change with a container. Such a
+// pod can have more than its containers. Its containers can have more than the pod, because
+// each one without a request has the shares of the pod.
 func (m *Inventory) totalAfter(pod *Pod, e *Container, to cri.Resources) pools.Resources {
 	total := pod.resources()
 	if total.Shares == 0 {
@@ -91,20 +95,25 @@ func (m *Inventory) totalAfter(pod *Pod, e *Container, to cri.Resources) pools.R
 		}
 	}
 	var all, live int64
+	asking := 0
 	for _, c := range newest {
 		shares := int64(c.Request().Shares)
 		all += shares
-		if c.Container.State != cri.Exited {
-			live += shares
+		if c.Container.State == cri.Exited {
+			continue
+		}
+		live += shares
+		if shares > minShares {
+			asking++
 		}
 	}
 	before, after := int64(total.Shares), int64(total.Shares)
 	switch more := int64(to.Shares) - int64(e.Request().Shares); {
-	case before >= all:
+	case before == all:
 		after += more
 	case before > live:
 		after = max(after, live+more)
-	default:
+	case before == live || asking < 2: // an older kubelet leaves the total as it is
 		after = live + more
 	}
 	total.Shares = uint64(max(after, minShares))

@@ -25,7 +25,10 @@ func TestTotalAfterResize(t *testing.T) {
 		"below a larger init container, which ended": {8, map[string]other{"init": {8, true}}, 3, 8},
 		"above a larger init container, which ended": {4, map[string]other{"init": {4, true}}, 6, 6},
 		"below its live containers":                  {3, map[string]other{"b": {1, false}, "init": {5, true}}, 1, 2},
-		"with overhead":                              {5, nil, 3, 6},
+		"pod-level resources":                        {5, nil, 3, 5},
+		"above pod-level resources":                  {5, nil, 6, 6},
+		"beside a container without a request":       {4, map[string]other{"b": {4, false}}, 3, 4},
+		"the kubelet left the total as it was":       {1, nil, 3, 3},
 		"unknown total":                              {0, nil, 3, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
