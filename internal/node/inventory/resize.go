@@ -77,9 +77,9 @@ const minShares = 2
 // the request of its largest init container if that is more (KEP-753). If the sum over all
 // known containers exceeds the total, an init container has ended.
 //
-// The total of pod-level resources (spec.resources) does not change with a container. Such a
-// pod can have more than its containers. Its containers can have more than the pod, because
-// each one without a request has the shares of the pod.
+// Pod-level resources (spec.resources) do not change with a container. The planner does not
+// recognise each such pod: its containers can request less than the pod. So the total grows
+// only as far as they need it.
 func (m *Inventory) totalAfter(pod *Pod, e *Container, to cri.Resources) pools.Resources {
 	total := pod.resources()
 	if total.Shares == 0 {
@@ -95,16 +95,11 @@ func (m *Inventory) totalAfter(pod *Pod, e *Container, to cri.Resources) pools.R
 		}
 	}
 	var all, live int64
-	asking := 0
 	for _, c := range newest {
 		shares := int64(c.Request().Shares)
 		all += shares
-		if c.Container.State == cri.Exited {
-			continue
-		}
-		live += shares
-		if shares > minShares {
-			asking++
+		if c.Container.State != cri.Exited {
+			live += shares
 		}
 	}
 	before, after := int64(total.Shares), int64(total.Shares)
@@ -113,7 +108,7 @@ func (m *Inventory) totalAfter(pod *Pod, e *Container, to cri.Resources) pools.R
 		after += more
 	case before > live:
 		after = max(after, live+more)
-	case before == live || asking < 2: // an older kubelet leaves the total as it is
+	default: // an older kubelet has left the total as it was
 		after = live + more
 	}
 	total.Shares = uint64(max(after, minShares))
