@@ -20,7 +20,8 @@ import (
 type asked struct{ s *session }
 
 // oldEvents are the events of NRI 0.6.
-const oldEvents = "RunPodSandbox,StopPodSandbox,RemovePodSandbox,CreateContainer,StartContainer,UpdateContainer,StopContainer,RemoveContainer"
+const oldEvents = "RunPodSandbox,StopPodSandbox,RemovePodSandbox," +
+	"CreateContainer,StartContainer,UpdateContainer,StopContainer,RemoveContainer"
 
 func (a *asked) Configure(ctx context.Context, _, _, _ string) (api.EventMask, error) {
 	if ctx.Err() != nil {

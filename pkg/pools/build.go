@@ -191,7 +191,7 @@ func cutClaims(claims []claim, pod int) (of, rest []claim) {
 	return claims[:n], claims[n:]
 }
 
-// appendAssignments appends what claims of one pod, or those of units, have in the end.
+// appendAssignments appends the final CPUs of the claims of one pod, or of all units.
 func appendAssignments(all []Assignment, claims []claim, level *podLevel) []Assignment {
 	if level != nil && len(level.sharers) > 0 {
 		all = append(all, Assignment{Key: Key{PodUID: level.uid}, Sharers: level.sharers, Total: level.total})
@@ -210,8 +210,8 @@ func appendAssignments(all []Assignment, claims []claim, level *podLevel) []Assi
 	return all
 }
 
-// appendAssignment appends a unless it is without CPUs. The assignment before it can have
-// the same key, and only sharers.
+// appendAssignment appends a if it has CPUs. The assignment before it can have the same key, and
+// only sharers.
 func appendAssignment(all []Assignment, a Assignment) []Assignment {
 	if a.CPUs.IsEmpty() && a.Away.IsEmpty() {
 		return all

@@ -135,8 +135,8 @@ func (c *checker) pod(p *PodPlan) {
 	}
 }
 
-// podPool checks the containers that share CPUs of their pod. They run on what the pod has
-// without the CPUs of its live owners.
+// podPool checks the containers that share CPUs of their pod. They run on the
+// CPUs of the pod without the CPUs of its live owners.
 func (c *checker) podPool(p *PodPlan) {
 	var pool, owned cpuset.Set
 	for i := range p.Containers {

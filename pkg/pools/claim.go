@@ -51,8 +51,8 @@ type claim struct {
 	// crowded says that somebody else has a part of cores that the claim should have to
 	// itself.
 	crowded bool
-	// set is that of a pod with pod-level resources, nil for all other claims. The claim is on
-	// the CPUs of the whole pod.
+	// set divides the CPUs of a pod with pod-level resources; nil for all other claims. The claim
+	// is on the CPUs of the whole pod.
 	set *podSet
 }
 
@@ -164,7 +164,7 @@ func appendClaims(all []claim, pod int, p *Pod, class *class, previous []Assignm
 	reserve := newClaim(pod, Key{PodUID: p.UID}, before(""))
 	left := reservable(p, verdicts)
 	if class.level != nil {
-		left = remainder{} // the pod has what its containers have
+		left = remainder{} // the pod reserves no CPUs
 	}
 	reserve.want, reserve.least, reserve.frozen = left.cpus, left.sure, left.frozen
 	reserve.createdAt = sandboxAge(p)

@@ -23,7 +23,7 @@ type verdict struct {
 	// waiting says that it gets no CPUs yet, unless it has some.
 	waiting bool
 	mixed   bool // shared CPUs come beside those of its own
-	// podPool says that it shares the CPUs of its pod with other containers of the pod.
+	// podPool reports that it shares the CPUs of its pod with other containers of the pod.
 	podPool bool
 }
 
@@ -36,7 +36,7 @@ type classifier struct {
 	// pods have in common.
 	lastType string
 	last     Reason
-	// haveSharers says that an assignment records sharers: see podLevel.
+	// haveSharers reports that an assignment records sharers: see podLevel.
 	haveSharers bool
 }
 

@@ -27,7 +27,7 @@ const (
 	CodeNoRequest Code = "NoRequest"
 	// CodePodPool: the pod has pod-level resources, and the container shares the pod's CPUs.
 	CodePodPool Code = "PodPool"
-	// CodePodTotalUnknown: the CPUs of the container may be those of its pod, and the pod's total
+	// CodePodTotalUnknown: the CPUs of the container may be its pod's CPUs, and the pod's total
 	// is not known.
 	CodePodTotalUnknown Code = "PodTotalUnknown"
 	// CodeUnknown: the container's resources are not known.

@@ -150,7 +150,7 @@ type Assignment struct {
 	// Away are CPUs of the owner that are offline. Nobody else gets them, and they
 	// come back to it when they are online again, unless it has got others instead.
 	Away cpuset.Set
-	// Sharers are the containers without CPUs of their own in a pod with pod-level
+	// Sharers are the containers without exclusive CPUs in a pod with pod-level
 	// resources, by name and sorted. Only the assignment of a pod (Container "") has them, and
 	// it can be without CPUs then.
 	Sharers []string

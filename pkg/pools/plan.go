@@ -77,7 +77,7 @@ type Placement struct {
 	Pool     Pool
 	Type     string     // workload type, with Pool == Management
 	CPUs     cpuset.Set // never empty, but with Pool == Other: as in Foreign
-	// Exclusive says that no other container may run on CPUs. Without it, a container of the
+	// Exclusive reports that no other container may run on CPUs. Without it, a container of the
 	// guaranteed pool shares them with other containers of its pod: see InPodPool.
 	Exclusive bool
 	// Mixed are CPUs that one that is Exclusive runs on beside its own, which are CPUs,

@@ -28,7 +28,7 @@ const (
 // podLevelOption is the name of PodLevel in annotations and in [Pools].Overrides.
 const podLevelOption = "pod-level"
 
-// podLevel is what the planner knows of a pod that it has recognised.
+// podLevel contains the facts about a recognised pod.
 type podLevel struct {
 	uid string
 	// total is the number of exclusive CPUs of the pod. It is 0 if the pod has no pool: in
@@ -90,8 +90,8 @@ func (p *Pod) HasPodLevelResources() bool {
 	return p.QoS == QoSGuaranteed && n.totalKnown && n.isPodLevel(p)
 }
 
-// adopt sets the total of a recognised pod to that of a container that has more. The total of
-// the sandbox is outdated then: CRI-O reports that of its creation.
+// adopt sets the total of a recognised pod to the resources of a container that has more. The
+// total of the sandbox is outdated then: CRI-O reports the total at its creation.
 func (p *Pod) adopt() {
 	for i := range p.newest {
 		if ctr := &p.Containers[i]; ctr.asks() && p.Resources.Shares != 0 && ctr.Resources.Shares > p.Resources.Shares && ctr.Resources.Shares < sharesCap {
@@ -100,8 +100,8 @@ func (p *Pod) adopt() {
 	}
 }
 
-// resized returns the total of a pod in the middle of a resize, 0 if there is none: then a
-// sharer has whole CPUs below the pod's total. When the pod grows, it has its new total first,
+// resized returns the total of a pod in the middle of a resize, and 0 outside of one. In a resize
+// a sharer has whole CPUs below the pod's total. When the pod grows, it has its new total first,
 // and its containers have the old one. When it shrinks, the containers are first. The pod
 // keeps the recorded total in the meantime. If the pod is settled and no sharer has the total
 // of the sandbox, that is outdated.
@@ -124,7 +124,7 @@ func (l *podLevel) resized(p *Pod, carved []string, recorded int) int {
 	return recorded
 }
 
-// unreadLevel returns what is recorded of an unread pod with pod-level resources. Its
+// unreadLevel returns the recorded facts about an unread pod with pod-level resources. Its
 // containers stay in the roles that they have.
 func (c *classifier) unreadLevel(p *Pod, verdicts []verdict) *podLevel {
 	record := c.recordOf(p.UID)
@@ -144,10 +144,10 @@ func (c *classifier) unreadLevel(p *Pod, verdicts []verdict) *podLevel {
 	return l
 }
 
-// sharer returns the verdict of a container without CPUs of its own.
+// sharer returns the verdict of a container without exclusive CPUs.
 func (l *podLevel) sharer() verdict {
 	if !l.set() {
-		return shared(CodeNoRequest, "no whole CPUs of its own in a pod with pod-level resources")
+		return shared(CodeNoRequest, "no whole CPUs in a pod with pod-level resources")
 	}
 	return verdict{pool: Guaranteed, podPool: true, reason: Reason{CodePodPool,
 		"shares the " + several(l.total) + " of its pod, which has pod-level resources"}}
@@ -221,7 +221,7 @@ func (p *Pod) newest(yield func(int) bool) {
 }
 
 // withoutTotal handles a pod with an unknown total. The container with the most CPUs can be
-// one without a request. With other containers beside it, it gets no exclusive CPUs.
+// one without a request. In a pod with several containers, it gets no exclusive CPUs.
 func (c *classifier) withoutTotal(p *Pod, verdicts []verdict, n requests) {
 	if n.asking < 2 {
 		return
@@ -239,7 +239,7 @@ func (c *classifier) withoutTotal(p *Pod, verdicts []verdict, n requests) {
 		}
 		*v = shared(CodePodTotalUnknown, "the total of the pod is not known, so its "+whole(v.want)+" may be the pod's own")
 		c.report(p, ctr.Name, CodePodTotalUnknown,
-			"the runtime and the pod's cgroup do not report the total of the pod, so the CPUs of the container may be those of the whole pod; "+
+			"the runtime and the pod's cgroup do not report the total of the pod, so the CPUs of the container may be the CPUs of the whole pod; "+
 				"it runs in the shared pool; create the pod again with a runtime that reports the resources of sandboxes")
 	}
 }
@@ -251,7 +251,7 @@ func (ctr *Container) asks() bool {
 
 // requests are numbers of live containers by their resources.
 type requests struct {
-	// totalKnown says that the pod's total is known.
+	// totalKnown reports that the pod's total is known.
 	totalKnown bool
 	// asking have more than the shares of no request. full have the resources of the pod.
 	// mismatched have a quota that does not follow from their shares.

@@ -170,7 +170,7 @@ func (l *life) step(t *testing.T, line string) pools.Plan {
 	return plan
 }
 
-// outcome says what the containers of a row have: those that the row names.
+// outcome returns the CPUs of the containers that the row names.
 func (l *life) outcome(plan pools.Plan, want string) string {
 	var all []string
 	for part := range strings.SplitSeq(want, ", ") {

@@ -15,7 +15,7 @@ type podSet struct {
 	// parts are the claims of containers with exclusive CPUs, sorted by name. They take from
 	// the pod's CPUs only.
 	parts []claim
-	// shared says that a live container shares the rest.
+	// shared reports that a live container shares the rest.
 	shared bool
 	// rest are the CPUs that no part has. On pool the other containers run: on the rest, and on
 	// the CPUs that parts hold for the restart of their container.
@@ -59,10 +59,9 @@ func recorded(all []Assignment, name string) []Assignment {
 	return all[i:n]
 }
 
-// inherit gives a pod the CPUs that were recorded for it and for its containers: first those
-// of live parts, then the pod's, then those of other containers, the older first. It takes
-// no further assignment when the pod has its total: before the planner knew pod-level
-// resources, each container could have the total of the pod.
+// inherit gives a pod the CPUs that were recorded for it and for its containers. Live parts come
+// first, then the pod, then other containers, the older first. Assignments after the pod has its
+// total have no effect: earlier builds gave the total of the pod to each container.
 func (l *podLevel) inherit(c *claim, previous []Assignment, ages map[string]int64) {
 	rank := func(name string) int {
 		i := slices.IndexFunc(c.set.parts, func(part claim) bool { return part.key.Container == name })
@@ -111,7 +110,7 @@ func divideSets(m *allocate.Machine, claims []claim) {
 	}
 }
 
-// divide gives the parts their CPUs. Each part keeps what it has. Then live parts get what
+// divide gives the parts their CPUs. Each part keeps its CPUs. Then live parts get what
 // they lack, the older first: from the rest, and from the CPUs of exited containers. A
 // container that shares the rest leaves one CPU to itself.
 func (s *podSet) divide(m *allocate.Machine, c *claim) {
@@ -182,7 +181,7 @@ func (s *podSet) refuse(c, part *claim) *allocate.Refusal {
 	if s.shared {
 		why += "; the containers that share the rest need at least 1"
 	}
-	return &allocate.Refusal{Asked: lack, Free: s.rest.Len(), Code: PodPoolEmpty, Why: why + "; raise the CPUs of the pod, or lower those of its containers"}
+	return &allocate.Refusal{Asked: lack, Free: s.rest.Len(), Code: PodPoolEmpty, Why: why + "; raise the CPUs of the pod, or lower the CPUs of its containers"}
 }
 
 func podCount(n int) string {
@@ -224,8 +223,8 @@ func setClaim(claims []claim) *claim {
 	return nil
 }
 
-// hasQuotaOf reports whether a container has the quota of its pod, n CPUs, or more. Then it
-// has none of its own.
+// hasQuotaOf reports whether a container has the quota of its pod, n CPUs, or more. Then the
+// container has no own limit.
 func hasQuotaOf(ctr Resources, n int) bool {
 	milli, known := ctr.quotaMilli()
 	return known && milli >= int64(n)*1000

@@ -42,7 +42,7 @@ func (m *Inventory) Resize(e *Container, to cri.Resources) (undo func()) {
 	}
 }
 
-// SetTotal records the new total of a pod. A total without shares is no resize.
+// SetTotal records the new total of a pod. It ignores an unknown total.
 func (m *Inventory) SetTotal(sandbox string, total cri.Resources) {
 	if pod := m.pods[sandbox]; pod != nil && total.Shares != 0 {
 		pod.total = resourcesOf(total)

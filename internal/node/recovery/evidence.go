@@ -2,6 +2,7 @@ package recovery
 
 import (
 	"slices"
+	"time"
 
 	"github.com/cpupoold/cpupoold/internal/node/desired"
 	"github.com/cpupoold/cpupoold/internal/node/inventory"
@@ -21,6 +22,8 @@ type evidence struct {
 	sets []ownedSet
 	// shared are the CPUs of containers without exclusive CPUs.
 	shared cpuset.Set
+	// podLevel contains the UIDs of pods with pod-level resources.
+	podLevel map[string]bool
 	// held are the assignments in the journal, or those found before.
 	held []pools.Assignment
 }
@@ -52,9 +55,13 @@ type instance struct {
 // collect reads the facts about all containers and units. It returns the instances that may
 // have exclusive CPUs.
 func collect(m *inventory.Inventory, read func(cgroup.Path) (cgroup.State, error), journal, held []pools.Assignment, s *desired.Settings) (*evidence, []instance) {
-	e := &evidence{pools: s.Pools, journal: make(map[pools.Key]cpuset.Set, len(journal)), held: held}
+	e := &evidence{pools: s.Pools, journal: make(map[pools.Key]cpuset.Set, len(journal)), podLevel: make(map[string]bool), held: held}
+	sharers := make(map[pools.Key]bool)
 	for _, a := range journal {
 		e.journal[a.Key] = a.CPUs
+		for _, name := range a.Sharers {
+			sharers[pools.Key{PodUID: a.Key.PodUID, Container: name}] = true
+		}
 	}
 	state := func(p cgroup.Path) cgroup.State {
 		if p == "" {
@@ -78,6 +85,9 @@ func collect(m *inventory.Inventory, read func(cgroup.Path) (cgroup.State, error
 		if pod != nil {
 			i.knowsShared = !state(pod.Pause).CPUs.IsEmpty()
 		}
+		if sharers[i.owner] {
+			continue // it runs on the CPUs of its pod
+		}
 		if m.MayBeExclusive(c) {
 			all = append(all, i)
 		} else if pod != nil {
@@ -85,6 +95,9 @@ func collect(m *inventory.Inventory, read func(cgroup.Path) (cgroup.State, error
 		}
 	}
 	for pod := range m.Pods() {
+		if p := m.InputOf(pod.UID, time.Time{}); p.HasPodLevelResources() {
+			e.podLevel[pod.UID] = true
+		}
 		set := state(pod.Pause).CPUs
 		e.addSet(pools.Key{PodUID: pod.UID, Container: inventory.InfraName}, set)
 		e.shared = e.shared.Union(set)
@@ -156,9 +169,14 @@ func (e *evidence) addSet(owner pools.Key, cpus cpuset.Set) {
 	}
 }
 
-// overlapsOther reports whether the set of another owner contains any of cpus.
+// overlapsOther reports whether the set of another owner contains any of cpus. Containers of a
+// pod with pod-level resources can share CPUs: then they have equal sets, and the pause container
+// has another one.
 func (e *evidence) overlapsOther(owner pools.Key, cpus cpuset.Set) bool {
-	return slices.ContainsFunc(e.sets, func(s ownedSet) bool { return s.owner != owner && s.cpus.Overlaps(cpus) })
+	return slices.ContainsFunc(e.sets, func(s ownedSet) bool {
+		shared := e.podLevel[owner.PodUID] && s.owner.PodUID == owner.PodUID && s.owner.Container != inventory.InfraName && s.cpus.Equal(cpus)
+		return s.owner != owner && s.cpus.Overlaps(cpus) && !shared
+	})
 }
 
 func firstNonEmpty(a, b cpuset.Set) cpuset.Set {

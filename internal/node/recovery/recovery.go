@@ -28,8 +28,8 @@ func Assignments(m *inventory.Inventory, read func(cgroup.Path) (cgroup.State, e
 			free = cpuset.Set{}
 		}
 		free, away := free.Difference(taken), a.Away.Difference(taken)
-		if !free.IsEmpty() || !away.IsEmpty() {
-			out = append(out, pools.Assignment{Key: a.Key, CPUs: free, Away: away})
+		if !free.IsEmpty() || !away.IsEmpty() || len(a.Sharers) > 0 {
+			out = append(out, pools.Assignment{Key: a.Key, CPUs: free, Away: away, Sharers: a.Sharers, Total: a.Total})
 		}
 	}
 	return out

@@ -145,7 +145,7 @@ func (g *generator) guaranteed(p *pod, add func(string, int, bool)) {
 	if g.rand.IntN(4) > 0 || apps > 1 || sum%1000 != 0 {
 		p.spec.Milli = max(1000*most, sum)
 	}
-	if p.level = g.rand.IntN(4) == 0; p.level { // pod-level resources: containers without their own have those of the pod
+	if p.level = g.rand.IntN(4) == 0; p.level { // containers without their own resources have the resources of the pod
 		p.spec.Milli = (max(1000*most, sum)+999)/1000*1000 + 1000
 		for i := range 1 + g.rand.IntN(2) {
 			add(fmt.Sprintf("bare-%d", i), p.spec.Milli, false)
