@@ -57,10 +57,17 @@ type instance struct {
 func collect(m *inventory.Inventory, read func(cgroup.Path) (cgroup.State, error), journal, held []pools.Assignment, s *desired.Settings) (*evidence, []instance) {
 	e := &evidence{pools: s.Pools, journal: make(map[pools.Key]cpuset.Set, len(journal)), podLevel: make(map[string]bool), held: held}
 	sharers := make(map[pools.Key]bool)
+	ofPod := make(map[string]cpuset.Set) // in the journal, by UID
 	for _, a := range journal {
 		e.journal[a.Key] = a.CPUs
+		ofPod[a.Key.PodUID] = ofPod[a.Key.PodUID].Union(a.CPUs)
 		for _, name := range a.Sharers {
 			sharers[pools.Key{PodUID: a.Key.PodUID, Container: name}] = true
+		}
+	}
+	for pod := range m.Pods() {
+		if p := m.InputOf(pod.UID, time.Time{}); p.HasPodLevelResources() {
+			e.podLevel[pod.UID] = true
 		}
 	}
 	state := func(p cgroup.Path) cgroup.State {
@@ -85,7 +92,8 @@ func collect(m *inventory.Inventory, read func(cgroup.Path) (cgroup.State, error
 		if pod != nil {
 			i.knowsShared = !state(pod.Pause).CPUs.IsEmpty()
 		}
-		if sharers[i.owner] {
+		uid := i.owner.PodUID
+		if sharers[i.owner] || e.podLevel[uid] && e.journal[i.owner].IsEmpty() && !i.kernel.IsEmpty() && i.kernel.IsSubsetOf(ofPod[uid]) {
 			continue // it runs on the CPUs of its pod
 		}
 		if m.MayBeExclusive(c) {
@@ -95,9 +103,6 @@ func collect(m *inventory.Inventory, read func(cgroup.Path) (cgroup.State, error
 		}
 	}
 	for pod := range m.Pods() {
-		if p := m.InputOf(pod.UID, time.Time{}); p.HasPodLevelResources() {
-			e.podLevel[pod.UID] = true
-		}
 		set := state(pod.Pause).CPUs
 		e.addSet(pools.Key{PodUID: pod.UID, Container: inventory.InfraName}, set)
 		e.shared = e.shared.Union(set)
