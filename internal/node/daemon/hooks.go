@@ -9,7 +9,6 @@ import (
 	"github.com/cpupoold/cpupoold/internal/config"
 	"github.com/cpupoold/cpupoold/internal/node/desired"
 	"github.com/cpupoold/cpupoold/internal/node/inventory"
-	"github.com/cpupoold/cpupoold/internal/node/undo"
 	"github.com/cpupoold/cpupoold/internal/node/waits"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
@@ -293,29 +292,9 @@ func (l *Loop) obtainable(p *pools.Placement) (cpus, occupied cpuset.Set, by cgr
 	return all.Difference(occupied), occupied, by
 }
 
-// noteCreated records the values that the container would have without the daemon, for
-// restore.
+// noteCreated records the values that the container would have without the daemon.
 func (l *Loop) noteCreated(e *inventory.Container, p *pools.Placement) {
-	note := func(file, value string) {
-		l.journal.NoteAsync(undo.Original{Path: e.Path, File: file, Container: e.Container.ID, Value: value})
-	}
-	if e.Path == "" {
-		return
-	}
-	asked := e.Container.Requested
-	note(cgroup.FileCPUs, asked.CPUs)
-	if !p.Mems.IsEmpty() {
-		note(cgroup.FileMems, asked.Mems)
-	}
-	if w := l.formula.Weight(asked.Shares); p.Shares != 0 && w != 0 {
-		note(cgroup.FileWeight, fmt.Sprint(w))
-	}
-	switch {
-	case p.Unlimited && asked.Quota > 0:
-		note(cgroup.FileMax, cgroup.FormatMax(asked.Quota, asked.Period))
-	case p.Limit != 0:
-		note(cgroup.FileMax, cgroup.FormatMax(-1, 100_000))
-	}
+	l.journal.NoteCreated(e.Path, e.Container.ID, e.Container.Requested, p, l.formula.Weight(e.Container.Requested.Shares))
 }
 
 // reply returns the reply with the container's values, and marks them as recorded.

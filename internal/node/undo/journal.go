@@ -8,6 +8,7 @@ import (
 
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
+	"github.com/cpupoold/cpupoold/pkg/cri"
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
 
@@ -62,6 +63,30 @@ func (j *Journal) note(o Original) (added bool) {
 	j.originals[k] = o
 	j.changes++
 	return true
+}
+
+// NoteCreated notes the values that a new container would have without the daemon, for
+// restore. weight is the cpu.weight of its requested shares, 0 if it is unknown.
+func (j *Journal) NoteCreated(path cgroup.Path, container string, requested cri.Resources, p *pools.Placement, weight uint64) {
+	note := func(file, value string) {
+		j.NoteAsync(Original{Path: path, File: file, Container: container, Value: value})
+	}
+	if path == "" {
+		return
+	}
+	note(cgroup.FileCPUs, requested.CPUs)
+	if !p.Mems.IsEmpty() {
+		note(cgroup.FileMems, requested.Mems)
+	}
+	if p.Shares != 0 && weight != 0 {
+		note(cgroup.FileWeight, strconv.FormatUint(weight, 10))
+	}
+	switch {
+	case p.Unlimited && requested.Quota > 0:
+		note(cgroup.FileMax, cgroup.FormatMax(requested.Quota, requested.Period))
+	case p.Limit != 0:
+		note(cgroup.FileMax, cgroup.FormatMax(-1, 100_000))
+	}
 }
 
 // NoteWrite notes the value that a write to a cgroup is about to replace.
