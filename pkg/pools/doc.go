@@ -26,9 +26,12 @@
 // the quota counts where there is one, else what the container has, and 256 at
 // least. A container of which nothing is known keeps what it has.
 //
-// All others are shared: BestEffort, Burstable, fractions of CPUs, containers
-// without a request in a pod with pod-level resources, pods that do not come
-// from the kubelet, pause containers.
+// A Guaranteed pod with pod-level resources has its total in exclusive CPUs, as one
+// owner. Containers with whole CPUs take their part, and the others share the rest:
+// see [PodLevel].
+//
+// All others are shared: BestEffort, Burstable, fractions of CPUs, pods that do not
+// come from the kubelet, pause containers.
 //
 // # Assignments
 //
