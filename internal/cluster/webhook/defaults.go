@@ -22,9 +22,8 @@ const (
 	versionTimeout       = 5 * time.Second
 )
 
-// defaults holds the defaults of spec.resources that follow from the API server's version. Any
-// account may read the version (ClusterRole system:public-info-viewer). After an error, they stay
-// as they are. Before the first answer, the newest API server decides.
+// defaults holds the defaults of spec.resources that follow from the API server's version. After
+// an error, they stay as they are. Before the first answer, the newest API server decides.
 type defaults struct {
 	current admission.Defaults
 	next    time.Time // of the next question
