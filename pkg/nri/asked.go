@@ -52,7 +52,11 @@ func (a *asked) Synchronize(ctx context.Context, pods []*api.PodSandbox, contain
 	for _, c := range containers {
 		cs = append(cs, containerOf(c, now))
 	}
-	if err := a.s.handler.Synchronize(ctx, ps, cs); err != nil {
+	err := CheckRuntime(ctx, a.s.runtime, ps)
+	if err == nil {
+		err = a.s.handler.Synchronize(ctx, ps, cs)
+	}
+	if err != nil {
 		// The runtime's answer will be to close the connection.
 		a.s.end(fmt.Errorf("take over %d pods and %d containers: %w", len(ps), len(cs), err))
 		return nil, err

@@ -180,6 +180,29 @@ func TestSynchronizeFails(t *testing.T) {
 	p.await(nri.Connected)
 }
 
+// TestOtherRuntime checks that the handler gets nothing of a runtime without the pods, and that the
+// plugin tries again until the socket is of the right one.
+func TestOtherRuntime(t *testing.T) {
+	socket, r := socketPath(t), &recorder{}
+	other := start(t, socket, nil, []*api.Container{oneContainer()})
+	var refused atomic.Bool
+	p := runBeside(t, socket, r, func() []cri.Pod {
+		if refused.Load() {
+			return nil // its pods have ended
+		}
+		return []cri.Pod{{ID: "another", Ready: true}}
+	})
+	if c := p.await(nri.Lost); !errors.Is(c.err, nri.ErrOtherRuntime) || !strings.Contains(c.err.Error(), socket) {
+		t.Errorf("lost: %v; want %v, with the socket", c.err, nri.ErrOtherRuntime)
+	}
+	if got := r.all(); got != "" {
+		t.Errorf("calls %q; want none", got)
+	}
+	refused.Store(true)
+	p.await(nri.Connected)
+	other.die()
+}
+
 // A panic of the handler ends the process: a daemon that has lost its mind must
 // not answer for it.
 func TestPanic(t *testing.T) {

@@ -173,10 +173,20 @@ func keepsA(key string) bool { return key == "a" }
 // run runs the plugin until the test ends or stop is called.
 func run(t *testing.T, socket string, h nri.Handler) *plugin {
 	t.Helper()
+	return runBeside(t, socket, h, nil)
+}
+
+// runBeside is run on a machine whose container runtime has pods, nil for no runtime.
+func runBeside(t *testing.T, socket string, h nri.Handler, own func() []cri.Pod) *plugin {
+	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	p := &plugin{t: t, states: make(chan change, 1000), stop: cancel, done: make(chan error, 1)}
 	go func() {
-		p.done <- nri.Run(ctx, nri.Options{Socket: socket, Handler: h, Keep: keepsA, State: func(s nri.State, err error) { p.states <- change{s, err} }})
+		o := nri.Options{Socket: socket, Handler: h, Keep: keepsA, State: func(s nri.State, err error) { p.states <- change{s, err} }}
+		if own != nil {
+			o.Runtime = machine(own)
+		}
+		p.done <- nri.Run(ctx, o)
 	}()
 	t.Cleanup(p.end)
 	return p
@@ -222,3 +232,8 @@ func socketPath(t *testing.T) string {
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	return filepath.Join(dir, "nri.sock")
 }
+
+// machine is a container runtime with the pods that it returns.
+type machine func() []cri.Pod
+
+func (m machine) List(context.Context) ([]cri.Pod, []cri.Container, error) { return m(), nil, nil }

@@ -16,19 +16,13 @@ func (l *Loop) watchCPUs(ctx context.Context) {
 	if l.CPUs == nil {
 		return
 	}
-	last := "" // the last error
 	actor.KeepTrying(ctx, func() error {
 		err := l.usable.Watch(ctx, func() { l.box.Post(cpuWatchChanged{}) }, l.useCPUs)
 		if ctx.Err() == nil {
 			l.box.Post(cpuWatchChanged{err})
 		}
 		return err
-	}, func(err error) {
-		if last != err.Error() { // log each error once, because the watch is retried without end
-			last = err.Error()
-			l.log.Error("watch CPUs; until that succeeds, only the resync finds CPUs that go offline or come online", "error", err)
-		}
-	})
+	}, l.usable.LogLost)
 }
 
 // useCPUs posts a change of the usable CPUs.
@@ -40,9 +34,7 @@ func (l *Loop) rereadCPUs() {
 		return
 	}
 	l.workers.Queries.Submit("cpus", func(context.Context) event {
-		if err := l.usable.Read(l.useCPUs); err != nil {
-			return cpuReadFailed{err}
-		}
+		l.usable.Resync(l.useCPUs)
 		return nil
 	})
 }
@@ -53,15 +45,6 @@ type cpuWatchChanged struct{ err error }
 func (cpuWatchChanged) scope(*Loop) scope { return scopeAll }
 
 func (e cpuWatchChanged) apply(l *Loop) { l.status.cpusLost = e.err != nil }
-
-// cpuReadFailed is the error of reading the CPUs in a resync.
-type cpuReadFailed struct{ err error }
-
-func (cpuReadFailed) scope(*Loop) scope { return scopeAll }
-
-func (e cpuReadFailed) apply(l *Loop) {
-	l.log.Error("read CPUs; the next resync tries again", "error", e.err)
-}
 
 // cpusChanged holds the usable CPUs after a change.
 type cpusChanged struct{ usablecpus.Machine }

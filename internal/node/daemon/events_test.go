@@ -31,7 +31,7 @@ func TestEventScopes(t *testing.T) {
 		podFetched{}, podFetched{inventory.PodStatus{Err: failed}}, containerFetched{}, containerFetched{inventory.ContainerStatus{Err: failed}},
 		written{}, written{err: failed}, unitRead{}, recordRead{}, saved{upTo: upTo}, saved{err: failed},
 		filesWritten{}, filesWritten{appcpus.Result{Err: failed}}, systemdReloaded{}, reloadsLost{}, unitsLost{}, unitWoken{}, unitAnswered{}, unitReverted{},
-		hintsArrived{}, kubeletArrived{}, cpuWatchChanged{}, cpusChanged{}, cpuReadFailed{}, treeWatched{}, permissionsChanged{}, tuned{},
+		hintsArrived{}, kubeletArrived{}, cpuWatchChanged{}, cpusChanged{}, treeWatched{}, permissionsChanged{}, tuned{},
 		nriChanged{}, synchronized{}, podRun{}, podResized{}, podHint{}, containerHint{}, &createRequest{}, &startRequest{}, updateRequest{}, updateSettled{}, resizeSeen{},
 		moveRequest{}, refusedStopped{}, threadsScanned{},
 	} {

@@ -42,6 +42,7 @@ func (l *Loop) watchNRI(ctx context.Context) {
 		Socket:  l.NRISocket,
 		Keep:    l.Annotations.Reads,
 		Handler: hooks{l.box.Post, l.now},
+		Runtime: l.Runtime,
 		State:   func(s nri.State, err error) { l.box.Post(nriChanged{s, err}) },
 	})
 }
@@ -59,6 +60,7 @@ func (e nriChanged) apply(l *Loop) {
 		l.list() // NRI has answered
 	}
 	before := l.status.nri
+	l.status.nriErr = e.err
 	switch l.status.nri = nriState(e.state, before); {
 	case l.status.nri == before:
 	case e.state == nri.Connected:

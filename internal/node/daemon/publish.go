@@ -165,6 +165,7 @@ func (l *Loop) problems() []pools.Problem {
 	all = append(all, l.settings.HostProblems(l.inventory, l.status.hosts, l.Units != nil)...)
 	all = append(all, usablecpus.Problems(l.status.withheld, l.settings.Offline())...)
 	all = append(all, l.isolationProblems()...)
+	all = append(all, l.settings.NRIProblems(l.status.nriErr)...)
 	all = append(all, l.cgroupProblems(l.watch.watcher.Flooding())...)
 	all = append(all, l.inventory.RecordProblems(l.status.targets)...)
 	all = append(all, l.watch.auxiliary.Problems(l.inventory)...)

@@ -52,6 +52,7 @@ type status struct {
 
 	stream     cri.StreamState
 	nri        telemetry.SourceState // empty before the first try
+	nriErr     error                 // why it is not connected
 	runtimeErr error
 	configErr  error
 	planned    bool // a pass has been made

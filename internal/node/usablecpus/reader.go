@@ -59,18 +59,27 @@ func without(t *topology.Topology, withheld []Withheld) Machine {
 type Reader struct {
 	source  source
 	cgroups *cgroup.FS
+	log     *slog.Logger
 
 	mu       sync.Mutex // held from a reading to its report; guards the fields below
 	all      *topology.Topology
 	withheld []Withheld
 	root     cpuset.Set // effective CPUs of the root
+	logged   string     // the last error in the log since the last success
 }
 
 // NewReader returns a reader and its first machine, of the online CPUs t. Without a source the
 // machine stays the same.
 func NewReader(s source, cgroups *cgroup.FS, t *topology.Topology, log *slog.Logger) (*Reader, Machine) {
 	m := CutOrLog(t, cgroups, log)
-	return &Reader{source: s, cgroups: cgroups, all: t, withheld: m.Withheld}, m
+	return &Reader{source: s, cgroups: cgroups, log: log, all: t, withheld: m.Withheld}, m
+}
+
+// Resync is Read in a resync, which finds lost events. It logs an error.
+func (r *Reader) Resync(changed func(Machine)) {
+	if err := r.Read(changed); err != nil {
+		r.log.Error("read CPUs; the next resync tries again", "error", err)
+	}
 }
 
 // Read reads the machine, and calls changed if it differs from the last one. Calls of changed have
@@ -91,7 +100,20 @@ func (r *Reader) Read(changed func(Machine)) error {
 		r.all, r.withheld = t, withheld
 		changed(without(t, withheld))
 	}
+	if err == nil {
+		r.logged = ""
+	}
 	return err
+}
+
+// LogLost logs an error of Watch once, because Watch is called again without end.
+func (r *Reader) LogLost(err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if text := err.Error(); text != r.logged {
+		r.logged = text
+		r.log.Error("watch CPUs; until that succeeds, only the resync finds CPUs that go offline or come online", "error", err)
+	}
 }
 
 // Watch reads the machine at each event of a CPU, and when the root's CPUs have changed. It calls

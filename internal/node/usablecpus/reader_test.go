@@ -101,6 +101,25 @@ func TestUnreadRoot(t *testing.T) {
 	}
 }
 
+// TestLogLost checks that an error is logged once, and again after a success.
+func TestLogLost(t *testing.T) {
+	m := newMachine(t)
+	var log strings.Builder
+	r, _ := usablecpus.NewReader(m, cgroup.New(m.tree), m.top, slog.New(slog.NewTextHandler(&log, nil)))
+	r.LogLost(errors.New("no socket"))
+	r.LogLost(errors.New("no socket"))
+	if got := strings.Count(log.String(), "no socket"); got != 1 {
+		t.Errorf("logged %d times; want 1", got)
+	}
+	if err := r.Read(func(usablecpus.Machine) {}); err != nil {
+		t.Fatal(err)
+	}
+	r.LogLost(errors.New("no socket"))
+	if got := strings.Count(log.String(), "no socket"); got != 2 {
+		t.Errorf("logged %d times after a success; want 2", got)
+	}
+}
+
 // TestWatchPolls checks that Watch finds a change without an event of a CPU, and that an error of
 // the poll ends it.
 func TestWatchPolls(t *testing.T) {
