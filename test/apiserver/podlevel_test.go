@@ -15,7 +15,7 @@ import (
 )
 
 // podWith is a pod with resources of its own, and containers a, b and so on. Resources are
-// those of newPod.
+// written as for newPod.
 func podWith(name string, annotations map[string]string, own string, containers ...string) *corev1.Pod {
 	pod := newPod(name, annotations, own)
 	resources := pod.Spec.Containers[0].Resources
@@ -28,8 +28,8 @@ func podWith(name string, annotations map[string]string, own string, containers 
 	return pod
 }
 
-// TestPodLevel checks pods with spec.resources: what the API server completes, by which the
-// webhook finds the QoS class, the sum of the pools' resources, and refused resizes.
+// TestPodLevel checks pods with spec.resources: the values that the API server adds, the QoS
+// class, the sum of the pools' resources, and refused resizes.
 func TestPodLevel(t *testing.T) {
 	s, _ := startWebhook(t)
 	nodeWith(t, s, "n1", cores, shared, guaranteed)
