@@ -92,8 +92,8 @@ func collect(m *inventory.Inventory, read func(cgroup.Path) (cgroup.State, error
 		if pod != nil {
 			i.knowsShared = !state(pod.Pause).CPUs.IsEmpty()
 		}
-		uid := i.owner.PodUID
-		if sharers[i.owner] || e.podLevel[uid] && e.journal[i.owner].IsEmpty() && !i.kernel.IsEmpty() && i.kernel.IsSubsetOf(ofPod[uid]) {
+		uid, set := i.owner.PodUID, firstNonEmpty(i.kernel, i.recorded)
+		if sharers[i.owner] || e.podLevel[uid] && e.journal[i.owner].IsEmpty() && !set.IsEmpty() && set.IsSubsetOf(ofPod[uid]) {
 			continue // it runs on the CPUs of its pod
 		}
 		if m.MayBeExclusive(c) {
