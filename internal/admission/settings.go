@@ -30,7 +30,7 @@ type Settings struct {
 	// TolerateDepletion lets pods with a CPU request, and pods of a workload type, be
 	// scheduled to nodes whose shared pool is depleted (workload.DepletedTaint).
 	TolerateDepletion bool
-	// Defaults are those of spec.resources.
+	// Defaults states which values of spec.resources the API server sets.
 	Defaults Defaults
 	// PodLevel is for pods with spec.resources. With PodLevelOverride, a pod may choose
 	// another value by annotation, as guaranteed.overrides allows it on the nodes.

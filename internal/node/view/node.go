@@ -136,10 +136,10 @@ func (n Node) divide(pod *nodestatus.Pod) {
 // pool count there.
 func (n Node) resource(c *pools.Placement) string {
 	names := n.Settings.Names
-	switch {
-	case c.Pool == pools.Management:
+	switch c.Pool {
+	case pools.Management:
 		return names.CoresResource(c.Type)
-	case c.Pool == pools.Guaranteed:
+	case pools.Guaranteed:
 		return n.exclusiveResource()
 	}
 	return names.SharedResource()

@@ -101,7 +101,7 @@ func TestPods(t *testing.T) {
 	}
 }
 
-// TestPodsRest checks the resource for CPUs that a pod holds beside those of its containers.
+// TestPodsRest checks the resource for CPUs that a pod holds and its containers do not.
 func TestPodsRest(t *testing.T) {
 	plan := pools.Plan{
 		Pods: []pools.PodPlan{{UID: "held"}, {UID: "none"}, {UID: "recorded"}},

@@ -18,8 +18,8 @@ import (
 
 // Node is a node that is simulated. Make it with NewNode; it is for one goroutine.
 type Node struct {
-	// Defaults are those of spec.resources in pods that come. NewNode sets those of the
-	// newest API server.
+	// Defaults states which values of spec.resources the API server sets in pods that come.
+	// NewNode assumes the newest API server.
 	Defaults admission.Defaults
 
 	config   *config.Config
