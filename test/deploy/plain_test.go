@@ -2,6 +2,7 @@ package deploy
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -46,6 +47,23 @@ func TestRestore(t *testing.T) {
 	}
 	if d := cmp.Diff(want, got); d != "" {
 		t.Errorf("pod (-daemon +restore):\n%s", d)
+	}
+}
+
+// TestReadOnlyEtc checks that the pods on a node mount nothing of the host's /etc: it is read-only on
+// Talos, and the kubelet cannot make a directory there.
+func TestReadOnlyEtc(t *testing.T) {
+	all := files(t, "daemonset.yaml", "uninstall/restore.yaml")
+	for _, name := range []string{"cpupoold", "cpupoold-restore"} {
+		spec := daemonSet(t, all, name).Spec.Template.Spec
+		for _, v := range spec.Volumes {
+			if v.HostPath != nil && strings.HasPrefix(v.HostPath.Path+"/", "/etc/") {
+				t.Errorf("%s mounts %s of the host", name, v.HostPath.Path)
+			}
+		}
+		if !spec.HostPID {
+			t.Errorf("%s is not in the PID namespace of the host, and cannot read its files through /proc/PID/root", name)
+		}
 	}
 }
 
