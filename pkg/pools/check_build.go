@@ -116,7 +116,8 @@ func (c *stepChecker) cores() {
 }
 
 // totals checks that the live containers of a pod together have no more exclusive CPUs than
-// the pod's total, unless one of them alone asks for more: see isPodLevel.
+// the pod's total. Two facts show that the total is outdated: one container alone asks for more
+// (see isPodLevel), or the earlier owners of a recognised pod together do (see carveOuts).
 func (c *stepChecker) totals() {
 	pods := present(c.in.Pods)
 	for i := range c.plan.Pods {
@@ -138,11 +139,17 @@ func (c *stepChecker) totals() {
 				most = max(most, n, int(min(ctr.Resources.Shares, sharesCap)/sharesPerCPU))
 			}
 		}
+		recognised, owned := len((&classifier{in: c.in, haveSharers: true}).recordOf(p.UID).Sharers) > 0, 0
 		for j := range p.Containers {
-			if ctr := &p.Containers[j]; ctr.State != Exited && ctr.Pool == Guaranteed {
-				has = has.Union(ctr.CPUs)
+			ctr := &p.Containers[j]
+			if ctr.State == Exited || ctr.Pool != Guaranteed {
+				continue
+			}
+			if has = has.Union(ctr.CPUs); recognised && ctr.Exclusive && !c.had[Key{p.UID, ctr.Name}].IsEmpty() {
+				owned += ctr.CPUs.Len()
 			}
 		}
+		most = max(most, owned)
 		if has.Len() > total && most == total {
 			c.report("the containers of pod %s have CPUs %s; its total is %d", p.UID, has, total)
 		}

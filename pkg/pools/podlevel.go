@@ -35,8 +35,7 @@ type podLevel struct {
 	// mode container, and if the pod's total is not a whole number of CPUs.
 	total int
 	// sharers are the names of the containers without exclusive CPUs, sorted. They are
-	// remembered with the assignment: nil if they are not, because the pod is young and may
-	// still have init containers.
+	// remembered with the assignment: the pod keeps its pool while only one container is live.
 	sharers []string
 }
 
@@ -61,7 +60,7 @@ func (c *classifier) podLevel(p *Pod, verdicts []verdict) *podLevel {
 	p = &adopted
 	p.adopt()
 	l := &podLevel{uid: p.UID, sharers: slices.Clone(known)}
-	carved, own := carveOuts(p, verdicts, known, n)
+	carved, own := c.carveOuts(p, verdicts, known, n)
 	if c.in.Pools.PodLevelOf(p.Annotations) == PodLevelPod {
 		if l.total = record.Total; n.totalKnown {
 			l.total = p.Resources.wholeTotal()
@@ -77,9 +76,7 @@ func (c *classifier) podLevel(p *Pod, verdicts []verdict) *podLevel {
 			verdicts[i] = l.sharer()
 		}
 	}
-	if l.sharers = slices.Compact(slices.Sorted(slices.Values(l.sharers))); len(known) == 0 && !p.Settled {
-		l.sharers = nil
-	}
+	l.sharers = slices.Compact(slices.Sorted(slices.Values(l.sharers)))
 	return l
 }
 
@@ -166,15 +163,16 @@ func (c *classifier) recordOf(uid string) Assignment {
 }
 
 // carveOuts returns the names of the containers with exclusive CPUs in a pod that is
-// recognised. Known sharers are none: in the middle of a resize, they can look like one. If
-// the candidates together ask for more than the pod's total, none of them is one. cpus is the
-// sum of their CPUs.
-func carveOuts(p *Pod, verdicts []verdict, known []string, n requests) (names []string, cpus int) {
+// recognised. A known sharer is none: in the middle of a resize, it can look like one. If the
+// candidates together ask for more than the pod's total, only those are one that have been
+// before: the total of a pod can be outdated. cpus is the sum of their CPUs.
+func (c *classifier) carveOuts(p *Pod, verdicts []verdict, known []string, n requests) (names []string, cpus int) {
+	had := func(name string) bool { return len(known) > 0 && c.owned(Key{p.UID, name}) }
 	for i := range p.newest {
 		ctr, v := &p.Containers[i], &verdicts[i]
 		unknown := v.atLeast && v.want == 0
 		if ctr.Foreign != nil || v.pool != Guaranteed || slices.Contains(known, ctr.Name) ||
-			n.totalKnown && !unknown && !ctr.Resources.isPart(p.Resources) {
+			n.totalKnown && !unknown && !ctr.Resources.isPart(p.Resources) && !had(ctr.Name) {
 			continue
 		}
 		names = append(names, ctr.Name)
@@ -183,9 +181,14 @@ func carveOuts(p *Pod, verdicts []verdict, known []string, n requests) (names []
 		}
 	}
 	if total, _ := p.Resources.WholeCPUs(); n.totalKnown && cpus > total {
-		return nil, 0
+		return slices.DeleteFunc(names, func(name string) bool { return !had(name) }), 0
 	}
 	return names, cpus
+}
+
+// owned reports whether an assignment records exclusive CPUs of a container.
+func (c *classifier) owned(k Key) bool {
+	return slices.ContainsFunc(c.in.Previous, func(a Assignment) bool { return a.Key == k })
 }
 
 // PodLevelOf returns the mode for a pod with these annotations. Only an annotation with a
