@@ -232,6 +232,10 @@ func TestUnwanted(t *testing.T) {
 			n.held = []pools.Assignment{{Key: app, CPUs: cpuset.Of(2, 3)}}
 			n.pod.Resources = pools.Resources{}
 		},
+		"shares the CPUs of its pod": func(n *node) {
+			n.held = []pools.Assignment{{Key: pools.Key{PodUID: app.PodUID}, CPUs: cpuset.Of(2, 3), Sharers: []string{app.Container}, Total: 2}}
+			n.pod.Resources = pools.Resources{}
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := newNode(allocate.Restricted)

@@ -133,11 +133,16 @@ func (h *Hints) follow(want, owners map[pools.Key]bool, now time.Time) {
 
 // wanted returns the containers that will get exclusive CPUs, and their pods. The value is
 // true where the topology policy requires an answer. owners contains the containers that
-// hold exclusive CPUs already.
+// hold exclusive CPUs already, or share the CPUs that their pod holds.
 func wanted(p pools.Pools, pods []pools.Pod, held []pools.Assignment) (want, owners map[pools.Key]bool) {
 	owners = make(map[pools.Key]bool, len(held))
 	for _, a := range held {
 		owners[a.Key] = true
+		for _, name := range a.Sharers {
+			if a.Total == 0 || !a.CPUs.IsEmpty() {
+				owners[pools.Key{PodUID: a.Key.PodUID, Container: name}] = true
+			}
+		}
 	}
 	want = make(map[pools.Key]bool)
 	if p.Guaranteed.IsEmpty() {

@@ -23,8 +23,11 @@ func sampleJournal() undo.Document {
 			{Path: "kubepods.slice/a.scope", File: cgroup.FileCPUs, Container: "a", Value: ""},
 			{Path: "kubepods.slice/a.scope", File: cgroup.FileMax, Container: "a", Value: "200000 100000"},
 		},
-		Assignments: []undo.Assignment{{PodUID: "pod", Container: "app", CPUs: cpuset.Of(4, 5)}},
-		Unhinted:    []undo.Owner{{PodUID: "pod", Container: "app"}},
+		Assignments: []undo.Assignment{
+			{PodUID: "pod", Container: "app", CPUs: cpuset.Of(4, 5)},
+			{PodUID: "shared", CPUs: cpuset.Of(6), Sharers: []string{"a", "b"}, Total: 2},
+		},
+		Unhinted: []undo.Owner{{PodUID: "pod", Container: "app"}},
 	}
 }
 
