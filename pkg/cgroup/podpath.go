@@ -230,7 +230,7 @@ func isUID(s string) bool {
 }
 
 // HoldsPods reports whether p is the cgroup of the kubelet's pods, or a cgroup in it that is not in
-// a pod, such as that of a QoS class.
+// a pod, such as the cgroup of a QoS class.
 func (p Path) HoldsPods() bool {
 	if _, _, inPod := PodOf(p); inPod {
 		return false

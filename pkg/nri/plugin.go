@@ -57,7 +57,7 @@ type Options struct {
 	// Handler is asked one thing at a time, by whichever connection.
 	Handler Handler
 	// Runtime lists the pods of the container runtime. The connection ends with
-	// ErrOtherRuntime if NRI is that of another runtime. Nil: not compared.
+	// ErrOtherRuntime if another runtime serves NRI. Nil: not compared.
 	Runtime lister
 	// State is told each change of state, with the reason for Absent and Lost. The
 	// runtime may be waiting meanwhile: return at once. It is never called while a

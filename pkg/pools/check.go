@@ -158,7 +158,7 @@ func (c *checker) podPool(p *PodPlan) {
 		}
 	}
 	if want := has.Difference(owned); !pool.Equal(want) {
-		c.report("the pool of pod %s is %s; the pod's CPUs without those of owners are %s", p.UID, pool, want)
+		c.report("the pool of pod %s is %s; the pod's CPUs without owners' CPUs are %s", p.UID, pool, want)
 	}
 	c.pool[p.UID] = pool
 }

@@ -22,7 +22,7 @@ const (
 	CodeNoQoS Code = "NoQoS"
 	// CodeFractional: a Guaranteed pod, but no whole number of CPUs.
 	CodeFractional Code = "Fractional"
-	// CodeNoRequest: a container without whole CPUs of its own in a pod with pod-level
+	// CodeNoRequest: a container without whole CPUs in a pod with pod-level
 	// resources, where the pod has no CPUs to share.
 	CodeNoRequest Code = "NoRequest"
 	// CodePodPool: the pod has pod-level resources, and the container shares the pod's CPUs.

@@ -154,7 +154,7 @@ type Assignment struct {
 	// resources, by name and sorted. Only the assignment of a pod (Container "") has them, and
 	// it can be without CPUs then.
 	Sharers []string
-	// Total is the number of exclusive CPUs of such a pod; 0 if it has none to share.
+	// Total is the number of exclusive CPUs of such a pod; 0 if its containers share no CPUs.
 	Total int
 }
 

@@ -39,7 +39,7 @@ func Owners(in Input, plan Plan) []Owner {
 				continue // Build assigns nothing to pods that are not there
 			}
 			if o.ofPod(&pods[i]); isDivided(plan.Pods, a.Key.PodUID) {
-				o.Fixed = "its pod has pod-level resources, and the CPUs are those of the pod"
+				o.Fixed = "its pod has pod-level resources, and the CPUs belong to the pod"
 			}
 			o.Options = *c.options(&pods[i])
 		}

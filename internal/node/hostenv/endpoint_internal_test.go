@@ -57,7 +57,7 @@ func TestFindEndpoint(t *testing.T) {
 	}
 }
 
-// TestConfirm checks the looks after a guess: what ends them, and which runtime is another one.
+// TestConfirm checks the looks after a guess, their end, and the detection of another runtime.
 func TestConfirm(t *testing.T) {
 	dir := t.TempDir()
 	if err := errors.Join(os.WriteFile(filepath.Join(dir, "docker.sock"), nil, 0o600), os.WriteFile(filepath.Join(dir, "crio.sock"), nil, 0o600),

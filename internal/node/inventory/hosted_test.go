@@ -114,7 +114,7 @@ func TestLost(t *testing.T) {
 		back     bool // the cgroup exists again
 		shared   bool // it needs no exclusive CPUs
 		ended    bool
-		listings int // besides the first one
+		listings int // in addition to the first one
 		waits    time.Duration
 		want     bool
 	}{

@@ -15,8 +15,8 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
 
-// TestPodLevel checks that the CPUs of a pod with pod-level resources stay with the pod, with and
-// without a journal, and that containers in the shared pool do not become owners.
+// TestPodLevel checks that the CPUs of a pod with pod-level resources stay with the pod. Containers
+// in the shared pool do not become owners.
 func TestPodLevel(t *testing.T) {
 	key := func(name string) pools.Key { return pools.Key{PodUID: "u", Container: name} }
 	journal := []pools.Assignment{{Key: key(""), CPUs: cpuset.Range(4, 6), Sharers: []string{"a", "b"}, Total: 3}}

@@ -136,7 +136,7 @@ func (c *Cgroups) Online() cpuset.Set {
 	return c.online
 }
 
-// SetLimit makes the root that of a container with these CPUs, as a cgroup namespace shows it. An
+// SetLimit makes the root the root of a container with these CPUs, as a cgroup namespace shows it. An
 // empty set makes it the root of the machine again.
 func (c *Cgroups) SetLimit(cpus cpuset.Set) {
 	c.mu.Lock()
