@@ -94,6 +94,9 @@ func TestSlices(t *testing.T) {
 	for _, p := range matrix.Pairs() {
 		there[p.Test()] = true
 	}
+	for _, p := range podLevelPairs() {
+		there["TestPodLevel/"+p.Name] = true
+	}
 	var onKernels []string
 	for _, s := range matrix.Suites() {
 		onKernels = append(onKernels, s.KernelTests()...)

@@ -5,8 +5,6 @@ package statickubelet_test
 import (
 	"errors"
 	"fmt"
-	"io"
-	"net/http"
 	"os"
 	"strconv"
 	"strings"
@@ -191,25 +189,4 @@ func (s *sentry) end(t *testing.T, during string) {
 		t.Errorf("during %s, in %d looks, the management pod strayed %d times; first: %v", during, s.looks, len(s.strayed), s.strayed[:min(len(s.strayed), 1)])
 	}
 	t.Logf("%s: %d looks", during, s.looks)
-}
-
-// heard waits until the runtime asks the daemon: before, the kubelet's writes are put right afterwards only.
-func (n *node) heard() {
-	n.Helper()
-	n.Eventually("NRI connected", func() error {
-		request, err := http.NewRequestWithContext(n.Context(), http.MethodGet, "http://127.0.0.1:9466/metrics", nil)
-		if err != nil {
-			return err
-		}
-		response, err := http.DefaultClient.Do(request)
-		if err != nil {
-			return err
-		}
-		defer response.Body.Close()
-		body, err := io.ReadAll(response.Body)
-		if err == nil && !strings.Contains(string(body), `cpupoold_source_state{source="nri",state="ok"} 1`) {
-			err = errors.New("the metrics do not say so")
-		}
-		return err
-	})
 }

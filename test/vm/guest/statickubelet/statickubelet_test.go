@@ -19,7 +19,7 @@ import (
 func TestBeside(t *testing.T) {
 	n := newNode(t)
 	n.StartDaemon(config)
-	n.heard()
+	n.AwaitNRI()
 	kinds := manifest.EveryKind()
 	kind := func(name string) manifest.Pod {
 		return kinds[slices.IndexFunc(kinds, func(p manifest.Pod) bool { return p.Name == name })]

@@ -3,8 +3,12 @@ package guestnode
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
+	"net/http"
 	"os/exec"
+	"strings"
 	"time"
 
 	"github.com/cpupoold/cpupoold/internal/node/preview"
@@ -27,6 +31,27 @@ func (n *Node) StartDaemon(config string) {
 func (n *Node) StopDaemon() {
 	n.Helper()
 	n.Run("systemctl", "stop", "cpupoold")
+}
+
+// AwaitNRI waits until the runtime asks the daemon over NRI before it creates containers.
+func (n *Node) AwaitNRI() {
+	n.Helper()
+	n.Eventually("NRI connected", func() error {
+		request, err := http.NewRequestWithContext(n.Context(), http.MethodGet, "http://127.0.0.1:9466/metrics", nil)
+		if err != nil {
+			return err
+		}
+		response, err := http.DefaultClient.Do(request)
+		if err != nil {
+			return err
+		}
+		defer response.Body.Close()
+		body, err := io.ReadAll(response.Body)
+		if err == nil && !strings.Contains(string(body), `cpupoold_source_state{source="nri",state="ok"} 1`) {
+			err = errors.New("the metrics report no connection")
+		}
+		return err
+	})
 }
 
 // Plan is what `cpupoold plan` prints.

@@ -15,8 +15,11 @@ const Image = "localhost/cpupoold/work:1"
 type Pod struct {
 	Name, Namespace string
 	Annotations     map[string]string
+	Init            []Container // init containers
 	Containers      []Container
 	Volumes         []map[string]any
+	// More holds further fields of the spec, such as resources.
+	More map[string]any
 }
 
 // Container runs the test workload.
@@ -55,11 +58,11 @@ func (c Container) resources() map[string]any {
 	return all
 }
 
-// YAML returns the pod as the kubelet reads it.
-func (p Pod) YAML() ([]byte, error) {
-	type object = map[string]any
-	var containers []object
-	for _, c := range p.Containers {
+type object = map[string]any
+
+// encode returns containers as the kubelet reads them.
+func encode(containers []Container) (all []object) {
+	for _, c := range containers {
 		container := object{"name": c.Name, "image": Image, "imagePullPolicy": "Never", "args": []string{"pause"}}
 		if len(c.Args) > 0 {
 			container["args"] = c.Args
@@ -68,8 +71,13 @@ func (p Pod) YAML() ([]byte, error) {
 			container["resources"] = resources
 		}
 		maps.Copy(container, c.More)
-		containers = append(containers, container)
+		all = append(all, container)
 	}
+	return all
+}
+
+// YAML returns the pod as the kubelet reads it.
+func (p Pod) YAML() ([]byte, error) {
 	metadata := object{"name": p.Name, "namespace": p.Namespace}
 	if len(p.Annotations) > 0 {
 		metadata["annotations"] = p.Annotations
@@ -78,11 +86,15 @@ func (p Pod) YAML() ([]byte, error) {
 		"terminationGracePeriodSeconds": 1,
 		"hostNetwork":                   true, // a network of its own costs an emulated node seconds
 		"enableServiceLinks":            false,
-		"containers":                    containers,
+		"containers":                    encode(p.Containers),
+	}
+	if len(p.Init) > 0 {
+		spec["initContainers"] = encode(p.Init)
 	}
 	if len(p.Volumes) > 0 {
 		spec["volumes"] = p.Volumes
 	}
+	maps.Copy(spec, p.More)
 	out, err := yaml.Marshal(object{"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
 	if err != nil {
 		return nil, fmt.Errorf("encode manifest of pod %s: %w", p.Name, err)

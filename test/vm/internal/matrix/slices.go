@@ -31,6 +31,8 @@ func Slices() []Slice {
 		{"cluster-priority", []string{"TestCluster/TestPriority"}},
 		{"static-kubelet", []string{"TestStaticKubelet"}},
 		{"openshift", []string{"TestOpenShift", "TestConmon"}},
+		{"pod-level", []string{"TestPodLevel/containerd"}},
+		{"pod-level-runtimes", []string{"TestPodLevel/containerd-nri-off", "TestPodLevel/crio-runc"}},
 		{"host", []string{"TestAudit", "TestJitter"}},
 		{"systemd", []string{"TestSystemd", "TestHostSlices"}},
 		{"cgroup", []string{"TestCgroup"}},
