@@ -117,7 +117,7 @@ func (c *stepChecker) cores() {
 
 // totals checks that the live containers of a pod together have no more exclusive CPUs than
 // the pod's total. Two facts show that the total is outdated: one container alone asks for more
-// (see isPodLevel), or the earlier owners of a recognised pod together do (see carveOuts).
+// (see isPodLevel), or the earlier owners together do (see isApart and carveOuts).
 func (c *stepChecker) totals() {
 	pods := present(c.in.Pods)
 	for i := range c.plan.Pods {
@@ -139,13 +139,13 @@ func (c *stepChecker) totals() {
 				most = max(most, n, int(min(ctr.Resources.Shares, sharesCap)/sharesPerCPU))
 			}
 		}
-		recognised, owned := len((&classifier{in: c.in, haveSharers: true}).recordOf(p.UID).Sharers) > 0, 0
+		owned := 0
 		for j := range p.Containers {
 			ctr := &p.Containers[j]
 			if ctr.State == Exited || ctr.Pool != Guaranteed {
 				continue
 			}
-			if has = has.Union(ctr.CPUs); recognised && ctr.Exclusive && !c.had[Key{p.UID, ctr.Name}].IsEmpty() {
+			if has = has.Union(ctr.CPUs); ctr.Exclusive && !c.had[Key{p.UID, ctr.Name}].IsEmpty() {
 				owned += ctr.CPUs.Len()
 			}
 		}

@@ -53,7 +53,7 @@ func (c *classifier) podLevel(p *Pod, verdicts []verdict) *podLevel {
 			c.withoutTotal(p, verdicts, n)
 			return nil
 		}
-	} else if len(known) == 0 && !n.isPodLevel(p) {
+	} else if len(known) == 0 && (!n.isPodLevel(p) || c.isApart(p, verdicts, n)) {
 		return nil
 	}
 	adopted := *p
@@ -184,6 +184,26 @@ func (c *classifier) carveOuts(p *Pod, verdicts []verdict, known []string, n req
 		return slices.DeleteFunc(names, func(name string) bool { return !had(name) }), 0
 	}
 	return names, cpus
+}
+
+// isApart reports whether the live containers with whole CPUs have exclusive CPUs each, although
+// no sharers are recorded: then the kubelet has resized containers, and the total of the sandbox
+// is outdated. CRI-O reports the total at the creation, and the daemon can have started since.
+// Builds before the pod pool gave such records to containers without resources, too: these have
+// the total of the pod exactly.
+func (c *classifier) isApart(p *Pod, verdicts []verdict, n requests) bool {
+	owners, larger := 0, false
+	for i := range p.newest {
+		ctr := &p.Containers[i]
+		if !ctr.asks() || verdicts[i].pool != Guaranteed {
+			continue
+		}
+		if !c.owned(Key{p.UID, ctr.Name}) {
+			return false
+		}
+		owners, larger = owners+1, larger || ctr.Resources.Shares > p.Resources.Shares
+	}
+	return owners > 1 && n.mismatched == 0 && (n.full < 2 || larger)
 }
 
 // owned reports whether an assignment records exclusive CPUs of a container.
