@@ -127,7 +127,7 @@ func (s *podSet) divide(m *allocate.Machine, c *claim) {
 	}
 	for _, i := range order {
 		if s.parts[i].lacks() {
-			s.grow(m, c, &s.parts[i])
+			s.grow(m, &s.parts[i])
 		}
 	}
 	s.pool = s.rest.Union(leftBy(s.parts))
@@ -139,7 +139,7 @@ func (s *podSet) divide(m *allocate.Machine, c *claim) {
 }
 
 // grow gives a part what it lacks. A part without CPUs gets all that it lacks, or none.
-func (s *podSet) grow(m *allocate.Machine, c, part *claim) {
+func (s *podSet) grow(m *allocate.Machine, part *claim) {
 	left := leftBy(s.parts)
 	most, lack := s.rest.Len()+left.Len(), part.want-part.cpus.Len()
 	if s.shared {

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"iter"
+	"maps"
 	"path"
 	"strconv"
 	"strings"
@@ -84,15 +86,11 @@ func inPod(host fs.FS, dir string) bool {
 // parseFlags parses /proc/PID/cmdline. The kubelet accepts --name=value, --name value and _
 // instead of -. The last value of a flag counts.
 func parseFlags(cmdline []byte) map[string]string {
-	flags := make(map[string]string)
-	for name, value := range eachFlag(cmdline) {
-		flags[name] = value
-	}
-	return flags
+	return maps.Collect(eachFlag(cmdline))
 }
 
 // eachFlag yields the flags of a command line in their order.
-func eachFlag(cmdline []byte) func(yield func(name, value string) bool) {
+func eachFlag(cmdline []byte) iter.Seq2[string, string] {
 	args := strings.Split(strings.TrimSuffix(string(cmdline), "\x00"), "\x00")
 	return func(yield func(name, value string) bool) {
 		for i := 1; i < len(args); i++ {
