@@ -276,3 +276,16 @@ func TestPodLevelUpgrade(t *testing.T) {
 		}
 	}
 }
+
+// TestRemovedQuotas checks that a pod keeps no quota if the runtime records that the quotas of
+// its containers are removed, as containerd does after a resize.
+func TestRemovedQuotas(t *testing.T) {
+	l := newLife(t, row{total: "total cpu=4"}, pools.PodLevelPod)
+	var plan pools.Plan
+	for _, step := range []string{"+ A full", "+ B full", "= A shares=4096 quota=-1 period=100000", "= B shares=4096 quota=-1 period=100000"} {
+		plan = l.step(t, step)
+	}
+	if pod := plan.Pods[0]; !pod.Unlimited || pod.Quota != 0 {
+		t.Errorf("the slice of the pod is unlimited: %t, with quota %d; want no quota", pod.Unlimited, pod.Quota)
+	}
+}

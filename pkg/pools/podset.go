@@ -224,8 +224,8 @@ func setClaim(claims []claim) *claim {
 }
 
 // hasQuotaOf reports whether a container has the quota of its pod, n CPUs, or more. Then the
-// container has no own limit.
+// container has no own limit. After a resize, a runtime records the removed quota, -1.
 func hasQuotaOf(ctr Resources, n int) bool {
 	milli, known := ctr.quotaMilli()
-	return known && milli >= int64(n)*1000
+	return ctr.Quota < 0 || known && milli >= int64(n)*1000
 }
