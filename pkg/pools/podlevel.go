@@ -163,9 +163,9 @@ func (c *classifier) recordOf(uid string) Assignment {
 }
 
 // carveOuts returns the names of the containers with exclusive CPUs in a pod that is
-// recognised. A known sharer is none: in the middle of a resize, it can look like one. If the
-// candidates together ask for more than the pod's total, only those are one that have been
-// before: the total of a pod can be outdated. cpus is the sum of their CPUs.
+// recognised, and the sum of their CPUs. A known sharer is none: in the middle of a resize, it can
+// look like one. If the candidates together ask for more than the pod's total, that can be
+// outdated. Then only earlier owners are carve-outs.
 func (c *classifier) carveOuts(p *Pod, verdicts []verdict, known []string, n requests) (names []string, cpus int) {
 	had := func(name string) bool { return len(known) > 0 && c.owned(Key{p.UID, name}) }
 	for i := range p.newest {
@@ -187,10 +187,9 @@ func (c *classifier) carveOuts(p *Pod, verdicts []verdict, known []string, n req
 }
 
 // isApart reports whether the live containers with whole CPUs have exclusive CPUs each, although
-// no sharers are recorded: then the kubelet has resized containers, and the total of the sandbox
-// is outdated. CRI-O reports the total at the creation, and the daemon can have started since.
-// Builds before the pod pool gave such records to containers without resources, too: these have
-// the total of the pod exactly.
+// no sharers are recorded. Then the kubelet has resized containers, and the total of the sandbox
+// is outdated: CRI-O reports the total at the creation. Earlier builds gave exclusive CPUs to
+// containers without resources, too, which have exactly the total of the pod.
 func (c *classifier) isApart(p *Pod, verdicts []verdict, n requests) bool {
 	owners, larger := 0, false
 	for i := range p.newest {
