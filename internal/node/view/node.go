@@ -102,31 +102,41 @@ func (n Node) pod(plan *pools.PodPlan) nodestatus.Pod {
 // rest returns the resource for exclusive CPUs that the pod holds and none of its containers
 // does. It returns "" if there are no such CPUs.
 func (n Node) rest(uid string) string {
-	key := pools.Key{PodUID: uid}
-	i, found := slices.BinarySearchFunc(n.Plan.Assignments, key, func(a pools.Assignment, key pools.Key) int { return a.Key.Compare(key) })
-	if !found || n.Plan.Assignments[i].CPUs.IsEmpty() && n.Plan.Assignments[i].Away.IsEmpty() {
+	a := n.ofPod(uid)
+	if a.CPUs.IsEmpty() && a.Away.IsEmpty() {
 		return ""
 	}
 	return n.exclusiveResource()
+}
+
+// ofPod returns the assignment of a pod as a whole, empty without one.
+func (n Node) ofPod(uid string) pools.Assignment {
+	key := pools.Key{PodUID: uid}
+	i, found := slices.BinarySearchFunc(n.Plan.Assignments, key, func(a pools.Assignment, key pools.Key) int { return a.Key.Compare(key) })
+	if !found {
+		return pools.Assignment{}
+	}
+	return n.Plan.Assignments[i]
 }
 
 // divide corrects requests of containers in a pod with pod-level resources. The kubelet gives
 // the shares of the pod to each container without a request, so together these have the part
 // of the pod's total that no other container requests. The first one gets this part.
 func (n Node) divide(pod *nodestatus.Pod) {
-	e := n.Inventory.PodByUID(pod.UID)
-	if e == nil {
+	e, sharers := n.Inventory.PodByUID(pod.UID), n.ofPod(pod.UID).Sharers
+	if e == nil || len(sharers) == 0 {
 		return
 	}
 	total := requestOf(e.Pod.Resources.Shares)
+	isFull := func(c *nodestatus.Container) bool { return c.Milli >= total && slices.Contains(sharers, c.Name) }
 	left := total
-	for _, c := range pod.Containers {
-		if c.Milli < total {
+	for i := range pod.Containers {
+		if c := &pod.Containers[i]; !isFull(c) {
 			left -= c.Milli
 		}
 	}
 	for i := range pod.Containers {
-		if c := &pod.Containers[i]; total > 0 && c.Milli >= total && !c.Annotated {
+		if c := &pod.Containers[i]; total > 0 && isFull(c) && !c.Annotated {
 			c.Milli, left = max(left, 0), 0
 		}
 	}

@@ -129,9 +129,12 @@ func TestPodsTotal(t *testing.T) {
 	placement := func(name string, pool pools.Pool) pools.Placement {
 		return pools.Placement{ID: name, Name: name, Pool: pool}
 	}
-	n := nodeOf(t, nodefixture.PoolsYAML, pools.Plan{Pods: []pools.PodPlan{{UID: "u", Containers: []pools.Placement{
-		placement("first", pools.Guaranteed), placement("own", pools.Guaranteed), placement("second", pools.Guaranteed),
-	}}}})
+	n := nodeOf(t, nodefixture.PoolsYAML, pools.Plan{
+		Pods: []pools.PodPlan{{UID: "u", Containers: []pools.Placement{
+			placement("first", pools.Guaranteed), placement("own", pools.Guaranteed), placement("second", pools.Guaranteed),
+		}}},
+		Assignments: []pools.Assignment{{Key: pools.Key{PodUID: "u"}, Sharers: []string{"first", "second"}}},
+	})
 	const parent = "kubepods-podu.slice"
 	n.Inventory.PutPod(inventory.PodStatus{Pod: cri.Pod{ID: "p", UID: "u", Ready: true, CgroupParent: parent, Resources: cri.Resources{Shares: 4096}}})
 	for name, shares := range map[string]uint64{"first": 4096, "own": 1024, "second": 4096} {
