@@ -35,7 +35,7 @@ func (s *Settings) Ownership(plan pools.Plan, m *inventory.Inventory, hosts []ho
 			if c := &pod.Containers[j]; c.State != pools.Exited {
 				place(audit.Place{
 					PoolName: auditPool(c.Pool, c.Type), Pod: pod.Namespace + "/" + pod.Name, Name: c.Name,
-					Cgroup: string(m.CgroupOf(c)), CPUs: c.CPUs, Exclusive: c.Pool == pools.Guaranteed, PodPool: c.InPodPool(), Mixed: c.Mixed,
+					Cgroup: string(m.CgroupOf(c)), CPUs: c.CPUs, Exclusive: c.Exclusive || c.InPodPool(), PodPool: c.InPodPool(), Mixed: c.Mixed,
 				})
 			}
 		}

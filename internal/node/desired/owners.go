@@ -17,7 +17,7 @@ func Owners(plan pools.Plan) []Owner {
 	var all []Owner
 	for _, pod := range plan.Pods {
 		for _, c := range pod.Containers {
-			if c.Pool == pools.Guaranteed && c.State != pools.Exited {
+			if (c.Exclusive || c.InPodPool()) && c.State != pools.Exited {
 				all = append(all, Owner{Pod: pod.Namespace + "/" + pod.Name, Name: c.Name, ID: c.ID, CPUs: c.CPUs})
 			}
 		}

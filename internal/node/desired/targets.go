@@ -111,7 +111,7 @@ func (in *Input) isContested(pod *pools.PodPlan) bool {
 }
 
 func (in *Input) containerTarget(pod *pools.PodPlan, c *pools.Placement) (cgroup.Target, bool) {
-	t := cgroup.Target{CPUs: c.Runs(), Mems: c.Mems, Exclusive: c.Pool == pools.Guaranteed, Mixed: c.Mixed, Reason: c.Reason.Text}
+	t := cgroup.Target{CPUs: c.Runs(), Mems: c.Mems, Exclusive: c.Exclusive || c.InPodPool(), Mixed: c.Mixed, Reason: c.Reason.Text}
 	if c.InPodPool() {
 		t.Group = pod.UID
 	}
