@@ -1,6 +1,7 @@
 package desired
 
 import (
+	"fmt"
 	"slices"
 
 	"github.com/cpupoold/cpupoold/internal/config"
@@ -13,6 +14,7 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/defrag"
 	"github.com/cpupoold/cpupoold/pkg/pools"
+	"github.com/cpupoold/cpupoold/pkg/workload"
 )
 
 // Input holds all facts that a decision depends on.
@@ -85,7 +87,7 @@ func (in *Input) plannerInput() pools.Input {
 		Machine:  in.Settings.Machine,
 		Pools:    in.availablePools(),
 		Names:    in.Settings.Names,
-		Pods:     in.Pods,
+		Pods:     in.podsWithTotals(),
 		Previous: in.Previous,
 		Held:     in.Kubelet.held,
 		Resting:  in.Resting,
@@ -96,6 +98,30 @@ func (in *Input) plannerInput() pools.Input {
 		Partitions: in.Partitions,
 		Interrupts: in.Settings.Config.Interrupts.Away != config.AwayOff,
 	}
+}
+
+// podsWithTotals returns the pods. A runtime can report no total of a pod. Then the quota of
+// the pod's slice is the total, and the journal has it after the daemon has removed it.
+func (in *Input) podsWithTotals() []pools.Pod {
+	all := in.Pods
+	for i := range all {
+		if all[i].QoS != pools.QoSGuaranteed || all[i].Resources.Shares != 0 {
+			continue
+		}
+		sandbox := in.Inventory.PodByUID(all[i].UID)
+		if sandbox == nil {
+			continue
+		}
+		total := pools.Resources{}
+		o, _ := in.Journal.Original(undo.Key{Path: sandbox.Slice, File: cgroup.FileMax})
+		if _, err := fmt.Sscanf(o.Value, "%d %d", &total.Quota, &total.Period); err != nil || total.Quota <= 0 || total.Period <= 0 {
+			continue // no quota
+		}
+		total.Shares = workload.MilliCPUToShares(total.Quota * 1000 / total.Period)
+		all = slices.Clone(all)
+		all[i].Resources = total
+	}
+	return all
 }
 
 // Fragments returns the exclusive CPUs of a plan for an analysis of their fragmentation.

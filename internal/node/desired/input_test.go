@@ -2,6 +2,7 @@ package desired_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -140,6 +141,35 @@ func TestCPUsOfSettings(t *testing.T) {
 	} {
 		if c.got.String() != c.want {
 			t.Errorf("%s: %s; want %q", name, c.got, c.want)
+		}
+	}
+}
+
+// TestTotalsOfJournal checks the total of a pod whose total the runtime does not report. The
+// planner gets the quota of the slice in the journal, because the daemon has removed it.
+func TestTotalsOfJournal(t *testing.T) {
+	for value, want := range map[string]pools.Resources{
+		"400000 100000": {Shares: 4096, Quota: 400_000, Period: 100_000},
+		"max 100000":    {},
+		"":              {},
+	} {
+		m := inventory.New(cgroup.DriverSystemd)
+		m.PutPod(inventory.PodStatus{Pod: cri.Pod{ID: "p", UID: "u", Ready: true, CgroupParent: "kubepods-podu.slice"}})
+		journal := undo.New(undo.Document{})
+		if value != "" {
+			journal.Note(undo.Original{Path: "kubepods.slice/kubepods-podu.slice", File: cgroup.FileMax, Value: value})
+		}
+		var got []pools.Pod
+		in := desired.Input{
+			Settings: hostSettings(t, nodefixture.PoolsYAML, 8), Inventory: m, Journal: journal, Pods: m.Input(time.Now()),
+			Build: func(in pools.Input) pools.Plan {
+				got = in.Pods
+				return pools.Plan{}
+			},
+		}
+		in.Decide()
+		if len(got) != 1 || got[0].Resources != want {
+			t.Errorf("%q: the planner gets %+v; want the total %+v", value, got, want)
 		}
 	}
 }
