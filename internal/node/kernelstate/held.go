@@ -14,7 +14,7 @@ import (
 // requested count too. In a slice with CPUs they count only if the slice has them, and a
 // cgroup on CPUs of others does not keep these.
 func (t *Cache) Held(targets []cgroup.Target, p *pools.Placement, path cgroup.Path) iter.Seq2[cgroup.Path, cpuset.Set] {
-	alone := p.Pool == pools.Guaranteed
+	alone := p.Exclusive || p.InPodPool()
 	return func(yield func(cgroup.Path, cpuset.Set) bool) {
 		bounds := t.bounds(targets)
 		if b, ok := bounds[path.Parent()]; ok && !yield(path.Parent(), p.Runs().Difference(b)) {
