@@ -133,20 +133,19 @@ func (c *stepChecker) totals() {
 		}
 		var has cpuset.Set
 		most := total
-		for j := range pods[at].Containers {
-			if ctr := &pods[at].Containers[j]; ctr.State != Exited {
-				n, _ := ctr.Resources.WholeCPUs()
-				most = max(most, n, int(min(ctr.Resources.Shares, sharesCap)/sharesPerCPU))
-			}
-		}
 		owned := 0
-		for j := range p.Containers {
-			ctr := &p.Containers[j]
-			if ctr.State == Exited || ctr.Pool != Guaranteed {
+		for j := range pods[at].Containers {
+			ctr, to := &pods[at].Containers[j], &p.Containers[j]
+			if ctr.State == Exited {
 				continue
 			}
-			if has = has.Union(ctr.CPUs); ctr.Exclusive && !c.had[Key{p.UID, ctr.Name}].IsEmpty() {
-				owned += ctr.CPUs.Len()
+			n, _ := ctr.Resources.WholeCPUs()
+			most = max(most, n, int(min(ctr.Resources.Shares, sharesCap)/sharesPerCPU))
+			if to.Pool == Guaranteed {
+				has = has.Union(to.CPUs)
+			}
+			if to.Exclusive && !c.had[Key{p.UID, ctr.Name}].IsEmpty() {
+				owned += n
 			}
 		}
 		most = max(most, owned)

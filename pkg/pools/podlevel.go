@@ -60,13 +60,16 @@ func (c *classifier) podLevel(p *Pod, verdicts []verdict) *podLevel {
 	p = &adopted
 	p.adopt()
 	l := &podLevel{uid: p.UID, sharers: slices.Clone(known)}
-	carved, own := c.carveOuts(p, verdicts, known, n)
+	carved, own, outdated := c.carveOuts(p, verdicts, known, n)
 	if c.in.Pools.PodLevelOf(p.Annotations) == PodLevelPod {
 		if l.total = record.Total; n.totalKnown {
 			l.total = p.Resources.wholeTotal()
 		}
 		if former := l.resized(p, carved, record.Total); former >= own && former > 0 {
 			l.total = min(l.total, former)
+		}
+		if outdated {
+			l.total = max(l.total, record.Total)
 		}
 	}
 	for i := range p.Containers {
@@ -164,15 +167,18 @@ func (c *classifier) recordOf(uid string) Assignment {
 
 // carveOuts returns the names of the containers with exclusive CPUs in a pod that is
 // recognised, and the sum of their CPUs. A known sharer is none: in the middle of a resize, it can
-// look like one. If the candidates together ask for more than the pod's total, that can be
-// outdated. Then only earlier owners are carve-outs.
-func (c *classifier) carveOuts(p *Pod, verdicts []verdict, known []string, n requests) (names []string, cpus int) {
-	had := func(name string) bool { return len(known) > 0 && c.owned(Key{p.UID, name}) }
+// look like one. If the candidates together ask for more than the pod's total, only earlier
+// owners are carve-outs. The total is outdated if there are any.
+func (c *classifier) carveOuts(p *Pod, verdicts []verdict, known []string, n requests) (names []string, cpus int, outdated bool) {
+	var had []string // live earlier owners
 	for i := range p.newest {
 		ctr, v := &p.Containers[i], &verdicts[i]
 		unknown := v.atLeast && v.want == 0
+		if len(known) > 0 && ctr.State != Exited && c.owned(Key{p.UID, ctr.Name}) {
+			had = append(had, ctr.Name)
+		}
 		if ctr.Foreign != nil || v.pool != Guaranteed || slices.Contains(known, ctr.Name) ||
-			n.totalKnown && !unknown && !ctr.Resources.isPart(p.Resources) && !had(ctr.Name) {
+			n.totalKnown && !unknown && !ctr.Resources.isPart(p.Resources) && !slices.Contains(had, ctr.Name) {
 			continue
 		}
 		names = append(names, ctr.Name)
@@ -181,9 +187,10 @@ func (c *classifier) carveOuts(p *Pod, verdicts []verdict, known []string, n req
 		}
 	}
 	if total, _ := p.Resources.WholeCPUs(); n.totalKnown && cpus > total {
-		return slices.DeleteFunc(names, func(name string) bool { return !had(name) }), 0
+		names = slices.DeleteFunc(names, func(name string) bool { return !slices.Contains(had, name) })
+		return names, 0, len(names) > 0
 	}
-	return names, cpus
+	return names, cpus, false
 }
 
 // isApart reports whether the live containers with whole CPUs have exclusive CPUs each, although
