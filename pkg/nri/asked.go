@@ -52,7 +52,7 @@ func (a *asked) Synchronize(ctx context.Context, pods []*api.PodSandbox, contain
 	for _, c := range containers {
 		cs = append(cs, containerOf(c, now))
 	}
-	err := CheckRuntime(ctx, a.s.runtime, ps)
+	err := a.s.witness.begin(ctx, ps)
 	if err == nil {
 		err = a.s.handler.Synchronize(ctx, ps, cs)
 	}
@@ -62,10 +62,16 @@ func (a *asked) Synchronize(ctx context.Context, pods []*api.PodSandbox, contain
 		return nil, err
 	}
 	a.s.synchronized()
+	a.s.watches.Go(func() {
+		if err := a.s.witness.watch(a.s.ctx); err != nil {
+			a.s.end(err)
+		}
+	})
 	return nil, nil
 }
 
 func (a *asked) RunPodSandbox(_ context.Context, p *api.PodSandbox) error {
+	a.s.witness.note(p.GetId(), true)
 	pod := podOf(p)
 	pod.CreatedAt = time.Now()
 	a.s.handler.RunPod(pod)
@@ -83,6 +89,7 @@ func (a *asked) StopPodSandbox(_ context.Context, p *api.PodSandbox) error {
 }
 
 func (a *asked) RemovePodSandbox(_ context.Context, p *api.PodSandbox) error {
+	a.s.witness.note(p.GetId(), false)
 	a.s.handler.RemovePod(p.GetId())
 	return nil
 }

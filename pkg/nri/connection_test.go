@@ -203,6 +203,26 @@ func TestOtherRuntime(t *testing.T) {
 	other.die()
 }
 
+// TestOtherRuntimeAtBoot checks a connection that begins before the first pod. It ends when the
+// container runtime has a pod that NRI has not reported.
+func TestOtherRuntimeAtBoot(t *testing.T) {
+	t.Parallel()
+	socket := socketPath(t)
+	start(t, socket, nil, nil)
+	var booted atomic.Bool
+	p := runBeside(t, socket, &recorder{}, func() []cri.Pod {
+		if booted.Load() {
+			return []cri.Pod{{ID: "another", Ready: true}}
+		}
+		return nil
+	})
+	p.await(nri.Connected)
+	booted.Store(true)
+	if c := p.await(nri.Lost); !errors.Is(c.err, nri.ErrOtherRuntime) {
+		t.Errorf("lost: %v; want %v", c.err, nri.ErrOtherRuntime)
+	}
+}
+
 // A panic of the handler ends the process: a daemon that has lost its mind must
 // not answer for it.
 func TestPanic(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/cpupoold/cpupoold/pkg/cri"
@@ -13,7 +14,7 @@ import (
 // runtimes on a machine have the same default path, and the last one to start makes the socket.
 var ErrOtherRuntime = errors.New("the runtime at this socket is not the one with the pods")
 
-// checkTimeout bounds the question of CheckRuntime, in which the runtime creates no container.
+// checkTimeout bounds a question of a witness. In the first one, the runtime creates no container.
 const checkTimeout = time.Second
 
 // lister lists the pods of a container runtime.
@@ -21,39 +22,96 @@ type lister interface {
 	List(ctx context.Context) ([]cri.Pod, []cri.Container, error)
 }
 
-// CheckRuntime returns ErrOtherRuntime if NRI has other pods than the runtime r. Without
-// an answer of r, or without pods on both sides, CheckRuntime returns nil.
-func CheckRuntime(ctx context.Context, r lister, pods []cri.Pod) error {
-	if r == nil {
-		return nil
-	}
-	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
-	defer cancel()
-	own, _, err := r.List(ctx)
-	if err != nil {
-		return nil //nolint:nilerr // a busy runtime is no other runtime
-	}
-	return compare(pods, own)
+// checkInterval is the time between two questions of a witness.
+const checkInterval = 5 * time.Second
+
+// witness compares the pods of NRI with the pods of the container runtime. Runtimes without pods
+// cannot be distinguished. After a boot the daemon connects before the first pod runs. So the
+// witness asks again until the runtime has a pod.
+type witness struct {
+	runtime lister // nil: not compared
+
+	mu   sync.Mutex
+	seen map[string]bool // ids of pods that NRI has reported; nil if the witness is certain
 }
 
-// compare returns ErrOtherRuntime if the lists have no pod in common, and one of them has a pod
-// that runs. The pods of NRI all run.
-func compare(pods, own []cri.Pod) error {
-	ids := make(map[string]bool, len(pods))
-	for _, p := range pods {
-		ids[p.ID] = true
+// begin compares pods, which NRI reports at the beginning of a connection. It returns
+// ErrOtherRuntime if NRI has other pods than the runtime. Without an answer of the runtime, or
+// without pods on both sides, it returns nil, and watch decides.
+func (w *witness) begin(ctx context.Context, pods []cri.Pod) error {
+	if w.runtime == nil {
+		return nil
 	}
-	ready := 0
-	for _, p := range own {
-		if ids[p.ID] {
+	w.mu.Lock()
+	w.seen = make(map[string]bool, len(pods))
+	for _, p := range pods {
+		w.seen[p.ID] = true
+	}
+	w.mu.Unlock()
+	ready, err := w.compare(ctx)
+	if err == nil && w.isUncertain() && ready+len(pods) > 0 { // the pods of NRI all run
+		return fmt.Errorf("%w: its %d pods and the %d running pods of the container runtime share no id", ErrOtherRuntime, len(pods), ready)
+	}
+	return nil // a busy runtime is no other runtime
+}
+
+// watch compares the pods again while the witness is not certain. It returns ErrOtherRuntime if the
+// runtime has pods that run, and NRI has reported none of them. A runtime reports a pod to NRI
+// before the pod is ready.
+func (w *witness) watch(ctx context.Context) error {
+	tick := time.NewTicker(checkInterval)
+	defer tick.Stop()
+	for w.isUncertain() {
+		select {
+		case <-ctx.Done():
 			return nil
+		case <-tick.C:
+		}
+		if ready, err := w.compare(ctx); err == nil && w.isUncertain() && ready > 0 {
+			return fmt.Errorf("%w: NRI has reported none of the %d running pods of the container runtime", ErrOtherRuntime, ready)
+		}
+	}
+	return nil
+}
+
+// compare asks the runtime for its pods, and returns the number of those that run. If NRI has
+// reported one of the pods, the witness becomes certain.
+func (w *witness) compare(ctx context.Context) (ready int, err error) {
+	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
+	defer cancel()
+	own, _, err := w.runtime.List(ctx)
+	if err != nil {
+		return 0, err
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, p := range own {
+		if w.seen[p.ID] {
+			w.seen = nil
+			return 0, nil
 		}
 		if p.Ready {
 			ready++
 		}
 	}
-	if ready+len(pods) == 0 {
-		return nil
+	return ready, nil
+}
+
+func (w *witness) isUncertain() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.seen != nil
+}
+
+// note records that NRI has reported a pod, or its removal.
+func (w *witness) note(id string, exists bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	switch {
+	case w.seen == nil:
+	case exists:
+		w.seen[id] = true
+	default:
+		delete(w.seen, id)
 	}
-	return fmt.Errorf("%w: its %d pods and the %d running pods of the container runtime share no id", ErrOtherRuntime, len(pods), ready)
 }

@@ -34,14 +34,15 @@ type session struct {
 	configured bool // Configure has been called
 	limit      time.Duration
 	handler    Handler
-	runtime    lister
+	witness    witness
+	watches    sync.WaitGroup // of the witness
 	keep       func(annotation string) bool
 	// synchronized is called when the handler knows what there is.
 	synchronized func()
 }
 
 func newSession(ctx context.Context, c net.Conn, o Options, synchronized func()) (*session, error) {
-	s := &session{limit: defaultLimit, handler: o.Handler, runtime: o.Runtime, keep: o.Keep, synchronized: synchronized}
+	s := &session{limit: defaultLimit, handler: o.Handler, witness: witness{runtime: o.Runtime}, keep: o.Keep, synchronized: synchronized}
 	if s.keep == nil {
 		s.keep = func(string) bool { return false }
 	}
@@ -77,8 +78,9 @@ func (s *session) run() error {
 		s.release()
 		s.end(<-ran) // the reason is there already
 	}
-	s.calls.Lock()
+	s.calls.Lock() // no call begins a watch any more
 	defer s.calls.Unlock()
+	s.watches.Wait()
 	return context.Cause(s.ctx)
 }
 
