@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -34,7 +35,7 @@ func sockets() []string {
 
 // Find returns the endpoint of the runtime that answers on a socket where the
 // distributions of Kubernetes put it. If several answer, it is the only one with
-// pods. Otherwise the error states the sockets that were tried, and how to choose.
+// pods that run, or the only one with pods if none runs. Otherwise the error states the sockets that were tried, and how to choose.
 // The sockets are below root, normally "/".
 //
 // A containerd without its CRI plugin (as Docker runs it) does not answer.
@@ -47,7 +48,7 @@ func Find(ctx context.Context, root string) (string, error) {
 	}
 	wg.Wait()
 
-	var answering, used, tried []string
+	var answering, used, running, tried []string
 	for i, p := range paths {
 		if err := probes[i].err; err != nil {
 			tried = append(tried, fmt.Sprintf("%s (%v)", p, err))
@@ -57,11 +58,16 @@ func Find(ctx context.Context, root string) (string, error) {
 		if probes[i].pods {
 			used = append(used, "unix://"+p)
 		}
+		if probes[i].runs {
+			running = append(running, "unix://"+p)
+		}
 	}
 	switch {
 	case len(answering) == 1:
 		return answering[0], nil
-	case len(used) == 1:
+	case len(running) == 1:
+		return running[0], nil
+	case len(running) == 0 && len(used) == 1:
 		return used[0], nil
 	case len(answering) > 1:
 		return "", fmt.Errorf("find container runtime: %d runtimes answer: %s: name one of them as containerRuntimeEndpoint",
@@ -104,6 +110,7 @@ next:
 // probed is the answer on a socket.
 type probed struct {
 	pods bool // the runtime has pods
+	runs bool // a pod runs. After a boot none runs, and a runtime that is not in use can keep old pods.
 	err  error
 }
 
@@ -119,5 +126,5 @@ func probe(ctx context.Context, socket string) (p probed) {
 		return probed{err: err}
 	}
 	pods, _, _ := c.List(ctx) // the daemon could not place pods that the runtime does not list
-	return probed{pods: len(pods) > 0}
+	return probed{pods: len(pods) > 0, runs: slices.ContainsFunc(pods, func(p Pod) bool { return p.Ready })}
 }

@@ -102,12 +102,20 @@ func TestFindUsed(t *testing.T) {
 	at := map[string]*testnode.Runtime{"/run/containerd/containerd.sock": testnode.StartRuntime(t, testnode.RuntimeConfig{}), "/run/crio/crio.sock": used}
 	root := place(t, at)
 	got, err := cri.Find(t.Context(), root)
-	if want := "unix://" + filepath.Join(root, "run/crio/crio.sock"); err != nil || got != want {
+	want := "unix://" + filepath.Join(root, "run/crio/crio.sock")
+	if err != nil || got != want {
 		t.Errorf("Find() = %q, %v; want %q", got, err, want)
 	}
-	must[string](t)(at["/run/containerd/containerd.sock"].RunPod(testnode.PodSpec{UID: "two", Namespace: "default", Name: "two", QoS: "burstable"}))
+	other := at["/run/containerd/containerd.sock"]
+	id := must[string](t)(other.RunPod(testnode.PodSpec{UID: "two", Namespace: "default", Name: "two", QoS: "burstable"}))
 	if got, err := cri.Find(t.Context(), root); err == nil {
 		t.Errorf("Find() of two runtimes with pods = %q; want an error", got)
+	}
+	if err := other.StopPod(id); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := cri.Find(t.Context(), root); err != nil || got != want {
+		t.Errorf("Find() beside a runtime with a pod that has ended = %q, %v; want %q", got, err, want)
 	}
 }
 

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/cpupoold/cpupoold/internal/config"
+	"github.com/cpupoold/cpupoold/internal/testing/testnode"
+	"github.com/cpupoold/cpupoold/pkg/cri"
 )
 
 // fakeFinder is a machine with a kubelet and a runtime that answers.
@@ -133,4 +135,31 @@ func TestServe(t *testing.T) {
 	if err := h.Serve(t.Context(), func(context.Context) error { return nil }); err != nil {
 		t.Errorf("Serve after run has ended: %v; want nil", err)
 	}
+}
+
+// TestHasPods checks that pods which have ended do not confirm a runtime.
+func TestHasPods(t *testing.T) {
+	runtime := testnode.StartRuntime(t, testnode.RuntimeConfig{})
+	client, err := cri.Dial(runtime.Endpoint(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rt := link{client: client}
+	t.Cleanup(rt.close)
+	check := func(when string, want bool) {
+		t.Helper()
+		if got := rt.hasPods(t.Context()); got != want {
+			t.Errorf("%s: hasPods = %t; want %t", when, got, want)
+		}
+	}
+	check("without a pod", false)
+	id, err := runtime.RunPod(testnode.PodSpec{UID: "one", Namespace: "default", Name: "one", QoS: "burstable"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	check("with a pod", true)
+	if err := runtime.StopPod(id); err != nil {
+		t.Fatal(err)
+	}
+	check("with a pod that has ended", false)
 }

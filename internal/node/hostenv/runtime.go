@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/cpupoold/cpupoold/internal/config"
@@ -58,12 +59,13 @@ type link struct {
 // runs systemd.
 func noRuntime() link { return link{driver: cgroup.DriverSystemd} }
 
-// hasPods reports whether the runtime has pods. Without an answer it returns false.
+// hasPods reports whether pods run in the runtime. Without an answer it returns false. Pods that have
+// ended do not count, because a runtime that is not in use any more keeps them.
 func (rt link) hasPods(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, CallTimeout)
 	defer cancel()
 	pods, _, err := rt.client.List(ctx)
-	return err == nil && len(pods) > 0
+	return err == nil && slices.ContainsFunc(pods, func(p cri.Pod) bool { return p.Ready })
 }
 
 func (rt link) close() {
