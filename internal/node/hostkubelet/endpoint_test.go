@@ -92,6 +92,10 @@ func TestEndpoint(t *testing.T) {
 			files: map[string]string{"proc/5/cmdline": "kubelet --config=/etc/k.yaml", "proc/5/root/etc/hosts": ""},
 			err:   "/etc/k.yaml",
 		},
+		"a directory": {
+			files: map[string]string{"proc/5/cmdline": "kubelet --config=/etc", "proc/5/root/etc/hosts": ""},
+			err:   "not a regular file",
+		},
 		"a file that is no YAML": {
 			files: map[string]string{"proc/5/cmdline": "kubelet --config=/etc/k.yaml", "proc/5/root/etc/k.yaml": "a: ["},
 			err:   "/etc/k.yaml",
@@ -101,8 +105,14 @@ func TestEndpoint(t *testing.T) {
 			err:   "not a Unix socket",
 		},
 		"K3s": {
-			files: map[string]string{"proc/5/cmdline": "/usr/local/bin/k3s server", "proc/5/root/etc/hosts": ""},
+			files: map[string]string{"proc/5/cmdline": "/usr/local/bin/k3s server", "proc/5/root/run/k3s/containerd/containerd.sock": "", "run/k3s/containerd/containerd.sock": ""},
 			want:  "unix:///run/k3s/containerd/containerd.sock",
+		},
+		"K3s without its containerd": {
+			files: map[string]string{"proc/5/cmdline": "/usr/local/bin/k3s server", "proc/5/root/etc/hosts": ""},
+		},
+		"K3s before it writes its drop-ins": {
+			files: map[string]string{"proc/5/cmdline": "/usr/local/bin/k3s server", "proc/5/root/var/lib/rancher/k3s/agent/etc/kubelet.conf.d/README": ""},
 		},
 		"K3s with drop-ins and another directory": {
 			files: map[string]string{
@@ -144,5 +154,43 @@ func TestFind(t *testing.T) {
 				t.Errorf("the kubelet is process %d; want %d", k.PID, test.want)
 			}
 		})
+	}
+}
+
+// TestNested checks that no file of a nested process is read except those of its state.
+func TestNested(t *testing.T) {
+	for _, cmdline := range []string{"k3s server", "kubelet --config=/etc/k.yaml"} {
+		files := hung{machine(map[string]string{"proc/6/cmdline": cmdline, "proc/6/status": "NSpid:\t6\t1\n", "proc/6/root/etc/k.yaml": ""}), t}
+		if k := hostkubelet.Find(files); k.PID != 0 {
+			t.Errorf("%s: process %d is the kubelet; want none", cmdline, k.PID)
+		}
+	}
+}
+
+// hung reports uses of the files of process 6. In a container they can be in a file system that
+// does not answer.
+type hung struct {
+	fstest.MapFS
+	t *testing.T
+}
+
+func (h hung) Open(name string) (fs.File, error) {
+	h.see(name)
+	return h.MapFS.Open(name)
+}
+
+func (h hung) Stat(name string) (fs.FileInfo, error) {
+	h.see(name)
+	return h.MapFS.Stat(name)
+}
+
+func (h hung) Lstat(name string) (fs.FileInfo, error) {
+	h.see(name)
+	return h.MapFS.Lstat(name)
+}
+
+func (h hung) see(name string) {
+	if strings.HasPrefix(name, "proc/6/root") {
+		h.t.Errorf("%s is used", name)
 	}
 }

@@ -81,13 +81,16 @@ func (k Kubelet) dropIns(dir string) []File {
 const defaultEndpoint = "unix:///run/containerd/containerd.sock"
 
 // Endpoint returns the endpoint of the container runtime that the kubelet uses, as this process
-// can connect to it. It is empty if no kubelet runs. Dir is as in Files. A file that cannot be
+// can connect to it. It is empty if no kubelet runs, or if K3s has not stated it. Dir is as in Files. A file that cannot be
 // read is an error, because it may have another endpoint.
 func (k Kubelet) Endpoint(dir string) (string, error) {
 	if k.PID == 0 {
 		return "", nil
 	}
 	endpoint := defaultEndpoint
+	if k.embedded {
+		endpoint = ""
+	}
 	for _, f := range k.Files(dir) {
 		var keys struct {
 			Endpoint *string `yaml:"containerRuntimeEndpoint"`
@@ -104,6 +107,9 @@ func (k Kubelet) Endpoint(dir string) (string, error) {
 	}
 	if flag := k.Flags["container-runtime-endpoint"]; flag != "" {
 		endpoint = flag
+	}
+	if endpoint == "" {
+		return "", nil
 	}
 	socket, ok := strings.CutPrefix(endpoint, "unix://")
 	if !ok && strings.Contains(endpoint, "://") {

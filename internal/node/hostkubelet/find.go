@@ -2,6 +2,7 @@ package hostkubelet
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -20,10 +21,14 @@ type Kubelet struct {
 	PID   int               // 0 if no kubelet runs
 	Flags map[string]string // by name, without dashes in front
 	Root  procroot.FS       // its files; the files of the machine if no kubelet runs
+
+	embedded bool // part of K3s
 }
 
 // initPID is the first process of the PID namespace. In a pod with hostPID it belongs to the host.
 const initPID = 1
+
+var errNotRegular = errors.New("not a regular file")
 
 // maxFile is the maximum size of a file in bytes.
 const maxFile = 1 << 20
@@ -33,7 +38,6 @@ const maxFile = 1 << 20
 func Find(host fs.FS) Kubelet {
 	k := Kubelet{Root: procroot.Of(host, initPID)}
 	entries, _ := fs.ReadDir(host, "proc") // without /proc no kubelet is known
-	embedded := false
 	for _, e := range entries {
 		pid, err := strconv.Atoi(e.Name())
 		if err != nil {
@@ -44,15 +48,22 @@ func Find(host fs.FS) Kubelet {
 			continue // the process has ended, or access is denied
 		}
 		program, _, _ := bytes.Cut(cmdline, []byte{0})
-		flags, isK3s := k3sFlags(host, pid, cmdline)
-		switch {
-		case path.Base(string(program)) == "kubelet":
-			isK3s, flags = false, parseFlags(cmdline)
-		case !isK3s:
+		words := k3sWords(cmdline)
+		isK3s := words != nil
+		if path.Base(string(program)) == "kubelet" {
+			isK3s = false
+		} else if !isK3s {
 			continue
 		}
-		if better := k.PID == 0 || embedded && !isK3s || embedded == isK3s && pid < k.PID; better && !isNested(host, pid) {
-			k, embedded = Kubelet{pid, flags, procroot.Of(host, pid)}, isK3s
+		// No file of a nested process is read: a container can have a file system that does not answer.
+		if better := k.PID == 0 || k.embedded && !isK3s || k.embedded == isK3s && pid < k.PID; !better || isNested(host, pid) {
+			continue
+		}
+		k = Kubelet{PID: pid, Root: procroot.Of(host, pid), embedded: isK3s}
+		if isK3s {
+			k.Flags = k3sFlags(k.Root, words)
+		} else {
+			k.Flags = parseFlags(cmdline)
 		}
 	}
 	return k
@@ -111,16 +122,32 @@ func eachFlag(cmdline []byte) iter.Seq2[string, string] {
 }
 
 // k3sSocket is the socket of the containerd that K3s runs.
-const k3sSocket = "unix:///run/k3s/containerd/containerd.sock"
+const k3sSocket = "/run/k3s/containerd/containerd.sock"
+
+// hasSocket reports whether the containerd that K3s runs has started. K3s hides its arguments, so
+// nothing else states that it runs one.
+func hasSocket(root procroot.FS) bool {
+	at, err := root.Name(k3sSocket)
+	if err == nil {
+		_, err = fs.Stat(root.Host(), at)
+	}
+	return err == nil
+}
+
+// k3sWords returns the command line of a K3s process that contains a kubelet, and nil for other
+// processes.
+func k3sWords(cmdline []byte) []string {
+	words := strings.Fields(strings.ReplaceAll(string(cmdline), "\x00", " "))
+	if len(words) < 2 || path.Base(words[0]) != "k3s" || words[1] != "server" && words[1] != "agent" {
+		return nil
+	}
+	return words
+}
 
 // k3sFlags returns the flags of the kubelet in a K3s process. K3s writes its defaults into a
 // directory of drop-ins (since v1.32, docs.k3s.io/advanced), and --kubelet-arg has further flags.
-func k3sFlags(host fs.FS, pid int, cmdline []byte) (flags map[string]string, isK3s bool) {
-	words := strings.Fields(strings.ReplaceAll(string(cmdline), "\x00", " "))
-	if len(words) < 2 || path.Base(words[0]) != "k3s" || words[1] != "server" && words[1] != "agent" {
-		return nil, false
-	}
-	flags = make(map[string]string)
+func k3sFlags(root procroot.FS, words []string) map[string]string {
+	flags := make(map[string]string)
 	dir := "/var/lib/rancher/k3s"
 	docker := false
 	for name, value := range eachFlag([]byte(strings.Join(words, "\x00"))) {
@@ -137,20 +164,25 @@ func k3sFlags(host fs.FS, pid int, cmdline []byte) (flags map[string]string, isK
 		}
 	}
 	defaults := path.Join(dir, "agent/etc/kubelet.conf.d")
-	if at, err := procroot.Of(host, pid).Name(defaults); err == nil {
-		_, err = fs.Stat(host, at)
+	if at, err := root.Name(defaults); err == nil {
+		_, err = fs.Stat(root.Host(), at)
 		switch {
 		case err == nil && flags["config-dir"] == "":
 			flags["config-dir"] = defaults
-		case err != nil && flags["container-runtime-endpoint"] == "" && !docker: // an earlier version
-			flags["container-runtime-endpoint"] = k3sSocket
+		case err != nil && flags["container-runtime-endpoint"] == "" && !docker && hasSocket(root): // an earlier version
+			flags["container-runtime-endpoint"] = "unix://" + k3sSocket
 		}
 	}
-	return flags, true
+	return flags
 }
 
-// readFile reads a file of at most maxFile bytes.
+// readFile reads a regular file of at most maxFile bytes. The opening of a FIFO would wait for a writer.
 func readFile(root fs.FS, name string) ([]byte, error) {
+	if info, err := fs.Stat(root, name); err != nil {
+		return nil, err
+	} else if !info.Mode().IsRegular() {
+		return nil, &fs.PathError{Op: "read", Path: name, Err: errNotRegular}
+	}
 	f, err := root.Open(name)
 	if err != nil {
 		return nil, err
