@@ -52,7 +52,7 @@ func (a *asked) Synchronize(ctx context.Context, pods []*api.PodSandbox, contain
 	for _, c := range containers {
 		cs = append(cs, containerOf(c, now))
 	}
-	err := a.s.witness.begin(ctx, ps)
+	err := a.s.comparer.begin(ctx, ps)
 	if err == nil {
 		err = a.s.handler.Synchronize(ctx, ps, cs)
 	}
@@ -63,7 +63,7 @@ func (a *asked) Synchronize(ctx context.Context, pods []*api.PodSandbox, contain
 	}
 	a.s.synchronized()
 	a.s.watches.Go(func() {
-		if err := a.s.witness.watch(a.s.ctx); err != nil {
+		if err := a.s.comparer.watch(a.s.ctx); err != nil {
 			a.s.end(err)
 		}
 	})
@@ -71,7 +71,7 @@ func (a *asked) Synchronize(ctx context.Context, pods []*api.PodSandbox, contain
 }
 
 func (a *asked) RunPodSandbox(_ context.Context, p *api.PodSandbox) error {
-	a.s.witness.note(p.GetId(), true)
+	a.s.comparer.note(p.GetId(), true)
 	pod := podOf(p)
 	pod.CreatedAt = time.Now()
 	a.s.handler.RunPod(pod)
@@ -89,7 +89,7 @@ func (a *asked) StopPodSandbox(_ context.Context, p *api.PodSandbox) error {
 }
 
 func (a *asked) RemovePodSandbox(_ context.Context, p *api.PodSandbox) error {
-	a.s.witness.note(p.GetId(), false)
+	a.s.comparer.note(p.GetId(), false)
 	a.s.handler.RemovePod(p.GetId())
 	return nil
 }

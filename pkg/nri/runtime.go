@@ -14,7 +14,7 @@ import (
 // runtimes on a machine have the same default path, and the last one to start makes the socket.
 var ErrOtherRuntime = errors.New("the runtime at this socket is not the one with the pods")
 
-// checkTimeout bounds a question of a witness. In the first one, the runtime creates no container.
+// checkTimeout bounds a question of a comparer. In the first one, the runtime creates no container.
 const checkTimeout = time.Second
 
 // lister lists the pods of a container runtime.
@@ -22,23 +22,23 @@ type lister interface {
 	List(ctx context.Context) ([]cri.Pod, []cri.Container, error)
 }
 
-// checkInterval is the time between two questions of a witness.
+// checkInterval is the time between two questions of a comparer.
 const checkInterval = 5 * time.Second
 
-// witness compares the pods of NRI with the pods of the container runtime. Runtimes without pods
+// comparer compares the pods of NRI with the pods of the container runtime. Runtimes without pods
 // cannot be distinguished. After a boot the daemon connects before the first pod runs. So the
-// witness asks again until the runtime has a pod.
-type witness struct {
+// comparer asks again until the runtime has a pod.
+type comparer struct {
 	runtime lister // nil: not compared
 
 	mu   sync.Mutex
-	seen map[string]bool // ids of pods that NRI has reported; nil if the witness is certain
+	seen map[string]bool // ids of pods that NRI has reported; nil if the comparer is certain
 }
 
 // begin compares pods, which NRI reports at the beginning of a connection. It returns
 // ErrOtherRuntime if NRI has other pods than the runtime. Without an answer of the runtime, or
 // without pods on both sides, it returns nil, and watch decides.
-func (w *witness) begin(ctx context.Context, pods []cri.Pod) error {
+func (w *comparer) begin(ctx context.Context, pods []cri.Pod) error {
 	if w.runtime == nil {
 		return nil
 	}
@@ -55,10 +55,10 @@ func (w *witness) begin(ctx context.Context, pods []cri.Pod) error {
 	return nil // a busy runtime is no other runtime
 }
 
-// watch compares the pods again while the witness is not certain. It returns ErrOtherRuntime if the
+// watch compares the pods again while the comparer is not certain. It returns ErrOtherRuntime if the
 // runtime has pods that run, and NRI has reported none of them. A runtime reports a pod to NRI
 // before the pod is ready.
-func (w *witness) watch(ctx context.Context) error {
+func (w *comparer) watch(ctx context.Context) error {
 	tick := time.NewTicker(checkInterval)
 	defer tick.Stop()
 	for w.isUncertain() {
@@ -75,8 +75,8 @@ func (w *witness) watch(ctx context.Context) error {
 }
 
 // compare asks the runtime for its pods, and returns the number of those that run. If NRI has
-// reported one of the pods, the witness becomes certain.
-func (w *witness) compare(ctx context.Context) (ready int, err error) {
+// reported one of the pods, the comparer becomes certain.
+func (w *comparer) compare(ctx context.Context) (ready int, err error) {
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
 	own, _, err := w.runtime.List(ctx)
@@ -97,14 +97,14 @@ func (w *witness) compare(ctx context.Context) (ready int, err error) {
 	return ready, nil
 }
 
-func (w *witness) isUncertain() bool {
+func (w *comparer) isUncertain() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.seen != nil
 }
 
 // note records that NRI has reported a pod, or its removal.
-func (w *witness) note(id string, exists bool) {
+func (w *comparer) note(id string, exists bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	switch {

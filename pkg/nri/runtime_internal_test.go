@@ -24,8 +24,8 @@ func podsOf(ready bool, ids ...string) (all []cri.Pod) {
 	return all
 }
 
-// TestWitnessBegin checks which lists of pods show another runtime.
-func TestWitnessBegin(t *testing.T) {
+// TestComparerBegin checks which lists of pods show another runtime.
+func TestComparerBegin(t *testing.T) {
 	for name, test := range map[string]struct {
 		nri, own  []cri.Pod
 		err       error
@@ -45,7 +45,7 @@ func TestWitnessBegin(t *testing.T) {
 		"ended, and NRI has none": {own: podsOf(false, "a", "b"), uncertain: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := &witness{runtime: &listed{test.own, test.err}}
+			w := &comparer{runtime: &listed{test.own, test.err}}
 			err := w.begin(t.Context(), test.nri)
 			if errors.Is(err, ErrOtherRuntime) != test.other || (err != nil) != test.other {
 				t.Errorf("begin: %v; want another runtime: %t", err, test.other)
@@ -55,14 +55,14 @@ func TestWitnessBegin(t *testing.T) {
 			}
 		})
 	}
-	w := new(witness)
+	w := new(comparer)
 	if err := errors.Join(w.begin(t.Context(), podsOf(true, "x")), w.watch(t.Context())); err != nil {
 		t.Errorf("without a runtime: %v", err)
 	}
 }
 
-// TestWitnessWatch checks connections that begin without pods, as after a boot.
-func TestWitnessWatch(t *testing.T) {
+// TestComparerWatch checks connections that begin without pods, as after a boot.
+func TestComparerWatch(t *testing.T) {
 	for name, test := range map[string]struct {
 		own   []cri.Pod
 		busy  bool
@@ -82,7 +82,7 @@ func TestWitnessWatch(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				runtime := &listed{}
-				w := &witness{runtime: runtime}
+				w := &comparer{runtime: runtime}
 				if err := w.begin(t.Context(), nil); err != nil {
 					t.Fatal(err)
 				}

@@ -34,15 +34,15 @@ type session struct {
 	configured bool // Configure has been called
 	limit      time.Duration
 	handler    Handler
-	witness    witness
-	watches    sync.WaitGroup // of the witness
+	comparer   comparer
+	watches    sync.WaitGroup // of the comparer
 	keep       func(annotation string) bool
 	// synchronized is called when the handler knows what there is.
 	synchronized func()
 }
 
 func newSession(ctx context.Context, c net.Conn, o Options, synchronized func()) (*session, error) {
-	s := &session{limit: defaultLimit, handler: o.Handler, witness: witness{runtime: o.Runtime}, keep: o.Keep, synchronized: synchronized}
+	s := &session{limit: defaultLimit, handler: o.Handler, comparer: comparer{runtime: o.Runtime}, keep: o.Keep, synchronized: synchronized}
 	if s.keep == nil {
 		s.keep = func(string) bool { return false }
 	}

@@ -157,7 +157,7 @@ func TestFind(t *testing.T) {
 	}
 }
 
-// TestNested checks that no file of a nested process is read except those of its state.
+// TestNested checks that Find uses no file in the root of a nested process.
 func TestNested(t *testing.T) {
 	for _, cmdline := range []string{"k3s server", "kubelet --config=/etc/k.yaml"} {
 		files := hung{machine(map[string]string{"proc/6/cmdline": cmdline, "proc/6/status": "NSpid:\t6\t1\n", "proc/6/root/etc/k.yaml": ""}), t}
