@@ -8,7 +8,8 @@ import (
 
 // RootCPUs describes the CPUs of the root of the tree, and the partitions below it.
 type RootCPUs struct {
-	// Effective is cpuset.cpus.effective of the root.
+	// Effective is cpuset.cpus.effective of the root, with the CPUs of partitions that have ended
+	// during the reading.
 	Effective cpuset.Set
 	// Nested reports whether the root is a cgroup of a larger tree, as in a cgroup namespace of
 	// a container. Only such a root has the file cpuset.cpus.
@@ -39,5 +40,10 @@ func (f *FS) RootCPUs(online cpuset.Set) (root RootCPUs, err error) {
 			root.Partitions[p] = n.Effective
 		}
 	})
+	if err != nil {
+		return root, err
+	}
+	again, err := f.RootEffective()
+	root.Effective = root.Effective.Union(again)
 	return root, err
 }

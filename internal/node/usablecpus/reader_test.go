@@ -157,3 +157,30 @@ func TestWatchPolls(t *testing.T) {
 		}
 	})
 }
+
+// ending is a tree in which a partition ends after the root's CPUs have been read.
+type ending struct {
+	cgroup.Tree
+	end func()
+}
+
+func (e *ending) ReadFile(name string, limit int) ([]byte, error) {
+	b, err := e.Tree.ReadFile(name, limit)
+	if name == "cpuset.cpus.effective" && e.end != nil {
+		e.end()
+		e.end = nil
+	}
+	return b, err
+}
+
+// TestReaderPartitionEnds checks that the CPUs of a partition which ends during the reading do not
+// count as a limit of the container.
+func TestReaderPartitionEnds(t *testing.T) {
+	m := newMachine(t)
+	m.tree.SetLimit(cpuset.Range(0, 5))
+	tree := &ending{Tree: m.tree, end: func() { m.tree.SetLimit(cpuset.Range(0, 6)) }}
+	got, err := usablecpus.Cut(m.top, cgroup.New(tree))
+	if err != nil || got.Topology.Online.String() != "0-6" {
+		t.Errorf("Cut: CPUs %s, %v; want 0-6", got.Topology.Online, err)
+	}
+}
