@@ -194,7 +194,7 @@ func cutClaims(claims []claim, pod int) (of, rest []claim) {
 // appendAssignments appends the final CPUs of the claims of one pod, or of all units.
 func appendAssignments(all []Assignment, claims []claim, level *podLevel) []Assignment {
 	if level != nil && len(level.sharers) > 0 {
-		all = append(all, Assignment{Key: Key{PodUID: level.uid}, Sharers: level.sharers, Total: level.total})
+		all = append(all, Assignment{Key: Key{PodUID: level.uid}, Sharers: level.sharers, Owners: level.owners, Total: level.total})
 	}
 	for i := range claims {
 		c := &claims[i]

@@ -154,11 +154,14 @@ type Assignment struct {
 	// resources, by name and sorted. Only the assignment of a pod (Container "") has them, and
 	// it can be without CPUs then.
 	Sharers []string
+	// Owners are the other containers of such a pod, by name and sorted.
+	Owners []string
 	// Total is the number of exclusive CPUs of such a pod; 0 if its containers share no CPUs.
 	Total int
 }
 
 // Equal reports whether a and b record the same.
 func (a Assignment) Equal(b Assignment) bool {
-	return a.Key == b.Key && a.Total == b.Total && a.CPUs.Equal(b.CPUs) && a.Away.Equal(b.Away) && slices.Equal(a.Sharers, b.Sharers)
+	return a.Key == b.Key && a.Total == b.Total && a.CPUs.Equal(b.CPUs) && a.Away.Equal(b.Away) && slices.Equal(a.Sharers, b.Sharers) &&
+		slices.Equal(a.Owners, b.Owners)
 }

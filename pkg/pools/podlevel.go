@@ -37,6 +37,8 @@ type podLevel struct {
 	// sharers are the names of the containers without exclusive CPUs, sorted. They are
 	// remembered with the assignment: the pod keeps its pool while only one container is live.
 	sharers []string
+	// owners are the names of the other containers, sorted.
+	owners []string
 }
 
 // set reports whether the pod has CPUs as a whole.
@@ -60,7 +62,7 @@ func (c *classifier) podLevel(p *Pod, verdicts []verdict) *podLevel {
 	p = &adopted
 	p.adopt()
 	l := &podLevel{uid: p.UID, sharers: slices.Clone(known)}
-	carved, own, outdated := c.carveOuts(p, verdicts, known, n)
+	carved, own, outdated := carveOuts(p, verdicts, record, n)
 	if c.in.Pools.PodLevelOf(p.Annotations) == PodLevelPod {
 		if l.total = record.Total; n.totalKnown {
 			l.total = p.Resources.wholeTotal()
@@ -80,6 +82,7 @@ func (c *classifier) podLevel(p *Pod, verdicts []verdict) *podLevel {
 		}
 	}
 	l.sharers = slices.Compact(slices.Sorted(slices.Values(l.sharers)))
+	l.owners = slices.Sorted(slices.Values(carved))
 	return l
 }
 
@@ -131,7 +134,7 @@ func (c *classifier) unreadLevel(p *Pod, verdicts []verdict) *podLevel {
 	if len(record.Sharers) == 0 {
 		return nil
 	}
-	l := &podLevel{uid: p.UID, sharers: record.Sharers, total: record.Total}
+	l := &podLevel{uid: p.UID, sharers: record.Sharers, owners: record.Owners, total: record.Total}
 	for i := range p.Containers {
 		if v := &verdicts[i]; v.pool == Guaranteed && slices.Contains(record.Sharers, p.Containers[i].Name) {
 			if l.set() {
@@ -169,15 +172,15 @@ func (c *classifier) recordOf(uid string) Assignment {
 // recognised, and the sum of their CPUs. A known sharer is none: in the middle of a resize, it can
 // look like one. If the candidates together ask for more than the pod's total, only earlier
 // owners are carve-outs. The total is outdated if there are any.
-func (c *classifier) carveOuts(p *Pod, verdicts []verdict, known []string, n requests) (names []string, cpus int, outdated bool) {
+func carveOuts(p *Pod, verdicts []verdict, record Assignment, n requests) (names []string, cpus int, outdated bool) {
 	var had []string // live earlier owners
 	for i := range p.newest {
 		ctr, v := &p.Containers[i], &verdicts[i]
 		unknown := v.atLeast && v.want == 0
-		if len(known) > 0 && ctr.State != Exited && c.owned(Key{p.UID, ctr.Name}) {
+		if ctr.State != Exited && slices.Contains(record.Owners, ctr.Name) {
 			had = append(had, ctr.Name)
 		}
-		if ctr.Foreign != nil || v.pool != Guaranteed || slices.Contains(known, ctr.Name) ||
+		if ctr.Foreign != nil || v.pool != Guaranteed || slices.Contains(record.Sharers, ctr.Name) ||
 			n.totalKnown && !unknown && !ctr.Resources.isPart(p.Resources) && !slices.Contains(had, ctr.Name) {
 			continue
 		}
@@ -212,9 +215,13 @@ func (c *classifier) isApart(p *Pod, verdicts []verdict, n requests) bool {
 	return owners > 1 && n.mismatched == 0 && (n.full < 2 || larger)
 }
 
-// owned reports whether an assignment records exclusive CPUs of a container.
+// owned reports whether an assignment records exclusive CPUs of a container, of which the pool
+// still has some.
 func (c *classifier) owned(k Key) bool {
-	return slices.ContainsFunc(c.in.Previous, func(a Assignment) bool { return a.Key == k })
+	pool := c.in.Pools.Guaranteed.Union(c.in.Pools.Away)
+	return slices.ContainsFunc(c.in.Previous, func(a Assignment) bool {
+		return a.Key == k && (a.CPUs.Overlaps(pool) || a.Away.Overlaps(pool))
+	})
 }
 
 // PodLevelOf returns the mode for a pod with these annotations. Only an annotation with a

@@ -12,7 +12,7 @@ import (
 // everything is an input in which each field has something.
 func everything() Input {
 	one := cpuset.Of(1)
-	assignments := []Assignment{{Key: Key{"u", "c"}, CPUs: one, Away: one, Sharers: []string{"a"}}}
+	assignments := []Assignment{{Key: Key{"u", "c"}, CPUs: one, Away: one, Sharers: []string{"a"}, Owners: []string{"a"}}}
 	return Input{
 		Machine: &allocate.Machine{},
 		Pools: Pools{

@@ -29,7 +29,7 @@ func Assignments(m *inventory.Inventory, read func(cgroup.Path) (cgroup.State, e
 		}
 		free, away := free.Difference(taken), a.Away.Difference(taken)
 		if !free.IsEmpty() || !away.IsEmpty() || len(a.Sharers) > 0 {
-			out = append(out, pools.Assignment{Key: a.Key, CPUs: free, Away: away, Sharers: a.Sharers, Total: a.Total})
+			out = append(out, pools.Assignment{Key: a.Key, CPUs: free, Away: away, Sharers: a.Sharers, Owners: a.Owners, Total: a.Total})
 		}
 	}
 	return out

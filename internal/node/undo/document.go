@@ -42,6 +42,7 @@ type Assignment struct {
 	CPUs      cpuset.Set `json:"cpus"`
 	Away      cpuset.Set `json:"away,omitzero"`
 	Sharers   []string   `json:"sharers,omitempty"`
+	Owners    []string   `json:"owners,omitempty"`
 	Total     int        `json:"total,omitempty"`
 }
 
@@ -93,7 +94,7 @@ func toRecords(as []pools.Assignment) []Assignment {
 	out := make([]Assignment, 0, len(as))
 	for _, a := range as {
 		out = append(out, Assignment{
-			PodUID: a.Key.PodUID, Container: a.Key.Container, CPUs: a.CPUs, Away: a.Away, Sharers: a.Sharers, Total: a.Total,
+			PodUID: a.Key.PodUID, Container: a.Key.Container, CPUs: a.CPUs, Away: a.Away, Sharers: a.Sharers, Owners: a.Owners, Total: a.Total,
 		})
 	}
 	return out
@@ -103,7 +104,7 @@ func fromRecords(rs []Assignment) []pools.Assignment {
 	out := make([]pools.Assignment, 0, len(rs))
 	for _, r := range rs {
 		out = append(out, pools.Assignment{
-			Key: pools.Key{PodUID: r.PodUID, Container: r.Container}, CPUs: r.CPUs, Away: r.Away, Sharers: r.Sharers, Total: r.Total,
+			Key: pools.Key{PodUID: r.PodUID, Container: r.Container}, CPUs: r.CPUs, Away: r.Away, Sharers: r.Sharers, Owners: r.Owners, Total: r.Total,
 		})
 	}
 	return out
