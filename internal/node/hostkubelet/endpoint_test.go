@@ -194,3 +194,23 @@ func (h hung) see(name string) {
 		h.t.Errorf("%s is used", name)
 	}
 }
+
+// TestEnded checks that a process which ends during the search is not the kubelet.
+func TestEnded(t *testing.T) {
+	files := ending{machine(map[string]string{"proc/6/cmdline": "kubelet", "proc/6/status": "NSpid:\t6\t1\n"})}
+	if k := hostkubelet.Find(files); k.PID != 0 {
+		t.Errorf("process %d is the kubelet; want none", k.PID)
+	}
+}
+
+// ending is a machine whose process 6 ends when its command line is read.
+type ending struct{ fstest.MapFS }
+
+func (e ending) Open(name string) (fs.File, error) {
+	f, err := e.MapFS.Open(name)
+	if name == "proc/6/cmdline" {
+		delete(e.MapFS, "proc/6/cmdline")
+		delete(e.MapFS, "proc/6/status")
+	}
+	return f, err
+}

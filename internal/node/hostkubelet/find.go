@@ -69,7 +69,8 @@ func Find(host fs.FS) Kubelet {
 	return k
 }
 
-// isNested reports whether a process is in a PID namespace below the reader's, or in a pod.
+// isNested reports whether a process is in a PID namespace below the reader's, or in a pod. A
+// process that has ended counts as nested: its files are gone, and a pod chooses its command line.
 func isNested(host fs.FS, pid int) bool {
 	dir := "proc/" + strconv.Itoa(pid)
 	status, _ := readFile(host, dir+"/status") // without an answer the process counts as the host's
@@ -79,7 +80,11 @@ func isNested(host fs.FS, pid int) bool {
 			return true
 		}
 	}
-	return inPod(host, dir) && !inPod(host, "proc/"+strconv.Itoa(initPID)) // the whole machine may be in a pod
+	if inPod(host, dir) && !inPod(host, "proc/"+strconv.Itoa(initPID)) { // the whole machine may be in a pod
+		return true
+	}
+	_, err := fs.Stat(host, dir+"/cmdline")
+	return err != nil
 }
 
 // inPod reports whether the cgroup of a process is in a pod.
