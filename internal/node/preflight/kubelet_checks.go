@@ -93,11 +93,15 @@ func checkKubeletState(e *evidence) []Finding {
 func checkKubeletConfig(e *evidence) []Finding {
 	var findings []Finding
 	for _, f := range e.kubelet.unreadable {
+		remedy := "repair the file: the kubelet will not start with it either"
+		if errors.Is(f.err, fs.ErrPermission) {
+			remedy = "give cpupoold access to the file; ProtectHome= in its unit hides /home and /root"
+		}
 		findings = append(findings, Finding{
 			Severity: Warning,
 			Subject:  f.name,
 			Found:    fmt.Sprintf("cannot be understood, so the kubelet's CPU manager policy is not certain: %s", cause(f.err)),
-			Remedy:   "repair the file: the kubelet will not start with it either",
+			Remedy:   remedy,
 		})
 	}
 	return findings

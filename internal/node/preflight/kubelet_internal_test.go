@@ -1,0 +1,19 @@
+package preflight
+
+import (
+	"io/fs"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// TestUnreadableKubeletConfig checks that a file without access is not called broken.
+func TestUnreadableKubeletConfig(t *testing.T) {
+	for errno, want := range map[syscall.Errno]string{syscall.EACCES: "give cpupoold access", syscall.EIO: "repair the file"} {
+		err := &fs.PathError{Op: "open", Path: "/home/kubernetes/kubelet-config.yaml", Err: errno}
+		got := checkKubeletConfig(&evidence{kubelet: kubeletFacts{unreadable: []fileError{{err.Path, err}}}})
+		if len(got) != 1 || got[0].Severity != Warning || !strings.HasPrefix(got[0].Remedy, want) {
+			t.Errorf("%v: %+v; want the remedy %q", errno, got, want)
+		}
+	}
+}
