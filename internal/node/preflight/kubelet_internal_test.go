@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestUnreadableKubeletConfig checks that a file without access is not called broken.
+// TestUnreadableKubeletConfig checks that the remedy depends on the reason.
 func TestUnreadableKubeletConfig(t *testing.T) {
 	for errno, want := range map[syscall.Errno]string{syscall.EACCES: "give cpupoold access", syscall.EIO: "repair the file"} {
 		err := &fs.PathError{Op: "open", Path: "/home/kubernetes/kubelet-config.yaml", Err: errno}
