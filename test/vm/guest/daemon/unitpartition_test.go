@@ -19,8 +19,9 @@ import (
 // partitionSlice is a slice without processes.
 const partitionSlice = "cpupooltest.slice"
 
-// TestUnitPartition makes a slice a cpuset partition by the same writes as systemd 261 with CPUSetPartition=, because the images have older
-// versions. The pools are without its CPUs until the partition ends. The resync is an hour away, so that the daemon finds the change itself.
+// TestUnitPartition makes a slice a cpuset partition by the writes of systemd 261 with CPUSetPartition=, because the images have older versions. It
+// writes cpuset.cpus.exclusive in addition: the cpuset.cpus of kubepods.slice contains the CPUs, and without it the kernel refuses the partition.
+// The pools are without the CPUs of the slice until the partition ends. The resync is an hour away, so that the daemon finds the change itself.
 func TestUnitPartition(t *testing.T) {
 	n := newNode(t)
 	file := filepath.Join("/sys/fs/cgroup", partitionSlice, cgroup.FilePartition)
@@ -51,7 +52,8 @@ func TestUnitPartition(t *testing.T) {
 		}
 		return err
 	})
-	if err := os.WriteFile(file, []byte(cgroup.RootPartition), 0); err != nil {
+	exclusive := filepath.Join("/sys/fs/cgroup", partitionSlice, cgroup.FileExclusive)
+	if err := errors.Join(os.WriteFile(exclusive, []byte("3,7"), 0), os.WriteFile(file, []byte(cgroup.RootPartition), 0)); err != nil {
 		t.Fatal(err)
 	}
 	b, err := os.ReadFile(file)
@@ -76,7 +78,7 @@ func TestUnitPartition(t *testing.T) {
 	n.quiet()
 	n.invariants()
 
-	if err := os.WriteFile(file, []byte(cgroup.MemberPartition), 0); err != nil {
+	if err := errors.Join(os.WriteFile(file, []byte(cgroup.MemberPartition), 0), os.WriteFile(exclusive, []byte("\n"), 0)); err != nil {
 		t.Fatal(err)
 	}
 	place("pools with all CPUs again", "2-3")
