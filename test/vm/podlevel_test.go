@@ -17,7 +17,7 @@ func TestPodLevel(t *testing.T) {
 			leave(t)
 			m := vm.Start(t, p.Config)
 			installDaemon(t, m)
-			vm.RunTests(t, m, "./guest/podlevel")
+			vm.RunTests(t, m, "./guest/podlevel", installEarlier(t, m)...)
 		})
 	}
 }
