@@ -17,14 +17,16 @@ import (
 )
 
 // partitionSlice is a slice without processes.
-const partitionSlice = "cpupooltest.slice"
+const partitionSlice = "cpupooltest-unit.slice"
 
 // TestUnitPartition makes a slice a cpuset partition by the writes of systemd 261 with CPUSetPartition=, because the images have older versions. It
-// writes cpuset.cpus.exclusive in addition: the cpuset.cpus of kubepods.slice contains the CPUs, and without it the kernel refuses the partition.
+// writes cpuset.cpus.exclusive in addition, and the slice is in another one: the cpuset.cpus of kubepods.slice contains its CPUs, so the kernel
+// refuses a partition next to kubepods.slice.
 // The pools are without the CPUs of the slice until the partition ends. The resync is an hour away, so that the daemon finds the change itself.
 func TestUnitPartition(t *testing.T) {
 	n := newNode(t)
-	file := filepath.Join("/sys/fs/cgroup", partitionSlice, cgroup.FilePartition)
+	const outer = "/sys/fs/cgroup/cpupooltest.slice"
+	file := filepath.Join(outer, partitionSlice, cgroup.FilePartition)
 	t.Cleanup(func() {
 		_ = os.WriteFile(file, []byte(cgroup.MemberPartition), 0) // an error if the slice does not exist
 		_, _ = n.try("systemctl", "stop", partitionSlice)
@@ -46,14 +48,14 @@ func TestUnitPartition(t *testing.T) {
 	n.run("systemctl", "start", partitionSlice)
 	n.run("systemctl", "set-property", "--runtime", partitionSlice, "AllowedCPUs=3,7")
 	n.eventually("the CPUs of the slice", func() error {
-		b, err := os.ReadFile(filepath.Join("/sys/fs/cgroup", partitionSlice, cgroup.FileCPUs))
+		b, err := os.ReadFile(filepath.Join(outer, partitionSlice, cgroup.FileCPUs))
 		if got := strings.TrimSpace(string(b)); err == nil && got != "3,7" {
 			err = fmt.Errorf("cpuset.cpus is %q", got)
 		}
 		return err
 	})
-	exclusive := filepath.Join("/sys/fs/cgroup", partitionSlice, cgroup.FileExclusive)
-	if err := errors.Join(os.WriteFile(exclusive, []byte("3,7"), 0), os.WriteFile(file, []byte(cgroup.RootPartition), 0)); err != nil {
+	exclusive := filepath.Join(outer, partitionSlice, cgroup.FileExclusive)
+	if err := errors.Join(os.WriteFile(filepath.Join(outer, cgroup.FileExclusive), []byte("3,7"), 0), os.WriteFile(exclusive, []byte("3,7"), 0), os.WriteFile(file, []byte(cgroup.RootPartition), 0)); err != nil {
 		t.Fatal(err)
 	}
 	b, err := os.ReadFile(file)
@@ -78,7 +80,8 @@ func TestUnitPartition(t *testing.T) {
 	n.quiet()
 	n.invariants()
 
-	if err := errors.Join(os.WriteFile(file, []byte(cgroup.MemberPartition), 0), os.WriteFile(exclusive, []byte("\n"), 0)); err != nil {
+	if err := errors.Join(os.WriteFile(file, []byte(cgroup.MemberPartition), 0), os.WriteFile(exclusive, []byte("\n"), 0),
+		os.WriteFile(filepath.Join(outer, cgroup.FileExclusive), []byte("\n"), 0)); err != nil {
 		t.Fatal(err)
 	}
 	place("pools with all CPUs again", "2-3")

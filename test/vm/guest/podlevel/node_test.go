@@ -5,6 +5,7 @@ package podlevel_test
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"os"
 	"slices"
@@ -207,8 +208,11 @@ func (n *node) others(known map[cgroup.Path]bool) (claims []cpuset.Claim, err er
 			return nil
 		}
 		processes, err := n.processes(p)
-		if err != nil || len(processes) == 0 {
+		if errors.Is(err, fs.ErrNotExist) || err == nil && len(processes) == 0 {
 			return nil // it has ended
+		}
+		if err != nil {
+			return err
 		}
 		if st, err := n.FS.Read(p); err == nil {
 			claims = append(claims, cpuset.Claim{Name: string(p), CPUs: st.Effective})
