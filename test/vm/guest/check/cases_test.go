@@ -3,6 +3,7 @@
 package check_test
 
 import (
+	"errors"
 	"os"
 	"os/exec"
 	"strings"
@@ -309,21 +310,26 @@ func poolCases() []broken {
 		},
 		{
 			name: "partition of a slice", setup: func(t *testing.T) addition {
-				const slice = "/sys/fs/cgroup/check.slice"
-				if err := os.Mkdir(slice, 0o755); err != nil {
+				// In another slice: the cpuset.cpus of kubepods.slice contains CPU 7, and the kernel refuses a partition next to it.
+				const outer, slice = "/sys/fs/cgroup/check.slice", "/sys/fs/cgroup/check.slice/check-unit.slice"
+				if err := os.MkdirAll(slice, 0o755); err != nil {
 					t.Fatal(err)
 				}
 				t.Cleanup(func() {
 					write(t, slice+"/cpuset.cpus.partition", "member")
-					if err := os.Remove(slice); err != nil {
+					if err := errors.Join(os.Remove(slice), os.Remove(outer)); err != nil {
 						t.Error(err)
 					}
 				})
-				write(t, slice+"/cpuset.cpus", "7")
+				write(t, outer+"/cgroup.subtree_control", "+cpuset")
+				write(t, outer+"/cpuset.cpus.exclusive", "7")
+				for file, value := range map[string]string{"cpuset.cpus": "7", "cpuset.cpus.exclusive": "7"} {
+					write(t, slice+"/"+file, value)
+				}
 				write(t, slice+"/cpuset.cpus.partition", "root")
 				return addition{}
 			},
-			want: []string{"warning usable-cpus: the cpuset partition of check.slice has CPUs 7"},
+			want: []string{"warning usable-cpus: the cpuset partition of check.slice/check-unit.slice has CPUs 7"},
 		},
 		{
 			name: "core in two pools", script: `for cpu in 3 4; do

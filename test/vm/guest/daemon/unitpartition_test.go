@@ -74,7 +74,7 @@ func TestUnitPartition(t *testing.T) {
 	if plan := n.run("cpupoold", "plan"); !strings.Contains(plan, "offline: CPUs 3,7") {
 		t.Errorf("plan does not report the CPUs of the slice:\n%s", plan)
 	}
-	if out, _ := n.try("cpupoold", "check"); !strings.Contains(out, "the cpuset partition of "+partitionSlice+" has CPUs 3,7") {
+	if out, _ := n.try("cpupoold", "check"); !strings.Contains(out, partitionSlice+" has CPUs 3,7") {
 		t.Errorf("check does not report the partition: %s", out)
 	}
 	n.quiet()
