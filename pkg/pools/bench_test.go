@@ -24,6 +24,8 @@ func loadedNode(t *topology.Topology, containers int) pools.Input {
 	}}
 	for i := 0; len(in.Pods)*3 < containers; i++ {
 		p := podOf(i, 1+i%4)
+		p.Resources.Shares += 102 // of the sidecar
+		p.Resources.Quota += 10000
 		if i%3 > 0 {
 			p.QoS, p.Resources = pools.QoSBurstable, pools.Resources{}
 		}

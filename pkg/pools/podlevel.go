@@ -96,7 +96,7 @@ func (p *Pod) HasPodLevelResources() bool {
 // adopt sets the total of a recognised pod to the resources of a container that has more. The
 // total of the sandbox is outdated then: CRI-O reports the total at its creation.
 func (p *Pod) adopt() {
-	for i := range p.newest {
+	for i, next := p.newest(0); i >= 0; i, next = p.newest(next) {
 		if ctr := &p.Containers[i]; ctr.asks() && p.Resources.Shares != 0 && ctr.Resources.Shares > p.Resources.Shares && ctr.Resources.Shares < sharesCap {
 			p.Resources = ctr.Resources
 		}
@@ -110,7 +110,7 @@ func (p *Pod) adopt() {
 // of the sandbox, that is outdated.
 func (l *podLevel) resized(p *Pod, carved []string, recorded int) int {
 	part, full := 0, false
-	for i := range p.newest {
+	for i, next := p.newest(0); i >= 0; i, next = p.newest(next) {
 		if ctr := &p.Containers[i]; ctr.asks() && !slices.Contains(carved, ctr.Name) {
 			full = full || ctr.Resources.isFull(p.Resources)
 			if ctr.Resources.isPart(p.Resources) {
@@ -174,7 +174,7 @@ func (c *classifier) recordOf(uid string) Assignment {
 // owners are carve-outs. The total is outdated if there are any.
 func carveOuts(p *Pod, verdicts []verdict, record Assignment, n requests) (names []string, cpus int, outdated bool) {
 	var had []string // live earlier owners
-	for i := range p.newest {
+	for i, next := p.newest(0); i >= 0; i, next = p.newest(next) {
 		ctr, v := &p.Containers[i], &verdicts[i]
 		unknown := v.atLeast && v.want == 0
 		if ctr.State != Exited && slices.Contains(record.Owners, ctr.Name) {
@@ -202,7 +202,7 @@ func carveOuts(p *Pod, verdicts []verdict, record Assignment, n requests) (names
 // containers without resources, too, which have exactly the total of the pod.
 func (c *classifier) isApart(p *Pod, verdicts []verdict, n requests) bool {
 	owners, larger := 0, false
-	for i := range p.newest {
+	for i, next := p.newest(0); i >= 0; i, next = p.newest(next) {
 		ctr := &p.Containers[i]
 		if !ctr.asks() || verdicts[i].pool != Guaranteed {
 			continue
@@ -242,18 +242,21 @@ func (p *Pools) PodLevelOf(annotations map[string]string) PodLevel {
 // valid reports whether m is one of the modes.
 func (m PodLevel) valid() bool { return m == PodLevelPod || m == PodLevelContainer }
 
-// newest yields the index of the newest instance of each container of the pod's spec.
-func (p *Pod) newest(yield func(int) bool) {
-	for i := 0; i < len(p.Containers); {
-		end := i + 1
-		for end < len(p.Containers) && p.Containers[end].Name == p.Containers[i].Name && p.Containers[end].Kind == p.Containers[i].Kind {
+// newest returns the index of the newest instance of the next container of the pod's spec, from
+// index at on, and the index after its instances; -1 if no container is left. An iterator would
+// allocate.
+func (p *Pod) newest(at int) (i, next int) {
+	for at < len(p.Containers) {
+		end := at + 1
+		for end < len(p.Containers) && p.Containers[end].Name == p.Containers[at].Name && p.Containers[end].Kind == p.Containers[at].Kind {
 			end++
 		}
-		if p.Containers[i].Kind == App && !yield(i+newestOf(p.Containers[i:end])) {
-			return
+		if p.Containers[at].Kind == App {
+			return at + newestOf(p.Containers[at:end]), end
 		}
-		i = end
+		at = end
 	}
+	return -1, at
 }
 
 // withoutTotal handles a pod with an unknown total. The container with the most CPUs can be
@@ -263,12 +266,12 @@ func (c *classifier) withoutTotal(p *Pod, verdicts []verdict, n requests) {
 		return
 	}
 	most := 0
-	for i := range p.newest {
+	for i, next := p.newest(0); i >= 0; i, next = p.newest(next) {
 		if ctr := &p.Containers[i]; ctr.asks() && verdicts[i].pool == Guaranteed {
 			most = max(most, verdicts[i].want)
 		}
 	}
-	for i := range p.newest {
+	for i, next := p.newest(0); i >= 0; i, next = p.newest(next) {
 		ctr, v := &p.Containers[i], &verdicts[i]
 		if !ctr.asks() || v.pool != Guaranteed || v.want < most || v.want == 0 {
 			continue
@@ -299,7 +302,7 @@ type requests struct {
 func countRequests(p *Pod) requests {
 	var n requests
 	_, n.totalKnown = p.Resources.WholeCPUs()
-	for i := range p.newest {
+	for i, next := p.newest(0); i >= 0; i, next = p.newest(next) {
 		ctr := &p.Containers[i]
 		if ctr.Foreign != nil || ctr.State == Exited || ctr.Resources.Shares == 0 {
 			continue

@@ -26,7 +26,7 @@ type podSet struct {
 func (l *podLevel) claim(pod int, p *Pod, verdicts []verdict, previous []Assignment) claim {
 	c := claim{key: Key{PodUID: p.UID}, pod: pod, live: true, want: l.total, createdAt: sandboxAge(p), set: &podSet{}}
 	ages := make(map[string]int64, len(p.Containers))
-	for i := range p.newest {
+	for i, next := p.newest(0); i >= 0; i, next = p.newest(next) {
 		ctr, v := &p.Containers[i], verdicts[i]
 		ages[ctr.Name] = ctr.CreatedAt
 		if c.createdAt == 0 {

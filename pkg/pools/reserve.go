@@ -29,7 +29,7 @@ func reservable(p *Pod, verdicts []verdict) remainder {
 	case r.Quota%r.Period != 0:
 		left += sharesPerCPU - 1
 	}
-	for i := range p.newest {
+	for i, next := p.newest(0); i >= 0; i, next = p.newest(next) {
 		n := asked(&p.Containers[i], verdicts[i])
 		if left -= n; verdicts[i].pool != Guaranteed && verdicts[i].pool != Other {
 			fractions += n
