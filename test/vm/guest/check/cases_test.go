@@ -114,7 +114,7 @@ func runtimeCases() []broken {
 			setup: func(t *testing.T) addition {
 				return addition{config: fakeRuntime(t, testnode.RuntimeConfig{Driver: cri.Cgroupfs})}
 			},
-			want: []string{"error cgroup-driver: /sys/fs/cgroup/kubepods.slice"},
+			want: []string{"error cgroup-driver: /sys/fs/cgroup/kubepods.slice", "warning runtime: but the kubelet (process"},
 		},
 		{
 			name: "kubelet configured for the other driver", script: "edit " + kubeletConfig + " 's/^cgroupDriver:.*/cgroupDriver: cgroupfs/'",
