@@ -144,7 +144,9 @@ func (r result) expect(t *testing.T, want []string) {
 		r.findings = slices.DeleteFunc(r.findings, hosts)
 	}
 	// Some cases configure a runtime of the test, and the kubelet uses the runtime of the guest. Only the cases about this difference expect it.
-	ofTest := func(f preflight.Finding) bool { return f.Check == "runtime" && strings.Contains(f.String(), "is unix:///tmp/") }
+	ofTest := func(f preflight.Finding) bool {
+		return f.Check == "runtime" && strings.Contains(f.String(), "is unix:///tmp/")
+	}
 	if !slices.ContainsFunc(want, func(w string) bool { return strings.Contains(w, " runtime: ") }) {
 		r.findings = slices.DeleteFunc(r.findings, ofTest)
 	}
