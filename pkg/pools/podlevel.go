@@ -242,9 +242,9 @@ func (p *Pools) PodLevelOf(annotations map[string]string) PodLevel {
 // valid reports whether m is one of the modes.
 func (m PodLevel) valid() bool { return m == PodLevelPod || m == PodLevelContainer }
 
-// newest returns the index of the newest instance of the next container of the pod's spec, from
-// index at on, and the index after its instances; -1 if no container is left. An iterator would
-// allocate.
+// newest returns the index of the newest instance of the next container of the pod's spec, at or
+// after the index at. It returns -1 if no container is left. next is the index after the
+// container's instances. An iterator would allocate.
 func (p *Pod) newest(at int) (i, next int) {
 	for at < len(p.Containers) {
 		end := at + 1
