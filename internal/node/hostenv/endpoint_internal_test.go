@@ -84,17 +84,19 @@ func TestConfirm(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				machine := fakeFinder{runtime: docker}
 				ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 				defer cancel()
-				time.AfterFunc(lookAgain+time.Second, func() { machine = test.later })
-				pods := func(context.Context) bool {
-					return test.pods && machine.runtime == test.later.runtime && time.Since(begin(ctx)) > lookAgain+time.Second
+				isLater := func() bool { return time.Since(begin(ctx)) > lookAgain+time.Second }
+				machine := func() finder { // the first look finds no kubelet
+					if isLater() {
+						return test.later.finder()
+					}
+					return (&fakeFinder{runtime: docker}).finder()
 				}
 				err := confirm(ctx, &config.Config{}, docker, finder{
-					kubelet:   func(dir string) (string, error) { return machine.finder().kubelet(dir) },
-					answering: func(ctx context.Context, root string) (string, error) { return machine.finder().answering(ctx, root) },
-				}, pods)
+					kubelet:   func(dir string) (string, error) { return machine().kubelet(dir) },
+					answering: func(ctx context.Context, root string) (string, error) { return machine().answering(ctx, root) },
+				}, func(context.Context) bool { return test.pods && isLater() })
 				if test.want == "" && err != nil || err != nil && !strings.Contains(err.Error(), test.want) || test.want != "" && err == nil {
 					t.Errorf("confirm: %v; want %q", err, test.want)
 				}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -35,6 +36,19 @@ func (f *failing) ReadFile(name string, limit int) ([]byte, error) {
 		return nil, f.err
 	}
 	return f.Tree.ReadFile(name, limit)
+}
+
+// switched is a tree whose files cannot be read while it is on. Goroutines share it.
+type switched struct {
+	cgroup.Tree
+	on atomic.Bool
+}
+
+func (s *switched) ReadFile(name string, limit int) ([]byte, error) {
+	if s.on.Load() {
+		return nil, syscall.EIO
+	}
+	return s.Tree.ReadFile(name, limit)
 }
 
 func newMachine(t *testing.T) *machine {
@@ -125,7 +139,7 @@ func TestLogLost(t *testing.T) {
 func TestWatchPolls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMachine(t)
-		tree := &failing{Tree: m.tree}
+		tree := &switched{Tree: m.tree}
 		r, _ := usablecpus.NewReader(m, cgroup.New(tree), m.top, slog.New(slog.DiscardHandler))
 		ctx, cancel := context.WithCancel(t.Context())
 		var got []string
@@ -140,15 +154,16 @@ func TestWatchPolls(t *testing.T) {
 		time.Sleep(time.Minute)
 		m.tree.SetLimit(cpuset.Range(0, 5))
 		time.Sleep(time.Minute)
+		synctest.Wait()
 		if listens != 1 || len(got) != 1 || got[0] != "0-5" {
 			t.Errorf("listens %d times, changes %v; want 1 and 0-5", listens, got)
 		}
-		tree.err = syscall.EIO
+		tree.on.Store(true)
 		<-done
 		if !errors.Is(ended, syscall.EIO) {
 			t.Errorf("Watch: %v; want %v", ended, syscall.EIO)
 		}
-		tree.err = nil
+		tree.on.Store(false)
 		go watch()
 		synctest.Wait()
 		cancel()
