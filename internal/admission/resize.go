@@ -16,8 +16,8 @@ import (
 //   - a container that gets or loses whole CPUs, or has another number of them. Where all
 //     CPUs of spec.resources are exclusive, the number may change
 //   - limits that turn containers of the shared pool into sharers of the pod, or back
-//   - any CPU request in a pod of a workload type, whose containers stay on the type's CPUs
-//     and would be counted by cpu
+//   - any CPU request in a pod of a workload type: its containers stay on the type's CPUs, and
+//     the scheduler would count them by cpu
 //
 // A container that only shares may grow; nodes advertise less then. Containers that are
 // counted in no pool may be resized as on any cluster.

@@ -169,9 +169,9 @@ func (c *classifier) recordOf(uid string) Assignment {
 }
 
 // carveOuts returns the names of the containers with exclusive CPUs in a pod that is
-// recognised, and the sum of their CPUs. A known sharer is none: in the middle of a resize, it can
-// look like one. If the candidates together ask for more than the pod's total, only earlier
-// owners are carve-outs. The total is outdated if there are any.
+// recognised, and the sum of their CPUs. A known sharer stays a sharer: in the middle of a resize,
+// it can look like an owner. If the candidates together ask for more than the pod's total, only
+// earlier owners have exclusive CPUs. Then outdated reports that the total is outdated.
 func carveOuts(p *Pod, verdicts []verdict, record Assignment, n requests) (names []string, cpus int, outdated bool) {
 	var had []string // live earlier owners
 	for i, next := p.newest(0); i >= 0; i, next = p.newest(next) {

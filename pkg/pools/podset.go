@@ -101,7 +101,7 @@ func (s *podSet) fixed() cpuset.Set {
 	return all
 }
 
-// divideSets divides what pods with pod-level resources have in the end.
+// divideSets divides the final CPUs of pods with pod-level resources.
 func divideSets(m *allocate.Machine, claims []claim) {
 	for i := range claims {
 		if c := &claims[i]; c.set != nil {
@@ -166,7 +166,7 @@ func (s *podSet) grow(m *allocate.Machine, part *claim) {
 // pod-level resources need more than its total.
 const PodPoolEmpty = "PodPoolEmpty"
 
-// refuse returns the reason why a container has not all the CPUs of its pod that it requests.
+// refuse returns the reason why a container lacks CPUs of its pod.
 // part is its claim, nil for a container that shares the rest. A pod without CPUs has its own
 // reason.
 func (s *podSet) refuse(c, part *claim) *allocate.Refusal {

@@ -56,7 +56,7 @@ func (d *defaults) get(ctx context.Context, ask func(context.Context) (*version.
 	return d.current
 }
 
-// minorOf returns the minor version whose defaults an API server has. Feature gates follow the
+// minorOf returns the minor version of the defaults of an API server. Feature gates follow the
 // emulated version if there is one (apiserver --emulated-version).
 func minorOf(info *version.Info) (int, error) {
 	major, minor := cmp.Or(info.EmulationMajor, info.Major), cmp.Or(info.EmulationMinor, info.Minor)

@@ -145,7 +145,7 @@ func TestCPUsOfSettings(t *testing.T) {
 	}
 }
 
-// TestTotalsOfJournal checks the total of a pod whose total the runtime does not report. The
+// TestTotalsOfJournal checks the total of a pod if the runtime does not report one. The
 // planner gets the quota of the slice in the journal, because the daemon has removed it.
 func TestTotalsOfJournal(t *testing.T) {
 	for value, want := range map[string]pools.Resources{

@@ -203,7 +203,7 @@ func TestEnded(t *testing.T) {
 	}
 }
 
-// ending is a machine whose process 6 ends when its command line is read.
+// ending is a machine. Its process 6 ends when its command line is read.
 type ending struct{ fstest.MapFS }
 
 func (e ending) Open(name string) (fs.File, error) {

@@ -185,7 +185,7 @@ func TestTotalUnknown(t *testing.T) {
 		want  string
 	}{
 		{"quota", "400%", "pool 4"},
-		{"none", "infinity", "shared"},
+		{"none", "", "shared"},
 	} {
 		p := cri.Pod{Name: tt.pod, Namespace: "default", UID: fmt.Sprintf("00000000-0000-4000-8000-%012d", i)}
 		config := sandbox(p)
