@@ -11,13 +11,11 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cri"
 )
 
-// podOf converts a pod. NRI does not tell its attempt nor when it was created.
+// podOf converts a pod. NRI does not report its attempt and the time of its creation. Of the two
+// resources of a pod, PodResources is the total of the pod. Resources belongs to the pause
+// container (containerd 2.1, internal/cri/nri/nri_api_linux.go), and is not the total.
 func podOf(p *api.PodSandbox) cri.Pod {
 	linux := p.GetLinux()
-	total := linux.GetPodResources()
-	if total == nil {
-		total = linux.GetResources()
-	}
 	return cri.Pod{
 		ID:             p.GetId(),
 		UID:            p.GetUid(),
@@ -29,7 +27,7 @@ func podOf(p *api.PodSandbox) cri.Pod {
 		Detailed:       true,
 		CgroupParent:   linux.GetCgroupParent(),
 		CgroupsPath:    linux.GetCgroupsPath(),
-		Resources:      resourcesOf(total),
+		Resources:      resourcesOf(linux.GetPodResources()),
 		PID:            int(p.GetPid()),
 	}
 }

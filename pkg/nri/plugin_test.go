@@ -25,6 +25,7 @@ var onePod = &api.PodSandbox{
 	Linux: &api.LinuxPodSandbox{
 		CgroupParent: "kubepods.slice", CgroupsPath: "kubepods.slice:cri-containerd:p1",
 		PodResources: &api.LinuxResources{Cpu: &api.LinuxCPU{Shares: api.UInt64(2048), Quota: api.Int64(200000), Period: api.UInt64(100000)}},
+		Resources:    &api.LinuxResources{Cpu: &api.LinuxCPU{Shares: api.UInt64(2)}},
 	},
 }
 

@@ -94,6 +94,8 @@ type script struct {
 
 	// inSystem is true if the asked pods are in the kubelet's system partition.
 	inSystem bool
+	// noTotal is true if the runtime does not report the total of the asked pods.
+	noTotal bool
 }
 
 func newScenario(t *testing.T, archive *txtar.Archive) *script {
@@ -209,7 +211,7 @@ func (s *script) do(words []string) error {
 			return err
 		}
 		r.CPUs = args["elsewhere"] // another plugin has chosen them
-		s.inSystem = args["system"] == "yes"
+		s.inSystem, s.noTotal = args["system"] == "yes", args["total"] == "unknown"
 		s.ask(slices.DeleteFunc(plain, func(name string) bool { return name == "" }), r)
 	case "run":
 		if err := s.create(plain[0], args); err != nil {
@@ -489,6 +491,9 @@ func (s *script) question(name string, r cri.Resources, canceled <-chan struct{}
 	pod, container, _ := strings.Cut(name, "/")
 	p := ofPod(pod, "default", "guaranteed", int(r.Shares/1024), nil)
 	p.CreatedAt = s.now
+	if s.noTotal {
+		p.Resources = cri.Resources{}
+	}
 	if s.inSystem {
 		p.CgroupParent = strings.Replace(p.CgroupParent, "kubepods-", "kubepods-system-", 1)
 	}
