@@ -23,6 +23,7 @@ import (
 	"github.com/cpupoold/cpupoold/internal/cluster/hostedclusters"
 	"github.com/cpupoold/cpupoold/internal/cluster/webhook"
 	"github.com/cpupoold/cpupoold/internal/memorylimit"
+	"github.com/cpupoold/cpupoold/internal/version"
 )
 
 // Exit codes.
@@ -60,6 +61,7 @@ func execute(ctx context.Context, out, errs io.Writer, args []string) int {
 		Use:           "cpupool-webhook",
 		Short:         "Count pods by CPU pool",
 		Long:          help,
+		Version:       version.Read().String(),
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		Args: func(cmd *cobra.Command, args []string) error {
@@ -71,6 +73,7 @@ func execute(ctx context.Context, out, errs io.Writer, args []string) int {
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd.Context(), out, errs) },
 	}
 	root.CompletionOptions.DisableDefaultCmd = true
+	root.SetVersionTemplate("{{.Name}} {{.Version}}\n")
 	root.SetOut(out)
 	root.SetErr(errs)
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })

@@ -20,6 +20,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/cpupoold/cpupoold/internal/version"
 )
 
 // program is a running cpupool-webhook.
@@ -187,5 +189,13 @@ func serveAPI(w http.ResponseWriter, r *http.Request) {
 		_, _ = fmt.Fprintf(w, `{"apiVersion":%q,"kind":%q,"metadata":{"resourceVersion":"1"},"items":[%s]}`, kind[0], kind[1]+"List", items)
 	default:
 		http.NotFound(w, r)
+	}
+}
+
+func TestVersion(t *testing.T) {
+	var stdout, stderr strings.Builder
+	want := fmt.Sprintf("cpupool-webhook %s\n", version.Read())
+	if code := execute(t.Context(), &stdout, &stderr, []string{"--version"}); code != exitOK || stdout.String() != want {
+		t.Errorf("exit code %d, %q; want %q; standard error %q", code, &stdout, want, &stderr)
 	}
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/cpupoold/cpupoold/internal/node/control"
 	"github.com/cpupoold/cpupoold/internal/node/preflight"
 	"github.com/cpupoold/cpupoold/internal/node/report"
+	"github.com/cpupoold/cpupoold/internal/version"
 	"github.com/cpupoold/cpupoold/pkg/cri"
 	"github.com/cpupoold/cpupoold/pkg/pools"
 	"github.com/cpupoold/cpupoold/pkg/topology"
@@ -231,7 +232,7 @@ type versions struct {
 }
 
 func (r *reported) versions(ctx context.Context, m machine, c *config.Config) {
-	b := build()
+	b := version.Read()
 	v := versions{Version: inspect.Version, Time: r.at, Cpupoold: b.Version, Commit: b.Revision, Go: b.Go}
 	text := func(file string) string {
 		data, err := fs.ReadFile(m.root, file)

@@ -15,6 +15,7 @@ import (
 	"github.com/cpupoold/cpupoold/internal/config"
 	"github.com/cpupoold/cpupoold/internal/inspect"
 	"github.com/cpupoold/cpupoold/internal/layout"
+	"github.com/cpupoold/cpupoold/internal/version"
 	"github.com/cpupoold/cpupoold/pkg/topology"
 )
 
@@ -102,11 +103,13 @@ alone, systemd.
 
 Exit codes: 0 all well, 1 failed, 2 usage, 3 done but not all is well (check, audit, restore,
 plan --defrag --apply).`,
+		Version:       version.Read().String(),
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		Args:          cobra.NoArgs,
 		RunE:          func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
+	root.SetVersionTemplate("{{.Name}} {{.Version}}\n")
 	root.SetOut(a.out)
 	root.SetErr(a.err)
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })

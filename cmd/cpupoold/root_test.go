@@ -11,7 +11,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/cpupoold/cpupoold/internal/inspect"
-	"github.com/cpupoold/cpupoold/internal/node/telemetry"
+	"github.com/cpupoold/cpupoold/internal/version"
 )
 
 func TestExitCodes(t *testing.T) {
@@ -21,6 +21,7 @@ func TestExitCodes(t *testing.T) {
 		stderr string // part of it; "" is nothing at all
 	}{
 		{"version", exitOK, ""},
+		{"--version", exitOK, ""},
 		{"help run", exitOK, ""},
 		{"", exitOK, ""},
 		{"pin", exitUsage, `unknown command "pin"`},
@@ -68,13 +69,24 @@ func TestComplainOfNames(t *testing.T) {
 	}
 }
 
+// TestVersion checks that the flag prints what the command prints.
+func TestVersion(t *testing.T) {
+	for _, arg := range []string{"version", "--version"} {
+		var stdout, stderr bytes.Buffer
+		want := fmt.Sprintf("cpupoold %s\n", version.Read())
+		if code := execute(t.Context(), streams{out: &stdout, err: &stderr}, []string{arg}); code != exitOK || stdout.String() != want {
+			t.Errorf("cpupoold %s: exit code %d, %q; want %q; standard error %q", arg, code, &stdout, want, &stderr)
+		}
+	}
+}
+
 func TestVersionAsJSON(t *testing.T) {
 	var stdout, stderr bytes.Buffer
 	if code := execute(t.Context(), streams{out: &stdout, err: &stderr}, []string{"version", "-o", "json"}); code != exitOK {
 		t.Fatalf("exit code %d: %s", code, &stderr)
 	}
-	var got telemetry.Build
-	if err := json.Unmarshal(stdout.Bytes(), &got); err != nil || got != build() {
-		t.Errorf("version -o json = %s, %v; want %+v", &stdout, err, build())
+	var got version.Build
+	if err := json.Unmarshal(stdout.Bytes(), &got); err != nil || got != version.Read() {
+		t.Errorf("version -o json = %s, %v; want %+v", &stdout, err, version.Read())
 	}
 }

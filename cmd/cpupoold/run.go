@@ -14,6 +14,8 @@ import (
 	"github.com/cpupoold/cpupoold/internal/node/daemon"
 	"github.com/cpupoold/cpupoold/internal/node/nodestatus"
 	"github.com/cpupoold/cpupoold/internal/node/preflight"
+	"github.com/cpupoold/cpupoold/internal/node/telemetry"
+	"github.com/cpupoold/cpupoold/internal/version"
 	"github.com/cpupoold/cpupoold/pkg/topology"
 )
 
@@ -57,7 +59,7 @@ func (a *app) doRun(ctx context.Context) error {
 		Reload:     func() (*config.Config, error) { return a.reload(file, readTopology) },
 		Recheck:    func(ctx context.Context, c *config.Config) error { return a.admit(ctx, c, log) },
 		Hangup:     a.hangup,
-		Build:      build(),
+		Build:      telemetry.Build(version.Read()),
 		Log:        log,
 
 		Environment: environment(),
@@ -70,7 +72,7 @@ func environment() nodestatus.Environment {
 		NodeName: os.Getenv("NODE_NAME"),
 		APIHost:  os.Getenv("KUBERNETES_SERVICE_HOST"),
 		APIPort:  os.Getenv("KUBERNETES_SERVICE_PORT"),
-		Version:  build().Version,
+		Version:  version.Read().Version,
 	}
 }
 

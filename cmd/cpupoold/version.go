@@ -2,11 +2,10 @@ package main
 
 import (
 	"fmt"
-	"runtime/debug"
 
 	"github.com/spf13/cobra"
 
-	"github.com/cpupoold/cpupoold/internal/node/telemetry"
+	"github.com/cpupoold/cpupoold/internal/version"
 )
 
 func (a *app) version() *cobra.Command {
@@ -17,33 +16,12 @@ func (a *app) version() *cobra.Command {
 	}
 	output := outputFlag(c)
 	c.RunE = func(*cobra.Command, []string) error {
-		b := build()
+		b := version.Read()
 		if *output == asJSON {
 			return printJSON(a.out, b)
 		}
-		_, err := fmt.Fprintf(a.out, "cpupoold %s, commit %s, %s\n", b.Version, b.Revision, b.Go)
+		_, err := fmt.Fprintln(a.out, "cpupoold", b)
 		return err
 	}
 	return c
-}
-
-// build is what the Go linker has noted.
-func build() telemetry.Build {
-	b := telemetry.Build{Version: "unknown", Revision: "unknown", Go: "unknown"}
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return b
-	}
-	b.Version, b.Go = info.Main.Version, info.GoVersion
-	dirty := ""
-	for _, s := range info.Settings {
-		switch {
-		case s.Key == "vcs.revision":
-			b.Revision = s.Value
-		case s.Key == "vcs.modified" && s.Value == "true":
-			dirty = "-dirty"
-		}
-	}
-	b.Revision += dirty
-	return b
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/cpupoold/cpupoold/internal/layout"
+	"github.com/cpupoold/cpupoold/internal/version"
 )
 
 // Exit codes.
@@ -71,11 +72,13 @@ func rootCommand(s streams) *cobra.Command {
 	root := &cobra.Command{
 		Use:           "kubectl-cpupool",
 		Short:         "CPU pools for authors of workloads",
+		Version:       version.Read().String(),
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		Args:          noArgs,
 		RunE:          func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
+	root.SetVersionTemplate("{{.Name}} {{.Version}}\n")
 	root.SetIn(s.in)
 	root.SetOut(s.out)
 	root.SetErr(s.err)

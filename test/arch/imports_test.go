@@ -46,6 +46,7 @@ func arrows() map[string][]string {
 		"internal/limits":    nil,
 
 		"internal/memorylimit": nil,
+		"internal/version":     nil,
 
 		// kubectl-cpupool.
 		"internal/plugin/adopt":    {"internal/admission"},
@@ -72,9 +73,9 @@ func arrows() map[string][]string {
 		"internal/testing/reference":   nil,
 		"internal/testing/testnode":    {"pkg/...", "internal/testing/testnode"},
 
-		"cmd/cpupoold":        {"pkg/...", "internal/config", "internal/history", "internal/inspect", "internal/layout", "internal/memorylimit", "internal/node/..."},
-		"cmd/cpupool-webhook": {"internal/cluster/...", "internal/memorylimit"},
-		"cmd/kubectl-cpupool": {"internal/admission", "internal/config", "internal/inspect", "internal/layout", "internal/plugin/...", "pkg/cpuset", "pkg/topology", "pkg/workload"},
+		"cmd/cpupoold":        {"pkg/...", "internal/config", "internal/history", "internal/inspect", "internal/layout", "internal/memorylimit", "internal/node/...", "internal/version"},
+		"cmd/cpupool-webhook": {"internal/cluster/...", "internal/memorylimit", "internal/version"},
+		"cmd/kubectl-cpupool": {"internal/admission", "internal/config", "internal/inspect", "internal/layout", "internal/plugin/...", "internal/version", "pkg/cpuset", "pkg/topology", "pkg/workload"},
 	}
 	for _, r := range rows() {
 		all["internal/node/"+r.pkg] = r.imports()

@@ -21,6 +21,7 @@ import (
 func Check(t *testing.T, root *cobra.Command, dir, section string, update bool) {
 	t.Helper()
 	root.InitDefaultHelpCmd()
+	root.InitDefaultVersionFlag()
 	var known []string
 	for _, c := range documented(root) {
 		name := filepath.Join(dir, strings.ReplaceAll(c.CommandPath(), " ", "-")+"."+section)
