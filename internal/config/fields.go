@@ -103,11 +103,15 @@ func mustBe(want string) func(string) error {
 }
 
 func setPartitionCPUs(p *pools.PartitionSpec, s string) error {
-	if s == "all" {
+	switch s {
+	case "all":
 		p.All = true
 		return nil
+	case "auto":
+		p.Auto = true
+		return nil
 	}
-	set, err := parseCPUs(s, "all")
+	set, err := parseCPUs(s, "all, or auto")
 	p.CPUs = set
 	return err
 }

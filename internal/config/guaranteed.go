@@ -40,7 +40,7 @@ func (d *decoder) guaranteed(key string, n *yaml.Node, c *Config) {
 			g.FromShared = true
 			return nil
 		})},
-		{"floor", d.scalar(func(s string) error { return setCount(&g.Floor, s) })},
+		{"floor", d.scalar(func(s string) error { return setFloor(g, s) })},
 		{"exclusive", d.scalar(func(s string) error { return setExclusive(&g.Kubelet, s) })},
 		{"options", func(key string, n *yaml.Node) { d.mapping(key, n, d.options(&c.Pools)) }},
 		{"overrides", func(key string, n *yaml.Node) {
@@ -119,6 +119,20 @@ func setCount(to *int, s string) error {
 		return fmt.Errorf("is not a number of CPUs in 1..%d", cpuset.MaxCPUs)
 	}
 	*to = int(n)
+	return nil
+}
+
+// setFloor accepts a number of CPUs or a percentage of the shared pool.
+func setFloor(g *pools.GuaranteedSpec, s string) error {
+	part, isPercentage := strings.CutSuffix(s, "%")
+	if !isPercentage {
+		return setCount(&g.Floor, s)
+	}
+	n, err := strconv.ParseUint(part, 10, 7)
+	if err != nil || n < 1 || n > 99 {
+		return errors.New("is not a part of the shared pool; write 1% to 99%, or a number of CPUs")
+	}
+	g.FloorPercent = int(n)
 	return nil
 }
 

@@ -46,8 +46,12 @@ func (d *decoder) besideKubelet(c *Config) {
 		d.fail("infraContainers", c.Pools.Infra, "has no place"+beside+": the kubelet gives pause containers no CPUs, and they run where their pods may; remove it")
 	}
 	for i, p := range c.Pools.Partitions {
-		if p.All {
-			d.fail(fmt.Sprintf("partitions[%d].cpus", i), "all", "has no place"+beside+": it would change with each container that the kubelet gives CPUs to; write a list that the kubelet reserves (reservedSystemCPUs), or remove the partition")
+		key, remedy := fmt.Sprintf("partitions[%d].cpus", i), "; write a list that the kubelet reserves (reservedSystemCPUs), or remove the partition"
+		switch {
+		case p.All:
+			d.fail(key, "all", "has no place"+beside+": it would change with each container that the kubelet gives CPUs to"+remedy)
+		case p.Auto:
+			d.fail(key, "auto", "has no place"+beside+", which may give these CPUs to containers"+remedy)
 		}
 	}
 	for _, u := range c.Pools.Units {

@@ -194,6 +194,14 @@ func FuzzParse(f *testing.F) {
 		if p.Shared.IsEmpty() || p.FromShared && !p.Guaranteed.IsSubsetOf(p.Shared) || !p.FromShared && p.Guaranteed.Overlaps(p.Shared) {
 			t.Fatalf("shared is %s and guaranteed is %s, from shared: %t", p.Shared, p.Guaranteed, p.FromShared)
 		}
+		for i, part := range c.Pools.On(machine()).Partitions {
+			if part.Auto && (part.CPUs.IsEmpty() || c.Pools.StrictReservation && part.CPUs.Overlaps(p.Shared) || part.CPUs.Overlaps(p.Guaranteed)) {
+				t.Fatalf("partition %d with auto has CPUs %s; shared is %s and guaranteed is %s", i, part.CPUs, p.Shared, p.Guaranteed)
+			}
+		}
+		if c.Pools.Guaranteed.FloorPercent > 0 && (p.Floor < 1 || p.Floor > p.Shared.Len()) {
+			t.Fatalf("shared is %s with the floor %d", p.Shared, p.Floor)
+		}
 		again, err := config.Parse(data, "f", config.Overrides{}, nil)
 		if err != nil || outcome(again, nil) != outcome(c, nil) {
 			t.Fatalf("a second Parse = %v, %v", again, err)

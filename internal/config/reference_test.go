@@ -29,7 +29,7 @@ func entriesOfPools() []reference.Entry {
 		{Key: "kind", Value: "`CPUPoolConfiguration`", Text: "Kind of the file.", Example: "kind: CPUPoolConfiguration"},
 		{Key: "mode", Value: "`enforce` or `observe`", Default: "enforce", Text: "Whether what is decided is written. With observe all is looked at, decided and reported, and nothing is written.", Example: "mode: observe", Restart: true},
 		{Key: "partitions[].type", Value: "DNS label", Text: "Workload type of a management pool.", Example: "partitions: [{type: management, cpus: 0-1}]"},
-		{Key: "partitions[].cpus", Value: aList + ", or `all`", Text: "CPUs that no other pool has; all are those that are online but the guaranteed ones.", Example: "partitions: [{type: management, cpus: 0-1}]"},
+		{Key: "partitions[].cpus", Value: aList + ", `all` or `auto`", Text: "CPUs that no other pool has. With all, the pool has each online CPU that is not guaranteed. With auto, it has the first whole cores of the machine: 2 CPUs of up to 31, and more on larger machines.", Example: "partitions: [{type: management, cpus: 0-1}]"},
 		{Key: "partitions[].namespaces", Value: "list of namespaces", Default: "(none)", Text: "Those whose pods may ask for the type; static pods may without.", Example: "partitions: [{type: management, cpus: 0-1, namespaces: [kube-system]}]"},
 		{Key: "staticPods", Value: "`allow`, `ignore`, or list of namespaces", Default: "allow", Field: "Config.StaticPods", Example: "staticPods: [kube-system]"},
 		{Key: "namespacePermission", Value: "`list` or `annotation`", Default: "list", Text: "What lets pods ask for the workload type of a partition: its list of namespaces alone (list), or annotations of namespaces, too (annotation).", Example: "namespacePermission: annotation", Restart: true},
@@ -43,7 +43,7 @@ func entriesOfOwners() []reference.Entry {
 	return []reference.Entry{
 		{Key: "guaranteed.cpus", Value: aList + ", or `none`", Default: "none", Text: "CPUs that whole-CPU containers of Guaranteed pods, and units, get to themselves.", Example: "guaranteed: {cpus: 4-15}"},
 		{Key: "guaranteed.from", Value: "`shared`", Default: "(from guaranteed.cpus)", Text: "Takes such CPUs out of the shared pool, owner by owner, instead of from a list.", Example: "guaranteed: {from: shared}"},
-		{Key: "guaranteed.floor", Value: "number of CPUs, from 1", Default: "(`1`)", Text: "CPUs that the shared pool keeps, with from: shared.", Example: "guaranteed: {from: shared, floor: 4}"},
+		{Key: "guaranteed.floor", Value: "number of CPUs, from 1, or percentage, `1%` to `99%`", Default: "(`1`)", Text: "CPUs that the shared pool keeps, with from: shared. A percentage is a part of the shared pool.", Example: "guaranteed: {from: shared, floor: 4}"},
 		{Key: "guaranteed.exclusive", Value: "`cpupoold` or `kubelet`", Default: "cpupoold", Text: "Who gives containers CPUs of their own. With kubelet no other key of guaranteed has a meaning.", Example: "guaranteed: {exclusive: kubelet}", Restart: true},
 		{Key: o + "full-pcpus-only", Value: aSwitch, Default: "false", Text: "Whole physical cores only.", Example: "guaranteed: {cpus: 4-15, options: {full-pcpus-only: true}}"},
 		{Key: o + "distribute-cpus-across-numa", Value: aSwitch, Default: "false", Text: "As many CPUs from each NUMA node, where a request needs several.", Example: "guaranteed: {cpus: 4-15, options: {distribute-cpus-across-numa: true}}"},

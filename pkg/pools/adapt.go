@@ -18,6 +18,7 @@ import (
 // without CPUs refuses everybody; a floor that would keep the whole shared pool is
 // lowered to half of it. The pools are empty only when no CPU is online.
 func (s Spec) Adapt(t *topology.Topology) (Pools, []error) {
+	s = s.On(t)
 	if p, err := s.Resolve(t); err == nil {
 		return p, nil
 	}
@@ -98,7 +99,7 @@ func (r *resolver) adaptLists(s *Spec) {
 		}
 	}
 	for i := range s.Partitions {
-		if !s.Partitions[i].All {
+		if p := s.Partitions[i]; !p.All && (!p.Auto || !p.CPUs.IsEmpty()) {
 			adapt(r.partitionKey(i, "cpus"), &s.Partitions[i].CPUs)
 		}
 	}
@@ -159,7 +160,7 @@ func (r *resolver) dropEmpty(s *Spec) {
 func (r *resolver) adaptFloor(s *Spec) {
 	p := s.pools(r.topology)
 	shared := p.Shared.Len()
-	if !p.FromShared || p.Floor == 0 || p.Floor < shared {
+	if !p.FromShared || s.Guaranteed.FloorPercent > 0 || p.Floor == 0 || p.Floor < shared {
 		return
 	}
 	s.Guaranteed.Floor = max(shared/2, 1)

@@ -38,6 +38,9 @@ type GuaranteedSpec struct {
 	// 0; Floor must be 0 without FromShared.
 	FromShared bool
 	Floor      int
+	// FloorPercent, 1 to 99, replaces Floor by a part of the online CPUs of Shared, rounded up.
+	// A pool that is too small to give a CPU away is no error then.
+	FloorPercent int `json:",omitzero"`
 	// Kubelet leaves it to the kubelet to give containers CPUs, to all but those of
 	// partitions. Nothing else of this struct counts then.
 	Kubelet bool
@@ -72,6 +75,9 @@ type PartitionSpec struct {
 	// on this node, without CPUs of its own. CPUs must be empty then.
 	All  bool
 	CPUs cpuset.Set
+	// Auto stands for the first cores of the machine: see [Spec.On]. CPUs must be empty
+	// then, or what On returned.
+	Auto bool `json:",omitzero"`
 	// Namespaces are those whose pods may ask for the type, static ones aside: see
 	// [StaticPods]. Annotations can be forged, so the default is none.
 	Namespaces []string

@@ -112,7 +112,7 @@ func (r *resolver) checkMixed(g GuaranteedSpec) {
 
 // mixedList is a fixed list of CPUs for all: it may be part of a pool, but not of the
 // guaranteed one.
-func (s Spec) mixedList() list { return list{mixedCPUsKey, s.Guaranteed.Mixed.CPUs} }
+func (s Spec) mixedList() list { return list{field: mixedCPUsKey, cpus: s.Guaranteed.Mixed.CPUs} }
 
 // checkMixedList holds the list against the machine and the guaranteed pool.
 func (r *resolver) checkMixedList(s Spec) {
@@ -123,5 +123,5 @@ func (r *resolver) checkMixedList(s Spec) {
 	if r.checkPresent(l); l.cpus.IsSubsetOf(r.topology.Present) {
 		r.checkRuns(l)
 	}
-	r.checkDisjoint(l, list{guaranteedKey, s.Guaranteed.CPUs})
+	r.checkDisjoint(l, list{field: guaranteedKey, cpus: s.Guaranteed.CPUs})
 }

@@ -34,6 +34,7 @@ const (
 // runs, partitions and units that cannot be meant, options that contradict each
 // other, and more CPUs for units than there are.
 func (s Spec) Resolve(t *topology.Topology) (Pools, error) {
+	s = s.On(t)
 	r := resolver{topology: t}
 	lists := s.lists()
 	for i, l := range lists {
@@ -76,7 +77,6 @@ func (s Spec) pools(t *topology.Topology) Pools {
 	p := Pools{
 		Guaranteed: s.Guaranteed.CPUs.Intersection(t.Online),
 		FromShared: s.Guaranteed.FromShared,
-		Floor:      s.Guaranteed.Floor,
 		Kubelet:    s.Guaranteed.Kubelet,
 		Options:    s.Guaranteed.Options,
 		Overrides:  slices.Clone(s.Guaranteed.Overrides),
@@ -103,6 +103,7 @@ func (s Spec) pools(t *topology.Topology) Pools {
 	if !s.StrictReservation {
 		p.Shared = p.Shared.Union(reserved.Intersection(t.Online))
 	}
+	p.Floor = s.Guaranteed.floorOn(p.Shared)
 	for _, spec := range s.Partitions {
 		cpus := spec.CPUs.Intersection(t.Online)
 		if spec.All {
@@ -122,6 +123,7 @@ func (s Spec) pools(t *topology.Topology) Pools {
 type list struct {
 	field string
 	cpus  cpuset.Set
+	auto  bool
 }
 
 // lists returns the pools that claim CPUs by number.
@@ -129,14 +131,14 @@ func (s Spec) lists() []list {
 	var lists []list
 	for i, p := range s.Partitions {
 		if !p.All {
-			lists = append(lists, list{partitionKey(i, "cpus"), p.CPUs})
+			lists = append(lists, list{partitionKey(i, "cpus"), p.CPUs, p.Auto})
 		}
 	}
 	if s.Shared != nil {
-		lists = append(lists, list{sharedKey, *s.Shared})
+		lists = append(lists, list{field: sharedKey, cpus: *s.Shared})
 	}
 	if !s.Guaranteed.CPUs.IsEmpty() {
-		lists = append(lists, list{guaranteedKey, s.Guaranteed.CPUs})
+		lists = append(lists, list{field: guaranteedKey, cpus: s.Guaranteed.CPUs})
 	}
 	return lists
 }
@@ -180,6 +182,8 @@ func (r *resolver) checkDisjoint(l, earlier list) {
 
 func (r *resolver) checkRuns(l list) {
 	switch {
+	case l.cpus.IsEmpty() && l.auto:
+		r.report(l.field, "auto", "the other pools leave no online CPU of %s for it; take some from them", r.topology.Online)
 	case l.cpus.IsEmpty():
 		r.report(l.field, "", "no CPU; write a list like 0-3,8")
 	case !l.cpus.Overlaps(r.topology.Online):
@@ -207,6 +211,7 @@ func (r *resolver) checkCapacity(s Spec, p Pools) {
 		case own == 0:
 			r.report(fromKey, "shared", "the partitions have all CPUs, and theirs never become exclusive; leave some to the shared pool")
 			return
+		case s.Guaranteed.FloorPercent > 0: // the plan refuses each request
 		default:
 			r.report(floorKey, strconv.Itoa(s.Guaranteed.Floor), "the shared pool has %s and would never give one away; lower the floor or enlarge the pool", several(shared))
 			return

@@ -37,7 +37,14 @@ func (r *resolver) checkGuaranteed(g GuaranteedSpec) {
 	if g.FromShared && !g.CPUs.IsEmpty() {
 		r.report(fromKey, "shared", "guaranteed.cpus is a list; choose one of them")
 	}
+	percent := strconv.Itoa(g.FloorPercent) + "%"
 	switch {
+	case g.FloorPercent < 0 || g.FloorPercent > 99:
+		r.report(floorKey, percent, "is not a part of the shared pool; write 1%% to 99%%")
+	case g.FloorPercent > 0 && g.Floor > 0:
+		r.report(floorKey, percent, "a number of CPUs is set too; choose one of them")
+	case g.FloorPercent > 0 && !g.FromShared:
+		r.report(floorKey, percent, "counts with from: shared only, where containers take CPUs out of the shared pool; remove it")
 	case g.Floor < 0:
 		r.report(floorKey, strconv.Itoa(g.Floor), "is below 0; write how many CPUs the shared pool keeps, at least 1")
 	case g.Floor > 0 && !g.FromShared:

@@ -14,7 +14,7 @@ import (
 
 // parseSpec reads lines like
 //
-//	management 0-1 ns1,ns2
+//	management 0-1 ns1,ns2   or all, or auto
 //	shared 2-3               or rest
 //	guaranteed 4-7 floor=2 full-pcpus-only=true bind-memory    or none, or shared
 //	overrides full-pcpus-only,core-type
@@ -68,12 +68,12 @@ func parseSpecLine(s *pools.Spec, f []string) error {
 		s.Units = append(s.Units, u)
 		return nil
 	}
-	p := pools.PartitionSpec{Type: f[0], All: f[1] == "all"}
+	p := pools.PartitionSpec{Type: f[0], All: f[1] == "all", Auto: f[1] == "auto"}
 	if len(f) > 2 {
 		p.Namespaces = strings.Split(f[2], ",")
 	}
 	var err error
-	if !p.All {
+	if !p.All && !p.Auto {
 		p.CPUs, err = cpuset.Parse(f[1])
 	}
 	s.Partitions = append(s.Partitions, p)
@@ -103,7 +103,11 @@ func parseGuaranteed(g *pools.GuaranteedSpec, f []string) error {
 		key, value, _ := strings.Cut(word, "=")
 		switch key {
 		case "floor":
-			g.Floor, err = strconv.Atoi(value)
+			if part, is := strings.CutSuffix(value, "%"); is {
+				g.FloorPercent, err = strconv.Atoi(part)
+			} else {
+				g.Floor, err = strconv.Atoi(value)
+			}
 		case "bind-memory":
 			g.BindMemory = true
 		default:

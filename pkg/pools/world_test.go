@@ -95,6 +95,13 @@ func (w *world) spec() pools.Spec {
 			spec.Units = append(spec.Units, pools.UnitSpec{Name: name, Pool: []string{"shared", "management"}[w.next(2)]})
 		}
 	}
+	if w.next(4) == 1 {
+		part := &spec.Partitions[0]
+		part.CPUs, part.All, part.Auto = cpuset.Set{}, false, true
+	}
+	if g := &spec.Guaranteed; g.FromShared && w.next(2) == 1 {
+		g.Floor, g.FloorPercent = 0, 1+w.next(99)
+	}
 	return spec
 }
 

@@ -31,6 +31,8 @@ type Settings struct {
 	// describes the differences from the configuration then.
 	Fits    *undo.Accepted
 	Adapted []string
+	// specs are the configured pools, with the CPUs of cpus: auto.
+	specs pools.Spec
 }
 
 // RestartKeys returns the keys that a changed configuration sets to another value and that need
@@ -92,19 +94,24 @@ func (s *Settings) set(c *config.Config, t *topology.Topology, adapt func(now un
 	if err != nil {
 		return fmt.Errorf("digest of the pools: %w", err)
 	}
-	next := Settings{Config: c, Topology: t, Machine: s.Machine, Names: c.Names(), Now: now}
+	next := Settings{Config: c, Topology: t, Machine: s.Machine, Names: c.Names(), Now: now, specs: c.Pools.On(t)}
+	if s.Config != nil && s.Now.Pools == now.Pools {
+		next.specs = s.specs // cpus: auto stays on its CPUs when others go offline or come back
+	}
 	if s.Config != nil {
 		// The clients of the runtime have dropped annotations with names of another domain.
 		next.Names.Domain = s.Names.Domain
 	}
-	if next.Pools, err = c.Resolve(t); err == nil {
+	fixed := *c
+	fixed.Pools = next.specs
+	if next.Pools, err = fixed.Resolve(t); err == nil {
 		next.Fits = &now
 	} else {
 		if t.Online.IsEmpty() || !adapt(now, err) {
 			return err
 		}
 		var differences []error
-		next.Pools, differences = c.Pools.Adapt(t)
+		next.Pools, differences = fixed.Pools.Adapt(t)
 		for _, d := range differences {
 			next.Adapted = append(next.Adapted, d.Error())
 		}

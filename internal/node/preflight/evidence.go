@@ -66,6 +66,7 @@ func gather(ctx context.Context, host Host, c Configuration) *evidence {
 	e.topology, e.topologyErr = readTopology(e.root)
 	if e.topologyErr == nil {
 		e.cutTopology()
+		e.config.Pools = e.config.Pools.On(e.topology)
 		e.pools, e.poolsErr = e.config.Resolve(e.topology)
 	}
 	return e

@@ -12,6 +12,7 @@ import (
 // Lost says what of a configuration none of the formats that are rendered has; t is the
 // machine that Render is given.
 func Lost(c *config.Config, formats []Format, t *topology.Topology) []Note {
+	c = on(c, t)
 	var notes []Note
 	lost := func(is bool, key, reason, remedy string) {
 		if is {
@@ -33,7 +34,7 @@ func Lost(c *config.Config, formats []Format, t *topology.Topology) []Note {
 	lost(c.Pools.Shared != nil, "shared.cpus", stay, "")
 	lost(g.FromShared && has(Kernel, MachineConfig), "guaranteed.from", "CPUs that are shared now and exclusive later cannot be named to the kernel at boot", "write a list in guaranteed.cpus to have kernel arguments for it")
 	lost(!g.FromShared && !g.CPUs.IsEmpty() && !has(Kernel, MachineConfig), "guaranteed.cpus", "these formats do not have it", "render machineconfig or kernel, too")
-	lost(g.Floor > 0, "guaranteed.floor", stay, "")
+	lost(g.Floor > 0 || g.FloorPercent > 0, "guaranteed.floor", stay, "")
 	lost(g.Options != allocate.Options{} || !c.Pools.StrictReservation || len(g.Overrides) > 0, "guaranteed.options, guaranteed.overrides", "cpuManagerPolicyOptions have no meaning with cpuManagerPolicy: none", "keep the configuration")
 	lost(g.Mixed.Shared, "guaranteed.mixed.cpus", "CRI-O's shared_cpuset is a list, and the shared pool changes", "write a list")
 	lost(len(g.Mixed.Namespaces) > 0, "guaranteed.mixed.namespaces", "no file of a node has it", "annotate the namespaces with workload.mixedcpus.openshift.io/allowed, as OpenShift's admission demands")

@@ -60,8 +60,12 @@ type source struct {
 // its nodes, and the topology may be nil. A format that has nothing of the configuration
 // to say is an error.
 func Render(c *config.Config, format Format, role string, t *topology.Topology) (Rendered, error) {
+	c = on(c, t)
 	s := source{Config: c, role: role, topology: t}
 	for _, p := range c.Pools.Partitions {
+		if p.Auto && p.CPUs.IsEmpty() {
+			return Rendered{}, errAuto
+		}
 		s.management = s.management.Union(p.CPUs)
 	}
 	var data []byte
@@ -94,7 +98,18 @@ func Render(c *config.Config, format Format, role string, t *topology.Topology) 
 	return Rendered{format, name, data}, nil
 }
 
+// on returns c with the CPUs of cpus: auto on a machine, if the machine is known.
+func on(c *config.Config, t *topology.Topology) *config.Config {
+	if t == nil {
+		return c
+	}
+	fixed := *c
+	fixed.Pools = c.Pools.On(t)
+	return &fixed
+}
+
 var (
+	errAuto        = errors.New("partitions[].cpus is auto, and its CPUs depend on the machine; give the machine with --topology, or write a list")
 	errNoPartition = errors.New("the configuration has no partitions: there is nothing to pin; write one")
 	errNoList      = errors.New("which CPUs are the host's is not known; give a partition a list of CPUs, or guaranteed.cpus and --topology")
 	errNoCPUs      = errors.New("neither a partition nor guaranteed.cpus is a list of CPUs: there is nothing to tell the kernel; write one")

@@ -38,6 +38,9 @@ type Node struct {
 // NewNode is a node without pods. A configuration that does not fit the machine is an
 // error, with one *config.Problem for each thing.
 func NewNode(c *config.Config, t *topology.Topology, namespaces map[string]map[string]string) (*Node, error) {
+	fixed := *c
+	fixed.Pools = c.Pools.On(t) // cpus: auto stays on its CPUs when others go offline, as in the daemon
+	c = &fixed
 	resolved, err := c.Resolve(t)
 	if err != nil {
 		return nil, err
