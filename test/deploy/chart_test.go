@@ -81,21 +81,21 @@ func TestChart(t *testing.T) {
 		files        []string
 		without      string // objects that the chart leaves out
 	}{
-		{"default", "", []string{"daemonset.yaml", "rbac.yaml"}, ""},
+		{"default", "", []string{"daemonset.yaml", "config.yaml", "rbac.yaml"}, ""},
 		{"webhook", "webhook: {enabled: true}", []string{
-			"daemonset.yaml", "rbac.yaml",
+			"daemonset.yaml", "config.yaml", "rbac.yaml",
 			"webhook/webhook.yaml", "webhook/networkpolicy.yaml", "webhook/trust.yaml", "webhook/admission.yaml",
 		}, ""},
 		{"monitors of pods", "monitoring: {podMonitor: {enabled: true}, prometheusRule: {enabled: true}}", []string{
-			"daemonset.yaml", "rbac.yaml", "monitoring/podmonitor.yaml", "monitoring/prometheusrule.yaml",
+			"daemonset.yaml", "config.yaml", "rbac.yaml", "monitoring/podmonitor.yaml", "monitoring/prometheusrule.yaml",
 		}, ""},
 		{"monitors of services", "{monitoring: {serviceMonitor: {enabled: true}}, webhook: {enabled: true}}", []string{
-			"daemonset.yaml", "rbac.yaml", "monitoring/servicemonitor.yaml", "monitoring/webhook/servicemonitor.yaml",
+			"daemonset.yaml", "config.yaml", "rbac.yaml", "monitoring/servicemonitor.yaml", "monitoring/webhook/servicemonitor.yaml",
 			"webhook/webhook.yaml", "webhook/networkpolicy.yaml", "webhook/trust.yaml", "webhook/admission.yaml",
 		}, ""},
-		{"values of an older chart", "monitoring: null", []string{"daemonset.yaml", "rbac.yaml"}, ""},
-		{"restore", "restore: true", []string{"daemonset.yaml", "uninstall/restore.yaml", "rbac.yaml"}, "DaemonSet cpupoold cpupoold"},
-		{"namespaces of somebody else", "{createNamespaces: false, releaseNamespace: cpupoold}", []string{"daemonset.yaml", "rbac.yaml"}, "Namespace  cpupoold"},
+		{"values of an older chart", "monitoring: null", []string{"daemonset.yaml", "config.yaml", "rbac.yaml"}, ""},
+		{"restore", "restore: true", []string{"daemonset.yaml", "config.yaml", "uninstall/restore.yaml", "rbac.yaml"}, "DaemonSet cpupoold cpupoold"},
+		{"namespaces of somebody else", "{createNamespaces: false, releaseNamespace: cpupoold}", []string{"daemonset.yaml", "config.yaml", "rbac.yaml"}, "Namespace  cpupoold"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			want := files(t, c.files...)

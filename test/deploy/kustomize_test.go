@@ -28,7 +28,7 @@ func build(t *testing.T, dir string) manifests {
 
 func TestKustomize(t *testing.T) {
 	for dir, names := range map[string][]string{
-		"":          {"daemonset.yaml", "rbac.yaml"},
+		"":          {"daemonset.yaml", "config.yaml", "rbac.yaml"},
 		"webhook":   {"webhook/webhook.yaml", "webhook/networkpolicy.yaml", "webhook/trust.yaml", "webhook/admission.yaml"},
 		"uninstall": {"uninstall/restore.yaml"},
 
@@ -48,7 +48,7 @@ const examples = "../../examples/kustomize/"
 func TestKustomizeCluster(t *testing.T) {
 	got := build(t, examples+"cluster")
 	configurations(t, got)
-	want := files(t, "daemonset.yaml", "rbac.yaml", "webhook/webhook.yaml", "webhook/networkpolicy.yaml", "webhook/trust.yaml", "webhook/admission.yaml")
+	want := files(t, "daemonset.yaml", "config.yaml", "rbac.yaml", "webhook/webhook.yaml", "webhook/networkpolicy.yaml", "webhook/trust.yaml", "webhook/admission.yaml")
 	const image = "registry.example.com/cpupoold:1"
 	daemonSet(t, want, "cpupoold").Spec.Template.Spec.Containers[0].Image = image
 	of[*appsv1.Deployment](want)[0].Spec.Template.Spec.Containers[0].Image = image
@@ -86,7 +86,7 @@ func TestKustomizeProfiles(t *testing.T) {
 		delete(got, "DaemonSet cpupoold "+set.Name)
 		delete(got, "ConfigMap cpupoold "+set.Name)
 	}
-	want := files(t, "daemonset.yaml", "rbac.yaml")
+	want := files(t, "daemonset.yaml", "config.yaml", "rbac.yaml")
 	delete(want, "DaemonSet cpupoold cpupoold")
 	delete(want, "ConfigMap cpupoold cpupoold")
 	same(t, want, got)

@@ -18,7 +18,7 @@ import (
 // TestRestore: the pod that restores a node has what the daemon's has, and nothing else;
 // it is no pod of the daemon's.
 func TestRestore(t *testing.T) {
-	all := files(t, "daemonset.yaml", "uninstall/restore.yaml")
+	all := files(t, "daemonset.yaml", "config.yaml", "uninstall/restore.yaml")
 	configurations(t, all)
 	daemon, restore := daemonSet(t, all, "cpupoold"), daemonSet(t, all, "cpupoold-restore")
 	if daemon.Spec.Selector.MatchLabels["app.kubernetes.io/name"] == restore.Spec.Selector.MatchLabels["app.kubernetes.io/name"] {

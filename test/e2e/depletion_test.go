@@ -97,7 +97,7 @@ func (c *cluster) installEvicting(t *testing.T) {
 	c.bring(t)
 	c.configure(t, depletable(""))
 	read(t, "docs/deployment.md").follow(t, c,
-		"ctr --namespace k8s.io images import cpupoold-image.tar", "kubectl apply -f deploy/daemonset.yaml -f deploy/rbac.yaml")
+		"ctr --namespace k8s.io images import cpupoold-image.tar", "kubectl apply -f deploy/daemonset.yaml -f deploy/rbac.yaml", "kubectl create -f deploy/config.yaml")
 	// Of the daemon's 20m nothing is taken off: see advertised.
 	c.shows(t, nodeName, map[corev1.ResourceName]int64{cores: 8000 - 20, shared: 6000})
 	c.eviction(t, "dryRun")
@@ -271,7 +271,7 @@ func (d *depletion) warns(t *testing.T) {
 // taints: pods without a CPU request are not sent to the node, others are.
 func (d *depletion) taints(t *testing.T) {
 	d.configure(t, depletable(", dryRun: false"))
-	d.kubectl(t, "kubectl apply -f deploy/daemonset.yaml")
+	d.kubectl(t, "kubectl apply -f deploy/config.yaml")
 	// The kubelet brings the file now, instead of within a minute or two.
 	d.kubectl(t, "kubectl -n cpupoold annotate pods --all test=now")
 	eventually(t, "the node has taint and condition", func(ctx context.Context) error {

@@ -4,10 +4,13 @@ package e2e_test
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -110,19 +113,39 @@ func (c *cluster) use(t *testing.T, r release) {
 	c.plane.image = r.image
 }
 
-// configure replaces the pools in deploy/daemonset.yaml. The text may contain other keys after the pools.
+// configure replaces the pools in deploy/config.yaml. The text may contain other keys after the pools.
 func (c *cluster) configure(t *testing.T, pools string) {
 	t.Helper()
-	const file = "deploy/daemonset.yaml"
+	const file = "deploy/config.yaml"
+	text, err := os.ReadFile(filepath.Join(c.plane.dir, file))
+	if errors.Is(err, fs.ErrNotExist) {
+		text, err = c.cutConfiguration(t), nil
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, _, found := strings.Cut(string(text), "\n    partitions:")
+	if !found {
+		t.Fatalf("%s has no pools", file)
+	}
+	c.plane.write(t, file, before+pools)
+}
+
+// cutConfiguration removes the ConfigMap from deploy/daemonset.yaml, where earlier releases have it, and returns it.
+func (c *cluster) cutConfiguration(t *testing.T) []byte {
+	t.Helper()
+	const file, separator = "deploy/daemonset.yaml", "\n---\n"
 	text, err := os.ReadFile(filepath.Join(c.plane.dir, file))
 	if err != nil {
 		t.Fatal(err)
 	}
-	begin, end := strings.Index(string(text), "\n    partitions:"), strings.Index(string(text), "\n---\napiVersion: apps/v1")
-	if begin < 0 || end < begin {
-		t.Fatal("deploy/daemonset.yaml has no pools in a ConfigMap before the DaemonSet")
+	documents := strings.Split(string(text), separator)
+	i := slices.IndexFunc(documents, func(d string) bool { return strings.Contains(d, "\nkind: ConfigMap\n") })
+	if i < 0 {
+		t.Fatalf("%s has no ConfigMap", file)
 	}
-	c.plane.write(t, file, string(text[:begin])+pools+string(text[end+1:]))
+	c.plane.write(t, file, strings.Join(slices.Delete(slices.Clone(documents), i, i+1), separator))
+	return []byte(documents[i])
 }
 
 // install follows the documents for a cluster of one node.
@@ -137,7 +160,7 @@ func (c *cluster) install(t *testing.T) {
 func (c *cluster) installDaemon(t *testing.T, resources map[corev1.ResourceName]int64) {
 	t.Helper()
 	read(t, "docs/deployment.md").follow(t, c,
-		"ctr --namespace k8s.io images import cpupoold-image.tar", "kubectl apply -f deploy/daemonset.yaml -f deploy/rbac.yaml")
+		"ctr --namespace k8s.io images import cpupoold-image.tar", "kubectl apply -f deploy/daemonset.yaml -f deploy/rbac.yaml", "kubectl create -f deploy/config.yaml")
 	for _, m := range c.machines {
 		c.shows(t, m.name, resources)
 	}

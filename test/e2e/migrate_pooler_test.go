@@ -56,7 +56,7 @@ func TestMigratePooler(t *testing.T) {
 	}
 	c.waitsFor(t, "apps", "late", pooled)
 	read(t, "docs/deployment.md").follow(t, c, "ctr --namespace k8s.io images import cpupoold-image.tar")
-	guide.follow(t, c, "kubectl apply -f deploy/daemonset.yaml -f deploy/rbac.yaml", "kubectl --namespace cpupoold rollout status daemonset cpupoold")
+	guide.follow(t, c, "kubectl apply -f deploy/daemonset.yaml -f deploy/rbac.yaml", "kubectl create -f deploy/config.yaml", "kubectl --namespace cpupoold rollout status daemonset cpupoold")
 	c.runsOn(t, "old", cpuset.Range(2, 3)) // as the manual warns
 	c.deploy(t, "whole", "2|2")
 	c.deploy(t, "part", "100m")
@@ -77,7 +77,7 @@ func TestMigratePooler(t *testing.T) {
 	}
 }
 
-// configureAs puts a configuration that import has made into deploy/daemonset.yaml.
+// configureAs puts a configuration that import has made into deploy/config.yaml.
 func (c *cluster) configureAs(t *testing.T, configuration string) {
 	t.Helper()
 	_, pools, found := strings.Cut(configuration, "kind: CPUPoolConfiguration\n")

@@ -49,7 +49,7 @@ func TestMigrate(t *testing.T) {
 	c.setKubelet(t, "")
 	guide.follow(t, c, change...)
 	read(t, "docs/deployment.md").follow(t, c, "ctr --namespace k8s.io images import cpupoold-image.tar")
-	guide.follow(t, c, "kubectl apply -f deploy/daemonset.yaml -f deploy/rbac.yaml", "kubectl --namespace cpupoold rollout status daemonset cpupoold", "kubectl uncordon $NODE")
+	guide.follow(t, c, "kubectl apply -f deploy/daemonset.yaml -f deploy/rbac.yaml", "kubectl create -f deploy/config.yaml", "kubectl --namespace cpupoold rollout status daemonset cpupoold", "kubectl uncordon $NODE")
 	c.apart(t, rest)
 	if out := c.plugin(t, "describe node $NODE"); !strings.Contains(out, "apps/whole-") {
 		t.Errorf("the daemon does not tell of the pod with CPUs of its own:\n%s", out)

@@ -19,8 +19,8 @@ import (
 func installImage(t *testing.T, m *vm.VM) {
 	t.Helper()
 	dir := t.TempDir()
-	daemon, image := staticPod(t, dir, "daemonset.yaml"), filepath.Join(dir, "image.tar")
-	restore := staticPod(t, dir, "daemonset.yaml", "uninstall/restore.yaml")
+	daemon, image := staticPod(t, dir, "config.yaml", "daemonset.yaml"), filepath.Join(dir, "image.tar")
+	restore := staticPod(t, dir, "config.yaml", "daemonset.yaml", "uninstall/restore.yaml")
 	packImage(t, buildDaemon(t), image)
 	for from, to := range map[string]string{
 		daemon:  "/etc/kubernetes/cpupoold.yaml",

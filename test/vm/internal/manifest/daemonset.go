@@ -31,7 +31,7 @@ type document struct {
 	}
 }
 
-// ReadDaemonSet reads a file with one DaemonSet and one ConfigMap.
+// ReadDaemonSet reads documents with one DaemonSet and one ConfigMap.
 func ReadDaemonSet(text []byte) (DaemonSet, error) {
 	var set DaemonSet
 	decoder := yaml.NewDecoder(bytes.NewReader(text))

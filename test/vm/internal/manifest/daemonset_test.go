@@ -2,6 +2,7 @@ package manifest_test
 
 import (
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -12,7 +13,7 @@ import (
 	"github.com/cpupoold/cpupoold/test/vm/internal/manifest"
 )
 
-const deployed = "../../../../deploy/daemonset.yaml"
+const deployed = "../../../../deploy/"
 
 func TestReadDaemonSet(t *testing.T) {
 	const text = `kind: Namespace
@@ -89,15 +90,19 @@ func TestReadDaemonSetRefuses(t *testing.T) {
 
 // What the comments of the file promise.
 func TestDeployedDaemonSet(t *testing.T) {
-	text, err := os.ReadFile(deployed)
-	if err != nil {
-		t.Fatal(err)
+	var text []byte
+	for _, name := range []string{"config.yaml", "daemonset.yaml"} {
+		data, err := os.ReadFile(deployed + name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text = slices.Concat(text, []byte("\n---\n"), data)
 	}
 	set, err := manifest.ReadDaemonSet(text)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := config.Parse([]byte(set.Configuration), deployed, config.Overrides{}, nil); err != nil {
+	if _, err := config.Parse([]byte(set.Configuration), "config.yaml", config.Overrides{}, nil); err != nil {
 		t.Errorf("configuration in the ConfigMap: %v", err)
 	}
 	var pod struct {
