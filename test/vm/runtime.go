@@ -10,7 +10,8 @@ import (
 
 // Runtime says which container runtime a node has, and how it is set up.
 type Runtime struct {
-	// Name is "containerd" (the default): containerd 2 and runc, both from their Go modules; "containerd-1.7": containerd 1.7 and runc
+	// Name is "containerd" (the default): containerd 2 and runc, both from their Go modules; "containerd-debian": containerd 2.1, crun and
+	// CNI plugins of Debian forky, where only the kubelet is compiled; "containerd-1.7": containerd 1.7 and runc
 	// 1.1 of Debian 13, with which NRI is off; "containerd-crun": containerd 2 with crun of Debian, of which less
 	// has to be emulated; "crio-runc" and "crio-crun": CRI-O from its Go module, conmon of Debian, and runc from its Go module or crun of
 	// Debian.
@@ -33,12 +34,15 @@ type part struct {
 }
 
 func runtimes() map[string]part {
+	built := []string{"tools", "containerd"}
 	return map[string]part{
-		"containerd":      {trees: []string{"containerd"}, layers: []string{"containerd", "containerd-2"}},
-		"containerd-1.7":  {layers: []string{"containerd", "containerd-1.7"}, packages: []string{"containerd", "runc"}, suite: "trixie"},
-		"containerd-crun": {trees: []string{"containerd"}, layers: []string{"containerd", "containerd-2", "containerd-crun"}, packages: []string{"crun"}},
-		"crio-runc":       {trees: []string{"crio"}, layers: []string{"crio"}, packages: []string{"conmon"}},
-		"crio-crun":       {trees: []string{"crio"}, layers: []string{"crio", "crun"}, packages: []string{"conmon", "crun"}},
+		"containerd": {trees: built, layers: []string{"containerd", "containerd-2", "containerd-unit"}},
+		"containerd-debian": {layers: []string{"containerd", "containerd-2", "containerd-package", "containerd-crun", "containerd-debian"},
+			packages: []string{"containerd", "containernetworking-plugins", "crun"}, suite: "forky"},
+		"containerd-1.7":  {trees: []string{"tools"}, layers: []string{"containerd", "containerd-package", "containerd-1.7"}, packages: []string{"containerd", "runc"}, suite: "trixie"},
+		"containerd-crun": {trees: built, layers: []string{"containerd", "containerd-2", "containerd-unit", "containerd-crun"}, packages: []string{"crun"}},
+		"crio-runc":       {trees: []string{"tools", "crio"}, layers: []string{"crio"}, packages: []string{"conmon"}},
+		"crio-crun":       {trees: []string{"tools", "crio"}, layers: []string{"crio", "crun"}, packages: []string{"conmon", "crun"}},
 	}
 }
 

@@ -20,7 +20,7 @@ func (m *VM) resume(ctx context.Context, store image.Store, g guest) error {
 		return fmt.Errorf("ask for version of %s: %w", emulator, err)
 	}
 	inputs := fmt.Sprint(string(version), g.disk.Key, strings.Join(append(g.args(oneThread, "disk", "console"), string(manyThreads)), "\n"))
-	dir, err := store.Build(ctx, "snapshot-"+g.disk.Name+"-"+g.config.Topology, inputs, func(dir string) error { return makeSnapshot(ctx, dir, g) })
+	dir, err := store.Build(ctx, snapshotName(g.disk.Name, g.config), inputs, func(dir string) error { return makeSnapshot(ctx, dir, g) })
 	if err != nil {
 		return err
 	}
@@ -41,6 +41,9 @@ func (m *VM) resume(ctx context.Context, store image.Store, g guest) error {
 	}
 	return m.setClock(ctx)
 }
+
+// snapshotName returns the name of the snapshots of machines with this disk.
+func snapshotName(disk string, c Config) string { return "snapshot-" + disk + "-" + c.Topology }
 
 // makeSnapshot boots g and leaves its disk and its state in dir.
 func makeSnapshot(ctx context.Context, dir string, g guest) error {

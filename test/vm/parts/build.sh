@@ -1,6 +1,7 @@
 #!/bin/bash
-# build.sh TREE...: builds the real software of the VM node and lays it out as trees that the guest's image takes over. TREE is node, what
-# every node has, containerd, crio, or, for test/e2e on the host, cluster, a control plane, or conformance, Kubernetes' tests of nodes.
+# build.sh TREE...: builds the real software of the VM node and lays it out as trees that the guest's image takes over. TREE is node (in
+# every node), tools (CNI plugins and crictl, which Debian's packages replace), containerd, crio, or, for test/e2e on the host, cluster, a
+# control plane, or conformance, Kubernetes' tests of nodes.
 #
 #   $CPUPOOLD_CACHE/vm/parts/tree-NAME/      the tree
 #   $CPUPOOLD_CACHE/vm/parts/tree-NAME.key   a hash of all that went into it; it changes when the tree does
@@ -16,6 +17,7 @@ cache=${CPUPOOLD_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/cpupoold}/vm/parts
 
 # The caller's settings must not leak into what is cached.
 unset GOOS GOARCH CGO_CFLAGS CGO_LDFLAGS
+export GOGC=off # a compiler process is short: its garbage collector would take a fifth of the CPU time
 export GOFLAGS='-mod=readonly -trimpath -buildvcs=false' GOWORK=off
 
 say() { printf 'parts: %s\n' "$*" >&2; }
@@ -105,10 +107,14 @@ images() { pack pause pause && pack work sleep; }
 layout_node() {
 	cp -r --no-preserve=mode,ownership "$here/rootfs/." .
 	mkdir -p etc/kubernetes/manifests etc/kubernetes/kubelet.conf.d
-	install -D -t usr/local/bin "${built[crictl]}/crictl" "${built[kubelet]}/kubelet"
-	install -D -t opt/cni/bin "${built[cni]}"/*
+	install -D -t usr/local/bin "${built[kubelet]}/kubelet"
 	install -D -m 644 -t var/lib/images "${built[images]}"/*.tar
 	enable cpupoold-images kubelet
+}
+
+layout_tools() {
+	install -D -t usr/local/bin "${built[crictl]}/crictl"
+	install -D -t opt/cni/bin "${built[cni]}"/*
 }
 
 layout_containerd() {
@@ -172,9 +178,6 @@ build_runc() {
 
 build_node() {
 	local version stamp=k8s.io/component-base/version
-	version=$(release crictl sigs.k8s.io/cri-tools)
-	tools cni 0 '' ''
-	tools crictl 0 '' "-X sigs.k8s.io/cri-tools/pkg/version.Version=$version"
 	version=$(release kubelet k8s.io/kubernetes)
 	tools kubelet 0 '' "-X $stamp.gitVersion=$version -X $stamp.gitMajor=1 -X $stamp.gitMinor=$(cut -d. -f2 <<<"$version")"
 	own work
@@ -182,6 +185,14 @@ build_node() {
 	part images "$(key "${built[work]##*/}" "${built[image]##*/}" "$(declare -f pack images)" </dev/null)" images
 	mapfile -t files < <(cd "$here" && find rootfs -type f | sort)
 	tree node "${files[@]}"
+}
+
+build_tools() {
+	local version
+	version=$(release crictl sigs.k8s.io/cri-tools)
+	tools cni 0 '' ''
+	tools crictl 0 '' "-X sigs.k8s.io/cri-tools/pkg/version.Version=$version"
+	tree tools
 }
 
 build_containerd() {
@@ -274,10 +285,10 @@ docker_tar() {
 
 for name; do
 	case $name in
-	node | containerd | crio | cluster | conformance) (
+	node | tools | containerd | crio | cluster | conformance) (
 		declare -A built
 		"build_$name"
 	) ;;
-	*) die "no tree $name: node, containerd, crio, cluster or conformance" ;;
+	*) die "no tree $name: node, tools, containerd, crio, cluster or conformance" ;;
 	esac
 done

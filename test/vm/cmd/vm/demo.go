@@ -9,8 +9,12 @@ import (
 	"github.com/cpupoold/cpupoold/test/vm/internal/demo"
 )
 
-// showDemo runs the demo on a node, and a shell there if one is asked for.
+// showDemo runs the demo on a node, and a shell there if one is asked for. Without a choice of the runtime, only the kubelet of the node is
+// compiled.
 func showDemo(ctx context.Context, config vm.Config, stay bool, stdin io.Reader, stdout, stderr io.Writer) error {
+	if config.Runtime == (vm.Runtime{}) && config.Suite == "" {
+		config.Runtime.Name, config.Suite = "containerd-debian", "forky"
+	}
 	if stay {
 		return demo.Run(ctx, config, stdout, func(m *vm.VM) error { return openShell(m, stdin, stdout, stderr) })
 	}

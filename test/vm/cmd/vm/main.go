@@ -56,8 +56,8 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	}
 	flags.StringVar(&config.Topology, "topology", "8c2n", "4c1n, 8c2n, 16c2s2t, 32c4n or 16c2d4l; the demo has its own")
 	plain := flags.Bool("plain", false, "without container runtime and kubelet")
-	flags.StringVar(&config.Suite, "suite", "trixie", "of Debian: bookworm, trixie or forky")
-	flags.StringVar(&config.Runtime.Name, "runtime", "", "containerd, containerd-1.7, containerd-crun, crio-runc or crio-crun")
+	flags.StringVar(&config.Suite, "suite", "", "of Debian: bookworm, trixie (the default) or forky")
+	flags.StringVar(&config.Runtime.Name, "runtime", "", "containerd, containerd-1.7, containerd-crun, containerd-debian (with -suite forky; the demo's own), crio-runc or crio-crun")
 	flags.BoolVar(&config.Runtime.NRIOff, "nri-off", false, "turn NRI off in containerd 2")
 	flags.BoolVar(&config.Runtime.Cgroupfs, "cgroupfs", false, "containerd 2 and kubelet make cgroups without systemd")
 	flags.BoolVar(&config.Runtime.PodEvents, "pod-events", false, "turn CRI-O's events on")

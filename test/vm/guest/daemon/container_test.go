@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -24,7 +25,7 @@ const (
 	restoreManifest = "/etc/kubernetes/cpupoold-restore.yaml"
 )
 
-// TestContainer runs the daemon as deploy/daemonset.yaml does.
+// TestContainer runs the daemon as deploy/daemonset.yaml does, on a node with a read-only /etc.
 func TestContainer(t *testing.T) {
 	n := newNode(t)
 	self := want{pod: "cpupoold", container: "cpupoold", cpus: "0-1"}
@@ -46,6 +47,7 @@ func TestContainer(t *testing.T) {
 	}
 
 	n.write(configFile, strings.Replace(pools, "[kube-system]", "[kube-system, cpupoold]", 1))
+	n.readOnlyEtc()
 	n.startContainer()
 	n.placed(self, want{pod: "besteffort", container: "app", cpus: "2-3"})
 	n.apply(kind("agent"), kind("burstable"), kind("exclusive"))
@@ -127,6 +129,19 @@ func TestContainer(t *testing.T) {
 		}
 		n.withdraw("cpupoold-restore")
 	})
+}
+
+// readOnlyEtc makes /etc read-only until the end of the test, as on Talos. The directory of the kubelet's manifests stays writable.
+func (n *node) readOnlyEtc() {
+	n.Helper()
+	for _, dir := range []string{"/etc", manifests} {
+		n.run("mount", "--bind", dir, dir)
+		n.Cleanup(func() { n.run("umount", "--lazy", dir) })
+	}
+	n.run("mount", "-o", "remount,bind,ro", "/etc")
+	if err := os.Mkdir("/etc/cpupoold-test", 0o755); !errors.Is(err, syscall.EROFS) {
+		n.Fatalf("make a directory in /etc: %v; want %v", err, syscall.EROFS)
+	}
 }
 
 // startContainer has the kubelet run the daemon and waits until it is ready.

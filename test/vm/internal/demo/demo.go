@@ -7,26 +7,38 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/cpupoold/cpupoold/pkg/pools"
 	"github.com/cpupoold/cpupoold/test/vm"
 	"github.com/cpupoold/cpupoold/test/vm/internal/manifest"
 )
 
-// Run boots a node, runs cpupoold and pods of every kind in it, and prints who runs where, in lines of at most 140 characters. If the
-// kernel does not say what cpupoold says, that is an error. Then, unless it is nil, is called while the node is still there. The
-// configuration's topology and kind of guest are the demo's own.
+// Run boots a node, runs cpupoold and pods of every kind in it, and prints the CPUs of each container by cpupoold and by the kernel, in lines
+// of at most 140 characters. Run returns an error if both differ. Then, unless it is nil, is called while the node still runs. The
+// topology and the kind of guest of the configuration are the demo's own.
 func Run(ctx context.Context, config vm.Config, out io.Writer, then func(*vm.VM) error) (err error) {
-	p := newProgress(out)
-	p.step("boot a node with containerd and a kubelet (10 s on two idle cores; the first time builds all of that, for many minutes)")
 	config.Node, config.Topology = true, topology
-	m, err := vm.Boot(ctx, config)
+	disk, snapshot, err := config.Made()
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, m.Close()) }()
+	p := newProgress(out, stages(disk, snapshot))
+	defer p.end()
+	p.next()
+	if err := config.Make(ctx); err != nil {
+		return err
+	}
+	p.next()
+	m, program, err := bootAndCompile(ctx, config)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, m.Close(), os.RemoveAll(program)) }()
 	s := scene{m: m, progress: p, out: out}
-	shown := s.show(ctx)
+	shown := s.show(ctx, program)
 	if shown != nil {
 		shown = withJournal(ctx, m, shown)
 	}
@@ -36,7 +48,27 @@ func Run(ctx context.Context, config vm.Config, out io.Writer, then func(*vm.VM)
 	return shown
 }
 
-// scene is a node and who watches it.
+// bootAndCompile boots the node, and compiles cpupoold at the same time, into a directory that the caller removes.
+func bootAndCompile(ctx context.Context, config vm.Config) (m *vm.VM, dir string, err error) {
+	if dir, err = os.MkdirTemp("", "cpupoold-demo-"); err != nil {
+		return nil, "", err
+	}
+	both, ctx := errgroup.WithContext(ctx)
+	both.Go(func() error { return compile(ctx, dir) })
+	both.Go(func() (err error) {
+		m, err = vm.Boot(ctx, config)
+		return err
+	})
+	if err := both.Wait(); err != nil {
+		if m != nil {
+			err = errors.Join(err, m.Close())
+		}
+		return nil, "", errors.Join(err, os.RemoveAll(dir))
+	}
+	return m, dir, nil
+}
+
+// scene is a running node with the progress of the demo.
 type scene struct {
 	*progress
 
@@ -44,23 +76,23 @@ type scene struct {
 	out io.Writer
 }
 
-func (s *scene) show(ctx context.Context) error {
-	s.step("build cpupoold and copy it into the node with its unit and a configuration (10 s; the first time 1 min)")
-	if err := install(ctx, s.m); err != nil {
+// show runs the demo on the node. dir has the compiled daemon.
+func (s *scene) show(ctx context.Context, dir string) error {
+	s.next()
+	if err := install(ctx, s.m, dir); err != nil {
 		return err
 	}
-	s.step("systemctl start cpupoold %s (10 s)", unit)
 	if _, err := s.m.Run(ctx, "systemctl", "start", "cpupoold", unit); err != nil {
 		return err
 	}
+	s.next()
 	pods := append(manifest.EveryKind(), exclusive(large, "6"))
-	s.step("have the kubelet start %d static pods of all kinds (2 min)", len(pods))
 	if _, err := s.settle(ctx, pods); err != nil {
 		return err
 	}
-	// Only when the others have theirs is it certain who gets none.
+	// The pod without CPUs starts last, so that the others have theirs.
+	s.next()
 	pods = append(pods, exclusive(late, "3"))
-	s.step("start a pod that asks for more CPUs than are left (30 s)")
 	rows, err := s.everybody(ctx, pods)
 	if err != nil {
 		return err
@@ -102,7 +134,7 @@ func (s *scene) look(ctx context.Context, pods []manifest.Pod) ([]row, []pools.P
 
 // reload has systemd write all its units' properties again, which undoes cpusets that were only written to files.
 func (s *scene) reload(ctx context.Context, before []row) error {
-	s.step("systemctl daemon-reload")
+	s.next()
 	if _, err := s.m.Run(ctx, "systemctl", "daemon-reload"); err != nil {
 		return err
 	}
@@ -118,7 +150,7 @@ func (s *scene) reload(ctx context.Context, before []row) error {
 	if err := disagreement(after); err != nil {
 		return fmt.Errorf("after daemon-reload: %w", err)
 	}
-	s.step("nobody has moved: all of the above is still true of all %d", len(after))
+	s.detail("the kernel reports the same CPUs for all %d containers and units", len(after))
 	return nil
 }
 

@@ -91,7 +91,7 @@ func (s *scene) transcript(ctx context.Context, want string, cmd ...string) erro
 
 // gather has two pods end: late gets the CPUs of the first, on both nodes, and moves to one of them when the second has made room.
 func (s *scene) gather(ctx context.Context, pods []manifest.Pod) error {
-	s.step("delete pod exclusive: its CPUs go to the one that waits (10 s)")
+	s.next()
 	pods = without(pods, "exclusive")
 	rows, err := s.agreed(ctx, pods)
 	if err != nil {
@@ -101,8 +101,8 @@ func (s *scene) gather(ctx context.Context, pods []manifest.Pod) error {
 	if err != nil {
 		return err
 	}
-	s.step("  %s", moved)
-	s.step("delete pod large, and ask what the room that it leaves is good for (10 s)")
+	s.detail("%s", moved)
+	s.next()
 	pods = without(pods, large)
 	if _, err := s.settle(ctx, pods); err != nil {
 		return err

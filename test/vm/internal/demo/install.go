@@ -50,17 +50,18 @@ EnvironmentFile=-/run/cpupoold/units/%n.env
 ExecStart=sh -c 'echo "CPUPOOL_CPUS=$CPUPOOL_CPUS CPUPOOL_NODES=$CPUPOOL_NODES"; exec sleep infinity'
 `
 
-// install puts the daemon, its unit, a configuration and the service into the guest.
-func install(ctx context.Context, m *vm.VM) (err error) {
-	dir, err := os.MkdirTemp("", "cpupoold-demo-")
-	if err != nil {
-		return err
-	}
-	defer os.RemoveAll(dir)
-	binary, config, service := filepath.Join(dir, "cpupoold"), filepath.Join(dir, "config.yaml"), filepath.Join(dir, unit)
-	if _, err := goCommand(ctx, "build", "-trimpath", "-ldflags=-s -w", "-o", binary, module+"/cmd/cpupoold"); err != nil {
-		return err
-	}
+// program is the name of the compiled daemon in its directory.
+const program = "cpupoold"
+
+// compile compiles the daemon into dir.
+func compile(ctx context.Context, dir string) error {
+	_, err := goCommand(ctx, "build", "-trimpath", "-ldflags=-s -w", "-o", filepath.Join(dir, program), module+"/cmd/cpupoold")
+	return err
+}
+
+// install puts the daemon of dir, its unit, a configuration and the service into the guest.
+func install(ctx context.Context, m *vm.VM, dir string) (err error) {
+	config, service := filepath.Join(dir, "config.yaml"), filepath.Join(dir, unit)
 	root, err := goCommand(ctx, "list", "-m", "-f", "{{.Dir}}", module)
 	if err != nil {
 		return err
@@ -69,7 +70,7 @@ func install(ctx context.Context, m *vm.VM) (err error) {
 		return err
 	}
 	for _, file := range [][2]string{
-		{binary, "/usr/local/bin/cpupoold"},
+		{filepath.Join(dir, program), "/usr/local/bin/cpupoold"},
 		{filepath.Join(root, "systemd", "cpupoold.service"), "/etc/systemd/system/cpupoold.service"},
 		{config, "/etc/cpupoold/config.yaml"},
 		{service, "/etc/systemd/system/" + unit},

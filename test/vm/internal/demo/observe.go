@@ -70,8 +70,8 @@ func parseViews(collected []byte) (map[string]view, error) {
 				return err
 			}
 			v := view{State: state, cores: shape.wholeCores(state.Effective), nodes: shape.nodesOf(state.Effective)}
-			for pid := range bytes.FieldsSeq(files[string(p)+"/cgroup.procs"]) {
-				v.allowed = append(v.allowed, allowed[string(pid)]...)
+			for _, pid := range files.processes(p) {
+				v.allowed = append(v.allowed, allowed[pid]...)
 			}
 			slices.Sort(v.allowed)
 			v.allowed = slices.Compact(v.allowed)
@@ -83,6 +83,17 @@ func parseViews(collected []byte) (map[string]view, error) {
 		}
 	}
 	return views, nil
+}
+
+// processes returns the processes of a cgroup and of its descendants: crun puts the processes of a container into the child "container".
+func (f files) processes(p cgroup.Path) []string {
+	var pids []string
+	for name, content := range f {
+		if below, inside := strings.CutPrefix(name, string(p)+"/"); inside && path.Base(below) == "cgroup.procs" {
+			pids = append(pids, strings.Fields(string(content))...)
+		}
+	}
+	return pids
 }
 
 // observed returns the name by which a cgroup's container or unit is known, if it is one's.

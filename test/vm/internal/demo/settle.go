@@ -34,7 +34,7 @@ func (s *scene) settle(ctx context.Context, all []manifest.Pod) (preview.Preview
 			now = clip(err.Error())
 		}
 		if now != last {
-			s.step("  %s", now)
+			s.detail("%s", now)
 			last = now
 		}
 		if err == nil && state.settled() {

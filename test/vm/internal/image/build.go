@@ -85,9 +85,20 @@ func (s Store) lock(ctx context.Context, name string) (unlock func(), err error)
 	}
 }
 
+// Has reports whether the cache has a build of name, for any inputs.
+func (s Store) Has(name string) bool {
+	dirs, err := s.builds(name)
+	return err == nil && len(dirs) > 0
+}
+
+// builds returns the directories of all builds of name.
+func (s Store) builds(name string) ([]string, error) {
+	return filepath.Glob(filepath.Join(s.Cache, name+"-"+strings.Repeat("[0-9a-f]", keyLen)))
+}
+
 // prune removes all but the newest builds of name.
 func (s Store) prune(name string) error {
-	dirs, err := filepath.Glob(filepath.Join(s.Cache, name+"-"+strings.Repeat("[0-9a-f]", keyLen)))
+	dirs, err := s.builds(name)
 	if err != nil {
 		return err
 	}

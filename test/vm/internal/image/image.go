@@ -8,6 +8,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+
+	"golang.org/x/sync/errgroup"
 )
 
 // Kernel is what QEMU loads by itself.
@@ -70,15 +72,21 @@ func (s Store) rootfs(ctx context.Context, suite string, packages []string) (Ker
 
 // Disk returns a disk, after building it if there is none for the current inputs.
 func (s Store) Disk(ctx context.Context, spec Spec) (Disk, error) {
-	kernel, err := s.rootfs(ctx, spec.Suite, spec.Packages)
-	if err != nil {
-		return Disk{}, err
-	}
 	scripts, parts := filepath.Join(s.Source, "image"), filepath.Join(s.Source, "parts")
-	if len(spec.Trees) > 0 {
-		if err := script(ctx, filepath.Join(parts, "build.sh"), spec.Trees...); err != nil {
-			return Disk{}, err
+	var kernel Kernel
+	both, building := errgroup.WithContext(ctx)
+	both.Go(func() (err error) {
+		kernel, err = s.rootfs(building, spec.Suite, spec.Packages)
+		return err
+	})
+	both.Go(func() error {
+		if len(spec.Trees) == 0 {
+			return nil
 		}
+		return script(building, filepath.Join(parts, "build.sh"), spec.Trees...)
+	})
+	if err := both.Wait(); err != nil {
+		return Disk{}, err
 	}
 	var k key
 	k.text(kernel.Key)
