@@ -4,6 +4,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"maps"
 	"sync"
 	"testing"
 
@@ -15,12 +16,17 @@ import (
 
 var (
 	modelSeed  = flag.Uint64("model.seed", 0, "run only the sequence of this seed in TestModel")
-	modelSteps = flag.Int("model.steps", modelDefault, "steps of TestModel in all its sequences")
+	modelSteps = flag.Int("model.steps", 0, "steps of TestModel, in sequences of 250; 0: a short sequence on each kind of node")
 )
 
-// sequenceSteps is the length of one sequence: long enough to start and stop pods a few times,
-// and short enough to read.
-const sequenceSteps = 250
+const (
+	// sequenceSteps is the length of one sequence: long enough to start and stop pods a few times,
+	// and short enough to read.
+	sequenceSteps = 250
+	// nodeKinds is the number of kinds of node: with and without NRI, and three kinds of
+	// partitions.
+	nodeKinds = 6
+)
 
 // modelConfigs returns the scenario's configurations with a far resync and confined host
 // services. With one of them, CPUs that owners leave stay out of the shared pool.
@@ -42,15 +48,19 @@ func modelBounds(nri bool) scenario.Bounds {
 	return b
 }
 
-// TestModel runs random sequences and checks the invariants after each step. A failure names
-// the seed: repeat it with -model.seed.
+// TestModel runs random sequences and checks the invariants after each step. By default, it runs
+// one short sequence on each kind of node. `make test-random` runs long ones. A failure names the
+// seed: repeat it with -model.seed.
 func TestModel(t *testing.T) {
-	seeds := make([]uint64, max(*modelSteps/sequenceSteps, 1))
+	seeds, length := make([]uint64, nodeKinds), shortSteps
+	if *modelSteps != 0 {
+		seeds, length = make([]uint64, max(*modelSteps/sequenceSteps, 1)), sequenceSteps
+	}
 	for i := range seeds {
 		seeds[i] = uint64(i) + 1
 	}
 	if *modelSeed != 0 {
-		seeds = []uint64{*modelSeed}
+		seeds, length = []uint64{*modelSeed}, sequenceSteps
 	}
 	var mu sync.Mutex // guards all
 	all := tally{moves: make(map[control.Outcome]int)}
@@ -60,7 +70,7 @@ func TestModel(t *testing.T) {
 		workers.Go(func() {
 			for seed := range next {
 				t.Run(fmt.Sprint(seed), func(t *testing.T) {
-					of := runSequence(t, seed)
+					of := runSequence(t, seed, length)
 					mu.Lock()
 					defer mu.Unlock()
 					all.add(of)
@@ -73,8 +83,33 @@ func TestModel(t *testing.T) {
 	}
 	close(next)
 	workers.Wait()
-	if len(seeds) > 3 {
+	switch {
+	case *modelSeed != 0:
+	case *modelSteps == 0:
+		checkKinds(t, seeds)
+	case len(seeds) >= nodeKinds:
 		all.check(t)
+	}
+}
+
+// checkKinds checks that the short sequences have each kind of step that the long ones have.
+func checkKinds(t *testing.T, seeds []uint64) {
+	t.Helper()
+	kinds := func(seed uint64, length int) map[scenario.Kind]bool {
+		found := make(map[scenario.Kind]bool)
+		for _, s := range scenario.Generate(seed, length, modelBounds(seed%2 == 1)) {
+			found[s.Kind] = true
+		}
+		return found
+	}
+	short := make(map[scenario.Kind]bool)
+	for _, seed := range seeds {
+		maps.Copy(short, kinds(seed, shortSteps))
+	}
+	for kind := range kinds(1, 20*sequenceSteps) {
+		if !short[kind] {
+			t.Errorf("no sequence of %d steps has the step %q", shortSteps, kind)
+		}
 	}
 }
 
@@ -128,9 +163,9 @@ func (y *tally) check(t *testing.T) {
 const sequencesAtOnce = 8
 
 // runSequence returns the counts of a sequence.
-func runSequence(t *testing.T, seed uint64) tally {
+func runSequence(t *testing.T, seed uint64, length int) tally {
 	nri := seed%2 == 1
-	steps := scenario.Generate(seed, sequenceSteps, modelBounds(nri))
+	steps := scenario.Generate(seed, length, modelBounds(nri))
 	w := newWorld(t, nri, seed/2%3)
 	err := scenario.Run(w, steps)
 	if err == nil {
