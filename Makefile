@@ -18,7 +18,16 @@ BUILD    := $(GO) build -buildvcs=auto -ldflags "-s -w"
 FUZZTIME ?= 20s
 KERNELS  ?= bookworm,trixie,forky
 
-.PHONY: help build image cross test test-unit test-browser test-monitoring test-vm test-apiserver test-fleet test-deploy test-e2e test-conformance test-ci test-drift test-kernels test-disturbance test-matrix test-model test-model-fake soak churn demo vm-shell lint vuln prose prose-record fmt docs bench bench-all bench-check bench-record bench-limits bench-jitter fuzz clean host host-vm
+# Packages without goroutines, in their tests too, so that the race detector has nothing to find. Under it, tests take five to ten times
+# the CPU time. All other packages are tested with it. test/arch checks this list.
+SERIAL := internal/admission internal/cluster/hostedpriority internal/memorylimit internal/node/annotations internal/node/audit \
+	internal/node/confined internal/node/durable internal/node/explain internal/node/managers internal/node/noise internal/node/procroot \
+	internal/node/report internal/node/waits internal/plugin/adopt internal/plugin/lint internal/plugin/manifest internal/plugin/migrate \
+	internal/plugin/overview internal/plugin/picture internal/plugin/simulate internal/testing/reference internal/testing/testnode/hardware \
+	pkg/allocate pkg/cpuset pkg/defrag pkg/internal/bounded pkg/pools pkg/topology pkg/workload test/arch test/docs test/prometheus \
+	test/vectors/choice test/vm/internal/manifest test/vm/internal/replay test/vm/internal/tsc
+
+.PHONY: help build image cross test test-all test-unit test-random test-node test-browser test-monitoring test-vm test-apiserver test-fleet test-deploy test-e2e test-conformance test-slice test-drift test-kernels test-disturbance test-matrix test-model test-model-fake soak churn demo vm-shell lint vuln prose prose-record fmt docs bench bench-all bench-check bench-record bench-limits bench-jitter fuzz clean host host-vm
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{ printf "%-16s %s\n", $$1, $$2 }'
@@ -40,16 +49,27 @@ cross: ## build bin/cpupoold-arm64, kubectl-cpupool for other machines, and comp
 	GOOS=darwin GOARCH=arm64 $(BUILD) -o bin/kubectl-cpupool-darwin-arm64 ./cmd/kubectl-cpupool
 	GOARCH=arm64 $(GO) test -vet=off -run '^$$' -exec true ./... >/dev/null
 
-test: test-unit test-vm ## run all tests
+test: test-unit test-node ## run the unit tests, and on one node a check of each guarantee of the README (15 minutes on two idle cores)
 
-# A test of bench reads docs/benchmarks.md, which is outside of its module: Go would take its result from the cache.
-test-unit: host test-deploy test-monitoring ## run the unit tests, fuzz corpora and vectors with the race detector
-	CGO_ENABLED=1 $(GO) test -race -timeout 20m ./...
+test-all: test-unit test-browser test-fleet ## run everything; many hours
+	$(MAKE) test-vm PAIRS=all
+	$(MAKE) test-disturbance
+	$(MAKE) test-conformance
+
+# Vet is a part of lint. A test of bench reads docs/benchmarks.md, which is outside of its module: Go would take its result from the cache.
+test-unit: host test-deploy test-monitoring ## run the unit tests, fuzz corpora and vectors, with the race detector where goroutines are
+	$(GO) test -vet=off $(SERIAL:%=./%)
+	CGO_ENABLED=1 $(GO) test -race -vet=off -timeout 20m $(filter-out $(SERIAL:%=github.com/cpupoold/cpupoold/%),$(shell $(GO) list ./...))
 	$(GO) -C test/vm/parts/image test ./...
 	$(GO) -C deploy/image test ./...
 	$(GO) -C bench/jitter test ./...
 	$(GO) -C bench test -count=1 ./...
 	$(MAKE) bench-check
+
+test-random: ## run the long random runs of the unit tests, ten minutes (STEPS=10000 CHURN=20000)
+	$(GO) test -count=1 -timeout 6h -run '^(TestModel|TestChurn)$$' ./internal/node/daemon -model.steps $(or $(STEPS),10000) -churn $(or $(CHURN),20000)
+	CGO_ENABLED=1 $(GO) test -race -count=1 -timeout 1h -run '^TestModel$$' ./internal/node/daemon -model.steps 1000
+	$(GO) test -count=1 -timeout 1h -run '^TestScenes$$' ./pkg/defrag -scenes 3000
 
 # Without -count=1 the result would be taken for that of manifests which have changed since: Go looks only at files of the module.
 test-deploy: ## render the chart and the kustomizations of deploy/, and hold them to its plain manifests
@@ -58,12 +78,14 @@ test-deploy: ## render the chart and the kustomizations of deploy/, and hold the
 test-monitoring: ## hold rules, dashboard and runbooks to the metrics, and try the rules (fetches Debian's promtool once)
 	tool=$$(test/monitoring/promtool.sh) && PROMTOOL="$$tool" $(GO) -C test/monitoring test -count=1 ./...
 
-test-vm: host-vm build ## run the tests on real kernels and a real node, in virtual machines
-	$(GO) test -tags vm -count=1 -timeout 180m ./test/vm/...
+test-node: host-vm build ## check each guarantee of the README on one node, a virtual machine
+	$(GO) test -tags vm -count=1 -timeout 30m -run '^TestGuarantees$$' ./test/vm
 
-test-ci: host-vm build ## run of test-vm what CI does: the first tier, and the slice that the commit chooses (SLICE=faults: that one)
-	$(GO) test -tags vm -count=1 ./test/vm/cmd/... ./test/vm/internal/... ./test/vm/parts/...
-	$(GO) test -tags vm -count=1 -timeout 70m ./test/vm -slice $(or $(SLICE),commit) -witnesses few
+test-vm: host-vm build ## run the tests on real kernels and a real node, in virtual machines, and all that is in a slice (PAIRS=all)
+	$(GO) test -tags vm -count=1 -timeout 300m ./test/vm -pairs $(or $(PAIRS),slice)
+
+test-slice: host-vm build ## run of test-vm the slice that the commit chooses (SLICE=faults: that one)
+	$(GO) test -tags vm -count=1 -timeout 70m ./test/vm -slice $(or $(SLICE),commit) -witnesses few -soak 5m -undo.rounds 2
 
 test-apiserver: build ## run cpupool-webhook, and what a daemon may do, against a real API server, on this machine (builds kube-apiserver once)
 	$(GO) -C test/apiserver test -tags apiserver -count=1 -timeout 30m ./...
@@ -99,7 +121,7 @@ churn: host-vm build ## start and stop 5,000 containers on a node, and 1,000,000
 	$(GO) test -v -tags vm -count=1 -timeout 200h -run '^TestChurn$$' ./test/vm -churn $(or $(CHURN),5000) -churn.runtime $(or $(RUNTIME),crio-crun)
 
 test-drift: host-vm build ## run the tests of foreign writes on a real node (SUITE=trixie)
-	$(GO) test -tags vm -count=1 -timeout 75m -run '^TestDrift$$' ./test/vm -drift -drift.suite=$(SUITE)
+	$(GO) test -tags vm -count=1 -timeout 75m -run '^TestDrift$$' ./test/vm -drift.suite=$(SUITE)
 
 test-kernels: host-vm build ## run what depends on the kernel, on the oldest, 6.12 and the newest (KERNELS=forky)
 	$(GO) test -tags vm -count=1 -timeout 150m -run '^TestKernels$$' ./test/vm -kernels=$(KERNELS)

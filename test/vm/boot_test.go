@@ -36,12 +36,14 @@ func pairs(cpus int) string {
 
 // TestBoot boots a machine from power-on; TestNode continues one.
 func TestBoot(t *testing.T) {
+	leave(t)
 	m := vm.Start(t, vm.Config{Topology: "16c2s2t"})
 	vm.RunTests(t, m, "./guest/boot", shapes["16c2s2t"]...)
 }
 
 // TestKernel has the topologies that TestBoot and TestNode leave.
 func TestKernel(t *testing.T) {
+	leave(t)
 	for _, topology := range []string{"4c1n", "32c4n", "16c2d4l"} {
 		t.Run(topology, func(t *testing.T) {
 			vm.RunKernelTests(t, "./guest/boot", vm.Config{Topology: topology}, shapes[topology]...)

@@ -3,7 +3,6 @@
 package vm_test
 
 import (
-	"os/exec"
 	"strings"
 	"testing"
 
@@ -20,10 +19,7 @@ func TestCluster(t *testing.T) {
 			}
 			t.Run(test, func(t *testing.T) {
 				leave(t)
-				out, err := exec.CommandContext(t.Context(), "make", "-C", "../..", "test-e2e", "RUN="+test).CombinedOutput()
-				if err != nil {
-					t.Fatalf("make test-e2e RUN=%s: %v\n%s", test, err, out)
-				}
+				succeeds(t, "make", "-C", "../..", "test-e2e", "RUN="+test)
 			})
 		}
 	}

@@ -23,10 +23,11 @@ var (
 
 // TestDaemon runs cpupoold as a systemd unit, and as a container, on a node with real containers.
 func TestDaemon(t *testing.T) {
+	chosen := chosenParts(t)
 	m := vm.Start(t, vm.Config{Topology: "8c2n", Node: true, Suite: *modelSuite})
 	installDaemon(t, m)
 	installImage(t, m)
-	args := append(leftOut(t), installEarlier(t, m)...)
+	args := append(chosen, installEarlier(t, m)...)
 	model := []string{fmt.Sprintf("-steps=%d", *modelSteps), fmt.Sprintf("-seed=%d", *modelSeed), fmt.Sprintf("-more=%t", *modelMore)}
 	vm.RunTests(t, m, "./guest/daemon", append(args, model...)...)
 }
@@ -52,16 +53,11 @@ func installEarlier(t *testing.T, m *vm.VM) []string {
 	return []string{"-earlier=" + to}
 }
 
-var (
-	driftTests = flag.Bool("drift", false, "run TestDrift")
-	driftSuite = flag.String("drift.suite", "", "Debian suite of TestDrift's machine; that of all tests if empty")
-)
+var driftSuite = flag.String("drift.suite", "", "Debian suite of TestDrift's machine; that of all tests if empty")
 
 // TestDrift writes to the cgroups of real containers behind the daemon's back, and starts containers without NRI.
 func TestDrift(t *testing.T) {
-	if !*driftTests {
-		t.Skip("a quarter of an hour: make test-drift")
-	}
+	leave(t)
 	m := vm.Start(t, vm.Config{Topology: "8c2n", Node: true, Suite: *driftSuite})
 	installDaemon(t, m)
 	vm.RunTests(t, m, "./guest/daemon", "-drift", "-test.run=^(TestDrift.*|TestStrangers)$")

@@ -29,6 +29,7 @@ func run(t *testing.T, m *vm.VM, cmd ...string) string {
 
 // TestNode starts two machines from one snapshot: they are complete nodes, in the present, and do not see each other's writes.
 func TestNode(t *testing.T) {
+	leave(t)
 	a := vm.Start(t, vm.Config{Node: true})
 	b := vm.Start(t, vm.Config{Node: true})
 	run(t, a, "touch", "/etc/mark")
@@ -58,6 +59,7 @@ func TestNode(t *testing.T) {
 
 // TestPanic: a test that kills its machine is told so, and not by a timeout.
 func TestPanic(t *testing.T) {
+	leave(t)
 	m := vm.Start(t, vm.Config{Node: true})
 	_, err := m.Run(t.Context(), "sh", "-c", "echo c >/proc/sysrq-trigger; sleep 1000")
 	if err == nil || !strings.Contains(err.Error(), "QEMU has ended") {
@@ -70,6 +72,7 @@ func TestPanic(t *testing.T) {
 }
 
 func TestFiles(t *testing.T) {
+	leave(t)
 	m := vm.Start(t, vm.Config{Node: true})
 	dir := t.TempDir()
 	script := []byte("#!/bin/sh\nprintf '<%s>' \"$@\"\nexit 0\n")

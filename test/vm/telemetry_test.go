@@ -10,5 +10,6 @@ import (
 
 // TestTelemetry scrapes metrics from a real kernel.
 func TestTelemetry(t *testing.T) {
+	leave(t)
 	vm.RunKernelTests(t, "./guest/telemetry", vm.Config{Topology: "8c2n"})
 }

@@ -17,7 +17,7 @@ func kubernetes(t *testing.T, c ci) [][]string {
 	t.Helper()
 	var onNodes, inClusters []string
 	for _, p := range matrix.Pairs() {
-		onNodes = append(onNodes, p.Test())
+		onNodes = append(onNodes, p.Tests()...)
 	}
 	for _, s := range matrix.Slices() {
 		for _, name := range s.Tests {
@@ -77,7 +77,7 @@ func kubernetes(t *testing.T, c ci) [][]string {
 func architectures(t *testing.T, c ci) [][]string {
 	t.Helper()
 	amd64 := find(t, "test/vm/image/rootfs.sh", `--architectures=(\S+)`)
-	rows := [][]string{testedRow("architecture", amd64, []string{amd64 + ", emulated"}, "", c, []string{matrix.Pairs()[0].Test()})}
+	rows := [][]string{testedRow("architecture", amd64, []string{amd64 + ", emulated"}, "", c, matrix.Pairs()[0].Tests())}
 	if c["cross"] == "" {
 		t.Fatal(".ci/run does not build the target cross")
 	}

@@ -187,7 +187,7 @@ func testsOn(s matrix.Suite) []string {
 	tests := s.KernelTests()
 	for _, p := range matrix.Pairs() {
 		if p.Suite == s {
-			tests = append(tests, p.Test())
+			tests = append(tests, p.Tests()...)
 		}
 	}
 	return tests
@@ -217,7 +217,7 @@ func runtimes(c ci, nodes []node) [][]string {
 		for _, n := range nodes {
 			if n.runtime.Name == l.name && strings.HasPrefix(n.pair.Version, l.prefix) {
 				versions = append(versions, n.runtimeVersion)
-				tests = append(tests, n.pair.Test())
+				tests = append(tests, n.pair.Tests()...)
 			}
 		}
 		rows = append(rows, testedRow(proper(l.name), l.versions, versions, expected, c, tests))
@@ -236,7 +236,7 @@ func ociRuntimes(c ci, nodes []node) [][]string {
 		for _, n := range nodes {
 			if n.runtime.OCI == name {
 				versions = append(versions, n.ociVersion)
-				tests = append(tests, n.pair.Test())
+				tests = append(tests, n.pair.Tests()...)
 			}
 		}
 		rows = append(rows, testedRow(name, "all", versions, expected, c, tests))
@@ -269,7 +269,7 @@ func combinations(c ci, nodes []node) [][]string {
 	}
 	var rows [][]string
 	for _, n := range nodes {
-		rows = append(rows, row(n, n.pair.Suite, n.pair.Test(), n.pair.Test()))
+		rows = append(rows, row(n, n.pair.Suite, n.pair.Test(), n.pair.Tests()...))
 	}
 	for _, s := range matrix.Suites() {
 		rows = append(rows, row(nodes[0], s, "TestKernels/"+s.Name, s.KernelTests()...))

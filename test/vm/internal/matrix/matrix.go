@@ -49,8 +49,16 @@ func Pairs() []Pair {
 	}
 }
 
-// Test returns the name of the test that runs on the pair.
+// Test returns the name of the pair's part of TestPairs.
 func (p Pair) Test() string { return "TestPairs/" + p.Name }
+
+// Tests returns the full names of the tests that check the software of the pair.
+func (p Pair) Tests() []string {
+	if p.Name == Pairs()[0].Name {
+		return []string{p.Test(), "TestGuarantees"}
+	}
+	return []string{p.Test()}
+}
 
 // Part is a group of tests that one machine runs for TestKernels.
 type Part struct {

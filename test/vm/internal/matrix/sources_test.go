@@ -57,14 +57,16 @@ func pinned(t *testing.T, dir, module string) string {
 	return ""
 }
 
-// ci holds the make targets that .ci/run builds, with their recipes.
+// ci holds the make targets that .ci/run builds, and their prerequisites, with their recipes.
 type ci map[string]string
 
 func readCI(t *testing.T) ci {
 	t.Helper()
 	targets := ci{}
-	for target := range strings.FieldsSeq(find(t, ".ci/run", `(?m)^for phase in (.*); do$`)) {
-		targets[target] = recipe(t, target)
+	todo := strings.Fields(find(t, ".ci/run", `(?m)^phases=\((.*)\)$`))
+	for i := 0; i < len(todo); i++ {
+		targets[todo[i]] = recipe(t, todo[i])
+		todo = append(todo, strings.Fields(find(t, "Makefile", rule(todo[i])+`([^#\n]*)`))...)
 	}
 	return targets
 }
@@ -72,13 +74,16 @@ func readCI(t *testing.T) ci {
 // recipe returns the commands of a target of the Makefile.
 func recipe(t *testing.T, target string) string {
 	t.Helper()
-	return find(t, "Makefile", `(?m)^`+regexp.QuoteMeta(target)+`:.*\n((?:\t.*\n)*)`)
+	return find(t, "Makefile", rule(target)+`.*\n((?:\t.*\n)*)`)
 }
+
+// rule returns an expression for the begin of a target's rule.
+func rule(target string) string { return `(?m)^` + regexp.QuoteMeta(target) + `:` }
 
 // tests returns the status of software on which the tests of test/vm run, and the runs of
 // CI that have one of them: each run, or some slices. More than four slices are counted.
 func (c ci) tests(names ...string) (status, runs string) {
-	if !strings.Contains(c["test-ci"], "./test/vm -slice ") {
+	if !strings.Contains(c["test-slice"], "./test/vm -slice ") || !strings.Contains(c["test-node"], "TestGuarantees") {
 		return byHand, "`make test-vm`"
 	}
 	var all []string
@@ -108,16 +113,17 @@ func sliceOf(test string) string {
 
 // TestStatus checks which run of CI has a test.
 func TestStatus(t *testing.T) {
-	sliced := ci{"test-ci": "go test ./test/vm -slice commit"}
+	sliced := ci{"test-slice": "go test ./test/vm -slice commit", "test-node": "go test -run TestGuarantees"}
 	for _, c := range []struct {
 		ci           ci
 		tests        []string
 		status, runs string
 	}{
-		{sliced, []string{"TestPairs/containerd"}, inCI, "each run"},
-		{sliced, []string{"TestSoak", "TestPairs/containerd", "TestAlerts"}, inCI, "each run, `alerts`, `soak`"},
+		{sliced, []string{"TestGuarantees"}, inCI, "each run"},
+		{sliced, []string{"TestSoak", "TestGuarantees", "TestAlerts"}, inCI, "each run, `alerts`, `soak`"},
 		{sliced, []string{"TestSoak", "TestAlerts", "TestUndo", "TestCheck", "TestCgroup"}, inCI, "5 slices"},
-		{ci{"test-ci": "go test ./test/vm"}, []string{"TestSoak"}, byHand, "`make test-vm`"},
+		{ci{"test-slice": "go test ./test/vm", "test-node": sliced["test-node"]}, []string{"TestSoak"}, byHand, "`make test-vm`"},
+		{ci{"test-slice": sliced["test-slice"]}, []string{"TestSoak"}, byHand, "`make test-vm`"},
 		{ci{"test-unit": "go test"}, []string{"TestSoak"}, byHand, "`make test-vm`"},
 	} {
 		if status, runs := c.ci.tests(c.tests...); status != c.status || runs != c.runs {
