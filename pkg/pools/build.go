@@ -150,6 +150,7 @@ func (c *classifier) classify(pods []Pod) []class {
 			c.checkSwitches(p)
 			c.checkMixed(p)
 		}
+		c.checkOffered(p, to.verdicts)
 		c.notes.class(c.in.Names, p, to, false, false, asked)
 	}
 	return classes

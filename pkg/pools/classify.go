@@ -158,6 +158,18 @@ func (c *classifier) ordinary(p *Pod, ctr *Container) verdict {
 	return v
 }
 
+// checkOffered reports a pod that requests exclusive CPUs from a node without a guaranteed pool,
+// once for all of its containers.
+func (c *classifier) checkOffered(p *Pod, verdicts []verdict) {
+	for i := range verdicts {
+		if verdicts[i].reason.Code == CodeNoGuaranteedPool && p.Containers[i].State != Exited {
+			c.report(p, "", CodeNoGuaranteedPool, "container "+clip(p.Containers[i].Name)+" requests "+verdicts[i].reason.Text+
+				"; the pod runs in the shared pool; write guaranteed: {from: shared} or guaranteed.cpus into the configuration of the node")
+			return
+		}
+	}
+}
+
 // pause is where pause containers run, those of pods of a workload type aside.
 func (c *classifier) pause() verdict {
 	if typ := c.in.Pools.Infra; typ != "" {

@@ -41,12 +41,13 @@ const (
 	CodeWaiting Code = "Waiting"
 	// CodeOtherManager: another manager of CPUs places the container.
 	CodeOtherManager Code = "OtherManager"
-	// CodeNoGuaranteedPool: whole CPUs, but this node gives none away.
-	CodeNoGuaranteedPool Code = "NoGuaranteedPool"
 )
 
 // Codes of placements that are problems too.
 const (
+	// CodeNoGuaranteedPool: whole CPUs, but this node gives none away. It is a problem of the
+	// pod.
+	CodeNoGuaranteedPool Code = "NoGuaranteedPool"
 	// CodeRefused: the guaranteed pool has too few free CPUs; runs shared.
 	CodeRefused Code = "Refused"
 	// CodeShort: has CPUs of its own, but fewer than it should.

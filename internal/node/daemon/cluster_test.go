@@ -91,6 +91,54 @@ func TestClusterState(t *testing.T) {
 	}
 }
 
+// TestClusterNotOffered checks that a pod with whole CPUs that the node does not offer has one
+// problem, and so one event, for all of its containers, and that the shipped configuration offers
+// them on a node that has the CPUs.
+func TestClusterNotOffered(t *testing.T) {
+	shipped, err := os.ReadFile("../../../systemd/config.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	none := "apiVersion: " + config.APIVersion + "\nkind: " + config.Kind + "\n"
+	for _, c := range []struct {
+		name, yaml string
+		cpus       int
+		code, pool string
+	}{
+		{"shipped configuration", string(shipped), 8, "", "guaranteed"},
+		{"shipped configuration on two CPUs", string(shipped), 2, "Refused", "shared"},
+		{"no guaranteed pool", none, 8, "NoGuaranteedPool", "shared"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			n := newNodeOf(t, nodefixture.Spec{CPUs: c.cpus})
+			n.YAML = c.yaml
+			pod := n.RunPod("db", "apps", "guaranteed", 2, nil)
+			for _, name := range []string{"a", "b"} {
+				n.RunContainer(pod, name, nodefixture.WholeCPUs(1))
+			}
+			n.RunContainer(n.RunPod("web", "apps", "burstable", 0, nil), "app", cri.Resources{Shares: 102})
+			r := n.start()
+			r.view("first pass", func(v *telemetry.View) bool { return v.Ready && len(v.Containers) == 3 })
+			s := r.shown()
+			if (len(s.Problems) > 0) != (c.code != "") {
+				t.Errorf("problems are %+v; want code %q", s.Problems, c.code)
+			}
+			for _, p := range s.Problems { // those of one pod with one code are one event
+				if p.UID != "db" || p.Namespace != "apps" || p.Pod != "db" || p.Code != c.code {
+					t.Errorf("problem %+v; want code %q of apps/db", p, c.code)
+				}
+			}
+			for _, p := range r.loop.status.plan.Pods {
+				for _, ctr := range p.Containers {
+					if p.Name == "db" && (ctr.Name == "a" || ctr.Name == "b") && string(ctr.Pool) != c.pool {
+						t.Errorf("container %s is in pool %s; want %s", ctr.Name, ctr.Pool, c.pool)
+					}
+				}
+			}
+		})
+	}
+}
+
 // TestClusterDomains checks that resources have the domains of the configuration.
 func TestClusterDomains(t *testing.T) {
 	n := newNode(t)

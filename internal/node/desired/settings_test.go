@@ -87,6 +87,29 @@ func TestFewerCPUs(t *testing.T) {
 	}
 }
 
+// TestAutoStays checks that cpus: auto stays on its CPUs when CPUs go offline or the file is read
+// again, and is chosen again when the pools of the configuration change.
+func TestAutoStays(t *testing.T) {
+	const yaml = "apiVersion: " + config.APIVersion + "\nkind: " + config.Kind + "\npartitions: [{type: management, cpus: auto}]\n"
+	var s desired.Settings
+	change := func(yaml string, offline cpuset.Set, want string) {
+		t.Helper()
+		m := machine(8)
+		m.Online = m.Online.Difference(offline)
+		if err := s.Change(parse(t, yaml), m, nil); err != nil {
+			t.Fatal(err)
+		}
+		if got := s.Pools.Partitions[0].CPUs.String(); got != want {
+			t.Errorf("without CPUs %s the pool has %s; want %s", offline, got, want)
+		}
+	}
+	change(yaml, cpuset.Set{}, "0-1")
+	change(yaml, cpuset.Of(1), "0")
+	change(yaml, cpuset.Set{}, "0-1")
+	change(yaml+"logLevel: debug\n", cpuset.Of(1), "0")
+	change(yaml+"guaranteed: {from: shared}\n", cpuset.Of(1), "0,2")
+}
+
 // TestBegin checks that a start adapts pools that do not fit the machine, and returns why.
 func TestBegin(t *testing.T) {
 	for name, c := range map[string]struct {

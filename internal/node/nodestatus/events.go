@@ -3,7 +3,7 @@ package nodestatus
 import (
 	"cmp"
 	"context"
-	"crypto/rand"
+	"crypto/sha256"
 	"encoding/hex"
 	"maps"
 	"net/url"
@@ -35,8 +35,9 @@ const (
 	eventInterval = 5 * time.Second
 )
 
-// problemKey identifies a problem. The numbers in its text may change.
-type problemKey struct{ uid, container, code string }
+// problemKey identifies a problem of a pod with all of its containers. The numbers in its text
+// may change.
+type problemKey struct{ uid, code string }
 
 // reportedProblem is a problem with the state of its event.
 type reportedProblem struct {
@@ -62,7 +63,8 @@ func newReporter(settle time.Duration) *reporter {
 	return &reporter{settle: settle, reported: make(map[problemKey]*reportedProblem), tokens: eventBurst}
 }
 
-// note replaces the current problems.
+// note replaces the current problems. If several containers of a pod have the same problem, the
+// first one represents them.
 func (r *reporter) note(problems []Problem, now time.Time) {
 	for _, known := range r.reported {
 		if known.present {
@@ -70,12 +72,13 @@ func (r *reporter) note(problems []Problem, now time.Time) {
 		}
 	}
 	for _, p := range problems {
-		key := problemKey{p.UID, p.Container, p.Code}
+		key := problemKey{p.UID, p.Code}
 		if r.reported[key] == nil {
 			r.reported[key] = &reportedProblem{firstSeen: now}
 		}
-		known := r.reported[key]
-		known.Problem, known.present, known.lastSeen = p, true, now
+		if known := r.reported[key]; !known.present {
+			known.Problem, known.present, known.lastSeen = p, true, now
+		}
 	}
 	maps.DeleteFunc(r.reported, func(_ problemKey, known *reportedProblem) bool {
 		return !known.present && now.Sub(known.lastSeen) >= forgetTimeout
@@ -124,7 +127,7 @@ func (r *reporter) noteWritten(what *reportedProblem, name string, now time.Time
 }
 
 // writeEvent creates the event of a problem, or increments its series. It returns the name of
-// the event.
+// the event, which is the same for each daemon: an event from before a restart is not repeated.
 func (c *client) writeEvent(ctx context.Context, r *reportedProblem, node string, now time.Time) (name string, err error) {
 	subject := r.Problem
 	regarding := map[string]string{"apiVersion": "v1", "kind": "Pod", "namespace": r.Namespace, "name": r.Pod, "uid": r.UID}
@@ -143,14 +146,13 @@ func (c *client) writeEvent(ctx context.Context, r *reportedProblem, node string
 			return r.name, err
 		}
 	}
-	random := make([]byte, 8)
-	_, _ = rand.Read(random) // never fails (crypto/rand)
 	if r.Container != "" {
 		regarding["fieldPath"] = "spec.containers{" + r.Container + "}"
 	}
 	// Names of pods and events have at most 253 characters.
-	name = strings.TrimRight(subject.Pod[:min(len(subject.Pod), 230)], "-.") + "." + hex.EncodeToString(random)
-	return name, c.call(ctx, "POST", events, "application/json", encode(map[string]any{
+	digest := sha256.Sum256([]byte(strings.Join([]string{r.UID, r.Code, r.Text}, "\x00")))
+	name = strings.TrimRight(subject.Pod[:min(len(subject.Pod), 230)], "-.") + "." + hex.EncodeToString(digest[:8])
+	err = c.call(ctx, "POST", events, "application/json", encode(map[string]any{
 		"apiVersion":          "events.k8s.io/v1",
 		"kind":                "Event",
 		"metadata":            map[string]string{"name": name, "namespace": subject.Namespace},
@@ -163,6 +165,10 @@ func (c *client) writeEvent(ctx context.Context, r *reportedProblem, node string
 		"note":                truncate(r.Text),
 		"regarding":           regarding,
 	}), nil)
+	if isStatus(err, 409) { // the event exists
+		err = nil
+	}
+	return name, err
 }
 
 // truncateName returns at most 128 bytes of s, the limit of reportingInstance.

@@ -456,7 +456,16 @@ func (f *fakeAPI) event(w http.ResponseWriter, r *http.Request, body []byte) {
 	case e.EventTime.IsZero() || e.ReportingController == "" || e.ReportingInstance == "" || e.Action == "" || e.Reason == "" || e.Type != "Warning" || len(e.Note) > 1024:
 		refuse(w, http.StatusUnprocessableEntity, "event is incomplete: "+string(body))
 	default:
-		f.do(func() { f.events[e.Namespace+"/"+e.Name] = e })
+		exists := false
+		f.do(func() {
+			if exists = f.events[e.Namespace+"/"+e.Name] != nil; !exists {
+				f.events[e.Namespace+"/"+e.Name] = e
+			}
+		})
+		if exists {
+			refuse(w, http.StatusConflict, "the event exists")
+			return
+		}
 		w.WriteHeader(http.StatusCreated)
 		answer(w, e)
 	}

@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"log/slog"
 	"math/rand/v2"
-	"net/http"
 	"reflect"
 	"sync"
 	"sync/atomic"
@@ -357,7 +356,7 @@ func (r *Runner) writeEvent(ctx context.Context) (time.Time, error) {
 	switch {
 	case err == nil:
 		r.counts.Events[OK]++
-	case answered && (status.isFinal() || status.Code == http.StatusConflict): // 409: the event exists
+	case answered && status.isFinal():
 		// A retry fails too: the namespace is being deleted, or events are forbidden.
 		r.Log.Debug("API server refuses event", "pod", next.Namespace+"/"+next.Pod, "error", err)
 		r.counts.Events[Failed]++

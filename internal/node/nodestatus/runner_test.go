@@ -444,6 +444,34 @@ func TestRunnerEvents(t *testing.T) {
 	}
 }
 
+// TestRunnerEventsOnce checks that containers of a pod share the event of a problem, and that a
+// daemon does not repeat the events of the daemon before it.
+func TestRunnerEventsOnce(t *testing.T) {
+	f := newFakeAPI(t)
+	problem := func(pod, container, code string) nodestatus.Problem {
+		return nodestatus.Problem{UID: pod, Namespace: "ns", Pod: pod, Container: container, Code: code, Text: code + " " + container}
+	}
+	s := &nodestatus.State{Problems: []nodestatus.Problem{
+		problem("a", "", "NoGuaranteedPool"), problem("a", "x", "Refused"), problem("a", "y", "Refused"), problem("b", "x", "Refused"),
+	}}
+	for daemon := uint64(1); daemon <= 2; daemon++ {
+		r := run(t, f, quickLimits())
+		r.Show(s)
+		f.wait("three events, each written once by each daemon", func() bool {
+			return r.Stats().Events[nodestatus.OK] == 3 && len(f.events) == 3
+		})
+		r.stop()
+	}
+	if n := f.calls["POST event"]; n != 6 {
+		t.Errorf("%d requests; want 3 of each daemon", n)
+	}
+	for _, e := range f.events {
+		if e.Reason == "Refused" && e.Note != "Refused x" {
+			t.Errorf("the event of %s is %q; want that of its first container", e.Regarding.Name, e.Note)
+		}
+	}
+}
+
 // TestRunnerEventsRefused checks that a refused event is not repeated, and does not block
 // other events.
 func TestRunnerEventsRefused(t *testing.T) {

@@ -38,7 +38,7 @@ func (r *Refusal) key() string { return r.Name() + " " + r.Code }
 // isRefusal says that a problem is that somebody does not get what it asks for.
 func isRefusal(code pools.Code) bool {
 	return slices.Contains([]pools.Code{
-		pools.CodeRefused, pools.CodeShort, pools.CodeTypeUnknown, pools.CodeTargetInvalid, pools.CodeNamespaceNotListed, pools.CodeNamespaceUnknown,
+		pools.CodeRefused, pools.CodeShort, pools.CodeNoGuaranteedPool, pools.CodeTypeUnknown, pools.CodeTargetInvalid, pools.CodeNamespaceNotListed, pools.CodeNamespaceUnknown,
 		pools.CodeStaticNotAllowed, pools.CodeGuaranteedPod, pools.CodeMixedNotAllowed, pools.CodeOverrideNotAllowed, pools.CodeOverrideInvalid,
 	}, code)
 }
