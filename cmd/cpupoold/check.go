@@ -1,13 +1,16 @@
 package main
 
 import (
+	"context"
 	"fmt"
+	"log/slog"
 
 	"github.com/spf13/cobra"
 
 	"github.com/cpupoold/cpupoold/internal/config"
 	"github.com/cpupoold/cpupoold/internal/layout"
 	"github.com/cpupoold/cpupoold/internal/node/preflight"
+	"github.com/cpupoold/cpupoold/internal/node/preview"
 )
 
 func (a *app) check() *cobra.Command {
@@ -22,7 +25,16 @@ there is an error or a reason for which run would refuse to start.`,
 	output := outputFlag(c)
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		cfg, err := config.Load(a.configPath(), a.overrides, nil)
-		findings := preflight.Run(c.Context(), preflight.Local(),
+		host := preflight.Local()
+		host.Changes = func(ctx context.Context) ([]string, error) {
+			t, err := readTopology()
+			if err != nil {
+				return nil, err
+			}
+			p, err := preview.DryRun(ctx, cfg, t, slog.New(slog.DiscardHandler)) // other checks report what it would log
+			return p.Changes, err
+		}
+		findings := preflight.Run(c.Context(), host,
 			preflight.Configuration{File: a.configPath(), Config: cfg, Err: err})
 		if err := a.printFindings(findings, *output); err != nil {
 			return err

@@ -36,9 +36,11 @@ type evidence struct {
 	topology *topology.Topology // of the usable CPUs
 	withheld []usablecpus.Withheld
 	pools    pools.Pools
+	changes  []string // of running containers' CPUs
 
 	topologyErr error
 	poolsErr    error
+	changesErr  error
 }
 
 func gather(ctx context.Context, host Host, c Configuration) *evidence {
@@ -69,6 +71,7 @@ func gather(ctx context.Context, host Host, c Configuration) *evidence {
 		e.config.Pools = e.config.Pools.On(e.topology)
 		e.pools, e.poolsErr = e.config.Resolve(e.topology)
 	}
+	e.readChanges(ctx)
 	return e
 }
 

@@ -14,8 +14,8 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cri"
 )
 
-// Host is the host to examine. All fields must be set. [Local] returns the host of this
-// process.
+// Host is the host to examine. All fields but Changes must be set. [Local] returns the host of
+// this process, without Changes.
 type Host struct {
 	// Root is the file system of the host, rooted at "/".
 	Root fs.FS
@@ -33,6 +33,9 @@ type Host struct {
 	// LockHolder returns the process that holds a flock(2) on the file, or 0. It returns 0 for
 	// a missing file.
 	LockHolder func(file string) (pid int, err error)
+	// Changes describes the running containers whose CPUs a daemon would change, in a bounded
+	// number of lines. It is called only if runtime and systemd answer and no daemon runs.
+	Changes func(ctx context.Context) ([]string, error)
 }
 
 // UnitAnswer is the state of a unit, or the error of the query.

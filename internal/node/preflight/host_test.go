@@ -125,6 +125,12 @@ func (a archive) host() preflight.Host {
 			pid, _ := strconv.Atoi(lock["pid"])
 			return pid, failure(lock["error"])
 		},
+		Changes: func(context.Context) ([]string, error) {
+			if reason, ok := strings.CutPrefix(a["changes"], "error: "); ok {
+				return nil, errors.New(strings.TrimSpace(reason))
+			}
+			return strings.FieldsFunc(a["changes"], func(c rune) bool { return c == '\n' }), nil
+		},
 	}
 }
 

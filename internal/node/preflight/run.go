@@ -70,6 +70,7 @@ func checks() []check {
 		{"host-slices", []need{cgroupV2, resolvedPools, systemdAnswers}, checkHostSlices},
 		{"directories", nil, checkDirectories},
 		{"daemon", nil, checkDaemon},
+		{"running-containers", []need{configured, runtimeUsed, resolvedPools}, checkRunning},
 	}
 }
 

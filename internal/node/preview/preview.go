@@ -24,6 +24,9 @@ type Preview struct {
 	Plan     pools.Plan        `json:"plan"`
 	Writes   []cgroup.Write    `json:"writes"`
 	Deferred []cgroup.Deferred `json:"deferred,omitempty"`
+	// Changes describes the running containers whose CPUs the writes change, in a bounded number
+	// of lines.
+	Changes []string `json:"changes,omitempty"`
 	// Host lists the units that contain host services, and whether they are confined.
 	Host []hostslices.Verdict `json:"host,omitempty"`
 	// Adapted lists the differences between the configuration in force and the
@@ -121,6 +124,7 @@ func (s *survey) preview() Preview {
 	p := Preview{Plan: s.plan, Host: s.input.Verdicts(s.plan, s.want), Adapted: settings.Adapted, Offline: settings.Offline()}
 	p.Ownership = settings.Ownership(s.plan, s.input.Inventory, p.Host, s.auxiliary)
 	p.Writes, p.Deferred = s.cgroups.Diff(s.want, nil, desired.DiffOptions(s.host, s.plan))
+	p.Changes = s.changes()
 	unread := s.unread
 	var err error
 	if p.Owners, p.Ends, err = s.owners(); err != nil {

@@ -3,10 +3,12 @@ package preview_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 
@@ -60,6 +62,41 @@ func TestWritesComplete(t *testing.T) {
 	}
 	if got := n.CPUsOf("init.scope"); got != "0-1" {
 		t.Errorf("init.scope on CPUs %s; want 0-1", got)
+	}
+}
+
+// TestChanges checks that changed CPUs of running containers are listed by change, in a bounded
+// number of lines, and not after the writes.
+func TestChanges(t *testing.T) {
+	n := nodefixture.New(t, nodefixture.Spec{})
+	shared := cri.Resources{Shares: 102}
+	for i := range 7 {
+		n.RunContainer(n.RunPod(fmt.Sprint("s", i), "apps", "burstable", 0, nil), "app", shared)
+	}
+	n.RunContainer(n.RunPod("db", "apps", "guaranteed", 2, nil), "app", nodefixture.WholeCPUs(2))
+	n.WriteFile(n.RunContainer(n.RunPod("there", "apps", "burstable", 0, nil), "app", shared), cgroup.FileCPUs, "2-3")
+	p := show(n)
+	want := []string{
+		"CPUs 0-7 become 2-3 for 7 containers: apps/s0/app, apps/s1/app, apps/s2/app, apps/s3/app, apps/s4/app and 2 more",
+		"CPUs 0-7 become 4-5 for 1 container: apps/db/app",
+	}
+	if d := cmp.Diff(want, p.Changes); d != "" {
+		t.Errorf("changes (-want +got):\n%s", d)
+	}
+	n.Apply(p.Writes)
+	if p := show(n); len(p.Changes) > 0 {
+		t.Errorf("after the writes: %q", p.Changes)
+	}
+	n.YAML = strings.Replace(n.YAML, "cpus: 2-3", "cpus: 2", 1)
+	for cpu := range 8 {
+		for j := range 2 {
+			id := n.RunContainer(n.RunPod(fmt.Sprintf("c%d-%d", cpu, j), "apps", "burstable", 0, nil), "app", shared)
+			n.WriteFile(id, cgroup.FileCPUs, fmt.Sprintf("%d,%d", cpu, (cpu+1+j)%8))
+		}
+	}
+	changes := show(n).Changes
+	if len(changes) != 9 || !strings.HasPrefix(changes[8], "other CPUs change for ") {
+		t.Errorf("%d lines: %q; want eight, and one for the other containers", len(changes), changes)
 	}
 }
 

@@ -28,7 +28,7 @@ type addition struct{ script, config string }
 
 func cases() []broken {
 	return slicesOf(configurationCases(), cgroupCases(), runtimeCases(), kubeletCases(), crioCases(), otherCases(), kernelCases(), poolCases(), optionCases(), unitCases(), hostCases(),
-		directoryCases())
+		directoryCases(), runningCases())
 }
 
 func slicesOf(groups ...[]broken) (all []broken) {
@@ -169,6 +169,10 @@ func kubeletCases() []broken {
 		{
 			name: "no CPUs reserved", script: "edit " + kubeletConfig + " /^reservedSystemCPUs:/d",
 			want: []string{`warning kubelet-reserved: set reservedSystemCPUs: "0-1"`},
+		},
+		{
+			name: "system partition without its feature gate", script: "edit " + kubeletConfig + " '$a systemPartition: {namespaces: [kube-system]}'",
+			want: []string{"info system-partition: the feature gate NodeSystemPartition is off"},
 		},
 	}
 }
@@ -337,6 +341,11 @@ func poolCases() []broken {
 	replace /sys/devices/system/cpu/cpu$cpu/topology/thread_siblings_list 3-4
 done`,
 			want: []string{"warning pools-split-core: CPUs 3 of the shared pool and 4 of the guaranteed pool"},
+		},
+		{
+			name: "one management CPU", config: strings.Replace(goodConfig, "cpus: 0-1", "cpus: 0", 1),
+			script: "edit " + kubeletConfig + ` 's/^reservedSystemCPUs:.*/reservedSystemCPUs: "0"/'`,
+			want:   []string{"warning pools-management: only CPUs 0 of the management pools are online, 1 in total"},
 		},
 		{
 			name: "CPU 0 guaranteed", config: strings.NewReplacer("cpus: 0-1", "cpus: 6-7", "cpus: 4-7", "cpus: 0-1,4-5").Replace(goodConfig),

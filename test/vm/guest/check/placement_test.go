@@ -7,6 +7,9 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/cpupoold/cpupoold/test/vm/internal/guestnode"
+	"github.com/cpupoold/cpupoold/test/vm/internal/manifest"
 )
 
 // withOptions is goodConfig with more keys in its guaranteed pool, and what follows it.
@@ -90,6 +93,24 @@ func hostCases() []broken {
 		{
 			name: "services of the host that will move", config: goodConfig + "hostSlices: {enabled: true}\n",
 			want: []string{"info host-slices: init.scope, system.slice"},
+		},
+	}
+}
+
+// runningCases run a pod.
+func runningCases() []broken {
+	return []broken{
+		{
+			name: "container on all CPUs", setup: func(t *testing.T) addition {
+				n := guestnode.New(t)
+				n.Apply(manifest.Pod{Name: "moves", Namespace: "default", Containers: []manifest.Container{{Name: "app"}}})
+				n.Eventually("running container", func() error {
+					_, err := n.Find("moves", "app")
+					return err
+				})
+				return addition{}
+			},
+			want: []string{"info running-containers: CPUs 0-7 become 2-3 for 1 container: default/moves"},
 		},
 	}
 }

@@ -1,0 +1,83 @@
+package preview
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
+	"github.com/cpupoold/cpupoold/pkg/pools"
+)
+
+// Bounds of the lists in Preview.Changes: a node has hundreds of containers.
+const (
+	maxChanges = 8 // lines
+	maxNamed   = 5 // containers of a line
+)
+
+// change is a pair of present and planned CPUs.
+type change struct{ from, to string }
+
+// changes describes the running containers whose CPUs the plan changes: one line for each change,
+// with the number of containers and some of their names. The change of most containers comes
+// first.
+func (s *survey) changes() (lines []string) {
+	moved := s.moved()
+	sorted := slices.SortedFunc(maps.Keys(moved), func(a, b change) int {
+		return cmp.Or(cmp.Compare(len(moved[b]), len(moved[a])), cmp.Compare(a.from, b.from), cmp.Compare(a.to, b.to))
+	})
+	rest := 0
+	for i, c := range sorted {
+		names := moved[c]
+		if i >= maxChanges {
+			rest += len(names)
+			continue
+		}
+		more := ""
+		if n := len(names) - maxNamed; n > 0 {
+			more = fmt.Sprintf(" and %d more", n)
+		}
+		lines = append(lines, fmt.Sprintf("CPUs %s become %s for %s: %s%s", c.from, c.to, containers(len(names)), strings.Join(names[:min(len(names), maxNamed)], ", "), more))
+	}
+	if rest > 0 {
+		lines = append(lines, fmt.Sprintf("other CPUs change for %s", containers(rest)))
+	}
+	return lines
+}
+
+// moved returns the names of the running containers whose CPUs the plan changes.
+func (s *survey) moved() map[change][]string {
+	planned := make(map[string]cpuset.Set)
+	for _, t := range s.want {
+		if t.Container != "" && !t.CPUs.IsEmpty() {
+			planned[t.Container] = t.CPUs
+		}
+	}
+	moved := make(map[change][]string)
+	for i := range s.plan.Pods {
+		pod := &s.plan.Pods[i]
+		for j := range pod.Containers {
+			c := &pod.Containers[j]
+			cpus, isPlanned := planned[c.ID]
+			if !isPlanned || c.Kind == pools.Infra || c.State != pools.Running {
+				continue
+			}
+			now, err := s.host.Cgroups.Read(s.input.Inventory.CgroupOf(c))
+			if err != nil || now.Effective.Equal(cpus) {
+				continue // a cgroup that cannot be read is in Preview.Unread
+			}
+			to := change{now.Effective.String(), cpus.String()}
+			moved[to] = append(moved[to], pod.Namespace+"/"+pod.Name+"/"+c.Name)
+		}
+	}
+	return moved
+}
+
+func containers(n int) string {
+	if n == 1 {
+		return "1 container"
+	}
+	return fmt.Sprintf("%d containers", n)
+}
