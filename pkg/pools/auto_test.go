@@ -9,7 +9,7 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/topology"
 )
 
-// TestOn checks which CPUs a partition with Auto gets beside other lists. The sizes for each
+// TestOn checks which CPUs a partition with Auto gets in addition to other lists. The sizes for each
 // machine are in internal/config, TestShippedPools.
 func TestOn(t *testing.T) {
 	for _, tt := range []struct{ name, machine, spec, want string }{
@@ -35,7 +35,7 @@ func TestOn(t *testing.T) {
 	}
 }
 
-// TestOnTwice checks that a second partition with Auto has CPUs of its own, and that CPUs that go
+// TestOnTwice checks that a second partition with Auto has other CPUs, and that CPUs that go
 // offline later change neither.
 func TestOnTwice(t *testing.T) {
 	spec := must(parseSpec("m auto\ninfra auto\nguaranteed shared"))(t)
