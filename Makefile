@@ -27,7 +27,7 @@ SERIAL := internal/admission internal/cluster/hostedpriority internal/memorylimi
 	pkg/allocate pkg/cpuset pkg/defrag pkg/internal/bounded pkg/pools pkg/topology pkg/workload test/arch test/docs test/prometheus \
 	test/vectors/choice test/vm/internal/manifest test/vm/internal/replay test/vm/internal/tsc
 
-.PHONY: help build image cross test test-all test-unit test-random test-node test-browser test-monitoring test-vm test-apiserver test-fleet test-deploy test-e2e test-conformance test-slice test-drift test-kernels test-disturbance test-matrix test-model test-model-fake soak churn demo vm-shell lint vuln prose prose-record fmt docs bench bench-all bench-check bench-record bench-limits bench-jitter fuzz clean host host-vm
+.PHONY: help build image release cross test test-all test-unit test-random test-node test-browser test-monitoring test-vm test-apiserver test-fleet test-deploy test-e2e test-conformance test-slice test-drift test-kernels test-disturbance test-matrix test-model test-model-fake soak churn demo vm-shell lint vuln prose prose-record fmt docs bench bench-all bench-check bench-record bench-limits bench-jitter fuzz clean host host-vm
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{ printf "%-16s %s\n", $$1, $$2 }'
@@ -41,6 +41,11 @@ image: ## build bin/cpupoold-image.tar, the container image of deploy/, for amd6
 	rm -rf bin/image
 	for arch in amd64 arm64; do GOARCH=$$arch $(BUILD) -o bin/image/$$arch/ ./cmd/cpupoold ./cmd/cpupool-webhook; done
 	$(GO) -C deploy/image run . -o $(CURDIR)/bin/cpupoold-image.tar -ref localhost/cpupoold/cpupoold:1 -from $(CURDIR)/bin/image -entrypoint cpupoold
+
+release: ## build dist/, all files of a release, from the tag of the commit, and check them (VERSION=0.1.0: without a tag; IMAGE=registry.example.com/cpupoold)
+	$(GO) -C release vet ./...
+	rm -rf dist
+	$(GO) -C release run . -repository .. -o ../dist $(if $(VERSION),-version $(VERSION)) $(if $(IMAGE),-image $(IMAGE))
 
 cross: ## build bin/cpupoold-arm64, kubectl-cpupool for other machines, and compile and link every unit test for arm64
 	GOARCH=arm64 $(BUILD) -o bin/cpupoold-arm64 ./cmd/cpupoold
@@ -62,6 +67,7 @@ test-unit: host test-deploy test-monitoring ## run the unit tests, fuzz corpora 
 	CGO_ENABLED=1 $(GO) test -race -vet=off -timeout 20m $(filter-out $(SERIAL:%=github.com/cpupoold/cpupoold/%),$(shell $(GO) list ./...))
 	$(GO) -C test/vm/parts/image test ./...
 	$(GO) -C deploy/image test ./...
+	$(GO) -C release test ./...
 	$(GO) -C bench/jitter test ./...
 	$(GO) -C bench test -count=1 ./...
 	$(MAKE) bench-check

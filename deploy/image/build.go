@@ -19,7 +19,7 @@ import (
 const programsDir = "usr/local/bin/"
 
 // build makes an index with an image for each architecture that dir has a directory of.
-func build(dir, entrypoint string) (v1.ImageIndex, error) {
+func build(dir, entrypoint string, labels map[string]string) (v1.ImageIndex, error) {
 	architectures, err := os.ReadDir(dir) // sorted
 	if err != nil {
 		return nil, err
@@ -27,7 +27,7 @@ func build(dir, entrypoint string) (v1.ImageIndex, error) {
 	var images []mutate.IndexAddendum
 	for _, a := range architectures {
 		platform := v1.Platform{OS: "linux", Architecture: a.Name()}
-		image, err := imageOf(filepath.Join(dir, a.Name()), entrypoint, platform)
+		image, err := imageOf(filepath.Join(dir, a.Name()), entrypoint, platform, labels)
 		if err != nil {
 			return nil, fmt.Errorf("image for %s: %w", a.Name(), err)
 		}
@@ -40,7 +40,7 @@ func build(dir, entrypoint string) (v1.ImageIndex, error) {
 }
 
 // imageOf makes the image of the programs in dir.
-func imageOf(dir, entrypoint string, platform v1.Platform) (v1.Image, error) {
+func imageOf(dir, entrypoint string, platform v1.Platform, labels map[string]string) (v1.Image, error) {
 	data, err := layerOf(dir, entrypoint)
 	if err != nil {
 		return nil, err
@@ -61,11 +61,7 @@ func imageOf(dir, entrypoint string, platform v1.Platform) (v1.Image, error) {
 	config = config.DeepCopy()
 	config.OS, config.Architecture = platform.OS, platform.Architecture
 	config.Config.Entrypoint = []string{"/" + programsDir + entrypoint}
-	config.Config.Labels = map[string]string{
-		"org.opencontainers.image.title":    entrypoint,
-		"org.opencontainers.image.source":   "https://github.com/cpupoold/cpupoold",
-		"org.opencontainers.image.licenses": "Apache-2.0",
-	}
+	config.Config.Labels = labels
 	return mutate.ConfigFile(image, config)
 }
 

@@ -39,7 +39,7 @@ func makeImage(t *testing.T) string {
 	t.Helper()
 	dir, out := t.TempDir(), filepath.Join(t.TempDir(), "out.tar")
 	writeFiles(t, dir, map[string]string{"amd64/x": "program", "amd64/y": "other", "arm64/x": "PROGRAM", "arm64/y": "OTHER"})
-	if err := run([]string{"-o", out, "-ref", reference, "-from", dir, "-entrypoint", "x"}); err != nil {
+	if err := run([]string{"-o", out, "-ref", reference, "-from", dir, "-entrypoint", "x", "-version", "0.1.0", "-revision", "abc"}); err != nil {
 		t.Fatal(err)
 	}
 	return out
@@ -134,6 +134,12 @@ func TestImage(t *testing.T) {
 		if got, want := []any{d.MediaType, d.Platform.OS, c.OS, c.Architecture, c.Config.Entrypoint, c.Config.User},
 			[]any{types.OCIManifestSchema1, "linux", "linux", architecture, []string{"/usr/local/bin/x"}, ""}; !cmp.Equal(got, want) {
 			t.Errorf("%s: %v; want %v", architecture, got, want)
+		}
+		labels := map[string]string{"title": "x", "source": "https://github.com/cpupoold/cpupoold", "licenses": "Apache-2.0", "version": "0.1.0", "revision": "abc"}
+		for key, want := range labels {
+			if got := c.Config.Labels["org.opencontainers.image."+key]; got != want {
+				t.Errorf("%s: label %s is %q; want %q", architecture, key, got, want)
+			}
 		}
 		contents := mutate.Extract(image)
 		got := entries(t, contents)

@@ -36,6 +36,8 @@ func run(args []string) error {
 	ref := flags.String("ref", "", "`name:tag` of the image, with a registry: localhost/NAME:TAG")
 	from := flags.String("from", "", "`directory` with one of programs for each architecture")
 	entrypoint := flags.String("entrypoint", "", "`program` that runs unless another is named")
+	version := flags.String("version", "", "`version` of the programs, for the label of the image")
+	revision := flags.String("revision", "", "`commit` of the programs, for the label of the image")
 	if err := flags.Parse(args); err != nil {
 		if errors.Is(err, flag.ErrHelp) {
 			flags.SetOutput(os.Stderr)
@@ -53,7 +55,17 @@ func run(args []string) error {
 	if err != nil {
 		return fmt.Errorf("parse -ref %q: %w", *ref, err)
 	}
-	index, err := build(*from, *entrypoint)
+	labels := map[string]string{
+		"org.opencontainers.image.title":    *entrypoint,
+		"org.opencontainers.image.source":   "https://github.com/cpupoold/cpupoold",
+		"org.opencontainers.image.licenses": "Apache-2.0",
+	}
+	for key, value := range map[string]string{"version": *version, "revision": *revision} {
+		if value != "" {
+			labels["org.opencontainers.image."+key] = value
+		}
+	}
+	index, err := build(*from, *entrypoint, labels)
 	if err != nil {
 		return err
 	}
