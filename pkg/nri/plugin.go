@@ -63,6 +63,8 @@ type Options struct {
 	// runtime may be waiting meanwhile: return at once. It is never called while a
 	// method of Handler runs.
 	State func(State, error)
+
+	checkInterval time.Duration // of a test; 0: checkInterval
 }
 
 const (

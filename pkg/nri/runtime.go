@@ -29,7 +29,8 @@ const checkInterval = 5 * time.Second
 // cannot be distinguished. After a boot the daemon connects before the first pod runs. So the
 // comparer asks again until the runtime has a pod.
 type comparer struct {
-	runtime lister // nil: not compared
+	runtime  lister // nil: not compared
+	interval time.Duration
 
 	mu   sync.Mutex
 	seen map[string]bool // ids of pods that NRI has reported; nil if the comparer is certain
@@ -59,7 +60,7 @@ func (w *comparer) begin(ctx context.Context, pods []cri.Pod) error {
 // runtime has pods that run, and NRI has reported none of them. A runtime reports a pod to NRI
 // before the pod is ready.
 func (w *comparer) watch(ctx context.Context) error {
-	tick := time.NewTicker(checkInterval)
+	tick := time.NewTicker(w.interval)
 	defer tick.Stop()
 	for w.isUncertain() {
 		select {

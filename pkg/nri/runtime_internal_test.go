@@ -45,7 +45,7 @@ func TestComparerBegin(t *testing.T) {
 		"ended, and NRI has none": {own: podsOf(false, "a", "b"), uncertain: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := &comparer{runtime: &listed{test.own, test.err}}
+			w := &comparer{runtime: &listed{test.own, test.err}, interval: checkInterval}
 			err := w.begin(t.Context(), test.nri)
 			if errors.Is(err, ErrOtherRuntime) != test.other || (err != nil) != test.other {
 				t.Errorf("begin: %v; want another runtime: %t", err, test.other)
@@ -55,7 +55,7 @@ func TestComparerBegin(t *testing.T) {
 			}
 		})
 	}
-	w := new(comparer)
+	w := &comparer{interval: checkInterval}
 	if err := errors.Join(w.begin(t.Context(), podsOf(true, "x")), w.watch(t.Context())); err != nil {
 		t.Errorf("without a runtime: %v", err)
 	}
@@ -82,7 +82,7 @@ func TestComparerWatch(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				runtime := &listed{}
-				w := &comparer{runtime: runtime}
+				w := &comparer{runtime: runtime, interval: checkInterval}
 				if err := w.begin(t.Context(), nil); err != nil {
 					t.Fatal(err)
 				}

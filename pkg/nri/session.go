@@ -1,6 +1,7 @@
 package nri
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -42,7 +43,7 @@ type session struct {
 }
 
 func newSession(ctx context.Context, c net.Conn, o Options, synchronized func()) (*session, error) {
-	s := &session{limit: defaultLimit, handler: o.Handler, comparer: comparer{runtime: o.Runtime}, keep: o.Keep, synchronized: synchronized}
+	s := &session{limit: defaultLimit, handler: o.Handler, comparer: comparer{runtime: o.Runtime, interval: cmp.Or(o.checkInterval, checkInterval)}, keep: o.Keep, synchronized: synchronized}
 	if s.keep == nil {
 		s.keep = func(string) bool { return false }
 	}

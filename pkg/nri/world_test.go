@@ -185,6 +185,7 @@ func runBeside(t *testing.T, socket string, h nri.Handler, own func() []cri.Pod)
 		o := nri.Options{Socket: socket, Handler: h, Keep: keepsA, State: func(s nri.State, err error) { p.states <- change{s, err} }}
 		if own != nil {
 			o.Runtime = machine(own)
+			o.CheckEvery(50 * time.Millisecond)
 		}
 		p.done <- nri.Run(ctx, o)
 	}()
