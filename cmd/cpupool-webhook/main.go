@@ -64,13 +64,8 @@ func execute(ctx context.Context, out, errs io.Writer, args []string) int {
 		Version:       version.Read().String(),
 		SilenceUsage:  true,
 		SilenceErrors: true,
-		Args: func(cmd *cobra.Command, args []string) error {
-			if err := cobra.NoArgs(cmd, args); err != nil {
-				return usageError{err}
-			}
-			return nil
-		},
-		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd.Context(), out, errs) },
+		Args:          noArgs,
+		RunE:          func(cmd *cobra.Command, _ []string) error { return f.run(cmd.Context(), out, errs) },
 	}
 	root.CompletionOptions.DisableDefaultCmd = true
 	root.SetVersionTemplate("{{.Name}} {{.Version}}\n")
@@ -82,6 +77,7 @@ func execute(ctx context.Context, out, errs io.Writer, args []string) int {
 	root.Flags().StringVar(&f.kubeconfig, "kubeconfig", "", "`FILE` with the way to the cluster; by default the pod's service account")
 	root.Flags().BoolVar(&f.check, "check", false, "check the configuration and exit")
 	root.Flags().BoolVar(&f.classes, "priority-classes", false, "print the priority classes of hostedPriority.sizes and exit")
+	root.AddCommand(verify(out))
 	root.SetArgs(args)
 	err := root.ExecuteContext(ctx)
 	if err == nil {

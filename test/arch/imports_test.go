@@ -64,6 +64,7 @@ func arrows() map[string][]string {
 		"internal/cluster/evictor":        {"internal/cluster/election", "internal/cluster/eviction", "pkg/workload"},
 		"internal/cluster/hostedclusters": {"internal/cluster/hostedpriority"},
 		"internal/cluster/hostedpriority": nil,
+		"internal/cluster/installation":   nil,
 		"internal/cluster/review":         {"internal/admission"},
 		"internal/cluster/webhook":        {"internal/admission", "internal/cluster/eviction", "internal/cluster/evictor", "internal/cluster/hostedpriority", "internal/cluster/review", "internal/limits", "pkg/workload"},
 

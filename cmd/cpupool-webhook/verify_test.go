@@ -1,0 +1,50 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestVerify checks the exit code and the text of the command, for a DaemonSet with one node.
+func TestVerify(t *testing.T) {
+	ready := 0
+	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/apis/apps/v1/namespaces/cpupoold/daemonsets/cpupoold" {
+			http.NotFound(w, r)
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = fmt.Fprintf(w, `{"apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": {"name": "cpupoold"},
+"status": {"desiredNumberScheduled": 1, "updatedNumberScheduled": 1, "numberReady": %d}}`, ready)
+	}))
+	t.Cleanup(api.Close)
+	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
+	if err := os.WriteFile(kubeconfig, fmt.Appendf(nil, `{"clusters": [{"name": "a", "cluster": {"server": %q}}],
+"contexts": [{"name": "a", "context": {"cluster": "a"}}], "current-context": "a"}`, api.URL), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	run := func(args ...string) (int, string) {
+		var out, errs bytes.Buffer
+		code := execute(t.Context(), &out, &errs, append([]string{"verify", "--kubeconfig", kubeconfig}, args...))
+		return code, out.String() + errs.String()
+	}
+	if code, text := run("--daemonset=cpupoold", "--timeout=100ms"); code != exitError || !strings.Contains(text, "0 are ready") {
+		t.Errorf("without a ready pod: code %d, %s", code, text)
+	}
+	ready = 1
+	if code, text := run("--daemonset=cpupoold"); code != exitOK || text != "the installation works\n" {
+		t.Errorf("with a ready pod: code %d, %s", code, text)
+	}
+	if code, text := run("--daemonsets=cpupoold"); code != exitUsage || !strings.Contains(text, "unknown flag") {
+		t.Errorf("with an unknown flag: code %d, %s", code, text)
+	}
+	if code, text := run("now"); code != exitUsage {
+		t.Errorf("with an argument: code %d, %s", code, text)
+	}
+}
