@@ -72,6 +72,7 @@ func trust(t *testing.T, s *apiServer) {
 	}
 	_, err := create(t, s, "apps", newPod("unplaced", other("nri.cpupoold.io/tolerate-missing", "true"), "cpu=1"))
 	refusedWith(t, "unplaced, where no type is allowed", err, "may run on any CPUs")
+	byName(t, s)
 	later(t, s, exempt)
 	bindings(t, s, exempt)
 	mirrors(t, s)
@@ -80,6 +81,34 @@ func trust(t *testing.T, s *apiServer) {
 	t.Run("ephemeral containers", func(t *testing.T) { ephemeral(t, s, exempt) })
 	t.Run("identities", func(t *testing.T) { identities(t, s) })
 	t.Run("namespaces", func(t *testing.T) { namespaceRights(t, s) })
+}
+
+// byName checks that the namespace of the daemon allows its workload type without an
+// annotation, as helm install --create-namespace makes it, and that an annotation has
+// precedence.
+func byName(t *testing.T, s *apiServer) {
+	annotate := func(value string) {
+		t.Helper()
+		patch := []byte(`{"metadata": {"annotations": {"workload.openshift.io/allowed": ` + value + `}}}`)
+		if _, err := s.client(t, admin).CoreV1().Namespaces().Patch(t.Context(), "cpupoold", types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	try := func(ctx context.Context) error {
+		pod := newPod("by-name", map[string]string{target: effect}, "")
+		_, err := s.client(t, alice).CoreV1().Pods("cpupoold").Create(ctx, pod, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		return err
+	}
+	annotate(`"infra"`)
+	eventually(t, "another annotation refuses the pod", func(ctx context.Context) error {
+		if err := try(ctx); err == nil || !strings.Contains(err.Error(), "does not allow workload type management") {
+			return errorf("the pod: %v", err)
+		}
+		return nil
+	})
+	annotate("null")
+	eventually(t, "without an annotation the pod is allowed", try)
+	annotate(`"management"`)
 }
 
 // later changes what may not be changed, in each way that there is.
