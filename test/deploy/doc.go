@@ -1,4 +1,5 @@
-// Package deploy tests what installs cpupoold: the chart and the kustomizations make
-// the objects of the plain manifests of deploy/, rendered by the libraries of helm and
-// kubectl, and decoded as an API server does.
+// Package deploy tests the chart and the kustomizations. They make the objects of the plain
+// manifests of deploy/. The libraries of helm and kubectl render them, and the tests decode
+// them as an API server does. helm's own commands install, upgrade, test and remove a release
+// on an API server in memory, or on kube-apiserver with the tag apiserver.
 package deploy

@@ -56,7 +56,19 @@ func TestChartRefuses(t *testing.T) {
 		{one + ", {name: b, nodeSelector: {kind: b}, config: {node: {startupTaint: a.b/c}}}]", "several startup taints, cpupoold.io/starting, a.b/c"},
 		{"config: {annotationDomain: a.b}\nwebhook: {enabled: true}", "annotationDomain is a.b and workload.openshift.io"},
 		{"config: {poolDomain: a.b}\nwebhook: {enabled: true}", "poolDomain is a.b and openshift.io"},
-		{"releaseNamespace: cpupoold", "install the release into another one"},
+		{"image: {digest: 'sha256:1'}", "/image/digest"},
+		{"imagePullSecrets: [registry]", "/imagePullSecrets/0"},
+		{"tolerations: [{keys: a}]", "keys"},
+		{"affinity: {node: {}}", "node"},
+		{"extraEnv: [{value: a}]", "name"},
+		{"extraArgs: verbose", "/extraArgs"},
+		{"podLabels: {a: 1}", "/podLabels/a"},
+		{"podLabels: {app.kubernetes.io/name: a}", "podLabels: the chart itself sets app.kubernetes.io/name"},
+		{"podAnnotations: {nri.cpupoold.io/tolerate-missing: 'false'}", "podAnnotations: the chart itself sets nri.cpupoold.io/tolerate-missing"},
+		{"updateStrategy: {rollingUpdate: {maxSurge: 1}}", "/updateStrategy/rollingUpdate/maxSurge"},
+		{"webhook: {updateStrategy: {type: OnDelete}}", "/webhook/updateStrategy/type"},
+		{"test: {timeout: soon}", "/test/timeout"},
+		{strings.Replace(one, "config:", "replicas: 1, config:", 1) + "]", "replicas"},
 	} {
 		if _, err := try(t, loadChart(t), c.values); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("values %q: %v; want an error with %q", c.values, err, c.want)
