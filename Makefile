@@ -46,6 +46,7 @@ release: ## build dist/, all files of a release, from the tag of the commit, and
 	$(GO) -C release vet ./...
 	rm -rf dist
 	$(GO) -C release run . -repository .. -o ../dist $(if $(VERSION),-version $(VERSION)) $(if $(IMAGE),-image $(IMAGE))
+	$(GO) -C release test -count=1 -run '^TestFiles$$' . -args -dist $(CURDIR)/dist
 
 # To link every unit test, too, would take longer than all other lines.
 cross: ## build bin/cpupoold-arm64, kubectl-cpupool for other machines, and compile every unit test for arm64

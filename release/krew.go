@@ -7,25 +7,50 @@ import (
 	"os"
 	"path/filepath"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/krew/pkg/constants"
-	"sigs.k8s.io/krew/pkg/index"
 	"sigs.k8s.io/yaml"
 )
 
+// plugin is a manifest of krew, as in sigs.k8s.io/krew/pkg/index. The module of krew is not used:
+// it needs a release of client-go that does not fit to helm.
+type plugin struct {
+	APIVersion string `json:"apiVersion"`
+	Kind       string `json:"kind"`
+	Metadata   struct {
+		Name string `json:"name"`
+	} `json:"metadata"`
+	Spec struct {
+		Version          string           `json:"version"`
+		Homepage         string           `json:"homepage"`
+		ShortDescription string           `json:"shortDescription"`
+		Description      string           `json:"description"`
+		Platforms        []pluginPlatform `json:"platforms"`
+	} `json:"spec"`
+}
+
+type pluginPlatform struct {
+	Selector struct {
+		MatchLabels map[string]string `json:"matchLabels"`
+	} `json:"selector"`
+	URI    string       `json:"uri"`
+	SHA256 string       `json:"sha256"`
+	Files  []pluginFile `json:"files"`
+	Bin    string       `json:"bin"`
+}
+
+type pluginFile struct {
+	From string `json:"from"`
+	To   string `json:"to"`
+}
+
 // krew writes the manifest with which krew installs kubectl-cpupool.
 func (r *release) krew(context.Context) error {
-	plugin := index.Plugin{
-		TypeMeta:   metav1.TypeMeta{APIVersion: constants.CurrentAPIVersion, Kind: constants.PluginKind},
-		ObjectMeta: metav1.ObjectMeta{Name: "cpupool"},
-		Spec: index.PluginSpec{
-			Version:          r.version.tag(),
-			Homepage:         "https://github.com/cpupoold/cpupoold",
-			ShortDescription: "Plan and check CPU pools of nodes",
-			Description: "Shows nodes and pods by CPU pool, simulates the placement of pods on a machine, " +
-				"and finds manifests that keep pods from their pools. The nodes run cpupoold.",
-		},
-	}
+	m := plugin{APIVersion: "krew.googlecontainertools.github.com/v1alpha2", Kind: "Plugin"}
+	m.Metadata.Name = "cpupool"
+	m.Spec.Version = r.version.tag()
+	m.Spec.Homepage = "https://github.com/cpupoold/cpupoold"
+	m.Spec.ShortDescription = "Plan and check CPU pools of nodes"
+	m.Spec.Description = "Shows nodes and pods by CPU pool, simulates the placement of pods on a machine, " +
+		"and finds manifests that keep pods from their pools. The nodes run cpupoold."
 	for _, p := range all() {
 		if p.name != "kubectl-cpupool" {
 			continue
@@ -35,15 +60,16 @@ func (r *release) krew(context.Context) error {
 		if err != nil {
 			return err
 		}
-		plugin.Spec.Platforms = append(plugin.Spec.Platforms, index.Platform{
-			URI:      r.url + "/" + r.version.tag() + "/" + archive,
-			Sha256:   fmt.Sprintf("%x", sha256.Sum256(data)),
-			Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"os": p.os, "arch": p.arch}},
-			Files:    []index.FileOperation{{From: p.file(), To: "."}, {From: "LICENSE", To: "."}, {From: thirdParty, To: "."}},
-			Bin:      p.file(),
-		})
+		platform := pluginPlatform{
+			URI:    r.url + "/" + r.version.tag() + "/" + archive,
+			SHA256: fmt.Sprintf("%x", sha256.Sum256(data)),
+			Files:  []pluginFile{{p.file(), "."}, {"LICENSE", "."}, {thirdParty, "."}},
+			Bin:    p.file(),
+		}
+		platform.Selector.MatchLabels = map[string]string{"os": p.os, "arch": p.arch}
+		m.Spec.Platforms = append(m.Spec.Platforms, platform)
 	}
-	text, err := yaml.Marshal(plugin)
+	text, err := yaml.Marshal(m)
 	if err != nil {
 		return err
 	}
