@@ -29,7 +29,7 @@ import (
 
 var dist = flag.String("dist", "", "`directory` of the release files to check")
 
-// made is a directory of release files, with what the image states of the release.
+// made is a directory of release files, with the version, commit and digest of their image.
 type made struct {
 	release
 	programs map[program][]byte // executables, from archives and from the image
@@ -169,7 +169,7 @@ func (m *made) readImage(t *testing.T) {
 	}
 }
 
-// readArchives takes the programs from the archives, and compares them with those of the image.
+// readArchives takes the programs from the archives, and compares them with the programs of the image.
 func (m *made) readArchives(t *testing.T) {
 	t.Helper()
 	for _, p := range all() {

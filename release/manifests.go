@@ -124,9 +124,9 @@ func (r *release) setImage() error {
 	})
 }
 
-// setValues sets the values image.repository and image.tag. The tag includes the digest.
+// setValues sets the image of the values.
 func (r *release) setValues(text string) (string, error) {
-	for key, value := range map[string]string{"repository": r.image, "tag": `"` + r.version.ociTag() + "@" + r.digest + `"`} {
+	for key, value := range map[string]string{"repository": r.image, "tag": `"` + r.version.ociTag() + `"`, "digest": `"` + r.digest + `"`} {
 		line := regexp.MustCompile(`(?m)^(image:\n(?:  .*\n)*?  ` + key + `: )\S+`)
 		if !line.MatchString(text) {
 			return "", fmt.Errorf("the values have no image.%s", key)

@@ -36,7 +36,7 @@ func write(t *testing.T, dir, name, text string) {
 	}
 }
 
-// TestRunRefuses checks that no file is written where the release would not be that of a commit.
+// TestRunRefuses checks that no file is written where the release would not match a commit.
 func TestRunRefuses(t *testing.T) {
 	clean, changed, untracked, used := repository(t), repository(t), repository(t), t.TempDir()
 	write(t, changed, "file", "other")
@@ -74,12 +74,12 @@ func TestSetValues(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := &release{version: v, image: "registry.example.com/x", digest: "sha256:abc"}
-	const text = "# head\nother:\n  tag: \"1\"\nimage:\n  repository: localhost/x # comment\n  tag: \"1\"\n  pullPolicy: Always\n"
-	want := strings.NewReplacer("localhost/x", "registry.example.com/x", "  tag: \"1\"\n  pull", "  tag: \"0.1.0_a@sha256:abc\"\n  pull").Replace(text)
+	const text = "# head\nother:\n  tag: \"1\"\nimage:\n  repository: localhost/x # comment\n  tag: \"\"\n  digest: \"\" # comment\n  pullPolicy: Always\n"
+	const want = "# head\nother:\n  tag: \"1\"\nimage:\n  repository: registry.example.com/x # comment\n  tag: \"0.1.0_a\"\n  digest: \"sha256:abc\" # comment\n  pullPolicy: Always\n"
 	if got, err := r.setValues(text); err != nil || got != want {
 		t.Errorf("got %q, %v; want %q", got, err, want)
 	}
-	if _, err := r.setValues("image:\n  repository: x\n"); err == nil {
-		t.Error("values without a tag returned no error")
+	if _, err := r.setValues("image:\n  repository: x\n  tag: y\n"); err == nil {
+		t.Error("values without a digest returned no error")
 	}
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/goreleaser/nfpm/v2"
 )
 
-// TestVersion checks the texts of a version in all formats. The names of packages are those that nfpm gives them.
+// TestVersion checks the texts of a version in all formats. nfpm gives the packages their names.
 func TestVersion(t *testing.T) {
 	for _, c := range []struct{ given, text, tag, ociTag, deb, rpm string }{
 		{"v0.1.0", "0.1.0", "v0.1.0", "0.1.0", "0.1.0", "0.1.0"},
