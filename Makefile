@@ -56,7 +56,7 @@ cross: ## build bin/cpupoold-arm64, kubectl-cpupool for other machines, and comp
 	GOOS=darwin GOARCH=arm64 $(BUILD) -o bin/kubectl-cpupool-darwin-arm64 ./cmd/kubectl-cpupool
 	GOARCH=arm64 $(GO) list -test -export -f '' ./... >/dev/null
 
-test: test-unit test-node ## run the unit tests, and on one node a check of each guarantee of the README (15 minutes on two idle cores)
+test: test-unit test-node ## run the unit tests, and on one node a check of each guarantee of the README
 
 test-all: test-unit test-browser test-fleet ## run everything; many hours
 	$(MAKE) test-vm PAIRS=all
@@ -74,7 +74,7 @@ test-unit: host test-deploy test-monitoring ## run the unit tests, fuzz corpora 
 	$(GO) -C bench test -count=1 ./...
 	$(MAKE) bench-check
 
-test-random: ## run the long random runs of the unit tests, ten minutes (STEPS=10000 CHURN=20000)
+test-random: ## run the long random runs of the unit tests (STEPS=10000 CHURN=20000)
 	$(GO) test -count=1 -timeout 6h -run '^(TestModel|TestChurn)$$' ./internal/node/daemon -model.steps $(or $(STEPS),10000) -churn $(or $(CHURN),20000)
 	CGO_ENABLED=1 $(GO) test -race -count=1 -timeout 1h -run '^TestModel$$' ./internal/node/daemon -model.steps 1000
 	$(GO) test -count=1 -timeout 1h -run '^TestScenes$$' ./pkg/defrag -scenes 3000
