@@ -77,6 +77,7 @@ func unsliced() map[string]string {
 		"TestGuarantees":  "make test",
 		"TestDisturbance": "make test-disturbance",
 		"TestChurn":       "make churn",
+		"TestPackage":     "needs the files of make release: -dist",
 		"TestBench":       "make bench", "TestLimits": "make bench",
 
 		"TestDaemon/TestDrift": "TestDrift", "TestDaemon/TestDriftReload": "TestDrift", "TestDaemon/TestDriftAsked": "TestDrift",
