@@ -3,6 +3,8 @@ package config_test
 import (
 	"fmt"
 	"os"
+	"regexp"
+	"strconv"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -87,5 +89,32 @@ func TestShippedPools(t *testing.T) {
 				t.Errorf("CPUs that can become exclusive are %s, of the shared pool %t; want those of the shared pool", p.Guaranteed, p.FromShared)
 			}
 		})
+	}
+}
+
+// TestShippedTable checks the table of docs/configuration.md.
+func TestShippedTable(t *testing.T) {
+	page, err := os.ReadFile("../../docs/configuration.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows := regexp.MustCompile(`(?m)^\| (\d+) \| (\d+) \| (\d+) \| (\d+) \|$`).FindAllSubmatch(page, -1)
+	if len(rows) < 8 {
+		t.Fatalf("the table has %d rows; want eight", len(rows))
+	}
+	for _, row := range rows {
+		m, err := hardware.Parse("cores=" + string(row[1]))
+		if err != nil {
+			t.Fatal(err)
+		}
+		p, err := shipped(t).Resolve(m.Topology())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, got := range []int{p.Partitions[0].CPUs.Len(), p.Floor, p.Guaranteed.Len() - p.Floor} {
+			if want, err := strconv.Atoi(string(row[2+i])); err != nil || got != want {
+				t.Errorf("with %s CPUs, column %d is %s; want %d", row[1], 2+i, row[2+i], got)
+			}
+		}
 	}
 }

@@ -129,6 +129,8 @@ func TestKernelArguments(t *testing.T) {
 		"not known":      {"guaranteed: {cpus: 8-15}", false, own},
 		"no guaranteed":  {"partitions: [{type: m, cpus: 0-1}]", false, "systemd.cpu_affinity=0-1"},
 		"from shared":    {"partitions: [{type: m, cpus: 0-1}]\nguaranteed: {from: shared}", false, "systemd.cpu_affinity=0-1"},
+		"auto":           {"partitions: [{type: m, cpus: auto}]\nguaranteed: {cpus: 8-15}", true, own + " irqaffinity=0-1 systemd.cpu_affinity=0-1"},
+		"auto, no CPUs":  {"partitions: [{type: m, cpus: auto}]\nguaranteed: {cpus: 8-15}", false, ""},
 		"nothing to say": {"guaranteed: {from: shared}", true, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -156,6 +158,7 @@ func TestLost(t *testing.T) {
 		"shared: {cpus: 0-1}":                                    "shared.cpus",
 		"guaranteed: {from: shared}":                             "guaranteed.from",
 		"guaranteed: {from: shared, floor: 2}":                   "guaranteed.from guaranteed.floor",
+		"guaranteed: {from: shared, floor: 10%}":                 "guaranteed.from guaranteed.floor",
 		"guaranteed: {cpus: 2-3}":                                "irqaffinity",
 		"partitions: [{type: m, cpus: all}]\ninfraContainers: m": "infraContainers",
 		"partitions: [{type: m, cpus: 0-1}]\nguaranteed: {options: {full-pcpus-only: true}}": "guaranteed.options, guaranteed.overrides",

@@ -201,3 +201,15 @@ func TestReadErrors(t *testing.T) {
 		}
 	}
 }
+
+// TestAutoStays checks that a pool with cpus: auto keeps its CPUs while one of them is offline, as
+// in the daemon.
+func TestAutoStays(t *testing.T) {
+	yaml := "apiVersion: " + config.APIVersion + "\nkind: " + config.Kind + "\npartitions: [{type: management, cpus: auto}]\n"
+	for trace, want := range map[string]string{"": "0-1", `{"at":"1s","offline":"1"}`: "0"} {
+		d, _ := simulated(t, "8c", yaml, "", trace, "")
+		if got := d.Pools[0]; got.CPUs.String() != want {
+			t.Errorf("after the trace %q pool %s has CPUs %s; want %s", trace, got.Name, got.CPUs, want)
+		}
+	}
+}
