@@ -2,6 +2,7 @@ package matrix_test
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -92,6 +93,32 @@ func architectures(t *testing.T, c ci) [][]string {
 		}
 	}
 	return append(rows, []string{"architecture", "all others", "", no, "", ""})
+}
+
+// packages returns a row for each format and architecture of the packages of a release, and
+// for the platforms of the kubectl plugin that only a release has.
+func packages(t *testing.T) [][]string {
+	t.Helper()
+	var debs, rpms, plugins [][]string
+	programs := regexp.MustCompile(`\{"(\S+)", "(\S+)", "(\S+)"\},`).FindAllStringSubmatch(read(t, "release/programs.go"), -1)
+	if len(programs) == 0 {
+		t.Fatal("release/programs.go has no programs")
+	}
+	for _, p := range programs {
+		program, system, arch := p[1], p[2], p[3]
+		switch {
+		case program == "cpupoold" && arch == "amd64":
+			debs = append(debs, []string{"package for Debian", arch, "Debian 12, Debian 13", byHand, expected, "`TestPackage`"})
+			rpms = append(rpms, []string{"package for RPM", arch, "", seen, "", "`make release`"})
+		case program == "cpupoold":
+			debs = append(debs, []string{"package for Debian", arch, "", seen, "", "`make release`"})
+			rpms = append(rpms, []string{"package for RPM", arch, "", seen, "", "`make release`"})
+		case program == "kubectl-cpupool" && system != "linux" && system+arch != "darwinarm64":
+			name := map[string]string{"darwin": "macOS", "windows": "Windows"}[system]
+			plugins = append(plugins, []string{"`kubectl cpupool`", name + ", " + arch, "", built, "", "`make release`"})
+		}
+	}
+	return slices.Concat(plugins, debs, rpms)
 }
 
 // firstKernel returns the oldest kernel that has a property of partitions.

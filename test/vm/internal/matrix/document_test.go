@@ -23,6 +23,7 @@ const (
 	inCI     = "tested in CI"
 	byHand   = "tested by hand"
 	built    = "built, not run"
+	seen     = "inspected"
 	expected = "expected"
 	no       = "no"
 )
@@ -35,8 +36,9 @@ The tables of the tests generate it (` + "`make docs`" + `), and a test fails if
 | status | meaning |
 |---|---|
 | tested in CI | ` + "`.ci/run`" + ` tests this version, in each run or in a [slice](../../test/vm/README.md#slices). A run takes one slice, which the hash of the commit chooses. |
-| tested by hand | Only a ` + "`make`" + ` target tests this version. |
-| built, not run | CI compiles the programs. No test runs them there. |
+| tested by hand | A ` + "`make`" + ` target or a test of a release tests this version. CI does not. |
+| built, not run | CI or ` + "`make release`" + ` compiles the programs. No test runs them there. |
+| inspected | ` + "`make release`" + ` reads the package, and compares it with the other files. No test installs it. |
 | expected | No test uses this version. The code has no known reason to fail there. |
 | no | Not supported. |
 
@@ -74,7 +76,7 @@ func document(t *testing.T) string {
 	t.Helper()
 	ci := readCI(t)
 	nodes := nodes(t)
-	versions := slices.Concat(kernels(t, ci), runtimes(ci, nodes), ociRuntimes(ci, nodes), systemds(ci), kubernetes(t, ci), architectures(t, ci))
+	versions := slices.Concat(kernels(t, ci), runtimes(ci, nodes), ociRuntimes(ci, nodes), systemds(ci), kubernetes(t, ci), architectures(t, ci), packages(t))
 	var b strings.Builder
 	b.WriteString(head)
 	table(&b, []string{"software", "versions", "tested version", "status", "others", "tested by"}, versions)
