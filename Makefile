@@ -145,9 +145,10 @@ demo: ## boot a node, run cpupoold and pods of every kind, and compare the CPUs 
 vm-shell: host-vm build ## boot a node and open a shell in it
 	$(GO) run ./test/vm/cmd/vm shell
 
-lint: prose ## run the linters, and check that go.mod is tidy
+lint: prose ## run the linters, check that go.mod is tidy, and check the workflows of GitHub
 	$(GO) mod tidy -diff
 	$(GOLANGCI) run
+	$(GO) tool -modfile=release/go.mod actionlint
 
 vuln: ## check the programs for known vulnerabilities, if the database answers
 	test/vuln.sh
