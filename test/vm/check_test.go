@@ -19,11 +19,8 @@ import (
 func TestCheck(t *testing.T) {
 	leave(t)
 	m := vm.Start(t, vm.Config{Topology: "8c2n", Node: true})
-	const guestPath = "/usr/local/bin/cpupoold"
-	if err := m.CopyTo(t.Context(), buildDaemon(t), guestPath); err != nil {
-		t.Fatal(err)
-	}
-	vm.RunTests(t, m, "./guest/check", "-cpupoold="+guestPath, "-checks="+strings.Join(checkNames(t), ","))
+	installDaemon(t, m)
+	vm.RunTests(t, m, "./guest/check", "-cpupoold=/usr/local/bin/cpupoold", "-checks="+strings.Join(checkNames(t), ","))
 }
 
 // checkNames are those of the findings in the unit tests' cases, which cover all checks.
