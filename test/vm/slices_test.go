@@ -86,6 +86,7 @@ func unsliced() map[string]string {
 		"TestDaemon/TestHandoverDeaths": "TestKernels", "TestDaemon/TestAnnotations": "TestTenants",
 
 		"TestCluster/TestConformance": "make test-conformance",
+		"TestCluster/TestRelease":     "needs the files of make release: -dist",
 	}
 	for _, test := range guaranteeTests()["daemon"] {
 		all["TestDaemon/"+test] = "TestGuarantees"

@@ -1,0 +1,74 @@
+//go:build e2e
+
+package e2e_test
+
+import (
+	"flag"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+var dist = flag.String("dist", "", "absolute `directory` of release files, as make release writes it, for TestRelease")
+
+// TestRelease installs image and chart of a release, from its files alone and by the commands of the guide. The machines have no network: the
+// kubelet finds the image only under the digest that the chart names.
+func TestRelease(t *testing.T) {
+	if *dist == "" {
+		t.Skip("no release files; run make release, and name the directory with -dist")
+	}
+	images, err := filepath.Glob(filepath.Join(*dist, "cpupoold-image_*.tar"))
+	if err != nil || len(images) != 1 {
+		t.Fatalf("images in %s: %q, %v; want one", *dist, images, err)
+	}
+	version := strings.TrimSuffix(strings.TrimPrefix(filepath.Base(images[0]), "cpupoold-image_"), ".tar")
+	reference, err := os.ReadFile(filepath.Join(*dist, "cpupoold-image_"+version+".digest"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	repository, _, _ := strings.Cut(string(reference), ":"+strings.ReplaceAll(version, "+", "_")+"@")
+	guide := read(t, "docs/guides/release-files.md")
+	command := func(line string) string {
+		t.Helper()
+		if !strings.Contains(string(guide), line) {
+			t.Fatalf("the guide has no command %q", line)
+		}
+		return strings.NewReplacer("0.1.0", version, "ghcr.io/cpupoold/cpupoold", repository).Replace(line)
+	}
+
+	c := start(t, "8c2n")
+	for _, m := range c.machines {
+		m.bring(t, images[0], "/root/"+filepath.Base(images[0]))
+		m.run(t, "sh", "-euc", "cd /root; "+command("ctr --namespace k8s.io images import --digests --base-name ghcr.io/cpupoold/cpupoold cpupoold-image_0.1.0.tar"))
+	}
+	helm := exec.CommandContext(t.Context(), "go", "-C", "../../release", "build", "-o", filepath.Join(c.plane.dir, "helm"), "helm.sh/helm/v3/cmd/helm")
+	if out, err := helm.CombinedOutput(); err != nil {
+		t.Fatalf("build helm: %v: %s", err, out)
+	}
+	c.plane.write(t, "values.yaml", "config:"+pools)
+	chart := "cpupoold-" + version + ".tgz"
+	data, err := os.ReadFile(filepath.Join(*dist, chart))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.plane.write(t, chart, string(data))
+
+	c.kubectl(t, "./"+command("helm install cpupoold ./cpupoold-0.1.0.tgz -n cpupoold --create-namespace --values values.yaml"))
+	for _, m := range c.machines {
+		c.shows(t, m.name, advertised(0))
+	}
+	if got := c.kubectl(t, "kubectl -n cpupoold get daemonset cpupoold -o 'jsonpath={.spec.template.spec.containers[0].image}'"); got != strings.TrimSpace(string(reference)) {
+		t.Errorf("the DaemonSet has the image %s; want %s", got, reference)
+	}
+	if got := c.kubectl(t, "kubectl -n cpupoold exec daemonset/cpupoold -- cpupoold --version"); !strings.HasPrefix(got, "cpupoold v"+version+", commit ") {
+		t.Errorf("the daemon prints %q; want version %s", got, version)
+	}
+
+	c.kubectl(t, "./helm upgrade cpupoold ./"+chart+" -n cpupoold --reuse-values --set webhook.enabled=true")
+	c.kubectl(t, "kubectl -n cpupool-webhook rollout status deployment cpupool-webhook")
+	c.kubectl(t, "kubectl annotate namespace kube-system workload.openshift.io/allowed=management --overwrite")
+	c.latched(t, cores, shared, guaranteed)
+	c.kubectl(t, "./helm uninstall cpupoold -n cpupoold")
+}
