@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -62,15 +63,14 @@ func (o Options) check(ctx context.Context) error {
 	var problems []error
 	for _, name := range o.DaemonSets {
 		set, err := o.Apps.DaemonSets(namespace).Get(ctx, name, metav1.GetOptions{})
-		if err == nil {
-			err = ready(set)
-		} else {
-			err = fmt.Errorf("read DaemonSet %s/%s: %w", namespace, name, err)
+		if err != nil {
+			problems = append(problems, fmt.Errorf("read DaemonSet %s/%s: %w", namespace, name, err))
+			continue
 		}
-		problems = append(problems, err)
-	}
-	for _, name := range o.Conditions {
-		problems = append(problems, o.nodes(ctx, name))
+		problems = append(problems, ready(set))
+		if slices.Contains(o.Conditions, name) {
+			problems = append(problems, o.nodes(ctx, set))
+		}
 	}
 	if o.ReviewIn != "" {
 		problems = append(problems, o.reviewed(ctx))
@@ -94,14 +94,10 @@ func ready(set *appsv1.DaemonSet) error {
 }
 
 // nodes checks the condition of each node with a pod of a DaemonSet.
-func (o Options) nodes(ctx context.Context, daemonSet string) error {
-	set, err := o.Apps.DaemonSets(namespace).Get(ctx, daemonSet, metav1.GetOptions{})
-	if err != nil {
-		return nil // check reports it
-	}
+func (o Options) nodes(ctx context.Context, set *appsv1.DaemonSet) error {
 	pods, err := o.Core.Pods(namespace).List(ctx, metav1.ListOptions{LabelSelector: metav1.FormatLabelSelector(set.Spec.Selector)})
 	if err != nil {
-		return fmt.Errorf("list pods of DaemonSet %s/%s: %w", namespace, daemonSet, err)
+		return fmt.Errorf("list pods of DaemonSet %s/%s: %w", namespace, set.Name, err)
 	}
 	var problems []error
 	for i := range pods.Items {
