@@ -54,6 +54,7 @@ cross: ## build bin/cpupoold-arm64, kubectl-cpupool for other machines, and comp
 	GOARCH=arm64 $(BUILD) -o bin/cpupool-webhook-arm64 ./cmd/cpupool-webhook
 	GOARCH=arm64 $(BUILD) -o bin/kubectl-cpupool-arm64 ./cmd/kubectl-cpupool
 	GOOS=darwin GOARCH=arm64 $(BUILD) -o bin/kubectl-cpupool-darwin-arm64 ./cmd/kubectl-cpupool
+	GOOS=windows GOARCH=amd64 $(BUILD) -o bin/kubectl-cpupool.exe ./cmd/kubectl-cpupool
 	GOARCH=arm64 $(GO) list -test -export -f '' ./... >/dev/null
 
 test: test-unit test-node ## run the unit tests, and on one node a check of each guarantee of the README

@@ -10,7 +10,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/google/renameio/v2"
+	"github.com/google/renameio/v2/maybe"
 	"github.com/rogpeppe/go-internal/diff"
 	corev1 "k8s.io/api/core/v1"
 
@@ -100,7 +100,7 @@ func (o *mutateOptions) writePatch(s streams, pod string, patch []byte) error {
 		_, err := s.out.Write(diff.Diff(path, is, path+" (new)", patch))
 		return err
 	}
-	if err := renameio.WriteFile(path, patch, 0o644, renameio.WithTempDir(o.patchDir)); err != nil {
+	if err := maybe.WriteFile(path, patch, 0o644); err != nil {
 		return err
 	}
 	fmt.Fprintf(s.out, "%s: written\n", path)

@@ -8,7 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 
-	"github.com/google/renameio/v2"
+	"github.com/google/renameio/v2/maybe"
 	"github.com/spf13/cobra"
 
 	"github.com/cpupoold/cpupoold/internal/config"
@@ -150,7 +150,7 @@ func (o *renderOptions) write(s streams, files []migrate.Rendered) error {
 	}
 	for _, file := range files {
 		path := filepath.Join(o.dir, file.Name)
-		if err := renameio.WriteFile(path, file.Data, 0o644, renameio.WithTempDir(o.dir)); err != nil {
+		if err := maybe.WriteFile(path, file.Data, 0o644); err != nil {
 			return err
 		}
 		fmt.Fprintf(s.out, "%s: written\n", path)
