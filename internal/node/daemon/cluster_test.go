@@ -91,9 +91,9 @@ func TestClusterState(t *testing.T) {
 	}
 }
 
-// TestClusterNotOffered checks that a pod with whole CPUs that the node does not offer has one
-// problem, and so one event, for all of its containers, and that the shipped configuration offers
-// them on a node that has the CPUs.
+// TestClusterNotOffered checks the problem of a pod with whole CPUs that the node does not offer.
+// All of its containers have one reason, so the pod gets one event. On a node with enough CPUs the
+// shipped configuration offers them.
 func TestClusterNotOffered(t *testing.T) {
 	shipped, err := os.ReadFile("../../../systemd/config.yaml")
 	if err != nil {
@@ -123,7 +123,7 @@ func TestClusterNotOffered(t *testing.T) {
 			if (len(s.Problems) > 0) != (c.code != "") {
 				t.Errorf("problems are %+v; want code %q", s.Problems, c.code)
 			}
-			for _, p := range s.Problems { // those of one pod with one code are one event
+			for _, p := range s.Problems { // problems of one pod with one code are one event
 				if p.UID != "db" || p.Namespace != "apps" || p.Pod != "db" || p.Code != c.code {
 					t.Errorf("problem %+v; want code %q of apps/db", p, c.code)
 				}
