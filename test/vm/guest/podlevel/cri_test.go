@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"path"
 	"slices"
 	"strings"
@@ -46,9 +47,10 @@ func resources(cpus int) *runtime.LinuxContainerResources {
 	return &runtime.LinuxContainerResources{CpuShares: int64(cpus) * 1024, CpuQuota: int64(cpus) * 100_000, CpuPeriod: 100_000}
 }
 
-// onHost returns the namespaces of the pods of this test.
+// onHost returns the namespaces of the pods of this test. Each container has its own PID namespace, as in a pod without
+// shareProcessNamespace.
 func onHost() *runtime.NamespaceOption {
-	return &runtime.NamespaceOption{Network: runtime.NamespaceMode_NODE}
+	return &runtime.NamespaceOption{Network: runtime.NamespaceMode_NODE, Pid: runtime.NamespaceMode_CONTAINER}
 }
 
 // sandbox returns the configuration of a sandbox without resources.
@@ -68,6 +70,9 @@ func (k *kubelet) create(p cri.Pod, name string, cpus int) {
 	k.Helper()
 	ctx, cancel := context.WithTimeout(k.Context(), guestnode.Patience)
 	defer cancel()
+	if err := os.MkdirAll(sandbox(p).GetLogDirectory(), 0o755); err != nil { // CRI-O requires it
+		k.Fatal(err)
+	}
 	request := &runtime.CreateContainerRequest{
 		PodSandboxId:  p.ID,
 		SandboxConfig: sandbox(p),
