@@ -37,6 +37,7 @@ func verify(out io.Writer) *cobra.Command {
 			if err != nil {
 				return fmt.Errorf("find the cluster: %w", err)
 			}
+			way.QPS, way.Burst = 100, 200 // each check reads all nodes; client-go's 5 each second are too slow for 600 nodes
 			if o.Apps, err = appsclient.NewForConfig(way); err != nil {
 				return fmt.Errorf("connect to the cluster: %w", err)
 			}

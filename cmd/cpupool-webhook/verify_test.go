@@ -15,13 +15,19 @@ import (
 func TestVerify(t *testing.T) {
 	ready := 0
 	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path != "/apis/apps/v1/namespaces/cpupoold/daemonsets/cpupoold" {
-			http.NotFound(w, r)
-			return
-		}
 		w.Header().Set("Content-Type", "application/json")
-		_, _ = fmt.Fprintf(w, `{"apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": {"name": "cpupoold"},
-"status": {"desiredNumberScheduled": 1, "updatedNumberScheduled": 1, "numberReady": %d}}`, ready)
+		switch name := r.URL.Path; {
+		case name == "/apis/apps/v1/namespaces/cpupoold/daemonsets/cpupoold":
+			_, _ = fmt.Fprintf(w, `{"apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": {"name": "cpupoold"},
+"spec": {"selector": {"matchLabels": {"a": "b"}}}, "status": {"desiredNumberScheduled": 1, "updatedNumberScheduled": 1, "numberReady": %d}}`, ready)
+		case name == "/api/v1/namespaces/cpupoold/pods":
+			pod := `{"spec": {"nodeName": "n"}}`
+			_, _ = fmt.Fprintf(w, `{"apiVersion": "v1", "kind": "PodList", "items": [%s]}`, pod+strings.Repeat(", "+pod, 49))
+		case name == "/api/v1/nodes/n":
+			_, _ = fmt.Fprint(w, `{"apiVersion": "v1", "kind": "Node", "status": {"conditions": [{"type": "CPUPoolsReady", "status": "True"}]}}`)
+		default:
+			http.NotFound(w, r)
+		}
 	}))
 	t.Cleanup(api.Close)
 	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
@@ -40,6 +46,10 @@ func TestVerify(t *testing.T) {
 	ready = 1
 	if code, text := run("--daemonset=cpupoold"); code != exitOK || text != "the installation works\n" {
 		t.Errorf("with a ready pod: code %d, %s", code, text)
+	}
+	// client-go's own limit would need 8 s for 50 nodes.
+	if code, text := run("--daemonset=cpupoold", "--condition=cpupoold", "--timeout=4s"); code != exitOK {
+		t.Errorf("with 50 nodes: code %d, %s", code, text)
 	}
 	if code, text := run("--daemonsets=cpupoold"); code != exitUsage || !strings.Contains(text, "unknown flag") {
 		t.Errorf("with an unknown flag: code %d, %s", code, text)
