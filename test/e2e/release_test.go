@@ -55,7 +55,7 @@ func TestRelease(t *testing.T) {
 	}
 	c.plane.write(t, chart, string(data))
 
-	c.kubectl(t, "./"+command("helm install cpupoold ./cpupoold-0.1.0.tgz -n cpupoold --create-namespace --values values.yaml"))
+	c.kubectl(t, "./"+command("helm install cpupoold ./cpupoold-0.1.0.tgz -n cpupoold --create-namespace")+" --values values.yaml")
 	for _, m := range c.machines {
 		c.shows(t, m.name, advertised(0))
 	}
