@@ -19,7 +19,7 @@ const verifyHelp = `Checks from inside the cluster that an installation works, a
 Each node of the DaemonSets must have a ready pod of the last version. The nodes of the
 DaemonSets with --condition must have the condition CPUPoolsReady. With --review-in, the
 webhook must change a pod that is created with dryRun. The command waits until all of
-this is true. If it is not true in time, the command prints what is wrong and exits
+this is true. If it is not true in time, the command prints the faults and exits
 with 1.`
 
 // verify returns the command of helm test.

@@ -1,5 +1,5 @@
-// Package demo shows cpupoold at work on a real node: pods of every kind and a systemd unit, and what the daemon says about where each of
-// them runs next to what the kernel says.
+// Package demo runs cpupoold on a real node with pods of every kind and a systemd unit. It prints the CPUs of each of them by the daemon and by
+// the kernel.
 package demo
 
 import (
@@ -16,7 +16,7 @@ import (
 	"github.com/cpupoold/cpupoold/test/vm/internal/manifest"
 )
 
-// Run boots a node, runs cpupoold and pods of every kind in it, and prints the CPUs of each container by cpupoold and by the kernel, in lines
+// Run boots a node, and runs cpupoold and pods of every kind in it. Run prints the CPUs of each container by cpupoold and by the kernel, in lines
 // of at most 140 characters. Run returns an error if both differ. Then, unless it is nil, is called while the node still runs. The
 // topology and the kind of guest of the configuration are the demo's own.
 func Run(ctx context.Context, config vm.Config, out io.Writer, then func(*vm.VM) error) (err error) {

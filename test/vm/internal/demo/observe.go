@@ -15,8 +15,8 @@ import (
 	"github.com/cpupoold/cpupoold/test/vm"
 )
 
-// collect prints the files of the cgroups of all pods and of the unit, where each thread of the machine may run, and the machine's shape: a
-// file's name, a zero byte and a line of it. What vanishes meanwhile is left out.
+// collect prints the files of the cgroups of all pods and of the unit, the CPUs of each thread, and the topology of the machine. A line has the
+// name of a file, a zero byte and a line of the file. Files that vanish in the meantime are left out.
 const collect = `cd /sys/fs/cgroup
 grep -rsZ "" kubepods.slice system.slice/cpuset.cpus.effective system.slice/` + unit + ` --include=cgroup.controllers --include=cgroup.events --include=cgroup.procs \
 	--include=cpuset.cpus --include=cpuset.cpus.effective --include=cpu.weight --include=cpu.idle --include=cpu.max
