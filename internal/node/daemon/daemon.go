@@ -208,7 +208,7 @@ func newLoop(h hostenv.Host, o Options) (*Loop, error) {
 	l.status.withheld = machine.Withheld
 	l.inventory.UseClock(now)
 	l.notify.Alive(l.now())
-	unfit, err := l.settings.Begin(o.Config, machine.Topology)
+	unfit, err := l.settings.Begin(o.Config, machine.Topology, j.Accepted)
 	if err != nil {
 		return nil, err
 	}

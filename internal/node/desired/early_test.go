@@ -64,7 +64,7 @@ func TestEarly(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var settings desired.Settings
-			if _, err := settings.Begin(parse(t, c.yaml), machine); err != nil {
+			if _, err := settings.Begin(parse(t, c.yaml), machine, nil); err != nil {
 				t.Fatal(err)
 			}
 			in := desired.Input{Settings: settings, Inventory: inventory.New(cgroup.DriverSystemd), Journal: undo.New(undo.Document{}),

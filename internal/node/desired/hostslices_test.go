@@ -30,7 +30,7 @@ func hostNode(units ...string) *inventory.Inventory {
 func hostSettings(t *testing.T, yaml string, cpus int) desired.Settings {
 	t.Helper()
 	var s desired.Settings
-	if _, err := s.Begin(parse(t, yaml), machine(cpus)); err != nil {
+	if _, err := s.Begin(parse(t, yaml), machine(cpus), nil); err != nil {
 		t.Fatal(err)
 	}
 	return s

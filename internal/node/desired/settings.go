@@ -67,9 +67,10 @@ func (s *Settings) RestartKeys(changed *config.Config) []string {
 
 // Begin sets the settings at the start. It adapts pools that do not fit the machine, and
 // returns in unfit why they do not fit. A node that boots must not wait until its
-// configuration is corrected, and after a loss of the journal no earlier one is known.
-func (s *Settings) Begin(c *config.Config, t *topology.Topology) (unfit, err error) {
-	err = s.set(c, t, func(_ undo.Accepted, why error) bool {
+// configuration is corrected, and after a loss of the journal no earlier one is known. before
+// is that of the journal; nil without one.
+func (s *Settings) Begin(c *config.Config, t *topology.Topology, before *undo.Accepted) (unfit, err error) {
+	err = s.set(c, t, before, func(_ undo.Accepted, why error) bool {
 		unfit = why
 		return true
 	})
@@ -82,22 +83,29 @@ func (s *Settings) Change(c *config.Config, t *topology.Topology, before *undo.A
 	if s.Config != nil && s.Config.Pools.Guaranteed.Kubelet != c.Pools.Guaranteed.Kubelet {
 		return errOtherOwner
 	}
-	return s.set(c, t, func(now undo.Accepted, _ error) bool {
+	return s.set(c, t, before, func(now undo.Accepted, _ error) bool {
 		return before.OnOtherMachine(now) || s.Config != nil && s.Now.Pools == now.Pools
 	})
 }
 
 // set replaces the settings. Pools that do not fit the machine are an error, unless adapt
 // returns true.
-func (s *Settings) set(c *config.Config, t *topology.Topology, adapt func(now undo.Accepted, unfit error) bool) error {
+func (s *Settings) set(c *config.Config, t *topology.Topology, before *undo.Accepted, adapt func(now undo.Accepted, unfit error) bool) error {
 	now, err := undo.AcceptedOn(c, t)
 	if err != nil {
 		return fmt.Errorf("digest of the pools: %w", err)
 	}
-	next := Settings{Config: c, Topology: t, Machine: s.Machine, Names: c.Names(), Now: now, specs: c.Pools.On(t)}
-	if s.Config != nil && s.Now.Pools == now.Pools {
-		next.specs = s.specs // cpus: auto stays on its CPUs when others go offline or come back
+	// cpus: auto stays on its CPUs when others go offline or come back, also while no daemon runs.
+	next := Settings{Config: c, Topology: t, Machine: s.Machine, Names: c.Names(), specs: c.Pools}
+	switch {
+	case s.Config != nil && s.Now.Pools == now.Pools:
+		next.specs = s.specs
+	case s.Config == nil && before != nil && before.Pools == now.Pools:
+		next.specs = withAuto(c.Pools, before.Auto)
 	}
+	next.specs = next.specs.On(t)
+	now.Auto = autoOf(next.specs)
+	next.Now = now
 	if s.Config != nil {
 		// The clients of the runtime have dropped annotations with names of another domain.
 		next.Names.Domain = s.Names.Domain
@@ -121,6 +129,30 @@ func (s *Settings) set(c *config.Config, t *topology.Topology, adapt func(now un
 	}
 	*s = next
 	return nil
+}
+
+// autoOf returns the CPUs of the partitions with cpus: auto.
+func autoOf(s pools.Spec) (auto []cpuset.Set) {
+	for _, p := range s.Partitions {
+		if p.Auto {
+			auto = append(auto, p.CPUs)
+		}
+	}
+	return auto
+}
+
+// withAuto returns s with the result of autoOf. Without one it returns s.
+func withAuto(s pools.Spec, auto []cpuset.Set) pools.Spec {
+	if len(auto) != len(autoOf(s)) {
+		return s
+	}
+	s.Partitions = slices.Clone(s.Partitions)
+	for i := range s.Partitions {
+		if s.Partitions[i].Auto {
+			s.Partitions[i].CPUs, auto = auto[0], auto[1:]
+		}
+	}
+	return s
 }
 
 // Offline returns the configured CPUs that are offline.

@@ -88,7 +88,7 @@ func TestFewerCPUs(t *testing.T) {
 }
 
 // TestAutoStays checks that cpus: auto stays on its CPUs when CPUs go offline or the file is read
-// again, and is chosen again when the pools of the configuration change.
+// again or the daemon starts again, and is chosen again when the pools of the configuration change.
 func TestAutoStays(t *testing.T) {
 	const yaml = "apiVersion: " + config.APIVersion + "\nkind: " + config.Kind + "\npartitions: [{type: management, cpus: auto}]\n"
 	var s desired.Settings
@@ -107,6 +107,17 @@ func TestAutoStays(t *testing.T) {
 	change(yaml, cpuset.Of(1), "0")
 	change(yaml, cpuset.Set{}, "0-1")
 	change(yaml+"logLevel: debug\n", cpuset.Of(1), "0")
+	recorded := s.Now
+	s = desired.Settings{} // a restart
+	m := machine(8)
+	m.Online = m.Online.Difference(cpuset.Of(1))
+	if _, err := s.Begin(parse(t, yaml), m, &recorded); err != nil || s.Pools.Partitions[0].CPUs.String() != "0" {
+		t.Errorf("after a restart the pool has %v, %v; want CPU 0", s.Pools.Partitions, err)
+	}
+	if s.Fits == nil || !s.Fits.Equal(recorded) {
+		t.Errorf("after a restart the record is %+v; want %+v", s.Fits, recorded)
+	}
+	change(yaml, cpuset.Set{}, "0-1")
 	change(yaml+"guaranteed: {from: shared}\n", cpuset.Of(1), "0,2")
 }
 
@@ -117,7 +128,7 @@ func TestBegin(t *testing.T) {
 		unfit bool
 	}{"fits": {8, false}, "does not fit": {6, true}} {
 		var s desired.Settings
-		unfit, err := s.Begin(parse(t, nodefixture.PoolsYAML), machine(c.cpus))
+		unfit, err := s.Begin(parse(t, nodefixture.PoolsYAML), machine(c.cpus), nil)
 		if err != nil || (unfit != nil) != c.unfit || (len(s.Adapted) > 0) != c.unfit || s.Pools.Shared.String() != "2-3" {
 			t.Errorf("%s: %v, %v, adapted %v", name, unfit, err, s.Adapted)
 		}

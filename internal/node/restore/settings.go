@@ -16,7 +16,7 @@ import (
 func restoreSettings(ctx context.Context, c *config.Config, t *topology.Topology, dryRun bool) (tune.Report, error) {
 	var exclusive cpuset.Set
 	var s desired.Settings
-	if _, err := s.Begin(c, t); err == nil {
+	if _, err := s.Begin(c, t, nil); err == nil {
 		exclusive = s.Ownable()
 	}
 	r, _, err := hosttuning.Restoring(c, tune.Machine{Possible: t.Possible, Online: t.Online}, exclusive)

@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"slices"
 
 	"github.com/cpupoold/cpupoold/internal/config"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
@@ -18,9 +19,12 @@ type Accepted struct {
 	Pools   string     `json:"pools"`
 	Present cpuset.Set `json:"present"`
 	Online  cpuset.Set `json:"online"`
+	// Auto are the CPUs of the partitions with cpus: auto, in the order of the configuration.
+	// They end with the boot.
+	Auto []cpuset.Set `json:"auto,omitempty"`
 }
 
-// AcceptedOn returns the description of a configuration's pools on a machine.
+// AcceptedOn returns the description of a configuration's pools on a machine, without Auto.
 func AcceptedOn(c *config.Config, t *topology.Topology) (Accepted, error) {
 	b, err := json.Marshal(c.Pools)
 	if err != nil {
@@ -32,10 +36,10 @@ func AcceptedOn(c *config.Config, t *topology.Topology) (Accepted, error) {
 
 // OnOtherMachine reports whether the same pools were accepted on a machine with other CPUs.
 func (a *Accepted) OnOtherMachine(now Accepted) bool {
-	return a != nil && a.Pools == now.Pools && !a.Equal(now)
+	return a != nil && a.Pools == now.Pools && (!a.Present.Equal(now.Present) || !a.Online.Equal(now.Online))
 }
 
-// Equal reports whether pools and machine are the same.
+// Equal reports whether all fields are the same.
 func (a *Accepted) Equal(b Accepted) bool {
-	return a != nil && a.Pools == b.Pools && a.Present.Equal(b.Present) && a.Online.Equal(b.Online)
+	return a != nil && a.Pools == b.Pools && a.Present.Equal(b.Present) && a.Online.Equal(b.Online) && slices.EqualFunc(a.Auto, b.Auto, cpuset.Set.Equal)
 }

@@ -87,6 +87,9 @@ func (d Document) inBoot(bootID string) Document {
 	if d.BootID == bootID {
 		return d
 	}
+	if d.Accepted != nil {
+		d.Accepted = &Accepted{Pools: d.Accepted.Pools, Present: d.Accepted.Present, Online: d.Accepted.Online}
+	}
 	return Document{BootID: bootID, Accepted: d.Accepted}
 }
 

@@ -204,14 +204,19 @@ func TestJournalVersions(t *testing.T) {
 	}
 }
 
-// TestAcceptedOutlivesTheBoot checks that only Accepted is read of an earlier boot's file.
+// TestAcceptedOutlivesTheBoot checks that only Accepted is read of an earlier boot's file, without
+// the CPUs of cpus: auto.
 func TestAcceptedOutlivesTheBoot(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "journal.json")
 	was := sampleJournal()
-	was.Accepted = &undo.Accepted{Pools: "x", Present: cpuset.Of(0), Online: cpuset.Of(0)}
+	was.Accepted = &undo.Accepted{Pools: "x", Present: cpuset.Of(0), Online: cpuset.Of(0), Auto: []cpuset.Set{cpuset.Of(0)}}
 	if err := undo.Save(name, "", was); err != nil {
 		t.Fatal(err)
 	}
+	if j, note := undo.Load(name, "boot-1", time.Now()); note != nil || !j.Accepted.Equal(*was.Accepted) {
+		t.Errorf("journal of this boot = %+v, %v", j, note)
+	}
+	was.Accepted.Auto = nil
 	j, note := undo.Load(name, "boot-2", time.Now())
 	if note != nil || !j.Accepted.Equal(*was.Accepted) || len(j.Originals)+len(j.Assignments) != 0 {
 		t.Errorf("journal of an earlier boot = %+v, %v", j, note)
