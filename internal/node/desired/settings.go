@@ -67,8 +67,8 @@ func (s *Settings) RestartKeys(changed *config.Config) []string {
 
 // Begin sets the settings at the start. It adapts pools that do not fit the machine, and
 // returns in unfit why they do not fit. A node that boots must not wait until its
-// configuration is corrected, and after a loss of the journal no earlier one is known. before
-// is that of the journal; nil without one.
+// configuration is corrected, and after a loss of the journal no earlier one is known. The
+// journal has before; nil without one.
 func (s *Settings) Begin(c *config.Config, t *topology.Topology, before *undo.Accepted) (unfit, err error) {
 	err = s.set(c, t, before, func(_ undo.Accepted, why error) bool {
 		unfit = why

@@ -87,8 +87,8 @@ func TestFewerCPUs(t *testing.T) {
 	}
 }
 
-// TestAutoStays checks that cpus: auto stays on its CPUs when CPUs go offline or the file is read
-// again or the daemon starts again, and is chosen again when the pools of the configuration change.
+// TestAutoStays checks that cpus: auto stays on its CPUs when CPUs go offline, the file is read
+// again or the daemon starts again. It is chosen again when the pools of the configuration change.
 func TestAutoStays(t *testing.T) {
 	const yaml = "apiVersion: " + config.APIVersion + "\nkind: " + config.Kind + "\npartitions: [{type: management, cpus: auto}]\n"
 	var s desired.Settings
