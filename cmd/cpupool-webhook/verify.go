@@ -56,7 +56,7 @@ func verify(out io.Writer) *cobra.Command {
 	flags := cmd.Flags()
 	flags.StringSliceVar(&o.DaemonSets, "daemonset", nil, "`NAME` of a DaemonSet in the namespace cpupoold")
 	flags.StringSliceVar(&o.Conditions, "condition", nil, "`NAME` of a DaemonSet whose nodes report the condition CPUPoolsReady")
-	flags.StringVar(&o.ReviewIn, "review-in", "", "`NAMESPACE` of the pod that is created with dryRun; by default there is none")
+	flags.StringVar(&o.ReviewIn, "review-in", "", "`NAMESPACE` of the pod that is created with dryRun; by default no pod is created")
 	flags.DurationVar(&timeout, "timeout", 2*time.Minute, "how long to wait")
 	flags.StringVar(&kubeconfig, "kubeconfig", "", "`FILE` with the way to the cluster; by default the pod's service account")
 	return cmd

@@ -70,5 +70,6 @@ func TestRelease(t *testing.T) {
 	c.kubectl(t, "kubectl -n cpupool-webhook rollout status deployment cpupool-webhook")
 	c.kubectl(t, "kubectl annotate namespace kube-system workload.openshift.io/allowed=management --overwrite")
 	c.latched(t, cores, shared, guaranteed)
+	c.kubectl(t, "./helm test cpupoold -n cpupoold")
 	c.kubectl(t, "./helm uninstall cpupoold -n cpupoold")
 }
