@@ -59,7 +59,7 @@ cross: ## build bin/cpupoold-arm64, kubectl-cpupool for other machines, and comp
 
 test: test-unit test-node ## run the unit tests, and on one node a check of each guarantee of the README
 
-test-all: test-unit test-browser test-fleet ## run everything; many hours
+test-all: test-unit test-browser test-fleet ## run all tests that need no release files, apart from benchmarks and churn; many hours
 	$(MAKE) test-vm PAIRS=all
 	$(MAKE) test-disturbance
 	$(MAKE) test-conformance
