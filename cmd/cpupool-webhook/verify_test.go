@@ -16,14 +16,14 @@ func TestVerify(t *testing.T) {
 	ready := 0
 	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
-		switch name := r.URL.Path; {
-		case name == "/apis/apps/v1/namespaces/cpupoold/daemonsets/cpupoold":
+		switch r.URL.Path {
+		case "/apis/apps/v1/namespaces/cpupoold/daemonsets/cpupoold":
 			_, _ = fmt.Fprintf(w, `{"apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": {"name": "cpupoold"},
 "spec": {"selector": {"matchLabels": {"a": "b"}}}, "status": {"desiredNumberScheduled": 1, "updatedNumberScheduled": 1, "numberReady": %d}}`, ready)
-		case name == "/api/v1/namespaces/cpupoold/pods":
+		case "/api/v1/namespaces/cpupoold/pods":
 			pod := `{"spec": {"nodeName": "n"}}`
 			_, _ = fmt.Fprintf(w, `{"apiVersion": "v1", "kind": "PodList", "items": [%s]}`, pod+strings.Repeat(", "+pod, 49))
-		case name == "/api/v1/nodes/n":
+		case "/api/v1/nodes/n":
 			_, _ = fmt.Fprint(w, `{"apiVersion": "v1", "kind": "Node", "status": {"conditions": [{"type": "CPUPoolsReady", "status": "True"}]}}`)
 		default:
 			http.NotFound(w, r)
