@@ -40,8 +40,15 @@ func TestRelease(t *testing.T) {
 
 	c := start(t, "8c2n")
 	for _, m := range c.machines {
-		m.bring(t, images[0], "/root/"+filepath.Base(images[0]))
-		m.run(t, "sh", "-euc", "cd /root; "+command("ctr --namespace k8s.io images import --digests --base-name ghcr.io/cpupoold/cpupoold cpupoold-image_0.1.0.tar"))
+		for _, file := range []string{images[0], strings.TrimSuffix(images[0], ".tar") + ".digest"} {
+			m.bring(t, file, "/root/"+filepath.Base(file))
+		}
+		for _, line := range []string{
+			"ctr --namespace k8s.io images import cpupoold-image_0.1.0.tar",
+			`ctr --namespace k8s.io images tag ghcr.io/cpupoold/cpupoold:0.1.0 "$(sed 's/:[^:@/]*@/@/' cpupoold-image_0.1.0.digest)"`,
+		} {
+			m.run(t, "sh", "-euc", "cd /root; "+command(line))
+		}
 	}
 	helm := exec.CommandContext(t.Context(), "go", "-C", "../../release", "build", "-o", filepath.Join(c.plane.dir, "helm"), "helm.sh/helm/v3/cmd/helm")
 	if out, err := helm.CombinedOutput(); err != nil {
