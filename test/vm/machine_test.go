@@ -83,18 +83,24 @@ func TestDiskOfRuntime(t *testing.T) {
 		"plain":  {Config{}, image.Spec{Name: "base-trixie", Suite: "trixie"}},
 		"kernel": {Config{Suite: "forky"}, image.Spec{Name: "base-forky", Suite: "forky", Packages: []string{"libseccomp2", "mount"}}},
 		"node": {Config{Node: true}, image.Spec{
-			Name: "node-trixie-containerd", Suite: "trixie", Trees: []string{"node", "containerd"}, Layers: []string{"containerd", "containerd-2"},
+			Name: "node-trixie-containerd", Suite: "trixie", Trees: []string{"node", "tools", "containerd"},
+			Layers: []string{"containerd", "containerd-2", "containerd-unit"},
 		}},
 		"options": {Config{Node: true, Runtime: Runtime{NRIOff: true, Cgroupfs: true}}, image.Spec{
-			Name: "node-trixie-containerd-nri-off-cgroupfs", Suite: "trixie", Trees: []string{"node", "containerd"},
-			Layers: []string{"containerd", "containerd-2", "nri-off", "cgroupfs"},
+			Name: "node-trixie-containerd-nri-off-cgroupfs", Suite: "trixie", Trees: []string{"node", "tools", "containerd"},
+			Layers: []string{"containerd", "containerd-2", "containerd-unit", "nri-off", "cgroupfs"},
 		}},
 		"containerd of Debian": {Config{Node: true, Runtime: Runtime{Name: "containerd-1.7"}}, image.Spec{
-			Name: "node-trixie-containerd-1.7", Suite: "trixie", Packages: []string{"containerd", "runc"}, Trees: []string{"node"},
-			Layers: []string{"containerd", "containerd-1.7"},
+			Name: "node-trixie-containerd-1.7", Suite: "trixie", Packages: []string{"containerd", "runc"}, Trees: []string{"node", "tools"},
+			Layers: []string{"containerd", "containerd-package", "containerd-1.7"},
+		}},
+		"demo": {Config{Node: true, Suite: "forky", Runtime: Runtime{Name: "containerd-debian"}}, image.Spec{
+			Name: "node-forky-containerd-debian", Suite: "forky", Trees: []string{"node"},
+			Packages: []string{"libseccomp2", "mount", "containerd", "containernetworking-plugins", "crun"},
+			Layers:   []string{"containerd", "containerd-2", "containerd-package", "containerd-crun", "containerd-debian"},
 		}},
 		"CRI-O": {Config{Node: true, Suite: "bookworm", Runtime: Runtime{Name: "crio-crun", PodEvents: true}}, image.Spec{
-			Name: "node-bookworm-crio-crun-pod-events", Suite: "bookworm", Packages: []string{"conmon", "crun"}, Trees: []string{"node", "crio"},
+			Name: "node-bookworm-crio-crun-pod-events", Suite: "bookworm", Packages: []string{"conmon", "crun"}, Trees: []string{"node", "tools", "crio"},
 			Layers: []string{"crio", "crun", "pod-events"},
 		}},
 	}
@@ -125,7 +131,7 @@ func TestDiskErrors(t *testing.T) {
 		config Config
 		want   string
 	}{
-		"runtime": {Config{Node: true, Runtime: Runtime{Name: "docker"}}, `find runtime "docker": not one of containerd, containerd-1.7, containerd-crun, crio-crun, crio-runc`},
+		"runtime": {Config{Node: true, Runtime: Runtime{Name: "docker"}}, `find runtime "docker": not one of containerd, containerd-1.7, containerd-crun, containerd-debian, crio-crun, crio-runc`},
 		"plain":   {Config{Runtime: Runtime{Name: "crio-runc"}}, `check runtime "crio-runc": a machine without Node has none`},
 		"suite":   {Config{Node: true, Suite: "forky", Runtime: Runtime{Name: "containerd-1.7"}}, "check suite forky: containerd-1.7 is in trixie only"},
 		"NRI": {
