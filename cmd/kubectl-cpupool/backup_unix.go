@@ -23,7 +23,7 @@ func writeCopy(path string, c content) error {
 	if err != nil {
 		return err
 	}
-	defer pending.Cleanup() //nolint:errcheck // what is left begins with a dot
+	defer pending.Cleanup() //nolint:errcheck // the name of a file that stays begins with a dot
 	if err := pending.Sync(); err != nil {
 		return err
 	}
