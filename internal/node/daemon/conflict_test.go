@@ -56,6 +56,8 @@ func TestContest(t *testing.T) {
 	if got := n.State(id).CPUs.String(); got != "3" {
 		t.Errorf("a contested cgroup is written: it has %s", got)
 	}
+	// A container that causes a conflict cannot make the node faulty.
+	r.view("no fault and no open external write", func(v *telemetry.View) bool { return v.Faulty == 0 && v.Open == 0 && contested(v) })
 	for _, outside := range []string{"3-4", "0-3", "1", "7", "0-7"} {
 		n.WriteFile(id, cgroup.FileCPUs, outside)
 		r.within(time.Second, "off CPUs "+outside, func() bool { return n.State(id).Effective.IsSubsetOf(cpuset.Of(2, 3)) })

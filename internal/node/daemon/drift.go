@@ -159,11 +159,12 @@ func (d *driftTracker) changed(property string) map[cgroup.Path]bool {
 	return all
 }
 
-// unrepaired returns the number of unrepaired drifts.
-func (d *driftTracker) unrepaired() int {
+// unrepaired returns the number of unrepaired drifts. It omits the cpusets of cgroups that are
+// confined in a write conflict.
+func (d *driftTracker) unrepaired(confined func(cgroup.Path) bool) int {
 	n := 0
 	for _, o := range d.open {
-		if !o.repaired {
+		if !o.repaired && (o.Property != cgroup.FileCPUs || !confined(o.Path)) {
 			n++
 		}
 	}

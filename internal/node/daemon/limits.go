@@ -78,6 +78,13 @@ func (l *Loop) runsOutside(p cgroup.Path) bool {
 	return t != nil && !t.CPUs.IsEmpty() && !l.cache.Current(p).Effective.IsSubsetOf(t.CPUs)
 }
 
+// confinedInConflict reports whether a write conflict pauses the repairs of the cpuset of a
+// cgroup that runs on its own CPUs only. The problem of the conflict reports it. It is no fault:
+// the container does no harm, and it can cause the conflict itself.
+func (l *Loop) confinedInConflict(p cgroup.Path, now time.Time) bool {
+	return !l.runsOutside(p) && slices.Contains(l.backoffs.Pauses(p, l.runsOutside, now), cgroup.FileCPUs)
+}
+
 // ownerOf returns the key of the container or unit of a target, or the zero key for pods and
 // pause containers.
 func (l *Loop) ownerOf(t cgroup.Target) pools.Key {

@@ -101,7 +101,8 @@ func (l *Loop) faults(now time.Time) map[cgroup.Path]error {
 		if l.quiet.Defers(d.Path, d.Property) {
 			continue
 		}
-		if waits[d.Path] = busy(d.Path) || slices.ContainsFunc(d.WaitsFor, busy); !waits[d.Path] {
+		contested := d.Property == cgroup.FileCPUs && l.confinedInConflict(d.Path, now) // a problem, and not a fault
+		if waits[d.Path] = contested || busy(d.Path) || slices.ContainsFunc(d.WaitsFor, busy); !waits[d.Path] {
 			faults[d.Path] = l.backoffs.WaitErr(d)
 		}
 	}
@@ -193,7 +194,7 @@ func (l *Loop) view() *telemetry.View {
 		Refusals:    l.refusalLog.List(),
 		Drifts:      maps.Clone(l.drifts.total),
 		Repaired:    maps.Clone(l.drifts.repaired),
-		Open:        l.drifts.unrepaired(),
+		Open:        l.drifts.unrepaired(func(p cgroup.Path) bool { return l.confinedInConflict(p, l.now()) }),
 		Repairs:     l.drifts.repairs.Clone(),
 		Gathered:    l.cache.MovedThreads(),
 		Stuck:       l.cache.StrandedThreads(),

@@ -64,7 +64,7 @@ func TestAlerts(t *testing.T) {
 	n.configurationIsBad()
 	n.runtimeIsAway()
 	n.writesAreRefused()
-	n.somebodyKeepsWriting()
+	n.externalWritesContinue()
 	n.ownerIsRefused()
 	n.ownerIsDisturbed()
 	n.tasksWait()
@@ -133,8 +133,8 @@ func (n *node) writesAreRefused() {
 	n.placed()
 }
 
-// somebodyKeepsWriting an owner's CPU into shared containers. The daemon never leaves anybody there, so that it goes on as long as he does.
-func (n *node) somebodyKeepsWriting() {
+// externalWritesContinue writes an owner's CPU into shared containers after each repair. The daemon then confines their pod, and pauses the repairs.
+func (n *node) externalWritesContinue() {
 	n.Helper()
 	n.firesWhile(func() {
 		for _, c := range n.shared {
@@ -148,6 +148,8 @@ func (n *node) somebodyKeepsWriting() {
 		}
 	}, "CPUPoolDriftPersists")
 	n.values("cpupoold_drift_total")
+	n.values(`cpupoold_problems{code="Contested"}`)
+	n.values("cpupoold_faulty_cgroups")
 	n.ends("CPUPoolDriftPersists")
 	n.placed()
 }
