@@ -105,7 +105,7 @@ const cpusetsAlone = "its CPUs are its own by cpusets alone: "
 
 // whyWait returns why a partition has to wait; empty if it does not.
 func (l *Loop) whyWait(w cgroup.PartitionWish, now time.Time) string {
-	if slices.Contains(l.backoffs.Pauses(w.Path, l.runsOutside, now), cgroup.FilePartition) {
+	if slices.Contains(l.backoffs.Pauses(w.Path, l.status.runsOutside(l.cache), now), cgroup.FilePartition) {
 		return "another process ends it after each repair; repairs pause"
 	}
 	if f, failed := l.isolation.failures[w.Path]; failed && partition.SameWish(f.wish, w) && now.Before(f.until) {

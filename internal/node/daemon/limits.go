@@ -43,7 +43,7 @@ func (l *Loop) limits(want []cgroup.Target, now time.Time) limits {
 	for p := range l.backoffs.Affected(want) {
 		m.mark(p, func(c *cgroup.Current) {
 			c.NoWrite, c.NoSeal = l.backoffs.Paused(p, now)
-			c.Left = l.backoffs.Pauses(p, l.runsOutside, now)
+			c.Left = l.backoffs.Pauses(p, l.status.runsOutside(l.cache), now)
 		})
 	}
 	for p := range l.quiet.Weights() {
@@ -69,22 +69,6 @@ func (l *Loop) limits(want []cgroup.Target, now time.Time) limits {
 	return m
 }
 
-// runsOutside reports whether a cgroup runs on CPUs outside its target: exclusive CPUs of an
-// owner, or CPUs of another pool. The rule is the same for all pools. An application container on
-// management CPUs delays the services of the node. A management container on shared CPUs
-// delays applications, and an owner on shared CPUs has lost its isolation.
-func (l *Loop) runsOutside(p cgroup.Path) bool {
-	t := targetAt(l.status.targets, p)
-	return t != nil && !t.CPUs.IsEmpty() && !l.cache.Current(p).Effective.IsSubsetOf(t.CPUs)
-}
-
-// confinedInConflict reports whether a write conflict pauses the repairs of the cpuset of a
-// cgroup that runs on its own CPUs only. The problem of the conflict reports it. It is no fault:
-// the container does no harm, and it can cause the conflict itself.
-func (l *Loop) confinedInConflict(p cgroup.Path, now time.Time) bool {
-	return !l.runsOutside(p) && slices.Contains(l.backoffs.Pauses(p, l.runsOutside, now), cgroup.FileCPUs)
-}
-
 // ownerOf returns the key of the container or unit of a target, or the zero key for pods and
 // pause containers.
 func (l *Loop) ownerOf(t cgroup.Target) pools.Key {
@@ -99,16 +83,6 @@ func (l *Loop) ownerOf(t cgroup.Target) pools.Key {
 		return l.inventory.KeyOf(e)
 	}
 	return pools.Key{}
-}
-
-// targetAt returns the target of a cgroup, or nil.
-func targetAt(targets []cgroup.Target, p cgroup.Path) *cgroup.Target {
-	for i := range targets {
-		if targets[i].Path == p {
-			return &targets[i]
-		}
-	}
-	return nil
 }
 
 // settleQuiet takes over the changes that the plan of this pass defers, and logs them if

@@ -101,7 +101,7 @@ func (l *Loop) faults(now time.Time) map[cgroup.Path]error {
 		if l.quiet.Defers(d.Path, d.Property) {
 			continue
 		}
-		contested := d.Property == cgroup.FileCPUs && l.confinedInConflict(d.Path, now) // a problem, and not a fault
+		contested := d.Property == cgroup.FileCPUs && l.backoffs.Confines(d.Path, l.status.runsOutside(l.cache), now) // a problem, and not a fault
 		if waits[d.Path] = contested || busy(d.Path) || slices.ContainsFunc(d.WaitsFor, busy); !waits[d.Path] {
 			faults[d.Path] = l.backoffs.WaitErr(d)
 		}
@@ -194,7 +194,7 @@ func (l *Loop) view() *telemetry.View {
 		Refusals:    l.refusalLog.List(),
 		Drifts:      maps.Clone(l.drifts.total),
 		Repaired:    maps.Clone(l.drifts.repaired),
-		Open:        l.drifts.unrepaired(func(p cgroup.Path) bool { return l.confinedInConflict(p, l.now()) }),
+		Open:        l.drifts.unrepaired(func(p cgroup.Path) bool { return l.backoffs.Confines(p, l.status.runsOutside(l.cache), l.now()) }),
 		Repairs:     l.drifts.repairs.Clone(),
 		Gathered:    l.cache.MovedThreads(),
 		Stuck:       l.cache.StrandedThreads(),

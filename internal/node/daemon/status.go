@@ -5,6 +5,7 @@ import (
 
 	"github.com/cpupoold/cpupoold/internal/node/auxiliary"
 	"github.com/cpupoold/cpupoold/internal/node/hostslices"
+	"github.com/cpupoold/cpupoold/internal/node/kernelstate"
 	"github.com/cpupoold/cpupoold/internal/node/telemetry"
 	"github.com/cpupoold/cpupoold/internal/node/usablecpus"
 	"github.com/cpupoold/cpupoold/internal/node/view"
@@ -79,4 +80,25 @@ func newStatus() status {
 		asks:        make(map[string]*unitAsk),
 		away:        make(map[string]bool),
 	}
+}
+
+// runsOutside returns a function that reports whether a cgroup runs on CPUs outside its target:
+// exclusive CPUs of an owner, or CPUs of another pool. The rule is the same for all pools. An
+// application container on management CPUs delays the services of the node. A management
+// container on shared CPUs delays applications, and an owner on shared CPUs has lost its isolation.
+func (s *status) runsOutside(cache *kernelstate.Cache) func(cgroup.Path) bool {
+	return func(p cgroup.Path) bool {
+		t := targetAt(s.targets, p)
+		return t != nil && !t.CPUs.IsEmpty() && !cache.Current(p).Effective.IsSubsetOf(t.CPUs)
+	}
+}
+
+// targetAt returns the target of a cgroup, or nil.
+func targetAt(targets []cgroup.Target, p cgroup.Path) *cgroup.Target {
+	for i := range targets {
+		if targets[i].Path == p {
+			return &targets[i]
+		}
+	}
+	return nil
 }

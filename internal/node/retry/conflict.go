@@ -101,6 +101,13 @@ func (b *Backoffs) Pauses(p cgroup.Path, intrudes func(cgroup.Path) bool, now ti
 	return paused
 }
 
+// Confines reports whether repairs of a cpuset pause while the cgroup runs on its own CPUs only.
+// The problem of the conflict reports it. It is no fault: the container does no harm, and it can
+// cause the conflict itself.
+func (b *Backoffs) Confines(p cgroup.Path, intrudes func(cgroup.Path) bool, now time.Time) bool {
+	return !intrudes(p) && slices.Contains(b.Pauses(p, intrudes, now), cgroup.FileCPUs)
+}
+
 // Problems returns the reason of each pause, by cgroup, in their order. A cgroup can have several.
 func (b *Backoffs) Problems(now time.Time) iter.Seq2[cgroup.Path, pools.Reason] {
 	return func(yield func(cgroup.Path, pools.Reason) bool) {
