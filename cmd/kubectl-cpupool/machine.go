@@ -1,12 +1,19 @@
 package main
 
 import (
-	"github.com/spf13/cobra"
+	"errors"
+	"fmt"
+	"strings"
 
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/cpupoold/cpupoold/internal/plugin/simulate"
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/topology"
 )
 
-// machineFlags name the machine that a configuration is for, as those of simulate do.
+// machineFlags name the machine that a configuration is for, as the flags of simulate do.
 type machineFlags struct{ topology string }
 
 func (m *machineFlags) add(cmd *cobra.Command) {
@@ -18,6 +25,82 @@ func (m *machineFlags) machine(s streams) (*topology.Topology, error) {
 	if m.topology == "" {
 		return nil, nil //nolint:nilnil // a machine that is not known
 	}
-	o := simulateOptions{topology: m.topology}
-	return o.machine(s)
+	return readMachine(s, m.topology)
+}
+
+// readMachine returns the machine of a description or of a file.
+func readMachine(s streams, text string) (*topology.Topology, error) {
+	if simulate.IsDescription(text) {
+		return simulate.Describe(text)
+	}
+	data, err := read(s.in, text)
+	if err != nil {
+		return nil, err
+	}
+	t, err := simulate.Machine(data)
+	return t, named(text, err)
+}
+
+// machines are the machines that --topology gives to nodes.
+type machines struct {
+	byNode map[string]*topology.Topology
+	others *topology.Topology // nil: the nodes in the files decide
+}
+
+// splitTopology splits a value of --topology. Node is empty without one: NODE=FILE starts
+// with the name of a node, and a file with = in its name is written with ./.
+func splitTopology(value string) (node, machine string) {
+	name, rest, found := strings.Cut(value, "=")
+	if found && len(validation.IsDNS1123Subdomain(name)) == 0 {
+		return name, rest
+	}
+	return "", value
+}
+
+// readMachines reads the values of --topology.
+func readMachines(s streams, values []string) (*machines, error) {
+	m := &machines{byNode: make(map[string]*topology.Topology)}
+	var errs []error
+	for _, value := range values {
+		node, text := splitTopology(value)
+		t, err := readMachine(s, text)
+		switch {
+		case err != nil:
+		case node != "" && m.byNode[node] != nil, node == "" && m.others != nil:
+			err = fmt.Errorf("--topology %s: there is another one for the same nodes; give each node one", value)
+		case node != "":
+			m.byNode[node] = t
+		default:
+			m.others = t
+		}
+		errs = append(errs, err)
+	}
+	return m, errors.Join(errs...)
+}
+
+// of returns the machine of a node, and a note about it, which can be empty.
+func (m *machines) of(node string, objects *simulate.Objects) (*topology.Topology, string, error) {
+	t := m.byNode[node]
+	if t == nil {
+		t = m.others
+	}
+	if t == nil {
+		return objects.Machine(node)
+	}
+	return t, objects.Differs(node, t), nil
+}
+
+// withoutCPUs takes CPUs of a machine offline, as --offline names them.
+func withoutCPUs(t *topology.Topology, offline string) (*topology.Topology, error) {
+	if offline == "" {
+		return t, nil
+	}
+	cpus, err := cpuset.Parse(offline)
+	if err == nil {
+		t, err = simulate.Offline(t, cpus)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("--offline: %w", err)
+	}
+	return t, nil
 }

@@ -32,3 +32,15 @@ func TestPicture(t *testing.T) {
 		t.Errorf("%snode.svg is not what is drawn now; make docs, and look at it", dir)
 	}
 }
+
+// TestFresh checks that simulate without --config uses the pools that a fresh installation
+// has.
+func TestFresh(t *testing.T) {
+	shipped, err := os.ReadFile("../../systemd/config.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(shipped, fresh) {
+		t.Error("fresh.yaml differs from systemd/config.yaml; copy it")
+	}
+}

@@ -1,15 +1,16 @@
 package main
 
 import (
+	_ "embed" // of the configuration of a fresh installation
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/spf13/cobra"
 
 	"github.com/cpupoold/cpupoold/internal/admission"
 	"github.com/cpupoold/cpupoold/internal/config"
 	"github.com/cpupoold/cpupoold/internal/plugin/simulate"
-	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/topology"
 )
 
@@ -17,33 +18,48 @@ const simulateHelp = `Shows what cpupoold would do on a node: which pool and whi
 and why, what is left, and who is refused something. It is the daemon's own planner.
 Nothing is read or changed but the files that are named.
 
-The machine is a description, or a file: XML of lstopo, or what cpupoold topology -o
-json or cpupoold status -o json has printed. A description has counts that nest in the
-order in which they stand, each per unit of the one before: s sockets, then n NUMA
-nodes, d dies and l last-level caches, c cores, t threads. 2s8c2t are 2 sockets of 8
-cores each, with 2 threads each: 32 CPUs.
+Of a running cluster, each node with its pods, in the pools of a fresh installation:
 
-Pods are those of manifests, with as many as workloads ask for, or of a saved node:
+  kubectl get nodes,pods -A -o json > cluster.json
+  kubectl cpupool simulate -f cluster.json -o json > plan.json
+  kubectl cpupool serve -f plan.json
 
-  kubectl get pods,namespaces -A -o json | kubectl cpupool simulate --topology 2s8c2t \
-    --config cpupoold.yaml --node worker-1 -f -
+The nodes hold the number of their CPUs. --topology gives the machine of nodes that are
+not built as the output states, and of a node that is in no file. The machine is a
+description, or a file: XML of lstopo, or what cpupoold topology -o json or cpupoold
+status -o json has printed. A description has counts that nest in the order in which
+they stand, each per unit of the one before: s sockets, then n NUMA nodes, d dies and
+l last-level caches, c cores, t threads. 2s8c2t are 2 sockets of 8 cores each, with 2
+threads each: 32 CPUs.
 
-They come in the order of the files, those of a saved node before, as they came. With
---trace they come, go and change over time; a pod that the trace adds is not there
-before. With --compare both configurations are simulated, and the differences shown.
+  kubectl cpupool simulate -f cluster.json --topology 2s8c2t --topology edge-1=edge-1.xml
+  kubectl cpupool simulate --topology 2s8c2t -f pods.yaml --config cpupoold.yaml
+
+Pods are those of manifests, with as many as workloads ask for, or saved ones, which
+stay on their node. They come in the order of the files, saved ones before, as they
+came. With --trace they come, go and change over time; a pod that the trace adds is not
+there before. With --compare both configurations are simulated, and the differences
+shown.
 
 Exit codes: 0 no requests refused, 3 a request refused at any time (with --compare, by
 the other configuration), 1 simulation failed, 2 usage.`
 
+// fresh is the configuration of a fresh installation.
+//
+//go:embed fresh.yaml
+var fresh []byte
+
 // simulateOptions are the flags of simulate.
 type simulateOptions struct {
-	topology  string
+	topology  []string
 	offline   string
 	config    string
+	fresh     bool // no --config
 	compare   string
+	compares  bool
 	files     []string
 	namespace string
-	node      string
+	nodes     []string
 	trace     string
 	output    string
 	defaults  admission.Defaults
@@ -52,38 +68,44 @@ type simulateOptions struct {
 func simulateCommand(s streams) *cobra.Command {
 	o := &simulateOptions{}
 	cmd := &cobra.Command{
-		Use:   "simulate --topology DESCRIPTION|FILE [-f FILE|DIR] [--config FILE]",
-		Short: "plan pods on a machine that is only described",
+		Use:   "simulate [-f FILE|DIR] [--topology [NODE=]DESCRIPTION|FILE] [--config FILE]",
+		Short: "plan the pods of a cluster, or of files, on machines that are only described",
 		Long:  simulateHelp,
 		Args:  flagsOnly(o.check),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return o.run(s, cmd.Flags().Changed("compare"))
+			o.fresh, o.compares = !cmd.Flags().Changed("config"), cmd.Flags().Changed("compare")
+			return o.run(s)
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&o.topology, "topology", "", "the machine: a `DESCRIPTION` such as 2s8c2t, or a file, - for the standard input")
+	flags.StringArrayVar(&o.topology, "topology", nil, "the machine: a `[NODE=]DESCRIPTION` such as 2s8c2t, or a file, - for the standard input; with NODE= of this node only; may be repeated (default: as many CPUs as the node in the files has)")
 	flags.StringVar(&o.offline, "offline", "", "`CPUS` of the machine that are offline from the beginning, such as 4-5,9")
-	flags.StringVar(&o.config, "config", "", "configuration `FILE` of cpupoold (default: none, one shared pool of all CPUs)")
-	flags.StringVar(&o.compare, "compare", "", "another configuration `FILE`, to see what it changes; empty for none, the defaults")
-	flags.StringArrayVarP(&o.files, "filename", "f", nil, "`FILE` of pods, workloads and namespaces, - for the standard input, or a tree of files; may be repeated")
+	flags.StringVar(&o.config, "config", "", "configuration `FILE` of cpupoold; empty for none, one shared pool of all CPUs (default: the pools of a fresh installation)")
+	flags.StringVar(&o.compare, "compare", "", "another configuration `FILE`, to see what it changes; empty for none, one shared pool of all CPUs")
+	flags.StringArrayVarP(&o.files, "filename", "f", nil, "`FILE` of nodes, pods, workloads and namespaces, - for the standard input, or a tree of files; may be repeated")
 	flags.StringVarP(&o.namespace, "namespace", "n", "default", "`NAMESPACE` of objects that name none")
-	flags.StringVar(&o.node, "node", "", "`NODE` whose pods are meant, where those of several were saved")
+	flags.StringSliceVar(&o.nodes, "node", nil, "`NODE` to simulate; may be repeated (default: all of the files)")
 	addDefaults(flags, &o.defaults)
-	flags.StringVar(&o.trace, "trace", "", "`FILE` of events, one JSON object for each line, - for the standard input")
+	flags.StringVar(&o.trace, "trace", "", "`FILE` of events of one node, one JSON object for each line, - for the standard input")
 	flags.StringVarP(&o.output, "output", "o", "table", "`FORMAT`: table or json")
 	return cmd
 }
 
 func (o *simulateOptions) check() error {
 	stdin := 0
-	for _, file := range append([]string{o.topology, o.trace}, o.files...) {
+	files := append([]string{o.trace}, o.files...)
+	for _, value := range o.topology {
+		_, file := splitTopology(value)
+		files = append(files, file)
+	}
+	for _, file := range files {
 		if file == "-" {
 			stdin++
 		}
 	}
 	switch {
-	case o.topology == "":
-		return errors.New("no machine; describe one with --topology, such as --topology 2s8c2t, or name a file")
+	case len(o.topology) == 0 && len(o.files) == 0:
+		return errors.New("no machine; name a file of kubectl get nodes,pods -A -o json with -f, or describe one with --topology, such as --topology 2s8c2t")
 	case stdin > 1:
 		return errors.New("the standard input can be read once; name files for the others")
 	case o.output != "table" && o.output != "json":
@@ -92,39 +114,51 @@ func (o *simulateOptions) check() error {
 	return nil
 }
 
-// scene is what a simulation is made of, but for the configuration.
+// scene is what the simulation of a node is made of, but for the configuration.
 type scene struct {
+	node     string // empty: there is no node in the files
 	machine  *topology.Topology
-	objects  simulate.Objects
+	objects  *simulate.Objects
 	events   []simulate.Event
 	defaults admission.Defaults
 }
 
-func (o *simulateOptions) run(s streams, compare bool) error {
-	scene, err := o.read(s)
+func (o *simulateOptions) run(s streams) error {
+	scenes, err := o.read(s)
 	if err != nil {
 		return err
 	}
-	before, err := scene.simulate(o.config)
-	if err != nil {
-		return err
-	}
-	var shown any = before
-	refused := len(before.Refused) > 0
-	show := func() error { return printSimulation(s.out, before) }
-	if compare {
-		after, err := scene.simulate(o.compare)
+	var documents []*simulate.Document
+	var comparisons []*simulate.Comparison
+	var errs []error
+	refused := false
+	for _, at := range scenes {
+		d, c, err := o.simulate(at)
 		if err != nil {
-			return err
+			errs = append(errs, at.named(err))
+			continue
 		}
-		c := simulate.Compare(before, after)
-		shown, refused = c, len(after.Refused) > 0
-		show = func() error { return printComparison(s.out, c) }
+		documents = append(documents, d)
+		if c != nil {
+			comparisons = append(comparisons, c)
+			d = c.After
+		}
+		refused = refused || len(d.Refused) > 0
 	}
-	if o.output == "json" {
-		show = func() error { return printJSON(s.out, shown) }
+	if err := errors.Join(errs...); err != nil {
+		return err
 	}
-	if err := show(); err != nil {
+	switch {
+	case o.compares && o.output == "json":
+		err = printEach(s, comparisons)
+	case o.compares:
+		err = printComparisons(s.out, comparisons)
+	case o.output == "json":
+		err = printEach(s, documents)
+	default:
+		err = printSimulations(s.out, documents)
+	}
+	if err != nil {
 		return err
 	}
 	if refused {
@@ -133,14 +167,22 @@ func (o *simulateOptions) run(s streams, compare bool) error {
 	return nil
 }
 
-// read reads all files but the configurations.
-func (o *simulateOptions) read(s streams) (*scene, error) {
-	at := &scene{defaults: o.defaults}
-	var errs []error
-	var err error
-	if at.machine, err = o.machine(s); err != nil {
-		errs = append(errs, err)
+// printEach prints the document of one node as it is, and of several nodes as a list.
+func printEach[D any](s streams, documents []D) error {
+	if len(documents) == 1 {
+		return printJSON(s.out, documents[0])
 	}
+	return printJSON(s.out, struct {
+		Version int `json:"version"`
+		Nodes   []D `json:"nodes"`
+	}{simulate.Version, documents})
+}
+
+// read reads all files but the configurations.
+func (o *simulateOptions) read(s streams) ([]*scene, error) {
+	machines, err := readMachines(s, o.topology)
+	errs := []error{err}
+	var objects simulate.Objects
 	files, _, bad := listFiles(o.files, true)
 	errs = append(errs, bad...)
 	for _, file := range files {
@@ -149,72 +191,119 @@ func (o *simulateOptions) read(s streams) (*scene, error) {
 			errs = append(errs, err)
 			continue
 		}
-		for _, err := range at.objects.Read(data, o.namespace) {
+		for _, err := range objects.Read(data, o.namespace) {
 			errs = append(errs, fmt.Errorf("%s: %w", file, err))
 		}
 	}
-	if err := at.objects.Select(o.node); err != nil {
-		errs = append(errs, err)
-	}
+	var events []simulate.Event
 	if o.trace != "" {
 		data, err := read(s.in, o.trace)
 		if err == nil {
-			if at.events, err = simulate.ParseTrace(data, o.namespace); err != nil {
-				err = fmt.Errorf("%s: %w", o.trace, err)
-			}
+			events, err = simulate.ParseTrace(data, o.namespace)
+			err = named(o.trace, err)
 		}
 		errs = append(errs, err)
 	}
-	return at, errors.Join(errs...)
-}
-
-func (o *simulateOptions) machine(s streams) (*topology.Topology, error) {
-	var t *topology.Topology
-	if simulate.IsDescription(o.topology) {
-		described, err := simulate.Describe(o.topology)
-		if err != nil {
-			return nil, err
-		}
-		t = described
-	} else {
-		data, err := read(s.in, o.topology)
-		if err != nil {
-			return nil, err
-		}
-		if t, err = simulate.Machine(data); err != nil {
-			return nil, fmt.Errorf("%s: %w", o.topology, err)
-		}
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
 	}
-	if o.offline == "" {
-		return t, nil
-	}
-	cpus, err := cpuset.Parse(o.offline)
-	if err == nil {
-		t, err = simulate.Offline(t, cpus)
-	}
+	names, err := o.chosen(&objects, machines)
 	if err != nil {
-		return nil, fmt.Errorf("--offline: %w", err)
+		return nil, err
 	}
-	return t, nil
+	scenes := make([]*scene, len(names))
+	for i, name := range names {
+		scenes[i] = &scene{node: name, events: events, defaults: o.defaults}
+		errs = append(errs, scenes[i].fill(&objects, machines, o.offline))
+	}
+	return scenes, errors.Join(errs...)
 }
 
-// simulate runs a configuration; the name "" is the defaults.
-func (at *scene) simulate(file string) (*simulate.Document, error) {
+// chosen returns the names of the nodes to simulate: "" alone if the files have no nodes.
+func (o *simulateOptions) chosen(objects *simulate.Objects, machines *machines) ([]string, error) {
+	all := objects.Names()
+	for node := range machines.byNode {
+		if !slices.Contains(all, node) {
+			return nil, fmt.Errorf("--topology %s=: no node in the files has this name", node)
+		}
+	}
+	names, err := objects.Choose(o.nodes)
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case len(names) == 0 && machines.others == nil:
+		return nil, errors.New("no machine; the files have no nodes: describe one with --topology, such as --topology 2s8c2t, or save nodes, too: kubectl get nodes,pods -A -o json")
+	case len(names) == 0:
+		return []string{""}, nil
+	case len(names) > 1 && (o.trace != "" || o.offline != ""):
+		return nil, fmt.Errorf("--trace and --offline are for one node, and %d are in the files; choose one with --node", len(names))
+	}
+	return names, nil
+}
+
+// named adds the name of the node to an error.
+func (at *scene) named(err error) error {
+	if at.node == "" {
+		return err
+	}
+	return fmt.Errorf("node %s: %w", at.node, err)
+}
+
+// fill sets machine and objects of a node.
+func (at *scene) fill(objects *simulate.Objects, machines *machines, offline string) error {
+	var note string
+	var err error
+	if at.objects, err = objects.On(at.node); err != nil {
+		return err
+	}
+	if at.machine, note, err = machines.of(at.node, objects); err != nil {
+		return err
+	}
+	if note != "" {
+		at.objects.Notes = append(at.objects.Notes, note)
+	}
+	at.machine, err = withoutCPUs(at.machine, offline)
+	return err
+}
+
+// simulate runs the configuration on a node, and compares it with the other one if there is
+// one.
+func (o *simulateOptions) simulate(at *scene) (*simulate.Document, *simulate.Comparison, error) {
+	before, err := at.simulate(o.config, o.fresh)
+	if err != nil || !o.compares {
+		return before, nil, err
+	}
+	after, err := at.simulate(o.compare, false)
+	if err != nil {
+		return nil, nil, err
+	}
+	return before, simulate.Compare(before, after), nil
+}
+
+// simulate runs a configuration; the name "" is no file.
+func (at *scene) simulate(file string, installed bool) (*simulate.Document, error) {
 	c, err := config.Load(file, config.Overrides{}, nil)
+	if installed {
+		c, err = config.Parse(fresh, "fresh installation", config.Overrides{}, nil)
+	}
 	if err != nil {
 		return nil, err
 	}
 	node, err := simulate.NewNode(c, at.machine, at.objects.Namespaces)
+	if err != nil && installed {
+		err = fmt.Errorf("%w; --config names another configuration", err)
+	}
 	if err != nil {
 		return nil, err
 	}
 	node.Defaults = at.defaults
-	steps, err := node.Run(&at.objects, at.events)
+	steps, err := node.Run(at.objects, at.events)
 	if err != nil {
 		return nil, err
 	}
 	d := node.Document(file)
-	d.Steps = steps
+	d.Node, d.Config.Fresh, d.Steps = at.node, installed, steps
 	d.Notes = append(d.Notes, at.objects.Notes...)
 	return d, nil
 }

@@ -50,10 +50,39 @@ func (p *page) close() error {
 	return p.err
 }
 
-// printSimulation prints a simulation for people.
-func printSimulation(to io.Writer, d *simulate.Document) error {
+// printSimulations prints simulations for people: an overview of several nodes, and then
+// each node.
+func printSimulations(to io.Writer, all []*simulate.Document) error {
 	p := &page{to: bufio.NewWriter(to)}
+	if len(all) > 1 {
+		p.part()
+		p.table(nodeTable(all))
+	}
+	for _, d := range all {
+		p.simulation(d)
+	}
+	return p.close()
+}
+
+// nodeTable is the overview of several nodes.
+func nodeTable(all []*simulate.Document) *layout.Table {
+	t := &layout.Table{}
+	t.Row("NODE", "CPUS", "PODS", "OWNED", "FREE", "REFUSED")
+	for _, d := range all {
+		owned, free := 0, 0
+		for _, p := range d.Pools {
+			if p.Name == inspect.Guaranteed {
+				owned, free = p.Owned.Len(), p.Free.Len()
+			}
+		}
+		t.Row(d.Node, strconv.Itoa(d.Topology.Online.Len()), strconv.Itoa(d.Pods), strconv.Itoa(owned), strconv.Itoa(free), strconv.Itoa(len(d.Refused)))
+	}
+	return t
+}
+
+func (p *page) simulation(d *simulate.Document) {
 	p.part()
+	p.node(d.Node)
 	p.say(machineLine(d.Topology))
 	p.say(configLine(d))
 	p.part()
@@ -75,7 +104,13 @@ func printSimulation(to io.Writer, d *simulate.Document) error {
 	for _, note := range d.Notes {
 		p.say("note: " + note)
 	}
-	return p.close()
+}
+
+// node prints the name of a node, if it has one.
+func (p *page) node(name string) {
+	if name != "" {
+		p.say("node: " + name)
+	}
 }
 
 func machineLine(t *topology.Topology) string {
@@ -95,7 +130,11 @@ func number(n int, of string) string {
 }
 
 func configLine(d *simulate.Document) string {
-	parts := []string{"config: " + cmp.Or(d.Config.File, "defaults, no file"), number(d.Pods, "pod")}
+	name := cmp.Or(d.Config.File, "defaults, no file")
+	if d.Config.Fresh {
+		name = "pools of a fresh installation"
+	}
+	parts := []string{"config: " + name, number(d.Pods, "pod")}
 	if !d.Config.Offline.IsEmpty() {
 		parts = append(parts, "offline CPUs of pools "+d.Config.Offline.String())
 	}
@@ -221,10 +260,18 @@ func (p *page) problems(d *simulate.Document) {
 	}
 }
 
-// printComparison prints what differs between two configurations.
-func printComparison(to io.Writer, c *simulate.Comparison) error {
+// printComparisons prints, for each node, what differs between two configurations.
+func printComparisons(to io.Writer, all []*simulate.Comparison) error {
 	p := &page{to: bufio.NewWriter(to)}
+	for _, c := range all {
+		p.comparison(c)
+	}
+	return p.close()
+}
+
+func (p *page) comparison(c *simulate.Comparison) {
 	p.part()
+	p.node(c.Before.Node)
 	p.say(machineLine(c.Before.Topology))
 	p.say("before: " + configLine(c.Before))
 	p.say("after: " + configLine(c.After))
@@ -260,7 +307,6 @@ func printComparison(to io.Writer, c *simulate.Comparison) error {
 	for _, note := range c.After.Notes {
 		p.say("note: " + note)
 	}
-	return p.close()
 }
 
 // arrow is how the number of CPUs changes.

@@ -14,8 +14,10 @@ const Version = 1
 // Document is what a simulation has come to. Its pools, containers, problems, CPUs and
 // topology are in the form of [inspect.Status].
 type Document struct {
-	Version int    `json:"version"`
-	Config  Config `json:"config"`
+	Version int `json:"version"`
+	// Node is the node's name; empty if the pods are of no node.
+	Node   string `json:"node,omitempty"`
+	Config Config `json:"config"`
 	// Pods counts those on the node in the end.
 	Pods       int                 `json:"pods"`
 	Pools      []inspect.Pool      `json:"pools"`
@@ -34,8 +36,10 @@ type Document struct {
 
 // Config is the configuration that was simulated.
 type Config struct {
-	// File is empty for the defaults.
-	File string `json:"file,omitempty"`
+	// File is empty without a file. Fresh reports whether the configuration is the one of a
+	// fresh installation.
+	File  string `json:"file,omitempty"`
+	Fresh bool   `json:"fresh,omitempty"`
 	// Adapted says what of it could not be had in the end, because CPUs were offline.
 	Adapted []string `json:"adapted,omitempty"`
 	// Offline are configured CPUs that were offline in the end.

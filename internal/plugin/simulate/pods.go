@@ -12,12 +12,18 @@ import (
 	"github.com/cpupoold/cpupoold/internal/plugin/manifest"
 )
 
-// mostPods bounds the pods of a simulation: a kubelet has a few hundred.
-const mostPods = 4096
+// Limits of the pods of a simulation. A kubelet has a few hundred, a cluster has up to
+// 150,000 (Kubernetes, "Considerations for large clusters").
+const (
+	mostPods  = 4096 // of a node, and of a workload
+	mostInAll = 150_000
+)
 
-// Objects are pods, and what the namespaces of a cluster say.
+// Objects are pods, nodes, and the annotations of namespaces.
 type Objects struct {
 	Pods []Pod
+	// Nodes are those in the files, in their order.
+	Nodes []Member
 	// Namespaces are the annotations of each that is known.
 	Namespaces map[string]map[string]string
 	// Notes say what was left out, and why.
@@ -57,14 +63,21 @@ type known struct {
 	} `json:"status"`
 }
 
-// Read adds the objects of a YAML or JSON file: pods, workloads with as many as they ask
-// for (a DaemonSet has one on a node), Lists of them, and namespaces. Namespace is that
-// of objects that name none. What cannot be read is an error, and the rest is there.
+// errTooMany ends the reading of a file.
+var errTooMany = errors.New("more than 150000 pods; a cluster has fewer")
+
+// Read adds the objects of a YAML or JSON file, also those in Lists: pods, workloads, nodes
+// and namespaces. A workload has as many pods as it requests, and a DaemonSet has one.
+// Objects without a namespace get the given one. Read returns an error for each object that
+// it cannot read, and reads the others.
 func (o *Objects) Read(data []byte, namespace string) []error {
 	objects, errs := manifest.Objects(data)
 	for i := range objects {
 		if err := o.add(&objects[i], namespace); err != nil {
 			errs = append(errs, fmt.Errorf("line %d: %s/%s: %w", objects[i].Line(), objects[i].Kind, objects[i].Name, err))
+			if errors.Is(err, errTooMany) {
+				break
+			}
 		}
 	}
 	return errs
@@ -77,6 +90,9 @@ func (o *Objects) add(object *manifest.Object, namespace string) error {
 		}
 		o.Namespaces[object.Name] = object.Annotations
 		return nil
+	}
+	if object.Kind == "Node" && object.APIVersion == "v1" {
+		return o.addNode(object)
 	}
 	if object.Pod == nil {
 		return nil
@@ -150,8 +166,8 @@ func (o *Objects) push(p Pod) error {
 	switch {
 	case p.kind == "":
 		return nil
-	case len(o.Pods) == mostPods:
-		return fmt.Errorf("more than %d pods; one node has fewer", mostPods)
+	case len(o.Pods) == mostInAll:
+		return errTooMany
 	case len(p.Spec.Spec.Containers) == 0:
 		return errors.New("no containers; want a pod's spec")
 	}
@@ -197,10 +213,13 @@ func (o *Objects) Select(node string) error {
 		return fmt.Errorf("--node %s: no pod is of it; there are %s", node, some(nodes))
 	}
 	if unscheduled > 0 {
-		o.Notes = append(o.Notes, fmt.Sprintf("%d saved pods are on no node yet, and left out", unscheduled))
+		o.Notes = append(o.Notes, fmt.Sprintf("saved pods that are on no node yet are left out: %d", unscheduled))
 	}
 	if owned > 0 {
-		o.Notes = append(o.Notes, fmt.Sprintf("%d pods of saved workloads are left out: pods are saved themselves", owned))
+		o.Notes = append(o.Notes, fmt.Sprintf("pods of saved workloads are left out, because the files hold their pods: %d", owned))
+	}
+	if len(left) > mostPods {
+		return fmt.Errorf("%d pods; one node has at most %d", len(left), mostPods)
 	}
 	slices.SortStableFunc(left, func(a, b Pod) int {
 		return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(a.Began, b.Began))

@@ -1,0 +1,132 @@
+package simulate
+
+import (
+	"fmt"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/cpupoold/cpupoold/internal/plugin/manifest"
+	"github.com/cpupoold/cpupoold/pkg/topology"
+)
+
+// Member is a node of a cluster, as the API shows it.
+type Member struct {
+	Name string
+	// CPUs is status.capacity.cpu; 0 if it is absent.
+	CPUs int
+}
+
+// addNode adds a node. The daemon runs on Linux only.
+func (o *Objects) addNode(object *manifest.Object) error {
+	var k struct {
+		Status struct {
+			Capacity map[string]resource.Quantity `json:"capacity"`
+			NodeInfo struct {
+				OperatingSystem string `json:"operatingSystem"`
+			} `json:"nodeInfo"`
+		} `json:"status"`
+	}
+	if err := object.Decode(&k); err != nil {
+		return err
+	}
+	if system := k.Status.NodeInfo.OperatingSystem; system != "" && system != "linux" {
+		o.Notes = append(o.Notes, fmt.Sprintf("node %s is left out: its operating system is %s", object.Name, system))
+		return nil
+	}
+	if slices.ContainsFunc(o.Nodes, func(m Member) bool { return m.Name == object.Name }) {
+		return fmt.Errorf("node %s is there twice", object.Name)
+	}
+	cpu := k.Status.Capacity["cpu"]
+	o.Nodes = append(o.Nodes, Member{object.Name, int(cpu.Value())})
+	return nil
+}
+
+// Names returns the names of the nodes in the files, sorted. If the files hold no nodes, it
+// returns the nodes to which pods are bound.
+func (o *Objects) Names() []string {
+	var names []string
+	for _, m := range o.Nodes {
+		names = append(names, m.Name)
+	}
+	if len(names) == 0 {
+		for i := range o.Pods {
+			if node := o.Pods[i].Node; node != "" {
+				names = append(names, node)
+			}
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// Choose returns the names of the nodes to simulate, sorted: the asked nodes, or all nodes.
+func (o *Objects) Choose(asked []string) ([]string, error) {
+	all := o.Names()
+	if len(asked) == 0 {
+		return all, nil
+	}
+	for _, node := range asked {
+		if len(all) > 0 && !slices.Contains(all, node) {
+			return nil, fmt.Errorf("--node %s: no node or pod of the files is of it; there are %s", node, some(all))
+		}
+	}
+	return slices.Compact(slices.Sorted(slices.Values(asked))), nil
+}
+
+// On returns the objects with the pods of one node, as [Objects.Select] chooses them. It
+// does not change o. A node can be without pods.
+func (o *Objects) On(node string) (*Objects, error) {
+	on := *o
+	on.Pods = slices.DeleteFunc(slices.Clone(o.Pods), func(p Pod) bool { return p.Node != "" && p.Node != node })
+	on.Notes = slices.Clone(o.Notes)
+	names, strange, free := o.Names(), 0, 0
+	for i := range o.Pods {
+		switch p := &o.Pods[i]; {
+		case p.Node != "" && !slices.Contains(names, p.Node):
+			strange++
+		case p.Node == "" && !p.saved:
+			free++
+		}
+	}
+	if strange > 0 {
+		on.Notes = append(on.Notes, fmt.Sprintf("pods of nodes that the files do not list are left out: %d", strange))
+	}
+	if free > 0 && len(names) > 1 {
+		on.Notes = append(on.Notes, fmt.Sprintf("pods of manifests are on no node; each node gets them after its own pods: %d", free))
+	}
+	if err := on.Select(""); err != nil {
+		return nil, fmt.Errorf("node %s: %w", node, err)
+	}
+	return &on, nil
+}
+
+// Machine returns the machine of a node of the files, and a note about the assumption behind
+// it. The API holds the number of CPUs alone: an even number is taken for cores of two
+// threads, all on one NUMA node.
+func (o *Objects) Machine(node string) (*topology.Topology, string, error) {
+	i := slices.IndexFunc(o.Nodes, func(m Member) bool { return m.Name == node })
+	if i < 0 || o.Nodes[i].CPUs == 0 {
+		return nil, "", fmt.Errorf("node %s: status.capacity.cpu is not in the files; describe the machine with --topology %s=2s8c2t", node, node)
+	}
+	text, shape := fmt.Sprintf("%dc", o.Nodes[i].CPUs), "1 thread in each core"
+	if cpus := o.Nodes[i].CPUs; cpus%2 == 0 {
+		text, shape = fmt.Sprintf("%dc2t", cpus/2), "2 threads in each core"
+	}
+	t, err := Describe(text)
+	if err != nil {
+		return nil, "", fmt.Errorf("node %s: %w", node, err)
+	}
+	return t, fmt.Sprintf("the API does not hold the shape of the machine; %d CPUs are taken for 1 NUMA node with %s; --topology %s=%s changes it", t.Online.Len(), shape, node, text), nil
+}
+
+// Differs returns a note if a machine has another number of CPUs than the node in the files;
+// empty if it has the same number, or if the files do not hold it.
+func (o *Objects) Differs(node string, t *topology.Topology) string {
+	for _, m := range o.Nodes {
+		if m.Name == node && m.CPUs > 0 && m.CPUs != t.Online.Len() {
+			return fmt.Sprintf("the topology has %d online CPUs, status.capacity.cpu is %d", t.Online.Len(), m.CPUs)
+		}
+	}
+	return ""
+}
