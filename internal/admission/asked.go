@@ -56,3 +56,12 @@ func AskedBy(pod *corev1.Pod, d Defaults) Asked {
 	}
 	return a
 }
+
+// OwnResources returns the resources of the whole pod, with their defaults, and false if
+// spec.resources does not decide about the QoS class.
+func OwnResources(pod *corev1.Pod, d Defaults) (corev1.ResourceRequirements, bool) {
+	if !podLevel(pod) {
+		return corev1.ResourceRequirements{}, false
+	}
+	return d.own(pod), true
+}

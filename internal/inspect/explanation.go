@@ -20,6 +20,10 @@ type Explanation struct {
 // Subject is a container or unit that is explained.
 type Subject struct {
 	Container Container `json:"container"`
+	// Sentence states where it runs and why. Fix states what to change for other CPUs; it is empty
+	// if there is nothing to change. Subjects of one pod can have the same sentence.
+	Sentence string `json:"sentence"`
+	Fix      string `json:"fix,omitempty"`
 	// Rules are those that were tried, in their order, until one was met.
 	Rules []Rule `json:"rules"`
 	// Candidates are the parts of the machine where CPUs of its own could be, if it asks for

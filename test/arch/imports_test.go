@@ -40,12 +40,14 @@ func arrows() map[string][]string {
 		// Shared by programs.
 		"internal/admission": {"pkg/workload"},
 		"internal/config":    {"pkg/allocate", "pkg/cpuset", "pkg/pools", "pkg/topology", "pkg/workload"},
+		"internal/explain":   {"internal/history", "internal/inspect", "internal/verdict", "pkg/allocate", "pkg/cpuset", "pkg/pools", "pkg/topology", "pkg/workload"},
 		"internal/history":   nil,
 		"internal/inspect":   {"internal/history", "pkg/cpuset", "pkg/pools", "pkg/topology"},
 		"internal/layout":    nil,
 		"internal/limits":    nil,
 
 		"internal/memorylimit": nil,
+		"internal/verdict":     {"internal/inspect", "pkg/allocate", "pkg/pools", "pkg/workload"},
 		"internal/version":     nil,
 
 		// kubectl-cpupool.
@@ -55,7 +57,7 @@ func arrows() map[string][]string {
 		"internal/plugin/migrate":  {"internal/config", "pkg/allocate", "pkg/cpuset", "pkg/pools", "pkg/topology", "pkg/workload"},
 		"internal/plugin/overview": {"pkg/workload"},
 		"internal/plugin/picture":  {"internal/inspect", "pkg/cpuset"},
-		"internal/plugin/simulate": {"internal/admission", "internal/config", "internal/inspect", "internal/plugin/manifest", "pkg/allocate", "pkg/cpuset", "pkg/pools", "pkg/topology", "pkg/workload"},
+		"internal/plugin/simulate": {"internal/admission", "internal/config", "internal/explain", "internal/inspect", "internal/plugin/manifest", "internal/verdict", "pkg/allocate", "pkg/cpuset", "pkg/pools", "pkg/topology", "pkg/workload"},
 		"internal/plugin/viewer":   {"internal/inspect", "internal/plugin/picture", "pkg/cpuset"},
 
 		// cpupool-webhook.
@@ -101,7 +103,6 @@ func rows() []row {
 		{"audit", true, []string{"pkg/cpuset"}},
 		{"control", true, []string{"internal/history", "internal/inspect", "pkg/cpuset"}},
 		{"durable", true, []string{"confined"}},
-		{"explain", true, []string{"internal/inspect", "pkg/allocate", "pkg/cpuset", "pkg/pools", "pkg/topology", "pkg/workload"}},
 		{"hostslices", true, []string{"pkg/cgroup", "pkg/cpuset"}},
 		{"hotplug", true, nil},
 		{"managers", true, nil},
@@ -135,7 +136,7 @@ func rows() []row {
 		{"recovery", false, []string{"desired", "inventory"}},
 		{"partition", false, []string{"desired", "kernelstate", "quiet", "retry", "undo"}},
 		{"hosttuning", false, []string{"hostenv", "power", "tune"}},
-		{"view", false, []string{"auxiliary", "desired", "explain", "hostenv", "inventory", "nodestatus"}},
+		{"view", false, []string{"auxiliary", "desired", "hostenv", "internal/explain", "internal/verdict", "inventory", "nodestatus"}},
 		{"preview", false, []string{"audit", "auxiliary", "desired", "hostenv", "hostslices", "hosttuning", "inventory", "kernelstate", "nodestatus", "noise", "numahints", "power", "quiet", "recovery", "tune", "undo", "usablecpus"}},
 		{"restore", false, []string{"desired", "hostenv", "hosttuning", "nodestatus", "partition", "preview", "tune", "undo"}},
 

@@ -105,6 +105,16 @@ func TestExplain(t *testing.T) {
 	if pause := explained(t, o, "burst/POD"); deciding(t, pause).Name != "Pause" {
 		t.Errorf("the pause container is explained as %+v", pause.Rules)
 	}
+	for s, want := range map[*inspect.Subject]string{
+		du:      "container du of excl has exclusive CPUs of the guaranteed pool, because it requests 2 whole CPUs in a Guaranteed pod.",
+		app:     "burst runs in the shared pool, because a container has no limit, or requests less CPU or memory than its limit, so the pod is Burstable.",
+		refused: "container cu of large runs in the shared pool, because it asks for 100 whole CPUs, but 2 of 4 CPUs of the guaranteed pool are free.",
+		asks:    "asks runs in the shared pool, because namespace default does not allow workload type management.",
+	} {
+		if s.Sentence != want || (s.Fix == "") != s.Container.Exclusive {
+			t.Errorf("%s: %s (%s)\nwant %s", s.Container.Full(), s.Sentence, s.Fix, want)
+		}
+	}
 	var unknown *inspect.NameError
 	if _, err := o.Explain("nobody"); !errors.As(err, &unknown) || !strings.Contains(err.Error(), "ran/excl") {
 		t.Errorf("explain nobody: %v; want what there is", err)

@@ -2,15 +2,17 @@ package view
 
 import (
 	"errors"
+	"slices"
+	"strconv"
 	"strings"
 	"time"
 
+	"github.com/cpupoold/cpupoold/internal/explain"
 	"github.com/cpupoold/cpupoold/internal/history"
 	"github.com/cpupoold/cpupoold/internal/inspect"
-	"github.com/cpupoold/cpupoold/internal/node/explain"
 	"github.com/cpupoold/cpupoold/internal/node/inventory"
+	"github.com/cpupoold/cpupoold/internal/verdict"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
-	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
 
@@ -25,6 +27,7 @@ const (
 const (
 	fileEffective     = "cpuset.cpus.effective"
 	fileMemsEffective = "cpuset.mems.effective"
+	fileMemory        = "memory.max"
 )
 
 var errNotPlanned = errors.New("the daemon has made no plan yet; ask again in a moment")
@@ -42,9 +45,10 @@ func (o *Answers) Explain(name string) (*inspect.Explanation, error) {
 		return nil, err
 	}
 	e := &inspect.Explanation{Version: inspect.Version, Time: time.Now().UTC(), Asked: name, Subjects: []inspect.Subject{}}
-	var traces map[string]*pools.Trace
+	d := explain.Decision{Input: &in.Input, Plan: &in.Plan, Problems: in.Problems, Pod: &verdict.Pod{}}
 	if first := &all[found[0]]; !first.Unit {
-		_, traces = pools.Explain(in.Input, first.PodUID)
+		_, d.Traces = pools.Explain(in.Input, first.PodUID)
+		d.Pod = o.facts(in, first.PodUID, all)
 	}
 	for _, i := range found {
 		c := &all[i]
@@ -52,55 +56,60 @@ func (o *Answers) Explain(name string) (*inspect.Explanation, error) {
 			continue // explained only on request
 		}
 		if len(e.Subjects) < maxSubjects {
-			e.Subjects = append(e.Subjects, o.subject(in, c, traces, len(e.Subjects) < maxChanged))
+			s := d.Subject(c, len(e.Subjects) < maxChanged)
+			o.observe(in, &s)
+			e.Subjects = append(e.Subjects, s)
 		}
 	}
 	return e, nil
 }
 
-func (o *Answers) subject(in *Snapshot, c *inspect.Container, traces map[string]*pools.Trace, changes bool) inspect.Subject {
-	s := inspect.Subject{Container: *c, Problems: []inspect.Problem{}}
-	reason := pools.Reason{Code: pools.Code(c.Code), Text: c.Reason}
-	if c.Unit {
-		s.Rules = explain.UnitRules(reason)
-	} else {
-		s.Rules = explain.Rules(traces[c.ID], reason)
-		in.alternatives(&s, traces[c.ID], changes)
+// facts returns the facts that the node has about a pod. The kernel has the memory limits of
+// containers that run.
+func (o *Answers) facts(in *Snapshot, uid string, all []inspect.Container) *verdict.Pod {
+	i := slices.IndexFunc(in.Input.Pods, func(p pools.Pod) bool { return p.UID == uid })
+	if i < 0 {
+		return &verdict.Pod{}
 	}
-	for _, p := range in.Problems {
-		if c.Unit && p.Unit == c.Name || !c.Unit && p.PodUID == c.PodUID && (p.Container == "" || p.Container == c.Name) {
-			s.Problems = append(s.Problems, inspect.ProblemOf(p))
+	pod := &in.Input.Pods[i]
+	facts := &verdict.Pod{Name: pod.Name, Annotations: pod.Annotations, Names: in.Input.Names}
+	for _, p := range in.Input.Pools.Partitions {
+		facts.Types = append(facts.Types, p.Type)
+	}
+	for j := range pod.Containers {
+		c := &pod.Containers[j]
+		if c.Kind == pools.Infra {
+			continue
 		}
+		limit := int64(verdict.Unknown)
+		if at := slices.IndexFunc(all, func(o inspect.Container) bool { return o.ID == c.ID }); at >= 0 && all[at].Cgroup != "" {
+			limit = o.memoryLimit(cgroup.Path(all[at].Cgroup))
+		}
+		facts.Containers = append(facts.Containers, verdict.OnNode(c, limit))
 	}
-	s.Events, s.Earlier = eventsOf(in.History, c)
-	in.compare(&s)
-	if c.Cgroup != "" {
-		s.Kernel = o.kernel(cgroup.Path(c.Cgroup))
-	}
-	return s
+	return facts
 }
 
-// alternatives adds the other places of a container, and the changes that lead there.
-func (in *Snapshot) alternatives(s *inspect.Subject, t *pools.Trace, changes bool) {
-	at := explain.Placement(&in.Plan, s.Container.ID)
-	if at == nil || t == nil {
-		return
+// memoryLimit returns the memory limit of a cgroup, 0 for none.
+func (o *Answers) memoryLimit(p cgroup.Path) int64 {
+	data, err := o.cgroups.ReadFile(p, fileMemory)
+	text := strings.TrimSpace(string(data))
+	if err == nil && text == "max" {
+		return 0
 	}
-	own := cpuset.Set{}
-	if at.Exclusive {
-		own = at.CPUs
+	limit, err := strconv.ParseInt(text, 10, 64)
+	if err != nil {
+		return verdict.Unknown
 	}
-	var hinted cpuset.Set
-	for i := range in.Input.Pods {
-		for _, c := range in.Input.Pods[i].Containers {
-			if c.ID == at.ID {
-				hinted = c.Nodes
-			}
-		}
-	}
-	s.Candidates = explain.Candidates(&in.Input, &in.Plan, t.Want, t.Options, hinted, own)
-	if changes {
-		s.Changes = explain.Changes(&in.Input, s.Container.PodUID, at)
+	return limit
+}
+
+// observe adds the state of the cgroup and the events of a subject.
+func (o *Answers) observe(in *Snapshot, s *inspect.Subject) {
+	s.Events, s.Earlier = eventsOf(in.History, &s.Container)
+	in.compare(s)
+	if p := s.Container.Cgroup; p != "" {
+		s.Kernel = o.kernel(cgroup.Path(p))
 	}
 }
 

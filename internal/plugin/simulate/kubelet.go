@@ -28,6 +28,9 @@ func resourcesOf(a admission.Amounts) pools.Resources {
 	return r
 }
 
+// pauseName is the name of the pause container of a pod, as on a node.
+const pauseName = "POD"
+
 // running is a pod on the simulated node.
 type running struct {
 	spec     *corev1.Pod // as it is now; replaced, not changed
@@ -48,7 +51,7 @@ func begin(p *Pod, defaults admission.Defaults, at int64) *running {
 	return &running{spec: p.Spec, defaults: defaults, asked: asked, pod: pools.Pod{
 		UID: p.UID, Namespace: p.Spec.Namespace, Name: p.Spec.Name, QoS: pools.QoS(asked.Class),
 		Annotations: p.Spec.Annotations, CreatedAt: at, Resources: resourcesOf(asked.Pod),
-		Containers: []pools.Container{{ID: p.Name(), Name: "POD", Kind: pools.Infra, State: pools.Running, CreatedAt: at}},
+		Containers: []pools.Container{{ID: p.Name(), Name: pauseName, Kind: pools.Infra, State: pools.Running, CreatedAt: at}},
 	}}
 }
 

@@ -32,7 +32,7 @@ func TestWorkloadTypeOfANamespace(t *testing.T) {
 		}
 		plan := pools.Build(*in)
 		var got string
-		for _, c := range Changes(in, "u", Placement(&plan, "c")) {
+		for _, c := range changes(in, "u", placement(&plan, "c")) {
 			if c.Then == "management pool, CPUs 0-1" {
 				got = c.What
 			}

@@ -30,9 +30,9 @@ func statement(r pools.Rule) string {
 	return "whole CPUs in a Guaranteed pod"
 }
 
-// Rules returns the rules that were tried for a container, in order. The answer of the rule that
+// rulesOf returns the rules that were tried for a container, in order. The answer of the rule that
 // was met is the reason of the placement.
-func Rules(t *pools.Trace, reason pools.Reason) []inspect.Rule {
+func rulesOf(t *pools.Trace, reason pools.Reason) []inspect.Rule {
 	rules := []inspect.Rule{}
 	if t == nil {
 		return rules
@@ -45,9 +45,4 @@ func Rules(t *pools.Trace, reason pools.Reason) []inspect.Rule {
 		rules = append(rules, inspect.Rule{Name: string(s.Rule), Statement: statement(s.Rule), Met: s.Met, Answer: answer})
 	}
 	return rules
-}
-
-// UnitRules returns the rule for the placement of a unit.
-func UnitRules(reason pools.Reason) []inspect.Rule {
-	return []inspect.Rule{{Name: string(pools.RuleUnit), Statement: statement(pools.RuleUnit), Met: true, Answer: reason.Text}}
 }

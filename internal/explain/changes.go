@@ -13,10 +13,10 @@ import (
 // maxTries is the maximum number of plans for one kind of change.
 const maxTries = 16
 
-// Changes returns changes that move a container to another pool, or change whether its CPUs are
+// changes returns changes that move a container to another pool, or change whether its CPUs are
 // exclusive. Each change is tried alone in a plan for the node. at is the current placement, uid
 // the UID of its pod.
-func Changes(in *pools.Input, uid string, at *pools.Placement) []inspect.Change {
+func changes(in *pools.Input, uid string, at *pools.Placement) []inspect.Change {
 	if at == nil || at.Kind == pools.Infra || at.State == pools.Exited || at.Pool == pools.Other || at.Unread {
 		return nil
 	}
@@ -64,11 +64,11 @@ func (t *trial) placementWith(change func(*pools.Pod, *pools.Container, *pools.I
 		}
 	}
 	plan := pools.Build(in)
-	return Placement(&plan, t.id)
+	return placement(&plan, t.id)
 }
 
-// Placement returns the placement of a container in a plan, or nil.
-func Placement(plan *pools.Plan, id string) *pools.Placement {
+// placement returns the placement of a container in a plan, or nil.
+func placement(plan *pools.Plan, id string) *pools.Placement {
 	for i := range plan.Pods {
 		for j := range plan.Pods[i].Containers {
 			if at := &plan.Pods[i].Containers[j]; at.ID == id {

@@ -44,11 +44,11 @@ func parts(t *topology.Topology) (all []part) {
 	return all
 }
 
-// Candidates returns, for each part of the machine with guaranteed CPUs, the CPUs that the
+// candidates returns, for each part of the machine with guaranteed CPUs, the CPUs that the
 // allocator would choose there. The request is for want CPUs with options; own holds the current
 // CPUs of the owner. Without parts there are no candidates: the placement answers for the
 // machine.
-func Candidates(in *pools.Input, plan *pools.Plan, want int, options *allocate.Options, hinted, own cpuset.Set) []inspect.Candidate {
+func candidates(in *pools.Input, plan *pools.Plan, want int, options *allocate.Options, hinted, own cpuset.Set) []inspect.Candidate {
 	if want <= 0 || options == nil {
 		return nil
 	}

@@ -36,7 +36,7 @@ func TestCandidatesByPart(t *testing.T) {
 		in := &pools.Input{Machine: allocate.New(top), Pools: pools.Pools{Guaranteed: cpuset.Range(2, 7)}}
 		plan := &pools.Plan{Free: cpuset.Range(2, 7)}
 		var got []string
-		for _, c := range Candidates(in, plan, 3, &allocate.Options{}, cpuset.Set{}, cpuset.Set{}) {
+		for _, c := range candidates(in, plan, 3, &allocate.Options{}, cpuset.Set{}, cpuset.Set{}) {
 			got = append(got, c.Part+" ("+string(rune('0'+c.Node))+"): "+c.Free.String())
 			if refused := c.Free.Len() < 3; refused != strings.HasPrefix(c.Why, "rejected: ") || refused != c.Would.IsEmpty() {
 				t.Errorf("%s: %s with %s free gives %q: %s", test.name, c.Part, c.Free, c.Would, c.Why)

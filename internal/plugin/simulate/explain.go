@@ -1,0 +1,81 @@
+package simulate
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/cpupoold/cpupoold/internal/admission"
+	"github.com/cpupoold/cpupoold/internal/explain"
+	"github.com/cpupoold/cpupoold/internal/inspect"
+	"github.com/cpupoold/cpupoold/internal/verdict"
+	"github.com/cpupoold/cpupoold/pkg/pools"
+)
+
+// Explain explains the containers of a pod, one of them, or a unit, as the daemon does. There
+// is no kernel and there are no writes.
+func (n *Node) Explain(name string) (*inspect.Explanation, error) {
+	all := inspect.Everybody(&n.plan, nil)
+	found, err := explain.Find(all, name)
+	if err != nil {
+		return nil, err
+	}
+	e := &inspect.Explanation{Version: inspect.Version, Asked: name, Subjects: []inspect.Subject{}}
+	in := n.in()
+	d := explain.Decision{Input: &in, Plan: &n.plan, Problems: n.plan.Problems, Pod: &verdict.Pod{}}
+	for _, r := range n.pods {
+		if first := &all[found[0]]; !first.Unit && r.pod.UID == first.PodUID {
+			_, d.Traces = pools.Explain(in, r.pod.UID)
+			d.Pod = Facts(r.spec, r.defaults)
+			d.Pod.Names = in.Names
+			for _, p := range in.Pools.Partitions {
+				d.Pod.Types = append(d.Pod.Types, p.Type)
+			}
+		}
+	}
+	for _, i := range found {
+		if all[i].Name == pauseName && len(found) > 1 && !all[i].Unit {
+			continue // explained only on request
+		}
+		s := d.Subject(&all[i], true)
+		s.Container.ID = ""
+		e.Subjects = append(e.Subjects, s)
+	}
+	return e, nil
+}
+
+// Facts returns the facts about a pod that its spec has. Names and Types are the caller's.
+func Facts(pod *corev1.Pod, d admission.Defaults) *verdict.Pod {
+	f := &verdict.Pod{Name: pod.Name, Annotations: pod.Annotations, Labels: pod.Labels}
+	for i := range pod.Spec.InitContainers {
+		c := &pod.Spec.InitContainers[i]
+		kind := "init container"
+		if c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways {
+			kind = "sidecar"
+		}
+		f.Containers = append(f.Containers, factsOf(kind, c.Name, &c.Resources))
+	}
+	for i := range pod.Spec.Containers {
+		c := &pod.Spec.Containers[i]
+		f.Containers = append(f.Containers, factsOf("container", c.Name, &c.Resources))
+	}
+	if own, is := admission.OwnResources(pod, d); is {
+		total := factsOf("", "spec.resources", &own)
+		f.Total = &total
+	}
+	return f
+}
+
+// factsOf returns the amounts of a container, rounded up.
+func factsOf(kind, name string, r *corev1.ResourceRequirements) verdict.Container {
+	amount := func(of corev1.ResourceName, value func(resource.Quantity) int64) verdict.Amount {
+		limit := r.Limits[of]
+		request, requested := r.Requests[of]
+		if !requested {
+			request = limit // the API server's default
+		}
+		return verdict.Amount{Request: max(value(request), 0), Limit: max(value(limit), 0)}
+	}
+	return verdict.Container{Kind: kind, Name: name,
+		CPU:    amount(corev1.ResourceCPU, func(q resource.Quantity) int64 { return q.MilliValue() }),
+		Memory: amount(corev1.ResourceMemory, func(q resource.Quantity) int64 { return q.Value() })}
+}

@@ -1,0 +1,253 @@
+package verdict
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/cpupoold/cpupoold/internal/inspect"
+	"github.com/cpupoold/cpupoold/pkg/allocate"
+	"github.com/cpupoold/cpupoold/pkg/pools"
+	"github.com/cpupoold/cpupoold/pkg/workload"
+)
+
+// Codes of reasons that the planner does not know: the node does not see what caused them.
+const (
+	// AnnotationUnknown: an annotation is written almost like one that requests a workload type.
+	AnnotationUnknown pools.Code = "AnnotationUnknown"
+	// LabelIgnored: a label requests a workload type, and only annotations do.
+	LabelIgnored pools.Code = "LabelIgnored"
+	// WebhookIgnored: the webhook removed the annotation, for a reason that only it has.
+	WebhookIgnored pools.Code = "WebhookIgnored"
+)
+
+// optionPrefix begins the annotations by which a pod selects options.
+const optionPrefix = "cpupoold.io/"
+
+// Verdict is the answer for a container or a unit.
+type Verdict struct {
+	// Code is the stable name of the reason.
+	Code pools.Code
+	// Sentence states place and reason. Fix states what to change for other CPUs; it is empty if
+	// there is nothing to change.
+	Sentence, Fix string
+	// Subject is the annotation or the label that is the reason, or "".
+	Subject string
+}
+
+// reason is the end of a sentence.
+type reason struct {
+	code         pools.Code
+	because, fix string
+	// wide is true if the reason is the same for all containers of the pod.
+	wide bool
+	// subject is Verdict.Subject.
+	subject string
+}
+
+// Of returns the verdict for a container or a unit. at is its placement; problems are the problems of
+// the container and of its pod.
+func Of(at *inspect.Container, problems []inspect.Problem, pod *Pod) Verdict {
+	r := pod.reason(at, problems)
+	who := clip(at.Name)
+	switch {
+	case at.Unit:
+		who = "unit " + who
+	case r.wide:
+		who = clip(pod.Name)
+	default:
+		who = pod.container(at.Name).named() + " of " + clip(pod.Name)
+	}
+	return Verdict{Code: r.code, Sentence: who + " " + place(at, r.code) + ", because " + r.because + ".", Fix: r.fix, Subject: r.subject}
+}
+
+// place returns the verb and the pool.
+func place(at *inspect.Container, code pools.Code) string {
+	switch {
+	case code == pools.CodePodPool:
+		return "runs on the exclusive CPUs of its pod in the guaranteed pool"
+	case at.Exclusive:
+		return "has exclusive CPUs of the guaranteed pool"
+	case at.Pool == inspect.Other:
+		return "runs on CPUs that another manager selects"
+	case at.Type != "" && at.Type != at.Pool:
+		return "runs in the " + at.Pool + " pool of workload type " + clip(at.Type)
+	}
+	return "runs in the " + at.Pool + " pool"
+}
+
+// container returns the facts about a container, at least its name.
+func (p *Pod) container(name string) *Container {
+	for i := range p.Containers {
+		if p.Containers[i].Name == name {
+			return &p.Containers[i]
+		}
+	}
+	return &Container{Kind: "container", Name: name, CPU: Amount{Unknown, Unknown}, Memory: Amount{Unknown, Unknown}}
+}
+
+// reason returns the reason of a placement. A request for a workload type that is not granted
+// comes before the rule that then places the container.
+func (p *Pod) reason(at *inspect.Container, problems []inspect.Problem) reason {
+	if !at.Unit && at.Pool != inspect.Management && at.Pool != inspect.Other {
+		for i := len(problems) - 1; i >= 0; i-- {
+			if r := p.rejected(at, pools.Code(problems[i].Code), problems[i].Text); r.code != "" {
+				return r
+			}
+		}
+		if at.Pool == inspect.Shared && at.Code != string(pools.CodePause) {
+			if r := p.unread(); r.code != "" {
+				return r
+			}
+		}
+	}
+	return p.placed(at)
+}
+
+// rejected returns the reason of a problem with the workload type, or none.
+func (p *Pod) rejected(at *inspect.Container, code pools.Code, text string) reason {
+	typ, asks, _ := p.Names.TargetType(p.Annotations)
+	if !asks {
+		return reason{}
+	}
+	key := p.Names.TargetKey(typ)
+	r := reason{code: code, wide: true, subject: key}
+	text, _, _ = strings.Cut(text, "; the pod is placed")
+	typ = clip(typ)
+	switch code {
+	case pools.CodeTargetInvalid:
+		r.because = text
+		r.fix = "write " + key + ": '" + workload.TargetValue + "'"
+	case pools.CodeTypeUnknown:
+		r.because = "its annotation " + key + " names a workload type that has no pool"
+		r.fix = "add a management pool of this type, or remove the annotation"
+		if meant := near(typ, p.Types); meant != "" {
+			r.because += " (did you mean " + meant + "?)"
+			r.fix = "write " + p.Names.TargetKey(meant) + " instead"
+		}
+	case pools.CodeNamespaceNotListed:
+		namespace := clip(at.Namespace)
+		r.because = "namespace " + namespace + " does not allow workload type " + typ
+		r.fix = "annotate namespace " + namespace + " with " + p.Names.AllowedKey() + ": " + typ + ", or add it to the namespaces of the pool in the configuration of the node"
+	case pools.CodeNamespaceUnknown, pools.CodeStaticNotAllowed:
+		r.because = text
+	case pools.CodeGuaranteedPod:
+		r.because = "workload type " + typ + " is not for pods of QoS class Guaranteed"
+		r.fix = "request less CPU or memory than the limit in one container, or remove annotation " + key
+	default:
+		return reason{}
+	}
+	return r
+}
+
+// unread returns the reason if a label, a misspelt annotation or the webhook explains why the
+// planner saw no request for a workload type, or none.
+func (p *Pod) unread() reason {
+	if _, asks, _ := p.Names.TargetType(p.Annotations); asks {
+		return reason{}
+	}
+	r := reason{wide: true}
+	for line := range strings.Lines(p.Annotations[p.Names.WarningKey()]) {
+		if r.because = strings.TrimSpace(line); strings.HasPrefix(r.because, "workload type ") {
+			r.code, r.subject = WebhookIgnored, p.Names.WarningKey()
+			r.because, r.fix, _ = strings.Cut(r.because, "; ")
+			return r
+		}
+	}
+	for _, key := range slices.Sorted(maps.Keys(p.Labels)) {
+		if typ, asks, _ := p.Names.TargetType(map[string]string{key: ""}); asks {
+			r.code, r.subject = LabelIgnored, key
+			r.because = clip(key) + " is a label, and only an annotation requests a workload type"
+			r.fix = "move it to the annotations of the pod: " + p.Names.TargetKey(typ) + ": '" + workload.TargetValue + "'"
+			return r
+		}
+	}
+	for _, key := range slices.Sorted(maps.Keys(p.Annotations)) {
+		if meant := p.Meant(key); strings.HasPrefix(meant, "target.") {
+			r.code, r.subject = AnnotationUnknown, key
+			r.because = "its annotation " + clip(key) + " has no effect (did you mean " + meant + "?)"
+			r.fix = "write " + meant + ": '" + workload.TargetValue + "'"
+			return r
+		}
+	}
+	return reason{}
+}
+
+// placed returns the reason of the rule that placed the container.
+func (p *Pod) placed(at *inspect.Container) reason {
+	text, _, _ := strings.Cut(at.Reason, "; runs in ")
+	r := reason{code: pools.Code(at.Code)}
+	c := p.container(at.Name)
+	switch r.code {
+	case pools.CodeManagement:
+		r.wide = true
+		r.because = "it requests workload type " + clip(at.Type)
+	case pools.CodeBestEffort, pools.CodeBurstable:
+		r.wide = true
+		because, fields := p.class()
+		if because == "" {
+			because, fields = "a container has no limit, or requests less CPU or memory than its limit", "requests and limits of CPU and memory in all containers"
+		}
+		r.because = because + ", so the pod is " + at.Code
+		r.fix = "for exclusive CPUs set " + fields + ", with requests equal to limits in all containers"
+	case pools.CodeFractional:
+		amount, _, _ := strings.Cut(text, " CPU ")
+		r.because = "its CPU request of " + amount + " is not a whole number of CPUs"
+		r.fix = "for exclusive CPUs set resources.requests.cpu and resources.limits.cpu of " + c.named() + " to a whole number"
+	case pools.CodeNoGuaranteedPool:
+		text, _, _ = strings.Cut(text, ", but ")
+		r.because = "it requests " + text + ", and the node has no guaranteed pool"
+		r.fix = "write guaranteed: {from: shared} or guaranteed.cpus into the configuration of the node"
+	case pools.CodeExclusive:
+		r.because = "it requests " + text
+	case pools.CodeWaiting:
+		text, _, _ = strings.Cut(text, ", as soon")
+		r.because = "it requests " + text + ", and the NUMA nodes of its devices and memory are not known yet"
+	case pools.CodeRefused:
+		r.because, r.fix, _ = strings.Cut("it "+text, "; ")
+		if r.fix == "" {
+			r.fix = "request fewer CPUs in " + c.named() + ", enlarge the guaranteed pool (guaranteed.cpus), or wait until other containers end"
+		}
+	case pools.CodePause:
+		r.because = "it is a " + text
+	case pools.CodeOtherManager:
+		r.because = "it is " + text
+	case pools.CodeNoRequest:
+		r.because = "it has " + text
+	case pools.CodeUnit:
+		r.because = text
+		if !strings.HasPrefix(text, "the ") {
+			r.because = "it requests " + text
+		}
+	case pools.CodeHeld, pools.CodeExited, pools.CodeShort, pools.CodePodPool, pools.CodeOffline, pools.CodeCrowded:
+		r.because, r.fix, _ = strings.Cut("it "+text, "; ")
+		r.fix = ""
+	default: // a whole sentence
+		r.because = text
+	}
+	return r
+}
+
+// Meant returns the annotation of a pod that a misspelt key is closest to, or "" for a key that
+// is right or means something else.
+func (p *Pod) Meant(key string) string {
+	types := p.Types
+	if len(types) == 0 {
+		types = []string{inspect.Management}
+	}
+	var known []string
+	for _, typ := range types {
+		known = append(known, p.Names.TargetKey(typ))
+		// OpenShift's first form had the type in the domain itself.
+		if key == strings.TrimSuffix(p.Names.AllowedKey(), "allowed")+typ {
+			return p.Names.TargetKey(typ)
+		}
+	}
+	if pools.ReadsAnnotation(p.Names, key) && !strings.HasPrefix(key, optionPrefix) {
+		return ""
+	}
+	for _, option := range append(allocate.OptionNames(), "pod-level") {
+		known = append(known, optionPrefix+option)
+	}
+	return near(key, known)
+}
