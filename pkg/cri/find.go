@@ -70,13 +70,14 @@ func Find(ctx context.Context, root string) (string, error) {
 	case len(running) == 0 && len(used) == 1:
 		return used[0], nil
 	case len(answering) > 1:
-		return "", fmt.Errorf("find container runtime: %d runtimes answer: %s: name one of them as containerRuntimeEndpoint",
+		return "", fmt.Errorf("find container runtime: %d runtimes answer: %s; name one of them as containerRuntimeEndpoint",
 			len(answering), strings.Join(answering, ", "))
 	case len(tried) > 0:
-		return "", fmt.Errorf("find container runtime: no runtime answers: tried %s: start it, or name its socket as containerRuntimeEndpoint",
+		return "", fmt.Errorf("find container runtime: no runtime answers: tried %s; start it, or name its socket as containerRuntimeEndpoint",
 			strings.Join(tried, ", "))
 	default:
-		return "", fmt.Errorf("find container runtime: no socket at %s below %s: start the runtime, or name its socket as containerRuntimeEndpoint",
+		return "", fmt.Errorf("find container runtime: no socket at %s below %s; start the runtime, or name its socket as containerRuntimeEndpoint. "+
+			"On a machine without containers, set containerRuntimeEndpoint to none",
 			strings.Join(sockets(), ", "), root)
 	}
 }

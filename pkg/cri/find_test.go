@@ -133,7 +133,7 @@ func TestFindErrors(t *testing.T) {
 			"/run/crio/crio.sock":             testnode.StartRuntime(t, testnode.RuntimeConfig{}),
 		}, []string{"/run/containerd/containerd.sock", "/run/crio/crio.sock"}},
 		{"none answers", map[string]*testnode.Runtime{"/run/crio/crio.sock": silent}, []string{"/run/crio/crio.sock", "unknown service"}},
-		{"no socket", nil, []string{"/run/containerd/containerd.sock", "/run/k0s/containerd.sock"}},
+		{"no socket", nil, []string{"/run/containerd/containerd.sock", "/run/k0s/containerd.sock", "set containerRuntimeEndpoint to none"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()

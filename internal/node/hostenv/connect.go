@@ -30,11 +30,9 @@ func Open(ctx context.Context, c *config.Config, t *topology.Topology) (h Host, 
 	if err != nil {
 		return Host{}, nil, err
 	}
-	rt := noRuntime()
-	if c.HasRuntime() {
-		if rt, err = connect(ctx, c, fs); err != nil {
-			return Host{}, nil, err
-		}
+	rt, err := connect(ctx, c, fs)
+	if err != nil {
+		return Host{}, nil, err
 	}
 	return assemble(fs, rt, c, t)
 }
@@ -59,11 +57,9 @@ func Wait(ctx context.Context, s Start) (h Host, c *config.Config, closeAll func
 	if err != nil {
 		return Host{}, nil, nil, err
 	}
-	rt, late := noRuntime(), false
-	if s.Config.HasRuntime() {
-		if rt, late, err = s.awaitRuntime(ctx, fs); err != nil {
-			return Host{}, nil, nil, err
-		}
+	rt, late, err := s.awaitRuntime(ctx, fs)
+	if err != nil {
+		return Host{}, nil, nil, err
 	}
 	if h, closeAll, err = assemble(fs, rt, s.Config, s.Topology); err != nil {
 		return Host{}, nil, nil, err
@@ -151,7 +147,7 @@ func (s *Start) awaitRuntime(ctx context.Context, fs *cgroup.FS) (rt link, late 
 	if err != nil {
 		return link{}, true, err
 	}
-	w.end()
+	w.end(s.Config)
 	return rt, w.reason != "", nil
 }
 
@@ -174,10 +170,15 @@ func (w *wait) report(err error, _ time.Duration) {
 	notifyStatus(w.log, "waiting for the container runtime: "+w.reason)
 }
 
-func (w *wait) end() {
+func (w *wait) end(c *config.Config) {
 	if w.reason == "" {
 		return
 	}
-	w.log.Info("the container runtime answers", "waited", time.Since(w.since).Round(time.Millisecond))
+	waited := time.Since(w.since).Round(time.Millisecond)
+	if c.HasRuntime() {
+		w.log.Info("the container runtime answers", "waited", waited)
+	} else {
+		w.log.Info("the changed configuration is for a machine without a container runtime", "waited", waited)
+	}
 	notifyStatus(w.log, "looking at the node")
 }

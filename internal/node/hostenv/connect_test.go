@@ -166,3 +166,20 @@ func TestClientKeepsConfiguredAnnotations(t *testing.T) {
 		t.Error("the filter of the host has another domain")
 	}
 }
+
+// TestRuntimeGivenUpWhileWaiting checks that a wait ends if a changed configuration has no
+// runtime.
+func TestRuntimeGivenUpWhileWaiting(t *testing.T) {
+	n := newNode(t, "unix:///nonexistent/cri.sock")
+	s := startOf(n)
+	s.Reload = func() (*config.Config, error) {
+		n.YAML = strings.Replace(n.YAML, "unix:///nonexistent/cri.sock", config.NoRuntime, 1)
+		return n.Config()
+	}
+	if got := nodefixture.Receive(n, "end of the wait", await(t.Context(), n, s)); got.err != nil || s.Config.HasRuntime() {
+		t.Errorf("endpoint in force = %q, %v; want none", s.Config.RuntimeEndpoint, got.err)
+	}
+	if records := n.Logged(answers); len(records) != 0 {
+		t.Errorf("log of the end of the wait: %v; want no answer of a runtime", records)
+	}
+}

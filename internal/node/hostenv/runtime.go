@@ -74,8 +74,12 @@ func (rt link) close() {
 	}
 }
 
-// connect finds the runtime, and asks for its name and its cgroup driver.
+// connect finds the runtime, and asks for its name and its cgroup driver. If the configuration has no
+// runtime, it returns [noRuntime].
 func connect(ctx context.Context, c *config.Config, fs *cgroup.FS) (link, error) {
+	if !c.HasRuntime() {
+		return noRuntime(), nil
+	}
 	ctx, cancel := context.WithTimeout(ctx, CallTimeout)
 	defer cancel()
 	endpoint, guessed, err := findEndpoint(ctx, c, finder{kubeletEndpoint, cri.Find})

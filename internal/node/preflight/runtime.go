@@ -60,7 +60,7 @@ func checkRuntime(e *evidence) []Finding {
 		return []Finding{{
 			Severity: Error,
 			Subject:  key,
-			Found:    fmt.Sprintf("is not set, and not exactly one runtime answers: %v", r.findErr),
+			Found:    fmt.Sprintf("is not set: %v", r.findErr),
 		}}
 	case r.answerErr != nil:
 		return []Finding{{

@@ -98,7 +98,7 @@ func runtimeCases() []broken {
 				socket := relay(t, "/run/containerd/containerd.sock", unchanged)
 				return addition{script: "noKubelet\nmkdir -p /run/crio && touch /run/crio/crio.sock && mount --bind " + socket + " /run/crio/crio.sock"}
 			},
-			want: []string{"error runtime: 2 runtimes answer: unix:///run/containerd/containerd.sock, unix:///run/crio/crio.sock: name one of them as containerRuntimeEndpoint"},
+			want: []string{"error runtime: 2 runtimes answer: unix:///run/containerd/containerd.sock, unix:///run/crio/crio.sock; name one of them as containerRuntimeEndpoint"},
 		},
 		{
 			name: "runtime hangs", config: goodConfig + "containerRuntimeEndpoint: /run/containerd/containerd.sock\n",
