@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/cpupoold/cpupoold/internal/codes"
 	"github.com/cpupoold/cpupoold/internal/config"
 	"github.com/cpupoold/cpupoold/internal/layout"
 	"github.com/cpupoold/cpupoold/internal/node/preflight"
@@ -62,5 +63,6 @@ func (a *app) printFindings(findings []preflight.Finding, output format) error {
 			return err
 		}
 	}
-	return nil
+	_, err := fmt.Fprintln(a.out, codes.Hint())
+	return err
 }

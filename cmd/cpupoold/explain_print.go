@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/cpupoold/cpupoold/internal/codes"
 	"github.com/cpupoold/cpupoold/internal/inspect"
 )
 
@@ -45,6 +46,9 @@ func printSubject(w io.Writer, s *inspect.Subject) error {
 	}
 	say("%s %s%s: %s", what, c.Full(), state, placeLine(c))
 	say("because: %s (%s)", c.Reason, c.Code)
+	if link := codes.Link(c.Code); link != "" {
+		fmt.Fprintln(w, "see "+link) // in one line, so that a terminal opens it
+	}
 	fmt.Fprintln(w, "\nrules, in the order in which they were tried:")
 	for _, r := range s.Rules {
 		met := "no:"

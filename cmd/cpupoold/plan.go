@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/cpupoold/cpupoold/internal/codes"
 	"github.com/cpupoold/cpupoold/internal/node/hostslices"
 	"github.com/cpupoold/cpupoold/internal/node/preview"
 	"github.com/cpupoold/cpupoold/pkg/pools"
@@ -60,6 +61,9 @@ func cpusOf(c *pools.Placement) string {
 	return c.CPUs.String() + " + " + c.Mixed.String()
 }
 
+// reasonText returns a reason with its code.
+func reasonText(r pools.Reason) string { return r.Text + " (" + string(r.Code) + ")" }
+
 func (a *app) printPlan(p preview.Preview) error {
 	out := newTable(a.out, "POD", "CONTAINER OR UNIT", "POOL", "CPUS", "REASON")
 	for _, pod := range p.Plan.Pods {
@@ -67,11 +71,11 @@ func (a *app) printPlan(p preview.Preview) error {
 			if c.State == pools.Exited {
 				continue
 			}
-			out.row(pod.Namespace+"/"+pod.Name, c.Name, poolName(c.Pool, c.Type), cpusOf(&c), c.Reason.Text)
+			out.row(pod.Namespace+"/"+pod.Name, c.Name, poolName(c.Pool, c.Type), cpusOf(&c), reasonText(c.Reason))
 		}
 	}
 	for _, u := range p.Plan.Units {
-		out.row("", u.Name, poolName(u.Pool, u.Type), u.CPUs.String(), u.Reason.Text)
+		out.row("", u.Name, poolName(u.Pool, u.Type), u.CPUs.String(), reasonText(u.Reason))
 	}
 	for _, v := range p.Host {
 		if v.State == hostslices.Confined {
@@ -79,6 +83,9 @@ func (a *app) printPlan(p preview.Preview) error {
 		}
 	}
 	if err := out.flush(); err != nil {
+		return err
+	}
+	if _, err := fmt.Fprintln(a.out, codes.Hint()); err != nil {
 		return err
 	}
 	if err := a.printNoise(p); err != nil {

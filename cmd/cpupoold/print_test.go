@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
+	"github.com/cpupoold/cpupoold/internal/codes"
 	"github.com/cpupoold/cpupoold/internal/node/hostslices"
 	"github.com/cpupoold/cpupoold/internal/node/noise"
 	"github.com/cpupoold/cpupoold/internal/node/preflight"
@@ -39,19 +40,20 @@ func TestPrintPlan(t *testing.T) {
 		BootArguments: []string{"nohz_full=4-7", "isolcpus=managed_irq,4-7"},
 		Plan: pools.Plan{
 			Pods: []pools.PodPlan{{Namespace: "default", Name: "du", Containers: []pools.Placement{
-				{Name: "du", Pool: pools.Guaranteed, CPUs: cpuset.Range(4, 5), Reason: pools.Reason{Text: "2 whole CPUs"}},
+				{Name: "du", Pool: pools.Guaranteed, CPUs: cpuset.Range(4, 5), Reason: pools.Reason{Code: pools.CodeExclusive, Text: "2 whole CPUs"}},
 				{Name: "init", State: pools.Exited, Pool: pools.Shared, CPUs: cpuset.Of(2)},
 			}}},
 			Units: []pools.UnitPlan{
-				{Name: "gnss.service", Pool: pools.Management, Type: "radio", CPUs: cpuset.Of(0), Reason: pools.Reason{Text: "unit of the configuration"}},
+				{Name: "gnss.service", Pool: pools.Management, Type: "radio", CPUs: cpuset.Of(0), Reason: pools.Reason{Code: pools.CodeUnit, Text: "unit of the configuration"}},
 			},
 			Problems: []pools.Problem{{Unit: "du.service", Reason: pools.Reason{Code: "Refused", Text: "too few"}}},
 		},
 	}
 	const want = `POD         CONTAINER OR UNIT  POOL              CPUS  REASON
-default/du  du                 guaranteed        4-5   2 whole CPUs
--           gnss.service       management/radio  0     unit of the configuration
+default/du  du                 guaranteed        4-5   2 whole CPUs (Exclusive)
+-           gnss.service       management/radio  0     unit of the configuration (Unit)
 -           system.slice       host              0-1   services of the host
+codes: https://github.com/cpupoold/cpupoold/blob/main/docs/reference/problem-codes.md
 
 Exclusive CPUs, and on which of them the kernel does work of its own:
 POD         CONTAINER OR UNIT  CPUS  KEPT BY                           BALANCING  TICK  RCU  MANAGED IRQS
@@ -100,7 +102,7 @@ func TestFindingsArePrintable(t *testing.T) {
 	if err := a.printFindings([]preflight.Finding{{Severity: preflight.Warning, Check: "c", Subject: "s", Found: "a\x1b[2J\nb"}}, asTable); err != nil {
 		t.Fatal(err)
 	}
-	if got, want := out.String(), "warning c: s: a?[2J\nb\n"; got != want {
+	if got, want := out.String(), "warning c: s: a?[2J\nb\n"+codes.Hint()+"\n"; got != want {
 		t.Errorf("printed %q; want %q", got, want)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/cpupoold/cpupoold/internal/codes"
 	"github.com/cpupoold/cpupoold/internal/inspect"
 )
 
@@ -62,6 +63,7 @@ func printStatus(to io.Writer, s *inspect.Status) error {
 	for _, x := range s.Waits {
 		paragraph("waits: " + x.Cgroup + " " + x.Property + ": " + x.Reason)
 	}
+	paragraph(codes.Hint())
 	return w.Flush()
 }
 

@@ -71,7 +71,7 @@ func printNode(w io.Writer, n *overview.Node) error {
 	t.row("Node", n.Name)
 	t.row("Health", n.Health)
 	if n.Message != "" {
-		t.row("Message", n.Message)
+		t.row("Message", withCode(n))
 	}
 	if !n.AsOf.IsZero() {
 		t.row("As of", n.AsOf.Format(time.RFC3339))

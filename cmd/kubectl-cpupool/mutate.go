@@ -213,7 +213,7 @@ func (o *mutateOptions) mutate(pod *corev1.Pod) (*corev1.Pod, []string, error) {
 		case admission.ResourceOff:
 			note = fmt.Sprintf("resource %q was removed: it is not switched on; give --shared-cpus or --guaranteed-cpus, or remove the request", w.Subject)
 		}
-		notes = append(notes, note)
+		notes = append(notes, note+" ("+string(w.Reason)+")")
 	}
 	if _, asks, targetErr := o.settings.Names.TargetType(pod.Annotations); err != nil || asks || targetErr != nil || o.target == "" {
 		return result, notes, err

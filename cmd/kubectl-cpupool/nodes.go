@@ -120,12 +120,20 @@ func printNodes(w io.Writer, nodes []overview.Node) error {
 	}
 	for i := range nodes {
 		if n := &nodes[i]; n.Message != "" {
-			if _, err := fmt.Fprintf(w, "%s: %s\n", n.Name, layout.Printable(n.Message)); err != nil {
+			if _, err := fmt.Fprintf(w, "%s: %s\n", n.Name, layout.Printable(withCode(n))); err != nil {
 				return err
 			}
 		}
 	}
 	return nil
+}
+
+// withCode returns the message of a node with its code.
+func withCode(n *overview.Node) string {
+	if n.Code == "" {
+		return n.Message
+	}
+	return n.Message + " (" + n.Code + ")"
 }
 
 // cpus shows thousandths of a CPU as CPUs.

@@ -32,6 +32,7 @@ func pure() []string {
 		"internal/node/hostslices/*.go",
 		"internal/admission/*.go",
 		"internal/explain/*.go",
+		"internal/codes/*.go",
 		"internal/cluster/hostedpriority/*.go",
 		"internal/node/noise/*.go",
 		"internal/node/audit/judge.go",

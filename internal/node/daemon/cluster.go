@@ -66,11 +66,11 @@ func (l *Loop) clusterState() *nodestatus.State {
 
 // condition returns the most severe condition of the daemon.
 func (l *Loop) condition() *nodestatus.Condition {
-	bad := func(reason, message string) *nodestatus.Condition {
-		return &nodestatus.Condition{Reason: reason, Message: message}
+	bad := func(code, message string) *nodestatus.Condition {
+		return &nodestatus.Condition{Reason: code, Message: message}
 	}
-	good := func(reason, message string) *nodestatus.Condition {
-		return &nodestatus.Condition{Ready: true, Reason: reason, Message: message}
+	good := func(code, message string) *nodestatus.Condition {
+		return &nodestatus.Condition{Ready: true, Reason: code, Message: message}
 	}
 	if !l.status.ready {
 		return bad("Starting", "the first pass is not over yet")

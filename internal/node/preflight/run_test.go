@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/tools/txtar"
 
+	"github.com/cpupoold/cpupoold/internal/codes"
 	"github.com/cpupoold/cpupoold/internal/config"
 	"github.com/cpupoold/cpupoold/internal/node/preflight"
 )
@@ -60,6 +61,23 @@ func TestEveryCheckHasACase(t *testing.T) {
 	for _, check := range preflight.CheckNames() {
 		if !found[check+":"] {
 			t.Errorf("no case in testdata/cases in which %s finds something", check)
+		}
+	}
+}
+
+// TestExamples checks that the example of each check in internal/codes is a finding of a case.
+func TestExamples(t *testing.T) {
+	var all strings.Builder
+	for _, name := range caseFiles(t) {
+		all.WriteString(readArchive(t, name)["want"])
+	}
+	examples := map[string]string{}
+	for _, e := range codes.All() {
+		examples[e.Code] = e.Example
+	}
+	for _, check := range preflight.CheckNames() {
+		if !strings.Contains(all.String(), " "+check+": "+examples[check]+"\n") {
+			t.Errorf("no case has the finding of the example of %s: %s", check, examples[check])
 		}
 	}
 }

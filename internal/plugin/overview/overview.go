@@ -45,8 +45,10 @@ const (
 // Node is a node with its pools.
 type Node struct {
 	Name string `json:"name"`
-	// Health is one of the constants; Message says why, in the daemon's words.
+	// Health is one of the constants; Message says why, in the daemon's words. Code is the
+	// reason of the condition that decides.
 	Health  string `json:"health"`
+	Code    string `json:"code,omitempty"`
 	Message string `json:"message,omitempty"`
 	// AsOf is when the daemon has said it last; zero where no daemon has said anything.
 	AsOf  time.Time `json:"asOf,omitzero"`
@@ -150,7 +152,7 @@ const silent = 15 * time.Minute
 
 // say enters what the daemon says, unless the node has gone silent.
 func (at *Node) say(n *corev1.Node, now time.Time) {
-	at.Health, at.Message = at.health(n, now)
+	at.Health, at.Code, at.Message = at.health(n, now)
 	for i := range n.Status.Conditions {
 		if c := &n.Status.Conditions[i]; (c.Type == readyType || c.Type == pressureType) && c.LastHeartbeatTime.After(at.AsOf) {
 			at.AsOf = c.LastHeartbeatTime.UTC()
@@ -158,7 +160,7 @@ func (at *Node) say(n *corev1.Node, now time.Time) {
 	}
 }
 
-func (at *Node) health(n *corev1.Node, now time.Time) (state, message string) {
+func (at *Node) health(n *corev1.Node, now time.Time) (state, code, message string) {
 	var ready, pressure, kubelet *corev1.NodeCondition
 	for i := range n.Status.Conditions {
 		switch c := &n.Status.Conditions[i]; c.Type {
@@ -174,21 +176,21 @@ func (at *Node) health(n *corev1.Node, now time.Time) (state, message string) {
 	notReady := ready != nil && ready.Status == corev1.ConditionFalse
 	switch {
 	case len(at.Pools) == 0 && ready == nil:
-		return NoPools, ""
+		return NoPools, "", ""
 	case kubelet != nil && kubelet.Status == corev1.ConditionUnknown:
-		return Stale, kubelet.Message
+		return Stale, kubelet.Reason, kubelet.Message
 	case depleted && now.Sub(pressure.LastHeartbeatTime.Time) > silent:
-		return Stale, "the daemon was depleted, and has said nothing since " + pressure.LastHeartbeatTime.UTC().Format(time.RFC3339) + ": " + pressure.Message
+		return Stale, pressure.Reason, "the daemon was depleted, and has said nothing since " + pressure.LastHeartbeatTime.UTC().Format(time.RFC3339) + ": " + pressure.Message
 	case notReady && depleted:
-		return NotReady, ready.Message + "; depleted: " + pressure.Message
+		return NotReady, ready.Reason, ready.Message + "; depleted: " + pressure.Message
 	case depleted:
-		return Depleted, pressure.Message
+		return Depleted, pressure.Reason, pressure.Message
 	case ready == nil:
-		return Untold, ""
+		return Untold, "", ""
 	case ready.Status == corev1.ConditionTrue:
-		return Ready, ""
+		return Ready, ready.Reason, ""
 	case ready.Status == corev1.ConditionFalse:
-		return NotReady, ready.Message
+		return NotReady, ready.Reason, ready.Message
 	}
-	return Unknown, ready.Message
+	return Unknown, ready.Reason, ready.Message
 }
