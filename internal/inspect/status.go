@@ -29,6 +29,11 @@ type Status struct {
 	Passes Passes `json:"passes"`
 	// Pools are sorted: management by type, shared, guaranteed.
 	Pools []Pool `json:"pools"`
+	// Room is the free capacity of the guaranteed pool. It is absent without such a pool, and
+	// before the first plan.
+	Room *Room `json:"room,omitempty"`
+	// Placements are the first placements of containers since the daemon's start, by way.
+	Placements []Placement `json:"placements,omitempty"`
 	// Containers are those that have not exited, and the systemd units of the
 	// configuration.
 	Containers []Container `json:"containers"`
@@ -141,6 +146,28 @@ type Pool struct {
 	FromShared bool `json:"fromShared,omitempty"`
 	// Containers counts the containers and units in the pool.
 	Containers int `json:"containers"`
+}
+
+// Room holds the largest numbers of exclusive CPUs that one new owner can get: any CPUs of the
+// pool, CPUs of one NUMA node, of one L3 cache, and whole cores of one NUMA node. The CPUs
+// that the shared pool keeps (guaranteed.floor) do not count.
+type Room struct {
+	Pool       int `json:"pool"`
+	NUMANode   int `json:"numaNode"`
+	L3         int `json:"l3"`
+	WholeCores int `json:"wholeCores"`
+}
+
+// Placement counts the containers that one kind of event led to their first placement. Until
+// then they can run on CPUs of other pools.
+type Placement struct {
+	// Way is nri, spec, inotify, event or resync, as in the metrics.
+	Way        string `json:"way"`
+	Containers uint64 `json:"containers"`
+	// Seconds is the sum of the times from the creation of a cgroup until the placement.
+	// CPUSeconds is the CPU time of the containers by then, in seconds.
+	Seconds    float64 `json:"seconds"`
+	CPUSeconds float64 `json:"cpuSeconds"`
 }
 
 // Container is a container, or a systemd unit.

@@ -50,6 +50,15 @@ type Plan struct {
 	Problems []Problem
 }
 
+// Allocatable returns the number of CPUs that owners can still get from the plan of p: none
+// of the CPUs that the shared pool keeps (guaranteed.floor).
+func (plan *Plan) Allocatable(p Pools) int {
+	if !p.FromShared {
+		return plan.Free.Len()
+	}
+	return max(min(plan.Shared.Union(plan.Resting).Len()-max(p.Floor, 1), plan.Free.Len()), 0)
+}
+
 // PodPlan is what a pod's slice and its containers should be.
 type PodPlan struct {
 	UID, Namespace, Name string

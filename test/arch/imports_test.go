@@ -58,7 +58,7 @@ func arrows() map[string][]string {
 		"internal/plugin/migrate":  {"internal/config", "pkg/allocate", "pkg/cpuset", "pkg/pools", "pkg/topology", "pkg/workload"},
 		"internal/plugin/overview": {"pkg/workload"},
 		"internal/plugin/picture":  {"internal/inspect", "pkg/cpuset"},
-		"internal/plugin/simulate": {"internal/admission", "internal/config", "internal/explain", "internal/inspect", "internal/plugin/manifest", "internal/verdict", "pkg/allocate", "pkg/cpuset", "pkg/pools", "pkg/topology", "pkg/workload"},
+		"internal/plugin/simulate": {"internal/admission", "internal/config", "internal/explain", "internal/inspect", "internal/plugin/manifest", "internal/verdict", "pkg/allocate", "pkg/cpuset", "pkg/defrag", "pkg/pools", "pkg/topology", "pkg/workload"},
 		"internal/plugin/viewer":   {"internal/inspect", "internal/plugin/picture", "pkg/cpuset"},
 
 		// cpupool-webhook.

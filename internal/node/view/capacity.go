@@ -97,16 +97,6 @@ func (c *Capacity) Room(n Node, pods func() []pools.Pod) *telemetry.Room {
 		r := defrag.Vacant(defrag.Input{Machine: n.Settings.Machine, Pool: pool, Owners: pools.Owners(in, *n.Plan)})
 		*c = Capacity{n.Settings.Machine, pool, p.Options, owned, telemetry.Room{Pool: r.Free, Node: r.OnNode, L3: r.InL3, WholeCores: r.InWholeCores}}
 	}
-	limit := n.allocatable()
+	limit := n.Plan.Allocatable(*p)
 	return &telemetry.Room{Pool: min(c.room.Pool, limit), Node: min(c.room.Node, limit), L3: min(c.room.L3, limit), WholeCores: min(c.room.WholeCores, limit)}
-}
-
-// allocatable returns the number of CPUs that owners can still get: none of the CPUs that
-// the shared pool keeps (guaranteed.floor).
-func (n Node) allocatable() int {
-	p, plan := &n.Settings.Pools, n.Plan
-	if !p.FromShared {
-		return plan.Free.Len()
-	}
-	return max(min(plan.Shared.Union(plan.Resting).Len()-max(p.Floor, 1), plan.Free.Len()), 0)
 }

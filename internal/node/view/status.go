@@ -67,6 +67,13 @@ func (o *Answers) Status() *inspect.Status {
 		LastWrites: slices.Clip(append([]history.Event{}, in.History.Select(history.Query{Kinds: []history.Kind{history.Wrote, history.Failed}, Limit: lastWrites})...)),
 		Topology:   in.Settings.Topology,
 	}
+	if r := in.View.Room; r != nil {
+		s.Room = &inspect.Room{Pool: r.Pool, NUMANode: r.Node, L3: r.L3, WholeCores: r.WholeCores}
+	}
+	for _, way := range slices.Sorted(maps.Keys(in.View.Placements)) {
+		p := in.View.Placements[way]
+		s.Placements = append(s.Placements, inspect.Placement{Way: string(way), Containers: p.Elapsed.Count, Seconds: p.Elapsed.Sum, CPUSeconds: p.Used.Sum})
+	}
 	if in.Observes {
 		s.Daemon.Mode = string(config.ModeObserve)
 	}

@@ -12,6 +12,7 @@ type entry struct {
 	mark   string
 	owner  int
 	text   string
+	lines  []string // of text
 	x, y   int
 	faulty bool
 }
@@ -24,11 +25,14 @@ type legend struct {
 
 const (
 	legendLine = 22
+	legendMore = 15  // of a further line of an entry
 	legendWide = 420 // a column
-	legendRoom = 54  // characters of a column
+	legendText = 34  // from the left of a column to its text
+	character  = 7   // width of one, rounded up
 )
 
-// legendOf has what is there, and nothing else: pools first, then owners.
+// legendOf returns an entry for each kind of CPU and for each owner of the status. Names are
+// never cut: long ones have fewer and wider columns, and more than one line.
 func legendOf(s *inspect.Status, owners []Owner, width int) legend {
 	var l legend
 	for _, look := range looks() {
@@ -43,7 +47,7 @@ func legendOf(s *inspect.Status, owners []Owner, width int) legend {
 		}
 	}
 	for _, o := range owners {
-		l.entries = append(l.entries, entry{class: "owned", owner: o.Number, mark: fmt.Sprintf("#%d", o.Number), text: shortened(o)})
+		l.entries = append(l.entries, entry{class: "owned", owner: o.Number, mark: fmt.Sprintf("#%d", o.Number), text: o.Name + ": " + o.CPUs.String()})
 	}
 	if f := Faulty(s); !f.IsEmpty() {
 		l.entries = append(l.entries, entry{class: "none", faulty: true, text: "not as planned: " + f.String()})
@@ -51,13 +55,47 @@ func legendOf(s *inspect.Status, owners []Owner, width int) legend {
 	if n := strayed(s); n > 0 {
 		l.entries = append(l.entries, entry{class: "none", faulty: true, text: fmt.Sprintf("not as planned, without CPUs of their own: %d", n)})
 	}
-	columns := max(1, width/legendWide)
-	rows := (len(l.entries) + columns - 1) / columns
-	for i := range l.entries {
-		l.entries[i].x, l.entries[i].y = i/rows*legendWide, i%rows*legendLine
-	}
-	l.height = rows * legendLine
+	l.arrange(width)
 	return l
+}
+
+// arrange sets the places of the entries.
+func (l *legend) arrange(width int) {
+	longest := 0
+	for _, e := range l.entries {
+		longest = max(longest, len([]rune(e.text)))
+	}
+	columns, wide := max(1, width/legendWide), legendWide
+	for legendText+longest*character > wide && columns > 1 {
+		columns--
+		wide = width / columns
+	}
+	if columns == 1 {
+		wide = max(width, legendText+20*character)
+	}
+	rows := (len(l.entries) + columns - 1) / columns
+	y := 0
+	for i := range l.entries {
+		e := &l.entries[i]
+		if i%rows == 0 {
+			y = 0
+		}
+		e.lines = chunks(e.text, (wide-legendText)/character)
+		e.x, e.y = i/rows*wide, y
+		y += legendLine + (len(e.lines)-1)*legendMore
+		l.height = max(l.height, y)
+	}
+}
+
+// chunks splits a text into lines of at most room characters. Names have no blanks at which
+// a line could end.
+func chunks(text string, room int) (lines []string) {
+	rest := []rune(text)
+	for len(rest) > room {
+		lines = append(lines, string(rest[:room]))
+		rest = rest[room:]
+	}
+	return append(lines, string(rest))
 }
 
 func count(n int) string {
@@ -94,23 +132,9 @@ func (d *drawing) legend(l legend, x, y int) {
 		if e.mark != "" {
 			d.printf(`<text class="mark%s" x="%d" y="%d">%s</text>`, ink, ex+14, ey+14, e.mark)
 		}
-		d.printf(`<text class="entry" x="%d" y="%d">%s</text>`+"\n", ex+34, ey+15, escaped(shorten(e.text, legendRoom)))
+		for i, line := range e.lines {
+			d.printf(`<text class="entry" x="%d" y="%d">%s</text>`+"\n", ex+legendText, ey+15+i*legendMore, escaped(line))
+		}
 	}
 	d.WriteString("</g>\n")
-}
-
-// shortened is an owner with its CPUs, which the name makes room for.
-func shortened(o Owner) string {
-	cpus := shorten(o.CPUs.String(), legendRoom/2)
-	return shorten(o.Name, legendRoom-2-len([]rune(cpus))) + ": " + cpus
-}
-
-// shorten cuts the middle out of a text that has no room: names begin and end with what
-// tells them apart.
-func shorten(s string, room int) string {
-	r := []rune(s)
-	if len(r) <= room {
-		return s
-	}
-	return string(r[:room/2]) + "…" + string(r[len(r)-(room-room/2-1):])
 }

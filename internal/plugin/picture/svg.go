@@ -17,6 +17,9 @@ type Options struct {
 	// Load is the part of its time for which each CPU is busy, from 0 to 1, as far as that
 	// is known: a bar shows it.
 	Load map[int]float64
+	// Width is the width in pixels that the picture fills if the machine is large enough. It
+	// is wider only if a core does not fit. 0 is 1160.
+	Width int
 	// Bare leaves out style sheet and title: the page has them.
 	Bare bool
 }
@@ -43,13 +46,18 @@ func SVG(s *inspect.Status, o Options) ([]byte, error) {
 	for _, o := range owners {
 		d.owners[o.Name] = o.Number
 	}
-	machine := place(Tree(cpus), pageWidth, d.cell)
+	wide := pageWidth
+	if o.Width > 0 {
+		wide = max(o.Width-2*gap, leastWide)
+	}
+	machine := place(Tree(cpus), wide, d.cell)
 	top := 40
 	if o.Bare {
 		top = gap
 	}
-	legend := legendOf(s, owners, max(machine.w, 640))
-	width, height := max(machine.w, 640)+2*gap, top+machine.h+gap+legend.height+gap
+	across := max(machine.w, min(wide, 640))
+	legend := legendOf(s, owners, across)
+	width, height := across+2*gap, top+machine.h+gap+legend.height+gap
 	d.open(s, width, height, o.Bare)
 	machine.move(gap, top)
 	d.box(machine, 0)

@@ -198,3 +198,50 @@ func TestSameBytes(t *testing.T) {
 		t.Error("the same CPUs in another order are another picture")
 	}
 }
+
+// TestLegendIsWhole checks that the legend shows the whole name of each owner, within the
+// picture.
+func TestLegendIsWhole(t *testing.T) {
+	for _, width := range []int{0, 400, 900} {
+		for _, length := range []int{1, 60, 150, 380} {
+			s := small()
+			name := strings.Repeat("n", length-1) + "z"
+			claim(s.CPUs, "4-5", inspect.Guaranteed, "owned", name)
+			svg, err := picture.SVG(s, picture.Options{Width: width, Bare: true})
+			if err != nil {
+				t.Fatal(err)
+			}
+			var drawn struct {
+				Width int `xml:"width,attr"`
+				Parts []struct {
+					Texts []struct {
+						X    int    `xml:"x,attr"`
+						Kind string `xml:"class,attr"`
+						Text string `xml:",chardata"`
+					} `xml:"text"`
+				} `xml:"g"`
+			}
+			if err := xml.Unmarshal(svg, &drawn); err != nil {
+				t.Fatal(err)
+			}
+			whole := ""
+			for _, p := range drawn.Parts {
+				for _, x := range p.Texts {
+					if x.Kind != "entry" {
+						continue
+					}
+					whole += x.Text
+					if end := x.X + 6*len(x.Text); end > drawn.Width {
+						t.Errorf("width %d: %q ends at %d of %d", width, x.Text, end, drawn.Width)
+					}
+				}
+			}
+			if !strings.Contains(whole, name+": 4-5") {
+				t.Errorf("width %d: the legend has %q; want the name of %d characters", width, whole, length)
+			}
+			if width > 0 && drawn.Width > width {
+				t.Errorf("the picture has a width of %d; want %d", drawn.Width, width)
+			}
+		}
+	}
+}

@@ -3,6 +3,7 @@ package simulate
 import (
 	"github.com/cpupoold/cpupoold/internal/inspect"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
+	"github.com/cpupoold/cpupoold/pkg/defrag"
 	"github.com/cpupoold/cpupoold/pkg/pools"
 	"github.com/cpupoold/cpupoold/pkg/topology"
 )
@@ -21,6 +22,7 @@ type Document struct {
 	// Pods counts those on the node in the end.
 	Pods       int                 `json:"pods"`
 	Pools      []inspect.Pool      `json:"pools"`
+	Room       *inspect.Room       `json:"room,omitempty"`
 	Containers []inspect.Container `json:"containers"`
 	// Refused are all that were refused something at any time, Problems what cannot be
 	// honoured in the end, refusals among it.
@@ -64,7 +66,7 @@ type Step struct {
 func (n *Node) Document(file string) *Document {
 	d := &Document{
 		Version: Version, Config: Config{File: file, Adapted: n.adapted, Offline: n.input.Pools.Offline.Union(n.input.Pools.Away)},
-		Pods: len(n.pods), Pools: n.pools(), Containers: n.containers(), Refused: append([]Refusal{}, n.refusals.all...),
+		Pods: len(n.pods), Pools: n.pools(), Room: n.room(), Containers: n.containers(), Refused: append([]Refusal{}, n.refusals.all...),
 		Problems: []inspect.Problem{}, Topology: n.topology,
 	}
 	for _, p := range n.plan.Problems {
@@ -75,6 +77,21 @@ func (n *Node) Document(file string) *Document {
 	}
 	d.CPUs = inspect.CPUs(n.topology, &n.plan, d.Pools)
 	return d
+}
+
+// room returns the free capacity of the guaranteed pool; nil without such a pool.
+func (n *Node) room() *inspect.Room {
+	p := &n.input.Pools
+	if p.Guaranteed.IsEmpty() {
+		return nil
+	}
+	pool := n.plan.Free
+	for i := range n.plan.Assignments {
+		pool = pool.Union(n.plan.Assignments[i].CPUs)
+	}
+	r := defrag.Vacant(defrag.Input{Machine: n.input.Machine, Pool: pool.Intersection(p.Guaranteed), Owners: pools.Owners(n.in(), n.plan)})
+	limit := n.plan.Allocatable(*p)
+	return &inspect.Room{Pool: min(r.Free, limit), NUMANode: min(r.OnNode, limit), L3: min(r.InL3, limit), WholeCores: min(r.InWholeCores, limit)}
 }
 
 // containers are without IDs, which a runtime would have made.
