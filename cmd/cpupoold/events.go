@@ -5,11 +5,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/cpupoold/cpupoold/internal/explain"
 	"github.com/cpupoold/cpupoold/internal/history"
 	"github.com/cpupoold/cpupoold/internal/node/control"
 )
@@ -125,65 +125,9 @@ func (a *app) printEvents(events []history.Event, output format) error {
 			}
 			continue
 		}
-		if _, err := fmt.Fprintln(a.out, eventLine(&events[i])); err != nil {
+		if _, err := fmt.Fprintln(a.out, explain.EventLine(&events[i])); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-// eventLine is an event for people.
-func eventLine(e *history.Event) string {
-	parts := []string{e.Time.Local().Format("2006-01-02 15:04:05.000"), fmt.Sprintf("%-8s", e.Kind)}
-	parts = append(parts, aboutEvent(e)...)
-	parts = append(parts, whatOf(e)...)
-	if e.Cause != "" || e.Code != "" {
-		parts = append(parts, "#", e.Cause)
-		if e.Code != "" {
-			parts = append(parts, "("+e.Code+")")
-		}
-	}
-	if e.Error != "" {
-		parts = append(parts, "! "+e.Error)
-	}
-	kept := parts[:0]
-	for _, p := range parts {
-		if p != "" {
-			kept = append(kept, printable(p))
-		}
-	}
-	return strings.Join(kept, " ")
-}
-
-// aboutEvent names what an event is about: the cgroup only where nothing else does.
-func aboutEvent(e *history.Event) []string {
-	name := e.Pod
-	if name == "" {
-		name = e.PodUID
-	}
-	if e.Container != "" {
-		name += "/" + e.Container
-	}
-	switch {
-	case e.Unit != "":
-		name = e.Unit
-	case name == "":
-		name = e.Cgroup
-	}
-	return []string{name}
-}
-
-// whatOf says what has become of it.
-func whatOf(e *history.Event) []string {
-	change := e.Value
-	if e.Before != "" && e.Before != e.Value {
-		change = e.Before + " → " + e.Value
-	}
-	switch {
-	case e.Property != "" && e.Via != "":
-		return []string{e.Via, e.Property + "=" + e.Value}
-	case e.Property != "":
-		return []string{e.Property, change}
-	}
-	return []string{e.Pool, change}
 }

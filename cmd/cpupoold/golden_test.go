@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -12,6 +13,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/cpupoold/cpupoold/internal/explain"
 	"github.com/cpupoold/cpupoold/internal/history"
 	"github.com/cpupoold/cpupoold/internal/inspect"
 	"github.com/cpupoold/cpupoold/internal/node/control"
@@ -48,7 +50,7 @@ func TestExplainGolden(t *testing.T) {
 	c := owner()
 	e := &inspect.Explanation{Asked: "du-0", Subjects: []inspect.Subject{
 		{
-			Container: c,
+			Container: c, Sentence: "container du of du-0 has exclusive CPUs of the guaranteed pool, because it requests 2 whole CPUs in a Guaranteed pod.",
 			Rules: []inspect.Rule{
 				{Name: "WorkloadType", Statement: "the pod asks for a workload type and may have it", Answer: "no annotation target.workload.openshift.io/<type>"},
 				{Name: "Exclusive", Statement: "whole CPUs in a Guaranteed pod", Met: true, Answer: c.Reason},
@@ -64,13 +66,18 @@ func TestExplainGolden(t *testing.T) {
 		},
 		{
 			Container: inspect.Container{Unit: true, Name: "gnss.service", Pool: inspect.Shared, CPUs: cpuset.Of(2, 3), Code: "Refused", Reason: "asks for 9 whole CPUs, but 2 of 4 CPUs of the guaranteed pool are free; runs in the shared pool until there are enough", Refused: true},
+			Sentence:  "unit gnss.service runs in the shared pool, because it asks for 9 whole CPUs, but 2 of 4 CPUs of the guaranteed pool are free.",
+			Fix:       "request fewer CPUs",
 			Rules:     []inspect.Rule{{Name: "Unit", Statement: "the configuration names the unit", Met: true, Answer: "9 whole CPUs"}},
 			Problems:  []inspect.Problem{{Unit: "gnss.service", Code: "Refused", Text: "asks for 9 whole CPUs"}},
 		},
 	}}
 	var out bytes.Buffer
-	if err := printExplanation(&out, e); err != nil {
-		t.Fatal(err)
+	for _, details := range []bool{false, true} {
+		if err := explain.Print(&out, e, details); err != nil {
+			t.Fatal(err)
+		}
+		fmt.Fprintln(&out, "----")
 	}
 	golden(t, "explain.txt", out.String())
 }

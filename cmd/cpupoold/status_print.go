@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/cpupoold/cpupoold/internal/codes"
+	"github.com/cpupoold/cpupoold/internal/explain"
 	"github.com/cpupoold/cpupoold/internal/inspect"
 )
 
@@ -52,7 +53,7 @@ func printStatus(to io.Writer, s *inspect.Status) error {
 	paragraph(sourceLine(s))
 	paragraph(writeLine(s))
 	for _, e := range s.LastWrites[max(0, len(s.LastWrites)-5):] {
-		paragraph("  " + eventLine(&e))
+		paragraph("  " + explain.EventLine(&e))
 	}
 	for _, p := range s.Problems {
 		paragraph("not honoured: " + problemLine(&p))

@@ -10,6 +10,8 @@ import (
 
 	"github.com/cpupoold/cpupoold/internal/admission"
 	"github.com/cpupoold/cpupoold/internal/config"
+	"github.com/cpupoold/cpupoold/internal/explain"
+	"github.com/cpupoold/cpupoold/internal/inspect"
 	"github.com/cpupoold/cpupoold/internal/plugin/simulate"
 	"github.com/cpupoold/cpupoold/pkg/topology"
 )
@@ -41,6 +43,8 @@ came. With --trace they come, go and change over time; a pod that the trace adds
 there before. With --compare both configurations are simulated, and the differences
 shown.
 
+With --explain the answer is one sentence: why a pod has its CPUs, and what to change.
+
 Exit codes: 0 no requests refused, 3 a request refused at any time (with --compare, by
 the other configuration), 1 simulation failed, 2 usage.`
 
@@ -61,6 +65,8 @@ type simulateOptions struct {
 	namespace string
 	nodes     []string
 	trace     string
+	explain   string
+	details   bool
 	output    string
 	defaults  admission.Defaults
 }
@@ -74,6 +80,9 @@ func simulateCommand(s streams) *cobra.Command {
 		Args:  flagsOnly(o.check),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			o.fresh, o.compares = !cmd.Flags().Changed("config"), cmd.Flags().Changed("compare")
+			if o.explain != "" && o.compares {
+				return usage(cmd, errors.New("--explain is for one configuration; remove --compare"))
+			}
 			return o.run(s)
 		},
 	}
@@ -87,6 +96,8 @@ func simulateCommand(s streams) *cobra.Command {
 	flags.StringSliceVar(&o.nodes, "node", nil, "`NODE` to simulate; may be repeated (default: all of the files)")
 	addDefaults(flags, &o.defaults)
 	flags.StringVar(&o.trace, "trace", "", "`FILE` of events of one node, one JSON object for each line, - for the standard input")
+	flags.StringVar(&o.explain, "explain", "", "print why `POD[/CONTAINER]` has its CPUs, and not the whole plan")
+	flags.BoolVar(&o.details, "details", false, "with --explain, print rules, candidates and changes, too")
 	flags.StringVarP(&o.output, "output", "o", "table", "`FORMAT`: table or json")
 	return cmd
 }
@@ -131,9 +142,14 @@ func (o *simulateOptions) run(s streams) error {
 	var documents []*simulate.Document
 	var comparisons []*simulate.Comparison
 	var errs []error
+	var missing error
 	refused := false
 	for _, at := range scenes {
 		d, c, err := o.simulate(at)
+		if _, elsewhere := errors.AsType[*inspect.NameError](err); elsewhere && len(scenes) > 1 {
+			missing = err // the pod that is to be explained can be on another node
+			continue
+		}
 		if err != nil {
 			errs = append(errs, at.named(err))
 			continue
@@ -145,6 +161,9 @@ func (o *simulateOptions) run(s streams) error {
 		}
 		refused = refused || len(d.Refused) > 0
 	}
+	if len(documents) == 0 {
+		errs = append(errs, missing)
+	}
 	if err := errors.Join(errs...); err != nil {
 		return err
 	}
@@ -155,6 +174,10 @@ func (o *simulateOptions) run(s streams) error {
 		err = printComparisons(s.out, comparisons)
 	case o.output == "json":
 		err = printEach(s, documents)
+	case o.explain != "":
+		for _, d := range documents {
+			err = errors.Join(err, explain.Print(s.out, d.Explanation, o.details))
+		}
 	default:
 		err = printSimulations(s.out, documents)
 	}
@@ -270,19 +293,20 @@ func (at *scene) fill(objects *simulate.Objects, machines *machines, offline str
 // simulate runs the configuration on a node, and compares it with the other one if there is
 // one.
 func (o *simulateOptions) simulate(at *scene) (*simulate.Document, *simulate.Comparison, error) {
-	before, err := at.simulate(o.config, o.fresh)
+	before, err := at.simulate(o.config, o.fresh, o.explain)
 	if err != nil || !o.compares {
 		return before, nil, err
 	}
-	after, err := at.simulate(o.compare, false)
+	after, err := at.simulate(o.compare, false, "")
 	if err != nil {
 		return nil, nil, err
 	}
 	return before, simulate.Compare(before, after), nil
 }
 
-// simulate runs a configuration; the name "" is no file.
-func (at *scene) simulate(file string, installed bool) (*simulate.Document, error) {
+// simulate runs a configuration, and explains a pod unless its name is empty. The name "" of the
+// configuration is no file.
+func (at *scene) simulate(file string, installed bool, pod string) (*simulate.Document, error) {
 	c, err := config.Load(file, config.Overrides{}, nil)
 	if installed {
 		c, err = config.Parse(fresh, "fresh installation", config.Overrides{}, nil)
@@ -303,6 +327,11 @@ func (at *scene) simulate(file string, installed bool) (*simulate.Document, erro
 		return nil, err
 	}
 	d := node.Document(file)
+	if pod != "" {
+		if d.Explanation, err = node.Explain(pod); err != nil {
+			return nil, err
+		}
+	}
 	d.Node, d.Config.Fresh, d.Steps = at.node, installed, steps
 	d.Notes = append(d.Notes, at.objects.Notes...)
 	return d, nil

@@ -15,6 +15,8 @@ type Explanation struct {
 	// pod, or a unit.
 	Asked    string    `json:"asked"`
 	Subjects []Subject `json:"subjects"`
+	// Notes state what the answer lacks, one sentence each.
+	Notes []string `json:"notes,omitempty"`
 }
 
 // Subject is a container or unit that is explained.

@@ -41,7 +41,7 @@ func arrows() map[string][]string {
 		"internal/admission": {"pkg/workload"},
 		"internal/codes":     nil,
 		"internal/config":    {"pkg/allocate", "pkg/cpuset", "pkg/pools", "pkg/topology", "pkg/workload"},
-		"internal/explain":   {"internal/history", "internal/inspect", "internal/verdict", "pkg/allocate", "pkg/cpuset", "pkg/pools", "pkg/topology", "pkg/workload"},
+		"internal/explain":   {"internal/codes", "internal/history", "internal/inspect", "internal/layout", "internal/verdict", "pkg/allocate", "pkg/cpuset", "pkg/pools", "pkg/topology", "pkg/workload"},
 		"internal/history":   nil,
 		"internal/inspect":   {"internal/history", "pkg/cpuset", "pkg/pools", "pkg/topology"},
 		"internal/layout":    nil,
@@ -77,9 +77,9 @@ func arrows() map[string][]string {
 		"internal/testing/reference":   nil,
 		"internal/testing/testnode":    {"pkg/...", "internal/testing/testnode"},
 
-		"cmd/cpupoold":        {"pkg/...", "internal/codes", "internal/config", "internal/history", "internal/inspect", "internal/layout", "internal/memorylimit", "internal/node/...", "internal/version"},
+		"cmd/cpupoold":        {"pkg/...", "internal/codes", "internal/config", "internal/explain", "internal/history", "internal/inspect", "internal/layout", "internal/memorylimit", "internal/node/...", "internal/version"},
 		"cmd/cpupool-webhook": {"internal/cluster/...", "internal/memorylimit", "internal/version"},
-		"cmd/kubectl-cpupool": {"internal/admission", "internal/codes", "internal/config", "internal/inspect", "internal/layout", "internal/plugin/...", "internal/version", "pkg/cpuset", "pkg/topology", "pkg/workload"},
+		"cmd/kubectl-cpupool": {"internal/admission", "internal/codes", "internal/config", "internal/explain", "internal/inspect", "internal/layout", "internal/plugin/...", "internal/verdict", "internal/version", "pkg/cpuset", "pkg/topology", "pkg/workload"},
 	}
 	for _, r := range rows() {
 		all["internal/node/"+r.pkg] = r.imports()

@@ -31,9 +31,11 @@ type Document struct {
 	// Notes say what the simulation leaves out.
 	Notes []string `json:"notes,omitempty"`
 	// Steps are the events of a trace.
-	Steps    []Step             `json:"steps,omitempty"`
-	CPUs     []inspect.CPU      `json:"cpus"`
-	Topology *topology.Topology `json:"topology"`
+	Steps []Step `json:"steps,omitempty"`
+	// Explanation is of the pod that was asked for.
+	Explanation *inspect.Explanation `json:"explanation,omitempty"`
+	CPUs        []inspect.CPU        `json:"cpus"`
+	Topology    *topology.Topology   `json:"topology"`
 }
 
 // Config is the configuration that was simulated.

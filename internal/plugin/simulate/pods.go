@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/cpupoold/cpupoold/internal/admission"
 	"github.com/cpupoold/cpupoold/internal/plugin/manifest"
 )
 
@@ -26,6 +27,8 @@ type Objects struct {
 	Nodes []Member
 	// Namespaces are the annotations of each that is known.
 	Namespaces map[string]map[string]string
+	// Limits are the LimitRanges of each namespace. Saved pods have their defaults already.
+	Limits map[string][]corev1.LimitRange
 	// Notes say what was left out, and why.
 	Notes []string
 }
@@ -89,6 +92,18 @@ func (o *Objects) add(object *manifest.Object, namespace string) error {
 			o.Namespaces = make(map[string]map[string]string)
 		}
 		o.Namespaces[object.Name] = object.Annotations
+		return nil
+	}
+	if object.Kind == "LimitRange" && object.APIVersion == "v1" {
+		var l corev1.LimitRange
+		if err := object.Decode(&l); err != nil {
+			return err
+		}
+		if o.Limits == nil {
+			o.Limits = make(map[string][]corev1.LimitRange)
+		}
+		in := cmp.Or(object.Namespace, namespace)
+		o.Limits[in] = append(o.Limits[in], l)
 		return nil
 	}
 	if object.Kind == "Node" && object.APIVersion == "v1" {
@@ -232,6 +247,9 @@ func (o *Objects) Select(node string) error {
 			return fmt.Errorf("pod %s is there twice", p.Name())
 		}
 		names[p.Name()], names[p.UID] = true, true
+		if !p.saved {
+			p.Spec = admission.WithLimitRanges(p.Spec, o.Limits[p.Spec.Namespace])
+		}
 	}
 	return nil
 }

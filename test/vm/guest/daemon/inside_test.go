@@ -104,7 +104,7 @@ func (n *node) explains(shared, owner pod) {
 		if !slices.ContainsFunc(s.Rules, func(r inspect.Rule) bool { return r.Met }) || len(s.Events) == 0 {
 			n.Errorf("%s: no rule was met, or nothing has happened: %+v", c.name, s)
 		}
-		for line := range strings.Lines(n.run("cpupoold", "explain", c.name)) {
+		for line := range strings.Lines(n.run("cpupoold", "explain", c.name, "--details")) {
 			if len([]rune(strings.TrimSuffix(line, "\n"))) > 80 {
 				n.Errorf("longer than 80 columns: %s", line)
 			}

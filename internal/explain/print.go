@@ -1,0 +1,190 @@
+package explain
+
+import (
+	"bufio"
+	"cmp"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/cpupoold/cpupoold/internal/codes"
+	"github.com/cpupoold/cpupoold/internal/inspect"
+	"github.com/cpupoold/cpupoold/internal/layout"
+)
+
+// shownEvents is the maximum number of events that Print writes for a subject.
+const shownEvents = 12
+
+// Print writes an explanation as text of 80 columns: each sentence once, with the fix and the
+// CPUs. With details, rules, candidates, changes, the cgroup and events of each subject follow.
+func Print(to io.Writer, e *inspect.Explanation, details bool) error {
+	p := &printer{Writer: bufio.NewWriter(to)} // it keeps the first error
+	for i := 0; i < len(e.Subjects); {
+		same := i + 1
+		for same < len(e.Subjects) && e.Subjects[same].Sentence == e.Subjects[i].Sentence {
+			same++
+		}
+		p.answer(e.Subjects[i:same])
+		i = same
+	}
+	for _, note := range e.Notes {
+		p.say("note: %s", note)
+	}
+	for i := range e.Subjects {
+		if details {
+			p.details(&e.Subjects[i])
+		}
+	}
+	return p.Flush()
+}
+
+// printer writes paragraphs.
+type printer struct{ *bufio.Writer }
+
+func (p *printer) say(format string, args ...any) {
+	for _, line := range layout.Wrap(fmt.Sprintf(format, args...), "  ") {
+		fmt.Fprintln(p, line)
+	}
+}
+
+// head writes the heading of a part, after an empty line.
+func (p *printer) head(format string, args ...any) {
+	fmt.Fprintln(p)
+	p.say(format, args...)
+}
+
+// answer writes the sentence of subjects that have the same.
+func (p *printer) answer(of []inspect.Subject) {
+	p.say("%s", of[0].Sentence)
+	if of[0].Fix != "" {
+		p.say("fix: %s", of[0].Fix)
+	}
+	var cpus []string
+	for i := range of {
+		c := &of[i].Container
+		text := c.CPUs.String()
+		if text == "" {
+			continue
+		}
+		if !c.Mixed.IsEmpty() {
+			text += " and shared " + c.Mixed.String()
+		}
+		if slices.ContainsFunc(of, func(o inspect.Subject) bool { return !o.Container.CPUs.Equal(c.CPUs) }) {
+			text = c.Name + " " + text
+		}
+		cpus = append(cpus, text)
+	}
+	if cpus = slices.Compact(cpus); len(cpus) > 0 {
+		p.say("CPUs: %s", strings.Join(cpus, ", "))
+	}
+}
+
+func (p *printer) details(s *inspect.Subject) {
+	c := &s.Container
+	what := "container"
+	if c.Unit {
+		what = "unit"
+	}
+	what += " " + c.Full()
+	if c.State != "" {
+		what += ", " + c.State
+	}
+	if c.Mode != "" {
+		what += ", CPUs kept by " + c.Mode
+	}
+	p.head("%s: %s (%s)", what, c.Reason, c.Code)
+	if link := codes.Link(c.Code); link != "" {
+		fmt.Fprintln(p, "see "+link) // in one line, so that a terminal opens it
+	}
+	p.head("rules, in the order in which they were tried:")
+	for _, r := range s.Rules {
+		met := "no:"
+		if r.Met {
+			met = "YES:"
+		}
+		text := r.Statement
+		if r.Answer != "" {
+			text += ": " + r.Answer
+		}
+		p.say("- %s %s", met, text)
+	}
+	for i, c := range s.Candidates {
+		if i == 0 {
+			p.head("places for exclusive CPUs, on a node without this container:")
+		}
+		p.say("- %s, free %s: %s", c.Part, cmp.Or(c.Free.String(), "none"), c.Why)
+	}
+	for i, c := range s.Changes {
+		if i == 0 {
+			p.head("changes that lead to other CPUs, each tried on the present node:")
+		}
+		p.say("- %s: %s", c.What, c.Then)
+	}
+	p.cgroup(s)
+	for _, x := range s.Problems {
+		p.say("not honoured: %s (%s)", x.Text, x.Code)
+	}
+	for _, f := range s.Faults {
+		p.say("differs from the desired state: %s", f.Error)
+	}
+	for _, x := range s.Waits {
+		p.say("waits: %s: %s", x.Property, x.Reason)
+	}
+	p.events(s)
+}
+
+// cgroup writes the files of the cgroup next to their desired values.
+func (p *printer) cgroup(s *inspect.Subject) {
+	k := s.Kernel
+	if k == nil {
+		return
+	}
+	p.head("cgroup %s", k.Cgroup)
+	want := s.Wanted
+	if want == nil {
+		want = &inspect.Wanted{}
+	}
+	weight, quota := "", ""
+	if want.Weight > 0 {
+		weight = strconv.FormatUint(want.Weight, 10)
+	}
+	switch {
+	case want.Unlimited:
+		quota = "max"
+	case want.Quota > 0:
+		quota = fmt.Sprintf("%d %d", want.Quota, want.Period)
+	}
+	t := &layout.Table{}
+	t.Row("FILE", "PRESENT", "DESIRED")
+	t.Row("cpuset.cpus", k.CPUs, want.CPUs.String())
+	t.Row("cpuset.cpus.effective", k.Effective, "")
+	t.Row("cpuset.cpus.partition", k.Partition, "")
+	t.Row("cpuset.mems", k.Mems, want.Mems.String())
+	t.Row("cpuset.mems.effective", k.MemsEffective, "")
+	t.Row("cpu.weight", k.Weight, weight)
+	t.Row("cpu.max", k.Max, quota)
+	_ = t.Print(p) // the writer keeps the error
+	if k.Error != "" {
+		p.say("not all files could be read: %s", k.Error)
+	}
+}
+
+// events writes the latest events.
+func (p *printer) events(s *inspect.Subject) {
+	all := s.Events
+	if len(all) == 0 {
+		return
+	}
+	shown := all[max(len(all)-shownEvents, 0):]
+	text := "decisions and writes:"
+	if earlier := s.Earlier + len(all) - len(shown); earlier > 0 {
+		of := cmp.Or(strings.Trim(s.Container.Namespace+"/"+s.Container.Pod, "/"), s.Container.Name)
+		text = fmt.Sprintf("the latest decisions and writes (%d more: cpupoold events --pod %s):", earlier, of)
+	}
+	p.head("%s", text)
+	for i := range shown {
+		p.say("  %s", EventLine(&shown[i]))
+	}
+}
