@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/url"
 	"strings"
@@ -60,9 +61,14 @@ func (c *clusterFlags) config() (*rest.Config, error) {
 	return config, nil
 }
 
-// read returns all objects of some resources, each given by its path in the API, as
-// the list that kubectl get -o json prints.
-func (c *clusterFlags) read(ctx context.Context, paths ...string) ([]byte, error) {
+// api reads objects of a cluster.
+type api struct {
+	client *http.Client
+	server *url.URL
+}
+
+// connect prepares requests to the cluster.
+func (c *clusterFlags) connect() (*api, error) {
 	config, err := c.config()
 	if err != nil {
 		return nil, err
@@ -77,11 +83,21 @@ func (c *clusterFlags) read(ctx context.Context, paths ...string) ([]byte, error
 	if err != nil {
 		return nil, fmt.Errorf("kubeconfig: %w", err)
 	}
+	return &api{client, server}, nil
+}
+
+// read returns all objects of some resources, each given by its path in the API, as
+// the list that kubectl get -o json prints.
+func (c *clusterFlags) read(ctx context.Context, paths ...string) ([]byte, error) {
+	a, err := c.connect()
+	if err != nil {
+		return nil, err
+	}
 	items := []json.RawMessage{}
 	for _, path := range paths {
-		more, err := list(ctx, client, server.JoinPath(path))
+		more, err := a.list(ctx, path, "application/json")
 		if err != nil {
-			return nil, fmt.Errorf("read %s of %s: %w", path, server, err)
+			return nil, err
 		}
 		items = append(items, more...)
 	}
@@ -90,21 +106,20 @@ func (c *clusterFlags) read(ctx context.Context, paths ...string) ([]byte, error
 
 // list reads a resource in pages, and gives each item the kind that in lists only
 // the list has.
-func list(ctx context.Context, client *http.Client, at *url.URL) ([]json.RawMessage, error) {
+func (a *api) list(ctx context.Context, path, accept string) ([]json.RawMessage, error) {
 	var items []json.RawMessage
 	for next := ""; ; {
-		at.RawQuery = url.Values{"limit": {"500"}, "continue": {next}}.Encode()
 		var page struct {
 			metav1.TypeMeta
 			Metadata metav1.ListMeta              `json:"metadata"`
 			Items    []map[string]json.RawMessage `json:"items"`
 		}
-		if err := get(ctx, client, at, &page); err != nil {
+		if err := a.get(ctx, path, url.Values{"limit": {"500"}, "continue": {next}}, accept, maxPage, &page); err != nil {
 			return nil, err
 		}
 		for i, item := range page.Items {
 			if item == nil {
-				return nil, fmt.Errorf("the server's answer is no list: item %d is null", i)
+				return nil, fmt.Errorf("read %s of %s: the server's answer is no list: item %d is null", path, a.server, i)
 			}
 			for key, value := range map[string]string{"apiVersion": page.APIVersion, "kind": strings.TrimSuffix(page.Kind, "List")} {
 				quoted, err := json.Marshal(value)
@@ -125,26 +140,58 @@ func list(ctx context.Context, client *http.Client, at *url.URL) ([]json.RawMess
 	}
 }
 
-func get(ctx context.Context, client *http.Client, at *url.URL, into any) error {
+// maxPage is the size of the largest page of a list that is read, in bytes. A page has 500
+// objects, and an object 1.5 MiB at most; a list of such objects is not expected.
+const maxPage = 128 << 20
+
+// statusError is an answer other than 200 OK.
+type statusError struct {
+	code         int
+	status, text string
+}
+
+// Error returns the status and the server's text.
+func (e *statusError) Error() string {
+	if e.text == "" {
+		return "the server answers " + e.status
+	}
+	return "the server answers " + e.status + ": " + e.text
+}
+
+// get reads the document at a path, of at most size bytes.
+func (a *api) get(ctx context.Context, path string, query url.Values, accept string, size int64, into any) error {
+	err := a.fetch(ctx, path, query, accept, size, into)
+	if err != nil {
+		return fmt.Errorf("read %s of %s: %w", path, a.server, err)
+	}
+	return nil
+}
+
+func (a *api) fetch(ctx context.Context, path string, query url.Values, accept string, size int64, into any) error {
+	at := a.server.JoinPath(path)
+	at.RawQuery = query.Encode()
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, at.String(), nil)
 	if err != nil {
 		return err
 	}
-	request.Header.Set("Accept", "application/json")
-	answer, err := client.Do(request)
+	request.Header.Set("Accept", accept)
+	answer, err := a.client.Do(request)
 	if err != nil {
 		return err
 	}
 	defer answer.Body.Close()
 	if answer.StatusCode != http.StatusOK {
 		var status metav1.Status
-		if err := json.NewDecoder(answer.Body).Decode(&status); err != nil || status.Message == "" {
-			return fmt.Errorf("the server answers %s", answer.Status)
-		}
-		return fmt.Errorf("the server answers %s: %s", answer.Status, status.Message)
+		_ = json.NewDecoder(io.LimitReader(answer.Body, maxComplaint)).Decode(&status) // without a text, the code remains
+		return &statusError{answer.StatusCode, answer.Status, status.Message}
 	}
-	if err := json.NewDecoder(answer.Body).Decode(into); err != nil {
-		return fmt.Errorf("the server's answer is no list: %w", err)
+	body := &io.LimitedReader{R: answer.Body, N: size + 1}
+	err = json.NewDecoder(body).Decode(into)
+	switch {
+	case body.N <= 0:
+		return fmt.Errorf("the server's answer has more than %d MiB", size>>20)
+	case err != nil:
+		return fmt.Errorf("the server's answer is not the expected JSON: %w", err)
 	}
 	return nil
 }

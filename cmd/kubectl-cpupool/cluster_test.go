@@ -15,11 +15,7 @@ import (
 // apiServer serves lists by path, one item on each page, and returns its kubeconfig.
 func apiServer(t *testing.T, lists map[string]string) string {
 	t.Helper()
-	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Header.Get("Authorization") != "Bearer secret" {
-			w.WriteHeader(http.StatusUnauthorized)
-			return
-		}
+	return kubeconfig(t, func(w http.ResponseWriter, r *http.Request) {
 		kind, items, ok := strings.Cut(lists[r.URL.Path], "\n")
 		if !ok {
 			w.WriteHeader(http.StatusForbidden)
@@ -35,6 +31,18 @@ func apiServer(t *testing.T, lists map[string]string) string {
 		}
 		version := strings.TrimPrefix(strings.TrimPrefix(filepath.Dir(r.URL.Path), "/apis/"), "/api/")
 		fmt.Fprintf(w, `{"apiVersion":%q,"kind":%q,"metadata":{"continue":%q},"items":[%s]}`, version, kind, next, item)
+	})
+}
+
+// kubeconfig starts a server that requires a token, and returns its kubeconfig.
+func kubeconfig(t *testing.T, handle http.HandlerFunc) string {
+	t.Helper()
+	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Authorization") != "Bearer secret" {
+			w.WriteHeader(http.StatusUnauthorized)
+			return
+		}
+		handle(w, r)
 	}))
 	t.Cleanup(server.Close)
 	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})

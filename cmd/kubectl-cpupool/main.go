@@ -19,7 +19,7 @@ const (
 	exitOK    = 0
 	exitError = 1 // could not do it, or lint has found something
 	exitUsage = 2 // command line not understood
-	// exitRefused says that a simulation refuses somebody something.
+	// exitRefused means that a simulation refuses a request, or that check finds an error.
 	exitRefused = 3
 )
 
@@ -36,7 +36,7 @@ type streams struct {
 // errReported is the error of what has been said on the standard output.
 var errReported = errors.New("findings") //nolint:gochecknoglobals // compared, never changed
 
-// errRefused is that of a simulation that has been printed.
+// errRefused is the error of exitRefused. The result has been printed.
 var errRefused = errors.New("refused") //nolint:gochecknoglobals // compared, never changed
 
 // usageError is a command line that is not understood.
@@ -83,7 +83,7 @@ func rootCommand(s streams) *cobra.Command {
 	root.SetOut(s.out)
 	root.SetErr(s.err)
 	root.SetFlagErrorFunc(usage)
-	root.AddCommand(mutateCommand(s), lintCommand(s), adoptCommand(s), simulateCommand(s), importCommand(s), renderCommand(s), serveCommand(s), nodesCommand(s), describeCommand(s), topCommand(s))
+	root.AddCommand(mutateCommand(s), lintCommand(s), adoptCommand(s), simulateCommand(s), importCommand(s), renderCommand(s), serveCommand(s), checkCommand(s), nodesCommand(s), describeCommand(s), topCommand(s))
 	return root
 }
 

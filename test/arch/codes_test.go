@@ -70,7 +70,7 @@ func addFields(lit *ast.CompositeLit, t types.Type, s *types.Struct, add func(st
 	as := func(field string) string {
 		of := t.String()
 		if field == "Reason" && (strings.HasSuffix(of, ".Condition") || strings.HasSuffix(of, ".condition")) ||
-			field == "name" && strings.HasSuffix(of, "preflight.check") {
+			field == "name" && strings.HasSuffix(of, "preflight.check") || field == "Check" && strings.HasSuffix(of, "findings.Finding") {
 			return "code"
 		}
 		return field

@@ -38,6 +38,10 @@ func arrows() map[string][]string {
 		"pkg/internal/localgrpc": nil,
 
 		// Shared by programs.
+		"internal/findings":      nil,
+		"internal/nodecheck":     {"internal/findings"},
+		"internal/othermanagers": {"internal/findings"},
+
 		"internal/admission": {"pkg/workload"},
 		"internal/codes":     nil,
 		"internal/config":    {"pkg/allocate", "pkg/cpuset", "pkg/pools", "pkg/topology", "pkg/workload"},
@@ -52,6 +56,8 @@ func arrows() map[string][]string {
 		"internal/version":     nil,
 
 		// kubectl-cpupool.
+		"internal/plugin/clustercheck": {"internal/findings", "internal/nodecheck", "internal/othermanagers", "pkg/workload"},
+
 		"internal/plugin/adopt":    {"internal/admission"},
 		"internal/plugin/lint":     {"internal/admission", "internal/plugin/adopt", "internal/plugin/manifest", "pkg/workload"},
 		"internal/plugin/manifest": nil,
@@ -79,7 +85,7 @@ func arrows() map[string][]string {
 
 		"cmd/cpupoold":        {"pkg/...", "internal/codes", "internal/config", "internal/explain", "internal/history", "internal/inspect", "internal/layout", "internal/memorylimit", "internal/node/...", "internal/version"},
 		"cmd/cpupool-webhook": {"internal/cluster/...", "internal/memorylimit", "internal/version"},
-		"cmd/kubectl-cpupool": {"internal/admission", "internal/codes", "internal/config", "internal/explain", "internal/inspect", "internal/layout", "internal/plugin/...", "internal/verdict", "internal/version", "pkg/cpuset", "pkg/topology", "pkg/workload"},
+		"cmd/kubectl-cpupool": {"internal/admission", "internal/codes", "internal/config", "internal/findings", "internal/explain", "internal/inspect", "internal/layout", "internal/plugin/...", "internal/verdict", "internal/version", "pkg/cpuset", "pkg/topology", "pkg/workload"},
 	}
 	for _, r := range rows() {
 		all["internal/node/"+r.pkg] = r.imports()
@@ -117,7 +123,7 @@ func rows() []row {
 		{"procroot", true, nil},
 		{"hostkubelet", true, []string{"procroot", "pkg/cgroup"}},
 		{"usablecpus", true, []string{"pkg/cgroup", "pkg/cpuset", "pkg/pools", "pkg/topology"}},
-		{"preflight", true, []string{"pkg/...", "internal/config", "hostkubelet", "hostslices", "managers", "procroot", "usablecpus"}},
+		{"preflight", true, []string{"pkg/...", "internal/config", "internal/findings", "internal/nodecheck", "internal/othermanagers", "hostkubelet", "hostslices", "managers", "procroot", "usablecpus"}},
 		{"threads", true, []string{"pkg/cgroup"}},
 
 		// State and decisions.

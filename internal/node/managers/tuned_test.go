@@ -112,28 +112,3 @@ func FuzzTuned(f *testing.F) {
 		}
 	})
 }
-
-func TestAsks(t *testing.T) {
-	got := Asks(map[string]string{
-		"nokia.k8s.io/cpus": "[]", "nokia.k8s.io/other": "", "example.com/cpus": "",
-		"katalyst.kubewharf.io/qos_level": "dedicated_cores", "katalyst.kubewharf.io/cpu_enhancement": "{}",
-		"cmk.intel.com/mutate": "true", "scheduling.koordinator.sh/resource-status": "{}",
-		"prefer-isolated-cpus.resource-policy.nri.io/container.c": "true", "balloon.balloons.resource-policy.nri.io": "x",
-		"cpu.preserve.resource-policy.nri.io": "true", "topologyhints.cri-resource-manager.intel.com/pod": "true",
-	})
-	want := []Asked{
-		{"balloons (nri-plugins)", "balloon.balloons.resource-policy.nri.io"},
-		{"CMK", "cmk.intel.com/mutate"},
-		{"katalyst", "katalyst.kubewharf.io/cpu_enhancement"},
-		{"CPU-Pooler", "nokia.k8s.io/cpus"},
-		{"nri-plugins", "prefer-isolated-cpus.resource-policy.nri.io/container.c"},
-		{"koordinator", "scheduling.koordinator.sh/resource-status"},
-		{"CRI Resource Manager", "topologyhints.cri-resource-manager.intel.com/pod"},
-	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("Asks (-want +got):\n%s", diff)
-	}
-	if got := Asks(map[string]string{"cpu.preserve.resource-policy.nri.io": "true"}); got != nil {
-		t.Errorf("Asks of a pod that excludes nri-plugins = %v; want none", got)
-	}
-}

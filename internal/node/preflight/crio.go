@@ -5,13 +5,9 @@ import (
 	"strings"
 
 	"github.com/cpupoold/cpupoold/internal/config"
+	"github.com/cpupoold/cpupoold/internal/othermanagers"
 	"github.com/cpupoold/cpupoold/pkg/workload"
 )
-
-// orStandDown adds a key of otherManagers as the alternative to a remedy.
-func orStandDown(remedy, key string) string {
-	return remedy + ", or set otherManagers." + key + ": standDown, so that cpupoold skips those containers"
-}
 
 // checkWorkloads reports workloads of CRI-O. They set CPUs once, when a container is created,
 // as the management pool of cpupoold does. Two managers would place each container.
@@ -25,11 +21,7 @@ func checkWorkloads(e *evidence) []Finding {
 				ours = p.Type
 			}
 		}
-		f := Finding{
-			Severity: Refuse,
-			Subject:  fmt.Sprintf("%s: crio.runtime.workloads.%s", w.Source, w.Name),
-			Remedy:   orStandDown("remove the table and restart CRI-O", "crioWorkloads"),
-		}
+		f := othermanagers.Workload(fmt.Sprintf("%s: crio.runtime.workloads.%s", w.Source, w.Name), w.Activation, "remove the table and restart CRI-O")
 		switch standDown := e.config.OtherManagers.CRIOWorkloads == config.StanceStandDown; {
 		case standDown && w.Pins:
 			f.Severity, f.Remedy = Info, ""
@@ -38,9 +30,7 @@ func checkWorkloads(e *evidence) []Finding {
 			continue // CRI-O does nothing with it
 		case ours != "":
 			f.Found = fmt.Sprintf("is activated by the annotation %s, which cpupoold uses for workload type %s: CRI-O would place the same pods", w.Activation, ours)
-		case w.Pins:
-			f.Found = fmt.Sprintf("sets CPUs and shares of pods with the annotation %s: cpupoold would move them", w.Activation)
-		default:
+		case !w.Pins:
 			continue
 		}
 		findings = append(findings, f)
@@ -62,7 +52,7 @@ func checkHighPerformance(e *evidence) []Finding {
 			Subject:  fmt.Sprintf("%s: crio.runtime.runtimes.%s", h.Source, h.Name),
 			Found: fmt.Sprintf("allowed_annotations has %s: CRI-O writes the CPUs and partitions of pods of this handler that have it",
 				strings.Join(annotations, " and ")),
-			Remedy: orStandDown("remove it from the list and restart CRI-O", "crioHighPerformance"),
+			Remedy: othermanagers.OrStandDown("remove it from the list and restart CRI-O", "crioHighPerformance"),
 		}
 		if e.config.OtherManagers.CRIOHighPerformance == config.StanceStandDown {
 			f.Severity, f.Remedy = Info, ""

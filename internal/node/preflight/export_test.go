@@ -3,7 +3,6 @@ package preflight
 // Parsers for external tests.
 var (
 	ParseCPUManagerState = parseCPUManagerState
-	ParseRelease         = parseRelease
 	ParseLocks           = parseLocks
 )
 

@@ -6,12 +6,9 @@ import (
 	"io/fs"
 	"path"
 
+	"github.com/cpupoold/cpupoold/internal/nodecheck"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
-
-// static is the CPU manager policy with which the kubelet writes the cpuset of every
-// container.
-const static = "static"
 
 // cpuManagerState is the name of the state file in the kubelet's directory.
 const cpuManagerState = "cpu_manager_state"
@@ -56,20 +53,14 @@ func checkKubeletPolicy(e *evidence) []Finding {
 	}
 	var findings []Finding
 	for _, s := range policies {
-		if s.value != static {
+		if s.value != nodecheck.Static {
 			continue
 		}
 		remove := file
 		if path.Base(s.source) == cpuManagerState {
 			remove = s.source
 		}
-		findings = append(findings, Finding{
-			Severity: Refuse,
-			Subject:  s.source,
-			Found:    fmt.Sprintf("%s is %s: the kubelet would overwrite the CPUs of every container that cpupoold places", s.key, s.value),
-			Remedy: fmt.Sprintf("drain the node, stop the kubelet, set cpuManagerPolicy: none, remove %s, start the kubelet; "+
-				"or leave exclusive CPUs to the kubelet: write guaranteed: {exclusive: kubelet}", remove),
-		})
+		findings = append(findings, nodecheck.KubeletStatic(s.source, s.key, remove))
 	}
 	return findings
 }

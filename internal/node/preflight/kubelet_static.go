@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 
+	"github.com/cpupoold/cpupoold/internal/nodecheck"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
 
@@ -22,7 +23,7 @@ func checkKubeletStatic(e *evidence, file string, policies []setting) []Finding 
 			continue
 		}
 		known = true
-		if s.value == static {
+		if s.value == nodecheck.Static {
 			continue
 		}
 		findings = append(findings, Finding{
@@ -92,7 +93,7 @@ func checkKubeletNRI(e *evidence) []Finding {
 	f := Finding{
 		Severity: Refuse,
 		Subject:  e.file + ": nriSocket",
-		Remedy: "enable NRI in the runtime (the default of containerd 2.0 and CRI-O 1.30 and later) and set the key to its socket; " +
+		Remedy: nodecheck.EnableNRI + " and set the key to its socket; " +
 			"for host slices only, remove partitions[].namespaces and write staticPods: ignore",
 	}
 	const without = "with guaranteed.exclusive: kubelet, only NRI keeps pods in management pools, because the kubelet writes the CPUs of all containers"

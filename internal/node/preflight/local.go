@@ -12,7 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/cpupoold/cpupoold/internal/node/managers"
+	"github.com/cpupoold/cpupoold/internal/othermanagers"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/cri"
@@ -24,7 +24,7 @@ func Local() Host {
 	return Host{
 		Root:           os.DirFS("/"),
 		FindRuntime:    func(ctx context.Context) (string, error) { return cri.Find(ctx, "/") },
-		DialRuntime:    func(endpoint string) (Runtime, error) { return cri.Dial(endpoint, managers.IsRequest) },
+		DialRuntime:    func(endpoint string) (Runtime, error) { return cri.Dial(endpoint, othermanagers.IsRequest) },
 		SystemdVersion: systemdVersion,
 		Units:          unitsOfSystemd,
 		Writable:       writable,

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"slices"
 
+	"github.com/cpupoold/cpupoold/internal/nodecheck"
 	"github.com/cpupoold/cpupoold/pkg/allocate"
 	"github.com/cpupoold/cpupoold/pkg/topology"
 )
@@ -46,13 +47,7 @@ func checkKubeletTopology(e *evidence) []Finding {
 	key := e.file + ": guaranteed.options.topology-policy"
 	switch {
 	case strictness(theirs) > strictness(ours) && strictness(theirs) >= strictness(string(allocate.Restricted)):
-		return []Finding{{
-			Severity: Warning,
-			Subject:  key,
-			Found: fmt.Sprintf("is %s, but the kubelet's topologyManagerPolicy is %s: it refuses pods whose devices are not aligned, but their CPUs may be on other NUMA nodes",
-				ours, theirs),
-			Remedy: "set topology-policy: " + theirs,
-		}}
+		return []Finding{nodecheck.StricterTopology(key, ours, theirs)}
 	case e.requiresHints() && strictness(theirs) < strictness(ours):
 		return []Finding{{
 			Severity: Warning,

@@ -2,42 +2,20 @@ package preflight
 
 import (
 	"fmt"
-	"maps"
-	"slices"
 	"strings"
 
 	"github.com/cpupoold/cpupoold/internal/node/managers"
+	"github.com/cpupoold/cpupoold/internal/othermanagers"
 )
 
 // checkAnnotations reports pods that request CPUs from another manager. Their annotations show
 // a manager whose process and files are not visible.
 func checkAnnotations(e *evidence) []Finding {
-	type request struct{ pod, annotation string }
-	first, count := make(map[string]request), make(map[string]int)
+	requests := othermanagers.Requests{}
 	for _, pod := range e.runtime.pods {
-		for _, asked := range managers.Asks(pod.Annotations) {
-			name := pod.Namespace + "/" + pod.Name
-			if r, known := first[asked.Manager]; !known || name < r.pod {
-				first[asked.Manager] = request{name, asked.Annotation}
-			}
-			count[asked.Manager]++
-		}
+		requests.Add(pod.Namespace+"/"+pod.Name, pod.Annotations)
 	}
-	var findings []Finding
-	for _, manager := range slices.Sorted(maps.Keys(first)) {
-		r, more := first[manager], ""
-		if n := count[manager] - 1; n > 0 {
-			more = fmt.Sprintf(" (and %d more)", n)
-		}
-		findings = append(findings, Finding{
-			Severity: Warning,
-			Subject:  fmt.Sprintf("pod %s%s", r.pod, more),
-			Found: fmt.Sprintf("requests CPUs from %s (annotation %s): cpupoold places it as any other pod; if %s runs, it and cpupoold overwrite each other's CPUs",
-				manager, r.annotation, manager),
-			Remedy: fmt.Sprintf("remove %s from the node, or the annotation from its pods", manager),
-		})
-	}
-	return findings
+	return requests.Findings()
 }
 
 // checkTuned reports settings of tuned that affect CPUs of containers, although tuned writes
@@ -54,12 +32,7 @@ func checkTuned(e *evidence) []Finding {
 		})
 	}
 	if t.PID != 0 && !t.Known {
-		return append(findings, Finding{
-			Severity: Info,
-			Subject:  fmt.Sprintf("tuned (process %d)", t.PID),
-			Found:    "runs, but its profile is not visible here: it may set interrupts, workqueues or the affinity of threads",
-			Remedy:   "run cpupoold check on the host, or mount its /etc/tuned and /usr/lib/tuned into the pod",
-		})
+		return append(findings, othermanagers.Tuned(fmt.Sprintf("tuned (process %d)", t.PID)))
 	}
 	if len(t.Settings) == 0 {
 		return findings

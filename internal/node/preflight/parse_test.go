@@ -60,29 +60,6 @@ func TestParseKubeletConfig(t *testing.T) {
 	}
 }
 
-func TestParseRelease(t *testing.T) {
-	for _, c := range []struct {
-		in           string
-		major, minor int
-		err          string
-	}{
-		{"6.12.107+deb13-cloud-amd64", 6, 12, ""},
-		{"7.0-rc3", 7, 0, ""},
-		{"5.14.0-427.el9.x86_64", 5, 14, ""},
-		{"6", 0, 0, "MAJOR.MINOR"},
-		{"6.", 0, 0, "MAJOR.MINOR"},
-		{"-6.1", 0, 0, "MAJOR.MINOR"},
-		{"99999999.1", 0, 0, "MAJOR.MINOR"},
-		{"", 0, 0, "MAJOR.MINOR"},
-	} {
-		major, minor, err := preflight.ParseRelease(c.in)
-		checkError(t, err, c.err)
-		if major != c.major || minor != c.minor {
-			t.Errorf("ParseRelease(%q) = %d, %d; want %d, %d", c.in, major, minor, c.major, c.minor)
-		}
-	}
-}
-
 func TestParseLocks(t *testing.T) {
 	const locks = `1: POSIX  ADVISORY  WRITE 100 00:1a:7 0 EOF
 2: FLOCK  ADVISORY  WRITE 200 00:1a:8 0 EOF
@@ -141,16 +118,6 @@ func FuzzParseKubeletConfig(f *testing.F) {
 			if w := want[key]; w != nil && utf8.ValidString(*w) && *w != orAbsent(value) {
 				t.Errorf("%s: %q; want %q", key, orAbsent(value), *w)
 			}
-		}
-	})
-}
-
-func FuzzParseRelease(f *testing.F) {
-	f.Add("6.12.107+deb13-cloud-amd64")
-	f.Add("7.0-rc3")
-	f.Fuzz(func(t *testing.T, s string) {
-		if major, minor, err := preflight.ParseRelease(s); err == nil && (major < 0 || minor < 0 || major > 65535 || minor > 65535) {
-			t.Errorf("ParseRelease(%q) = %d, %d", s, major, minor)
 		}
 	})
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/cpupoold/cpupoold/internal/config"
+	"github.com/cpupoold/cpupoold/internal/findings"
 )
 
 // callTimeout is the timeout of each query to the runtime and to systemd.
@@ -78,7 +79,7 @@ func checks() []check {
 // Queries to the runtime and to systemd take some seconds at most, and end with ctx.
 func Run(ctx context.Context, host Host, c Configuration) []Finding {
 	e := gather(ctx, host, c)
-	findings := []Finding{} // not nil, so that JSON has an empty list
+	all := []Finding{} // not nil, so that JSON has an empty list
 	for _, check := range checks() {
 		if slices.ContainsFunc(check.needs, func(n need) bool { return !e.has(n) }) {
 			continue
@@ -88,9 +89,9 @@ func Run(ctx context.Context, host Host, c Configuration) []Finding {
 			if f.Severity == Refuse && e.config.Mode == config.ModeObserve && isAboutOtherManagers(check.name) {
 				f.Severity = Warning // the daemon writes nothing, so no conflict can occur
 			}
-			findings = append(findings, f)
+			all = append(all, f)
 		}
 	}
-	sortFindings(findings)
-	return findings
+	slices.SortFunc(all, findings.Compare)
+	return all
 }

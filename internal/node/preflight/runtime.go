@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/cpupoold/cpupoold/internal/nodecheck"
 	"github.com/cpupoold/cpupoold/pkg/cri"
 )
 
@@ -70,12 +71,7 @@ func checkRuntime(e *evidence) []Finding {
 			Remedy:   "start the runtime, or set the key to the socket that the kubelet uses",
 		}}
 	case r.name == dockerName:
-		return []Finding{{
-			Severity: Error,
-			Subject:  r.endpoint,
-			Found:    "is cri-dockerd, which reports no cgroups of containers: cpupoold cannot place them",
-			Remedy:   "use containerd or CRI-O",
-		}}
+		return []Finding{nodecheck.Docker(r.endpoint)}
 	case e.config.RuntimeEndpoint != "" && e.kubelet.endpoint != "" && socketOf(e.config.RuntimeEndpoint) != socketOf(e.kubelet.endpoint):
 		return []Finding{{
 			Severity: Warning,

@@ -1,17 +1,13 @@
-package managers
+package othermanagers
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
-)
 
-// Asked is the request of a pod to another CPU manager. Only the annotation of the pod
-// shows it, so cpupoold cannot defer to the manager.
-type Asked struct {
-	// Manager is the name of the manager, Annotation the key.
-	Manager, Annotation string
-}
+	"github.com/cpupoold/cpupoold/internal/findings"
+)
 
 // requests returns the annotations with which pods request CPUs from other managers: the
 // prefix of the key, or the suffix of its domain.
@@ -28,15 +24,42 @@ func requests() []struct{ manager, prefix, domain string } {
 	}
 }
 
-// Asks returns the managers whose annotations a pod has. Each occurs once, in the order of
-// the keys.
-func Asks(annotations map[string]string) []Asked {
-	var all []Asked
+// Add adds the requests of a pod with the name namespace/name. Only its annotations show them,
+// so cpupoold cannot defer to the manager.
+func (r Requests) Add(pod string, annotations map[string]string) {
+	seen := make(map[string]bool)
 	for _, key := range slices.Sorted(maps.Keys(annotations)) {
 		manager := managerOf(key)
-		if manager != "" && !slices.ContainsFunc(all, func(b Asked) bool { return b.Manager == manager }) {
-			all = append(all, Asked{manager, key})
+		if manager == "" || seen[manager] {
+			continue
 		}
+		seen[manager] = true
+		first := r[manager]
+		if first == nil {
+			first = &request{pod: pod, annotation: key}
+			r[manager] = first
+		}
+		if first.count++; pod < first.pod {
+			first.pod, first.annotation = pod, key
+		}
+	}
+}
+
+// Findings returns a finding for each manager.
+func (r Requests) Findings() []findings.Finding {
+	var all []findings.Finding
+	for _, manager := range slices.Sorted(maps.Keys(r)) {
+		first, more := r[manager], ""
+		if n := first.count - 1; n > 0 {
+			more = fmt.Sprintf(" (and %d more)", n)
+		}
+		all = append(all, findings.Finding{
+			Severity: findings.Warning,
+			Subject:  fmt.Sprintf("pod %s%s", first.pod, more),
+			Found: fmt.Sprintf("requests CPUs from %s (annotation %s): cpupoold places it as any other pod; if %s runs, it and cpupoold overwrite each other's CPUs",
+				manager, first.annotation, manager),
+			Remedy: fmt.Sprintf("remove %s from the node, or the annotation from its pods", manager),
+		})
 	}
 	return all
 }

@@ -1,0 +1,92 @@
+package main
+
+import (
+	"bufio"
+	"cmp"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"golang.org/x/term"
+
+	"github.com/cpupoold/cpupoold/internal/codes"
+	"github.com/cpupoold/cpupoold/internal/layout"
+	"github.com/cpupoold/cpupoold/internal/plugin/clustercheck"
+)
+
+// printCheck prints a table of the nodes, the findings, and the facts that were not read.
+func printCheck(to io.Writer, d *clustercheck.Document) error {
+	w := bufio.NewWriter(to) // it keeps the first error
+	t := newTable(w)
+	t.row("NODE", "KERNEL", "RUNTIME", "NRI DEFAULT", "KUBELET", "CPU POLICY", "TOPOLOGY", "DRIVER", "CGROUPS", "RESERVED CPUS", "OS")
+	for i := range d.Nodes {
+		n := &d.Nodes[i]
+		k := n.Kubelet
+		if k == nil {
+			k = &clustercheck.Kubelet{CPUManagerPolicy: "?", TopologyManagerPolicy: "?", CgroupDriver: "?", ReservedSystemCPUs: "?"}
+		}
+		t.row(n.Name, n.Kernel, n.Runtime, cmp.Or(n.NRI, "?"), n.Version, k.CPUManagerPolicy, k.TopologyManagerPolicy, k.CgroupDriver, cmp.Or(n.Cgroup, "?"),
+			cmp.Or(k.ReservedSystemCPUs, "-"), n.OS)
+	}
+	if err := t.flush(); err != nil {
+		return err
+	}
+	fmt.Fprintln(w)
+	for _, f := range d.Findings {
+		fmt.Fprintf(w, "%-7s %s: %s%s\n", f.Severity, f.Check, layout.Printable(f.String()), ofNodes(f.Nodes))
+	}
+	for _, u := range d.Unread {
+		fmt.Fprintf(w, "not read: %s%s: %s\n", u.What, ofNodes(u.Nodes), layout.Printable(u.Why))
+	}
+	switch {
+	case len(d.Findings) > 0:
+		fmt.Fprintln(w, codes.Hint())
+	case len(d.Unread) > 0:
+		fmt.Fprintln(w, "No problems found in the facts that were read.")
+	default:
+		fmt.Fprintln(w, "No problems found.")
+	}
+	return w.Flush()
+}
+
+// ofNodes returns the nodes in parentheses: the first five, and the number of the others.
+func ofNodes(nodes []string) string {
+	const most = 5
+	switch n := len(nodes); {
+	case n == 0:
+		return ""
+	case n > most:
+		return fmt.Sprintf(" (%s and %d more nodes)", strings.Join(nodes[:most], ", "), n-most)
+	default:
+		return fmt.Sprintf(" (%s)", strings.Join(nodes, ", "))
+	}
+}
+
+// progress shows on a terminal how many steps are done.
+type progress struct {
+	w    io.Writer // nil without a terminal
+	what string
+	done int
+}
+
+func newProgress(w io.Writer, what string) *progress {
+	if f, ok := w.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
+		return &progress{w: w, what: what}
+	}
+	return &progress{}
+}
+
+// step counts a step of all.
+func (p *progress) step(all int) {
+	if p.done++; p.w != nil {
+		fmt.Fprintf(p.w, "\r%d of %d %s", p.done, all, p.what)
+	}
+}
+
+// end removes the line.
+func (p *progress) end() {
+	if p.w != nil && p.done > 0 {
+		fmt.Fprint(p.w, "\r\x1b[K")
+	}
+}

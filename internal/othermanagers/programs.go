@@ -1,0 +1,86 @@
+package othermanagers
+
+import (
+	"slices"
+
+	"github.com/cpupoold/cpupoold/internal/findings"
+)
+
+// Manager is a program that sets the CPUs of containers.
+type Manager struct {
+	// Program is the name of its file.
+	Program string
+	does    string
+	plugin  bool     // an NRI plugin
+	other   []string // further names of its DaemonSets, containers and images
+}
+
+// Is reports whether a name of a DaemonSet, a container or an image is a name of the manager.
+func (m Manager) Is(name string) bool { return name == m.Program || slices.Contains(m.other, name) }
+
+// Managers returns the managers that are recognized by the names of their programs.
+func Managers() []Manager {
+	return []Manager{
+		{"nri-resource-policy-balloons", "places every container, over NRI", true, nil},
+		{"nri-resource-policy-topology-aware", "places every container, over NRI", true, nil},
+		{"dracpu", "places every container, over NRI", true, []string{"dra-driver-cpu"}},
+		{"cpusetter", "is CPU-Pooler's: writes the cpuset of every container", false, []string{"cpu-setter"}},
+		{"cmk.py", "is CMK: sets the affinities of processes in containers", false, nil},
+		{"cmk", "is CMK: sets the affinities of processes in containers", false, nil},
+		{"ctlplane", "is the CPU control plane plugin: writes the cpusets of containers", false, []string{"ctlplane-daemonset", "ctlplane-agent"}},
+		{"katalyst-agent", "writes the cpusets of containers", false, nil},
+		{"koordlet", "writes the cpusets of BestEffort pods and of pods that request CPUs from it", false, nil},
+	}
+}
+
+// Finding returns the finding that the manager is active. The subject names its process or its
+// DaemonSet. StandDown states that cpupoold skips containers with CPUs of a plugin.
+func (m Manager) Finding(subject string, standDown bool) findings.Finding {
+	f := findings.Finding{Subject: subject}
+	switch {
+	case !m.plugin:
+		f.Severity, f.Found, f.Remedy = findings.Warning, m.does+": it and cpupoold overwrite each other's CPUs", "remove it from the node, or disable this in its configuration"
+	case standDown:
+		f.Severity = findings.Warning
+		f.Found = m.does + ": cpupoold skips containers for which the plugin has set CPUs (otherManagers.nriPlugins)"
+		f.Remedy = "give the plugin an index below 50, so that the runtime calls it before cpupoold; otherwise the runtime refuses containers whose cpuset both set"
+	default:
+		f.Severity = findings.Refuse
+		f.Found = m.does + ": the runtime refuses containers whose cpuset two plugins set"
+		f.Remedy = OrStandDown("remove it from the node", "nriPlugins")
+	}
+	return f
+}
+
+// Tuned returns the finding that tuned runs, and that its profile is unknown.
+func Tuned(subject string) findings.Finding {
+	return findings.Finding{
+		Severity: findings.Info,
+		Subject:  subject,
+		Found:    "runs, but its profile is not visible here: it may set interrupts, workqueues or the affinity of threads",
+		Remedy:   "run cpupoold check on the host, or mount its /etc/tuned and /usr/lib/tuned into the pod",
+	}
+}
+
+// Workload returns the finding that CRI-O places pods with an annotation.
+func Workload(subject, annotation, remedy string) findings.Finding {
+	return findings.Finding{
+		Severity: findings.Refuse,
+		Subject:  subject,
+		Found:    "sets CPUs and shares of pods with the annotation " + annotation + ": cpupoold would move them",
+		Remedy:   OrStandDown(remedy, "crioWorkloads"),
+	}
+}
+
+// OrStandDown returns a remedy with its alternative, a key of otherManagers.
+func OrStandDown(remedy, key string) string {
+	return remedy + ", or set otherManagers." + key + ": standDown, so that cpupoold skips those containers"
+}
+
+// Requests collects pods that request CPUs from other managers, by manager.
+type Requests map[string]*request
+
+type request struct {
+	pod, annotation string // of the pod with the first name
+	count           int
+}
