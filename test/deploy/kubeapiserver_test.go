@@ -14,6 +14,6 @@ import (
 // controllers.
 func startCluster(t *testing.T) *rest.Config {
 	t.Helper()
-	server := processes.StartAPIServer(t, "", "--authorization-mode", "RBAC")
+	server := processes.StartAPIServer(t, "", "--authorization-mode", "RBAC", "--allow-privileged")
 	return &rest.Config{Host: "https://" + server.Address, BearerToken: processes.Admin, TLSClientConfig: rest.TLSClientConfig{Insecure: true}}
 }

@@ -1,6 +1,7 @@
 package processes
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"crypto/rsa"
@@ -15,6 +16,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 )
@@ -132,24 +134,55 @@ func (s *APIServer) Do(ctx context.Context, method, path, kind, body string) ([]
 	return data, err
 }
 
+// builds holds a function for each program, which compiles it and returns its path.
+var builds sync.Map
+
 // Build returns the path of a program of test/apiserver's tools; the test runs in a
-// directory beside that one, or in it. It is built once, which takes minutes.
+// directory beside that one, or in it. The first build takes minutes. A test binary builds
+// each program once, because go takes seconds to find that a program is up to date.
 func Build(t *testing.T, program string) string {
 	t.Helper()
+	once, _ := builds.LoadOrStore(program, sync.OnceValues(func() (string, error) { return build(t.Context(), program) }))
+	path, err := once.(func() (string, error))()
+	if err != nil {
+		t.Fatalf("build %s: %v", program, err)
+	}
+	return path
+}
+
+func build(ctx context.Context, program string) (string, error) {
 	cache := os.Getenv("CPUPOOLD_CACHE")
 	if cache == "" {
 		user, err := os.UserCacheDir()
 		if err != nil {
-			t.Fatal(err)
+			return "", err
 		}
 		cache = filepath.Join(user, "cpupoold")
 	}
 	out := filepath.Join(cache, "apiserver", filepath.Base(filepath.Dir(program))+"-"+filepath.Base(program))
-	cmd := exec.CommandContext(t.Context(), "go", "build", "-ldflags", "-s -w", "-o", out, program)
+	version, err := goCommand(ctx, "list", "-m", "-f", "{{.Version}}", "k8s.io/kubernetes")
+	if err != nil {
+		return "", err
+	}
+	// The sources have no version of their release, which helm compares with the chart's.
+	const stamp = " -X k8s.io/component-base/version."
+	minor := strings.Split(version, ".")[1]
+	flags := "-s -w" + stamp + "gitVersion=" + version + stamp + "gitMajor=1" + stamp + "gitMinor=" + minor
+	_, err = goCommand(ctx, "build", "-ldflags", flags, "-o", out, program)
+	return out, err
+}
+
+// goCommand runs a go command in the module test/apiserver, and returns its output without
+// the newline at the end.
+func goCommand(ctx context.Context, args ...string) (string, error) {
+	cmd := exec.CommandContext(ctx, "go", args...)
 	cmd.Dir = "../apiserver"
 	cmd.Env = append(os.Environ(), "GOFLAGS=-mod=readonly -trimpath -buildvcs=false", "CGO_ENABLED=0", "GOWORK=off")
-	if text, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("build %s: %v: %s", program, err, text)
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		return "", fmt.Errorf("go %s: %w: %s", strings.Join(args, " "), err, &stderr)
 	}
-	return out
+	return strings.TrimSpace(string(out)), nil
 }
