@@ -9,12 +9,16 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
 
 var dist = flag.String("dist", "", "absolute `directory` of release files, as make release writes it, for TestRelease")
 
-// TestRelease installs image and chart of a release, from its files alone and by the commands of the guide. The machines have no network: the
-// kubelet finds the image only under the digest that the chart names.
+// TestRelease installs image and chart of a release, from its files alone and by the commands of the guide, with the default configuration of the
+// chart. Then it creates pods with exclusive CPUs. The machines have no network: the kubelet finds the image only under the digest in the chart.
 func TestRelease(t *testing.T) {
 	if *dist == "" {
 		t.Skip("no release files; run make release, and name the directory with -dist")
@@ -54,7 +58,6 @@ func TestRelease(t *testing.T) {
 	if out, err := helm.CombinedOutput(); err != nil {
 		t.Fatalf("build helm: %v: %s", err, out)
 	}
-	c.plane.write(t, "values.yaml", "config:"+pools)
 	chart := "cpupoold-" + version + ".tgz"
 	data, err := os.ReadFile(filepath.Join(*dist, chart))
 	if err != nil {
@@ -62,9 +65,11 @@ func TestRelease(t *testing.T) {
 	}
 	c.plane.write(t, chart, string(data))
 
-	c.kubectl(t, "./"+command("helm install cpupoold ./cpupoold-0.1.0.tgz -n cpupoold --create-namespace")+" --values values.yaml")
+	c.kubectl(t, "./"+command("helm install cpupoold ./cpupoold-0.1.0.tgz -n cpupoold --create-namespace"))
+	// Of 8 CPUs the management pool has 0-1. The exclusive CPUs are a part of the shared pool, so no resource counts them apart.
+	owned := cpuset.Range(2, 7)
 	for _, m := range c.machines {
-		c.shows(t, m.name, advertised(0))
+		c.shows(t, m.name, map[corev1.ResourceName]int64{cores: advertised(0)[cores], shared: int64(1000 * owned.Len())})
 	}
 	if got := c.kubectl(t, "kubectl -n cpupoold get daemonset cpupoold -o 'jsonpath={.spec.template.spec.containers[0].image}'"); got != strings.TrimSpace(string(reference)) {
 		t.Errorf("the DaemonSet has the image %s; want %s", got, reference)
@@ -72,11 +77,50 @@ func TestRelease(t *testing.T) {
 	if got := c.kubectl(t, "kubectl -n cpupoold exec daemonset/cpupoold -- cpupoold --version"); !strings.HasPrefix(got, "cpupoold v"+version+", commit ") {
 		t.Errorf("the daemon prints %q; want version %s", got, version)
 	}
+	c.namespace(t, "apps", "")
+	first := c.own(t, "first", owned)
 
 	c.kubectl(t, "./helm upgrade cpupoold ./"+chart+" -n cpupoold --reuse-values --set webhook.enabled=true")
 	c.kubectl(t, "kubectl -n cpupool-webhook rollout status deployment cpupool-webhook")
 	c.kubectl(t, "kubectl annotate namespace kube-system workload.openshift.io/allowed=management --overwrite")
-	c.latched(t, cores, shared, guaranteed)
+	c.latched(t, cores, shared)
+	c.own(t, "second", owned.Difference(first))
+	if got := c.cpus(t, c.running(t, "apps", "first")); !got.Equal(first) {
+		t.Errorf("pod first runs on %v after the upgrade; want %v", got, first)
+	}
 	c.kubectl(t, "./helm test cpupoold -n cpupoold")
 	c.kubectl(t, "./helm uninstall cpupoold -n cpupoold")
+}
+
+// own creates a Guaranteed pod that requests two CPUs, and returns its CPUs. By the kernel, the pod has two of the given CPUs without a limit of CPU
+// time, and no other container of the node may run on them.
+func (c *cluster) own(t *testing.T, name string, of cpuset.Set) cpuset.Set {
+	t.Helper()
+	c.make(t, "apps", name, nil, "2|2")
+	pod := c.running(t, "apps", name)
+	cpus := c.cpus(t, pod)
+	if cpus.Len() != 2 || !cpus.IsSubsetOf(of) {
+		t.Errorf("pod %s runs on %v; want two of %v", name, cpus, of)
+	}
+	if got, want := c.file(t, pod, "cpu.max"), "max 100000"; got != want {
+		t.Errorf("cpu.max of pod %s = %s; want %s", name, got, want)
+	}
+	_, id, _ := strings.Cut(pod.Status.ContainerStatuses[0].ContainerID, "://")
+	others := 0
+	// grep fails if a container ends.
+	for line := range strings.Lines(c.run(t, "sh", "-c", "grep -rs --include=cpuset.cpus.effective . /sys/fs/cgroup/kubepods.slice; true")) {
+		file, list, _ := strings.Cut(strings.TrimSpace(line), ":")
+		scope := filepath.Base(filepath.Dir(file))
+		if !strings.HasSuffix(scope, ".scope") || strings.Contains(scope, id) {
+			continue
+		}
+		others++
+		if set, err := cpuset.Parse(list); err != nil || set.Overlaps(cpus) {
+			t.Errorf("pod %s has CPUs %v, and %s runs on %s: %v", name, cpus, file, list, err)
+		}
+	}
+	if others == 0 {
+		t.Errorf("pod %s: the node has no other container", name)
+	}
+	return cpus
 }
