@@ -139,9 +139,10 @@ test-kernels: host-vm build ## run what depends on the kernel, on the oldest, 6.
 test-disturbance: host-vm build ## count what hand-overs do to a neighbour, on the kernels that have partitions (HANDOVERS=100)
 	$(GO) test -v -tags vm -count=1 -timeout 75m -run '^TestDisturbance$$' ./test/vm -disturbance $(or $(HANDOVERS),100)
 
+# A compiler process is short: its garbage collector would take a fifth of the CPU time.
 demo: ## boot a node, run cpupoold and pods of every kind, and compare the CPUs by cpupoold with those by the kernel
 	@echo "compile the demo"
-	$(GO) run ./test/vm/cmd/vm demo
+	GOGC=off $(GO) run ./test/vm/cmd/vm demo
 
 vm-shell: host-vm build ## boot a node and open a shell in it
 	$(GO) run ./test/vm/cmd/vm shell

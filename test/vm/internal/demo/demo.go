@@ -27,17 +27,13 @@ func Run(ctx context.Context, config vm.Config, out io.Writer, then func(*vm.VM)
 	}
 	p := newProgress(out, stages(disk, snapshot))
 	defer p.end()
-	p.next()
-	if err := config.Make(ctx); err != nil {
-		return err
-	}
-	p.next()
-	m, program, err := bootAndCompile(ctx, config)
+	m, program, err := bootAndCompile(ctx, config, p)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, m.Close(), os.RemoveAll(program)) }()
-	s := scene{m: m, progress: p, out: out}
+	s := scene{m: m, daemon: newDaemon(m), progress: p, out: out}
+	defer s.daemon.CloseIdleConnections()
 	shown := s.show(ctx, program)
 	if shown != nil {
 		shown = withJournal(ctx, m, shown)
@@ -48,14 +44,19 @@ func Run(ctx context.Context, config vm.Config, out io.Writer, then func(*vm.VM)
 	return shown
 }
 
-// bootAndCompile boots the node, and compiles cpupoold at the same time, into a directory that the caller removes.
-func bootAndCompile(ctx context.Context, config vm.Config) (m *vm.VM, dir string, err error) {
+// bootAndCompile makes the disk of the node and boots it. It compiles cpupoold at the same time, into a directory that the caller removes.
+func bootAndCompile(ctx context.Context, config vm.Config, p *progress) (m *vm.VM, dir string, err error) {
 	if dir, err = os.MkdirTemp("", "cpupoold-demo-"); err != nil {
 		return nil, "", err
 	}
 	both, ctx := errgroup.WithContext(ctx)
 	both.Go(func() error { return compile(ctx, dir) })
 	both.Go(func() (err error) {
+		p.next()
+		if err := config.Make(ctx); err != nil {
+			return err
+		}
+		p.next()
 		m, err = vm.Boot(ctx, config)
 		return err
 	})
@@ -72,8 +73,9 @@ func bootAndCompile(ctx context.Context, config vm.Config) (m *vm.VM, dir string
 type scene struct {
 	*progress
 
-	m   *vm.VM
-	out io.Writer
+	m      *vm.VM
+	daemon *daemon
+	out    io.Writer
 }
 
 // show runs the demo on the node. dir has the compiled daemon.
@@ -87,7 +89,7 @@ func (s *scene) show(ctx context.Context, dir string) error {
 	}
 	s.next()
 	pods := append(manifest.EveryKind(), exclusive(large, "6"))
-	if _, err := s.settle(ctx, pods); err != nil {
+	if err := s.settle(ctx, pods); err != nil {
 		return err
 	}
 	// The pod without CPUs starts last, so that the others have theirs.
@@ -105,6 +107,9 @@ func (s *scene) show(ctx context.Context, dir string) error {
 
 // everybody starts pods, and shows them all and what two of them have been told.
 func (s *scene) everybody(ctx context.Context, pods []manifest.Pod) ([]row, error) {
+	if err := apply(ctx, s.m, pods); err != nil {
+		return nil, err
+	}
 	rows, problems, err := s.look(ctx, pods)
 	if err != nil {
 		return nil, err
@@ -121,7 +126,7 @@ func (s *scene) everybody(ctx context.Context, pods []manifest.Pod) ([]row, erro
 
 // look waits until a node with these pods and no others is at rest, and joins what cpupoold and the kernel say.
 func (s *scene) look(ctx context.Context, pods []manifest.Pod) ([]row, []pools.Problem, error) {
-	preview, err := s.settle(ctx, pods)
+	preview, err := s.rest(ctx, pods)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -93,6 +93,9 @@ func (s *scene) transcript(ctx context.Context, want string, cmd ...string) erro
 func (s *scene) gather(ctx context.Context, pods []manifest.Pod) error {
 	s.next()
 	pods = without(pods, "exclusive")
+	if err := apply(ctx, s.m, pods); err != nil {
+		return err
+	}
 	rows, err := s.agreed(ctx, pods)
 	if err != nil {
 		return err
@@ -104,7 +107,7 @@ func (s *scene) gather(ctx context.Context, pods []manifest.Pod) error {
 	s.detail("%s", moved)
 	s.next()
 	pods = without(pods, large)
-	if _, err := s.settle(ctx, pods); err != nil {
+	if err := s.settle(ctx, pods); err != nil {
 		return err
 	}
 	if err := s.transcript(ctx, fmt.Sprintf("done: %s/%s", moved.pod, moved.Name), "cpupoold", "plan", "--defrag", "--apply"); err != nil {

@@ -53,16 +53,16 @@ ExecStart=sh -c 'echo "CPUPOOL_CPUS=$CPUPOOL_CPUS CPUPOOL_NODES=$CPUPOOL_NODES";
 // program is the name of the compiled daemon in its directory.
 const program = "cpupoold"
 
-// compile compiles the daemon into dir.
+// compile compiles the daemon into dir. It has a low priority, so that it uses the CPUs that the disk of the node leaves idle.
 func compile(ctx context.Context, dir string) error {
-	_, err := goCommand(ctx, "build", "-trimpath", "-ldflags=-s -w", "-o", filepath.Join(dir, program), module+"/cmd/cpupoold")
+	_, err := goCommand(ctx, "nice", "-n", "10", "go", "build", "-trimpath", "-ldflags=-s -w", "-o", filepath.Join(dir, program), module+"/cmd/cpupoold")
 	return err
 }
 
 // install puts the daemon of dir, its unit, a configuration and the service into the guest.
 func install(ctx context.Context, m *vm.VM, dir string) (err error) {
 	config, service := filepath.Join(dir, "config.yaml"), filepath.Join(dir, unit)
-	root, err := goCommand(ctx, "list", "-m", "-f", "{{.Dir}}", module)
+	root, err := goCommand(ctx, "go", "list", "-m", "-f", "{{.Dir}}", module)
 	if err != nil {
 		return err
 	}
@@ -83,15 +83,15 @@ func install(ctx context.Context, m *vm.VM, dir string) (err error) {
 	return err
 }
 
-// goCommand runs the go command for the guest's platform and returns what it prints, without the newline at the end.
-func goCommand(ctx context.Context, args ...string) (string, error) {
-	cmd := exec.CommandContext(ctx, "go", args...)
+// goCommand runs a go command for the guest's platform and returns its output, without the newline at the end.
+func goCommand(ctx context.Context, name string, args ...string) (string, error) {
+	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH=amd64")
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()
 	if err != nil {
-		return "", fmt.Errorf("go %s: %w: %s", strings.Join(args, " "), err, bytes.TrimSpace(stderr.Bytes()))
+		return "", fmt.Errorf("%s %s: %w: %s", name, strings.Join(args, " "), err, bytes.TrimSpace(stderr.Bytes()))
 	}
 	return strings.TrimSpace(string(out)), nil
 }

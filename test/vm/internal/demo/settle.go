@@ -5,9 +5,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
+	"github.com/cpupoold/cpupoold/internal/inspect"
 	"github.com/cpupoold/cpupoold/internal/node/preview"
 	"github.com/cpupoold/cpupoold/pkg/pools"
 	"github.com/cpupoold/cpupoold/test/vm"
@@ -18,17 +20,22 @@ import (
 const settleLimit = 10 * time.Minute
 
 // settle starts pods, ends all others, and waits until all their containers run and the daemon has nothing left to write.
-func (s *scene) settle(ctx context.Context, all []manifest.Pod) (preview.Preview, error) {
+func (s *scene) settle(ctx context.Context, all []manifest.Pod) error {
+	if err := apply(ctx, s.m, all); err != nil {
+		return err
+	}
+	_, err := s.rest(ctx, all)
+	return err
+}
+
+// rest waits until these pods and no others run, and the daemon has nothing left to write.
+func (s *scene) rest(ctx context.Context, all []manifest.Pod) (preview.Preview, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, settleLimit, fmt.Errorf("not there after %v", settleLimit))
 	defer cancel()
-	if err := apply(ctx, s.m, all); err != nil {
-		return preview.Preview{}, err
-	}
-	tick := time.NewTicker(2 * time.Second) // each look costs the node a second of CPU time
+	tick := time.NewTicker(500 * time.Millisecond)
 	defer tick.Stop()
 	for last := ""; ; {
-		shown, err := plan(ctx, s.m)
-		state := stateOf(all, shown)
+		shown, state, err := s.inspect(ctx, all)
 		now := state.String()
 		if err != nil { // a runtime that starts many pods under emulation does not always answer in time
 			now = clip(err.Error())
@@ -48,6 +55,25 @@ func (s *scene) settle(ctx context.Context, all []manifest.Pod) (preview.Preview
 	}
 }
 
+// inspect returns the state of the node. The program cpupoold costs an emulated node a second of CPU time. So inspect runs it only if all containers run
+// by the status of the daemon. Only then is the preview set, and the state can be settled.
+func (s *scene) inspect(ctx context.Context, all []manifest.Pod) (preview.Preview, state, error) {
+	status, err := s.daemon.status(ctx)
+	if err != nil {
+		return preview.Preview{}, state{}, err
+	}
+	if now := stateOf(all, statusPods(status)); !now.settled() {
+		return preview.Preview{}, now, nil
+	}
+	shown, err := plan(ctx, s.m)
+	if err != nil {
+		return preview.Preview{}, state{}, err
+	}
+	now := stateOf(all, planPods(shown.Plan))
+	now.left = len(shown.Writes) + len(shown.Deferred) + len(shown.Unread)
+	return shown, now, nil
+}
+
 // clip cuts text for a line of progress.
 func clip(text string) string {
 	const longest = width - len("12345 s    ...")
@@ -58,7 +84,7 @@ func clip(text string) string {
 	return text
 }
 
-// plan asks the daemon's own command what there is and what is left to do.
+// plan runs `cpupoold plan` in the guest, and returns its result.
 func plan(ctx context.Context, m *vm.VM) (preview.Preview, error) {
 	out, err := m.Run(ctx, "cpupoold", "plan", "-o", "json")
 	if err != nil {
@@ -79,36 +105,60 @@ type state struct {
 	left               int // writes, also deferred ones, and objects that could not be read
 }
 
-func stateOf(want []manifest.Pod, p preview.Preview) state {
-	there, running := make(map[string]bool), make(map[string]bool)
-	for _, pod := range p.Plan.Pods {
-		name := pod.Namespace + "/" + pod.Name
-		there[name] = true
+// podSet has the names of pods, namespace/name, each with the names of its running containers.
+type podSet map[string][]string
+
+func planPods(p pools.Plan) podSet {
+	there := make(podSet)
+	for _, pod := range p.Pods {
+		var running []string
 		for _, c := range pod.Containers {
 			if c.Kind == pools.App && c.State == pools.Running {
-				running[name+"/"+c.Name] = true
+				running = append(running, c.Name)
 			}
 		}
+		there[pod.Namespace+"/"+pod.Name] = running
 	}
-	s := state{wantedPods: len(want), left: len(p.Writes) + len(p.Deferred) + len(p.Unread)}
+	return there
+}
+
+// statusPods leaves out pods that have a pause container only.
+func statusPods(s *inspect.Status) podSet {
+	there := make(podSet)
+	for _, c := range s.Containers {
+		if c.Unit {
+			continue
+		}
+		name := c.Namespace + "/" + c.Pod
+		running := there[name]
+		if c.State == "running" {
+			running = append(running, c.Name)
+		}
+		there[name] = running
+	}
+	return there
+}
+
+// stateOf compares the pods of a node with those that are wanted.
+func stateOf(want []manifest.Pod, there podSet) state {
+	s := state{wantedPods: len(want), others: len(there)}
 	for _, pod := range want {
-		name := pod.Namespace + "/" + pod.Name + nodeSuffix
-		if there[name] {
+		running, ok := there[pod.Namespace+"/"+pod.Name+nodeSuffix]
+		if ok {
 			s.pods++
-			delete(there, name)
+			s.others--
 		}
 		for _, c := range pod.Containers {
 			s.wanted++
-			if running[name+"/"+c.Name] {
+			if slices.Contains(running, c.Name) {
 				s.containers++
 			}
 		}
 	}
-	s.others = len(there)
 	return s
 }
 
-// nodeSuffix is what the kubelet adds to the name of a static pod.
+// nodeSuffix is the suffix that the kubelet adds to the name of a static pod.
 const nodeSuffix = "-node"
 
 func (s state) settled() bool { return s.containers == s.wanted && s.others == 0 && s.left == 0 }

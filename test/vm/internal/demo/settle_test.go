@@ -5,8 +5,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/cpupoold/cpupoold/internal/node/preview"
-	"github.com/cpupoold/cpupoold/pkg/cgroup"
+	"github.com/cpupoold/cpupoold/internal/inspect"
 	"github.com/cpupoold/cpupoold/pkg/pools"
 	"github.com/cpupoold/cpupoold/test/vm/internal/manifest"
 )
@@ -25,21 +24,22 @@ func TestState(t *testing.T) {
 	}
 	for name, test := range map[string]struct {
 		pods    []pools.PodPlan
-		writes  []cgroup.Write
+		left    int
 		want    string
 		settled bool
 	}{
-		"nothing":      {nil, nil, "0 of 2 pods are there, 0 of 3 containers run", false},
-		"sandboxes":    {[]pools.PodPlan{pod("a-node"), pod("b-node")}, nil, "2 of 2 pods are there, 0 of 3 containers run", false},
-		"created":      {[]pools.PodPlan{pod("a-node", pools.Running, pools.Created)}, nil, "1 of 2 pods are there, 1 of 3 containers run", false},
-		"others":       {[]pools.PodPlan{pod("a", pools.Running)}, nil, "0 of 2 pods are there, 0 of 3 containers run; to end: 1", false},
-		"run":          {[]pools.PodPlan{pod("a-node", pools.Running, pools.Running), pod("b-node", pools.Running)}, nil, "2 of 2 pods are there, 3 of 3 containers run", true},
-		"not at rest":  {[]pools.PodPlan{pod("a-node", pools.Running, pools.Running), pod("b-node", pools.Running)}, make([]cgroup.Write, 2), "2 of 2 pods are there, 3 of 3 containers run; left to do: 2", false},
-		"one too many": {[]pools.PodPlan{pod("a-node", pools.Running, pools.Running), pod("b-node", pools.Running), pod("c-node")}, nil, "2 of 2 pods are there, 3 of 3 containers run; to end: 1", false},
-		"ended":        {[]pools.PodPlan{pod("a-node", pools.Exited, pools.Running), pod("b-node", pools.Running)}, nil, "2 of 2 pods are there, 2 of 3 containers run", false},
+		"nothing":      {nil, 0, "0 of 2 pods are there, 0 of 3 containers run", false},
+		"sandboxes":    {[]pools.PodPlan{pod("a-node"), pod("b-node")}, 0, "2 of 2 pods are there, 0 of 3 containers run", false},
+		"created":      {[]pools.PodPlan{pod("a-node", pools.Running, pools.Created)}, 0, "1 of 2 pods are there, 1 of 3 containers run", false},
+		"others":       {[]pools.PodPlan{pod("a", pools.Running)}, 0, "0 of 2 pods are there, 0 of 3 containers run; to end: 1", false},
+		"run":          {[]pools.PodPlan{pod("a-node", pools.Running, pools.Running), pod("b-node", pools.Running)}, 0, "2 of 2 pods are there, 3 of 3 containers run", true},
+		"not at rest":  {[]pools.PodPlan{pod("a-node", pools.Running, pools.Running), pod("b-node", pools.Running)}, 2, "2 of 2 pods are there, 3 of 3 containers run; left to do: 2", false},
+		"one too many": {[]pools.PodPlan{pod("a-node", pools.Running, pools.Running), pod("b-node", pools.Running), pod("c-node")}, 0, "2 of 2 pods are there, 3 of 3 containers run; to end: 1", false},
+		"ended":        {[]pools.PodPlan{pod("a-node", pools.Exited, pools.Running), pod("b-node", pools.Running)}, 0, "2 of 2 pods are there, 2 of 3 containers run", false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := stateOf(want, preview.Preview{Plan: pools.Plan{Pods: test.pods}, Writes: test.writes})
+			s := stateOf(want, planPods(pools.Plan{Pods: test.pods}))
+			s.left = test.left
 			if d := cmp.Diff(test.want, s.String()); d != "" {
 				t.Errorf("state (-want +got):\n%s", d)
 			}
@@ -47,5 +47,19 @@ func TestState(t *testing.T) {
 				t.Errorf("settled = %t; want %t", s.settled(), test.settled)
 			}
 		})
+	}
+}
+
+func TestStatusPods(t *testing.T) {
+	container := func(pod, name, state string) inspect.Container {
+		return inspect.Container{Namespace: "default", Pod: pod, Name: name, State: state}
+	}
+	got := statusPods(&inspect.Status{Containers: []inspect.Container{
+		container("a-node", "x", "running"), container("a-node", "y", "created"), container("a-node", "z", "running"),
+		container("b-node", "x", "exited"), // it holds its CPUs
+		{Unit: true, Name: unit, State: "running"},
+	}})
+	if d := cmp.Diff(podSet{"default/a-node": {"x", "z"}, "default/b-node": nil}, got); d != "" {
+		t.Errorf("pods (-want +got):\n%s", d)
 	}
 }
