@@ -75,11 +75,16 @@ func selected(labels map[string]string, demands string) bool {
 	return true
 }
 
+// missing returns the error of a node without a daemon.
+func (d *daemons) missing(node string) error {
+	return fmt.Errorf("node %s: no pod of a daemon runs there (%s in namespace %s): it may be a systemd unit, then ask on the node, or have other labels, see --daemon-selector", node, d.at.selector, d.at.namespace)
+}
+
 // run runs the program of a node's daemon in its pod.
 func (d *daemons) run(ctx context.Context, node string, out io.Writer, args ...string) error {
 	pod := d.byNode[node]
 	if pod == nil {
-		return fmt.Errorf("node %s: no pod of a daemon runs there (%s in namespace %s): it may be a systemd unit, then ask on the node, or have other labels, see --daemon-selector", node, d.at.selector, d.at.namespace)
+		return d.missing(node)
 	}
 	at, _, err := rest.DefaultServerUrlFor(d.config)
 	if err != nil {
@@ -185,25 +190,6 @@ func (d *daemons) explain(ctx context.Context, node string, c *inspect.Container
 	}
 	return e, named("node "+node, err)
 }
-
-// followAlways follows a node's daemon, and the one that replaces it, until ctx ends.
-// find finds the daemons anew.
-func followAlways(ctx context.Context, d *daemons, find func() (*daemons, error), node string, feed *viewer.Feed) {
-	for {
-		feed.End(fmt.Errorf("%w; asked again every %v", d.follow(ctx, node, feed), again))
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(again):
-		}
-		if now, err := find(); err == nil {
-			d = now
-		}
-	}
-}
-
-// again is when a daemon that tells no more is asked again.
-const again = 5 * time.Second
 
 // follow puts the states of a node's daemon into a feed until it tells no more, and
 // returns why.

@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"os/signal"
+	"slices"
 	"syscall"
 	"time"
 
@@ -18,36 +19,40 @@ import (
 	"github.com/cpupoold/cpupoold/internal/plugin/viewer"
 )
 
-const serveHelp = `Shows a node in a browser: the machine as it is built, whose each CPU is, what runs
-where and why. It is drawn from what the daemon tells, and nothing can be changed:
+const serveHelp = `Shows nodes in a browser: problems first, the machine as it is built, the owner of each
+CPU, what runs where and why. Nothing can be changed. From a file:
 
   cpupoold status -o json > edge-1.json         # on the node
   kubectl cpupool serve -f edge-1.json          # anywhere; open the address that it prints
 
-A file is read again when it changes. From the standard input come as many states as
-there are, so that a node can be watched:
+A file is read again when it changes. The standard input can have one state after the
+other, so that a node can be watched:
 
   ssh edge-1 cpupoold status -o json --watch | kubectl cpupool serve -f -
 
-In a cluster where the daemon is a pod, it is asked there, as kubectl exec does:
+A simulation has one node or several ones, and the page has a list of them:
 
-  kubectl cpupool serve --node edge-1
+  kubectl cpupool simulate -f cluster.json -o json | kubectl cpupool serve -f -
 
-Who is chosen in the page is then explained there, too, as cpupoold explain does it.
+Without -f, the page has all nodes of the cluster with a daemon in a pod. It asks the
+daemon of the node that a page shows, as kubectl exec does, also for explanations:
 
-A report of cpupoold report (.tar.gz) holds a status and explanations, too; a status alone
-has none, and the page says how to get one. --svg writes the drawing of the status to a
-file, - for the standard output, and ends.
+  kubectl cpupool serve
+  kubectl cpupool serve --node edge-1,edge-2
 
-It listens on the loopback address alone, and has no password: who can open a
-connection to an address given with --listen sees the names of your pods.`
+A report of cpupoold report (.tar.gz) has a status and explanations. A status alone has
+no explanations, and the page states how to get one. --svg writes the drawing of one node
+to a file, - for the standard output, and ends.
+
+It listens on the loopback address alone, and has no password: a client that can open
+a connection to an address given with --listen sees the names of your pods.`
 
 // serveOptions are the flags of serve.
 type serveOptions struct {
 	clusterFlags
 	daemonFlags
 	file   string
-	node   string
+	nodes  []string
 	listen string
 	svg    string
 }
@@ -55,16 +60,16 @@ type serveOptions struct {
 func serveCommand(s streams) *cobra.Command {
 	o := &serveOptions{}
 	cmd := &cobra.Command{
-		Use:   "serve {-f FILE | --node NODE}",
-		Short: "show a node's CPUs in a browser, or draw them (--svg)",
+		Use:   "serve [-f FILE] [--node NODE]",
+		Short: "show the CPUs of nodes in a browser, or draw them (--svg)",
 		Long:  serveHelp,
 		Args:  flagsOnly(o.check),
 		RunE:  func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context(), s) },
 	}
 	flags := cmd.Flags()
-	flags.StringVarP(&o.file, "filename", "f", "", "`FILE` with a status (cpupoold status -o json) or a report (.tar.gz); - for states on the standard input")
-	flags.StringVar(&o.node, "node", "", "`NODE` of the cluster whose daemon to ask")
-	o.addConfig(flags, ", with --node")
+	flags.StringVarP(&o.file, "filename", "f", "", "`FILE` with a status (cpupoold status -o json), a simulation or a report (.tar.gz); - for the standard input (default: ask the daemons of the cluster)")
+	flags.StringSliceVar(&o.nodes, "node", nil, "`NODE` to show; may be repeated (default: all)")
+	o.addConfig(flags, ", without -f")
 	o.daemonFlags.add(flags)
 	flags.StringVar(&o.listen, "listen", "127.0.0.1:8480", "`ADDRESS` to serve on; port 0 takes a free one")
 	flags.StringVar(&o.svg, "svg", "", "draw to `FILE` (- for the standard output) instead of serving")
@@ -72,11 +77,8 @@ func serveCommand(s streams) *cobra.Command {
 }
 
 func (o *serveOptions) check() error {
-	switch {
-	case o.file == "" && o.node == "":
-		return errors.New("no status; name a file with -f, - for the standard input, or a node of the cluster with --node")
-	case o.file != "" && o.node != "":
-		return errors.New("-f and --node: give one of them")
+	if o.svg != "" && o.file == "" && len(o.nodes) != 1 {
+		return errors.New("--svg draws one node; name a file with -f, or one node of the cluster with --node")
 	}
 	return nil
 }
@@ -92,43 +94,47 @@ func (o *serveOptions) run(ctx context.Context, s streams) error {
 		return fmt.Errorf("listen on %s: %w; choose another address with --listen", o.listen, err)
 	}
 	context.AfterFunc(ctx, func() { _ = l.Close() }) // ends Serve
-	feed := viewer.NewFeed()
-	server, err := viewer.New(feed, hostsOf(l.Addr(), o.listen)...)
+	nodes, explain, err := o.sources(ctx, s)
 	if err != nil {
-		return err
+		return errors.Join(err, l.Close())
 	}
-	switch {
-	case o.node != "":
-		all, err := o.daemons(ctx, o.daemonFlags)
-		if err != nil {
-			return errors.Join(err, l.Close())
-		}
-		server.Explains(func(ctx context.Context, c *inspect.Container) (*inspect.Explanation, error) {
-			now, err := o.daemons(ctx, o.daemonFlags) // it may be another pod's by now
-			if err != nil {
-				return nil, err
-			}
-			return now.explain(ctx, o.node, c)
-		})
-		go followAlways(ctx, all, func() (*daemons, error) { return o.daemons(ctx, o.daemonFlags) }, o.node, feed)
-	case o.file == "-":
-		go func() { feed.End(ended(feed.Follow(s.in))) }()
-	default:
-		if _, err := o.read(); err != nil {
-			return errors.Join(err, l.Close())
-		}
-		if archived(o.file) {
-			server.Explains(func(_ context.Context, c *inspect.Container) (*inspect.Explanation, error) {
-				return explainedInReport(o.file, c)
-			})
-		}
-		go feed.FollowFile(ctx, o.read, time.Second)
-	}
+	server := viewer.New(nodes, hostsOf(l.Addr(), o.listen)...)
+	server.Explains(explain)
 	fmt.Fprintf(s.out, "http://%s/\n", l.Addr())
 	return server.Serve(l)
 }
 
-// ended says that the standard input has.
+// sources starts to read the nodes, and returns them with their explanations.
+func (o *serveOptions) sources(ctx context.Context, s streams) (viewer.Nodes, viewer.Explainer, error) {
+	set := viewer.NewSet(o.nodes...)
+	switch o.file {
+	case "":
+		nodes, err := o.clusterNodes(ctx)
+		if err != nil {
+			return nil, nil, fmt.Errorf("%w; -f shows a file instead of a cluster", err)
+		}
+		return nodes, nodes.explain, nil
+	case "-":
+		go func() {
+			if err := set.Follow(s.in); err != nil {
+				set.End(ended(err))
+			}
+		}()
+	default:
+		if _, err := o.read(); err != nil {
+			return nil, nil, err
+		}
+		go set.FollowFile(ctx, o.read, time.Second)
+	}
+	if archived(o.file) {
+		return set, func(_ context.Context, _ string, c *inspect.Container) (*inspect.Explanation, error) {
+			return explainedInReport(o.file, c)
+		}, nil
+	}
+	return set, viewer.Unexplained, nil
+}
+
+// ended returns the error of a standard input that has ended.
 func ended(err error) error {
 	if errors.Is(err, io.EOF) {
 		return errors.New("no more states come on the standard input")
@@ -181,20 +187,39 @@ func (o *serveOptions) draw(ctx context.Context, s streams) error {
 	return os.WriteFile(o.svg, svg, 0o644) //nolint:gosec // a picture is for others to see
 }
 
-// once reads one status.
+// once reads the status of one node.
 func (o *serveOptions) once(ctx context.Context, s streams) (*inspect.Status, error) {
-	switch {
-	case o.node != "":
-		all, err := o.daemons(ctx, o.daemonFlags)
+	var all []viewer.Document
+	var err error
+	switch o.file {
+	case "":
+		daemons, err := o.daemons(ctx, o.daemonFlags)
 		if err != nil {
 			return nil, err
 		}
-		return all.status(ctx, o.node)
-	case o.file == "-":
-		status, err := viewer.Read(s.in)
-		return status, named("standard input", err)
+		return daemons.status(ctx, o.nodes[0])
+	case "-":
+		all, err = viewer.ReadAll(s.in)
+		err = named("standard input", err)
+	default:
+		all, err = o.read()
 	}
-	return o.read()
+	if err != nil {
+		return nil, err
+	}
+	all = o.wanted(all)
+	if len(all) != 1 {
+		return nil, fmt.Errorf("%d nodes to draw; choose one with --node", len(all))
+	}
+	return &all[0].Status, nil
+}
+
+// wanted returns the documents of the nodes that --node names, or all documents without it.
+func (o *serveOptions) wanted(all []viewer.Document) []viewer.Document {
+	if len(o.nodes) == 0 {
+		return all
+	}
+	return slices.DeleteFunc(all, func(d viewer.Document) bool { return !slices.Contains(o.nodes, d.Node) })
 }
 
 func named(name string, err error) error {
@@ -205,16 +230,24 @@ func named(name string, err error) error {
 }
 
 // read reads the file.
-func (o *serveOptions) read() (*inspect.Status, error) {
+func (o *serveOptions) read() ([]viewer.Document, error) {
 	f, err := os.Open(o.file)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
+	in := io.Reader(f)
 	if archived(o.file) {
-		status, err := statusInReport(f)
-		return status, named(o.file, err)
+		if in, err = inReport(f, "status.json", "the daemon did not answer when the report was made"); err != nil {
+			return nil, named(o.file, err)
+		}
 	}
-	status, err := viewer.Read(f)
-	return status, named(o.file, err)
+	all, err := viewer.ReadAll(in)
+	if err != nil {
+		return nil, named(o.file, err)
+	}
+	if all = o.wanted(all); len(all) == 0 {
+		return nil, fmt.Errorf("%s: no node has a name of --node", o.file)
+	}
+	return all, nil
 }

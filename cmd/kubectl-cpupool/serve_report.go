@@ -41,15 +41,6 @@ func inReport(r io.Reader, name, otherwise string) (io.Reader, error) {
 	}
 }
 
-// statusInReport returns the status that a report holds.
-func statusInReport(r io.Reader) (*inspect.Status, error) {
-	in, err := inReport(r, "status.json", "the daemon did not answer when the report was made")
-	if err != nil {
-		return nil, err
-	}
-	return viewer.Read(in)
-}
-
 // explainedInReport returns what a report says of one container or unit.
 func explainedInReport(file string, c *inspect.Container) (*inspect.Explanation, error) {
 	f, err := os.Open(file)

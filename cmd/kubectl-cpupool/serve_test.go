@@ -33,7 +33,7 @@ func TestServe(t *testing.T) {
 		t.Fatal(err)
 	}
 	get := func(path string) string { return got(t, strings.TrimSpace(line)+path) }
-	if page := get(""); !strings.Contains(page, "Who runs where") {
+	if page := get(""); !strings.Contains(page, "state.js") {
 		t.Errorf("the page is %.300s", page)
 	}
 	if _, err := io.WriteString(states, `{"version": 1, "node": "edge-1", "cpus": [{"id": 0, "online": true}]}`+"\n"); err != nil {

@@ -132,6 +132,8 @@ type scene struct {
 	objects  *simulate.Objects
 	events   []simulate.Event
 	defaults admission.Defaults
+	// explained is true if the document has the explanations of all containers.
+	explained bool
 }
 
 func (o *simulateOptions) run(s streams) error {
@@ -236,7 +238,7 @@ func (o *simulateOptions) read(s streams) ([]*scene, error) {
 	}
 	scenes := make([]*scene, len(names))
 	for i, name := range names {
-		scenes[i] = &scene{node: name, events: events, defaults: o.defaults}
+		scenes[i] = &scene{node: name, events: events, defaults: o.defaults, explained: o.output == "json" && o.explain == "" && !o.compares}
 		errs = append(errs, scenes[i].fill(&objects, machines, o.offline))
 	}
 	return scenes, errors.Join(errs...)
@@ -331,6 +333,9 @@ func (at *scene) simulate(file string, installed bool, pod string) (*simulate.Do
 		if d.Explanation, err = node.Explain(pod); err != nil {
 			return nil, err
 		}
+	}
+	if at.explained {
+		d.Subjects = node.Subjects()
 	}
 	d.Node, d.Config.Fresh, d.Steps = at.node, installed, steps
 	d.Notes = append(d.Notes, at.objects.Notes...)

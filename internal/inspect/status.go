@@ -148,9 +148,9 @@ type Pool struct {
 	Containers int `json:"containers"`
 }
 
-// Room holds the largest numbers of exclusive CPUs that one new owner can get: any CPUs of the
-// pool, CPUs of one NUMA node, of one L3 cache, and whole cores of one NUMA node. The CPUs
-// that the shared pool keeps (guaranteed.floor) do not count.
+// Room holds the largest numbers of exclusive CPUs that one new owner can get. Pool counts any
+// CPUs, NUMANode CPUs of one node, L3 CPUs of one cache, and WholeCores the CPUs of whole cores
+// of one node. The CPUs that the shared pool keeps (guaranteed.floor) do not count.
 type Room struct {
 	Pool       int `json:"pool"`
 	NUMANode   int `json:"numaNode"`

@@ -65,7 +65,7 @@ func arrows() map[string][]string {
 		"internal/plugin/overview": {"pkg/workload"},
 		"internal/plugin/picture":  {"internal/inspect", "pkg/cpuset"},
 		"internal/plugin/simulate": {"internal/admission", "internal/config", "internal/explain", "internal/inspect", "internal/plugin/manifest", "internal/verdict", "pkg/allocate", "pkg/cpuset", "pkg/defrag", "pkg/pools", "pkg/topology", "pkg/workload"},
-		"internal/plugin/viewer":   {"internal/inspect", "internal/plugin/picture", "pkg/cpuset"},
+		"internal/plugin/viewer":   {"internal/codes", "internal/inspect", "internal/plugin/picture", "pkg/cpuset"},
 
 		// cpupool-webhook.
 		"internal/cluster/election":       nil,

@@ -33,11 +33,12 @@ var shots = flag.String("shots", "", "write screenshots into this directory; loo
 // patience is for a page on a busy machine.
 const patience = 2 * time.Minute
 
-// page is one that a browser shows.
+// page is a page in a browser.
 type page struct {
 	*testing.T
 	ctx  context.Context
-	feed *viewer.Feed
+	feed *viewer.Feed // of open
+	host string
 
 	explain atomic.Pointer[viewer.Explainer] // nil: none
 
@@ -48,7 +49,7 @@ type page struct {
 // status is one of the viewer's samples.
 func status(t *testing.T, name string) *inspect.Status {
 	t.Helper()
-	f, err := os.Open(filepath.Join("..", "..", "internal", "viewer", "testdata", name))
+	f, err := os.Open(filepath.Join("..", "..", "internal", "plugin", "viewer", "testdata", name))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -63,17 +64,24 @@ func status(t *testing.T, name string) *inspect.Status {
 // open shows a status in a browser of its own.
 func open(t *testing.T, s *inspect.Status, width, height int64) *page {
 	t.Helper()
-	p := &page{T: t, feed: viewer.NewFeed()}
-	p.feed.Put(s)
-	server, err := viewer.New(p.feed, "127.0.0.1")
-	if err != nil {
-		t.Fatal(err)
-	}
-	server.Explains(func(ctx context.Context, c *inspect.Container) (*inspect.Explanation, error) {
+	feed := viewer.NewFeed()
+	feed.Put(s)
+	p := openNodes(t, viewer.One(feed), width, height)
+	p.feed = feed
+	return p
+}
+
+// openNodes shows nodes in a browser of its own. The test fails if the browser logs anything,
+// such as a violation of the content security policy.
+func openNodes(t *testing.T, nodes viewer.Nodes, width, height int64) *page {
+	t.Helper()
+	p := &page{T: t}
+	server := viewer.New(nodes, "127.0.0.1")
+	server.Explains(func(ctx context.Context, node string, c *inspect.Container) (*inspect.Explanation, error) {
 		if by := p.explain.Load(); by != nil {
-			return (*by)(ctx, c)
+			return (*by)(ctx, node, c)
 		}
-		return viewer.Unexplained(ctx, c)
+		return viewer.Unexplained(ctx, node, c)
 	})
 	h := httptest.NewServer(server.Handler())
 	t.Cleanup(h.Close)
@@ -89,6 +97,7 @@ func open(t *testing.T, s *inspect.Status, width, height int64) *page {
 	if err != nil {
 		t.Fatal(err)
 	}
+	p.host = h.URL
 	chromedp.ListenTarget(ctx, func(e any) { p.hear(e, origin.Host) })
 	p.do(network.Enable(), log.Enable(), runtime.Enable(), emulation.SetDeviceMetricsOverride(width, height, 1, false),
 		chromedp.Navigate(h.URL), chromedp.WaitVisible("#machine svg"))
@@ -216,9 +225,9 @@ func TestKeyboard(t *testing.T) {
 		t.Errorf("the machine has %d stops of the tab key; want 1", stops)
 	}
 	p.do(chromedp.Focus("#cpu4", chromedp.ByQuery), chromedp.KeyEvent(kb.Enter), chromedp.WaitVisible("#detail dl"))
-	for _, want := range []string{"ran/du-0/phy", "2 whole CPUs in a Guaranteed pod", "cpuset.cpus is 0-7"} {
-		if got := p.text("#detail"); !strings.Contains(got, want) {
-			t.Errorf("what is said of CPU 4 lacks %q:\n%s", want, got)
+	for _, want := range []string{"CPU 4", "ran/du-0/phy", "2 whole CPUs in a Guaranteed pod", "cpuset.cpus is 0-7"} {
+		if got := p.text("#aside"); !strings.Contains(got, want) {
+			t.Errorf("the explanation of CPU 4 lacks %q:\n%s", want, got)
 		}
 	}
 	if got := p.text("#rows tr.chosen"); !strings.Contains(got, "ran/du-0/phy") {
@@ -232,7 +241,7 @@ func TestWords(t *testing.T) {
 	if silent := value[int](p, `[...document.querySelectorAll("#machine .cpu")].filter((c) => !/^CPU \d+: .+ \(core \d+, L3 \d+, die \d+, package \d+, NUMA node \d+\)/.test(c.getAttribute("aria-label"))).length`); silent > 0 {
 		t.Errorf("%d CPUs do not say what they are", silent)
 	}
-	for _, selector := range []string{"#summary", "#error", "#detail", "label[for=search]", "th[scope=col]"} {
+	for _, selector := range []string{"#summary", "#error", "#detail", "label[for=search]", "label[for=pool]", "label[for=namespace]", "th[scope=col]"} {
 		if value[int](p, fmt.Sprintf("document.querySelectorAll(%q).length", selector)) == 0 {
 			t.Errorf("there is no %s", selector)
 		}
@@ -275,17 +284,23 @@ func TestLive(t *testing.T) {
 	p.do(chromedp.Poll(`document.getElementById("error").textContent.includes("no more states <b>come</b>")`, nil))
 }
 
-// TestExplanation: who is chosen is explained, with the keyboard and in words; texts of the
-// daemon's are texts, and a failure is told.
+// TestExplanation checks that the explanation is next to the machine, with the answer first,
+// by the keyboard alone. Texts of the daemon stay texts, and an error is shown.
 func TestExplanation(t *testing.T) {
 	p := open(t, status(t, "8.json"), 1280, 900)
 	p.do(chromedp.Focus("#cpu4", chromedp.ByQuery), chromedp.KeyEvent(kb.Enter), chromedp.WaitVisible("#again"))
 	if got := p.text("#explained"); !strings.Contains(got, "cpupoold explain 'ran/du-0/phy'") {
-		t.Errorf("without a daemon it says %q; want what to do", got)
+		t.Errorf("without a daemon the page shows %q; want the remedy", got)
 	}
-	explain := viewer.Explainer(func(_ context.Context, c *inspect.Container) (*inspect.Explanation, error) {
+	if got := p.text("#answer"); !strings.Contains(got, "2 whole CPUs in a Guaranteed pod") {
+		t.Errorf("without a daemon the answer is %q; want the reason of the status", got)
+	}
+	if beside := value[bool](p, `(() => { const m = document.getElementById("machine").getBoundingClientRect(), a = document.getElementById("answer").getBoundingClientRect(); return a.left >= m.right && a.top < m.bottom; })()`); !beside {
+		t.Error("the answer is not next to the machine")
+	}
+	explain := viewer.Explainer(func(_ context.Context, _ string, c *inspect.Container) (*inspect.Explanation, error) {
 		return &inspect.Explanation{Version: inspect.Version, Subjects: []inspect.Subject{{
-			Container:  *c,
+			Container: *c, Sentence: "It has CPUs 4-5 <b>alone</b>.", Fix: "Ask for less.",
 			Rules:      []inspect.Rule{{Name: "Pause", Statement: "it is a pause container"}, {Name: "Exclusive", Statement: "whole CPUs", Met: true, Answer: "<img src=x onerror=alert(1)>"}},
 			Candidates: []inspect.Candidate{{Part: "NUMA node 1", Node: 1, Why: "rejected: no room"}},
 			Changes:    []inspect.Change{{What: "ask for less", Then: "shared pool"}},
@@ -296,20 +311,28 @@ func TestExplanation(t *testing.T) {
 	})
 	p.explain.Store(&explain)
 	p.do(chromedp.Focus("#again", chromedp.ByQuery), chromedp.KeyEvent(kb.Enter), chromedp.WaitVisible("#explanation article"))
+	if got := p.text("#answer"); got != "It has CPUs 4-5 <b>alone</b>.\n\nAsk for less." {
+		t.Errorf("the answer is %q; want sentence and fix", got)
+	}
+	if at := value[string](p, `document.activeElement.id`); at != "detail-title" {
+		t.Errorf("after asking again the focus is at %q", at)
+	}
+	if got := p.text("#explanation"); strings.Contains(got, "EBUSY") {
+		t.Errorf("the parts of the explanation are open:\n%s", got)
+	}
+	// Space opens a part.
+	n := value[int](p, `document.querySelectorAll("#explanation summary").length`)
+	for i := range n {
+		p.do(chromedp.Evaluate(fmt.Sprintf(`document.querySelectorAll("#explanation summary")[%d].focus()`, i), nil), chromedp.KeyEvent(" "))
+	}
 	got := p.text("#explanation")
 	for _, want := range []string{"No: it is a pause container", "Yes: whole CPUs: <img src=x onerror=alert(1)>", "NUMA node 1, free none: rejected: no room", "ask for less: shared pool", "cpuset.cpus.effective", "79", "EBUSY"} {
 		if !strings.Contains(got, want) {
 			t.Errorf("the explanation lacks %q:\n%s", want, got)
 		}
 	}
-	if n := value[int](p, `document.querySelectorAll("#explanation img").length`); n > 0 {
+	if n := value[int](p, `document.querySelectorAll("#aside img, #aside b").length`); n > 0 {
 		t.Error("a text has become an element")
-	}
-	if at := value[string](p, `document.activeElement.id`); at != "explain-title" {
-		t.Errorf("after asking again the focus is at %q", at)
-	}
-	if got := p.text("#explained"); !strings.Contains(got, "ran/du-0/phy is explained") || !strings.Contains(got, "whole CPUs") {
-		t.Errorf("who hears the page hears %q", got)
 	}
 	p.shoot("explanation")
 }

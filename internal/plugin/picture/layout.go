@@ -4,7 +4,7 @@ import "github.com/cpupoold/cpupoold/internal/inspect"
 
 // Sizes in pixels at 96 dpi.
 const (
-	pageWidth = 1160 // of a picture, if Options has no other width and the machine is large enough
+	pageWidth = 1160 // of a picture, if Options has no other width
 	leastWide = 320  // smallest width
 	gap       = 6    // between boxes, and from a box to what is in it
 	labelRoom = 17   // of a box, for its labels

@@ -28,7 +28,7 @@ const (
 	legendMore = 15  // of a further line of an entry
 	legendWide = 420 // a column
 	legendText = 34  // from the left of a column to its text
-	character  = 7   // width of one, rounded up
+	character  = 8   // width of one; few fonts have wider letters on average
 )
 
 // legendOf returns an entry for each kind of CPU and for each owner of the status. Names are

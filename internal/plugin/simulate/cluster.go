@@ -120,8 +120,8 @@ func (o *Objects) Machine(node string) (*topology.Topology, string, error) {
 	return t, fmt.Sprintf("the API does not hold the shape of the machine; %d CPUs are taken for 1 NUMA node with %s; --topology %s=%s changes it", t.Online.Len(), shape, node, text), nil
 }
 
-// Differs returns a note if a machine has another number of CPUs than the node in the files;
-// empty if it has the same number, or if the files do not hold it.
+// Differs returns a note if a machine has another number of CPUs than the node in the files.
+// It is empty for the same number, or if the files do not hold the number.
 func (o *Objects) Differs(node string, t *topology.Topology) string {
 	for _, m := range o.Nodes {
 		if m.Name == node && m.CPUs > 0 && m.CPUs != t.Online.Len() {

@@ -28,11 +28,13 @@ type Document struct {
 	// honoured in the end, refusals among it.
 	Refused  []Refusal         `json:"refused"`
 	Problems []inspect.Problem `json:"problems"`
+	// Subjects are the explanations of all containers, if the caller requests them.
+	Subjects []inspect.Subject `json:"subjects,omitempty"`
 	// Notes say what the simulation leaves out.
 	Notes []string `json:"notes,omitempty"`
 	// Steps are the events of a trace.
 	Steps []Step `json:"steps,omitempty"`
-	// Explanation is of the pod that was asked for.
+	// Explanation is of the requested pod.
 	Explanation *inspect.Explanation `json:"explanation,omitempty"`
 	CPUs        []inspect.CPU        `json:"cpus"`
 	Topology    *topology.Topology   `json:"topology"`

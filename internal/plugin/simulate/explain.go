@@ -20,18 +20,7 @@ func (n *Node) Explain(name string) (*inspect.Explanation, error) {
 		return nil, err
 	}
 	e := &inspect.Explanation{Version: inspect.Version, Asked: name, Subjects: []inspect.Subject{}}
-	in := n.in()
-	d := explain.Decision{Input: &in, Plan: &n.plan, Problems: n.plan.Problems, Pod: &verdict.Pod{}}
-	for _, r := range n.pods {
-		if first := &all[found[0]]; !first.Unit && r.pod.UID == first.PodUID {
-			_, d.Traces = pools.Explain(in, r.pod.UID)
-			d.Pod = Facts(r.spec, r.defaults)
-			d.Pod.Names = in.Names
-			for _, p := range in.Pools.Partitions {
-				d.Pod.Types = append(d.Pod.Types, p.Type)
-			}
-		}
-	}
+	d := n.decision(&all[found[0]])
 	for _, i := range found {
 		if all[i].Name == pauseName && len(found) > 1 && !all[i].Unit {
 			continue // explained only on request
@@ -41,6 +30,42 @@ func (n *Node) Explain(name string) (*inspect.Explanation, error) {
 		e.Subjects = append(e.Subjects, s)
 	}
 	return e, nil
+}
+
+// decision returns the plan with the facts about the pod of a container.
+func (n *Node) decision(c *inspect.Container) explain.Decision {
+	in := n.in()
+	d := explain.Decision{Input: &in, Plan: &n.plan, Problems: n.plan.Problems, Pod: &verdict.Pod{}}
+	for _, r := range n.pods {
+		if !c.Unit && r.pod.UID == c.PodUID {
+			_, d.Traces = pools.Explain(in, r.pod.UID)
+			d.Pod = Facts(r.spec, r.defaults)
+			d.Pod.Names = in.Names
+			for _, p := range in.Pools.Partitions {
+				d.Pod.Types = append(d.Pod.Types, p.Type)
+			}
+		}
+	}
+	return d
+}
+
+// Subjects returns the explanations of all containers and units that have not exited, by
+// name, without the changes that lead to other CPUs: each change costs a plan.
+func (n *Node) Subjects() []inspect.Subject {
+	all := inspect.Containers(&n.plan, nil)
+	subjects := make([]inspect.Subject, 0, len(all))
+	decisions := make(map[string]explain.Decision, len(n.pods))
+	for i := range all {
+		d, made := decisions[all[i].PodUID]
+		if !made || all[i].Unit {
+			d = n.decision(&all[i])
+			decisions[all[i].PodUID] = d
+		}
+		s := d.Subject(&all[i], false)
+		s.Container.ID = ""
+		subjects = append(subjects, s)
+	}
+	return subjects
 }
 
 // Facts returns the facts about a pod that its spec has. Names and Types are the caller's.

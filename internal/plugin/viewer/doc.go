@@ -1,12 +1,9 @@
-// Package viewer shows a node in a browser: the picture of its CPUs, who has them, what
-// they do, and why. It is part of kubectl-cpupool, not of the daemon: it is run by who
-// wants to look, from what `cpupoold status -o json` prints, and it cannot change anything.
+// Package viewer shows nodes in a browser: problems, the picture of the CPUs, containers and
+// their explanations. It is part of kubectl-cpupool, not of the daemon, and changes nothing.
 //
-// # Way of the data
-//
-// A [Feed] holds the latest status, from a file or from a stream of them (feed.go). A
-// [Server] answers with the page, the picture and the status, and tells the page when
-// there is a newer one (server.go, page.html, page.js). Why somebody runs where he runs an
-// [Explainer] says, when the page asks (explain.go, explain.js). Nothing is fetched from
-// elsewhere.
+// A [Feed] holds the latest status of a node (feed.go). [Nodes] are the feeds of all nodes:
+// a [Set] reads them from documents (document.go, nodes.go), the program from a cluster. A
+// [Server] answers with the page (page/), the picture and the state, and informs the page when
+// there is a newer state (server.go). An [Explainer] returns explanations on request
+// (explain.go). The page loads nothing from other servers.
 package viewer

@@ -22,10 +22,7 @@ func explaining(t testing.TB, by viewer.Explainer) (http.Handler, *inspect.Statu
 	}
 	f := viewer.NewFeed()
 	f.Put(s)
-	server, err := viewer.New(f, "localhost")
-	if err != nil {
-		t.Fatal(err)
-	}
+	server := viewer.New(viewer.One(f), "localhost")
 	if by != nil {
 		server.Explains(by)
 	}
@@ -35,7 +32,7 @@ func explaining(t testing.TB, by viewer.Explainer) (http.Handler, *inspect.Statu
 func TestExplain(t *testing.T) {
 	var asked []string
 	fails := error(nil)
-	h, s := explaining(t, func(ctx context.Context, c *inspect.Container) (*inspect.Explanation, error) {
+	h, s := explaining(t, func(ctx context.Context, _ string, c *inspect.Container) (*inspect.Explanation, error) {
 		if _, bounded := ctx.Deadline(); !bounded {
 			t.Error("who is asked may take for ever")
 		}
@@ -106,7 +103,7 @@ func FuzzExplain(f *testing.F) {
 		f.Add(s)
 	}
 	known := make(map[string]bool)
-	h, s := explaining(f, func(_ context.Context, c *inspect.Container) (*inspect.Explanation, error) {
+	h, s := explaining(f, func(_ context.Context, _ string, c *inspect.Container) (*inspect.Explanation, error) {
 		if !known[viewer.Name(c)] {
 			return nil, errors.New("asked for a stranger")
 		}

@@ -1,63 +1,55 @@
 package viewer
 
 import (
-	_ "embed" // of the page
+	"cmp"
+	"embed"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"html/template"
-	"io"
+	"io/fs"
 	"net"
 	"net/http"
+	"path"
+	"strconv"
 	"strings"
 	"time"
 
+	"github.com/cpupoold/cpupoold/internal/codes"
 	"github.com/cpupoold/cpupoold/internal/inspect"
 	"github.com/cpupoold/cpupoold/internal/plugin/picture"
 )
 
-//go:embed page.html
-var pageHTML string
+// assets are the files of the page. page.html is the page, and names the others.
+//
+//go:embed page
+var assets embed.FS
 
-//go:embed page.css
-var pageCSS string
-
-//go:embed page.js
-var pageJS string
-
-//go:embed explain.js
-var explainJS string
-
-// Limits of a browser's requests. What is watched is answered when something changes,
-// or after waitPatience.
+// Limits of a browser's requests. A request for the next state is answered when the state
+// changes, or after waitPatience.
 const (
 	headerTime   = 5 * time.Second
 	answerTime   = 60 * time.Second
 	idleTime     = 2 * time.Minute
+	maxWidth     = 4096 // pixels of a picture
 	maxHeader    = 16 << 10
 	waitPatience = 25 * time.Second
 )
 
 // Server answers browsers.
 type Server struct {
-	feed *Feed
-	// hosts are the names under which it may be asked.
+	nodes Nodes
+	// hosts are the names of the server in requests.
 	hosts []string
-	page  *template.Template
 
 	explain Explainer
-	asking  chan struct{} // who has an explanation made
+	asking  chan struct{} // bounds the explanations that are made at once
 }
 
-// New returns a server for what the feed holds. Only requests for one of hosts, names or
-// addresses without port, are answered: a page of somebody else's that a browser on this
-// machine shows could ask under a name of its own otherwise.
-func New(feed *Feed, hosts ...string) (*Server, error) {
-	page, err := template.New("page").Parse(pageHTML)
-	if err != nil {
-		return nil, fmt.Errorf("page: %w", err)
-	}
-	return &Server{feed: feed, hosts: hosts, page: page, explain: Unexplained, asking: make(chan struct{}, explainAtOnce)}, nil
+// New returns a server for nodes. It answers only requests for one of hosts, which are names
+// or addresses without port. Otherwise a page of another site, in a browser of this machine,
+// could read the answers under a name of that site.
+func New(nodes Nodes, hosts ...string) *Server {
+	return &Server{nodes: nodes, hosts: hosts, explain: Unexplained, asking: make(chan struct{}, explainAtOnce)}
 }
 
 // Serve answers on a listener until that is closed, with limits on every request.
@@ -69,15 +61,28 @@ func (s *Server) Serve(l net.Listener) error {
 	return nil
 }
 
-// Handler answers: / is the page, /picture.svg the drawing with its style, /state what
-// the page shows, as JSON; with ?after=N once there is a state of another number;
-// /explain?of=NAME why a container or unit of the state runs where it runs, as JSON.
+// Handler returns the handler of these paths. Each but the first takes ?node=NAME, and has
+// the first node without it.
+//
+//   - / is the page, and its files are next to it
+//   - /picture.svg is the drawing with its style
+//   - /state is the content of the page as JSON. With ?after=N it is answered when the state
+//     has another number. ?width=N is the width of the drawing in it.
+//   - /explain?of=NAME is the explanation of a container or unit as JSON
 func (s *Server) Handler() http.Handler {
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /{$}", s.servePage)
-	mux.HandleFunc("GET /page.css", serveText("text/css; charset=utf-8", pageCSS+picture.Style()))
-	mux.HandleFunc("GET /page.js", serveText("text/javascript; charset=utf-8", pageJS))
-	mux.HandleFunc("GET /explain.js", serveText("text/javascript; charset=utf-8", explainJS))
+	mux.HandleFunc("GET /{$}", serveAsset("page.html"))
+	mux.HandleFunc("GET /picture.css", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/css; charset=utf-8")
+		_, _ = w.Write([]byte(picture.Style())) // the browser has gone
+	})
+	files, err := fs.Glob(assets, "page/*.*")
+	if err != nil {
+		panic(err) // of the pattern above
+	}
+	for _, file := range files {
+		mux.HandleFunc("GET /"+path.Base(file), serveAsset(path.Base(file)))
+	}
 	mux.HandleFunc("GET /explain", s.serveExplanation)
 	mux.HandleFunc("GET /picture.svg", s.servePicture)
 	mux.HandleFunc("GET /state", s.serveState)
@@ -108,20 +113,30 @@ func (s *Server) knows(host string) bool {
 	return false
 }
 
-func serveText(kind, text string) http.HandlerFunc {
-	return func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", kind)
-		_, _ = io.WriteString(w, text) // the browser has gone
+// serveAsset returns a handler for a file of the page. No file contains data of a node.
+func serveAsset(name string) http.HandlerFunc {
+	kinds := map[string]string{".html": "text/html", ".css": "text/css", ".js": "text/javascript"}
+	return func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", kinds[path.Ext(name)]+"; charset=utf-8")
+		http.ServeFileFS(w, r, assets, "page/"+name)
 	}
 }
 
-func (s *Server) servePage(w http.ResponseWriter, _ *http.Request) {
-	w.Header().Set("Content-Type", "text/html; charset=utf-8")
-	_ = s.page.Execute(w, nil) // the browser has gone: the page has no data in it
+// feed returns the feed of the node in a request, or answers that there is no such node.
+func (s *Server) feed(w http.ResponseWriter, r *http.Request) *Feed {
+	f := s.nodes.Feed(r.URL.Query().Get("node"))
+	if f == nil {
+		http.Error(w, "no node has this name; it may be removed: choose another one", http.StatusNotFound)
+	}
+	return f
 }
 
-func (s *Server) servePicture(w http.ResponseWriter, _ *http.Request) {
-	state, _ := s.feed.Now()
+func (s *Server) servePicture(w http.ResponseWriter, r *http.Request) {
+	f := s.feed(w, r)
+	if f == nil {
+		return
+	}
+	state, _ := f.Now()
 	if state.Status == nil {
 		http.Error(w, waiting(state.Err), http.StatusServiceUnavailable)
 		return
@@ -137,7 +152,7 @@ func (s *Server) servePicture(w http.ResponseWriter, _ *http.Request) {
 	_, _ = w.Write(svg) // the browser has gone
 }
 
-// waiting says why there is nothing to show yet.
+// waiting returns why there is nothing to show yet.
 func waiting(err error) string {
 	if err != nil {
 		return "there is nothing to show: " + err.Error()
@@ -145,24 +160,46 @@ func waiting(err error) string {
 	return "there is nothing to show yet"
 }
 
-// shown is what the page shows.
+// shown is the content of the page.
 type shown struct {
 	Number uint64 `json:"number"`
-	// Error is why nothing newer comes.
-	Error   string          `json:"error,omitempty"`
-	Status  *inspect.Status `json:"status,omitempty"`
-	Load    map[int]float64 `json:"load,omitempty"`
-	Picture string          `json:"picture,omitempty"`
+	// Error is the reason why nothing newer comes.
+	Error string `json:"error,omitempty"`
+	// Nodes are all nodes, if there are several ones or one with a name.
+	Nodes  []Listed        `json:"nodes,omitempty"`
+	Status *inspect.Status `json:"status,omitempty"`
+	// Notes state the assumptions of a simulation.
+	Notes []string        `json:"notes,omitempty"`
+	Load  map[int]float64 `json:"load,omitempty"`
+	// Links are the addresses of the descriptions of codes in the status.
+	Links   map[string]string `json:"links,omitempty"`
+	Picture string            `json:"picture,omitempty"`
+}
+
+// linksOf returns the address of each code that a status has.
+func linksOf(s *inspect.Status) map[string]string {
+	links := make(map[string]string)
+	for i := range s.Problems {
+		links[s.Problems[i].Code] = codes.Link(s.Problems[i].Code)
+	}
+	for i := range s.Containers {
+		links[s.Containers[i].Code] = codes.Link(s.Containers[i].Code)
+	}
+	return links
 }
 
 func (s *Server) serveState(w http.ResponseWriter, r *http.Request) {
-	state, changed := s.feed.Now()
+	f := s.feed(w, r)
+	if f == nil {
+		return
+	}
+	state, changed := f.Now()
 	if after := r.URL.Query().Get("after"); after != "" && after == fmt.Sprint(state.Number) {
 		timer := time.NewTimer(waitPatience)
 		defer timer.Stop()
 		select {
 		case <-changed:
-			state, _ = s.feed.Now()
+			state, _ = f.Now()
 		case <-timer.C:
 			w.WriteHeader(http.StatusNoContent)
 			return
@@ -170,7 +207,7 @@ func (s *Server) serveState(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
-	out := shown{Number: state.Number, Status: state.Status, Load: state.Load}
+	out := shown{Number: state.Number, Nodes: s.nodes.List(), Status: state.Status, Notes: state.Notes, Load: state.Load}
 	switch {
 	case state.Err != nil:
 		out.Error = state.Err.Error()
@@ -178,7 +215,9 @@ func (s *Server) serveState(w http.ResponseWriter, r *http.Request) {
 		out.Error = waiting(nil)
 	}
 	if state.Status != nil {
-		svg, err := picture.SVG(state.Status, picture.Options{Load: state.Load, Bare: true})
+		out.Links = linksOf(state.Status)
+		width, _ := strconv.Atoi(cmp.Or(r.URL.Query().Get("width"), "0")) // the default width for a text that is no number
+		svg, err := picture.SVG(state.Status, picture.Options{Load: state.Load, Bare: true, Width: min(max(width, 0), maxWidth)})
 		if err != nil {
 			out.Error = err.Error()
 		}

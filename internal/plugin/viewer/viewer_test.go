@@ -115,11 +115,7 @@ func get(t *testing.T, h http.Handler, host, path string) *httptest.ResponseReco
 
 func serve(t *testing.T, f *viewer.Feed) http.Handler {
 	t.Helper()
-	s, err := viewer.New(f, "localhost", "127.0.0.1", "::1")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return s.Handler()
+	return viewer.New(viewer.One(f), "localhost", "127.0.0.1", "::1").Handler()
 }
 
 func TestServer(t *testing.T) {
@@ -134,7 +130,7 @@ func TestServer(t *testing.T) {
 	}
 	f.Put(s)
 	for _, host := range []string{"localhost:8480", "LOCALHOST", "127.0.0.1:1", "[::1]:8480"} {
-		for path, want := range map[string]string{"/": "page.js", "/page.css": "svg.cpus", "/page.js": "follow()", "/picture.svg": "CPUs of edge-1", "/state": `"number":1`, "/state?after=0": `"number":1`} {
+		for path, want := range map[string]string{"/": "state.js", "/page.css": "svg.cpus", "/picture.css": "svg.cpus", "/state.js": "follow()", "/picture.svg": "CPUs of edge-1", "/state": `"number":1`, "/state?after=0": `"number":1`} {
 			w := get(t, h, host, path)
 			if w.Code != http.StatusOK || !strings.Contains(w.Body.String(), want) {
 				t.Errorf("%s%s: %d, without %q", host, path, w.Code, want)
@@ -149,7 +145,7 @@ func TestServer(t *testing.T) {
 			t.Errorf("asked as %q: %d", host, w.Code)
 		}
 	}
-	for _, path := range []string{"/../etc/passwd", "/state/x", "/x"} {
+	for _, path := range []string{"/../etc/passwd", "/state/x", "/x", "/page/state.js", "/page.html/x"} {
 		if w := get(t, h, "localhost", path); w.Code == http.StatusOK {
 			t.Errorf("%s is answered", path)
 		}

@@ -1,0 +1,93 @@
+package main
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/cpupoold/cpupoold/internal/inspect"
+	"github.com/cpupoold/cpupoold/internal/plugin/viewer"
+)
+
+// TestClusterNodes checks that requests go to a daemon only while a page shows its node, that
+// new daemons are found, and that --node limits the list.
+func TestClusterNodes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		var mu sync.Mutex
+		running := map[string]*corev1.Pod{"a": {}, "b": {}, "c": {}}
+		asking := map[string]int{}
+		n := &clusterNodes{ctx: ctx, asked: make(map[string]*asked)}
+		n.find = func(context.Context) (*daemons, error) {
+			mu.Lock()
+			defer mu.Unlock()
+			return &daemons{byNode: maps.Clone(running)}, nil
+		}
+		n.ask = func(ctx context.Context, node string, feed *viewer.Feed) error {
+			mu.Lock()
+			asking[node]++
+			mu.Unlock()
+			feed.Put(&inspect.Status{Node: node, Problems: []inspect.Problem{{Code: "Refused"}}})
+			<-ctx.Done()
+			mu.Lock()
+			defer mu.Unlock()
+			asking[node]--
+			return ctx.Err()
+		}
+		n.relist(ctx)
+		go n.maintain()
+		check := func(when string, want map[string]int) {
+			t.Helper()
+			synctest.Wait()
+			mu.Lock()
+			defer mu.Unlock()
+			got := maps.Clone(asking)
+			maps.DeleteFunc(got, func(_ string, n int) bool { return n == 0 })
+			if d := cmp.Diff(want, got); d != "" {
+				t.Errorf("%s: daemons that are asked (-want +got):\n%s", when, d)
+			}
+		}
+		check("without a page", map[string]int{})
+		if n.Feed("") != n.Feed("a") || n.Feed("x") != nil {
+			t.Error("the first node is not a, or an unknown node has a feed")
+		}
+		n.Feed("b")
+		check("with pages of a and b", map[string]int{"a": 1, "b": 1})
+		one := 1
+		if d := cmp.Diff([]viewer.Listed{{Name: "a", Problems: &one}, {Name: "b", Problems: &one}, {Name: "c"}}, n.List()); d != "" {
+			t.Errorf("nodes (-want +got):\n%s", d)
+		}
+		mu.Lock()
+		running["d"] = &corev1.Pod{}
+		mu.Unlock()
+		for range 8 { // the page of b is closed
+			time.Sleep(25 * time.Second)
+			n.Feed("a")
+		}
+		check("after the page of b is closed", map[string]int{"a": 1})
+		if n.Feed("d") == nil {
+			t.Error("a new daemon is not found")
+		}
+		n.only = []string{"c", "d"}
+		if got := slices.Collect(func(yield func(string) bool) {
+			for _, l := range n.List() {
+				if !yield(l.Name) {
+					return
+				}
+			}
+		}); !slices.Equal(got, n.only) {
+			t.Errorf("with --node the list is %q", got)
+		}
+		cancel()
+		check("at the end", map[string]int{})
+	})
+}
