@@ -8,53 +8,61 @@ import (
 // memory knows which NUMA node's memory belongs to each CPU.
 type memory struct {
 	topology *topology.Topology
-	// near has for each node, by index, the ID of the nearest with memory: itself
-	// in most cases; none where no node is known to have memory.
-	near []int
+	// near holds for each node, by index, the IDs of the nearest nodes with memory: the node
+	// itself in most cases. It is empty if no node is known to have memory. With numa=fake,
+	// several nodes have the memory of the same CPUs.
+	near []cpuset.Set
 }
 
 func newMemory(t *topology.Topology) *memory {
-	m := &memory{topology: t, near: make([]int, len(t.Nodes))}
+	m := &memory{topology: t, near: make([]cpuset.Set, len(t.Nodes))}
 	for i := range t.Nodes {
 		m.near[i] = nearestMemory(t, i)
 	}
 	return m
 }
 
-// nearestMemory returns the ID of the node with memory that is nearest to the one
-// with index i; of equals the lowest.
-func nearestMemory(t *topology.Topology, i int) int {
+// nearestMemory returns the IDs of the nodes with memory that are nearest to the node with
+// index i: the node itself and nodes without CPUs that are as near, or else the nearest node,
+// the lowest of equal ones.
+func nearestMemory(t *topology.Topology, i int) cpuset.Set {
 	from := t.Nodes[i]
-	best, least := none, 0
-	for j, node := range t.Nodes {
-		switch {
-		case !node.HasMemory:
-			continue
-		case j == i:
-			return node.ID
-		}
-		distance := 0
+	distance := func(j int) int {
 		if j < len(from.Distances) {
-			distance = from.Distances[j]
+			return from.Distances[j]
 		}
-		if best == none || distance < least {
-			best, least = node.ID, distance
+		return 0
+	}
+	best := none
+	for j, node := range t.Nodes {
+		if node.HasMemory && (best == none || j == i || best != i && distance(j) < distance(best)) {
+			best = j
 		}
 	}
-	return best
+	if best == none {
+		return cpuset.Set{}
+	}
+	near := cpuset.Of(t.Nodes[best].ID)
+	for j, node := range t.Nodes {
+		if best == i && j != i && node.HasMemory && node.CPUs.IsEmpty() && j < len(from.Distances) && distance(j) <= distance(i) {
+			near = near.Union(cpuset.Of(node.ID))
+		}
+	}
+	return near
 }
 
 // of returns the IDs of the nodes whose memory the CPUs should use; none when
 // memory is not bound.
 func (m *memory) of(cpus cpuset.Set) cpuset.Set {
+	var ids cpuset.Set
 	if m == nil {
-		return cpuset.Set{}
+		return ids
 	}
-	var ids []int
+	last := none
 	for id := range cpus.All() {
-		if cpu, ok := m.topology.CPU(id); ok && m.near[cpu.Node] != none {
-			ids = append(ids, m.near[cpu.Node])
+		if cpu, ok := m.topology.CPU(id); ok && cpu.Node != last {
+			last, ids = cpu.Node, ids.Union(m.near[cpu.Node])
 		}
 	}
-	return cpuset.Of(ids...)
+	return ids
 }

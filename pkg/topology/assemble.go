@@ -13,18 +13,21 @@ import (
 type Place struct {
 	// ID is the kernel's number of the CPU, 0..cpuset.MaxCPUs-1.
 	ID int
-	// Core, L3, Package and Node are numbers of the whole machine that CPUs have in
-	// common, Die is one of its package. L3 is -1 where it is not known, and Die and
-	// Package where there is none; Node is a node's ID.
+	// Core, L3, Package and Node are numbers that are unique in the machine, and Die is
+	// unique in its package. L3 is -1 if it is not known. Die and Package are -1 if the
+	// machine has none. Node is the ID of a node.
 	Core, L3, Die, Package, Node int
 	Kind                         CoreKind
 	// Capacity is as in [CPU].
 	Capacity int
 }
 
-// Assemble makes the topology that [Read] would have found on a machine whose online
-// CPUs are at these places, in whatever order. Of nodes the CPUs are filled in. There
-// are no CPUs but those, and none is isolated: what else there is the caller enters.
+// Assemble returns the topology of a machine with online CPUs at these places, in any
+// order. It fills in the CPUs of the nodes. Present and Possible are the online CPUs, and
+// no CPU is isolated: the caller changes that. The threads of a core belong to one cache,
+// die, package and node, because owners get whole cores: if the places differ, the place
+// of the lowest CPU counts, and the topology has a warning. If no place has a kind, the
+// capacities decide it.
 func Assemble(places []Place, nodes []Node) (*Topology, error) {
 	if len(places) == 0 {
 		return nil, errors.New("no CPU is online")
@@ -40,18 +43,20 @@ func Assemble(places []Place, nodes []Node) (*Topology, error) {
 	caches, dies := newGrouping[cache](), newGrouping[die]()
 	members := make([][]int, len(nodes))
 	first := make(map[int]Place)
+	var split []int
 	for i, p := range places {
 		if p.ID < 0 || p.ID >= cpuset.MaxCPUs || i > 0 && places[i-1].ID == p.ID {
-			return nil, fmt.Errorf("CPU %d is there twice, or outside 0-%d", p.ID, cpuset.MaxCPUs-1)
-		}
-		n, ok := slices.BinarySearchFunc(t.Nodes, p.Node, func(n Node, id int) int { return cmp.Compare(n.ID, id) })
-		if !ok {
-			return nil, fmt.Errorf("CPU %d is in NUMA node %d, which there is not", p.ID, p.Node)
+			return nil, fmt.Errorf("CPU %d occurs twice, or is outside 0-%d", p.ID, cpuset.MaxCPUs-1)
 		}
 		if f, seen := first[p.Core]; !seen {
 			first[p.Core] = p
 		} else if f.Package != p.Package || f.Die != p.Die || f.Node != p.Node || f.L3 != p.L3 {
-			return nil, fmt.Errorf("CPUs %d and %d are of one core, and not of one cache, die, package and NUMA node", f.ID, p.ID)
+			split = append(split, p.ID)
+			p.Package, p.Die, p.Node, p.L3 = f.Package, f.Die, f.Node, f.L3
+		}
+		n, ok := slices.BinarySearchFunc(t.Nodes, p.Node, func(n Node, id int) int { return cmp.Compare(n.ID, id) })
+		if !ok {
+			return nil, fmt.Errorf("CPU %d is in NUMA node %d, and the machine has no such node", p.ID, p.Node)
 		}
 		l3 := cache{l3: p.L3}
 		if p.L3 < 0 {
@@ -68,15 +73,23 @@ func Assemble(places []Place, nodes []Node) (*Topology, error) {
 		t.Online = t.Online.Union(t.Nodes[i].CPUs)
 	}
 	t.Present, t.Possible = t.Online, t.Online
+	if len(split) > 0 {
+		t.warn("CPUs %s are threads of cores in another cache, die, package or NUMA node: each counts as a part of the place of its core's lowest CPU. "+
+			"In a virtual machine, correct its CPU topology", cpuset.Of(split...))
+	}
+	if !slices.ContainsFunc(t.CPUs, func(c CPU) bool { return c.Kind != Unknown }) {
+		t.kindsBySpeed(func(c CPU) int { return c.Capacity })
+	}
 	return t, nil
 }
 
-// checkNodes holds nodes, which are sorted, to what allocators take for granted.
+// checkNodes returns an error if sorted nodes have properties that allocators cannot
+// handle.
 func checkNodes(nodes []Node) error {
 	for i := range nodes {
 		switch n := &nodes[i]; {
 		case n.ID < 0 || i > 0 && nodes[i-1].ID == n.ID:
-			return fmt.Errorf("NUMA node %d is there twice, or below 0", n.ID)
+			return fmt.Errorf("NUMA node %d occurs twice, or is below 0", n.ID)
 		case len(n.Distances) != len(nodes):
 			return fmt.Errorf("NUMA node %d has %d distances; want one to each of %d nodes", n.ID, len(n.Distances), len(nodes))
 		case slices.Min(n.Distances) < 0:
@@ -90,7 +103,7 @@ func checkNodes(nodes []Node) error {
 // keep one.
 func (t *Topology) Without(cpus cpuset.Set) *Topology {
 	w := &Topology{Possible: t.Possible, Present: t.Present, Online: t.Online.Difference(cpus), Isolated: t.Isolated, NohzFull: t.NohzFull,
-		Nodes: slices.Clone(t.Nodes)}
+		Nodes: slices.Clone(t.Nodes), Warnings: t.Warnings}
 	cores, l3s, dies, packages := newGrouping[int](), newGrouping[int](), newGrouping[int](), newGrouping[int]()
 	for _, c := range t.CPUs {
 		if cpus.Contains(c.ID) {

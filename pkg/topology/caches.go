@@ -9,58 +9,40 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
 
-// caches groups the CPUs by last-level cache. Where the kernel shows no cache, as
-// in many virtual machines, or where the CPUs contradict each other about who
-// shares it, the CPUs of one package and one node stand in for the group.
-func (s sysfs) caches(t *Topology) error {
-	shared := make([]cpuset.Set, len(t.CPUs))
-	for i, cpu := range t.CPUs {
-		set, err := s.lastLevel(cpu.ID)
+// readCaches reads the last-level caches. If the kernel shows no cache, as in many virtual
+// machines, or if the CPUs disagree about the CPUs that share it, the cache is not known.
+func (r *scan) readCaches() error {
+	shared := make([]cpuset.Set, len(r.places))
+	for i := range r.places {
+		set, err := r.lastLevel(r.places[i].ID)
 		if err != nil {
 			return err
 		}
-		shared[i] = set.Intersection(t.Online)
+		r.places[i].L3, shared[i] = -1, set.Intersection(r.online)
 	}
-	// Either the cache's lowest CPU, or package and node.
-	type key struct{ cache, pkg, node int }
-	g := newGrouping[key]()
-	agreed := t.agreed(shared)
-	for i, cpu := range t.CPUs {
-		k := key{cache: shared[i].First()}
-		if !agreed.Contains(cpu.ID) {
-			k = key{cache: -1, pkg: cpu.Package, node: cpu.Node}
+	for i, of := range shared {
+		// Each cache is examined once, at its lowest CPU.
+		if of.First() == r.places[i].ID && r.sameForAll(shared, of) {
+			for id := range of.All() {
+				r.places[r.index(id)].L3 = of.First()
+			}
 		}
-		t.CPUs[i].L3 = g.add(cpu.ID, k, cpu.ID)
 	}
-	t.L3s = g.groups()
 	return nil
 }
 
-// agreed returns the CPUs that share a cache with themselves and with others that
-// say the same.
-func (t *Topology) agreed(shared []cpuset.Set) cpuset.Set {
-	var agreed cpuset.Set
-	for i, cpu := range t.CPUs {
-		// Each group is judged once, at its lowest CPU.
-		if shared[i].First() == cpu.ID && t.sameForAll(shared, i) {
-			agreed = agreed.Union(shared[i])
-		}
-	}
-	return agreed
-}
-
-func (t *Topology) sameForAll(shared []cpuset.Set, i int) bool {
-	for id := range shared[i].All() {
-		if !shared[t.index(id)].Equal(shared[i]) {
+func (r *scan) sameForAll(shared []cpuset.Set, of cpuset.Set) bool {
+	for id := range of.All() {
+		if !shared[r.index(id)].Equal(of) {
 			return false
 		}
 	}
 	return true
 }
 
-// lastLevel returns who shares a CPU's data cache of the highest level, which is
-// level 2 for some small cores. The number in indexN is not the level. The empty
-// set means that the kernel does not tell.
+// lastLevel returns the CPUs that share a CPU's data cache of the highest level, which is
+// level 2 for some small cores. The number in indexN is not the level. It returns the empty
+// set if the kernel shows no cache.
 func (s sysfs) lastLevel(id int) (cpuset.Set, error) {
 	dir := cpuFile(id, "cache")
 	entries, _, err := optional(fs.ReadDir(s.fs, dir))

@@ -6,29 +6,52 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
 
-// cores groups the threads by their sibling lists. core_id is of no use: it is
-// unique within a die only.
-func (s sysfs) cores(t *Topology) error {
-	siblings := make([]cpuset.Set, len(t.CPUs))
-	for i, cpu := range t.CPUs {
-		set, err := s.siblings(cpu.ID)
+// readCores joins the threads of a core by their sibling lists. core_id is unique in a die
+// only. If the lists of two CPUs disagree, their threads count as one core: two owners on
+// one core would be the worse error.
+func (r *scan) readCores() error {
+	siblings := make([]cpuset.Set, len(r.places))
+	for i := range r.places {
+		p := &r.places[i]
+		set, err := r.siblings(p.ID)
 		if err != nil {
 			return err
 		}
-		if siblings[i] = set.Intersection(t.Online); !siblings[i].Contains(cpu.ID) {
-			return fmt.Errorf("CPU %d is not among its own thread siblings %s", cpu.ID, set)
+		if siblings[i] = set.Intersection(r.online); !siblings[i].Contains(p.ID) {
+			return fmt.Errorf("CPU %d is not among its own thread siblings %s", p.ID, set)
+		}
+		p.Core = p.ID
+	}
+	var disagree cpuset.Set
+	for i, of := range siblings {
+		for id := range of.All() {
+			j := r.index(id)
+			if !siblings[j].Equal(of) {
+				disagree = disagree.Union(of).Union(siblings[j])
+			}
+			if a, b := r.core(r.places[i].ID), r.core(id); a != b {
+				r.places[r.index(max(a, b))].Core = min(a, b)
+			}
 		}
 	}
-	g := newGrouping[int]()
-	for i, cpu := range t.CPUs {
-		first := siblings[i].First()
-		if of := siblings[t.index(first)]; !of.Equal(siblings[i]) {
-			return fmt.Errorf("CPUs %d and %d disagree about their thread siblings: %s and %s", first, cpu.ID, of, siblings[i])
-		}
-		t.CPUs[i].Core = g.add(cpu.ID, first, first)
+	for i := range r.places {
+		r.places[i].Core = r.core(r.places[i].ID)
 	}
-	t.Cores = g.groups()
+	if !disagree.IsEmpty() {
+		r.warn("the kernel's lists of thread siblings of CPUs %s disagree: CPUs that a list joins count as one core. In a virtual machine, correct its CPU topology", disagree)
+	}
 	return nil
+}
+
+// core returns the lowest CPU of the core of a CPU, as far as its threads are joined.
+func (r *scan) core(id int) int {
+	for {
+		of := r.places[r.index(id)].Core
+		if of == id {
+			return id
+		}
+		id = of
+	}
 }
 
 // siblings reads the threads of a core under the name that kernels from 5.3 on
@@ -46,32 +69,52 @@ func (s sysfs) siblings(id int) (cpuset.Set, error) {
 	return set, err
 }
 
-// packages groups by physical_package_id, and within packages by die_id, which
-// architectures without dies (arm64) do not have.
-func (s sysfs) packages(t *Topology) error {
-	type dieKey struct{ pkg, die int }
-	packages, dies := newGrouping[int](), newGrouping[dieKey]()
-	for i, cpu := range t.CPUs {
-		name := cpuFile(cpu.ID, "topology/physical_package_id")
-		pkg, ok, err := optional(s.number(name))
+// readPackages reads physical_package_id and die_id. Architectures without dies (arm64) have
+// no die_id. s390x has the package number -1 for all packages, and tells them apart by
+// package_cpus_list.
+func (r *scan) readPackages() error {
+	unnumbered := make(map[int]int) // numbers of packages by their lowest CPU
+	for i := range r.places {
+		p := &r.places[i]
+		name := cpuFile(p.ID, "topology/physical_package_id")
+		pkg, ok, err := optional(r.number(name))
 		if err != nil {
 			return err
 		}
 		if !ok {
-			return missing(cpu.ID, name)
+			return missing(p.ID, name)
 		}
-		die, ok, err := optional(s.number(cpuFile(cpu.ID, "topology/die_id")))
-		if err != nil {
+		if p.Package = pkg; pkg < 0 {
+			cpus, err := r.packageCPUs(p.ID)
+			if err != nil {
+				return err
+			}
+			if first := cpus.Intersection(r.online).First(); cpus.Contains(p.ID) {
+				if _, known := unnumbered[first]; !known {
+					unnumbered[first] = len(unnumbered)
+				}
+				p.Package = unnumbered[first]
+			}
+		}
+		if p.Die, ok, err = optional(r.number(cpuFile(p.ID, "topology/die_id"))); err != nil {
 			return err
 		}
 		if !ok {
-			die = -1
+			p.Die = -1
 		}
-		t.CPUs[i].Package = packages.add(cpu.ID, pkg, pkg)
-		t.CPUs[i].Die = dies.add(cpu.ID, dieKey{pkg, die}, die)
 	}
-	t.Packages, t.Dies = packages.groups(), dies.groups()
 	return nil
+}
+
+// packageCPUs reads the CPUs of a package under both names of the file. It returns the empty
+// set if the kernel has neither.
+func (s sysfs) packageCPUs(id int) (cpuset.Set, error) {
+	set, ok, err := optional(s.list(cpuFile(id, "topology/package_cpus_list")))
+	if ok || err != nil {
+		return set, err
+	}
+	set, _, err = optional(s.list(cpuFile(id, "topology/core_siblings_list")))
+	return set, err
 }
 
 func missing(id int, name string) error {

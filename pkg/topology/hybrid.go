@@ -9,32 +9,34 @@ import (
 // (include/linux/sched.h SCHED_CAPACITY_SCALE).
 const maxCapacity = 1024
 
-// kinds sets Capacity and Kind. On Intel the performance counters say which CPU
-// is which; elsewhere capacity tells, and where the kernel has none, the highest
-// frequency.
-func (s sysfs) kinds(t *Topology) error {
-	for i, cpu := range t.CPUs {
-		name := cpuFile(cpu.ID, "cpu_capacity")
-		capacity, _, err := optional(s.number(name))
+// readCapacities reads cpu_capacity, which most kernels for x86 do not have.
+func (r *scan) readCapacities() error {
+	for i := range r.places {
+		name := cpuFile(r.places[i].ID, "cpu_capacity")
+		capacity, _, err := optional(r.number(name))
 		if err != nil {
 			return err
 		}
 		if capacity < 0 || capacity > maxCapacity {
 			return fmt.Errorf("read %s: %d is outside 0-%d", name, capacity, maxCapacity)
 		}
-		t.CPUs[i].Capacity = capacity
+		r.places[i].Capacity = capacity
 	}
+	return nil
+}
+
+// kinds sets the kinds of CPUs. On Intel, the performance counters show them. Otherwise
+// capacities decide, from which [Assemble] has set the kinds, and without capacities the
+// highest frequencies.
+func (s sysfs) kinds(t *Topology) error {
 	if known, err := s.kindsByCounters(t); known || err != nil {
 		return err
 	}
-	speeds := make([]int, len(t.CPUs))
-	for i, cpu := range t.CPUs {
-		speeds[i] = cpu.Capacity
-	}
-	if t.kindsBySpeed(speeds) {
+	if t.CPUs[0].Kind != Unknown {
 		return nil
 	}
-	for i, cpu := range t.CPUs {
+	speeds := make(map[int]int, len(t.CPUs))
+	for _, cpu := range t.CPUs {
 		kHz, ok, err := optional(s.number(cpuFile(cpu.ID, "cpufreq/cpuinfo_max_freq")))
 		if err != nil {
 			return err
@@ -42,9 +44,9 @@ func (s sysfs) kinds(t *Topology) error {
 		if !ok {
 			return nil
 		}
-		speeds[i] = kHz
+		speeds[cpu.ID] = kHz
 	}
-	t.kindsBySpeed(speeds)
+	t.kindsBySpeed(func(c CPU) int { return speeds[c.ID] })
 	return nil
 }
 
@@ -64,31 +66,31 @@ func (s sysfs) kindsByCounters(t *Topology) (known bool, _ error) {
 			return false, err
 		}
 		known = known || ok
-		for id := range set.Intersection(t.Online).All() {
-			t.CPUs[t.index(id)].Kind = pmu.kind
+		for i := range t.CPUs {
+			if set.Contains(t.CPUs[i].ID) {
+				t.CPUs[i].Kind = pmu.kind
+			}
 		}
 	}
 	return known, nil
 }
 
-// kindsBySpeed calls the CPUs that reach at least 80 % of the fastest one
-// Performance and the others Efficiency. Equal cores differ by less: some of them
-// are selected for a few hundred MHz more. It returns false, and sets nothing, when
-// all CPUs are of one kind or the speeds are not known.
-func (t *Topology) kindsBySpeed(speeds []int) bool {
-	fastest, slowest := speeds[0], speeds[0]
-	for _, speed := range speeds {
-		fastest, slowest = max(fastest, speed), min(slowest, speed)
+// kindsBySpeed sets the kind of CPUs that reach at least 80 % of the speed of the fastest CPU
+// to Performance, and that of the others to Efficiency. Equal cores differ by less: the
+// maker selects some of them for a few hundred MHz more. It sets nothing if all CPUs are of
+// one kind, or if the speed of a CPU is not known.
+func (t *Topology) kindsBySpeed(speed func(CPU) int) {
+	fastest, slowest := speed(t.CPUs[0]), speed(t.CPUs[0])
+	for _, cpu := range t.CPUs {
+		fastest, slowest = max(fastest, speed(cpu)), min(slowest, speed(cpu))
 	}
 	fast := func(speed int) bool { return int64(speed)*5 >= int64(fastest)*4 }
 	if slowest <= 0 || fast(slowest) {
-		return false
+		return
 	}
-	for i, speed := range speeds {
-		t.CPUs[i].Kind = Efficiency
-		if fast(speed) {
+	for i := range t.CPUs {
+		if t.CPUs[i].Kind = Efficiency; fast(speed(t.CPUs[i])) {
 			t.CPUs[i].Kind = Performance
 		}
 	}
-	return true
 }

@@ -13,36 +13,51 @@ import (
 // localDistance is what a node's distance to itself is by definition (ACPI SLIT).
 const localDistance = 10
 
-// nodes reads the NUMA nodes. A kernel without NUMA has no directory for them;
-// all CPUs are then in one node.
-func (s sysfs) nodes(t *Topology) error {
-	if _, ok, err := optional(fs.Stat(s.fs, nodeDir)); err != nil {
+// readNodes reads the NUMA nodes. A kernel without NUMA has no directory for them: all CPUs
+// are in one node then.
+func (r *scan) readNodes() error {
+	if _, ok, err := optional(fs.Stat(r.fs, nodeDir)); err != nil {
 		return fmt.Errorf("read %s: %w", nodeDir, err)
 	} else if !ok {
-		t.Nodes = []Node{{CPUs: t.Online, Distances: []int{localDistance}, HasMemory: true}}
+		r.nodes = []Node{{Distances: []int{localDistance}, HasMemory: true}}
 		return nil
 	}
-	online, err := s.list(path.Join(nodeDir, "online"))
+	online, err := r.list(path.Join(nodeDir, "online"))
 	if err != nil {
 		return err
 	}
-	withMemory, err := s.list(path.Join(nodeDir, "has_memory"))
+	withMemory, err := r.list(path.Join(nodeDir, "has_memory"))
 	if err != nil {
 		return err
 	}
+	var placed, repeated, repeating cpuset.Set
 	for id := range online.All() {
 		node := Node{ID: id, HasMemory: withMemory.Contains(id)}
-		cpus, err := s.list(nodeFile(id, "cpulist"))
+		cpus, err := r.list(nodeFile(id, "cpulist"))
 		if err != nil {
 			return err
 		}
-		node.CPUs = cpus.Intersection(t.Online)
-		if node.Distances, err = s.distances(id, online.Len()); err != nil {
+		if node.Distances, err = r.distances(id, online.Len()); err != nil {
 			return err
 		}
-		t.Nodes = append(t.Nodes, node)
+		r.nodes = append(r.nodes, node)
+		cpus = cpus.Intersection(r.online)
+		if twice := cpus.Intersection(placed); !twice.IsEmpty() {
+			repeated, repeating = repeated.Union(twice), repeating.Union(cpuset.Of(id))
+		}
+		for cpu := range cpus.Difference(placed).All() {
+			r.places[r.index(cpu)].Node = id
+		}
+		placed = placed.Union(cpus)
 	}
-	return t.placeInNodes()
+	if stray := r.online.Difference(placed); !stray.IsEmpty() {
+		return fmt.Errorf("read %s/node*/cpulist: CPUs %s are online but in no online node", nodeDir, stray)
+	}
+	if !repeated.IsEmpty() {
+		r.warn("CPUs %s are in several NUMA nodes: each belongs to its first node, and nodes %s have these CPUs no more. "+
+			"Remove numa=fake from the kernel command line, or correct the firmware's NUMA settings", repeated, repeating)
+	}
+	return nil
 }
 
 // distances reads a row of the distance table. It has one column for each online
@@ -66,22 +81,4 @@ func (s sysfs) distances(id, columns int) ([]int, error) {
 		row[i] = int(distance)
 	}
 	return row, nil
-}
-
-// placeInNodes sets the node of each CPU.
-func (t *Topology) placeInNodes() error {
-	var placed cpuset.Set
-	for i, node := range t.Nodes {
-		if twice := placed.Intersection(node.CPUs); !twice.IsEmpty() {
-			return fmt.Errorf("read %s: CPUs %s are in another node as well", nodeFile(node.ID, "cpulist"), twice)
-		}
-		placed = placed.Union(node.CPUs)
-		for id := range node.CPUs.All() {
-			t.CPUs[t.index(id)].Node = i
-		}
-	}
-	if stray := t.Online.Difference(placed); !stray.IsEmpty() {
-		return fmt.Errorf("read %s/node*/cpulist: CPUs %s are online but in no online node", nodeDir, stray)
-	}
-	return nil
 }

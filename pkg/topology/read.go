@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io/fs"
 	"path"
+	"slices"
 	"strings"
 
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
@@ -37,23 +38,48 @@ func Read(sys fs.FS) (*Topology, error) {
 	return nil, fmt.Errorf("read topology: online CPUs changed during each of %d attempts, now %s", attempts, online)
 }
 
+// scan is one reading of the tree.
+type scan struct {
+	sysfs
+
+	online   cpuset.Set
+	places   []Place // sorted by ID
+	nodes    []Node
+	warnings []string
+}
+
 func (s sysfs) scan(online cpuset.Set) (*Topology, error) {
 	if online.IsEmpty() {
 		return nil, fmt.Errorf("%s/online: no CPU is online", cpuDir)
 	}
-	t := &Topology{Online: online, CPUs: make([]CPU, 0, online.Len())}
-	if err := s.masks(t); err != nil {
-		return nil, err
-	}
+	r := &scan{sysfs: s, online: online, places: make([]Place, 0, online.Len())}
 	for id := range online.All() {
-		t.CPUs = append(t.CPUs, CPU{ID: id})
+		r.places = append(r.places, Place{ID: id})
 	}
-	for _, step := range []func(*Topology) error{s.cores, s.packages, s.nodes, s.caches, s.kinds} {
-		if err := step(t); err != nil {
+	for _, step := range []func() error{r.readCores, r.readPackages, r.readNodes, r.readCaches, r.readCapacities} {
+		if err := step(); err != nil {
 			return nil, err
 		}
 	}
-	return t, nil
+	t, err := Assemble(r.places, r.nodes)
+	if err != nil {
+		return nil, err
+	}
+	t.Warnings = append(r.warnings, t.Warnings...)
+	if err := s.kinds(t); err != nil {
+		return nil, err
+	}
+	return t, s.masks(t)
+}
+
+func (r *scan) warn(format string, args ...any) {
+	r.warnings = append(r.warnings, fmt.Sprintf(format, args...))
+}
+
+// index returns the position of an online CPU in places.
+func (r *scan) index(id int) int {
+	i, _ := slices.BinarySearchFunc(r.places, id, func(p Place, id int) int { return p.ID - id })
+	return i
 }
 
 // masks reads the lists beside online.

@@ -10,6 +10,7 @@ import (
 	"testing/fstest"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/topology"
@@ -78,20 +79,12 @@ func TestReadErrors(t *testing.T) {
 			"not its own sibling", map[string]string{"cpu/cpu5/topology/core_cpus_list": "4\n"},
 			"CPU 5 is not among its own thread siblings 4",
 		},
-		{
-			"siblings disagree", map[string]string{"cpu/cpu5/topology/core_cpus_list": "4-6\n"},
-			"CPUs 4 and 5 disagree about their thread siblings: 4-5 and 4-6",
-		},
 		{"no node list", map[string]string{"node/online": gone}, "open devices/system/node/online"},
 		{"no memory list", map[string]string{"node/has_memory": gone}, "open devices/system/node/has_memory"},
 		{"no cpulist", map[string]string{"node/node1/cpulist": gone}, "open devices/system/node/node1/cpulist"},
 		{
 			"CPU in no node", map[string]string{"node/node1/cpulist": "9-15\n"},
 			"read devices/system/node/node*/cpulist: CPUs 8 are online but in no online node",
-		},
-		{
-			"CPU in two nodes", map[string]string{"node/node1/cpulist": "7-15\n"},
-			"read devices/system/node/node1/cpulist: CPUs 7 are in another node as well",
 		},
 		{
 			"a distance too few", map[string]string{"node/node0/distance": "10\n"},
@@ -142,7 +135,7 @@ func TestReadCaches(t *testing.T) {
 		{"none at CPU 5", map[string]string{"cpu/cpu5/cache": gone}, []string{"0-3", "4-7", "8-15"}},
 		{
 			"contradiction", map[string]string{"cpu/cpu9/cache/index3/shared_cpu_list": "9\n"},
-			[]string{"0-7", "8,10-11", "9", "12-15"},
+			[]string{"0-7", "8-11", "12-15"}, // CPU 9 is a thread of the core of CPU 8
 		},
 		{
 			"without itself", map[string]string{"cpu/cpu9/cache/index3/shared_cpu_list": "8\n"},
@@ -182,6 +175,84 @@ func eachPair(n int) []string {
 		pairs = append(pairs, cpuset.Range(cpu, cpu+1).String())
 	}
 	return pairs
+}
+
+// TestReadContradictions checks what Read assumes about machines whose files contradict each
+// other, and that it warns.
+func TestReadContradictions(t *testing.T) {
+	tests := []struct {
+		name, machine string
+		files         map[string]string
+		cores, nodes  []string // of the first CPUs
+		warning       string
+	}{
+		{
+			name: "a sibling that denies it", machine: "smt", files: map[string]string{"cpu/cpu5/topology/core_cpus_list": "5\n"},
+			cores: []string{"0-1", "2-3", "4-5", "6-7"}, warning: "thread siblings of CPUs 4-5 disagree",
+		},
+		{
+			name: "a sibling too many", machine: "smt", files: map[string]string{"cpu/cpu5/topology/core_cpus_list": "4-6\n"},
+			cores: []string{"0-1", "2-3", "4-7"}, warning: "thread siblings of CPUs 4-7 disagree",
+		},
+		{
+			name: "a CPU in two nodes", machine: "smt", files: map[string]string{"node/node1/cpulist": "7-15\n"},
+			nodes: []string{"0-7", "8-15"}, warning: "CPUs 7 are in several NUMA nodes: each belongs to its first node, and nodes 1 have",
+		},
+		{
+			name: "numa=fake", machine: "smt", files: map[string]string{"node/node0/cpulist": "0-15\n", "node/node1/cpulist": "0-15\n"},
+			nodes: []string{"0-15", ""}, warning: "Remove numa=fake",
+		},
+		{
+			name: "a core in two nodes", machine: "smt", files: map[string]string{"node/node0/cpulist": "0-8\n", "node/node1/cpulist": "9-15\n"},
+			nodes: []string{"0-9", "10-15"}, warning: "CPUs 9 are threads of cores in another cache, die, package or NUMA node",
+		},
+		{
+			name: "a core in two packages", machine: "smt", files: map[string]string{"cpu/cpu1/topology/physical_package_id": "1\n"},
+			cores: []string{"0-1"}, warning: "CPUs 1 are threads of cores in another",
+		},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			got, err := topology.Read(edit(machine(t, tt.machine), tt.files))
+			if err != nil {
+				t.Fatal(err)
+			}
+			checkInvariants(t, got)
+			if diff := cmp.Diff(tt.cores, sets(got.Cores)[:len(tt.cores)], cmpopts.EquateEmpty()); diff != "" {
+				t.Errorf("Cores (-want +got):\n%s", diff)
+			}
+			var nodes []string
+			for _, n := range got.Nodes[:len(tt.nodes)] {
+				nodes = append(nodes, n.CPUs.String())
+			}
+			if diff := cmp.Diff(tt.nodes, nodes); diff != "" {
+				t.Errorf("nodes (-want +got):\n%s", diff)
+			}
+			if len(got.Warnings) != 1 || !strings.Contains(got.Warnings[0], tt.warning) {
+				t.Errorf("warnings %q; want one with %q", got.Warnings, tt.warning)
+			}
+		})
+	}
+}
+
+// TestReadUnnumberedPackages checks a machine on which all packages have the number -1 (s390x).
+func TestReadUnnumberedPackages(t *testing.T) {
+	for _, name := range []string{"package_cpus_list", "core_siblings_list"} {
+		files := everyCPU(16, "topology/physical_package_id", "-1\n")
+		for cpu := range 16 {
+			files[fmt.Sprintf("cpu/cpu%d/topology/package_cpus_list", cpu)] = gone
+			files[fmt.Sprintf("cpu/cpu%d/topology/%s", cpu, name)] = cpuset.Range(cpu/4*4, cpu/4*4+3).String() + "\n"
+		}
+		got, err := topology.Read(edit(machine(t, "smt"), files))
+		if err != nil {
+			t.Fatal(err)
+		}
+		checkInvariants(t, got)
+		want := []topology.Group{{ID: 0, CPUs: cpuset.Range(0, 3)}, {ID: 1, CPUs: cpuset.Range(4, 7)}, {ID: 2, CPUs: cpuset.Range(8, 11)}, {ID: 3, CPUs: cpuset.Range(12, 15)}}
+		if diff := cmp.Diff(want, got.Packages); diff != "" {
+			t.Errorf("%s: packages (-want +got):\n%s", name, diff)
+		}
+	}
 }
 
 // TestReadDies has two dies a package; their numbers start over in each package.

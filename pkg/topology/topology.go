@@ -1,6 +1,7 @@
 package topology
 
 import (
+	"fmt"
 	"slices"
 
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
@@ -36,14 +37,22 @@ type Topology struct {
 	// CPUs too, but some may have none. A package may have several nodes (SNC, NPS)
 	// and a node several packages. A kernel without NUMA is shown as one node 0.
 	Nodes []Node `json:"nodes"`
+
+	// Warnings are contradictions in the description of the machine, each with the
+	// assumption that [Read] or [Assemble] made and a remedy.
+	Warnings []string `json:"warnings,omitempty"`
+}
+
+func (t *Topology) warn(format string, args ...any) {
+	t.Warnings = append(t.Warnings, fmt.Sprintf(format, args...))
 }
 
 // Group is a set of CPUs that share something.
 type Group struct {
-	// ID is the kernel's number for a package (physical_package_id) and for a die
-	// (die_id, which is unique within a package only), either of them -1 where the
-	// kernel knows none; and the lowest CPU of the group for cores and caches, whose
-	// kernel numbers are not unique, or missing.
+	// ID is the kernel's number of a package (physical_package_id) or of a die (die_id,
+	// which is unique in its package only), or -1 if the kernel has none. Packages without
+	// a number that the kernel tells apart (s390x) are numbered from 0. The ID of a core
+	// or cache is its lowest CPU, because the kernel's numbers are not unique, or missing.
 	ID   int        `json:"id"`
 	CPUs cpuset.Set `json:"cpus"`
 }
@@ -108,10 +117,4 @@ func (t *Topology) ThreadsPerCore() int {
 // search returns the position of a CPU in t.CPUs.
 func (t *Topology) search(id int) (int, bool) {
 	return slices.BinarySearchFunc(t.CPUs, id, func(cpu CPU, id int) int { return cpu.ID - id })
-}
-
-// index returns the position of a CPU that is online.
-func (t *Topology) index(id int) int {
-	i, _ := t.search(id)
-	return i
 }

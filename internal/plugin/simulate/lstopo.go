@@ -4,6 +4,7 @@ import (
 	"encoding/xml"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -70,22 +71,13 @@ func ParseLstopo(data []byte) (*topology.Topology, error) {
 func (file *lstopo) machine() (*topology.Topology, error) {
 	w := &lstopoWalk{}
 	machine := &file.Objects[0]
-	if err := w.walk(machine, topology.Place{Core: -1, L3: -1, Die: -1, Package: -1}, false, 0); err != nil {
+	if err := w.walk(machine, lstopoAt{Place: topology.Place{Core: -1, L3: -1, Die: -1, Package: -1}}, 0); err != nil {
 		return nil, err
 	}
-	if len(w.nodes) == 0 {
-		w.nodes, w.nodeCPUs = []topology.Node{{HasMemory: true}}, []cpuset.Set{w.online}
-	}
-	for i := range w.places {
-		node := -1
-		for j, cpus := range w.nodeCPUs {
-			if cpus.Contains(w.places[i].ID) {
-				node = w.nodes[j].ID
-				break
-			}
-		}
-		if w.places[i].Node = node; node < 0 {
-			return nil, fmt.Errorf("PU %d is in no NUMA node", w.places[i].ID)
+	warnings := w.placeInNodes()
+	if !slices.ContainsFunc(w.places, func(p lstopoAt) bool { return p.Package >= 0 }) {
+		for i := range w.places {
+			w.places[i].Package = max(-1, -2-w.places[i].Package) // all without a number: from 0
 		}
 	}
 	if !slices.ContainsFunc(w.nodes, func(n topology.Node) bool { return n.HasMemory }) { // as of a synthetic machine
@@ -93,14 +85,19 @@ func (file *lstopo) machine() (*topology.Topology, error) {
 			w.nodes[i].HasMemory = true
 		}
 	}
-	if err := file.kinds(w.places); err != nil {
+	places := make([]topology.Place, len(w.places))
+	for i, p := range w.places {
+		places[i] = p.Place
+	}
+	if err := file.kinds(places); err != nil {
 		return nil, err
 	}
 	file.measure(w.nodes)
-	t, err := topology.Assemble(w.places, w.nodes)
+	t, err := topology.Assemble(places, w.nodes)
 	if err != nil {
 		return nil, err
 	}
+	t.Warnings = append(warnings, t.Warnings...)
 	if machine.Complete != "" {
 		all, err := lstopoSet(machine.Complete)
 		if err != nil {
@@ -112,54 +109,75 @@ func (file *lstopo) machine() (*topology.Topology, error) {
 	return t, nil
 }
 
-// lstopoWalk collects what is found on the way through the objects.
+// lstopoWalk collects the CPUs and the NUMA nodes of the objects.
 type lstopoWalk struct {
-	places   []topology.Place
+	places   []lstopoAt
 	online   cpuset.Set
 	nodes    []topology.Node
-	nodeCPUs []cpuset.Set
-	cores    int // so far, which number them: those of the file are unique in their package at most
+	levels   []lstopoLevel // of nodes
+	cores    int           // so far; they number the cores, because the numbers of the file are unique in a package at most
 	caches   int
+	packages int // packages without a number so far
+	groups   int // packages and groups so far
 }
 
-// deepest bounds how deep objects nest; machines do so a dozen times.
+// lstopoAt is the place of an object.
+type lstopoAt struct {
+	topology.Place
+
+	cached bool // in a cache
+	group  int  // the number of the package or group around it, 0 without one
+}
+
+// lstopoLevel holds the CPUs of a NUMA node, and the number of objects around the node.
+type lstopoLevel struct {
+	cpus cpuset.Set
+	deep int
+}
+
+// deepest bounds the nesting of objects. Real machines nest about a dozen objects.
 const deepest = 64
 
-// walk goes through an object and those in it. Cached says that it is in a cache.
-func (w *lstopoWalk) walk(o *lstopoObject, at topology.Place, cached bool, deep int) error {
+// walk reads an object and the objects in it. The numbers of packages have no bound: Arm's
+// firmware derives them from addresses. POWER, s390x and RISC-V have none.
+func (w *lstopoWalk) walk(o *lstopoObject, at lstopoAt, deep int) error {
 	if deep > deepest {
 		return fmt.Errorf("objects nest more than %d times", deepest)
-	}
-	number := func() (int, error) {
-		n, err := strconv.Atoi(o.OSIndex)
-		if err != nil || n < 0 || n >= cpuset.MaxCPUs {
-			return 0, fmt.Errorf("%s with os_index %q; want 0-%d", o.Type, o.OSIndex, cpuset.MaxCPUs-1)
-		}
-		return n, nil
 	}
 	var err error
 	switch o.Type {
 	case "Package":
-		if at.Package, err = number(); err != nil {
+		w.groups++
+		at.group = w.groups
+		if o.OSIndex == "" {
+			w.packages++
+			at.Package = -1 - w.packages // no number of the file is negative
+		} else if at.Package, err = o.number(math.MaxInt32); err != nil {
 			return err
 		}
 	case "Die":
-		if at.Die, err = number(); err != nil {
+		if o.OSIndex == "" {
+			break
+		}
+		if at.Die, err = o.number(math.MaxInt32); err != nil {
 			return err
 		}
+	case "Group":
+		w.groups++
+		at.group = w.groups
 	case "L2Cache", "L3Cache", "L4Cache", "L5Cache":
-		// Of caches around each other the outermost counts: the last level.
-		if !cached {
-			cached, at.L3 = true, w.caches
+		// Of nested caches, the outermost is the last level.
+		if !at.cached {
+			at.cached, at.L3 = true, w.caches
 			w.caches++
 		}
 	case "Core":
 		at.Core = w.cores
 		w.cores++
 	case "NUMANode":
-		return w.node(o, number)
+		return w.node(o, deep)
 	case "PU":
-		if at.ID, err = number(); err != nil {
+		if at.ID, err = o.number(cpuset.MaxCPUs - 1); err != nil {
 			return err
 		}
 		if at.Core < 0 { // as in some virtual machines
@@ -170,15 +188,24 @@ func (w *lstopoWalk) walk(o *lstopoObject, at topology.Place, cached bool, deep 
 		w.online = w.online.Union(cpuset.Of(at.ID))
 	}
 	for i := range o.Objects {
-		if err := w.walk(&o.Objects[i], at, cached, deep+1); err != nil {
+		if err := w.walk(&o.Objects[i], at, deep+1); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (w *lstopoWalk) node(o *lstopoObject, number func() (int, error)) error {
-	id, err := number()
+// number returns the kernel's number of an object.
+func (o *lstopoObject) number(most int) (int, error) {
+	n, err := strconv.Atoi(o.OSIndex)
+	if err != nil || n < 0 || n > most {
+		return 0, fmt.Errorf("%s with os_index %q; want 0-%d", o.Type, o.OSIndex, most)
+	}
+	return n, nil
+}
+
+func (w *lstopoWalk) node(o *lstopoObject, deep int) error {
+	id, err := o.number(cpuset.MaxCPUs - 1)
 	if err != nil {
 		return err
 	}
@@ -187,8 +214,48 @@ func (w *lstopoWalk) node(o *lstopoObject, number func() (int, error)) error {
 		return fmt.Errorf("NUMANode %d: %w", id, err)
 	}
 	w.nodes = append(w.nodes, topology.Node{ID: id, HasMemory: o.Memory != "" && o.Memory != "0"})
-	w.nodeCPUs = append(w.nodeCPUs, cpus)
+	w.levels = append(w.levels, lstopoLevel{cpus, deep})
 	return nil
+}
+
+// placeInNodes sets the node of each CPU: the deepest node that contains the CPU, the first of
+// equally deep ones. Nodes around a deeper node have memory only, as HBM or CXL. CPUs in no
+// node belong to a node without memory, one for each package or group.
+func (w *lstopoWalk) placeInNodes() (warnings []string) {
+	if len(w.nodes) == 0 {
+		w.nodes, w.levels = []topology.Node{{HasMemory: true}}, []lstopoLevel{{cpus: w.online}}
+	}
+	var twice cpuset.Set
+	without := make(map[int]int) // nodes without memory, by group
+	for i := range w.places {
+		p, best := &w.places[i], -1
+		for j, l := range w.levels {
+			switch {
+			case !l.cpus.Contains(p.ID):
+			case best < 0 || l.deep > w.levels[best].deep:
+				best = j
+			case l.deep == w.levels[best].deep:
+				twice = twice.Union(cpuset.Of(p.ID))
+			}
+		}
+		if best >= 0 {
+			p.Node = w.nodes[best].ID
+			continue
+		}
+		id, known := without[p.group]
+		if !known {
+			for slices.ContainsFunc(w.nodes, func(n topology.Node) bool { return n.ID == id }) {
+				id++
+			}
+			without[p.group] = id
+			w.nodes, w.levels = append(w.nodes, topology.Node{ID: id}), append(w.levels, lstopoLevel{})
+		}
+		p.Node = id
+	}
+	if !twice.IsEmpty() {
+		warnings = append(warnings, fmt.Sprintf("CPUs %s are in several NUMA nodes: each belongs to its first node", twice))
+	}
+	return warnings
 }
 
 // lstopoSet reads a mask of hwloc's: groups of 32 bits in hexadecimal, the highest
@@ -269,17 +336,23 @@ func numbers(texts []string) (all []int, ok bool) {
 	return all, true
 }
 
-// kinds enters the kinds of cores of a hybrid machine, as far as the file tells them.
+// kinds sets the kinds and the capacities of the cores of a hybrid machine, as far as the file
+// contains them.
 func (file *lstopo) kinds(places []topology.Place) error {
 	for _, k := range file.Kinds {
-		kind := topology.Unknown
+		kind, capacity := topology.Unknown, 0
 		for _, info := range k.Info {
 			switch {
-			case info.Name != "CoreType":
-			case info.Value == "IntelCore":
+			case info.Name == "CoreType" && info.Value == "IntelCore":
 				kind = topology.Performance
-			case info.Value == "IntelAtom":
+			case info.Name == "CoreType" && info.Value == "IntelAtom":
 				kind = topology.Efficiency
+			case info.Name == "LinuxCapacity":
+				n, err := strconv.ParseUint(info.Value, 10, 31)
+				if err != nil {
+					return fmt.Errorf("cpukind: LinuxCapacity %q is not a number", info.Value)
+				}
+				capacity = int(n)
 			}
 		}
 		cpus, err := lstopoSet(k.CPUs)
@@ -288,7 +361,7 @@ func (file *lstopo) kinds(places []topology.Place) error {
 		}
 		for i := range places {
 			if cpus.Contains(places[i].ID) {
-				places[i].Kind = kind
+				places[i].Kind, places[i].Capacity = kind, capacity
 			}
 		}
 	}

@@ -76,7 +76,9 @@ func read(t testing.TB, name string) []byte {
 	return data
 }
 
-// The files are lstopo's own (hwloc 2.9.0), of the synthetic machines that they name.
+// TestLstopo reads files of lstopo (hwloc 2.9.0) about synthetic machines, and files of the same
+// form about kinds of real machines: sub-NUMA clusters with memory of the package, Arm's numbers
+// of packages, packages without a number, a group of CPUs without memory.
 func TestLstopo(t *testing.T) {
 	for name, want := range map[string]string{
 		"dies.xml":   "0-31: 16 cores, 2 L3s, 4 dies, 2 packages, nodes [0:0-31]",
@@ -84,7 +86,11 @@ func TestLstopo(t *testing.T) {
 		"order.xml":  "0-15: 8 cores, 4 L3s, 2 dies, 2 packages, nodes [0:0,4,8,12 1:1,5,9,13 2:2,6,10,14 3:3,7,11,15]",
 		"wide.xml":   "0-35: 18 cores, 1 L3s, 1 dies, 1 packages, nodes [0:0-35]",
 		// Restricted to one package: the node of the other has no CPUs.
-		"restricted.xml": "0-15: 8 cores, 2 L3s, 1 dies, 1 packages, nodes [0:0-15 1:]",
+		"restricted.xml":        "0-15: 8 cores, 2 L3s, 1 dies, 1 packages, nodes [0:0-15 1:]",
+		"lstopo-snc-cxl.xml":    "0-7: 8 cores, 2 L3s, 2 dies, 2 packages, nodes [0:0-1 1:2-3 2:4-5 3:6-7 4: 5:]",
+		"memoryless.xml":        "0-3: 4 cores, 2 L3s, 1 dies, 1 packages, nodes [0:0-1 1:2-3]",
+		"arm-packages.xml":      "0-7: 8 cores, 2 L3s, 2 dies, 2 packages, nodes [0:0-3 1:4-7]",
+		"no-package-number.xml": "0-7: 8 cores, 2 L3s, 2 dies, 2 packages, nodes [0:0-3 1:4-7]",
 	} {
 		m, err := simulate.Machine(read(t, name))
 		if err != nil {
@@ -122,13 +128,46 @@ func TestLstopoDetails(t *testing.T) {
 	}
 }
 
+// TestLstopoContradictions checks files with CPUs in two nodes of the same level, in no node, and
+// with the capacities of Arm's cores.
+func TestLstopoContradictions(t *testing.T) {
+	good := string(read(t, "caches.xml"))
+	for _, c := range []struct{ old, new, nodes, warning string }{
+		{`type="NUMANode" os_index="1" cpuset="0xffff0000"`, `type="NUMANode" os_index="1" cpuset="0xffffffff"`, "[0:0-15 1:16-31]", "CPUs 0-15 are in several NUMA nodes"},
+		{`type="NUMANode" os_index="0" cpuset="0x0000ffff"`, `type="NUMANode" os_index="0" cpuset="0x00000fff"`, "[0:0-11 1:16-31 2:12-15]", ""},
+		{`</topology>`, `<cpukind cpuset="0x0000000f"><info name="LinuxCapacity" value="381"/></cpukind>
+<cpukind cpuset="0xfffffff0"><info name="LinuxCapacity" value="1024"/></cpukind></topology>`, "[0:0-15 1:16-31]", ""},
+	} {
+		text := strings.Replace(good, c.old, c.new, 1)
+		m, err := simulate.Machine([]byte(text))
+		if err != nil || text == good {
+			t.Errorf("%s: %v", c.new, err)
+			continue
+		}
+		var nodes []string
+		for _, n := range m.Nodes {
+			nodes = append(nodes, fmt.Sprintf("%d:%s", n.ID, n.CPUs))
+		}
+		if got := fmt.Sprint(nodes); got != c.nodes {
+			t.Errorf("%s: nodes %s; want %s", c.new, got, c.nodes)
+		}
+		if got := strings.Join(m.Warnings, "; "); (got == "") != (c.warning == "") || !strings.Contains(got, c.warning) {
+			t.Errorf("%s: warnings %q; want %q", c.new, got, c.warning)
+		}
+		if small, _ := m.CPU(3); strings.Contains(c.new, "LinuxCapacity") && (small.Kind != topology.Efficiency || small.Capacity != 381) {
+			t.Errorf("CPU 3 is %v of capacity %d; want %v of 381", small.Kind, small.Capacity, topology.Efficiency)
+		}
+	}
+}
+
 func TestLstopoErrors(t *testing.T) {
 	good := string(read(t, "caches.xml"))
 	for _, c := range []struct{ old, new, want string }{
 		{`version="2.0"`, `version="1.0"`, `version "1.0"`},
 		{`"PU" os_index="3"`, `"PU" os_index="x"`, `PU with os_index "x"`},
-		{`"PU" os_index="3"`, `"PU" os_index="2"`, "CPU 2 is there twice"},
-		{`type="NUMANode" os_index="0" cpuset="0x0000ffff"`, `type="NUMANode" os_index="0" cpuset="0x00000fff"`, "PU 12 is in no NUMA node"},
+		{`"PU" os_index="3"`, `"PU" os_index="2"`, "CPU 2 occurs twice"},
+		{`type="NUMANode" os_index="0"`, `type="NUMANode" os_index="-1"`, `NUMANode with os_index "-1"`},
+		{`</topology>`, `<cpukind cpuset="0xf"><info name="LinuxCapacity" value="1e3"/></cpukind></topology>`, `LinuxCapacity "1e3" is not a number`},
 		{`type="Machine"`, `type="Cluster"`, "no single object of type Machine"},
 		{`</topology>`, ``, "XML syntax error"},
 	} {
