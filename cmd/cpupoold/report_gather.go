@@ -23,7 +23,6 @@ import (
 	"github.com/cpupoold/cpupoold/internal/version"
 	"github.com/cpupoold/cpupoold/pkg/cri"
 	"github.com/cpupoold/cpupoold/pkg/pools"
-	"github.com/cpupoold/cpupoold/pkg/topology"
 )
 
 // machine is what a report looks at.
@@ -116,11 +115,16 @@ func (r *reported) add(name string, data []byte) {
 		return
 	}
 	if r.size+len(data) > report.MaxTotal-spare {
-		r.lack(name, fmt.Errorf("its %d bytes are too many beside the %d of the other files; at most %d are taken", len(data), r.size, report.MaxTotal-spare))
+		r.lackSize(name, len(data))
 		return
 	}
 	r.size += len(data)
 	r.files = append(r.files, report.File{Name: name, Data: data})
+}
+
+// lackSize notes a file that does not fit beside the other files.
+func (r *reported) lackSize(name string, size int) {
+	r.lack(name, fmt.Errorf("its %d bytes do not fit beside the %d bytes of the other files; the limit is %d", size, r.size, report.MaxTotal-spare))
 }
 
 func (r *reported) json(name string, v any) {
@@ -293,21 +297,6 @@ func runtimeVersion(ctx context.Context, endpoint string) (string, error) {
 	}
 	name, version, err := client.Version(ctx)
 	return name + " " + version, errors.Join(err, client.Close())
-}
-
-func (r *reported) topology(root fs.FS) {
-	const name = "topology.json"
-	sys, err := fs.Sub(root, "sys")
-	if err != nil {
-		r.lack(name, err)
-		return
-	}
-	t, err := topology.Read(sys)
-	if err != nil {
-		r.lack(name, err)
-		return
-	}
-	r.json(name, t)
 }
 
 func (r *reported) cgroups(ctx context.Context, root fs.FS) {

@@ -158,13 +158,7 @@ func (a *app) read(file string, machine func() (*topology.Topology, error)) (*co
 	return config.Load(file, a.overrides, t)
 }
 
-func readTopology() (*topology.Topology, error) {
-	t, err := topology.Read(os.DirFS("/sys"))
-	if err != nil {
-		return nil, fmt.Errorf("read topology: %w", err)
-	}
-	return t, nil
-}
+func readTopology() (*topology.Topology, error) { return topology.Read(os.DirFS("/sys")) }
 
 // logger writes as the configuration says.
 func (a *app) logger(c *config.Config) *slog.Logger {

@@ -52,6 +52,9 @@ func (a *app) doRun(ctx context.Context) error {
 	if err := a.admit(ctx, c, log); err != nil {
 		return err
 	}
+	for _, w := range t.Warnings {
+		log.Warn("topology of the machine", "warning", w)
+	}
 	return daemon.Run(ctx, daemon.Options{
 		Config:     c,
 		Topology:   t,

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"os"
 	"strconv"
 
 	"github.com/spf13/cobra"
@@ -16,14 +17,21 @@ func (a *app) topology() *cobra.Command {
 		Short: "Print the machine's CPUs, cores, caches and NUMA nodes",
 		Long: `Topology prints a line for each physical core: where it is, its CPUs (threads), and on
 hybrid machines its kind, then the sets of CPUs that the kernel treats differently. The
-numbers of caches and cores are those of their lowest CPU.`,
+numbers of caches and cores are those of their lowest CPU. With --sysfs it prints the machine
+of a saved /sys, such as the directory sys of a report (cpupoold report).`,
 		Args: cobra.NoArgs,
 	}
 	output := outputFlag(c)
+	sysfs := c.Flags().String("sysfs", "/sys", "`directory` of the machine's sysfs, or of a copy")
 	c.RunE = func(*cobra.Command, []string) error {
-		t, err := readTopology()
+		t, err := topology.Read(os.DirFS(*sysfs))
 		if err != nil {
 			return err
+		}
+		for _, w := range t.Warnings {
+			if _, err := fmt.Fprintln(a.err, "warning:", w); err != nil {
+				return err
+			}
 		}
 		if *output == asJSON {
 			return printJSON(a.out, t)

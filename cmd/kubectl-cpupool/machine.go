@@ -38,7 +38,15 @@ func readMachine(s streams, text string) (*topology.Topology, error) {
 		return nil, err
 	}
 	t, err := simulate.Machine(data)
-	return t, named(text, err)
+	if err != nil {
+		return nil, named(text, err)
+	}
+	for _, w := range t.Warnings {
+		if _, err := fmt.Fprintf(s.err, "warning: %s: %s\n", text, w); err != nil {
+			return nil, err
+		}
+	}
+	return t, nil
 }
 
 // machines are the machines that --topology gives to nodes.

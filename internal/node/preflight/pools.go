@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"strconv"
+	"strings"
 
 	"github.com/cpupoold/cpupoold/internal/config"
 	"github.com/cpupoold/cpupoold/internal/node/usablecpus"
@@ -22,7 +23,12 @@ func readTopology(root fs.FS) (*topology.Topology, error) {
 
 func checkTopology(e *evidence) []Finding {
 	if e.topologyErr == nil {
-		return nil
+		var findings []Finding
+		for _, w := range e.topology.Warnings {
+			found, remedy, _ := strings.Cut(w, ". ")
+			findings = append(findings, Finding{Severity: Warning, Subject: "/sys/devices/system", Found: found, Remedy: remedy})
+		}
+		return findings
 	}
 	return []Finding{{
 		Severity: Refuse,
