@@ -26,6 +26,7 @@ func TestSearchIsBounded(t *testing.T) {
 		"packages=64 cores=4 threads=2 small=3",
 		"packages=20 nodes=2 cores=8 threads=3 offline=0-40",
 		"packages=16 cores=32 threads=4",
+		"packages=20 nodes=2 cores=8 threads=3 offline=0",
 	}
 	options := []string{
 		"", "align-by-socket=true", "prefer-align-cpus-by-uncorecache=true", "distribute-cpus-across-cores=true",

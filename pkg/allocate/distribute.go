@@ -13,8 +13,7 @@ const maxSteps = 1 << 22
 // distribution looks for the nodes to take an even share of CPUs from each.
 type distribution struct {
 	q *search
-	// unit is the number of CPUs that are given together: threads per core with
-	// whole cores only.
+	// unit is the number of CPUs that are given together.
 	unit  int
 	nodes []share
 	// bySize are the nodes by what they could give, and byPackage those of the
@@ -55,30 +54,44 @@ type shareCost struct {
 // the distance.
 type distributionCost [7]int64
 
-// distribute picks q.n CPUs in even shares from as few nodes as can give them, and
-// is false, with nothing picked, when none can or none is found within the bounds.
+// distribute picks q.n CPUs in even shares from as few nodes as can give them. It returns
+// false, with nothing picked, if no nodes can, or if it finds none within the bounds.
 func (q *search) distribute() bool {
-	d := distribution{q: q, unit: 1}
-	if q.whole {
-		d.unit = max(q.m.group, 1)
+	var all []*distribution // by unit
+	for unit := range q.units {
+		d := &distribution{q: q, unit: unit}
+		d.collect()
+		all = append(all, d)
 	}
-	if q.n%d.unit != 0 {
-		return false
-	}
-	d.collect()
-	most := min(len(d.nodes), q.n/d.unit, d.within(q.limit))
-	for size := 1; size <= most && !d.found && !d.exhausted(); size++ {
-		if d.enough(d.bySize[:size]) {
-			d.try(size)
+	for size := 1; size <= len(q.m.cellsOfNode); size++ {
+		for _, d := range all {
+			if size > min(len(d.nodes), q.n/d.unit, d.within(q.limit)) || d.exhausted() || !d.enough(d.bySize[:size]) {
+				continue
+			}
+			if d.try(size); d.found {
+				for _, p := range d.best {
+					d.fill(p)
+				}
+				return true
+			}
 		}
 	}
-	if !d.found {
-		return false
+	return false
+}
+
+// units yields the units of shares, the smallest first: a single CPU, or with whole cores the
+// greatest number that divides the threads of all cores. If shares of this unit do not add
+// up to whole cores, because a core has fewer online threads than others, larger units do.
+func (q *search) units(yield func(int) bool) {
+	if !q.whole {
+		yield(1)
+		return
 	}
-	for _, p := range d.best {
-		d.fill(p)
+	for unit := q.m.Group(); unit <= q.m.threads; unit += q.m.Group() {
+		if q.n%unit == 0 && !yield(unit) {
+			return
+		}
 	}
-	return true
 }
 
 // fill picks a portion.
@@ -273,10 +286,21 @@ func (d *distribution) portions() []portion {
 // square of what stays free.
 type portionCost [4]int64
 
+// impossible is the cost of a share that no whole cores add up to, more than all cores in part
+// of a machine. unplaced is the cost of units without a node, more than all impossible shares.
+const (
+	impossible = int64(1) << 32
+	unplaced   = int64(1) << 60
+)
+
 func (d *distribution) portionCost(p portion) portionCost {
 	s, units := d.shareCost(p), int64(p.units)
 	free := int64(d.nodes[p.node].units) - units
-	return portionCost{int64(s.parts), units * units, int64(s.l3s), free * free}
+	parts := int64(s.parts)
+	if !s.ok {
+		parts = impossible // no whole cores add up to it
+	}
+	return portionCost{parts, units * units, int64(s.l3s), free * free}
 }
 
 // remainder gives left units more to the portions, so that they cost the least
@@ -289,7 +313,7 @@ func (d *distribution) remainder(all []portion, left int32) {
 	}
 	costs := make([]portionCost, left+1)
 	for i := range costs {
-		costs[i][0] = int64(min(i, 1)) << 32 // nobody to give them to
+		costs[i][0] = int64(min(i, 1)) * unplaced
 	}
 	next := make([]portionCost, left+1)
 	more := make([]portionCost, 0, left+1) // the cost of a portion with 0, 1, … more

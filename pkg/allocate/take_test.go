@@ -20,6 +20,7 @@ const (
 	smt4   = "cores=4 threads=4 adjacent"                     // cores 0-3, 4-7, 8-11, 12-15
 	hybrid = "cores=4 threads=2 small=4"                      // fast cores 0-3 with 4-7, small ones 8-11
 	boot   = "packages=2 cores=4 threads=2 isolated=2-3,8-11" // node 0 has all the isolated ones
+	lame   = "packages=2 cores=6 threads=2 offline=23"        // nodes 0-5,12-17 and 6-11,18-22: core 11 has one thread
 	four   = "packages=2 nodes=2 cores=2 threads=2 adjacent"  // nodes 0-3, 4-7 and 8-11, 12-15
 )
 
@@ -58,6 +59,8 @@ func TestTake(t *testing.T) {
 		{"full cores: the rest is the owner's", plain, "0-15", "1 have=3 full-pcpus-only=true", "11"},
 
 		{"across nodes only where needed", four, "0-15", "4 distribute-cpus-across-numa=true", "0-3"},
+		{"across nodes, beside a core with an offline thread", lame, "1-22", "14 distribute-cpus-across-numa=true full-pcpus-only=true", "1-4,6-8,13-16,18-20"},
+		{"across nodes, with the core with an offline thread", lame, "1-22", "13 distribute-cpus-across-numa=true full-pcpus-only=true", "1-3,6-8,11,13-15,18-20"},
 		{"across two nodes, evenly", four, "0-3,4-7", "6 distribute-cpus-across-numa=true", "0-2,4-6"},
 		{"across three nodes, evenly", four, "0-2,4-6,8-10,12-14", "9 distribute-cpus-across-numa=true", "0-2,4-6,8-10"},
 		{"across nodes in whole cores", four, "0-7", "6 distribute-cpus-across-numa=true full-pcpus-only=true", "0-5"},
