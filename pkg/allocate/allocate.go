@@ -18,6 +18,9 @@ type Request struct {
 	// that there is no hint. Nodes without online CPUs do not count.
 	Nodes   cpuset.Set
 	Options Options
+	// Pool are the CPUs that the owner could get if no other owner had any. If it is not
+	// empty, a refusal states whether the request can be met then.
+	Pool cpuset.Set
 }
 
 // Take takes CPUs out of s, and with OneOwnerPerCore all else of their cores, or
@@ -44,7 +47,24 @@ func (s *Supply) Take(r Request) (cpuset.Set, error) {
 			return s.commit(&r.Options), nil
 		}
 	}
+	if never := a.neverPossible(); never != "" {
+		refusal.Why = never
+	}
 	return cpuset.Set{}, refusal
+}
+
+// neverPossible returns the reason of a refusal that other owners do not cause, because the
+// empty pool has no room either. It returns "" if they may cause it.
+func (a *attempt) neverPossible() string {
+	if a.never == "" || a.r.Pool.IsEmpty() {
+		return ""
+	}
+	empty, again := a.s.m.Supply(a.r.Pool.Difference(a.r.Have)), *a.r
+	again.Pool = cpuset.Set{}
+	if _, err := empty.Take(again); err == nil {
+		return ""
+	}
+	return empty.attempt.never
 }
 
 // commit takes what has been picked.
@@ -68,6 +88,8 @@ type attempt struct {
 	r *Request
 	// have is a bitset of Have; nil when it is empty.
 	have []uint64
+	// never is the reason of the last refusal for the case that other owners do not cause it.
+	never string
 }
 
 // wishes are those wishes that one try insists on.
@@ -190,8 +212,10 @@ func (a *attempt) tooFew(f *filter) *Refusal {
 }
 
 func (a *attempt) refuseFragments() *Refusal {
+	a.never = fmt.Sprintf("full-pcpus-only takes only whole cores, and those of the pool never add up to %d CPUs; ask for another number, or turn the option off",
+		a.r.CPUs+count(a.have))
 	return a.refuse(TooFewWholeCores, a.s.view.total.cpus(),
-		"full-pcpus-only takes only cores that are wholly free, and those do not add up; ask for fewer, or see plan --defrag")
+		"full-pcpus-only takes only cores that are wholly free, and those do not add up; ask for fewer, or see "+defragment)
 }
 
 // completeCores picks what is usable of the cores of which the owner has a part,

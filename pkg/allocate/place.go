@@ -1,5 +1,7 @@
 package allocate
 
+import "fmt"
+
 // placing finds the CPUs of one attempt, under the topology policy.
 type placing struct {
 	a *attempt
@@ -13,6 +15,9 @@ type placing struct {
 // need is how many CPUs have still to be picked.
 func (p *placing) need() int { return p.a.r.CPUs - len(p.v.picked) }
 
+// total is the number of CPUs that the owner has afterwards.
+func (p *placing) total() int { return p.need() + count(p.v.have) }
+
 func (p *placing) run() *Refusal {
 	if p.need() == 0 {
 		return nil
@@ -24,8 +29,11 @@ func (p *placing) run() *Refusal {
 	switch o.TopologyPolicy {
 	case SingleNUMANode:
 		if !p.solve(p.hintedCells(true), 1) {
-			return p.a.refuse(NotOnOneNode, p.most(p.v.m.cellsOfNode, 1),
-				"no NUMA node %shas room for all (topology-policy: %s); ask for fewer, write %s, or see plan --defrag", p.hintText(), SingleNUMANode, BestEffort)
+			most := p.most(p.v.m.cellsOfNode, 1)
+			p.a.never = fmt.Sprintf("no NUMA node %scan ever have %d CPUs of the pool, at most %d (topology-policy: %s); ask for at most %d, write %s, or make the pool larger",
+				p.hintText(), p.total(), most, SingleNUMANode, most, BestEffort)
+			return p.a.refuse(NotOnOneNode, most,
+				"no NUMA node %shas room for all (topology-policy: %s); ask for fewer, write %s, or see "+defragment, p.hintText(), SingleNUMANode, BestEffort)
 		}
 		return nil
 	case Restricted:
@@ -123,7 +131,7 @@ func (p *placing) preferHinted() bool {
 
 // restricted refuses what would need more nodes than on the empty machine.
 func (p *placing) restricted() *Refusal {
-	total := p.need() + count(p.v.have)
+	total := p.total()
 	if p.hinted != nil {
 		room := 0
 		for i, cells := range p.v.m.cellsOfNode {
@@ -133,8 +141,11 @@ func (p *placing) restricted() *Refusal {
 		}
 		if room >= total {
 			if !p.solve(p.hintedCells(true), 0) {
-				return p.a.refuse(NotOnHintedNodes, p.most(p.v.m.cellsOfNode, len(p.hinted)),
-					"NUMA nodes %s of the devices and memory have too few left (topology-policy: %s); wait until others end, write %s, or see plan --defrag",
+				most := p.most(p.v.m.cellsOfNode, len(p.hinted))
+				p.a.never = fmt.Sprintf("NUMA nodes %s of the devices and memory can never have %d CPUs of the pool, at most %d (topology-policy: %s); ask for at most %d, write %s, or make the pool larger",
+					p.a.r.Nodes, total, most, Restricted, most, BestEffort)
+				return p.a.refuse(NotOnHintedNodes, most,
+					"NUMA nodes %s of the devices and memory have too few left (topology-policy: %s); wait until others end, write %s, or see "+defragment,
 					p.a.r.Nodes, Restricted, BestEffort)
 			}
 			return nil
@@ -146,8 +157,11 @@ func (p *placing) restricted() *Refusal {
 	}
 	limit := p.fewestWhenEmpty(lists, total)
 	if !p.solve(nil, limit) {
-		return p.a.refuse(NotOnFewestNodes, p.most(lists, limit),
-			"%s that are enough on the empty machine: %d, and now they are not (topology-policy: %s); ask for fewer, write %s, or see plan --defrag",
+		most := p.most(lists, limit)
+		p.a.never = fmt.Sprintf("%d %s can never have %d CPUs of the pool, at most %d, and the empty machine has so many there (topology-policy: %s); ask for at most %d, write %s, or make the pool larger",
+			limit, groups, total, most, Restricted, most, BestEffort)
+		return p.a.refuse(NotOnFewestNodes, most,
+			"%s that are enough on the empty machine: %d, and now they are not (topology-policy: %s); ask for fewer, write %s, or see "+defragment,
 			groups, limit, Restricted, BestEffort)
 	}
 	return nil

@@ -47,3 +47,6 @@ type Refusal struct {
 func (r *Refusal) Error() string {
 	return fmt.Sprintf("%d CPUs asked, %d free, %d of them usable: %s", r.Asked, r.Free, r.Usable, r.Why)
 }
+
+// defragment is the command that finds moves of other owners.
+const defragment = "plan --defrag"
