@@ -137,6 +137,8 @@ func (a *attempt) precheck() *Refusal {
 			m.group, total, total+m.group-total%m.group)
 	}
 	if free := count(a.s.free); free < r.CPUs {
+		most := free + count(a.have)
+		a.never = fmt.Sprintf("the pool has only %d CPUs; ask for at most %d, or make the pool larger", most, most)
 		return a.refuse(TooFewFree, free, "%d more are needed; ask for fewer, make the pool larger, or wait until others end", r.CPUs-free)
 	}
 	return nil

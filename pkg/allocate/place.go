@@ -1,6 +1,9 @@
 package allocate
 
-import "fmt"
+import (
+	"fmt"
+	"strings"
+)
 
 // placing finds the CPUs of one attempt, under the topology policy.
 type placing struct {
@@ -158,8 +161,12 @@ func (p *placing) restricted() *Refusal {
 	limit := p.fewestWhenEmpty(lists, total)
 	if !p.solve(nil, limit) {
 		most := p.most(lists, limit)
-		p.a.never = fmt.Sprintf("%d %s can never have %d CPUs of the pool, at most %d, and the empty machine has so many there (topology-policy: %s); ask for at most %d, write %s, or make the pool larger",
-			limit, groups, total, most, Restricted, most, BestEffort)
+		which := fmt.Sprintf("%d %s can never", limit, groups)
+		if limit == 1 {
+			which = "no " + strings.TrimSuffix(groups, "s") + " can ever"
+		}
+		p.a.never = fmt.Sprintf("%s have %d CPUs of the pool, at most %d (topology-policy: %s); ask for at most %d, write %s, or make the pool larger",
+			which, total, most, Restricted, most, BestEffort)
 		return p.a.refuse(NotOnFewestNodes, most,
 			"%s that are enough on the empty machine: %d, and now they are not (topology-policy: %s); ask for fewer, write %s, or see "+defragment,
 			groups, limit, Restricted, BestEffort)
