@@ -39,12 +39,11 @@ func (s *Supply) Take(r Request) (cpuset.Set, error) {
 		a.have = s.had
 	}
 	refusal := a.precheck()
-	if refusal != nil {
-		return cpuset.Set{}, refusal
-	}
-	for w := range a.tries {
-		if refusal = a.run(w); refusal == nil {
-			return s.commit(&r.Options), nil
+	if refusal == nil {
+		for w := range a.tries {
+			if refusal = a.run(w); refusal == nil {
+				return s.commit(&r.Options), nil
+			}
 		}
 	}
 	if never := a.neverPossible(); never != "" {
@@ -214,7 +213,7 @@ func (a *attempt) tooFew(f *filter) *Refusal {
 }
 
 func (a *attempt) refuseFragments() *Refusal {
-	a.never = fmt.Sprintf("full-pcpus-only takes only whole cores, and those of the pool never add up to %d CPUs; ask for another number, or turn the option off",
+	a.never = fmt.Sprintf("full-pcpus-only takes only whole cores, and the cores of the pool never add up to %d CPUs; ask for another number, or turn the option off",
 		a.r.CPUs+count(a.have))
 	return a.refuse(TooFewWholeCores, a.s.view.total.cpus(),
 		"full-pcpus-only takes only cores that are wholly free, and those do not add up; ask for fewer, or see "+defragment)

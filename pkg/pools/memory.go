@@ -22,9 +22,9 @@ func newMemory(t *topology.Topology) *memory {
 	return m
 }
 
-// nearestMemory returns the IDs of the nodes with memory that are nearest to the node with
-// index i: the node itself and nodes without CPUs that are as near, or else the nearest node,
-// the lowest of equal ones.
+// nearestMemory returns the IDs of the nodes whose memory is nearest to the node with index i.
+// These are the node itself and nodes without CPUs that are as near. If the node has no memory,
+// it is the nearest node with memory, the lowest of equal ones.
 func nearestMemory(t *topology.Topology, i int) cpuset.Set {
 	from := t.Nodes[i]
 	distance := func(j int) int {

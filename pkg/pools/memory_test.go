@@ -9,8 +9,8 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/topology"
 )
 
-// TestMemoryOfFakeNodes checks that owners may use all the memory of their CPUs on a machine
-// with numa=fake: the first node has the CPUs, and the others have only memory, as near.
+// TestMemoryOfFakeNodes checks a machine with numa=fake: the first node has the CPUs, and the
+// others have memory at the same distance. Owners may use the memory of all these nodes.
 func TestMemoryOfFakeNodes(t *testing.T) {
 	var places []topology.Place
 	for id := range 4 {

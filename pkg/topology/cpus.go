@@ -70,8 +70,8 @@ func (s sysfs) siblings(id int) (cpuset.Set, error) {
 }
 
 // readPackages reads physical_package_id and die_id. Architectures without dies (arm64) have
-// no die_id. s390x has the package number -1 for all packages, and tells them apart by
-// package_cpus_list.
+// no die_id. s390x has the package number -1 for all packages: package_cpus_list
+// distinguishes them.
 func (r *scan) readPackages() error {
 	unnumbered := make(map[int]int) // numbers of packages by their lowest CPU
 	for i := range r.places {

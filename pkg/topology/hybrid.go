@@ -76,7 +76,7 @@ func (s sysfs) kindsByCounters(t *Topology) (known bool, _ error) {
 }
 
 // kindsBySpeed sets the kind of CPUs that reach at least 80 % of the speed of the fastest CPU
-// to Performance, and that of the others to Efficiency. Equal cores differ by less: the
+// to Performance, and the kind of the others to Efficiency. Equal cores differ by less: the
 // maker selects some of them for a few hundred MHz more. It sets nothing if all CPUs are of
 // one kind, or if the speed of a CPU is not known.
 func (t *Topology) kindsBySpeed(speed func(CPU) int) {

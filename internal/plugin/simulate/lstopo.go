@@ -139,7 +139,7 @@ type lstopoLevel struct {
 const deepest = 64
 
 // walk reads an object and the objects in it. The numbers of packages have no bound: Arm's
-// firmware derives them from addresses. POWER, s390x and RISC-V have none.
+// firmware derives them from addresses. Files of POWER, s390x and RISC-V have no number.
 func (w *lstopoWalk) walk(o *lstopoObject, at lstopoAt, deep int) error {
 	if deep > deepest {
 		return fmt.Errorf("objects nest more than %d times", deepest)

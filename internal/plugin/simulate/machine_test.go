@@ -76,9 +76,9 @@ func read(t testing.TB, name string) []byte {
 	return data
 }
 
-// TestLstopo reads files of lstopo (hwloc 2.9.0) about synthetic machines, and files of the same
-// form about kinds of real machines: sub-NUMA clusters with memory of the package, Arm's numbers
-// of packages, packages without a number, a group of CPUs without memory.
+// TestLstopo reads files of lstopo (hwloc 2.9.0) about synthetic machines. Four files have the
+// form of real machines: sub-NUMA clusters with memory of the package, Arm's numbers of packages,
+// packages without a number, and a group of CPUs without memory.
 func TestLstopo(t *testing.T) {
 	for name, want := range map[string]string{
 		"dies.xml":   "0-31: 16 cores, 2 L3s, 4 dies, 2 packages, nodes [0:0-31]",
