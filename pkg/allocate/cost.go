@@ -30,7 +30,7 @@ func (q *search) sequence() [5]uint8 {
 		return [...]uint8{costParts, costPackages, costL3s, costNodes, costFarNodes}
 	case q.cachesFirst:
 		return [...]uint8{costParts, costL3s, costNodes, costPackages, costFarNodes}
-	case q.byPackage && q.hinted:
+	case q.byPackage && q.hintedNodes != nil:
 		return [...]uint8{costParts, costPackages, costFarNodes, costNodes, costL3s}
 	case q.byPackage:
 		return [...]uint8{costParts, costPackages, costNodes, costL3s, costFarNodes}

@@ -63,7 +63,7 @@ func (q *search) distribute() bool {
 		d.collect()
 		all = append(all, d)
 	}
-	for size := 1; size <= len(q.m.cellsOfNode); size++ {
+	for size := range q.sizesOfShares {
 		for _, d := range all {
 			if size > min(len(d.nodes), q.n/d.unit, d.within(q.limit)) || d.exhausted() || !d.enough(d.bySize[:size]) {
 				continue
@@ -77,6 +77,22 @@ func (q *search) distribute() bool {
 		}
 	}
 	return false
+}
+
+// sizesOfShares yields the numbers of nodes to try: from the smallest, or with a hint first from
+// the number of hinted nodes, because the devices are in all of them, as with the kubelet
+// (kubernetes#139430).
+func (q *search) sizesOfShares(yield func(int) bool) {
+	all, hinted := len(q.m.cellsOfNode), 0
+	for _, is := range q.hintedNodes {
+		hinted += int(toInt(is))
+	}
+	first := max(hinted, 1)
+	for i := range all {
+		if size := (first-1+i)%all + 1; !yield(size) {
+			return
+		}
+	}
 }
 
 // units yields the units of shares, the smallest first: a single CPU, or with whole cores the

@@ -46,7 +46,8 @@
 //     to. The kubelet only counts, and gives out fragments when there is enough of
 //     them.
 //   - distribute-cpus-across-numa: even shares from the fewest nodes that can give
-//     them; with full-pcpus-only in units of the threads of a core. What an even
+//     them, or from as many nodes as the hint has; with full-pcpus-only in units of
+//     the threads of a core. What an even
 //     share leaves over goes where it splits the fewest cores, and then to as many
 //     nodes as possible. Among sets of nodes: fewest cores in part, the most even,
 //     fewest packages, caches, then what leaves the machine most even, then

@@ -16,11 +16,11 @@ type search struct {
 	v *view
 	n int
 
-	byPackage   bool // packages count before nodes
-	cachesFirst bool // caches count before nodes and packages
-	hinted      bool // there are hinted nodes
-	spread      bool // one thread of each core
-	whole       bool // no core in part
+	byPackage   bool   // packages count before nodes
+	cachesFirst bool   // caches count before nodes and packages
+	hintedNodes []bool // by index; nil without a hint
+	spread      bool   // one thread of each core
+	whole       bool   // no core in part
 	// order is the sequence of the first places of a cost.
 	order [5]uint8
 	// limit is the number of groups that the owner may be in at most: nodes, or

@@ -59,7 +59,7 @@ func (p *placing) newSearch(allowed []bool, limit int) {
 	}
 	p.markNear(p.a.r.Near)
 	if p.hinted != nil {
-		q.hinted = true
+		q.hintedNodes = p.hinted
 		for i := range m.topology.Nodes {
 			q.nearNode[i] = q.nearNode[i] || p.a.r.Nodes.Contains(m.topology.Nodes[i].ID)
 		}

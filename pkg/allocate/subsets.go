@@ -46,7 +46,7 @@ func (s *subsets) settled() bool {
 	case s.q.cachesFirst:
 		return s.q.best.cost[costL3s] <= s.fewestL3s
 	}
-	return !s.q.byPackage || !s.q.hinted
+	return !s.q.byPackage || s.q.hintedNodes == nil
 }
 
 func (s *subsets) extend(cells []int32, size int) {
