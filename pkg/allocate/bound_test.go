@@ -77,3 +77,34 @@ func TestFewestCachesBeyondTheBound(t *testing.T) {
 		t.Errorf("Take = %s (%v): %+v; want 7 caches", cpus, err, got)
 	}
 }
+
+// TestFewestCoresInPart checks that no choice on a ragged supply takes more cores in part than
+// necessary, also if the sets of nodes and caches are too many to try. The machines have as many
+// nodes and caches as large servers.
+func TestFewestCoresInPart(t *testing.T) {
+	for i, text := range []string{"nodes=8 l3s=3 cores=6 threads=2", "packages=2 nodes=4 l3s=3 cores=8 threads=2", "packages=2 nodes=8 l3s=4 cores=2 threads=2"} {
+		top := machineOf(t, text).Topology()
+		m := allocate.New(top)
+		r := rand.New(rand.NewPCG(11, uint64(i)))
+		for range 150 {
+			free := randomSubset(r, top.Online, 2+r.IntN(3))
+			whole := 0
+			for _, core := range top.Cores {
+				whole += toInt(core.CPUs.IsSubsetOf(free))
+			}
+			n := 1 + r.IntN(free.Len())
+			least := n - 2*min(whole, n/2)
+			cpus, err := m.Supply(free).Take(allocate.Request{CPUs: n})
+			if got := m.Shape(cpus).SplitCores; err != nil || cpus.Len() != n || got != least {
+				t.Errorf("%s: %d of %s: %d cores in part, %v; want %d", text, n, free, got, err, least)
+			}
+		}
+	}
+}
+
+func toInt(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}

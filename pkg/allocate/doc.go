@@ -94,13 +94,14 @@
 //
 // # Bounds
 //
-// Sets of nodes are tried from small to large, and in each the caches, where
-// caches that are alike count once. That is exhaustive on machines with up to 15
-// nodes, and for small requests on any. Beyond maxCombinations the emptiest nodes,
-// or caches, are taken until there is enough. Even shares are weighed within the
-// same bound and within maxSteps; beyond it only the largest nodes are, and what
-// an even share leaves over goes from node to node. Cores in part, and those broken
-// up, are the fewest where the numbers of threads of the cores divide one another:
-// with up to two threads always, with four or eight as long as all of them are
-// online.
+// Sets of nodes are tried from small to large, and in each set the caches. Caches that are
+// alike count once. Both share the bound maxCombinations. Within it the search is exhaustive,
+// as for most requests on machines with up to 15 nodes. Ragged supplies with many different
+// caches reach the bound on smaller machines. Beyond it the best choice so far counts, or the
+// emptiest nodes and caches are taken until there is enough: nodes, packages and caches may
+// be more than necessary. Cores in part are the fewest also beyond the bound, where the numbers
+// of threads of the cores divide one another: with up to two threads always, with four or
+// eight while all of them are online. Even shares are weighed within the same bound and within
+// maxSteps. Beyond it only the largest nodes are weighed, and the remainder of an even share
+// goes from node to node.
 package allocate

@@ -1,6 +1,9 @@
 package allocate
 
-import "slices"
+import (
+	"math"
+	"slices"
+)
 
 // maxCombinations bounds the combinations that are considered for one request,
 // and with them its time. A search that reaches it goes on without trying all
@@ -36,8 +39,9 @@ type search struct {
 	// allowed marks the cells to take from; nil stands for all.
 	allowed []bool
 
-	// parts is what cannot be undercut: cores in part, whatever the allowed cells.
-	parts int
+	// parts is the fewest cores in part of all allowed cells together, and target the fewest
+	// of the sets of groups within the limit. Sets with more cannot be the best choice.
+	parts, target int
 	// fewestL3s is likewise for caches, where they come first, and inFewestL3s are
 	// those that do it.
 	fewestL3s   int32
@@ -128,7 +132,10 @@ func (q *search) run() bool {
 	if q.limit > 0 {
 		limit = min(limit, max(q.limit, base))
 	}
-	if q.cachesFirst && limit == base+len(candidates) {
+	q.target = q.parts
+	if limit < base+len(candidates) {
+		q.target = q.fewestParts(candidates, limit-base)
+	} else if q.cachesFirst {
 		q.findFewestL3s(candidates)
 	}
 	for size := q.fewest(candidates); base+size <= limit; size++ {
@@ -237,7 +244,31 @@ func (q *search) settled() bool {
 	if q.spread {
 		return true
 	}
-	return c[costParts] == int32(q.parts) && (!q.cachesFirst || q.byPackage || c[costL3s] <= q.fewestL3s)
+	return c[costParts] <= int32(q.target) && (!q.cachesFirst || q.byPackage || c[costL3s] <= q.fewestL3s)
+}
+
+// fewestParts returns the fewest cores in part of any set of size candidates: smaller sets have
+// at least as many. It returns the largest number if there are too many sets to try.
+func (q *search) fewestParts(candidates []int32, size int) int {
+	if combinations(len(candidates), size) > maxCombinations {
+		return math.MaxInt32
+	}
+	least := math.MaxInt32
+	if size == 0 {
+		if parts, _, ok := q.cover(q.sum); ok {
+			least = parts
+		}
+		return least
+	}
+	for i := range len(candidates) - size + 1 {
+		q.push(candidates[i])
+		least = min(least, q.fewestParts(candidates[i+1:], size-1))
+		q.pop()
+		if least <= q.parts {
+			break
+		}
+	}
+	return least
 }
 
 // findFewestL3s finds out how few caches can do at best, wherever they are.
@@ -311,7 +342,7 @@ func (q *search) considerGroups() {
 	q.considered++
 	q.outbid = true
 	parts, broken, ok := q.cover(q.sum)
-	if !ok || q.found && !q.spread && int32(parts) > q.best.cost[costParts] {
+	if !ok || !q.spread && (parts > q.target || q.found && int32(parts) > q.best.cost[costParts]) {
 		return
 	}
 	q.cells = q.cells[:0]
