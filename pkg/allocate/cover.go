@@ -1,22 +1,23 @@
 package allocate
 
-// cover says how n CPUs can be had from t: in parts cores that are taken only in
-// part, broken of which were whole. It is false when t has fewer CPUs. It is what
-// filler does, without choosing the cores; both are the fewest parts where the
-// numbers of threads divide one another (1, 2, 4, 8), as on real machines with
-// all their threads online, or with two in a core.
+// cover returns how a request of n CPUs is met from t: parts is the number of cores of which
+// only some threads are taken, and broken the number of these that were whole. It returns false
+// if t has fewer CPUs. The filler takes the same cores. Both take the fewest cores in part if
+// the numbers of threads divide one another (1, 2, 4, 8). That is so on real machines with up
+// to two threads in a core, or with all threads online. They take whole cores alone if whole
+// cores of any numbers of threads add up to n.
 func (t tally) cover(n int) (parts, broken int, ok bool) {
 	if t.cpus() < n {
 		return 0, 0, false
 	}
-	threads := len(t) / 2
+	threads, all := len(t)/2, n
 	wholeLeft := false
 	for k := threads; k > 0; k-- {
 		cores := min(int(t[k]), n/k)
 		n -= cores * k
 		wholeLeft = wholeLeft || cores < int(t[k])
 	}
-	if n == 0 {
+	if n == 0 || t.exact(all, threads, nil) {
 		return 0, 0, true
 	}
 	for k := threads; k >= n; k-- {
@@ -33,6 +34,33 @@ func (t tally) cover(n int) (parts, broken int, ok bool) {
 		parts += cores
 	}
 	return parts, 0, true
+}
+
+// exact reports whether whole cores of up to k threads have n CPUs together, and enters their
+// numbers in counts, by threads. It prefers cores of many threads. Few cores of a size are left
+// out for others: as many as a core has threads are enough, because these can be replaced.
+func (t tally) exact(n, k int, counts []int32) bool {
+	if n == 0 {
+		clear(counts)
+		return true
+	}
+	room := 0
+	for j := 1; j <= k; j++ {
+		room += int(t[j]) * j
+	}
+	if room < n || k == 0 {
+		return false
+	}
+	most := min(int(t[k]), n/k)
+	for cores := most; cores >= max(0, most-len(t)/2); cores-- {
+		if t.exact(n-cores*k, k-1, counts[:min(k, len(counts))]) {
+			if counts != nil {
+				counts[k] = int32(cores)
+			}
+			return true
+		}
+	}
+	return false
 }
 
 // spread says how n CPUs can be had from t on as many cores as possible: doubled

@@ -21,13 +21,17 @@ func (q *search) fill(leaves []int32) {
 	f.pack()
 }
 
-// pack takes whole cores, the largest first, and what is missing then from as few
-// other cores as possible.
+// pack takes whole cores, the largest first, or exactly those that add up to the request. It
+// takes the remainder from as few other cores as possible.
 func (f *filler) pack() {
+	counts := f.counts()
 	for k := f.v.m.threads; k > 0; k-- {
 		f.eachCore(func(c int32) {
-			if n := f.v.coreFree[c]; f.need >= k && int(n) == k && f.v.kind(c, n) == whole {
+			if n := f.v.coreFree[c]; f.need >= k && int(n) == k && f.v.kind(c, n) == whole && (counts == nil || counts[k] > 0) {
 				f.take(c, k)
+				if counts != nil {
+					counts[k]--
+				}
 			}
 		})
 	}
@@ -40,6 +44,24 @@ func (f *filler) pack() {
 		})
 		f.take(best, min(f.need, int(f.v.coreFree[best])))
 	}
+}
+
+// counts returns the numbers of whole cores to take, by threads. It returns nil if each core
+// counts that the request has room for: all cores have the same number of threads, or whole
+// cores do not add up.
+func (f *filler) counts() []int32 {
+	m := f.v.m
+	if m.Group() == m.threads {
+		return nil
+	}
+	t, counts := make(tally, 2*m.threads+1), make([]int32, m.threads+1)
+	for _, leaf := range f.leaves {
+		t.add(f.v.leaves[leaf], 1)
+	}
+	if !t.exact(f.need, m.threads, counts) {
+		return nil
+	}
+	return counts
 }
 
 // betterPart says whether core a is better than b for less than a whole core: one

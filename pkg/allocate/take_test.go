@@ -3,6 +3,8 @@ package allocate_test
 import (
 	"errors"
 	"fmt"
+	"maps"
+	"math/rand/v2"
 	"strings"
 	"testing"
 
@@ -203,6 +205,37 @@ func TestNever(t *testing.T) {
 		_, err := m.Supply(set(t, test.free)).Take(r)
 		if err == nil || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("Take(%s) of %s: %v; want %q", test.request, test.free, err, test.want)
+		}
+	}
+}
+
+// TestWholeCoresAddUp checks machines whose cores have several numbers of threads: a request is
+// met if, and only if, whole free cores add up to it.
+func TestWholeCoresAddUp(t *testing.T) {
+	r := rand.New(rand.NewPCG(3, 7))
+	for range 400 {
+		shape := []string{"cores=4 threads=3", "nodes=2 l3s=2 cores=2 threads=3", "packages=2 cores=3 threads=4", "nodes=3 cores=2 threads=5"}[r.IntN(4)]
+		machine := machineOf(t, shape)
+		machine.Offline = randomSubset(r, machine.Topology().Online, 4)
+		top := machine.Topology()
+		free := randomSubset(r, top.Online, 2+r.IntN(4))
+		sums := map[int]bool{0: true}
+		for _, core := range top.Cores {
+			if !core.CPUs.IsSubsetOf(free) {
+				continue
+			}
+			for n := range maps.Clone(sums) {
+				sums[n+core.CPUs.Len()] = true
+			}
+		}
+		for n := 1; n <= free.Len(); n++ {
+			for _, options := range []string{"", " distribute-cpus-across-numa=true", " prefer-align-cpus-by-uncorecache=true", " align-by-socket=true"} {
+				request := fmt.Sprintf("%d full-pcpus-only=true%s", n, options)
+				cpus, err := allocate.New(top).Supply(free).Take(requestOf(t, request))
+				if (err == nil) != sums[n] || err == nil && (cpus.Len() != n || allocate.New(top).Shape(cpus).SplitCores > 0) {
+					t.Fatalf("%s, offline %s: %s of %s = %s, %v; want that it is met: %t", shape, machine.Offline, request, free, cpus, err, sums[n])
+				}
+			}
 		}
 	}
 }
