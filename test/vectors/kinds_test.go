@@ -147,6 +147,9 @@ var deviations = []deviation{
 	{"four-sockets 15", "one socket less, on fewer cores"},
 	{"two-nodes-each 18", "more cores, on two NUMA nodes of the socket"},
 	{"two-nodes-each 27", "one socket less, on fewer cores"},
+	{"four-nodes-each 11", allHinted},
+	{"four-nodes-each 15", allHinted},
+	{"two-nodes-each 24", allHinted},
 	{"admit 14 cluster without CPU partitioning", offIsSaid},
 	{"admit 15 no nodes yet: allowed unchanged", offIsSaid},
 	{"admit 16 infrastructure status empty", "there is no Infrastructure object"},
@@ -194,6 +197,7 @@ var deviations = []deviation{
 
 const (
 	noSuchCPU = "CPU numbers end at cpuset.MaxCPUs-1 = 8191"
+	allHinted = "shares from all hinted NUMA nodes, as with kubelets that have the change of kubernetes#139430"
 	noGates   = "options need no feature gate"
 
 	tableNames  = "a workload's annotations have the names that the configuration's domain gives them"
