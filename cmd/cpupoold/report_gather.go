@@ -122,9 +122,9 @@ func (r *reported) add(name string, data []byte) {
 	r.files = append(r.files, report.File{Name: name, Data: data})
 }
 
-// lackSize notes a file that does not fit beside the other files.
+// lackSize notes a file that does not fit into the rest of the archive.
 func (r *reported) lackSize(name string, size int) {
-	r.lack(name, fmt.Errorf("its %d bytes do not fit beside the %d bytes of the other files; the limit is %d", size, r.size, report.MaxTotal-spare))
+	r.lack(name, fmt.Errorf("its %d bytes are too many: the other files have %d bytes, and the limit is %d", size, r.size, report.MaxTotal-spare))
 }
 
 func (r *reported) json(name string, v any) {

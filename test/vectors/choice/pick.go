@@ -68,6 +68,9 @@ func (p Pick) Check(theirs cpuset.Set, refused error) error {
 	if a, b := p.hinted(got), p.hinted(theirs); a < b && !fragments {
 		worse, trade = append(worse, fmt.Sprintf("%d CPUs on the hinted nodes instead of %d", a, b)), false
 	}
+	if p.Request.Options.DistributeCPUsAcrossNUMA && p.hintedNodes(got) > p.hintedNodes(theirs) {
+		trade = len(worse) > 0 // the devices are in all hinted nodes (kubernetes#139430)
+	}
 	switch {
 	case trade:
 		return fmt.Errorf("takes %s where the kubelet takes %s: %q: %w", got, theirs, worse, ErrTrade)
@@ -75,6 +78,17 @@ func (p Pick) Check(theirs cpuset.Set, refused error) error {
 		return fmt.Errorf("takes %s where the kubelet takes %s: %q", got, theirs, worse)
 	}
 	return nil
+}
+
+// hintedNodes returns the number of hinted nodes that have some of the CPUs.
+func (p Pick) hintedNodes(cpus cpuset.Set) int {
+	n := 0
+	for _, node := range p.Topology.Nodes {
+		if p.Request.Nodes.Contains(node.ID) && node.CPUs.Overlaps(cpus) {
+			n++
+		}
+	}
+	return n
 }
 
 // hinted is the number of CPUs that are on the nodes of the request, or under
