@@ -70,10 +70,14 @@ func (s sysfs) siblings(id int) (cpuset.Set, error) {
 }
 
 // readPackages reads physical_package_id and die_id. Architectures without dies (arm64) have
-// no die_id. s390x has the package number -1 for all packages: package_cpus_list
-// distinguishes them.
+// no die_id. On s390x, the number of a package is unique in its book only, or it is -1 for all
+// packages: package_cpus_list distinguishes them.
 func (r *scan) readPackages() error {
 	unnumbered := make(map[int]int) // numbers of packages by their lowest CPU
+	_, books, err := optional(r.number(cpuFile(r.places[0].ID, "topology/book_id")))
+	if err != nil {
+		return err
+	}
 	for i := range r.places {
 		p := &r.places[i]
 		name := cpuFile(p.ID, "topology/physical_package_id")
@@ -84,7 +88,7 @@ func (r *scan) readPackages() error {
 		if !ok {
 			return missing(p.ID, name)
 		}
-		if p.Package = pkg; pkg < 0 {
+		if p.Package = pkg; pkg < 0 || books {
 			cpus, err := r.packageCPUs(p.ID)
 			if err != nil {
 				return err

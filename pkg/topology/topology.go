@@ -50,8 +50,8 @@ func (t *Topology) warn(format string, args ...any) {
 // Group is a set of CPUs that share something.
 type Group struct {
 	// ID is the kernel's number of a package (physical_package_id) or of a die (die_id,
-	// which is unique in its package only), or -1 if the kernel has none. Packages without
-	// a number that the kernel distinguishes (s390x) are numbered from 0. The ID of a core
+	// which is unique in its package only), or -1 if the kernel has none. Packages that the
+	// kernel distinguishes without a unique number (s390x) are numbered from 0. The ID of a core
 	// or cache is its lowest CPU, because the kernel's numbers are not unique, or missing.
 	ID   int        `json:"id"`
 	CPUs cpuset.Set `json:"cpus"`

@@ -78,6 +78,7 @@ func arrows() map[string][]string {
 		"internal/cluster/webhook":        {"internal/admission", "internal/cluster/eviction", "internal/cluster/evictor", "internal/cluster/hostedpriority", "internal/cluster/review", "internal/limits", "pkg/workload"},
 
 		// Test support.
+		"internal/testing/machines":    {"pkg/cpuset", "pkg/topology"},
 		"internal/testing/manpages":    nil,
 		"internal/testing/nodefixture": {"pkg/...", "internal/config", "internal/node/annotations", "internal/node/hostenv", "internal/node/undo", "internal/testing/testnode"},
 		"internal/testing/reference":   nil,

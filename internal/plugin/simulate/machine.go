@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/topology"
@@ -43,15 +44,16 @@ func parseJSON(data []byte) (*topology.Topology, error) {
 	if len(t.CPUs) == 0 {
 		return nil, errors.New("no topology in it; cpupoold topology -o json and cpupoold status -o json print one")
 	}
-	again, err := anew(t)
+	again, err := reassemble(t)
 	if err != nil {
 		return nil, fmt.Errorf("topology: %w", err)
 	}
 	return again, nil
 }
 
-// anew makes a topology of what one says of its CPUs, so that its parts agree.
-func anew(t *topology.Topology) (*topology.Topology, error) {
+// reassemble returns a topology of the places of another's CPUs, so that its parts agree. It keeps the
+// numbers of packages and dies, which may be equal, and the warnings.
+func reassemble(t *topology.Topology) (*topology.Topology, error) {
 	places := make([]topology.Place, len(t.CPUs))
 	for i, c := range t.CPUs {
 		for _, x := range []struct {
@@ -65,13 +67,23 @@ func anew(t *topology.Topology) (*topology.Topology, error) {
 				return nil, fmt.Errorf("CPU %d is of number %d of %s, which has %d", c.ID, x.at, x.what, x.count)
 			}
 		}
-		places[i] = topology.Place{ID: c.ID, Core: c.Core, L3: c.L3, Die: t.Dies[c.Die].ID, Package: t.Packages[c.Package].ID, Node: t.Nodes[c.Node].ID,
+		places[i] = topology.Place{ID: c.ID, Core: c.Core, L3: c.L3, Die: c.Die, Package: c.Package, Node: t.Nodes[c.Node].ID,
 			Kind: c.Kind, Capacity: c.Capacity}
 	}
 	again, err := topology.Assemble(places, t.Nodes)
 	if err != nil {
 		return nil, err
 	}
+	for _, c := range t.CPUs {
+		place, _ := again.CPU(c.ID)
+		if pkg := &again.Packages[place.Package]; pkg.CPUs.First() == c.ID {
+			pkg.ID = t.Packages[c.Package].ID
+		}
+		if die := &again.Dies[place.Die]; die.CPUs.First() == c.ID {
+			die.ID = t.Dies[c.Die].ID
+		}
+	}
+	again.Warnings = append(slices.Clone(t.Warnings), again.Warnings...)
 	again.Present = t.Present.Union(again.Online)
 	again.Possible = t.Possible.Union(again.Present)
 	again.Isolated, again.NohzFull = t.Isolated, t.NohzFull
