@@ -21,6 +21,9 @@ type Node struct {
 	// Defaults states which values of spec.resources the API server sets in pods that come.
 	// NewNode assumes the newest API server.
 	Defaults admission.Defaults
+	// Progress is called before each pod with the number of pods before it and of all pods; nil
+	// for none.
+	Progress func(done, all int)
 
 	config   *config.Config
 	whole    *topology.Topology // with all CPUs that may be online
@@ -109,7 +112,13 @@ func (n *Node) Add(p *Pod) error {
 	r := begin(p, n.Defaults, n.tick())
 	r.changed = n.now
 	n.pods = append(n.pods, r)
-	// Only for who may get CPUs of its own it matters in which order containers come.
+	n.startAll(r)
+	return nil
+}
+
+// startAll starts the containers of a pod. The order matters only for containers that can get
+// exclusive CPUs.
+func (n *Node) startAll(r *running) {
 	each := r.pod.QoS == pools.QoSGuaranteed
 	if each {
 		n.build()
@@ -130,7 +139,6 @@ func (n *Node) Add(p *Pod) error {
 		}
 	}
 	n.build()
-	return nil
 }
 
 // Remove ends a pod.

@@ -201,13 +201,14 @@ func (n *Node) Run(objects *Objects, events []Event) ([]Step, error) {
 			later[e.Add] = true
 		}
 	}
+	var first []*Pod
 	for i := range objects.Pods {
 		if p := &objects.Pods[i]; !later[p.Name()] {
-			if err := n.Add(p); err != nil {
-				return nil, err
-			}
-			n.refusals.settle(n)
+			first = append(first, p)
 		}
+	}
+	if err := n.addAll(first); err != nil {
+		return nil, err
 	}
 	steps := make([]Step, 0, len(events))
 	for i := range events {
