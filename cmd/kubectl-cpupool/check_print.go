@@ -5,10 +5,7 @@ import (
 	"cmp"
 	"fmt"
 	"io"
-	"os"
 	"strings"
-
-	"golang.org/x/term"
 
 	"github.com/cpupoold/cpupoold/internal/codes"
 	"github.com/cpupoold/cpupoold/internal/layout"
@@ -60,33 +57,5 @@ func ofNodes(nodes []string) string {
 		return fmt.Sprintf(" (%s and %d more nodes)", strings.Join(nodes[:most], ", "), n-most)
 	default:
 		return fmt.Sprintf(" (%s)", strings.Join(nodes, ", "))
-	}
-}
-
-// progress shows on a terminal how many steps are done.
-type progress struct {
-	w    io.Writer // nil without a terminal
-	what string
-	done int
-}
-
-func newProgress(w io.Writer, what string) *progress {
-	if f, ok := w.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
-		return &progress{w: w, what: what}
-	}
-	return &progress{}
-}
-
-// step counts a step of all.
-func (p *progress) step(all int) {
-	if p.done++; p.w != nil {
-		fmt.Fprintf(p.w, "\r%d of %d %s", p.done, all, p.what)
-	}
-}
-
-// end removes the line.
-func (p *progress) end() {
-	if p.w != nil && p.done > 0 {
-		fmt.Fprint(p.w, "\r\x1b[K")
 	}
 }

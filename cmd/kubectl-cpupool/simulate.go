@@ -4,6 +4,7 @@ import (
 	_ "embed" // of the configuration of a fresh installation
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 
 	"github.com/spf13/cobra"
@@ -132,6 +133,8 @@ type scene struct {
 	objects  *simulate.Objects
 	events   []simulate.Event
 	defaults admission.Defaults
+	// progress is the writer for progress on a terminal.
+	progress io.Writer
 	// explained is true if the document has the explanations of all containers.
 	explained bool
 }
@@ -147,6 +150,7 @@ func (o *simulateOptions) run(s streams) error {
 	var missing error
 	refused := false
 	for _, at := range scenes {
+		at.progress = s.err
 		d, c, err := o.simulate(at)
 		if _, elsewhere := errors.AsType[*inspect.NameError](err); elsewhere && len(scenes) > 1 {
 			missing = err // the pod that is to be explained can be on another node
@@ -324,7 +328,10 @@ func (at *scene) simulate(file string, installed bool, pod string) (*simulate.Do
 		return nil, err
 	}
 	node.Defaults = at.defaults
+	p := newProgress(at.progress, "pods")
+	node.Progress = p.step
 	steps, err := node.Run(at.objects, at.events)
+	p.end()
 	if err != nil {
 		return nil, err
 	}

@@ -55,9 +55,9 @@ func (n *Node) addAll(all []*Pod) error {
 	a := arrivals{n: n}
 	a.settle()
 	names := make(map[string]bool, len(all))
-	for i, p := range all {
+	for _, p := range all {
 		if n.Progress != nil {
-			n.Progress(i, len(all))
+			n.Progress(len(all))
 		}
 		switch {
 		case !fast:

@@ -21,9 +21,8 @@ type Node struct {
 	// Defaults states which values of spec.resources the API server sets in pods that come.
 	// NewNode assumes the newest API server.
 	Defaults admission.Defaults
-	// Progress is called before each pod with the number of pods before it and of all pods; nil
-	// for none.
-	Progress func(done, all int)
+	// Progress is called for each pod with the number of all pods; nil without progress.
+	Progress func(all int)
 
 	config   *config.Config
 	whole    *topology.Topology // with all CPUs that may be online
