@@ -3,6 +3,7 @@
 package apiserver_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -329,12 +330,13 @@ func (c *controlPlanes) createdSince(t *testing.T, before []int64) {
 	}
 }
 
-// A counts has the numbers of answers to a burst.
+// A counts has the numbers of answers to a burst, and the first failure of the webhook.
 type counts struct {
 	changed     int // the pod has the requests of its kind
 	plain       int // the pod has other requests
 	failed      int // refused, because the webhook has failed
 	unavailable int // no API server
+	failure     string
 }
 
 // burstSize is more than the idle connections that a client keeps: 25.
@@ -364,6 +366,7 @@ func (p *controlPlane) burst(ctx context.Context, t *testing.T, k podKind) count
 			a.plain++
 		case strings.Contains(got.err.Error(), "failed calling webhook"):
 			a.failed++
+			a.failure = cmp.Or(a.failure, got.err.Error())
 		case unavailable(got.err):
 			a.unavailable++
 		case ctx.Err() == nil:
