@@ -1,9 +1,12 @@
 package main
 
 import (
+	"bufio"
 	"context"
+	"io"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -90,4 +93,43 @@ func TestClusterNodes(t *testing.T) {
 		cancel()
 		check("at the end", map[string]int{})
 	})
+}
+
+// TestServeCluster checks that serve without a file offers the nodes whose daemon runs, and
+// that the page shows why a daemon does not answer.
+func TestServeCluster(t *testing.T) {
+	pod := func(name, node, phase string) string {
+		return `{"metadata":{"name":"` + name + `","namespace":"cpupoold","labels":{"app.kubernetes.io/name":"cpupoold"}},"spec":{"nodeName":"` + node + `","containers":[{"name":"cpupoold"}]},"status":{"phase":"` + phase + `"}}`
+	}
+	lists := map[string]string{"/api/v1/namespaces/cpupoold/pods": "PodList\n" + strings.Join([]string{pod("x", "edge-2", "Running"), pod("y", "edge-1", "Running"), pod("z", "edge-3", "Pending")}, ",")}
+	config := apiServer(t, lists)
+	out, w := io.Pipe()
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() {
+		o := &serveOptions{listen: "127.0.0.1:0", daemonFlags: daemonFlags{namespace: "cpupoold", selector: "app.kubernetes.io/name=cpupoold"}}
+		o.kubeconfig = config
+		ended <- o.run(ctx, streams{strings.NewReader(""), w, w})
+	}()
+	line, err := bufio.NewReader(out).ReadString('\n')
+	if err != nil {
+		t.Fatal(err)
+	}
+	state := got(t, strings.TrimSpace(line)+"state?node=edge-2&after=0")
+	for _, want := range []string{`"nodes":[{"name":"edge-1"},{"name":"edge-2"}]`, "in pod cpupoold/x", "asked again every 5s"} {
+		if !strings.Contains(state, want) {
+			t.Errorf("the state lacks %q: %.1000s", want, state)
+		}
+	}
+	cancel()
+	if err := <-ended; err != nil {
+		t.Errorf("ended with %v", err)
+	}
+	lists["/api/v1/namespaces/cpupoold/pods"] = "PodList\n" + pod("z", "edge-3", "Pending")
+	if code, _, errs := run("", "serve", "--kubeconfig", config); code != exitError || !strings.Contains(errs, "no daemon's pod runs (app.kubernetes.io/name=cpupoold in namespace cpupoold)") {
+		t.Errorf("without a daemon: exit code %d, errors %q", code, errs)
+	}
+	if code, _, errs := run("", "serve", "--kubeconfig", config, "--node", "edge-3"); code != exitError || !strings.Contains(errs, "node edge-3: no pod of a daemon runs there") {
+		t.Errorf("with a node without a daemon: exit code %d, errors %q", code, errs)
+	}
 }
