@@ -124,7 +124,7 @@ func (o *serveOptions) sources(ctx context.Context, s streams) (viewer.Nodes, vi
 		if _, err := o.read(); err != nil {
 			return nil, nil, err
 		}
-		go set.FollowFile(ctx, o.read, time.Second)
+		go set.FollowFile(ctx, o.readChanged(), time.Second)
 	}
 	if archived(o.file) {
 		return set, func(_ context.Context, _ string, c *inspect.Container) (*inspect.Explanation, error) {
@@ -227,6 +227,30 @@ func named(name string, err error) error {
 		return fmt.Errorf("%s: %w", name, err)
 	}
 	return nil
+}
+
+// readChanged returns a function that reads the file if its size or time has changed since
+// the last success. The file of a large cluster takes seconds to read.
+func (o *serveOptions) readChanged() func() ([]viewer.Document, error) {
+	var size int64
+	var at time.Time
+	return func() ([]viewer.Document, error) {
+		info, err := os.Stat(o.file)
+		if err != nil {
+			size = -1
+			return nil, err
+		}
+		if info.Size() == size && info.ModTime().Equal(at) {
+			return nil, nil
+		}
+		all, err := o.read()
+		if err != nil {
+			size = -1
+			return nil, err
+		}
+		size, at = info.Size(), info.ModTime()
+		return all, nil
+	}
 }
 
 // read reads the file.

@@ -105,3 +105,41 @@ func TestServeReport(t *testing.T) {
 		t.Errorf("ended with %v", err)
 	}
 }
+
+// TestServeChanges checks that a file is read again when it changes, also after it was
+// missing.
+func TestServeChanges(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "status.json")
+	write := func(node string) {
+		if err := os.WriteFile(file, []byte(`{"version": 1, "node": "`+node+`", "cpus": [{"id": 0, "online": true}]}`), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("a")
+	read := (&serveOptions{file: file}).readChanged()
+	check := func(want string) {
+		t.Helper()
+		all, err := read()
+		got := ""
+		switch {
+		case err != nil:
+			got = "error"
+		case len(all) > 0:
+			got = all[0].Node
+		}
+		if got != want {
+			t.Errorf("read %q, %v; want %q", got, err, want)
+		}
+	}
+	check("a")
+	check("")
+	write("other")
+	check("other")
+	check("")
+	if err := os.Remove(file); err != nil {
+		t.Fatal(err)
+	}
+	check("error")
+	write("other")
+	check("other")
+}

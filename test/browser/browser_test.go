@@ -311,7 +311,7 @@ func TestExplanation(t *testing.T) {
 	})
 	p.explain.Store(&explain)
 	p.do(chromedp.Focus("#again", chromedp.ByQuery), chromedp.KeyEvent(kb.Enter), chromedp.WaitVisible("#explanation article"))
-	if got := p.text("#answer"); got != "It has CPUs 4-5 <b>alone</b>.\n\nAsk for less." {
+	if got := p.text("#answer"); got != "It has CPUs 4-5 <b>alone</b>.\n\nFix: Ask for less." {
 		t.Errorf("the answer is %q; want sentence and fix", got)
 	}
 	if at := value[string](p, `document.activeElement.id`); at != "detail-title" {

@@ -104,6 +104,7 @@ func TestProblemLinks(t *testing.T) {
 	if to := value[string](p, `document.querySelector("#problems .problem a:last-of-type").href`); to != page {
 		t.Errorf("the code leads to %q; want %s", to, page)
 	}
+	p.shoot("problem")
 	p.set("search", "upf")
 	if got := p.text("#found"); got != "2 of 5" {
 		t.Errorf("the search finds %s", got)

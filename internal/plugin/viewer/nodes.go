@@ -143,7 +143,8 @@ func (s *Set) Follow(r io.Reader) error {
 }
 
 // FollowFile puts the documents that read returns, and calls it again after each period,
-// until the context ends. An error of read is the end of all nodes until the next success.
+// until the context ends. Without documents and error, nothing changes. An error of read is
+// the end of all nodes until the next success.
 func (s *Set) FollowFile(ctx context.Context, read func() ([]Document, error), every time.Duration) {
 	ticker := time.NewTicker(every)
 	defer ticker.Stop()
@@ -151,9 +152,10 @@ func (s *Set) FollowFile(ctx context.Context, read func() ([]Document, error), e
 	for {
 		all, err := read()
 		switch {
-		case err == nil:
+		case err == nil && len(all) > 0:
 			s.put(all, true)
 			last = ""
+		case err == nil:
 		case err.Error() != last:
 			s.End(err)
 			last = err.Error()

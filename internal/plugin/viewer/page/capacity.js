@@ -4,6 +4,9 @@
 
 const percent = (part) => `${Math.round(100 * part)} %`;
 
+// withLoad returns the cells of a line, with the load as the last one if it is known.
+const withLoad = (cells, load) => (Object.keys(state.load || {}).length ? [...cells, load] : cells);
+
 // loadOf returns how busy CPUs are, or nothing if that is not known.
 function loadOf(cpus) {
   const known = cpus.filter((c) => c.online && state.load && state.load[c.id] !== undefined);
@@ -19,9 +22,9 @@ function showPools() {
     const cpus = members(p.cpus);
     const inPool = s.cpus.filter((c) => (c.pool ? c.pool === p.name && (c.type || "") === (p.type || "") : false));
     const mine = p.name === "guaranteed";
-    return [poolName({ pool: p.name, type: p.type }), p.cpus || "none", String(cpus.size), String(p.containers), mine ? p.owned || "none" : "", mine ? p.free || "none" : "", loadOf(inPool)];
+    return withLoad([poolName({ pool: p.name, type: p.type }), p.cpus || "none", String(cpus.size), String(p.containers), mine ? p.owned || "none" : "", mine ? p.free || "none" : ""], loadOf(inPool));
   });
-  at("pools").replaceChildren(makeTable(["Pool", "CPUs", "#Count", "#Containers", "Owned", "Free", "Busy CPUs"], rows));
+  at("pools").replaceChildren(makeTable(withLoad(["Pool", "CPUs", "#Count", "#Containers", "Owned", "Free"], "Busy CPUs"), rows));
 }
 
 // showRoom shows the free CPUs of the guaranteed pool by NUMA node.
@@ -37,10 +40,10 @@ function showRoom() {
     const here = cpus.filter((c) => free.has(c.id));
     const cores = new Set(cpus.map((c) => c.core));
     const whole = [...cores].filter((core) => cpus.every((c) => c.core !== core || free.has(c.id)));
-    return [`NUMA node ${node}`, String(cpus.filter((c) => all.has(c.id)).length), String(here.length), String(whole.length), listed(here.map((c) => c.id)), loadOf(cpus)];
+    return withLoad([`NUMA node ${node}`, String(cpus.filter((c) => all.has(c.id)).length), String(here.length), String(whole.length), listed(here.map((c) => c.id))], loadOf(cpus));
   });
   const r = s.room;
-  const parts = [makeTable(["Part", "#Guaranteed CPUs", "#Free", "#Free cores", "Free CPUs", "Busy CPUs"], rows)];
+  const parts = [makeTable(withLoad(["Part", "#Guaranteed CPUs", "#Free", "#Free cores", "Free CPUs"], "Busy CPUs"), rows)];
   if (r) {
     const most = `A new container can get ${count(r.pool, "exclusive CPU")} at most; ${r.numaNode} on one NUMA node, ${r.l3} with one L3 cache, ${r.wholeCores} on whole cores of one NUMA node.`;
     parts.unshift(make("p", most + (pool.fromShared && r.pool < free.size ? " The shared pool keeps the other free CPUs (guaranteed.floor)." : "")));

@@ -39,7 +39,7 @@ function showDetail() {
     line("Reason", [c.reason + " (", codeLink(c.code), ")"]);
     line("State", c.state);
     line("Cgroup", c.cgroup);
-    for (const p of s.problems || []) if (subjectsOf(p).includes(c)) line("Problem", make("span", [p.text + " (", codeLink(p.code), ")"], { class: "bad" }));
+    for (const p of s.problems || []) if (p.text !== c.reason && subjectsOf(p).includes(c)) line("Problem", make("span", [p.text + " (", codeLink(p.code), ")"], { class: "bad" }));
     for (const f of s.faults || []) if (c.cgroup && f.cgroup === c.cgroup) line("Fault", make("span", f.error, { class: "bad" }));
     for (const w of s.waits || []) if (c.cgroup && w.cgroup === c.cgroup) line("Written later", `${w.property}: ${w.reason}`);
     for (const e of s.lastWrites || []) if (e.cgroup && e.cgroup === c.cgroup) line("Write", `${new Date(e.time).toLocaleTimeString()} ${e.property} = ${e.value}`);
@@ -49,7 +49,7 @@ function showDetail() {
 
 // answerTo shows the answer in one sentence, and what to change.
 function answerTo(sentences) {
-  at("answer").replaceChildren(...sentences.flatMap(([sentence, fix]) => [make("p", sentence, { class: "sentence" }), fix ? make("p", fix, { class: "fix" }) : null]).filter(Boolean));
+  at("answer").replaceChildren(...sentences.flatMap(([sentence, fix]) => [make("p", sentence, { class: "sentence" }), fix ? make("p", "Fix: " + fix, { class: "fix" }) : null]).filter(Boolean));
 }
 
 // shortAnswer is the answer that the status alone has.
@@ -90,7 +90,7 @@ async function explainChosen() {
   if (answers.length) answerTo(answers);
   at("explained").textContent = errors.join(" ");
   at("explanation").replaceChildren(...parts);
-  at("again").hidden = false;
+  at("again").hidden = !state.status.daemon || !state.status.daemon.mode; // a simulation does not change
 }
 
 // part is a closed part of the explanation, or nothing without content.

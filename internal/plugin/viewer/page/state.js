@@ -46,8 +46,10 @@ function showNodes() {
   if (options.map((o) => o.text).join("\n") !== [...select.options].map((o) => o.text).join("\n")) select.replaceChildren(...options);
   select.value = now;
   const others = nodes.filter((n) => n.problems && n.name !== now);
+  const most = 12; // the list of nodes has the others
   at("elsewhere-part").hidden = !others.length;
-  at("elsewhere").replaceChildren(...others.map((n) => make("li", make("a", words(n), { href: "?node=" + encodeURIComponent(n.name), "data-node": n.name }))));
+  at("elsewhere-title").textContent = `${count(others.length, "other node")} with problems`;
+  at("elsewhere").replaceChildren(...others.slice(0, most).map((n) => make("li", make("a", words(n), { href: "?node=" + encodeURIComponent(n.name), "data-node": n.name }))));
 }
 
 // choose shows the explanation of a CPU, container or unit, and makes it the address.
