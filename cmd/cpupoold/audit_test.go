@@ -203,8 +203,7 @@ not read: 11/task: permission denied
 POOL OR OWNER  CPUS  SCORE  OTHERS  UNSEEN  TASKS  IRQS  FIRED
 guaranteed     4     -      -       -       0      0     0
  du            4     -      -       -       0      0     0
-no score: a score is about the time between two scans, and this audit has made
-  1; use --duration 1s or longer, and let the audit end
+no score: a score is about the time between two scans, and this audit has made 1; use --duration 1s or longer, and let the audit end
 
 No task was found on CPUs of another owner.
 `

@@ -7,15 +7,16 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/cpupoold/cpupoold/internal/layout"
 	"github.com/cpupoold/cpupoold/internal/node/audit"
 )
 
-// printAudit prints a report in lines of at most 80 columns.
+// printAudit prints a report.
 func (a *app) printAudit(r audit.Report) error {
 	if _, err := fmt.Fprintf(a.out, "%.1f s, %s of %d tasks, which took %.2f s of CPU time\n\n", r.Seconds, count(r.Scans, "scan"), r.Tasks, r.Cost); err != nil {
 		return err
 	}
-	out := newTable(a.out, "POOL OR OWNER", "CPUS", "SCORE", "OTHERS", "UNSEEN", "TASKS", "IRQS", "FIRED")
+	out := layout.NewTable("POOL OR OWNER", "CPUS", "SCORE", "OTHERS", "UNSEEN", "TASKS", "IRQS", "FIRED")
 	for _, s := range r.Scores {
 		name := poolLabel(s.PoolName)
 		if s.Name != "" {
@@ -25,19 +26,19 @@ func (a *app) printAudit(r audit.Report) error {
 		if s.Score != nil {
 			rated, others, unseen = score(*s.Score), fmt.Sprintf("%.3fs", s.Others), fmt.Sprintf("%.2fs", s.Unseen)
 		}
-		out.row(clip(name, 24), clip(s.CPUs.String(), 9), rated, others, unseen, fmt.Sprint(s.ExposedTasks), fmt.Sprint(s.ExposedInterrupts), fmt.Sprint(s.DeviceInterrupts))
+		out.Row(clip(name, 24), clip(s.CPUs.String(), 9), rated, others, unseen, fmt.Sprint(s.ExposedTasks), fmt.Sprint(s.ExposedInterrupts), fmt.Sprint(s.DeviceInterrupts))
 	}
 	if len(r.Scores) == 0 {
-		out.row("-", "-", "-", "-", "-", "-", "-", "-")
+		out.Row("-", "-", "-", "-", "-", "-", "-", "-")
 	}
-	if err := out.flush(); err != nil {
+	if err := out.Print(a.out); err != nil {
 		return err
 	}
 	if r.NoScore != "" {
-		for _, line := range wrap("no score: " + r.NoScore) {
-			if _, err := fmt.Fprintln(a.out, line); err != nil {
-				return err
-			}
+		w := layout.NewWriter(a.out, layout.Columns(a.out))
+		w.Paragraph("no score: " + r.NoScore)
+		if err := w.Flush(); err != nil {
+			return err
 		}
 	}
 	if err := a.printFound(r.Findings); err != nil {
@@ -78,7 +79,7 @@ func (a *app) printFound(found []audit.Finding) error {
 		if _, err := fmt.Fprintln(a.out, "\n"+part.title); err != nil {
 			return err
 		}
-		out := newTable(a.out, "WHO", "TASK", "CPUS", part.unit, "WHOSE CPUS")
+		out := layout.NewTable("WHO", "TASK", "CPUS", part.unit, "WHOSE CPUS")
 		for _, f := range part.of {
 			cpus, amount := f.Ran, fmt.Sprintf("%.3fs", f.RanSeconds)
 			switch {
@@ -87,9 +88,9 @@ func (a *app) printFound(found []audit.Finding) error {
 			case f.Ran.IsEmpty():
 				cpus, amount = f.Allowed, ""
 			}
-			out.row(clip(who(f), 24), clip(tasks(f), 16), clip(cpus.String(), 9), amount, clip(cmp.Or(join(f.Owner.Pod, f.Owner.Name), poolLabel(f.Owner.PoolName)), 15))
+			out.Row(clip(who(f), 24), clip(tasks(f), 16), clip(cpus.String(), 9), amount, clip(cmp.Or(join(f.Owner.Pod, f.Owner.Name), poolLabel(f.Owner.PoolName)), 15))
 		}
-		if err := out.flush(); err != nil {
+		if err := out.Print(a.out); err != nil {
 			return err
 		}
 	}
@@ -104,7 +105,7 @@ func (a *app) printKernel(works []audit.KernelWork) error {
 	if _, err := fmt.Fprintln(a.out, "\nThe kernel's own work on CPUs that somebody has, which nobody can move:"); err != nil {
 		return err
 	}
-	out := newTable(a.out, "WHOSE CPUS", "THREADS", "RAN", "SOFTIRQS", "INTERRUPTS")
+	out := layout.NewTable("WHOSE CPUS", "THREADS", "RAN", "SOFTIRQS", "INTERRUPTS")
 	for len(works) > 0 {
 		o := works[0].Owner
 		end := slices.IndexFunc(works, func(w audit.KernelWork) bool { return w.Owner.Pod != o.Pod || w.Owner.Name != o.Name })
@@ -128,10 +129,10 @@ func (a *app) printKernel(works []audit.KernelWork) error {
 		for _, w := range interrupts[:min(len(interrupts), 3)] {
 			most = append(most, fmt.Sprintf("%s %d", w.Name, w.Count))
 		}
-		out.row(clip(cmp.Or(join(o.Pod, o.Name), poolLabel(o.PoolName)), 24), fmt.Sprint(threads), fmt.Sprintf("%.3fs", ran), fmt.Sprint(softirqs), clip(strings.Join(most, ", "), 26))
+		out.Row(clip(cmp.Or(join(o.Pod, o.Name), poolLabel(o.PoolName)), 24), fmt.Sprint(threads), fmt.Sprintf("%.3fs", ran), fmt.Sprint(softirqs), clip(strings.Join(most, ", "), 26))
 		works = works[end:]
 	}
-	return out.flush()
+	return out.Print(a.out)
 }
 
 // inPod returns the name of a cgroup in a pod that belongs to no container, with a space. It

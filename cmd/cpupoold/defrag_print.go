@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/cpupoold/cpupoold/internal/layout"
 	"github.com/cpupoold/cpupoold/pkg/defrag"
 )
 
@@ -35,7 +36,7 @@ func (a *app) printOwners(owners []defrag.Place) error {
 		_, err := fmt.Fprintln(a.out, "Nobody has CPUs of their own.")
 		return err
 	}
-	out := newTable(a.out, "OWNER", "CPUS", "SPLIT CORES", "SHARED", "L3 GROUPS", "NODES", "PACKAGES", "REMOTE CPUS", "STAYS")
+	out := layout.NewTable("OWNER", "CPUS", "SPLIT CORES", "SHARED", "L3 GROUPS", "NODES", "PACKAGES", "REMOTE CPUS", "STAYS")
 	above := false
 	cell := func(now, least int) string {
 		if now <= least {
@@ -45,12 +46,12 @@ func (a *app) printOwners(owners []defrag.Place) error {
 		return fmt.Sprintf("%d (%d)", now, least)
 	}
 	for _, o := range owners {
-		out.row(o.Full(), o.CPUs.String(),
+		out.Row(o.Full(), o.CPUs.String(),
 			cell(o.Now.SplitCores, o.Least.SplitCores), cell(o.Now.SharedCores, o.Least.SharedCores),
 			cell(o.Now.L3Groups, o.Least.L3Groups), cell(o.Now.Nodes, o.Least.Nodes),
 			cell(o.Now.Packages, o.Least.Packages), cell(o.Now.RemoteCPUs, o.Least.RemoteCPUs), o.Fixed)
 	}
-	if err := out.flush(); err != nil || !above {
+	if err := out.Print(a.out); err != nil || !above {
 		return err
 	}
 	_, err := fmt.Fprintln(a.out, "(In brackets: what it would be if the owner were alone in the pool.)")
@@ -62,14 +63,14 @@ func (a *app) printRoom(room defrag.Change[defrag.Room]) error {
 	if _, err := fmt.Fprintln(a.out); err != nil {
 		return err
 	}
-	out := newTable(a.out, "ROOM", "FREE CPUS", "IN ONE L3 GROUP", "IN WHOLE CORES")
+	out := layout.NewTable("ROOM", "FREE CPUS", "IN ONE L3 GROUP", "IN WHOLE CORES")
 	for i, now := range room.Now.Nodes {
 		after := room.After.Nodes[i]
-		out.row("node "+strconv.Itoa(now.Node), change(now.Free, after.Free), change(now.InL3, after.InL3), change(now.InWholeCores, after.InWholeCores))
+		out.Row("node "+strconv.Itoa(now.Node), change(now.Free, after.Free), change(now.InL3, after.InL3), change(now.InWholeCores, after.InWholeCores))
 	}
-	out.row("largest on one node", change(room.Now.OnNode, room.After.OnNode), change(room.Now.InL3, room.After.InL3),
+	out.Row("largest on one node", change(room.Now.OnNode, room.After.OnNode), change(room.Now.InL3, room.After.InL3),
 		change(room.Now.InWholeCores, room.After.InWholeCores))
-	return out.flush()
+	return out.Print(a.out)
 }
 
 func change(now, after int) string {
@@ -93,11 +94,11 @@ func (a *app) printMoves(r defragReport, apply bool) error {
 	if _, err := fmt.Fprintln(a.out, head); err != nil {
 		return err
 	}
-	out := newTable(a.out)
+	out := &layout.Table{}
 	for i, m := range r.Moves {
-		out.row(strconv.Itoa(i+1), m.Full(), m.From.String()+" → "+m.To.String(), why(m, r.bound))
+		out.Row(strconv.Itoa(i+1), m.Full(), m.From.String()+" → "+m.To.String(), why(m, r.bound))
 	}
-	return out.flush()
+	return out.Print(a.out)
 }
 
 func count(n int, what string) string {

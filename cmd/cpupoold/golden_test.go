@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -16,27 +17,36 @@ import (
 	"github.com/cpupoold/cpupoold/internal/explain"
 	"github.com/cpupoold/cpupoold/internal/history"
 	"github.com/cpupoold/cpupoold/internal/inspect"
+	"github.com/cpupoold/cpupoold/internal/layout"
 	"github.com/cpupoold/cpupoold/internal/node/control"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
 
-// golden compares a table with the file that shows it, and holds it to the screen, except
-// addresses.
-func golden(t *testing.T, file, got string) {
+// golden compares text with two files: as in a pipe, and on a terminal of 80 columns, which
+// lines may exceed only by addresses.
+func golden(t *testing.T, file string, text func(io.Writer) error) {
 	t.Helper()
-	file = filepath.Join("testdata", file)
-	if *update {
-		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
+	const columns = 80
+	for file, columns := range map[string]int{file + ".txt": 0, file + "-80.txt": columns} {
+		var out bytes.Buffer
+		w := layout.NewWriter(&out, columns)
+		if err := errors.Join(text(w), w.Flush()); err != nil {
 			t.Fatal(err)
 		}
-	}
-	want, err := os.ReadFile(file)
-	if err != nil || string(want) != got {
-		t.Errorf("%s: %v; want\n%s\ngot\n%s", file, err, want, got)
-	}
-	for line := range strings.Lines(got) {
-		if n := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")); n > screen && !strings.Contains(line, "https://") {
-			t.Errorf("%d characters: %s", n, line)
+		file, got := filepath.Join("testdata", file), out.String()
+		if *update {
+			if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		want, err := os.ReadFile(file)
+		if err != nil || string(want) != got {
+			t.Errorf("%s: %v; want\n%s\ngot\n%s", file, err, want, got)
+		}
+		for line := range strings.Lines(got) {
+			if n := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")); columns > 0 && n > columns && !strings.Contains(line, "https://") {
+				t.Errorf("%s: %d characters: %s", file, n, line)
+			}
 		}
 	}
 }
@@ -72,14 +82,11 @@ func TestExplainGolden(t *testing.T) {
 			Problems:  []inspect.Problem{{Unit: "gnss.service", Code: "Refused", Text: "asks for 9 whole CPUs"}},
 		},
 	}}
-	var out bytes.Buffer
-	for _, details := range []bool{false, true} {
-		if err := explain.Print(&out, e, details); err != nil {
-			t.Fatal(err)
-		}
-		fmt.Fprintln(&out, "----")
-	}
-	golden(t, "explain.txt", out.String())
+	golden(t, "explain", func(w io.Writer) error {
+		err := explain.Print(w, e, false)
+		fmt.Fprintln(w, "----")
+		return errors.Join(err, explain.Print(w, e, true))
+	})
 }
 
 // livingStatus is a state that is always the same.
@@ -110,11 +117,7 @@ func livingStatus(sequence uint64) *inspect.Status {
 }
 
 func TestStatusGolden(t *testing.T) {
-	var out bytes.Buffer
-	if err := printStatus(&out, livingStatus(1)); err != nil {
-		t.Fatal(err)
-	}
-	golden(t, "status.txt", out.String())
+	golden(t, "status", func(w io.Writer) error { return printStatus(w, livingStatus(1)) })
 }
 
 // living is a daemon to which something happens.

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"errors"
 	"io"
 	"log/slog"
 	"os"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/cpupoold/cpupoold/internal/history"
 	"github.com/cpupoold/cpupoold/internal/inspect"
+	"github.com/cpupoold/cpupoold/internal/layout"
 	"github.com/cpupoold/cpupoold/internal/node/control"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
@@ -115,8 +117,8 @@ func TestFollowNeedsADaemon(t *testing.T) {
 	}
 }
 
-// TestStatusIsNarrow: whatever names, sets and texts there are, no line is wider than the
-// screen, and none has what a terminal would obey.
+// TestStatusIsNarrow checks that no line is wider than the terminal, and that no line has
+// control characters, for long names, sets and texts.
 func TestStatusIsNarrow(t *testing.T) {
 	long := strings.Repeat("ünbroken", 60)
 	var odd []int
@@ -145,12 +147,13 @@ func TestStatusIsNarrow(t *testing.T) {
 		LastWrites: []history.Event{{Kind: history.Failed, Pod: long, Via: "file", Property: "cpuset.cpus", Value: cpus.String(), Error: long}},
 	}
 	var out bytes.Buffer
-	if err := printStatus(&out, s); err != nil {
+	w := layout.NewWriter(&out, 80)
+	if err := errors.Join(printStatus(w, s), w.Flush()); err != nil {
 		t.Fatal(err)
 	}
 	for line := range strings.Lines(out.String()) {
 		line = strings.TrimSuffix(line, "\n")
-		if n := utf8.RuneCountInString(line); n > screen {
+		if n := utf8.RuneCountInString(line); n > 80 {
 			t.Errorf("%d characters: %s", n, line)
 		}
 		if strings.ContainsAny(line, "\x1b\a") {

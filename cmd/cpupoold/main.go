@@ -6,6 +6,8 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+
+	"github.com/cpupoold/cpupoold/internal/layout"
 )
 
 func main() {
@@ -13,5 +15,5 @@ func main() {
 	context.AfterFunc(ctx, stop) // a second signal kills
 	hangup := make(chan os.Signal, 1)
 	signal.Notify(hangup, syscall.SIGHUP)
-	os.Exit(execute(ctx, streams{out: os.Stdout, err: os.Stderr, hangup: hangup}, os.Args[1:]))
+	os.Exit(execute(ctx, streams{out: layout.Output(os.Stdout, os.Getenv("COLUMNS")), err: os.Stderr, hangup: hangup}, os.Args[1:]))
 }

@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -60,39 +58,6 @@ func (a *app) announce(text string) (stop func() bool) {
 		}
 	}
 	return func() bool { return false }
-}
-
-// table prints rows in columns, below a head if there is one.
-type table struct {
-	w   *tabwriter.Writer
-	err error
-}
-
-func newTable(w io.Writer, head ...string) *table {
-	t := &table{w: tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)}
-	if len(head) > 0 {
-		t.row(head...)
-	}
-	return t
-}
-
-func (t *table) row(cells ...string) {
-	for i, c := range cells {
-		if cells[i] = printable(c); c == "" {
-			cells[i] = "-"
-		}
-	}
-	if _, err := fmt.Fprintln(t.w, strings.Join(cells, "\t")); t.err == nil {
-		t.err = err
-	}
-}
-
-// flush prints the table and returns the first error of all.
-func (t *table) flush() error {
-	if err := t.w.Flush(); t.err == nil {
-		t.err = err
-	}
-	return t.err
 }
 
 // printable shows what would steer a terminal or break the table as ?: a program names

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/cpupoold/cpupoold/internal/codes"
+	"github.com/cpupoold/cpupoold/internal/layout"
 	"github.com/cpupoold/cpupoold/internal/node/hostslices"
 	"github.com/cpupoold/cpupoold/internal/node/preview"
 	"github.com/cpupoold/cpupoold/pkg/pools"
@@ -65,24 +66,24 @@ func cpusOf(c *pools.Placement) string {
 func reasonText(r pools.Reason) string { return r.Text + " (" + string(r.Code) + ")" }
 
 func (a *app) printPlan(p preview.Preview) error {
-	out := newTable(a.out, "POD", "CONTAINER OR UNIT", "POOL", "CPUS", "REASON")
+	out := layout.NewTable("POD", "CONTAINER OR UNIT", "POOL", "CPUS", "REASON")
 	for _, pod := range p.Plan.Pods {
 		for _, c := range pod.Containers {
 			if c.State == pools.Exited {
 				continue
 			}
-			out.row(pod.Namespace+"/"+pod.Name, c.Name, poolName(c.Pool, c.Type), cpusOf(&c), reasonText(c.Reason))
+			out.Row(pod.Namespace+"/"+pod.Name, c.Name, poolName(c.Pool, c.Type), cpusOf(&c), reasonText(c.Reason))
 		}
 	}
 	for _, u := range p.Plan.Units {
-		out.row("", u.Name, poolName(u.Pool, u.Type), u.CPUs.String(), reasonText(u.Reason))
+		out.Row("", u.Name, poolName(u.Pool, u.Type), u.CPUs.String(), reasonText(u.Reason))
 	}
 	for _, v := range p.Host {
 		if v.State == hostslices.Confined {
-			out.row("", v.Name, "host", v.CPUs.String(), "services of the host")
+			out.Row("", v.Name, "host", v.CPUs.String(), "services of the host")
 		}
 	}
-	if err := out.flush(); err != nil {
+	if err := out.Print(a.out); err != nil {
 		return err
 	}
 	if _, err := fmt.Fprintln(a.out, codes.Hint()); err != nil {
@@ -98,11 +99,11 @@ func (a *app) printPlan(p preview.Preview) error {
 	} else if _, err := fmt.Fprintf(a.out, "\n%d writes:\n", len(p.Writes)); err != nil {
 		return err
 	}
-	writes := newTable(a.out)
+	writes := &layout.Table{}
 	for i, w := range p.Writes {
-		writes.row(fmt.Sprint(i+1), string(w.Via), w.Property+"="+w.Value, string(w.Path), w.Reason)
+		writes.Row(fmt.Sprint(i+1), string(w.Via), w.Property+"="+w.Value, string(w.Path), w.Reason)
 	}
-	if err := writes.flush(); err != nil {
+	if err := writes.Print(a.out); err != nil {
 		return err
 	}
 	if err := a.printTuning(p.Tuning); err != nil {

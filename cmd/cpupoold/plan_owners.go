@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/cpupoold/cpupoold/internal/layout"
 	"github.com/cpupoold/cpupoold/internal/node/preview"
 )
 
@@ -16,14 +17,14 @@ func (a *app) printNoise(p preview.Preview) error {
 	if _, err := fmt.Fprintln(a.out, "\nExclusive CPUs, and on which of them the kernel does work of its own:"); err != nil {
 		return err
 	}
-	out := newTable(a.out, "POD", "CONTAINER OR UNIT", "CPUS", "KEPT BY", "BALANCING", "TICK", "RCU", "MANAGED IRQS")
+	out := layout.NewTable("POD", "CONTAINER OR UNIT", "CPUS", "KEPT BY", "BALANCING", "TICK", "RCU", "MANAGED IRQS")
 	var lines []string
 	for _, o := range p.Owners {
 		mode := string(o.Mode)
 		if o.Wanted != o.Mode {
 			mode += ", to be " + string(o.Wanted)
 		}
-		out.row(o.Pod, o.Name, o.CPUs.String(), mode, o.Balancing(), o.Tick.String(), o.RCU.String(), o.ManagedIRQ.String())
+		out.Row(o.Pod, o.Name, o.CPUs.String(), mode, o.Balancing(), o.Tick.String(), o.RCU.String(), o.ManagedIRQ.String())
 		if o.Why != "" {
 			lines = append(lines, fmt.Sprintf("no partition: %s/%s: %s", o.Pod, o.Name, o.Why))
 		}
@@ -34,7 +35,7 @@ func (a *app) printNoise(p preview.Preview) error {
 	if len(p.BootArguments) > 0 {
 		lines = append(lines, "kernel arguments against tick, RCU callbacks and managed interrupts there: "+strings.Join(p.BootArguments, " "))
 	}
-	if err := out.flush(); err != nil {
+	if err := out.Print(a.out); err != nil {
 		return err
 	}
 	for _, l := range lines {

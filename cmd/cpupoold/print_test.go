@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/cpupoold/cpupoold/internal/codes"
+	"github.com/cpupoold/cpupoold/internal/layout"
 	"github.com/cpupoold/cpupoold/internal/node/hostslices"
 	"github.com/cpupoold/cpupoold/internal/node/noise"
 	"github.com/cpupoold/cpupoold/internal/node/preflight"
@@ -82,9 +83,9 @@ left alone: user.slice: another process has set its CPUs to 3
 // reach it, and breaks no line.
 func TestPrintable(t *testing.T) {
 	var out bytes.Buffer
-	table := newTable(&out, "TASK", "CPUS")
-	table.row("\x1b]0;own\a\tx\ny\u202e", "")
-	if err := table.flush(); err != nil {
+	table := layout.NewTable("TASK", "CPUS")
+	table.Row("\x1b]0;own\a\tx\ny\u202e", "")
+	if err := table.Print(&out); err != nil {
 		t.Fatal(err)
 	}
 	if want := "TASK           CPUS\n?]0;own??x?y?  -\n"; out.String() != want {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/cpupoold/cpupoold/internal/layout"
 	"github.com/cpupoold/cpupoold/internal/node/restore"
 	"github.com/cpupoold/cpupoold/internal/node/undo"
 )
@@ -114,11 +115,11 @@ func (a *app) printRestored(r restore.Report) error {
 func (a *app) printDiffers(all []undo.Difference) error {
 	listed := slices.DeleteFunc(slices.Clone(all), func(d undo.Difference) bool { return d.Harmless })
 	if len(listed) > 0 {
-		out := newTable(a.out, "DIFFERS", "FILE", "WAS", "IS", "BECAUSE")
+		out := layout.NewTable("DIFFERS", "FILE", "WAS", "IS", "BECAUSE")
 		for _, d := range listed {
-			out.row(string(d.Path), d.File, d.Value, d.Now, d.Reason)
+			out.Row(string(d.Path), d.File, d.Value, d.Now, d.Reason)
 		}
-		if err := out.flush(); err != nil {
+		if err := out.Print(a.out); err != nil {
 			return err
 		}
 	}
@@ -137,12 +138,9 @@ func (a *app) printCount(n int, one, many string) error {
 	case n > 1:
 		text = fmt.Sprintf(many, n)
 	}
-	for _, line := range wrap(text + " (listed with -o json)") {
-		if _, err := fmt.Fprintln(a.out, line); err != nil {
-			return err
-		}
-	}
-	return nil
+	w := layout.NewWriter(a.out, layout.Columns(a.out))
+	w.Paragraph(text + " (listed with -o json)")
+	return w.Flush()
 }
 
 // printChanges prints what is put back from what to what.
@@ -154,18 +152,18 @@ func (a *app) printChanges(r restore.Report) error {
 	if r.DryRun {
 		head = "TO RESTORE"
 	}
-	out := newTable(a.out, head, "FILE", "FROM", "TO")
+	out := layout.NewTable(head, "FILE", "FROM", "TO")
 	for _, c := range r.Changes {
 		what := string(c.Path)
 		if c.Unit != "" {
 			what = c.Unit
 		}
-		out.row(what, c.File, c.From, c.To)
+		out.Row(what, c.File, c.From, c.To)
 	}
 	for _, c := range r.Settings.Restored {
-		out.row(c.String(), c.Label, c.From, c.To)
+		out.Row(c.String(), c.Label, c.From, c.To)
 	}
-	return out.flush()
+	return out.Print(a.out)
 }
 
 func (a *app) printNode(n *restore.NodeReport) error {

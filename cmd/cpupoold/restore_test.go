@@ -94,12 +94,10 @@ kubepods.slice/a.scope  cpuset.cpus  4-5   0-7
 system.slice            cpuset.cpus  0-1   -
 DIFFERS  OF  WAS  IS   BECAUSE
 irq/24   -   0-7  0-3  no effect
-1 setting of the host keeps the value of another process, with the CPUs that the
-  daemon had removed (listed with -o json)
+1 setting of the host keeps the value of another process, with the CPUs that the daemon had removed (listed with -o json)
 DIFFERS       FILE         WAS  IS   BECAUSE
 system.slice  cpuset.cpus  -    0-1  busy
-2 values have another text and the same effect: all CPUs or NUMA nodes instead
-  of none (listed with -o json)
+2 values have another text and the same effect: all CPUs or NUMA nodes instead of none (listed with -o json)
 `
 	for _, c := range []struct {
 		report restore.Report

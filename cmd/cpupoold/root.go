@@ -82,9 +82,9 @@ func isUsage(err error) bool {
 // screen at most.
 func complain(w io.Writer, err error) {
 	if _, names := errors.AsType[*inspect.NameError](err); names {
-		for _, line := range wrap("cpupoold: " + err.Error()) {
-			_, _ = fmt.Fprintln(w, line) // an error has no other destination
-		}
+		text := layout.NewWriter(w, layout.Columns(w))
+		text.Paragraph("cpupoold: " + err.Error())
+		_ = text.Flush() // an error has no other destination
 		return
 	}
 	for line := range strings.SplitSeq(err.Error(), "\n") {

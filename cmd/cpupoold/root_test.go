@@ -11,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/cpupoold/cpupoold/internal/inspect"
+	"github.com/cpupoold/cpupoold/internal/layout"
 	"github.com/cpupoold/cpupoold/internal/version"
 )
 
@@ -45,7 +46,7 @@ func TestExitCodes(t *testing.T) {
 	}
 }
 
-// TestComplainOfNames checks that a list of names fits the screen, and that other errors keep
+// TestComplainOfNames checks that a list of names fits the terminal, and that other errors keep
 // one line each.
 func TestComplainOfNames(t *testing.T) {
 	for name, c := range map[string]struct {
@@ -56,13 +57,17 @@ func TestComplainOfNames(t *testing.T) {
 		"joined errors": {errors.Join(errors.New("one"), errors.New(strings.Repeat("two ", 30))), 2},
 	} {
 		var out bytes.Buffer
-		complain(&out, c.err)
+		w := layout.NewWriter(&out, 80)
+		complain(w, c.err)
+		if err := w.Flush(); err != nil {
+			t.Fatal(err)
+		}
 		lines := slices.Collect(strings.Lines(out.String()))
 		if len(lines) != c.lines || !strings.HasPrefix(lines[0], "cpupoold: ") {
 			t.Errorf("%s: %d lines; want %d:\n%s", name, len(lines), c.lines, &out)
 		}
 		for _, line := range lines {
-			if n := utf8.RuneCountInString(line) - 1; c.lines == 5 && n > screen {
+			if n := utf8.RuneCountInString(line) - 1; c.lines == 5 && n > 80 {
 				t.Errorf("%s: %d columns: %s", name, n, line)
 			}
 		}

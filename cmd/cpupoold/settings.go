@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/cpupoold/cpupoold/internal/layout"
 	"github.com/cpupoold/cpupoold/internal/node/preview"
 	"github.com/cpupoold/cpupoold/internal/node/tune"
 )
@@ -34,11 +35,11 @@ func (a *app) printSettings(r tune.Report, dry bool) error {
 	}
 	listed := slices.DeleteFunc(slices.Clone(r.Differs), func(d tune.Difference) bool { return d.Harmless })
 	if len(listed) > 0 {
-		out := newTable(a.out, "DIFFERS", "OF", "WAS", "IS", "BECAUSE")
+		out := layout.NewTable("DIFFERS", "OF", "WAS", "IS", "BECAUSE")
 		for _, d := range listed {
-			out.row(d.String(), d.Label, d.Original, d.Now, d.Reason)
+			out.Row(d.String(), d.Label, d.Original, d.Now, d.Reason)
 		}
-		if err := out.flush(); err != nil {
+		if err := out.Print(a.out); err != nil {
 			return err
 		}
 	}
@@ -56,14 +57,14 @@ func (a *app) printTuning(p *preview.Tuning) error {
 		len(p.Changes), orNone(p.Quiet.String()), orNone(p.NoKernel.String())); err != nil {
 		return err
 	}
-	out := newTable(a.out)
+	out := &layout.Table{}
 	for _, c := range p.Changes {
-		out.row(c.String(), c.Label, c.From, "to "+c.To)
+		out.Row(c.String(), c.Label, c.From, "to "+c.To)
 	}
 	for _, s := range p.Stuck {
-		out.row(s.String(), s.Label, s.Value, "stays: "+s.Text)
+		out.Row(s.String(), s.Label, s.Value, "stays: "+s.Text)
 	}
-	if err := out.flush(); err != nil {
+	if err := out.Print(a.out); err != nil {
 		return err
 	}
 	var managers []string

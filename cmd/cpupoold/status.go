@@ -15,7 +15,7 @@ func (a *app) status() *cobra.Command {
 		Short: "Print what the running daemon does: pools, containers, sources, problems, writes",
 		Long: `Status asks the running daemon for its state after the last pass: pools with their CPUs, who
 is in them and why, what keeps exclusive CPUs exclusive, sources that fare badly, problems,
-the last writes and the configuration in force. The table is 80 columns wide at most; JSON
+the last writes and the configuration in force. Tables are as wide as the terminal; JSON
 has all of it, the machine's topology too, and is described in docs/status.md.
 
 With --watch it is printed anew whenever something has happened, until it is stopped; with

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"cmp"
 	"encoding/json"
 	"fmt"
@@ -14,57 +13,53 @@ import (
 	"github.com/cpupoold/cpupoold/internal/codes"
 	"github.com/cpupoold/cpupoold/internal/explain"
 	"github.com/cpupoold/cpupoold/internal/inspect"
+	"github.com/cpupoold/cpupoold/internal/layout"
 )
 
 // printLine prints JSON on one line.
 func printLine(w io.Writer, v any) error { return json.NewEncoder(w).Encode(v) }
 
-// printStatus prints a state for people, 80 columns wide.
+// printStatus prints a state for people.
 func printStatus(to io.Writer, s *inspect.Status) error {
-	w := bufio.NewWriter(to) // it keeps the first error
-	paragraph := func(text string) {
-		for _, line := range wrap(text) {
-			fmt.Fprintln(w, line)
-		}
-	}
-	paragraph(headline(s))
-	paragraph(passLine(s))
-	paragraph(configLine(s))
+	w := layout.NewWriter(to, layout.Columns(to))
+	w.Paragraph(headline(s))
+	w.Paragraph(passLine(s))
+	w.Paragraph(configLine(s))
 	for _, x := range s.Config.Adapted {
-		paragraph("adapted: " + x)
+		w.Paragraph("adapted: " + x)
 	}
 	if s.System != nil {
-		paragraph(systemLine(s.System))
+		w.Paragraph(systemLine(s.System))
 	}
 	fmt.Fprintln(w)
-	if err := poolTable(s).print(w); err != nil {
+	if err := poolTable(s).Print(w); err != nil {
 		return err
 	}
 	if len(s.Containers) > 0 {
 		fmt.Fprintln(w)
-		if err := containerTable(s).print(w); err != nil {
+		if err := containerTable(s).Print(w); err != nil {
 			return err
 		}
 	}
 	for _, line := range auxiliaryLines(s.Auxiliary) {
-		paragraph("in pods: " + line)
+		w.Paragraph("in pods: " + line)
 	}
 	fmt.Fprintln(w)
-	paragraph(sourceLine(s))
-	paragraph(writeLine(s))
+	w.Paragraph(sourceLine(s))
+	w.Paragraph(writeLine(s))
 	for _, e := range s.LastWrites[max(0, len(s.LastWrites)-5):] {
-		paragraph("  " + explain.EventLine(&e))
+		w.Paragraph("  " + explain.EventLine(&e))
 	}
 	for _, p := range s.Problems {
-		paragraph("not honoured: " + problemLine(&p))
+		w.Paragraph("not honoured: " + problemLine(&p))
 	}
 	for _, f := range s.Faults {
-		paragraph("not as planned: " + f.Cgroup + ": " + f.Error)
+		w.Paragraph("not as planned: " + f.Cgroup + ": " + f.Error)
 	}
 	for _, x := range s.Waits {
-		paragraph("waits: " + x.Cgroup + " " + x.Property + ": " + x.Reason)
+		w.Paragraph("waits: " + x.Cgroup + " " + x.Property + ": " + x.Reason)
 	}
-	paragraph(codes.Hint())
+	w.Paragraph(codes.Hint())
 	return w.Flush()
 }
 
@@ -141,16 +136,16 @@ func systemLine(p *inspect.SystemPartition) string {
 	return "system partition " + p.Cgroup + ", " + cpus + ": " + text
 }
 
-func poolTable(s *inspect.Status) *narrow {
-	t := &narrow{}
-	t.row("POOL", "CPUS", "COUNT", "CONTAINERS", "OWNED", "FREE", "KEPT EMPTY")
+func poolTable(s *inspect.Status) *layout.Table {
+	t := &layout.Table{}
+	t.Row("POOL", "CPUS", "COUNT", "CONTAINERS", "OWNED", "FREE", "KEPT EMPTY")
 	for _, p := range s.Pools {
 		empty := p.Idle.Union(p.Resting).Union(p.Parked)
 		free, owned := "", ""
 		if p.Name == inspect.Guaranteed {
 			owned, free = sizeOf(p.Owned.Len(), p.Owned.String()), sizeOf(p.Free.Len(), p.Free.String())
 		}
-		t.row(inspectPool(p.Name, p.Type), p.CPUs.String(), strconv.Itoa(p.CPUs.Len()), strconv.Itoa(p.Containers), owned, free, empty.String())
+		t.Row(inspectPool(p.Name, p.Type), p.CPUs.String(), strconv.Itoa(p.CPUs.Len()), strconv.Itoa(p.Containers), owned, free, empty.String())
 	}
 	return t
 }
@@ -170,21 +165,21 @@ func inspectPool(name, typ string) string {
 	return name + "/" + typ
 }
 
-func containerTable(s *inspect.Status) *narrow {
+func containerTable(s *inspect.Status) *layout.Table {
 	order := []string{inspect.Guaranteed, inspect.Management, inspect.Shared, inspect.Other}
 	all := slices.Clone(s.Containers)
 	slices.SortStableFunc(all, func(a, b inspect.Container) int {
 		return cmp.Or(cmp.Compare(slices.Index(order, a.Pool), slices.Index(order, b.Pool)), cmp.Compare(a.Type, b.Type))
 	})
-	t := &narrow{}
-	t.row("CONTAINER OR UNIT", "POOL", "CPUS", "KEPT BY", "REASON")
+	t := &layout.Table{}
+	t.Row("CONTAINER OR UNIT", "POOL", "CPUS", "KEPT BY", "REASON")
 	for i := range all {
 		c := &all[i]
 		cpus := c.CPUs.String()
 		if !c.Mixed.IsEmpty() {
 			cpus += " + " + c.Mixed.String()
 		}
-		t.row(c.Full(), inspectPool(c.Pool, c.Type), cpus, c.Mode, c.Code)
+		t.Row(c.Full(), inspectPool(c.Pool, c.Type), cpus, c.Mode, c.Code)
 	}
 	return t
 }

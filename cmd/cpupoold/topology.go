@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/cpupoold/cpupoold/internal/layout"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/topology"
 )
@@ -43,14 +44,14 @@ of a saved /sys, such as the directory sys of a report (cpupoold report).`,
 
 // printTopology prints a line for each core.
 func (a *app) printTopology(t *topology.Topology) error {
-	out := newTable(a.out, "NODE", "PACKAGE", "DIE", "L3", "CORE", "CPUS", "KIND")
+	out := layout.NewTable("NODE", "PACKAGE", "DIE", "L3", "CORE", "CPUS", "KIND")
 	for _, core := range t.Cores {
 		cpu, _ := t.CPU(core.CPUs.First())
 		kind := ""
 		if cpu.Kind != topology.Unknown {
 			kind = cpu.Kind.String()
 		}
-		out.row(
+		out.Row(
 			strconv.Itoa(t.Nodes[cpu.Node].ID),
 			strconv.Itoa(t.Packages[cpu.Package].ID),
 			strconv.Itoa(t.Dies[cpu.Die].ID),
@@ -60,7 +61,7 @@ func (a *app) printTopology(t *topology.Topology) error {
 			kind,
 		)
 	}
-	if err := out.flush(); err != nil {
+	if err := out.Print(a.out); err != nil {
 		return err
 	}
 	var memory []int
@@ -72,12 +73,12 @@ func (a *app) printTopology(t *topology.Topology) error {
 	if _, err := fmt.Fprintln(a.out); err != nil {
 		return err
 	}
-	sets := newTable(a.out)
-	sets.row("online", t.Online.String())
-	sets.row("offline", t.Present.Difference(t.Online).String())
-	sets.row("present", t.Present.String())
-	sets.row("isolated at boot", t.Isolated.String())
-	sets.row("nohz_full", t.NohzFull.String())
-	sets.row("nodes with memory", cpuset.Of(memory...).String())
-	return sets.flush()
+	sets := &layout.Table{}
+	sets.Row("online", t.Online.String())
+	sets.Row("offline", t.Present.Difference(t.Online).String())
+	sets.Row("present", t.Present.String())
+	sets.Row("isolated at boot", t.Isolated.String())
+	sets.Row("nohz_full", t.NohzFull.String())
+	sets.Row("nodes with memory", cpuset.Of(memory...).String())
+	return sets.Print(a.out)
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"cmp"
 	"fmt"
 	"io"
@@ -14,19 +13,19 @@ import (
 
 // printCheck prints a table of the nodes, the findings, and the facts that were not read.
 func printCheck(to io.Writer, d *clustercheck.Document) error {
-	w := bufio.NewWriter(to) // it keeps the first error
-	t := newTable(w)
-	t.row("NODE", "KERNEL", "RUNTIME", "NRI DEFAULT", "KUBELET", "CPU POLICY", "TOPOLOGY", "DRIVER", "CGROUPS", "RESERVED CPUS", "OS")
+	w := layout.NewWriter(to, layout.Columns(to))
+	t := &layout.Table{}
+	t.Row("NODE", "KERNEL", "RUNTIME", "NRI DEFAULT", "KUBELET", "CPU POLICY", "TOPOLOGY", "DRIVER", "CGROUPS", "RESERVED CPUS", "OS")
 	for i := range d.Nodes {
 		n := &d.Nodes[i]
 		k := n.Kubelet
 		if k == nil {
 			k = &clustercheck.Kubelet{CPUManagerPolicy: "?", TopologyManagerPolicy: "?", CgroupDriver: "?", ReservedSystemCPUs: "?"}
 		}
-		t.row(n.Name, n.Kernel, n.Runtime, cmp.Or(n.NRI, "?"), n.Version, k.CPUManagerPolicy, k.TopologyManagerPolicy, k.CgroupDriver, cmp.Or(n.Cgroup, "?"),
-			cmp.Or(k.ReservedSystemCPUs, "-"), n.OS)
+		t.Row(n.Name, n.Kernel, n.Runtime, cmp.Or(n.NRI, "?"), n.Version, k.CPUManagerPolicy, k.TopologyManagerPolicy, k.CgroupDriver, cmp.Or(n.Cgroup, "?"),
+			k.ReservedSystemCPUs, n.OS)
 	}
-	if err := t.flush(); err != nil {
+	if err := t.Print(w); err != nil {
 		return err
 	}
 	fmt.Fprintln(w)

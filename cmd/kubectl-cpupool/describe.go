@@ -67,26 +67,26 @@ func describeCommand(s streams) *cobra.Command {
 }
 
 func printNode(w io.Writer, n *overview.Node) error {
-	t := newTable(w)
-	t.row("Node", n.Name)
-	t.row("Health", n.Health)
+	t := &layout.Table{}
+	t.Row("Node", n.Name)
+	t.Row("Health", n.Health)
 	if n.Message != "" {
-		t.row("Message", withCode(n))
+		t.Row("Message", withCode(n))
 	}
 	if !n.AsOf.IsZero() {
-		t.row("As of", n.AsOf.Format(time.RFC3339))
+		t.Row("As of", n.AsOf.Format(time.RFC3339))
 	}
-	if err := t.flush(); err != nil {
+	if err := t.Print(w); err != nil {
 		return err
 	}
 	for i := range n.Pools {
 		p := &n.Pools[i]
 		fmt.Fprintf(w, "\n%s: %s CPUs, %s requested, %s free (%s)\n", layout.Printable(p.Full()), cpus(p.Capacity), cpus(p.Requested), cpus(p.Free), p.Resource)
-		t := newTable(w)
+		t := &layout.Table{}
 		for _, pod := range p.Pods {
-			t.row("  "+pod.Namespace+"/"+pod.Name, cpus(pod.Requested))
+			t.Row("  "+pod.Namespace+"/"+pod.Name, cpus(pod.Requested))
 		}
-		if err := t.flush(); err != nil {
+		if err := t.Print(w); err != nil {
 			return err
 		}
 	}

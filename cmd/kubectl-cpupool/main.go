@@ -24,7 +24,7 @@ const (
 )
 
 func main() {
-	os.Exit(execute(streams{os.Stdin, os.Stdout, os.Stderr}, os.Args[1:]))
+	os.Exit(execute(streams{os.Stdin, layout.Output(os.Stdout, os.Getenv("COLUMNS")), os.Stderr}, os.Args[1:]))
 }
 
 // streams are what the process is connected to.

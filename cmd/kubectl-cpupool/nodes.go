@@ -101,21 +101,21 @@ func (o *nodesOptions) overview(ctx context.Context) ([]overview.Node, error) {
 }
 
 func printNodes(w io.Writer, nodes []overview.Node) error {
-	t := newTable(w)
-	t.row("NODE", "POOL", "CPUS", "REQUESTED", "FREE", "HEALTH")
+	t := &layout.Table{}
+	t.Row("NODE", "POOL", "CPUS", "REQUESTED", "FREE", "HEALTH")
 	for i := range nodes {
 		n := &nodes[i]
 		name, health := n.Name, n.Health
 		for j := range n.Pools {
 			p := &n.Pools[j]
-			t.row(name, p.Full(), cpus(p.Capacity), cpus(p.Requested), cpus(p.Free), health)
-			name, health = "", ""
+			t.Row(name, p.Full(), cpus(p.Capacity), cpus(p.Requested), cpus(p.Free), health)
+			name, health = " ", " " // a dash would be a value
 		}
 		if len(n.Pools) == 0 {
-			t.row(name, "-", "", "", "", health)
+			t.Row(name, "", "", "", "", health)
 		}
 	}
-	if err := t.flush(); err != nil {
+	if err := t.Print(w); err != nil {
 		return err
 	}
 	for i := range nodes {

@@ -35,9 +35,9 @@ func TestNodes(t *testing.T) {
 	code, out, errs := kubectl(t, "nodes", "--kubeconfig", config)
 	want := `NODE    POOL        CPUS  REQUESTED  FREE  HEALTH
 edge-1  management  2     0          2     not ready
-        shared      2     0          2     
-        guaranteed  4     2.5        1.5   
-plain   -                                  no pools
+        shared      2     0          2
+        guaranteed  4     2.5        1.5
+plain   -           -     -          -     no pools
 edge-1: 1 cgroup is not as planned
 `
 	if diff := cmp.Diff(want, out); code != exitOK || diff != "" {
@@ -98,9 +98,9 @@ func TestUsageOf(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := `NODE    POOL        CPUS  BUSY  %    OWNER
-edge-1  management  0     0.25  25   
-        shared      1     0.00  0    
-        guaranteed  2-3   1.00  50   
+edge-1  management  0     0.25  25   -
+        shared      1     0.00  0    -
+        guaranteed  2-3   1.00  50   -
         guaranteed  2     1.00  100  ran/du-0/phy
 `
 	if diff := cmp.Diff(want, out.String()); diff != "" {

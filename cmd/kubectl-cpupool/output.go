@@ -4,10 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"strings"
-	"text/tabwriter"
-
-	"github.com/cpupoold/cpupoold/internal/layout"
 )
 
 // checkOutput returns what is wrong with a value of -o.
@@ -25,19 +21,3 @@ func printJSON(w io.Writer, document any) error {
 	e.SetIndent("", "  ")
 	return e.Encode(document)
 }
-
-// table prints rows in columns that are as wide as names need, which are there to be copied.
-type table struct{ w *tabwriter.Writer }
-
-func newTable(w io.Writer) table { return table{tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)} }
-
-// row adds a row. What would steer a terminal is shown as ?.
-func (t table) row(cells ...string) {
-	for i, c := range cells {
-		cells[i] = layout.Printable(c)
-	}
-	fmt.Fprintln(t.w, strings.Join(cells, "\t"))
-}
-
-// flush prints the rows.
-func (t table) flush() error { return t.w.Flush() }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"cmp"
 	"fmt"
 	"io"
@@ -19,7 +18,7 @@ import (
 // page is what is printed, in parts with an empty line between them. It keeps the first
 // error.
 type page struct {
-	to    *bufio.Writer
+	to    *layout.Writer
 	begun bool
 	err   error
 }
@@ -31,11 +30,7 @@ func (p *page) part() {
 	p.begun = true
 }
 
-func (p *page) say(text string) {
-	for _, line := range layout.Wrap(text, "  ") {
-		fmt.Fprintln(p.to, line)
-	}
-}
+func (p *page) say(text string) { p.to.Paragraph(text) }
 
 func (p *page) table(t *layout.Table) {
 	if err := t.Print(p.to); p.err == nil {
@@ -53,7 +48,7 @@ func (p *page) close() error {
 // printSimulations prints simulations for people: an overview of several nodes, and then
 // each node.
 func printSimulations(to io.Writer, all []*simulate.Document) error {
-	p := &page{to: bufio.NewWriter(to)}
+	p := &page{to: layout.NewWriter(to, layout.Columns(to))}
 	if len(all) > 1 {
 		p.part()
 		p.table(nodeTable(all))
@@ -262,7 +257,7 @@ func (p *page) problems(d *simulate.Document) {
 
 // printComparisons prints, for each node, what differs between two configurations.
 func printComparisons(to io.Writer, all []*simulate.Comparison) error {
-	p := &page{to: bufio.NewWriter(to)}
+	p := &page{to: layout.NewWriter(to, layout.Columns(to))}
 	for _, c := range all {
 		p.comparison(c)
 	}

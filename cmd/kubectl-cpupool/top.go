@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/cpupoold/cpupoold/internal/inspect"
+	"github.com/cpupoold/cpupoold/internal/layout"
 	"github.com/cpupoold/cpupoold/internal/plugin/overview"
 	"github.com/cpupoold/cpupoold/internal/plugin/viewer"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
@@ -165,14 +166,14 @@ func usageOf(node string, s *inspect.Status, load map[int]float64, owners bool) 
 }
 
 func printUsage(w io.Writer, rows []usageRow) error {
-	t := newTable(w)
-	t.row("NODE", "POOL", "CPUS", "BUSY", "%", "OWNER")
+	t := &layout.Table{}
+	t.Row("NODE", "POOL", "CPUS", "BUSY", "%", "OWNER")
 	for i, r := range rows {
 		node := r.Node
 		if i > 0 && rows[i-1].Node == r.Node {
-			node = ""
+			node = " " // a dash would be a value
 		}
-		t.row(node, r.Pool, r.CPUs.String(), fmt.Sprintf("%.2f", r.Busy), fmt.Sprintf("%.0f", 100*r.Busy/float64(r.CPUs.Len())), r.Owner)
+		t.Row(node, r.Pool, r.CPUs.String(), fmt.Sprintf("%.2f", r.Busy), fmt.Sprintf("%.0f", 100*r.Busy/float64(r.CPUs.Len())), r.Owner)
 	}
-	return t.flush()
+	return t.Print(w)
 }

@@ -1,7 +1,6 @@
 package explain
 
 import (
-	"bufio"
 	"cmp"
 	"fmt"
 	"io"
@@ -17,10 +16,10 @@ import (
 // shownEvents is the maximum number of events that Print writes for a subject.
 const shownEvents = 12
 
-// Print writes an explanation as text of 80 columns: each sentence once, with the fix and the
+// Print writes an explanation as text: each sentence once, with the fix and the
 // CPUs. With details, rules, candidates, changes, the cgroup and events of each subject follow.
 func Print(to io.Writer, e *inspect.Explanation, details bool) error {
-	p := &printer{Writer: bufio.NewWriter(to)} // it keeps the first error
+	p := &printer{layout.NewWriter(to, layout.Columns(to))}
 	for i := 0; i < len(e.Subjects); {
 		same := i + 1
 		for same < len(e.Subjects) && e.Subjects[same].Sentence == e.Subjects[i].Sentence {
@@ -41,13 +40,9 @@ func Print(to io.Writer, e *inspect.Explanation, details bool) error {
 }
 
 // printer writes paragraphs.
-type printer struct{ *bufio.Writer }
+type printer struct{ *layout.Writer }
 
-func (p *printer) say(format string, args ...any) {
-	for _, line := range layout.Wrap(fmt.Sprintf(format, args...), "  ") {
-		fmt.Fprintln(p, line)
-	}
-}
+func (p *printer) say(format string, args ...any) { p.Paragraph(fmt.Sprintf(format, args...)) }
 
 // head writes the heading of a part, after an empty line.
 func (p *printer) head(format string, args ...any) {
@@ -165,7 +160,7 @@ func (p *printer) cgroup(s *inspect.Subject) {
 	t.Row("cpuset.mems.effective", k.MemsEffective, "")
 	t.Row("cpu.weight", k.Weight, weight)
 	t.Row("cpu.max", k.Max, quota)
-	_ = t.Print(p) // the writer keeps the error
+	_ = t.Print(p.Writer) // the writer keeps the error
 	if k.Error != "" {
 		p.say("not all files could be read: %s", k.Error)
 	}

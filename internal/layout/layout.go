@@ -1,5 +1,6 @@
-// Package layout lays out text for people on a terminal: tables and paragraphs that
-// are 80 columns wide at most.
+// Package layout lays out text for people: tables and paragraphs. On a terminal they are as
+// wide as the terminal at most, and long cells are shortened with an ellipsis. In a pipe or a
+// file nothing is shortened, and a paragraph is one line.
 package layout
 
 import (
@@ -10,12 +11,16 @@ import (
 	"unicode/utf8"
 )
 
-// Width is how wide it is at most, in characters.
-const Width = 80
-
-// Table is a table of columns that are cut where they do not all fit.
+// Table is a table of columns.
 type Table struct {
 	rows [][]string
+}
+
+// NewTable returns a table below a head.
+func NewTable(head ...string) *Table {
+	t := &Table{}
+	t.Row(head...)
+	return t
 }
 
 // Row adds a row. An empty cell is shown as a dash.
@@ -31,8 +36,10 @@ func (t *Table) Row(cells ...string) {
 // least is how narrow a column may become.
 const least = 8
 
-// Print prints the rows, with two spaces between columns: the widest column is cut first.
+// Print prints the rows, with two spaces between columns. On a terminal it cuts the widest
+// column first until the rows fit.
 func (t *Table) Print(w io.Writer) error {
+	most := Columns(w)
 	var widths []int
 	for _, row := range t.rows {
 		for i, c := range row {
@@ -46,7 +53,7 @@ func (t *Table) Print(w io.Writer) error {
 	for _, n := range widths {
 		sum += n
 	}
-	for ; sum > Width; sum-- {
+	for ; most > 0 && sum > most; sum-- {
 		widest := 0
 		for i := range widths {
 			if widths[i] > widths[widest] {
@@ -61,7 +68,7 @@ func (t *Table) Print(w io.Writer) error {
 	for _, row := range t.rows {
 		var line strings.Builder
 		for i, c := range row {
-			c = Shorten(c, widths[i])
+			c = shorten(c, widths[i])
 			line.WriteString(c)
 			if i+1 < len(row) {
 				line.WriteString(strings.Repeat(" ", widths[i]-utf8.RuneCountInString(c)+2))
@@ -74,9 +81,9 @@ func (t *Table) Print(w io.Writer) error {
 	return nil
 }
 
-// Shorten cuts a text to n characters, in the middle of a name and at the end of a
+// shorten cuts a text to n characters, in the middle of a name and at the end of a
 // sentence.
-func Shorten(s string, n int) string {
+func shorten(s string, n int) string {
 	letters := []rune(s)
 	switch {
 	case len(letters) <= n:
@@ -90,13 +97,18 @@ func Shorten(s string, n int) string {
 	return string(letters[:head]) + "…" + string(letters[len(letters)-(n-1-head):])
 }
 
-// Wrap breaks a text into lines of at most Width, those behind the first indented.
-func Wrap(s, indent string) []string {
+// wrap breaks a text into lines of at most width characters. Lines after the first are
+// indented. With width 0 the text is one line.
+func wrap(s, indent string, width int) []string {
+	words := strings.Fields(Printable(s))
+	if width == 0 {
+		return []string{strings.Join(words, " ")}
+	}
 	var lines []string
 	line := ""
-	for word := range strings.FieldsSeq(Printable(s)) {
+	for _, word := range words {
 		for {
-			switch room := Width - utf8.RuneCountInString(line); {
+			switch room := width - utf8.RuneCountInString(line); {
 			case line == "" || line == indent:
 				if letters := []rune(word); len(letters) > room {
 					lines, word, line = append(lines, line+string(letters[:room])), string(letters[room:]), indent
