@@ -140,6 +140,11 @@ func (a *api) list(ctx context.Context, path, accept string) ([]json.RawMessage,
 	}
 }
 
+// object reads one object.
+func (a *api) object(ctx context.Context, path string, into any) error {
+	return a.get(ctx, path, nil, "application/json", maxPage, into)
+}
+
 // maxPage is the size of the largest page of a list that is read, in bytes. A page has 500
 // objects, and an object 1.5 MiB at most; a list of such objects is not expected.
 const maxPage = 128 << 20

@@ -172,12 +172,12 @@ func (d *daemons) status(ctx context.Context, node string) (*inspect.Status, err
 	return s, named("node "+node, err)
 }
 
-// explain asks a node's daemon why a container or unit runs where it runs.
-func (d *daemons) explain(ctx context.Context, node string, c *inspect.Container) (*inspect.Explanation, error) {
+// explain asks a node's daemon why a pod, a container or a unit runs on its CPUs.
+func (d *daemons) explain(ctx context.Context, node, name string) (*inspect.Explanation, error) {
 	r, w := io.Pipe()
 	failed := make(chan error, 1)
 	go func() {
-		err := d.run(ctx, node, w, "explain", "-o", "json", "--", viewer.Name(c))
+		err := d.run(ctx, node, w, "explain", "-o", "json", "--", name)
 		failed <- err
 		w.CloseWithError(err)
 	}()

@@ -12,11 +12,19 @@ import (
 	"github.com/cpupoold/cpupoold/internal/plugin/manifest"
 )
 
-const lintHelp = `Finds in manifests what would keep pods from the pools that they are meant for:
-pods that ask for a workload type that their namespace does not allow, or for none
-though it allows one; annotations that are malformed, misplaced or of containers that
-are not there; containers without a CPU request; LimitRanges and ResourceQuotas that
-pods of a workload type cannot live with.
+const lintHelp = `Finds mistakes in manifests that keep pods from their pools, in the words of
+kubectl cpupool explain:
+
+- whole CPUs in a pod that is not Guaranteed, with the container and the field
+- a fraction above one CPU
+- a workload type that the namespace does not allow, or none although it allows one
+- annotations that are misspelt, malformed or on the wrong object, and labels instead
+- containers without a CPU request
+- LimitRanges and ResourceQuotas that refuse or change pods of a workload type
+- autoscalers that need or set the CPU requests of such pods
+
+It reads each kind that has a pod template, also kinds that it does not know. LimitRanges
+in the files give pods their defaults first, as in the cluster.
 
 Whether a namespace allows a type is read from the Namespaces in the files, and from
 --allowed-namespaces; nothing is assumed of others, unless that flag is given: then
@@ -45,7 +53,7 @@ func lintCommand(s streams) *cobra.Command {
 	var allowed map[string][]string
 	cmd := &cobra.Command{
 		Use:   "lint {-f FILE|DIR | --cluster}",
-		Short: "find what would keep pods from their pools",
+		Short: "find mistakes that keep pods from their pools",
 		Long:  lintHelp,
 		Args: flagsOnly(func() (err error) {
 			allowed, err = o.check()
@@ -112,8 +120,9 @@ func (o *lintOptions) run(ctx context.Context, s streams, allowed map[string][]s
 		add(name, data)
 	}
 	if o.given() {
-		data, err := o.read(ctx, "/api/v1/namespaces", "/api/v1/limitranges", "/api/v1/resourcequotas", "/apis/apps/v1/deployments",
-			"/apis/apps/v1/statefulsets", "/apis/apps/v1/daemonsets", "/apis/batch/v1/cronjobs")
+		data, err := o.read(ctx, "/api/v1/namespaces", "/api/v1/limitranges", "/api/v1/resourcequotas", "/api/v1/replicationcontrollers",
+			"/apis/apps/v1/deployments", "/apis/apps/v1/statefulsets", "/apis/apps/v1/daemonsets", "/apis/batch/v1/cronjobs",
+			"/apis/autoscaling/v2/horizontalpodautoscalers")
 		if err != nil {
 			return err
 		}

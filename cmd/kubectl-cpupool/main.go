@@ -83,7 +83,7 @@ func rootCommand(s streams) *cobra.Command {
 	root.SetOut(s.out)
 	root.SetErr(s.err)
 	root.SetFlagErrorFunc(usage)
-	root.AddCommand(mutateCommand(s), lintCommand(s), adoptCommand(s), simulateCommand(s), importCommand(s), renderCommand(s), serveCommand(s), checkCommand(s), nodesCommand(s), describeCommand(s), topCommand(s))
+	root.AddCommand(mutateCommand(s), lintCommand(s), adoptCommand(s), simulateCommand(s), importCommand(s), renderCommand(s), serveCommand(s), checkCommand(s), nodesCommand(s), describeCommand(s), explainCommand(s), topCommand(s))
 	return root
 }
 

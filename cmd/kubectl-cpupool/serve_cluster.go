@@ -126,7 +126,7 @@ func (n *clusterNodes) explain(ctx context.Context, node string, c *inspect.Cont
 	if err != nil {
 		return nil, err
 	}
-	return found.explain(ctx, node, c)
+	return found.explain(ctx, node, viewer.Name(c))
 }
 
 func (n *clusterNodes) now() *daemons {

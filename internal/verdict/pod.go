@@ -95,9 +95,9 @@ func (c *Container) gaps() (all []gap) {
 const mostNamed = 3
 
 // class returns the containers and the fields that give the pod its QoS class, as the end of
-// "because", and the fields to set. It returns nothing if the known facts do not explain the
+// "because", the fields to set, and the first of the containers. It returns nothing if the known facts do not explain the
 // class.
-func (p *Pod) class() (because, fields string) {
+func (p *Pod) class() (because, fields, first string) {
 	var containers []*Container
 	for i := range p.Containers {
 		containers = append(containers, &p.Containers[i])
@@ -112,6 +112,7 @@ func (p *Pod) class() (because, fields string) {
 		if len(gaps) == 0 {
 			continue
 		}
+		first = cmp.Or(first, c.Name)
 		if len(have) == mostNamed {
 			more++
 			continue
@@ -127,13 +128,13 @@ func (p *Pod) class() (because, fields string) {
 		have, set = append(have, "its "+where+" has "+has), append(set, field+" of "+where)
 	}
 	if len(have) == 0 {
-		return "", ""
+		return "", "", ""
 	}
 	because, fields = join(have), join(set)
 	if more > 0 {
 		because += " (and " + several(more, "container") + " more)"
 	}
-	return because, fields
+	return because, fields, first
 }
 
 // named returns the kind and the name, as in "container du".

@@ -3,6 +3,7 @@ package verdict
 import (
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/cpupoold/cpupoold/internal/inspect"
@@ -31,7 +32,7 @@ type Verdict struct {
 	// Sentence states place and reason. Fix states what to change for other CPUs; it is empty if
 	// there is nothing to change.
 	Sentence, Fix string
-	// Subject is the annotation or the label that is the reason, or "".
+	// Subject is the annotation, the label or the container that is the reason, or "".
 	Subject string
 }
 
@@ -90,13 +91,13 @@ func (p *Pod) container(name string) *Container {
 // comes before the rule that then places the container.
 func (p *Pod) reason(at *inspect.Container, problems []inspect.Problem) reason {
 	if !at.Unit && at.Pool != inspect.Management && at.Pool != inspect.Other {
-		for i := len(problems) - 1; i >= 0; i-- {
-			if r := p.rejected(at, pools.Code(problems[i].Code), problems[i].Text); r.code != "" {
+		for _, x := range slices.Backward(problems) {
+			if r := p.rejected(at, pools.Code(x.Code), x.Text); r.code != "" {
 				return r
 			}
 		}
 		if at.Pool == inspect.Shared && at.Code != string(pools.CodePause) {
-			if r := p.unread(); r.code != "" {
+			if r := p.unread(at); r.code != "" {
 				return r
 			}
 		}
@@ -110,9 +111,17 @@ func (p *Pod) rejected(at *inspect.Container, code pools.Code, text string) reas
 	if !asks {
 		return reason{}
 	}
-	key := p.Names.TargetKey(typ)
-	r := reason{code: code, wide: true, subject: key}
 	text, _, _ = strings.Cut(text, "; the pod is placed")
+	r := p.withoutType(at, code, typ, text)
+	r.subject = p.Names.TargetKey(typ)
+	return r
+}
+
+// withoutType returns the reason why a pod is not of the workload type that it requests, or none
+// for another code.
+func (p *Pod) withoutType(at *inspect.Container, code pools.Code, typ, text string) reason {
+	key := p.Names.TargetKey(typ)
+	r := reason{code: code, wide: true}
 	typ = clip(typ)
 	switch code {
 	case pools.CodeTargetInvalid:
@@ -121,7 +130,7 @@ func (p *Pod) rejected(at *inspect.Container, code pools.Code, text string) reas
 	case pools.CodeTypeUnknown:
 		r.because = "its annotation " + key + " names a workload type that has no pool"
 		r.fix = "add a management pool of this type, or remove the annotation"
-		if meant := near(typ, p.Types); meant != "" {
+		if meant := near(typ, p.types()); meant != "" {
 			r.because += " (did you mean " + meant + "?)"
 			r.fix = "write " + p.Names.TargetKey(meant) + " instead"
 		}
@@ -142,16 +151,15 @@ func (p *Pod) rejected(at *inspect.Container, code pools.Code, text string) reas
 
 // unread returns the reason if a label, a misspelt annotation or the webhook explains why the
 // planner saw no request for a workload type, or none.
-func (p *Pod) unread() reason {
+func (p *Pod) unread(at *inspect.Container) reason {
 	if _, asks, _ := p.Names.TargetType(p.Annotations); asks {
 		return reason{}
 	}
 	r := reason{wide: true}
 	for line := range strings.Lines(p.Annotations[p.Names.WarningKey()]) {
-		if r.because = strings.TrimSpace(line); strings.HasPrefix(r.because, "workload type ") {
-			r.code, r.subject = WebhookIgnored, p.Names.WarningKey()
-			r.because, r.fix, _ = strings.Cut(r.because, "; ")
-			return r
+		if w := p.warned(at, strings.TrimSpace(line)); w.code != "" {
+			w.subject = p.Names.WarningKey()
+			return w
 		}
 	}
 	for _, key := range slices.Sorted(maps.Keys(p.Labels)) {
@@ -173,10 +181,36 @@ func (p *Pod) unread() reason {
 	return reason{}
 }
 
+// warned returns the reason in a line of the webhook's warning. The planner has the same reason
+// for most of them, and then the words are the same.
+func (p *Pod) warned(at *inspect.Container, line string) reason {
+	quoted, why, _ := strings.Cut(line, " is ignored: ")
+	typ, err := strconv.Unquote(strings.TrimPrefix(quoted, "workload type "))
+	if err != nil || !strings.HasPrefix(line, "workload type ") {
+		return reason{}
+	}
+	for _, w := range [...]struct {
+		text string
+		code pools.Code
+	}{
+		{"the namespace has no annotation", pools.CodeNamespaceNotListed},
+		{"the pod is of QoS class Guaranteed", pools.CodeGuaranteedPod},
+		{"the webhook's configuration has no such type", pools.CodeTypeUnknown},
+	} {
+		if strings.HasPrefix(why, w.text) {
+			return p.withoutType(at, w.code, typ, "")
+		}
+	}
+	r := reason{code: WebhookIgnored, wide: true}
+	why, r.fix, _ = strings.Cut(why, "; ")
+	r.because = "the webhook ignores workload type " + clip(typ) + ": " + why
+	return r
+}
+
 // placed returns the reason of the rule that placed the container.
 func (p *Pod) placed(at *inspect.Container) reason {
 	text, _, _ := strings.Cut(at.Reason, "; runs in ")
-	r := reason{code: pools.Code(at.Code)}
+	r := reason{code: pools.Code(at.Code), subject: at.Name}
 	c := p.container(at.Name)
 	switch r.code {
 	case pools.CodeManagement:
@@ -184,7 +218,8 @@ func (p *Pod) placed(at *inspect.Container) reason {
 		r.because = "it requests workload type " + clip(at.Type)
 	case pools.CodeBestEffort, pools.CodeBurstable:
 		r.wide = true
-		because, fields := p.class()
+		because, fields, first := p.class()
+		r.subject = first
 		if because == "" {
 			because, fields = "a container has no limit, or requests less CPU or memory than its limit", "requests and limits of CPU and memory in all containers"
 		}
@@ -194,6 +229,10 @@ func (p *Pod) placed(at *inspect.Container) reason {
 		amount, _, _ := strings.Cut(text, " CPU ")
 		r.because = "its CPU request of " + amount + " is not a whole number of CPUs"
 		r.fix = "for exclusive CPUs set resources.requests.cpu and resources.limits.cpu of " + c.named() + " to a whole number"
+		if p.Total != nil && c.CPU == (Amount{}) {
+			r.because = "it has the CPU request of its pod, and the " + amount + " in spec.resources are not a whole number of CPUs"
+			r.fix = "for exclusive CPUs set requests.cpu and limits.cpu of spec.resources to a whole number"
+		}
 	case pools.CodeNoGuaranteedPool:
 		text, _, _ = strings.Cut(text, ", but ")
 		r.because = "it requests " + text + ", and the node has no guaranteed pool"
@@ -228,15 +267,19 @@ func (p *Pod) placed(at *inspect.Container) reason {
 	return r
 }
 
+// types returns the workload types with a pool, or the usual one if they are not known.
+func (p *Pod) types() []string {
+	if len(p.Types) == 0 {
+		return []string{inspect.Management}
+	}
+	return p.Types
+}
+
 // Meant returns the annotation of a pod that a misspelt key is closest to, or "" for a key that
 // is right or means something else.
 func (p *Pod) Meant(key string) string {
-	types := p.Types
-	if len(types) == 0 {
-		types = []string{inspect.Management}
-	}
 	var known []string
-	for _, typ := range types {
+	for _, typ := range p.types() {
 		known = append(known, p.Names.TargetKey(typ))
 		// OpenShift's first form had the type in the domain itself.
 		if key == strings.TrimSuffix(p.Names.AllowedKey(), "allowed")+typ {

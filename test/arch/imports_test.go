@@ -59,7 +59,7 @@ func arrows() map[string][]string {
 		"internal/plugin/clustercheck": {"internal/findings", "internal/nodecheck", "internal/othermanagers", "pkg/workload"},
 
 		"internal/plugin/adopt":    {"internal/admission"},
-		"internal/plugin/lint":     {"internal/admission", "internal/plugin/adopt", "internal/plugin/manifest", "pkg/workload"},
+		"internal/plugin/lint":     {"internal/admission", "internal/inspect", "internal/plugin/manifest", "internal/plugin/simulate", "internal/verdict", "pkg/pools", "pkg/workload"},
 		"internal/plugin/manifest": nil,
 		"internal/plugin/migrate":  {"internal/config", "pkg/allocate", "pkg/cpuset", "pkg/pools", "pkg/topology", "pkg/workload"},
 		"internal/plugin/overview": {"pkg/workload"},
@@ -86,7 +86,7 @@ func arrows() map[string][]string {
 
 		"cmd/cpupoold":        {"pkg/...", "internal/codes", "internal/config", "internal/explain", "internal/history", "internal/inspect", "internal/layout", "internal/memorylimit", "internal/node/...", "internal/version"},
 		"cmd/cpupool-webhook": {"internal/cluster/...", "internal/memorylimit", "internal/version"},
-		"cmd/kubectl-cpupool": {"internal/admission", "internal/codes", "internal/config", "internal/findings", "internal/explain", "internal/inspect", "internal/layout", "internal/plugin/...", "internal/verdict", "internal/version", "pkg/cpuset", "pkg/topology", "pkg/workload"},
+		"cmd/kubectl-cpupool": {"internal/admission", "internal/codes", "internal/config", "internal/explain", "internal/findings", "internal/history", "internal/inspect", "internal/layout", "internal/plugin/...", "internal/verdict", "internal/version", "pkg/cpuset", "pkg/topology", "pkg/workload"},
 	}
 	for _, r := range rows() {
 		all["internal/node/"+r.pkg] = r.imports()

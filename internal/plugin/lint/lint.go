@@ -59,13 +59,14 @@ func oneLine(text string) string {
 
 // Check returns what is wrong in files, in the order of file and line.
 func (s Settings) Check(files []File) []Finding {
-	l := &linter{Settings: s, namespaces: s.knownNamespaces(files)}
-	l.findAsking(files)
+	l := &linter{Settings: s, namespaces: s.knownNamespaces(files), limits: map[string][]corev1.LimitRange{}}
+	l.look(files)
 	for _, file := range files {
 		for _, o := range file.Objects {
 			l.file, l.object = file.Name, o
 			switch {
 			case o.Pod != nil:
+				l.object.Pod = l.pod(&o)
 				l.checkPod()
 			case o.APIVersion == "v1" && o.Kind == "Namespace":
 				l.checkLabels(o.Labels, o.Line)
@@ -73,6 +74,8 @@ func (s Settings) Check(files []File) []Finding {
 				l.checkLimitRange()
 			case o.APIVersion == "v1" && o.Kind == "ResourceQuota":
 				l.checkQuota()
+			default:
+				l.checkAutoscaler(files)
 			}
 		}
 	}
@@ -89,6 +92,8 @@ type linter struct {
 	namespaces map[string]map[string]string
 	// asking are the namespaces in which pods ask for a workload type.
 	asking map[string]bool
+	// limits are the LimitRanges of each namespace.
+	limits map[string][]corev1.LimitRange
 
 	findings []Finding
 	// What is looked at.
@@ -113,15 +118,21 @@ func (s Settings) knownNamespaces(files []File) map[string]map[string]string {
 	return known
 }
 
-// findAsking fills asking.
-func (l *linter) findAsking(files []File) {
+// look fills asking and limits.
+func (l *linter) look(files []File) {
 	l.asking = map[string]bool{}
 	for _, file := range files {
 		for _, o := range file.Objects {
+			l.object = o
+			if o.APIVersion == "v1" && o.Kind == "LimitRange" {
+				var limits corev1.LimitRange
+				if o.Decode(&limits) == nil { // else checkLimitRange reports it
+					l.limits[l.namespace()] = append(l.limits[l.namespace()], limits)
+				}
+			}
 			if o.Pod == nil {
 				continue
 			}
-			l.object = o
 			if _, asks, _ := l.Admission.Names.TargetType(o.Pod.Annotations); asks {
 				l.asking[l.namespace()] = true
 			}

@@ -106,7 +106,7 @@ func TestKeysThatNothingReads(t *testing.T) {
 		{"", asks + "  labels:\n    target.workload.openshift.io/management: x", "label target.workload.openshift.io/management has no effect", "write it as an annotation"},
 		{"", asks + "  labels:\n    allowed.workload.openshift.io: x", "label allowed.workload.openshift.io has no effect", "write it as an annotation"},
 		{"cpu.example.org", "    org.example.cpu.management.cpuset/c: 0-3", "a pod cannot choose its CPUs: cpuset", "remove the annotation"},
-		{"cpu.example.org", "    cpu.example.org/management: x", "annotation cpu.example.org/management of a pod has no effect", "write target.cpu.example.org/management: '{\"effect\":\"PreferredDuringScheduling\"}', or remove it"},
+		{"cpu.example.org", "    cpu.example.org/management: x", "p runs in the shared pool, because its annotation cpu.example.org/management has no effect (did you mean target.cpu.example.org/management?).", "write target.cpu.example.org/management: '{\"effect\":\"PreferredDuringScheduling\"}'"},
 		{"cpu.example.org", "    io.openshift.workload.management.cpuset/c: 0-3", "", ""},
 	} {
 		s := settings()

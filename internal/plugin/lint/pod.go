@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/cpupoold/cpupoold/internal/admission"
+	"github.com/cpupoold/cpupoold/internal/verdict"
 	"github.com/cpupoold/cpupoold/pkg/workload"
 )
 
@@ -17,11 +18,13 @@ import (
 func (l *linter) checkPod() {
 	names, pod := l.Admission.Names, l.object.Pod
 	l.checkPlace()
-	l.checkLabels(l.object.Labels, l.object.Line)
+	verdicts := l.verdicts(pod)
 	if l.object.PodPath != "" {
+		l.checkLabels(l.object.Labels, l.object.Line)
+	}
+	if !slices.ContainsFunc(verdicts, func(v verdict.Verdict) bool { return v.Code == verdict.LabelIgnored }) {
 		l.checkLabels(pod.Labels, l.object.PodLine)
 	}
-	l.checkFirstForm()
 	l.checkContainerNames()
 	errs := l.Admission.Validate(pod, admission.Origin{Manifest: true})
 	for _, err := range errs {
@@ -31,10 +34,11 @@ func (l *linter) checkPod() {
 	switch {
 	case err != nil: // which is among errs
 	case asks:
-		l.checkAsking()
+		l.checkAsking(verdicts)
 	default:
-		l.checkNotAsking()
+		l.checkNotAsking(verdicts)
 	}
+	l.checkKeys(verdicts)
 }
 
 // checkPlace finds annotations for pods on the workload that makes them.
@@ -66,24 +70,6 @@ func (l *linter) checkLabels(labels map[string]string, line func(path ...string)
 	}
 }
 
-// checkFirstForm finds annotations of pods in the domain itself. OpenShift's first form asked
-// for a type there, and namespaces allow types there.
-func (l *linter) checkFirstForm() {
-	names := l.Admission.Names
-	prefix := strings.TrimSuffix(names.AllowedKey(), "allowed")
-	for _, key := range slices.Sorted(maps.Keys(l.object.Pod.Annotations)) {
-		typ, is := strings.CutPrefix(key, prefix)
-		if !is || key == names.WarningKey() {
-			continue
-		}
-		remedy := fmt.Sprintf("write %s: '%s', or remove it", names.TargetKey(typ), workload.TargetValue)
-		if key == names.AllowedKey() {
-			remedy = "move it to the namespace"
-		}
-		l.find(l.object.PodLine("metadata", "annotations", key), fmt.Sprintf("annotation %s of a pod has no effect", key), remedy)
-	}
-}
-
 // checkContainerNames finds annotations for containers that there are not.
 func (l *linter) checkContainerNames() {
 	names, pod := l.Admission.Names, l.object.Pod
@@ -101,7 +87,7 @@ func (l *linter) checkContainerNames() {
 }
 
 // checkAsking checks a pod that asks for a workload type in the right words.
-func (l *linter) checkAsking() {
+func (l *linter) checkAsking(verdicts []verdict.Verdict) {
 	pod := l.object.Pod
 	typ, _, _ := l.Admission.Names.TargetType(pod.Annotations)
 	at := l.object.PodLine("metadata", "annotations", l.Admission.Names.TargetKey(typ))
@@ -111,15 +97,15 @@ func (l *linter) checkAsking() {
 		l.findText(at, "namespace "+strconv.Quote(l.namespace())+": "+err.Error())
 		return
 	}
+	l.findVerdicts(verdicts)
 	// Validate has found the annotations that are ignored, and names each.
 	warnings = slices.DeleteFunc(warnings, func(w admission.Warning) bool { return w.Reason == admission.AnnotationIgnored })
 	for _, w := range warnings {
 		switch w.Reason {
-		case admission.NamespaceNotAnnotated:
-			l.find(at, fmt.Sprintf("namespace %q does not allow workload type %q", l.namespace(), w.Subject),
-				fmt.Sprintf("annotate it with %s: %s, or remove the annotation here", l.Admission.Names.AllowedKey(), w.Subject))
-		case admission.TypeOff:
-			l.find(at, fmt.Sprintf("workload type %q is not switched on", w.Subject), "give --type "+w.Subject+", or correct the type")
+		case admission.NamespaceNotAnnotated, admission.TypeOff, admission.GuaranteedPod, admission.PodLevelCPU, admission.ClassWouldChange:
+			if len(verdicts) == 0 {
+				l.findText(at, w.String())
+			}
 		case admission.ResourceOff:
 			l.findWritten(w.Subject)
 		case admission.CoresWithoutTarget:
@@ -141,9 +127,10 @@ func (l *linter) checkAsking() {
 }
 
 // checkNotAsking checks a pod of no workload type.
-func (l *linter) checkNotAsking() {
+func (l *linter) checkNotAsking(verdicts []verdict.Verdict) {
 	names, pod := l.Admission.Names, l.object.Pod
-	if types, _ := l.allows(); len(types) > 0 {
+	l.findVerdicts(verdicts)
+	if types, _ := l.allows(); len(types) > 0 && len(verdicts) == 0 {
 		if asking := l.wouldBe(types[0]); asking {
 			l.find(l.object.PodLine("metadata"),
 				fmt.Sprintf("namespace %q allows workload type %s, and the pod asks for none", l.namespace(), quoteAll(types)),

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -23,7 +24,10 @@ type Object struct {
 	Pod *corev1.Pod
 	// PodPath is the path to the pod's metadata and spec, such as "spec.template."; ""
 	// for a pod.
-	PodPath   string
+	PodPath string
+	// Shaped is true if the kind is not known, and a part of the object has the shape of a pod
+	// template. An object with several templates is there once for each.
+	Shaped    bool
 	node, pod *yaml.Node
 }
 
@@ -67,23 +71,36 @@ func objectsOf(node *yaml.Node, apiVersion, kind string) (objects []Object, errs
 	}
 	err := decodeInto(metadata, &own)
 	o.Annotations, o.Labels = own.Annotations, own.Labels
-	if path, makesPods := template(o.APIVersion, o.Kind); makesPods && err == nil {
-		o.pod = node
-		for _, key := range path {
-			o.pod = child(o.pod, key)
-			o.PodPath += key + "."
-		}
+	path, makesPods := template(o.APIVersion, o.Kind)
+	if makesPods && err == nil {
+		o.pod, o.PodPath = at(node, path), prefix(path)
 		if o.pod == nil {
 			err = fmt.Errorf("no %s; it makes no pods as it is", strings.TrimSuffix(o.PodPath, "."))
 		} else {
 			o.Pod, err = decode(o.pod)
 		}
 	}
+	if !makesPods && err == nil {
+		for _, path := range shapes(node) {
+			shaped := o
+			shaped.pod, shaped.PodPath, shaped.Shaped = at(node, path), prefix(path), true
+			if shaped.Pod, err = decode(shaped.pod); err == nil { // else it only looks like a template
+				objects = append(objects, shaped)
+			}
+		}
+		if len(objects) > 0 {
+			return objects, nil
+		}
+		err = nil
+	}
 	if err != nil {
 		return nil, []error{fmt.Errorf("line %d: %s: %w", node.Line, o.Kind+"/"+o.Name, err)}
 	}
 	return []Object{o}, nil
 }
+
+// prefix returns a path in front of the name of a field.
+func prefix(path []string) string { return strings.Join(append(slices.Clip(path), ""), ".") }
 
 // list returns the items of a list, and the version and kind that they have where they
 // say nothing: a v1 List is one of all kinds, a DeploymentList of Deployments.

@@ -78,7 +78,10 @@ func template(apiVersion, kind string) (path []string, ok bool) {
 	switch apiVersion + " " + kind {
 	case "v1 Pod":
 		return nil, true
-	case "apps/v1 Deployment", "apps/v1 ReplicaSet", "apps/v1 StatefulSet", "apps/v1 DaemonSet", "batch/v1 Job":
+	case "v1 PodTemplate":
+		return []string{"template"}, true
+	case "apps/v1 Deployment", "apps/v1 ReplicaSet", "apps/v1 StatefulSet", "apps/v1 DaemonSet", "batch/v1 Job",
+		"v1 ReplicationController", "apps.openshift.io/v1 DeploymentConfig":
 		return []string{"spec", "template"}, true
 	case "batch/v1 CronJob":
 		return []string{"spec", "jobTemplate", "spec", "template"}, true

@@ -113,7 +113,9 @@ func (o *Objects) add(object *manifest.Object, namespace string) error {
 		return nil
 	}
 	var k known
-	if err := object.Decode(&k); err != nil {
+	if object.Shaped {
+		object.Kind = "Shaped" // nothing is known about its other fields
+	} else if err := object.Decode(&k); err != nil {
 		return err
 	}
 	base := object.Pod.DeepCopy()
@@ -129,6 +131,9 @@ func (o *Objects) add(object *manifest.Object, namespace string) error {
 	for i := range count {
 		replica := *base
 		replica.Name = fmt.Sprintf("%s-%d", object.Name, i)
+		if object.Shaped { // it can have several templates
+			replica.Name = object.Name + "." + strings.TrimSuffix(object.PodPath, ".")
+		}
 		p := podOf(&replica, &known{})
 		p.kind, p.saved = object.Kind, k.Metadata.UID != ""
 		if err := o.push(p); err != nil {
@@ -142,7 +147,9 @@ func (o *Objects) add(object *manifest.Object, namespace string) error {
 func (k *known) replicas(kind string) (int, error) {
 	asked := k.Spec.Replicas
 	switch kind {
-	case "DaemonSet", "CronJob":
+	case "PodTemplate":
+		return 0, nil // a template makes no pods
+	case "DaemonSet", "CronJob", "Shaped":
 		asked = nil
 	case "Job":
 		asked = k.Spec.Parallelism

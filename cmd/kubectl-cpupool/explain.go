@@ -1,0 +1,188 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/cpupoold/cpupoold/internal/admission"
+	"github.com/cpupoold/cpupoold/internal/explain"
+	"github.com/cpupoold/cpupoold/internal/history"
+	"github.com/cpupoold/cpupoold/internal/inspect"
+	"github.com/cpupoold/cpupoold/internal/plugin/overview"
+	"github.com/cpupoold/cpupoold/internal/plugin/simulate"
+	"github.com/cpupoold/cpupoold/internal/verdict"
+	"github.com/cpupoold/cpupoold/pkg/workload"
+)
+
+const explainHelp = `Prints in one sentence why a pod has its CPUs, and what to change for other CPUs:
+
+  kubectl cpupool explain du-0 -n ran
+
+It asks the daemon of the pod's node, as kubectl exec does in the daemon's pod, and reads the
+pod from the API server, which knows which container lacks which limit. Without the right to
+exec there, the answer follows from the pod's spec and its node's resources alone, and a note
+states so. With --details the daemon's rules, candidates, changes and writes follow.`
+
+// explainOptions are the flags of explain.
+type explainOptions struct {
+	clusterFlags
+	daemonFlags
+	pods     string // the namespace of the pod
+	details  bool
+	output   string
+	names    workload.Names
+	defaults admission.Defaults
+}
+
+func explainCommand(s streams) *cobra.Command {
+	o := &explainOptions{}
+	cmd := &cobra.Command{
+		Use:   "explain POD[/CONTAINER]",
+		Short: "print why a pod has its CPUs",
+		Long:  explainHelp,
+		Args: func(cmd *cobra.Command, args []string) error {
+			err := checkOutput(o.output)
+			if len(args) != 1 || strings.Trim(args[0], "/") == "" {
+				err = errors.New("give the name of one pod, or POD/CONTAINER")
+			}
+			if err != nil {
+				return usage(cmd, err)
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			e, err := o.run(cmd.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			if o.output == "json" {
+				return printJSON(s.out, e)
+			}
+			return explain.Print(s.out, e, o.details)
+		},
+	}
+	flags := cmd.Flags()
+	o.addConfig(flags, "")
+	o.daemonFlags.add(flags)
+	flags.StringVarP(&o.pods, "namespace", "n", "default", "`NAMESPACE` of the pod")
+	flags.BoolVar(&o.details, "details", false, "print rules, candidates, changes, the cgroup and events, too")
+	flags.StringVar(&o.names.Domain, "domain", "workload.openshift.io", "`DOMAIN` of annotations and types")
+	flags.StringVar(&o.names.PoolDomain, "pool-domain", "openshift.io", "`DOMAIN` of the pools' resources")
+	addDefaults(flags, &o.defaults)
+	flags.StringVarP(&o.output, "output", "o", "text", "`FORMAT`: text or json")
+	return cmd
+}
+
+// run returns the explanation of a pod, or of one of its containers.
+func (o *explainOptions) run(ctx context.Context, name string) (*inspect.Explanation, error) {
+	name, container, _ := strings.Cut(name, "/")
+	var pod corev1.Pod
+	a, err := o.connect()
+	if err != nil {
+		return nil, err
+	}
+	if err := a.object(ctx, "/api/v1/namespaces/"+url.PathEscape(o.pods)+"/pods/"+url.PathEscape(name), &pod); err != nil {
+		return nil, err
+	}
+	var notes []string
+	node := o.node(ctx, a, pod.Spec.NodeName)
+	e, err := o.ask(ctx, &pod, container)
+	if err != nil {
+		notes = append(notes, fmt.Sprintf("the daemon was not asked: %v; the answer follows from the pod's spec and its node's resources, and free CPUs are unknown", err))
+		if e, err = presume(&pod, container, o, node); err != nil {
+			return nil, err
+		}
+	}
+	facts := simulate.Facts(&pod, o.defaults)
+	facts.Names, facts.Types = o.names, typesOf(node)
+	compose(e, facts)
+	e.Notes = append(e.Notes, notes...)
+	return e, nil
+}
+
+// compose gives the subjects of an explanation the sentences that follow from the pod's spec. The
+// place and its reason stay.
+func compose(e *inspect.Explanation, pod *verdict.Pod) {
+	for i := range e.Subjects {
+		s := &e.Subjects[i]
+		v := verdict.Of(&s.Container, s.Problems, pod)
+		s.Sentence, s.Fix = v.Sentence, v.Fix
+	}
+}
+
+// ask asks the daemon of the pod's node.
+func (o *explainOptions) ask(ctx context.Context, pod *corev1.Pod, container string) (*inspect.Explanation, error) {
+	if pod.Spec.NodeName == "" {
+		return nil, errors.New("the pod has no node yet")
+	}
+	all, err := o.daemons(ctx, o.daemonFlags)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, questionTime)
+	defer cancel()
+	// The kubelet runs a static pod under the UID of its manifest.
+	name := cmp.Or(pod.Annotations["kubernetes.io/config.hash"], string(pod.UID))
+	if container != "" {
+		name += "/" + container
+	}
+	return all.explain(ctx, pod.Spec.NodeName, name)
+}
+
+// node returns a node with its pools, or nil if the user may not read it or it shows none.
+func (o *explainOptions) node(ctx context.Context, a *api, name string) *overview.Node {
+	var n corev1.Node
+	if name == "" || a.object(ctx, "/api/v1/nodes/"+url.PathEscape(name), &n) != nil {
+		return nil
+	}
+	if all := overview.Of([]corev1.Node{n}, nil, o.names, time.Now()); len(all[0].Pools) > 0 {
+		return &all[0]
+	}
+	return nil
+}
+
+// typesOf returns the workload types with a pool on a node.
+func typesOf(n *overview.Node) (types []string) {
+	for i := 0; n != nil && i < len(n.Pools); i++ {
+		if n.Pools[i].Name == inspect.Management {
+			types = append(types, n.Pools[i].Type)
+		}
+	}
+	return types
+}
+
+// presume returns the explanation that follows from the pod's spec on a node with free CPUs.
+func presume(pod *corev1.Pod, container string, o *explainOptions, node *overview.Node) (*inspect.Explanation, error) {
+	p := simulate.Presumed{Names: o.names, Types: typesOf(node), Defaults: o.defaults}
+	if len(p.Types) == 0 {
+		p.Types = []string{inspect.Management}
+	}
+	// A node that shows its shared pool shows its guaranteed pool, too.
+	has := func(name string) bool {
+		return node != nil && slices.ContainsFunc(node.Pools, func(p overview.Pool) bool { return p.Name == name })
+	}
+	p.NoGuaranteed = has(inspect.Shared) && !has(inspect.Guaranteed)
+	all, err := p.Answers(pod)
+	if err != nil {
+		return nil, err
+	}
+	e := &inspect.Explanation{Version: inspect.Version, Time: time.Now().UTC(), Asked: pod.Namespace + "/" + pod.Name, Subjects: []inspect.Subject{}}
+	for _, a := range all {
+		if container == "" || a.Name == container {
+			e.Subjects = append(e.Subjects, inspect.Subject{Container: a.Container, Rules: []inspect.Rule{}, Problems: a.Problems, Events: []history.Event{}})
+		}
+	}
+	if len(e.Subjects) == 0 {
+		return nil, fmt.Errorf("pod %s/%s has no container %q", pod.Namespace, pod.Name, container)
+	}
+	return e, nil
+}

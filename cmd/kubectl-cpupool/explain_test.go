@@ -1,0 +1,107 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"golang.org/x/tools/txtar"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/cpupoold/cpupoold/internal/inspect"
+	"github.com/cpupoold/cpupoold/internal/plugin/manifest"
+	"github.com/cpupoold/cpupoold/internal/plugin/simulate"
+)
+
+// mistakes returns the pods of the fixture by name: YAML, and the sentence.
+func mistakes(t *testing.T) map[string][2]string {
+	t.Helper()
+	archive, err := txtar.ParseFile("../../internal/verdict/testdata/mistakes.txtar")
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := map[string][2]string{}
+	for _, f := range archive.Files {
+		name, kind, _ := strings.Cut(f.Name, ".")
+		m := all[name]
+		switch kind {
+		case "yaml":
+			m[0] = string(f.Data)
+		case "want":
+			m[1] = strings.TrimSpace(string(f.Data))
+		}
+		all[name] = m
+	}
+	return all
+}
+
+// hasSentence reports whether a subject has the sentence, and all have a fix.
+func hasSentence(e *inspect.Explanation, want string) bool {
+	return e != nil && slices.ContainsFunc(e.Subjects, func(s inspect.Subject) bool { return s.Sentence == want && s.Fix != "" })
+}
+
+// TestSameSentence checks that lint, simulate --explain and explain have the same sentence about a
+// mistake, with and without an answer of the daemon.
+func TestSameSentence(t *testing.T) {
+	for name, m := range mistakes(t) {
+		t.Run(name, func(t *testing.T) {
+			text, want := m[0], m[1]
+			file := filepath.Join(t.TempDir(), "pod.yaml")
+			if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			code, out, errs := kubectl(t, "lint", "-f", file)
+			if code != exitError || strings.Count(out, "\n") != 1 || !strings.Contains(out, ": "+want+" (") {
+				t.Errorf("lint: exit %d, %s\n%swant %s", code, errs, out, want)
+			}
+
+			objects, bad := manifest.Objects([]byte(text))
+			if len(bad) > 0 {
+				t.Fatal(bad)
+			}
+			pod := *objects[0].Pod
+			_, out, errs = kubectl(t, "simulate", "--topology", "1s8c1t", "-f", file, "-o", "json", "--explain", pod.Namespace+"/"+pod.Name)
+			var d simulate.Document
+			if err := json.Unmarshal([]byte(out), &d); err != nil || !hasSentence(d.Explanation, want) {
+				t.Fatalf("simulate: %v, %s\n%+v\nwant %s", err, errs, d.Explanation, want)
+			}
+
+			// The daemon sends places, problems and sentences that are less specific.
+			e := d.Explanation
+			for i := range e.Subjects {
+				e.Subjects[i].Sentence, e.Subjects[i].Fix = "from the daemon", ""
+			}
+			facts := simulate.Facts(&pod, 0)
+			facts.Types = []string{"management"}
+			if compose(e, facts); !hasSentence(e, want) {
+				t.Errorf("explain with the daemon's answer: %+v\nwant %s", e.Subjects, want)
+			}
+
+			// Without a daemon, a namespace that the user may not read is taken to allow the type.
+			if name == "namespace" {
+				return
+			}
+			config := apiServer(t, map[string]string{"/api/v1/namespaces/" + pod.Namespace + "/pods/" + pod.Name: object(t, &pod)})
+			code, out, errs = kubectl(t, "explain", pod.Name, "-n", pod.Namespace, "--kubeconfig", config, "-o", "json")
+			var alone inspect.Explanation
+			if err := json.Unmarshal([]byte(out), &alone); err != nil || code != exitOK || !hasSentence(&alone, want) || len(alone.Notes) != 1 {
+				t.Errorf("explain without a daemon: exit %d, %v, %s\n%s\nwant %s", code, err, errs, out, want)
+			}
+		})
+	}
+}
+
+// object returns a pod as the API server sends it.
+func object(t *testing.T, pod *corev1.Pod) string {
+	t.Helper()
+	running := pod.DeepCopy()
+	running.UID, running.Spec.NodeName = "u", "edge-1"
+	data, err := json.Marshal(running)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(data)
+}
