@@ -12,7 +12,8 @@ import (
 // listFiles returns the files that arguments of -f stand for: themselves, and of
 // directories the manifests in them, in the order of their names; with recursive,
 // also those further down. What begins with a dot is none, as for the kubelet.
-// skipped are the other files in directories. Errors are one for each directory
+// skipped are the other files in directories, and without recursive the directories in them with
+// a slash at the end. Errors are one for each directory
 // that cannot be read and each manifest that is no file, and the rest is there.
 func listFiles(arguments []string, recursive bool) (files, skipped []string, errs []error) {
 	for _, arg := range arguments {
@@ -32,6 +33,9 @@ func listFiles(arguments []string, recursive bool) (files, skipped []string, err
 			case path == root:
 			case strings.HasPrefix(e.Name(), "."), e.IsDir() && !recursive:
 				if e.IsDir() {
+					if !strings.HasPrefix(e.Name(), ".") {
+						skipped = append(skipped, path+"/")
+					}
 					return fs.SkipDir
 				}
 			case e.IsDir():

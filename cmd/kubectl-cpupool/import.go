@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -17,6 +18,7 @@ to do instead.
 
 It reads, by their content: PerformanceProfile, KubeletConfiguration (and KubeletConfig),
 MachineConfig, CRI-O's configuration, the kubelet's file openshift-workload-pinning,
+the configurations of MicroShift (kubelet:) and of k3s and RKE2 (kubelet-arg:),
 CPU-Pooler's ConfigMaps, and Namespaces, whose annotations say whose pods may ask for a
 workload type. Several files, and several objects in a file, make one configuration, that
 of one node; two that say different things about the same CPUs are an error that names
@@ -100,7 +102,12 @@ func (o *importOptions) run(s streams) error {
 	names := slices.Concat(manifests, others)
 	slices.Sort(names)
 	var files []migrate.File
+	var skipped []migrate.Note
 	for _, name := range names {
+		if strings.HasSuffix(name, "/") {
+			skipped = append(skipped, migrate.Note{Source: name, Reason: "is a directory in a directory, and is not read", Remedy: "read it with -R"})
+			continue
+		}
 		data, err := read(s.in, name)
 		if err != nil {
 			errs = append(errs, err)
@@ -115,6 +122,7 @@ func (o *importOptions) run(s streams) error {
 	if err != nil {
 		return err
 	}
+	result.Notes = append(skipped, result.Notes...)
 	if o.output == "json" {
 		return printJSON(s.out, importDocument{1, o.options.Reading, string(result.Configuration), append([]migrate.Note{}, result.Notes...)})
 	}

@@ -24,6 +24,10 @@ func (o *mutateOptions) inPlace(s streams) error {
 	files, skipped, errs := listFiles(o.files, o.recursive)
 	if !o.recursive {
 		for _, file := range skipped {
+			if strings.HasSuffix(file, "/") {
+				fmt.Fprintf(s.err, "warning: %s is skipped: it is a directory in a directory; give -R to change it too\n", file)
+				continue
+			}
 			fmt.Fprintf(s.err, "warning: %s is skipped: it does not end in .yaml, .yml or .json; name it with -f to change it too\n", file)
 		}
 	}

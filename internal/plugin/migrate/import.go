@@ -88,13 +88,18 @@ func (i *importer) choose() {
 }
 
 // machines takes the MachineConfigs of one role, as a node has them: in the order of their
-// names, with a file of a later one in place of the same file of an earlier one.
+// names. A file of a later MachineConfig replaces the same file of an earlier one. Nodes of a
+// custom pool also have the MachineConfigs of workers.
 func (i *importer) machines() {
 	var roles []string
 	role := func(o object) string {
+		if pool := o.pool(); pool != "" {
+			return pool
+		}
 		name, _ := text(o.doc, "metadata", "labels", "machineconfiguration.openshift.io/role")
 		return name
 	}
+	i.sources()
 	for _, o := range i.machineConfigs {
 		if r := role(o); r != "" && !slices.Contains(roles, r) {
 			roles = append(roles, r)
@@ -108,7 +113,15 @@ func (i *importer) machines() {
 		i.fail("MachineConfig: there are some of roles %s, and a node has one; name it with --role", atMost(roles))
 		return
 	}
-	ofRole := slices.DeleteFunc(slices.Clone(i.machineConfigs), func(o object) bool { return i.o.Role != "" && role(o) != "" && role(o) != i.o.Role })
+	of := []string{"", i.o.Role}
+	if i.o.Role != "master" && !slices.ContainsFunc(i.machineConfigs, func(o object) bool { return o.pool() != "" }) {
+		of = append(of, "worker")
+	}
+	ofRole := slices.DeleteFunc(slices.Clone(i.machineConfigs), func(o object) bool { return i.o.Role != "" && !slices.Contains(of, role(o)) })
+	if rendered := slices.DeleteFunc(slices.Clone(ofRole), func(o object) bool { return o.pool() == "" }); len(rendered) > 1 {
+		i.fail("MachineConfig: %s are all made for one pool, and a node has one; give only the one in the node's annotation machineconfiguration.openshift.io/currentConfig", names(rendered))
+		return
+	}
 	slices.SortStableFunc(ofRole, func(a, b object) int { return strings.Compare(a.name, b.name) })
 	files := map[string]File{}
 	for _, o := range ofRole {
@@ -119,6 +132,38 @@ func (i *importer) machines() {
 	for _, name := range slices.Sorted(maps.Keys(files)) {
 		i.file(files[name])
 	}
+}
+
+// sources leaves out the MachineConfigs that OpenShift makes of others, if these are there, too.
+// It keeps old ones for months.
+func (i *importer) sources() {
+	isMade := func(o object) bool { return o.pool() != "" }
+	made := slices.DeleteFunc(slices.Clone(i.machineConfigs), func(o object) bool { return !isMade(o) })
+	if len(made) == 0 || len(made) == len(i.machineConfigs) {
+		return
+	}
+	i.machineConfigs = slices.DeleteFunc(i.machineConfigs, isMade)
+	i.note("MachineConfig "+names(made), "is made of other MachineConfigs, and those are read", "")
+}
+
+// names lists the names of some of the objects.
+func names(all []object) string {
+	var list []string
+	for _, o := range all {
+		list = append(list, o.name)
+	}
+	return atMost(list)
+}
+
+// pool returns the MachineConfigPool for which a MachineConfig was made of others, or "".
+func (o object) pool() string {
+	for _, owner := range items(at(o.doc, "metadata", "ownerReferences")) {
+		if kind, _ := text(owner, "kind"); kind == "MachineConfigPool" && strings.HasPrefix(o.name, "rendered-") {
+			name, _ := text(owner, "name")
+			return name
+		}
+	}
+	return ""
 }
 
 // machine is what a configuration is held against: the machine that is known, or one that
@@ -170,7 +215,7 @@ func (i *importer) file(file File) {
 		return
 	}
 	docs, err := documents(file.Data)
-	meant := regexp.MustCompile(`kind"?\s*:|"cpuset"|pools"?\s*:`)
+	meant := regexp.MustCompile(`kind"?\s*:|"cpuset"|pools"?\s*:|kubelet(-arg)?"?\s*:`)
 	if err != nil && !meant.Match(file.Data) {
 		i.note(file.Name, "is nothing that is read here", "")
 		return
@@ -211,6 +256,10 @@ func (i *importer) document(name string, doc *yaml.Node, data []byte) {
 		i.list(name, doc)
 	case kind == "" && at(doc, "kubeletconfig") != nil: // what the kubelet says at /configz
 		i.kubeletFiles = append(i.kubeletFiles, object{file: name, keys: "kubeletconfig.", doc: at(doc, "kubeletconfig")})
+	case kind == "" && len(pairs(at(doc, "kubelet"))) > 0: // MicroShift's configuration
+		i.kubeletFiles = append(i.kubeletFiles, object{file: name, keys: "kubelet.", doc: at(doc, "kubelet")})
+	case kind == "" && at(doc, "kubelet-arg") != nil: // the configuration of k3s and RKE2
+		i.kubeletFiles = append(i.kubeletFiles, object{file: name, keys: "kubelet-arg.", doc: i.kubeletArguments(name, at(doc, "kubelet-arg"))})
 	case kind == "" && at(doc, "pools") != nil:
 		i.pooled = append(i.pooled, object{file: name, name: name, doc: doc})
 	case kind == "" && at(doc, "shared_cpus") != nil:

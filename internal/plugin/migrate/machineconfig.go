@@ -51,6 +51,10 @@ func (f *facts) machineConfig(file string, doc *yaml.Node) (inside []File) {
 			f.fail("%s: %s: %w", file, name, err)
 			continue
 		}
+		if decoded, err := base64.StdEncoding.DecodeString(strings.TrimSpace(string(data))); err == nil && len(decoded) > 0 && !strings.Contains(source, ";base64,") {
+			f.fail("%s: %s: contents.source is base64, and does not declare it: a node has the encoded text in the file; write data:;base64,", file, name)
+			continue
+		}
 		if f.inside += len(data); f.inside > maxInside {
 			f.fail("%s: %s: the files in MachineConfigs have more than %d bytes; give fewer of them", file, name, maxInside)
 			return nil
