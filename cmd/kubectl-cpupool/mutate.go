@@ -254,11 +254,17 @@ func (o *mutateOptions) asking(pod *corev1.Pod) *corev1.Pod {
 	return pod
 }
 
-// readLimit is more than any file that is read here has, and keeps the memory of who gives
-// a device.
-const readLimit = 64 << 20
+// Limits of files in bytes, so that a device as the file does not use all memory. The list of
+// the pods of a cluster has about 10 KiB for each pod.
+const (
+	readLimit    = 64 << 20
+	clusterLimit = 512 << 20
+)
 
-func read(stdin io.Reader, file string) ([]byte, error) {
+func read(stdin io.Reader, file string) ([]byte, error) { return readUpTo(stdin, file, readLimit) }
+
+// readUpTo is read with another limit.
+func readUpTo(stdin io.Reader, file string, limit int64) ([]byte, error) {
 	from := stdin
 	if file != "-" {
 		f, err := os.Open(file)
@@ -268,9 +274,9 @@ func read(stdin io.Reader, file string) ([]byte, error) {
 		defer f.Close()
 		from = f
 	}
-	data, err := io.ReadAll(io.LimitReader(from, readLimit+1))
-	if err == nil && len(data) > readLimit {
-		err = fmt.Errorf("%s: is longer than %d bytes; give a part of it", file, readLimit)
+	data, err := io.ReadAll(io.LimitReader(from, limit+1))
+	if err == nil && int64(len(data)) > limit {
+		err = fmt.Errorf("%s: is longer than %d bytes; give a part of it", file, limit)
 	}
 	return data, err
 }

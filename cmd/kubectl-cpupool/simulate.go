@@ -215,7 +215,7 @@ func (o *simulateOptions) read(s streams) ([]*scene, error) {
 	files, _, bad := listFiles(o.files, true)
 	errs = append(errs, bad...)
 	for _, file := range files {
-		data, err := read(s.in, file)
+		data, err := readUpTo(s.in, file, clusterLimit)
 		if err != nil {
 			errs = append(errs, err)
 			continue

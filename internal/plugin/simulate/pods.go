@@ -74,15 +74,19 @@ var errTooMany = errors.New("more than 150000 pods; a cluster has fewer")
 // Objects without a namespace get the given one. Read returns an error for each object that
 // it cannot read, and reads the others.
 func (o *Objects) Read(data []byte, namespace string) []error {
-	objects, errs := manifest.Objects(data)
-	for i := range objects {
-		if err := o.add(&objects[i], namespace); err != nil {
-			errs = append(errs, fmt.Errorf("line %d: %s/%s: %w", objects[i].Line(), objects[i].Kind, objects[i].Name, err))
-			if errors.Is(err, errTooMany) {
-				break
+	var errs []error
+	manifest.Each(data, func(objects []manifest.Object, bad []error) bool {
+		errs = append(errs, bad...)
+		for i := range objects {
+			if err := o.add(&objects[i], namespace); err != nil {
+				errs = append(errs, fmt.Errorf("line %d: %s/%s: %w", objects[i].Line(), objects[i].Kind, objects[i].Name, err))
+				if errors.Is(err, errTooMany) {
+					return false
+				}
 			}
 		}
-	}
+		return true
+	})
 	return errs
 }
 
