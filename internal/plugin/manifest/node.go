@@ -14,14 +14,46 @@ import (
 // null.
 func child(mapping *yaml.Node, key string) *yaml.Node {
 	i := index(mapping, key)
-	if i < 0 || mapping.Content[i+1].Tag == "!!null" {
+	if i < 0 {
 		return nil
 	}
-	return mapping.Content[i+1]
+	value := target(target(mapping).Content[i+1])
+	if value.Tag == "!!null" {
+		return nil
+	}
+	return value
+}
+
+// target returns the node that an alias stands for, or the node itself.
+func target(n *yaml.Node) *yaml.Node {
+	if n != nil && n.Kind == yaml.AliasNode {
+		return n.Alias
+	}
+	return n
+}
+
+// merged returns the mapping of a key that a mapping has by a merge (<<), or nil.
+func merged(mapping *yaml.Node, key string) *yaml.Node {
+	i := index(mapping, "<<")
+	if i < 0 {
+		return nil
+	}
+	from := target(mapping.Content[i+1])
+	all := []*yaml.Node{from}
+	if from.Kind == yaml.SequenceNode {
+		all = from.Content
+	}
+	for _, m := range all {
+		if value := child(target(m), key); value != nil && value.Kind == yaml.MappingNode {
+			return value
+		}
+	}
+	return nil
 }
 
 // index is the place of a key in a mapping, -1 when there is none.
 func index(mapping *yaml.Node, key string) int {
+	mapping = target(mapping)
 	if mapping == nil || mapping.Kind != yaml.MappingNode {
 		return -1
 	}
@@ -120,9 +152,15 @@ func writeMap(at *yaml.Node, before, after map[string]string, path ...string) er
 	if maps.Equal(before, after) {
 		return nil
 	}
+	at = target(at)
 	parents := []*yaml.Node{at}
 	for _, key := range path {
 		i := index(at, key)
+		if merged := merged(at, key); i < 0 && merged != nil {
+			at = merged
+			parents = append(parents, at)
+			continue
+		}
 		if i < 0 {
 			at.Content = append(at.Content, scalar(key), &yaml.Node{Kind: yaml.MappingNode, Tag: "!!map"})
 			i = len(at.Content) - 2
@@ -130,7 +168,7 @@ func writeMap(at *yaml.Node, before, after map[string]string, path ...string) er
 		if at.Content[i+1].Tag == "!!null" {
 			at.Content[i+1] = &yaml.Node{Kind: yaml.MappingNode, Tag: "!!map"}
 		}
-		if at = at.Content[i+1]; at.Kind != yaml.MappingNode {
+		if at = target(at.Content[i+1]); at.Kind != yaml.MappingNode {
 			return fmt.Errorf("line %d: %s is no mapping", at.Line, key)
 		}
 		parents = append(parents, at)
@@ -152,16 +190,39 @@ func writeMap(at *yaml.Node, before, after map[string]string, path ...string) er
 			at.Content = append(at.Content, scalar(key), scalar(after[key]))
 		}
 	}
+	if last := len(at.Content) - 2; last >= 0 {
+		at.Content[last].FootComment, at.FootComment = comments(at.Content[last].FootComment, at.FootComment), ""
+	}
 	for i := len(path) - 1; i >= 0 && len(parents[i+1].Content) == 0; i-- {
 		drop(parents[i], path[i])
 	}
 	return nil
 }
 
+// drop removes a key. A comment below it stays: it can be about more than this key.
 func drop(mapping *yaml.Node, key string) {
-	if i := index(mapping, key); i >= 0 {
-		mapping.Content = slices.Delete(mapping.Content, i, i+2)
+	i := index(mapping, key)
+	if i < 0 {
+		return
 	}
+	foot := comments(mapping.Content[i].FootComment, mapping.Content[i+1].FootComment)
+	mapping.Content = slices.Delete(mapping.Content, i, i+2)
+	switch {
+	case i >= 2:
+		mapping.Content[i-2].FootComment = comments(mapping.Content[i-2].FootComment, foot)
+	case len(mapping.Content) > 0:
+		mapping.Content[0].HeadComment = comments(foot, mapping.Content[0].HeadComment)
+	default:
+		mapping.FootComment = comments(mapping.FootComment, foot)
+	}
+}
+
+// comments joins two comments, of which each may be empty.
+func comments(a, b string) string {
+	if a == "" || b == "" {
+		return a + b
+	}
+	return a + "\n" + b
 }
 
 // scalar is a string; the encoder quotes it where it would be read as something else.

@@ -113,5 +113,8 @@ func (p part) encode() ([]byte, error) {
 		}
 	}
 	err := enc.Close()
+	if bytes.Contains(p.text, []byte("\r\n")) {
+		return bytes.ReplaceAll(out.Bytes(), []byte("\n"), []byte("\r\n")), err
+	}
 	return out.Bytes(), err
 }

@@ -6,6 +6,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"reflect"
+	"slices"
 
 	"go.yaml.in/yaml/v3"
 	corev1 "k8s.io/api/core/v1"
@@ -32,8 +35,8 @@ type Result struct {
 // Rewrite mutates the pods of all documents of a YAML or JSON file: Pod, the
 // templates of Deployment, ReplicaSet, StatefulSet, DaemonSet, Job and CronJob, and
 // those in a List. Objects of other kinds stay as they are. JSON stays JSON. Errors
-// name line or object; a document with aliases is one, since a change in one place
-// would show up in others. Rewrite joins the errors of all objects; with errors, the
+// name line or object. A document in which an alias stands for values that change in one
+// place only is an error. Rewrite joins the errors of all objects; with errors, the
 // result has only the notes of the other objects.
 func Rewrite(data []byte, mutate Mutate) (Result, error) {
 	parts, err := read(data)
@@ -106,9 +109,8 @@ func rewriteObject(object *yaml.Node, apiVersion, kind string, mutate Mutate) (n
 		return nil, nil
 	}
 	name := kind + "/" + text(child(object, "metadata"), "name")
-	if alias := findAlias(object); alias != nil {
-		return nil, fmt.Errorf("%s, line %d: an alias or a merge, of which a change would show up elsewhere; write it out", name, alias.Line)
-	}
+	alias := findAlias(object)
+	var others map[string]any
 	pod := object
 	for _, key := range path {
 		if pod = child(pod, key); pod == nil {
@@ -126,10 +128,68 @@ func rewriteObject(object *yaml.Node, apiVersion, kind string, mutate Mutate) (n
 	for i := range notes {
 		notes[i] = name + ": " + notes[i]
 	}
-	if err := write(pod, before, after); err != nil {
+	if alias != nil {
+		others, err = withoutResources(object, path)
+	}
+	if err == nil {
+		err = write(pod, before, after)
+	}
+	if err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
+	if alias != nil && !asMeant(object, pod, path, after, others) {
+		return nil, fmt.Errorf("%s, line %d: an alias or a merge stands for values that change in one place only; write it out", name, alias.Line)
+	}
 	return notes, nil
+}
+
+// asMeant reports whether an object with aliases has the annotations and resources of a pod after
+// they are written, and is the same elsewhere.
+func asMeant(object, pod *yaml.Node, path []string, want *corev1.Pod, others map[string]any) bool {
+	got, err := decode(pod)
+	if err != nil || !maps.Equal(got.Annotations, want.Annotations) {
+		return false
+	}
+	same := func(a, b *corev1.ResourceRequirements) bool {
+		if a == nil || b == nil {
+			return a == b
+		}
+		return maps.Equal(quantities(a.Requests), quantities(b.Requests)) && maps.Equal(quantities(a.Limits), quantities(b.Limits))
+	}
+	each := func(a, b corev1.Container) bool { return same(&a.Resources, &b.Resources) }
+	if !same(got.Spec.Resources, want.Spec.Resources) || !slices.EqualFunc(got.Spec.Containers, want.Spec.Containers, each) ||
+		!slices.EqualFunc(got.Spec.InitContainers, want.Spec.InitContainers, each) {
+		return false
+	}
+	now, err := withoutResources(object, path)
+	return err == nil && reflect.DeepEqual(now, others)
+}
+
+// withoutResources decodes an object without the annotations and the resources of its pods, which
+// are at a path.
+func withoutResources(object *yaml.Node, path []string) (map[string]any, error) {
+	var all map[string]any
+	if err := object.Decode(&all); err != nil {
+		return nil, err
+	}
+	pod := all
+	for _, key := range path {
+		pod, _ = pod[key].(map[string]any)
+	}
+	if metadata, ok := pod["metadata"].(map[string]any); ok {
+		delete(metadata, "annotations")
+	}
+	spec, _ := pod["spec"].(map[string]any)
+	delete(spec, "resources")
+	for _, key := range []string{"initContainers", "containers"} {
+		containers, _ := spec[key].([]any)
+		for _, c := range containers {
+			if c, ok := c.(map[string]any); ok {
+				delete(c, "resources")
+			}
+		}
+	}
+	return all, nil
 }
 
 // decode reads metadata and spec of a pod or of a template.

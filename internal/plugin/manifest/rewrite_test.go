@@ -148,8 +148,8 @@ func TestRewriteErrors(t *testing.T) {
 	}{
 		"no YAML":     {"a: [", same, "yaml: "},
 		"a later one": {"a: b\n---\nc: d\n---\ne: [\n", same, "yaml: line 5: "},
-		"alias":       {"apiVersion: v1\nkind: Pod\nmetadata: {name: p, labels: &l {a: b}}\nspec:\n  nodeSelector: *l\n", same, "Pod/p, line 5: an alias"},
-		"later alias": {"a: b\n---\napiVersion: v1\nkind: Pod\nmetadata: {name: p, labels: &l {a: b}}\nspec:\n  nodeSelector: *l\n", same, "Pod/p, line 7: an alias"},
+		"alias":       {"apiVersion: v1\nkind: Pod\nmetadata: {name: p, labels: &l {a: b}, annotations: *l}\nspec: {containers: [{resources: {requests: {cpu: 1}}}]}\n", move, "Pod/p, line 3: an alias"},
+		"later alias": {"a: b\n---\napiVersion: v1\nkind: Pod\nmetadata: {name: p, labels: &l {a: b}, annotations: *l}\nspec: {containers: [{resources: {requests: {cpu: 1}}}]}\n", move, "Pod/p, line 5: an alias"},
 		"merge":       {"apiVersion: v1\nkind: Pod\nmetadata: {name: p}\n<<: {spec: {containers: [{resources: {requests: {cpu: 1}}}]}}\n", move, "Pod/p, line 4: an alias or a merge"},
 		"no template": {"apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: d}\nspec: {}\n", same, "Deployment/d has no template"},
 		"no quantity": {"apiVersion: v1\nkind: Pod\nspec: {containers: [{resources: {requests: {cpu: much}}}]}\n", same, "read as a pod"},
@@ -201,6 +201,7 @@ func FuzzRewrite(f *testing.F) {
 	f.Add("apiVersion: v1\nkind: Pod\nspec: {containers}\n")
 	f.Add(`{"apiVersion": "v1", "kind": "List", "items": [{"apiVersion": "v1", "kind": "Pod", "spec": {"containers": [{"resources": {"limits": {"cpu": 1e3}}}]}}]}`)
 	f.Add("%YAML 1.2\n--- # one\na: |\n  b\n...\n---\nc: d\n---")
+	f.Add("apiVersion: v1\r\nkind: Pod\r\nspec: {containers: [{resources: &r {requests: {cpu: 1}}}, {resources: *r}, {resources: {<<: *r, limits: {cpu: 1}}}]}\r\n")
 	f.Add("apiVersion: batch/v1\nkind: CronJob\nspec: {jobTemplate: {spec: {template: {spec: {containers: [{name: a, resources: {limits: {cpu: 1}}}]}}}}}\n")
 	f.Fuzz(func(t *testing.T, text string) {
 		if got, err := manifest.Rewrite([]byte(text), same); err == nil && (string(got.After) != text || string(got.Before) != text) {
