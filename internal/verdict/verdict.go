@@ -14,16 +14,21 @@ import (
 
 // Codes of reasons that the planner does not know: the node does not see what caused them.
 const (
-	// AnnotationUnknown: an annotation is written almost like one that requests a workload type.
-	AnnotationUnknown pools.Code = "AnnotationUnknown"
-	// LabelIgnored: a label requests a workload type, and only annotations do.
-	LabelIgnored pools.Code = "LabelIgnored"
-	// WebhookIgnored: the webhook removed the annotation, for a reason that only it has.
-	WebhookIgnored pools.Code = "WebhookIgnored"
+	// annotationUnknown: an annotation is written almost like one that requests a workload type.
+	annotationUnknown pools.Code = "AnnotationUnknown"
+	// annotationLate: an annotation requests a workload type, and was added to a pod that existed.
+	annotationLate pools.Code = "AnnotationLate"
+	// labelIgnored: a label requests a workload type, and only annotations do.
+	labelIgnored pools.Code = "LabelIgnored"
+	// webhookIgnored: the webhook removed the annotation, for a reason that only it has.
+	webhookIgnored pools.Code = "WebhookIgnored"
 )
 
 // optionPrefix begins the annotations by which a pod selects options.
 const optionPrefix = "cpupoold.io/"
+
+// annotations is a value of Verdict.Field.
+const annotations = "annotations"
 
 // Verdict is the answer for a container or a unit.
 type Verdict struct {
@@ -32,8 +37,9 @@ type Verdict struct {
 	// Sentence states place and reason. Fix states what to change for other CPUs; it is empty if
 	// there is nothing to change.
 	Sentence, Fix string
-	// Subject is the annotation, the label or the container that is the reason, or "".
-	Subject string
+	// Field is annotations, labels or containers, and Subject the key or the name in this field
+	// that is the reason.
+	Field, Subject string
 }
 
 // reason is the end of a sentence.
@@ -42,8 +48,8 @@ type reason struct {
 	because, fix string
 	// wide is true if the reason is the same for all containers of the pod.
 	wide bool
-	// subject is Verdict.Subject.
-	subject string
+	// field and subject are Verdict.Field and Verdict.Subject.
+	field, subject string
 }
 
 // Of returns the verdict for a container or a unit. at is its placement; problems are the problems of
@@ -59,7 +65,7 @@ func Of(at *inspect.Container, problems []inspect.Problem, pod *Pod) Verdict {
 	default:
 		who = pod.container(at.Name).named() + " of " + clip(pod.Name)
 	}
-	return Verdict{Code: r.code, Sentence: who + " " + place(at, r.code) + ", because " + r.because + ".", Fix: r.fix, Subject: r.subject}
+	return Verdict{Code: r.code, Sentence: who + " " + place(at, r.code) + ", because " + r.because + ".", Fix: r.fix, Field: r.field, Subject: r.subject}
 }
 
 // place returns the verb and the pool.
@@ -112,16 +118,14 @@ func (p *Pod) rejected(at *inspect.Container, code pools.Code, text string) reas
 		return reason{}
 	}
 	text, _, _ = strings.Cut(text, "; the pod is placed")
-	r := p.withoutType(at, code, typ, text)
-	r.subject = p.Names.TargetKey(typ)
-	return r
+	return p.withoutType(at, code, typ, text)
 }
 
 // withoutType returns the reason why a pod is not of the workload type that it requests, or none
 // for another code.
 func (p *Pod) withoutType(at *inspect.Container, code pools.Code, typ, text string) reason {
 	key := p.Names.TargetKey(typ)
-	r := reason{code: code, wide: true}
+	r := reason{code: code, wide: true, field: annotations, subject: key}
 	typ = clip(typ)
 	switch code {
 	case pools.CodeTargetInvalid:
@@ -152,19 +156,23 @@ func (p *Pod) withoutType(at *inspect.Container, code pools.Code, typ, text stri
 // unread returns the reason if a label, a misspelt annotation or the webhook explains why the
 // planner saw no request for a workload type, or none.
 func (p *Pod) unread(at *inspect.Container) reason {
-	if _, asks, _ := p.Names.TargetType(p.Annotations); asks {
-		return reason{}
+	r := reason{wide: true, field: annotations}
+	if typ, asks, _ := p.Names.TargetType(p.Annotations); asks {
+		if code := pools.Code(at.Code); code == pools.CodeBurstable || code == pools.CodeBestEffort {
+			r.code, r.subject = annotationLate, p.Names.TargetKey(typ)
+			r.because = "the pod was created without its annotation " + r.subject
+			r.fix = "create the pod again"
+		}
+		return r
 	}
-	r := reason{wide: true}
 	for line := range strings.Lines(p.Annotations[p.Names.WarningKey()]) {
 		if w := p.warned(at, strings.TrimSpace(line)); w.code != "" {
-			w.subject = p.Names.WarningKey()
 			return w
 		}
 	}
 	for _, key := range slices.Sorted(maps.Keys(p.Labels)) {
 		if typ, asks, _ := p.Names.TargetType(map[string]string{key: ""}); asks {
-			r.code, r.subject = LabelIgnored, key
+			r.code, r.field, r.subject = labelIgnored, "labels", key
 			r.because = clip(key) + " is a label, and only an annotation requests a workload type"
 			r.fix = "move it to the annotations of the pod: " + p.Names.TargetKey(typ) + ": '" + workload.TargetValue + "'"
 			return r
@@ -172,7 +180,7 @@ func (p *Pod) unread(at *inspect.Container) reason {
 	}
 	for _, key := range slices.Sorted(maps.Keys(p.Annotations)) {
 		if meant := p.Meant(key); strings.HasPrefix(meant, "target.") {
-			r.code, r.subject = AnnotationUnknown, key
+			r.code, r.subject = annotationUnknown, key
 			r.because = "its annotation " + clip(key) + " has no effect (did you mean " + meant + "?)"
 			r.fix = "write " + meant + ": '" + workload.TargetValue + "'"
 			return r
@@ -201,7 +209,7 @@ func (p *Pod) warned(at *inspect.Container, line string) reason {
 			return p.withoutType(at, w.code, typ, "")
 		}
 	}
-	r := reason{code: WebhookIgnored, wide: true}
+	r := reason{code: webhookIgnored, wide: true, field: annotations, subject: p.Names.TargetKey(typ)}
 	why, r.fix, _ = strings.Cut(why, "; ")
 	r.because = "the webhook ignores workload type " + clip(typ) + ": " + why
 	return r
@@ -210,7 +218,7 @@ func (p *Pod) warned(at *inspect.Container, line string) reason {
 // placed returns the reason of the rule that placed the container.
 func (p *Pod) placed(at *inspect.Container) reason {
 	text, _, _ := strings.Cut(at.Reason, "; runs in ")
-	r := reason{code: pools.Code(at.Code), subject: at.Name}
+	r := reason{code: pools.Code(at.Code), field: "containers", subject: at.Name}
 	c := p.container(at.Name)
 	switch r.code {
 	case pools.CodeManagement:

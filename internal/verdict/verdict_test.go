@@ -45,6 +45,8 @@ func TestOf(t *testing.T) {
 			"container a of p runs in the shared pool, because it has the CPU request of its pod, and the 2500m in spec.resources are not a whole number of CPUs."},
 		{"other domain", burstable, verdict.Pod{Names: workload.Names{Domain: "cpu.example.org"}, Types: []string{"infra"}, Annotations: map[string]string{"target.cpu.exmaple.org/infra": ""}},
 			"p runs in the shared pool, because its annotation target.cpu.exmaple.org/infra has no effect (did you mean target.cpu.example.org/infra?)."},
+		{"late annotation", burstable, verdict.Pod{Annotations: map[string]string{"target.workload.openshift.io/management": workload.TargetValue}},
+			"p runs in the shared pool, because the pod was created without its annotation target.workload.openshift.io/management."},
 		{"other annotation", burstable, verdict.Pod{Annotations: map[string]string{"prometheus.io/scrape": "true"}},
 			"p runs in the shared pool, because a container has no limit, or requests less CPU or memory than its limit, so the pod is Burstable."},
 		{"refused", inspect.Container{Name: "a", Pool: inspect.Shared, Refused: true, Code: string(pools.CodeRefused),
@@ -79,8 +81,8 @@ func TestWarnings(t *testing.T) {
 		{"namespace", map[string]bool{"management": true}, nil, cpu, nil, pools.CodeNamespaceNotListed, problemOf},
 		{"guaranteed", map[string]bool{"management": true}, allows, both, nil, pools.CodeGuaranteedPod, "because workload type management is not for pods of QoS class Guaranteed"},
 		{"type", nil, allows, cpu, nil, pools.CodeTypeUnknown, "because its annotation target.workload.openshift.io/management names a workload type that has no pool"},
-		{"class", map[string]bool{"management": true}, allows, cpu, nil, verdict.WebhookIgnored, "because the webhook ignores workload type management: without its CPU requests"},
-		{"spec.resources", map[string]bool{"management": true}, allows, cpu, &cpu, verdict.WebhookIgnored, "because the webhook ignores workload type management: the pod asks for CPU in spec.resources"},
+		{"class", map[string]bool{"management": true}, allows, cpu, nil, "WebhookIgnored", "because the webhook ignores workload type management: without its CPU requests"},
+		{"spec.resources", map[string]bool{"management": true}, allows, cpu, &cpu, "WebhookIgnored", "because the webhook ignores workload type management: the pod asks for CPU in spec.resources"},
 	} {
 		pod := &corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "a", Resources: test.resources}}, Resources: test.total}}
 		pod.Name, pod.Namespace = "p", "n"

@@ -22,7 +22,7 @@ func (l *linter) checkPod() {
 	if l.object.PodPath != "" {
 		l.checkLabels(l.object.Labels, l.object.Line)
 	}
-	if !slices.ContainsFunc(verdicts, func(v verdict.Verdict) bool { return v.Code == verdict.LabelIgnored }) {
+	if !slices.ContainsFunc(verdicts, func(v verdict.Verdict) bool { return v.Field == "labels" }) {
 		l.checkLabels(pod.Labels, l.object.PodLine)
 	}
 	l.checkContainerNames()

@@ -67,7 +67,8 @@ func (l *linter) verdicts(pod *corev1.Pod) (all []verdict.Verdict) {
 	return all
 }
 
-// isMistake reports whether the author of a pod meant another place. A Burstable pod is a mistake
+// isMistake reports whether the author of a pod meant another place: an annotation or a label
+// requests it. A Burstable pod is a mistake
 // if a container has whole CPUs as its limit and its request. A fraction is one above one CPU.
 func isMistake(a *simulate.Answer, pod *verdict.Pod) bool {
 	all := pod.Containers
@@ -75,9 +76,6 @@ func isMistake(a *simulate.Answer, pod *verdict.Pod) bool {
 		all = append(slices.Clip(all), *pod.Total)
 	}
 	switch a.Verdict.Code {
-	case pools.CodeNamespaceNotListed, pools.CodeTypeUnknown, pools.CodeGuaranteedPod,
-		verdict.AnnotationUnknown, verdict.LabelIgnored, verdict.WebhookIgnored:
-		return true
 	case pools.CodeBurstable, pools.CodeBestEffort:
 		return slices.ContainsFunc(all, func(c verdict.Container) bool {
 			return c.Kind != "init container" && c.CPU.Limit > 0 && c.CPU.Limit == c.CPU.Request && c.CPU.Limit%1000 == 0
@@ -86,23 +84,15 @@ func isMistake(a *simulate.Answer, pod *verdict.Pod) bool {
 		return slices.ContainsFunc(all, func(c verdict.Container) bool { return c.Name == a.Name && c.CPU.Limit > 1000 }) ||
 			pod.Total != nil && pod.Total.CPU.Limit > 1000
 	}
-	return false
+	return a.Field != "containers"
 }
 
 // findVerdicts adds the findings of verdicts.
 func (l *linter) findVerdicts(all []verdict.Verdict) {
 	for _, v := range all {
-		line := l.object.PodLine("spec")
-		switch key := v.Subject; {
-		case v.Code == verdict.WebhookIgnored:
-			typ, _, _ := l.Admission.Names.TargetType(l.object.Pod.Annotations)
-			line = l.object.PodLine("metadata", "annotations", l.Admission.Names.TargetKey(typ))
-		case v.Code == verdict.LabelIgnored:
-			line = l.object.PodLine("metadata", "labels", key)
-		case strings.Contains(key, "/"):
-			line = l.object.PodLine("metadata", "annotations", key)
-		case key != "":
-			line = l.containerLine(key)
+		line := l.object.PodLine("metadata", v.Field, v.Subject)
+		if v.Field == "containers" {
+			line = l.containerLine(v.Subject)
 		}
 		remedy := cmp.Or(v.Fix, "see the message")
 		if v.Code == pools.CodeTypeUnknown {
