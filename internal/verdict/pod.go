@@ -14,7 +14,7 @@ const Unknown = -1
 // Pod holds the facts about a pod that a sentence can state. Each of them may be missing.
 type Pod struct {
 	Name string
-	// Annotations are what the node or the API server has. Labels request nothing.
+	// Annotations are the annotations that the node or the API server has. Labels request nothing.
 	Annotations, Labels map[string]string
 	// Containers are all containers, in the order in which they start.
 	Containers []Container
