@@ -15,13 +15,13 @@ import (
 const lintHelp = `Finds mistakes in manifests that keep pods from their pools, in the words of
 kubectl cpupool explain:
 
-- whole CPUs in a pod that is not Guaranteed, with the container and the field
-- a fraction above one CPU
-- a workload type that the namespace does not allow, or none although it allows one
-- annotations that are misspelt, malformed or on the wrong object, and labels instead
-- containers without a CPU request
-- LimitRanges and ResourceQuotas that refuse or change pods of a workload type
-- autoscalers that need or set the CPU requests of such pods
+- Whole CPUs in a pod that is not Guaranteed, with the container and the field.
+- A fraction above one CPU.
+- A workload type that the namespace does not allow, or none although it allows one.
+- Annotations that are misspelt, malformed or on the wrong object, and labels instead.
+- Containers without a CPU request.
+- LimitRanges and ResourceQuotas that refuse or change pods of a workload type.
+- Autoscalers that need or set the CPU requests of such pods.
 
 It reads each kind that has a pod template, also kinds that it does not know. LimitRanges
 in the files give pods their defaults first, as in the cluster.

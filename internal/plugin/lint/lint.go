@@ -126,7 +126,7 @@ func (l *linter) look(files []File) {
 			l.object = o
 			if o.APIVersion == "v1" && o.Kind == "LimitRange" {
 				var limits corev1.LimitRange
-				if o.Decode(&limits) == nil { // else checkLimitRange reports it
+				if o.Decode(&limits) == nil { // checkLimitRange reports an error
 					l.limits[l.namespace()] = append(l.limits[l.namespace()], limits)
 				}
 			}

@@ -84,7 +84,7 @@ func objectsOf(node *yaml.Node, apiVersion, kind string) (objects []Object, errs
 		for _, path := range shapes(node) {
 			shaped := o
 			shaped.pod, shaped.PodPath, shaped.Shaped = at(node, path), prefix(path), true
-			if shaped.Pod, err = decode(shaped.pod); err == nil { // else it only looks like a template
+			if shaped.Pod, err = decode(shaped.pod); err == nil { // an error: it only looks like a template
 				objects = append(objects, shaped)
 			}
 		}
