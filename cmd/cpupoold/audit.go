@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/cpupoold/cpupoold/internal/document"
 	"github.com/cpupoold/cpupoold/internal/node/audit"
 	"github.com/cpupoold/cpupoold/internal/node/daemon"
 	"github.com/cpupoold/cpupoold/internal/node/preview"
@@ -88,7 +89,7 @@ that a single scan has no findings, because a signal ended the audit before the 
 			r = r.OnlyRan()
 		}
 		if *output == asJSON {
-			err = printJSON(a.out, r)
+			err = document.Write(a.out, r)
 		} else {
 			err = a.printAudit(r)
 		}

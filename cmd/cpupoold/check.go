@@ -9,6 +9,7 @@ import (
 
 	"github.com/cpupoold/cpupoold/internal/codes"
 	"github.com/cpupoold/cpupoold/internal/config"
+	"github.com/cpupoold/cpupoold/internal/document"
 	"github.com/cpupoold/cpupoold/internal/layout"
 	"github.com/cpupoold/cpupoold/internal/node/preflight"
 	"github.com/cpupoold/cpupoold/internal/node/preview"
@@ -52,7 +53,7 @@ there is an error or a reason for which run would refuse to start.`,
 
 func (a *app) printFindings(findings []preflight.Finding, output format) error {
 	if output == asJSON {
-		return printJSON(a.out, findings)
+		return document.Write(a.out, findings)
 	}
 	if len(findings) == 0 {
 		_, err := fmt.Fprintln(a.out, "No problems found.")

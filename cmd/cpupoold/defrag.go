@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/cpupoold/cpupoold/internal/config"
+	"github.com/cpupoold/cpupoold/internal/document"
 	"github.com/cpupoold/cpupoold/internal/node/control"
 	"github.com/cpupoold/cpupoold/internal/node/hostenv"
 	"github.com/cpupoold/cpupoold/internal/node/preview"
@@ -52,7 +53,7 @@ func (a *app) defragJSON(ctx context.Context, r defragReport, client *control.Cl
 	if client != nil {
 		r.Results, failed = applyMoves(ctx, client, r.Moves, func(defrag.Move, control.Result) error { return nil })
 	}
-	if err := printJSON(a.out, r); err != nil {
+	if err := document.Write(a.out, r); err != nil {
 		return err
 	}
 	return cmp.Or(failed, verdict(r.Results))

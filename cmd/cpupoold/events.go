@@ -2,13 +2,13 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/cpupoold/cpupoold/internal/document"
 	"github.com/cpupoold/cpupoold/internal/explain"
 	"github.com/cpupoold/cpupoold/internal/history"
 	"github.com/cpupoold/cpupoold/internal/node/control"
@@ -120,7 +120,7 @@ func (a *app) doEvents(ctx context.Context, client *control.Client, q history.Qu
 func (a *app) printEvents(events []history.Event, output format) error {
 	for i := range events {
 		if output == asJSON {
-			if err := json.NewEncoder(a.out).Encode(&events[i]); err != nil {
+			if err := document.WriteLine(a.out, &events[i]); err != nil {
 				return err
 			}
 			continue

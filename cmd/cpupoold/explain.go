@@ -3,6 +3,7 @@ package main
 import (
 	"github.com/spf13/cobra"
 
+	"github.com/cpupoold/cpupoold/internal/document"
 	"github.com/cpupoold/cpupoold/internal/explain"
 )
 
@@ -35,7 +36,7 @@ alone stands for all of its containers but its pause container, which is pod/POD
 			return err
 		}
 		if *output == asJSON {
-			return printJSON(a.out, e)
+			return document.Write(a.out, e)
 		}
 		return explain.Print(a.out, e, *details)
 	}

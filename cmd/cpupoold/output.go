@@ -1,9 +1,7 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
-	"io"
 	"os"
 	"time"
 
@@ -41,12 +39,6 @@ func outputFlag(c *cobra.Command) *format {
 	f := asTable
 	c.Flags().VarP(&f, "output", "o", "output format")
 	return &f
-}
-
-func printJSON(w io.Writer, v any) error {
-	e := json.NewEncoder(w)
-	e.SetIndent("", "  ")
-	return e.Encode(v)
 }
 
 // announce prints text on the standard error if that is a terminal and the caller does not

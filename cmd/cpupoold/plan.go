@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/cpupoold/cpupoold/internal/codes"
+	"github.com/cpupoold/cpupoold/internal/document"
 	"github.com/cpupoold/cpupoold/internal/layout"
 	"github.com/cpupoold/cpupoold/internal/node/hostslices"
 	"github.com/cpupoold/cpupoold/internal/node/preview"
@@ -47,7 +48,7 @@ on another NUMA node its memory is far unless guaranteed.memory binds it.`,
 			return err
 		}
 		if *output == asJSON {
-			return printJSON(a.out, p)
+			return document.Write(a.out, p)
 		}
 		return a.printPlan(p)
 	}

@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -15,6 +14,7 @@ import (
 	"time"
 
 	"github.com/cpupoold/cpupoold/internal/config"
+	"github.com/cpupoold/cpupoold/internal/document"
 	"github.com/cpupoold/cpupoold/internal/history"
 	"github.com/cpupoold/cpupoold/internal/inspect"
 	"github.com/cpupoold/cpupoold/internal/node/control"
@@ -128,12 +128,12 @@ func (r *reported) lackSize(name string, size int) {
 }
 
 func (r *reported) json(name string, v any) {
-	data, err := json.MarshalIndent(v, "", "  ")
-	if err != nil {
+	var text bytes.Buffer
+	if err := document.Write(&text, v); err != nil {
 		r.lack(name, err)
 		return
 	}
-	r.add(name, append(data, '\n'))
+	r.add(name, text.Bytes())
 }
 
 // config adds the file as it is, and the names in what it means.

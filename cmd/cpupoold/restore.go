@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/cpupoold/cpupoold/internal/document"
 	"github.com/cpupoold/cpupoold/internal/layout"
 	"github.com/cpupoold/cpupoold/internal/node/restore"
 	"github.com/cpupoold/cpupoold/internal/node/undo"
@@ -81,7 +82,7 @@ func (a *app) showRestored(r restore.Report, err error, output format) error {
 		return err
 	}
 	if output == asJSON {
-		return errors.Join(err, printJSON(a.out, r))
+		return errors.Join(err, document.Write(a.out, r))
 	}
 	return errors.Join(err, a.printRestored(r))
 }

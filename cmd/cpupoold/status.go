@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/cpupoold/cpupoold/internal/document"
 	"github.com/cpupoold/cpupoold/internal/node/control"
 )
 
@@ -35,7 +36,7 @@ With --watch it is printed anew whenever something has happened, until it is sto
 			return err
 		}
 		if *output == asJSON {
-			return printJSON(a.out, s)
+			return document.Write(a.out, s)
 		}
 		return printStatus(a.out, s)
 	}
@@ -65,7 +66,7 @@ func (a *app) watchStatus(ctx context.Context, client *control.Client, output fo
 		}
 		var picture bytes.Buffer
 		if output == asJSON {
-			err = printLine(&picture, s)
+			err = document.WriteLine(&picture, s)
 		} else {
 			picture.WriteString(clearScreen)
 			err = printStatus(&picture, s)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/cpupoold/cpupoold/internal/document"
 	"github.com/cpupoold/cpupoold/internal/layout"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/topology"
@@ -35,7 +36,7 @@ of a saved /sys, such as the directory sys of a report (cpupoold report).`,
 			}
 		}
 		if *output == asJSON {
-			return printJSON(a.out, t)
+			return document.Write(a.out, t)
 		}
 		return a.printTopology(t)
 	}

@@ -5,6 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/cpupoold/cpupoold/internal/document"
 	"github.com/cpupoold/cpupoold/internal/version"
 )
 
@@ -18,7 +19,7 @@ func (a *app) version() *cobra.Command {
 	c.RunE = func(*cobra.Command, []string) error {
 		b := version.Read()
 		if *output == asJSON {
-			return printJSON(a.out, b)
+			return document.Write(a.out, b)
 		}
 		_, err := fmt.Fprintln(a.out, "cpupoold", b)
 		return err

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/cpupoold/cpupoold/internal/document"
 	"github.com/cpupoold/cpupoold/internal/layout"
 	"github.com/cpupoold/cpupoold/internal/plugin/adopt"
 )
@@ -85,7 +86,7 @@ func (o *adoptOptions) run(ctx context.Context, s streams) error {
 	}
 	plan := adopt.Make(o.settings, &cluster)
 	if o.output == "json" {
-		return printJSON(s.out, plan)
+		return document.Write(s.out, plan)
 	}
 	_, err := io.WriteString(layout.Lines(s.out), adoptText(plan))
 	return err

@@ -17,6 +17,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/cpupoold/cpupoold/internal/document"
 	"github.com/cpupoold/cpupoold/internal/findings"
 	"github.com/cpupoold/cpupoold/internal/plugin/clustercheck"
 )
@@ -58,7 +59,7 @@ func checkCommand(s streams) *cobra.Command {
 			}
 			d := clustercheck.Of(*in)
 			if o.output == "json" {
-				err = printJSON(s.out, d)
+				err = document.Write(s.out, d)
 			} else {
 				err = printCheck(s.out, &d)
 			}

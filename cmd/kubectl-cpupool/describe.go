@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/cpupoold/cpupoold/internal/document"
 	"github.com/cpupoold/cpupoold/internal/layout"
 	"github.com/cpupoold/cpupoold/internal/plugin/overview"
 )
@@ -49,7 +50,7 @@ func describeCommand(s streams) *cobra.Command {
 				continue
 			}
 			if o.output == "json" {
-				return printJSON(s.out, overview.Document{Version: overview.Version, Nodes: nodes[i : i+1]})
+				return document.Write(s.out, overview.Document{Version: overview.Version, Nodes: nodes[i : i+1]})
 			}
 			if err := printNode(s.out, &nodes[i]); err != nil || !ask {
 				return err

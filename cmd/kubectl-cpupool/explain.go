@@ -14,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/cpupoold/cpupoold/internal/admission"
+	"github.com/cpupoold/cpupoold/internal/document"
 	"github.com/cpupoold/cpupoold/internal/explain"
 	"github.com/cpupoold/cpupoold/internal/history"
 	"github.com/cpupoold/cpupoold/internal/inspect"
@@ -65,7 +66,7 @@ func explainCommand(s streams) *cobra.Command {
 				return err
 			}
 			if o.output == "json" {
-				return printJSON(s.out, e)
+				return document.Write(s.out, e)
 			}
 			return explain.Print(s.out, e, o.details)
 		},

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/cpupoold/cpupoold/internal/document"
 	"github.com/cpupoold/cpupoold/internal/layout"
 	"github.com/cpupoold/cpupoold/internal/plugin/migrate"
 )
@@ -124,7 +125,7 @@ func (o *importOptions) run(s streams) error {
 	}
 	result.Notes = append(skipped, result.Notes...)
 	if o.output == "json" {
-		return printJSON(s.out, importDocument{1, o.options.Reading, string(result.Configuration), append([]migrate.Note{}, result.Notes...)})
+		return document.Write(s.out, importDocument{1, o.options.Reading, string(result.Configuration), result.Notes})
 	}
 	fmt.Fprintf(s.err, "reading: %s (see --reading)\n", o.options.Reading)
 	printNotes(s, result.Notes)

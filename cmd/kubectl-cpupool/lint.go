@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/cpupoold/cpupoold/internal/document"
 	"github.com/cpupoold/cpupoold/internal/plugin/lint"
 	"github.com/cpupoold/cpupoold/internal/plugin/manifest"
 )
@@ -140,7 +141,7 @@ func (o *lintOptions) run(ctx context.Context, s streams, allowed map[string][]s
 
 func (o *lintOptions) print(s streams, findings []lint.Finding) error {
 	if o.output == "json" {
-		return printJSON(s.out, append([]lint.Finding{}, findings...)) // [] for none
+		return document.Write(s.out, findings)
 	}
 	for _, f := range findings {
 		if _, err := fmt.Fprintln(s.out, f); err != nil {

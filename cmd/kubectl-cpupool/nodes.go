@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/cpupoold/cpupoold/internal/document"
 	"github.com/cpupoold/cpupoold/internal/layout"
 	"github.com/cpupoold/cpupoold/internal/plugin/overview"
 	"github.com/cpupoold/cpupoold/pkg/workload"
@@ -56,7 +57,7 @@ func nodesCommand(s streams) *cobra.Command {
 				return err
 			}
 			if o.output == "json" {
-				return printJSON(s.out, overview.Document{Version: overview.Version, Nodes: nodes})
+				return document.Write(s.out, overview.Document{Version: overview.Version, Nodes: nodes})
 			}
 			return printNodes(s.out, nodes)
 		},

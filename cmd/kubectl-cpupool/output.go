@@ -1,9 +1,7 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
-	"io"
 )
 
 // checkOutput returns what is wrong with a value of -o.
@@ -12,12 +10,4 @@ func checkOutput(format string) error {
 		return fmt.Errorf("--output %q: no such format; write text or json", format)
 	}
 	return nil
-}
-
-// printJSON prints a document as people can read it, too.
-func printJSON(w io.Writer, document any) error {
-	e := json.NewEncoder(w)
-	e.SetEscapeHTML(false)
-	e.SetIndent("", "  ")
-	return e.Encode(document)
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/cpupoold/cpupoold/internal/admission"
 	"github.com/cpupoold/cpupoold/internal/config"
+	"github.com/cpupoold/cpupoold/internal/document"
 	"github.com/cpupoold/cpupoold/internal/explain"
 	"github.com/cpupoold/cpupoold/internal/inspect"
 	"github.com/cpupoold/cpupoold/internal/plugin/simulate"
@@ -196,15 +197,18 @@ func (o *simulateOptions) run(s streams) error {
 	return nil
 }
 
+// each is the document of several nodes.
+type each[D any] struct {
+	Version int `json:"version"`
+	Nodes   []D `json:"nodes"`
+}
+
 // printEach prints the document of one node as it is, and of several nodes as a list.
 func printEach[D any](s streams, documents []D) error {
 	if len(documents) == 1 {
-		return printJSON(s.out, documents[0])
+		return document.Write(s.out, documents[0])
 	}
-	return printJSON(s.out, struct {
-		Version int `json:"version"`
-		Nodes   []D `json:"nodes"`
-	}{simulate.Version, documents})
+	return document.Write(s.out, each[D]{simulate.Version, documents})
 }
 
 // read reads all files but the configurations.

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/cpupoold/cpupoold/internal/document"
 	"github.com/cpupoold/cpupoold/internal/inspect"
 	"github.com/cpupoold/cpupoold/internal/layout"
 	"github.com/cpupoold/cpupoold/internal/plugin/overview"
@@ -77,6 +78,12 @@ type usageRow struct {
 	Busy float64 `json:"busy"`
 }
 
+// usageDocument is what -o json prints.
+type usageDocument struct {
+	Version int        `json:"version"`
+	Rows    []usageRow `json:"rows"`
+}
+
 func (o *topOptions) run(ctx context.Context, s streams, nodes []string) error {
 	all, err := o.daemons(ctx, o.daemonFlags)
 	if err != nil {
@@ -99,7 +106,7 @@ func (o *topOptions) run(ctx context.Context, s streams, nodes []string) error {
 	_ = g.Wait() // no job returns an error
 	rows := slices.Concat(found...)
 	if o.output == "json" {
-		err = printJSON(s.out, map[string]any{"version": overview.Version, "rows": append([]usageRow{}, rows...)})
+		err = document.Write(s.out, usageDocument{overview.Version, rows})
 	} else if len(rows) > 0 {
 		err = printUsage(s.out, rows)
 	}

@@ -54,7 +54,7 @@ type Status struct {
 	// CPUs are those that are present, also while they are offline.
 	CPUs []CPU `json:"cpus"`
 	// Topology is what `cpupoold topology -o json` prints.
-	Topology *topology.Topology `json:"topology"`
+	Topology *topology.Topology `json:"topology,omitempty"`
 }
 
 // Daemon is the program that answers.

@@ -12,9 +12,9 @@ var release string //nolint:gochecknoglobals // the linker can set only variable
 
 // Build holds the versions from which a program was built. Unknown values are "unknown".
 type Build struct {
-	Version  string // of the release, or the pseudo-version that Go derives from the commit
-	Revision string // commit, with the suffix -dirty if the build had uncommitted changes
-	Go       string // release of Go
+	Version  string `json:"version"`  // of the release, or the pseudo-version that Go derives from the commit
+	Revision string `json:"revision"` // commit, with the suffix -dirty if the build had uncommitted changes
+	Go       string `json:"go"`       // release of Go
 }
 
 // Read returns the versions of this program.

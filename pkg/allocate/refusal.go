@@ -37,10 +37,12 @@ const (
 type Refusal struct {
 	// Asked, Free and Usable are numbers of CPUs: what is asked for, what is free,
 	// and what of it the options let count.
-	Asked, Free, Usable int
+	Asked  int `json:"asked"`
+	Free   int `json:"free"`
+	Usable int `json:"usable"`
 	// Why says what is in the way and what to do; Code is its stable name.
-	Code string
-	Why  string
+	Code string `json:"code"`
+	Why  string `json:"why"`
 }
 
 // Error says all of it.

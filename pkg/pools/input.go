@@ -135,7 +135,8 @@ type Resources struct {
 // the pod, for what is reserved for those of its containers that are not there
 // yet; with PodUID "", the systemd unit that Container names.
 type Key struct {
-	PodUID, Container string
+	PodUID    string `json:"podUID"`
+	Container string `json:"container"`
 }
 
 // Compare returns -1, 0 or 1 as k sorts before, with or after o: by pod, then by container.
@@ -145,19 +146,19 @@ func (k Key) Compare(o Key) int {
 
 // Assignment is a set of exclusive CPUs held by an owner.
 type Assignment struct {
-	Key  Key
-	CPUs cpuset.Set
+	Key  Key        `json:"key"`
+	CPUs cpuset.Set `json:"cpus"`
 	// Away are CPUs of the owner that are offline. Nobody else gets them, and they
 	// come back to it when they are online again, unless it has got others instead.
-	Away cpuset.Set
+	Away cpuset.Set `json:"away"`
 	// Sharers are the containers without exclusive CPUs in a pod with pod-level
 	// resources, by name and sorted. Only the assignment of a pod (Container "") has them, and
 	// it can be without CPUs then.
-	Sharers []string
+	Sharers []string `json:"sharers"`
 	// Owners are the other containers of such a pod, by name and sorted.
-	Owners []string
+	Owners []string `json:"owners"`
 	// Total is the number of exclusive CPUs of such a pod; 0 if its containers share no CPUs.
-	Total int
+	Total int `json:"total"`
 }
 
 // Equal reports whether a and b record the same.

@@ -38,6 +38,7 @@ func arrows() map[string][]string {
 		"pkg/internal/localgrpc": nil,
 
 		// Shared by programs.
+		"internal/document":      nil,
 		"internal/findings":      nil,
 		"internal/nodecheck":     {"internal/findings"},
 		"internal/othermanagers": {"internal/findings"},
@@ -79,14 +80,15 @@ func arrows() map[string][]string {
 
 		// Test support.
 		"internal/testing/machines":    {"pkg/cpuset", "pkg/topology"},
+		"internal/testing/jsonstyle":   nil,
 		"internal/testing/manpages":    nil,
 		"internal/testing/nodefixture": {"pkg/...", "internal/config", "internal/node/annotations", "internal/node/hostenv", "internal/node/undo", "internal/testing/testnode"},
 		"internal/testing/reference":   nil,
 		"internal/testing/testnode":    {"pkg/...", "internal/testing/testnode"},
 
-		"cmd/cpupoold":        {"pkg/...", "internal/codes", "internal/config", "internal/explain", "internal/history", "internal/inspect", "internal/layout", "internal/memorylimit", "internal/node/...", "internal/version"},
+		"cmd/cpupoold":        {"pkg/...", "internal/codes", "internal/config", "internal/document", "internal/explain", "internal/history", "internal/inspect", "internal/layout", "internal/memorylimit", "internal/node/...", "internal/version"},
 		"cmd/cpupool-webhook": {"internal/cluster/...", "internal/memorylimit", "internal/version"},
-		"cmd/kubectl-cpupool": {"internal/admission", "internal/codes", "internal/config", "internal/explain", "internal/findings", "internal/history", "internal/inspect", "internal/layout", "internal/plugin/...", "internal/verdict", "internal/version", "pkg/cpuset", "pkg/topology", "pkg/workload"},
+		"cmd/kubectl-cpupool": {"internal/admission", "internal/codes", "internal/config", "internal/document", "internal/explain", "internal/findings", "internal/history", "internal/inspect", "internal/layout", "internal/plugin/...", "internal/verdict", "internal/version", "pkg/cpuset", "pkg/topology", "pkg/workload"},
 	}
 	for _, r := range rows() {
 		all["internal/node/"+r.pkg] = r.imports()

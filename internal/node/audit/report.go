@@ -33,7 +33,7 @@ type Score struct {
 	// Score is the share of CPU time without foreign tasks, in 0..100. Idle time counts as the
 	// owner's time. Findings holds the foreign tasks. Score is nil if there were fewer than two
 	// scans.
-	Score *float64 `json:"score"`
+	Score *float64 `json:"score,omitempty"`
 	// Capacity is the time of all CPUs together, Others the CPU time of foreign tasks.
 	Capacity float64 `json:"capacitySeconds"`
 	Others   float64 `json:"othersSeconds"`

@@ -18,8 +18,8 @@ type Comparison struct {
 	// that only the one before does.
 	Refused []Refusal `json:"refused"`
 	Granted []Refusal `json:"granted"`
-	Before  *Document `json:"before"`
-	After   *Document `json:"after"`
+	Before  *Document `json:"before,omitempty"`
+	After   *Document `json:"after,omitempty"`
 }
 
 // PoolChange is a pool under both; nil where there is none.

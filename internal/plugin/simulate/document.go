@@ -37,7 +37,7 @@ type Document struct {
 	// Explanation is of the requested pod.
 	Explanation *inspect.Explanation `json:"explanation,omitempty"`
 	CPUs        []inspect.CPU        `json:"cpus"`
-	Topology    *topology.Topology   `json:"topology"`
+	Topology    *topology.Topology   `json:"topology,omitempty"`
 }
 
 // Config is the configuration that was simulated.
