@@ -52,6 +52,9 @@ func Objects(data []byte) ([]Object, []error) {
 // objectsOf returns an object, or those of a list. An item of a list of one kind need
 // not say which: apiVersion and kind are the list's.
 func objectsOf(node *yaml.Node, apiVersion, kind string) (objects []Object, errs []error) {
+	if node.Kind == yaml.AliasNode {
+		return nil, []error{aliasError(node)}
+	}
 	o := Object{APIVersion: cmp.Or(text(node, "apiVersion"), apiVersion), Kind: cmp.Or(text(node, "kind"), kind), node: node}
 	metadata := child(node, "metadata")
 	o.Namespace, o.Name = text(metadata, "namespace"), text(metadata, "name")
@@ -112,10 +115,21 @@ func list(node *yaml.Node, apiVersion, kind string) (items []*yaml.Node, itemVer
 	if of == "" {
 		apiVersion = ""
 	}
-	if all := child(node, "items"); all != nil && all.Kind == yaml.SequenceNode {
-		items = all.Content
+	if i := index(node, "items"); i >= 0 {
+		switch all := node.Content[i+1]; all.Kind {
+		case yaml.SequenceNode:
+			items = all.Content
+		case yaml.AliasNode:
+			items = []*yaml.Node{all}
+		}
 	}
 	return items, apiVersion, of, true
+}
+
+// aliasError returns the error of a list with an alias in place of an item or of all items. An
+// alias of the list itself would have no end.
+func aliasError(alias *yaml.Node) error {
+	return fmt.Errorf("line %d: an alias stands for items of a list; write it out", alias.Line)
 }
 
 // Decode reads the object as one of its kind of the API, with the names of the

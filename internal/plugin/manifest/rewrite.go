@@ -95,14 +95,12 @@ func template(apiVersion, kind string) (path []string, ok bool) {
 // rewriteObject rewrites an object, or all objects of a list. apiVersion and kind are those
 // of the list for objects that state none. Notes and errors are of different objects.
 func rewriteObject(object *yaml.Node, apiVersion, kind string, mutate Mutate) (notes []string, err error) {
+	if object.Kind == yaml.AliasNode {
+		return nil, aliasError(object)
+	}
 	apiVersion, kind = cmp.Or(text(object, "apiVersion"), apiVersion), cmp.Or(text(object, "kind"), kind)
 	if items, apiVersion, kind, is := list(object, apiVersion, kind); is {
-		var errs []error
-		for _, item := range items {
-			more, err := rewriteObject(item, apiVersion, kind, mutate)
-			notes, errs = append(notes, more...), append(errs, err)
-		}
-		return notes, errors.Join(errs...)
+		return rewriteItems(items, apiVersion, kind, mutate)
 	}
 	path, ok := template(apiVersion, kind)
 	if !ok {
@@ -141,6 +139,38 @@ func rewriteObject(object *yaml.Node, apiVersion, kind string, mutate Mutate) (n
 		return nil, fmt.Errorf("%s, line %d: an alias or a merge stands for values that change in one place only; write it out", name, alias.Line)
 	}
 	return notes, nil
+}
+
+// rewriteItems rewrites the objects of a list. An item with an alias can have values of another
+// item: it is an error if an item changes with another one.
+func rewriteItems(items []*yaml.Node, apiVersion, kind string, mutate Mutate) (notes []string, err error) {
+	valueOf := func(*yaml.Node) (v any) { return nil }
+	if slices.ContainsFunc(items, func(n *yaml.Node) bool { return findAlias(n) != nil }) {
+		valueOf = func(n *yaml.Node) (v any) {
+			_ = n.Decode(&v) // an item that cannot be read is an error of its own
+			return v
+		}
+	}
+	values := make([]any, len(items))
+	for i, item := range items {
+		values[i] = valueOf(item)
+	}
+	var errs []error
+	same := func(i int) {
+		if !reflect.DeepEqual(valueOf(items[i]), values[i]) {
+			errs = append(errs, fmt.Errorf("line %d: an alias stands for values that change in one item of the list only; write it out", items[i].Line))
+		}
+	}
+	for i, item := range items {
+		same(i)
+		more, err := rewriteObject(item, apiVersion, kind, mutate)
+		notes, errs = append(notes, more...), append(errs, err)
+		values[i] = valueOf(item)
+	}
+	for i := range items {
+		same(i)
+	}
+	return notes, errors.Join(errs...)
 }
 
 // asMeant reports whether an object with aliases has the annotations and resources of a pod after

@@ -146,11 +146,15 @@ func TestRewriteErrors(t *testing.T) {
 		mutate manifest.Mutate
 		want   string
 	}{
-		"no YAML":     {"a: [", same, "yaml: "},
-		"a later one": {"a: b\n---\nc: d\n---\ne: [\n", same, "yaml: line 5: "},
-		"alias":       {"apiVersion: v1\nkind: Pod\nmetadata: {name: p, labels: &l {a: b}, annotations: *l}\nspec: {containers: [{resources: {requests: {cpu: 1}}}]}\n", move, "Pod/p, line 3: an alias"},
-		"later alias": {"a: b\n---\napiVersion: v1\nkind: Pod\nmetadata: {name: p, labels: &l {a: b}, annotations: *l}\nspec: {containers: [{resources: {requests: {cpu: 1}}}]}\n", move, "Pod/p, line 5: an alias"},
-		"merge":       {"apiVersion: v1\nkind: Pod\nmetadata: {name: p}\n<<: {spec: {containers: [{resources: {requests: {cpu: 1}}}]}}\n", move, "Pod/p, line 4: an alias or a merge"},
+		"no YAML":         {"a: [", same, "yaml: "},
+		"a later one":     {"a: b\n---\nc: d\n---\ne: [\n", same, "yaml: line 5: "},
+		"alias":           {"apiVersion: v1\nkind: Pod\nmetadata: {name: p, labels: &l {a: b}, annotations: *l}\nspec: {containers: [{resources: {requests: {cpu: 1}}}]}\n", move, "Pod/p, line 3: an alias"},
+		"later alias":     {"a: b\n---\napiVersion: v1\nkind: Pod\nmetadata: {name: p, labels: &l {a: b}, annotations: *l}\nspec: {containers: [{resources: {requests: {cpu: 1}}}]}\n", move, "Pod/p, line 5: an alias"},
+		"merge":           {"apiVersion: v1\nkind: Pod\nmetadata: {name: p}\n<<: {spec: {containers: [{resources: {requests: {cpu: 1}}}]}}\n", move, "Pod/p, line 4: an alias or a merge"},
+		"alias of a list": {"&l\napiVersion: v1\nkind: List\nitems:\n- *l\n", move, "line 5: an alias stands for items of a list"},
+		"alias of items":  {"apiVersion: v1\nkind: List\nitems: &i\n- apiVersion: v1\n  kind: List\n  items: *i\n", move, "line 6: an alias stands for items of a list"},
+		"alias of an item": {"apiVersion: v1\nkind: List\nitems:\n- {apiVersion: v1, kind: Pod, spec: {containers: [{resources: &r {requests: {cpu: 1}}}]}}\n" +
+			"- {apiVersion: v1, kind: Pod, spec: {containers: [{resources: *r}]}}\n", move, "line 5: an alias stands for values that change in one item of the list only"},
 		"no template": {"apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: d}\nspec: {}\n", same, "Deployment/d has no template"},
 		"no quantity": {"apiVersion: v1\nkind: Pod\nspec: {containers: [{resources: {requests: {cpu: much}}}]}\n", same, "read as a pod"},
 		"refused":     {"apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec: {}\n", refuse, "Pod/p: not this one"},
