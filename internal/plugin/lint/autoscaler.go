@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/cpupoold/cpupoold/internal/plugin/manifest"
 )
 
@@ -44,6 +46,7 @@ type autoscaler struct {
 		} `json:"updatePolicy"`
 		Policy struct {
 			Containers []struct {
+				Name      string    `json:"containerName"`
 				Mode      string    `json:"mode"`
 				Resources *[]string `json:"controlledResources"`
 			} `json:"containerPolicies"`
@@ -67,14 +70,14 @@ func (l *linter) checkAutoscaler(files []File) {
 	case kind == "keda.sh ScaledObject" && a.hasCPUTrigger():
 		does, field = "scales on the utilization of CPU", "triggers"
 		to.Kind = cmp.Or(to.Kind, "Deployment")
-	case kind == "autoscaling.k8s.io VerticalPodAutoscaler" && a.setsCPU():
+	case kind == "autoscaling.k8s.io VerticalPodAutoscaler" && a.Spec.Update.Mode != "Off":
 		to, does, field, remedy = a.Spec.Target, "sets the CPU request", "resourcePolicy", "write controlledResources: [memory] for all containers"
 	default:
 		return
 	}
 	for _, file := range files {
 		for i := range file.Objects {
-			if o := &file.Objects[i]; l.isTarget(o, to) && l.managed(o) {
+			if o := &file.Objects[i]; l.isTarget(o, to) && (field != "resourcePolicy" || a.setsCPU(o.Pod)) && l.managed(o) {
 				l.find(l.object.Line("spec", field), fmt.Sprintf("%s %s %s of %s %s, whose pods run in the management pool and have no CPU request",
 					l.object.Kind, l.object.Name, does, to.Kind, to.Name), remedy)
 				return
@@ -113,16 +116,21 @@ func (a *autoscaler) hasCPUTrigger() bool {
 	return false
 }
 
-// setsCPU reports whether a VerticalPodAutoscaler sets the CPU request of a container. Without a
-// policy it sets CPU and memory of all containers.
-func (a *autoscaler) setsCPU() bool {
-	if a.Spec.Update.Mode == "Off" {
-		return false
-	}
-	for _, c := range a.Spec.Policy.Containers {
-		if c.Mode != "Off" && (c.Resources == nil || slices.Contains(*c.Resources, "cpu")) {
+// setsCPU reports whether a VerticalPodAutoscaler sets the CPU request of a container of a pod. It
+// sets CPU and memory of a container without a policy of its own, if there is no policy for "*".
+func (a *autoscaler) setsCPU(pod *corev1.Pod) bool {
+	for _, c := range containers(pod) {
+		sets := true
+		for _, name := range []string{"*", c.Name} {
+			for _, p := range a.Spec.Policy.Containers {
+				if p.Name == name {
+					sets = p.Mode != "Off" && (p.Resources == nil || slices.Contains(*p.Resources, "cpu"))
+				}
+			}
+		}
+		if sets {
 			return true
 		}
 	}
-	return len(a.Spec.Policy.Containers) == 0
+	return false
 }

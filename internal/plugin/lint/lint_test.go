@@ -127,6 +127,24 @@ func TestKeysThatNothingReads(t *testing.T) {
 	}
 }
 
+// TestVerticalPodAutoscaler checks that containers without a policy count: their CPU request is set.
+func TestVerticalPodAutoscaler(t *testing.T) {
+	const workloads = namespace + "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: d}\nspec: {template: {metadata: {annotations: {target.workload.openshift.io/management: '{\"effect\":\"PreferredDuringScheduling\"}'}}, " +
+		"spec: {containers: [{name: a, resources: {requests: {cpu: 1, memory: 1}}}, {name: b, resources: {requests: {cpu: 1, memory: 1}}}]}}}\n---\n" +
+		"apiVersion: autoscaling.k8s.io/v1\nkind: VerticalPodAutoscaler\nmetadata: {name: v}\nspec: {targetRef: {kind: Deployment, name: d}, resourcePolicy: {containerPolicies: ["
+	for policies, want := range map[string]int{
+		"":                                1,
+		"{containerName: a, mode: 'Off'}": 1,
+		"{containerName: a, mode: 'Off'}, {containerName: b, controlledResources: [memory]}": 0,
+		"{containerName: '*', controlledResources: [memory]}":                                0,
+		"{containerName: b}, {containerName: '*', mode: 'Off'}":                              1,
+	} {
+		if findings := check(t, settings(), workloads+policies+"]}}\n"); len(findings) != want {
+			t.Errorf("%s: %v, want %d findings", policies, findings, want)
+		}
+	}
+}
+
 // FuzzCheck checks that every finding has its line in the file and says what to
 // do, and that the order of files is nothing to it.
 func FuzzCheck(f *testing.F) {
@@ -139,6 +157,7 @@ func FuzzCheck(f *testing.F) {
 	f.Add("apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: d}\nspec: {template: {metadata: {annotations: {target.workload.openshift.io/management: '{\"effect\":\"PreferredDuringScheduling\"}'}}, spec: {containers: [{name: c, resources: {requests: {cpu: 1, memory: 1}}}]}}}\n---\napiVersion: autoscaling/v2\nkind: HorizontalPodAutoscaler\nspec: {scaleTargetRef: {kind: Deployment, name: d}}\n")
 	f.Add("apiVersion: autoscaling.k8s.io/v1\nkind: VerticalPodAutoscaler\nspec: {targetRef: {kind: Pod, name: p}, resourcePolicy: {containerPolicies: [{controlledResources: [cpu]}, null]}}\n---\napiVersion: keda.sh/v1alpha1\nkind: ScaledObject\nspec: {scaleTargetRef: {name: d}, triggers: [{type: cpu}, null]}\n")
 	f.Add("apiVersion: example.org/v1\nkind: Unknown\nspec: {a: [{template: {metadata: {annotations: {workload.openshift.io/managment: x}}, spec: {resources: {limits: {cpu: 2500m, memory: 1}}, containers: [{name: c, image: i}]}}}]}\n---\napiVersion: v1\nkind: LimitRange\nspec: {limits: [{type: Container, max: {cpu: 2}, default: {memory: 1}}]}\n")
+	f.Add("&l {apiVersion: v1, kind: List, items: [*l]}\n")
 	f.Fuzz(func(t *testing.T, text string) {
 		objects, _ := manifest.Objects([]byte(text))
 		lines := strings.Count(text, "\n") + 1 + strings.Count(text, "\r") + strings.Count(text, "\u0085") + strings.Count(text, "\u2028") + strings.Count(text, "\u2029")
