@@ -42,8 +42,8 @@ type Amount struct{ Request, Limit int64 }
 func OnNode(c *pools.Container, memoryLimit int64) Container {
 	f := Container{Kind: "container", Name: c.Name, CPU: Amount{Unknown, Unknown}, Memory: Amount{Unknown, memoryLimit}}
 	r := &c.Resources
-	if r.Shares > 0 {
-		f.CPU.Request = (int64(min(r.Shares, maxShares))*1000 + sharesPerCPU - 1) / sharesPerCPU
+	if r.Shares > 0 && r.Shares < maxShares { // the maximum stands for all larger requests
+		f.CPU.Request = (int64(r.Shares)*1000 + sharesPerCPU - 1) / sharesPerCPU
 	}
 	switch {
 	case r.Quota > 0:
@@ -133,6 +133,7 @@ func (p *Pod) class() (because, fields, first string) {
 	because, fields = join(have), join(set)
 	if more > 0 {
 		because += " (and " + several(more, "container") + " more)"
+		fields += " and the limits of CPU and memory of " + several(more, "container") + " more"
 	}
 	return because, fields, first
 }

@@ -131,6 +131,9 @@ func (p *Pod) withoutType(at *inspect.Container, code pools.Code, typ, text stri
 	case pools.CodeTargetInvalid:
 		r.because = text
 		r.fix = "write " + key + ": '" + workload.TargetValue + "'"
+		if i := strings.LastIndex(text, "; "); i >= 0 { // the remedy
+			r.because, r.fix = text[:i], text[i+len("; "):]
+		}
 	case pools.CodeTypeUnknown:
 		r.because = "its annotation " + key + " names a workload type that has no pool"
 		r.fix = "add a management pool of this type, or remove the annotation"

@@ -62,6 +62,35 @@ func TestOf(t *testing.T) {
 	}
 }
 
+// TestFix checks fixes that name all containers, or that are not about a key of the pod.
+func TestFix(t *testing.T) {
+	at := inspect.Container{Namespace: "n", Pod: "p", Name: "a", Pool: inspect.Shared, Code: string(pools.CodeBurstable), Reason: "Burstable pod"}
+	whole := verdict.Amount{Request: 2000, Limit: 2000}
+	five := verdict.Pod{Name: "p"}
+	for _, name := range []string{"a", "b", "c", "d", "e"} {
+		five.Containers = append(five.Containers, container(name, whole, verdict.Amount{}))
+	}
+	two := verdict.Pod{Name: "p", Annotations: map[string]string{"target.workload.openshift.io/management": workload.TargetValue, "target.workload.openshift.io/infra": workload.TargetValue}}
+	_, _, err := two.Names.Target(two.Annotations)
+	if err == nil {
+		t.Fatal("no error for two workload types")
+	}
+	invalid := []inspect.Problem{{Code: string(pools.CodeTargetInvalid), Text: err.Error() + "; the pod is placed like any other"}}
+	for _, test := range []struct {
+		pod      verdict.Pod
+		problems []inspect.Problem
+		want     string
+	}{
+		{five, nil, "for exclusive CPUs set resources.limits.memory of container a, resources.limits.memory of container b and resources.limits.memory of container c " +
+			"and the limits of CPU and memory of 2 containers more, with requests equal to limits in all containers"},
+		{two, invalid, "keep the annotation of one workload type only"},
+	} {
+		if got := verdict.Of(&at, test.problems, &test.pod); got.Fix != test.want {
+			t.Errorf("%s\nfix: %s\nwant %s", got.Sentence, got.Fix, test.want)
+		}
+	}
+}
+
 // TestWarnings checks that a warning of the webhook gives the sentence that the planner's problem
 // gives, as far as the planner has the reason.
 func TestWarnings(t *testing.T) {
