@@ -52,7 +52,7 @@ func explainCommand(s streams) *cobra.Command {
 		Long:  explainHelp,
 		Args: func(cmd *cobra.Command, args []string) error {
 			err := checkOutput(o.output)
-			if len(args) != 1 || strings.Trim(args[0], "/") == "" {
+			if len(args) != 1 || strings.HasPrefix(args[0], "/") || args[0] == "" {
 				err = errors.New("give the name of one pod, or POD/CONTAINER")
 			}
 			if err != nil {
@@ -98,7 +98,7 @@ func (o *explainOptions) run(ctx context.Context, name string) (*inspect.Explana
 	node := o.node(ctx, a, pod.Spec.NodeName)
 	e, err := o.ask(ctx, &pod, container)
 	if err != nil {
-		notes = append(notes, fmt.Sprintf("the daemon was not asked: %v; the answer follows from the pod's spec and its node's resources, and free CPUs are unknown", err))
+		notes = append(notes, fmt.Sprintf("there is no answer of the daemon: %v; this answer follows from the pod's spec and its node's resources, and free CPUs are unknown", err))
 		if e, err = presume(&pod, container, o, node); err != nil {
 			return nil, err
 		}

@@ -121,6 +121,8 @@ func (o *simulateOptions) check() error {
 		return errors.New("no machine; name a file of kubectl get nodes,pods -A -o json with -f, or describe one with --topology, such as --topology 2s8c2t")
 	case stdin > 1:
 		return errors.New("the standard input can be read once; name files for the others")
+	case o.details && o.explain == "":
+		return errors.New("--details has an effect with --explain only; name a pod with --explain, or remove --details")
 	case o.output != "table" && o.output != "json":
 		return fmt.Errorf("--output %q: no such format; write table or json", o.output)
 	}
