@@ -87,16 +87,17 @@ func TestSentencesOfMistakes(t *testing.T) {
 	r.quiet()
 	o := view.NewAnswers(r.loop.latest.Load, cgroup.New(memoryTree{n.Tree, limits}), telemetry.Build{}, "", "edge-1")
 	for name, pod := range pods {
-		e, err := o.Explain(pod)
-		if err != nil {
-			t.Fatal(err)
-		}
-		got := map[string]bool{}
-		for i := range e.Subjects {
-			got[e.Subjects[i].Sentence] = true
-		}
-		if !got[want[name]] || len(got) != 1 {
-			t.Errorf("%s: %v\nwant %s", name, got, want[name])
-		}
+		// The daemon may see the end of an init container later.
+		r.Eventually(name+": "+want[name], func() bool {
+			e, err := o.Explain(pod)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := map[string]bool{}
+			for i := range e.Subjects {
+				got[e.Subjects[i].Sentence] = true
+			}
+			return got[want[name]] && len(got) == 1
+		})
 	}
 }
