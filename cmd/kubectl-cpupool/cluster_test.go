@@ -72,7 +72,7 @@ func TestCluster(t *testing.T) {
 		"/apis/batch/v1/jobs":       "JobList\n",
 
 		"/apis/apps/v1/deployments":  "DeploymentList\n" + `{"metadata":{"name":"d","namespace":"apps"},"spec":{"template":{"metadata":{` + asks + `},` + spec + `}}}`,
-		"/apis/apps/v1/statefulsets": "StatefulSetList\n",
+		"/apis/apps/v1/statefulsets": "StatefulSetList\n" + `{"metadata":{"name":"s","namespace":"platform"},"spec":{"template":{"metadata":{` + asks + `},` + spec + `}}}`,
 		"/apis/apps/v1/daemonsets":   "DaemonSetList\n" + `{"metadata":{"name":"e","namespace":"platform"},"spec":{"template":{` + spec + `}}}`,
 		"/apis/batch/v1/cronjobs":    "CronJobList\n",
 		"/api/v1/limitranges":        "LimitRangeList\n",
@@ -80,6 +80,8 @@ func TestCluster(t *testing.T) {
 
 		"/api/v1/replicationcontrollers":                "ReplicationControllerList\n",
 		"/apis/autoscaling/v2/horizontalpodautoscalers": "HorizontalPodAutoscalerList\n",
+
+		"/apis/autoscaling.k8s.io/v1/verticalpodautoscalers": "VerticalPodAutoscalerList\n" + `{"metadata":{"name":"v","namespace":"platform"},"spec":{"targetRef":{"kind":"StatefulSet","name":"s"}}}`,
 	}
 	config := apiServer(t, lists)
 
@@ -89,7 +91,8 @@ func TestCluster(t *testing.T) {
 		t.Errorf("adopt: exit code %d, output\n%s\nerrors %q", code, out, errs)
 	}
 	code, out, errs = run("", "lint", "--kubeconfig", config, "--context", "a")
-	if code != exitError || errs != "" || !strings.Contains(out, `Deployment/d: d runs in the shared pool, because namespace apps does not allow`) ||
+	if code != exitError || !strings.HasPrefix(errs, "note: scaledobjects are not checked: ") || !strings.Contains(out, `Deployment/d: d runs in the shared pool, because namespace apps does not allow`) ||
+		!strings.Contains(out, "VerticalPodAutoscaler/v: VerticalPodAutoscaler v sets the CPU request of StatefulSet s") ||
 		!strings.Contains(out, `DaemonSet/e: namespace "platform" allows workload type "management", and the pod asks for none`) {
 		t.Errorf("lint: exit code %d, output\n%s\nerrors %q", code, out, errs)
 	}

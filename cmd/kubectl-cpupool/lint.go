@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -128,6 +129,10 @@ func (o *lintOptions) run(ctx context.Context, s streams, allowed map[string][]s
 			return err
 		}
 		add("cluster", data)
+		if data, err = o.readAutoscalers(ctx, s); err != nil {
+			return err
+		}
+		add("cluster", data)
 	}
 	findings := lint.Settings{Admission: o.settings, Namespace: o.namespace, Allowed: allowed}.Check(files)
 	if err := o.print(s, findings); err != nil {
@@ -137,6 +142,25 @@ func (o *lintOptions) run(ctx context.Context, s streams, allowed map[string][]s
 		return errReported
 	}
 	return errors.Join(errs...)
+}
+
+// readAutoscalers reads the kinds of autoscalers that are not a part of Kubernetes. A user who may
+// not read them gets a note: the API server does not show whether they are installed.
+func (o *lintOptions) readAutoscalers(ctx context.Context, s streams) ([]byte, error) {
+	var installed []string
+	for _, path := range []string{"/apis/autoscaling.k8s.io/v1/verticalpodautoscalers", "/apis/keda.sh/v1alpha1/scaledobjects"} {
+		_, err := o.read(ctx, path)
+		status, ok := errors.AsType[*statusError](err)
+		switch {
+		case err == nil:
+			installed = append(installed, path)
+		case ok && status.code == http.StatusForbidden:
+			fmt.Fprintf(s.err, "note: %s are not checked: %v\n", path[strings.LastIndexByte(path, '/')+1:], err)
+		case !ok || status.code != http.StatusNotFound:
+			return nil, err
+		}
+	}
+	return o.read(ctx, installed...)
 }
 
 func (o *lintOptions) print(s streams, findings []lint.Finding) error {
