@@ -80,7 +80,6 @@ func arrows() map[string][]string {
 
 		// Test support.
 		"internal/testing/machines":    {"pkg/cpuset", "pkg/topology"},
-		"internal/testing/jsonstyle":   nil,
 		"internal/testing/manpages":    nil,
 		"internal/testing/nodefixture": {"pkg/...", "internal/config", "internal/node/annotations", "internal/node/hostenv", "internal/node/undo", "internal/testing/testnode"},
 		"internal/testing/reference":   nil,
