@@ -75,30 +75,51 @@ func (o *Objects) Choose(asked []string) ([]string, error) {
 }
 
 // On returns the objects with the pods of one node, as [Objects.Select] chooses them. It
-// does not change o. A node can be without pods.
+// does not change the pods of o, and must be called after [Objects.Read]. A node can be without pods.
 func (o *Objects) On(node string) (*Objects, error) {
+	if o.places == nil {
+		o.places = o.place()
+	}
 	on := *o
-	on.Pods = slices.DeleteFunc(slices.Clone(o.Pods), func(p Pod) bool { return p.Node != "" && p.Node != node })
-	on.Notes = slices.Clone(o.Notes)
-	names, strange, free := o.Names(), 0, 0
-	for i := range o.Pods {
-		switch p := &o.Pods[i]; {
-		case p.Node != "" && !slices.Contains(names, p.Node):
-			strange++
-		case p.Node == "" && !p.saved:
-			free++
-		}
+	on.places, on.Notes = nil, slices.Clone(o.Notes)
+	on.Pods = slices.Clone(o.places.pods[""])
+	if node != "" {
+		on.Pods = append(on.Pods, o.places.pods[node]...)
 	}
-	if strange > 0 {
-		on.Notes = append(on.Notes, fmt.Sprintf("pods of nodes that the files do not list are left out: %d", strange))
+	if o.places.strange > 0 {
+		on.Notes = append(on.Notes, fmt.Sprintf("pods of nodes that the files do not list are left out: %d", o.places.strange))
 	}
-	if free > 0 && len(names) > 1 {
-		on.Notes = append(on.Notes, fmt.Sprintf("pods of manifests are on no node; each node gets them after its own pods: %d", free))
+	if o.places.free > 0 && o.places.nodes > 1 {
+		on.Notes = append(on.Notes, fmt.Sprintf("pods of manifests are on no node; each node gets them after its own pods: %d", o.places.free))
 	}
 	if err := on.Select(""); err != nil {
 		return nil, fmt.Errorf("node %s: %w", node, err)
 	}
 	return &on, nil
+}
+
+// places are the pods by node, the number of nodes, and the numbers of pods on nodes that the files
+// do not list and of pods of manifests. They are made once: a cluster has thousands of nodes.
+type places struct {
+	pods                 map[string][]Pod
+	nodes, strange, free int
+}
+
+func (o *Objects) place() *places {
+	names := o.Names()
+	at := &places{pods: make(map[string][]Pod), nodes: len(names)}
+	for i := range o.Pods {
+		p := &o.Pods[i]
+		at.pods[p.Node] = append(at.pods[p.Node], *p)
+		_, listed := slices.BinarySearch(names, p.Node)
+		switch {
+		case p.Node != "" && !listed:
+			at.strange++
+		case p.Node == "" && !p.saved:
+			at.free++
+		}
+	}
+	return at
 }
 
 // Machine returns the machine of a node of the files, and a note about the assumption behind

@@ -31,6 +31,8 @@ type Objects struct {
 	Limits map[string][]corev1.LimitRange
 	// Notes say what was left out, and why.
 	Notes []string
+
+	places *places // of [Objects.On]
 }
 
 // Pod is a pod that a node may be given. It is not changed.
