@@ -96,8 +96,8 @@ func move(n *yaml.Node, lines int) {
 	}
 }
 
-// encode writes the documents of a part in uniform indentation. A directive is not
-// needed any more: the parser has done what it says.
+// encode writes the documents of a part in uniform indentation. A directive is no longer
+// necessary: the parser has applied it.
 func (p part) encode() ([]byte, error) {
 	var out bytes.Buffer
 	if startsDocument(p.text) || p.text[0] == '%' {
