@@ -235,7 +235,11 @@ func (p *Pod) placed(at *inspect.Container) reason {
 			because, fields = "a container has no limit, or requests less CPU or memory than its limit", "requests and limits of CPU and memory in all containers"
 		}
 		r.because = because + ", so the pod is " + at.Code
-		r.fix = "for exclusive CPUs set " + fields + ", with requests equal to limits in all containers"
+		where := "all containers"
+		if p.Total != nil {
+			where = p.Total.Name
+		}
+		r.fix = "for exclusive CPUs set " + fields + ", with requests equal to limits in " + where
 	case pools.CodeFractional:
 		amount, _, _ := strings.Cut(text, " CPU ")
 		r.because = "its CPU request of " + amount + " is not a whole number of CPUs"
@@ -255,8 +259,12 @@ func (p *Pod) placed(at *inspect.Container) reason {
 		r.because = "it requests " + text + ", and the NUMA nodes of its devices and memory are not known yet"
 	case pools.CodeRefused:
 		r.because, r.fix, _ = strings.Cut("it "+text, "; ")
-		if r.fix == "" {
-			r.fix = "request fewer CPUs in " + c.named() + ", enlarge the guaranteed pool (guaranteed.cpus), or wait until other containers end"
+		switch less := "request fewer CPUs in " + c.named(); {
+		case r.fix != "":
+		case strings.HasSuffix(r.because, "(guaranteed.floor)"): // the pool is a part of the shared pool
+			r.fix = less + ", lower guaranteed.floor in the configuration of the node, or wait until other containers end"
+		default:
+			r.fix = less + ", enlarge the guaranteed pool (guaranteed.cpus), or wait until other containers end"
 		}
 	case pools.CodePause:
 		r.because = "it is a " + text

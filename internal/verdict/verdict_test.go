@@ -84,10 +84,17 @@ func TestFix(t *testing.T) {
 		{five, nil, "for exclusive CPUs set resources.limits.memory of container a, resources.limits.memory of container b and resources.limits.memory of container c " +
 			"and the limits of CPU and memory of 2 containers more, with requests equal to limits in all containers"},
 		{two, invalid, "keep the annotation of one workload type only"},
+		{verdict.Pod{Name: "p", Total: &verdict.Container{Name: "spec.resources", CPU: whole}}, nil,
+			"for exclusive CPUs set limits.memory of spec.resources, with requests equal to limits in spec.resources"},
 	} {
 		if got := verdict.Of(&at, test.problems, &test.pod); got.Fix != test.want {
 			t.Errorf("%s\nfix: %s\nwant %s", got.Sentence, got.Fix, test.want)
 		}
+	}
+	at.Code, at.Reason = string(pools.CodeRefused), "asks for 4 whole CPUs, but the shared pool has 2 CPUs and keeps 2 of them (guaranteed.floor); runs in the shared pool until there are enough"
+	const want = "request fewer CPUs in container a, lower guaranteed.floor in the configuration of the node, or wait until other containers end"
+	if got := verdict.Of(&at, nil, &verdict.Pod{Name: "p"}); got.Fix != want {
+		t.Errorf("fix: %s\nwant %s", got.Fix, want)
 	}
 }
 
