@@ -17,7 +17,8 @@ type Member struct {
 	CPUs int
 }
 
-// addNode adds a node. The daemon runs on Linux only.
+// addNode adds a node. The daemon runs on Linux only, and not on virtual nodes, whose number of CPUs
+// is no machine's.
 func (o *Objects) addNode(object *manifest.Object) error {
 	var k struct {
 		Status struct {
@@ -32,6 +33,10 @@ func (o *Objects) addNode(object *manifest.Object) error {
 	}
 	if system := k.Status.NodeInfo.OperatingSystem; system != "" && system != "linux" {
 		o.Notes = append(o.Notes, fmt.Sprintf("node %s is left out: its operating system is %s", object.Name, system))
+		return nil
+	}
+	if object.Labels["type"] == "virtual-kubelet" || object.Labels["eks.amazonaws.com/compute-type"] == "fargate" {
+		o.Notes = append(o.Notes, fmt.Sprintf("node %s is left out: it is virtual, and its pods run elsewhere", object.Name))
 		return nil
 	}
 	if slices.ContainsFunc(o.Nodes, func(m Member) bool { return m.Name == object.Name }) {
