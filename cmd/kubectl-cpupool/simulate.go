@@ -14,6 +14,7 @@ import (
 	"github.com/cpupoold/cpupoold/internal/document"
 	"github.com/cpupoold/cpupoold/internal/explain"
 	"github.com/cpupoold/cpupoold/internal/inspect"
+	"github.com/cpupoold/cpupoold/internal/layout"
 	"github.com/cpupoold/cpupoold/internal/plugin/simulate"
 	"github.com/cpupoold/cpupoold/pkg/topology"
 )
@@ -138,6 +139,8 @@ type scene struct {
 	defaults admission.Defaults
 	// progress is the writer for progress on a terminal.
 	progress io.Writer
+	// unfit is the reason why the node cannot be simulated, or nil.
+	unfit error
 	// explained is true if the document has the explanations of all containers.
 	explained bool
 }
@@ -154,13 +157,21 @@ func (o *simulateOptions) run(s streams) error {
 	refused := false
 	for _, at := range scenes {
 		at.progress = s.err
-		d, c, err := o.simulate(at)
+		var d *simulate.Document
+		var c *simulate.Comparison
+		err := at.unfit
+		if err == nil {
+			d, c, err = o.simulate(at)
+		}
 		if _, elsewhere := errors.AsType[*inspect.NameError](err); elsewhere && len(scenes) > 1 {
 			missing = err // the pod that is to be explained can be on another node
 			continue
 		}
+		if err != nil && at.unfit == nil {
+			err = at.named(err)
+		}
 		if err != nil {
-			errs = append(errs, at.named(err))
+			errs = append(errs, err)
 			continue
 		}
 		documents = append(documents, d)
@@ -171,10 +182,10 @@ func (o *simulateOptions) run(s streams) error {
 		refused = refused || len(d.Refused) > 0
 	}
 	if len(documents) == 0 {
-		errs = append(errs, missing)
+		return errors.Join(append(errs, missing)...)
 	}
-	if err := errors.Join(errs...); err != nil {
-		return err
+	for _, err := range errs {
+		fmt.Fprintln(s.err, "note: left out:", layout.Printable(err.Error()))
 	}
 	switch {
 	case o.compares && o.output == "json":
@@ -249,9 +260,9 @@ func (o *simulateOptions) read(s streams) ([]*scene, error) {
 	scenes := make([]*scene, len(names))
 	for i, name := range names {
 		scenes[i] = &scene{node: name, events: events, defaults: o.defaults, explained: o.output == "json" && o.explain == "" && !o.compares}
-		errs = append(errs, scenes[i].fill(&objects, machines, o.offline))
+		scenes[i].unfit = scenes[i].fill(&objects, machines, o.offline)
 	}
-	return scenes, errors.Join(errs...)
+	return scenes, nil
 }
 
 // chosen returns the names of the nodes to simulate: "" alone if the files have no nodes.

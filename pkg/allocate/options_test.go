@@ -64,7 +64,7 @@ func TestRefusal(t *testing.T) {
 		{plain, "0-15", "5 full-pcpus-only=true", allocate.Refusal{Asked: 5, Free: 16, Usable: 16, Code: allocate.SMTAlignment,
 			Why: "full-pcpus-only gives whole cores of 2 threads, and 5 is no multiple of it; ask for 6, or turn the option off"}},
 		{plain, "0-2,8", "4 full-pcpus-only=true", allocate.Refusal{Asked: 4, Free: 4, Usable: 2, Code: allocate.TooFewWholeCores,
-			Why: "full-pcpus-only takes only cores that are wholly free, and those do not add up; ask for fewer, or see plan --defrag"}},
+			Why: "full-pcpus-only takes only cores that are wholly free, and those do not add up; ask for fewer, or see cpupoold plan --defrag"}},
 		{boot, "0-4", "3 isolated-cpus=require", allocate.Refusal{Asked: 3, Free: 5, Usable: 2, Code: allocate.TooFewIsolated,
 			Why: "isolated-cpus: require takes only CPUs that the kernel isolates since boot (isolcpus); write prefer, or isolate more"}},
 		{hybrid, "0-9", "3 core-type=efficiency", allocate.Refusal{Asked: 3, Free: 10, Usable: 2, Code: allocate.TooFewOfCoreType,
@@ -72,11 +72,11 @@ func TestRefusal(t *testing.T) {
 		{plain, "0-3,8", "3 one-owner-per-core=true", allocate.Refusal{Asked: 3, Free: 5, Usable: 2, Code: allocate.TooFewUntouchedCores,
 			Why: "the other free CPUs are in cores of which somebody else, an owner or another pool, has a part (one-owner-per-core); ask for fewer, or wait until others end"}},
 		{plain, "0-3,4-6", "5 topology-policy=single-numa-node nodes=1", allocate.Refusal{Asked: 5, Free: 7, Usable: 3, Code: allocate.NotOnOneNode,
-			Why: "no NUMA node of 1 (of the devices and memory) has room for all (topology-policy: single-numa-node); ask for fewer, write best-effort, or see plan --defrag"}},
+			Why: "no NUMA node of 1 (of the devices and memory) has room for all (topology-policy: single-numa-node); ask for fewer, set topology-policy: best-effort, or see cpupoold plan --defrag"}},
 		{plain, "0-3,4-6", "5 topology-policy=restricted", allocate.Refusal{Asked: 5, Free: 7, Usable: 4, Code: allocate.NotOnFewestNodes,
-			Why: "NUMA nodes that are enough on the empty machine: 1, and now they are not (topology-policy: restricted); ask for fewer, write best-effort, or see plan --defrag"}},
+			Why: "NUMA nodes that are enough on the empty machine: 1, and now they are not (topology-policy: restricted); ask for fewer, set topology-policy: best-effort, or see cpupoold plan --defrag"}},
 		{plain, "0-3,4-6", "4 topology-policy=restricted nodes=1", allocate.Refusal{Asked: 4, Free: 7, Usable: 3, Code: allocate.NotOnHintedNodes,
-			Why: "NUMA nodes 1 of the devices and memory have too few left (topology-policy: restricted); wait until others end, write best-effort, or see plan --defrag"}},
+			Why: "NUMA nodes 1 of the devices and memory have too few left (topology-policy: restricted); wait until others end, set topology-policy: best-effort, or see cpupoold plan --defrag"}},
 	}
 	for _, tt := range tests {
 		_, err := allocate.New(machineOf(t, tt.machine).Topology()).Supply(set(t, tt.free)).Take(requestOf(t, tt.request))

@@ -51,4 +51,4 @@ func (r *Refusal) Error() string {
 }
 
 // defragment is the command that finds moves of other owners.
-const defragment = "plan --defrag"
+const defragment = "cpupoold plan --defrag"
