@@ -49,11 +49,16 @@ func checkSource(files []string, c clusterFlags) error {
 	return nil
 }
 
-// config is how to reach the cluster.
-func (c *clusterFlags) config() (*rest.Config, error) {
+// kubeconfigs reads the kubeconfig.
+func (c *clusterFlags) kubeconfigs() clientcmd.ClientConfig {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = c.kubeconfig
-	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: c.context}).ClientConfig()
+	return clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: c.context})
+}
+
+// config is how to reach the cluster.
+func (c *clusterFlags) config() (*rest.Config, error) {
+	config, err := c.kubeconfigs().ClientConfig()
 	if err != nil {
 		return nil, fmt.Errorf("kubeconfig: %w; see --kubeconfig and --context", err)
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"net/url"
 	"slices"
 	"strings"
@@ -74,7 +75,7 @@ func explainCommand(s streams) *cobra.Command {
 	flags := cmd.Flags()
 	o.addConfig(flags, "")
 	o.daemonFlags.add(flags)
-	flags.StringVarP(&o.pods, "namespace", "n", "default", "`NAMESPACE` of the pod")
+	flags.StringVarP(&o.pods, "namespace", "n", "", "`NAMESPACE` of the pod, instead of the namespace of the kubeconfig's context")
 	flags.BoolVar(&o.details, "details", false, "print rules, candidates, changes, the cgroup and events, too")
 	flags.StringVar(&o.names.Domain, "domain", "workload.openshift.io", "`DOMAIN` of annotations and types")
 	flags.StringVar(&o.names.PoolDomain, "pool-domain", "openshift.io", "`DOMAIN` of the pools' resources")
@@ -91,7 +92,16 @@ func (o *explainOptions) run(ctx context.Context, name string) (*inspect.Explana
 	if err != nil {
 		return nil, err
 	}
-	if err := a.object(ctx, "/api/v1/namespaces/"+url.PathEscape(o.pods)+"/pods/"+url.PathEscape(name), &pod); err != nil {
+	if o.pods == "" {
+		if o.pods, _, err = o.kubeconfigs().Namespace(); err != nil {
+			return nil, fmt.Errorf("kubeconfig: %w; see --namespace", err)
+		}
+	}
+	err = a.object(ctx, "/api/v1/namespaces/"+url.PathEscape(o.pods)+"/pods/"+url.PathEscape(name), &pod)
+	if status, ok := errors.AsType[*statusError](err); ok && status.code == http.StatusNotFound && container != "" {
+		err = fmt.Errorf("%w; for pod %s of namespace %s write explain %s -n %s", err, container, name, container, name)
+	}
+	if err != nil {
 		return nil, err
 	}
 	var notes []string

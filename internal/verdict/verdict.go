@@ -163,8 +163,8 @@ func (p *Pod) unread(at *inspect.Container) reason {
 	if typ, asks, _ := p.Names.TargetType(p.Annotations); asks {
 		if code := pools.Code(at.Code); code == pools.CodeBurstable || code == pools.CodeBestEffort {
 			r.code, r.subject = annotationLate, p.Names.TargetKey(typ)
-			r.because = "the pod was created without its annotation " + r.subject
-			r.fix = "create the pod again"
+			r.because = "its sandbox on the node has no annotation " + r.subject
+			r.fix = "create the pod again; if the configuration of the node has another domain, use that domain in the annotation"
 		}
 		return r
 	}
@@ -292,6 +292,16 @@ func (p *Pod) types() []string {
 		return []string{inspect.Management}
 	}
 	return p.Types
+}
+
+// OptionError returns the error of an annotation that selects an option of exclusive CPUs with a
+// value that the option does not have. It returns nil for other annotations.
+func (p *Pod) OptionError(key, value string) error {
+	option, is := strings.CutPrefix(key, optionPrefix)
+	if !is || !slices.Contains(allocate.OptionNames(), option) {
+		return nil
+	}
+	return new(allocate.Options).Set(option, value)
 }
 
 // Meant returns the annotation of a pod that a misspelt key is closest to, or "" for a key that

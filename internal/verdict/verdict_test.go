@@ -46,7 +46,7 @@ func TestOf(t *testing.T) {
 		{"other domain", burstable, verdict.Pod{Names: workload.Names{Domain: "cpu.example.org"}, Types: []string{"infra"}, Annotations: map[string]string{"target.cpu.exmaple.org/infra": ""}},
 			"p runs in the shared pool, because its annotation target.cpu.exmaple.org/infra has no effect (did you mean target.cpu.example.org/infra?)."},
 		{"late annotation", burstable, verdict.Pod{Annotations: map[string]string{"target.workload.openshift.io/management": workload.TargetValue}},
-			"p runs in the shared pool, because the pod was created without its annotation target.workload.openshift.io/management."},
+			"p runs in the shared pool, because its sandbox on the node has no annotation target.workload.openshift.io/management."},
 		{"other annotation", burstable, verdict.Pod{Annotations: map[string]string{"prometheus.io/scrape": "true"}},
 			"p runs in the shared pool, because a container has no limit, or requests less CPU or memory than its limit, so the pod is Burstable."},
 		{"refused", inspect.Container{Name: "a", Pool: inspect.Shared, Refused: true, Code: string(pools.CodeRefused),

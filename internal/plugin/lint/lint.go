@@ -42,11 +42,17 @@ type Finding struct {
 	Name      string `json:"name"`
 	Message   string `json:"message"`
 	Remedy    string `json:"remedy"`
+	// Code is the problem code of the reason that explain has, too; empty for other findings.
+	Code string `json:"code,omitempty"`
 }
 
 // String is one line.
 func (f Finding) String() string {
-	return oneLine(fmt.Sprintf("%s:%d %s/%s: %s (%s)", f.File, f.Line, f.Kind, f.Name, f.Message, f.Remedy))
+	code := ""
+	if f.Code != "" {
+		code = " [" + f.Code + "]"
+	}
+	return oneLine(fmt.Sprintf("%s:%d %s/%s: %s (%s)%s", f.File, f.Line, f.Kind, f.Name, f.Message, f.Remedy, code))
 }
 
 // oneLine shows what no name may have in it, and a file may have in a name.
@@ -157,8 +163,11 @@ func (l *linter) allows() (types []string, known bool) {
 }
 
 // find adds a finding about the object.
-func (l *linter) find(line int, message, remedy string) {
-	f := Finding{l.file, line, l.object.Kind, l.object.Namespace, l.object.Name, message, remedy}
+func (l *linter) find(line int, message, remedy string) { l.findCode(line, message, remedy, "") }
+
+// findCode adds a finding with the code of a reason.
+func (l *linter) findCode(line int, message, remedy, code string) {
+	f := Finding{l.file, line, l.object.Kind, l.object.Namespace, l.object.Name, message, remedy, code}
 	if !slices.Contains(l.findings, f) {
 		l.findings = append(l.findings, f)
 	}

@@ -176,3 +176,17 @@ func FuzzCheck(f *testing.F) {
 		}
 	})
 }
+
+// TestOptionValues checks that a value that an option does not have is a finding with its code.
+func TestOptionValues(t *testing.T) {
+	const pod = namespace + "apiVersion: v1\nkind: Pod\nmetadata: {name: p, namespace: other, annotations: {cpupoold.io/topology-policy: VALUE}}\n" +
+		"spec: {containers: [{name: c, resources: {limits: {cpu: 2, memory: 1Gi}}}]}\n"
+	s := settings()
+	if findings := check(t, s, strings.Replace(pod, "VALUE", "restricted", 1)); len(findings) > 0 {
+		t.Errorf("a value of the option: %v", findings)
+	}
+	findings := check(t, s, strings.Replace(pod, "VALUE", "single-numa", 1))
+	if len(findings) != 1 || findings[0].Code != "OverrideInvalid" || !strings.Contains(findings[0].Message, "single-numa") {
+		t.Errorf("%v; want one finding OverrideInvalid about single-numa", findings)
+	}
+}

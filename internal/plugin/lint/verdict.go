@@ -98,16 +98,21 @@ func (l *linter) findVerdicts(all []verdict.Verdict) {
 		if v.Code == pools.CodeTypeUnknown {
 			remedy += ", or give its type with --type"
 		}
-		l.find(line, v.Sentence, remedy)
+		l.findCode(line, v.Sentence, remedy, string(v.Code))
 	}
 }
 
-// checkKeys finds annotations of a pod that nothing reads, and that no verdict names.
+// checkKeys finds annotations of a pod that nothing reads, and that no verdict names. It also
+// finds values that the options of exclusive CPUs do not have.
 func (l *linter) checkKeys(verdicts []verdict.Verdict) {
 	names := l.Admission.Names
 	p := verdict.Pod{Names: names, Types: slices.Sorted(maps.Keys(l.Admission.Types))}
 	prefix := strings.TrimSuffix(names.AllowedKey(), "allowed")
 	for _, key := range slices.Sorted(maps.Keys(l.object.Pod.Annotations)) {
+		if err := p.OptionError(key, l.object.Pod.Annotations[key]); err != nil {
+			l.findCode(l.object.PodLine("metadata", "annotations", key), fmt.Sprintf("annotation %s has no effect: its value %v", key, err),
+				"write a value that the option has, or remove the annotation", string(pools.CodeOverrideInvalid))
+		}
 		named := slices.ContainsFunc(verdicts, func(v verdict.Verdict) bool { return v.Subject == key })
 		typ, first := strings.CutPrefix(key, prefix) // OpenShift's first form requested a type there
 		meant := p.Meant(key)
