@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -85,20 +86,26 @@ func TestFollowFile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := viewer.NewSet()
 		ctx, cancel := context.WithCancel(t.Context())
-		content, failure := twoNodes, error(nil)
+		type file struct {
+			content string
+			failure error
+		}
+		var now atomic.Pointer[file]
+		now.Store(&file{content: twoNodes})
 		go s.FollowFile(ctx, func() ([]viewer.Document, error) {
-			all, err := viewer.ReadAll(strings.NewReader(content))
-			return all, errors.Join(err, failure)
+			f := now.Load()
+			all, err := viewer.ReadAll(strings.NewReader(f.content))
+			return all, errors.Join(err, f.failure)
 		}, time.Second)
 		synctest.Wait()
 		first, _ := s.Feed("b").Now()
-		failure = errors.New("gone")
+		now.Store(&file{twoNodes, errors.New("gone")})
 		time.Sleep(time.Second)
 		synctest.Wait()
 		if state, _ := s.Feed("b").Now(); state.Err == nil || state.Status != first.Status {
 			t.Errorf("after an error b has %+v", state)
 		}
-		content, failure = daemonNode, nil
+		now.Store(&file{content: daemonNode})
 		time.Sleep(time.Second)
 		synctest.Wait()
 		if got, want := names(t, s), `[{"name":"c","problems":0}]`; got != want {
