@@ -12,9 +12,9 @@ func (a *app) explain() *cobra.Command {
 		Use:   "explain POD[/CONTAINER]",
 		Short: "Print why a container or unit runs where it runs",
 		Long: `Explain asks the running daemon why a container or unit has its CPUs. It prints one sentence,
-and what to change for other CPUs. With --details the rules follow that were tried, in order,
-then other places, changes that lead there, the desired and the present state of the cgroup,
-and what was decided and written. The daemon makes its last decision once more for that, and
+and what to change for other CPUs. With --details it also prints the rules in the order of
+the attempts, other places, changes that lead there, the desired and the present state of the
+cgroup, and the decisions and writes. The daemon repeats its last decision for that, and
 changes nothing. JSON always contains the details.
 
 The name is that of a pod, namespace/pod or a pod's UID, any of these with /container, the ID

@@ -95,7 +95,7 @@ func TestClusterNodes(t *testing.T) {
 	})
 }
 
-// TestServeCluster checks that serve without a file offers the nodes whose daemon runs, and
+// TestServeCluster checks that serve without a file offers the nodes with a running daemon, and
 // that the page shows why a daemon does not answer.
 func TestServeCluster(t *testing.T) {
 	pod := func(name, node, phase string) string {

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/cpupoold/cpupoold/internal/inspect"
+	"github.com/cpupoold/cpupoold/internal/verdict"
 )
 
 // suggestions returns a text with names for an unknown name. If the name has a pod, these are the
@@ -93,34 +94,12 @@ func difference(have, asked string) (letters int, similar bool) {
 			if max(len(h)-len(a), len(a)-len(h)) > limit {
 				continue // at least so many letters differ
 			}
-			if d := editDistance(h, a); d <= limit && (letters < 0 || d < letters) {
+			if d := verdict.Distance(h, a, limit+1); d <= limit && (letters < 0 || d < letters) {
 				letters = d
 			}
 		}
 	}
 	return letters, letters >= 0
-}
-
-// editDistance returns the number of bytes to insert, remove or replace in a to get b
-// (Levenshtein).
-func editDistance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			replaced := diagonal
-			if a[i] != b[j] {
-				replaced++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(replaced, diagonal+1, row[j]+1)
-		}
-	}
-	return row[len(b)]
 }
 
 // list joins the first maxNames names.

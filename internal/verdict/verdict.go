@@ -56,16 +56,16 @@ type reason struct {
 // the container and of its pod.
 func Of(at *inspect.Container, problems []inspect.Problem, pod *Pod) Verdict {
 	r := pod.reason(at, problems)
-	who := clip(at.Name)
+	subject := clip(at.Name)
 	switch {
 	case at.Unit:
-		who = "unit " + who
+		subject = "unit " + subject
 	case r.wide:
-		who = clip(pod.Name)
+		subject = clip(pod.Name)
 	default:
-		who = pod.container(at.Name).named() + " of " + clip(pod.Name)
+		subject = pod.container(at.Name).named() + " of " + clip(pod.Name)
 	}
-	return Verdict{Code: r.code, Sentence: who + " " + place(at, r.code) + ", because " + r.because + ".", Fix: r.fix, Field: r.field, Subject: r.subject}
+	return Verdict{Code: r.code, Sentence: subject + " " + place(at, r.code) + ", because " + r.because + ".", Fix: r.fix, Field: r.field, Subject: r.subject}
 }
 
 // place returns the verb and the pool.

@@ -43,16 +43,16 @@ func near(word string, known []string) string {
 	}
 	best, least := "", min(3, len(word)/3)+1
 	for _, k := range known {
-		if d := distance(word, k, least); d < least {
+		if d := Distance(word, k, least); d < least {
 			best, least = k, d
 		}
 	}
 	return best
 }
 
-// distance returns the number of letters to insert, remove, replace or swap to make b of a. It
+// Distance returns the number of letters to insert, remove, replace or swap to make b of a. It
 // returns limit if there are at least as many.
-func distance(a, b string, limit int) int {
+func Distance(a, b string, limit int) int {
 	if max(len(a)-len(b), len(b)-len(a)) >= limit {
 		return limit
 	}

@@ -51,7 +51,7 @@ func (l *linter) answers(pod *corev1.Pod) []simulate.Answer {
 	}
 	all, err := p.Answers(pod)
 	if err != nil {
-		return nil // the pod has no node, because a name of it is there twice
+		return nil // the pod has no node, because two of its containers have the same name
 	}
 	return all
 }
@@ -67,9 +67,9 @@ func (l *linter) verdicts(pod *corev1.Pod) (all []verdict.Verdict) {
 	return all
 }
 
-// isMistake reports whether the author of a pod meant another place: an annotation or a label
-// requests it. A Burstable pod is a mistake
-// if a container has whole CPUs as its limit and its request. A fraction is one above one CPU.
+// isMistake reports whether the author of a pod meant another place, because an annotation or a
+// label requests it. A Burstable pod is a mistake if a container has whole CPUs as its limit and
+// its request. A fraction is a mistake above one CPU.
 func isMistake(a *simulate.Answer, pod *verdict.Pod) bool {
 	all := pod.Containers
 	if pod.Total != nil {
