@@ -20,7 +20,7 @@ to do instead.
 It reads, by their content: PerformanceProfile, KubeletConfiguration (and KubeletConfig),
 MachineConfig, CRI-O's configuration, the kubelet's file openshift-workload-pinning,
 the configurations of MicroShift (kubelet:) and of k3s and RKE2 (kubelet-arg:),
-CPU-Pooler's ConfigMaps, and Namespaces, whose annotations say whose pods may ask for a
+CPU-Pooler's ConfigMaps, BalloonsPolicy and TopologyAwarePolicy of nri-plugins, and Namespaces, whose annotations say whose pods may ask for a
 workload type. Several files, and several objects in a file, make one configuration, that
 of one node; two that say different things about the same CPUs are an error that names
 both. Drop-ins of the kubelet and CRI-O go over the main file in the order of their names.
@@ -45,7 +45,7 @@ func importCommand(s streams) *cobra.Command {
 	o := &importOptions{}
 	cmd := &cobra.Command{
 		Use:   "import -f FILE|DIR",
-		Short: "make a configuration of OpenShift's, the kubelet's, CRI-O's or CPU-Pooler's",
+		Short: "make a configuration of OpenShift's, the kubelet's, CRI-O's, CPU-Pooler's or nri-plugins'",
 		Long:  importHelp,
 		Args:  flagsOnly(o.check),
 		RunE:  func(*cobra.Command, []string) error { return o.run(s) },
@@ -58,6 +58,7 @@ func importCommand(s streams) *cobra.Command {
 	flags.StringVar(&o.options.KubeletConfig, "kubelet-config", "", "`NAME` of the KubeletConfig that is meant, where there are several; the one that is made of the profile if it is not said")
 	flags.StringVar(&o.options.Role, "role", "", "`ROLE` of the MachineConfigs that are meant, where there are several, such as worker")
 	flags.StringVar(&o.options.PoolConfig, "pool-config", "", "`KEY` of CPU-Pooler's ConfigMap that is meant, such as poolconfig-worker.yaml, where there are several")
+	flags.StringVar(&o.options.NRIPolicy, "nri-policy", "", "`NAME` of the BalloonsPolicy or TopologyAwarePolicy that is meant, where there are several, such as default")
 	flags.StringSliceVar(&o.options.Namespaces, "namespace", nil, "`NAMESPACE` whose pods may ask for workload types and mixed CPUs; may be repeated")
 	o.add(cmd)
 	flags.StringVarP(&o.output, "output", "o", "text", "`FORMAT`: text or json")

@@ -2,7 +2,7 @@
 // configuration of cpupoold of it (Import), and goes the other way (Render).
 //
 // What is read: PerformanceProfile, the kubelet's pinning file, CRI-O's configuration,
-// KubeletConfiguration, CPU-Pooler's ConfigMaps, and MachineConfig that carries some of
+// KubeletConfiguration, CPU-Pooler's ConfigMaps, policies of nri-plugins, and MachineConfig that carries some of
 // these. Each is turned into statements about keys of a configuration, each with its
 // source; two sources that say different things are one error that names both. What has no
 // key is a Note. docs/migrate/formats.md has all of it in tables.
@@ -43,6 +43,9 @@ type Options struct {
 	// PoolConfig is the key of a CPU-Pooler ConfigMap, or the file, that is meant where
 	// there are several.
 	PoolConfig string
+	// NRIPolicy is the name of the BalloonsPolicy or TopologyAwarePolicy that is meant where there are
+	// several.
+	NRIPolicy string
 	// Namespaces may ask for workload types and mixed CPUs, besides those that annotated
 	// Namespace objects name.
 	Namespaces []string

@@ -26,9 +26,11 @@ const (
 	keyBesides    = "ovsDpdk" // reserved CPUs that are in no pool
 	keyPolicy     = "cpuManagerPolicy"
 	keyStrict     = "cpuManagerPolicyOptions." + strict
+	keyMemory     = "guaranteed.memory"
 
 	fromShared = "shared"
 	allCPUs    = "all"
+	autoCPUs   = "auto" // the first cores of the machine
 )
 
 // partitionKey is that of the CPUs of a management pool: a list, or allCPUs.
@@ -43,6 +45,8 @@ type facts struct {
 	present cpuset.Set // CPUs of the machine; empty if it is not known
 	// annotations are those of namespaces.
 	annotations map[string]map[string]string
+	// permitted are the namespaces of management pools, by type, that the files name themselves.
+	permitted map[string][]string
 	// byText says that a profile pins as the documents say, and reserved CPUs are only counted.
 	byText bool
 	// partitioned says that a file is there which only a partitioned node has.
@@ -55,25 +59,31 @@ type facts struct {
 }
 
 func newFacts(o Options) *facts {
-	f := &facts{said: map[string]statement{}, annotations: map[string]map[string]string{}}
+	f := &facts{said: map[string]statement{}, annotations: map[string]map[string]string{}, permitted: map[string][]string{}}
 	if o.Topology != nil {
 		f.present = o.Topology.Present
 	}
 	return f
 }
 
-// say adds a statement. Who says that a pool has all CPUs has no list, and gives way.
+// permit lets the pods of a namespace ask for a management pool.
+func (f *facts) permit(typ, namespace string) { f.permitted[typ] = append(f.permitted[typ], namespace) }
+
+// say adds a statement. A pool without a list (all, auto) gives way to a list.
 func (f *facts) say(key, value, source string) {
 	was, said := f.said[key]
 	pool := strings.HasPrefix(key, "partitions.")
 	switch {
-	case !said || pool && was.value == allCPUs:
+	case !said || pool && noList(was.value):
 		f.said[key] = statement{value, source}
-	case was.value == value || pool && value == allCPUs:
+	case was.value == value || pool && noList(value):
 	default:
 		f.contradict(strings.TrimSuffix(key, "."), was, statement{value, source})
 	}
 }
+
+// noList reports whether the CPUs of a management pool are not a list.
+func noList(value string) bool { return value == allCPUs || value == autoCPUs }
 
 func (f *facts) contradict(key string, a, b statement) {
 	f.fail("%w about %s: %s says %s, and %s says %s; leave one of the two out, or correct it", ErrContradiction, key, a.source, a.value, b.source, b.value)
@@ -112,7 +122,7 @@ func parseCPUs(text string, present cpuset.Set) (cpuset.Set, error) {
 // lists are the CPUs of the management pools that have lists, and who says so.
 func (f *facts) lists() (all cpuset.Set, source string) {
 	for _, key := range slices.Sorted(maps.Keys(f.said)) {
-		if s := f.said[key]; strings.HasPrefix(key, "partitions.") && s.value != allCPUs {
+		if s := f.said[key]; strings.HasPrefix(key, "partitions.") && !noList(s.value) {
 			all = all.Union(parsed(s.value))
 			source = s.source
 		}

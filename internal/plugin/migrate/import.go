@@ -31,7 +31,7 @@ type importer struct {
 	o         Options
 	crioFiles []crioFile
 	// What a node has one of is chosen when all are read.
-	machineConfigs, profiles, kubeletConfigs, kubeletFiles, pooled []object
+	machineConfigs, profiles, kubeletConfigs, kubeletFiles, pooled, nriPolicies []object
 
 	understood int // documents of kinds that are read
 }
@@ -49,7 +49,7 @@ func Import(files []File, o Options) (Result, error) {
 	i.choose()
 	i.crio(i.crioFiles, i.o.Reading)
 	if len(i.errs) == 0 && i.understood == 0 {
-		i.fail("nothing in these files is known; give PerformanceProfile, KubeletConfiguration, MachineConfig, CRI-O's configuration, the pinning file, or CPU-Pooler's ConfigMap")
+		i.fail("nothing in these files is known; give PerformanceProfile, KubeletConfiguration, MachineConfig, CRI-O's configuration, the pinning file, CPU-Pooler's ConfigMap, BalloonsPolicy, or TopologyAwarePolicy")
 	}
 	if len(i.errs) == 0 {
 		i.settle()
@@ -85,6 +85,9 @@ func (i *importer) choose() {
 	}
 	i.kubelets(i.kubeletFiles)
 	i.pooler(i.pooled, i.o)
+	if o, ok := i.one("policy of nri-plugins", "--nri-policy", i.o.NRIPolicy, i.nriPolicies); ok {
+		i.nriPolicy(o, i.o.Topology)
+	}
 }
 
 // machines takes the MachineConfigs of one role, as a node has them: in the order of their
@@ -246,6 +249,8 @@ func (i *importer) document(name string, doc *yaml.Node, data []byte) {
 		i.kubeletConfigs = append(i.kubeletConfigs, newObject(name, doc))
 	case kind == "MachineConfig":
 		i.machineConfigs = append(i.machineConfigs, newObject(name, doc))
+	case slices.Contains(nriKinds(), kind):
+		i.nriPolicies = append(i.nriPolicies, newObject(name, doc))
 	case kind == "ConfigMap":
 		i.configMap(name, doc)
 	case kind == "Namespace":

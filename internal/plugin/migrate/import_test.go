@@ -44,6 +44,8 @@ func options(t *testing.T, comment string) migrate.Options {
 			o.Profile = value
 		case "pool-config":
 			o.PoolConfig = value
+		case "nri-policy":
+			o.NRIPolicy = value
 		case "namespace":
 			o.Namespaces = append(o.Namespaces, value)
 		case "", "#":

@@ -66,7 +66,7 @@ func (i *importer) printPartitions(b *printed) {
 		title = ""
 		fmt.Fprintf(b, "- type: %q\n", typ)
 		b.line(2, "cpus", strconv.Quote(i.said[key].value), i.said[key].source)
-		spaces := i.namespaces(func(annotations map[string]string) bool {
+		spaces := i.namespaces(i.permitted[typ], func(annotations map[string]string) bool {
 			names := workload.Names{Domain: i.said[keyDomain].value}
 			allowed, _ := names.Allowed(annotations, typ)
 			return allowed
@@ -80,9 +80,9 @@ func (i *importer) printPartitions(b *printed) {
 	}
 }
 
-// namespaces are those that allow something, and those of the flags, sorted.
-func (i *importer) namespaces(allow func(annotations map[string]string) bool) []string {
-	all := slices.Clone(i.o.Namespaces)
+// namespaces returns permitted, the namespaces that allow something, and those of the flags, sorted.
+func (i *importer) namespaces(permitted []string, allow func(annotations map[string]string) bool) []string {
+	all := slices.Concat(permitted, i.o.Namespaces)
 	for name, annotations := range i.annotations {
 		if allow(annotations) {
 			all = append(all, name)
@@ -108,6 +108,9 @@ func (i *importer) printGuaranteed(b *printed) {
 		b.line(2, "cpus", strconv.Quote(g.value), g.source)
 	}
 	i.printOptions(b)
+	if memory, ok := i.said[keyMemory]; ok {
+		b.line(2, "memory", memory.value, memory.source)
+	}
 	i.printMixed(b)
 }
 
@@ -135,7 +138,7 @@ func (i *importer) printMixed(b *printed) {
 	if !ok {
 		return
 	}
-	spaces := i.namespaces(func(annotations map[string]string) bool {
+	spaces := i.namespaces(nil, func(annotations map[string]string) bool {
 		_, allowed := annotations["workload.mixedcpus.openshift.io/allowed"]
 		return allowed
 	})
