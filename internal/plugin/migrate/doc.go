@@ -2,8 +2,7 @@
 // configuration of cpupoold of it (Import), and goes the other way (Render).
 //
 // What is read: PerformanceProfile, the kubelet's pinning file, CRI-O's configuration,
-// KubeletConfiguration, CPU-Pooler's ConfigMaps, policies of nri-plugins, and MachineConfig that carries some of
-// these. Each is turned into statements about keys of a configuration, each with its
+// KubeletConfiguration, CPU-Pooler's ConfigMaps, and MachineConfig that carries some of these; also policies of nri-plugins. Each is turned into statements about keys of a configuration, each with its
 // source; two sources that say different things are one error that names both. What has no
 // key is a Note. docs/migrate/formats.md has all of it in tables.
 package migrate

@@ -272,6 +272,8 @@ func (f *facts) settleBoot() {
 		}
 		f.note(boot.source, "the kernel argument nohz_full="+boot.value+" makes these CPUs the guaranteed pool, and ordinary pods run on "+left,
 			"write guaranteed.from: shared in place of the list if exclusive CPUs are only taken when pods ask")
+	case g.value == fromShared:
+		f.note(boot.source, "the kernel argument nohz_full="+boot.value+" is no pool here: exclusive CPUs come from the shared pool", "keep it, and compare it with the arguments of kubectl cpupool render --format kernel")
 	case g.value != boot.value:
 		f.note(boot.source, "the kernel argument nohz_full="+boot.value+" does not say the guaranteed pool here: others have, or these are management CPUs",
 			"compare it with what kubectl cpupool render --format kernel prints")

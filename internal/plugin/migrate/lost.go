@@ -32,7 +32,6 @@ func Lost(c *config.Config, formats []Format, t *topology.Topology) []Note {
 	lost(namespaces, "partitions[].namespaces", "no file of a node has it", "annotate the namespaces with "+workload.Names{Domain: c.AnnotationDomain}.AllowedKey()+", as OpenShift's admission demands of its own domain")
 	lost(list && all && has(Kubelet), "partitions[].cpus", "a partition with all has no CPUs that the kubelet could reserve", "")
 	lost(c.Pools.Shared != nil, "shared.cpus", stay, "")
-	lost(g.FromShared && has(Kernel, MachineConfig), "guaranteed.from", "CPUs that are shared now and exclusive later cannot be named to the kernel at boot", "write a list in guaranteed.cpus to have kernel arguments for it")
 	lost(!g.FromShared && !g.CPUs.IsEmpty() && !has(Kernel, MachineConfig), "guaranteed.cpus", "these formats do not have it", "render machineconfig or kernel, too")
 	lost(g.Floor > 0 || g.FloorPercent > 0, "guaranteed.floor", stay, "")
 	lost(g.Options != allocate.Options{} || !c.Pools.StrictReservation || len(g.Overrides) > 0, "guaranteed.options, guaranteed.overrides", "cpuManagerPolicyOptions have no meaning with cpuManagerPolicy: none", "keep the configuration")
@@ -47,6 +46,9 @@ func Lost(c *config.Config, formats []Format, t *topology.Topology) []Note {
 		s.management = s.management.Union(p.CPUs)
 		lost(p.All && p.Type == c.Pools.Infra && has(CRIO, MachineConfig), "infraContainers", "CRI-O's infra_ctr_cpuset is a list, and this partition has all CPUs", "give it a list")
 	}
+	own := s.exclusive()
+	lost(g.FromShared && !own.IsEmpty() && has(Kernel, MachineConfig), "guaranteed.from", "the kernel arguments name all CPUs of the shared pool, "+own.String()+": each can become exclusive, and system calls and interrupts cost ordinary pods more time there", "write a list in guaranteed.cpus to name fewer CPUs")
+	lost(g.FromShared && own.IsEmpty() && has(Kernel, MachineConfig), "guaranteed.from", "the CPUs that can become exclusive are not known, and no kernel argument names them", "give the machine with --topology and a list of CPUs to a partition, or write shared.cpus or guaranteed.cpus")
 	lost(!g.CPUs.IsEmpty() && s.housekeeping().IsEmpty() && has(Kernel, MachineConfig), "irqaffinity", "which CPUs are left for interrupts is not known", "give the machine with --topology, or a partition a list")
 	if has(CRIO, MachineConfig) {
 		notes = append(notes, Note{"otherManagers.crioWorkloads", "CRI-O places pods by these tables itself, and cpupoold does not start beside them by default", "use them instead of cpupoold, or write standDown"})

@@ -81,8 +81,8 @@ func (f *facts) kernelArguments(source, line string) {
 		switch name {
 		case "nohz_full":
 			f.bootList(source+": nohz_full", list)
-		case "isolcpus", "irqaffinity", "systemd.cpu_affinity":
-			f.note(source+": "+name, "is an argument for the whole machine, from its boot on", "keep it if it agrees with what kubectl cpupool render --format kernel prints")
+		case "isolcpus", "irqaffinity", "systemd.cpu_affinity", "rcu_nocbs", "nohz", "kthread_cpus":
+			f.note(source+": "+shorten(argument), "is an argument for the whole machine, from its boot on", "keep it if it agrees with what kubectl cpupool render --format kernel prints")
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package migrate
 
 import (
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -39,6 +40,7 @@ func (f *facts) profile(o object, reading Reading) {
 		f.asImplemented(cpu, mixed)
 	}
 	f.besides(cpu, mixed)
+	f.boot(file, spec, cpu)
 	f.experimental(o)
 	policy, ok := text(spec, "numa", "topologyPolicy")
 	if !ok {
@@ -245,11 +247,14 @@ func (f *facts) profileKey(source string, p pair) {
 			f.note(source, "which kernel runs is the operating system's", "install the real-time kernel as the distribution does")
 		}
 	case "hugepages":
-		f.note(source, "hugepages are not cpupoold's", "reserve them with kernel arguments such as hugepagesz=1G hugepages=16")
+		for n, page := range items(at(p.value, "pages")) {
+			if at(page, "node") != nil {
+				f.note(fmt.Sprintf("%s.pages[%d]", source, n), described(target(page))+"a unit reserves these pages on one NUMA node after the boot", "keep such a unit: /sys/devices/system/node/nodeN/hugepages has the files")
+			}
+		}
 	case "net":
 		f.note(source, "queues of network devices are not cpupoold's", "set them with ethtool -L; interrupts.away keeps their interrupts off exclusive CPUs")
-	case "additionalKernelArgs":
-		f.note(source, "kernel arguments are the boot loader's", "keep them; kubectl cpupool render --format kernel prints those of the guaranteed pool")
+	case "additionalKernelArgs": // read by boot
 	case "nodeSelector", "machineConfigLabel", "machineConfigPoolSelector":
 		f.note(source, "a configuration is that of a node, and does not select any", "give it to these nodes, by a DaemonSet with such a nodeSelector or as a file")
 	case "kernelPageSize", "hardwareTuning":
@@ -280,14 +285,7 @@ func (f *facts) balance(source string, value *yaml.Node) {
 }
 
 func (f *facts) hints(source string, hints *yaml.Node) {
-	hint := func(name string) (on, there bool) { return f.flag(source+"."+name, at(hints, name)) }
-	if on, there := hint("realTime"); on || !there {
-		f.note(source+".realTime", "is kernel arguments, which a daemon cannot give", "kubectl cpupool render --format kernel prints them for a guaranteed pool that is a list")
-	}
-	if on, _ := hint("highPowerConsumption"); on {
-		f.note(source+".highPowerConsumption", "idle states of all CPUs are kernel arguments there", "write power: [cStates], and let pods ask, or keep the arguments")
-	}
-	if on, _ := hint("perPodPowerManagement"); on {
+	if on, _ := f.flag(source+".perPodPowerManagement", at(hints, "perPodPowerManagement")); on {
 		f.say(keyPower, "[cStates, governor]", source+".perPodPowerManagement")
 	}
 	f.others(source, hints, "realTime", "highPowerConsumption", "perPodPowerManagement", "mixedCpus")

@@ -177,7 +177,7 @@ func (s source) kubelet() ([]byte, error) {
 // arguments are those of the kernel. Host processes and interrupts have the management
 // pools, or all CPUs but the guaranteed ones where no pool has a list.
 func (s source) arguments() (all []string, err error) {
-	own := s.Pools.Guaranteed.CPUs
+	own := s.exclusive()
 	if !own.IsEmpty() {
 		all = append(all, "nohz_full="+own.String(), "rcu_nocbs="+own.String(), "isolcpus=managed_irq,"+own.String())
 	}
@@ -192,6 +192,24 @@ func (s source) arguments() (all []string, err error) {
 		return nil, errNoCPUs
 	}
 	return all, nil
+}
+
+// exclusive returns the CPUs that can become exclusive. With from: shared this is the whole shared
+// pool, as on OpenShift. The set is empty if the shared pool is not known, or if no management pool
+// is left for the host.
+func (s source) exclusive() cpuset.Set {
+	g := s.Pools.Guaranteed
+	switch {
+	case !g.FromShared || g.Kubelet:
+		return g.CPUs
+	case s.management.IsEmpty():
+		return cpuset.Set{}
+	case s.Pools.Shared != nil:
+		return *s.Pools.Shared
+	case s.topology != nil:
+		return s.topology.Present.Difference(s.management).Difference(g.Mixed.CPUs)
+	}
+	return cpuset.Set{}
 }
 
 func (s source) housekeeping() cpuset.Set {
