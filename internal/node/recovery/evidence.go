@@ -99,7 +99,7 @@ func collect(m *inventory.Inventory, read func(cgroup.Path) (cgroup.State, error
 		if m.MayBeExclusive(c) {
 			all = append(all, i)
 		} else if pod != nil {
-			e.shared = e.shared.Union(i.kernel)
+			e.shared = e.shared.Union(i.runsOn)
 		}
 	}
 	for pod := range m.Pods() {

@@ -100,6 +100,33 @@ func TestPartition(t *testing.T) {
 	}
 }
 
+// TestCreatedContainer checks that the record of a container without a process shows the CPUs of
+// the shared pool. No cgroup has its CPUs yet, so that they do not count as those of another owner.
+func TestCreatedContainer(t *testing.T) {
+	const name, slice = "du.service", "kubepods-burstable-podu.slice"
+	of := pools.Pools{FromShared: true, Floor: 2, Infra: "management", Shared: cpuset.Range(1, 6), Guaranteed: cpuset.Range(1, 6), Units: []pools.UnitSpec{{Name: name, CPUs: 2}}}
+	read := func(p cgroup.Path) (cgroup.State, error) {
+		if p == "system.slice/"+name {
+			return cgroup.State{Path: p, CPUs: cpuset.Range(4, 5)}, nil
+		}
+		return cgroup.State{}, cgroup.ErrGone
+	}
+	for recorded, want := range map[string]string{"": "4-5", "1-3,6": "4-5", "1-6": ""} {
+		m := inventory.New(cgroup.DriverSystemd)
+		m.PutPod(inventory.PodStatus{Pod: cri.Pod{ID: "p", UID: "u", Ready: true, CgroupParent: slice, CgroupsPath: slice + ":cri-containerd:p"}})
+		m.PutContainer(inventory.ContainerStatus{Container: cri.Container{ID: "c", PodID: "p", Name: "app", State: cri.Created, CgroupsPath: slice + ":cri-containerd:c",
+			Recorded: cri.Resources{CPUs: recorded}, Requested: cri.Resources{Shares: 102}}})
+		m.PutUnit(inventory.UnitStatus{Name: name, Unit: cgroup.Unit{Name: name, Path: "system.slice/" + name}})
+		got := ""
+		for _, a := range recovery.Assignments(m, read, nil, &desired.Settings{Pools: of}) {
+			got += a.CPUs.String()
+		}
+		if got != want {
+			t.Errorf("with %q recorded for a shared container, %s keeps %q; want %q", recorded, name, got, want)
+		}
+	}
+}
+
 // TestReservedCPUs checks that CPUs reserved for pods do not count as CPUs of the shared pool, although
 // no cgroup has them. Otherwise a refused unit would keep CPUs of the shared pool as its own, at the
 // start or when systemd describes it later.
