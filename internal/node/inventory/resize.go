@@ -126,9 +126,10 @@ func (e *Pod) resources() pools.Resources {
 	return resourcesOf(e.Pod.Resources)
 }
 
-// keepTotal keeps the total after a resize until the runtime reports the same.
+// keepTotal keeps the total after a resize until the runtime reports a new total. The daemon
+// computed its total from containers, and cannot know the request of init containers.
 func (e *Pod) keepTotal(old *Pod) {
-	if e.total = old.total; e.total.Shares == e.Pod.Resources.Shares {
-		e.total = pools.Resources{}
+	if e.Pod.Resources == old.Pod.Resources {
+		e.total = old.total
 	}
 }

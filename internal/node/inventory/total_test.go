@@ -61,3 +61,28 @@ func TestTotalOfResizedPod(t *testing.T) {
 		t.Errorf("total of %d shares after an empty resize; want 3072", got)
 	}
 }
+
+// TestTotalIsCorrected checks that a new report of the runtime replaces the total that the
+// daemon computed for the resize of a container, and that an earlier report does not.
+func TestTotalIsCorrected(t *testing.T) {
+	w := newWorld(t)
+	p, _ := w.run(cri.Running)
+	p.Resources = cpus(4) // of an init container that has ended
+	w.runtime.pods["p"] = p
+	w.list()
+	total := func() uint64 { return w.InputOf("u-1", w.now).Resources.Shares }
+	w.Resize(w.Container("c"), cpus(5))
+	if got := total(); got != 5120 {
+		t.Errorf("total of %d shares after the resize of a container; want 5120", got)
+	}
+	w.fetchPod("p", 1<<30)
+	if got := total(); got != 5120 {
+		t.Errorf("total of %d shares after a report from before the resize; want 5120", got)
+	}
+	p.Resources = cpus(6)
+	w.runtime.pods["p"] = p
+	w.fetchPod("p", 1<<30)
+	if got := total(); got != 6144 {
+		t.Errorf("total of %d shares after the next report; want 6144 as reported", got)
+	}
+}

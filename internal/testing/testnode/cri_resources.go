@@ -192,17 +192,27 @@ func (r *Runtime) Resize(id string, to cri.Resources) error {
 	if _, err := (&service{r: r}).UpdateContainerResources(context.Background(), &runtime.UpdateContainerResourcesRequest{ContainerId: id, Linux: linux}); err != nil {
 		return err
 	}
+	if total, changed := r.resized(c, was, to); changed {
+		return r.nri.updatePod(c.pod, total)
+	}
+	return nil
+}
+
+// resized records the resources of a container after a resize. It returns the new total of the
+// pod if the kubelet sends one and the runtime supports it.
+func (r *Runtime) resized(c *container, was, to cri.Resources) (total cri.Resources, changed bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	c.Resources = to
-	total := c.pod.Resources
+	total = c.pod.Resources
 	if c.pod.resized != nil {
 		total = *c.pod.resized
 	}
-	if total.Shares != 0 && r.config.Flavor == Containerd && !c.pod.ownTotal {
-		total.Shares += to.Shares - was.Shares
-		total.Quota += to.Quota - was.Quota
-		c.pod.resized = &total
+	if total.Shares == 0 || r.config.Flavor != Containerd || c.pod.ownTotal {
+		return total, false
 	}
-	return nil
+	total.Shares += to.Shares - was.Shares
+	total.Quota += to.Quota - was.Quota
+	c.pod.resized = &total
+	return total, true
 }

@@ -6,12 +6,22 @@ import (
 	"github.com/containerd/nri/pkg/adaptation"
 	"github.com/containerd/nri/pkg/api"
 	runtime "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/cpupoold/cpupoold/pkg/cri"
 )
 
 func (h *hooks) runPod(p *pod) error {
 	return h.ask(func(a *adaptation.Adaptation) error {
 		h.stages[p.id] = made
 		return a.RunPodSandbox(context.Background(), &api.RunPodSandboxRequest{Pod: h.pod(p)})
+	})
+}
+
+// updatePod sends the new total of a pod, as containerd does before it records the total.
+func (h *hooks) updatePod(p *pod, total cri.Resources) error {
+	return h.ask(func(a *adaptation.Adaptation) error {
+		_, err := a.UpdatePodSandbox(context.Background(), &api.UpdatePodSandboxRequest{Pod: h.pod(p), LinuxResources: nriOfCRI(criResources(total))})
+		return err
 	})
 }
 
