@@ -164,6 +164,7 @@ func (r *churning) tenth(i, containers int, first *held) tenth {
 	r.T.Helper()
 	var cost sample
 	cost.add(r, fmt.Sprint(i), containers)
+	r.skip(time.Minute) // the inventory keeps the IDs of removed containers for half a minute
 	r.resync()
 	r.fillHistory()
 	r.quiet()
