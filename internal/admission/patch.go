@@ -1,6 +1,7 @@
 package admission
 
 import (
+	"encoding/json"
 	"maps"
 	"reflect"
 	"slices"
@@ -18,10 +19,12 @@ type Operation struct {
 	Value any    `json:"value,omitempty"`
 }
 
-// Patch returns what makes after of before, of which [Settings.Mutate] and
-// [RemoveVariables] have made it; nil when they are the same. It names only what is different: a newer API server's
-// pods have fields that this program does not know.
-func Patch(before, after *corev1.Pod) []Operation {
+// Patch returns the operations that make after of before, or nil if both are the same.
+// [Settings.Mutate] and [RemoveVariables] have made after. The JSON of before is raw. The
+// operations name only the difference: the pods of a newer API server have fields that this
+// program does not know, also in resources.
+func Patch(before, after *corev1.Pod, raw []byte) []Operation {
+	before = withResources(before, after, raw)
 	ops := patchMap("/metadata/annotations", before.Annotations, after.Annotations, func(a, b string) bool { return a == b })
 	ops = append(ops, patchContainers("/spec/initContainers/", before.Spec.InitContainers, after.Spec.InitContainers)...)
 	ops = append(ops, patchContainers("/spec/containers/", before.Spec.Containers, after.Spec.Containers)...)
@@ -40,10 +43,51 @@ func patchContainers(path string, before, after []corev1.Container) []Operation 
 	return ops
 }
 
+// withResources returns before with an empty list of requests in each container that has
+// resources in raw alone, which are fields that this program does not know.
+func withResources(before, after *corev1.Pod, raw []byte) *corev1.Pod {
+	news := func(before, after []corev1.Container) bool {
+		for i := range before {
+			if isZero(&before[i].Resources) && !isZero(&after[i].Resources) {
+				return true
+			}
+		}
+		return false
+	}
+	if !news(before.Spec.InitContainers, after.Spec.InitContainers) && !news(before.Spec.Containers, after.Spec.Containers) {
+		return before
+	}
+	type container struct {
+		Resources map[string]json.RawMessage `json:"resources"`
+	}
+	var pod struct {
+		Spec struct {
+			InitContainers []container `json:"initContainers"`
+			Containers     []container `json:"containers"`
+		} `json:"spec"`
+	}
+	if err := json.Unmarshal(raw, &pod); err != nil { // raw is not the JSON of before
+		return before
+	}
+	before = draft(before)
+	fill := func(before []corev1.Container, raw []container) {
+		for i := range min(len(before), len(raw)) {
+			if raw[i].Resources != nil && isZero(&before[i].Resources) {
+				before[i].Resources.Requests = corev1.ResourceList{}
+			}
+		}
+	}
+	fill(before.Spec.InitContainers, pod.Spec.InitContainers)
+	fill(before.Spec.Containers, pod.Spec.Containers)
+	return before
+}
+
+func isZero(r *corev1.ResourceRequirements) bool { return reflect.ValueOf(*r).IsZero() }
+
 func patchResources(path string, before, after *corev1.ResourceRequirements) []Operation {
-	// A path can be written to only when there is what it leads through.
-	if reflect.ValueOf(*before).IsZero() {
-		if reflect.ValueOf(*after).IsZero() {
+	// An operation needs a parent that exists.
+	if isZero(before) {
+		if isZero(after) {
 			return nil
 		}
 		return []Operation{{Op: "add", Path: path, Value: after}}

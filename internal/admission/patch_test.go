@@ -7,6 +7,7 @@ import (
 	jsonpatch "github.com/evanphx/json-patch/v5"
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/cpupoold/cpupoold/internal/admission"
 )
@@ -14,11 +15,12 @@ import (
 // checkPatch checks that the patch makes after of before, as another program applies it.
 func checkPatch(t *testing.T, before, after *corev1.Pod) {
 	t.Helper()
-	got := apply(t, encode(t, before), admission.Patch(before, after))
+	raw := encode(t, before)
+	got := apply(t, raw, admission.Patch(before, after, []byte(raw)))
 	if diff := cmp.Diff(encode(t, after), got); diff != "" {
 		t.Errorf("the pod when patched (-want +got):\n%s", diff)
 	}
-	if before == after && len(admission.Patch(before, after)) > 0 {
+	if before == after && len(admission.Patch(before, after, []byte(raw))) > 0 {
 		t.Error("a patch for a pod that stays as it is")
 	}
 }
@@ -52,6 +54,12 @@ func apply(t *testing.T, pod string, ops []admission.Operation) string {
 	if len(ops) == 0 {
 		return pod
 	}
+	return canonical(t, patched(t, pod, ops))
+}
+
+// patched returns the JSON of a pod after operations.
+func patched(t *testing.T, pod string, ops []admission.Operation) []byte {
+	t.Helper()
 	text, err := json.Marshal(ops)
 	if err != nil {
 		t.Fatal(err)
@@ -64,7 +72,7 @@ func apply(t *testing.T, pod string, ops []admission.Operation) string {
 	if err != nil {
 		t.Fatalf("patch %s: %v", text, err)
 	}
-	return canonical(t, out)
+	return out
 }
 
 func TestPatchNamesOnlyWhatChanges(t *testing.T) {
@@ -78,7 +86,7 @@ func TestPatchNamesOnlyWhatChanges(t *testing.T) {
 		}
 	}
 	after.Spec.Tolerations = []corev1.Toleration{{Key: "k", Operator: corev1.TolerationOpExists}}
-	data, err := json.Marshal(admission.Patch(before, after))
+	data, err := json.Marshal(admission.Patch(before, after, []byte(`{"spec":{"containers":[{},{}]}}`)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -93,7 +101,45 @@ func TestPatchNamesOnlyWhatChanges(t *testing.T) {
 	if diff := cmp.Diff(want, string(data)); diff != "" {
 		t.Errorf("patch (-want +got):\n%s", diff)
 	}
-	if ops := admission.Patch(before, before); ops != nil {
+	if ops := admission.Patch(before, before, nil); ops != nil {
 		t.Errorf("patch of the same pod: %v", ops)
+	}
+}
+
+// TestPatchKeepsUnknownFields checks that resources of a newer API server keep their fields.
+func TestPatchKeepsUnknownFields(t *testing.T) {
+	for name, tc := range map[string]struct{ resources, want string }{
+		"unknown alone": {`"resources":{"future":{"a":1}}`, `"resources":{"future":{"a":1},"limits":{"x.io/y":"7"},"requests":{"x.io/y":"7"}}`},
+		"empty":         {`"resources":{}`, `"resources":{"limits":{"x.io/y":"7"},"requests":{"x.io/y":"7"}}`},
+		"null":          {`"resources":null`, `"resources":{"limits":{"x.io/y":"7"},"requests":{"x.io/y":"7"}}`},
+		"absent":        {`"image":"i"`, `"image":"i","resources":{"limits":{"x.io/y":"7"},"requests":{"x.io/y":"7"}}`},
+		"known, too": {`"resources":{"future":1,"limits":{"cpu":"1"}}`,
+			`"resources":{"future":1,"limits":{"cpu":"1","x.io/y":"7"},"requests":{"x.io/y":"7"}}`},
+	} {
+		for _, list := range []string{"containers", "initContainers"} {
+			t.Run(name+" "+list, func(t *testing.T) {
+				raw := `{"spec":{"` + list + `":[{"name":"a",` + tc.resources + `}]}}`
+				before := &corev1.Pod{}
+				if err := json.Unmarshal([]byte(raw), before); err != nil {
+					t.Fatal(err)
+				}
+				after := before.DeepCopy()
+				for _, c := range [][]corev1.Container{after.Spec.Containers, after.Spec.InitContainers} {
+					for i := range c {
+						for _, l := range []*corev1.ResourceList{&c[i].Resources.Requests, &c[i].Resources.Limits} {
+							if *l == nil {
+								*l = corev1.ResourceList{}
+							}
+							(*l)["x.io/y"] = resource.MustParse("7")
+						}
+					}
+				}
+				got := patched(t, raw, admission.Patch(before, after, []byte(raw)))
+				want := `{"spec":{"` + list + `":[{"name":"a",` + tc.want + `}]}}`
+				if !jsonpatch.Equal([]byte(want), got) {
+					t.Errorf("got  %s\nwant %s", got, want)
+				}
+			})
+		}
 	}
 }

@@ -86,7 +86,7 @@ func mutatePod(
 	}
 	mutated, removed := admission.RemoveVariables(mutated, from)
 	warnings = slices.Concat(warnings, removed)
-	ops := admission.Patch(pod, mutated)
+	ops := admission.Patch(pod, mutated, request.Object.Raw)
 	if p != nil && !own {
 		ops = append(ops, reclassify(pod, p.Class(request.Namespace, pod.Spec.PriorityClassName))...)
 	}

@@ -392,7 +392,7 @@ func BenchmarkReview(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	ops := admission.Patch(pod, mutated)
+	ops := admission.Patch(pod, mutated, []byte(managementPod))
 	b.Run("coding", func(b *testing.B) {
 		before := cputime.Of(b)
 		for b.Loop() {
