@@ -143,7 +143,8 @@ func (o *mutateOptions) run(s streams) error {
 	return o.print(s)
 }
 
-// print writes all files to the standard output, or nothing if one of them is bad.
+// print writes all files to the standard output, or nothing if one of them is bad. The differences
+// of the other files do not depend on a bad file, so that --diff prints them.
 func (o *mutateOptions) print(s streams) error {
 	var out bytes.Buffer
 	files, _, errs := listFiles(o.files, o.recursive)
@@ -171,11 +172,13 @@ func (o *mutateOptions) print(s streams) error {
 			out.WriteByte('\n')
 		}
 	}
-	if len(errs) > 0 {
+	if len(errs) > 0 && !o.diff {
 		return errors.Join(errs...)
 	}
-	_, err := s.out.Write(out.Bytes())
-	return err
+	if _, err := s.out.Write(out.Bytes()); err != nil {
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
 }
 
 // inFile adds the name of a file to each of joined errors, and an end to each sentence.

@@ -1,10 +1,11 @@
 // Package migrate reads what other managers of CPUs are configured with and makes a
 // configuration of cpupoold of it (Import), and goes the other way (Render).
 //
-// What is read: PerformanceProfile, the kubelet's pinning file, CRI-O's configuration,
-// KubeletConfiguration, CPU-Pooler's ConfigMaps, and MachineConfig that carries some of these; also policies of nri-plugins. Each is turned into statements about keys of a configuration, each with its
-// source; two sources that say different things are one error that names both. What has no
-// key is a Note. docs/migrate/formats.md has all of it in tables.
+// Import reads PerformanceProfile, the kubelet's pinning file, CRI-O's configuration,
+// KubeletConfiguration and CPU-Pooler's ConfigMaps. It also reads policies of nri-plugins,
+// and MachineConfigs with such files. Each key becomes a statement about a key of a
+// configuration, with its source. Two sources that contradict each other are one error, which
+// names both. A key without an equivalent is a Note. docs/migrate/formats.md has tables.
 package migrate
 
 import (
