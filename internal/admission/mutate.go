@@ -32,9 +32,10 @@ func (s Settings) Mutate(pod *corev1.Pod, from Origin) (*corev1.Pod, []Warning, 
 		}
 		if managed != nil {
 			// The annotation that asks stays, so that a second call finds the other reasons again.
-			s.warn(managed, pod.Annotations, []Reason{AnnotationIgnored}, ignored)
+			warnings = append(ignored, s.lost(pod, managed)...)
+			s.warn(managed, pod.Annotations, []Reason{AnnotationIgnored, ResourceWithoutCPU}, warnings)
 			s.tolerate(managed, from)
-			return managed, ignored, nil
+			return managed, warnings, nil
 		}
 		warnings = append(warnings, s.warning(why, typ))
 	}

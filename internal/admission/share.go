@@ -32,7 +32,47 @@ func (s Settings) share(pod *corev1.Pod, asks bool) (*corev1.Pod, []Warning) {
 			warn(s.removed(s.Names.GuaranteedResource()))
 		}
 	}
-	return shared, append(warnings, s.pool(shared)...)
+	warnings = append(warnings, s.pool(shared)...)
+	return shared, append(warnings, s.lost(pod, shared)...)
+}
+
+// lost returns a warning for each resource of a pool that a container of before has, if the
+// container is counted by no resource in after. An author can write such a resource without the
+// cpu request that it follows from. With spec.resources, another container can have it. Of a
+// resource that is off, [Settings.share] warns.
+func (s Settings) lost(before, after *corev1.Pod) (warnings []Warning) {
+	counted := func(c *corev1.Container) bool {
+		for name := range c.Resources.Requests {
+			_, cores := s.Names.CoresType(string(name))
+			if cores || string(name) == s.Names.SharedResource() || string(name) == s.Names.GuaranteedResource() {
+				return true
+			}
+		}
+		return false
+	}
+	others := false
+	var uncounted []bool
+	for c := range containers(after) {
+		uncounted = append(uncounted, !counted(c))
+		others = others || counted(c)
+	}
+	if others && podLevel(before) {
+		return nil
+	}
+	for _, pool := range []struct {
+		name string
+		on   bool
+	}{{s.Names.SharedResource(), s.SharedCPUs}, {s.Names.GuaranteedResource(), s.GuaranteedCPUs}} {
+		i, lost := 0, false
+		for c := range containers(before) {
+			lost = lost || uncounted[i] && has(&c.Resources, corev1.ResourceName(pool.name))
+			i++
+		}
+		if lost && pool.on {
+			warnings = append(warnings, Warning{Reason: ResourceWithoutCPU, Subject: pool.name})
+		}
+	}
+	return warnings
 }
 
 // giveBack removes a container's resources of workload types, and makes them the

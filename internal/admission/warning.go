@@ -12,7 +12,7 @@ import (
 // Reason is the reason why a pod did not get something that it asks for.
 type Reason string
 
-// The reasons. All but the last five are about a workload type.
+// The reasons. All but the last six are about a workload type.
 const (
 	TypeOff               Reason = "type-off"
 	NamespaceNotAnnotated Reason = "namespace-not-annotated"
@@ -24,12 +24,13 @@ const (
 	AnnotationIgnored     Reason = "annotation-ignored"
 	VariableRemoved       Reason = "variable-removed"
 	PodPoolEmpty          Reason = "pod-pool-empty"
+	ResourceWithoutCPU    Reason = "resource-without-cpu"
 )
 
 // Warning is one thing that a pod asks for and does not get, although it is admitted.
 type Warning struct {
 	Reason Reason
-	// Subject is the workload type. With ResourceOff it is the name of the resource. With
+	// Subject is the workload type. With ResourceOff and ResourceWithoutCPU it is the name of the resource. With
 	// AnnotationIgnored and VariableRemoved it is the name of the annotation or the variable.
 	// With PodPoolEmpty it is the name of a container.
 	Subject string
@@ -108,7 +109,7 @@ func causeOf(text string) cause {
 // subject returns the start of a warning, before its subject in quotes.
 func (r Reason) subject() string {
 	switch r {
-	case ResourceOff:
+	case ResourceOff, ResourceWithoutCPU:
 		return "resource "
 	case AnnotationIgnored:
 		return "annotation "
@@ -146,6 +147,8 @@ func (r Reason) text() string {
 	case PodPoolEmpty:
 		return "gets no CPU: other containers take all CPUs of the pod for themselves, so the node refuses one of the containers; " +
 			"request more cpu in spec.resources"
+	case ResourceWithoutCPU:
+		return "was removed: only cpu requests count for the pools; request cpu instead, for exclusive CPUs as whole CPUs in a Guaranteed pod"
 	default:
 		return ""
 	}
@@ -156,7 +159,7 @@ func (r Reason) hasCauses() bool { return r == TypeOff || r == ResourceOff }
 
 // Reasons returns all reasons.
 func Reasons() []Reason {
-	return []Reason{TypeOff, NamespaceNotAnnotated, PodLevelCPU, GuaranteedPod, ClassWouldChange, CoresWithoutTarget, ResourceOff, AnnotationIgnored, VariableRemoved, PodPoolEmpty}
+	return []Reason{TypeOff, NamespaceNotAnnotated, PodLevelCPU, GuaranteedPod, ClassWouldChange, CoresWithoutTarget, ResourceOff, AnnotationIgnored, VariableRemoved, PodPoolEmpty, ResourceWithoutCPU}
 }
 
 // String is one line, as it stands in the pod's annotation.

@@ -38,6 +38,7 @@ func warnings() Group {
 		{"annotation-ignored", "The pod has an annotation in the old form, which has no effect.", "annotation \"resources.workload.openshift.io/app\" is ignored, like all in the old form; request cpu instead", "Request cpu in the container, and remove the annotation."},
 		{"variable-removed", "The pod sets a variable with which CRI-O would add CPUs to a container.", "environment variable \"OPENSHIFT_SHARED_CPUS\" was removed: CRI-O would add CPUs of other containers to the container; the runtime or cpupoold sets it", "Remove the variable from the manifest."},
 		{"pod-pool-empty", "The other containers of the pod use all CPUs of spec.resources.", "container \"log\" gets no CPU: other containers take all CPUs of the pod for themselves, so the node refuses one of the containers; request more cpu in spec.resources", "Request more cpu in spec.resources."},
+		{"resource-without-cpu", "A container requests the resource of a pool without the cpu request that decides about it.", "resource \"openshift.io/guaranteed-cpus\" was removed: only cpu requests count for the pools; request cpu instead, for exclusive CPUs as whole CPUs in a Guaranteed pod", "Remove the resource, and request cpu. The webhook writes the resource."},
 	}}
 }
 

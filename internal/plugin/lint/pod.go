@@ -140,7 +140,7 @@ func (l *linter) checkNotAsking(verdicts []verdict.Verdict) {
 	}
 	_, warnings, _ := l.Admission.Mutate(pod, admission.Origin{Manifest: true}) // of which no pod is refused that asks for nothing
 	for _, w := range warnings {
-		if w.Reason == admission.ResourceOff { // Validate has found all others
+		if w.Reason == admission.ResourceOff || w.Reason == admission.ResourceWithoutCPU { // Validate has found all others
 			l.findWritten(w.Subject)
 		}
 	}
