@@ -22,6 +22,9 @@ Nothing is changed; do each step, see that the pods come back, and list again.
   kubectl get pods,namespaces,replicasets,jobs -A -o json |
     kubectl cpupool adopt --dry-run --shared-cpus --guaranteed-cpus -f -
 
+The standard error states the kinds of the objects that were read and skipped. Lists
+without an object to read are an error.
+
 Give the switches that the webhook has. Without namespaces in the list it is not
 known which of them allow a workload type; without replicasets and jobs, their
 owners are guessed by name.`
@@ -71,7 +74,7 @@ func (o *adoptOptions) run(ctx context.Context, s streams) error {
 		if err != nil {
 			return err
 		}
-		if err := cluster.Read(data); err != nil {
+		if err := cluster.Read("cluster", data); err != nil {
 			return err
 		}
 	}
@@ -80,9 +83,12 @@ func (o *adoptOptions) run(ctx context.Context, s streams) error {
 		if err != nil {
 			return err
 		}
-		if err := cluster.Read(data); err != nil {
+		if err := cluster.Read(file, data); err != nil {
 			return fmt.Errorf("%s: %w", file, err)
 		}
+	}
+	if err := reportCoverage(s, &cluster.Coverage, nil, "pods"); err != nil {
+		return err
 	}
 	plan := adopt.Make(o.settings, &cluster)
 	if o.output == "json" {

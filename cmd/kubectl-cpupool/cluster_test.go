@@ -86,7 +86,7 @@ func TestCluster(t *testing.T) {
 	config := apiServer(t, lists)
 
 	code, out, errs := run("", "adopt", "--dry-run", "--shared-cpus", "--kubeconfig", config)
-	if code != exitOK || errs != "" || !strings.Contains(out, "apps Pod/p: pods 1, cpu 1000m; each becomes openshift.io/shared-cpus=1000") ||
+	if code != exitOK || errs != "read: Namespace (2), Pod (2)\n" || !strings.Contains(out, "apps Pod/p: pods 1, cpu 1000m; each becomes openshift.io/shared-cpus=1000") ||
 		!strings.Contains(out, "platform Pod/q: pods 1, cpu 1000m; each becomes management.workload.openshift.io/cores=1000") {
 		t.Errorf("adopt: exit code %d, output\n%s\nerrors %q", code, out, errs)
 	}

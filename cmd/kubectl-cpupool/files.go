@@ -1,28 +1,46 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/cpupoold/cpupoold/internal/layout"
+	"github.com/cpupoold/cpupoold/internal/plugin/manifest"
 )
 
 // listFiles returns the files that arguments of -f stand for: themselves, and of
 // directories the manifests in them, in the order of their names; with recursive,
 // also those further down. What begins with a dot is none, as for the kubelet.
-// skipped are the other files in directories, and without recursive the directories in them with
-// a slash at the end. Errors are one for each directory
+// The other files in directories, and without recursive the directories in them, are skipped
+// in the coverage, and so is a directory without files. Errors are one for each directory
 // that cannot be read and each manifest that is no file, and the rest is there.
-func listFiles(arguments []string, recursive bool) (files, skipped []string, errs []error) {
+func listFiles(arguments []string, recursive bool, coverage *manifest.Coverage) (files []string, errs []error) {
+	files, others, errs := listAll(arguments, recursive, coverage)
+	for _, path := range others {
+		if strings.HasSuffix(path, "/") {
+			coverage.Skip("directory that only -R reads", path)
+			continue
+		}
+		coverage.Skip("file that does not end in .yaml, .yml or .json", path)
+	}
+	return files, errs
+}
+
+// listAll is listFiles, and returns the skipped paths. A directory has a slash at the end. Only
+// directories without files are in the coverage.
+func listAll(arguments []string, recursive bool, coverage *manifest.Coverage) (files, skipped []string, errs []error) {
 	for _, arg := range arguments {
 		info, err := os.Stat(arg)
 		if arg == "-" || err != nil || !info.IsDir() {
 			files = append(files, arg) // who reads it has an error to tell
 			continue
 		}
-		root := walkable(arg)
+		root, before := walkable(arg), len(files)+len(skipped)+len(errs)
 		err = filepath.WalkDir(root, func(path string, e fs.DirEntry, err error) error {
 			switch {
 			case err != nil:
@@ -53,6 +71,9 @@ func listFiles(arguments []string, recursive bool) (files, skipped []string, err
 		if err != nil {
 			errs = append(errs, err)
 		}
+		if len(files)+len(skipped)+len(errs) == before {
+			coverage.Skip("directory without files", arg)
+		}
 	}
 	return files, skipped, errs
 }
@@ -80,4 +101,16 @@ func isManifest(path string) bool {
 
 func irregular(path string, mode fs.FileMode) error {
 	return fmt.Errorf("%s is no regular file but %s; move it away", path, mode)
+}
+
+// reportCoverage prints the kinds of the objects that a command has read and skipped. If it has
+// read no object, and errs have no other reason, it returns an error. Wanted names the objects.
+func reportCoverage(s streams, c *manifest.Coverage, errs []error, wanted string) error {
+	if errors.Join(errs...) == nil {
+		if err := c.Err(wanted); err != nil {
+			return err
+		}
+	}
+	_, err := fmt.Fprintln(s.err, layout.Printable(c.String()))
+	return err
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/cpupoold/cpupoold/internal/document"
 	"github.com/cpupoold/cpupoold/internal/layout"
+	"github.com/cpupoold/cpupoold/internal/plugin/manifest"
 	"github.com/cpupoold/cpupoold/internal/plugin/migrate"
 )
 
@@ -29,7 +30,9 @@ Where OpenShift's documents and its implementation disagree, the implementation 
 pods are pinned to the reserved CPUs, and the content of the pinning file does not count.
 With --reading documents they are pinned to the isolated ones, or to what the file says.
 
-Nothing is changed. Exit codes: 0 printed, 1 it could not be made, 2 usage.`
+The standard error states the documents that were read and skipped. Nothing is changed.
+
+Exit codes: 0 printed, 1 it could not be made, 2 usage.`
 
 // importOptions are the flags of import.
 type importOptions struct {
@@ -99,7 +102,9 @@ func (o *importOptions) run(s streams) error {
 		errs = append(errs, err)
 	}
 	o.options.Topology = t
-	manifests, others, bad := listFiles(o.files, o.recursive)
+	var coverage manifest.Coverage
+	o.options.Coverage = &coverage
+	manifests, others, bad := listAll(o.files, o.recursive, &coverage)
 	errs = append(errs, bad...)
 	names := slices.Concat(manifests, others)
 	slices.Sort(names)
@@ -125,6 +130,9 @@ func (o *importOptions) run(s streams) error {
 		return err
 	}
 	result.Notes = append(skipped, result.Notes...)
+	if err := reportCoverage(s, &coverage, nil, ""); err != nil {
+		return err
+	}
 	if o.output == "json" {
 		return document.Write(s.out, importDocument{1, o.options.Reading, string(result.Configuration), result.Notes})
 	}

@@ -21,22 +21,14 @@ func (o *mutateOptions) inPlace(s streams) error {
 	if err := o.checkBackupDir(); err != nil {
 		return err
 	}
-	files, skipped, errs := listFiles(o.files, o.recursive)
-	if !o.recursive {
-		for _, file := range skipped {
-			if strings.HasSuffix(file, "/") {
-				fmt.Fprintf(s.err, "warning: %s is skipped: it is a directory in a directory; give -R to change it too\n", file)
-				continue
-			}
-			fmt.Fprintf(s.err, "warning: %s is skipped: it does not end in .yaml, .yml or .json; name it with -f to change it too\n", file)
-		}
-	}
+	var coverage manifest.Coverage
+	files, errs := listFiles(o.files, o.recursive, &coverage)
 	for _, file := range files {
-		if err := o.changeFile(s, file); err != nil {
+		if err := o.changeFile(s, file, &coverage); err != nil {
 			errs = append(errs, err)
 		}
 	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, reportCoverage(s, &coverage, errs, changeable))...)
 }
 
 func (o *mutateOptions) checkBackupDir() error {
@@ -49,11 +41,12 @@ func (o *mutateOptions) checkBackupDir() error {
 	return nil
 }
 
-func (o *mutateOptions) changeFile(s streams, file string) error {
+func (o *mutateOptions) changeFile(s streams, file string, coverage *manifest.Coverage) error {
 	was, err := readRegular(file)
 	if err != nil {
 		return err
 	}
+	cover(coverage, file, was.data)
 	result, err := manifest.Rewrite(was.data, o.mutate)
 	o.note(s, file, result.Notes)
 	if err != nil {

@@ -33,20 +33,25 @@ func (o *mutateOptions) patches(s streams) error {
 	if info, err := os.Stat(o.patchDir); err != nil || !info.IsDir() {
 		return fmt.Errorf("--kubeadm-patches %s: no such directory; make it first", o.patchDir)
 	}
-	files, _, errs := listFiles(o.files, o.recursive)
+	var coverage manifest.Coverage
+	files, errs := listFiles(o.files, o.recursive, &coverage)
 	for _, file := range files {
-		if err := o.patchFile(s, file); err != nil {
+		if err := o.patchFile(s, file, &coverage); err != nil {
 			errs = append(errs, inFile(file, err, ""))
 		}
 	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, reportCoverage(s, &coverage, errs, "the static pods of kubeadm"))...)
 }
 
-func (o *mutateOptions) patchFile(s streams, file string) error {
+func (o *mutateOptions) patchFile(s streams, file string, coverage *manifest.Coverage) error {
 	data, err := read(s.in, file)
 	if err != nil {
 		return err
 	}
+	objects, bad := manifest.Objects(data)
+	coverage.Add(file, objects, bad, func(o *manifest.Object) bool {
+		return o.Pod != nil && o.PodPath == "" && slices.Contains(kubeadmPods(), o.Name)
+	})
 	type pair struct{ before, after *corev1.Pod }
 	var pods []pair
 	result, err := manifest.Rewrite(data, func(pod *corev1.Pod) (*corev1.Pod, []string, error) {

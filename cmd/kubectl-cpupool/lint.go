@@ -38,7 +38,10 @@ With --cluster, the objects of a running cluster are checked instead; FILE is th
 "cluster". Of its workloads those are read that somebody has written: no ReplicaSets,
 Jobs and Pods.
 
-Exit codes: 0 nothing found, 1 something found or not readable, 2 usage.`
+The standard error states the kinds of the objects that were read, and those that were
+skipped.
+
+Exit codes: 0 nothing found, 1 something found, not readable, or nothing read, 2 usage.`
 
 // lintOptions are the flags of lint.
 type lintOptions struct {
@@ -104,13 +107,15 @@ func (o *lintOptions) check() (map[string][]string, error) {
 
 func (o *lintOptions) run(ctx context.Context, s streams, allowed map[string][]string) error {
 	o.switchOn()
-	names, _, errs := listFiles(o.files, true)
+	var coverage manifest.Coverage
+	names, errs := listFiles(o.files, true, &coverage)
 	var files []lint.File
 	add := func(name string, data []byte) {
 		objects, bad := manifest.Objects(data)
 		for _, err := range bad {
 			errs = append(errs, fmt.Errorf("%s: %w", name, err))
 		}
+		coverage.Add(name, objects, bad, lint.Reads)
 		files = append(files, lint.File{Name: name, Objects: objects})
 	}
 	for _, name := range names {
@@ -134,14 +139,15 @@ func (o *lintOptions) run(ctx context.Context, s streams, allowed map[string][]s
 		}
 		add("cluster", data)
 	}
+	errs = append(errs, reportCoverage(s, &coverage, errs, "Pods, workloads, Namespaces, LimitRanges, ResourceQuotas or autoscalers"))
 	findings := lint.Settings{Admission: o.settings, Namespace: o.namespace, Allowed: allowed}.Check(files)
 	if err := o.print(s, findings); err != nil {
 		return err
 	}
-	if len(errs) == 0 && len(findings) > 0 {
-		return errReported
+	if err := errors.Join(errs...); err != nil || len(findings) == 0 {
+		return err
 	}
-	return errors.Join(errs...)
+	return errReported
 }
 
 // readAutoscalers reads the kinds of autoscalers that are not a part of Kubernetes. A user who may

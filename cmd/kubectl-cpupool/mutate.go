@@ -28,7 +28,8 @@ Deployments, ReplicaSets, StatefulSets, DaemonSets, Jobs and CronJobs. Other
 objects and all comments stay.
 
 Whether the namespace allows a workload type is known in the cluster only, and
-taken for granted here. Warnings go to the standard error.
+taken for granted here. Warnings go to the standard error, and so do the kinds of the
+objects that were read or skipped. Files without an object to read are an error.
 
 With --in-place the files are changed instead, each in one step, with mode and
 owner kept. The original of FILE is kept beside it as .FILE.cpupool-backup, which the
@@ -147,13 +148,15 @@ func (o *mutateOptions) run(s streams) error {
 // of the other files do not depend on a bad file, so that --diff prints them.
 func (o *mutateOptions) print(s streams) error {
 	var out bytes.Buffer
-	files, _, errs := listFiles(o.files, o.recursive)
+	var coverage manifest.Coverage
+	files, errs := listFiles(o.files, o.recursive, &coverage)
 	for _, file := range files {
 		data, err := read(s.in, file)
 		if err != nil {
 			errs = append(errs, err)
 			continue
 		}
+		cover(&coverage, file, data)
 		result, err := manifest.Rewrite(data, o.mutate)
 		o.note(s, file, result.Notes)
 		if err != nil {
@@ -172,13 +175,23 @@ func (o *mutateOptions) print(s streams) error {
 			out.WriteByte('\n')
 		}
 	}
-	if len(errs) > 0 && !o.diff {
-		return errors.Join(errs...)
+	errs = append(errs, reportCoverage(s, &coverage, errs, changeable))
+	if err := errors.Join(errs...); err != nil && !o.diff {
+		return err
 	}
 	if _, err := s.out.Write(out.Bytes()); err != nil {
 		errs = append(errs, err)
 	}
 	return errors.Join(errs...)
+}
+
+// changeable are the objects that mutate reads.
+const changeable = "Pods or workloads"
+
+// cover records the objects of a file.
+func cover(c *manifest.Coverage, file string, data []byte) {
+	objects, errs := manifest.Objects(data)
+	c.Add(file, objects, errs, func(o *manifest.Object) bool { return o.Pod != nil && !o.Shaped })
 }
 
 // inFile adds the name of a file to each of joined errors, and an end to each sentence.

@@ -45,7 +45,7 @@ spec:
         management.workload.openshift.io/cores: "400"
 `
 	code, out, errors := run(pod, "mutate", "-f", "-")
-	if code != exitOK || out != want || errors != "" {
+	if code != exitOK || out != want || errors != "read: Pod\n" {
 		t.Errorf("exit code %d, output\n%s\nerrors %q; want\n%s", code, out, errors, want)
 	}
 	if code, again, _ := run(want, "mutate", "-f", "-"); code != exitOK || again != want {

@@ -42,7 +42,8 @@ threads each: 32 CPUs.
 
 Pods are those of manifests, with as many as workloads ask for, or saved ones, which
 stay on their node. They come in the order of the files, saved ones before, as they
-came. With --trace they come, go and change over time; a pod that the trace adds is not
+came. The standard error names the objects that are skipped. Files without an object to
+read are an error. With --trace they come, go and change over time; a pod that the trace adds is not
 there before. With --compare both configurations are simulated, and the differences
 shown.
 
@@ -229,7 +230,7 @@ func (o *simulateOptions) read(s streams) ([]*scene, error) {
 	machines, err := readMachines(s, o.topology)
 	errs := []error{err}
 	var objects simulate.Objects
-	files, _, bad := listFiles(o.files, true)
+	files, bad := listFiles(o.files, true, &objects.Coverage)
 	errs = append(errs, bad...)
 	for _, file := range files {
 		data, err := readUpTo(s.in, file, clusterLimit)
@@ -237,7 +238,7 @@ func (o *simulateOptions) read(s streams) ([]*scene, error) {
 			errs = append(errs, err)
 			continue
 		}
-		for _, err := range objects.Read(data, o.namespace) {
+		for _, err := range objects.Read(file, data, o.namespace) {
 			errs = append(errs, fmt.Errorf("%s: %w", file, err))
 		}
 	}
@@ -246,9 +247,20 @@ func (o *simulateOptions) read(s streams) ([]*scene, error) {
 		data, err := read(s.in, o.trace)
 		if err == nil {
 			events, err = simulate.ParseTrace(data, o.namespace)
+			if err == nil && len(events) == 0 {
+				err = errors.New(`no event; write one on each line, such as {"at":"1m","remove":"web"}`)
+			}
 			err = named(o.trace, err)
 		}
 		errs = append(errs, err)
+	}
+	const wanted = "nodes, pods, workloads, Namespaces or LimitRanges"
+	switch coverage := &objects.Coverage; {
+	case len(o.files) == 0:
+	case coverage.Complete(): // the output states the numbers of nodes and pods
+		errs = append(errs, coverage.Err(wanted))
+	default:
+		errs = append(errs, reportCoverage(s, coverage, errs, wanted))
 	}
 	if err := errors.Join(errs...); err != nil {
 		return nil, err

@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"github.com/cpupoold/cpupoold/internal/inspect"
-	"github.com/cpupoold/cpupoold/internal/verdict"
+	"github.com/cpupoold/cpupoold/internal/spelling"
 )
 
 // suggestions returns a text with names for an unknown name. If the name has a pod, these are the
@@ -94,7 +94,7 @@ func difference(have, asked string) (letters int, similar bool) {
 			if max(len(h)-len(a), len(a)-len(h)) > limit {
 				continue // at least so many letters differ
 			}
-			if d := verdict.Distance(h, a, limit+1); d <= limit && (letters < 0 || d < letters) {
+			if d := spelling.Distance(h, a, limit+1); d <= limit && (letters < 0 || d < letters) {
 				letters = d
 			}
 		}

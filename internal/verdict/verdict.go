@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/cpupoold/cpupoold/internal/inspect"
+	"github.com/cpupoold/cpupoold/internal/spelling"
 	"github.com/cpupoold/cpupoold/pkg/allocate"
 	"github.com/cpupoold/cpupoold/pkg/pools"
 	"github.com/cpupoold/cpupoold/pkg/workload"
@@ -137,7 +138,7 @@ func (p *Pod) withoutType(at *inspect.Container, code pools.Code, typ, text stri
 	case pools.CodeTypeUnknown:
 		r.because = "its annotation " + key + " names a workload type that has no pool"
 		r.fix = "add a management pool of this type, or remove the annotation"
-		if meant := near(typ, p.types()); meant != "" {
+		if meant := spelling.Near(typ, p.types()); meant != "" {
 			r.because += " (did you mean " + meant + "?)"
 			r.fix = "write " + p.Names.TargetKey(meant) + " instead"
 		}
@@ -321,5 +322,5 @@ func (p *Pod) Meant(key string) string {
 	for _, option := range append(allocate.OptionNames(), "pod-level") {
 		known = append(known, optionPrefix+option)
 	}
-	return near(key, known)
+	return spelling.Near(key, known)
 }

@@ -186,7 +186,7 @@ func (p *simulatedPod) api(t *testing.T) *simulate.Pod {
 		t.Fatal(err)
 	}
 	var o simulate.Objects
-	for _, err := range o.Read(text, "") {
+	for _, err := range o.Read("-", text, "") {
 		t.Fatal(err)
 	}
 	return &o.Pods[0]

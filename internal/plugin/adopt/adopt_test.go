@@ -32,7 +32,7 @@ func TestWhoIsLeftOut(t *testing.T) {
 	} {
 		var cluster adopt.Cluster
 		text := strings.Replace(strings.Replace(strings.Replace(strings.Replace(pod, "%s", c.meta, 1), "%s", c.cpu, 1), "%s", c.more, 1), "%s", c.phase, 1)
-		if err := cluster.Read([]byte(text)); err != nil {
+		if err := cluster.Read("-", []byte(text)); err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
 		if plan := adopt.Make(settings(), &cluster); len(plan.Steps) != c.steps {
@@ -50,7 +50,7 @@ func TestReadErrors(t *testing.T) {
 		`{"kind":"List","items":[{"kind":"A"},1]}`: "items[1]: ",
 		`{"kind":"List","items":[{"kind":"Pod","metadata":{"name":"p","namespace":"n"},"spec":{"containers":1}}]}`: "items[0]: n/p: ",
 	} {
-		if err := new(adopt.Cluster).Read([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {
+		if err := new(adopt.Cluster).Read("-", []byte(text)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: error %v, want one with %q", text, err, want)
 		}
 	}
@@ -64,7 +64,7 @@ func FuzzPlan(f *testing.F) {
 	f.Add(`{"kind":"List","items":[{"kind":"Namespace","metadata":{"name":"n","annotations":{"workload.openshift.io/allowed":"infra"}}},{"kind":"ReplicaSet","metadata":{"name":"r","namespace":"n","ownerReferences":[{"controller":true,"kind":"Deployment","name":"d"}]}}]}`)
 	f.Fuzz(func(t *testing.T, text string) {
 		var cluster adopt.Cluster
-		if cluster.Read([]byte(text)) != nil {
+		if cluster.Read("-", []byte(text)) != nil {
 			return
 		}
 		plan := adopt.Make(settings(), &cluster)

@@ -5,9 +5,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/cpupoold/cpupoold/internal/plugin/manifest"
 )
 
 // Cluster is what is read of one.
@@ -16,6 +19,8 @@ type Cluster struct {
 	// Namespaces are the annotations of namespaces; those that are not here are not
 	// known.
 	Namespaces map[string]map[string]string
+	// Coverage has the objects of all files.
+	Coverage manifest.Coverage
 	// owners are the owners of ReplicaSets and Jobs.
 	owners map[object]object
 }
@@ -24,8 +29,9 @@ type Cluster struct {
 type object struct{ kind, namespace, name string }
 
 // Read adds the objects of a list in JSON, as kubectl get -o json prints it: pods,
-// namespaces, replicasets and jobs; others do not matter. The error names the item.
-func (c *Cluster) Read(data []byte) error {
+// namespaces, replicasets and jobs; others do not matter. The error names the item. File is the
+// name in Coverage.
+func (c *Cluster) Read(file string, data []byte) error {
 	var list struct {
 		Kind  string            `json:"kind"`
 		Items []json.RawMessage `json:"items"`
@@ -45,20 +51,29 @@ func (c *Cluster) Read(data []byte) error {
 		if bytes.Equal(item, []byte("null")) {
 			return fmt.Errorf("items[%d]: null; remove it", i)
 		}
-		if err := c.add(item, kind); err != nil {
+		if err := c.add(item, kind, fmt.Sprintf("%s: items[%d]", file, i)); err != nil {
 			return fmt.Errorf("items[%d]: %w", i, err)
 		}
+	}
+	if len(list.Items) == 0 {
+		c.Coverage.Skip("empty list", file)
 	}
 	return nil
 }
 
-func (c *Cluster) add(item []byte, kind string) error {
+// add adds an object. Place is its name in Coverage.
+func (c *Cluster) add(item []byte, kind, place string) error {
 	var meta metav1.PartialObjectMetadata
 	if err := json.Unmarshal(item, &meta); err != nil {
 		return err
 	}
 	if kind == "" {
 		kind = meta.Kind
+	}
+	if slices.Contains([]string{"Pod", "Namespace", "ReplicaSet", "Job"}, kind) {
+		c.Coverage.Read(kind)
+	} else if kind != "" {
+		c.Coverage.Skip(kind, place)
 	}
 	switch kind {
 	case "":

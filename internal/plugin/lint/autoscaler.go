@@ -54,13 +54,23 @@ type autoscaler struct {
 	} `json:"spec"`
 }
 
+// kindOf returns the group and the kind of an object.
+func kindOf(o *manifest.Object) string {
+	group, _, _ := strings.Cut(o.APIVersion, "/")
+	return group + " " + o.Kind
+}
+
+// isAutoscaler reports whether an object is an autoscaler of a known kind.
+func isAutoscaler(o *manifest.Object) bool {
+	return slices.Contains([]string{"autoscaling HorizontalPodAutoscaler", "keda.sh ScaledObject", "autoscaling.k8s.io VerticalPodAutoscaler"}, kindOf(o))
+}
+
 // checkAutoscaler finds an autoscaler that needs or sets the CPU requests of pods in a management
 // pool: the webhook moves these requests to another resource.
 func (l *linter) checkAutoscaler(files []File) {
-	group, _, _ := strings.Cut(l.object.APIVersion, "/")
 	var a autoscaler
-	kind := group + " " + l.object.Kind
-	if !slices.Contains([]string{"autoscaling HorizontalPodAutoscaler", "keda.sh ScaledObject", "autoscaling.k8s.io VerticalPodAutoscaler"}, kind) || l.object.Decode(&a) != nil {
+	kind := kindOf(&l.object)
+	if l.object.Decode(&a) != nil {
 		return
 	}
 	to, does, field, remedy := a.Spec.ScaleTarget, "", "metrics", "scale on a metric other than the utilization of CPU"

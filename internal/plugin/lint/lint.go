@@ -80,7 +80,7 @@ func (s Settings) Check(files []File) []Finding {
 				l.checkLimitRange()
 			case o.APIVersion == "v1" && o.Kind == "ResourceQuota":
 				l.checkQuota()
-			default:
+			case isAutoscaler(&o):
 				l.checkAutoscaler(files)
 			}
 		}
@@ -89,6 +89,12 @@ func (s Settings) Check(files []File) []Finding {
 		return cmp.Or(strings.Compare(a.File, b.File), a.Line-b.Line, strings.Compare(a.Message, b.Message))
 	})
 	return l.findings
+}
+
+// Reads reports whether Check reads an object.
+func Reads(o *manifest.Object) bool {
+	return o.Pod != nil || isAutoscaler(o) ||
+		o.APIVersion == "v1" && slices.Contains([]string{"Namespace", "LimitRange", "ResourceQuota"}, o.Kind)
 }
 
 // linter is one Check.

@@ -32,8 +32,8 @@ type Object struct {
 }
 
 // Objects returns the objects of a YAML or JSON file, those in Lists on their own.
-// What is no object is left out. What cannot be read is an error with its line or
-// name, and the rest is there.
+// A document that is no object has no kind. An object that cannot be read is an error with its
+// line or name, and the other objects are returned.
 func Objects(data []byte) ([]Object, []error) {
 	documents, err := decodeAll(data, 0)
 	var objects []Object
@@ -52,8 +52,11 @@ func Objects(data []byte) ([]Object, []error) {
 // objectsOf returns an object, or those of a list. An item of a list of one kind need
 // not say which: apiVersion and kind are the list's.
 func objectsOf(node *yaml.Node, apiVersion, kind string) (objects []Object, errs []error) {
-	if node.Kind == yaml.AliasNode {
+	switch {
+	case node.Kind == yaml.AliasNode:
 		return nil, []error{aliasError(node)}
+	case node.Tag == "!!null": // an item of a list
+		return nil, nil
 	}
 	o := Object{APIVersion: cmp.Or(text(node, "apiVersion"), apiVersion), Kind: cmp.Or(text(node, "kind"), kind), node: node}
 	metadata := child(node, "metadata")
@@ -66,7 +69,10 @@ func objectsOf(node *yaml.Node, apiVersion, kind string) (objects []Object, errs
 		return objects, errs
 	}
 	if o.Kind == "" {
-		return nil, nil
+		return []Object{o}, nil
+	}
+	if err := checkKind(o.APIVersion, o.Kind); err != nil {
+		return nil, []error{fmt.Errorf("line %d: %s: %w", node.Line, o.Kind+"/"+o.Name, err)}
 	}
 	var own struct {
 		Annotations map[string]string `json:"annotations"`

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"slices"
 
 	"go.yaml.in/yaml/v3"
 )
@@ -31,6 +32,7 @@ func read(data []byte) ([]part, error) {
 		if err != nil {
 			return nil, err
 		}
+		documents = slices.DeleteFunc(documents, func(doc *yaml.Node) bool { return doc.Content[0].Kind != yaml.MappingNode })
 		parts = append(parts, part{text, documents})
 		line += bytes.Count(text, []byte("\n"))
 	}
@@ -69,8 +71,7 @@ func startsDocument(line []byte) bool {
 	return ok && (len(rest) == 0 || bytes.IndexByte([]byte(" \t\r\n"), rest[0]) >= 0)
 }
 
-// decodeAll returns the documents that hold a mapping, with offset added to their
-// lines.
+// decodeAll returns the documents that are not empty, with offset added to their lines.
 func decodeAll(data []byte, offset int) ([]*yaml.Node, error) {
 	var documents []*yaml.Node
 	for dec := yaml.NewDecoder(bytes.NewReader(data)); ; {
@@ -82,7 +83,7 @@ func decodeAll(data []byte, offset int) ([]*yaml.Node, error) {
 		if err != nil {
 			return nil, err
 		}
-		if len(doc.Content) == 1 && doc.Content[0].Kind == yaml.MappingNode {
+		if len(doc.Content) == 1 && doc.Content[0].Tag != "!!null" {
 			move(&doc, offset)
 			documents = append(documents, &doc)
 		}

@@ -103,10 +103,13 @@ func rewriteObject(object *yaml.Node, apiVersion, kind string, mutate Mutate) (n
 		return rewriteItems(items, apiVersion, kind, mutate)
 	}
 	path, ok := template(apiVersion, kind)
+	name := kind + "/" + text(child(object, "metadata"), "name")
+	if err := checkKind(apiVersion, kind); err != nil {
+		return nil, fmt.Errorf("line %d: %s: %w", object.Line, name, err)
+	}
 	if !ok {
 		return nil, nil
 	}
-	name := kind + "/" + text(child(object, "metadata"), "name")
 	alias := findAlias(object)
 	var others map[string]any
 	pod := object

@@ -11,6 +11,7 @@ package migrate
 import (
 	"errors"
 
+	"github.com/cpupoold/cpupoold/internal/plugin/manifest"
 	"github.com/cpupoold/cpupoold/pkg/topology"
 )
 
@@ -51,6 +52,8 @@ type Options struct {
 	Namespaces []string
 	// Topology is the machine that the configuration is for; nil if it is not known.
 	Topology *topology.Topology
+	// Coverage gets the documents that Import reads and skips, unless it is nil.
+	Coverage *manifest.Coverage
 }
 
 // Note is something that does not carry over, or that is to be known about it.

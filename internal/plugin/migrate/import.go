@@ -1,6 +1,7 @@
 package migrate
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -12,6 +13,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/cpupoold/cpupoold/internal/config"
+	"github.com/cpupoold/cpupoold/internal/plugin/manifest"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/topology"
 )
@@ -32,8 +34,8 @@ type importer struct {
 	crioFiles []crioFile
 	// What a node has one of is chosen when all are read.
 	machineConfigs, profiles, kubeletConfigs, kubeletFiles, pooled, nriPolicies []object
-
-	understood int // documents of kinds that are read
+	// namespaceObjects is the number of Namespaces. They are no configuration by themselves.
+	namespaceObjects int
 }
 
 // Import makes one configuration of all files. The error joins one for each thing that is
@@ -42,14 +44,22 @@ func Import(files []File, o Options) (Result, error) {
 	if o.Reading == "" {
 		o.Reading = Implementation
 	}
+	if o.Coverage == nil {
+		o.Coverage = new(manifest.Coverage)
+	}
 	i := &importer{facts: newFacts(o), o: o}
 	for _, file := range files {
 		i.file(file)
 	}
 	i.choose()
 	i.crio(i.crioFiles, i.o.Reading)
-	if len(i.errs) == 0 && i.understood == 0 {
-		i.fail("nothing in these files is known; give PerformanceProfile, KubeletConfiguration, MachineConfig, CRI-O's configuration, the pinning file, CPU-Pooler's ConfigMap, BalloonsPolicy, or TopologyAwarePolicy")
+	if len(i.errs) == 0 {
+		if err := o.Coverage.Err("a configuration of OpenShift, the kubelet, CRI-O, CPU-Pooler or nri-plugins"); err != nil {
+			i.errs = append(i.errs, err)
+		}
+		for range i.namespaceObjects {
+			o.Coverage.Read("Namespace")
+		}
 	}
 	if len(i.errs) == 0 {
 		i.settle()
@@ -199,11 +209,12 @@ func (o Options) machine(data []byte) *topology.Topology {
 // file finds out by its content what a file is.
 func (i *importer) file(file File) {
 	if len(file.Data) > maxList {
+		i.o.Coverage.Skip("large file", file.Name)
 		i.note(file.Name, fmt.Sprintf("is %d bytes long, and is not read: the limit is %d", len(file.Data), maxList), "give the objects of one node in a file of their own if they are in it")
 		return
 	}
 	if path.Base(file.Name) == path.Base(PinningFile) {
-		i.understood++
+		i.o.Coverage.Read("pinning file")
 		i.pinning(file.Name, file.Data, i.o.Reading)
 		return
 	}
@@ -213,19 +224,22 @@ func (i *importer) file(file File) {
 		return
 	}
 	if ok {
-		i.understood++
+		i.o.Coverage.Read("configuration of CRI-O")
 		i.crioFiles = append(i.crioFiles, c)
 		return
 	}
 	docs, err := documents(file.Data)
 	meant := regexp.MustCompile(`kind"?\s*:|"cpuset"|pools"?\s*:|kubelet(-arg)?"?\s*:`)
 	if err != nil && !meant.Match(file.Data) {
-		i.note(file.Name, "is nothing that is read here", "")
+		i.skip(file.Name, "file of another format", "")
 		return
 	}
 	if err != nil {
 		i.fail("%s: %w", file.Name, err)
 		return
+	}
+	if len(docs) == 0 {
+		i.skip(file.Name, "empty file", "")
 	}
 	for n, doc := range docs {
 		name := file.Name
@@ -236,10 +250,20 @@ func (i *importer) file(file File) {
 	}
 }
 
-// document takes an object, or a file that is YAML or JSON and says no kind.
+// skip notes an input that is not read. Label is its kind in the coverage.
+func (i *importer) skip(name, label, remedy string) {
+	i.o.Coverage.Skip(label, name)
+	i.note(name, "is nothing that is read here", remedy)
+}
+
+// document takes an object, or a file that is YAML or JSON without a kind.
 func (i *importer) document(name string, doc *yaml.Node, data []byte) {
 	kind, _ := text(doc, "kind")
-	i.understood++
+	if isList(kind, doc) {
+		i.list(name, doc)
+		return
+	}
+	label := cmp.Or(kind, "document without kind")
 	switch {
 	case kind == "PerformanceProfile":
 		i.profiles = append(i.profiles, newObject(name, doc))
@@ -253,12 +277,11 @@ func (i *importer) document(name string, doc *yaml.Node, data []byte) {
 		i.nriPolicies = append(i.nriPolicies, newObject(name, doc))
 	case kind == "ConfigMap":
 		i.configMap(name, doc)
+		return
 	case kind == "Namespace":
-		i.understood--
 		i.namespace(doc)
-	case isList(kind, doc):
-		i.understood--
-		i.list(name, doc)
+		i.namespaceObjects++
+		return
 	case kind == "" && at(doc, "kubeletconfig") != nil: // what the kubelet says at /configz
 		i.kubeletFiles = append(i.kubeletFiles, object{file: name, keys: "kubeletconfig.", doc: at(doc, "kubeletconfig")})
 	case kind == "" && len(pairs(at(doc, "kubelet"))) > 0: // MicroShift's configuration
@@ -274,13 +297,14 @@ func (i *importer) document(name string, doc *yaml.Node, data []byte) {
 	case kind == "" && isPinning(doc):
 		i.pinning(name, data, i.o.Reading)
 	default:
-		i.understood--
 		remedy := ""
 		if at(doc, "variant") != nil {
 			remedy = "if it is a Butane file, give what butane makes of it"
 		}
-		i.note(name, "is nothing that is read here", remedy)
+		i.skip(name, label, remedy)
+		return
 	}
+	i.o.Coverage.Read(label)
 }
 
 // list takes the objects of a List. No List has others in it, and one of YAML's that is an
@@ -325,9 +349,10 @@ func (i *importer) configMap(name string, doc *yaml.Node) {
 		}
 	}
 	if !read {
+		i.o.Coverage.Skip("ConfigMap", name)
 		i.note(name, "is a ConfigMap without poolconfig-*.yaml, config, kubelet or tuning, and nothing that is read here", "")
 	}
-	if len(all) == 0 {
-		i.understood--
+	if len(all) > 0 {
+		i.o.Coverage.Read("ConfigMap")
 	}
 }

@@ -31,6 +31,8 @@ type Objects struct {
 	Limits map[string][]corev1.LimitRange
 	// Notes say what was left out, and why.
 	Notes []string
+	// Coverage has the objects of all files.
+	Coverage manifest.Coverage
 
 	places *places // of [Objects.On]
 }
@@ -74,12 +76,15 @@ var errTooMany = errors.New("more than 150000 pods; a cluster has fewer")
 // Read adds the objects of a YAML or JSON file, also those in Lists: pods, workloads, nodes
 // and namespaces. A workload has as many pods as it requests, and a DaemonSet has one.
 // Objects without a namespace get the given one. Read returns an error for each object that
-// it cannot read, and reads the others.
-func (o *Objects) Read(data []byte, namespace string) []error {
+// it cannot read, and reads the others. File is the name in Coverage.
+func (o *Objects) Read(file string, data []byte, namespace string) []error {
 	var errs []error
+	empty := true
 	manifest.Each(data, func(objects []manifest.Object, bad []error) bool {
 		errs = append(errs, bad...)
+		empty = empty && len(objects)+len(bad) == 0
 		for i := range objects {
+			o.Coverage.AddObject(file, &objects[i], reads(&objects[i]))
 			if err := o.add(&objects[i], namespace); err != nil {
 				errs = append(errs, fmt.Errorf("line %d: %s/%s: %w", objects[i].Line(), objects[i].Kind, objects[i].Name, err))
 				if errors.Is(err, errTooMany) {
@@ -89,7 +94,15 @@ func (o *Objects) Read(data []byte, namespace string) []error {
 		}
 		return true
 	})
+	if empty {
+		o.Coverage.Skip("empty file", file)
+	}
 	return errs
+}
+
+// reads reports whether add reads an object.
+func reads(o *manifest.Object) bool {
+	return o.Pod != nil || o.APIVersion == "v1" && slices.Contains([]string{"Namespace", "LimitRange", "Node"}, o.Kind)
 }
 
 func (o *Objects) add(object *manifest.Object, namespace string) error {

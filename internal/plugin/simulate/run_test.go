@@ -23,7 +23,7 @@ func simulated(t *testing.T, machine, yaml, pods, trace, node string) (*simulate
 		t.Fatal(err)
 	}
 	var o simulate.Objects
-	for _, err := range o.Read([]byte(pods), "default") {
+	for _, err := range o.Read("-", []byte(pods), "default") {
 		t.Fatal(err)
 	}
 	if err := o.Select(node); err != nil {
@@ -88,7 +88,7 @@ ran/late/c shared 1,4-5 Refused`
 		t.Errorf("notes: %q; want one on the pod without a node, one on the Deployment", o.Notes)
 	}
 	var many simulate.Objects
-	many.Read([]byte(saved), "default")
+	many.Read("-", []byte(saved), "default")
 	if err := many.Select(""); err == nil || !strings.Contains(err.Error(), "2 nodes (n1, n2)") {
 		t.Errorf("without a node: %v", err)
 	}
@@ -151,7 +151,8 @@ func TestTraceErrors(t *testing.T) {
 		`{"at":"1s","resize":"a","container":"c","cpu":"1e-999999999"}`:        `cpu "1e-999999999"; want`,
 		`{"at":"1s","offline":"x"}`:                                            "line 1: ",
 		`{"at":"1s","add":""}`:                                                 "line 1: ",
-		`{"at":"1s","add":{"kind":"Pod"}}`:                                     "want the name of a pod",
+		`{"at":"1s","add":{"kind":"Pod"}}`:                                     "apiVersion is missing",
+		`{"at":"1s","add":{"apiVersion":"v1","kind":"Secret"}}`:                "want the name of a pod",
 		`{"at":"1s","stop":"a"}`:                                               `unknown field "stop"`,
 		`{"at":"1s","remove":"a"} {}`:                                          "more than one object",
 		"\n{\"at\":\"2s\",\"remove\":\"a\"}\n{\"at\":\"1s\",\"remove\":\"a\"}": "line 3: at 1s is before",
@@ -195,7 +196,7 @@ func TestReadErrors(t *testing.T) {
 		`{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"d"},"spec":{"replicas":9999,"template":{"spec":{"containers":[{"name":"c"}]}}}}`: "9999 pods",
 	} {
 		var o simulate.Objects
-		errs := o.Read([]byte(text), "default")
+		errs := o.Read("-", []byte(text), "default")
 		if !slices.ContainsFunc(errs, func(err error) bool { return strings.Contains(err.Error(), want) }) {
 			t.Errorf("%s: %v; want %s", text, errs, want)
 		}

@@ -151,7 +151,7 @@ func (e *Event) parseAdd(add json.RawMessage, namespace string) error {
 		return nil
 	}
 	var o Objects
-	if errs := o.Read(add, namespace); len(errs) > 0 {
+	if errs := o.Read("add", add, namespace); len(errs) > 0 {
 		return fmt.Errorf("add: %w", errors.Join(errs...))
 	}
 	if len(o.Pods) != 1 || o.Pods[0].kind != "Pod" {
