@@ -6,6 +6,7 @@ import (
 	"errors"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 
@@ -27,15 +28,8 @@ type broken struct {
 type addition struct{ script, config string }
 
 func cases() []broken {
-	return slicesOf(configurationCases(), cgroupCases(), runtimeCases(), kubeletCases(), crioCases(), otherCases(), kernelCases(), poolCases(), optionCases(), unitCases(), hostCases(),
+	return slices.Concat(configurationCases(), cgroupCases(), runtimeCases(), kubeletCases(), crioCases(), otherCases(), kernelCases(), poolCases(), optionCases(), unitCases(), hostCases(),
 		directoryCases(), runningCases())
-}
-
-func slicesOf(groups ...[]broken) (all []broken) {
-	for _, g := range groups {
-		all = append(all, g...)
-	}
-	return all
 }
 
 func configurationCases() []broken {
@@ -336,11 +330,15 @@ func poolCases() []broken {
 			want: []string{"warning usable-cpus: the cpuset partition of check.slice/check-unit.slice has CPUs 7"},
 		},
 		{
-			name: "core in two pools", script: `for cpu in 3 4; do
-	replace /sys/devices/system/cpu/cpu$cpu/topology/core_cpus_list 3-4
-	replace /sys/devices/system/cpu/cpu$cpu/topology/thread_siblings_list 3-4
-done`,
-			want: []string{"warning pools-split-core: CPUs 3 of the shared pool and 4 of the guaranteed pool"},
+			name: "core in two pools", script: joinThreads("1-2", 1, 2),
+			want: []string{"warning pools-split-core: CPUs 1 of workload type management and 2 of the shared pool"},
+		},
+		{
+			name: "core in two NUMA nodes", script: joinThreads("3-4", 3, 4),
+			want: []string{
+				"warning pools-split-core: CPUs 3 of the shared pool and 4 of the guaranteed pool",
+				"warning topology: CPUs 4 are threads of cores in another cache, die, package or NUMA node",
+			},
 		},
 		{
 			name: "one management CPU", config: strings.Replace(goodConfig, "cpus: 0-1", "cpus: 0", 1),

@@ -172,6 +172,16 @@ func list(findings []preflight.Finding) string {
 	return b.String()
 }
 
+// joinThreads returns a script that makes CPUs threads of the same core.
+func joinThreads(list string, cpus ...int) (script string) {
+	for _, cpu := range cpus {
+		for _, file := range []string{"core_cpus_list", "thread_siblings_list"} {
+			script += fmt.Sprintf("replace /sys/devices/system/cpu/cpu%d/topology/%s %s\n", cpu, file, list)
+		}
+	}
+	return script
+}
+
 func TestGoodNode(t *testing.T) {
 	check(t, "", goodConfig).expect(t, nil)
 }

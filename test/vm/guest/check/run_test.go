@@ -140,7 +140,7 @@ func TestAllAtOnce(t *testing.T) {
 	check(t, script, goodConfig+crio.config).expect(t, []string{
 		"refuse kubelet-policy: static",
 		"warning crio-infra-cpuset: infra_ctr_cpuset",
-		"warning pools-split-core: CPUs 3",
+		"warning pools-split-core: CPUs 1",
 		"info kernel-psi: /proc/pressure/cpu",
 	})
 }
