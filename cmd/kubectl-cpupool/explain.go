@@ -108,13 +108,17 @@ func (o *explainOptions) run(ctx context.Context, name string) (*inspect.Explana
 	node := o.node(ctx, a, pod.Spec.NodeName)
 	e, err := o.ask(ctx, &pod, container)
 	if err != nil {
-		notes = append(notes, fmt.Sprintf("there is no answer of the daemon: %v; this answer follows from the pod's spec and its node's resources, and free CPUs are unknown", err))
+		from := "the pod's spec"
+		if node != nil {
+			from += " and its node's resources"
+		}
+		notes = append(notes, fmt.Sprintf("there is no answer of the daemon: %v; this answer follows from %s, and free CPUs are unknown", err, from))
 		if e, err = presume(&pod, container, o, node); err != nil {
 			return nil, err
 		}
 	}
 	facts := simulate.Facts(&pod, o.defaults)
-	facts.Names, facts.Types = o.names, typesOf(node)
+	facts.Names, facts.Types, facts.Pending = o.names, typesOf(node), pod.Spec.NodeName == ""
 	compose(e, facts)
 	e.Notes = append(e.Notes, notes...)
 	return e, nil
@@ -133,7 +137,7 @@ func compose(e *inspect.Explanation, pod *verdict.Pod) {
 // ask asks the daemon of the pod's node.
 func (o *explainOptions) ask(ctx context.Context, pod *corev1.Pod, container string) (*inspect.Explanation, error) {
 	if pod.Spec.NodeName == "" {
-		return nil, errors.New("the pod has no node yet")
+		return nil, pending(pod)
 	}
 	all, err := o.daemons(ctx, o.daemonFlags)
 	if err != nil {
@@ -147,6 +151,17 @@ func (o *explainOptions) ask(ctx context.Context, pod *corev1.Pod, container str
 		name += "/" + container
 	}
 	return all.explain(ctx, pod.Spec.NodeName, name)
+}
+
+// pending returns the reason why a pod has no node, as far as the scheduler has stated one.
+func pending(pod *corev1.Pod) error {
+	text := "the pod has no node yet"
+	for _, c := range pod.Status.Conditions {
+		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse && c.Message != "" {
+			text += " (scheduler: " + strings.TrimSuffix(c.Message, ".") + ")"
+		}
+	}
+	return errors.New(text)
 }
 
 // node returns a node with its pools, or nil if the user may not read it or it shows none.

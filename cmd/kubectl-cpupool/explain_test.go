@@ -94,6 +94,21 @@ func TestSameSentence(t *testing.T) {
 	}
 }
 
+// TestExplainPending checks that the sentence about a pod without a node is conditional, and that the
+// note has the scheduler's reason.
+func TestExplainPending(t *testing.T) {
+	config := apiServer(t, map[string]string{"/api/v1/namespaces/ran/pods/du-0": `{"metadata":{"name":"du-0","namespace":"ran","uid":"u"},
+"spec":{"containers":[{"name":"du","resources":{"limits":{"cpu":"2","memory":"1Gi"}}}]},
+"status":{"phase":"Pending","qosClass":"Guaranteed","conditions":[{"type":"PodScheduled","status":"False","message":"0/1 nodes are available: 1 Insufficient cpu."}]}}`})
+	code, out, errs := kubectl(t, "explain", "du-0", "-n", "ran", "--kubeconfig", config)
+	const want = `container du of du-0 would have exclusive CPUs of the guaranteed pool, because it requests 2 whole CPUs in a Guaranteed pod.
+note: there is no answer of the daemon: the pod has no node yet (scheduler: 0/1 nodes are available: 1 Insufficient cpu); this answer follows from the pod's spec, and free CPUs are unknown
+`
+	if code != exitOK || out != want {
+		t.Errorf("exit %d, %s\n%s\nwant\n%s", code, errs, out, want)
+	}
+}
+
 // object returns a pod as the API server sends it.
 func object(t *testing.T, pod *corev1.Pod) string {
 	t.Helper()

@@ -14,6 +14,8 @@ const Unknown = -1
 // Pod holds the facts about a pod that a sentence can state. Each of them may be missing.
 type Pod struct {
 	Name string
+	// Pending is true if the pod has no node yet.
+	Pending bool
 	// Annotations are the annotations that the node or the API server has. Labels request nothing.
 	Annotations, Labels map[string]string
 	// Containers are all containers, in the order in which they start.

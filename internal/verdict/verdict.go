@@ -66,22 +66,26 @@ func Of(at *inspect.Container, problems []inspect.Problem, pod *Pod) Verdict {
 	default:
 		subject = pod.container(at.Name).named() + " of " + clip(pod.Name)
 	}
-	return Verdict{Code: r.code, Sentence: subject + " " + place(at, r.code) + ", because " + r.because + ".", Fix: r.fix, Field: r.field, Subject: r.subject}
+	return Verdict{Code: r.code, Sentence: subject + " " + pod.place(at, r.code) + ", because " + r.because + ".", Fix: r.fix, Field: r.field, Subject: r.subject}
 }
 
 // place returns the verb and the pool.
-func place(at *inspect.Container, code pools.Code) string {
+func (p *Pod) place(at *inspect.Container, code pools.Code) string {
+	runs, has := "runs", "has"
+	if p.Pending {
+		runs, has = "would run", "would have"
+	}
 	switch {
 	case code == pools.CodePodPool:
-		return "runs on the exclusive CPUs of its pod in the guaranteed pool"
+		return runs + " on the exclusive CPUs of its pod in the guaranteed pool"
 	case at.Exclusive:
-		return "has exclusive CPUs of the guaranteed pool"
+		return has + " exclusive CPUs of the guaranteed pool"
 	case at.Pool == inspect.Other:
-		return "runs on CPUs that another manager selects"
+		return runs + " on CPUs that another manager selects"
 	case at.Type != "" && at.Type != at.Pool:
-		return "runs in the " + at.Pool + " pool of workload type " + clip(at.Type)
+		return runs + " in the " + at.Pool + " pool of workload type " + clip(at.Type)
 	}
-	return "runs in the " + at.Pool + " pool"
+	return runs + " in the " + at.Pool + " pool"
 }
 
 // container returns the facts about a container, at least its name.
