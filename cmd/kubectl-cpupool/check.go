@@ -19,6 +19,7 @@ import (
 
 	"github.com/cpupoold/cpupoold/internal/document"
 	"github.com/cpupoold/cpupoold/internal/findings"
+	"github.com/cpupoold/cpupoold/internal/nodekind"
 	"github.com/cpupoold/cpupoold/internal/plugin/clustercheck"
 )
 
@@ -134,7 +135,7 @@ func partitioning(ctx context.Context, a *api) (string, error) {
 func readKubelets(ctx context.Context, a *api, in *clustercheck.Input, p *progress) {
 	var nodes []string
 	for i := range in.Nodes {
-		if clustercheck.CanRun(&in.Nodes[i]) {
+		if nodekind.CanRun(&in.Nodes[i]) {
 			nodes = append(nodes, in.Nodes[i].Name)
 		}
 	}

@@ -10,6 +10,9 @@ import (
 // one; or the error with which it is refused. The order is OpenShift's: whether the
 // words of the annotation are right matters only to those who may use it.
 func (s Settings) manage(pod *corev1.Pod, typ string, from Origin) (*corev1.Pod, Reason, error) {
+	if s.outside {
+		return nil, NodeWithoutDaemon, nil
+	}
 	if !s.Types[typ] {
 		return nil, TypeOff, nil
 	}

@@ -6,6 +6,8 @@ import (
 	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/cpupoold/cpupoold/internal/nodekind"
 )
 
 // Mutate returns the pod as it is to be made, and what it does not get of what it
@@ -22,6 +24,9 @@ func (s Settings) Mutate(pod *corev1.Pod, from Origin) (*corev1.Pod, []Warning, 
 	typ, asks, err := s.Names.TargetType(pod.Annotations)
 	if err != nil {
 		return nil, nil, &Refusal{Message: err.Error()}
+	}
+	if nodekind.Excludes(pod, s.WithoutDaemon) {
+		s = s.elsewhere()
 	}
 	ignored := s.ignored(pod.Annotations, typ)
 	var warnings []Warning
@@ -50,6 +55,12 @@ func (s Settings) Mutate(pod *corev1.Pod, from Origin) (*corev1.Pod, []Warning, 
 		s.tolerate(result, from)
 	}
 	return result, warnings, nil
+}
+
+// elsewhere returns the settings for pods that can run only on nodes without a daemon.
+func (s Settings) elsewhere() Settings {
+	s.SharedCPUs, s.GuaranteedCPUs, s.outside = false, false, true
+	return s
 }
 
 // ignored returns a warning if the pod has annotations in the old form that no node reads, a

@@ -23,6 +23,9 @@ type Settings struct {
 	// Waits are the resources of workload types and pools that are off because of nodes
 	// without the resource, with these nodes.
 	Waits map[string]Lack
+	// WithoutDaemon has the names of nodes on which no daemon can run. Pods that can run only on
+	// such nodes are not counted: these nodes have no resources of pools.
+	WithoutDaemon map[string]bool
 	// SharedCPUs and GuaranteedCPUs switch on the resources of the two pools.
 	// Without the second one, containers with CPUs of their own are counted by the
 	// first: their CPUs are taken from the shared pool then.
@@ -36,6 +39,8 @@ type Settings struct {
 	// another value by annotation, as guaranteed.overrides allows it on the nodes.
 	PodLevel         PodLevel
 	PodLevelOverride bool
+	// outside is true for a pod that can run only on nodes without a daemon.
+	outside bool
 }
 
 // Origin is what a pod cannot be believed to say about itself.

@@ -46,6 +46,9 @@ type Node struct {
 	Allocatable   corev1.ResourceList
 	// Reported is true if the node has ReportedCondition, with any status.
 	Reported bool
+	// WithoutDaemon is true if no daemon can run on the node (package nodekind). Such a node
+	// keeps no latch open, because it never advertises a resource.
+	WithoutDaemon bool
 }
 
 // has reports whether a node has a resource, in any amount.
@@ -72,7 +75,7 @@ func (s Switches) Resources() map[string]Switch {
 	return all
 }
 
-// A Lack counts the schedulable nodes that keep the latch of a resource open. The latch
+// A Lack counts the schedulable nodes on which a daemon can run, and that keep the latch of a resource open. The latch
 // closes when there are schedulable nodes, and none of them keeps it open.
 //
 // Pods that request a resource wait until a node has enough of it. So for the shared pool
@@ -100,9 +103,9 @@ func (s Switches) Lacks(nodes []Node) map[string]Lack {
 	return all
 }
 
-// schedulable returns the schedulable nodes.
+// schedulable returns the schedulable nodes on which a daemon can run.
 func schedulable(nodes []Node) []Node {
-	return slices.DeleteFunc(slices.Clone(nodes), func(n Node) bool { return n.Unschedulable })
+	return slices.DeleteFunc(slices.Clone(nodes), func(n Node) bool { return n.Unschedulable || n.WithoutDaemon })
 }
 
 // lack returns the lack of a resource among schedulable nodes.
@@ -143,6 +146,12 @@ func (s Switches) Settings(latched map[string]bool, nodes []Node) Settings {
 		TolerateDepletion: s.TolerateDepletion,
 		PodLevel:          s.PodLevel,
 		PodLevelOverride:  s.PodLevelOverride,
+		WithoutDaemon:     map[string]bool{},
+	}
+	for _, n := range nodes {
+		if n.WithoutDaemon {
+			settings.WithoutDaemon[n.Name] = true
+		}
 	}
 	for typ, is := range s.Types {
 		settings.Types[typ] = on(is, s.Names.CoresResource(typ))

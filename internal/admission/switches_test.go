@@ -47,6 +47,11 @@ func reported(n admission.Node) admission.Node {
 	return n
 }
 
+func withoutDaemon(n admission.Node) admission.Node {
+	n.WithoutDaemon = true
+	return n
+}
+
 func TestLacks(t *testing.T) {
 	type lack = admission.Lack
 	bare, zero := node(nil), node(map[string]int64{coresResource: 0, sharedResource: 0, guaranteedResource: 0})
@@ -77,7 +82,9 @@ func TestLacks(t *testing.T) {
 			named(sharing, reported(node(map[string]int64{coresResource: 1, sharedResource: 1, guaranteedResource: 0}))),
 			lack{Schedulable: 2}, lack{Schedulable: 2}, lack{Schedulable: 2},
 		},
-		"guaranteed alone is known": {named(node(map[string]int64{guaranteedResource: 1})), lack{1, 1, "n0"}, lack{1, 1, "n0"}, lack{Schedulable: 1}},
+		"nodes without a daemon":      {named(full, withoutDaemon(bare)), lack{Schedulable: 1}, lack{Schedulable: 1}, lack{Schedulable: 1}},
+		"only nodes without a daemon": {named(withoutDaemon(bare)), lack{}, lack{}, lack{}},
+		"guaranteed alone is known":   {named(node(map[string]int64{guaranteedResource: 1})), lack{1, 1, "n0"}, lack{1, 1, "n0"}, lack{Schedulable: 1}},
 	} {
 		switches := admission.Switches{Types: map[string]admission.Switch{"management": admission.SwitchAuto}}
 		got := switches.Lacks(c.nodes)
@@ -119,6 +126,7 @@ func TestSwitchSettings(t *testing.T) {
 		"auto, a newcomer lacks":   {switches(auto), latched, newcomer, result{true, false, true}},
 		"auto, one latched":        {switches(auto), map[string]bool{guaranteed: true}, all, result{false, false, true}},
 		"auto, another's latched":  {switches(auto), map[string]bool{"x/shared-cpus": true}, all, result{}},
+		"on, no daemon can run":    {switches(on), nil, append(all[:2:2], withoutDaemon(node(nil))), result{true, true, true}},
 		"auto, latched, and empty": {switches(auto), latched, nil, result{true, false, true}},
 	} {
 		s := c.switches.Settings(c.latched, c.nodes)

@@ -18,6 +18,7 @@ import (
 //	@name value
 //	app|init|sidecar|debug name requests | limits
 //	pod requests | limits
+//	select label=value
 //
 // in which resources are name=quantity, separated by blanks.
 
@@ -34,6 +35,10 @@ func parsePod(pod *corev1.Pod, text string) error {
 				pod.Annotations = map[string]string{}
 			}
 			pod.Annotations[key] = strings.ReplaceAll(rest, `\n`, "\n")
+			continue
+		}
+		if key, value, ok := strings.Cut(rest, "="); ok && kind == "select" {
+			pod.Spec.NodeSelector = map[string]string{key: value}
 			continue
 		}
 		name := ""
@@ -102,6 +107,9 @@ func formatPod(pod *corev1.Pod) string {
 	var b strings.Builder
 	for _, key := range slices.Sorted(maps.Keys(pod.Annotations)) {
 		fmt.Fprintln(&b, strings.TrimSpace("@"+key+" "+strings.ReplaceAll(pod.Annotations[key], "\n", `\n`)))
+	}
+	for key, value := range pod.Spec.NodeSelector {
+		fmt.Fprintf(&b, "select %s=%s\n", key, value)
 	}
 	if pod.Spec.Resources != nil {
 		line(&b, "pod", *pod.Spec.Resources)

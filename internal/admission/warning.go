@@ -12,7 +12,7 @@ import (
 // Reason is the reason why a pod did not get something that it asks for.
 type Reason string
 
-// The reasons. All but the last six are about a workload type.
+// The reasons. All but the last seven are about a workload type.
 const (
 	TypeOff               Reason = "type-off"
 	NamespaceNotAnnotated Reason = "namespace-not-annotated"
@@ -25,12 +25,13 @@ const (
 	VariableRemoved       Reason = "variable-removed"
 	PodPoolEmpty          Reason = "pod-pool-empty"
 	ResourceWithoutCPU    Reason = "resource-without-cpu"
+	NodeWithoutDaemon     Reason = "node-without-daemon"
 )
 
 // Warning is one thing that a pod asks for and does not get, although it is admitted.
 type Warning struct {
 	Reason Reason
-	// Subject is the workload type. With ResourceOff and ResourceWithoutCPU it is the name of the resource. With
+	// Subject is the workload type. With ResourceOff, ResourceWithoutCPU and NodeWithoutDaemon it is the name of the resource. With
 	// AnnotationIgnored and VariableRemoved it is the name of the annotation or the variable.
 	// With PodPoolEmpty it is the name of a container.
 	Subject string
@@ -50,6 +51,9 @@ type cause struct {
 // warning returns the warning that a pod cannot have a workload type.
 func (s Settings) warning(reason Reason, typ string) Warning {
 	w := Warning{Reason: reason, Subject: typ}
+	if reason == NodeWithoutDaemon {
+		w.Subject = s.Names.CoresResource(typ)
+	}
 	if _, configured := s.Types[typ]; reason == TypeOff && configured {
 		w.cause = s.cause(s.Names.CoresResource(typ))
 	}
@@ -58,6 +62,9 @@ func (s Settings) warning(reason Reason, typ string) Warning {
 
 // removed returns the warning that a pod loses the resource of a pool.
 func (s Settings) removed(resource string) Warning {
+	if s.outside {
+		return Warning{Reason: NodeWithoutDaemon, Subject: resource}
+	}
 	return Warning{ResourceOff, resource, s.cause(resource)}
 }
 
@@ -109,7 +116,7 @@ func causeOf(text string) cause {
 // subject returns the start of a warning, before its subject in quotes.
 func (r Reason) subject() string {
 	switch r {
-	case ResourceOff, ResourceWithoutCPU:
+	case ResourceOff, ResourceWithoutCPU, NodeWithoutDaemon:
 		return "resource "
 	case AnnotationIgnored:
 		return "annotation "
@@ -149,6 +156,8 @@ func (r Reason) text() string {
 			"request more cpu in spec.resources"
 	case ResourceWithoutCPU:
 		return "was removed: only cpu requests count for the pools; request cpu instead, for exclusive CPUs as whole CPUs in a Guaranteed pod"
+	case NodeWithoutDaemon:
+		return "is not requested: the pod can run only on nodes without the daemon, such as Windows nodes and virtual nodes; request cpu alone"
 	default:
 		return ""
 	}
@@ -159,7 +168,7 @@ func (r Reason) hasCauses() bool { return r == TypeOff || r == ResourceOff }
 
 // Reasons returns all reasons.
 func Reasons() []Reason {
-	return []Reason{TypeOff, NamespaceNotAnnotated, PodLevelCPU, GuaranteedPod, ClassWouldChange, CoresWithoutTarget, ResourceOff, AnnotationIgnored, VariableRemoved, PodPoolEmpty, ResourceWithoutCPU}
+	return []Reason{TypeOff, NamespaceNotAnnotated, PodLevelCPU, GuaranteedPod, ClassWouldChange, CoresWithoutTarget, ResourceOff, AnnotationIgnored, VariableRemoved, PodPoolEmpty, ResourceWithoutCPU, NodeWithoutDaemon}
 }
 
 // String is one line, as it stands in the pod's annotation.

@@ -39,6 +39,7 @@ func warnings() Group {
 		{"variable-removed", "The pod sets a variable with which CRI-O would add CPUs to a container.", "environment variable \"OPENSHIFT_SHARED_CPUS\" was removed: CRI-O would add CPUs of other containers to the container; the runtime or cpupoold sets it", "Remove the variable from the manifest."},
 		{"pod-pool-empty", "The other containers of the pod use all CPUs of spec.resources.", "container \"log\" gets no CPU: other containers take all CPUs of the pod for themselves, so the node refuses one of the containers; request more cpu in spec.resources", "Request more cpu in spec.resources."},
 		{"resource-without-cpu", "A container requests the resource of a pool without the cpu request that decides about it.", "resource \"openshift.io/guaranteed-cpus\" was removed: only cpu requests count for the pools; request cpu instead, for exclusive CPUs as whole CPUs in a Guaranteed pod", "Remove the resource, and request cpu. The webhook writes the resource."},
+		{"node-without-daemon", "The pod requests the resource of a pool, and can run only on Windows nodes or virtual nodes.", "resource \"openshift.io/guaranteed-cpus\" is not requested: the pod can run only on nodes without the daemon, such as Windows nodes and virtual nodes; request cpu alone", "Request cpu alone."},
 	}}
 }
 

@@ -41,9 +41,10 @@ func arrows() map[string][]string {
 		"internal/document":      nil,
 		"internal/findings":      nil,
 		"internal/nodecheck":     {"internal/findings"},
+		"internal/nodekind":      nil,
 		"internal/othermanagers": {"internal/findings"},
 
-		"internal/admission": {"pkg/workload"},
+		"internal/admission": {"internal/nodekind", "pkg/workload"},
 		"internal/codes":     nil,
 		"internal/config":    {"pkg/allocate", "pkg/cpuset", "pkg/pools", "pkg/topology", "pkg/workload"},
 		"internal/explain":   {"internal/codes", "internal/history", "internal/inspect", "internal/layout", "internal/spelling", "internal/verdict", "pkg/allocate", "pkg/cpuset", "pkg/pools", "pkg/topology", "pkg/workload"},
@@ -58,7 +59,7 @@ func arrows() map[string][]string {
 		"internal/version":     nil,
 
 		// kubectl-cpupool.
-		"internal/plugin/clustercheck": {"internal/findings", "internal/nodecheck", "internal/othermanagers", "pkg/workload"},
+		"internal/plugin/clustercheck": {"internal/findings", "internal/nodecheck", "internal/nodekind", "internal/othermanagers", "pkg/workload"},
 
 		"internal/plugin/adopt":    {"internal/admission", "internal/plugin/manifest"},
 		"internal/plugin/lint":     {"internal/admission", "internal/inspect", "internal/plugin/manifest", "internal/plugin/simulate", "internal/verdict", "pkg/pools", "pkg/workload"},
@@ -66,7 +67,7 @@ func arrows() map[string][]string {
 		"internal/plugin/migrate":  {"internal/config", "internal/plugin/manifest", "pkg/allocate", "pkg/cpuset", "pkg/pools", "pkg/topology", "pkg/workload"},
 		"internal/plugin/overview": {"pkg/workload"},
 		"internal/plugin/picture":  {"internal/inspect", "pkg/cpuset"},
-		"internal/plugin/simulate": {"internal/admission", "internal/config", "internal/explain", "internal/inspect", "internal/plugin/manifest", "internal/verdict", "pkg/allocate", "pkg/cpuset", "pkg/defrag", "pkg/pools", "pkg/topology", "pkg/workload"},
+		"internal/plugin/simulate": {"internal/admission", "internal/config", "internal/explain", "internal/inspect", "internal/nodekind", "internal/plugin/manifest", "internal/verdict", "pkg/allocate", "pkg/cpuset", "pkg/defrag", "pkg/pools", "pkg/topology", "pkg/workload"},
 		"internal/plugin/viewer":   {"internal/codes", "internal/inspect", "internal/plugin/picture", "pkg/cpuset"},
 
 		// cpupool-webhook.
@@ -77,7 +78,7 @@ func arrows() map[string][]string {
 		"internal/cluster/hostedpriority": nil,
 		"internal/cluster/installation":   nil,
 		"internal/cluster/review":         {"internal/admission"},
-		"internal/cluster/webhook":        {"internal/admission", "internal/cluster/eviction", "internal/cluster/evictor", "internal/cluster/hostedpriority", "internal/cluster/review", "internal/limits", "pkg/workload"},
+		"internal/cluster/webhook":        {"internal/admission", "internal/cluster/eviction", "internal/cluster/evictor", "internal/cluster/hostedpriority", "internal/cluster/review", "internal/limits", "internal/nodekind", "pkg/workload"},
 
 		// Test support.
 		"internal/testing/machines":    {"pkg/cpuset", "pkg/topology"},
@@ -88,7 +89,7 @@ func arrows() map[string][]string {
 
 		"cmd/cpupoold":        {"pkg/...", "internal/codes", "internal/config", "internal/document", "internal/explain", "internal/history", "internal/inspect", "internal/layout", "internal/memorylimit", "internal/node/...", "internal/version"},
 		"cmd/cpupool-webhook": {"internal/cluster/...", "internal/memorylimit", "internal/version"},
-		"cmd/kubectl-cpupool": {"internal/admission", "internal/codes", "internal/config", "internal/document", "internal/explain", "internal/findings", "internal/history", "internal/inspect", "internal/layout", "internal/plugin/...", "internal/verdict", "internal/version", "pkg/cpuset", "pkg/topology", "pkg/workload"},
+		"cmd/kubectl-cpupool": {"internal/admission", "internal/codes", "internal/config", "internal/document", "internal/explain", "internal/findings", "internal/history", "internal/inspect", "internal/layout", "internal/nodekind", "internal/plugin/...", "internal/verdict", "internal/version", "pkg/cpuset", "pkg/topology", "pkg/workload"},
 	}
 	for _, r := range rows() {
 		all["internal/node/"+r.pkg] = r.imports()

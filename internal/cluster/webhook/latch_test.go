@@ -102,6 +102,43 @@ func TestLatchIsStoredFirst(t *testing.T) {
 	}
 }
 
+// TestLatchWithoutDaemon checks that nodes on which no daemon can run keep no latch open, as the
+// cache holds them, and that their pods get no resource.
+func TestLatchWithoutDaemon(t *testing.T) {
+	windows := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "w"}, Status: corev1.NodeStatus{NodeInfo: corev1.NodeSystemInfo{OperatingSystem: "windows"}}}
+	labelled := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "v", Labels: map[string]string{"type": "virtual-kubelet"}}}
+	tainted := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "t"}, Spec: corev1.NodeSpec{Taints: []corev1.Taint{{Key: "virtual-kubelet.io/provider"}}}}
+	objects := []client.Object{advertising("a"), unlatched()}
+	for _, n := range []*corev1.Node{windows, labelled, tainted} {
+		slim, err := slimNode(admission.Switches{})(n)
+		if err != nil {
+			t.Fatal(err)
+		}
+		object, ok := slim.(*corev1.Node)
+		if !ok {
+			t.Fatalf("the cache holds %T", slim)
+		}
+		object.ResourceVersion = ""
+		objects = append(objects, object)
+	}
+	cluster := clusterOf(objects...)
+	s := replicaOf(t, cluster, cluster)
+	for range 2 {
+		if err := s.pass(t.Context(), true); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if !sharedOn(t, s) {
+		t.Error("nodes without a daemon keep the latch open")
+	}
+	settings, _ := s.Settings()
+	for _, name := range []string{"w", "v", "t"} {
+		if !settings.WithoutDaemon[name] {
+			t.Errorf("settings do not have node %s", name)
+		}
+	}
+}
+
 // A replica that sees the cluster as it was does not close again what an administrator
 // has opened since.
 func TestLatchThatWasOpenedStaysOpen(t *testing.T) {

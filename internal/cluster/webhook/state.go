@@ -22,6 +22,7 @@ import (
 
 	"github.com/cpupoold/cpupoold/internal/admission"
 	"github.com/cpupoold/cpupoold/internal/cluster/eviction"
+	"github.com/cpupoold/cpupoold/internal/nodekind"
 )
 
 // latchesName is the ConfigMap with the latches: a key for each resource whose latch has
@@ -95,6 +96,10 @@ func slimNode(switches admission.Switches) toolscache.TransformFunc {
 			slim.Spec.Taints, slim.Status.Conditions = n.Spec.Taints, n.Status.Conditions
 		case reported(n):
 			slim.Status.Conditions = []corev1.NodeCondition{{Type: admission.ReportedCondition}}
+		}
+		if !nodekind.CanRun(n) { // few clusters have such nodes; package nodekind reads these fields
+			slim.Labels, slim.Spec.Taints = n.Labels, n.Spec.Taints
+			slim.Status.NodeInfo.OperatingSystem = n.Status.NodeInfo.OperatingSystem
 		}
 		return slim, nil
 	}
@@ -181,6 +186,7 @@ func (s *state) pass(ctx context.Context, closes bool) error {
 		n := &list.Items[i]
 		nodes = append(nodes, admission.Node{
 			Name: n.Name, Unschedulable: n.Spec.Unschedulable, Allocatable: n.Status.Allocatable, Reported: reported(n),
+			WithoutDaemon: !nodekind.CanRun(n),
 		})
 	}
 	var stored corev1.ConfigMap

@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/cpupoold/cpupoold/internal/findings"
+	"github.com/cpupoold/cpupoold/internal/nodekind"
 	"github.com/cpupoold/cpupoold/internal/othermanagers"
 	"github.com/cpupoold/cpupoold/pkg/workload"
 )
@@ -92,7 +93,7 @@ func Of(in Input) Document {
 		}
 		d.Nodes = append(d.Nodes, n)
 		d.add(n.Name, n.findings(&in.Nodes[i])...)
-		if CanRun(&in.Nodes[i]) && n.Cgroup == "" {
+		if nodekind.CanRun(&in.Nodes[i]) && n.Cgroup == "" {
 			in.Unread = append(in.Unread, Unread{What: "version of cgroups", Nodes: []string{n.Name},
 				Why: "the API shows it only if failCgroupV1 of the kubelet is true; run cpupoold check on the node"})
 		}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/cpupoold/cpupoold/internal/findings"
 	"github.com/cpupoold/cpupoold/internal/nodecheck"
+	"github.com/cpupoold/cpupoold/internal/nodekind"
 )
 
 // The defaults of NRI in a version of a runtime.
@@ -21,7 +22,7 @@ const (
 func nodeOf(n *corev1.Node) Node {
 	info := n.Status.NodeInfo
 	at := Node{Name: n.Name, OS: info.OSImage, Kernel: info.KernelVersion, Runtime: info.ContainerRuntimeVersion, Version: info.KubeletVersion}
-	if CanRun(n) {
+	if nodekind.CanRun(n) {
 		at.NRI = nriDefault(at.runtime())
 	}
 	return at
@@ -54,23 +55,12 @@ func nriDefault(runtime, version string) string {
 	return nriOn
 }
 
-// isVirtual reports whether the pods of a node run elsewhere.
-func isVirtual(n *corev1.Node) bool {
-	return n.Labels["type"] == "virtual-kubelet" || n.Labels["eks.amazonaws.com/compute-type"] == "fargate" ||
-		slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool { return t.Key == "virtual-kubelet.io/provider" })
-}
-
-// CanRun reports whether a daemon can run on a node.
-func CanRun(n *corev1.Node) bool {
-	return !isVirtual(n) && n.Status.NodeInfo.OperatingSystem != "windows"
-}
-
 // findings returns the findings of a node.
 func (n *Node) findings(node *corev1.Node) []findings.Finding {
-	if !CanRun(node) {
+	if !nodekind.CanRun(node) {
 		f := findings.Finding{Check: "node-kind", Severity: findings.Info, Subject: "node",
 			Found: "runs Windows, and cpupoold runs on Linux only: the DaemonSet skips the node"}
-		if isVirtual(node) {
+		if nodekind.IsVirtual(node) {
 			f.Found, f.Remedy = "is virtual, so its pods run elsewhere and no daemon can run on it", "exclude the node from the DaemonSet by a node affinity"
 		}
 		return []findings.Finding{f}

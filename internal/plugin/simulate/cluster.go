@@ -4,8 +4,9 @@ import (
 	"fmt"
 	"slices"
 
-	"k8s.io/apimachinery/pkg/api/resource"
+	corev1 "k8s.io/api/core/v1"
 
+	"github.com/cpupoold/cpupoold/internal/nodekind"
 	"github.com/cpupoold/cpupoold/internal/plugin/manifest"
 	"github.com/cpupoold/cpupoold/pkg/topology"
 )
@@ -20,30 +21,22 @@ type Member struct {
 // addNode adds a node. The daemon runs on Linux only, and not on virtual nodes, whose number of CPUs
 // is no machine's.
 func (o *Objects) addNode(object *manifest.Object) error {
-	var k struct {
-		Status struct {
-			Capacity map[string]resource.Quantity `json:"capacity"`
-			NodeInfo struct {
-				OperatingSystem string `json:"operatingSystem"`
-			} `json:"nodeInfo"`
-		} `json:"status"`
-	}
+	var k corev1.Node
 	if err := object.Decode(&k); err != nil {
 		return err
 	}
-	if system := k.Status.NodeInfo.OperatingSystem; system != "" && system != "linux" {
+	if system := nodekind.System(&k); system != string(corev1.Linux) {
 		o.Notes = append(o.Notes, fmt.Sprintf("node %s is left out: its operating system is %s", object.Name, system))
 		return nil
 	}
-	if object.Labels["type"] == "virtual-kubelet" || object.Labels["eks.amazonaws.com/compute-type"] == "fargate" {
+	if nodekind.IsVirtual(&k) {
 		o.Notes = append(o.Notes, fmt.Sprintf("node %s is left out: it is virtual, and its pods run elsewhere", object.Name))
 		return nil
 	}
 	if slices.ContainsFunc(o.Nodes, func(m Member) bool { return m.Name == object.Name }) {
 		return fmt.Errorf("node %s is there twice", object.Name)
 	}
-	cpu := k.Status.Capacity["cpu"]
-	o.Nodes = append(o.Nodes, Member{object.Name, int(cpu.Value())})
+	o.Nodes = append(o.Nodes, Member{object.Name, int(k.Status.Capacity.Cpu().Value())})
 	return nil
 }
 
