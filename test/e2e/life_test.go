@@ -29,6 +29,7 @@ func TestLife(t *testing.T) {
 	t.Run("not allowed", func(t *testing.T) { notAllowed(t, c) })
 	t.Run("full", func(t *testing.T) { fill(t, c) })
 	t.Run("see", func(t *testing.T) { see(t, c) })
+	t.Run("explain", func(t *testing.T) { explain(t, c) })
 	t.Run("remove", func(t *testing.T) { remove(t, c) })
 }
 
@@ -94,11 +95,10 @@ func notAllowed(t *testing.T, c *cluster) {
 // fill: whole CPUs are given until there are no more, and the next pod waits and is told for what.
 func fill(t *testing.T, c *cluster) {
 	names := []string{"whole-1", "whole-2"}
-	for _, name := range names {
-		c.make(t, "apps", name, nil, "2|2")
-	}
 	var used cpuset.Set
 	for _, name := range names {
+		// One after the other: the simulation has them in this order.
+		c.make(t, "apps", name, nil, "2|2")
 		got := c.cpus(t, c.running(t, "apps", name))
 		if got.Len() != 2 || !got.IsSubsetOf(cpuset.Range(4, 7)) || got.Overlaps(used) {
 			t.Errorf("pod %s runs on %v; want two of 4-7 without %v", name, got, used)
@@ -107,6 +107,10 @@ func fill(t *testing.T, c *cluster) {
 	}
 	c.make(t, "apps", "late", nil, "1|1")
 	c.waitsFor(t, "apps", "late", guaranteed)
+	t.Run("explain", func(t *testing.T) {
+		explainPending(t, c, "late", "container app of late would have exclusive CPUs of the guaranteed pool, because it requests 1 whole CPU in a Guaranteed pod.", guaranteed)
+	})
+	t.Run("simulate", func(t *testing.T) { plan(t, c) })
 	if err := c.CoreV1().Pods("apps").Delete(t.Context(), names[0], metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}

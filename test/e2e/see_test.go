@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/url"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -19,7 +18,6 @@ import (
 
 	"github.com/cpupoold/cpupoold/internal/inspect"
 	"github.com/cpupoold/cpupoold/internal/plugin/overview"
-	"github.com/cpupoold/cpupoold/internal/plugin/viewer"
 )
 
 // see: what kubectl's plugin shows of the cluster, whose node has the Deployment of manage and the pods of fill.
@@ -47,6 +45,7 @@ func see(t *testing.T, c *cluster) {
 		}
 	})
 	t.Run("serve", func(t *testing.T) { c.watch(t) })
+	t.Run("check", func(t *testing.T) { checkCluster(t, c) })
 }
 
 // plugin runs a command of kubectl's plugin, as kubectl finds it.
@@ -88,10 +87,11 @@ func (c *cluster) seeNodes(t *testing.T) {
 	}
 }
 
-// watch looks at the node in a browser's way while a pod comes and goes.
-func (c *cluster) watch(t *testing.T) {
+// serve starts the plugin's page on this machine until the end of the test, and returns its address.
+func (c *cluster) serve(t *testing.T, flags string) (address string) {
+	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
-	serve := c.plane.command(ctx, c.pluginLine(t, "serve --listen 127.0.0.1:0 --node "+nodeName))
+	serve := c.plane.command(ctx, c.pluginLine(t, "serve --listen 127.0.0.1:0 "+flags))
 	out, err := serve.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -103,11 +103,16 @@ func (c *cluster) watch(t *testing.T) {
 		cancel()
 		_ = serve.Wait() // ended by the signal
 	})
-	address, err := bufio.NewReader(out).ReadString('\n')
+	address, err = bufio.NewReader(out).ReadString('\n')
 	if err != nil {
 		t.Fatalf("serve ended: %v", err)
 	}
-	address = strings.TrimSpace(address)
+	return strings.TrimSpace(address)
+}
+
+// watch looks at the node in a browser's way while a pod comes and goes.
+func (c *cluster) watch(t *testing.T) {
+	address := c.serve(t, "--node "+nodeName)
 	const name = "seen"
 	shows := func(want bool) func(context.Context) error {
 		return func(ctx context.Context) error {
@@ -144,29 +149,6 @@ func stateAt(ctx context.Context, address string) (*inspect.Status, error) {
 		return nil, fmt.Errorf("no status, error %q", state.Error)
 	}
 	return state.Status, nil
-}
-
-// explainedAt asks as the page does when somebody chooses a pod's container: the daemon answers in its pod.
-func explainedAt(ctx context.Context, address, pod string) error {
-	s, err := stateAt(ctx, address)
-	if err != nil {
-		return err
-	}
-	i := slices.IndexFunc(s.Containers, func(c inspect.Container) bool { return c.Pod == pod })
-	if i < 0 {
-		return fmt.Errorf("pod %s is not there", pod)
-	}
-	var answer struct {
-		Error       string
-		Explanation *inspect.Explanation
-	}
-	if err := getJSON(ctx, address+"explain?of="+url.QueryEscape(viewer.Name(&s.Containers[i])), &answer); err != nil {
-		return err
-	}
-	if answer.Error != "" || answer.Explanation == nil || len(answer.Explanation.Subjects) != 1 || len(answer.Explanation.Subjects[0].Rules) == 0 {
-		return fmt.Errorf("it is explained with %+v", answer)
-	}
-	return nil
 }
 
 func getJSON(ctx context.Context, address string, into any) error {
