@@ -155,13 +155,12 @@ func (o *explainOptions) ask(ctx context.Context, pod *corev1.Pod, container str
 
 // pending returns the reason why a pod has no node, as far as the scheduler has stated one.
 func pending(pod *corev1.Pod) error {
-	text := "the pod has no node yet"
 	for _, c := range pod.Status.Conditions {
 		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse && c.Message != "" {
-			text += " (scheduler: " + strings.TrimSuffix(c.Message, ".") + ")"
+			return fmt.Errorf("the pod has no node yet (scheduler: %s)", strings.TrimSuffix(c.Message, "."))
 		}
 	}
-	return errors.New(text)
+	return errors.New("the pod has no node yet")
 }
 
 // node returns a node with its pools, or nil if the user may not read it or it shows none.
