@@ -58,7 +58,7 @@ func Tuned(subject string) findings.Finding {
 		Severity: findings.Info,
 		Subject:  subject,
 		Found:    "runs, but its profile is not visible here: it may set interrupts, workqueues or the affinity of threads",
-		Remedy:   "run cpupoold check on the host, or mount its /etc/tuned and /usr/lib/tuned into the pod",
+		Remedy:   "run cpupoold check on the host, or mount its /etc/tuned into the pod",
 	}
 }
 

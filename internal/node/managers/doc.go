@@ -3,6 +3,6 @@
 //
 // CRI-O writes the cpuset of a container in two cases (crio.conf(5)). The container belongs to a
 // workload of crio.runtime.workloads, or its runtime handler allows annotations for load
-// balancing or shared CPUs (high-performance hooks). tuned places no containers. It sets
+// balancing or shared CPUs (high-performance hooks). tuned places no containers. Its profiles set
 // interrupts, workqueues, the affinity of threads and CPU frequencies.
 package managers
