@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/tools/txtar"
 
+	"github.com/cpupoold/cpupoold/internal/testing/invariants"
 	"github.com/cpupoold/cpupoold/internal/testing/testnode/hardware"
 	"github.com/cpupoold/cpupoold/pkg/allocate"
 	"github.com/cpupoold/cpupoold/pkg/pools"
@@ -105,7 +106,7 @@ func must[T any](v T, err error) func(*testing.T) T {
 func checkedBuild(t *testing.T, in pools.Input) pools.Plan {
 	t.Helper()
 	plan := pools.Build(in)
-	for _, err := range pools.CheckBuild(plan, in) {
+	for _, err := range invariants.CheckBuild(plan, in) {
 		t.Error(err)
 	}
 	if shuffled := format(pools.Build(shuffle(in))); shuffled != format(plan) {

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/cpupoold/cpupoold/internal/testing/invariants"
 	"github.com/cpupoold/cpupoold/internal/testing/testnode/hardware"
 	"github.com/cpupoold/cpupoold/pkg/allocate"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
@@ -48,11 +49,11 @@ app2 c6 running 4 cpu=4
 		{"idle CPUs free", func(p *pools.Plan) { p.Idle = cpuset.Of(8) }, "free CPUs are 8; the assignments and idle CPUs leave "},
 		{"shared CPUs of somebody", func(p *pools.Plan) { p.Shared = cpuset.Range(2, 4) }, "shared CPUs are 2-4; the assignments leave 2-3"},
 		{"no shared CPUs", func(p *pools.Plan) { p.Shared = cpuset.Set{} }, "there are no shared CPUs"},
-		{"unit missing", func(p *pools.Plan) { p.Units = p.Units[:1] }, "units are not those of the configuration"},
+		{"unit missing", func(p *pools.Plan) { p.Units = p.Units[:1] }, "units differ from the configuration"},
 		{"unit elsewhere", func(p *pools.Plan) { p.Units[0].CPUs = cpuset.Of(8) }, "unit u.service is on 8; its part of the guaranteed pool is 4"},
 		{"unit shares exclusive CPUs", func(p *pools.Plan) { p.Units[1].CPUs = cpuset.Range(3, 4) }, "share CPU 4, which one of them has to itself"},
 		{"memory of a shared container", func(p *pools.Plan) { container(p, 1, 1).Mems = cpuset.Of(0) }, "memory is bound to 0"},
-		{"quota lifted from a shared container", func(p *pools.Plan) { container(p, 1, 1).Unlimited = true }, "has no quota, and no CPUs of its own"},
+		{"quota lifted from a shared container", func(p *pools.Plan) { container(p, 1, 1).Unlimited = true }, "has no quota, and no exclusive CPUs"},
 		{"quota for one without", func(p *pools.Plan) { container(p, 0, 0).Quota = 5 }, "unlimited true, quota 5, period 0"},
 		{"negative quota", func(p *pools.Plan) { p.Pods[2].Quota = -1 }, "pod c: unlimited false, quota -1, period 0"},
 		{"refusal of somebody placed", func(p *pools.Plan) { container(p, 0, 0).Refused = &allocate.Refusal{} }, "pool guaranteed, reason Exclusive, refusal"},
@@ -77,7 +78,7 @@ app2 c6 running 4 cpu=4
 		t.Run(tt.name, func(t *testing.T) {
 			plan := pools.Build(in)
 			tt.spoil(&plan)
-			got := fmt.Sprint(pools.Check(plan, in.Pools))
+			got := fmt.Sprint(invariants.Check(plan, in.Pools))
 			if !strings.Contains(got, tt.want) || (tt.want == "") != (got == "[]") {
 				t.Errorf("Check = %s, want %q in it", got, tt.want)
 			}
@@ -103,8 +104,8 @@ func TestCheckBuildFindsWhatIsWrong(t *testing.T) {
 		{"nothing", "", func(*pools.Plan) {}, ""},
 		{"two owners in a core", "", func(p *pools.Plan) { assign(p, 1, cpuset.Of(4)) }, "CPU 4 of {pod-0002 app} are in one core"},
 		{"not both from before", "pod-0002/app 4", func(p *pools.Plan) { assign(p, 1, cpuset.Of(4)) }, "are in one core"},
-		{"nothing idle", "", func(p *pools.Plan) { p.Idle = cpuset.Set{} }, "beside CPU 0 of {pod-0001 app}, is not idle"},
-		{"too much idle", "", func(p *pools.Plan) { p.Idle = cpuset.Range(4, 6) }, "idle CPUs are 4-6; beside owners are 4-5"},
+		{"nothing idle", "", func(p *pools.Plan) { p.Idle = cpuset.Set{} }, "sibling of CPU 0 of {pod-0001 app}, is not idle"},
+		{"too much idle", "", func(p *pools.Plan) { p.Idle = cpuset.Range(4, 6) }, "idle CPUs are 4-6; idle siblings are 4-5"},
 		{"idle below the floor", "", func(p *pools.Plan) { p.Shared = cpuset.Of(6, 7) }, "fewer than 3, and 4-5 are idle"},
 		{"too much given away", "pod-0001/app 0", func(p *pools.Plan) { p.Shared = cpuset.Of(6, 7) }, "fewer than 3, and owners have 0-1; they had 0"},
 	}
@@ -114,7 +115,7 @@ func TestCheckBuildFindsWhatIsWrong(t *testing.T) {
 			tt.spoil(&plan)
 			of := in
 			of.Previous = must(parseAssignments(tt.previous))(t)
-			got := fmt.Sprint(pools.CheckBuild(plan, of))
+			got := fmt.Sprint(invariants.CheckBuild(plan, of))
 			if !strings.Contains(got, tt.want) || (tt.want == "") != (got == "[]") {
 				t.Errorf("CheckBuild = %s, want %q in it", got, tt.want)
 			}

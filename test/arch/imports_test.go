@@ -81,11 +81,12 @@ func arrows() map[string][]string {
 		"internal/cluster/webhook":        {"internal/admission", "internal/cluster/eviction", "internal/cluster/evictor", "internal/cluster/hostedpriority", "internal/cluster/review", "internal/limits", "internal/nodekind", "pkg/workload"},
 
 		// Test support.
+		"internal/testing/invariants":  {"pkg/allocate", "pkg/cpuset", "pkg/pools", "pkg/workload"},
 		"internal/testing/machines":    {"pkg/cpuset", "pkg/topology"},
 		"internal/testing/manpages":    nil,
 		"internal/testing/nodefixture": {"pkg/...", "internal/config", "internal/node/annotations", "internal/node/hostenv", "internal/node/undo", "internal/testing/testnode"},
 		"internal/testing/reference":   nil,
-		"internal/testing/testnode":    {"pkg/...", "internal/testing/testnode"},
+		"internal/testing/testnode":    {"pkg/...", "internal/testing/invariants", "internal/testing/testnode"},
 
 		"cmd/cpupoold":        {"pkg/...", "internal/codes", "internal/config", "internal/document", "internal/explain", "internal/history", "internal/inspect", "internal/layout", "internal/memorylimit", "internal/node/...", "internal/version"},
 		"cmd/cpupool-webhook": {"internal/cluster/...", "internal/memorylimit", "internal/version"},

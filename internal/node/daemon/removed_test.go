@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/cpupoold/cpupoold/internal/node/desired"
+	"github.com/cpupoold/cpupoold/internal/testing/invariants"
 	"github.com/cpupoold/cpupoold/pkg/allocate"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/pools"
@@ -46,7 +47,7 @@ func TestRemovedContainer(t *testing.T) {
 			in.Previous = append(in.Previous, pools.Assignment{Key: pools.Key{PodUID: "o", Container: "app"}, CPUs: cpuset.Range(4, 5)})
 		}
 		plan := pools.Build(in)
-		for _, err := range pools.Check(plan, in.Pools) {
+		for _, err := range invariants.Check(plan, in.Pools) {
 			t.Errorf("%s: %v", name, err)
 		}
 		late := desired.Assigned(plan.Assignments, pools.Key{PodUID: "p", Container: "b"}).String()

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/cpupoold/cpupoold/internal/testing/invariants"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
@@ -46,7 +47,7 @@ func (p *Pods) placed(plan pools.Plan) map[string]place {
 // Check compares an idle node with its plan and with the last Check. It returns the exclusive
 // containers by ID. The error describes all violations.
 func (p *Pods) Check(plan pools.Plan, on pools.Pools) (exclusive map[string]cpuset.Set, err error) {
-	errs := pools.Check(plan, on)
+	errs := invariants.Check(plan, on)
 	claims, err := p.claims(plan)
 	errs = append(append(errs, err), cpuset.CheckClaims(claims)...)
 	owners, exclusive := p.owned(plan)

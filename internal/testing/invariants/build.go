@@ -1,4 +1,4 @@
-package pools
+package invariants
 
 import (
 	"cmp"
@@ -7,21 +7,27 @@ import (
 
 	"github.com/cpupoold/cpupoold/pkg/allocate"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
+	"github.com/cpupoold/cpupoold/pkg/pools"
 )
 
-// CheckBuild returns what is wrong with a plan that Build made of in: what [Check]
-// finds, and what depends on what was before. The shared pool keeps its floor, and
-// owners that should have their cores to themselves have, as far as nobody would
-// have to lose CPUs for it that he had (in.Previous).
-func CheckBuild(p Plan, in Input) []error {
+// Shares of one CPU, and the most that the kubelet writes (pkg/kubelet/cm, MilliCPUToShares).
+const (
+	sharesPerCPU = 1024
+	sharesCap    = 262144
+)
+
+// CheckBuild returns the errors of [Check] for a plan that [pools.Build] made of in, and an error
+// for each change that in.Previous forbids. The shared pool keeps its floor. Owners of whole
+// cores have them, unless another owner would lose CPUs.
+func CheckBuild(p pools.Plan, in pools.Input) []error {
 	errs := Check(p, in.Pools)
-	in.Pools = in.Pools.beside(p.Theirs, p.TheirsAlone)
+	in.Pools = without(in.Pools, &p)
 	c := stepChecker{in: &in, plan: &p, top: in.Machine.Topology().ThreadSiblings, errs: errs}
-	c.options = make(map[Key]*allocate.Options, len(p.Assignments))
-	for _, o := range Owners(in, p) {
+	c.options = make(map[pools.Key]*allocate.Options, len(p.Assignments))
+	for _, o := range pools.Owners(in, p) {
 		c.options[o.Key] = &o.Options
 	}
-	c.had = make(map[Key]cpuset.Set, len(in.Previous))
+	c.had = make(map[pools.Key]cpuset.Set, len(in.Previous))
 	for _, a := range in.Previous {
 		c.had[a.Key] = c.had[a.Key].Union(a.CPUs, a.Away)
 	}
@@ -35,12 +41,12 @@ func CheckBuild(p Plan, in Input) []error {
 }
 
 type stepChecker struct {
-	in   *Input
-	plan *Plan
+	in   *pools.Input
+	plan *pools.Plan
 	// top returns the threads of a CPU's core.
 	top     func(cpu int) cpuset.Set
-	options map[Key]*allocate.Options
-	had     map[Key]cpuset.Set
+	options map[pools.Key]*allocate.Options
+	had     map[pools.Key]cpuset.Set
 	errs    []error
 }
 
@@ -48,10 +54,10 @@ func (c *stepChecker) report(format string, args ...any) {
 	c.errs = append(c.errs, fmt.Errorf(format, args...))
 }
 
-// floor checks that below it nothing is idle, and that nobody got anything that
-// brought the shared pool there.
+// floor checks a shared pool below its floor: no CPUs are idle, and owners have no more CPUs than
+// before.
 func (c *stepChecker) floor() {
-	floor := min(c.in.Pools.floor(), c.in.Pools.Shared.Len())
+	floor := min(max(c.in.Pools.Floor, 1), c.in.Pools.Shared.Len())
 	if !c.in.Pools.FromShared || c.plan.Shared.Len() >= floor {
 		return
 	}
@@ -73,20 +79,19 @@ func (c *stepChecker) floor() {
 	}
 }
 
-// cores checks who has a part of the cores of owners that should have them to
-// themselves. Owners that had their parts before may keep them.
+// cores checks that owners of whole cores share no core. An owner may keep CPUs that it had before.
 func (c *stepChecker) cores() {
-	owner, podLevel := make(map[int]Key), make(map[string]bool)
+	owner, podLevel := make(map[int]pools.Key), make(map[string]bool)
 	for i := range c.plan.Pods {
 		p := &c.plan.Pods[i]
-		podLevel[p.UID] = slices.ContainsFunc(p.Containers, func(at Placement) bool { return at.InPodPool() })
+		podLevel[p.UID] = slices.ContainsFunc(p.Containers, func(at pools.Placement) bool { return at.InPodPool() })
 	}
 	for _, a := range c.plan.Assignments {
 		for cpu := range a.CPUs.All() {
 			owner[cpu] = a.Key
 		}
 	}
-	short := c.in.Pools.FromShared && c.plan.Shared.Len() <= c.in.Pools.floor()
+	short := c.in.Pools.FromShared && c.plan.Shared.Len() <= max(c.in.Pools.Floor, 1)
 	var idle cpuset.Set
 	for cpu, key := range owner {
 		if o := c.options[key]; o == nil || !o.OneOwnerPerCore {
@@ -106,12 +111,12 @@ func (c *stepChecker) cores() {
 			case c.plan.Idle.Contains(sibling):
 				idle = idle.Union(cpuset.Of(sibling))
 			case !short:
-				c.report("CPU %d, beside CPU %d of %v, is not idle; shared CPUs are %s", sibling, cpu, key, c.plan.Shared)
+				c.report("CPU %d, sibling of CPU %d of %v, is not idle; shared CPUs are %s", sibling, cpu, key, c.plan.Shared)
 			}
 		}
 	}
 	if !idle.Equal(c.plan.Idle) {
-		c.report("idle CPUs are %s; beside owners are %s", c.plan.Idle, idle)
+		c.report("idle CPUs are %s; idle siblings are %s", c.plan.Idle, idle)
 	}
 }
 
@@ -122,29 +127,31 @@ func (c *stepChecker) totals() {
 	pods := present(c.in.Pods)
 	for i := range c.plan.Pods {
 		p := &c.plan.Pods[i]
-		at, found := slices.BinarySearchFunc(pods, p.UID, func(o Pod, uid string) int { return cmp.Compare(o.UID, uid) })
-		unknown := func(ctr Container) bool { return ctr.Kind == App && ctr.State != Exited && ctr.Resources.Shares == 0 }
-		if !found || pods[at].Unread || slices.ContainsFunc(pods[at].Containers, unknown) {
+		of, found := pods[p.UID]
+		unknown := func(ctr pools.Container) bool {
+			return ctr.Kind == pools.App && ctr.State != pools.Exited && ctr.Resources.Shares == 0
+		}
+		if !found || of.Unread || slices.ContainsFunc(of.Containers, unknown) {
 			continue // an unknown request can be all of the total
 		}
-		total, known := pods[at].Resources.WholeCPUs()
+		total, known := of.Resources.WholeCPUs()
 		if !known {
 			continue
 		}
 		var has cpuset.Set
 		most := total
 		owned := 0
-		for j := range pods[at].Containers {
-			ctr, to := &pods[at].Containers[j], &p.Containers[j]
-			if ctr.State == Exited {
+		for j := range of.Containers {
+			ctr, to := &of.Containers[j], &p.Containers[j]
+			if ctr.State == pools.Exited {
 				continue
 			}
 			n, _ := ctr.Resources.WholeCPUs()
 			most = max(most, n, int(min(ctr.Resources.Shares, sharesCap)/sharesPerCPU))
-			if to.Pool == Guaranteed {
+			if to.Pool == pools.Guaranteed {
 				has = has.Union(to.CPUs)
 			}
-			if to.Exclusive && !c.had[Key{p.UID, ctr.Name}].IsEmpty() {
+			if to.Exclusive && !c.had[pools.Key{PodUID: p.UID, Container: ctr.Name}].IsEmpty() {
 				owned += n
 			}
 		}
@@ -153,4 +160,27 @@ func (c *stepChecker) totals() {
 			c.report("the containers of pod %s have CPUs %s; its total is %d", p.UID, has, total)
 		}
 	}
+}
+
+// present returns the pods that are not gone, by UID. The first of several with one UID counts,
+// and has the containers of all.
+func present(in []pools.Pod) map[string]pools.Pod {
+	sorted := slices.Clone(in)
+	slices.SortStableFunc(sorted, func(a, b pools.Pod) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	})
+	all := make(map[string]pools.Pod)
+	for _, p := range sorted {
+		if p.Gone {
+			continue
+		}
+		containers := slices.Concat(all[p.UID].Containers, p.Containers)
+		if first, ok := all[p.UID]; ok {
+			p = first
+		}
+		slices.SortFunc(containers, pools.CompareContainers)
+		p.Containers = containers
+		all[p.UID] = p
+	}
+	return all
 }

@@ -1,27 +1,29 @@
-package pools
+// Package invariants checks plans of package pools against the invariants of ARCHITECTURE.md.
+// Only tests import it.
+package invariants
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
+	"github.com/cpupoold/cpupoold/pkg/pools"
 	"github.com/cpupoold/cpupoold/pkg/workload"
 )
 
-// Check returns what is wrong with a plan for pools: the first two invariants of
-// the system (exclusive CPUs are exclusive, nobody is without CPUs), and that the
-// parts of the plan agree with each other. A plan of Build has no errors.
-func Check(p Plan, pools Pools) []error {
-	pools = pools.beside(p.Theirs, p.TheirsAlone)
-	c := checker{pools: pools, held: make(map[Key]cpuset.Set, len(p.Assignments)), pool: make(map[string]cpuset.Set)}
+// Check returns an error for each violation in a plan. Exclusive CPUs have one owner, each container
+// has CPUs, and the parts of the plan agree. A plan of [pools.Build] has no errors.
+func Check(p pools.Plan, on pools.Pools) []error {
+	c := checker{pools: without(on, &p), held: make(map[pools.Key]cpuset.Set, len(p.Assignments)), pool: make(map[string]cpuset.Set)}
 	c.assignments(p)
 	c.shared(p)
 	c.units(p.Units)
 	for i := range p.Pods {
 		c.pod(&p.Pods[i])
 	}
-	c.errs = append(c.errs, cpuset.CheckClaims(slices.Concat(c.running, c.beside))...)
-	if !slices.IsSortedFunc(p.Pods, func(a, b PodPlan) int { return Key{a.UID, ""}.Compare(Key{b.UID, ""}) }) {
+	c.errs = append(c.errs, cpuset.CheckClaims(slices.Concat(c.running, c.mixes))...)
+	if !slices.IsSortedFunc(p.Pods, func(a, b pools.PodPlan) int { return cmp.Compare(a.UID, b.UID) }) {
 		c.report("pods are not sorted")
 	}
 	if !slices.IsSortedFunc(p.Problems, compareProblems) {
@@ -30,13 +32,29 @@ func Check(p Plan, pools Pools) []error {
 	return c.errs
 }
 
+// without returns the pools without the CPUs that the containers of other managers have.
+func without(on pools.Pools, p *pools.Plan) pools.Pools {
+	on.Guaranteed, on.Shared = on.Guaranteed.Difference(p.Theirs), on.Shared.Difference(p.TheirsAlone)
+	on.Mixed.CPUs = on.Mixed.CPUs.Difference(p.TheirsAlone)
+	on.Partitions = slices.Clone(on.Partitions)
+	for i := range on.Partitions {
+		on.Partitions[i].CPUs = on.Partitions[i].CPUs.Difference(p.TheirsAlone)
+	}
+	return on
+}
+
+func compareProblems(a, b pools.Problem) int {
+	return cmp.Or(cmp.Compare(a.Pod, b.Pod), cmp.Compare(a.PodUID, b.PodUID), cmp.Compare(a.Container, b.Container),
+		cmp.Compare(a.Unit, b.Unit), cmp.Compare(a.Code, b.Code), cmp.Compare(a.Text, b.Text))
+}
+
 type checker struct {
-	pools   Pools
-	held    map[Key]cpuset.Set
+	pools   pools.Pools
+	held    map[pools.Key]cpuset.Set
 	pool    map[string]cpuset.Set // of pods with pod-level resources, by UID
-	taken   cpuset.Set            // by assignments, or idle beside them
+	taken   cpuset.Set            // by assignments, or idle siblings
 	running []cpuset.Claim
-	beside  []cpuset.Claim // what owners share with others
+	mixes   []cpuset.Claim // CPUs that owners share
 	errs    []error
 }
 
@@ -44,7 +62,7 @@ func (c *checker) report(format string, args ...any) {
 	c.errs = append(c.errs, fmt.Errorf(format, args...))
 }
 
-func (c *checker) assignments(p Plan) {
+func (c *checker) assignments(p pools.Plan) {
 	free, away := c.pools.Guaranteed, c.pools.Away
 	for i, a := range p.Assignments {
 		name := a.Key.PodUID + "/" + a.Key.Container
@@ -76,7 +94,7 @@ func (c *checker) assignments(p Plan) {
 }
 
 // shared checks what the shared pool has.
-func (c *checker) shared(p Plan) {
+func (c *checker) shared(p pools.Plan) {
 	if want := c.pools.Shared.Difference(c.taken); !p.Shared.Equal(want) {
 		c.report("shared CPUs are %s; the assignments leave %s", p.Shared, want)
 	}
@@ -85,28 +103,28 @@ func (c *checker) shared(p Plan) {
 	}
 }
 
-func (c *checker) units(units []UnitPlan) {
-	sameName := func(a UnitPlan, b UnitSpec) bool { return a.Name == b.Name }
+func (c *checker) units(units []pools.UnitPlan) {
+	sameName := func(a pools.UnitPlan, b pools.UnitSpec) bool { return a.Name == b.Name }
 	if !slices.EqualFunc(units, c.pools.Units, sameName) {
-		c.report("units are not those of the configuration")
+		c.report("units differ from the configuration")
 	}
 	for _, u := range units {
 		name := "unit " + u.Name
-		c.placement(name, Key{Container: u.Name}, &Placement{
+		c.placement(name, pools.Key{Container: u.Name}, &pools.Placement{
 			Pool: u.Pool, Type: u.Type, CPUs: u.CPUs, Mems: u.Mems, Exclusive: u.Exclusive, Refused: u.Refused, Reason: u.Reason,
 		})
 		c.running = append(c.running, cpuset.Claim{Name: name, CPUs: u.CPUs, Exclusive: u.Exclusive})
 	}
 }
 
-func (c *checker) pod(p *PodPlan) {
+func (c *checker) pod(p *pools.PodPlan) {
 	unlimited := false
 	c.podPool(p)
 	for i := range p.Containers {
 		at := &p.Containers[i]
 		name := fmt.Sprintf("container %s (%s) of pod %s", at.Name, at.ID, p.UID)
-		c.placement(name, Key{p.UID, at.Name}, at)
-		if at.State == Exited || at.Pool == Other {
+		c.placement(name, pools.Key{PodUID: p.UID, Container: at.Name}, at)
+		if at.State == pools.Exited || at.Pool == pools.Other {
 			continue // of a foreign container nothing is decided here
 		}
 		unlimited = unlimited || at.Unlimited
@@ -130,18 +148,18 @@ func (c *checker) pod(p *PodPlan) {
 	if p.Shares != 0 && (p.Shares < workload.MinShares || p.Shares > workload.MaxShares) {
 		c.report("pod %s: %d shares", p.UID, p.Shares)
 	}
-	if (p.Shares != 0 || p.Unlimited) != (p.Reason != Reason{}) {
+	if (p.Shares != 0 || p.Unlimited) != (p.Reason != pools.Reason{}) {
 		c.report("pod %s: %d shares, unlimited %t, reason %q", p.UID, p.Shares, p.Unlimited, p.Reason.Text)
 	}
 }
 
 // podPool checks the containers that share CPUs of their pod. They run on the
 // CPUs of the pod without the CPUs of its live owners.
-func (c *checker) podPool(p *PodPlan) {
+func (c *checker) podPool(p *pools.PodPlan) {
 	var pool, owned cpuset.Set
 	for i := range p.Containers {
 		switch at := &p.Containers[i]; {
-		case at.State == Exited:
+		case at.State == pools.Exited:
 		case at.Exclusive:
 			owned = owned.Union(at.CPUs)
 		case at.InPodPool():
@@ -163,49 +181,49 @@ func (c *checker) podPool(p *PodPlan) {
 	c.pool[p.UID] = pool
 }
 
-func (c *checker) placement(name string, key Key, at *Placement) {
+func (c *checker) placement(name string, key pools.Key, at *pools.Placement) {
 	var pool cpuset.Set
 	switch at.Pool {
-	case Management:
-		if partition, ok := c.pools.partition(at.Type); ok {
-			pool = partition.CPUs.Difference(c.taken)
+	case pools.Management:
+		if i := slices.IndexFunc(c.pools.Partitions, func(p pools.Partition) bool { return p.Type == at.Type }); i >= 0 {
+			pool = c.pools.Partitions[i].CPUs.Difference(c.taken)
 		}
-	case Shared:
+	case pools.Shared:
 		pool = c.pools.Shared.Difference(c.taken)
-	case Guaranteed:
+	case pools.Guaranteed:
 		if pool = c.held[key]; at.InPodPool() {
 			pool = c.pool[key.PodUID]
 		}
-	case Other:
+	case pools.Other:
 		pool = at.CPUs
 	}
-	if at.CPUs.IsEmpty() && at.Pool != Other || !at.CPUs.Equal(pool) {
+	if at.CPUs.IsEmpty() && at.Pool != pools.Other || !at.CPUs.Equal(pool) {
 		c.report("%s is on %s; its part of the %s pool is %s", name, at.CPUs, at.Pool, pool)
 	}
 	c.mixed(name, at)
-	if at.Exclusive && at.Pool != Guaranteed || at.InPodPool() && at.Reason.Code != CodePodPool && at.Reason.Code != CodeUnread || (at.Type != "") != (at.Pool == Management) {
+	if at.Exclusive && at.Pool != pools.Guaranteed || at.InPodPool() && at.Reason.Code != pools.CodePodPool && at.Reason.Code != pools.CodeUnread || (at.Type != "") != (at.Pool == pools.Management) {
 		c.report("%s: pool %s, type %q, exclusive %t", name, at.Pool, at.Type, at.Exclusive)
 	}
-	if at.Shares != 0 && (at.Pool != Management || at.Shares < workload.MinShares || at.Shares > workload.MaxShares) {
+	if at.Shares != 0 && (at.Pool != pools.Management || at.Shares < workload.MinShares || at.Shares > workload.MaxShares) {
 		c.report("%s: pool %s, %d shares", name, at.Pool, at.Shares)
 	}
-	if at.Limit != 0 && (at.Pool != Management || at.Limit < 0 || at.Limit > workload.MaxMilliCPU) {
+	if at.Limit != 0 && (at.Pool != pools.Management || at.Limit < 0 || at.Limit > workload.MaxMilliCPU) {
 		c.report("%s: pool %s, limit %d", name, at.Pool, at.Limit)
 	}
 	c.quota(name, at.Unlimited, at.Quota, at.Period)
-	if !at.Mems.IsEmpty() && (at.Pool != Guaranteed || !c.pools.BindMemory) {
+	if !at.Mems.IsEmpty() && (at.Pool != pools.Guaranteed || !c.pools.BindMemory) {
 		c.report("%s: memory is bound to %s", name, at.Mems)
 	}
-	if at.Unlimited && at.Pool != Guaranteed {
-		c.report("%s has no quota, and no CPUs of its own", name)
+	if at.Unlimited && at.Pool != pools.Guaranteed {
+		c.report("%s has no quota, and no exclusive CPUs", name)
 	}
-	if at.Unread && (at.Pool != Shared || at.Refused != nil) {
-		c.report("%s: pool %s, refusal %v, and what it is was not read", name, at.Pool, at.Refused)
+	if at.Unread && (at.Pool != pools.Shared || at.Refused != nil) {
+		c.report("%s: pool %s, refusal %v, of an unread pod", name, at.Pool, at.Refused)
 	}
-	if (at.Refused != nil) != (at.Reason.Code == CodeRefused) || at.Refused != nil && at.Pool != Shared {
+	if (at.Refused != nil) != (at.Reason.Code == pools.CodeRefused) || at.Refused != nil && at.Pool != pools.Shared {
 		c.report("%s: pool %s, reason %s, refusal %v", name, at.Pool, at.Reason.Code, at.Refused)
 	}
-	if at.Short != nil && at.Reason.Code != CodeShort {
+	if at.Short != nil && at.Reason.Code != pools.CodeShort {
 		c.report("%s: reason %s, shortage %v", name, at.Reason.Code, at.Short)
 	}
 	if at.Reason.Code == "" || at.Reason.Text == "" {
@@ -213,9 +231,8 @@ func (c *checker) placement(name string, key Key, at *Placement) {
 	}
 }
 
-// mixed checks what a container has beside its own CPUs: all that is for those who have
-// some beside their own, and nobody's.
-func (c *checker) mixed(name string, at *Placement) {
+// mixed checks the shared CPUs of an exclusive container: all mixed CPUs, and no exclusive ones.
+func (c *checker) mixed(name string, at *pools.Placement) {
 	if at.Mixed.IsEmpty() {
 		return
 	}
@@ -224,12 +241,12 @@ func (c *checker) mixed(name string, at *Placement) {
 		want = c.pools.Shared.Difference(c.taken)
 	}
 	if !at.Exclusive || !at.Mixed.Equal(want) {
-		c.report("%s: exclusive %t, and runs on %s beside its own CPUs; those for all are %s", name, at.Exclusive, at.Mixed, want)
+		c.report("%s: exclusive %t, and has the mixed CPUs %s; the configuration has %s", name, at.Exclusive, at.Mixed, want)
 	}
-	c.beside = append(c.beside, cpuset.Claim{Name: name + ", beside its own CPUs", CPUs: at.Mixed})
+	c.mixes = append(c.mixes, cpuset.Claim{Name: name + ", mixed", CPUs: at.Mixed})
 }
 
-// quota checks what a container or pod is to get back.
+// quota checks the quota that a container or pod gets back.
 func (c *checker) quota(name string, unlimited bool, quota, period int64) {
 	if quota < 0 || (quota > 0) != (period > 0) || quota > 0 && unlimited {
 		c.report("%s: unlimited %t, quota %d, period %d", name, unlimited, quota, period)
