@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/cpupoold/cpupoold/internal/testing/invariants"
 	"github.com/cpupoold/cpupoold/internal/testing/testnode/hardware"
 	"github.com/cpupoold/cpupoold/pkg/allocate"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
@@ -112,11 +113,11 @@ func left(top *topology.Topology, r allocate.Request, before, cpus cpuset.Set) c
 // checkOwners checks that all are apart, and that who has its cores alone does.
 func checkOwners(t *testing.T, top *topology.Topology, owners []owner) {
 	t.Helper()
-	var claims []cpuset.Claim
+	var claims []invariants.Claim
 	for _, o := range owners {
-		claims = append(claims, cpuset.Claim{Name: o.cpus.String(), CPUs: o.cpus, Exclusive: true})
+		claims = append(claims, invariants.Claim{Name: o.cpus.String(), CPUs: o.cpus, Exclusive: true})
 	}
-	if errs := cpuset.CheckClaims(claims); len(errs) > 0 {
+	if errs := invariants.CheckClaims(claims); len(errs) > 0 {
 		t.Fatal(errs)
 	}
 	for _, core := range top.Cores {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/cpupoold/cpupoold/internal/testing/invariants"
 	"github.com/cpupoold/cpupoold/internal/testing/testnode"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
@@ -436,7 +437,7 @@ func (w *world) stuckInCircle(deferred []cgroup.Deferred) bool {
 
 func (w *world) verify(t *testing.T) {
 	t.Helper()
-	var claims []cpuset.Claim
+	var claims []invariants.Claim
 	for _, target := range w.targets {
 		c := w.current()[target.Path]
 		if !c.Recorded.Equal(target.CPUs) && (target.Container != "" || c.Unit.Known) {
@@ -457,12 +458,12 @@ func (w *world) verify(t *testing.T) {
 		if target.Around {
 			continue // what a unit in it has to itself it has, too
 		}
-		claims = append(claims, cpuset.Claim{Name: string(target.Path), CPUs: c.Effective.Difference(target.Mixed), Exclusive: target.Exclusive, Group: target.Group})
+		claims = append(claims, invariants.Claim{Name: string(target.Path), CPUs: c.Effective.Difference(target.Mixed), Exclusive: target.Exclusive, Group: target.Group})
 		if !target.Mixed.IsEmpty() {
-			claims = append(claims, cpuset.Claim{Name: string(target.Path) + " beside its own", CPUs: c.Effective.Intersection(target.Mixed)})
+			claims = append(claims, invariants.Claim{Name: string(target.Path) + " beside its own", CPUs: c.Effective.Intersection(target.Mixed)})
 		}
 	}
-	for _, err := range cpuset.CheckClaims(claims) {
+	for _, err := range invariants.CheckClaims(claims) {
 		t.Error(err)
 	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/cpupoold/cpupoold/internal/testing/invariants"
 	"github.com/cpupoold/cpupoold/pkg/allocate"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/defrag"
@@ -77,14 +78,14 @@ func checkMove(t *testing.T, s *scene, m defrag.Move, was, is defrag.Shape) {
 
 func checkDisjoint(t *testing.T, in defrag.Input) {
 	t.Helper()
-	var claims []cpuset.Claim
+	var claims []invariants.Claim
 	for _, o := range in.Owners {
-		claims = append(claims, cpuset.Claim{Name: o.Key.PodUID, CPUs: o.CPUs, Exclusive: true})
+		claims = append(claims, invariants.Claim{Name: o.Key.PodUID, CPUs: o.CPUs, Exclusive: true})
 		if !o.CPUs.IsSubsetOf(in.Pool) {
 			t.Fatalf("%s is on %s, outside the pool %s", o.Key.PodUID, o.CPUs, in.Pool)
 		}
 	}
-	for _, err := range cpuset.CheckClaims(claims) {
+	for _, err := range invariants.CheckClaims(claims) {
 		t.Fatal(err)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/cpupoold/cpupoold/internal/node/undo"
+	"github.com/cpupoold/cpupoold/internal/testing/invariants"
 	"github.com/cpupoold/cpupoold/internal/testing/nodefixture"
 	"github.com/cpupoold/cpupoold/internal/testing/testnode"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
@@ -121,7 +122,7 @@ func (c sceneNode) owned() map[string]cpuset.Set {
 		for i := range claims {
 			claims[i].Exclusive = claims[i].Name == c.Runtime.Cgroup(id)
 		}
-		if cpus := c.State(id).CPUs; cpus.Len() == asked && len(cpuset.CheckClaims(claims)) == 0 {
+		if cpus := c.State(id).CPUs; cpus.Len() == asked && len(invariants.CheckClaims(claims)) == 0 {
 			all[id] = cpus
 		}
 	}

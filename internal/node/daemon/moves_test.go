@@ -12,6 +12,7 @@ import (
 	"github.com/cpupoold/cpupoold/internal/node/control"
 	"github.com/cpupoold/cpupoold/internal/node/preview"
 	"github.com/cpupoold/cpupoold/internal/node/telemetry"
+	"github.com/cpupoold/cpupoold/internal/testing/invariants"
 	"github.com/cpupoold/cpupoold/internal/testing/nodefixture"
 	"github.com/cpupoold/cpupoold/internal/testing/testnode"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
@@ -106,7 +107,7 @@ func (f *fragmented) checkMoves() {
 	for i := range claims {
 		claims[i].Exclusive = f.exclusive[claims[i].Name]
 	}
-	for _, err := range cpuset.CheckClaims(claims) {
+	for _, err := range invariants.CheckClaims(claims) {
 		f.T.Errorf("%v\n%s", err, f.Dump())
 	}
 }

@@ -22,7 +22,7 @@ func Check(p pools.Plan, on pools.Pools) []error {
 	for i := range p.Pods {
 		c.pod(&p.Pods[i])
 	}
-	c.errs = append(c.errs, cpuset.CheckClaims(slices.Concat(c.running, c.mixes))...)
+	c.errs = append(c.errs, CheckClaims(slices.Concat(c.running, c.mixes))...)
 	if !slices.IsSortedFunc(p.Pods, func(a, b pools.PodPlan) int { return cmp.Compare(a.UID, b.UID) }) {
 		c.report("pods are not sorted")
 	}
@@ -53,8 +53,8 @@ type checker struct {
 	held    map[pools.Key]cpuset.Set
 	pool    map[string]cpuset.Set // of pods with pod-level resources, by UID
 	taken   cpuset.Set            // by assignments, or idle siblings
-	running []cpuset.Claim
-	mixes   []cpuset.Claim // CPUs that owners share
+	running []Claim
+	mixes   []Claim // CPUs that owners share
 	errs    []error
 }
 
@@ -113,7 +113,7 @@ func (c *checker) units(units []pools.UnitPlan) {
 		c.placement(name, pools.Key{Container: u.Name}, &pools.Placement{
 			Pool: u.Pool, Type: u.Type, CPUs: u.CPUs, Mems: u.Mems, Exclusive: u.Exclusive, Refused: u.Refused, Reason: u.Reason,
 		})
-		c.running = append(c.running, cpuset.Claim{Name: name, CPUs: u.CPUs, Exclusive: u.Exclusive})
+		c.running = append(c.running, Claim{Name: name, CPUs: u.CPUs, Exclusive: u.Exclusive})
 	}
 }
 
@@ -128,14 +128,14 @@ func (c *checker) pod(p *pools.PodPlan) {
 			continue // of a foreign container nothing is decided here
 		}
 		unlimited = unlimited || at.Unlimited
-		claim := cpuset.Claim{Name: name, CPUs: at.CPUs, Exclusive: at.Exclusive}
+		claim := Claim{Name: name, CPUs: at.CPUs, Exclusive: at.Exclusive}
 		if at.InPodPool() {
 			claim.Exclusive, claim.Group = true, p.UID
 		}
 		if at.Exclusive {
 			// Two instances of one container are one user of its CPUs.
 			claim.Name = "container " + at.Name + " of pod " + p.UID
-			if slices.ContainsFunc(c.running, func(o cpuset.Claim) bool { return o.Name == claim.Name && o.CPUs.Equal(claim.CPUs) }) {
+			if slices.ContainsFunc(c.running, func(o Claim) bool { return o.Name == claim.Name && o.CPUs.Equal(claim.CPUs) }) {
 				continue
 			}
 		}
@@ -243,7 +243,7 @@ func (c *checker) mixed(name string, at *pools.Placement) {
 	if !at.Exclusive || !at.Mixed.Equal(want) {
 		c.report("%s: exclusive %t, and has the mixed CPUs %s; the configuration has %s", name, at.Exclusive, at.Mixed, want)
 	}
-	c.mixes = append(c.mixes, cpuset.Claim{Name: name + ", mixed", CPUs: at.Mixed})
+	c.mixes = append(c.mixes, Claim{Name: name + ", mixed", CPUs: at.Mixed})
 }
 
 // quota checks the quota that a container or pod gets back.

@@ -4,19 +4,20 @@ import (
 	"path"
 	"strings"
 
+	"github.com/cpupoold/cpupoold/internal/testing/invariants"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
 
 // Claims returns the effective CPUs of all containers and units whose cpuset is written.
 // Subsets of guaranteed count as exclusive.
-func (n *Node) Claims(guaranteed cpuset.Set) []cpuset.Claim {
-	var claims []cpuset.Claim
+func (n *Node) Claims(guaranteed cpuset.Set) []invariants.Claim {
+	var claims []invariants.Claim
 	fs := cgroup.New(n.Tree)
 	_ = fs.Walk("", func(p cgroup.Path) error {
 		st, err := fs.Read(p)
 		if err == nil && st.Populated && strings.HasSuffix(string(p), ".scope") && !st.CPUs.IsEmpty() {
-			claims = append(claims, cpuset.Claim{Name: string(p), CPUs: st.Effective,
+			claims = append(claims, invariants.Claim{Name: string(p), CPUs: st.Effective,
 				Exclusive: st.CPUs.IsSubsetOf(guaranteed)})
 		}
 		return nil
@@ -27,7 +28,7 @@ func (n *Node) Claims(guaranteed cpuset.Set) []cpuset.Claim {
 // CheckClaims checks that exclusive CPUs, which are subsets of 4-7, belong to one cgroup.
 func (n *Node) CheckClaims() {
 	n.T.Helper()
-	for _, err := range cpuset.CheckClaims(n.Claims(cpuset.Range(4, 7))) {
+	for _, err := range invariants.CheckClaims(n.Claims(cpuset.Range(4, 7))) {
 		n.T.Errorf("%v\n%s", err, n.Dump())
 	}
 }
@@ -48,7 +49,7 @@ func (n *Node) CheckAssigned() {
 			claims[i].Group = path.Dir(claims[i].Name)
 		}
 	}
-	for _, err := range cpuset.CheckClaims(claims) {
+	for _, err := range invariants.CheckClaims(claims) {
 		n.T.Errorf("%v\n%s", err, n.Dump())
 	}
 }

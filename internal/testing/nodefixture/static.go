@@ -9,6 +9,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/cpupoold/cpupoold/internal/testing/invariants"
 	"github.com/cpupoold/cpupoold/internal/testing/testnode"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/cri"
@@ -128,7 +129,7 @@ func (k *StaticKubelet) Restart() {
 // managed container, by id, on the CPUs of managed.
 func (k *StaticKubelet) Check(managed map[string]string) {
 	k.n.T.Helper()
-	var claims []cpuset.Claim
+	var claims []invariants.Claim
 	for id := range k.shared {
 		want := k.Default.String()
 		if m := managed[id]; m != "" {
@@ -138,16 +139,16 @@ func (k *StaticKubelet) Check(managed map[string]string) {
 		if got.String() != want {
 			k.n.T.Fatalf("container %s is on %s; want %s\n%s", id, got, want, k.n.Dump())
 		}
-		claims = append(claims, cpuset.Claim{Name: id, CPUs: got})
+		claims = append(claims, invariants.Claim{Name: id, CPUs: got})
 	}
 	for id, cpus := range k.owners {
 		got := k.n.State(id).Effective
 		if !got.Equal(cpus) {
 			k.n.T.Fatalf("owner %s is on %s; want %s\n%s", id, got, cpus, k.n.Dump())
 		}
-		claims = append(claims, cpuset.Claim{Name: id, CPUs: got, Exclusive: true})
+		claims = append(claims, invariants.Claim{Name: id, CPUs: got, Exclusive: true})
 	}
-	for _, err := range cpuset.CheckClaims(claims) {
+	for _, err := range invariants.CheckClaims(claims) {
 		k.n.T.Error(err)
 	}
 }

@@ -49,7 +49,7 @@ func (p *Pods) placed(plan pools.Plan) map[string]place {
 func (p *Pods) Check(plan pools.Plan, on pools.Pools) (exclusive map[string]cpuset.Set, err error) {
 	errs := invariants.Check(plan, on)
 	claims, err := p.claims(plan)
-	errs = append(append(errs, err), cpuset.CheckClaims(claims)...)
+	errs = append(append(errs, err), invariants.CheckClaims(claims)...)
 	owners, exclusive := p.owned(plan)
 	errs = append(errs, p.checkMoves(owners, on.Guaranteed)...)
 	for key, before := range p.owners { // it may start again as another instance
@@ -64,16 +64,16 @@ func (p *Pods) Check(plan pools.Plan, on pools.Pools) (exclusive map[string]cpus
 
 // claims returns the claims of all containers and units in the plan, with the effective CPUs in
 // the kernel.
-func (p *Pods) claims(plan pools.Plan) ([]cpuset.Claim, error) {
-	var claims []cpuset.Claim
+func (p *Pods) claims(plan pools.Plan) ([]invariants.Claim, error) {
+	var claims []invariants.Claim
 	var errs []error
 	claim := func(name string, effective, planned, mixed cpuset.Set, exclusive bool) {
 		if !effective.Equal(planned.Union(mixed)) {
 			errs = append(errs, fmt.Errorf("%s runs on %s; planned is %s, with %s shared", name, effective, planned, mixed))
 		}
-		claims = append(claims, cpuset.Claim{Name: name, CPUs: effective.Difference(mixed), Exclusive: exclusive})
+		claims = append(claims, invariants.Claim{Name: name, CPUs: effective.Difference(mixed), Exclusive: exclusive})
 		if !mixed.IsEmpty() {
-			claims = append(claims, cpuset.Claim{Name: name + " on shared CPUs", CPUs: effective.Intersection(mixed)})
+			claims = append(claims, invariants.Claim{Name: name + " on shared CPUs", CPUs: effective.Intersection(mixed)})
 		}
 	}
 	for id, at := range p.placed(plan) {

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cpupoold/cpupoold/internal/testing/invariants"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
@@ -153,7 +154,7 @@ func (p pair) dies(h *handover, after int) bool {
 	if err != nil {
 		p.Fatal(err)
 	}
-	for _, err := range cpuset.CheckClaims(claims) {
+	for _, err := range invariants.CheckClaims(claims) {
 		p.Errorf("%s, dead after %s: %v\n%s", h.name, writes[len(writes)-1], err, p.dump())
 	}
 	return true

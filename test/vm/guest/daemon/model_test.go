@@ -13,6 +13,7 @@ import (
 
 	"github.com/cpupoold/cpupoold/internal/config"
 	"github.com/cpupoold/cpupoold/internal/node/preview"
+	"github.com/cpupoold/cpupoold/internal/testing/invariants"
 	"github.com/cpupoold/cpupoold/internal/testing/testnode/scenario"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/topology"
@@ -219,7 +220,7 @@ func (w *world) forget() {
 }
 
 // exclusive says that the processes of a cgroup have these CPUs for themselves.
-func (w *world) exclusive(c cpuset.Claim) bool {
+func (w *world) exclusive(c invariants.Claim) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.owned[c.Name].Equal(c.CPUs) && !c.CPUs.IsEmpty()

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/cpupoold/cpupoold/internal/node/preview"
+	"github.com/cpupoold/cpupoold/internal/testing/invariants"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/cri"
@@ -344,7 +345,7 @@ const (
 
 // claims are the places of the processes of all pods. It reads no more than it needs: the model test calls it all the time, and the
 // node is emulated.
-func (n *node) claims(of scope) ([]cpuset.Claim, error) {
+func (n *node) claims(of scope) ([]invariants.Claim, error) {
 	scopes, err := filepath.Glob("/sys/fs/cgroup/kubepods.slice/*.slice/*.scope")
 	if err != nil {
 		return nil, err
@@ -353,7 +354,7 @@ func (n *node) claims(of scope) ([]cpuset.Claim, error) {
 	if err != nil {
 		return nil, err
 	}
-	var claims []cpuset.Claim
+	var claims []invariants.Claim
 	for _, dir := range append(scopes, deeper...) {
 		c, populated, err := claim(dir)
 		switch {
@@ -369,7 +370,7 @@ func (n *node) claims(of scope) ([]cpuset.Claim, error) {
 
 // placedClaim is a claim that says whether the cgroup has a cpuset of its own.
 type placedClaim struct {
-	cpuset.Claim
+	invariants.Claim
 	placed bool
 }
 
@@ -389,7 +390,7 @@ func claim(dir string) (c placedClaim, populated bool, err error) {
 		}
 	}
 	c.placed = !sets[0].IsEmpty()
-	c.Claim = cpuset.Claim{Name: dir, CPUs: sets[1], Exclusive: c.placed && sets[0].IsSubsetOf(guaranteed())}
+	c.Claim = invariants.Claim{Name: dir, CPUs: sets[1], Exclusive: c.placed && sets[0].IsSubsetOf(guaranteed())}
 	return c, true, nil
 }
 
@@ -435,7 +436,7 @@ func (n *node) invariants() {
 	if err != nil {
 		n.Fatal(err)
 	}
-	for _, err := range cpuset.CheckClaims(claims) {
+	for _, err := range invariants.CheckClaims(claims) {
 		n.Errorf("%v\n%s", err, n.evidence())
 	}
 }

@@ -7,13 +7,13 @@ import (
 	"slices"
 	"time"
 
-	"github.com/cpupoold/cpupoold/pkg/cpuset"
+	"github.com/cpupoold/cpupoold/internal/testing/invariants"
 )
 
 // sample holds the invariants against the kernel again and again until the function is called that it returns, also while the daemon
 // writes or is dead. Two walks make a sample: what both have seen was so at one moment between them. Who should have its CPUs for itself
 // exclusive says.
-func (n *node) sample(exclusive func(cpuset.Claim) bool) (violation func() string) {
+func (n *node) sample(exclusive func(invariants.Claim) bool) (violation func() string) {
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan string, 1)
 	samples := 0
@@ -32,14 +32,14 @@ func (n *node) sample(exclusive func(cpuset.Claim) bool) (violation func() strin
 			if err1 != nil || err2 != nil {
 				continue // a cgroup has gone between list and look
 			}
-			both := slices.DeleteFunc(first, func(c cpuset.Claim) bool {
-				return !slices.ContainsFunc(second, func(d cpuset.Claim) bool { return c.Name == d.Name && c.CPUs.Equal(d.CPUs) })
+			both := slices.DeleteFunc(first, func(c invariants.Claim) bool {
+				return !slices.ContainsFunc(second, func(d invariants.Claim) bool { return c.Name == d.Name && c.CPUs.Equal(d.CPUs) })
 			})
 			samples++
 			for i := range both {
 				both[i].Exclusive = exclusive(both[i])
 			}
-			for _, err := range cpuset.CheckClaims(both) {
+			for _, err := range invariants.CheckClaims(both) {
 				ended <- err.Error()
 				return
 			}

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/cpupoold/cpupoold/internal/testing/invariants"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
 
@@ -27,7 +28,7 @@ func TestStrangers(t *testing.T) {
 		t.Fatal(err)
 	}
 	n.quiet()
-	violation := n.sample(func(c cpuset.Claim) bool { return c.Exclusive })
+	violation := n.sample(func(c invariants.Claim) bool { return c.Exclusive })
 
 	outside, trespassed := 0, 0
 	judge := func(p pod, pool cpuset.Set, count int) {

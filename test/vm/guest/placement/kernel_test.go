@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/cpupoold/cpupoold/internal/testing/invariants"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
@@ -138,7 +139,7 @@ func (n *node) invariants(owners map[cgroup.Path]bool) {
 		}
 		scopes = append(scopes, found...)
 	}
-	var claims []cpuset.Claim
+	var claims []invariants.Claim
 	for _, dir := range scopes {
 		p := cgroup.Path(strings.TrimPrefix(dir, "/sys/fs/cgroup/"))
 		set, err := n.kernelSet(p)
@@ -149,12 +150,12 @@ func (n *node) invariants(owners map[cgroup.Path]bool) {
 			n.Errorf("%s: %v", p, err)
 			continue
 		}
-		claims = append(claims, cpuset.Claim{Name: string(p), CPUs: set, Exclusive: owners[p]})
+		claims = append(claims, invariants.Claim{Name: string(p), CPUs: set, Exclusive: owners[p]})
 	}
 	if len(claims) < len(owners) {
 		n.Errorf("%d cgroups with processes; there are %d containers", len(claims), len(owners))
 	}
-	for _, err := range cpuset.CheckClaims(claims) {
+	for _, err := range invariants.CheckClaims(claims) {
 		n.Errorf("%v\n%s", err, n.Evidence())
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cpupoold/cpupoold/internal/testing/invariants"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/pools"
@@ -103,7 +104,7 @@ func (n *node) mixed(of string) (own, shared cpuset.Set) {
 	n.Helper()
 	n.Eventually("placement of "+of, func() error {
 		plan := n.Settled().Plan
-		var claims []cpuset.Claim
+		var claims []invariants.Claim
 		for _, pod := range plan.Pods {
 			for _, c := range pod.Containers {
 				if c.Kind == pools.Infra || c.State != pools.Running {
@@ -120,16 +121,16 @@ func (n *node) mixed(of string) (own, shared cpuset.Set) {
 				if !on.Equal(c.Runs()) {
 					return fmt.Errorf("%s/%s runs on %s; planned is %s, with %s shared", pod.Name, c.Name, on, c.CPUs, c.Mixed)
 				}
-				claims = append(claims, cpuset.Claim{Name: pod.Name + "/" + c.Name, CPUs: on.Difference(c.Mixed), Exclusive: c.Exclusive})
+				claims = append(claims, invariants.Claim{Name: pod.Name + "/" + c.Name, CPUs: on.Difference(c.Mixed), Exclusive: c.Exclusive})
 				if !c.Mixed.IsEmpty() {
-					claims = append(claims, cpuset.Claim{Name: pod.Name + " beside its own", CPUs: c.Mixed})
+					claims = append(claims, invariants.Claim{Name: pod.Name + " beside its own", CPUs: c.Mixed})
 				}
 				if n.ShortName(pod.Name) == of && c.Name == "app" {
 					own, shared = c.CPUs, c.Mixed
 				}
 			}
 		}
-		return errors.Join(cpuset.CheckClaims(claims)...)
+		return errors.Join(invariants.CheckClaims(claims)...)
 	})
 	return own, shared
 }

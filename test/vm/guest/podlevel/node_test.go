@@ -14,6 +14,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/cpupoold/cpupoold/internal/testing/invariants"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/test/vm/internal/guestnode"
@@ -132,7 +133,7 @@ func (n *node) placed(want roles) (cpus, error) {
 		return nil, err
 	}
 	sets, pools, known := make(cpus), make(cpus), make(map[cgroup.Path]bool)
-	var claims []cpuset.Claim
+	var claims []invariants.Claim
 	for _, c := range running {
 		pod, _, _ := strings.Cut(c.Pod.Name, "-")
 		name := pod + "/" + c.Name
@@ -144,7 +145,7 @@ func (n *node) placed(want roles) (cpus, error) {
 		}
 		sets[name], known[c.Path] = c.Effective, true
 		if !strings.HasPrefix(want[name], "pool ") {
-			claims = append(claims, cpuset.Claim{Name: name, CPUs: c.Effective, Exclusive: strings.HasPrefix(want[name], "own ")})
+			claims = append(claims, invariants.Claim{Name: name, CPUs: c.Effective, Exclusive: strings.HasPrefix(want[name], "own ")})
 			continue
 		}
 		if other, found := pools[pod]; found && !other.Equal(c.Effective) {
@@ -156,13 +157,13 @@ func (n *node) placed(want roles) (cpus, error) {
 		return nil, fmt.Errorf("the containers %v run; want %v", slices.Sorted(maps.Keys(sets)), slices.Sorted(maps.Keys(want)))
 	}
 	for pod, set := range pools {
-		claims = append(claims, cpuset.Claim{Name: "the pool of " + pod, CPUs: set, Exclusive: true})
+		claims = append(claims, invariants.Claim{Name: "the pool of " + pod, CPUs: set, Exclusive: true})
 	}
 	pauses, err := n.others(known)
 	if err != nil {
 		return nil, err
 	}
-	return sets, errors.Join(cpuset.CheckClaims(append(claims, pauses...))...)
+	return sets, errors.Join(invariants.CheckClaims(append(claims, pauses...))...)
 }
 
 // hasRole returns an error if the kernel has another CPU set for the container or one of its processes.
@@ -202,7 +203,7 @@ func (n *node) hasRole(c guestnode.Container, role string) error {
 }
 
 // others returns the CPUs of the cgroups of pause containers.
-func (n *node) others(known map[cgroup.Path]bool) (claims []cpuset.Claim, err error) {
+func (n *node) others(known map[cgroup.Path]bool) (claims []invariants.Claim, err error) {
 	err = n.FS.Walk("kubepods.slice", func(p cgroup.Path) error {
 		if known[p] || !strings.HasSuffix(string(p), ".scope") {
 			return nil
@@ -215,7 +216,7 @@ func (n *node) others(known map[cgroup.Path]bool) (claims []cpuset.Claim, err er
 			return err
 		}
 		if st, err := n.FS.Read(p); err == nil {
-			claims = append(claims, cpuset.Claim{Name: string(p), CPUs: st.Effective})
+			claims = append(claims, invariants.Claim{Name: string(p), CPUs: st.Effective})
 		}
 		return nil
 	})

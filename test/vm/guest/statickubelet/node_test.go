@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cpupoold/cpupoold/internal/testing/invariants"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/podresources"
@@ -101,7 +102,7 @@ func (n *node) exact(pods, owners int) error {
 	if len(all) != pods || len(state.Holdings) != owners {
 		return fmt.Errorf("%d containers run, and %d have CPUs of their own; want %d and %d", len(all), len(state.Holdings), pods, owners)
 	}
-	var claims []cpuset.Claim
+	var claims []invariants.Claim
 	for _, c := range all {
 		want, alone := state.Default, false
 		if c.Pod.Namespace == "kube-system" {
@@ -116,9 +117,9 @@ func (n *node) exact(pods, owners int) error {
 		if !c.Effective.Equal(want) {
 			return fmt.Errorf("%s is on %s; want %s", name, c.Effective, want)
 		}
-		claims = append(claims, cpuset.Claim{Name: name, CPUs: c.Effective, Exclusive: alone})
+		claims = append(claims, invariants.Claim{Name: name, CPUs: c.Effective, Exclusive: alone})
 	}
-	return errors.Join(cpuset.CheckClaims(claims)...)
+	return errors.Join(invariants.CheckClaims(claims)...)
 }
 
 // settled waits for exact.

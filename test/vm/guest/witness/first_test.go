@@ -9,6 +9,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/cpupoold/cpupoold/internal/testing/invariants"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
 
@@ -88,7 +89,7 @@ func TestFirstInstruction(t *testing.T) {
 				group.Go(func() { pods[i], errs[i] = n.start(milli) })
 			}
 			group.Wait()
-			var claims []cpuset.Claim
+			var claims []invariants.Claim
 			for i, p := range pods {
 				if errs[i] != nil {
 					t.Fatalf("%v\n%s", errs[i], n.Evidence())
@@ -105,9 +106,9 @@ func TestFirstInstruction(t *testing.T) {
 				if owner(i) {
 					where = place{c.owners, 1}
 				}
-				claims = append(claims, cpuset.Claim{Name: p.name, CPUs: n.inside(p, where), Exclusive: owner(i)})
+				claims = append(claims, invariants.Claim{Name: p.name, CPUs: n.inside(p, where), Exclusive: owner(i)})
 			}
-			for _, err := range cpuset.CheckClaims(claims) {
+			for _, err := range invariants.CheckClaims(claims) {
 				t.Errorf("%v\n%s", err, n.Evidence())
 			}
 			n.report()

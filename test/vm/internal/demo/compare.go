@@ -7,8 +7,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/cpupoold/cpupoold/internal/testing/invariants"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
-	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
 
@@ -79,14 +79,14 @@ func (r row) allowed() string {
 // disagreement is an error that names all containers for which the kernel does not say what cpupoold says, and all overlaps.
 func disagreement(rows []row) error {
 	var errs []error
-	var claims []cpuset.Claim
+	var claims []invariants.Claim
 	for _, r := range rows {
 		if d := r.differs(); len(d) > 0 {
 			errs = append(errs, fmt.Errorf("%s/%s belongs on %s: %s", r.pod, r.Name, r.CPUs, strings.Join(d, ", ")))
 		}
-		claims = append(claims, cpuset.Claim{Name: string(r.kernel.Path), CPUs: r.kernel.Effective, Exclusive: r.Exclusive})
+		claims = append(claims, invariants.Claim{Name: string(r.kernel.Path), CPUs: r.kernel.Effective, Exclusive: r.Exclusive})
 	}
-	return errors.Join(append(errs, cpuset.CheckClaims(claims)...)...)
+	return errors.Join(append(errs, invariants.CheckClaims(claims)...)...)
 }
 
 // verdict sums it up in one line.

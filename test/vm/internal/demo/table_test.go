@@ -43,7 +43,7 @@ func TestDisagreement(t *testing.T) {
 		"annotated": {func(r *row) { r.Shares, r.kernel.Weight = 512, 59 }, ""},
 		"gone":      {func(r *row) { r.kernel = view{} }, "has no cgroup"},
 		// Each is where its daemon wants it, but that is the same place.
-		"overlap": {func(r *row) { *r = container("own", pools.Guaranteed, shared, nil) }, "share CPU 2-3, which one of them has to itself"},
+		"overlap": {func(r *row) { *r = container("own", pools.Guaranteed, shared, nil) }, "share CPU 2-3, which one of them has exclusively"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			err := disagreement([]row{container("own", pools.Guaranteed, own, test.change), container("shared", pools.Shared, shared, nil)})
