@@ -101,6 +101,9 @@ func (o *explainOptions) run(ctx context.Context, name string) (*inspect.Explana
 	if status, ok := errors.AsType[*statusError](err); ok && status.code == http.StatusNotFound && container != "" {
 		err = fmt.Errorf("%w; for pod %s of namespace %s write explain %s -n %s", err, container, name, container, name)
 	}
+	if err == nil {
+		err = named("pod "+o.pods+"/"+name, admission.CheckCPU(&pod))
+	}
 	if err != nil {
 		return nil, err
 	}

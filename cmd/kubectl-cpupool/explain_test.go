@@ -94,6 +94,17 @@ func TestSameSentence(t *testing.T) {
 	}
 }
 
+// TestExplainImpossible checks that an impossible amount of CPU is an error.
+func TestExplainImpossible(t *testing.T) {
+	config := apiServer(t, map[string]string{"/api/v1/namespaces/ran/pods/du-0": `{"metadata":{"name":"du-0","namespace":"ran"},
+"spec":{"containers":[{"name":"du","resources":{"limits":{"cpu":"2Gi","memory":"1Gi"}}}]}}`})
+	code, out, errs := kubectl(t, "explain", "du-0", "-n", "ran", "--kubeconfig", config)
+	const want = "kubectl-cpupool: pod ran/du-0: spec.containers[du].resources.limits.cpu: 2Gi is more than 8192 CPUs"
+	if code != exitError || out != "" || !strings.HasPrefix(errs, want) {
+		t.Errorf("exit %d, %s\nerrors %s\nwant %s", code, out, errs, want)
+	}
+}
+
 // TestExplainPending checks that the sentence about a pod without a node is conditional, and that the
 // note has the scheduler's reason.
 func TestExplainPending(t *testing.T) {

@@ -256,7 +256,7 @@ func (o *simulateOptions) read(s streams) ([]*scene, error) {
 	}
 	const wanted = "nodes, pods, workloads, Namespaces or LimitRanges"
 	switch coverage := &objects.Coverage; {
-	case len(o.files) == 0:
+	case len(o.files) == 0, errors.Join(errs...) != nil:
 	case coverage.Complete(): // the output states the numbers of nodes and pods
 		errs = append(errs, coverage.Err(wanted))
 	default:

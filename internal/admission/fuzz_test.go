@@ -183,7 +183,7 @@ func checkAnnotations(t *testing.T, s admission.Settings, pod *corev1.Pod) {
 		if err != nil || found && r.Shares != workload.MilliCPUToShares(q.Value()) {
 			t.Errorf("container %q has %s cores and the annotation %+v, %v", c.Name, q.String(), r, err)
 		}
-		if q.IsZero() && found && qosClass(pod, s.Defaults) != corev1.PodQOSBestEffort {
+		if _, counted := c.Resources.Limits[corev1.ResourceName(s.Names.CoresResource("management"))]; !counted && found && qosClass(pod, s.Defaults) != corev1.PodQOSBestEffort {
 			t.Errorf("container %q has an annotation and no cores", c.Name)
 		}
 		written[s.Names.ResourcesKey(c.Name)] = r.Encode()

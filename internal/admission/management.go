@@ -52,6 +52,8 @@ func (s Settings) manage(pod *corev1.Pod, typ string, from Origin) (*corev1.Pod,
 	}
 	i := 0
 	for c := range containers(managed) {
+		// As in OpenShift, the resources of BestEffort pods stay.
+		claims[i].requested = claims[i].requested && before != corev1.PodQOSBestEffort
 		s.move(&c.Resources, typ, claims[i])
 		i++
 	}
@@ -63,7 +65,7 @@ func (s Settings) manage(pod *corev1.Pod, typ string, from Origin) (*corev1.Pod,
 	annotate(managed, s.Names.TargetKey(typ), workload.TargetValue)
 	i = 0
 	for c := range containers(managed) {
-		if claims[i].milli > 0 || before == corev1.PodQOSBestEffort {
+		if claims[i].requested || before == corev1.PodQOSBestEffort {
 			annotate(managed, s.Names.ResourcesKey(c.Name), claims[i].annotation())
 		}
 		i++
@@ -92,6 +94,8 @@ type claim struct {
 	// milli is its request in thousandths of a CPU, or 0; limit its limit, or 0
 	// when there is none.
 	milli, limit int64
+	// requested is true if the container requests CPU, or has a request of 0.
+	requested bool
 	// moved says that the request has been a resource of the type before. CPU that
 	// the container asks for nevertheless has been given to it since, by a
 	// LimitRange for instance, in place of the request that it had.
@@ -107,11 +111,12 @@ func (c claim) annotation() string {
 // that agree are what move has written, or as good: whoever writes them is counted
 // for all that he gets.
 func (s Settings) claim(annotations map[string]string, r *corev1.ResourceRequirements, typ, container string) claim {
-	cores := count(request(r, corev1.ResourceName(s.Names.CoresResource(typ))))
-	if cores > 0 {
+	resource := corev1.ResourceName(s.Names.CoresResource(typ))
+	cores := count(request(r, resource))
+	if has(r, resource) {
 		a, found, err := s.Names.ContainerResources(annotations, typ, container)
 		if found && err == nil && a.Shares == workload.MilliCPUToShares(cores) {
-			return claim{milli: cores, limit: a.LimitMilli, moved: true}
+			return claim{milli: cores, limit: a.LimitMilli, requested: true, moved: true}
 		}
 	}
 	limit := milliCPU(r.Limits[corev1.ResourceCPU])
@@ -119,16 +124,16 @@ func (s Settings) claim(annotations map[string]string, r *corev1.ResourceRequire
 		limit = 0 // more than any machine has
 	}
 	if milli := milliCPU(request(r, corev1.ResourceCPU)); milli > 0 {
-		return claim{milli: milli, limit: limit}
+		return claim{milli: milli, limit: limit, requested: true}
 	}
-	return claim{milli: cores, limit: limit}
+	return claim{milli: cores, limit: limit, requested: has(r, corev1.ResourceCPU) || has(r, resource)}
 }
 
 // move makes a claim the resource of a workload type, and the only one of a pool.
 func (s Settings) move(r *corev1.ResourceRequirements, typ string, c claim) {
 	s.release(r)
 	s.unpool(r)
-	if c.milli > 0 {
+	if c.requested {
 		remove(r, corev1.ResourceCPU)
 		set(r, s.Names.CoresResource(typ), c.milli)
 	}

@@ -2,12 +2,14 @@ package admission
 
 import (
 	"maps"
+	"math"
 	"slices"
 	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/cpupoold/cpupoold/internal/nodekind"
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
 
 // Mutate returns the pod as it is to be made, and what it does not get of what it
@@ -27,6 +29,12 @@ func (s Settings) Mutate(pod *corev1.Pod, from Origin) (*corev1.Pod, []Warning, 
 	}
 	if nodekind.Excludes(pod, s.WithoutDaemon) {
 		s = s.elsewhere()
+	}
+	if s.SharedCPUs || s.GuaranteedCPUs || asks && s.Types[typ] {
+		// A high limit in place of none is not counted.
+		if err := checkCPU(pod, cpuset.MaxCPUs, math.MaxInt64); err != nil {
+			return nil, nil, &Refusal{Message: err.Error()}
+		}
 	}
 	ignored := s.ignored(pod.Annotations, typ)
 	var warnings []Warning

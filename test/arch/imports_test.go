@@ -44,7 +44,7 @@ func arrows() map[string][]string {
 		"internal/nodekind":      nil,
 		"internal/othermanagers": {"internal/findings"},
 
-		"internal/admission": {"internal/nodekind", "pkg/workload"},
+		"internal/admission": {"internal/nodekind", "pkg/cpuset", "pkg/workload"},
 		"internal/codes":     nil,
 		"internal/config":    {"pkg/allocate", "pkg/cpuset", "pkg/pools", "pkg/topology", "pkg/workload"},
 		"internal/explain":   {"internal/codes", "internal/history", "internal/inspect", "internal/layout", "internal/spelling", "internal/verdict", "pkg/allocate", "pkg/cpuset", "pkg/pools", "pkg/topology", "pkg/workload"},
@@ -63,7 +63,7 @@ func arrows() map[string][]string {
 
 		"internal/plugin/adopt":    {"internal/admission", "internal/plugin/manifest"},
 		"internal/plugin/lint":     {"internal/admission", "internal/inspect", "internal/plugin/manifest", "internal/plugin/simulate", "internal/verdict", "pkg/pools", "pkg/workload"},
-		"internal/plugin/manifest": {"internal/spelling"},
+		"internal/plugin/manifest": {"internal/admission", "internal/spelling"},
 		"internal/plugin/migrate":  {"internal/config", "internal/plugin/manifest", "pkg/allocate", "pkg/cpuset", "pkg/pools", "pkg/topology", "pkg/workload"},
 		"internal/plugin/overview": {"pkg/workload"},
 		"internal/plugin/picture":  {"internal/inspect", "pkg/cpuset"},

@@ -1,21 +1,91 @@
 package manifest
 
 import (
+	"cmp"
 	"fmt"
-	"regexp"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/resource"
 )
 
 // amounts refuses amounts of resources with an exponent of three digits or more:
 // Kubernetes' parser takes hours for some, and no machine has as much. v is what YAML or
 // JSON decodes to.
 func amounts(v any) error {
-	endless := regexp.MustCompile(`[eE][+-]?[0-9]{3}`)
 	return walk(v, false, func(text string) error {
-		if endless.MatchString(text) {
+		if isEndless(text) {
 			return fmt.Errorf("%.40q is no amount; write one such as 500m or 2Gi", text)
 		}
 		return nil
 	})
+}
+
+// isEndless reports whether an amount has an exponent of three digits or more.
+func isEndless(text string) bool {
+	for i := range len(text) {
+		if text[i] != 'e' && text[i] != 'E' {
+			continue
+		}
+		exponent := strings.TrimLeft(text[i+1:min(i+2, len(text))], "+-") + text[min(i+2, len(text)):]
+		if digits := len(exponent) - len(strings.TrimLeft(exponent, "0123456789")); digits >= 3 {
+			return true
+		}
+	}
+	return false
+}
+
+// podAmounts returns an error for the first amount of a pod's resources that Kubernetes cannot
+// read, with its container and field. pod is the result of decoding YAML or JSON.
+func podAmounts(pod map[string]any) error {
+	spec, _ := pod["spec"].(map[string]any)
+	for _, key := range []string{"initContainers", "containers", "ephemeralContainers"} {
+		list, _ := spec[key].([]any)
+		for i, item := range list {
+			c, _ := item.(map[string]any)
+			if err := resourceAmounts(c); err != nil {
+				name, _ := c["name"].(string)
+				return fmt.Errorf("spec.%s[%.253s].%w", key, cmp.Or(name, strconv.Itoa(i)), err)
+			}
+		}
+	}
+	if err := resourceAmounts(spec); err != nil {
+		return fmt.Errorf("spec.%w", err)
+	}
+	return nil
+}
+
+// resourceAmounts checks the field resources of a container or of a pod's spec.
+func resourceAmounts(of map[string]any) error {
+	resources, _ := of["resources"].(map[string]any)
+	for _, key := range []string{"requests", "limits"} {
+		list, _ := resources[key].(map[string]any)
+		for _, name := range slices.Sorted(maps.Keys(list)) {
+			if list[name] == nil {
+				continue // as if it was not written
+			}
+			text := fmt.Sprint(list[name])
+			if _, err := parse(text); err == nil {
+				continue
+			}
+			kind := "amount; write one such as 500m or 2Gi"
+			if name == "cpu" {
+				kind = "number of CPUs; write CPUs such as 2, or thousandths such as 500m"
+			}
+			return fmt.Errorf("resources.%s.%s: %.40q is no %s", key, name, text, kind)
+		}
+	}
+	return nil
+}
+
+// parse reads an amount.
+func parse(text string) (resource.Quantity, error) {
+	if isEndless(text) {
+		return resource.Quantity{}, resource.ErrFormatWrong
+	}
+	return resource.ParseQuantity(text)
 }
 
 // walk calls check for the texts that are amounts: those in maps of resources, and a few by

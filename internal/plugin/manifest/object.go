@@ -72,7 +72,7 @@ func objectsOf(node *yaml.Node, apiVersion, kind string) (objects []Object, errs
 		return []Object{o}, nil
 	}
 	if err := checkKind(o.APIVersion, o.Kind); err != nil {
-		return nil, []error{fmt.Errorf("line %d: %s: %w", node.Line, o.Kind+"/"+o.Name, err)}
+		return nil, []error{o.failed(err)}
 	}
 	var own struct {
 		Annotations map[string]string `json:"annotations"`
@@ -93,19 +93,28 @@ func objectsOf(node *yaml.Node, apiVersion, kind string) (objects []Object, errs
 		for _, path := range shapes(node) {
 			shaped := o
 			shaped.pod, shaped.PodPath, shaped.Shaped = at(node, path), prefix(path), true
-			if shaped.Pod, err = decode(shaped.pod); err == nil { // an error: it only looks like a template
+			shaped.Pod, err = decode(shaped.pod)
+			switch {
+			case err == nil:
 				objects = append(objects, shaped)
-			}
+			case shaped.Pod != nil:
+				errs = append(errs, o.failed(err))
+			} // else it only looks like a template
 		}
-		if len(objects) > 0 {
-			return objects, nil
+		if len(objects)+len(errs) > 0 {
+			return objects, errs
 		}
 		err = nil
 	}
 	if err != nil {
-		return nil, []error{fmt.Errorf("line %d: %s: %w", node.Line, o.Kind+"/"+o.Name, err)}
+		return nil, []error{o.failed(err)}
 	}
 	return []Object{o}, nil
+}
+
+// failed adds line and name of the object to an error.
+func (o Object) failed(err error) error {
+	return fmt.Errorf("line %d: %s: %w", o.node.Line, o.Kind+"/"+o.Name, err)
 }
 
 // prefix returns a path in front of the name of a field.

@@ -13,6 +13,8 @@ import (
 	"go.yaml.in/yaml/v3"
 	corev1 "k8s.io/api/core/v1"
 	kjson "sigs.k8s.io/json"
+
+	"github.com/cpupoold/cpupoold/internal/admission"
 )
 
 // Mutate returns the pod as it is to be, and what its author should know. The pod
@@ -225,7 +227,8 @@ func withoutResources(object *yaml.Node, path []string) (map[string]any, error) 
 	return all, nil
 }
 
-// decode reads metadata and spec of a pod or of a template.
+// decode reads metadata and spec of a pod or of a template. It returns the pod with an error if
+// only an amount of CPU is impossible.
 func decode(node *yaml.Node) (*corev1.Pod, error) {
 	var v map[string]any
 	if err := node.Decode(&v); err != nil {
@@ -233,6 +236,9 @@ func decode(node *yaml.Node) (*corev1.Pod, error) {
 	}
 	delete(v, "status")
 	data, err := json.Marshal(v)
+	if err == nil {
+		err = podAmounts(v)
+	}
 	if err == nil {
 		err = amounts(v)
 	}
@@ -244,5 +250,5 @@ func decode(node *yaml.Node) (*corev1.Pod, error) {
 	if err := kjson.UnmarshalCaseSensitivePreserveInts(data, pod); err != nil {
 		return nil, fmt.Errorf("read as a pod: %w", err)
 	}
-	return pod, nil
+	return pod, admission.CheckCPU(pod)
 }

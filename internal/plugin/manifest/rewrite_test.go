@@ -156,7 +156,7 @@ func TestRewriteErrors(t *testing.T) {
 		"alias of an item": {"apiVersion: v1\nkind: List\nitems:\n- {apiVersion: v1, kind: Pod, spec: {containers: [{resources: &r {requests: {cpu: 1}}}]}}\n" +
 			"- {apiVersion: v1, kind: Pod, spec: {containers: [{resources: *r}]}}\n", move, "line 5: an alias stands for values that change in one item of the list only"},
 		"no template": {"apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: d}\nspec: {}\n", same, "Deployment/d has no template"},
-		"no quantity": {"apiVersion: v1\nkind: Pod\nspec: {containers: [{resources: {requests: {cpu: much}}}]}\n", same, "read as a pod"},
+		"no quantity": {"apiVersion: v1\nkind: Pod\nspec: {containers: [{resources: {requests: {cpu: much}}}]}\n", same, "spec.containers[0].resources.requests.cpu: "},
 		"refused":     {"apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec: {}\n", refuse, "Pod/p: not this one"},
 	} {
 		if _, err := manifest.Rewrite([]byte(c.text), c.mutate); err == nil || !strings.Contains(err.Error(), c.want) {

@@ -169,7 +169,7 @@ func (e *Event) parseResize(cpu string) error {
 	if !strings.ContainsAny(cpu, "eE") {
 		q, err = resource.ParseQuantity(cpu)
 	}
-	if err != nil || q.Sign() < 0 {
+	if err != nil || q.Sign() < 0 || q.CmpInt64(cpuset.MaxCPUs) > 0 {
 		return fmt.Errorf("resize: cpu %q; want an amount such as 2 or 500m", cpu)
 	}
 	e.CPU = q

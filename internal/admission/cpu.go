@@ -1,0 +1,61 @@
+package admission
+
+import (
+	"cmp"
+	"fmt"
+	"strconv"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
+	"github.com/cpupoold/cpupoold/pkg/workload"
+)
+
+// CheckCPU returns an error that names the first field of a pod with an impossible amount of CPU: a
+// negative amount, a request of more CPUs than Linux supports, or a limit of a million CPUs. Many
+// manifests have a high limit in place of none.
+func CheckCPU(pod *corev1.Pod) error { return checkCPU(pod, cpuset.MaxCPUs, workload.MaxMilliCPU/1000) }
+
+// checkCPU is CheckCPU with the largest request and the largest limit.
+func checkCPU(pod *corev1.Pod, most, limit int64) error {
+	for _, list := range []struct {
+		key        string
+		containers []corev1.Container
+	}{{"initContainers", pod.Spec.InitContainers}, {"containers", pod.Spec.Containers}} {
+		for i := range list.containers {
+			c := &list.containers[i]
+			if err := checkAmounts(&c.Resources, most, limit); err != nil {
+				return fmt.Errorf("spec.%s[%.253s].%w", list.key, cmp.Or(c.Name, strconv.Itoa(i)), err)
+			}
+		}
+	}
+	if pod.Spec.Resources != nil {
+		if err := checkAmounts(pod.Spec.Resources, most, limit); err != nil {
+			return fmt.Errorf("spec.%w", err)
+		}
+	}
+	return nil
+}
+
+func checkAmounts(r *corev1.ResourceRequirements, most, limit int64) error {
+	const right = "write CPUs such as 2, or thousandths such as 500m"
+	for _, list := range []struct {
+		key  string
+		all  corev1.ResourceList
+		most int64
+	}{{"requests", r.Requests, most}, {"limits", r.Limits, limit}} {
+		q, found := list.all[corev1.ResourceCPU]
+		if _, requests := r.Requests[corev1.ResourceCPU]; !requests {
+			list.most = most // a limit alone is a request
+		}
+		switch {
+		case !found:
+		case q.Sign() < 0:
+			return fmt.Errorf("resources.%s.cpu: %s is negative; %s", list.key, q.String(), right)
+		case q.Cmp(*resource.NewQuantity(list.most, resource.DecimalSI)) > 0:
+			return fmt.Errorf("resources.%s.cpu: %s is more than %d CPUs, and no node has so many; %s", list.key, q.String(), list.most, right)
+		}
+	}
+	return nil
+}
