@@ -47,8 +47,9 @@
 //     them.
 //   - distribute-cpus-across-numa: even shares from the fewest nodes that can give
 //     them, or from as many nodes as the hint has; with full-pcpus-only in units of
-//     the threads of a core. What an even
-//     share leaves over goes where it splits the fewest cores, and then to as many
+//     the threads of a core. Even shares come before few nodes and before whole cores:
+//     a share is even to a CPU, where the kubelet's differ by a group of CPUs. With
+//     full-pcpus-only, whole cores come before both. What an even share leaves over goes where it splits the fewest cores, and then to as many
 //     nodes as possible. Among sets of nodes: fewest cores in part, the most even,
 //     fewest packages, caches, then what leaves the machine most even, then
 //     distance. Where no number of nodes can give even shares, the order above

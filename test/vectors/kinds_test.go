@@ -150,6 +150,9 @@ var deviations = []deviation{
 	{"four-nodes-each 11", allHinted},
 	{"four-nodes-each 15", allHinted},
 	{"two-nodes-each 24", allHinted},
+	{"whole cores on two nodes", wholeFirst},
+	{"whole cores in uneven shares", wholeFirst},
+	{"groups of parts of cores", "shares that are even to a CPU, not to a group of CPUs"},
 	{"admit 14 cluster without CPU partitioning", offIsSaid},
 	{"admit 15 no nodes yet: allowed unchanged", offIsSaid},
 	{"admit 16 infrastructure status empty", "there is no Infrastructure object"},
@@ -196,7 +199,9 @@ var deviations = []deviation{
 }
 
 const (
-	noSuchCPU = "CPU numbers end at cpuset.MaxCPUs-1 = 8191"
+	noSuchCPU  = "CPU numbers end at cpuset.MaxCPUs-1 = 8191"
+	wholeFirst = "whole cores alone under full-pcpus-only, on more nodes or in less even shares"
+
 	allHinted = "shares from all hinted NUMA nodes, as with kubelets that have the change of kubernetes#139430"
 	noGates   = "options need no feature gate"
 

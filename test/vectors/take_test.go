@@ -66,11 +66,12 @@ func (c takeCase) options(t *topology.Topology, free cpuset.Set) (allocate.Optio
 	o, err := choice.Options(c.Options)
 	o.PreferAlignCPUsByUncoreCache = o.PreferAlignCPUsByUncoreCache || c.PreferUncore
 	o.DistributeCPUsAcrossCores = o.DistributeCPUsAcrossCores || c.Strategy == "spread"
-	if c.GroupSize > 0 {
+	// The algorithm packs a number of CPUs that is no multiple of the group.
+	if c.GroupSize > 0 && c.Count%c.GroupSize == 0 {
 		o.DistributeCPUsAcrossNUMA = true
-		// The policy asks for groups under full-pcpus-only, and refuses before what
-		// cannot be had in whole cores.
-		o.FullPCPUsOnly = c.GroupSize > 1 && c.Count%c.GroupSize == 0 && wholeCores(t, free) >= c.Count
+		// The policy asks for groups under full-pcpus-only. It refuses a request first if there
+		// are not enough whole cores.
+		o.FullPCPUsOnly = c.GroupSize > 1 && c.Count%allocate.New(t).Group() == 0 && wholeCores(t, free) >= c.Count
 	}
 	return o, err
 }

@@ -64,12 +64,20 @@ func (p Pick) Check(theirs cpuset.Set, refused error) error {
 		}
 		return fmt.Errorf("refuses where the kubelet takes %s: %w", theirs, refusal)
 	}
-	worse, trade := Worse(p.Request.Options, Count(p.Topology, got), counts)
+	options := p.Request.Options
+	even, theirsEven := p.even(got), p.even(theirs)
+	if !even && !theirsEven && !options.AlignBySocket {
+		options.DistributeCPUsAcrossNUMA = false // both are packed: no nodes can give even shares
+	}
+	worse, trade := Worse(options, Count(p.Topology, got), counts)
 	if a, b := p.hinted(got), p.hinted(theirs); a < b && !fragments {
 		worse, trade = append(worse, fmt.Sprintf("%d CPUs on the hinted nodes instead of %d", a, b)), false
 	}
 	if p.Request.Options.DistributeCPUsAcrossNUMA && p.hintedNodes(got) > p.hintedNodes(theirs) {
 		trade = len(worse) > 0 // the devices are in all hinted nodes (kubernetes#139430)
+	}
+	if options.DistributeCPUsAcrossNUMA && (fragments || even && !theirsEven) {
+		trade = len(worse) > 0 // whole cores come first, then shares that are even to a CPU
 	}
 	switch {
 	case trade:
@@ -78,6 +86,21 @@ func (p Pick) Check(theirs cpuset.Set, refused error) error {
 		return fmt.Errorf("takes %s where the kubelet takes %s: %q", got, theirs, worse)
 	}
 	return nil
+}
+
+// even reports whether each node that has some of the CPUs has at least an even share, rounded
+// down to CPUs, or with full-pcpus-only to the threads of a core.
+func (p Pick) even(cpus cpuset.Set) bool {
+	unit, nodes, least := 1, 0, cpus.Len()
+	if p.Request.Options.FullPCPUsOnly {
+		unit = allocate.New(p.Topology).Group()
+	}
+	for _, node := range p.Topology.Nodes {
+		if n := node.CPUs.Intersection(cpus).Len(); n > 0 {
+			nodes, least = nodes+1, min(least, n)
+		}
+	}
+	return nodes > 0 && least >= cpus.Len()/unit/nodes*unit
 }
 
 // hintedNodes returns the number of hinted nodes that have some of the CPUs.
