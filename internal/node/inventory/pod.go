@@ -29,8 +29,9 @@ type Pod struct {
 	added int
 	// err is the reason why Slice or Pause are unknown.
 	err error
-	// total holds the resources after a resize until the runtime reports the same.
-	total pools.Resources
+	// total holds the resources after a resize until the runtime reports the same. If the daemon
+	// has computed them, before holds the resources before the resize.
+	total, before pools.Resources
 	// unlisted is true if the runtime lists containers of the sandbox without the sandbox.
 	unlisted bool
 	// unconfirmed is true if only NRI has reported the sandbox. since is the time of the

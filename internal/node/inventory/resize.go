@@ -26,10 +26,10 @@ func (m *Inventory) SizeOf(e *Container) Size {
 // function restores the earlier values.
 func (m *Inventory) Resize(e *Container, to cri.Resources) (undo func()) {
 	was, at, pod := e.Container.Requested, e.requestedAt, m.PodOf(e)
-	var total pools.Resources
+	var total, before pools.Resources
 	if pod != nil {
-		total = pod.total
-		pod.total = m.totalAfter(pod, e, to)
+		total, before = pod.total, pod.before
+		pod.total, pod.before = m.totalAfter(pod, e, to), pod.resources()
 	}
 	r := was
 	r.Shares, r.Quota, r.Period = to.Shares, cmp.Or(to.Quota, r.Quota), cmp.Or(to.Period, r.Period)
@@ -37,7 +37,7 @@ func (m *Inventory) Resize(e *Container, to cri.Resources) (undo func()) {
 	return func() {
 		e.Container.Requested, e.requestedAt = was, at
 		if pod != nil {
-			pod.total = total
+			pod.total, pod.before = total, before
 		}
 	}
 }
@@ -45,7 +45,7 @@ func (m *Inventory) Resize(e *Container, to cri.Resources) (undo func()) {
 // SetTotal records the new total of a pod. It ignores an unknown total.
 func (m *Inventory) SetTotal(sandbox string, total cri.Resources) {
 	if pod := m.pods[sandbox]; pod != nil && total.Shares != 0 {
-		pod.total = resourcesOf(total)
+		pod.total, pod.before = resourcesOf(total), pools.Resources{}
 	}
 }
 
@@ -126,10 +126,13 @@ func (e *Pod) resources() pools.Resources {
 	return resourcesOf(e.Pod.Resources)
 }
 
-// keepTotal keeps the total after a resize until the runtime reports a new total. The daemon
-// computed its total from containers, and cannot know the request of init containers.
+// keepTotal keeps the total after a resize until the runtime reports the same. A computed total
+// also ends with a report that is neither the previous one nor the total before the resize: the
+// daemon cannot know the request of init containers.
 func (e *Pod) keepTotal(old *Pod) {
-	if e.Pod.Resources == old.Pod.Resources {
-		e.total = old.total
+	reported := resourcesOf(e.Pod.Resources)
+	isNew := old.before != (pools.Resources{}) && reported != old.before && e.Pod.Resources != old.Pod.Resources
+	if reported.Shares != old.total.Shares && !isNew {
+		e.total, e.before = old.total, old.before
 	}
 }

@@ -85,4 +85,12 @@ func TestTotalIsCorrected(t *testing.T) {
 	if got := total(); got != 6144 {
 		t.Errorf("total of %d shares after the next report; want 6144 as reported", got)
 	}
+	w.SetTotal("p", cpus(7)) // the runtime reports it through NRI, and replies with it later
+	w.Resize(w.Container("c"), cpus(8))
+	p.Resources = cpus(7)
+	w.runtime.pods["p"] = p
+	w.fetchPod("p", 1<<30)
+	if got := total(); got != 8192 {
+		t.Errorf("total of %d shares after a late report; want 8192 as computed", got)
+	}
 }
