@@ -42,7 +42,7 @@ func newAuditor() auditor { return auditor{changed: make(chan struct{}, 1)} }
 func (l *Loop) showAudit() {
 	now := &auditInput{interval: l.settings.Config.AuditInterval}
 	if now.interval > 0 {
-		now.ownership = l.settings.Ownership(l.status.plan, l.inventory, l.status.hosts, l.status.auxiliary)
+		now.ownership = l.settings.Ownership(l.status.plan, l.inventory, l.units.Hosts(), l.status.auxiliary)
 	}
 	was := l.auditor.input.Swap(now)
 	if was == nil || was.interval != now.interval {

@@ -140,7 +140,6 @@ func (l *Loop) serve(ctx context.Context, o Options) {
 	sources.Go(func() { l.watchConfig(ctx, o) })
 	sources.Go(func() { l.watchHangup(ctx, o.Hangup) })
 	sources.Go(func() { l.watchUnits(ctx) })
-	sources.Go(func() { l.followUnits(ctx) })
 	sources.Go(func() { l.watchNRI(ctx) })
 	sources.Go(func() { l.watchTree(ctx) })
 	scan := l.cache.ThreadScans(l.Cgroups)
@@ -205,6 +204,7 @@ func newLoop(h hostenv.Host, o Options) (*Loop, error) {
 
 		nriOpen: make(chan struct{}),
 	}
+	l.units = newUnits(l)
 	l.status.withheld = machine.Withheld
 	l.inventory.UseClock(now)
 	l.notify.Alive(l.now())

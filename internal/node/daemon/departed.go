@@ -68,7 +68,7 @@ func (l *Loop) cgroupGone(p cgroup.Path) {
 	l.isolation.memory.Gone(p)
 	if name := l.inventory.UnitAt(p); name != "" {
 		l.cache.Invalidate(p)
-		l.fetchUnit(name)
+		l.units.Ask(name, l.now())
 		return
 	}
 	if l.status.removed[p] != "" {

@@ -91,7 +91,7 @@ func (l *Loop) followDrifts(now time.Time) {
 			l.readRecord(f.Target)
 		}
 		if f.Target.Around && f.Target.Unit != "" {
-			l.fetchUnit(l.inventory.UnitAt(p)) // an administrator may have set its CPUs
+			l.units.Ask(l.inventory.UnitAt(p), l.now()) // an administrator may have set its CPUs
 		}
 	}
 	clear(l.drifts.notices)

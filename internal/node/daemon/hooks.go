@@ -281,7 +281,7 @@ func (l *Loop) obtainable(p *pools.Placement) (cpus, occupied cpuset.Set, by cgr
 	for path, held := range l.cache.Held(l.status.targets, p, l.inventory.CgroupOf(p)) {
 		note(held, path)
 	}
-	for path, held := range l.leavingCgroups() {
+	for path, held := range l.units.LeavingCgroups() {
 		note(held, path)
 	}
 	note(l.isolation.leaked, "the kernel") // the plan of the last pass did not contain them yet

@@ -27,6 +27,7 @@ import (
 	"github.com/cpupoold/cpupoold/internal/node/telemetry"
 	"github.com/cpupoold/cpupoold/internal/node/tune"
 	"github.com/cpupoold/cpupoold/internal/node/undo"
+	"github.com/cpupoold/cpupoold/internal/node/units"
 	"github.com/cpupoold/cpupoold/internal/node/usablecpus"
 	"github.com/cpupoold/cpupoold/internal/node/view"
 	"github.com/cpupoold/cpupoold/internal/node/waits"
@@ -87,7 +88,7 @@ type Loop struct {
 	refusalLog   *refusal.Log
 	kubelet      desired.StaticKubelet
 	applications applications
-	watched      watchedUnits
+	units        *units.Units
 	openMoves    []moveRequest // part of the desired state, and not answered
 	blockedMoves []moveRequest // blocked, and tried once more
 
@@ -223,11 +224,11 @@ func (e listed) apply(l *Loop) {
 	l.status.runtimeErr = nil
 	clear(l.status.removed)
 	clear(l.status.unitAsked)
-	clear(l.status.reverting)
+	l.units.RevertAgain()
 	l.others.Learn(e.Crio, l.inventory)
 	l.inventory.Merge(e.Listing)
 	for _, u := range e.Units {
-		l.onUnit(u)
+		l.units.Note(u, l.now())
 	}
 	l.watch.auxiliary.NoteAll(e.InPods)
 	early := l.relistSoon(len(e.Failed) > 0)
@@ -286,7 +287,7 @@ func (l *Loop) useSettings(before desired.Settings) {
 		}
 	}
 	l.journal.Accept(l.settings.Fits)
-	l.takeUnits()
+	l.units.Follow(l.status.listed, l.now())
 }
 
 // configLoaded is a configuration that was read again, or the reason why it is refused.

@@ -114,7 +114,7 @@ func (l *Loop) assignmentsAfter(m *moveRequest, now time.Time) ([]pools.Assignme
 	if !l.status.planned {
 		return nil, errors.New("the daemon has not finished its first pass; try again")
 	}
-	l.settleUnits() // the configuration may have changed since the last pass
+	l.assignments = l.units.Settle(l.assignments, now) // the configuration may have changed since the last pass
 	s := l.input(now)
 	plan := s.Decide().Plan
 	if err := defrag.Check(s.Fragments(plan), m.key(), m.From, m.To); err != nil {
@@ -143,7 +143,7 @@ func (l *Loop) assignmentsAfter(m *moveRequest, now time.Time) ([]pools.Assignme
 			return nil, fmt.Errorf("cannot be carried out: %w", err)
 		}
 	}
-	return append(next, l.status.leaving...), nil // not part of a plan
+	return append(next, l.units.Leaving()...), nil // not part of a plan
 }
 
 // answerMoves answers the moves that are complete or impossible after a pass.

@@ -17,7 +17,8 @@ func (l *Loop) decide(now time.Time) (pools.Plan, []cgroup.Target) {
 	s := l.input(now)
 	s.Build = l.planner.Build
 	d := s.Decide()
-	l.status.input, l.status.hosts, l.status.auxiliary = d.Input, d.Hosts, d.Auxiliary
+	l.status.input, l.status.auxiliary = d.Input, d.Auxiliary
+	l.units.SetHosts(d.Hosts)
 	return d.Plan, l.limitUnidentified(d.Plan.Shared, desired.OwnedBy(d.Plan).Union(l.leavingCPUs()), d.Targets)
 }
 
@@ -44,8 +45,8 @@ func (l *Loop) pass() {
 	l.settleResizes(now)
 	l.expireHints(now)
 	l.noteStarts()
-	l.askDue(now)
-	l.settleUnits()
+	l.units.AskDue(now)
+	l.assignments = l.units.Settle(l.assignments, now)
 	l.assignments = recovery.Late(l.inventory, l.Cgroups.Read, l.assignments, &l.settings)
 	plan, want := l.decide(now)
 	if l.formula.IsGuess() || l.quiet.Active() { // the targets depend on the current values
@@ -57,7 +58,7 @@ func (l *Loop) pass() {
 	l.status.plan = plan
 	l.noteOthers()
 	l.settleQuiet(plan, want, now)
-	l.assignments = append(slices.Clip(plan.Assignments), l.status.leaving...)
+	l.assignments = append(slices.Clip(plan.Assignments), l.units.Leaving()...)
 	l.journal.SetAssignments(l.assignments)
 	l.journal.SetUnhinted(l.hints.Unhinted())
 	l.journal.SetOthers(l.inventory.LeftToPlugins())
@@ -68,9 +69,8 @@ func (l *Loop) pass() {
 		l.finishPass(want, now)
 		return
 	}
-	l.takeSlices()
-	l.releaseSlices()
-	l.revertUnits()
+	l.units.NoteHosts()
+	l.units.Revert()
 
 	options := l.diffOptions(plan)
 	var deferred []cgroup.Deferred
@@ -154,7 +154,7 @@ func (l *Loop) refreshCache(want []cgroup.Target) []cgroup.Target {
 // diffOptions returns the options of Diff, with the cgroups of units that leave.
 func (l *Loop) diffOptions(p pools.Plan) cgroup.Options {
 	o := desired.DiffOptions(&l.Host, p)
-	o.Leaving = l.leavingCgroups()
+	o.Leaving = l.units.LeavingCgroups()
 	o.Spare = o.Spare.Difference(l.isolation.parking.cpus)
 	return o
 }

@@ -163,7 +163,7 @@ func (l *Loop) problems() []pools.Problem {
 	}
 	all = append(all, l.others.Problems(l.inventory, &l.settings)...)
 	all = append(all, l.settings.UnitProblems(l.inventory, l.Units != nil)...)
-	all = append(all, l.settings.HostProblems(l.inventory, l.status.hosts, l.Units != nil)...)
+	all = append(all, l.settings.HostProblems(l.inventory, l.units.Hosts(), l.Units != nil)...)
 	all = append(all, usablecpus.Problems(l.status.withheld, l.settings.Offline())...)
 	all = append(all, l.isolationProblems()...)
 	all = append(all, l.settings.NRIProblems(l.status.nriErr)...)
@@ -202,7 +202,7 @@ func (l *Loop) view() *telemetry.View {
 		Refused:     l.refusalLog.Totals(),
 		Shortened:   l.requests.budget.ShortenedWaits(),
 		Sources:     l.sources(),
-		HostUnits:   l.hostView(),
+		HostUnits:   l.units.HostView(),
 		Partitions:  l.isolation.counts(),
 		Leaked:      l.isolation.leaked,
 		Parked:      l.isolation.parking.cpus,

@@ -4,7 +4,6 @@ import (
 	"time"
 
 	"github.com/cpupoold/cpupoold/internal/node/auxiliary"
-	"github.com/cpupoold/cpupoold/internal/node/hostslices"
 	"github.com/cpupoold/cpupoold/internal/node/kernelstate"
 	"github.com/cpupoold/cpupoold/internal/node/telemetry"
 	"github.com/cpupoold/cpupoold/internal/node/usablecpus"
@@ -32,17 +31,10 @@ type status struct {
 
 	unitAsked   map[cgroup.Path]bool // cgroups whose systemd properties were fetched since the last listing
 	unitAwaited map[cgroup.Path]bool // cgroups of unitAsked without an answer
-	// reverting holds units whose properties are being restored, or whose restore systemd has
-	// refused since the last listing.
-	reverting   map[string]bool
-	away        map[string]bool     // units that do not exist
-	leaving     []pools.Assignment  // of unplaced units
-	asks        map[string]*unitAsk // by unit name
-	unitsLost   bool                // no events of units
-	reloadsLost bool                // no events of reloads
-	cpusLost    bool                // no events of CPUs
+	unitsLost   bool                 // no events of units
+	reloadsLost bool                 // no events of reloads
+	cpusLost    bool                 // no events of CPUs
 	withheld    []usablecpus.Withheld
-	hosts       []hostslices.Verdict // decisions about host services
 
 	plan       pools.Plan
 	input      pools.Input // of plan; immutable
@@ -76,9 +68,6 @@ func newStatus() status {
 		removed:     make(map[cgroup.Path]string),
 		unitAsked:   make(map[cgroup.Path]bool),
 		unitAwaited: make(map[cgroup.Path]bool),
-		reverting:   make(map[string]bool),
-		asks:        make(map[string]*unitAsk),
-		away:        make(map[string]bool),
 	}
 }
 

@@ -155,7 +155,7 @@ func (l *Loop) armRetry(began time.Time) {
 	l.hints.Next(earlier)
 	earlier(l.kubelet.Next())
 	l.backoffs.Next(earlier, began)
-	l.nextAsk(earlier)
+	l.units.Next(earlier)
 	l.refusalLog.NextStop(earlier)
 	l.nextHook(earlier)
 	l.nextUpdate(earlier)

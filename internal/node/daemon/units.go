@@ -4,196 +4,65 @@ import (
 	"context"
 	"slices"
 	"sync"
-	"time"
 
 	"github.com/cpupoold/cpupoold/internal/node/actor"
 	"github.com/cpupoold/cpupoold/internal/node/hostenv"
-	"github.com/cpupoold/cpupoold/internal/node/inventory"
+	"github.com/cpupoold/cpupoold/internal/node/units"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
 
-// takeUnits follows the units of the configuration.
-func (l *Loop) takeUnits() {
-	names := l.settings.UnitNames()
-	for _, name := range names {
-		if l.inventory.Unit(name) == nil && l.status.listed {
-			l.fetchUnit(name)
-		}
-	}
-	l.forgetUnits()
-	l.watched.set(names)
+// newUnits returns the units of the configuration.
+func newUnits(l *Loop) *units.Units {
+	return units.New(units.Sources{
+		Host: &l.Host, Settings: &l.settings, Inventory: l.inventory, Cache: l.cache, Journal: l.journal, Backoffs: l.backoffs, Log: l.log,
+		Submit: func(queue string, job func(context.Context) units.Result) {
+			l.workers.Updates.Submit(queue, func(ctx context.Context) event { return unitResult{job(ctx)} })
+		},
+	})
 }
 
-// unitRetryInterval is the interval between questions about a unit without an answer.
-const unitRetryInterval = 5 * time.Second
+// unitResult is the result of a job about a unit.
+type unitResult struct{ units.Result }
 
-// unitQueryInterval is the minimum interval between questions about a unit. A start or stop
-// causes several signals, and a question may cause more.
-const unitQueryInterval = 250 * time.Millisecond
+func (unitResult) scope(*Loop) scope { return scopeAll }
 
-// unitAsk is the state of the questions to systemd about a unit: one at a time.
-type unitAsk struct {
-	asking bool      // systemd has not answered the last question yet
-	wanted bool      // the next question is needed
-	due    time.Time // earliest time of the next question
-}
+func (e unitResult) apply(l *Loop) { l.units.Apply(e.Result, l.now()) }
 
-// fetchUnit asks systemd for a unit soon. Repeated calls cause one question.
-func (l *Loop) fetchUnit(name string) {
-	l.fetchUnitAt(name, time.Time{})
-	l.askDue(l.now())
-}
-
-// fetchUnitAt asks systemd for a unit at the time due or later.
-func (l *Loop) fetchUnitAt(name string, due time.Time) {
-	if l.Units == nil {
-		return
+// leavingCPUs returns the CPUs that no owner may get now: the CPUs of units that leave, and
+// the CPUs that no cgroup has.
+func (l *Loop) leavingCPUs() cpuset.Set {
+	all := l.isolation.leaked
+	for _, a := range l.units.Leaving() {
+		all = all.Union(a.CPUs)
 	}
-	a := l.status.asks[name]
-	if a == nil {
-		a = &unitAsk{}
-		l.status.asks[name] = a
-	}
-	a.wanted = true
-	if due.After(a.due) {
-		a.due = due
-	}
-}
-
-// askDue asks the questions about units that are due. They go through the queue of the
-// updates, so that no answer is older than the last update.
-func (l *Loop) askDue(now time.Time) {
-	for name, a := range l.status.asks {
-		if !a.wanted || a.asking || now.Before(a.due) {
-			continue
-		}
-		a.wanted, a.asking, a.due = false, true, now.Add(unitQueryInterval)
-		l.workers.Updates.Submit(l.unitQueue(name), func(ctx context.Context) event {
-			return unitAnswered{inventory.FetchUnit(ctx, &l.Host, name)}
-		})
-	}
-}
-
-// nextAsk calls earlier with the times of the next questions.
-func (l *Loop) nextAsk(earlier func(time.Time)) {
-	for _, a := range l.status.asks {
-		if a.wanted && !a.asking {
-			earlier(a.due)
-		}
-	}
-}
-
-// unitAnswered is the answer to fetchUnit.
-type unitAnswered struct{ inventory.UnitStatus }
-
-func (unitAnswered) scope(*Loop) scope { return scopeAll }
-
-func (e unitAnswered) apply(l *Loop) {
-	if a := l.status.asks[e.Name]; a != nil {
-		a.asking = false
-	}
-	l.onUnit(e.UnitStatus)
-	l.askDue(l.now())
-}
-
-// unitQueue returns the key of the queue in which the jobs of a unit keep their order.
-func (l *Loop) unitQueue(name string) string {
-	if e := l.inventory.Unit(name); e != nil && e.Unit.Path != "" {
-		return string(e.Unit.Path)
-	}
-	return name
-}
-
-// onUnit applies an answer of systemd about a unit.
-func (l *Loop) onUnit(e inventory.UnitStatus) {
-	if !l.follows(e.Name) {
-		return // the configuration no longer contains it
-	}
-	if e.Err != nil {
-		if old := l.inventory.Unit(e.Name); old == nil || old.Err == nil {
-			l.log.Warn("read unit", "unit", e.Name, "error", e.Err)
-		}
-		l.fetchUnitAt(e.Name, l.now().Add(unitRetryInterval))
-		// The cache keeps the record of the daemon's last update: a systemd that is too busy
-		// to answer does not get the update again at each resync.
-		l.inventory.PutUnit(e)
-		return
-	}
-	l.inventory.PutUnit(e)
-	u := l.inventory.Unit(e.Name)
-	l.cache.SetRecord(u.Unit.Path, u.Record())
-}
-
-// watchedUnits holds the units of the configuration for the goroutine that watches them.
-type watchedUnits struct {
-	mu      sync.Mutex // guards the fields below
-	names   []string
-	changed func() // ends the watch of the earlier names
-}
-
-func (w *watchedUnits) set(names []string) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if slices.Equal(w.names, names) {
-		return
-	}
-	w.names = names
-	if w.changed != nil {
-		w.changed()
-	}
-}
-
-// begin returns the names to watch, and a context that ends when the names change.
-func (w *watchedUnits) begin(ctx context.Context) ([]string, context.Context, context.CancelFunc) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	ctx, cancel := context.WithCancel(ctx)
-	w.changed = cancel
-	return w.names, ctx, cancel
+	return all
 }
 
 // unitWoken reports a change of a unit, or of any unit if the name is empty.
 type unitWoken struct{ name string }
 
-// followUnits wakes the loop when units of the configuration start and stop.
-func (l *Loop) followUnits(ctx context.Context) {
-	if l.Units == nil {
-		return
-	}
-	watch := func() error {
-		for ctx.Err() == nil {
-			names, current, cancel := l.watched.begin(ctx)
-			var err error
-			if len(names) == 0 {
-				<-current.Done()
-			} else {
-				err = l.Units.WatchUnits(current, names, func(name string) { l.box.Post(unitWoken{name}) })
-			}
-			cancel()
-			if err != nil {
-				return err
-			}
-		}
-		return nil
-	}
-	actor.KeepTrying(ctx, watch, func(err error) { l.box.Post(unitsLost{err}) })
-}
-
 func (unitWoken) scope(*Loop) scope { return scopeAll }
 
 func (e unitWoken) apply(l *Loop) {
 	l.status.unitsLost = false
-	for _, name := range l.settings.UnitNames() {
-		if e.name == "" || e.name == name {
-			l.fetchUnit(name)
-		}
+	if e.name == "" {
+		l.units.AskAll(l.now())
+	} else if slices.Contains(l.settings.UnitNames(), e.name) {
+		l.units.Ask(e.name, l.now())
 	}
 }
 
+// watchUnits reports the starts, stops and reloads of units until ctx is done.
 func (l *Loop) watchUnits(ctx context.Context) {
 	if l.Units == nil {
 		return
 	}
+	var watches sync.WaitGroup
+	defer watches.Wait()
+	watches.Go(func() {
+		l.units.Watch(ctx, func(name string) { l.box.Post(unitWoken{name}) }, func(err error) { l.box.Post(unitsLost{err}) })
+	})
 	wake := func() { l.box.Post(systemdReloaded{}) }
 	actor.KeepTrying(ctx, func() error { return l.Units.WatchReload(ctx, wake) }, func(err error) { l.box.Post(reloadsLost{err}) })
 }
@@ -208,12 +77,7 @@ func (systemdReloaded) apply(l *Loop) {
 	l.drifts.reloaded = l.now()
 	l.status.reloadsLost = false
 	l.cache.InvalidateAll()
-	for _, name := range l.settings.UnitNames() {
-		l.fetchUnit(name) // the unit may have been installed or removed
-	}
-	for name := range l.status.away {
-		delete(l.status.reverting, name) // the unit may exist again
-	}
+	l.units.Reloaded(l.now())
 }
 
 // reloadsLost reports that systemd no longer reports its reloads. The watcher of the cgroups

@@ -1,19 +1,15 @@
 package daemon
 
 import (
-	"context"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/cpupoold/cpupoold/internal/node/hostenv"
 	"github.com/cpupoold/cpupoold/internal/node/telemetry"
 	"github.com/cpupoold/cpupoold/internal/testing/nodefixture"
-	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/cri"
 )
@@ -166,49 +162,4 @@ func firstOf(t *testing.T, list string) int {
 		t.Fatal(err)
 	}
 	return cpus.First()
-}
-
-// countingUnits counts questions about units, and answers after release.
-type countingUnits struct {
-	hostenv.Units
-	asked   chan string
-	release chan struct{}
-}
-
-func (c *countingUnits) Unit(ctx context.Context, name string) (cgroup.Unit, error) {
-	c.asked <- name
-	<-c.release
-	return c.Units.Unit(ctx, name)
-}
-
-// TestUnitIsAskedOnce checks that all events during a question about a unit lead to one more
-// question.
-func TestUnitIsAskedOnce(t *testing.T) {
-	n := newNode(t)
-	n.YAML = nodefixture.PoolsYAML + "units: {du.service: {cpus: 2}}\n"
-	h := n.Host()
-	units := &countingUnits{Units: h.Units, asked: make(chan string, 1000), release: make(chan struct{})}
-	h.Units = units
-	l := n.bareLoop(h)
-	now := time.Now()
-	for range 100 {
-		unitWoken{"du.service"}.apply(l)
-	}
-	<-units.asked
-	close(units.release)
-	<-l.box.Wake()
-	for _, e := range l.box.Take() {
-		l.handle(e)
-	}
-	var at time.Time
-	l.nextAsk(func(due time.Time) { at = due })
-	if at.Before(now.Add(unitQueryInterval)) {
-		t.Errorf("next question %v after the first; want %v", at.Sub(now), unitQueryInterval)
-	}
-	if len(units.asked) > 0 {
-		t.Errorf("%d more questions without a pause", len(units.asked))
-	}
-	l.askDue(at)
-	<-units.asked
-	l.nextAsk(func(time.Time) { t.Error("one more question waits for nothing") })
 }

@@ -12,7 +12,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/cpupoold/cpupoold/internal/node/hostenv"
-	"github.com/cpupoold/cpupoold/internal/node/inventory"
 	"github.com/cpupoold/cpupoold/internal/testing/nodefixture"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cri"
@@ -152,22 +151,6 @@ func unreadAtStart(t *testing.T, yaml string, journalLost, silent bool, of strin
 	for _, w := range n.Tree.Writes()[before:] {
 		if filepath.Dir(w.Name) == n.Runtime.Cgroup(excl) && filepath.Base(w.Name) == cgroup.FileCPUs && w.Value != had.String() {
 			t.Errorf("the container was moved: %v", w)
-		}
-	}
-}
-
-// TestUnreadUnitIsLogged checks that an unreadable unit is logged once, whichever question
-// found it.
-func TestUnreadUnitIsLogged(t *testing.T) {
-	n := newNode(t)
-	l := n.revertingUnits("units: {du.service: {cpus: 2}}\n", n.Host())
-	silent, told := inventory.UnitStatus{Name: "du.service", Err: errors.New("no answer")}, inventory.UnitStatus{Name: "du.service", Unit: duService()}
-	l.status.listed = true
-	for i, f := range []inventory.UnitStatus{told, silent, silent, told, silent} {
-		listed{inventory.Listing{Units: []inventory.UnitStatus{f}}}.apply(l)
-		l.onUnit(f) // the next question
-		if got, want := len(n.Logged("read unit")), []int{0, 1, 1, 1, 2}[i]; got != want {
-			t.Errorf("after answer %d it has been logged %d times, want %d", i, got, want)
 		}
 	}
 }

@@ -1,0 +1,129 @@
+package units
+
+import (
+	"context"
+	"maps"
+	"time"
+
+	"github.com/cpupoold/cpupoold/internal/node/inventory"
+)
+
+// retryInterval is the interval between questions about a unit without an answer.
+const retryInterval = 5 * time.Second
+
+// queryInterval is the minimum interval between questions about a unit. A start or stop
+// causes several signals, and a question may cause more.
+const queryInterval = 250 * time.Millisecond
+
+// ask is the state of the questions to systemd about a unit: one at a time.
+type ask struct {
+	asking bool      // systemd has not answered the last question yet
+	wanted bool      // the next question is needed
+	due    time.Time // earliest time of the next question
+}
+
+// Ask asks systemd for a unit soon. Repeated calls cause one question.
+func (u *Units) Ask(name string, now time.Time) {
+	u.askAt(name, time.Time{})
+	u.AskDue(now)
+}
+
+// AskAll asks for all units of the configuration.
+func (u *Units) AskAll(now time.Time) {
+	for _, name := range u.Settings.UnitNames() {
+		u.Ask(name, now)
+	}
+}
+
+// Reloaded asks for all units after a reload of systemd, because any may have been installed or
+// removed. It allows another attempt to revert units that did not exist.
+func (u *Units) Reloaded(now time.Time) {
+	u.AskAll(now)
+	for name := range u.away {
+		delete(u.reverting, name)
+	}
+}
+
+// askAt asks systemd for a unit at the time due or later.
+func (u *Units) askAt(name string, due time.Time) {
+	if u.Host.Units == nil {
+		return
+	}
+	a := u.asks[name]
+	if a == nil {
+		a = &ask{}
+		u.asks[name] = a
+	}
+	a.wanted = true
+	if due.After(a.due) {
+		a.due = due
+	}
+}
+
+// AskDue submits the questions about units that are due. They go through the queue of the
+// updates, so that no answer is older than the last update.
+func (u *Units) AskDue(now time.Time) {
+	for name, a := range u.asks {
+		if !a.wanted || a.asking || now.Before(a.due) {
+			continue
+		}
+		a.wanted, a.asking, a.due = false, true, now.Add(queryInterval)
+		u.Submit(u.queue(name), func(ctx context.Context) Result {
+			return answered{inventory.FetchUnit(ctx, u.Host, name)}
+		})
+	}
+}
+
+// Next calls earlier with the times of the next questions.
+func (u *Units) Next(earlier func(time.Time)) {
+	for _, a := range u.asks {
+		if a.wanted && !a.asking {
+			earlier(a.due)
+		}
+	}
+}
+
+// answered is the answer to a question.
+type answered struct{ inventory.UnitStatus }
+
+func (r answered) apply(u *Units, now time.Time) {
+	if a := u.asks[r.Name]; a != nil {
+		a.asking = false
+	}
+	u.Note(r.UnitStatus, now)
+}
+
+// queue returns the key of the queue in which the jobs of a unit keep their order.
+func (u *Units) queue(name string) string {
+	if e := u.Inventory.Unit(name); e != nil && e.Unit.Path != "" {
+		return string(e.Unit.Path)
+	}
+	return name
+}
+
+// Note records an answer of systemd about a unit, unless the configuration no longer contains
+// the unit. An error leads to another question.
+func (u *Units) Note(e inventory.UnitStatus, now time.Time) {
+	if !u.follows(e.Name) {
+		return
+	}
+	if e.Err != nil {
+		if old := u.Inventory.Unit(e.Name); old == nil || old.Err == nil {
+			u.Log.Warn("read unit", "unit", e.Name, "error", e.Err)
+		}
+		u.askAt(e.Name, now.Add(retryInterval))
+		// The cache keeps the record of the daemon's last update: a systemd that is too busy
+		// to answer does not get the update again at each resync.
+		u.Inventory.PutUnit(e)
+		return
+	}
+	u.Inventory.PutUnit(e)
+	unit := u.Inventory.Unit(e.Name)
+	u.Cache.SetRecord(unit.Unit.Path, unit.Record())
+}
+
+// forget drops the units that the daemon does not follow.
+func (u *Units) forget() {
+	u.Inventory.ForgetUnits(func(name string) bool { return !u.follows(name) })
+	maps.DeleteFunc(u.asks, func(name string, _ *ask) bool { return !u.follows(name) })
+}

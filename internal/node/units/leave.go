@@ -1,0 +1,71 @@
+package units
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/cpupoold/cpupoold/pkg/cgroup"
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
+	"github.com/cpupoold/cpupoold/pkg/pools"
+)
+
+// Settle decides about the CPUs of units that the configuration no longer places and that may
+// still run on them. It returns the assignments afterwards. A unit with another name in the
+// configuration keeps its CPUs. The CPUs of other units stay reserved until the unit is
+// reverted, or until systemd reports that it does not exist.
+func (u *Units) Settle(assignments []pools.Assignment, now time.Time) []pools.Assignment {
+	names, placed := u.Settings.UnitNames(), u.placed()
+	maps.DeleteFunc(u.away, func(own string, _ bool) bool {
+		return u.Inventory.ConfiguredAs(placed, own) != "" // the unit exists or may come back, and gets CPUs
+	})
+	var kept, left []pools.Assignment
+	for _, a := range assignments {
+		if a.Key.PodUID != "" || slices.Contains(placed, a.Key.Container) {
+			kept = append(kept, a)
+		} else {
+			left = append(left, a)
+		}
+	}
+	u.assignments, u.leaving = assignments, nil
+	if len(left) == 0 {
+		return assignments
+	}
+	for _, a := range left {
+		name := a.Key.Container
+		own := u.Inventory.UnitName(name)
+		heir := u.Inventory.ConfiguredAs(placed, own)
+		switch {
+		case u.Host.Units == nil:
+		case u.Inventory.HasUnnamed([]string{name}):
+			if u.asks[name] == nil {
+				u.Ask(name, now)
+			}
+			u.leaving = append(u.leaving, a)
+		case heir != "":
+			kept = u.Settings.Inherit(kept, heir, a)
+		case u.Inventory.HasUnnamed(names), u.Journal.UnitOriginals()[own] != nil && !u.away[own]:
+			u.leaving = append(u.leaving, a)
+		}
+	}
+	u.assignments = slices.Concat(kept, u.leaving)
+	u.forget()
+	return u.assignments
+}
+
+// Leaving returns the assignments of units that leave. Their CPUs are reserved.
+func (u *Units) Leaving() []pools.Assignment { return u.leaving }
+
+// LeavingCgroups returns the CPUs of units that leave, by their cgroups. The key is empty
+// until systemd has answered.
+func (u *Units) LeavingCgroups() map[cgroup.Path]cpuset.Set {
+	all := make(map[cgroup.Path]cpuset.Set, len(u.leaving))
+	for _, a := range u.leaving {
+		var p cgroup.Path
+		if e := u.Inventory.Unit(a.Key.Container); e != nil {
+			p = e.Unit.Path
+		}
+		all[p] = all[p].Union(a.CPUs)
+	}
+	return all
+}

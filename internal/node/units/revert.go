@@ -1,0 +1,125 @@
+package units
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/cpupoold/cpupoold/internal/node/hostenv"
+	"github.com/cpupoold/cpupoold/internal/node/undo"
+	"github.com/cpupoold/cpupoold/pkg/cgroup"
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
+)
+
+// Revert restores the properties of units that the configuration no longer places: their CPUs
+// go to other owners. The journal contains the units' own names, and the configuration may
+// contain aliases. So no unit is reverted before systemd has answered for each name of the
+// configuration.
+func (u *Units) Revert() {
+	if u.Host.Units == nil || !u.Journal.Safe() || u.Inventory.HasUnnamed(u.Settings.UnitNames()) {
+		return
+	}
+	placed := u.placed()
+	for name, originals := range u.Journal.UnitOriginals() {
+		if u.reverting[name] || u.Inventory.ConfiguredAs(placed, name) != "" {
+			continue
+		}
+		u.reverting[name] = true
+		p := originals[0].Path
+		u.Cache.BeginRevert(p)
+		u.Submit(string(p), func(ctx context.Context) Result {
+			return reverted{name, p, revert(ctx, u.Host, name, originals)}
+		})
+	}
+}
+
+// RevertAgain allows another attempt to revert the units whose revert has failed.
+func (u *Units) RevertAgain() { clear(u.reverting) }
+
+// IsReverting reports whether the properties of any unit are being restored, or wait for the
+// next attempt.
+func (u *Units) IsReverting() bool { return len(u.reverting) > 0 }
+
+// revert restores the properties of a unit. It checks that systemd has them and that the unit
+// runs on its earlier CPUs. It runs in a worker.
+func revert(ctx context.Context, h *hostenv.Host, name string, originals []undo.Original) error {
+	ctx, cancel := context.WithTimeout(ctx, hostenv.CallTimeout)
+	defer cancel()
+	if err := h.Units.Revert(ctx, name, undo.Properties(originals), h.Nodes); err != nil {
+		return err
+	}
+	for _, o := range originals {
+		// systemd applies a change before it answers the next question.
+		st, err := undo.StateOf(ctx, h, o)
+		if err != nil {
+			return err
+		}
+		if d, differs := undo.Compare(h, o, st, nil); differs {
+			return fmt.Errorf("systemd has %s %q for it, not %q", o.File, d.Now, o.Value)
+		}
+		if err := verify(h, o); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// verify returns an error if the kernel does not show all CPUs that a unit had before the
+// daemon's first write. A stopped unit has no cgroup and needs no check.
+func verify(h *hostenv.Host, o undo.Original) error {
+	if o.File != cgroup.FileCPUs {
+		return nil
+	}
+	want, err := cpuset.Parse(o.Value)
+	if err != nil {
+		return fmt.Errorf("journal: original of %s in %s: %w", o.File, o.Path, err)
+	}
+	if want.IsEmpty() {
+		want = h.Possible
+	}
+	st, err := h.Cgroups.Read(o.Path)
+	switch {
+	case errors.Is(err, cgroup.ErrGone):
+		return nil
+	case err != nil:
+		return err
+	}
+	if missing := want.Intersection(st.ParentEffective).Difference(st.Effective); !missing.IsEmpty() {
+		return fmt.Errorf("%s has not got CPUs %s back", o.Path, missing)
+	}
+	return nil
+}
+
+// reverted is the result of the restoration of a unit's original properties.
+type reverted struct {
+	name string
+	path cgroup.Path // the cgroup in the journal
+	err  error
+}
+
+func (r reverted) apply(u *Units, now time.Time) {
+	u.Cache.EndRevert(r.path)
+	if name := u.Inventory.ConfiguredAs(u.Settings.UnitNames(), r.name); name != "" {
+		u.Ask(name, now) // its properties may have changed, also after an error
+	}
+	switch {
+	case u.Inventory.ConfiguredAs(u.placed(), r.name) != "":
+		delete(u.reverting, r.name) // the configuration contains the unit again
+	case errors.Is(r.err, cgroup.ErrGone):
+		// The daemon's properties are still in systemd's runtime directory. They apply if
+		// the unit comes back. The next listing tries again.
+		if !u.away[r.name] {
+			u.Log.Warn("unit is gone, and gets its CPUs back should it come again before the next boot", "unit", r.name)
+		}
+		u.away[r.name] = true
+	case r.err != nil:
+		u.Log.Error("unit has not got its CPUs back", "unit", r.name, "error", r.err) // the next listing tries again
+	default:
+		delete(u.reverting, r.name)
+		delete(u.away, r.name)
+		u.Journal.ForgetUnit(r.name)
+		u.Backoffs.Forget(func(p cgroup.Path) bool { return p == r.path }) // the unit may get the same values again soon
+		u.Log.Info("unit has its CPUs back", "unit", r.name)
+	}
+}
