@@ -244,7 +244,7 @@ func (r *running) awaitIdle() {
 	r.Eventually("nothing is due", func() bool {
 		var due, idle bool
 		r.inspectOnly(func(l *Loop) {
-			due = l.schedule.isDue() || len(l.drifts.open) > 0 || l.cache.HasStale()
+			due = l.schedule.isDue() || len(l.drifts.Unrepaired()) > 0 || l.cache.HasStale()
 			idle = !l.cache.HasBusy() && r.jobs.idle()
 		})
 		if idle && due {

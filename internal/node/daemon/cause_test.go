@@ -16,37 +16,6 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
 
-// TestCause checks that a cause is reported only if the evidence has no other explanation.
-func TestCause(t *testing.T) {
-	told := make(map[telemetry.Cause]int)
-	for bits := range 1 << 8 {
-		bit := func(i int) bool { return bits>>i&1 == 1 }
-		e := evidence{
-			recordKnown: bit(0), recordHad: bit(1), recordHas: bit(2),
-			unitKnown: bit(3), unitHad: bit(4), unitHas: bit(5), reload: bit(6), kubelets: bit(7),
-		}
-		cause := e.cause()
-		told[cause]++
-		var wrong bool
-		switch cause {
-		case telemetry.CauseRuntime:
-			wrong = !e.recordKnown || e.recordHad || !e.recordHas
-		case telemetry.CauseSystemd:
-			wrong = !e.unitKnown || !e.unitHad || !e.unitHas || !e.reload
-		case telemetry.CauseKubelet:
-			wrong = !e.unitKnown || e.unitHad || !e.unitHas || !e.kubelets || e.reload
-		}
-		if wrong {
-			t.Errorf("%+v: %s", e, cause)
-		}
-	}
-	for _, cause := range []telemetry.Cause{telemetry.CauseRuntime, telemetry.CauseSystemd, telemetry.CauseKubelet, telemetry.CauseUnknown} {
-		if told[cause] == 0 {
-			t.Errorf("%s is never told", cause)
-		}
-	}
-}
-
 // causes returns the counts of the last view minus the counts of before.
 func (r *running) causes(before map[telemetry.Drift]uint64) map[telemetry.Drift]uint64 {
 	now := make(map[telemetry.Drift]uint64)

@@ -195,7 +195,6 @@ func newLoop(h hostenv.Host, o Options) (*Loop, error) {
 		isolation:      newIsolation(h.Cgroups),
 		quiet:          quiet.New(journal.Resting()),
 		watch:          newTreeWatch(h.Driver),
-		drifts:         newDrifts(),
 		unidentified:   make(unidentified),
 		departed:       make(map[cgroup.Path]bool),
 		auditor:        newAuditor(),
@@ -204,7 +203,7 @@ func newLoop(h hostenv.Host, o Options) (*Loop, error) {
 
 		nriOpen: make(chan struct{}),
 	}
-	l.units = newUnits(l)
+	l.units, l.drifts = newUnits(l), newDrifts(l)
 	l.status.withheld = machine.Withheld
 	l.inventory.UseClock(now)
 	l.notify.Alive(l.now())

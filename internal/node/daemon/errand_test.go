@@ -54,7 +54,7 @@ func resyncNow(l *Loop) { l.resync(l.status.lastRecheck.Add(l.settings.Config.Re
 // earlier conflicts and failures, so that the next external write is a case of its own.
 func (r *running) forgetDrift() {
 	r.loop.box.Post(errand(func(l *Loop) {
-		l.drifts.reloaded = time.Time{}
-		l.backoffs = retry.New()
+		l.drifts.Reloaded(time.Time{})
+		*l.backoffs = *retry.New()
 	}))
 }

@@ -49,13 +49,11 @@ func (l *Loop) limits(want []cgroup.Target, now time.Time) limits {
 	for p := range l.quiet.Weights() {
 		m.mark(p, func(c *cgroup.Current) { c.Left = append(slices.Clip(c.Left), cgroup.FileWeight) })
 	}
-	for _, d := range l.drifts.open {
-		if !d.repaired {
-			m.mark(d.Path, func(c *cgroup.Current) { c.Drifted = append(c.Drifted, d.Property) })
-		}
+	for p, properties := range l.drifts.Unrepaired() {
+		m.mark(p, func(c *cgroup.Current) { c.Drifted = append(slices.Clip(c.Drifted), properties...) })
 	}
 	noSeal := func(c *cgroup.Current) { c.NoSeal = true }
-	for p := range l.drifts.unconfirmed() {
+	for p := range l.drifts.Unconfirmed() {
 		m.mark(p, noSeal)
 	}
 	for i := range want {
@@ -88,7 +86,7 @@ func (l *Loop) ownerOf(t cgroup.Target) pools.Key {
 // settleQuiet takes over the changes that the plan of this pass defers, and logs them if
 // they differ from the deferrals of the previous pass.
 func (l *Loop) settleQuiet(plan pools.Plan, want []cgroup.Target, now time.Time) {
-	news, ended := l.quiet.Settle(plan, want, l.drifts.changed(cgroup.FileWeight), now)
+	news, ended := l.quiet.Settle(plan, want, l.changedWeights(), now)
 	l.journal.SetResting(l.quiet.Resting())
 	switch {
 	case news:

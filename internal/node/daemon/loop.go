@@ -14,6 +14,7 @@ import (
 	"github.com/cpupoold/cpupoold/internal/history"
 	"github.com/cpupoold/cpupoold/internal/node/actor"
 	"github.com/cpupoold/cpupoold/internal/node/desired"
+	"github.com/cpupoold/cpupoold/internal/node/drift"
 	"github.com/cpupoold/cpupoold/internal/node/exposure"
 	"github.com/cpupoold/cpupoold/internal/node/hostenv"
 	"github.com/cpupoold/cpupoold/internal/node/inventory"
@@ -97,7 +98,7 @@ type Loop struct {
 	resizing       map[string]*resizing // by container
 	nriOpen        chan struct{}        // watchNRI waits until it is closed
 	watch          treeWatch
-	drifts         *driftTracker
+	drifts         *drift.Tracker
 	unidentified   unidentified
 	departed       map[cgroup.Path]bool // cgroups whose removal the watcher has reported
 	others         desired.OtherManagers

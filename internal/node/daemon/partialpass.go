@@ -76,7 +76,7 @@ func (l *Loop) repair(now time.Time) bool {
 	if !l.writeTargets(want, now) {
 		return false
 	}
-	l.settleDrifts(l.now())
+	l.drifts.Settle(l.status.targets, l.now())
 	return true
 }
 

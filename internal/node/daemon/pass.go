@@ -115,7 +115,7 @@ func (l *Loop) finishPass(want []cgroup.Target, now time.Time) {
 		fetch()
 	}
 	l.status.targets = want
-	l.settleDrifts(l.now())
+	l.drifts.Settle(l.status.targets, l.now())
 	l.observeExposures(l.now())
 	l.dropOriginals()
 	l.armRetry(now)

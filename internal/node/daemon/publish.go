@@ -92,7 +92,7 @@ func (l *Loop) faults(now time.Time) map[cgroup.Path]error {
 			unconfirmed[e.Path] = true
 		}
 	}
-	unheard := l.drifts.unconfirmed()
+	unheard := l.drifts.Unconfirmed()
 	busy := func(p cgroup.Path) bool {
 		return l.cache.IsBusy(p) || l.backoffs.Waiting(p, now) || unconfirmed[p] || unheard[p] || l.status.unitAwaited[p]
 	}
@@ -192,10 +192,6 @@ func (l *Loop) view() *telemetry.View {
 		Adapted:     l.settings.Adapted,
 		Offline:     l.settings.Offline(),
 		Refusals:    l.refusalLog.List(),
-		Drifts:      maps.Clone(l.drifts.total),
-		Repaired:    maps.Clone(l.drifts.repaired),
-		Open:        l.drifts.unrepaired(func(p cgroup.Path) bool { return l.backoffs.Confines(p, l.status.runsOutside(l.cache), l.now()) }),
-		Repairs:     l.drifts.repairs.Clone(),
 		Gathered:    l.cache.MovedThreads(),
 		Stuck:       l.cache.StrandedThreads(),
 		Placements:  l.exposureMeter.Placements(),
@@ -210,6 +206,7 @@ func (l *Loop) view() *telemetry.View {
 		Observed:    l.unwrittenCounts(),
 		Settings:    l.tuneView(),
 	}
+	l.driftView(v)
 	l.status.counts.Report(v)
 	problems := l.status.problems
 	if !l.status.planned { // report has not run

@@ -29,7 +29,7 @@ func (j recordedJob) label(e event) string {
 	case unitRead:
 		return fmt.Sprintf("ask systemd for the properties of %s", e.path)
 	case recordRead:
-		return fmt.Sprintf("ask runtime and systemd for the record of %s", e.path)
+		return fmt.Sprintf("ask runtime and systemd for the record of %s", e.Path)
 	case listed:
 		return "ask the runtime for all pods and containers" + failed(e.Err)
 	case podFetched:

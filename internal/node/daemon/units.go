@@ -74,7 +74,7 @@ type systemdReloaded struct{}
 func (systemdReloaded) scope(*Loop) scope { return scopeAll }
 
 func (systemdReloaded) apply(l *Loop) {
-	l.drifts.reloaded = l.now()
+	l.drifts.Reloaded(l.now())
 	l.status.reloadsLost = false
 	l.cache.InvalidateAll()
 	l.units.Reloaded(l.now())

@@ -197,7 +197,7 @@ func (l *Loop) noticeWrite(p cgroup.Path, at time.Time) bool {
 			return moved || ended
 		}
 	}
-	l.drifts.noteNotice(p, at)
+	l.drifts.Notice(p, at)
 	l.cache.Invalidate(p)
 	l.recheckPartitions(p) // the cpuset of a sibling can break a partition
 	return true

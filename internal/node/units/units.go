@@ -1,5 +1,5 @@
-// Package units follows the systemd units of the configuration. It decides when systemd is
-// asked about a unit, which CPUs stay reserved for units that leave the configuration, and
+// Package units follows the systemd units of the configuration. It decides when to ask
+// systemd about a unit, which CPUs stay reserved for units that leave the configuration, and
 // which units get their own properties back. One goroutine uses a [Units]; jobs run elsewhere.
 package units
 
@@ -21,7 +21,7 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
 
-// Sources are what a [Units] reads and records in. Submit runs a job after all earlier jobs of
+// Sources are the values that a [Units] reads and changes. Submit runs a job after all earlier jobs of
 // the same queue, and then passes the result to [Units.Apply].
 type Sources struct {
 	Host      *hostenv.Host

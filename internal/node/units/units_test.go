@@ -286,8 +286,8 @@ func TestUnitIsAskedOnce(t *testing.T) {
 	}
 }
 
-// TestSilentUnit checks that a unit without an answer is asked again, and keeps its earlier
-// properties.
+// TestSilentUnit checks that a unit without an answer leads to another question, and keeps its
+// earlier properties.
 func TestSilentUnit(t *testing.T) {
 	w := newWorld(t, duUnit, inventory.UnitStatus{Name: du, Unit: duService()})
 	w.Note(inventory.UnitStatus{Name: du, Err: errors.New("no answer")}, w.now)
