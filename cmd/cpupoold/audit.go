@@ -12,7 +12,7 @@ import (
 
 	"github.com/cpupoold/cpupoold/internal/document"
 	"github.com/cpupoold/cpupoold/internal/node/audit"
-	"github.com/cpupoold/cpupoold/internal/node/daemon"
+	"github.com/cpupoold/cpupoold/internal/node/auditor"
 	"github.com/cpupoold/cpupoold/internal/node/preview"
 )
 
@@ -71,7 +71,7 @@ that a single scan has no findings, because a signal ended the audit before the 
 		if err != nil {
 			return err
 		}
-		w, err := daemon.NewWatcher()
+		w, err := auditor.Open()
 		if err != nil {
 			return err
 		}

@@ -134,6 +134,7 @@ func rows() []row {
 		// State and decisions.
 		{"actor", true, nil},
 		{"hostenv", false, []string{"annotations", "confined", "hostkubelet", "hostslices", "hotplug", "managers", "noise", "procroot"}},
+		{"auditor", false, []string{"audit", "hostenv"}},
 		{"undo", false, []string{"durable", "hostenv"}},
 		{"retry", false, nil},
 		{"quiet", false, nil},
@@ -155,7 +156,7 @@ func rows() []row {
 		{"restore", false, []string{"desired", "hostenv", "hosttuning", "nodestatus", "partition", "preview", "tune", "undo"}},
 
 		// The event loop: every package but preview and restore, which run without it.
-		{"daemon", false, []string{"actor", "appcpus", "audit", "auxiliary", "control", "desired", "drift", "exposure", "hostenv", "hostslices", "hosttuning", "inventory", "kernelstate", "managers", "nodestatus", "noise", "numahints", "partition", "power", "quiet", "recovery", "refusal", "retry", "tune", "undo", "units", "usablecpus", "view", "waits"}},
+		{"daemon", false, []string{"actor", "appcpus", "auditor", "auxiliary", "control", "desired", "drift", "exposure", "hostenv", "hostslices", "hosttuning", "inventory", "kernelstate", "managers", "nodestatus", "noise", "numahints", "partition", "power", "quiet", "recovery", "refusal", "retry", "tune", "undo", "units", "usablecpus", "view", "waits"}},
 	}
 }
 

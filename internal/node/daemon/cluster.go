@@ -150,3 +150,14 @@ func (l *Loop) observingCondition() *nodestatus.Condition {
 	return &nodestatus.Condition{Ready: true, Reason: "Observing",
 		Message: fmt.Sprintf("mode is observe: containers and units are left where they are; %d writes would put them into their pools", len(l.status.unwritten))}
 }
+
+// viewWithAudit returns the published view with the results of the audit.
+func (l *Loop) viewWithAudit() *telemetry.View {
+	v, found := l.viewWithCluster(), l.auditor.Result()
+	if v == nil || found == nil {
+		return v
+	}
+	all := *v
+	all.Audit = found
+	return &all
+}

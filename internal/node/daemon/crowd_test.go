@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/cpupoold/cpupoold/internal/node/hostenv"
 	"github.com/cpupoold/cpupoold/internal/node/kernelstate"
 	"github.com/cpupoold/cpupoold/internal/node/telemetry"
@@ -191,4 +193,13 @@ func BenchmarkCrowd(b *testing.B) {
 func (c *crowd) loopTime() (used time.Duration) {
 	c.inspectOnly(func(*Loop) { used = threadTime() })
 	return used
+}
+
+// threadTime returns the CPU time of the calling thread.
+func threadTime() time.Duration {
+	var u unix.Rusage
+	if err := unix.Getrusage(unix.RUSAGE_THREAD, &u); err != nil {
+		return 0
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/cpupoold/cpupoold/internal/config"
 	"github.com/cpupoold/cpupoold/internal/node/actor"
+	"github.com/cpupoold/cpupoold/internal/node/auditor"
 	"github.com/cpupoold/cpupoold/internal/node/desired"
 	"github.com/cpupoold/cpupoold/internal/node/exposure"
 	"github.com/cpupoold/cpupoold/internal/node/hostenv"
@@ -106,7 +107,7 @@ func runOn(ctx context.Context, h hostenv.Host, o Options) error {
 	var servers sync.WaitGroup
 	servers.Go(func() { serveMetrics(ctx, server, o) })
 	servers.Go(func() { l.serveControl(ctx, o) })
-	servers.Go(func() { l.auditor.run(ctx, o.Log, openWatcher) })
+	servers.Go(func() { l.auditor.Run(ctx, o.Log, func() (auditor.Watcher, error) { return auditor.Open() }) })
 	servers.Go(func() { l.tuner.Run(ctx) })
 	if l.cluster != nil {
 		servers.Go(func() { l.cluster.Run(ctx) })
@@ -197,7 +198,7 @@ func newLoop(h hostenv.Host, o Options) (*Loop, error) {
 		watch:          newTreeWatch(h.Driver),
 		unidentified:   make(unidentified),
 		departed:       make(map[cgroup.Path]bool),
-		auditor:        newAuditor(),
+		auditor:        auditor.New(),
 		historyLog:     view.NewHistoryLog(now),
 		memoryRelease:  newMemoryRelease(),
 

@@ -13,6 +13,7 @@ import (
 	"github.com/cpupoold/cpupoold/internal/config"
 	"github.com/cpupoold/cpupoold/internal/history"
 	"github.com/cpupoold/cpupoold/internal/node/actor"
+	"github.com/cpupoold/cpupoold/internal/node/auditor"
 	"github.com/cpupoold/cpupoold/internal/node/desired"
 	"github.com/cpupoold/cpupoold/internal/node/drift"
 	"github.com/cpupoold/cpupoold/internal/node/exposure"
@@ -106,7 +107,7 @@ type Loop struct {
 	isolation      isolation
 	schedule       schedule
 	quiet          *quiet.Quiet
-	auditor        auditor
+	auditor        *auditor.Auditor
 	tuner          *tune.Tuner // nil if the daemon changes no settings of the host
 	tuning         tuning
 	historyLog     *view.HistoryLog

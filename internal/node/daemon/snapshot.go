@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"github.com/cpupoold/cpupoold/internal/history"
+	"github.com/cpupoold/cpupoold/internal/node/auditor"
 	"github.com/cpupoold/cpupoold/internal/node/telemetry"
 	"github.com/cpupoold/cpupoold/internal/node/view"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
@@ -32,4 +33,13 @@ func (l *Loop) node() view.Node {
 // noteProblem adds the begin or the end of a problem to the history.
 func (l *Loop) noteProblem(kind history.Kind, key problemKey, text string) {
 	l.historyLog.Add(history.Event{Kind: kind, Pod: key.pod, PodUID: key.uid, Container: key.container, Unit: key.unit, Code: string(key.code), Cause: text})
+}
+
+// showAudit passes the owners of CPUs after a pass to the auditor.
+func (l *Loop) showAudit() {
+	s := auditor.Scene{Interval: l.settings.Config.AuditInterval}
+	if s.Interval > 0 {
+		s.Ownership = l.settings.Ownership(l.status.plan, l.inventory, l.units.Hosts(), l.status.auxiliary)
+	}
+	l.auditor.Show(s)
 }

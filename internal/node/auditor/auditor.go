@@ -1,4 +1,7 @@
-package daemon
+// Package auditor scans the tasks and interrupts of the machine at intervals, and compares each
+// scan with the previous one. The event loop passes it only the owners of CPUs after a pass. No
+// decision depends on the result.
+package auditor
 
 import (
 	"context"
@@ -17,55 +20,54 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 )
 
-// # Audit
-//
-// Every audit.interval a separate goroutine scans the tasks and interrupts of the machine, and
-// compares them with the previous scan. The event loop passes it only the plan of the last
-// pass. No decision depends on the result.
-
-// auditor scans the machine at intervals.
-type auditor struct {
-	input   atomic.Pointer[auditInput]
+// Auditor scans the machine at intervals.
+type Auditor struct {
+	scene   atomic.Pointer[Scene]
 	result  atomic.Pointer[telemetry.Audit] // nil before the second scan, and while the audit is off
 	changed chan struct{}                   // the interval has changed
 }
 
-// auditInput holds the values that the event loop passes to the auditor.
-type auditInput struct {
-	ownership audit.Ownership
-	interval  time.Duration // 0: the audit is off
+// Scene holds the owners of CPUs, and the interval of the scans.
+type Scene struct {
+	Ownership audit.Ownership
+	Interval  time.Duration // 0: the audit is off
 }
 
-func newAuditor() auditor { return auditor{changed: make(chan struct{}, 1)} }
+// New returns an Auditor without scans.
+func New() *Auditor { return &Auditor{changed: make(chan struct{}, 1)} }
 
-// showAudit passes the plan of the last pass to the auditor.
-func (l *Loop) showAudit() {
-	now := &auditInput{interval: l.settings.Config.AuditInterval}
-	if now.interval > 0 {
-		now.ownership = l.settings.Ownership(l.status.plan, l.inventory, l.units.Hosts(), l.status.auxiliary)
-	}
-	was := l.auditor.input.Swap(now)
-	if was == nil || was.interval != now.interval {
+// Show passes the owners of CPUs after a pass.
+func (a *Auditor) Show(s Scene) {
+	was := a.scene.Swap(&s)
+	if was == nil || was.Interval != s.Interval {
 		select {
-		case l.auditor.changed <- struct{}{}:
+		case a.changed <- struct{}{}:
 		default:
 		}
 	}
 }
 
-// watcher is the part of audit.Watcher that the auditor uses.
-type watcher interface {
+// Shown returns the last Scene that Show has passed.
+func (a *Auditor) Shown() Scene { return *a.scene.Load() }
+
+// Result returns the scores since the start of the audit. It is nil before the first scan, and
+// while the audit is off.
+func (a *Auditor) Result() *telemetry.Audit { return a.result.Load() }
+
+// Watcher is the part of [audit.Watcher] that an Auditor uses.
+type Watcher interface {
 	Scan(o audit.Ownership, at uint64) error
 	Evidence() (audit.Evidence, []string)
 }
 
-// run scans until ctx ends. It calls open whenever the audit is switched on.
-func (a *auditor) run(ctx context.Context, log *slog.Logger, open func() (watcher, error)) {
+// Run scans until ctx ends. It calls open whenever the audit is switched on. It runs in a
+// goroutine of its own.
+func (a *Auditor) Run(ctx context.Context, log *slog.Logger, open func() (Watcher, error)) {
 	runtime.LockOSThread() // so that threadTime measures this goroutine
 	defer runtime.UnlockOSThread()
 	var (
-		w     watcher
-		round auditRound
+		w     Watcher
+		scans round
 		due   = time.NewTimer(time.Hour)
 		last  string // the last error
 	)
@@ -77,21 +79,23 @@ func (a *auditor) run(ctx context.Context, log *slog.Logger, open func() (watche
 		case <-a.changed:
 		case <-due.C:
 		}
-		scene := a.input.Load()
-		if scene.interval == 0 {
-			w, round.before = nil, nil
+		scene := a.scene.Load()
+		if scene.Interval == 0 {
+			w, scans.before = nil, nil
 			a.result.Store(nil)
 			due.Stop()
 			continue
 		}
-		due.Reset(scene.interval)
+		due.Reset(scene.Interval)
 		var err error
 		if w == nil {
-			w, err = open()
+			if w, err = open(); err != nil {
+				w = nil // open may return an interface with a nil pointer
+			}
 		}
 		if w != nil {
-			err = round.scan(w, scene.ownership)
-			a.result.Store(round.result())
+			err = scans.scan(w, scene.Ownership)
+			a.result.Store(scans.shown)
 		}
 		if err != nil && err.Error() != last {
 			log.Warn("audit", "error", err)
@@ -102,15 +106,15 @@ func (a *auditor) run(ctx context.Context, log *slog.Logger, open func() (watche
 	}
 }
 
-// auditRound holds the results of the scans so far.
-type auditRound struct {
+// round holds the results of the scans so far.
+type round struct {
 	before *audit.Ownership // at the last scan; nil before the first
 	total  telemetry.Audit
 	shown  *telemetry.Audit
 }
 
 // scan scans once and adds the scores since the last scan.
-func (r *auditRound) scan(w watcher, now audit.Ownership) error {
+func (r *round) scan(w Watcher, now audit.Ownership) error {
 	began := threadTime()
 	defer func() {
 		r.total.Seconds += (threadTime() - began).Seconds()
@@ -131,7 +135,7 @@ func (r *auditRound) scan(w watcher, now audit.Ownership) error {
 }
 
 // add adds the scores of the pools in report.
-func (r *auditRound) add(report audit.Report) {
+func (r *round) add(report audit.Report) {
 	was := make(map[telemetry.PoolName]telemetry.AuditPool)
 	for _, p := range r.total.Pools {
 		was[p.PoolName] = p
@@ -156,12 +160,10 @@ func (r *auditRound) add(report audit.Report) {
 	r.total.Pools = all
 }
 
-func (r *auditRound) publish() {
+func (r *round) publish() {
 	shown := r.total
 	r.shown = &shown
 }
-
-func (r *auditRound) result() *telemetry.Audit { return r.shown }
 
 // threadTime returns the CPU time of the calling thread.
 func threadTime() time.Duration {
@@ -181,28 +183,8 @@ func monotonic() int64 {
 	return t.Nano()
 }
 
-// openWatcher returns the result of NewWatcher as an interface.
-func openWatcher() (watcher, error) {
-	w, err := NewWatcher()
-	if err != nil {
-		return nil, err // not an interface with a nil pointer
-	}
-	return w, nil
-}
-
-// viewWithAudit returns the published view with the results of the audit.
-func (l *Loop) viewWithAudit() *telemetry.View {
-	v, found := l.viewWithCluster(), l.auditor.result.Load()
-	if v == nil || found == nil {
-		return v
-	}
-	all := *v
-	all.Audit = found
-	return &all
-}
-
-// NewWatcher returns a watcher of the tasks of this machine.
-func NewWatcher() (*audit.Watcher, error) {
+// Open returns a watcher of the tasks of this machine.
+func Open() (*audit.Watcher, error) {
 	cgroups, err := cgroup.Open(hostenv.CgroupRoot)
 	if err != nil {
 		return nil, fmt.Errorf("open %s: %w", hostenv.CgroupRoot, err)
