@@ -96,6 +96,10 @@ func (e *evidence) usesCRIO() bool {
 	return path.Base(e.runtime.endpoint) == "crio.sock"
 }
 
+// maybeNoRuntime reports whether no runtime was found and the configuration was refused. It may
+// have the key for a machine without a runtime.
+func (e *evidence) maybeNoRuntime() bool { return e.configErr != nil && e.runtime.findErr != nil }
+
 // need is a precondition of a check.
 type need int
 
@@ -106,7 +110,7 @@ const (
 	systemdNeeded     // the cgroup driver is systemd, or units are placed
 	systemdAnswers    // systemd reports its version
 	kubeletConfigured // the kubelet's configuration was read
-	runtimeUsed
+	runtimeUsed       // a runtime is configured or was found
 	configured
 	crioInUse
 	kernelVersion
@@ -130,7 +134,7 @@ func (e *evidence) has(n need) bool {
 	case kubeletConfigured:
 		return e.kubelet.known && len(e.kubelet.unreadable) == 0
 	case runtimeUsed:
-		return e.config.HasRuntime()
+		return e.config.HasRuntime() && !e.maybeNoRuntime()
 	case configured:
 		return e.configErr == nil
 	case crioInUse:

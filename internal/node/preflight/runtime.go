@@ -57,6 +57,8 @@ func checkRuntime(e *evidence) []Finding {
 	switch {
 	case !e.config.HasRuntime():
 		return checkNoRuntime(e, key)
+	case e.maybeNoRuntime():
+		return nil
 	case r.findErr != nil:
 		return []Finding{{
 			Severity: Error,
