@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/go-logr/logr"
 	"github.com/spf13/pflag"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/rest"
@@ -97,6 +98,8 @@ func (d *daemons) run(ctx context.Context, node string, out io.Writer, args ...s
 		return err
 	}
 	complaints := limited{room: maxComplaint}
+	// client-go logs when ctx ends the connection, and the result has all other errors.
+	ctx = logr.NewContext(ctx, logr.Discard())
 	if err := run.StreamWithContext(ctx, remotecommand.StreamOptions{Stdout: out, Stderr: &complaints}); err != nil {
 		return fmt.Errorf("node %s: cpupoold %s in pod %s/%s: %w", node, strings.Join(args, " "), pod.Namespace, pod.Name, errors.Join(err, said(&complaints.Buffer)))
 	}
@@ -174,20 +177,11 @@ func (d *daemons) status(ctx context.Context, node string) (*inspect.Status, err
 
 // explain asks a node's daemon why a pod, a container or a unit runs on its CPUs.
 func (d *daemons) explain(ctx context.Context, node, name string) (*inspect.Explanation, error) {
-	r, w := io.Pipe()
-	failed := make(chan error, 1)
-	go func() {
-		err := d.run(ctx, node, w, "explain", "-o", "json", "--", name)
-		failed <- err
-		w.CloseWithError(err)
-	}()
-	e, err := viewer.ReadExplanation(r)
-	_ = r.CloseWithError(err) // ends the other one; never fails
-	if err != nil {
-		if why := <-failed; why != nil && !errors.Is(why, err) {
-			return nil, why
-		}
+	out := limited{room: maxAnswer}
+	if err := d.run(ctx, node, &out, "explain", "-o", "json", "--", name); err != nil {
+		return nil, err
 	}
+	e, err := viewer.ReadExplanation(&out.Buffer)
 	return e, named("node "+node, err)
 }
 

@@ -60,7 +60,7 @@ func explain(t *testing.T, c *cluster) {
 				want += "\nfix: " + of.fix
 			}
 			want += "\nCPUs: " + of.cpus
-			if diff := cmp.Diff(want, c.plugin(t, "explain "+of.pod+" -n "+of.namespace)); diff != "" {
+			if diff := cmp.Diff(want, c.plugin(t, "explain "+of.pod+" -n "+of.namespace+" 2>&1")); diff != "" {
 				t.Errorf("explain %s (-want +got):\n%s", of.pod, diff)
 			}
 			e := c.explanation(t, "explain "+of.pod+" -n "+of.namespace+" -o json")
