@@ -110,7 +110,7 @@ const (
 	systemdNeeded     // the cgroup driver is systemd, or units are placed
 	systemdAnswers    // systemd reports its version
 	kubeletConfigured // the kubelet's configuration was read
-	runtimeUsed       // a runtime is configured or was found
+	runtimeUsed
 	configured
 	crioInUse
 	kernelVersion

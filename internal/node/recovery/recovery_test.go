@@ -101,7 +101,7 @@ func TestPartition(t *testing.T) {
 }
 
 // TestCreatedContainer checks that the record of a container without a process shows the CPUs of
-// the shared pool. No cgroup has its CPUs yet, so that they do not count as those of another owner.
+// the shared pool. No cgroup has its CPUs yet, so they do not count as the CPUs of another owner.
 func TestCreatedContainer(t *testing.T) {
 	const name, slice = "du.service", "kubepods-burstable-podu.slice"
 	of := pools.Pools{FromShared: true, Floor: 2, Infra: "management", Shared: cpuset.Range(1, 6), Guaranteed: cpuset.Range(1, 6), Units: []pools.UnitSpec{{Name: name, CPUs: 2}}}
