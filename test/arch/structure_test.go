@@ -18,11 +18,11 @@ const (
 	loopPackage = "internal/node/daemon"
 	loopType    = "Loop"
 
-	mostLines       = 6_138 // lines of the files without tests.
+	mostLines       = 6_050 // lines of the files without tests.
 	mostFilePairs   = 244   // pairs of files; the first uses a declaration of the second.
 	mostMutualPairs = 37    // pairs of files that use declarations of each other.
 	mostLoopFields  = 48    // fields of the loop.
-	mostLoopMethods = 201   // methods of the loop.
+	mostLoopMethods = 200   // methods of the loop.
 )
 
 // load type-checks the packages that match the patterns, relative to the module's root.

@@ -22,6 +22,7 @@ import (
 	"github.com/cpupoold/cpupoold/internal/node/numahints"
 	"github.com/cpupoold/cpupoold/internal/node/quiet"
 	"github.com/cpupoold/cpupoold/internal/node/refusal"
+	"github.com/cpupoold/cpupoold/internal/node/resize"
 	"github.com/cpupoold/cpupoold/internal/node/retry"
 	"github.com/cpupoold/cpupoold/internal/node/telemetry"
 	"github.com/cpupoold/cpupoold/internal/node/undo"
@@ -191,7 +192,7 @@ func newLoop(h hostenv.Host, o Options) (*Loop, error) {
 		hints:          hints,
 		refusalLog:     refusal.New(m, hints, o.Log),
 		pendingUpdates: newPendingUpdates(),
-		resizing:       make(map[string]*resizing),
+		resizes:        resize.New(m, o.Log),
 		exposureMeter:  exposure.New(m, cache, h.Cgroups, h.Units != nil),
 		isolation:      newIsolation(h.Cgroups),
 		quiet:          quiet.New(journal.Resting()),

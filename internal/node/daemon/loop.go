@@ -25,6 +25,7 @@ import (
 	"github.com/cpupoold/cpupoold/internal/node/quiet"
 	"github.com/cpupoold/cpupoold/internal/node/recovery"
 	"github.com/cpupoold/cpupoold/internal/node/refusal"
+	"github.com/cpupoold/cpupoold/internal/node/resize"
 	"github.com/cpupoold/cpupoold/internal/node/retry"
 	"github.com/cpupoold/cpupoold/internal/node/telemetry"
 	"github.com/cpupoold/cpupoold/internal/node/tune"
@@ -96,8 +97,8 @@ type Loop struct {
 
 	requests       requests
 	pendingUpdates pendingUpdates
-	resizing       map[string]*resizing // by container
-	nriOpen        chan struct{}        // watchNRI waits until it is closed
+	resizes        *resize.Resizes
+	nriOpen        chan struct{} // watchNRI waits until it is closed
 	watch          treeWatch
 	drifts         *drift.Tracker
 	unidentified   unidentified

@@ -42,7 +42,7 @@ func (l *Loop) pass() {
 	l.status.began = now
 	l.quiet.Begin(l.settings.Config.Quiet, now)
 	l.settleUpdates(false, now)
-	l.settleResizes(now)
+	l.askResizes(now)
 	l.expireHints(now)
 	l.noteStarts()
 	l.units.AskDue(now)

@@ -8,125 +8,40 @@ import (
 
 	"github.com/cpupoold/cpupoold/internal/config"
 	"github.com/cpupoold/cpupoold/internal/node/desired"
-	"github.com/cpupoold/cpupoold/internal/node/hostenv"
 	"github.com/cpupoold/cpupoold/internal/node/inventory"
+	"github.com/cpupoold/cpupoold/internal/node/resize"
 	"github.com/cpupoold/cpupoold/pkg/allocate"
 	"github.com/cpupoold/cpupoold/pkg/cri"
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
 
-// resizeTimeout is how long the daemon assumes a resize that the runtime does not show after
-// the reply. The runtime asks other plugins next, for at most 2 s each. CRI-O answers
-// questions with the earlier size while it makes the update.
-const resizeTimeout = 3 * time.Second
-
-// resizing is a resize about which the runtime has asked. The runtime does not report the
-// result: the OCI runtime may fail, and the runtime may continue without a late reply. So
-// the daemon reads the runtime's record until it shows the last size, or until the update
-// must have ended. The record decides.
-type resizing struct {
-	// sizes holds the possible sizes of the container: the size before the first request,
-	// then the size of each request since the record last showed a new size.
-	sizes []inventory.Size
-	// current is the index of the size in the inventory.
-	current  int
-	since    time.Time     // when the last request came
-	due      time.Time     // when the record is read next
-	interval time.Duration // from that to the reading after it
-	// querying is true while the record is read.
-	querying bool
-}
-
-// followResize reads the runtime's record after a resize. The inventory has the new size
-// now (applied), or as soon as the record shows it. The record shows a resize by its shares,
-// so a resize with equal shares needs no reading.
+// followResize reads the runtime's record after a resize.
 func (l *Loop) followResize(id string, before, after inventory.Size, applied bool) {
-	now := l.now()
-	r := &resizing{since: now, interval: replyUpdateTimeout, due: now.Add(replyUpdateTimeout)}
-	open := l.resizing[id]
-	if open != nil {
-		r.sizes, r.current = open.sizes, open.current
-		if last := len(r.sizes) - 1; r.sizes[last].Requested.Shares == after.Requested.Shares {
-			r.sizes = r.sizes[:max(last, 1)] // the kubelet repeats the request without end
-		}
-	} else {
-		r.sizes = []inventory.Size{before}
-	}
-	if r.sizes = append(r.sizes, after); applied {
-		r.current = len(r.sizes) - 1
-	}
-	if open != nil || before.Requested.Shares != after.Requested.Shares {
-		l.resizing[id] = r
-	}
+	l.resizes.Follow(id, before, after, applied, l.now())
 }
 
-// settleResizes reads the record of each resize that is due.
-func (l *Loop) settleResizes(now time.Time) {
-	for id, r := range l.resizing {
-		e := l.inventory.Container(id)
-		switch {
-		case e == nil || e.Container.State == cri.Exited:
-			delete(l.resizing, id)
-		case !r.querying && !now.Before(r.due):
-			r.querying = true
-			// In the queue of the updates: an update that follows is not in the record yet.
-			l.workers.Updates.Submit(string(e.Path), func(ctx context.Context) event {
-				return resizeSeen{r, inventory.FetchContainer(ctx, &l.Host, id, 0)}
-			})
-		}
-	}
-}
-
-// nextResize calls earlier with the times of the next readings.
-func (l *Loop) nextResize(earlier func(time.Time)) {
-	for _, r := range l.resizing {
-		if !r.querying {
-			earlier(r.due)
-		}
+// askResizes reads the record of each resize that is due.
+func (l *Loop) askResizes(now time.Time) {
+	for _, q := range l.resizes.Due(now) {
+		// In the queue of the updates: an update that follows is not in the record yet.
+		l.workers.Updates.Submit(string(q.Path), func(ctx context.Context) event {
+			return resizeSeen{q, inventory.FetchContainer(ctx, &l.Host, q.ID, 0)}
+		})
 	}
 }
 
 // resizeSeen is the runtime's record of a container that is being resized.
 type resizeSeen struct {
-	of *resizing
+	of resize.Query
 	inventory.ContainerStatus
 }
 
 func (resizeSeen) scope(*Loop) scope { return scopeAll }
 
 func (s resizeSeen) apply(l *Loop) {
-	r, e := s.of, l.inventory.Container(s.ID)
-	if l.resizing[s.ID] != r || e == nil {
-		return // a newer resize, or the end of the container, replaces this one
-	}
-	now := l.now()
-	r.querying, r.due, r.interval = false, now.Add(r.interval), 2*r.interval
-	made := false
-	if s.Err == nil && s.Partial == nil {
-		has := r.shownBy(s.Recorded)
-		made = has == len(r.sizes)-1
-		if has != r.current && (made || now.Sub(r.since) >= resizeTimeout) {
-			l.log.Warn("the runtime has not made a resize as it was answered; using the size that the runtime has recorded", "container_id", s.ID,
-				"shares", s.Recorded.Shares, "believed", r.sizes[r.current].Requested.Shares)
-			l.inventory.CorrectSize(e, r.sizes[r.current], r.sizes[has])
-			r.current = has
-		}
+	if l.resizes.Seen(s.of, s.ContainerStatus, l.now()) {
 		containerFetched{s.ContainerStatus}.apply(l)
 	}
-	if made || now.Sub(r.since) >= hostenv.UpdateTimeout {
-		delete(l.resizing, s.ID)
-	}
-}
-
-// shownBy returns the index of the newest size that a record can show, 0 for an unknown
-// size.
-func (r *resizing) shownBy(record cri.Resources) int {
-	for i := len(r.sizes) - 1; i > 0; i-- {
-		if r.sizes[i].Requested.Shares == record.Shares {
-			return i
-		}
-	}
-	return 0
 }
 
 // resize applies a container's new resources and returns its new placement, nil if it is

@@ -3,13 +3,16 @@ package daemon
 import (
 	"errors"
 	"testing"
+	"time"
 
 	"github.com/cpupoold/cpupoold/internal/node/inventory"
 	"github.com/cpupoold/cpupoold/internal/testing/nodefixture"
 	"github.com/cpupoold/cpupoold/internal/testing/testnode"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
-	"github.com/cpupoold/cpupoold/pkg/cri"
 )
+
+// resizeTime is longer than the daemon assumes a resize that the runtime does not show.
+const resizeTime = 6 * time.Second
 
 // TestResizeThatFails checks a resize that the runtime does not make after the daemon's reply.
 // The container has its recorded size again, and the CPUs are free. The resync is far away.
@@ -27,13 +30,8 @@ func TestResizeThatFails(t *testing.T) {
 				t.Fatal("the resize has not failed")
 			}
 		}
-		r.inspect(func(l *Loop) {
-			if got := len(l.resizing[app].sizes); got != wrong-1 { // the first size, and each other size once
-				t.Errorf("%d sizes may have been made; want %d", got, wrong-1)
-			}
-		})
 		n.Runtime.Fail(testnode.OCIUpdate, nil)
-		r.within(2*resizeTimeout, "the resize taken back", func() bool {
+		r.within(resizeTime, "the resize taken back", func() bool {
 			has := r.size(app)
 			return has.Requested.Shares == nodefixture.WholeCPUs(2).Shares && has.Total.Shares == 0 &&
 				n.State(app).CPUs.Len() == 2 && n.RecordedCPUs(app) == n.State(app).CPUs.String()
@@ -49,7 +47,7 @@ func TestResizeThatFails(t *testing.T) {
 	if err := n.Runtime.Resize(app, nodefixture.WholeCPUs(1)); err != nil {
 		t.Fatal(err)
 	}
-	r.within(2*resizeTimeout, "the runtime asked", func() bool { return !r.beingResized(app) })
+	r.within(resizeTime, "the runtime asked", func() bool { return !r.beingResized(app) })
 	if got := r.size(app).Requested.Shares; got != nodefixture.WholeCPUs(1).Shares {
 		t.Errorf("after a resize that was made the container asks for %d shares; want %d", got, nodefixture.WholeCPUs(1).Shares)
 	}
@@ -72,18 +70,7 @@ func TestResizeWithoutAnswer(t *testing.T) {
 	if err := n.Runtime.Resize(app, nodefixture.WholeCPUs(3)); err != nil {
 		t.Fatal(err)
 	}
-	r.within(2*resizeTimeout, "the resize shown by the record", func() bool { return n.State(app).Effective.String() == "4-6" })
-}
-
-// TestShownBy checks that a runtime which has failed in the last of several requests may have
-// made an earlier one.
-func TestShownBy(t *testing.T) {
-	r := &resizing{sizes: []inventory.Size{{Requested: nodefixture.WholeCPUs(1)}, {Requested: nodefixture.WholeCPUs(2)}, {Requested: nodefixture.WholeCPUs(3)}, {Requested: nodefixture.WholeCPUs(2)}}}
-	for shares, want := range map[uint64]int{1024: 0, 2048: 3, 3072: 2, 7: 0} {
-		if got := r.shownBy(cri.Resources{Shares: shares}); got != want {
-			t.Errorf("%d shares show size %d; want %d", shares, got, want)
-		}
-	}
+	r.within(resizeTime, "the resize shown by the record", func() bool { return n.State(app).Effective.String() == "4-6" })
 }
 
 func (r *running) size(id string) (s inventory.Size) {
@@ -92,6 +79,6 @@ func (r *running) size(id string) (s inventory.Size) {
 }
 
 func (r *running) beingResized(id string) (is bool) {
-	r.inspect(func(l *Loop) { is = l.resizing[id] != nil })
+	r.inspect(func(l *Loop) { is = l.resizes.IsOpen(id) })
 	return is
 }

@@ -159,7 +159,7 @@ func (l *Loop) armRetry(began time.Time) {
 	l.refusalLog.NextStop(earlier)
 	l.nextHook(earlier)
 	l.nextUpdate(earlier)
-	l.nextResize(earlier)
+	l.resizes.Next(earlier)
 	l.nextPartition(earlier)
 	earlier(l.quiet.Until())
 	if armed {
