@@ -18,9 +18,9 @@ const (
 	loopPackage = "internal/node/daemon"
 	loopType    = "Loop"
 
-	mostLines       = 6_050 // lines of the files without tests.
-	mostFilePairs   = 244   // pairs of files; the first uses a declaration of the second.
-	mostMutualPairs = 37    // pairs of files that use declarations of each other.
+	mostLines       = 6_055 // lines of the files without tests.
+	mostFilePairs   = 241   // pairs of files; the first uses a declaration of the second.
+	mostMutualPairs = 36    // pairs of files that use declarations of each other.
 	mostLoopFields  = 48    // fields of the loop.
 	mostLoopMethods = 200   // methods of the loop.
 )
