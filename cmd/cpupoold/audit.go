@@ -10,7 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/cpupoold/cpupoold/internal/document"
+	"github.com/cpupoold/cpupoold/internal/layout"
 	"github.com/cpupoold/cpupoold/internal/node/audit"
 	"github.com/cpupoold/cpupoold/internal/node/auditor"
 	"github.com/cpupoold/cpupoold/internal/node/preview"
@@ -88,11 +88,7 @@ that a single scan has no findings, because a signal ended the audit before the 
 		if *ran {
 			r = r.OnlyRan()
 		}
-		if *output == asJSON {
-			err = document.Write(a.out, r)
-		} else {
-			err = a.printAudit(r)
-		}
+		err = a.show(*output, r, func(w *layout.Writer) { printAudit(w, r) })
 		return cmp.Or(err, auditResult(r, *duration))
 	}
 	return c

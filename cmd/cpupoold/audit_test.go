@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/cpupoold/cpupoold/internal/document"
+	"github.com/cpupoold/cpupoold/internal/layout"
 	"github.com/cpupoold/cpupoold/internal/node/audit"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
@@ -186,7 +187,7 @@ CPUs 7 changed hands meanwhile and were not judged
 not read: 11/task: permission denied
 `
 	var out bytes.Buffer
-	if err := (&app{streams: streams{out: &out}}).printAudit(r); err != nil {
+	if err := layout.Print(&out, func(w *layout.Writer) { printAudit(w, r) }); err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(want, out.String()); diff != "" {
@@ -208,7 +209,7 @@ no score: a score is about the time between two scans, and this audit has made 1
 
 No task was found on CPUs of another owner.
 `
-	if err := (&app{streams: streams{out: &out}}).printAudit(once); err != nil {
+	if err := layout.Print(&out, func(w *layout.Writer) { printAudit(w, once) }); err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(noScore, out.String()); diff != "" {
@@ -219,7 +220,7 @@ No task was found on CPUs of another owner.
 		t.Errorf("one scan as JSON: %v, %s", err, &text)
 	}
 	out.Reset()
-	if err := (&app{streams: streams{out: &out}}).printAudit(audit.Report{}); err != nil || !strings.Contains(out.String(), "No task was found") {
+	if err := layout.Print(&out, func(w *layout.Writer) { printAudit(w, audit.Report{}) }); err != nil || !strings.Contains(out.String(), "No task was found") {
 		t.Errorf("with nobody: %v, %s", err, &out)
 	}
 }

@@ -12,10 +12,8 @@ import (
 )
 
 // printAudit prints a report.
-func (a *app) printAudit(r audit.Report) error {
-	if _, err := fmt.Fprintf(a.out, "%.1f s, %s of %d tasks, which took %.2f s of CPU time\n\n", r.Seconds, count(r.Scans, "scan"), r.Tasks, r.Cost); err != nil {
-		return err
-	}
+func printAudit(w *layout.Writer, r audit.Report) {
+	fmt.Fprintf(w, "%.1f s, %s of %d tasks, which took %.2f s of CPU time\n\n", r.Seconds, count(r.Scans, "scan"), r.Tasks, r.Cost)
 	out := layout.NewTable("POOL OR OWNER", "CPUS", "SCORE", "OTHERS", "UNSEEN", "TASKS", "IRQS", "FIRED")
 	for _, s := range r.Scores {
 		name := poolLabel(s.PoolName)
@@ -31,39 +29,24 @@ func (a *app) printAudit(r audit.Report) error {
 	if len(r.Scores) == 0 {
 		out.Row("-", "-", "-", "-", "-", "-", "-", "-")
 	}
-	if err := out.Print(a.out); err != nil {
-		return err
-	}
+	w.Table(out)
 	if r.NoScore != "" {
-		w := layout.NewWriter(a.out, layout.Columns(a.out))
 		w.Paragraph("no score: " + r.NoScore)
-		if err := w.Flush(); err != nil {
-			return err
-		}
 	}
-	if err := a.printFound(r.Findings); err != nil {
-		return err
-	}
-	if err := a.printKernel(r.Kernel); err != nil {
-		return err
-	}
+	printFound(w, r.Findings)
+	printKernel(w, r.Kernel)
 	if !r.Changed.IsEmpty() {
-		if _, err := fmt.Fprintf(a.out, "CPUs %s changed hands meanwhile and were not judged\n", r.Changed); err != nil {
-			return err
-		}
+		fmt.Fprintf(w, "CPUs %s changed hands meanwhile and were not judged\n", r.Changed)
 	}
 	for _, u := range r.Unread {
-		if _, err := fmt.Fprintf(a.out, "not read: %s\n", printable(u)); err != nil {
-			return err
-		}
+		fmt.Fprintf(w, "not read: %s\n", printable(u))
 	}
-	return nil
 }
 
-func (a *app) printFound(found []audit.Finding) error {
+func printFound(w *layout.Writer, found []audit.Finding) {
 	if len(found) == 0 {
-		_, err := fmt.Fprintln(a.out, "\nNo task was found on CPUs of another owner.")
-		return err
+		fmt.Fprintln(w, "\nNo task was found on CPUs of another owner.")
+		return
 	}
 	ran := slices.IndexFunc(found, func(f audit.Finding) bool { return f.Ran.IsEmpty() }) // who only was allowed comes last
 	if ran < 0 {
@@ -76,9 +59,7 @@ func (a *app) printFound(found []audit.Finding) error {
 		if len(part.of) == 0 {
 			continue
 		}
-		if _, err := fmt.Fprintln(a.out, "\n"+part.title); err != nil {
-			return err
-		}
+		fmt.Fprintln(w, "\n"+part.title)
 		out := layout.NewTable("WHO", "TASK", "CPUS", part.unit, "WHOSE CPUS")
 		for _, f := range part.of {
 			cpus, amount := f.Ran, fmt.Sprintf("%.3fs", f.RanSeconds)
@@ -90,21 +71,16 @@ func (a *app) printFound(found []audit.Finding) error {
 			}
 			out.Row(clip(who(f), 24), clip(tasks(f), 16), clip(cpus.String(), 9), amount, clip(cmp.Or(join(f.Owner.Pod, f.Owner.Name), poolLabel(f.Owner.PoolName)), 15))
 		}
-		if err := out.Print(a.out); err != nil {
-			return err
-		}
+		w.Table(out)
 	}
-	return nil
 }
 
 // printKernel prints a line for each owner.
-func (a *app) printKernel(works []audit.KernelWork) error {
+func printKernel(w *layout.Writer, works []audit.KernelWork) {
 	if len(works) == 0 {
-		return nil
+		return
 	}
-	if _, err := fmt.Fprintln(a.out, "\nThe kernel's own work on CPUs that somebody has, which nobody can move:"); err != nil {
-		return err
-	}
+	fmt.Fprintln(w, "\nThe kernel's own work on CPUs that somebody has, which nobody can move:")
 	out := layout.NewTable("WHOSE CPUS", "THREADS", "RAN", "SOFTIRQS", "INTERRUPTS")
 	for len(works) > 0 {
 		o := works[0].Owner
@@ -114,25 +90,25 @@ func (a *app) printKernel(works []audit.KernelWork) error {
 		}
 		threads, ran, softirqs := 0, 0.0, uint64(0)
 		var interrupts []audit.KernelWork
-		for _, w := range works[:end] {
-			threads += w.Tasks
-			ran += w.Seconds
-			switch w.Class {
+		for _, work := range works[:end] {
+			threads += work.Tasks
+			ran += work.Seconds
+			switch work.Class {
 			case "softirq":
-				softirqs += w.Count
+				softirqs += work.Count
 			case "interrupt":
-				interrupts = append(interrupts, w)
+				interrupts = append(interrupts, work)
 			}
 		}
 		slices.SortStableFunc(interrupts, func(a, b audit.KernelWork) int { return cmp.Compare(b.Count, a.Count) })
 		var most []string
-		for _, w := range interrupts[:min(len(interrupts), 3)] {
-			most = append(most, fmt.Sprintf("%s %d", w.Name, w.Count))
+		for _, work := range interrupts[:min(len(interrupts), 3)] {
+			most = append(most, fmt.Sprintf("%s %d", work.Name, work.Count))
 		}
 		out.Row(clip(cmp.Or(join(o.Pod, o.Name), poolLabel(o.PoolName)), 24), fmt.Sprint(threads), fmt.Sprintf("%.3fs", ran), fmt.Sprint(softirqs), clip(strings.Join(most, ", "), 26))
 		works = works[end:]
 	}
-	return out.Print(a.out)
+	w.Table(out)
 }
 
 // inPod returns the name of a cgroup in a pod that belongs to no container, with a space. It

@@ -9,7 +9,6 @@ import (
 
 	"github.com/cpupoold/cpupoold/internal/codes"
 	"github.com/cpupoold/cpupoold/internal/config"
-	"github.com/cpupoold/cpupoold/internal/document"
 	"github.com/cpupoold/cpupoold/internal/layout"
 	"github.com/cpupoold/cpupoold/internal/node/preflight"
 	"github.com/cpupoold/cpupoold/internal/node/preview"
@@ -52,18 +51,14 @@ there is an error or a reason for which run would refuse to start.`,
 }
 
 func (a *app) printFindings(findings []preflight.Finding, output format) error {
-	if output == asJSON {
-		return document.Write(a.out, findings)
-	}
-	if len(findings) == 0 {
-		_, err := fmt.Fprintln(a.out, "No problems found.")
-		return err
-	}
-	for _, f := range findings {
-		if _, err := fmt.Fprintf(layout.Lines(a.out), "%-7s %s: %s\n", f.Severity, f.Check, f); err != nil {
-			return err
+	return a.show(output, findings, func(w *layout.Writer) {
+		for _, f := range findings {
+			fmt.Fprintf(layout.Lines(w), "%-7s %s: %s\n", f.Severity, f.Check, f)
 		}
-	}
-	_, err := fmt.Fprintln(a.out, codes.Hint())
-	return err
+		if len(findings) == 0 {
+			fmt.Fprintln(w, "No problems found.")
+		} else {
+			fmt.Fprintln(w, codes.Hint())
+		}
+	})
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/cpupoold/cpupoold/internal/config"
 	"github.com/cpupoold/cpupoold/internal/document"
+	"github.com/cpupoold/cpupoold/internal/layout"
 	"github.com/cpupoold/cpupoold/internal/node/control"
 	"github.com/cpupoold/cpupoold/internal/node/hostenv"
 	"github.com/cpupoold/cpupoold/internal/node/preview"
@@ -61,7 +62,7 @@ func (a *app) defragJSON(ctx context.Context, r defragReport, client *control.Cl
 
 // defragTable prints the report, and then each move when it has been made.
 func (a *app) defragTable(ctx context.Context, r defragReport, client *control.Client) error {
-	if err := a.printDefrag(r, client != nil); err != nil || client == nil {
+	if err := layout.Print(a.out, func(w *layout.Writer) { printDefrag(w, r, client != nil) }); err != nil || client == nil {
 		return err
 	}
 	results, err := applyMoves(ctx, client, r.Moves, a.printResult)

@@ -10,31 +10,23 @@ import (
 )
 
 // printDefrag prints a report for people.
-func (a *app) printDefrag(r defragReport, apply bool) error {
-	if err := a.printOwners(r.Owners); err != nil {
-		return err
-	}
-	if err := a.printRoom(r.Room); err != nil {
-		return err
-	}
+func printDefrag(w *layout.Writer, r defragReport, apply bool) {
+	printOwners(w, r.Owners)
+	printRoom(w, r.Room)
 	for _, u := range r.Unread {
-		if _, err := fmt.Fprintln(a.out, "\nnot read: "+printable(u)); err != nil {
-			return err
-		}
+		fmt.Fprintln(w, "\nnot read: "+printable(u))
 	}
 	if r.Bounded {
-		if _, err := fmt.Fprintln(a.out, "\nThe search was ended before everything was tried; after these moves there may be more."); err != nil {
-			return err
-		}
+		fmt.Fprintln(w, "\nThe search was ended before everything was tried; after these moves there may be more.")
 	}
-	return a.printMoves(r, apply)
+	printMoves(w, r, apply)
 }
 
 // printOwners prints where each owner is, and in brackets how it could be.
-func (a *app) printOwners(owners []defrag.Place) error {
+func printOwners(w *layout.Writer, owners []defrag.Place) {
 	if len(owners) == 0 {
-		_, err := fmt.Fprintln(a.out, "Nobody has CPUs of their own.")
-		return err
+		fmt.Fprintln(w, "Nobody has CPUs of their own.")
+		return
 	}
 	out := layout.NewTable("OWNER", "CPUS", "SPLIT CORES", "SHARED", "L3 GROUPS", "NODES", "PACKAGES", "REMOTE CPUS", "STAYS")
 	above := false
@@ -51,18 +43,15 @@ func (a *app) printOwners(owners []defrag.Place) error {
 			cell(o.Now.L3Groups, o.Least.L3Groups), cell(o.Now.Nodes, o.Least.Nodes),
 			cell(o.Now.Packages, o.Least.Packages), cell(o.Now.RemoteCPUs, o.Least.RemoteCPUs), o.Fixed)
 	}
-	if err := out.Print(a.out); err != nil || !above {
-		return err
+	w.Table(out)
+	if above {
+		fmt.Fprintln(w, "(In brackets: what it would be if the owner were alone in the pool.)")
 	}
-	_, err := fmt.Fprintln(a.out, "(In brackets: what it would be if the owner were alone in the pool.)")
-	return err
 }
 
 // printRoom prints what new owners can have.
-func (a *app) printRoom(room defrag.Change[defrag.Room]) error {
-	if _, err := fmt.Fprintln(a.out); err != nil {
-		return err
-	}
+func printRoom(w *layout.Writer, room defrag.Change[defrag.Room]) {
+	fmt.Fprintln(w)
 	out := layout.NewTable("ROOM", "FREE CPUS", "IN ONE L3 GROUP", "IN WHOLE CORES")
 	for i, now := range room.Now.Nodes {
 		after := room.After.Nodes[i]
@@ -70,7 +59,7 @@ func (a *app) printRoom(room defrag.Change[defrag.Room]) error {
 	}
 	out.Row("largest on one node", change(room.Now.OnNode, room.After.OnNode), change(room.Now.InL3, room.After.InL3),
 		change(room.Now.InWholeCores, room.After.InWholeCores))
-	return out.Print(a.out)
+	w.Table(out)
 }
 
 func change(now, after int) string {
@@ -81,7 +70,7 @@ func change(now, after int) string {
 }
 
 // printMoves prints what would mend it.
-func (a *app) printMoves(r defragReport, apply bool) error {
+func printMoves(w *layout.Writer, r defragReport, apply bool) {
 	head := "\nNothing to move."
 	switch {
 	case len(r.Moves) == 0 && r.Excess.Now != defrag.Shape{}:
@@ -91,14 +80,12 @@ func (a *app) printMoves(r defragReport, apply bool) error {
 	case len(r.Moves) > 0:
 		head = fmt.Sprintf("\n%s, in this order; --apply has the daemon make them:", count(len(r.Moves), "move"))
 	}
-	if _, err := fmt.Fprintln(a.out, head); err != nil {
-		return err
-	}
+	fmt.Fprintln(w, head)
 	out := &layout.Table{}
 	for i, m := range r.Moves {
 		out.Row(strconv.Itoa(i+1), m.Full(), m.From.String()+" → "+m.To.String(), why(m, r.bound))
 	}
-	return out.Print(a.out)
+	w.Table(out)
 }
 
 func count(n int, what string) string {

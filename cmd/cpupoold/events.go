@@ -119,13 +119,13 @@ func (a *app) doEvents(ctx context.Context, client *control.Client, q history.Qu
 // printEvents prints a line for each event.
 func (a *app) printEvents(events []history.Event, output format) error {
 	for i := range events {
+		var err error
 		if output == asJSON {
-			if err := document.WriteLine(a.out, &events[i]); err != nil {
-				return err
-			}
-			continue
+			err = document.WriteLine(a.out, &events[i])
+		} else {
+			_, err = fmt.Fprintln(a.out, explain.EventLine(&events[i]))
 		}
-		if _, err := fmt.Fprintln(a.out, explain.EventLine(&events[i])); err != nil {
+		if err != nil {
 			return err
 		}
 	}

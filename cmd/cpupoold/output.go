@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
+	"github.com/cpupoold/cpupoold/internal/document"
 	"github.com/cpupoold/cpupoold/internal/layout"
 )
 
@@ -39,6 +40,14 @@ func outputFlag(c *cobra.Command) *format {
 	f := asTable
 	c.Flags().VarP(&f, "output", "o", "output format")
 	return &f
+}
+
+// show prints a value as JSON or as text.
+func (a *app) show(as format, value any, text func(w *layout.Writer)) error {
+	if as == asJSON {
+		return document.Write(a.out, value)
+	}
+	return layout.Print(a.out, text)
 }
 
 // announce prints text on the standard error if that is a terminal and the caller does not

@@ -8,7 +8,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/cpupoold/cpupoold/internal/codes"
-	"github.com/cpupoold/cpupoold/internal/document"
 	"github.com/cpupoold/cpupoold/internal/layout"
 	"github.com/cpupoold/cpupoold/internal/node/hostslices"
 	"github.com/cpupoold/cpupoold/internal/node/preview"
@@ -47,10 +46,7 @@ on another NUMA node its memory is far unless guaranteed.memory binds it.`,
 		if err != nil {
 			return err
 		}
-		if *output == asJSON {
-			return document.Write(a.out, p)
-		}
-		return a.printPlan(p)
+		return a.show(*output, p, func(w *layout.Writer) { printPlan(w, p) })
 	}
 	return c
 }
@@ -66,7 +62,7 @@ func cpusOf(c *pools.Placement) string {
 // reasonText returns a reason with its code.
 func reasonText(r pools.Reason) string { return r.Text + " (" + string(r.Code) + ")" }
 
-func (a *app) printPlan(p preview.Preview) error {
+func printPlan(w *layout.Writer, p preview.Preview) {
 	out := layout.NewTable("POD", "CONTAINER OR UNIT", "POOL", "CPUS", "REASON")
 	for _, pod := range p.Plan.Pods {
 		for _, c := range pod.Containers {
@@ -84,38 +80,26 @@ func (a *app) printPlan(p preview.Preview) error {
 			out.Row("", v.Name, "host", v.CPUs.String(), "services of the host")
 		}
 	}
-	if err := out.Print(a.out); err != nil {
-		return err
-	}
-	if _, err := fmt.Fprintln(a.out, codes.Hint()); err != nil {
-		return err
-	}
-	if err := a.printNoise(p); err != nil {
-		return err
-	}
+	w.Table(out)
+	fmt.Fprintln(w, codes.Hint())
+	printNoise(w, p)
 	if len(p.Writes) == 0 {
-		if _, err := fmt.Fprintln(a.out, "\nNothing to write."); err != nil {
-			return err
-		}
-	} else if _, err := fmt.Fprintf(a.out, "\n%d writes:\n", len(p.Writes)); err != nil {
-		return err
+		fmt.Fprintln(w, "\nNothing to write.")
+	} else {
+		fmt.Fprintf(w, "\n%d writes:\n", len(p.Writes))
 	}
 	writes := &layout.Table{}
-	for i, w := range p.Writes {
-		writes.Row(fmt.Sprint(i+1), string(w.Via), w.Property+"="+w.Value, string(w.Path), w.Reason)
+	for i, x := range p.Writes {
+		writes.Row(fmt.Sprint(i+1), string(x.Via), x.Property+"="+x.Value, string(x.Path), x.Reason)
 	}
-	if err := writes.Print(a.out); err != nil {
-		return err
-	}
-	if err := a.printTuning(p.Tuning); err != nil {
-		return err
-	}
-	return a.printRest(p)
+	w.Table(writes)
+	printTuning(w, p.Tuning)
+	printRest(w, p)
 }
 
 // printRest prints what the machine did not allow, and what could not be honoured,
 // written or read.
-func (a *app) printRest(p preview.Preview) error {
+func printRest(w *layout.Writer, p preview.Preview) {
 	var lines []string
 	for _, x := range p.Adapted {
 		lines = append(lines, "adapted: "+x)
@@ -145,11 +129,8 @@ func (a *app) printRest(p preview.Preview) error {
 		lines = append(lines, "not read: "+u)
 	}
 	for _, l := range lines {
-		if _, err := fmt.Fprintln(a.out, printable(l)); err != nil {
-			return err
-		}
+		fmt.Fprintln(w, printable(l))
 	}
-	return nil
 }
 
 func poolName(pool pools.Pool, typ string) string {

@@ -10,13 +10,11 @@ import (
 
 // printNoise prints what keeps exclusive CPUs exclusive, and what goes on there all the
 // same.
-func (a *app) printNoise(p preview.Preview) error {
+func printNoise(w *layout.Writer, p preview.Preview) {
 	if len(p.Owners)+len(p.Ends) == 0 {
-		return nil
+		return
 	}
-	if _, err := fmt.Fprintln(a.out, "\nExclusive CPUs, and on which of them the kernel does work of its own:"); err != nil {
-		return err
-	}
+	fmt.Fprintln(w, "\nExclusive CPUs, and on which of them the kernel does work of its own:")
 	out := layout.NewTable("POD", "CONTAINER OR UNIT", "CPUS", "KEPT BY", "BALANCING", "TICK", "RCU", "MANAGED IRQS")
 	var lines []string
 	for _, o := range p.Owners {
@@ -35,13 +33,8 @@ func (a *app) printNoise(p preview.Preview) error {
 	if len(p.BootArguments) > 0 {
 		lines = append(lines, "kernel arguments against tick, RCU callbacks and managed interrupts there: "+strings.Join(p.BootArguments, " "))
 	}
-	if err := out.Print(a.out); err != nil {
-		return err
-	}
+	w.Table(out)
 	for _, l := range lines {
-		if _, err := fmt.Fprintln(a.out, l); err != nil {
-			return err
-		}
+		fmt.Fprintln(w, l)
 	}
-	return nil
 }

@@ -71,7 +71,7 @@ not honoured: du.service: too few (Refused)
 left alone: user.slice: another process has set its CPUs to 3
 `
 	var out bytes.Buffer
-	if err := (&app{streams: streams{out: &out}}).printPlan(p); err != nil {
+	if err := layout.Print(&out, func(w *layout.Writer) { printPlan(w, p) }); err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(want, out.String()); diff != "" {
@@ -85,7 +85,7 @@ func TestPrintable(t *testing.T) {
 	var out bytes.Buffer
 	table := layout.NewTable("TASK", "CPUS")
 	table.Row("\x1b]0;own\a\tx\ny\u202e", "")
-	if err := table.Print(&out); err != nil {
+	if err := layout.Print(&out, func(w *layout.Writer) { w.Table(table) }); err != nil {
 		t.Fatal(err)
 	}
 	if want := "TASK           CPUS\n?]0;own??x?y?  -\n"; out.String() != want {
@@ -135,7 +135,7 @@ nohz_full          -
 nodes with memory  0,2
 `
 	var out bytes.Buffer
-	if err := (&app{streams: streams{out: &out}}).printTopology(m); err != nil {
+	if err := layout.Print(&out, func(w *layout.Writer) { printTopology(w, m) }); err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(want, out.String()); diff != "" {

@@ -7,7 +7,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/cpupoold/cpupoold/internal/document"
 	"github.com/cpupoold/cpupoold/internal/layout"
 	"github.com/cpupoold/cpupoold/internal/node/restore"
 	"github.com/cpupoold/cpupoold/internal/node/undo"
@@ -81,73 +80,53 @@ func (a *app) showRestored(r restore.Report, err error, output format) error {
 	if err != nil && len(r.Restored)+len(r.Changes)+len(r.Differs)+len(r.Settings.Restored)+len(r.Settings.Differs) == 0 {
 		return err
 	}
-	if output == asJSON {
-		return errors.Join(err, document.Write(a.out, r))
-	}
-	return errors.Join(err, a.printRestored(r))
+	return errors.Join(err, a.show(output, r, func(w *layout.Writer) { printRestored(w, r) }))
 }
 
-func (a *app) printRestored(r restore.Report) error {
-	var err error
+func printRestored(w *layout.Writer, r restore.Report) {
 	if r.DryRun {
-		_, err = fmt.Fprintf(a.out, "%d values would be restored, %d cgroups have ended\n", len(r.Changes), r.Gone)
+		fmt.Fprintf(w, "%d values would be restored, %d cgroups have ended\n", len(r.Changes), r.Gone)
 	} else {
-		_, err = fmt.Fprintf(a.out, "%d values restored, %d cgroups had ended\n", len(r.Restored)+harmless(r), r.Gone)
+		fmt.Fprintf(w, "%d values restored, %d cgroups had ended\n", len(r.Restored)+harmless(r), r.Gone)
 	}
-	if err == nil && r.Note != "" {
-		_, err = fmt.Fprintln(a.out, r.Note)
+	if r.Note != "" {
+		fmt.Fprintln(w, r.Note)
 	}
-	if err == nil {
-		err = a.printChanges(r)
-	}
-	if err != nil {
-		return err
-	}
-	if err := a.printSettings(r.Settings, r.DryRun); err != nil {
-		return err
-	}
-	if err := a.printNode(r.Node); err != nil {
-		return err
-	}
-	return a.printDiffers(r.Differs)
+	printChanges(w, r)
+	printSettings(w, r.Settings, r.DryRun)
+	printNode(w, r.Node)
+	printDiffers(w, r.Differs)
 }
 
 // printDiffers prints the differences that have an effect, and the number of the others.
-func (a *app) printDiffers(all []undo.Difference) error {
+func printDiffers(w *layout.Writer, all []undo.Difference) {
 	listed := slices.DeleteFunc(slices.Clone(all), func(d undo.Difference) bool { return d.Harmless })
 	if len(listed) > 0 {
 		out := layout.NewTable("DIFFERS", "FILE", "WAS", "IS", "BECAUSE")
 		for _, d := range listed {
 			out.Row(string(d.Path), d.File, d.Value, d.Now, d.Reason)
 		}
-		if err := out.Print(a.out); err != nil {
-			return err
-		}
+		w.Table(out)
 	}
-	return a.printCount(len(all)-len(listed),
+	printCount(w, len(all)-len(listed),
 		"1 value has another text and the same effect: all CPUs or NUMA nodes instead of none",
 		"%d values have another text and the same effect: all CPUs or NUMA nodes instead of none")
 }
 
 // printCount prints a line about n differences without an effect that only JSON lists: one
 // or many. It prints no line if n is 0.
-func (a *app) printCount(n int, one, many string) error {
-	text := one
-	switch {
-	case n == 0:
-		return nil
-	case n > 1:
-		text = fmt.Sprintf(many, n)
+func printCount(w *layout.Writer, n int, one, many string) {
+	if n == 1 {
+		w.Paragraph(one + " (listed with -o json)")
+	} else if n > 1 {
+		w.Paragraph(fmt.Sprintf(many, n) + " (listed with -o json)")
 	}
-	w := layout.NewWriter(a.out, layout.Columns(a.out))
-	w.Paragraph(text + " (listed with -o json)")
-	return w.Flush()
 }
 
 // printChanges prints what is put back from what to what.
-func (a *app) printChanges(r restore.Report) error {
+func printChanges(w *layout.Writer, r restore.Report) {
 	if len(r.Changes)+len(r.Settings.Restored) == 0 {
-		return nil
+		return
 	}
 	head := "RESTORED"
 	if r.DryRun {
@@ -164,19 +143,17 @@ func (a *app) printChanges(r restore.Report) error {
 	for _, c := range r.Settings.Restored {
 		out.Row(c.String(), c.Label, c.From, c.To)
 	}
-	return out.Print(a.out)
+	w.Table(out)
 }
 
-func (a *app) printNode(n *restore.NodeReport) error {
-	if n == nil {
-		return nil
+func printNode(w *layout.Writer, n *restore.NodeReport) {
+	switch {
+	case n == nil:
+	case n.Error != "":
+		fmt.Fprintf(w, "node %s still shows resources and condition: %s\n", n.Name, n.Error)
+	default:
+		fmt.Fprintf(w, "%d resources of node %s withdrawn\n", len(n.Withdrawn), n.Name)
 	}
-	if n.Error != "" {
-		_, err := fmt.Fprintf(a.out, "node %s still shows resources and condition: %s\n", n.Name, n.Error)
-		return err
-	}
-	_, err := fmt.Fprintf(a.out, "%d resources of node %s withdrawn\n", len(n.Withdrawn), n.Name)
-	return err
 }
 
 func harmless(r restore.Report) int {

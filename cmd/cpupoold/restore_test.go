@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/cpupoold/cpupoold/internal/layout"
 	"github.com/cpupoold/cpupoold/internal/node/restore"
 	"github.com/cpupoold/cpupoold/internal/node/tune"
 	"github.com/cpupoold/cpupoold/internal/node/undo"
@@ -107,7 +108,7 @@ system.slice  cpuset.cpus  -    0-1  busy
 		{r, done},
 	} {
 		var out bytes.Buffer
-		if err := (&app{streams: streams{out: &out}}).printRestored(c.report); err != nil {
+		if err := layout.Print(&out, func(w *layout.Writer) { printRestored(w, c.report) }); err != nil {
 			t.Fatal(err)
 		}
 		if diff := cmp.Diff(c.want, out.String()); diff != "" {

@@ -82,9 +82,7 @@ func isUsage(err error) bool {
 // screen at most.
 func complain(w io.Writer, err error) {
 	if _, names := errors.AsType[*inspect.NameError](err); names {
-		text := layout.NewWriter(w, layout.Columns(w))
-		text.Paragraph("cpupoold: " + err.Error())
-		_ = text.Flush() // an error has no other destination
+		_ = layout.Print(w, func(w *layout.Writer) { w.Paragraph("cpupoold: " + err.Error()) }) // an error has no other destination
 		return
 	}
 	for line := range strings.SplitSeq(err.Error(), "\n") {

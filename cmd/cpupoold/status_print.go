@@ -28,14 +28,10 @@ func printStatus(to io.Writer, s *inspect.Status) error {
 		w.Paragraph(systemLine(s.System))
 	}
 	fmt.Fprintln(w)
-	if err := poolTable(s).Print(w); err != nil {
-		return err
-	}
+	w.Table(poolTable(s))
 	if len(s.Containers) > 0 {
 		fmt.Fprintln(w)
-		if err := containerTable(s).Print(w); err != nil {
-			return err
-		}
+		w.Table(containerTable(s))
 	}
 	for _, line := range auxiliaryLines(s.Auxiliary) {
 		w.Paragraph("in pods: " + line)

@@ -7,7 +7,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/cpupoold/cpupoold/internal/document"
 	"github.com/cpupoold/cpupoold/internal/layout"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/topology"
@@ -35,16 +34,13 @@ of a saved /sys, such as the directory sys of a report (cpupoold report).`,
 				return err
 			}
 		}
-		if *output == asJSON {
-			return document.Write(a.out, t)
-		}
-		return a.printTopology(t)
+		return a.show(*output, t, func(w *layout.Writer) { printTopology(w, t) })
 	}
 	return c
 }
 
 // printTopology prints a line for each core.
-func (a *app) printTopology(t *topology.Topology) error {
+func printTopology(w *layout.Writer, t *topology.Topology) {
 	out := layout.NewTable("NODE", "PACKAGE", "DIE", "L3", "CORE", "CPUS", "KIND")
 	for _, core := range t.Cores {
 		cpu, _ := t.CPU(core.CPUs.First())
@@ -62,18 +58,14 @@ func (a *app) printTopology(t *topology.Topology) error {
 			kind,
 		)
 	}
-	if err := out.Print(a.out); err != nil {
-		return err
-	}
+	w.Table(out)
 	var memory []int
 	for _, node := range t.Nodes {
 		if node.HasMemory {
 			memory = append(memory, node.ID)
 		}
 	}
-	if _, err := fmt.Fprintln(a.out); err != nil {
-		return err
-	}
+	fmt.Fprintln(w)
 	sets := &layout.Table{}
 	sets.Row("online", t.Online.String())
 	sets.Row("offline", t.Present.Difference(t.Online).String())
@@ -81,5 +73,5 @@ func (a *app) printTopology(t *topology.Topology) error {
 	sets.Row("isolated at boot", t.Isolated.String())
 	sets.Row("nohz_full", t.NohzFull.String())
 	sets.Row("nodes with memory", cpuset.Of(memory...).String())
-	return sets.Print(a.out)
+	w.Table(sets)
 }

@@ -5,7 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/cpupoold/cpupoold/internal/document"
+	"github.com/cpupoold/cpupoold/internal/layout"
 	"github.com/cpupoold/cpupoold/internal/version"
 )
 
@@ -18,11 +18,7 @@ func (a *app) version() *cobra.Command {
 	output := outputFlag(c)
 	c.RunE = func(*cobra.Command, []string) error {
 		b := version.Read()
-		if *output == asJSON {
-			return document.Write(a.out, b)
-		}
-		_, err := fmt.Fprintln(a.out, "cpupoold", b)
-		return err
+		return a.show(*output, b, func(w *layout.Writer) { fmt.Fprintln(w, "cpupoold", b) })
 	}
 	return c
 }

@@ -25,9 +25,7 @@ func printCheck(to io.Writer, d *clustercheck.Document) error {
 		t.Row(n.Name, n.Kernel, n.Runtime, cmp.Or(n.NRI, "?"), n.Version, k.CPUManagerPolicy, k.TopologyManagerPolicy, k.CgroupDriver, cmp.Or(n.Cgroup, "?"),
 			k.ReservedSystemCPUs, n.OS)
 	}
-	if err := t.Print(w); err != nil {
-		return err
-	}
+	w.Table(t)
 	fmt.Fprintln(w)
 	for _, f := range d.Findings {
 		fmt.Fprintf(w, "%-7s %s: %s%s\n", f.Severity, f.Check, layout.Printable(f.String()), ofNodes(f.Nodes))

@@ -3,7 +3,6 @@ package main
 import (
 	"errors"
 	"fmt"
-	"io"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -52,7 +51,7 @@ func describeCommand(s streams) *cobra.Command {
 			if o.output == "json" {
 				return document.Write(s.out, overview.Document{Version: overview.Version, Nodes: nodes[i : i+1]})
 			}
-			if err := printNode(s.out, &nodes[i]); err != nil || !ask {
+			if err := layout.Print(s.out, func(w *layout.Writer) { printNode(w, &nodes[i]) }); err != nil || !ask {
 				return err
 			}
 			fmt.Fprintln(s.out)
@@ -67,7 +66,7 @@ func describeCommand(s streams) *cobra.Command {
 	return cmd
 }
 
-func printNode(w io.Writer, n *overview.Node) error {
+func printNode(w *layout.Writer, n *overview.Node) {
 	t := &layout.Table{}
 	t.Row("Node", n.Name)
 	t.Row("Health", n.Health)
@@ -77,9 +76,7 @@ func printNode(w io.Writer, n *overview.Node) error {
 	if !n.AsOf.IsZero() {
 		t.Row("As of", n.AsOf.Format(time.RFC3339))
 	}
-	if err := t.Print(w); err != nil {
-		return err
-	}
+	w.Table(t)
 	for i := range n.Pools {
 		p := &n.Pools[i]
 		fmt.Fprintf(w, "\n%s: %s CPUs, %s requested, %s free (%s)\n", layout.Printable(p.Full()), cpus(p.Capacity), cpus(p.Requested), cpus(p.Free), p.Resource)
@@ -87,9 +84,6 @@ func printNode(w io.Writer, n *overview.Node) error {
 		for _, pod := range p.Pods {
 			t.Row("  "+pod.Namespace+"/"+pod.Name, cpus(pod.Requested))
 		}
-		if err := t.Print(w); err != nil {
-			return err
-		}
+		w.Table(t)
 	}
-	return nil
 }

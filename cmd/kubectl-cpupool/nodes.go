@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"strconv"
 	"strings"
 	"time"
@@ -59,7 +58,7 @@ func nodesCommand(s streams) *cobra.Command {
 			if o.output == "json" {
 				return document.Write(s.out, overview.Document{Version: overview.Version, Nodes: nodes})
 			}
-			return printNodes(s.out, nodes)
+			return layout.Print(s.out, func(w *layout.Writer) { printNodes(w, nodes) })
 		},
 	}
 	o.add(cmd)
@@ -101,7 +100,7 @@ func (o *nodesOptions) overview(ctx context.Context) ([]overview.Node, error) {
 	return overview.Of(nodes, pods, o.names, time.Now()), nil
 }
 
-func printNodes(w io.Writer, nodes []overview.Node) error {
+func printNodes(w *layout.Writer, nodes []overview.Node) {
 	t := &layout.Table{}
 	t.Row("NODE", "POOL", "CPUS", "REQUESTED", "FREE", "HEALTH")
 	for i := range nodes {
@@ -116,17 +115,12 @@ func printNodes(w io.Writer, nodes []overview.Node) error {
 			t.Row(name, "", "", "", "", health)
 		}
 	}
-	if err := t.Print(w); err != nil {
-		return err
-	}
+	w.Table(t)
 	for i := range nodes {
 		if n := &nodes[i]; n.Message != "" {
-			if _, err := fmt.Fprintf(w, "%s: %s\n", n.Name, layout.Printable(withCode(n))); err != nil {
-				return err
-			}
+			fmt.Fprintf(w, "%s: %s\n", n.Name, layout.Printable(withCode(n)))
 		}
 	}
-	return nil
 }
 
 // withCode returns the message of a node with its code.

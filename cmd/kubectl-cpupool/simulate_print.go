@@ -15,48 +15,31 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/topology"
 )
 
-// page is what is printed, in parts with an empty line between them. It keeps the first
-// error.
+// page is text in parts, with an empty line between them.
 type page struct {
-	to    *layout.Writer
+	*layout.Writer
 	begun bool
-	err   error
 }
 
 func (p *page) part() {
 	if p.begun {
-		fmt.Fprintln(p.to)
+		fmt.Fprintln(p)
 	}
 	p.begun = true
-}
-
-func (p *page) say(text string) { p.to.Paragraph(text) }
-
-func (p *page) table(t *layout.Table) {
-	if err := t.Print(p.to); p.err == nil {
-		p.err = err
-	}
-}
-
-func (p *page) close() error {
-	if err := p.to.Flush(); p.err == nil {
-		p.err = err
-	}
-	return p.err
 }
 
 // printSimulations prints simulations for people: an overview of several nodes, and then
 // each node.
 func printSimulations(to io.Writer, all []*simulate.Document) error {
-	p := &page{to: layout.NewWriter(to, layout.Columns(to))}
+	p := &page{Writer: layout.NewWriter(to, layout.Columns(to))}
 	if len(all) > 1 {
 		p.part()
-		p.table(nodeTable(all))
+		p.Table(nodeTable(all))
 	}
 	for _, d := range all {
 		p.simulation(d)
 	}
-	return p.close()
+	return p.Flush()
 }
 
 // nodeTable is the overview of several nodes.
@@ -78,33 +61,33 @@ func nodeTable(all []*simulate.Document) *layout.Table {
 func (p *page) simulation(d *simulate.Document) {
 	p.part()
 	p.node(d.Node)
-	p.say(machineLine(d.Topology))
-	p.say(configLine(d))
+	p.Paragraph(machineLine(d.Topology))
+	p.Paragraph(configLine(d))
 	p.part()
-	p.table(poolTable(d))
+	p.Table(poolTable(d))
 	if len(d.Containers) > 0 {
 		p.part()
-		p.table(containerTable(d))
+		p.Table(containerTable(d))
 	}
 	if len(d.Steps) > 0 {
 		p.part()
-		p.table(stepTable(d))
+		p.Table(stepTable(d))
 	}
 	p.part()
 	p.refusals("refused", d.Refused)
 	if len(d.Refused) == 0 {
-		p.say("no requests refused")
+		p.Paragraph("no requests refused")
 	}
 	p.problems(d)
 	for _, note := range d.Notes {
-		p.say("note: " + note)
+		p.Paragraph("note: " + note)
 	}
 }
 
 // node prints the name of a node, if it has one.
 func (p *page) node(name string) {
 	if name != "" {
-		p.say("node: " + name)
+		p.Paragraph("node: " + name)
 	}
 }
 
@@ -234,7 +217,7 @@ func (p *page) refusals(how string, all []simulate.Refusal) {
 		case r.Until != "":
 			text += "; until " + r.Until
 		}
-		p.say(text)
+		p.Paragraph(text)
 	}
 }
 
@@ -250,26 +233,26 @@ func (p *page) problems(d *simulate.Document) {
 			name += "/" + x.Container
 		}
 		if !shown[name+" "+x.Code] {
-			p.say("not honoured: " + name + ": " + x.Text + " (" + x.Code + ")")
+			p.Paragraph("not honoured: " + name + ": " + x.Text + " (" + x.Code + ")")
 		}
 	}
 }
 
 // printComparisons prints, for each node, what differs between two configurations.
 func printComparisons(to io.Writer, all []*simulate.Comparison) error {
-	p := &page{to: layout.NewWriter(to, layout.Columns(to))}
+	p := &page{Writer: layout.NewWriter(to, layout.Columns(to))}
 	for _, c := range all {
 		p.comparison(c)
 	}
-	return p.close()
+	return p.Flush()
 }
 
 func (p *page) comparison(c *simulate.Comparison) {
 	p.part()
 	p.node(c.Before.Node)
-	p.say(machineLine(c.Before.Topology))
-	p.say("before: " + configLine(c.Before))
-	p.say("after: " + configLine(c.After))
+	p.Paragraph(machineLine(c.Before.Topology))
+	p.Paragraph("before: " + configLine(c.Before))
+	p.Paragraph("after: " + configLine(c.After))
 	p.part()
 	pools := &layout.Table{}
 	pools.Row("POOL", "CPUS BEFORE", "CPUS AFTER", "OWNED", "FREE")
@@ -287,20 +270,20 @@ func (p *page) comparison(c *simulate.Comparison) {
 		}
 		pools.Row(poolName(x.Name, x.Type), sizeOf(b.CPUs), sizeOf(a.CPUs), owned, free)
 	}
-	p.table(pools)
+	p.Table(pools)
 	if len(c.Containers) > 0 {
 		p.part()
-		p.table(changeTable(c))
+		p.Table(changeTable(c))
 	}
 	p.part()
-	p.say(fmt.Sprintf("%s of %d have another pool or other CPUs of their own", number(len(c.Containers), "container"), len(c.After.Containers)))
+	p.Paragraph(fmt.Sprintf("%s of %d have another pool or other CPUs of their own", number(len(c.Containers), "container"), len(c.After.Containers)))
 	p.refusals("refused after", c.Refused)
 	p.refusals("refused before only", c.Granted)
 	if both := len(c.After.Refused) - len(c.Refused); both > 0 {
-		p.say(fmt.Sprintf("refused by both: %d", both))
+		p.Paragraph(fmt.Sprintf("refused by both: %d", both))
 	}
 	for _, note := range c.After.Notes {
-		p.say("note: " + note)
+		p.Paragraph("note: " + note)
 	}
 }
 

@@ -182,5 +182,5 @@ func printUsage(w io.Writer, rows []usageRow) error {
 		}
 		t.Row(node, r.Pool, r.CPUs.String(), fmt.Sprintf("%.2f", r.Busy), fmt.Sprintf("%.0f", 100*r.Busy/float64(r.CPUs.Len())), r.Owner)
 	}
-	return t.Print(w)
+	return layout.Print(w, func(w *layout.Writer) { w.Table(t) })
 }

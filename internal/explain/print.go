@@ -160,7 +160,7 @@ func (p *printer) cgroup(s *inspect.Subject) {
 	t.Row("cpuset.mems.effective", k.MemsEffective, "")
 	t.Row("cpu.weight", k.Weight, weight)
 	t.Row("cpu.max", k.Max, quota)
-	_ = t.Print(p.Writer) // the writer keeps the error
+	p.Table(t)
 	if k.Error != "" {
 		p.say("not all files could be read: %s", k.Error)
 	}

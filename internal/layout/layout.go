@@ -36,10 +36,9 @@ func (t *Table) Row(cells ...string) {
 // least is how narrow a column may become.
 const least = 8
 
-// Print prints the rows, with two spaces between columns. On a terminal it cuts the widest
-// column first until the rows fit.
-func (t *Table) Print(w io.Writer) error {
-	most := Columns(w)
+// Table writes the rows of a table, with two spaces between columns. On a terminal it cuts the
+// widest column first until the rows fit.
+func (w *Writer) Table(t *Table) {
 	var widths []int
 	for _, row := range t.rows {
 		for i, c := range row {
@@ -53,7 +52,7 @@ func (t *Table) Print(w io.Writer) error {
 	for _, n := range widths {
 		sum += n
 	}
-	for ; most > 0 && sum > most; sum-- {
+	for ; w.columns > 0 && sum > w.columns; sum-- {
 		widest := 0
 		for i := range widths {
 			if widths[i] > widths[widest] {
@@ -74,11 +73,8 @@ func (t *Table) Print(w io.Writer) error {
 				line.WriteString(strings.Repeat(" ", widths[i]-utf8.RuneCountInString(c)+2))
 			}
 		}
-		if _, err := fmt.Fprintln(w, strings.TrimRight(line.String(), " ")); err != nil {
-			return err
-		}
+		fmt.Fprintln(w, strings.TrimRight(line.String(), " "))
 	}
-	return nil
 }
 
 // shorten cuts a text to n characters, in the middle of a name and at the end of a

@@ -22,12 +22,10 @@ func printText(w io.Writer) error {
 	t := layout.NewTable("POD", "REASON", "CPUS")
 	t.Row(longName, "a sentence that explains the placement", "")
 	t.Row("\x1b[2Jx", "ü", "0-3")
-	if err := t.Print(w); err != nil {
-		return err
-	}
-	text := layout.NewWriter(w, layout.Columns(w))
-	text.Paragraph("codes: a paragraph that is longer than the terminal")
-	return text.Flush()
+	return layout.Print(w, func(w *layout.Writer) {
+		w.Table(t)
+		w.Paragraph("codes: a paragraph that is longer than the terminal")
+	})
 }
 
 // inPipe is the text without a terminal.

@@ -23,6 +23,13 @@ type Writer struct {
 // a file if it is 0.
 func NewWriter(w io.Writer, columns int) *Writer { return &Writer{bufio.NewWriter(w), columns} }
 
+// Print calls write with a writer to a terminal or a file, and returns the first error.
+func Print(to io.Writer, write func(w *Writer)) error {
+	w := NewWriter(to, Columns(to))
+	write(w)
+	return w.Flush()
+}
+
 // Paragraph writes a paragraph.
 func (w *Writer) Paragraph(text string) {
 	for _, line := range wrap(text, "  ", w.columns) {
