@@ -151,13 +151,14 @@ func rows() []row {
 		{"partition", false, []string{"desired", "kernelstate", "quiet", "retry", "undo"}},
 		{"units", false, []string{"actor", "desired", "hostenv", "hostslices", "inventory", "kernelstate", "retry", "undo"}},
 		{"drift", false, []string{"desired", "hostenv", "inventory", "kernelstate", "retry", "undo"}},
-		{"hosttuning", false, []string{"hostenv", "power", "tune"}},
+		{"hosttuning", false, []string{"desired", "hostenv", "inventory", "power", "tune"}},
 		{"view", false, []string{"auxiliary", "desired", "hostenv", "internal/explain", "internal/verdict", "inventory", "nodestatus"}},
+		{"clusterstate", false, []string{"nodestatus", "view"}},
 		{"preview", false, []string{"audit", "auxiliary", "desired", "hostenv", "hostslices", "hosttuning", "inventory", "kernelstate", "nodestatus", "noise", "numahints", "power", "quiet", "recovery", "tune", "undo", "usablecpus"}},
 		{"restore", false, []string{"desired", "hostenv", "hosttuning", "nodestatus", "partition", "preview", "tune", "undo"}},
 
 		// The event loop: every package but preview and restore, which run without it.
-		{"daemon", false, []string{"actor", "appcpus", "auditor", "auxiliary", "control", "desired", "drift", "exposure", "hostenv", "hostslices", "hosttuning", "inventory", "kernelstate", "managers", "nodestatus", "noise", "numahints", "partition", "power", "quiet", "recovery", "refusal", "resize", "retry", "tune", "undo", "units", "usablecpus", "view", "waits"}},
+		{"daemon", false, []string{"actor", "appcpus", "auditor", "auxiliary", "clusterstate", "control", "desired", "drift", "exposure", "hostenv", "hostslices", "hosttuning", "inventory", "kernelstate", "managers", "nodestatus", "noise", "numahints", "partition", "power", "quiet", "recovery", "refusal", "resize", "retry", "tune", "undo", "units", "usablecpus", "view", "waits"}},
 	}
 }
 

@@ -35,7 +35,7 @@ const (
 // shown returns the state that the cluster would see. The loop must have ended.
 func (r *running) shown() *nodestatus.State {
 	r.stop()
-	return r.loop.clusterState()
+	return stateFor(r.loop)
 }
 
 func TestClusterState(t *testing.T) {
@@ -174,7 +174,7 @@ func TestClusterStateFollowsTheConfiguration(t *testing.T) {
 		t.Errorf("container is counted as %+v", c)
 	}
 	r.loop.settings.Config.Node = config.Node{}
-	if s := r.loop.clusterState(); s.Resources || s.Pools != nil || s.Condition != nil || s.Problems != nil || s.Taint != "" {
+	if s := stateFor(r.loop); s.Resources || s.Pools != nil || s.Condition != nil || s.Problems != nil || s.Taint != "" {
 		t.Errorf("with everything off: %+v", s)
 	}
 }
@@ -190,11 +190,11 @@ func TestConditionOfTheNode(t *testing.T) {
 		t.Errorf("condition %+v", c)
 	}
 	r.loop.status.runtimeErr = fmt.Errorf("no answer")
-	if c := r.loop.condition(); c.Ready || c.Reason != "RuntimeUnavailable" {
+	if c := conditionOf(r.loop); c.Ready || c.Reason != "RuntimeUnavailable" {
 		t.Errorf("condition %+v", c)
 	}
 	r.loop.status.ready = false
-	if c := r.loop.condition(); c.Ready || c.Reason != "Starting" {
+	if c := conditionOf(r.loop); c.Ready || c.Reason != "Starting" {
 		t.Errorf("condition %+v", c)
 	}
 }
@@ -377,4 +377,16 @@ func TestClusterHangs(t *testing.T) {
 	if s := r.loop.viewWithCluster().Sources[telemetry.APIServer]; s != telemetry.SourceLost {
 		t.Errorf("source is %s", s)
 	}
+}
+
+// stateFor returns the state that the cluster sees.
+func stateFor(l *Loop) *nodestatus.State {
+	f := l.clusterFacts()
+	return f.State()
+}
+
+// conditionOf returns the condition of the node.
+func conditionOf(l *Loop) *nodestatus.Condition {
+	f := l.clusterFacts()
+	return f.Condition()
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/cpupoold/cpupoold/internal/node/desired"
 	"github.com/cpupoold/cpupoold/internal/node/exposure"
 	"github.com/cpupoold/cpupoold/internal/node/hostenv"
+	"github.com/cpupoold/cpupoold/internal/node/hosttuning"
 	"github.com/cpupoold/cpupoold/internal/node/inventory"
 	"github.com/cpupoold/cpupoold/internal/node/kernelstate"
 	"github.com/cpupoold/cpupoold/internal/node/nodestatus"
@@ -90,7 +91,7 @@ func runOn(ctx context.Context, h hostenv.Host, o Options) error {
 	if err := l.askNamespaces(o); err != nil {
 		return err
 	}
-	if l.tuner, err = l.newTuner(o.Log); err != nil {
+	if l.tuning, err = hosttuning.New(&l.settings, l.Possible, l.Observes, o.Log, func() { l.box.Post(tuned{}) }); err != nil {
 		return err
 	}
 	server, err := telemetry.New(telemetry.Options{
@@ -109,7 +110,7 @@ func runOn(ctx context.Context, h hostenv.Host, o Options) error {
 	servers.Go(func() { serveMetrics(ctx, server, o) })
 	servers.Go(func() { l.serveControl(ctx, o) })
 	servers.Go(func() { l.auditor.Run(ctx, o.Log, func() (auditor.Watcher, error) { return auditor.Open() }) })
-	servers.Go(func() { l.tuner.Run(ctx) })
+	servers.Go(func() { l.tuning.Run(ctx) })
 	if l.cluster != nil {
 		servers.Go(func() { l.cluster.Run(ctx) })
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/cpupoold/cpupoold/internal/node/drift"
 	"github.com/cpupoold/cpupoold/internal/node/exposure"
 	"github.com/cpupoold/cpupoold/internal/node/hostenv"
+	"github.com/cpupoold/cpupoold/internal/node/hosttuning"
 	"github.com/cpupoold/cpupoold/internal/node/inventory"
 	"github.com/cpupoold/cpupoold/internal/node/kernelstate"
 	"github.com/cpupoold/cpupoold/internal/node/nodestatus"
@@ -28,7 +29,6 @@ import (
 	"github.com/cpupoold/cpupoold/internal/node/resize"
 	"github.com/cpupoold/cpupoold/internal/node/retry"
 	"github.com/cpupoold/cpupoold/internal/node/telemetry"
-	"github.com/cpupoold/cpupoold/internal/node/tune"
 	"github.com/cpupoold/cpupoold/internal/node/undo"
 	"github.com/cpupoold/cpupoold/internal/node/units"
 	"github.com/cpupoold/cpupoold/internal/node/usablecpus"
@@ -109,8 +109,7 @@ type Loop struct {
 	schedule       schedule
 	quiet          *quiet.Quiet
 	auditor        *auditor.Auditor
-	tuner          *tune.Tuner // nil if the daemon changes no settings of the host
-	tuning         tuning
+	tuning         *hosttuning.Tuning // nil if the daemon changes no settings of the host
 	historyLog     *view.HistoryLog
 	memoryRelease  memoryRelease
 	latest         atomic.Pointer[view.Snapshot]

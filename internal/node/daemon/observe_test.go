@@ -86,10 +86,10 @@ hostSlices: {enabled: true}
 		t.Errorf("du.service has AllowedCPUs=%s", property)
 	}
 	r.inspect(func(l *Loop) {
-		if c := l.condition(); c.Reason != "Observing" || !c.Ready {
+		if c := conditionOf(l); c.Reason != "Observing" || !c.Ready {
 			t.Errorf("condition %+v; want Observing", c)
 		}
-		if s := l.clusterState(); s.Resources || !s.OnlyCondition || s.Taint != "" || s.Depletion != nil || s.Topology != nil || s.Condition == nil || len(s.Problems) > 0 {
+		if s := stateFor(l); s.Resources || !s.OnlyCondition || s.Taint != "" || s.Depletion != nil || s.Topology != nil || s.Condition == nil || len(s.Problems) > 0 {
 			t.Errorf("the cluster is shown %+v; want a condition and no more", s)
 		}
 	})

@@ -159,7 +159,7 @@ func TestManagerThatAppears(t *testing.T) {
 				t.Errorf("the problem %q does not say %q", text, part)
 			}
 		}
-		if c := l.condition(); c.Reason != "Degraded" || !c.Ready {
+		if c := conditionOf(l); c.Reason != "Degraded" || !c.Ready {
 			t.Errorf("condition %+v; want Degraded", c)
 		}
 	})

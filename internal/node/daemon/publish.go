@@ -26,7 +26,7 @@ func (l *Loop) publish() {
 		l.writeApplications(now)
 		l.noteReady(now)
 		l.showAudit()
-		l.tuneHost()
+		l.tuning.Set(&l.settings, l.status.plan, l.inventory, &l.others, l.Possible)
 	}
 	v := l.view()
 	l.historyLog.NoteSources(v.Sources)
@@ -170,7 +170,7 @@ func (l *Loop) problems() []pools.Problem {
 	all = append(all, l.cgroupProblems(l.watch.watcher.Flooding())...)
 	all = append(all, l.inventory.RecordProblems(l.status.targets)...)
 	all = append(all, l.watch.auxiliary.Problems(l.inventory)...)
-	all = append(all, l.tuneProblems()...)
+	all = append(all, l.tuning.Problems()...)
 	all = append(all, l.journal.Problems(l.JournalFile)...)
 	all = append(all, l.refusalLog.Problems()...)
 	all = append(all, l.hints.Problems(l.inventory, l.now())...)
@@ -204,7 +204,7 @@ func (l *Loop) view() *telemetry.View {
 		Parked:      l.isolation.parking.cpus,
 		Quiet:       l.quiet.Counts(),
 		Observed:    l.unwrittenCounts(),
-		Settings:    l.tuneView(),
+		Settings:    l.tuning.View(),
 	}
 	l.driftView(v)
 	l.status.counts.Report(v)

@@ -3,6 +3,6 @@
 // file with their original values.
 //
 // Packages tune and power decide about the values and write them; tune does so
-// in a goroutine of its own. This package has no state. It opens /proc and /sys
+// in a goroutine of its own. This package opens /proc and /sys
 // of the host, also from within a container.
 package hosttuning

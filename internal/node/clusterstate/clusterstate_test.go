@@ -1,0 +1,76 @@
+package clusterstate_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/cpupoold/cpupoold/internal/node/clusterstate"
+	"github.com/cpupoold/cpupoold/internal/node/desired"
+	"github.com/cpupoold/cpupoold/internal/node/inventory"
+	"github.com/cpupoold/cpupoold/internal/node/nodestatus"
+	"github.com/cpupoold/cpupoold/internal/node/telemetry"
+	"github.com/cpupoold/cpupoold/internal/node/view"
+	"github.com/cpupoold/cpupoold/internal/testing/nodefixture"
+	"github.com/cpupoold/cpupoold/pkg/cgroup"
+	"github.com/cpupoold/cpupoold/pkg/pools"
+)
+
+// facts returns the facts of a node in the desired state.
+func facts(t *testing.T) clusterstate.Facts {
+	t.Helper()
+	n := nodefixture.New(t, nodefixture.Spec{})
+	n.YAML = nodefixture.PoolsYAML
+	c, err := n.Config()
+	s := new(desired.Settings)
+	if err == nil {
+		_, err = s.Begin(c, n.CPUs.Now(), nil)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return clusterstate.Facts{Ready: true, Node: view.Node{Settings: s, Plan: &pools.Plan{Shared: s.Pools.Shared}, Planned: true, Inventory: inventory.New(cgroup.DriverSystemd)}}
+}
+
+// TestCondition checks that the most severe of several facts is the condition.
+func TestCondition(t *testing.T) {
+	var f clusterstate.Facts
+	for _, c := range []struct { // each case adds a fact that is more severe
+		name   string
+		add    func()
+		ready  bool
+		reason string
+		text   string
+	}{
+		{"nothing", func() { f = facts(t) }, true, "AsPlanned", "CPUs of their pools"},
+		{"problem of a pod", func() { f.Problems = []pools.Problem{{PodUID: "u", Reason: pools.Reason{Text: "of a pod"}}} }, true, "AsPlanned", ""},
+		{"problem of the node", func() { f.Problems = append(f.Problems, pools.Problem{Reason: pools.Reason{Text: "of the node"}}) }, true, "Degraded", "of the node"},
+		{"adapted", func() { f.Node.Settings.Adapted = []string{"CPU 9 does not exist"} }, true, "ConfigurationAdapted", "CPU 9"},
+		{"refused configuration", func() { f.Config = errors.New("no pools") }, true, "ConfigurationRefused", "no pools"},
+		{"no shared CPUs", func() { f.Node.Plan = new(pools.Plan) }, true, "SharedDepleted", "0 CPUs"},
+		{"fault", func() { f.Faults = map[cgroup.Path]error{"b": errors.New("wrong"), "a": errors.New("busy")} }, false, "NotAsPlanned", "a: busy; and 1 cgroups more"},
+		{"observing", func() { f.Observes, f.Unwritten = true, 3 }, true, "Observing", "3 writes"},
+		{"no runtime", func() { f.Runtime = errors.New("connection refused") }, false, "RuntimeUnavailable", "connection refused"},
+		{"not ready", func() { f.Ready = false }, false, "Starting", ""},
+	} {
+		c.add()
+		got := f.Condition()
+		if got.Ready != c.ready || got.Reason != c.reason || !strings.Contains(got.Message, c.text) {
+			t.Errorf("%s: %+v; want ready %t, %s with %q", c.name, *got, c.ready, c.reason, c.text)
+		}
+	}
+}
+
+// TestWithStats checks that the state of the connection is added to a copy of the view.
+func TestWithStats(t *testing.T) {
+	before := &telemetry.View{Sources: map[telemetry.Source]telemetry.SourceState{telemetry.NRI: telemetry.SourceOK}}
+	for connected, want := range map[bool]telemetry.SourceState{true: telemetry.SourceOK, false: telemetry.SourceLost} {
+		v := clusterstate.WithStats(before, nodestatus.Stats{Connected: connected, Pressure: true})
+		if v.Sources[telemetry.APIServer] != want || v.Sources[telemetry.NRI] != telemetry.SourceOK || !v.Node.Pressure {
+			t.Errorf("connected %t: %+v, %+v", connected, v.Sources, v.Node)
+		}
+	}
+	if _, changed := before.Sources[telemetry.APIServer]; changed || before.Node != nil {
+		t.Error("the published view has changed")
+	}
+}
