@@ -14,32 +14,52 @@ import (
 	"golang.org/x/tools/go/packages"
 )
 
-// documentsIn returns the types of the documents that a package writes by internal/document. A
-// generic function writes documents of the types of its instances.
+// documentsIn returns the types of the documents that a package writes by internal/document,
+// also through functions of its own that have the document as a parameter. A generic function
+// writes documents of the types of its instances.
 func documentsIn(p *packages.Package) []types.Type {
 	var all []types.Type
-	generic := map[types.Object]bool{}
-	for _, f := range p.Syntax {
-		for _, decl := range f.Decls {
-			ast.Inspect(decl, func(n ast.Node) bool {
-				call, ok := n.(*ast.CallExpr)
-				if !ok {
-					return true
-				}
-				s, ok := call.Fun.(*ast.SelectorExpr)
-				if !ok {
-					return true
-				}
-				if o := p.TypesInfo.Uses[s.Sel]; o != nil && o.Pkg() != nil && o.Pkg().Path() == module+"internal/document" {
-					all = append(all, p.TypesInfo.TypeOf(call.Args[1]))
-					if fn, ok := decl.(*ast.FuncDecl); ok && fn.Type.TypeParams != nil {
-						generic[p.TypesInfo.Defs[fn.Name]] = true
+	generic, writers := map[types.Object]bool{}, map[types.Object]int{} // index of the parameter
+	calls := func(visit func(decl ast.Decl, call *ast.CallExpr, called types.Object)) {
+		for _, f := range p.Syntax {
+			for _, decl := range f.Decls {
+				ast.Inspect(decl, func(n ast.Node) bool {
+					call, ok := n.(*ast.CallExpr)
+					if !ok {
+						return true
 					}
-				}
-				return true
-			})
+					if s, ok := call.Fun.(*ast.SelectorExpr); ok && p.TypesInfo.Uses[s.Sel] != nil {
+						visit(decl, call, p.TypesInfo.Uses[s.Sel])
+					}
+					return true
+				})
+			}
 		}
 	}
+	calls(func(decl ast.Decl, call *ast.CallExpr, called types.Object) {
+		if called.Pkg() == nil || called.Pkg().Path() != module+"internal/document" {
+			return
+		}
+		fn, inFunc := decl.(*ast.FuncDecl)
+		if id, ok := call.Args[1].(*ast.Ident); ok && inFunc && types.IsInterface(p.TypesInfo.TypeOf(id)) {
+			params := p.TypesInfo.Defs[fn.Name].Type().(*types.Signature).Params()
+			for i := range params.Len() {
+				if params.At(i) == p.TypesInfo.Uses[id] {
+					writers[p.TypesInfo.Defs[fn.Name]] = i
+					return
+				}
+			}
+		}
+		all = append(all, p.TypesInfo.TypeOf(call.Args[1]))
+		if inFunc && fn.Type.TypeParams != nil {
+			generic[p.TypesInfo.Defs[fn.Name]] = true
+		}
+	})
+	calls(func(_ ast.Decl, call *ast.CallExpr, called types.Object) {
+		if i, ok := writers[called]; ok {
+			all = append(all, p.TypesInfo.TypeOf(call.Args[i]))
+		}
+	})
 	for id, instance := range p.TypesInfo.Instances {
 		if generic[p.TypesInfo.Uses[id]] {
 			all = slices.AppendSeq(all, instance.TypeArgs.Types())
@@ -104,8 +124,8 @@ func TestDocumentsHaveOneStyle(t *testing.T) {
 			}
 		}
 	}
-	if documents < 20 {
-		t.Errorf("%d documents; want at least 20", documents)
+	if documents < 29 {
+		t.Errorf("%d documents; want at least 29", documents)
 	}
 }
 
