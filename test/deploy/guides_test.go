@@ -146,12 +146,14 @@ func TestGuidesWorkloads(t *testing.T) {
 	const guide = docs + "guides/authoring-workloads.md"
 	dir := t.TempDir()
 	tool := filepath.Join(dir, "kubectl-cpupool")
-	run := func(name string, args ...string) string {
-		out, err := exec.CommandContext(t.Context(), name, args...).CombinedOutput()
-		if err != nil {
-			t.Errorf("%s %s: %v: %s", filepath.Base(name), strings.Join(args, " "), err, out)
+	run := func(name string, args ...string) (out, errs string) {
+		var o, e strings.Builder
+		cmd := exec.CommandContext(t.Context(), name, args...)
+		cmd.Stdout, cmd.Stderr = &o, &e
+		if err := cmd.Run(); err != nil {
+			t.Errorf("%s %s: %v: %s%s", filepath.Base(name), strings.Join(args, " "), err, &o, &e)
 		}
-		return string(out)
+		return o.String(), e.String()
 	}
 	run("go", "-C", "../..", "build", "-o", tool, "./cmd/kubectl-cpupool")
 	text := pages(t)[guide]
@@ -166,9 +168,9 @@ func TestGuidesWorkloads(t *testing.T) {
 		t.Fatal(err)
 	}
 	run(tool, "lint", "-f", manifests, "--allowed-namespaces", "monitoring")
-	out := run(tool, "mutate", "-f", manifests, "--shared-cpus", "--guaranteed-cpus")
-	if strings.Contains(out, "warning") {
-		t.Errorf("not all is honoured:\n%s", out)
+	out, errs := run(tool, "mutate", "-f", manifests, "--shared-cpus", "--guaranteed-cpus")
+	if strings.Contains(errs, "warning") {
+		t.Errorf("mutate warns:\n%s", errs)
 	}
 	all := parse(t, []byte(out))
 	pod := all["Pod  du"].(*corev1.Pod).Spec
