@@ -9,9 +9,11 @@ import (
 
 	"github.com/cpupoold/cpupoold/internal/history"
 	"github.com/cpupoold/cpupoold/internal/node/hostenv"
+	"github.com/cpupoold/cpupoold/internal/node/noise"
 	"github.com/cpupoold/cpupoold/internal/node/telemetry"
 	"github.com/cpupoold/cpupoold/internal/node/usablecpus"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/cri"
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
@@ -222,34 +224,10 @@ func (l *Loop) view() *telemetry.View {
 			paths[id] = t.Path
 		}
 	}
-	v.Containers = make([]telemetry.Container, 0, len(paths))
-	for i := range l.status.plan.Pods {
-		pod := &l.status.plan.Pods[i]
-		for j := range pod.Containers {
-			c := &pod.Containers[j]
-			if c.State == pools.Exited || c.Kind == pools.Infra {
-				continue
-			}
-			if !c.Mixed.IsEmpty() {
-				v.Mixed++
-			}
-			shown := telemetry.Container{
-				PoolName: poolName(c.Pool, c.Type), ID: c.ID, Namespace: pod.Namespace, Pod: pod.Name, Name: c.Name,
-				Reason: string(c.Reason.Code), Cgroup: string(paths[c.ID]),
-			}
-			if c.Pool == pools.Guaranteed && shown.Cgroup != "" {
-				r := l.machine().Of(c.CPUs, l.isolation.mode(paths[c.ID]))
-				shown.Isolation, shown.Noise = string(r.Mode), counts(l.Boot, r)
-			}
-			v.Containers = append(v.Containers, shown)
-		}
-	}
-	for _, u := range l.status.plan.Units {
-		v.Containers = append(v.Containers, telemetry.Container{
-			PoolName: poolName(u.Pool, u.Type), Unit: true, Name: u.Name,
-			Reason: string(u.Reason.Code), Cgroup: string(paths[l.inventory.UnitName(u.Name)]),
-		})
-	}
+	v.Containers, v.Mixed = node.Containers(paths, func(cpus cpuset.Set, at cgroup.Path) (noise.Report, map[string]int) {
+		r := l.machine().Of(cpus, l.isolation.mode(at))
+		return r, counts(l.Boot, r)
+	})
 	return v
 }
 
@@ -286,10 +264,6 @@ func (l *Loop) sources() map[telemetry.Source]telemetry.SourceState {
 		}
 	}
 	return all
-}
-
-func poolName(p pools.Pool, typ string) telemetry.PoolName {
-	return telemetry.PoolName{Pool: string(p), Type: typ}
 }
 
 func sourceState(s cri.StreamState) telemetry.SourceState {
