@@ -112,11 +112,39 @@ func (k *caches) search(q *search) {
 			break
 		}
 	}
-	for i := 0; !k.found && i < len(k.entries); i++ {
-		k.push(int32(i)) // the fullest first, until it is enough
-		if k.sum.cpus() >= q.n {
-			k.consider(q)
+	if k.found {
+		return
+	}
+	k.fillUp(q) // the fullest first
+	slices.SortStableFunc(k.entries, func(a, b cacheEntry) int { return cmp.Compare(b.tally.inWholeCores(), a.tally.inWholeCores()) })
+	k.fillUp(q)
+}
+
+// fillUp considers the first caches in order that are enough together, without the last ones that
+// are not necessary.
+func (k *caches) fillUp(q *search) {
+	enough := func() bool {
+		if k.sum.cpus() < q.n {
+			return false
 		}
+		q.considered++
+		parts, _, ok := q.cover(k.sum)
+		return ok && parts <= k.parts
+	}
+	for i := 0; i < len(k.entries) && !enough(); i++ {
+		k.push(int32(i))
+	}
+	for at := len(k.chosen) - 1; at >= 0; at-- {
+		i := k.chosen[at]
+		if k.sum.add(k.entries[i].tally, -1); enough() {
+			k.chosen = slices.Delete(k.chosen, at, at+1)
+			continue
+		}
+		k.sum.add(k.entries[i].tally, 1)
+	}
+	k.consider(q)
+	for len(k.chosen) > 0 {
+		k.pop()
 	}
 }
 

@@ -99,8 +99,8 @@
 // alike count once. Both share the bound maxCombinations. Within it the search is exhaustive,
 // as for most requests on machines with up to 15 nodes. Ragged supplies with many different
 // caches reach the bound on smaller machines. Beyond it the best choice so far counts, or the
-// emptiest nodes and caches are taken until there is enough: nodes, packages and caches may
-// be more than necessary. Cores in part are the fewest also beyond the bound, where the numbers
+// emptiest nodes and caches are taken until there is enough, and then the caches that are not
+// necessary are left out: nodes, packages and caches may be more than necessary. Cores in part are the fewest also beyond the bound, where the numbers
 // of threads of the cores divide one another: with up to two threads always, with four or
 // eight while all of them are online. Even shares are weighed within the same bound and within
 // maxSteps. Beyond it only the largest nodes are weighed, and the remainder of an even share

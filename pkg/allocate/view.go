@@ -294,3 +294,12 @@ func (t tally) add(other tally, sign int32) {
 
 // cpus is how many CPUs are usable.
 func (t tally) cpus() int { return int(t[0]) }
+
+// inWholeCores returns the number of CPUs in cores that are usable with all their threads.
+func (t tally) inWholeCores() int {
+	n := 0
+	for threads := 1; threads <= len(t)/2; threads++ {
+		n += threads * int(t[threads])
+	}
+	return n
+}
