@@ -6,31 +6,31 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/workload"
 )
 
-// manage returns the pod as one of a workload type; or nil and why it will not be
-// one; or the error with which it is refused. The order is OpenShift's: whether the
+// manage returns the pod as one of a workload type, with the containers that had the resource of a
+// pool; or nil and why it will not be one; or the error with which it is refused. The order is OpenShift's: whether the
 // words of the annotation are right matters only to those who may use it.
-func (s Settings) manage(pod *corev1.Pod, typ string, from Origin) (*corev1.Pod, Reason, error) {
+func (s Settings) manage(pod *corev1.Pod, typ string, from Origin) (*corev1.Pod, removed, Reason, error) {
 	if s.outside {
-		return nil, NodeWithoutDaemon, nil
+		return nil, nil, NodeWithoutDaemon, nil
 	}
 	if !s.Types[typ] {
-		return nil, TypeOff, nil
+		return nil, nil, TypeOff, nil
 	}
 	if !from.Manifest {
 		switch allowed, annotated := s.Names.Allowed(from.Namespace, typ); {
 		case !annotated:
-			return nil, NamespaceNotAnnotated, nil
+			return nil, nil, NamespaceNotAnnotated, nil
 		case !allowed:
-			return nil, "", s.forbidden(typ)
+			return nil, nil, "", s.forbidden(typ)
 		}
 	}
 	if _, _, err := s.Names.Target(pod.Annotations); err != nil {
-		return nil, "", &Refusal{Message: err.Error()}
+		return nil, nil, "", &Refusal{Message: err.Error()}
 	}
 	// The scheduler counts these instead of what the containers ask for, and they
 	// cannot be an extended resource.
 	if r := pod.Spec.Resources; r != nil && has(r, corev1.ResourceCPU) && !defaulted(pod) {
-		return nil, PodLevelCPU, nil
+		return nil, nil, PodLevelCPU, nil
 	}
 
 	managed := draft(pod)
@@ -48,17 +48,19 @@ func (s Settings) manage(pod *corev1.Pod, typ string, from Origin) (*corev1.Pod,
 	}
 	before := s.Defaults.class(managed)
 	if before == corev1.PodQOSGuaranteed {
-		return nil, GuaranteedPod, nil
+		return nil, nil, GuaranteedPod, nil
 	}
+	var had removed
 	i := 0
 	for c := range containers(managed) {
 		// As in OpenShift, the resources of BestEffort pods stay.
 		claims[i].requested = claims[i].requested && before != corev1.PodQOSBestEffort
-		s.move(&c.Resources, typ, claims[i])
+		shared, guaranteed := s.move(&c.Resources, typ, claims[i])
+		had = had.with(pod, i, shared, guaranteed)
 		i++
 	}
 	if s.Defaults.class(managed) != before {
-		return nil, ClassWouldChange, nil
+		return nil, nil, ClassWouldChange, nil
 	}
 
 	s.strip(managed)
@@ -70,7 +72,7 @@ func (s Settings) manage(pod *corev1.Pod, typ string, from Origin) (*corev1.Pod,
 		}
 		i++
 	}
-	return managed, "", nil
+	return managed, had, "", nil
 }
 
 // defaulted says that a pod's own CPU request is, or could be, one that the API server
@@ -129,14 +131,16 @@ func (s Settings) claim(annotations map[string]string, r *corev1.ResourceRequire
 	return claim{milli: cores, limit: limit, requested: has(r, corev1.ResourceCPU) || has(r, resource)}
 }
 
-// move makes a claim the resource of a workload type, and the only one of a pool.
-func (s Settings) move(r *corev1.ResourceRequirements, typ string, c claim) {
+// move makes a claim the resource of a workload type, and the only one of a pool. It reports
+// whether the container had the resources of the shared and the guaranteed pool.
+func (s Settings) move(r *corev1.ResourceRequirements, typ string, c claim) (shared, guaranteed bool) {
 	s.release(r)
-	s.unpool(r)
+	shared, guaranteed = s.unpool(r)
 	if c.requested {
 		remove(r, corev1.ResourceCPU)
 		set(r, s.Names.CoresResource(typ), c.milli)
 	}
+	return shared, guaranteed
 }
 
 // release removes the resources of all workload types. It returns the largest

@@ -39,13 +39,16 @@ func (s Settings) Mutate(pod *corev1.Pod, from Origin) (*corev1.Pod, []Warning, 
 	ignored := s.ignored(pod.Annotations, typ)
 	var warnings []Warning
 	if asks {
-		managed, why, err := s.manage(pod, typ, from)
+		managed, had, why, err := s.manage(pod, typ, from)
 		if err != nil {
 			return nil, nil, err
 		}
 		if managed != nil {
 			// The annotation that asks stays, so that a second call finds the other reasons again.
-			warnings = append(ignored, s.lost(pod, managed)...)
+			warnings = ignored
+			if had != nil {
+				warnings = append(warnings, s.lost(managed, had)...)
+			}
 			s.warn(managed, pod.Annotations, []Reason{AnnotationIgnored, ResourceWithoutCPU}, warnings)
 			s.tolerate(managed, from)
 			return managed, warnings, nil

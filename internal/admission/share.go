@@ -20,6 +20,8 @@ func (s Settings) share(pod *corev1.Pod, asks bool) (*corev1.Pod, []Warning) {
 			warnings = append(warnings, w)
 		}
 	}
+	var had removed
+	i := 0
 	for c := range containers(shared) {
 		if typ, released := s.giveBack(pod.Annotations, c); released && !asks {
 			warn(Warning{Reason: CoresWithoutTarget, Subject: typ})
@@ -31,46 +33,64 @@ func (s Settings) share(pod *corev1.Pod, asks bool) (*corev1.Pod, []Warning) {
 		if removedGuaranteed && !s.GuaranteedCPUs {
 			warn(s.removed(s.Names.GuaranteedResource()))
 		}
+		had = had.with(pod, i, removedShared, removedGuaranteed)
+		i++
 	}
 	warnings = append(warnings, s.pool(shared)...)
-	return shared, append(warnings, s.lost(pod, shared)...)
+	if had != nil {
+		warnings = append(warnings, s.lost(shared, had)...)
+	}
+	return shared, warnings
 }
 
-// lost returns a warning for each resource of a pool that a container of before has, if the
-// container is counted by no resource in after. An author can write such a resource without the
-// cpu request that it follows from. With spec.resources, another container can have it. Of a
-// resource that is off, [Settings.share] warns.
-func (s Settings) lost(before, after *corev1.Pod) (warnings []Warning) {
+// removed are the containers of a pod, by place, that had the resource of a pool.
+type removed []struct{ shared, guaranteed bool }
+
+// with returns the containers with the one at a place. It is nil as long as no container of the
+// pod had a resource.
+func (had removed) with(pod *corev1.Pod, at int, shared, guaranteed bool) removed {
+	if !shared && !guaranteed {
+		return had
+	}
+	if had == nil {
+		had = make(removed, len(pod.Spec.InitContainers)+len(pod.Spec.Containers))
+	}
+	had[at].shared, had[at].guaranteed = shared, guaranteed
+	return had
+}
+
+// lost returns a warning for each resource of a pool that is on, and that was removed from a
+// container which no resource counts now. An author can write such a resource without the cpu
+// request that it follows from. With spec.resources, another container can have it. Of a resource
+// that is off, [Settings.share] warns.
+func (s Settings) lost(pod *corev1.Pod, had removed) (warnings []Warning) {
+	shared, guaranteed := s.Names.SharedResource(), s.Names.GuaranteedResource()
 	counted := func(c *corev1.Container) bool {
 		for name := range c.Resources.Requests {
 			_, cores := s.Names.CoresType(string(name))
-			if cores || string(name) == s.Names.SharedResource() || string(name) == s.Names.GuaranteedResource() {
+			if cores || string(name) == shared || string(name) == guaranteed {
 				return true
 			}
 		}
 		return false
 	}
-	others := false
-	var uncounted []bool
-	for c := range containers(after) {
-		uncounted = append(uncounted, !counted(c))
-		others = others || counted(c)
+	i, others, lostShared, lostGuaranteed := 0, false, false, false
+	for c := range containers(pod) {
+		if counted(c) {
+			others = true
+		} else {
+			lostShared, lostGuaranteed = lostShared || had[i].shared, lostGuaranteed || had[i].guaranteed
+		}
+		i++
 	}
-	if others && podLevel(before) {
+	if others && podLevel(pod) {
 		return nil
 	}
-	for _, pool := range []struct {
-		name string
-		on   bool
-	}{{s.Names.SharedResource(), s.SharedCPUs}, {s.Names.GuaranteedResource(), s.GuaranteedCPUs}} {
-		i, lost := 0, false
-		for c := range containers(before) {
-			lost = lost || uncounted[i] && has(&c.Resources, corev1.ResourceName(pool.name))
-			i++
-		}
-		if lost && pool.on {
-			warnings = append(warnings, Warning{Reason: ResourceWithoutCPU, Subject: pool.name})
-		}
+	if lostShared && s.SharedCPUs {
+		warnings = append(warnings, Warning{Reason: ResourceWithoutCPU, Subject: shared})
+	}
+	if lostGuaranteed && s.GuaranteedCPUs {
+		warnings = append(warnings, Warning{Reason: ResourceWithoutCPU, Subject: guaranteed})
 	}
 	return warnings
 }
