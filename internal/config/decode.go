@@ -9,6 +9,9 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/cpupoold/cpupoold/internal/spelling"
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
 
 // decoder fills a Config from YAML nodes and collects what is wrong with them.
@@ -41,7 +44,6 @@ func (d *decoder) decode(data []byte, fields []field) {
 	}
 	if err := dec.Decode(&second); !errors.Is(err, io.EOF) {
 		d.fail("", "", "has more than one YAML document; keep one")
-		return
 	}
 	root := &yaml.Node{Kind: yaml.MappingNode}
 	if len(doc.Content) > 0 && doc.Content[0].Tag != "!!null" {
@@ -66,7 +68,7 @@ func syntaxReason(err error) string {
 func (d *decoder) mapping(key string, n *yaml.Node, fields []field) {
 	n = deref(n)
 	if n.Kind != yaml.MappingNode {
-		d.fail(key, n.Value, "must be a mapping with the keys "+names(fields))
+		d.fail(key, n.Value, "must be a mapping with the keys "+strings.Join(names(fields), ", "))
 		return
 	}
 	for i := 0; i+1 < len(n.Content); i += 2 {
@@ -76,7 +78,7 @@ func (d *decoder) mapping(key string, n *yaml.Node, fields []field) {
 		_, seen := d.origins.lines[child]
 		switch {
 		case f < 0:
-			d.failAt(n.Content[i].Line, child, n.Content[i+1].Value, "is not a known key; known here: "+names(fields))
+			d.unknown(key, n, i, fields)
 		case seen:
 			d.failAt(n.Content[i].Line, child, n.Content[i+1].Value, "is set twice; keep one")
 		default:
@@ -84,6 +86,29 @@ func (d *decoder) mapping(key string, n *yaml.Node, fields []field) {
 			fields[f].decode(child, deref(n.Content[i+1]))
 		}
 	}
+}
+
+// unknown reports the unknown key at index i of a mapping. If it is misspelt, the value is decoded
+// as the value of the key that is meant, so that its problems are reported, too.
+func (d *decoder) unknown(key string, n *yaml.Node, i int, fields []field) {
+	at, value := n.Content[i], n.Content[i+1]
+	meant := spelling.Near(at.Value, names(fields))
+	if meant == "" {
+		d.failAt(at.Line, join(key, at.Value), value.Value, "is not a known key; known here: "+strings.Join(names(fields), ", "))
+		return
+	}
+	d.failAt(at.Line, join(key, at.Value), value.Value, "is not a known key; did you mean "+meant+"?")
+	for j := 0; j < len(n.Content); j += 2 {
+		if n.Content[j].Value == meant {
+			return
+		}
+	}
+	child := join(key, meant)
+	if _, seen := d.origins.lines[child]; seen {
+		return
+	}
+	d.origins.lines[child] = at.Line
+	fields[slices.IndexFunc(fields, func(f field) bool { return f.name == meant })].decode(child, deref(value))
 }
 
 // sequence decodes each element of a list.
@@ -113,6 +138,29 @@ func (d *decoder) scalar(set func(text string) error) func(string, *yaml.Node) {
 	}
 }
 
+// cpus is scalar for a list of CPUs. It reports a list of YAML with the text to write instead, and
+// sets its CPUs, so that a pool with the same CPUs is reported, too.
+func (d *decoder) cpus(set func(text string) error) func(string, *yaml.Node) {
+	return func(key string, n *yaml.Node) {
+		if n.Kind != yaml.SequenceNode {
+			d.scalar(set)(key, n)
+			return
+		}
+		var items []string
+		for _, item := range n.Content {
+			items = append(items, deref(item).Value)
+		}
+		text, known := "0-3,8", false
+		if cpus, err := cpuset.Parse(strings.Join(items, ",")); err == nil && !cpus.IsEmpty() {
+			text = cpus.String()
+			known = set(text) == nil
+		}
+		p := d.origins.problem(key, "", fmt.Sprintf("is a list of YAML; write CPUs as one text, such as cpus: %q", text))
+		p.known = known
+		d.problems = append(d.problems, p)
+	}
+}
+
 func (d *decoder) fail(key, value, reason string) {
 	d.problems = append(d.problems, d.origins.problem(key, value, reason))
 }
@@ -139,10 +187,10 @@ func join(key, name string) string {
 	return key + "." + name
 }
 
-func names(fields []field) string {
+func names(fields []field) []string {
 	all := make([]string, 0, len(fields))
 	for _, f := range fields {
 		all = append(all, f.name)
 	}
-	return strings.Join(all, ", ")
+	return all
 }

@@ -38,7 +38,7 @@ func (d *decoder) fields(c *Config) []field {
 		{"staticPods", func(key string, n *yaml.Node) { d.staticPods(key, n, &c.StaticPods) }},
 		{"namespacePermission", d.scalar(func(s string) error { return setOneOf(&c.NamespacePermission, s, PermissionList, PermissionAnnotation) })},
 		{"shared", func(key string, n *yaml.Node) {
-			d.mapping(key, n, []field{{"cpus", d.scalar(func(s string) error { return setShared(&c.Pools, s) })}})
+			d.mapping(key, n, []field{{"cpus", d.cpus(func(s string) error { return setShared(&c.Pools, s) })}})
 		}},
 		{"guaranteed", func(key string, n *yaml.Node) { d.guaranteed(key, n, c) }},
 		{"infraContainers", d.scalar(func(s string) error { return setInfra(&c.Pools.Infra, s) })},
@@ -81,7 +81,7 @@ func (d *decoder) partitions(key string, n *yaml.Node, c *Config) {
 		var p pools.PartitionSpec
 		d.mapping(key, n, []field{
 			{"type", d.scalar(func(s string) error { p.Type = s; return nil })},
-			{"cpus", d.scalar(func(s string) error { return setPartitionCPUs(&p, s) })},
+			{"cpus", d.cpus(func(s string) error { return setPartitionCPUs(&p, s) })},
 			{"namespaces", func(key string, n *yaml.Node) {
 				d.sequence(key, n, d.scalar(func(s string) error {
 					p.Namespaces = append(p.Namespaces, s)

@@ -24,7 +24,7 @@ func (d *decoder) guaranteed(key string, n *yaml.Node, c *Config) {
 	g := &c.Pools.Guaranteed
 	none := false
 	d.mapping(key, n, []field{
-		{"cpus", d.scalar(func(s string) error {
+		{"cpus", d.cpus(func(s string) error {
 			none = s == "none"
 			if none {
 				return nil

@@ -10,6 +10,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/topology"
 )
 
@@ -17,7 +18,8 @@ import (
 // it. An empty path means no file.
 //
 // With a topology, the pools are also held against it, so that all that is wrong
-// is reported at once; a nil topology leaves that to Resolve. The error joins
+// is reported at once; a nil topology leaves that to Resolve. If the file has other
+// problems, pools that overlap on every machine are reported with them. The error joins
 // one *Problem for each thing that is wrong, or is the reason why the file
 // cannot be read.
 func Load(path string, o Overrides, t *topology.Topology) (*Config, error) {
@@ -68,6 +70,9 @@ func build(data []byte, from origins, o Overrides, t *topology.Topology) (*Confi
 		c.NRISocket = ""
 	}
 	d.besideKubelet(&c)
+	if t == nil && len(d.problems) > 0 {
+		t = largest()
+	}
 	if t != nil {
 		d.resolve(&c, t)
 	}
@@ -76,6 +81,13 @@ func build(data []byte, from origins, o Overrides, t *topology.Topology) (*Confi
 		return nil, errors.Join(d.problems...)
 	}
 	return &c, nil
+}
+
+// largest returns a machine with all CPUs that a configuration can name. Problems of the pools that
+// every machine has are reported with other problems, although the machine is unknown.
+func largest() *topology.Topology {
+	all := cpuset.Range(0, cpuset.MaxCPUs-1)
+	return &topology.Topology{Present: all, Online: all}
 }
 
 // resolve adds what is wrong with the pools on this machine, except where a key
@@ -87,7 +99,7 @@ func (d *decoder) resolve(c *Config, t *topology.Topology) {
 	}
 	bad := map[string]bool{}
 	for _, e := range d.problems {
-		if p, ok := errors.AsType[*Problem](e); ok {
+		if p, ok := errors.AsType[*Problem](e); ok && !p.known {
 			bad[p.Key] = true
 		}
 	}

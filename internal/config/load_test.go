@@ -208,3 +208,29 @@ func FuzzParse(f *testing.F) {
 		}
 	})
 }
+
+// TestParseWithoutMachine checks that pools that overlap on every machine are reported with other
+// problems, although the machine is unknown, and not by themselves.
+func TestParseWithoutMachine(t *testing.T) {
+	const text = `apiVersion: config.cpupoold.io/v1alpha1
+kind: CPUPoolConfiguration
+partitions: [{type: management, cpus: "0-1", namespaces: [a]}]
+shared: {cpus: "1-200"}
+guaranteed: {cpus: "1-2"}
+`
+	got := outcome(config.Parse([]byte(text+"other: 1\n"), "config.yaml", config.Overrides{}, nil))
+	for _, want := range []string{
+		`config.yaml:4: shared.cpus: "1-200": CPU 1 is in partitions[0].cpus too; take it out of one of them`,
+		`config.yaml:6: other: "1": is not a known key; known here: apiVersion, `,
+	} {
+		if !strings.Contains(got, want) {
+			t.Errorf("got\n%swant %s", got, want)
+		}
+	}
+	if strings.Contains(got, "the machine has") {
+		t.Errorf("problems of a machine that is unknown:\n%s", got)
+	}
+	if _, err := config.Parse([]byte(text), "config.yaml", config.Overrides{}, nil); err != nil {
+		t.Errorf("without other problems: %v; Resolve reports overlaps", err)
+	}
+}

@@ -10,7 +10,7 @@ import (
 // seen in a pools.Spec is left to Resolve.
 func (d *decoder) mixed(key string, n *yaml.Node, m *pools.Mixed) {
 	d.mapping(key, n, []field{
-		{"cpus", d.scalar(func(s string) error {
+		{"cpus", d.cpus(func(s string) error {
 			if m.Shared = s == string(pools.Shared); m.Shared {
 				return nil
 			}

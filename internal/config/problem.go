@@ -22,7 +22,8 @@ type Problem struct {
 	// Reason says what is wrong and what to write instead.
 	Reason string
 
-	flag bool // File is a flag
+	flag  bool // File is a flag
+	known bool // the setting has a value in spite of the problem
 }
 
 // Error is one line: file:line: key: "value": reason.

@@ -46,7 +46,7 @@ func arrows() map[string][]string {
 
 		"internal/admission": {"internal/nodekind", "pkg/cpuset", "pkg/workload"},
 		"internal/codes":     nil,
-		"internal/config":    {"pkg/allocate", "pkg/cpuset", "pkg/pools", "pkg/topology", "pkg/workload"},
+		"internal/config":    {"internal/spelling", "pkg/allocate", "pkg/cpuset", "pkg/pools", "pkg/topology", "pkg/workload"},
 		"internal/explain":   {"internal/codes", "internal/history", "internal/inspect", "internal/layout", "internal/spelling", "internal/verdict", "pkg/allocate", "pkg/cpuset", "pkg/pools", "pkg/topology", "pkg/workload"},
 		"internal/history":   nil,
 		"internal/inspect":   {"internal/history", "pkg/cpuset", "pkg/pools", "pkg/topology"},
