@@ -134,8 +134,7 @@ func (k *caches) fillUp(q *search) {
 	for i := 0; i < len(k.entries) && !enough(); i++ {
 		k.push(int32(i))
 	}
-	for at := len(k.chosen) - 1; at >= 0; at-- {
-		i := k.chosen[at]
+	for at, i := range slices.Backward(k.chosen) {
 		if k.sum.add(k.entries[i].tally, -1); enough() {
 			k.chosen = slices.Delete(k.chosen, at, at+1)
 			continue

@@ -47,8 +47,8 @@
 //     them.
 //   - distribute-cpus-across-numa: even shares from the fewest nodes that can give
 //     them, or from as many nodes as the hint has; with full-pcpus-only in units of
-//     the threads of a core. Even shares come before few nodes and before whole cores:
-//     a share is even to a CPU, where the kubelet's differ by a group of CPUs. With
+//     the threads of a core. Even shares come before few nodes and before whole cores.
+//     Shares are even to a CPU; the kubelet's differ by a group of CPUs. With
 //     full-pcpus-only, whole cores come before both. What an even share leaves over goes where it splits the fewest cores, and then to as many
 //     nodes as possible. Among sets of nodes: fewest cores in part, the most even,
 //     fewest packages, caches, then what leaves the machine most even, then
@@ -99,8 +99,8 @@
 // alike count once. Both share the bound maxCombinations. Within it the search is exhaustive,
 // as for most requests on machines with up to 15 nodes. Ragged supplies with many different
 // caches reach the bound on smaller machines. Beyond it the best choice so far counts, or the
-// emptiest nodes and caches are taken until there is enough, and then the caches that are not
-// necessary are left out: nodes, packages and caches may be more than necessary. Cores in part are the fewest also beyond the bound, where the numbers
+// emptiest nodes and caches are taken until there is enough. Then the search leaves out single
+// caches that are not necessary. Nodes, packages and caches may be more than necessary. Cores in part are the fewest also beyond the bound, where the numbers
 // of threads of the cores divide one another: with up to two threads always, with four or
 // eight while all of them are online. Even shares are weighed within the same bound and within
 // maxSteps. Beyond it only the largest nodes are weighed, and the remainder of an even share

@@ -29,6 +29,11 @@ func (f *facts) nriPolicy(o object, t *topology.Topology) {
 		f.note(o.file+": metadata.name", "a configuration is for one node, and does not select nodes", "give it to the nodes of "+shorten(o.name))
 	}
 	p := nri{facts: f, source: source, spec: spec}
+	for _, key := range []string{"availableResources", "reservedResources", "control"} {
+		if n := at(spec, key); n != nil && n.Kind != yaml.MappingNode {
+			f.fail("%s.%s: is not a map of keys and values; write one", source, key)
+		}
+	}
 	p.reserve(t)
 	types := items(at(spec, "balloonTypes"))
 	if n := at(spec, "balloonTypes"); n != nil && n.Kind != yaml.SequenceNode {
@@ -104,7 +109,9 @@ func (p *nri) reserve(t *topology.Topology) {
 		p.fail("%s %w; write a list such as cpuset:0-1, or an amount such as 750m", source, ErrRequired)
 		return
 	case "cpuset":
-		reserved = p.cpus(source, value)
+		if reserved = p.cpus(source, value); value == "" {
+			p.fail("%s %w; write a list such as cpuset:0-1", source, ErrRequired)
+		}
 	case "exclude-cpuset":
 		excluded := p.cpus(source, value)
 		if available.IsEmpty() {
@@ -119,6 +126,10 @@ func (p *nri) reserve(t *topology.Topology) {
 			return
 		}
 		count := int((milli + 999) / 1000)
+		if !available.IsEmpty() && count > available.Len() {
+			p.fail("%s: %d CPUs cannot be reserved of the %d available ones, %s; write a smaller amount", source, count, available.Len(), available)
+			return
+		}
 		if available.IsEmpty() {
 			p.say(management, autoCPUs, source)
 			p.note(source, fmt.Sprintf("states an amount, and the plugin chooses CPUs (%d): cpus: auto has the first cores, and as many as fit the machine", count),
@@ -168,6 +179,9 @@ func (p *nri) reservedNamespaces() {
 
 // patterns takes namespaces for the management pool. A pattern has no equivalent.
 func (p *nri) patterns(source string, list *yaml.Node) {
+	if list != nil && list.Kind != yaml.SequenceNode {
+		p.fail("%s: is not a list of namespaces; write one", source)
+	}
 	for _, item := range items(list) {
 		switch name := target(item).Value; {
 		case isLabel(name):
