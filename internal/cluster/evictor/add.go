@@ -38,10 +38,7 @@ func Add(m manager.Manager, o Options) error {
 	if o.Config.Eviction == Off {
 		return nil
 	}
-	count, err := newCounters(metrics.Registry)
-	if err != nil {
-		return err
-	}
+	count := newCounters(metrics.Registry)
 	core, err := corev1client.NewForConfig(o.REST)
 	if err != nil {
 		return fmt.Errorf("connect to the cluster: %w", err)

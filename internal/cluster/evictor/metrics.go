@@ -1,6 +1,9 @@
 package evictor
 
-import "github.com/prometheus/client_golang/prometheus"
+import (
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+)
 
 // Results of evictions.
 const (
@@ -17,18 +20,19 @@ type counters struct {
 	nodes, leader prometheus.Gauge
 }
 
-func newCounters(registry prometheus.Registerer) (*counters, error) {
+func newCounters(registry prometheus.Registerer) *counters {
+	register := promauto.With(registry)
 	c := &counters{
-		evictions: prometheus.NewCounterVec(prometheus.CounterOpts{
+		evictions: register.NewCounterVec(prometheus.CounterOpts{
 			Name: "cpupool_webhook_evictions_total", Help: "Evictions of pods from depleted nodes, by result (evicted; dry_run: it would have been; refused: a disruption budget is against it, and it is tried again; failed).",
 		}, []string{"result"}),
-		halted: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		halted: register.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "cpupool_webhook_eviction_halted", Help: "1 while pods that should be evicted are not, by reason (too_many_nodes, no_policy, error).",
 		}, []string{"reason"}),
-		nodes: prometheus.NewGauge(prometheus.GaugeOpts{
+		nodes: register.NewGauge(prometheus.GaugeOpts{
 			Name: "cpupool_webhook_depleted_nodes", Help: "Depleted nodes from which pods may be evicted.",
 		}),
-		leader: prometheus.NewGauge(prometheus.GaugeOpts{
+		leader: register.NewGauge(prometheus.GaugeOpts{
 			Name: "cpupool_webhook_eviction_leader", Help: "1 in the replica that evicts.",
 		}),
 	}
@@ -36,12 +40,7 @@ func newCounters(registry prometheus.Registerer) (*counters, error) {
 		c.evictions.WithLabelValues(result)
 	}
 	c.resign()
-	for _, collector := range []prometheus.Collector{c.evictions, c.halted, c.nodes, c.leader} {
-		if err := registry.Register(collector); err != nil {
-			return nil, err
-		}
-	}
-	return c, nil
+	return c
 }
 
 // boolean returns 1 for true and 0 for false.

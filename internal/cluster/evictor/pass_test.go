@@ -134,10 +134,7 @@ func newEvictor(t *testing.T, mode Mode) (*evictor, *fakeCluster, *time.Time) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	count, err := newCounters(prometheus.NewRegistry())
-	if err != nil {
-		t.Fatal(err)
-	}
+	count := newCounters(prometheus.NewRegistry())
 	config := Default()
 	config.Eviction, config.After = mode, 0
 	return &evictor{

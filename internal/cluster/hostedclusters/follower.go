@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -87,23 +88,14 @@ func New(o Options) (*Follower, error) {
 	if err != nil {
 		return nil, fmt.Errorf("connect to the cluster: %w", err)
 	}
-	return newFollower(o, client, there)
+	return newFollower(o, client, there), nil
 }
 
 // newFollower is New with a given client.
-func newFollower(o Options, client dynamic.Interface, there kinds) (*Follower, error) {
-	count, err := newCounters(o.Registry)
-	if err != nil {
-		return nil, err
-	}
-	f := &Follower{config: o.Config, client: client, kinds: there, count: count, log: o.Log, known: make(chan struct{}), elected: make(chan struct{}, 1), unwritten: memory{}, logged: map[string]string{}}
-	var done atomic.Bool
-	f.close = func() {
-		if done.CompareAndSwap(false, true) {
-			close(f.known)
-		}
-	}
-	return f, nil
+func newFollower(o Options, client dynamic.Interface, there kinds) *Follower {
+	f := &Follower{config: o.Config, client: client, kinds: there, count: newCounters(o.Registry), log: o.Log, known: make(chan struct{}), elected: make(chan struct{}, 1), unwritten: memory{}, logged: map[string]string{}}
+	f.close = sync.OnceFunc(func() { close(f.known) })
+	return f
 }
 
 // Known returns a channel that is closed when the HostedClusters are read, or missing, or

@@ -189,10 +189,7 @@ func newFake(t *testing.T, there *groups, objects ...any) (*Follower, *fake.Fake
 		}
 	}
 	registry := prometheus.NewRegistry()
-	f, err := newFollower(Options{Config: hostedpriority.Default(), Registry: registry, Log: slog.New(slog.DiscardHandler)}, client, there)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := newFollower(Options{Config: hostedpriority.Default(), Registry: registry, Log: slog.New(slog.DiscardHandler)}, client, there)
 	return f, client, registry
 }
 
@@ -296,10 +293,7 @@ func TestOneWrites(t *testing.T) {
 		config := hostedpriority.Default()
 		few := int64(12)
 		config.Sizes[0].MaxNodes = &few // 11 nodes are xs
-		other, err := newFollower(Options{Config: config, Registry: prometheus.NewRegistry(), Log: slog.New(slog.DiscardHandler)}, client, there)
-		if err != nil {
-			t.Fatal(err)
-		}
+		other := newFollower(Options{Config: config, Registry: prometheus.NewRegistry(), Log: slog.New(slog.DiscardHandler)}, client, there)
 		ctx, cancel := context.WithCancel(t.Context())
 		leading, resign := context.WithCancel(ctx)
 		var working sync.WaitGroup

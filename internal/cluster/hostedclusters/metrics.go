@@ -2,6 +2,7 @@ package hostedclusters
 
 import (
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"github.com/cpupoold/cpupoold/internal/cluster/hostedpriority"
 )
@@ -22,21 +23,22 @@ type counters struct {
 	following          prometheus.Gauge
 }
 
-func newCounters(registry prometheus.Registerer) (*counters, error) {
+func newCounters(registry prometheus.Registerer) *counters {
+	register := promauto.With(registry)
 	c := &counters{
-		pods: prometheus.NewCounterVec(prometheus.CounterOpts{
+		pods: register.NewCounterVec(prometheus.CounterOpts{
 			Name: "cpupool_webhook_hosted_priority_pods_total", Help: "Pods with a priority class of HyperShift's control planes, by the reason why they get another one (size, override) or keep it (opted_out, no_cluster, ambiguous, no_class, unknown).",
 		}, []string{"reason"}),
-		records: prometheus.NewCounterVec(prometheus.CounterOpts{
+		records: register.NewCounterVec(prometheus.CounterOpts{
 			Name: "cpupool_webhook_hosted_priority_records_total", Help: "Records of choices in annotations of HostedClusters, by result (written, failed).",
 		}, []string{"result"}),
-		clusters: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		clusters: register.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "cpupool_webhook_hosted_clusters", Help: "HostedClusters by size; opted_out have switched it off, none have no size.",
 		}, []string{"size"}),
-		problems: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		problems: register.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "cpupool_webhook_hosted_priority_problems", Help: "Problems that an administrator must correct, by kind (ambiguous, annotation, class_missing, class_differs, etcd_below, unknown_size, no_sizes, node_pool); the log has the text.",
 		}, []string{"kind"}),
-		following: prometheus.NewGauge(prometheus.GaugeOpts{
+		following: register.NewGauge(prometheus.GaugeOpts{
 			Name: "cpupool_webhook_hosted_priority_following", Help: "1 while HostedClusters and NodePools are followed, 0 while they are missing or cannot be read.",
 		}),
 	}
@@ -47,12 +49,7 @@ func newCounters(registry prometheus.Registerer) (*counters, error) {
 		c.records.WithLabelValues(result)
 	}
 	c.lost()
-	for _, collector := range []prometheus.Collector{c.pods, c.records, c.clusters, c.problems, c.following} {
-		if err := registry.Register(collector); err != nil {
-			return nil, err
-		}
-	}
-	return c, nil
+	return c
 }
 
 // lost resets the metrics while no HostedClusters are followed.

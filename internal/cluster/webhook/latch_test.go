@@ -35,22 +35,13 @@ func (s seen) List(ctx context.Context, into client.ObjectList, opts ...client.L
 
 const sharedCPUs = "openshift.io/shared-cpus"
 
-func counted(t testing.TB) *counters {
-	t.Helper()
-	c, err := newCounters(prometheus.NewRegistry())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return c
-}
-
 // replicaOf is a replica that writes to the cluster, and sees it or an earlier one.
 func replicaOf(t *testing.T, cluster client.Client, sees client.Reader) *state {
 	t.Helper()
 	return &state{
 		switches: admission.Switches{SharedCPUs: admission.SwitchAuto},
 		latches:  client.ObjectKey{Namespace: objectName, Name: latchesName},
-		cache:    seen{Reader: sees}, writer: cluster, version: newest, count: counted(t), log: slog.New(slog.DiscardHandler), known: make(chan struct{}),
+		cache:    seen{Reader: sees}, writer: cluster, version: newest, count: newCounters(prometheus.NewRegistry()), log: slog.New(slog.DiscardHandler), known: make(chan struct{}),
 	}
 }
 
@@ -197,10 +188,7 @@ func TestGuaranteedLatchOutlastsItsNode(t *testing.T) {
 	s := replicaOf(t, cluster, cluster)
 	s.switches.GuaranteedCPUs = admission.SwitchAuto
 	registry := prometheus.NewRegistry()
-	var err error
-	if s.count, err = newCounters(registry); err != nil {
-		t.Fatal(err)
-	}
+	s.count = newCounters(registry)
 	check := func(state string, want bool, lacking float64) {
 		t.Helper()
 		if err := s.pass(t.Context(), true); err != nil {

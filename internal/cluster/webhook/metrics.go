@@ -2,6 +2,7 @@ package webhook
 
 import (
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"github.com/cpupoold/cpupoold/internal/admission"
 	"github.com/cpupoold/cpupoold/internal/cluster/review"
@@ -14,21 +15,22 @@ type counters struct {
 }
 
 // newCounters registers the metrics.
-func newCounters(registry prometheus.Registerer) (*counters, error) {
+func newCounters(registry prometheus.Registerer) *counters {
+	register := promauto.With(registry)
 	c := &counters{
-		reviews: prometheus.NewCounterVec(prometheus.CounterOpts{
+		reviews: register.NewCounterVec(prometheus.CounterOpts{
 			Name: "cpupool_webhook_reviews_total", Help: "Reviews by webhook (pods, resize) and result (unchanged, changed, refused, failed).",
 		}, []string{"webhook", "result"}),
-		warnings: prometheus.NewCounterVec(prometheus.CounterOpts{
+		warnings: register.NewCounterVec(prometheus.CounterOpts{
 			Name: "cpupool_webhook_warnings_total", Help: "Things that pods asked for and did not get, by reason.",
 		}, []string{"reason"}),
-		switches: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		switches: register.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "cpupool_webhook_resource_on", Help: "1 if pods get the resource at the moment, by resource.",
 		}, []string{"resource"}),
-		latches: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		latches: register.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "cpupool_webhook_resource_latched", Help: "1 if the latch of the resource is closed, by resource.",
 		}, []string{"resource"}),
-		lacks: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		lacks: register.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "cpupool_webhook_resource_lacking_nodes", Help: "Schedulable nodes that keep the latch of the resource open, or would if it were open, by resource.",
 		}, []string{"resource"}),
 	}
@@ -40,12 +42,7 @@ func newCounters(registry prometheus.Registerer) (*counters, error) {
 	for _, reason := range admission.Reasons() {
 		c.warnings.WithLabelValues(string(reason))
 	}
-	for _, collector := range []prometheus.Collector{c.reviews, c.warnings, c.switches, c.latches, c.lacks} {
-		if err := registry.Register(collector); err != nil {
-			return nil, err
-		}
-	}
-	return c, nil
+	return c
 }
 
 // Reviewed implements review.Counter.

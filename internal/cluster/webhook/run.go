@@ -92,10 +92,7 @@ func Run(ctx context.Context, o Options) error {
 	if err != nil {
 		return fmt.Errorf("connect to the cluster: %w", err)
 	}
-	count, err := newCounters(metrics.Registry)
-	if err != nil {
-		return err
-	}
+	count := newCounters(metrics.Registry)
 	discover, err := discovery.NewDiscoveryClientForConfigAndClient(o.REST, m.GetHTTPClient())
 	if err != nil {
 		return fmt.Errorf("connect to the cluster: %w", err)
