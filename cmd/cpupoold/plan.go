@@ -64,13 +64,11 @@ func reasonText(r pools.Reason) string { return r.Text + " (" + string(r.Code) +
 
 func printPlan(w *layout.Writer, p preview.Preview) {
 	out := layout.NewTable("POD", "CONTAINER OR UNIT", "POOL", "CPUS", "REASON")
-	for _, pod := range p.Plan.Pods {
-		for _, c := range pod.Containers {
-			if c.State == pools.Exited {
-				continue
-			}
-			out.Row(pod.Namespace+"/"+pod.Name, c.Name, poolName(c.Pool, c.Type), cpusOf(&c), reasonText(c.Reason))
+	for pod, c := range p.Plan.Containers() {
+		if c.State == pools.Exited {
+			continue
 		}
+		out.Row(pod.Namespace+"/"+pod.Name, c.Name, poolName(c.Pool, c.Type), cpusOf(c), reasonText(c.Reason))
 	}
 	for _, u := range p.Plan.Units {
 		out.Row("", u.Name, poolName(u.Pool, u.Type), u.CPUs.String(), reasonText(u.Reason))

@@ -69,11 +69,9 @@ func (t *trial) placementWith(change func(*pools.Pod, *pools.Container, *pools.I
 
 // placement returns the placement of a container in a plan, or nil.
 func placement(plan *pools.Plan, id string) *pools.Placement {
-	for i := range plan.Pods {
-		for j := range plan.Pods[i].Containers {
-			if at := &plan.Pods[i].Containers[j]; at.ID == id {
-				return at
-			}
+	for _, at := range plan.Containers() {
+		if at.ID == id {
+			return at
 		}
 	}
 	return nil

@@ -30,17 +30,13 @@ func containers(plan *pools.Plan, more func(*Container), wanted func(*pools.Plac
 		}
 		all = append(all, c)
 	}
-	for i := range plan.Pods {
-		pod := &plan.Pods[i]
-		for j := range pod.Containers {
-			at := &pod.Containers[j]
-			if !wanted(at) {
-				continue
-			}
-			add(Container{Namespace: pod.Namespace, Pod: pod.Name, PodUID: pod.UID, Name: at.Name, ID: at.ID, State: stateName(at.State),
-				Pool: string(at.Pool), Type: at.Type, CPUs: at.CPUs, Exclusive: at.Exclusive, Mixed: at.Mixed,
-				Code: string(at.Reason.Code), Reason: at.Reason.Text, Refused: at.Refused != nil})
+	for pod, at := range plan.Containers() {
+		if !wanted(at) {
+			continue
 		}
+		add(Container{Namespace: pod.Namespace, Pod: pod.Name, PodUID: pod.UID, Name: at.Name, ID: at.ID, State: stateName(at.State),
+			Pool: string(at.Pool), Type: at.Type, CPUs: at.CPUs, Exclusive: at.Exclusive, Mixed: at.Mixed,
+			Code: string(at.Reason.Code), Reason: at.Reason.Text, Refused: at.Refused != nil})
 	}
 	for i := range plan.Units {
 		u := &plan.Units[i]

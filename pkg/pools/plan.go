@@ -1,6 +1,8 @@
 package pools
 
 import (
+	"iter"
+
 	"github.com/cpupoold/cpupoold/pkg/allocate"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
@@ -57,6 +59,21 @@ func (plan *Plan) Allocatable(p Pools) int {
 		return plan.Free.Len()
 	}
 	return max(min(plan.Shared.Union(plan.Resting).Len()-max(p.Floor, 1), plan.Free.Len()), 0)
+}
+
+// Containers returns the placements of all containers with their pods, in order. A caller can change
+// them.
+func (p *Plan) Containers() iter.Seq2[*PodPlan, *Placement] {
+	return func(yield func(*PodPlan, *Placement) bool) {
+		for i := range p.Pods {
+			pod := &p.Pods[i]
+			for j := range pod.Containers {
+				if !yield(pod, &pod.Containers[j]) {
+					return
+				}
+			}
+		}
+	}
 }
 
 // PodPlan is what a pod's slice and its containers should be.

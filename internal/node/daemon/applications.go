@@ -135,18 +135,14 @@ func (l *Loop) entryOf(pod *pools.PodPlan, c *pools.Placement) appcpus.Entry {
 func (l *Loop) entries() iter.Seq[appcpus.Entry] {
 	verified := l.verified()
 	return func(yield func(appcpus.Entry) bool) {
-		for i := range l.status.plan.Pods {
-			pod := &l.status.plan.Pods[i]
-			for j := range pod.Containers {
-				c := &pod.Containers[j]
-				if c.Kind != pools.App || c.Pool == pools.Other {
-					continue // another manager places it
-				}
-				e := l.entryOf(pod, c)
-				e.Verified = c.State != pools.Exited && pod.Name != "" && verified[c.ID]
-				if !yield(e) {
-					return
-				}
+		for pod, c := range l.status.plan.Containers() {
+			if c.Kind != pools.App || c.Pool == pools.Other {
+				continue // another manager places it
+			}
+			e := l.entryOf(pod, c)
+			e.Verified = c.State != pools.Exited && pod.Name != "" && verified[c.ID]
+			if !yield(e) {
+				return
 			}
 		}
 		for _, u := range l.status.plan.Units {

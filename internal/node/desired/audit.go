@@ -29,15 +29,12 @@ func (s *Settings) Ownership(plan pools.Plan, m *inventory.Inventory, hosts []ho
 		}
 	}
 	o.Places = make([]audit.Place, 0, countContainers(&plan)+len(plan.Units)+len(hosts))
-	for i := range plan.Pods {
-		pod := &plan.Pods[i]
-		for j := range pod.Containers {
-			if c := &pod.Containers[j]; c.State != pools.Exited {
-				place(audit.Place{
-					PoolName: auditPool(c.Pool, c.Type), Pod: pod.Namespace + "/" + pod.Name, Name: c.Name,
-					Cgroup: string(m.CgroupOf(c)), CPUs: c.CPUs, Exclusive: c.Exclusive || c.InPodPool(), PodPool: c.InPodPool(), Mixed: c.Mixed,
-				})
-			}
+	for pod, c := range plan.Containers() {
+		if c.State != pools.Exited {
+			place(audit.Place{
+				PoolName: auditPool(c.Pool, c.Type), Pod: pod.Namespace + "/" + pod.Name, Name: c.Name,
+				Cgroup: string(m.CgroupOf(c)), CPUs: c.CPUs, Exclusive: c.Exclusive || c.InPodPool(), PodPool: c.InPodPool(), Mixed: c.Mixed,
+			})
 		}
 	}
 	for i := range aux {

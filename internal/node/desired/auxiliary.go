@@ -19,11 +19,9 @@ func (in *Input) auxiliary(plan *pools.Plan) []auxiliary.Cgroup {
 
 // sandboxes returns the cgroups of pause containers in which the pod's containers run.
 func (in *Input) sandboxes(plan *pools.Plan) (all []auxiliary.Cgroup) {
-	for i := range plan.Pods {
-		for j := range plan.Pods[i].Containers {
-			if g, ok := in.sandbox(&plan.Pods[i], &plan.Pods[i].Containers[j]); ok && !g.CPUs.IsEmpty() {
-				all = append(all, g)
-			}
+	for pod, c := range plan.Containers() {
+		if g, ok := in.sandbox(pod, c); ok && !g.CPUs.IsEmpty() {
+			all = append(all, g)
 		}
 	}
 	return all

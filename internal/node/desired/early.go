@@ -17,14 +17,11 @@ func (in *Input) Early() pools.Plan {
 	}
 	plan := in.Build(in.plannerInput())
 	plan.Shared = plan.Shared.Difference(held)
-	for i := range plan.Pods {
-		for j := range plan.Pods[i].Containers {
-			c := &plan.Pods[i].Containers[j]
-			if c.Pool == pools.Guaranteed {
-				c.CPUs, c.Mixed, c.Mems, c.Unlimited = plan.Shared, cpuset.Set{}, cpuset.Set{}, false
-			}
-			c.CPUs = c.CPUs.Difference(held)
+	for _, c := range plan.Containers() {
+		if c.Pool == pools.Guaranteed {
+			c.CPUs, c.Mixed, c.Mems, c.Unlimited = plan.Shared, cpuset.Set{}, cpuset.Set{}, false
 		}
+		c.CPUs = c.CPUs.Difference(held)
 	}
 	return plan
 }

@@ -15,11 +15,9 @@ type Owner struct {
 // Owners returns the owners of a plan that can run now, in its order.
 func Owners(plan pools.Plan) []Owner {
 	var all []Owner
-	for _, pod := range plan.Pods {
-		for _, c := range pod.Containers {
-			if (c.Exclusive || c.InPodPool()) && c.State != pools.Exited {
-				all = append(all, Owner{Pod: pod.Namespace + "/" + pod.Name, Name: c.Name, ID: c.ID, CPUs: c.CPUs})
-			}
+	for pod, c := range plan.Containers() {
+		if (c.Exclusive || c.InPodPool()) && c.State != pools.Exited {
+			all = append(all, Owner{Pod: pod.Namespace + "/" + pod.Name, Name: c.Name, ID: c.ID, CPUs: c.CPUs})
 		}
 	}
 	for _, u := range plan.Units {

@@ -59,15 +59,13 @@ func HasUnread(m *inventory.Inventory, p pools.Plan) bool { return len(unreadCgr
 
 func unreadCgroups(m *inventory.Inventory, p pools.Plan) map[cgroup.Path]bool {
 	paths := make(map[cgroup.Path]bool)
-	for _, pod := range p.Pods {
-		for _, c := range pod.Containers {
-			switch e := m.Container(c.ID); {
-			case c.Pool == pools.Guaranteed:
-			case c.Kind == pools.Infra && c.Unread:
-				paths[m.Pod(c.ID).Pause] = true
-			case e != nil && (c.Unread || e.IsUnread()):
-				paths[e.Path] = true
-			}
+	for _, c := range p.Containers() {
+		switch e := m.Container(c.ID); {
+		case c.Pool == pools.Guaranteed:
+		case c.Kind == pools.Infra && c.Unread:
+			paths[m.Pod(c.ID).Pause] = true
+		case e != nil && (c.Unread || e.IsUnread()):
+			paths[e.Path] = true
 		}
 	}
 	return paths

@@ -56,21 +56,17 @@ func (s *survey) moved() map[change][]string {
 		}
 	}
 	moved := make(map[change][]string)
-	for i := range s.plan.Pods {
-		pod := &s.plan.Pods[i]
-		for j := range pod.Containers {
-			c := &pod.Containers[j]
-			cpus, isPlanned := planned[c.ID]
-			if !isPlanned || c.Kind == pools.Infra || c.State != pools.Running {
-				continue
-			}
-			now, err := s.host.Cgroups.Read(s.input.Inventory.CgroupOf(c))
-			if err != nil || now.Effective.Equal(cpus) {
-				continue // a cgroup that cannot be read is in Preview.Unread
-			}
-			to := change{now.Effective.String(), cpus.String()}
-			moved[to] = append(moved[to], pod.Namespace+"/"+pod.Name+"/"+c.Name)
+	for pod, c := range s.plan.Containers() {
+		cpus, isPlanned := planned[c.ID]
+		if !isPlanned || c.Kind == pools.Infra || c.State != pools.Running {
+			continue
 		}
+		now, err := s.host.Cgroups.Read(s.input.Inventory.CgroupOf(c))
+		if err != nil || now.Effective.Equal(cpus) {
+			continue // a cgroup that cannot be read is in Preview.Unread
+		}
+		to := change{now.Effective.String(), cpus.String()}
+		moved[to] = append(moved[to], pod.Namespace+"/"+pod.Name+"/"+c.Name)
 	}
 	return moved
 }

@@ -52,12 +52,10 @@ type refused struct {
 
 func refusedIn(p pools.Plan) []refused {
 	var all []refused
-	for _, pod := range p.Pods {
-		for _, c := range pod.Containers {
-			if c.Refused != nil && c.State != pools.Exited {
-				key := Key{pools.Key{PodUID: pod.UID, Container: c.Name}, c.ID}
-				all = append(all, refused{key, pod.Namespace + "/" + pod.Name, c.Refused})
-			}
+	for pod, c := range p.Containers() {
+		if c.Refused != nil && c.State != pools.Exited {
+			key := Key{pools.Key{PodUID: pod.UID, Container: c.Name}, c.ID}
+			all = append(all, refused{key, pod.Namespace + "/" + pod.Name, c.Refused})
 		}
 	}
 	for _, u := range p.Units {

@@ -14,19 +14,17 @@ const StopRetryDelay = 5 * time.Second
 // that has not seen its creation: the container may have begun its work. The kubelet restarts
 // stopped containers with growing delays.
 func (r *Log) decideStops(p pools.Plan, fail bool, now time.Time) (toStop []Key) {
-	for _, pod := range p.Pods {
-		for _, c := range pod.Containers {
-			e := r.inventory.Container(c.ID)
-			if e == nil || c.State != pools.Running {
-				continue
-			}
-			key := Key{pools.Key{PodUID: pod.UID, Container: c.Name}, c.ID}
-			final := c.Reason.Code != pools.CodeWaiting || r.hints.IsOverdue(key.Key, now)
-			if e.DecideStop(final, fail && c.Refused != nil, now) {
-				r.setStopped(key, true)
-				r.log.Warn("stopping refused container", "pod", r.current[key].Pod, "container", c.Name, "container_id", c.ID)
-				toStop = append(toStop, key)
-			}
+	for pod, c := range p.Containers() {
+		e := r.inventory.Container(c.ID)
+		if e == nil || c.State != pools.Running {
+			continue
+		}
+		key := Key{pools.Key{PodUID: pod.UID, Container: c.Name}, c.ID}
+		final := c.Reason.Code != pools.CodeWaiting || r.hints.IsOverdue(key.Key, now)
+		if e.DecideStop(final, fail && c.Refused != nil, now) {
+			r.setStopped(key, true)
+			r.log.Warn("stopping refused container", "pod", r.current[key].Pod, "container", c.Name, "container_id", c.ID)
+			toStop = append(toStop, key)
 		}
 	}
 	return toStop

@@ -50,17 +50,15 @@ func (n Node) PoolMetrics(kubelet cpuset.Set) []telemetry.Pool {
 // of a CPU, by the pool in which they run.
 func (n Node) requested() map[telemetry.PoolName]int64 {
 	sums := make(map[telemetry.PoolName]int64)
-	for _, pod := range n.Plan.Pods {
-		for _, c := range pod.Containers {
-			if c.State == pools.Exited || c.Kind == pools.Infra || c.Exclusive || c.Pool == pools.Guaranteed {
-				continue
-			}
-			shares := c.Shares
-			if e := n.Inventory.Container(c.ID); shares == 0 && e != nil {
-				shares = e.Container.Requested.Shares
-			}
-			sums[poolName(c.Pool, c.Type)] += requestOf(shares)
+	for _, c := range n.Plan.Containers() {
+		if c.State == pools.Exited || c.Kind == pools.Infra || c.Exclusive || c.Pool == pools.Guaranteed {
+			continue
 		}
+		shares := c.Shares
+		if e := n.Inventory.Container(c.ID); shares == 0 && e != nil {
+			shares = e.Container.Requested.Shares
+		}
+		sums[poolName(c.Pool, c.Type)] += requestOf(shares)
 	}
 	return sums
 }

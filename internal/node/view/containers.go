@@ -13,26 +13,22 @@ import (
 // returns the isolation of exclusive CPUs in a cgroup.
 func (n Node) Containers(paths map[string]cgroup.Path, isolation func(cpuset.Set, cgroup.Path) (noise.Report, map[string]int)) (all []telemetry.Container, mixed int) {
 	all = make([]telemetry.Container, 0, len(paths))
-	for i := range n.Plan.Pods {
-		pod := &n.Plan.Pods[i]
-		for j := range pod.Containers {
-			c := &pod.Containers[j]
-			if c.State == pools.Exited || c.Kind == pools.Infra {
-				continue
-			}
-			if !c.Mixed.IsEmpty() {
-				mixed++
-			}
-			shown := telemetry.Container{
-				PoolName: poolName(c.Pool, c.Type), ID: c.ID, Namespace: pod.Namespace, Pod: pod.Name, Name: c.Name,
-				Reason: string(c.Reason.Code), Cgroup: string(paths[c.ID]),
-			}
-			if c.Pool == pools.Guaranteed && shown.Cgroup != "" {
-				r, counts := isolation(c.CPUs, paths[c.ID])
-				shown.Isolation, shown.Noise = string(r.Mode), counts
-			}
-			all = append(all, shown)
+	for pod, c := range n.Plan.Containers() {
+		if c.State == pools.Exited || c.Kind == pools.Infra {
+			continue
 		}
+		if !c.Mixed.IsEmpty() {
+			mixed++
+		}
+		shown := telemetry.Container{
+			PoolName: poolName(c.Pool, c.Type), ID: c.ID, Namespace: pod.Namespace, Pod: pod.Name, Name: c.Name,
+			Reason: string(c.Reason.Code), Cgroup: string(paths[c.ID]),
+		}
+		if c.Pool == pools.Guaranteed && shown.Cgroup != "" {
+			r, counts := isolation(c.CPUs, paths[c.ID])
+			shown.Isolation, shown.Noise = string(r.Mode), counts
+		}
+		all = append(all, shown)
 	}
 	for _, u := range n.Plan.Units {
 		all = append(all, telemetry.Container{

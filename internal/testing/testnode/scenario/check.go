@@ -30,14 +30,12 @@ type place struct {
 // placed returns the running containers of the plan, by ID.
 func (p *Pods) placed(plan pools.Plan) map[string]place {
 	all := make(map[string]place)
-	for _, pod := range plan.Pods {
-		for _, c := range pod.Containers {
-			if c.State == pools.Running && p.Runs(c.ID) {
-				key := pod.UID + "/" + c.Name
-				all[c.ID] = place{name: key + " " + c.ID[:min(len(c.ID), 8)], key: key, cpus: c.CPUs, mixed: c.Mixed, exclusive: c.Exclusive}
-				if c.InPodPool() {
-					all[c.ID] = place{name: key + " " + c.ID[:min(len(c.ID), 8)], key: key, cpus: c.CPUs, pool: pod.UID}
-				}
+	for pod, c := range plan.Containers() {
+		if c.State == pools.Running && p.Runs(c.ID) {
+			key := pod.UID + "/" + c.Name
+			all[c.ID] = place{name: key + " " + c.ID[:min(len(c.ID), 8)], key: key, cpus: c.CPUs, mixed: c.Mixed, exclusive: c.Exclusive}
+			if c.InPodPool() {
+				all[c.ID] = place{name: key + " " + c.ID[:min(len(c.ID), 8)], key: key, cpus: c.CPUs, pool: pod.UID}
 			}
 		}
 	}

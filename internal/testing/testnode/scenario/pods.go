@@ -196,12 +196,10 @@ func (p *Pods) Runs(id string) bool {
 // and the units.
 func (p *Pods) Known(plan pools.Plan) error {
 	planned := make(map[string]pools.ContainerState)
-	for _, pod := range plan.Pods {
-		for _, c := range pod.Containers {
-			planned[c.ID] = c.State
-			if p.removed[c.ID] {
-				return fmt.Errorf("plan contains %s/%s %s, which was removed", pod.UID, c.Name, c.ID)
-			}
+	for pod, c := range plan.Containers() {
+		planned[c.ID] = c.State
+		if p.removed[c.ID] {
+			return fmt.Errorf("plan contains %s/%s %s, which was removed", pod.UID, c.Name, c.ID)
 		}
 	}
 	for uid, of := range p.pods {
