@@ -67,6 +67,7 @@ func (e cpusChanged) apply(l *Loop) {
 	}
 	l.useSettings(settings)
 	l.cache.InvalidateAll()
+	l.partitions.RecheckAll()
 }
 
 // cpuState returns the state of the watch of CPUs as a source.

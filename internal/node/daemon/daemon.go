@@ -21,6 +21,7 @@ import (
 	"github.com/cpupoold/cpupoold/internal/node/kernelstate"
 	"github.com/cpupoold/cpupoold/internal/node/nodestatus"
 	"github.com/cpupoold/cpupoold/internal/node/numahints"
+	"github.com/cpupoold/cpupoold/internal/node/partition"
 	"github.com/cpupoold/cpupoold/internal/node/quiet"
 	"github.com/cpupoold/cpupoold/internal/node/refusal"
 	"github.com/cpupoold/cpupoold/internal/node/resize"
@@ -195,7 +196,6 @@ func newLoop(h hostenv.Host, o Options) (*Loop, error) {
 		pendingUpdates: newPendingUpdates(),
 		resizes:        resize.New(m, o.Log),
 		exposureMeter:  exposure.New(m, cache, h.Cgroups, h.Units != nil),
-		isolation:      newIsolation(h.Cgroups),
 		quiet:          quiet.New(journal.Resting()),
 		watch:          newTreeWatch(h.Driver),
 		unidentified:   make(unidentified),
@@ -207,6 +207,10 @@ func newLoop(h hostenv.Host, o Options) (*Loop, error) {
 		nriOpen: make(chan struct{}),
 	}
 	l.units, l.drifts = newUnits(l), newDrifts(l)
+	l.partitions = partition.New(partition.Sources{
+		Host: &l.Host, Log: l.log, Settings: &l.settings, Inventory: m, Others: &l.others, Cache: cache, Memory: h.Cgroups.PartitionMemory(),
+		Backoffs: l.backoffs, Journal: journal, Quiet: l.quiet, Save: l.save, Count: l.count,
+	})
 	l.status.withheld = machine.Withheld
 	l.inventory.UseClock(now)
 	l.notify.Alive(l.now())

@@ -39,7 +39,7 @@ func (l *Loop) removalCheck() func(cgroup.Path) bool {
 		}
 	}
 	return func(p cgroup.Path) bool {
-		if l.cache.Has(p) || expected[p] || l.untrimmed(p) { // true for nearly all
+		if l.cache.Has(p) || expected[p] || l.partitions.Untrimmed(p) { // true for nearly all
 			return false
 		}
 		_, err := l.Cgroups.Read(p)
@@ -65,7 +65,7 @@ func (l *Loop) prune() {
 // cgroupGone fetches the container or pod of a removed cgroup from the runtime. For a unit,
 // which may be stopped, it fetches the properties from systemd.
 func (l *Loop) cgroupGone(p cgroup.Path) {
-	l.isolation.memory.Gone(p)
+	l.partitions.Gone(p)
 	if name := l.inventory.UnitAt(p); name != "" {
 		l.cache.Invalidate(p)
 		l.units.Ask(name, l.now())

@@ -284,8 +284,8 @@ func (l *Loop) obtainable(p *pools.Placement) (cpus, occupied cpuset.Set, by cgr
 	for path, held := range l.units.LeavingCgroups() {
 		note(held, path)
 	}
-	note(l.isolation.leaked, "the kernel") // the plan of the last pass did not contain them yet
-	note(l.isolation.parking.cpus, cgroup.Parking)
+	note(l.partitions.Lost(), "the kernel") // the plan of the last pass did not contain them yet
+	note(l.partitions.Parked(), cgroup.Parking)
 	if p.Exclusive && occupied.Overlaps(p.CPUs) {
 		return cpuset.Set{}, occupied, by
 	}
@@ -332,9 +332,9 @@ func (l *Loop) decideStart(a *startRequest, p *pools.Placement, t *cgroup.Target
 	}
 	c := l.cache.Current(t.Path)
 	switch {
-	case c.Exists && !late && l.partitionPending(*t):
+	case c.Exists && !late && l.partitions.Pending(*t):
 		return false, nil
-	case c.Exists && l.partitionPending(*t):
+	case c.Exists && l.partitions.Pending(*t):
 		l.log.Warn("container starts before its cpuset partition exists: the write takes longer than the runtime waits", "cgroup", t.Path, "wait", a.wait.Until().Sub(a.since))
 	}
 	switch {

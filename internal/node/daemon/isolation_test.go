@@ -286,7 +286,7 @@ func TestPartitionsOfOthers(t *testing.T) {
 		t.Fatal(err)
 	}
 	n.YAML = nodefixture.WithPartitions(n.YAML)
-	n.start().view("told", func(v *telemetry.View) bool { return v.Problems[string(codeForeignPartition)] == 1 })
+	n.start().view("told", func(v *telemetry.View) bool { return v.Problems["ForeignPartition"] == 1 })
 	if got := n.State(id).Partition; !got.Is(cgroup.IsolatedPartition) {
 		t.Errorf("the partition of somebody else is %s now", got)
 	}

@@ -23,6 +23,7 @@ import (
 	"github.com/cpupoold/cpupoold/internal/node/kernelstate"
 	"github.com/cpupoold/cpupoold/internal/node/nodestatus"
 	"github.com/cpupoold/cpupoold/internal/node/numahints"
+	"github.com/cpupoold/cpupoold/internal/node/partition"
 	"github.com/cpupoold/cpupoold/internal/node/quiet"
 	"github.com/cpupoold/cpupoold/internal/node/recovery"
 	"github.com/cpupoold/cpupoold/internal/node/refusal"
@@ -105,7 +106,7 @@ type Loop struct {
 	departed       map[cgroup.Path]bool // cgroups whose removal the watcher has reported
 	others         desired.OtherManagers
 	exposureMeter  *exposure.Meter
-	isolation      isolation
+	partitions     *partition.Partitions
 	schedule       schedule
 	quiet          *quiet.Quiet
 	auditor        *auditor.Auditor
@@ -154,6 +155,7 @@ func (l *Loop) startRecheck() {
 		l.timers.recheck.clear()
 		l.applications.check = true
 		l.cache.Recheck(l.watch.isWatched, l.settings.Config.ResyncPeriod)
+		l.partitions.RecheckAll()
 	}
 }
 

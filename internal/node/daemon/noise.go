@@ -48,13 +48,13 @@ func (l *Loop) reportNoise() {
 		if o.Unit || !runs {
 			continue
 		}
-		if l.partitionPending(cgroup.Target{Path: p, Exclusive: true}) {
+		if l.partitions.Pending(cgroup.Target{Path: p, Exclusive: true}) {
 			if was, told := l.status.noise[o.ID]; told {
 				now[o.ID] = was
 			}
 			continue
 		}
-		r := l.machine().Of(o.CPUs, l.isolation.mode(p))
+		r := l.machine().Of(o.CPUs, l.partitions.Mode(p))
 		if now[o.ID] = r.CPUs.String() + r.String(); now[o.ID] != l.status.noise[o.ID] {
 			l.log.Info("exclusive CPUs", "pod", o.Pod, "container", o.Name, "cpus", r.CPUs, "kept_by", r.Mode, "balancing", r.Balancing(),
 				"tick", r.Tick, "rcu", r.RCU, "managed_irq", r.ManagedIRQ)

@@ -30,7 +30,7 @@ type runtimeEvent struct{ cri.Event }
 // scope returns scopeAll for the start of a container that the daemon has not placed yet.
 // With NRI the daemon places containers before they exist.
 func (e runtimeEvent) scope(l *Loop) scope {
-	return oneUnless(e.Kind == cri.ContainerStarted && !l.inventory.HasNRI() || e.Kind == cri.ContainerStopped && l.hasPartition(e.ContainerID))
+	return oneUnless(e.Kind == cri.ContainerStarted && !l.inventory.HasNRI() || e.Kind == cri.ContainerStopped && l.partitions.Has(e.ContainerID))
 }
 
 func (e runtimeEvent) apply(l *Loop) {
@@ -87,7 +87,7 @@ func (e podFetched) apply(l *Loop) {
 type containerFetched struct{ inventory.ContainerStatus }
 
 func (e containerFetched) scope(l *Loop) scope {
-	return oneUnless(e.Err == nil && (!l.inventory.HasNRI() || l.inventory.Container(e.ID) == nil || e.State == cri.Exited && l.hasPartition(e.ID)))
+	return oneUnless(e.Err == nil && (!l.inventory.HasNRI() || l.inventory.Container(e.ID) == nil || e.State == cri.Exited && l.partitions.Has(e.ID)))
 }
 
 func (e containerFetched) apply(l *Loop) {

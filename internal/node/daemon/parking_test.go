@@ -27,7 +27,7 @@ func (r *running) awaitParking(cpus string) {
 		root := r.RootCPUs()
 		v := r.loop.snapshot.Load()
 		return v != nil && st.Partition.Is(cgroup.IsolatedPartition) && st.Effective.String() == cpus && !root.Overlaps(st.Effective) &&
-			v.Parked.Equal(st.Effective) && r.ExclusiveLists()[cgroup.Parking] == cpus && v.Problems[string(codeNoParking)] == 0
+			v.Parked.Equal(st.Effective) && r.ExclusiveLists()[cgroup.Parking] == cpus && v.Problems["NoParking"] == 0
 	})
 }
 
@@ -252,7 +252,7 @@ func TestNoParking(t *testing.T) {
 				}
 			}
 			r := n.start()
-			r.view("told", func(v *telemetry.View) bool { return v.Problems[string(codeNoParking)] == 1 && v.Parked.IsEmpty() })
+			r.view("told", func(v *telemetry.View) bool { return v.Problems["NoParking"] == 1 && v.Parked.IsEmpty() })
 			id := n.RunContainer(n.RunPod("a", "default", "guaranteed", 2, nil), "app", nodefixture.WholeCPUs(2))
 			n.Eventually("CPUs of its own", func() bool {
 				return n.State(id).Effective.Len() == 2 && n.State(id).CPUs.IsSubsetOf(cpuset.Range(4, 7))

@@ -8,6 +8,8 @@ import (
 
 	"github.com/cpupoold/cpupoold/internal/node/desired"
 	"github.com/cpupoold/cpupoold/internal/node/inventory"
+	"github.com/cpupoold/cpupoold/internal/node/partition"
+	"github.com/cpupoold/cpupoold/internal/node/undo"
 	"github.com/cpupoold/cpupoold/internal/testing/nodefixture"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
@@ -90,9 +92,15 @@ func TestOwnersWaitForFullPasses(t *testing.T) {
 			l.runPasses()
 			n.WriteFile(shared, cgroup.FileCPUs, foreign)
 		}},
-		"the kernel has lost CPUs": {after: func(_ *node, l *Loop, _ string) {
-			l.isolation.leaked = cpuset.Range(4, 5) // as found at the end of the last pass
-			l.isolation.missing = map[int]time.Time{4: time.Now(), 5: time.Now()}
+		"the kernel has lost CPUs": {after: func(n *node, l *Loop, _ string) {
+			n.Tree.SetLimit(cpuset.Range(0, 7).Difference(cpuset.Range(4, 5)))
+			l.journal.NoteAsync(undo.Original{Path: "kubepods.slice/gone", File: cgroup.FilePartition, Value: string(cgroup.MemberPartition)})
+			for _, at := range []time.Time{l.now(), l.now().Add(partition.LeakTime)} { // the end of the last pass finds them
+				l.partitions.Make(partition.Situation{Plan: &l.status.plan, Now: at})
+			}
+			if lost := l.partitions.Lost(); !lost.Equal(cpuset.Range(4, 5)) {
+				t.Fatalf("lost: %s", lost)
+			}
 		}},
 		"it has gone": {after: func(_ *node, l *Loop, shared string) {
 			l.handle(runtimeEvent{cri.Event{ContainerID: shared, Kind: cri.ContainerDeleted, At: time.Now()}})

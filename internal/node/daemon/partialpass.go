@@ -42,7 +42,7 @@ func (l *Loop) partialPass(now time.Time) bool {
 // allowsPartialPass reports whether the last full pass left nothing to do, and whether targets
 // can be computed without all cgroups.
 func (l *Loop) allowsPartialPass() bool {
-	return !l.formula.IsGuess() && l.status.ready && !l.Observes && l.CPUManager == nil && l.isolation.isSettled() && !l.quiet.Active() && !l.cache.HasStalePartitions() &&
+	return !l.formula.IsGuess() && l.status.ready && !l.Observes && l.CPUManager == nil && l.partitions.IsSettled() && !l.quiet.Active() &&
 		l.journal.Safe() && l.journal.Late() == nil && !filesWait(l.status.deferred) && len(l.status.unreadable)+len(l.openMoves)+len(l.blockedMoves)+len(l.units.Leaving()) == 0
 }
 
@@ -63,11 +63,10 @@ func (l *Loop) repair(now time.Time) bool {
 	if len(l.schedule.files) == 0 {
 		return true
 	}
-	partitions, _ := l.partitions()
 	var want []cgroup.Target
 	for _, p := range l.schedule.files {
 		t := targetAt(l.status.targets, p)
-		if t == nil || t.Around || t.Unit != "" || t.Exclusive && partitions {
+		if t == nil || t.Around || t.Unit != "" || t.Exclusive && l.partitions.Enabled() {
 			return false // not planned yet, a slice around others or in one, or a partition must end first
 		}
 		want = append(want, *t)

@@ -3,11 +3,10 @@ package daemon
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"path"
-	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/cpupoold/cpupoold/internal/node/telemetry"
 	"github.com/cpupoold/cpupoold/internal/testing/nodefixture"
@@ -91,47 +90,6 @@ func TestReadsOfPartitions(t *testing.T) {
 	}
 }
 
-// TestSiblingOfPartitionIsHeard checks that a write to a stale sibling leads to a scan of
-// partitions if its cpuset can make one invalid.
-func TestSiblingOfPartitionIsHeard(t *testing.T) {
-	for name, test := range map[string]struct {
-		major, minor int
-		stale        bool
-	}{"6.12": {6, 12, true}, "6.18": {6, 18, true}, "7.0": {7, 0, false}} {
-		t.Run(name, func(t *testing.T) {
-			n := newPartitionNode(t, test.major, test.minor, testnode.RuntimeConfig{})
-			n.YAML = nodefixture.WithPartitions(n.YAML)
-			r := n.start()
-			pod := n.RunPodOf("a", "default", "guaranteed", nodefixture.MilliCPUs(2500), nil)
-			n.AwaitPartition(n.RunContainer(pod, "app", nodefixture.WholeCPUs(2)), cgroup.RootPartition)
-			beside := n.RunContainer(pod, "sidecar", cri.Resources{Shares: 512})
-			elsewhere := n.RunContainer(n.RunPod("s", "default", "burstable", 0, nil), "a", cri.Resources{Shares: 512})
-			n.AwaitCPUs(beside, "2-3")
-			n.AwaitCPUs(elsewhere, "2-3")
-			r.settled()
-			r.betweenFullPasses(func(l *Loop) {
-				hear := func(id string) bool {
-					p := cgroup.Path(n.Runtime.Cgroup(id))
-					l.cache.Invalidate(p)
-					l.isolation.stale = false
-					if !l.noticeWrite(p, time.Now()) {
-						t.Error("it is placed, and nobody looks at it")
-					}
-					return l.isolation.stale
-				}
-				if hear(elsewhere) {
-					t.Error("a write in another pod has partitions looked at")
-				}
-				if got := hear(beside); got != test.stale {
-					t.Errorf("a write in the pod of a partition has partitions looked at: %t", got)
-				}
-			})
-			r.settled()
-			n.CheckClaims()
-		})
-	}
-}
-
 // TestForeignLists checks that external writes to the exclusive lists of pods and their parents
 // are noticed without a resync. A partition gets its CPUs back, and a list that prevents a
 // partition is found.
@@ -187,24 +145,6 @@ func TestForeignLists(t *testing.T) {
 	n.CheckClaims()
 }
 
-// TestOwnListsAreEchoes checks that own writes lead to no further scan of partitions.
-func TestOwnListsAreEchoes(t *testing.T) {
-	n := newPartitionNode(t, 7, 0, testnode.RuntimeConfig{})
-	n.YAML = nodefixture.WithPartitions(n.YAML)
-	r := n.start()
-	owner := n.RunContainer(n.RunPod("a", "default", "guaranteed", 2, nil), "app", nodefixture.WholeCPUs(2))
-	n.AwaitPartition(owner, cgroup.RootPartition)
-	r.settled()
-	r.betweenFullPasses(func(l *Loop) {
-		for p := cgroup.Path(n.Runtime.Cgroup(owner)); p != ""; p = p.Parent() {
-			if l.noticeList(p, cgroup.FileExclusive) || l.noticeWrite(p, time.Now()) || l.isolation.stale {
-				t.Errorf("a list of %s that is as it is known has partitions looked at", p)
-			}
-			l.isolation.stale = false
-		}
-	})
-}
-
 // errDue reports that a pass is due first.
 var errDue = errors.New("a pass is due")
 
@@ -212,7 +152,7 @@ var errDue = errors.New("a pass is due")
 // no scan is open.
 func checkMemory(l *Loop) error {
 	l.takeNotices()
-	if !l.status.ready || l.watch.watcher == nil || l.cache.HasStalePartitions() {
+	if !l.status.ready || l.watch.watcher == nil {
 		return nil // the daemon will read everything again
 	}
 	if l.schedule.isDue() || l.cache.HasStale() {
@@ -220,13 +160,32 @@ func checkMemory(l *Loop) error {
 		return errDue
 	}
 	var leaves []cgroup.Path
-	for p := range l.isolation.settled {
-		leaves = append(leaves, p)
+	for _, t := range l.status.targets {
+		if t.Exclusive {
+			leaves = append(leaves, t.Path)
+		}
 	}
-	slices.Sort(leaves)
-	l.forgetOutdated(nil, nil)
-	defer l.endPartitionReads()
-	got, err := l.isolation.memory.Read(leaves)
+	if !l.partitions.Parked().IsEmpty() {
+		leaves = append(leaves, cgroup.Parking)
+	}
+	memory := l.partitions.Memory
+	memory.Keep(func(p cgroup.Path) bool { // a pass reads cgroups without a watch, and those that differ in the cache
+		files, _ := l.watch.watcher.Reports(p)
+		return files
+	}, func(p cgroup.Path) bool {
+		_, children := l.watch.watcher.Reports(p)
+		return children
+	})
+	for p, n := range maps.Collect(memory.Nodes()) {
+		if c := l.cache.Current(p); c.Exists && (!c.CPUs.Equal(n.CPUs) || c.Partition.String() != n.State.String()) {
+			memory.Forget(p)
+			memory.ForgetIn(p)
+			if _, _, inPod := cgroup.PodOf(p.Parent()); inPod {
+				memory.ForgetIn(p.Parent())
+			}
+		}
+	}
+	got, err := memory.Read(leaves)
 	want, wantErr := l.Cgroups.ReadPartitions(leaves)
 	if err = errors.Join(err, wantErr); err != nil {
 		return err

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/cpupoold/cpupoold/internal/node/desired"
+	"github.com/cpupoold/cpupoold/internal/node/partition"
 	"github.com/cpupoold/cpupoold/internal/node/recovery"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
@@ -28,9 +29,8 @@ func (l *Loop) input(now time.Time) desired.Input {
 	l.others.Mark(l.inventory, pods, &l.settings, l.Cgroups.Read)
 	l.askHints(pods, now)
 	l.hints.Apply(pods)
-	partitions, _ := l.partitions()
 	return desired.Input{Settings: l.settings, Inventory: l.inventory, Pods: pods, Previous: l.assignments, Formula: l.formula, Journal: l.journal, Nodes: l.Nodes, Read: l.Cgroups.Read,
-		Leaving: l.leavingCPUs(), System: l.others.SystemCPUs(l.inventory, &l.settings), Systemd: l.Units != nil, Resting: l.quiet.MayRest(l.assignments), Kubelet: l.kubelet, Partitions: partitions,
+		Leaving: l.leavingCPUs(), System: l.others.SystemCPUs(l.inventory, &l.settings), Systemd: l.Units != nil, Resting: l.quiet.MayRest(l.assignments), Kubelet: l.kubelet, Partitions: l.partitions.Enabled(),
 		Contested: l.backoffs.Contested(now), Namespaces: l.permission.rights(), Build: pools.Build, Auxiliary: l.watch.auxiliary}
 }
 
@@ -83,7 +83,7 @@ func (l *Loop) pass() {
 		want = l.refreshCache(want)
 		if round == 0 {
 			l.exposureMeter.NoteFirstReads(want)
-			want = l.repartition(want, true)
+			want = l.repartition(want, l.partitions.Dissolve)
 		}
 		var writes []cgroup.Write
 		writes, deferred = l.diff(want, options, now)
@@ -99,8 +99,7 @@ func (l *Loop) pass() {
 		}
 		l.apply(writes, made, now)
 	}
-	want = l.repartition(want, false)
-	l.endPartitionReads()
+	want = l.repartition(want, l.partitions.Make)
 	l.quiet.Explain(deferred)
 	l.status.deferred = deferred
 	l.finishPass(want, now)
@@ -151,11 +150,19 @@ func (l *Loop) refreshCache(want []cgroup.Target) []cgroup.Target {
 	return slices.DeleteFunc(want, func(t cgroup.Target) bool { return l.status.removed[t.Path] != "" })
 }
 
+// repartition calls Dissolve or Make, and reads the cgroups again that its writes may have changed.
+func (l *Loop) repartition(want []cgroup.Target, write func(partition.Situation) bool) []cgroup.Target {
+	if !write(partition.Situation{Targets: want, Plan: &l.status.plan, Leaving: l.leavingCPUs(), Watcher: l.watch.watcher, Now: l.now()}) {
+		return want
+	}
+	return l.refreshCache(want)
+}
+
 // diffOptions returns the options of Diff, with the cgroups of units that leave.
 func (l *Loop) diffOptions(p pools.Plan) cgroup.Options {
 	o := desired.DiffOptions(&l.Host, p)
 	o.Leaving = l.units.LeavingCgroups()
-	o.Spare = o.Spare.Difference(l.isolation.parking.cpus)
+	o.Spare = o.Spare.Difference(l.partitions.Parked())
 	return o
 }
 

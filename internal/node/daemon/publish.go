@@ -167,7 +167,7 @@ func (l *Loop) problems() []pools.Problem {
 	all = append(all, l.settings.UnitProblems(l.inventory, l.Units != nil)...)
 	all = append(all, l.settings.HostProblems(l.inventory, l.units.Hosts(), l.Units != nil)...)
 	all = append(all, usablecpus.Problems(l.status.withheld, l.settings.Offline())...)
-	all = append(all, l.isolationProblems()...)
+	all = append(all, l.partitions.Problems(l.status.targets)...)
 	all = append(all, l.settings.NRIProblems(l.status.nriErr)...)
 	all = append(all, l.cgroupProblems(l.watch.watcher.Flooding())...)
 	all = append(all, l.inventory.RecordProblems(l.status.targets)...)
@@ -201,9 +201,9 @@ func (l *Loop) view() *telemetry.View {
 		Shortened:   l.requests.budget.ShortenedWaits(),
 		Sources:     l.sources(),
 		HostUnits:   l.units.HostView(),
-		Partitions:  l.isolation.counts(),
-		Leaked:      l.isolation.leaked,
-		Parked:      l.isolation.parking.cpus,
+		Partitions:  l.partitions.Counts(),
+		Leaked:      l.partitions.Lost(),
+		Parked:      l.partitions.Parked(),
 		Quiet:       l.quiet.Counts(),
 		Observed:    l.unwrittenCounts(),
 		Settings:    l.tuning.View(),
@@ -225,7 +225,7 @@ func (l *Loop) view() *telemetry.View {
 		}
 	}
 	v.Containers, v.Mixed = node.Containers(paths, func(cpus cpuset.Set, at cgroup.Path) (noise.Report, map[string]int) {
-		r := l.machine().Of(cpus, l.isolation.mode(at))
+		r := l.machine().Of(cpus, l.partitions.Mode(at))
 		return r, counts(l.Boot, r)
 	})
 	return v

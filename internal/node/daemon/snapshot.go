@@ -27,7 +27,7 @@ func (l *Loop) noteAt(at cgroup.Path, e history.Event) { l.historyLog.AddAt(l.in
 
 // node returns the state from which cluster and metrics derive their values.
 func (l *Loop) node() view.Node {
-	return view.Node{Settings: &l.settings, Plan: &l.status.plan, Planned: l.status.planned, Inventory: l.inventory, Lost: l.isolation.leaked}
+	return view.Node{Settings: &l.settings, Plan: &l.status.plan, Planned: l.status.planned, Inventory: l.inventory, Lost: l.partitions.Lost()}
 }
 
 // noteProblem adds the begin or the end of a problem to the history.

@@ -160,7 +160,7 @@ func (l *Loop) armRetry(began time.Time) {
 	l.nextHook(earlier)
 	l.nextUpdate(earlier)
 	l.resizes.Next(earlier)
-	l.nextPartition(earlier)
+	l.partitions.Next(earlier)
 	earlier(l.quiet.Until())
 	if armed {
 		l.timers.retry.set(due)

@@ -32,7 +32,7 @@ func (e unitResult) apply(l *Loop) { l.units.Apply(e.Result, l.now()) }
 // leavingCPUs returns the CPUs that no owner may get now: the CPUs of units that leave, and
 // the CPUs that no cgroup has.
 func (l *Loop) leavingCPUs() cpuset.Set {
-	all := l.isolation.leaked
+	all := l.partitions.Lost()
 	for _, a := range l.units.Leaving() {
 		all = all.Union(a.CPUs)
 	}
@@ -77,6 +77,7 @@ func (systemdReloaded) apply(l *Loop) {
 	l.drifts.Reloaded(l.now())
 	l.status.reloadsLost = false
 	l.cache.InvalidateAll()
+	l.partitions.RecheckAll()
 	l.units.Reloaded(l.now())
 }
 

@@ -80,7 +80,7 @@ func (e treeWatched) apply(l *Loop) {
 	// Earlier notices are lost. The first Set reports all watched cgroups as changed.
 	l.watch.watcher, l.watch.err = e.watcher, e.err
 	clear(l.watch.slices)
-	l.cache.InvalidatePartitions()
+	l.partitions.RecheckAll()
 }
 
 // threadsScanned is the result of a scan of a container's threads.
@@ -112,10 +112,10 @@ func (l *Loop) watchAll() {
 	slices.Sort(pods)
 	l.watch.set.Update(l.status.targets, slices.Compact(pods))
 	files, parents := l.watch.set.Files(), l.watch.set.Parents()
-	if on, _ := l.partitions(); on { // the exclusive lists of pods and their parents can prevent partitions
+	if l.partitions.Enabled() { // the exclusive lists of pods and their parents can prevent partitions
 		files = append(files, parents...)
 	}
-	if !l.isolation.parking.cpus.IsEmpty() {
+	if !l.partitions.Parked().IsEmpty() {
 		files = append(files, cgroup.Parking, cgroup.ParkingTop)
 	}
 	err := l.watch.watcher.Set(files, parents)
@@ -140,17 +140,18 @@ func (l *Loop) takeNotices() {
 		case cgroup.Overflow:
 			l.log.Warn("notices about cgroups are lost; reading all of them again")
 			l.cache.InvalidateAll()
+			l.partitions.RecheckAll()
 			clear(l.watch.slices)
 			l.list()
 			l.schedule.add(scopeAll)
 		case cgroup.Flooded:
 			l.schedule.add(scopeAll) // reports the problem
 		case cgroup.Written:
-			lists := l.noticeList(c.Path, c.Name) // before the repair: a list may have shrunk a partition
+			breaks := l.partitions.NoteWrite(c.Path, c.Name) // before the repair: a list may have shrunk a partition
 			if l.noticeWrite(c.Path.Scope(), c.At) {
 				l.schedule.addRepair(c.Path.Scope())
 			}
-			if lists || l.noticeParking(c.Path, c.Name) || l.others.NoteWrite(c.Path) {
+			if breaks || l.others.NoteWrite(c.Path) {
 				l.schedule.add(scopeAll)
 			}
 		case cgroup.Appeared:
@@ -158,12 +159,12 @@ func (l *Loop) takeNotices() {
 			if inventory.IDAt(p, l.Driver) != "" {
 				l.exposureMeter.Appeared(p, c.At)
 			}
-			l.isolation.memory.Appeared(p)
+			l.partitions.Appeared(p)
 			l.schedule.add(l.noticeChild(p, true))
 		case cgroup.Gone:
 			p := c.Path.Join(c.Name)
 			l.exposureMeter.Gone(p)
-			l.isolation.memory.Gone(p)
+			l.partitions.Gone(p)
 			l.departed[p] = true
 			l.schedule.add(l.noticeChild(p, false))
 		}
@@ -182,9 +183,7 @@ func (l *Loop) noticeWrite(p cgroup.Path, at time.Time) bool {
 	c := l.cache.Current(p)
 	if !l.cache.Has(p) || l.cache.IsStale(p) {
 		// The next pass reads the cgroup if it is a target.
-		if l.affectsPartition(p) {
-			l.recheckPartitions(p)
-		}
+		l.partitions.RecheckNear(p)
 		return c.Exists && !l.cache.IsBusy(p)
 	}
 	if !c.Exists && l.inventory.IsBeingMade(l.inventory.ContainerAt(p)) {
@@ -193,24 +192,13 @@ func (l *Loop) noticeWrite(p cgroup.Path, at time.Time) bool {
 	if c.Exists {
 		st, err := l.Cgroups.Read(p)
 		if err == nil && l.cache.Expects(st) {
-			moved, ended := l.cache.SetEffective(p, st.Effective), l.endedPartition(p, st.Partition)
+			moved, ended := l.cache.SetEffective(p, st.Effective), l.partitions.NoteState(p, st.Partition)
 			return moved || ended
 		}
 	}
 	l.drifts.Notice(p, at)
 	l.cache.Invalidate(p)
-	l.recheckPartitions(p) // the cpuset of a sibling can break a partition
-	return true
-}
-
-// endedPartition reports whether a cgroup that was a partition at the last reading of the
-// partitions is none now.
-func (l *Loop) endedPartition(p cgroup.Path, is cgroup.PartitionState) bool {
-	w, settled := l.isolation.settled[p]
-	if !settled || l.isolation.outcomes[p].Phase != cgroup.PartitionInForce || is.Is(w.Type) {
-		return false
-	}
-	l.recheckPartitions(p)
+	l.partitions.Recheck(p) // the cpuset of a sibling can break a partition
 	return true
 }
 
@@ -233,7 +221,7 @@ func (l *Loop) noticeChild(p cgroup.Path, there bool) scope {
 	}
 	if !there {
 		delete(l.unidentified, p)
-		if l.unblocksPartition(p) {
+		if l.partitions.Unblocks(p) {
 			return scopeAll
 		}
 	}

@@ -325,9 +325,9 @@ func stateOf(l *Loop, behind bool) loopState {
 		"watching cgroups":    l.watch.watcher == nil || len(l.watch.wake) > 0,
 		"stopping containers": false,
 	}
-	for _, o := range l.isolation.outcomes {
-		busy["making partitions"] = busy["making partitions"] || o.Phase != cgroup.PartitionInForce
-	}
+	busy["making partitions"] = l.partitions.Counts()["underway"] > 0 || slices.ContainsFunc(l.partitions.Problems(nil), func(p pools.Problem) bool {
+		return p.Code == "NoPartition" || p.Code == "NoParking" && strings.HasPrefix(p.Text, "free CPUs")
+	})
 	for e := range l.inventory.Containers() {
 		if e.IsUnconfirmed() {
 			busy["waiting for the runtime to show what NRI has told of"] = true

@@ -32,10 +32,9 @@ type Cache struct {
 	// own holds the own writes since a cgroup was read.
 	own map[cgroup.Path]*ownWrites
 	// overridden contains the cgroups with a write in progress that NRI has changed.
-	overridden      map[cgroup.Path]bool
-	external        []ExternalWrite
-	stalePartitions bool
-	threads         threadState
+	overridden map[cgroup.Path]bool
+	external   []ExternalWrite
+	threads    threadState
 
 	// watched is set between Recheck and the next Refresh. It reports whether the daemon
 	// gets a notice of each write to a cgroup.
@@ -97,7 +96,6 @@ func (t *Cache) invalidateBelow(slice cgroup.Path) {
 
 // InvalidateAll makes the next Refresh read every cgroup again.
 func (t *Cache) InvalidateAll() {
-	t.stalePartitions = true
 	for p := range t.current {
 		t.stale[p] = true
 	}
@@ -105,19 +103,6 @@ func (t *Cache) InvalidateAll() {
 
 // Forget drops the state of p, with the records of its container.
 func (t *Cache) Forget(p cgroup.Path) { delete(t.current, p) }
-
-// InvalidatePartitions makes the caller of TakeStalePartitions read partitions again.
-func (t *Cache) InvalidatePartitions() { t.stalePartitions = true }
-
-// HasStalePartitions reports whether partitions must be read again.
-func (t *Cache) HasStalePartitions() bool { return t.stalePartitions }
-
-// TakeStalePartitions returns HasStalePartitions and resets it.
-func (t *Cache) TakeStalePartitions() bool {
-	stale := t.stalePartitions
-	t.stalePartitions = false
-	return stale
-}
 
 // Expects reports whether st, read after a notice of a write, holds the values of the last
 // reading, or the CPUs of an own write in progress.

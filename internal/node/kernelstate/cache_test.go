@@ -412,24 +412,6 @@ func TestExpects(t *testing.T) {
 	}
 }
 
-// TestStalePartitions checks that partitions must be read again after a loss of notices.
-func TestStalePartitions(t *testing.T) {
-	for name, lose := range map[string]func(*kernelstate.Cache){
-		"all stale":   (*kernelstate.Cache).InvalidateAll,
-		"recheck":     func(tr *kernelstate.Cache) { tr.Recheck(watchesAll, time.Second) },
-		"new watcher": (*kernelstate.Cache).InvalidatePartitions,
-	} {
-		tr := newCache(newKernel())
-		if tr.HasStalePartitions() {
-			t.Errorf("%s: stale at first", name)
-		}
-		lose(tr)
-		if !tr.HasStalePartitions() || !tr.TakeStalePartitions() || tr.TakeStalePartitions() {
-			t.Errorf("%s: not stale, or stale for ever", name)
-		}
-	}
-}
-
 // TestWithoutProcesses checks that a running container is fetched again if no process has been
 // in its cgroup.
 func TestWithoutProcesses(t *testing.T) {

@@ -20,7 +20,6 @@ const (
 // Recheck makes the next Refresh read every cgroup again. Cgroups with watched files are
 // read as a whole in turns, and checked in between. The caller rechecks once in a period.
 func (t *Cache) Recheck(watched func(cgroup.State) bool, period time.Duration) {
-	t.stalePartitions = true
 	t.watched = watched
 	t.rechecks++
 	t.turns = uint64(max(1, min(maxTurns, turnsIn/max(period, time.Second))))

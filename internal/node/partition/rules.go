@@ -10,19 +10,19 @@ import (
 // kernel releases the CPUs of a removed partition after a moment, if at all.
 const LeakTime = 2 * time.Second
 
-// FirstPause and LastPause bound the growing pause before the next attempt to make a
+// FirstPause and lastPause bound the growing pause before the next attempt to make a
 // partition that the kernel has refused, or that waits for CPUs.
 const (
 	FirstPause = 100 * time.Millisecond
-	LastPause  = time.Minute
+	lastPause  = time.Minute
 )
 
 // MaxSteps returns the maximum number of steps to reach the desired state of n partitions.
 func MaxSteps(n int) int { return 32 + 8*n }
 
-// Left returns the partitions of containers among listed, and a cgroup below each pod and each parent of pods, because
+// left returns the partitions of containers among listed, and a cgroup below each pod and each parent of pods, because
 // their lists belong to unknown containers. Without a journal at the start (bare), they may be left by another daemon.
-func Left(listed []cgroup.Path, bare bool) map[cgroup.Path]bool {
+func left(listed []cgroup.Path, bare bool) map[cgroup.Path]bool {
 	found := make(map[cgroup.Path]bool)
 	for _, p := range listed {
 		_, _, inPod := cgroup.PodOf(p)
@@ -41,5 +41,5 @@ func Left(listed []cgroup.Path, bare bool) map[cgroup.Path]bool {
 // IsParking reports whether a cgroup belongs to the partition of parked CPUs.
 func IsParking(p cgroup.Path) bool { return p == cgroup.Parking || p == cgroup.ParkingTop }
 
-// SameWish reports whether two wishes for a cgroup have the same type and CPUs.
-func SameWish(a, b cgroup.PartitionWish) bool { return a.Type == b.Type && a.CPUs.Equal(b.CPUs) }
+// sameWish reports whether two wishes for a cgroup have the same type and CPUs.
+func sameWish(a, b cgroup.PartitionWish) bool { return a.Type == b.Type && a.CPUs.Equal(b.CPUs) }

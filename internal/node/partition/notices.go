@@ -1,0 +1,128 @@
+package partition
+
+import (
+	"strings"
+
+	"github.com/cpupoold/cpupoold/pkg/cgroup"
+)
+
+// # Cached state of partitions
+//
+// A reading of the partitions reuses the last one, so that a partition costs the same on a node
+// with hundreds of pods. The watcher reports external writes, and cgroups that appear and
+// disappear. The daemon reads these cgroups again:
+//
+//   - cgroups that a step has written, the partition of the step, and their parents
+//   - cgroups that become another partition, or none, and the cgroups in their pods
+//   - cgroups with external writes, the cgroups below them, and their siblings in a pod
+//   - cgroups whose cpuset.cpus or cpuset.cpus.partition differ in package kernelstate
+//   - in each pass, cgroups without a watch: the slices of the host
+//   - all cgroups, with each resync, after a new watcher or lost notices, and after a change of
+//     the online CPUs or a reload of systemd
+//
+// An exclusive list that is unknown does no harm: the kernel refuses CPUs that are not
+// exclusive. The same happens with a list that is written right after a reading.
+
+// forget drops the cached state of the cgroups that a write to a cgroup may have changed. A
+// partition loses CPUs through the exclusive lists of its parents, and up to kernel 6.19 through
+// the cpuset.cpus of its siblings.
+func (p *Partitions) forget(at cgroup.Path) {
+	p.Memory.Forget(at)
+	p.Memory.ForgetIn(at)
+	if _, _, inPod := cgroup.PodOf(at.Parent()); inPod {
+		p.Memory.ForgetIn(at.Parent())
+	}
+}
+
+// keepWatched drops the cached state of cgroups without a watch.
+func (p *Partitions) keepWatched(w *cgroup.Watcher) {
+	if w == nil {
+		p.Memory.Clear()
+		return
+	}
+	p.Memory.Keep(func(at cgroup.Path) bool {
+		files, _ := w.Reports(at)
+		return files
+	}, func(at cgroup.Path) bool {
+		_, children := w.Reports(at)
+		return children
+	})
+}
+
+// RecheckAll schedules a reading of all partitions.
+func (p *Partitions) RecheckAll() {
+	p.stale = true
+	p.Memory.Clear()
+}
+
+// Recheck schedules a reading of the partitions that a write to a cgroup may have broken.
+func (p *Partitions) Recheck(at cgroup.Path) {
+	p.stale = true
+	p.forget(at)
+}
+
+// RecheckNear calls Recheck if a write to a cgroup can break a partition: the cgroup itself, or
+// up to kernel 6.19 a sibling.
+func (p *Partitions) RecheckNear(at cgroup.Path) {
+	near := p.inForce(at)
+	for q := range p.outcomes {
+		near = near || !p.Host.Kernel.Settled && p.inForce(q) && q.Parent() == at.Parent()
+	}
+	if near {
+		p.Recheck(at)
+	}
+}
+
+// NoteState takes note of the state of a cgroup that was read after a notice. It reports whether
+// the cgroup was a partition of the wanted type at the last scan, and is none now.
+func (p *Partitions) NoteState(at cgroup.Path, is cgroup.PartitionState) (ended bool) {
+	if !p.inForce(at) || is.Is(p.settled[at].Type) {
+		return false
+	}
+	p.Recheck(at)
+	return true
+}
+
+// NoteWrite takes note of a write to a file of a cgroup, which may be an own write; without a
+// name the cgroup has a new watch. It reports whether the write is external and concerns
+// partitions.
+func (p *Partitions) NoteWrite(at cgroup.Path, name string) bool {
+	switch {
+	case name == "":
+		p.Memory.Forget(at)
+		return false
+	case name == cgroup.FileExclusive:
+	case (name == cgroup.FileCPUs || name == cgroup.FilePartition) && !p.Cache.Has(at): // NoteState handles known cgroups
+	default:
+		return false
+	}
+	same, known := p.Memory.Same(at)
+	external := !same && p.Enabled() && (known || name == cgroup.FileExclusive)
+	if !same {
+		p.forget(at)
+		p.stale = p.stale || external
+	}
+	if at == cgroup.Parking && name == cgroup.FilePartition && p.inForce(at) && !p.isParked() {
+		p.Recheck(at)
+		return true
+	}
+	return external
+}
+
+// Appeared takes note of a new cgroup.
+func (p *Partitions) Appeared(at cgroup.Path) { p.Memory.Appeared(at) }
+
+// Gone takes note of a removed cgroup.
+func (p *Partitions) Gone(at cgroup.Path) { p.Memory.Gone(at) }
+
+// Unblocks takes note of a removed cgroup. It reports whether the cgroup may have been the reason
+// for the refusal of a partition next to it, or in a pod next to it.
+func (p *Partitions) Unblocks(gone cgroup.Path) bool {
+	for at := range p.outcomes {
+		if !p.inForce(at) && strings.HasPrefix(string(at), string(gone.Parent())+"/") {
+			p.stale = true
+			return true
+		}
+	}
+	return false
+}

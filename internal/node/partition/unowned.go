@@ -1,0 +1,52 @@
+package partition
+
+import (
+	"log/slog"
+	"maps"
+	"time"
+
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
+)
+
+// unowned holds the online CPUs that are in no cgroup, and in no partition of another process.
+// The kernel releases the CPUs of a removed partition after a moment, if at all.
+type unowned struct {
+	since  map[int]time.Time
+	lost   cpuset.Set // unowned for LeakTime
+	replan time.Time  // the plan changes because of lost CPUs
+}
+
+// mayReturn reports whether some of the CPUs do not count as lost yet.
+func (u *unowned) mayReturn() bool { return len(u.since) > u.lost.Len() }
+
+// note takes over the CPUs of a scan.
+func (u *unowned) note(cpus cpuset.Set, now time.Time, log *slog.Logger) {
+	maps.DeleteFunc(u.since, func(cpu int, _ time.Time) bool { return !cpus.Contains(cpu) })
+	var lost cpuset.Set
+	for cpu := range cpus.All() {
+		since, known := u.since[cpu]
+		if !known {
+			u.since[cpu] = now
+		} else if now.Sub(since) >= LeakTime {
+			lost = lost.Union(cpuset.Of(cpu))
+		}
+	}
+	if lost.Equal(u.lost) {
+		return
+	}
+	if more := lost.Difference(u.lost); !more.IsEmpty() {
+		log.Error("online CPUs are in no cgroup; not allocating them", "cpus", more)
+	}
+	if back := u.lost.Difference(lost); !back.IsEmpty() {
+		log.Info("CPUs that were in no cgroup are back", "cpus", back)
+	}
+	u.lost, u.replan = lost, now.Add(time.Millisecond)
+}
+
+// next calls earlier with the times at which CPUs count as lost, or the plan changes.
+func (u *unowned) next(earlier func(time.Time)) {
+	earlier(u.replan)
+	for _, since := range u.since {
+		earlier(since.Add(LeakTime))
+	}
+}

@@ -1,0 +1,81 @@
+package partition
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/cpupoold/cpupoold/internal/node/desired"
+	"github.com/cpupoold/cpupoold/pkg/cgroup"
+)
+
+// desired returns the desired partitions.
+func (s *scan) desired() (wishes []cgroup.PartitionWish) {
+	on := s.Enabled()
+	for _, t := range s.Targets {
+		if on && desired.Partitionable(t) && t.Container != "" && s.Cache.Current(t.Path).Exists {
+			wishes = append(wishes, s.wish(cgroup.PartitionWish{
+				Path: t.Path, Container: t.Container, Type: s.Settings.PartitionType(s.Inventory, t, s.Host.Kernel), CPUs: t.CPUs, Keep: s.keep || !s.isAlone(t),
+			}))
+		}
+	}
+	if cpus := s.toPark(); !cpus.IsEmpty() {
+		wishes = append(wishes, s.wish(cgroup.PartitionWish{Path: cgroup.Parking, Type: cgroup.IsolatedPartition, CPUs: cpus, Keep: s.keep}))
+	}
+	return wishes
+}
+
+// wish returns w with the reason if its partition has to wait.
+func (s *scan) wish(w cgroup.PartitionWish) cgroup.PartitionWish {
+	runsOutside := func(cgroup.Path) bool { return false } // matters to cpuset.cpus alone
+	f := s.failures[w.Path]
+	switch {
+	case slices.Contains(s.Backoffs.Pauses(w.Path, runsOutside, s.Now), cgroup.FilePartition):
+		w.Not = "another process ends it after each repair; repairs pause"
+	case s.Now.Before(f.until) && sameWish(f.wish, w):
+		w.Not = f.why
+	}
+	return w
+}
+
+// isAlone reports whether an owner runs on its CPUs and no other target runs on them. Slices
+// of the host may: the partition keeps them off.
+func (s *scan) isAlone(t cgroup.Target) bool {
+	if c := s.Cache.Current(t.Path); !c.CPUs.Equal(t.CPUs) || s.Cache.IsStale(t.Path) {
+		return false
+	}
+	return !slices.ContainsFunc(s.Targets, func(o cgroup.Target) bool {
+		c := s.Cache.Current(o.Path)
+		return o.Path != t.Path && !o.CPUs.IsEmpty() && !o.Around && c.Exists && c.Effective.Overlaps(t.CPUs)
+	})
+}
+
+// formerPartitions returns the cgroups that were partitions of the daemon, by the journal, and must be
+// partitions no longer. While partitions are only ended, it omits owners that keep their CPUs:
+// other containers leave these CPUs first.
+func (s *scan) formerPartitions() map[cgroup.Path]bool {
+	former := make(map[cgroup.Path]bool)
+	for k := range s.Journal.Keys() {
+		switch {
+		case k.File == cgroup.FilePartition:
+			former[k.Path] = true
+		case k.File == cgroup.FileExclusive && !s.Journal.HasOriginal(k.Path, cgroup.FilePartition):
+			former[k.Path.Join("gone")] = true // its leaf is unknown, but the list is the daemon's
+		}
+	}
+	maps.Copy(former, s.found)
+	if s.parking.made {
+		former[cgroup.Parking] = true
+	}
+	for _, w := range s.wishes {
+		delete(former, w.Path)
+	}
+	for at := range s.Others.Cgroups(s.Inventory) {
+		delete(former, at)
+	}
+	for _, t := range s.Targets {
+		if s.keep && t.Exclusive && t.CPUs.Equal(s.Cache.Current(t.Path).CPUs) {
+			delete(former, t.Path)
+		}
+	}
+	return former
+}
