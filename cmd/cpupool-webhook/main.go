@@ -23,6 +23,7 @@ import (
 	"github.com/cpupoold/cpupoold/internal/cluster/hostedclusters"
 	"github.com/cpupoold/cpupoold/internal/cluster/webhook"
 	"github.com/cpupoold/cpupoold/internal/memorylimit"
+	"github.com/cpupoold/cpupoold/internal/usage"
 	"github.com/cpupoold/cpupoold/internal/version"
 )
 
@@ -45,9 +46,6 @@ func main() {
 	os.Exit(execute(ctx, os.Stdout, os.Stderr, os.Args[1:]))
 }
 
-// usageError is a command line that is not understood.
-type usageError struct{ error }
-
 // flags of the command.
 type flags struct {
 	config, namespace, kubeconfig string
@@ -64,27 +62,27 @@ func execute(ctx context.Context, out, errs io.Writer, args []string) int {
 		Version:       version.Read().String(),
 		SilenceUsage:  true,
 		SilenceErrors: true,
-		Args:          noArgs,
+		Args:          cobra.NoArgs,
 		RunE:          func(cmd *cobra.Command, _ []string) error { return f.run(cmd.Context(), out, errs) },
 	}
 	root.CompletionOptions.DisableDefaultCmd = true
 	root.SetVersionTemplate("{{.Name}} {{.Version}}\n")
 	root.SetOut(out)
 	root.SetErr(errs)
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	root.Flags().StringVar(&f.config, "config", "/etc/cpupool-webhook/config.yaml", "configuration `FILE`")
 	root.Flags().StringVar(&f.namespace, "namespace", "cpupool-webhook", "`NAMESPACE` of the program's Secret and ConfigMap")
 	root.Flags().StringVar(&f.kubeconfig, "kubeconfig", "", "`FILE` with the way to the cluster; by default the pod's service account")
 	root.Flags().BoolVar(&f.check, "check", false, "check the configuration and exit")
 	root.Flags().BoolVar(&f.classes, "priority-classes", false, "print the priority classes of hostedPriority.sizes and exit")
 	root.AddCommand(verify(out))
+	usage.Prepare(root)
 	root.SetArgs(args)
 	err := root.ExecuteContext(ctx)
 	if err == nil {
 		return exitOK
 	}
 	_, _ = fmt.Fprintln(errs, "cpupool-webhook:", err)
-	if _, ok := errors.AsType[usageError](err); ok {
+	if _, ok := errors.AsType[*usage.Error](err); ok {
 		_, _ = fmt.Fprintln(errs, "See 'cpupool-webhook --help'.")
 		return exitUsage
 	}

@@ -31,7 +31,7 @@ func verify(out io.Writer) *cobra.Command {
 		Use:   "verify",
 		Short: "Check that daemons and webhook of the cluster work",
 		Long:  verifyHelp,
-		Args:  noArgs,
+		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			way, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
 			if err != nil {
@@ -60,12 +60,4 @@ func verify(out io.Writer) *cobra.Command {
 	flags.DurationVar(&timeout, "timeout", 2*time.Minute, "how long to wait")
 	flags.StringVar(&kubeconfig, "kubeconfig", "", "`FILE` with the way to the cluster; by default the pod's service account")
 	return cmd
-}
-
-// noArgs returns an error if a command has arguments.
-func noArgs(cmd *cobra.Command, args []string) error {
-	if err := cobra.NoArgs(cmd, args); err != nil {
-		return usageError{err}
-	}
-	return nil
 }

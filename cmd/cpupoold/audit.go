@@ -14,6 +14,7 @@ import (
 	"github.com/cpupoold/cpupoold/internal/node/audit"
 	"github.com/cpupoold/cpupoold/internal/node/auditor"
 	"github.com/cpupoold/cpupoold/internal/node/preview"
+	"github.com/cpupoold/cpupoold/internal/usage"
 )
 
 // Bounds of the flags of audit. An interval below a millisecond would show the audit
@@ -59,13 +60,13 @@ that a single scan has no findings, because a signal ended the audit before the 
 	ran := c.Flags().Bool("ran", false, "list only tasks that ran there, not tasks that may")
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		if *duration < 0 || *duration > maxAuditDuration {
-			return usageError{fmt.Errorf("--duration %v: write 0s to %v", *duration, maxAuditDuration)}
+			return usage.New(c, fmt.Errorf("--duration %v: write 0s to %v", *duration, maxAuditDuration))
 		}
 		if *ran && *duration == 0 {
-			return usageError{errors.New("--ran needs two scans: use --duration 1s or longer")}
+			return usage.New(c, errors.New("--ran needs two scans: use --duration 1s or longer"))
 		}
 		if *interval < minAuditInterval || *interval > maxAuditDuration {
-			return usageError{fmt.Errorf("--interval %v: write %v to %v", *interval, minAuditInterval, maxAuditDuration)}
+			return usage.New(c, fmt.Errorf("--interval %v: write %v to %v", *interval, minAuditInterval, maxAuditDuration))
 		}
 		cfg, t, err := a.load()
 		if err != nil {

@@ -12,6 +12,7 @@ import (
 	"github.com/cpupoold/cpupoold/internal/explain"
 	"github.com/cpupoold/cpupoold/internal/history"
 	"github.com/cpupoold/cpupoold/internal/node/control"
+	"github.com/cpupoold/cpupoold/internal/usage"
 )
 
 // eventFlags are what events are asked for.
@@ -46,7 +47,7 @@ is a line.`,
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		q, err := f.query(time.Now())
 		if err != nil {
-			return usageError{err}
+			return usage.New(c, err)
 		}
 		client := a.daemon()
 		defer client.Close()

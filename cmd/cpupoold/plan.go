@@ -11,6 +11,7 @@ import (
 	"github.com/cpupoold/cpupoold/internal/layout"
 	"github.com/cpupoold/cpupoold/internal/node/hostslices"
 	"github.com/cpupoold/cpupoold/internal/node/preview"
+	"github.com/cpupoold/cpupoold/internal/usage"
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
 
@@ -33,7 +34,7 @@ on another NUMA node its memory is far unless guaranteed.memory binds it.`,
 	apply := c.Flags().Bool("apply", false, "with --defrag, have the running daemon make the moves")
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		if *apply && !*defrag {
-			return usageError{errors.New("--apply is for --defrag; what plan prints otherwise is done by run")}
+			return usage.New(c, errors.New("--apply is for --defrag; what plan prints otherwise is done by run"))
 		}
 		cfg, t, err := a.load()
 		if err != nil {

@@ -10,6 +10,7 @@ import (
 	"github.com/cpupoold/cpupoold/internal/layout"
 	"github.com/cpupoold/cpupoold/internal/node/restore"
 	"github.com/cpupoold/cpupoold/internal/node/undo"
+	"github.com/cpupoold/cpupoold/internal/usage"
 )
 
 func (a *app) restore() *cobra.Command {
@@ -37,7 +38,7 @@ is nothing to put back: cgroups ended with it.
 	wait := c.Flags().Bool("wait", false, "when all is put back, wait for a signal to end")
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		if *dry && *wait {
-			return usageError{errors.New("--wait is for a restore, and not for --dry-run")}
+			return usage.New(c, errors.New("--wait is for a restore, and not for --dry-run"))
 		}
 		cfg, t, err := a.load()
 		if err != nil {

@@ -15,6 +15,7 @@ import (
 	"github.com/cpupoold/cpupoold/internal/config"
 	"github.com/cpupoold/cpupoold/internal/inspect"
 	"github.com/cpupoold/cpupoold/internal/layout"
+	"github.com/cpupoold/cpupoold/internal/usage"
 	"github.com/cpupoold/cpupoold/internal/version"
 	"github.com/cpupoold/cpupoold/pkg/topology"
 )
@@ -41,9 +42,6 @@ type exitCode int
 
 func (e exitCode) Error() string { return fmt.Sprintf("exit code %d", int(e)) }
 
-// usageError is a command line that is not understood.
-type usageError struct{ error }
-
 // app is what all subcommands share.
 type app struct {
 	streams
@@ -55,27 +53,22 @@ type app struct {
 func execute(ctx context.Context, s streams, args []string) int {
 	a := &app{streams: s}
 	root := a.command()
+	usage.Prepare(root)
 	root.SetArgs(args)
 	err := root.ExecuteContext(ctx)
 	var code exitCode
-	var usage usageError
 	switch {
 	case err == nil:
 		return exitOK
 	case errors.As(err, &code):
 		return int(code)
-	case errors.As(err, &usage), isUsage(err):
-		complain(s.err, err)
-		_, _ = fmt.Fprintln(s.err, "See cpupoold help.")
-		return exitUsage
 	}
 	complain(s.err, err)
+	if bad, is := errors.AsType[*usage.Error](err); is {
+		_, _ = fmt.Fprintf(s.err, "See '%s --help'\n", bad.Command)
+		return exitUsage
+	}
 	return exitError
-}
-
-// isUsage recognises cobra's own complaints, which have no type.
-func isUsage(err error) bool {
-	return strings.HasPrefix(err.Error(), "unknown command") || strings.HasPrefix(err.Error(), "accepts ")
 }
 
 // complain prints each of joined errors on a line of its own. A list of names is as wide as the
@@ -110,7 +103,6 @@ plan --defrag --apply).`,
 	root.SetVersionTemplate("{{.Name}} {{.Version}}\n")
 	root.SetOut(a.out)
 	root.SetErr(a.err)
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	flags := root.PersistentFlags()
 	flags.StringVar(&a.configFile, "config", "", "configuration `file` (default "+defaultConfig+", if it exists)")
 	a.overrides.AddFlags(flags)

@@ -24,15 +24,11 @@ func describeCommand(s streams) *cobra.Command {
 		Use:   "describe node NAME",
 		Short: "describe a node: pools, the pods in each, and what its daemon says",
 		Long:  describeHelp,
-		Args: func(cmd *cobra.Command, args []string) error {
-			err := o.check()
+		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 2 || args[0] != "node" && args[0] != "nodes" {
-				err = errors.New("give node, and the name of one")
+				return errors.New("give node, and the name of one")
 			}
-			if err != nil {
-				return usage(cmd, err)
-			}
-			return nil
+			return o.check()
 		},
 	}
 	o.add(cmd)

@@ -51,15 +51,11 @@ func explainCommand(s streams) *cobra.Command {
 		Use:   "explain POD[/CONTAINER]",
 		Short: "print why a pod has its CPUs",
 		Long:  explainHelp,
-		Args: func(cmd *cobra.Command, args []string) error {
-			err := checkOutput(o.output)
+		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 || strings.HasPrefix(args[0], "/") || args[0] == "" {
-				err = errors.New("give the name of one pod, or POD/CONTAINER")
+				return errors.New("give the name of one pod, or POD/CONTAINER")
 			}
-			if err != nil {
-				return usage(cmd, err)
-			}
-			return nil
+			return checkOutput(o.output)
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			e, err := o.run(cmd.Context(), args[0])

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/cpupoold/cpupoold/internal/layout"
+	"github.com/cpupoold/cpupoold/internal/usage"
 	"github.com/cpupoold/cpupoold/internal/version"
 )
 
@@ -39,17 +40,10 @@ var errReported = errors.New("findings") //nolint:gochecknoglobals // compared, 
 // errRefused is the error of exitRefused. The result has been printed.
 var errRefused = errors.New("refused") //nolint:gochecknoglobals // compared, never changed
 
-// usageError is a command line that is not understood.
-type usageError struct {
-	error
-	command string // with its path
-}
-
-func usage(cmd *cobra.Command, err error) error { return usageError{err, cmd.CommandPath()} }
-
 // execute runs a command line and returns the exit code.
 func execute(s streams, args []string) int {
 	root := rootCommand(s)
+	usage.Prepare(root)
 	root.SetArgs(args)
 	err := root.Execute()
 	switch {
@@ -61,8 +55,8 @@ func execute(s streams, args []string) int {
 		return exitRefused
 	}
 	complain(s.err, err)
-	if bad, ok := errors.AsType[usageError](err); ok {
-		fmt.Fprintf(s.err, "See '%s --help'\n", bad.command)
+	if bad, ok := errors.AsType[*usage.Error](err); ok {
+		fmt.Fprintf(s.err, "See '%s --help'\n", bad.Command)
 		return exitUsage
 	}
 	return exitError
@@ -75,14 +69,13 @@ func rootCommand(s streams) *cobra.Command {
 		Version:       version.Read().String(),
 		SilenceUsage:  true,
 		SilenceErrors: true,
-		Args:          noArgs,
+		Args:          cobra.NoArgs,
 		RunE:          func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
 	root.SetVersionTemplate("{{.Name}} {{.Version}}\n")
 	root.SetIn(s.in)
 	root.SetOut(s.out)
 	root.SetErr(s.err)
-	root.SetFlagErrorFunc(usage)
 	root.AddCommand(mutateCommand(s), lintCommand(s), adoptCommand(s), simulateCommand(s), importCommand(s), renderCommand(s), serveCommand(s), checkCommand(s), nodesCommand(s), describeCommand(s), explainCommand(s), topCommand(s))
 	return root
 }
@@ -113,20 +106,9 @@ func joined(err error) []error {
 // flagsOnly is for commands that take flags alone: check returns what is wrong with these.
 func flagsOnly(check func() error) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
-		if err := noArgs(cmd, args); err != nil {
+		if err := cobra.NoArgs(cmd, args); err != nil {
 			return err
 		}
-		if err := check(); err != nil {
-			return usage(cmd, err)
-		}
-		return nil
+		return check()
 	}
-}
-
-// noArgs is cobra.NoArgs, as a usage error.
-func noArgs(cmd *cobra.Command, args []string) error {
-	if err := cobra.NoArgs(cmd, args); err != nil {
-		return usage(cmd, err)
-	}
-	return nil
 }

@@ -84,7 +84,7 @@ func TestMutateFails(t *testing.T) {
 	}{
 		"no command":   {args: []string{"pin"}, code: exitUsage, want: `unknown command "pin"`},
 		"no file":      {args: []string{"mutate"}, code: exitUsage, want: "no file; name one with -f"},
-		"argument":     {args: []string{"mutate", "x"}, code: exitUsage, want: "unknown command"},
+		"argument":     {args: []string{"mutate", "x"}, code: exitUsage, want: "mutate takes no argument"},
 		"unknown flag": {args: []string{"mutate", "--x"}, code: exitUsage, want: "unknown flag"},
 		"absent":       {args: []string{"mutate", "-f", "absent.yaml"}, code: exitError, want: "absent.yaml"},
 		"two types":    {stdin: twice, args: []string{"mutate", "-f", "-"}, code: exitError, want: "-: Pod/etcd: annotation target.workload.openshift.io/infra"},

@@ -16,6 +16,7 @@ import (
 	"github.com/cpupoold/cpupoold/internal/inspect"
 	"github.com/cpupoold/cpupoold/internal/layout"
 	"github.com/cpupoold/cpupoold/internal/plugin/simulate"
+	"github.com/cpupoold/cpupoold/internal/usage"
 	"github.com/cpupoold/cpupoold/pkg/topology"
 )
 
@@ -85,7 +86,7 @@ func simulateCommand(s streams) *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			o.fresh, o.compares = !cmd.Flags().Changed("config"), cmd.Flags().Changed("compare")
 			if o.explain != "" && o.compares {
-				return usage(cmd, errors.New("--explain is for one configuration; remove --compare"))
+				return usage.New(cmd, errors.New("--explain is for one configuration; remove --compare"))
 			}
 			return o.run(s)
 		},

@@ -44,13 +44,8 @@ func topCommand(s streams) *cobra.Command {
 		Use:   "top [NODE...]",
 		Short: "show how busy the pools of each node are",
 		Long:  topHelp,
-		Args: func(cmd *cobra.Command, _ []string) error {
-			if err := o.check(); err != nil {
-				return usage(cmd, err)
-			}
-			return nil
-		},
-		RunE: func(cmd *cobra.Command, nodes []string) error { return o.run(cmd.Context(), s, nodes) },
+		Args:  func(*cobra.Command, []string) error { return o.check() },
+		RunE:  func(cmd *cobra.Command, nodes []string) error { return o.run(cmd.Context(), s, nodes) },
 	}
 	flags := cmd.Flags()
 	o.addConfig(flags, "")

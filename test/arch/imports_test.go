@@ -55,6 +55,7 @@ func arrows() map[string][]string {
 
 		"internal/memorylimit": nil,
 		"internal/spelling":    nil,
+		"internal/usage":       {"internal/spelling"},
 		"internal/verdict":     {"internal/inspect", "internal/spelling", "pkg/allocate", "pkg/pools", "pkg/workload"},
 		"internal/version":     nil,
 
@@ -88,9 +89,9 @@ func arrows() map[string][]string {
 		"internal/testing/reference":   nil,
 		"internal/testing/testnode":    {"pkg/...", "internal/testing/invariants", "internal/testing/testnode"},
 
-		"cmd/cpupoold":        {"pkg/...", "internal/codes", "internal/config", "internal/document", "internal/explain", "internal/history", "internal/inspect", "internal/layout", "internal/memorylimit", "internal/node/...", "internal/version"},
-		"cmd/cpupool-webhook": {"internal/cluster/...", "internal/memorylimit", "internal/version"},
-		"cmd/kubectl-cpupool": {"internal/admission", "internal/codes", "internal/config", "internal/document", "internal/explain", "internal/findings", "internal/history", "internal/inspect", "internal/layout", "internal/nodekind", "internal/plugin/...", "internal/verdict", "internal/version", "pkg/cpuset", "pkg/topology", "pkg/workload"},
+		"cmd/cpupoold":        {"pkg/...", "internal/codes", "internal/config", "internal/document", "internal/explain", "internal/history", "internal/inspect", "internal/layout", "internal/memorylimit", "internal/node/...", "internal/usage", "internal/version"},
+		"cmd/cpupool-webhook": {"internal/cluster/...", "internal/memorylimit", "internal/usage", "internal/version"},
+		"cmd/kubectl-cpupool": {"internal/admission", "internal/codes", "internal/config", "internal/document", "internal/explain", "internal/findings", "internal/history", "internal/inspect", "internal/layout", "internal/nodekind", "internal/plugin/...", "internal/verdict", "internal/usage", "internal/version", "pkg/cpuset", "pkg/topology", "pkg/workload"},
 	}
 	for _, r := range rows() {
 		all["internal/node/"+r.pkg] = r.imports()

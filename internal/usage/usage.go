@@ -1,0 +1,127 @@
+// Package usage reports command lines that are not understood, with the command or flag that is
+// meant.
+package usage
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/cpupoold/cpupoold/internal/spelling"
+)
+
+// Error is the error of a command line that is not understood. Programs exit with 2.
+type Error struct {
+	error
+	// Command is the command with its path.
+	Command string
+}
+
+func (e *Error) Unwrap() error { return e.error }
+
+// New returns an error of a command line of cmd.
+func New(cmd *cobra.Command, err error) error {
+	if _, is := errors.AsType[*Error](err); is {
+		return err
+	}
+	return &Error{err, cmd.CommandPath()}
+}
+
+// Prepare makes the errors about flags and arguments of a command and its subcommands an [Error]. It
+// adds the commands help and completion, which fail for an unknown name.
+func Prepare(root *cobra.Command) {
+	root.InitDefaultHelpCmd()
+	root.InitDefaultCompletionCmd()
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return New(cmd, flagError(cmd, err)) })
+	prepare(root)
+	for _, cmd := range root.Commands() {
+		switch cmd.Name() {
+		case "help":
+			cmd.Args = func(cmd *cobra.Command, args []string) error {
+				at := root
+				for _, name := range args {
+					i := slices.IndexFunc(at.Commands(), func(c *cobra.Command) bool { return c.Name() == name || c.HasAlias(name) })
+					if i < 0 {
+						return New(cmd, unknown(at, name))
+					}
+					at = at.Commands()[i]
+				}
+				return nil
+			}
+		case "completion":
+			// Without RunE, cobra prints help for an unknown shell.
+			cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+		}
+	}
+}
+
+func prepare(cmd *cobra.Command) {
+	check := cmd.Args
+	cmd.Args = func(cmd *cobra.Command, args []string) error {
+		if check == nil {
+			return nil
+		}
+		err := check(cmd, args)
+		switch {
+		case err == nil:
+			return nil
+		case len(args) > 0 && strings.HasPrefix(err.Error(), "unknown command "): // of cobra.NoArgs
+			err = unknown(cmd, args[0])
+		}
+		return New(cmd, err)
+	}
+	for _, sub := range cmd.Commands() {
+		prepare(sub)
+	}
+}
+
+// unknown returns the error of an argument of a command that takes none.
+func unknown(cmd *cobra.Command, arg string) error {
+	var names []string
+	for _, sub := range cmd.Commands() {
+		if sub.IsAvailableCommand() || sub.Name() == "help" {
+			names = append(names, sub.Name())
+		}
+	}
+	text := fmt.Sprintf("unknown command %q for %q", arg, cmd.CommandPath())
+	if len(names) == 0 {
+		text = fmt.Sprintf("%s takes no argument %q", cmd.Name(), arg)
+		if cmd.Flags().Lookup("filename") != nil {
+			text += "; name files with -f"
+		}
+	}
+	if meant := spelling.Near(arg, names); meant != "" {
+		text += "; did you mean " + meant + "?"
+	}
+	return errors.New(text)
+}
+
+// flagError adds the flag that is meant to the error of an unknown flag.
+func flagError(cmd *cobra.Command, err error) error {
+	bad, is := errors.AsType[*pflag.NotExistError](err)
+	if !is {
+		return err
+	}
+	name := bad.GetSpecifiedName()
+	if short := bad.GetSpecifiedShortnames(); short != "" {
+		name = short
+	}
+	var names []string
+	cmd.Flags().VisitAll(func(f *pflag.Flag) {
+		if !f.Hidden {
+			names = append(names, f.Name)
+		}
+	})
+	meant := spelling.Near(name, names)
+	if bad.GetSpecifiedShortnames() != "" && slices.Contains(names, name) {
+		meant = name // -output in place of --output
+	}
+	if meant == "" {
+		return err
+	}
+	return fmt.Errorf("%w; did you mean --%s?", err, meant)
+}
