@@ -12,9 +12,10 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/workload"
 )
 
-// CheckCPU returns an error that names the first field of a pod with an impossible amount of CPU: a
-// negative amount, a request of more CPUs than Linux supports, or a limit of a million CPUs. Many
-// manifests have a high limit in place of none.
+// CheckCPU returns an error that names the first field of a pod with an impossible amount of CPU.
+// A negative amount is impossible, and so are a request of more CPUs than Linux supports and a
+// limit of a million CPUs. Lower limits pass: many manifests have a very high limit instead of no
+// limit.
 func CheckCPU(pod *corev1.Pod) error { return checkCPU(pod, cpuset.MaxCPUs, workload.MaxMilliCPU/1000) }
 
 // checkCPU is CheckCPU with the largest request and the largest limit.

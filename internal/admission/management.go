@@ -7,8 +7,8 @@ import (
 )
 
 // manage returns the pod as one of a workload type, with the containers that had the resource of a
-// pool; or nil and why it will not be one; or the error with which it is refused. The order is OpenShift's: whether the
-// words of the annotation are right matters only to those who may use it.
+// pool. It returns nil and a reason if the pod stays as it is, and an error if the pod is refused.
+// The order is OpenShift's: the text of the annotation matters only in namespaces that may use it.
 func (s Settings) manage(pod *corev1.Pod, typ string, from Origin) (*corev1.Pod, removed, Reason, error) {
 	if s.outside {
 		return nil, nil, NodeWithoutDaemon, nil

@@ -31,7 +31,7 @@ func (s Settings) Mutate(pod *corev1.Pod, from Origin) (*corev1.Pod, []Warning, 
 		s = s.elsewhere()
 	}
 	if s.SharedCPUs || s.GuaranteedCPUs || asks && s.Types[typ] {
-		// A high limit in place of none is not counted.
+		// A very high limit means no limit, and does not count.
 		if err := checkCPU(pod, cpuset.MaxCPUs, math.MaxInt64); err != nil {
 			return nil, nil, &Refusal{Message: err.Error()}
 		}

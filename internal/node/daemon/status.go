@@ -31,8 +31,8 @@ type status struct {
 
 	unitAsked   map[cgroup.Path]bool // cgroups whose systemd properties were fetched since the last listing
 	unitAwaited map[cgroup.Path]bool // cgroups of unitAsked without an answer
-	unitsLost   bool                 // no events of units
-	reloadsLost bool                 // no events of reloads
+	unitsLost   bool                 // systemd reports no units
+	reloadsLost bool                 // systemd reports no reloads
 	cpusLost    bool                 // no events of CPUs
 	withheld    []usablecpus.Withheld
 

@@ -9,7 +9,7 @@ import (
 )
 
 // Containers returns the containers and units for metrics, and how many of them have shared CPUs
-// beside exclusive ones. Paths holds the existing cgroups by container ID or unit name. Isolation
+// in addition to exclusive ones. Paths holds the existing cgroups by container ID or unit name. Isolation
 // returns the isolation of exclusive CPUs in a cgroup.
 func (n Node) Containers(paths map[string]cgroup.Path, isolation func(cpuset.Set, cgroup.Path) (noise.Report, map[string]int)) (all []telemetry.Container, mixed int) {
 	all = make([]telemetry.Container, 0, len(paths))

@@ -99,7 +99,7 @@ func objectsOf(node *yaml.Node, apiVersion, kind string) (objects []Object, errs
 				objects = append(objects, shaped)
 			case shaped.Pod != nil:
 				errs = append(errs, o.failed(err))
-			} // else it only looks like a template
+			} // otherwise it only looks like a template
 		}
 		if len(objects)+len(errs) > 0 {
 			return objects, errs
@@ -141,7 +141,7 @@ func list(node *yaml.Node, apiVersion, kind string) (items []*yaml.Node, itemVer
 	return items, apiVersion, of, true
 }
 
-// aliasError returns the error of a list with an alias in place of an item or of all items. An
+// aliasError returns the error of a list with an alias instead of an item or of all items. An
 // alias of the list itself would have no end.
 func aliasError(alias *yaml.Node) error {
 	return fmt.Errorf("line %d: an alias stands for items of a list; write it out", alias.Line)
