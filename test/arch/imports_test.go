@@ -112,6 +112,7 @@ func rows() []row {
 	return []row{
 		// Leaves: each knows one subject, and nothing of pods or of the loop.
 		{"confined", true, nil},
+		{"conflict", true, nil},
 		{"appcpus", true, []string{"confined", "pkg/cpuset"}},
 		{"audit", true, []string{"pkg/cpuset"}},
 		{"control", true, []string{"internal/history", "internal/inspect", "pkg/cpuset"}},
@@ -123,7 +124,7 @@ func rows() []row {
 		{"nodestatus", true, []string{"durable", "internal/config", "pkg/cpuset", "pkg/workload"}},
 		{"noise", true, []string{"pkg/cpuset"}},
 		{"telemetry", true, []string{"internal/limits", "pkg/cpuset"}},
-		{"tune", true, []string{"durable", "noise", "pkg/cpuset"}},
+		{"tune", true, []string{"conflict", "durable", "noise", "pkg/cpuset"}},
 		{"power", true, []string{"tune", "pkg/cpuset", "pkg/workload"}},
 		{"report", true, []string{"internal/history", "internal/inspect"}},
 		{"procroot", true, nil},
@@ -137,7 +138,7 @@ func rows() []row {
 		{"hostenv", false, []string{"annotations", "confined", "hostkubelet", "hostslices", "hotplug", "managers", "noise", "procroot"}},
 		{"auditor", false, []string{"audit", "hostenv"}},
 		{"undo", false, []string{"durable", "hostenv"}},
-		{"retry", false, nil},
+		{"retry", false, []string{"conflict"}},
 		{"quiet", false, nil},
 		{"waits", false, nil},
 		{"inventory", false, []string{"hostenv", "hostslices", "managers", "undo"}},

@@ -114,32 +114,22 @@ func restoring(h *hostenv.Host, o undo.Original) (value string, record *cgroup.W
 	w := cgroup.Write{Path: o.Path, Container: o.Container, Via: cgroup.DBus, Reason: "restore"}
 	value = o.Value
 	switch o.File {
-	case cgroup.FileCPUs:
-		cpus, err := cpuset.Parse(o.Value)
+	case cgroup.FileCPUs, cgroup.FileMems:
+		set, err := cpuset.Parse(o.Value)
 		if err != nil {
 			return "", nil, fmt.Errorf("journal: original of %s in %s: %w", o.File, o.Path, err)
 		}
-		if cpus.IsEmpty() {
-			cpus = h.Possible // kernels before 7.0 refuse to clear, and runtimes cannot
+		all, unitProperty, criProperty := h.Possible, cgroup.UnitCPUs, cgroup.CRICPUs
+		if o.File == cgroup.FileMems {
+			all, unitProperty, criProperty = h.Nodes, cgroup.UnitMems, cgroup.CRIMems
 		}
-		value = cpus.String()
-		w.Property, w.Value = cgroup.UnitCPUs, value
+		if set.IsEmpty() {
+			set = all // kernels before 7.0 refuse to clear, and runtimes cannot
+		}
+		value = set.String()
+		w.Property, w.Value = unitProperty, value
 		if o.Container != "" {
-			w.Via, w.Property = cgroup.CRI, cgroup.CRICPUs
-			return value, &w, nil
-		}
-	case cgroup.FileMems:
-		nodes, err := cpuset.Parse(o.Value)
-		if err != nil {
-			return "", nil, fmt.Errorf("journal: original of %s in %s: %w", o.File, o.Path, err)
-		}
-		if nodes.IsEmpty() {
-			nodes = h.Nodes // likewise
-		}
-		value = nodes.String()
-		w.Property, w.Value = cgroup.UnitMems, value
-		if o.Container != "" {
-			w.Via, w.Property = cgroup.CRI, cgroup.CRIMems
+			w.Via, w.Property = cgroup.CRI, criProperty
 			return value, &w, nil
 		}
 	case cgroup.FileWeight:

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/cpupoold/cpupoold/internal/node/conflict"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
@@ -17,19 +18,17 @@ import (
 const CodeContested pools.Code = "Contested"
 
 // Two processes that overwrite each other's cpuset migrate threads on every write. After
-// MaxRepairs repairs in conflictWindow the daemon stops repairing the property. The pause
-// doubles from firstConflictPause to lastConflictPause. A cgroup that runs on CPUs outside
-// its target is repaired during a pause as well, at most once in intrusionPause. So a pause
-// only leaves a cgroup on a part of its own CPUs. Other properties of the cgroup are
-// repaired as usual, unless systemd or the runtime would write the contested property with
-// them.
+// MaxRepairs repairs in a minute the repairs of the property pause (package conflict). A
+// cgroup that runs on CPUs outside its target is repaired during a pause as well, at most
+// once in intrusionPause. So a pause only leaves a cgroup on a part of its own CPUs. Other
+// properties of the cgroup are repaired as usual, unless systemd or the runtime would write
+// the contested property with them.
 const (
-	MaxRepairs         = 5
-	conflictWindow     = time.Minute
-	firstConflictPause = time.Minute
-	lastConflictPause  = 10 * time.Minute
-	intrusionPause     = time.Second
+	MaxRepairs     = 5
+	intrusionPause = time.Second
 )
+
+func limits() conflict.Limits { return conflict.Limits{Repairs: MaxRepairs, Window: time.Minute} }
 
 // Deviation is a property that had its desired value and was overwritten.
 type Deviation struct {
@@ -37,34 +36,25 @@ type Deviation struct {
 	Was, Is  string
 }
 
-// conflict holds the external writes of a property.
-type conflict struct {
+// contest holds the external writes of a property.
+type contest struct {
 	Deviation
-	cause  string
-	writes []time.Time // the latest, MaxRepairs+1 at most
-	pause  time.Duration
-	until  time.Time // end of the pause
+	conflict.Writes
+	cause string
 }
 
 // NoteExternalWrite notes an external write. Repairs of the property pause after too many.
 func (b *Backoffs) NoteExternalWrite(p cgroup.Path, d Deviation, now time.Time) {
 	if b.conflicts[p] == nil {
-		b.conflicts[p] = make(map[string]*conflict)
+		b.conflicts[p] = make(map[string]*contest)
 	}
 	c := b.conflicts[p][d.Property]
 	if c == nil {
-		c = &conflict{}
+		c = &contest{}
 		b.conflicts[p][d.Property] = c
 	}
 	c.Deviation = d
-	if c.writes = append(c.writes, now); len(c.writes) > MaxRepairs+1 {
-		c.writes = c.writes[1:]
-	}
-	again := c.pause > 0 && now.Sub(c.until) < conflictWindow
-	if again || len(c.writes) > MaxRepairs && now.Sub(c.writes[0]) < conflictWindow {
-		c.pause = min(max(2*c.pause, firstConflictPause), lastConflictPause)
-		c.until = now.Add(c.pause)
-	}
+	c.Note(limits(), now)
 }
 
 // Contested returns a function that reports whether the cpuset of a cgroup is in a write
@@ -75,7 +65,7 @@ func (b *Backoffs) Contested(now time.Time) func(cgroup.Path) bool {
 	}
 	return func(p cgroup.Path) bool {
 		c := b.conflicts[p][cgroup.FileCPUs]
-		return c != nil && c.pause > 0 && !c.over(now)
+		return c != nil && c.hasPaused() && !c.IsOver(limits(), now)
 	}
 }
 
@@ -90,10 +80,10 @@ func (b *Backoffs) SetCause(p cgroup.Path, property, cause string) {
 // whether a cgroup runs on CPUs outside its target.
 func (b *Backoffs) Pauses(p cgroup.Path, intrudes func(cgroup.Path) bool, now time.Time) (paused []string) {
 	for property, c := range b.conflicts[p] {
-		if !now.Before(c.until) {
+		if !now.Before(c.Until()) {
 			continue
 		}
-		if property == cgroup.FileCPUs && now.Sub(c.last()) >= intrusionPause && intrudes(p) {
+		if property == cgroup.FileCPUs && now.Sub(c.Last()) >= intrusionPause && intrudes(p) {
 			continue
 		}
 		paused = append(paused, property)
@@ -115,7 +105,7 @@ func (b *Backoffs) Problems(now time.Time) iter.Seq2[cgroup.Path, pools.Reason] 
 			of := b.conflicts[p]
 			for _, property := range slices.Sorted(maps.Keys(of)) {
 				c := of[property]
-				if c.pause == 0 || c.over(now) {
+				if !c.hasPaused() || c.IsOver(limits(), now) {
 					continue
 				}
 				except := ""
@@ -123,7 +113,7 @@ func (b *Backoffs) Problems(now time.Time) iter.Seq2[cgroup.Path, pools.Reason] 
 					except = ", except while it runs on other CPUs than its own"
 				}
 				text := fmt.Sprintf("%s of %s: another process (%s) writes %q after each repair to %q; repairs pause until %s%s. Stop one of the two",
-					property, p, cmp.Or(c.cause, "unknown"), c.Is, c.Was, c.until.Format(time.RFC3339), except)
+					property, p, cmp.Or(c.cause, "unknown"), c.Is, c.Was, c.Until().Format(time.RFC3339), except)
 				if !yield(p, pools.Reason{Code: CodeContested, Text: text}) {
 					return
 				}
@@ -137,16 +127,16 @@ func (b *Backoffs) Problems(now time.Time) iter.Seq2[cgroup.Path, pools.Reason] 
 func (b *Backoffs) nextConflict(earlier func(time.Time), now time.Time) {
 	for p, of := range b.conflicts {
 		for property, c := range of {
-			if c.over(now) {
+			if c.IsOver(limits(), now) {
 				delete(of, property)
 				continue
 			}
-			if now.Before(c.until) {
-				earlier(c.last().Add(intrusionPause))
-				earlier(c.until)
+			if now.Before(c.Until()) {
+				earlier(c.Last().Add(intrusionPause))
+				earlier(c.Until())
 			}
-			if c.pause > 0 {
-				earlier(c.until.Add(conflictWindow + time.Second)) // the conflict can be over then
+			if c.hasPaused() {
+				earlier(c.Until().Add(limits().Window + time.Second)) // the conflict can be over then
 			}
 		}
 		if len(of) == 0 {
@@ -155,10 +145,5 @@ func (b *Backoffs) nextConflict(earlier func(time.Time), now time.Time) {
 	}
 }
 
-// over reports whether the other process has stopped its writes.
-func (c *conflict) over(now time.Time) bool {
-	return now.Sub(c.last()) > conflictWindow && now.Sub(c.until) > conflictWindow
-}
-
-// last returns the time of the latest external write.
-func (c *conflict) last() time.Time { return c.writes[len(c.writes)-1] }
+// hasPaused reports whether repairs of the property pause or have paused.
+func (c *contest) hasPaused() bool { return !c.Until().IsZero() }

@@ -7,24 +7,21 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/cpupoold/cpupoold/internal/node/conflict"
 )
 
-// In a write conflict, the repairs of a knob pause after maxRepairs within conflictWindow.
-// The pause doubles each time, from firstConflictPause to lastConflictPause. Without it, the
-// daemon and the other process would overwrite each other without end.
-const (
-	maxRepairs         = 3
-	conflictWindow     = 2 * time.Minute
-	firstConflictPause = time.Minute
-	lastConflictPause  = 10 * time.Minute
-)
+// maxRepairs is the number of repairs of a knob in two minutes after which repairs pause.
+const maxRepairs = 3
 
-// conflict holds the external writes of a knob.
-type conflict struct {
-	writes []time.Time // the last maxRepairs+1 external writes
-	pause  time.Duration
-	until  time.Time // end of the pause
-	value  string    // of the last external write
+func limits() conflict.Limits {
+	return conflict.Limits{Repairs: maxRepairs, Window: 2 * time.Minute}
+}
+
+// contest holds the external writes of a knob.
+type contest struct {
+	conflict.Writes
+	value string // of the last external write
 	// repaired is true if the daemon has written since.
 	repaired bool
 }
@@ -33,25 +30,15 @@ type conflict struct {
 func (t *Tuner) noteExternalWrite(c Change, now time.Time) bool {
 	f := t.conflicts[c.Knob]
 	if f == nil {
-		f = &conflict{}
+		f = &contest{}
 		t.conflicts[c.Knob] = f
 	}
 	f.value, f.repaired = c.From, false
-	if f.writes = append(f.writes, now); len(f.writes) > maxRepairs+1 {
-		f.writes = f.writes[1:]
-	}
-	again := f.pause > 0 && now.Sub(f.until) < conflictWindow
-	if !again && (len(f.writes) <= maxRepairs || now.Sub(f.writes[0]) >= conflictWindow) {
+	if !f.Note(limits(), now) {
 		return false
 	}
-	f.pause = min(max(2*f.pause, firstConflictPause), lastConflictPause)
-	f.until = now.Add(f.pause)
-	t.o.Log.Warn("another process keeps changing a host setting; repairs pause", "knob", c.String(), "device", c.Label, "value", c.From, "wished", c.To, "until", f.until)
+	t.o.Log.Warn("another process keeps changing a host setting; repairs pause", "knob", c.String(), "device", c.Label, "value", c.From, "wished", c.To, "until", f.Until())
 	return true
-}
-
-func (f *conflict) isOver(now time.Time) bool {
-	return now.Sub(f.writes[len(f.writes)-1]) > conflictWindow && now.Sub(f.until) > conflictWindow
 }
 
 // summarize fills v and logs changes. seen are the values after the writes, d is the
@@ -69,16 +56,16 @@ func (t *Tuner) summarize(v *View, seen []Observed, d Decision) {
 		}
 	}
 	maps.DeleteFunc(t.refused, func(k Knob, _ refusal) bool { _, there := shown[k]; return !there })
-	maps.DeleteFunc(t.conflicts, func(k Knob, f *conflict) bool { return f.isOver(now) })
+	maps.DeleteFunc(t.conflicts, func(k Knob, f *contest) bool { return f.IsOver(limits(), now) })
 	stuck := slices.Clone(d.Stuck)
 	for _, c := range d.Changes {
 		s := Stuck{Knob: c.Knob, Label: c.Label, Value: c.From}
 		if r, was := t.refused[c.Knob]; was && r.isOf(c) {
 			s.Why, s.Text = r.why, r.text
 			stuck = append(stuck, s)
-		} else if f := t.conflicts[c.Knob]; f != nil && now.Before(f.until) {
+		} else if f := t.conflicts[c.Knob]; f != nil && now.Before(f.Until()) {
 			s.Why = Contested
-			s.Text = fmt.Sprintf("another process writes %q after each repair to %q; repairs pause until %s", f.value, c.To, f.until.Format(time.RFC3339))
+			s.Text = fmt.Sprintf("another process writes %q after each repair to %q; repairs pause until %s", f.value, c.To, f.Until().Format(time.RFC3339))
 			stuck = append(stuck, s)
 		}
 	}

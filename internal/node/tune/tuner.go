@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/cpupoold/cpupoold/internal/node/conflict"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
 
@@ -47,7 +48,7 @@ type Tuner struct {
 	saved       []Record // on disk
 	settings    request
 	refused     map[Knob]refusal
-	conflicts   map[Knob]*conflict
+	conflicts   map[Knob]*contest
 	writes      map[Count]uint64
 	loggedStuck string
 	loggedError string
@@ -118,7 +119,7 @@ const (
 func New(o Options) *Tuner {
 	t := &Tuner{
 		o: o, wake: make(chan struct{}, 1),
-		refused: make(map[Knob]refusal), conflicts: make(map[Knob]*conflict), writes: make(map[Count]uint64),
+		refused: make(map[Knob]refusal), conflicts: make(map[Knob]*contest), writes: make(map[Count]uint64),
 	}
 	t.view.Store(&View{})
 	return t
@@ -328,14 +329,14 @@ func (t *Tuner) due(changes []Change, now time.Time) []Change {
 			return true
 		}
 		f := t.conflicts[c.Knob]
-		return f != nil && now.Before(f.until) && !c.Back
+		return f != nil && now.Before(f.Until()) && !c.Back
 	})
 }
 
 // isExpired reports whether the change may be tried again. After NotTaken it is tried seldom,
 // because another process may have overwritten the value once.
 func (r refusal) isExpired(now time.Time) bool {
-	return r.why.isTemporary() || r.why == NotTaken && now.Sub(r.at) >= lastConflictPause
+	return r.why.isTemporary() || r.why == NotTaken && now.Sub(r.at) >= conflict.LastPause
 }
 
 func (r refusal) isOf(c Change) bool { return r.id == c.ID && r.from == c.From && r.to == c.To }

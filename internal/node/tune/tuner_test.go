@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/cpupoold/cpupoold/internal/node/conflict"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
 
@@ -145,7 +146,7 @@ func TestWriteConflict(t *testing.T) {
 		if r.irqMask("24") != "4" || len(v.Problems) != 1 || v.Problems[0].Code != CodeContested || !strings.Contains(v.Problems[0].Text, "irq/24 (virtio0-input.0)") {
 			t.Errorf("IRQ 24 is %s, problems %v; want no repair, and a problem", r.irqMask("24"), v.Problems)
 		}
-		time.Sleep(firstConflictPause + time.Second) //nolint:forbidigo // the clock of synctest
+		time.Sleep(conflict.FirstPause + time.Second) //nolint:forbidigo // the clock of synctest
 		if v = r.tune(quiet(t, "4-5")); r.irqMask("24") == "4" || len(v.Problems) > 0 {
 			t.Errorf("after the pause: IRQ 24 is %s, problems %v", r.irqMask("24"), v.Problems)
 		}
@@ -179,7 +180,7 @@ func TestFastExternalWrite(t *testing.T) {
 			t.Errorf("problems %v; want a write conflict", v.Problems)
 		}
 		delete(r.ignores, "24")
-		time.Sleep(firstConflictPause + time.Second) //nolint:forbidigo // the clock of synctest
+		time.Sleep(conflict.FirstPause + time.Second) //nolint:forbidigo // the clock of synctest
 		if v = r.tune(quiet(t, "4-5")); r.irqMask("24") == "4" || len(v.Problems) > 0 {
 			t.Errorf("after the last external write: IRQ 24 is %s, problems %v", r.irqMask("24"), v.Problems)
 		}
@@ -234,7 +235,7 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// TestNotTaken checks that a write without effect is tried again after lastConflictPause.
+// TestNotTaken checks that a write without effect is tried again after conflict.LastPause.
 func TestNotTaken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
@@ -248,9 +249,9 @@ func TestNotTaken(t *testing.T) {
 			t.Errorf("the next pass wrote %q", r.wrote)
 		}
 		delete(r.ignores, "24")
-		time.Sleep(lastConflictPause) //nolint:forbidigo // the clock of synctest
+		time.Sleep(conflict.LastPause) //nolint:forbidigo // the clock of synctest
 		if v = r.tune(quiet(t, "4-5")); r.irqMask("24") != "0-3,6-7" || slices.ContainsFunc(v.Stuck, func(s Stuck) bool { return s.Why == NotTaken }) {
-			t.Errorf("after %v: IRQ 24 is %s, stuck %+v", lastConflictPause, r.irqMask("24"), v.Stuck)
+			t.Errorf("after %v: IRQ 24 is %s, stuck %+v", conflict.LastPause, r.irqMask("24"), v.Stuck)
 		}
 	})
 }
