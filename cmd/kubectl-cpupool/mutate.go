@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -20,6 +22,8 @@ import (
 	"github.com/cpupoold/cpupoold/internal/admission"
 	"github.com/cpupoold/cpupoold/internal/layout"
 	"github.com/cpupoold/cpupoold/internal/plugin/manifest"
+	"github.com/cpupoold/cpupoold/internal/spelling"
+	"github.com/cpupoold/cpupoold/internal/verdict"
 	"github.com/cpupoold/cpupoold/pkg/workload"
 )
 
@@ -220,12 +224,15 @@ func (o *mutateOptions) note(s streams, file string, notes []string) {
 func (o *mutateOptions) mutate(pod *corev1.Pod) (*corev1.Pod, []string, error) {
 	from := admission.Origin{Manifest: true}
 	result, warnings, err := o.settings.Mutate(o.asking(pod), from)
-	var notes []string
+	notes := o.misspelt(pod)
 	for _, w := range warnings {
 		note := w.String()
 		switch w.Reason { // the flags are the configuration here
 		case admission.TypeOff:
 			note = fmt.Sprintf("workload type %q is not switched on; give --type %[1]s, or correct the annotation", w.Subject)
+			if meant := spelling.Near(w.Subject, o.types); meant != "" {
+				note += "; did you mean " + meant + "?"
+			}
 		case admission.ResourceOff:
 			note = fmt.Sprintf("resource %q was removed: it is not switched on; give --shared-cpus or --guaranteed-cpus, or remove the request", w.Subject)
 		}
@@ -238,6 +245,17 @@ func (o *mutateOptions) mutate(pod *corev1.Pod) (*corev1.Pod, []string, error) {
 		result, _, err = o.settings.Mutate(pod, from)
 	}
 	return result, notes, err
+}
+
+// misspelt returns a note for each annotation that no program reads, and that is close to another.
+func (o *mutateOptions) misspelt(pod *corev1.Pod) (notes []string) {
+	p := verdict.Pod{Names: o.settings.Names, Types: o.types}
+	for _, key := range slices.Sorted(maps.Keys(pod.Annotations)) {
+		if meant := p.Meant(key); meant != "" {
+			notes = append(notes, fmt.Sprintf("annotation %s: did you mean %s?", key, meant))
+		}
+	}
+	return notes
 }
 
 // asking returns the pod with the annotation of --target, and the memory of

@@ -63,7 +63,7 @@ func arrows() map[string][]string {
 		"internal/plugin/clustercheck": {"internal/findings", "internal/nodecheck", "internal/nodekind", "internal/othermanagers", "pkg/workload"},
 
 		"internal/plugin/adopt":    {"internal/admission", "internal/plugin/manifest"},
-		"internal/plugin/lint":     {"internal/admission", "internal/inspect", "internal/plugin/manifest", "internal/plugin/simulate", "internal/verdict", "pkg/pools", "pkg/workload"},
+		"internal/plugin/lint":     {"internal/admission", "internal/inspect", "internal/plugin/manifest", "internal/plugin/simulate", "internal/spelling", "internal/verdict", "pkg/pools", "pkg/workload"},
 		"internal/plugin/manifest": {"internal/admission", "internal/spelling"},
 		"internal/plugin/migrate":  {"internal/config", "internal/plugin/manifest", "pkg/allocate", "pkg/cpuset", "pkg/pools", "pkg/topology", "pkg/workload"},
 		"internal/plugin/overview": {"pkg/workload"},
@@ -91,7 +91,7 @@ func arrows() map[string][]string {
 
 		"cmd/cpupoold":        {"pkg/...", "internal/codes", "internal/config", "internal/document", "internal/explain", "internal/history", "internal/inspect", "internal/layout", "internal/memorylimit", "internal/node/...", "internal/usage", "internal/version"},
 		"cmd/cpupool-webhook": {"internal/cluster/...", "internal/memorylimit", "internal/usage", "internal/version"},
-		"cmd/kubectl-cpupool": {"internal/admission", "internal/codes", "internal/config", "internal/document", "internal/explain", "internal/findings", "internal/history", "internal/inspect", "internal/layout", "internal/nodekind", "internal/plugin/...", "internal/verdict", "internal/usage", "internal/version", "pkg/cpuset", "pkg/topology", "pkg/workload"},
+		"cmd/kubectl-cpupool": {"internal/admission", "internal/codes", "internal/config", "internal/document", "internal/explain", "internal/findings", "internal/history", "internal/inspect", "internal/layout", "internal/nodekind", "internal/plugin/...", "internal/verdict", "internal/spelling", "internal/usage", "internal/version", "pkg/cpuset", "pkg/topology", "pkg/workload"},
 	}
 	for _, r := range rows() {
 		all["internal/node/"+r.pkg] = r.imports()

@@ -76,6 +76,7 @@ func (s Settings) Check(files []File) []Finding {
 				l.checkPod()
 			case o.APIVersion == "v1" && o.Kind == "Namespace":
 				l.checkLabels(o.Labels, o.Line)
+				l.checkNamespace()
 			case o.APIVersion == "v1" && o.Kind == "LimitRange":
 				l.checkLimitRange()
 			case o.APIVersion == "v1" && o.Kind == "ResourceQuota":

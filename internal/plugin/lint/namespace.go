@@ -2,9 +2,13 @@ package lint
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/cpupoold/cpupoold/internal/spelling"
 )
 
 // counts says that pods of a workload type may be in the object's namespace.
@@ -67,6 +71,17 @@ func (l *linter) checkQuota() {
 			l.find(l.object.Line("spec", "hard", string(name)),
 				fmt.Sprintf("a quota of %s %s refuses pods of a workload type, whose containers have none", q.String(), name),
 				fmt.Sprintf("remove %s%s", name, ownNamespace))
+		}
+	}
+}
+
+// checkNamespace finds a misspelt annotation of a namespace.
+func (l *linter) checkNamespace() {
+	allowed := l.Admission.Names.AllowedKey()
+	for _, key := range slices.Sorted(maps.Keys(l.object.Annotations)) {
+		if spelling.Near(key, []string{allowed}) != "" {
+			l.find(l.object.Line("metadata", "annotations", key),
+				fmt.Sprintf("annotation %s of a namespace has no effect (did you mean %s?)", key, allowed), "write "+allowed)
 		}
 	}
 }
