@@ -118,7 +118,7 @@ func flagError(cmd *cobra.Command, err error) error {
 	})
 	meant := spelling.Near(name, names)
 	if bad.GetSpecifiedShortnames() != "" && slices.Contains(names, name) {
-		meant = name // -output in place of --output
+		meant = name // -output instead of --output
 	}
 	if meant == "" {
 		return err
