@@ -42,14 +42,10 @@ func (l *Loop) rereadCPUs() {
 // cpuWatchChanged reports the state of the watch of CPUs: nil while it works.
 type cpuWatchChanged struct{ err error }
 
-func (cpuWatchChanged) scope(*Loop) scope { return scopeAll }
-
 func (e cpuWatchChanged) apply(l *Loop) { l.status.cpusLost = e.err != nil }
 
 // cpusChanged holds the usable CPUs after a change.
 type cpusChanged struct{ usablecpus.Machine }
-
-func (cpusChanged) scope(*Loop) scope { return scopeAll }
 
 // apply builds the pools for the new CPUs. The next pass moves the containers that have lost
 // CPUs. All cgroups are read again, because a cgroup that has lost all of its CPUs runs on the

@@ -9,8 +9,6 @@ import (
 // errand is an event of a test that runs on the loop's goroutine. A full pass follows.
 type errand func(l *Loop)
 
-func (errand) scope(*Loop) scope { return scopeAll }
-
 func (do errand) apply(l *Loop) { do(l) }
 
 // unasked is an event of a test that runs on the loop's goroutine. No pass follows.

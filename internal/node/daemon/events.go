@@ -3,10 +3,14 @@ package daemon
 // event is news for the loop. Every event is a hint or the result of a job: losing any
 // source of events costs time and never correctness.
 type event interface {
-	// scope returns the pass that the event needs. The loop calls it before apply.
-	scope(l *Loop) scope
 	// apply records the event in the loop's state.
 	apply(l *Loop)
+}
+
+// scoped is an event that can need less than a full pass.
+type scoped interface {
+	// scope returns the pass that the event needs. The loop calls it before apply.
+	scope(l *Loop) scope
 }
 
 // ownResult is an event that reports on the daemon's own work, from which nothing new

@@ -28,8 +28,6 @@ func (l *Loop) observeWeights() (changed bool) {
 // formulaFound is the weight formula of the OCI runtime.
 type formulaFound struct{ desired.FormulaAnswer }
 
-func (formulaFound) scope(*Loop) scope { return scopeAll }
-
 func (e formulaFound) apply(l *Loop) {
 	if l.formula.Take(e.FormulaAnswer) {
 		l.log.Info("weight formula", "formula", e.Formula, "oci_runtime", e.Version)

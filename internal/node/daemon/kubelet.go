@@ -23,8 +23,6 @@ func (l *Loop) askHints(pods []pools.Pod, now time.Time) {
 // hintsArrived is the event of an answer to askHints.
 type hintsArrived struct{ numahints.Answer }
 
-func (hintsArrived) scope(*Loop) scope { return scopeAll }
-
 func (e hintsArrived) apply(l *Loop) {
 	before := l.hints.State()
 	incomplete := l.hints.Take(e.Answer, l.inventory, l.now())
@@ -48,8 +46,6 @@ func (l *Loop) askKubelet(now time.Time) {
 
 // kubeletArrived is the event of an answer to askKubelet.
 type kubeletArrived struct{ desired.KubeletAnswer }
-
-func (kubeletArrived) scope(*Loop) scope { return scopeAll }
 
 func (kubeletArrived) ownResult() {}
 

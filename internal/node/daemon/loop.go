@@ -208,8 +208,6 @@ func (l *Loop) list() {
 // listed is the result of a listing.
 type listed struct{ inventory.Listing }
 
-func (listed) scope(*Loop) scope { return scopeAll }
-
 func (e listed) apply(l *Loop) {
 	l.status.listing = false
 	l.hints.AskAgain()
@@ -299,8 +297,6 @@ type configLoaded struct {
 	config *config.Config
 	err    error
 }
-
-func (configLoaded) scope(*Loop) scope { return scopeAll }
 
 func (e configLoaded) apply(l *Loop) {
 	var restartKeys []string

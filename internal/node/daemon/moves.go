@@ -66,8 +66,6 @@ func (l *Loop) requestMove(ctx context.Context, m control.Move) (control.Outcome
 	}
 }
 
-func (moveRequest) scope(*Loop) scope { return scopeAll }
-
 // apply makes a move part of the desired state. The next pass writes it as it writes any
 // difference, and answerMoves answers it.
 func (m moveRequest) apply(l *Loop) {

@@ -14,8 +14,6 @@ import (
 // tuned is the event that the tuner has read or changed the host's settings.
 type tuned struct{}
 
-func (tuned) scope(*Loop) scope { return scopeAll }
-
 func (tuned) apply(*Loop) {}
 
 func (tuned) ownResult() {}

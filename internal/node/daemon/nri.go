@@ -53,8 +53,6 @@ type nriChanged struct {
 	err   error
 }
 
-func (nriChanged) scope(*Loop) scope { return scopeAll }
-
 func (e nriChanged) apply(l *Loop) {
 	if !l.status.listed {
 		l.list() // NRI has answered
@@ -168,8 +166,6 @@ type synchronized struct {
 	answer     chan<- struct{}
 }
 
-func (synchronized) scope(*Loop) scope { return scopeAll }
-
 // apply fetches all listed pods and containers, because NRI is the only source of resizes and
 // was disconnected. The first listing makes that unnecessary if it follows. If the first
 // listing is in progress, the daemon fetches them after its first pass: a busy runtime must not
@@ -204,8 +200,6 @@ func (s *synchronized) fetch(l *Loop) {
 // podRun reports a new pod.
 type podRun struct{ pod cri.Pod }
 
-func (podRun) scope(*Loop) scope { return scopeAll }
-
 func (e podRun) apply(l *Loop) { l.inventory.ExpectPod(e.pod) }
 
 // podResized reports the new total of a pod.
@@ -213,8 +207,6 @@ type podResized struct {
 	id    string
 	total cri.Resources
 }
-
-func (podResized) scope(*Loop) scope { return scopeAll }
 
 func (e podResized) apply(l *Loop) { l.inventory.SetTotal(e.id, e.total) }
 

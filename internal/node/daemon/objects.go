@@ -14,8 +14,6 @@ type streamChanged struct {
 	err   error
 }
 
-func (streamChanged) scope(*Loop) scope { return scopeAll }
-
 func (e streamChanged) apply(l *Loop) {
 	l.status.stream = e.state
 	l.log.Info("runtime event stream", "state", e.state.String(), "error", e.err)

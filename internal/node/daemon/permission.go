@@ -49,8 +49,6 @@ func (l *Loop) watchNamespaces(ctx context.Context) {
 // permissionsChanged holds the current permissions of the namespaces.
 type permissionsChanged struct{ nodestatus.Allowed }
 
-func (permissionsChanged) scope(*Loop) scope { return scopeAll }
-
 func (e permissionsChanged) apply(l *Loop) { l.permission.allowed = e.Allowed }
 
 // rights returns the permissions for the planner.

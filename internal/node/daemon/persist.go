@@ -182,8 +182,6 @@ func (l *Loop) nextUpdate(earlier func(time.Time)) {
 // updateSettled is the runtime's record of a container with a pending update.
 type updateSettled struct{ inventory.ContainerStatus }
 
-func (updateSettled) scope(*Loop) scope { return scopeAll }
-
 func (e updateSettled) apply(l *Loop) {
 	p := l.pendingUpdates.open[e.ID]
 	if p == nil {

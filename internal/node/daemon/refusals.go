@@ -34,6 +34,4 @@ type refusedStopped struct {
 	err error
 }
 
-func (refusedStopped) scope(*Loop) scope { return scopeAll }
-
 func (e refusedStopped) apply(l *Loop) { l.refusalLog.NoteStop(e.key, e.err, l.now()) }

@@ -36,8 +36,6 @@ type resizeSeen struct {
 	inventory.ContainerStatus
 }
 
-func (resizeSeen) scope(*Loop) scope { return scopeAll }
-
 func (s resizeSeen) apply(l *Loop) {
 	if l.resizes.Seen(s.of, s.ContainerStatus, l.now()) {
 		containerFetched{s.ContainerStatus}.apply(l)
@@ -95,8 +93,6 @@ type updateAnswer struct {
 	keep cri.Resources
 	err  error
 }
-
-func (updateRequest) scope(*Loop) scope { return scopeAll }
 
 func (u updateRequest) apply(l *Loop) {
 	l.settleUpdates(true, l.now())

@@ -63,10 +63,10 @@ func (s *schedule) done(began, now time.Time) {
 
 // scopeOf returns the scope of the event that is applied next.
 func (l *Loop) scopeOf(e event) scope {
-	if l.hasWaiting() {
-		return scopeAll
+	if s, ok := e.(scoped); ok && !l.hasWaiting() {
+		return s.scope(l)
 	}
-	return e.scope(l)
+	return scopeAll
 }
 
 // hasWaiting reports whether a request or a deferred write may depend on the next event.

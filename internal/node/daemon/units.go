@@ -25,8 +25,6 @@ func newUnits(l *Loop) *units.Units {
 // unitResult is the result of a job about a unit.
 type unitResult struct{ units.Result }
 
-func (unitResult) scope(*Loop) scope { return scopeAll }
-
 func (e unitResult) apply(l *Loop) { l.units.Apply(e.Result, l.now()) }
 
 // leavingCPUs returns the CPUs that no owner may get now: the CPUs of units that leave, and
@@ -41,8 +39,6 @@ func (l *Loop) leavingCPUs() cpuset.Set {
 
 // unitWoken reports a change of a unit, or of any unit if the name is empty.
 type unitWoken struct{ name string }
-
-func (unitWoken) scope(*Loop) scope { return scopeAll }
 
 func (e unitWoken) apply(l *Loop) {
 	l.status.unitsLost = false
@@ -71,8 +67,6 @@ func (l *Loop) watchUnits(ctx context.Context) {
 // it has not recorded.
 type systemdReloaded struct{}
 
-func (systemdReloaded) scope(*Loop) scope { return scopeAll }
-
 func (systemdReloaded) apply(l *Loop) {
 	l.drifts.Reloaded(l.now())
 	l.status.reloadsLost = false
@@ -85,8 +79,6 @@ func (systemdReloaded) apply(l *Loop) {
 // still finds the values that a reload writes.
 type reloadsLost struct{ err error }
 
-func (reloadsLost) scope(*Loop) scope { return scopeAll }
-
 func (e reloadsLost) apply(l *Loop) {
 	l.status.reloadsLost = true
 	l.log.Warn("watch systemd", "error", e.err)
@@ -94,8 +86,6 @@ func (e reloadsLost) apply(l *Loop) {
 
 // unitsLost reports that systemd no longer reports changes of units.
 type unitsLost struct{ err error }
-
-func (unitsLost) scope(*Loop) scope { return scopeAll }
 
 func (e unitsLost) apply(l *Loop) {
 	l.status.unitsLost = true

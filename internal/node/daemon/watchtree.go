@@ -74,8 +74,6 @@ type treeWatched struct {
 	err     error
 }
 
-func (treeWatched) scope(*Loop) scope { return scopeAll }
-
 func (e treeWatched) apply(l *Loop) {
 	// Earlier notices are lost. The first Set reports all watched cgroups as changed.
 	l.watch.watcher, l.watch.err = e.watcher, e.err
