@@ -18,7 +18,7 @@ const (
 	loopPackage = "internal/node/daemon"
 	loopType    = "Loop"
 
-	mostLines       = 4_867 // lines of the files without tests.
+	mostLines       = 4_817 // lines of the files without tests.
 	mostFilePairs   = 202   // pairs of files; the first uses a declaration of the second.
 	mostMutualPairs = 29    // pairs of files that use declarations of each other.
 	mostLoopFields  = 47    // fields of the loop.
