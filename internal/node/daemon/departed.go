@@ -65,7 +65,7 @@ func (l *Loop) prune() {
 // cgroupGone fetches the container or pod of a removed cgroup from the runtime. For a unit,
 // which may be stopped, it fetches the properties from systemd.
 func (l *Loop) cgroupGone(p cgroup.Path) {
-	l.partitions.Gone(p)
+	l.partitions.NoteCgroup(p, false)
 	if name := l.inventory.UnitAt(p); name != "" {
 		l.cache.Invalidate(p)
 		l.units.Ask(name, l.now())

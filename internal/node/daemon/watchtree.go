@@ -157,12 +157,12 @@ func (l *Loop) takeNotices() {
 			if inventory.IDAt(p, l.Driver) != "" {
 				l.exposureMeter.Appeared(p, c.At)
 			}
-			l.partitions.Appeared(p)
+			l.partitions.NoteCgroup(p, true)
 			l.schedule.add(l.noticeChild(p, true))
 		case cgroup.Gone:
 			p := c.Path.Join(c.Name)
 			l.exposureMeter.Gone(p)
-			l.partitions.Gone(p)
+			l.partitions.NoteCgroup(p, false)
 			l.departed[p] = true
 			l.schedule.add(l.noticeChild(p, false))
 		}

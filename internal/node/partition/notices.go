@@ -9,16 +9,14 @@ import (
 // # Cached state of partitions
 //
 // A reading of the partitions reuses the last one, so that a partition costs the same on a node
-// with hundreds of pods. The watcher reports external writes, and cgroups that appear and
-// disappear. The daemon reads these cgroups again:
+// with hundreds of pods. The daemon reads these cgroups again:
 //
 //   - cgroups that a step has written, the partition of the step, and their parents
 //   - cgroups that become another partition, or none, and the cgroups in their pods
 //   - cgroups with external writes, the cgroups below them, and their siblings in a pod
 //   - cgroups whose cpuset.cpus or cpuset.cpus.partition differ in package kernelstate
 //   - in each pass, cgroups without a watch: the slices of the host
-//   - all cgroups, with each resync, after a new watcher or lost notices, and after a change of
-//     the online CPUs or a reload of systemd
+//   - all cgroups after RecheckAll
 //
 // An exclusive list that is unknown does no harm: the kernel refuses CPUs that are not
 // exclusive. The same happens with a list that is written right after a reading.
@@ -65,7 +63,7 @@ func (p *Partitions) Recheck(at cgroup.Path) {
 // up to kernel 6.19 a sibling.
 func (p *Partitions) RecheckNear(at cgroup.Path) {
 	near := p.inForce(at)
-	for q := range p.outcomes {
+	for q := range p.last {
 		near = near || !p.Host.Kernel.Settled && p.inForce(q) && q.Parent() == at.Parent()
 	}
 	if near {
@@ -76,7 +74,7 @@ func (p *Partitions) RecheckNear(at cgroup.Path) {
 // NoteState takes note of the state of a cgroup that was read after a notice. It reports whether
 // the cgroup was a partition of the wanted type at the last scan, and is none now.
 func (p *Partitions) NoteState(at cgroup.Path, is cgroup.PartitionState) (ended bool) {
-	if !p.inForce(at) || is.Is(p.settled[at].Type) {
+	if !p.inForce(at) || is.Is(p.last[at].Type) {
 		return false
 	}
 	p.Recheck(at)
@@ -109,16 +107,19 @@ func (p *Partitions) NoteWrite(at cgroup.Path, name string) bool {
 	return external
 }
 
-// Appeared takes note of a new cgroup.
-func (p *Partitions) Appeared(at cgroup.Path) { p.Memory.Appeared(at) }
-
-// Gone takes note of a removed cgroup.
-func (p *Partitions) Gone(at cgroup.Path) { p.Memory.Gone(at) }
+// NoteCgroup takes note of a cgroup that has appeared (there) or disappeared.
+func (p *Partitions) NoteCgroup(at cgroup.Path, there bool) {
+	if there {
+		p.Memory.Appeared(at)
+	} else {
+		p.Memory.Gone(at)
+	}
+}
 
 // Unblocks takes note of a removed cgroup. It reports whether the cgroup may have been the reason
 // for the refusal of a partition next to it, or in a pod next to it.
 func (p *Partitions) Unblocks(gone cgroup.Path) bool {
-	for at := range p.outcomes {
+	for at := range p.last {
 		if !p.inForce(at) && strings.HasPrefix(string(at), string(gone.Parent())+"/") {
 			p.stale = true
 			return true

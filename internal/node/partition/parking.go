@@ -53,7 +53,7 @@ func (p *Partitions) isParked() bool {
 
 // toPark returns the CPUs to park.
 func (s *scan) toPark() cpuset.Set {
-	if on, _ := s.parks(); !on {
+	if !s.parks() {
 		s.Quiet.StopParking()
 		return cpuset.Set{}
 	}
@@ -108,9 +108,8 @@ func (s *scan) finishParking(view cgroup.PartitionView) {
 			s.Log.Info("the kernel keeps all tasks off free CPUs", "cpus", p.cpus)
 		}
 	}
-	on, _ := s.parks()
 	leaf, top := view.Nodes[cgroup.Parking], view.Nodes[cgroup.ParkingTop]
-	if on || !p.made || !leaf.State.Is(cgroup.MemberPartition) || !leaf.Exclusive.IsEmpty() || !top.Exclusive.IsEmpty() {
+	if s.parks() || !p.made || !leaf.State.Is(cgroup.MemberPartition) || !leaf.Exclusive.IsEmpty() || !top.Exclusive.IsEmpty() {
 		return
 	}
 	if err := s.Host.Cgroups.RemoveParking(); err != nil {

@@ -38,12 +38,9 @@ type Sources struct {
 type Partitions struct {
 	Sources
 
-	stale bool // read all partitions again
-
-	// Results of the last scan.
-	settled  map[cgroup.Path]cgroup.PartitionWish
-	outcomes map[cgroup.Path]cgroup.PartitionOutcome
-	ended    map[cgroup.Path]bool
+	stale bool                    // read all partitions again
+	last  map[cgroup.Path]attempt // wishes of the last scan
+	ended map[cgroup.Path]bool    // former partitions in the last scan
 
 	failures map[cgroup.Path]failure // refused partitions, by leaf
 	stuck    map[cgroup.Path]failure // cgroups that the kernel does not let change
@@ -60,12 +57,17 @@ func New(s Sources) *Partitions {
 	return &Partitions{
 		Sources:  s,
 		stale:    true,
-		settled:  make(map[cgroup.Path]cgroup.PartitionWish),
-		outcomes: make(map[cgroup.Path]cgroup.PartitionOutcome),
+		last:     make(map[cgroup.Path]attempt),
 		failures: make(map[cgroup.Path]failure),
 		stuck:    make(map[cgroup.Path]failure),
 		unowned:  unowned{since: make(map[int]time.Time)},
 	}
+}
+
+// attempt is the desired state of a partition, with the outcome.
+type attempt struct {
+	cgroup.PartitionWish
+	cgroup.PartitionOutcome
 }
 
 // failure is a write that the kernel has refused, and the pause before the next attempt.
@@ -89,21 +91,12 @@ func (p *Partitions) Enabled() bool {
 	return on
 }
 
-// parks reports whether free CPUs are parked. If they are not although the configuration
-// asks for it, it returns the reason.
-func (p *Partitions) parks() (on bool, why string) {
-	if !p.Settings.Config.Park {
-		return false, ""
-	}
-	if on, why = p.Settings.Partitions(p.Host.Kernel); !on && why == "" {
-		why = "with guaranteed.isolation auto this kernel makes no partitions (7.0 and later do)"
-	}
-	return on, why
-}
+// parks reports whether free CPUs are parked.
+func (p *Partitions) parks() bool { return p.Settings.Config.Park && p.Enabled() }
 
 // inForce reports whether a cgroup was a partition in the last scan.
 func (p *Partitions) inForce(at cgroup.Path) bool {
-	return p.outcomes[at].Phase == cgroup.PartitionInForce
+	return p.last[at].Phase == cgroup.PartitionInForce
 }
 
 // Has reports whether a container was a partition in the last scan. A partition has to end before
@@ -115,18 +108,18 @@ func (p *Partitions) Has(container string) bool {
 
 // Pending reports whether an owner is about to become a partition.
 func (p *Partitions) Pending(t cgroup.Target) bool {
-	return p.Enabled() && desired.Partitionable(t) && !p.inForce(t.Path) && p.outcomes[t.Path].Phase != cgroup.PartitionRefused
+	return p.Enabled() && desired.Partitionable(t) && !p.inForce(t.Path) && p.last[t.Path].Phase != cgroup.PartitionRefused
 }
 
 // IsSettled reports whether writes need no scan of partitions first: each partition is settled,
 // and every CPU is in a cgroup or lost.
 func (p *Partitions) IsSettled() bool {
-	for _, o := range p.outcomes {
+	for _, o := range p.last {
 		if o.Phase != cgroup.PartitionInForce && o.Phase != cgroup.PartitionRefused {
 			return false
 		}
 	}
-	return (!p.stale || len(p.outcomes) == 0) && !p.unowned.mayReturn() && len(p.stuck) == 0
+	return (!p.stale || len(p.last) == 0) && !p.unowned.mayReturn() && len(p.stuck) == 0
 }
 
 // Untrimmed reports whether a cgroup was a partition whose CPUs may still be in the lists of
@@ -144,7 +137,7 @@ func (p *Partitions) Parked() cpuset.Set { return p.parking.cpus }
 // Mode returns how the exclusive CPUs of a container are isolated, for status and metrics.
 func (p *Partitions) Mode(at cgroup.Path) noise.Mode {
 	if p.inForce(at) {
-		return noise.Mode("partition-" + string(p.settled[at].Type))
+		return noise.Mode("partition-" + string(p.last[at].Type))
 	}
 	return noise.CPUSet
 }
@@ -152,13 +145,13 @@ func (p *Partitions) Mode(at cgroup.Path) noise.Mode {
 // Counts returns the numbers of partitions of containers by outcome.
 func (p *Partitions) Counts() map[string]int {
 	counts := map[string]int{"root": 0, "isolated": 0, "underway": 0, "waits": 0, "refused": 0}
-	for at, o := range p.outcomes {
+	for at, o := range p.last {
 		if at == cgroup.Parking {
 			continue
 		}
 		switch o.Phase {
 		case cgroup.PartitionInForce:
-			counts[string(p.settled[at].Type)]++
+			counts[string(o.Type)]++
 		case cgroup.PartitionWaits, cgroup.PartitionRefused:
 			counts[string(o.Phase)]++
 		default:

@@ -1,6 +1,7 @@
 package partition
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -38,7 +39,8 @@ func (p *Partitions) Problems(targets []cgroup.Target) (all []pools.Problem) {
 	if why != "" {
 		add("", codeNoPartitions, why)
 	}
-	if _, why := p.parks(); why != "" {
+	if p.Settings.Config.Park && !on {
+		why = cmp.Or(why, "with guaranteed.isolation auto this kernel makes no partitions (7.0 and later do)")
 		add("", codeNoParking, "guaranteed.park is true, and free CPUs are not parked: "+why)
 	}
 	if lost := p.unowned.lost; !lost.IsEmpty() {
@@ -49,18 +51,18 @@ func (p *Partitions) Problems(targets []cgroup.Target) (all []pools.Problem) {
 			add(t.Path, codeNoPartition, cpusetsAlone+desired.Unpartitionable(t))
 		}
 		st := p.Cache.Current(t.Path).Partition
-		if _, wished := p.outcomes[t.Path]; !wished && st.Valid() && !p.Journal.HasOriginal(t.Path, cgroup.FilePartition) {
+		if _, wished := p.last[t.Path]; !wished && st.Valid() && !p.Journal.HasOriginal(t.Path, cgroup.FilePartition) {
 			add(t.Path, codeForeignPartition, fmt.Sprintf("%s is a partition (%s) that is not in cpupoold's journal: its cpuset.cpus has no effect; write member to its %s",
 				t.Path, st, cgroup.FilePartition))
 		}
 	}
 	for _, at := range slices.Sorted(maps.Keys(p.stuck)) {
-		if p.outcomes[at].Why == "" { // otherwise the outcome is a problem already
+		if p.last[at].Why == "" { // otherwise the outcome is a problem already
 			add(at, codeStuckPartition, fmt.Sprintf("the kernel refuses to end the partition %s: %s; its CPUs are missing elsewhere", at, p.stuck[at].why))
 		}
 	}
-	for _, at := range slices.Sorted(maps.Keys(p.outcomes)) {
-		switch o := p.outcomes[at]; {
+	for _, at := range slices.Sorted(maps.Keys(p.last)) {
+		switch o := p.last[at]; {
 		case o.Phase != cgroup.PartitionRefused && o.Phase != cgroup.PartitionWaits:
 		case at == cgroup.Parking:
 			add(at, codeNoParking, "free CPUs are not parked: "+o.Why)

@@ -60,8 +60,7 @@ func (s *scan) run() (wrote bool) {
 	s.former = s.formerPartitions()
 	if len(s.wishes)+len(s.former)+len(s.unowned.since) == 0 {
 		s.stale, s.waits = false, failure{}
-		clear(s.settled)
-		clear(s.outcomes)
+		clear(s.last)
 		clear(s.failures)
 		clear(s.stuck)
 		return false
@@ -130,10 +129,10 @@ func (s *scan) findLists() bool {
 
 // isCurrent reports whether nothing has changed since the last scan.
 func (s *scan) isCurrent() bool {
-	if s.stale || s.unowned.mayReturn() || len(s.wishes) != len(s.settled) || len(s.paused()) != len(s.stuck) {
+	if s.stale || s.unowned.mayReturn() || len(s.wishes) != len(s.last) || len(s.paused()) != len(s.stuck) {
 		return false
 	}
-	if on, _ := s.parks(); s.parking.made && !on {
+	if s.parking.made && !s.parks() {
 		return false // the cgroup of parked CPUs has to be removed
 	}
 	for at := range s.former {
@@ -142,15 +141,15 @@ func (s *scan) isCurrent() bool {
 		}
 	}
 	for _, w := range s.wishes {
-		old, known := s.settled[w.Path]
-		if !known || !sameWish(old, w) || old.Not != w.Not || old.Keep && !w.Keep {
+		old, known := s.last[w.Path]
+		if !known || !sameWish(old.PartitionWish, w) || old.Not != w.Not || old.Keep && !w.Keep {
 			return false
 		}
 		is := s.Cache.Current(w.Path).Partition.Is(w.Type)
 		if w.Path == cgroup.Parking {
 			is = s.isParked()
 		}
-		if is != s.inForce(w.Path) || s.outcomes[w.Path].Phase == cgroup.PartitionWaits && !s.Now.Before(s.waits.until) {
+		if is != s.inForce(w.Path) || old.Phase == cgroup.PartitionWaits && !s.Now.Before(s.waits.until) {
 			return false
 		}
 	}
@@ -169,7 +168,7 @@ func (s *scan) forgetOutdated() {
 		}
 	}
 	for _, w := range s.wishes {
-		if !s.inForce(w.Path) || !sameWish(s.settled[w.Path], w) {
+		if !s.inForce(w.Path) || !sameWish(s.last[w.Path].PartitionWish, w) {
 			s.Memory.ForgetUp(w.Path)
 			s.forget(w.Path)
 		}
@@ -215,12 +214,12 @@ func (s *scan) paused() map[cgroup.Path]string {
 func (s *scan) noteConflicts(view cgroup.PartitionView) {
 	for _, w := range s.wishes {
 		n, there := view.Nodes[w.Path]
-		if !there || n.State.Invalid || n.State.Is(w.Type) || !s.inForce(w.Path) || !sameWish(s.settled[w.Path], w) {
+		if !there || n.State.Invalid || n.State.Is(w.Type) || !s.inForce(w.Path) || !sameWish(s.last[w.Path].PartitionWish, w) {
 			continue
 		}
 		s.Backoffs.NoteExternalWrite(w.Path, retry.Deviation{Property: cgroup.FilePartition, Was: string(w.Type), Is: n.State.String()}, s.Now)
 		s.Backoffs.SetCause(w.Path, cgroup.FilePartition, string(telemetry.CauseUnknown))
-		delete(s.outcomes, w.Path) // or the next scan would count the write again
+		delete(s.last, w.Path) // or the next scan would count the write again
 		s.stale = true
 	}
 }
@@ -272,20 +271,17 @@ func (s *scan) noteOriginals(writes []cgroup.PartitionWrite) bool {
 	return !s.Journal.Blocks()
 }
 
-// adopt notes the partitions that a daemon with a lost journal has left, so that restore
-// ends them as well.
-func (s *scan) adopt(outcomes map[cgroup.Path]cgroup.PartitionOutcome) {
-	for _, w := range s.wishes {
-		if outcomes[w.Path].Phase != cgroup.PartitionInForce || s.Journal.HasOriginal(w.Path, cgroup.FilePartition) {
-			continue
-		}
-		s.Journal.NoteAsync(original(w.Path, cgroup.FilePartition, w.Container))
-		s.Journal.NoteAsync(original(w.Path, cgroup.FileExclusive, w.Container))
-		for a := w.Path.Parent(); a != ""; a = a.Parent() {
-			s.Journal.NoteAsync(original(a, cgroup.FileExclusive, ""))
-		}
+// adopt notes a partition that a daemon with a lost journal has left, so that restore ends it as
+// well.
+func (s *scan) adopt(w cgroup.PartitionWish) {
+	if s.Journal.HasOriginal(w.Path, cgroup.FilePartition) {
+		return
 	}
-	s.Save(s.Now)
+	s.Journal.NoteAsync(original(w.Path, cgroup.FilePartition, w.Container))
+	s.Journal.NoteAsync(original(w.Path, cgroup.FileExclusive, w.Container))
+	for a := w.Path.Parent(); a != ""; a = a.Parent() {
+		s.Journal.NoteAsync(original(a, cgroup.FileExclusive, ""))
+	}
 }
 
 // original returns the original of a file of partitions. It is always empty or member: the runtime
@@ -333,15 +329,17 @@ func (s *scan) finish(step cgroup.PartitionStep, view cgroup.PartitionView) {
 		return // the scan of Make follows
 	}
 	s.stale = false
-	clear(s.settled)
 	maps.DeleteFunc(s.stuck, func(_ cgroup.Path, f failure) bool { return !s.Now.Before(f.until) }) // repeated now, or no longer needed
-	s.adopt(step.Outcomes)
+	last := make(map[cgroup.Path]attempt, len(s.wishes))
 	waits := s.unowned.mayReturn()
 	for _, w := range s.wishes {
-		was, is := s.outcomes[w.Path], step.Outcomes[w.Path]
-		s.settled[w.Path] = w
+		was, is := s.last[w.Path].PartitionOutcome, step.Outcomes[w.Path]
+		last[w.Path] = attempt{w, is}
 		waits = waits || is.Phase == cgroup.PartitionWaits
-		if was == is || is.Phase != cgroup.PartitionInForce {
+		if is.Phase != cgroup.PartitionInForce {
+			continue
+		}
+		if s.adopt(w); was == is {
 			continue
 		}
 		delete(s.failures, w.Path)
@@ -349,8 +347,9 @@ func (s *scan) finish(step cgroup.PartitionStep, view cgroup.PartitionView) {
 			s.Log.Info("the kernel keeps other tasks off its CPUs", "cgroup", w.Path, "partition", w.Type, "cpus", w.CPUs)
 		}
 	}
-	s.outcomes = step.Outcomes
-	maps.DeleteFunc(s.failures, func(at cgroup.Path, _ failure) bool { _, wished := s.settled[at]; return !wished })
+	s.last = last
+	s.Save(s.Now)
+	maps.DeleteFunc(s.failures, func(at cgroup.Path, _ failure) bool { _, wished := last[at]; return !wished })
 	if waits {
 		s.waits.after("", s.Now)
 	} else {
