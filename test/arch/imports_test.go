@@ -146,6 +146,7 @@ func rows() []row {
 		{"kernelstate", false, []string{"inventory", "threads"}},
 		{"refusal", false, []string{"inventory", "numahints"}},
 		{"resize", false, []string{"hostenv", "inventory"}},
+		{"treewatch", false, []string{"actor", "inventory"}},
 		{"exposure", false, []string{"inventory", "kernelstate"}},
 		{"auxiliary", false, []string{"inventory"}},
 		{"desired", false, []string{"audit", "auxiliary", "hostenv", "hostslices", "inventory", "managers", "noise", "power", "tune", "undo"}},
@@ -160,7 +161,7 @@ func rows() []row {
 		{"restore", false, []string{"desired", "hostenv", "hosttuning", "nodestatus", "partition", "preview", "tune", "undo"}},
 
 		// The event loop: every package but preview and restore, which run without it.
-		{"daemon", false, []string{"actor", "appcpus", "auditor", "auxiliary", "clusterstate", "control", "desired", "drift", "exposure", "hostenv", "hostslices", "hosttuning", "inventory", "kernelstate", "managers", "nodestatus", "noise", "numahints", "partition", "power", "quiet", "recovery", "refusal", "resize", "retry", "tune", "undo", "units", "usablecpus", "view", "waits"}},
+		{"daemon", false, []string{"actor", "appcpus", "auditor", "auxiliary", "clusterstate", "control", "desired", "drift", "exposure", "hostenv", "hostslices", "hosttuning", "inventory", "kernelstate", "managers", "nodestatus", "noise", "numahints", "partition", "power", "quiet", "recovery", "refusal", "resize", "retry", "treewatch", "tune", "undo", "units", "usablecpus", "view", "waits"}},
 	}
 }
 

@@ -1,7 +1,7 @@
 package daemon
 
 import (
-	"github.com/cpupoold/cpupoold/internal/node/kernelstate"
+	"github.com/cpupoold/cpupoold/internal/node/treewatch"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
@@ -18,7 +18,7 @@ func (l *Loop) cgroupProblems(flooding []cgroup.Path) (all []pools.Problem) {
 	l.backoffs.Problems(l.now())(add)
 	l.cache.ThreadProblems()(add)
 	for _, at := range flooding {
-		add(at.Scope(), kernelstate.FloodReason(at))
+		add(at.Scope(), treewatch.FloodReason(at))
 	}
 	return all
 }

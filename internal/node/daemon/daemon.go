@@ -13,6 +13,7 @@ import (
 	"github.com/cpupoold/cpupoold/internal/config"
 	"github.com/cpupoold/cpupoold/internal/node/actor"
 	"github.com/cpupoold/cpupoold/internal/node/auditor"
+	"github.com/cpupoold/cpupoold/internal/node/auxiliary"
 	"github.com/cpupoold/cpupoold/internal/node/desired"
 	"github.com/cpupoold/cpupoold/internal/node/exposure"
 	"github.com/cpupoold/cpupoold/internal/node/hostenv"
@@ -27,6 +28,7 @@ import (
 	"github.com/cpupoold/cpupoold/internal/node/resize"
 	"github.com/cpupoold/cpupoold/internal/node/retry"
 	"github.com/cpupoold/cpupoold/internal/node/telemetry"
+	"github.com/cpupoold/cpupoold/internal/node/treewatch"
 	"github.com/cpupoold/cpupoold/internal/node/undo"
 	"github.com/cpupoold/cpupoold/internal/node/usablecpus"
 	"github.com/cpupoold/cpupoold/internal/node/view"
@@ -197,7 +199,8 @@ func newLoop(h hostenv.Host, o Options) (*Loop, error) {
 		resizes:        resize.New(m, o.Log),
 		exposureMeter:  exposure.New(m, cache, h.Cgroups, h.Units != nil),
 		quiet:          quiet.New(journal.Resting()),
-		watch:          newTreeWatch(h.Driver),
+		watch:          treewatch.New(o.Log),
+		auxiliary:      auxiliary.New(h.Driver),
 		unidentified:   make(unidentified),
 		departed:       make(map[cgroup.Path]bool),
 		auditor:        auditor.New(),

@@ -14,6 +14,7 @@ import (
 	"github.com/cpupoold/cpupoold/internal/history"
 	"github.com/cpupoold/cpupoold/internal/node/actor"
 	"github.com/cpupoold/cpupoold/internal/node/auditor"
+	"github.com/cpupoold/cpupoold/internal/node/auxiliary"
 	"github.com/cpupoold/cpupoold/internal/node/desired"
 	"github.com/cpupoold/cpupoold/internal/node/drift"
 	"github.com/cpupoold/cpupoold/internal/node/exposure"
@@ -30,6 +31,7 @@ import (
 	"github.com/cpupoold/cpupoold/internal/node/resize"
 	"github.com/cpupoold/cpupoold/internal/node/retry"
 	"github.com/cpupoold/cpupoold/internal/node/telemetry"
+	"github.com/cpupoold/cpupoold/internal/node/treewatch"
 	"github.com/cpupoold/cpupoold/internal/node/undo"
 	"github.com/cpupoold/cpupoold/internal/node/units"
 	"github.com/cpupoold/cpupoold/internal/node/usablecpus"
@@ -93,14 +95,14 @@ type Loop struct {
 	kubelet      desired.StaticKubelet
 	applications applications
 	units        *units.Units
-	openMoves    []moveRequest // part of the desired state, and not answered
-	blockedMoves []moveRequest // blocked, and tried once more
+	moves        moves
 
 	requests       requests
 	pendingUpdates pendingUpdates
 	resizes        *resize.Resizes
 	nriOpen        chan struct{} // watchNRI waits until it is closed
-	watch          treeWatch
+	watch          *treewatch.Tree
+	auxiliary      *auxiliary.Cgroups // in the slices of pods
 	drifts         *drift.Tracker
 	unidentified   unidentified
 	departed       map[cgroup.Path]bool // cgroups whose removal the watcher has reported
@@ -154,7 +156,7 @@ func (l *Loop) startRecheck() {
 		l.memoryRelease.scanned = true
 		l.timers.recheck.clear()
 		l.applications.check = true
-		l.cache.Recheck(l.watch.isWatched, l.settings.Config.ResyncPeriod)
+		l.cache.Recheck(l.watch.IsWatched, l.settings.Config.ResyncPeriod)
 		l.partitions.RecheckAll()
 	}
 }
@@ -199,7 +201,7 @@ func (l *Loop) list() {
 		l.status.firstList = l.now()
 	}
 	q := l.inventory.Query(l.settings.UnitNames(), !l.status.listed)
-	q.InPods = l.watch.state() != telemetry.SourceOK // otherwise notices report them
+	q.InPods = l.watch.State() != telemetry.SourceOK // otherwise notices report them
 	l.workers.Queries.Submit("list", func(ctx context.Context) event {
 		return listed{inventory.List(ctx, &l.Host, q)}
 	})
@@ -232,7 +234,7 @@ func (e listed) apply(l *Loop) {
 	for _, u := range e.Units {
 		l.units.Note(u, l.now())
 	}
-	l.watch.auxiliary.NoteAll(e.InPods)
+	l.auxiliary.NoteAll(e.InPods)
 	early := l.relistSoon(len(e.Failed) > 0)
 	if !l.status.listed {
 		if early {

@@ -29,6 +29,12 @@ type moveRequest struct {
 	retried  bool              // the move was blocked, and is tried once more
 }
 
+// moves holds the moves that are not answered.
+type moves struct {
+	open    []moveRequest // part of the desired state
+	blocked []moveRequest // blocked, and tried once more
+}
+
 // moveAnswer is the result of a moveRequest.
 type moveAnswer struct {
 	outcome control.Outcome
@@ -77,7 +83,7 @@ func (m moveRequest) apply(l *Loop) {
 	assignments, err := l.assignmentsAfter(&m, l.now())
 	if errors.Is(err, errBeingWritten) && !m.retried {
 		m.retried = true // once more after the pass: the write may be the daemon's own
-		l.blockedMoves = append(l.blockedMoves, m)
+		l.moves.blocked = append(l.moves.blocked, m)
 		return
 	}
 	if err != nil {
@@ -89,18 +95,18 @@ func (m moveRequest) apply(l *Loop) {
 	l.log.Info("move", m.attrs()...)
 	l.noteMove(&m, nil)
 	l.assignments = assignments
-	l.openMoves = append(l.openMoves, m)
+	l.moves.open = append(l.moves.open, m)
 }
 
 // retryMoves applies the blocked moves once more. It reports whether one is part of the desired
 // state now.
 func (l *Loop) retryMoves() bool {
-	again, before := l.blockedMoves, len(l.openMoves)
-	l.blockedMoves = nil
+	again, before := l.moves.blocked, len(l.moves.open)
+	l.moves.blocked = nil
 	for _, m := range again {
 		m.apply(l)
 	}
-	return len(l.openMoves) > before
+	return len(l.moves.open) > before
 }
 
 // assignmentsAfter returns the assignments after a move, or the reason against it. It repeats all checks,
@@ -147,7 +153,7 @@ func (l *Loop) assignmentsAfter(m *moveRequest, now time.Time) ([]pools.Assignme
 // answerMoves answers the moves that are complete or impossible after a pass.
 func (l *Loop) answerMoves() {
 	now := l.now()
-	l.openMoves = slices.DeleteFunc(l.openMoves, func(m moveRequest) bool {
+	l.moves.open = slices.DeleteFunc(l.moves.open, func(m moveRequest) bool {
 		if !m.To.IsSubsetOf(desired.Assigned(l.assignments, m.key())) {
 			m.answer <- moveAnswer{control.Unverified, errors.New("the owner has ended during the move, or the pools have changed")}
 			return true

@@ -213,7 +213,7 @@ func TestLostWatchesComeBack(t *testing.T) {
 	r.betweenFullPasses(func(l *Loop) {
 		l.watchAll()
 		n.Tree.MkdirAll("kubelet")
-		n.Eventually("that is heard", func() bool { l.takeNotices(); return !l.watch.watcher.Settled() })
+		n.Eventually("that is heard", func() bool { l.takeNotices(); return !l.watch.Watcher().Settled() })
 		if !l.schedule.isDue() {
 			t.Error("no pass is due that would watch again")
 		}

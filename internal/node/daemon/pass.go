@@ -31,7 +31,7 @@ func (l *Loop) input(now time.Time) desired.Input {
 	l.hints.Apply(pods)
 	return desired.Input{Settings: l.settings, Inventory: l.inventory, Pods: pods, Previous: l.assignments, Formula: l.formula, Journal: l.journal, Nodes: l.Nodes, Read: l.Cgroups.Read,
 		Leaving: l.leavingCPUs(), System: l.others.SystemCPUs(l.inventory, &l.settings), Systemd: l.Units != nil, Resting: l.quiet.MayRest(l.assignments), Kubelet: l.kubelet, Partitions: l.partitions.Enabled(),
-		Contested: l.backoffs.Contested(now), Namespaces: l.permission.rights(), Build: pools.Build, Auxiliary: l.watch.auxiliary}
+		Contested: l.backoffs.Contested(now), Namespaces: l.permission.rights(), Build: pools.Build, Auxiliary: l.auxiliary}
 }
 
 // pass decides, compares and writes. Each round makes the file writes before the first slow
@@ -143,7 +143,7 @@ func (l *Loop) refreshCache(want []cgroup.Target) []cgroup.Target {
 	l.status.unreadable = unreadable
 	l.followDrifts(l.now())
 	for _, p := range gone {
-		l.watch.auxiliary.Note(p, false)
+		l.auxiliary.Note(p, false)
 		l.cgroupGone(p)
 	}
 	l.askUnits(want)
@@ -152,7 +152,7 @@ func (l *Loop) refreshCache(want []cgroup.Target) []cgroup.Target {
 
 // repartition calls Dissolve or Make, and reads the cgroups again that its writes may have changed.
 func (l *Loop) repartition(want []cgroup.Target, write func(partition.Situation) bool) []cgroup.Target {
-	if !write(partition.Situation{Targets: want, Plan: &l.status.plan, Leaving: l.leavingCPUs(), Watcher: l.watch.watcher, Now: l.now()}) {
+	if !write(partition.Situation{Targets: want, Plan: &l.status.plan, Leaving: l.leavingCPUs(), Watcher: l.watch.Watcher(), Now: l.now()}) {
 		return want
 	}
 	return l.refreshCache(want)

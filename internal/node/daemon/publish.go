@@ -169,9 +169,9 @@ func (l *Loop) problems() []pools.Problem {
 	all = append(all, usablecpus.Problems(l.status.withheld, l.settings.Offline())...)
 	all = append(all, l.partitions.Problems(l.status.targets)...)
 	all = append(all, l.settings.NRIProblems(l.status.nriErr)...)
-	all = append(all, l.cgroupProblems(l.watch.watcher.Flooding())...)
+	all = append(all, l.cgroupProblems(l.watch.Watcher().Flooding())...)
 	all = append(all, l.inventory.RecordProblems(l.status.targets)...)
-	all = append(all, l.watch.auxiliary.Problems(l.inventory)...)
+	all = append(all, l.auxiliary.Problems(l.inventory)...)
 	all = append(all, l.tuning.Problems()...)
 	all = append(all, l.journal.Problems(l.JournalFile)...)
 	all = append(all, l.refusalLog.Problems()...)
@@ -244,7 +244,7 @@ func (l *Loop) sources() map[telemetry.Source]telemetry.SourceState {
 	if l.NRISocket != "" {
 		all[telemetry.NRI] = cmp.Or(l.status.nri, telemetry.SourceAbsent)
 	}
-	all[telemetry.Inotify] = l.watch.state()
+	all[telemetry.Inotify] = l.watch.State()
 	if l.RunDir != "" {
 		all[telemetry.ApplicationFiles] = l.applications.state(l.now())
 	}

@@ -100,7 +100,7 @@ func TestToldOf(t *testing.T) {
 	r.quiet()
 	r.inspect(func(l *Loop) {
 		told := func(what string, s cgroup.State, want bool) {
-			if got := l.watch.isWatched(s); got != want {
+			if got := l.watch.IsWatched(s); got != want {
 				t.Errorf("%s: told %t, want %t", what, got, want)
 			}
 		}
@@ -110,9 +110,11 @@ func TestToldOf(t *testing.T) {
 		told("its pod", cgroup.State{Path: s.Path.Parent().Parent()}, false)
 		s.Inner = &cgroup.State{Path: s.Path.Join("another")}
 		told("with one that is not watched", s, false)
-		s.Inner, l.watch.err = nil, syscall.ENOSPC
+		s.Inner = nil
+		watcher := l.watch.Watcher()
+		l.watch.Use(watcher, syscall.ENOSPC)
 		told("a watch is missing", s, false)
-		l.watch.err = nil
+		l.watch.Use(watcher, nil)
 		told("it is there again", s, true)
 	})
 	r.stop()

@@ -319,12 +319,7 @@ func (s *script) start() error {
 	}
 	l.memoryRelease.free, l.memoryRelease.unused = func() {}, func() uint64 { return minUnused }
 	l.workers = actor.WorkerSets[event]{Queries: recorder{"query", s}, Updates: recorder{"update", s}, Disk: recorder{"disk", s}}
-	watcher, err := l.Cgroups.Watch(func() {
-		select {
-		case l.watch.wake <- struct{}{}:
-		default:
-		}
-	}, l.now)
+	watcher, err := l.watch.Open(l.Cgroups, l.now)
 	if err != nil {
 		return err
 	}
@@ -353,7 +348,7 @@ func (s *script) settle() {
 	for range 1000 {
 		s.Tree.AwaitReaders()
 		select {
-		case <-s.loop.watch.wake:
+		case <-s.loop.watch.Wake():
 			s.loop.takeNotices()
 		default:
 		}
@@ -372,7 +367,7 @@ func (s *script) settle() {
 			continue
 		}
 		s.Tree.AwaitReaders()
-		if next := s.loop.timers.next(); len(events) == 0 && len(s.loop.watch.wake) == 0 && (next.IsZero() || next.After(s.now)) {
+		if next := s.loop.timers.next(); len(events) == 0 && len(s.loop.watch.Wake()) == 0 && (next.IsZero() || next.After(s.now)) {
 			return
 		}
 	}

@@ -23,7 +23,7 @@ func (l *Loop) run(ctx context.Context) {
 			return
 		case <-timer.C:
 		case <-l.box.Wake():
-		case <-l.watch.wake:
+		case <-l.watch.Wake():
 			l.takeNotices()
 		}
 		l.step(l.now(), l.box.Take())
@@ -71,7 +71,7 @@ func (l *Loop) fireDeadlines(now time.Time) (due bool) {
 	if t.notices.isOver(now) {
 		l.takeNotices()
 	}
-	t.notices.set(l.watch.watcher.Due())
+	t.notices.set(l.watch.Watcher().Due())
 	if t.journal.isOver(now) {
 		l.schedule.full, due = true, true
 		l.journal.StopWaiting()

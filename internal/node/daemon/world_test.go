@@ -322,7 +322,7 @@ func stateOf(l *Loop, behind bool) loopState {
 		"bad configuration":   l.status.configErr != nil,
 		"writing files":       l.applications.busy,
 		"reading":             l.cache.HasStale(),
-		"watching cgroups":    l.watch.watcher == nil || len(l.watch.wake) > 0,
+		"watching cgroups":    l.watch.Watcher() == nil || len(l.watch.Wake()) > 0,
 		"stopping containers": false,
 	}
 	busy["making partitions"] = l.partitions.Counts()["underway"] > 0 || slices.ContainsFunc(l.partitions.Problems(nil), func(p pools.Problem) bool {

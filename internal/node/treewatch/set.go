@@ -1,4 +1,4 @@
-package kernelstate
+package treewatch
 
 import (
 	"fmt"
@@ -18,16 +18,16 @@ func FloodReason(p cgroup.Path) pools.Reason {
 		"%s: processes write the files of this cgroup too often; the daemon reads it once a second instead of watching it. Stop the processes", p)}
 }
 
-// WatchSet holds the cgroups that a watcher must watch for writes to their files, and the
+// Set holds the cgroups that a watcher must watch for writes to their files, and the
 // cgroups that it must watch for children. The zero value is empty.
-type WatchSet struct {
+type Set struct {
 	targets, pods  []cgroup.Path
 	files, parents []cgroup.Path
 }
 
 // Update makes the set for targets and for the slices of pods, sorted. It does nothing if
 // both are unchanged, as after most passes. Without pods, it holds the cgroups of the kubelet.
-func (s *WatchSet) Update(targets []cgroup.Target, pods []cgroup.Path) {
+func (s *Set) Update(targets []cgroup.Target, pods []cgroup.Path) {
 	same := func(p cgroup.Path, t cgroup.Target) bool { return p == t.Path }
 	if s.parents != nil && slices.EqualFunc(s.targets, targets, same) && slices.Equal(s.pods, pods) {
 		return
@@ -52,11 +52,11 @@ func (s *WatchSet) Update(targets []cgroup.Target, pods []cgroup.Path) {
 
 // Files returns the cgroups whose files matter: the targets, crun's cgroups in them, and the root
 // of the kubelet's system partition, which need not exist.
-func (s *WatchSet) Files() []cgroup.Path { return slices.Clip(s.files) }
+func (s *Set) Files() []cgroup.Path { return slices.Clip(s.files) }
 
 // Parents returns the cgroups whose children matter, sorted: the cgroups of the kubelet, in
 // which pods appear, and the slices of pods, in which containers appear.
-func (s *WatchSet) Parents() []cgroup.Path { return slices.Clip(s.parents) }
+func (s *Set) Parents() []cgroup.Path { return slices.Clip(s.parents) }
 
 func parentsOf(pods []cgroup.Path) []cgroup.Path {
 	parents := make([]cgroup.Path, 0, len(pods)+24)

@@ -1,4 +1,4 @@
-package kernelstate_test
+package treewatch_test
 
 import (
 	"slices"
@@ -6,14 +6,14 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/cpupoold/cpupoold/internal/node/kernelstate"
+	"github.com/cpupoold/cpupoold/internal/node/treewatch"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 )
 
-// TestWatchSet checks which cgroups are watched for targets and pods.
-func TestWatchSet(t *testing.T) {
+// TestSet checks which cgroups are watched for targets and pods.
+func TestSet(t *testing.T) {
 	const pod = cgroup.Path("custom.slice/custom-kubepods.slice/custom-kubepods-burstable.slice/custom-kubepods-burstable-podu.slice")
-	var s kernelstate.WatchSet
+	var s treewatch.Set
 	s.Update([]cgroup.Target{{Path: pod + "/cri-containerd-c.scope", Container: "c"}, {Path: "system.slice/du.service", Unit: "du.service"}}, []cgroup.Path{pod})
 	if d := cmp.Diff([]cgroup.Path{pod + "/cri-containerd-c.scope", pod + "/cri-containerd-c.scope/container", "system.slice/du.service", "custom.slice/custom-kubepods.slice/custom-kubepods-system.slice"}, s.Files()); d != "" {
 		t.Errorf("files (-want +got):\n%s", d)
@@ -43,9 +43,9 @@ func TestWatchSet(t *testing.T) {
 	}
 }
 
-// TestWatchSetWithoutPods checks that the cgroups of the kubelet are watched on a node without pods.
-func TestWatchSetWithoutPods(t *testing.T) {
-	var s kernelstate.WatchSet
+// TestSetWithoutPods checks that the cgroups of the kubelet are watched on a node without pods.
+func TestSetWithoutPods(t *testing.T) {
+	var s treewatch.Set
 	s.Update(nil, nil)
 	if !slices.Contains(s.Parents(), "kubepods.slice") || !slices.Contains(s.Parents(), "kubepods") {
 		t.Errorf("parents without pods: %v", s.Parents())
