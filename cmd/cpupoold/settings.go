@@ -1,7 +1,9 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/cpupoold/cpupoold/internal/layout"
@@ -46,7 +48,7 @@ func printTuning(w *layout.Writer, p *preview.Tuning) {
 		return
 	}
 	fmt.Fprintf(w, "\n%d settings of the host to write (no interrupts: CPUs %s; no threads of the kernel: CPUs %s):\n",
-		len(p.Changes), orNone(p.Quiet.String()), orNone(p.NoKernel.String()))
+		len(p.Changes), cmp.Or(p.Quiet.String(), "none"), cmp.Or(p.NoKernel.String(), "none"))
 	out := &layout.Table{}
 	for _, c := range p.Changes {
 		out.Row(c.String(), c.Label, c.From, "to "+c.To)
@@ -55,22 +57,10 @@ func printTuning(w *layout.Writer, p *preview.Tuning) {
 		out.Row(s.String(), s.Label, s.Value, "stays: "+s.Text)
 	}
 	w.Table(out)
-	var managers []string
-	for _, by := range p.Elsewhere {
-		managers = append(managers, by)
-	}
-	slices.Sort(managers)
-	for _, by := range slices.Compact(managers) {
+	for _, by := range slices.Compact(slices.Sorted(maps.Values(p.Elsewhere))) {
 		fmt.Fprintf(w, "interrupts of some containers are left to %s\n", by)
 	}
 	if p.Unread != "" {
 		fmt.Fprintf(w, "not read: %s\n", printable(p.Unread))
 	}
-}
-
-func orNone(s string) string {
-	if s == "" {
-		return "none"
-	}
-	return s
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -19,9 +20,7 @@ const (
 // beside is the name of what is kept about a file, in dir, or in its own directory
 // where dir is "".
 func beside(file, dir, suffix string) string {
-	if dir == "" {
-		dir = filepath.Dir(file)
-	}
+	dir = cmp.Or(dir, filepath.Dir(file))
 	return filepath.Join(dir, "."+filepath.Base(file)+suffix)
 }
 

@@ -1,6 +1,7 @@
 package explain
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -34,9 +35,7 @@ func EventLine(e *history.Event) string {
 // aboutEvent returns the name of the object of an event. It is the cgroup if there is no other.
 func aboutEvent(e *history.Event) []string {
 	name := e.Pod
-	if name == "" {
-		name = e.PodUID
-	}
+	name = cmp.Or(name, e.PodUID)
 	if e.Container != "" {
 		name += "/" + e.Container
 	}

@@ -1,6 +1,7 @@
 package cgroup
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -48,10 +49,7 @@ func (s PartitionState) Is(t PartitionType) bool { return !s.Invalid && s.typ() 
 func (s PartitionState) Valid() bool { return !s.Invalid && s.typ() != MemberPartition }
 
 func (s PartitionState) typ() PartitionType {
-	if s.Type == "" {
-		return MemberPartition
-	}
-	return s.Type
+	return cmp.Or(s.Type, MemberPartition)
 }
 
 // String is what the kernel prints.

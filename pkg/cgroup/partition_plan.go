@@ -1,6 +1,7 @@
 package cgroup
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -70,10 +71,7 @@ type PartitionWrite struct {
 // refusing the wish of Leaf does not help: its partition cannot be ended, or its list
 // not be cut. Later steps do without what the write would have given.
 func (w PartitionWrite) Stuck() Path {
-	if w.Leaf == "" {
-		return w.Path
-	}
-	return w.Leaf
+	return cmp.Or(w.Leaf, w.Path)
 }
 
 // PartitionPhase is how far a wish has come.

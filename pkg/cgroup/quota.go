@@ -1,6 +1,7 @@
 package cgroup
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 )
@@ -13,10 +14,7 @@ const (
 )
 
 func (t *Target) period() int64 {
-	if t.Period == 0 {
-		return defaultPeriod
-	}
-	return t.Period
+	return cmp.Or(t.Period, defaultPeriod)
 }
 
 // perSecond is the target's quota as systemd keeps it: microseconds a second,

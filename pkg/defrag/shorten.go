@@ -1,5 +1,7 @@
 package defrag
 
+import "slices"
+
 // shortest returns the steps without those that turned out not to be needed: an
 // owner that was moved twice goes to its last place at once, if that is possible
 // and everybody else gets where he was to go.
@@ -24,12 +26,7 @@ func (s *search) shortest() []step {
 
 // movedAfter says that the owner of step i is moved again later.
 func (s *search) movedAfter(steps []step, i int) bool {
-	for _, later := range steps[i+1:] {
-		if later.owner == steps[i].owner {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(steps[i+1:], func(later step) bool { return later.owner == steps[i].owner })
 }
 
 // holds says that steps can be made from the start, and that each keeps the rules;

@@ -1,6 +1,7 @@
 package pools
 
 import (
+	"cmp"
 	"slices"
 )
 
@@ -233,10 +234,7 @@ func (p *Pools) PodLevelOf(annotations map[string]string) PodLevel {
 			mode = chosen
 		}
 	}
-	if mode == "" {
-		return PodLevelPod
-	}
-	return mode
+	return cmp.Or(mode, PodLevelPod)
 }
 
 // valid reports whether m is one of the modes.

@@ -1,6 +1,7 @@
 package workload
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 )
@@ -79,10 +80,7 @@ func (n Names) Reads(key string) bool {
 }
 
 func (n Names) domain() string {
-	if n.Domain == "" {
-		return defaultDomain
-	}
-	return n.Domain
+	return cmp.Or(n.Domain, defaultDomain)
 }
 
 // OldPrefix returns the start of the names in the old form for a workload type, as the

@@ -1,6 +1,9 @@
 package workload
 
-import "strings"
+import (
+	"cmp"
+	"strings"
+)
 
 // coresSuffix follows the domain in the name of a workload type's resource.
 const coresSuffix = "/cores"
@@ -31,8 +34,5 @@ func (n Names) SharedResource() string { return n.poolDomain() + "/shared-cpus" 
 func (n Names) GuaranteedResource() string { return n.poolDomain() + "/guaranteed-cpus" }
 
 func (n Names) poolDomain() string {
-	if n.PoolDomain == "" {
-		return defaultPoolDomain
-	}
-	return n.PoolDomain
+	return cmp.Or(n.PoolDomain, defaultPoolDomain)
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"math"
 	"slices"
 	"strconv"
@@ -299,10 +300,7 @@ func (w *Watcher) Evidence() (e Evidence, unread []string) {
 		}
 		t.Allowed, t.Ran = cpuset.Set{}, nil
 	}
-	for text := range w.unread {
-		unread = append(unread, text)
-	}
-	slices.Sort(unread)
+	unread = slices.Sorted(maps.Keys(w.unread))
 	clear(w.unread)
 	w.first, w.since, w.began, w.counted = w.scans, w.at, w.uptime, w.now
 	slices.SortFunc(e.Tasks, func(a, b Task) int { return cmp.Compare(a.TID, b.TID) })

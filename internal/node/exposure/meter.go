@@ -1,6 +1,7 @@
 package exposure
 
 import (
+	"cmp"
 	"maps"
 	"time"
 
@@ -141,10 +142,7 @@ func (m *Meter) NoteFirstReads(want []cgroup.Target) {
 }
 
 func wayOr(way telemetry.Way) telemetry.Way {
-	if way == "" {
-		return telemetry.WayEvent
-	}
-	return way
+	return cmp.Or(way, telemetry.WayEvent)
 }
 
 // NoteUnidentified records the exposure of an unidentified cgroup when it is in the shared pool

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/cpupoold/cpupoold/pkg/workload"
@@ -83,12 +84,7 @@ func (o *object) underPressure() bool {
 	if c := o.condition(PressureType); c != nil && c.Status == "True" {
 		return true
 	}
-	for _, raw := range o.Spec.Taints {
-		if parseTaint(raw).Key == workload.DepletedTaint {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(o.Spec.Taints, func(raw json.RawMessage) bool { return parseTaint(raw).Key == workload.DepletedTaint })
 }
 
 // taint is a taint of a Node.

@@ -1,6 +1,7 @@
 package preflight
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -32,10 +33,7 @@ func (e *evidence) requiresHints() bool {
 
 // orDefault returns the value, or def if it is not set.
 func (s setting) orDefault(def string) string {
-	if s.value == "" {
-		return def
-	}
-	return s.value
+	return cmp.Or(s.value, def)
 }
 
 // checkKubeletTopology compares the policies of cpupoold and of the kubelet's topology

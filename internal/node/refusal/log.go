@@ -1,6 +1,7 @@
 package refusal
 
 import (
+	"cmp"
 	"log/slog"
 	"maps"
 	"slices"
@@ -146,23 +147,12 @@ func (r *Log) begin(x refused, now time.Time) {
 }
 
 func compareRefusals(a, b telemetry.Refusal) int {
-	switch {
-	case !a.Since.Equal(b.Since):
-		return a.Since.Compare(b.Since)
-	case a.ID < b.ID:
-		return -1
-	case a.ID > b.ID:
-		return 1
-	}
-	return 0
+	return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.ID, b.ID))
 }
 
 // List returns all refusals, oldest first.
 func (r *Log) List() []telemetry.Refusal {
-	all := slices.Clone(r.past)
-	for _, x := range r.current {
-		all = append(all, x)
-	}
+	all := slices.AppendSeq(slices.Clone(r.past), maps.Values(r.current))
 	slices.SortFunc(all, compareRefusals)
 	return all
 }

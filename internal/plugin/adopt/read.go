@@ -2,6 +2,7 @@ package adopt
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -67,9 +68,7 @@ func (c *Cluster) add(item []byte, kind, place string) error {
 	if err := json.Unmarshal(item, &meta); err != nil {
 		return err
 	}
-	if kind == "" {
-		kind = meta.Kind
-	}
+	kind = cmp.Or(kind, meta.Kind)
 	if slices.Contains([]string{"Pod", "Namespace", "ReplicaSet", "Job"}, kind) {
 		c.Coverage.Read(kind)
 	} else if kind != "" {

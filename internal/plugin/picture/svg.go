@@ -2,6 +2,7 @@ package picture
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/xml"
 	"fmt"
 	"slices"
@@ -98,9 +99,7 @@ func (d *drawing) printf(format string, args ...any) { fmt.Fprintf(d, format, ar
 
 func (d *drawing) open(s *inspect.Status, width, height int, bare bool) {
 	name := s.Node
-	if name == "" {
-		name = "this machine"
-	}
+	name = cmp.Or(name, "this machine")
 	title := "CPUs of " + name
 	d.printf(`<svg xmlns="http://www.w3.org/2000/svg" class="cpus" width="%d" height="%d" viewBox="0 0 %d %d" role="group" aria-label="%s" font-family="system-ui, sans-serif">`+"\n",
 		width, height, width, height, escaped(title))

@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -105,12 +106,7 @@ func (s *Server) Handler() http.Handler {
 }
 
 func (s *Server) knows(host string) bool {
-	for _, h := range s.hosts {
-		if strings.EqualFold(h, host) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(s.hosts, func(h string) bool { return strings.EqualFold(h, host) })
 }
 
 // serveAsset returns a handler for a file of the page. No file contains data of a node.
