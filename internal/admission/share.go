@@ -33,7 +33,7 @@ func (s Settings) share(pod *corev1.Pod, asks bool) (*corev1.Pod, []Warning) {
 		if removedGuaranteed && !s.GuaranteedCPUs {
 			warn(s.removed(s.Names.GuaranteedResource()))
 		}
-		had = had.with(pod, i, removedShared, removedGuaranteed)
+		had = had.with(pod, i, removedShared && s.SharedCPUs, removedGuaranteed && s.GuaranteedCPUs)
 		i++
 	}
 	warnings = append(warnings, s.pool(shared)...)
@@ -59,10 +59,9 @@ func (had removed) with(pod *corev1.Pod, at int, shared, guaranteed bool) remove
 	return had
 }
 
-// lost returns a warning for each resource of a pool that is on, and that was removed from a
-// container which no resource counts now. An author can write such a resource without the cpu
-// request that it follows from. With spec.resources, another container can have it. Of a resource
-// that is off, [Settings.share] warns.
+// lost returns a warning for each resource of a pool that was removed from a container which no
+// resource counts now. An author can write such a resource without the cpu request that it follows
+// from. With spec.resources, another container can have it.
 func (s Settings) lost(pod *corev1.Pod, had removed) (warnings []Warning) {
 	shared, guaranteed := s.Names.SharedResource(), s.Names.GuaranteedResource()
 	counted := func(c *corev1.Container) bool {
@@ -86,10 +85,10 @@ func (s Settings) lost(pod *corev1.Pod, had removed) (warnings []Warning) {
 	if others && podLevel(pod) {
 		return nil
 	}
-	if lostShared && s.SharedCPUs {
+	if lostShared {
 		warnings = append(warnings, Warning{Reason: ResourceWithoutCPU, Subject: shared})
 	}
-	if lostGuaranteed && s.GuaranteedCPUs {
+	if lostGuaranteed {
 		warnings = append(warnings, Warning{Reason: ResourceWithoutCPU, Subject: guaranteed})
 	}
 	return warnings
