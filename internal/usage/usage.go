@@ -36,7 +36,13 @@ func New(cmd *cobra.Command, err error) error {
 func Prepare(root *cobra.Command) {
 	root.InitDefaultHelpCmd()
 	root.InitDefaultCompletionCmd()
-	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return New(cmd, flagError(cmd, err)) })
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		// The flags of a misspelt command are unknown, too.
+		if args := cmd.Flags().Args(); cmd.HasSubCommands() && len(args) > 0 {
+			return New(cmd, unknown(cmd, args[0]))
+		}
+		return New(cmd, flagError(cmd, err))
+	})
 	prepare(root)
 	for _, cmd := range root.Commands() {
 		switch cmd.Name() {

@@ -26,6 +26,7 @@ func TestPrepare(t *testing.T) {
 		"explain a":                 "",
 		"lnit":                      `p: unknown command "lnit" for "p"; did you mean lint?`,
 		"other":                     `p: unknown command "other" for "p"`,
+		"lnit -f x":                 `p: unknown command "lnit" for "p"; did you mean lint?`,
 		"help lnit":                 `p help: unknown command "lnit" for "p"; did you mean lint?`,
 		"completion bahs":           `p completion: unknown command "bahs" for "p completion"; did you mean bash?`,
 		"lint pod.yaml":             `p lint: lint takes no argument "pod.yaml"; name files with -f`,
