@@ -70,7 +70,7 @@ func isAutoscaler(o *manifest.Object) bool {
 func (l *linter) checkAutoscaler(files []File) {
 	var a autoscaler
 	kind := kindOf(&l.object)
-	if l.object.Decode(&a) != nil {
+	if !l.read(&a) {
 		return
 	}
 	to, does, field, remedy := a.Spec.ScaleTarget, "", "metrics", "scale on a metric other than the utilization of CPU"

@@ -169,6 +169,15 @@ func (l *linter) allows() (types []string, known bool) {
 	return types, known || l.Allowed != nil
 }
 
+// read decodes the object, and reports whether it can. Otherwise it adds a finding.
+func (l *linter) read(into any) bool {
+	err := l.object.Decode(into)
+	if err != nil {
+		l.find(l.object.Line("spec"), "it cannot be read: "+err.Error(), "correct it")
+	}
+	return err == nil
+}
+
 // find adds a finding about the object.
 func (l *linter) find(line int, message, remedy string) { l.findCode(line, message, remedy, "") }
 

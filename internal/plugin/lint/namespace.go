@@ -24,12 +24,8 @@ const ownNamespace = ", or keep pods of workload types in a namespace without it
 // the object: a maximum is a default limit, and a minimum a default request
 // (SetDefaults_LimitRangeItem).
 func (l *linter) checkLimitRange() {
-	if !l.counts() {
-		return
-	}
 	var ranges corev1.LimitRange
-	if err := l.object.Decode(&ranges); err != nil {
-		l.find(l.object.Line("spec"), "it cannot be read: "+err.Error(), "correct it")
+	if !l.read(&ranges) || !l.counts() {
 		return
 	}
 	for i, item := range ranges.Spec.Limits {
@@ -58,12 +54,8 @@ func (l *linter) checkLimitRange() {
 // checkQuota finds quotas that make every container request CPU (quota evaluator of
 // pods, Constraints).
 func (l *linter) checkQuota() {
-	if !l.counts() {
-		return
-	}
 	var quota corev1.ResourceQuota
-	if err := l.object.Decode(&quota); err != nil {
-		l.find(l.object.Line("spec"), "it cannot be read: "+err.Error(), "correct it")
+	if !l.read(&quota) || !l.counts() {
 		return
 	}
 	for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceRequestsCPU, corev1.ResourceLimitsCPU} {
