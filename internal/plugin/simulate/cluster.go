@@ -8,6 +8,7 @@ import (
 
 	"github.com/cpupoold/cpupoold/internal/nodekind"
 	"github.com/cpupoold/cpupoold/internal/plugin/manifest"
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/topology"
 )
 
@@ -35,6 +36,9 @@ func (o *Objects) addNode(object *manifest.Object) error {
 	}
 	if slices.ContainsFunc(o.Nodes, func(m Member) bool { return m.Name == object.Name }) {
 		return fmt.Errorf("node %s is there twice", object.Name)
+	}
+	if q := k.Status.Capacity.Cpu(); q.Sign() < 0 || q.CmpInt64(cpuset.MaxCPUs) > 0 {
+		return fmt.Errorf("status.capacity.cpu: %s is no number of CPUs of a node; write 1 to %d", q, cpuset.MaxCPUs)
 	}
 	o.Nodes = append(o.Nodes, Member{object.Name, int(k.Status.Capacity.Cpu().Value())})
 	return nil
