@@ -235,13 +235,10 @@ func decode(node *yaml.Node) (*corev1.Pod, error) {
 		return nil, err
 	}
 	delete(v, "status")
+	if err := cmp.Or(podAmounts(v), amounts(v)); err != nil {
+		return nil, err
+	}
 	data, err := json.Marshal(v)
-	if err == nil {
-		err = podAmounts(v)
-	}
-	if err == nil {
-		err = amounts(v)
-	}
 	if err != nil {
 		return nil, err
 	}
