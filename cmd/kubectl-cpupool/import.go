@@ -112,6 +112,7 @@ func (o *importOptions) run(s streams) error {
 	var skipped []migrate.Note
 	for _, name := range names {
 		if strings.HasSuffix(name, "/") {
+			coverage.Skip("directory that only -R reads", name)
 			skipped = append(skipped, migrate.Note{Source: name, Reason: "is a directory in a directory, and is not read", Remedy: "read it with -R"})
 			continue
 		}

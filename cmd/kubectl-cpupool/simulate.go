@@ -292,13 +292,25 @@ func (o *simulateOptions) chosen(objects *simulate.Objects, machines *machines) 
 	}
 	switch {
 	case len(names) == 0 && machines.others == nil:
-		return nil, errors.New("no machine; the files have no nodes: describe one with --topology, such as --topology 2s8c2t, or save nodes, too: kubectl get nodes,pods -A -o json")
+		return nil, errors.New("no machine; " + withoutNodes(objects) + ": describe one with --topology, such as --topology 2s8c2t, or save nodes, too: kubectl get nodes,pods -A -o json")
 	case len(names) == 0:
 		return []string{""}, nil
 	case len(names) > 1 && (o.trace != "" || o.offline != ""):
 		return nil, fmt.Errorf("--trace and --offline are for one node, and %d are in the files; choose one with --node", len(names))
 	}
 	return names, nil
+}
+
+// withoutNodes returns the reason why there are no nodes to simulate.
+func withoutNodes(objects *simulate.Objects) string {
+	switch notes := objects.Notes; len(notes) {
+	case 0:
+		return "the files have no nodes"
+	case 1:
+		return notes[0]
+	default:
+		return fmt.Sprintf("%s, and so are other nodes: %d", notes[0], len(notes)-1)
+	}
 }
 
 // named adds the name of the node to an error.
