@@ -68,6 +68,9 @@ func execute(ctx context.Context, s streams, args []string) int {
 		_, _ = fmt.Fprintf(s.err, "See '%s --help'\n", bad.Command)
 		return exitUsage
 	}
+	if config.IsFromFlag(err) {
+		return exitUsage
+	}
 	return exitError
 }
 

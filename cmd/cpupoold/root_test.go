@@ -28,6 +28,7 @@ func TestExitCodes(t *testing.T) {
 		{"pin", exitUsage, `unknown command "pin"`},
 		{"version now", exitUsage, "now"},
 		{"version -o xml", exitUsage, `"xml" is neither json nor table`},
+		{"plan --log-level loud", exitUsage, `flag --log-level: logLevel: "loud": is not a log level`},
 		{"version --loud", exitUsage, "unknown flag: --loud"},
 		{"restore --dry-run --wait", exitUsage, "--wait is for a restore"},
 		{"audit --duration -1s", exitUsage, "--duration -1s"},

@@ -1,7 +1,9 @@
 package config
 
 import (
+	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -81,4 +83,12 @@ func shorten(value string) string {
 		return value
 	}
 	return strings.ToValidUTF8(value[:longest], "") + "…"
+}
+
+// IsFromFlag reports whether an error of [Load] has a problem with the value of a flag.
+func IsFromFlag(err error) bool {
+	return slices.ContainsFunc(flatten(err), func(e error) bool {
+		p, ok := errors.AsType[*Problem](e)
+		return ok && p.flag
+	})
 }
