@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/cpupoold/cpupoold/internal/inspect"
 	"github.com/cpupoold/cpupoold/internal/layout"
 	"github.com/cpupoold/cpupoold/internal/node/audit"
 )
@@ -16,7 +17,7 @@ func printAudit(w *layout.Writer, r audit.Report) {
 	fmt.Fprintf(w, "%.1f s, %s of %d tasks, which took %.2f s of CPU time\n\n", r.Seconds, count(r.Scans, "scan"), r.Tasks, r.Cost)
 	out := layout.NewTable("POOL OR OWNER", "CPUS", "SCORE", "OTHERS", "UNSEEN", "TASKS", "IRQS", "FIRED")
 	for _, s := range r.Scores {
-		name := poolLabel(s.PoolName)
+		name := inspect.FullPool(s.Pool, s.Type)
 		if s.Name != "" {
 			name = " " + join(s.Pod, s.Name)
 		}
@@ -69,7 +70,7 @@ func printFound(w *layout.Writer, found []audit.Finding) {
 			case f.Ran.IsEmpty():
 				cpus, amount = f.Allowed, ""
 			}
-			out.Row(clip(who(f), 24), clip(tasks(f), 16), clip(cpus.String(), 9), amount, clip(cmp.Or(join(f.Owner.Pod, f.Owner.Name), poolLabel(f.Owner.PoolName)), 15))
+			out.Row(clip(who(f), 24), clip(tasks(f), 16), clip(cpus.String(), 9), amount, clip(cmp.Or(join(f.Owner.Pod, f.Owner.Name), inspect.FullPool(f.Owner.Pool, f.Owner.Type)), 15))
 		}
 		w.Table(out)
 	}
@@ -105,7 +106,7 @@ func printKernel(w *layout.Writer, works []audit.KernelWork) {
 		for _, work := range interrupts[:min(len(interrupts), 3)] {
 			most = append(most, fmt.Sprintf("%s %d", work.Name, work.Count))
 		}
-		out.Row(clip(cmp.Or(join(o.Pod, o.Name), poolLabel(o.PoolName)), 24), fmt.Sprint(threads), fmt.Sprintf("%.3fs", ran), fmt.Sprint(softirqs), clip(strings.Join(most, ", "), 26))
+		out.Row(clip(cmp.Or(join(o.Pod, o.Name), inspect.FullPool(o.Pool, o.Type)), 24), fmt.Sprint(threads), fmt.Sprintf("%.3fs", ran), fmt.Sprint(softirqs), clip(strings.Join(most, ", "), 26))
 		works = works[end:]
 	}
 	w.Table(out)
@@ -163,13 +164,6 @@ func score(s float64) string {
 		return "100"
 	}
 	return text
-}
-
-func poolLabel(p audit.PoolName) string {
-	if p.Type != "" && p.Type != p.Pool {
-		return p.Pool + "/" + p.Type
-	}
-	return p.Pool
 }
 
 func join(pod, name string) string { return path.Join(pod, name) }

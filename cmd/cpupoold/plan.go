@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/cpupoold/cpupoold/internal/codes"
+	"github.com/cpupoold/cpupoold/internal/inspect"
 	"github.com/cpupoold/cpupoold/internal/layout"
 	"github.com/cpupoold/cpupoold/internal/node/hostslices"
 	"github.com/cpupoold/cpupoold/internal/node/preview"
@@ -69,10 +70,10 @@ func printPlan(w *layout.Writer, p preview.Preview) {
 		if c.State == pools.Exited {
 			continue
 		}
-		out.Row(pod.Namespace+"/"+pod.Name, c.Name, poolName(c.Pool, c.Type), cpusOf(c), reasonText(c.Reason))
+		out.Row(pod.Namespace+"/"+pod.Name, c.Name, inspect.FullPool(c.Pool, c.Type), cpusOf(c), reasonText(c.Reason))
 	}
 	for _, u := range p.Plan.Units {
-		out.Row("", u.Name, poolName(u.Pool, u.Type), u.CPUs.String(), reasonText(u.Reason))
+		out.Row("", u.Name, inspect.FullPool(u.Pool, u.Type), u.CPUs.String(), reasonText(u.Reason))
 	}
 	for _, v := range p.Host {
 		if v.State == hostslices.Confined {
@@ -130,11 +131,4 @@ func printRest(w *layout.Writer, p preview.Preview) {
 	for _, l := range lines {
 		fmt.Fprintln(w, printable(l))
 	}
-}
-
-func poolName(pool pools.Pool, typ string) string {
-	if typ != "" && typ != string(pool) {
-		return string(pool) + "/" + typ
-	}
-	return string(pool)
 }

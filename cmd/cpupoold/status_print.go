@@ -137,7 +137,7 @@ func poolTable(s *inspect.Status) *layout.Table {
 		if p.Name == inspect.Guaranteed {
 			owned, free = sizeOf(p.Owned.Len(), p.Owned.String()), sizeOf(p.Free.Len(), p.Free.String())
 		}
-		t.Row(inspectPool(p.Name, p.Type), p.CPUs.String(), strconv.Itoa(p.CPUs.Len()), strconv.Itoa(p.Containers), owned, free, empty.String())
+		t.Row(inspect.FullPool(p.Name, p.Type), p.CPUs.String(), strconv.Itoa(p.CPUs.Len()), strconv.Itoa(p.Containers), owned, free, empty.String())
 	}
 	return t
 }
@@ -148,13 +148,6 @@ func sizeOf(n int, cpus string) string {
 		return "0"
 	}
 	return fmt.Sprintf("%d: %s", n, cpus)
-}
-
-func inspectPool(name, typ string) string {
-	if typ == "" || typ == name {
-		return name
-	}
-	return name + "/" + typ
 }
 
 func containerTable(s *inspect.Status) *layout.Table {
@@ -171,7 +164,7 @@ func containerTable(s *inspect.Status) *layout.Table {
 		if !c.Mixed.IsEmpty() {
 			cpus += " + " + c.Mixed.String()
 		}
-		t.Row(c.Full(), inspectPool(c.Pool, c.Type), cpus, c.Mode, c.Code)
+		t.Row(c.Full(), inspect.FullPool(c.Pool, c.Type), cpus, c.Mode, c.Code)
 	}
 	return t
 }

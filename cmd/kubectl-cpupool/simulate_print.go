@@ -122,13 +122,6 @@ func configLine(d *simulate.Document) string {
 	return strings.Join(parts, "; ")
 }
 
-func poolName(name, typ string) string {
-	if typ == "" || typ == name {
-		return name
-	}
-	return name + "/" + typ
-}
-
 func sizeOf(cpus cpuset.Set) string {
 	if cpus.IsEmpty() {
 		return "0"
@@ -144,7 +137,7 @@ func poolTable(d *simulate.Document) *layout.Table {
 		if p.Name == inspect.Guaranteed {
 			owned, free = sizeOf(p.Owned), sizeOf(p.Free)
 		}
-		t.Row(poolName(p.Name, p.Type), p.CPUs.String(), strconv.Itoa(p.CPUs.Len()), strconv.Itoa(p.Containers), owned, free, p.Idle.String())
+		t.Row(inspect.FullPool(p.Name, p.Type), p.CPUs.String(), strconv.Itoa(p.CPUs.Len()), strconv.Itoa(p.Containers), owned, free, p.Idle.String())
 	}
 	return t
 }
@@ -159,7 +152,7 @@ func containerTable(d *simulate.Document) *layout.Table {
 	t.Row("CONTAINER OR UNIT", "POOL", "CPUS", "NODE", "REASON")
 	for i := range all {
 		c := &all[i]
-		t.Row(c.Full(), poolName(c.Pool, c.Type), cpusOf(c), nodesOf(d.Topology, c.CPUs), c.Code)
+		t.Row(c.Full(), inspect.FullPool(c.Pool, c.Type), cpusOf(c), nodesOf(d.Topology, c.CPUs), c.Code)
 	}
 	return t
 }
@@ -268,7 +261,7 @@ func (p *page) comparison(c *simulate.Comparison) {
 		if x.Name == inspect.Guaranteed {
 			owned, free = arrow(b.Owned, a.Owned), arrow(b.Free, a.Free)
 		}
-		pools.Row(poolName(x.Name, x.Type), sizeOf(b.CPUs), sizeOf(a.CPUs), owned, free)
+		pools.Row(inspect.FullPool(x.Name, x.Type), sizeOf(b.CPUs), sizeOf(a.CPUs), owned, free)
 	}
 	p.Table(pools)
 	if len(c.Containers) > 0 {
@@ -303,9 +296,9 @@ func changeTable(c *simulate.Comparison) *layout.Table {
 		case at == nil:
 			return "", ""
 		case at.Refused:
-			return poolName(at.Pool, at.Type) + " (refused)", cpusOf(at)
+			return inspect.FullPool(at.Pool, at.Type) + " (refused)", cpusOf(at)
 		}
-		return poolName(at.Pool, at.Type), cpusOf(at)
+		return inspect.FullPool(at.Pool, at.Type), cpusOf(at)
 	}
 	for _, x := range c.Containers {
 		was, wasOn := cells(x.Before)

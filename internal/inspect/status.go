@@ -220,6 +220,14 @@ type Auxiliary struct {
 	Reason    string     `json:"reason"`
 }
 
+// FullPool returns the name of a pool, with the type of a management pool.
+func FullPool[P ~string](pool P, typ string) string {
+	if typ == "" || typ == string(pool) {
+		return string(pool)
+	}
+	return string(pool) + "/" + typ
+}
+
 // Full is the container's name in full: namespace/pod/name, or that of the unit.
 func (c *Container) Full() string {
 	if c.Unit {

@@ -1,6 +1,10 @@
 package audit
 
-import "github.com/cpupoold/cpupoold/pkg/cpuset"
+import (
+	"slices"
+
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
+)
 
 // Report is the result of an audit. Times are in seconds.
 type Report struct {
@@ -113,12 +117,6 @@ type KernelWork struct {
 
 // OnlyRan returns the report with only the findings that ran.
 func (r Report) OnlyRan() Report {
-	var ran []Finding
-	for _, f := range r.Findings {
-		if !f.Ran.IsEmpty() {
-			ran = append(ran, f)
-		}
-	}
-	r.Findings = ran
+	r.Findings = slices.DeleteFunc(slices.Clone(r.Findings), func(f Finding) bool { return f.Ran.IsEmpty() })
 	return r
 }

@@ -1,6 +1,10 @@
 package preflight
 
-import "github.com/cpupoold/cpupoold/internal/findings"
+import (
+	"slices"
+
+	"github.com/cpupoold/cpupoold/internal/findings"
+)
 
 type (
 	// Finding is a finding, in the form that the check of a cluster has too.
@@ -19,11 +23,5 @@ const (
 
 // Refusals returns the findings with which the daemon does not start, in the same order.
 func Refusals(all []Finding) []Finding {
-	var refusals []Finding
-	for _, f := range all {
-		if f.Severity == Refuse {
-			refusals = append(refusals, f)
-		}
-	}
-	return refusals
+	return slices.DeleteFunc(slices.Clone(all), func(f Finding) bool { return f.Severity != Refuse })
 }

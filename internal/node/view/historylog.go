@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/cpupoold/cpupoold/internal/history"
+	"github.com/cpupoold/cpupoold/internal/inspect"
 	"github.com/cpupoold/cpupoold/internal/node/hostenv"
 	"github.com/cpupoold/cpupoold/internal/node/inventory"
 	"github.com/cpupoold/cpupoold/internal/node/telemetry"
@@ -118,7 +119,7 @@ func (c *HistoryLog) NotePlan(before, now *pools.Plan) {
 		if was.Pool == u.Pool && was.Type == u.Type && was.CPUs.Equal(u.CPUs) && was.Reason.Code == u.Reason.Code {
 			continue
 		}
-		c.Add(history.Event{Kind: history.Placed, Unit: u.Name, Pool: fullPool(u.Pool, u.Type), Value: u.CPUs.String(), Before: was.CPUs.String(), Code: string(u.Reason.Code), Cause: u.Reason.Text})
+		c.Add(history.Event{Kind: history.Placed, Unit: u.Name, Pool: inspect.FullPool(u.Pool, u.Type), Value: u.CPUs.String(), Before: was.CPUs.String(), Code: string(u.Reason.Code), Cause: u.Reason.Text})
 	}
 }
 
@@ -133,7 +134,7 @@ func (c *HistoryLog) notePod(before, now *pools.PodPlan) {
 			continue
 		}
 		e := history.Event{Kind: history.Placed, Pod: now.Namespace + "/" + now.Name, PodUID: now.UID, Container: at.Name,
-			Pool: fullPool(at.Pool, at.Type), Value: at.CPUs.String(), Code: string(at.Reason.Code), Cause: at.Reason.Text}
+			Pool: inspect.FullPool(at.Pool, at.Type), Value: at.CPUs.String(), Code: string(at.Reason.Code), Cause: at.Reason.Text}
 		if was != nil {
 			e.Before = was.CPUs.String()
 		}
@@ -143,7 +144,7 @@ func (c *HistoryLog) notePod(before, now *pools.PodPlan) {
 		was := &before.Containers[i]
 		if was.Kind != pools.Infra && placementOf(now, was.ID) == nil {
 			c.Add(history.Event{Kind: history.Ended, Pod: before.Namespace + "/" + before.Name, PodUID: before.UID, Container: was.Name,
-				Pool: fullPool(was.Pool, was.Type), Before: was.CPUs.String()})
+				Pool: inspect.FullPool(was.Pool, was.Type), Before: was.CPUs.String()})
 		}
 	}
 }
@@ -161,12 +162,4 @@ func placementOf(p *pools.PodPlan, id string) *pools.Placement {
 		}
 	}
 	return nil
-}
-
-// fullPool returns the name of a pool, with the type of a management pool.
-func fullPool(p pools.Pool, typ string) string {
-	if typ == "" || typ == string(p) {
-		return string(p)
-	}
-	return string(p) + "/" + typ
 }
