@@ -79,7 +79,7 @@ func (m *Inventory) putPod(f PodStatus) {
 		if e.Pod.Resources.Shares == 0 { // the daemon can have removed the quota of the slice
 			e.Pod.Resources = old.Pod.Resources
 		}
-		e.keepTotal(old)
+		m.keepTotal(e, old)
 	}
 	if e.Slice, e.Pause = f.foundSlice, f.foundPause; !f.isLost() {
 		e.Slice, e.Pause, e.err = podPaths(f.Pod, m.driver)

@@ -29,7 +29,9 @@ func (m *Inventory) Resize(e *Container, to cri.Resources) (undo func()) {
 	var total, before pools.Resources
 	if pod != nil {
 		total, before = pod.total, pod.before
-		pod.total, pod.before = m.totalAfter(pod, e, to), pod.resources()
+		if after := m.totalAfter(pod, e, to); after != total { // else NRI has reported it, or it is unknown
+			pod.total, pod.before = after, pod.resources()
+		}
 	}
 	r := was
 	r.Shares, r.Quota, r.Period = to.Shares, cmp.Or(to.Quota, r.Quota), cmp.Or(to.Period, r.Period)
@@ -88,14 +90,8 @@ func (m *Inventory) totalAfter(pod *Pod, e *Container, to cri.Resources) pools.R
 	if p := m.InputOf(pod.UID, m.now()); p.HasPodLevelResources() {
 		return pod.total // the kubelet resizes the pod apart from its containers
 	}
-	newest := make(map[string]*Container)
-	for _, c := range m.within[e.Container.PodID] {
-		if o := newest[c.Container.Name]; o == nil || c.Container.CreatedAt.After(o.Container.CreatedAt) {
-			newest[c.Container.Name] = c
-		}
-	}
 	var all, live int64
-	for _, c := range newest {
+	for _, c := range m.newest(e.Container.PodID) {
 		shares := int64(c.Request().Shares)
 		all += shares
 		if c.Container.State != cri.Exited {
@@ -126,13 +122,36 @@ func (e *Pod) resources() pools.Resources {
 	return resourcesOf(e.Pod.Resources)
 }
 
-// keepTotal keeps the total after a resize until the runtime reports the same. A computed total
-// also ends with a report that is neither the previous one nor the total before the resize: the
-// daemon cannot know the request of init containers.
-func (e *Pod) keepTotal(old *Pod) {
+// newest returns the newest containers of a sandbox, by name.
+func (m *Inventory) newest(sandbox string) map[string]*Container {
+	newest := make(map[string]*Container)
+	for _, c := range m.within[sandbox] {
+		if o := newest[c.Container.Name]; o == nil || c.Container.CreatedAt.After(o.Container.CreatedAt) {
+			newest[c.Container.Name] = c
+		}
+	}
+	return newest
+}
+
+// keepTotal keeps the total of old after a resize until the runtime reports the same. A computed
+// total also ends with a report that is neither the previous one nor the total before the resize:
+// the daemon cannot know the request of init containers.
+func (m *Inventory) keepTotal(e, old *Pod) {
 	reported := resourcesOf(e.Pod.Resources)
 	isNew := old.before != (pools.Resources{}) && reported != old.before && e.Pod.Resources != old.Pod.Resources
-	if reported.Shares != old.total.Shares && !isNew {
+	if reported.Shares != old.total.Shares && (!isNew || m.isTotalOutdated(e.Pod.ID, reported)) {
 		e.total, e.before = old.total, old.before
 	}
+}
+
+// isTotalOutdated reports whether the live containers of a sandbox request more than its total. Such a
+// report is from before their resizes. With it, the pod would seem to have pod-level resources.
+func (m *Inventory) isTotalOutdated(sandbox string, total pools.Resources) bool {
+	var live uint64
+	for _, c := range m.newest(sandbox) {
+		if shares := c.Request().Shares; c.Container.State != cri.Exited && shares > minShares {
+			live += shares
+		}
+	}
+	return total.Shares < live
 }

@@ -94,3 +94,45 @@ func TestTotalIsCorrected(t *testing.T) {
 		t.Errorf("total of %d shares after a late report; want 8192 as computed", got)
 	}
 }
+
+// TestTotalFromBeforeResizes checks that a late report, which is from before the last of several
+// resizes, does not make a pod seem to have pod-level resources.
+func TestTotalFromBeforeResizes(t *testing.T) {
+	for name, resize := range map[string]func(*world){
+		"containers first": func(w *world) {
+			w.Resize(w.Container("c"), cpus(3))
+			w.SetTotal("p", cpus(5))
+			w.Resize(w.Container("d"), cpus(3))
+			w.Resize(w.Container("c"), cpus(4))
+		},
+		"pod first": func(w *world) {
+			w.SetTotal("p", cpus(5))
+			w.Resize(w.Container("c"), cpus(3))
+			w.SetTotal("p", cpus(7))
+			w.Resize(w.Container("d"), cpus(3))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			p, c := w.run(cri.Running)
+			c.ID, c.Name, c.CgroupsPath = "d", "side", slice+":cri-containerd:d"
+			w.runtime.containers["d"] = c
+			report := func(n int) {
+				p.Resources = cpus(n)
+				w.runtime.pods["p"] = p
+				w.fetchPod("p", 1<<30)
+			}
+			w.list()
+			report(4)
+			resize(w)
+			report(5)
+			if in := w.InputOf("u-1", w.now); in.HasPodLevelResources() {
+				t.Errorf("pod-level resources with a total of %d shares after a late report", in.Resources.Shares)
+			}
+			report(7)
+			if in := w.InputOf("u-1", w.now); in.Resources.Shares != 7168 {
+				t.Errorf("total of %d shares in the end; want 7168", in.Resources.Shares)
+			}
+		})
+	}
+}
