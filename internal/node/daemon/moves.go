@@ -147,7 +147,7 @@ func (l *Loop) assignmentsAfter(m *moveRequest, now time.Time) ([]pools.Assignme
 			return nil, fmt.Errorf("cannot be carried out: %w", err)
 		}
 	}
-	return append(next, l.units.Leaving()...), nil // not part of a plan
+	return l.units.Assign(next), nil
 }
 
 // answerMoves answers the moves that are complete or impossible after a pass.

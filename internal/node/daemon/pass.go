@@ -58,7 +58,7 @@ func (l *Loop) pass() {
 	l.status.plan = plan
 	l.noteOthers()
 	l.settleQuiet(plan, want, now)
-	l.assignments = append(slices.Clip(plan.Assignments), l.units.Leaving()...)
+	l.assignments = l.units.Assign(plan.Assignments)
 	l.journal.SetAssignments(l.assignments)
 	l.journal.SetUnhinted(l.hints.Unhinted())
 	l.journal.SetOthers(l.inventory.LeftToPlugins())

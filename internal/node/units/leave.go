@@ -53,6 +53,13 @@ func (u *Units) Settle(assignments []pools.Assignment, now time.Time) []pools.As
 	return u.assignments
 }
 
+// Assign records the assignments of a plan, so that the daemon follows their units. It returns them
+// with the assignments of units that leave, which are not part of a plan.
+func (u *Units) Assign(planned []pools.Assignment) []pools.Assignment {
+	u.assignments = append(slices.Clip(planned), u.leaving...)
+	return u.assignments
+}
+
 // Leaving returns the assignments of units that leave. Their CPUs are reserved.
 func (u *Units) Leaving() []pools.Assignment { return u.leaving }
 

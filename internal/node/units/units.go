@@ -42,7 +42,7 @@ type Units struct {
 	Sources
 	watched     watched
 	asks        map[string]*ask      // by unit name
-	assignments []pools.Assignment   // of the last pass
+	assignments []pools.Assignment   // in force
 	leaving     []pools.Assignment   // of unplaced units
 	hosts       []hostslices.Verdict // decisions of the last pass about host services
 	// reverting holds units whose properties are being restored, or whose restore systemd has

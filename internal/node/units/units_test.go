@@ -259,6 +259,20 @@ func TestUnitsThatLeave(t *testing.T) {
 	}
 }
 
+// TestUnitWithNewCPUs checks that a unit with CPUs of the last plan is known until it has left them.
+func TestUnitWithNewCPUs(t *testing.T) {
+	w := newWorld(t, duUnit, inventory.UnitStatus{Name: du, Unit: duService()})
+	w.Settle(nil, w.now)
+	w.Assign([]pools.Assignment{{Key: pools.Key{Container: du}, CPUs: cpuset.Of(4, 5)}})
+	w.configure("")
+	if got := w.settle(); got != "du.service 4-5" || !w.LeavingCgroups()[duService().Path].Equal(cpuset.Of(4, 5)) {
+		t.Errorf("assignments %q, reserved in %v; want CPUs 4-5 reserved in %s", got, w.LeavingCgroups(), duService().Path)
+	}
+	if len(w.jobs) > 0 {
+		t.Errorf("%d questions about a unit that is known", len(w.jobs))
+	}
+}
+
 // TestUnitIsAskedOnce checks that all events during a question about a unit lead to one more
 // question, after a pause.
 func TestUnitIsAskedOnce(t *testing.T) {
