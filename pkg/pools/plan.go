@@ -63,10 +63,10 @@ func (plan *Plan) Allocatable(p Pools) int {
 
 // Containers returns the placements of all containers with their pods, in order. A caller can change
 // them.
-func (p *Plan) Containers() iter.Seq2[*PodPlan, *Placement] {
+func (plan *Plan) Containers() iter.Seq2[*PodPlan, *Placement] {
 	return func(yield func(*PodPlan, *Placement) bool) {
-		for i := range p.Pods {
-			pod := &p.Pods[i]
+		for i := range plan.Pods {
+			pod := &plan.Pods[i]
 			for j := range pod.Containers {
 				if !yield(pod, &pod.Containers[j]) {
 					return

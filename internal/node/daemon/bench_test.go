@@ -223,7 +223,7 @@ func BenchmarkRepair(b *testing.B) {
 			var took []time.Duration
 			for i := 0; b.Loop(); i++ {
 				if i%len(ids) == 0 { // otherwise the daemon would stop its repairs for a while
-					r.inspect(func(l *Loop) { l.backoffs = retry.New() })
+					r.inspect(func(l *Loop) { *l.backoffs = *retry.New() })
 				}
 				at := n.Runtime.Cgroup(ids[i%len(ids)]) + "/cpuset.cpus"
 				began := time.Now()

@@ -2,7 +2,6 @@ package daemon
 
 import (
 	"github.com/cpupoold/cpupoold/internal/node/clusterstate"
-
 	"github.com/cpupoold/cpupoold/internal/node/nodestatus"
 	"github.com/cpupoold/cpupoold/internal/node/telemetry"
 )
