@@ -37,12 +37,13 @@ func (f *facts) boot(file string, spec *yaml.Node, c cpuSection) {
 		f.bootNote(hints+"perPodPowerManagement", "intel_pstate=passive", "")
 	}
 	var additional []string
-	for _, item := range items(at(spec, "additionalKernelArgs")) {
+	for _, item := range f.list(file+": spec.additionalKernelArgs", at(spec, "additionalKernelArgs")) {
 		additional = append(additional, target(item).Value)
 	}
 	if len(additional) > 0 {
 		f.bootNote(file+": spec.additionalKernelArgs", strings.Join(additional, " "), "")
 	}
+	f.list(file+": spec.hugepages.pages", at(spec, "hugepages", "pages"))
 	if pages := hugepages(at(spec, "hugepages")); pages != "" {
 		f.bootNote(file+": spec.hugepages", pages, "")
 	}
@@ -68,7 +69,8 @@ func (f *facts) bootIsolated(c cpuSection, isolated cpuset.Set, cpu *yaml.Node) 
 	if !rest.IsEmpty() {
 		arguments += " systemd.cpu_affinity=" + rest.String()
 	}
-	f.bootNote(c.source+".isolated", arguments, "")
+	// Profiles of the processor's vendor have these (openshift-node-performance-intel-x86, -amd-x86).
+	f.bootNote(c.source+".isolated", arguments, ", and intel_iommu=on iommu=pt on Intel or iommu=pt on AMD")
 	f.afterwards = append(f.afterwards, func() {
 		if f.said[keyGuaranteed].value != fromShared {
 			return
@@ -87,6 +89,14 @@ func (f *facts) bootIsolated(c cpuSection, isolated cpuset.Set, cpu *yaml.Node) 
 				"write shared.cpus: "+list+" to take exclusive CPUs from the isolated ones alone")
 		}
 	})
+}
+
+// list returns the items of a list. Another kind of value is an error.
+func (f *facts) list(source string, n *yaml.Node) []*yaml.Node {
+	if n = target(n); n != nil && n.Kind != yaml.SequenceNode {
+		f.fail("%s: is not a list; write one", source)
+	}
+	return items(n)
 }
 
 func (f *facts) bootNote(source, arguments, more string) {
