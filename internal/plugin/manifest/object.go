@@ -168,7 +168,8 @@ func decodeInto(node *yaml.Node, into any) error {
 		return err
 	}
 	if err := kjson.UnmarshalCaseSensitivePreserveInts(data, into); err != nil {
-		return errors.New(strings.TrimPrefix(err.Error(), "json: "))
+		text, _, _ := strings.Cut(strings.TrimPrefix(err.Error(), "json: "), " of type struct {") // a long type of Go
+		return errors.New(text)
 	}
 	return nil
 }
