@@ -100,6 +100,8 @@ func (m *Inventory) totalAfter(pod *Pod, e *Container, to cri.Resources) pools.R
 	}
 	before, after := int64(total.Shares), int64(total.Shares)
 	switch more := int64(to.Shares) - int64(e.Request().Shares); {
+	case pod.total != (pools.Resources{}) && pod.before == (pools.Resources{}): // of NRI: a pod grows before its containers
+		after = max(after, live+more)
 	case before == all:
 		after += more
 	case before > live:

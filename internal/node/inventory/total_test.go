@@ -136,3 +136,18 @@ func TestTotalFromBeforeResizes(t *testing.T) {
 		})
 	}
 }
+
+// TestTotalBeforeContainer checks that the total of NRI already contains the growth of a container,
+// also if it equals the requests of all containers with an init container that has ended.
+func TestTotalBeforeContainer(t *testing.T) {
+	w := newWorld(t)
+	_, c := w.run(cri.Running)
+	c.ID, c.Name, c.CgroupsPath, c.State, c.Requested = "i", "init", slice+":cri-containerd:i", cri.Exited, cpus(1)
+	w.runtime.containers["i"] = c
+	w.list()
+	w.SetTotal("p", cpus(3))
+	w.Resize(w.Container("c"), cpus(3))
+	if got := w.InputOf("u-1", w.now).Resources.Shares; got != 3072 {
+		t.Errorf("total of %d shares after a resize from 2 to 3 CPUs; want 3072 as reported", got)
+	}
+}
