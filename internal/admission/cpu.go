@@ -40,7 +40,6 @@ func checkCPU(pod *corev1.Pod, most, limit int64) error {
 }
 
 func checkAmounts(r *corev1.ResourceRequirements, most, limit int64) error {
-	const right = "write CPUs such as 2, or thousandths such as 500m"
 	for _, list := range []struct {
 		key  string
 		all  corev1.ResourceList
@@ -50,13 +49,32 @@ func checkAmounts(r *corev1.ResourceRequirements, most, limit int64) error {
 		if _, requests := r.Requests[corev1.ResourceCPU]; !requests {
 			list.most = most // a limit alone is a request
 		}
-		switch {
-		case !found:
-		case q.Sign() < 0:
-			return fmt.Errorf("resources.%s.cpu: %s is negative; %s", list.key, q.String(), right)
-		case q.Cmp(*resource.NewQuantity(list.most, resource.DecimalSI)) > 0:
-			return fmt.Errorf("resources.%s.cpu: %s is more than %d CPUs, and no node has so many; %s", list.key, q.String(), list.most, right)
+		if !found {
+			continue
 		}
+		if err := checkAmount(q, list.most); err != nil {
+			return fmt.Errorf("resources.%s.cpu: %w", list.key, err)
+		}
+	}
+	return nil
+}
+
+// CheckRequest returns an error for an impossible request of CPU, as [CheckCPU] does for the
+// requests of a pod.
+func CheckRequest(cpu resource.Quantity) error { return checkAmount(cpu, cpuset.MaxCPUs) }
+
+// CheckLimit returns an error for an impossible limit of CPU, as [CheckCPU] does for the limits of
+// a pod with requests.
+func CheckLimit(cpu resource.Quantity) error { return checkAmount(cpu, workload.MaxMilliCPU/1000) }
+
+// checkAmount returns an error for a negative amount of CPU, and for one above a number of CPUs.
+func checkAmount(cpu resource.Quantity, most int64) error {
+	const right = "write CPUs such as 2, or thousandths such as 500m"
+	switch {
+	case cpu.Sign() < 0:
+		return fmt.Errorf("%s is negative; %s", cpu.String(), right)
+	case cpu.Cmp(*resource.NewQuantity(most, resource.DecimalSI)) > 0:
+		return fmt.Errorf("%s is more than %d CPUs, and no node has so many; %s", cpu.String(), most, right)
 	}
 	return nil
 }

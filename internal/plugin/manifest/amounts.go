@@ -63,21 +63,29 @@ func resourceAmounts(of map[string]any) error {
 	for _, key := range []string{"requests", "limits"} {
 		list, _ := resources[key].(map[string]any)
 		for _, name := range slices.Sorted(maps.Keys(list)) {
-			if list[name] == nil {
-				continue // as if it was not written
+			if _, err := amount(list[name], name == "cpu"); err != nil {
+				return fmt.Errorf("resources.%s.%s: %w", key, name, err)
 			}
-			text := fmt.Sprint(list[name])
-			if _, err := parse(text); err == nil {
-				continue
-			}
-			kind := "amount; write one such as 500m or 2Gi"
-			if name == "cpu" {
-				kind = "number of CPUs; write CPUs such as 2, or thousandths such as 500m"
-			}
-			return fmt.Errorf("resources.%s.%s: %.40q is no %s", key, name, text, kind)
 		}
 	}
 	return nil
+}
+
+// amount returns a value of a list of resources, or an error with the value and the remedy. Null is
+// 0, as if it was not written.
+func amount(value any, isCPU bool) (resource.Quantity, error) {
+	if value == nil {
+		return resource.Quantity{}, nil
+	}
+	text := fmt.Sprint(value)
+	q, err := parse(text)
+	switch {
+	case err == nil:
+		return q, nil
+	case isCPU:
+		return q, fmt.Errorf("%.40q is no number of CPUs; write CPUs such as 2, or thousandths such as 500m", text)
+	}
+	return q, fmt.Errorf("%.40q is no amount; write one such as 500m or 2Gi", text)
 }
 
 // parse reads an amount.

@@ -71,7 +71,7 @@ func objectsOf(node *yaml.Node, apiVersion, kind string) (objects []Object, errs
 	if o.Kind == "" {
 		return []Object{o}, nil
 	}
-	if err := checkKind(o.APIVersion, o.Kind); err != nil {
+	if err := cmp.Or(checkKind(o.APIVersion, o.Kind), checkBounds(o.APIVersion, o.Kind, node)); err != nil {
 		return nil, []error{o.failed(err)}
 	}
 	var own struct {

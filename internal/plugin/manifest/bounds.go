@@ -1,0 +1,69 @@
+package manifest
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"go.yaml.in/yaml/v3"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/cpupoold/cpupoold/internal/admission"
+)
+
+// checkBounds returns an error for the first amount of a LimitRange or a ResourceQuota that
+// Kubernetes cannot read, and for the first impossible amount of CPU, with its field.
+func checkBounds(apiVersion, kind string, node *yaml.Node) error {
+	if apiVersion != "v1" || kind != "LimitRange" && kind != "ResourceQuota" {
+		return nil
+	}
+	var v map[string]any
+	if err := node.Decode(&v); err != nil {
+		return err
+	}
+	spec, _ := v["spec"].(map[string]any)
+	if err := boundAmounts("spec.hard", spec["hard"], checkSign); err != nil {
+		return err
+	}
+	limits, _ := spec["limits"].([]any)
+	for i, item := range limits {
+		limit, _ := item.(map[string]any)
+		for _, bound := range []struct {
+			key   string
+			check func(resource.Quantity) error
+		}{
+			{"default", admission.CheckLimit}, {"defaultRequest", admission.CheckRequest}, {"min", admission.CheckRequest},
+			{"max", admission.CheckLimit}, {"maxLimitRequestRatio", checkSign},
+		} {
+			if err := boundAmounts(fmt.Sprintf("spec.limits[%d].%s", i, bound.key), limit[bound.key], bound.check); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// checkSign returns an error for a negative amount of CPU. A quota is for any number of nodes, and a
+// very high one means no quota.
+func checkSign(cpu resource.Quantity) error {
+	if cpu.Sign() < 0 {
+		return admission.CheckLimit(cpu)
+	}
+	return nil
+}
+
+// boundAmounts checks the amounts of a list of resources at a path. Check is for amounts of CPU.
+func boundAmounts(path string, value any, check func(resource.Quantity) error) error {
+	list, _ := value.(map[string]any)
+	for _, name := range slices.Sorted(maps.Keys(list)) {
+		isCPU := name == "cpu" || name == "requests.cpu" || name == "limits.cpu"
+		q, err := amount(list[name], isCPU)
+		if err == nil && isCPU {
+			err = check(q)
+		}
+		if err != nil {
+			return fmt.Errorf("%s.%s: %w", path, name, err)
+		}
+	}
+	return nil
+}
