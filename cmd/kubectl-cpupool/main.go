@@ -20,7 +20,8 @@ const (
 	exitOK    = 0
 	exitError = 1 // could not do it, or lint has found something
 	exitUsage = 2 // command line not understood
-	// exitRefused means that a simulation refuses a request, or that check finds an error.
+	// exitRefused means that a simulation refuses a request or lacks an object, or that check finds
+	// an error.
 	exitRefused = 3
 )
 

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -43,15 +42,16 @@ threads each: 32 CPUs.
 
 Pods are those of manifests, with as many as workloads ask for, or saved ones, which
 stay on their node. They come in the order of the files, saved ones before, as they
-came. The standard error names the objects that are skipped. Files without an object to
-read are an error. With --trace they come, go and change over time; a pod that the trace adds is not
-there before. With --compare both configurations are simulated, and the differences
+came. The standard error names the objects that are skipped. An object that cannot be
+read, such as a pod with 9000 CPUs, is an error, and the others are simulated. Files without
+an object to read are an error. With --trace pods come, go and change over time; a pod
+that the trace adds is not there before. With --compare both configurations are simulated, and the differences
 shown.
 
 With --explain the answer is one sentence: why a pod has its CPUs, and what to change.
 
 Exit codes: 0 no requests refused, 3 a request refused at any time (with --compare, by
-the other configuration), 1 simulation failed, 2 usage.`
+the other configuration), or an object not simulated, 1 nothing simulated, 2 usage.`
 
 // fresh is the configuration of a fresh installation.
 //
@@ -148,7 +148,10 @@ type scene struct {
 }
 
 func (o *simulateOptions) run(s streams) error {
-	scenes, err := o.read(s)
+	scenes, bad, err := o.read(s)
+	for _, err := range bad {
+		complain(s.err, fmt.Errorf("not simulated: %w", err))
+	}
 	if err != nil {
 		return err
 	}
@@ -206,7 +209,7 @@ func (o *simulateOptions) run(s streams) error {
 	if err != nil {
 		return err
 	}
-	if refused {
+	if refused || len(bad) > 0 {
 		return errRefused
 	}
 	return nil
@@ -224,93 +227,6 @@ func printEach[D any](s streams, documents []D) error {
 		return document.Write(s.out, documents[0])
 	}
 	return document.Write(s.out, each[D]{simulate.Version, documents})
-}
-
-// read reads all files but the configurations.
-func (o *simulateOptions) read(s streams) ([]*scene, error) {
-	machines, err := readMachines(s, o.topology)
-	errs := []error{err}
-	var objects simulate.Objects
-	files, bad := listFiles(o.files, true, &objects.Coverage)
-	errs = append(errs, bad...)
-	for _, file := range files {
-		data, err := readUpTo(s.in, file, clusterLimit)
-		if err != nil {
-			errs = append(errs, err)
-			continue
-		}
-		for _, err := range objects.Read(file, data, o.namespace) {
-			errs = append(errs, fmt.Errorf("%s: %w", file, err))
-		}
-	}
-	var events []simulate.Event
-	if o.trace != "" {
-		data, err := read(s.in, o.trace)
-		if err == nil {
-			events, err = simulate.ParseTrace(data, o.namespace)
-			if err == nil && len(events) == 0 {
-				err = errors.New(`no event; write one on each line, such as {"at":"1m","remove":"web"}`)
-			}
-			err = named(o.trace, err)
-		}
-		errs = append(errs, err)
-	}
-	const wanted = "nodes, pods, workloads, Namespaces or LimitRanges"
-	switch coverage := &objects.Coverage; {
-	case len(o.files) == 0, errors.Join(errs...) != nil:
-	case coverage.Complete(): // the output states the numbers of nodes and pods
-		errs = append(errs, coverage.Err(wanted))
-	default:
-		errs = append(errs, reportCoverage(s, coverage, errs, wanted))
-	}
-	if err := errors.Join(errs...); err != nil {
-		return nil, err
-	}
-	names, err := o.chosen(&objects, machines)
-	if err != nil {
-		return nil, err
-	}
-	scenes := make([]*scene, len(names))
-	for i, name := range names {
-		scenes[i] = &scene{node: name, events: events, defaults: o.defaults, explained: o.output == "json" && o.explain == "" && !o.compares}
-		scenes[i].unfit = scenes[i].fill(&objects, machines, o.offline)
-	}
-	return scenes, nil
-}
-
-// chosen returns the names of the nodes to simulate: "" alone if the files have no nodes.
-func (o *simulateOptions) chosen(objects *simulate.Objects, machines *machines) ([]string, error) {
-	all := objects.Names()
-	for node := range machines.byNode {
-		if !slices.Contains(all, node) {
-			return nil, fmt.Errorf("--topology %s=: no node in the files has this name", node)
-		}
-	}
-	names, err := objects.Choose(o.nodes)
-	if err != nil {
-		return nil, err
-	}
-	switch {
-	case len(names) == 0 && machines.others == nil:
-		return nil, errors.New("no machine; " + withoutNodes(objects) + ": describe one with --topology, such as --topology 2s8c2t, or save nodes, too: kubectl get nodes,pods -A -o json")
-	case len(names) == 0:
-		return []string{""}, nil
-	case len(names) > 1 && (o.trace != "" || o.offline != ""):
-		return nil, fmt.Errorf("--trace and --offline are for one node, and %d are in the files; choose one with --node", len(names))
-	}
-	return names, nil
-}
-
-// withoutNodes returns the reason why there are no nodes to simulate.
-func withoutNodes(objects *simulate.Objects) string {
-	switch notes := objects.Notes; len(notes) {
-	case 0:
-		return "the files have no nodes"
-	case 1:
-		return notes[0]
-	default:
-		return fmt.Sprintf("%s, and so are other nodes: %d", notes[0], len(notes)-1)
-	}
 }
 
 // named adds the name of the node to an error.

@@ -84,12 +84,15 @@ func (o *Objects) Read(file string, data []byte, namespace string) []error {
 		errs = append(errs, bad...)
 		empty = empty && len(objects)+len(bad) == 0
 		for i := range objects {
-			o.Coverage.AddObject(file, &objects[i], reads(&objects[i]))
-			if err := o.add(&objects[i], namespace); err != nil {
-				errs = append(errs, fmt.Errorf("line %d: %s/%s: %w", objects[i].Line(), objects[i].Kind, objects[i].Name, err))
-				if errors.Is(err, errTooMany) {
-					return false
-				}
+			isRead := reads(&objects[i])
+			err := o.add(&objects[i], namespace)
+			if err == nil {
+				o.Coverage.AddObject(file, &objects[i], isRead)
+				continue
+			}
+			errs = append(errs, fmt.Errorf("line %d: %s/%s: %w", objects[i].Line(), objects[i].Kind, objects[i].Name, err))
+			if errors.Is(err, errTooMany) {
+				return false
 			}
 		}
 		return true
@@ -132,18 +135,19 @@ func (o *Objects) add(object *manifest.Object, namespace string) error {
 		return nil
 	}
 	var k known
+	kind := object.Kind
 	if object.Shaped {
-		object.Kind = "Shaped" // nothing is known about its other fields
+		kind = "Shaped" // nothing is known about its other fields
 	} else if err := object.Decode(&k); err != nil {
 		return err
 	}
 	base := object.Pod.DeepCopy()
 	base.Namespace = cmp.Or(object.Namespace, namespace)
-	if object.Kind == "Pod" {
+	if kind == "Pod" {
 		base.Name = cmp.Or(object.Name, k.Metadata.GenerateName+"0")
 		return o.push(podOf(base, &k))
 	}
-	count, err := k.replicas(object.Kind)
+	count, err := k.replicas(kind)
 	if err != nil {
 		return err
 	}
@@ -154,7 +158,7 @@ func (o *Objects) add(object *manifest.Object, namespace string) error {
 			replica.Name = object.Name + "." + strings.TrimSuffix(object.PodPath, ".")
 		}
 		p := podOf(&replica, &known{})
-		p.kind, p.saved = object.Kind, k.Metadata.UID != ""
+		p.kind, p.saved = kind, k.Metadata.UID != ""
 		if err := o.push(p); err != nil {
 			return err
 		}

@@ -1,0 +1,98 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/cpupoold/cpupoold/internal/plugin/simulate"
+)
+
+// read reads all files but the configurations. Bad are the errors of files and objects that the
+// simulation does without.
+func (o *simulateOptions) read(s streams) (scenes []*scene, bad []error, err error) {
+	machines, err := readMachines(s, o.topology)
+	errs := []error{err}
+	var objects simulate.Objects
+	files, bad := listFiles(o.files, true, &objects.Coverage)
+	for _, file := range files {
+		data, err := readUpTo(s.in, file, clusterLimit)
+		if err != nil {
+			bad = append(bad, err)
+			continue
+		}
+		for _, err := range objects.Read(file, data, o.namespace) {
+			bad = append(bad, fmt.Errorf("%s: %w", file, err))
+		}
+	}
+	var events []simulate.Event
+	if o.trace != "" {
+		data, err := read(s.in, o.trace)
+		if err == nil {
+			events, err = simulate.ParseTrace(data, o.namespace)
+			if err == nil && len(events) == 0 {
+				err = errors.New(`no event; write one on each line, such as {"at":"1m","remove":"web"}`)
+			}
+			err = named(o.trace, err)
+		}
+		errs = append(errs, err)
+	}
+	const wanted = "nodes, pods, workloads, Namespaces or LimitRanges"
+	switch coverage := &objects.Coverage; {
+	case len(o.files) == 0, errors.Join(errs...) != nil:
+	case len(bad) > 0 && coverage.Err(wanted) != nil:
+		return nil, nil, errors.Join(bad...)
+	case coverage.Complete(): // the output states the numbers of nodes and pods
+		errs = append(errs, coverage.Err(wanted))
+	default:
+		errs = append(errs, reportCoverage(s, coverage, bad, wanted))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, bad, err
+	}
+	names, err := o.chosen(&objects, machines)
+	if err != nil {
+		return nil, bad, err
+	}
+	scenes = make([]*scene, len(names))
+	for i, name := range names {
+		scenes[i] = &scene{node: name, events: events, defaults: o.defaults, explained: o.output == "json" && o.explain == "" && !o.compares}
+		scenes[i].unfit = scenes[i].fill(&objects, machines, o.offline)
+	}
+	return scenes, bad, nil
+}
+
+// chosen returns the names of the nodes to simulate: "" alone if the files have no nodes.
+func (o *simulateOptions) chosen(objects *simulate.Objects, machines *machines) ([]string, error) {
+	all := objects.Names()
+	for node := range machines.byNode {
+		if !slices.Contains(all, node) {
+			return nil, fmt.Errorf("--topology %s=: no node in the files has this name", node)
+		}
+	}
+	names, err := objects.Choose(o.nodes)
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case len(names) == 0 && machines.others == nil:
+		return nil, errors.New("no machine; " + withoutNodes(objects) + ": describe one with --topology, such as --topology 2s8c2t, or save nodes, too: kubectl get nodes,pods -A -o json")
+	case len(names) == 0:
+		return []string{""}, nil
+	case len(names) > 1 && (o.trace != "" || o.offline != ""):
+		return nil, fmt.Errorf("--trace and --offline are for one node, and %d are in the files; choose one with --node", len(names))
+	}
+	return names, nil
+}
+
+// withoutNodes returns the reason why there are no nodes to simulate.
+func withoutNodes(objects *simulate.Objects) string {
+	switch notes := objects.Notes; len(notes) {
+	case 0:
+		return "the files have no nodes"
+	case 1:
+		return notes[0]
+	default:
+		return fmt.Sprintf("%s, and so are other nodes: %d", notes[0], len(notes)-1)
+	}
+}
