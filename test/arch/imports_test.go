@@ -79,7 +79,7 @@ func arrows() map[string][]string {
 		"internal/cluster/hostedpriority": nil,
 		"internal/cluster/installation":   nil,
 		"internal/cluster/review":         {"internal/admission"},
-		"internal/cluster/webhook":        {"internal/admission", "internal/cluster/eviction", "internal/cluster/evictor", "internal/cluster/hostedpriority", "internal/cluster/review", "internal/limits", "internal/nodekind", "pkg/workload"},
+		"internal/cluster/webhook":        {"internal/admission", "internal/cluster/eviction", "internal/cluster/evictor", "internal/cluster/hostedpriority", "internal/cluster/review", "internal/limits", "internal/nodekind", "internal/spelling", "pkg/workload"},
 
 		// Test support.
 		"internal/testing/invariants":  {"pkg/allocate", "pkg/cpuset", "pkg/pools", "pkg/workload"},

@@ -9,6 +9,7 @@ import (
 	"maps"
 	"net"
 	"os"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -159,9 +160,19 @@ func Parse(data []byte) (Config, error) {
 	defaults := c.Types
 	c.Types = nil
 	d := yaml.NewDecoder(bytes.NewReader(data))
-	d.KnownFields(true)
-	if err := d.Decode(&c); err != nil && !errors.Is(err, io.EOF) {
-		return Config{}, fmt.Errorf("does not match the schema: %s", strings.TrimPrefix(err.Error(), "yaml: "))
+	var document yaml.Node
+	err := d.Decode(&document)
+	if errors.Is(err, io.EOF) {
+		return c, c.check()
+	}
+	k := unknown{seen: map[visit]bool{}}
+	if err == nil {
+		k.correct("", &document, reflect.TypeFor[Config]())
+		err = document.Decode(&c)
+	}
+	if err != nil {
+		k.problems = append(k.problems, fmt.Errorf("does not match the schema: %s", strings.TrimPrefix(err.Error(), "yaml: ")))
+		return Config{}, errors.Join(k.problems...)
 	}
 	if err := d.Decode(&struct{}{}); !errors.Is(err, io.EOF) {
 		return Config{}, errors.New("has more than one YAML document; keep one")
@@ -169,7 +180,7 @@ func Parse(data []byte) (Config, error) {
 	if c.Types == nil {
 		c.Types = defaults
 	}
-	return c, c.check()
+	return c, errors.Join(append(k.problems, c.check())...)
 }
 
 // check returns all errors.

@@ -53,11 +53,24 @@ func TestParseRefuses(t *testing.T) {
 		text string
 		want []string
 	}{
-		"empty":         {"", []string{`apiVersion: "": write config`, `kind: "": write CPUPool`}},
-		"unknown key":   {head + "sharedCPU: on\n", []string{"line 3: field sharedCPU not found"}},
-		"twice":         {head + "sharedCPUs: on\nsharedCPUs: off\n", []string{`already defined`}},
-		"two documents": {head + "---\n" + head, []string{"more than one YAML document"}},
-		"no YAML":       {"\t", []string{"does not match the schema"}},
+		"empty":       {"", []string{`apiVersion: "": write config`, `kind: "": write CPUPool`}},
+		"unknown key": {head + "sharedCPU: on\n", []string{`line 3: sharedCPU: "on": is not a known key; did you mean sharedCPUs?`}},
+		"unknown keys": {head + "PodLevel: pods\nnothing: 1\ndepletion: &d {evictions: dry, after: 2h}\ntolerateDepletion: false\ntoleratDepletion: true\n" +
+			"hostedPriority: {sizes: [{Name: a, etc: {nam: x}}, {apiCritcal: {valu: 1}}]}\n<<: [{logformat: xml, <<: {probeAdress: x}}]\n",
+			[]string{`line 3: PodLevel: "pods": is not a known key; did you mean podLevel?`, `podLevel: "pods": write pod or container`,
+				`line 4: nothing: "1": is not a known key; known here: apiVersion, kind, types, sharedCPUs, `,
+				`line 5: depletion.evictions: "dry": is not a known key; did you mean eviction?`, `depletion.eviction: "dry": write off, dryRun or on`, `depletion.after: "2h0m0s"`,
+				`line 7: toleratDepletion: "true": is not a known key; did you mean tolerateDepletion?`,
+				`line 8: hostedPriority.sizes[0].Name: "a": is not a known key; did you mean name?`, `hostedPriority.sizes[0].etc: "": is not a known key; did you mean etcd?`,
+				`hostedPriority.sizes[0].etcd.nam: "x": is not a known key; did you mean name?`, `hostedPriority.sizes[1].apiCritical.valu: "1": is not a known key; did you mean value?`,
+				`line 9: logformat: "xml": is not a known key; did you mean logFormat?`, `logFormat: "xml": write text or json`,
+				`line 9: probeAdress: "x": is not a known key; did you mean probeAddress?`, `probeAddress: "x": is no address`}},
+		"unknown key beside a wrong kind": {head + "podLevl: pod\ndrainPeriod: soon\n",
+			[]string{`line 3: podLevl: "pod": is not a known key; did you mean podLevel?`, "does not match the schema: unmarshal errors:\n  line 4: "}},
+		"alias of itself": {head + "depletion: &d {<<: *d, After: 1m}\n", []string{`line 3: depletion.After: "1m": is not a known key; did you mean after?`, "contains itself"}},
+		"twice":           {head + "sharedCPUs: on\nsharedCPUs: off\n", []string{`already defined`}},
+		"two documents":   {head + "---\n" + head, []string{"more than one YAML document"}},
+		"no YAML":         {"\t", []string{"does not match the schema"}},
 		"all at once": {head + "types: {\"\": on, a_b: on, x: maybe}\nsharedCPUs: yes\nannotationDomain: A\ncertificates: none\nlistenAddress: 9443\ndrainPeriod: 2m\npodLevel: pods\nlogFormat: xml\n" +
 			"depletion: {eviction: true, evictionsPerMinute: 0, maxNodesPercent: 101, after: 2h}\n" +
 			"hostedPriority: {sizesFrom: nodes, sizes: [{name: a, maxNodes: 1, controlPlane: {name: system-a, value: 3000000000}, etcd: {name: a, value: 3000000000}}]}\n",
