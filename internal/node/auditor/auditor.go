@@ -47,8 +47,13 @@ func (a *Auditor) Show(s Scene) {
 	}
 }
 
-// Shown returns the last Scene that Show has passed.
-func (a *Auditor) Shown() Scene { return *a.scene.Load() }
+// Shown returns the last Scene that Show has passed, and a zero Scene before.
+func (a *Auditor) Shown() Scene {
+	if s := a.scene.Load(); s != nil {
+		return *s
+	}
+	return Scene{}
+}
 
 // Result returns the scores since the start of the audit. It is nil before the first scan, and
 // while the audit is off.

@@ -11,13 +11,14 @@ import (
 type Size struct {
 	Requested cri.Resources
 	Total     pools.Resources // zero unless a resize has changed it
+	before    pools.Resources // of Pod, if the daemon has computed Total
 }
 
 // SizeOf returns the size of a container and its pod.
 func (m *Inventory) SizeOf(e *Container) Size {
 	s := Size{Requested: e.Container.Requested}
 	if pod := m.PodOf(e); pod != nil {
-		s.Total = pod.total
+		s.Total, s.before = pod.total, pod.before
 	}
 	return s
 }
@@ -56,7 +57,7 @@ func (m *Inventory) SetTotal(sandbox string, total cri.Resources) {
 func (m *Inventory) CorrectSize(e *Container, from, to Size) {
 	if pod := m.PodOf(e); pod != nil {
 		if pod.total == from.Total {
-			pod.total = to.Total
+			pod.total, pod.before = to.Total, to.before
 		} else { // another container of the pod has been resized since
 			pod.total = m.totalAfter(pod, e, to.Requested)
 		}

@@ -151,3 +151,24 @@ func TestTotalBeforeContainer(t *testing.T) {
 		t.Errorf("total of %d shares after a resize from 2 to 3 CPUs; want 3072 as reported", got)
 	}
 }
+
+// TestCorrectedSizeKeepsReportedTotal checks that a total from NRI counts as reported again after a
+// resize that the runtime has not made.
+func TestCorrectedSizeKeepsReportedTotal(t *testing.T) {
+	w := newWorld(t)
+	p, _ := w.run(cri.Running)
+	p.Resources = cpus(2)
+	w.runtime.pods["p"] = p
+	w.list()
+	e := w.Container("c")
+	w.SetTotal("p", cpus(3))
+	before := w.SizeOf(e)
+	w.Resize(e, cpus(5))
+	w.CorrectSize(e, w.SizeOf(e), before)
+	p.Resources = cpus(4) // not the total that NRI has reported
+	w.runtime.pods["p"] = p
+	w.fetchPod("p", 1<<30)
+	if got := w.InputOf("u-1", w.now).Resources.Shares; got != 3072 {
+		t.Errorf("total of %d shares; want 3072 as NRI has reported it", got)
+	}
+}

@@ -44,7 +44,7 @@ type Units struct {
 	asks        map[string]*ask      // by unit name
 	assignments []pools.Assignment   // in force
 	leaving     []pools.Assignment   // of unplaced units
-	hosts       []hostslices.Verdict // decisions of the last pass about host services
+	hosts       []hostslices.Verdict // decisions of the last plan about host services
 	// reverting holds units whose properties are being restored, or whose restore systemd has
 	// refused since the last listing.
 	reverting map[string]bool
