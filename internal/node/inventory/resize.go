@@ -30,7 +30,7 @@ func (m *Inventory) Resize(e *Container, to cri.Resources) (undo func()) {
 	var total, before pools.Resources
 	if pod != nil {
 		total, before = pod.total, pod.before
-		if after := m.totalAfter(pod, e, to); after != total { // else NRI has reported it, or it is unknown
+		if after := m.totalAfter(pod, e, to); after != total { // otherwise NRI has reported it, or it is unknown
 			pod.total, pod.before = after, pod.resources()
 		}
 	}
