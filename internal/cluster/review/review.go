@@ -8,6 +8,7 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"runtime"
 	"runtime/debug"
 
 	"golang.org/x/sync/semaphore"
@@ -113,7 +114,11 @@ type badReview struct{ error }
 // answer returns the encoded reply to a review. The client may read it slowly, so other reviews do
 // not wait for that.
 func (r *reviews) answer(ctx context.Context, body []byte) ([]byte, error) {
-	review, err := r.decodeReview(ctx, body)
+	isLarge, err := checkSize(body)
+	if err != nil {
+		return nil, &badReview{fmt.Errorf("decode review: %w", err)}
+	}
+	review, err := r.decodeReview(ctx, body, isLarge)
 	if err != nil {
 		return nil, err
 	}
@@ -121,7 +126,7 @@ func (r *reviews) answer(ctx context.Context, body []byte) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := r.turn.Acquire(ctx, 1); err != nil {
+	if err := r.takeTurn(ctx, isLarge); err != nil {
 		return nil, err
 	}
 	defer r.turn.Release(1)
@@ -134,12 +139,22 @@ func (r *reviews) answer(ctx context.Context, body []byte) ([]byte, error) {
 	return json.Marshal(admissionv1.AdmissionReview{TypeMeta: review.TypeMeta, Response: response})
 }
 
-// decodeReview decodes a review, but not its objects.
-func (r *reviews) decodeReview(ctx context.Context, body []byte) (*admissionv1.AdmissionReview, error) {
-	if err := checkSize(body); err != nil {
-		return nil, &badReview{fmt.Errorf("decode review: %w", err)}
-	}
+// takeTurn waits until a review may be decoded. A large review takes tens of MiB. Go collects the
+// garbage of earlier ones during other work, and later if the process gets little CPU time. So
+// takeTurn collects it before the next large review.
+func (r *reviews) takeTurn(ctx context.Context, isLarge bool) error {
 	if err := r.turn.Acquire(ctx, 1); err != nil {
+		return err
+	}
+	if isLarge {
+		runtime.GC()
+	}
+	return nil
+}
+
+// decodeReview decodes a review, but not its objects.
+func (r *reviews) decodeReview(ctx context.Context, body []byte, isLarge bool) (*admissionv1.AdmissionReview, error) {
+	if err := r.takeTurn(ctx, isLarge); err != nil {
 		return nil, err
 	}
 	defer r.turn.Release(1)

@@ -10,9 +10,17 @@ const (
 	maxValues   = 200_000 // of all lists and objects
 )
 
-// checkSize returns an error if a review has too many values to decode it in bounded memory.
-// Of text that is no JSON, the decoder reports the error.
-func checkSize(data []byte) error {
+// A review above one of these sizes is large: its garbage is collected before the next large one.
+// No real pod is large.
+const (
+	largeBytes    = 512 << 10
+	largeElements = 1_000
+	largeValues   = 10_000
+)
+
+// checkSize reports whether a review is large. It returns an error if a review has too many values to
+// decode it in bounded memory. Of text that is no JSON, the decoder reports the error.
+func checkSize(data []byte) (isLarge bool, err error) {
 	var inList []bool // for each open list or object
 	elements, values := 0, 0
 	count := func() { // the first value of a list or object, or one after a comma
@@ -38,8 +46,8 @@ func checkSize(data []byte) error {
 			count()
 		}
 		if elements > maxElements || values > maxValues {
-			return fmt.Errorf("more than %d list elements or %d values", maxElements, maxValues)
+			return true, fmt.Errorf("more than %d list elements or %d values", maxElements, maxValues)
 		}
 	}
-	return nil
+	return len(data) > largeBytes || elements > largeElements || values > largeValues, nil
 }
