@@ -11,13 +11,23 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
+// A badAmount is the error of an amount that Kubernetes cannot read.
+type badAmount struct{ text, message string }
+
+func (e *badAmount) Error() string { return e.message }
+
+// isTemplated reports whether the amount is the variable of a template, such as {{ .cpu }}.
+func (e *badAmount) isTemplated() bool {
+	return slices.ContainsFunc([]string{"{{", "${", "$("}, func(start string) bool { return strings.Contains(e.text, start) })
+}
+
 // amounts refuses amounts of resources with an exponent of three digits or more:
 // Kubernetes' parser takes hours for some, and no machine has as much. v is what YAML or
 // JSON decodes to.
 func amounts(v any) error {
 	return walk(v, false, func(text string) error {
 		if isEndless(text) {
-			return fmt.Errorf("%.40q is no amount; write one such as 500m or 2Gi", text)
+			return &badAmount{text, fmt.Sprintf("%.40q is no amount; write one such as 500m or 2Gi", text)}
 		}
 		return nil
 	})
@@ -83,9 +93,9 @@ func amount(value any, isCPU bool) (resource.Quantity, error) {
 	case err == nil:
 		return q, nil
 	case isCPU:
-		return q, fmt.Errorf("%.40q is no number of CPUs; write CPUs such as 2, or thousandths such as 500m", text)
+		return q, &badAmount{text, fmt.Sprintf("%.40q is no number of CPUs; write CPUs such as 2, or thousandths such as 500m", text)}
 	}
-	return q, fmt.Errorf("%.40q is no amount; write one such as 500m or 2Gi", text)
+	return q, &badAmount{text, fmt.Sprintf("%.40q is no amount; write one such as 500m or 2Gi", text)}
 }
 
 // parse reads an amount.

@@ -33,7 +33,9 @@ func TestCPUAmounts(t *testing.T) {
 		"containers: [{name: c, resources: {requests: {cpu: 0}, limits: {memory: 1.5Gi}}}]":   "",
 		"containers: [{name: c, resources: {requests: {cpu: '1e12345', memory: [1]}}}]":       `spec.containers[c].resources.requests.cpu: "1e12345" is no number of CPUs` + right,
 		"containers: [{name: c, resources: {requests: {hugepages-2Mi: 1x, memory: 1e1000}}}]": `spec.containers[c].resources.requests.hugepages-2Mi: "1x" is no amount; write one such as 500m or 2Gi`,
-		"containers: [{resources: {requests: {cpu: x}}}]":                                     `spec.containers[0].resources.requests.cpu: "x" is no number of CPUs` + right,
+		"containers: []":    "spec.containers: is empty; give at least one container",
+		"hostNetwork: true": "spec.containers: is empty; give at least one container",
+		"containers: [{resources: {requests: {cpu: x}}}]": `spec.containers[0].resources.requests.cpu: "x" is no number of CPUs` + right,
 	} {
 		_, errs := manifest.Objects([]byte("{apiVersion: v1, kind: Pod, metadata: {name: a}, spec: {" + spec + "}}"))
 		got := ""

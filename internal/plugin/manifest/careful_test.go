@@ -26,8 +26,8 @@ func TestRewriteChangesNothingElse(t *testing.T) {
 			"apiVersion: v1\r\nkind: Pod\r\nspec:\r\n  containers:\r\n  - resources: {requests: {moved: \"1\"}}\r\nmetadata:\r\n  annotations:\r\n    cpu: \"1000\"\r\n",
 		},
 		"alias where nothing changes": {
-			"apiVersion: v1\nkind: Pod\nmetadata: {labels: &l {a:   b}}\nspec:\n  nodeSelector: *l\n",
-			"apiVersion: v1\nkind: Pod\nmetadata: {labels: &l {a:   b}}\nspec:\n  nodeSelector: *l\n",
+			"apiVersion: v1\nkind: Pod\nmetadata: {labels: &l {a:   b}}\nspec:\n  nodeSelector: *l\n  containers: [{name: c}]\n",
+			"apiVersion: v1\nkind: Pod\nmetadata: {labels: &l {a:   b}}\nspec:\n  nodeSelector: *l\n  containers: [{name: c}]\n",
 		},
 		"alias of the same resources": {
 			head + "spec:\n  containers:\n  - resources: &r\n      requests:\n        cpu: 1\n  - resources: *r\n  - resources:\n      !!merge <<: *r\n      limits:\n        memory: 2Mi\n",

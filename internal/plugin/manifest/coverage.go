@@ -42,8 +42,11 @@ func (c *Coverage) Add(file string, objects []Object, errs []error, reads func(*
 // AddObject records an object of a file.
 func (c *Coverage) AddObject(file string, o *Object, isRead bool) {
 	label := o.Kind
-	if label == "" {
+	switch {
+	case label == "":
 		label = "document without kind"
+	case o.templated:
+		label += " with a variable as an amount"
 	}
 	if isRead {
 		c.Read(label)

@@ -10,10 +10,13 @@ import (
 
 // TestCoverage checks the list of objects that are read and skipped, and the error if none is read.
 func TestCoverage(t *testing.T) {
+	const pod = "apiVersion: v1\nkind: Pod\nspec: {containers: [{name: c}]}\n"
 	isPod := func(o *manifest.Object) bool { return o.Pod != nil }
 	for name, test := range map[string]struct{ file, want string }{
-		"read":     {"apiVersion: v1\nkind: Pod\n---\napiVersion: v1\nkind: Pod\n", "read: Pod (2)"},
-		"skipped":  {"apiVersion: v1\nkind: Pod\n---\napiVersion: a.io/v1\nkind: B\n---\na: 1\n", "read: Pod; skipped: B (f:4), document without kind (f:7)"},
+		"read":    {pod + "---\n" + pod, "read: Pod (2)"},
+		"skipped": {pod + "---\napiVersion: a.io/v1\nkind: B\n---\na: 1\n", "read: Pod; skipped: B (f:5), document without kind (f:8)"},
+		"variable": {pod + "---\napiVersion: a.io/v1\nkind: B\nspec: {template: {spec: {containers: [{name: c, image: i, resources: {limits: {cpu: '{{ .cpu }}'}}}]}}}\n",
+			"read: Pod; skipped: B with a variable as an amount (f:5)"},
 		"scalars":  {"a\n---\n- b\n---\n# c\n", "nothing was read; skipped: document without kind (2, first f:1); give Pods"},
 		"empty":    {"# c\n---\n", "nothing was read; skipped: empty file (f); give Pods"},
 		"null":     {"null\n", "nothing was read; skipped: empty file (f); give Pods"},

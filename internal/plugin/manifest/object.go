@@ -27,7 +27,9 @@ type Object struct {
 	PodPath string
 	// Shaped is true if the kind is not known, and a part of the object has the shape of a pod
 	// template. An object with several templates is there once for each.
-	Shaped    bool
+	Shaped bool
+	// templated is true if an amount of the pod is the variable of a template. There is no Pod then.
+	templated bool
 	node, pod *yaml.Node
 }
 
@@ -88,16 +90,22 @@ func objectsOf(node *yaml.Node, apiVersion, kind string) (objects []Object, errs
 		} else {
 			o.Pod, err = decode(o.pod)
 		}
+		err = cmp.Or(err, checkNumbers(node, path))
 	}
 	if !makesPods && err == nil {
 		for _, path := range shapes(node) {
 			shaped := o
 			shaped.pod, shaped.PodPath, shaped.Shaped = at(node, path), prefix(path), true
 			shaped.Pod, err = decode(shaped.pod)
+			bad, isAmount := errors.AsType[*badAmount](err)
 			switch {
 			case err == nil:
 				objects = append(objects, shaped)
-			case shaped.Pod != nil:
+			case isAmount && bad.isTemplated():
+				skipped := o
+				skipped.templated = true
+				objects = append(objects, skipped)
+			case isAmount || shaped.Pod != nil:
 				errs = append(errs, o.failed(err))
 			} // otherwise it only looks like a template
 		}

@@ -105,25 +105,13 @@ func rewriteObject(object *yaml.Node, apiVersion, kind string, mutate Mutate) (n
 		return rewriteItems(items, apiVersion, kind, mutate)
 	}
 	path, ok := template(apiVersion, kind)
-	name := kind + "/" + text(child(object, "metadata"), "name")
-	if err := checkKind(apiVersion, kind); err != nil {
-		return nil, fmt.Errorf("line %d: %s: %w", object.Line, name, err)
+	objects, bad := objectsOf(object, apiVersion, kind)
+	if err := errors.Join(bad...); err != nil || !ok || len(objects) == 0 {
+		return nil, err
 	}
-	if !ok {
-		return nil, nil
-	}
+	name, pod, before := kind+"/"+objects[0].Name, objects[0].pod, objects[0].Pod
 	alias := findAlias(object)
 	var others map[string]any
-	pod := object
-	for _, key := range path {
-		if pod = child(pod, key); pod == nil {
-			return nil, fmt.Errorf("%s has no %s; it makes no pods as it is", name, key)
-		}
-	}
-	before, err := decode(pod)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", name, err)
-	}
 	after, notes, err := mutate(before)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
@@ -228,7 +216,7 @@ func withoutResources(object *yaml.Node, path []string) (map[string]any, error) 
 }
 
 // decode reads metadata and spec of a pod or of a template. It returns the pod with an error if
-// only an amount of CPU is impossible.
+// only an amount of CPU is impossible or if there are no containers.
 func decode(node *yaml.Node) (*corev1.Pod, error) {
 	var v map[string]any
 	if err := node.Decode(&v); err != nil {
@@ -246,6 +234,9 @@ func decode(node *yaml.Node) (*corev1.Pod, error) {
 	// As the API server reads it: SPEC is no spec.
 	if err := kjson.UnmarshalCaseSensitivePreserveInts(data, pod); err != nil {
 		return nil, fmt.Errorf("read as a pod: %w", err)
+	}
+	if len(pod.Spec.Containers) == 0 {
+		return pod, errors.New("spec.containers: is empty; give at least one container")
 	}
 	return pod, admission.CheckCPU(pod)
 }

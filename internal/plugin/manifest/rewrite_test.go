@@ -86,23 +86,23 @@ func TestTypedList(t *testing.T) {
 }
 
 func TestEmptyMappingsGo(t *testing.T) {
-	const pod = "apiVersion: v1\nkind: Pod\nmetadata:\n  annotations:\n    gone: x\nspec:\n  containers: []\n"
+	const pod = "apiVersion: v1\nkind: Pod\nmetadata:\n  annotations:\n    gone: x\nspec:\n  containers: [{name: c}]\n"
 	got, err := manifest.Rewrite([]byte(pod), move)
-	if want := "apiVersion: v1\nkind: Pod\nspec:\n  containers: []\n"; err != nil || string(got.After) != want {
+	if want := "apiVersion: v1\nkind: Pod\nspec:\n  containers: [{name: c}]\n"; err != nil || string(got.After) != want {
 		t.Errorf("Rewrite = %q, %v, want %q", got.After, err, want)
 	}
 }
 
 // What a pod asks for itself is counted besides what its containers ask for.
 func TestResourcesOfThePod(t *testing.T) {
-	const pod = "apiVersion: v1\nkind: Pod\nspec:\n  resources: {requests: {cpu: 1}, limits: {memory: 1Gi}}\n"
+	const pod = "apiVersion: v1\nkind: Pod\nspec:\n  containers: [{name: c}]\n  resources: {requests: {cpu: 1}, limits: {memory: 1Gi}}\n"
 	drop := func(pod *corev1.Pod) (*corev1.Pod, []string, error) {
 		dropped := pod.DeepCopy()
 		delete(dropped.Spec.Resources.Requests, corev1.ResourceCPU)
 		return dropped, nil, nil
 	}
 	got, err := manifest.Rewrite([]byte(pod), drop)
-	if want := "apiVersion: v1\nkind: Pod\nspec:\n  resources: {limits: {memory: 1Gi}}\n"; err != nil || string(got.After) != want {
+	if want := "apiVersion: v1\nkind: Pod\nspec:\n  containers: [{name: c}]\n  resources: {limits: {memory: 1Gi}}\n"; err != nil || string(got.After) != want {
 		t.Errorf("Rewrite = %q, %v, want %q", got.After, err, want)
 	}
 }
@@ -115,7 +115,7 @@ func TestOtherDocumentsStay(t *testing.T) {
 		"indentation": {"a:\n    b: {c: d}\n--- # next\n" + pod, "a:\n    b: {c: d}\n---\n# next\n" + after},
 		"directive":   {"%YAML 1.1\n---\na:  b\n---\n" + pod + "...\n%YAML 1.1\n---\nx:   y", "%YAML 1.1\n---\na:  b\n---\n" + after + "---\nx: y\n"},
 		"a string":    {"a: |\n  ---\n  b\n---\r\nc:  d\r\n", "a: |\n  ---\n  b\n---\r\nc:  d\r\n"},
-		"unchanged":   {"apiVersion: v1\nkind: Pod\nspec:\n      containers: [ ]\n", "apiVersion: v1\nkind: Pod\nspec:\n      containers: [ ]\n"},
+		"unchanged":   {"apiVersion: v1\nkind: Pod\nspec:\n      containers: [ {} ]\n", "apiVersion: v1\nkind: Pod\nspec:\n      containers: [ {} ]\n"},
 		"json":        {`{"apiVersion":"v1","kind":"Pod","spec":{"containers":[{"name":"<a>","resources":{"limits":{"cpu":1,"x":null}}}]}}`, `{"apiVersion":"v1","kind":"Pod","spec":{"containers":[{"name":"<a>","resources":{"limits":{"x":null,"moved":"1"}}}]},"metadata":{"annotations":{"cpu":"1000"}}}` + "\n"},
 		"indented json": {
 			"{\n\t\"apiVersion\": \"v1\",\n\t\"kind\": \"Pod\", \"spec\": {\"containers\": [{\"resources\": {\"requests\": {\"cpu\": 1}}}]}}",
@@ -133,7 +133,7 @@ func TestOtherDocumentsStay(t *testing.T) {
 }
 
 func TestKeysAreAsTheyAreSpelled(t *testing.T) {
-	const pod = "apiVersion: v1\nkind: Pod\nSPEC: {containers: [{resources: {requests: {cpu: 1}}}]}\n"
+	const pod = "apiVersion: v1\nkind: Pod\nspec: {containers: [{RESOURCES: {requests: {cpu: 1}}}]}\n"
 	if got, err := manifest.Rewrite([]byte(pod), move); err != nil || string(got.After) != pod {
 		t.Errorf("Rewrite = %q, %v; want no change", got.After, err)
 	}
@@ -155,9 +155,9 @@ func TestRewriteErrors(t *testing.T) {
 		"alias of items":  {"apiVersion: v1\nkind: List\nitems: &i\n- apiVersion: v1\n  kind: List\n  items: *i\n", move, "line 6: an alias stands for items of a list"},
 		"alias of an item": {"apiVersion: v1\nkind: List\nitems:\n- {apiVersion: v1, kind: Pod, spec: {containers: [{resources: &r {requests: {cpu: 1}}}]}}\n" +
 			"- {apiVersion: v1, kind: Pod, spec: {containers: [{resources: *r}]}}\n", move, "line 5: an alias stands for values that change in one item of the list only"},
-		"no template": {"apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: d}\nspec: {}\n", same, "Deployment/d has no template"},
+		"no template": {"apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: d}\nspec: {}\n", same, "line 1: Deployment/d: no spec.template"},
 		"no quantity": {"apiVersion: v1\nkind: Pod\nspec: {containers: [{resources: {requests: {cpu: much}}}]}\n", same, "spec.containers[0].resources.requests.cpu: "},
-		"refused":     {"apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec: {}\n", refuse, "Pod/p: not this one"},
+		"refused":     {"apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec: {containers: [{}]}\n", refuse, "Pod/p: not this one"},
 	} {
 		if _, err := manifest.Rewrite([]byte(c.text), c.mutate); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: error %v, want one with %q", name, err, c.want)
@@ -171,16 +171,16 @@ func TestRewriteReportsAll(t *testing.T) {
 	const text = `apiVersion: v1
 kind: Pod
 metadata: {name: a}
-spec: {}
+spec: {containers: [{}]}
 ---
 apiVersion: v1
 kind: List
 items:
-- {apiVersion: v1, kind: Pod, metadata: {name: b}, spec: {}}
-- {apiVersion: v1, kind: Pod, metadata: {name: good}, spec: {}}
+- {apiVersion: v1, kind: Pod, metadata: {name: b}, spec: {containers: [{}]}}
+- {apiVersion: v1, kind: Pod, metadata: {name: good}, spec: {containers: [{}]}}
 - {apiVersion: apps/v1, kind: Deployment, metadata: {name: c}, spec: {}}
 ---
-{apiVersion: v1, kind: Pod, metadata: {name: d}, spec: {}}
+{apiVersion: v1, kind: Pod, metadata: {name: d}, spec: {containers: [{}]}}
 `
 	got, err := manifest.Rewrite([]byte(text), func(pod *corev1.Pod) (*corev1.Pod, []string, error) {
 		if pod.Name == "good" {
@@ -188,7 +188,7 @@ items:
 		}
 		return nil, nil, errors.New("not this one")
 	})
-	const want = "Pod/a: not this one\nPod/b: not this one\nDeployment/c has no template; it makes no pods as it is\nPod/d: not this one"
+	const want = "Pod/a: not this one\nPod/b: not this one\nline 11: Deployment/c: no spec.template; it makes no pods as it is\nPod/d: not this one"
 	if err == nil || err.Error() != want {
 		t.Errorf("error %v, want %s", err, want)
 	}

@@ -180,7 +180,7 @@ func (k *known) replicas(kind string) (int, error) {
 	switch {
 	case asked == nil:
 		return 1, nil
-	case *asked < 0 || *asked > mostPods:
+	case *asked > mostPods:
 		return 0, fmt.Errorf("%d pods; want 0-%d", *asked, mostPods)
 	}
 	return *asked, nil
