@@ -20,15 +20,24 @@ func CheckCPU(pod *corev1.Pod) error { return checkCPU(pod, cpuset.MaxCPUs, work
 
 // checkCPU is CheckCPU with the largest request and the largest limit.
 func checkCPU(pod *corev1.Pod, most, limit int64) error {
+	ephemeral := make([]corev1.Container, 0, len(pod.Spec.EphemeralContainers))
+	for i := range pod.Spec.EphemeralContainers {
+		ephemeral = append(ephemeral, corev1.Container(pod.Spec.EphemeralContainers[i].EphemeralContainerCommon))
+	}
 	for _, list := range []struct {
 		key        string
 		containers []corev1.Container
-	}{{"initContainers", pod.Spec.InitContainers}, {"containers", pod.Spec.Containers}} {
+	}{{"initContainers", pod.Spec.InitContainers}, {"containers", pod.Spec.Containers}, {"ephemeralContainers", ephemeral}} {
 		for i := range list.containers {
 			c := &list.containers[i]
 			if err := checkAmounts(&c.Resources, most, limit); err != nil {
 				return fmt.Errorf("spec.%s[%.253s].%w", list.key, cmp.Or(c.Name, strconv.Itoa(i)), err)
 			}
+		}
+	}
+	if q, found := pod.Spec.Overhead[corev1.ResourceCPU]; found {
+		if err := checkAmount(q, most); err != nil {
+			return fmt.Errorf("spec.overhead.cpu: %w", err)
 		}
 	}
 	if pod.Spec.Resources != nil {

@@ -75,15 +75,15 @@ func (s Switches) Resources() map[string]Switch {
 	return all
 }
 
-// A Lack counts the schedulable nodes on which a daemon can run, and that keep the latch of a resource open. The latch
-// closes when there are schedulable nodes, and none of them keeps it open.
+// A Lack counts the nodes that keep the latch of a resource open. Only schedulable nodes on which a
+// daemon can run count. The latch closes when such nodes exist, and none of them keeps it open.
 //
 // Pods that request a resource wait until a node has enough of it. So for the shared pool
 // and for workload types each node must advertise the resource. A guaranteed pool is
 // optional: one node that advertises it is enough, if the pools of all other nodes are
 // known. Otherwise the first node of an installation would get all pods with whole CPUs.
 type Lack struct {
-	// Schedulable is the number of schedulable nodes.
+	// Schedulable is the number of schedulable nodes on which a daemon can run.
 	Schedulable int
 	// Nodes is the number of schedulable nodes that keep the latch open.
 	Nodes int

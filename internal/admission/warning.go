@@ -90,7 +90,7 @@ func (c cause) text() string {
 	case c.is == SwitchOff:
 		return "its switch in the webhook's configuration is off; set it to auto or on, then create the pod again"
 	case c.lack.Schedulable == 0:
-		return "the cluster has no schedulable node; uncordon a node that advertises the resource, then create the pod again"
+		return "the cluster has no schedulable node on which a daemon can run (not Windows, not virtual); add or uncordon such a node, then create the pod again"
 	case c.lack.Nodes == 0:
 		return "all schedulable nodes advertise the resource, but its latch is not stored yet; " +
 			"create the pod again, or read the log of cpupool-webhook"
