@@ -326,5 +326,14 @@ func (p *Pod) Meant(key string) string {
 	for _, option := range append(allocate.OptionNames(), "pod-level") {
 		known = append(known, optionPrefix+option)
 	}
-	return spelling.Near(key, known)
+	domain := strings.TrimSuffix(p.Names.AllowedKey(), "/allowed")
+	_, container, isOne := strings.Cut(key, "/")
+	if isOne {
+		container = "/" + container
+		known = append(known, "resources."+domain+container)
+	}
+	for _, name := range []string{"cpu-load-balancing.", "irq-load-balancing.", "cpu-c-states.", "cpu-freq-governor.", "cpu-shared."} {
+		known = append(known, name+"crio.io"+container, name+domain+container)
+	}
+	return spelling.Near(key, append(known, "cpu-quota.crio.io"+container, "cpu-energy-preference."+domain+container))
 }

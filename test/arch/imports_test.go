@@ -65,7 +65,7 @@ func arrows() map[string][]string {
 		"internal/plugin/adopt":    {"internal/admission", "internal/plugin/manifest"},
 		"internal/plugin/lint":     {"internal/admission", "internal/inspect", "internal/plugin/manifest", "internal/plugin/simulate", "internal/spelling", "internal/verdict", "pkg/pools", "pkg/workload"},
 		"internal/plugin/manifest": {"internal/admission", "internal/spelling"},
-		"internal/plugin/migrate":  {"internal/config", "internal/plugin/manifest", "pkg/allocate", "pkg/cpuset", "pkg/pools", "pkg/topology", "pkg/workload"},
+		"internal/plugin/migrate":  {"internal/config", "internal/plugin/manifest", "internal/spelling", "pkg/allocate", "pkg/cpuset", "pkg/pools", "pkg/topology", "pkg/workload"},
 		"internal/plugin/overview": {"pkg/workload"},
 		"internal/plugin/picture":  {"internal/inspect", "pkg/cpuset"},
 		"internal/plugin/simulate": {"internal/admission", "internal/config", "internal/explain", "internal/inspect", "internal/nodekind", "internal/plugin/manifest", "internal/verdict", "pkg/allocate", "pkg/cpuset", "pkg/defrag", "pkg/pools", "pkg/topology", "pkg/workload"},

@@ -64,6 +64,12 @@ func podAmounts(pod map[string]any) error {
 	if err := resourceAmounts(spec); err != nil {
 		return fmt.Errorf("spec.%w", err)
 	}
+	overhead, _ := spec["overhead"].(map[string]any)
+	for _, name := range slices.Sorted(maps.Keys(overhead)) {
+		if _, err := amount(overhead[name], name == "cpu"); err != nil {
+			return fmt.Errorf("spec.overhead.%s: %w", name, err)
+		}
+	}
 	return nil
 }
 

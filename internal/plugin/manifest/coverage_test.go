@@ -53,6 +53,7 @@ func TestKinds(t *testing.T) {
 		"apiVersion: v1, kind: pod":                        `kind "pod" is unknown; did you mean Pod?`,
 		"apiVersion: apps/v1, kind: Deploymnet":            `kind "Deploymnet" is unknown; did you mean Deployment?`,
 		"kind: cronjobs":                                   `kind "cronjobs" is unknown; did you mean CronJob?`,
+		"apiVersion: v1, kind: PodLst":                     `kind "PodLst" is unknown; did you mean PodList?`,
 		"apiVersion: v1, kind: list":                       `kind "list" is unknown; did you mean List?`,
 		"kind: Pod":                                        "apiVersion is missing; write apiVersion: v1",
 		"apiVersion: V1, kind: Pod":                        `apiVersion "V1" has no kind Pod; write apiVersion: v1`,

@@ -41,6 +41,11 @@ func checkKind(apiVersion, kind string) error {
 	kinds := slices.DeleteFunc(slices.Sorted(maps.Keys(versions)), func(k string) bool {
 		return apiVersion != "" && versions[k] != apiVersion
 	})
+	for _, k := range slices.Clone(kinds) {
+		if k != "List" {
+			kinds = append(kinds, k+"List")
+		}
+	}
 	if meant := spelling.Near(kind, kinds); meant != "" {
 		return fmt.Errorf("kind %q is unknown; did you mean %s?", kind, meant)
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/cpupoold/cpupoold/internal/config"
 	"github.com/cpupoold/cpupoold/internal/plugin/manifest"
+	"github.com/cpupoold/cpupoold/internal/spelling"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/topology"
 )
@@ -298,6 +299,10 @@ func (i *importer) document(name string, doc *yaml.Node, data []byte) {
 		i.pinning(name, data, i.o.Reading)
 	default:
 		remedy := ""
+		if meant := spelling.Near(kind, append(nriKinds(), "PerformanceProfile", "KubeletConfiguration", "KubeletConfig", "MachineConfig", "ConfigMap", "Namespace")); meant != "" {
+			i.fail("%s: kind %q is unknown; did you mean %s?", name, shorten(kind), meant)
+			return
+		}
 		if at(doc, "variant") != nil {
 			remedy = "if it is a Butane file, give what butane makes of it"
 		}
