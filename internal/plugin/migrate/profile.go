@@ -112,6 +112,10 @@ func (f *facts) cpuSection(file string, spec *yaml.Node) (c cpuSection, ok bool)
 	}
 	names := []string{"reserved", "isolated", "shared", "offlined", "ovsDpdk"}
 	for _, name := range names {
+		if value := at(n, name); value != nil && value.Kind == yaml.SequenceNode {
+			f.fail("%s.%s: is a list of YAML; write a text such as %s: \"0-3\"", c.source, name, name)
+			continue
+		}
 		list, there := text(n, name)
 		required := (name == "reserved" || name == "isolated") && !c.pinning
 		if required && list == "" {

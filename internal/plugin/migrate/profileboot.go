@@ -1,6 +1,7 @@
 package migrate
 
 import (
+	"cmp"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -114,7 +115,7 @@ func hugepages(n *yaml.Node) string {
 		size, _ := text(page, "size")
 		count, _ := text(page, "count")
 		if at(page, "node") == nil {
-			all = append(all, "hugepagesz="+size, "hugepages="+count)
+			all = append(all, "hugepagesz="+size, "hugepages="+cmp.Or(count, "0"))
 		}
 	}
 	return strings.Join(all, " ")
