@@ -27,7 +27,7 @@ of a saved /sys, such as the directory sys of a report (cpupoold report).`,
 	c.RunE = func(*cobra.Command, []string) error {
 		t, err := topology.Read(os.DirFS(*sysfs))
 		if err != nil {
-			return err
+			return fmt.Errorf("%s: %w", *sysfs, err)
 		}
 		for _, w := range t.Warnings {
 			if _, err := fmt.Fprintln(a.err, "warning:", w); err != nil {

@@ -84,7 +84,7 @@ func (o *importOptions) check() error {
 	case o.options.Reading != migrate.Implementation && o.options.Reading != migrate.Documents:
 		return fmt.Errorf("--reading %q: no such reading; write implementation or documents", o.reading)
 	}
-	return checkOutput(o.output)
+	return errors.Join(checkDescriptions(o.topology), checkOutput(o.output))
 }
 
 // importDocument is what -o json prints.

@@ -28,6 +28,19 @@ func (m *machineFlags) machine(s streams) (*topology.Topology, error) {
 	return readMachine(s, m.topology)
 }
 
+// checkDescriptions returns an error for the first value of --topology that is a description with a
+// mistake.
+func checkDescriptions(values ...string) error {
+	for _, value := range values {
+		if _, text := splitTopology(value); simulate.IsDescription(text) {
+			if _, err := simulate.Describe(text); err != nil {
+				return fmt.Errorf("--%w", err)
+			}
+		}
+	}
+	return nil
+}
+
 // readMachine returns the machine of a description or of a file.
 func readMachine(s streams, text string) (*topology.Topology, error) {
 	if simulate.IsDescription(text) {

@@ -74,8 +74,8 @@ func (a *admissionFlags) add(cmd *cobra.Command) {
 	flags.Var((*podLevelFlag)(&a.settings.PodLevel), "pod-level", "`MODE` of Guaranteed pods with spec.resources, pod or container, as guaranteed.podLevel on the nodes")
 	flags.BoolVar(&a.settings.PodLevelOverride, "pod-level-override", false, "pods may choose the mode by the annotation cpupoold.io/pod-level")
 	addDefaults(flags, &a.settings.Defaults)
-	flags.StringVar(&a.settings.Names.Domain, "domain", "workload.openshift.io", "`DOMAIN` of annotations and types")
-	flags.StringVar(&a.settings.Names.PoolDomain, "pool-domain", "openshift.io", "`DOMAIN` of the pools' resources")
+	addDomain(flags, &a.settings.Names.Domain, "domain", "workload.openshift.io", "`DOMAIN` of annotations and types")
+	addDomain(flags, &a.settings.Names.PoolDomain, "pool-domain", "openshift.io", "`DOMAIN` of the pools' resources")
 }
 
 // switchOn puts the types into the settings.

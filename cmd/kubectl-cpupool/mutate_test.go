@@ -86,6 +86,12 @@ func TestMutateFails(t *testing.T) {
 		"no file":      {args: []string{"mutate"}, code: exitUsage, want: "no file; name one with -f"},
 		"argument":     {args: []string{"mutate", "x"}, code: exitUsage, want: "mutate takes no argument"},
 		"unknown flag": {args: []string{"mutate", "--x"}, code: exitUsage, want: "unknown flag"},
+		"domain":       {args: []string{"mutate", "-f", "-", "--domain", "a b"}, code: exitUsage, want: "no DNS subdomain"},
+		"description":  {args: []string{"simulate", "--topology", "4c1s"}, code: exitUsage, want: `--topology "4c1s": `},
+		"of a node":    {args: []string{"simulate", "-f", "-", "--topology", "n=1s0c"}, code: exitUsage, want: `--topology "1s0c": count 0`},
+		"of an import": {args: []string{"import", "-f", "-", "--topology", "4c1s"}, code: exitUsage, want: `--topology "4c1s": `},
+		"of a render":  {args: []string{"render", "--config", "-", "--format", "kernel", "--topology", "4c1s"}, code: exitUsage, want: `--topology "4c1s": `},
+		"address":      {args: []string{"serve", "-f", "-", "--listen", "host"}, code: exitUsage, want: "no address with a port"},
 		"absent":       {args: []string{"mutate", "-f", "absent.yaml"}, code: exitError, want: "absent.yaml"},
 		"two types":    {stdin: twice, args: []string{"mutate", "-f", "-"}, code: exitError, want: "-: Pod/etcd: annotation target.workload.openshift.io/infra"},
 	} {

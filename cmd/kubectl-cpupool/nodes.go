@@ -36,8 +36,8 @@ type nodesOptions struct {
 func (o *nodesOptions) add(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	o.addConfig(flags, "")
-	flags.StringVar(&o.names.Domain, "domain", "workload.openshift.io", "`DOMAIN` of workload types' resources")
-	flags.StringVar(&o.names.PoolDomain, "pool-domain", "openshift.io", "`DOMAIN` of the pools' resources")
+	addDomain(flags, &o.names.Domain, "domain", "workload.openshift.io", "`DOMAIN` of workload types' resources")
+	addDomain(flags, &o.names.PoolDomain, "pool-domain", "openshift.io", "`DOMAIN` of the pools' resources")
 	flags.StringVarP(&o.output, "output", "o", "text", "`FORMAT`: text or json")
 }
 

@@ -78,7 +78,7 @@ func (o *renderOptions) check() error {
 	case o.dir == "" && o.force:
 		return errors.New("--force is for files; give --dir, too")
 	}
-	return nil
+	return checkDescriptions(o.topology)
 }
 
 func (o *renderOptions) run(s streams) error {

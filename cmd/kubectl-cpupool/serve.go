@@ -80,6 +80,9 @@ func (o *serveOptions) check() error {
 	if o.svg != "" && o.file == "" && len(o.nodes) != 1 {
 		return errors.New("--svg draws one node; name a file with -f, or one node of the cluster with --node")
 	}
+	if _, _, err := net.SplitHostPort(o.listen); err != nil {
+		return fmt.Errorf("--listen %q: is no address with a port; write one like 127.0.0.1:8480", o.listen)
+	}
 	return nil
 }
 

@@ -129,7 +129,7 @@ func (o *simulateOptions) check() error {
 	case o.output != "table" && o.output != "json":
 		return fmt.Errorf("--output %q: no such format; write table or json", o.output)
 	}
-	return nil
+	return checkDescriptions(o.topology...)
 }
 
 // scene is what the simulation of a node is made of, but for the configuration.
