@@ -169,21 +169,21 @@ guaranteed        4-5        <100    0.000s  0.00s   12     1     40
  ran/vdu-0/du     4-5        87.500  2.500s  0.25s   0      0     0
 management/radio  0,2,…2,14  100     0.000s  0.00s   0      0     0
 
-Ran on CPUs of somebody else:
-WHO                       TASK              CPUS  RAN       WHOSE CPUS
+Ran on CPUs of another owner:
+RUNS IN                   TASK              CPUS  RAN       OWNER
 telemetry/a…9c/collector  colle…thread ×12  5     2.500s    ran/vdu-0/du
 interrupt                 25 virt…-input.0  4     40 times  ran/vdu-0/du
 
 Was allowed to:
-WHO                  TASK          CPUS  RAN  WHOSE CPUS
+RUNS IN              TASK          CPUS  RAN  OWNER
 chronyd.service      chronyd[812]  4-5   -    ran/vdu-0/du
 conmon of ran/vdu-1  conmon[900]   4-5   -    ran/vdu-0/du
 kernel               kthreadd[2]   4-5   -    ran/vdu-0/du
 
-The kernel's own work on CPUs that somebody has, which nobody can move:
-WHOSE CPUS    THREADS  RAN     SOFTIRQS  INTERRUPTS
+Work of the kernel that cannot be moved, by the owner of the CPUs:
+OWNER         THREADS  RAN     SOFTIRQS  INTERRUPTS
 ran/vdu-0/du  14       0.013s  2000      LOC 2510, RES 3
-CPUs 7 changed hands meanwhile and were not judged
+CPUs 7 got other owners meanwhile and were not judged
 not read: 11/task: permission denied
 `
 	var out bytes.Buffer

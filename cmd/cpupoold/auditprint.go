@@ -37,7 +37,7 @@ func printAudit(w *layout.Writer, r audit.Report) {
 	printFound(w, r.Findings)
 	printKernel(w, r.Kernel)
 	if !r.Changed.IsEmpty() {
-		fmt.Fprintf(w, "CPUs %s changed hands meanwhile and were not judged\n", r.Changed)
+		fmt.Fprintf(w, "CPUs %s got other owners meanwhile and were not judged\n", r.Changed)
 	}
 	for _, u := range r.Unread {
 		fmt.Fprintf(w, "not read: %s\n", printable(u))
@@ -49,19 +49,19 @@ func printFound(w *layout.Writer, found []audit.Finding) {
 		fmt.Fprintln(w, "\nNo task was found on CPUs of another owner.")
 		return
 	}
-	ran := slices.IndexFunc(found, func(f audit.Finding) bool { return f.Ran.IsEmpty() }) // who only was allowed comes last
+	ran := slices.IndexFunc(found, func(f audit.Finding) bool { return f.Ran.IsEmpty() }) // tasks that were only allowed come last
 	if ran < 0 {
 		ran = len(found)
 	}
 	for _, part := range []struct {
 		title, unit string
 		of          []audit.Finding
-	}{{"Ran on CPUs of somebody else:", "RAN", found[:ran]}, {"Was allowed to:", "RAN", found[ran:]}} {
+	}{{"Ran on CPUs of another owner:", "RAN", found[:ran]}, {"Was allowed to:", "RAN", found[ran:]}} {
 		if len(part.of) == 0 {
 			continue
 		}
 		fmt.Fprintln(w, "\n"+part.title)
-		out := layout.NewTable("WHO", "TASK", "CPUS", part.unit, "WHOSE CPUS")
+		out := layout.NewTable("RUNS IN", "TASK", "CPUS", part.unit, "OWNER")
 		for _, f := range part.of {
 			cpus, amount := f.Ran, fmt.Sprintf("%.3fs", f.RanSeconds)
 			switch {
@@ -70,7 +70,7 @@ func printFound(w *layout.Writer, found []audit.Finding) {
 			case f.Ran.IsEmpty():
 				cpus, amount = f.Allowed, ""
 			}
-			out.Row(clip(who(f), 24), clip(tasks(f), 16), clip(cpus.String(), 9), amount, clip(cmp.Or(join(f.Owner.Pod, f.Owner.Name), inspect.FullPool(f.Owner.Pool, f.Owner.Type)), 15))
+			out.Row(clip(placeOf(f), 24), clip(tasks(f), 16), clip(cpus.String(), 9), amount, clip(cmp.Or(join(f.Owner.Pod, f.Owner.Name), inspect.FullPool(f.Owner.Pool, f.Owner.Type)), 15))
 		}
 		w.Table(out)
 	}
@@ -81,8 +81,8 @@ func printKernel(w *layout.Writer, works []audit.KernelWork) {
 	if len(works) == 0 {
 		return
 	}
-	fmt.Fprintln(w, "\nThe kernel's own work on CPUs that somebody has, which nobody can move:")
-	out := layout.NewTable("WHOSE CPUS", "THREADS", "RAN", "SOFTIRQS", "INTERRUPTS")
+	fmt.Fprintln(w, "\nWork of the kernel that cannot be moved, by the owner of the CPUs:")
+	out := layout.NewTable("OWNER", "THREADS", "RAN", "SOFTIRQS", "INTERRUPTS")
 	for len(works) > 0 {
 		o := works[0].Owner
 		end := slices.IndexFunc(works, func(w audit.KernelWork) bool { return w.Owner.Pod != o.Pod || w.Owner.Name != o.Name })
@@ -126,8 +126,8 @@ func inPod(container string) string {
 	return ""
 }
 
-// who is the unit or the container that a finding is in.
-func who(f audit.Finding) string {
+// placeOf returns the unit or the container that a finding is in.
+func placeOf(f audit.Finding) string {
 	switch {
 	case f.Pod != "" && inPod(f.Container) != "":
 		return inPod(f.Container) + f.Pod

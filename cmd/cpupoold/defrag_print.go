@@ -25,7 +25,7 @@ func printDefrag(w *layout.Writer, r defragReport, apply bool) {
 // printOwners prints where each owner is, and in brackets how it could be.
 func printOwners(w *layout.Writer, owners []defrag.Place) {
 	if len(owners) == 0 {
-		fmt.Fprintln(w, "Nobody has CPUs of their own.")
+		fmt.Fprintln(w, "No container and no unit has exclusive CPUs.")
 		return
 	}
 	out := layout.NewTable("OWNER", "CPUS", "SPLIT CORES", "SHARED", "L3 GROUPS", "NODES", "PACKAGES", "REMOTE CPUS", "STAYS")

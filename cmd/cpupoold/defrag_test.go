@@ -86,7 +86,7 @@ largest on one node  2 → 4      2 → 4            2
 		t.Errorf("docs/defrag.md shows another report than\n%s", want)
 	}
 	out.Reset()
-	if err := a.defragTable(t.Context(), defragReport{}, nil); err != nil || out.String() != "Nobody has CPUs of their own.\n\nROOM                 FREE CPUS  IN ONE L3 GROUP  IN WHOLE CORES\nlargest on one node  0          0                0\n\nNothing to move.\n" {
+	if err := a.defragTable(t.Context(), defragReport{}, nil); err != nil || out.String() != "No container and no unit has exclusive CPUs.\n\nROOM                 FREE CPUS  IN ONE L3 GROUP  IN WHOLE CORES\nlargest on one node  0          0                0\n\nNothing to move.\n" {
 		t.Errorf("empty report: %v\n%s", err, &out)
 	}
 }

@@ -21,10 +21,10 @@ to do instead.
 It reads, by their content: PerformanceProfile, KubeletConfiguration (and KubeletConfig),
 MachineConfig, CRI-O's configuration, the kubelet's file openshift-workload-pinning,
 the configurations of MicroShift (kubelet:) and of k3s and RKE2 (kubelet-arg:),
-CPU-Pooler's ConfigMaps, BalloonsPolicy and TopologyAwarePolicy of nri-plugins, and Namespaces, whose annotations say whose pods may ask for a
-workload type. Several files, and several objects in a file, make one configuration, that
-of one node; two that say different things about the same CPUs are an error that names
-both. Drop-ins of the kubelet and CRI-O go over the main file in the order of their names.
+CPU-Pooler's ConfigMaps, BalloonsPolicy and TopologyAwarePolicy of nri-plugins, and
+Namespaces. The annotations of a Namespace allow its pods a workload type. Several files,
+and several objects in a file, make one configuration, that of one node. Two objects that
+disagree about the same CPUs are an error that names both. Drop-ins of the kubelet and CRI-O go over the main file in the order of their names.
 
 Where OpenShift's documents and its implementation disagree, the implementation counts:
 pods are pinned to the reserved CPUs, and the content of the pinning file does not count.

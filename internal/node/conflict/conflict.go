@@ -40,8 +40,13 @@ func (w *Writes) Note(l Limits, now time.Time) bool {
 	return true
 }
 
-// Last returns the time of the latest external write.
-func (w *Writes) Last() time.Time { return w.latest[len(w.latest)-1] }
+// Last returns the time of the latest external write, or the zero time.
+func (w *Writes) Last() time.Time {
+	if len(w.latest) == 0 {
+		return time.Time{}
+	}
+	return w.latest[len(w.latest)-1]
+}
 
 // Until returns the end of the latest pause, or the zero time if repairs have never paused.
 func (w *Writes) Until() time.Time { return w.until }

@@ -83,7 +83,7 @@ func (k *Tracker) Notice(p cgroup.Path, at time.Time) {
 func (k *Tracker) Reloaded(at time.Time) { k.reloaded = at }
 
 // Open opens a drift for each external write that the last reading has found, and that ignored
-// does not name. It returns the targets with drifts, whose records must be read before the daemon
+// does not name. It returns the targets with drifts. The daemon must read their records before it
 // repairs them. It also returns the units of host services that were written.
 func (k *Tracker) Open(now time.Time, ignored func(cgroup.Path) bool) (drifted, hosts []cgroup.Target) {
 	for _, f := range k.Cache.TakeExternal() {
@@ -124,8 +124,8 @@ func (k *Tracker) Confirm(r Record) {
 	k.Cache.ConfirmRecord(r.Path, cpus, r.known && err == nil, r.unit)
 }
 
-// Unconfirmed returns the cgroups of containers whose cpuset was overwritten, until their
-// record is read. An update over CRI waits for it: it also writes the runtime's weight and
+// Unconfirmed returns the cgroups of containers with an overwritten cpuset and an unread
+// record. An update over CRI waits for it: it also writes the runtime's weight and
 // quota, and it is not needed if the record is unchanged.
 func (k *Tracker) Unconfirmed() map[cgroup.Path]bool {
 	all := make(map[cgroup.Path]bool)

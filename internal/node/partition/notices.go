@@ -14,7 +14,7 @@ import (
 //   - cgroups that a step has written, the partition of the step, and their parents
 //   - cgroups that become another partition, or none, and the cgroups in their pods
 //   - cgroups with external writes, the cgroups below them, and their siblings in a pod
-//   - cgroups whose cpuset.cpus or cpuset.cpus.partition differ in package kernelstate
+//   - cgroups with a cpuset.cpus or cpuset.cpus.partition that differs in package kernelstate
 //   - in each pass, cgroups without a watch: the slices of the host
 //   - all cgroups after RecheckAll
 //

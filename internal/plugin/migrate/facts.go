@@ -218,7 +218,7 @@ func (f *facts) lax(reserved statement) bool {
 	source := cmp.Or(option.source, policy.source, reserved.source)
 	f.say(keyOptions+strict, "false", source)
 	if policy.value != "static" {
-		f.note(reserved.source, "without the policy static the kubelet only counts these CPUs and keeps nobody off them; here management pods are pinned to them, and the shared pool has them, too",
+		f.note(reserved.source, "without the policy static the kubelet only counts these CPUs and keeps no process off them; here management pods are pinned to them, and the shared pool has them, too",
 			"remove strict-cpu-reservation: false to keep ordinary pods off them")
 	}
 	return true

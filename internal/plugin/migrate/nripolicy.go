@@ -210,7 +210,7 @@ func (p *nri) balloonType(n int, typ *yaml.Node) {
 			"set requests to whole CPUs, with equal limits")
 		p.typeOptions(source, typ)
 	} else if name != "reserved" {
-		p.note(source, "a pool whose CPUs the plugin chooses and changes has no equivalent: its containers run in the shared pool",
+		p.note(source, "a pool with CPUs that the plugin chooses and changes has no equivalent: its containers run in the shared pool",
 			"write a partition with a list of CPUs for a pool of these containers, or let them request whole CPUs with equal limits for exclusive CPUs")
 	}
 	for _, pair := range pairs(typ) {
