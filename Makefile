@@ -64,7 +64,7 @@ test-all: test-unit test-browser test-fleet ## run all tests that need no releas
 	$(MAKE) test-disturbance
 	$(MAKE) test-conformance
 
-# Vet is a part of lint. A test of bench reads docs/benchmarks.md, which is outside of its module: Go would take its result from the cache.
+# Vet is a part of lint. A test of bench reads docs/reference/benchmarks.md, which is outside of its module: Go would take its result from the cache.
 test-unit: host test-deploy test-monitoring ## run the unit tests, fuzz corpora and vectors, with the race detector where goroutines are
 	$(GO) test -vet=off $(SERIAL:%=./%)
 	CGO_ENABLED=1 $(GO) test -race -vet=off -timeout 20m $(filter-out $(SERIAL:%=github.com/cpupoold/cpupoold/%),$(shell $(GO) list ./...))
@@ -166,9 +166,9 @@ fmt: ## format the code
 
 docs: ## write the generated pages in docs: metrics, keys of configurations, man pages, benchmarks, support matrix
 	$(GO) test ./internal/codes ./internal/node/telemetry ./internal/config ./internal/cluster/webhook ./internal/cluster/hostedpriority ./cmd/cpupoold ./cmd/kubectl-cpupool ./test/vm/internal/matrix -run 'TestPage$$|TestDocument$$|TestPicture$$|TestReference$$|TestManPages' -update
-	$(GO) -C bench run ./cmd/page results ../docs/benchmarks.md
+	$(GO) -C bench run ./cmd/page results ../docs/reference/benchmarks.md
 
-bench-all: host-vm build ## run the benchmarks, here and in VMs: writes bench/results and docs/benchmarks.md (PARTS=host: not in VMs)
+bench-all: host-vm build ## run the benchmarks, here and in VMs: writes bench/results and docs/reference/benchmarks.md (PARTS=host: not in VMs)
 	bench/record.sh $(PARTS)
 
 bench: bench-all
@@ -182,7 +182,7 @@ bench-record: host ## make the record of allocations and instructions, bench/rec
 bench-limits: host-vm ## of bench-all, measure single steps of the daemon and the bare system calls, on three kernels
 	bench/record.sh limits
 
-bench-jitter: build ## measure, on hardware of yours, what interrupts a CPU with and without cpupoold, under load (DURATION=60s; docs/jitter.md)
+bench-jitter: build ## measure, on hardware of yours, what interrupts a CPU with and without cpupoold, under load (DURATION=60s; docs/how-to/measure-jitter.md)
 	CGO_ENABLED=0 $(GO) -C bench/jitter build -trimpath -o ../../bin/jitter .
 	PATH="$(CURDIR)/bin:$$PATH" bin/jitter -duration $(or $(DURATION),60s) -json bin/jitter.json
 

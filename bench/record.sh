@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Measures cpupoold and writes the samples to bench/results, and docs/benchmarks.md from them.
+# Measures cpupoold and writes the samples to bench/results, and docs/reference/benchmarks.md from them.
 # `make bench-all` has built bin/cpupoold and the parts that the virtual machines need.
 #
 #   record.sh [PART...]   host: the benchmarks on this machine (go, flag, compare, kubelet, pods)
@@ -70,4 +70,4 @@ for part; do
   note "$part" "$before and $(cut -d' ' -f1-3 /proc/loadavg) after"
   mv "$work"/*.txt "$results/"
 done
-go -C bench run ./cmd/page results ../docs/benchmarks.md
+go -C bench run ./cmd/page results ../docs/reference/benchmarks.md

@@ -142,7 +142,7 @@ func (r *release) manPages(name string) ([]string, error) {
 	}
 	var pages []string
 	for _, pattern := range patterns[name] {
-		found, err := filepath.Glob(r.source("docs", "man", pattern))
+		found, err := filepath.Glob(r.source("docs", "reference", "man", pattern))
 		if err != nil {
 			return nil, err
 		}

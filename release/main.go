@@ -3,7 +3,7 @@
 //	release -repository .. -o ../dist -image ghcr.io/cpupoold/cpupoold
 //
 // It clones the commit and builds in the clone, so that files outside of Git have no effect.
-// The same commit and the same release of Go make the same bytes. docs/guides/release-files.md
+// The same commit and the same release of Go make the same bytes. docs/how-to/install/release-files.md
 // lists the files.
 package main
 

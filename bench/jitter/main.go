@@ -25,7 +25,7 @@ const usage = `usage: jitter [compare] [-duration D] [-cpu N] [-settle D] [-with
 compare measures under load, first on CPU N, which everybody may use, and then what
 COMMAND starts, which gets "measure" and its flags as further arguments. The default
 starts the unit cpupoold-jitter.service, which cpupoold's configuration must name
-(docs/jitter.md). measure prints one measurement as JSON, which it begins when it has
+(docs/how-to/measure-jitter.md). measure prints one measurement as JSON, which it begins when it has
 waited, for -settle, to be put on its CPUs. load keeps a CPU busy.
 `
 

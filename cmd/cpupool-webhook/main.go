@@ -37,7 +37,7 @@ const (
 const help = `Serves the mutating webhook for pods and the validating one for their resizing.
 
 It runs in the cluster, in two replicas that share nothing but a Secret with the
-certificate and a ConfigMap with the latches. See docs/webhook.md.`
+certificate and a ConfigMap with the latches. See docs/how-to/install-webhook.md.`
 
 func main() {
 	debug.SetGCPercent(50) // bodies that stall become garbage; the heap is small, so collections are cheap

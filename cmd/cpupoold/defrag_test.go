@@ -54,7 +54,7 @@ func sample() defragReport {
 }
 
 func TestPrintDefrag(t *testing.T) {
-	doc, err := os.ReadFile("../../docs/defrag.md")
+	doc, err := os.ReadFile("../../docs/how-to/defragment.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -83,7 +83,7 @@ largest on one node  2 → 4      2 → 4            2
 		t.Errorf("report (-want +got):\n%s", diff)
 	}
 	if !strings.Contains(string(doc), want) {
-		t.Errorf("docs/defrag.md shows another report than\n%s", want)
+		t.Errorf("docs/how-to/defragment.md shows another report than\n%s", want)
 	}
 	out.Reset()
 	if err := a.defragTable(t.Context(), defragReport{}, nil); err != nil || out.String() != "No container and no unit has exclusive CPUs.\n\nROOM                 FREE CPUS  IN ONE L3 GROUP  IN WHOLE CORES\nlargest on one node  0          0                0\n\nNothing to move.\n" {

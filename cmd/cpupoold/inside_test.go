@@ -164,7 +164,7 @@ func TestStatusIsNarrow(t *testing.T) {
 
 // TestRunbooksRun: the commands of runbooks exist, with their flags and kinds of events.
 func TestRunbooksRun(t *testing.T) {
-	pages, err := filepath.Glob("../../docs/runbooks/*.md")
+	pages, err := filepath.Glob("../../docs/troubleshooting/runbooks/*.md")
 	if err != nil || len(pages) == 0 {
 		t.Fatalf("runbooks: %q, %v", pages, err)
 	}

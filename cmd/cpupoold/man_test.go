@@ -7,8 +7,8 @@ import (
 	"github.com/cpupoold/cpupoold/internal/testing/manpages"
 )
 
-var update = flag.Bool("update", false, "rewrite the pages in docs/man and the tables in testdata")
+var update = flag.Bool("update", false, "rewrite the pages in docs/reference/man and the tables in testdata")
 
 func TestManPages(t *testing.T) {
-	manpages.Check(t, (&app{}).command(), "../../docs/man", "8", *update)
+	manpages.Check(t, (&app{}).command(), "../../docs/reference/man", "8", *update)
 }

@@ -7,7 +7,7 @@ import (
 )
 
 // frugal has the daemon take little of a node of which each CPU and page is the workload's;
-// figures are in docs/performance.md.
+// figures are in docs/explanation/cost.md.
 func frugal() {
 	// The node has few CPUs for the likes of us, and the loop is one goroutine.
 	runtime.GOMAXPROCS(min(2, runtime.NumCPU()))

@@ -79,7 +79,7 @@ on the standard error; the rest is written all the same.
 
 With --redact the names of namespaces, pods, containers, units, images and of the host are
 replaced, each by the same word in all files. Only names that the report knows as such can be
-replaced: read what is in the archive before you publish it. docs/report.md describes it.`,
+replaced: read what is in the archive before you publish it. docs/troubleshooting/report-a-problem.md describes it.`,
 		Args: cobra.NoArgs,
 	}
 	file := c.Flags().StringP("output", "o", "", "`file` to write, - for the standard output (default cpupoold-report-<host>-<time>.tar.gz)")

@@ -11,7 +11,7 @@ func conditions() Group {
 		{"ConfigurationRefused", "The file of the configuration has an error. The daemon uses the last valid one.", "an older configuration is in force: guaranteed.cpus: \"4-8\": the machine has no CPU 8", "Correct the file. See the runbook CPUPoolConfigStale."},
 		{"ConfigurationAdapted", "The configuration names CPUs that the machine does not have, and the daemon has adapted it.", "the configuration does not fit this machine: CPUs 8 do not exist", "Correct the configuration of this node."},
 		{"Degraded", "The node has a problem. The message contains its text.", "CPUs 6-7 are online and in no cgroup: they are not allocated until the machine boots", "Find the code of the problem with `cpupoold status`."},
-		{"SharedPoolDepleted", "The shared pool has fewer CPUs than depletion.floor, or not long enough its CPUs again.", "the shared pool has 0 CPUs, and should have 1 (depletion.floor)", "See docs/depletion.md and the runbook CPUPoolSharedDepleted."},
+		{"SharedPoolDepleted", "The shared pool has fewer CPUs than depletion.floor, or not long enough its CPUs again.", "the shared pool has 0 CPUs, and should have 1 (depletion.floor)", "See docs/how-to/handle-depletion.md and the runbook CPUPoolSharedDepleted."},
 		{"SharedPoolSufficient", "The shared pool has at least depletion.floor CPUs.", "the shared pool has at least 1 CPUs (depletion.floor)", ""},
 	}}
 }
@@ -19,7 +19,7 @@ func conditions() Group {
 // evictions returns the reasons of events of the eviction.
 func evictions() Group {
 	return Group{"Reasons of events of the eviction", "cpupool-webhook reports these events for pods of depleted nodes.", []Entry{
-		{"EvictedForDepletion", "The pod is evicted, because the shared pool of its node is depleted.", "the shared CPUs of node worker-1 are depleted, and the pod has no CPU request", "Give the pod a CPU request, or the node more shared CPUs. See docs/depletion.md."},
+		{"EvictedForDepletion", "The pod is evicted, because the shared pool of its node is depleted.", "the shared CPUs of node worker-1 are depleted, and the pod has no CPU request", "Give the pod a CPU request, or the node more shared CPUs. See docs/how-to/handle-depletion.md."},
 		{"EvictionRefused", "The API server refuses the eviction for now, for example for a disruption budget.", "the shared CPUs of node worker-1 are depleted, and the pod has no CPU request; it is not evicted yet: Cannot evict pod as it would violate the pod's disruption budget.", "Check the PodDisruptionBudget of the pod."},
 		{"WouldBeEvicted", "With depletion.eviction: dryRun the webhook reports the pod and does not evict it.", "the shared CPUs of node worker-1 are depleted, and the pod has no CPU request; it would be evicted (depletion.eviction: dryRun)", "Set depletion.eviction to enable evictions, or give the pod a CPU request."},
 	}}
@@ -29,7 +29,7 @@ func evictions() Group {
 func warnings() Group {
 	return Group{"Warnings of the webhook", "The metric cpupool_webhook_warnings_total counts these codes. `kubectl apply` and `kubectl cpupool mutate` print the warnings, and an annotation of the pod contains them.", []Entry{
 		{"type-off", "The pod asks for a workload type that the cluster does not count.", "workload type \"batch\" is ignored: the webhook's configuration has no such type; correct the annotation, or add the type to types", "Correct the annotation, or add the type to the webhook's configuration."},
-		{"namespace-not-annotated", "The namespace does not allow the workload type.", "workload type \"management\" is ignored: the namespace has no annotation that allows it", "Annotate the namespace. See docs/webhook.md."},
+		{"namespace-not-annotated", "The namespace does not allow the workload type.", "workload type \"management\" is ignored: the namespace has no annotation that allows it", "Annotate the namespace. See docs/how-to/install-webhook.md."},
 		{"pod-level-cpu", "The pod asks for CPU in spec.resources, which the workload type cannot replace.", "workload type \"management\" is ignored: the pod asks for CPU in spec.resources, which is counted as cpu; ask for it in its containers", "Request CPU in the containers."},
 		{"guaranteed-pod", "The pod is Guaranteed, and a workload type would change its QoS class.", "workload type \"management\" is ignored: the pod is of QoS class Guaranteed; ask for less CPU or memory than its limits", "Request less CPU or memory than the limits."},
 		{"qos-class-would-change", "Without its CPU requests the pod would be BestEffort.", "workload type \"management\" is ignored: without its CPU requests the pod's QoS class would be BestEffort instead of Burstable; request memory too", "Request memory in a container."},
@@ -45,7 +45,7 @@ func warnings() Group {
 
 // priorities returns the problems of priority classes of hosted control planes.
 func priorities() Group {
-	return Group{"Problems of priority classes of hosted control planes", "The log and the metrics of cpupool-webhook show these codes. See docs/priority-classes.md.", []Entry{
+	return Group{"Problems of priority classes of hosted control planes", "The log and the metrics of cpupool-webhook show these codes. See docs/how-to/hosted-control-planes.md.", []Entry{
 		{"ambiguous", "Several HostedClusters have their control planes in one namespace.", "2 HostedClusters have their control planes in namespace clusters-a; pods there keep their classes", "Give each HostedCluster its own namespace."},
 		{"annotation", "An annotation of a HostedCluster has a syntax error, or names a missing object.", "annotation hosted-priority.cpupoold.io/dedicated is \"yes\": write \"true\" or \"false\"", "Correct the annotation."},
 		{"class_missing", "The cluster has no such PriorityClass.", "size large: there is no PriorityClass hcp-large-etcd; make it", "Create the PriorityClass."},

@@ -20,7 +20,7 @@ const page = "../../docs/reference/problem-codes.md"
 // links turns names of pages and runbooks into links.
 func links(text string) string {
 	text = regexp.MustCompile(`docs/([a-z/-]+)\.md`).ReplaceAllString(text, "[$1](../$1.md)")
-	return regexp.MustCompile(`runbook (CPUPool\w+)`).ReplaceAllString(text, "runbook [$1](../runbooks/$1.md)")
+	return regexp.MustCompile(`runbook (CPUPool\w+)`).ReplaceAllString(text, "runbook [$1](../troubleshooting/runbooks/$1.md)")
 }
 
 // markdown returns the page.

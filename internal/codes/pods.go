@@ -21,7 +21,7 @@ func placements() Group {
 		{"Unit", "The configuration names the systemd unit, and the unit has the CPUs of that key.", "the configuration puts the unit there", ""},
 		{"AnnotatedShares", "Annotations state the CPU shares of the containers, and the weight of the pod's slice is their sum.", "512 shares …, as annotated", ""},
 		{"Unlimited", "A container of the pod has exclusive CPUs, so the pod's slice has no CPU quota.", "container app has …, which bound it without a quota", ""},
-		{"OtherManager", "Another CPU manager places the container. As a problem: another manager is active, or its files cannot be parsed.", "placed by CRI-O's workload management, and left alone", "Remove the other manager, or set otherManagers of its kind to standDown. See docs/other-managers.md."},
+		{"OtherManager", "Another CPU manager places the container. As a problem: another manager is active, or its files cannot be parsed.", "placed by CRI-O's workload management, and left alone", "Remove the other manager, or set otherManagers of its kind to standDown. See docs/how-to/other-managers.md."},
 	}}
 }
 

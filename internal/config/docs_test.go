@@ -86,7 +86,7 @@ func TestDocumentationNamesEveryKey(t *testing.T) {
 // TestExamplesAreValid parses each YAML block of the documentation that is a
 // configuration, or a part of one, on a machine with 16 CPUs.
 func TestExamplesAreValid(t *testing.T) {
-	for file, atLeast := range map[string]int{"docs/configuration.md": 3, "docs/isolation.md": 1, "docs/tutorials/first-node.md": 2} {
+	for file, atLeast := range map[string]int{"docs/configuration.md": 3, "docs/explanation/isolation.md": 1, "docs/tutorials/first-node.md": 2} {
 		examples := 0
 		for i, block := range strings.Split(read(t, "../../"+file), "```")[1:] {
 			text, isYAML := strings.CutPrefix(block, "yaml\n")

@@ -123,7 +123,7 @@ func entriesOfDaemon() []reference.Entry {
 	}
 }
 
-// TestReference holds docs/configuration-reference.md and cpupoold-config(5) to what the daemon reads.
+// TestReference holds docs/reference/configuration.md and cpupoold-config(5) to what the daemon reads.
 func TestReference(t *testing.T) {
 	comments, err := reference.Comments(".")
 	if err != nil {
@@ -149,5 +149,5 @@ func TestReference(t *testing.T) {
 	for _, problem := range page.Check(keys) {
 		t.Error(problem)
 	}
-	page.Hold(t, *update, "../../docs/configuration-reference.md", "../../docs/man/cpupoold-config.5", "go test ./internal/config -run TestReference -update")
+	page.Hold(t, *update, "../../docs/reference/configuration.md", "../../docs/reference/man/cpupoold-config.5", "go test ./internal/config -run TestReference -update")
 }

@@ -15,10 +15,10 @@ import (
 )
 
 // takeover is the longest time until another replica evicts pods, after the loss of the one
-// that did: docs/guides/high-availability.md states it.
+// that did: docs/how-to/install/high-availability.md states it.
 const takeover = 25 * time.Second
 
-// TestHighAvailability checks docs/guides/high-availability.md on three control planes, each
+// TestHighAvailability checks docs/how-to/install/high-availability.md on three control planes, each
 // with an API server, a member of etcd and a webhook replica. The steps build on each other.
 func TestHighAvailability(t *testing.T) {
 	for name, start := range map[string]func(*testing.T) *controlPlanes{

@@ -26,7 +26,7 @@ var plugin = flag.String("plugin", "../../bin/kubectl-cpupool", "the plugin of k
 // A component is a static pod of a control plane.
 type component struct{ name, cpu, memory string }
 
-// Components of kubeadm 1.37, in the order in which docs/guides/high-availability.md changes
+// Components of kubeadm 1.37, in the order in which docs/how-to/install/high-availability.md changes
 // them.
 func components() []component {
 	return []component{

@@ -168,7 +168,7 @@ func namespaceRights(t *testing.T, s *apiServer) {
 	refusedWith(t, "annotate a pod when its namespace has allowed the type", err, "cannot be changed")
 }
 
-// TestDomain changes the policies as docs/webhook.md says, for another domain of
+// TestDomain changes the policies as docs/how-to/install-webhook.md says, for another domain of
 // annotations: they hold for that one and for no other.
 func TestDomain(t *testing.T) {
 	s := startAPIServer(t)

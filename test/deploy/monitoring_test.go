@@ -54,7 +54,7 @@ func TestChartMonitoring(t *testing.T) {
 }
 
 // TestMonitors: they select the pods of the manifests, and no port but those, and the one
-// that the proxy of docs/deployment.md has.
+// that the proxy of docs/how-to/install.md has.
 func TestMonitors(t *testing.T) {
 	all := files(t, "daemonset.yaml", "webhook/webhook.yaml", "monitoring/podmonitor.yaml", "monitoring/servicemonitor.yaml",
 		"monitoring/webhook/podmonitor.yaml", "monitoring/webhook/servicemonitor.yaml")

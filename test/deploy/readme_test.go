@@ -100,7 +100,7 @@ func (p *property) rows(t *testing.T, prefix string, defaults map[string]any) []
 const readme = `# Chart cpupoold
 
 CPU pools for Kubernetes nodes. This file is made from values.yaml and values.schema.json by ` + "`go test ./... -update`" + ` in test/deploy.
-docs/deployment.md describes the chart, and docs/configuration.md the configuration.
+docs/how-to/install.md describes the chart, and docs/configuration.md the configuration.
 
     helm install cpupoold deploy/chart/cpupoold -n cpupoold --create-namespace --values values.yaml
     helm test cpupoold -n cpupoold

@@ -268,7 +268,7 @@ func TestReleaseElsewhere(t *testing.T) {
 	}
 }
 
-// TestReleaseMoves checks the path of docs/guides/upgrade.md from a release in kube-system to
+// TestReleaseMoves checks the path of docs/how-to/upgrade.md from a release in kube-system to
 // one in cpupoold: no object is deleted, and the configuration stays.
 func TestReleaseMoves(t *testing.T) {
 	c := newCluster(t)

@@ -48,7 +48,7 @@ func unlisted(tree fs.FS) ([]string, error) {
 	}
 	var missing []string
 	err = fs.WalkDir(tree, "docs", func(name string, d fs.DirEntry, err error) error {
-		isPage := path.Ext(name) == ".md" || strings.HasPrefix(name, "docs/man/")
+		isPage := path.Ext(name) == ".md" || strings.HasPrefix(name, "docs/reference/man/")
 		if err != nil || d.IsDir() || !isPage || name == index {
 			return err
 		}
@@ -88,18 +88,18 @@ func TestIndex(t *testing.T) {
 func TestUnlisted(t *testing.T) {
 	file := func(s string) *fstest.MapFile { return &fstest.MapFile{Data: []byte(s)} }
 	got, err := unlisted(fstest.MapFS{
-		"docs/README.md":     file("[a](a.md) [b](b.md) [b](b.md#x) [ADRs](adr/README.md) [man](man) [home](../README.md) [picture](p.svg)"),
-		"docs/a.md":          file(""),
-		"docs/b.md":          file("# x"),
-		"docs/c.md":          file(""),
-		"docs/p.svg":         file(""),
-		"docs/adr/README.md": file("[1](1.md)"),
-		"docs/adr/1.md":      file(""),
-		"docs/adr/2.md":      file(""),
-		"docs/x/README.md":   file("[y](y.md)"),
-		"docs/x/y.md":        file(""),
-		"docs/man/d.8":       file(""),
-		"docs/z/z.md":        file(""),
+		"docs/README.md":         file("[a](a.md) [b](b.md) [b](b.md#x) [ADRs](adr/README.md) [man](reference/man) [home](../README.md) [picture](p.svg)"),
+		"docs/a.md":              file(""),
+		"docs/b.md":              file("# x"),
+		"docs/c.md":              file(""),
+		"docs/p.svg":             file(""),
+		"docs/adr/README.md":     file("[1](1.md)"),
+		"docs/adr/1.md":          file(""),
+		"docs/adr/2.md":          file(""),
+		"docs/x/README.md":       file("[y](y.md)"),
+		"docs/x/y.md":            file(""),
+		"docs/reference/man/d.8": file(""),
+		"docs/z/z.md":            file(""),
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -27,14 +27,14 @@ func recordedSeries(rules string) map[string]string {
 	return series
 }
 
-// TestRecordingRules checks that docs/slo.md lists each recording rule with its number of
+// TestRecordingRules checks that docs/reference/slo.md lists each recording rule with its number of
 // series.
 func TestRecordingRules(t *testing.T) {
 	rules, err := os.ReadFile(root + "/deploy/monitoring/rules.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
-	page, err := os.ReadFile(root + "/docs/slo.md")
+	page, err := os.ReadFile(root + "/docs/reference/slo.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -50,7 +50,7 @@ func TestRecordingRules(t *testing.T) {
 		got[m[1]] = m[2]
 	}
 	if d := cmp.Diff(want, got); d != "" {
-		t.Errorf("series for each node (-rules.yaml +docs/slo.md):\n%s", d)
+		t.Errorf("series for each node (-rules.yaml +docs/reference/slo.md):\n%s", d)
 	}
 }
 

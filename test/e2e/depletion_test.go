@@ -96,14 +96,14 @@ func (c *cluster) installEvicting(t *testing.T) {
 	t.Helper()
 	c.bring(t)
 	c.configure(t, depletable(""))
-	read(t, "docs/deployment.md").follow(t, c,
+	read(t, "docs/how-to/install.md").follow(t, c,
 		"ctr --namespace k8s.io images import cpupoold-image.tar", "kubectl apply -f deploy/daemonset.yaml -f deploy/rbac.yaml", "kubectl create -f deploy/config.yaml")
 	// Of the daemon's 20m nothing is taken off: see advertised.
 	c.shows(t, nodeName, map[corev1.ResourceName]int64{cores: 8000 - 20, shared: 6000})
 	c.eviction(t, "dryRun")
-	webhook := read(t, "docs/webhook.md")
+	webhook := read(t, "docs/how-to/install-webhook.md")
 	webhook.follow(t, c, "kubectl apply -f deploy/webhook/webhook.yaml")
-	read(t, "docs/depletion.md").follow(t, c, "kubectl apply -f deploy/webhook/eviction/eviction.yaml")
+	read(t, "docs/how-to/handle-depletion.md").follow(t, c, "kubectl apply -f deploy/webhook/eviction/eviction.yaml")
 	webhook.follow(t, c,
 		"kubectl -n cpupool-webhook rollout status deployment cpupool-webhook",
 		"kubectl apply -f deploy/webhook/admission.yaml",

@@ -156,10 +156,10 @@ func (c *cluster) install(t *testing.T) {
 	c.installWebhook(t)
 }
 
-// installDaemon follows docs/deployment.md, and waits until each machine shows these resources.
+// installDaemon follows docs/how-to/install.md, and waits until each machine shows these resources.
 func (c *cluster) installDaemon(t *testing.T, resources map[corev1.ResourceName]int64) {
 	t.Helper()
-	read(t, "docs/deployment.md").follow(t, c,
+	read(t, "docs/how-to/install.md").follow(t, c,
 		"ctr --namespace k8s.io images import cpupoold-image.tar", "kubectl apply -f deploy/daemonset.yaml -f deploy/rbac.yaml", "kubectl create -f deploy/config.yaml")
 	for _, m := range c.machines {
 		c.shows(t, m.name, resources)
@@ -169,7 +169,7 @@ func (c *cluster) installDaemon(t *testing.T, resources map[corev1.ResourceName]
 // installWebhook does what the documents say, where there is a daemon that shows all resources.
 func (c *cluster) installWebhook(t *testing.T) {
 	t.Helper()
-	webhook := read(t, "docs/webhook.md")
+	webhook := read(t, "docs/how-to/install-webhook.md")
 	webhook.follow(t, c,
 		"kubectl apply -f deploy/webhook/webhook.yaml",
 		"kubectl -n cpupool-webhook rollout status deployment cpupool-webhook",

@@ -33,7 +33,7 @@ func TestMigratePooler(t *testing.T) {
 	c := start(t, "8c2n")
 	c.kubectl(t, "kubectl taint node "+nodeName+" cpupoold.io/starting-") // nobody else would
 	c.namespace(t, "apps", "")
-	guide := read(t, "docs/migrate/cpu-pooler.md")
+	guide := read(t, "docs/how-to/migrate/cpu-pooler.md")
 	c.plane.write(t, "poolconfig-worker.yaml", poolConfig)
 	c.kubectl(t, "kubectl --namespace kube-system create configmap cpu-pooler-configmap --from-file=poolconfig-worker.yaml")
 	c.kubectl(t, `kubectl patch node `+nodeName+` --subresource status --type json --patch '[{"op": "add", "path": "/status/capacity/nokia.k8s.io~1exclusive_ran", "value": "4"}]'`)
@@ -55,7 +55,7 @@ func TestMigratePooler(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.waitsFor(t, "apps", "late", pooled)
-	read(t, "docs/deployment.md").follow(t, c, "ctr --namespace k8s.io images import cpupoold-image.tar")
+	read(t, "docs/how-to/install.md").follow(t, c, "ctr --namespace k8s.io images import cpupoold-image.tar")
 	guide.follow(t, c, "kubectl apply -f deploy/daemonset.yaml -f deploy/rbac.yaml", "kubectl create -f deploy/config.yaml", "kubectl --namespace cpupoold rollout status daemonset cpupoold")
 	c.runsOn(t, "old", cpuset.Range(2, 3)) // as the manual warns
 	c.deploy(t, "whole", "2|2")

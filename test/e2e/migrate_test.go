@@ -30,7 +30,7 @@ func TestMigrate(t *testing.T) {
 	c := start(t, "8c2n")
 	c.kubectl(t, "kubectl taint node "+nodeName+" cpupoold.io/starting-") // nobody else would
 	c.namespace(t, "apps", "")
-	guide := read(t, "docs/migrate/kubelet-static.md")
+	guide := read(t, "docs/how-to/migrate/kubelet-static.md")
 	change := []string{"systemctl stop kubelet", "rm -f /var/lib/kubelet/cpu_manager_state", "systemctl start kubelet"}
 	c.setKubelet(t, staticKubelet)
 	guide.follow(t, c, change...)
@@ -48,7 +48,7 @@ func TestMigrate(t *testing.T) {
 	guide.follow(t, c, drain)
 	c.setKubelet(t, "")
 	guide.follow(t, c, change...)
-	read(t, "docs/deployment.md").follow(t, c, "ctr --namespace k8s.io images import cpupoold-image.tar")
+	read(t, "docs/how-to/install.md").follow(t, c, "ctr --namespace k8s.io images import cpupoold-image.tar")
 	guide.follow(t, c, "kubectl apply -f deploy/daemonset.yaml -f deploy/rbac.yaml", "kubectl create -f deploy/config.yaml", "kubectl --namespace cpupoold rollout status daemonset cpupoold", "kubectl uncordon $NODE")
 	c.apart(t, rest)
 	if out := c.plugin(t, "describe node $NODE"); !strings.Contains(out, "apps/whole-") {

@@ -86,7 +86,7 @@ func (c *cluster) installProfiles(t *testing.T) {
 	c.addStaticPod(t)
 	c.kubectl(t, "kubectl taint node "+nodeName+" node-role.kubernetes.io/control-plane:NoSchedule")
 	c.kubectl(t, "kubectl label node "+nodeName+" node.example.com/kind=control-plane")
-	read(t, "docs/deployment.md").follow(t, c, "ctr --namespace k8s.io images import cpupoold-image.tar", "kubectl apply -k examples/kustomize/profiles")
+	read(t, "docs/how-to/install.md").follow(t, c, "ctr --namespace k8s.io images import cpupoold-image.tar", "kubectl apply -k examples/kustomize/profiles")
 	c.shows(t, nodeName, onControlPlane())
 	c.installWebhook(t)
 }

@@ -49,7 +49,7 @@ func (p *priorities) switchOn(t *testing.T) {
 	}
 	p.plane.write(t, "crds.yaml", string(crds))
 	p.kubectl(t, "kubectl apply -f crds.yaml && kubectl wait --for condition=Established --timeout 2m -f crds.yaml")
-	read(t, "docs/priority-classes.md").follow(t, p.cluster, "kubectl apply -k deploy/webhook/hosted-priority")
+	read(t, "docs/how-to/hosted-control-planes.md").follow(t, p.cluster, "kubectl apply -k deploy/webhook/hosted-priority")
 	configs := p.CoreV1().ConfigMaps(webhookNamespace)
 	m, err := configs.Get(t.Context(), "cpupool-webhook", metav1.GetOptions{})
 	if err == nil {

@@ -33,7 +33,7 @@ func TestRelease(t *testing.T) {
 		t.Fatal(err)
 	}
 	repository, _, _ := strings.Cut(string(reference), ":"+strings.ReplaceAll(version, "+", "_")+"@")
-	guide := read(t, "docs/guides/release-files.md")
+	guide := read(t, "docs/how-to/install/release-files.md")
 	command := func(line string) string {
 		t.Helper()
 		if !strings.Contains(string(guide), line) {

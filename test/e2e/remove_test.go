@@ -22,7 +22,7 @@ func remove(t *testing.T, c *cluster) {
 	if err != nil || len(pods.Items) == 0 {
 		t.Fatalf("there are no pods to go on: %v", err)
 	}
-	guide := read(t, "docs/guides/uninstall.md")
+	guide := read(t, "docs/how-to/uninstall.md")
 	guide.follow(t, c,
 		"kubectl delete -f deploy/webhook/admission.yaml",
 		"kubectl delete -f deploy/webhook/trust.yaml",

@@ -22,7 +22,7 @@ import (
 // plan simulates the node from the objects of the API server, and checks that each container has the pool and the CPUs that the daemon reports.
 // No owner has ended before, so the daemon and the simulation place the pods in the same order.
 func plan(t *testing.T, c *cluster) {
-	manual := read(t, "docs/simulate.md")
+	manual := read(t, "docs/how-to/simulate-rollout.md")
 	manual.follow(t, c, "kubectl get nodes,pods -A -o json > cluster.json")
 
 	// The pools of a fresh installation do not list namespace ops: exit code 3.

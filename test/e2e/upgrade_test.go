@@ -77,7 +77,7 @@ type standingPod struct {
 	file string // cpuset.cpus.effective of its container
 }
 
-// A program is the daemon or the webhook, with the commands of docs/guides/upgrade.md for it.
+// A program is the daemon or the webhook, with the commands of docs/how-to/upgrade.md for it.
 type program struct {
 	namespace, name string // of its controller; its pods have a label with the name
 	manifest        string // applies the rights or policies of the release
@@ -109,12 +109,12 @@ type upgrade struct {
 }
 
 // TestUpgrade checks that daemon and webhook of an earlier revision and of this one work together, in all four combinations. A cluster of two
-// nodes goes to this release in the order of docs/guides/upgrade.md, back, and to this release again in the other order.
+// nodes goes to this release in the order of docs/how-to/upgrade.md, back, and to this release again in the other order.
 func TestUpgrade(t *testing.T) {
 	old := buildEarlier(t)
 	c := start(t, "4c1n", "4c1n")
 	c.join(t, c.machines[1], "testdata/node/etc")
-	u := &upgrade{cluster: c, earlier: old, guide: read(t, "docs/guides/upgrade.md")}
+	u := &upgrade{cluster: c, earlier: old, guide: read(t, "docs/how-to/upgrade.md")}
 	if !t.Run("install", u.install) {
 		return
 	}

@@ -320,7 +320,7 @@ func (f *fleet) quiet(before []int64) error {
 	return nil
 }
 
-// String is a line of the table in docs/fleet.md.
+// String is a line of the table in docs/explanation/scale.md.
 func (p phase) String() string {
 	var asked []string
 	for _, what := range slices.Sorted(maps.Keys(p.requests)) {

@@ -74,7 +74,7 @@ func TestRules(t *testing.T) {
 		}
 		const pages = "https://github.com/cpupoold/cpupoold/blob/main/"
 		page, is := strings.CutPrefix(r.Annotations["runbook_url"], pages)
-		if !is || page != "docs/runbooks/"+r.Alert+".md" {
+		if !is || page != "docs/troubleshooting/runbooks/"+r.Alert+".md" {
 			t.Errorf("%s: runbook_url %q", r.Alert, r.Annotations["runbook_url"])
 			continue
 		}
@@ -90,13 +90,13 @@ func TestRules(t *testing.T) {
 			}
 		}
 	}
-	all, err := filepath.Glob(root + "docs/runbooks/*.md")
+	all, err := filepath.Glob(root + "docs/troubleshooting/runbooks/*.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, page := range all {
 		if name := strings.TrimSuffix(filepath.Base(page), ".md"); name != "README" && !alerts[name] {
-			t.Errorf("docs/runbooks/%s.md: there is no such alert", name)
+			t.Errorf("docs/troubleshooting/runbooks/%s.md: there is no such alert", name)
 		}
 	}
 }

@@ -23,7 +23,7 @@ func read(t *testing.T, name string) string {
 	return string(data)
 }
 
-// table are the labels of all metrics by name, as docs/metrics.md has them, which is made
+// table are the labels of all metrics by name, as docs/reference/metrics.md has them, which is made
 // from the table of the daemon.
 type table map[string][]string
 
@@ -33,7 +33,7 @@ var always = []string{"instance", "job"}
 func newTable(t *testing.T) table {
 	t.Helper()
 	all := table{"up": nil}
-	for line := range strings.Lines(read(t, "docs/metrics.md")) {
+	for line := range strings.Lines(read(t, "docs/reference/metrics.md")) {
 		cells := strings.Split(line, " | ")
 		if len(cells) < 4 || !strings.HasPrefix(line, "| cpupool") {
 			continue
@@ -48,7 +48,7 @@ func newTable(t *testing.T) table {
 		all[name+"_bucket"] = append(slices.Clip(of), "le")
 	}
 	if len(all) < 50 {
-		t.Fatalf("docs/metrics.md has %d metrics", len(all))
+		t.Fatalf("docs/reference/metrics.md has %d metrics", len(all))
 	}
 	return all
 }
@@ -137,6 +137,6 @@ func TestWebhookMetrics(t *testing.T) {
 	slices.Sort(want)
 	slices.Sort(got)
 	if !slices.Equal(want, got) {
-		t.Errorf("docs/metrics.md has %q; want %q", got, want)
+		t.Errorf("docs/reference/metrics.md has %q; want %q", got, want)
 	}
 }

@@ -21,7 +21,7 @@ func TestOpenShift(t *testing.T) {
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("build kubectl-cpupool: %v: %s", err, out)
 	}
-	for from, to := range map[string]string{plugin: "/usr/local/bin/kubectl-cpupool", "../../docs/migrate/openshift.md": "/root/openshift.md"} {
+	for from, to := range map[string]string{plugin: "/usr/local/bin/kubectl-cpupool", "../../docs/how-to/migrate/openshift.md": "/root/openshift.md"} {
 		if err := m.CopyTo(t.Context(), from, to); err != nil {
 			t.Fatal(err)
 		}

@@ -1,4 +1,4 @@
-// Page writes docs/benchmarks.md from the samples in bench/results.
+// Page writes docs/reference/benchmarks.md from the samples in bench/results.
 //
 //	go run ./cmd/page RESULTS PAGE
 package main
@@ -36,8 +36,8 @@ func run(results, page string) error {
 const head = `# Benchmarks
 
 This page lists how fast cpupoold is, and how much memory and CPU time it uses. ` + "`make docs`" + ` writes it from the samples in
-[bench/results](../bench/results); do not edit it. [bench/README.md](../bench/README.md) describes the benchmarks.
-[Performance](performance.md) explains the figures.
+[bench/results](../../bench/results); do not edit it. [bench/README.md](../../bench/README.md) describes the benchmarks.
+[Cost](../explanation/cost.md) explains the figures.
 
 `
 

@@ -6,18 +6,18 @@ import (
 	"testing"
 )
 
-// TestPage checks that docs/benchmarks.md is the page of bench/results, with at most 40 rows.
+// TestPage checks that docs/reference/benchmarks.md is the page of bench/results, with at most 40 rows.
 func TestPage(t *testing.T) {
 	want, err := render("../../results")
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, err := os.ReadFile("../../../docs/benchmarks.md")
+	got, err := os.ReadFile("../../../docs/reference/benchmarks.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	if string(got) != want {
-		t.Error("docs/benchmarks.md differs from the page of bench/results; run make docs")
+		t.Error("docs/reference/benchmarks.md differs from the page of bench/results; run make docs")
 	}
 	if n := len(rows()); n > 40 {
 		t.Errorf("%d rows, want at most 40", n)

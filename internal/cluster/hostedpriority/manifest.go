@@ -11,7 +11,7 @@ import (
 // lower one.
 func (c *Config) Manifests() string {
 	var b strings.Builder
-	b.WriteString(`# The priority classes of hosted control planes, by the size of the cluster (docs/priority-classes.md). Made from the sizes of the webhook's
+	b.WriteString(`# The priority classes of hosted control planes, by the size of the cluster (docs/how-to/hosted-control-planes.md). Made from the sizes of the webhook's
 # configuration: cpupool-webhook --priority-classes prints the classes of another one.
 `)
 	least := int64(0)

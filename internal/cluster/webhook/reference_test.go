@@ -30,11 +30,11 @@ func entries() []reference.Entry {
 		{Key: "depletion.evictionsPerMinute", Value: "number of pods, 1 to 60", Default: "6", Field: "Config.EvictionsPerMinute", Example: "depletion: {evictionsPerMinute: 2}"},
 		{Key: "depletion.maxNodesPercent", Value: "percentage of nodes, 1 to 100", Default: "10", Field: "Config.MaxNodesPercent", Example: "depletion: {maxNodesPercent: 20}"},
 		{Key: "depletion.after", Value: "duration, `0s` to `1h`", Default: "1m", Field: "Config.After", Example: "depletion: {after: 5m}"},
-		{Key: "hostedPriority.enabled", Value: aBool, Default: "false", Text: "Whether pods of hosted control planes get the priority class of their cluster's size: docs/priority-classes.md.", Example: "hostedPriority: {enabled: true}"},
+		{Key: "hostedPriority.enabled", Value: aBool, Default: "false", Text: "Whether pods of hosted control planes get the priority class of their cluster's size: docs/how-to/hosted-control-planes.md.", Example: "hostedPriority: {enabled: true}"},
 		{Key: "hostedPriority.sizesFrom", Value: "`config` or `ClusterSizingConfiguration`", Default: "config", Field: "Config.SizesFrom", Example: "hostedPriority: {enabled: true, sizesFrom: ClusterSizingConfiguration}"},
 		{
 			Key: "hostedPriority.sizes", Value: "list of sizes, each with `name`, `maxNodes` (0 to 1000000; none: no limit), `dedicated`, and the classes `controlPlane`, `apiCritical` (may be left out) and `etcd`, each with `name` and `value` (-2147483648 to 1000000000)",
-			Default: "(xs to xxl and dedicated, as in docs/priority-classes.md)", Text: "The sizes of hosted clusters by their number of worker nodes, the smallest first, with their priority classes.",
+			Default: "(xs to xxl and dedicated, as in docs/how-to/hosted-control-planes.md)", Text: "The sizes of hosted clusters by their number of worker nodes, the smallest first, with their priority classes.",
 			Example: "hostedPriority: {enabled: true, sizes: [{name: small, maxNodes: 20, controlPlane: {name: hosted-small, value: 1000}, etcd: {name: hosted-etcd-small, value: 1500}}, {name: large, controlPlane: {name: hosted-large, value: 2000}, etcd: {name: hosted-etcd-large, value: 2500}}]}",
 		},
 		{Key: "allowUnaccounted", Value: aBool, Default: "false", Field: "Config.AllowUnaccounted", Example: "allowUnaccounted: true"},
@@ -66,7 +66,7 @@ func keys(of reflect.Type, prefix string) (all []string) {
 	return all
 }
 
-// TestReference compares docs/webhook-reference.md and cpupool-webhook-config(5) with the
+// TestReference compares docs/reference/webhook-configuration.md and cpupool-webhook-config(5) with the
 // configuration that the program reads.
 func TestReference(t *testing.T) {
 	comments, err := reference.Comments(".", "../evictor", "../hostedpriority")
@@ -76,7 +76,7 @@ func TestReference(t *testing.T) {
 	page := reference.Page{
 		Title: "Keys of the configuration of cpupool-webhook",
 		Head: []string{
-			"One YAML file, by default /etc/cpupool-webhook/config.yaml, which is read once, when the program starts. What it is about is in docs/webhook.md.",
+			"One YAML file, by default /etc/cpupool-webhook/config.yaml, which is read once, when the program starts. What it is about is in docs/how-to/install-webhook.md.",
 			"Durations are written like 30s, 5m and 1h.",
 		},
 		Header:  "apiVersion: " + APIVersion + "\nkind: " + Kind + "\n",
@@ -86,5 +86,5 @@ func TestReference(t *testing.T) {
 	for _, problem := range page.Check(keys(reflect.TypeFor[Config](), "")) {
 		t.Error(problem)
 	}
-	page.Hold(t, *update, "../../../docs/webhook-reference.md", "../../../docs/man/cpupool-webhook-config.5", "go test ./internal/cluster/webhook -run TestReference -update")
+	page.Hold(t, *update, "../../../docs/reference/webhook-configuration.md", "../../../docs/reference/man/cpupool-webhook-config.5", "go test ./internal/cluster/webhook -run TestReference -update")
 }

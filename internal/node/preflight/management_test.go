@@ -69,7 +69,7 @@ func TestGuidesManagementCPUs(t *testing.T) {
 	good := readArchive(t, "testdata/good.txtar")
 	table := regexp.MustCompile("(?m)^\\| \\d[^|]* CPUs[^|]* \\| `([^`]+)` \\|")
 	configured := regexp.MustCompile(`(?:- name: (\S+)\n(?:.*\n){2} *)?[^\n]*type: management[,\n] *cpus: ([^,\s]+)`)
-	for file, want := range map[string]int{"guides/single-node.md": 5, "guides/high-availability.md": 3} {
+	for file, want := range map[string]int{"how-to/install/single-node.md": 5, "how-to/install/high-availability.md": 3} {
 		page, err := os.ReadFile(docs + file)
 		if err != nil {
 			t.Fatal(err)

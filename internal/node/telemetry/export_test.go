@@ -7,7 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Document returns docs/metrics.md.
+// Document returns docs/reference/metrics.md.
 func Document() string {
 	var b strings.Builder
 	b.WriteString(`# Metrics
@@ -32,7 +32,7 @@ This page is generated from the table in internal/node/telemetry: ` + "`go test 
 	b.WriteString(`
 ## The webhook
 
-Served by cpupool-webhook on its own address ([webhook](webhook.md)). A test in test/monitoring compares these names with its code.
+Served by cpupool-webhook on its own address ([webhook](../how-to/install-webhook.md)). A test in test/monitoring compares these names with its code.
 
 | metric | type | labels | meaning |
 |---|---|---|---|

@@ -20,7 +20,7 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
 
-var update = flag.Bool("update", false, "rewrite the expected results and docs/metrics.md")
+var update = flag.Bool("update", false, "rewrite the expected results and docs/reference/metrics.md")
 
 // node is a server over a directory with the files of testdata/node.txtar.
 type node struct {
@@ -296,7 +296,7 @@ func TestProbes(t *testing.T) {
 }
 
 func TestDocument(t *testing.T) {
-	const page = "../../../docs/metrics.md"
+	const page = "../../../docs/reference/metrics.md"
 	if *update {
 		if err := os.WriteFile(page, []byte(telemetry.Document()), 0o644); err != nil {
 			t.Fatal(err)

@@ -1,7 +1,7 @@
 // Package telemetry serves /metrics, /healthz and /readyz on one address.
 //
 // The values come from the View that the daemon publishes after each pass, and from the
-// kernel at the time of the scrape. The table in specs describes the metrics; docs/metrics.md
+// kernel at the time of the scrape. The table in specs describes the metrics; docs/reference/metrics.md
 // is generated from it.
 package telemetry
 

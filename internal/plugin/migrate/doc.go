@@ -5,7 +5,7 @@
 // KubeletConfiguration and CPU-Pooler's ConfigMaps. It also reads policies of nri-plugins,
 // and MachineConfigs with such files. Each key becomes a statement about a key of a
 // configuration, with its source. Two sources that contradict each other are one error, which
-// names both. A key without an equivalent is a Note. docs/migrate/formats.md has tables.
+// names both. A key without an equivalent is a Note. docs/reference/migration-formats.md has tables.
 package migrate
 
 import (

@@ -14,7 +14,7 @@ func nriTypeNotes() map[string]Note {
 		"components":           {Reason: "a pool that consists of other pools has no equivalent", Remedy: "guaranteed.options.distribute-cpus-across-numa takes CPUs from several NUMA nodes"},
 		"preferCloseToDevices": {Reason: "paths of devices are not read", Remedy: "exclusive CPUs follow the NUMA nodes of the devices that the kubelet gives the container: guaranteed.options.topology-policy"},
 		"shareIdleCPUsInSame":  {Reason: "an exclusive container has no other CPUs, and the shared pool has all CPUs that are not exclusive", Remedy: "guaranteed.mixed adds shared CPUs to exclusive containers"},
-		"cpuClass":             {Reason: "frequencies of CPUs have no key here", Remedy: "write power: [governor, cStates], and let pods ask; docs/power.md has the annotations"},
+		"cpuClass":             {Reason: "frequencies of CPUs have no key here", Remedy: "write power: [governor, cStates], and let pods ask; docs/how-to/manage-power.md has the annotations"},
 		"memoryTypes":          {Reason: "types of memory have no equivalent", Remedy: "guaranteed.memory: bind takes the NUMA nodes of the CPUs"},
 		"schedulingClass":      {Reason: "scheduling policies and IO priorities have no equivalent", Remedy: "let the application set them"},
 		"loads":                {Reason: "the load of neighbours does not choose CPUs here", Remedy: "guaranteed.options.one-owner-per-core keeps other owners off a core"},
@@ -33,10 +33,10 @@ func nriTypeNotes() map[string]Note {
 func nriNotes() map[string]Note {
 	const elsewhere = "is not about CPU pools"
 	return map[string]Note{
-		"idleCPUClass":               {Reason: "frequencies of CPUs have no key here", Remedy: "docs/power.md has the settings of exclusive CPUs; set other CPUs on the host"},
+		"idleCPUClass":               {Reason: "frequencies of CPUs have no key here", Remedy: "docs/how-to/manage-power.md has the settings of exclusive CPUs; set other CPUs on the host"},
 		"allocatorTopologyBalancing": {Reason: "owners are packed, not spread over sockets and NUMA nodes", Remedy: "guaranteed.options.distribute-cpus-across-numa spreads the CPUs of one owner"},
 		"preserve":                   {Reason: "the daemon places each container, and no rule leaves one out", Remedy: "let these containers run in the shared pool"},
-		"showContainersInNrt":        {Reason: "the CPUs of containers are not in NodeResourceTopology by a key of the configuration", Remedy: "docs/guides/topology-scheduler.md describes the objects of the daemon"},
+		"showContainersInNrt":        {Reason: "the CPUs of containers are not in NodeResourceTopology by a key of the configuration", Remedy: "docs/how-to/topology-scheduler.md describes the objects of the daemon"},
 		"loadClasses":                {Reason: "the load of neighbours does not choose CPUs here", Remedy: "guaranteed.options.one-owner-per-core keeps other owners off a core"},
 		"schedulingClasses":          {Reason: "scheduling policies and IO priorities have no equivalent", Remedy: "let the application set them"},
 		"colocatePods":               {Reason: "CPUs are chosen container by container", Remedy: "pod-level resources give the containers of a pod one set of CPUs"},

@@ -273,7 +273,7 @@ func (p *nri) control(source string, n *yaml.Node) {
 			continue
 		}
 		for _, class := range classes {
-			p.note(source+".cpu.classes."+shorten(class.key), described(class.value)+"frequencies of CPUs have no key here", "write power: [governor, cStates], and let pods ask; docs/power.md has the annotations")
+			p.note(source+".cpu.classes."+shorten(class.key), described(class.value)+"frequencies of CPUs have no key here", "write power: [governor, cStates], and let pods ask; docs/how-to/manage-power.md has the annotations")
 		}
 		p.others(source+".cpu", part.value, "classes")
 	}

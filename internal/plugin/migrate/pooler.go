@@ -107,7 +107,7 @@ func (f *facts) pools(p object, t *topology.Topology) {
 			"annotate pods that are to stay with target.workload.openshift.io/management, and list their namespaces")
 	}
 	f.note(source, "annotations nokia.k8s.io/cpus and resources nokia.k8s.io/POOL mean nothing to cpupoold",
-		"let pods request whole CPUs with equal limits for CPUs of their own, fractions for shared ones, and cpu-shared.workload.openshift.io/CONTAINER: enable for both; docs/applications.md says how threads find them")
+		"let pods request whole CPUs with equal limits for CPUs of their own, fractions for shared ones, and cpu-shared.workload.openshift.io/CONTAINER: enable for both; docs/how-to/read-cpus.md says how threads find them")
 }
 
 // threads adds the siblings that multiThreaded gives with each CPU.

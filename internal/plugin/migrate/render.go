@@ -166,7 +166,7 @@ func (s source) kubelet() ([]byte, error) {
 		"# kubeReservedCgroup: remove them. It does not start with the state of another policy either: stop it, remove\n" +
 		"# /var/lib/kubelet/cpu_manager_state, start it.\ncpuManagerPolicy: none\n"
 	if s.Pools.Guaranteed.Kubelet {
-		return nil, errors.New("guaranteed.exclusive is kubelet: the kubelet's own policy stays as it is, see docs/guides/static-kubelet.md")
+		return nil, errors.New("guaranteed.exclusive is kubelet: the kubelet's own policy stays as it is, see docs/how-to/static-kubelet.md")
 	}
 	if s.management.IsEmpty() {
 		return []byte(fragment), nil

@@ -147,7 +147,7 @@ func (p *Pool) ask(pods []*corev1.Pod) {
 }
 
 // silent is how old a condition of depletion may be: the daemon writes it every 5 minutes
-// (docs/depletion.md), and who evicts does not believe an older one.
+// (docs/how-to/handle-depletion.md), and who evicts does not believe an older one.
 const silent = 15 * time.Minute
 
 // say enters what the daemon says, unless the node has gone silent.

@@ -1,4 +1,4 @@
-// Package manpages holds the pages in docs/man to the commands of a program. Only tests
+// Package manpages holds the pages in docs/reference/man to the commands of a program. Only tests
 // import it.
 package manpages
 

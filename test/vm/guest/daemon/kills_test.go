@@ -41,7 +41,7 @@ type killed struct {
 // moments, during creations and after some of its writes. Before some kills it restarts the
 // runtime, reloads systemd, or writes to the cpuset of a container. The observer measures how
 // long a thread of another container can run on exclusive CPUs. The test fails on an overlap
-// that docs/isolation.md does not allow.
+// that docs/explanation/isolation.md does not allow.
 func TestKills(t *testing.T) {
 	if *kills == 0 {
 		t.Skip("minutes: make soak")

@@ -11,7 +11,7 @@ import (
 	"github.com/cpupoold/cpupoold/test/vm/internal/manifest"
 )
 
-// required is what docs/deployment.md has the runtime told, in the words of containerd.
+// required is what docs/how-to/install.md has the runtime told, in the words of containerd.
 const required = `version = 4
 
 [plugins.'io.containerd.nri.v1.nri'.default_validator]

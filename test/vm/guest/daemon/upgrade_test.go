@@ -36,7 +36,7 @@ const (
 var ofBoth = strings.NewReplacer("staticPods: [kube-system, cpupoold]\n", "", "  cpus: 4-7\n", "  cpus: 4-7\n  isolation: partition\n").Replace(pools) +
 	"units:\n  " + du + ": {pool: shared}\n"
 
-// TestUpgrade goes from an earlier program to this one and back, as docs/guides/upgrade.md has it, while pods run. Nobody moves; each reads
+// TestUpgrade goes from an earlier program to this one and back, as docs/how-to/upgrade.md has it, while pods run. Nobody moves; each reads
 // the journal of the other, and in the end the earlier one puts everything back.
 func TestUpgrade(t *testing.T) {
 	if *earlier == "" {

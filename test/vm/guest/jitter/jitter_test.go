@@ -11,7 +11,7 @@ import (
 	"github.com/cpupoold/cpupoold/test/vm/internal/guestnode"
 )
 
-// config is that of docs/jitter.md, on a host whose services have CPUs of their own too.
+// config is that of docs/how-to/measure-jitter.md, on a host whose services have CPUs of their own too.
 const config = `apiVersion: config.cpupoold.io/v1alpha1
 kind: CPUPoolConfiguration
 partitions:

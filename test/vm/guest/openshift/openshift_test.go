@@ -14,7 +14,7 @@ import (
 	"github.com/cpupoold/cpupoold/test/vm/internal/manifest"
 )
 
-var guide = flag.String("guide", "", "the file with docs/migrate/openshift.md")
+var guide = flag.String("guide", "", "the file with docs/how-to/migrate/openshift.md")
 
 // Files that OpenShift's operator writes.
 const (

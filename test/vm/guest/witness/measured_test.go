@@ -17,7 +17,7 @@ type measured struct {
 	least      float64 // how many of count are within the least bound, 1 ms
 }
 
-// The daemon's histograms, see docs/metrics.md.
+// The daemon's histograms, see docs/reference/metrics.md.
 const (
 	elapsedName = "cpupoold_placement_seconds"
 	usedName    = "cpupoold_placement_exposure_cpu_seconds"

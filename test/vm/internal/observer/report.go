@@ -23,7 +23,7 @@ type Overlaps struct {
 	Example string        `json:"example"` // the longest one
 }
 
-// limits returns the longest overlap of each cause that docs/isolation.md allows. A cause
+// limits returns the longest overlap of each cause that docs/explanation/isolation.md allows. A cause
 // without a limit is never allowed.
 func limits() map[string]time.Duration {
 	return map[string]time.Duration{
@@ -66,7 +66,7 @@ func (r *Report) add(cause string, o Overlaps) {
 	r.Overlaps[cause] = o
 }
 
-// Excess returns the overlaps that docs/isolation.md does not allow.
+// Excess returns the overlaps that docs/explanation/isolation.md does not allow.
 func (r Report) Excess() (all []string) {
 	for _, cause := range slices.Sorted(maps.Keys(r.Overlaps)) {
 		o := r.Overlaps[cause]

@@ -77,7 +77,7 @@ func (s *State) Record(row string, now Progress) error {
 	return os.Rename(beside, s.file)
 }
 
-// Excess returns the overlaps that docs/isolation.md does not allow.
+// Excess returns the overlaps that docs/explanation/isolation.md does not allow.
 func (s *State) Excess() (all []string) {
 	for _, row := range slices.Sorted(maps.Keys(s.Progress)) {
 		for _, excess := range s.Progress[row].Report.Excess() {
