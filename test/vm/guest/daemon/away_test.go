@@ -15,12 +15,12 @@ import (
 	"github.com/cpupoold/cpupoold/test/vm/internal/manifest"
 )
 
-// away is how long TestAway keeps the daemon dead at least. What matters is what happens meanwhile, and that the kubelet's own loops come by: its
-// QoS slices are written each minute. Ten minutes of an operator's patience: -away=10m.
+// away is the minimum time in which TestAway runs no daemon. The default lets the kubelet write its QoS slices once, as it does each minute.
+// -away=10m covers an operator who reacts late.
 var away = flag.Duration("away", 75*time.Second, "how long the daemon is dead in TestAway")
 
-// TestAway: the daemon is killed and stays away while pods of every kind come and go. Who ran stays where it was; who came is found,
-// and placed when the daemon is back.
+// TestAway checks that containers keep their CPUs while no daemon runs, and that the next daemon places new ones. Pods of every kind
+// start and stop in this time.
 func TestAway(t *testing.T) {
 	n := newNode(t)
 	config := strings.Replace(pools, "guaranteed:\n", "guaranteed:\n  isolation: auto\n", 1)
@@ -77,7 +77,7 @@ func TestAway(t *testing.T) {
 	n.counted(before, "late", "manager")
 }
 
-// dropped are the wants but those of a pod.
+// dropped returns the wants without the entry of a pod.
 func dropped(wants []want, pod string) []want {
 	var kept []want
 	for _, w := range wants {
@@ -88,7 +88,7 @@ func dropped(wants []want, pod string) []want {
 	return kept
 }
 
-// counted says whether a plan has all of these pods.
+// counted reports whether a plan has all of these pods.
 func (n *node) counted(p preview.Preview, pods ...string) {
 	n.Helper()
 	for _, pod := range pods {

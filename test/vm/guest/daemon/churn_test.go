@@ -22,12 +22,12 @@ import (
 
 var churned = flag.Int("churn", 0, "containers that TestChurn starts and stops; 0 leaves it out")
 
-// churner has containers of a pod of its own come and go.
+// churner starts and stops the containers of one pod.
 type churner struct {
 	runtime *realRuntime
 	pod     string
 	spec    testnode.ContainerSpec
-	asked   []time.Duration // how long each creation took, in which the daemon is asked
+	asked   []time.Duration // duration of each creation, including the daemon's NRI reply
 	again   int             // how often the daemon did not decide in time, on a machine that is not run for seconds
 }
 
@@ -51,8 +51,9 @@ func (c *churner) one() error {
 	return errors.Join(err, c.runtime.StopContainer(id), c.runtime.RemoveContainer(id))
 }
 
-// TestChurn starts and stops many containers, of all pools in turn, and looks ten times at what the daemon holds: memory, threads,
-// descriptors and watches. None of it may grow from the second look on, when caches are full. How long creations take is only told.
+// TestChurn starts and stops many containers of all pools in turn. It measures the daemon's memory, threads, descriptors and
+// watches ten times. None of them may grow after the second measurement, when caches are full. The durations of creations are only
+// logged.
 func TestChurn(t *testing.T) {
 	if *churned == 0 {
 		t.Skip("hours: make churn")
@@ -95,7 +96,8 @@ func churnResources(qos string) cri.Resources {
 	return cri.Resources{Shares: 102}
 }
 
-// churn has so many containers come and go, and tells how long that and their creations took.
+// churn starts and stops so many containers. It returns the total duration and the durations
+// of creations.
 func (n *node) churn(all []*churner, containers int) string {
 	n.Helper()
 	began := time.Now()
@@ -124,13 +126,13 @@ func (n *node) churn(all []*churner, containers int) string {
 	return fmt.Sprintf("in %v, created in %v (p50), %v (p99); %d so far were to be tried again", time.Since(began).Round(time.Second), asked[len(asked)/2], asked[len(asked)*99/100], again)
 }
 
-// givesBack is longer than the daemon goes without giving memory back when it looks every 30 s: two looks, or three, and a
-// second more for each where the runtime has no events.
+// givesBack is the maximum time until the daemon releases memory when it checks every 30 s. It covers two or three checks,
+// and one more second for each check of a runtime without events.
 const givesBack = 150 * time.Second
 
-// held is what a daemon has.
+// held lists the resources of a daemon.
 type held struct {
-	rss                     int64 // bytes, RssAnon: the least within givesBack, since garbage of a moment says nothing
+	rss                     int64 // bytes, RssAnon: the minimum within givesBack, because short-lived garbage varies
 	threads, files, watches int
 }
 
@@ -152,7 +154,7 @@ func (n *node) held() (h held) {
 	for _, e := range entries {
 		info, err := os.ReadFile(filepath.Join(proc, "fdinfo", e.Name()))
 		if err != nil {
-			continue // it was closed meanwhile
+			continue // the descriptor was closed after the listing
 		}
 		h.watches += strings.Count(string(info), "inotify wd:")
 	}

@@ -74,7 +74,7 @@ func TestContainer(t *testing.T) {
 
 	t.Run("keeps the unit out", func(t *testing.T) {
 		if out, err := n.try("systemctl", "start", "cpupoold"); err == nil {
-			t.Errorf("the unit has started beside the container: %s", out)
+			t.Errorf("the unit has started next to the container: %s", out)
 		}
 		log := n.run("journalctl", "--no-pager", "-o", "cat", "-n", "50", "-u", "cpupoold")
 		n.stopDaemon() // which systemd would start again and again
@@ -97,7 +97,7 @@ func TestContainer(t *testing.T) {
 		})
 	})
 
-	t.Run("moves nobody when it ends and starts again", func(t *testing.T) {
+	t.Run("moves no container when it ends and starts again", func(t *testing.T) {
 		before := n.self()
 		n.run("kill", fmt.Sprint(n.pid(self)))
 		n.eventually("another container", func() error {
@@ -197,9 +197,9 @@ func (n *node) pid(w want) int {
 	return 0
 }
 
-// containerLog is what the daemon in its newest container has printed.
+// containerLog returns the log of the daemon's newest container.
 func (n *node) containerLog() string {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), nodeTimeout)
 	defer cancel()
 	_, all, err := n.client.List(ctx)
 	if err != nil {

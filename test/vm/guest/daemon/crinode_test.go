@@ -28,7 +28,8 @@ type runtimeNode struct {
 	inSystem bool
 }
 
-// withoutKubelet stops the kubelet until the end of the test; what the test has left is removed.
+// withoutKubelet stops the kubelet until the end of the test. The cleanup removes the containers
+// of the test.
 func (n *node) withoutKubelet() *runtimeNode {
 	n.Helper()
 	n.run("systemctl", "stop", "kubelet")
@@ -48,7 +49,7 @@ func (n *node) withoutKubelet() *runtimeNode {
 
 func (r *runtimeNode) removeAll() {
 	r.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), nodeTimeout)
 	defer cancel()
 	pods, _, err := r.client.List(ctx)
 	if err != nil {
@@ -71,13 +72,13 @@ func (r *runtimeNode) start(milli int64, namespace string, annotations map[strin
 	return r.startWith(milli, namespace, annotations, "pause")
 }
 
-// witness makes one whose process says what it found when it began.
+// startReporter starts a container whose process reports the CPUs that it had at its start.
 func (r *runtimeNode) witness(milli int64) (pod, error) {
 	return r.startWith(milli, "default", nil, "report")
 }
 
 func (r *runtimeNode) startWith(milli int64, namespace string, annotations map[string]string, command string) (pod, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), nodeTimeout)
 	defer cancel()
 	number := r.made.Add(1)
 	name := fmt.Sprintf("pod%d", number)
@@ -169,7 +170,7 @@ func (r *runtimeNode) mustStart(milli int64, namespace string, annotations map[s
 
 func (r *runtimeNode) removePod(p pod) {
 	r.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), nodeTimeout)
 	defer cancel()
 	if _, err := r.rpc.StopPodSandbox(ctx, &runtime.StopPodSandboxRequest{PodSandboxId: p.id}); err != nil {
 		r.Errorf("stop pod: %v", err)
@@ -183,7 +184,7 @@ func (r *runtimeNode) removePod(p pod) {
 func (r *runtimeNode) onCPUs(p pod, count int) string {
 	r.Helper()
 	var cpus string
-	r.eventually(p.name+" on CPUs of its own", func() error {
+	r.eventually(p.name+" on exclusive CPUs", func() error {
 		st, err := r.fs.Read(p.path)
 		if err != nil {
 			return err

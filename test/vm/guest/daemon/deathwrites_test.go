@@ -15,9 +15,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// exactDeath kills the daemon after so many of its own writes to cgroups, and before it opens a file for the next one: fanotify(7) says what was
-// written, and whoever opens a file waits until that has been read. What somebody else writes for the daemon is not counted. With 0 the daemon
-// dies after the first write of anybody's.
+// exactDeath kills the daemon after a number of its own writes to cgroups, before it opens a file for the next one. fanotify(7) reports each
+// write. A process that opens a file waits until that report is read. Writes by other processes for the daemon do not count. With 0 the daemon
+// ends after the first write of any process.
 type exactDeath struct {
 	after int
 	pid   int // of the daemon, if it may die of others' writes
@@ -51,9 +51,9 @@ func (n *node) diesAfter(writes int) *exactDeath {
 	return d
 }
 
-// end returns the files that the daemon has written, whether it was killed, and what went wrong.
+// end returns the files that the daemon has written, whether it was killed, and the error.
 func (d *exactDeath) end() (writes []string, dead bool, err error) {
-	err = d.group.Close() // who waits goes on
+	err = d.group.Close() // waiting processes go on
 	<-d.ended
 	return d.writes, d.dead, errors.Join(err, d.err)
 }
@@ -85,14 +85,14 @@ func (d *exactDeath) run() {
 				break
 			}
 			rest = rest[event.Event_len:]
-			d.err = errors.Join(d.err, d.heard(event))
+			d.err = errors.Join(d.err, d.handle(event))
 		}
 		d.mu.Unlock()
 	}
 }
 
-// heard takes one event.
-func (d *exactDeath) heard(event unix.FanotifyEventMetadata) error {
+// handle handles one event.
+func (d *exactDeath) handle(event unix.FanotifyEventMetadata) error {
 	if event.Mask&unix.FAN_Q_OVERFLOW != 0 {
 		return errors.New("fanotify has lost events")
 	}
@@ -105,18 +105,18 @@ func (d *exactDeath) heard(event unix.FanotifyEventMetadata) error {
 	if err == nil {
 		_, err = d.group.Write(answer)
 	}
-	if errors.Is(err, syscall.ENOENT) || errors.Is(err, os.ErrClosed) { // who waited has been killed, or goes on without
+	if errors.Is(err, syscall.ENOENT) || errors.Is(err, os.ErrClosed) { // the waiting process was killed, or goes on without an answer
 		return nil
 	}
 	return err
 }
 
-// wrote counts a write if it is the daemon's, and kills it after the last.
+// wrote counts a write by the daemon, and kills the daemon after the last one.
 func (d *exactDeath) wrote(file *os.File, pid int) error {
 	comm, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid))
 	if err != nil || strings.TrimSpace(string(comm)) != "cpupoold" {
 		if d.after > 0 || d.dead {
-			return nil //nolint:nilerr // somebody who has ended
+			return nil //nolint:nilerr // //nolint:nilerr // the process has ended
 		}
 		d.dead = true
 		return kill(d.pid)

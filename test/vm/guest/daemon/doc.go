@@ -1,3 +1,3 @@
-// Package daemon holds the tests of cpupoold with real containers on a node: they run in the guest (build tag "guest"), where systemd,
-// containerd and a kubelet are at work, and hold the kernel's word against the pools.
+// Package daemon holds the tests of cpupoold with real containers on a node. They run in the guest (build tag "guest") with systemd,
+// containerd and a kubelet, and compare the kernel's values with the pools.
 package daemon

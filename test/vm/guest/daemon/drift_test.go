@@ -23,7 +23,7 @@ import (
 )
 
 // These take a quarter of an hour: `make test-drift`.
-var driftTests = flag.Bool("drift", false, "run the tests of foreign writes, and of containers without NRI")
+var driftTests = flag.Bool("drift", false, "run the tests of external writes, and of containers without NRI")
 
 func long(t *testing.T) {
 	t.Helper()
@@ -42,17 +42,17 @@ type victim struct {
 	pod
 	cpus   string // that it has
 	weight uint64 // 0: the daemon gives it none
-	lent   string // what others write: CPUs that nobody has for himself
+	lent   string // values that other processes write: CPUs without an exclusive owner
 	slice  uint64 // the weight that the kubelet has given the pod
 	writes map[string][]time.Time
 }
 
-// drifter writes to containers of every pool and counts what the daemon makes of it.
+// drifter writes to containers of every pool and counts the daemon's repairs.
 type drifter struct {
 	*runtimeNode
 	systemd *cgroup.Systemd
 	all     []*victim
-	crowded bool // what next prepares is written to all victims, and to the one that it returns twice
+	crowded bool // next returns one victim, and prepares the write for all of them
 	echoed  bool // what next prepares goes through the runtime, which writes the weight, too, and maybe once more
 }
 
@@ -90,7 +90,7 @@ func (d *drifter) fill() {
 		add(500, "default", nil, victim{cpus: "2-3", lent: "1"})
 	}
 	for range 2 {
-		add(1000, "default", nil, victim{lent: "7"}) // what systemd has on record for an owner nobody else gets
+		add(1000, "default", nil, victim{lent: "7"}) // systemd's recorded CPUs of an owner have no other owner
 	}
 }
 
@@ -124,17 +124,17 @@ func (d *drifter) set(p cgroup.Path, property cgroup.Property) {
 	if !ok {
 		d.Fatalf("%s is no unit", p)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), nodeTimeout)
 	defer cancel()
 	if err := d.systemd.SetProperties(ctx, unit, []cgroup.Property{property}); err != nil {
 		d.Fatal(err)
 	}
 }
 
-// update is what somebody else has the runtime do.
+// update makes the runtime update a container, as another client would.
 func (d *drifter) update(v *victim, res *runtime.LinuxContainerResources) {
 	d.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), nodeTimeout)
 	defer cancel()
 	if _, err := d.rpc.UpdateContainerResources(ctx, &runtime.UpdateContainerResourcesRequest{ContainerId: v.container, Linux: res}); err != nil {
 		d.Fatal(err)
@@ -169,7 +169,7 @@ func (n *node) metrics(prefix string) map[string]float64 {
 	return all
 }
 
-// more is what has been counted since before.
+// more returns the growth of the counters since before.
 func more(before, now map[string]float64) map[string]float64 {
 	now = maps.Clone(now)
 	for k := range now {
@@ -180,7 +180,7 @@ func more(before, now map[string]float64) map[string]float64 {
 	return now
 }
 
-// as says whether a victim is as planned, its slice too.
+// as compares a victim and its slice with the desired state.
 func (d *drifter) as(v *victim) error {
 	st, err := d.fs.Read(v.path)
 	if err != nil {
@@ -192,11 +192,11 @@ func (d *drifter) as(v *victim) error {
 	return errors.Join(err, d.runsOn(v.pod, v.cpus, v.weight))
 }
 
-// outcome counts what was made of a number of drifts.
+// outcome counts the results of a number of drifts.
 type outcome struct{ right, unknown, uncounted int }
 
-// provoke makes drifts of one cause, one after another. Each is repaired, and counted with the right cause or with none. What is written
-// while the daemon or one that it has asked writes to the same cgroup is repaired and not counted.
+// provoke makes drifts of one cause, one after another. Each is repaired, and counted with the right cause or with none. The daemon
+// repairs a write without counting it while it updates the same cgroup, itself or through the runtime.
 func (d *drifter) provoke(cause, property string, of func(*victim) bool, repaired func(*victim) error, write func(*victim, int)) (o outcome) {
 	d.Helper()
 	if repaired == nil {
@@ -208,7 +208,7 @@ func (d *drifter) provoke(cause, property string, of func(*victim) bool, repaire
 		write(v, i)
 		d.eventually("repair of "+property+" of "+v.name, func() error { return repaired(v) })
 		found := d.counted(before)
-		// Where the record was written, too, the runtime mends it by an update, and writes its own weight once more.
+		// The runtime repairs its record, too, by an update, and writes its own weight once more.
 		d.eventually("record of "+property+" of "+v.name, func() error { return repaired(v) })
 		d.passed(property, v)
 		right, unknown := false, false
@@ -238,7 +238,8 @@ func (d *drifter) provoke(cause, property string, of func(*victim) bool, repaire
 	return o
 }
 
-// counted is what has been counted since before, once there is any, or after ten seconds.
+// counted returns the growth of the counters since before, as soon as one has grown, or
+// after ten seconds.
 func (d *drifter) counted(before map[string]float64) (found map[string]float64) {
 	d.Helper()
 	for deadline := time.Now().Add(10 * time.Second); len(found) == 0 && time.Now().Before(deadline); {
@@ -247,7 +248,7 @@ func (d *drifter) counted(before map[string]float64) (found map[string]float64) 
 	return found
 }
 
-// undisturbed says that the daemon has all victims where they belong and has nothing left to do.
+// undisturbed waits until the daemon has placed all victims and has no work left.
 func (d *drifter) undisturbed() {
 	d.Helper()
 	d.quiet()
@@ -306,8 +307,8 @@ func TestDrift(t *testing.T) {
 	d.undisturbed()
 }
 
-// TestDriftReload: what systemd has on record against the daemon's will, because the runtime is away, it puts back. systemd 257 does not do
-// so by a reload alone, others do; any property that is set afterwards makes it.
+// TestDriftReload checks that systemd writes its own recorded CPUs again while the runtime is stopped, and that the daemon repairs them. A
+// reload alone makes some versions of systemd write; systemd 257 writes them when any property is set afterwards.
 func TestDriftReload(t *testing.T) {
 	long(t)
 	d := newDrifter(t, hourly)
@@ -317,7 +318,7 @@ func TestDriftReload(t *testing.T) {
 	}
 	d.undisturbed()
 	if found := more(before, d.metrics("cpupoold_drift_total")); len(found) > 0 {
-		t.Errorf("reloads have changed what is on record with systemd: %v", found)
+		t.Errorf("reloads have changed systemd's recorded values: %v", found)
 	}
 
 	t.Cleanup(func() { d.run("systemctl", "start", "containerd") }) // it is to remove the pods
@@ -339,7 +340,7 @@ func TestDriftReload(t *testing.T) {
 	d.run("systemctl", "daemon-reload")
 	d.crowded = len(d.counted(before)) > 0
 	d.passed(cgroup.FileCPUs, v)
-	d.Logf("a reload alone puts back what is on record: %v", d.crowded)
+	d.Logf("a reload alone writes the recorded values again: %v", d.crowded)
 	d.provoke("systemd_reload", cgroup.FileCPUs, nil, nil, func(v *victim, i int) {
 		d.run("systemctl", "daemon-reload")
 		reapply(v, i)
@@ -348,8 +349,9 @@ func TestDriftReload(t *testing.T) {
 	d.undisturbed()
 }
 
-// TestDriftAsked: with NRI the daemon is asked before the runtime writes, and nothing drifts. That holds for containers that were created
-// with it: of others the runtime has weight and quota of its own on record, and writes them with each update of whatever else.
+// TestDriftAsked checks that no drift occurs with NRI, because the daemon changes an update before the runtime writes it. The containers
+// of this test were created with NRI. For other containers the runtime records its own weight and quota, and writes both with each
+// update.
 func TestDriftAsked(t *testing.T) {
 	long(t)
 	d := emptyDrifter(t)

@@ -9,10 +9,11 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 )
 
-// The daemon ends a fight after five repairs of one property in a minute.
+// The daemon pauses its repairs after five repairs of one property in a minute.
 const peacefulWrites, peacefulTime = 5, 61 * time.Second
 
-// next is the victim whose property was left in peace for longest, once another write to it is no fight.
+// next returns the victim with the oldest write to this property. It waits until one more write causes
+// no write conflict.
 func (d *drifter) next(property string, of func(*victim) bool) *victim {
 	all := slices.DeleteFunc(slices.Clone(d.all), func(v *victim) bool { return of != nil && !of(v) })
 	more := map[string]int{property: 1}
@@ -70,7 +71,8 @@ func (d *drifter) passed(property string, v *victim) {
 	}
 }
 
-// due is when so many writes more are no fight yet; the fewer there have been, the earlier.
+// due returns the time from which so many more writes cause no write conflict. Fewer
+// earlier writes make it earlier.
 func (v *victim) due(property string, more int) time.Time {
 	w, few := v.writes[property], peacefulWrites-more
 	if len(w) <= few {

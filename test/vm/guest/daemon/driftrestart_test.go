@@ -11,7 +11,8 @@ import (
 	"github.com/cpupoold/cpupoold/test/vm/internal/manifest"
 )
 
-// TestDriftRestarts: drifts are repaired while those restart who also write to cgroups, and nobody else is moved.
+// TestDriftRestarts checks that the daemon repairs drifts while the programs that write to cgroups restart, and
+// that it moves no other container.
 func TestDriftRestarts(t *testing.T) {
 	long(t)
 	n := newNode(t)
@@ -25,7 +26,7 @@ func TestDriftRestarts(t *testing.T) {
 			}
 			hurt = append(hurt, c)
 			if i == 1 {
-				continue // this one nobody touches
+				continue // no write touches this victim
 			}
 			if err := n.fs.Write(c.path, cgroup.FileCPUs, lent); err != nil {
 				t.Fatal(err)
@@ -35,7 +36,7 @@ func TestDriftRestarts(t *testing.T) {
 		if err := n.fs.Write(hurt[0].path, cgroup.FileWeight, "1234"); err != nil {
 			t.Fatal(err)
 		}
-		// A kubelet that finds the runtime back, and slow to tell of a sandbox, makes the pod anew: no part of that restart.
+		// A kubelet that reconnects to a slow runtime creates the pod again. That is not part of this restart.
 		alone := slices.Contains(restart, "containerd")
 		if alone {
 			n.run("systemctl", "stop", "kubelet")
@@ -47,7 +48,7 @@ func TestDriftRestarts(t *testing.T) {
 		n.still(strings.Join(restart, " "), wants...)
 		n.invariants()
 		if all := n.writesTo(hurt[1].path); len(all) > untouched {
-			t.Errorf("%v: the daemon has written to a container that nobody has touched: %v", restart, all[untouched:])
+			t.Errorf("%v: the daemon has written to a container without drift: %v", restart, all[untouched:])
 		}
 		t.Logf("%v: %v", restart, n.metrics("cpupoold_drift_total"))
 		if alone {
@@ -72,7 +73,7 @@ func (n *node) onePerPool() []want {
 	return wants
 }
 
-// TestRuncUpdate: an administrator who goes past the runtime writes to files and to systemd, and neither is what lasts.
+// TestRuncUpdate checks that writes of an administrator with runc and systemctl do not last.
 func TestRuncUpdate(t *testing.T) {
 	n := newNode(t)
 	wants := n.onePerPool()

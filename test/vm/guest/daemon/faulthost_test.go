@@ -53,7 +53,8 @@ func (n *node) fillDisk() (empty func()) {
 	}
 }
 
-// journalFails waits until the daemon says that the journal is not written, or that it is again.
+// journalFails waits until the daemon reports that it cannot write the journal, or that it can
+// again.
 func (f *faults) journalFails(want bool) {
 	f.Helper()
 	const series = `cpupoold_problems{code="JournalNotWritten"}`
@@ -65,7 +66,8 @@ func (f *faults) journalFails(want bool) {
 	})
 }
 
-// diskIsFull: nobody waits for a disk, and CPUs that are handed out meanwhile are nobody else's.
+// diskIsFull checks that no container waits for a disk, and that CPUs allocated while the disk
+// is full have one owner.
 func (f *faults) diskIsFull() {
 	f.Helper()
 	empty := f.fillDisk()
@@ -78,8 +80,8 @@ func (f *faults) diskIsFull() {
 	f.over("a full disk")
 }
 
-// clockIsSet an hour ahead and an hour back while containers come and go, for once without NRI: the daemon hears of their times from the
-// runtime alone. Nothing waits for an hour, is done again and again, or is said to have taken one.
+// clockIsSet sets the clock an hour ahead and back while containers start and stop. NRI is off, so the daemon gets their times from the
+// runtime alone. No action may wait for an hour, repeat without end, or report an hour as its duration.
 func (f *faults) clockIsSet() {
 	f.Helper()
 	began := time.Now()

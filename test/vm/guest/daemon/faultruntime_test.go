@@ -16,7 +16,7 @@ import (
 
 const nriSocket = "/var/run/nri/nri.sock"
 
-// started is what has become of a pod whose making takes its time.
+// started is the state of a pod whose creation is in progress.
 type started struct {
 	pod
 	err error
@@ -65,13 +65,13 @@ func (f *faults) guaranteedPod(rt *realRuntime, name string, cpus uint64) (id st
 	return id, asks
 }
 
-// begins starts a container and waits until it has CPUs of its own.
+// begins starts a container and waits until it has exclusive CPUs.
 func (f *faults) begins(rt *realRuntime, id string, count int) {
 	f.Helper()
 	if err := rt.StartContainer(id); err != nil {
 		f.Fatalf("start container: %v\n%s", err, f.evidence())
 	}
-	f.eventually("CPUs of its own", func() error {
+	f.eventually("exclusive CPUs", func() error {
 		if cpus, there := rt.CPUs(id); !there || cpus.Len() != count || !cpus.IsSubsetOf(guaranteed()) {
 			return fmt.Errorf("it runs on %q; want %d of %s", cpus, count, guaranteed())
 		}
@@ -109,7 +109,8 @@ func (f *faults) nriVanishes() {
 	f.over("the loss of NRI")
 }
 
-// runtimeDies in the middle of a creation, while the daemon is being asked. The answer is nobody's; the CPUs are free for the next try.
+// runtimeDies kills the runtime in the middle of a creation, while the daemon prepares its NRI reply. The reply gets lost, and the CPUs
+// are free for the next try.
 func (f *faults) runtimeDies() {
 	f.Helper()
 	rt := f.runtime()
@@ -140,12 +141,12 @@ func (f *faults) runtimeDies() {
 	})
 	f.begins(rt, container, 2)
 	f.ends(rt, id)
-	f.over("the death of the runtime")
+	f.over("the kill of the runtime")
 }
 
-// isAsked says whether something that the runtime has sent over NRI waits for the daemon to read it.
+// isAsked reports whether an NRI message waits for the daemon to read it.
 func (f *faults) isAsked() error {
-	sockets := f.run("ss", "-x", "-H") // kind, state, received, sent, address, its inode, peer's address, its inode
+	sockets := f.run("ss", "-x", "-H") // fields: kind, state, received, sent, then address and inode of both sides
 	var daemons []string
 	for line := range strings.Lines(sockets) {
 		if s := strings.Fields(line); len(s) >= 8 && strings.HasSuffix(s[4], "nri.sock") {
@@ -160,7 +161,7 @@ func (f *faults) isAsked() error {
 	return fmt.Errorf("nothing waits at inodes %v of\n%s", daemons, sockets)
 }
 
-// runtimeHangs: a stream over which nothing comes does not end. The listing shows that the runtime does not answer.
+// runtimeHangs checks that the daemon notices a hanging runtime by its listing. A silent event stream does not end.
 func (f *faults) runtimeHangs() {
 	f.Helper()
 	read := len(f.records("configuration in force"))

@@ -16,8 +16,8 @@ import (
 	"github.com/cpupoold/cpupoold/test/vm/internal/manifest"
 )
 
-// faults is a node on which everything that the daemon relies on breaks in turn, beside containers of each pool. One daemon lives through
-// all of it.
+// faults is a node with containers of each pool. Every part that the daemon relies on fails in turn, and one daemon runs during all
+// faults.
 type faults struct {
 	*runtimeNode
 	pid        string
@@ -27,9 +27,8 @@ type faults struct {
 	own        string // CPUs of exclusive
 }
 
-// TestFaults: whatever breaks is said to be broken while it is, and not afterwards; nobody loses his place meanwhile or gets a wrong one,
-// and the daemon lives on. What ends between read and write is TestShortLived, a runtime that is not there TestRuntimeDown, a second daemon
-// TestLock.
+// TestFaults checks that the daemon reports each fault exactly while it lasts, moves no container, and keeps running. Other tests cover
+// other faults: TestShortLived containers that end between read and write, TestRuntimeDown a stopped runtime, and TestLock a second daemon.
 func TestFaults(t *testing.T) {
 	f := newFaults(t)
 	f.nriVanishes()
@@ -58,7 +57,8 @@ func newFaults(t *testing.T) *faults {
 	return f
 }
 
-// over says that a fault has passed: nothing is degraded, everybody is where he was, and the daemon has nothing left to do.
+// over waits until a fault has passed: the daemon is not degraded, every container is in the right pool, and no work is
+// left.
 func (f *faults) over(fault string) {
 	f.Helper()
 	for _, source := range []string{"cri_events", "nri", "inotify", "systemd_units"} {
@@ -81,7 +81,7 @@ func (f *faults) over(fault string) {
 	f.Logf("%s is over", fault)
 }
 
-// stand says that those who were there at the start are where they were.
+// stand checks that the containers of the start are still in their places.
 func (f *faults) stand(when string) {
 	f.Helper()
 	err := errors.Join(f.runsOn(f.management, "0-1", 59), f.runsOn(f.shared, "2-3", 0), f.runsOn(f.exclusive, f.own, 0))
@@ -108,7 +108,8 @@ func (f *faults) signal(pid string, s syscall.Signal) {
 	f.run("kill", fmt.Sprintf("-%d", s), pid)
 }
 
-// repaired writes other CPUs to the shared container and waits until they are gone. More than five of these in a minute would be a fight.
+// repaired writes other CPUs to the shared container and waits until the daemon has repaired them. More than five calls in a minute would
+// be a write conflict.
 func (f *faults) repaired() {
 	f.Helper()
 	f.intrude()
@@ -137,7 +138,7 @@ func (f *faults) settles(exclusive, shared pod) {
 	f.removePod(shared)
 }
 
-// queueLength is that of shortQueue.
+// queueLength is the queue length that shortQueue sets.
 const queueLength = 64
 
 // shortQueue makes the kernel's queue for the next daemon's notices short, until the function is called that it returns.
@@ -158,7 +159,7 @@ func (n *node) shortQueue() (restore func()) {
 	return func() { set(string(before)) }
 }
 
-// noticesOverflow: what the kernel has not told is found by reading everything again, writes and new cgroups alike.
+// noticesOverflow checks that the daemon finds unreported writes and new cgroups by a full read.
 func (f *faults) noticesOverflow() {
 	f.Helper()
 	st, err := f.fs.Read(f.shared.path)
@@ -169,7 +170,7 @@ func (f *faults) noticesOverflow() {
 	stranger := f.shared.path.Parent().Join("cri-containerd-" + strings.Repeat("ab", 32) + ".scope")
 	dir := filepath.Join("/sys/fs/cgroup", string(stranger))
 	f.signal(f.pid, syscall.SIGSTOP)
-	for i := range 200 { // one and the other: the kernel tells only once of the same
+	for i := range 200 { // alternate: the kernel merges equal events
 		err = errors.Join(err, f.fs.Write(f.shared.path, cgroup.FileWeight, fmt.Sprint(st.Weight)))
 		if i%10 == 0 {
 			err = errors.Join(err, os.Mkdir(dir+"-more", 0o755), os.Remove(dir+"-more"))
@@ -205,7 +206,7 @@ func (f *faults) noticesOverflow() {
 func (f *faults) systemdIsGone() {
 	f.Helper()
 	in := func(script string) { f.Helper(); f.run("nsenter", "-m", "-t", f.pid, "sh", "-ec", script) }
-	// The daemon's word that it is alive still has its way.
+	// The daemon's notification that it is alive still succeeds.
 	in(`touch /run/cpupoold/notify
 		mount --bind /run/systemd/notify /run/cpupoold/notify
 		mount -t tmpfs none /run/systemd

@@ -15,7 +15,7 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
 
-// handover is what the next daemon finds to do: two owners have all CPUs of the pool between them.
+// handover is the work for the next daemon: two owners share all CPUs of the pool between them.
 type handover struct {
 	name          string
 	config        string
@@ -26,8 +26,8 @@ type handover struct {
 	deaths int
 }
 
-// TestHandoverDeaths kills the daemon after each of its writes in turn, while two containers become partitions, hand CPUs over to each
-// other, and stop being partitions. Nobody is on an owner's CPUs then, and the next daemon ends right.
+// TestHandoverDeaths kills the daemon after each of its writes in turn, while two containers become partitions, exchange CPUs, and
+// stop being partitions. No other container may run on an owner's CPUs then, and the next daemon must reach the desired state.
 func TestHandoverDeaths(t *testing.T) {
 	if !*partitionsToo {
 		t.Skip("some minutes: TestKernels")
@@ -67,14 +67,15 @@ func TestHandoverDeaths(t *testing.T) {
 	}
 }
 
-// pair are two owners that have all CPUs of the pool between them, and one who shares.
+// pair are two owners that have all CPUs of the pool between them, and a container in
+// the shared pool.
 type pair struct {
 	*runtimeNode
 
 	first, second, shared pod
 }
 
-// begins asks for what is to be, the running daemon or, while there is none, the next one.
+// begins requests the new state from the running daemon, or from the next one.
 func (p pair) begins(h *handover) {
 	p.Helper()
 	if now, err := os.ReadFile(configFile); err != nil || string(now) != h.config {
@@ -99,13 +100,13 @@ func (p pair) begins(h *handover) {
 	}
 }
 
-// owner is a container that is to have so many whole CPUs.
+// owner is a container that requests so many whole CPUs.
 type owner struct {
 	pod
 	count int
 }
 
-// settles waits until all is as it is to be.
+// settles waits until the node is in the requested state.
 func (p pair) settles(h *handover) {
 	p.Helper()
 	p.every(time.Second, h.name, func() error {
@@ -126,7 +127,7 @@ func (p pair) dies(h *handover, after int) bool {
 	p.Helper()
 	death := p.diesAfter(after)
 	p.begins(h)
-	p.every(time.Second, fmt.Sprintf("%s: death after %d writes, or no more of them", h.name, after), func() error {
+	p.every(time.Second, fmt.Sprintf("%s: end after %d writes, or no more of them", h.name, after), func() error {
 		if death.isDead() {
 			return nil
 		}
@@ -144,7 +145,7 @@ func (p pair) dies(h *handover, after int) bool {
 		p.Logf("%s: all %d writes: %s", h.name, len(writes), strings.Join(writes, " "))
 		return false
 	}
-	p.eventually("death of the daemon", func() error {
+	p.eventually("end of the daemon", func() error {
 		if state, _ := p.try("systemctl", "is-active", "cpupoold"); strings.TrimSpace(state) != "failed" {
 			return errors.New("its unit is " + state)
 		}
@@ -160,7 +161,7 @@ func (p pair) dies(h *handover, after int) bool {
 	return true
 }
 
-// owns says that a container has that many CPUs of the pool, and is the type of partition.
+// owns checks that a container has that many CPUs of the pool, and the type of partition.
 func (r *runtimeNode) owns(h *handover, p pod, count int) error {
 	st, err := r.fs.Read(p.path)
 	switch {
@@ -176,7 +177,8 @@ func (r *runtimeNode) owns(h *handover, p pod, count int) error {
 	return r.parted(p, h.typ, st.Effective.String())
 }
 
-// nothingLost says that the root has all CPUs that are in no partition, and the exclusive lists those that are.
+// nothingLost checks that the root has all CPUs outside of partitions, and that the exclusive lists contain the
+// others.
 func (r *runtimeNode) nothingLost(h *handover, owners ...pod) error {
 	root, err := r.fs.Read("")
 	if err != nil {

@@ -95,7 +95,7 @@ func plugCPUs(t *testing.T, m mode) {
 		return err
 	})
 	if plan := n.run("cpupoold", "plan"); !strings.Contains(plan, "offline: CPUs 1,3-6") {
-		t.Errorf("plan does not say what is offline:\n%s", plan)
+		t.Errorf("plan does not report the offline CPUs:\n%s", plan)
 	}
 	n.plug(2, false)
 	on("the last CPU of shared", "0", "0", "7", "0")

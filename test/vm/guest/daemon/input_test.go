@@ -15,7 +15,8 @@ import (
 	"github.com/cpupoold/cpupoold/test/vm/internal/manifest"
 )
 
-// TestGarbage: each bad annotation gets one report, and nobody else notices.
+// TestGarbage checks that each bad annotation gets one report, and that other pods do
+// not change.
 func TestGarbage(t *testing.T) {
 	n := newNode(t)
 	n.startDaemon(pools)
@@ -60,7 +61,8 @@ func TestGarbage(t *testing.T) {
 	}
 }
 
-// runsOn says whether a pod's container runs on exactly these CPUs, with this weight unless that is 0.
+// runsOn reports whether a pod's container runs on exactly these CPUs with this weight. A weight of 0
+// is not compared.
 func (r *runtimeNode) runsOn(p pod, cpus string, weight uint64) error {
 	st, err := r.fs.Read(p.path)
 	if err != nil {
@@ -72,7 +74,8 @@ func (r *runtimeNode) runsOn(p pod, cpus string, weight uint64) error {
 	return nil
 }
 
-// TestShortLived: containers that end while the daemon is about to write are no errors.
+// TestShortLived checks that containers that end while the daemon is about to write
+// cause no errors.
 func TestShortLived(t *testing.T) {
 	n := newNode(t)
 	n.startDaemon(pools)
@@ -125,7 +128,8 @@ func TestReload(t *testing.T) {
 	}
 }
 
-// TestPlanIsWhatRunDoes: the writes of plan and of the run after it are byte-equal.
+// TestPlanIsWhatRunDoes checks that the writes of plan and of the next run are
+// byte-equal.
 func TestPlanIsWhatRunDoes(t *testing.T) {
 	n := newNode(t)
 	r := n.withoutKubelet()
@@ -135,7 +139,7 @@ func TestPlanIsWhatRunDoes(t *testing.T) {
 	n.write(configFile, pools)
 	planned := n.plan()
 	if len(planned.Writes) == 0 {
-		t.Fatal("nothing to write on a node that nobody has pinned")
+		t.Fatal("plan has no writes on a node without cpusets; want some")
 	}
 	n.startDaemon(pools)
 	n.quiet()
@@ -151,7 +155,7 @@ func TestPlanIsWhatRunDoes(t *testing.T) {
 		}
 		done = append(done, w)
 	}
-	// Workers finish in any order; what one cgroup gets keeps its order.
+	// Workers finish in any order. The writes to one cgroup keep their order.
 	if d := cmp.Diff(byPath(t, planned.Writes), byPath(t, done)); d != "" {
 		t.Errorf("planned and done differ (-planned +done):\n%s", d)
 	}

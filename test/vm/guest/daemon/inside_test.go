@@ -19,7 +19,8 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
 
-// TestInside: what the daemon says of itself is what the kernel says, and what it has done is in its events.
+// TestInside checks the daemon's reports of its state against the kernel, and its actions against its
+// events.
 func TestInside(t *testing.T) {
 	n := newNode(t)
 	r := n.withoutKubelet()
@@ -55,7 +56,7 @@ func TestInside(t *testing.T) {
 	if err := os.WriteFile("/sys/fs/cgroup/"+string(shared.path)+"/"+cgroup.FileCPUs, []byte("0-3"), 0); err != nil {
 		t.Fatal(err)
 	}
-	n.eventually("the foreign write and its repair are events", func() error {
+	n.eventually("the external write and its repair are events", func() error {
 		var kinds []history.Kind
 		for _, e := range n.events("--pod", shared.name) {
 			kinds = append(kinds, e.Kind)
@@ -73,7 +74,7 @@ func TestInside(t *testing.T) {
 		t.Errorf("events of the next hour: %v", later)
 	}
 	if out, err := n.try("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "cpupoold", "status"); err == nil {
-		t.Errorf("everybody may ask: %s", out)
+		t.Errorf("every user may query the daemon: %s", out)
 	}
 	n.stopDaemon()
 	if out, err := n.try("cpupoold", "status"); err == nil || !strings.Contains(out, "start cpupoold run") {
@@ -81,7 +82,8 @@ func TestInside(t *testing.T) {
 	}
 }
 
-// explains holds what explain says to the kernel, and asks for somebody who is not there.
+// explains compares the output of explain with the kernel, and requests a container that
+// does not exist.
 func (n *node) explains(shared, owner pod) {
 	n.Helper()
 	for _, c := range []pod{shared, owner} {
@@ -108,7 +110,7 @@ func (n *node) explains(shared, owner pod) {
 		}
 	}
 	if out, err := n.try("cpupoold", "explain", "nobody"); err == nil || !strings.Contains(out, "nobody") {
-		n.Errorf("explain nobody: %v, %s; want an error that names it", err, out)
+		n.Errorf("explain without container: %v, %s; want an error that names it", err, out)
 	}
 }
 
@@ -147,7 +149,7 @@ func (n *node) saysWhatIs(online cpuset.Set) {
 			continue
 		}
 		if st, err := n.fs.Read(cgroup.Path(c.Cgroup)); err != nil || !st.Effective.Equal(c.CPUs) {
-			n.Errorf("%s is said to have %s; the kernel says %s, %v", c.Full(), c.CPUs, st.Effective, err)
+			n.Errorf("CPUs of %s = %s; want the kernel's %s, %v", c.Full(), c.CPUs, st.Effective, err)
 		}
 	}
 	var there cpuset.Set
@@ -157,7 +159,7 @@ func (n *node) saysWhatIs(online cpuset.Set) {
 		}
 	}
 	if !there.Equal(online) || len(s.CPUs) != 8 {
-		n.Errorf("of %d CPUs %s are said to be online; want %s of 8", len(s.CPUs), there, online)
+		n.Errorf("online CPUs of %d = %s; want %s of 8", len(s.CPUs), there, online)
 	}
 	if text := n.run("cpupoold", "status"); strings.Contains(text, "…") {
 		n.Errorf("status prints shortened text in a pipe:\n%s", text)

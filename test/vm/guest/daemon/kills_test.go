@@ -148,7 +148,7 @@ func (k *killed) one() {
 		k.act("kill during a creation", func() {
 			select {
 			case <-k.churn.creating:
-			case <-time.After(patience):
+			case <-time.After(nodeTimeout):
 				k.Fatalf("no container was created\n%s", k.evidence())
 			}
 			time.Sleep(time.Duration(k.rand.IntN(400)) * time.Millisecond)

@@ -182,7 +182,7 @@ func (w *worker) remove(pod startedPod) (err error) {
 	if pod.container != "" {
 		w.k.observer.Ends(w.k.scope(pod.container))
 	}
-	for began := time.Now(); time.Since(began) < patience; time.Sleep(500 * time.Millisecond) {
+	for began := time.Now(); time.Since(began) < nodeTimeout; time.Sleep(500 * time.Millisecond) {
 		if err = errors.Join(w.runtime.StopPod(pod.sandbox), w.runtime.RemovePod(pod.sandbox)); err == nil {
 			return nil
 		}

@@ -25,8 +25,8 @@ var (
 	moreSteps = flag.Bool("more", false, "TestModel resizes containers, takes CPUs offline, and makes owners partitions")
 )
 
-// TestModel carries out the scenario of the daemon's model test with real containers and units, and holds the same against the kernel's
-// word after each step. Beside, samples hold the invariants all the time. Again with the same steps: -model.seed on the host.
+// TestModel carries out the scenario of the daemon's model test with real containers and units. It compares the expected state with the
+// kernel after each step. Samples check the invariants all the time. -model.seed on the host repeats the same steps.
 func TestModel(t *testing.T) {
 	n := newNode(t)
 	w := newWorld(n)
@@ -61,7 +61,7 @@ type world struct {
 	pods     *scenario.Pods
 	topology *topology.Topology
 	configs  []string
-	config   *config.Config  // of the configuration in force
+	config   *config.Config  // configuration in force
 	rest     preview.Preview // by which the daemon was last found to have nothing to do
 	armed    *exactDeath     // nil: the daemon is to live
 	deaths   map[int]int     // how often the daemon was killed after so many writes, with more to do
@@ -174,7 +174,7 @@ func (w *world) disarm() (writes int, dead bool, err error) {
 	return len(files), dead, err
 }
 
-// act does what a step says.
+// act carries out a step.
 func (w *world) act(s scenario.Step) error {
 	if done, err := w.pods.Do(s); done || err != nil {
 		return err
@@ -212,14 +212,14 @@ func (w *world) act(s scenario.Step) error {
 	return fmt.Errorf("the guest knows no step %s", s.Kind)
 }
 
-// forget lets everybody move.
+// forget allows every owner to move.
 func (w *world) forget() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.owned = nil
 }
 
-// exclusive says that the processes of a cgroup have these CPUs for themselves.
+// exclusive reports whether the processes of a cgroup have these CPUs exclusively.
 func (w *world) exclusive(c invariants.Claim) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -24,22 +24,22 @@ type changes struct {
 	parted  int // owners that were partitions when the node had come to rest
 }
 
-// enoughSteps are those of a sequence in which each of these must have come about.
+// enoughSteps is the length from which a sequence must contain each of these.
 const enoughSteps = 300
 
-// asked says that NRI is on: with every other seed.
+// asked reports whether NRI is on: with every other seed.
 func (w *world) asked() bool { return *seed%2 == 1 }
 
-// parts says that owners are to be partitions.
+// parts reports whether the configuration makes owners partitions.
 func (w *world) parts() bool { return *moreSteps && w.partitions().Remote }
 
-// bounds are those of the scenario. A resize is told by NRI alone.
+// bounds returns the bounds of the scenario. Only NRI reports resizes.
 func (w *world) bounds() scenario.Bounds {
 	b := scenario.Bounds{Pods: 5, CPUs: 3, Configs: len(w.configs), Units: scenario.Units(), Kills: 12}
 	if *moreSteps {
 		b.Pluggable = scenario.Pluggable()
 		if w.asked() {
-			b.Resizes = 20 // many find nobody whom they could be about
+			b.Resizes = 20 // many find no container that fits
 		}
 	}
 	return b
@@ -57,7 +57,8 @@ func (w *world) undo() {
 	w.run("cpupoold", "restore")
 }
 
-// tallies says what has come about, and fails where a long sequence had nothing of it.
+// tallies logs the counts of the actions. It fails if a long sequence lacks one of
+// them.
 func (w *world) tallies() {
 	w.Helper()
 	if !*moreSteps {
@@ -113,8 +114,8 @@ func (w *world) plugCPUs(offline []int) error {
 	return nil
 }
 
-// settled says that the daemon hears of what comes next, and that the kernel has done what was asked of it: containers run where the plan puts
-// them, and owners are partitions where they should be.
+// settled checks that the daemon receives later events and that the kernel is in the requested state. Containers run on their planned CPUs,
+// and owners are partitions where they should be.
 func (w *world) settled(plan cpupools.Plan) error {
 	root, err := w.fs.Read("")
 	if err != nil {
@@ -131,7 +132,7 @@ func (w *world) settled(plan cpupools.Plan) error {
 			case err != nil:
 				return err
 			case !st.Effective.Equal(c.CPUs.Union(c.Mixed)):
-				return fmt.Errorf("%s/%s runs on %s; planned is %s, and %s shared beside it", pod.UID, c.Name, st.Effective, c.CPUs, c.Mixed)
+				return fmt.Errorf("%s/%s runs on %s; planned is %s, and %s shared with it", pod.UID, c.Name, st.Effective, c.CPUs, c.Mixed)
 			case !c.Exclusive || !w.parts() || !c.Mixed.IsEmpty(): // a partition has no CPUs that others run on
 				continue
 			case !st.Partition.Valid() || root.Effective.Overlaps(c.CPUs):
@@ -147,7 +148,8 @@ func (w *world) settled(plan cpupools.Plan) error {
 	return nil
 }
 
-// listening says that the daemon is told of CPUs and, by NRI, of resizes, and that no CPU is lost.
+// listening checks that the daemon receives events of CPUs and, by NRI, of resizes, and that no
+// CPU is lost.
 func (w *world) listening() error {
 	status, body, err := w.get("/metrics")
 	if err == nil && status != http.StatusOK {

@@ -30,12 +30,12 @@ const (
 	configFile = "/etc/cpupoold/config.yaml"
 	manifests  = "/etc/kubernetes/manifests"
 
-	// patience is how long the node may take for anything: it is emulated, and shares its two CPUs with other guests.
-	patience = 5 * time.Minute
+	// nodeTimeout is how long the node may take for anything: it is emulated, and shares its two CPUs with other guests.
+	nodeTimeout = 5 * time.Minute
 )
 
-// pools is a configuration for eight CPUs. The resync is far away, so that it cannot do the events' work. The kubelet's pods are static ones:
-// it is staticPods that keeps the impostor out.
+// pools is a configuration for eight CPUs. The resync is far away, so that it cannot do the events' work. The kubelet's pods are static ones,
+// so staticPods lets the daemon reject the false one.
 const pools = `apiVersion: config.cpupoold.io/v1alpha1
 kind: CPUPoolConfiguration
 partitions:
@@ -57,7 +57,7 @@ type node struct {
 	*testing.T
 	fs     *cgroup.FS
 	client *cri.Client
-	image  guestnode.Runtime // what the machine's image says of its runtime
+	image  guestnode.Runtime // description of the runtime in the machine's image
 	// keepsPods is set by the last test in a guest: no test needs the node afterwards.
 	keepsPods bool
 }
@@ -101,7 +101,7 @@ func (n *node) scope(id string) string {
 	return "cri-containerd-" + id + ".scope"
 }
 
-// run runs a command and returns what it prints.
+// run runs a command and returns its output.
 func (n *node) run(name string, args ...string) string {
 	n.Helper()
 	out, err := n.try(name, args...)
@@ -112,7 +112,7 @@ func (n *node) run(name string, args ...string) string {
 }
 
 func (n *node) try(name string, args ...string) (string, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), nodeTimeout)
 	defer cancel()
 	out, err := exec.CommandContext(ctx, name, args...).CombinedOutput()
 	return string(out), err
@@ -127,7 +127,7 @@ func (n *node) eventually(what string, cond func() error) {
 // every does so for a cond that is dear.
 func (n *node) every(period time.Duration, what string, cond func() error) {
 	n.Helper()
-	deadline := time.Now().Add(patience)
+	deadline := time.Now().Add(nodeTimeout)
 	tick := time.NewTicker(period)
 	defer tick.Stop()
 	for {
@@ -136,13 +136,13 @@ func (n *node) every(period time.Duration, what string, cond func() error) {
 			return
 		}
 		if time.Now().After(deadline) {
-			n.Fatalf("waited in vain: %s: %v\n%s", what, err, n.evidence())
+			n.Fatalf("timed out waiting for %s: %v\n%s", what, err, n.evidence())
 		}
 		<-tick.C
 	}
 }
 
-// evidence is what one wants to see when a test has failed.
+// evidence returns the state that explains a failed test.
 func (n *node) evidence() string {
 	log, _ := n.try("journalctl", "--no-pager", "-o", "cat", "-n", "60", "-u", "cpupoold")
 	return n.dump() + "\nlog of the daemon:\n" + log
@@ -178,7 +178,7 @@ func (n *node) stopDaemon() {
 	n.run("systemctl", "stop", "cpupoold")
 }
 
-// container is what the node says of one container.
+// container is the node's state of one container.
 type container struct {
 	cri.Container
 	pod  cri.Pod
@@ -193,7 +193,7 @@ func (n *node) find(pod, name string) (container, error) {
 		return container{}, err
 	}
 	for _, c := range all {
-		// The kubelet appends the node's name to that of a static pod.
+		// The kubelet appends the node's name to the name of a static pod.
 		if c.Name == name && (c.pod.Name == pod || c.pod.Name == pod+"-node") {
 			return c, nil
 		}
@@ -203,7 +203,7 @@ func (n *node) find(pod, name string) (container, error) {
 
 // containers are all running containers with their cgroups.
 func (n *node) containers() ([]container, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), nodeTimeout)
 	defer cancel()
 	pods, all, err := n.client.List(ctx)
 	if err != nil {
@@ -217,7 +217,7 @@ func (n *node) containers() ([]container, error) {
 		}
 		full, err := n.client.ContainerStatus(ctx, c.ID)
 		if err != nil {
-			continue // it has ended meanwhile
+			continue // it has ended since the listing
 		}
 		path, err := cgroup.ContainerPath(full.CgroupsPath, cgroup.DriverSystemd)
 		if err != nil {
@@ -240,7 +240,7 @@ type want struct {
 	unlimited      bool
 }
 
-// check compares the kernel's word with want, also for each process inside.
+// check compares the kernel's values with want, also for each process inside.
 func (n *node) check(w want) error {
 	c, err := n.find(w.pod, w.container)
 	if err != nil {
@@ -291,7 +291,7 @@ func (n *node) processes(p cgroup.Path) (map[int]string, error) {
 		}
 		status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 		if err != nil {
-			continue // it has ended meanwhile
+			continue // it has ended since the listing
 		}
 		for line := range strings.Lines(string(status)) {
 			if list, ok := strings.CutPrefix(line, "Cpus_allowed_list:"); ok {
@@ -335,7 +335,7 @@ func (n *node) dump() string {
 	return b.String()
 }
 
-// scope says which cgroups make a claim.
+// scope lists the cgroups that make a claim.
 type scope bool
 
 const (
@@ -368,7 +368,7 @@ func (n *node) claims(of scope) ([]invariants.Claim, error) {
 	return claims, nil
 }
 
-// placedClaim is a claim that says whether the cgroup has a cpuset of its own.
+// placedClaim is a claim with a flag for a cgroup that has its own cpuset.
 type placedClaim struct {
 	invariants.Claim
 	placed bool
@@ -412,7 +412,8 @@ func (n *node) records(msg string) []map[string]any {
 // guaranteed are the CPUs of the guaranteed pool in pools.
 func guaranteed() cpuset.Set { return cpuset.Range(4, 7) }
 
-// ownCPUs waits until a container is on guaranteed CPUs and returns what it must be from now on.
+// ownCPUs waits until a container is on guaranteed CPUs and returns the expectation with these
+// CPUs.
 func (n *node) ownCPUs(w want) want {
 	n.Helper()
 	n.eventually("exclusive placement", func() error {
@@ -429,7 +430,8 @@ func (n *node) ownCPUs(w want) want {
 	return w
 }
 
-// invariants are those of ARCHITECTURE.md, 1 and 2, on the kernel's word about a node that has settled.
+// invariants checks invariants 1 and 2 of ARCHITECTURE.md against the kernel, on a node that has
+// settled.
 func (n *node) invariants() {
 	n.Helper()
 	claims, err := n.claims(everybody)
@@ -456,7 +458,7 @@ func (n *node) quiet() {
 // plan is what `cpupoold plan` prints.
 func (n *node) plan() preview.Preview {
 	n.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), nodeTimeout)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "cpupoold", "plan", "-o", "json")
 	cmd.Stderr = os.Stderr

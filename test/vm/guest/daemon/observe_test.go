@@ -20,8 +20,8 @@ import (
 // runFiles is where applications find their CPUs.
 const runFiles = "/run/cpupoold"
 
-// TestObserve: with mode: observe all is reported, of pods that were there and of those that come, and nothing is written, by nobody in the
-// daemon's name. The same watch sees the writes of a daemon that enforces.
+// TestObserve checks that mode: observe reports all pods, old and new, and that neither the daemon nor another program writes for it. The
+// same watch sees the writes of a daemon that enforces.
 func TestObserve(t *testing.T) {
 	n := newNode(t)
 	n.startUnit()
@@ -95,8 +95,8 @@ func TestObserve(t *testing.T) {
 	}
 }
 
-// values are what daemons write in cgroups below kubepods.slice and of the unit. Weights and quotas are those of containers alone: slices are
-// the kubelet's, which writes them when pods come and go.
+// values returns the values that daemons write in cgroups below kubepods.slice and of the unit. It has weights and quotas of containers only,
+// because the kubelet writes those files of slices when pods start and stop.
 func (n *node) values() map[string]string {
 	n.Helper()
 	all := make(map[string]string)

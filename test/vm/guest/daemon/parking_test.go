@@ -18,7 +18,8 @@ func (n *node) parking() string {
 	return strings.Replace(n.isolating(), "cpus: 4-7\n", "cpus: 4-7\n  park: true\n", 1)
 }
 
-// parks waits until exactly these CPUs are parked, by the kernel's word: with none, that there is no such partition.
+// parks waits until exactly these CPUs are parked in the kernel. Without CPUs, it waits until no such partition
+// exists.
 func (n *node) parks(when, cpus string) {
 	n.Helper()
 	n.eventually(fmt.Sprintf("CPUs %q parked %s", cpus, when), func() error {
@@ -39,8 +40,8 @@ func (n *node) parks(when, cpus string) {
 	})
 }
 
-// TestParking follows CPUs that nobody owns: over what systemd does, owners that come and go, and the death of the daemon, to restore. The
-// resync is an hour away.
+// TestParking follows free CPUs while systemd writes, owners start and stop, the daemon is killed, and restore runs. The resync is an hour
+// away.
 func TestParking(t *testing.T) {
 	n := newNode(t)
 	n.needsPartitions()
@@ -51,7 +52,7 @@ func TestParking(t *testing.T) {
 	all := cpuset.Range(0, 7)
 	outside := n.outsider()
 	n.parks("when the daemon has started", "4-7")
-	outside.keptOff("while nobody owns them", cpuset.Range(4, 7))
+	outside.keptOff("while they have no owner", cpuset.Range(4, 7))
 
 	// systemd leaves alone what it does not know, and keeps the controller.
 	for _, command := range []string{"daemon-reload", "daemon-reexec"} {
@@ -63,7 +64,7 @@ func TestParking(t *testing.T) {
 	}
 
 	owner := r.beginsParted(2000, "4-5")
-	n.parks("beside an owner", "6-7")
+	n.parks("next to an owner", "6-7")
 	outside.keptOff("with an owner", cpuset.Range(4, 7))
 	shared := r.mustStart(500, "default", nil)
 	r.eventually("the shared one", func() error { return r.allowed(shared, "2-3") })
@@ -71,10 +72,10 @@ func TestParking(t *testing.T) {
 	if err := n.fs.Write(cgroup.Parking, cgroup.FilePartition, "member"); err != nil {
 		t.Fatal(err)
 	}
-	n.parks("again, after somebody has ended it", "6-7")
+	n.parks("again, after another process has ended it", "6-7")
 
 	n.run("systemctl", "kill", "-s", "KILL", "cpupoold")
-	n.eventually("death of the daemon", func() error {
+	n.eventually("end of the daemon", func() error {
 		if state, _ := n.try("systemctl", "is-active", "cpupoold"); strings.TrimSpace(state) != "failed" {
 			return errors.New("its unit is " + state)
 		}
@@ -85,7 +86,7 @@ func TestParking(t *testing.T) {
 	n.nriConnected()
 	n.parks("with a new daemon", "6-7")
 	if err := r.parted(owner, cgroup.RootPartition, "4-5"); err != nil {
-		t.Errorf("after the daemon's death: %v", err)
+		t.Errorf("after the daemon's end: %v", err)
 	}
 	n.eventually("parked CPUs in the metrics", func() error {
 		_, body, err := n.get("/metrics")

@@ -36,7 +36,8 @@ func (n *node) partitions() cgroup.PartitionKernel {
 	return kernel
 }
 
-// needsPartitions skips a test where there are none, by the kernel's version and by nothing else: on a new one it runs, or fails.
+// needsPartitions skips a test on kernels without partitions. Only the kernel's version decides: on a new one the test runs, or
+// fails.
 func (n *node) needsPartitions() {
 	n.Helper()
 	if !n.partitions().Remote {
@@ -61,7 +62,7 @@ type mode struct {
 	typ    cgroup.PartitionType // that owners are
 }
 
-// modes are those that are asked for, of what this kernel has.
+// modes returns the partition modes of this kernel that the test uses.
 func (n *node) modes() []mode {
 	n.Helper()
 	all := []mode{{"cpuset", hourly, cgroup.MemberPartition}}
@@ -71,7 +72,7 @@ func (n *node) modes() []mode {
 	return all
 }
 
-// parted says that a container is a partition with CPUs that nobody else has, by the kernel's word, and that it may run there and nowhere else.
+// parted checks that a container is a partition with exclusive CPUs in the kernel, and that it can run only there.
 func (r *runtimeNode) parted(p pod, typ cgroup.PartitionType, cpus string) error {
 	st, err := r.fs.Read(p.path)
 	if err != nil {
@@ -89,7 +90,8 @@ func (r *runtimeNode) parted(p pod, typ cgroup.PartitionType, cpus string) error
 	return r.allowed(p, cpus)
 }
 
-// is says that a container runs on these CPUs and is of the type: a partition as parted says, or a member.
+// is checks that a container runs on these CPUs and has the type: a partition, as parted checks it, or a
+// member.
 func (r *runtimeNode) is(p pod, typ cgroup.PartitionType, cpus string) error {
 	if typ != cgroup.MemberPartition {
 		return r.parted(p, typ, cpus)
@@ -147,14 +149,14 @@ func (n *node) outsider() outsider {
 	return outsider{n, cmd.Process.Pid}
 }
 
-// asks says what the kernel answers.
+// asks returns the kernel's answer.
 func (o outsider) asks(cpu int) error {
 	var set unix.CPUSet
 	set.Set(cpu)
 	return unix.SchedSetaffinity(o.pid, &set)
 }
 
-// keptOff says that the process cannot get on any of the CPUs.
+// keptOff checks that the process cannot run on any of the CPUs.
 func (o outsider) keptOff(when string, cpus cpuset.Set) {
 	o.Helper()
 	for cpu := range cpus.All() {
@@ -178,8 +180,8 @@ func (n *node) notRestarted() {
 	})
 }
 
-// TestPartition follows owners that the kernel keeps others off: from before the first instruction, over what outsiders write and the death of the
-// daemon, to restore. The resync is an hour away.
+// TestPartition follows owners in partitions: before their first instruction, after writes by other processes, after a kill of the daemon, and
+// after restore. The resync is an hour away.
 func TestPartition(t *testing.T) {
 	n := newNode(t)
 	n.needsPartitions()
@@ -221,7 +223,7 @@ func TestPartition(t *testing.T) {
 	}
 
 	n.run("systemctl", "kill", "-s", "KILL", "cpupoold")
-	n.eventually("death of the daemon", func() error {
+	n.eventually("end of the daemon", func() error {
 		if state, _ := n.try("systemctl", "is-active", "cpupoold"); strings.TrimSpace(state) != "failed" {
 			return errors.New("its unit is " + state)
 		}
@@ -232,7 +234,7 @@ func TestPartition(t *testing.T) {
 	n.nriConnected()
 	outside.keptOff("with a new daemon", cpuset.Of(4, 5, 6))
 	if err := errors.Join(r.parted(owner, cgroup.RootPartition, "4-5"), r.parted(isolated, cgroup.IsolatedPartition, "6")); err != nil {
-		t.Errorf("after the daemon's death: %v", err)
+		t.Errorf("after the daemon's end: %v", err)
 	}
 	n.eventually("partitions in the metrics", func() error {
 		_, body, err := n.get("/metrics")
@@ -246,7 +248,7 @@ func TestPartition(t *testing.T) {
 
 	r.removePod(owner)
 	n.rootHas(all.Difference(cpuset.Of(6)))
-	n.eventually("lists without those of the owner that has ended", func() error {
+	n.eventually("lists without the CPUs of the ended owner", func() error {
 		if lists := n.lists(); len(lists) != 3 || lists["kubepods.slice"] != "6" {
 			return fmt.Errorf("they are %v", lists)
 		}
@@ -273,8 +275,8 @@ func TestPartition(t *testing.T) {
 // inPartition is the log message about a container whose cgroup has become a partition.
 const inPartition = "the kernel keeps other tasks off its CPUs"
 
-// beginsParted starts a witness that is a partition before its first instruction. Where the daemon says that this machine does not run it in the
-// second that the runtime waits, another one is started.
+// beginsParted starts a container that is a partition before its first instruction. It starts another one if the daemon reports that this
+// machine was too slow for the second that the runtime waits.
 func (r *runtimeNode) beginsParted(milli int64, cpus string) pod {
 	r.Helper()
 	const late = "container starts before its cpuset partition exists: the write takes longer than the runtime waits"
@@ -287,7 +289,7 @@ func (r *runtimeNode) beginsParted(milli int64, cpus string) pod {
 		says := func(msg string) bool {
 			return slices.ContainsFunc(r.records(msg), func(rec map[string]any) bool { return rec["cgroup"] == string(p.path) })
 		}
-		r.eventually("the daemon's word", func() error { // the journal is behind; what was said before is in it then, too
+		r.eventually("the daemon's word", func() error { // the journal is written later; after that it contains earlier reports, too
 			if !says(inPartition) {
 				return errors.New("nothing yet")
 			}
@@ -314,11 +316,11 @@ func (r *runtimeNode) beginsParted(milli int64, cpus string) pod {
 	return pod{}
 }
 
-// beganInPartition compares the time at which the daemon had read back that a container is a partition with that of the first line of its process.
+// beganInPartition compares two times: when the daemon had read back the partition of a container, and when the process wrote its first line.
 func (r *runtimeNode) beganInPartition(p pod) {
 	r.Helper()
 	r.eventually("the witness's words", func() error {
-		if w, err := r.heard(p); err != nil || w.cpus == "" {
+		if w, err := r.reported(p); err != nil || w.cpus == "" {
 			return fmt.Errorf("nothing, %w", err)
 		}
 		return nil

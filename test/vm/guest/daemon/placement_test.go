@@ -12,7 +12,8 @@ import (
 	"github.com/cpupoold/cpupoold/test/vm/internal/manifest"
 )
 
-// belongs says where the pods of manifest.EveryKind belong that get no CPUs of their own.
+// belongs returns the expected pools of the pods of manifest.EveryKind without exclusive
+// CPUs.
 func belongs() []want {
 	return []want{
 		{pod: "agent", container: "app", cpus: "0-1", weight: 59}, // 512 shares, as runc 1.3.2 and later convert them
@@ -37,7 +38,7 @@ func TestPlacement(t *testing.T) {
 	n.invariants()
 	n.pauseContainers(map[string]string{"agent": "0-1", "besteffort": "2-3", "exclusive": "2-3"})
 
-	n.sealed(wants...)
+	n.checkRecorded(wants...)
 	n.run("systemctl", "daemon-reload")
 	n.still("daemon-reload", wants...)
 	n.invariants()
@@ -46,7 +47,7 @@ func TestPlacement(t *testing.T) {
 	n.still("restart of the kubelet", wants...)
 	n.invariants()
 
-	// A kubelet that finds the runtime back, and slow to tell of a sandbox, makes the pod anew: no part of this restart.
+	// A kubelet that reconnects to a slow runtime creates the pod again. That is not part of this restart.
 	n.run("systemctl", "stop", "kubelet")
 	n.run("systemctl", "restart", "containerd")
 	n.eventually("runtime", func() error { _, err := n.containers(); return err })
@@ -86,8 +87,8 @@ func (n *node) pauseContainers(wants map[string]string) {
 	}
 }
 
-// sealed holds what systemd would put back against what should be.
-func (n *node) sealed(wants ...want) {
+// checkRecorded compares systemd's recorded values with the desired ones.
+func (n *node) checkRecorded(wants ...want) {
 	n.Helper()
 	for _, w := range wants {
 		c, err := n.find(w.pod, w.container)

@@ -14,8 +14,8 @@ import (
 // quieting takes exclusive CPUs out of the shared pool, and what owners leave waits for an hour.
 var quieting = strings.NewReplacer("cpus: 2-3", "cpus: 2-7", "cpus: 4-7", "from: shared\n  floor: 2").Replace(hourly) + "quiet: 1h\n"
 
-// TestQuiet: an owner that ends moves nobody; the next one gets its CPUs, and moves nobody either; when time is up, who shares gets them. The
-// resync is an hour away.
+// TestQuiet checks that an owner that ends moves no container, and that the next owner gets its CPUs without moves. After the quiet period,
+// containers of the shared pool get these CPUs. The resync is an hour away.
 func TestQuiet(t *testing.T) {
 	n := newNode(t)
 	r := n.withoutKubelet()
@@ -68,12 +68,12 @@ func TestQuiet(t *testing.T) {
 	r.removePod(goes)
 	waits(2)
 	if written := n.writesTo(shared.path)[before:]; len(written) > 0 {
-		t.Errorf("who shares was written to while nobody needed it: %v", written)
+		t.Errorf("the shared container was written to without need: %v", written)
 	}
 	n.write(configFile, strings.Replace(quieting, "quiet: 1h", "quiet: 1s", 1))
 	n.run("systemctl", "reload", "cpupoold")
 	if cpus := on(shared, 5); cpus.Overlaps(on(stays, 1)) {
-		t.Errorf("who shares has CPUs %s, of which one is an owner's", cpus)
+		t.Errorf("CPUs of the shared container = %s; want no CPU of an owner", cpus)
 	}
 	waits(0)
 }

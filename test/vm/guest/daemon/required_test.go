@@ -11,7 +11,8 @@ import (
 	"github.com/cpupoold/cpupoold/test/vm/internal/manifest"
 )
 
-// required is what docs/how-to/install.md has the runtime told, in the words of containerd.
+// required is the runtime's configuration of docs/how-to/install.md, in the format of
+// containerd.
 const required = `version = 4
 
 [plugins.'io.containerd.nri.v1.nri'.default_validator]
@@ -20,8 +21,8 @@ const required = `version = 4
   tolerate_missing_plugins_annotation = 'nri.cpupoold.io/tolerate-missing'
 `
 
-// TestRequiredPlugin: where the runtime requires the plugin, no container is created while the daemon is away, but for those of pods that
-// tolerate it; the daemon's own pod is one of them. Nobody has to do anything but start the daemon for the others to go on.
+// TestRequiredPlugin checks that a runtime that requires the plugin creates no container while the daemon is stopped. Pods that tolerate
+// it are excepted, and the daemon's own pod is one of them. A start of the daemon is enough for the others.
 func TestRequiredPlugin(t *testing.T) {
 	n := newNode(t)
 	n.require()
@@ -69,17 +70,17 @@ func (n *node) require() {
 	restart()
 }
 
-// turnedAway waits until the kubelet has been told that a pod's container is not created for want of the plugin.
+// turnedAway waits until the kubelet logs that a pod's container lacks the required plugin.
 func (n *node) turnedAway(pod string) {
 	n.Helper()
 	n.eventually("refusal of "+pod, func() error {
-		log, _ := n.try("journalctl", "--no-pager", "-o", "cat", "-u", "kubelet", "--grep", "required plugin") // an error when there is none
+		log, _ := n.try("journalctl", "--no-pager", "-o", "cat", "-u", "kubelet", "--grep", "required plugin") // an error if no line matches
 		for line := range strings.Lines(log) {
 			if strings.Contains(line, pod+"-node") && strings.Contains(line, "cpupoold") && strings.Contains(line, "not present") {
 				return nil
 			}
 		}
-		return errors.New("the kubelet's log does not say so")
+		return errors.New("the kubelet's log has no such line")
 	})
 	ctx, cancel := call()
 	defer cancel()

@@ -13,7 +13,8 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 )
 
-// resize is what the kubelet asks the runtime for: no cpuset, and the pod's total afterwards.
+// resize sends the kubelet's resize request to the runtime: no cpuset, and the new total of
+// the pod.
 func (r *runtimeNode) resize(p pod, milli int64) error {
 	ctx, cancel := call()
 	defer cancel()
@@ -58,7 +59,7 @@ func resizeInPlace(t *testing.T, m mode) {
 	n := newNode(t)
 	r := n.withoutKubelet()
 	n.startDaemon(m.config)
-	n.eventually("the daemon is asked by the runtime", func() error {
+	n.eventually("the daemon gets the runtime's request", func() error {
 		_, body, err := n.get("/metrics")
 		if err == nil && !strings.Contains(body, `cpupoold_source_state{source="nri",state="ok"} 1`) {
 			err = errors.New("it is not")
@@ -75,7 +76,7 @@ func resizeInPlace(t *testing.T, m mode) {
 		refused string
 	}{
 		{"as created", 2000, "4-5", -1, ""},
-		{"grows beside what it has", 3000, "4-5,7", -1, ""},
+		{"grows next to its CPUs", 3000, "4-5,7", -1, ""},
 		{"more than there is", 4000, "4-5,7", -1, "0 of 4 CPUs of the guaranteed pool are free; it keeps CPUs 4-5,7"},
 		{"shrinks to a part", 2000, "4-5", -1, ""},
 		{"a fraction shares", 1500, "2-3", 150_000, ""},

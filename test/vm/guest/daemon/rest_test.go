@@ -18,9 +18,10 @@ import (
 	cpupools "github.com/cpupoold/cpupoold/pkg/pools"
 )
 
-// await is eventually for what may be wrong with the daemon, and so ends the scenario only.
+// await waits for cond, which a fault of the daemon can make false. A timeout ends the
+// scenario only.
 func (w *world) await(cond func() error) error {
-	deadline := time.Now().Add(patience / 3)
+	deadline := time.Now().Add(nodeTimeout / 3)
 	tick := time.NewTicker(200 * time.Millisecond) // each look takes the daemon's CPU away
 	defer tick.Stop()
 	for {
@@ -32,15 +33,15 @@ func (w *world) await(cond func() error) error {
 	}
 }
 
-// preview is what a daemon that starts now would do.
+// preview returns the writes of a daemon that starts now.
 func (w *world) preview() (preview.Preview, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), nodeTimeout)
 	defer cancel()
 	return preview.DryRun(ctx, w.config, w.topology, slog.New(slog.DiscardHandler))
 }
 
-// resting says that the daemon has done all that one would do that starts now, that it has recorded the same, and that both know of all
-// that is there. Else it returns what is still to come.
+// resting checks that the daemon has made all writes that a new daemon would make, that it has recorded the same values, and that both
+// have found all pods. Otherwise it returns the missing part.
 func (w *world) resting() error {
 	p, err := w.preview()
 	if err != nil {
@@ -68,7 +69,7 @@ func (w *world) resting() error {
 	return w.settled(p.Plan)
 }
 
-// recorded says that the daemon's journal has the assignments of a plan.
+// recorded checks that the daemon's journal has the assignments of a plan.
 func recorded(plan cpupools.Plan) error {
 	bootID, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {
@@ -94,7 +95,7 @@ func recorded(plan cpupools.Plan) error {
 // Check implements scenario.Node.
 func (w *world) Check() error {
 	if w.armed != nil {
-		return nil // the next step tells
+		return nil // the next step detects the change
 	}
 	on, err := w.config.Resolve(w.topology)
 	if err != nil {

@@ -33,7 +33,7 @@ func (r *runtimeNode) runtime() *realRuntime {
 }
 
 func call() (context.Context, context.CancelFunc) {
-	return context.WithTimeout(context.Background(), patience)
+	return context.WithTimeout(context.Background(), nodeTimeout)
 }
 
 func linuxResources(r cri.Resources) *runtime.LinuxContainerResources {
@@ -136,7 +136,7 @@ func (r *realRuntime) RemoveContainer(id string) error {
 	return err
 }
 
-// Resize tells the pod's total, too, where the runtime knows one.
+// Resize sends the pod's total, too, if the runtime supports that field.
 func (r *realRuntime) Resize(id string, to cri.Resources) error {
 	ctx, cancel := call()
 	defer cancel()
@@ -156,7 +156,7 @@ func (r *realRuntime) Resize(id string, to cri.Resources) error {
 	return err
 }
 
-// directory is that of a container's cgroup.
+// directory returns the directory of a container's cgroup.
 func (r *realRuntime) directory(id string) string { return "/sys/fs/cgroup/" + string(r.paths[id]) }
 
 func (r *realRuntime) CPUs(id string) (cpuset.Set, bool) {

@@ -10,9 +10,9 @@ import (
 	"github.com/cpupoold/cpupoold/internal/testing/invariants"
 )
 
-// sample holds the invariants against the kernel again and again until the function is called that it returns, also while the daemon
-// writes or is dead. Two walks make a sample: what both have seen was so at one moment between them. Who should have its CPUs for itself
-// exclusive says.
+// sample checks the invariants against the kernel until the returned function is called, also while the daemon writes or is stopped. A
+// sample consists of two walks: facts in both were true at one moment between them. exclusive reports whether the tasks of a claim must
+// have its CPUs exclusively.
 func (n *node) sample(exclusive func(invariants.Claim) bool) (violation func() string) {
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan string, 1)

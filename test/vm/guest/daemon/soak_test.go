@@ -20,9 +20,9 @@ import (
 
 var soakTime = flag.Duration("soak", 0, "how long TestSoak lasts; 0 leaves it out")
 
-// TestSoak carries out the scenario of TestModel for a time, and before half of its steps something breaks, each kind as often as any other. The
-// daemon has to come to rest after each, at what one would plan that starts then, and samples hold the invariants all the time. What it
-// prints at the end is how often each kind came, and how long until all was as planned.
+// TestSoak carries out the scenario of TestModel for a time. A fault precedes half of the steps, each kind equally often. After each step the
+// daemon must become idle in the state that a new daemon would plan. Samples check the invariants all the time. The end prints the count of each
+// kind and the time until the desired state.
 func TestSoak(t *testing.T) {
 	if *soakTime == 0 {
 		t.Skip("a slice of its own: make soak")
@@ -61,7 +61,7 @@ type soak struct {
 	took map[string][]time.Duration
 }
 
-// fault breaks something and mends it again. What has to happen meanwhile is in it.
+// fault causes a fault and repairs it. Its checks run between both.
 type fault struct {
 	name   string
 	happen func() error
@@ -72,21 +72,21 @@ func (s *soak) faults() []fault {
 		{"daemon killed", func() error {
 			return errors.Join(s.do("systemctl", "kill", "--kill-whom=main", "--signal=KILL", "cpupoold"), s.do("systemctl", "restart", "cpupoold"))
 		}},
-		{"daemon hangs, foreign write", func() error { return s.stopped("cpupoold", s.intrude) }},
+		{"daemon hangs, external write", func() error { return s.stopped("cpupoold", s.intrude) }},
 		{"daemon hangs, notices overflow", func() error { return s.stopped("cpupoold", s.overflow) }},
 		{"foreign write", s.intrude},
 		{"runtime killed", func() error {
 			return errors.Join(s.do("systemctl", "kill", "--kill-whom=main", "--signal=KILL", "containerd"), s.restartRuntime())
 		}},
 		{"runtime restarted", s.restartRuntime},
-		{"runtime hangs, foreign write", func() error { return s.stopped("containerd", s.intrude) }},
+		{"runtime hangs, external write", func() error { return s.stopped("containerd", s.intrude) }},
 		{"connections to D-Bus end", func() error { return s.do("systemctl", "daemon-reexec") }},
-		{"disk full, foreign write", func() error {
+		{"disk full, external write", func() error {
 			empty := s.fillDisk()
 			defer empty()
 			return s.intrude()
 		}},
-		{"clock set, foreign write", func() error {
+		{"clock set, external write", func() error {
 			began := time.Now()
 			set := func(off time.Duration) error {
 				return s.do("date", "-s", fmt.Sprintf("@%d", began.Add(time.Since(began)+off).Unix()))
@@ -137,7 +137,7 @@ func (s *soak) Do(step scenario.Step) error {
 	return err
 }
 
-// breaks has the next fault happen, and waits until all is as planned again.
+// breaks causes the next fault, and waits until the node is in the desired state again.
 func (s *soak) breaks() error {
 	if len(s.deck) == 0 {
 		s.deck = s.faults()
@@ -186,7 +186,8 @@ func (s *soak) restartRuntime() error {
 	})
 }
 
-// intrude writes CPUs to the cgroup of a container, if there is one: such as nobody has for himself, which would be a fault of the intruder's.
+// intrude writes CPUs to the cgroup of a container, if one exists. It writes CPUs without an exclusive owner, because other values would
+// violate an invariant.
 func (s *soak) intrude() error {
 	var dirs []cgroup.Path
 	for id, p := range s.kernel.paths {
@@ -217,7 +218,8 @@ func (s *soak) overflow() error {
 	return nil
 }
 
-// summary says what came about, and how long it was to rest: the median and the longest.
+// summary returns the counts of faults and the median and maximum of the times until the
+// desired state.
 func (s *soak) summary() string {
 	var b strings.Builder
 	names := make([]string, 0, len(s.took))
@@ -231,7 +233,7 @@ func (s *soak) summary() string {
 	slices.SortFunc(names, func(a, b string) int {
 		return cmp.Or(cmp.Compare(strings.Count(a, "step "), strings.Count(b, "step ")), cmp.Compare(a, b))
 	})
-	fmt.Fprintf(&b, "%v, %d faults, all as planned after each; seconds to that, median and longest:\n", *soakTime, total)
+	fmt.Fprintf(&b, "%v, %d faults, desired state after each; seconds until then, median and maximum:\n", *soakTime, total)
 	for _, name := range names {
 		all := slices.Sorted(slices.Values(s.took[name]))
 		fmt.Fprintf(&b, "%-34s %4d times %6.1f %6.1f\n", name, len(all), all[len(all)/2].Seconds(), all[len(all)-1].Seconds())

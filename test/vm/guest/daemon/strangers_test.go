@@ -14,9 +14,9 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
 
-// TestStrangers starts witnesses without NRI, where a container may begin before the daemon has heard of it. The kernel lets it have all of
-// its pod's CPUs until then, so that no number of those outside is wrong: but each ends in its pool, and from its first placement on nobody
-// shares an owner's CPUs.
+// TestStrangers starts containers without NRI, which may begin before the daemon knows them. The kernel lets such a container use all CPUs
+// of its pod until then, so the count outside of the pool has no limit. But each must end in its pool. From its first placement on, it must
+// not run on an owner's CPUs.
 func TestStrangers(t *testing.T) {
 	long(t)
 	n := newNode(t)
@@ -32,9 +32,9 @@ func TestStrangers(t *testing.T) {
 
 	outside, trespassed := 0, 0
 	judge := func(p pod, pool cpuset.Set, count int) {
-		var w witnessed
+		var w startReport
 		r.eventually("testimony of "+p.name, func() (err error) {
-			if w, err = r.heard(p); err == nil && (w.cpus == "" || w.beganWith == "" || w.on == "") {
+			if w, err = r.reported(p); err == nil && (w.cpus == "" || w.beganWith == "" || w.on == "") {
 				err = fmt.Errorf("not complete: %+v", w)
 			}
 			return err
@@ -92,7 +92,7 @@ func TestStrangers(t *testing.T) {
 	if found := violation(); found != "" {
 		t.Errorf("%s\n%s", found, n.evidence())
 	}
-	t.Logf("%d witnesses: %d began outside their pool, %d of them on the owner's CPUs", *oneByOne+*atOnce, outside, trespassed)
+	t.Logf("%d containers: %d began outside their pool, %d of them on the owner's CPUs", *oneByOne+*atOnce, outside, trespassed)
 	for _, prefix := range []string{"cpupoold_placement_seconds", "cpupoold_placement_exposure_cpu_seconds"} {
 		found := n.metrics(prefix)
 		for _, series := range slices.Sorted(maps.Keys(found)) {

@@ -50,8 +50,8 @@ func (n *node) systemdLog(lines int) string {
 	return n.run("journalctl", "--no-pager", "-o", "cat", "-n", strconv.Itoa(lines), "_PID=1", "UNIT=cpupoold.service")
 }
 
-// endedWell says that the unit has just been stopped and the daemon has ended by itself, without an error. Properties do not tell: systemd
-// may forget a unit that nobody needs.
+// endedWell checks that the unit has just been stopped and that the daemon has ended without an error and without a signal to kill it. The
+// test cannot use the unit's properties, because systemd may unload an unused unit.
 func (n *node) endedWell() {
 	n.Helper()
 	if log := n.systemdLog(4); !strings.Contains(log, "Deactivated successfully") {
@@ -110,7 +110,8 @@ func (r *runtimeNode) threePods() (check func(when string)) {
 	}
 }
 
-// TestUnit: systemd starts, restarts, reloads and stops the daemon, with everything that the unit takes from it.
+// TestUnit checks that systemd starts, restarts, reloads and stops the daemon under all restrictions of the
+// unit.
 func TestUnit(t *testing.T) {
 	n := newNode(t)
 	r := n.withoutKubelet()
@@ -135,7 +136,7 @@ func TestUnit(t *testing.T) {
 			t.Errorf("log has %q: %v", msg, records)
 		}
 	}
-	for _, rec := range n.records("check") { // what check says in a shell is tested elsewhere; the unit must not add to it
+	for _, rec := range n.records("check") { // other tests cover the output of check in a shell; the unit must add nothing to it
 		// This kubelet reserves none, and hostSlices is off.
 		if rec["name"] != "kubelet-reserved" && rec["name"] != "host-slices" {
 			t.Errorf("log has a finding: %v", rec)
@@ -207,15 +208,16 @@ func (n *node) hardened() {
 	if d := cmp.Diff(want, got); d != "" {
 		n.Errorf("properties of the unit (-want +got):\n%s", d)
 	}
-	// In force, not just in the file: what the process itself has.
+	// Check the values of the running process, not just the file.
 	status := n.run("cat", "/proc/"+n.property("MainPID")+"/status")
 	for _, line := range []string{"NoNewPrivs:\t1", "Seccomp:\t2", "CapBnd:\t0000000000a01002"} {
 		if !strings.Contains(status, line+"\n") {
 			n.Errorf("status of the process lacks %q:\n%s", line, status)
 		}
 	}
-	// What brings threads back (pkg/cgroup.Gather) needs a capability and a system call of
-	// a group that is forbidden otherwise: somebody else's process, moved with what the unit has.
+	// Moving threads back (pkg/cgroup.Gather) needs a capability and a system call of a group
+	// that is forbidden otherwise. The test moves another user's process with the restrictions of
+	// the unit.
 	n.run("systemd-run", "--quiet", "--unit=elsewhere", "--uid=nobody", "sleep", "infinity")
 	defer n.run("systemctl", "stop", "elsewhere")
 	args := []string{"--quiet", "--wait", "--collect"}
@@ -259,8 +261,8 @@ func (n *node) tunables() {
 	}
 }
 
-// TestWatchdog: a loop that is alive feeds systemd's watchdog although nothing happens; a daemon that hangs is replaced, and its health
-// check fails meanwhile.
+// TestWatchdog checks that the event loop feeds systemd's watchdog without other events, that systemd replaces a daemon that hangs, and
+// that its health check fails until then.
 func TestWatchdog(t *testing.T) {
 	const dropIn = "/run/systemd/system/cpupoold.service.d/watchdog.conf"
 	n := newNode(t)
@@ -310,8 +312,8 @@ func TestWatchdog(t *testing.T) {
 	}
 }
 
-// TestRuntimeDown: the daemon waits for a runtime that is not there, can be stopped while it does, is ready when the runtime is, and does
-// not mind when it goes away again.
+// TestRuntimeDown checks that the daemon waits for a stopped runtime, that it can be stopped while it waits, and that it becomes ready
+// with the runtime. A later stop of the runtime must not end the daemon.
 func TestRuntimeDown(t *testing.T) {
 	n := newNode(t)
 	r := n.withoutKubelet()
@@ -373,7 +375,7 @@ func TestRuntimeDown(t *testing.T) {
 	n.invariants()
 }
 
-// TestLock: a second daemon on the node does not start.
+// TestLock checks that a second daemon on the node does not start.
 func TestLock(t *testing.T) {
 	n := newNode(t)
 	n.startDaemon(pools)

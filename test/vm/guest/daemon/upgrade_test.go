@@ -21,7 +21,7 @@ import (
 	"github.com/cpupoold/cpupoold/test/vm/internal/manifest"
 )
 
-// earlier is the program of a revision of the past; TestDaemon of test/vm says which.
+// earlier is the program of an earlier revision, which TestDaemon of test/vm chooses.
 var earlier = flag.String("earlier", "", "program for TestUpgrade to begin and to end with")
 
 const (
@@ -36,8 +36,8 @@ const (
 var ofBoth = strings.NewReplacer("staticPods: [kube-system, cpupoold]\n", "", "  cpus: 4-7\n", "  cpus: 4-7\n  isolation: partition\n").Replace(pools) +
 	"units:\n  " + du + ": {pool: shared}\n"
 
-// TestUpgrade goes from an earlier program to this one and back, as docs/how-to/upgrade.md has it, while pods run. Nobody moves; each reads
-// the journal of the other, and in the end the earlier one puts everything back.
+// TestUpgrade goes from an earlier program to this one and back, as docs/how-to/upgrade.md describes it, while pods run. No container may
+// move. Each program reads the other's journal, and in the end the earlier one restores the original values.
 func TestUpgrade(t *testing.T) {
 	if *earlier == "" {
 		t.Skip("there is no earlier program: the history of the clone that this comes from does not go back to it (git fetch --unshallow)")
@@ -62,9 +62,9 @@ func TestUpgrade(t *testing.T) {
 
 	g := n.guard(wants)
 	n.install(later)
-	n.run("cpupoold", "check") // beside the earlier daemon, which still runs
+	n.run("cpupoold", "check") // while the earlier daemon still runs
 	if p := n.plan(); len(p.Writes)+len(p.Deferred) > 0 {
-		t.Errorf("beside the earlier daemon this one plans %v, %v", p.Writes, p.Deferred)
+		t.Errorf("plan next to the earlier daemon = %v, %v; want none", p.Writes, p.Deferred)
 	}
 	n.run("systemctl", "restart", "cpupoold")
 	n.quiet()
@@ -74,7 +74,7 @@ func TestUpgrade(t *testing.T) {
 	n.write(configFile, ofBoth+"staticPods: [kube-system]\n")
 	n.eventually("the new key is read", func() error {
 		if len(n.records("configuration in force")) == read {
-			return errors.New("the daemon's log does not say so")
+			return errors.New("the daemon's log has no such line")
 		}
 		return nil
 	})
@@ -121,7 +121,7 @@ func (n *node) startUnit() {
 	n.run("systemctl", "start", du)
 	n.Cleanup(func() {
 		n.run("systemctl", "stop", du)
-		n.run("systemctl", "revert", du) // systemd keeps what the daemon has set for it
+		n.run("systemctl", "revert", du) // systemd keeps the daemon's settings for it
 		if err := os.Remove(file); err != nil {
 			n.Error(err)
 		}
@@ -172,7 +172,8 @@ func (n *node) originals() []undo.Original {
 	return j.Originals
 }
 
-// keeps checks that the journal still has these originals, but for those of cgroups that have ended: pods of the test before may.
+// keeps checks that the journal still has these originals. Originals of cgroups that have ended may be missing: pods of the test
+// before may end.
 func (n *node) keeps(want []undo.Original) {
 	n.Helper()
 	if bad, err := filepath.Glob(journal + ".bad-*"); err != nil || len(bad) > 0 {
@@ -184,7 +185,7 @@ func (n *node) keeps(want []undo.Original) {
 			continue
 		}
 		if !slices.ContainsFunc(now, func(other undo.Original) bool { return cmp.Equal(o, other) }) {
-			n.Errorf("the journal does not have the original %+v any more; it has %+v", o, now)
+			n.Errorf("journal = %+[2]v; want the original %+[1]v in it", o, now)
 		}
 	}
 }

@@ -9,26 +9,27 @@ import (
 	"strings"
 )
 
-// How many witnesses TestStrangers starts. Those with NRI are in guest/witness, which runs on every runtime.
+// Numbers of containers that TestStrangers starts. Another suite tests containers with NRI, on every
+// runtime.
 var (
 	oneByOne = flag.Int("witnesses", 30, "containers that TestStrangers starts one after another")
 	atOnce   = flag.Int("witnesses-at-once", 10, "containers that it starts at once")
 )
 
-// witnessed is what a container's process has found when it began.
-type witnessed struct {
+// startReport lists the values that a container's process found at its start.
+type startReport struct {
 	cpus      string // Cpus_allowed_list
 	beganWith string // how many CPUs it was allowed when it was executed
 	on        string
 }
 
-// heard is what the witness in a container has said so far.
-func (r *runtimeNode) heard(p pod) (witnessed, error) {
+// reported returns the values that the process in a container has reported so far.
+func (r *runtimeNode) reported(p pod) (startReport, error) {
 	data, err := os.ReadFile(p.log)
 	if err != nil {
-		return witnessed{}, err
+		return startReport{}, err
 	}
-	var w witnessed
+	var w startReport
 	for line := range strings.Lines(string(data)) {
 		// CRI's log format: time, stream, tag, text.
 		fields := strings.SplitN(strings.TrimSpace(line), " ", 4)
@@ -48,7 +49,7 @@ func (r *runtimeNode) heard(p pod) (witnessed, error) {
 	return w, nil
 }
 
-// nriConnected waits until the daemon is asked before containers are made.
+// nriConnected waits until the runtime sends creations to the daemon.
 func (n *node) nriConnected() {
 	n.Helper()
 	n.eventually("NRI", func() error {
