@@ -20,10 +20,10 @@ import (
 	"github.com/cpupoold/cpupoold/test/vm/internal/manifest"
 )
 
-var factor = flag.Int("factor", 0, "by what the durations of the rules are divided, to be told")
+var factor = flag.Int("factor", 0, "divisor of the rules' durations, for the log")
 
-// config has passes as often as a node with shortened rules needs them, services of the host that keep off owners, and no NRI, so
-// that a foreign write is what it is on any runtime.
+// config makes passes as often as a node with shortened rules needs them. It confines host services away from owners. NRI is off,
+// so that an external write drifts on any runtime.
 const config = `apiVersion: config.cpupoold.io/v1alpha1
 kind: CPUPoolConfiguration
 partitions:
@@ -38,7 +38,8 @@ podResourcesSocket: none
 audit: {interval: 10s}
 `
 
-// inCluster adds what a node needs to count as depleted. Its API server is never there, and that does not matter.
+// inCluster adds the keys of a node that can count as depleted. Its API server never answers, and the test does
+// not need it.
 const inCluster = config + `depletion: {floor: 2, clearAfter: 1s}
 node: {name: node, kubeconfig: /etc/cpupoold/no-such-kubeconfig}
 `
@@ -119,7 +120,7 @@ func (n *node) runtimeIsAway() {
 	n.ends("CPUPoolSourceLost")
 }
 
-// writesAreRefused to the daemon, as on a file system that is read-only for it, when somebody has moved a container.
+// writesAreRefused makes the file system read-only for the daemon after a write has moved a container.
 func (n *node) writesAreRefused() {
 	n.Helper()
 	n.inDaemon("mount -o remount,bind,ro /sys/fs/cgroup")
@@ -197,8 +198,8 @@ func (n *node) settingsAreRefused() {
 	n.Withdraw("calm")
 }
 
-// nobodyIsSeenToCome: without inotify, as without NRI, the daemon hears of a container when the runtime has started it. On an emulated machine that
-// is more than a second after it was made, and more than 100 ms of its CPU time.
+// nobodyIsSeenToCome checks the alert of late placements. Without inotify and NRI, the daemon finds a container when the runtime has started it. On
+// an emulated machine that is more than a second after its creation, and more than 100 ms of its CPU time.
 func (n *node) nobodyIsSeenToCome() {
 	n.Helper()
 	const limit = "/proc/sys/fs/inotify/max_user_instances"
@@ -251,8 +252,8 @@ func (n *node) poolIsDepleted() {
 	n.ends("CPUPoolSharedDepleted")
 }
 
-// kernelLosesCPU: Linux 6.12 never gives back the CPU of a partition that ended because a cgroup beside it asked for all CPUs, once the cgroup of
-// the partition is removed in that state. The daemon would mend it before, and is stopped meanwhile.
+// kernelLosesCPU checks the alert of a lost CPU. A partition ends when a sibling cgroup requests all CPUs. If its cgroup is then removed, Linux
+// 6.12 never returns its CPU. The daemon would repair the state before, so the test stops it.
 func (n *node) kernelLosesCPU() {
 	n.Helper()
 	n.StopDaemon()
@@ -299,7 +300,7 @@ func (n *node) kernelLosesCPU() {
 	n.values("cpupoold_leaked_cpus")
 }
 
-// placed waits until those who were there at the start are where they belong.
+// placed waits until the containers of the start are in their pools.
 func (n *node) placed() {
 	n.Helper()
 	n.Eventually("all in their places", func() error {

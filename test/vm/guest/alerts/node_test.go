@@ -25,7 +25,7 @@ func newNode(t *testing.T) *node {
 	return &node{Node: guestnode.New(t), caused: make(map[string]bool)}
 }
 
-// inDaemon runs a script that changes mounts as the daemon's unit has them, and nobody else's.
+// inDaemon runs a script that changes mounts in the mount namespace of the daemon's unit only.
 func (n *node) inDaemon(script string) {
 	n.Helper()
 	pid := strings.TrimSpace(n.Run("systemctl", "show", "--property=MainPID", "--value", "cpupoold"))

@@ -53,7 +53,7 @@ func (n *node) startPrometheus() {
 	})
 }
 
-// fires waits until alerts fire, and looks at what they say to people.
+// fires waits until alerts fire, and checks their texts.
 func (n *node) fires(names ...string) {
 	n.Helper()
 	n.firesWhile(func() {}, names...)
@@ -92,7 +92,7 @@ func (n *node) firesWhile(goOn func(), names ...string) {
 	}
 }
 
-// ends waits until alerts do not fire any more.
+// ends waits until alerts have stopped firing.
 func (n *node) ends(names ...string) {
 	n.Helper()
 	began := time.Now()
@@ -106,7 +106,7 @@ func (n *node) ends(names ...string) {
 	n.Logf("%s ended after %v", strings.Join(names, ", "), time.Since(began).Round(100*time.Millisecond))
 }
 
-// quiet waits until nobody would be woken.
+// quiet waits until no alert fires.
 func (n *node) quiet(when string) {
 	n.Helper()
 	n.Every(time.Second, "no alert "+when, func() error {

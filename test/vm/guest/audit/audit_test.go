@@ -26,8 +26,7 @@ import (
 	"github.com/cpupoold/cpupoold/test/vm/internal/manifest"
 )
 
-// config keeps nothing but containers where they belong: with partitions, or with the host's slices confined, most offenders could not be
-// planted at all.
+// config places containers only. With partitions, or with confined host slices, the kernel would refuse most offenders of this test.
 const config = `apiVersion: config.cpupoold.io/v1alpha1
 kind: CPUPoolConfiguration
 partitions:
@@ -43,13 +42,14 @@ const workqueues = "/sys/devices/virtual/workqueue/cpumask"
 
 type node struct{ *guestnode.Node }
 
-// finding is what is compared of one.
+// finding holds the compared fields of a finding.
 type finding struct {
 	Who, Name string
 	Ran       bool
 }
 
-// TestTenOffenders: a node in order has none, and of ten that are planted each is found with where it comes from, and nobody else.
+// TestTenOffenders checks that a node in order has no findings, and that audit finds each of ten offenders with its origin, and no
+// other task.
 func TestTenOffenders(t *testing.T) {
 	n := &node{guestnode.New(t)}
 	n.StartDaemon(config)
@@ -63,10 +63,10 @@ func TestTenOffenders(t *testing.T) {
 	wide := n.running("wide", func(c guestnode.Container) bool { return c.Effective.Equal(cpuset.Range(2, 3)) })
 	moved := n.running("moved", func(c guestnode.Container) bool { return c.Effective.Equal(cpuset.Range(2, 3)) })
 	n.Settled()
-	n.StopDaemon() // it would mend what is planted
+	n.StopDaemon() // it would repair the offenders
 	n.clear(cpuset.Range(0, 3))
-	n.Eventually("nobody is found on a node in order", func() error {
-		n.clear(cpuset.Range(0, 3)) // somebody may have been born meanwhile of who was not bound yet
+	n.Eventually("a node in order has no findings", func() error {
+		n.clear(cpuset.Range(0, 3)) // a process that was not bound yet may have forked since
 		r, code := n.audit("--duration", "10s")
 		if len(r.Findings) > 0 || code != 0 {
 			return fmt.Errorf("exit code %d, findings %s", code, texts(r.Findings))
@@ -113,7 +113,7 @@ func TestTenOffenders(t *testing.T) {
 	n.compare(want, r)
 	for _, f := range r.Findings {
 		if name := n.ShortName(strings.TrimPrefix(f.Owner.Pod, "default/")); name != "owner" || f.Owner.Name != "app" || !f.Owner.CPUs.IsSubsetOf(owner.Effective) {
-			t.Errorf("%s is on CPUs of %+v; want those of the owner, %s", text(f), f.Owner, owner.Effective)
+			t.Errorf("%s is on CPUs of %+v; want CPUs of the owner, %s", text(f), f.Owner, owner.Effective)
 		}
 		if f.Unit == "realtime.service" && !slices.ContainsFunc(f.Tasks, func(t audit.TaskFinding) bool { return t.Policy == "fifo 5" }) {
 			t.Errorf("realtime task: %+v; want fifo 5", f.Tasks)
@@ -180,10 +180,10 @@ func (n *node) audit(args ...string) (r audit.Report, code int) {
 	return r, code
 }
 
-// clear binds everybody who can be bound and is in no container to some CPUs.
+// clear binds all tasks outside of containers to some CPUs, if the kernel allows it.
 func (n *node) clear(cpus cpuset.Set) {
 	n.Helper()
-	for range 2 { // who was born of somebody who was not bound yet is bound the second time
+	for range 2 { // the second round binds children of processes that were not bound yet
 		tasks, err := filepath.Glob("/proc/[0-9]*/task/[0-9]*")
 		if err != nil {
 			n.Fatal(err)
@@ -194,7 +194,7 @@ func (n *node) clear(cpus cpuset.Set) {
 				continue
 			}
 			if tid, err := strconv.Atoi(filepath.Base(dir)); err == nil {
-				_ = allow(tid, cpus) // threads of the kernel for one CPU refuse
+				_ = allow(tid, cpus) // kernel threads of one CPU refuse
 			}
 		}
 	}
@@ -239,7 +239,7 @@ func (n *node) scope(unit string, command ...string) {
 	})
 }
 
-// widen gives a container more CPUs, behind everybody's back.
+// widen gives a container more CPUs by a direct write.
 func (n *node) widen(c guestnode.Container, more cpuset.Set) {
 	n.Helper()
 	if err := n.FS.Write(n.path(c), cgroup.FileCPUs, c.Effective.Union(more).String()); err != nil {
@@ -257,7 +257,7 @@ func (n *node) move(c guestnode.Container) {
 	pids := n.processes(n.path(c))
 	for _, pid := range pids {
 		n.writeKernel(to+"/cgroup.procs", strconv.Itoa(pid))
-		for _, tid := range n.threads(pid) { // its masks are those that it had
+		for _, tid := range n.threads(pid) { // its masks do not change
 			if err := allow(tid, cpuset.Range(0, 7)); err != nil {
 				n.Fatal(err)
 			}
@@ -285,7 +285,7 @@ func (n *node) threads(pid int) (tids []int) {
 	return tids
 }
 
-// kthread lets a thread of the kernel run anywhere, and returns its name.
+// kthread lets a kernel thread run anywhere, and returns its name.
 func (n *node) kthread(cpus cpuset.Set) string {
 	n.Helper()
 	const name = "khugepaged"
@@ -311,7 +311,7 @@ func (n *node) kthread(cpus cpuset.Set) string {
 	return ""
 }
 
-// interrupt has that of the serial line go to a CPU, and the line busy.
+// interrupt routes the interrupt of the serial line to a CPU, and keeps the line busy.
 func (n *node) interrupt(cpu string) {
 	n.Helper()
 	text, err := os.ReadFile("/proc/interrupts")
@@ -387,7 +387,7 @@ func (n *node) processes(p cgroup.Path) (pids []int) {
 	return pids
 }
 
-// name is that of a process.
+// name returns the name of a process.
 func (n *node) name(pid int) string {
 	n.Helper()
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid))

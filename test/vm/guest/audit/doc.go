@@ -1,3 +1,2 @@
-// Package audit plants tasks and interrupts on the CPUs of an exclusive container, and sees whether `cpupoold audit` finds them, and nobody
-// else.
+// Package audit puts tasks and interrupts on the CPUs of an exclusive container, and checks that `cpupoold audit` finds exactly these.
 package audit

@@ -15,22 +15,22 @@ const (
 	eventSamples = 12
 	// eventPace is how often something happens: the passes that follow an event are over by then.
 	eventPace = time.Second
-	// elsewhere is what somebody else writes to a container of the shared pool.
+	// elsewhere is the value that another process writes to a container of the shared pool.
 	elsewhere = "0-3"
 )
 
 // scales are the numbers of containers at which events are measured.
 func scales() []int { return []int{16, 100, pods * containersEach} }
 
-// measureEvents measures what an event takes while there are so many containers that it does not concern. Samples of a container that
-// begins, in the shared pool and on a CPU of its own, and ends:
+// measureEvents measures the cost of an event while that many other containers run. Samples of a container that begins and ends, in the
+// shared pool and with exclusive CPUs:
 //
-//   - create-ns: the runtime's answer to CreateContainer, for which it asks the daemon;
-//   - mkdir-ns: from the creation of its cgroup until it is verified to be in its pool; most of it is the OCI runtime's own work;
+//   - create-ns: the runtime's answer to CreateContainer, which includes the daemon's NRI reply;
+//   - mkdir-ns: from the creation of its cgroup until the kernel has it in its pool, including the OCI runtime's own work.
 //
-// of a write of somebody else to one of the shared pool, repair-ns until it is verified that it has been undone; and of all of them what the
-// daemon does until all is quiet again, with the whole passes that follow: cpu-ns, and reads and writes, its system calls (/proc/PID/io),
-// which are the same on any machine.
+// For a write by another process to a shared container, repair-ns is the time until the kernel has the earlier value. For all events, the
+// samples contain the daemon's work until it is idle again, including the full passes that follow. That work is cpu-ns, and reads and
+// writes: its system calls (/proc/PID/io), which are the same on any machine.
 func measureEvents(t *testing.T, m *maker, containers int, sharers []cgroup.Path) {
 	t.Helper()
 	quiet(t)
@@ -44,7 +44,7 @@ func measureEvents(t *testing.T, m *maker, containers int, sharers []cgroup.Path
 		{"own", kind{namespace: "default", cpus: 1}, guaranteed()},
 	} {
 		before := doings(t)
-		m.births(t, k.kind, k.pool, eventSamples, func(b birth) {
+		m.placements(t, k.kind, k.pool, eventSamples, func(b placement) {
 			<-time.After(eventPace)
 			now := doings(t)
 			sample(t, name+k.name, append(now.since(before), b.create.Nanoseconds(), "create-ns", b.mkdir.Nanoseconds(), "mkdir-ns")...)
@@ -53,13 +53,13 @@ func measureEvents(t *testing.T, m *maker, containers int, sharers []cgroup.Path
 	}
 	for i := range eventSamples {
 		before := doings(t)
-		took := repair(t, sharers[i%len(sharers)], elsewhere) // none so often that the daemon would leave it to who writes
+		took := repair(t, sharers[i%len(sharers)], elsewhere) // rarely enough to cause no write conflict
 		<-time.After(eventPace)
 		sample(t, name+"repair", append(doings(t).since(before), took.Nanoseconds(), "repair-ns")...)
 	}
 }
 
-// done is what the daemon has done so far.
+// done holds the daemon's counters so far.
 type done struct {
 	cpu           time.Duration
 	reads, writes int64

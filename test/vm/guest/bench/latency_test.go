@@ -18,48 +18,48 @@ import (
 
 const (
 	latencySamples = 30
-	// resolution is how often the kernel is asked for a container's CPUs. One question takes an emulated CPU half a millisecond.
+	// resolution is the interval of reads of a container's CPUs. One read takes an emulated CPU half a millisecond.
 	resolution = 2 * time.Millisecond
 )
 
-// TestPlacement measures how long a container with a CPU of its own is elsewhere. Samples:
+// TestPlacement measures how long a container with exclusive CPUs runs on other CPUs. Samples:
 //
-//   - mkdir-ns: from the creation of its cgroup, as inotify tells it, until the kernel says that it is effective on guaranteed CPUs;
-//   - started-ns: until then from the moment that the runtime records as its start, when its entrypoint runs already. It is negative
-//     for a container that was placed before.
+//   - mkdir-ns: from the inotify event of its new cgroup until its effective CPUs are guaranteed ones;
+//   - started-ns: from the runtime's start time, when its entrypoint runs already, until the same moment. It is negative for a
+//     container that was placed before.
 func TestPlacement(t *testing.T) {
 	startDaemon(t)
 	m := newMaker(t)
 	for range latencySamples {
-		m.births(t, kind{namespace: "default", cpus: 1}, guaranteed(), 1, func(b birth) {
+		m.placements(t, kind{namespace: "default", cpus: 1}, guaranteed(), 1, func(b placement) {
 			sample(t, "Placement", b.mkdir.Nanoseconds(), "mkdir-ns", b.started.Nanoseconds(), "started-ns")
 		})
 	}
 }
 
-// birth is how a container came to its CPUs.
-type birth struct {
+// placement holds the times of one placement.
+type placement struct {
 	create  time.Duration // the runtime's answer to CreateContainer, in which it asks the daemon
 	mkdir   time.Duration // from the creation of its cgroup to verified
 	started time.Duration // from its start to verified
 }
 
-// births makes a pod whose container ends and begins again, n times, and sees it come to its pool each time.
-func (m *maker) births(t *testing.T, k kind, pool cpuset.Set, n int, each func(birth)) {
+// placements makes a pod whose container ends and starts n times, and measures each placement.
+func (m *maker) placements(t *testing.T, k kind, pool cpuset.Set, n int, each func(placement)) {
 	t.Helper()
 	p, err := m.sandbox(t.Context(), k, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for i := range n {
-		each(m.birth(t, p, pool, i))
+		each(m.placement(t, p, pool, i))
 	}
 	if err := m.remove(t.Context(), p); err != nil {
 		t.Fatal(err)
 	}
 }
 
-func (m *maker) birth(t *testing.T, p pod, pool cpuset.Set, attempt int) (b birth) {
+func (m *maker) placement(t *testing.T, p pod, pool cpuset.Set, attempt int) (b placement) {
 	t.Helper()
 	fs := openCgroups(t)
 	began := time.Now()
@@ -128,8 +128,8 @@ func awaitMkdir(t *testing.T, dir string) <-chan time.Time {
 	return made
 }
 
-// repair has somebody else write to the CPUs of a container, and returns how long it takes until the kernel says that they are as before.
-// The kernel tells of each write, so that nothing is asked in between, which would take CPU time from the daemon.
+// repair writes to the CPUs of a container as another process, and returns the time until the kernel has the earlier value. Inotify
+// reports each write, so the wait takes no CPU time from the daemon.
 func repair(t *testing.T, path cgroup.Path, foreign string) time.Duration {
 	t.Helper()
 	fs := openCgroups(t)
@@ -143,7 +143,7 @@ func repair(t *testing.T, path cgroup.Path, foreign string) time.Duration {
 	if err := fs.Write(path, cgroup.FileCPUs, foreign); err != nil {
 		t.Fatal(err)
 	}
-	limit := time.After(patience)
+	limit := time.After(nodeTimeout)
 	for {
 		select {
 		case <-watch.Events:
@@ -157,7 +157,7 @@ func repair(t *testing.T, path cgroup.Path, foreign string) time.Duration {
 		case err := <-watch.Errors:
 			t.Fatal(err)
 		case <-limit:
-			t.Fatal(errors.New("nobody has repaired " + string(path)))
+			t.Fatal(errors.New("no repair of " + string(path)))
 		}
 	}
 }

@@ -24,12 +24,12 @@ const (
 	cgroupMount   = "/sys/fs/cgroup"
 	runtimeSocket = "unix:///run/containerd/containerd.sock"
 
-	// patience is how long the node may take for anything: it is emulated.
-	patience = 5 * time.Minute
+	// nodeTimeout is how long the node may take for anything: it is emulated.
+	nodeTimeout = 5 * time.Minute
 )
 
-// config leaves what it does not name at its default, the resync too. Nobody waits for the NUMA nodes of devices, which the kubelet cannot tell: it
-// is stopped.
+// config keeps the defaults of all other keys, the resync included. No container waits for the NUMA nodes of devices: the kubelet is stopped and
+// cannot report them.
 const config = `apiVersion: config.cpupoold.io/v1alpha1
 kind: CPUPoolConfiguration
 partitions:
@@ -75,7 +75,7 @@ func startDaemon(t *testing.T) {
 // eventually waits until cond returns nil.
 func eventually(t *testing.T, every time.Duration, cond func() error) {
 	t.Helper()
-	deadline := time.Now().Add(patience)
+	deadline := time.Now().Add(nodeTimeout)
 	tick := time.NewTicker(every)
 	defer tick.Stop()
 	for {
@@ -84,7 +84,7 @@ func eventually(t *testing.T, every time.Duration, cond func() error) {
 			return
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("waited in vain: %v", err)
+			t.Fatalf("timed out: %v", err)
 		}
 		<-tick.C
 	}

@@ -26,7 +26,7 @@ type maker struct {
 	made atomic.Int64
 
 	mu    sync.Mutex      // guards asked
-	asked []time.Duration // how long each creation took, in which the daemon is asked
+	asked []time.Duration // duration of each creation, including the daemon's NRI reply
 }
 
 func newMaker(t *testing.T) *maker {
@@ -39,7 +39,7 @@ func newMaker(t *testing.T) *maker {
 	return &maker{rpc: runtime.NewRuntimeServiceClient(conn)}
 }
 
-// kind is what a pod's containers ask for.
+// kind holds the resource requests of a pod's containers.
 type kind struct {
 	namespace   string
 	annotations map[string]string
@@ -137,7 +137,7 @@ func (m *maker) remove(ctx context.Context, p pod) error {
 	return err
 }
 
-// answers tells how long creations have taken since it was called last.
+// answers returns the durations of creations since its last call.
 func (m *maker) answers() string {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -28,10 +28,10 @@ const (
 	metricsURL = "http://127.0.0.1:9466/metrics"
 )
 
-// TestRest measures events while the node fills with containers, and then the daemon while nothing happens on a node with 250: first the one
-// that has placed them all, then one that was started on them. Samples of the daemon at rest, each over restTime:
+// TestRest measures events while the node fills with containers. Then it measures two idle daemons on a node with 250 containers: the daemon
+// that has placed them all, and one that was started on them. Samples of an idle daemon, each over restTime:
 //
-//   - RssAnon-B, the most of what was seen each second (/proc/PID/status);
+//   - RssAnon-B, the maximum of one reading each second (/proc/PID/status);
 //   - cpu-ns: CPU time of the unit's cgroup. The CPU is emulated: a real one takes a fraction of it;
 //   - passes, and switches: voluntary context switches of all threads.
 func TestRest(t *testing.T) {
@@ -108,18 +108,18 @@ func (m *maker) fillOne(ctx context.Context, i int) (sharers []cgroup.Path, err 
 	return sharers, nil
 }
 
-// patient has the runtime wait longer for its plugins, and systemd for the daemon's signs of life: an emulated CPU is 10 to 50 times slower than
-// those that they are meant for, and may not be run for minutes. And it is given what nodes of so many containers are given.
+// patient gives the runtime more time for its plugins, and systemd more time for the daemon's watchdog. An emulated CPU is 10 to 50 times slower
+// than the hardware that the defaults expect, and may not run for minutes. It also sets the limits that nodes with so many containers get.
 func patient(t *testing.T) {
 	t.Helper()
 	for file, limits := range map[string]string{
-		"/etc/containerd/conf.d/patience.toml": `version = 4
+		"/etc/containerd/conf.d/nodeTimeout.toml": `version = 4
 
 [plugins.'io.containerd.nri.v1.nri']
   plugin_registration_timeout = '60s'
   plugin_request_timeout = '30s'
 `,
-		"/etc/systemd/system/cpupoold.service.d/patience.conf": "[Service]\nWatchdogSec=30min\n",
+		"/etc/systemd/system/cpupoold.service.d/nodeTimeout.conf": "[Service]\nWatchdogSec=30min\n",
 	} {
 		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
 			t.Fatal(err)
@@ -130,11 +130,12 @@ func patient(t *testing.T) {
 	}
 	run(t, "systemctl", "daemon-reload")
 	run(t, "systemctl", "restart", "containerd")
-	// Of the 128 that Linux gives to a user the runtime takes one for each container, to hear of memory that is used up.
+	// Linux gives 128 instances to a user. The runtime takes one for each container, to detect memory exhaustion.
 	run(t, "sysctl", "-w", "fs.inotify.max_user_instances=8192")
 }
 
-// kindOf spreads the pods over the pools. Half of the guaranteed CPUs are left for those that come and go.
+// kindOf spreads the pods over the pools. Half of the guaranteed CPUs stay free for the containers that
+// start and stop.
 func kindOf(i int) kind {
 	switch {
 	case i < 1:
@@ -168,7 +169,7 @@ func daemonPID(t *testing.T) string {
 	return strings.TrimSpace(run(t, "systemctl", "show", "-P", "MainPID", "cpupoold"))
 }
 
-// cpuTime is what the unit has used so far.
+// cpuTime returns the CPU time that the unit has used so far.
 func cpuTime(t *testing.T) time.Duration {
 	t.Helper()
 	return time.Duration(field(t, unitCgroup+"/cpu.stat", "usage_usec")) * time.Microsecond

@@ -15,8 +15,8 @@ import (
 
 const updateSamples = 30
 
-// TestUpdate measures one update of a container's CPUs by the runtime, and a question to it, on a node without a daemon: beside each other the bare call
-// and the daemon's client.
+// TestUpdate measures one update of a container's CPUs by the runtime, and one query, on a node without a daemon. It compares the bare call with the
+// daemon's client.
 func TestUpdate(t *testing.T) {
 	run(t, "systemctl", "stop", "kubelet")
 	m := newMaker(t)

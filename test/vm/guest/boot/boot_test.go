@@ -35,7 +35,8 @@ func read(t *testing.T, path string) string {
 	return strings.TrimSuffix(string(data), "\n")
 }
 
-// TestTopology: pkg/topology reads from the kernel what the host has asked QEMU for.
+// TestTopology checks that pkg/topology reads the topology that the host has configured
+// in QEMU.
 func TestTopology(t *testing.T) {
 	machine, err := topology.Read(os.DirFS("/sys"))
 	if err != nil {

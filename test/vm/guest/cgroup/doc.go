@@ -1,4 +1,4 @@
-// Package cgroup is a guest test suite: it holds the tree in memory that unit
-// tests run on and the real kernel to one behaviour, and shows that processes
-// really go where the writes of pkg/cgroup send them.
+// Package cgroup is a guest test suite. It compares the in-memory tree of the unit
+// tests with the real kernel. It also checks that processes run on the CPUs that
+// pkg/cgroup writes.
 package cgroup

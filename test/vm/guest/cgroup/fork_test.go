@@ -21,15 +21,16 @@ import (
 const (
 	// forkers is how many processes fork without pause, each in a cgroup of its own: one write to that above them is as many chances.
 	forkers = 2
-	// forkWrites are enough to tell: of 1,200 writes two left somebody behind, and of 7,000 with one forker ten (kernel 6.12).
+	// forkWrites are enough for a result: of 1,200 writes two left a thread behind, and of 7,000 with one forker ten (kernel
+	// 6.12).
 	forkWrites = 10_000
 	forkTime   = 3 * time.Minute
 )
 
-// TestForkedMeanwhile: who is forked while cpuset.cpus is written may be left behind by the kernel, and nobody is after Gather. It ends with
-// the first who is. It fails on a kernel that leaves nobody behind in all its time: then Gather is not needed there, or the test does not show
-// any more that it is. A machine that is too busy for enough writes cannot tell, and the test is skipped: an idle one makes more than a hundred
-// a second, one with ten others at its two CPUs seven.
+// TestForkedMeanwhile checks that Gather moves threads that the kernel leaves behind. A thread that is forked during a write of cpuset.cpus may
+// keep its old CPUs. The test ends with the first such thread, and fails if none appears: then Gather is not needed, or the test no longer
+// proves it. On a machine that is too busy for enough writes the test is skipped. An idle one makes more than a hundred writes a second, and
+// one with ten other guests on its two CPUs makes seven.
 func TestForkedMeanwhile(t *testing.T) {
 	newKernel(t)
 	fs, err := cgroup.Open(mount)
@@ -68,7 +69,7 @@ func TestForkedMeanwhile(t *testing.T) {
 		t.Cleanup(func() { forker.Wait() }) //nolint:errcheck // it was killed
 		lists = append(lists, open(t, filepath.Join(mount, name, "cgroup.threads"), os.O_RDONLY))
 	}
-	// Open files, and a CPU that is none of theirs: what takes time here is the writes, of which it takes hundreds.
+	// The test keeps files open and runs on another CPU, because it needs hundreds of writes in a short time.
 	cpus := open(t, filepath.Join(top, cgroup.FileCPUs), os.O_WRONLY)
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -76,7 +77,7 @@ func TestForkedMeanwhile(t *testing.T) {
 
 	writes, behind := 0, 0
 	for deadline := time.Now().Add(forkTime); behind == 0 && time.Now().Before(deadline); writes++ {
-		first := 1 + 2*(writes%3) // nobody may run where he could before
+		first := 1 + 2*(writes%3) // no thread may stay on its former CPUs
 		if _, err := cpus.WriteAt([]byte(strconv.Itoa(first)+"-"+strconv.Itoa(first+1)), 0); err != nil {
 			t.Fatal(err)
 		}
@@ -92,13 +93,13 @@ func TestForkedMeanwhile(t *testing.T) {
 			t.Fatalf("write %d: thread %d may run elsewhere than on CPUs %d and %d after Gather", writes, tid, first, first+1)
 		}
 	}
-	t.Logf("%d of %d writes left somebody behind", behind, writes)
+	t.Logf("%d of %d writes left a thread behind", behind, writes)
 	switch {
 	case behind > 0:
 	case writes < forkWrites:
-		t.Skipf("nobody was left behind in %d writes, which are too few to tell", writes)
+		t.Skipf("no thread was left behind in %d writes, which are too few for a result", writes)
 	default:
-		t.Errorf("nobody was left behind in %d writes: nothing is proven", writes)
+		t.Errorf("threads left behind in %d writes = 0; want at least one", writes)
 	}
 }
 
@@ -142,12 +143,12 @@ func bind(t *testing.T, cpu int) {
 	})
 }
 
-// outside returns a thread of the cgroups that may run elsewhere than on a CPU and the next, 0 if there is none.
+// outside returns a thread of the cgroups that may run on more than a CPU and the next, or 0.
 func outside(t *testing.T, lists []*os.File, first int) int {
 	t.Helper()
 	var buffer [4096]byte
 	for _, list := range lists {
-		// Once: another read, at an offset, would begin in the middle of a number where the list has changed meanwhile.
+		// Read once: if the list changes between two reads, the second one begins in the middle of a number.
 		n, err := unix.Pread(int(list.Fd()), buffer[:], 0)
 		if n <= 0 {
 			t.Fatal(err)

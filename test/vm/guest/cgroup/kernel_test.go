@@ -149,7 +149,8 @@ func (k kernel) Nodes() cpuset.Set     { return k.nodes }
 func (k kernel) ClearsPopulated() bool { return k.major >= 7 }
 func (k kernel) Nice() bool            { return true }
 
-// Partitions are those of the version: what no test has shown is not relied on.
+// Partitions returns the rules of the version. A property counts only if a test has
+// shown it.
 func (k kernel) Partitions() testnode.PartitionRules {
 	return testnode.PartitionsLike(k.major, k.minor, k.patch)
 }
@@ -198,7 +199,7 @@ func TestMain(m *testing.M) {
 				select {}
 			}()
 		}
-		os.Stdin.Read(make([]byte, 1)) //nolint:errcheck // the end is what it waits for
+		os.Stdin.Read(make([]byte, 1)) //nolint:errcheck // wait for the end of the input
 		os.Exit(0)
 	case taskWaits:
 		memory := make([]byte, taskMemory)
@@ -206,7 +207,7 @@ func TestMain(m *testing.M) {
 			memory[i] = 1
 		}
 		os.Stdout.Write(memory[:1])    //nolint:errcheck // the test waits for it
-		os.Stdin.Read(make([]byte, 1)) //nolint:errcheck // the end is what it waits for
+		os.Stdin.Read(make([]byte, 1)) //nolint:errcheck // wait for the end of the input
 		runtime.KeepAlive(memory)
 		os.Exit(0)
 	}

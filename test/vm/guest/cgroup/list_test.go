@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// TestListInOneRead: a read(2) of cgroup.threads that does not fill the buffer has given all of it, however many threads there are:
-// pkg/cgroup asks no second time, with buffers from firstRead to shortList.
+// TestListInOneRead checks that a read(2) of cgroup.threads that does not fill the buffer returns the complete list for any number
+// of threads. pkg/cgroup relies on it with buffers from firstRead to shortList.
 func TestListInOneRead(t *testing.T) {
 	k := newKernel(t)
 	if err := k.Mkdir("list"); err != nil {

@@ -18,9 +18,9 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
 
-// TestPartitionPushesOff: a process that spins on a CPU is off it from the moment that
-// somebody gets it for himself until he gives it back, and cannot ask for it meanwhile;
-// when the owner is resized, it follows.
+// TestPartitionPushesOff checks that a busy process leaves a CPU at the moment when a
+// partition gets it. The process cannot return until the partition ends. A resize of
+// the partition has the same effect.
 func TestPartitionPushesOff(t *testing.T) {
 	k := newKernel(t)
 	if !k.Partitions().Remote {
@@ -147,7 +147,7 @@ func startSpinner(t testing.TB, name string) spinner {
 	return spinner{task{pid: cmd.Process.Pid}}
 }
 
-// init is on the main thread, whose affinity and CPU are those of the process.
+// init locks the main thread: its affinity and CPU are the process's affinity and CPU.
 func init() { //nolint:gochecknoinits // nowhere else is the main thread certain
 	for os.Getenv(spinEnv) != "" {
 		spin()

@@ -93,7 +93,7 @@ func afterLogin(change func([]byte) []byte) func() func([]byte) []byte {
 	}
 }
 
-// olderSystemd makes the manager say that it is version 243. The length of a message must not change.
+// olderSystemd makes the manager report version 243. The length of a message must not change.
 func olderSystemd() func([]byte) []byte {
 	return func(b []byte) []byte { return bytes.ReplaceAll(b, []byte("257."), []byte("243.")) }
 }

@@ -20,11 +20,11 @@ type broken struct {
 	name   string
 	script string                      // breaks the host for cpupoold alone
 	config string                      // the configuration; goodConfig if empty
-	setup  func(t *testing.T) addition // breaks the host itself, or starts something beside it, until the end of the test
+	setup  func(t *testing.T) addition // breaks the host itself, or starts a second program, until the end of the test
 	want   []string                    // see matches
 }
 
-// addition goes after the script and the configuration of a case.
+// addition is appended to the script and the configuration of a case.
 type addition struct{ script, config string }
 
 func cases() []broken {
@@ -224,7 +224,7 @@ func otherCases() []broken {
 			want: []string{"refuse nri-plugins: nri-resource-policy-balloons"},
 		},
 		{
-			name: "a pod that asks somebody else", setup: func(t *testing.T) addition {
+			name: "a pod that asks another manager", setup: func(t *testing.T) addition {
 				r := testnode.StartRuntime(t, testnode.RuntimeConfig{Flavor: testnode.CRIO})
 				if _, err := r.RunPod(testnode.PodSpec{Name: "a", Namespace: "default", UID: "a", Annotations: map[string]string{"nokia.k8s.io/cpus": "[]"}}); err != nil {
 					t.Fatal(err)

@@ -33,7 +33,8 @@ const (
 // limit is for one run of cpupoold, or for the kubelet to start.
 const limit = 3 * time.Minute
 
-// prelude are the tools to break a host with. What they do is seen in the mount namespace of the case only.
+// prelude holds the shell functions that break a host. Their effects are visible in the mount namespace of
+// the case only.
 const prelude = `set -eu
 # replace FILE TEXT: FILE reads as TEXT.
 replace() { new=$(mktemp); printf '%s\n' "$2" >"$new"; mount --bind "$new" "$1"; }
@@ -84,7 +85,7 @@ func TestMain(m *testing.M) {
 	}())
 }
 
-// result is what cpupoold check has said.
+// result is the output of cpupoold check.
 type result struct {
 	findings []preflight.Finding
 	code     int
@@ -98,7 +99,7 @@ func inBroken(t *testing.T, script, config string, args ...string) (stdout, stde
 		t.Fatal(err)
 	}
 	args = append([]string{"--config", file}, args...)
-	// Not the test's context: that of a cleanup has ended.
+	// The test's context has ended during a cleanup.
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "unshare", append([]string{"--mount", "--propagation", "private",
@@ -129,16 +130,18 @@ func check(t *testing.T, script, config string) result {
 	return r
 }
 
-// matches says whether a finding is "SEVERITY CHECK: WORDS": the words must be somewhere in it.
+// matches reports whether a finding is "SEVERITY CHECK: WORDS": the words may be anywhere in
+// it.
 func matches(f preflight.Finding, want string) bool {
 	head, words, _ := strings.Cut(want, ": ")
 	return head == f.Severity.String()+" "+f.Check && strings.Contains(f.String(), words)
 }
 
-// expect compares findings with what is wanted, in the order of both.
+// expect compares findings with the wanted ones. Both are in order.
 func (r result) expect(t *testing.T, want []string) {
 	t.Helper()
-	// The guest's own services are everywhere: only those cases say so that are about them.
+	// The guest's own services run on all CPUs: only the cases about them expect that
+	// finding.
 	hosts := func(f preflight.Finding) bool { return f.Check == "host-slices" }
 	if !slices.ContainsFunc(want, func(w string) bool { return strings.Contains(w, " host-slices: ") }) {
 		r.findings = slices.DeleteFunc(r.findings, hosts)
@@ -204,7 +207,7 @@ func TestBrokenNode(t *testing.T) {
 	check(t, "", goodConfig).expect(t, nil)
 }
 
-// TestEveryCheckHasCase: what check claims to find, it finds here.
+// TestEveryCheckHasCase checks that each kind of finding has a case here.
 func TestEveryCheckHasCase(t *testing.T) {
 	for name := range strings.SplitSeq(*checks, ",") {
 		if !slices.ContainsFunc(cases(), func(c broken) bool {

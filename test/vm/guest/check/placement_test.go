@@ -12,7 +12,8 @@ import (
 	"github.com/cpupoold/cpupoold/test/vm/internal/manifest"
 )
 
-// withOptions is goodConfig with more keys in its guaranteed pool, and what follows it.
+// withOptions returns goodConfig with more keys in its guaranteed pool, followed by
+// rest.
 func withOptions(keys, rest string) string {
 	return strings.TrimSuffix(goodConfig, "\n") + "\n  " + keys + "\n" + rest
 }
@@ -59,7 +60,7 @@ func unitCases() []broken {
 			want: []string{"warning units: systemd has no such unit"},
 		},
 		{
-			name: "unit with CPUs of somebody else", config: config, setup: func(t *testing.T) addition {
+			name: "unit with CPUs of another owner", config: config, setup: func(t *testing.T) addition {
 				makeUnit(t, unit, "[Service]\nExecStart=/bin/sleep infinity\n", "[Service]\nAllowedCPUs=6-7\n")
 				return addition{}
 			},
@@ -83,15 +84,15 @@ func unitCases() []broken {
 func hostCases() []broken {
 	return []broken{
 		{
-			name: "services of the host everywhere",
+			name: "host services everywhere",
 			want: []string{"warning host-slices: host services in init.scope, system.slice"},
 		},
 		{
-			name: "services of the host in no pool", config: strings.Replace(goodConfig, "cpus: 0-1", "cpus: all", 1) + "hostSlices: {enabled: true}\n",
+			name: "host services in no pool", config: strings.Replace(goodConfig, "cpus: 0-1", "cpus: all", 1) + "hostSlices: {enabled: true}\n",
 			want: []string{"warning host-slices: no management pool management with a list of CPUs exists"},
 		},
 		{
-			name: "services of the host that will move", config: goodConfig + "hostSlices: {enabled: true}\n",
+			name: "host services that will move", config: goodConfig + "hostSlices: {enabled: true}\n",
 			want: []string{"info host-slices: init.scope, system.slice"},
 		},
 	}

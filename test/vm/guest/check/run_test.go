@@ -14,7 +14,8 @@ import (
 	"github.com/fsnotify/fsnotify"
 )
 
-// TestRunRefuses: with what check calls a refusal, run ends before it has done anything, and says why.
+// TestRunRefuses checks that run ends before its first write and prints the reason, if check reports a
+// refusal.
 func TestRunRefuses(t *testing.T) {
 	for _, name := range []string{"static policy in the state", "CRI-O with a workloads table", "cgroup v1"} {
 		t.Run(name, func(t *testing.T) {
@@ -45,8 +46,8 @@ func find(t *testing.T, name string) broken {
 	return broken{}
 }
 
-// TestStaticKubelet makes the kubelet of the node a static one in earnest, and takes the configuration back while it runs: only its
-// state tells then.
+// TestStaticKubelet makes the kubelet of the node a real static one, and restores the configuration file while it runs. From then
+// on only the kubelet's state shows the policy.
 func TestStaticKubelet(t *testing.T) {
 	original, err := os.ReadFile(kubeletConfig)
 	if err != nil {
@@ -132,7 +133,7 @@ func watch(t *testing.T, file string) (appeared func()) {
 	}
 }
 
-// TestAllAtOnce: no problem hides another.
+// TestAllAtOnce checks that no problem hides another.
 func TestAllAtOnce(t *testing.T) {
 	crio := find(t, "CRI-O with infra_ctr_cpuset").setup(t)
 	script := find(t, "static policy in the state").script + "\n" + find(t, "kernel without PSI").script + "\n" +

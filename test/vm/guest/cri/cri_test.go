@@ -59,8 +59,8 @@ func TestRuntime(t *testing.T) {
 	})
 }
 
-// TestUpdateLasts: an update is in systemd's books as well, and survives what
-// undoes a plain write to the file.
+// TestUpdateLasts checks that systemd records an update, so that it survives the events
+// that revert a direct write to the file.
 func TestUpdateLasts(t *testing.T) {
 	k, c := newKubelet(t), dial(t)
 	pod, id := runOne(t, k)
@@ -104,8 +104,8 @@ func TestUpdateLasts(t *testing.T) {
 	}
 }
 
-// TestResize: the pod's total follows an in-place resize. CRI-O takes the call and shows the resources of the creation, containerd 1.7 does
-// not have it.
+// TestResize checks that the pod's total follows an in-place resize. CRI-O accepts the call and shows the resources of the creation.
+// containerd 1.7 does not support it.
 func TestResize(t *testing.T) {
 	k, c := newKubelet(t), dial(t)
 	pod, _ := runOne(t, k)
@@ -127,7 +127,7 @@ func TestResize(t *testing.T) {
 	}
 }
 
-// TestWatchReconnects: the stream comes back after a restart of the runtime.
+// TestWatchReconnects checks that the stream comes back after a restart of the runtime.
 func TestWatchReconnects(t *testing.T) {
 	k, c := newKubelet(t), dial(t)
 	if !k.node.Events {

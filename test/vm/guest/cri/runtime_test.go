@@ -28,7 +28,7 @@ const (
 	limit = 2 * time.Minute
 )
 
-// readNode is what the node's image says of its runtime.
+// readNode returns the image's description of its runtime.
 func readNode(t *testing.T) guestnode.Runtime {
 	t.Helper()
 	node, err := guestnode.ReadRuntime()

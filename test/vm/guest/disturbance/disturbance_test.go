@@ -23,7 +23,7 @@ var (
 	chosen    = flag.String("modes", "", "modes to count, with commas between; all if empty")
 )
 
-// Where everybody is, on 8 CPUs.
+// The CPUs of the participants, of 8.
 const (
 	mount     = "/sys/fs/cgroup"
 	host      = cgroup.Path("host")
@@ -35,8 +35,8 @@ const (
 
 func wide() cpuset.Set    { return cpuset.Range(2, 5) } // the shared pool without the owner
 func narrow() cpuset.Set  { return cpuset.Range(2, 3) } // with it
-func beside() cpuset.Set  { return cpuset.Of(2) }       // beside a fixed list
-func spare() cpuset.Set   { return cpuset.Of(3) }       // of the fixed list, and nobody's
+func beside() cpuset.Set  { return cpuset.Of(2) }       // next to a fixed list
+func spare() cpuset.Set   { return cpuset.Of(3) }       // of the fixed list, without an owner
 func owned() cpuset.Set   { return cpuset.Range(4, 5) }
 func nearSet() cpuset.Set { return cpuset.Range(6, 7) }
 
@@ -44,8 +44,8 @@ func nearSet() cpuset.Set { return cpuset.Range(6, 7) }
 type mode struct {
 	name  string
 	typ   cgroup.PartitionType
-	fixed bool // the owner's CPUs are nobody's without it; else those of the shared pool
-	park  bool // what is nobody's is parked
+	fixed bool // the owner's CPUs are free without it; otherwise the shared pool has them
+	park  bool // free CPUs are parked
 }
 
 func modes() []mode {
@@ -59,9 +59,8 @@ func modes() []mode {
 	}
 }
 
-// TestDisturbance counts what happens on a CPU on which a neighbour's thread spins, while an owner comes and goes. The writes are the daemon's,
-// in its order; no container runtime is there to disturb. Each mode is held against time in which nothing is written: as much, a minute at
-// most.
+// TestDisturbance counts events on the CPU of a busy neighbour while an owner starts and stops. The test makes the daemon's writes in the
+// daemon's order, without a container runtime. It compares each mode with an equally long time without writes, at most a minute.
 func TestDisturbance(t *testing.T) {
 	k := newKernel(t)
 	for _, m := range modes() {
@@ -84,7 +83,7 @@ func TestDisturbance(t *testing.T) {
 		before = n.counters()
 		rest := min(took, time.Minute)
 		<-time.After(rest)
-		t.Logf("%s, kernel %s: %d hand-overs and back in %v, without any %v", m.name, k.release, *handovers, took.Round(time.Second), rest.Round(time.Second))
+		t.Logf("%s, kernel %s: %d CPU handovers and back in %v, without any %v", m.name, k.release, *handovers, took.Round(time.Second), rest.Round(time.Second))
 		without := n.since(before)
 		for _, counter := range counters() {
 			t.Logf("%s: %-11s %6d with, %6d without", m.name, counter, with[counter], without[counter])
@@ -93,7 +92,7 @@ func TestDisturbance(t *testing.T) {
 	}
 }
 
-// begin makes the machine that of a mode, without the owner.
+// begin sets up the cgroups of a mode, without the owner.
 func (k *kernel) begin(m mode) {
 	k.Helper()
 	if m.park {
@@ -120,7 +119,8 @@ func (k *kernel) end(m mode) {
 	}
 }
 
-// come gives an owner its CPUs: who shares, or what is parked, gives way first, then it begins, then it is a partition.
+// come gives an owner its CPUs. The shared pool or the parking partition releases them first. Then the owner starts,
+// and then it becomes a partition.
 func (k *kernel) come(m mode) {
 	k.Helper()
 	if m.fixed {
@@ -157,21 +157,21 @@ func (k *kernel) gone(m mode) {
 	}
 }
 
-// share has those of the shared pool run on these CPUs.
+// share sets the CPUs of the shared pool.
 func (k *kernel) share(cpus cpuset.Set) {
 	k.Helper()
 	for i := range sharers {
 		k.apply(sharer(i), cgroup.FileCPUs, cpus.String())
 	}
 	if st := k.state(sharer(0)); !st.Effective.Equal(cpus) {
-		k.Fatalf("who shares has CPUs %s; want %s", st.Effective, cpus)
+		k.Fatalf("CPUs of the shared pool = %s; want %s", st.Effective, cpus)
 	}
 }
 
 func sharer(i int) cgroup.Path { return cgroup.Path(fmt.Sprintf("kubepods/shared%d/c", i)) }
 
-// partition makes the steps until the neighbour, with both the owner too, and where they are parked the CPUs that nobody has, are partitions,
-// and those that should not be are over.
+// partition makes the wanted partitions step by step: the neighbour, the owner with both, and the free CPUs with parking. Other partitions
+// must have ended.
 func (k *kernel) partition(m mode, both bool, parked cpuset.Set) {
 	k.Helper()
 	in := cgroup.PartitionInput{Kernel: k.partitions, Online: cpuset.Range(0, 7), Housekeeping: cpuset.Range(0, 2)}
@@ -215,8 +215,8 @@ type neighbour struct {
 	pid, cpu int
 }
 
-// counters are what is counted: context switches of the thread (/proc/PID/task/TID/status) and interrupts on its CPU (/proc/interrupts). LOC
-// is the timer's, RES tells the CPU to schedule, CAL to call a function, TLB to forget a mapping, IWI is work that it gave itself.
+// counters lists the counters: context switches of the thread (/proc/PID/task/TID/status) and interrupts on its CPU (/proc/interrupts). LOC
+// is the timer. The others make the CPU reschedule (RES), call a function (CAL), drop a mapping (TLB) or do its own deferred work (IWI).
 func counters() []string {
 	return []string{"voluntary", "involuntary", "LOC", "RES", "CAL", "TLB", "IWI"}
 }

@@ -1,3 +1,3 @@
-// Package disturbance counts what hand-overs of CPUs do to a neighbour that has CPUs of its own, on a machine without containers (build tag
+// Package disturbance counts the effects of CPU handovers on a neighbour with exclusive CPUs, on a machine without containers (build tag
 // "guest").
 package disturbance

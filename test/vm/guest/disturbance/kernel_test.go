@@ -18,7 +18,8 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 )
 
-// program writes a static program for x86-64 that does nothing but these instructions: no runtime of any language wakes up in it.
+// program writes a static program for x86-64 that consists of these instructions only, without the background threads of a
+// language runtime.
 func program(t *testing.T, name string, code ...byte) string {
 	t.Helper()
 	const base, headers = 0x400000, 64 + 56

@@ -1,3 +1,3 @@
-// Package hostslices holds the tests of host services on a real systemd (build tag "guest"): they are confined to the management CPUs with
-// all that is in their slices, whatever systemd is made to do, and put back.
+// Package hostslices tests host services on a real systemd (build tag "guest"). All units in their slices must stay on the management CPUs
+// after any action of systemd, and the original values must come back.
 package hostslices

@@ -28,10 +28,11 @@ hostSlices: {enabled: true, weight: 300}
 	dropIn     = "/etc/systemd/system/user.slice.d/10-cpus.conf"
 )
 
-// hostUnits are those that are confined here: user.slice is the administrator's.
+// hostUnits lists the units that the test confines. user.slice belongs to the
+// administrator.
 func hostUnits() []string { return []string{"init.scope", "machine.slice", "system.slice"} }
 
-// settings is what systemd has for each unit, and what the kernel lets it run on, as far as it runs.
+// settings returns systemd's value for each unit, and the effective CPUs of the units that run.
 func (n *node) settings() map[string]string {
 	n.Helper()
 	all := make(map[string]string)
@@ -133,13 +134,13 @@ func TestHostServices(t *testing.T) {
 	n.putBack(before)
 }
 
-// unitsInside: a slice has what a unit in it is given.
+// unitsInside checks that a slice also has the CPUs of a unit in it.
 func (n *node) unitsInside() {
 	n.Helper()
 	n.run("systemd-run", "--unit=du", "sleep", "infinity")
 	n.write(configFile, config+"units: {du.service: {cpus: 2}}\n")
 	n.run("systemctl", "reload", "cpupoold")
-	n.eventually("a unit with CPUs of its own", func() error {
+	n.eventually("a unit with exclusive CPUs", func() error {
 		return errors.Join(n.on("system.slice/du.service", "4-5"), n.on("system.slice", "0-1,4-5"), n.metrics(`cpupoold_problems{code="HostShares"} 1`))
 	})
 	n.run("systemctl", "daemon-reload")
@@ -150,10 +151,11 @@ func (n *node) unitsInside() {
 	n.run("systemctl", "reload", "cpupoold")
 	n.eventually("the unit is like the others", func() error { return n.on("system.slice/du.service", "0-1") })
 	n.run("systemctl", "stop", "du")
-	n.staysConfined("a unit with CPUs of its own")
+	n.staysConfined("a unit with exclusive CPUs")
 }
 
-// administratorComes: what he sets for good is his from then on, until he takes it back.
+// administratorComes checks that a setting of the administrator takes precedence until
+// the administrator removes it.
 func (n *node) administratorComes() {
 	n.Helper()
 	n.run("systemctl", "set-property", "system.slice", "AllowedCPUs=0-5")
@@ -164,10 +166,10 @@ func (n *node) administratorComes() {
 	n.run("systemctl", "daemon-reload")
 	n.eventually("the administrator's CPUs after a reload", his)
 	n.run("systemctl", "revert", "system.slice")
-	n.staysConfined("his change of mind")
+	n.staysConfined("the administrator's revert")
 }
 
-// putBack ends the daemon, and what it has set.
+// putBack ends the daemon and reverts its settings.
 func (n *node) putBack(before map[string]string) {
 	n.Helper()
 	for _, unit := range []string{"late", "guest", "cpupoold"} {

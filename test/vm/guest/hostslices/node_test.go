@@ -17,8 +17,8 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 )
 
-// patience is how long anything may take on an emulated machine.
-const patience = 3 * time.Minute
+// nodeTimeout is the timeout of each step on an emulated machine.
+const nodeTimeout = 3 * time.Minute
 
 type node struct {
 	*testing.T
@@ -35,7 +35,7 @@ func newNode(t *testing.T) *node {
 }
 
 func (n *node) try(name string, args ...string) (string, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), nodeTimeout)
 	defer cancel()
 	out, err := exec.CommandContext(ctx, name, args...).CombinedOutput()
 	return string(out), err
@@ -64,7 +64,7 @@ func (n *node) write(name, content string) {
 // eventually waits until cond returns nil.
 func (n *node) eventually(what string, cond func() error) {
 	n.Helper()
-	deadline := time.Now().Add(patience)
+	deadline := time.Now().Add(nodeTimeout)
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
 	for {
@@ -74,7 +74,7 @@ func (n *node) eventually(what string, cond func() error) {
 		}
 		if time.Now().After(deadline) {
 			log, _ := n.try("journalctl", "--no-pager", "-o", "cat", "-n", "40", "-u", "cpupoold")
-			n.Fatalf("waited in vain: %s: %v\n%s", what, err, log)
+			n.Fatalf("timed out waiting for %s: %v\n%s", what, err, log)
 		}
 		<-tick.C
 	}

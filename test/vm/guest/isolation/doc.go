@@ -1,2 +1,2 @@
-// Package isolation holds the tests of what the kernel makes of exclusive CPUs (build tag "guest"): its own record of who ran on them.
+// Package isolation tests the exclusive CPUs in the kernel (build tag "guest"): it traces the tasks that run on them.
 package isolation

@@ -40,7 +40,7 @@ type node struct{ *guestnode.Node }
 // partitions asks for these, too: each of their types takes as long again.
 var partitions = flag.Bool("partitions", false, "show what partitions keep off, too, where the kernel has them")
 
-// means is what keeps others off exclusive CPUs.
+// means is a mechanism that excludes other tasks from exclusive CPUs.
 type means struct {
 	name        string
 	config      string
@@ -48,7 +48,8 @@ type means struct {
 	typ         cgroup.PartitionType
 }
 
-// allMeans are the cpusets of everybody, those of the host too, and partitions alone.
+// allMeans returns both mechanisms: the cpusets of all containers and host services,
+// and partitions alone.
 func allMeans() []means {
 	partition := strings.Replace(config, "floor: 2", "floor: 2, isolation: partition", 1)
 	return []means{
@@ -61,21 +62,22 @@ func allMeans() []means {
 // host is the cgroup of the process of the host's that spins.
 const host = cgroup.Path("system.slice/spinner.service")
 
-// TestNoForeignTask watches the CPUs of an exclusive container, whose threads spin, while others who spin are told to come there from
-// outside: with the daemon alive, and after it was killed.
+// TestNoForeignTask watches the CPUs of an exclusive container with busy threads. Busy threads outside set their affinity to these
+// CPUs, first with a running daemon and then after its kill.
 func TestNoForeignTask(t *testing.T) {
 	n := &node{guestnode.New(t)}
 	n.Run("systemd-run", "--unit=spinner", "--property=CPUWeight=1", "sh", "-c", "while :; do :; done")
 	t.Cleanup(func() { n.Run("systemctl", "stop", "spinner") })
 	spinner := n.threads(host)
 
-	// That the trace would show it. It comes from another CPU: the kernel does not switch to what has been running.
+	// Check first that the trace would show the spinner. It comes from another CPU, because the kernel records no
+	// switch for a task that keeps running.
 	n.allow(spinner, cpuset.Range(7, 7))
 	tr := startTrace(t, cpuset.Range(6, 6))
 	n.allow(spinner, cpuset.Range(6, 6))
 	n.spins(host, spun/10)
 	if r := tr.end(); len(r.among(spinner)) == 0 {
-		t.Fatalf("nobody was in the way, and the trace does not show the spinner: %v", r)
+		t.Fatalf("trace without an owner = %v; want the spinner in it", r)
 	}
 	n.allow(spinner, cpuset.Range(0, 7))
 	n.signal(host, unix.SIGSTOP) // while the emulated node has work to do; they spin while they are watched
@@ -95,7 +97,7 @@ func TestNoForeignTask(t *testing.T) {
 	}
 }
 
-// hasPartitions says whether the kernel has them, by its version.
+// hasPartitions reports whether the kernel's version has partitions.
 func (n *node) hasPartitions() bool {
 	n.Helper()
 	release, err := os.ReadFile("/proc/sys/kernel/osrelease")
@@ -109,7 +111,7 @@ func (n *node) hasPartitions() bool {
 	return kernel.Remote
 }
 
-// keepsOff has an exclusive container beside an older one.
+// keepsOff starts an exclusive container next to an older one.
 func (n *node) keepsOff(by means) {
 	n.Helper()
 	n.StartDaemon(by.config)
@@ -131,7 +133,7 @@ func (n *node) keepsOff(by means) {
 	n.watched("daemon dead", old, owner)
 }
 
-// watched says that nobody but the owner runs on its CPUs.
+// watched checks that only the owner runs on its CPUs.
 func (n *node) watched(when string, old, owner guestnode.Container) {
 	n.Helper()
 	tr := startTrace(n.T, owner.Effective)
@@ -144,7 +146,7 @@ func (n *node) watched(when string, old, owner guestnode.Container) {
 	n.signal(host, unix.SIGSTOP)
 	r := tr.end()
 	mine = append(mine, n.threads(n.path(owner))...)
-	if foreign := r.besides(mine); len(foreign) > 0 {
+	if foreign := r.others(mine); len(foreign) > 0 {
 		n.Errorf("%s: on CPUs %s of the exclusive container ran %v\n%s", when, owner.Effective, foreign, n.Evidence())
 	}
 	if len(r.among(mine)) == 0 {
@@ -232,26 +234,26 @@ func (n *node) spins(p cgroup.Path, usec int64) {
 	})
 }
 
-// lure tells threads to run on CPUs of the exclusive container: on these alone, which the kernel refuses, and on all, of which it gives
-// them what their cpuset has.
+// lure sets the affinity of threads twice. The kernel refuses the exclusive CPUs alone. Of all CPUs, it grants the CPUs of the thread's
+// cpuset.
 func (n *node) lure(tids []int, cpus cpuset.Set) {
 	n.Helper()
 	for _, tid := range tids {
 		if err := allow(tid, cpus); !errors.Is(err, unix.EINVAL) {
-			n.Errorf("thread %d is told to run on %s: %v; want that it is refused", tid, cpus, err)
+			n.Errorf("set affinity of thread %d to %s: %v; want an error", tid, cpus, err)
 		}
 		if err := allow(tid, cpuset.Range(0, 7)); err != nil {
-			n.Errorf("thread %d is told to run anywhere: %v", tid, err)
+			n.Errorf("set affinity of thread %d to all CPUs: %v", tid, err)
 		}
 	}
 }
 
-// allow tells threads to run on some CPUs.
+// allow sets the affinity of threads.
 func (n *node) allow(tids []int, cpus cpuset.Set) {
 	n.Helper()
 	for _, tid := range tids {
 		if err := allow(tid, cpus); err != nil {
-			n.Fatalf("thread %d is told to run on %s: %v", tid, cpus, err)
+			n.Fatalf("set affinity of thread %d to %s: %v", tid, cpus, err)
 		}
 	}
 }

@@ -81,7 +81,7 @@ func (tr *trace) seeKernelThreads() {
 	}
 }
 
-// ran is how often whom was switched to.
+// ran holds the number of switches to each task.
 type ran struct {
 	users, kernels map[task]int
 }
@@ -91,7 +91,7 @@ type task struct {
 	tid  int
 }
 
-// end stops recording and returns what was recorded. It fails if anything of it was lost.
+// end stops recording and returns the records. It fails if a record was lost.
 func (tr *trace) end() ran {
 	tr.Helper()
 	tr.set("tracing_on", "0")
@@ -116,7 +116,7 @@ func (tr *trace) end() ran {
 		if !ok || next.tid == 0 {
 			continue // not an event, or idle
 		}
-		// A worker may come and go between two looks at /proc.
+		// A worker may start and end between two scans of /proc.
 		if isKernel, seen := tr.kernels[next.tid]; isKernel || !seen && strings.HasPrefix(next.name, "kworker/") {
 			r.kernels[next]++
 		} else {
@@ -138,9 +138,9 @@ func switchedTo(line string) (next task, ok bool) {
 	return task{rest[:i], tid}, err == nil
 }
 
-// among and besides are the users that are, and are not, some of these threads.
-func (r ran) among(tids []int) map[task]int   { return r.choose(tids, true) }
-func (r ran) besides(tids []int) map[task]int { return r.choose(tids, false) }
+// among and others return the tasks that are, and are not, some of these threads.
+func (r ran) among(tids []int) map[task]int  { return r.choose(tids, true) }
+func (r ran) others(tids []int) map[task]int { return r.choose(tids, false) }
 
 func (r ran) choose(tids []int, in bool) map[task]int {
 	chosen := make(map[task]int)

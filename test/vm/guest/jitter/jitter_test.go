@@ -11,7 +11,8 @@ import (
 	"github.com/cpupoold/cpupoold/test/vm/internal/guestnode"
 )
 
-// config is that of docs/how-to/measure-jitter.md, on a host whose services have CPUs of their own too.
+// config is the configuration of docs/how-to/measure-jitter.md, on a host whose services have exclusive
+// CPUs too.
 const config = `apiVersion: config.cpupoold.io/v1alpha1
 kind: CPUPoolConfiguration
 partitions:
@@ -23,7 +24,7 @@ units: {cpupoold-jitter.service: {cpus: 2}}
 podResourcesSocket: none
 `
 
-// measurement is what is compared of one.
+// measurement holds the compared values of one measurement.
 type measurement struct {
 	CPU     int
 	Allowed string
@@ -33,7 +34,7 @@ type measurement struct {
 	}
 }
 
-// involuntary is how often somebody else got the CPU of the thread that measures.
+// involuntary returns how often another task got the CPU of the measuring thread.
 func (m *measurement) involuntary() (n uint64) {
 	for _, e := range m.Events {
 		if e.Sort == "switch" && e.Name == "involuntary" {
@@ -43,7 +44,7 @@ func (m *measurement) involuntary() (n uint64) {
 	return n
 }
 
-// TestEvents: with every CPU loaded, others take the CPU of the thread that measures where everybody may be, and nearly never where it has CPUs of its own.
+// TestEvents checks with load on every CPU that other tasks take the CPU of the measuring thread often without exclusive CPUs, and almost never with them.
 func TestEvents(t *testing.T) {
 	n := guestnode.New(t)
 	n.StartDaemon(config)

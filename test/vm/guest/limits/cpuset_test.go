@@ -12,10 +12,10 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
 
-// TestCPUSet measures a write to cpuset.cpus that moves a process, one that moves a hundred threads, and one of what is there already; the read
-// of cpuset.cpus.effective, and of all that the daemon reads of a cgroup; and a write and a read, which is how CPUs are given to a container and
-// verified. The least is a system call on a file that is open. The daemon opens files each time, because their cgroup may have gone and come
-// again: "opened" is the least with that.
+// TestCPUSet measures writes and reads of a cgroup's cpuset. It writes cpuset.cpus so that one process moves, or a hundred threads move, or the
+// value stays the same. It reads cpuset.cpus.effective, and all files that the daemon reads. One sample is a write followed by a read, as in a
+// placement. The minimum is a system call on an open file. The daemon opens files each time, because their cgroup may have been created again:
+// "opened" is the minimum with that.
 func TestCPUSet(t *testing.T) {
 	m := newMeter(t)
 	one, crowd := cgroup.Path("limits/one"), cgroup.Path("limits/crowd")
@@ -71,7 +71,7 @@ func readOfCgroup() []string {
 	return []string{"cgroup.events", "../" + fileEffective, fileEffective, cgroup.FileCPUs, cgroup.FileMems, cgroup.FilePartition, cgroup.FileWeight, "cpu.idle", cgroup.FileMax}
 }
 
-// side is what a cgroup's CPUs change between.
+// side alternates between the two CPU lists of a cgroup.
 func side(i int) string { return cpuset.Range(2+2*(i%2), 3+2*(i%2)).String() }
 
 const fileEffective = "cpuset.cpus.effective"

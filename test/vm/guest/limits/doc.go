@@ -1,3 +1,3 @@
-// Package limits measures, each by itself, the steps that no daemon gets below: a write to a cgroup, a partition that begins and ends, a call of
-// systemd. Beside each is what cpupoold takes for the same. It runs in the guest (build tag "guest").
+// Package limits measures the steps that bound the daemon's speed: a write to a cgroup, a partition that begins and ends, and a call of systemd.
+// It also measures cpupoold in the same steps. It runs in the guest (build tag "guest").
 package limits

@@ -22,9 +22,10 @@ var out = flag.String("out", "/var/lib/limits.txt", "file to which the samples a
 
 const (
 	mount = "/sys/fs/cgroup"
-	// samplesEach are as many as tell a median from what else the host does.
+	// samplesEach are enough for a median despite other load on the host.
 	samplesEach = 30
-	// many is how often a sample does what takes microseconds. It is even, so that what goes to and fro ends where it began.
+	// many is the number of repetitions in a sample of an operation that takes microseconds. It is even, so that an
+	// alternating value ends at its start.
 	many = 40
 )
 
@@ -63,8 +64,7 @@ func newMeter(t *testing.T) *meter {
 // operation is something that is measured, for the i-th time.
 type operation func(i int) error
 
-// compare measures the least that there is and what the daemon does for the same. They take turns, so that what else the host does meanwhile
-// is both's.
+// compare measures the minimum of an operation and the daemon's operation. Both take turns, so that other load on the host affects both.
 func (m *meter) compare(name string, times int, least, ours operation) {
 	m.Helper()
 	for range samplesEach {
@@ -93,7 +93,7 @@ func (m *meter) time(times int, o operation) int64 {
 	return time.Since(began).Nanoseconds() / int64(times)
 }
 
-// file is a file of a cgroup that stays open: nothing but the system call is left to measure.
+// file is an open file of a cgroup, so that a sample is a single system call.
 type file int
 
 func (m *meter) open(p cgroup.Path, name string, flags int) file {
@@ -163,7 +163,7 @@ func (m *meter) write(p cgroup.Path, file, value string) {
 	}
 }
 
-// content is what a file says now.
+// content returns the content of a file.
 func (m *meter) content(p cgroup.Path, file string) string {
 	m.Helper()
 	data, err := m.fs.ReadFile(p, file)
@@ -173,7 +173,7 @@ func (m *meter) content(p cgroup.Path, file string) string {
 	return string(data[:max(len(data)-1, 0)]) // without the end of the line
 }
 
-// threads are those of a process.
+// threads returns the number of threads of a process.
 func (m *meter) threads(pid int) int {
 	m.Helper()
 	all, err := os.ReadDir("/proc/" + strconv.Itoa(pid) + "/task")

@@ -21,9 +21,9 @@ const (
 
 func owned() cpuset.Set { return cpuset.Range(6, 7) }
 
-// TestPartition measures a partition that begins and ends: the one write of its type, all writes that an owner needs for it (its ancestors
-// have to be given the CPUs first, and give them back), and what the daemon takes for the same, which looks first, decides, and verifies. A
-// type is never written over a state that is invalid: Linux 6.16 and 6.18 break then.
+// TestPartition measures a partition that begins and ends, in three forms. The first is the one write of its type. The second is all writes
+// of an owner: its ancestors get the CPUs before, and release them afterwards. The third is the daemon's operation, which also reads,
+// decides and verifies. No write changes the type of an invalid partition, because Linux 6.16 and 6.18 fail then.
 func TestPartition(t *testing.T) {
 	m := newMeter(t)
 	if !m.partitions.Remote {

@@ -24,8 +24,8 @@ const (
 	destination = "org.freedesktop.systemd1"
 )
 
-// TestSystemd measures a call of systemd that does nothing, one that sets a unit's CPUs, one that reads them, and how long it takes until
-// systemd has written what it was told. The daemon sets all properties of a unit by one call, and reads all that it needs of it by five.
+// TestSystemd measures calls of systemd: one without effect, one that sets a unit's CPUs, and one that reads them. It also measures the
+// time until systemd has written the value. The daemon sets all properties of a unit by one call, and reads all of them by five.
 func TestSystemd(t *testing.T) {
 	m := newMeter(t)
 	if out, err := exec.CommandContext(t.Context(), "systemd-run", "--unit="+unit, "sleep", "infinity").CombinedOutput(); err != nil {
@@ -90,8 +90,8 @@ type property struct {
 // mask is the i-th side as systemd takes it: bytes of a mask, the lowest CPUs first.
 func mask(i int) godbus.Variant { return godbus.MakeVariant([]byte{0b1100 << (2 * (i % 2))}) }
 
-// dial connects to the socket on which systemd listens itself. What comes together with the end of the authentication is left in its buffer
-// until more comes, so that it is asked until it answers.
+// dial connects to systemd's own socket. The client buffers data that arrives with the end of the authentication until more data arrives,
+// so dial repeats its query until systemd answers.
 func dial(t *testing.T) *godbus.Conn {
 	t.Helper()
 	conn, err := godbus.Dial("unix:path=/run/systemd/private", godbus.WithContext(t.Context()))

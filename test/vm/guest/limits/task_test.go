@@ -34,7 +34,7 @@ func TestMain(m *testing.M) {
 	}
 	begun.Wait()
 	os.Stdout.Write([]byte("\n"))  //nolint:errcheck // the test waits for it
-	os.Stdin.Read(make([]byte, 1)) //nolint:errcheck // the end is what it waits for
+	os.Stdin.Read(make([]byte, 1)) //nolint:errcheck // wait for the end of the input
 	os.Exit(0)
 }
 

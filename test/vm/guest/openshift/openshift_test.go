@@ -36,13 +36,13 @@ items:
 `
 )
 
-// node is a guest as an administrator with the guide in his hand uses it.
+// node is a guest on which the test follows the guide as an administrator would.
 type node struct {
 	*guestnode.Node
 	guide string
 }
 
-// TestOpenShift goes from CRI-O's workloads to cpupoold and back, as the guide says.
+// TestOpenShift follows the guide from CRI-O's workloads to cpupoold and back.
 func TestOpenShift(t *testing.T) {
 	text, err := os.ReadFile(*guide)
 	if err != nil {
@@ -66,11 +66,11 @@ func TestOpenShift(t *testing.T) {
 		"install -D -m 0644 cpupoold.yaml /etc/cpupoold/config.yaml")
 	n.Logf("by the implementation:\n%s\nby the documents:\n%s", n.Run("cat", "/root/cpupoold.yaml"), n.Run("cat", "/root/documents.yaml"))
 	if out, err := n.Try("cpupoold", "check"); err == nil || !strings.Contains(out, "crio.runtime.workloads.management") {
-		t.Fatalf("check beside CRI-O's table: %v\n%s", err, out)
+		t.Fatalf("check with CRI-O's table: %v\n%s", err, out)
 	}
 	n.follow("rm -f /etc/crio/crio.conf.d/01-workload-pinning-default.conf /etc/crio/crio.conf.d/99-workload-pinning.conf /etc/kubernetes/openshift-workload-pinning",
 		"systemctl restart crio", "cpupoold check", "systemctl enable --now cpupoold")
-	n.Eventually("CPUs of its own for du", func() error {
+	n.Eventually("exclusive CPUs of du", func() error {
 		c, err := n.Find("du", "app")
 		if err == nil && (c.Effective.Len() != 2 || c.Effective.Overlaps(reserved)) {
 			err = fmt.Errorf("it runs on %s", c.Effective)
@@ -92,12 +92,13 @@ func TestOpenShift(t *testing.T) {
 	n.runsOn("platform", reserved)
 }
 
-// follow runs commands of the guide in root's home, where kubectl cpupool is the plugin by itself.
+// follow runs commands of the guide in root's home. There kubectl finds the plugin under its own
+// name.
 func (n *node) follow(commands ...string) {
 	n.Helper()
 	for _, command := range commands {
 		if !strings.Contains(n.guide, "    "+command+"\n") {
-			n.Fatalf("the guide has no command %q (any more)", command)
+			n.Fatalf("the guide lacks the command %q", command)
 		}
 		n.Run("sh", "-euc", "cd /root; "+strings.ReplaceAll(command, "kubectl cpupool", "kubectl-cpupool"))
 	}

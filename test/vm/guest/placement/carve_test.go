@@ -9,7 +9,7 @@ import (
 	"github.com/cpupoold/cpupoold/test/vm/internal/manifest"
 )
 
-// TestCarve: the shared pool gives way to each owner and gets the CPUs back, down to its floor and not below.
+// TestCarve checks that the shared pool releases CPUs to each owner down to its floor, and gets them back.
 func TestCarve(t *testing.T) {
 	n := newNode(t)
 	n.carves = true
@@ -18,7 +18,7 @@ func TestCarve(t *testing.T) {
 	n.apply(pod("neighbour", manifest.Container{Name: "app"}), pod("other", manifest.Container{Name: "app", CPU: "300m", Memory: "20Mi"}))
 	sets := n.meets(expectations{"neighbour/app": {}, "other/app": {}})
 	if got := sets["neighbour/app"]; !got.Equal(everything) {
-		t.Errorf("the shared pool has %s of %s before anybody has asked for more", got, everything)
+		t.Errorf("shared pool without owners = %s; want %s", got, everything)
 	}
 
 	// All but the floor, in two.
@@ -41,7 +41,7 @@ func TestCarve(t *testing.T) {
 	n.Run("systemctl", "restart", "cpupoold")
 	stays(t, third, n.meets(full), "a/app", "b/app", "neighbour/app", "late/app")
 
-	// What becomes free goes to the one that waits, and the rest back to all.
+	// Released CPUs go to the waiting container, and the rest to the shared pool.
 	n.Withdraw("a")
 	fourth := n.meets(expectations{"neighbour/app": {}, "other/app": {}, "late/app": {cpus: 1}, "b/app": full["b/app"]})
 	stays(t, third, fourth, "b/app")
@@ -51,7 +51,7 @@ func TestCarve(t *testing.T) {
 	}
 }
 
-// stays says that containers are where they were.
+// stays checks that containers have the same CPUs as before.
 func stays(t *testing.T, before, after map[name]cpuset.Set, names ...name) {
 	t.Helper()
 	for _, who := range names {

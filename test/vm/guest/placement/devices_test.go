@@ -81,7 +81,7 @@ func (n *node) offerDevices() {
 	})
 }
 
-// near is a container that gets CPUs of its own when it can, and a device of each resource.
+// near returns a container that requests exclusive CPUs and a device of each resource.
 func near(name string, cpus int, resources ...string) manifest.Container {
 	c := whole(name, cpus)
 	c.Extra = make(map[string]string)
@@ -91,7 +91,8 @@ func near(name string, cpus int, resources ...string) manifest.Container {
 	return c
 }
 
-// TestPodResources: what a real kubelet says about real containers' devices reads as what the plugins have said to it.
+// TestPodResources checks that pkg/podresources reads the devices of real containers from a real kubelet as the
+// plugins have reported them.
 func TestPodResources(t *testing.T) {
 	n := newNode(t)
 	n.offerDevices()
@@ -132,7 +133,8 @@ func TestPodResources(t *testing.T) {
 	}
 }
 
-// environment is what the first process of a cgroup finds in the plugin's variable.
+// environment returns the plugin's variable in the environment of a cgroup's first
+// process.
 func (n *node) environment(path string) string {
 	n.Helper()
 	pids, err := os.ReadFile(filepath.Join("/sys/fs/cgroup", path, "cgroup.procs"))
@@ -158,8 +160,8 @@ func (n *node) environment(path string) string {
 // on is a rule for so many CPUs, all of one NUMA node.
 func on(node, cpus int) rule { return rule{cpus: cpus, node: &node} }
 
-// TestDevices: CPUs are chosen beside the container's device, whichever node that is on, under each policy that heeds hints. When the
-// node has no CPUs left, best-effort takes others, and the other two refuse.
+// TestDevices checks that the daemon chooses CPUs on the NUMA node of the container's device, on each node and under each policy that
+// uses hints. When the node has no CPUs left, best-effort takes others, and the other two refuse.
 func TestDevices(t *testing.T) {
 	m := readMachine(t)
 	for policy, late := range map[string]rule{
@@ -190,7 +192,7 @@ func TestDevices(t *testing.T) {
 			if late.exclusive() {
 				return
 			}
-			// Who was refused waits for CPUs of that node, not of any.
+			// The refused container waits for CPUs of that node, not of any.
 			n.Withdraw("fill")
 			delete(want, "fill/app")
 			want["late/app"] = on(1, 1)
@@ -199,7 +201,7 @@ func TestDevices(t *testing.T) {
 	}
 }
 
-// owners are the containers with CPUs of their own.
+// owners returns the filter for containers with exclusive CPUs.
 func owners(want expectations) func(func(name) bool) {
 	return func(yield func(name) bool) {
 		for who, r := range want {
@@ -210,7 +212,8 @@ func owners(want expectations) func(func(name) bool) {
 	}
 }
 
-// TestDevicesIgnored: without a policy for hints, or without hints, nobody is refused.
+// TestDevicesIgnored checks that no container is refused without a policy for hints, or
+// without hints.
 func TestDevicesIgnored(t *testing.T) {
 	n := newNode(t)
 	n.offerDevices()
@@ -225,8 +228,8 @@ func TestDevicesIgnored(t *testing.T) {
 	n.meets(expectations{"b/app": {cpus: 2, nodes: 1}, "c/app": {cpus: 2}})
 }
 
-// TestDevicesFail: with onRefusal: fail a container that cannot run beside its device is never created, or stopped where the runtime does
-// not ask first, again and again; it runs there as soon as it can.
+// TestDevicesFail checks onRefusal: fail for a container without CPUs near its device. The container is never created. On a runtime
+// without NRI, the daemon stops it after each start. It runs as soon as CPUs near the device are free.
 func TestDevicesFail(t *testing.T) {
 	for _, way := range []struct {
 		name, lines, record string
@@ -263,7 +266,7 @@ func TestDevicesFail(t *testing.T) {
 	}
 }
 
-// logged says whether the daemon has logged a message since it was started.
+// logged checks that the daemon has logged a message since its start.
 func (n *node) logged(message string) error {
 	id := strings.TrimSpace(n.Run("systemctl", "show", "-P", "InvocationID", "cpupoold"))
 	log := n.Run("journalctl", "--no-pager", "-o", "cat", "_SYSTEMD_INVOCATION_ID="+id)
@@ -273,7 +276,7 @@ func (n *node) logged(message string) error {
 	return nil
 }
 
-// created says whether a pod has, or has had, a container.
+// created reports whether a pod has, or has had, a container.
 func (n *node) created(pod string) bool {
 	n.Helper()
 	pods, containers, err := n.Client.List(n.Context())
@@ -285,7 +288,8 @@ func (n *node) created(pod string) bool {
 	})
 }
 
-// TestKubeletAway: containers that have their CPUs keep them when the daemon is started while no kubelet can say why.
+// TestKubeletAway checks that containers keep their CPUs when the daemon starts while no kubelet can report their
+// devices.
 func TestKubeletAway(t *testing.T) {
 	n := newNode(t)
 	n.offerDevices()

@@ -41,7 +41,7 @@ func (n *node) kernelSet(p cgroup.Path) (cpuset.Set, error) {
 	return set, nil
 }
 
-// name is that of a container: POD/CONTAINER.
+// name is the name of a container: POD/CONTAINER.
 type name string
 
 // expectations are what containers' CPUs must be like, by their names.
@@ -53,8 +53,8 @@ type place struct {
 	cpus cpuset.Set
 }
 
-// meets waits until the kernel has every container where it must be, and then holds everybody who runs in a pod, pause containers too,
-// against the invariants of ARCHITECTURE.md: 1 and 2. It returns the containers' CPUs.
+// meets waits until the kernel has every container on its CPUs. Then it checks all processes in pods, pause containers too, against
+// invariants 1 and 2 of ARCHITECTURE.md. It returns the containers' CPUs.
 func (n *node) meets(want expectations) map[name]cpuset.Set {
 	n.Helper()
 	n.Eventually("placement", func() error {
@@ -107,7 +107,7 @@ func (n *node) placed(want expectations) (map[name]place, error) {
 	}
 	shared := n.shared
 	if n.carves {
-		// The shared pool has what nobody else has.
+		// The shared pool has the remaining CPUs.
 		shared = n.Online.Difference(n.management)
 		for who, r := range want {
 			if r.exclusive() {
@@ -127,8 +127,8 @@ func (n *node) placed(want expectations) (map[name]place, error) {
 	return places, nil
 }
 
-// invariants holds all processes of all pods against each other; owners are the cgroups with CPUs of their own, and all that must have
-// processes.
+// invariants compares the CPUs of all processes of all pods with each other. owners lists the cgroups with exclusive CPUs, each of
+// which must have processes.
 func (n *node) invariants(owners map[cgroup.Path]bool) {
 	n.Helper()
 	var scopes []string

@@ -12,8 +12,8 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/topology"
 )
 
-// machine is the guest's topology with the pools that every test uses: the first core for management, the first of the last NUMA node
-// for the shared pool, all others to be exclusive.
+// machine is the guest's topology with the pools of all tests. The first core is for management, the first core of the last NUMA node
+// for the shared pool, and all others are for owners.
 type machine struct {
 	*topology.Topology
 	management, shared, guaranteed cpuset.Set
@@ -32,8 +32,8 @@ func readMachine(t *testing.T) machine {
 	return m
 }
 
-// fixed is a configuration with those pools, and lines of the section guaranteed, indented by two. Who is refused runs in the shared pool,
-// unless they say something else.
+// fixed returns a configuration with those pools, and with lines of the section guaranteed, indented by two. A refused container runs in
+// the shared pool, unless these lines set another action.
 func (m machine) fixed(guaranteed string) string {
 	return m.base() + fmt.Sprintf("shared:\n  cpus: %q\nguaranteed:\n  cpus: %q\n", m.shared, m.guaranteed) + refusal(guaranteed)
 }
@@ -43,7 +43,7 @@ func (m machine) carved(floor int, guaranteed string) string {
 	return m.base() + fmt.Sprintf("guaranteed:\n  from: shared\n  floor: %d\n", floor) + refusal(guaranteed)
 }
 
-// refusal adds what becomes of those who are refused, where the lines do not say it.
+// refusal adds the default action for refused containers to lines without one.
 func refusal(guaranteed string) string {
 	if strings.Contains(guaranteed, "onRefusal:") {
 		return guaranteed
@@ -66,7 +66,7 @@ logFormat: json
 
 func (m machine) smt() bool { return m.ThreadsPerCore() > 1 }
 
-// cached says that a NUMA node has several last-level caches.
+// cached reports whether a NUMA node has several last-level caches.
 func (m machine) cached() bool { return len(m.L3s) > len(m.Nodes) }
 
 // free are a node's CPUs of the guaranteed pool.
@@ -83,9 +83,9 @@ func touched(set cpuset.Set, groups []topology.Group) int {
 	return n
 }
 
-// rule says what a container's CPUs must be like. The zero value wants them to be those of the shared pool.
+// rule describes the expected CPUs of a container. The zero value expects the CPUs of the shared pool.
 type rule struct {
-	cpus   int  // how many, all of them its own
+	cpus   int  // exclusive CPUs
 	whole  bool // physical cores only
 	cores  int  // as many cores, 0: any number
 	l3s    int  // likewise last-level caches
@@ -95,10 +95,10 @@ type rule struct {
 	code   string
 }
 
-// exclusive says whether the container has CPUs of its own.
+// exclusive reports whether the container has exclusive CPUs.
 func (r rule) exclusive() bool { return r.cpus > 0 }
 
-// check holds a set against a rule; shared is what the shared pool has to have.
+// check compares a set with a rule; shared is the expected set of the shared pool.
 func (m machine) check(r rule, set, shared cpuset.Set) error {
 	if !r.exclusive() {
 		if !set.Equal(shared) {

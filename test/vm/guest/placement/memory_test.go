@@ -17,7 +17,7 @@ const (
 	memoryState   = "/var/lib/kubelet/memory_manager_state"
 )
 
-// staticMemory makes the kubelet pin memory: it tells the NUMA nodes of memory and hugepages then, and no others.
+// staticMemory makes the kubelet pin memory. Only then does it report the NUMA nodes of memory and hugepages.
 const staticMemory = `
 memoryManagerPolicy: Static
 systemReserved: {memory: 128Mi}
@@ -26,7 +26,8 @@ reservedMemory:
   limits: {memory: 128Mi}
 `
 
-// TestHugepages: CPUs are chosen beside the container's hugepages, which one node only has.
+// TestHugepages checks that CPUs are chosen on the only node with the container's
+// hugepages.
 func TestHugepages(t *testing.T) {
 	for _, node := range []int{0, 1} {
 		t.Run(fmt.Sprintf("on node %d", node), func(t *testing.T) {
@@ -57,8 +58,8 @@ func (n *node) setHugepages(node, count int) {
 	n.Cleanup(func() { set(0) })
 }
 
-// restartKubelet restarts the kubelet with lines added to its configuration, and as it was at the end of the test. What the memory manager
-// has recorded under another policy, or on other memory, keeps the kubelet from starting.
+// restartKubelet restarts the kubelet with lines added to its configuration, and with the original one at the end of the test. It removes
+// the memory manager's state, because a state of another policy or of other memory stops the kubelet from starting.
 func (n *node) restartKubelet(lines string) {
 	n.Helper()
 	original, err := os.ReadFile(kubeletConfig)

@@ -21,8 +21,9 @@ import (
 
 const journal = "/var/lib/cpupoold/journal.json"
 
-// TestMixed: a container with shared CPUs beside its own is born on both, is told which are which, follows the shared pool, and keeps its own
-// whatever becomes of daemon, journal and systemd. Pause containers are where they should be.
+// TestMixed checks a container that has shared CPUs in addition to its own. It starts on both, gets both lists in its environment, and
+// follows the shared pool. It keeps its own CPUs after restarts of the daemon and systemd, and without a journal. Pause containers must be in
+// their pool.
 func TestMixed(t *testing.T) {
 	n := newNode(t)
 	n.carves = true
@@ -98,8 +99,8 @@ func TestMixed(t *testing.T) {
 	})
 }
 
-// mixed waits until the daemon has settled, and returns what a pod's container app has for itself and what it shares: by the plan, with which the
-// kernel agrees, for each thread and everybody else.
+// mixed waits until the daemon has settled, and returns the exclusive and the shared CPUs of a pod's container app. It compares the plan with the
+// kernel for each thread, and for all other processes.
 func (n *node) mixed(of string) (own, shared cpuset.Set) {
 	n.Helper()
 	n.Eventually("placement of "+of, func() error {
@@ -123,7 +124,7 @@ func (n *node) mixed(of string) (own, shared cpuset.Set) {
 				}
 				claims = append(claims, invariants.Claim{Name: pod.Name + "/" + c.Name, CPUs: on.Difference(c.Mixed), Exclusive: c.Exclusive})
 				if !c.Mixed.IsEmpty() {
-					claims = append(claims, invariants.Claim{Name: pod.Name + " beside its own", CPUs: c.Mixed})
+					claims = append(claims, invariants.Claim{Name: pod.Name + " shared CPUs", CPUs: c.Mixed})
 				}
 				if n.ShortName(pod.Name) == of && c.Name == "app" {
 					own, shared = c.CPUs, c.Mixed
@@ -135,7 +136,8 @@ func (n *node) mixed(of string) (own, shared cpuset.Set) {
 	return own, shared
 }
 
-// threads are where all threads of a cgroup may run, which the kernel says of the cgroup too.
+// threads returns the CPUs of all threads of a cgroup. They must equal the kernel's effective
+// CPUs of the cgroup.
 func (n *node) threads(p cgroup.Path) (cpuset.Set, error) {
 	on, err := n.kernelSet(p)
 	if err != nil {
@@ -235,7 +237,7 @@ func (n *node) execed(pod, name string) (on cpuset.Set) {
 			on, err = allowedOf(pid)
 			return err
 		}
-		return errors.New("there is none")
+		return errors.New("no such container")
 	})
 	<-done
 	return on

@@ -51,5 +51,5 @@ func (n *node) find(pod, name string) (cgroup.Path, error) {
 	return c.Path, err
 }
 
-// gone says that a cgroup has ended while it was looked at.
+// gone reports whether a cgroup has ended during a read.
 func gone(err error) bool { return errors.Is(err, fs.ErrNotExist) }

@@ -11,7 +11,7 @@ import (
 	"github.com/cpupoold/cpupoold/test/vm/internal/manifest"
 )
 
-// whole is a container that gets CPUs of its own when it can.
+// whole returns a container that requests exclusive CPUs.
 func whole(name string, cpus int) manifest.Container {
 	return manifest.Container{Name: name, CPU: strconv.Itoa(cpus), Memory: "20Mi", Limited: true}
 }
@@ -33,13 +33,13 @@ func option(name, value string) string { return fmt.Sprintf("  options:\n    %s:
 // scenario is pods on a configuration.
 type scenario struct {
 	name   string
-	skip   bool   // on this machine it says nothing
+	skip   bool   // the option has no effect on this machine
 	lines  string // of the section guaranteed
 	pods   []manifest.Pod
 	expect expectations
 }
 
-// TestOptions: what each option promises is so for real containers.
+// TestOptions checks that each option has its documented effect on real containers.
 func TestOptions(t *testing.T) {
 	for _, s := range scenarios(readMachine(t)) {
 		t.Run(s.name, func(t *testing.T) {
@@ -63,7 +63,8 @@ func TestOptions(t *testing.T) {
 	}
 }
 
-// scenarios are those of all options; a few can show nothing on a machine without SMT, or with one cache in a node.
+// scenarios returns the scenarios of all options. Some have no effect on a machine without SMT, or with one cache
+// in a node.
 func scenarios(m machine) []scenario {
 	threads := m.ThreadsPerCore()
 	// More than one node has, and as much of each of two.
@@ -98,7 +99,7 @@ func scenarios(m machine) []scenario {
 		},
 		{
 			name: "distribute-cpus-across-cores", skip: !m.smt(), lines: option("distribute-cpus-across-cores", "true"),
-			// No more than a node has cores for, which goes before cores.
+			// The limit is the number of cores of a node, which takes precedence over cores.
 			pods: []manifest.Pod{pod("a", whole("app", 3))}, expect: expectations{"a/app": {cpus: 3, cores: 3}},
 		},
 		{
@@ -135,7 +136,8 @@ func scenarios(m machine) []scenario {
 	}
 }
 
-// TestOneOwnerPerCore: the thread beside an owner's stays empty, although the next one asks for a single CPU.
+// TestOneOwnerPerCore checks that the sibling thread of an owner stays empty, although the next owner
+// requests a single CPU.
 func TestOneOwnerPerCore(t *testing.T) {
 	n := newNode(t)
 	if !n.smt() {
@@ -149,7 +151,8 @@ func TestOneOwnerPerCore(t *testing.T) {
 	}
 }
 
-// TestMemoryBinding: the memory of an owner comes from the nodes of its CPUs; that of others from anywhere.
+// TestMemoryBinding checks that the memory of an owner comes from the nodes of its CPUs, and the memory of
+// other containers from anywhere.
 func TestMemoryBinding(t *testing.T) {
 	n := newNode(t)
 	n.StartDaemon(n.fixed("  memory: bind\n" + option("topology-policy", "single-numa-node")))
@@ -168,8 +171,8 @@ func TestMemoryBinding(t *testing.T) {
 	}
 }
 
-// TestSharedOverManagement: without strict reservation the shared pool extends over the management CPUs, and exclusive CPUs are never
-// taken from there.
+// TestSharedOverManagement checks that without strict reservation the shared pool includes the management CPUs, and that exclusive
+// CPUs never come from there.
 func TestSharedOverManagement(t *testing.T) {
 	n := newNode(t)
 	n.StartDaemon(n.fixed(option("strict-cpu-reservation", "false")))

@@ -43,7 +43,7 @@ func TestUpgrade(t *testing.T) {
 	pool := map[string]string{"a": "pool 2", "b": "pool 2", "c": "pool 2"}
 	after := n.settles("after the upgrade", of("p", pool))
 	if !after["p/a"].Equal(before["p/a"]) {
-		t.Errorf("the pool of the pod has CPUs %s; want those of the oldest container, %s", after["p/a"], before["p/a"])
+		t.Errorf("the pool of the pod has CPUs %s; want the CPUs of the oldest container, %s", after["p/a"], before["p/a"])
 	}
 	n.Apply(manifest.Pod{Name: "other", Namespace: "default", Containers: []manifest.Container{whole("app", 4)}})
 	want := of("p", pool)

@@ -1,3 +1,3 @@
-// Package runtime is a guest test suite: what a node's image promises of its kernel, systemd, container runtime and kubelet. It runs on
+// Package runtime is a guest test suite. It checks the kernel, systemd, container runtime and kubelet of a node's image. It runs on
 // every pair of test/vm/internal/matrix.
 package runtime

@@ -20,12 +20,12 @@ import (
 
 // The expected values come from the host, which knows what it has ordered.
 var (
-	kernel  = flag.String("kernel", "", "what the kernel's version must start with")
+	kernel  = flag.String("kernel", "", "expected start of the kernel's version")
 	systemd = flag.String("systemd", "", "likewise of systemd's")
 	version = flag.String("runtime", "", "likewise of the runtime's")
 )
 
-// TestVersions: the machine is the one that was ordered.
+// TestVersions checks that the machine has the requested versions.
 func TestVersions(t *testing.T) {
 	n := guestnode.New(t)
 	if got := strings.TrimSpace(n.Run("uname", "-r")); !strings.HasPrefix(got, *kernel) {
@@ -40,7 +40,8 @@ func TestVersions(t *testing.T) {
 	}
 }
 
-// TestRuntime: the runtime is as the node's image describes it to all other tests.
+// TestRuntime checks the runtime against the image's description, which all other tests
+// read.
 func TestRuntime(t *testing.T) {
 	n := guestnode.New(t)
 	if got, err := cri.Find(t.Context(), "/"); err != nil || got != "unix://"+n.Runtime.Socket {
@@ -60,7 +61,8 @@ func TestRuntime(t *testing.T) {
 	}
 }
 
-// TestEvents: a runtime that sends no events ends the stream at once, one that does keeps it.
+// TestEvents checks that a runtime without events ends the stream at once, and that another
+// one keeps it.
 func TestEvents(t *testing.T) {
 	n := guestnode.New(t)
 	ctx, cancel := context.WithTimeout(t.Context(), guestnode.Patience)
@@ -101,7 +103,8 @@ func TestEvents(t *testing.T) {
 	}
 }
 
-// TestPods: a pod of each QoS class runs through the kubelet, in the cgroup in which pkg/cgroup looks for it.
+// TestPods checks that a pod of each QoS class runs through the kubelet, in the cgroup in which pkg/cgroup
+// looks for it.
 func TestPods(t *testing.T) {
 	n := guestnode.New(t)
 	pods := map[string]struct {

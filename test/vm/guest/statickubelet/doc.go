@@ -1,3 +1,3 @@
-// Package statickubelet tests cpupoold beside a real kubelet whose CPU manager policy is static, on a node with a runtime that offers NRI.
+// Package statickubelet tests cpupoold with a real kubelet whose CPU manager policy is static, on a node with a runtime that offers NRI.
 // See test/vm.
 package statickubelet

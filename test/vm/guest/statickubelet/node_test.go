@@ -68,7 +68,7 @@ reservedSystemCPUs: "0"`, 1)
 	return n
 }
 
-// restartKubelet starts the kubelet anew with another configuration, as an administrator changes the policy.
+// restartKubelet restarts the kubelet with another configuration, as an administrator changes the policy.
 func (n *node) restartKubelet(config string) {
 	n.Helper()
 	n.Run("systemctl", "stop", "kubelet")
@@ -79,7 +79,7 @@ func (n *node) restartKubelet(config string) {
 	n.Run("systemctl", "start", "kubelet")
 }
 
-// state is the kubelet's own word on who has which CPUs.
+// state returns the kubelet's assignments of CPUs.
 func (n *node) state() (podresources.CPUState, error) {
 	b, err := os.ReadFile(stateName)
 	if err != nil {
@@ -88,8 +88,8 @@ func (n *node) state() (podresources.CPUState, error) {
 	return podresources.ParseCPUState(b)
 }
 
-// exact says whether every container is where it belongs: management pods on their CPUs, all others exactly where the kubelet's state says.
-// Pods are as many as are meant to run, owners those of them that have CPUs of their own.
+// exact checks that every container runs on its CPUs: management pods on the management CPUs, all others exactly on the CPUs of the
+// kubelet's state. pods is the expected number of pods, and owners the number of them with exclusive CPUs.
 func (n *node) exact(pods, owners int) error {
 	state, err := n.state()
 	if err != nil {
@@ -100,7 +100,7 @@ func (n *node) exact(pods, owners int) error {
 		return err
 	}
 	if len(all) != pods || len(state.Holdings) != owners {
-		return fmt.Errorf("%d containers run, and %d have CPUs of their own; want %d and %d", len(all), len(state.Holdings), pods, owners)
+		return fmt.Errorf("%d containers run, and %d have exclusive CPUs; want %d and %d", len(all), len(state.Holdings), pods, owners)
 	}
 	var claims []invariants.Claim
 	for _, c := range all {
@@ -157,7 +157,7 @@ func (n *node) watch(p cgroup.Path, cpus string) *sentry {
 	return s
 }
 
-// stray says where a process of a cgroup may run, if that is elsewhere.
+// stray returns the CPUs of a process of a cgroup, if they differ from cpus.
 func (n *node) stray(p cgroup.Path, cpus string) string {
 	procs, err := n.FS.ReadFile(p, "cgroup.procs")
 	if err != nil {
@@ -170,7 +170,7 @@ func (n *node) stray(p cgroup.Path, cpus string) string {
 		}
 		status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 		if err != nil {
-			continue // it has ended meanwhile
+			continue // it has ended since the listing
 		}
 		for line := range strings.Lines(string(status)) {
 			if list, ok := strings.CutPrefix(line, "Cpus_allowed_list:"); ok && strings.TrimSpace(list) != cpus {

@@ -14,8 +14,8 @@ import (
 	"github.com/cpupoold/cpupoold/test/vm/internal/manifest"
 )
 
-// TestBeside runs cpupoold beside a static kubelet that gives CPUs away and takes them back. A management pod never leaves its CPUs, not for a
-// moment, although each of these rewrites it; neither does it at restarts of the kubelet. All others are exactly where the kubelet says.
+// TestBeside runs cpupoold with a static kubelet that allocates and releases CPUs. A management pod never leaves its CPUs, not for a moment,
+// although the kubelet rewrites them with each change and at its restarts. All others run exactly on the CPUs of the kubelet's state.
 func TestBeside(t *testing.T) {
 	n := newNode(t)
 	n.StartDaemon(config)
@@ -57,7 +57,7 @@ func TestBeside(t *testing.T) {
 	n.Eventually("the kubelet rewriting the management pod", func() error {
 		c, err := n.Find("agent", "app")
 		if err == nil && c.Effective.Equal(cpuset.Of(0)) {
-			err = fmt.Errorf("it is on %s still, with nobody there to keep it", c.Effective)
+			err = fmt.Errorf("CPUs without the daemon = %s; want a change by the kubelet", c.Effective)
 		}
 		return err
 	})
@@ -72,7 +72,8 @@ func TestBeside(t *testing.T) {
 	}
 }
 
-// TestRefusals: without the key cpupoold does not start beside a static kubelet, and with it not beside another one.
+// TestRefusals checks that cpupoold starts with a static kubelet only with the key, and with another kubelet only
+// without it.
 func TestRefusals(t *testing.T) {
 	n := newNode(t)
 	check := func(what, config, want string) {

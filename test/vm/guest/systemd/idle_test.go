@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// TestIdleUnits: who reads a unit whenever he is woken must not wake himself by it.
-// systemd loads a unit that is stopped, or not there at all, to answer for it, and
-// forgets it after that.
+// TestIdleUnits checks that a read of a unit does not cause an event for the same
+// reader. systemd loads a unit that is stopped, or that does not exist, to answer, and
+// unloads it afterwards.
 func TestIdleUnits(t *testing.T) {
 	s, _ := newSystemd(t)
 	const stopped, nobody = "conformance-idle.service", "conformance-nobody.service"

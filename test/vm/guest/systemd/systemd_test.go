@@ -88,8 +88,8 @@ func TestReexec(t *testing.T) {
 	}
 }
 
-// TestWatchCrash: the end of a service that nobody stops is seen, also by the name
-// of an alias.
+// TestWatchCrash checks that the crash of a service is reported, also by the name of an
+// alias.
 func TestWatchCrash(t *testing.T) {
 	s, _ := newSystemd(t)
 	const unit, alias = "conformance-crash.service", "conformance-alias.service"
@@ -131,7 +131,7 @@ func TestWatchCrash(t *testing.T) {
 	}
 }
 
-// TestDelegated: what a service makes below its cgroup is within its CPUs.
+// TestDelegated checks that cgroups below the cgroup of a service stay within its CPUs.
 func TestDelegated(t *testing.T) {
 	s, fs := newSystemd(t)
 	const unit = "conformance-delegated.service"

@@ -1,3 +1,3 @@
-// Package telemetry is a guest test suite: what /metrics says about processes
-// whose CPU time and waiting are known.
+// Package telemetry is a guest test suite. It compares /metrics with processes of known
+// CPU time and waiting time.
 package telemetry

@@ -62,7 +62,7 @@ func spin(t *testing.T, n int) (stop func()) {
 	return func() {
 		for _, cmd := range all {
 			_ = cmd.Process.Kill() // it may have ended
-			_ = cmd.Wait()         // says that it was killed
+			_ = cmd.Wait()         // returns an error, because it was killed
 		}
 		all = nil
 	}

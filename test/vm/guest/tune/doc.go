@@ -1,2 +1,2 @@
-// Package tune tests on a real machine what becomes of its interrupts. Its tests run in a guest only.
+// Package tune tests the tuning of interrupts on a real machine. Its tests run in a guest only.
 package tune

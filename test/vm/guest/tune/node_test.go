@@ -18,13 +18,13 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
 
-// patience is how long anything may take on an emulated machine.
-const patience = 3 * time.Minute
+// nodeTimeout is the timeout of each step on an emulated machine.
+const nodeTimeout = 3 * time.Minute
 
 type node struct{ *testing.T }
 
 func (n *node) try(name string, args ...string) (string, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), nodeTimeout)
 	defer cancel()
 	out, err := exec.CommandContext(ctx, name, args...).CombinedOutput()
 	return string(out), err
@@ -71,9 +71,9 @@ func (n *node) eventually(what string, cond func() error) {
 			n.Logf("%s: after %v", what, time.Since(began).Round(time.Millisecond))
 			return
 		}
-		if time.Since(began) > patience {
+		if time.Since(began) > nodeTimeout {
 			log, _ := n.try("journalctl", "--no-pager", "-o", "cat", "-n", "60", "-u", "cpupoold")
-			n.Fatalf("waited in vain: %s: %v\n%s", what, err, log)
+			n.Fatalf("timed out waiting for %s: %v\n%s", what, err, log)
 		}
 		<-tick.C
 	}
@@ -127,7 +127,7 @@ func (n *node) irqs() map[string]cpuset.Set {
 
 func affinityOf(irq string) string { return "/proc/irq/" + irq + "/smp_affinity_list" }
 
-// put writes a file of the kernel's as anybody may.
+// put writes a file of the kernel, as another process would.
 func put(name, value string) error {
 	f, err := os.OpenFile(name, os.O_WRONLY, 0)
 	if err != nil {
@@ -173,7 +173,7 @@ func (n *node) dump() map[string]string {
 		flags, err := strconv.ParseUint(fields[6], 10, 64)
 		name := text[strings.IndexByte(text, '(')+1 : i]
 		if err != nil || flags&0x200000 == 0 || flags&0x4000000 != 0 || strings.HasPrefix(name, "irq/") {
-			continue // no thread of the kernel, or one that is bound
+			continue // no kernel thread, or a bound one
 		}
 		status, err := os.ReadFile(filepath.Dir(f) + "/status")
 		if err != nil {

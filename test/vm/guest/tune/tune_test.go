@@ -58,7 +58,7 @@ func TestInterrupts(t *testing.T) {
 	t.Logf("%d interrupts, %d of them can be moved", len(n.irqs()), len(movable))
 	n.run("systemctl", "start", "cpupoold")
 	if d := cmp.Diff(before, n.dump()); d != "" {
-		t.Errorf("a daemon of whom nobody asks anything (-before +after):\n%s", d)
+		t.Errorf("changes by a daemon without owners (-before +after):\n%s", d)
 	}
 
 	n.write(manifest, pod)
@@ -93,7 +93,7 @@ func TestInterrupts(t *testing.T) {
 	n.balancer()
 }
 
-// same compares what the machine has with what it had. Threads come and go.
+// same compares the machine's values with the earlier ones. Threads may start and end.
 func (n *node) same(before map[string]string) error {
 	n.Helper()
 	after := n.dump()
@@ -112,7 +112,8 @@ func (n *node) same(before map[string]string) error {
 	return nil
 }
 
-// becomesQuiet waits for it, and returns the CPUs: those of the container, as the kernel has them.
+// becomesQuiet waits until the interrupts are off the container's CPUs, and returns these CPUs
+// from the kernel.
 func (n *node) becomesQuiet(movable []string) (quiet cpuset.Set) {
 	n.Helper()
 	n.eventually("quiet", func() error {
@@ -132,7 +133,7 @@ func (n *node) becomesQuiet(movable []string) (quiet cpuset.Set) {
 	return quiet
 }
 
-// hasContainer says that a container's cgroup runs on exactly these CPUs.
+// hasContainer checks that a container's cgroup runs on exactly these CPUs.
 func (n *node) hasContainer(cpus cpuset.Set) error {
 	files, err := filepath.Glob("/sys/fs/cgroup/kubepods.slice/kubepods-pod*.slice/*.scope/cpuset.cpus.effective")
 	for _, f := range files {
@@ -201,7 +202,7 @@ func (n *node) foreignWriter(movable []string, quiet cpuset.Set) {
 	if err := put(affinityOf(irq), ours); err != nil {
 		n.Error(err)
 	}
-	n.eventually("no contest any more", func() error {
+	n.eventually("end of the write conflict", func() error {
 		if n.metrics(`cpupoold_problems{code="HostSettingsContested"} 1`) == nil {
 			return errors.New("there still is one")
 		}
@@ -209,7 +210,8 @@ func (n *node) foreignWriter(movable []string, quiet cpuset.Set) {
 	})
 }
 
-// balancer is about the real irqbalance: it is told, and told again after its restart.
+// balancer checks the real irqbalance: the daemon sends it the CPUs at once, and again
+// after its restart.
 func (n *node) balancer() {
 	n.Helper()
 	const program = "/opt/irqbalance/irqbalance"
@@ -237,20 +239,20 @@ func (n *node) balancer() {
 		m := tune.Machine{Possible: cpuset.Range(0, 7), Online: cpuset.Range(0, 7)}
 		seen, err := tune.NewBalancer(proc, sys, os.DirFS("/etc"), m).Read(n.Context())
 		if err == nil && (len(seen) != 1 || seen[0].Value != quiet.String()) {
-			err = fmt.Errorf("irqbalance leaves alone %v; want %s", seen, quiet)
+			err = fmt.Errorf("excluded CPUs of irqbalance = %v; want %s", seen, quiet)
 		}
 		return err
 	}
 	start()
-	n.eventually("irqbalance leaves the CPUs alone", bans)
+	n.eventually("irqbalance excludes the CPUs", bans)
 	n.run("systemctl", "stop", "irqbalance-test")
 	start()
-	n.eventually("irqbalance leaves them alone after its restart", bans)
+	n.eventually("irqbalance excludes the CPUs after its restart", bans)
 	n.eventually("the metric", func() error { return n.metrics(`cpupoold_host_settings_moved{kind="irqbalance"} 1`) })
 	began := time.Now()
 	n.run("systemctl", "stop", "cpupoold")
 	n.Logf("restore: %s", n.run("cpupoold", "restore"))
 	quiet = cpuset.Set{}
-	n.eventually("irqbalance is told to forget it", bans)
+	n.eventually("irqbalance gets an empty list", bans)
 	n.Logf("irqbalance followed %v after the restore", time.Since(began).Round(time.Second))
 }

@@ -20,7 +20,7 @@ import (
 	"github.com/cpupoold/cpupoold/test/vm/internal/manifest"
 )
 
-var rounds = flag.Int("rounds", 3, "how often containers come and go")
+var rounds = flag.Int("rounds", 3, "how often containers start and stop")
 
 // config has everything that writes: pools, host slices, a unit, partitions where the kernel has them, and interrupts.
 const config = `apiVersion: config.cpupoold.io/v1alpha1
@@ -43,7 +43,8 @@ func reconfigured() string {
 
 type node struct{ *guestnode.Node }
 
-// TestUndo: after pods that come and go, reconfigurations and kills, `restore` makes the node what it was, also when it has lost its journal.
+// TestUndo checks that `restore` restores all values of the node after pods have started and stopped, after reconfigurations and kills, and
+// without the journal.
 func TestUndo(t *testing.T) {
 	n := &node{guestnode.New(t)}
 	n.Run("systemd-run", "--unit=du", "sleep", "infinity")
@@ -85,7 +86,8 @@ func TestUndo(t *testing.T) {
 	n.restores("without a journal", before)
 }
 
-// restores compares what a dry run says with what is done, and the node with what it was.
+// restores compares the output of a dry run with the changes, and the node with its
+// earlier values.
 func (n *node) restores(how string, before map[string]string) {
 	n.Helper()
 	changed := n.dump()
@@ -94,7 +96,7 @@ func (n *node) restores(how string, before map[string]string) {
 		n.Errorf("%s: a dry run has changed:\n%s", how, strings.Join(diff, "\n"))
 	}
 	if len(said.Changes) == 0 {
-		n.Errorf("%s: nothing is to be put back", how)
+		n.Errorf("%s: no changes; want some", how)
 	}
 	done := n.restore()
 	if a, b := list(said.Changes), list(done.Changes); !slices.Equal(a, b) {
@@ -110,7 +112,7 @@ func (n *node) restores(how string, before map[string]string) {
 	if diff := differences(before, after); len(diff) > 0 {
 		n.Errorf("%s: not as it was:\n%s", how, strings.Join(diff, "\n"))
 	}
-	n.Logf("%s: %d values put back (note %q), %d of %d values are told in another way", how, len(done.Changes), done.Note, told(before, after), len(before))
+	n.Logf("%s: %d values restored (note %q), %d of %d values have another form", how, len(done.Changes), done.Note, reworded(before, after), len(before))
 }
 
 func (n *node) restore(args ...string) (r restore.Report) {
@@ -132,7 +134,7 @@ func stay() []manifest.Pod {
 	return []manifest.Pod{app("owner", "1", true), app("web", "200m", false), app("fraction", "500m", true), platform}
 }
 
-// guests are those that come and go.
+// guests returns the pods that start and stop.
 func guests() (pods []manifest.Pod) {
 	for _, p := range stay() {
 		p.Name += "-guest"
@@ -165,7 +167,7 @@ func (n *node) kubeletSettles() {
 	})
 }
 
-// dump is all that the daemon could have changed, and more, by what it is.
+// dump returns all values that the daemon could have changed, and more, by their names.
 func (n *node) dump() map[string]string {
 	n.Helper()
 	all := n.dumpOf("")
@@ -216,8 +218,8 @@ func (n *node) dumpOf(root cgroup.Path) map[string]string {
 	return all
 }
 
-// same are the values that the kernel or systemd treat alike: a cpuset cannot be cleared before kernel 7.0, and runtimes cannot clear what
-// they have recorded; all CPUs, or NUMA nodes, are the same as none named.
+// same reports whether the kernel or systemd treat two values alike. Before kernel 7.0 a cpuset cannot be cleared, and runtimes cannot
+// clear their recorded values. So all CPUs, or all NUMA nodes, equal an empty value.
 func same(key, was, is string) bool {
 	switch {
 	case was == is:
@@ -230,7 +232,8 @@ func same(key, was, is string) bool {
 	return false
 }
 
-// differences are the values of what is in both dumps: units and cgroups of the commands of this test come and go.
+// differences compares the values in both dumps. Other values belong to units and cgroups that started or stopped
+// during the test.
 func differences(before, after map[string]string) (lines []string) {
 	for _, key := range slices.Sorted(maps.Keys(before)) {
 		if is, there := after[key]; there && !same(key, before[key], is) {
@@ -240,8 +243,8 @@ func differences(before, after map[string]string) (lines []string) {
 	return lines
 }
 
-// told is how many are the same in another way.
-func told(before, after map[string]string) (n int) {
+// reworded returns the number of values with another form of the same meaning.
+func reworded(before, after map[string]string) (n int) {
 	for key, was := range before {
 		if is, there := after[key]; there && is != was {
 			n++

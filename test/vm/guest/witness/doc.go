@@ -1,3 +1,4 @@
-// Package witness is a guest test suite: containers whose process says where it was when it began, on any runtime. With NRI none ever runs
-// outside its pool; without, the suite tells how many do and for how long, and that each ends inside.
+// Package witness is a guest test suite. It starts containers whose process reports the CPUs of its start, on any runtime. With NRI none
+// of them ever runs outside its pool. Without NRI, the suite counts the containers outside and their time, and checks that each ends in
+// its pool.
 package witness

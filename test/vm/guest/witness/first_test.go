@@ -13,7 +13,7 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
 
-// How many witnesses TestFirstInstruction starts.
+// Numbers of containers that TestFirstInstruction starts.
 var (
 	oneByOne = flag.Int("witnesses", 30, "containers that TestFirstInstruction starts one after another")
 	atOnce   = flag.Int("witnesses-at-once", 10, "containers that it starts at once")
@@ -42,15 +42,15 @@ type course struct {
 	witnesses, outside map[string]int // by kind: shared, guaranteed
 }
 
-// TestFirstInstruction starts witnesses, with a fixed list and with CPUs taken out of the shared pool. With NRI none of them ever runs
-// outside its pool; without, all end inside.
+// TestFirstInstruction starts containers with a fixed list and with CPUs taken out of the shared pool. With NRI none of them ever runs
+// outside its pool. Without it, all end inside.
 func TestFirstInstruction(t *testing.T) {
 	allowTime(t)
 	for name, c := range map[string]struct {
 		config string
-		shared place // of one witness at a time
+		shared place // of one container at a time
 		owners cpuset.Set
-		crowd  place // of witnesses in the shared pool while others get CPUs of their own
+		crowd  place // of containers in the shared pool while others get exclusive CPUs
 	}{
 		"fixed": {
 			fmt.Sprintf(pools, "2-3", "cpus: 4-7"),
@@ -116,7 +116,7 @@ func TestFirstInstruction(t *testing.T) {
 	}
 }
 
-// connected waits until the daemon is asked before containers are made, where the runtime can ask.
+// connected waits until the runtime sends creations to the daemon, if the runtime has NRI.
 func (n *course) connected() {
 	n.Helper()
 	state := "absent"
@@ -133,11 +133,12 @@ func (n *course) connected() {
 	})
 }
 
-// judge hears a witness: with NRI, it must have begun in its place.
+// judge checks the report of a container. With NRI, the process must have begun in its
+// pool.
 func (n *course) judge(p pod, kind string, where place) {
 	n.Helper()
 	n.witnesses[kind]++
-	problem := where.outside(n.hear(p), n.Runtime.NRI)
+	problem := where.outside(n.readReport(p), n.Runtime.NRI)
 	if problem == "" {
 		return
 	}
@@ -149,7 +150,8 @@ func (n *course) judge(p pod, kind string, where place) {
 	n.Logf("%s, %s: %s", p.name, kind, problem)
 }
 
-// inside waits until the kernel confirms that a witness is in its place, and returns its CPUs.
+// inside waits until the kernel confirms that a container is in its pool, and returns its
+// CPUs.
 func (n *course) inside(p pod, where place) (cpus cpuset.Set) {
 	n.Helper()
 	n.Eventually("place of "+p.name, func() error {
@@ -166,11 +168,11 @@ func (n *course) inside(p pod, where place) (cpus cpuset.Set) {
 	return cpus
 }
 
-// report says how it went, and how the daemon has measured it.
+// report logs the counts and the daemon's own measurement.
 func (n *course) report() {
 	n.Helper()
 	for kind, count := range n.witnesses {
-		n.Logf("%s, NRI %v: %d of %d witnesses began outside", kind, n.Runtime.NRI, n.outside[kind], count)
+		n.Logf("%s, NRI %v: %d of %d containers began outside", kind, n.Runtime.NRI, n.outside[kind], count)
 	}
 	n.agree()
 }

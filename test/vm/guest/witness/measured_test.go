@@ -57,8 +57,8 @@ func placements(text string) (map[string]map[string]measured, error) {
 	return all, nil
 }
 
-// agree compares the daemon's histograms with what the witnesses have said: each of them is counted once (and a container that was not let
-// begin, maybe), and no one who began outside is among those that were inside all the time. More may have been seen outside, before their
+// agree compares the daemon's histograms with the containers' reports. Each container is counted once; one that could not begin may be
+// counted, too. A container that began outside must not count as always inside. The daemon may see more of them outside, before their
 // first instruction.
 func (n *course) agree() {
 	n.Helper()
@@ -68,7 +68,7 @@ func (n *course) agree() {
 		outside += n.outside[kind]
 	}
 	var all map[string]map[string]measured
-	n.Eventually("every witness measured", func() error {
+	n.Eventually("every container measured", func() error {
 		text, err := n.metrics("cpupoold_placement_")
 		if err != nil {
 			return err
@@ -93,7 +93,7 @@ func (n *course) agree() {
 			n.Logf("%s %s: %v, %v of them within 1 ms, %.3f s in all", name, path, h.count, h.least, h.sum)
 		}
 		if longer < float64(outside) {
-			n.Errorf("%s: %v of more than 1 ms, but %d witnesses began outside\n%s", name, longer, outside, n.Evidence())
+			n.Errorf("%s: %v of more than 1 ms, but %d containers began outside\n%s", name, longer, outside, n.Evidence())
 		}
 	}
 }

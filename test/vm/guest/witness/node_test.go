@@ -35,7 +35,8 @@ type node struct {
 	unstarted atomic.Int64 // containers that were created, and not let begin
 }
 
-// newNode stops the kubelet until the end of the test; what the test has left is removed.
+// newNode stops the kubelet until the end of the test. The cleanup removes the containers
+// of the test.
 func newNode(t *testing.T) *node {
 	t.Helper()
 	n := &node{Node: guestnode.New(t)}
@@ -52,9 +53,9 @@ func newNode(t *testing.T) *node {
 	return n
 }
 
-// allowTime has the runtime wait for 20 s where it would wait for 2 s: for the daemon's answer over NRI, after which it goes on without the
-// daemon, as it should, and containers begin anywhere; and, containerd, for the state of a pod, without which it looks for the pod's
-// namespaces at process 0. On emulated CPUs that others use too, either may take so long.
+// allowTime raises two timeouts of the runtime from 2 s to 20 s. The first is the wait for the daemon's NRI reply, after which a container
+// begins anywhere. The second is containerd's wait for the state of a pod, after which it looks for the pod's namespaces at process 0.
+// Emulated CPUs can exceed both.
 func allowTime(t *testing.T) {
 	t.Helper()
 	n := guestnode.New(t)
@@ -78,7 +79,7 @@ const (
 	oldConfig = "/etc/containerd/config.toml"                                // all that containerd 1.7 reads
 )
 
-// isOld says whether the runtime is containerd 1.7.
+// isOld reports whether the runtime is containerd 1.7.
 func isOld(n *guestnode.Node) bool {
 	n.Helper()
 	ctx, cancel := patiently()
@@ -128,7 +129,7 @@ func patiently() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.Background(), guestnode.Patience)
 }
 
-// pod and its one container, whose process says what it found when it began.
+// pod has one container, whose process reports its state at its start.
 type pod struct {
 	id, container, name string
 	log                 string // file

@@ -9,7 +9,8 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
 
-// TestSwitchedOn: containerd 1.7, which comes with NRI off, asks with the lines of docs/how-to/install.md; and then none begins outside.
+// TestSwitchedOn checks that containerd 1.7, which comes with NRI off, calls the daemon with the lines of docs/how-to/install.md, and
+// that then no container begins outside.
 func TestSwitchedOn(t *testing.T) {
 	n := &course{newNode(t), make(map[string]int), make(map[string]int)}
 	if !isOld(n.Node) {

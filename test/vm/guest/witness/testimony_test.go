@@ -10,7 +10,7 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
 
-// testimony is what a container's process has found when it began.
+// testimony holds the values that a container's process found at its start.
 type testimony struct {
 	cpus      cpuset.Set // Cpus_allowed_list
 	beganWith string     // how many CPUs it was allowed when it was executed
@@ -18,8 +18,8 @@ type testimony struct {
 	told      string     // CPUPOOL_CPUS in its environment: only with NRI
 }
 
-// hear waits until a witness has said all.
-func (n *node) hear(p pod) (found testimony) {
+// readReport waits until the process of a container has reported all values.
+func (n *node) readReport(p pod) (found testimony) {
 	n.Helper()
 	n.Eventually("testimony of "+p.name, func() error {
 		data, err := os.ReadFile(p.log)
@@ -63,13 +63,13 @@ func read(log string) map[string]string {
 	return said
 }
 
-// place is where a witness has to be.
+// place is the expected pool of a container.
 type place struct {
 	pool  cpuset.Set
 	count int // of its CPUs; 0 where others take CPUs of the pool, and give them back, while it begins
 }
 
-// outside says what is wrong with a testimony, empty if nothing is.
+// outside returns the first error of a report, or an empty string.
 func (p place) outside(w testimony, nri bool) string {
 	told, err := cpuset.Parse(w.told)
 	switch {
@@ -85,7 +85,8 @@ func (p place) outside(w testimony, nri bool) string {
 	return ""
 }
 
-// began says whether a process in this place may have been executed with that many CPUs.
+// began reports whether a process in this place may have been executed with that many
+// CPUs.
 func (p place) began(with string) bool {
 	var count int
 	if _, err := fmt.Sscan(with, &count); err != nil {
