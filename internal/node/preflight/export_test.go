@@ -6,16 +6,10 @@ var (
 	ParseLocks           = parseLocks
 )
 
-// ParseKubeletConfig returns the values by key; nil means absent.
-func ParseKubeletConfig(b []byte) (map[string]*string, error) {
+// ParseKubeletConfig returns the values of settings by key.
+func ParseKubeletConfig(b []byte) (map[string]string, error) {
 	c, err := parseKubeletConfig(b)
-	return map[string]*string{
-		"cpuManagerPolicy":      c.cpuManagerPolicy,
-		"cgroupDriver":          c.cgroupDriver,
-		"reservedSystemCPUs":    c.reservedSystemCPUs,
-		"topologyManagerPolicy": c.topologyManagerPolicy,
-		"memoryManagerPolicy":   c.memoryManagerPolicy,
-	}, err
+	return c.values, err
 }
 
 // CheckNames returns the names of all checks.

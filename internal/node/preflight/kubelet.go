@@ -60,15 +60,9 @@ func readKubelet(root fs.FS, dir string) kubeletFacts {
 	}
 	k.endpoint, _ = process.Endpoint(dir) // checkKubeletConfig reports a file that cannot be read
 	source := fmt.Sprintf("command line of the kubelet (process %d)", process.PID)
-	for name, s := range map[string]*setting{
-		"cpu-manager-policy":      &k.policy,
-		"cgroup-driver":           &k.cgroupDriver,
-		"reserved-cpus":           &k.reserved,
-		"topology-manager-policy": &k.topology,
-		"memory-manager-policy":   &k.memory,
-	} {
-		if value, ok := flags[name]; ok {
-			*s = setting{value, source, "--" + name}
+	for _, s := range k.settings() {
+		if value, ok := flags[s.flag]; ok {
+			*s.to = setting{value, source, "--" + s.flag}
 		}
 	}
 	if gates, ok := flags["feature-gates"]; ok {
@@ -78,6 +72,22 @@ func readKubelet(root fs.FS, dir string) kubeletFacts {
 		k.strict = hasStrictReservation(strings.Split(options, ","))
 	}
 	return k
+}
+
+// kubeletSetting is a single value with its flag and its key in configuration files.
+type kubeletSetting struct {
+	flag, key string
+	to        *setting
+}
+
+func (k *kubeletFacts) settings() []kubeletSetting {
+	return []kubeletSetting{
+		{"cpu-manager-policy", "cpuManagerPolicy", &k.policy},
+		{"cgroup-driver", "cgroupDriver", &k.cgroupDriver},
+		{"reserved-cpus", "reservedSystemCPUs", &k.reserved},
+		{"topology-manager-policy", "topologyManagerPolicy", &k.topology},
+		{"memory-manager-policy", "memoryManagerPolicy", &k.memory},
+	}
 }
 
 // readConfig applies a configuration file.
@@ -95,11 +105,11 @@ func (k *kubeletFacts) readConfig(f hostkubelet.File) {
 		return
 	}
 	k.known = true
-	k.policy.overlay(config.cpuManagerPolicy, file, "cpuManagerPolicy")
-	k.cgroupDriver.overlay(config.cgroupDriver, file, "cgroupDriver")
-	k.reserved.overlay(config.reservedSystemCPUs, file, "reservedSystemCPUs")
-	k.topology.overlay(config.topologyManagerPolicy, file, "topologyManagerPolicy")
-	k.memory.overlay(config.memoryManagerPolicy, file, "memoryManagerPolicy")
+	for _, s := range k.settings() {
+		if value, ok := config.values[s.key]; ok {
+			*s.to = setting{value, file, s.key}
+		}
+	}
 	k.setGates(config.gates)
 	if config.strict != nil {
 		k.strict = *config.strict
@@ -118,69 +128,49 @@ func hasStrictReservation(options []string) bool {
 	return false
 }
 
-// kubeletConfig holds the keys that the checks use. A nil value means that the key is absent.
+// kubeletConfig holds the keys that the checks use.
 type kubeletConfig struct {
-	cpuManagerPolicy, cgroupDriver, reservedSystemCPUs *string
-	topologyManagerPolicy, memoryManagerPolicy         *string
-	strict                                             *bool // cpuManagerPolicyOptions
-	system                                             yaml.Node
-	gates                                              map[string]bool
+	values map[string]string // of settings, by key; absent keys are missing
+	strict *bool             // cpuManagerPolicyOptions; nil if absent
+	system yaml.Node
+	gates  map[string]bool
 }
 
 // parseKubeletConfig parses a KubeletConfiguration or a drop-in, in YAML or JSON. A null
 // value, with which a drop-in removes a value of the main file, becomes the empty string.
 func parseKubeletConfig(b []byte) (kubeletConfig, error) {
 	var keys struct {
-		CPUManagerPolicy      yaml.Node `yaml:"cpuManagerPolicy"`
-		CgroupDriver          yaml.Node `yaml:"cgroupDriver"`
-		ReservedSystemCPUs    yaml.Node `yaml:"reservedSystemCPUs"`
-		TopologyManagerPolicy yaml.Node `yaml:"topologyManagerPolicy"`
-		MemoryManagerPolicy   yaml.Node `yaml:"memoryManagerPolicy"`
-		SystemPartition       yaml.Node `yaml:"systemPartition"`
-
-		CPUManagerPolicyOptions map[string]string `yaml:"cpuManagerPolicyOptions"`
-		FeatureGates            map[string]bool   `yaml:"featureGates"`
+		SystemPartition         yaml.Node            `yaml:"systemPartition"`
+		CPUManagerPolicyOptions map[string]string    `yaml:"cpuManagerPolicyOptions"`
+		FeatureGates            map[string]bool      `yaml:"featureGates"`
+		Others                  map[string]yaml.Node `yaml:",inline"`
 	}
 	if err := yaml.Unmarshal(b, &keys); err != nil {
 		return kubeletConfig{}, fmt.Errorf("parse kubelet configuration: %w", err)
 	}
-	c := kubeletConfig{system: keys.SystemPartition, gates: keys.FeatureGates}
+	c := kubeletConfig{values: make(map[string]string), system: keys.SystemPartition, gates: keys.FeatureGates}
 	if keys.CPUManagerPolicyOptions != nil {
 		on, err := strconv.ParseBool(keys.CPUManagerPolicyOptions["strict-cpu-reservation"])
 		on = on && err == nil
 		c.strict = &on
 	}
-	return c, errors.Join(
-		scalar(&c.cpuManagerPolicy, &keys.CPUManagerPolicy, "cpuManagerPolicy"),
-		scalar(&c.cgroupDriver, &keys.CgroupDriver, "cgroupDriver"),
-		scalar(&c.reservedSystemCPUs, &keys.ReservedSystemCPUs, "reservedSystemCPUs"),
-		scalar(&c.topologyManagerPolicy, &keys.TopologyManagerPolicy, "topologyManagerPolicy"),
-		scalar(&c.memoryManagerPolicy, &keys.MemoryManagerPolicy, "memoryManagerPolicy"),
-	)
-}
-
-func scalar(to **string, node *yaml.Node, key string) error {
-	if node.Kind == yaml.AliasNode {
-		node = node.Alias
+	var errs []error
+	for _, s := range new(kubeletFacts).settings() {
+		node, there := keys.Others[s.key]
+		if node.Kind == yaml.AliasNode {
+			node = *node.Alias
+		}
+		switch {
+		case !there:
+		case node.Kind != yaml.ScalarNode:
+			errs = append(errs, fmt.Errorf("parse kubelet configuration: line %d: %s: want a single value", node.Line, s.key))
+		case node.ShortTag() == "!!null":
+			c.values[s.key] = ""
+		default:
+			c.values[s.key] = node.Value
+		}
 	}
-	switch {
-	case node.IsZero():
-		return nil
-	case node.Kind != yaml.ScalarNode:
-		return fmt.Errorf("parse kubelet configuration: line %d: %s: want a single value", node.Line, key)
-	case node.ShortTag() == "!!null":
-		*to = new(string)
-	default:
-		*to = &node.Value
-	}
-	return nil
-}
-
-// overlay sets the value of a later file, if the file has one.
-func (s *setting) overlay(value *string, file, key string) {
-	if value != nil {
-		*s = setting{*value, file, key}
-	}
+	return c, errors.Join(errs...)
 }
 
 // parseCPUManagerState returns policyName of the kubelet's cpu_manager_state. Versions 1 to 4

@@ -52,7 +52,7 @@ func TestParseKubeletConfig(t *testing.T) {
 			if err != nil {
 				return
 			}
-			got := []string{orAbsent(values["cpuManagerPolicy"]), orAbsent(values["cgroupDriver"]), orAbsent(values["reservedSystemCPUs"])}
+			got := []string{orAbsent(values, "cpuManagerPolicy"), orAbsent(values, "cgroupDriver"), orAbsent(values, "reservedSystemCPUs")}
 			if diff := cmp.Diff([]string{c.policy, c.driver, c.reserved}, got); diff != "" {
 				t.Errorf("values (-want +got):\n%s", diff)
 			}
@@ -115,8 +115,8 @@ func FuzzParseKubeletConfig(f *testing.F) {
 			t.Fatalf("%s: %v", file, err)
 		}
 		for key, value := range values {
-			if w := want[key]; w != nil && utf8.ValidString(*w) && *w != orAbsent(value) {
-				t.Errorf("%s: %q; want %q", key, orAbsent(value), *w)
+			if w, there := want[key]; there && utf8.ValidString(w) && w != value {
+				t.Errorf("%s: %q; want %q", key, value, w)
 			}
 		}
 	})
@@ -132,11 +132,11 @@ func FuzzParseLocks(f *testing.F) {
 	})
 }
 
-func orAbsent(s *string) string {
-	if s == nil {
-		return "absent"
+func orAbsent(values map[string]string, key string) string {
+	if value, there := values[key]; there {
+		return value
 	}
-	return *s
+	return "absent"
 }
 
 func checkError(t *testing.T, err error, want string) {
