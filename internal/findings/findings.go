@@ -63,6 +63,11 @@ type Finding struct {
 	Remedy string `json:"remedy,omitempty"`
 }
 
+// New returns a finding without a check; remedy is empty if no action is necessary.
+func New(s Severity, subject, found, remedy string) Finding {
+	return Finding{Severity: s, Subject: subject, Found: found, Remedy: remedy}
+}
+
 // String returns the finding in one line: subject, problem, remedy.
 func (f Finding) String() string {
 	if f.Remedy == "" {

@@ -47,12 +47,9 @@ func (k Kernel) Affinity() []findings.Finding {
 	if !k.Before(6, 2) {
 		return nil
 	}
-	return []findings.Finding{{
-		Severity: findings.Info,
-		Subject:  "kernel " + k.release,
-		Found:    "a change of a container's CPUs discards the affinities that its threads have set (kernels up to 6.1)",
-		Remedy:   "use kernel 6.8 or later for programs that pin their own threads",
-	}}
+	return []findings.Finding{findings.New(findings.Info, "kernel "+k.release,
+		"a change of a container's CPUs discards the affinities that its threads have set (kernels up to 6.1)",
+		"use kernel 6.8 or later for programs that pin their own threads")}
 }
 
 // Reload reports kernels that can clear a populated cpuset (7.0 and later). Systemd does so at
@@ -62,21 +59,15 @@ func (k Kernel) Reload(systemd string) []findings.Finding {
 	if k.Before(7, 0) {
 		return nil
 	}
-	return []findings.Finding{{
-		Severity: findings.Info,
-		Subject:  "kernel " + k.release,
-		Found:    fmt.Sprintf("with %s a daemon-reload clears every cpuset.cpus that was only written to the file (kernels from 7.0 on)", systemd),
-		Remedy:   "nothing for cpupoold, which persists its sets with systemd and the runtime; let no other process write cpuset.cpus",
-	}}
+	return []findings.Finding{findings.New(findings.Info, "kernel "+k.release,
+		fmt.Sprintf("with %s a daemon-reload clears every cpuset.cpus that was only written to the file (kernels from 7.0 on)", systemd),
+		"nothing for cpupoold, which persists its sets with systemd and the runtime; let no other process write cpuset.cpus")}
 }
 
 // NoPartitions returns the finding that the kernel has no cpuset.cpus.exclusive. The subject
 // names the evidence, and found starts the sentence.
 func (k Kernel) NoPartitions(subject, found string) findings.Finding {
-	return findings.Finding{
-		Severity: findings.Info,
-		Subject:  subject,
-		Found:    fmt.Sprintf("%s: kernel %s cannot keep host processes off exclusive CPUs", found, k.release),
-		Remedy:   "confine host services to the management CPUs, or use kernel 6.7 or later",
-	}
+	return findings.New(findings.Info, subject,
+		fmt.Sprintf("%s: kernel %s cannot keep host processes off exclusive CPUs", found, k.release),
+		"confine host services to the management CPUs, or use kernel 6.7 or later")
 }

@@ -13,23 +13,17 @@ const Static = "static"
 // KubeletStatic returns the finding that the kubelet allocates exclusive CPUs, as cpupoold
 // does. The key holds the policy, and stateFile is the state file of the CPU manager.
 func KubeletStatic(subject, key, stateFile string) findings.Finding {
-	return findings.Finding{
-		Severity: findings.Refuse,
-		Subject:  subject,
-		Found:    fmt.Sprintf("%s is %s: the kubelet would overwrite the CPUs of every container that cpupoold places", key, Static),
-		Remedy: fmt.Sprintf("drain the node, stop the kubelet, set cpuManagerPolicy: none, remove %s, start the kubelet; "+
-			"or leave exclusive CPUs to the kubelet: write guaranteed: {exclusive: kubelet}", stateFile),
-	}
+	return findings.New(findings.Refuse, subject,
+		fmt.Sprintf("%s is %s: the kubelet would overwrite the CPUs of every container that cpupoold places", key, Static),
+		fmt.Sprintf("drain the node, stop the kubelet, set cpuManagerPolicy: none, remove %s, start the kubelet; "+
+			"or leave exclusive CPUs to the kubelet: write guaranteed: {exclusive: kubelet}", stateFile))
 }
 
 // StricterTopology returns the finding that the kubelet's topology manager refuses more than
 // cpupoold. The subject names the key of cpupoold's policy.
 func StricterTopology(subject, ours, theirs string) findings.Finding {
-	return findings.Finding{
-		Severity: findings.Warning,
-		Subject:  subject,
-		Found: fmt.Sprintf("is %s, but the kubelet's topologyManagerPolicy is %s: it refuses pods whose devices are not aligned, but their CPUs may be on other NUMA nodes",
+	return findings.New(findings.Warning, subject,
+		fmt.Sprintf("is %s, but the kubelet's topologyManagerPolicy is %s: it refuses pods whose devices are not aligned, but their CPUs may be on other NUMA nodes",
 			ours, theirs),
-		Remedy: "set topology-policy: " + theirs,
-	}
+		"set topology-policy: "+theirs)
 }

@@ -8,20 +8,14 @@ const EnableNRI = "enable NRI in the runtime (the default of containerd 2.0 and 
 // WithoutNRI returns the finding that the runtime does not ask cpupoold before a container
 // starts. Found is the start of the sentence.
 func WithoutNRI(subject, found, remedy string) findings.Finding {
-	return findings.Finding{
-		Severity: findings.Info,
-		Subject:  subject,
-		Found:    found + ": containers are placed when the runtime reports them, milliseconds after their first instruction",
-		Remedy:   remedy,
-	}
+	return findings.New(findings.Info, subject,
+		found+": containers are placed when the runtime reports them, milliseconds after their first instruction",
+		remedy)
 }
 
 // Docker returns the finding that the runtime is cri-dockerd.
 func Docker(subject string) findings.Finding {
-	return findings.Finding{
-		Severity: findings.Error,
-		Subject:  subject,
-		Found:    "is cri-dockerd, which reports no cgroups of containers: cpupoold cannot place them",
-		Remedy:   "use containerd or CRI-O",
-	}
+	return findings.New(findings.Error, subject,
+		"is cri-dockerd, which reports no cgroups of containers: cpupoold cannot place them",
+		"use containerd or CRI-O")
 }

@@ -53,13 +53,10 @@ func (r Requests) Findings() []findings.Finding {
 		if n := first.count - 1; n > 0 {
 			more = fmt.Sprintf(" (and %d more)", n)
 		}
-		all = append(all, findings.Finding{
-			Severity: findings.Warning,
-			Subject:  fmt.Sprintf("pod %s%s", first.pod, more),
-			Found: fmt.Sprintf("requests CPUs from %s (annotation %s): cpupoold places it as any other pod; if %s runs, it and cpupoold overwrite each other's CPUs",
+		all = append(all, findings.New(findings.Warning, fmt.Sprintf("pod %s%s", first.pod, more),
+			fmt.Sprintf("requests CPUs from %s (annotation %s): cpupoold places it as any other pod; if %s runs, it and cpupoold overwrite each other's CPUs",
 				manager, first.annotation, manager),
-			Remedy: fmt.Sprintf("remove %s from the node, or the annotation from its pods", manager),
-		})
+			fmt.Sprintf("remove %s from the node, or the annotation from its pods", manager)))
 	}
 	return all
 }

@@ -54,22 +54,16 @@ func (m Manager) Finding(subject string, standDown bool) findings.Finding {
 
 // Tuned returns the finding that tuned runs, and that its profile is unknown.
 func Tuned(subject string) findings.Finding {
-	return findings.Finding{
-		Severity: findings.Info,
-		Subject:  subject,
-		Found:    "runs, but its profile is not visible here: it may set interrupts, workqueues or the affinity of threads",
-		Remedy:   "run cpupoold check on the host, or mount its /etc/tuned into the pod",
-	}
+	return findings.New(findings.Info, subject,
+		"runs, but its profile is not visible here: it may set interrupts, workqueues or the affinity of threads",
+		"run cpupoold check on the host, or mount its /etc/tuned into the pod")
 }
 
 // Workload returns the finding that CRI-O places pods with an annotation.
 func Workload(subject, annotation, remedy string) findings.Finding {
-	return findings.Finding{
-		Severity: findings.Refuse,
-		Subject:  subject,
-		Found:    "sets CPUs and shares of pods with the annotation " + annotation + ": cpupoold would move them",
-		Remedy:   OrStandDown(remedy, "crioWorkloads"),
-	}
+	return findings.New(findings.Refuse, subject,
+		"sets CPUs and shares of pods with the annotation "+annotation+": cpupoold would move them",
+		OrStandDown(remedy, "crioWorkloads"))
 }
 
 // OrStandDown returns a remedy with its alternative, a key of otherManagers.

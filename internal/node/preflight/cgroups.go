@@ -174,11 +174,8 @@ func checkDriver(e *evidence) []Finding {
 		}
 		others = append(others, path.Join(cgroupRoot, pods.path))
 	}
-	return []Finding{{
-		Severity: Error,
-		Subject:  strings.Join(others, ", "),
-		Found: fmt.Sprintf("created by a kubelet with cgroup driver %s, but %s uses %s",
+	return []Finding{newFinding(Error, strings.Join(others, ", "),
+		fmt.Sprintf("created by a kubelet with cgroup driver %s, but %s uses %s",
 			e.pods[0].driver, e.runtime.name, e.runtime.driver),
-		Remedy: "give both the same driver (kubelet: cgroupDriver; containerd: SystemdCgroup; CRI-O: cgroup_manager), systemd where systemd is PID 1, and reboot",
-	}}
+		"give both the same driver (kubelet: cgroupDriver; containerd: SystemdCgroup; CRI-O: cgroup_manager), systemd where systemd is PID 1, and reboot")}
 }

@@ -47,13 +47,10 @@ func checkHighPerformance(e *evidence) []Finding {
 		if len(annotations) == 0 {
 			continue
 		}
-		f := Finding{
-			Severity: Refuse,
-			Subject:  fmt.Sprintf("%s: crio.runtime.runtimes.%s", h.Source, h.Name),
-			Found: fmt.Sprintf("allowed_annotations has %s: CRI-O writes the CPUs and partitions of pods of this handler that have it",
+		f := newFinding(Refuse, fmt.Sprintf("%s: crio.runtime.runtimes.%s", h.Source, h.Name),
+			fmt.Sprintf("allowed_annotations has %s: CRI-O writes the CPUs and partitions of pods of this handler that have it",
 				strings.Join(annotations, " and ")),
-			Remedy: othermanagers.OrStandDown("remove it from the list and restart CRI-O", "crioHighPerformance"),
-		}
+			othermanagers.OrStandDown("remove it from the list and restart CRI-O", "crioHighPerformance"))
 		if e.config.OtherManagers.CRIOHighPerformance == config.StanceStandDown {
 			f.Severity, f.Remedy = Info, ""
 			f.Found += "; cpupoold skips those pods (otherManagers.crioHighPerformance)"
@@ -68,23 +65,17 @@ func checkInfraCPUSet(e *evidence) []Finding {
 	if s.Value == "" {
 		return nil
 	}
-	return []Finding{{
-		Severity: Warning,
-		Subject:  s.Source,
-		Found:    fmt.Sprintf("crio.runtime.infra_ctr_cpuset is %q: CRI-O pins pause containers there, and cpupoold moves them to the pool of their pod", s.Value),
-		Remedy:   "remove the key and restart CRI-O",
-	}}
+	return []Finding{newFinding(Warning, s.Source,
+		fmt.Sprintf("crio.runtime.infra_ctr_cpuset is %q: CRI-O pins pause containers there, and cpupoold moves them to the pool of their pod", s.Value),
+		"remove the key and restart CRI-O")}
 }
 
 func checkCRIOConfig(e *evidence) []Finding {
 	var findings []Finding
 	for _, f := range e.crio.Unreadable {
-		findings = append(findings, Finding{
-			Severity: Warning,
-			Subject:  f.Name,
-			Found:    fmt.Sprintf("cannot be parsed, so CRI-O may set CPUs: %s", cause(f.Err)),
-			Remedy:   "repair the file: CRI-O will not start with it either",
-		})
+		findings = append(findings, newFinding(Warning, f.Name,
+			fmt.Sprintf("cannot be parsed, so CRI-O may set CPUs: %s", cause(f.Err)),
+			"repair the file: CRI-O will not start with it either"))
 	}
 	return findings
 }

@@ -14,12 +14,9 @@ func checkDepletionFloor(e *evidence) []Finding {
 	if floor <= most {
 		return nil
 	}
-	f := Finding{
-		Severity: Warning,
-		Subject:  e.file + ": depletion.floor",
-		Found:    fmt.Sprintf("is %d, but the shared pool has at most %d CPUs: the node is always depleted", floor, most),
-		Remedy:   fmt.Sprintf("write %d or less, or give the shared pool more CPUs", most),
-	}
+	f := newFinding(Warning, e.file+": depletion.floor",
+		fmt.Sprintf("is %d, but the shared pool has at most %d CPUs: the node is always depleted", floor, most),
+		fmt.Sprintf("write %d or less, or give the shared pool more CPUs", most))
 	switch {
 	case !e.config.Depletion.Shows():
 		f.Found += ", and reports it as a problem"

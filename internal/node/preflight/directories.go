@@ -15,12 +15,9 @@ func checkDirectories(e *evidence) []Finding {
 		if err == nil {
 			continue
 		}
-		findings = append(findings, Finding{
-			Severity: Error,
-			Subject:  e.file + ": " + dir.key,
-			Found:    fmt.Sprintf("%s cannot hold %s: %v", dir.path, dir.use, err),
-			Remedy:   "run as root on a writable file system, let only root write to the directory, or set the key to another one",
-		})
+		findings = append(findings, newFinding(Error, e.file+": "+dir.key,
+			fmt.Sprintf("%s cannot hold %s: %v", dir.path, dir.use, err),
+			"run as root on a writable file system, let only root write to the directory, or set the key to another one"))
 	}
 	return findings
 }
@@ -31,18 +28,12 @@ func checkDaemon(e *evidence) []Finding {
 	pid, err := e.host.LockHolder(lock)
 	switch {
 	case err != nil:
-		return []Finding{{
-			Severity: Info,
-			Subject:  lock,
-			Found:    fmt.Sprintf("cannot find out whether a daemon runs: %v", err),
-		}}
+		return []Finding{newFinding(Info, lock,
+			fmt.Sprintf("cannot find out whether a daemon runs: %v", err), "")}
 	case pid != 0:
-		return []Finding{{
-			Severity: Info,
-			Subject:  lock,
-			Found:    fmt.Sprintf("a daemon runs as process %d", pid),
-			Remedy:   "stop it before you start another one on this node",
-		}}
+		return []Finding{newFinding(Info, lock,
+			fmt.Sprintf("a daemon runs as process %d", pid),
+			"stop it before you start another one on this node")}
 	}
 	return nil
 }

@@ -87,67 +87,37 @@ func (e *evidence) driver() cri.Driver {
 	return ""
 }
 
-// usesCRIO reports whether the runtime is CRI-O. If the runtime does not answer, the name of
-// its socket decides.
-func (e *evidence) usesCRIO() bool {
-	if e.runtime.name != "" {
-		return e.runtime.name == "cri-o"
-	}
-	return path.Base(e.runtime.endpoint) == "crio.sock"
-}
-
 // maybeNoRuntime reports whether no runtime was found and the configuration was refused. It may
 // have the key for a machine without a runtime.
 func (e *evidence) maybeNoRuntime() bool { return e.configErr != nil && e.runtime.findErr != nil }
 
 // need is a precondition of a check.
-type need int
+type need func(*evidence) bool
 
-const (
-	cgroupV2 need = iota
-	kubepods
-	runtimeDriver     // the runtime reports its cgroup driver
-	systemdNeeded     // the cgroup driver is systemd, or units are placed
-	systemdAnswers    // systemd reports its version
-	kubeletConfigured // the kubelet's configuration was read
-	runtimeUsed
-	configured
-	crioInUse
-	kernelVersion
-	cpuTopology
-	resolvedPools
-	exclusiveCPUs // the guaranteed pool has CPUs
-)
+func cgroupV2(e *evidence) bool       { return e.mount.isV2() }
+func kubepods(e *evidence) bool       { return len(e.pods) > 0 }
+func runtimeDriver(e *evidence) bool  { return e.runtime.driver != "" }
+func systemdAnswers(e *evidence) bool { return e.systemd.err == nil }
+func runtimeUsed(e *evidence) bool    { return e.config.HasRuntime() && !e.maybeNoRuntime() }
+func configured(e *evidence) bool     { return e.configErr == nil }
+func kernelVersion(e *evidence) bool  { return e.kernel.err == nil }
+func cpuTopology(e *evidence) bool    { return e.topologyErr == nil }
+func resolvedPools(e *evidence) bool  { return configured(e) && cpuTopology(e) && e.poolsErr == nil }
+func exclusiveCPUs(e *evidence) bool  { return resolvedPools(e) && !e.pools.Guaranteed.IsEmpty() }
 
-func (e *evidence) has(n need) bool {
-	switch n {
-	case cgroupV2:
-		return e.mount.isV2()
-	case kubepods:
-		return len(e.pods) > 0
-	case runtimeDriver:
-		return e.runtime.driver != ""
-	case systemdNeeded:
-		return e.driver() == cri.Systemd || len(e.config.Pools.Units) > 0 || e.config.HostSlices.Enabled
-	case systemdAnswers:
-		return e.systemd.err == nil
-	case kubeletConfigured:
-		return e.kubelet.known && len(e.kubelet.unreadable) == 0
-	case runtimeUsed:
-		return e.config.HasRuntime() && !e.maybeNoRuntime()
-	case configured:
-		return e.configErr == nil
-	case crioInUse:
-		return e.usesCRIO()
-	case kernelVersion:
-		return e.kernel.err == nil
-	case cpuTopology:
-		return e.topologyErr == nil
-	case resolvedPools:
-		return e.configErr == nil && e.topologyErr == nil && e.poolsErr == nil
-	case exclusiveCPUs:
-		return e.has(resolvedPools) && !e.pools.Guaranteed.IsEmpty()
-	default:
-		return false
+// kubeletConfigured reports whether the kubelet's configuration was read.
+func kubeletConfigured(e *evidence) bool { return e.kubelet.known && len(e.kubelet.unreadable) == 0 }
+
+// systemdNeeded reports whether the cgroup driver is systemd, or units are placed.
+func systemdNeeded(e *evidence) bool {
+	return e.driver() == cri.Systemd || len(e.config.Pools.Units) > 0 || e.config.HostSlices.Enabled
+}
+
+// crioInUse reports whether the runtime is CRI-O. If the runtime does not answer, the name of
+// its socket decides.
+func crioInUse(e *evidence) bool {
+	if e.runtime.name != "" {
+		return e.runtime.name == "cri-o"
 	}
+	return path.Base(e.runtime.endpoint) == "crio.sock"
 }

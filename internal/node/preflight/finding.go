@@ -21,6 +21,11 @@ const (
 	Refuse  = findings.Refuse
 )
 
+// newFinding returns a finding; remedy is empty if no action is necessary.
+func newFinding(s Severity, subject, found, remedy string) Finding {
+	return findings.New(s, subject, found, remedy)
+}
+
 // Refusals returns the findings with which the daemon does not start, in the same order.
 func Refusals(all []Finding) []Finding {
 	return slices.DeleteFunc(slices.Clone(all), func(f Finding) bool { return f.Severity != Refuse })

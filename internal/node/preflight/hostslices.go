@@ -65,12 +65,9 @@ func checkHostSlices(e *evidence) []Finding {
 	}
 	cpus := e.hostCPUs()
 	if cpus.IsEmpty() {
-		return []Finding{{
-			Severity: Warning,
-			Subject:  key + ".pool",
-			Found:    fmt.Sprintf("no management pool %s with a list of CPUs exists: host services run on all CPUs", e.config.HostSlices.Pool),
-			Remedy:   "give the pool a list in partitions[].cpus",
-		}}
+		return []Finding{newFinding(Warning, key+".pool",
+			fmt.Sprintf("no management pool %s with a list of CPUs exists: host services run on all CPUs", e.config.HostSlices.Pool),
+			"give the pool a list in partitions[].cpus")}
 	}
 	verdicts := hostslices.Decide(e.hosts.units, cpus, e.placedUnits(), e.podPaths())
 	var findings []Finding
@@ -88,11 +85,8 @@ func checkHostSlices(e *evidence) []Finding {
 		}
 	}
 	for _, to := range slices.Sorted(maps.Keys(pending)) {
-		findings = append(findings, Finding{
-			Severity: Info,
-			Subject:  key,
-			Found:    fmt.Sprintf("%s will be confined to %s", strings.Join(pending[to], ", "), to),
-		})
+		findings = append(findings, newFinding(Info, key,
+			fmt.Sprintf("%s will be confined to %s", strings.Join(pending[to], ", "), to), ""))
 	}
 	return append(findings, e.exposedSlices(key+".units", e.containerCPUs(), known, "name them in hostSlices.units")...)
 }
@@ -147,12 +141,9 @@ func (e *evidence) displacedServices(v hostslices.Verdict) []Finding {
 		if cpus.IsEmpty() || cpus.Overlaps(has) || slices.Contains(v.Has, entry.Name()) {
 			continue
 		}
-		findings = append(findings, Finding{
-			Severity: Warning,
-			Subject:  path.Join(cgroupRoot, string(dir), "cpuset.cpus"),
-			Found:    fmt.Sprintf("is %s, but %s will lose these CPUs: the service will run on the CPUs of the slice", cpus, v.Name),
-			Remedy:   "name the service in units, with exclusive CPUs or a pool",
-		})
+		findings = append(findings, newFinding(Warning, path.Join(cgroupRoot, string(dir), "cpuset.cpus"),
+			fmt.Sprintf("is %s, but %s will lose these CPUs: the service will run on the CPUs of the slice", cpus, v.Name),
+			"name the service in units, with exclusive CPUs or a pool"))
 	}
 	return findings
 }
@@ -184,12 +175,9 @@ func (e *evidence) exposedSlices(subject string, of cpuset.Set, known []cgroup.P
 	if own := cpus.Intersection(e.pools.Guaranteed); !own.IsEmpty() {
 		whose = fmt.Sprintf("including CPUs %s for exclusive containers", own)
 	}
-	return []Finding{{
-		Severity: Warning,
-		Subject:  subject,
-		Found:    fmt.Sprintf("host services in %s may run on CPUs %s, %s", strings.Join(names, ", "), cpus, whose),
-		Remedy:   remedy,
-	}}
+	return []Finding{newFinding(Warning, subject,
+		fmt.Sprintf("host services in %s may run on CPUs %s, %s", strings.Join(names, ", "), cpus, whose),
+		remedy)}
 }
 
 // runsOn returns the CPUs of a cgroup that contains processes, directly or below.

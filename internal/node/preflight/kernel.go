@@ -76,22 +76,16 @@ func checkParking(e *evidence) []Finding {
 	if !e.config.Park || cgroup.PartitionsOf(e.kernel.Version()).Settled {
 		return nil
 	}
-	return []Finding{{
-		Severity: Warning,
-		Subject:  e.file + ": guaranteed.park",
-		Found:    fmt.Sprintf("is true, and with isolation auto, cpupoold creates no partitions on kernel %s: no CPU is parked", e.kernel.Kernel),
-		Remedy:   "use kernel 7.0 or later, write isolation: partition (6.11 or later), or write park: false",
-	}}
+	return []Finding{newFinding(Warning, e.file+": guaranteed.park",
+		fmt.Sprintf("is true, and with isolation auto, cpupoold creates no partitions on kernel %s: no CPU is parked", e.kernel.Kernel),
+		"use kernel 7.0 or later, write isolation: partition (6.11 or later), or write park: false")}
 }
 
 func checkPSI(e *evidence) []Finding {
 	if _, err := readFile(e.root, "/proc/pressure/cpu"); err == nil {
 		return nil
 	}
-	return []Finding{{
-		Severity: Info,
-		Subject:  "/proc/pressure/cpu",
-		Found:    "cannot be read: the metrics of CPU pressure will be missing",
-		Remedy:   "boot with the kernel argument psi=1",
-	}}
+	return []Finding{newFinding(Info, "/proc/pressure/cpu",
+		"cannot be read: the metrics of CPU pressure will be missing",
+		"boot with the kernel argument psi=1")}
 }

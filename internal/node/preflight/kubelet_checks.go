@@ -71,12 +71,9 @@ func checkKubeletState(e *evidence) []Finding {
 		if s.err == nil {
 			continue
 		}
-		findings = append(findings, Finding{
-			Severity: Warning,
-			Subject:  s.file,
-			Found:    fmt.Sprintf("cannot be understood, so the kubelet's CPU manager policy is not certain: %s", cause(s.err)),
-			Remedy:   "stop the kubelet, remove the file, start the kubelet",
-		})
+		findings = append(findings, newFinding(Warning, s.file,
+			fmt.Sprintf("cannot be understood, so the kubelet's CPU manager policy is not certain: %s", cause(s.err)),
+			"stop the kubelet, remove the file, start the kubelet"))
 	}
 	return findings
 }
@@ -88,12 +85,9 @@ func checkKubeletConfig(e *evidence) []Finding {
 		if errors.Is(f.err, fs.ErrPermission) {
 			remedy = "give cpupoold access to the file; ProtectHome= in its unit hides /home and /root"
 		}
-		findings = append(findings, Finding{
-			Severity: Warning,
-			Subject:  f.name,
-			Found:    fmt.Sprintf("cannot be understood, so the kubelet's CPU manager policy is not certain: %s", cause(f.err)),
-			Remedy:   remedy,
-		})
+		findings = append(findings, newFinding(Warning, f.name,
+			fmt.Sprintf("cannot be understood, so the kubelet's CPU manager policy is not certain: %s", cause(f.err)),
+			remedy))
 	}
 	return findings
 }

@@ -26,30 +26,21 @@ func checkKubeletStatic(e *evidence, file string, policies []setting) []Finding 
 		if s.value == nodecheck.Static {
 			continue
 		}
-		findings = append(findings, Finding{
-			Severity: Refuse,
-			Subject:  s.source,
-			Found:    fmt.Sprintf("%s is %s, but %s is kubelet: no program would allocate exclusive CPUs", s.key, s.value, key),
-			Remedy: fmt.Sprintf("drain the node, stop the kubelet, set cpuManagerPolicy: static and reservedSystemCPUs, remove %s, start the kubelet; "+
-				"or let cpupoold allocate them: remove the key", file),
-		})
+		findings = append(findings, newFinding(Refuse, s.source,
+			fmt.Sprintf("%s is %s, but %s is kubelet: no program would allocate exclusive CPUs", s.key, s.value, key),
+			fmt.Sprintf("drain the node, stop the kubelet, set cpuManagerPolicy: static and reservedSystemCPUs, remove %s, start the kubelet; "+
+				"or let cpupoold allocate them: remove the key", file)))
 	}
 	switch {
 	case known:
-	case e.has(kubeletConfigured):
-		findings = append(findings, Finding{
-			Severity: Refuse,
-			Subject:  "kubelet",
-			Found:    fmt.Sprintf("cpuManagerPolicy is not set (default none), but %s is kubelet: no program would allocate exclusive CPUs", key),
-			Remedy:   "set cpuManagerPolicy: static and reservedSystemCPUs; or let cpupoold allocate them: remove the key",
-		})
+	case kubeletConfigured(e):
+		findings = append(findings, newFinding(Refuse, "kubelet",
+			fmt.Sprintf("cpuManagerPolicy is not set (default none), but %s is kubelet: no program would allocate exclusive CPUs", key),
+			"set cpuManagerPolicy: static and reservedSystemCPUs; or let cpupoold allocate them: remove the key"))
 	default:
-		findings = append(findings, Finding{
-			Severity: Warning,
-			Subject:  key,
-			Found:    fmt.Sprintf("is kubelet, but no kubelet runs and %s does not exist: the policy is unknown", file),
-			Remedy:   "start the kubelet, or set kubeletStateDir to the directory of its state",
-		})
+		findings = append(findings, newFinding(Warning, key,
+			fmt.Sprintf("is kubelet, but no kubelet runs and %s does not exist: the policy is unknown", file),
+			"start the kubelet, or set kubeletStateDir to the directory of its state"))
 	}
 	return findings
 }
@@ -71,12 +62,9 @@ func checkKubeletReserves(e *evidence, management cpuset.Set) []Finding {
 		f.Found = fmt.Sprintf("%s is %s, but the management pools have CPUs %s: with the policy static the kubelet may allocate CPUs %s to one container",
 			e.kubelet.reserved.key, reserved, management, management.Difference(reserved))
 	case !e.kubelet.strict:
-		return []Finding{{
-			Severity: Warning,
-			Subject:  e.kubelet.reserved.source,
-			Found:    fmt.Sprintf("%s is %s, but strict-cpu-reservation is not set: ordinary pods run there too, on the CPUs of the management pools", e.kubelet.reserved.key, reserved),
-			Remedy:   `set cpuManagerPolicyOptions: {strict-cpu-reservation: "true"}`,
-		}}
+		return []Finding{newFinding(Warning, e.kubelet.reserved.source,
+			fmt.Sprintf("%s is %s, but strict-cpu-reservation is not set: ordinary pods run there too, on the CPUs of the management pools", e.kubelet.reserved.key, reserved),
+			`set cpuManagerPolicyOptions: {strict-cpu-reservation: "true"}`)}
 	default:
 		return nil
 	}

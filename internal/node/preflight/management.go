@@ -42,13 +42,10 @@ func checkManagementSize(e *evidence) []Finding {
 	if cpus.IsEmpty() || cpus.Len() >= advised {
 		return nil
 	}
-	return []Finding{{
-		Severity: Warning,
-		Subject:  e.file + ": partitions",
-		Found: fmt.Sprintf("only CPUs %s of the management pools are online, %d in total; OpenShift's wide-availability-workload-partitioning advises at least %d hyperthreads for a %s",
+	return []Finding{newFinding(Warning, e.file+": partitions",
+		fmt.Sprintf("only CPUs %s of the management pools are online, %d in total; OpenShift's wide-availability-workload-partitioning advises at least %d hyperthreads for a %s",
 			cpus, cpus.Len(), advised, node),
-		Remedy: "give the management pool more CPUs, in whole cores, unless measurements show that these are enough",
-	}}
+		"give the management pool more CPUs, in whole cores, unless measurements show that these are enough")}
 }
 
 // isControlPlane reports whether an API server runs as a static pod.

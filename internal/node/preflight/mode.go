@@ -11,12 +11,9 @@ func checkMode(e *evidence) []Finding {
 	if e.config.Mode != config.ModeObserve {
 		return nil
 	}
-	return []Finding{{
-		Severity: Info,
-		Subject:  e.file + ": mode",
-		Found:    "is observe: run reports what it would write, and writes nothing",
-		Remedy:   "set it to enforce and restart the daemon to enable writes",
-	}}
+	return []Finding{newFinding(Info, e.file+": mode",
+		"is observe: run reports what it would write, and writes nothing",
+		"set it to enforce and restart the daemon to enable writes")}
 }
 
 // isAboutOtherManagers reports whether a check is about another CPU manager.

@@ -47,20 +47,14 @@ func checkKubeletTopology(e *evidence) []Finding {
 	case strictness(theirs) > strictness(ours) && strictness(theirs) >= strictness(string(allocate.Restricted)):
 		return []Finding{nodecheck.StricterTopology(key, ours, theirs)}
 	case e.requiresHints() && strictness(theirs) < strictness(ours):
-		return []Finding{{
-			Severity: Warning,
-			Subject:  key,
-			Found: fmt.Sprintf("is %s, but the kubelet's topologyManagerPolicy is %s: it may give a container devices of several NUMA nodes, and cpupoold then refuses exclusive CPUs",
+		return []Finding{newFinding(Warning, key,
+			fmt.Sprintf("is %s, but the kubelet's topologyManagerPolicy is %s: it may give a container devices of several NUMA nodes, and cpupoold then refuses exclusive CPUs",
 				ours, theirs),
-			Remedy: "set the kubelet's topologyManagerPolicy: " + ours,
-		}}
+			"set the kubelet's topologyManagerPolicy: "+ours)}
 	case strictness(theirs) > 0:
-		return []Finding{{
-			Severity: Info,
-			Subject:  e.kubelet.topology.source,
-			Found: fmt.Sprintf("%s is %s: it aligns devices with each other, and with memory if memoryManagerPolicy is Static; cpupoold aligns CPUs with them (topology-policy %s)",
-				e.kubelet.topology.key, theirs, ours),
-		}}
+		return []Finding{newFinding(Info, e.kubelet.topology.source,
+			fmt.Sprintf("%s is %s: it aligns devices with each other, and with memory if memoryManagerPolicy is Static; cpupoold aligns CPUs with them (topology-policy %s)",
+				e.kubelet.topology.key, theirs, ours), "")}
 	}
 	return nil
 }
@@ -72,22 +66,16 @@ func checkKubeletMemory(e *evidence) []Finding {
 	policy := e.kubelet.memory.orDefault("None")
 	var findings []Finding
 	if policy == static && e.config.Pools.Guaranteed.BindMemory {
-		findings = append(findings, Finding{
-			Severity: Warning,
-			Subject:  e.file + ": guaranteed.memory",
-			Found: fmt.Sprintf("is bind, but the kubelet's memoryManagerPolicy is %s: both write cpuset.mems, and cpupoold may bind memory to another node than the kubelet counts",
+		findings = append(findings, newFinding(Warning, e.file+": guaranteed.memory",
+			fmt.Sprintf("is bind, but the kubelet's memoryManagerPolicy is %s: both write cpuset.mems, and cpupoold may bind memory to another node than the kubelet counts",
 				policy),
-			Remedy: "set guaranteed.memory: any, and topology-policy: restricted or single-numa-node for CPUs at the memory",
-		})
+			"set guaranteed.memory: any, and topology-policy: restricted or single-numa-node for CPUs at the memory"))
 	}
 	if policy != static && e.requiresHints() {
-		findings = append(findings, Finding{
-			Severity: Info,
-			Subject:  "kubelet",
-			Found: fmt.Sprintf("memoryManagerPolicy is %s: the NUMA nodes of memory and hugepages are unknown, so topology-policy %s applies only to devices",
+		findings = append(findings, newFinding(Info, "kubelet",
+			fmt.Sprintf("memoryManagerPolicy is %s: the NUMA nodes of memory and hugepages are unknown, so topology-policy %s applies only to devices",
 				policy, e.topologyPolicy()),
-			Remedy: "set memoryManagerPolicy: Static with reservedMemory if hugepages must be on the same NUMA node",
-		})
+			"set memoryManagerPolicy: Static with reservedMemory if hugepages must be on the same NUMA node"))
 	}
 	return findings
 }
@@ -104,23 +92,17 @@ func checkPodResources(e *evidence) []Finding {
 		if !e.requiresHints() {
 			return nil // disabled, and not required
 		}
-		return []Finding{{
-			Severity: severity,
-			Subject:  e.file + ": podResourcesSocket",
-			Found:    "is none: " + without,
-			Remedy:   "remove the key, or set topology-policy: best-effort",
-		}}
+		return []Finding{newFinding(severity, e.file+": podResourcesSocket",
+			"is none: "+without,
+			"remove the key, or set topology-policy: best-effort")}
 	}
 	_, err := fs.Stat(e.root, relative(socket))
 	if err == nil {
 		return nil
 	}
-	f := Finding{
-		Severity: severity,
-		Subject:  e.file + ": podResourcesSocket",
-		Found:    fmt.Sprintf("%s cannot be used (%s): %s", socket, cause(err), without),
-		Remedy:   "set the key to the socket in the kubelet's --root-dir; in a container mount its directory",
-	}
+	f := newFinding(severity, e.file+": podResourcesSocket",
+		fmt.Sprintf("%s cannot be used (%s): %s", socket, cause(err), without),
+		"set the key to the socket in the kubelet's --root-dir; in a container mount its directory")
 	if errors.Is(err, fs.ErrNotExist) {
 		f.Found = fmt.Sprintf("%s does not exist: %s", socket, without)
 	}
@@ -139,12 +121,9 @@ func checkCoreType(e *evidence) []Finding {
 	if o.CoreType == "" || have {
 		return nil
 	}
-	f := Finding{
-		Severity: Info,
-		Subject:  e.file + ": guaranteed.options.core-type",
-		Found:    fmt.Sprintf("requests %s cores, but this machine has one kind of core: the option has no effect", o.CoreType),
-		Remedy:   "remove the key, unless the file is for other machines too",
-	}
+	f := newFinding(Info, e.file+": guaranteed.options.core-type",
+		fmt.Sprintf("requests %s cores, but this machine has one kind of core: the option has no effect", o.CoreType),
+		"remove the key, unless the file is for other machines too")
 	switch {
 	case hybrid && o.CoreTypeWish == allocate.Require:
 		f.Severity = Error
@@ -168,10 +147,7 @@ func checkIsolatedOption(e *evidence) []Finding {
 		found = fmt.Sprintf("requires CPUs that are isolated at boot, but those (%s) are not among CPUs %s: no exclusive CPUs are allocated",
 			e.topology.Isolated, e.pools.Guaranteed)
 	}
-	return []Finding{{
-		Severity: Error,
-		Subject:  e.file + ": guaranteed.options.isolated-cpus",
-		Found:    found,
-		Remedy:   fmt.Sprintf("boot with isolcpus=%s, or write prefer", e.pools.Guaranteed),
-	}}
+	return []Finding{newFinding(Error, e.file+": guaranteed.options.isolated-cpus",
+		found,
+		fmt.Sprintf("boot with isolcpus=%s, or write prefer", e.pools.Guaranteed))}
 }

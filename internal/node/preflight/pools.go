@@ -30,12 +30,9 @@ func checkTopology(e *evidence) []Finding {
 		}
 		return findings
 	}
-	return []Finding{{
-		Severity: Refuse,
-		Subject:  "/sys/devices/system/cpu",
-		Found:    fmt.Sprintf("cannot read the CPUs of the machine: %v", e.topologyErr),
-		Remedy:   "mount sysfs on /sys",
-	}}
+	return []Finding{newFinding(Refuse, "/sys/devices/system/cpu",
+		fmt.Sprintf("cannot read the CPUs of the machine: %v", e.topologyErr),
+		"mount sysfs on /sys")}
 }
 
 // checkConfiguration reports errors of the file. The daemon does not start with them.
@@ -128,12 +125,9 @@ func checkOffline(e *evidence) []Finding {
 	if offline.IsEmpty() {
 		return nil
 	}
-	return []Finding{{
-		Severity: Warning,
-		Subject:  e.file,
-		Found:    fmt.Sprintf("CPUs %s are in a pool, but offline: the pool is smaller than configured", offline),
-		Remedy:   "write 1 to /sys/devices/system/cpu/cpuN/online of each, or remove them from the pool",
-	}}
+	return []Finding{newFinding(Warning, e.file,
+		fmt.Sprintf("CPUs %s are in a pool, but offline: the pool is smaller than configured", offline),
+		"write 1 to /sys/devices/system/cpu/cpuN/online of each, or remove them from the pool")}
 }
 
 // checkSplitCores reports cores with threads in several pools: they share execution units and
@@ -155,13 +149,10 @@ func checkSplitCores(e *evidence) []Finding {
 			if inA.IsEmpty() {
 				continue
 			}
-			findings = append(findings, Finding{
-				Severity: Warning,
-				Subject:  fmt.Sprintf("%s: %s, %s", e.file, a.key, b.key),
-				Found: fmt.Sprintf("CPUs %s of %s and %s of %s are threads of the same cores and slow each other down",
+			findings = append(findings, newFinding(Warning, fmt.Sprintf("%s: %s, %s", e.file, a.key, b.key),
+				fmt.Sprintf("CPUs %s of %s and %s of %s are threads of the same cores and slow each other down",
 					inA, a.name, inB, b.name),
-				Remedy: "give all threads of a core to one pool",
-			})
+				"give all threads of a core to one pool"))
 		}
 	}
 	return findings
@@ -177,12 +168,9 @@ func checkCPU0(e *evidence) []Finding {
 	if e.pools.FromShared {
 		key = "guaranteed.from"
 	}
-	return []Finding{{
-		Severity: Warning,
-		Subject:  e.file + ": " + key,
-		Found:    fmt.Sprintf("%s contains CPU 0, where the kernel runs timekeeping and interrupts that cannot be moved", e.pools.Guaranteed),
-		Remedy:   "move CPU 0 to a management pool",
-	}}
+	return []Finding{newFinding(Warning, e.file+": "+key,
+		fmt.Sprintf("%s contains CPU 0, where the kernel runs timekeeping and interrupts that cannot be moved", e.pools.Guaranteed),
+		"move CPU 0 to a management pool")}
 }
 
 // checkIsolated reports isolated CPUs in other pools. The scheduler does not balance load onto
@@ -194,12 +182,9 @@ func checkIsolated(e *evidence) []Finding {
 		if p.key == "guaranteed.cpus" || isolated.IsEmpty() {
 			continue
 		}
-		findings = append(findings, Finding{
-			Severity: Warning,
-			Subject:  e.file + ": " + p.key,
-			Found:    fmt.Sprintf("CPUs %s of %s are isolated at boot (isolcpus=): the scheduler does not spread threads over them", isolated, p.name),
-			Remedy:   "remove them from isolcpus=, or give them to the guaranteed pool",
-		})
+		findings = append(findings, newFinding(Warning, e.file+": "+p.key,
+			fmt.Sprintf("CPUs %s of %s are isolated at boot (isolcpus=): the scheduler does not spread threads over them", isolated, p.name),
+			"remove them from isolcpus=, or give them to the guaranteed pool"))
 	}
 	return findings
 }

@@ -81,7 +81,7 @@ func Run(ctx context.Context, host Host, c Configuration) []Finding {
 	e := gather(ctx, host, c)
 	all := []Finding{} // not nil, so that JSON has an empty list
 	for _, check := range checks() {
-		if slices.ContainsFunc(check.needs, func(n need) bool { return !e.has(n) }) {
+		if slices.ContainsFunc(check.needs, func(n need) bool { return !n(e) }) {
 			continue
 		}
 		for _, f := range check.run(e) {

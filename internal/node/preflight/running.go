@@ -11,11 +11,11 @@ import (
 // systemd there is no plan, and other checks report the reason.
 func (e *evidence) readChanges(ctx context.Context) {
 	for _, n := range []need{configured, runtimeUsed, resolvedPools} {
-		if !e.has(n) {
+		if !n(e) {
 			return
 		}
 	}
-	hasUnits := !e.has(systemdNeeded) || e.has(systemdAnswers)
+	hasUnits := !systemdNeeded(e) || systemdAnswers(e)
 	if e.host.Changes != nil && e.runtime.name != "" && hasUnits && e.config.Mode != config.ModeObserve && len(checkDaemon(e)) == 0 {
 		e.changes, e.changesErr = e.host.Changes(ctx)
 	}

@@ -60,34 +60,22 @@ func checkRuntime(e *evidence) []Finding {
 	case e.maybeNoRuntime():
 		return nil
 	case r.findErr != nil:
-		return []Finding{{
-			Severity: Error,
-			Subject:  key,
-			Found:    fmt.Sprintf("is not set: %v", r.findErr),
-		}}
+		return []Finding{newFinding(Error, key,
+			fmt.Sprintf("is not set: %v", r.findErr), "")}
 	case r.answerErr != nil:
-		return []Finding{{
-			Severity: Error,
-			Subject:  key,
-			Found:    fmt.Sprintf("%s does not answer: %v", r.endpoint, r.answerErr),
-			Remedy:   "start the runtime, or set the key to the socket that the kubelet uses",
-		}}
+		return []Finding{newFinding(Error, key,
+			fmt.Sprintf("%s does not answer: %v", r.endpoint, r.answerErr),
+			"start the runtime, or set the key to the socket that the kubelet uses")}
 	case r.name == dockerName:
 		return []Finding{nodecheck.Docker(r.endpoint)}
 	case e.config.RuntimeEndpoint != "" && e.kubelet.endpoint != "" && socketOf(e.config.RuntimeEndpoint) != socketOf(e.kubelet.endpoint):
-		return []Finding{{
-			Severity: Warning,
-			Subject:  key,
-			Found:    fmt.Sprintf("is %s, but the kubelet (process %d) uses %s: cpupoold would not see the pods", e.config.RuntimeEndpoint, e.kubelet.process.PID, e.kubelet.endpoint),
-			Remedy:   "remove the key, or correct it",
-		}}
+		return []Finding{newFinding(Warning, key,
+			fmt.Sprintf("is %s, but the kubelet (process %d) uses %s: cpupoold would not see the pods", e.config.RuntimeEndpoint, e.kubelet.process.PID, e.kubelet.endpoint),
+			"remove the key, or correct it")}
 	case r.driverErr != nil:
-		return []Finding{{
-			Severity: Error,
-			Subject:  r.endpoint,
-			Found:    fmt.Sprintf("%s does not report its cgroup driver: %v", r.name, r.driverErr),
-			Remedy:   "read the log of the runtime",
-		}}
+		return []Finding{newFinding(Error, r.endpoint,
+			fmt.Sprintf("%s does not report its cgroup driver: %v", r.name, r.driverErr),
+			"read the log of the runtime")}
 	}
 	return nil
 }
@@ -105,21 +93,15 @@ func socketOf(endpoint string) string {
 func checkNoRuntime(e *evidence, key string) []Finding {
 	var findings []Finding
 	if e.kubelet.process.PID != 0 {
-		findings = append(findings, Finding{
-			Severity: Warning,
-			Subject:  key,
-			Found: fmt.Sprintf("is none, but a kubelet runs (process %d): its containers may run on the CPUs of units",
+		findings = append(findings, newFinding(Warning, key,
+			fmt.Sprintf("is none, but a kubelet runs (process %d): its containers may run on the CPUs of units",
 				e.kubelet.process.PID),
-			Remedy: "set the key to the socket that the kubelet uses, or remove it",
-		})
+			"set the key to the socket that the kubelet uses, or remove it"))
 	}
 	if len(e.config.Pools.Units) == 0 {
-		findings = append(findings, Finding{
-			Severity: Warning,
-			Subject:  key,
-			Found:    "is none, and no units are configured: cpupoold places nothing",
-			Remedy:   "add units, or remove the key",
-		})
+		findings = append(findings, newFinding(Warning, key,
+			"is none, and no units are configured: cpupoold places nothing",
+			"add units, or remove the key"))
 	}
 	return findings
 }
@@ -129,11 +111,8 @@ func checkKubeletDriver(e *evidence) []Finding {
 	if s.value == "" || strings.EqualFold(s.value, string(e.runtime.driver)) {
 		return nil
 	}
-	return []Finding{{
-		Severity: Warning,
-		Subject:  s.source,
-		Found: fmt.Sprintf("%s is %s, but %s uses %s: kubelets before 1.34 can prefer their own setting, and then create cgroups that the runtime does not use",
+	return []Finding{newFinding(Warning, s.source,
+		fmt.Sprintf("%s is %s, but %s uses %s: kubelets before 1.34 can prefer their own setting, and then create cgroups that the runtime does not use",
 			s.key, s.value, e.runtime.name, e.runtime.driver),
-		Remedy: fmt.Sprintf("set %s to %s", s.key, e.runtime.driver),
-	}}
+		fmt.Sprintf("set %s to %s", s.key, e.runtime.driver))}
 }

@@ -29,10 +29,7 @@ func checkSystemd(e *evidence) []Finding {
 	if e.driver() != cri.Systemd {
 		use = "units are configured"
 	}
-	return []Finding{{
-		Severity: Error,
-		Subject:  "systemd",
-		Found:    fmt.Sprintf("%s, but the manager cannot be used: %s", use, strings.ReplaceAll(e.systemd.err.Error(), "\n", "; ")),
-		Remedy:   "use systemd 244 or later and run as root; in a container mount the host's /run/systemd and /run/dbus",
-	}}
+	return []Finding{newFinding(Error, "systemd",
+		fmt.Sprintf("%s, but the manager cannot be used: %s", use, strings.ReplaceAll(e.systemd.err.Error(), "\n", "; ")),
+		"use systemd 244 or later and run as root; in a container mount the host's /run/systemd and /run/dbus")}
 }

@@ -116,20 +116,14 @@ func (e *evidence) systemFindings(root string) []Finding {
 	findings := []Finding{f}
 	if s := e.kubelet.system; s.source != "" {
 		if next, err := cpuset.Parse(s.CPUSet); err == nil && !next.Equal(cpus) && e.kubelet.gates[systemPartitionGate] {
-			findings = append(findings, Finding{
-				Severity: Info,
-				Subject:  s.source + ": systemPartition.cpuset",
-				Found:    fmt.Sprintf("is %q, but the cgroup has %q: the kubelet writes its value at the next start", next, cpus),
-			})
+			findings = append(findings, newFinding(Info, s.source+": systemPartition.cpuset",
+				fmt.Sprintf("is %q, but the cgroup has %q: the kubelet writes its value at the next start", next, cpus), ""))
 		}
 	}
-	if both := cpus.Intersection(e.pools.Guaranteed); e.has(resolvedPools) && !both.IsEmpty() {
-		findings = append(findings, Finding{
-			Severity: Warning,
-			Subject:  path.Join(root, "cpuset.cpus"),
-			Found:    fmt.Sprintf("contains CPUs %s of the guaranteed pool: no new owner gets these CPUs", both),
-			Remedy:   "give the partition and the guaranteed pool different CPUs, or remove systemPartition.cpuset from the kubelet's configuration",
-		})
+	if both := cpus.Intersection(e.pools.Guaranteed); resolvedPools(e) && !both.IsEmpty() {
+		findings = append(findings, newFinding(Warning, path.Join(root, "cpuset.cpus"),
+			fmt.Sprintf("contains CPUs %s of the guaranteed pool: no new owner gets these CPUs", both),
+			"give the partition and the guaranteed pool different CPUs, or remove systemPartition.cpuset from the kubelet's configuration"))
 	}
 	return findings
 }

@@ -131,12 +131,9 @@ func checkUnitSettings(e *evidence) []Finding {
 		}
 		settings, unread := e.unitSettings(u)
 		if len(unread) > 0 {
-			findings = append(findings, Finding{
-				Severity: Info,
-				Subject:  strings.Join(unread, ", "),
-				Found:    fmt.Sprintf("cannot be read, and may set CPUs of %s", u.spec.Name),
-				Remedy:   "run check on the host",
-			})
+			findings = append(findings, newFinding(Info, strings.Join(unread, ", "),
+				fmt.Sprintf("cannot be read, and may set CPUs of %s", u.spec.Name),
+				"run check on the host"))
 		}
 		for _, key := range keys {
 			if s := settings[key.name]; s.value != "" {
@@ -154,13 +151,10 @@ type unitKey struct {
 }
 
 func (k unitKey) finding(u unitFacts, s setting) Finding {
-	f := Finding{
-		Severity: Warning,
-		Subject:  s.source,
-		Found: fmt.Sprintf("sets %s=%s, but cpupoold gives %s its %s: cpupoold overrides the line while it runs",
+	f := newFinding(Warning, s.source,
+		fmt.Sprintf("sets %s=%s, but cpupoold gives %s its %s: cpupoold overrides the line while it runs",
 			s.key, s.value, u.spec.Name, k.resource),
-		Remedy: "remove the line, or the unit from cpupoold's configuration",
-	}
+		"remove the line, or the unit from cpupoold's configuration")
 	if k.ofProcess {
 		f.Found = fmt.Sprintf("sets %s=%s, but cpupoold gives %s its %s: the unit uses only the %[4]s of the line",
 			s.key, s.value, u.spec.Name, k.resource)
@@ -203,12 +197,9 @@ func checkUnitSlices(e *evidence) []Finding {
 		if dir == "" || lacking.IsEmpty() {
 			continue
 		}
-		findings = append(findings, Finding{
-			Severity: Error,
-			Subject:  path.Join(cgroupRoot, dir, "cpuset.cpus.effective"),
-			Found:    fmt.Sprintf("is %s: %s in it can never run on CPUs %s", has, u.spec.Name, lacking),
-			Remedy:   "widen AllowedCPUs= of the slice, or give the unit its own slice (Slice=)",
-		})
+		findings = append(findings, newFinding(Error, path.Join(cgroupRoot, dir, "cpuset.cpus.effective"),
+			fmt.Sprintf("is %s: %s in it can never run on CPUs %s", has, u.spec.Name, lacking),
+			"widen AllowedCPUs= of the slice, or give the unit its own slice (Slice=)"))
 	}
 	return findings
 }

@@ -24,7 +24,7 @@ func checkUsable(e *evidence) []Finding {
 		f := Finding{Severity: Warning, Subject: cgroupRoot + "/cpuset.cpus.effective", Found: w.Found() + ": no pool has them", Remedy: w.Remedy()}
 		if w.By != "" {
 			f.Subject = cgroupRoot + "/" + string(w.By)
-			if e.has(resolvedPools) && !w.CPUs.Overlaps(e.pools.Offline.Union(e.pools.Away)) {
+			if resolvedPools(e) && !w.CPUs.Overlaps(e.pools.Offline.Union(e.pools.Away)) {
 				continue
 			}
 		}
