@@ -19,12 +19,10 @@ func virtualLabels() map[string][]string {
 	}
 }
 
-// virtualTaints are keys of taints of virtual nodes.
 func virtualTaints() []string {
 	return []string{"virtual-kubelet.io/provider", "virtual-node.liqo.io/not-allowed", "kwok.x-k8s.io/node"}
 }
 
-// systemLabels are the labels with the operating system of a node.
 func systemLabels() []string { return []string{corev1.LabelOSStable, "beta.kubernetes.io/os"} }
 
 // IsVirtual reports whether the pods of a node run elsewhere.

@@ -56,7 +56,6 @@ func NewWorkerSets[E comparable](ctx context.Context, post func(E)) (sets Worker
 // kills the daemon after 10 s (terminationGracePeriodSeconds of the DaemonSet), systemd after 30 s.
 const maxWait = 5 * time.Second
 
-// workers runs the jobs of one set.
 type workers[E comparable] struct {
 	ctx   context.Context //nolint:containedctx // the workers live as long as the loop that made them
 	post  func(E)

@@ -18,10 +18,8 @@ func Affinity(tid int) (cpuset.Set, error) {
 	return fromMask(mask), nil
 }
 
-// maskWidth is the number of CPUs in a word of a mask.
 const maskWidth = 8 * int(unsafe.Sizeof(unix.CPUSetDynamic{}[0]))
 
-// fromMask returns the set of the bits of a mask.
 func fromMask(mask unix.CPUSetDynamic) cpuset.Set {
 	var words [cpuset.MaxCPUs / 64]uint64 // not allocated: a scan makes one for each of thousands of tasks
 	for i, word := range mask {

@@ -81,7 +81,6 @@ type judge struct {
 	works map[workKey]*KernelWork
 }
 
-// task adds a task to the findings or to the kernel's work.
 func (j *judge) task(t *Task) {
 	kind := kindOf(t.Flags, t.Allowed)
 	cpus := t.Allowed

@@ -44,7 +44,6 @@ type Ownership struct {
 	Pools  []Pool
 }
 
-// index finds places and owners in an Ownership.
 type index struct {
 	Ownership
 	places    map[string]int // by cgroup, the index in Places

@@ -30,7 +30,6 @@ type Reading struct {
 // architectures (include/uapi/asm-generic/param.h).
 const userHZ = 100
 
-// tick is a unit of USER_HZ in nanoseconds.
 const tick = 1_000_000_000 / userHZ
 
 // Fields of /proc/PID/stat after the name, counted from 0. The state, field 3 in

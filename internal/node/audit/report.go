@@ -84,7 +84,6 @@ type Finding struct {
 	TaskCount int           `json:"taskCount,omitempty"`
 }
 
-// maxTasks is the maximum number of listed tasks of a finding.
 const maxTasks = 32
 
 // TaskFinding is one task of a finding.

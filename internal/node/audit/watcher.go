@@ -47,14 +47,12 @@ type seenTask struct {
 	lastScan int // the last scan that found it
 }
 
-// counters holds counters of the kernel.
 type counters struct {
 	lines, softirqs []Line
 	times           map[int]Times
 	usage           map[string]uint64
 }
 
-// maxUnread is the maximum number of reported read errors.
 const maxUnread = 16
 
 // NewWatcher returns a Watcher without observations. proc is /proc. affinity returns the CPUs on
@@ -101,7 +99,6 @@ func (w *Watcher) Scan(o Ownership, at uint64) error {
 	return nil
 }
 
-// process scans the tasks of a process.
 func (w *Watcher) process(x *index, pid int) {
 	dir := strconv.Itoa(pid)
 	text, err := w.read(dir + "/cgroup")
@@ -222,7 +219,6 @@ func (w *Watcher) noteError(name string, err error) {
 	w.unread[text] = true
 }
 
-// allowedBy returns the allowed CPUs of a task from its status file.
 func (w *Watcher) allowedBy(tid int) (cpuset.Set, error) {
 	text, err := w.load(fmt.Sprintf("%d/status", tid)) // /proc has a directory for each thread, which it does not list
 	if err != nil {
@@ -240,7 +236,6 @@ func (w *Watcher) readUptime() (uint64, error) {
 	return ParseUptime(text)
 }
 
-// counters reads the kernel's counters.
 func (w *Watcher) counters(x *index) counters {
 	c := counters{usage: make(map[string]uint64)}
 	var err error

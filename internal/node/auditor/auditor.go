@@ -111,14 +111,12 @@ func (a *Auditor) Run(ctx context.Context, log *slog.Logger, open func() (Watche
 	}
 }
 
-// round holds the results of the scans so far.
 type round struct {
 	before *audit.Ownership // at the last scan; nil before the first
 	total  telemetry.Audit
 	shown  *telemetry.Audit
 }
 
-// scan scans once and adds the scores since the last scan.
 func (r *round) scan(w Watcher, now audit.Ownership) error {
 	began := threadTime()
 	defer func() {
@@ -139,7 +137,6 @@ func (r *round) scan(w Watcher, now audit.Ownership) error {
 	return nil
 }
 
-// add adds the scores of the pools in report.
 func (r *round) add(report audit.Report) {
 	was := make(map[telemetry.PoolName]telemetry.AuditPool)
 	for _, p := range r.total.Pools {
@@ -170,7 +167,6 @@ func (r *round) publish() {
 	r.shown = &shown
 }
 
-// threadTime returns the CPU time of the calling thread.
 func threadTime() time.Duration {
 	var u unix.Rusage
 	if err := unix.Getrusage(unix.RUSAGE_THREAD, &u); err != nil {
@@ -179,7 +175,6 @@ func threadTime() time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// monotonic returns the time of CLOCK_MONOTONIC in nanoseconds.
 func monotonic() int64 {
 	var t unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &t); err != nil {

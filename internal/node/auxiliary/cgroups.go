@@ -20,14 +20,12 @@ const (
 	maxKnown  = 1024 // known cgroups of a pod
 )
 
-// The codes of problems with auxiliary cgroups.
 const (
 	codeMany     pools.Code = "TooManyPodCgroups"      // more than maxPlaced
 	codeNoCPUSet pools.Code = "PodCgroupWithoutCPUSet" // it cannot be written
 	codeLost     pools.Code = "CgroupMissing"          // a container has no cgroup
 )
 
-// mostNamed is the maximum number of cgroups that a problem names.
 const mostNamed = 3
 
 // Cgroups holds the known cgroups in the slices of pods whose names contain no container id.

@@ -176,7 +176,6 @@ func (c *Cgroups) HasSandbox(m *inventory.Inventory, e *inventory.Pod) bool {
 	return false
 }
 
-// objects holds the pods of the runtime by their slices, and the cgroups of all objects.
 type objects struct {
 	pods      map[cgroup.Path][]*inventory.Pod
 	taken     map[cgroup.Path]bool
@@ -197,7 +196,6 @@ func (c *Cgroups) look(m *inventory.Inventory) objects {
 	return b
 }
 
-// nameOf returns UID and name of the pod with a slice.
 func (b *objects) nameOf(slice cgroup.Path) (uid, name string) {
 	for _, e := range b.pods[slice] {
 		return e.UID, e.Name()

@@ -254,7 +254,6 @@ func (d *Dir) Clear(name string, steps *int) error {
 	return nil
 }
 
-// clearBatch is the maximum number of entries that Clear reads at once.
 const clearBatch = 1000
 
 // empty removes entries of a directory. It moves those that are directories with entries to
@@ -325,7 +324,6 @@ func (d *Dir) regular(name string, flags int) (*os.File, error) {
 	return f, nil
 }
 
-// sub opens a directory in d.
 func (d *Dir) sub(name string) (*Dir, error) {
 	f, err := d.open(name, unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
 	if errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP) {
@@ -337,7 +335,6 @@ func (d *Dir) sub(name string) (*Dir, error) {
 	return &Dir{f}, nil
 }
 
-// open opens a name in d.
 func (d *Dir) open(name string, flags int, perm uint32) (*os.File, error) {
 	if name != "." {
 		if err := check(name); err != nil {

@@ -52,7 +52,6 @@ func install(fresh, socket string) error {
 	return os.Rename(fresh, socket)
 }
 
-// checkPath returns an error if the path exists and is not a socket.
 func checkPath(socket string) error {
 	info, err := os.Lstat(socket)
 	switch {

@@ -45,7 +45,6 @@ type Result struct {
 	Detail string `json:"detail,omitempty"`
 }
 
-// Limits of a request.
 const (
 	maxBody  = 1 << 20 // bytes
 	maxMoves = 4096

@@ -28,14 +28,12 @@ type Answers interface {
 	Explain(name string) (*inspect.Explanation, error)
 }
 
-// Limits of queries.
 const (
 	maxWait    = 30 * time.Second // until an event
 	maxAbout   = 3*maxName + 2    // bytes of namespace/pod/container
 	maxQueries = 4                // answered at the same time
 )
 
-// queries answers GET /v1/status, /v1/events and /v1/explain.
 type queries struct {
 	Answers
 	slots chan struct{} // holds one value for each query that is being answered
@@ -119,7 +117,6 @@ func (h *queries) explain(_ *http.Request, q *query) (any, error) {
 
 func (h *queries) status(*http.Request, *query) (any, error) { return h.Status(), nil }
 
-// query holds the parameters of a GET request.
 type query struct {
 	history.Query
 	// wait is the maximum time to wait for an event after Query.After; 0 does not wait.
@@ -189,7 +186,6 @@ func (q *query) set(key, value string) (err error) {
 	return err
 }
 
-// values returns the parameters of a request for q.
 func (q *query) values() url.Values {
 	v := url.Values{}
 	set := func(key, value string, given bool) {
@@ -235,7 +231,6 @@ func (c *Client) Events(ctx context.Context, asked history.Query, wait Wait) (*i
 // and 1,000 containers, or all events, are a few MiB.
 const maxAnswer = 64 << 20
 
-// get sends a query and decodes the answer.
 func (c *Client) get(ctx context.Context, path string, q *query, into any) error {
 	ctx, cancel := context.WithTimeout(ctx, q.wait+answerTimeout)
 	defer cancel()

@@ -110,7 +110,6 @@ func (s *Server) until(ctx context.Context) http.Handler {
 	})
 }
 
-// moves answers POST /v1/moves.
 type moves struct {
 	*Server
 	move    MoveFunc
@@ -169,7 +168,6 @@ func (s *moves) moveOne(ctx context.Context, m Move) (Outcome, string) {
 	return outcome, ""
 }
 
-// failure is the body of an answer with an HTTP status of 400 or above.
 type failure struct {
 	Error string `json:"error"`
 }

@@ -66,7 +66,6 @@ func (s *Settings) Ownership(plan pools.Plan, m *inventory.Inventory, hosts []ho
 	return o
 }
 
-// isAll reports whether a management pool has all CPUs.
 func (s *Settings) isAll(typ string) bool {
 	return slices.ContainsFunc(s.Config.Pools.Partitions, func(p pools.PartitionSpec) bool { return p.Type == typ && p.All })
 }

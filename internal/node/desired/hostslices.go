@@ -72,7 +72,6 @@ func (in *Input) Verdicts(plan pools.Plan, want []cgroup.Target) []hostslices.Ve
 	return hostslices.Decide(units, in.Settings.hostCPUs(plan.Shared).Difference(plan.TheirsAlone), placed, in.Inventory.PodCgroups())
 }
 
-// addHosts adds the confined host services to the targets.
 func (in *Input) addHosts(verdicts []hostslices.Verdict, want []cgroup.Target) []cgroup.Target {
 	for _, v := range verdicts {
 		if v.State != hostslices.Confined {

@@ -23,10 +23,8 @@ const (
 	codeKubeletUnheard   pools.Code = "KubeletUnheard"   // its writes take effect until they are repaired
 )
 
-// staticPolicy is the CPU manager policy with which the kubelet allocates exclusive CPUs.
 const staticPolicy = "static"
 
-// kubeletRetryInterval is the pause after an answer with an error.
 const kubeletRetryInterval = 5 * time.Second
 
 // StaticKubelet holds the allocation of a kubelet that allocates exclusive CPUs. An answer

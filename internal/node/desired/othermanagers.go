@@ -223,7 +223,6 @@ func (o *OtherManagers) Problems(m *inventory.Inventory, s *Settings) []pools.Pr
 	return all
 }
 
-// stance returns the configured reaction to a manager.
 func (s *Settings) stance(k managers.Kind) config.Stance {
 	switch c := s.Config.OtherManagers; k {
 	case managers.CRIOWorkloads:

@@ -12,8 +12,6 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/workload"
 )
 
-// codePower is the code of problems of containers that do not get the power settings that
-// they request.
 const codePower pools.Code = "PowerNotGiven"
 
 // PowerWish returns the power settings that containers request for their exclusive CPUs, and
@@ -66,7 +64,6 @@ func (o *OtherManagers) leavePower(pod *inventory.Pod, e *inventory.Container, a
 	return asked
 }
 
-// powerFeatures returns the power settings that pods may request.
 func (s *Settings) powerFeatures() []power.Feature {
 	var all []power.Feature
 	for _, f := range s.Config.Power {

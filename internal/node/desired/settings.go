@@ -131,7 +131,6 @@ func (s *Settings) set(c *config.Config, t *topology.Topology, before *undo.Acce
 	return nil
 }
 
-// autoOf returns the CPUs of the partitions with cpus: auto.
 func autoOf(s pools.Spec) (auto []cpuset.Set) {
 	for _, p := range s.Partitions {
 		if p.Auto {
@@ -141,7 +140,6 @@ func autoOf(s pools.Spec) (auto []cpuset.Set) {
 	return auto
 }
 
-// withAuto returns s with the result of autoOf. Without one it returns s.
 func withAuto(s pools.Spec, auto []cpuset.Set) pools.Spec {
 	if len(auto) != len(autoOf(s)) {
 		return s

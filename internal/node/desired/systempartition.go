@@ -21,7 +21,6 @@ const (
 	codeSystemOverlap    pools.Code = "SystemPartitionOverlap"    // it has CPUs of the guaranteed pool
 )
 
-// bySystemPartition names the kubelet's system partition as the manager of containers.
 const bySystemPartition = "the kubelet's system partition"
 
 // systemPartition knows the kubelet's system partition (KEP-5894, planned for Kubernetes 1.38):
@@ -159,7 +158,6 @@ func (o *OtherManagers) systemProblems(m *inventory.Inventory, s *Settings) []po
 	return all
 }
 
-// remedy returns what makes the daemon place the pods of the partition.
 func (p *systemPartition) remedy() string {
 	if p.stance == config.SystemPartitionStandDown {
 		return "set systemPartition: auto, and no systemPartition.cpuset in the kubelet's configuration"
@@ -167,7 +165,6 @@ func (p *systemPartition) remedy() string {
 	return "take the namespace or the cpuset out of systemPartition in the kubelet's configuration"
 }
 
-// systemClaim is the claim of containers in a system partition.
 func systemClaim() managers.Claim {
 	return managers.Claim{Kind: managers.SystemPartition, By: bySystemPartition}
 }

@@ -97,7 +97,6 @@ func (in *Input) sliceCPUs(slice cgroup.Path, pod *pools.PodPlan) (cpus cpuset.S
 	return cpus, "a container of the pod overwrites its own CPUs"
 }
 
-// isContested reports whether a container of a pod is in a write conflict about its CPUs.
 func (in *Input) isContested(pod *pools.PodPlan) bool {
 	if in.Contested == nil {
 		return false

@@ -51,7 +51,6 @@ func (s *Settings) Wish(plan pools.Plan, m *inventory.Inventory, o *OtherManager
 	return w, elsewhere
 }
 
-// movesInterrupts reports whether CRI-O's hooks move interrupts off a container's CPUs.
 func (o *OtherManagers) movesInterrupts(m *inventory.Inventory, e *inventory.Container) (by string, does bool) {
 	pod := m.PodOf(e)
 	if pod == nil {

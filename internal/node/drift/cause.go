@@ -40,7 +40,6 @@ func FetchRecord(ctx context.Context, h *hostenv.Host, t cgroup.Target) Record {
 	return r
 }
 
-// causeOf returns the cause of a drift, and records it.
 func (k *Tracker) causeOf(d *drift) telemetry.Cause {
 	var e Evidence
 	e.Reload = d.noticed.Sub(k.reloaded).Abs() <= reloadMargin

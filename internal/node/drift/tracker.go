@@ -50,7 +50,6 @@ type Figures struct {
 	Repairs  telemetry.Histogram        // seconds from the notice to the repair
 }
 
-// drift is a value that differs after an external write.
 type drift struct {
 	cgroup.Target
 	retry.Deviation

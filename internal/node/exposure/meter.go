@@ -32,7 +32,6 @@ type Meter struct {
 	total      map[telemetry.Way]*telemetry.Placements
 }
 
-// exposure holds the time and the CPU time of a container before its placement.
 type exposure struct {
 	elapsed, used time.Duration
 }

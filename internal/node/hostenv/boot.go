@@ -26,7 +26,6 @@ func readBoot(possible cpuset.Set) BootFacts {
 	return BootFacts{Boot: boot, Err: err}
 }
 
-// runningKernel returns the rules for partitions of the running kernel's release.
 func runningKernel() (cgroup.PartitionKernel, error) {
 	b, err := os.ReadFile(ProcRoot + "/sys/kernel/osrelease")
 	if err != nil {

@@ -151,7 +151,6 @@ func (s *Start) awaitRuntime(ctx context.Context, fs *cgroup.FS) (rt link, late 
 	return rt, w.reason != "", nil
 }
 
-// wait reports a wait for the runtime to the log and to the service manager.
 type wait struct {
 	log    *slog.Logger
 	reason string // empty: no question has failed

@@ -23,13 +23,11 @@ import (
 // stays in force. A missing file is ignored: the kubelet is being given another policy, or
 // its directory is not mounted.
 
-// cpuManagerFile is the name of the file in the kubelet's directory.
 const cpuManagerFile = "cpu_manager_state"
 
 // cpuManagerLimit is far above the size of any such file, in bytes.
 const cpuManagerLimit = 16 << 20
 
-// cpuManager reports the kubelet's allocation.
 type cpuManager interface {
 	State(context.Context) (podresources.CPUState, error)
 }

@@ -20,7 +20,6 @@ type cpuSource interface {
 	Read(before *topology.Topology) (*topology.Topology, error)
 }
 
-// kernelCPUs reads the kernel's uevents and sysfs.
 type kernelCPUs struct{ sys fs.FS }
 
 // Watch implements cpuSource.

@@ -21,10 +21,8 @@ import (
 // and the runtime has no pods. If the runtime is another one, the daemon ends, and its service
 // manager starts it again: so nothing of the first runtime remains in its state.
 
-// lookAgain is the interval of looks for the kubelet.
 const lookAgain = 5 * time.Second
 
-// finder finds endpoints of runtimes.
 type finder struct {
 	// kubelet returns the endpoint that the running kubelet uses, empty without a kubelet. Dir is
 	// the kubelet's directory.

@@ -19,7 +19,6 @@ type devices interface {
 // only containers whose topology policy demands an answer wait for it.
 var ErrNoKubelet = errors.New("no kubelet serves PodResources here")
 
-// kubelet is the kubelet behind a PodResources socket.
 type kubelet struct {
 	*podresources.Client
 	socket string

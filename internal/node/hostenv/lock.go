@@ -12,7 +12,6 @@ import (
 	"github.com/cpupoold/cpupoold/internal/node/confined"
 )
 
-// errLocked is the error of Lock if another cpupoold writes on this node.
 var errLocked = errors.New("another cpupoold holds the node's lock")
 
 // Lock takes the node's writer lock, a file in runDir. A systemd unit and a DaemonSet, or

@@ -86,7 +86,6 @@ func notifyStatus(log *slog.Logger, status string) {
 	notify(log, statusPrefix+strings.ReplaceAll(status, "\n", "; "))
 }
 
-// notify sends a state to the service manager, if there is one.
 func notify(log *slog.Logger, state string) {
 	if _, err := daemon.SdNotify(false, state); err != nil {
 		log.Warn("notify service manager", "state", state, "error", err)

@@ -33,7 +33,6 @@ func (h Host) Observing() Host {
 	return h
 }
 
-// observedRuntime is a runtime that refuses changes.
 type observedRuntime struct{ Runtime }
 
 func (observedRuntime) UpdateCPUs(context.Context, string, cpuset.Set) error { return ErrObserving }
@@ -42,7 +41,6 @@ func (observedRuntime) UpdateMems(context.Context, string, cpuset.Set) error { r
 
 func (observedRuntime) Stop(context.Context, string, time.Duration) error { return ErrObserving }
 
-// observedUnits is a systemd that refuses changes.
 type observedUnits struct{ Units }
 
 func (observedUnits) Apply(context.Context, cgroup.Write) error { return ErrObserving }

@@ -30,7 +30,6 @@ const initPID = 1
 
 var errNotRegular = errors.New("not a regular file")
 
-// maxFile is the maximum size of a file in bytes.
 const maxFile = 1 << 20
 
 // Find returns the kubelet of this node. Of several it is the process with the lowest number. A
@@ -87,7 +86,6 @@ func isNested(host fs.FS, pid int) bool {
 	return err != nil
 }
 
-// inPod reports whether the cgroup of a process is in a pod.
 func inPod(host fs.FS, dir string) bool {
 	b, _ := readFile(host, dir+"/cgroup")
 	for line := range strings.Lines(string(b)) {
@@ -105,7 +103,6 @@ func parseFlags(cmdline []byte) map[string]string {
 	return maps.Collect(eachFlag(cmdline))
 }
 
-// eachFlag yields the flags of a command line in their order.
 func eachFlag(cmdline []byte) iter.Seq2[string, string] {
 	args := strings.Split(strings.TrimSuffix(string(cmdline), "\x00"), "\x00")
 	return func(yield func(name, value string) bool) {
@@ -126,7 +123,6 @@ func eachFlag(cmdline []byte) iter.Seq2[string, string] {
 	}
 }
 
-// k3sSocket is the socket of the containerd that K3s runs.
 const k3sSocket = "/run/k3s/containerd/containerd.sock"
 
 // hasSocket reports whether the containerd that K3s runs has started. K3s hides its arguments, so

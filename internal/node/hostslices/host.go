@@ -131,7 +131,6 @@ func (v Verdict) Remedy() string {
 	return ""
 }
 
-// addPlaced adds the CPUs of the placed units in the unit.
 func (v *Verdict) addPlaced(placed []Placed) {
 	for _, p := range placed {
 		if more := p.CPUs.Difference(v.CPUs); isWithin(p.Path, v.Path) && !more.IsEmpty() {

@@ -39,7 +39,6 @@ func Parse(message []byte) (Event, bool) {
 	return Event{Action: string(action), CPU: int(cpu)}, true
 }
 
-// variable returns the value of a variable of a uevent, or "".
 func variable(variables []byte, name string) string {
 	for v := range bytes.SplitSeq(variables, []byte{0}) {
 		if key, value, ok := bytes.Cut(v, []byte{'='}); ok && string(key) == name {

@@ -58,7 +58,6 @@ func Watch(ctx context.Context, changed func() error) error {
 	}
 }
 
-// receive waits for a message and returns its length and sender.
 func receive(conn interface {
 	Read(func(uintptr) bool) error
 }, buffer []byte) (n int, from unix.Sockaddr, err error) {

@@ -52,7 +52,6 @@ func (t *Cache) NoteWrite(w cgroup.Write, err error) {
 	t.current[p] = c
 }
 
-// after returns the state of a cgroup after a write to one of its files.
 func after(st cgroup.State, w cgroup.Write) cgroup.State {
 	switch w.Property {
 	case cgroup.FileCPUs:

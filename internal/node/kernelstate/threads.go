@@ -13,13 +13,11 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
 
-// codeStuckThreads is the code of problems of cgroups with threads outside of their CPUs.
 const codeStuckThreads pools.Code = "StuckThreads"
 
 // ThreadsFound is the result of a scan of the threads that the event loop does not read.
 type ThreadsFound = threads.Found
 
-// threadState holds the threads that the kernel left outside of their cgroup's CPUs.
 type threadState struct {
 	log      *slog.Logger
 	moved    uint64
@@ -32,7 +30,6 @@ func newThreadState(log *slog.Logger) threadState {
 	return threadState{log: log, stranded: make(map[cgroup.Path]cgroup.Gathered), scanned: make(map[cgroup.Path]cgroup.Gathered), scanner: threads.New()}
 }
 
-// strandedErr returns a description of threads that cannot be moved, with a remedy.
 func strandedErr(p cgroup.Path, g cgroup.Gathered) error {
 	remedy := "end the process"
 	switch {
@@ -44,7 +41,6 @@ func strandedErr(p cgroup.Path, g cgroup.Gathered) error {
 	return fmt.Errorf("%d threads of %s, the first of them %d, run outside of its CPUs and cannot be brought back (%w): %s", g.Outside, p, g.Stuck[0], g.Why, remedy)
 }
 
-// unreadErr returns a description of cgroups that cannot be read, with a remedy.
 func unreadErr(p cgroup.Path, g cgroup.Gathered) error {
 	return fmt.Errorf("threads in %d cgroups below %s may run outside of its CPUs, because the daemon cannot read these cgroups; the first error is %w: "+
 		"remove these cgroups, or restart the container or unit", g.Unread, p, g.UnreadErr)
@@ -68,7 +64,6 @@ func (t *threadState) move(k Kernel, p cgroup.Path) error {
 	return err
 }
 
-// note counts the threads that were moved back.
 func (t *threadState) note(p cgroup.Path, back int) {
 	if back > 0 {
 		t.moved += uint64(back)
@@ -76,7 +71,6 @@ func (t *threadState) note(p cgroup.Path, back int) {
 	}
 }
 
-// found returns the cgroups with threads that cannot be moved or read.
 func (t *threadState) found() iter.Seq2[cgroup.Path, cgroup.Gathered] {
 	return func(yield func(cgroup.Path, cgroup.Gathered) bool) {
 		for p, g := range t.scanned {

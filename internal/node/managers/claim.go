@@ -73,7 +73,6 @@ func (c *CRIO) Claim(ctr Container) (Claim, bool) {
 	return Claim{}, false
 }
 
-// workloadsOf returns the workloads to which the pod of a container belongs.
 func (c *CRIO) workloadsOf(ctr Container) []Workload {
 	return slices.DeleteFunc(slices.Clone(c.Workloads), func(w Workload) bool {
 		_, of := ctr.Annotations[w.Activation]

@@ -102,7 +102,6 @@ func ReadCRIO(root fs.FS) CRIO {
 	return c
 }
 
-// overlay merges a file into the earlier ones.
 func (c *CRIO) overlay(r *crioRuntime, source string, workloads map[string]Workload, handlers map[string]Handler) {
 	for name, w := range r.Workloads {
 		workloads[name] = Workload{Name: name, Source: source, Activation: w.ActivationAnnotation, Pins: w.Resources != nil, Allowed: w.AllowedAnnotations}
@@ -143,7 +142,6 @@ type crioRuntime struct {
 	} `toml:"runtimes"`
 }
 
-// parseCRIO reads the keys of crioFile from crio.conf or a drop-in.
 func parseCRIO(b []byte) (crioFile, error) {
 	var config crioFile
 	if err := toml.Unmarshal(b, &config); err != nil {

@@ -119,7 +119,6 @@ func (e *statusError) isFinal() bool {
 	return e.Code/100 == 4
 }
 
-// isStatus reports whether an error is an answer with this status code.
 func isStatus(err error, code int) bool {
 	e, ok := errors.AsType[*statusError](err)
 	return ok && e.Code == code
@@ -178,7 +177,6 @@ func (c *client) call(ctx context.Context, method, path, contentType string, bod
 	return c.exchange(ctx, method, path, query, contentType, body, out)
 }
 
-// get reads objects and decodes the answer into out.
 func (c *client) get(ctx context.Context, path string, query url.Values, out any) error {
 	ctx, cancel := context.WithTimeout(ctx, c.limits.Call)
 	defer cancel()

@@ -39,7 +39,6 @@ type Depletion struct {
 	Show, Evict bool
 }
 
-// pressure is the state of depletion of the shared pool.
 type pressure struct {
 	depleted bool
 	// sufficientSince is the time since which a depleted pool has enough CPUs again; zero
@@ -87,7 +86,6 @@ func (o *object) underPressure() bool {
 	return slices.ContainsFunc(o.Spec.Taints, func(raw json.RawMessage) bool { return parseTaint(raw).Key == workload.DepletedTaint })
 }
 
-// taint is a taint of a Node.
 type taint struct {
 	Key    string `json:"key"`
 	Value  string `json:"value,omitempty"`
@@ -140,7 +138,6 @@ func (r *Runner) updatePressure(d *Depletion, now time.Time) time.Time {
 	return next
 }
 
-// updateDepletionTaint adds the depletion taint to the Node, or removes it.
 func (r *Runner) updateDepletionTaint(ctx context.Context, d *Depletion) (time.Time, error) {
 	if r.node == nil || d == nil {
 		return time.Time{}, nil

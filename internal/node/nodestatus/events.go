@@ -39,7 +39,6 @@ const (
 // may change.
 type problemKey struct{ uid, code string }
 
-// reportedProblem is a problem with the state of its event.
 type reportedProblem struct {
 	Problem
 	name      string // of the event; empty if none was written
@@ -51,7 +50,6 @@ type reportedProblem struct {
 	present   bool
 }
 
-// reporter decides when an event is written.
 type reporter struct {
 	settle   time.Duration // see Limits
 	reported map[problemKey]*reportedProblem

@@ -117,7 +117,6 @@ func (n *Namespaces) save() {
 	n.unsaved = err != nil
 }
 
-// metadata holds the metadata of an object that Namespaces uses.
 type metadata struct {
 	Metadata struct {
 		Name            string            `json:"name"`
@@ -170,7 +169,6 @@ func (n *Namespaces) list(ctx context.Context, c *client) (workload.Permissions,
 
 const namespacesPath = "/api/v1/namespaces"
 
-// watch applies events after the last one.
 func (n *Namespaces) watch(ctx context.Context, c *client, update func(workload.Permissions, bool), began func()) error {
 	c.accept = metadataOnly
 	query := url.Values{"resourceVersion": {n.version}}

@@ -25,7 +25,6 @@ type object struct {
 	} `json:"status"`
 }
 
-// managedEntry holds the fields that one manager has set.
 type managedEntry struct {
 	Manager string `json:"manager"`
 	Fields  struct {
@@ -36,7 +35,6 @@ type managedEntry struct {
 	} `json:"fieldsV1"`
 }
 
-// condition is a condition of a Node.
 type condition struct {
 	Type       string    `json:"type"`
 	Status     string    `json:"status"`

@@ -11,7 +11,6 @@ import (
 	"github.com/cpupoold/cpupoold/internal/config"
 )
 
-// sysRoot is where sysfs is mounted.
 const sysRoot = "/sys"
 
 // Environment holds the process's environment in a cluster: the pod's manifest sets the

@@ -32,7 +32,6 @@ type wanted struct {
 	keepPressure bool
 }
 
-// wantedCondition is a desired condition of a type, with its maximum age.
 type wantedCondition struct {
 	typ       string
 	condition *condition
@@ -175,7 +174,6 @@ func (c *condition) maxAge(is *condition, heartbeat time.Duration) (limit time.D
 	return heartbeat, heartbeat > 0
 }
 
-// deleteCondition returns the entry of a patch that deletes a condition.
 func deleteCondition(typ string) map[string]string {
 	return map[string]string{"$patch": "delete", "type": typ}
 }
@@ -218,7 +216,6 @@ func encode(v any) []byte {
 	return data
 }
 
-// truncate returns at most maxMessage bytes of a text, with an ellipsis.
 func truncate(s string) string {
 	if len(s) <= maxMessage {
 		return s

@@ -50,7 +50,6 @@ type Amount struct {
 	Milli, Unaccounted int64
 }
 
-// usage holds the use of a resource by a pod, and the pod's request.
 type usage struct{ used, counted int64 }
 
 // Advertise returns the amounts of the pools' resources, sorted by name. A nil record means

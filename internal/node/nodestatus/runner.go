@@ -219,7 +219,6 @@ func (r *Runner) step(ctx context.Context) time.Time {
 	return earlier(next, r.attempt(ctx, &r.events, r.writeEvent))
 }
 
-// wantedStatus returns the desired status of the Node.
 func (r *Runner) wantedStatus(s *State) wanted {
 	var w wanted
 	record, err := r.cache.read(r.Record)
@@ -279,7 +278,6 @@ func (r *Runner) patchStatus(ctx context.Context, s *State, want wanted) (shown 
 	return true, r.Now().Add(r.patchInterval), nil
 }
 
-// removeStartupTaint removes the startup taint.
 func (r *Runner) removeStartupTaint(ctx context.Context, key string) (time.Time, error) {
 	if r.node == nil { // the patch of the status may have answered 404
 		return time.Time{}, nil
@@ -312,7 +310,6 @@ func (r *Runner) adjustPatchInterval(want wanted, now time.Time) {
 	r.lastWanted, r.lastPatch = want, now
 }
 
-// patch sends one patch and stores the resulting Node.
 func (r *Runner) patch(ctx context.Context, subresource, kind string, patch []byte) error {
 	err := r.client.connect()
 	result := new(object)

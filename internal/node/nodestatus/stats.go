@@ -31,7 +31,6 @@ func (r *Runner) Stats() Stats {
 	return s
 }
 
-// publish stores the counts for Stats.
 func (r *Runner) publish() {
 	s := r.counts
 	s.Connected = r.status.err == nil && r.taint.err == nil && r.depleted.err == nil && r.events.err == nil

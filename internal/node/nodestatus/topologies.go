@@ -18,7 +18,6 @@ const (
 	topologyInterval    = 5 * time.Second
 )
 
-// topologyState is the state of the node's NodeResourceTopology object.
 type topologyState struct {
 	attempts
 	written  []byte // the last written object; nil if none exists

@@ -12,7 +12,6 @@ import (
 	"time"
 )
 
-// path returns the path of a Node, with an optional subresource.
 func path(name, subresource string) string {
 	return "/api/v1/nodes/" + url.PathEscape(name) + subresource
 }
@@ -103,7 +102,6 @@ func (c *client) events(ctx context.Context, path string, query url.Values, bega
 	}
 }
 
-// watchNode watches the Node until ctx ends.
 func (r *Runner) watchNode(ctx context.Context) {
 	c, pause, failing := r.Options.client(), newBackoff(r.Limits.Pause), ""
 	began := func() {

@@ -20,7 +20,6 @@ import (
 // milliseconds, because it allocates devices before it creates the sandbox.
 const Timeout = 2 * time.Second
 
-// codeMissing is the code of problems of containers whose NUMA nodes are unknown.
 const codeMissing pools.Code = "HintsMissing"
 
 // Hints holds the NUMA nodes of the containers' devices and memory. A container that
@@ -122,7 +121,6 @@ func (h *Hints) learn(a Answer, uids map[string]string) (incomplete []podresourc
 	return incomplete
 }
 
-// close records the answer to a question.
 func (h *Hints) close(k pools.Key, nodes cpuset.Set) {
 	h.known[k] = nodes
 	if h.open[k] != nil {

@@ -15,7 +15,6 @@ import (
 // before its other writes, for new owners, and grows it after them. No reply to the runtime
 // allocates CPUs that are still parked.
 
-// parking is the state of the parked CPUs.
 type parking struct {
 	made   bool       // the cgroup may exist
 	cpus   cpuset.Set // parked CPUs in the last scan
@@ -45,13 +44,11 @@ func (p *parking) see(view cgroup.PartitionView) {
 	}
 }
 
-// isParked reports whether the partition of parked CPUs is in force.
 func (p *Partitions) isParked() bool {
 	st, err := p.Host.Cgroups.Read(cgroup.Parking)
 	return err == nil && st.Partition.Is(cgroup.IsolatedPartition)
 }
 
-// toPark returns the CPUs to park.
 func (s *scan) toPark() cpuset.Set {
 	if !s.parks() {
 		s.Quiet.StopParking()
@@ -85,7 +82,6 @@ func (s *scan) free() cpuset.Set {
 	return free
 }
 
-// makeParking makes the cgroup of parked CPUs if a partition needs it.
 func (s *scan) makeParking() {
 	i := slices.IndexFunc(s.wishes, func(w cgroup.PartitionWish) bool { return w.Path == cgroup.Parking && !w.Keep && w.Not == "" })
 	if i < 0 || s.isParked() {

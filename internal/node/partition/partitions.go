@@ -91,10 +91,8 @@ func (p *Partitions) Enabled() bool {
 	return on
 }
 
-// parks reports whether free CPUs are parked.
 func (p *Partitions) parks() bool { return p.Settings.Config.Park && p.Enabled() }
 
-// inForce reports whether a cgroup was a partition in the last scan.
 func (p *Partitions) inForce(at cgroup.Path) bool {
 	return p.last[at].Phase == cgroup.PartitionInForce
 }

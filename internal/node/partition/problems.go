@@ -11,7 +11,6 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
 
-// Codes of problems with partitions.
 const (
 	codeNoPartitions pools.Code = "NoPartitions"
 	codeNoPartition  pools.Code = "NoPartition"

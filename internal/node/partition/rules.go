@@ -41,5 +41,4 @@ func left(listed []cgroup.Path, bare bool) map[cgroup.Path]bool {
 // IsParking reports whether a cgroup belongs to the partition of parked CPUs.
 func IsParking(p cgroup.Path) bool { return p == cgroup.Parking || p == cgroup.ParkingTop }
 
-// sameWish reports whether two wishes for a cgroup have the same type and CPUs.
 func sameWish(a, b cgroup.PartitionWish) bool { return a.Type == b.Type && a.CPUs.Equal(b.CPUs) }

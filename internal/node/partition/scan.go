@@ -80,7 +80,6 @@ func (s *scan) run() (wrote bool) {
 	return wrote
 }
 
-// writeAll reads and writes in steps until no write is left. It reports whether it has written.
 func (s *scan) writeAll() (wrote bool) {
 	var written []cgroup.PartitionWrite // after the last reading
 	for i := range MaxSteps(len(s.wishes)) {
@@ -127,7 +126,6 @@ func (s *scan) findLists() bool {
 	return true
 }
 
-// isCurrent reports whether nothing has changed since the last scan.
 func (s *scan) isCurrent() bool {
 	if s.stale || s.unowned.mayReturn() || len(s.wishes) != len(s.last) || len(s.paused()) != len(s.stuck) {
 		return false
@@ -181,7 +179,6 @@ func (s *scan) forgetOutdated() {
 	}
 }
 
-// plan reads the partitions and plans the next writes.
 func (s *scan) plan() (cgroup.PartitionStep, cgroup.PartitionView, error) {
 	in := cgroup.PartitionInput{
 		Kernel: s.Host.Kernel, Wishes: s.wishes, Former: slices.Sorted(maps.Keys(s.former)), Online: s.Host.Online(), Housekeeping: s.Settings.Housekeeping(), Stuck: s.paused(),

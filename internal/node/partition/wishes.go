@@ -8,7 +8,6 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 )
 
-// desired returns the desired partitions.
 func (s *scan) desired() (wishes []cgroup.PartitionWish) {
 	on := s.Enabled()
 	for _, t := range s.Targets {

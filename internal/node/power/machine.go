@@ -52,7 +52,6 @@ type State struct {
 	Disabled bool
 }
 
-// Directories of cpufreq and of the CPUs below sysfs.
 const (
 	cpufreqDir = "devices/system/cpu/cpufreq"
 	cpuDir     = "devices/system/cpu"

@@ -62,7 +62,6 @@ type planner struct {
 	problems []Problem
 }
 
-// setting distinguishes governors from energy preferences in planFrequency.
 type setting struct {
 	name      string
 	requested func(Ask) string
@@ -77,7 +76,6 @@ func preferences() setting {
 	return setting{"energy preference", func(a Ask) string { return a.Preference }, func(p Policy) []string { return p.Preferences }}
 }
 
-// planFrequency plans an owner's governor or energy preference.
 func (p *planner) planFrequency(o Owner, owners []Owner, kind tune.Kind, what setting) {
 	want, none := what.requested(o.Ask), o.CPUs
 	var unknown, shared, with, fixed cpuset.Set

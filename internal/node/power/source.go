@@ -73,7 +73,6 @@ func (s *Host) Write(_ context.Context, k tune.Knob, value string) error {
 	return s.sys.WriteFile(file, value)
 }
 
-// fileOf returns the file of a knob, below sysfs.
 func fileOf(k tune.Knob) (string, error) {
 	first, second, pair := strings.Cut(k.Name, "/")
 	number, err := strconv.ParseUint(first, 10, 16)

@@ -13,10 +13,8 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cri"
 )
 
-// cgroupRoot is the path at which systemd and container runtimes mount cgroups.
 const cgroupRoot = "/sys/fs/cgroup"
 
-// cgroupMount describes the mount on cgroupRoot.
 type cgroupMount struct {
 	fsType string // cgroup2 in a unified hierarchy; empty without a mount
 	hybrid bool   // controllers are on v1, a cgroup2 mount exists below
@@ -71,7 +69,6 @@ func checkUnified(e *evidence) []Finding {
 	return []Finding{f}
 }
 
-// missingControllers returns the controllers that a cgroup lacks and cpupoold needs.
 func missingControllers(e *evidence, cgroup string) ([]string, error) {
 	available, err := readWords(e.root, path.Join(cgroupRoot, cgroup, "cgroup.controllers"))
 	if err != nil {

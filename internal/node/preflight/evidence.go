@@ -91,7 +91,6 @@ func (e *evidence) driver() cri.Driver {
 // have the key for a machine without a runtime.
 func (e *evidence) maybeNoRuntime() bool { return e.configErr != nil && e.runtime.findErr != nil }
 
-// need is a precondition of a check.
 type need func(*evidence) bool
 
 func cgroupV2(e *evidence) bool       { return e.mount.isV2() }
@@ -105,10 +104,8 @@ func cpuTopology(e *evidence) bool    { return e.topologyErr == nil }
 func resolvedPools(e *evidence) bool  { return configured(e) && cpuTopology(e) && e.poolsErr == nil }
 func exclusiveCPUs(e *evidence) bool  { return resolvedPools(e) && !e.pools.Guaranteed.IsEmpty() }
 
-// kubeletConfigured reports whether the kubelet's configuration was read.
 func kubeletConfigured(e *evidence) bool { return e.kubelet.known && len(e.kubelet.unreadable) == 0 }
 
-// systemdNeeded reports whether the cgroup driver is systemd, or units are placed.
 func systemdNeeded(e *evidence) bool {
 	return e.driver() == cri.Systemd || len(e.config.Pools.Units) > 0 || e.config.HostSlices.Enabled
 }

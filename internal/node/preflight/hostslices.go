@@ -100,7 +100,6 @@ func confinement(pool cpuset.Set, v hostslices.Verdict) string {
 	return fmt.Sprintf("CPUs %s and the CPUs of %s", pool, strings.Join(v.Has, ", "))
 }
 
-// hostFinding returns the finding about one unit, if any.
 func (e *evidence) hostFinding(key string, v hostslices.Verdict) []Finding {
 	f := Finding{Severity: Warning, Subject: v.Name, Found: v.Why + ": cpupoold does not change it", Remedy: v.Remedy()}
 	configured := slices.Contains(e.config.HostSlices.Units, v.Name)

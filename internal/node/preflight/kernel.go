@@ -12,7 +12,6 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 )
 
-// kernelFacts holds the version of the running kernel (/proc/sys/kernel/osrelease).
 type kernelFacts struct {
 	nodecheck.Kernel
 	err error
@@ -48,7 +47,6 @@ func checkPartitions(e *evidence) []Finding {
 	return nil
 }
 
-// checkIsolation compares guaranteed.isolation with the kernel.
 func checkIsolation(e *evidence) []Finding {
 	if e.config.Isolation != config.IsolationPartition {
 		return checkParking(e)

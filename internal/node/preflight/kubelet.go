@@ -21,7 +21,6 @@ type setting struct {
 	key    string // its name in source
 }
 
-// fileError is a file that exists and cannot be parsed.
 type fileError struct {
 	name string
 	err  error
@@ -74,7 +73,6 @@ func readKubelet(root fs.FS, dir string) kubeletFacts {
 	return k
 }
 
-// kubeletSetting is a single value with its flag and its key in configuration files.
 type kubeletSetting struct {
 	flag, key string
 	to        *setting
@@ -90,7 +88,6 @@ func (k *kubeletFacts) settings() []kubeletSetting {
 	}
 }
 
-// readConfig applies a configuration file.
 func (k *kubeletFacts) readConfig(f hostkubelet.File) {
 	var config kubeletConfig
 	file, err := f.Name, f.Err
@@ -128,7 +125,6 @@ func hasStrictReservation(options []string) bool {
 	return false
 }
 
-// kubeletConfig holds the keys that the checks use.
 type kubeletConfig struct {
 	values map[string]string // of settings, by key; absent keys are missing
 	strict *bool             // cpuManagerPolicyOptions; nil if absent

@@ -10,16 +10,13 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
 
-// cpuManagerState is the name of the state file in the kubelet's directory.
 const cpuManagerState = "cpu_manager_state"
 
-// managerState is the kubelet's CPU manager policy in a state file.
 type managerState struct {
 	file, policy string // policy is empty without a file
 	err          error
 }
 
-// managerStates reads the state files of the CPU manager.
 func (e *evidence) managerStates() []managerState {
 	states := make([]managerState, len(e.kubelet.stateDirs))
 	for i, dir := range e.kubelet.stateDirs {

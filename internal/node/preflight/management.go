@@ -48,7 +48,6 @@ func checkManagementSize(e *evidence) []Finding {
 		"give the management pool more CPUs, in whole cores, unless measurements show that these are enough")}
 }
 
-// isControlPlane reports whether an API server runs as a static pod.
 func isControlPlane(root fs.FS) bool {
 	for _, name := range []string{"kube-apiserver.yaml", "kube-apiserver-pod.yaml"} {
 		if _, err := fs.Stat(root, staticPods+"/"+name); err == nil {

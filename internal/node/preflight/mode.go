@@ -16,7 +16,6 @@ func checkMode(e *evidence) []Finding {
 		"set it to enforce and restart the daemon to enable writes")}
 }
 
-// isAboutOtherManagers reports whether a check is about another CPU manager.
 func isAboutOtherManagers(check string) bool {
 	return strings.HasPrefix(check, "crio-") || strings.HasPrefix(check, "nri-plugin") || check == "kubelet-policy"
 }

@@ -18,7 +18,6 @@ func strictness(policy string) int {
 	return max(slices.Index(order, allocate.Policy(policy)), 0)
 }
 
-// topologyPolicy returns the configured policy, or the default.
 func (e *evidence) topologyPolicy() string {
 	if p := e.config.Pools.Guaranteed.Options.TopologyPolicy; p != "" {
 		return string(p)
@@ -31,7 +30,6 @@ func (e *evidence) requiresHints() bool {
 	return strictness(e.topologyPolicy()) >= strictness(string(allocate.Restricted))
 }
 
-// orDefault returns the value, or def if it is not set.
 func (s setting) orDefault(def string) string {
 	return cmp.Or(s.value, def)
 }

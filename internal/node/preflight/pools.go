@@ -42,7 +42,6 @@ func checkConfiguration(e *evidence) []Finding { return e.problems(e.configErr, 
 // daemon adapts to another machine after a reboot as far as possible.
 func checkPools(e *evidence) []Finding { return e.problems(e.poolsErr, Error) }
 
-// problems returns a finding for each error of the configuration.
 func (e *evidence) problems(err error, severity Severity) []Finding {
 	var findings []Finding
 	for _, err := range flatten(err) {
@@ -58,7 +57,6 @@ func (e *evidence) problems(err error, severity Severity) []Finding {
 	return findings
 }
 
-// location returns the file, line and key of a problem, as far as known.
 func location(p *config.Problem) string {
 	place := p.File
 	if p.Line > 0 {
@@ -70,7 +68,6 @@ func location(p *config.Problem) string {
 	return place
 }
 
-// flatten returns the errors that errors.Join has combined.
 func flatten(err error) []error {
 	if err == nil {
 		return nil
@@ -86,7 +83,6 @@ func flatten(err error) []error {
 	return all
 }
 
-// pool is a configured pool with its key.
 type pool struct {
 	name, key string
 	cpus      cpuset.Set

@@ -9,10 +9,8 @@ import (
 	"github.com/cpupoold/cpupoold/internal/findings"
 )
 
-// callTimeout is the timeout of each query to the runtime and to systemd.
 const callTimeout = 5 * time.Second
 
-// check is a check with its stable name.
 type check struct {
 	name string
 	// needs are preconditions. A check runs only if all are met: otherwise another check
@@ -21,7 +19,6 @@ type check struct {
 	run   func(*evidence) []Finding
 }
 
-// checks returns all checks.
 func checks() []check {
 	return []check{
 		{"configuration", nil, checkConfiguration},

@@ -10,7 +10,6 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cri"
 )
 
-// runtimeFacts holds the answers of the container runtime.
 type runtimeFacts struct {
 	endpoint string
 	name     string     // "containerd" or "cri-o"; empty if it does not answer
@@ -80,7 +79,6 @@ func checkRuntime(e *evidence) []Finding {
 	return nil
 }
 
-// dockerName is the name that cri-dockerd reports.
 const dockerName = "docker"
 
 // socketOf returns the path of an endpoint. /var/run is a link to /run.

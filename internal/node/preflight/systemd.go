@@ -8,7 +8,6 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cri"
 )
 
-// systemdFacts holds the answer of systemd.
 type systemdFacts struct {
 	version int
 	err     error

@@ -20,7 +20,6 @@ import (
 // 1.37.0 lacks it (pkg/features/kube_features.go).
 const systemPartitionGate = "NodeSystemPartition"
 
-// kubeletSystem holds the key systemPartition of the kubelet's configuration.
 type kubeletSystem struct {
 	Namespaces []string `yaml:"namespaces"`
 	CPUSet     string   `yaml:"cpuset"`
@@ -49,7 +48,6 @@ func (s *kubeletSystem) overlay(node *yaml.Node, file string) error {
 	return nil
 }
 
-// setGates applies the feature gates of a later file.
 func (k *kubeletFacts) setGates(gates map[string]bool) {
 	if k.gates == nil {
 		k.gates = make(map[string]bool)
@@ -57,7 +55,6 @@ func (k *kubeletFacts) setGates(gates map[string]bool) {
 	maps.Copy(k.gates, gates)
 }
 
-// parseGates parses the value of --feature-gates.
 func parseGates(value string) map[string]bool {
 	gates := make(map[string]bool)
 	for gate := range strings.SplitSeq(value, ",") {
@@ -100,7 +97,6 @@ func checkSystemPartition(e *evidence) []Finding {
 	return append(findings, f)
 }
 
-// systemFindings returns the findings about a system partition with the cgroup root.
 func (e *evidence) systemFindings(root string) []Finding {
 	cpus := e.cpusIn(path.Join(root, "cpuset.cpus"))
 	f := Finding{Severity: Info, Subject: root}
@@ -128,7 +124,6 @@ func (e *evidence) systemFindings(root string) []Finding {
 	return findings
 }
 
-// systemPartition returns the cgroup that the system partition of the kubelet has.
 func (d kubepodsDir) systemPartition() string {
 	if d.driver == cri.Systemd {
 		return path.Join(d.path, strings.TrimSuffix(path.Base(d.path), ".slice")+"-system.slice")

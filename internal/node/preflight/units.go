@@ -13,14 +13,12 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
 
-// unitFacts holds systemd's answer about a configured unit.
 type unitFacts struct {
 	spec pools.UnitSpec
 	unit cgroup.Unit
 	err  error
 }
 
-// key returns the key of the unit in the configuration.
 func (u unitFacts) key(e *evidence) string { return e.file + ": units." + u.spec.Name }
 
 // queryUnits queries systemd for all units, with one timeout for all.
@@ -204,7 +202,6 @@ func checkUnitSlices(e *evidence) []Finding {
 	return findings
 }
 
-// possibleCPUs returns the CPUs that a unit may get.
 func (e *evidence) possibleCPUs(u pools.UnitSpec) cpuset.Set {
 	if u.CPUs > 0 {
 		return e.pools.Guaranteed

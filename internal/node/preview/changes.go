@@ -17,7 +17,6 @@ const (
 	maxNamed   = 5 // containers of a line
 )
 
-// change is a pair of present and planned CPUs.
 type change struct{ from, to string }
 
 // changes describes the running containers whose CPUs the plan changes: one line for each change,
@@ -47,7 +46,6 @@ func (s *survey) changes() (lines []string) {
 	return lines
 }
 
-// moved returns the names of the running containers whose CPUs the plan changes.
 func (s *survey) moved() map[change][]string {
 	planned := make(map[string]cpuset.Set)
 	for _, t := range s.want {

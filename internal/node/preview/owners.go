@@ -63,7 +63,6 @@ func (s *survey) owners() (all []Owner, ends []cgroup.Path, err error) {
 	return all, ends, nil
 }
 
-// partitionWishes are the partitions that the plan has.
 type partitionWishes struct {
 	wanted   map[string]cgroup.PartitionWish // By container. The type is empty for no partition.
 	mixed    map[string]string               // By container: the reason for no partition.

@@ -139,7 +139,6 @@ func (s *survey) preview() Preview {
 	return p
 }
 
-// texts returns the sorted texts of errors.
 func texts(all []error) (lines []string) {
 	for _, err := range all {
 		lines = append(lines, err.Error())

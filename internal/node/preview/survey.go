@@ -56,7 +56,6 @@ func readCPUs(ctx context.Context, h *hostenv.Host, c *config.Config, t *topolog
 	return newSurvey(ctx, &host, &known, t, log)
 }
 
-// read surveys the node.
 func read(ctx context.Context, h *hostenv.Host, settings desired.Settings, j undo.Document, rights pools.NamespaceRights) (*survey, error) {
 	m := inventory.New(h.Driver)
 	query := m.Query(settings.UnitNames(), true)

@@ -28,7 +28,6 @@ import (
 // may not suffice: the journal or a failed write can delay a change.
 const breakTime = 10 * time.Second
 
-// reason is the reason of deferred writes.
 const reason = "quiet period: an owner has exclusive CPUs, and this write does not protect them"
 
 // Quiet holds the deferred changes.
@@ -102,7 +101,6 @@ func (q *Quiet) Settle(plan pools.Plan, want []cgroup.Target, changed map[cgroup
 	return news && q.told, before && !q.told
 }
 
-// deferAt notes that a change is deferred.
 func (q *Quiet) deferAt(now time.Time) {
 	if q.since.IsZero() {
 		q.since = now

@@ -13,7 +13,6 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/workload"
 )
 
-// evidence holds the facts about the whole node that the rules use.
 type evidence struct {
 	pools pools.Pools
 	// journal contains the CPUs in the journal, by owner.
@@ -28,7 +27,6 @@ type evidence struct {
 	held []pools.Assignment
 }
 
-// ownedSet is the cpuset of a live cgroup.
 type ownedSet struct {
 	owner pools.Key
 	cpus  cpuset.Set
@@ -124,7 +122,6 @@ func collect(m *inventory.Inventory, read func(cgroup.Path) (cgroup.State, error
 	return e, all
 }
 
-// containerInstance returns the facts about a container alone.
 func containerInstance(m *inventory.Inventory, c *inventory.Container, pod *inventory.Pod, now cgroup.State, hasJournal bool, names *workload.Names) instance {
 	i := instance{
 		owner: m.KeyOf(c), requested: c.Request().ExclusiveCPUs(), unread: c.IsUnread(), partition: now.Partition.Valid(),

@@ -113,7 +113,6 @@ func (e *evidence) isSharing(i instance) bool {
 	return !i.mixed && (i.runsOn.Len() > i.requested || e.overlapsOther(i.owner, i.runsOn))
 }
 
-// exclusivePart returns the exclusive CPUs in a set with shared CPUs.
 func (e *evidence) exclusivePart(i *instance, cpus cpuset.Set) cpuset.Set {
 	if journal := e.journal[i.owner]; !journal.IsEmpty() && journal.IsSubsetOf(cpus) && !journal.Overlaps(e.shared) {
 		return journal

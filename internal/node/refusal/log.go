@@ -14,7 +14,6 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
 
-// maxPast is the maximum number of ended refusals in the log.
 const maxPast = 100
 
 // Log holds the refused containers and units.
@@ -44,7 +43,6 @@ func New(m *inventory.Inventory, h *numahints.Hints, log *slog.Logger) *Log {
 		current: make(map[Key]telemetry.Refusal), total: make(map[string]uint64), notCreated: make(map[pools.Key]pools.Problem)}
 }
 
-// refused is one refusal of a plan.
 type refused struct {
 	key Key
 	pod string
@@ -137,7 +135,6 @@ func (r *Log) Problems() []pools.Problem {
 // Totals returns the number of refusals since the daemon's start, by code.
 func (r *Log) Totals() map[string]uint64 { return maps.Clone(r.total) }
 
-// begin adds a current refusal and counts it.
 func (r *Log) begin(x refused, now time.Time) {
 	r.current[x.key] = telemetry.Refusal{
 		Pod: x.pod, Container: x.key.Container, PodUID: x.key.PodUID, ID: x.key.ID,

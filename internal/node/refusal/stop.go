@@ -51,7 +51,6 @@ func (r *Log) NoteStop(k Key, err error, now time.Time) {
 	}
 }
 
-// setStopped records whether a refused container is stopped.
 func (r *Log) setStopped(k Key, is bool) {
 	if x, known := r.current[k]; known {
 		x.Stopped = is

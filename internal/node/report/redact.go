@@ -168,7 +168,6 @@ func hasFixedValues(key string) bool {
 	return false
 }
 
-// hasNames reports whether a key holds a name, or several that are separated by slashes.
 func hasNames(key string) bool {
 	switch key {
 	case "name", "pod", "namespace", "container", "unit", "owner", "node":

@@ -10,10 +10,8 @@ import (
 	"strings"
 )
 
-// maxCgroups is the maximum number of cgroups that Cgroups reads.
 const maxCgroups = 20000
 
-// cpuFiles returns the files of a cgroup that hold its CPUs and its CPU time.
 func cpuFiles() []string {
 	return []string{
 		"cpuset.cpus", "cpuset.cpus.effective", "cpuset.cpus.partition", "cpuset.cpus.exclusive", "cpuset.cpus.exclusive.effective", "cpuset.cpus.isolated",

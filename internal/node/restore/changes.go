@@ -58,7 +58,6 @@ func changes(ctx context.Context, h *hostenv.Host, j undo.Document) (r Report, e
 	return r, kubeletErr
 }
 
-// change adds the write for an original to a report.
 func change(ctx context.Context, h *hostenv.Host, o undo.Original, r *Report) {
 	st, err := undo.StateOf(ctx, h, o)
 	if errors.Is(err, cgroup.ErrGone) {

@@ -105,7 +105,6 @@ func restoreHost(ctx context.Context, o Options, dryRun bool) (Report, error) {
 	return r, err
 }
 
-// lostNote explains which originals replace a lost journal.
 func lostNote(name string, damage error, o []undo.Original) string {
 	switch {
 	case damage != nil:

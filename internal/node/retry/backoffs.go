@@ -43,13 +43,11 @@ type writer struct {
 	file bool
 }
 
-// property is a property of a cgroup, as a write names it.
 type property struct {
 	path cgroup.Path
 	name string
 }
 
-// failure is the last failure of a writer.
 type failure struct {
 	err   error // nil: the value may still settle
 	pause time.Duration

@@ -36,7 +36,6 @@ type Deviation struct {
 	Was, Is  string
 }
 
-// contest holds the external writes of a property.
 type contest struct {
 	Deviation
 	conflict.Writes
@@ -145,5 +144,4 @@ func (b *Backoffs) nextConflict(earlier func(time.Time), now time.Time) {
 	}
 }
 
-// hasPaused reports whether repairs of the property pause or have paused.
 func (c *contest) hasPaused() bool { return !c.Until().IsZero() }

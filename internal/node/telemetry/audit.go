@@ -28,7 +28,6 @@ type AuditPool struct {
 	Interrupts uint64
 }
 
-// audit emits the metrics of the audit.
 func (e emitter) audit(a *Audit) {
 	if a == nil {
 		return

@@ -111,7 +111,6 @@ func (e emitter) invalid(name string, err error) {
 	e.ch <- prometheus.NewInvalidMetric(e.metrics[name].desc, err)
 }
 
-// state emits the metrics about the daemon's own state.
 func (e emitter) state(v *View) {
 	e.emit(configStale, boolValue(v.ConfigStale))
 	e.emit(configAdapted, float64(len(v.Adapted)))
@@ -163,7 +162,6 @@ func (e emitter) refusals(v *View) {
 	e.emit(shortenedWaits, float64(v.Shortened))
 }
 
-// placement emits the pools, the partitions and the containers.
 func (e emitter) placement(v *View) {
 	e.pools(v)
 	for state, n := range v.Partitions {
@@ -198,7 +196,6 @@ func (e emitter) placement(v *View) {
 	}
 }
 
-// pools emits the size, the use and the free capacity of the pools.
 func (e emitter) pools(v *View) {
 	const milli = 1000
 	for _, p := range v.Pools {

@@ -59,7 +59,6 @@ func (h *Histogram) Clone() Histogram {
 	return Histogram{Count: h.Count, Sum: h.Sum, Buckets: maps.Clone(h.Buckets)}
 }
 
-// drifts emits the external writes and their repairs.
 func (e emitter) drifts(v *View) {
 	for d, n := range v.Drifts {
 		e.emit(driftsTotal, float64(n), string(d.Cause), d.Property)

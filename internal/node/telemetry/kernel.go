@@ -98,7 +98,6 @@ func cpuStat(root, path string) (*stats.CPUStat, error) {
 	return m.CPU, nil
 }
 
-// pressure is a total of cpu.pressure, by its kind.
 type pressure struct {
 	kind    string
 	seconds float64

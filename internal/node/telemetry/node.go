@@ -1,6 +1,5 @@
 package telemetry
 
-// node emits the metrics about the daemon's updates of the Node.
 func (e emitter) node(n *NodeView) {
 	if n == nil {
 		return

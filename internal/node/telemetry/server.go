@@ -106,7 +106,6 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	return nil
 }
 
-// health returns an error if the heartbeat of the event loop is too old.
 func health(o Options) error {
 	if age := time.Since(o.Heartbeat()); age > o.MaxSilence {
 		return fmt.Errorf("the event loop was last active %s ago; the limit is %s", age.Round(time.Millisecond), o.MaxSilence)

@@ -40,7 +40,6 @@ func SettingNames() (kinds, reasons []string) {
 		[]string{"immovable", "no-space", "busy", "no-cpu-left", "contested", "not-taken", "failed"}
 }
 
-// settings emits the metrics about host settings.
 func (e emitter) settings(s *HostSettings) {
 	if s == nil {
 		return

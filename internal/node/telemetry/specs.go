@@ -6,7 +6,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Names of the metrics.
 const (
 	buildInfo         = "cpupoold_build_info"
 	configStale       = "cpupoold_config_stale"

@@ -51,7 +51,6 @@ type Scanner struct {
 	jobs []*job     // in the order of their next turns
 }
 
-// job is a cgroup that was submitted.
 type job struct {
 	path      cgroup.Path
 	submitted bool          // since the scan began
@@ -105,7 +104,6 @@ func (s *Scanner) Run(ctx context.Context, open func(cgroup.Path) Scan, post fun
 	}
 }
 
-// idleWait is the wait without a job.
 const idleWait = time.Hour
 
 // next returns the job of the next turn, and puts it behind the others. Without one it returns the time until a job is due.
@@ -165,7 +163,6 @@ func (s *Scanner) turn(ctx context.Context, j *job, open func(cgroup.Path) Scan,
 	return turnPause * took
 }
 
-// close ends the scans that have begun.
 func (s *Scanner) close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

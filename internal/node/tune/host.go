@@ -51,7 +51,6 @@ func OpenDir(name string) (Dir, error) {
 	return Dir{FS: root.FS(), WriteFile: write}, nil
 }
 
-// maxFile is the maximum number of bytes that are read from a file or from irqbalance.
 const maxFile = 1 << 20
 
 // read returns the content of a file without the newline at its end.
@@ -65,7 +64,6 @@ func (d Dir) read(name string) (string, error) {
 	return strings.TrimSuffix(string(b), "\n"), err
 }
 
-// numbers returns the names of a directory's entries that are numbers.
 func (d Dir) numbers(dir string) ([]string, error) {
 	entries, err := fs.ReadDir(d.FS, dir)
 	var names []string
@@ -77,7 +75,6 @@ func (d Dir) numbers(dir string) ([]string, error) {
 	return names, err
 }
 
-// isGone reports whether an error means that the file, process or device is gone.
 func isGone(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ESRCH) || errors.Is(err, syscall.ENODEV)
 }
@@ -102,7 +99,6 @@ func whyOf(k Kind, err error) Why {
 	}
 }
 
-// isTemporary reports whether the next pass retries the write.
 func (w Why) isTemporary() bool { return w != Immovable && w != NotTaken }
 
 // maskFile is a source with one knob, in a file with a hexadecimal mask.

@@ -51,7 +51,6 @@ type sentList struct {
 	at    time.Time
 }
 
-// balancerRun is the directory of irqbalance's socket.
 const balancerRun = "/run/irqbalance"
 
 // NewBalancer returns the Balancer of a machine with its procfs, sysfs and /etc.
@@ -154,7 +153,6 @@ func (b *Balancer) socket(pid int) string {
 	return filepath.Join(b.Run, "irqbalance"+strconv.Itoa(pid)+".sock")
 }
 
-// query sends a message to irqbalance and returns the answer.
 func (b *Balancer) query(ctx context.Context, pid int, message string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, balancerTimeout)
 	defer cancel()
@@ -186,7 +184,6 @@ func (b *Balancer) query(ctx context.Context, pid int, message string) (string, 
 	return string(answer), nil
 }
 
-// configured returns the CPUs that irqbalance's environment files ban.
 func (b *Balancer) configured() (cpuset.Set, error) {
 	var all cpuset.Set
 	var errs []error

@@ -33,7 +33,6 @@ const (
 // maskKinds returns the kinds with a set of CPUs as the value, in the order of changes.
 func maskKinds() []Kind { return []Kind{DefaultAffinity, IRQBalance, IRQ, RPS, Workqueue, KThread} }
 
-// isMask reports whether the value is a set of CPUs.
 func (k Kind) isMask() bool { return slices.Contains(maskKinds(), k) }
 
 // Knob names one value of the host.
@@ -179,7 +178,6 @@ func (w Wish) Equal(o Wish) bool {
 	return true
 }
 
-// excluded returns the CPUs that masks of a kind must not contain.
 func (w Wish) excluded(k Kind) cpuset.Set {
 	switch k {
 	case Workqueue, KThread:

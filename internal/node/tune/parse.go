@@ -151,7 +151,6 @@ func parseBanned(text string, nbits int) (cpuset.Set, error) {
 	return cpuset.Set{}, nil
 }
 
-// clip shortens input for error messages.
 func clip(s string) string {
 	const longest = 80
 	if len(s) > longest {

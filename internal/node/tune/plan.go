@@ -61,7 +61,6 @@ func Plan(w Wish, seen []Observed, undo []Record, m Machine, unread []Kind) Deci
 	return p.out
 }
 
-// planner is the state of one Plan.
 type planner struct {
 	wish    Wish
 	machine Machine
@@ -72,13 +71,11 @@ type planner struct {
 	out                         Decision
 }
 
-// recorded returns the record of a knob if the ID is the same.
 func (p *planner) recorded(o Observed) (Record, bool) {
 	r, ok := p.records[o.Knob]
 	return r, ok && r.ID == o.ID
 }
 
-// planValue plans a knob that is not a mask.
 func (p *planner) planValue(o Observed) {
 	want, wished := p.wish.Values[o.Knob]
 	r, known := p.recorded(o)
@@ -104,7 +101,6 @@ func (p *planner) planValue(o Observed) {
 	p.addChange(o, r, want, !wished, foreign)
 }
 
-// planMask plans a knob whose value is a set of CPUs.
 func (p *planner) planMask(o Observed) {
 	now, err := p.parse(o.Kind, o.Value)
 	if err != nil {
@@ -252,7 +248,6 @@ func Presume(seen []Observed, exclusive cpuset.Set, m Machine) []Record {
 	return all
 }
 
-// bootDefault returns the CPUs of a mask's default.
 func (p *planner) bootDefault(o Observed) cpuset.Set {
 	if o.Default == "" {
 		return p.machine.Possible

@@ -99,7 +99,6 @@ func writeAll(ctx context.Context, sources []Source, changes []Change) (failed m
 	return failed
 }
 
-// countGone returns the number of records whose knobs no longer exist.
 func countGone(records []Record, seen []Observed, unread []Kind) int {
 	n := 0
 	for _, r := range records {

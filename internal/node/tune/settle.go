@@ -18,7 +18,6 @@ func limits() conflict.Limits {
 	return conflict.Limits{Repairs: maxRepairs, Window: 2 * time.Minute}
 }
 
-// contest holds the external writes of a knob.
 type contest struct {
 	conflict.Writes
 	value string // of the last external write
@@ -117,7 +116,6 @@ func list(names []string) string {
 	return strings.Join(names, ", ")
 }
 
-// logStuck logs the stuck knobs when they have changed.
 func (t *Tuner) logStuck(all []Stuck) {
 	var names []string
 	for _, s := range all {

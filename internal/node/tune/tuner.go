@@ -54,7 +54,6 @@ type Tuner struct {
 	loggedError string
 }
 
-// request holds the arguments of Set.
 type request struct {
 	wish      Wish
 	machine   Machine
@@ -239,7 +238,6 @@ func (t *Tuner) load(v *View) {
 	t.saved = slices.Clone(t.records)
 }
 
-// save makes changed records durable.
 func (t *Tuner) save() error {
 	if slices.Equal(t.records, t.saved) {
 		return nil

@@ -43,7 +43,6 @@ func Load(name, bootID string, now time.Time) (d Document, note error) {
 	return d.inBoot(bootID), nil
 }
 
-// state is the condition of a journal's file.
 type state int
 
 const (

@@ -17,15 +17,12 @@ import (
 // wrong CPUs: then writes stop waiting, and a problem reports that restore may not know
 // every original.
 
-// codeNotWritten is the code of the problem that the journal is not on disk.
 const codeNotWritten pools.Code = "JournalNotWritten"
 
-// savePause is the pause after a failed save.
 const savePause = 5 * time.Second
 
 var errSlowDisk = errors.New("the disk does not answer")
 
-// saving is the progress of a journal's saves.
 type saving struct {
 	changes int // newest change
 	sent    int // newest change in the last save

@@ -8,14 +8,12 @@ import (
 	"github.com/cpupoold/cpupoold/internal/node/inventory"
 )
 
-// retryInterval is the interval between questions about a unit without an answer.
 const retryInterval = 5 * time.Second
 
 // queryInterval is the minimum interval between questions about a unit. A start or stop
 // causes several signals, and a question may cause more.
 const queryInterval = 250 * time.Millisecond
 
-// ask is the state of the questions to systemd about a unit: one at a time.
 type ask struct {
 	asking bool      // systemd has not answered the last question yet
 	wanted bool      // the next question is needed
@@ -83,7 +81,6 @@ func (u *Units) Next(earlier func(time.Time)) {
 	}
 }
 
-// answered is the answer to a question.
 type answered struct{ inventory.UnitStatus }
 
 func (r answered) apply(u *Units, now time.Time) {
@@ -122,7 +119,6 @@ func (u *Units) Note(e inventory.UnitStatus, now time.Time) {
 	u.Cache.SetRecord(unit.Unit.Path, unit.Record())
 }
 
-// forget drops the units that the daemon does not follow.
 func (u *Units) forget() {
 	u.Inventory.ForgetUnits(func(name string) bool { return !u.follows(name) })
 	maps.DeleteFunc(u.asks, func(name string, _ *ask) bool { return !u.follows(name) })

@@ -91,7 +91,6 @@ func verify(h *hostenv.Host, o undo.Original) error {
 	return nil
 }
 
-// reverted is the result of the restoration of a unit's original properties.
 type reverted struct {
 	name string
 	path cgroup.Path // the cgroup in the journal

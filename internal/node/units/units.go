@@ -116,14 +116,12 @@ func (u *Units) NoteHosts() {
 	}
 }
 
-// isUnmanagedHost reports whether the daemon must not place a unit of host services.
 func (u *Units) isUnmanagedHost(name string) bool {
 	return slices.ContainsFunc(u.hosts, func(v hostslices.Verdict) bool {
 		return v.Name == name && (v.State == hostslices.Foreign || v.State == hostslices.Inside || v.State == hostslices.HoldsPods)
 	})
 }
 
-// placed returns the names of the units that the daemon places.
 func (u *Units) placed() []string {
 	hosts := u.Settings.HostUnits()
 	isLeft := func(name string) bool { return !u.Inventory.CanPlace(name, hosts) }

@@ -16,7 +16,6 @@ import (
 // sends no event about this file.
 const pollInterval = 10 * time.Second
 
-// source is the source of the online CPUs.
 type source interface {
 	Watch(ctx context.Context, changed func() error) error
 	Read(before *topology.Topology) (*topology.Topology, error)

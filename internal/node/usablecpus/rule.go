@@ -10,7 +10,6 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
 
-// codeWithheld is the code of the problem with withheld CPUs.
 const codeWithheld pools.Code = "CPUsWithheld"
 
 // Withheld is a set of online CPUs that pools cannot use, with the reason.

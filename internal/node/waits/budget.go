@@ -11,7 +11,6 @@ import (
 const Timeout = time.Second
 
 const (
-	// burst is the size of the budget.
 	burst = 5 * Timeout / 2
 	// debt is the maximum time by which first waits exceed the budget. Later waits begin when
 	// it is repaid.
