@@ -14,7 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/tools/txtar"
 
-	"github.com/cpupoold/cpupoold/internal/codes"
+	"github.com/cpupoold/cpupoold/internal/testing/reference"
 )
 
 // TestCheck runs check on the clusters in testdata/check: a file is the answer at its path, and
@@ -74,9 +74,13 @@ func TestCheck(t *testing.T) {
 			if err := json.Unmarshal([]byte(out), &d); err != nil {
 				t.Fatal(err)
 			}
+			described, err := reference.Codes("../../docs/reference/problem-codes.md")
+			if err != nil {
+				t.Fatal(err)
+			}
 			for _, f := range d.Findings {
-				if codes.Link(f.Check) == "" {
-					t.Errorf("check %s is not described in internal/codes", f.Check)
+				if described[f.Check] == "" {
+					t.Errorf("check %s is not described in docs/reference/problem-codes.md", f.Check)
 				}
 			}
 		})

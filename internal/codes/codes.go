@@ -1,47 +1,22 @@
+// Package codes links the codes of cpupoold to their descriptions: codes of placements, problems,
+// refusals, checks, conditions, events and warnings. A code is stable: users filter by it, and its
+// anchor on the page docs/reference/problem-codes.md stays.
+//
+// A test of test/arch compares the page with the codes of the source.
 package codes
 
 import (
-	"slices"
+	"regexp"
 	"strings"
 )
 
 // page is the public address of the page.
 const page = "https://github.com/cpupoold/cpupoold/blob/main/docs/reference/problem-codes.md"
 
-// Entry describes a code.
-type Entry struct {
-	Code    string
-	Meaning string
-	// Example is a text that is printed with the code. An ellipsis stands for omitted words.
-	Example string
-	// Fix is the required action. It is empty if no action is necessary.
-	Fix string
-}
-
-// Group holds the entries of codes that are printed at the same places.
-type Group struct {
-	Title, Where string
-	Entries      []Entry
-}
-
-// Groups returns all entries in the order of the page.
-func Groups() []Group {
-	return []Group{placements(), podProblems(), nodeProblems(), hostSettings(), refusals(), conditions(), evictions(), warnings(), priorities(), checks()}
-}
-
-// All returns the entries of all groups.
-func All() []Entry {
-	var all []Entry
-	for _, g := range Groups() {
-		all = append(all, g.Entries...)
-	}
-	return all
-}
-
-// Link returns the address of the description of a code. It is empty for a text that is no
-// code.
+// Link returns the address of the description of a code. It is empty for a text that does not have
+// the form of a code.
 func Link(code string) string {
-	if !slices.ContainsFunc(All(), func(e Entry) bool { return e.Code == code }) {
+	if !regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_-]*$`).MatchString(code) {
 		return ""
 	}
 	return page + "#" + strings.ToLower(code)

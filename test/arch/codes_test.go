@@ -12,7 +12,7 @@ import (
 
 	"github.com/cpupoold/cpupoold/internal/admission"
 	"github.com/cpupoold/cpupoold/internal/cluster/hostedpriority"
-	"github.com/cpupoold/cpupoold/internal/codes"
+	"github.com/cpupoold/cpupoold/internal/testing/reference"
 )
 
 // codesIn returns the codes in the source of a package. These are the constants of type
@@ -86,7 +86,7 @@ func addFields(lit *ast.CompositeLit, t types.Type, s *types.Struct, add func(st
 	}
 }
 
-// TestCodesHaveEntries checks that internal/codes describes exactly the codes of the source.
+// TestCodesHaveEntries checks that the page of the codes describes exactly the codes of the source.
 func TestCodesHaveEntries(t *testing.T) {
 	found := map[string]bool{}
 	for _, reason := range admission.Reasons() {
@@ -97,18 +97,23 @@ func TestCodesHaveEntries(t *testing.T) {
 	}
 	for _, p := range load(t, "./...") {
 		rel := strings.TrimPrefix(p.PkgPath, module)
-		if under(rel, "test") || under(rel, "internal/testing") || rel == "internal/codes" {
+		if under(rel, "test") || under(rel, "internal/testing") {
 			continue
 		}
 		for code := range codesIn(p) {
 			found[code] = true
 		}
 	}
+	const page = "docs/reference/problem-codes.md"
+	examples, err := reference.Codes("../../" + page)
+	if err != nil {
+		t.Fatal(err)
+	}
 	described := map[string]bool{}
-	for _, e := range codes.All() {
-		described[e.Code] = true
+	for code := range examples {
+		described[code] = true
 	}
 	if diff := cmp.Diff(found, described); diff != "" {
-		t.Errorf("codes (-source +internal/codes):\n%s", diff)
+		t.Errorf("codes (-source +%s):\n%s", page, diff)
 	}
 }

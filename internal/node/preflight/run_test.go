@@ -12,9 +12,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/tools/txtar"
 
-	"github.com/cpupoold/cpupoold/internal/codes"
 	"github.com/cpupoold/cpupoold/internal/config"
 	"github.com/cpupoold/cpupoold/internal/node/preflight"
+	"github.com/cpupoold/cpupoold/internal/testing/reference"
 )
 
 var update = flag.Bool("update", false, "rewrite the expected findings in testdata/cases")
@@ -65,15 +65,15 @@ func TestEveryCheckHasACase(t *testing.T) {
 	}
 }
 
-// TestExamples checks that the example of each check in internal/codes is a finding of a case.
+// TestExamples checks that the example of each check on the page of the codes is a finding of a case.
 func TestExamples(t *testing.T) {
 	var all strings.Builder
 	for _, name := range caseFiles(t) {
 		all.WriteString(readArchive(t, name)["want"])
 	}
-	examples := map[string]string{}
-	for _, e := range codes.All() {
-		examples[e.Code] = e.Example
+	examples, err := reference.Codes("../../../docs/reference/problem-codes.md")
+	if err != nil {
+		t.Fatal(err)
 	}
 	for _, check := range preflight.CheckNames() {
 		if !strings.Contains(all.String(), " "+check+": "+examples[check]+"\n") {
