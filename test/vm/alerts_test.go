@@ -14,11 +14,11 @@ import (
 	"github.com/cpupoold/cpupoold/test/vm"
 )
 
-// alertFactor makes 15 minutes 45 seconds: the daemon's own pauses, which it does not shorten, still are shorter than what the rules wait for.
+// alertFactor turns 15 minutes into 45 seconds. The daemon's own pauses stay as they are, and are shorter than the rules' shortened durations.
 var alertFactor = flag.Int("alerts.factor", 20, "by what TestAlerts divides the durations of deploy/monitoring/rules.yaml")
 
-// TestAlerts has Debian's Prometheus scrape the daemon of a node, and causes what the alerts of deploy/monitoring are for. The rules are
-// those of the file but for their durations.
+// TestAlerts lets Debian's Prometheus scrape the daemon of a node, and causes the symptoms of the alerts of deploy/monitoring. The rules
+// are those rules with shorter durations.
 func TestAlerts(t *testing.T) {
 	leave(t)
 	rules, err := os.ReadFile("../../deploy/monitoring/rules.yaml")
@@ -44,8 +44,8 @@ func TestAlerts(t *testing.T) {
 	vm.RunTests(t, m, "./guest/alerts", fmt.Sprintf("-factor=%d", *alertFactor))
 }
 
-// prometheusProgram is that of this host's release of Debian. It needs nothing but a C library, which guests have; as a package of the
-// guest's it would need an image of its own.
+// prometheusProgram returns Prometheus of the host's release of Debian. It needs only a C library, which guests have. As a package of
+// the guest it would need its own image.
 func prometheusProgram(t *testing.T) string {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "../monitoring/promtool.sh", "prometheus")

@@ -10,8 +10,8 @@ import (
 	"github.com/cpupoold/cpupoold/test/vm"
 )
 
-// shapes is what a machine of each topology must look like from inside. With TCG's own CPU the kernel shows
-// no L3, and pkg/topology takes what is of one package and one node for one.
+// shapes lists the expected topology of each machine inside the guest. With TCG's own CPU the kernel shows
+// no L3, and pkg/topology treats the CPUs of one package and one node as one cache.
 var shapes = map[string][]string{
 	"4c1n":    {"-cpus=0-3", "-nodes=0-3", "-packages=0-3", "-dies=0-3", "-l3s=0-3", "-cores=0 1 2 3"},
 	"8c2n":    {"-cpus=0-7", "-nodes=0-3 4-7", "-packages=0-3 4-7", "-dies=0-3 4-7", "-l3s=0-3 4-7", "-cores=0 1 2 3 4 5 6 7"},

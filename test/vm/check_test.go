@@ -23,7 +23,8 @@ func TestCheck(t *testing.T) {
 	vm.RunTests(t, m, "./guest/check", "-cpupoold=/usr/local/bin/cpupoold", "-checks="+strings.Join(checkNames(t), ","))
 }
 
-// checkNames are those of the findings in the unit tests' cases, which cover all checks.
+// checkNames returns the names of the findings in the unit tests' cases, which cover all
+// checks.
 func checkNames(t *testing.T) []string {
 	t.Helper()
 	files, err := filepath.Glob("../../internal/node/preflight/testdata/cases/*.txtar")

@@ -17,7 +17,7 @@ const guestTag = "guest"
 type testBinary struct {
 	pkg      string // import path
 	path     string
-	testdata string // the package's directory of that name; "" if it has none
+	testdata string // the package's directory of that name, or ""
 }
 
 // compileTest compiles the tests of a package for the guest, with the build tag "guest", to dir/test. It is one static file.
@@ -35,7 +35,7 @@ func compileTest(ctx context.Context, pkg, dir string) (testBinary, error) {
 		return testBinary{}, err
 	}
 	if _, err := os.Stat(b.path); err != nil {
-		return testBinary{}, fmt.Errorf("compile tests of %s: there are none with the build tag %q", importPath, guestTag)
+		return testBinary{}, fmt.Errorf("compile tests of %s: no tests with the build tag %q", importPath, guestTag)
 	}
 	if info, err := os.Stat(filepath.Join(source, "testdata")); err == nil && info.IsDir() {
 		b.testdata = filepath.Join(source, "testdata")

@@ -6,21 +6,25 @@ import (
 	"strings"
 )
 
-// Config says what kind of machine to start. The zero value is a plain systemd guest with eight CPUs.
+// Config describes the machine to start. The zero value is a plain systemd guest with eight CPUs.
 type Config struct {
-	// Topology names the machine's CPUs and NUMA nodes: 2c1n; 4c1n; 8c2n (the default): 8 CPUs in 2 sockets and 2 nodes; 16c2s2t: 16 CPUs,
-	// 2 sockets and nodes of 4 cores with 2 threads; 32c4n: 32 CPUs, 2 sockets of 8 cores with 2 threads, 2 nodes in each; 16c2d4l: 16
-	// CPUs, one socket with 2 dies and nodes, in each of them 2 L3s of 2 cores with 2 threads.
+	// Topology names the machine's CPUs and NUMA nodes:
+	//
+	//   - 2c1n and 4c1n: one socket and node;
+	//   - 8c2n (the default): 8 CPUs in 2 sockets and 2 nodes;
+	//   - 16c2s2t: 16 CPUs, 2 sockets and nodes of 4 cores with 2 threads;
+	//   - 32c4n: 32 CPUs, 2 sockets of 8 cores with 2 threads, 2 nodes in each;
+	//   - 16c2d4l: 16 CPUs, one socket with 2 dies and nodes, in each of them 2 L3s of 2 cores with 2 threads.
 	Topology string
 
-	// Node asks for a container runtime and a kubelet besides systemd.
+	// Node adds a container runtime and a kubelet to systemd.
 	Node bool
 
 	// Runtime is the node's container runtime. The zero value is containerd 2 with runc, as it comes: with NRI, on systemd's cgroups.
 	Runtime Runtime
 
-	// Suite is the release of Debian under all of it: bookworm has systemd 252 and Linux 6.1, trixie (the default) 257 and 6.12, forky,
-	// which is not released yet, what is newest: at the time of writing 262 and 7.2.
+	// Suite is the release of Debian. The default, trixie, has systemd 257 and Linux 6.12, and bookworm has systemd 252 and Linux 6.1.
+	// The unreleased forky has the newest versions: at the time of writing 262 and 7.2.
 	Suite string
 
 	// Cold boots a node from power-on. Otherwise it continues from a snapshot in which it has just become ready: the same, much faster.

@@ -18,7 +18,7 @@ var (
 	modelSteps = flag.Int("model.steps", 100, "steps of TestDaemon/TestModel")
 	modelSeed  = flag.Uint64("model.seed", 1, "seed of TestDaemon/TestModel")
 	modelMore  = flag.Bool("model.more", false, "TestDaemon/TestModel resizes containers, takes CPUs offline, and makes owners partitions")
-	modelSuite = flag.String("model.suite", "", "Debian suite of TestDaemon's machine; that of all tests if empty")
+	modelSuite = flag.String("model.suite", "", "Debian suite of TestDaemon's machine; if empty, the suite of all tests")
 )
 
 // TestDaemon runs cpupoold as a systemd unit, and as a container, on a node with real containers.
@@ -34,8 +34,8 @@ func TestDaemon(t *testing.T) {
 
 var earlier = flag.String("earlier", vm.EarlierRevision, "revision that TestDaemon/TestUpgrade upgrades from and goes back to")
 
-// installEarlier puts the daemon of that revision into the guest, and returns the argument that says where. A clone without it, as CI may
-// have, has none, and TestUpgrade says so.
+// installEarlier puts the daemon of that revision into the guest, and returns the argument with its path. A clone may lack the revision,
+// as in CI; then it returns no argument, and TestUpgrade logs the reason.
 func installEarlier(t *testing.T, m *vm.VM) []string {
 	t.Helper()
 	const to = "/usr/local/lib/cpupoold-earlier"
@@ -53,7 +53,7 @@ func installEarlier(t *testing.T, m *vm.VM) []string {
 	return []string{"-earlier=" + to}
 }
 
-var driftSuite = flag.String("drift.suite", "", "Debian suite of TestDrift's machine; that of all tests if empty")
+var driftSuite = flag.String("drift.suite", "", "Debian suite of TestDrift's machine; if empty, the suite of all tests")
 
 // TestDrift writes to the cgroups of real containers behind the daemon's back, and starts containers without NRI.
 func TestDrift(t *testing.T) {

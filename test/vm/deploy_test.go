@@ -14,8 +14,8 @@ import (
 	"github.com/cpupoold/cpupoold/test/vm/internal/manifest"
 )
 
-// installImage puts the daemon's image into the guest's runtime, and the DaemonSets of deploy/daemonset.yaml and deploy/uninstall/restore.yaml,
-// as static pods, beside the manifests that the kubelet watches.
+// installImage puts the daemon's image into the guest's runtime. It installs the DaemonSets of deploy/daemonset.yaml and
+// deploy/uninstall/restore.yaml as static pods, next to the manifests that the kubelet watches.
 func installImage(t *testing.T, m *vm.VM) {
 	t.Helper()
 	dir := t.TempDir()
@@ -56,8 +56,8 @@ func staticPod(t *testing.T, dir string, files ...string) string {
 	return pod
 }
 
-// packImage makes the image as `make image` does, with the daemon for the guest's architecture. What it has for another one is no program:
-// the runtime must choose.
+// packImage makes the image as `make image` does, with the daemon for the guest's architecture. The file of the other architecture is no
+// program, so the runtime must choose.
 func packImage(t *testing.T, daemon, image string) {
 	t.Helper()
 	dir := t.TempDir()

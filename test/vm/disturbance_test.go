@@ -11,7 +11,7 @@ import (
 )
 
 var (
-	disturbances = flag.Int("disturbance", 0, "hand-overs in each mode of TestDisturbance")
+	disturbances = flag.Int("disturbance", 0, "CPU handovers in each mode of TestDisturbance")
 	modes        = flag.String("disturbance.modes", "", "modes to count, with commas between; all if empty")
 )
 

@@ -22,14 +22,14 @@ import (
 const (
 	outputs          = "tests" // prefix of the names of files with what tests printed, in the run directory
 	defaultTestLimit = 30 * time.Minute
-	// testGrace is between the end of the guest's tests and the host's deadline: to give up on a guest that does not end them by itself,
-	// and to fetch its logs. A host that reaches its deadline keeps none.
+	// testGrace is the time between the end of the guest's tests and the host's deadline. In this time the host ends a guest that still
+	// runs, and fetches its logs. At its deadline the host would lose them.
 	testGrace = giveUp + logLimit + 30*time.Second
 	giveUp    = 30 * time.Second
 )
 
 // Start boots a guest for a test and closes it at the test's end. If the test has failed by then, the guest's journal and console log
-// are kept, and the test's log says where.
+// are kept, and the test's log names their directory.
 func Start(t *testing.T, config Config) *VM {
 	t.Helper()
 	begin := time.Now()
@@ -49,10 +49,10 @@ func Start(t *testing.T, config Config) *VM {
 	return m
 }
 
-// RunTests compiles the tests of a package (an import path, or relative to the calling test's directory) with the build tag "guest",
-// runs them as root in m, which comes from Start, in a directory that has the package's testdata, and repeats their results as subtests
-// of t. Only those run that -run names, if it goes that deep. Further arguments go to the test binary: -test.run=REGEXP, or what the
-// package's own flags are. It reports whether all passed.
+// RunTests compiles the tests of a package (an import path, or relative to the calling test's directory) with the build tag "guest". It
+// runs them as root in m, which comes from Start, in a directory with the package's testdata, and repeats their results as subtests of
+// t. If -run has further elements, they select the tests in the guest. Further arguments go to the test binary: -test.run=REGEXP, or
+// the package's own flags. It reports whether all passed.
 func RunTests(t *testing.T, m *VM, pkg string, args ...string) bool {
 	t.Helper()
 	limit := testLimit(t)
@@ -70,7 +70,7 @@ func RunTests(t *testing.T, m *VM, pkg string, args ...string) bool {
 	return true
 }
 
-// runTests returns what the test binary printed.
+// runTests returns the output of the test binary.
 func runTests(ctx context.Context, m *VM, pkg string, limit time.Duration, args []string) (string, error) {
 	dir, err := os.MkdirTemp(m.dir.path, outputs+"-")
 	if err != nil {
@@ -109,8 +109,8 @@ func testFlags(limit time.Duration, args []string) []string {
 	return append([]string{"-test.v=test2json", "-test.paniconexit0", "-test.timeout=" + limit.String()}, args...)
 }
 
-// selected returns the flag that hands what -run says of subtests of t on to the guest, where they are tests: with
-// -run 'TestDaemon/TestReload' it is -test.run=TestReload. Slashes within brackets are not understood.
+// selected returns the flag that selects tests in the guest by the rest of -run. For -run 'TestDaemon/TestReload'
+// it is -test.run=TestReload. Slashes within brackets are not understood.
 func selected(run, test string) []string {
 	elements := strings.Split(run, "/")
 	depth := strings.Count(test, "/") + 1

@@ -11,9 +11,9 @@ import (
 	"github.com/cpupoold/cpupoold/test/vm/internal/image"
 )
 
-// RunKernelTests is RunTests for tests that need nothing but a kernel: it boots one, in a few seconds, with the tests as the only
-// process, as root, with cgroup2 and all its controllers at /sys/fs/cgroup, and /proc, /sys, /dev, /tmp and /run. Config.Node
-// does not apply, Config.Suite says whose kernel it is.
+// RunKernelTests is RunTests for tests that need only a kernel. It boots one in a few seconds, with the tests as the only
+// process, as root. /proc, /sys, /dev, /tmp and /run are mounted, and cgroup2 with all its controllers at /sys/fs/cgroup.
+// Config.Node does not apply; Config.Suite chooses the kernel.
 func RunKernelTests(t *testing.T, pkg string, config Config, args ...string) bool {
 	t.Helper()
 	store, err := openStore()
@@ -45,7 +45,7 @@ func RunKernelTests(t *testing.T, pkg string, config Config, args ...string) boo
 	return true
 }
 
-// runKernelTests returns the path of the file with what the test binary printed.
+// runKernelTests returns the path of the file with the output of the test binary.
 func runKernelTests(ctx context.Context, store image.Store, dir runDir, pkg string, config Config, limit time.Duration, args []string) (string, error) {
 	config, topology, err := config.resolved()
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 
 var chosenSuites = flag.String("kernels", "bookworm,trixie,forky", "Debian suites of TestKernels, with commas between")
 
-// TestKernels runs these tests, pkg/cgroup's, and who runs on exclusive CPUs by the kernel's own record, on several kernels.
+// TestKernels runs these tests on several kernels: pkg/cgroup's, and a trace of the tasks on exclusive CPUs.
 func TestKernels(t *testing.T) {
 	chosen := strings.Split(*chosenSuites, ",")
 	for _, name := range chosen {

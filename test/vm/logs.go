@@ -12,8 +12,8 @@ import (
 // logLimit is how long fetching logs from a guest that may be dying can take.
 const logLimit = 2 * time.Minute
 
-// keepLogs copies the guest's console log and journal, and what tests have printed, to a directory that outlives it. It returns that
-// directory, with what could not be had.
+// keepLogs copies the guest's console log and journal, and the output of tests, to a directory that outlives the guest. It returns
+// that directory, and the errors of missing parts.
 func (m *VM) keepLogs() string {
 	err := m.dir.keep(consoleLog, outputs+"-*.txt")
 	// Not the test's context: that one may be what has ended.

@@ -43,7 +43,7 @@ func TestSplitTopologyArgs(t *testing.T) {
 	}
 }
 
-// TestTopologyNames holds the table to what the names say.
+// TestTopologyNames checks the table against the names.
 func TestTopologyNames(t *testing.T) {
 	want := map[string][3]int{"2c1n": {2, 1, 1}, "4c1n": {4, 1, 1}, "8c2n": {8, 2, 1}, "16c2s2t": {16, 2, 2}, "32c4n": {32, 4, 2}, "16c2d4l": {16, 2, 2}}
 	got := make(map[string][3]int)
@@ -74,7 +74,7 @@ func TestConfigErrors(t *testing.T) {
 	}
 }
 
-// TestDiskOfRuntime: what two runtimes are made of differs, and so do the names under which the cache keeps it.
+// TestDiskOfRuntime checks that two runtimes have different inputs, and different names in the cache.
 func TestDiskOfRuntime(t *testing.T) {
 	tests := map[string]struct {
 		config Config
@@ -132,7 +132,7 @@ func TestDiskErrors(t *testing.T) {
 		want   string
 	}{
 		"runtime": {Config{Node: true, Runtime: Runtime{Name: "docker"}}, `find runtime "docker": not one of containerd, containerd-1.7, containerd-crun, containerd-debian, crio-crun, crio-runc`},
-		"plain":   {Config{Runtime: Runtime{Name: "crio-runc"}}, `check runtime "crio-runc": a machine without Node has none`},
+		"plain":   {Config{Runtime: Runtime{Name: "crio-runc"}}, `check runtime "crio-runc": a runtime needs Node`},
 		"suite":   {Config{Node: true, Suite: "forky", Runtime: Runtime{Name: "containerd-1.7"}}, "check suite forky: containerd-1.7 is in trixie only"},
 		"NRI": {
 			Config{Node: true, Runtime: Runtime{Name: "containerd-1.7", NRIOff: true}},
@@ -165,7 +165,7 @@ func TestQuote(t *testing.T) {
 	}
 	got := strings.Split(strings.TrimSuffix(string(out), "\x00"), "\x00")
 	if diff := cmp.Diff(args, got); diff != "" {
-		t.Errorf("what a shell makes of %s (-want +got):\n%s", line, diff)
+		t.Errorf("shell output of %s (-want +got):\n%s", line, diff)
 	}
 	if _, err := quote([]string{"a\x00b"}); err == nil {
 		t.Error("quote of a zero byte = nil; want an error")
@@ -265,7 +265,7 @@ func TestWriteInitramfs(t *testing.T) {
 
 func TestCompileTestNeedsTests(t *testing.T) {
 	_, err := compileTest(t.Context(), "github.com/cpupoold/cpupoold/test/vm/guestinit", t.TempDir())
-	if want := `there are none with the build tag "guest"`; err == nil || !strings.Contains(err.Error(), want) {
+	if want := `no tests with the build tag "guest"`; err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("compileTest of a package without tests = %v; want ... %s", err, want)
 	}
 }

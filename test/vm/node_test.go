@@ -57,7 +57,8 @@ func TestNode(t *testing.T) {
 	vm.RunTests(t, a, "./guest/boot", shapes["8c2n"]...)
 }
 
-// TestPanic: a test that kills its machine is told so, and not by a timeout.
+// TestPanic checks that a test that crashes its machine gets an error, and does not
+// time out.
 func TestPanic(t *testing.T) {
 	leave(t)
 	m := vm.Start(t, vm.Config{Node: true})

@@ -16,14 +16,14 @@ import (
 	"github.com/cpupoold/cpupoold/test/vm/internal/matrix"
 )
 
-// chosenPairs is what `make test-vm` has time for unless it is told otherwise; `make test-matrix` has time for all.
+// chosenPairs is the default of `make test-vm`; `make test-matrix` runs all pairs.
 var chosenPairs = flag.String("pairs", "slice", "pairs of TestPairs: all; names with commas between; slice: the first, and those that -slice chooses, or without it one by the commit")
 
-// howMany is how many containers guest/witness starts.
-var howMany = flag.String("witnesses", "usual", "witnesses: few, usual, or many (make test-matrix)")
+// howMany is the number of containers that the first suite of every pair starts.
+var howMany = flag.String("witnesses", "usual", "containers of the first suite: few, usual, or many (make test-matrix)")
 
-// witnesses are those that guest/witness starts with each of its two configurations: one after another, and at once.
-func witnesses(many string) ([]string, error) {
+// startCounts returns the flags of these numbers: containers one after another, and at once.
+func startCounts(many string) ([]string, error) {
 	switch many {
 	case "few":
 		return []string{"-witnesses=10", "-witnesses-at-once=10"}, nil
@@ -32,7 +32,7 @@ func witnesses(many string) ([]string, error) {
 	case "many": // 200 and 50 on each pair
 		return []string{"-witnesses=100", "-witnesses-at-once=25"}, nil
 	}
-	return nil, fmt.Errorf("choose witnesses %q: want few, usual or many", many)
+	return nil, fmt.Errorf("check flag value %q: want few, usual or many", many)
 }
 
 // everyPair are the packages below guest that run on each pair, one after the other in one machine, with cpupoold and its unit installed.
@@ -58,7 +58,7 @@ func TestPairs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	args, err := witnesses(*howMany)
+	args, err := startCounts(*howMany)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,13 +11,13 @@ import (
 	"github.com/cpupoold/cpupoold/test/vm"
 )
 
-// Without it TestOptions, devices that are ignored or run out, a kubelet that is away, hugepages, memory binding and a reservation that is
-// not strict are left out on the smallest machine. What they take is CPU time of pods' starts and ends, a minute for each scenario when the
-// host is busy, and the kubelet's restarts and back-off; together more than all tests that are left.
+// Without the flag the smallest machine skips the most expensive tests. These are TestOptions, devices that are ignored or used up, a
+// stopped kubelet, hugepages, memory binding, and a reservation that is not strict. Each scenario takes a minute on a busy host, for
+// starts and ends of pods and for restarts and back-off of the kubelet. Together they take more than all other tests.
 var allPlacement = flag.Bool("placement.all", false, "run all of guest/placement on the smallest machine")
 
-// TestPlacement holds cpupoold's choices of CPUs against its options, on machines of several shapes, with real devices and containers.
-// What does not depend on the machine's shape is tested on the smallest only.
+// TestPlacement checks cpupoold's choices of CPUs against its options, on machines of several shapes, with real devices and
+// containers. Tests that do not depend on the machine's shape run on the smallest only.
 func TestPlacement(t *testing.T) {
 	tests := placements()
 	if *allPlacement {

@@ -24,12 +24,12 @@ const emulator = "qemu-system-x86_64"
 // guestCPU is a CPU with all that TCG can do, but for la57 (five-level page tables), with which it is slower for nothing.
 const guestCPU = "max,la57=off"
 
-// emulation says on how many threads of the host QEMU runs the guest's CPUs.
+// emulation is the number of host threads on which QEMU runs the guest's CPUs.
 type emulation string
 
-// A kernel that boots rewrites its own code (static keys), and on many threads one CPU in some hundred boots still executes the
-// breakpoint of a rewrite that is over: "Oops: int3". So guests boot on one thread. Nodes continue from their snapshot on many, where
-// nothing is rewritten any more: see quota.slice and task-switches.service in image/rootfs/etc/systemd/system.
+// A kernel that boots rewrites its own code (static keys). On many threads one CPU in some hundred boots still executes the
+// breakpoint of a finished rewrite: "Oops: int3". So guests boot on one thread. Nodes continue from their snapshot on many threads,
+// where the kernel rewrites no code: see quota.slice and task-switches.service in image/rootfs/etc/systemd/system.
 const (
 	oneThread   emulation = "tcg,thread=single"
 	manyThreads emulation = "tcg,thread=multi"
@@ -68,7 +68,8 @@ type qemu struct {
 	kill    context.CancelFunc
 }
 
-// startQEMU starts QEMU with args. It ends with kill, with quit, by itself, and at the latest with this process.
+// startQEMU starts QEMU with args. It ends with kill, with quit, when the guest powers off, and at the latest
+// with this process.
 func startQEMU(ctx context.Context, args []string) (*qemu, error) {
 	ours, theirs, err := socketPair()
 	if err != nil {
@@ -94,7 +95,7 @@ func startQEMU(ctx context.Context, args []string) (*qemu, error) {
 	return q, nil
 }
 
-// supervise runs cmd on a thread of its own, because the parent whose death Pdeathsig speaks of is a thread, see prctl(2).
+// supervise runs cmd on its own thread, because the parent whose end Pdeathsig reports is a thread, see prctl(2).
 func (q *qemu) supervise(cmd *exec.Cmd, started chan<- error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -131,8 +132,8 @@ func (q *qemu) stop() {
 	}
 }
 
-// sshPort returns the port on 127.0.0.1 that QEMU listens on for the guest's port 22. QEMU is told to take any free one: a port
-// chosen beforehand could be somebody else's by the time it is used.
+// sshPort returns the port on 127.0.0.1 that QEMU listens on for the guest's port 22. QEMU takes any free one: another process
+// could take a port that is chosen beforehand.
 func (q *qemu) sshPort(ctx context.Context) (string, error) {
 	answer, err := q.monitor.Execute(ctx, "human-monitor-command", map[string]string{"command-line": "info usernet"})
 	if err != nil {

@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// TestBuildRevisionUnknown: a clone without the history is told from a build that fails.
+// TestBuildRevisionUnknown checks that a clone without the history and a failed build
+// return different errors.
 func TestBuildRevisionUnknown(t *testing.T) {
 	t.Setenv("CPUPOOLD_CACHE", t.TempDir())
 	if program, err := BuildRevision(t.Context(), "0000000000000000000000000000000000000001", "cmd/cpupoold"); !errors.Is(err, ErrNoRevision) {

@@ -16,7 +16,7 @@ import (
 type runDir struct {
 	path string
 	lock *os.File
-	kept string // directory beside it for what outlives the machine
+	kept string // sibling directory for files that outlive the machine
 }
 
 // newRunDir makes one, and removes those that killed processes have left behind.
@@ -59,7 +59,7 @@ func (d runDir) remove() error {
 	return errors.Join(os.RemoveAll(d.path), d.lock.Close())
 }
 
-// sweep removes run directories that nobody has locked. Young ones may be about to be locked.
+// sweep removes run directories without a lock. Young ones may be about to be locked.
 func sweep(parent string) error {
 	entries, err := os.ReadDir(parent)
 	if err != nil {

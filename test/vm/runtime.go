@@ -8,13 +8,15 @@ import (
 	"github.com/cpupoold/cpupoold/test/vm/internal/image"
 )
 
-// Runtime says which container runtime a node has, and how it is set up.
+// Runtime is the container runtime of a node, and its setup.
 type Runtime struct {
-	// Name is "containerd" (the default): containerd 2 and runc, both from their Go modules; "containerd-debian": containerd 2.1, crun and
-	// CNI plugins of Debian forky, where only the kubelet is compiled; "containerd-1.7": containerd 1.7 and runc
-	// 1.1 of Debian 13, with which NRI is off; "containerd-crun": containerd 2 with crun of Debian, of which less
-	// has to be emulated; "crio-runc" and "crio-crun": CRI-O from its Go module, conmon of Debian, and runc from its Go module or crun of
-	// Debian.
+	// Name is one of these:
+	//
+	//   - "containerd" (the default): containerd 2 and runc, both from their Go modules;
+	//   - "containerd-debian": containerd 2.1, crun and CNI plugins of Debian forky, where only the kubelet is compiled;
+	//   - "containerd-1.7": containerd 1.7 and runc 1.1 of Debian 13, with which NRI is off;
+	//   - "containerd-crun": containerd 2 with crun of Debian, which takes less emulation;
+	//   - "crio-runc" and "crio-crun": CRI-O from its Go module, conmon of Debian, and runc from its Go module or crun of Debian.
 	Name string
 
 	// NRIOff turns NRI off in containerd 2.
@@ -27,7 +29,7 @@ type Runtime struct {
 	PodEvents bool
 }
 
-// part is what one runtime is made of, see image.Spec.
+// part holds the inputs of one runtime, see image.Spec.
 type part struct {
 	trees, layers, packages []string
 	suite                   string // the only one that has it; "" for any
@@ -55,11 +57,11 @@ func (c Config) Disk() (image.Spec, error) {
 	return c.disk()
 }
 
-// disk returns what the disk of a machine with the resolved configuration c is made of.
+// disk returns the inputs of the disk of a machine with the resolved configuration c.
 func (c Config) disk() (image.Spec, error) {
 	if !c.Node {
 		if c.Runtime != (Runtime{}) {
-			return image.Spec{}, fmt.Errorf("check runtime %q: a machine without Node has none", c.Runtime.Name)
+			return image.Spec{}, fmt.Errorf("check runtime %q: a runtime needs Node", c.Runtime.Name)
 		}
 		return image.Spec{Name: "base-" + c.Suite, Suite: c.Suite, Packages: c.packages()}, nil
 	}
@@ -97,7 +99,8 @@ func (c Config) disk() (image.Spec, error) {
 	}, nil
 }
 
-// packages are what a suite lacks for every machine: in forky, systemd only recommends what it mounts and filters system calls with.
+// packages returns the packages that a suite lacks for every machine. In forky, systemd only recommends its libraries for mounts and
+// system call filters.
 func (c Config) packages() []string {
 	if c.Suite == "forky" {
 		return []string{"libseccomp2", "mount"}

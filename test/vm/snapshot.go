@@ -12,8 +12,9 @@ import (
 	"github.com/cpupoold/cpupoold/test/vm/internal/image"
 )
 
-// resume continues from the snapshot of a machine like g that has just become ready, and makes the snapshot if there is none. It is
-// QEMU's migration to a file, not savevm: the file is only read, so any number of machines may run from it at the same time.
+// resume continues from the snapshot of a machine like g that has just become ready, and makes the snapshot first if it does not
+// exist. It is QEMU's migration to a file, not savevm: the file is only read, so any number of machines may run from it at the same
+// time.
 func (m *VM) resume(ctx context.Context, store image.Store, g guest) error {
 	version, err := exec.CommandContext(ctx, emulator, "--version").Output()
 	if err != nil {

@@ -23,8 +23,8 @@ type Files struct {
 	Stdout, Stderr io.Writer
 }
 
-// Run runs a command as root in the guest and returns what it wrote to standard output. Its arguments are passed as they are: no
-// shell interprets them. If the command fails, the error has what it wrote to standard error, and wraps an *ssh.ExitError.
+// Run runs a command as root in the guest and returns its standard output. Its arguments are passed as they are: no shell
+// interprets them. If the command fails, the error contains its standard error, and wraps an *ssh.ExitError.
 func (m *VM) Run(ctx context.Context, cmd ...string) ([]byte, error) {
 	var stdout, stderr bytes.Buffer
 	err := m.RunWith(ctx, Files{Stdout: &stdout, Stderr: &stderr}, cmd...)
@@ -111,8 +111,8 @@ func quote(cmd []string) (string, error) {
 	return strings.Join(words, " "), nil
 }
 
-// connect waits until the guest's SSH server answers. QEMU accepts connections from its own start on, and drops them as long as
-// nobody listens inside.
+// connect waits until the guest's SSH server answers. QEMU accepts connections from its own start on, and drops them until a
+// server listens inside.
 func connect(ctx context.Context, disk image.Disk, port string, gone <-chan struct{}) (*ssh.Client, error) {
 	config, err := clientConfig(disk)
 	if err != nil {
@@ -161,7 +161,8 @@ func clientConfig(disk image.Disk) (*ssh.ClientConfig, error) {
 	}, nil
 }
 
-// connectOnce gives the server a second to say its name, and then as long as emulated cryptography takes.
+// connectOnce gives the server a second for its version line, and then as long as emulated cryptography
+// takes.
 func connectOnce(ctx context.Context, config *ssh.ClientConfig, address string) (*ssh.Client, error) {
 	var dialer net.Dialer
 	conn, err := dialer.DialContext(ctx, "tcp", address)

@@ -8,7 +8,7 @@ import (
 	"github.com/cpupoold/cpupoold/test/vm"
 )
 
-// TestStaticKubelet runs cpupoold beside a kubelet whose CPU manager gives CPUs away.
+// TestStaticKubelet runs cpupoold with a kubelet whose CPU manager allocates CPUs.
 func TestStaticKubelet(t *testing.T) {
 	leave(t)
 	m := vm.Start(t, vm.Config{Topology: "4c1n", Node: true})

@@ -62,9 +62,9 @@ func (t topology) args(memory int) []string {
 	return args
 }
 
-// smp returns QEMU's description of the CPUs. What TCG's own CPU, which is one of AMD, tells of dies and caches below the socket does not
-// reach Linux: one that calls itself Intel's has them in CPUID's leaves 4 and 0x1f. SeaBIOS asks for leaf 0x1f in a way that makes QEMU
-// 10.0 abort (encode_topo_cpuid1f), qboot does not ask.
+// smp returns QEMU's description of the CPUs. TCG's own CPU is an AMD model, and its dies and caches below the socket do not reach Linux.
+// With the vendor of Intel they are in CPUID's leaves 4 and 0x1f. SeaBIOS reads leaf 0x1f in a way that makes QEMU 10.0 abort
+// (encode_topo_cpuid1f); qboot does not read it.
 func (t topology) smp() []string {
 	if t.split == nil {
 		return []string{"-smp", fmt.Sprintf("%d,sockets=%d,cores=%d,threads=%d", t.cpus(), t.sockets, t.cores, t.threads)}

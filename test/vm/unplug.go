@@ -9,10 +9,10 @@ import (
 	"time"
 )
 
-// slot is a place for a CPU, as query-hotpluggable-cpus tells of it.
+// slot is a place for a CPU, as query-hotpluggable-cpus reports it.
 type slot struct {
 	Props map[string]int `json:"props"`
-	Path  string         `json:"qom-path"` // of the CPU; empty if there is none
+	Path  string         `json:"qom-path"` // of the CPU; empty without one
 }
 
 // slots are the machine's, by the numbers that Linux gives to their CPUs when all are there.
@@ -36,9 +36,9 @@ func (m *VM) slots(ctx context.Context) ([]slot, error) {
 	return all, nil
 }
 
-// UnplugCPU asks the guest to let go of a CPU, and returns when it has: the guest's kernel takes it offline by itself. Only for nodes that
-// continue from a snapshot: where one thread runs all CPUs (oneThread), QEMU 10.0 aborts. So it does when as many CPUs as the machine can have
-// were there before and one is put in again (tcg_register_thread), and Linux takes in none that it has not seen at boot.
+// UnplugCPU asks the guest to release a CPU, and returns after the guest's kernel has taken it offline. It works only on nodes that continue
+// from a snapshot: if one thread runs all CPUs (oneThread), QEMU 10.0 aborts. QEMU also aborts when the machine has had its maximum of CPUs
+// and gets one again (tcg_register_thread). Linux accepts only CPUs that it has seen at boot.
 func (m *VM) UnplugCPU(ctx context.Context, cpu int) error {
 	all, err := m.slots(ctx)
 	if err != nil {

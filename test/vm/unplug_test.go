@@ -103,7 +103,7 @@ func eventually(t *testing.T, m *vm.VM, what string, cond func() error) {
 			return
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("waited in vain: %s: %v\n%s", what, err, run(t, m, "journalctl", "--no-pager", "-o", "cat", "-n", "40", "-u", "cpupoold"))
+			t.Fatalf("timed out waiting for %s: %v\n%s", what, err, run(t, m, "journalctl", "--no-pager", "-o", "cat", "-n", "40", "-u", "cpupoold"))
 		}
 		<-tick.C
 	}

@@ -35,8 +35,8 @@ type VM struct {
 	client *ssh.Client
 }
 
-// Boot starts a guest and returns when it is ready: all units are active, and on a node the kubelet says that it is healthy. The caller
-// closes it. Tests use Start.
+// Boot starts a guest and returns when it is ready: all units are active, and on a node the kubelet is healthy. The caller closes it.
+// Tests use Start.
 func Boot(ctx context.Context, config Config) (*VM, error) {
 	config, topology, err := config.resolved()
 	if err != nil {
@@ -69,7 +69,7 @@ func Boot(ctx context.Context, config Config) (*VM, error) {
 	return m, nil
 }
 
-// guest is what a machine is made of.
+// guest holds the inputs of a machine.
 type guest struct {
 	config   Config
 	topology topology
@@ -115,7 +115,8 @@ func (m *VM) connect(ctx context.Context) (err error) {
 	return err
 }
 
-// Console returns the path of the file with what the guest's kernel and systemd wrote to the serial console.
+// Console returns the path of the file with the messages of the guest's kernel and systemd on the serial
+// console.
 func (m *VM) Console() string { return m.dir.file(consoleLog) }
 
 func (m *VM) overlay() string { return m.dir.file(overlayDisk) }
@@ -131,7 +132,7 @@ func (m *VM) SSHCommand() []string {
 // Close ends the guest at once, as pulling the plug does, and removes its disk and its console log.
 func (m *VM) Close() error {
 	if m.client != nil {
-		m.client.Close() // an error here says only that the guest has gone before
+		m.client.Close() // an error here means only that the guest has ended before
 	}
 	if m.qemu != nil {
 		m.qemu.stop()

@@ -1,8 +1,8 @@
-// Command guestinit is PID 1 of a guest that has nothing but a kernel and one test binary: it mounts what the kernel offers, hands
-// every controller to the children of the root cgroup, runs the test binary and powers the machine off.
+// Command guestinit is PID 1 of a guest that consists of a kernel and one test binary. It mounts the kernel's file systems,
+// enables every controller for the children of the root cgroup, runs the test binary and powers the machine off.
 //
-// It finds in the initramfs /test/test, the binary, and /test/args.json, its arguments. What the binary prints goes to the second
-// serial port, apart from the kernel's messages on the console.
+// The initramfs has /test/test, the binary, and /test/args.json, its arguments. The output of the binary goes to the second serial
+// port, apart from the kernel's messages on the console.
 package main
 
 import (
@@ -98,7 +98,8 @@ func openOutput() (*os.File, error) {
 	return f, nil
 }
 
-// runTest runs dir/test in dir; that it fails is not an error of ours: its output says so.
+// runTest runs dir/test in dir. A failed test is not an error of runTest: its output
+// contains the failure.
 func runTest(dir string) (err error) {
 	out, err := openOutput()
 	if err != nil {

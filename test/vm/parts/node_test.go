@@ -19,8 +19,8 @@ import (
 // limit is generous: emulated CPUs on a busy machine.
 const limit = 10 * time.Minute
 
-// TestNode shows that the real parts fit together: a pod of each QoS class runs where the kubelet and the runtime put it on every node
-// with systemd cgroups, and it outlives a restart of both.
+// TestNode checks that the real parts fit together. A pod of each QoS class runs where the kubelet and the runtime put it on every
+// node with systemd cgroups. It outlives a restart of both.
 func TestNode(t *testing.T) {
 	m := vm.Start(t, vm.Config{Node: true})
 	n := node{t, m}

@@ -9,8 +9,7 @@ import (
 	"github.com/cpupoold/cpupoold/test/vm/internal/demo"
 )
 
-// showDemo runs the demo on a node, and a shell there if one is asked for. Without a choice of the runtime, only the kubelet of the node is
-// compiled.
+// showDemo runs the demo on a node, and a shell there if stay is set. Without a chosen runtime, only the kubelet of the node is compiled.
 func showDemo(ctx context.Context, config vm.Config, stay bool, stdin io.Reader, stdout, stderr io.Writer) error {
 	if config.Runtime == (vm.Runtime{}) && config.Suite == "" {
 		config.Runtime.Name, config.Suite = "containerd-debian", "forky"

@@ -19,7 +19,7 @@ import (
 
 const usage = `usage: vm image                          install what is missing, build all images and the node's snapshot
        vm shell [flags]                  boot a machine and open a shell in it; it ends with the shell
-       vm demo [-shell] [flags]          boot a node, run cpupoold and pods of every kind in it, show who runs where
+       vm demo [-shell] [flags]          boot a node, run cpupoold and pods of every kind in it, show their CPUs
        vm run [flags] -- command [arg]   boot a machine, run one command in it, exit with its status
 flags:`
 
@@ -37,7 +37,7 @@ func main() {
 	os.Exit(2)
 }
 
-// exitStatus is that of a command in the guest that has said itself what is wrong.
+// exitStatus is the status of a command in the guest that has printed its error.
 type exitStatus int
 
 func (s exitStatus) Error() string { return fmt.Sprintf("exit status %d", int(s)) }

@@ -68,7 +68,7 @@ func sandbox(p cri.Pod) *runtime.PodSandboxConfig {
 // create starts a container with the resources of the whole pod, as the kubelet does for one without its own.
 func (k *kubelet) create(p cri.Pod, name string, cpus int) {
 	k.Helper()
-	ctx, cancel := context.WithTimeout(k.Context(), guestnode.Patience)
+	ctx, cancel := context.WithTimeout(k.Context(), guestnode.NodeTimeout)
 	defer cancel()
 	if err := os.MkdirAll(sandbox(p).GetLogDirectory(), 0o755); err != nil { // CRI-O requires it
 		k.Fatal(err)
@@ -138,7 +138,7 @@ func TestResize(t *testing.T) {
 	n.connected()
 	before := n.settles("eleven minutes later", four)
 
-	ctx, cancel := context.WithTimeout(t.Context(), guestnode.Patience)
+	ctx, cancel := context.WithTimeout(t.Context(), guestnode.NodeTimeout)
 	defer cancel()
 	ofPod := func(shares, quota int) error {
 		r := resources(shares)

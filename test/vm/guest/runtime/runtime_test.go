@@ -65,7 +65,7 @@ func TestRuntime(t *testing.T) {
 // one keeps it.
 func TestEvents(t *testing.T) {
 	n := guestnode.New(t)
-	ctx, cancel := context.WithTimeout(t.Context(), guestnode.Patience)
+	ctx, cancel := context.WithTimeout(t.Context(), guestnode.NodeTimeout)
 	defer cancel()
 	events, states := make(chan cri.Event, 10_000), make(chan cri.StreamState, 1000)
 	done := make(chan error, 1)

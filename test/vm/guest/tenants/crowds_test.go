@@ -91,7 +91,7 @@ func (n *crowded) rounds(name string) time.Duration {
 // a privileged pod. It returns the id of the sandbox, and the time for the creation and the start of the container.
 func (n *crowded) start(name string, exclusive int64) (sandbox string, lasted time.Duration) {
 	n.Helper()
-	ctx, cancel := context.WithTimeout(n.Context(), guestnode.Patience)
+	ctx, cancel := context.WithTimeout(n.Context(), guestnode.NodeTimeout)
 	defer cancel()
 	n.made++
 	uid := fmt.Sprintf("00000000-0000-4000-8000-%012d", n.made)
@@ -141,7 +141,7 @@ func (n *crowded) start(name string, exclusive int64) (sandbox string, lasted ti
 // remove stops and removes a pod.
 func (n *crowded) remove(sandbox string) {
 	n.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), guestnode.Patience)
+	ctx, cancel := context.WithTimeout(context.Background(), guestnode.NodeTimeout)
 	defer cancel()
 	if _, err := n.rpc.StopPodSandbox(ctx, &runtime.StopPodSandboxRequest{PodSandboxId: sandbox}); err != nil {
 		n.Errorf("stop pod: %v", err)

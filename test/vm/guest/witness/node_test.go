@@ -126,7 +126,7 @@ func restart(n *guestnode.Node) {
 }
 
 func patiently() (context.Context, context.CancelFunc) {
-	return context.WithTimeout(context.Background(), guestnode.Patience)
+	return context.WithTimeout(context.Background(), guestnode.NodeTimeout)
 }
 
 // pod has one container, whose process reports its state at its start.

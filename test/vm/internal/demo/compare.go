@@ -12,7 +12,7 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
 
-// row is a container or unit: what cpupoold says about it and what the kernel says.
+// row is a container or unit, with cpupoold's plan and the kernel's values.
 type row struct {
 	pools.Placement // of a unit its name is the ID
 
@@ -21,7 +21,7 @@ type row struct {
 	kernel view
 }
 
-// compare joins a plan with what the kernel says of its running containers and its units, by pool and name.
+// compare joins a plan with the kernel's values of its running containers and its units, by pool and name.
 func compare(plan pools.Plan, kernel map[string]view) []row {
 	var rows []row
 	for _, pod := range plan.Pods {
@@ -46,7 +46,7 @@ func compare(plan pools.Plan, kernel map[string]view) []row {
 	return rows
 }
 
-// differs says where the kernel does not agree.
+// differs lists the differences to the kernel.
 func (r row) differs() []string {
 	if r.kernel.Path == "" {
 		return []string{"has no cgroup"}
@@ -76,7 +76,7 @@ func (r row) allowed() string {
 	return strings.Join(r.kernel.allowed, " and ")
 }
 
-// disagreement is an error that names all containers for which the kernel does not say what cpupoold says, and all overlaps.
+// disagreement returns an error that names all containers whose kernel values differ from the plan, and all overlaps.
 func disagreement(rows []row) error {
 	var errs []error
 	var claims []invariants.Claim
@@ -105,6 +105,6 @@ func verdict(rows []row) string {
 	if disagreement(rows) != nil {
 		return "cpupoold and the kernel do NOT agree."
 	}
-	return fmt.Sprintf("cpupoold and the kernel agree about all %d containers, %d pause containers and %d unit; exclusive CPUs overlap with nobody's.",
+	return fmt.Sprintf("cpupoold and the kernel agree about all %d containers, %d pause containers and %d unit; exclusive CPUs overlap with no other CPUs.",
 		apps, pauses, units)
 }

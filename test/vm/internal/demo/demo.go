@@ -95,7 +95,7 @@ func (s *scene) show(ctx context.Context, dir string) error {
 	// The pod without CPUs starts last, so that the others have theirs.
 	s.next()
 	pods = append(pods, exclusive(late, "3"))
-	rows, err := s.everybody(ctx, pods)
+	rows, err := s.startAll(ctx, pods)
 	if err != nil {
 		return err
 	}
@@ -105,8 +105,9 @@ func (s *scene) show(ctx context.Context, dir string) error {
 	return s.gather(ctx, pods)
 }
 
-// everybody starts pods, and shows them all and what two of them have been told.
-func (s *scene) everybody(ctx context.Context, pods []manifest.Pod) ([]row, error) {
+// startAll starts pods, shows their CPUs, and shows how two of them read their own
+// CPUs.
+func (s *scene) startAll(ctx context.Context, pods []manifest.Pod) ([]row, error) {
 	if err := apply(ctx, s.m, pods); err != nil {
 		return nil, err
 	}
@@ -121,10 +122,11 @@ func (s *scene) everybody(ctx context.Context, pods []manifest.Pod) ([]row, erro
 	if err := aligned(rows, large); err != nil {
 		return nil, err
 	}
-	return rows, s.told(ctx, rows)
+	return rows, s.showInside(ctx, rows)
 }
 
-// look waits until a node with these pods and no others is at rest, and joins what cpupoold and the kernel say.
+// look waits until a node with these pods and no others is idle, and joins cpupoold's plan with the kernel's
+// values.
 func (s *scene) look(ctx context.Context, pods []manifest.Pod) ([]row, []pools.Problem, error) {
 	preview, err := s.rest(ctx, pods)
 	if err != nil {

@@ -9,15 +9,15 @@ import (
 	"github.com/cpupoold/cpupoold/test/vm/internal/manifest"
 )
 
-// Pods with CPUs of their own besides those of manifest.EveryKind and the unit. Large takes three of the four cores that the guaranteed pool
-// has on the second NUMA node. Of the other cores a single CPU is left then, so that late has to wait; when exclusive ends there is its core
-// too, on the other node.
+// Pods with exclusive CPUs, in addition to the pods of manifest.EveryKind and the unit. Large takes three of the four cores that the
+// guaranteed pool has on the second NUMA node. Of the other cores a single CPU is free then, so late has to wait. When exclusive ends, its
+// core on the other node becomes free, too.
 const (
 	large = "large"
 	late  = "late"
 )
 
-// exclusive returns a pod of one container with so many CPUs of its own.
+// exclusive returns a pod with one container and so many exclusive CPUs.
 func exclusive(name, cpus string) manifest.Pod {
 	return manifest.Pod{
 		Name: name, Namespace: "default",
@@ -40,7 +40,7 @@ func find(rows []row, pod string) (row, error) {
 	return row{}, fmt.Errorf("pod %s has no running container", pod)
 }
 
-// aligned is an error unless the kernel has a pod's container on CPUs of its own, as many whole cores as they make, of one NUMA node.
+// aligned returns an error unless the kernel has a pod's container on exclusive CPUs that are whole cores of one NUMA node.
 func aligned(rows []row, pod string) error {
 	r, err := find(rows, pod)
 	if err != nil {
@@ -52,13 +52,14 @@ func aligned(rows []row, pod string) error {
 	return nil
 }
 
-// String says where the kernel has a container.
+// String returns the container's CPUs in the kernel.
 func (r row) String() string {
 	return fmt.Sprintf("%s/%s runs on %s: whole cores: %d, NUMA nodes: %s", r.pod, r.Name, r.kernel.Effective, r.kernel.cores, r.kernel.nodes)
 }
 
-// told shows what a pod and the unit have been told of their CPUs, which has to be what the kernel says.
-func (s *scene) told(ctx context.Context, rows []row) error {
+// showInside shows the CPUs that a pod and the unit read about themselves, and compares them with the
+// kernel.
+func (s *scene) showInside(ctx context.Context, rows []row) error {
 	for _, r := range rows {
 		var err error
 		switch {
@@ -123,7 +124,7 @@ func (s *scene) gather(ctx context.Context, pods []manifest.Pod) error {
 	return aligned(rows, late)
 }
 
-// agreed is look, with an error where the kernel does not say what cpupoold says.
+// agreed is look with an error if the kernel differs from cpupoold's plan.
 func (s *scene) agreed(ctx context.Context, pods []manifest.Pod) ([]row, error) {
 	rows, _, err := s.look(ctx, pods)
 	if err != nil {

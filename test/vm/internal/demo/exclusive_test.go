@@ -43,7 +43,8 @@ func TestWithout(t *testing.T) {
 	}
 }
 
-// TestCompareUnit: a unit is a row like a container's, and what the kernel says of it counts.
+// TestCompareUnit checks that a unit is a row like a container's, and that its values in the
+// kernel are compared.
 func TestCompareUnit(t *testing.T) {
 	cpus := cpuset.Range(4, 5)
 	plan := pools.Plan{Units: []pools.UnitPlan{{Name: unit, Pool: pools.Guaranteed, CPUs: cpus, Exclusive: true, Reason: pools.Reason{Text: "of its own"}}}}

@@ -39,7 +39,7 @@ const (
 	threads  = 2 // of each core
 )
 
-// unit is a service with CPUs of its own. It logs what it has been told of them.
+// unit is a service with exclusive CPUs. It logs the CPUs in its environment.
 const unit = "du.service"
 
 const unitFile = `[Unit]
@@ -95,7 +95,7 @@ func goCommand(ctx context.Context, name string, args ...string) (string, error)
 	return strings.TrimSpace(string(out)), nil
 }
 
-// apply has the kubelet run these static pods and no others. Those that it runs already stay as they are.
+// apply makes the kubelet run these static pods and no others. Pods that run already stay as they are.
 func apply(ctx context.Context, m *vm.VM, pods []manifest.Pod) error {
 	dir, err := os.MkdirTemp("", "cpupoold-demo-")
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 )
 
 // collect prints the files of the cgroups of all pods and of the unit, the CPUs of each thread, and the topology of the machine. A line has the
-// name of a file, a zero byte and a line of the file. Files that vanish in the meantime are left out.
+// name of a file, a zero byte and a line of the file. Files of cgroups that end in the meantime are missing.
 const collect = `cd /sys/fs/cgroup
 grep -rsZ "" kubepods.slice system.slice/cpuset.cpus.effective system.slice/` + unit + ` --include=cgroup.controllers --include=cgroup.events --include=cgroup.procs \
 	--include=cpuset.cpus --include=cpuset.cpus.effective --include=cpu.weight --include=cpu.idle --include=cpu.max
@@ -25,7 +25,7 @@ grep -sZ ^Cpus_allowed_list: proc/[0-9]*/task/[0-9]*/status
 grep -sZ "" sys/devices/system/cpu/cpu[0-9]*/topology/thread_siblings_list sys/devices/system/node/node[0-9]*/cpulist
 true`
 
-// view is what the kernel says about a container or unit.
+// view holds the kernel's values of a container or unit.
 type view struct {
 	cgroup.State
 
@@ -34,7 +34,8 @@ type view struct {
 	nodes   cpuset.Set // NUMA nodes that it has CPUs of
 }
 
-// observe returns the kernel's word on each container by its ID, pause containers included, and on the unit by its name.
+// observe returns the kernel's values of each container by its ID, pause containers included, and of the unit by its
+// name.
 func observe(ctx context.Context, m *vm.VM) (map[string]view, error) {
 	out, err := m.Run(ctx, "sh", "-c", collect)
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"golang.org/x/tools/txtar"
 )
 
-// collected is what the guest's shell printed for testdata/node.txtar.
+// collected returns the output of the guest's shell for testdata/node.txtar.
 func collected(t testing.TB) []byte {
 	t.Helper()
 	archive, err := txtar.ParseFile("testdata/node.txtar")
@@ -75,7 +75,7 @@ func TestParseViewsOfBadInput(t *testing.T) {
 	}
 }
 
-// TestThreads: one thread elsewhere is seen.
+// TestThreads checks that a single thread on other CPUs is detected.
 func TestThreads(t *testing.T) {
 	input := collected(t)
 	line, _, _ := bytes.Cut(input[bytes.LastIndex(input, []byte("proc/")):], []byte("\x00")) // proc/PID/task/TID/status

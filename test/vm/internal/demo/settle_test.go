@@ -33,7 +33,7 @@ func TestState(t *testing.T) {
 		"created":      {[]pools.PodPlan{pod("a-node", pools.Running, pools.Created)}, 0, "1 of 2 pods are there, 1 of 3 containers run", false},
 		"others":       {[]pools.PodPlan{pod("a", pools.Running)}, 0, "0 of 2 pods are there, 0 of 3 containers run; to end: 1", false},
 		"run":          {[]pools.PodPlan{pod("a-node", pools.Running, pools.Running), pod("b-node", pools.Running)}, 0, "2 of 2 pods are there, 3 of 3 containers run", true},
-		"not at rest":  {[]pools.PodPlan{pod("a-node", pools.Running, pools.Running), pod("b-node", pools.Running)}, 2, "2 of 2 pods are there, 3 of 3 containers run; left to do: 2", false},
+		"not idle":     {[]pools.PodPlan{pod("a-node", pools.Running, pools.Running), pod("b-node", pools.Running)}, 2, "2 of 2 pods are there, 3 of 3 containers run; left to do: 2", false},
 		"one too many": {[]pools.PodPlan{pod("a-node", pools.Running, pools.Running), pod("b-node", pools.Running), pod("c-node")}, 0, "2 of 2 pods are there, 3 of 3 containers run; to end: 1", false},
 		"ended":        {[]pools.PodPlan{pod("a-node", pools.Exited, pools.Running), pod("b-node", pools.Running)}, 0, "2 of 2 pods are there, 2 of 3 containers run", false},
 	} {

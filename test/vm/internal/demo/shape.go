@@ -8,7 +8,7 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
 
-// shape is what the kernel says of the machine's cores and NUMA nodes.
+// shape holds the machine's cores and NUMA nodes in the kernel.
 type shape struct {
 	cores map[int]cpuset.Set // threads, by the first of them
 	nodes []numaNode

@@ -1,5 +1,5 @@
-// Package deviceplugin is a device plugin for the kubelet of a test machine: it offers devices that are nothing but names, with the NUMA
-// nodes that the test wants them to have, over the real API (k8s.io/kubelet, deviceplugin.v1beta1).
+// Package deviceplugin is a device plugin for the kubelet of a test machine. It offers devices that exist only by name, with the NUMA
+// nodes that the test chooses, over the real API (k8s.io/kubelet, deviceplugin.v1beta1).
 package deviceplugin
 
 import (
@@ -81,12 +81,13 @@ func (p *Plugin) Stop() error {
 	return err
 }
 
-// GetDevicePluginOptions says that there are none.
+// GetDevicePluginOptions returns no options.
 func (p *Plugin) GetDevicePluginOptions(context.Context, *v1.Empty) (*v1.DevicePluginOptions, error) {
 	return &v1.DevicePluginOptions{}, nil
 }
 
-// ListAndWatch sends the devices, which do not change, and keeps the stream: the kubelet takes its end for that of the devices.
+// ListAndWatch sends the devices, which do not change, and keeps the stream open: the kubelet treats its end as the end of the
+// devices.
 func (p *Plugin) ListAndWatch(_ *v1.Empty, stream grpc.ServerStreamingServer[v1.ListAndWatchResponse]) error {
 	var all []*v1.Device
 	for id, nodes := range p.resource.Devices {
@@ -109,7 +110,7 @@ func (p *Plugin) ListAndWatch(_ *v1.Empty, stream grpc.ServerStreamingServer[v1.
 	return nil
 }
 
-// Allocate tells each container its devices in the environment.
+// Allocate passes each container its devices in the environment.
 func (p *Plugin) Allocate(_ context.Context, r *v1.AllocateRequest) (*v1.AllocateResponse, error) {
 	answer := &v1.AllocateResponse{}
 	for _, c := range r.GetContainerRequests() {

@@ -90,7 +90,7 @@ func TestPlugin(t *testing.T) {
 	}
 	_, err = client.Allocate(t.Context(), &v1.AllocateRequest{ContainerRequests: []*v1.ContainerAllocateRequest{{DevicesIds: []string{"x"}}}})
 	if err == nil || !strings.Contains(err.Error(), `no device "x"`) {
-		t.Errorf("Allocate of what there is not = %v; want an error", err)
+		t.Errorf("Allocate of an unknown device = %v; want an error", err)
 	}
 	if err := p.Stop(); err != nil {
 		t.Error(err)

@@ -65,7 +65,7 @@ func (n *Node) Plan() preview.Preview {
 }
 
 func (n *Node) tryPlan() (p preview.Preview, err error) {
-	ctx, cancel := patiently()
+	ctx, cancel := requestContext()
 	defer cancel()
 	var stderr bytes.Buffer
 	cmd := exec.CommandContext(ctx, "cpupoold", "plan", "-o", "json")
@@ -80,7 +80,8 @@ func (n *Node) tryPlan() (p preview.Preview, err error) {
 	return p, nil
 }
 
-// Settled waits until the daemon has nothing left to write, and returns the plan. A runtime that is too busy to answer is asked again.
+// Settled waits until the daemon has nothing left to write, and returns the plan. If the runtime is too busy to answer, the next try
+// follows.
 func (n *Node) Settled() (p preview.Preview) {
 	n.Helper()
 	n.Every(time.Second, "plan without writes", func() (err error) {

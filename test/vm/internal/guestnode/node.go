@@ -1,5 +1,5 @@
-// Package guestnode is the node around the tests that run in a guest: commands, files, static pods, and the daemon's unit. What the node does
-// not do within Patience ends the test, with what one wants to see then.
+// Package guestnode is the node of tests that run in a guest: commands, files, static pods, and the daemon's unit. A step that exceeds
+// NodeTimeout ends the test and logs the state of the node.
 package guestnode
 
 import (
@@ -16,8 +16,8 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cri"
 )
 
-// Patience is how long the node may take for anything: it is emulated, and shares the host's CPUs with other guests.
-const Patience = 5 * time.Minute
+// NodeTimeout is the timeout of each step on the node: it is emulated, and shares the host's CPUs with other guests.
+const NodeTimeout = 5 * time.Minute
 
 // Node is the guest as a test uses it.
 type Node struct {
@@ -57,7 +57,7 @@ func New(t *testing.T) *Node {
 	return n
 }
 
-// Run runs a command and returns what it prints.
+// Run runs a command and returns its output.
 func (n *Node) Run(name string, args ...string) string {
 	n.Helper()
 	out, err := n.Try(name, args...)
@@ -69,15 +69,16 @@ func (n *Node) Run(name string, args ...string) string {
 
 // Try is Run for a command that may fail.
 func (n *Node) Try(name string, args ...string) (string, error) {
-	ctx, cancel := patiently()
+	ctx, cancel := requestContext()
 	defer cancel()
 	out, err := exec.CommandContext(ctx, name, args...).CombinedOutput()
 	return string(out), err
 }
 
-// patiently returns a context for one request: not that of the test, which is over when cleanups make theirs.
-func patiently() (context.Context, context.CancelFunc) {
-	return context.WithTimeout(context.Background(), Patience)
+// requestContext returns a context for one request. Cleanups need it, because the context of the test has
+// ended then.
+func requestContext() (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.Background(), NodeTimeout)
 }
 
 // Eventually waits until cond returns nil.
@@ -89,7 +90,7 @@ func (n *Node) Eventually(what string, cond func() error) {
 // Every does so for a cond that is dear.
 func (n *Node) Every(period time.Duration, what string, cond func() error) {
 	n.Helper()
-	deadline := time.Now().Add(Patience)
+	deadline := time.Now().Add(NodeTimeout)
 	tick := time.NewTicker(period)
 	defer tick.Stop()
 	for {
@@ -98,14 +99,14 @@ func (n *Node) Every(period time.Duration, what string, cond func() error) {
 			return
 		}
 		if time.Now().After(deadline) {
-			n.Fatalf("waited in vain: %s: %v\n%s", what, err, n.Evidence())
+			n.Fatalf("timed out waiting for %s: %v\n%s", what, err, n.Evidence())
 		}
 		<-tick.C
 	}
 }
 
-// Write replaces a file at once: neither the kubelet nor the daemon may see half of it. The kubelet takes every file of its directory for a
-// pod, at once, but those whose name begins with a dot: it would start the pod of a file that is only there to be renamed, and end it.
+// Write replaces a file atomically: neither the kubelet nor the daemon may see half of it. The kubelet treats every file of its directory
+// as a pod at once, except files whose names begin with a dot. Without the dot it would start the pod of the temporary file, and end it.
 func (n *Node) Write(name, content string) {
 	n.Helper()
 	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
@@ -139,7 +140,7 @@ func (n *Node) Dump() string {
 	return b.String()
 }
 
-// Evidence is what one wants to see when a test has failed.
+// Evidence returns the state that explains a failed test.
 func (n *Node) Evidence() string {
 	var b strings.Builder
 	b.WriteString(n.Dump())

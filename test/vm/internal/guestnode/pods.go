@@ -17,8 +17,8 @@ import (
 // Manifests is where the kubelet looks for static pods.
 const Manifests = "/etc/kubernetes/manifests"
 
-// Apply has the kubelet run static pods, and does not wait for them. Their names end in one of the test: of a pod that has the name of one
-// that has just ended, or is the same, the kubelet makes the next one wait 10 seconds and more.
+// Apply makes the kubelet run static pods, and does not wait for them. It appends the test's name to their names. Without that, the
+// kubelet delays a pod by 10 seconds and more if it has the name of a pod that has just ended.
 func (n *Node) Apply(pods ...manifest.Pod) {
 	n.Helper()
 	for _, p := range pods {
@@ -73,7 +73,7 @@ func (n *Node) WithdrawAll() {
 	n.ended(func(cri.Pod) bool { return true })
 }
 
-// Ready says whether a pod's sandbox is there.
+// Ready returns nil if a pod's sandbox is ready.
 func (n *Node) Ready(pod string) error {
 	pods, _, err := n.list()
 	if err != nil {
@@ -103,12 +103,12 @@ func (n *Node) ended(which func(cri.Pod) bool) {
 }
 
 func (n *Node) list() ([]cri.Pod, []cri.Container, error) {
-	ctx, cancel := patiently()
+	ctx, cancel := requestContext()
 	defer cancel()
 	return n.Client.List(ctx)
 }
 
-// Container is what the node says of one container that runs.
+// Container is the node's state of one running container.
 type Container struct {
 	cri.Container
 	cgroup.State
@@ -146,7 +146,7 @@ func (n *Node) containers(which func(cri.Pod, cri.Container) bool) ([]Container,
 		}
 		full, err := n.status(c.ID)
 		if err != nil {
-			continue // it has ended meanwhile
+			continue // it has ended since the listing
 		}
 		path, err := cgroup.ContainerPath(full.CgroupsPath, n.Runtime.Driver)
 		if err != nil {
@@ -162,7 +162,7 @@ func (n *Node) containers(which func(cri.Pod, cri.Container) bool) ([]Container,
 }
 
 func (n *Node) status(id string) (cri.Container, error) {
-	ctx, cancel := patiently()
+	ctx, cancel := requestContext()
 	defer cancel()
 	return n.Client.ContainerStatus(ctx, id)
 }

@@ -10,9 +10,10 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 )
 
-// Runtime is what the machine's image says of its container runtime: test/vm/parts/layers/*/etc/vm-node.
+// Runtime is the machine image's description of its container runtime:
+// test/vm/parts/layers/*/etc/vm-node.
 type Runtime struct {
-	Name   string        `json:"name"`   // as it calls itself: containerd or cri-o
+	Name   string        `json:"name"`   // its own name: containerd or cri-o
 	Unit   string        `json:"unit"`   // of systemd, without .service
 	Socket string        `json:"socket"` // path, of CRI
 	OCI    string        `json:"oci"`    // runc or crun
@@ -21,7 +22,7 @@ type Runtime struct {
 	Events bool          `json:"events"` // it sends CRI's events
 }
 
-// ReadRuntime reads it. Of two files that say the same thing, the one whose name sorts last is right.
+// ReadRuntime reads it. If two files have the same key, the last one by name takes precedence.
 func ReadRuntime() (Runtime, error) {
 	const pattern = "/etc/vm-node/*.json"
 	files, err := filepath.Glob(pattern)
@@ -29,7 +30,7 @@ func ReadRuntime() (Runtime, error) {
 		return Runtime{}, err
 	}
 	if len(files) == 0 {
-		return Runtime{}, fmt.Errorf("read what the node's runtime is: no %s: boot a machine with vm.Config.Node", pattern)
+		return Runtime{}, fmt.Errorf("read the node's runtime: no %s: boot a machine with vm.Config.Node", pattern)
 	}
 	var r Runtime
 	for _, file := range files {

@@ -15,8 +15,8 @@ import (
 // kept is how many builds of one name stay in the cache: the newest, and one that a VM may still run from.
 const kept = 2
 
-// Build returns the directory in the cache that holds name built from inputs, a text that says all that the result depends on. If
-// there is none, it calls fill with an empty directory to fill. Two processes never build one name at the same time.
+// Build returns the directory in the cache that holds name built from inputs, a text with all inputs of the result. If the cache
+// has no such directory, Build calls fill with an empty one. Two processes never build one name at the same time.
 func (s Store) Build(ctx context.Context, name, inputs string, fill func(dir string) error) (string, error) {
 	var k key
 	k.text(inputs)
@@ -37,11 +37,11 @@ func (s Store) build(ctx context.Context, name string, k *key, fill func(dir str
 		return "", fmt.Errorf("lock %s: %w", name, err)
 	}
 	defer unlock()
-	if _, err := os.Stat(dir); err == nil { // somebody built it while we waited
+	if _, err := os.Stat(dir); err == nil { // another process built it in the meantime
 		return dir, nil
 	}
 	tmp := filepath.Join(s.Cache, "tmp-"+name)
-	if err := os.RemoveAll(tmp); err != nil { // what a killed build left
+	if err := os.RemoveAll(tmp); err != nil { // remains of a killed build
 		return "", err
 	}
 	if err := os.Mkdir(tmp, 0o755); err != nil {

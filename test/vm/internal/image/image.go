@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// Kernel is what QEMU loads by itself.
+// Kernel is a kernel that QEMU loads directly.
 type Kernel struct {
 	Image  string // path of vmlinuz
 	Initrd string // path of the initrd that finds the root disk
@@ -23,7 +23,7 @@ type Kernel struct {
 type Disk struct {
 	Kernel
 
-	Name    string // the Spec's
+	Name    string // the Spec's name
 	Path    string // raw image, never to be written: put an overlay on it
 	SSHKey  string // path of the private key of root
 	HostKey string // path of the public key of its SSH server
@@ -43,14 +43,14 @@ func (s Store) Prepare(ctx context.Context) error {
 
 // Spec says what a disk is made of.
 type Spec struct {
-	Name     string   // of the directories in the cache: one for each set of the following
+	Name     string   // name of the cache directories, which depends on the following
 	Suite    string   // of Debian: it has the kernel and systemd
-	Packages []string // of Debian, besides those that every guest has
+	Packages []string // additional packages of Debian
 	Trees    []string // names that parts/build.sh knows; it runs first, and the first time that takes minutes
-	Layers   []string // directories in parts/layers, each copied over what comes before it
+	Layers   []string // directories in parts/layers, each copied over the earlier ones
 }
 
-// Kernel returns the kernel of a suite of Debian, after building the root file system it comes from if there is none for the current inputs.
+// Kernel returns the kernel of a suite of Debian. It first builds the root file system if the cache lacks the current inputs.
 func (s Store) Kernel(ctx context.Context, suite string) (Kernel, error) {
 	return s.rootfs(ctx, suite, nil)
 }
@@ -70,7 +70,7 @@ func (s Store) rootfs(ctx context.Context, suite string, packages []string) (Ker
 	return Kernel{Image: filepath.Join(dir, "vmlinuz"), Initrd: filepath.Join(dir, "initrd"), Key: filepath.Base(dir)}, nil
 }
 
-// Disk returns a disk, after building it if there is none for the current inputs.
+// Disk returns a disk. It first builds the disk if the cache lacks the current inputs.
 func (s Store) Disk(ctx context.Context, spec Spec) (Disk, error) {
 	scripts, parts := filepath.Join(s.Source, "image"), filepath.Join(s.Source, "parts")
 	var kernel Kernel
@@ -119,7 +119,7 @@ func (s Store) Disk(ctx context.Context, spec Spec) (Disk, error) {
 	}, nil
 }
 
-// script runs one of the shell scripts; what it says goes to standard error, since it can take a minute.
+// script runs one of the shell scripts. Its output goes to standard error, since it can take a minute.
 func script(ctx context.Context, path string, args ...string) error {
 	cmd := exec.CommandContext(ctx, path, args...)
 	cmd.Stderr = os.Stderr

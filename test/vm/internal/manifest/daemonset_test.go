@@ -88,7 +88,7 @@ func TestReadDaemonSetRefuses(t *testing.T) {
 	}
 }
 
-// What the comments of the file promise.
+// TestDeployedDaemonSet checks the statements in the comments of the file.
 func TestDeployedDaemonSet(t *testing.T) {
 	var text []byte
 	for _, name := range []string{"config.yaml", "daemonset.yaml"} {

@@ -25,18 +25,18 @@ type Pod struct {
 // Container runs the test workload.
 type Container struct {
 	Name string
-	// CPU and Memory are requests in the notation of Kubernetes; without CPU there are none of either.
+	// CPU and Memory are requests in the notation of Kubernetes. Memory needs CPU.
 	CPU, Memory string
 	Limited     bool // the requests are limits too
 	// Extra are further resources, such as devices and hugepages, as requests and limits.
 	Extra map[string]string
-	// Args are those of the workload; without any it is "pause".
+	// Args are the arguments of the workload; the default is "pause".
 	Args []string
 	// More are further fields of the container, such as env and volumeMounts.
 	More map[string]any
 }
 
-// resources returns what the container asks for, nil if that is nothing.
+// resources returns the container's resources, or nil without requests.
 func (c Container) resources() map[string]any {
 	requests, limits := make(map[string]string), maps.Clone(c.Extra)
 	if c.CPU != "" {

@@ -13,7 +13,7 @@ import (
 	"sync"
 )
 
-// Event is something that QEMU reports by itself, such as MIGRATION or SHUTDOWN.
+// Event is an event that QEMU reports, such as MIGRATION or SHUTDOWN.
 type Event struct {
 	Name string          `json:"event"`
 	Data json.RawMessage `json:"data"`
@@ -137,7 +137,7 @@ func (c *Client) read() {
 			return
 		}
 		switch {
-		case m.QMP != nil: // the greeting says only what we do not ask
+		case m.QMP != nil: // the greeting has only unrequested data
 		case m.Name != "":
 			c.onEvent(m.Event)
 		default:

@@ -15,7 +15,7 @@ import (
 	"github.com/cpupoold/cpupoold/test/vm/internal/qmp"
 )
 
-// request is what a client sends.
+// request is the message of a client.
 type request struct {
 	Execute   string         `json:"execute"`
 	Arguments map[string]any `json:"arguments"`
@@ -103,7 +103,7 @@ func TestExecuteIsCancelled(t *testing.T) {
 	if _, err := client.Execute(ctx, "stop", nil); err == nil || err.Error() != "qmp stop: too slow" {
 		t.Errorf("Execute(stop) = %v; want that it was too slow", err)
 	}
-	// The late answer belongs to nobody, and does not confuse the next command.
+	// The late answer belongs to no command, and does not confuse the next one.
 	close(hangs)
 	if _, err := client.Execute(t.Context(), "cont", nil); err != nil {
 		t.Errorf("Execute(cont) = %v", err)

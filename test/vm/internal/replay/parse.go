@@ -18,7 +18,7 @@ const (
 	Pass       Outcome = "pass"
 	Fail       Outcome = "fail"
 	Skip       Outcome = "skip"
-	Unfinished Outcome = "unfinished" // it started, and nothing says how it ended: the binary or its machine died
+	Unfinished Outcome = "unfinished" // it started, and the output lacks its end: the binary or its machine has ended
 )
 
 // Test is one test or subtest.
@@ -26,14 +26,14 @@ type Test struct {
 	Name    string // relative to the test that it is part of
 	Outcome Outcome
 	Elapsed time.Duration
-	Output  string // what it printed, without the lines that frame a test
+	Output  string // its output, without the lines that frame a test
 	Sub     []*Test
 }
 
 // Run is one run of a test binary.
 type Run struct {
 	Outcome Outcome
-	Output  string // what belongs to no test: panics, messages of TestMain
+	Output  string // output of no test: panics, messages of TestMain
 	Tests   []*Test
 }
 
@@ -114,7 +114,7 @@ func (p *parser) test(name string) *Test {
 	return t
 }
 
-// framing reports whether a line of output is one that the replaying `go test` prints again by itself.
+// framing reports whether the replaying `go test` prints a line of output again.
 func framing(line string) bool {
 	line = strings.TrimLeft(line, " ")
 	for _, prefix := range []string{"=== RUN ", "=== PAUSE ", "=== CONT ", "=== NAME ", "--- PASS: ", "--- FAIL: ", "--- SKIP: "} {

@@ -19,7 +19,7 @@ func Report(t *testing.T, run *Run) bool {
 	}
 	switch {
 	case run.Outcome == Unfinished:
-		t.Errorf("the test binary ended with neither PASS nor FAIL: it, or the guest, died")
+		t.Errorf("the test binary ended with neither PASS nor FAIL: it, or the guest, has crashed")
 		return false
 	case run.Outcome == Fail && ok:
 		t.Errorf("the test binary failed outside of any test")
