@@ -140,6 +140,8 @@ func rows() []row {
 		{"undo", false, []string{"durable", "hostenv"}},
 		{"retry", false, []string{"conflict"}},
 		{"quiet", false, nil},
+		{"memrelease", false, nil},
+		{"permission", false, []string{"nodestatus"}},
 		{"waits", false, nil},
 		{"inventory", false, []string{"hostenv", "hostslices", "managers", "undo"}},
 		{"numahints", false, []string{"hostenv", "inventory"}},
@@ -152,6 +154,9 @@ func rows() []row {
 		{"desired", false, []string{"audit", "auxiliary", "hostenv", "hostslices", "inventory", "managers", "noise", "power", "tune", "undo"}},
 		{"recovery", false, []string{"desired", "inventory"}},
 		{"partition", false, []string{"desired", "hostenv", "inventory", "kernelstate", "noise", "quiet", "retry", "undo"}},
+		{"removal", false, []string{"inventory", "kernelstate", "partition", "undo"}},
+		{"unidentified", false, []string{"desired", "hostenv", "inventory", "kernelstate", "undo"}},
+		{"appfiles", false, []string{"appcpus", "desired", "inventory", "kernelstate"}},
 		{"units", false, []string{"actor", "desired", "hostenv", "hostslices", "inventory", "kernelstate", "retry", "undo"}},
 		{"drift", false, []string{"desired", "hostenv", "inventory", "kernelstate", "retry", "undo"}},
 		{"hosttuning", false, []string{"desired", "hostenv", "inventory", "power", "tune"}},
@@ -161,7 +166,7 @@ func rows() []row {
 		{"restore", false, []string{"desired", "hostenv", "hosttuning", "nodestatus", "partition", "preview", "tune", "undo"}},
 
 		// The event loop: every package but preview and restore, which run without it.
-		{"daemon", false, []string{"actor", "appcpus", "auditor", "auxiliary", "clusterstate", "control", "desired", "drift", "exposure", "hostenv", "hostslices", "hosttuning", "inventory", "kernelstate", "managers", "nodestatus", "noise", "numahints", "partition", "power", "quiet", "recovery", "refusal", "resize", "retry", "treewatch", "tune", "undo", "units", "usablecpus", "view", "waits"}},
+		{"daemon", false, []string{"actor", "appcpus", "appfiles", "auditor", "auxiliary", "clusterstate", "control", "desired", "drift", "exposure", "hostenv", "hostslices", "hosttuning", "inventory", "kernelstate", "managers", "memrelease", "nodestatus", "noise", "numahints", "partition", "permission", "power", "quiet", "recovery", "refusal", "removal", "resize", "retry", "treewatch", "tune", "undo", "unidentified", "units", "usablecpus", "view", "waits"}},
 	}
 }
 

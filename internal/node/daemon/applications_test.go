@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/cpupoold/cpupoold/internal/node/appcpus"
+	"github.com/cpupoold/cpupoold/internal/node/appfiles"
 	"github.com/cpupoold/cpupoold/internal/node/telemetry"
 	"github.com/cpupoold/cpupoold/internal/testing/nodefixture"
 	"github.com/cpupoold/cpupoold/pkg/cri"
@@ -116,16 +117,16 @@ func TestReadyInSpiteOfFiles(t *testing.T) {
 	stuck, writer := make(chan struct{}), appcpus.NewWriter(h.RunDir)
 	end := sync.OnceFunc(func() { close(stuck) })
 	defer end()
-	l.applications.write = func(entries []appcpus.Entry, whole bool) appcpus.Result {
+	l.files = newFiles(l, func(entries []appcpus.Entry, whole bool) appcpus.Result {
 		<-stuck
 		return writer.Write(entries, whole)
-	}
+	})
 	r := n.serve(l, o)
 	r.Eventually("ready", func() bool {
 		var waits bool // only for the file
-		r.inspectOnly(func(l *Loop) { waits = l.applications.busy && !l.working(l.now()) })
+		r.inspectOnly(func(l *Loop) { waits = l.files.IsBusy() && !l.working(l.now()) })
 		if waits {
-			r.skip(filesTimeout)
+			r.skip(appfiles.Timeout)
 		}
 		v := r.loop.snapshot.Load()
 		return v != nil && v.Ready
@@ -149,7 +150,7 @@ func TestFaultDelaysNoOtherPod(t *testing.T) {
 		t.Fatal(err)
 	}
 	writer := appcpus.NewWriter(h.RunDir)
-	l.applications.write = func(entries []appcpus.Entry, whole bool) appcpus.Result {
+	l.files = newFiles(l, func(entries []appcpus.Entry, whole bool) appcpus.Result {
 		r := writer.Write(entries, whole)
 		for _, e := range entries {
 			if e.PodUID == "e" {
@@ -157,9 +158,10 @@ func TestFaultDelaysNoOtherPod(t *testing.T) {
 			}
 		}
 		return r
-	}
+	})
 	r := n.serve(l, o)
-	r.view("problem", func(v *telemetry.View) bool { return v.Problems[string(codeFileFault)] == 1 })
+	r.view("problem", func(v *telemetry.View) bool { return v.Problems["ApplicationFileFault"] == 1 })
+	const filesRetryDelay = 10 * time.Second
 	began := time.Now()
 	n.RunContainer(n.RunPod("f", "default", "guaranteed", 1, nil), "app", nodefixture.WholeCPUs(1))
 	n.Eventually("file of the other pod", func() bool { return n.cpuFile("f", "app") != nil })
@@ -180,10 +182,10 @@ func TestChangedFileIsProblem(t *testing.T) {
 	if err := errors.Join(os.Remove(file), syscall.Mkfifo(file, 0o600)); err != nil {
 		t.Fatal(err)
 	}
-	r.inspect(func(l *Loop) { l.applications.check = true }) // as a resync does
-	r.view("problem", func(v *telemetry.View) bool { return v.Problems[string(codeFileFault)] == 1 })
+	r.inspect(func(l *Loop) { l.files.Recheck() }) // as a resync does
+	r.view("problem", func(v *telemetry.View) bool { return v.Problems["ApplicationFileFault"] == 1 })
 	if got := n.cpuFile("e", "app")["cpus"]; got != "4-5" {
 		t.Errorf("the file has CPUs %v; want 4-5", got)
 	}
-	r.viewWithin(time.Minute, "no problem", func(v *telemetry.View) bool { return v.Problems[string(codeFileFault)] == 0 })
+	r.viewWithin(time.Minute, "no problem", func(v *telemetry.View) bool { return v.Problems["ApplicationFileFault"] == 0 })
 }

@@ -2,11 +2,13 @@ package daemon
 
 import (
 	"fmt"
+	"runtime/debug"
 	"slices"
 	"testing"
 	"time"
 
 	"github.com/cpupoold/cpupoold/internal/node/kernelstate"
+	"github.com/cpupoold/cpupoold/internal/node/memrelease"
 	"github.com/cpupoold/cpupoold/internal/node/retry"
 	"github.com/cpupoold/cpupoold/internal/node/telemetry"
 	"github.com/cpupoold/cpupoold/internal/testing/nodefixture"
@@ -55,16 +57,15 @@ func BenchmarkIdle(b *testing.B) {
 func (r *running) resyncFuncs() (look, giveBack func()) {
 	looked := make(chan struct{})
 	r.inspect(func(l *Loop) {
-		giveBack, l.memoryRelease.free = l.memoryRelease.free, func() { looked <- struct{}{} }
-		l.memoryRelease.unused = func() uint64 { return minUnused }
+		l.memory = memrelease.With(func() { looked <- struct{}{} }, func() uint64 { return memrelease.MinUnused })
 	})
 	return func() {
 		r.loop.box.Post(unasked(func(l *Loop) {
-			l.memoryRelease.next = l.now() // due
+			l.memory.Start(l.now().Add(-memrelease.FirstDelay)) // due
 			resyncNow(l)
 		}))
 		<-looked
-	}, giveBack
+	}, debug.FreeOSMemory
 }
 
 // idleNode returns an idle daemon with 250 containers of all pools and cached cgroup states.

@@ -17,6 +17,11 @@ func (l *Loop) joinCluster(o Options) error {
 	return nil
 }
 
+// permissionsChanged holds the current permissions of the namespaces.
+type permissionsChanged struct{ nodestatus.Allowed }
+
+func (e permissionsChanged) apply(l *Loop) { l.permission.Take(e.Allowed) }
+
 // showCluster hands the state of the node to that goroutine. It never waits.
 func (l *Loop) showCluster() {
 	if l.cluster != nil && l.status.planned {

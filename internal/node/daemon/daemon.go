@@ -12,6 +12,7 @@ import (
 
 	"github.com/cpupoold/cpupoold/internal/config"
 	"github.com/cpupoold/cpupoold/internal/node/actor"
+	"github.com/cpupoold/cpupoold/internal/node/appcpus"
 	"github.com/cpupoold/cpupoold/internal/node/auditor"
 	"github.com/cpupoold/cpupoold/internal/node/auxiliary"
 	"github.com/cpupoold/cpupoold/internal/node/desired"
@@ -20,19 +21,22 @@ import (
 	"github.com/cpupoold/cpupoold/internal/node/hosttuning"
 	"github.com/cpupoold/cpupoold/internal/node/inventory"
 	"github.com/cpupoold/cpupoold/internal/node/kernelstate"
+	"github.com/cpupoold/cpupoold/internal/node/memrelease"
 	"github.com/cpupoold/cpupoold/internal/node/nodestatus"
 	"github.com/cpupoold/cpupoold/internal/node/numahints"
 	"github.com/cpupoold/cpupoold/internal/node/partition"
+	"github.com/cpupoold/cpupoold/internal/node/permission"
 	"github.com/cpupoold/cpupoold/internal/node/quiet"
 	"github.com/cpupoold/cpupoold/internal/node/refusal"
+	"github.com/cpupoold/cpupoold/internal/node/removal"
 	"github.com/cpupoold/cpupoold/internal/node/resize"
 	"github.com/cpupoold/cpupoold/internal/node/retry"
 	"github.com/cpupoold/cpupoold/internal/node/telemetry"
 	"github.com/cpupoold/cpupoold/internal/node/treewatch"
 	"github.com/cpupoold/cpupoold/internal/node/undo"
+	"github.com/cpupoold/cpupoold/internal/node/unidentified"
 	"github.com/cpupoold/cpupoold/internal/node/usablecpus"
 	"github.com/cpupoold/cpupoold/internal/node/view"
-	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cri"
 	"github.com/cpupoold/cpupoold/pkg/topology"
 )
@@ -91,7 +95,7 @@ func runOn(ctx context.Context, h hostenv.Host, o Options) error {
 	if err := l.joinCluster(o); err != nil {
 		return err
 	}
-	if err := l.askNamespaces(o); err != nil {
+	if l.permission, err = permission.Open(o.Config, o.Environment, o.Log); err != nil {
 		return err
 	}
 	if l.tuning, err = hosttuning.New(&l.settings, l.Possible, l.Observes, o.Log, func() { l.box.Post(tuned{}) }); err != nil {
@@ -151,7 +155,7 @@ func (l *Loop) serve(ctx context.Context, o Options) {
 	scan := l.cache.ThreadScans(l.Cgroups)
 	sources.Go(func() { scan(ctx, func(f kernelstate.ThreadsFound) { l.box.Post(threadsScanned{f}) }) })
 	sources.Go(func() { l.watchCPUs(ctx) })
-	sources.Go(func() { l.watchNamespaces(ctx) })
+	sources.Go(func() { l.permission.Run(ctx, func(a nodestatus.Allowed) { l.box.Post(permissionsChanged{a}) }) })
 	l.askFormula()
 	l.run(ctx)
 	l.notify.Stopping()
@@ -192,7 +196,6 @@ func newLoop(h hostenv.Host, o Options) (*Loop, error) {
 		backoffs:       retry.New(),
 		journal:        journal,
 		formula:        desired.NewFormula(o.Config.WeightFormula),
-		status:         newStatus(),
 		hints:          hints,
 		refusalLog:     refusal.New(m, hints, o.Log),
 		pendingUpdates: newPendingUpdates(),
@@ -201,19 +204,23 @@ func newLoop(h hostenv.Host, o Options) (*Loop, error) {
 		quiet:          quiet.New(journal.Resting()),
 		watch:          treewatch.New(o.Log),
 		auxiliary:      auxiliary.New(h.Driver),
-		unidentified:   make(unidentified),
-		departed:       make(map[cgroup.Path]bool),
 		auditor:        auditor.New(),
 		historyLog:     view.NewHistoryLog(now),
-		memoryRelease:  newMemoryRelease(),
+		memory:         memrelease.New(),
 
 		nriOpen: make(chan struct{}),
 	}
 	l.units, l.drifts = newUnits(l), newDrifts(l)
+	l.files = newFiles(l, nil)
+	if h.RunDir != "" {
+		l.files = newFiles(l, appcpus.NewWriter(h.RunDir).Write)
+	}
 	l.partitions = partition.New(partition.Sources{
 		Host: &l.Host, Log: l.log, Settings: &l.settings, Inventory: m, Others: &l.others, Cache: cache, Memory: h.Cgroups.PartitionMemory(),
 		Backoffs: l.backoffs, Journal: journal, Quiet: l.quiet, Save: l.save, Count: l.count,
 	})
+	l.unidentified = unidentified.New(unidentified.Sources{Host: &l.Host, Inventory: m, Cache: cache, Journal: journal, Others: &l.others})
+	l.removed = removal.New(removal.Sources{Inventory: m, Cache: cache, Partitions: l.partitions, Journal: journal, Read: h.Cgroups.Read})
 	l.status.withheld = machine.Withheld
 	l.inventory.UseClock(now)
 	l.notify.Alive(l.now())

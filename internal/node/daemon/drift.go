@@ -20,7 +20,7 @@ func newDrifts(l *Loop) *drift.Tracker {
 // followDrifts opens a drift for each external write that the last reading has found. It reads
 // the records of the cgroups before the daemon repairs them.
 func (l *Loop) followDrifts(now time.Time) {
-	drifted, hosts := l.drifts.Open(now, func(p cgroup.Path) bool { return l.Observes || l.unidentified.has(p) })
+	drifted, hosts := l.drifts.Open(now, func(p cgroup.Path) bool { return l.Observes || l.unidentified.Has(p) })
 	for _, t := range drifted {
 		l.workers.Updates.Submit(string(t.Path), func(ctx context.Context) event {
 			return recordRead{drift.FetchRecord(ctx, &l.Host, t)}

@@ -70,7 +70,9 @@ func TestOwnRecordEndsStart(t *testing.T) {
 		l.cache.Refresh(l.status.targets, l.inventory)
 		l.observeExposures(began.Add(took))
 		l.inventory.Event(cri.Event{ContainerID: "1", Kind: cri.ContainerStarted}) // systemd has its scope
-		l.status.unitAsked[p], l.status.unitAwaited[p] = true, true
+		if ask := l.units.Scopes().Ask(l.status.targets); len(ask) != 1 {
+			t.Fatalf("properties of %v are asked for", ask)
+		}
 		if own {
 			l.cache.NoteSubmitted(record)
 		}

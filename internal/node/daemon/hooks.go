@@ -306,7 +306,7 @@ func (l *Loop) reply(a *createRequest, pod *pools.PodPlan, p *pools.Placement, c
 		given.CPUs, given.Mixed = cpus, cpuset.Set{}
 	}
 	l.inventory.Container(a.container.ID).Answer(cpus, p.Mems)
-	env := withoutForeign(a, l.entryOf(pod, &given).Environment())
+	env := withoutForeign(a, l.files.Entry(pod, &given, l.status.plan.Shared).Environment())
 	to := nri.Adjustment{CPUs: cpus, Mems: p.Mems, Shares: p.Shares, Unlimited: p.Unlimited, Env: env}
 	if p.Limit != 0 {
 		to.Quota, to.Period = desired.LimitQuota(p)

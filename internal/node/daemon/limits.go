@@ -37,8 +37,8 @@ func (l *Loop) diff(want []cgroup.Target, o cgroup.Options, now time.Time) ([]cg
 // limits returns the limits of the next Diff.
 func (l *Loop) limits(want []cgroup.Target, now time.Time) limits {
 	m := limits{l.cache, make(map[cgroup.Path]cgroup.Current)}
-	for p, u := range l.unidentified { // their records are not written
-		m.mark(p, func(c *cgroup.Current) { c.Recorded, c.RecordedKnown = u.cpus, true })
+	for p, cpus := range l.unidentified.All() { // their records are not written
+		m.mark(p, func(c *cgroup.Current) { c.Recorded, c.RecordedKnown = cpus, true })
 	}
 	for p := range l.backoffs.Affected(want) {
 		m.mark(p, func(c *cgroup.Current) {

@@ -13,6 +13,7 @@ import (
 	"github.com/cpupoold/cpupoold/internal/config"
 	"github.com/cpupoold/cpupoold/internal/history"
 	"github.com/cpupoold/cpupoold/internal/node/actor"
+	"github.com/cpupoold/cpupoold/internal/node/appfiles"
 	"github.com/cpupoold/cpupoold/internal/node/auditor"
 	"github.com/cpupoold/cpupoold/internal/node/auxiliary"
 	"github.com/cpupoold/cpupoold/internal/node/desired"
@@ -22,22 +23,25 @@ import (
 	"github.com/cpupoold/cpupoold/internal/node/hosttuning"
 	"github.com/cpupoold/cpupoold/internal/node/inventory"
 	"github.com/cpupoold/cpupoold/internal/node/kernelstate"
+	"github.com/cpupoold/cpupoold/internal/node/memrelease"
 	"github.com/cpupoold/cpupoold/internal/node/nodestatus"
 	"github.com/cpupoold/cpupoold/internal/node/numahints"
 	"github.com/cpupoold/cpupoold/internal/node/partition"
+	"github.com/cpupoold/cpupoold/internal/node/permission"
 	"github.com/cpupoold/cpupoold/internal/node/quiet"
 	"github.com/cpupoold/cpupoold/internal/node/recovery"
 	"github.com/cpupoold/cpupoold/internal/node/refusal"
+	"github.com/cpupoold/cpupoold/internal/node/removal"
 	"github.com/cpupoold/cpupoold/internal/node/resize"
 	"github.com/cpupoold/cpupoold/internal/node/retry"
 	"github.com/cpupoold/cpupoold/internal/node/telemetry"
 	"github.com/cpupoold/cpupoold/internal/node/treewatch"
 	"github.com/cpupoold/cpupoold/internal/node/undo"
+	"github.com/cpupoold/cpupoold/internal/node/unidentified"
 	"github.com/cpupoold/cpupoold/internal/node/units"
 	"github.com/cpupoold/cpupoold/internal/node/usablecpus"
 	"github.com/cpupoold/cpupoold/internal/node/view"
 	"github.com/cpupoold/cpupoold/internal/node/waits"
-	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cri"
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
@@ -77,7 +81,7 @@ type Loop struct {
 	notify   *hostenv.Notifier
 	cluster  *nodestatus.Runner // nil if the node is in no cluster
 
-	permission permission
+	permission permission.Permission
 
 	settings    desired.Settings
 	inventory   *inventory.Inventory
@@ -90,12 +94,12 @@ type Loop struct {
 	status      status
 	timers      timers
 
-	hints        *numahints.Hints
-	refusalLog   *refusal.Log
-	kubelet      desired.StaticKubelet
-	applications applications
-	units        *units.Units
-	moves        moves
+	hints      *numahints.Hints
+	refusalLog *refusal.Log
+	kubelet    desired.StaticKubelet
+	files      *appfiles.Files
+	units      *units.Units
+	moves      moves
 
 	requests       requests
 	pendingUpdates pendingUpdates
@@ -104,8 +108,8 @@ type Loop struct {
 	watch          *treewatch.Tree
 	auxiliary      *auxiliary.Cgroups // in the slices of pods
 	drifts         *drift.Tracker
-	unidentified   unidentified
-	departed       map[cgroup.Path]bool // cgroups whose removal the watcher has reported
+	unidentified   *unidentified.Cgroups
+	removed        *removal.Cgroups
 	others         desired.OtherManagers
 	exposureMeter  *exposure.Meter
 	partitions     *partition.Partitions
@@ -114,7 +118,7 @@ type Loop struct {
 	auditor        *auditor.Auditor
 	tuning         *hosttuning.Tuning // nil if the daemon changes no settings of the host
 	historyLog     *view.HistoryLog
-	memoryRelease  memoryRelease
+	memory         memrelease.Release
 	latest         atomic.Pointer[view.Snapshot]
 }
 
@@ -153,9 +157,9 @@ func (l *Loop) resync(now time.Time) {
 func (l *Loop) startRecheck() {
 	if l.status.recheckPending && l.schedule.full {
 		l.status.recheckPending = false
-		l.memoryRelease.scanned = true
+		l.memory.NoteScan()
 		l.timers.recheck.clear()
-		l.applications.check = true
+		l.files.Recheck()
 		l.cache.Recheck(l.watch.IsWatched, l.settings.Config.ResyncPeriod)
 		l.partitions.RecheckAll()
 	}
@@ -226,8 +230,8 @@ func (e listed) apply(l *Loop) {
 		l.log.Info("the container runtime lists pods and containers again")
 	}
 	l.status.runtimeErr = nil
-	clear(l.status.removed)
-	clear(l.status.unitAsked)
+	l.removed.Listed()
+	l.units.Scopes().AskAgain()
 	l.units.RevertAgain()
 	l.others.Learn(e.Crio, l.inventory)
 	l.inventory.Merge(e.Listing)
@@ -250,7 +254,7 @@ func (e listed) apply(l *Loop) {
 		l.assignments = l.units.Assign(recovery.Assignments(l.inventory, l.Cgroups.Read, l.journal.Assignments(), &l.settings))
 		now := l.now()
 		l.inventory.BeginWatch(now)
-		l.memoryRelease.start(now)
+		l.memory.Start(now)
 	}
 	l.prune()
 }

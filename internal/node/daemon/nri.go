@@ -261,7 +261,7 @@ func (l *Loop) answerEarly() {
 func (l *Loop) earlyPlan(now time.Time) pools.Plan {
 	pods := l.inventory.Input(now)
 	l.others.Mark(l.inventory, pods, &l.settings, l.Cgroups.Read)
-	in := desired.Input{Settings: l.settings, Inventory: l.inventory, Journal: l.journal, Pods: pods, Previous: l.journal.Assignments(), Namespaces: l.permission.rights(), Build: pools.Build}
+	in := desired.Input{Settings: l.settings, Inventory: l.inventory, Journal: l.journal, Pods: pods, Previous: l.journal.Assignments(), Namespaces: l.permission.Rights(), Build: pools.Build}
 	return in.Early()
 }
 

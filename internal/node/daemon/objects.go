@@ -75,7 +75,7 @@ func (e podFetched) scope(l *Loop) scope {
 
 func (e podFetched) apply(l *Loop) {
 	if l.inventory.PutPod(e.PodStatus) {
-		l.cgroupBack(e.ID)
+		l.removed.Fetched(e.ID)
 	} else if e.Err != nil && !errors.Is(e.Err, cri.ErrNotFound) {
 		l.log.Warn("read pod", "sandbox", e.ID, "error", e.Err) // the next listing tries again
 	}
@@ -107,5 +107,5 @@ func (e containerFetched) apply(l *Loop) {
 			l.fetchPod(pod) // the event did not contain its id
 		}
 	}
-	l.cgroupBack(e.ID)
+	l.removed.Fetched(e.ID)
 }

@@ -205,7 +205,7 @@ func (l *Loop) place(container string, now time.Time) (placed pools.PodPlan, own
 // full pass, no event has changed the free capacity, and all cgroups of the targets are read.
 // Unidentified and unread containers can be without a target, so there must be none.
 func (l *Loop) planIsCurrent() bool {
-	return !l.schedule.changed && !l.cache.HasStale() && len(l.unidentified) == 0 && !desired.HasUnread(l.inventory, l.status.plan)
+	return !l.schedule.changed && !l.cache.HasStale() && l.unidentified.IsEmpty() && !desired.HasUnread(l.inventory, l.status.plan)
 }
 
 // podInput returns the planner's input for the pod of a container, if the inventory of the pod
@@ -217,7 +217,7 @@ func (l *Loop) podInput(container string, now time.Time) (pools.Pod, bool) {
 	}
 	uid := l.inventory.PodOf(e).UID
 	for c := range l.inventory.Members(uid) {
-		if c.IsPlacedElsewhere() || c.IsUnread() || l.unidentified.has(c.Path) {
+		if c.IsPlacedElsewhere() || c.IsUnread() || l.unidentified.Has(c.Path) {
 			return pools.Pod{}, false
 		}
 	}

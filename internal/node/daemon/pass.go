@@ -20,7 +20,7 @@ func (l *Loop) decide(now time.Time) (pools.Plan, []cgroup.Target) {
 	d := s.Decide()
 	l.status.input, l.status.auxiliary = d.Input, d.Auxiliary
 	l.units.SetHosts(d.Hosts)
-	return d.Plan, l.limitUnidentified(d.Plan.Shared, desired.OwnedBy(d.Plan).Union(l.leavingCPUs()), d.Targets)
+	return d.Plan, l.unidentified.Limit(d.Plan.Shared, desired.OwnedBy(d.Plan).Union(l.leavingCPUs()), d.Targets)
 }
 
 // input returns the state from which a plan is made.
@@ -31,7 +31,7 @@ func (l *Loop) input(now time.Time) desired.Input {
 	l.hints.Apply(pods)
 	return desired.Input{Settings: l.settings, Inventory: l.inventory, Pods: pods, Previous: l.assignments, Formula: l.formula, Journal: l.journal, Nodes: l.Nodes, Read: l.Cgroups.Read,
 		Leaving: l.leavingCPUs(), System: l.others.SystemCPUs(l.inventory, &l.settings), Systemd: l.Units != nil, Resting: l.quiet.MayRest(l.assignments), Kubelet: l.kubelet, Partitions: l.partitions.Enabled(),
-		Contested: l.backoffs.Contested(now), Namespaces: l.permission.rights(), Build: pools.Build, Auxiliary: l.auxiliary}
+		Contested: l.backoffs.Contested(now), Namespaces: l.permission.Rights(), Build: pools.Build, Auxiliary: l.auxiliary}
 }
 
 // pass decides, compares and writes. Each round makes the file writes before the first slow
@@ -116,7 +116,7 @@ func (l *Loop) finishPass(want []cgroup.Target, now time.Time) {
 	l.status.targets = want
 	l.drifts.Settle(l.status.targets, l.now())
 	l.observeExposures(l.now())
-	l.dropOriginals()
+	l.removed.DropOriginals()
 	l.armRetry(now)
 }
 
@@ -124,9 +124,9 @@ func (l *Loop) finishPass(want []cgroup.Target, now time.Time) {
 // containers in the shared pool.
 func (l *Loop) observeExposures(now time.Time) {
 	l.exposureMeter.ObserveStarts(l.status.targets, now)
-	l.exposureMeter.FinishStarts(l.status.unitAsked, l.status.unitAwaited)
-	for p, s := range l.unidentified {
-		l.exposureMeter.NoteUnidentified(p, s.cpus, now)
+	l.exposureMeter.FinishStarts(l.units.Scopes().IsAnswered)
+	for p, cpus := range l.unidentified.All() {
+		l.exposureMeter.NoteUnidentified(p, cpus, now)
 	}
 }
 
@@ -147,7 +147,7 @@ func (l *Loop) refreshCache(want []cgroup.Target) []cgroup.Target {
 		l.cgroupGone(p)
 	}
 	l.askUnits(want)
-	return slices.DeleteFunc(want, func(t cgroup.Target) bool { return l.status.removed[t.Path] != "" })
+	return slices.DeleteFunc(want, func(t cgroup.Target) bool { return l.removed.IsMissing(t.Path) })
 }
 
 // repartition calls Dissolve or Make, and reads the cgroups again that its writes may have changed.
@@ -179,7 +179,7 @@ func (l *Loop) writable(writes []cgroup.Write, made map[cgroup.Write]bool, now t
 		case file && made[w]:
 			l.backoffs.RefuseRepeated(w, now)
 			return out, true
-		case !file && (l.cache.IsBusy(w.Path) || l.unidentified.has(w.Path)):
+		case !file && (l.cache.IsBusy(w.Path) || l.unidentified.Has(w.Path)):
 			cut = true
 		case !file && l.backoffs.Repeated(w, now):
 			cut, refused = true, true

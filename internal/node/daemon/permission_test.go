@@ -11,6 +11,7 @@ import (
 
 	"github.com/cpupoold/cpupoold/internal/config"
 	"github.com/cpupoold/cpupoold/internal/node/nodestatus"
+	"github.com/cpupoold/cpupoold/internal/node/permission"
 	"github.com/cpupoold/cpupoold/internal/node/telemetry"
 	"github.com/cpupoold/cpupoold/pkg/cri"
 	"github.com/cpupoold/cpupoold/pkg/pools"
@@ -78,16 +79,15 @@ func (n *node) startAsking() *running {
 	n.T.Helper()
 	o := n.options()
 	l, err := newLoop(n.Host(), o)
-	if err == nil {
-		err = l.askNamespaces(o)
-	}
 	if err != nil {
 		n.T.Fatal(err)
 	}
 	quick, err := nodestatus.OptionsFor(o.Config, o.Environment, o.Log)
 	if err == nil {
 		quick.Limits = nodestatus.Limits{Start: time.Millisecond, Pause: 50 * time.Millisecond}
-		l.permission.follower, err = nodestatus.NewNamespaces(*quick, o.Config.Names(), nodestatus.PermissionsPath(o.Config))
+		var follow *nodestatus.Namespaces
+		follow, err = nodestatus.NewNamespaces(*quick, o.Config.Names(), nodestatus.PermissionsPath(o.Config))
+		l.permission = permission.New(follow)
 	}
 	if err != nil {
 		n.T.Fatal(err)
@@ -137,7 +137,7 @@ func TestNamespacePermission(t *testing.T) {
 
 	a.become(true, "infra")
 	r.view("revoked", func(*telemetry.View) (known bool) {
-		r.inspect(func(l *Loop) { known = len(l.permission.allowed.Permissions["edge"].Ended) > 0 })
+		r.inspect(func(l *Loop) { known = len(l.permission.Rights().Permissions["edge"].Ended) > 0 })
 		return known
 	})
 	second := pod("second", "edge")
@@ -174,8 +174,8 @@ func TestNamespacePermissionNeedsAServer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := l.askNamespaces(o); err == nil || !strings.Contains(err.Error(), "namespacePermission: annotation: there is no way to an API server") {
-		t.Errorf("askNamespaces = %v", err)
+	if _, err := permission.Open(o.Config, o.Environment, o.Log); err == nil {
+		t.Error("no error without an API server")
 	}
 	changed := *o.Config
 	changed.NamespacePermission, changed.AnnotationDomain = config.PermissionList, "example.org"

@@ -62,10 +62,10 @@ func (l *Loop) noteFaults(began time.Time) {
 }
 
 // noteReady reports once that the node has its desired state. It waits for the files for
-// applications, at most filesTimeout, and not after a failed write: a unit that waits for the
+// applications, at most appfiles.Timeout, and not after a failed write: a unit that waits for the
 // daemon reads its CPUs when it starts.
 func (l *Loop) noteReady(now time.Time) {
-	if l.status.ready || l.working(l.status.began) || now.Before(l.applications.due()) {
+	if l.status.ready || l.working(l.status.began) || now.Before(l.files.Due()) {
 		return
 	}
 	l.status.ready = true
@@ -96,7 +96,7 @@ func (l *Loop) faults(now time.Time) map[cgroup.Path]error {
 	}
 	unheard := l.drifts.Unconfirmed()
 	busy := func(p cgroup.Path) bool {
-		return l.cache.IsBusy(p) || l.backoffs.Waiting(p, now) || unconfirmed[p] || unheard[p] || l.status.unitAwaited[p]
+		return l.cache.IsBusy(p) || l.backoffs.Waiting(p, now) || unconfirmed[p] || unheard[p] || l.units.Scopes().IsAwaited(p)
 	}
 	waits := make(map[cgroup.Path]bool)
 	for _, d := range l.status.deferred {
@@ -177,7 +177,7 @@ func (l *Loop) problems() []pools.Problem {
 	all = append(all, l.refusalLog.Problems()...)
 	all = append(all, l.hints.Problems(l.inventory, l.now())...)
 	all = append(all, l.kubeletProblems()...)
-	all = append(all, l.applications.problems()...)
+	all = append(all, l.files.Problems()...)
 	return all
 }
 
@@ -245,13 +245,13 @@ func (l *Loop) sources() map[telemetry.Source]telemetry.SourceState {
 		all[telemetry.NRI] = cmp.Or(l.status.nri, telemetry.SourceAbsent)
 	}
 	all[telemetry.Inotify] = l.watch.State()
-	if l.RunDir != "" {
-		all[telemetry.ApplicationFiles] = l.applications.state(l.now())
+	if state, written := l.files.State(l.now()); written {
+		all[telemetry.ApplicationFiles] = state
 	}
 	if l.CPUs != nil {
 		all[telemetry.CPUs] = l.cpuState()
 	}
-	if state, asked := l.permission.state(); asked {
+	if state, asked := l.permission.State(); asked {
 		all[telemetry.Namespaces] = state
 	}
 	if state := l.hints.State(); state != "" {

@@ -23,6 +23,7 @@ import (
 
 	"github.com/cpupoold/cpupoold/internal/node/actor"
 	"github.com/cpupoold/cpupoold/internal/node/managers"
+	"github.com/cpupoold/cpupoold/internal/node/memrelease"
 	"github.com/cpupoold/cpupoold/internal/node/restore"
 	"github.com/cpupoold/cpupoold/internal/node/telemetry"
 	"github.com/cpupoold/cpupoold/internal/node/waits"
@@ -317,7 +318,7 @@ func (s *script) start() error {
 	if err != nil {
 		return err
 	}
-	l.memoryRelease.free, l.memoryRelease.unused = func() {}, func() uint64 { return minUnused }
+	l.memory = memrelease.With(func() {}, func() uint64 { return memrelease.MinUnused })
 	l.workers = actor.WorkerSets[event]{Queries: recorder{"query", s}, Updates: recorder{"update", s}, Disk: recorder{"disk", s}}
 	watcher, err := l.watch.Open(l.Cgroups, l.now)
 	if err != nil {

@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"context"
 	"runtime"
 	"slices"
 	"time"
@@ -102,7 +103,9 @@ func (l *Loop) runPasses() {
 	l.armRetry(l.status.began)
 	l.answerMoves()
 	l.schedule.done(began, l.now())
-	l.releaseMemory(l.now())
+	if free := l.memory.Due(l.now()); free != nil {
+		l.workers.Queries.Submit("memory", func(context.Context) event { free(); return nil })
+	}
 }
 
 // fullPassCanWait reports whether a full pass is not due yet.

@@ -25,15 +25,9 @@ type status struct {
 	firstList      time.Time // start of the first listing.
 	synchronized   func()    // fetches the objects that NRI has listed during the first listing
 
-	// removed holds cgroups that do not exist although the runtime has not reported their end.
-	// The value is the container or sandbox that is being fetched.
-	removed map[cgroup.Path]string
-
-	unitAsked   map[cgroup.Path]bool // cgroups whose systemd properties were fetched since the last listing
-	unitAwaited map[cgroup.Path]bool // cgroups of unitAsked without an answer
-	unitsLost   bool                 // systemd reports no units
-	reloadsLost bool                 // systemd reports no reloads
-	cpusLost    bool                 // no events of CPUs
+	unitsLost   bool // systemd reports no units
+	reloadsLost bool // systemd reports no reloads
+	cpusLost    bool // no events of CPUs
 	withheld    []usablecpus.Withheld
 
 	plan       pools.Plan
@@ -61,14 +55,6 @@ type status struct {
 	problems    []pools.Problem     // of the last pass
 	noise       map[string]string   // of the last pass, by container
 	bootArgs    []string            // missing kernel parameters in the last pass
-}
-
-func newStatus() status {
-	return status{
-		removed:     make(map[cgroup.Path]string),
-		unitAsked:   make(map[cgroup.Path]bool),
-		unitAwaited: make(map[cgroup.Path]bool),
-	}
 }
 
 // runsOutside returns a function that reports whether a cgroup runs on CPUs outside its target:

@@ -148,9 +148,9 @@ func (l *Loop) armRetry(began time.Time) {
 		}
 	}
 	earlier(l.journal.NextRetry())
-	earlier(l.applications.retry)
+	earlier(l.files.Retry())
 	if !l.status.ready {
-		earlier(l.applications.due())
+		earlier(l.files.Due())
 	}
 	l.hints.Next(earlier)
 	earlier(l.kubelet.Next())

@@ -92,33 +92,19 @@ func (e unitsLost) apply(l *Loop) {
 	l.log.Warn("watch units", "error", e.err)
 }
 
-// askUnits fetches the systemd properties of containers whose properties are unknown: their
-// scopes have started since the runtime created them.
+// askUnits fetches the systemd properties of containers whose properties are unknown.
 func (l *Loop) askUnits(want []cgroup.Target) {
 	if l.Units == nil {
 		return
 	}
-	for i := range want {
-		t := &want[i]
-		if t.Container == "" {
-			continue
-		}
-		c := l.cache.Current(t.Path)
-		if !c.Exists || c.Unit.Known || l.inventory.IsAwaited(*t) || l.cache.IsBusy(t.Path) || l.status.unitAsked[t.Path] {
-			continue
-		}
-		l.askProperties(t.Path)
+	for _, p := range l.units.Scopes().Ask(want) {
+		// The queue of the cgroup's slow writes, so that no answer is older than the last write.
+		l.workers.Updates.Submit(string(p), func(ctx context.Context) event {
+			ctx, cancel := context.WithTimeout(ctx, hostenv.CallTimeout)
+			defer cancel()
+			return unitRead{path: p, unit: l.UnitState(ctx, p)}
+		})
 	}
-}
-
-func (l *Loop) askProperties(p cgroup.Path) {
-	l.status.unitAsked[p], l.status.unitAwaited[p] = true, true
-	// The queue of the cgroup's slow writes, so that no answer is older than the last write.
-	l.workers.Updates.Submit(string(p), func(ctx context.Context) event {
-		ctx, cancel := context.WithTimeout(ctx, hostenv.CallTimeout)
-		defer cancel()
-		return unitRead{path: p, unit: l.UnitState(ctx, p)}
-	})
 }
 
 // unitRead holds the systemd properties of a cgroup.
@@ -129,9 +115,6 @@ type unitRead struct {
 
 func (unitRead) scope(*Loop) scope { return scopeOne }
 
-func (e unitRead) apply(l *Loop) {
-	l.cache.SetUnit(e.path, e.unit)
-	delete(l.status.unitAwaited, e.path)
-}
+func (e unitRead) apply(l *Loop) { l.units.Scopes().Take(e.path, e.unit) }
 
 func (unitRead) ownResult() {}

@@ -84,7 +84,7 @@ func (l *Loop) takeNotices() {
 			p := c.Path.Join(c.Name)
 			l.exposureMeter.Gone(p)
 			l.partitions.NoteCgroup(p, false)
-			l.departed[p] = true
+			l.removed.Notice(p)
 			l.schedule.add(l.noticeChild(p, false))
 		}
 	}
@@ -130,18 +130,24 @@ func (l *Loop) noticeChild(p cgroup.Path, there bool) scope {
 		}
 	}
 	scope, isNew := p.Scope(), l.auxiliary.Note(p, there)
-	if l.cache.Has(scope) || l.status.removed[scope] != "" {
+	if l.cache.Has(scope) || l.removed.IsMissing(scope) {
 		l.cache.Invalidate(scope)
 		if !there || l.inventory.IsBeingMade(l.inventory.ContainerAt(scope)) {
 			return scopeOne // it is gone, or no process runs in it before the runtime asks
 		}
 		return scopeAll
 	}
-	if there && (l.trackCgroup(p) || isNew) {
-		return scopeAll
-	}
-	if !there {
-		delete(l.unidentified, p)
+	if there {
+		id := l.unidentified.Track(p)
+		if id != "" && l.status.listed { // otherwise the first listing follows
+			l.fetchContainer(id)
+			l.fetchPod(id) // it may be a sandbox
+		}
+		if id != "" || isNew {
+			return scopeAll
+		}
+	} else {
+		l.unidentified.Forget(p)
 		if l.partitions.Unblocks(p) {
 			return scopeAll
 		}

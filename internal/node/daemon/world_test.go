@@ -320,7 +320,7 @@ func stateOf(l *Loop, behind bool) loopState {
 		"asking systemd":      l.inventory.HasUnnamed(l.settings.UnitNames()) || len(l.units.Leaving()) > 0,
 		"reverting units":     l.units.IsReverting(),
 		"bad configuration":   l.status.configErr != nil,
-		"writing files":       l.applications.busy,
+		"writing files":       l.files.IsBusy(),
 		"reading":             l.cache.HasStale(),
 		"watching cgroups":    l.watch.Watcher() == nil || len(l.watch.Wake()) > 0,
 		"stopping containers": false,

@@ -176,12 +176,11 @@ func (m *Meter) ObserveStarts(want []cgroup.Target, now time.Time) {
 	}
 }
 
-// FinishStarts counts the unfinished starts for which systemd has answered. asked holds the
-// cgroups whose properties were fetched, and awaited the cgroups without an answer.
-func (m *Meter) FinishStarts(asked, awaited map[cgroup.Path]bool) {
+// FinishStarts counts the unfinished starts for which systemd has answered.
+func (m *Meter) FinishStarts(isAnswered func(cgroup.Path) bool) {
 	for p, start := range m.unfinished {
 		unit := m.cache.Current(p).Unit
-		answered := unit.Known || asked[p] && !awaited[p]
+		answered := unit.Known || isAnswered(p)
 		if answered && !m.cache.IsBusy(p) {
 			m.finish(p, unit.Known && !unit.CPUs.IsEmpty() && unit.CPUs.IsSubsetOf(start.cpus))
 		}

@@ -110,7 +110,7 @@ func TestStarts(t *testing.T) {
 			n.ObserveStarts(targets, began.Add(took))
 			c.then(n)
 			n.ObserveStarts(targets, began.Add(time.Hour))
-			n.FinishStarts(n.asked, n.awaited)
+			n.FinishStarts(func(p cgroup.Path) bool { return n.asked[p] && !n.awaited[p] })
 			got, cpu := n.Placements()[telemetry.WaySpec], min(c.sum, used)
 			if got.Elapsed.Count != c.count || got.Elapsed.Sum != c.sum.Seconds() || got.Used.Sum != cpu.Seconds() {
 				t.Errorf("%d placements in %v s, with %v s of CPU time; want %d in %v with %v",

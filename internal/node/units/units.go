@@ -49,12 +49,16 @@ type Units struct {
 	// refused since the last listing.
 	reverting map[string]bool
 	away      map[string]bool // units that do not exist
+	scopes    *Scopes
 }
 
 // New returns a Units without questions.
 func New(s Sources) *Units {
-	return &Units{Sources: s, asks: make(map[string]*ask), reverting: make(map[string]bool), away: make(map[string]bool)}
+	return &Units{Sources: s, asks: make(map[string]*ask), reverting: make(map[string]bool), away: make(map[string]bool), scopes: newScopes(s.Inventory, s.Cache)}
 }
+
+// Scopes returns the questions about the scopes of containers.
+func (u *Units) Scopes() *Scopes { return u.scopes }
 
 // Apply applies the result of a job.
 func (u *Units) Apply(r Result, now time.Time) {

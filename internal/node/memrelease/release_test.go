@@ -1,0 +1,70 @@
+package memrelease_test
+
+import (
+	"runtime"
+	"runtime/debug"
+	"testing"
+	"time"
+
+	"github.com/cpupoold/cpupoold/internal/node/memrelease"
+)
+
+// TestTimes checks that memory is released after the first full scan that is not at the start, and
+// after each second one from then on.
+func TestTimes(t *testing.T) {
+	start := time.Now()
+	unused := uint64(memrelease.MinUnused)
+	r := memrelease.With(func() {}, func() uint64 { return unused })
+	if r.NoteScan(); r.Due(start) != nil {
+		t.Error("memory is released before the first listing")
+	}
+	r.Start(start)
+	for i, pass := range []struct {
+		at         time.Duration
+		scans, due bool
+	}{
+		{0, true, false},
+		{19900 * time.Millisecond, true, false},
+		{25 * time.Second, false, false},
+		{30 * time.Second, true, true},
+		{60 * time.Second, true, false},
+		{79900 * time.Millisecond, true, false},
+		{82 * time.Second, false, false},
+		{89 * time.Second, true, true}, // the previous scan was late
+		{120 * time.Second, true, false},
+		{10 * time.Minute, true, true},
+	} {
+		if pass.scans {
+			r.NoteScan()
+		}
+		if got := r.Due(start.Add(pass.at)) != nil; got != pass.due {
+			t.Errorf("pass %d, after %v: %t, want %t", i, pass.at, got, pass.due)
+		}
+	}
+	unused--
+	if r.NoteScan(); r.Due(start.Add(time.Hour)) != nil {
+		t.Error("memory is released although little is unused")
+	}
+}
+
+// TestUnused checks that the estimate includes garbage, and that a release ends it.
+func TestUnused(t *testing.T) {
+	const size = 64 << 20                            // other tests leave less within a moment
+	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // a collection would count the garbage as live
+	release := memrelease.New()
+	release.Start(time.Now().Add(-time.Hour))
+	garbage := make([]byte, size)
+	runtime.KeepAlive(garbage)
+	if unused := memrelease.Unused(); unused < size-size/8 {
+		t.Errorf("%d bytes are unused beside %d bytes of garbage", unused, size)
+	}
+	release.NoteScan()
+	free := release.Due(time.Now())
+	if free == nil {
+		t.Fatal("no release is due")
+	}
+	free()
+	if unused := memrelease.Unused(); unused > size/2 {
+		t.Errorf("%d bytes are unused after a release; want less than %d", unused, size/2)
+	}
+}
