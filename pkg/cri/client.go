@@ -10,7 +10,6 @@ import (
 	"google.golang.org/grpc/mem"
 	runtime "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"github.com/cpupoold/cpupoold/pkg/internal/bounded"
 	"github.com/cpupoold/cpupoold/pkg/internal/localgrpc"
 )
 
@@ -52,11 +51,6 @@ func Dial(endpoint string, keep func(annotation string) bool) (*Client, error) {
 		return nil, fmt.Errorf("dial %s: %w", endpoint, err)
 	}
 	return &Client{conn: conn, rpc: runtime.NewRuntimeServiceClient(conn), keep: keep, small: make(slots, smallStatuses), large: make(slots, 1)}, nil
-}
-
-// kept returns those annotations of a reply that the user of the client wants.
-func (c *Client) kept(annotations map[string]string) map[string]string {
-	return bounded.Annotations(annotations, c.keep)
 }
 
 // Close ends the connection and every call in progress.

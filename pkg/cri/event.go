@@ -30,21 +30,6 @@ const (
 	ContainerDeleted
 )
 
-func (k EventKind) String() string {
-	switch k {
-	case ContainerCreated:
-		return "created"
-	case ContainerStarted:
-		return "started"
-	case ContainerStopped:
-		return "stopped"
-	case ContainerDeleted:
-		return "deleted"
-	default:
-		return "unknown"
-	}
-}
-
 // eventOf keeps the little that a hint needs: the message holds the status of
 // the whole pod.
 func eventOf(r *runtime.ContainerEventResponse) Event {

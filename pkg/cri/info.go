@@ -1,9 +1,10 @@
 package cri
 
 import (
-	"encoding/json"
 	"errors"
 	"strings"
+
+	"github.com/go-json-experiment/json"
 )
 
 // infoKey is where both runtimes put the one JSON document of a verbose status.
@@ -12,21 +13,25 @@ const infoKey = "info"
 var errMissing = errors.New("missing")
 
 // info is the part of that document that cpupoold reads. CRI does not specify
-// it (infoFields names the same fields); containerd (internal/cri/server/container_status.go, podsandbox
+// it; containerd (internal/cri/server/container_status.go, podsandbox
 // controller) and CRI-O (server/container_status.go, sandbox_status.go) agree on
 // these names. config and resources are containerd's alone.
 type info struct {
 	SandboxID   string `json:"sandboxID"`
 	PID         int    `json:"pid"`
 	RuntimeSpec struct {
-		Annotations map[string]string `json:"annotations"`
-		Process     struct {
-			Env []string `json:"env"`
+		Annotations struct {
+			CgroupParent string `json:"io.kubernetes.cri-o.CgroupParent"`
+			Resources    string `json:"io.kubernetes.cri-o.PodLinuxResources"`
+			ResourcesV2  string `json:"pod-linux-resources.crio.io"`
+		} `json:"annotations"`
+		Process struct {
+			Env environment `json:"env"`
 		} `json:"process"`
 		Linux struct {
 			CgroupsPath string `json:"cgroupsPath"`
 			Resources   struct {
-				CPU ociCPU `json:"cpu"`
+				CPU Resources `json:"cpu"`
 			} `json:"resources"`
 		} `json:"linux"`
 	} `json:"runtimeSpec"`
@@ -42,17 +47,6 @@ type info struct {
 		Linux criCPU `json:"linux"`
 	} `json:"resources"`
 }
-
-// ociCPU is linux.resources.cpu of the OCI runtime specification.
-type ociCPU struct {
-	Shares uint64 `json:"shares"`
-	Quota  int64  `json:"quota"`
-	Period int64  `json:"period"`
-	CPUs   string `json:"cpus"`
-	Mems   string `json:"mems"`
-}
-
-func (c ociCPU) resources() Resources { return Resources(c) }
 
 // criCPU is CRI's LinuxContainerResources.
 type criCPU struct {
@@ -75,18 +69,13 @@ func parseInfo(doc string) (info, string, error) {
 	if doc == "" {
 		return info{}, "", errMissing
 	}
-	if reason, is := strings.CutPrefix(doc, notJSON); is {
-		return info{}, "", errors.New(reason)
+	if wrong, is := strings.CutPrefix(doc, notJSON); is {
+		field, reason, _ := strings.Cut(wrong, notJSON)
+		return info{}, field, errors.New(reason)
 	}
 	var i info
-	if err := json.Unmarshal([]byte(doc), &i); err != nil {
-		var field string
-		if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
-			field = wrong.Field
-		}
-		return info{}, field, err
-	}
-	return i, "", nil
+	err := json.Unmarshal([]byte(doc), &i)
+	return i, "", err
 }
 
 // CRI-O's verbose pod status has no config. CRI-O keeps it in annotations of the
@@ -113,17 +102,17 @@ func (i *info) podConfig(own map[string]string) (parent string, r Resources, fie
 		r = i.Config.Linux.Resources.resources()
 	}
 	parent = i.Config.Linux.CgroupParent
+	annotations := &i.RuntimeSpec.Annotations
 	if _, forged := own[crioCgroupParent]; parent == "" && !forged {
-		parent = i.RuntimeSpec.Annotations[crioCgroupParent]
+		parent = annotations.CgroupParent
 	}
-	for _, key := range []string{crioPodResourcesV2, crioPodResources} {
-		doc := i.RuntimeSpec.Annotations[key]
-		if _, forged := own[key]; forged || doc == "" || r != (Resources{}) {
+	for _, a := range []struct{ key, doc string }{{crioPodResourcesV2, annotations.ResourcesV2}, {crioPodResources, annotations.Resources}} {
+		if _, forged := own[a.key]; forged || a.doc == "" || r != (Resources{}) {
 			continue
 		}
 		var c criCPU
-		if err := json.Unmarshal([]byte(doc), &c); err != nil {
-			return parent, Resources{}, "runtimeSpec.annotations." + key, err
+		if err := json.Unmarshal([]byte(a.doc), &c); err != nil {
+			return parent, Resources{}, "runtimeSpec.annotations." + a.key, err
 		}
 		r = c.resources()
 	}

@@ -2,35 +2,13 @@ package cri
 
 import (
 	"encoding/json"
-	"errors"
-	"regexp"
 	"strings"
 	"testing"
 	"testing/iotest"
-
-	"github.com/google/go-cmp/cmp"
-	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
-// parseWhole decodes a whole document with encoding/json, as the reference for trimDocument and parseInfo.
-func parseWhole(doc string) (i info, field string, err error) {
-	if doc == "" {
-		return info{}, "", errMissing
-	}
-	if err := json.Unmarshal([]byte(doc), &i); err != nil {
-		if wrong, is := errors.AsType[*json.UnmarshalTypeError](err); is {
-			field = wrong.Field
-		}
-		return info{}, field, err
-	}
-	return i, "", nil
-}
-
-// inLists matches a list with null. encoding/json keeps the former string of a list for it if a list comes twice.
-var inLists = regexp.MustCompile(`[\[,]\s*null`)
-
-// FuzzDocument checks that the used part of a document is decoded like the whole document, wherever
-// its pieces end.
+// FuzzDocument checks that a document is decoded alike wherever its pieces end, and that what is
+// decoded is in range.
 func FuzzDocument(f *testing.F) {
 	for _, doc := range []string{
 		``, `null`, `{}`, `[]`, `{"pid":1`, `{"pid":-1}`, `{"pid":1e99}`, `{"pid":"1"}`,
@@ -44,29 +22,13 @@ func FuzzDocument(f *testing.F) {
 		f.Add(doc)
 	}
 	f.Fuzz(func(t *testing.T, doc string) {
-		if len(doc) > maxText || inLists.MatchString(doc) {
-			return
+		want := string(trimDocument(strings.NewReader(doc)))
+		i, _, err := parseInfo(want)
+		if got := string(trimDocument(iotest.OneByteReader(strings.NewReader(doc)))); got != want && (err == nil || !strings.HasPrefix(got, notJSON)) {
+			t.Errorf("%q in pieces: %s; want %s", doc, got, want)
 		}
-		used := string(trimDocument(iotest.OneByteReader(strings.NewReader(doc))))
-		i, field, err := parseInfo(used)
-		if err != nil && strings.Contains(err.Error(), "a number has more") {
-			return
-		}
-		want, wantField, wantErr := parseWhole(doc)
-		if (err != nil) != (wantErr != nil) || field != wantField {
-			t.Errorf("%q: field %q, %v; want field %q, %v", doc, field, err, wantField, wantErr)
-		}
-		if got, want := SharedCPUs(i.RuntimeSpec.Process.Env), SharedCPUs(want.RuntimeSpec.Process.Env); got != want {
-			t.Errorf("%q: shared CPUs %q; want %q", doc, got, want)
-		}
-		i.RuntimeSpec.Process.Env, want.RuntimeSpec.Process.Env = nil, nil
-		for key := range want.RuntimeSpec.Annotations {
-			if _, kept := i.RuntimeSpec.Annotations[key]; !kept && !isPodConfig(key) {
-				delete(want.RuntimeSpec.Annotations, key)
-			}
-		}
-		if diff := cmp.Diff(want, i, cmpopts.EquateEmpty()); diff != "" {
-			t.Errorf("%q (-whole +used):\n%s", doc, diff)
+		if valid := json.Valid([]byte(doc)); err == nil && !valid {
+			t.Errorf("%q is no JSON, and is decoded", doc)
 		}
 		if err != nil {
 			return

@@ -11,6 +11,8 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	runtime "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/cpupoold/cpupoold/pkg/internal/bounded"
 )
 
 // List returns all pods and containers. It makes two calls whatever their number; a list
@@ -28,30 +30,46 @@ func (c *Client) List(ctx context.Context) ([]Pod, []Container, error) {
 	}
 	pods := make([]Pod, len(ps))
 	for i, p := range ps {
-		pods[i] = Pod{
-			ID:             p.GetId(),
-			UID:            p.GetMetadata().GetUid(),
-			Namespace:      p.GetMetadata().GetNamespace(),
-			Name:           p.GetMetadata().GetName(),
-			Attempt:        p.GetMetadata().GetAttempt(),
-			Ready:          p.GetState() == runtime.PodSandboxState_SANDBOX_READY,
-			CreatedAt:      time.Unix(0, p.GetCreatedAt()),
-			Annotations:    c.kept(p.GetAnnotations()),
-			RuntimeHandler: p.GetRuntimeHandler(),
-		}
+		pods[i] = c.podOf(p)
 	}
 	containers := make([]Container, len(cs))
 	for i, ct := range cs {
-		containers[i] = Container{
-			ID:        ct.GetId(),
-			PodID:     ct.GetPodSandboxId(),
-			Name:      ct.GetMetadata().GetName(),
-			Attempt:   ct.GetMetadata().GetAttempt(),
-			State:     stateOf(ct.GetState()),
-			CreatedAt: time.Unix(0, ct.GetCreatedAt()),
-		}
+		containers[i] = containerOf(ct)
+		containers[i].PodID = ct.GetPodSandboxId()
 	}
 	return pods, containers, nil
+}
+
+// listed is a pod (S: its state) or a container, in a list or in a status.
+type listed[M, S any] interface {
+	GetId() string
+	GetMetadata() M
+	GetState() S
+	GetCreatedAt() int64
+}
+
+// podOf returns the part of a pod that lists have.
+func (c *Client) podOf(p interface {
+	listed[*runtime.PodSandboxMetadata, runtime.PodSandboxState]
+	GetAnnotations() map[string]string
+	GetRuntimeHandler() string
+}) Pod {
+	m := p.GetMetadata()
+	return Pod{
+		ID: p.GetId(), UID: m.GetUid(), Namespace: m.GetNamespace(), Name: m.GetName(), Attempt: m.GetAttempt(),
+		Ready:          p.GetState() == runtime.PodSandboxState_SANDBOX_READY,
+		CreatedAt:      time.Unix(0, p.GetCreatedAt()),
+		Annotations:    bounded.Annotations(p.GetAnnotations(), c.keep),
+		RuntimeHandler: p.GetRuntimeHandler(),
+	}
+}
+
+// containerOf returns the part of a container that lists and statuses have.
+func containerOf(ct listed[*runtime.ContainerMetadata, runtime.ContainerState]) Container {
+	return Container{
+		ID: ct.GetId(), Name: ct.GetMetadata().GetName(), Attempt: ct.GetMetadata().GetAttempt(),
+		State: stateOf(ct.GetState()), CreatedAt: time.Unix(0, ct.GetCreatedAt()),
+	}
 }
 
 func (c *Client) listPods(ctx context.Context) ([]*runtime.PodSandbox, error) {

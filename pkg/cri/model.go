@@ -90,15 +90,18 @@ func (c Container) RecordedMems() (cpuset.Set, error) {
 	return s, nil
 }
 
-// Resources are CPU resources in the units of CRI and of cgroup v1.
+// Resources are CPU resources in the units of CRI and of cgroup v1. In JSON they are
+// linux.resources.cpu of the OCI runtime specification.
 type Resources struct {
 	// Shares are CFS shares, 2..262144; 0 means unset.
-	Shares uint64
+	Shares uint64 `json:"shares"`
 	// Quota and Period are in microseconds. A quota of 0 means unset, a negative
 	// one none; a period of 0 means the kernel's default of 100 ms.
-	Quota, Period int64
+	Quota  int64 `json:"quota"`
+	Period int64 `json:"period"`
 	// CPUs are CPUs, Mems NUMA nodes in the kernel's list format; empty means unset.
-	CPUs, Mems string
+	CPUs string `json:"cpus"`
+	Mems string `json:"mems"`
 }
 
 // State is the state of a container.
@@ -112,16 +115,3 @@ const (
 	Running
 	Exited
 )
-
-func (s State) String() string {
-	switch s {
-	case Created:
-		return "created"
-	case Running:
-		return "running"
-	case Exited:
-		return "exited"
-	default:
-		return "unknown"
-	}
-}

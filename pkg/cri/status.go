@@ -26,26 +26,15 @@ func (c *Client) PodStatus(ctx context.Context, id string) (Pod, error) {
 	if s == nil {
 		return Pod{}, fmt.Errorf("read status of pod %s: %w", id, errNoStatus)
 	}
-	own := s.GetAnnotations()
-	p := Pod{
-		ID:             s.GetId(),
-		UID:            s.GetMetadata().GetUid(),
-		Namespace:      s.GetMetadata().GetNamespace(),
-		Name:           s.GetMetadata().GetName(),
-		Attempt:        s.GetMetadata().GetAttempt(),
-		Ready:          s.GetState() == runtime.PodSandboxState_SANDBOX_READY,
-		CreatedAt:      time.Unix(0, s.GetCreatedAt()),
-		Annotations:    c.kept(own),
-		RuntimeHandler: s.GetRuntimeHandler(),
-		Detailed:       true,
-	}
+	p := c.podOf(s)
+	p.Detailed = true
 	i, field, err := parseInfo(r.GetInfo()[infoKey])
 	if err != nil {
 		return p, &InfoError{Kind: "pod", ID: id, Field: field, Err: err}
 	}
 	p.CgroupsPath = i.RuntimeSpec.Linux.CgroupsPath
 	p.PID = i.PID
-	p.CgroupParent, p.Resources, field, err = i.podConfig(own)
+	p.CgroupParent, p.Resources, field, err = i.podConfig(s.GetAnnotations())
 	if err != nil {
 		return p, &InfoError{Kind: "pod", ID: id, Field: field, Err: err}
 	}
@@ -67,15 +56,8 @@ func (c *Client) ContainerStatus(ctx context.Context, id string) (Container, err
 	if s == nil {
 		return Container{}, fmt.Errorf("read status of container %s: %w", id, errNoStatus)
 	}
-	ct := Container{
-		ID:        s.GetId(),
-		Name:      s.GetMetadata().GetName(),
-		Attempt:   s.GetMetadata().GetAttempt(),
-		State:     stateOf(s.GetState()),
-		CreatedAt: time.Unix(0, s.GetCreatedAt()),
-		Detailed:  true,
-		Requested: requested(s.GetResources().GetLinux()),
-	}
+	ct := containerOf(s)
+	ct.Detailed, ct.Requested = true, requested(s.GetResources().GetLinux())
 	if at := s.GetFinishedAt(); at > 0 && ct.State == Exited {
 		ct.FinishedAt = time.Unix(0, at)
 	}
@@ -88,7 +70,7 @@ func (c *Client) ContainerStatus(ctx context.Context, id string) (Container, err
 		ct.PID = i.PID
 	}
 	ct.CgroupsPath = i.RuntimeSpec.Linux.CgroupsPath
-	ct.Recorded = i.RuntimeSpec.Linux.Resources.CPU.resources()
+	ct.Recorded = i.RuntimeSpec.Linux.Resources.CPU
 	ct.SharedCPUs = SharedCPUs(i.RuntimeSpec.Process.Env)
 	switch {
 	case ct.PodID == "":

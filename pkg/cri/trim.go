@@ -31,101 +31,62 @@ const (
 	document     // decode a document
 )
 
-// A selector returns the use of the field with a number, and the selector for the fields of
-// a message. The numbers are from k8s.io/cri-api, runtime/v1/api.proto.
-type selector func(protowire.Number) (use, selector)
+// fields names the used fields of a message by their numbers in k8s.io/cri-api,
+// runtime/v1/api.proto.
+type fields struct {
+	whole                      []protowire.Number
+	entries, document, message protowire.Number // 0: none
+	inner                      *fields          // of message
+}
 
-// selectorOf returns the selector for a reply; nil if the client decodes the whole reply.
-func selectorOf(reply any) selector {
+// use returns the use of a field.
+func (f *fields) use(n protowire.Number) use {
+	switch n {
+	case f.entries:
+		return entries
+	case f.document:
+		return document
+	case f.message:
+		return message
+	}
+	if slices.Contains(f.whole, n) {
+		return whole
+	}
+	return unused
+}
+
+// fieldsOf returns the used fields of a reply; nil if the client decodes the whole reply.
+func fieldsOf(reply any) *fields {
+	const items, status, info = 1, 1, 2
 	switch reply.(type) {
 	case *runtime.ListPodSandboxResponse, *runtime.StreamPodSandboxesResponse:
-		return func(n protowire.Number) (use, selector) { return inField1(n, podFields) }
+		// id, metadata, state, created_at, runtime_handler
+		return &fields{message: items, inner: &fields{whole: []protowire.Number{1, 2, 3, 4, 7}, entries: 6}}
 	case *runtime.ListContainersResponse, *runtime.StreamContainersResponse:
-		return func(n protowire.Number) (use, selector) { return inField1(n, containerFields) }
+		// id, pod_sandbox_id, metadata, state, created_at
+		return &fields{message: items, inner: &fields{whole: []protowire.Number{1, 2, 3, 6, 7}}}
 	case *runtime.PodSandboxStatusResponse:
-		return func(n protowire.Number) (use, selector) { return statusFields(n, podStatusFields) }
+		// id, metadata, state, created_at, runtime_handler
+		return &fields{message: status, document: info, inner: &fields{whole: []protowire.Number{1, 2, 3, 4, 9}, entries: 8}}
 	case *runtime.ContainerStatusResponse:
-		return func(n protowire.Number) (use, selector) { return statusFields(n, containerStatusFields) }
+		// id, metadata, state, created_at, finished_at, resources
+		return &fields{message: status, document: info, inner: &fields{whole: []protowire.Number{1, 2, 3, 4, 6, 16}}}
 	case *runtime.ContainerEventResponse:
-		return eventFields
+		// container_id, container_event_type, created_at; of pod_sandbox_status id, metadata
+		return &fields{whole: []protowire.Number{1, 2, 3}, message: 4, inner: &fields{whole: []protowire.Number{1, 2}}}
 	}
 	return nil
 }
 
-func inField1(n protowire.Number, of selector) (use, selector) {
-	if n == 1 { // items, containers, pod_sandboxes
-		return message, of
-	}
-	return unused, nil
-}
-
-func statusFields(n protowire.Number, of selector) (use, selector) {
-	if n == 2 { // info
-		return document, nil
-	}
-	return inField1(n, of) // status
-}
-
-func podFields(n protowire.Number) (use, selector) {
-	switch n {
-	case 1, 2, 3, 4, 7: // id, metadata, state, created_at, runtime_handler
-		return whole, nil
-	case 6: // annotations
-		return entries, nil
-	}
-	return unused, nil
-}
-
-func containerFields(n protowire.Number) (use, selector) {
-	switch n {
-	case 1, 2, 3, 6, 7: // id, pod_sandbox_id, metadata, state, created_at
-		return whole, nil
-	}
-	return unused, nil
-}
-
-func podStatusFields(n protowire.Number) (use, selector) {
-	switch n {
-	case 1, 2, 3, 4, 9: // id, metadata, state, created_at, runtime_handler
-		return whole, nil
-	case 8: // annotations
-		return entries, nil
-	}
-	return unused, nil
-}
-
-func containerStatusFields(n protowire.Number) (use, selector) {
-	switch n {
-	case 1, 2, 3, 4, 6, 16: // id, metadata, state, created_at, finished_at, resources
-		return whole, nil
-	}
-	return unused, nil
-}
-
-func eventFields(n protowire.Number) (use, selector) {
-	switch n {
-	case 1, 2, 3: // container_id, container_event_type, created_at
-		return whole, nil
-	case 4: // pod_sandbox_status
-		return message, func(n protowire.Number) (use, selector) {
-			if n == 1 || n == 2 { // id, metadata
-				return whole, nil
-			}
-			return unused, nil
-		}
-	}
-	return unused, nil
-}
-
 // trim implements localgrpc.Trim. keep reports whether an annotation with this key is wanted.
 func trim(reply any, from *mem.Reader, keep func(key string) bool) (message []byte, trimmed bool, err error) {
-	selects := selectorOf(reply)
-	if selects == nil {
+	of := fieldsOf(reply)
+	if of == nil {
 		return nil, false, nil
 	}
 	t := trimmer{from: from, keep: keep}
 	for t.from.Remaining() > 0 {
-		if err := t.field(selects); err != nil {
+		if err := t.field(of); err != nil {
 			return nil, true, fmt.Errorf("read reply: %w", err)
 		}
 	}
@@ -141,13 +102,13 @@ type trimmer struct {
 }
 
 // field reads one field of the reply.
-func (t *trimmer) field(selects selector) error {
+func (t *trimmer) field(of *fields) error {
 	tag, size, err := t.tag(0)
 	if err != nil {
 		return err
 	}
 	number, kind := protowire.DecodeTag(tag)
-	how, inner := selects(number)
+	how := of.use(number)
 	switch {
 	case kind == protowire.VarintType:
 		v, err := t.varint()
@@ -169,7 +130,7 @@ func (t *trimmer) field(selects selector) error {
 	case kind != protowire.BytesType:
 		t.out = append(t.out, t.part...)
 	case how == message:
-		fields, err := t.fields(t.part, inner)
+		fields, err := t.fields(t.part, of.inner)
 		if err != nil {
 			return err
 		}
@@ -242,7 +203,9 @@ func (t *trimmer) info(tag uint64, size int) error {
 				isInfo = string(t.part) == infoKey
 			}
 		case number == 2 && kind == protowire.BytesType:
-			value = trimDocument(io.LimitReader(t.from, int64(size)))
+			if value = nil; size > 0 {
+				value = trimDocument(io.LimitReader(t.from, int64(size)))
+			}
 		}
 		if _, err := t.from.Discard(t.from.Remaining() - after); err != nil {
 			return err
@@ -267,7 +230,7 @@ func (t *trimmer) varint() (uint64, error) {
 }
 
 // fields returns the used fields of a message, in the memory of the message.
-func (t *trimmer) fields(m []byte, selects selector) ([]byte, error) {
+func (t *trimmer) fields(m []byte, of *fields) ([]byte, error) {
 	kept := m[:0]
 	annotations := make(map[string]string)
 	var tag []byte // of the annotations
@@ -278,7 +241,7 @@ func (t *trimmer) fields(m []byte, selects selector) ([]byte, error) {
 		}
 		field := m[:size]
 		m = m[size:]
-		switch how, _ := selects(number); {
+		switch how := of.use(number); {
 		case how == unused:
 		case how == entries && kind == protowire.BytesType:
 			if key, value, ok := entry(field); !ok {

@@ -27,13 +27,7 @@ import (
 // record and the cgroup as they were, but not systemd's AllowedCPUs (seen with
 // containerd 2.4 and systemd 257): repeat it with a good set.
 func (c *Client) UpdateCPUs(ctx context.Context, id string, cpus cpuset.Set) error {
-	if cpus.IsEmpty() {
-		return fmt.Errorf("update cpuset of container %s: empty set: CRI reads it as unchanged; name all CPUs instead", id)
-	}
-	if err := c.update(ctx, id, &runtime.LinuxContainerResources{CpusetCpus: cpus.String()}); err != nil {
-		return fmt.Errorf("update cpuset of container %s to %q: %w", id, cpus, err)
-	}
-	return nil
+	return c.updateSet(ctx, id, "cpuset", "CPUs", cpus, &runtime.LinuxContainerResources{CpusetCpus: cpus.String()})
 }
 
 // UpdateMems is UpdateCPUs for the NUMA nodes (cpuset.mems) that the container's
@@ -41,16 +35,14 @@ func (c *Client) UpdateCPUs(ctx context.Context, id string, cpus cpuset.Set) err
 // before the call returns: seconds for gigabytes. Write the file first, and there
 // is nothing left to move while systemd and the runtime wait.
 func (c *Client) UpdateMems(ctx context.Context, id string, nodes cpuset.Set) error {
-	if nodes.IsEmpty() {
-		return fmt.Errorf("update memory nodes of container %s: empty set: CRI reads it as unchanged; name all nodes instead", id)
-	}
-	if err := c.update(ctx, id, &runtime.LinuxContainerResources{CpusetMems: nodes.String()}); err != nil {
-		return fmt.Errorf("update memory nodes of container %s to %q: %w", id, nodes, err)
-	}
-	return nil
+	return c.updateSet(ctx, id, "memory nodes", "nodes", nodes, &runtime.LinuxContainerResources{CpusetMems: nodes.String()})
 }
 
-func (c *Client) update(ctx context.Context, id string, r *runtime.LinuxContainerResources) error {
+// updateSet sets r, which holds one set.
+func (c *Client) updateSet(ctx context.Context, id, what, members string, set cpuset.Set, r *runtime.LinuxContainerResources) error {
+	if set.IsEmpty() {
+		return fmt.Errorf("update %s of container %s: empty set: CRI reads it as unchanged; name all %s instead", what, id, members)
+	}
 	_, err := c.rpc.UpdateContainerResources(ctx, &runtime.UpdateContainerResourcesRequest{ContainerId: id, Linux: r})
 	if err == nil {
 		return nil
@@ -59,7 +51,7 @@ func (c *Client) update(ctx context.Context, id string, r *runtime.LinuxContaine
 	if !errors.Is(err, ErrNotFound) && !errors.Is(err, ErrNotSupported) && ctx.Err() == nil {
 		err = c.explain(ctx, id, err)
 	}
-	return err
+	return fmt.Errorf("update %s of container %s to %q: %w", what, id, set, err)
 }
 
 // explain finds out whether an update was refused because the container is gone

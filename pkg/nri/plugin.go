@@ -34,19 +34,6 @@ const (
 	Lost
 )
 
-func (s State) String() string {
-	switch s {
-	case Absent:
-		return "absent"
-	case Connected:
-		return "connected"
-	case Lost:
-		return "lost"
-	default:
-		return "unknown"
-	}
-}
-
 // Options are what Run needs, all of it.
 type Options struct {
 	// Socket is the path of the runtime's NRI socket.
