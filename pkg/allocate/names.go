@@ -3,106 +3,101 @@ package allocate
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 )
+
+// option is an option as people write it.
+type option struct {
+	name string
+	set  func(value string) error
+}
+
+// all returns the options, the kubelet's first.
+func (o *Options) all() []option {
+	isOn := func(name string, to *bool) option {
+		return option{name, func(value string) error {
+			if value != "true" && value != "false" {
+				return errors.New("is neither true nor false")
+			}
+			*to = value == "true"
+			return nil
+		}}
+	}
+	return []option{
+		isOn("full-pcpus-only", &o.FullPCPUsOnly),
+		isOn("distribute-cpus-across-numa", &o.DistributeCPUsAcrossNUMA),
+		isOn("align-by-socket", &o.AlignBySocket),
+		isOn("distribute-cpus-across-cores", &o.DistributeCPUsAcrossCores),
+		isOn("prefer-align-cpus-by-uncorecache", &o.PreferAlignCPUsByUncoreCache),
+		isOn("one-owner-per-core", &o.OneOwnerPerCore),
+		{"topology-policy", func(value string) error { return set(&o.TopologyPolicy, value, None, BestEffort, Restricted, SingleNUMANode) }},
+		{"isolated-cpus", func(value string) error { return set(&o.Isolated, value, Prefer, Require, Avoid, anyValue) }},
+		{"core-type", o.setCoreType},
+	}
+}
 
 // OptionNames returns the names that [Options.Set] knows: the kubelet's where it
 // has the option, in the order in which people are told of them.
 func OptionNames() []string {
-	return []string{
-		"full-pcpus-only",
-		"distribute-cpus-across-numa",
-		"align-by-socket",
-		"distribute-cpus-across-cores",
-		"prefer-align-cpus-by-uncorecache",
-		"one-owner-per-core",
-		"topology-policy",
-		"isolated-cpus",
-		"core-type",
+	var names []string
+	for _, option := range new(Options).all() {
+		names = append(names, option.name)
 	}
+	return names
 }
 
 // Set sets the option of a name to a value as people write it. Its error says
 // what is wrong with name or value and what to write instead, and leaves o as it
 // is. Whether options go together is for Validate.
 func (o *Options) Set(name, value string) error {
-	switch name {
-	case "full-pcpus-only":
-		return setBool(&o.FullPCPUsOnly, value)
-	case "distribute-cpus-across-numa":
-		return setBool(&o.DistributeCPUsAcrossNUMA, value)
-	case "align-by-socket":
-		return setBool(&o.AlignBySocket, value)
-	case "distribute-cpus-across-cores":
-		return setBool(&o.DistributeCPUsAcrossCores, value)
-	case "prefer-align-cpus-by-uncorecache":
-		return setBool(&o.PreferAlignCPUsByUncoreCache, value)
-	case "one-owner-per-core":
-		return setBool(&o.OneOwnerPerCore, value)
-	case "topology-policy":
-		return setOneOf(&o.TopologyPolicy, value, None, BestEffort, Restricted, SingleNUMANode)
-	case "isolated-cpus":
-		return o.setIsolated(value)
-	case "core-type":
-		return o.setCoreType(value)
-	default:
-		return fmt.Errorf("is not a known option; known are %s", strings.Join(OptionNames(), ", "))
+	for _, option := range o.all() {
+		if option.name == name {
+			return option.set(value)
+		}
 	}
+	return fmt.Errorf("is not a known option; known are %s", strings.Join(OptionNames(), ", "))
 }
 
-// anyValue takes a wish back.
+// anyValue removes a wish.
 const anyValue = "any"
 
-func (o *Options) setIsolated(value string) error {
-	if value == anyValue {
-		o.Isolated = ""
-		return nil
-	}
-	if setOneOf(&o.Isolated, value, Prefer, Require, Avoid) != nil {
-		return errors.New("is not known; write prefer, require, avoid or any")
-	}
-	return nil
-}
+// preferPrefix distinguishes a preferred kind of core from a required one.
+const preferPrefix = "prefer-"
 
-// setCoreType accepts a kind of core, which is then required, and one that is
-// only preferred.
 func (o *Options) setCoreType(value string) error {
-	if value == anyValue {
-		o.CoreType, o.CoreTypeWish = "", ""
+	var kind CoreType
+	err := set(&kind, value, Performance, Efficiency, preferPrefix+Performance, preferPrefix+Efficiency, anyValue)
+	if err != nil {
+		return err
+	}
+	o.CoreType, o.CoreTypeWish = kind, Require
+	if rest, preferred := strings.CutPrefix(value, preferPrefix); preferred {
+		o.CoreType, o.CoreTypeWish = CoreType(rest), Prefer
+	} else if kind == "" {
+		o.CoreTypeWish = ""
+	}
+	return nil
+}
+
+func set[T ~string](to *T, value string, allowed ...T) error {
+	if err := known(T(value), allowed...); err != nil {
+		return err
+	}
+	if *to = T(value); value == anyValue {
+		*to = ""
+	}
+	return nil
+}
+
+// known returns an error with the allowed values if value is none of them.
+func known[T ~string](value T, allowed ...T) error {
+	if slices.Contains(allowed, value) {
 		return nil
 	}
-	wish := Require
-	kind, preferred := strings.CutPrefix(value, "prefer-")
-	if preferred {
-		wish = Prefer
-	}
-	if setOneOf(&o.CoreType, kind, Performance, Efficiency) != nil {
-		return errors.New("is not known; write performance, efficiency, prefer-performance, prefer-efficiency or any")
-	}
-	o.CoreTypeWish = wish
-	return nil
-}
-
-func setBool(to *bool, value string) error {
-	switch value {
-	case "true":
-		*to = true
-	case "false":
-		*to = false
-	default:
-		return errors.New("is neither true nor false")
-	}
-	return nil
-}
-
-func setOneOf[T ~string](to *T, value string, allowed ...T) error {
-	var names []string
-	for _, a := range allowed {
-		if T(value) == a {
-			*to = a
-			return nil
-		}
-		names = append(names, string(a))
+	names := make([]string, len(allowed))
+	for i, a := range allowed {
+		names[i] = string(a)
 	}
 	last := len(names) - 1
 	return fmt.Errorf("is not known; write %s or %s", strings.Join(names[:last], ", "), names[last])

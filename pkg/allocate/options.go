@@ -64,54 +64,34 @@ type Options struct {
 // the options, their values and what to write instead.
 func (o *Options) Validate() []error {
 	var errs []error
-	for _, pair := range o.exclusions() {
-		if pair.a.on && pair.b.on {
-			errs = append(errs, fmt.Errorf("%s: %s and %s: %s contradict each other: %s; turn one of them off",
-				pair.a.name, pair.a.value, pair.b.name, pair.b.value, pair.why))
+	for _, x := range [...]struct {
+		both      bool
+		a, b, why string
+	}{
+		{o.FullPCPUsOnly && o.DistributeCPUsAcrossCores, "full-pcpus-only: true", "distribute-cpus-across-cores: true",
+			"one takes whole cores, the other one thread of each"},
+		{o.DistributeCPUsAcrossNUMA && o.DistributeCPUsAcrossCores, "distribute-cpus-across-numa: true", "distribute-cpus-across-cores: true",
+			"one spreads over NUMA nodes, the other over cores"},
+		{o.PreferAlignCPUsByUncoreCache && o.DistributeCPUsAcrossCores, "prefer-align-cpus-by-uncorecache: true", "distribute-cpus-across-cores: true",
+			"one keeps caches together, the other spreads over cores"},
+		{o.PreferAlignCPUsByUncoreCache && o.DistributeCPUsAcrossNUMA, "prefer-align-cpus-by-uncorecache: true", "distribute-cpus-across-numa: true",
+			"one keeps caches together, the other spreads over NUMA nodes"},
+		{o.AlignBySocket && o.TopologyPolicy == SingleNUMANode, "align-by-socket: true", "topology-policy: single-numa-node",
+			"a socket may have several NUMA nodes"},
+	} {
+		if x.both {
+			errs = append(errs, fmt.Errorf("%s and %s contradict each other: %s; turn one of them off", x.a, x.b, x.why))
 		}
 	}
-	return append(errs, o.validateValues()...)
-}
-
-// setting is an option as people write it.
-type setting struct {
-	name, value string
-	on          bool
-}
-
-type exclusion struct {
-	a, b setting
-	why  string
-}
-
-func (o *Options) exclusions() [5]exclusion {
-	full := setting{"full-pcpus-only", "true", o.FullPCPUsOnly}
-	numa := setting{"distribute-cpus-across-numa", "true", o.DistributeCPUsAcrossNUMA}
-	socket := setting{"align-by-socket", "true", o.AlignBySocket}
-	cores := setting{"distribute-cpus-across-cores", "true", o.DistributeCPUsAcrossCores}
-	uncore := setting{"prefer-align-cpus-by-uncorecache", "true", o.PreferAlignCPUsByUncoreCache}
-	single := setting{"topology-policy", string(SingleNUMANode), o.TopologyPolicy == SingleNUMANode}
-	return [...]exclusion{
-		{full, cores, "one takes whole cores, the other one thread of each"},
-		{numa, cores, "one spreads over NUMA nodes, the other over cores"},
-		{uncore, cores, "one keeps caches together, the other spreads over cores"},
-		{uncore, numa, "one keeps caches together, the other spreads over NUMA nodes"},
-		{socket, single, "a socket may have several NUMA nodes"},
+	if o.TopologyPolicy != "" {
+		if err := known(o.TopologyPolicy, None, BestEffort, Restricted, SingleNUMANode); err != nil {
+			errs = append(errs, fmt.Errorf("topology-policy: %q %w", o.TopologyPolicy, err))
+		}
 	}
-}
-
-func (o *Options) validateValues() []error {
-	var errs []error
-	switch o.TopologyPolicy {
-	case "", None, BestEffort, Restricted, SingleNUMANode:
-	default:
-		errs = append(errs, fmt.Errorf("topology-policy: %q is not known; write %s, %s, %s or %s",
-			o.TopologyPolicy, None, BestEffort, Restricted, SingleNUMANode))
-	}
-	switch o.Isolated {
-	case "", Prefer, Require, Avoid:
-	default:
-		errs = append(errs, fmt.Errorf("isolated-cpus: %q is not known; write %s, %s or %s", o.Isolated, Prefer, Require, Avoid))
+	if o.Isolated != "" {
+		if err := known(o.Isolated, Prefer, Require, Avoid); err != nil {
+			errs = append(errs, fmt.Errorf("isolated-cpus: %q %w", o.Isolated, err))
+		}
 	}
 	knownType := o.CoreType == "" || o.CoreType == Performance || o.CoreType == Efficiency
 	knownWish := o.CoreTypeWish == "" || o.CoreTypeWish == Prefer || o.CoreTypeWish == Require
