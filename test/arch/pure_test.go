@@ -78,7 +78,7 @@ func formulas() []string {
 // impurities describes each construct that makes a source file impure.
 func impurities(name string, src any) ([]string, error) {
 	fset := token.NewFileSet()
-	f, err := parser.ParseFile(fset, name, src, parser.SkipObjectResolution)
+	f, err := parser.ParseFile(fset, name, src, parser.SkipObjectResolution|parser.ParseComments)
 	if err != nil {
 		return nil, err
 	}
@@ -114,10 +114,11 @@ func impurities(name string, src any) ([]string, error) {
 	return bad, nil
 }
 
-// globals describes the package variables of a declaration, except sentinel errors.
+// globals describes the package variables of a declaration, except sentinel errors and embedded
+// files.
 func globals(decl ast.Decl) []string {
 	gen, ok := decl.(*ast.GenDecl)
-	if !ok || gen.Tok != token.VAR {
+	if !ok || gen.Tok != token.VAR || gen.Doc != nil && strings.HasPrefix(gen.Doc.List[len(gen.Doc.List)-1].Text, "//go:embed ") {
 		return nil
 	}
 	var bad []string
