@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -15,6 +14,7 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/spf13/pflag"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/remotecommand"
 	"k8s.io/streaming/pkg/httpstream"
@@ -48,32 +48,25 @@ func (c *clusterFlags) daemons(ctx context.Context, d daemonFlags) (*daemons, er
 	if err != nil {
 		return nil, err
 	}
-	data, err := c.read(ctx, "/api/v1/namespaces/"+url.PathEscape(d.namespace)+"/pods")
+	selector, err := labels.Parse(d.selector)
+	if err != nil {
+		return nil, fmt.Errorf("--daemon-selector: %w", err)
+	}
+	a, err := c.connect()
 	if err != nil {
 		return nil, err
 	}
-	var list corev1.PodList
-	if err := json.Unmarshal(data, &list); err != nil {
-		return nil, fmt.Errorf("the server's answer: %w", err)
+	pods, err := objectsOf[corev1.Pod](ctx, a, "/api/v1/namespaces/"+url.PathEscape(d.namespace)+"/pods", "application/json")
+	if err != nil {
+		return nil, err
 	}
 	found := &daemons{config: config, byNode: make(map[string]*corev1.Pod), at: d}
-	for i := range list.Items {
-		if p := &list.Items[i]; p.Status.Phase == corev1.PodRunning && p.DeletionTimestamp == nil && selected(p.Labels, d.selector) {
+	for i := range pods {
+		if p := &pods[i]; p.Status.Phase == corev1.PodRunning && p.DeletionTimestamp == nil && selector.Matches(labels.Set(p.Labels)) {
 			found.byNode[p.Spec.NodeName] = p
 		}
 	}
 	return found, nil
-}
-
-// selected says that labels are as a list of key=value demands.
-func selected(labels map[string]string, demands string) bool {
-	for demand := range strings.SplitSeq(demands, ",") {
-		key, value, _ := strings.Cut(demand, "=")
-		if demand != "" && labels[key] != value {
-			return false
-		}
-	}
-	return true
 }
 
 // missing returns the error of a node without a daemon.

@@ -73,8 +73,7 @@ func explainCommand(s streams) *cobra.Command {
 	o.daemonFlags.add(flags)
 	flags.StringVarP(&o.pods, "namespace", "n", "", "`NAMESPACE` of the pod, instead of the namespace of the kubeconfig's context")
 	flags.BoolVar(&o.details, "details", false, "print rules, candidates, changes, the cgroup and events, too")
-	addDomain(flags, &o.names.Domain, "domain", "workload.openshift.io", "`DOMAIN` of annotations and types")
-	addDomain(flags, &o.names.PoolDomain, "pool-domain", "openshift.io", "`DOMAIN` of the pools' resources")
+	addNames(flags, &o.names, "annotations and types")
 	addDefaults(flags, &o.defaults)
 	flags.StringVarP(&o.output, "output", "o", "text", "`FORMAT`: text or json")
 	return cmd

@@ -103,13 +103,3 @@ func joined(err error) []error {
 	}
 	return all.Unwrap()
 }
-
-// flagsOnly is for commands that take flags alone: check returns what is wrong with these.
-func flagsOnly(check func() error) cobra.PositionalArgs {
-	return func(cmd *cobra.Command, args []string) error {
-		if err := cobra.NoArgs(cmd, args); err != nil {
-			return err
-		}
-		return check()
-	}
-}

@@ -2,19 +2,15 @@ package main
 
 import (
 	"bytes"
-	"cmp"
 	"errors"
 	"fmt"
 	"io"
 	"maps"
 	"os"
 	"slices"
-	"strconv"
-	"strings"
 
 	"github.com/rogpeppe/go-internal/diff"
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -71,11 +67,10 @@ func (a *admissionFlags) add(cmd *cobra.Command) {
 	flags.StringSliceVar(&a.types, "type", []string{"management"}, "workload `TYPE` that is switched on; may be repeated")
 	flags.BoolVar(&a.settings.SharedCPUs, "shared-cpus", false, "the resource of the shared pool is switched on")
 	flags.BoolVar(&a.settings.GuaranteedCPUs, "guaranteed-cpus", false, "the resource of the guaranteed pool is switched on")
-	flags.Var((*podLevelFlag)(&a.settings.PodLevel), "pod-level", "`MODE` of Guaranteed pods with spec.resources, pod or container, as guaranteed.podLevel on the nodes")
+	addPodLevel(flags, &a.settings.PodLevel)
 	flags.BoolVar(&a.settings.PodLevelOverride, "pod-level-override", false, "pods may choose the mode by the annotation cpupoold.io/pod-level")
 	addDefaults(flags, &a.settings.Defaults)
-	addDomain(flags, &a.settings.Names.Domain, "domain", "workload.openshift.io", "`DOMAIN` of annotations and types")
-	addDomain(flags, &a.settings.Names.PoolDomain, "pool-domain", "openshift.io", "`DOMAIN` of the pools' resources")
+	addNames(flags, &a.settings.Names, "annotations and types")
 }
 
 // switchOn puts the types into the settings.
@@ -100,7 +95,7 @@ func mutateCommand(s streams) *cobra.Command {
 	flags.StringArrayVarP(&o.files, "filename", "f", nil, "`FILE` of manifests, - for the standard input, or a directory of files; may be repeated")
 	flags.BoolVarP(&o.recursive, "recursive", "R", false, "directories below directories too")
 	flags.StringVar(&o.target, "target", "", "workload `TYPE` that pods are to ask for that ask for none")
-	flags.Var(&quantityFlag{&o.memory}, "request-memory", "what containers without a memory request are to request, in pods of a workload type: without CPU and memory a pod would be BestEffort")
+	flags.Var(quantityFlag(&o.memory), "request-memory", "what containers without a memory request are to request, in pods of a workload type: without CPU and memory a pod would be BestEffort")
 	flags.BoolVar(&o.diff, "diff", false, "print what changes instead")
 	flags.BoolVar(&o.change, "in-place", false, "change the files, and keep a backup of each")
 	flags.BoolVar(&o.putBack, "restore", false, "put the backups of --in-place back")
@@ -313,65 +308,4 @@ func readUpTo(stdin io.Reader, file string, limit int64) ([]byte, error) {
 		err = fmt.Errorf("%s: is longer than %d bytes; give a part of it", file, limit)
 	}
 	return data, err
-}
-
-// podLevelFlag is a flag for the mode of pods with spec.resources.
-type podLevelFlag admission.PodLevel
-
-func (f *podLevelFlag) Type() string { return "MODE" }
-
-func (f *podLevelFlag) String() string { return cmp.Or(string(*f), string(admission.PodLevelPod)) }
-
-func (f *podLevelFlag) Set(text string) error {
-	if !admission.PodLevel(text).Valid() {
-		return errors.New("no mode; write pod or container")
-	}
-	*f = podLevelFlag(text)
-	return nil
-}
-
-// addDefaults adds the flag for the defaults of spec.resources.
-func addDefaults(flags *pflag.FlagSet, d *admission.Defaults) {
-	flags.Var(&defaultsFlag{text: "1.37", is: d}, "kubernetes", "`VERSION` of the API server that completes spec.resources, such as 1.36; "+
-		"static for static pods of a kubelet 1.37 or later, which it does not complete")
-}
-
-// defaultsFlag is a flag for a version of Kubernetes, or static.
-type defaultsFlag struct {
-	text string
-	is   *admission.Defaults
-}
-
-func (f *defaultsFlag) Type() string { return "VERSION" }
-
-func (f *defaultsFlag) String() string { return f.text }
-
-func (f *defaultsFlag) Set(text string) error {
-	f.text = text
-	if text == "static" {
-		*f.is = admission.DefaultNothing
-		return nil
-	}
-	major, minor, _ := strings.Cut(strings.TrimPrefix(text, "v"), ".")
-	minor, _, _ = strings.Cut(minor, ".")
-	n, err := strconv.ParseUint(minor, 10, 16)
-	if err != nil || major != "1" {
-		return errors.New("no version of Kubernetes; write one such as 1.37, or static")
-	}
-	*f.is = admission.DefaultsOf(int(n))
-	return nil
-}
-
-// quantityFlag is a flag for an amount that is not negative.
-type quantityFlag struct{ *resource.Quantity }
-
-func (q *quantityFlag) Type() string { return "QUANTITY" }
-
-func (q *quantityFlag) Set(text string) error {
-	parsed, err := resource.ParseQuantity(text)
-	if err != nil || parsed.Sign() < 0 {
-		return errors.New("no amount; write one such as 64Mi")
-	}
-	*q.Quantity = parsed
-	return nil
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"strconv"
 	"strings"
@@ -36,8 +35,7 @@ type nodesOptions struct {
 func (o *nodesOptions) add(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	o.addConfig(flags, "")
-	addDomain(flags, &o.names.Domain, "domain", "workload.openshift.io", "`DOMAIN` of workload types' resources")
-	addDomain(flags, &o.names.PoolDomain, "pool-domain", "openshift.io", "`DOMAIN` of the pools' resources")
+	addNames(flags, &o.names, "workload types' resources")
 	flags.StringVarP(&o.output, "output", "o", "text", "`FORMAT`: text or json")
 }
 
@@ -67,35 +65,17 @@ func nodesCommand(s streams) *cobra.Command {
 
 // overview reads the cluster.
 func (o *nodesOptions) overview(ctx context.Context) ([]overview.Node, error) {
-	data, err := o.read(ctx, "/api/v1/nodes", "/api/v1/pods")
+	a, err := o.connect()
 	if err != nil {
 		return nil, err
 	}
-	var list struct {
-		Items []json.RawMessage `json:"items"`
-	}
-	if err := json.Unmarshal(data, &list); err != nil {
+	nodes, err := objectsOf[corev1.Node](ctx, a, "/api/v1/nodes", "application/json")
+	if err != nil {
 		return nil, err
 	}
-	var nodes []corev1.Node
-	var pods []corev1.Pod
-	for _, item := range list.Items {
-		var kind struct {
-			Kind string `json:"kind"`
-		}
-		if err := json.Unmarshal(item, &kind); err != nil {
-			return nil, err
-		}
-		if kind.Kind == "Node" {
-			nodes = append(nodes, corev1.Node{})
-			err = json.Unmarshal(item, &nodes[len(nodes)-1])
-		} else {
-			pods = append(pods, corev1.Pod{})
-			err = json.Unmarshal(item, &pods[len(pods)-1])
-		}
-		if err != nil {
-			return nil, fmt.Errorf("the server's answer: %w", err)
-		}
+	pods, err := objectsOf[corev1.Pod](ctx, a, "/api/v1/pods", "application/json")
+	if err != nil {
+		return nil, err
 	}
 	return overview.Of(nodes, pods, o.names, time.Now()), nil
 }
