@@ -15,6 +15,7 @@ import (
 
 	"github.com/cpupoold/cpupoold/pkg/pools"
 	"github.com/cpupoold/cpupoold/pkg/topology"
+	"github.com/cpupoold/cpupoold/pkg/workload"
 )
 
 // APIVersion and Kind are what a configuration file must say that it is.
@@ -158,6 +159,32 @@ type Config struct {
 
 // HasRuntime says whether there is a container runtime to ask.
 func (c *Config) HasRuntime() bool { return c.RuntimeEndpoint != NoRuntime }
+
+// Names are the names of annotations and resources.
+func (c *Config) Names() workload.Names {
+	return workload.Names{Domain: c.AnnotationDomain, PoolDomain: c.PoolDomain}
+}
+
+// Mode is what the daemon does with what it has decided.
+type Mode string
+
+// With ModeEnforce it writes it. With ModeObserve it reports and writes nothing: what
+// was written before stays as it is.
+const (
+	ModeEnforce Mode = "enforce"
+	ModeObserve Mode = "observe"
+)
+
+// Permission is what lets the pods of a namespace ask for a workload type.
+type Permission string
+
+// With PermissionList it is the list of a partition alone. With PermissionAnnotation a
+// namespace's own annotation does, too, as the API server tells it: where there is no
+// webhook.
+const (
+	PermissionList       Permission = "list"
+	PermissionAnnotation Permission = "annotation"
+)
 
 // OnRefusal is what becomes of a container that is refused CPUs of its own.
 type OnRefusal string

@@ -10,13 +10,6 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
 
-// Bounds of ClearAfter: a taint that comes and goes within a second moves pods about, and
-// one that stays for a day after its cause keeps a node empty.
-const (
-	minClearAfter = time.Second
-	maxClearAfter = 24 * time.Hour
-)
-
 // Depletion (depletion) says what becomes of a node whose shared pool has too few CPUs
 // left for the pods that have no others.
 type Depletion struct {
@@ -66,14 +59,9 @@ func (d *decoder) depletion(key string, n *yaml.Node, c *Config) {
 			to.Floor = int(floor)
 			return nil
 		})},
-		{"clearAfter", d.scalar(func(s string) error {
-			after, err := time.ParseDuration(s)
-			if err != nil || after < minClearAfter || after > maxClearAfter {
-				return fmt.Errorf("is not a duration in %v..%v; write one like 1m", minClearAfter, maxClearAfter)
-			}
-			to.ClearAfter = after
-			return nil
-		})},
+		// A taint that comes and goes within a second moves pods about, and one that stays for a day after
+		// its cause keeps a node empty.
+		{"clearAfter", d.duration(&to.ClearAfter, time.Second, 24*time.Hour, "", "1m")},
 		{"dryRun", d.scalar(func(s string) error { return setBool(&to.DryRun, s) })},
 	})
 }

@@ -7,6 +7,7 @@ import (
 	"net"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -16,17 +17,6 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
-
-// Bounds of ResyncPeriod: a pass lists every container of the node, and a lost
-// event must not go unnoticed for longer than an operator would wait.
-const (
-	minResync = time.Second
-	maxResync = time.Hour
-)
-
-// maxQuiet bounds Quiet: what waits must come to pass on a node where somebody always has
-// CPUs of its own.
-const maxQuiet = 24 * time.Hour
 
 // fields is the whole schema: every key that a file may have.
 func (d *decoder) fields(c *Config) []field {
@@ -55,8 +45,10 @@ func (d *decoder) fields(c *Config) []field {
 		{"stateDir", d.scalar(func(s string) error { return setDir(&c.StateDir, s) })},
 		{"runDir", d.scalar(func(s string) error { return setDir(&c.RunDir, s) })},
 		{"listenAddress", d.scalar(func(s string) error { return setAddress(&c.ListenAddress, s) })},
-		{"resyncPeriod", d.scalar(func(s string) error { return setResync(&c.ResyncPeriod, s) })},
-		{"quiet", d.scalar(func(s string) error { return setQuiet(&c.Quiet, s) })},
+		// A pass lists every container of the node, and a lost event must not go unnoticed for long.
+		{"resyncPeriod", d.duration(&c.ResyncPeriod, time.Second, time.Hour, "", "30s")},
+		// The deferred work must end on a node where owners always have exclusive CPUs.
+		{"quiet", d.duration(&c.Quiet, time.Second, 24*time.Hour, "0", "10m")},
 		{"weightFormula", d.scalar(func(s string) error {
 			return setOneOf(&c.WeightFormula, s, WeightAuto, WeightLinear, WeightQuadratic)
 		})},
@@ -64,7 +56,8 @@ func (d *decoder) fields(c *Config) []field {
 		{"node", func(key string, n *yaml.Node) { d.node(key, n, c) }},
 		{"depletion", func(key string, n *yaml.Node) { d.depletion(key, n, c) }},
 		{"audit", func(key string, n *yaml.Node) {
-			d.mapping(key, n, []field{{"interval", d.scalar(func(s string) error { return setAudit(&c.AuditInterval, s) })}})
+			// An audit of 10,000 tasks takes tenths of a second.
+			d.mapping(key, n, []field{{"interval", d.duration(&c.AuditInterval, 10*time.Second, 24*time.Hour, "off", "1m")}})
 		}},
 		{"interrupts", func(key string, n *yaml.Node) { d.interrupts(key, n, &c.Interrupts) }},
 		{"kernelThreads", d.scalar(func(s string) error {
@@ -82,12 +75,7 @@ func (d *decoder) partitions(key string, n *yaml.Node, c *Config) {
 		d.mapping(key, n, []field{
 			{"type", d.scalar(func(s string) error { p.Type = s; return nil })},
 			{"cpus", d.cpus(func(s string) error { return setPartitionCPUs(&p, s) })},
-			{"namespaces", func(key string, n *yaml.Node) {
-				d.sequence(key, n, d.scalar(func(s string) error {
-					p.Namespaces = append(p.Namespaces, s)
-					return nil
-				}))
-			}},
+			{"namespaces", d.texts(&p.Namespaces)},
 		})
 		c.Pools.Partitions = append(c.Pools.Partitions, p)
 	})
@@ -189,71 +177,55 @@ func setAddress(address *string, s string) error {
 	return nil
 }
 
-func setResync(period *time.Duration, s string) error {
-	d, err := time.ParseDuration(s)
-	if err != nil || d < minResync || d > maxResync {
-		return fmt.Errorf("is not a duration in %v..%v; write one like 30s", minResync, maxResync)
-	}
-	*period = d
-	return nil
-}
-
-func setQuiet(limit *time.Duration, s string) error {
-	d, err := time.ParseDuration(s)
-	if err != nil || d != 0 && (d < time.Second || d > maxQuiet) {
-		return fmt.Errorf("is not 0 or a duration in %v..%v; write one like 10m", time.Second, maxQuiet)
-	}
-	*limit = d
-	return nil
-}
-
-// Bounds of AuditInterval: an audit of 10,000 tasks takes tenths of a second.
-const (
-	minAudit = 10 * time.Second
-	maxAudit = 24 * time.Hour
-)
-
-func setAudit(interval *time.Duration, s string) error {
-	if s == "off" {
-		*interval = 0
+// duration accepts a duration in least..most, and zero for 0 unless that is empty.
+func (d *decoder) duration(to *time.Duration, least, most time.Duration, zero, example string) func(string, *yaml.Node) {
+	form := map[string]string{"": "not", "0": "not 0 or", "off": "neither off nor"}[zero]
+	return d.scalar(func(s string) error {
+		value, err := time.ParseDuration(s)
+		switch {
+		case zero != "" && (s == zero || zero == "0" && value == 0 && err == nil):
+			value = 0
+		case err != nil || value < least || value > most:
+			return fmt.Errorf("is %s a duration in %v..%v; write one like %s", form, least, most, example)
+		}
+		*to = value
 		return nil
+	})
+}
+
+// texts collects the items of a list.
+func (d *decoder) texts(to *[]string) func(string, *yaml.Node) {
+	return func(key string, n *yaml.Node) {
+		d.sequence(key, n, d.scalar(func(s string) error {
+			*to = append(*to, s)
+			return nil
+		}))
 	}
-	d, err := time.ParseDuration(s)
-	if err != nil || d < minAudit || d > maxAudit {
-		return fmt.Errorf("is neither off nor a duration in %v..%v; write one like 1m", minAudit, maxAudit)
-	}
-	*interval = d
-	return nil
 }
 
 func setBool(b *bool, s string) error {
-	switch s {
-	case "true":
-		*b = true
-	case "false":
-		*b = false
-	default:
-		return errors.New("is neither true nor false")
-	}
-	return nil
+	return setWord(b, s, map[string]bool{"true": true, "false": false}, "is neither true nor false")
 }
 
 func setLevel(level *slog.Level, s string) error {
-	levels := map[string]slog.Level{"debug": slog.LevelDebug, "info": slog.LevelInfo, "warn": slog.LevelWarn, "error": slog.LevelError}
-	l, ok := levels[s]
+	return setWord(level, s, map[string]slog.Level{"debug": slog.LevelDebug, "info": slog.LevelInfo, "warn": slog.LevelWarn, "error": slog.LevelError},
+		"is not a log level; write debug, info, warn or error")
+}
+
+// setWord sets the value of a word. Reason is the error of other words.
+func setWord[T any](to *T, s string, words map[string]T, reason string) error {
+	value, ok := words[s]
 	if !ok {
-		return errors.New("is not a log level; write debug, info, warn or error")
+		return errors.New(reason)
 	}
-	*level = l
+	*to = value
 	return nil
 }
 
 func setOneOf[T ~string](to *T, s string, allowed ...T) error {
-	for _, a := range allowed {
-		if T(s) == a {
-			*to = a
-			return nil
-		}
+	if !slices.Contains(allowed, T(s)) {
+		return fmt.Errorf("is not one of %q", allowed)
 	}
-	return fmt.Errorf("is not one of %q", allowed)
+	*to = T(s)
+	return nil
 }

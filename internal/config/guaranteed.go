@@ -41,21 +41,20 @@ func (d *decoder) guaranteed(key string, n *yaml.Node, c *Config) {
 			return nil
 		})},
 		{"floor", d.scalar(func(s string) error { return setFloor(g, s) })},
-		{"exclusive", d.scalar(func(s string) error { return setExclusive(&g.Kubelet, s) })},
+		{"exclusive", d.scalar(func(s string) error {
+			return setWord(&g.Kubelet, s, map[string]bool{"cpupoold": false, "kubelet": true}, "is not known; write cpupoold or kubelet")
+		})},
 		{"options", func(key string, n *yaml.Node) { d.mapping(key, n, d.options(&c.Pools)) }},
-		{"overrides", func(key string, n *yaml.Node) {
-			d.sequence(key, n, d.scalar(func(s string) error {
-				g.Overrides = append(g.Overrides, s)
-				return nil
-			}))
-		}},
+		{"overrides", d.texts(&g.Overrides)},
 		{"onRefusal", d.scalar(func(s string) error { return setOneOf(&c.OnRefusal, s, RefusalAuto, RefusalShared, RefusalFail) })},
 		{"isolation", d.scalar(func(s string) error {
 			return setOneOf(&c.Isolation, s, IsolationAuto, IsolationPartition, IsolationCPUSet)
 		})},
 		{"park", d.scalar(func(s string) error { return setBool(&c.Park, s) })},
 		{"podLevel", d.scalar(func(s string) error { return setOneOf(&g.PodLevel, s, pools.PodLevelPod, pools.PodLevelContainer) })},
-		{"memory", d.scalar(func(s string) error { return setMemory(&g.BindMemory, s) })},
+		{"memory", d.scalar(func(s string) error {
+			return setWord(&g.BindMemory, s, map[string]bool{"bind": true, "any": false}, "is not known; write bind or any")
+		})},
 		{"mixed", func(key string, n *yaml.Node) { d.mixed(key, n, &g.Mixed) }},
 	})
 	if none && g.FromShared {
@@ -86,6 +85,31 @@ func (d *decoder) options(spec *pools.Spec) []field {
 		fields = append(fields, field{name, d.scalar(func(s string) error { return spec.Guaranteed.Options.Set(name, s) })})
 	}
 	return append(fields, field{"strict-cpu-reservation", d.scalar(func(s string) error { return setBool(&spec.StrictReservation, s) })})
+}
+
+// mixed decodes which CPUs containers may have beside their own, and whose. What can be
+// seen in a pools.Spec is left to Resolve.
+func (d *decoder) mixed(key string, n *yaml.Node, m *pools.Mixed) {
+	d.mapping(key, n, []field{
+		{"cpus", d.cpus(func(s string) error {
+			if m.Shared = s == string(pools.Shared); m.Shared {
+				return nil
+			}
+			set, err := parseCPUs(s, string(pools.Shared))
+			m.CPUs = set
+			return err
+		})},
+		{"namespaces", d.texts(&m.Namespaces)},
+	})
+}
+
+// setInfra accepts a pool for pause containers: whether there is such a partition is
+// seen by Resolve.
+func setInfra(typ *string, s string) error {
+	if *typ = s; s == string(pools.Shared) {
+		*typ = ""
+	}
+	return nil
 }
 
 // units decodes a mapping from the names of systemd units.
@@ -133,18 +157,6 @@ func setFloor(g *pools.GuaranteedSpec, s string) error {
 		return errors.New("is not a part of the shared pool; write 1% to 99%, or a number of CPUs")
 	}
 	g.FloorPercent = int(n)
-	return nil
-}
-
-func setMemory(bind *bool, s string) error {
-	switch s {
-	case "bind":
-		*bind = true
-	case "any":
-		*bind = false
-	default:
-		return errors.New("is not known; write bind or any")
-	}
 	return nil
 }
 

@@ -1,31 +1,12 @@
 package config
 
 import (
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
 
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
-
-// Values of guaranteed.exclusive: who gives containers CPUs of their own.
-const (
-	exclusiveOurs    = "cpupoold"
-	exclusiveKubelet = "kubelet"
-)
-
-func setExclusive(kubelet *bool, s string) error {
-	switch s {
-	case exclusiveOurs:
-		*kubelet = false
-	case exclusiveKubelet:
-		*kubelet = true
-	default:
-		return errors.New("is not known; write cpupoold or kubelet")
-	}
-	return nil
-}
 
 // besideKubelet refuses what cannot be had where the kubelet gives containers their
 // CPUs: it chooses them, and the shared pool is what it leaves.

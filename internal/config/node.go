@@ -2,7 +2,6 @@ package config
 
 import (
 	"errors"
-	"fmt"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -71,7 +70,9 @@ func (d *decoder) node(key string, n *yaml.Node, c *Config) {
 		})},
 		{"resources", d.scalar(func(s string) error { return setBool(&to.Resources, s) })},
 		{"condition", d.scalar(func(s string) error { return setBool(&to.Condition, s) })},
-		{"heartbeat", d.scalar(func(s string) error { return setHeartbeat(&to.Heartbeat, s) })},
+		// More often is a load for the cluster, and shows no more: a dead daemon's pod is not ready within
+		// seconds.
+		{"heartbeat", d.duration(&to.Heartbeat, time.Minute, time.Hour, "0", "5m")},
 		{"topology", d.scalar(func(s string) error { return setBool(&to.Topology, s) })},
 		{"events", d.scalar(func(s string) error { return setBool(&to.Events, s) })},
 		{"startupTaint", d.scalar(func(s string) error { return setTaint(&to.StartupTaint, s) })},
@@ -84,22 +85,6 @@ func setNodeName(name *string, s string) error {
 		return errors.New("is not the name of a Node; write it as kubectl get nodes does")
 	}
 	*name = s
-	return nil
-}
-
-// Bounds of node.heartbeat. What is more often than this is a load for the cluster and
-// says no more: a dead daemon's pod is not ready within seconds.
-const (
-	minHeartbeat = time.Minute
-	maxHeartbeat = time.Hour
-)
-
-func setHeartbeat(period *time.Duration, s string) error {
-	d, err := time.ParseDuration(s)
-	if err != nil || d != 0 && (d < minHeartbeat || d > maxHeartbeat) {
-		return fmt.Errorf("is not 0 or a duration in %v..%v; write one like 5m", minHeartbeat, maxHeartbeat)
-	}
-	*period = d
 	return nil
 }
 

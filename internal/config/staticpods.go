@@ -10,14 +10,8 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
 
-// The words of staticPods. Whoever can write a manifest on a node is root there, so
-// that nothing is gained by forbidding it by default.
-const (
-	staticAllow  = "allow"
-	staticIgnore = "ignore"
-)
-
-// staticPods decodes a word or a list of namespaces.
+// staticPods decodes a word or a list of namespaces. The default is allow, because the author of a
+// manifest on a node is root there.
 func (d *decoder) staticPods(key string, n *yaml.Node, to *pools.StaticPods) {
 	if n.Kind == yaml.SequenceNode {
 		*to = pools.StaticPods{}
@@ -39,14 +33,6 @@ func (d *decoder) staticPods(key string, n *yaml.Node, to *pools.StaticPods) {
 		return
 	}
 	d.scalar(func(s string) error {
-		switch s {
-		case staticAllow:
-			*to = pools.StaticPods{All: true}
-		case staticIgnore:
-			*to = pools.StaticPods{}
-		default:
-			return errors.New("is not known; write allow, ignore, or a list of namespaces")
-		}
-		return nil
+		return setWord(&to.All, s, map[string]bool{"allow": true, "ignore": false}, "is not known; write allow, ignore, or a list of namespaces")
 	})(key, n)
 }
