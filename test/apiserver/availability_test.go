@@ -234,7 +234,7 @@ func removeEndpoint(t *testing.T, c *controlPlanes, lost *controlPlane) {
 		t.Fatal(err)
 	}
 	for _, p := range c.up() {
-		eventually(t, p.name+" has heard of it", func(ctx context.Context) error {
+		eventually(t, p.name+" knows the change", func(ctx context.Context) error {
 			if a := p.burst(ctx, t, inKubeSystem()); a.plain > 0 || a.changed == 0 {
 				return errorf("pods in kube-system: %+v, want none that is plain", a)
 			}

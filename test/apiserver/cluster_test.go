@@ -26,8 +26,8 @@ const tokens = `alice,alice,2
 system:node:n1,system:node:n1,3,"system:nodes"
 `
 
-// patience bounds every wait. It is only used up by what fails.
-const patience = 2 * time.Minute
+// waitTimeout bounds every wait. Only a failure uses it up.
+const waitTimeout = 2 * time.Minute
 
 // An apiServer is one that runs, with an etcd of its own.
 type apiServer struct{ address string }
@@ -46,8 +46,8 @@ func (s *apiServer) client(t *testing.T, token string) *kubernetes.Clientset {
 	return c
 }
 
-// startAPIServer starts one that takes nodes for what they are, and calls webhooks by the
-// endpoints of their services: there is no kube-proxy.
+// startAPIServer starts an API server that accepts nodes as tests create them. It calls
+// webhooks by the endpoints of their services, because no kube-proxy runs.
 func startAPIServer(t *testing.T) *apiServer {
 	t.Helper()
 	return &apiServer{address: processes.StartAPIServer(t, tokens, serverArgs()...).Address}
@@ -66,13 +66,13 @@ func start(t *testing.T, name, program string, args ...string) *process {
 	return &process{processes.Start(t, name, program, args...)}
 }
 
-// end tells the program to end and waits for it.
+// end signals the program to end and waits for it.
 func (p *process) end(t *testing.T) {
 	t.Helper()
-	p.End(t, patience)
+	p.End(t, waitTimeout)
 }
 
-// freePort returns a port that nobody has at the moment.
+// freePort returns an unused port.
 func freePort(t *testing.T) string {
 	t.Helper()
 	_, port, err := net.SplitHostPort(processes.FreeAddress(t))
@@ -90,7 +90,7 @@ func write(t *testing.T, file string, data []byte) {
 // eventually asks until there is no error.
 func eventually(t *testing.T, what string, ask func(context.Context) error) {
 	t.Helper()
-	processes.Eventually(t, patience, what, ask)
+	processes.Eventually(t, waitTimeout, what, ask)
 }
 
 // errorf is an error for eventually.

@@ -31,8 +31,8 @@ func daemonOn(t *testing.T, s *apiServer, node string) typedv1.NodeInterface {
 	return c.CoreV1().Nodes()
 }
 
-// TestDaemon: with deploy/rbac.yaml a daemon can do to its own Node what it is for, and
-// nothing else.
+// TestDaemon checks that deploy/rbac.yaml gives a daemon the rights to its own Node
+// that it needs, and no others.
 func TestDaemon(t *testing.T) {
 	s := startAPIServer(t)
 	install(t, s, "../rbac.yaml")

@@ -23,8 +23,8 @@ const (
 	evictionOf  = "cpupool-webhook-eviction"
 )
 
-// TestEviction: pods without a CPU request leave a depleted node. The steps build on each
-// other.
+// TestEviction checks that pods without a CPU request leave a depleted node. The steps
+// build on each other.
 func TestEviction(t *testing.T) {
 	s := startAPIServer(t)
 	for _, file := range []string{"webhook.yaml", "eviction/eviction.yaml", "../rbac.yaml"} {
@@ -46,7 +46,8 @@ func TestEviction(t *testing.T) {
 	running(t, s, "guarded", func(p *corev1.Pod) {
 		p.Spec.PriorityClassName, p.Labels = "low", map[string]string{"guarded": "true"}
 	})
-	// Nobody has counted the pods of its budget: the API server says to come back in 10 seconds.
+	// No controller has counted the pods of its budget: the API server asks the client to retry
+	// in 10 seconds.
 	uncounted(t, s)
 	running(t, s, "uncounted", func(p *corev1.Pod) {
 		p.Spec.PriorityClassName, p.Labels = "low", map[string]string{"uncounted": "true"}
@@ -68,7 +69,7 @@ func TestEviction(t *testing.T) {
 	t.Run("dry run", func(t *testing.T) {
 		deplete(t, s, "n1", true)
 		eventually(t, "all would be evicted", func(ctx context.Context) error {
-			return told(ctx, t, s, "WouldBeEvicted", "guarded", "high", "low", "middle", "uncounted")
+			return reported(ctx, t, s, "WouldBeEvicted", "guarded", "high", "low", "middle", "uncounted")
 		})
 		if gone := ending(t, s); len(gone) > 0 {
 			t.Errorf("in a dry run %v were evicted", gone)
@@ -91,17 +92,17 @@ func TestEviction(t *testing.T) {
 			t.Errorf("3 pods were evicted within %s, with 30 in a minute", between)
 		}
 		eventually(t, "their events", func(ctx context.Context) error {
-			return told(ctx, t, s, "EvictedForDepletion", "high", "low", "middle")
+			return reported(ctx, t, s, "EvictedForDepletion", "high", "low", "middle")
 		})
 	})
 
 	t.Run("a disruption budget", func(t *testing.T) {
-		eventually(t, "the event of the refusal", func(ctx context.Context) error { return told(ctx, t, s, "EvictionRefused", "guarded", "uncounted") })
+		eventually(t, "the event of the refusal", func(ctx context.Context) error { return reported(ctx, t, s, "EvictionRefused", "guarded", "uncounted") })
 		guard(1)
 		evicted(t, s, "guarded")
 	})
 
-	// The leader goes: it is one of them. Those that follow outlive a step.
+	// The leader is deleted with them. The new pods outlive a step.
 	before := holder(t, s)
 	for i, r := range replicas {
 		r.end(t)
@@ -135,7 +136,7 @@ func TestEviction(t *testing.T) {
 		evicted(t, s, "more")
 	})
 
-	t.Run("nobody binds daemons to their nodes", func(t *testing.T) {
+	t.Run("no policy binds daemons to their nodes", func(t *testing.T) {
 		bindings := s.client(t, admin).AdmissionregistrationV1().ValidatingAdmissionPolicyBindings()
 		binding, err := bindings.Get(t.Context(), "cpupoold-own-node", metav1.GetOptions{})
 		if err == nil {
@@ -172,13 +173,13 @@ func TestEviction(t *testing.T) {
 	})
 }
 
-// readyNode makes a Node whose kubelet says that it is ready.
+// readyNode makes a Node whose kubelet reports that it is ready.
 func readyNode(t *testing.T, s *apiServer, name string) {
 	t.Helper()
 	nodes := s.client(t, admin).CoreV1().Nodes()
 	n, err := nodes.Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
 	if err == nil {
-		n.Spec.Taints = nil // that of a new Node
+		n.Spec.Taints = nil // a new Node has a taint
 		n, err = nodes.Update(t.Context(), n, metav1.UpdateOptions{})
 	}
 	if err == nil {
@@ -190,7 +191,7 @@ func readyNode(t *testing.T, s *apiServer, name string) {
 	}
 }
 
-// deplete says of a node what its daemon says, with the daemon's rights.
+// deplete writes the condition of a depleted node, with the rights of its daemon.
 func deplete(t *testing.T, s *apiServer, node string, depleted bool) {
 	t.Helper()
 	status, taint := "False", ""
@@ -243,8 +244,8 @@ func running(t *testing.T, s *apiServer, name string, change func(*corev1.Pod)) 
 	}
 }
 
-// budget protects guarded pods, as its controller would say. The function lets so many
-// of them go.
+// budget protects guarded pods, as the disruption controller would. The returned
+// function lets so many of them go.
 func budget(t *testing.T, s *apiServer) func(allowed int32) {
 	t.Helper()
 	budgets := s.client(t, admin).PolicyV1().PodDisruptionBudgets("apps")
@@ -281,8 +282,8 @@ func uncounted(t *testing.T, s *apiServer) {
 	}
 }
 
-// ending are the pods that are about to end, in the order in which they were told to.
-// Nothing else changes them: no kubelet runs.
+// ending returns the pods that are about to end, in the order of their deletion. No
+// kubelet runs, so nothing else changes them.
 func ending(t *testing.T, s *apiServer) []string {
 	t.Helper()
 	list, err := s.client(t, admin).CoreV1().Pods("apps").List(t.Context(), metav1.ListOptions{})
@@ -299,7 +300,7 @@ func ending(t *testing.T, s *apiServer) []string {
 	return names
 }
 
-// endOf is when a pod is to have ended.
+// endOf returns the end of a pod's grace period.
 func endOf(t *testing.T, s *apiServer, name string) time.Time {
 	t.Helper()
 	pod, err := s.client(t, admin).CoreV1().Pods("apps").Get(t.Context(), name, metav1.GetOptions{})
@@ -319,8 +320,8 @@ func evicted(t *testing.T, s *apiServer, name string) {
 	})
 }
 
-// told is an error unless there are events with the reason of these pods and no others.
-func told(ctx context.Context, t *testing.T, s *apiServer, reason string, want ...string) error {
+// reported returns an error unless exactly these pods have events with the reason.
+func reported(ctx context.Context, t *testing.T, s *apiServer, reason string, want ...string) error {
 	t.Helper()
 	list, err := s.client(t, admin).EventsV1().Events("apps").List(ctx, metav1.ListOptions{})
 	if err != nil {
@@ -338,7 +339,7 @@ func told(ctx context.Context, t *testing.T, s *apiServer, reason string, want .
 	return nil
 }
 
-// holder is who leads.
+// holder returns the leader.
 func holder(t *testing.T, s *apiServer) string {
 	t.Helper()
 	lease, err := s.client(t, admin).CoordinationV1().Leases(installed).Get(t.Context(), evictionOf, metav1.GetOptions{})
@@ -348,7 +349,7 @@ func holder(t *testing.T, s *apiServer) string {
 	return *lease.Spec.HolderIdentity
 }
 
-// metricsNow is what a replica shows at /metrics.
+// metricsNow returns the metrics of a replica at /metrics.
 func (r *replica) metricsNow(ctx context.Context, t *testing.T) string {
 	t.Helper()
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+r.metrics+"/metrics", nil)

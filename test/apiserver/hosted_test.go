@@ -20,7 +20,7 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// The annotations that say what was chosen.
+// The annotations that hold the chosen values.
 const (
 	sizeKey    = "hosted-priority.cpupoold.io/size"
 	planeKey   = "hosted-priority.cpupoold.io/control-plane-class"
@@ -28,7 +28,8 @@ const (
 	hyperShift = "hypershift.openshift.io"
 )
 
-// TestHostedPriority: pods of hosted control planes get the classes of their cluster's size. The steps build on each other.
+// TestHostedPriority checks that pods of hosted control planes get the classes of their cluster's size. The steps build on
+// each other.
 func TestHostedPriority(t *testing.T) {
 	s := startAPIServer(t)
 	for _, file := range []string{"webhook.yaml", "hosted-priority/rights.yaml", "hosted-priority/classes.yaml"} {
@@ -62,7 +63,7 @@ func TestHostedPriority(t *testing.T) {
 	h.make("HostedCluster", "hostedclusters", "a", map[string]any{})
 	h.make("NodePool", "nodepools", "a-1", map[string]any{"clusterName": "a", "replicas": int64(8)})
 	h.make("NodePool", "nodepools", "a-2", map[string]any{"clusterName": "a", "autoScaling": map[string]any{"min": int64(5), "max": int64(90)}})
-	h.says("a", map[string]string{sizeKey: "s", planeKey: "hypershift-s", etcdKey: "hypershift-etcd-s"})
+	h.annotated("a", map[string]string{sizeKey: "s", planeKey: "hypershift-s", etcdKey: "hypershift-etcd-s"})
 	h.gets("13 nodes", "clusters-a", "hypershift-control-plane", "hypershift-s", 2000000)
 	h.gets("13 nodes", "clusters-a", "hypershift-api-critical", "hypershift-s", 2000000)
 	h.gets("13 nodes", "clusters-a", "hypershift-etcd", "hypershift-etcd-s", 2500000)
@@ -73,20 +74,20 @@ func TestHostedPriority(t *testing.T) {
 	h.gets("nor in another namespace", "other", "hypershift-etcd", "hypershift-etcd", 100002000)
 
 	h.patch("nodepools", "a-2", `{"status":{"replicas":60}}`, "status")
-	h.says("a", map[string]string{sizeKey: "l", planeKey: "hypershift-l", etcdKey: "hypershift-etcd-l"})
+	h.annotated("a", map[string]string{sizeKey: "l", planeKey: "hypershift-l", etcdKey: "hypershift-etcd-l"})
 	h.gets("68 nodes", "clusters-a", "hypershift-etcd", "hypershift-etcd-l", 4500000)
 	h.patch("nodepools", "a-2", `{"status":{"replicas":0}}`, "status")
 	h.patch("nodepools", "a-1", `{"spec":{"replicas":1}}`)
 	h.patch("hostedclusters", "a", `{"metadata":{"annotations":{"hypershift.openshift.io/etcd-priority-class":"mine"}}}`)
-	h.says("a", map[string]string{sizeKey: "l", planeKey: "hypershift-l", etcdKey: "mine"}) // never lowered
+	h.annotated("a", map[string]string{sizeKey: "l", planeKey: "hypershift-l", etcdKey: "mine"}) // never lowered
 	h.gets("overridden", "clusters-a", "hypershift-etcd", "mine", 150000000)
 	h.patch("hostedclusters", "a", `{"metadata":{"annotations":{"hypershift.openshift.io/etcd-priority-class":null,"hypershift.openshift.io/control-plane-priority-class":"mine"}}}`)
-	h.says("a", map[string]string{sizeKey: "l", planeKey: "mine", etcdKey: ""})
+	h.annotated("a", map[string]string{sizeKey: "l", planeKey: "mine", etcdKey: ""})
 	h.gets("etcd would be below", "clusters-a", "hypershift-etcd", "hypershift-etcd", 100002000)
 	h.patch("hostedclusters", "a", `{"metadata":{"annotations":{"hypershift.openshift.io/etcd-priority-class":"mine","hypershift.openshift.io/control-plane-priority-class":null}}}`)
 
 	h.patch("hostedclusters", "a", `{"metadata":{"annotations":{"hosted-priority.cpupoold.io/opt-out":"true"}}}`)
-	h.says("a", map[string]string{sizeKey: "", planeKey: "", etcdKey: ""})
+	h.annotated("a", map[string]string{sizeKey: "", planeKey: "", etcdKey: ""})
 	h.gets("opted out", "clusters-a", "hypershift-etcd", "hypershift-etcd", 100002000)
 
 	t.Run("policy", func(t *testing.T) { onlyAnnotates(t, s) })
@@ -94,7 +95,8 @@ func TestHostedPriority(t *testing.T) {
 	t.Run("ClusterSizingConfiguration", func(t *testing.T) { (&hosted{s, t}).sizing() })
 }
 
-// onlyAnnotates: whoever has the webhook's account changes its annotations of HostedClusters, and nothing else.
+// onlyAnnotates checks that the webhook's account can change its annotations of HostedClusters, and nothing
+// else.
 func onlyAnnotates(t *testing.T, s *apiServer) {
 	config := s.config(admin)
 	config.Impersonate = rest.ImpersonationConfig{
@@ -153,13 +155,13 @@ func (h *hosted) sizing() {
 			Create(ctx, o, metav1.CreateOptions{})
 		return err
 	})
-	h.says("b", map[string]string{sizeKey: "large", planeKey: "hypershift-s", etcdKey: "hypershift-etcd-xl"})
+	h.annotated("b", map[string]string{sizeKey: "large", planeKey: "hypershift-s", etcdKey: "hypershift-etcd-xl"})
 	h.gets("20 nodes", "clusters-b", "hypershift-etcd", "hypershift-etcd-xl", 5500000)
-	h.gets("20 nodes, that of the smaller size", "clusters-b", "hypershift-control-plane", "hypershift-s", 2000000)
+	h.gets("20 nodes, class of the smaller size", "clusters-b", "hypershift-control-plane", "hypershift-s", 2000000)
 	h.gets("20 nodes", "clusters-b", "hypershift-api-critical", "hypershift-l", 4000000)
 	h.make("HostedCluster", "hostedclusters", "c", map[string]any{})
 	namespaceNamed(h.t, h.apiServer, "clusters-c", "")
-	h.says("c", map[string]string{sizeKey: "small", planeKey: "hypershift-s", etcdKey: ""})
+	h.annotated("c", map[string]string{sizeKey: "small", planeKey: "hypershift-s", etcdKey: ""})
 	h.gets("no nodes, and no class for it", "clusters-c", "hypershift-etcd", "hypershift-etcd", 100002000)
 }
 
@@ -210,10 +212,10 @@ func (h *hosted) patch(resource, name, patch string, sub ...string) {
 	}
 }
 
-// says waits until the cluster has annotations; "" is none.
-func (h *hosted) says(name string, want map[string]string) {
+// annotated waits until the cluster has annotations; "" means no annotation.
+func (h *hosted) annotated(name string, want map[string]string) {
 	h.t.Helper()
-	eventually(h.t, "HostedCluster "+name+" says what was chosen", func(ctx context.Context) error {
+	eventually(h.t, "HostedCluster "+name+" has the chosen values", func(ctx context.Context) error {
 		o, err := h.of("hostedclusters").Get(ctx, name, metav1.GetOptions{})
 		if err != nil {
 			return err
@@ -227,8 +229,8 @@ func (h *hosted) says(name string, want map[string]string) {
 	})
 }
 
-// gets makes a pod with a class, which gets this one with its priority. Nobody else writes what was chosen before pods are
-// given it, so that it is waited for.
+// gets makes a pod with a class, and waits until pods get the wanted class with its priority. Only the webhook writes the
+// annotations with the chosen class, so gets waits for them.
 func (h *hosted) gets(when, namespace, class, want string, priority int32) {
 	h.t.Helper()
 	eventually(h.t, when+": "+class+" is "+want, func(ctx context.Context) error {

@@ -20,8 +20,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// TestOthers: the API server's own plugins and webhooks of others act on the same pods,
-// before the webhook and after it.
+// TestOthers checks the webhook together with the API server's own plugins and other
+// webhooks, which change the same pods before and after it.
 func TestOthers(t *testing.T) {
 	s, _ := startWebhook(t)
 	nodeWith(t, s, "n1", cores, shared, guaranteed)
@@ -50,7 +50,7 @@ func limitRanges(t *testing.T, s *apiServer) {
 		{"own-request", corev1.LimitRangeItem{DefaultRequest: list("250m")}, "cpu=400m memory=1Gi", cores + "=400", `{"cpushares":409}`, ""},
 		{"default-limit", corev1.LimitRangeItem{Default: list("500m"), DefaultRequest: list("100m")}, "memory=1Gi", cores + "=100", `{"cpushares":102,"cpulimit":500}`, ""},
 		{"limit-is-request", corev1.LimitRangeItem{Default: list("500m")}, "memory=1Gi", cores + "=500", `{"cpushares":512,"cpulimit":500}`, ""},
-		// What is checked last finds neither request nor limit of CPU.
+		// The last check sees neither request nor limit of CPU.
 		{"minimum", corev1.LimitRangeItem{Min: list("100m")}, "cpu=400m memory=1Gi", "", "", "minimum cpu usage per Container is 100m"},
 		{"maximum", corev1.LimitRangeItem{Max: list("2")}, "cpu=400m memory=1Gi", "", "", "maximum cpu usage per Container is 2"},
 	} {
@@ -155,13 +155,14 @@ func injectors(t *testing.T, s *apiServer) {
 			map[string]string{"app": cores + "=400", "sidecar": cores + "=100", "proxy": cores + "=50"},
 			map[string]string{"app": `{"cpushares":409}`, "sidecar": `{"cpushares":102}`, "proxy": `{"cpushares":51,"cpulimit":200}`}},
 		{"z-inject-others", inject, registrationv1.IfNeededReinvocationPolicy, newPod("m", nil, "cpu=2 memory=1Gi | cpu=2 memory=1Gi"),
-			// With the sidecar the pod is not Guaranteed any more, and nobody has CPUs of his own.
+			// With the sidecar the pod is not Guaranteed, so no container has exclusive CPUs.
 			map[string]string{"app": "cpu=2 " + shared + "=2k", "sidecar": "cpu=100m " + shared + "=100", "proxy": "cpu=50m " + shared + "=50"}, nil},
 		{"a-again", again, registrationv1.IfNeededReinvocationPolicy, newPod("m", management(), "cpu=400m memory=1Gi | cpu=500m"),
 			map[string]string{"app": cores + "=400"}, map[string]string{"app": `{"cpushares":409,"cpulimit":500}`}},
 		{"z-again", again, registrationv1.NeverReinvocationPolicy, newPod("m", management(), "cpu=400m memory=1Gi | cpu=500m"),
 			map[string]string{"app": cores + "=400"}, map[string]string{"app": `{"cpushares":409,"cpulimit":500}`}},
-		// The API server asks everybody at most twice. Who is asked after us has the last word; the pod is counted twice then.
+		// The API server calls each webhook at most twice. A webhook that is called after ours decides; the pod is counted
+		// twice then.
 		{"z-insists", again, registrationv1.IfNeededReinvocationPolicy, newPod("m", management(), "cpu=400m memory=1Gi"),
 			map[string]string{"app": "cpu=10m " + cores + "=400"}, map[string]string{"app": `{"cpushares":409}`}},
 	} {

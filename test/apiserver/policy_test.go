@@ -69,7 +69,8 @@ func TestMutatingPolicy(t *testing.T) {
 			t.Errorf("%s: the webhook makes\n%s\nthe policy\n%s", name, webhook, policy)
 		}
 	}
-	// What a LimitRange gives when the policy has taken the request away is taken away, too.
+	// The webhook also removes the values that a LimitRange adds after the policy has
+	// removed the request.
 	for _, namespace := range []string{"infra", "cpupoold"} {
 		if _, err := s.client(t, admin).CoreV1().LimitRanges(namespace).Create(t.Context(), &corev1.LimitRange{
 			ObjectMeta: metav1.ObjectMeta{Name: "r"},
@@ -86,7 +87,7 @@ func TestMutatingPolicy(t *testing.T) {
 			})
 		}
 	}
-	// What each of them costs, with the way to the API server in it.
+	// The cost of each pod, including the way to the API server.
 	for _, namespace := range []string{"infra", "cpupoold"} {
 		for _, annotations := range []map[string]string{management(), nil} {
 			const times = 200
@@ -99,8 +100,8 @@ func TestMutatingPolicy(t *testing.T) {
 	}
 }
 
-// whatCounts is what the webhook decides of a pod, but for warnings and for resources of
-// the shared and the guaranteed pool.
+// whatCounts returns the webhook's decisions about a pod, without warnings and without
+// resources of the shared and the guaranteed pool.
 func whatCounts(pod *corev1.Pod) string {
 	var text strings.Builder
 	for _, key := range slices.Sorted(maps.Keys(pod.Annotations)) {

@@ -23,8 +23,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// TestRotation renews certificates while pods are made: the server's own, and then the
-// authority's. What is about to expire stands for time that has passed.
+// TestRotation renews certificates while pods are created: the server's own, and then
+// the authority's. A certificate that is about to expire replaces the passing of time.
 func TestRotation(t *testing.T) {
 	s, first := startWebhook(t)
 	c := s.client(t, admin)
@@ -66,18 +66,18 @@ func TestRotation(t *testing.T) {
 			}
 			knowAuthority(t, s, before.Data["ca.crt"])
 			// The kubelet takes its time: until then the replica shows the old certificate.
-			hear(t, s, name)
+			awaitConfigurations(t, s, name)
 			renewed(t, s, first, changed)
 			stop()
 		})
 	}
 }
 
-// knowAuthority waits until API servers are to trust an authority that is not the one
-// before, and checks that they trust that one, too.
+// knowAuthority waits until API servers have a configuration with another authority
+// than before, and checks that they trust the earlier one, too.
 func knowAuthority(t *testing.T, s *apiServer, before []byte) {
 	t.Helper()
-	eventually(t, "API servers are told of the new authority", func(ctx context.Context) error {
+	eventually(t, "API servers get the new authority", func(ctx context.Context) error {
 		secret, err := s.client(t, admin).CoreV1().Secrets(installed).Get(ctx, "cpupool-webhook-tls", metav1.GetOptions{})
 		if err != nil {
 			return err
@@ -99,10 +99,10 @@ func knowAuthority(t *testing.T, s *apiServer, before []byte) {
 	})
 }
 
-// hear waits until the API server has heard of all changes of webhook configurations
-// that have been made: it hears of them in their order, and of one more here, by which
-// nobody is there to be asked about pods with a label.
-func hear(t *testing.T, s *apiServer, label string) {
+// awaitConfigurations waits until the API server knows all changes of webhook
+// configurations. It receives them in order. So the function adds one more webhook,
+// which never answers for pods with a label, and waits for its effect.
+func awaitConfigurations(t *testing.T, s *apiServer, label string) {
 	t.Helper()
 	url, none := "https://127.0.0.1:1/", admissionregistrationv1.SideEffectClassNone
 	configurations := s.client(t, admin).AdmissionregistrationV1().MutatingWebhookConfigurations()
@@ -120,7 +120,7 @@ func hear(t *testing.T, s *apiServer, label string) {
 	}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the API server has heard of it", func(ctx context.Context) error {
+	eventually(t, "the API server knows the change", func(ctx context.Context) error {
 		pod := newPod("x", nil, "")
 		pod.Labels = map[string]string{"heard": label}
 		_, err := s.client(t, alice).CoreV1().Pods("apps").Create(ctx, pod, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})

@@ -176,12 +176,12 @@ func changeStaticPods(t *testing.T, c *controlPlanes) {
 			switch k.name {
 			case "kube-apiserver":
 				c.restart(p, func() {
-					p.server.Process.End(c.t, patience)
+					p.server.Process.End(c.t, waitTimeout)
 					p.server.Start(c.t)
 				})
 			case "etcd":
 				c.restart(p, func() {
-					p.server.Etcd.End(c.t, patience)
+					p.server.Etcd.End(c.t, waitTimeout)
 					p.server.StartEtcd(c.t)
 				})
 			}

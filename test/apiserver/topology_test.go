@@ -27,8 +27,8 @@ const anyTopology = `{
 	}
 }`
 
-// TestDaemonTopology: with deploy/topology/rbac.yaml a daemon can write the object of its
-// own Node, and no other.
+// TestDaemonTopology checks that with deploy/topology/rbac.yaml a daemon can write the
+// object of its own Node, and no other.
 func TestDaemonTopology(t *testing.T) {
 	s := startAPIServer(t)
 	install(t, s, "../topology/rbac.yaml")

@@ -16,8 +16,8 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// impersonate is a client of a user who has every right and is subject to the policies:
-// what is refused to him is refused by them.
+// impersonate returns a client of a user with every right. The policies still apply, so
+// a refused request is refused by a policy.
 func impersonate(t *testing.T, s *apiServer, user string, groups ...string) *kubernetes.Clientset {
 	t.Helper()
 	config := s.config(admin)
@@ -73,7 +73,7 @@ func containerTricks(t *testing.T, s *apiServer) {
 	twice.Spec.InitContainers = []corev1.Container{twice.Spec.Containers[0]}
 	_, err := create(t, s, "infra", twice)
 	refusedWith(t, "two containers of one name", err, "Duplicate value")
-	// What is smuggled in for a debug container is not there when it comes.
+	// Annotations for a later debug container do not survive.
 	got := becomes(t, s, "infra", newPod("smuggled", map[string]string{target: effect, "resources.workload.openshift.io/debug": `{"cpushares":262144}`},
 		"cpu=400m memory=1Gi"), cores+"=400")
 	if _, there := got.Annotations["resources.workload.openshift.io/debug"]; there {
@@ -101,8 +101,8 @@ func ephemeral(t *testing.T, s *apiServer, namespace string) {
 	}
 }
 
-// identities: a pod is what its namespace allows, whoever makes it. Only a node may show
-// its own static pods.
+// identities checks that the namespace alone decides about a pod, for each user that
+// creates it. Only a node may create its own static pods.
 func identities(t *testing.T, s *apiServer) {
 	claim := newPod("from-template", map[string]string{"target.workload.openshift.io/other": effect}, "cpu=1 memory=1Gi")
 	mirror := newPod("forged-by", map[string]string{target: effect, "kubernetes.io/config.mirror": "x", "kubernetes.io/config.source": "file"}, "")
@@ -123,7 +123,7 @@ func identities(t *testing.T, s *apiServer) {
 		_, err := impersonate(t, s, c.user, c.groups...).CoreV1().Pods("cpupoold").Create(t.Context(), c.pod, metav1.CreateOptions{})
 		refusedWith(t, name, err, c.want)
 	}
-	// That a pod is a static one cannot be said later either.
+	// A later update cannot mark a pod as static either.
 	for _, patch := range []string{
 		`{"metadata":{"annotations":{"kubernetes.io/config.mirror":"x"}}}`,
 		`{"metadata":{"annotations":{"kubernetes.io/config.source":"file","` + target + `":"{}"}}}`,
@@ -134,11 +134,11 @@ func identities(t *testing.T, s *apiServer) {
 	}
 }
 
-// namespaceRights: who has every right within a namespace does not decide what it allows,
-// and what it allows later makes nothing of the pods that are there.
+// namespaceRights checks that an administrator of a namespace cannot change its allowed
+// types, and that a later permission does not change existing pods.
 func namespaceRights(t *testing.T, s *apiServer) {
 	c := s.client(t, admin)
-	for _, role := range []string{"system:aggregate-to-admin", "system:aggregate-to-edit", "system:aggregate-to-view"} { // what admin adds up
+	for _, role := range []string{"system:aggregate-to-admin", "system:aggregate-to-edit", "system:aggregate-to-view"} { // roles that admin aggregates
 		if _, err := c.RbacV1().RoleBindings("apps").Create(t.Context(), &rbacv1.RoleBinding{
 			ObjectMeta: metav1.ObjectMeta{Name: strings.TrimPrefix(role, "system:")},
 			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role},

@@ -59,8 +59,8 @@ func trust(t *testing.T, s *apiServer) {
 		"the old form's cpuset":  {newPod("r", other(target, effect, "io.openshift.workload.management.cpuset/app", "0-3"), ""), "gives a container CPUs or shares"},
 		"no resource in it":      {newPod("r", other(target, effect, "io.openshift.workload.management/app", `{"cpuset":"0-3"}`), ""), "gives a container CPUs or shares"},
 		"a cpuset and no type":   {newPod("r", other("io.openshift.workload.management.cpuset/app", "0-3"), "cpu=1"), "gives a container CPUs or shares"},
-		"names beside the form":  {newPod("r", other("io.openshift.workload.management.cpuset", "x", "io.openshift.workloads.a.cpuset/app", "x"), "cpu=1"), ""},
-		"says it is static":      {newPod("n", other(target, effect, "kubernetes.io/config.source", "file"), "cpu=1"), "says that it is a static one"},
+		"names of another form":  {newPod("r", other("io.openshift.workload.management.cpuset", "x", "io.openshift.workloads.a.cpuset/app", "x"), "cpu=1"), ""},
+		"claims to be static":    {newPod("n", other(target, effect, "kubernetes.io/config.source", "file"), "cpu=1"), "says that it is a static one"},
 	} {
 		_, err := create(t, s, exempt, c.pod)
 		if c.want == "" && err != nil {
