@@ -24,16 +24,17 @@ import (
 // alertFactor divides the durations of the rules.
 const alertFactor = 20
 
-// alerts: Debian's Prometheus, on this machine, scrapes the webhook's replicas. What they have alerts for fires by its symptom, and ends.
+// alerts lets Debian's Prometheus, on this machine, scrape the webhook's replicas. Each alert of the webhook fires by its symptom, and
+// ends.
 func (d *depletion) alerts(t *testing.T) {
 	server := d.startPrometheus(t)
-	// Without the policy that keeps each daemon to its own Node nobody is evicted.
+	// Without the policy that binds each daemon to its own Node, the webhook evicts no pod.
 	d.kubectl(t, "kubectl delete validatingadmissionpolicybinding cpupoold-own-node")
 	fires(t, server, "CPUPoolEvictionHalted", func(context.Context) error { return nil })
 	d.kubectl(t, "kubectl apply -f deploy/rbac.yaml")
 	ends(t, server, "CPUPoolEvictionHalted")
 
-	// Somebody has the webhook asked about more than it judges.
+	// The API server sends more kinds of requests than the webhook reviews.
 	d.kubectl(t, `kubectl patch mutatingwebhookconfiguration cpupool-webhook --type=json -p '[{"op": "replace", "path": "/webhooks/0/rules/0/operations", "value": ["CREATE", "UPDATE"]}]'`)
 	fires(t, server, "CPUPoolWebhookFails", func(ctx context.Context) error {
 		_, err := d.CoreV1().Pods("apps").Patch(ctx, "requesting", types.MergePatchType, []byte(`{"metadata":{"labels":{"test":"now"}}}`), metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}})
@@ -45,7 +46,7 @@ func (d *depletion) alerts(t *testing.T) {
 	d.kubectl(t, "kubectl apply -f deploy/webhook/admission.yaml")
 	ends(t, server, "CPUPoolWebhookFails")
 
-	// All replicas go. Those that come are other pods, which this Prometheus does not look for.
+	// All replicas end. The next ones are other pods, which this Prometheus does not scrape.
 	d.kubectl(t, "kubectl --namespace cpupool-webhook scale deployment cpupool-webhook --replicas=0")
 	fires(t, server, "CPUPoolWebhookDown", func(context.Context) error { return nil })
 }
@@ -103,7 +104,7 @@ func (c *cluster) proxy(t *testing.T) string {
 		t.Fatal(err)
 	}
 	proxy := &httputil.ReverseProxy{
-		Rewrite: func(*httputil.ProxyRequest) {}, // who asks a proxy gives the whole URL
+		Rewrite: func(*httputil.ProxyRequest) {}, // a client of a proxy gives the whole URL
 		Transport: &http.Transport{DialContext: func(ctx context.Context, _, address string) (net.Conn, error) {
 			return dial(ctx, c.machines, address)
 		}},
@@ -141,7 +142,7 @@ func fires(t *testing.T, server prometheus.Server, name string, cause func(conte
 	})
 }
 
-// ends waits until an alert does not fire any more.
+// ends waits until an alert has stopped firing.
 func ends(t *testing.T, server prometheus.Server, name string) {
 	t.Helper()
 	eventually(t, name+" ends", func(context.Context) error {

@@ -25,7 +25,8 @@ import (
 // certificates is the Secret with the webhook's certificate and its authority.
 const certificates = "cpupool-webhook-tls"
 
-// renew: a certificate that ends soon is replaced under the same authority, and no pod is refused meanwhile.
+// renew checks that a certificate that ends soon is replaced under the same authority, and that no pod is
+// refused in that time.
 func renew(t *testing.T, c *cluster) {
 	authority := c.authority(t)
 	stop := c.keepMaking(t, "while certificates are replaced")
@@ -134,7 +135,8 @@ func (c *cluster) putEnding(t *testing.T) []byte {
 	return text
 }
 
-// showCertificate says which replica of the webhook does not show this certificate.
+// showCertificate returns an error that names the replica of the webhook that does not
+// show this certificate.
 func (c *cluster) showCertificate(ctx context.Context, text []byte) error {
 	want, _ := pem.Decode(text)
 	if want == nil {
@@ -156,7 +158,7 @@ func (c *cluster) showCertificate(ctx context.Context, text []byte) error {
 	return nil
 }
 
-// certificate is what a replica of the webhook shows.
+// certificate returns the certificate that a replica of the webhook shows.
 func (c *cluster) certificate(ctx context.Context, pod *corev1.Pod) (*x509.Certificate, error) {
 	conn, err := dial(ctx, c.machines, pod.Status.PodIP+":9443")
 	if err != nil {
@@ -170,7 +172,8 @@ func (c *cluster) certificate(ctx context.Context, pod *corev1.Pod) (*x509.Certi
 	return client.ConnectionState().PeerCertificates[0], nil
 }
 
-// rotate: another authority is made, and no pod is refused while replicas have certificates of the one before.
+// rotate makes another authority, and checks that no pod is refused while replicas have certificates of the
+// earlier one.
 func rotate(t *testing.T, c *cluster) {
 	before := c.authority(t)
 	secret, err := c.CoreV1().Secrets(webhookNamespace).Get(t.Context(), certificates, metav1.GetOptions{})
@@ -191,7 +194,7 @@ func rotate(t *testing.T, c *cluster) {
 	}
 }
 
-// authority is what the API server trusts the webhook by.
+// authority returns the authority by which the API server trusts the webhook.
 func (c *cluster) authority(t *testing.T) string {
 	t.Helper()
 	w, err := c.AdmissionregistrationV1().MutatingWebhookConfigurations().Get(t.Context(), "cpupool-webhook", metav1.GetOptions{})

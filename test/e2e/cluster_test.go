@@ -16,8 +16,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// patience bounds every wait. It is only used up by what fails: all of it is emulated.
-const patience = 6 * time.Minute
+// waitTimeout bounds every wait on the emulated cluster. Only a failure uses it up.
+const waitTimeout = 6 * time.Minute
 
 // A cluster is a control plane on this machine with nodes, which are guests, and a client of its administrator.
 type cluster struct {
@@ -64,7 +64,7 @@ func (c *cluster) join(t *testing.T, m *machine, etc ...string) {
 	})
 }
 
-// run runs a command on the first node, and returns what it prints.
+// run runs a command on the first node, and returns its output.
 func (c *cluster) run(t *testing.T, command ...string) string {
 	t.Helper()
 	return c.machines[0].run(t, command...)
@@ -74,7 +74,7 @@ func (c *cluster) run(t *testing.T, command ...string) string {
 func (c *cluster) kubectl(t *testing.T, line string) string {
 	t.Helper()
 	began := time.Now()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), waitTimeout)
 	defer cancel()
 	cmd := c.plane.command(ctx, line)
 	out, err := cmd.Output()
@@ -106,11 +106,11 @@ func (c *cluster) show(t *testing.T) {
 // eventually asks until there is no error.
 func eventually(t *testing.T, what string, ask func(context.Context) error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), waitTimeout)
 	defer cancel()
 	began, again := time.Now(), time.NewTicker(500*time.Millisecond)
 	defer again.Stop()
-	var last error // that is not for the end of the patience
+	var last error // last error other than the timeout
 	for {
 		err := ask(ctx)
 		if err == nil {
@@ -123,7 +123,7 @@ func eventually(t *testing.T, what string, ask func(context.Context) error) {
 		select {
 		case <-again.C:
 		case <-ctx.Done():
-			t.Fatalf("%s: not within %v: %v", what, patience, last)
+			t.Fatalf("%s: not within %v: %v", what, waitTimeout, last)
 		}
 	}
 }

@@ -68,7 +68,7 @@ func (s suite) requireCases(t *testing.T, cases []conformanceCase) {
 	}
 	for _, c := range cases {
 		if !strings.Contains(string(list), ": "+c.name+"\n") { // file and line precede the name
-			t.Errorf("the suite has no case %q (any more)", c.name)
+			t.Errorf("the suite lacks the case %q", c.name)
 		}
 	}
 	if t.Failed() {
@@ -109,7 +109,7 @@ func (s suite) run(t *testing.T, cases []conformanceCase) []outcome {
 // runCase runs the case with this name.
 func (s suite) runCase(t *testing.T, name string) outcome {
 	dir := t.TempDir()
-	ctx, cancel := context.WithTimeout(t.Context(), 3*patience) // most cases have a limit of five minutes
+	ctx, cancel := context.WithTimeout(t.Context(), 3*waitTimeout) // most cases have a limit of five minutes
 	defer cancel()
 	cmd := exec.CommandContext(ctx, s.program, "-kubeconfig", s.kubeconfig, "-provider", "local",
 		"-ginkgo.focus", regexp.QuoteMeta(name)+"$", "-ginkgo.no-color", "-ginkgo.v", "-report-dir", dir, "-report-complete-ginkgo")

@@ -16,7 +16,8 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// A controlPlane are the processes of one, on this machine: what is emulated is slow, and of the node all has to be.
+// A controlPlane holds the processes of a control plane on this machine, because emulation is slow. The parts of the
+// node must be emulated.
 type controlPlane struct {
 	programs string // directory
 	dir      string // with keys, kubeconfigs, and all that the processes write
@@ -24,7 +25,7 @@ type controlPlane struct {
 	image    string // of the release that commands of the documents install
 }
 
-// startControlPlane starts all of it, for a cluster of these machines.
+// startControlPlane starts the control plane of a cluster of these machines.
 func startControlPlane(t *testing.T, machines []*machine) *controlPlane {
 	t.Helper()
 	p := &controlPlane{programs: programs(t), dir: t.TempDir(), address: "127.0.0.1:" + freePort(t)}
@@ -61,7 +62,8 @@ func startControlPlane(t *testing.T, machines []*machine) *controlPlane {
 	return p
 }
 
-// copyKeys copies keys and kubeconfigs: those of another version of this repository may come in their place while the processes read them.
+// copyKeys copies keys and kubeconfigs, because a test of another version of this repository may replace them while the processes read
+// them.
 func (p *controlPlane) copyKeys(t *testing.T) {
 	t.Helper()
 	if err := os.CopyFS(filepath.Join(p.dir, "pki"), os.DirFS(filepath.Join(p.programs, "pki"))); err != nil {
@@ -98,7 +100,7 @@ func (p *controlPlane) client(t *testing.T) *kubernetes.Clientset {
 func (p *controlPlane) command(ctx context.Context, line string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, "sh", "-euc", line)
 	cmd.Dir = p.dir
-	cmd.WaitDelay = 10 * time.Second // for what the shell has started, which may outlive it
+	cmd.WaitDelay = 10 * time.Second // for children of the shell, which may outlive it
 	cmd.Env = append(os.Environ(), "PATH="+p.programs+":"+os.Getenv("PATH"), "KUBECONFIG="+filepath.Join(p.dir, "super-admin.conf"), "NODE="+nodeName, "IMAGE="+p.image)
 	return cmd
 }
@@ -135,7 +137,8 @@ func (p *controlPlane) write(t *testing.T, name, text string) {
 	}
 }
 
-// start runs a program, of the control plane's or given with its path, until the end of the test. What it prints last is shown when the test fails.
+// start runs a program until the end of the test. It is a program of the control plane, or given with its path. A failed test prints its last
+// output.
 func (p *controlPlane) start(t *testing.T, name string, args ...string) {
 	t.Helper()
 	program := name
@@ -154,7 +157,7 @@ func (p *controlPlane) start(t *testing.T, name string, args ...string) {
 	}
 	go func() {
 		defer close(done)
-		_ = cmd.Wait() // its log says why
+		_ = cmd.Wait() // its log has the reason
 	}()
 	t.Cleanup(func() {
 		_ = cmd.Process.Kill() // may have ended

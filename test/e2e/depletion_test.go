@@ -30,7 +30,8 @@ const (
 	clearAfter = time.Minute
 )
 
-// depletable are pools of which owners may take all but two CPUs, which is also what is to be left of them for others.
+// depletable returns pools of which owners may take all but two CPUs. The same two CPUs are the floor of the shared
+// pool.
 func depletable(depletion string) string {
 	return `
     partitions:
@@ -46,7 +47,8 @@ func depletable(depletion string) string {
 `
 }
 
-// TestDepletion: the shared pool of a node loses a CPU, and has too few for pods that ask for none. The steps build on each other.
+// TestDepletion removes a CPU from the shared pool of a node, which is then too small for pods without a CPU request. The steps
+// build on each other.
 func TestDepletion(t *testing.T) {
 	c := start(t, "8c2n")
 	c.installEvicting(t)
@@ -91,7 +93,7 @@ func (d *depletion) staying(t *testing.T, p podName) {
 	d.stay = append(d.stay, resident{p, pod.Status.ContainerStatuses[0].RestartCount})
 }
 
-// installEvicting does what the documents say: the daemon with dryRun as it is by default, and a webhook that says whom it would evict.
+// installEvicting follows the documents: the daemon with dryRun by default, and a webhook that logs the pods that it would evict.
 func (c *cluster) installEvicting(t *testing.T) {
 	t.Helper()
 	c.bring(t)
@@ -112,7 +114,8 @@ func (c *cluster) installEvicting(t *testing.T) {
 	c.latched(t, cores, shared)
 }
 
-// eviction says in deploy/webhook/webhook.yaml whether pods are evicted; if so, at once and one in a second.
+// eviction enables or disables the eviction of pods in deploy/webhook/webhook.yaml. It evicts at once, one
+// pod in a second.
 func (c *cluster) eviction(t *testing.T, how string) {
 	t.Helper()
 	const file, last = "deploy/webhook/webhook.yaml", "    guaranteedCPUs: auto\n"
@@ -127,7 +130,7 @@ func (c *cluster) eviction(t *testing.T, how string) {
 	c.plane.write(t, file, before+last+"    depletion: {eviction: "+strconv.Quote(how)+", evictionsPerMinute: 60, after: 0s}\n"+after)
 }
 
-// fill makes pods of every kind. One has four CPUs of its own, and leaves two to the others.
+// fill makes pods of every kind. One has four exclusive CPUs, and leaves two to the others.
 func (d *depletion) fill(t *testing.T) {
 	for name, priority := range map[string]int32{"lowest": -20, "low": -10, "high": 10} {
 		class := &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: name}, Value: priority}
@@ -206,7 +209,8 @@ func (d *depletion) plug(t *testing.T, online bool) {
 	})
 }
 
-// depletedNode says whether the Node shows depletion; it is an error that it does so by half, or in another way than with the taint of eviction.
+// depletedNode reports whether the Node shows depletion. It returns an error if condition and taint differ, or if the taint is not the one of
+// eviction.
 func (d *depletion) depletedNode(ctx context.Context) (bool, error) {
 	node, err := d.node(ctx, nodeName)
 	if err != nil {
@@ -235,7 +239,7 @@ func (d *depletion) depletedNode(ctx context.Context) (bool, error) {
 	return false, nil
 }
 
-// warns: by default it is said what would be done, and nothing is.
+// warns checks that by default the daemon only reports depletion.
 func (d *depletion) warns(t *testing.T) {
 	d.plug(t, false)
 	eventually(t, "an event of the Node warns", func(ctx context.Context) error {
@@ -288,7 +292,7 @@ func (d *depletion) taints(t *testing.T) {
 	for _, p := range []podName{{"apps", "late-requesting"}, {"ops", "late-monitor"}, {"ops", "late-idle"}} {
 		d.staying(t, p)
 	}
-	eventually(t, "a pod without a CPU request is told about the taint", func(ctx context.Context) error {
+	eventually(t, "a pod without a CPU request gets an event about the taint", func(ctx context.Context) error {
 		pod, err := d.CoreV1().Pods("apps").Get(ctx, "late", metav1.GetOptions{})
 		if err != nil {
 			return err
@@ -302,7 +306,8 @@ func (d *depletion) taints(t *testing.T) {
 	})
 }
 
-// wouldEvict: the webhook says whom it would evict, and evicts nobody.
+// wouldEvict checks that the webhook logs the pods that it would evict, and evicts
+// none.
 func (d *depletion) wouldEvict(t *testing.T) {
 	d.evictions(t, "WouldBeEvicted", "guarded", "low", "middle", "high")
 	d.stays(t)
@@ -348,7 +353,7 @@ func (d *depletion) evicts(t *testing.T) {
 // isOver: the node is free again when the pool has had its floor for a minute, and no sooner.
 func (d *depletion) isOver(t *testing.T) {
 	d.plug(t, true)
-	d.plug(t, false) // the minute begins anew
+	d.plug(t, false) // the minute begins again
 	back := time.Now()
 	d.plug(t, true)
 	eventually(t, "taint and condition are gone", func(ctx context.Context) error {
@@ -368,7 +373,7 @@ func (d *depletion) isOver(t *testing.T) {
 	}
 }
 
-// stays checks that nobody has evicted, or made anew, who is to stay.
+// stays checks that no process has evicted or recreated the pods that must stay.
 func (d *depletion) stays(t *testing.T) {
 	t.Helper()
 	for _, p := range d.stay {
@@ -379,7 +384,7 @@ func (d *depletion) stays(t *testing.T) {
 	}
 }
 
-// told are all events with a reason.
+// reported returns all events with a reason.
 func (d *depletion) told(ctx context.Context, reason string) ([]corev1.Event, error) {
 	all, err := d.CoreV1().Events("").List(ctx, metav1.ListOptions{FieldSelector: "reason=" + reason})
 	if err != nil {

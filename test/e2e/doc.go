@@ -1,3 +1,3 @@
-// Package e2e tests cpupoold in a cluster: a control plane on this machine, and a guest of test/vm as its node. README.md says what is tested and
-// how long it takes.
+// Package e2e tests cpupoold in a cluster: a control plane on this machine, and a guest of test/vm as its node. README.md describes the tests and
+// their durations.
 package e2e

@@ -15,7 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// TestFaults: what breaks in a cluster is mended, and nobody is locked out meanwhile.
+// TestFaults checks that a cluster recovers from faults, and that no user is locked out
+// until then.
 func TestFaults(t *testing.T) {
 	c := start(t, "8c2n")
 	c.install(t)
@@ -29,7 +30,7 @@ func TestFaults(t *testing.T) {
 	t.Run("node", func(t *testing.T) { losesNode(t, c) })
 }
 
-// grown is what the resized container has more of shared CPUs than it is counted for.
+// grown is the number of shared CPUs of the resized container that no resource counts.
 const grown = 300 - 100
 
 // resizeTo asks for another amount of CPU for a pod that runs.
@@ -40,7 +41,8 @@ func (c *cluster) resizeTo(t *testing.T, pod *corev1.Pod, patch string) error {
 	return err
 }
 
-// resize: what no resource would count is refused, what the shared pool has anyway is done.
+// resize checks that a resize is refused if no resource would count it, and done if the
+// shared pool has the CPUs anyway.
 func resize(t *testing.T, c *cluster) {
 	c.make(t, "apps", "whole", nil, "2|2")
 	c.make(t, "apps", "part", nil, "100m")
@@ -70,7 +72,7 @@ func resize(t *testing.T, c *cluster) {
 	}
 }
 
-// restartKubelet: the resources stay, and so does who runs.
+// restartKubelet checks that the resources and the running pods stay.
 func restartKubelet(t *testing.T, c *cluster) {
 	whole := c.running(t, "apps", "whole")
 	before := c.cpus(t, whole)
@@ -87,7 +89,8 @@ func restartKubelet(t *testing.T, c *cluster) {
 	}
 }
 
-// losesWebhook: while it is away the system's pods are made, others are not; it comes back by itself.
+// losesWebhook checks that without the webhook pods of the system are created and others are refused,
+// and that the webhook comes back without action.
 func losesWebhook(t *testing.T, c *cluster) {
 	c.kubectl(t, "kubectl -n "+webhookNamespace+" scale deployment cpupool-webhook --replicas=0")
 	eventually(t, "pods of others are refused", func(ctx context.Context) error {
@@ -104,7 +107,7 @@ func losesWebhook(t *testing.T, c *cluster) {
 	c.asks(t, "apps")
 	// All of its pods at once, as a node that fails takes them.
 	c.kubectl(t, "kubectl -n "+webhookNamespace+" delete pods --all --force --grace-period=0")
-	eventually(t, "others are ready", func(ctx context.Context) error { // those that were deleted may still answer
+	eventually(t, "others are ready", func(ctx context.Context) error { // deleted ones may still answer
 		pods, err := c.CoreV1().Pods(webhookNamespace).List(ctx, metav1.ListOptions{})
 		if err != nil {
 			return err
@@ -129,7 +132,8 @@ func (c *cluster) asks(t *testing.T, namespace string) {
 	})
 }
 
-// losesNode: a Node that is deleted and comes back with its kubelet shows its pools again, and takes pods beside those that it has.
+// losesNode checks a Node that is deleted and comes back with its kubelet. It shows its pools again, and takes pods next to its
+// running ones.
 func losesNode(t *testing.T, c *cluster) {
 	old, err := c.node(t.Context(), nodeName)
 	if err != nil {

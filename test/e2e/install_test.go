@@ -42,7 +42,7 @@ func (m manual) follow(t *testing.T, c *cluster, commands ...string) {
 	t.Helper()
 	for _, command := range commands {
 		if !strings.Contains(string(m), command) {
-			t.Fatalf("the manual has no command %q (any more)", command)
+			t.Fatalf("the manual lacks the command %q", command)
 		}
 		if strings.HasPrefix(command, "kubectl ") {
 			c.kubectl(t, command)
@@ -66,8 +66,8 @@ const pools = `
       cpus: 4-7
 `
 
-// advertised is what a node with these pools has of each resource, of shared CPUs less what no resource counts. The daemon's own pod requests
-// 20m of cpu, and no webhook has made that something else: it is not counted either.
+// advertised returns a node's expected amount of each resource with these pools. Shared CPUs are reduced by CPUs that no resource counts. The
+// daemon's own pod requests 20m of cpu, which no webhook has rewritten, so it is not counted either.
 func advertised(uncounted int64) map[corev1.ResourceName]int64 {
 	return map[corev1.ResourceName]int64{cores: 8000 - 20, shared: 2000 - uncounted, guaranteed: 4000}
 }
@@ -205,7 +205,8 @@ func (c *cluster) shows(t *testing.T, name string, resources map[corev1.Resource
 	})
 }
 
-// condition is the status of the daemon's condition, empty when there is none.
+// condition returns the status of the daemon's condition, or an empty string without
+// one.
 func condition(node *corev1.Node) corev1.ConditionStatus {
 	for _, c := range node.Status.Conditions {
 		if c.Type == "CPUPoolsReady" {

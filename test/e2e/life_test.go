@@ -77,14 +77,15 @@ func manage(t *testing.T, c *cluster) {
 	}
 }
 
-// notAllowed: in a namespace that does not allow it nobody gets management CPUs.
+// notAllowed checks that no pod gets management CPUs in a namespace that does not allow
+// it.
 func notAllowed(t *testing.T, c *cluster) {
 	pod := c.make(t, "apps", "outsider", management(), "200m")
 	if of, in := milli(pod, cores), milli(pod, shared); of != 0 || in != 200 {
 		t.Errorf("the pod requests %d of %s and %d of %s; want 0 and 200", of, cores, in, shared)
 	}
 	if pod.Annotations["workload.openshift.io/warning"] == "" {
-		t.Errorf("the pod is not told: annotations %v", pod.Annotations)
+		t.Errorf("annotations of the pod = %v; want the reason", pod.Annotations)
 	}
 	pod = c.running(t, "apps", "outsider")
 	if got, want := c.cpus(t, pod), cpuset.Range(2, 3); !got.Equal(want) {
@@ -92,7 +93,8 @@ func notAllowed(t *testing.T, c *cluster) {
 	}
 }
 
-// fill: whole CPUs are given until there are no more, and the next pod waits and is told for what.
+// fill creates pods until no whole CPUs are free. The next pod waits, and an event names the
+// missing resource.
 func fill(t *testing.T, c *cluster) {
 	names := []string{"whole-1", "whole-2"}
 	var used cpuset.Set

@@ -64,10 +64,10 @@ func (m *machine) bring(t *testing.T, from, to string) {
 	}
 }
 
-// run runs a command on the machine, and returns what it prints.
+// run runs a command on the machine, and returns its output.
 func (m *machine) run(t *testing.T, command ...string) string {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), waitTimeout)
 	defer cancel()
 	out, err := m.Run(ctx, command...)
 	if err != nil {

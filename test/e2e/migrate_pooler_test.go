@@ -27,11 +27,11 @@ nodeSelector: {kubernetes.io/os: linux}
 // pooled is the resource that the device plugin shows for its exclusive pool.
 const pooled = "nokia.k8s.io/exclusive_ran"
 
-// TestMigratePooler goes from CPU-Pooler to cpupoold and back, as the manual says. Of CPU-Pooler there is what it leaves in a
-// cluster: its ConfigMap, a resource of the node, and pods that ask for it.
+// TestMigratePooler goes from CPU-Pooler to cpupoold and back, as the manual describes it. The cluster has CPU-Pooler's
+// remains: its ConfigMap, a resource of the node, and pods that request it.
 func TestMigratePooler(t *testing.T) {
 	c := start(t, "8c2n")
-	c.kubectl(t, "kubectl taint node "+nodeName+" cpupoold.io/starting-") // nobody else would
+	c.kubectl(t, "kubectl taint node "+nodeName+" cpupoold.io/starting-") // no other component removes it
 	c.namespace(t, "apps", "")
 	guide := read(t, "docs/how-to/migrate/cpu-pooler.md")
 	c.plane.write(t, "poolconfig-worker.yaml", poolConfig)
@@ -64,7 +64,7 @@ func TestMigratePooler(t *testing.T) {
 	c.runsOn(t, "part", cpuset.Range(2, 3))
 	c.waitsFor(t, "apps", "late", pooled) // cpupoold does not show it in CPU-Pooler's place
 	if out := c.plugin(t, "describe node $NODE"); !strings.Contains(out, "apps/whole-") {
-		t.Errorf("the daemon does not tell of the pod with CPUs of its own:\n%s", out)
+		t.Errorf("the daemon does not report the pod with exclusive CPUs:\n%s", out)
 	}
 
 	guide.follow(t, c,
@@ -111,7 +111,8 @@ func pooledSpec() corev1.PodSpec {
 	return pod
 }
 
-// pooledAnnotations say which process is to have the CPUs, in CPU-Pooler's words.
+// pooledAnnotations returns annotations of CPU-Pooler that name the process that gets
+// the CPUs.
 func pooledAnnotations() map[string]string {
 	return map[string]string{"nokia.k8s.io/cpus": `[{"container": "app", "processes": [{"process": "/work", "args": [], "pool": "exclusive_ran", "cpus": 2}]}]`}
 }

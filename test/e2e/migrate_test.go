@@ -28,7 +28,7 @@ reservedSystemCPUs: "0-1"
 // TestMigrate goes from the kubelet's static policy to cpupoold and back, as the manual says.
 func TestMigrate(t *testing.T) {
 	c := start(t, "8c2n")
-	c.kubectl(t, "kubectl taint node "+nodeName+" cpupoold.io/starting-") // nobody else would
+	c.kubectl(t, "kubectl taint node "+nodeName+" cpupoold.io/starting-") // no other component removes it
 	c.namespace(t, "apps", "")
 	guide := read(t, "docs/how-to/migrate/kubelet-static.md")
 	change := []string{"systemctl stop kubelet", "rm -f /var/lib/kubelet/cpu_manager_state", "systemctl start kubelet"}
@@ -52,7 +52,7 @@ func TestMigrate(t *testing.T) {
 	guide.follow(t, c, "kubectl apply -f deploy/daemonset.yaml -f deploy/rbac.yaml", "kubectl create -f deploy/config.yaml", "kubectl --namespace cpupoold rollout status daemonset cpupoold", "kubectl uncordon $NODE")
 	c.apart(t, rest)
 	if out := c.plugin(t, "describe node $NODE"); !strings.Contains(out, "apps/whole-") {
-		t.Errorf("the daemon does not tell of the pod with CPUs of its own:\n%s", out)
+		t.Errorf("the daemon does not report the pod with exclusive CPUs:\n%s", out)
 	}
 
 	guide.follow(t, c, drain,
@@ -66,11 +66,11 @@ func TestMigrate(t *testing.T) {
 	c.apart(t, rest)
 }
 
-// command returns one that the manual has, with what comes before it in a shell.
+// command returns a command of the manual, with before in front of it.
 func (m manual) command(t *testing.T, command, before string) string {
 	t.Helper()
 	if !strings.Contains(string(m), command) {
-		t.Fatalf("the manual has no command %q (any more)", command)
+		t.Fatalf("the manual lacks the command %q", command)
 	}
 	return before + command
 }
@@ -105,7 +105,7 @@ func (c *cluster) apart(t *testing.T, all cpuset.Set) {
 		return err
 	})
 	var own, others cpuset.Set
-	eventually(t, "one has CPUs of its own", func(context.Context) error {
+	eventually(t, "one has exclusive CPUs", func(context.Context) error {
 		own, others = c.cpus(t, whole), c.cpus(t, part)
 		if own.Len() != 2 || !own.IsSubsetOf(all) || own.Overlaps(others) || !others.IsSubsetOf(all) {
 			return fmt.Errorf("it runs on %v, the other one on %v; want two of %v, which the other one does not have", own, others, all)

@@ -48,7 +48,7 @@ var profiles = map[string]string{
 `,
 }
 
-// TestNodes: small nodes of two kinds, of which the second joins without cpupoold.
+// TestNodes checks small nodes of two kinds. The second one joins without cpupoold.
 func TestNodes(t *testing.T) {
 	c := start(t, "4c1n", "2c1n")
 	if !t.Run("install", func(t *testing.T) { c.installProfiles(t) }) {
@@ -91,7 +91,7 @@ func (c *cluster) installProfiles(t *testing.T) {
 	c.installWebhook(t)
 }
 
-// onControlPlane is what the first node shows.
+// onControlPlane returns the expected resources of the first node.
 func onControlPlane() map[corev1.ResourceName]int64 {
 	return map[corev1.ResourceName]int64{cores: 4000 - 20, shared: 1000, guaranteed: 1000}
 }
@@ -126,11 +126,12 @@ func hasStaticPod(t *testing.T, c *cluster) {
 	}
 }
 
-// joins: a node that joins without cpupoold opens no latch, gets no pods of pools, and gets all others.
+// joins checks a node that joins while cpupoold does not run on it. It opens no latch, gets no pods of
+// pools, and gets all others.
 func joins(t *testing.T, c *cluster, m *machine, server prometheus.Server) {
 	before := c.latches(t)
 	c.join(t, m, "testdata/node/etc")
-	eventually(t, "pods do not ask for shared CPUs any more", func(ctx context.Context) error {
+	eventually(t, "new pods do not request shared CPUs", func(ctx context.Context) error {
 		pod, err := c.dryRun(ctx, "apps", nil, "100m")
 		if err == nil && milli(pod, shared) != 0 {
 			err = fmt.Errorf("one requests %v", pod.Spec.Containers[0].Resources.Requests)
@@ -154,7 +155,7 @@ func joins(t *testing.T, c *cluster, m *machine, server prometheus.Server) {
 	fires(t, server, "CPUPoolResourceMissing", func(context.Context) error { return nil })
 }
 
-// getsProfile: cpupoold comes to the node that is one of the other kind now, takes over what runs there, and its pools are used.
+// getsProfile changes the kind of the node. Then cpupoold starts there, places the running pods, and its pools are used.
 func getsProfile(t *testing.T, c *cluster, m *machine, server prometheus.Server) {
 	c.kubectl(t, "kubectl label node "+m.name+" node.example.com/kind=worker")
 	const early = 100 // of the pod that is not counted
@@ -163,7 +164,7 @@ func getsProfile(t *testing.T, c *cluster, m *machine, server prometheus.Server)
 	ends(t, server, "CPUPoolResourceMissing")
 	c.isOn(t, c.running(t, "apps", "early"), m.name, cpuset.Of(1))
 	c.isOn(t, c.running(t, "ops", "waiting"), m.name, cpuset.Of(0))
-	c.waitsFor(t, "apps", "waiting", guaranteed) // this kind has none
+	c.waitsFor(t, "apps", "waiting", guaranteed) // this kind has no guaranteed pool
 	// The other node is tainted, and of cpu this one has enough.
 	c.make(t, "apps", "fits", nil, "600m")
 	c.make(t, "apps", "late", nil, "600m")
@@ -175,7 +176,7 @@ func getsProfile(t *testing.T, c *cluster, m *machine, server prometheus.Server)
 	c.isOn(t, c.running(t, "apps", "whole"), nodeName, cpuset.Of(3))
 }
 
-// latches are those of the webhook.
+// latches returns the latches of the webhook.
 func (c *cluster) latches(t *testing.T) map[string]string {
 	t.Helper()
 	stored, err := c.CoreV1().ConfigMaps(webhookNamespace).Get(t.Context(), "cpupool-webhook-latches", metav1.GetOptions{})

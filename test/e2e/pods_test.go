@@ -65,7 +65,8 @@ func (c *cluster) make(t *testing.T, namespace, name string, annotations map[str
 	return pod
 }
 
-// milli is what a pod's container requests of a resource, in thousandths of the unit of cpu.
+// milli returns the request of a pod's container for a resource, in thousandths of the unit
+// of cpu.
 func milli(pod *corev1.Pod, name corev1.ResourceName) int64 {
 	q := pod.Spec.Containers[0].Resources.Requests[name]
 	if name == corev1.ResourceCPU {
@@ -97,13 +98,13 @@ func (c *cluster) cpus(t *testing.T, pod *corev1.Pod) cpuset.Set {
 	return set
 }
 
-// dryRun returns what a pod would become.
+// dryRun returns a pod as the API server would create it.
 func (c *cluster) dryRun(ctx context.Context, namespace string, annotations map[string]string, cpus string) (*corev1.Pod, error) {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "dry-run", Annotations: annotations}, Spec: spec(cpus)}
 	return c.CoreV1().Pods(namespace).Create(ctx, pod, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 }
 
-// waitsFor waits until a pod that no node takes is told that it waits for a resource.
+// waitsFor waits until an event reports that a pod waits for a resource.
 func (c *cluster) waitsFor(t *testing.T, namespace, name, resource string) {
 	t.Helper()
 	eventually(t, "pod "+namespace+"/"+name+" waits for "+resource, func(ctx context.Context) error {

@@ -15,8 +15,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// TestPriority: on a node whose shared pool is full the pods of hosted control planes go in the order of their clusters' sizes. HyperShift's
-// objects are real ones, of CustomResourceDefinitions of their shape; nobody but this test makes pods of them.
+// TestPriority checks that the kubelet preempts pods of hosted control planes in the order of their clusters' sizes, on a node with a full
+// shared pool. HyperShift's objects are real ones, of CustomResourceDefinitions of their shape; only this test creates pods of them.
 func TestPriority(t *testing.T) {
 	c := start(t, "8c2n")
 	c.install(t)
@@ -116,7 +116,7 @@ func (p *priorities) left(ctx context.Context) (names []string, err error) {
 // goInOrder: for each pod of the dedicated cluster one of the others goes, the smaller cluster's first, and of each etcd last.
 func (p *priorities) goInOrder(t *testing.T) {
 	order := []string{"small/api", "small/etcd", "large/api", "large/etcd"}
-	// Made in another order than that in which they are to go: neither age nor names decide.
+	// Created in another order than the expected one: neither age nor names decide.
 	p.runs(t, "large", "etcd", "etcd", "hypershift-etcd-l")
 	p.runs(t, "small", "etcd", "etcd", "hypershift-etcd-xs")
 	p.runs(t, "large", "api", "api-critical", "hypershift-l")
@@ -135,7 +135,7 @@ func (p *priorities) goInOrder(t *testing.T) {
 			t.Fatalf("when %s came, %v were left; want %v", name, got, want)
 		}
 	}
-	// Whoever is small waits, and nobody goes for it.
+	// A small pod waits, and no pod ends for it.
 	s := spec("450m")
 	s.PriorityClassName = "hypershift-etcd"
 	if _, err := p.CoreV1().Pods("clusters-small").Create(t.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "late"}, Spec: s}, metav1.CreateOptions{}); err != nil {

@@ -20,12 +20,13 @@ import (
 	"github.com/cpupoold/cpupoold/internal/plugin/overview"
 )
 
-// see: what kubectl's plugin shows of the cluster, whose node has the Deployment of manage and the pods of fill.
+// see checks the output of kubectl's plugin in the cluster, whose node has the Deployment of manage and the pods
+// of fill.
 func see(t *testing.T, c *cluster) {
 	t.Run("nodes", func(t *testing.T) { c.seeNodes(t) })
 	t.Run("describe", func(t *testing.T) {
 		text := c.plugin(t, "describe node "+nodeName)
-		for _, want := range []string{"ready", "ops/monitor-", "apps/whole-2", "enforce"} { // the last one is the daemon's word
+		for _, want := range []string{"ready", "ops/monitor-", "apps/whole-2", "enforce"} { // the daemon reports the last one
 			if !strings.Contains(text, want) {
 				t.Errorf("the description does not tell of %q:\n%s", want, text)
 			}
@@ -35,7 +36,7 @@ func see(t *testing.T, c *cluster) {
 		text := c.plugin(t, "top --owners "+nodeName)
 		for _, want := range []string{"management", "shared", "guaranteed", "apps/whole-2"} {
 			if !strings.Contains(text, want) {
-				t.Errorf("%q is not there:\n%s", want, text)
+				t.Errorf("output lacks %q:\n%s", want, text)
 			}
 		}
 	})
@@ -110,7 +111,7 @@ func (c *cluster) serve(t *testing.T, flags string) (address string) {
 	return strings.TrimSpace(address)
 }
 
-// watch looks at the node in a browser's way while a pod comes and goes.
+// watch follows the node as a browser does while a pod starts and stops.
 func (c *cluster) watch(t *testing.T) {
 	address := c.serve(t, "--node "+nodeName)
 	const name = "seen"
@@ -136,7 +137,7 @@ func (c *cluster) watch(t *testing.T) {
 	eventually(t, "the page shows it no longer", shows(false))
 }
 
-// stateAt is what a page of serve is told.
+// stateAt returns the state that a page of serve gets.
 func stateAt(ctx context.Context, address string) (*inspect.Status, error) {
 	var state struct {
 		Status *inspect.Status `json:"status"`

@@ -99,7 +99,7 @@ func pass(near net.Conn, from io.Reader, far net.Conn) {
 	back.Wait()
 }
 
-// freePort returns a port that nobody has at the moment.
+// freePort returns an unused port.
 func freePort(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
