@@ -1,8 +1,8 @@
-// Package fleet puts three hundred nodes' worth of the code that shows a node to its
-// cluster (internal/node/nodestatus) before a real API server, and counts what they ask for: at
-// their start, at rest, while the API server is away, and when pools change.
+// Package fleet runs the code that shows a node to its cluster (internal/node/nodestatus) three
+// hundred times against a real API server. It counts their requests at the start, when idle,
+// while the API server is away, and when pools change.
 //
-// What runs for each node is what runs in the daemon, with the limits of production.
-// There are no cgroups; what there is to show is made up. docs/explanation/scale.md has the
-// results, and what they make for larger clusters. `make test-fleet` runs it.
+// Each node runs the code of the daemon, with the limits of production. No cgroups are needed,
+// because the test invents the state to show. docs/explanation/scale.md has the results, and
+// their meaning for larger clusters. `make test-fleet` runs it.
 package fleet

@@ -29,7 +29,7 @@ type fleet struct {
 	nodes  []*simulated
 }
 
-// simulated is a node with what runs for it in the daemon.
+// simulated is a node with the daemon's code for it.
 type simulated struct {
 	name   string
 	meter  *meter
@@ -78,8 +78,8 @@ contexts: [{name: c, context: {cluster: c, user: u}}]
 users: [{name: u, user: {token: token-%d}}]
 `
 
-// register makes a Node as a kubelet does, with as much in it as is usual: 50 images
-// are most of it.
+// register makes a Node as a kubelet does, of the usual size: 50 images are the largest
+// part.
 func (f *fleet) register(t *testing.T, name string) {
 	t.Helper()
 	body := fmt.Sprintf(`{"apiVersion":"v1","kind":"Node","metadata":{"name":%q,"labels":{"kubernetes.io/hostname":%q}},
@@ -115,7 +115,7 @@ func (f *fleet) report(t *testing.T, name string) {
 	}
 }
 
-// shown is what a node that is in order shows, with 20 pods that are counted.
+// shown returns the state of a node without problems, with 20 counted pods.
 func shown(i int, shared int64) *nodestatus.State {
 	s := &nodestatus.State{
 		Resources: true,
@@ -204,7 +204,7 @@ func (f *fleet) allWatch(t *testing.T, since time.Time) {
 	})
 }
 
-// held says what the API server holds: watches of Nodes, goroutines, and heap in use.
+// held returns the API server's watches of Nodes, goroutines, and heap in use.
 func (f *fleet) held(t *testing.T) string {
 	t.Helper()
 	var watches, goroutines, heap string
@@ -229,7 +229,7 @@ func (f *fleet) held(t *testing.T) string {
 	return fmt.Sprintf("%s, %s, %s", watches, goroutines, heap)
 }
 
-// TestFleet goes through the life of a cluster. What fails it are counts, never times.
+// TestFleet goes through the life of a cluster. Only counts can fail it, never times.
 func TestFleet(t *testing.T) {
 	f := newFleet(t)
 	before := f.held(t)
@@ -240,13 +240,13 @@ func TestFleet(t *testing.T) {
 	f.allWatch(t, from.at)
 	begin := f.since(t, "start", from)
 
-	// The connection over which patches went is given up after a minute of rest, and
-	// rest is what is measured: there is nothing to wait for but time.
+	// The client closes the connection for patches after an idle minute. The test measures
+	// idle time, so there is no other condition to wait for.
 	time.Sleep(70 * time.Second)
 	from = f.mark(t)
 	time.Sleep(time.Minute)
-	rest := f.since(t, "a minute at rest", from)
-	t.Logf("watches, goroutines and heap in use of the API server: before %s; at rest %s", before, f.held(t))
+	rest := f.since(t, "an idle minute", from)
+	t.Logf("watches, goroutines and heap in use of the API server: before %s; idle %s", before, f.held(t))
 
 	from = f.mark(t)
 	var received []int64
@@ -256,7 +256,7 @@ func TestFleet(t *testing.T) {
 	for _, n := range f.nodes {
 		f.report(t, n.name)
 	}
-	eventually(t, "all nodes have heard", func() error { return f.quiet(received) })
+	eventually(t, "all nodes have received the change", func() error { return f.quiet(received) })
 	reported := f.since(t, "kubelets' status", from)
 
 	from = f.mark(t)
@@ -293,9 +293,9 @@ func TestFleet(t *testing.T) {
 	check(reported, nil, 0)
 	check(change, map[string]float64{"patch nodes/status": 1.5}, 3)
 	if rest.open != nodes || rest.dials != 0 || reported.dials != 0 {
-		t.Errorf("at rest there are %d connections, and %d are made; want %d, and none", rest.open, rest.dials+reported.dials, nodes)
+		t.Errorf("idle: %d connections, %d of them new; want %d, and 0", rest.open, rest.dials+reported.dials, nodes)
 	}
-	// Those that lose it together come back one after the other.
+	// Nodes that lose it at the same time come back one after the other.
 	refused := 0
 	for _, n := range restart.refused {
 		refused += n
@@ -303,14 +303,13 @@ func TestFleet(t *testing.T) {
 	if restart.requests["watch nodes"] > nodes*3/2+refused || len(restart.requests) != 1 {
 		t.Errorf("after the restart: requests %v, %d of them refused; want one watch of each node", restart.requests, refused)
 	}
-	// It is the nodes that are to be spread: a server that has too much to do may answer
-	// many at once.
+	// The nodes must spread their requests: a busy server may answer many at once.
 	if restart.dialPeak > nodes/2 {
 		t.Errorf("%d of %d nodes have asked for a connection within one second; want %d at most", restart.dialPeak, nodes, nodes/2)
 	}
 }
 
-// quiet says that each node has received more than a bookmark since.
+// quiet checks that each node has received more than a bookmark since.
 func (f *fleet) quiet(before []int64) error {
 	for i, n := range f.nodes {
 		if got := n.meter.received.Load() - before[i]; got < 2000 {

@@ -17,8 +17,8 @@ import (
 	"time"
 )
 
-// meter lets a node's connections through to the API server, and counts their bytes:
-// those of TLS are among them, those of TCP and IP are not.
+// meter forwards a node's connections to the API server, and counts their bytes. The
+// bytes of TLS count, the headers of TCP and IP do not.
 type meter struct {
 	listener       net.Listener
 	server         string
@@ -56,7 +56,7 @@ func (m *meter) serve(node net.Conn) {
 	m.mu.Unlock()
 	server, err := net.Dial("tcp", m.server)
 	if err != nil {
-		return // as if nobody listened
+		return // as if no server listened
 	}
 	defer server.Close()
 	m.count(1)
@@ -77,7 +77,8 @@ func (m *meter) count(n int) {
 	m.open += n
 }
 
-// connections are those that are open, and the times at which one was asked for.
+// connections returns the number of open connections, and the times at which clients
+// opened one.
 func (m *meter) connections() (open int, dials []time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -138,11 +139,11 @@ type mark struct {
 	dials          int
 }
 
-// phase is what the nodes have done between two marks.
+// phase holds the nodes' requests between two marks.
 type phase struct {
 	name           string
 	lasted         time.Duration
-	requests       map[string]int // by what they are for, all nodes together
+	requests       map[string]int // by purpose, all nodes together
 	refused        map[int]int    // by code
 	most           int            // requests of one node
 	sent, received int64
@@ -163,7 +164,7 @@ func (f *fleet) mark(t *testing.T) mark {
 	return m
 }
 
-// since is what has happened since a mark.
+// since returns the requests since a mark.
 func (f *fleet) since(t *testing.T, name string, from mark) phase {
 	t.Helper()
 	to := f.mark(t)

@@ -12,8 +12,8 @@ import (
 	"github.com/cpupoold/cpupoold/test/processes"
 )
 
-// patience bounds every wait. It is only used up by what fails.
-const patience = 3 * time.Minute
+// waitTimeout bounds every wait. Only a failure uses it up.
+const waitTimeout = 3 * time.Minute
 
 // audit writes down each request of daemons, and nothing else.
 const audit = `apiVersion: audit.k8s.io/v1
@@ -57,5 +57,5 @@ func write(t *testing.T, file, text string) {
 
 func eventually(t *testing.T, what string, ask func() error) {
 	t.Helper()
-	processes.Eventually(t, patience, what, func(context.Context) error { return ask() })
+	processes.Eventually(t, waitTimeout, what, func(context.Context) error { return ask() })
 }

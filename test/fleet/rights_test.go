@@ -11,8 +11,8 @@ import (
 // right is a role or a binding, with the path that it is posted to.
 type right struct{ path, body string }
 
-// rights are those of a file. The policy is left out: it wants tokens that the kubelet asks for, and
-// there is none.
+// rights returns the rights of a file. It skips the policy, which needs tokens of a kubelet, and no
+// kubelet runs.
 func rights(file string) ([]right, error) {
 	data, err := os.ReadFile(file)
 	if err != nil {

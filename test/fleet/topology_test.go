@@ -25,8 +25,9 @@ import (
 
 const objects = "/apis/topology.node.k8s.io/v1alpha2/noderesourcetopologies"
 
-// TestTopology: the object is what schedulers read, goes with what there is to say, and
-// is missed only once where a cluster has no such objects.
+// TestTopology checks that schedulers can read the object, that it is removed when the
+// node has nothing to show, and that a cluster without such objects is queried only
+// once.
 func TestTopology(t *testing.T) {
 	f := &fleet{server: startServer(t, []string{fmt.Sprintf("token-0,%s,n1,\"system:serviceaccounts,system:serviceaccounts:cpupoold\"\n", daemons)})}
 	for _, file := range []string{"../../deploy/rbac.yaml", "../../deploy/topology/rbac.yaml"} {
@@ -137,7 +138,7 @@ func TestTopology(t *testing.T) {
 func (f *fleet) available(t *testing.T, want string) *v1alpha2.NodeResourceTopology {
 	t.Helper()
 	var is v1alpha2.NodeResourceTopology
-	eventually(t, "the object says "+want, func() error {
+	eventually(t, "the object has "+want, func() error {
 		data, err := f.server.do("GET", objects+"/n1", "", "")
 		if err != nil {
 			return err
