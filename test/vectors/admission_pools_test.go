@@ -96,9 +96,9 @@ func counted(pod *podJSON, name corev1.ResourceName) int64 {
 	return max(peak, running)
 }
 
-// checkClass finds the QoS class by what is done to the pod: a Guaranteed one is
-// warned of, of the others only the containers of a BestEffort one get an
-// annotation without a CPU request.
+// checkClass derives the QoS class from the changes of the pod. A Guaranteed pod gets a
+// warning. Of the others, only the containers of a BestEffort pod get an annotation
+// without a CPU request.
 func checkClass(raw json.RawMessage) error {
 	c, err := decode[struct {
 		Pod    podJSON
@@ -115,7 +115,7 @@ func checkClass(raw json.RawMessage) error {
 		}
 		want = differ.Kubernetes
 	}
-	got, err := classByDeeds(&c.Pod)
+	got, err := classByChanges(&c.Pod)
 	if err != nil {
 		return err
 	}
@@ -125,8 +125,8 @@ func checkClass(raw json.RawMessage) error {
 	return compare("QoS class", got, want)
 }
 
-// classByDeeds asks for a workload type and looks at what becomes of the pod.
-func classByDeeds(pod *podJSON) (string, error) {
+// classByChanges requests a workload type and examines the changed pod.
+func classByChanges(pod *podJSON) (string, error) {
 	s := admission.Settings{Types: map[string]bool{"t": true}}
 	from := admission.Origin{Namespace: map[string]string{s.Names.AllowedKey(): "t"}}
 	asks := pod.DeepCopy()
@@ -193,8 +193,8 @@ func checkValidate(raw json.RawMessage) error {
 	return nil
 }
 
-// withoutStrict takes out of a pod's errors those of annotations that Go's decoder, which is
-// OpenShift's, reads: null, keys in other letters or twice, amounts out of range.
+// withoutStrict removes errors of annotations from a pod's errors if Go's decoder, which
+// OpenShift uses, accepts them: null, keys in other letters or twice, amounts out of range.
 func withoutStrict(pod *podJSON, typ string, errs []error) (rest []error, found bool) {
 	names := workload.Names{}
 	for _, container := range names.AnnotatedContainers(pod.Annotations, "") {
@@ -225,7 +225,7 @@ func checkStatic(raw json.RawMessage) error {
 	case c.Variant != "":
 		return fmt.Errorf(givenUp+": %w", errDeviation)
 	case c.PinningFile != nil && !*c.PinningFile:
-		return fmt.Errorf("there is no file that switches this on: who rewrites a manifest wants it rewritten: %w", errDeviation)
+		return fmt.Errorf("no file enables this: rewriting a manifest is an explicit request: %w", errDeviation)
 	}
 	s := settings(&c.Pod, true, false)
 	if managed := c.Expect.Managed; managed != nil && !*managed {
@@ -264,14 +264,14 @@ func (c *admitCase) staticDeviation(err error) error {
 	return err
 }
 
-// losesClass says that the pod is not rewritten because its QoS class would change.
+// losesClass reports whether the pod is not rewritten because its QoS class would
+// change.
 func (c *admitCase) losesClass() bool {
 	_, warnings, err := settings(&c.Pod, true, false).Mutate(&c.Pod, admission.Origin{Manifest: true})
 	return err == nil && len(warnings) == 1 && warnings[0].Reason == admission.ClassWouldChange && c.Expect.Warning == nil
 }
 
-// forgetForeign takes out of what is expected the resources that the pod gives containers
-// that it does not have.
+// forgetForeign removes the expected resources of containers that the pod does not have.
 func (c *admitCase) forgetForeign() bool {
 	has, found := resourcesOf(&c.Pod), false
 	for _, name := range (workload.Names{}).AnnotatedContainers(c.Pod.Annotations, "") {
@@ -283,7 +283,7 @@ func (c *admitCase) forgetForeign() bool {
 	return found
 }
 
-// malformedTarget says that the pod asks for a type in other words than any pod has to.
+// malformedTarget reports whether the pod requests a type in an invalid form.
 func malformedTarget(pod *podJSON) bool {
 	_, _, wrong := workload.Names{}.Target(pod.Annotations)
 	return wrong != nil

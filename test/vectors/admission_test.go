@@ -14,8 +14,8 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/workload"
 )
 
-// podJSON is a pod as the files have it: restartPolicy of a container and all
-// quantities are those of the API.
+// podJSON is a pod in the form of the files: restartPolicy of a container and all
+// quantities have the types of the API.
 type podJSON = corev1.Pod
 
 // admitCase is a pod that is made. OpenShift's switch is a flag of the cluster;
@@ -51,7 +51,7 @@ type admitCase struct {
 
 type resourcesJSON struct{ Requests, Limits map[string]string }
 
-// infrastructure says whether OpenShift's cluster does workload partitioning, and
+// infrastructure reports whether OpenShift's cluster does workload partitioning. It is
 // false for a cluster without a usable Infrastructure object.
 func (c *admitCase) infrastructure() (on, usable bool) {
 	if len(c.Infrastructure) == 0 {
@@ -107,7 +107,7 @@ func checkAdmit(raw json.RawMessage) error {
 	if c.Namespace != nil {
 		from.Namespace = c.Namespace.Annotations
 	}
-	// OpenShift drops an annotation silently where the type is off; we must do the same, and say so.
+	// OpenShift drops an annotation silently where the type is off; we must do the same, and warn.
 	silent := asks && !on && c.Expect.Warning == nil && c.Expect.Error == nil
 	if silent {
 		c.Expect.Warning = &struct{ Code string }{string(admission.TypeOff)}
@@ -130,8 +130,9 @@ func checkAdmit(raw json.RawMessage) error {
 	return err
 }
 
-// undefaulted says that a container has a limit and no request of its own, or one
-// of 0: OpenShift's helper and its unit tests read both differently from Kubernetes.
+// undefaulted reports whether a container has a limit and no request of its own, or a
+// request of 0. OpenShift's helper and its unit tests read both differently from
+// Kubernetes.
 func undefaulted(pod *podJSON) bool {
 	return slices.ContainsFunc(slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers), func(c corev1.Container) bool {
 		for name, limit := range c.Resources.Limits {
@@ -206,7 +207,7 @@ func checkWarning(pod *podJSON, warnings []admission.Warning, want string) error
 // notAllowed is the code of a type that the pod's namespace does not allow.
 const notAllowed = "namespace_does_not_allow_type"
 
-// refusalWords are what a refusal with a code says, in one of the ways.
+// refusalWords returns the possible words of a refusal with a code.
 func refusalWords() map[string][]string {
 	return map[string][]string{
 		"multiple_target_annotations":        {"there is another one"},

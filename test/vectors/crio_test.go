@@ -24,7 +24,7 @@ type crioResources struct {
 	CPUs   string `json:"cpuset"`
 }
 
-// crioValues are those of an OCI spec; 0 and "" are not set.
+// crioValues are the values of an OCI spec; 0 and "" are not set.
 type crioValues struct {
 	Shares, Quota, Period int64
 	CPUs                  string `json:"cpuset"`
@@ -83,9 +83,9 @@ func checkApply(raw json.RawMessage) error {
 	return c.compare(pools.Build(in), in, all)
 }
 
-// compare compares the container's values. A deviation is one only where the container runs
-// in the pool that we say: that of its type whatever its values are, and the shared one if
-// what it asks for does not count.
+// compare compares the container's values. A deviation counts only if the container runs in
+// the expected pool: the pool of its type whatever its values are, or the shared pool if
+// its request does not count.
 func (c *crioCase) compare(plan pools.Plan, in pools.Input, all cpuset.Set) error {
 	at := plan.Pods[0].Containers[0]
 	for _, p := range plan.Problems {
@@ -105,7 +105,7 @@ func (c *crioCase) compare(plan pools.Plan, in pools.Input, all cpuset.Set) erro
 		}
 	}
 	if c.Expect.Error != nil {
-		return errors.New("CRI-O refuses it, and nothing is said here")
+		return errors.New("CRI-O refuses it, and the plan has no problem")
 	}
 	got := c.From
 	got.Shares = cmp.Or(int64(at.Shares), got.Shares)
@@ -118,8 +118,8 @@ func (c *crioCase) compare(plan pools.Plan, in pools.Input, all cpuset.Set) erro
 	return compare("the container's values", got, c.Expect)
 }
 
-// checkTable has CRI-O's file with one table imported: what CRI-O refuses is refused, and
-// nothing else.
+// checkTable imports one table into CRI-O's file, and checks that exactly the tables that
+// CRI-O refuses are refused.
 func checkTable(raw json.RawMessage) error {
 	c, err := decode[struct {
 		Workload map[string]any

@@ -87,7 +87,7 @@ var waitingKinds = []waiting{
 	},
 	{
 		[]string{"pod_level_topology_hints", "pod_topology_hints", "topology_hints"},
-		"what the kubelet's CPU manager tells its topology manager: we place CPUs after it has placed devices and memory, and follow its choice",
+		"the hints of the kubelet's CPU manager to its topology manager: we place CPUs after it has placed devices and memory, and follow its choice",
 	},
 	{
 		[]string{"allocate_pod_level", "validate_pod_scope"},
@@ -98,7 +98,7 @@ var waitingKinds = []waiting{
 			"allocatable_cpus", "checkpoint_restore", "checkpoint_store_reload", "manager_new", "operation_sequence", "policy_remove",
 			"policy_start", "reconcile", "restart_restore",
 		},
-		"the state of the kubelet's CPU manager and its file: ours is computed from what runs, in each pass",
+		"the state of the kubelet's CPU manager and its file: ours is computed from the running containers, in each pass",
 	},
 	{
 		[]string{"policy_sequence"},
@@ -106,7 +106,7 @@ var waitingKinds = []waiting{
 	},
 	{
 		[]string{"pod_guaranteed_cpus"},
-		"what pkg/pools reserves for a pod is not exported",
+		"the reservation of pkg/pools for a pod is not exported",
 	},
 	{
 		[]string{"managed_node", "mixed_cpus"},
@@ -184,7 +184,7 @@ var deviations = []deviation{
 	{"static derived: pre-set resource annotation of a container that is not mutated survives", staticSame},
 	{"manifest: resources of a container that is not there", staticForeign},
 	{"manifest: request of no memory", staticClass},
-	{"static derived: pinning file absent, nothing happens", "there is no file that switches this on: who rewrites a manifest wants it rewritten"},
+	{"static derived: pinning file absent, nothing happens", "no file enables this: rewriting a manifest is an explicit request"},
 	{"no management pool any more", withdrawn},
 	{"node resources: no isolated CPUs", noneIsNone},
 	{"static old management 1", givenUp},
@@ -207,22 +207,22 @@ const (
 
 	tableNames  = "a workload's annotations have the names that the configuration's domain gives them"
 	tableValues = "there are no values but a container's own: the webhook writes them, for every container"
-	targetSays  = "the annotation of the pod says what it has to say, or does not count"
+	targetSays  = "the annotation of the pod has the required form, or does not count"
 	saidOnly    = "a bad annotation is reported, and the container runs in its pool: it cannot get CPUs that are not the pool's by it"
-	podsAreMade = "the webhook is asked about pods that are made, and nothing else"
-	offIsSaid   = "what is switched off is said in the warning"
+	podsAreMade = "the webhook reviews only created pods"
+	offIsSaid   = "the warning names the disabled feature"
 	outOfDate   = "OpenShift does otherwise today"
 	staticLacks = "static pods may lack CPU or memory requests, as others may"
-	staticSame  = "containers without CPU requests get what those of other pods get"
+	staticSame  = "containers without CPU requests are treated as in other pods"
 	givenUp     = "a form of annotations that OpenShift has given up"
 	withdrawn   = "a pool that is gone takes its resource with it; OpenShift's kubelet leaves it"
-	noneIsNone  = "a pool that the node does not have is no resource, instead of an empty one"
+	noneIsNone  = "a missing pool has no resource, instead of an empty one"
 	// staticForeign and staticClass: OpenShift's kubelet leaves both as they are.
 	staticForeign = "resources of containers that the pod does not have are removed"
 	staticClass   = "a static pod keeps its QoS class, as others do"
 	asWritten     = "an annotation of resources is read as the webhook writes it, in letters and range"
 	whereAllowed  = "the annotation may be only where the namespace allows it"
-	staticWords   = "the annotation of a static pod says what that of any pod has to say"
+	staticWords   = "the annotation of a static pod needs the form of any pod's"
 	asKubernetes  = "requests count as the API server and the kubelet read them"
 )
 
@@ -239,7 +239,7 @@ func decode[T any](raw json.RawMessage) (T, error) {
 	return c, nil
 }
 
-// compare is nil when got is what the case expects.
+// compare returns nil if got is the expected value.
 func compare(what string, got, want any) error {
 	if diff := cmp.Diff(want, got); diff != "" {
 		return fmt.Errorf("%s (-want +got):\n%s", what, diff)

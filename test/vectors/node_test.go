@@ -11,7 +11,7 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/workload"
 )
 
-// nodeCase is what a node has, and what it is to advertise.
+// nodeCase holds the CPUs of a node, and the resources that it must advertise.
 type nodeCase struct {
 	MachineCPUs       int    `json:"machine_cpus"`
 	PinningFileExists bool   `json:"pinning_file_exists"`
@@ -52,7 +52,7 @@ func checkNodeCapacity(raw json.RawMessage) error {
 	return compare("node capacity", got, c.Expect)
 }
 
-// checkNodeResources: those of the shared and the guaranteed pool.
+// checkNodeResources checks the resources of the shared and the guaranteed pool.
 func checkNodeResources(raw json.RawMessage) error {
 	c, err := decode[nodeCase](raw)
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
 
-// pinningErrors are those that a case's code stands for.
+// pinningErrors maps a case's code to its error.
 var pinningErrors = map[string]error{
 	"bad_json":                  migrate.ErrSyntax,
 	"not_an_object":             migrate.ErrNotObject,
@@ -84,7 +84,7 @@ func checkStrictParse(raw json.RawMessage) error {
 	return compare("types", got, c.Expect.Types)
 }
 
-// imported is what is made of one file.
+// imported returns the result of importing one file.
 func imported(name string, data []byte) (migrate.Result, error) {
 	return migrate.Import([]migrate.File{{Name: name, Data: data}}, migrate.Options{Namespaces: []string{"ns"}})
 }
@@ -139,7 +139,7 @@ func checkPinningEnabled(raw json.RawMessage) error {
 	return compare("enabled", len(result.Config.Pools.Partitions) == 1, c.Expect)
 }
 
-// checkMixedFile: a file that the kubelet does not take switches nothing on.
+// checkMixedFile checks that a file that the kubelet rejects has no effect.
 func checkMixedFile(raw json.RawMessage) error {
 	c, err := decode[struct {
 		File struct {
@@ -175,8 +175,8 @@ type crioTable struct {
 	}
 }
 
-// checkRender holds what is made of a profile, by way of a configuration, against what
-// the operator makes of it. Before there is a profile the management pool has all CPUs.
+// checkRender compares the configuration of a profile with the operator's result.
+// Before a profile exists, the management pool has all CPUs.
 func checkRender(raw json.RawMessage) error {
 	c, err := decode[struct {
 		Reserved, Isolated string

@@ -138,7 +138,7 @@ func (c podCase) expected(container string) (cpuset.Set, bool) {
 	return set, ok
 }
 
-// podState is what there is for the next container of a pod.
+// podState is the state before the next container of a pod.
 type podState struct {
 	topology   *topology.Topology
 	options    allocate.Options
@@ -162,15 +162,14 @@ func (c podCase) start(m machines) (podState, error) {
 		reserved = *c.Reserved
 	}
 	if reserved.Len() != c.NumReserved {
-		return podState{}, errors.New("case reserves another number of CPUs than it says")
+		return podState{}, errors.New("number of reserved CPUs differs from the case's number")
 	}
 	free := c.State.Default.Difference(reserved).Intersection(t.Online)
 	return podState{topology: t, options: options, hint: cpuset.Of(c.Hint...), free: free}, nil
 }
 
-// lowest are the n CPUs that the kubelet reserves on an idle machine when it is
-// not told which: core by core, without regard to whole nodes, which no case
-// reserves.
+// lowest returns the n CPUs that the kubelet reserves by default on an idle machine:
+// core by core, without regard to whole nodes, which no case reserves.
 func lowest(table choice.Table, n int) cpuset.Set {
 	rows := slices.Clone(table)
 	slices.SortFunc(rows, func(a, b [5]int) int {

@@ -110,7 +110,7 @@ func runCase(t *testing.T, kinds map[string]kind, raw json.RawMessage, own bool)
 		case err != nil:
 			t.Error(err)
 		case listed:
-			t.Errorf("%q does not deviate any more; take it out of MAP.md", h.Name)
+			t.Errorf("%q deviates no longer; remove it from MAP.md", h.Name)
 		}
 	})
 }

@@ -77,7 +77,7 @@ func checkMilliToQuota(raw json.RawMessage) error {
 	return compare("MilliCPUToQuota", cgroup.MilliCPUToQuota(c.Milli, c.Period), c.Expect)
 }
 
-// weights is what becomes of a request in a container and in its pod's slice.
+// weights holds the results of a request in a container and in its pod's slice.
 type weights struct {
 	Shares    uint64 `json:"shares"`
 	Quadratic uint64 `json:"weight_quadratic"`

@@ -8,9 +8,9 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/topology"
 )
 
-// Counts is what a choice costs.
+// Counts holds the costs of a choice.
 type Counts struct {
-	// Nodes, Packages and L3s are those that it touches.
+	// Nodes, Packages and L3s are the numbers that it touches.
 	Nodes, Packages, L3s int
 	// Split are the physical cores of which it has a part, but not all.
 	Split int
@@ -21,7 +21,7 @@ type Counts struct {
 	Uneven int
 }
 
-// Count counts what a choice touches.
+// Count counts the cores, nodes, packages and caches of a choice.
 func Count(t *topology.Topology, cpus cpuset.Set) Counts {
 	var c Counts
 	for _, core := range t.Cores {
@@ -93,9 +93,9 @@ func criteria(o allocate.Options, ours, theirs Counts) []criterion {
 	}
 }
 
-// Worse says in what ours is worse than theirs for a request with these options;
-// empty when in nothing. It is a fair trade when ours is better in something that
-// counts more than any of them.
+// Worse returns the criteria in which ours is worse than theirs for a request with
+// these options. It is a fair trade when ours is better in a criterion that is more
+// important than any of them.
 func Worse(o allocate.Options, ours, theirs Counts) (worse []string, trade bool) {
 	better := false
 	for _, c := range criteria(o, ours, theirs) {

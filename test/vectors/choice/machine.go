@@ -1,6 +1,6 @@
-// Package choice compares two choices of CPUs for the same request: ours with that
-// of the kubelet's static CPU manager policy. test/vectors holds recorded choices
-// against it, and bench/kubelet the kubelet's own code.
+// Package choice compares two choices of CPUs for the same request: ours with the
+// choice of the kubelet's static CPU manager policy. test/vectors compares recorded
+// choices, and bench/kubelet the kubelet's own code.
 package choice
 
 import (
@@ -24,11 +24,11 @@ const (
 	Cache
 )
 
-// Topology builds what topology.Read would have read on the machine. Cores and
-// caches do not reach beyond a socket, though some tables repeat their numbers in
-// each. A table with one cache number for several sockets or nodes does not know
-// its caches. Distances are those of a common machine: 10 within a node, 12 within
-// a socket, 21 beyond.
+// Topology builds the value that topology.Read would have read on the machine. Cores
+// and caches do not reach beyond a socket, though some tables repeat their numbers in
+// each. A table with one cache number for several sockets or nodes does not know its
+// caches. Distances have common values: 10 within a node, 12 within a socket, 21
+// beyond.
 func (table Table) Topology() (*topology.Topology, error) {
 	t := &topology.Topology{}
 	cpus := slices.Clone(table)

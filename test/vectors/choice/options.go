@@ -7,7 +7,7 @@ import (
 )
 
 // Options reads the kubelet's cpuManagerPolicyOptions, whose names and values ours
-// share. strict-cpu-reservation says who shares what and changes no choice.
+// share. strict-cpu-reservation concerns the shared pool and changes no choice.
 func Options(values map[string]string) (allocate.Options, error) {
 	var o allocate.Options
 	for name, value := range values {

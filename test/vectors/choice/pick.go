@@ -20,10 +20,10 @@ type Pick struct {
 // parts of cores.
 var ErrFragments = errors.New("the kubelet splits cores under full-pcpus-only; we refuse")
 
-// ErrNotFree is wrapped when the kubelet gives away CPUs that are not free: it
-// takes a core for a whole one when it has as many free CPUs as cores have on the
-// average, and then all its CPUs. That happens on hybrid machines.
-var ErrNotFree = errors.New("the kubelet takes what is not free")
+// ErrNotFree is wrapped when the kubelet allocates CPUs that are not free. It treats a
+// core as whole if its number of free CPUs is the average of all cores, and then takes
+// all its CPUs. That happens on hybrid machines.
+var ErrNotFree = errors.New("the kubelet takes CPUs that are not free")
 
 // ErrTrade is wrapped when ours is worse in something, and better in something
 // that counts more.
