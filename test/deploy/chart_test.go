@@ -74,7 +74,7 @@ func render(t *testing.T, values string) manifests {
 	return parse(t, []byte(text))
 }
 
-// TestChart: what people read first and what helm installs are the same.
+// TestChart checks that the plain manifests and the chart's objects are the same.
 func TestChart(t *testing.T) {
 	for _, c := range []struct {
 		name, values string
@@ -109,7 +109,8 @@ func TestChart(t *testing.T) {
 	}
 }
 
-// TestChartEviction: the rights to evict pods come with the key that switches it on.
+// TestChartEviction checks that the rights to evict pods come with the key that enables
+// eviction.
 func TestChartEviction(t *testing.T) {
 	rights := files(t, "webhook/eviction/eviction.yaml")
 	for eviction, want := range map[string]bool{"'off'": false, "dryRun": true, "'on'": true} {
@@ -122,8 +123,8 @@ func TestChartEviction(t *testing.T) {
 	}
 }
 
-// TestChartHostedPriority: classes and rights come with the key that switches it on; other
-// sizes have other classes, those that the webhook would print.
+// TestChartHostedPriority checks that classes and rights come with the key that enables
+// the feature, and that other sizes have the classes that the webhook would print.
 func TestChartHostedPriority(t *testing.T) {
 	classes, rights := files(t, "webhook/hosted-priority/classes.yaml"), files(t, "webhook/hosted-priority/rights.yaml")
 	if len(classes) != 14 || len(rights) != 7 {
@@ -170,11 +171,12 @@ func TestChartHostedPriority(t *testing.T) {
 		t.Errorf("classes %v; want %v", got, want)
 	}
 	if n := len(of[*schedulingv1.PriorityClass](render(t, other+", priorityClasses: false}"))); n > 0 {
-		t.Errorf("there are %d classes that are not to be made", n)
+		t.Errorf("%d classes are created; want none", n)
 	}
 }
 
-// TestChartTopology: the right to write NodeResourceTopologies is there where it is used.
+// TestChartTopology checks that the right to write NodeResourceTopologies exists exactly
+// where it is used.
 func TestChartTopology(t *testing.T) {
 	right := files(t, "topology/rbac.yaml")
 	if len(right) != 4 {
@@ -199,7 +201,8 @@ func TestChartTopology(t *testing.T) {
 	}
 }
 
-// TestChartPackage: a package has the plain manifests in it, which a checkout has beside it.
+// TestChartPackage checks that a package contains the plain manifests, which a checkout has
+// next to it.
 func TestChartPackage(t *testing.T) {
 	file, err := chartutil.Save(loadChart(t), t.TempDir())
 	if err != nil {
@@ -282,13 +285,13 @@ func TestChartProfiles(t *testing.T) {
 	}
 }
 
-// TestChartRights: a role is bound where a configuration needs it.
+// TestChartRights checks that a role is bound if a configuration needs it.
 func TestChartRights(t *testing.T) {
 	for values, want := range map[string][]string{
 		"":                                     {"events", "node-status", "taints"},
 		"config: {node: {events: false}}":      {"node-status", "taints"},
 		"config: {node: {startupTaint: none}}": {"events", "node-status"},
-		"config: {node: {startupTaint: none}, depletion: {action: warn}}": {"events", "node-status", "taints"}, // to remove what an earlier one has put
+		"config: {node: {startupTaint: none}, depletion: {action: warn}}": {"events", "node-status", "taints"}, // to remove the objects of an earlier configuration
 		"config: {node: {resources: false, condition: false}}":            {"events", "node-status", "taints"}, // to withdraw them
 		"config: {node: {enabled: false}}":                                {},
 		"config: {namespacePermission: annotation}":                       {"events", "namespaces", "node-status", "taints"},
@@ -316,7 +319,7 @@ func TestChartStartupTaint(t *testing.T) {
 	}
 }
 
-// TestChartDomain: what is asked for under another name is held to the same rules.
+// TestChartDomain checks that annotations of another domain follow the same rules.
 func TestChartDomain(t *testing.T) {
 	const values = `
 config: {annotationDomain: cpu.example.com}
@@ -354,7 +357,7 @@ func TestChartWebhook(t *testing.T) {
 	for _, r := range of[*rbacv1.Role](all) {
 		for _, rule := range r.Rules {
 			if slices.Contains(rule.Resources, "secrets") {
-				t.Error("with certificates of somebody else's it may read Secrets")
+				t.Error("with external certificates it may read Secrets")
 			}
 		}
 	}

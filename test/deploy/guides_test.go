@@ -68,8 +68,8 @@ func blocks(text string) []string {
 	return all
 }
 
-// TestGuidesConfigurations: the daemon accepts every configuration of the guides, and
-// helm the values.
+// TestGuidesConfigurations checks that the daemon accepts every configuration of the
+// guides, and helm the values.
 func TestGuidesConfigurations(t *testing.T) {
 	configs, values := 0, 0
 	for file, text := range pages(t) {
@@ -105,7 +105,8 @@ func TestGuidesFiles(t *testing.T) {
 	}
 }
 
-// TestGuidesCommands: the programs know the commands and flags that are written there.
+// TestGuidesCommands checks that the programs have the commands and flags of the
+// guides.
 func TestGuidesCommands(t *testing.T) {
 	dir := t.TempDir()
 	if out, err := exec.CommandContext(t.Context(), "go", "-C", "../..", "build", "-o", dir, "./cmd/kubectl-cpupool", "./cmd/cpupoold").CombinedOutput(); err != nil {
@@ -144,8 +145,8 @@ func TestGuidesCommands(t *testing.T) {
 	}
 }
 
-// TestGuidesWorkloads: what the guide tells authors to write is what lint accepts and
-// mutate honours.
+// TestGuidesWorkloads checks that lint accepts the annotations of the guide for
+// authors, and that mutate applies them.
 func TestGuidesWorkloads(t *testing.T) {
 	const guide = docs + "how-to/write-workloads.md"
 	dir := t.TempDir()

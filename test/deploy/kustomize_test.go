@@ -43,8 +43,8 @@ func TestKustomize(t *testing.T) {
 
 const examples = "../../examples/kustomize/"
 
-// TestKustomizeCluster: the overlay changes image, configuration and namespaces, and
-// nothing else.
+// TestKustomizeCluster checks that the overlay changes image, configuration and
+// namespaces, and nothing else.
 func TestKustomizeCluster(t *testing.T) {
 	got := build(t, examples+"cluster")
 	configurations(t, got)
@@ -55,7 +55,7 @@ func TestKustomizeCluster(t *testing.T) {
 	const key = "ConfigMap cpupoold cpupoold"
 	wanted := want[key].(*corev1.ConfigMap)
 	if wanted.Data["config.yaml"] == got[key].(*corev1.ConfigMap).Data["config.yaml"] {
-		t.Error("the configuration is that of the base")
+		t.Error("the configuration equals the base; want a change")
 	}
 	wanted.Data = got[key].(*corev1.ConfigMap).Data
 	for _, w := range of[*admissionregistrationv1.MutatingWebhookConfiguration](want)[0].Webhooks {
@@ -65,8 +65,8 @@ func TestKustomizeCluster(t *testing.T) {
 	same(t, want, got)
 }
 
-// TestKustomizeProfiles: one DaemonSet with a configuration for each kind of node, and
-// all else once.
+// TestKustomizeProfiles checks that each kind of node has one DaemonSet with its
+// configuration, and that all other objects exist once.
 func TestKustomizeProfiles(t *testing.T) {
 	got := build(t, examples+"profiles")
 	sets := of[*appsv1.DaemonSet](got)
@@ -92,8 +92,8 @@ func TestKustomizeProfiles(t *testing.T) {
 	same(t, want, got)
 }
 
-// TestKustomizeProfilesUninstall: each node is restored with the configuration of its
-// daemon.
+// TestKustomizeProfilesUninstall checks that each node is restored with the
+// configuration of its daemon.
 func TestKustomizeProfilesUninstall(t *testing.T) {
 	daemons, all := build(t, examples+"profiles"), build(t, examples+"profiles-uninstall")
 	sets := of[*appsv1.DaemonSet](all)

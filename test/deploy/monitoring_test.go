@@ -11,8 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 )
 
-// TestChartMonitoring: labels and namespaces are those of the values, and what is selected
-// is what it was.
+// TestChartMonitoring checks that labels and namespaces come from the values, and that the
+// monitors select the same pods as before.
 func TestChartMonitoring(t *testing.T) {
 	const where = "{enabled: true, labels: {release: prometheus}, namespace: observed}"
 	rules := of[*monitoringv1.PrometheusRule](files(t, "monitoring/prometheusrule.yaml"))[0]
@@ -40,7 +40,7 @@ func TestChartMonitoring(t *testing.T) {
 			chosen(m.ObjectMeta, m.Spec.NamespaceSelector)
 		}
 		if selected != 2 {
-			t.Errorf("%s: %d monitors; want that of the daemon and that of the webhook", key, selected)
+			t.Errorf("%s: %d monitors; want the daemon's and the webhook's", key, selected)
 		}
 		got := of[*monitoringv1.PrometheusRule](all)
 		if len(got) != 1 {
@@ -53,8 +53,8 @@ func TestChartMonitoring(t *testing.T) {
 	}
 }
 
-// TestMonitors: they select the pods of the manifests, and no port but those, and the one
-// that the proxy of docs/how-to/install.md has.
+// TestMonitors checks that the monitors select the pods of the manifests, only their
+// ports, and the port of the proxy in docs/how-to/install.md.
 func TestMonitors(t *testing.T) {
 	all := files(t, "daemonset.yaml", "webhook/webhook.yaml", "monitoring/podmonitor.yaml", "monitoring/servicemonitor.yaml",
 		"monitoring/webhook/podmonitor.yaml", "monitoring/webhook/servicemonitor.yaml")

@@ -24,8 +24,8 @@ import (
 	"github.com/cpupoold/cpupoold/internal/config"
 )
 
-// TestMain has helm's loader say nothing of the chart's symbolic links, and the scheme
-// know the kinds of the Prometheus operator.
+// TestMain silences the warnings of helm's loader about the chart's symbolic links, and
+// adds the kinds of the Prometheus operator to the scheme.
 func TestMain(m *testing.M) {
 	if err := monitoringv1.AddToScheme(scheme.Scheme); err != nil {
 		panic(err)

@@ -15,8 +15,8 @@ import (
 	"k8s.io/pod-security-admission/policy"
 )
 
-// TestRestore: the pod that restores a node has what the daemon's has, and nothing else;
-// it is no pod of the daemon's.
+// TestRestore checks that the pod that restores a node has the rights and mounts of the
+// daemon's pod, and nothing else. Its labels differ from the daemon's.
 func TestRestore(t *testing.T) {
 	all := files(t, "daemonset.yaml", "config.yaml", "uninstall/restore.yaml")
 	configurations(t, all)
@@ -67,7 +67,8 @@ func TestReadOnlyEtc(t *testing.T) {
 	}
 }
 
-// TestPods: their namespaces let the pods run, and they have no more than they need.
+// TestPods checks that their namespaces let the pods run, and that the pods have only
+// the rights that they need.
 func TestPods(t *testing.T) {
 	all := files(t, "daemonset.yaml", "webhook/webhook.yaml")
 	evaluator, err := policy.NewEvaluator(policy.DefaultChecks(), nil)
@@ -102,7 +103,8 @@ func TestPods(t *testing.T) {
 	}
 }
 
-// TestNetworkPolicy: it is for the webhook's pods, and for all ports that others use.
+// TestNetworkPolicy checks that the policy selects the webhook's pods, and allows all
+// ports that others use.
 func TestNetworkPolicy(t *testing.T) {
 	all := files(t, "webhook/webhook.yaml", "webhook/networkpolicy.yaml")
 	template := of[*appsv1.Deployment](all)[0].Spec.Template
@@ -122,7 +124,7 @@ func TestNetworkPolicy(t *testing.T) {
 	}
 	for _, port := range template.Spec.Containers[0].Ports {
 		if !open[port.Name] {
-			t.Errorf("nobody may use port %s", port.Name)
+			t.Errorf("port %s is closed; want it open", port.Name)
 		}
 		delete(open, port.Name)
 	}

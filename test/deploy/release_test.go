@@ -299,7 +299,7 @@ func TestReleaseMoves(t *testing.T) {
 	}
 	c.uninstall("cpupoold")
 	if c.namespace("cpupoold") == nil || c.namespace("cpupool-webhook") != nil {
-		t.Error("uninstall deleted the namespace of the release, or kept that of the webhook")
+		t.Error("uninstall deleted the namespace of the release, or kept the webhook's namespace")
 	}
 }
 
@@ -360,7 +360,7 @@ func (c *cluster) checkTestPod(pod *corev1.Pod) {
 		c.t.Errorf("arguments (-want +got):\n%s", d)
 	}
 	if spec.Containers[0].Image != c.daemons().Spec.Template.Spec.Containers[0].Image || len(spec.ImagePullSecrets) != 1 {
-		c.t.Errorf("image %s, pull secrets %v; want those of the daemon", spec.Containers[0].Image, spec.ImagePullSecrets)
+		c.t.Errorf("image %s, pull secrets %v; want the daemon's", spec.Containers[0].Image, spec.ImagePullSecrets)
 	}
 	evaluator, err := policy.NewEvaluator(policy.DefaultChecks(), nil)
 	if err != nil {

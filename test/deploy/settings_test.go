@@ -71,7 +71,7 @@ func TestChartSettings(t *testing.T) {
 	}
 	set := map[string]string{"cpu": "50m", "memory": "64Mi", "limit": "64Mi"}
 	check("webhook", changed(webhook), &of[*appsv1.Deployment](all)[0].Spec.Template, set)
-	check("daemon beside the webhook", daemon, &daemonSet(t, all, "cpupoold").Spec.Template, map[string]string{"cpu": "20m", "memory": "32Mi", "limit": "128Mi"})
+	check("daemon with the webhook", daemon, &daemonSet(t, all, "cpupoold").Spec.Template, map[string]string{"cpu": "20m", "memory": "32Mi", "limit": "128Mi"})
 
 	set["memory"] = "32Mi"
 	all = render(t, settings[1:])

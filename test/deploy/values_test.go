@@ -76,7 +76,8 @@ func TestChartRefuses(t *testing.T) {
 	}
 }
 
-// TestSchemaKnowsConfiguration: helm refuses the keys that the daemon refuses.
+// TestSchemaKnowsConfiguration checks that helm refuses the keys that the daemon
+// refuses.
 func TestSchemaKnowsConfiguration(t *testing.T) {
 	data, err := os.ReadFile(chartDir + "/values.schema.json")
 	if err != nil {
@@ -103,8 +104,8 @@ func TestSchemaKnowsConfiguration(t *testing.T) {
 	}
 }
 
-// TestSchemaKnowsWebhook: helm refuses the keys that the webhook refuses. Without one
-// that answers no pod is made, so it is not left to the webhook.
+// TestSchemaKnowsWebhook checks that helm refuses the keys that the webhook refuses. A
+// webhook that does not start blocks all pods, so helm must check before.
 func TestSchemaKnowsWebhook(t *testing.T) {
 	data, err := os.ReadFile(chartDir + "/values.schema.json")
 	if err != nil {
