@@ -140,7 +140,7 @@ func TestArchitectureLeadsToFiles(t *testing.T) {
 		}
 		for _, p := range packages {
 			if len(used) > 0 && !used[p] {
-				t.Errorf("%s: %s has none of the files", c[0], p)
+				t.Errorf("%s: %s lacks all of the files", c[0], p)
 			}
 		}
 	}
