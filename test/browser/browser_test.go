@@ -30,8 +30,8 @@ import (
 
 var shots = flag.String("shots", "", "write screenshots into this directory; look at them")
 
-// patience is for a page on a busy machine.
-const patience = 2 * time.Minute
+// pageTimeout is the timeout of a page on a busy machine.
+const pageTimeout = 2 * time.Minute
 
 // page is a page in a browser.
 type page struct {
@@ -43,7 +43,7 @@ type page struct {
 	explain atomic.Pointer[viewer.Explainer] // nil: none
 
 	mu    sync.Mutex
-	wrong []string // what the browser complained about
+	wrong []string // the browser's complaints
 }
 
 // status is one of the viewer's samples.
@@ -88,7 +88,7 @@ func openNodes(t *testing.T, nodes viewer.Nodes, width, height int64) *page {
 	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.NoSandbox, chromedp.Flag("hide-scrollbars", true)) // root has no sandbox
 	ctx, stop := chromedp.NewExecAllocator(t.Context(), options...)
 	t.Cleanup(stop)
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, pageTimeout)
 	t.Cleanup(cancel)
 	ctx, quit := chromedp.NewContext(ctx)
 	t.Cleanup(quit)
@@ -98,7 +98,7 @@ func openNodes(t *testing.T, nodes viewer.Nodes, width, height int64) *page {
 		t.Fatal(err)
 	}
 	p.host = h.URL
-	chromedp.ListenTarget(ctx, func(e any) { p.hear(e, origin.Host) })
+	chromedp.ListenTarget(ctx, func(e any) { p.note(e, origin.Host) })
 	p.do(network.Enable(), log.Enable(), runtime.Enable(), emulation.SetDeviceMetricsOverride(width, height, 1, false),
 		chromedp.Navigate(h.URL), chromedp.WaitVisible("#machine svg"))
 	t.Cleanup(func() {
@@ -111,8 +111,8 @@ func openNodes(t *testing.T, nodes viewer.Nodes, width, height int64) *page {
 	return p
 }
 
-// hear notes what a page must not do: ask anybody else, and fail.
-func (p *page) hear(e any, host string) {
+// note records requests to other servers and errors, which a page must not cause.
+func (p *page) note(e any, host string) {
 	wrong := ""
 	switch e := e.(type) {
 	case *network.EventRequestWillBeSent:
@@ -140,14 +140,14 @@ func (p *page) do(actions ...chromedp.Action) {
 	}
 }
 
-// text is what a person reads in an element.
+// text returns the visible text of an element.
 func (p *page) text(selector string) (s string) {
 	p.Helper()
 	p.do(chromedp.Text(selector, &s, chromedp.ByQuery))
 	return s
 }
 
-// value is that of an expression.
+// value returns the value of an expression.
 func value[V any](p *page, expression string) (v V) {
 	p.Helper()
 	p.do(chromedp.Evaluate(expression, &v))
@@ -183,8 +183,8 @@ const smallest = `(() => {
 	return [size, wide];
 })()`
 
-// TestReadable: small and large machines, in the light and in the dark, fit into the
-// window, and what is on a CPU can be read.
+// TestReadable checks that small and large machines, in the light and dark theme, fit
+// into the window, and that the text of a CPU is readable.
 func TestReadable(t *testing.T) {
 	for _, name := range []string{"8", "256"} {
 		for _, scheme := range []string{"light", "dark"} {
@@ -211,7 +211,7 @@ func TestReadable(t *testing.T) {
 	}
 }
 
-// TestKeyboard: all can be had without a mouse.
+// TestKeyboard checks that all functions work without a mouse.
 func TestKeyboard(t *testing.T) {
 	p := open(t, status(t, "8.json"), 1280, 900)
 	p.do(chromedp.Focus("#cpu0", chromedp.ByQuery))
@@ -235,11 +235,11 @@ func TestKeyboard(t *testing.T) {
 	}
 }
 
-// TestWords: who hears the page hears of each CPU what it is, and who has it.
+// TestWords checks that a screen reader gets the pool and the owner of each CPU.
 func TestWords(t *testing.T) {
 	p := open(t, status(t, "256.json"), 1280, 900)
 	if silent := value[int](p, `[...document.querySelectorAll("#machine .cpu")].filter((c) => !/^CPU \d+: .+ \(core \d+, L3 \d+, die \d+, package \d+, NUMA node \d+\)/.test(c.getAttribute("aria-label"))).length`); silent > 0 {
-		t.Errorf("%d CPUs do not say what they are", silent)
+		t.Errorf("%d CPUs have no label", silent)
 	}
 	for _, selector := range []string{"#summary", "#error", "#detail", "label[for=search]", "label[for=pool]", "label[for=namespace]", "th[scope=col]"} {
 		if value[int](p, fmt.Sprintf("document.querySelectorAll(%q).length", selector)) == 0 {
@@ -248,7 +248,7 @@ func TestWords(t *testing.T) {
 	}
 }
 
-// TestSearch: by name, pool and CPU.
+// TestSearch checks the search by name, pool and CPU.
 func TestSearch(t *testing.T) {
 	p := open(t, status(t, "256.json"), 1280, 900)
 	for search, want := range map[string]string{"name-7": "1 of 16", "guaranteed": "14 of 16", "152": "1 of 16", "133": "1 of 16", "nobody": "0 of 16", "": "16 of 16"} {
@@ -259,8 +259,8 @@ func TestSearch(t *testing.T) {
 	}
 }
 
-// TestLive: what changes is shown without a reload, the place of the keyboard stays, and
-// what ends is told.
+// TestLive checks that changes appear without a reload, that the keyboard keeps its
+// place, and that a screen reader gets ends of containers.
 func TestLive(t *testing.T) {
 	first := status(t, "8.json")
 	p := open(t, first, 1280, 900)
