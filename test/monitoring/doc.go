@@ -1,3 +1,4 @@
-// Package monitoring holds the rules, the dashboard and the runbooks of deploy/monitoring
-// to the table of metrics, and the rules to what they are for.
+// Package monitoring checks the rules, the dashboard and the runbooks of
+// deploy/monitoring against the table of metrics. It also checks that each rule fires for
+// its symptom.
 package monitoring

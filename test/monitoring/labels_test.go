@@ -19,7 +19,7 @@ func (m table) left(expr parser.Expr) []string {
 		return m.left(e.VectorSelector)
 	case *parser.VectorSelector:
 		of := slices.Clone(m[e.Name])
-		if !strings.Contains(e.Name, ":") { // the rules say which labels of a target a record keeps
+		if !strings.Contains(e.Name, ":") { // the rules list the labels of a target that a record keeps
 			of = append(of, always...)
 		}
 		return of
@@ -64,7 +64,7 @@ func (m table) leftOfTwo(e *parser.BinaryExpr) []string {
 	return slices.DeleteFunc(slices.Clone(of), func(l string) bool { return slices.Contains(matching.MatchingLabels, l) })
 }
 
-// equalities are the labels that absent takes over from what it asks for.
+// equalities returns the labels that absent copies from its expression.
 func equalities(expr parser.Expr) (of []string) {
 	if v, is := expr.(*parser.VectorSelector); is {
 		for _, matcher := range v.LabelMatchers {
@@ -97,7 +97,8 @@ func (m table) missing(t *testing.T, r rule) (names []string) {
 	return names
 }
 
-// TestAnnotations: no text of an alert asks for a label that the alert does not have, and says nothing there.
+// TestAnnotations checks that each label in a text of an alert exists. Prometheus would insert nothing for an
+// unknown label.
 func TestAnnotations(t *testing.T) {
 	m := withRecords(t)
 	n := 0
@@ -109,7 +110,7 @@ func TestAnnotations(t *testing.T) {
 			n += len(used.FindAllString(text, -1))
 		}
 		if names := m.missing(t, r); len(names) > 0 {
-			t.Errorf("%s: its texts ask for labels %q, and it has none of these", r.Alert, names)
+			t.Errorf("%s: labels in its texts = %q; want labels of the alert", r.Alert, names)
 		}
 	}
 	if n < 20 {

@@ -27,7 +27,7 @@ func read(t *testing.T, name string) string {
 // from the table of the daemon.
 type table map[string][]string
 
-// always are labels that Prometheus gives to what it scrapes.
+// always lists the labels that Prometheus adds to each target.
 var always = []string{"instance", "job"}
 
 func newTable(t *testing.T) table {
@@ -120,7 +120,8 @@ func TestUnknown(t *testing.T) {
 	}
 }
 
-// TestWebhookMetrics: the table of the webhook has its metrics, and no others.
+// TestWebhookMetrics checks that the table of the webhook contains its metrics, and no
+// others.
 func TestWebhookMetrics(t *testing.T) {
 	name := regexp.MustCompile(`Name: "(cpupool_webhook_\w+)"`)
 	var want, got []string
