@@ -21,7 +21,7 @@ import (
 	"time"
 )
 
-// Admin is the token of a user who may do everything.
+// Admin is the token of a user with every right.
 const Admin = "admin"
 
 // readyWithin is how long an API server may take to start, also on a busy machine.
@@ -104,7 +104,7 @@ func (s *APIServer) StartEtcd(t *testing.T) {
 	s.Etcd = Start(t, "etcd", s.etcd, s.etcdArgs...)
 }
 
-// Start starts the server, again if it has ended, and waits until it says that it is ready.
+// Start starts the server, again if it has ended, and waits until it is ready.
 func (s *APIServer) Start(t *testing.T) {
 	t.Helper()
 	s.Process = Start(t, "kube-apiserver", s.program, s.args...)
@@ -137,8 +137,8 @@ func (s *APIServer) Do(ctx context.Context, method, path, kind, body string) ([]
 // builds holds a function for each program, which compiles it and returns its path.
 var builds sync.Map
 
-// Build returns the path of a program of test/apiserver's tools; the test runs in a
-// directory beside that one, or in it. The first build takes minutes. A test binary builds
+// Build returns the path of a program of test/apiserver's tools. The test runs in that
+// directory or in a sibling of it. The first build takes minutes. A test binary builds
 // each program once, because go takes seconds to find that a program is up to date.
 func Build(t *testing.T, program string) string {
 	t.Helper()

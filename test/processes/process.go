@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// maxLog is how much of what a program has printed is shown when its test fails.
+// maxLog is the maximum of a program's output that a failed test prints, in bytes.
 const maxLog = 8000
 
 // Process is a program that the test ends.
@@ -20,7 +20,7 @@ type Process struct {
 	done chan struct{}
 }
 
-// Start runs a program. What it prints is shown when the test fails.
+// Start runs a program. A failed test prints its output.
 func Start(t *testing.T, name, program string, args ...string) *Process {
 	t.Helper()
 	log, err := os.Create(filepath.Join(t.TempDir(), "log"))
@@ -35,7 +35,7 @@ func Start(t *testing.T, name, program string, args ...string) *Process {
 	}
 	go func() {
 		defer close(p.done)
-		_ = p.cmd.Wait() // its log says why
+		_ = p.cmd.Wait() // its log has the reason
 	}()
 	t.Cleanup(func() {
 		p.Kill()
@@ -54,20 +54,20 @@ func (p *Process) Kill() {
 	<-p.done
 }
 
-// End tells the program to end and waits for it, for as long as patience lasts.
-func (p *Process) End(t *testing.T, patience time.Duration) {
+// End signals the program to end and waits for it until the timeout.
+func (p *Process) End(t *testing.T, timeout time.Duration) {
 	t.Helper()
 	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
 	select {
 	case <-p.done:
-	case <-time.After(patience):
+	case <-time.After(timeout):
 		t.Fatalf("%s does not end", p.cmd.Path)
 	}
 }
 
-// FreeAddress is host:port of this machine that nobody has at the moment.
+// FreeAddress returns an unused host:port of this machine.
 func FreeAddress(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -86,10 +86,10 @@ func Write(t *testing.T, file string, data []byte) {
 	}
 }
 
-// Eventually asks until there is no error, for as long as patience lasts.
-func Eventually(t *testing.T, patience time.Duration, what string, ask func(context.Context) error) {
+// Eventually calls ask until it returns no error, or until the timeout.
+func Eventually(t *testing.T, timeout time.Duration, what string, ask func(context.Context) error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), timeout)
 	defer cancel()
 	again := time.NewTicker(100 * time.Millisecond)
 	defer again.Stop()
