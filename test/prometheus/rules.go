@@ -8,13 +8,13 @@ import (
 	"time"
 )
 
-// durations are those of a rule file: for: and interval: of rules and groups, and the windows of expressions. Annotations
-// have durations in words only.
+// durations finds the durations of a rule file: for: and interval: of rules and groups, and the windows of expressions.
+// Annotations have durations in words only.
 var durations = regexp.MustCompile(`(?m)^(\s*(?:- )?(?:for|interval): *)(\d+[smh])()$|(\[)(\d+[smh])(\])`)
 
-// Shorten divides every duration of a rule file by factor, which is at least 1: what is true for 5 minutes and more where
-// such a file is in force is true for so many seconds here. Thresholds that count something in a window are those of the file, so that
-// it takes factor times as much of it.
+// Shorten divides every duration of a rule file by factor, which is at least 1. With factor 60, a condition that must hold for 5
+// minutes must hold for 5 seconds. Thresholds that count events in a window stay the same, so that a test must cause events factor
+// times as often.
 func Shorten(rules string, factor int) (string, error) {
 	if factor < 1 {
 		return "", fmt.Errorf("shorten rules by %d: write a number from 1 on", factor)

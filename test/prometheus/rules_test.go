@@ -51,7 +51,7 @@ func TestShorten(t *testing.T) {
 	}
 }
 
-// TestShortenDelivered: no duration of the real file is overlooked.
+// TestShortenDelivered checks that Shorten changes every duration of the real file.
 func TestShortenDelivered(t *testing.T) {
 	text, err := os.ReadFile("../../deploy/monitoring/rules.yaml")
 	if err != nil {

@@ -52,7 +52,7 @@ func (s Server) Firing() (map[string]Alert, error) {
 	return all, nil
 }
 
-// Speechless says what is wrong with what an alert says to people, empty if nothing.
+// Speechless returns the first error in an alert's texts, or an empty string.
 func (a Alert) Speechless() string {
 	for kind, text := range a.Annotations {
 		if strings.Contains(text, "<no value>") || strings.Contains(text, "error expanding") || strings.TrimSpace(text) == "" {
@@ -62,7 +62,7 @@ func (a Alert) Speechless() string {
 	return ""
 }
 
-// Those are the ones of some alerts that fire, as the metric of that name says.
+// Those returns the names of the given alerts that fire, from the metric ALERTS.
 func (s Server) Those(names []string) (map[string]bool, error) {
 	found, err := s.Query(`ALERTS{alertstate="firing",alertname=~"` + strings.Join(names, "|") + `"}`)
 	all := make(map[string]bool)
