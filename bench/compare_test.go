@@ -40,7 +40,7 @@ func BenchmarkCPUSet(b *testing.B) {
 			theirHalf = theirHalf.Union(kubernetes.New(cpu))
 		}
 		if ours.String() != theirs.String() || ours.Union(half).String() != theirs.Union(theirHalf).String() || ours.Difference(half).String() != theirs.Difference(theirHalf).String() {
-			b.Fatal("they do not say the same")
+			b.Fatal("results differ")
 		}
 		for _, c := range []struct {
 			name         string
@@ -59,8 +59,8 @@ func BenchmarkCPUSet(b *testing.B) {
 	}
 }
 
-// BenchmarkTopology reads the same tree: each CPU's core, package and siblings. Ours reads
-// caches, dies and NUMA nodes besides, and checks that they agree.
+// BenchmarkTopology reads the same tree: each CPU's core, package and siblings. Ours also
+// reads caches, dies and NUMA nodes, and checks that they agree.
 func BenchmarkTopology(b *testing.B) {
 	for _, cpus := range []int{8, 64, 512} {
 		root := tree(b, cpus)

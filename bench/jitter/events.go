@@ -12,7 +12,7 @@ import (
 	"github.com/cpupoold/cpupoold/internal/node/audit"
 )
 
-// sample is what the kernel has counted until now.
+// sample holds the kernel's counters at one time.
 type sample struct {
 	interrupts, softirqs []audit.Line
 	// voluntary and involuntary are the thread's context switches.
@@ -23,12 +23,12 @@ type sample struct {
 type Event struct {
 	// Sort is interrupt, tick, softirq or switch.
 	Sort string `json:"sort"`
-	// Name is that of /proc/interrupts or /proc/softirqs, with what it says of it.
+	// Name is the name in /proc/interrupts or /proc/softirqs, with its description there.
 	Name  string `json:"name"`
 	Count uint64 `json:"count"`
 }
 
-// takeSample reads what there is of a thread and of the machine.
+// takeSample reads the counters of a thread and of the machine.
 func takeSample(proc fs.FS, tid int) (sample, error) {
 	var s sample
 	b, err := fs.ReadFile(proc, "interrupts")
@@ -71,8 +71,9 @@ func switches(status []byte) (voluntary, involuntary uint64, err error) {
 	return voluntary, involuntary, nil
 }
 
-// events are what happened on a CPU between two samples, the most frequent first. What
-// was not there before has begun at 0; what is gone, or has begun anew, is left out.
+// events returns the events on a CPU between two samples, the most frequent first. A
+// counter without an earlier value began at 0. A counter that is gone, or that has
+// restarted, is skipped.
 func events(before, after sample, cpu int) []Event {
 	var all []Event
 	add := func(sort, name string, was, is uint64) {
@@ -103,7 +104,8 @@ func events(before, after sample, cpu int) []Event {
 	return all
 }
 
-// isTick says that an interrupt is the local timer: LOC on x86, arch_timer on arm64.
+// isTick reports whether an interrupt is the local timer: LOC on x86, arch_timer on
+// arm64.
 func isTick(l audit.Line) bool { return l.Name == "LOC" || strings.Contains(l.Text, "arch_timer") }
 
 // total is how often events of a sort happened.

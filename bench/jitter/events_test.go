@@ -34,8 +34,8 @@ func procOf(interrupts, softirqs, status string) fstest.MapFS {
 	return fstest.MapFS{"interrupts": {Data: []byte(interrupts)}, "softirqs": {Data: []byte(softirqs)}, "self/task/42/status": {Data: []byte(status)}}
 }
 
-// TestEvents counts what has happened on one CPU, and nothing else: not on the other one,
-// not what has gone or whose count has begun anew.
+// TestEvents checks that events counts the events on one CPU only. It skips counters that
+// are gone or have restarted.
 func TestEvents(t *testing.T) {
 	before, err := takeSample(procOf(interruptsBefore, softirqsBefore, "Name:\tjitter\nvoluntary_ctxt_switches:\t5\nnonvoluntary_ctxt_switches:\t1\n"), 42)
 	if err != nil {
@@ -94,8 +94,8 @@ func FuzzSwitches(f *testing.F) {
 	})
 }
 
-// TestHistogram: a bucket holds what is no greater than its ceiling, and greater than that
-// of the one before.
+// TestHistogram checks the bounds of buckets: the upper bound is inclusive, the lower one
+// exclusive.
 func TestHistogram(t *testing.T) {
 	for _, ns := range []uint64{0, 1, 7, 8, 9, 15, 16, 17, 255, 256, 1000, 10_000, 123_456_789, 1 << 40, 1<<63 - 1} {
 		b := bucketOf(ns)
@@ -127,20 +127,21 @@ func TestHistogram(t *testing.T) {
 func TestReport(t *testing.T) {
 	r := Report{
 		Without: &Measurement{CPU: 3, Allowed: "0-3", Duration: 2 * time.Second, Max: 4 * time.Millisecond, Events: []Event{{"tick", "LOC", 500}}},
-		Why:     "nobody knows", Others: map[string]string{"cyclictest": "T: 0"},
+		Why:     "unknown", Others: map[string]string{"cyclictest": "T: 0"},
 	}
 	var b strings.Builder
 	if err := r.print(&b); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"longest      4ms", "tick, a second    250.0", "tick            500  LOC", "Nothing is measured with cpupoold: nobody knows", "cyclictest:\nT: 0"} {
+	for _, want := range []string{"longest      4ms", "tick, a second    250.0", "tick            500  LOC", "Nothing is measured with cpupoold: unknown", "cyclictest:\nT: 0"} {
 		if !strings.Contains(b.String(), want) {
 			t.Errorf("report lacks %q:\n%s", want, b.String())
 		}
 	}
 }
 
-// TestAsk: what a command prints is a measurement, or an error says what it is instead.
+// TestAsk checks that the output of a command is a measurement, or that the error
+// contains it.
 func TestAsk(t *testing.T) {
 	m, err := ask(t.Context(), []string{"echo", `{"cpu":3,"allowed":"2-3","durationNs":5}`})
 	if err != nil || m.CPU != 3 || m.Allowed != "2-3" {

@@ -22,22 +22,22 @@ const usage = `usage: jitter [compare] [-duration D] [-cpu N] [-settle D] [-with
        jitter measure [-duration D] [-cpu N] [-settle D]
        jitter load
 
-compare measures under load, first on CPU N, which everybody may use, and then what
-COMMAND starts, which gets "measure" and its flags as further arguments. The default
+compare measures under load, first on CPU N without cpupoold, and then in the process that
+COMMAND starts. COMMAND gets "measure" and its flags as further arguments. The default
 starts the unit cpupoold-jitter.service, which cpupoold's configuration must name
 (docs/how-to/measure-jitter.md). measure prints one measurement as JSON, which it begins when it has
 waited, for -settle, to be put on its CPUs. load keeps a CPU busy.
 `
 
-// settling is how long cpupoold has to find what has been started, and to place it.
+// settling is the time that cpupoold gets to find and place a new process.
 const settling = 3 * time.Second
 
-// unit is what the default command starts, and slice where: a slice has the CPUs of what is
-// in it, and in system.slice all services of the host might run on them.
+// unit is the unit of the default command, and slice its slice. A slice has the CPUs of its
+// units, and in system.slice all host services might run on them.
 const unit, slice = "cpupoold-jitter.service", "jitter.slice"
 
 func main() {
-	// The loop that measures is not to be interrupted by Go itself.
+	// Go itself must not interrupt the measuring loop.
 	if !strings.Contains(os.Getenv("GODEBUG"), "asyncpreemptoff=1") {
 		program, err := os.Executable()
 		if err == nil {
@@ -152,10 +152,10 @@ func compare(ctx context.Context, cpu int, duration, settle time.Duration, with 
 	return r, others(ctx, r, duration)
 }
 
-// configured says why the default command is of no use here.
+// configured returns an error if the default command cannot work here.
 func configured() error {
 	if _, err := exec.LookPath("systemd-run"); err != nil {
-		return fmt.Errorf("there is no systemd-run; say with -with what starts it on an exclusive CPU: %w", err)
+		return fmt.Errorf("find systemd-run; set -with to a command that starts it on an exclusive CPU: %w", err)
 	}
 	if os.Getuid() != 0 {
 		return errors.New("systemd-run needs root here")

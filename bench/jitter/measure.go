@@ -13,7 +13,7 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
 
-// Measurement is what one run has shown. Durations are in nanoseconds.
+// Measurement is the result of one run. Durations are in nanoseconds.
 type Measurement struct {
 	// CPU is where it ran, Allowed the CPUs that it might have run on.
 	CPU     int    `json:"cpu"`
@@ -29,9 +29,9 @@ type Measurement struct {
 	// Over10us and Over100us count gaps, more or less.
 	Over10us  uint64 `json:"over10us"`
 	Over100us uint64 `json:"over100us"`
-	// Events are what the kernel has counted on the CPU, and of the thread.
+	// Events holds the kernel's counts on the CPU, and of the thread.
 	Events []Event `json:"events"`
-	// Notes say what spoils the result.
+	// Notes lists the circumstances that spoil the result.
 	Notes []string `json:"notes,omitempty"`
 }
 
@@ -73,8 +73,8 @@ func measure(cpu int, duration time.Duration) (Measurement, error) {
 	return m, nil
 }
 
-// spin fills the histogram. Nothing in the loop is a point at which Go could preempt it:
-// what it calls is inlined or checks no stack, and asynchronous preemption is off (main).
+// spin fills the histogram. Go cannot preempt the loop: its calls are inlined or check no
+// stack, and asynchronous preemption is off (main).
 func spin(h *histogram, duration time.Duration) time.Duration {
 	begin := nanotime()
 	last, end := begin, begin+int64(duration)

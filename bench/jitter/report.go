@@ -10,12 +10,12 @@ import (
 
 // Report is what compare has found.
 type Report struct {
-	// Without ran on a CPU that everybody may use, With where the command has put it; nil
-	// if it could not, and Why.
+	// Without ran on a CPU without exclusive use, With where the command has put it. With
+	// is nil if it failed, and Why has the reason.
 	Without *Measurement `json:"without"`
 	With    *Measurement `json:"with,omitempty"`
 	Why     string       `json:"why,omitempty"`
-	// Load is how many busy processes ran beside.
+	// Load is the number of busy processes during the run.
 	Load int `json:"load"`
 	// Others are what cyclictest and oslat print, by name.
 	Others map[string]string `json:"others,omitempty"`

@@ -11,7 +11,7 @@ import (
 	"github.com/cpupoold/cpupoold/test/vectors/choice"
 )
 
-// sizes are the machines that are measured, half of whose cores are taken.
+// sizes returns the machines that are measured. Half of their cores are taken.
 func sizes() []namedShape {
 	return []namedShape{
 		{"8of1024", shape{sockets: 2, nodes: 4, caches: 8, cores: 8, threads: 2, shared: 1}},

@@ -87,8 +87,8 @@ func anyReserved(r *rand.Rand, t *topology.Topology) cpuset.Set {
 	return cpuset.Set{}
 }
 
-// anyFree takes from the machine what is reserved and what others hold: whole
-// cores only, where the option is to give away nothing else. Something stays.
+// anyFree removes the reserved and the taken CPUs from the machine. It removes whole
+// cores only, if an option requires it. Some CPUs stay.
 func anyFree(r *rand.Rand, t *topology.Topology, reserved cpuset.Set, wholeCores bool) cpuset.Set {
 	free := t.Online.Difference(reserved)
 	busy := []float64{0, 0.2, 0.5, 0.5, 0.8}[r.IntN(5)]
@@ -116,10 +116,10 @@ func anyFree(r *rand.Rand, t *topology.Topology, reserved cpuset.Set, wholeCores
 	return free
 }
 
-// loops tells the requests at which the kubelet 1.37.0 never returns: it hands out
-// what does not divide evenly over NUMA nodes in whole cores, and waits for cores
-// that parts of cores do not make (mended after 1.37.0,
-// https://github.com/kubernetes/kubernetes/pull/140730), or not for minutes: it
+// loops reports whether the kubelet 1.37.0 never returns for a request, or takes
+// minutes. It distributes the rest of an uneven division over NUMA nodes in whole
+// cores, and waits for cores that parts of cores do not make. Later versions have a fix
+// (https://github.com/kubernetes/kubernetes/pull/140730). It takes minutes when it
 // tries all combinations of NUMA nodes, and for each all subsets.
 func (q request) loops() bool {
 	if q.options["distribute-cpus-across-numa"] != "true" {
@@ -137,7 +137,7 @@ func (q request) loops() bool {
 	})
 }
 
-// deadline is a multiple of what the slowest request takes.
+// deadline is a multiple of the time of the slowest request.
 const deadline = time.Minute
 
 // ask puts the request to the kubelet. A refusal is an error.
@@ -163,7 +163,7 @@ func (q request) ask() (cpuset.Set, error) {
 	}
 }
 
-// refusal is the kubelet's answer that a request cannot be had.
+// refusal is the kubelet's answer that it cannot satisfy a request.
 type refusal struct{ error }
 
 func (r refusal) Unwrap() error { return r.error }

@@ -1,5 +1,5 @@
-// Package kubelet holds our choices of CPUs against those of the kubelet's static
-// CPU manager policy, by running its own code: never worse, and how much faster.
+// Package kubelet compares our choices of CPUs with the choices of the kubelet's static
+// CPU manager policy, by running its own code: they are never worse, and faster.
 //
 // It is a module of its own because it needs all of k8s.io/kubernetes. Building
 // that takes minutes, so `make bench` runs it and CI does not: the choices in
@@ -7,5 +7,5 @@
 //
 //	go -C bench/kubelet test -run TestRecord -record
 //
-// and go test ./test/vectors holds ours against them each time.
+// and go test ./test/vectors compares ours with them each time.
 package kubelet

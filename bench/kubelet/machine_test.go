@@ -7,14 +7,14 @@ import (
 	"github.com/cpupoold/cpupoold/test/vectors/choice"
 )
 
-// shape describes a machine. Each count is per unit of the one before.
+// shape describes a machine. Each count is per unit of the previous field.
 type shape struct {
 	sockets, nodes, caches, cores, threads int
 	// small are single-threaded cores in each cache, after the others: a hybrid.
 	small int
 	// shared is how many sockets are one NUMA node, where nodes is 1.
 	shared int
-	// adjacent siblings are 2n and 2n+1; else they are n and n+cores.
+	// adjacent siblings are 2n and 2n+1; otherwise they are n and n+cores.
 	adjacent bool
 	// alternate sockets have every other core, as on many machines of one maker.
 	alternate bool

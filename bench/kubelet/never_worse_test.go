@@ -14,7 +14,7 @@ import (
 
 var (
 	requests = flag.Int("requests", 5000, "how many random requests to put to both")
-	tell     = flag.Bool("trades", false, "tell of each fair trade")
+	tell     = flag.Bool("trades", false, "log each fair trade")
 	seed     = flag.Uint64("seed", 1, "where the random requests start")
 )
 

@@ -38,9 +38,8 @@ type policy struct {
 	state state.State
 }
 
-// newPolicy returns a policy that may give away free, and keeps reserved for the
-// system. hint are the NUMA nodes that its topology manager tells it to prefer;
-// empty when it tells none.
+// newPolicy returns a policy that may allocate free, and keeps reserved for the system.
+// hint lists the NUMA nodes that its topology manager prefers; it may be empty.
 func newPolicy(table choice.Table, options map[string]string, free, reserved cpuset.Set, hint []int) (*policy, error) {
 	var manager topologymanager.TopologyHint
 	if len(hint) > 0 {

@@ -60,8 +60,8 @@ type recordedError struct {
 	Code string `json:"code"`
 }
 
-// TestRecord holds the record, which test/vectors works from, against what the
-// kubelet's code says now; with -record it writes the record.
+// TestRecord compares the record, which test/vectors uses, with the current results of
+// the kubelet's code. With -record it writes the record.
 func TestRecord(t *testing.T) {
 	dir := filepath.FromSlash("../../test/vectors/testdata/kubelet")
 	for i, machine := range recordedShapes() {
@@ -100,7 +100,7 @@ func TestRecord(t *testing.T) {
 			t.Fatal(err)
 		}
 		if !bytes.Equal(recorded, data) {
-			t.Errorf("%s is not what the kubelet says now; write it with -record", file)
+			t.Errorf("%s differs from the kubelet's results; write it with -record", file)
 		}
 	}
 }

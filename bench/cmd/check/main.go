@@ -71,8 +71,8 @@ func run(record, arch string, in io.Reader, out io.Writer) error {
 	return errors.Join(append(errs, err)...)
 }
 
-// compare returns an error for each figure that is worse, and for each that is not measured
-// any more, and how many were compared, by unit.
+// compare returns an error for each figure that is worse or was not measured. It also
+// returns the number of compared figures by unit.
 func compare(was, is samples.Set, slack map[string]float64) (errs []error, compared map[string]int) {
 	compared = map[string]int{}
 	order := func(a, b samples.Key) int {
@@ -88,9 +88,9 @@ func compare(was, is samples.Set, slack map[string]float64) (errs []error, compa
 		compared[key.Unit]++
 		switch {
 		case !measured:
-			errs = append(errs, fmt.Errorf("%s: is in the record and was not measured (%s); measure it, or make the record anew with make bench-record", title(key), key.Unit))
+			errs = append(errs, fmt.Errorf("%s: is in the record and was not measured (%s); measure it, or make a new record with make bench-record", title(key), key.Unit))
 		case now > before*most && now > before+least:
-			errs = append(errs, fmt.Errorf("%s: %.0f %s, and %.0f in the record; find out why, or make the record anew with make bench-record and say why", title(key), now, key.Unit, before))
+			errs = append(errs, fmt.Errorf("%s: %.0f %s, and %.0f in the record; find the reason, or make a new record with make bench-record and state the reason", title(key), now, key.Unit, before))
 		}
 	}
 	return errs, compared

@@ -34,8 +34,8 @@ func TestRun(t *testing.T) {
 	}
 }
 
-// A record with a third fewer instructions is what a regression looks like that allocates
-// nothing.
+// The record has a third fewer instructions, so the measurement is a regression without
+// more allocations.
 func TestRunInstructions(t *testing.T) {
 	record := filepath.Join(t.TempDir(), "record.txt")
 	const text = "pkg: github.com/cpupoold/cpupoold/pkg/pools\nBenchmarkBuild/cold-1 10 2000000 instructions/op\nBenchmarkSmall-1 10 500 instructions/op\n"
@@ -61,8 +61,8 @@ func TestRunInstructions(t *testing.T) {
 	}
 }
 
-// Two packages may have a benchmark of the same name: what one has become better by must not
-// make up for the other.
+// Two packages may have a benchmark of the same name: an improvement of one must not hide a
+// regression of the other.
 func TestRunSameName(t *testing.T) {
 	record := filepath.Join(t.TempDir(), "record.txt")
 	figures := func(a, b string) string {

@@ -1,15 +1,15 @@
-// Instructions counts what some benchmarks execute, and prints it as go test prints its
-// figures. Counts are the same whatever else the machine does, so that they can be held
-// against a record: more work that allocates nothing shows in them alone.
+// Instructions counts the instructions of some benchmarks, and prints them as go test prints
+// its figures. Counts do not depend on the load of the machine, so that they can be compared
+// with a record: more work without allocations is visible in them alone.
 //
-// A benchmark is run under valgrind twice, the second time with some more iterations; what
-// that run executes beyond the first is due to those. All else (start of the process,
+// A benchmark runs under valgrind twice, the second time with some more iterations. These
+// iterations cause the difference between both runs. All other work (start of the process,
 // preparations of the benchmark) is in both and cancels out.
 //
 //	go run ./cmd/instructions BINARIES ROOT
 //
 // BINARIES is a directory with the test binaries that go test -c makes, NAME.test, and ROOT
-// that of the repository.
+// the directory of the repository.
 package main
 
 import (
@@ -25,17 +25,17 @@ import (
 
 const module = "github.com/cpupoold/cpupoold"
 
-// subject is a benchmark to count. The number of iterations more is such that they are most
-// of what is executed, some 30 million instructions: what the runtime does by time is in every
-// run and varies by half a million.
+// subject is a benchmark to count. The additional iterations execute some 30 million
+// instructions, which is most of the run. The timed work of the runtime is in every run and
+// varies by half a million.
 type subject struct {
 	pkg, name string
 	more      int
 }
 
-// subjects are the benchmarks of what happens often or takes long on a node with many
-// containers. Each costs seconds: it is not for all benchmarks. Those that make system calls vary by
-// a fifth: the runtime takes another path when one was slow.
+// subjects lists the benchmarks of frequent or long operations on a node with many containers. The
+// list is short, because each benchmark takes seconds. Benchmarks with system calls vary by a fifth:
+// the runtime takes another path after a slow one.
 func subjects() []subject {
 	return []subject{
 		{"pkg/allocate", "Take/8of1024", 300},
@@ -55,7 +55,7 @@ func subjects() []subject {
 
 func main() {
 	if len(os.Args) != 3 {
-		fmt.Fprintln(os.Stderr, "instructions: give the directory of the test binaries, and that of the repository")
+		fmt.Fprintln(os.Stderr, "instructions: give the directories of the test binaries and of the repository")
 		os.Exit(2)
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
@@ -87,7 +87,7 @@ func run(ctx context.Context, binaries, root string, env []string, out io.Writer
 	return nil
 }
 
-// figure is what is printed of a benchmark.
+// figure returns the output line of a benchmark.
 func figure(s subject, n float64) string {
 	return fmt.Sprintf("pkg: %s/%s\nBenchmark%s-1 \t%8d\t%12.0f instructions/op\n", module, s.pkg, s.name, s.more, n)
 }

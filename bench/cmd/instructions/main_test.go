@@ -56,8 +56,8 @@ func TestPattern(t *testing.T) {
 	}
 }
 
-// What the caller sets for Go must not reach the benchmark: with a garbage collector its
-// instructions vary.
+// The caller's settings for Go must not reach the benchmark: with a garbage collector
+// its instructions vary.
 func TestEnvironment(t *testing.T) {
 	env := environment([]string{"GOGC=100", "GODEBUG=gctrace=1", "GOMAXPROCS=8", "HOME=/h"})
 	var set []string
@@ -72,7 +72,7 @@ func TestEnvironment(t *testing.T) {
 	}
 }
 
-// What is printed is what check reads, also where a name has a dash.
+// The command check must be able to read the output, also if a name has a dash.
 func TestSubjects(t *testing.T) {
 	for _, s := range subjects() {
 		set, err := samples.Read(strings.NewReader(figure(s, 1234)), "figure")

@@ -11,7 +11,8 @@ import (
 	"strings"
 )
 
-// process is a test binary with the directory of its package, and what it runs with.
+// process is a test binary with the directory of its package, its arguments and its
+// environment.
 type process struct {
 	binary, dir string
 	env         []string
@@ -36,11 +37,11 @@ func (p process) count(ctx context.Context, name string, iterations int) (uint64
 	return references(log.String())
 }
 
-// environment is what processes run with, so that it executes the same each time: no
-// garbage collection, of which the loop would get one more or less, no other threads, and no
-// signals, which come by time. The parts of the runtime that exist for several kinds of CPU
-// (memmove, comparison, hashes) are those for the least one: what valgrind says that the CPU
-// can do depends on the machine.
+// environment returns the environment of processes, so that they execute the same
+// instructions each time. It disables garbage collection, further threads, and timer
+// signals. Some parts of the runtime exist for several kinds of CPU: memmove, comparison,
+// hashes. The environment selects the most basic ones, because valgrind's CPU features
+// depend on the machine.
 func environment(of []string) []string {
 	env := []string{"GOMAXPROCS=1", "GOGC=off", "GODEBUG=asyncpreemptoff=1,cpu.all=off"}
 	for _, e := range of {
@@ -60,8 +61,8 @@ func pattern(name string) string {
 	return strings.Join(parts, "/")
 }
 
-// ran says whether a benchmark is in what a test binary has printed: it is no error for it if
-// there is none.
+// ran reports whether a benchmark is in the output of a test binary, which has no error for a
+// missing one.
 func ran(figures, name string) bool {
 	for line := range strings.Lines(figures) {
 		if fields := strings.Fields(line); len(fields) > 0 && fields[0] == "Benchmark"+name {
@@ -84,5 +85,5 @@ func references(log string) (uint64, error) {
 		}
 		return n, nil
 	}
-	return 0, errors.New(`valgrind printed no line with "I refs:"; it says:` + "\n" + log)
+	return 0, errors.New(`valgrind printed no line with "I refs:"; its log:` + "\n" + log)
 }
