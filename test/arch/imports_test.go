@@ -124,7 +124,7 @@ func rows() []row {
 		{"nodestatus", true, []string{"durable", "internal/config", "pkg/cpuset", "pkg/workload"}},
 		{"noise", true, []string{"pkg/cpuset"}},
 		{"telemetry", true, []string{"internal/limits", "pkg/cpuset"}},
-		{"tune", true, []string{"conflict", "durable", "noise", "pkg/cpuset"}},
+		{"tune", true, []string{"audit", "conflict", "durable", "noise", "pkg/cpuset"}},
 		{"power", true, []string{"tune", "pkg/cpuset", "pkg/workload"}},
 		{"report", true, []string{"internal/history", "internal/inspect"}},
 		{"procroot", true, nil},

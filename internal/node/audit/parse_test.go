@@ -21,6 +21,14 @@ func TestParseStat(t *testing.T) {
 	if diff := cmp.Diff(want, got); err != nil || diff != "" {
 		t.Errorf("ParseStat: %v (-want +got):\n%s", err, diff)
 	}
+	for _, r := range []Reading{got, {Comm: "bash"}, {Comm: "irq/24-nvme", Flags: flagKThread}} {
+		if r.IsMovable() {
+			t.Errorf("%+v is movable", r)
+		}
+	}
+	if r := (Reading{Comm: "kswapd0", Flags: flagKThread}); !r.IsMovable() {
+		t.Errorf("%+v is not movable", r)
+	}
 	for _, bad := range []string{"", "42", "42 (a", "x (a) R 1", "42 (a) R 1 2 3", strings.Replace(statLine, " 17 3 ", " 17 9999 ", 1), strings.Replace(statLine, "4711", "-1", 1)} {
 		if r, err := ParseStat([]byte(bad)); !errors.Is(err, errForm) {
 			t.Errorf("ParseStat(%q) = %+v, %v; want an error", bad, r, err)

@@ -1,6 +1,8 @@
 package audit
 
 import (
+	"strings"
+
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
 
@@ -48,6 +50,12 @@ func kindOf(flags uint64, allowed cpuset.Set) Kind {
 		return Worker
 	}
 	return Fixed
+}
+
+// IsMovable reports whether a task is a kernel thread with an affinity that can be set. Threads
+// of interrupts follow their interrupt.
+func (r Reading) IsMovable() bool {
+	return r.Flags&flagKThread != 0 && r.Flags&flagFixed == 0 && !strings.HasPrefix(r.Comm, "irq/")
 }
 
 // Task holds the observations of a task that is foreign on some CPU.

@@ -55,11 +55,11 @@ func newFake(t testing.TB) *fakeHost {
 	h.put("sys/class/net/eth0/queues/rx-0/rps_cpus", "00\n")
 	h.put("sys/class/net/eth0/queues/rx-1/rps_cpus", "f0\n")
 	h.put("sys/class/net/bonding_masters", "bond0\n")
-	h.task(2, "kthreadd", pfKThread, "0-7")
-	h.task(16, "ksoftirqd/4", pfKThread|pfNoSetAffinity, "4")
-	h.task(17, "kcompactd0", pfKThread, "0-7")
-	h.task(18, "irq/25-virtio0", pfKThread, "4")
-	h.task(19, "bound", pfKThread, "5")
+	h.task(2, "kthreadd", 0x00200000, "0-7")
+	h.task(16, "ksoftirqd/4", 0x00200000|0x04000000, "4")
+	h.task(17, "kcompactd0", 0x00200000, "0-7")
+	h.task(18, "irq/25-virtio0", 0x00200000, "4")
+	h.task(19, "bound", 0x00200000, "5")
 	h.task(400, "a) b", 0, "0-7")
 	return h
 }
@@ -75,7 +75,7 @@ func (h *fakeHost) irq(n, list, actions string) {
 
 func (h *fakeHost) task(pid int, comm string, flags int, cpus string) {
 	name := strconv.Itoa(pid)
-	h.put("proc/"+name+"/stat", name+" ("+comm+") S 2 0 0 0 -1 "+strconv.Itoa(flags)+" 0 0 0 0 0 0 0 0 20 0 1 0 "+strconv.Itoa(100+pid)+" 0 0 18446744073709551615\n")
+	h.put("proc/"+name+"/stat", name+" ("+comm+") S 2 0 0 0 -1 "+strconv.Itoa(flags)+" 0 0 0 0 0 0 0 0 20 0 1 0 "+strconv.Itoa(100+pid)+" 0 0 18446744073709551615"+strings.Repeat(" 0", 27)+"\n")
 	h.allow(pid, set(h.t, cpus))
 }
 

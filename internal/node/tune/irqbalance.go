@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/cpupoold/cpupoold/internal/node/audit"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
 
@@ -130,8 +131,8 @@ func (b *Balancer) findProcess() (pid int, id string, err error) {
 		if err != nil || !strings.Contains(text, "(irqbalance)") {
 			continue
 		}
-		t, err := parseStat(text)
-		if err != nil || t.comm != "irqbalance" {
+		t, err := audit.ParseStat([]byte(text))
+		if err != nil || t.Comm != "irqbalance" {
 			continue
 		}
 		n, err := strconv.Atoi(name)
@@ -140,7 +141,7 @@ func (b *Balancer) findProcess() (pid int, id string, err error) {
 		}
 		_, err = os.Lstat(b.socket(n))
 		if pid == 0 || err == nil {
-			pid, id = n, name+" "+strconv.FormatUint(t.start, 10)
+			pid, id = n, name+" "+strconv.FormatUint(t.Start, 10)
 		}
 		if err == nil {
 			break

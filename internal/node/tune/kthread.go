@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strconv"
 
+	"github.com/cpupoold/cpupoold/internal/node/audit"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
 
@@ -51,19 +52,19 @@ func (s kthreads) readThread(name string) (o Observed, movable bool, err error) 
 	if err != nil {
 		return o, false, err
 	}
-	t, err := parseStat(text)
-	if err != nil || !t.isMovable() {
+	t, err := audit.ParseStat([]byte(text))
+	if err != nil || !t.IsMovable() {
 		return o, false, err
 	}
 	if text, err = s.proc.read(name + "/status"); err != nil {
 		return o, false, err
 	}
-	cpus, err := parseAllowed(text)
+	cpus, err := audit.ParseAllowed([]byte(text))
 	if err != nil {
 		return o, false, err
 	}
-	id := strconv.FormatUint(t.start, 10) + " " + t.comm
-	return Observed{Knob: Knob{KThread, name}, ID: id, Label: t.comm, Value: cpus.String()}, true, nil
+	id := strconv.FormatUint(t.Start, 10) + " " + t.Comm
+	return Observed{Knob: Knob{KThread, name}, ID: id, Label: t.Comm, Value: cpus.String()}, true, nil
 }
 
 func (s kthreads) Write(_ context.Context, k Knob, value string) error {

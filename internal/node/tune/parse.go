@@ -9,67 +9,6 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
 
-// task is a task in /proc/PID/stat (proc_pid_stat(5)).
-type task struct {
-	comm string
-	// flags is the flags field of task_struct (include/linux/sched.h).
-	flags uint64
-	// start is the start time in clock ticks since boot. With the PID it identifies a task.
-	start uint64
-}
-
-// Flags of a task.
-const (
-	pfKThread       = 0x00200000 // PF_KTHREAD
-	pfNoSetAffinity = 0x04000000 // PF_NO_SETAFFINITY
-)
-
-func (t task) isKernelThread() bool { return t.flags&pfKThread != 0 }
-
-// isMovable reports whether t is a kernel thread with an affinity that can be set. Threads
-// of interrupts follow their interrupt.
-func (t task) isMovable() bool {
-	return t.isKernelThread() && t.flags&pfNoSetAffinity == 0 && !strings.HasPrefix(t.comm, "irq/")
-}
-
-// Indexes of fields in /proc/PID/stat after the name. Field 3 has index 0.
-const (
-	statFlags = 9 - 3
-	statStart = 22 - 3
-)
-
-// parseStat reads /proc/PID/stat. The name in parentheses may contain any byte.
-func parseStat(s string) (task, error) {
-	open, closed := strings.IndexByte(s, '('), strings.LastIndexByte(s, ')')
-	if open < 0 || closed < open {
-		return task{}, errors.New("stat: no name in parentheses")
-	}
-	fields := strings.Fields(s[closed+1:])
-	if len(fields) <= statStart {
-		return task{}, fmt.Errorf("stat: %d fields after the name; want more than %d", len(fields), statStart)
-	}
-	flags, err := strconv.ParseUint(fields[statFlags], 10, 64)
-	if err != nil {
-		return task{}, fmt.Errorf("stat: flags %q are no number", fields[statFlags])
-	}
-	start, err := strconv.ParseUint(fields[statStart], 10, 64)
-	if err != nil {
-		return task{}, fmt.Errorf("stat: start time %q is no number", fields[statStart])
-	}
-	return task{comm: s[open+1 : closed], flags: flags, start: start}, nil
-}
-
-// parseAllowed returns the CPUs that a task may use, including offline CPUs, from
-// /proc/PID/status (proc_pid_status(5)).
-func parseAllowed(s string) (cpuset.Set, error) {
-	for line := range strings.Lines(s) {
-		if list, is := strings.CutPrefix(line, "Cpus_allowed_list:"); is {
-			return cpuset.Parse(strings.TrimSpace(list))
-		}
-	}
-	return cpuset.Set{}, errors.New("status: no Cpus_allowed_list")
-}
-
 // parseSetup reads irqbalance's answer to "setup". The word after BANNED is the hexadecimal
 // mask of the banned CPUs.
 func parseSetup(s string, nbits int) (banned cpuset.Set, err error) {

@@ -6,33 +6,6 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
 
-func TestParseStat(t *testing.T) {
-	got, err := parseStat("17 (a) b (c)) S 2 0 0 0 -1 69238848 0 0 0 0 0 0 0 0 20 0 1 0 117 0 0\n")
-	if want := (task{comm: "a) b (c)", flags: 69238848, start: 117}); err != nil || got != want {
-		t.Errorf("parseStat = %+v, %v; want %+v", got, err, want)
-	}
-	if got.isMovable() || !got.isKernelThread() {
-		t.Errorf("%+v is a bound kernel thread", got)
-	}
-	for _, bad := range []string{"", "17", "17 (x", "17 )x(", "17 (x) S 2", "17 (x) S 2 0 0 0 -1 x 0 0 0 0 0 0 0 0 20 0 1 0 117 0"} {
-		if _, err := parseStat(bad); err == nil {
-			t.Errorf("parseStat(%q) has no error", bad)
-		}
-	}
-}
-
-func TestParseAllowed(t *testing.T) {
-	// The kernel escapes a newline in the name.
-	if got, err := parseAllowed("Name:\ta\\nCpus_allowed_list:\t7\nCpus_allowed:\tff\nCpus_allowed_list:\t0-3,6-7\n"); err != nil || got.String() != "0-3,6-7" {
-		t.Errorf("parseAllowed = %q, %v; want 0-3,6-7", got, err)
-	}
-	for _, bad := range []string{"", "Cpus_allowed:\tff\n", "Cpus_allowed_list:\tx\n"} {
-		if got, err := parseAllowed(bad); err == nil {
-			t.Errorf("parseAllowed(%q) = %q without an error", bad, got)
-		}
-	}
-}
-
 func TestParseSetup(t *testing.T) {
 	for text, want := range map[string]string{
 		"SLEEP 10 BANNED 00000000,00000030":                            "4-5",
@@ -71,31 +44,6 @@ func TestParseBanned(t *testing.T) {
 			t.Errorf("parseBanned(%q) = %q without an error", bad, got)
 		}
 	}
-}
-
-func FuzzParseStat(f *testing.F) {
-	f.Add("17 (kcompactd0) S 2 0 0 0 -1 2097216 0 0 0 0 0 0 0 0 20 0 1 0 117 0 0")
-	f.Add("1 (a) b) S 0")
-	f.Fuzz(func(t *testing.T, s string) {
-		if got, err := parseStat(s); err != nil && got != (task{}) {
-			t.Errorf("%+v with error %v", got, err)
-		}
-	})
-}
-
-// FuzzParseAllowed checks that a parsed set is the same after formatting and parsing.
-func FuzzParseAllowed(f *testing.F) {
-	f.Add("Name:\tkswapd0\nCpus_allowed:\tff\nCpus_allowed_list:\t0-7\n")
-	f.Add("Cpus_allowed_list:\t7-0")
-	f.Fuzz(func(t *testing.T, s string) {
-		got, err := parseAllowed(s)
-		if err != nil {
-			return
-		}
-		if again, err := parseAllowed("Cpus_allowed_list:\t" + got.String() + "\n"); err != nil || !again.Equal(got) {
-			t.Errorf("%q: %s, and again %s, %v", s, got, again, err)
-		}
-	})
 }
 
 // FuzzParseSetup checks that the result has only possible CPUs.
