@@ -5,10 +5,16 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
 )
+
+// cpuDevices is the directory of the CPUs' devices in sysfs.
+const cpuDevices = "/devices/system/cpu/cpu"
 
 // kernelGroup is the multicast group of the kernel's uevents. udevd sends to another group.
 const kernelGroup = 1
@@ -53,8 +59,7 @@ func Watch(ctx context.Context, changed func() error) error {
 		case err != nil && !lost:
 			return fmt.Errorf("listen for uevents: %w", err)
 		}
-		_, ofCPU := Parse(buffer[:n])
-		notify = lost || ofCPU && isFromKernel(from)
+		notify = lost || IsAboutCPU(buffer[:n]) && isFromKernel(from)
 	}
 }
 
@@ -72,6 +77,17 @@ func receive(conn interface {
 		return 0, nil, waitErr
 	}
 	return max(n, 0), from, os.NewSyscallError("recvfrom", err)
+}
+
+// IsAboutCPU reports whether a uevent is about a CPU: "offline@/devices/system/cpu/cpu3", then
+// variables like SUBSYSTEM=cpu. A zero byte ends each of them. Other formats, such as udevd's,
+// are not.
+func IsAboutCPU(message []byte) bool {
+	lines := strings.Split(string(message), "\x00")
+	action, device, _ := strings.Cut(lines[0], "@")
+	number, isCPU := strings.CutPrefix(device, cpuDevices)
+	_, err := strconv.ParseUint(number, 10, 31)
+	return isCPU && err == nil && slices.Contains(lines, "SUBSYSTEM=cpu") && slices.Contains(lines, "ACTION="+action)
 }
 
 // isFromKernel reports whether the kernel sent the message. Only the kernel has port 0.
