@@ -5,9 +5,10 @@ import (
 	"fmt"
 	"os/exec"
 	"regexp"
-	"strconv"
 	"strings"
 	"time"
+
+	"golang.org/x/mod/semver"
 
 	"github.com/cpupoold/cpupoold/internal/config"
 	"github.com/cpupoold/cpupoold/internal/node/inventory"
@@ -144,7 +145,7 @@ func FetchFormula(ctx context.Context) FormulaAnswer {
 }
 
 // runtimeVersion matches "runc version 1.3.2+ds1" and "crun version 1.21".
-var runtimeVersion = regexp.MustCompile(`^(runc|crun) version (\d+)\.(\d+)(?:\.(\d+))?`)
+var runtimeVersion = regexp.MustCompile(`^(runc|crun) version (\d+\.\d+(?:\.\d+)?)`)
 
 // formulaOfVersion returns the formula of an OCI runtime by its output for --version. The
 // quadratic formula exists since runc 1.3.2 and crun 1.23.
@@ -154,21 +155,9 @@ func formulaOfVersion(out string) (config.WeightFormula, error) {
 	if m == nil {
 		return "", fmt.Errorf("read OCI runtime version: %.80q is neither runc's nor crun's", line)
 	}
-	var v [3]int
-	for i := range v {
-		v[i], _ = strconv.Atoi(m[i+2]) // a missing part is 0
-	}
-	first := [3]int{1, 3, 2}
-	if m[1] == "crun" {
-		first = [3]int{1, 23, 0}
-	}
-	for i := range v {
-		if v[i] != first[i] {
-			if v[i] > first[i] {
-				return config.WeightQuadratic, nil
-			}
-			return config.WeightLinear, nil
-		}
+	first := map[string]string{"runc": "v1.3.2", "crun": "v1.23"}[m[1]]
+	if semver.Compare("v"+m[2], first) < 0 {
+		return config.WeightLinear, nil
 	}
 	return config.WeightQuadratic, nil
 }

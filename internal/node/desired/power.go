@@ -3,7 +3,6 @@ package desired
 import (
 	"strings"
 
-	"github.com/cpupoold/cpupoold/internal/config"
 	"github.com/cpupoold/cpupoold/internal/node/inventory"
 	"github.com/cpupoold/cpupoold/internal/node/managers"
 	"github.com/cpupoold/cpupoold/internal/node/power"
@@ -20,6 +19,10 @@ func (s *Settings) PowerWish(plan pools.Plan, m *inventory.Inventory, o *OtherMa
 	if len(s.Config.Power) == 0 {
 		return nil, nil // the annotations belong to CRI-O alone
 	}
+	var allowed []power.Feature // they have the names of the configuration
+	for _, f := range s.Config.Power {
+		allowed = append(allowed, power.Feature(f))
+	}
 	var owners []power.Owner
 	var problems []pools.Problem
 	of := make(map[string]pools.Problem) // by name of the owner
@@ -30,7 +33,7 @@ func (s *Settings) PowerWish(plan pools.Plan, m *inventory.Inventory, o *OtherMa
 		}
 		pod := m.PodOf(e)
 		problem := pools.Problem{PodUID: pod.UID, Pod: pod.Name(), Container: owner.Name}
-		ask, errs := power.Parse(o.leavePower(pod, e, s.Names.Power(pod.Pod.Annotations, owner.Name)), s.powerFeatures())
+		ask, errs := power.Parse(o.leavePower(pod, e, s.Names.Power(pod.Pod.Annotations, owner.Name)), allowed)
 		for _, err := range errs {
 			problem.Reason = pools.Reason{Code: codePower, Text: err.Error()}
 			problems = append(problems, problem)
@@ -62,19 +65,4 @@ func (o *OtherManagers) leavePower(pod *inventory.Pod, e *inventory.Container, a
 		}
 	}
 	return asked
-}
-
-func (s *Settings) powerFeatures() []power.Feature {
-	var all []power.Feature
-	for _, f := range s.Config.Power {
-		switch f {
-		case config.PowerCStates:
-			all = append(all, power.CStates)
-		case config.PowerGovernor:
-			all = append(all, power.Governor)
-		case config.PowerPreference:
-			all = append(all, power.Preference)
-		}
-	}
-	return all
 }

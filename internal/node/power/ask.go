@@ -22,9 +22,6 @@ const (
 	Preference Feature = "energyPreference"
 )
 
-// Features returns all features.
-func Features() []Feature { return []Feature{CStates, Governor, Preference} }
-
 // Ask holds the power settings that a container requests for its exclusive CPUs.
 type Ask struct {
 	// Governor and Preference are names of the kernel. An empty name requests no change.
