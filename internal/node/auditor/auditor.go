@@ -72,7 +72,7 @@ func (a *Auditor) Run(ctx context.Context, log *slog.Logger, open func() (Watche
 	defer runtime.UnlockOSThread()
 	var (
 		w     Watcher
-		scans round
+		scans = round{started: time.Now()}
 		due   = time.NewTimer(time.Hour)
 		last  string // the last error
 	)
@@ -112,9 +112,10 @@ func (a *Auditor) Run(ctx context.Context, log *slog.Logger, open func() (Watche
 }
 
 type round struct {
-	before *audit.Ownership // at the last scan; nil before the first
-	total  telemetry.Audit
-	shown  *telemetry.Audit
+	started time.Time
+	before  *audit.Ownership // at the last scan; nil before the first
+	total   telemetry.Audit
+	shown   *telemetry.Audit
 }
 
 func (r *round) scan(w Watcher, now audit.Ownership) error {
@@ -123,7 +124,7 @@ func (r *round) scan(w Watcher, now audit.Ownership) error {
 		r.total.Seconds += (threadTime() - began).Seconds()
 		r.publish()
 	}()
-	if err := w.Scan(now, uint64(monotonic())); err != nil {
+	if err := w.Scan(now, uint64(time.Since(r.started))); err != nil {
 		r.total.Failed++
 		return err
 	}
@@ -173,14 +174,6 @@ func threadTime() time.Duration {
 		return 0
 	}
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
-}
-
-func monotonic() int64 {
-	var t unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &t); err != nil {
-		return 0
-	}
-	return t.Nano()
 }
 
 // Open returns a watcher of the tasks of this machine.
