@@ -27,7 +27,7 @@ func (m Mark) Leave() error {
 }
 
 // Remove removes it, before the record goes: alone it would say that one is lost.
-func (m Mark) Remove() error { return ignoreMissing(os.Remove(m.Name)) }
+func (m Mark) Remove() error { return Remove(m.Name) }
 
 // markLimit is above the length of every boot ID, in bytes.
 const markLimit = 4096
@@ -37,6 +37,9 @@ func (m Mark) There() (bool, error) {
 	b, err := Read(m.Name, markLimit)
 	return err == nil && string(b) == m.BootID, ignoreMissing(err)
 }
+
+// Remove removes a file. A missing file is no error.
+func Remove(name string) error { return ignoreMissing(os.Remove(name)) }
 
 func ignoreMissing(err error) error {
 	if errors.Is(err, fs.ErrNotExist) {

@@ -74,22 +74,14 @@ type Limits struct {
 }
 
 func (l Limits) withDefaults() Limits {
-	for _, d := range []struct {
-		value    *time.Duration
-		fallback time.Duration
-	}{
-		{&l.Call, 10 * time.Second},
-		{&l.Watch, 10 * time.Minute},
-		{&l.Start, 5 * time.Second},
-		{&l.Pause, 10 * time.Second},
-		{&l.Gap, 500 * time.Millisecond},
-		{&l.Settle, 3 * time.Second},
-	} {
-		if *d.value == 0 {
-			*d.value = d.fallback
-		}
+	return Limits{
+		Call:   cmp.Or(l.Call, 10*time.Second),
+		Watch:  cmp.Or(l.Watch, 10*time.Minute),
+		Start:  cmp.Or(l.Start, 5*time.Second),
+		Pause:  cmp.Or(l.Pause, 10*time.Second),
+		Gap:    cmp.Or(l.Gap, 500*time.Millisecond),
+		Settle: cmp.Or(l.Settle, 3*time.Second),
 	}
-	return l
 }
 
 // statusError is an answer of the API server with a status other than success.

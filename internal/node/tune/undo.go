@@ -92,7 +92,7 @@ func (u Undo) Load() ([]Record, State, error) {
 func (u Undo) Save(records []Record) error {
 	if len(records) == 0 {
 		// The mark is removed first, because a mark without a file means that the record is lost.
-		return errors.Join(u.mark().Remove(), ignoreMissing(os.Remove(u.File)))
+		return errors.Join(u.mark().Remove(), durable.Remove(u.File))
 	}
 	b, err := encodeUndo(undoData{BootID: u.BootID, Records: records})
 	if err != nil {
@@ -105,9 +105,8 @@ func (u Undo) Save(records []Record) error {
 }
 
 // setAside renames an unusable file, and keeps it for analysis.
-func (u Undo) setAside() error { return ignoreMissing(os.Rename(u.File, u.File+".bad")) }
-
-func ignoreMissing(err error) error {
+func (u Undo) setAside() error {
+	err := os.Rename(u.File, u.File+".bad")
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}

@@ -63,13 +63,7 @@ type Left struct {
 var errDamaged = errors.New("journal cannot be used")
 
 // encode returns equal bytes for equal documents.
-func encode(d Document) ([]byte, error) {
-	b, err := durable.Encode(version, d)
-	if err != nil {
-		return nil, fmt.Errorf("encode journal: %w", err)
-	}
-	return b, nil
-}
+func encode(d Document) ([]byte, error) { return durable.Encode(version, d) }
 
 // decode returns errDamaged for everything that encode, now or in an older version, has not
 // written.

@@ -121,28 +121,20 @@ func Save(name, runDir string, d Document) error {
 		markErr = markOf(runDir, d.BootID).Leave()
 	}
 	slices.SortFunc(d.Originals, Original.Compare)
-	return errors.Join(markErr, write(name, d))
-}
-
-func write(name string, d Document) error {
 	b, err := encode(d)
 	if err != nil {
-		return err
+		return errors.Join(markErr, fmt.Errorf("encode journal: %w", err))
 	}
 	if err := durable.Write(name, b); err != nil {
-		return fmt.Errorf("write journal: %w", err)
+		return errors.Join(markErr, fmt.Errorf("write journal: %w", err))
 	}
-	return nil
+	return markErr
 }
 
 // Remove removes the file after a complete restore, and the mark before it: a mark without
 // a file means that the journal is lost.
 func Remove(name, runDir, bootID string) error {
-	err := markOf(runDir, bootID).Remove()
-	if e := os.Remove(name); !errors.Is(e, fs.ErrNotExist) {
-		err = errors.Join(err, e)
-	}
-	return err
+	return errors.Join(markOf(runDir, bootID).Remove(), durable.Remove(name))
 }
 
 // markOf returns the mark of a journal, a file next to the lock. Without the mark there was
