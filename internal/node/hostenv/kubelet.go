@@ -3,9 +3,16 @@ package hostenv
 import (
 	"context"
 	"errors"
+	"fmt"
+	"io"
 	"io/fs"
 	"os"
+	"path"
+	"time"
 
+	"golang.org/x/sys/unix"
+
+	"github.com/cpupoold/cpupoold/internal/config"
 	"github.com/cpupoold/cpupoold/pkg/podresources"
 )
 
@@ -30,4 +37,104 @@ func (k kubelet) List(ctx context.Context) ([]podresources.Container, error) {
 		return nil, ErrNoKubelet
 	}
 	return k.Client.List(ctx)
+}
+
+// # CPUs of a static kubelet
+//
+// With guaranteed.exclusive: kubelet the kubelet allocates exclusive CPUs. The daemon reads
+// the kubelet's state file after each event that can come with another allocation, because
+// the kubelet writes the file before it calls the runtime. If the file is damaged,
+// PodResources reports the exclusive CPUs; without that answer the last known allocation
+// stays in force. A missing file is ignored: the kubelet is being given another policy, or
+// its directory is not mounted.
+
+const cpuManagerFile = "cpu_manager_state"
+
+// cpuManagerLimit is far above the size of any such file, in bytes.
+const cpuManagerLimit = 16 << 20
+
+type cpuManager interface {
+	State(context.Context) (podresources.CPUState, error)
+}
+
+// stateTimeout is the maximum duration of a read. The first pass waits for the read, and a
+// disk that hangs must not keep containers from their CPUs.
+const stateTimeout = 5 * time.Second
+
+// stateFile is the kubelet's state file. One goroutine at a time may read it.
+type stateFile struct {
+	name string
+	read func(name string, limit int64) ([]byte, error)
+	// pending is a read that an earlier call gave up; only the disk can end it.
+	pending chan stateRead
+}
+
+type stateRead struct {
+	content []byte
+	err     error
+}
+
+// newStateFile returns the state file of a configuration; nil where the daemon allocates
+// exclusive CPUs itself.
+func newStateFile(c *config.Config) cpuManager {
+	if !c.Pools.Guaranteed.Kubelet {
+		return nil
+	}
+	return &stateFile{name: path.Join(c.KubeletStateDir, cpuManagerFile), read: readFile}
+}
+
+// State returns the content of the file. It gives up after stateTimeout.
+func (f *stateFile) State(ctx context.Context) (podresources.CPUState, error) {
+	ctx, cancel := context.WithTimeout(ctx, stateTimeout)
+	defer cancel()
+	r, err := f.content(ctx)
+	if err == nil {
+		err = r.err
+	}
+	if err != nil {
+		return podresources.CPUState{}, err
+	}
+	return podresources.ParseCPUState(r.content)
+}
+
+// content reads the file. It drops the result of a pending read, which may be old, and
+// starts no second read before that one has ended.
+func (f *stateFile) content(ctx context.Context) (stateRead, error) {
+	hangs := func() (stateRead, error) {
+		return stateRead{}, fmt.Errorf("read %s: its disk does not answer: %w", f.name, ctx.Err())
+	}
+	if f.pending != nil {
+		select {
+		case <-f.pending:
+		case <-ctx.Done():
+			return hangs()
+		}
+	}
+	f.pending = make(chan stateRead, 1)
+	go func(to chan<- stateRead) {
+		b, err := f.read(f.name, cpuManagerLimit)
+		to <- stateRead{b, err}
+	}(f.pending)
+	select {
+	case r := <-f.pending:
+		f.pending = nil
+		return r, nil
+	case <-ctx.Done():
+		return hangs()
+	}
+}
+
+// readFile reads a whole file of another program, of at most limit bytes. The program may
+// have left a link.
+func readFile(name string, limit int64) ([]byte, error) {
+	f, err := os.OpenFile(name, unix.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close() //nolint:errcheck // opened to read
+	b, err := io.ReadAll(io.LimitReader(f, limit+1))
+	if err == nil && int64(len(b)) > limit {
+		err = fmt.Errorf("%s has more than %d bytes", name, limit)
+	}
+	return b, err
 }

@@ -1,11 +1,16 @@
 package nodestatus
 
 import (
+	"encoding/binary"
+	"encoding/hex"
 	"maps"
 	"slices"
 	"strconv"
 
+	"github.com/cespare/xxhash/v2"
+
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
+	"github.com/cpupoold/cpupoold/pkg/workload"
 )
 
 // Topology holds the content of a NodeResourceTopology object (topology.node.k8s.io/v1alpha2),
@@ -149,3 +154,53 @@ func (t *Topology) manifest(name, uid string, memory map[int]map[string]int64) [
 }
 
 func zoneName(id int) string { return "node-" + strconv.Itoa(id) }
+
+// Layout holds the CPUs of the pools of a node.
+type Layout struct {
+	// Online holds the online CPUs of the machine.
+	Online cpuset.Set
+	// Types are the workload types that have a management pool.
+	Types []string
+	// Shared and Guaranteed hold the CPUs of the pools.
+	Shared, Guaranteed cpuset.Set
+	// HasGuaranteed is true if a guaranteed pool is configured. Its resource stays while all
+	// of its CPUs are offline.
+	HasGuaranteed bool
+	// Taken holds CPUs that pods cannot use: CPUs of exclusive units, and CPUs that the kernel
+	// does not release.
+	Taken cpuset.Set
+}
+
+// Pools returns the resources of the node. The cores of a workload type count the whole
+// machine, because requests of management pods were never compared with their pool
+// (openshift/enhancements, management-workload-partitioning).
+func (l Layout) Pools(names workload.Names) []Pool {
+	milli := func(cpus cpuset.Set) int64 { return int64(cpus.Len()) * 1000 }
+	all := []Pool{{names.SharedResource(), milli(l.Shared.Difference(l.Taken))}}
+	if l.HasGuaranteed {
+		all = append(all, Pool{names.GuaranteedResource(), milli(l.Guaranteed.Difference(l.Taken))})
+	}
+	for _, t := range l.Types {
+		all = append(all, Pool{names.CoresResource(t), milli(l.Online)})
+	}
+	return all
+}
+
+// fingerprint identifies the pods of the node. A scheduler compares it with its own, to learn
+// whether the object includes the pods that it counts. It equals version v001 of
+// github.com/k8stopologyawareschedwg/podfingerprint: XXH64 (little endian) over the sorted
+// hashes of the names, each seeded with the hash of the namespace.
+func fingerprint(pods []PodName) string {
+	hashes := make([]uint64, 0, len(pods))
+	for _, p := range pods {
+		h := xxhash.NewWithSeed(xxhash.Sum64String(p.Namespace))
+		_, _ = h.WriteString(p.Name) // never fails
+		hashes = append(hashes, h.Sum64())
+	}
+	slices.Sort(hashes)
+	all := make([]byte, 0, 8*len(hashes))
+	for _, h := range hashes {
+		all = binary.LittleEndian.AppendUint64(all, h)
+	}
+	return "pfp0v001" + hex.EncodeToString(binary.BigEndian.AppendUint64(nil, xxhash.Sum64(all)))
+}

@@ -3,6 +3,7 @@ package preflight
 import (
 	"context"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/cpupoold/cpupoold/internal/config"
@@ -91,4 +92,43 @@ func Run(ctx context.Context, host Host, c Configuration) []Finding {
 	}
 	slices.SortFunc(all, findings.Compare)
 	return all
+}
+
+// checkMode reports the mode observe, because it explains why the daemon changes nothing.
+func checkMode(e *evidence) []Finding {
+	if e.config.Mode != config.ModeObserve {
+		return nil
+	}
+	return []Finding{newFinding(Info, e.file+": mode",
+		"is observe: run reports what it would write, and writes nothing",
+		"set it to enforce and restart the daemon to enable writes")}
+}
+
+func isAboutOtherManagers(check string) bool {
+	return strings.HasPrefix(check, "crio-") || strings.HasPrefix(check, "nri-plugin") || check == "kubelet-policy"
+}
+
+type (
+	// Finding is a finding, in the form that the check of a cluster has too.
+	Finding = findings.Finding
+	// Severity is the effect of a finding on the node.
+	Severity = findings.Severity
+)
+
+// Severities.
+const (
+	Info    = findings.Info
+	Warning = findings.Warning
+	Error   = findings.Error
+	Refuse  = findings.Refuse
+)
+
+// newFinding returns a finding; remedy is empty if no action is necessary.
+func newFinding(s Severity, subject, found, remedy string) Finding {
+	return findings.New(s, subject, found, remedy)
+}
+
+// Refusals returns the findings with which the daemon does not start, in the same order.
+func Refusals(all []Finding) []Finding {
+	return slices.DeleteFunc(slices.Clone(all), func(f Finding) bool { return f.Severity != Refuse })
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"strings"
 
 	"github.com/cpupoold/cpupoold/internal/nodecheck"
@@ -113,4 +114,49 @@ func checkKubeletDriver(e *evidence) []Finding {
 		fmt.Sprintf("%s is %s, but %s uses %s: kubelets before 1.34 can prefer their own setting, and then create cgroups that the runtime does not use",
 			s.key, s.value, e.runtime.name, e.runtime.driver),
 		fmt.Sprintf("set %s to %s", s.key, e.runtime.driver))}
+}
+
+type systemdFacts struct {
+	version int
+	err     error
+}
+
+func querySystemd(ctx context.Context, host Host) systemdFacts {
+	within, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	version, err := host.SystemdVersion(within)
+	return systemdFacts{version, err}
+}
+
+func checkSystemd(e *evidence) []Finding {
+	if e.systemd.err == nil {
+		return nil
+	}
+	use := "the cgroup driver is systemd"
+	if e.driver() != cri.Systemd {
+		use = "units are configured"
+	}
+	return []Finding{newFinding(Error, "systemd",
+		fmt.Sprintf("%s, but the manager cannot be used: %s", use, strings.ReplaceAll(e.systemd.err.Error(), "\n", "; ")),
+		"use systemd 244 or later and run as root; in a container mount the host's /run/systemd and /run/dbus")}
+}
+
+// checkNRI reports a missing socket. Without it, containers start before cpupoold places them.
+func checkNRI(e *evidence) []Finding {
+	if e.config.Pools.Guaranteed.Kubelet {
+		return checkKubeletNRI(e)
+	}
+	key, socket := e.file+": nriSocket", e.config.NRISocket
+	if socket == "" {
+		return []Finding{nodecheck.WithoutNRI(key, "is none", "remove the key, unless this is intended")}
+	}
+	_, err := fs.Stat(e.root, relative(socket))
+	if err == nil {
+		return nil
+	}
+	found := fmt.Sprintf("%s cannot be used (%s)", socket, cause(err))
+	if errors.Is(err, fs.ErrNotExist) {
+		found = socket + " does not exist"
+	}
+	return []Finding{nodecheck.WithoutNRI(key, found, nodecheck.EnableNRI+", or set the key to its socket")}
 }

@@ -8,11 +8,14 @@ import (
 	"slices"
 
 	"github.com/cpupoold/cpupoold/internal/config"
+	"github.com/cpupoold/cpupoold/internal/node/desired"
 	"github.com/cpupoold/cpupoold/internal/node/hostenv"
+	"github.com/cpupoold/cpupoold/internal/node/hosttuning"
 	"github.com/cpupoold/cpupoold/internal/node/nodestatus"
 	"github.com/cpupoold/cpupoold/internal/node/preview"
 	"github.com/cpupoold/cpupoold/internal/node/tune"
 	"github.com/cpupoold/cpupoold/internal/node/undo"
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/topology"
 )
 
@@ -131,4 +134,43 @@ func OnHost(ctx context.Context, h *hostenv.Host, j undo.Document, isolation con
 	unrecorded, listErr := unrecorded(h)
 	r.Differs = append(r.Differs, unrecorded...)
 	return r, errors.Join(err, listErr)
+}
+
+// restoreSettings restores the settings of the host outside of cgroups. With dryRun it only
+// lists them; otherwise the caller must hold the node's writer lock.
+func restoreSettings(ctx context.Context, c *config.Config, t *topology.Topology, dryRun bool) (tune.Report, error) {
+	var exclusive cpuset.Set
+	var s desired.Settings
+	if _, err := s.Begin(c, t, nil); err == nil {
+		exclusive = s.Ownable()
+	}
+	r, _, err := hosttuning.Restoring(c, tune.Machine{Possible: t.Possible, Online: t.Online}, exclusive)
+	if err != nil {
+		return tune.Report{}, err
+	}
+	return tune.Restore(ctx, r, dryRun)
+}
+
+// NodeReport holds the resources that were withdrawn from a Node.
+type NodeReport struct {
+	Name      string   `json:"name"`
+	Withdrawn []string `json:"withdrawn"`       // resources
+	Error     string   `json:"error,omitempty"` // why some were not
+}
+
+// withdraw removes the daemon's resources from the Node. It returns nil if the daemon does
+// not report the node to a cluster.
+func withdraw(ctx context.Context, o Options) *NodeReport {
+	options, err := nodestatus.OptionsFor(o.Config, o.Environment, o.Log)
+	switch {
+	case err != nil:
+		return &NodeReport{Name: o.Config.Node.Name, Error: err.Error()}
+	case options == nil:
+		return nil
+	}
+	r := &NodeReport{Name: options.Name}
+	if r.Withdrawn, err = nodestatus.Withdraw(ctx, *options, o.Config.Names()); err != nil {
+		r.Error = err.Error()
+	}
+	return r
 }

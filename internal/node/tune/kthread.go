@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"strconv"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/cpupoold/cpupoold/internal/node/audit"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
@@ -77,4 +79,16 @@ func (s kthreads) Write(_ context.Context, k Knob, value string) error {
 		return err
 	}
 	return s.affinity.Set(pid, cpus)
+}
+
+// SystemAffinity implements [Affinity] with sched_setaffinity(2).
+type SystemAffinity struct{}
+
+// Set implements [Affinity].
+func (SystemAffinity) Set(pid int, cpus cpuset.Set) error {
+	mask := unix.NewCPUSet(cpuset.MaxCPUs)
+	for cpu := range cpus.All() {
+		mask.Set(cpu)
+	}
+	return unix.SchedSetaffinityDynamic(pid, mask)
 }

@@ -1,0 +1,170 @@
+package preflight
+
+import (
+	"bytes"
+	"fmt"
+	"path"
+	"strconv"
+	"strings"
+
+	"github.com/cpupoold/cpupoold/internal/config"
+	"github.com/cpupoold/cpupoold/internal/othermanagers"
+	"github.com/cpupoold/cpupoold/pkg/workload"
+)
+
+// checkWorkloads reports workloads of CRI-O. They set CPUs once, when a container is created,
+// as the management pool of cpupoold does. Two managers would place each container.
+func checkWorkloads(e *evidence) []Finding {
+	names := workload.Names{Domain: e.config.AnnotationDomain}
+	var findings []Finding
+	for _, w := range e.crio.Workloads {
+		ours := ""
+		for _, p := range e.config.Pools.Partitions {
+			if w.Activation == names.TargetKey(p.Type) {
+				ours = p.Type
+			}
+		}
+		f := othermanagers.Workload(fmt.Sprintf("%s: crio.runtime.workloads.%s", w.Source, w.Name), w.Activation, "remove the table and restart CRI-O")
+		switch standDown := e.config.OtherManagers.CRIOWorkloads == config.StanceStandDown; {
+		case standDown && w.Pins:
+			f.Severity, f.Remedy = Info, ""
+			f.Found = fmt.Sprintf("sets CPUs and shares of pods with the annotation %s: cpupoold skips them (otherManagers.crioWorkloads)", w.Activation)
+		case standDown:
+			continue // CRI-O does nothing with it
+		case ours != "":
+			f.Found = fmt.Sprintf("is activated by the annotation %s, which cpupoold uses for workload type %s: CRI-O would place the same pods", w.Activation, ours)
+		case !w.Pins:
+			continue
+		}
+		findings = append(findings, f)
+	}
+	return findings
+}
+
+// checkHighPerformance reports handlers with which pods make CRI-O write cpusets. CRI-O would
+// overwrite exclusive CPUs.
+func checkHighPerformance(e *evidence) []Finding {
+	var findings []Finding
+	for _, h := range e.crio.Handlers {
+		annotations := h.SetsCPUs()
+		if len(annotations) == 0 {
+			continue
+		}
+		f := newFinding(Refuse, fmt.Sprintf("%s: crio.runtime.runtimes.%s", h.Source, h.Name),
+			fmt.Sprintf("allowed_annotations has %s: CRI-O writes the CPUs and partitions of pods of this handler that have it",
+				strings.Join(annotations, " and ")),
+			othermanagers.OrStandDown("remove it from the list and restart CRI-O", "crioHighPerformance"))
+		if e.config.OtherManagers.CRIOHighPerformance == config.StanceStandDown {
+			f.Severity, f.Remedy = Info, ""
+			f.Found += "; cpupoold skips those pods (otherManagers.crioHighPerformance)"
+		}
+		findings = append(findings, f)
+	}
+	return findings
+}
+
+func checkInfraCPUSet(e *evidence) []Finding {
+	s := e.crio.InfraCPUSet
+	if s.Value == "" {
+		return nil
+	}
+	return []Finding{newFinding(Warning, s.Source,
+		fmt.Sprintf("crio.runtime.infra_ctr_cpuset is %q: CRI-O pins pause containers there, and cpupoold moves them to the pool of their pod", s.Value),
+		"remove the key and restart CRI-O")}
+}
+
+func checkCRIOConfig(e *evidence) []Finding {
+	var findings []Finding
+	for _, f := range e.crio.Unreadable {
+		findings = append(findings, newFinding(Warning, f.Name,
+			fmt.Sprintf("cannot be parsed, so CRI-O may set CPUs: %s", cause(f.Err)),
+			"repair the file: CRI-O will not start with it either"))
+	}
+	return findings
+}
+
+// checkAnnotations reports pods that request CPUs from another manager. Their annotations show
+// a manager whose process and files are not visible.
+func checkAnnotations(e *evidence) []Finding {
+	requests := othermanagers.Requests{}
+	for _, pod := range e.runtime.pods {
+		requests.Add(pod.Namespace+"/"+pod.Name, pod.Annotations)
+	}
+	return requests.Findings()
+}
+
+// checkTuned reports the active profiles of tuned. tuned writes no cpusets, but a profile can set
+// the affinity of threads, interrupts and workqueues.
+func checkTuned(e *evidence) []Finding {
+	t := &e.tuned
+	if t.PID != 0 && !t.Known {
+		return []Finding{othermanagers.Tuned(fmt.Sprintf("tuned (process %d)", t.PID))}
+	}
+	if len(t.Profiles) == 0 {
+		return nil
+	}
+	f := Finding{Severity: Info, Subject: "/etc/tuned/active_profile: " + strings.Join(t.Profiles, " ")}
+	f.Found = "tuned does not run, but applies this profile at each start"
+	if t.PID != 0 {
+		f.Found = fmt.Sprintf("tuned runs (process %d) and applies this profile", t.PID)
+	}
+	if t.SetsPowerOnly() {
+		f.Found += ", which sets frequency and C-states"
+		return []Finding{f}
+	}
+	if t.PID != 0 {
+		f.Severity = Warning
+	}
+	f.Found += ", which can set the affinity of threads, interrupts and workqueues"
+	f.Remedy = "remove isolated_cores and groups with an affinity from the profile, because cpusets define the CPUs of threads; set interrupts and workqueues either in the profile or in cpupoold"
+	return []Finding{f}
+}
+
+// programOf returns the name of the program of a command line. For a Python interpreter it is
+// the name of the script. The index of a plugin that the runtime starts is removed (NRI,
+// "NN-NAME").
+func programOf(cmdline []byte) string {
+	program, rest, _ := bytes.Cut(cmdline, []byte{0})
+	base := path.Base(string(program))
+	if strings.HasPrefix(base, "python") {
+		for argument := range bytes.SplitSeq(rest, []byte{0}) {
+			if !bytes.HasPrefix(argument, []byte("-")) { // an option of the interpreter
+				base = path.Base(string(argument))
+				break
+			}
+		}
+	}
+	if len(base) > 3 && base[2] == '-' && isDigit(base[0]) && isDigit(base[1]) {
+		base = base[3:]
+	}
+	return base
+}
+
+func isDigit(b byte) bool { return b >= '0' && b <= '9' }
+
+// checkPlugins searches processes for other CPU managers, because NRI does not report the
+// other plugins. The daemon sees the processes of the host.
+func checkPlugins(e *evidence) []Finding {
+	running := make(map[string]int)
+	for _, name := range directories(e.root, "/proc") {
+		pid, err := strconv.Atoi(name)
+		if err != nil {
+			continue
+		}
+		b, err := readFile(e.root, path.Join("/proc", name, "cmdline"))
+		if err != nil {
+			continue // the process has ended, or access is denied
+		}
+		if base := programOf(b); running[base] == 0 {
+			running[base] = pid
+		}
+	}
+	var all []Finding
+	standDown := e.config.OtherManagers.NRIPlugins == config.StanceStandDown
+	for _, m := range othermanagers.Managers() {
+		if pid := running[m.Program]; pid != 0 {
+			all = append(all, m.Finding(fmt.Sprintf("%s (process %d)", m.Program, pid), standDown))
+		}
+	}
+	return all
+}
