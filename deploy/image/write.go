@@ -16,8 +16,8 @@ import (
 )
 
 // write makes a tar of OCI's layout (image-spec, image-layout.md) with one image under a
-// name. The index of the layout refers to the image's own, which has the architectures:
-// who imports the tar gets one name for all of them.
+// name. The index of the layout refers to the image's own index, which has the
+// architectures. An import of the tar creates one name for all of them.
 func write(file string, image v1.ImageIndex, tag name.Tag) error {
 	dir, err := os.MkdirTemp("", "image")
 	if err != nil {

@@ -115,8 +115,8 @@ func identities(t *testing.T, s *apiServer) {
 	}{
 		"a controller, by its template":   {"system:serviceaccount:kube-system:replicaset-controller", []string{"system:masters"}, claim, "does not allow workload type other"},
 		"an administrator":                {"root", []string{"system:masters"}, claim, "does not allow workload type other"},
-		"a user named like a node":        {"system:node:n1", []string{"system:masters"}, mirror, "says that it is a static one"},
-		"a user of the group of nodes":    {"someone", []string{"system:masters", "system:nodes"}, mirror, "says that it is a static one"},
+		"a user named like a node":        {"system:node:n1", []string{"system:masters"}, mirror, "claims to be static"},
+		"a user of the group of nodes":    {"someone", []string{"system:masters", "system:nodes"}, mirror, "claims to be static"},
 		"another node":                    {"system:node:n2", []string{"system:masters", "system:nodes"}, mirror, "can only create pods with spec.nodeName set to itself"},
 		"a node, a pod that is no mirror": {"system:node:n1", []string{"system:masters", "system:nodes"}, claim, "can only create mirror pods"},
 	} {

@@ -60,7 +60,7 @@ func trust(t *testing.T, s *apiServer) {
 		"no resource in it":      {newPod("r", other(target, effect, "io.openshift.workload.management/app", `{"cpuset":"0-3"}`), ""), "gives a container CPUs or shares"},
 		"a cpuset and no type":   {newPod("r", other("io.openshift.workload.management.cpuset/app", "0-3"), "cpu=1"), "gives a container CPUs or shares"},
 		"names of another form":  {newPod("r", other("io.openshift.workload.management.cpuset", "x", "io.openshift.workloads.a.cpuset/app", "x"), "cpu=1"), ""},
-		"claims to be static":    {newPod("n", other(target, effect, "kubernetes.io/config.source", "file"), "cpu=1"), "says that it is a static one"},
+		"claims to be static":    {newPod("n", other(target, effect, "kubernetes.io/config.source", "file"), "cpu=1"), "claims to be static"},
 	} {
 		_, err := create(t, s, exempt, c.pod)
 		if c.want == "" && err != nil {
@@ -195,7 +195,7 @@ func mirrors(t *testing.T, s *apiServer) {
 		t.Errorf("alice's mirror pod: %v, annotations %v; want none of a workload type", err, got.Annotations)
 	}
 	_, err = create(t, s, "cpupoold", mirror("forged"))
-	refusedWith(t, "alice's mirror pod, past the webhook", err, "says that it is a static one")
+	refusedWith(t, "alice's mirror pod, past the webhook", err, "claims to be static")
 }
 
 // policyInForce asks with what only the policies refuse, each of them.
