@@ -14,7 +14,7 @@ import (
 
 // printAudit prints a report.
 func printAudit(w *layout.Writer, r audit.Report) {
-	fmt.Fprintf(w, "%.1f s, %s of %d tasks, which took %.2f s of CPU time\n\n", r.Seconds, count(r.Scans, "scan"), r.Tasks, r.Cost)
+	fmt.Fprintf(w, "%.1f s, %s of %d tasks, which took %.2f s of CPU time\n\n", r.Seconds, layout.Count(r.Scans, "scan"), r.Tasks, r.Cost)
 	out := layout.NewTable("POOL OR OWNER", "CPUS", "SCORE", "OTHERS", "UNSEEN", "TASKS", "IRQS", "FIRED")
 	for _, s := range r.Scores {
 		name := inspect.FullPool(s.Pool, s.Type)

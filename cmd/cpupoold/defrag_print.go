@@ -76,9 +76,9 @@ func printMoves(w *layout.Writer, r defragReport, apply bool) {
 	case len(r.Moves) == 0 && r.Excess.Now != defrag.Shape{}:
 		head = "\nNothing to move: what is in brackets cannot be had with the CPUs that are free."
 	case len(r.Moves) > 0 && apply:
-		head = fmt.Sprintf("\n%s:", count(len(r.Moves), "move"))
+		head = fmt.Sprintf("\n%s:", layout.Count(len(r.Moves), "move"))
 	case len(r.Moves) > 0:
-		head = fmt.Sprintf("\n%s, in this order; --apply has the daemon make them:", count(len(r.Moves), "move"))
+		head = fmt.Sprintf("\n%s, in this order; --apply has the daemon make them:", layout.Count(len(r.Moves), "move"))
 	}
 	fmt.Fprintln(w, head)
 	out := &layout.Table{}
@@ -86,13 +86,6 @@ func printMoves(w *layout.Writer, r defragReport, apply bool) {
 		out.Row(strconv.Itoa(i+1), m.Full(), m.From.String()+" → "+m.To.String(), why(m, r.bound))
 	}
 	w.Table(out)
-}
-
-func count(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
 }
 
 // why says what a move is good for and what it costs.

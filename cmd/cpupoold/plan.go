@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 
@@ -108,11 +107,7 @@ func printRest(w *layout.Writer, p preview.Preview) {
 		lines = append(lines, fmt.Sprintf("offline: CPUs %s; their pools are smaller", p.Offline))
 	}
 	for _, x := range p.Plan.Problems {
-		name := cmp.Or(x.Pod, x.Unit)
-		if x.Container != "" {
-			name += "/" + x.Container
-		}
-		lines = append(lines, fmt.Sprintf("not honoured: %s: %s (%s)", name, x.Text, x.Code))
+		lines = append(lines, "not honoured: "+inspect.ProblemOf(x).String())
 	}
 	for _, v := range p.Host {
 		if v.State != hostslices.Confined {

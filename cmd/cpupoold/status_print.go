@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"io"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -43,7 +42,7 @@ func printStatus(to io.Writer, s *inspect.Status) error {
 		w.Paragraph("  " + explain.EventLine(&e))
 	}
 	for _, p := range s.Problems {
-		w.Paragraph("not honoured: " + problemLine(&p))
+		w.Paragraph("not honoured: " + p.String())
 	}
 	for _, f := range s.Faults {
 		w.Paragraph("not as planned: " + f.Cgroup + ": " + f.Error)
@@ -62,7 +61,7 @@ func headline(s *inspect.Status) string {
 	}
 	mode := s.Daemon.Mode
 	if mode == "observe" {
-		mode += " (" + count(s.Daemon.Owed, "write") + " not made)"
+		mode += " (" + layout.Count(s.Daemon.Owed, "write") + " not made)"
 	}
 	ready := "ready"
 	if !s.Daemon.Ready {
@@ -151,20 +150,12 @@ func sizeOf(n int, cpus string) string {
 }
 
 func containerTable(s *inspect.Status) *layout.Table {
-	order := []string{inspect.Guaranteed, inspect.Management, inspect.Shared, inspect.Other}
-	all := slices.Clone(s.Containers)
-	slices.SortStableFunc(all, func(a, b inspect.Container) int {
-		return cmp.Or(cmp.Compare(slices.Index(order, a.Pool), slices.Index(order, b.Pool)), cmp.Compare(a.Type, b.Type))
-	})
+	all := inspect.ByPool(s.Containers)
 	t := &layout.Table{}
 	t.Row("CONTAINER OR UNIT", "POOL", "CPUS", "KEPT BY", "REASON")
 	for i := range all {
 		c := &all[i]
-		cpus := c.CPUs.String()
-		if !c.Mixed.IsEmpty() {
-			cpus += " + " + c.Mixed.String()
-		}
-		t.Row(c.Full(), inspect.FullPool(c.Pool, c.Type), cpus, c.Mode, c.Code)
+		t.Row(c.Full(), inspect.FullPool(c.Pool, c.Type), c.CPUText(), c.Mode, c.Code)
 	}
 	return t
 }
@@ -197,12 +188,4 @@ func writeLine(s *inspect.Status) string {
 		text += "; the last ones:"
 	}
 	return text
-}
-
-func problemLine(p *inspect.Problem) string {
-	name := cmp.Or(p.Pod, p.PodUID, p.Unit, "node")
-	if p.Container != "" {
-		name += "/" + p.Container
-	}
-	return name + ": " + p.Text + " (" + p.Code + ")"
 }

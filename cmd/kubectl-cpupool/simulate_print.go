@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"io"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -92,19 +91,12 @@ func (p *page) node(name string) {
 }
 
 func machineLine(t *topology.Topology) string {
-	parts := []string{number(t.Online.Len(), "CPU"), number(len(t.Packages), "package"), number(len(t.Nodes), "NUMA node"),
-		number(len(t.L3s), "last-level cache"), number(len(t.Cores), "core")}
+	parts := []string{layout.Count(t.Online.Len(), "CPU"), layout.Count(len(t.Packages), "package"), layout.Count(len(t.Nodes), "NUMA node"),
+		layout.Count(len(t.L3s), "last-level cache"), layout.Count(len(t.Cores), "core")}
 	if offline := t.Present.Difference(t.Online); !offline.IsEmpty() {
 		parts = append(parts, "offline "+offline.String())
 	}
 	return "machine: " + strings.Join(parts, ", ")
-}
-
-func number(n int, of string) string {
-	if n != 1 {
-		of += "s"
-	}
-	return strconv.Itoa(n) + " " + of
 }
 
 func configLine(d *simulate.Document) string {
@@ -112,7 +104,7 @@ func configLine(d *simulate.Document) string {
 	if d.Config.Fresh {
 		name = "pools of a fresh installation"
 	}
-	parts := []string{"config: " + name, number(d.Pods, "pod")}
+	parts := []string{"config: " + name, layout.Count(d.Pods, "pod")}
 	if !d.Config.Offline.IsEmpty() {
 		parts = append(parts, "offline CPUs of pools "+d.Config.Offline.String())
 	}
@@ -143,25 +135,14 @@ func poolTable(d *simulate.Document) *layout.Table {
 }
 
 func containerTable(d *simulate.Document) *layout.Table {
-	order := []string{inspect.Guaranteed, inspect.Management, inspect.Shared, inspect.Other}
-	all := slices.Clone(d.Containers)
-	slices.SortStableFunc(all, func(a, b inspect.Container) int {
-		return cmp.Or(cmp.Compare(slices.Index(order, a.Pool), slices.Index(order, b.Pool)), cmp.Compare(a.Type, b.Type))
-	})
+	all := inspect.ByPool(d.Containers)
 	t := &layout.Table{}
 	t.Row("CONTAINER OR UNIT", "POOL", "CPUS", "NODE", "REASON")
 	for i := range all {
 		c := &all[i]
-		t.Row(c.Full(), inspect.FullPool(c.Pool, c.Type), cpusOf(c), nodesOf(d.Topology, c.CPUs), c.Code)
+		t.Row(c.Full(), inspect.FullPool(c.Pool, c.Type), c.CPUText(), nodesOf(d.Topology, c.CPUs), c.Code)
 	}
 	return t
-}
-
-func cpusOf(c *inspect.Container) string {
-	if c.Mixed.IsEmpty() {
-		return c.CPUs.String()
-	}
-	return c.CPUs.String() + " + " + c.Mixed.String()
 }
 
 // nodesOf are the NUMA nodes that CPUs are in.
@@ -198,7 +179,7 @@ func stepTable(d *simulate.Document) *layout.Table {
 func (p *page) refusals(how string, all []simulate.Refusal) {
 	for i := range all {
 		r := &all[i]
-		text := how + ": " + r.Name() + ": " + r.Text + " (" + r.Code + ")"
+		text := how + ": " + r.String()
 		if r.Then != "" {
 			text += "; " + r.Then
 		}
@@ -221,12 +202,8 @@ func (p *page) problems(d *simulate.Document) {
 		shown[d.Refused[i].Name()+" "+d.Refused[i].Code] = true
 	}
 	for _, x := range d.Problems {
-		name := cmp.Or(x.Pod, x.PodUID, x.Unit, "node")
-		if x.Container != "" {
-			name += "/" + x.Container
-		}
-		if !shown[name+" "+x.Code] {
-			p.Paragraph("not honoured: " + name + ": " + x.Text + " (" + x.Code + ")")
+		if !shown[x.Name()+" "+x.Code] {
+			p.Paragraph("not honoured: " + x.String())
 		}
 	}
 }
@@ -269,7 +246,7 @@ func (p *page) comparison(c *simulate.Comparison) {
 		p.Table(changeTable(c))
 	}
 	p.part()
-	p.Paragraph(fmt.Sprintf("%s of %d have another pool or other CPUs of their own", number(len(c.Containers), "container"), len(c.After.Containers)))
+	p.Paragraph(fmt.Sprintf("%s of %d have another pool or other CPUs of their own", layout.Count(len(c.Containers), "container"), len(c.After.Containers)))
 	p.refusals("refused after", c.Refused)
 	p.refusals("refused before only", c.Granted)
 	if both := len(c.After.Refused) - len(c.Refused); both > 0 {
@@ -296,9 +273,9 @@ func changeTable(c *simulate.Comparison) *layout.Table {
 		case at == nil:
 			return "", ""
 		case at.Refused:
-			return inspect.FullPool(at.Pool, at.Type) + " (refused)", cpusOf(at)
+			return inspect.FullPool(at.Pool, at.Type) + " (refused)", at.CPUText()
 		}
-		return inspect.FullPool(at.Pool, at.Type), cpusOf(at)
+		return inspect.FullPool(at.Pool, at.Type), at.CPUText()
 	}
 	for _, x := range c.Containers {
 		was, wasOn := cells(x.Before)

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/cpupoold/cpupoold/internal/inspect"
+	"github.com/cpupoold/cpupoold/internal/layout"
 	"github.com/cpupoold/cpupoold/pkg/pools"
 	"github.com/cpupoold/cpupoold/pkg/workload"
 )
@@ -88,20 +89,13 @@ func requestWhole(n int) func(*pools.Pod, *pools.Container, *pools.Input) {
 
 const sharesPerCPU = 1024
 
-func wholeCPUs(n int) string {
-	if n == 1 {
-		return "1 whole CPU"
-	}
-	return fmt.Sprintf("%d whole CPUs", n)
-}
-
 // tryRefused tries smaller requests and a larger guaranteed pool for a refused container.
 func (t *trial) tryRefused(add func(string, *pools.Placement)) {
 	want := 0
 	t.placementWith(func(_ *pools.Pod, c *pools.Container, _ *pools.Input) { want, _ = c.Resources.WholeCPUs() })
 	for n := want - 1; n > 0 && n >= want-maxTries; n-- {
 		if got := t.placementWith(requestWhole(n)); got != nil && got.Exclusive {
-			add(fmt.Sprintf("ask for %s instead of %d", wholeCPUs(n), want), got)
+			add(fmt.Sprintf("ask for %s instead of %d", layout.Count(n, "whole CPU"), want), got)
 			break
 		}
 	}
@@ -127,7 +121,7 @@ func (t *trial) tryExclusive(add func(string, *pools.Placement)) {
 	t.placementWith(func(_ *pools.Pod, c *pools.Container, _ *pools.Input) {
 		n = max(1, int(min(c.Resources.Shares, workload.MaxShares)+sharesPerCPU-1)/sharesPerCPU)
 	})
-	add("CPU and memory limits equal to the requests in all containers of the pod (QoS Guaranteed), "+wholeCPUs(n)+" here", t.placementWith(requestWhole(n)))
+	add("CPU and memory limits equal to the requests in all containers of the pod (QoS Guaranteed), "+layout.Count(n, "whole CPU")+" here", t.placementWith(requestWhole(n)))
 }
 
 // tryWorkloadTypes tries each workload type. It adds the annotation and the permission if they are

@@ -5,6 +5,8 @@
 package inspect
 
 import (
+	"cmp"
+	"slices"
 	"time"
 
 	"github.com/cpupoold/cpupoold/internal/history"
@@ -236,6 +238,22 @@ func (c *Container) Full() string {
 	return c.Namespace + "/" + c.Pod + "/" + c.Name
 }
 
+// CPUText returns the CPUs of the container, and behind a plus the CPUs in Mixed.
+func (c *Container) CPUText() string {
+	if c.Mixed.IsEmpty() {
+		return c.CPUs.String()
+	}
+	return c.CPUs.String() + " + " + c.Mixed.String()
+}
+
+// ByPool returns the containers in the order of tables: guaranteed, management by type, shared.
+func ByPool(all []Container) []Container {
+	order := []string{Guaranteed, Management, Shared, Other}
+	return slices.SortedStableFunc(slices.Values(all), func(a, b Container) int {
+		return cmp.Or(cmp.Compare(slices.Index(order, a.Pool), slices.Index(order, b.Pool)), cmp.Compare(a.Type, b.Type))
+	})
+}
+
 // Source is something that wakes the daemon. Its state is ok, polling (it does not
 // exist here, and is replaced by polling), absent or lost.
 type Source struct {
@@ -252,6 +270,18 @@ type Problem struct {
 	Code      string `json:"code"`
 	Text      string `json:"text"`
 }
+
+// Name is the object of the problem.
+func (p Problem) Name() string {
+	name := cmp.Or(p.Pod, p.PodUID, p.Unit, "node")
+	if p.Container != "" {
+		name += "/" + p.Container
+	}
+	return name
+}
+
+// String is one line with the code.
+func (p Problem) String() string { return p.Name() + ": " + p.Text + " (" + p.Code + ")" }
 
 // Fault is a cgroup that is not as planned.
 type Fault struct {

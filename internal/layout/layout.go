@@ -6,6 +6,7 @@ package layout
 import (
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -151,4 +152,12 @@ func Printable(s string) string {
 		}
 		return r
 	}, s)
+}
+
+// Count returns a number of things, such as 1 CPU or 2 CPUs.
+func Count(n int, thing string) string {
+	if n != 1 {
+		thing += "s"
+	}
+	return strconv.Itoa(n) + " " + thing
 }

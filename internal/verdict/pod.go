@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"strings"
 
+	"github.com/cpupoold/cpupoold/internal/layout"
 	"github.com/cpupoold/cpupoold/pkg/pools"
 	"github.com/cpupoold/cpupoold/pkg/workload"
 )
@@ -134,8 +135,8 @@ func (p *Pod) class() (because, fields, first string) {
 	}
 	because, fields = join(have), join(set)
 	if more > 0 {
-		because += " (and " + several(more, "container") + " more)"
-		fields += " and the limits of CPU and memory of " + several(more, "container") + " more"
+		because += " (and " + layout.Count(more, "container") + " more)"
+		fields += " and the limits of CPU and memory of " + layout.Count(more, "container") + " more"
 	}
 	return because, fields, first
 }

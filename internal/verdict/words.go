@@ -14,13 +14,6 @@ func join(texts []string) string {
 	return strings.Join(texts[:last], ", ") + " and " + texts[last]
 }
 
-func several(n int, of string) string {
-	if n != 1 {
-		of += "s"
-	}
-	return strconv.Itoa(n) + " " + of
-}
-
 // clip makes a name of a manifest fit for a line: names that the API server accepts stay.
 func clip(name string) string {
 	const limit = 253

@@ -56,7 +56,7 @@ func arrows() map[string][]string {
 		"internal/memorylimit": nil,
 		"internal/spelling":    nil,
 		"internal/usage":       {"internal/spelling"},
-		"internal/verdict":     {"internal/inspect", "internal/spelling", "pkg/allocate", "pkg/pools", "pkg/workload"},
+		"internal/verdict":     {"internal/inspect", "internal/layout", "internal/spelling", "pkg/allocate", "pkg/pools", "pkg/workload"},
 		"internal/version":     nil,
 
 		// kubectl-cpupool.
@@ -67,7 +67,7 @@ func arrows() map[string][]string {
 		"internal/plugin/manifest": {"internal/admission", "internal/spelling"},
 		"internal/plugin/migrate":  {"internal/config", "internal/plugin/manifest", "internal/spelling", "pkg/allocate", "pkg/cpuset", "pkg/pools", "pkg/topology", "pkg/workload"},
 		"internal/plugin/overview": {"pkg/workload"},
-		"internal/plugin/picture":  {"internal/inspect", "pkg/cpuset"},
+		"internal/plugin/picture":  {"internal/inspect", "internal/layout", "pkg/cpuset"},
 		"internal/plugin/simulate": {"internal/admission", "internal/config", "internal/explain", "internal/inspect", "internal/nodekind", "internal/plugin/manifest", "internal/verdict", "pkg/allocate", "pkg/cpuset", "pkg/defrag", "pkg/pools", "pkg/topology", "pkg/workload"},
 		"internal/plugin/viewer":   {"internal/codes", "internal/inspect", "internal/plugin/picture", "pkg/cpuset"},
 

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/cpupoold/cpupoold/internal/inspect"
+	"github.com/cpupoold/cpupoold/internal/layout"
 )
 
 // entry is a line of the legend.
@@ -43,7 +44,7 @@ func legendOf(s *inspect.Status, owners []Owner, width int) legend {
 			}
 		}
 		if n > 0 && look.class != "owned" && look.class != "reserved" {
-			l.entries = append(l.entries, entry{class: look.class, mark: look.mark, text: fmt.Sprintf("%s, %s", look.text, count(n))})
+			l.entries = append(l.entries, entry{class: look.class, mark: look.mark, text: fmt.Sprintf("%s, %s", look.text, layout.Count(n, "CPU"))})
 		}
 	}
 	for _, o := range owners {
@@ -96,13 +97,6 @@ func chunks(text string, room int) (lines []string) {
 		rest = rest[room:]
 	}
 	return append(lines, string(rest))
-}
-
-func count(n int) string {
-	if n == 1 {
-		return "1 CPU"
-	}
-	return fmt.Sprintf("%d CPUs", n)
 }
 
 // look is how CPUs of a use are drawn, and what it is called.

@@ -5,31 +5,20 @@ import (
 	"slices"
 
 	"github.com/cpupoold/cpupoold/internal/config"
+	"github.com/cpupoold/cpupoold/internal/inspect"
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
 
 // Refusal is something that somebody asks for and does not get: CPUs of its own, all of
 // them, or a workload type.
 type Refusal struct {
-	Pod       string `json:"pod,omitempty"` // namespace/name
-	Container string `json:"container,omitempty"`
-	Unit      string `json:"unit,omitempty"`
-	Code      string `json:"code"`
-	Text      string `json:"text"`
+	inspect.Problem
+
 	// Then is what becomes of it.
 	Then string `json:"then,omitempty"`
 	// Since and Until are times of the trace; no Until means to the end.
 	Since string `json:"since,omitempty"`
 	Until string `json:"until,omitempty"`
-}
-
-// Name is whose refusal it is.
-func (r *Refusal) Name() string {
-	name := cmp.Or(r.Pod, r.Unit)
-	if r.Container != "" {
-		name += "/" + r.Container
-	}
-	return name
 }
 
 // key tells refusals apart; what numbers a text has does not make another one.
@@ -57,7 +46,8 @@ func refusedNow(n *Node, uid string) []Refusal {
 		if !isRefusal(p.Code) || uid != "" && p.PodUID != uid {
 			continue
 		}
-		r := Refusal{Pod: p.Pod, Container: p.Container, Unit: p.Unit, Code: string(p.Code), Text: p.Text}
+		r := Refusal{Problem: inspect.ProblemOf(p)}
+		r.PodUID = "" // the name stands for the pod
 		if p.Code == pools.CodeRefused && p.Container != "" {
 			switch n.config.OnRefusal {
 			case config.RefusalFail:
