@@ -104,29 +104,20 @@ func (f *flags) run(ctx context.Context, out, errs io.Writer) error {
 	}
 	log := logger(c, errs)
 	memorylimit.Set(log, 0.9)
-	o := webhook.Options{Config: c, Namespace: f.namespace, REST: way, Log: log}
-	also := []func(manager.Manager) error{func(m manager.Manager) error {
+	o := webhook.Options{Config: c, Namespace: f.namespace, REST: way, Log: log, Also: []func(manager.Manager) error{func(m manager.Manager) error {
 		return evictor.Add(m, evictor.Options{Config: c.Depletion, Names: c.Names(), Namespace: f.namespace, REST: way, Log: log})
-	}}
+	}}}
 	if c.HostedPriority.Enabled {
 		hosted, err := hostedclusters.New(hostedclusters.Options{Config: c.HostedPriority, REST: way, Registry: metrics.Registry, Log: log})
 		if err != nil {
 			return err
 		}
-		o.Priorities, o.Wait = hosted, hosted.Known()
 		writer, err := election.New(way, f.namespace, hostedclusters.Lease, hosted.Lead)
 		if err != nil {
 			return err
 		}
-		also = append(also, func(m manager.Manager) error { return errors.Join(m.Add(hosted), m.Add(writer)) })
-	}
-	o.Also = func(m manager.Manager) error {
-		for _, add := range also {
-			if err := add(m); err != nil {
-				return err
-			}
-		}
-		return nil
+		o.Priorities, o.Wait = hosted, []<-chan struct{}{hosted.Known()}
+		o.Also = append(o.Also, func(m manager.Manager) error { return errors.Join(m.Add(hosted), m.Add(writer)) })
 	}
 	return webhook.Run(ctx, o)
 }

@@ -4,14 +4,13 @@ package election
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/hex"
 	"fmt"
 	"os"
 	"sync"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/uuid"
 	coordinationv1 "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/leaderelection"
@@ -42,18 +41,12 @@ func New(way *rest.Config, namespace, lease string, lead func(context.Context)) 
 	if err != nil {
 		return nil, fmt.Errorf("name this replica: %w", err)
 	}
-	random := make([]byte, 8)
-	_, _ = rand.Read(random) // never fails (crypto/rand)
 	return &Election{lead: lead, lock: &resourcelock.LeaseLock{
 		LeaseMeta:  metav1.ObjectMeta{Namespace: namespace, Name: lease},
 		Client:     leases,
-		LockConfig: resourcelock.ResourceLockConfig{Identity: host + "_" + hex.EncodeToString(random)},
+		LockConfig: resourcelock.ResourceLockConfig{Identity: host + "_" + string(uuid.NewUUID())},
 	}}, nil
 }
-
-// NeedLeaderElection implements manager.LeaderElectionRunnable. It returns false, because
-// the Election must run in every replica.
-func (*Election) NeedLeaderElection() bool { return false }
 
 // Start implements manager.Runnable. It returns when ctx is done.
 func (e *Election) Start(ctx context.Context) error {

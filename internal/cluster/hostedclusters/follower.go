@@ -132,10 +132,6 @@ func (f *Follower) Lead(ctx context.Context) {
 	<-ctx.Done()
 }
 
-// NeedLeaderElection implements manager.LeaderElectionRunnable. It returns false, because
-// every replica follows.
-func (f *Follower) NeedLeaderElection() bool { return false }
-
 // Start implements manager.Runnable. It returns when ctx is done.
 func (f *Follower) Start(ctx context.Context) error {
 	late := time.AfterFunc(knownTimeout, f.close)

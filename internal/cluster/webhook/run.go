@@ -48,27 +48,11 @@ type Options struct {
 	Log       *slog.Logger
 	// Priorities chooses priority classes of pods. Nil: pods keep their classes.
 	Priorities review.Priorities
-	// Wait is closed when reviews of pods may begin. Nil: they may begin at once.
-	Wait <-chan struct{}
-	// Also adds other runnables to the manager. Its scheme has the types of core, policy and
-	// admissionregistration. Optional.
-	Also func(manager.Manager) error
-}
-
-// waits returns the channels to wait for: others and Wait.
-func (o *Options) waits(others ...<-chan struct{}) []<-chan struct{} {
-	if o.Wait == nil {
-		return others
-	}
-	return append(others, o.Wait)
-}
-
-// with calls Also.
-func (o *Options) with(m manager.Manager) error {
-	if o.Also == nil {
-		return nil
-	}
-	return o.Also(m)
+	// Wait are closed when reviews of pods may begin. Without any, they may begin at once.
+	Wait []<-chan struct{}
+	// Also add other runnables to the manager. Its scheme has the types of core, policy and
+	// admissionregistration.
+	Also []func(manager.Manager) error
 }
 
 // Run serves until ctx is done, and then for the drain period. It listens when it knows the
@@ -116,12 +100,15 @@ func Run(ctx context.Context, o Options) error {
 	})
 	_, metricsErr := add(ctx, m, o, "metrics", o.Config.MetricsAddress, metricsHandler(), nil)
 	_, probesErr := add(ctx, m, o, "probes", o.Config.ProbeAddress, probes, nil)
-	if err := errors.Join(
+	errs := []error{
 		metricsErr, probesErr,
 		m.Add(follow),
-		m.Add(&starter{o.waits(follow.known, certified), func() error { return server.start(m) }}),
-		o.with(m),
-	); err != nil {
+		m.Add(when(func() error { return server.start(m) }, append(o.Wait, follow.known, certified)...)),
+	}
+	for _, also := range o.Also {
+		errs = append(errs, also(m))
+	}
+	if err := errors.Join(errs...); err != nil {
 		return err
 	}
 
@@ -169,23 +156,16 @@ func certificates(m manager.Manager, o Options) (<-chan struct{}, error) {
 	return ready, nil
 }
 
-// starter starts the server when all channels are closed.
-type starter struct {
-	waits []<-chan struct{}
-	start func() error
-}
-
-// NeedLeaderElection implements manager.LeaderElectionRunnable.
-func (s *starter) NeedLeaderElection() bool { return false }
-
-// Start implements manager.Runnable.
-func (s *starter) Start(ctx context.Context) error {
-	for _, ready := range s.waits {
-		select {
-		case <-ready:
-		case <-ctx.Done():
-			return nil
+// when returns a runnable that calls start when all channels are closed.
+func when(start func() error, closed ...<-chan struct{}) manager.RunnableFunc {
+	return func(ctx context.Context) error {
+		for _, ready := range closed {
+			select {
+			case <-ready:
+			case <-ctx.Done():
+				return nil
+			}
 		}
+		return start()
 	}
-	return s.start()
 }

@@ -124,10 +124,6 @@ func slimNamespace(o any) (any, error) {
 	}, nil
 }
 
-// NeedLeaderElection implements manager.LeaderElectionRunnable. It returns false, because
-// every replica follows.
-func (s *state) NeedLeaderElection() bool { return false }
-
 // Start implements manager.Runnable. It returns when ctx is done, or when the cluster
 // cannot be followed.
 func (s *state) Start(ctx context.Context) error {
