@@ -17,7 +17,7 @@ func (a *app) status() *cobra.Command {
 		Long: `Status asks the running daemon for its state after the last pass: pools with their CPUs, who
 is in them and why, what keeps exclusive CPUs exclusive, sources that fare badly, problems,
 the last writes and the configuration in force. Tables are as wide as the terminal; JSON
-has all of it, the machine's topology too, and is described in docs/status.md.
+has all fields, with the topology of the machine: docs/reference/json.md.
 
 With --watch it is printed anew whenever something has happened, until it is stopped; with
 -o json each state is a line.`,

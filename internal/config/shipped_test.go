@@ -92,9 +92,9 @@ func TestShippedPools(t *testing.T) {
 	}
 }
 
-// TestShippedTable checks the table of docs/configuration.md.
+// TestShippedTable checks the table of docs/how-to/choose-pools.md.
 func TestShippedTable(t *testing.T) {
-	page, err := os.ReadFile("../../docs/configuration.md")
+	page, err := os.ReadFile("../../docs/how-to/choose-pools.md")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,5 +1,5 @@
 // Package inspect is the form in which a daemon's state leaves it: documents, as JSON,
-// for `cpupoold status`, for pictures and for reports. docs/status.md explains them.
+// for `cpupoold status`, for pictures and for reports. docs/reference/json.md lists the fields.
 //
 // Fields may be added; what is there keeps its meaning under a Version.
 package inspect

@@ -112,15 +112,9 @@ func TestGuidesCommands(t *testing.T) {
 	if out, err := exec.CommandContext(t.Context(), "go", "-C", "../..", "build", "-o", dir, "./cmd/kubectl-cpupool", "./cmd/cpupoold").CombinedOutput(); err != nil {
 		t.Fatalf("build: %v: %s", err, out)
 	}
-	texts := pages(t)
-	data, err := os.ReadFile(docs + "kubectl-cpupool.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	texts[docs+"kubectl-cpupool.md"] = string(data)
-	command := regexp.MustCompile(`^(kubectl cpupool|\./cpupoold) ([^#>|]+)`)
+	command := regexp.MustCompile(`^(?:\$ )?(kubectl cpupool|\./cpupoold|cpupoold) ([^#>|]+)`)
 	found := 0
-	for file, text := range texts {
+	for file, text := range pages(t) {
 		for _, line := range strings.FieldsFunc(strings.Join(blocks(text), ""), func(r rune) bool { return r == '\n' || r == '|' }) {
 			m := command.FindStringSubmatch(strings.TrimSpace(line))
 			if m == nil {
@@ -128,7 +122,7 @@ func TestGuidesCommands(t *testing.T) {
 			}
 			found++
 			// With --help flags are read, and nothing is done.
-			program := map[string]string{"kubectl cpupool": "kubectl-cpupool", "./cpupoold": "cpupoold"}[m[1]]
+			program := map[string]string{"kubectl cpupool": "kubectl-cpupool", "./cpupoold": "cpupoold", "cpupoold": "cpupoold"}[m[1]]
 			words := strings.Fields(m[2])
 			out, err := exec.CommandContext(t.Context(), filepath.Join(dir, program), append(words, "--help")...).CombinedOutput()
 			if !slices.ContainsFunc(words, func(word string) bool { return !strings.HasPrefix(word, "-") }) {

@@ -12,7 +12,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-var update = flag.Bool("update", false, "write README.md of the chart")
+var update = flag.Bool("update", false, "write README.md and the reference of the chart")
 
 // property is the part of a JSON schema that the README shows.
 type property struct {
@@ -97,21 +97,31 @@ func (p *property) rows(t *testing.T, prefix string, defaults map[string]any) []
 	return rows
 }
 
-const readme = `# Chart cpupoold
-
-CPU pools for Kubernetes nodes. This file is made from values.yaml and values.schema.json by ` + "`go test ./... -update`" + ` in test/deploy.
-docs/how-to/install.md describes the chart, and docs/configuration.md the configuration.
-
-    helm install cpupoold deploy/chart/cpupoold -n cpupoold --create-namespace --values values.yaml
-    helm test cpupoold -n cpupoold
-
+// table is the common part of README.md and of the reference.
+const table = `
 helm refuses unknown values. A value of a profile replaces the value of the same name.
 
 | value | type | default | description |
 |---|---|---|---|
 `
 
-// TestChartReadme checks that README.md describes each value. With -update it writes the file.
+const reference = `# Values of the chart
+
+This page lists each value of the chart in deploy/chart/cpupoold. ` + "`go test ./... -update`" + ` in test/deploy writes it from values.yaml and
+values.schema.json. [Install](../how-to/install.md#helm) has examples.
+` + table
+
+const readme = `# Chart cpupoold
+
+CPU pools for Kubernetes nodes. This file is made from values.yaml and values.schema.json by ` + "`go test ./... -update`" + ` in test/deploy.
+docs/how-to/install.md describes the chart, and docs/reference/configuration.md the configuration.
+
+    helm install cpupoold deploy/chart/cpupoold -n cpupoold --create-namespace --values values.yaml
+    helm test cpupoold -n cpupoold
+` + table
+
+// TestChartReadme checks that README.md of the chart and docs/reference/helm-values.md describe
+// each value. With -update it writes both files.
 func TestChartReadme(t *testing.T) {
 	read := func(file string, into any) {
 		t.Helper()
@@ -135,19 +145,19 @@ func TestChartReadme(t *testing.T) {
 	read("values.schema.json", &whole)
 	var defaults map[string]any
 	read("values.yaml", &defaults)
-	want := readme + strings.Join(readSchema(t, whole.Content[0], definitions).rows(t, "", defaults), "")
-
-	const file = chartDir + "/README.md"
-	if *update {
-		if err := os.WriteFile(file, []byte(want), 0o644); err != nil { //nolint:gosec // documents are public
+	rows := strings.Join(readSchema(t, whole.Content[0], definitions).rows(t, "", defaults), "")
+	for file, want := range map[string]string{chartDir + "/README.md": readme + rows, docs + "reference/helm-values.md": reference + rows} {
+		if *update {
+			if err := os.WriteFile(file, []byte(want), 0o644); err != nil { //nolint:gosec // documents are public
+				t.Fatal(err)
+			}
+		}
+		got, err := os.ReadFile(file)
+		if err != nil {
 			t.Fatal(err)
 		}
-	}
-	got, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if d := cmp.Diff(want, string(got)); d != "" {
-		t.Errorf("README.md of the chart, see -update (-want +got):\n%s", d)
+		if d := cmp.Diff(want, string(got)); d != "" {
+			t.Errorf("%s, see -update (-want +got):\n%s", file, d)
+		}
 	}
 }

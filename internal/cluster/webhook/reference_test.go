@@ -22,34 +22,34 @@ func entries() []reference.Entry {
 	return []reference.Entry{
 		{Key: "apiVersion", Value: "`config.cpupoold.io/v1alpha1`", Text: "Version of the file's format.", Example: "apiVersion: config.cpupoold.io/v1alpha1"},
 		{Key: "kind", Value: "`CPUPoolWebhookConfiguration`", Text: "Kind of the file.", Example: "kind: CPUPoolWebhookConfiguration"},
-		{Key: "types", Value: "workload types, each with `on`, `off` or `auto`", Default: "(`{management: auto}`)", Text: "The switches of workload types. Types that are not named are off.", Example: "types: {management: \"on\"}"},
-		{Key: "sharedCPUs", Value: aSwitch, Default: "auto", Text: "The switch of the shared pool's resource.", Example: "sharedCPUs: \"on\""},
-		{Key: "guaranteedCPUs", Value: aSwitch, Default: "auto", Text: "The switch of the guaranteed pool's resource.", Example: "guaranteedCPUs: \"off\""},
-		{Key: "tolerateDepletion", Value: aBool, Default: "true", Field: "Config.TolerateDepletion", Example: "tolerateDepletion: false"},
-		{Key: "depletion.eviction", Value: "`off`, `dryRun` or `on`", Default: "off", Text: "Whether pods without a CPU request are evicted from nodes that allow it.", Example: "depletion: {eviction: dryRun}"},
-		{Key: "depletion.evictionsPerMinute", Value: "number of pods, 1 to 60", Default: "6", Field: "Config.EvictionsPerMinute", Example: "depletion: {evictionsPerMinute: 2}"},
-		{Key: "depletion.maxNodesPercent", Value: "percentage of nodes, 1 to 100", Default: "10", Field: "Config.MaxNodesPercent", Example: "depletion: {maxNodesPercent: 20}"},
-		{Key: "depletion.after", Value: "duration, `0s` to `1h`", Default: "1m", Field: "Config.After", Example: "depletion: {after: 5m}"},
-		{Key: "hostedPriority.enabled", Value: aBool, Default: "false", Text: "Whether pods of hosted control planes get the priority class of their cluster's size: docs/how-to/hosted-control-planes.md.", Example: "hostedPriority: {enabled: true}"},
-		{Key: "hostedPriority.sizesFrom", Value: "`config` or `ClusterSizingConfiguration`", Default: "config", Field: "Config.SizesFrom", Example: "hostedPriority: {enabled: true, sizesFrom: ClusterSizingConfiguration}"},
+		{Key: "types", Value: "workload types, each with `on`, `off` or `auto`", Default: "(`{management: auto}`)", Text: "Switches of workload types. Other types are off.", Example: "types: {management: \"on\"}"},
+		{Key: "sharedCPUs", Value: aSwitch, Default: "auto", Text: "Switch of the resource of the shared pool.", Example: "sharedCPUs: \"on\""},
+		{Key: "guaranteedCPUs", Value: aSwitch, Default: "auto", Text: "Switch of the resource of the guaranteed pool.", Example: "guaranteedCPUs: \"off\""},
+		{Key: "tolerateDepletion", Value: aBool, Default: "true", Text: "Adds the toleration of the taint of depleted nodes to pods with a CPU request and to pods of a workload type.", Example: "tolerateDepletion: false"},
+		{Key: "depletion.eviction", Value: "`off`, `dryRun` or `on`", Default: "off", Text: "Evicts pods without a CPU request from depleted nodes that allow it. `dryRun` only reports them.", Example: "depletion: {eviction: dryRun}"},
+		{Key: "depletion.evictionsPerMinute", Value: "number of pods, 1 to 60", Default: "6", Text: "Largest number of evictions in a minute, in the whole cluster.", Example: "depletion: {evictionsPerMinute: 2}"},
+		{Key: "depletion.maxNodesPercent", Value: "percentage of nodes, 1 to 100", Default: "10", Text: "Percentage of depleted nodes above which the webhook evicts no pod. One depleted node never stops it.", Example: "depletion: {maxNodesPercent: 20}"},
+		{Key: "depletion.after", Value: "duration, `0s` to `1h`", Default: "1m", Text: "Time that a node must allow evictions before the first one.", Example: "depletion: {after: 5m}"},
+		{Key: "hostedPriority.enabled", Value: aBool, Default: "false", Text: "Gives pods of hosted control planes the priority class of their cluster's size: docs/how-to/hosted-control-planes.md.", Example: "hostedPriority: {enabled: true}"},
+		{Key: "hostedPriority.sizesFrom", Value: "`config` or `ClusterSizingConfiguration`", Default: "config", Text: "Source of the size of a hosted cluster: the key sizes, or the sizes that HyperShift determines.", Example: "hostedPriority: {enabled: true, sizesFrom: ClusterSizingConfiguration}"},
 		{
 			Key: "hostedPriority.sizes", Value: "list of sizes, each with `name`, `maxNodes` (0 to 1000000; none: no limit), `dedicated`, and the classes `controlPlane`, `apiCritical` (may be left out) and `etcd`, each with `name` and `value` (-2147483648 to 1000000000)",
-			Default: "(xs to xxl and dedicated, as in docs/how-to/hosted-control-planes.md)", Text: "The sizes of hosted clusters by their number of worker nodes, the smallest first, with their priority classes.",
+			Default: "(xs to xxl and dedicated, as in docs/how-to/hosted-control-planes.md)", Text: "Sizes of hosted clusters by their number of worker nodes, the smallest first, with their priority classes.",
 			Example: "hostedPriority: {enabled: true, sizes: [{name: small, maxNodes: 20, controlPlane: {name: hosted-small, value: 1000}, etcd: {name: hosted-etcd-small, value: 1500}}, {name: large, controlPlane: {name: hosted-large, value: 2000}, etcd: {name: hosted-etcd-large, value: 2500}}]}",
 		},
-		{Key: "allowUnaccounted", Value: aBool, Default: "false", Field: "Config.AllowUnaccounted", Example: "allowUnaccounted: true"},
-		{Key: "podLevel", Value: "`pod` or `container`", Default: "pod", Field: "Config.PodLevel", Example: "podLevel: container"},
-		{Key: "podLevelOverride", Value: aBool, Default: "false", Field: "Config.PodLevelOverride", Example: "podLevelOverride: true"},
-		{Key: "annotationDomain", Value: aDomain, Default: "workload.openshift.io", Field: "Config.AnnotationDomain", Example: "annotationDomain: cpu.example.com"},
-		{Key: "poolDomain", Value: aDomain, Default: "openshift.io", Field: "Config.PoolDomain", Example: "poolDomain: pools.example.com"},
-		{Key: "certificates", Value: "`self` or `files`", Default: "self", Field: "Config.Certificates", Example: "certificates: files"},
-		{Key: "certificateDir", Value: "absolute path of a directory", Default: "/etc/cpupool-webhook/tls", Field: "Config.CertificateDir", Example: "certificateDir: /srv/tls"},
-		{Key: "listenAddress", Value: anyPlace, Default: ":9443", Field: "Config.ListenAddress", Example: "listenAddress: \":443\""},
-		{Key: "metricsAddress", Value: anyPlace, Default: ":8080", Text: "Where /metrics is served, without TLS.", Example: "metricsAddress: \":9090\""},
-		{Key: "probeAddress", Value: anyPlace, Default: ":8081", Text: "Where /healthz and /readyz are served, without TLS.", Example: "probeAddress: \":9091\""},
-		{Key: "drainPeriod", Value: "duration, `0s` to `1m`", Default: "10s", Field: "Config.DrainPeriod", Example: "drainPeriod: 30s"},
-		{Key: "logLevel", Value: "`debug`, `info`, `warn` or `error`", Default: "info", Text: "The least important level that is logged.", Example: "logLevel: debug"},
-		{Key: "logFormat", Value: "`text` or `json`", Default: "text", Text: "The form of the log's lines.", Example: "logFormat: json"},
+		{Key: "allowUnaccounted", Value: aBool, Default: "false", Text: "Admits every resize. Nodes then advertise less of the pool.", Example: "allowUnaccounted: true"},
+		{Key: "podLevel", Value: "`pod` or `container`", Default: "pod", Text: "CPUs of pods with `spec.resources`, as guaranteed.podLevel of the daemons.", Example: "podLevel: container"},
+		{Key: "podLevelOverride", Value: aBool, Default: "false", Text: "Whether guaranteed.overrides of the daemons contains pod-level.", Example: "podLevelOverride: true"},
+		{Key: "annotationDomain", Value: aDomain, Default: "workload.openshift.io", Text: "Domain of the annotations, as in the configuration of the daemons.", Example: "annotationDomain: cpu.example.com"},
+		{Key: "poolDomain", Value: aDomain, Default: "openshift.io", Text: "Domain of the resources of the pools, as in the configuration of the daemons.", Example: "poolDomain: pools.example.com"},
+		{Key: "certificates", Value: "`self` or `files`", Default: "self", Text: "With `self`, the program makes its certificate. With `files`, another program, such as cert-manager, writes the Secret.", Example: "certificates: files"},
+		{Key: "certificateDir", Value: "absolute path of a directory", Default: "/etc/cpupool-webhook/tls", Text: "Directory with the mounted Secret.", Example: "certificateDir: /srv/tls"},
+		{Key: "listenAddress", Value: anyPlace, Default: ":9443", Text: "Address of reviews, with TLS.", Example: "listenAddress: \":443\""},
+		{Key: "metricsAddress", Value: anyPlace, Default: ":8080", Text: "Address of /metrics, without TLS.", Example: "metricsAddress: \":9090\""},
+		{Key: "probeAddress", Value: anyPlace, Default: ":8081", Text: "Address of /healthz and /readyz, without TLS.", Example: "probeAddress: \":9091\""},
+		{Key: "drainPeriod", Value: "duration, `0s` to `1m`", Default: "10s", Text: "Time of further service after the signal to end.", Example: "drainPeriod: 30s"},
+		{Key: "logLevel", Value: "`debug`, `info`, `warn` or `error`", Default: "info", Text: "Lowest level of log records.", Example: "logLevel: debug"},
+		{Key: "logFormat", Value: "`text` or `json`", Default: "text", Text: "Format of the log.", Example: "logFormat: json"},
 	}
 }
 
@@ -69,19 +69,15 @@ func keys(of reflect.Type, prefix string) (all []string) {
 // TestReference compares docs/reference/webhook-configuration.md and cpupool-webhook-config(5) with the
 // configuration that the program reads.
 func TestReference(t *testing.T) {
-	comments, err := reference.Comments(".", "../evictor", "../hostedpriority")
-	if err != nil {
-		t.Fatal(err)
-	}
 	page := reference.Page{
 		Title: "Keys of the configuration of cpupool-webhook",
 		Head: []string{
-			"One YAML file, by default /etc/cpupool-webhook/config.yaml, which is read once, when the program starts. What it is about is in docs/how-to/install-webhook.md.",
-			"Durations are written like 30s, 5m and 1h.",
+			"This page lists each key of the configuration of cpupool-webhook. The configuration is one YAML file, by default /etc/cpupool-webhook/config.yaml. The program reads it at its start. Unknown keys are faults.",
+			"Write durations like 30s, 5m and 1h.",
 		},
 		Header:  "apiVersion: " + APIVersion + "\nkind: " + Kind + "\n",
 		Parse:   func(text string) (any, error) { return Parse([]byte(text)) },
-		Entries: entries(), Comments: comments,
+		Entries: entries(),
 	}
 	for _, problem := range page.Check(keys(reflect.TypeFor[Config](), "")) {
 		t.Error(problem)

@@ -1,6 +1,6 @@
-// Package reference holds the pages that list the keys of a configuration file to the code that
-// reads such a file: their meaning is what the code's comments say, their defaults are tried,
-// and their examples are loaded. Only tests import it.
+// Package reference writes the pages that list the keys of a configuration file, and compares
+// them with the code that reads such a file: it tries the defaults, and loads the examples.
+// Only tests import it.
 package reference
 
 import (
@@ -22,9 +22,8 @@ type Entry struct {
 	// Default is the value that stands for the key where it is left out. In parentheses it is
 	// a description of what happens then; it is empty for a key that must be there.
 	Default string
-	// Field is the Go field whose comment is the key's meaning, as Type.Field; Text is the
-	// meaning where there is no such field.
-	Field, Text string
+	// Text is the meaning of the key, in sentences.
+	Text string
 	// Example is a part of a file, one key at the top in each line.
 	Example string
 	// Restart says that the key is read at the start only.
@@ -42,37 +41,6 @@ type Page struct {
 	// Parse reads a file as the program does, and returns what comparable values it has.
 	Parse   func(text string) (any, error)
 	Entries []Entry
-	// Comments are those of the fields that entries name: see [Comments].
-	Comments map[string]string
-}
-
-// Meaning is what a key is about, as a sentence or several.
-func (p *Page) Meaning(e Entry) string {
-	if e.Text != "" {
-		return e.Text
-	}
-	text := p.Comments[e.Field]
-	// "Mode (mode) says whether ...", of which key and default are shown apart.
-	_, name, _ := strings.Cut(e.Field, ".")
-	text = strings.TrimPrefix(text, name+" ")
-	if strings.HasPrefix(text, "(") {
-		_, text, _ = strings.Cut(text, ") ")
-	}
-	if i := strings.Index(text, "Default: "); i >= 0 {
-		rest := text[i:]
-		text = strings.TrimSpace(text[:i])
-		// What follows the sentence of the default is kept.
-		if _, more, found := strings.Cut(rest, ". "); found {
-			text += " " + more
-		}
-	}
-	for _, verb := range []string{"says ", "is ", "are "} {
-		text = strings.TrimPrefix(text, verb)
-	}
-	if text == "" {
-		return ""
-	}
-	return strings.ToUpper(text[:1]) + text[1:]
 }
 
 // Check returns what is wrong with entries: keys without a meaning, a value or an example, defaults
@@ -90,8 +58,8 @@ func (p *Page) Check(keys []string) (problems []error) {
 		if !slices.Contains(keys, e.Key) {
 			wrong(e, "is no key of the program's")
 		}
-		if p.Meaning(e) == "" || e.Value == "" || e.Example == "" {
-			wrong(e, "has the meaning %q, the value %q and the example %q; all of them are needed", p.Meaning(e), e.Value, e.Example)
+		if e.Text == "" || e.Value == "" || e.Example == "" {
+			wrong(e, "has the meaning %q, the value %q and the example %q; all of them are needed", e.Text, e.Value, e.Example)
 			continue
 		}
 		if err := p.try(e); err != nil {

@@ -32,8 +32,8 @@ func parse(text string) (any, error) {
 
 func entries() []reference.Entry {
 	return []reference.Entry{
-		{Key: "name", Value: "text", Default: "(none)", Field: "Config.Name", Example: "name: a"},
-		{Key: "period", Value: "seconds", Default: "30", Field: "Config.Period", Example: "period: 1"},
+		{Key: "name", Value: "text", Default: "(none)", Text: "Name.", Example: "name: a"},
+		{Key: "period", Value: "seconds", Default: "30", Text: "Longest time.", Example: "period: 1"},
 		{Key: "rows[].width", Value: "metres", Text: "Width.", Example: "rows: [{width: 1}]"},
 		{Key: "rows[].height", Value: "metres", Default: "0", Text: "Height.", Example: "rows: [{width: 1, height: 2}]"},
 	}
@@ -50,7 +50,7 @@ func TestCheck(t *testing.T) {
 		{"no entry", func(all []reference.Entry) []reference.Entry { return all[1:] }, "name: has no entry"},
 		{"twice", func(all []reference.Entry) []reference.Entry { return append(all, all[0]) }, "name: is there twice"},
 		{"unknown", func(all []reference.Entry) []reference.Entry { all[0].Key = "nam"; return all }, "nam: is no key of the program's"},
-		{"no meaning", func(all []reference.Entry) []reference.Entry { all[0].Field = "Config.Nam"; return all }, `name: has the meaning ""`},
+		{"no meaning", func(all []reference.Entry) []reference.Entry { all[0].Text = ""; return all }, `name: has the meaning ""`},
 		{"no unit", func(all []reference.Entry) []reference.Entry { all[1].Value = ""; return all }, `the value ""`},
 		{"no example", func(all []reference.Entry) []reference.Entry { all[1].Example = ""; return all }, `the example ""`},
 		{"another example", func(all []reference.Entry) []reference.Entry { all[1].Example = "name: a"; return all }, "the example has no period"},
@@ -61,9 +61,7 @@ func TestCheck(t *testing.T) {
 		{"required", func(all []reference.Entry) []reference.Entry { all[2].Default = "0"; return all }, "rows[].width: example without it: width is missing"},
 		{"not required", func(all []reference.Entry) []reference.Entry { all[3].Default = ""; return all }, "rows[].height: must not be left out"},
 	} {
-		page := reference.Page{Parse: parse, Entries: c.change(entries()), Comments: map[string]string{
-			"Config.Name": "Name (name) says who it is. Default: empty.", "Config.Period": "Period is the longest time. Default: 30.",
-		}}
+		page := reference.Page{Parse: parse, Entries: c.change(entries())}
 		var all []string
 		for _, problem := range page.Check(keys) {
 			all = append(all, problem.Error())
@@ -71,24 +69,6 @@ func TestCheck(t *testing.T) {
 		got := strings.Join(all, "\n")
 		if (got == "") != (c.want == "") || !strings.Contains(got, c.want) {
 			t.Errorf("%s: problems %q; want %q", c.name, got, c.want)
-		}
-	}
-}
-
-func TestMeaning(t *testing.T) {
-	comments, err := reference.Comments(".")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got, want := comments["Entry.Restart"], "Restart says that the key is read at the start only."; got != want {
-		t.Errorf("comment %q; want %q", got, want)
-	}
-	page := reference.Page{Comments: map[string]string{
-		"A.Name": "Name (name) is the first. Default: a.b/c. It has more.", "A.B": "B says whether it is so.", "A.C": "C are those. Default: none.",
-	}}
-	for field, want := range map[string]string{"A.Name": "The first. It has more.", "A.B": "Whether it is so.", "A.C": "Those."} {
-		if got := page.Meaning(reference.Entry{Field: field}); got != want {
-			t.Errorf("%s means %q; want %q", field, got, want)
 		}
 	}
 }

@@ -52,11 +52,11 @@ func (p *Page) markdown(command string) string {
 	for _, text := range p.Head {
 		fmt.Fprintf(&b, "%s\n\n", text)
 	}
-	fmt.Fprintf(&b, "This page is made from the code: `%s`. A test loads each example, and each default that the program keeps as it is written.\n\n", command)
+	fmt.Fprintf(&b, "`%s` writes this page. A test loads each example, and compares each default with the code.\n\n", command)
 	b.WriteString("| key | value | default | meaning | example |\n|---|---|---|---|---|\n")
 	cell := strings.NewReplacer("|", "\\|").Replace
 	for _, e := range p.Entries {
-		fmt.Fprintf(&b, "| `%s` | %s | %s | %s | `%s` |\n", e.Key, cell(e.Value), cell(e.shown()), cell(p.Meaning(e)+e.restart()),
+		fmt.Fprintf(&b, "| `%s` | %s | %s | %s | `%s` |\n", e.Key, cell(e.Value), cell(e.shown()), cell(e.Text+e.restart()),
 			strings.ReplaceAll(cell(e.Example), "\n", "`<br>`"))
 	}
 	return b.String()
@@ -79,7 +79,7 @@ func (p *Page) manual(name string) string {
 	b.WriteString(".SH KEYS\n")
 	for _, e := range p.Entries {
 		fmt.Fprintf(&b, ".TP\n\\fB%s\\fP\n%s\n.br\nValue: %s. Default: %s.\n.br\nExample: %s\n",
-			plain(e.Key), line(p.Meaning(e)+e.restart()), plain(e.Value), plain(e.shown()), strings.ReplaceAll(plain(e.Example), "\n", "\n.br\n"))
+			plain(e.Key), line(e.Text+e.restart()), plain(e.Value), plain(e.shown()), strings.ReplaceAll(plain(e.Example), "\n", "\n.br\n"))
 	}
 	return b.String()
 }
