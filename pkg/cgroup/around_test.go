@@ -33,7 +33,7 @@ func exclusiveContainer(cpus ...int) cgroup.Target {
 	return cgroup.Target{Path: containerPath(cgroup.DriverSystemd, 0), Container: "c0", CPUs: cpuset.Of(cpus...), Exclusive: true}
 }
 
-// place makes what the targets are now what they should be.
+// place writes the desired state of the targets to the tree.
 func (w *world) place(t *testing.T, targets ...cgroup.Target) {
 	t.Helper()
 	w.targets = targets
@@ -59,7 +59,8 @@ func (w *world) list(t *testing.T, targets ...cgroup.Target) []string {
 
 const scope0 = "kubepods.slice/kubepods-pod0.slice/cri-containerd-c0.scope"
 
-// TestAroundIsFirst: host services leave what a container is to have before it comes.
+// TestAroundIsFirst checks that host services leave a container's new CPUs before the
+// container gets them.
 func TestAroundIsFirst(t *testing.T) {
 	w := aroundWorld()
 	want := []string{
@@ -73,8 +74,8 @@ func TestAroundIsFirst(t *testing.T) {
 	}
 }
 
-// TestAroundAUnitThatMoves: the slice is wider while the unit is on its way, and the
-// unit never on what the slice has.
+// TestAroundAUnitThatMoves checks that the slice has both sets while the unit moves,
+// and that the unit never runs on the slice's new CPUs.
 func TestAroundAUnitThatMoves(t *testing.T) {
 	w := aroundWorld()
 	w.place(t, hostSlice(0, 1, 4, 5), unitTarget("du.service", 4, 5))
@@ -90,7 +91,8 @@ func TestAroundAUnitThatMoves(t *testing.T) {
 	}
 }
 
-// TestAroundWaitsForTheUnit that has CPUs on record which the slice is to lose.
+// TestAroundWaitsForTheUnit checks that the slice keeps CPUs while systemd has them
+// recorded for the unit.
 func TestAroundWaitsForTheUnit(t *testing.T) {
 	w := aroundWorld()
 	w.place(t, hostSlice(0, 1, 4, 5), unitTarget("du.service", 4, 5))
@@ -106,8 +108,8 @@ func TestAroundWaitsForTheUnit(t *testing.T) {
 	}
 }
 
-// TestAroundWaitsForAContainer that has what the slice, and with it the unit, is to
-// have; the container waits for nobody.
+// TestAroundWaitsForAContainer checks that the slice and its unit wait for CPUs that a
+// container still has. The container does not wait.
 func TestAroundWaitsForAContainer(t *testing.T) {
 	w := aroundWorld()
 	w.place(t, hostSlice(0, 1, 4), unitTarget("du.service", 4), exclusiveContainer(6, 7))
@@ -124,8 +126,8 @@ func TestAroundWaitsForAContainer(t *testing.T) {
 	w.settle(t)
 }
 
-// TestAroundInName: somebody who waits for what a unit has in name only is waited for by
-// the slice around it: the unit gives up the name.
+// TestAroundInName checks that the slice around a unit waits for an owner that waits for
+// recorded CPUs of the unit: the unit releases the record first.
 func TestAroundInName(t *testing.T) {
 	w := aroundWorld()
 	w.place(t, hostSlice(0), exclusiveContainer(1))
@@ -144,7 +146,7 @@ func TestAroundInName(t *testing.T) {
 	}
 }
 
-// TestAroundCannotBeNarrowed: nobody else is held up by it.
+// TestAroundCannotBeNarrowed checks that such a slice delays no other cgroup.
 func TestAroundCannotBeNarrowed(t *testing.T) {
 	w := aroundWorld()
 	w.noWrite["system.slice"] = true
@@ -160,7 +162,8 @@ func TestAroundCannotBeNarrowed(t *testing.T) {
 	}
 }
 
-// TestAroundWithinAround is refused, as is one in a cgroup that has CPUs of its own.
+// TestAroundWithinAround checks that a slice within a slice is refused, as is one in a
+// cgroup with exclusive CPUs.
 func TestAroundWithinAround(t *testing.T) {
 	w := aroundWorld()
 	w.start("system.slice/system-getty.slice/getty@tty1.service", false)
@@ -176,7 +179,8 @@ func TestAroundWithinAround(t *testing.T) {
 	}
 }
 
-// TestAroundAStoppedSlice: only its record can be changed, and it starts with it.
+// TestAroundAStoppedSlice checks that only the record of a stopped slice changes, and
+// that the slice starts with it.
 func TestAroundAStoppedSlice(t *testing.T) {
 	w := aroundWorld()
 	w.units.Install("machine.slice", cpuset.Set{})

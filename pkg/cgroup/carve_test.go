@@ -84,9 +84,9 @@ func indices(writes []cgroup.Write, is func(cgroup.Write) bool) (own, others []i
 func isRaw(x cgroup.Write) bool  { return x.Property == cgroup.FileCPUs }
 func isSeal(x cgroup.Write) bool { return x.Property == cgroup.CRICPUs }
 
-// TestSharedMakeWay: a container that has shared becomes exclusive. It gets its
-// CPUs when no record of anybody else can bring those back there, and what was
-// taken from the others comes back when it is gone.
+// TestSharedMakeWay checks a shared container that becomes exclusive. It gets its CPUs
+// when no record of another cgroup can bring that cgroup back there. The others get the
+// CPUs back when it is gone.
 func TestSharedMakeWay(t *testing.T) {
 	for _, shared := range []int{10, 100} {
 		t.Run(fmt.Sprint(shared), func(t *testing.T) { makeWay(t, shared) })
@@ -104,11 +104,11 @@ func makeWay(t *testing.T, shared int) {
 	ownRaw, otherRaw := indices(writes, isRaw)
 	ownSeal, otherSeal := indices(writes, isSeal)
 	if len(otherRaw) != shared || len(otherSeal) != shared || len(ownRaw) != 1 || len(ownSeal) != 1 {
-		t.Fatalf("writes and seals: %d and %d of others, %d and %d of the exclusive one; want one each of everybody",
+		t.Fatalf("raw writes and records: %d and %d of others, %d and %d of the exclusive one; want one each of all",
 			len(otherRaw), len(otherSeal), len(ownRaw), len(ownSeal))
 	}
 	if otherRaw[shared-1] > otherSeal[0] || otherSeal[shared-1] > ownRaw[0] || ownRaw[0] > ownSeal[0] {
-		t.Errorf("order: others written until %d, sealed from %d to %d; exclusive written at %d, sealed at %d",
+		t.Errorf("order: others written until %d, recorded from %d to %d; exclusive written at %d, recorded at %d",
 			otherRaw[shared-1], otherSeal[0], otherSeal[shared-1], ownRaw[0], ownSeal[0])
 	}
 	if want := 2*shared + 3; len(writes) != want { // and the quota
@@ -123,8 +123,8 @@ func makeWay(t *testing.T, shared int) {
 	}
 }
 
-// TestSharedMakeWayForNew: a new container would start anywhere, so its record is
-// made at once, and what has started is narrowed at once.
+// TestSharedMakeWayForNew checks that a new container, which would start anywhere, is
+// recorded at once, and that running containers are narrowed at once.
 func TestSharedMakeWayForNew(t *testing.T) {
 	const shared = 12
 	for _, started := range []bool{false, true} {
@@ -142,8 +142,8 @@ func TestSharedMakeWayForNew(t *testing.T) {
 	}
 }
 
-// TestSharedStaleUnit: systemd alone still has the old CPUs of one shared
-// container, and refuses to hear of others: the exclusive one waits for just that.
+// TestSharedStaleUnit checks the case that systemd alone has the old CPUs of one shared
+// container, and refuses updates: the exclusive container waits for that unit only.
 func TestSharedStaleUnit(t *testing.T) {
 	w := carved(t, 20)
 	x := w.own()
@@ -174,7 +174,7 @@ func TestSharedStaleUnit(t *testing.T) {
 	w.carry(t)
 }
 
-// BenchmarkDiffCarve plans the writes of 100 shared containers that give way.
+// BenchmarkDiffCarve plans the writes of 100 shared containers that release CPUs.
 func BenchmarkDiffCarve(b *testing.B) {
 	const containers = 100
 	w := newWorld(cgroup.DriverSystemd, 16)

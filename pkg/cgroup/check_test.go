@@ -12,8 +12,8 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
 
-// TestCheck: what can change without a notice is found, whatever the cgroup was before, and of one in which
-// nothing else can, nothing else is read.
+// TestCheck checks that Check finds every change that causes no inotify event, whatever the cgroup was
+// before. If only such changes are possible in a cgroup, it reads nothing more.
 func TestCheck(t *testing.T) {
 	const pod = "pods.slice/a.slice"
 	for name, c := range map[string]struct {
@@ -21,7 +21,7 @@ func TestCheck(t *testing.T) {
 		before map[string]string // of the cgroup, and of its inner one
 		inner  map[string]string
 		after  map[string]map[string]string // by cgroup
-		reads  bool                         // all of it
+		reads  bool                         // reads all files
 		stands bool                         // as before, though files have been written
 	}{
 		"nothing":                         {path: pod + "/1.scope"},
@@ -31,11 +31,11 @@ func TestCheck(t *testing.T) {
 		"its pod's CPUs":                  {path: pod + "/1.scope", after: map[string]map[string]string{pod: {fileEffective: "0-5"}}},
 		"its CPUs, in crun's":             {path: pod + "/1.scope", inner: map[string]string{}, reads: true, after: map[string]map[string]string{pod + "/1.scope/container": {fileEffective: "3"}}},
 		"its controller":                  {path: pod + "/1.scope", reads: true, after: map[string]map[string]string{pod + "/1.scope": {fileEffective: "-"}}},
-		"a weight, of which one is told":  {path: pod + "/1.scope", stands: true, after: map[string]map[string]string{pod + "/1.scope": {FileWeight: "3"}}},
+		"a weight, which causes an event": {path: pod + "/1.scope", stands: true, after: map[string]map[string]string{pod + "/1.scope": {FileWeight: "3"}}},
 		"the state of a partition":        {path: pod + "/1.scope", before: map[string]string{FilePartition: "root"}, reads: true, after: map[string]map[string]string{pod + "/1.scope": {FilePartition: "root invalid"}}},
-		"that of an invalid one":          {path: pod + "/1.scope", before: map[string]string{FilePartition: "root invalid"}, reads: true, after: map[string]map[string]string{pod + "/1.scope": {FilePartition: "root"}}},
+		"partition of an invalid one":     {path: pod + "/1.scope", before: map[string]string{FilePartition: "root invalid"}, reads: true, after: map[string]map[string]string{pod + "/1.scope": {FilePartition: "root"}}},
 		"memory nodes":                    {path: pod + "/1.scope", before: map[string]string{FileMems: "0-1", fileEffectiveMems: "0"}, reads: true, after: map[string]map[string]string{pod + "/1.scope": {fileEffectiveMems: "0-1"}}},
-		"those of crun's":                 {path: pod + "/1.scope", inner: map[string]string{FileMems: "0-1", fileEffectiveMems: "0"}, reads: true, after: map[string]map[string]string{pod + "/1.scope/container": {fileEffectiveMems: "0-1"}}},
+		"values of crun's cgroup":         {path: pod + "/1.scope", inner: map[string]string{FileMems: "0-1", fileEffectiveMems: "0"}, reads: true, after: map[string]map[string]string{pod + "/1.scope/container": {fileEffectiveMems: "0-1"}}},
 		"a cpu controller that is new":    {path: pod + "/1.scope", before: map[string]string{FileWeight: "-"}, reads: true, after: map[string]map[string]string{pod + "/1.scope": {FileWeight: "100"}}},
 		"a cpuset controller that is new": {path: pod + "/1.scope", before: map[string]string{fileEffective: "-"}, reads: true, after: map[string]map[string]string{pod + "/1.scope": {fileEffective: "0-7"}}},
 		"the root":                        {path: "", before: map[string]string{fileEffectiveMems: "0"}, reads: true, after: map[string]map[string]string{"": {fileEffectiveMems: "0-1"}}},
@@ -91,7 +91,8 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// TestCheckGone: what is gone is told of as Read does, and crun's cgroup is missed.
+// TestCheckGone checks that a removed cgroup is reported as Read does, and that the
+// missing inner cgroup of crun is found.
 func TestCheckGone(t *testing.T) {
 	p, all := aNode(t)
 	r := New(p).Reader()

@@ -72,8 +72,8 @@ func randomWorld(r *rand.Rand) *world {
 	return w
 }
 
-// addHostSlice confines system.slice to a CPU that nobody has to himself, with what
-// the units in it are to have.
+// addHostSlice confines system.slice to a CPU without an exclusive owner, plus the CPUs
+// of the units in it.
 func (w *world) addHostSlice(r *rand.Rand, d cgroup.Driver) {
 	t := cgroup.Target{Path: "system.slice", Unit: "system.slice", CPUs: cpuset.Of(0), Around: true}
 	for _, in := range w.targets {
@@ -188,7 +188,7 @@ func containerPath(d cgroup.Driver, i int) cgroup.Path {
 type placement struct {
 	cpus      cpuset.Set
 	exclusive bool
-	mixed     cpuset.Set // beside them
+	mixed     cpuset.Set // shared CPUs in addition
 }
 
 func (p placement) runs() cpuset.Set { return p.cpus.Union(p.mixed) }
@@ -275,9 +275,9 @@ func checkOrderIndependent(t *testing.T, r *rand.Rand, w *world) {
 	}
 }
 
-// applyUntilFailure lets the write with the given number fail, and all further
-// ones for the same cgroup by the same way, as the daemon's passes would meet
-// it; then the cause goes away.
+// applyUntilFailure fails the write with the given number, and all further ones for the
+// same cgroup by the same method, as the daemon's passes would meet them. Then the
+// cause goes away.
 func (w *world) applyUntilFailure(t *testing.T, failAt int) {
 	writes, _ := w.diff()
 	if failAt >= len(writes) {
@@ -313,8 +313,8 @@ func (w *world) applyUntilFailure(t *testing.T, failAt int) {
 	clear(w.noWrite)
 }
 
-// applyBeside carries out a list while somebody else is left properties of some
-// cgroups: it may be worse than another, but not wrong.
+// applyBeside carries out a list while another process keeps writing some cgroups.
+// Their CPUs may be worse than the desired ones, but not overlap an owner's.
 func (w *world) applyBeside(t *testing.T, r *rand.Rand) {
 	files := []string{cgroup.FileCPUs, cgroup.FileMems, cgroup.FileWeight, cgroup.FileMax}
 	for _, target := range w.targets {
@@ -338,7 +338,7 @@ func (w *world) applyBeside(t *testing.T, r *rand.Rand) {
 			file = cgroup.FileMax
 		}
 		if slices.Contains(w.left[at], file) {
-			t.Errorf("%s although it is left to somebody else", x)
+			t.Errorf("%s although its repair is paused", x)
 		}
 		w.mustApply(t, x)
 		g.check(t, x.String())
@@ -371,7 +371,8 @@ func (w *world) checkBound(t *testing.T, x cgroup.Write) {
 	}
 }
 
-// settle applies passes until nothing is left and checks that all is as planned.
+// settle applies passes until nothing is left and checks that all cgroups are in the
+// desired state.
 func (w *world) settle(t *testing.T) {
 	var deferred []cgroup.Deferred
 	for pass := 0; ; pass++ {
@@ -385,9 +386,9 @@ func (w *world) settle(t *testing.T) {
 		writes, deferred = w.diff()
 		g := w.guard()
 		w.disturbed = g.inFlight
-		for p, cpus := range w.pending { // seals in flight arrive before those of the list
+		for p, cpus := range w.pending { // updates in flight arrive before the writes of the list
 			w.mustApply(t, cgroup.Write{Path: p, Via: cgroup.CRI, Value: cpus.String()})
-			g.check(t, "arrival of the seal of "+string(p))
+			g.check(t, "arrival of the update of "+string(p))
 		}
 		if len(writes) == 0 && pass > 1 {
 			break
@@ -456,11 +457,11 @@ func (w *world) verify(t *testing.T) {
 			t.Error(err)
 		}
 		if target.Around {
-			continue // what a unit in it has to itself it has, too
+			continue // it also has the exclusive CPUs of a unit in it
 		}
 		claims = append(claims, invariants.Claim{Name: string(target.Path), CPUs: c.Effective.Difference(target.Mixed), Exclusive: target.Exclusive, Group: target.Group})
 		if !target.Mixed.IsEmpty() {
-			claims = append(claims, invariants.Claim{Name: string(target.Path) + " beside its own", CPUs: c.Effective.Intersection(target.Mixed)})
+			claims = append(claims, invariants.Claim{Name: string(target.Path) + " shared CPUs", CPUs: c.Effective.Intersection(target.Mixed)})
 		}
 	}
 	for _, err := range invariants.CheckClaims(claims) {

@@ -9,8 +9,8 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 )
 
-// TestDiffResumed cuts lists between runs of raw writes and runs of seals: the
-// Diff of the state then gives the rest of the list.
+// TestDiffResumed cuts lists between runs of raw writes and runs of records. The Diff
+// of that state then gives the rest of the list.
 func TestDiffResumed(t *testing.T) {
 	for seed := range uint64(300) {
 		whole, _ := quietWorld(seed).diff()
@@ -30,15 +30,15 @@ func TestDiffResumed(t *testing.T) {
 	}
 }
 
-// quietWorld has no seals in flight.
+// quietWorld returns a world without updates in flight.
 func quietWorld(seed uint64) *world {
 	w := randomWorld(rand.New(rand.NewPCG(seed, 0)))
 	clear(w.pending)
 	return w
 }
 
-// cpusetWrites leaves out weights, quotas and memory nodes: whether a runtime
-// writes its own, or systemd rounds them, is known after the seal only.
+// cpusetWrites removes weights, quotas and memory nodes. A runtime may write its own,
+// or systemd may round them, and only the state after the update shows that.
 func cpusetWrites(writes []cgroup.Write) []string {
 	var lines []string
 	for _, x := range writes {

@@ -18,9 +18,9 @@ import (
 
 var update = flag.Bool("update", false, "write the results into testdata")
 
-// TestDiff runs the archives in testdata/diff. Each has the sections options,
-// current and targets, with one line of key=value words for each cgroup, and
-// want: the writes and what is deferred.
+// TestDiff runs the archives in testdata/diff. Each has the sections options, current
+// and targets, with one line of key=value words for each cgroup, and want: the writes
+// and the deferred writes.
 func TestDiff(t *testing.T) {
 	files, err := filepath.Glob("testdata/diff/*.txtar")
 	if err != nil || len(files) == 0 {
@@ -93,8 +93,8 @@ func parseCase(t *testing.T, archive *txtar.Archive) diffCase {
 	return c
 }
 
-// parseCurrent reads the line of a cgroup: where nothing else is said, it has
-// both controllers and tasks, and its parent all CPUs.
+// parseCurrent reads the line of a cgroup. By default the cgroup has both controllers
+// and tasks, and its parent all CPUs.
 func parseCurrent(t *testing.T, p cgroup.Path, w map[string]string, o cgroup.Options) cgroup.Current {
 	t.Helper()
 	c := cgroup.Current{

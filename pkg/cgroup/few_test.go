@@ -10,9 +10,9 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 )
 
-// TestDiffOfFew: where all are as they should be but a few, Diff of these has the writes to files that
-// Diff of all has, and holds nothing back that it would not: the daemon repairs cgroups without
-// a look at the others.
+// TestDiffOfFew checks Diff of a few cgroups while all others are in the desired state. It has the
+// same writes to files as Diff of all, and defers no more. So the daemon can repair cgroups without
+// reading the others.
 func TestDiffOfFew(t *testing.T) {
 	repaired, several := 0, 0
 	for seed := range uint64(3000) {

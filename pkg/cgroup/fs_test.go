@@ -26,7 +26,7 @@ func TestFSWalk(t *testing.T) {
 	var seen []string
 	err := fs.Walk("", func(p cgroup.Path) error {
 		seen = append(seen, string(p))
-		if p == "a/x" { // what vanishes during the walk is no error
+		if p == "a/x" { // a cgroup that ends during the walk is no error
 			return errors.Join(tree.Remove("a/x/w"), tree.Remove("a/z"))
 		}
 		return nil

@@ -154,7 +154,7 @@ type blind struct{ *crowd }
 
 func (blind) Inside(int, cpuset.Set) (bool, error) { return false, syscall.EPERM }
 
-// TestGatherBlind: that a thread cannot be asked for does not mean that it has ended.
+// TestGatherBlind checks that an unreadable thread does not count as ended.
 func TestGatherBlind(t *testing.T) {
 	if got, err := cgroup.New(blind{newCrowd(t)}).Gather("a"); !errors.Is(err, syscall.EPERM) {
 		t.Errorf("Gather = %+v, %v; want that it is not permitted", got, err)
@@ -163,7 +163,7 @@ func TestGatherBlind(t *testing.T) {
 
 func TestGatherGone(t *testing.T) {
 	if got, err := cgroup.New(newCrowd(t)).Gather("gone"); !errors.Is(err, cgroup.ErrGone) {
-		t.Errorf("Gather of a cgroup that is not there = %+v, %v", got, err)
+		t.Errorf("Gather of a missing cgroup = %+v, %v", got, err)
 	}
 	// A tree of files alone knows no threads.
 	type files struct{ cgroup.Tree }

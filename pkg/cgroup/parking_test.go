@@ -46,8 +46,9 @@ func carryOut(t *testing.T, fs *cgroup.FS, kernel cgroup.PartitionKernel, online
 	return nil, nil
 }
 
-// TestParkingPlans: what an owner gets leaves the parking from the leaf up before the
-// owner takes it, and what he leaves goes to the parking from the top down afterwards.
+// TestParkingPlans checks the order of writes. An owner's CPUs leave the parking from
+// the leaf up before the owner takes them. CPUs that it releases go to the parking from
+// the top down afterwards.
 func TestParkingPlans(t *testing.T) {
 	const app = "kubepods.slice/pod.slice/app.scope"
 	park := func(cpus ...int) cgroup.PartitionWish {
@@ -71,11 +72,11 @@ func TestParkingPlans(t *testing.T) {
 			{"and stays", all, []cgroup.PartitionWish{park(4, 5, 6, 7)}, nil, "0-3"},
 			{"before the owner's cgroup is there", all, []cgroup.PartitionWish{park(6, 7)},
 				[]string{"cpupoold/parking exclusive=6-7", "cpupoold exclusive=6-7"}, "0-5"},
-			{"he takes them", all, []cgroup.PartitionWish{park(6, 7), own(4, 5)},
+			{"the owner takes them", all, []cgroup.PartitionWish{park(6, 7), own(4, 5)},
 				[]string{"kubepods.slice exclusive=4-5", "kubepods.slice/pod.slice exclusive=4-5", app + " exclusive=4-5", app + " partition=root"}, "0-3"},
 			{"he grows", all, []cgroup.PartitionWish{park(7), own(4, 5, 6)},
 				[]string{"cpupoold/parking exclusive=7", "cpupoold exclusive=7", "kubepods.slice exclusive=4-6", "kubepods.slice/pod.slice exclusive=4-6", app + " exclusive=4-6"}, "0-3"},
-			{"he has all", all, []cgroup.PartitionWish{own(4, 5, 6, 7)},
+			{"the owner has all", all, []cgroup.PartitionWish{own(4, 5, 6, 7)},
 				[]string{"cpupoold/parking partition=member", "cpupoold/parking exclusive=\n", "cpupoold exclusive=\n",
 					"kubepods.slice exclusive=4-7", "kubepods.slice/pod.slice exclusive=4-7", app + " exclusive=4-7"}, "0-3"},
 			{"he shrinks", all, []cgroup.PartitionWish{park(4), own(5, 6, 7)},
@@ -114,8 +115,8 @@ func TestParkingPlans(t *testing.T) {
 	}
 }
 
-// TestParkingLeavesHousekeeping: the root keeps a management or shared CPU, whatever is
-// to be parked.
+// TestParkingLeavesHousekeeping checks that the root keeps a management or shared CPU,
+// whichever CPUs parking requests.
 func TestParkingLeavesHousekeeping(t *testing.T) {
 	_, fs := parkingWorld(t, 7, 0)
 	for _, cpus := range []cpuset.Set{cpuset.Range(0, 7), cpuset.Range(0, 6)} {
@@ -127,7 +128,7 @@ func TestParkingLeavesHousekeeping(t *testing.T) {
 	}
 }
 
-// oddTree has a cgroup of which nobody knows what its cpuset.cpus.partition means.
+// oddTree has a cgroup with an unknown value in cpuset.cpus.partition.
 type oddTree struct {
 	*testnode.Cgroups
 	odd string
@@ -140,8 +141,8 @@ func (t oddTree) ReadFile(name string, limit int) ([]byte, error) {
 	return t.Cgroups.ReadFile(name, limit)
 }
 
-// TestUnknownStateOfOthers: a word that no kernel prints today keeps nobody from being a
-// partition but who is in that cgroup.
+// TestUnknownStateOfOthers checks that an unknown partition state blocks partitions
+// within that cgroup only.
 func TestUnknownStateOfOthers(t *testing.T) {
 	const app = "kubepods.slice/pod.slice/app.scope"
 	for odd, want := range map[string]cgroup.PartitionPhase{"machine.slice": cgroup.PartitionInForce, "kubepods.slice": cgroup.PartitionRefused} {
@@ -159,8 +160,8 @@ func TestUnknownStateOfOthers(t *testing.T) {
 	}
 }
 
-// TestMakeParking: what is there is kept, whatever is missing; what others have put
-// there is told of.
+// TestMakeParking checks that existing parts of the parking partition are kept if
+// others are missing, and that foreign cgroups in it are reported.
 func TestMakeParking(t *testing.T) {
 	tree, fs := parkingWorld(t, 7, 0)
 	if writes := tree.Writes(); len(writes) != 1 || writes[0] != (testnode.CgroupWrite{Name: "cpupoold/cgroup.subtree_control", Value: "+cpuset"}) {

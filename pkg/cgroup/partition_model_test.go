@@ -15,7 +15,7 @@ import (
 )
 
 // partitionWorld is a node with pods of two containers, whose partitions are made and
-// taken away as PlanPartitions says.
+// removed by PlanPartitions.
 type partitionWorld struct {
 	t      *testing.T
 	rules  testnode.PartitionRules
@@ -24,7 +24,7 @@ type partitionWorld struct {
 	fs     *cgroup.FS
 	rand   *rand.Rand
 	online cpuset.Set
-	told   cpuset.Set // what was online when the plan was last asked for
+	told   cpuset.Set // CPUs online at the last plan
 	wishes map[cgroup.Path]cgroup.PartitionWish
 	former map[cgroup.Path]bool
 	lossy  bool        // others have done what makes the kernel lose CPUs
@@ -97,8 +97,8 @@ func (w *partitionWorld) input(not, stuck map[cgroup.Path]string) cgroup.Partiti
 	return in
 }
 
-// settle carries out steps until there is nothing left to do, or until the fault. The
-// first one does not know yet which CPUs have come or gone.
+// settle carries out steps until none is left, or until the fault. The first step does
+// not know yet which CPUs were plugged or unplugged.
 func (w *partitionWorld) settle() (map[cgroup.Path]cgroup.PartitionOutcome, bool) {
 	w.t.Helper()
 	not, stuck := make(map[cgroup.Path]string), make(map[cgroup.Path]string)
@@ -167,7 +167,7 @@ func (w *partitionWorld) rested(outcomes map[cgroup.Path]cgroup.PartitionOutcome
 				w.t.Errorf("%s is in force, and is %s with %s, the root with %s; wished for %+v", p, n.State, n.Effective, in.View.Root, wish)
 			}
 		case wished && out.Phase == cgroup.PartitionUnderway:
-			w.t.Errorf("%s is under way, and nothing is to be written", p)
+			w.t.Errorf("%s is in progress without a step", p)
 		case wished && out.Phase == cgroup.PartitionRefused || w.former[p]:
 			if !n.State.Is(cgroup.MemberPartition) || !n.Exclusive.IsEmpty() {
 				w.t.Errorf("%s should be no partition, and is %s with list %q", p, n.State, n.Exclusive)
@@ -183,24 +183,24 @@ func (w *partitionWorld) rested(outcomes map[cgroup.Path]cgroup.PartitionOutcome
 				below, ancestor = below.Union(child.Exclusive), true
 			}
 		}
-		for q, wish := range w.wishes { // one that waits has what it has by then
+		for q, wish := range w.wishes { // a waiting cgroup has its requested CPUs by then
 			if strings.HasPrefix(string(q), string(p)+"/") {
 				below = below.Union(wish.CPUs)
 			}
 		}
 		if over := n.Exclusive.Difference(below).Intersection(w.root()); ancestor && !over.IsEmpty() {
-			w.t.Errorf("%s keeps %s in its list, and nobody in it has that", p, over)
+			w.t.Errorf("%s keeps %s in its list without a user", p, over)
 		}
 	}
 }
 
-// free are CPUs that nobody wishes for and the root has.
+// free returns the CPUs that no request includes and the root has.
 func (w *partitionWorld) free() []int {
 	free := w.root().Difference(housekeeping)
 	for p, wish := range w.wishes {
 		free = free.Difference(wish.CPUs)
 		if st, err := w.fs.Read(p); err == nil {
-			free = free.Difference(st.CPUs) // a daemon would have written the wish's
+			free = free.Difference(st.CPUs) // a daemon would have written the requested CPUs
 		}
 	}
 	for p := range w.former {
@@ -230,7 +230,7 @@ func (w *partitionWorld) types() cgroup.PartitionType {
 	return []cgroup.PartitionType{cgroup.RootPartition, cgroup.IsolatedPartition}[w.rand.IntN(2)]
 }
 
-// act does one thing that happens on nodes, and says what.
+// act makes one random event of a node, and returns its description.
 func (w *partitionWorld) act() string {
 	switch p, some := w.someone(); {
 	case !some || w.rand.IntN(5) == 0:
@@ -273,14 +273,14 @@ func (w *partitionWorld) resize(p cgroup.Path) string {
 	}
 	wish.CPUs = keep
 	w.wishes[p] = wish
-	return fmt.Sprintf("%s is to have %s", p, keep)
+	return fmt.Sprintf("%s shall have %s", p, keep)
 }
 
 func (w *partitionWorld) retype(p cgroup.Path) string {
 	wish := w.wishes[p]
 	wish.Type = w.types()
 	w.wishes[p] = wish
-	return fmt.Sprintf("%s is to be %s", p, wish.Type)
+	return fmt.Sprintf("%s shall be %s", p, wish.Type)
 }
 
 // end removes the cgroup without a word.
@@ -298,7 +298,7 @@ func (w *partitionWorld) end(p cgroup.Path) string {
 func (w *partitionWorld) release(p cgroup.Path) string {
 	delete(w.wishes, p)
 	w.former[p] = true
-	return fmt.Sprintf("%s is to be none", p)
+	return fmt.Sprintf("%s shall be none", p)
 }
 
 // sibling gives another container of the pod a cpuset around everything.
@@ -316,9 +316,9 @@ func (w *partitionWorld) foreignMember(p cgroup.Path) string {
 }
 
 func (w *partitionWorld) cutAncestor(p cgroup.Path) string {
-	w.lossy = w.lossy || w.rules.SlowRemoval // what has not come back yet does not then
+	w.lossy = w.lossy || w.rules.SlowRemoval // CPUs that have not come back yet do not come then
 	w.foreign(p.Parent().Join(cgroup.FileExclusive), "\n")
-	return fmt.Sprintf("somebody clears the list of %s", p.Parent())
+	return fmt.Sprintf("another process clears the list of %s", p.Parent())
 }
 
 // plug takes all CPUs of an owner away, or any two, or all that are in no partition; or
@@ -357,7 +357,7 @@ func TestPartitionModel(t *testing.T) {
 						outcomes, _ := w.settle()
 						for p, o := range outcomes {
 							if o.Phase == cgroup.PartitionUnderway {
-								t.Errorf("%s is under way, and nothing is to be written but for %s", p, w.barred)
+								t.Errorf("%s is in progress, and the only step is for %s", p, w.barred)
 							}
 						}
 						w.barred = ""

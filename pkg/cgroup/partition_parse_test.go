@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// FuzzParsePartition: what is read is what the kernel prints, and what it cannot have
-// printed is an error, but keeps nobody from reading the rest of a cgroup.
+// FuzzParsePartition checks that each accepted text is a text that the kernel prints.
+// Any other text is an error, but the rest of the cgroup stays readable.
 func FuzzParsePartition(f *testing.F) {
 	for _, seed := range []string{
 		"member\n", "root\n", "isolated\n", "root invalid\n", "isolated invalid (Cpu list in cpuset.cpus not exclusive)\n",

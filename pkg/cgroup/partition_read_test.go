@@ -80,9 +80,9 @@ func (s *sight) sees() {
 	}
 }
 
-// TestPartitionReads: the first look reads two files of each pod and what is to be a
-// partition in full; later ones, what has been written. What that costs is the same beside
-// any number of pods.
+// TestPartitionReads checks the numbers of reads. The first pass reads two files of each
+// pod, and all files of requested partitions. Later passes read the files with own writes.
+// The number of pods does not change that cost.
 func TestPartitionReads(t *testing.T) {
 	for _, pods := range []int{16, 125, 500} {
 		t.Run(fmt.Sprintf("%dpods", pods), func(t *testing.T) {
@@ -115,8 +115,8 @@ func TestPartitionReads(t *testing.T) {
 	}
 }
 
-// TestPartitionMemory: what is told is seen, and a partition that the kernel has ended
-// without a word, too.
+// TestPartitionMemory checks that reported changes are read, and that a partition that
+// the kernel has ended without an event is found, too.
 func TestPartitionMemory(t *testing.T) {
 	other := podPath(1).Join("cri-a.scope")
 	for name, test := range map[string]func(s *sight){
@@ -131,8 +131,8 @@ func TestPartitionMemory(t *testing.T) {
 			s.write(podPath(0), cgroup.FilePartition, "isolated")
 			s.memory.ForgetUp(podPath(0))
 		},
-		"it is ended, and nobody tells": func(s *sight) { s.write(s.leaf, cgroup.FilePartition, "member") },
-		"it is gone, and nobody tells": func(s *sight) {
+		"it is ended without an event": func(s *sight) { s.write(s.leaf, cgroup.FilePartition, "member") },
+		"it is gone without an event": func(s *sight) {
 			if err := s.tree.Rmdir(string(s.leaf)); err != nil {
 				s.Fatal(err)
 			}
@@ -159,7 +159,7 @@ func TestPartitionMemory(t *testing.T) {
 			s.memory.Appeared(podPath(0))
 		},
 		"another one is looked at": func(s *sight) { s.leaf = other },
-		"one that nobody has told of yet": func(s *sight) {
+		"one without an event yet": func(s *sight) {
 			s.leaf = podPath(8).Join("cri-new.scope")
 			s.tree.MkdirAll(string(s.leaf))
 			s.write(s.leaf, cgroup.FileCPUs, "3")
@@ -190,8 +190,8 @@ func TestPartitionMemory(t *testing.T) {
 	}
 }
 
-// TestPartitionMemorySame: a cgroup that is as it is known to be is told from one that
-// somebody has written to.
+// TestPartitionMemorySame checks that a cgroup in its known state differs from one with
+// an external write.
 func TestPartitionMemorySame(t *testing.T) {
 	s := newSight(t, 2)
 	if same, known := s.memory.Same(kube); same || known {

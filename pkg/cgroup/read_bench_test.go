@@ -12,10 +12,10 @@ import (
 	"github.com/cpupoold/cpupoold/internal/testing/testnode/cputime"
 )
 
-// BenchmarkRead reads one cgroup of 500, those of 250 containers (in 125 pods of two, with
-// their pause containers), as a start does, with the calls that it takes on the kernel's
-// tree, from plain files: what is missing is the kernel's price for printing the values. It
-// counts CPU time, because that is what it is held to.
+// BenchmarkRead reads one cgroup of 500, for 250 containers in 125 pods of two, with their
+// pause containers. It reads as a start does, with the system calls of the kernel's tree,
+// from plain files. Only the kernel's cost of printing the values is missing. It counts CPU
+// time, because its limit is in CPU time.
 func BenchmarkRead(b *testing.B) {
 	fs, _, all := plainNode(b)
 	r := fs.Reader()
@@ -33,9 +33,9 @@ func BenchmarkRead(b *testing.B) {
 	r.Rest()
 }
 
-// BenchmarkSweep is what a resync does to the cgroups of 250 containers in 125 pods at rest: those of the
-// containers, their pause containers and one in five pods, whose weight is the daemon's. One in eight is read (the
-// daemon's maxTurns), the others are checked, and each thread of the containers is asked for where it may run.
+// BenchmarkSweep measures the work of a resync for the cgroups of 250 idle containers in 125 pods: the containers,
+// their pause containers, and one in five pods, whose weight the daemon sets. One in eight is read (the daemon's
+// maxTurns), the others are checked. The affinity of each thread of the containers is read.
 func BenchmarkSweep(b *testing.B) {
 	fs, dir, all := plainNode(b)
 	all = slices.DeleteFunc(all, func(p Path) bool { return strings.HasSuffix(string(p), ".slice") && p[len(p)-len("0.slice")]%5 != 0 })
@@ -90,7 +90,7 @@ func plainNode(b *testing.B) (fs *FS, dir string, all []Path) {
 			all = append(all, slice.Join(fmt.Sprintf("cri-containerd-%063d%d.scope", pod, c)))
 		}
 	}
-	const on = "0-1023\n" // whatever the machine has
+	const on = "0-1023\n" // on any machine
 	above := filepath.Join(dir, "kubepods.slice/kubepods-burstable.slice")
 	if err := errors.Join(os.MkdirAll(above, 0o700), os.WriteFile(filepath.Join(above, fileEffective), []byte(on), 0o600)); err != nil {
 		b.Fatal(err)
@@ -128,8 +128,8 @@ func plainNode(b *testing.B) (fs *FS, dir string, all []Path) {
 	return New(tree), dir, all
 }
 
-// BenchmarkGather measures the part of a container that Gather reads, which the event loop waits for: quiet has ten
-// threads, hostile reaches both bounds, with a list of 131,073 threads and 1,000 cgroups in one directory. More cgroups
+// BenchmarkGather measures the part of a container that Gather reads, which the event loop waits for. quiet has ten
+// threads. hostile reaches both bounds, with a list of 131,073 threads and 1,000 cgroups in one directory. More cgroups
 // would make no difference, because Gather reads 256 entries of the directory at most.
 func BenchmarkGather(b *testing.B) {
 	for _, container := range []struct {

@@ -113,8 +113,8 @@ func aNode(t *testing.T) (*plain, []Path) {
 	return p, all
 }
 
-// TestReader: in whatever order a Reader reads cgroups, it finds what one that is opened for
-// each of them does, and so does one of a tree without directories.
+// TestReader checks that a Reader finds the same in any order of cgroups as one Reader for
+// each cgroup, and as one of a tree without directories.
 func TestReader(t *testing.T) {
 	p, all := aNode(t)
 	one := New(p)
@@ -156,12 +156,12 @@ func TestReader(t *testing.T) {
 		}
 		r.Rest()
 		if p.open != 0 {
-			t.Errorf("%d directories are open at rest", p.open)
+			t.Errorf("idle Reader has %d open directories", p.open)
 		}
 	}
 }
 
-// TestReaderReads: what a resync asks of the kernel, by file.
+// TestReaderReads checks the system calls of a resync, by file.
 func TestReaderReads(t *testing.T) {
 	p := newPlain(t)
 	p.make("pods.slice", nil)
@@ -192,8 +192,8 @@ func TestReaderReads(t *testing.T) {
 	}
 }
 
-// TestReaderGone: a cgroup that is gone is, also when another of its name comes: that one is
-// read after a rest.
+// TestReaderGone checks that a removed cgroup is reported as gone, also when another one
+// with its name follows. The next one is read after a rest.
 func TestReaderGone(t *testing.T) {
 	p, _ := aNode(t)
 	r := New(p).Reader()
@@ -228,7 +228,8 @@ func TestReaderGone(t *testing.T) {
 	}
 }
 
-// TestReaderGathers: a Reader asks for the threads of a cgroup and of those below it.
+// TestReaderGathers checks that a Reader reads the threads of a cgroup and of the
+// cgroups below it.
 func TestReaderGathers(t *testing.T) {
 	p, _ := aNode(t)
 	list := ""

@@ -9,10 +9,10 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
 
-// TestDiffSequence has the same containers and units gain and lose CPUs of their
-// own, end and come back, one plan after the other, as with a guaranteed pool that
-// is carved out of the shared one. After each plan all is as planned: quotas are
-// lifted and put back, memory is bound and freed.
+// TestDiffSequence runs one plan after the other with the same containers and units.
+// They gain and lose exclusive CPUs, end and restart, as with a guaranteed pool that is
+// carved out of the shared one. After each plan all cgroups are in the desired state:
+// quotas are lifted and restored, memory is bound and freed.
 func TestDiffSequence(t *testing.T) {
 	for seed := range uint64(20) {
 		r := rand.New(rand.NewPCG(seed, 1))
@@ -40,7 +40,7 @@ func TestDiffSequence(t *testing.T) {
 	}
 }
 
-// plan deals the CPUs out anew.
+// plan assigns the CPUs randomly.
 func (w *world) plan(r *rand.Rand, cpus int) {
 	w.options.Spare = w.options.Possible
 	for i, p := range randomPlan(r, len(w.targets), cpus) {
@@ -55,8 +55,8 @@ func (w *world) plan(r *rand.Rand, cpus int) {
 	}
 }
 
-// restart ends one container or unit, or starts one that had ended: a container
-// with nothing but its quota, a unit with what systemd holds for it.
+// restart ends one container or unit, or starts an ended one. A container starts with
+// its quota only, a unit with systemd's recorded values.
 func (w *world) restart(t *testing.T, r *rand.Rand) {
 	t.Helper()
 	x := w.targets[r.IntN(len(w.targets))]

@@ -56,8 +56,8 @@ func TestRootTree(t *testing.T) {
 	}
 }
 
-// TestOpenedDirectory: what is read is in the directory that was opened, whole, and
-// neither elsewhere nor at the other end of a link.
+// TestOpenedDirectory checks that all reads are in the opened directory, and neither in
+// another one nor behind a link.
 func TestOpenedDirectory(t *testing.T) {
 	dir := t.TempDir()
 	long := strings.Repeat("0,2,", 1000)
@@ -146,7 +146,7 @@ func TestOpenedDirectory(t *testing.T) {
 		t.Error(err)
 	}
 	if _, err := top.OpenDir("missing"); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("OpenDir of what is missing = %v", err)
+		t.Errorf("OpenDir of a missing directory = %v", err)
 	}
 }
 

@@ -11,8 +11,8 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
 
-// world is a node for tests of Diff: a tree with a systemd over it, and what a
-// runtime has recorded.
+// world is a node for tests of Diff: a tree with a systemd over it, and the values that
+// a runtime has recorded.
 type world struct {
 	tree    *testnode.Cgroups
 	fs      *cgroup.FS
@@ -29,11 +29,11 @@ type world struct {
 	noWrite  map[cgroup.Path]bool
 	left     map[cgroup.Path][]string
 	tasks    int
-	// disturbed says that seals arrive that were in flight when the list was made.
+	// disturbed reports that updates arrive that were in flight when the list was made.
 	disturbed bool
 }
 
-// What containers of the world have in their specs.
+// The values in the specs of the world's containers.
 const (
 	specWeight = 59
 	specQuota  = 50_000
@@ -82,7 +82,7 @@ func (w *world) set(p cgroup.Path, cpus cpuset.Set) {
 	}
 }
 
-// current is what the daemon would read.
+// current returns the state that the daemon would read.
 func (w *world) current() map[cgroup.Path]cgroup.Current {
 	current := map[cgroup.Path]cgroup.Current{}
 	for _, t := range w.targets {
@@ -169,7 +169,7 @@ func (w *world) update(x cgroup.Write) error {
 		file, property string
 		value          cpuset.Set
 	}{{cgroup.FileCPUs, cgroup.UnitCPUs, w.recorded[x.Path]}, {cgroup.FileMems, cgroup.UnitMems, w.mems[x.Path]}} {
-		if !set.value.IsEmpty() { // what is not recorded is left alone
+		if !set.value.IsEmpty() { // unrecorded values do not change
 			properties = append(properties, cgroup.Property{Name: set.property, Value: set.value.String()})
 			errs = append(errs, w.tree.Write(string(x.Path)+"/"+set.file, set.value.String()))
 		}
@@ -180,8 +180,8 @@ func (w *world) update(x cgroup.Write) error {
 	return errors.Join(errs...)
 }
 
-// reach is where a cgroup's tasks run, or may be sent without a write of ours.
-// What has neither cgroup nor record may start anywhere.
+// reach returns the CPUs on which a cgroup's tasks run, or may run without an own
+// write. A container without cgroup and record may start anywhere.
 func reach(c cgroup.Current, all cpuset.Set) cpuset.Set {
 	if adrift(c) {
 		return all
@@ -195,14 +195,14 @@ func adrift(c cgroup.Current) bool {
 
 type pair [2]cgroup.Path
 
-// guard checks the invariants at each prefix of a list: what two cgroups, one of
-// them exclusive, have in common never grows.
+// guard checks the invariants at each prefix of a list: the overlap of two cgroups, of
+// which one is exclusive, never grows.
 type guard struct {
 	w *world
-	// effective is by the kernel's sets, reached counts what may come back too.
+	// effective has the kernel's sets; reached adds CPUs that a record may bring back.
 	effective, reached map[pair]cpuset.Set
 	inFlight           bool
-	// following are the units that run on what the slice around them has.
+	// following lists the units that run on the CPUs of the slice around them.
 	following map[cgroup.Path]bool
 }
 
@@ -214,8 +214,8 @@ func (w *world) guard() *guard {
 	return g
 }
 
-// followers are the units with no CPUs of their own that they can have in the slice
-// around them: until they are placed they are part of it.
+// followers returns the units without available exclusive CPUs in the slice around
+// them. Until they are placed, they are part of the slice.
 func (w *world) followers(current map[cgroup.Path]cgroup.Current) map[cgroup.Path]bool {
 	all := map[cgroup.Path]bool{}
 	for _, slice := range w.targets {
@@ -308,7 +308,7 @@ func (g *guard) check(t testing.TB, after string) {
 			t.Errorf("after %s: %s and %s may both run on %s, before on %s", after, two[0], two[1], cpus, g.reached[two])
 		}
 	}
-	if g.inFlight { // what arrives may take cgroups back to where they may be anyway
+	if g.inFlight { // late updates may only restore CPUs that cgroups may already use
 		return
 	}
 	for two, cpus := range effective {
