@@ -42,7 +42,7 @@ func TestAdapt(t *testing.T) {
 			},
 		},
 		{
-			name: "shared has what nobody names", topology: "cores=4", spec: "management 0\nshared 8\nguaranteed 2-3",
+			name: "shared has the unnamed CPUs", topology: "cores=4", spec: "management 0\nshared 8\nguaranteed 2-3",
 			want: pools.Pools{
 				Partitions: []pools.Partition{{Type: "management", CPUs: cpuset.Of(0)}}, Shared: cpuset.Of(1), Guaranteed: cpuset.Range(2, 3),
 			},
@@ -152,9 +152,9 @@ func FuzzAdapt(f *testing.F) {
 		w := newWorld(second)
 		p, errs := spec.Adapt(w.top)
 		if resolved, err := spec.Resolve(w.top); err == nil && (len(errs) > 0 || !cmp.Equal(resolved, p)) {
-			t.Errorf("Adapt of pools that fit says %v: -resolved +adapted\n%s", errs, cmp.Diff(resolved, p))
+			t.Errorf("Adapt of pools that fit = %v: -resolved +adapted\n%s", errs, cmp.Diff(resolved, p))
 		} else if err != nil && len(errs) == 0 {
-			t.Errorf("Adapt says nothing of %v", err)
+			t.Errorf("Adapt = no error; want %v", err)
 		}
 		w.in.Machine, w.in.Pools = allocate.New(w.top), p
 		for steps := 0; len(w.bytes) > 0 && steps < 20; steps++ {

@@ -17,8 +17,8 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/workload"
 )
 
-// allocationCost is what the package comment promises to make as small as
-// possible, in its order, counted the plain way.
+// allocationCost returns the costs that the package comment describes, in its order,
+// counted in a simple way.
 func allocationCost(t *topology.Topology, free, taken cpuset.Set) []int {
 	type cell struct{ node, pkg int }
 	var parts, broken, distance int

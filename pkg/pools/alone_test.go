@@ -12,8 +12,8 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
 
-// checkAlone: what is placed alone after a step is what a whole plan has, and nobody else has
-// anything else than before. It returns how many were.
+// checkAlone checks that a container that is placed alone gets the result of a full plan, and
+// that all others keep theirs. It returns the number of such containers.
 func checkAlone(t *testing.T, in pools.Input, before pools.Plan, now pools.Input) (alone int) {
 	t.Helper()
 	byUID := func(a, b pools.Pod) int { return strings.Compare(a.UID, b.UID) }
@@ -41,7 +41,8 @@ func checkAlone(t *testing.T, in pools.Input, before pools.Plan, now pools.Input
 	return alone
 }
 
-// wholeWith is the whole plan after a pod has come or changed, and what it has for the pod.
+// wholeWith returns the full plan after a pod was added or changed, and its result for the
+// pod.
 func wholeWith(in pools.Input, before pools.Plan, p pools.Pod) (whole pools.Plan, of pools.PodPlan) {
 	in.Previous = before.Assignments
 	in.Pods = append(slices.DeleteFunc(slices.Clone(in.Pods), func(o pools.Pod) bool { return o.UID == p.UID }), p)
@@ -49,7 +50,7 @@ func wholeWith(in pools.Input, before pools.Plan, p pools.Pod) (whole pools.Plan
 	return whole, whole.Pods[slices.IndexFunc(whole.Pods, func(o pools.PodPlan) bool { return o.UID == p.UID })]
 }
 
-// burstable are pods as they would be after a look that tells that they are no others.
+// burstable returns the pods with reports that they are Burstable.
 func burstable(pods []pools.Pod) []pools.Pod {
 	pods = slices.Clone(pods)
 	for i := range pods {

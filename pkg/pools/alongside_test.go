@@ -17,8 +17,8 @@ import (
 // TestAlongside lets nodes live, and places each of their pods alongside the others after each step.
 func TestAlongside(t *testing.T) { steps(t, 4, 20, checkAlongside) }
 
-// checkAlongside: who is placed alongside the others has what a whole plan has for it, and nobody
-// else has anything else than before. It returns how many were.
+// checkAlongside checks that pods placed alongside the others get the results of a full plan, and
+// that all others keep theirs. It returns the number of such pods.
 func checkAlongside(t *testing.T, in pools.Input, before pools.Plan, now pools.Input) (placed int) {
 	t.Helper()
 	in.Pods = slices.SortedFunc(slices.Values(in.Pods), func(a, b pools.Pod) int { return strings.Compare(a.UID, b.UID) })
@@ -41,7 +41,7 @@ func checkAlongside(t *testing.T, in pools.Input, before pools.Plan, now pools.I
 			plan.Problems, plan.Free, plan.Idle = nil, cpuset.Set{}, cpuset.Set{}
 			plan.Pods = slices.Clone(plan.Pods)
 			plan.Pods = slices.DeleteFunc(plan.Pods, func(o pools.PodPlan) bool { return o.UID == p.UID })
-			for i := range plan.Pods { // how many CPUs are free is said to those who wait for some
+			for i := range plan.Pods { // waiting containers have the number of free CPUs in their reason
 				plan.Pods[i].Containers = slices.Clone(plan.Pods[i].Containers)
 				for j := range plan.Pods[i].Containers {
 					c := &plan.Pods[i].Containers[j]
@@ -65,7 +65,7 @@ func checkAlongside(t *testing.T, in pools.Input, before pools.Plan, now pools.I
 	return placed
 }
 
-// guaranteed are pods as they would be if they asked for CPUs of their own.
+// guaranteed returns the pods with requests for exclusive CPUs.
 func guaranteed(pods []pools.Pod) []pools.Pod {
 	pods = slices.Clone(pods)
 	for i := range pods {
@@ -83,21 +83,21 @@ func TestAlongsideLeaves(t *testing.T) {
 		pod    pools.Pod
 		ok     bool
 	}{
-		"fits":             {pod: podOf(1, 2), ok: true},
-		"finds no room":    {pod: podOf(1, 3), ok: true}, // it changes nothing for others; what becomes of it the caller sees
-		"shared gives way": {func(in *pools.Input) { in.Pools.FromShared, in.Pools.Shared = true, in.Pools.Guaranteed }, podOf(1, 2), false},
-		"management gives way": {func(in *pools.Input) {
+		"fits":                 {pod: podOf(1, 2), ok: true},
+		"finds no room":        {pod: podOf(1, 3), ok: true}, // it changes nothing for others; the caller sees the refusal
+		"shared releases CPUs": {func(in *pools.Input) { in.Pools.FromShared, in.Pools.Shared = true, in.Pools.Guaranteed }, podOf(1, 2), false},
+		"management releases CPUs": {func(in *pools.Input) {
 			in.Pools.Partitions = []pools.Partition{{Type: "management", CPUs: cpuset.Range(0, 7)}}
 		}, podOf(1, 2), false},
 		"another could have more": {func(in *pools.Input) { // it is resized, and no whole plan was made since
 			in.Pods[0] = podOf(0, 3)
 		}, podOf(1, 1), false},
-		"another is unread":    {func(in *pools.Input) { in.Pods[1].Unread = true }, podOf(1, 2), false},
-		"another is foreign":   {func(in *pools.Input) { in.Pods[1].Containers[0].Foreign = &pools.Foreign{Manager: "x"} }, podOf(1, 2), false},
-		"the kubelet places":   {func(in *pools.Input) { in.Pools.Kubelet = true }, podOf(1, 2), false},
-		"namespaces are asked": {func(in *pools.Input) { in.Namespaces.Asked = true }, podOf(1, 2), false},
-		"it has gone":          {pod: gone},
-		"it shares":            {pod: shares},
+		"another is unread":  {func(in *pools.Input) { in.Pods[1].Unread = true }, podOf(1, 2), false},
+		"another is foreign": {func(in *pools.Input) { in.Pods[1].Containers[0].Foreign = &pools.Foreign{Manager: "x"} }, podOf(1, 2), false},
+		"the kubelet places": {func(in *pools.Input) { in.Pools.Kubelet = true }, podOf(1, 2), false},
+		"namespaces count":   {func(in *pools.Input) { in.Namespaces.Asked = true }, podOf(1, 2), false},
+		"it has gone":        {pod: gone},
+		"it shares":          {pod: shares},
 	} {
 		t.Run(name, func(t *testing.T) {
 			in := pools.Input{

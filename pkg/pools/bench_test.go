@@ -13,8 +13,8 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/workload"
 )
 
-// loadedNode is a node with containers of all classes, a pause container to each
-// pair. A third of them wants CPUs of its own, as long as there are any.
+// loadedNode is a node with containers of all classes, and a pause container for each
+// pair. A third of them requests exclusive CPUs, as long as some are free.
 func loadedNode(t *topology.Topology, containers int) pools.Input {
 	last := t.Online.Last()
 	split := max(last/4, 3)
@@ -63,7 +63,7 @@ func BenchmarkBuild(b *testing.B) {
 					pools.Build(in)
 				}
 			})
-			// What the daemon gives the planner is the same, and made anew.
+			// The daemon gives the planner equal values in new slices.
 			same := in
 			same.Pods = slices.Clone(in.Pods)
 			for i := range same.Pods {
@@ -103,8 +103,8 @@ func BenchmarkBuildScale(b *testing.B) {
 	}
 }
 
-// BenchmarkBuildExclusive is the most work that a plan can be: all containers are
-// new and want CPUs of their own, every other one an odd number.
+// BenchmarkBuildExclusive is the largest amount of work of a plan. All containers are
+// new and request exclusive CPUs, every other one an odd number.
 func BenchmarkBuildExclusive(b *testing.B) {
 	t := topologyOf(1024)
 	in := pools.Input{Machine: allocate.New(t), Pools: pools.Pools{Shared: cpuset.Of(0), Guaranteed: cpuset.Range(1, 1023)}}

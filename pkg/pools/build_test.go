@@ -102,7 +102,7 @@ func must[T any](v T, err error) func(*testing.T) T {
 	}
 }
 
-// checkedBuild builds a plan and holds it to what is true of all plans.
+// checkedBuild builds a plan and checks the properties of all plans.
 func checkedBuild(t *testing.T, in pools.Input) pools.Plan {
 	t.Helper()
 	plan := pools.Build(in)

@@ -47,7 +47,7 @@ app2 c6 running 4 cpu=4
 		{"wrong free CPUs", func(p *pools.Plan) { p.Free = cpuset.Set{} }, "free CPUs are ; the assignments and idle CPUs leave 8"},
 		{"idle CPUs in use", func(p *pools.Plan) { p.Idle = cpuset.Of(5) }, "idle CPUs 5 are not within what the assignments leave (8)"},
 		{"idle CPUs free", func(p *pools.Plan) { p.Idle = cpuset.Of(8) }, "free CPUs are 8; the assignments and idle CPUs leave "},
-		{"shared CPUs of somebody", func(p *pools.Plan) { p.Shared = cpuset.Range(2, 4) }, "shared CPUs are 2-4; the assignments leave 2-3"},
+		{"shared CPUs of an owner", func(p *pools.Plan) { p.Shared = cpuset.Range(2, 4) }, "shared CPUs are 2-4; the assignments leave 2-3"},
 		{"no shared CPUs", func(p *pools.Plan) { p.Shared = cpuset.Set{} }, "there are no shared CPUs"},
 		{"unit missing", func(p *pools.Plan) { p.Units = p.Units[:1] }, "units differ from the configuration"},
 		{"unit elsewhere", func(p *pools.Plan) { p.Units[0].CPUs = cpuset.Of(8) }, "unit u.service is on 8; its part of the guaranteed pool is 4"},
@@ -56,7 +56,7 @@ app2 c6 running 4 cpu=4
 		{"quota lifted from a shared container", func(p *pools.Plan) { container(p, 1, 1).Unlimited = true }, "has no quota, and no exclusive CPUs"},
 		{"quota for one without", func(p *pools.Plan) { container(p, 0, 0).Quota = 5 }, "unlimited true, quota 5, period 0"},
 		{"negative quota", func(p *pools.Plan) { p.Pods[2].Quota = -1 }, "pod c: unlimited false, quota -1, period 0"},
-		{"refusal of somebody placed", func(p *pools.Plan) { container(p, 0, 0).Refused = &allocate.Refusal{} }, "pool guaranteed, reason Exclusive, refusal"},
+		{"refusal of a placed container", func(p *pools.Plan) { container(p, 0, 0).Refused = &allocate.Refusal{} }, "pool guaranteed, reason Exclusive, refusal"},
 		{"refused without refusal", func(p *pools.Plan) { container(p, 3, 0).Refused = nil }, "pool shared, reason Refused, refusal <nil>"},
 		{"exclusive without assignment", func(p *pools.Plan) { p.Assignments = slices.Delete(p.Assignments, 1, 2) }, "container app (c1) of pod a is on 5-6; its part of the guaranteed pool is "},
 		{"no CPUs", func(p *pools.Plan) { container(p, 1, 1).CPUs = cpuset.Set{} }, "container side (c3) of pod b has no CPU"},
@@ -86,8 +86,8 @@ app2 c6 running 4 cpu=4
 	}
 }
 
-// TestCheckBuildFindsWhatIsWrong breaks good plans in what depends on the machine
-// and on what was before.
+// TestCheckBuildFindsWhatIsWrong breaks good plans in the properties that depend on the
+// machine and on the previous plan.
 func TestCheckBuildFindsWhatIsWrong(t *testing.T) {
 	top := hardware.Machine{Packages: 1, Nodes: 1, L3s: 1, Cores: 4, Threads: 2}.Topology()
 	in := pools.Input{Machine: allocate.New(top)}

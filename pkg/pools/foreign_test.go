@@ -10,8 +10,8 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/workload"
 )
 
-// foreignNode has CPUs 0-1 for management, 2-3 shared and 4-7 to give away, with an owner
-// of two whole CPUs and a container that somebody else places.
+// foreignNode has CPUs 0-1 for management, 2-3 shared and 4-7 guaranteed, with an owner
+// of two whole CPUs and a container that another manager places.
 func foreignNode(theirs pools.Foreign) pools.Input {
 	guaranteed := func(uid string, at int64, foreign *pools.Foreign) pools.Pod {
 		return pools.Pod{UID: uid, Namespace: "default", Name: uid, QoS: pools.QoSGuaranteed, Settled: true, Containers: []pools.Container{
@@ -28,7 +28,8 @@ func foreignNode(theirs pools.Foreign) pools.Input {
 	}
 }
 
-// TestForeign: what another manager places is left alone and counted as its own.
+// TestForeign checks that containers of another manager do not change and count as its
+// own.
 func TestForeign(t *testing.T) {
 	ours := []pools.Assignment{{Key: pools.Key{PodUID: "ours", Container: "app"}, CPUs: cpuset.Range(4, 5)}}
 	for name, c := range map[string]struct {
@@ -38,7 +39,7 @@ func TestForeign(t *testing.T) {
 		shared, free string
 		problems     []pools.Code
 	}{
-		"nobody gets what it is on": {
+		"no container gets its CPUs": {
 			theirs: pools.Foreign{CPUs: cpuset.Range(4, 5)}, owner: "6-7", shared: "2-3", free: "",
 		},
 		"nor when it is all there is": {
@@ -56,14 +57,14 @@ func TestForeign(t *testing.T) {
 			theirs: pools.Foreign{CPUs: cpuset.Range(2, 3), Alone: true}, owner: "4-5", shared: "2-3", free: "6-7",
 			problems: []pools.Code{pools.CodeOtherOverlap},
 		},
-		"one that runs on an owner's, too, is told of": {
+		"an overlap with an owner is reported": {
 			theirs: pools.Foreign{Runs: cpuset.Range(0, 7)}, owner: "4-5", shared: "2-3", free: "6-7",
 			problems: []pools.Code{pools.CodeOtherOverlap},
 		},
 		"one that runs anywhere takes nothing": {
 			theirs: pools.Foreign{}, owner: "4-5", shared: "2-3", free: "6-7",
 		},
-		"what was given to it is the other's": {
+		"its former CPUs belong to the other manager": {
 			theirs: pools.Foreign{CPUs: cpuset.Range(4, 5)},
 			change: func(in *pools.Input) {
 				in.Previous = []pools.Assignment{{Key: pools.Key{PodUID: "theirs", Container: "app"}, CPUs: cpuset.Range(4, 5)}}
@@ -75,7 +76,7 @@ func TestForeign(t *testing.T) {
 			change: func(in *pools.Input) { in.Pods[1].Containers[0].State = pools.Exited },
 			owner:  "4-5", shared: "2-3", free: "6-7",
 		},
-		"what its pod asks for here is no matter": {
+		"its pod's requests do not count": {
 			theirs: pools.Foreign{CPUs: cpuset.Range(0, 1)},
 			change: func(in *pools.Input) {
 				in.Pods[1].QoS = pools.QoSBurstable
@@ -119,7 +120,7 @@ func TestForeign(t *testing.T) {
 	}
 }
 
-// TestForeignBeside: only the containers that are the other's are left alone.
+// TestForeignBeside checks that only the other manager's containers keep their CPUs.
 func TestForeignBeside(t *testing.T) {
 	in := foreignNode(pools.Foreign{Manager: "somebody", CPUs: cpuset.Range(4, 5)})
 	in.Pods[1].Containers = append(in.Pods[1].Containers,

@@ -80,7 +80,7 @@ func FuzzPrevious(f *testing.F) {
 			w.in.Previous = append(w.in.Previous, pools.Assignment{Key: key, CPUs: cpuset.Range(first, first+int(records[0]>>5))})
 			records = records[3:]
 		}
-		w.in.Previous = append(w.in.Previous, pools.Assignment{}) // empty, of nobody
+		w.in.Previous = append(w.in.Previous, pools.Assignment{}) // empty, without an owner
 		checkedBuild(t, w.in)
 	})
 }

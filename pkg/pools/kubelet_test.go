@@ -50,8 +50,8 @@ func hold(pod, container string, cpus ...int) pools.Assignment {
 	return pools.Assignment{Key: pools.Key{PodUID: pod, Container: container}, CPUs: cpuset.Of(cpus...)}
 }
 
-// TestKubelet: the kubelet's containers are left where it puts them, whatever that is,
-// and management pods have what it leaves of their pool.
+// TestKubelet checks that the kubelet's containers stay on any CPUs that the kubelet
+// gives them, and that management pods have the rest of their pool.
 func TestKubelet(t *testing.T) {
 	for name, c := range map[string]struct {
 		shared   string // the kubelet's default set; empty if it is not known
@@ -59,7 +59,7 @@ func TestKubelet(t *testing.T) {
 		want     string // containers, by id, with where they are
 		problems string
 	}{
-		"nothing is known of the kubelet yet": {
+		"the kubelet has not answered yet": {
 			want: "c1 management 0-1, c2 other 2-7, sandbox other , c3 other 2-7, c4 other 2-7, c6 other 2-7, c5 other 2-7",
 		},
 		"one has CPUs, and one pod": {
@@ -79,7 +79,7 @@ func TestKubelet(t *testing.T) {
 			want:     "c1 management 0, c2 other 3-7, sandbox other , c3 other 1-2, c4 other 3-7, c6 other 3-7, c5 other 3-7",
 			problems: "KubeletTook default/owner app: the kubelet has given it CPU 1 of management pool management; the pool does without",
 		},
-		"and all of them, to a pod that is not there yet": {
+		"and all of them, to a pod that is unknown yet": {
 			shared: "2-7", held: []pools.Assignment{hold("later", "app", 0, 1)},
 			want:     "c1 management 0-1, c2 other 2-7, sandbox other , c3 other 2-7, c4 other 2-7, c6 other 2-7, c5 other 2-7",
 			problems: "KubeletTook  app: the kubelet has given it CPUs 0-1 of management pool management; the pool has no others and keeps them, too",

@@ -14,8 +14,8 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
 
-// FuzzOverrides gives a pod arbitrary annotations: it is placed whatever they
-// say, and what is wrong with them is said in one line each.
+// FuzzOverrides gives a pod arbitrary annotations. The pod is placed in every case, and
+// each mistake has one line.
 func FuzzOverrides(f *testing.F) {
 	f.Add("cpupoold.io/full-pcpus-only", "true", "cpupoold.io/topology-policy", "single-numa-node", true)
 	f.Add("cpupoold.io/core-type", "prefer-efficiency", "cpu-quota.crio.io/app", "enable", false)
@@ -79,9 +79,9 @@ func TestOneOwnerPerCore(t *testing.T) {
 	}
 }
 
-// TestReserveIsOfUse lets the containers of a pod come one after the other, with
-// others in between that would take everything: it never lacks its total, whoever
-// has which part of it.
+// TestReserveIsOfUse lets the containers of a pod start one after the other. Containers
+// in between would take everything. The pod never lacks its total, whichever container
+// has a part of it.
 func TestReserveIsOfUse(t *testing.T) {
 	top := hardware.Machine{Packages: 1, Nodes: 2, L3s: 1, Cores: 6, Threads: 2}.Topology()
 	options := map[string]allocate.Options{

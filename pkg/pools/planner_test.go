@@ -11,8 +11,8 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
 
-// TestPlanner: whatever changes, and however often the same comes again, a plan is that of
-// Build.
+// TestPlanner checks that a plan equals the plan of Build after every change, and after
+// repeated inputs.
 func TestPlanner(t *testing.T) {
 	in := loadedNode(topologyOf(64), 40)
 	var p pools.Planner

@@ -71,7 +71,7 @@ func TestResolve(t *testing.T) {
 			},
 		},
 		{
-			name: "offline CPUs in no list are nobody's", topology: "cores=8 offline=3", spec: "guaranteed 4-7",
+			name: "offline CPUs outside of all lists are in no pool", topology: "cores=8 offline=3", spec: "guaranteed 4-7",
 			want: pools.Pools{Shared: cpuset.Range(0, 2), Guaranteed: cpuset.Range(4, 7)},
 		},
 	}
@@ -140,7 +140,7 @@ func TestResolveReportsEachProblem(t *testing.T) {
 			},
 		},
 		{
-			name: "floor without giving way", topology: "cores=4",
+			name: "floor without guaranteed.from", topology: "cores=4",
 			spec: pools.Spec{Guaranteed: pools.GuaranteedSpec{CPUs: cpuset.Of(3), Floor: 2}},
 			want: []string{`guaranteed.floor: "2": counts with from: shared only, where containers take CPUs out of the shared pool; remove it`},
 		},
@@ -214,7 +214,7 @@ func TestResolveReportsEachProblem(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			got, err := tt.spec.Resolve(must(hardware.Parse(tt.topology))(t).Topology())
 			if diff := cmp.Diff(pools.Pools{}, got); diff != "" {
-				t.Errorf("Resolve gives pools beside its error: %s", diff)
+				t.Errorf("Resolve returns pools with its error: %s", diff)
 			}
 			var lines []string
 			if joined, ok := err.(interface{ Unwrap() []error }); ok {

@@ -9,19 +9,19 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
 
-// TestResting: CPUs rest where they would go to the shared pool, while somebody has CPUs
-// of its own, and as long as the shared pool keeps its floor.
+// TestResting checks that CPUs rest where they would go to the shared pool. They rest
+// while a container has exclusive CPUs, and as long as the shared pool keeps its floor.
 func TestResting(t *testing.T) {
 	base := pools.Pools{Shared: cpuset.Range(0, 7), Guaranteed: cpuset.Range(2, 7), FromShared: true, Floor: 2, Units: []pools.UnitSpec{{Name: "du.service", CPUs: 2}}}
 	for name, c := range map[string]struct {
 		change          func(*pools.Input)
 		resting, shared string
 	}{
-		"those that may":       {func(in *pools.Input) { in.Resting = cpuset.Range(4, 5) }, "4-5", "0-1,6-7"},
-		"not those of owners":  {func(in *pools.Input) { in.Resting = cpuset.Range(2, 4) }, "4", "0-1,5-7"},
-		"not below the floor":  {func(in *pools.Input) { in.Resting, in.Pools.Floor = cpuset.Range(0, 7), 4 }, "4-5", "0-1,6-7"},
-		"no owner":             {func(in *pools.Input) { in.Resting, in.Pools.Units = cpuset.Range(4, 5), nil }, "", "0-7"},
-		"nobody asks for rest": {func(*pools.Input) {}, "", "0-1,4-7"},
+		"resting shared CPUs": {func(in *pools.Input) { in.Resting = cpuset.Range(4, 5) }, "4-5", "0-1,6-7"},
+		"CPUs of an owner":    {func(in *pools.Input) { in.Resting = cpuset.Range(2, 4) }, "4", "0-1,5-7"},
+		"not below the floor": {func(in *pools.Input) { in.Resting, in.Pools.Floor = cpuset.Range(0, 7), 4 }, "4-5", "0-1,6-7"},
+		"no owner":            {func(in *pools.Input) { in.Resting, in.Pools.Units = cpuset.Range(4, 5), nil }, "", "0-7"},
+		"no resting CPUs":     {func(*pools.Input) {}, "", "0-1,4-7"},
 		"a fixed list": {func(in *pools.Input) {
 			in.Resting, in.Pools.Shared, in.Pools.FromShared, in.Pools.Floor = cpuset.Range(4, 5), cpuset.Range(0, 1), false, 0
 		}, "", "0-1"},
@@ -38,7 +38,8 @@ func TestResting(t *testing.T) {
 	}
 }
 
-// TestRestingIsFree: the next owner can have what rests, where it would have it anyway.
+// TestRestingIsFree checks that the next owner can have resting CPUs, if it would have
+// them anyway.
 func TestRestingIsFree(t *testing.T) {
 	in := pools.Input{
 		Machine: allocate.New(hardware.Machine{Packages: 1, Nodes: 1, L3s: 1, Cores: 4, Threads: 2}.Topology()), Resting: cpuset.Range(4, 5),

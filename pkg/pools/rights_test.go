@@ -9,8 +9,8 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/workload"
 )
 
-// TestNamespaceRights: lists and annotations count beside each other, the latter only
-// where they are asked for.
+// TestNamespaceRights checks that lists and annotations both count, the latter only if
+// the rights include them.
 func TestNamespaceRights(t *testing.T) {
 	const ended = 1000
 	known := workload.Permissions{
@@ -28,7 +28,7 @@ func TestNamespaceRights(t *testing.T) {
 		"listed":                     {namespace: "listed", rights: pools.NamespaceRights{Asked: true}},
 		"annotated":                  {namespace: "annotated", rights: pools.NamespaceRights{Asked: true, Permissions: known, Current: true}},
 		"annotated, known of before": {namespace: "annotated", rights: pools.NamespaceRights{Asked: true, Permissions: known}},
-		"annotated, nobody asks":     {namespace: "annotated", rights: pools.NamespaceRights{Permissions: known, Current: true}, want: pools.CodeNamespaceNotListed},
+		"annotated, not enabled":     {namespace: "annotated", rights: pools.NamespaceRights{Permissions: known, Current: true}, want: pools.CodeNamespaceNotListed},
 		"not annotated":              {namespace: "other", rights: pools.NamespaceRights{Asked: true, Permissions: known, Current: true}, want: pools.CodeNamespaceNotListed},
 		"not known":                  {namespace: "other", rights: pools.NamespaceRights{Asked: true, Permissions: known}, want: pools.CodeNamespaceUnknown},
 		"over, made before":          {namespace: "over", made: ended - 1, rights: pools.NamespaceRights{Asked: true, Permissions: known, Current: true}},

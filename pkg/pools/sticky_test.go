@@ -7,8 +7,8 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
 
-// checkSticky holds the step from one plan to the next against the promise that
-// nobody who runs is moved: what he had and still asks for he still has.
+// checkSticky compares one plan with the next one: a running container must keep the
+// CPUs that it had and still requests.
 func checkSticky(t *testing.T, before, after pools.Plan, pool cpuset.Set) {
 	t.Helper()
 	type place struct {
@@ -46,7 +46,7 @@ func checkSticky(t *testing.T, before, after pools.Plan, pool cpuset.Set) {
 	}
 }
 
-// checkAway says that CPUs that were away did not go to others while their owner
+// checkAway checks that CPUs that were away did not go to others while their owner
 // still lacks some.
 func checkAway(t *testing.T, before, after pools.Plan) {
 	t.Helper()

@@ -9,7 +9,7 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
 
-// TestLoadBalancingSwitch: that load balancing stays on is reported where it does.
+// TestLoadBalancingSwitch checks that the plan reports load balancing that stays on.
 func TestLoadBalancingSwitch(t *testing.T) {
 	for name, c := range map[string]struct {
 		value      string

@@ -49,8 +49,8 @@ func (w *world) build() {
 	w.in.Machine = allocate.New(w.top)
 }
 
-// reload gives each CPU to a pool, and chooses how they are given away. When that
-// leaves no valid pools, it takes what the machine allows, or nothing happens.
+// reload assigns each CPU to a pool, and chooses the allocation options. If that leaves
+// no valid pools, it takes the machine's pools, or nothing happens.
 func (w *world) reload() {
 	spec := w.spec()
 	p, err := spec.Resolve(w.top)
@@ -171,7 +171,7 @@ func (w *world) createPod() {
 	w.in.Pods = append(slices.Clone(w.in.Pods), p)
 }
 
-// pod chooses a pod, which may be changed then; nil when there is none.
+// pod chooses a pod, which may be changed then, or returns nil.
 func (w *world) pod() *pools.Pod {
 	if len(w.in.Pods) == 0 {
 		return nil
