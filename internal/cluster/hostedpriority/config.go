@@ -54,6 +54,22 @@ type Class struct {
 	Value int64 `yaml:"value"`
 }
 
+// sizeClass is the class of a role, with its key in a size.
+type sizeClass struct {
+	role  Role
+	field string
+	Class
+}
+
+// classes returns the classes of a size in the order of their priority.
+func (s *Size) classes() []sizeClass {
+	all := []sizeClass{{ControlPlane, ".controlPlane", s.ControlPlane}}
+	if s.APICritical != nil {
+		all = append(all, sizeClass{APICritical, ".apiCritical", *s.APICritical})
+	}
+	return append(all, sizeClass{Etcd, ".etcd", s.Etcd})
+}
+
 // Default returns the configuration without any key: the sizes of the proposal. The proposal
 // has 101-300 for xl and 300+ for xxl; here, 300 is xl.
 func Default() Config {
@@ -99,14 +115,8 @@ type checker struct {
 	open           bool  // a size without limit exists
 	limit          int64 // MaxNodes of the previous size
 	dedicated      bool
-	values         []seen
+	values         []sizeClass // of previous sizes
 	wrong          func(key, value, reason string)
-}
-
-// seen is the class of a previous size.
-type seen struct {
-	role  Role
-	class Class
 }
 
 // size checks one size.
@@ -118,17 +128,16 @@ func (k *checker) size(key string, s *Size) {
 	}
 	k.names[s.Name] = true
 	k.bounds(key, s)
-	k.class(key+".controlPlane", s.ControlPlane)
-	k.class(key+".etcd", s.Etcd)
-	between := s.ControlPlane.Value
-	if s.APICritical != nil {
-		k.class(key+".apiCritical", *s.APICritical)
-		if between = s.APICritical.Value; between <= s.ControlPlane.Value {
-			k.wrong(key+".apiCritical.value", strconv.FormatInt(between, 10), "must be more than the value of controlPlane")
+	classes := s.classes()
+	for i, c := range classes {
+		k.class(key+c.field, c.Class)
+		if i > 0 && c.Value <= classes[i-1].Value {
+			reason := "must be more than the value of controlPlane"
+			if c.role == Etcd {
+				reason = "must be more than the values of the size's other classes: etcd is preempted last"
+			}
+			k.wrong(key+c.field+".value", strconv.FormatInt(c.Value, 10), reason)
 		}
-	}
-	if s.Etcd.Value <= between {
-		k.wrong(key+".etcd.value", strconv.FormatInt(s.Etcd.Value, 10), "must be more than the values of the size's other classes: etcd is preempted last")
 	}
 	k.order(key, s)
 }
@@ -177,33 +186,20 @@ func (k *checker) class(key string, c Class) {
 // order compares the values of a size with the values of smaller sizes. The value of each role
 // must be higher, no value may occur twice, and the dedicated size must have the highest.
 func (k *checker) order(key string, s *Size) {
-	for _, role := range Roles() {
-		c, field := s.ControlPlane, ".controlPlane"
-		switch role {
-		case APICritical:
-			if s.APICritical == nil {
-				continue
-			}
-			c, field = *s.APICritical, ".apiCritical"
-		case Etcd:
-			c, field = s.Etcd, ".etcd"
-		}
+	for _, c := range s.classes() {
 		for _, before := range k.values {
-			value, than := strconv.FormatInt(c.Value, 10), before.class.Name+", "+strconv.FormatInt(before.class.Value, 10)
-			if c.Value == before.class.Value {
-				k.wrong(key+field+".value", value, "is the value of "+before.class.Name+", too; write another one")
+			value, than := strconv.FormatInt(c.Value, 10), before.Name+", "+strconv.FormatInt(before.Value, 10)
+			if c.Value == before.Value {
+				k.wrong(key+c.field+".value", value, "is the value of "+before.Name+", too; write another one")
 				break
 			}
-			if c.Value < before.class.Value && (role == before.role || s.Dedicated) {
-				k.wrong(key+field+".value", value, "must be more than the value of "+than)
+			if c.Value < before.Value && (c.role == before.role || s.Dedicated) {
+				k.wrong(key+c.field+".value", value, "must be more than the value of "+than)
 				break
 			}
 		}
 	}
-	k.values = append(k.values, seen{ControlPlane, s.ControlPlane}, seen{Etcd, s.Etcd})
-	if s.APICritical != nil {
-		k.values = append(k.values, seen{APICritical, *s.APICritical})
-	}
+	k.values = append(k.values, s.classes()...)
 }
 
 // badClass describes the error in the name of a class for pods. It returns "" if the name is

@@ -26,11 +26,9 @@ func (c *Config) Manifests() string {
 			whose = fmt.Sprintf("hosted clusters with %d to %d worker nodes", least, r.max)
 			least = r.max + 1
 		}
-		manifest(&b, size.ControlPlane, "Control planes of "+whose+".")
-		if size.APICritical != nil {
-			manifest(&b, *size.APICritical, "API servers of "+whose+".")
+		for _, c := range size.classes() {
+			manifest(&b, c.Class, [...]string{"Control planes", "API servers", "etcd"}[c.role]+" of "+whose+".")
 		}
-		manifest(&b, size.Etcd, "etcd of "+whose+".")
 	}
 	return b.String()
 }

@@ -28,12 +28,12 @@ type row struct {
 func (c *Config) Table() Table {
 	t := Table{values: true}
 	for _, s := range c.Sizes {
-		r := row{name: s.Name, max: math.MaxInt64, classes: [3]Class{ControlPlane: s.ControlPlane, APICritical: s.ControlPlane, Etcd: s.Etcd}}
+		r := row{name: s.Name, max: math.MaxInt64, classes: [3]Class{APICritical: s.ControlPlane}}
 		if s.MaxNodes != nil {
 			r.max = *s.MaxNodes
 		}
-		if s.APICritical != nil {
-			r.classes[APICritical] = *s.APICritical
+		for _, c := range s.classes() {
+			r.classes[c.role] = c.Class
 		}
 		t.sizes = append(t.sizes, r)
 		t.dedicated = s.Dedicated
