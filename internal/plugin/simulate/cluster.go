@@ -76,7 +76,7 @@ func (o *Objects) Choose(asked []string) ([]string, error) {
 	return slices.Compact(slices.Sorted(slices.Values(asked))), nil
 }
 
-// On returns the objects with the pods of one node, as [Objects.Select] chooses them. It
+// On returns the objects with the pods of one node, and then those of manifests. It
 // does not change the pods of o, and must be called after [Objects.Read]. A node can be without pods.
 func (o *Objects) On(node string) (*Objects, error) {
 	if o.places == nil {
@@ -94,7 +94,7 @@ func (o *Objects) On(node string) (*Objects, error) {
 	if o.places.free > 0 && o.places.nodes > 1 {
 		on.Notes = append(on.Notes, fmt.Sprintf("pods of manifests are on no node; each node gets them after its own pods: %d", o.places.free))
 	}
-	if err := on.Select(""); err != nil {
+	if err := on.order(); err != nil {
 		return nil, fmt.Errorf("node %s: %w", node, err)
 	}
 	return &on, nil

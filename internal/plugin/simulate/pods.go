@@ -229,12 +229,9 @@ func (o *Objects) push(p Pod) error {
 	return nil
 }
 
-// Select leaves the pods of one node: those that were saved there, in the order in which
-// they came, and then those of manifests. Without a name all saved pods have to be of one
-// node.
-func (o *Objects) Select(node string) error {
+// order leaves the pods of a node, in the order in which they came, and then those of manifests.
+func (o *Objects) order() error {
 	saved := slices.ContainsFunc(o.Pods, func(p Pod) bool { return p.saved && p.kind == "Pod" })
-	var nodes []string
 	var left []Pod
 	unscheduled, owned := 0, 0
 	for _, p := range o.Pods {
@@ -243,19 +240,9 @@ func (o *Objects) Select(node string) error {
 			owned++ // its pods are there themselves
 		case p.Node == "" && p.saved && p.kind == "Pod":
 			unscheduled++
-		case p.Node == "" || p.Node == node || node == "":
+		default:
 			left = append(left, p)
 		}
-		if p.Node != "" && !slices.Contains(nodes, p.Node) {
-			nodes = append(nodes, p.Node)
-		}
-	}
-	slices.Sort(nodes)
-	switch {
-	case node == "" && len(nodes) > 1:
-		return fmt.Errorf("the pods are of %d nodes (%s); choose one with --node", len(nodes), some(nodes))
-	case node != "" && len(nodes) > 0 && !slices.Contains(nodes, node):
-		return fmt.Errorf("--node %s: no pod is of it; there are %s", node, some(nodes))
 	}
 	if unscheduled > 0 {
 		o.Notes = append(o.Notes, fmt.Sprintf("saved pods that are on no node yet are left out: %d", unscheduled))

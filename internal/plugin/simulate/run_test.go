@@ -22,11 +22,12 @@ func simulated(t *testing.T, machine, yaml, pods, trace, node string) (*simulate
 	if err != nil {
 		t.Fatal(err)
 	}
-	var o simulate.Objects
-	for _, err := range o.Read("-", []byte(pods), "default") {
+	var all simulate.Objects
+	for _, err := range all.Read("-", []byte(pods), "default") {
 		t.Fatal(err)
 	}
-	if err := o.Select(node); err != nil {
+	o, err := all.On(node)
+	if err != nil {
 		t.Fatal(err)
 	}
 	events, err := simulate.ParseTrace([]byte(trace), "default")
@@ -37,13 +38,13 @@ func simulated(t *testing.T, machine, yaml, pods, trace, node string) (*simulate
 	if err != nil {
 		t.Fatal(err)
 	}
-	steps, err := n.Run(&o, events)
+	steps, err := n.Run(o, events)
 	if err != nil {
 		t.Fatal(err)
 	}
 	d := n.Document("config.yaml")
 	d.Steps = steps
-	return d, &o
+	return d, o
 }
 
 // where says where the containers are, one line each.
@@ -86,14 +87,6 @@ ran/late/c shared 1,4-5 Refused`
 	}
 	if len(o.Notes) != 2 {
 		t.Errorf("notes: %q; want one on the pod without a node, one on the Deployment", o.Notes)
-	}
-	var many simulate.Objects
-	many.Read("-", []byte(saved), "default")
-	if err := many.Select(""); err == nil || !strings.Contains(err.Error(), "2 nodes (n1, n2)") {
-		t.Errorf("without a node: %v", err)
-	}
-	if err := many.Select("n3"); err == nil {
-		t.Error("pods of a node that has none; want an error")
 	}
 }
 
