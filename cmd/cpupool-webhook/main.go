@@ -46,7 +46,6 @@ func main() {
 	os.Exit(execute(ctx, os.Stdout, os.Stderr, os.Args[1:]))
 }
 
-// flags of the command.
 type flags struct {
 	config, namespace, kubeconfig string
 	check, classes                bool
@@ -122,7 +121,6 @@ func (f *flags) run(ctx context.Context, out, errs io.Writer) error {
 	return webhook.Run(ctx, o)
 }
 
-// logger writes as the configuration says.
 func logger(c webhook.Config, w io.Writer) *slog.Logger {
 	o := &slog.HandlerOptions{Level: c.LogLevel}
 	if c.LogFormat == "json" {

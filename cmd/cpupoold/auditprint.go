@@ -12,7 +12,6 @@ import (
 	"github.com/cpupoold/cpupoold/internal/node/audit"
 )
 
-// printAudit prints a report.
 func printAudit(w *layout.Writer, r audit.Report) {
 	fmt.Fprintf(w, "%.1f s, %s of %d tasks, which took %.2f s of CPU time\n\n", r.Seconds, layout.Count(r.Scans, "scan"), r.Tasks, r.Cost)
 	out := layout.NewTable("POOL OR OWNER", "CPUS", "SCORE", "OTHERS", "UNSEEN", "TASKS", "IRQS", "FIRED")

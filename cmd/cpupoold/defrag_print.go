@@ -9,7 +9,6 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/defrag"
 )
 
-// printDefrag prints a report for people.
 func printDefrag(w *layout.Writer, r defragReport, apply bool) {
 	printOwners(w, r.Owners)
 	printRoom(w, r.Room)
@@ -69,7 +68,6 @@ func change(now, after int) string {
 	return fmt.Sprintf("%d → %d", now, after)
 }
 
-// printMoves prints what would mend it.
 func printMoves(w *layout.Writer, r defragReport, apply bool) {
 	head := "\nNothing to move."
 	switch {

@@ -117,7 +117,6 @@ func (a *app) doEvents(ctx context.Context, client *control.Client, q history.Qu
 	}
 }
 
-// printEvents prints a line for each event.
 func (a *app) printEvents(events []history.Event, output format) error {
 	for i := range events {
 		var err error

@@ -12,7 +12,6 @@ import (
 	"github.com/cpupoold/cpupoold/internal/layout"
 )
 
-// format is the value of -o.
 type format string
 
 const (
@@ -42,7 +41,6 @@ func outputFlag(c *cobra.Command) *format {
 	return &f
 }
 
-// show prints a value as JSON or as text.
 func (a *app) show(as format, value any, text func(w *layout.Writer)) error {
 	if as == asJSON {
 		return document.Write(a.out, value)

@@ -60,7 +60,6 @@ func cpusOf(c *pools.Placement) string {
 	return c.CPUs.String() + " + " + c.Mixed.String()
 }
 
-// reasonText returns a reason with its code.
 func reasonText(r pools.Reason) string { return r.Text + " (" + string(r.Code) + ")" }
 
 func printPlan(w *layout.Writer, p preview.Preview) {

@@ -156,7 +156,6 @@ func (r *reported) config(file string, c *config.Config, err error) {
 	r.learn(func(n *report.Redactor) { addConfig(n, c) })
 }
 
-// addConfig adds the names in a configuration.
 func addConfig(n *report.Redactor, c *config.Config) {
 	var namespaces []string
 	for _, p := range c.Pools.Partitions {
@@ -195,7 +194,6 @@ func (r *reported) check(ctx context.Context, m machine, c preflight.Configurati
 	r.json("check.json", findings)
 }
 
-// daemon asks the running daemon.
 func (r *reported) daemon(ctx context.Context, client *control.Client) {
 	defer client.Close()
 	s, statusErr := within(ctx, func(ctx context.Context) (*inspect.Status, error) { return client.Status(ctx, 0, control.Wait{}) })

@@ -125,7 +125,6 @@ func (a *app) configPath() string {
 	return defaultConfig
 }
 
-// load reads topology and configuration.
 func (a *app) load() (*config.Config, *topology.Topology, error) {
 	t, err := readTopology()
 	if err != nil {
@@ -153,7 +152,6 @@ func (a *app) read(file string, machine func() (*topology.Topology, error)) (*co
 
 func readTopology() (*topology.Topology, error) { return topology.Read(os.DirFS("/sys")) }
 
-// logger writes as the configuration says.
 func (a *app) logger(c *config.Config) *slog.Logger {
 	o := &slog.HandlerOptions{Level: c.LogLevel}
 	if c.LogFormat == config.LogJSON {

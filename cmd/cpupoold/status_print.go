@@ -14,7 +14,6 @@ import (
 	"github.com/cpupoold/cpupoold/internal/layout"
 )
 
-// printStatus prints a state for people.
 func printStatus(to io.Writer, s *inspect.Status) error {
 	w := layout.NewWriter(to, layout.Columns(to))
 	w.Paragraph(headline(s))
@@ -70,7 +69,6 @@ func headline(s *inspect.Status) string {
 	return strings.Join(append(parts, "mode "+mode, ready, "up "+since(s.Time, s.Daemon.Started)), ", ")
 }
 
-// since says how long ago something was.
 func since(now, then time.Time) string {
 	if then.Before(time.Unix(1, 0)) {
 		return "never"
@@ -111,7 +109,6 @@ func configLine(s *inspect.Status) string {
 	return strings.Join(parts, ", ")
 }
 
-// systemLine describes the kubelet's system partition.
 func systemLine(p *inspect.SystemPartition) string {
 	cpus := "no cpuset"
 	if !p.CPUs.IsEmpty() {
@@ -141,7 +138,6 @@ func poolTable(s *inspect.Status) *layout.Table {
 	return t
 }
 
-// sizeOf is a set of CPUs and how many they are.
 func sizeOf(n int, cpus string) string {
 	if n == 0 {
 		return "0"

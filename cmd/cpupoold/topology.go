@@ -39,7 +39,6 @@ of a saved /sys, such as the directory sys of a report (cpupoold report).`,
 	return c
 }
 
-// printTopology prints a line for each core.
 func printTopology(w *layout.Writer, t *topology.Topology) {
 	out := layout.NewTable("NODE", "PACKAGE", "DIE", "L3", "CORE", "CPUS", "KIND")
 	for _, core := range t.Cores {

@@ -29,7 +29,6 @@ Give the switches that the webhook has. Without namespaces in the list it is not
 known which of them allow a workload type; without replicasets and jobs, their
 owners are guessed by name.`
 
-// adoptOptions are the flags of adopt.
 type adoptOptions struct {
 	admissionFlags
 	clusterFlags

@@ -43,7 +43,6 @@ const (
 	maxKubelets = 8 // at the same time
 )
 
-// checkOptions are the flags of check.
 type checkOptions struct{ nodesOptions }
 
 func checkCommand(s streams) *cobra.Command {
@@ -101,7 +100,6 @@ func (o *checkOptions) gather(ctx context.Context, p *progress) (*clustercheck.I
 	return in, ctx.Err()
 }
 
-// objectsOf reads all objects of a resource.
 func objectsOf[T any](ctx context.Context, a *api, path, accept string) ([]T, error) {
 	items, err := a.list(ctx, path, accept)
 	if err != nil {

@@ -49,14 +49,12 @@ func checkSource(files []string, c clusterFlags) error {
 	return nil
 }
 
-// kubeconfigs reads the kubeconfig.
 func (c *clusterFlags) kubeconfigs() clientcmd.ClientConfig {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = c.kubeconfig
 	return clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: c.context})
 }
 
-// config is how to reach the cluster.
 func (c *clusterFlags) config() (*rest.Config, error) {
 	config, err := c.kubeconfigs().ClientConfig()
 	if err != nil {
@@ -66,13 +64,11 @@ func (c *clusterFlags) config() (*rest.Config, error) {
 	return config, nil
 }
 
-// api reads objects of a cluster.
 type api struct {
 	client *http.Client
 	server *url.URL
 }
 
-// connect prepares requests to the cluster.
 func (c *clusterFlags) connect() (*api, error) {
 	config, err := c.config()
 	if err != nil {
@@ -145,7 +141,6 @@ func (a *api) list(ctx context.Context, path, accept string) ([]json.RawMessage,
 	}
 }
 
-// object reads one object.
 func (a *api) object(ctx context.Context, path string, into any) error {
 	return a.get(ctx, path, nil, "application/json", maxPage, into)
 }

@@ -113,7 +113,6 @@ func daemonIn(pod *corev1.Pod) string {
 	return pod.Spec.Containers[0].Name
 }
 
-// said is what a program has complained about.
 func said(b *bytes.Buffer) error {
 	if text := strings.TrimSpace(b.String()); text != "" {
 		return errors.New(text)

@@ -34,7 +34,6 @@ pod from the API server, which knows which container lacks which limit. Without 
 exec there, the answer follows from the pod's spec and its node's resources alone, and a note
 states so. With --details the daemon's rules, candidates, changes and writes follow.`
 
-// explainOptions are the flags of explain.
 type explainOptions struct {
 	clusterFlags
 	daemonFlags
@@ -132,7 +131,6 @@ func compose(e *inspect.Explanation, pod *verdict.Pod) {
 	}
 }
 
-// ask asks the daemon of the pod's node.
 func (o *explainOptions) ask(ctx context.Context, pod *corev1.Pod, container string) (*inspect.Explanation, error) {
 	if pod.Spec.NodeName == "" {
 		return nil, pending(pod)

@@ -34,7 +34,6 @@ The standard error states the documents that were read and skipped. Nothing is c
 
 Exit codes: 0 printed, 1 it could not be made, 2 usage.`
 
-// importOptions are the flags of import.
 type importOptions struct {
 	machineFlags
 	options   migrate.Options
@@ -87,7 +86,6 @@ func (o *importOptions) check() error {
 	return errors.Join(checkDescriptions(o.topology), checkOutput(o.output))
 }
 
-// importDocument is what -o json prints.
 type importDocument struct {
 	Version       int             `json:"version"`
 	Reading       migrate.Reading `json:"reading"`

@@ -43,7 +43,6 @@ skipped.
 
 Exit codes: 0 nothing found, 1 something found, not readable, or nothing read, 2 usage.`
 
-// lintOptions are the flags of lint.
 type lintOptions struct {
 	admissionFlags
 	clusterFlags

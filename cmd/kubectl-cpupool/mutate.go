@@ -42,7 +42,6 @@ configuration, or its flag --patches): an upgrade keeps them.
 
 --diff shows what any of these would do.`
 
-// mutateOptions are the flags of mutate.
 type mutateOptions struct {
 	admissionFlags
 	files     []string
@@ -104,7 +103,6 @@ func mutateCommand(s streams) *cobra.Command {
 	return cmd
 }
 
-// check returns what is wrong with the flags.
 func (o *mutateOptions) check() error {
 	files := o.change || o.putBack
 	for _, file := range o.files {
@@ -206,7 +204,6 @@ func inFile(file string, err error, end string) error {
 	return errors.Join(named...)
 }
 
-// note prints the warnings of a file.
 func (o *mutateOptions) note(s streams, file string, notes []string) {
 	for _, note := range notes {
 		fmt.Fprintf(s.err, "warning: %s: %s\n", file, layout.Printable(note))

@@ -63,7 +63,6 @@ func nodesCommand(s streams) *cobra.Command {
 	return cmd
 }
 
-// overview reads the cluster.
 func (o *nodesOptions) overview(ctx context.Context) ([]overview.Node, error) {
 	a, err := o.connect()
 	if err != nil {
@@ -103,7 +102,6 @@ func printNodes(w *layout.Writer, nodes []overview.Node) {
 	}
 }
 
-// withCode returns the message of a node with its code.
 func withCode(n *overview.Node) string {
 	if n.Code == "" {
 		return n.Message
@@ -111,7 +109,6 @@ func withCode(n *overview.Node) string {
 	return n.Message + " (" + n.Code + ")"
 }
 
-// cpus shows thousandths of a CPU as CPUs.
 func cpus(milli int64) string {
 	text := strconv.FormatFloat(float64(milli)/1000, 'f', 3, 64)
 	return strings.TrimRight(strings.TrimRight(text, "0"), ".")

@@ -29,7 +29,6 @@ func (p *progress) step(all int) {
 	}
 }
 
-// end removes the line.
 func (p *progress) end() {
 	if p.w != nil && p.done > 0 {
 		fmt.Fprint(p.w, "\r\x1b[K")

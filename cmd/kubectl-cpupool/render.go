@@ -33,7 +33,6 @@ does not start beside them unless otherManagers.crioWorkloads says so.
 
 Exit codes: 0 written, 1 something could not be written, 2 usage.`
 
-// renderOptions are the flags of render.
 type renderOptions struct {
 	machineFlags
 	config  string

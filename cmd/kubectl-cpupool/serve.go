@@ -47,7 +47,6 @@ to a file, - for the standard output, and ends.
 It listens on the loopback address alone, and has no password: a client that can open
 a connection to an address given with --listen sees the names of your pods.`
 
-// serveOptions are the flags of serve.
 type serveOptions struct {
 	clusterFlags
 	daemonFlags
@@ -173,7 +172,6 @@ func hostsOf(at net.Addr, given string) []string {
 	return hosts
 }
 
-// draw writes the picture.
 func (o *serveOptions) draw(ctx context.Context, s streams) error {
 	status, err := o.once(ctx, s)
 	if err != nil {
@@ -190,7 +188,6 @@ func (o *serveOptions) draw(ctx context.Context, s streams) error {
 	return os.WriteFile(o.svg, svg, 0o644) //nolint:gosec // a picture is for others to see
 }
 
-// once reads the status of one node.
 func (o *serveOptions) once(ctx context.Context, s streams) (*inspect.Status, error) {
 	var all []viewer.Document
 	var err error
@@ -256,7 +253,6 @@ func (o *serveOptions) readChanged() func() ([]viewer.Document, error) {
 	}
 }
 
-// read reads the file.
 func (o *serveOptions) read() ([]viewer.Document, error) {
 	f, err := os.Open(o.file)
 	if err != nil {

@@ -58,7 +58,6 @@ the other configuration), or an object not simulated, 1 nothing simulated, 2 usa
 //go:embed fresh.yaml
 var fresh []byte
 
-// simulateOptions are the flags of simulate.
 type simulateOptions struct {
 	topology  []string
 	offline   string
@@ -229,7 +228,6 @@ func printEach[D any](s streams, documents []D) error {
 	return document.Write(s.out, each[D]{simulate.Version, documents})
 }
 
-// named adds the name of the node to an error.
 func (at *scene) named(err error) error {
 	if at.node == "" {
 		return err
@@ -237,7 +235,6 @@ func (at *scene) named(err error) error {
 	return fmt.Errorf("node %s: %w", at.node, err)
 }
 
-// fill sets machine and objects of a node.
 func (at *scene) fill(objects *simulate.Objects, machines *machines, offline string) error {
 	var note string
 	var err error

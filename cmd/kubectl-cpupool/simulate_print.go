@@ -41,7 +41,6 @@ func printSimulations(to io.Writer, all []*simulate.Document) error {
 	return p.Flush()
 }
 
-// nodeTable is the overview of several nodes.
 func nodeTable(all []*simulate.Document) *layout.Table {
 	t := &layout.Table{}
 	t.Row("NODE", "CPUS", "PODS", "OWNED", "FREE", "REFUSED")
@@ -83,7 +82,6 @@ func (p *page) simulation(d *simulate.Document) {
 	}
 }
 
-// node prints the name of a node, if it has one.
 func (p *page) node(name string) {
 	if name != "" {
 		p.Paragraph("node: " + name)
@@ -156,7 +154,6 @@ func nodesOf(t *topology.Topology, cpus cpuset.Set) string {
 	return cpuset.Of(ids...).String()
 }
 
-// stepTable is the use of the pools over time.
 func stepTable(d *simulate.Document) *layout.Table {
 	t := &layout.Table{}
 	t.Row("AT", "EVENT", "PODS", "SHARED", "OWNED", "FREE", "REFUSED")

@@ -63,7 +63,6 @@ func (o *topOptions) check() error {
 	return checkOutput(o.output)
 }
 
-// usageRow is how busy some CPUs of a node are.
 type usageRow struct {
 	Node  string     `json:"node"`
 	Pool  string     `json:"pool"`
@@ -73,7 +72,6 @@ type usageRow struct {
 	Busy float64 `json:"busy"`
 }
 
-// usageDocument is what -o json prints.
 type usageDocument struct {
 	Version int        `json:"version"`
 	Rows    []usageRow `json:"rows"`
@@ -108,7 +106,6 @@ func (o *topOptions) run(ctx context.Context, s streams, nodes []string) error {
 	return errors.Join(append(errs, err)...)
 }
 
-// measure asks one daemon twice.
 func (o *topOptions) measure(ctx context.Context, all *daemons, node string) ([]usageRow, error) {
 	feed := viewer.NewFeed()
 	for i := range 2 {

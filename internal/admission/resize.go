@@ -136,7 +136,6 @@ func (s Settings) countedAs(r *corev1.ResourceRequirements) (typ string, counted
 	return typ, counted
 }
 
-// forbid returns a refusal with a message.
 func forbid(format string, args ...any) error {
 	return &Refusal{Forbidden: true, Message: fmt.Sprintf(format, args...)}
 }

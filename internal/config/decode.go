@@ -111,7 +111,6 @@ func (d *decoder) unknown(key string, n *yaml.Node, i int, fields []field) {
 	fields[slices.IndexFunc(fields, func(f field) bool { return f.name == meant })].decode(child, deref(value))
 }
 
-// sequence decodes each element of a list.
 func (d *decoder) sequence(key string, n *yaml.Node, element func(key string, n *yaml.Node)) {
 	if n.Kind != yaml.SequenceNode {
 		d.fail(key, n.Value, "must be a list")

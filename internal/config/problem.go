@@ -64,7 +64,6 @@ func (o origins) problem(key, value, reason string) *Problem {
 	return p
 }
 
-// has says whether a file or a flag has the key.
 func (o origins) has(key string) bool {
 	_, file := o.lines[key]
 	_, flag := o.flags[key]

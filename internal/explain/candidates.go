@@ -11,10 +11,8 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/topology"
 )
 
-// maxCandidates is the maximum number of candidates.
 const maxCandidates = 64
 
-// part is a part of the machine.
 type part struct {
 	name string
 	node int // NUMA node of the part

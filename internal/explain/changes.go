@@ -41,7 +41,6 @@ func changes(in *pools.Input, uid string, at *pools.Placement) []inspect.Change 
 	return all
 }
 
-// trial tries changes for one container.
 type trial struct {
 	in      *pools.Input
 	uid, id string
@@ -68,7 +67,6 @@ func (t *trial) placementWith(change func(*pools.Pod, *pools.Container, *pools.I
 	return placement(&plan, t.id)
 }
 
-// placement returns the placement of a container in a plan, or nil.
 func placement(plan *pools.Plan, id string) *pools.Placement {
 	for _, at := range plan.Containers() {
 		if at.ID == id {
@@ -159,7 +157,6 @@ func (t *trial) tryWorkloadTypes(add func(string, *pools.Placement)) {
 	}
 }
 
-// placementText returns a text about a placement.
 func placementText(at *pools.Placement) string {
 	name := string(at.Pool)
 	if at.Type != "" && at.Type != name {

@@ -39,7 +39,6 @@ func Print(to io.Writer, e *inspect.Explanation, details bool) error {
 	return p.Flush()
 }
 
-// printer writes paragraphs.
 type printer struct{ *layout.Writer }
 
 func (p *printer) say(format string, args ...any) { p.Paragraph(fmt.Sprintf(format, args...)) }
@@ -166,7 +165,6 @@ func (p *printer) cgroup(s *inspect.Subject) {
 	}
 }
 
-// events writes the latest events.
 func (p *printer) events(s *inspect.Subject) {
 	all := s.Events
 	if len(all) == 0 {

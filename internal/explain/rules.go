@@ -5,7 +5,6 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
 
-// statement returns the text of a rule.
 func statement(r pools.Rule) string {
 	switch r {
 	case pools.RuleUnit:

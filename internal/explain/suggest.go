@@ -47,7 +47,6 @@ func containersOf(all []inspect.Container, name string) (pod string, containers 
 	return name[:i], containers
 }
 
-// podsAndUnits returns the sorted names of all pods and units.
 func podsAndUnits(all []inspect.Container) []string {
 	var names []string
 	for i := range all {
@@ -102,7 +101,6 @@ func difference(have, asked string) (letters int, similar bool) {
 	return letters, letters >= 0
 }
 
-// list joins the first maxNames names.
 func list(names []string) string {
 	text := strings.Join(names[:min(len(names), maxNames)], ", ")
 	if more := len(names) - maxNames; more > 0 {

@@ -51,7 +51,6 @@ func (c *Config) Check(wrong func(key, value, reason string)) {
 	}
 }
 
-// interval returns the time between two evictions.
 func (c *Config) interval() time.Duration {
 	return time.Minute / time.Duration(c.EvictionsPerMinute)
 }

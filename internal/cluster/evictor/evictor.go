@@ -53,7 +53,6 @@ const (
 	haltedByAnything halt = "error"
 )
 
-// halts returns all reasons.
 func halts() []halt { return []halt{haltedByNodes, haltedByPolicy, haltedByAnything} }
 
 // lead makes passes until ctx ends. It starts with an empty queue.

@@ -16,7 +16,6 @@ const (
 	resultFailed  = "failed"
 )
 
-// counters are the metrics of the follower.
 type counters struct {
 	pods, records      *prometheus.CounterVec
 	clusters, problems *prometheus.GaugeVec

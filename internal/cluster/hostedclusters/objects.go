@@ -132,7 +132,6 @@ func (w *world) sizing(objects []any) {
 	w.problem(hostedpriority.NoSizes, "the cluster has no ClusterSizingConfiguration %s; make it, or set hostedPriority.sizesFrom to config", sizingName)
 }
 
-// problem adds a problem.
 func (w *world) problem(kind hostedpriority.Reason, format string, args ...any) {
 	w.problems = append(w.problems, hostedpriority.Problem{Kind: kind, Text: fmt.Sprintf(format, args...)})
 }

@@ -18,7 +18,6 @@ import (
 	"github.com/cpupoold/cpupoold/internal/cluster/hostedpriority"
 )
 
-// record holds the changes of a HostedCluster's annotations.
 type record struct {
 	cluster *unstructured.Unstructured
 	changes map[string]*string
@@ -63,7 +62,6 @@ func (f *Follower) write(ctx context.Context, records []record) error {
 	return errors.Join(errs...)
 }
 
-// writeOne writes one record.
 func (f *Follower) writeOne(ctx context.Context, r record) error {
 	data, err := r.patch()
 	if err != nil {

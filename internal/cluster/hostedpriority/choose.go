@@ -79,7 +79,6 @@ func (c Choice) Class(r Role) (string, Reason) {
 	return c.Classes[r], Sized
 }
 
-// problem adds a problem.
 func (c *Choice) problem(kind Reason, format string, args ...any) {
 	c.Problems = append(c.Problems, Problem{kind, fmt.Sprintf(format, args...)})
 }

@@ -119,7 +119,6 @@ type checker struct {
 	wrong          func(key, value, reason string)
 }
 
-// size checks one size.
 func (k *checker) size(key string, s *Size) {
 	if msgs := validation.IsDNS1123Label(s.Name); len(msgs) > 0 {
 		k.wrong(key+".name", s.Name, "is no name of a size; write lower case letters, digits and -")
@@ -142,7 +141,6 @@ func (k *checker) size(key string, s *Size) {
 	k.order(key, s)
 }
 
-// bounds checks the number of nodes of a size.
 func (k *checker) bounds(key string, s *Size) {
 	limit := "none"
 	if s.MaxNodes != nil {
@@ -170,7 +168,6 @@ func (k *checker) bounds(key string, s *Size) {
 	}
 }
 
-// class checks the name and the value of a class.
 func (k *checker) class(key string, c Class) {
 	if reason := badClass(c.Name); reason != "" {
 		k.wrong(key+".name", c.Name, reason)
@@ -219,5 +216,4 @@ func badClass(name string) string {
 	return ""
 }
 
-// operatorClass is the class of HyperShift's operator.
 const operatorClass = "hypershift-operator"

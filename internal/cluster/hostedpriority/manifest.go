@@ -33,7 +33,6 @@ func (c *Config) Manifests() string {
 	return b.String()
 }
 
-// manifest appends one PriorityClass.
 func manifest(b *strings.Builder, c Class, description string) {
 	if strings.Contains(b.String(), "kind:") {
 		b.WriteString("---\n")

@@ -14,7 +14,6 @@ import (
 	coreclient "k8s.io/client-go/kubernetes/typed/core/v1"
 )
 
-// namespace is the namespace of the DaemonSets.
 const namespace = "cpupoold"
 
 // condition is the node condition of a daemon (internal/node/nodestatus.ConditionType).
@@ -24,7 +23,6 @@ const condition corev1.NodeConditionType = "CPUPoolsReady"
 // are (internal/admission.RemoveVariables).
 const variable = "OPENSHIFT_SHARED_CPUS"
 
-// interval is the time between two checks of Wait.
 const interval = 3 * time.Second
 
 // Options configures a check.
@@ -58,7 +56,6 @@ func Wait(ctx context.Context, o Options) error {
 	}
 }
 
-// check returns the problems of an installation.
 func (o Options) check(ctx context.Context) error {
 	var problems []error
 	for _, name := range o.DaemonSets {

@@ -47,7 +47,6 @@ func Pods(c Cluster, p Priorities, count Counter, log *slog.Logger) http.Handler
 	return newReviews(OfPods, mutatePods(c, p, count), count, log)
 }
 
-// mutatePods returns the judge of Pods.
 func mutatePods(c Cluster, p Priorities, count Counter) judge {
 	return func(ctx context.Context, request *admissionv1.AdmissionRequest) (func() (*admissionv1.AdmissionResponse, error), error) {
 		if err := wants(request, admissionv1.Create, ""); err != nil {

@@ -17,7 +17,6 @@ func Resizes(c Cluster, allowUnaccounted bool, count Counter, log *slog.Logger) 
 	return newReviews(OfResizes, reviewResize(c, allowUnaccounted), count, log)
 }
 
-// reviewResize returns the judge of Resizes.
 func reviewResize(c Cluster, allowUnaccounted bool) judge {
 	return func(_ context.Context, request *admissionv1.AdmissionRequest) (func() (*admissionv1.AdmissionResponse, error), error) {
 		if err := wants(request, admissionv1.Update, "resize"); err != nil {
@@ -34,7 +33,6 @@ func reviewResize(c Cluster, allowUnaccounted bool) judge {
 	}
 }
 
-// resize answers a request to resize a pod.
 func resize(settings admission.Settings, request *admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, error) {
 	before, err := decodePod(request.OldObject.Raw)
 	if err != nil {

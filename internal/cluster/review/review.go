@@ -66,7 +66,6 @@ type reviews struct {
 	turn *semaphore.Weighted
 }
 
-// newReviews returns the handler for a judge.
 func newReviews(name string, j judge, count Counter, log *slog.Logger) *reviews {
 	return &reviews{name, j, count, log, semaphore.NewWeighted(1)}
 }
@@ -102,7 +101,6 @@ func (r *reviews) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 	_, _ = w.Write(answer) // the client has gone if this fails
 }
 
-// fail replies with an HTTP error.
 func (r *reviews) fail(w http.ResponseWriter, code int, message string) {
 	r.count.Reviewed(r.name, Failed)
 	http.Error(w, message, code)
@@ -173,7 +171,6 @@ func decode(data []byte, into any) error {
 	return kjson.UnmarshalCaseSensitivePreserveInts(data, into)
 }
 
-// decodePod decodes the pod of a request.
 func decodePod(raw []byte) (*corev1.Pod, error) {
 	pod := &corev1.Pod{}
 	if err := decode(raw, pod); err != nil {
@@ -182,7 +179,6 @@ func decodePod(raw []byte) (*corev1.Pod, error) {
 	return pod, nil
 }
 
-// allowed returns a reply that admits an object without changes.
 func allowed() *admissionv1.AdmissionResponse {
 	return &admissionv1.AdmissionResponse{Allowed: true}
 }
@@ -198,7 +194,6 @@ func refused(refusal *admission.Refusal) *admissionv1.AdmissionResponse {
 	return &admissionv1.AdmissionResponse{Result: status}
 }
 
-// resultOf returns the result of a reply.
 func resultOf(response *admissionv1.AdmissionResponse) Result {
 	switch {
 	case !response.Allowed:

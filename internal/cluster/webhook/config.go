@@ -183,7 +183,6 @@ func Parse(data []byte) (Config, error) {
 	return c, errors.Join(append(k.problems, c.check())...)
 }
 
-// check returns all errors.
 func (c *Config) check() error {
 	var problems []error
 	wrong := func(key, value, reason string) {
@@ -246,7 +245,6 @@ func (c *Config) Names() workload.Names {
 	return workload.Names{Domain: c.AnnotationDomain, PoolDomain: c.PoolDomain}
 }
 
-// switches returns the switches for package admission.
 func (c *Config) switches() admission.Switches {
 	return admission.Switches{
 		Names: c.Names(), Types: c.Types,

@@ -8,13 +8,11 @@ import (
 	"github.com/cpupoold/cpupoold/internal/cluster/review"
 )
 
-// counters are the metrics of reviews and switches.
 type counters struct {
 	reviews, warnings        *prometheus.CounterVec
 	switches, latches, lacks *prometheus.GaugeVec
 }
 
-// newCounters registers the metrics.
 func newCounters(registry prometheus.Registerer) *counters {
 	register := promauto.With(registry)
 	c := &counters{

@@ -74,7 +74,6 @@ func metricsHandler() http.Handler {
 	return mux
 }
 
-// probeHandler serves /healthz and /readyz.
 func probeHandler(ready healthz.Checker) http.Handler {
 	mux := http.NewServeMux()
 	for path, check := range map[string]*healthz.Handler{
@@ -134,7 +133,6 @@ func (s *reviewServer) check(ctx context.Context) error {
 	return s.checked.get(ctx, s.handshake)
 }
 
-// handshake makes a TLS handshake with the server.
 func (s *reviewServer) handshake() error {
 	d := tls.Dialer{NetDialer: &net.Dialer{Timeout: readTimeout}, Config: &tls.Config{InsecureSkipVerify: true}} //nolint:gosec // it asks this program
 	ctx, cancel := context.WithTimeout(context.Background(), readTimeout)

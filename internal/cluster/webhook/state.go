@@ -110,7 +110,6 @@ func reported(n *corev1.Node) bool {
 	return slices.ContainsFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool { return c.Type == admission.ReportedCondition })
 }
 
-// slimNamespace removes the unused fields of a namespace.
 func slimNamespace(o any) (any, error) {
 	n, ok := o.(*metav1.PartialObjectMetadata)
 	if !ok {
@@ -246,7 +245,6 @@ func (s *state) store(ctx context.Context, stored *corev1.ConfigMap, closing []s
 	return nil
 }
 
-// publish puts settings in force.
 func (s *state) publish(settings *admission.Settings, latched map[string]bool, lacks map[string]admission.Lack) {
 	on := map[string]bool{
 		settings.Names.SharedResource():     settings.SharedCPUs,
@@ -276,7 +274,6 @@ func (s *state) publish(settings *admission.Settings, latched map[string]bool, l
 	}
 }
 
-// gauge returns 1 for true and 0 for false.
 func gauge(on bool) float64 {
 	if on {
 		return 1

@@ -79,7 +79,6 @@ func Make(settings admission.Settings, c *Cluster) Plan {
 	return plan
 }
 
-// planner is one Make.
 type planner struct {
 	settings admission.Settings
 	cluster  *Cluster
@@ -99,7 +98,6 @@ func (p *planner) isPool(resource string) bool {
 	return p.isCores(resource) || resource == names.SharedResource() || resource == names.GuaranteedResource()
 }
 
-// add looks at one pod.
 func (p *planner) add(pod *corev1.Pod) {
 	if pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed || pod.DeletionTimestamp != nil {
 		return // it uses no CPUs, or not for long

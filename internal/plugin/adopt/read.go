@@ -26,7 +26,6 @@ type Cluster struct {
 	owners map[object]object
 }
 
-// object names an object in a cluster.
 type object struct{ kind, namespace, name string }
 
 // Read adds the objects of a list in JSON, as kubectl get -o json prints it: pods,

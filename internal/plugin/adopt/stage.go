@@ -71,7 +71,6 @@ func stageOf(kind string) Stage {
 	}
 }
 
-// how returns what to do about a step.
 func how(s *Step) string {
 	if s.Stage == Refused {
 		return "correct it as the warning says"

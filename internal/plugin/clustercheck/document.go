@@ -14,7 +14,6 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/workload"
 )
 
-// version is the version of the document.
 const version = 1
 
 // Input holds the objects of a cluster.
@@ -143,7 +142,6 @@ func (d *Document) addUnread(u Unread) {
 	d.Unread[at].Nodes = append(d.Unread[at].Nodes, u.Nodes...)
 }
 
-// named sets the check of findings.
 func named(check string, all ...findings.Finding) []findings.Finding {
 	for i := range all {
 		all[i].Check = check

@@ -28,7 +28,6 @@ func nodeOf(n *corev1.Node) Node {
 	return at
 }
 
-// runtime returns the name and the version of the runtime.
 func (n *Node) runtime() (name, version string) {
 	name, version, _ = strings.Cut(n.Runtime, "://")
 	return name, version
@@ -55,7 +54,6 @@ func nriDefault(runtime, version string) string {
 	return nriOn
 }
 
-// findings returns the findings of a node.
 func (n *Node) findings(node *corev1.Node) []findings.Finding {
 	if !nodekind.CanRun(node) {
 		f := findings.Finding{Check: "node-kind", Severity: findings.Info, Subject: "node",

@@ -11,7 +11,6 @@ import (
 	"github.com/cpupoold/cpupoold/internal/plugin/manifest"
 )
 
-// target is the reference to a workload.
 type target struct {
 	Kind string `json:"kind"`
 	Name string `json:"name"`

@@ -98,7 +98,6 @@ func Reads(o *manifest.Object) bool {
 		o.APIVersion == "v1" && slices.Contains([]string{"Namespace", "LimitRange", "ResourceQuota"}, o.Kind)
 }
 
-// linter is one Check.
 type linter struct {
 	Settings
 	// namespaces holds the annotations of those that are known.
@@ -131,7 +130,6 @@ func (s Settings) knownNamespaces(files []File) map[string]map[string]string {
 	return known
 }
 
-// look fills asking and limits.
 func (l *linter) look(files []File) {
 	l.asking = map[string]bool{}
 	for _, file := range files {
@@ -153,7 +151,6 @@ func (l *linter) look(files []File) {
 	}
 }
 
-// namespace is that of the object.
 func (l *linter) namespace() string { return cmp.Or(l.object.Namespace, l.Namespace) }
 
 // allows returns the types that are switched on and that the object's namespace
@@ -178,10 +175,8 @@ func (l *linter) read(into any) bool {
 	return err == nil
 }
 
-// find adds a finding about the object.
 func (l *linter) find(line int, message, remedy string) { l.findCode(line, message, remedy, "") }
 
-// findCode adds a finding with the code of a reason.
 func (l *linter) findCode(line int, message, remedy, code string) {
 	f := Finding{l.file, line, l.object.Kind, l.object.Namespace, l.object.Name, message, remedy, code}
 	if !slices.Contains(l.findings, f) {

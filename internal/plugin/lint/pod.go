@@ -14,7 +14,6 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/workload"
 )
 
-// checkPod checks a pod, or the template of a workload.
 func (l *linter) checkPod() {
 	names, pod := l.Admission.Names, l.object.Pod
 	l.checkPlace()

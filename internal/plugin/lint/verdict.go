@@ -87,7 +87,6 @@ func isMistake(a *simulate.Answer, pod *verdict.Pod) bool {
 	return a.Field != "containers"
 }
 
-// findVerdicts adds the findings of verdicts.
 func (l *linter) findVerdicts(all []verdict.Verdict) {
 	for _, v := range all {
 		line := l.object.PodLine("metadata", v.Field, v.Subject)

@@ -104,7 +104,6 @@ func amount(value any, isCPU bool) (resource.Quantity, error) {
 	return q, &badAmount{text, fmt.Sprintf("%.40q is no amount; write one such as 500m or 2Gi", text)}
 }
 
-// parse reads an amount.
 func parse(text string) (resource.Quantity, error) {
 	if isEndless(text) {
 		return resource.Quantity{}, resource.ErrFormatWrong

@@ -47,7 +47,6 @@ func objectsIn(item []byte, line int, apiVersion, kind string) (objects []Object
 	return objects, errs
 }
 
-// listDocument is a list of the API.
 type listDocument struct {
 	APIVersion string            `json:"apiVersion"`
 	Kind       string            `json:"kind"`

@@ -120,7 +120,6 @@ func objectsOf(node *yaml.Node, apiVersion, kind string) (objects []Object, errs
 	return []Object{o}, nil
 }
 
-// failed adds line and name of the object to an error.
 func (o Object) failed(err error) error {
 	return fmt.Errorf("line %d: %s: %w", o.node.Line, o.Kind+"/"+o.Name, err)
 }

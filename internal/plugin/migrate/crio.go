@@ -74,7 +74,6 @@ func (s *crioShares) UnmarshalTOML(value any) error {
 	}
 }
 
-// crioFile is a file of CRI-O's configuration.
 type crioFile struct {
 	name    string
 	runtime crioRuntime

@@ -160,7 +160,6 @@ func (i *importer) sources() {
 	i.note("MachineConfig "+names(made), "is made of other MachineConfigs, and those are read", "")
 }
 
-// names lists the names of some of the objects.
 func names(all []object) string {
 	var list []string
 	for _, o := range all {

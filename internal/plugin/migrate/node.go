@@ -57,7 +57,6 @@ func plain(n *yaml.Node, aliases *int) error {
 	return nil
 }
 
-// pair is a key of a mapping and its value.
 type pair struct {
 	key   string
 	value *yaml.Node

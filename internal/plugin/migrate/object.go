@@ -57,7 +57,6 @@ func (o object) order() int {
 	return 0
 }
 
-// atMost lists some of many names.
 func atMost(names []string) string {
 	const most = 10
 	if len(names) <= most {

@@ -51,7 +51,6 @@ func selectorText(doc *yaml.Node) string {
 	return " (nodes with " + strings.Join(labels, " or ") + ")"
 }
 
-// pools takes a pool configuration.
 func (f *facts) pools(p object, t *topology.Topology) {
 	source := p.file
 	policies := map[string]bool{}

@@ -12,7 +12,6 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/workload"
 )
 
-// printed is a configuration that is being printed.
 type printed struct{ strings.Builder }
 
 // line adds a key, with where its value comes from.

@@ -234,7 +234,6 @@ func (f *facts) sharedBeside(c cpuSection, mixed bool) {
 	f.say(keyShared, shared.String(), c.source+".isolated")
 }
 
-// others notes keys that are not known.
 func (f *facts) others(source string, n *yaml.Node, known ...string) {
 	for _, p := range pairs(n) {
 		if !slices.Contains(known, p.key) {

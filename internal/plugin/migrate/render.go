@@ -48,7 +48,6 @@ type Rendered struct {
 
 const dropIn = "99-workload-pinning.conf"
 
-// source is what is rendered.
 type source struct {
 	*config.Config
 	management cpuset.Set // CPUs of all management pools that have lists

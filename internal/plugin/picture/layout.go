@@ -10,7 +10,6 @@ const (
 	labelRoom = 17   // of a box, for its labels
 )
 
-// cell is the size of a CPU.
 type cell struct{ w, h int }
 
 // cellFor is smaller the more CPUs there are, so that all fit on a page, and never too
@@ -30,7 +29,6 @@ func cellFor(cpus int) cell {
 	}
 }
 
-// box is a Group with its place.
 type box struct {
 	group      *Group
 	x, y, w, h int
@@ -176,7 +174,6 @@ func labelWidth(g *Group) int {
 	return n*6 + 2*gap
 }
 
-// move moves the box with all that is in it.
 func (b *box) move(dx, dy int) {
 	b.x, b.y = b.x+dx, b.y+dy
 	for _, p := range b.parts {

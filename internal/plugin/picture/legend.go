@@ -7,7 +7,6 @@ import (
 	"github.com/cpupoold/cpupoold/internal/layout"
 )
 
-// entry is a line of the legend.
 type entry struct {
 	class  string
 	mark   string
@@ -60,7 +59,6 @@ func legendOf(s *inspect.Status, owners []Owner, width int) legend {
 	return l
 }
 
-// arrange sets the places of the entries.
 func (l *legend) arrange(width int) {
 	longest := 0
 	for _, e := range l.entries {

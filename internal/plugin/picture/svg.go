@@ -25,7 +25,6 @@ type Options struct {
 	Bare bool
 }
 
-// drawing is an SVG that is being written.
 type drawing struct {
 	bytes.Buffer
 	cell   cell

@@ -21,7 +21,6 @@ type Group struct {
 	Cores [][]inspect.CPU
 }
 
-// part is a set of CPUs with a name.
 type part struct {
 	label string
 	cpus  cpuset.Set

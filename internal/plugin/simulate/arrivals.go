@@ -49,7 +49,6 @@ func (n *Node) independent() bool {
 // oneOwnerPerCore is the name of [allocate.Options].OneOwnerPerCore.
 const oneOwnerPerCore = "one-owner-per-core"
 
-// addAll adds pods in their order.
 func (n *Node) addAll(all []*Pod) error {
 	fast := n.independent()
 	a := arrivals{n: n}
@@ -92,7 +91,6 @@ func (a *arrivals) settle() {
 	}
 }
 
-// own adds an assignment.
 func (a *arrivals) own(s pools.Assignment) {
 	a.settled = append(a.settled, s)
 	if s.Key.PodUID != "" {
@@ -100,7 +98,6 @@ func (a *arrivals) own(s pools.Assignment) {
 	}
 }
 
-// plan makes a plan of the whole node.
 func (a *arrivals) plan() {
 	a.n.input.Previous = a.settled
 	a.n.build()

@@ -10,7 +10,6 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/topology"
 )
 
-// level is a count of a description.
 type level struct {
 	letter byte
 	count  int
@@ -104,7 +103,6 @@ func depth(letter byte) int {
 	return 1
 }
 
-// regular makes a machine of levels.
 func regular(levels []level, cores, threads int) (*topology.Topology, error) {
 	places := make([]topology.Place, 0, cores*threads)
 	for core := range cores {

@@ -103,7 +103,6 @@ func (n *Node) containers() []inspect.Container {
 	return inspect.Containers(&n.plan, func(c *inspect.Container) { c.ID = "" })
 }
 
-// pools are the pools with what the plan makes of them.
 func (n *Node) pools() []inspect.Pool {
 	p, plan := &n.input.Pools, &n.plan
 	var all []inspect.Pool

@@ -31,7 +31,6 @@ func resourcesOf(a admission.Amounts) pools.Resources {
 // pauseName is the name of the pause container of a pod, as on a node.
 const pauseName = "POD"
 
-// running is a pod on the simulated node.
 type running struct {
 	spec     *corev1.Pod // as it is now; replaced, not changed
 	defaults admission.Defaults

@@ -86,13 +86,11 @@ func (n *Node) in() pools.Input {
 	return in
 }
 
-// tick is another moment.
 func (n *Node) tick() int64 {
 	n.clock++
 	return n.clock
 }
 
-// find returns a pod by its name in full.
 func (n *Node) find(name string) (*running, error) {
 	for _, r := range n.pods {
 		if r.name() == name {

@@ -32,7 +32,6 @@ func isRefusal(code pools.Code) bool {
 	}, code)
 }
 
-// refusals are those that there were.
 type refusals struct {
 	all  []Refusal
 	open map[string]int // those that are not over, by key: where in all

@@ -47,7 +47,6 @@ func (e *Event) String() string {
 	return "online " + e.Online.String()
 }
 
-// eventLine is an event as it is written.
 type eventLine struct {
 	At        string          `json:"at"`
 	Add       json.RawMessage `json:"add"`
@@ -248,7 +247,6 @@ func (n *Node) happen(e *Event, byName map[string]*Pod) error {
 	return n.Plug(e.Online, true)
 }
 
-// step is the node after an event.
 func (n *Node) step(e *Event, before []inspect.Container) Step {
 	s := Step{At: e.At.String(), Event: e.String(), Pods: len(n.pods), Pools: n.pools(), Refused: []string{}}
 	s.Containers, s.Ended = elsewhere(before, n.containers())

@@ -29,7 +29,6 @@ type Document struct {
 // simulated reports whether no daemon has made the document.
 func (d *Document) simulated() bool { return d.Daemon.Mode == "" }
 
-// documents is a document, or a list of documents.
 type documents struct {
 	Document
 	Nodes []Document `json:"nodes"`

@@ -76,7 +76,6 @@ func Only(e *inspect.Explanation, c *inspect.Container) (*inspect.Explanation, e
 // server serves.
 func (s *Server) Explains(by Explainer) { s.explain = by }
 
-// explained is the answer about a container or unit.
 type explained struct {
 	// Error is the reason why there is no explanation.
 	Error       string               `json:"error,omitempty"`

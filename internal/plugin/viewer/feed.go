@@ -21,7 +21,6 @@ type State struct {
 	Err error
 }
 
-// problems returns the number of problems and faults.
 func (s *State) problems() int { return len(s.Status.Problems) + len(s.Status.Faults) }
 
 // Feed holds the latest state of a node.

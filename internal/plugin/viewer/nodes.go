@@ -106,7 +106,6 @@ func (s *Set) put(documents []Document, all bool) {
 	}
 }
 
-// first returns the index of the document with the first name.
 func first(documents []Document) int {
 	at := 0
 	for i := range documents {

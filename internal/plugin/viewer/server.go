@@ -148,7 +148,6 @@ func (s *Server) servePicture(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(svg) // the browser has gone
 }
 
-// waiting returns why there is nothing to show yet.
 func waiting(err error) string {
 	if err != nil {
 		return "there is nothing to show: " + err.Error()
@@ -156,7 +155,6 @@ func waiting(err error) string {
 	return "there is nothing to show yet"
 }
 
-// shown is the content of the page.
 type shown struct {
 	Number uint64 `json:"number"`
 	// Error is the reason why nothing newer comes.
