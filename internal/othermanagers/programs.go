@@ -82,8 +82,7 @@ type request struct {
 	count           int
 }
 
-// requests returns the annotations with which pods request CPUs from other managers: the
-// prefix of the key, or the suffix of its domain.
+// requests lists annotations for other managers, by prefix of the key or suffix of the domain.
 func requests() []struct{ manager, prefix, domain string } {
 	return []struct{ manager, prefix, domain string }{
 		{"CPU-Pooler", "nokia.k8s.io/cpus", ""},

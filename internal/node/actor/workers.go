@@ -6,8 +6,7 @@ import (
 	"time"
 )
 
-// maxWorkers is the maximum number of jobs of one queue that run at once. Each CRI
-// update starts the OCI runtime, so more jobs would only make the node's own work wait.
+// maxWorkers bounds the jobs of one queue: each CRI update starts the OCI runtime.
 const maxWorkers = 8
 
 // Job is a slow call. Its result is an event; a job without a result returns the zero

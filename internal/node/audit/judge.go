@@ -133,8 +133,7 @@ func (j *judge) line(l Line, class string) {
 	}
 }
 
-// device returns the actions of a device interrupt. They follow the chip, the hardware number and
-// the trigger.
+// device returns the actions, which follow chip, hardware number and trigger.
 func (l Line) device() string {
 	if words := strings.Fields(l.Text); len(words) > 0 {
 		return words[len(words)-1]
@@ -203,8 +202,7 @@ func unitOf(cgroup string) string {
 	return cgroup
 }
 
-// policyName returns the name of a scheduling policy (include/uapi/linux/sched.h), or the empty
-// string for SCHED_OTHER.
+// policyName names a policy of include/uapi/linux/sched.h; empty for SCHED_OTHER.
 func policyName(policy, priority int) string {
 	names := map[int]string{1: "fifo", 2: "rr", 3: "batch", 5: "idle", 6: "deadline", 7: "ext"}
 	name := names[policy]

@@ -99,8 +99,7 @@ type Owner struct {
 	CPUs cpuset.Set `json:"cpus"` // the CPUs in question
 }
 
-// owners returns the owners of cpus, in the order of the Ownership. A CPU in several pools
-// belongs to the first one.
+// owners returns the owners of cpus in order. A CPU in several pools belongs to the first.
 func (x *index) owners(cpus cpuset.Set) []Owner {
 	var all []Owner
 	take := func(o Owner, has cpuset.Set) {

@@ -54,8 +54,7 @@ func ParseCounts(b []byte) ([]Line, error) {
 	return all, nil
 }
 
-// count parses a number for each CPU. It returns the text after them. whole reports whether all
-// numbers exist.
+// count parses a number for each CPU. whole reports whether all exist.
 func (l *Line) count(columns string, cpus []int) (text string, whole bool) {
 	for _, cpu := range cpus {
 		columns = strings.TrimLeft(columns, " \t")
@@ -90,8 +89,7 @@ func (l Line) isDevice() bool {
 	return true
 }
 
-// since returns the counts since an earlier reading of the same lines. A smaller count starts at
-// zero again: the interrupt was freed and set up again.
+// since returns the increments. A smaller count restarts at zero: the interrupt was set up again.
 func since(earlier, now []Line) []Line {
 	type key struct{ name, text string }
 	was := make(map[key]map[int]uint64, len(earlier))

@@ -36,8 +36,7 @@ const (
 // isUnavoidable reports whether a task of this kind cannot be moved to another CPU.
 func (k Kind) isUnavoidable() bool { return k == Fixed || k == PerCPU }
 
-// kindOf returns the kind of a task. A kernel thread that an administrator bound to one CPU is a
-// Thread, not PerCPU: it follows another affinity.
+// kindOf returns Thread for a kernel thread that was bound to one CPU: it can be moved.
 func kindOf(flags uint64, allowed cpuset.Set) Kind {
 	switch {
 	case flags&flagKThread == 0:

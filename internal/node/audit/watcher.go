@@ -162,8 +162,7 @@ func (w *Watcher) note(pid int, leader, cgroup string, r Reading, allowed cpuset
 	t.observe(r, allowed, w.began)
 }
 
-// reading reads stat and schedstat. The time in schedstat is exact; the time in stat has units of
-// 10 ms.
+// reading prefers the exact time of schedstat to the 10 ms units of stat.
 func (w *Watcher) reading(dir string) (Reading, error) {
 	text, err := w.read(dir + "/stat")
 	if err != nil {
@@ -302,8 +301,7 @@ func (w *Watcher) Evidence() (e Evidence, unread []string) {
 	return e, unread
 }
 
-// irqAffinity returns the CPUs on which device interrupts may fire. It reads interrupts that have
-// fired. The effective affinity, which the kernel chose from the allowed CPUs, takes precedence.
+// irqAffinity returns the CPUs of device interrupts that have fired, effective ones first.
 func (w *Watcher) irqAffinity() map[string]cpuset.Set {
 	all := make(map[string]cpuset.Set)
 	for _, l := range w.now.lines {
@@ -329,8 +327,7 @@ func (w *Watcher) irqAffinity() map[string]cpuset.Set {
 	return all
 }
 
-// growth returns the difference of two counters, or 0 if the counter decreased: /proc/stat
-// sometimes decreases by a tick.
+// growth returns the increment, or 0: /proc/stat sometimes decreases by a tick.
 func growth(now, before uint64) uint64 {
 	if now < before {
 		return 0

@@ -13,8 +13,7 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
 
-// A privileged pod can make cgroups in its slice. These limits bound the work and the memory
-// that it causes.
+// A privileged pod can make cgroups in its slice. Limits of the work and memory for them.
 const (
 	maxPlaced = 64   // placed cgroups of a pod
 	maxKnown  = 1024 // known cgroups of a pod
@@ -126,8 +125,7 @@ const (
 	monitorPrefix = "crio-conmon-" // CRI-O 1.34, internal/config/cgmgr, MoveConmonToCgroup
 )
 
-// refresh reads a cgroup whose controllers are not known. It reports whether the cgroup can
-// get a target.
+// refresh reads a cgroup with unknown controllers, and reports whether it can get a target.
 func (c *Cgroups) refresh(p cgroup.Path, read func(cgroup.Path) (cgroup.State, error)) bool {
 	in := c.slices[p.Parent()]
 	if in[p] == usable {
@@ -178,8 +176,7 @@ func (c *Cgroups) Problems(m *inventory.Inventory) []pools.Problem {
 	return all
 }
 
-// lostProblems returns a problem for each container that holds exclusive CPUs without a cgroup.
-// The containers of a virtual machine are left out: they run in the cgroup of its sandbox.
+// lostProblems skips containers of a virtual machine, which run in its sandbox's cgroup.
 func (c *Cgroups) lostProblems(m *inventory.Inventory) (all []pools.Problem) {
 	for e, since := range m.Lost() {
 		pod := m.PodOf(e)

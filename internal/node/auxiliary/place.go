@@ -80,9 +80,8 @@ func (c *Cgroups) Place(f Facts) (all []Cgroup) {
 	return all
 }
 
-// place sets the CPUs of a cgroup. It reports whether the cgroup has a target. A monitor runs
-// where its pod's pause container does, if that has management CPUs. Another cgroup does so only
-// in a pod of a management pool.
+// place reports whether the cgroup has a target. A monitor runs on management CPUs of its pause
+// container, others only in pods of a management pool.
 func (f *Facts) place(g *Cgroup, plan *pools.PodPlan, sandboxes []*inventory.Pod) bool {
 	g.CPUs, g.Pool, g.Reason = f.Shared, pools.Shared, "it is in a pod and belongs to no container"
 	if plan == nil {
@@ -125,8 +124,7 @@ func (f *Facts) place(g *Cgroup, plan *pools.PodPlan, sandboxes []*inventory.Pod
 	return !g.CPUs.IsEmpty()
 }
 
-// hasOthers reports whether a cgroup has a cpuset without exclusive CPUs. CRI-O writes the one of
-// a monitor once, also before it reports the pod, and an own write would replace it.
+// hasOthers reports a cpuset of CRI-O, which it writes once and an own write would replace.
 func (f *Facts) hasOthers(p cgroup.Path) bool {
 	st, err := f.Read(p)
 	return err != nil || !st.CPUs.IsEmpty() && !st.CPUs.Overlaps(f.Owned)

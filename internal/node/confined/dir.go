@@ -256,8 +256,7 @@ func (d *Dir) Clear(name string, steps *int) error {
 
 const clearBatch = 1000
 
-// empty removes entries of a directory. It moves those that are directories with entries to
-// d, and returns their names there.
+// empty removes entries, and moves directories with entries to d.
 func (d *Dir) empty(name string, steps *int) (inner []string, err error) {
 	sub, err := d.sub(name)
 	if err != nil {
@@ -302,8 +301,7 @@ func aside(name string) string {
 	return "." + name[:min(len(name), longest)] + strconv.FormatUint(rand.Uint64(), 10)
 }
 
-// regular opens a regular file. The kernel runs code of a driver when a device is opened. So
-// the file is opened without access first, and then again if it is regular.
+// regular opens a file without access first: a driver runs code when a device is opened.
 func (d *Dir) regular(name string, flags int) (*os.File, error) {
 	p, err := d.open(name, unix.O_PATH|unix.O_NOFOLLOW, 0)
 	if err != nil {

@@ -40,8 +40,7 @@ func listen(ctx context.Context, socket string) (l net.Listener, remove func(), 
 	return l, func() { _ = os.Remove(socket) }, nil // after an error the next daemon replaces it
 }
 
-// install sets the mode of a new socket and moves it to its path. It replaces the socket of
-// an earlier daemon.
+// install replaces the socket of an earlier daemon.
 func install(fresh, socket string) error {
 	if err := os.Chmod(fresh, 0o600); err != nil {
 		return err

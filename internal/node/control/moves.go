@@ -51,8 +51,7 @@ const (
 	maxName  = 253 // bytes of a UID, and of the name of a container or unit
 )
 
-// decodeMoves reads the body of a request. It returns an error for unknown fields, because
-// an older daemon must not carry out a part of a move.
+// decodeMoves refuses unknown fields: an older daemon must not carry out a part of a move.
 func decodeMoves(body []byte) ([]Move, error) {
 	d := json.NewDecoder(bytes.NewReader(body))
 	d.DisallowUnknownFields()

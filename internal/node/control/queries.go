@@ -75,8 +75,7 @@ func (s *Server) handleQuery(answer func(r *http.Request, q *query) (any, error)
 	}
 }
 
-// await waits for an event after q.After, at most q.wait. It returns an error if ctx ends
-// first.
+// await waits for an event after q.After, at most q.wait.
 func (h *queries) await(ctx context.Context, q *query) error {
 	if q.wait == 0 {
 		return nil
@@ -134,8 +133,7 @@ type Wait struct {
 	Daemon time.Time
 }
 
-// parseQuery reads the parameters of a request. It returns an error if one is unknown,
-// repeated or outside its limits.
+// parseQuery refuses unknown, repeated and too large parameters.
 func parseQuery(from url.Values) (*query, error) {
 	q := &query{}
 	for key, values := range from {
@@ -227,8 +225,7 @@ func (c *Client) Events(ctx context.Context, asked history.Query, wait Wait) (*i
 	return e, c.get(ctx, "events", &query{asked, min(wait.For, maxWait), wait.Daemon}, e)
 }
 
-// maxAnswer is the maximum size of an answer in bytes. The status of a node with 1,024 CPUs
-// and 1,000 containers, or all events, are a few MiB.
+// maxAnswer is in bytes. A status with 1,024 CPUs and 1,000 containers has a few MiB.
 const maxAnswer = 64 << 20
 
 func (c *Client) get(ctx context.Context, path string, q *query, into any) error {

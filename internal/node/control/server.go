@@ -44,8 +44,7 @@ type Server struct {
 	log     *slog.Logger
 }
 
-// Limits of the socket. Only root can open it: the limits bound the memory and connections
-// that a faulty client of root takes.
+// Limits of the socket. Only root can open it: they bound what a faulty client of root takes.
 const (
 	maxConnections = 32
 	headerTimeout  = 5 * time.Second  // until the header of a request is read
@@ -143,8 +142,7 @@ func (s *moves) serve(w http.ResponseWriter, r *http.Request) {
 	s.answer(w, http.StatusOK, s.moveAll(r.Context(), moves))
 }
 
-// moveAll makes moves until one is not done. It skips the others, because they may need the
-// CPUs that this move releases.
+// moveAll skips moves after a failure: they may need the CPUs that it releases.
 func (s *moves) moveAll(ctx context.Context, moves []Move) []Result {
 	results := make([]Result, len(moves))
 	done := true

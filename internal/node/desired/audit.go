@@ -70,8 +70,7 @@ func (s *Settings) isAll(typ string) bool {
 	return slices.ContainsFunc(s.Config.Pools.Partitions, func(p pools.PartitionSpec) bool { return p.Type == typ && p.All })
 }
 
-// auditPool returns the name of a pool for the audit. Exclusive CPUs of another manager are
-// in no pool, and count as guaranteed CPUs.
+// auditPool returns the pool's name. Exclusive CPUs of other managers count as guaranteed.
 func auditPool(p pools.Pool, typ string) audit.PoolName {
 	if p == pools.Other {
 		p = pools.Guaranteed

@@ -27,8 +27,7 @@ func (in *Input) sandboxes(plan *pools.Plan) (all []auxiliary.Cgroup) {
 	return all
 }
 
-// sandbox returns the cgroup of a pause container in which the pod's containers run. The
-// result is false for all other containers.
+// sandbox returns the cgroup of a pause container in which the pod's containers run.
 func (in *Input) sandbox(pod *pools.PodPlan, c *pools.Placement) (auxiliary.Cgroup, bool) {
 	if c.Kind != pools.Infra || c.State == pools.Exited || !in.Inventory.HostsContainers(c.ID) {
 		return auxiliary.Cgroup{}, false
@@ -42,8 +41,7 @@ func (in *Input) sandbox(pod *pools.PodPlan, c *pools.Placement) (auxiliary.Cgro
 	return g, ok
 }
 
-// podTarget returns the desired state of the cgroup of a container. If a sandbox hosts the
-// pod's containers, their own cgroups are no targets: no process runs in them.
+// podTarget returns the desired state of a container's cgroup, unless a sandbox hosts it.
 func (in *Input) podTarget(pod *pools.PodPlan, c *pools.Placement) (cgroup.Target, bool) {
 	if c.Kind == pools.App && in.Inventory.IsHosted(c.ID) {
 		return cgroup.Target{}, false

@@ -101,8 +101,7 @@ func (f *Formula) Observe(m *inventory.Inventory, current func(cgroup.Path) cgro
 	return "", false
 }
 
-// formulaOfWeight returns the formula that converts the shares to the weight. Shares of 2 and
-// less, and both ends of the scale, have the same weight by both formulas.
+// formulaOfWeight returns no formula if both convert the shares to the same weight.
 func formulaOfWeight(shares, weight uint64) (config.WeightFormula, bool) {
 	linear, quadratic := cgroup.WeightLinear(shares), cgroup.WeightQuadratic(shares)
 	switch {
@@ -122,8 +121,7 @@ type FormulaAnswer struct {
 	Version string // as the runtime prints it, or "unknown"
 }
 
-// versionTimeout is the maximum time for an OCI runtime to print its version. The first pass
-// waits for it.
+// versionTimeout limits the version query of an OCI runtime: the first pass waits for it.
 const versionTimeout = 5 * time.Second
 
 // FetchFormula runs the OCI runtimes for their version, and returns the formula of the first

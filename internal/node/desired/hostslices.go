@@ -19,9 +19,8 @@ const (
 	codeHostShares     pools.Code = "HostShares"     // they may run on exclusive CPUs of a unit in them
 )
 
-// hostCPUs returns the CPUs of host services. The set is empty if host services run everywhere.
-// While no CPU of their pool is online, they run on the CPUs of the shared pool, as the pods
-// of their pool do. Otherwise they would run on exclusive CPUs.
+// hostCPUs returns the CPUs of host services; empty if they run everywhere. While their pool has no
+// online CPU, they get the shared pool's, not exclusive CPUs.
 func (s *Settings) hostCPUs(shared cpuset.Set) cpuset.Set {
 	h := s.Config.HostSlices
 	specs := s.Config.Pools.Partitions

@@ -76,8 +76,7 @@ func (in *Input) Decide() Decision {
 	return d
 }
 
-// needsSharedPool reports whether an owner gets CPUs of the shared pool. Then the daemon
-// writes the shared pool at once, and resting CPUs would save no write.
+// needsSharedPool reports whether an owner gets shared CPUs: then resting CPUs save no write.
 func (in *Input) needsSharedPool(plan pools.Plan) bool {
 	return slices.ContainsFunc(plan.Assignments, func(a pools.Assignment) bool { return !a.CPUs.IsSubsetOf(in.Resting) })
 }
@@ -100,8 +99,7 @@ func (in *Input) plannerInput() pools.Input {
 	}
 }
 
-// podsWithTotals returns the pods. A runtime can report no total of a pod. Then the quota of
-// the pod's slice is the total, and the journal has it after the daemon has removed it.
+// podsWithTotals replaces totals that the runtime lacks by the quota of the pod's slice.
 func (in *Input) podsWithTotals() []pools.Pod {
 	all := in.Pods
 	for i := range all {

@@ -156,8 +156,7 @@ func (k *StaticKubelet) Problems(hasNRI bool) []pools.Problem {
 	return all
 }
 
-// adjust returns the pools of a node with the allocation of the kubelet: the shared pool is
-// the kubelet's default set.
+// adjust makes the kubelet's default set the shared pool.
 func (k *StaticKubelet) adjust(p pools.Pools, online cpuset.Set) pools.Pools {
 	if shared := k.shared.Intersection(online); p.Kubelet && !shared.IsEmpty() {
 		p.Shared = shared

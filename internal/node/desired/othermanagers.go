@@ -147,8 +147,7 @@ func (o *OtherManagers) Mark(m *inventory.Inventory, pods []pools.Pod, s *Settin
 	}
 }
 
-// foreignBy returns the CPUs of a container that another manager places. A container that
-// may run on all CPUs holds none.
+// foreignBy returns the CPUs of another manager's container. A container on all CPUs holds none.
 func foreignBy(c *inventory.Container, claim managers.Claim, online cpuset.Set, read func(cgroup.Path) (cgroup.State, error)) *pools.Foreign {
 	f := &pools.Foreign{Manager: claim.By, CPUs: c.Recorded, Alone: claim.Alone}
 	if st, err := read(c.Path); err == nil {

@@ -14,8 +14,7 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/workload"
 )
 
-// errOtherOwner refuses a change that needs a restart: preflight has checked the kubelet's
-// policy for the value in force.
+// errOtherOwner refuses a change after preflight has checked the kubelet's policy.
 var errOtherOwner = errors.New("guaranteed.exclusive has changed, and is read at the start only; restart the daemon, with a cpuManagerPolicy of the kubelet that matches")
 
 // Settings holds the configuration in force and its pools on this machine. Begin and Change
@@ -88,8 +87,7 @@ func (s *Settings) Change(c *config.Config, t *topology.Topology, before *undo.A
 	})
 }
 
-// set replaces the settings. Pools that do not fit the machine are an error, unless adapt
-// returns true.
+// set replaces the settings, unless adapt rejects pools that do not fit the machine.
 func (s *Settings) set(c *config.Config, t *topology.Topology, before *undo.Accepted, adapt func(now undo.Accepted, unfit error) bool) error {
 	now, err := undo.AcceptedOn(c, t)
 	if err != nil {

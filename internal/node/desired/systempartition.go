@@ -58,8 +58,7 @@ func (p *systemPartition) at(root cgroup.Path) (st cgroup.State, exists bool) {
 	return st, exists
 }
 
-// places reports whether the kubelet places the pods below a root, so that the daemon writes
-// nothing there. Before the first call of renew it reports true for each root.
+// places reports whether the kubelet places pods below a root; always before the first renew.
 func (p *systemPartition) places(root cgroup.Path) bool {
 	if root == "" || p.read == nil || p.stance == config.SystemPartitionStandDown {
 		return root != ""
@@ -68,9 +67,8 @@ func (p *systemPartition) places(root cgroup.Path) bool {
 	return !st.CPUs.IsEmpty()
 }
 
-// foreign returns the CPUs of the pods below a root for the planner. Without a cpuset of the
-// root, or with all CPUs in it, they hold none. The effective CPUs do not show this: the
-// partitions of owners are missing there.
+// foreign returns the CPUs of pods below a root. Without a cpuset they hold none; the effective CPUs
+// lack partitions of owners, and do not show this.
 func (p *systemPartition) foreign(root cgroup.Path, online cpuset.Set) *pools.Foreign {
 	st, _ := p.at(root)
 	f := &pools.Foreign{Manager: bySystemPartition, CPUs: st.Effective.Intersection(online)}
@@ -124,8 +122,7 @@ func (o *OtherManagers) SystemCPUs(m *inventory.Inventory, s *Settings) cpuset.S
 	return p.Effective
 }
 
-// systemProblems returns a problem if the system partition has CPUs of the guaranteed pool, and one
-// for each pod in it whose annotations the daemon does not follow.
+// systemProblems reports guaranteed CPUs of the partition, and pods with unused annotations.
 func (o *OtherManagers) systemProblems(m *inventory.Inventory, s *Settings) []pools.Problem {
 	p := o.SystemPartition(m)
 	if p == nil || !p.StandsDown {

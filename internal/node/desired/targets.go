@@ -34,8 +34,7 @@ func (in *Input) Targets(p pools.Plan) []cgroup.Target {
 	return releaseMemory(out, in.Journal, in.Nodes)
 }
 
-// countContainers counts the containers of a plan. Most memory of a pass is for slices of
-// their length, which do not grow if it is known.
+// countContainers sizes slices: most memory of a pass is for slices of this length.
 func countContainers(p *pools.Plan) (n int) {
 	for i := range p.Pods {
 		n += len(p.Pods[i].Containers)
@@ -141,8 +140,7 @@ func (in *Input) containerTarget(pod *pools.PodPlan, c *pools.Placement) (cgroup
 	return t, t.Path != ""
 }
 
-// unitTarget returns the desired state of a unit's cgroup. It returns false for a unit
-// that systemd cannot start. The unit keeps its CPUs, because it may be installed at any time.
+// unitTarget returns false for a unit that systemd cannot start. The unit keeps its CPUs.
 func unitTarget(u pools.UnitPlan, m *inventory.Inventory) (cgroup.Target, bool) {
 	e := m.Unit(u.Name)
 	if e == nil || !e.Unit.Loaded() || e.Unit.Path == "" {
@@ -160,9 +158,8 @@ func LimitQuota(c *pools.Placement) (quota, period int64) {
 	return cgroup.MilliCPUToQuota(c.Limit, period100ms), period100ms
 }
 
-// releaseMemory returns the targets with nodes for cgroups whose memory is bound and should
-// no longer be: the cgroup has lost its CPUs, or memory is no longer bound. They get their
-// nodes before the binding, or else all nodes, because runtimes cannot clear the value.
+// releaseMemory returns nodes for cgroups whose memory should no longer be bound: their nodes
+// before, or all, because runtimes cannot clear the value.
 func releaseMemory(want []cgroup.Target, j *undo.Journal, all cpuset.Set) []cgroup.Target {
 	for i := range want {
 		if want[i].CPUs.IsEmpty() || !want[i].Mems.IsEmpty() {

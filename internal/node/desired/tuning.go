@@ -63,8 +63,7 @@ func (o *OtherManagers) movesInterrupts(m *inventory.Inventory, e *inventory.Con
 	})
 }
 
-// quietOf returns the exclusive CPUs of a container that handle no interrupts. housekeeping
-// are its other CPUs, if the container requests that one core handles interrupts.
+// quietOf returns the exclusive CPUs without interrupts, and the core that handles them.
 func (s *Settings) quietOf(annotations map[string]string, container string, cpus cpuset.Set) (quiet, housekeeping cpuset.Set) {
 	asked, found := s.Names.Interrupts(annotations, container)
 	switch s.Config.Interrupts.Away {

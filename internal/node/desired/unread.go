@@ -7,8 +7,7 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
 
-// dropUnread drops targets with unknown resources, so that their containers keep their CPUs.
-// The plan has the shared pool for them.
+// dropUnread drops targets with unknown resources. Their containers keep their CPUs.
 func (in *Input) dropUnread(p pools.Plan, want []cgroup.Target) []cgroup.Target {
 	unread := unreadCgroups(in.Inventory, p)
 	if len(unread) == 0 {
@@ -29,9 +28,8 @@ func (in *Input) dropUnread(p pools.Plan, want []cgroup.Target) []cgroup.Target 
 	return kept
 }
 
-// mustLeave reports whether the cgroup of an unread target has CPUs of an owner. It returns
-// the CPUs for the target: its other CPUs, or the CPUs of the plan if it has no others. A cgroup without
-// a cpuset was never placed; it runs on all CPUs.
+// mustLeave reports whether an unread cgroup has CPUs of an owner, and returns its other CPUs, or
+// the plan's. A cgroup without a cpuset runs on all CPUs.
 func (in *Input) mustLeave(t *cgroup.Target, owned cpuset.Set) (cpuset.Set, bool) {
 	st, err := in.Read(t.Path)
 	if err != nil && !in.Inventory.IsAwaited(*t) {

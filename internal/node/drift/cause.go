@@ -16,8 +16,7 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cri"
 )
 
-// recordTimeout is the maximum time for reading the record of the runtime and systemd after
-// an external write. The repair of the record waits for it, the repair of the file does not.
+// recordTimeout limits reading a record, for which only the repair of the record waits.
 const recordTimeout = 2 * time.Second
 
 // reloadMargin is the maximum time between a reload of systemd and a write that it makes.
@@ -97,8 +96,7 @@ func (e Evidence) Cause() telemetry.Cause {
 	return telemetry.CauseUnknown
 }
 
-// deviations returns the properties of a target that a write has changed from its desired
-// value.
+// deviations returns properties that a write has changed from their desired value.
 func deviations(t cgroup.Target, before, after cgroup.State) []retry.Deviation {
 	var all []retry.Deviation
 	add := func(property, was, is string) {

@@ -185,8 +185,7 @@ func (k *Tracker) Settle(targets []cgroup.Target, now time.Time) {
 	maps.DeleteFunc(k.records, func(id string, _ cri.Resources) bool { return k.Inventory.Container(id) == nil })
 }
 
-// isLasting reports whether the property still differs from its target. Other properties of
-// the cgroup may differ because of a pause.
+// isLasting ignores other properties of the cgroup, which may differ because of a pause.
 func (d *drift) isLasting(t cgroup.Target, now cgroup.State) bool {
 	return slices.ContainsFunc(deviations(t, d.before.State, now), func(dev retry.Deviation) bool { return dev.Property == d.Property })
 }

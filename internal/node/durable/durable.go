@@ -75,8 +75,7 @@ func Read(name string, limit int64) (b []byte, err error) {
 	return b, err
 }
 
-// in calls f with the directory of a file and the file's name there. It creates a missing
-// directory with perm, unless perm is 0.
+// in calls f with a file's directory and name. perm 0 creates no missing directory.
 func in(name string, perm fs.FileMode, f func(d *confined.Dir, base string) error) error {
 	d, err := confined.Open(filepath.Dir(name), perm)
 	if err != nil {

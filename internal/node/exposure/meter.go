@@ -83,8 +83,7 @@ func (m *Meter) Forget(gone func(cgroup.Path) bool) {
 // answer of systemd does not show which CPUs the OCI runtime had.
 func (m *Meter) NotePersisted(p cgroup.Path) { m.finish(p, false) }
 
-// finish counts an unfinished start. had reports whether the OCI runtime had the CPUs, so that
-// the container was in its pool before its entrypoint started.
+// finish counts a start; had reports whether the OCI runtime had the CPUs before the entrypoint.
 func (m *Meter) finish(p cgroup.Path, had bool) {
 	start, known := m.unfinished[p]
 	if !known {
@@ -187,8 +186,7 @@ func (m *Meter) FinishStarts(isAnswered func(cgroup.Path) bool) {
 	}
 }
 
-// exposureOf returns the exposure of a cgroup until now. It starts at created if the daemon has
-// not seen the cgroup appear.
+// exposureOf starts at created if the daemon has not seen the cgroup appear.
 func (m *Meter) exposureOf(p cgroup.Path, created, now time.Time) exposure {
 	since, seen := m.appeared[p]
 	if !seen {

@@ -16,9 +16,8 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/topology"
 )
 
-// firstCallPause and lastCallPause bound the growing pause before the next question to a
-// runtime that does not answer. They are short: the pods of a node wait for the runtime
-// first, and then for their pools.
+// Bounds of the growing pause between calls of the runtime. They are short, because the pods of a
+// node wait for the runtime first.
 const (
 	firstCallPause = 200 * time.Millisecond
 	lastCallPause  = 5 * time.Second
@@ -73,8 +72,7 @@ func Wait(ctx context.Context, s Start) (h Host, c *config.Config, closeAll func
 	return h, s.Config, closeAll, nil
 }
 
-// assemble returns the host of a machine and its runtime. A machine without a runtime
-// always has systemd.
+// assemble returns the host. A machine without a runtime always has systemd.
 func assemble(fs *cgroup.FS, rt link, c *config.Config, t *topology.Topology) (h Host, closeAll func(), err error) {
 	h = Host{
 		Cgroups: fs, Driver: rt.driver, Possible: t.Possible, CPUs: kernelCPUs{os.DirFS(SysRoot)}, Online: onlineCPUs(t),
@@ -121,9 +119,8 @@ func assemble(fs *cgroup.FS, rt link, c *config.Config, t *topology.Topology) (h
 	return h, closeAll, nil
 }
 
-// awaitRuntime asks until the runtime answers. It reports whether it had to wait. The log
-// and the service manager get each new reason. Before each further question it reads the
-// configuration again into s.Config, because the endpoint may be wrong.
+// awaitRuntime asks until the runtime answers, and reads the configuration again before each further
+// question: the endpoint may be wrong.
 func (s *Start) awaitRuntime(ctx context.Context, fs *cgroup.FS) (rt link, late bool, err error) {
 	w := wait{log: s.Log}
 	ask := func() (link, error) {

@@ -36,8 +36,7 @@ func kubeletEndpoint(dir string) (string, error) {
 	return hostkubelet.Find(os.DirFS("/")).Endpoint(dir)
 }
 
-// findEndpoint returns the endpoint of the runtime. It is guessed if neither the configuration
-// nor the kubelet names it.
+// findEndpoint returns guessed if neither the configuration nor the kubelet names it.
 func findEndpoint(ctx context.Context, c *config.Config, f finder) (endpoint string, guessed bool, err error) {
 	if c.RuntimeEndpoint != "" {
 		return c.RuntimeEndpoint, false, nil
@@ -52,8 +51,7 @@ func findEndpoint(ctx context.Context, c *config.Config, f finder) (endpoint str
 	return endpoint, true, nil
 }
 
-// confirm returns an error if the kubelet uses another runtime than the one at a guessed endpoint.
-// It returns nil if the kubelet uses that one, if that one has pods, or when ctx ends.
+// confirm fails if the kubelet uses another runtime. It ends when the guess is certain.
 func confirm(ctx context.Context, c *config.Config, guessed string, f finder, hasPods func(context.Context) bool) error {
 	tick := time.NewTicker(lookAgain)
 	defer tick.Stop()

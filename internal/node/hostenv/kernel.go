@@ -63,8 +63,7 @@ func (k kernelCPUs) Watch(ctx context.Context, changed func() error) error {
 	return hotplug.Watch(ctx, changed)
 }
 
-// Read implements cpuSource. It compares the lists of CPUs first: on a large machine a
-// topology takes thousands of files.
+// Read implements cpuSource. It compares the lists first: a topology takes thousands of files.
 func (k kernelCPUs) Read(before *topology.Topology) (*topology.Topology, error) {
 	if same, err := before.Current(k.sys); same || err != nil {
 		return before, err
@@ -72,8 +71,7 @@ func (k kernelCPUs) Read(before *topology.Topology) (*topology.Topology, error) 
 	return topology.Read(k.sys)
 }
 
-// onlineCPUs returns a function that reads the CPUs that are online. Without an answer of
-// the kernel these are the topology's.
+// onlineCPUs returns a reader of the online CPUs, with the CPUs of the topology as fallback.
 func onlineCPUs(t *topology.Topology) func() cpuset.Set {
 	return func() cpuset.Set {
 		b, err := os.ReadFile(SysRoot + "/devices/system/cpu/online")

@@ -16,8 +16,7 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/podresources"
 )
 
-// devices is the kubelet's list of devices and memory of each container, with their NUMA
-// nodes.
+// devices lists devices and memory of containers with their NUMA nodes.
 type devices interface {
 	List(ctx context.Context) ([]podresources.Container, error)
 }
@@ -57,8 +56,7 @@ type cpuManager interface {
 	State(context.Context) (podresources.CPUState, error)
 }
 
-// stateTimeout is the maximum duration of a read. The first pass waits for the read, and a
-// disk that hangs must not keep containers from their CPUs.
+// stateTimeout limits a read, for which the first pass waits: a disk may hang.
 const stateTimeout = 5 * time.Second
 
 // stateFile is the kubelet's state file. One goroutine at a time may read it.
@@ -74,8 +72,7 @@ type stateRead struct {
 	err     error
 }
 
-// newStateFile returns the state file of a configuration; nil where the daemon allocates
-// exclusive CPUs itself.
+// newStateFile returns nil where the daemon allocates exclusive CPUs itself.
 func newStateFile(c *config.Config) cpuManager {
 	if !c.Pools.Guaranteed.Kubelet {
 		return nil
@@ -97,8 +94,7 @@ func (f *stateFile) State(ctx context.Context) (podresources.CPUState, error) {
 	return podresources.ParseCPUState(r.content)
 }
 
-// content reads the file. It drops the result of a pending read, which may be old, and
-// starts no second read before that one has ended.
+// content drops the result of a pending read, which may be old, and waits for its end.
 func (f *stateFile) content(ctx context.Context) (stateRead, error) {
 	hangs := func() (stateRead, error) {
 		return stateRead{}, fmt.Errorf("read %s: its disk does not answer: %w", f.name, ctx.Err())
@@ -124,8 +120,7 @@ func (f *stateFile) content(ctx context.Context) (stateRead, error) {
 	}
 }
 
-// readFile reads a whole file of another program, of at most limit bytes. The program may
-// have left a link.
+// readFile reads at most limit bytes of another program's file, which may be a link.
 func readFile(name string, limit int64) ([]byte, error) {
 	f, err := os.OpenFile(name, unix.O_NONBLOCK, 0)
 	if err != nil {

@@ -9,10 +9,8 @@ import (
 	"github.com/coreos/go-systemd/v22/daemon"
 )
 
-// maxSilence is the time without a heartbeat after which the event loop counts as hung. The
-// loop never waits, so that a minute is exceptional, even with hardly any CPU time. Half of
-// maxSilence must exceed the default resync period of 30 s. Each resync is a heartbeat, and
-// with that period the loop needs no other timer for it.
+// maxSilence is the time without a heartbeat of a hung loop. Half of it must exceed the default
+// resync period of 30 s, whose heartbeats need no timer.
 const maxSilence = 90 * time.Second
 
 // Notifier reports to the service manager, and to health checks, that the event loop is
@@ -68,9 +66,8 @@ func (n *Notifier) Pulse(resync time.Time) (at time.Time, needed bool) {
 	return nextPulse(n.Heartbeat(), n.fed, resync, n.watchdog)
 }
 
-// nextPulse returns the next pulse after heartbeats at these times. It uses half of
-// maxSilence and of the watchdog's interval: the other half is for a node that gives the
-// loop hardly any CPU time.
+// nextPulse uses half of maxSilence and of the watchdog's interval: the rest is for a node that
+// gives the loop hardly any CPU time.
 func nextPulse(alive, fed, resync time.Time, watchdog time.Duration) (at time.Time, needed bool) {
 	at = alive.Add(maxSilence / 2)
 	if due := fed.Add(watchdog / 2); watchdog > 0 && due.Before(at) {

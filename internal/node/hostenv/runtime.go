@@ -55,12 +55,10 @@ type link struct {
 	annotations *annotations.Filter
 }
 
-// noRuntime returns the link of a machine without a container runtime. Such a machine
-// runs systemd.
+// noRuntime is for a machine without a runtime, which runs systemd.
 func noRuntime() link { return link{driver: cgroup.DriverSystemd} }
 
-// hasPods reports whether pods run in the runtime. Without an answer it returns false. Pods that have
-// ended do not count, because a runtime that is not in use any more keeps them.
+// hasPods reports whether pods run. An unused runtime keeps pods that have ended.
 func (rt link) hasPods(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, CallTimeout)
 	defer cancel()
@@ -74,8 +72,7 @@ func (rt link) close() {
 	}
 }
 
-// connect finds the runtime, and asks for its name and its cgroup driver. If the configuration has no
-// runtime, it returns [noRuntime].
+// connect finds the runtime, and asks for its name and driver; see [noRuntime].
 func connect(ctx context.Context, c *config.Config, fs *cgroup.FS) (link, error) {
 	if !c.HasRuntime() {
 		return noRuntime(), nil
@@ -107,8 +104,7 @@ func connect(ctx context.Context, c *config.Config, fs *cgroup.FS) (link, error)
 	return rt, nil
 }
 
-// findDriver returns the runtime's cgroup driver. If the runtime cannot report it, the
-// kubelet's cgroup decides, and without one whether systemd runs.
+// findDriver asks the runtime, then the kubelet's cgroup, then whether systemd runs.
 func findDriver(ctx context.Context, client *cri.Client, fs *cgroup.FS) (cgroup.Driver, error) {
 	d, err := client.CgroupDriver(ctx)
 	switch {

@@ -118,8 +118,7 @@ func (k Kubelet) Endpoint(dir string) (string, error) {
 	return k.socket(path.Clean("/" + socket))
 }
 
-// socket returns the endpoint of a socket of the kubelet. This process may lack a link on the way
-// to it, such as /var/run, or the socket may be in the kubelet's container only.
+// socket returns an endpoint that this process can open: a link to it may be missing here.
 func (k Kubelet) socket(name string) (string, error) {
 	host := k.Root.Host()
 	at, err := k.Root.Name(name)

@@ -97,8 +97,7 @@ func inPod(host fs.FS, dir string) bool {
 	return false
 }
 
-// parseFlags parses /proc/PID/cmdline. The kubelet accepts --name=value, --name value and _
-// instead of -. The last value of a flag counts.
+// parseFlags accepts --name=value, --name value and _ instead of -. The last value counts.
 func parseFlags(cmdline []byte) map[string]string {
 	return maps.Collect(eachFlag(cmdline))
 }
@@ -125,8 +124,7 @@ func eachFlag(cmdline []byte) iter.Seq2[string, string] {
 
 const k3sSocket = "/run/k3s/containerd/containerd.sock"
 
-// hasSocket reports whether the containerd that K3s runs has started. K3s hides its arguments, so
-// nothing else states that it runs one.
+// hasSocket reports whether K3s runs containerd: K3s hides its arguments.
 func hasSocket(root procroot.FS) bool {
 	at, err := root.Name(k3sSocket)
 	if err == nil {
@@ -135,8 +133,7 @@ func hasSocket(root procroot.FS) bool {
 	return err == nil
 }
 
-// k3sWords returns the command line of a K3s process that contains a kubelet, and nil for other
-// processes.
+// k3sWords returns the command line of a K3s process with a kubelet, or nil.
 func k3sWords(cmdline []byte) []string {
 	words := strings.Fields(strings.ReplaceAll(string(cmdline), "\x00", " "))
 	if len(words) < 2 || path.Base(words[0]) != "k3s" || words[1] != "server" && words[1] != "agent" {
@@ -145,8 +142,7 @@ func k3sWords(cmdline []byte) []string {
 	return words
 }
 
-// k3sFlags returns the flags of the kubelet in a K3s process. K3s writes its defaults into a
-// directory of drop-ins (since v1.32, docs.k3s.io/advanced), and --kubelet-arg has further flags.
+// k3sFlags reads --kubelet-arg and K3s's drop-ins (since v1.32, docs.k3s.io/advanced).
 func k3sFlags(root procroot.FS, words []string) map[string]string {
 	flags := make(map[string]string)
 	dir := "/var/lib/rancher/k3s"

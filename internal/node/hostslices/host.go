@@ -141,8 +141,7 @@ func (v *Verdict) addPlaced(placed []Placed) {
 	slices.Sort(v.Has)
 }
 
-// allowedBefore returns the CPUs that cpupoold set while the placed units had their present
-// CPUs. After the loss of its journal, cpupoold may plan other CPUs for these units.
+// allowedBefore returns the CPUs before the loss of a journal, with CPUs of placed units.
 func (v *Verdict) allowedBefore(placed []Placed) cpuset.Set {
 	cpus := v.CPUs
 	for _, p := range placed {

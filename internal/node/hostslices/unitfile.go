@@ -41,8 +41,7 @@ type Setting struct {
 	File string     // the last file with AllowedCPUs
 }
 
-// The directories in which systemd stores properties that were set over D-Bus. cpupoold
-// sets properties until the next boot, which are in the first two.
+// Directories of properties from D-Bus. cpupoold sets them until the next boot (the first two).
 const (
 	runtimeControl   = "/run/systemd/system.control/"
 	runtimeTransient = "/run/systemd/transient/"

@@ -60,8 +60,7 @@ func Sources(c *config.Config, m tune.Machine) ([]tune.Source, tune.Undo, *power
 	}, undo, host, nil
 }
 
-// missing returns a directory that could not be opened: its use returns the error. Nodes
-// that do not need the directory start without it.
+// missing returns a directory whose use returns the error: some nodes do not need it.
 func missing(err error) tune.Dir {
 	return tune.Dir{FS: missingFS{err}, WriteFile: func(string, string) error { return err }}
 }
@@ -70,8 +69,7 @@ type missingFS struct{ err error }
 
 func (m missingFS) Open(string) (fs.File, error) { return nil, m.err }
 
-// inContainer reports whether this process and the host's first process have different
-// namespaces of a kind. Without permission to read them it returns false.
+// inContainer compares a namespace with the first process's; false without permission.
 func inContainer(kind string) bool {
 	own, err := os.Readlink(hostenv.ProcRoot + "/self/ns/" + kind)
 	if err != nil {

@@ -80,9 +80,8 @@ func (t *Cache) HasStale() bool { return len(t.stale) > 0 }
 // Invalidate makes the next Refresh read p again.
 func (t *Cache) Invalidate(p cgroup.Path) { t.stale[p] = true }
 
-// invalidateBelow makes the next Refresh read the cgroups in a slice again, because the
-// CPUs of the slice limit them. Otherwise a unit or a container in it would wait for the
-// next resync.
+// invalidateBelow makes the next Refresh read the cgroups in a slice, whose CPUs limit them.
+// Otherwise they would wait for the resync.
 func (t *Cache) invalidateBelow(slice cgroup.Path) {
 	if _, _, inPod := cgroup.PodOf(slice.Parent()); inPod {
 		return // a container, which contains no target

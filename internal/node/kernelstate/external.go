@@ -32,8 +32,7 @@ func (t *Cache) compare(target *cgroup.Target, c *cgroup.Current, st cgroup.Stat
 	}
 }
 
-// external reports whether another process has changed the cgroup from c to st. It returns c
-// with the values of st where own writes can be the reason.
+// external returns c with the values of st where own writes can be the reason.
 func (o *ownWrites) external(c cgroup.Current, st cgroup.State) (before cgroup.Current, external bool) {
 	if o == nil || !o.persisted {
 		return c, !sameRequests(c.State, st)
@@ -50,8 +49,7 @@ func (o *ownWrites) external(c cgroup.Current, st cgroup.State) (before cgroup.C
 	return before, external
 }
 
-// externalCPUs returns st with the CPUs of was, and true, if no own write can have changed
-// them.
+// externalCPUs returns st, and true if no own write can have changed the CPUs.
 func (o *ownWrites) externalCPUs(was, st cgroup.State) (cgroup.State, bool) {
 	if st.CPUs.Equal(was.CPUs) || slices.ContainsFunc(o.cpus, st.CPUs.Equal) {
 		return st, false
@@ -60,8 +58,7 @@ func (o *ownWrites) externalCPUs(was, st cgroup.State) (cgroup.State, bool) {
 	return st, true
 }
 
-// sameRequests reports whether the files of a cgroup that processes write hold the same
-// values in both states.
+// sameRequests compares the files that processes write.
 func sameRequests(a, b cgroup.State) bool {
 	if a.HasCPUSet != b.HasCPUSet || a.HasCPU != b.HasCPU || !a.CPUs.Equal(b.CPUs) || !a.Mems.Equal(b.Mems) ||
 		a.Partition != b.Partition || a.Weight != b.Weight || a.Idle != b.Idle || a.Quota != b.Quota || a.Period != b.Period {

@@ -173,8 +173,7 @@ func PersistedCPUs(w cgroup.Write) (cpuset.Set, bool) {
 	return cpus, err == nil
 }
 
-// persists records that the runtime or systemd makes a write. A write of another property
-// than the CPUs also writes the recorded CPUs.
+// persists notes a write of the runtime or systemd, which also writes the recorded CPUs.
 func (o *ownWrites) persists(w cgroup.Write, c cgroup.Current) {
 	o.persisted = true
 	if cpus, ok := PersistedCPUs(w); ok {

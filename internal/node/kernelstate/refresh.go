@@ -25,8 +25,7 @@ func (t *Cache) Recheck(watched func(cgroup.State) bool, period time.Duration) {
 	t.turns = uint64(max(1, min(maxTurns, turnsIn/max(period, time.Second))))
 }
 
-// needsCheckOnly reports whether a recheck checks the cgroup and does not read it as a
-// whole. After an own write the state in s is outdated.
+// needsCheckOnly reports whether a check suffices. After an own write s is outdated.
 func (t *Cache) needsCheckOnly(s cgroup.State) bool {
 	return (turnOf(s.Path)+t.rechecks)%t.turns != 0 && t.own[s.Path] == nil && !t.IsBusy(s.Path) && t.watched(s)
 }
@@ -126,8 +125,7 @@ func (t *Cache) Read(targets []cgroup.Target, m *inventory.Inventory) (gone []cg
 	return gone, errs
 }
 
-// readOne reads or checks a cgroup and moves its threads to its CPUs. Only a cgroup with
-// processes has threads to move. A check does not read whether processes run.
+// readOne reads or checks a cgroup, and moves threads if it may have processes.
 func (t *Cache) readOne(target *cgroup.Target, before cgroup.State, checkOnly bool) (st cgroup.State, err error) {
 	if checkOnly {
 		st, err = t.kernel.Check(before)

@@ -80,9 +80,8 @@ func (c *CRIO) workloadsOf(ctr Container) []Workload {
 	})
 }
 
-// allowingHandler reports whether an annotation reaches the hooks of CRI-O. CRI-O drops
-// annotations that neither the runtime handler nor a workload allows. By names the handler,
-// for messages.
+// allowingHandler reports whether a handler or workload lets an annotation reach CRI-O's hooks. by
+// names the handler, for messages.
 func (c *CRIO) allowingHandler(ctr Container, key string) (by string, found bool) {
 	allowed := slices.ContainsFunc(c.workloadsOf(ctr), func(w Workload) bool { return permits(w.Allowed, key) })
 	for _, name := range c.handlersOf(ctr) {
@@ -115,10 +114,8 @@ func (c *CRIO) MovesInterrupts(ctr Container) (by string, does bool) {
 	return c.allowingHandler(ctr, key)
 }
 
-// handlersOf returns the possible runtime handlers of a container. If neither the pod nor a
-// file names a handler, CRI-O uses a built-in default: crun in 1.34 (pkg/config,
-// DefaultRuntime), runc in older versions. The files do not contain the version. Both are
-// returned, because a container without a manager is a smaller fault than one with two.
+// handlersOf returns the possible handlers. Without a name, CRI-O uses crun (1.34) or runc (older);
+// the files lack the version. A container without a manager is a smaller fault than one with two.
 func (c *CRIO) handlersOf(ctr Container) []string {
 	switch {
 	case ctr.Handler != "":
@@ -137,8 +134,7 @@ func (c *CRIO) Places() bool {
 	}) || slices.ContainsFunc(c.Handlers, func(h Handler) bool { return len(h.SetsCPUs()) > 0 })
 }
 
-// cpuAnnotation returns the annotation that makes the hooks write the cpuset of a container;
-// empty if it has no such annotation.
+// cpuAnnotation returns the annotation that makes the hooks write a cpuset, or "".
 func cpuAnnotation(ctr Container) string {
 	key, value := effective(ctr, loadBalancing)
 	if value == "disable" || value == "true" {
@@ -159,8 +155,7 @@ func effective(ctr Container, name string) (key, value string) {
 	return name, ctr.Annotations[name]
 }
 
-// permits reports whether CRI-O keeps an annotation. allowed holds prefixes of the keys that
-// it keeps.
+// permits reports whether a key has one of the prefixes that CRI-O keeps.
 func permits(allowed []string, key string) bool {
 	return slices.ContainsFunc(allowed, func(a string) bool { return a != "" && strings.HasPrefix(key, a) })
 }

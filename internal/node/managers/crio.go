@@ -120,8 +120,7 @@ func (c *CRIO) overlay(r *crioRuntime, source string, workloads map[string]Workl
 	}
 }
 
-// crioFile holds the keys of crio.conf(5) that this package uses. A nil value means that the
-// key is absent.
+// crioFile holds the used keys of crio.conf(5); nil means absent.
 type crioFile struct {
 	Crio struct {
 		Runtime crioRuntime `toml:"runtime"`

@@ -205,8 +205,7 @@ func (a *Access) bearerToken() (string, error) {
 	return string(bytes.TrimSpace(token)), nil
 }
 
-// tls returns the TLS configuration. ca holds the certificates that sign the server's
-// certificate; empty for the authorities of the host.
+// tls returns the TLS configuration. Without ca, the authorities of the host sign the certificate.
 func (a *Access) tls(ca []byte) (*tls.Config, error) {
 	c := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: a.serverName}
 	if len(ca) > 0 {

@@ -8,8 +8,7 @@ import (
 	"github.com/cenkalti/backoff/v5"
 )
 
-// attempts holds the state of requests of one kind. Each kind has its own pause after a
-// failure, so that refused events or taints do not delay the resources.
+// attempts is one kind of requests. Its pauses do not delay requests of other kinds.
 type attempts struct {
 	name  string // for the log
 	retry *backoff.ExponentialBackOff
@@ -21,8 +20,7 @@ func newAttempts(what string, l Limits) attempts {
 	return attempts{name: what, retry: newBackoff(l.Pause)}
 }
 
-// attempt sends the requests of one kind, unless it is too early. It returns the time of the
-// next call; zero if only a change requires one.
+// attempt sends a request unless it is too early. It returns the time of the next call, or zero.
 func (r *Runner) attempt(ctx context.Context, a *attempts, request func(context.Context) (time.Time, error)) time.Time {
 	if r.Now().Before(a.due) {
 		return a.due
@@ -56,16 +54,14 @@ func earlier(a, b time.Time) time.Time {
 	return a
 }
 
-// maxPause is the maximum pause between two attempts. maxRetryAfter is the maximum time that
-// an answer adds.
+// maxPause bounds the pause between attempts, maxRetryAfter the time that an answer adds.
 const (
 	maxPause      = time.Minute
 	maxRetryAfter = 30 * time.Second
 )
 
-// newBackoff returns random pauses between failing requests. Each is between zero and a
-// maximum, which doubles. A smaller random part would let the nodes that lost an API server
-// together return together.
+// newBackoff returns random pauses between zero and a maximum, which doubles. With a smaller random
+// part, nodes that lost an API server together would return together.
 func newBackoff(first time.Duration) *backoff.ExponentialBackOff {
 	b := backoff.NewExponentialBackOff()
 	b.InitialInterval, b.MaxInterval = first/2, maxPause/2
@@ -74,8 +70,7 @@ func newBackoff(first time.Duration) *backoff.ExponentialBackOff {
 	return b
 }
 
-// retryAfter returns the wait that an answer requests. It is added to the random pause,
-// because all nodes get the same value.
+// retryAfter is added to the random pause, because all nodes get the same value.
 func retryAfter(err error) time.Duration {
 	if e, ok := errors.AsType[*statusError](err); ok {
 		return e.retryAfter

@@ -31,8 +31,7 @@ const (
 // manager is the field manager of the daemon's changes.
 const manager = "cpupoold"
 
-// maxAnswer is the maximum size of an answer in bytes. The API server refuses objects above 3
-// MiB.
+// maxAnswer is the maximum size of an answer in bytes. Objects have 3 MiB at most.
 const maxAnswer = 8 << 20
 
 // HTTP/2 pings detect that the peer of a silent connection no longer exists.
@@ -100,9 +99,7 @@ func (e *statusError) Error() string {
 	return fmt.Sprintf("API server answers %d: %s", e.Code, e.Message)
 }
 
-// isFinal reports whether the same request will fail again: it is forbidden or invalid. The
-// result can change for missing authentication (401), conflicts (409) and overload (408, 429,
-// 5xx).
+// isFinal reports whether the same request will fail again: it is forbidden or invalid.
 func (e *statusError) isFinal() bool {
 	switch e.Code {
 	case http.StatusUnauthorized, http.StatusRequestTimeout, http.StatusConflict, http.StatusTooManyRequests:
@@ -116,9 +113,8 @@ func isStatus(err error, code int) bool {
 	return ok && e.Code == code
 }
 
-// connect prepares the client for a request. It reads the certificate authority again, and
-// closes connections after a failure, because they may hang. It keeps others: a TLS handshake
-// costs an API server more than most requests.
+// connect prepares the client for a request. It closes connections after a failure, because they may
+// hang, and keeps others: a TLS handshake costs an API server more than most requests.
 func (c *client) connect() error {
 	access, err := c.access.resolve()
 	if err != nil {
@@ -195,8 +191,7 @@ func (c *client) exchange(ctx context.Context, method, path string, query url.Va
 	return nil
 }
 
-// open sends a request and returns the body of the answer. The caller closes it. A status
-// other than success is a *statusError.
+// open sends a request. The caller closes the body. Other statuses than success are a *statusError.
 func (c *client) open(ctx context.Context, method, path string, query url.Values, contentType string, body []byte) (io.ReadCloser, error) {
 	target := *c.access.server
 	target.Path, target.RawQuery = target.Path+path, query.Encode()
@@ -238,8 +233,7 @@ func (c *client) open(ctx context.Context, method, path string, query url.Values
 	return nil, failure
 }
 
-// retryAfterHeader returns the seconds of a Retry-After header, at most maxRetryAfter. A proxy
-// can send an hour while the API server restarts.
+// retryAfterHeader returns at most maxRetryAfter: a proxy can send an hour during a restart.
 func retryAfterHeader(text string) time.Duration {
 	seconds, err := strconv.ParseUint(text, 10, 16)
 	if err != nil {

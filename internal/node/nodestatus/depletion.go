@@ -18,8 +18,7 @@ const PressureType = "NodeCPUPressure"
 // EvictValue is the value of the depletion taint if pods may be evicted.
 const EvictValue = "evict"
 
-// pressureHeartbeat is the interval between writes of the condition while the pool is
-// depleted. The evictor ignores an older condition, because its daemon may have stopped.
+// pressureHeartbeat is the interval while depleted: the evictor ignores an older condition.
 const pressureHeartbeat = 5 * time.Minute
 
 // Reasons of the condition.
@@ -46,9 +45,8 @@ type pressure struct {
 	sufficientSince time.Time
 }
 
-// next returns the state after an observation of the pool. Too few CPUs count immediately,
-// enough CPUs after ClearAfter. The time is the end of ClearAfter; zero if only a change of
-// the size changes the state.
+// next returns the state after an observation. Too few CPUs count immediately, enough CPUs after
+// ClearAfter. The time is the end of ClearAfter, or zero.
 func (p pressure) next(d *Depletion, now time.Time) (pressure, time.Time) {
 	switch {
 	case d.CPUs < d.Floor:
@@ -77,8 +75,7 @@ func (p pressure) condition(d *Depletion) *condition {
 	}
 }
 
-// underPressure reports whether the Node shows depletion. A daemon that starts continues from
-// this state.
+// underPressure reports whether the Node shows depletion. A new daemon continues from it.
 func (o *object) underPressure() bool {
 	if c := o.condition(PressureType); c != nil && c.Status == "True" {
 		return true
@@ -113,8 +110,7 @@ func (p pressure) wantedTaint(d *Depletion) *taint {
 	return t
 }
 
-// updatePressure applies the size of the pool, and returns the time of the next update. Zero
-// means no time.
+// updatePressure applies the size of the pool. It returns the time of the next update, or zero.
 func (r *Runner) updatePressure(d *Depletion, now time.Time) time.Time {
 	if d == nil {
 		r.pressure, r.counts.Pressure = pressure{}, false
@@ -164,9 +160,8 @@ func (r *Runner) updateDepletionTaint(ctx context.Context, d *Depletion) (time.T
 	return time.Time{}, nil
 }
 
-// canRemoveStartupTaint reports whether the Node has the depletion taint that it needs, or the
-// API server refuses it for good. Until then the startup taint keeps pods without a CPU
-// request away from a depleted node.
+// canRemoveStartupTaint reports whether the depletion taint is set, or refused for good. Until then
+// the startup taint keeps pods without a CPU request away from a depleted node.
 func (r *Runner) canRemoveStartupTaint(d *Depletion) bool {
 	if r.node == nil || d == nil {
 		return true
@@ -179,8 +174,7 @@ func (r *Runner) canRemoveStartupTaint(d *Depletion) bool {
 	return answered && refused.isFinal()
 }
 
-// depletionTaintPatch returns the merge patch that sets the depletion taint to want, or nil if
-// no change is necessary.
+// depletionTaintPatch returns the merge patch that sets the depletion taint, or nil.
 func (o *object) depletionTaintPatch(want *taint) []byte {
 	found := false
 	patch := o.taintsPatch(func(t taint) bool {

@@ -35,8 +35,7 @@ const (
 	eventInterval = 5 * time.Second
 )
 
-// problemKey identifies a problem of a pod with all of its containers. The numbers in its text
-// may change.
+// problemKey identifies a problem of a pod, whatever the numbers in its text are.
 type problemKey struct{ uid, code string }
 
 type reportedProblem struct {
@@ -61,8 +60,7 @@ func newReporter(settle time.Duration) *reporter {
 	return &reporter{settle: settle, reported: make(map[problemKey]*reportedProblem), tokens: eventBurst}
 }
 
-// note replaces the current problems. If several containers of a pod have the same problem, the
-// first one represents them.
+// note replaces the current problems. The first container of a pod represents the others.
 func (r *reporter) note(problems []Problem, now time.Time) {
 	for _, known := range r.reported {
 		if known.present {
@@ -83,8 +81,7 @@ func (r *reporter) note(problems []Problem, now time.Time) {
 	})
 }
 
-// due returns a problem whose event must be written now, or nil. later is the time of the next
-// call; zero if only the next note requires one.
+// due returns a problem whose event must be written now, or the time of the next call.
 func (r *reporter) due(now time.Time) (next *reportedProblem, later time.Time) {
 	r.tokens = min(r.tokens+now.Sub(r.tokensAt).Seconds()/eventInterval.Seconds(), eventBurst)
 	r.tokensAt = now
@@ -124,8 +121,7 @@ func (r *reporter) noteWritten(what *reportedProblem, name string, now time.Time
 	what.count++
 }
 
-// writeEvent creates the event of a problem, or increments its series. It returns the name of
-// the event, which is the same for each daemon: an event from before a restart is not repeated.
+// writeEvent creates an event, or increments its series. Each daemon computes the same name.
 func (c *client) writeEvent(ctx context.Context, r *reportedProblem, node string, now time.Time) (name string, err error) {
 	subject := r.Problem
 	regarding := map[string]string{"apiVersion": "v1", "kind": "Pod", "namespace": r.Namespace, "name": r.Pod, "uid": r.UID}

@@ -128,8 +128,7 @@ type metadata struct {
 // pageSize is the maximum number of namespaces in an answer: about 1 MiB.
 const pageSize = 500
 
-// list reads all namespaces. The read is consistent, because an older state could restore a
-// permission that was removed.
+// list reads all namespaces consistently: an older state could restore a removed permission.
 func (n *Namespaces) list(ctx context.Context, c *client) (workload.Permissions, error) {
 	c.accept = metadataList
 	all, listed := n.known.Permissions, make(map[string]bool)

@@ -38,8 +38,7 @@ type wantedCondition struct {
 	heartbeat time.Duration
 }
 
-// conditions returns the desired conditions. A condition that reports depletion is always
-// refreshed, because evictions depend on its age.
+// conditions returns the desired conditions. Evictions depend on the age of a depletion.
 func (w *wanted) conditions() []wantedCondition {
 	all := []wantedCondition{{ConditionType, w.condition, w.heartbeat}}
 	if w.keepPressure {
@@ -55,8 +54,7 @@ func (w *wanted) conditions() []wantedCondition {
 // resourcePatch is a part of a patch: values by key, nil to delete.
 type resourcePatch map[string]*string
 
-// statusPatch returns the strategic merge patch that sets the status to want, or nil if no
-// change is necessary.
+// statusPatch returns the strategic merge patch of the status, or nil if nothing differs.
 func (o *object) statusPatch(want wanted, names workload.Names, now time.Time) []byte {
 	status := make(map[string]any)
 	if want.resources != nil {
@@ -99,8 +97,7 @@ func (o *object) resourceChanges(is map[string]string, want map[string]int64, na
 	return changes
 }
 
-// isOwnResource reports whether cpupoold has created a resource. It checks the name, and the
-// managed fields, because an earlier daemon may have used another domain.
+// isOwnResource also checks managed fields: an earlier daemon may have had another domain.
 func (o *object) isOwnResource(name string, names workload.Names) bool {
 	if _, cores := names.CoresType(name); cores || name == names.SharedResource() || name == names.GuaranteedResource() {
 		return true
@@ -122,8 +119,7 @@ func (o *object) isOwnResource(name string, names workload.Names) bool {
 	return false
 }
 
-// conditionChange returns the entry of a patch for a condition, or nil if no change is
-// necessary.
+// conditionChange returns the entry of a patch for a condition, or nil.
 func (o *object) conditionChange(want wantedCondition, now time.Time) any {
 	is := o.condition(want.typ)
 	if want.condition == nil {
@@ -145,8 +141,7 @@ func (o *object) conditionChange(want wantedCondition, now time.Time) any {
 	return next
 }
 
-// conditionsDue returns the time of the next write of a condition; zero if only a change
-// requires one.
+// conditionsDue returns the time of the next write of a condition, or zero.
 func (o *object) conditionsDue(want wanted) (due time.Time) {
 	for _, c := range want.conditions() {
 		is := o.condition(c.typ)
@@ -162,8 +157,7 @@ func (o *object) conditionsDue(want wanted) (due time.Time) {
 	return due
 }
 
-// maxAge returns the maximum age of the existing condition is. ages is false if its age does
-// not matter.
+// maxAge returns the maximum age of the condition is; ages is false if its age does not matter.
 func (c *condition) maxAge(is *condition, heartbeat time.Duration) (limit time.Duration, ages bool) {
 	switch {
 	case is.Status != c.Status || is.Reason != c.Reason:
@@ -178,8 +172,7 @@ func deleteCondition(typ string) map[string]string {
 	return map[string]string{"$patch": "delete", "type": typ}
 }
 
-// taintPatch returns the merge patch that removes all taints with this key, or nil if none
-// exists.
+// taintPatch returns the merge patch that removes all taints with this key, or nil.
 func (o *object) taintPatch(key string) []byte {
 	if key == "" {
 		return nil
@@ -187,9 +180,8 @@ func (o *object) taintPatch(key string) []byte {
 	return o.taintsPatch(func(t taint) bool { return t.Key != key }, nil)
 }
 
-// taintsPatch returns the merge patch that removes taints without keep and appends add, if
-// set. It returns nil if nothing changes. Taints have no merge key: the patch holds the whole
-// list and the resource version, so it fails if the Node has changed since (409).
+// taintsPatch replaces all taints, because they have no merge key. The resource version makes it
+// fail if the Node has changed since (409). It returns nil without a change.
 func (o *object) taintsPatch(keep func(taint) bool, add *taint) []byte {
 	kept := make([]any, 0, len(o.Spec.Taints)+1)
 	for _, raw := range o.Spec.Taints {
@@ -209,8 +201,7 @@ func (o *object) taintsPatch(keep func(taint) bool, add *taint) []byte {
 	})
 }
 
-// encode returns v as JSON. It is for values that always have an encoding: maps, texts and
-// parsed JSON.
+// encode returns v as JSON, for values that always have an encoding.
 func encode(v any) []byte {
 	data, _ := json.Marshal(v)
 	return data
@@ -261,8 +252,7 @@ type condition struct {
 	Transition time.Time `json:"lastTransitionTime"`
 }
 
-// version returns the resource version as a number: newer versions are higher (KEP-5504). It
-// returns 0 if the version is not a number.
+// version returns the resource version, which grows (KEP-5504), or 0 if it is not a number.
 func (o *object) version() uint64 {
 	v, err := strconv.ParseUint(o.Metadata.ResourceVersion, 10, 64)
 	if err != nil {

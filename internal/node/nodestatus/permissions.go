@@ -21,8 +21,7 @@ const PermissionsFile = "namespaces.json"
 // another version, and replaces the file after it has listed the namespaces.
 const permissionsVersion = 1
 
-// maxPermissions is the maximum size of the file in bytes. No cluster has that many
-// namespaces.
+// maxPermissions is the maximum size of the file in bytes.
 const maxPermissions = 16 << 20
 
 // permissionsFile is the content of the file. The checksum covers the bytes of Namespaces.

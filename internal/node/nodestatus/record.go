@@ -16,8 +16,7 @@ import (
 // pkg/kubelet/allocation).
 const RecordFile = "allocated_pods_state"
 
-// maxRecord is the maximum size of the file in bytes. 500 pods with 20 containers each take
-// about 2 MiB.
+// maxRecord is in bytes. 500 pods with 20 containers each take about 2 MiB.
 const maxRecord = 64 << 20
 
 // maxMilli is the maximum of an amount, so that sums do not overflow.
@@ -136,9 +135,8 @@ func requests(all map[string]requirements) map[string]Request {
 	return out
 }
 
-// request returns the requests that the scheduler counts. The API server has set requests from
-// limits. An invalid quantity counts as zero: the kubelet has admitted the pod, so this parser
-// is wrong.
+// request returns the requests that the scheduler counts. An invalid quantity counts as zero: the
+// kubelet has admitted the pod, so this parser is wrong.
 func (r requirements) request() Request {
 	var out Request
 	for name, text := range r.Requests {
@@ -157,8 +155,7 @@ func (r requirements) request() Request {
 	return out
 }
 
-// parseMilli parses a quantity (apimachinery resource.Quantity) into thousandths. It rounds up
-// as the scheduler does, and returns at most maxMilli*1000.
+// parseMilli parses a quantity into thousandths. It rounds up, as the scheduler does.
 func parseMilli(s string) (int64, error) {
 	at := strings.IndexFunc(s, func(r rune) bool { return !strings.ContainsRune("+-.0123456789", r) })
 	number, suffix := s, ""

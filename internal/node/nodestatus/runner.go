@@ -179,8 +179,7 @@ func (r *Runner) work(ctx context.Context) {
 	}
 }
 
-// noteNode stores the Node from the watch. It ignores versions before the own patch, because
-// their differences are already corrected.
+// noteNode stores the Node, unless it is older than the own patch.
 func (r *Runner) noteNode(s watchedNode) {
 	switch {
 	case s.node == nil:
@@ -190,8 +189,7 @@ func (r *Runner) noteNode(s watchedNode) {
 	}
 }
 
-// step sends the due requests. It returns the time of the next one; zero if only a change
-// requires one.
+// step sends the due requests. It returns the time of the next one, or zero.
 func (r *Runner) step(ctx context.Context) time.Time {
 	state := r.state.Load()
 	if state == nil || ctx.Err() != nil {
@@ -256,8 +254,7 @@ func (r *Runner) wantedStatus(s *State) wanted {
 	return w
 }
 
-// patchStatus patches the status of the Node if it differs from want. shown reports whether
-// the Node is as wanted now. next is the time of the next check.
+// patchStatus reports whether the Node is as wanted, and the time of the next check.
 func (r *Runner) patchStatus(ctx context.Context, s *State, want wanted) (shown bool, next time.Time, err error) {
 	if r.node == nil {
 		return false, time.Time{}, nil
@@ -294,9 +291,8 @@ func (r *Runner) removeStartupTaint(ctx context.Context, key string) (time.Time,
 	return r.taint.due, nil
 }
 
-// adjustPatchInterval doubles the interval between patches while each interval needs a patch.
-// The limit is higher if the patch repeats the last one, because another client then reverts
-// it.
+// adjustPatchInterval doubles the interval while each interval needs a patch. The limit is higher
+// for repeated patches, because another client reverts them.
 func (r *Runner) adjustPatchInterval(want wanted, now time.Time) {
 	limit := maxPatchInterval
 	if reflect.DeepEqual(want, r.lastWanted) {
@@ -336,8 +332,7 @@ func (r *Runner) patch(ctx context.Context, subresource, kind string, patch []by
 	return fmt.Errorf("patch node %s: %w", r.Name, err)
 }
 
-// writeEvent writes one due event. The next event waits for the next step: with a slow API
-// server the resources must not wait for all events.
+// writeEvent writes one event at a time: with a slow API server the resources must not wait.
 func (r *Runner) writeEvent(ctx context.Context) (time.Time, error) {
 	now := r.Now()
 	next, later := r.reporter.due(now)
@@ -366,8 +361,7 @@ func (r *Runner) writeEvent(ctx context.Context) (time.Time, error) {
 	return now, nil
 }
 
-// removeCondition removes the condition. A request without an answer may have written it. The
-// depletion condition stays.
+// removeCondition removes the condition, also the one of a request without an answer.
 func (r *Runner) removeCondition() {
 	if r.node == nil || r.node.condition(ConditionType) == nil && r.lastWanted.condition == nil {
 		return

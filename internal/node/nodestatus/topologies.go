@@ -13,9 +13,8 @@ import (
 	"time"
 )
 
-// unavailableInterval is the interval between attempts to write objects that the cluster does
-// not have, or that this account may not write. topologyInterval is the minimum interval
-// between writes: each pod that starts or ends changes the object.
+// Intervals between attempts to write objects that the cluster lacks or refuses, and between writes:
+// each pod that starts or ends changes the object.
 const (
 	unavailableInterval = 10 * time.Minute
 	topologyInterval    = 5 * time.Second
@@ -76,8 +75,7 @@ func (r *Runner) withdrawTopology(ctx context.Context) error {
 	return err
 }
 
-// withdrawTopologyAtExit deletes the object, because it becomes wrong while no daemon runs.
-// Schedulers accept a node without an object.
+// withdrawTopologyAtExit deletes the object, because it becomes wrong without a daemon.
 func (r *Runner) withdrawTopologyAtExit() {
 	ctx, cancel := context.WithTimeout(context.Background(), shutdownTimeout)
 	defer cancel()
@@ -98,8 +96,7 @@ func (c *client) deleteTopology(ctx context.Context, name string) error {
 	return nil
 }
 
-// topologyError wraps an error of a write. For a missing or forbidden API it adds the remedy,
-// and sets the pause to unavailableInterval.
+// topologyError adds the remedy for a missing or forbidden API, and a long pause.
 func topologyError(name string, err error) error {
 	status, ok := errors.AsType[*statusError](err)
 	if !ok {

@@ -16,24 +16,21 @@ func path(name, subresource string) string {
 	return "/api/v1/nodes/" + url.PathEscape(name) + subresource
 }
 
-// watchedNode is a state of the Node from a watch; node is nil if the Node does not exist.
-// isFirst marks the first state of a watch.
+// watchedNode is a state of the Node; nil if it does not exist. A watch begins with isFirst.
 type watchedNode struct {
 	node    *object
 	isFirst bool
 }
 
-// errExpired means that the version of a watch has expired: the next watch starts from the
-// current state. errEnded means that the API server ended a watch early, perhaps because it
-// stops.
+// errExpired makes the next watch start from the current state. errEnded means that the API server
+// ended a watch early.
 var (
 	errExpired = errors.New("watch has expired")
 	errEnded   = errors.New("watch was ended by the API server")
 )
 
-// watch reports the state of the Node and each change until the watch ends. It calls began
-// when the API server accepts the watch. Without a resource version a watch starts with the
-// current state, so it needs no list, and a new watch misses no change.
+// watch calls began when the API server accepts the watch, and report for each state. Without a
+// resource version a watch starts with the current state, and misses no change.
 func (c *client) watch(ctx context.Context, name string, began func(), report func(context.Context, watchedNode)) error {
 	first := true
 	return c.events(ctx, "/api/v1/nodes", url.Values{"fieldSelector": {"metadata.name=" + name}}, began, func(ctx context.Context, kind string, raw json.RawMessage) error {
@@ -54,8 +51,7 @@ func (c *client) watch(ctx context.Context, name string, began func(), report fu
 	})
 }
 
-// events watches a path with a query, and calls each for every event that does not end the
-// watch.
+// events calls each for every event of a path that does not end the watch.
 func (c *client) events(ctx context.Context, path string, query url.Values, began func(), each func(ctx context.Context, kind string, raw json.RawMessage) error) error {
 	// A random duration spreads the ends of watches that started together.
 	duration := max((c.limits.Watch + rand.N(c.limits.Watch)).Truncate(time.Second), time.Second)

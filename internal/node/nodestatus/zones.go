@@ -108,9 +108,8 @@ const (
 	topologyPath = "/apis/" + topologyAPI + "/noderesourcetopologies/"
 )
 
-// manifest returns the object for server-side apply. Its owner is the Node with this UID.
-// memory holds bytes by zone and resource: schedulers place no pod that requests memory on a
-// zone without it.
+// manifest returns the object for server-side apply. memory holds bytes by zone and resource:
+// schedulers place no pod that requests memory on a zone without it.
 func (t *Topology) manifest(name, uid string, memory map[int]map[string]int64) []byte {
 	pods := fingerprint(t.Pods)
 	zones := make([]zoneObject, 0, len(t.Zones))

@@ -61,8 +61,7 @@ func ParseBoot(line string, nbits int) (Boot, error) {
 	return b, nil
 }
 
-// isolcpus returns the list of CPUs in [FLAG,...]LIST. It reports whether managed_irq is
-// among the flags. As in the kernel, every word that begins with a letter is a flag.
+// isolcpus splits [FLAG,...]LIST. As in the kernel, words that begin with a letter are flags.
 func isolcpus(value string) (managed bool, cpus string) {
 	for value != "" && unicode.IsLetter(rune(value[0])) {
 		flag, rest, more := strings.Cut(value, ",")
@@ -72,8 +71,7 @@ func isolcpus(value string) (managed bool, cpus string) {
 	return managed, value
 }
 
-// arguments splits a command line as the kernel does, at blanks outside of double quotes.
-// It removes the quotes, and stops at "--", which precedes the arguments of init.
+// arguments splits at blanks outside of quotes, and stops at "--", as the kernel does.
 func arguments(line string) []string {
 	quoted := false
 	fields := strings.FieldsFunc(line, func(r rune) bool {

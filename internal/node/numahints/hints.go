@@ -95,8 +95,7 @@ func (h *Hints) noteState(err error) {
 	}
 }
 
-// learn records the nodes of the pods in uids, by namespace and name. The kubelet does
-// not know a missing container yet, for instance after its own restart.
+// learn records nodes of pods. The kubelet may not know a container yet, as after a restart.
 func (h *Hints) learn(a Answer, uids map[string]string) (incomplete []podresources.Container) {
 	all := make(map[string]cpuset.Set) // by UID
 	for _, c := range a.containers {

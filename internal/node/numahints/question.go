@@ -8,8 +8,7 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
 
-// retryInterval is the pause before an open question is repeated while the container
-// still waits. slowRetryInterval replaces it after Timeout.
+// retryInterval is the pause between questions. After Timeout it is slowRetryInterval.
 const (
 	retryInterval     = 250 * time.Millisecond
 	slowRetryInterval = 5 * time.Second
@@ -102,8 +101,7 @@ func (h *Hints) Next(earlier func(time.Time)) {
 	}
 }
 
-// follow opens and closes questions so that they match want. Containers that have waited
-// for Timeout continue without an answer.
+// follow makes questions match want. After Timeout containers continue without an answer.
 func (h *Hints) follow(want, owners map[pools.Key]bool, now time.Time) {
 	maps.DeleteFunc(h.open, func(k pools.Key, _ *question) bool {
 		_, still := want[k]
@@ -131,9 +129,8 @@ func (h *Hints) follow(want, owners map[pools.Key]bool, now time.Time) {
 	}
 }
 
-// wanted returns the containers that will get exclusive CPUs, and their pods. The value is
-// true where the topology policy requires an answer. owners contains the containers that
-// hold exclusive CPUs already, or share the CPUs that their pod holds.
+// wanted returns the containers that will get exclusive CPUs, and whether their policy requires an
+// answer. owners hold exclusive CPUs, or share the CPUs of their pod.
 func wanted(p pools.Pools, pods []pools.Pod, held []pools.Assignment) (want, owners map[pools.Key]bool) {
 	owners = make(map[pools.Key]bool, len(held))
 	for _, a := range held {
@@ -168,8 +165,7 @@ func wanted(p pools.Pools, pods []pools.Pod, held []pools.Assignment) (want, own
 	return want, owners
 }
 
-// keysOf returns the containers of a pod whose CPUs depend on an answer, and the pod itself
-// before its containers appear.
+// keysOf returns the containers whose CPUs depend on an answer, or the pod before it has any.
 func keysOf(p *pools.Pod, owners map[pools.Key]bool) []pools.Key {
 	var keys []pools.Key
 	if n, _ := p.Resources.WholeCPUs(); n > 0 && len(p.Containers) <= 1 {

@@ -21,9 +21,8 @@ import (
 // An exclusive list that is unknown does no harm: the kernel refuses CPUs that are not
 // exclusive. The same happens with a list that is written right after a reading.
 
-// forget drops the cached state of the cgroups that a write to a cgroup may have changed. A
-// partition loses CPUs through the exclusive lists of its parents, and up to kernel 6.19 through
-// the cpuset.cpus of its siblings.
+// forget drops cached state around a write. Partitions lose CPUs through lists of parents, and up to
+// kernel 6.19 through cpuset.cpus of siblings.
 func (p *Partitions) forget(at cgroup.Path) {
 	p.Memory.Forget(at)
 	p.Memory.ForgetIn(at)

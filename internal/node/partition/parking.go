@@ -22,8 +22,7 @@ type parking struct {
 	failed string     // why the cgroup could not be removed
 }
 
-// find finds the cgroup that an earlier daemon has left. Its path identifies it, also without a
-// journal.
+// find finds the cgroup of an earlier daemon by its path.
 func (p *parking) find(fs *cgroup.FS) {
 	_, err := fs.Read(cgroup.ParkingTop)
 	p.made = !errors.Is(err, cgroup.ErrGone)
@@ -61,10 +60,9 @@ func (s *scan) toPark() cpuset.Set {
 	return cpus
 }
 
-// free returns the CPUs that no target has or runs on. It returns none during a handover of CPUs
-// between owners, because two owners need free CPUs to swap. CPUs that instances of one
-// container share are no handover: an instance whose start has failed may count as created
-// until the next listing.
+// free returns CPUs that no target has or runs on; none during a handover, because two owners need
+// free CPUs to swap. CPUs shared by instances of one container are no handover: a failed start may
+// count as created until the next listing.
 func (s *scan) free() cpuset.Set {
 	free := s.Plan.Free.Union(s.Plan.Idle).Intersection(s.Host.Online()).Difference(s.Leaving.Union(s.unowned.lost))
 	for _, t := range s.Targets {
@@ -93,8 +91,7 @@ func (s *scan) makeParking() {
 	}
 }
 
-// finishParking logs a change of the parked CPUs after the last write, and removes the cgroup when
-// parking has ended.
+// finishParking logs parked CPUs, and removes the cgroup when parking has ended.
 func (s *scan) finishParking(view cgroup.PartitionView) {
 	p := &s.parking
 	if !p.cpus.Equal(p.told) {

@@ -50,8 +50,7 @@ type scan struct {
 	former map[cgroup.Path]bool
 }
 
-// run makes a scan unless the partitions are settled. It reports whether it has written. First
-// writes wait for the journal.
+// run makes a scan unless partitions are settled. First writes wait for the journal.
 func (s *scan) run() (wrote bool) {
 	if s.found == nil && !s.findLists() {
 		return false
@@ -205,9 +204,8 @@ func (s *scan) paused() map[cgroup.Path]string {
 	return held
 }
 
-// noteConflicts notes the partitions that another process has given another type. Each is
-// repaired at once, unless repairs pause because of repeated external writes: each change of a
-// partition takes time on the whole node.
+// noteConflicts notes partitions that another process has changed. Repairs may pause: each change of
+// a partition takes time on the whole node.
 func (s *scan) noteConflicts(view cgroup.PartitionView) {
 	for _, w := range s.wishes {
 		n, there := view.Nodes[w.Path]
@@ -268,8 +266,7 @@ func (s *scan) noteOriginals(writes []cgroup.PartitionWrite) bool {
 	return !s.Journal.Blocks()
 }
 
-// adopt notes a partition that a daemon with a lost journal has left, so that restore ends it as
-// well.
+// adopt notes a partition of a daemon with a lost journal, so that restore ends it as well.
 func (s *scan) adopt(w cgroup.PartitionWish) {
 	if s.Journal.HasOriginal(w.Path, cgroup.FilePartition) {
 		return
@@ -281,8 +278,7 @@ func (s *scan) adopt(w cgroup.PartitionWish) {
 	}
 }
 
-// original returns the original of a file of partitions. It is always empty or member: the runtime
-// makes cgroups without partitions.
+// original is always empty or member: the runtime makes cgroups without partitions.
 func original(at cgroup.Path, file, container string) undo.Original {
 	o := undo.Original{Path: at, File: file, Container: container}
 	if file == cgroup.FilePartition {
@@ -291,9 +287,8 @@ func original(at cgroup.Path, file, container string) undo.Original {
 	return o
 }
 
-// write makes the writes up to the first failure, and returns their number. The partition that
-// needed the failed write is given up for a while. Without such a partition, writes to the cgroup
-// pause.
+// write stops at the first failure and returns the number of writes. The partition of the failed
+// write, or else writes to the cgroup, pause.
 func (s *scan) write(writes []cgroup.PartitionWrite) int {
 	for n, w := range writes {
 		err := s.Host.Cgroups.Apply(w.Write)
@@ -355,8 +350,7 @@ func (s *scan) finish(step cgroup.PartitionStep, view cgroup.PartitionView) {
 	s.finishParking(view)
 }
 
-// noteUnowned keeps track of the CPUs that are in no cgroup of a scan, and in no partition of
-// another process.
+// noteUnowned tracks CPUs in no cgroup of a scan and in no partition of another process.
 func (s *scan) noteUnowned(missing cpuset.Set) {
 	if !missing.IsEmpty() {
 		others, err := s.Host.Cgroups.Partitioned()

@@ -8,8 +8,7 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
 
-// unowned holds the online CPUs that are in no cgroup, and in no partition of another process.
-// The kernel releases the CPUs of a removed partition after a moment, if at all.
+// unowned holds online CPUs in no cgroup. The kernel releases CPUs of a removed partition late.
 type unowned struct {
 	since  map[int]time.Time
 	lost   cpuset.Set // unowned for LeakTime

@@ -36,8 +36,7 @@ func (s *scan) wish(w cgroup.PartitionWish) cgroup.PartitionWish {
 	return w
 }
 
-// isAlone reports whether an owner runs on its CPUs and no other target runs on them. Slices
-// of the host may: the partition keeps them off.
+// isAlone reports whether no other target runs on the owner's CPUs. Slices of the host may.
 func (s *scan) isAlone(t cgroup.Target) bool {
 	if c := s.Cache.Current(t.Path); !c.CPUs.Equal(t.CPUs) || s.Cache.IsStale(t.Path) {
 		return false
@@ -48,9 +47,8 @@ func (s *scan) isAlone(t cgroup.Target) bool {
 	})
 }
 
-// formerPartitions returns the cgroups that were partitions of the daemon, by the journal, and must be
-// partitions no longer. While partitions are only ended, it omits owners that keep their CPUs:
-// other containers leave these CPUs first.
+// formerPartitions returns partitions of the journal that must end. While partitions only end,
+// owners keep theirs: other containers leave first.
 func (s *scan) formerPartitions() map[cgroup.Path]bool {
 	former := make(map[cgroup.Path]bool)
 	for k := range s.Journal.Keys() {

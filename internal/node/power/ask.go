@@ -38,8 +38,7 @@ func (a Ask) Empty() bool { return a == Ask{} }
 // unbounded is the latency that enables every idle state.
 const unbounded = ^uint64(0)
 
-// maxLatency is the maximum of a request. The kernel's latencies have 32 bits
-// (include/linux/cpuidle.h).
+// maxLatency is the kernel's limit: 32 bits (include/linux/cpuidle.h).
 const maxLatency = 1<<32 - 1
 
 // maxName is the maximum length of a name. Governors have fewer than 16 bytes

@@ -57,8 +57,7 @@ const (
 	cpuDir     = "devices/system/cpu"
 )
 
-// maxFile is the maximum number of bytes that are read from a file. Files of sysfs have at
-// most one page.
+// maxFile is in bytes. Files of sysfs have at most one page.
 const maxFile = 1 << 16
 
 // Read reads sysfs. It ignores missing files. With an error, the result may be incomplete.

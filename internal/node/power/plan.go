@@ -121,8 +121,7 @@ func (p *planner) planFrequency(o Owner, owners []Owner, kind tune.Kind, what se
 // performance is the governor, and the energy preference, for the highest speed.
 const performance = "performance"
 
-// isPreferenceFixed reports whether a policy's planned governor allows only one energy
-// preference. The drivers refuse all others with EBUSY.
+// isPreferenceFixed reports whether the drivers refuse other energy preferences (EBUSY).
 func (p *planner) isPreferenceFixed(policy Policy) bool {
 	return (policy.Driver == "intel_pstate" || policy.Driver == "amd-pstate-epp") &&
 		p.values[tune.Knob{Kind: KindGovernor, Name: strconv.Itoa(policy.Number)}] == performance

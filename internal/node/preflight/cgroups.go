@@ -26,8 +26,7 @@ type cgroupMount struct {
 
 func (m cgroupMount) isV2() bool { return m.err == nil && m.fsType == "cgroup2" }
 
-// readCgroupMount reads the mount table of this process. Of several mounts on one directory
-// the last one is visible (proc_pid_mountinfo(5)).
+// readCgroupMount returns the last mount, which is visible (proc_pid_mountinfo(5)).
 func readCgroupMount(root fs.FS) cgroupMount {
 	b, err := readFile(root, "/proc/self/mountinfo")
 	if err != nil {
@@ -102,8 +101,7 @@ type kubepodsDir struct {
 	driver cri.Driver
 }
 
-// findKubepods returns the cgroups of kubelets at the top level and one level below. The
-// second is for --cgroup-root (kind: kubelet.slice).
+// findKubepods searches two levels, because of --cgroup-root (kind: kubelet.slice).
 func findKubepods(root fs.FS) []kubepodsDir {
 	var found []kubepodsDir
 	for _, dir := range directories(root, cgroupRoot) {
@@ -180,16 +178,14 @@ func checkDriver(e *evidence) []Finding {
 		"give both the same driver (kubelet: cgroupDriver; containerd: SystemdCgroup; CRI-O: cgroup_manager), systemd where systemd is PID 1, and reboot")}
 }
 
-// cutTopology removes the CPUs from the topology that the cgroup root lacks. Errors of reading the
-// tree are ignored, because other checks report a tree that cannot be read.
+// cutTopology removes the CPUs that the cgroup root lacks. Other checks report errors.
 func (e *evidence) cutTopology() {
 	if m, err := usablecpus.Cut(e.topology, cgroup.New(cgroupFiles{e.root})); err == nil && e.mount.isV2() {
 		e.topology, e.withheld = m.Topology, m.Withheld
 	}
 }
 
-// checkUsable reports CPUs that the daemon does not use because the cgroup root lacks them. A unit
-// may have CPUs that are in no pool.
+// checkUsable reports CPUs of pools that the cgroup root lacks.
 func checkUsable(e *evidence) []Finding {
 	var findings []Finding
 	for _, w := range e.withheld {

@@ -41,8 +41,7 @@ func checkDaemon(e *evidence) []Finding {
 	return nil
 }
 
-// readChanges asks for the CPUs that a daemon would change. Without an answer of the runtime or of
-// systemd there is no plan, and other checks report the reason.
+// readChanges asks for the CPUs that a daemon would change, if there can be a plan.
 func (e *evidence) readChanges(ctx context.Context) {
 	for _, n := range []need{configured, runtimeUsed, resolvedPools} {
 		if !n(e) {

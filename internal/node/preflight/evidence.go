@@ -75,8 +75,7 @@ func gather(ctx context.Context, host Host, c Configuration) *evidence {
 	return e
 }
 
-// driver returns the cgroup driver that the runtime reports, otherwise the driver that the
-// cgroup tree shows; empty if both are unknown.
+// driver returns the driver of the runtime, or the one of the cgroup tree; empty if unknown.
 func (e *evidence) driver() cri.Driver {
 	if e.runtime.driver != "" {
 		return e.runtime.driver
@@ -87,8 +86,7 @@ func (e *evidence) driver() cri.Driver {
 	return ""
 }
 
-// maybeNoRuntime reports whether no runtime was found and the configuration was refused. It may
-// have the key for a machine without a runtime.
+// maybeNoRuntime reports whether a refused configuration may be for a machine without a runtime.
 func (e *evidence) maybeNoRuntime() bool { return e.configErr != nil && e.runtime.findErr != nil }
 
 type need func(*evidence) bool

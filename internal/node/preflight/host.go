@@ -66,12 +66,10 @@ type Configuration struct {
 	Err error
 }
 
-// maxFile is the maximum size of a file in bytes. The largest known file is the kubelet's CPU
-// manager state, with about 100 bytes for each container.
+// maxFile is in bytes. The CPU manager state, the largest, has 100 bytes for each container.
 const maxFile = 1 << 20
 
-// readFile reads a file of the host; name is absolute. It returns an error for files above
-// maxFile.
+// readFile reads a file of at most maxFile bytes; name is absolute.
 func readFile(root fs.FS, name string) ([]byte, error) {
 	f, err := root.Open(relative(name))
 	if err != nil {
@@ -105,8 +103,7 @@ func relative(name string) string {
 	return "."
 }
 
-// cause returns the innermost message of a file error, for findings that already name the
-// file.
+// cause returns the innermost message of a file error: findings name the file already.
 func cause(err error) string {
 	if perr, ok := errors.AsType[*fs.PathError](err); ok {
 		return perr.Err.Error()

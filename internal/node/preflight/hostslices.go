@@ -21,8 +21,7 @@ type hostFacts struct {
 	errs  map[string]error // by name
 }
 
-// queryHostUnits returns the units that hostSlices confines. If a daemon runs, CPUs that
-// systemd has for a unit without a file come from the daemon.
+// queryHostUnits counts CPUs without a file as the daemon's, if a daemon runs.
 func queryHostUnits(ctx context.Context, e *evidence) hostFacts {
 	within, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
@@ -41,8 +40,7 @@ func queryHostUnits(ctx context.Context, e *evidence) hostFacts {
 	return f
 }
 
-// hostCPUs returns the CPUs of the management pool for host services; empty if the pool has no
-// list of CPUs.
+// hostCPUs returns the CPUs of the pool for host services; empty without a list.
 func (e *evidence) hostCPUs() cpuset.Set {
 	typ := e.config.HostSlices.Pool
 	if slices.ContainsFunc(e.config.Pools.Partitions, func(p pools.PartitionSpec) bool { return p.Type == typ && p.All }) {
@@ -55,8 +53,7 @@ func (e *evidence) hostCPUs() cpuset.Set {
 	return e.pools.Partitions[i].CPUs
 }
 
-// checkHostSlices reports host services that may run on CPUs of containers. Exclusive CPUs are
-// exclusive only among containers, unless the slices of host services are confined.
+// checkHostSlices reports host services that may run on CPUs of containers.
 func checkHostSlices(e *evidence) []Finding {
 	key := e.file + ": hostSlices"
 	if !e.config.HostSlices.Enabled {
@@ -125,8 +122,7 @@ func (e *evidence) hostFinding(key string, v hostslices.Verdict) []Finding {
 	return []Finding{f}
 }
 
-// displacedServices reports services with cpuset.cpus that their slice will lose. The kernel
-// then runs them on the CPUs of the slice.
+// displacedServices reports services whose cpuset.cpus their slice will lose.
 func (e *evidence) displacedServices(v hostslices.Verdict) []Finding {
 	entries, err := fs.ReadDir(e.root, relative(path.Join(cgroupRoot, string(v.Path))))
 	if err != nil {
@@ -147,8 +143,7 @@ func (e *evidence) displacedServices(v hostslices.Verdict) []Finding {
 	return findings
 }
 
-// exposedSlices reports cgroups of the host, except the known ones, that may run on the CPUs
-// of.
+// exposedSlices reports cgroups of the host that may run on the CPUs of, except known ones.
 func (e *evidence) exposedSlices(subject string, of cpuset.Set, known []cgroup.Path, remedy string) []Finding {
 	entries, err := fs.ReadDir(e.root, relative(cgroupRoot))
 	if err != nil {
@@ -201,8 +196,7 @@ func (e *evidence) containerCPUs() cpuset.Set {
 	return e.pools.Guaranteed.Union(e.pools.Shared).Difference(e.hostCPUs())
 }
 
-// placedUnits returns the units with CPUs or a pool. Guaranteed CPUs are not allocated yet, so
-// an exclusive unit has all of them.
+// placedUnits returns the units with CPUs or a pool. Exclusive ones may get any guaranteed CPUs.
 func (e *evidence) placedUnits() []hostslices.Placed {
 	var all []hostslices.Placed
 	for _, u := range e.units {

@@ -32,8 +32,7 @@ func checkReload(e *evidence) []Finding {
 	return e.kernel.Reload(fmt.Sprintf("systemd %d", e.systemd.version))
 }
 
-// checkPartitions reports a missing cpuset.cpus.exclusive. It ignores the version, because
-// distributions have backported remote partitions.
+// checkPartitions ignores the version: distributions have backported remote partitions.
 func checkPartitions(e *evidence) []Finding {
 	for _, pods := range e.pods {
 		dir := path.Join(cgroupRoot, pods.path)
@@ -68,8 +67,7 @@ func checkIsolation(e *evidence) []Finding {
 	return []Finding{f}
 }
 
-// checkParking reports guaranteed.park on a kernel on which isolation auto creates no
-// partitions.
+// checkParking reports guaranteed.park where isolation auto creates no partitions.
 func checkParking(e *evidence) []Finding {
 	if !e.config.Park || cgroup.PartitionsOf(e.kernel.Version()).Settled {
 		return nil

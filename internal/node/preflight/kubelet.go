@@ -45,8 +45,7 @@ type kubeletFacts struct {
 	unreadable   []fileError
 }
 
-// readKubelet reads the configuration of the running kubelet. Without a kubelet it reads
-// config.yaml in dir, the path of kubeadm.
+// readKubelet reads the running kubelet's configuration, else config.yaml in dir (kubeadm).
 func readKubelet(root fs.FS, dir string) kubeletFacts {
 	process := hostkubelet.Find(root)
 	flags := process.Flags
@@ -113,8 +112,7 @@ func (k *kubeletFacts) readConfig(f hostkubelet.File) {
 	}
 }
 
-// hasStrictReservation reports whether options of the CPU manager (name=value) enable
-// strict-cpu-reservation.
+// hasStrictReservation reports whether name=value options enable strict-cpu-reservation.
 func hasStrictReservation(options []string) bool {
 	for _, o := range options {
 		name, value, _ := strings.Cut(strings.TrimSpace(o), "=")

@@ -34,9 +34,8 @@ func (e *evidence) managerStates() []managerState {
 	return states
 }
 
-// checkKubeletPolicy checks the state files, which hold the current policy, and the
-// configuration, which applies at the next start of the kubelet. Either the kubelet or
-// cpupoold must allocate exclusive CPUs, not both.
+// checkKubeletPolicy checks the state files (the current policy) and the configuration (the next
+// one). Only one of kubelet and cpupoold may allocate exclusive CPUs.
 func checkKubeletPolicy(e *evidence) []Finding {
 	var policies []setting
 	states := e.managerStates()
@@ -89,8 +88,7 @@ func checkKubeletConfig(e *evidence) []Finding {
 	return findings
 }
 
-// checkReserved compares the CPUs that the scheduler does not count with the management pools,
-// which ordinary pods cannot use.
+// checkReserved compares the CPUs that the scheduler does not count with the management pools.
 func checkReserved(e *evidence) []Finding {
 	var management cpuset.Set
 	for _, p := range e.config.Pools.Partitions {

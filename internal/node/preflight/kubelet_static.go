@@ -11,9 +11,8 @@ import (
 
 // Checks for guaranteed.exclusive: kubelet.
 
-// checkKubeletStatic reports a CPU manager policy other than static. With another policy no
-// program allocates exclusive CPUs. policies holds the policy in the state file and in the
-// configuration.
+// checkKubeletStatic reports a policy other than static in the state file or configuration: no
+// program would allocate exclusive CPUs.
 func checkKubeletStatic(e *evidence, file string, policies []setting) []Finding {
 	key := e.file + ": guaranteed.exclusive"
 	var findings []Finding
@@ -45,8 +44,7 @@ func checkKubeletStatic(e *evidence, file string, policies []setting) []Finding 
 	return findings
 }
 
-// checkKubeletReserves reports management CPUs that the kubelet does not reserve, because it
-// allocates all others to containers.
+// checkKubeletReserves reports management CPUs that the kubelet may allocate to containers.
 func checkKubeletReserves(e *evidence, management cpuset.Set) []Finding {
 	f := Finding{Severity: Refuse, Subject: e.kubelet.reserved.source}
 	f.Remedy = fmt.Sprintf("set reservedSystemCPUs: %q, or give the management pools CPUs of that list", management)
@@ -71,9 +69,8 @@ func checkKubeletReserves(e *evidence, management cpuset.Set) []Finding {
 	return []Finding{f}
 }
 
-// checkKubeletNRI reports a missing NRI socket. The kubelet writes the CPUs of all containers
-// whenever exclusive CPUs change. Only an NRI plugin can replace the value in these requests
-// of the kubelet.
+// checkKubeletNRI reports a missing NRI socket. Only an NRI plugin can replace the CPUs that the
+// kubelet writes to all containers.
 func checkKubeletNRI(e *evidence) []Finding {
 	if !e.config.PlacesPods() {
 		return nil

@@ -36,8 +36,7 @@ func systemdVersion(ctx context.Context) (int, error) {
 	return callSystemd(ctx, "version", func(s *cgroup.Systemd) (int, error) { return s.Version(ctx) })
 }
 
-// unitsOfSystemd queries all units over one connection, because a connection takes longer than
-// an answer.
+// unitsOfSystemd uses one connection, which takes longer than an answer.
 func unitsOfSystemd(ctx context.Context, names []string) []UnitAnswer {
 	all, err := callSystemd(ctx, "units", func(s *cgroup.Systemd) ([]UnitAnswer, error) {
 		answers := make([]UnitAnswer, len(names))
@@ -52,8 +51,7 @@ func unitsOfSystemd(ctx context.Context, names []string) []UnitAnswer {
 	return all
 }
 
-// callSystemd returns the result of query, or an error when ctx ends. Some calls of the D-Bus
-// client have no context, and systemd may hang.
+// callSystemd ends with ctx: some calls of the D-Bus client have no context.
 func callSystemd[T any](ctx context.Context, what string, query func(*cgroup.Systemd) (T, error)) (T, error) {
 	type answer struct {
 		value T
@@ -102,8 +100,7 @@ func writable(dir string) error {
 	}
 }
 
-// lockHolder searches /proc/locks. It does not try the lock, because this could make a
-// starting daemon fail.
+// lockHolder searches /proc/locks: to try the lock could make a starting daemon fail.
 func lockHolder(file string) (int, error) {
 	var stat unix.Stat_t
 	if err := unix.Stat(file, &stat); errors.Is(err, fs.ErrNotExist) {

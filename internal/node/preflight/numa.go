@@ -34,10 +34,8 @@ func (s setting) orDefault(def string) string {
 	return cmp.Or(s.value, def)
 }
 
-// checkKubeletTopology compares the policies of cpupoold and of the kubelet's topology
-// manager. Without the kubelet's CPU manager, it aligns devices with each other, and with
-// memory if the memory manager is static. It does not know the CPUs of cpupoold, and refuses
-// pods before cpupoold receives them.
+// checkKubeletTopology compares the topology policies. The kubelet aligns devices, and memory if the
+// memory manager is static. It refuses pods before cpupoold receives them.
 func checkKubeletTopology(e *evidence) []Finding {
 	theirs, ours := e.kubelet.topology.orDefault(string(allocate.None)), e.topologyPolicy()
 	key := e.file + ": guaranteed.options.topology-policy"
@@ -57,8 +55,7 @@ func checkKubeletTopology(e *evidence) []Finding {
 	return nil
 }
 
-// checkKubeletMemory compares memory settings. Only the kubelet's memory manager reports the
-// NUMA nodes of memory and hugepages. It writes cpuset.mems.
+// checkKubeletMemory compares memory settings. The kubelet's memory manager writes cpuset.mems.
 func checkKubeletMemory(e *evidence) []Finding {
 	const static = "Static"
 	policy := e.kubelet.memory.orDefault("None")
@@ -78,8 +75,7 @@ func checkKubeletMemory(e *evidence) []Finding {
 	return findings
 }
 
-// checkPodResources reports a missing PodResources socket. The kubelet serves it with every
-// policy.
+// checkPodResources reports a missing socket, which the kubelet serves with every policy.
 func checkPodResources(e *evidence) []Finding {
 	severity, without := Info, "cpupoold chooses CPUs without the NUMA nodes of devices and memory"
 	if e.requiresHints() {
@@ -107,8 +103,7 @@ func checkPodResources(e *evidence) []Finding {
 	return []Finding{f}
 }
 
-// checkCoreType reports a core type that no guaranteed CPU has. On a machine with one kind of
-// core the kernel reports no kinds, and the option has no effect.
+// checkCoreType reports a core type that no guaranteed CPU has, or that the kernel lacks.
 func checkCoreType(e *evidence) []Finding {
 	o := e.config.Pools.Guaranteed.Options
 	var hybrid, have bool
@@ -134,8 +129,7 @@ func checkCoreType(e *evidence) []Finding {
 	return []Finding{f}
 }
 
-// checkIsolatedOption reports required isolated CPUs that the pool does not have. isolcpus=
-// takes effect only at boot.
+// checkIsolatedOption reports isolated CPUs that the pool lacks: isolcpus= needs a boot.
 func checkIsolatedOption(e *evidence) []Finding {
 	if e.config.Pools.Guaranteed.Options.Isolated != allocate.Require || e.pools.Guaranteed.Overlaps(e.topology.Isolated) {
 		return nil

@@ -12,8 +12,7 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/workload"
 )
 
-// checkWorkloads reports workloads of CRI-O. They set CPUs once, when a container is created,
-// as the management pool of cpupoold does. Two managers would place each container.
+// checkWorkloads reports workloads of CRI-O: as a management pool, they set CPUs at creation.
 func checkWorkloads(e *evidence) []Finding {
 	names := workload.Names{Domain: e.config.AnnotationDomain}
 	var findings []Finding
@@ -41,8 +40,7 @@ func checkWorkloads(e *evidence) []Finding {
 	return findings
 }
 
-// checkHighPerformance reports handlers with which pods make CRI-O write cpusets. CRI-O would
-// overwrite exclusive CPUs.
+// checkHighPerformance reports handlers with which CRI-O would overwrite exclusive CPUs.
 func checkHighPerformance(e *evidence) []Finding {
 	var findings []Finding
 	for _, h := range e.crio.Handlers {
@@ -83,8 +81,7 @@ func checkCRIOConfig(e *evidence) []Finding {
 	return findings
 }
 
-// checkAnnotations reports pods that request CPUs from another manager. Their annotations show
-// a manager whose process and files are not visible.
+// checkAnnotations reports requests to managers whose process and files are not visible.
 func checkAnnotations(e *evidence) []Finding {
 	requests := othermanagers.Requests{}
 	for _, pod := range e.runtime.pods {
@@ -93,8 +90,7 @@ func checkAnnotations(e *evidence) []Finding {
 	return requests.Findings()
 }
 
-// checkTuned reports the active profiles of tuned. tuned writes no cpusets, but a profile can set
-// the affinity of threads, interrupts and workqueues.
+// checkTuned reports active profiles of tuned, which set no cpusets, but may set affinities.
 func checkTuned(e *evidence) []Finding {
 	t := &e.tuned
 	if t.PID != 0 && !t.Known {
@@ -120,9 +116,8 @@ func checkTuned(e *evidence) []Finding {
 	return []Finding{f}
 }
 
-// programOf returns the name of the program of a command line. For a Python interpreter it is
-// the name of the script. The index of a plugin that the runtime starts is removed (NRI,
-// "NN-NAME").
+// programOf returns the program or Python script of a command line, without the index of an NRI
+// plugin (NN-NAME).
 func programOf(cmdline []byte) string {
 	program, rest, _ := bytes.Cut(cmdline, []byte{0})
 	base := path.Base(string(program))
@@ -142,8 +137,7 @@ func programOf(cmdline []byte) string {
 
 func isDigit(b byte) bool { return b >= '0' && b <= '9' }
 
-// checkPlugins searches processes for other CPU managers, because NRI does not report the
-// other plugins. The daemon sees the processes of the host.
+// checkPlugins searches processes, because NRI does not report the other plugins.
 func checkPlugins(e *evidence) []Finding {
 	running := make(map[string]int)
 	for _, name := range directories(e.root, "/proc") {

@@ -38,8 +38,7 @@ func checkTopology(e *evidence) []Finding {
 // checkConfiguration reports errors of the file. The daemon does not start with them.
 func checkConfiguration(e *evidence) []Finding { return e.problems(e.configErr, Refuse) }
 
-// checkPools compares the pools with the machine. The errors are no refusal, because the
-// daemon adapts to another machine after a reboot as far as possible.
+// checkPools reports no refusals: after a reboot the daemon adapts to another machine.
 func checkPools(e *evidence) []Finding { return e.problems(e.poolsErr, Error) }
 
 func (e *evidence) problems(err error, severity Severity) []Finding {
@@ -90,9 +89,8 @@ type pool struct {
 	all bool
 }
 
-// allPools returns the pools of the node that own CPUs, guaranteed last. Guaranteed CPUs from
-// the shared pool count as shared. Management CPUs do not count as shared, although the shared
-// pool may extend over them.
+// allPools returns the pools that own CPUs, guaranteed last. Guaranteed CPUs from the shared pool
+// count as shared, management CPUs do not.
 func (e *evidence) allPools() []pool {
 	var list []pool
 	shared := e.pools.Shared
@@ -126,8 +124,7 @@ func checkOffline(e *evidence) []Finding {
 		"write 1 to /sys/devices/system/cpu/cpuN/online of each, or remove them from the pool")}
 }
 
-// checkSplitCores reports cores with threads in several pools: they share execution units and
-// first-level caches.
+// checkSplitCores reports cores with threads in several pools, which share caches.
 func checkSplitCores(e *evidence) []Finding {
 	var findings []Finding
 	list := e.allPools()
@@ -154,8 +151,7 @@ func checkSplitCores(e *evidence) []Finding {
 	return findings
 }
 
-// checkCPU0 reports CPU 0 in the guaranteed pool. The kernel keeps some work on the boot CPU
-// that it can move off all others.
+// checkCPU0 reports the boot CPU in the guaranteed pool: some kernel work stays on it.
 func checkCPU0(e *evidence) []Finding {
 	if !e.pools.Guaranteed.Contains(0) {
 		return nil
@@ -169,8 +165,7 @@ func checkCPU0(e *evidence) []Finding {
 		"move CPU 0 to a management pool")}
 }
 
-// checkIsolated reports isolated CPUs in other pools. The scheduler does not balance load onto
-// CPUs of isolcpus=, so threads stay where they start.
+// checkIsolated reports isolcpus= in other pools: threads stay there where they start.
 func checkIsolated(e *evidence) []Finding {
 	var findings []Finding
 	for _, p := range e.allPools() {
@@ -185,9 +180,8 @@ func checkIsolated(e *evidence) []Finding {
 	return findings
 }
 
-// checkDepletionFloor reports a floor above the size of the shared pool: the pool would always
-// be depleted, and the node may get a taint. Offline CPUs count, because they may return to
-// the pool.
+// checkDepletionFloor reports a floor with which the node is always depleted. Offline CPUs count,
+// because they may return to the pool.
 func checkDepletionFloor(e *evidence) []Finding {
 	floor, most := e.config.Depletion.Floor, e.pools.Shared.Len()+e.pools.Offline.Len()
 	if floor <= most {
@@ -220,9 +214,8 @@ const managementType = "management"
 // staticPods is the usual directory of the control plane's static pods.
 const staticPods = "etc/kubernetes/manifests"
 
-// checkManagementSize reports too few management CPUs: they slow down the kubelet and a
-// control plane long before a failure. It counts the online CPUs of the pool of type
-// management, otherwise of all management pools. A pool without a list is not checked.
+// checkManagementSize reports too few management CPUs, which slow down the kubelet and a control
+// plane. It counts online CPUs of the pool management, else of all management pools.
 func checkManagementSize(e *evidence) []Finding {
 	var cpus cpuset.Set
 	for _, p := range e.config.Pools.Partitions {

@@ -87,8 +87,7 @@ func socketOf(endpoint string) string {
 	return strings.TrimPrefix(strings.TrimPrefix(endpoint, "unix://"), "/var")
 }
 
-// checkNoRuntime reports conflicts of a configuration without a runtime: cpupoold places no
-// containers, and they run on any CPU.
+// checkNoRuntime reports a kubelet, and missing units, with a configuration without a runtime.
 func checkNoRuntime(e *evidence, key string) []Finding {
 	var findings []Finding
 	if e.kubelet.process.PID != 0 {

@@ -66,8 +66,7 @@ func parseGates(value string) map[string]bool {
 	return gates
 }
 
-// checkSystemPartition reports the kubelet's system partition. The cgroup tree decides how
-// pods are placed. The kubelet's configuration shows its next start.
+// checkSystemPartition compares the cgroup tree with the kubelet's next configuration.
 func checkSystemPartition(e *evidence) []Finding {
 	var findings []Finding
 	exists := false

@@ -39,8 +39,7 @@ func queryUnits(ctx context.Context, host Host, specs []pools.UnitSpec) []unitFa
 	return units
 }
 
-// checkUnits reports units that cpupoold cannot place now. A missing unit is placed when it
-// appears.
+// checkUnits reports units that cpupoold cannot place now. It places missing ones later.
 func checkUnits(e *evidence) []Finding {
 	var findings []Finding
 	names := make(map[string]string) // configured name by the unit's own name
@@ -93,8 +92,7 @@ func (e *evidence) partitionSource(u unitFacts) string {
 	return ""
 }
 
-// contained names pods or another configured unit in the cgroup of a unit; "" if it contains
-// none.
+// contained names pods or another configured unit in the cgroup of a unit, or returns "".
 func (e *evidence) contained(u unitFacts) string {
 	within := func(dir string) bool { return u.unit.Path != "" && strings.HasPrefix(dir, string(u.unit.Path)+"/") }
 	for _, pods := range e.pods {
@@ -110,13 +108,11 @@ func (e *evidence) contained(u unitFacts) string {
 	return ""
 }
 
-// ownSettings is the directory in which systemd keeps settings from D-Bus until the next boot.
-// cpupoold sets its values over D-Bus.
+// ownSettings holds settings from D-Bus until the next boot, such as cpupoold's.
 const ownSettings = "/run/systemd/system.control/"
 
-// checkUnitSettings reports settings of other programs for the CPUs and memory of a unit. The
-// settings of cpupoold override AllowedCPUs=. They do not override the affinity that systemd
-// sets for the process.
+// checkUnitSettings reports settings of other programs. cpupoold overrides AllowedCPUs=, but not the
+// affinity that systemd sets for the process.
 func checkUnitSettings(e *evidence) []Finding {
 	keys := []unitKey{{"AllowedCPUs", "CPUs", false}, {"CPUAffinity", "CPUs", true}}
 	if e.config.Pools.Guaranteed.BindMemory {
@@ -161,8 +157,7 @@ func (k unitKey) finding(u unitFacts, s setting) Finding {
 	return f
 }
 
-// unitSettings returns the last value of each key in the files of a unit, and the files that
-// cannot be read. In a container they are missing.
+// unitSettings returns the last value of each key in a unit's files, and unreadable files.
 func (e *evidence) unitSettings(u unitFacts) (settings map[string]setting, unread []string) {
 	settings = make(map[string]setting)
 	for _, name := range u.unit.Files {
@@ -181,8 +176,7 @@ func (e *evidence) unitSettings(u unitFacts) (settings map[string]setting, unrea
 	return settings, unread
 }
 
-// checkUnitSlices reports units with CPUs that their slice lacks. The kernel accepts such a
-// cpuset: it runs the unit on the remaining CPUs, or on all CPUs of the slice.
+// checkUnitSlices reports units with CPUs that their slice lacks: the kernel accepts them.
 func checkUnitSlices(e *evidence) []Finding {
 	var findings []Finding
 	for _, u := range e.units {

@@ -19,9 +19,7 @@ const (
 
 type change struct{ from, to string }
 
-// changes describes the running containers whose CPUs the plan changes: one line for each change,
-// with the number of containers and some of their names. The change of most containers comes
-// first.
+// changes returns a line for each pair of present and planned CPUs, most containers first.
 func (s *survey) changes() (lines []string) {
 	moved := s.moved()
 	sorted := slices.SortedFunc(maps.Keys(moved), func(a, b change) int {

@@ -73,8 +73,7 @@ func (s *survey) originals() []undo.Original {
 	return slices.Compact(all)
 }
 
-// unitOriginals returns the originals of a unit. Properties in an administrator's files
-// have no target, so they are not among them.
+// unitOriginals skips properties in an administrator's files, which have no target.
 func (s *survey) unitOriginals(t cgroup.Target) (all []undo.Original) {
 	e := s.input.Inventory.Unit(s.input.Inventory.UnitAt(t.Path))
 	if e == nil {
@@ -93,8 +92,7 @@ func (s *survey) unitOriginals(t cgroup.Target) (all []undo.Original) {
 	return all
 }
 
-// requestedWeight returns the weight that the kubelet has requested: from the runtime for a
-// container, from systemd for the slice of a pod. Without a request it is the kernel's default.
+// requestedWeight returns the kubelet's weight from the runtime or systemd, or the default.
 func (s *survey) requestedWeight(t cgroup.Target) uint64 {
 	if e := s.input.Inventory.Container(t.Container); e != nil {
 		if w := s.input.Formula.Weight(e.Container.Requested.Shares); w != 0 {
@@ -117,8 +115,7 @@ func (s *survey) requestedWeight(t cgroup.Target) uint64 {
 	return kernelDefault
 }
 
-// quotas returns the quotas that the kubelet has requested, in microseconds per 100 ms, of
-// containers and of the slices of pods whose containers all have a quota.
+// quotas returns the kubelet's quotas in microseconds per 100 ms, of containers and slices.
 func (s *survey) quotas() map[cgroup.Path]int64 {
 	all := make(map[cgroup.Path]int64)
 	for _, pod := range s.plan.Pods {

@@ -161,8 +161,7 @@ type Tuning struct {
 	Unread    string            `json:"unread,omitempty"`
 }
 
-// tune adds the settings of the host outside of cgroups to a preview. It returns the
-// problems with power settings.
+// tune adds the settings outside of cgroups, and returns problems with power settings.
 func (s *survey) tune(ctx context.Context, p *Preview) ([]pools.Problem, error) {
 	settings, m := &s.input.Settings, s.input.Inventory
 	r, host, err := hosttuning.Restoring(settings.Config, settings.TuneMachine(settings.Topology.Possible), settings.Ownable())

@@ -36,17 +36,15 @@ type survey struct {
 	unread    []error
 }
 
-// withoutRecords answers at once that systemd has no record for a cgroup. The question takes
-// five calls over D-Bus for each container, pause container and slice of a pod.
+// withoutRecords saves five D-Bus calls for each container, pause container and slice.
 type withoutRecords struct{ hostenv.Units }
 
 func (withoutRecords) Properties(context.Context, string) (cgroup.UnitState, error) {
 	return cgroup.UnitState{}, cgroup.ErrGone
 }
 
-// readCPUs surveys the node for callers that use only the CPUs of the plan. It skips the
-// questions for values that decide only about writes: the records of systemd, and the version
-// of the OCI runtime for the weights.
+// readCPUs skips questions that decide only about writes: records of systemd, and the runtime's
+// version for weights.
 func readCPUs(ctx context.Context, h *hostenv.Host, c *config.Config, t *topology.Topology, log *slog.Logger) (*survey, error) {
 	host, known := *h, *c
 	if host.Units != nil {
@@ -96,8 +94,7 @@ func read(ctx context.Context, h *hostenv.Host, settings desired.Settings, j und
 	return s, nil
 }
 
-// decide makes the plan. The weight formula is observed on containers, which the first
-// plan names; it changes weights only, never CPUs.
+// decide makes the plan. The formula, observed on containers, changes weights and no CPUs.
 func (s *survey) decide(ctx context.Context, in desired.Input) {
 	gone, unreadable := s.cgroups.Refresh(in.Decide().Targets, in.Inventory)
 	if in.Formula.Observe(in.Inventory, s.cgroups.Current, in.Journal); in.Formula.IsGuess() {

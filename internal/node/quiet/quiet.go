@@ -24,8 +24,7 @@ import (
 // All deferred changes are made when the last owner is gone, or when the first of them has
 // been deferred for the configured time.
 
-// breakTime is the time for which nothing is deferred after the configured time. One pass
-// may not suffice: the journal or a failed write can delay a change.
+// breakTime is without deferrals after the configured time: one pass may not suffice.
 const breakTime = 10 * time.Second
 
 const reason = "quiet period: an owner has exclusive CPUs, and this write does not protect them"

@@ -50,8 +50,7 @@ type instance struct {
 	created     int64
 }
 
-// collect reads the facts about all containers and units. It returns the instances that may
-// have exclusive CPUs.
+// collect reads all facts, and returns the instances that may have exclusive CPUs.
 func collect(m *inventory.Inventory, read func(cgroup.Path) (cgroup.State, error), journal, held []pools.Assignment, s *desired.Settings) (*evidence, []instance) {
 	e := &evidence{pools: s.Pools, journal: make(map[pools.Key]cpuset.Set, len(journal)), podLevel: make(map[string]bool), held: held}
 	sharers := make(map[pools.Key]bool)
@@ -138,9 +137,8 @@ func containerInstance(m *inventory.Inventory, c *inventory.Container, pod *inve
 	return i
 }
 
-// compare completes the facts about each instance by those about the others. It finds
-// containers that share although they may be exclusive, and the exclusive part of sets with
-// shared CPUs.
+// compare finds containers that share although they may be exclusive, and the exclusive part of sets
+// with shared CPUs.
 func (e *evidence) compare(all []instance) {
 	pool := e.pools.Shared
 	if e.pools.Infra != "" { // containers of management pools do not show the shared set
@@ -171,9 +169,8 @@ func (e *evidence) addSet(owner pools.Key, cpus cpuset.Set) {
 	}
 }
 
-// overlapsOther reports whether the set of another owner contains any of cpus. Containers of a
-// pod with pod-level resources can share CPUs: then they have equal sets, and the pause container
-// has another one.
+// overlapsOther ignores containers that share CPUs of a pod with pod-level resources: their sets are
+// equal, and the pause container has another one.
 func (e *evidence) overlapsOther(owner pools.Key, cpus cpuset.Set) bool {
 	return slices.ContainsFunc(e.sets, func(s ownedSet) bool {
 		shared := e.podLevel[owner.PodUID] && s.owner.PodUID == owner.PodUID && s.owner.Container != inventory.InfraName && s.cpus.Equal(cpus)

@@ -43,8 +43,7 @@ import (
 // pod was stopped has no CPUs; containerd lists it as created as long as it
 // lists the pod.
 
-// assign returns the exclusive CPUs of the instances by rules 1, 2 and 4. The newest
-// instance of an owner with a cgroup counts.
+// assign applies rules 1, 2 and 4. The newest instance of an owner with a cgroup counts.
 func (e *evidence) assign(all []instance) map[pools.Key]cpuset.Set {
 	slices.SortFunc(all, func(a, b instance) int {
 		if liveA, liveB := !a.kernel.IsEmpty(), !b.kernel.IsEmpty(); liveA != liveB {
@@ -76,8 +75,7 @@ func (e *evidence) assign(all []instance) map[pools.Key]cpuset.Set {
 	return found
 }
 
-// canBeExclusive reports whether the guaranteed pool contains the set. Some of the pool may
-// have gone offline while no daemon ran.
+// canBeExclusive includes CPUs that have gone offline while no daemon ran.
 func (e *evidence) canBeExclusive(cpus cpuset.Set) bool {
 	return !cpus.IsEmpty() && cpus.IsSubsetOf(e.pools.Guaranteed.Union(e.pools.Away))
 }

@@ -157,10 +157,8 @@ func (r *Log) List() []telemetry.Refusal {
 // StopRetryDelay is the delay after a failed stop of a refused container.
 const StopRetryDelay = 5 * time.Second
 
-// decideStops decides once about each started instance whether it must stop, and returns
-// refused ones. A later reload or resize never stops a container, and neither does a daemon
-// that has not seen its creation: the container may have begun its work. The kubelet restarts
-// stopped containers with growing delays.
+// decideStops decides once about each started instance. Reloads, resizes and new daemons stop no
+// container, which may have begun its work. The kubelet restarts stopped ones with growing delays.
 func (r *Log) decideStops(p pools.Plan, fail bool, now time.Time) (toStop []Key) {
 	for pod, c := range p.Containers() {
 		e := r.inventory.Container(c.ID)

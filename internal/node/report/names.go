@@ -107,8 +107,7 @@ func (r *Redactor) addCgroup(path string) {
 	}
 }
 
-// commonUnits matches units with the same name on many hosts: units of container runtimes,
-// the kubelet, systemd and cpupoold. The whole name must match, because a longer name can
+// commonUnits matches units that many hosts have. The whole name must match: a longer name can
 // identify a host.
 func commonUnits() *regexp.Regexp {
 	return regexp.MustCompile(`^(` + strings.Join([]string{
@@ -123,8 +122,7 @@ func commonUnits() *regexp.Regexp {
 	}, "|") + `)$`)
 }
 
-// logAttributes matches the attributes of log records that hold names: key=value,
-// key="value" and "key":"value".
+// logAttributes matches attributes with names: key=value, key="value" and "key":"value".
 func logAttributes() *regexp.Regexp {
 	return regexp.MustCompile(`(?:^|[\s{,])"?(pod|container|namespace|unit|node|image|cgroup)"?[=:]("(?:[^"\\]|\\.)*"|[^\s",}]+)`)
 }
@@ -160,16 +158,14 @@ func (r *Redactor) AddLog(text string) {
 	r.AddText(text)
 }
 
-// textPattern matches names of a kind in messages. A line with a name contains one of the hints:
-// a search for a fixed text takes a fraction of the time of the expression.
+// textPattern matches names in lines with a hint: a fixed text is found much faster.
 type textPattern struct {
 	kind  Kind
 	hints []string
 	name  *regexp.Regexp
 }
 
-// textPatterns returns patterns that match names in messages of cpupoold and of the Go
-// resolver.
+// textPatterns match messages of cpupoold and of the Go resolver.
 func textPatterns() []textPattern {
 	return []textPattern{
 		{Pod, []string{"pod "}, regexp.MustCompile(`\bpod ([a-z0-9.-]+/[a-z0-9.-]+)`)},

@@ -41,8 +41,7 @@ func NewRedactor() *Redactor {
 	return &Redactor{words: make(map[string]string), counts: make(map[Kind]int), commonUnits: commonUnits()}
 }
 
-// isPublic reports whether a name exists in every cluster or belongs to cpupoold. Such names
-// stay, because they make a report easier to read.
+// isPublic reports whether a name may stay: it exists in every cluster, or is cpupoold's.
 func isPublic(name string) bool {
 	switch name {
 	case "", "POD", "default", "kube-system", "kube-public", "kube-node-lease", "cpupoold", "localhost", "-", "none":
@@ -73,8 +72,7 @@ func (r *Redactor) AddUnit(name string) {
 	}
 }
 
-// replace sets the replacement of a name, and of its quoted form: JSON and Go quote the
-// backslash of systemd's escape sequences (\x2d).
+// replace also replaces the quoted form of a name: JSON and Go quote \x2d of systemd.
 func (r *Redactor) replace(name, word string) {
 	r.words[name] = word
 	if quoted, err := json.Marshal(name); err == nil && string(quoted[1:len(quoted)-1]) != name {
@@ -92,8 +90,7 @@ func (r *Redactor) index(name string) {
 	}
 }
 
-// isAmbiguous reports whether a name is a number or a common word of the files. In a text,
-// its replacement could change a fact. It is replaced only in fields that hold names.
+// isAmbiguous reports whether a replacement could change a fact: a number or a common word.
 func isAmbiguous(name string) bool {
 	if strings.Trim(name, "0123456789-,.") == "" {
 		return true
@@ -146,8 +143,7 @@ func (r *Redactor) nameAt(s string, i int) int {
 	return 0
 }
 
-// isEscaped reports whether s[i] follows an escape sequence of JSON (\n, \t). The letter of
-// the sequence does not belong to a word.
+// isEscaped reports whether s[i] follows an escape of JSON (\n, \t), whose letter is no word.
 func isEscaped(s string, i int) bool {
 	return i >= 2 && s[i-2] == '\\' && strings.IndexByte("nrtbf", s[i-1]) >= 0
 }
@@ -156,8 +152,7 @@ func isWord(c byte) bool {
 	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c >= 0x80
 }
 
-// hasFixedValues reports whether the key of a document holds values of cpupoold. They stay,
-// even if a pod has the same name.
+// hasFixedValues reports whether a key holds values of cpupoold, which stay.
 func hasFixedValues(key string) bool {
 	switch key {
 	case "pool", "type", "kind", "code", "use", "mode", "state", "via", "property", "severity", "check", "time", "started",

@@ -53,8 +53,7 @@ func Cgroups(ctx context.Context, tree fs.FS, limit int) ([]byte, error) {
 	return out.Bytes(), err
 }
 
-// read returns the path of a cgroup and the content of its files. It omits files that it
-// cannot read.
+// read returns the path of a cgroup and its readable files.
 func read(tree fs.FS, name string) map[string]string {
 	at := map[string]string{"cgroup": name}
 	for _, file := range cpuFiles() {

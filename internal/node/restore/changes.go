@@ -21,9 +21,8 @@ type Change struct {
 	To   string `json:"to"`
 }
 
-// changes returns the writes that restore would make for the originals of a journal, and
-// the number of originals whose cgroup has ended. An original whose value cannot be read is
-// a difference.
+// changes returns the writes of a restore, and the number of originals whose cgroup has ended. An
+// unreadable value is a difference.
 func changes(ctx context.Context, h *hostenv.Host, j undo.Document) (r Report, err error) {
 	originals, kubeletErr := desired.KubeletOriginals(ctx, h, j.Originals)
 	var leaves []cgroup.Path

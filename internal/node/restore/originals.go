@@ -16,8 +16,7 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
 
-// restoreOriginals writes the originals of a journal and saves the rest of the journal. It
-// removes the journal if no original is left.
+// restoreOriginals writes the originals, and saves those that are left.
 func restoreOriginals(ctx context.Context, h *hostenv.Host, j undo.Document) (Report, error) {
 	var parts []undo.Original
 	var kubeletErr error
@@ -67,8 +66,7 @@ func restoreOriginals(ctx context.Context, h *hostenv.Host, j undo.Document) (Re
 	return r, errors.Join(kubeletErr, parkErr, undo.Save(h.JournalFile, "", rest))
 }
 
-// writeOriginal writes an original to its file, and records it with the runtime or systemd, which
-// would overwrite the file otherwise.
+// writeOriginal also records the value with the runtime or systemd, which would overwrite it.
 func writeOriginal(ctx context.Context, h *hostenv.Host, o undo.Original) error {
 	ctx, cancel := context.WithTimeout(ctx, hostenv.UpdateTimeout)
 	defer cancel()
@@ -108,8 +106,7 @@ func revert(ctx context.Context, h *hostenv.Host, o undo.Original) error {
 	return err
 }
 
-// restoring returns the value for the file of an original, and the write that records it
-// with the runtime or systemd; nil if neither manages the cgroup.
+// restoring returns the value, and the write that records it; nil if neither manages the cgroup.
 func restoring(h *hostenv.Host, o undo.Original) (value string, record *cgroup.Write, err error) {
 	w := cgroup.Write{Path: o.Path, Container: o.Container, Via: cgroup.DBus, Reason: "restore"}
 	value = o.Value

@@ -14,15 +14,13 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 )
 
-// isOfPartition reports whether an original belongs to a partition. There was no partition
-// before the daemon.
+// isOfPartition reports whether an original belongs to a partition.
 func isOfPartition(o undo.Original) bool {
 	return o.File == cgroup.FilePartition || o.File == cgroup.FileExclusive
 }
 
-// unpartition ends the partitions of a journal and clears their exclusive lists. A
-// partition whose CPUs the kernel does not return within LeakTime, or does not end, is a
-// difference; left are the originals for the next try.
+// unpartition ends partitions and clears their lists. Partitions that do not end, or whose CPUs are
+// missing after LeakTime, are differences and left.
 func unpartition(ctx context.Context, h *hostenv.Host, originals []undo.Original) (r Report, left []undo.Original) {
 	var leaves []cgroup.Path
 	for _, o := range originals {
@@ -59,8 +57,7 @@ func unpartition(ctx context.Context, h *hostenv.Host, originals []undo.Original
 	return r, left
 }
 
-// unrecorded returns the partitions of containers as differences. A daemon may have made
-// them before its journal was lost.
+// unrecorded returns partitions that a daemon may have made before it lost its journal.
 func unrecorded(h *hostenv.Host) (all []undo.Difference, err error) {
 	listed, err := h.Cgroups.Listed()
 	if err != nil {
@@ -90,8 +87,7 @@ func unrecorded(h *hostenv.Host) (all []undo.Difference, err error) {
 	return all, err
 }
 
-// endPartitions writes until no step is left but those that the kernel has refused,
-// and waits for CPUs that the kernel has not returned yet.
+// endPartitions makes all accepted writes, and waits for CPUs that the kernel has not returned yet.
 func endPartitions(ctx context.Context, h *hostenv.Host, leaves []cgroup.Path, stuck map[cgroup.Path]string) (cgroup.PartitionView, error) {
 	tick := time.NewTicker(partition.FirstPause)
 	defer tick.Stop()
@@ -131,8 +127,7 @@ func endPartitions(ctx context.Context, h *hostenv.Host, leaves []cgroup.Path, s
 	}
 }
 
-// withParking adds an existing parking cgroup to the originals of partitions. Its path is
-// the daemon's own, so it needs no journal.
+// withParking adds the parking cgroup, which needs no journal because of its path.
 func withParking(h *hostenv.Host, parts []undo.Original) []undo.Original {
 	if _, err := h.Cgroups.Read(cgroup.Parking); errors.Is(err, cgroup.ErrGone) {
 		return parts
@@ -157,8 +152,7 @@ func removeParking(h *hostenv.Host, left []undo.Original) error {
 	return h.Cgroups.RemoveParking()
 }
 
-// partitionsLeft reports whether a parking cgroup exists, or any partition that a daemon may
-// have lost. It is false if the cgroups cannot be read.
+// partitionsLeft reports whether a daemon may have left partitions; false if unreadable.
 func partitionsLeft(isolation config.Isolation) bool {
 	fs, err := cgroup.Open(hostenv.CgroupRoot)
 	if err != nil {

@@ -67,8 +67,7 @@ func Restore(ctx context.Context, o Options) (Report, error) {
 	return r, err
 }
 
-// restoreAll restores cgroups and units. The host's other settings are restored also
-// after an error.
+// restoreAll restores host settings also after an error with cgroups and units.
 func restoreAll(ctx context.Context, o Options, dryRun bool) (Report, error) {
 	r, err := restoreHost(ctx, o, dryRun)
 	var tuneErr error
@@ -136,8 +135,7 @@ func OnHost(ctx context.Context, h *hostenv.Host, j undo.Document, isolation con
 	return r, errors.Join(err, listErr)
 }
 
-// restoreSettings restores the settings of the host outside of cgroups. With dryRun it only
-// lists them; otherwise the caller must hold the node's writer lock.
+// restoreSettings restores settings outside of cgroups. Without dryRun the caller holds the lock.
 func restoreSettings(ctx context.Context, c *config.Config, t *topology.Topology, dryRun bool) (tune.Report, error) {
 	var exclusive cpuset.Set
 	var s desired.Settings
@@ -158,8 +156,7 @@ type NodeReport struct {
 	Error     string   `json:"error,omitempty"` // why some were not
 }
 
-// withdraw removes the daemon's resources from the Node. It returns nil if the daemon does
-// not report the node to a cluster.
+// withdraw returns nil if the daemon does not report the node to a cluster.
 func withdraw(ctx context.Context, o Options) *NodeReport {
 	options, err := nodestatus.OptionsFor(o.Config, o.Environment, o.Log)
 	switch {

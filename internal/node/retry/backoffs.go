@@ -15,13 +15,11 @@ const (
 	lastPause  = time.Minute
 )
 
-// holdTime is the time for which a recorded value should last. A value that has to be
-// recorded again sooner had no effect, or another process overwrites it.
+// holdTime is the time that a recorded value should last. Otherwise it counts as overwritten.
 const holdTime = 5 * time.Second
 
-// A recorded value that is gone soon counts as a failure only after maxRepeats times in a
-// row. Before, the pauses double from earlyPause. The reason: while the OCI runtime creates
-// a container, it writes its own values before and after the daemon's.
+// A lost value counts as a failure after maxRepeats times, with pauses from earlyPause: the OCI
+// runtime writes its own values while it creates a container.
 const (
 	earlyPause = 100 * time.Millisecond
 	maxRepeats = 5
@@ -36,8 +34,7 @@ type Backoffs struct {
 	conflicts map[cgroup.Path]map[string]*contest // by property
 }
 
-// writer distinguishes the file writes of a cgroup from the writes of its recorder: the
-// runtime or systemd.
+// writer distinguishes writes of files from writes of the recorder (runtime or systemd).
 type writer struct {
 	path cgroup.Path
 	file bool
@@ -54,9 +51,8 @@ type failure struct {
 	until time.Time
 }
 
-// record is the last value recorded for a property, its time, and the number of times that
-// it was recorded again too soon. Another value starts a new count: with guaranteed.from:
-// shared, a shared container loses and gets CPUs as often as owners start and stop.
+// record is the last recorded value of a property. Another value starts a new count: a shared
+// container gets other CPUs as often as owners start and stop.
 type record struct {
 	value   string
 	at      time.Time

@@ -121,8 +121,7 @@ func (b *Backoffs) Problems(now time.Time) iter.Seq2[cgroup.Path, pools.Reason] 
 	}
 }
 
-// nextConflict calls earlier with the times at which the state of a conflict changes, and
-// drops conflicts that are over.
+// nextConflict calls earlier when a conflict changes, and drops conflicts that are over.
 func (b *Backoffs) nextConflict(earlier func(time.Time), now time.Time) {
 	for p, of := range b.conflicts {
 		for property, c := range of {

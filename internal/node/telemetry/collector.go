@@ -213,8 +213,7 @@ func (e emitter) pools(v *View) {
 	}
 }
 
-// containers emits the CPU statistics of the running containers. It returns their pressure
-// and throttled time, which the sums of the pools contain.
+// containers emits CPU statistics, and returns pressure and throttled time for the pools.
 func (e emitter) containers(v *View, cgroups string) []reading {
 	var readings []reading
 	for _, c := range v.Containers {

@@ -31,8 +31,7 @@ func Busy(proc string) (map[int]float64, error) {
 	return busy, nil
 }
 
-// cpuReadings returns the counters of each online CPU: its time by mode, and the time that
-// tasks waited for it. The kernel counts the wait only with CONFIG_SCHEDSTATS.
+// cpuReadings returns time by mode and run queue wait (with CONFIG_SCHEDSTATS) of each CPU.
 func cpuReadings(proc procfs.FS, pools []Pool) ([]reading, error) {
 	members := func(cpu int) []PoolName {
 		var names []PoolName
@@ -78,9 +77,8 @@ func cpuReadings(proc procfs.FS, pools []Pool) ([]reading, error) {
 	return all, nil
 }
 
-// cpuStat returns the contents of cpu.stat and cpu.pressure of a cgroup. It returns nil
-// without an error if the cgroup is gone or has not used CPU time. The library returns zeros
-// for a cgroup that is gone.
+// cpuStat returns nil if the cgroup is gone or has not used CPU time, because the library returns
+// zeros for a missing cgroup.
 func cpuStat(root, path string) (*stats.CPUStat, error) {
 	cg, err := cgroup2.Load("/"+path, cgroup2.WithMountpoint(root))
 	if err != nil {
@@ -103,8 +101,7 @@ type pressure struct {
 	seconds float64
 }
 
-// pressures returns the totals of cpu.pressure, and nothing if PSI is off. Before version
-// 5.13, cpu.pressure has no line "full".
+// pressures returns nothing if PSI is off, and no full before kernel 5.13.
 func pressures(s *stats.CPUStat) []pressure {
 	var all []pressure
 	if some := s.GetPSI().GetSome(); some != nil {

@@ -28,8 +28,7 @@ type reading struct {
 	pools []PoolName
 }
 
-// update adds the readings of one scrape. A new source counts from this scrape on. Series of
-// removed pools are dropped.
+// update counts a new source from this scrape on, and drops series of removed pools.
 func (m *meter) update(readings []reading, pools []PoolName) {
 	last := make(map[source]float64, len(readings))
 	exists := make(map[PoolName]bool, len(pools))

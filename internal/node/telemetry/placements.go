@@ -31,8 +31,7 @@ func NewPlacements() Placements {
 	return Placements{Elapsed: NewHistogram(), Used: NewHistogram()}
 }
 
-// placements emits all ways, also ways without a placement: a rate over a series misses the
-// observation with which the series begins.
+// placements emits all ways: a rate misses the observation with which a series begins.
 func (e emitter) placements(v *View) {
 	for _, way := range []Way{WayNRI, WaySpec, WayInotify, WayEvent, WayResync} {
 		p, known := v.Placements[way]

@@ -79,8 +79,7 @@ type spec struct {
 	labels     []string
 }
 
-// specs returns the descriptions of all metrics. Labels have few values, except for the labels
-// that name a container.
+// specs describes all metrics. Only labels that name a container have many values.
 func specs() []spec {
 	const counter, gauge = prometheus.CounterValue, prometheus.GaugeValue
 	pool := []string{"pool", "type"}

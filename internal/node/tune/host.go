@@ -176,8 +176,7 @@ func WorkqueueOf(sys Dir, m Machine) Source {
 	}
 }
 
-// defaultInterruptCPUs returns the CPUs of irqaffinity= on the kernel's command line, and the
-// boot CPU. It is empty without that argument.
+// defaultInterruptCPUs returns irqaffinity= of the command line with the boot CPU, or "".
 func defaultInterruptCPUs(proc Dir) string {
 	line, _ := proc.read("cmdline")
 	boot, _ := noise.ParseBoot(line, cpuset.MaxCPUs) // the kernel ignores invalid lists, too
@@ -187,8 +186,7 @@ func defaultInterruptCPUs(proc Dir) string {
 	return boot.Interrupts.Union(cpuset.Of(0)).String()
 }
 
-// defaultExcept returns the possible CPUs without the CPUs of files in sysfs. It is empty if
-// the files have no CPUs.
+// defaultExcept returns the possible CPUs without the CPUs of files, or "" without such CPUs.
 func defaultExcept(sys Dir, names ...string) string {
 	text, err := sys.read("devices/system/cpu/possible")
 	if err != nil {
@@ -202,8 +200,7 @@ func defaultExcept(sys Dir, names ...string) string {
 	return possible.Difference(away).String()
 }
 
-// isolatedCPUs returns the CPUs of the files isolated or nohz_full in sysfs. They show the
-// kernel's command line.
+// isolatedCPUs returns the CPUs of isolated or nohz_full, from the kernel's command line.
 func isolatedCPUs(sys Dir, names ...string) cpuset.Set {
 	var all cpuset.Set
 	for _, name := range names {

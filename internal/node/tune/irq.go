@@ -52,9 +52,8 @@ func (s irqs) Read(context.Context) ([]Observed, error) {
 	return all, errors.Join(errs...)
 }
 
-// describe adds ID, Label and Unused. The kernel reuses the number of an interrupt after its
-// device is gone. Controller and number at the controller usually distinguish the new
-// interrupt from the old one.
+// describe adds ID, Label and Unused. Controller and number distinguish an interrupt from an earlier
+// one with the same number, whose device is gone.
 func (s irqs) describe(o *Observed) {
 	dir := "kernel/irq/" + o.Name + "/"
 	attr := func(name string) (string, bool) {

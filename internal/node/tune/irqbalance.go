@@ -23,8 +23,7 @@ import (
 // of a message (irqbalance.c, sock_handle), which begins with "settings cpus ".
 const maxListLength = 480
 
-// balancerTimeout limits a connection to irqbalance. irqbalance has one thread for its scans
-// and all connections.
+// balancerTimeout limits a connection: irqbalance has one thread for scans and connections.
 const balancerTimeout = 3 * time.Second
 
 // applyTimeout limits the time in which irqbalance applies a new list: at its next scan, by
@@ -118,9 +117,8 @@ func (b *Balancer) Write(ctx context.Context, _ Knob, value string) error {
 
 func (b *Balancer) nbits() int { return b.Machine.Possible.Last() + 1 }
 
-// findProcess returns the PID of irqbalance, or 0, and an ID that includes its start time.
-// Any process can have this name, also in a container. So findProcess prefers the process
-// with a socket, in a directory that only root can write.
+// findProcess returns irqbalance's PID, or 0, and an ID with its start time. Any process can have
+// the name, so the one with a socket takes precedence.
 func (b *Balancer) findProcess() (pid int, id string, err error) {
 	names, err := b.Proc.numbers(".")
 	if err != nil {
@@ -205,8 +203,7 @@ func (b *Balancer) configured() (cpuset.Set, error) {
 	return all, errors.Join(errs...)
 }
 
-// bannedByDefault returns the CPUs that irqbalance bans without a message: the CPUs of its
-// configuration. If that has no CPUs, they are the isolated CPUs of the kernel's command line.
+// bannedByDefault returns the CPUs of the configuration, or else the isolated CPUs.
 func (b *Balancer) bannedByDefault() cpuset.Set {
 	banned, err := b.configured()
 	if err != nil || !banned.IsEmpty() {

@@ -9,8 +9,7 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
 
-// parseSetup reads irqbalance's answer to "setup". The word after BANNED is the hexadecimal
-// mask of the banned CPUs.
+// parseSetup returns the hexadecimal mask after BANNED in irqbalance's answer to setup.
 func parseSetup(s string, nbits int) (banned cpuset.Set, err error) {
 	words := strings.Fields(s)
 	for i, w := range words {
@@ -29,8 +28,7 @@ func parseSetup(s string, nbits int) (banned cpuset.Set, err error) {
 	return cpuset.Set{}, errors.New("irqbalance: the answer to setup has no banned CPUs")
 }
 
-// parseHex reads a mask of CPUs below nbits. More digits are allowed if they are zero,
-// because irqbalance prints a digit for each CPU for which it was built.
+// parseHex allows more digits if they are zero: irqbalance prints one for each CPU of its build.
 func parseHex(s string, nbits int) (cpuset.Set, error) {
 	digits := strings.ReplaceAll(strings.TrimPrefix(strings.TrimSpace(s), "0x"), ",", "")
 	if digits == "" {
@@ -56,8 +54,7 @@ func parseHex(s string, nbits int) (cpuset.Set, error) {
 	return cpuset.Of(cpus...), nil
 }
 
-// parseBanned returns the banned CPUs of an environment file: /etc/default/irqbalance or
-// /etc/sysconfig/irqbalance. As in irqbalance, the mask takes precedence over the list.
+// parseBanned reads an environment file of irqbalance. The mask takes precedence over the list.
 func parseBanned(text string, nbits int) (cpuset.Set, error) {
 	mask, list := "", ""
 	for line := range strings.Lines(text) {

@@ -82,8 +82,7 @@ func Restore(ctx context.Context, o Restoring, dryRun bool) (Report, error) {
 	return r, errors.Join(readErr, o.Undo.Save(left.Records))
 }
 
-// writeAll makes changes and returns the errors of failed ones. It tries these twice, because
-// a value may depend on another knob: an energy preference depends on the governor.
+// writeAll tries failed changes twice: an energy preference depends on the governor.
 func writeAll(ctx context.Context, sources []Source, changes []Change) (failed map[Knob]error) {
 	for range 2 {
 		left := changes

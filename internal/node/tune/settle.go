@@ -40,8 +40,7 @@ func (t *Tuner) noteExternalWrite(c Change, now time.Time) bool {
 	return true
 }
 
-// summarize fills v and logs changes. seen are the values after the writes, d is the
-// remaining plan.
+// summarize fills v from the values after the writes (seen) and the remaining plan.
 func (t *Tuner) summarize(v *View, seen []Observed, d Decision) {
 	now := time.Now()
 	shown := make(map[Knob]Observed, len(seen))
@@ -74,8 +73,7 @@ func (t *Tuner) summarize(v *View, seen []Observed, d Decision) {
 	t.logStuck(v.Stuck)
 }
 
-// problemsOf returns problems for the reasons that require an action of the operator.
-// Immovable interrupts are normal.
+// problemsOf returns problems for reasons that require an action.
 func problemsOf(all []Stuck) []Problem {
 	var problems []Problem
 	for _, of := range []struct {

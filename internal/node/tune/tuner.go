@@ -166,8 +166,7 @@ func (t *Tuner) Run(ctx context.Context) {
 	}
 }
 
-// pass reads, plans, saves records, writes and reads again. It reports whether another pass
-// is necessary after Period.
+// pass reads, plans, saves records, writes and reads again. again requests a pass after Period.
 func (t *Tuner) pass(ctx context.Context) (again bool) {
 	t.mu.Lock()
 	t.settings = *t.requested
@@ -249,8 +248,7 @@ func (t *Tuner) save() error {
 	return nil
 }
 
-// read reads the sources that are needed. After an error, unread contains the kinds of the
-// failed sources, whose knobs may be missing.
+// read reads the needed sources. unread holds the kinds of failed sources.
 func (t *Tuner) read(ctx context.Context) (seen []Observed, unread []Kind, err error) {
 	sources := slices.DeleteFunc(slices.Clone(t.o.Sources), func(s Source) bool {
 		return t.state != Lost && !isNeeded(s, t.settings.wish, t.records)
@@ -331,8 +329,7 @@ func (t *Tuner) due(changes []Change, now time.Time) []Change {
 	})
 }
 
-// isExpired reports whether the change may be tried again. After NotTaken it is tried seldom,
-// because another process may have overwritten the value once.
+// isExpired reports whether to try again, seldom after NotTaken: the overwrite may be a single one.
 func (r refusal) isExpired(now time.Time) bool {
 	return r.why.isTemporary() || r.why == NotTaken && now.Sub(r.at) >= conflict.LastPause
 }
@@ -378,8 +375,7 @@ func (t *Tuner) source(k Kind) Source {
 	return t.o.Sources[i] // one of them has read the knob
 }
 
-// isOverwritten reports whether a knob has the value of the last external write again, after
-// a repair. A fast process can overwrite the repair before the daemon reads it back.
+// isOverwritten detects a process that overwrites a repair before the daemon reads it back.
 func (t *Tuner) isOverwritten(c Change) bool {
 	f := t.conflicts[c.Knob]
 	return f != nil && f.repaired && f.value == c.From

@@ -9,8 +9,7 @@ import (
 	"github.com/cpupoold/cpupoold/internal/node/durable"
 )
 
-// undoVersion is the version of the file format. A change that an older daemon could misread
-// needs a new one.
+// undoVersion changes when an older daemon could misread the file.
 const undoVersion = 1
 
 // undoLimit is the maximum size of the file in bytes, for about 100,000 knobs.

@@ -63,8 +63,7 @@ func Compare(h *hostenv.Host, o Original, st cgroup.State, failure error) (d Dif
 	return d, true
 }
 
-// isAllOrNone reports whether a value of cpuset.cpus or cpuset.mems restricts nothing: it is
-// empty, or the list of all.
+// isAllOrNone reports whether a cpuset.cpus or cpuset.mems is empty or all.
 func isAllOrNone(value string, all cpuset.Set) bool {
 	set, err := cpuset.Parse(value)
 	return err == nil && (set.IsEmpty() || set.Equal(all))

@@ -71,8 +71,7 @@ var errDamaged = errors.New("journal cannot be used")
 // encode returns equal bytes for equal documents.
 func encode(d Document) ([]byte, error) { return durable.Encode(version, d) }
 
-// decode returns errDamaged for everything that encode, now or in an older version, has not
-// written.
+// decode returns errDamaged for everything that no version of encode has written.
 func decode(b []byte) (Document, error) {
 	var d Document
 	if err := durable.Decode(b, oldestVersion, version, &d); err != nil {
@@ -81,8 +80,7 @@ func decode(b []byte) (Document, error) {
 	return d, nil
 }
 
-// inBoot returns the part of the document that holds in a boot: for an earlier boot's
-// document only the facts that outlive a boot.
+// inBoot keeps only facts that outlive a boot, if the document is of an earlier one.
 func (d Document) inBoot(bootID string) Document {
 	if d.BootID == bootID {
 		return d

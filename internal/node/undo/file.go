@@ -53,8 +53,7 @@ const (
 	unreadable // the disk returns an error
 )
 
-// examine returns the journal of this boot, and the condition of its file. It changes no
-// file. The error explains the states damaged and unreadable.
+// examine reads the journal without a change. The error explains damaged and unreadable.
 func examine(name string) (Document, state, error) {
 	bootID, err := hostenv.ReadBootID()
 	if err != nil {
@@ -137,9 +136,8 @@ func Remove(name, runDir, bootID string) error {
 	return errors.Join(markOf(runDir, bootID).Remove(), durable.Remove(name))
 }
 
-// markOf returns the mark of a journal, a file next to the lock. Without the mark there was
-// no journal since the boot, or a restore was complete. Then values belong to the owners of
-// their files or units, even values that the daemon would write.
+// markOf returns the mark next to the lock. Without it there was no journal since the boot, and
+// values belong to the owners of their files.
 func markOf(runDir, bootID string) durable.Mark {
 	return durable.Mark{Name: filepath.Join(runDir, "journal.mark"), BootID: bootID}
 }

@@ -69,8 +69,7 @@ func kernelFile(w cgroup.Write) string {
 	return w.Property
 }
 
-// originalOf returns the value that a write is about to replace, as the kernel prints it.
-// For a cgroup that does not exist yet, it is the runtime's record.
+// originalOf returns the kernel's value, or the runtime's record before the cgroup exists.
 func originalOf(w cgroup.Write, c cgroup.Current) Original {
 	o := Original{Path: w.Path, File: kernelFile(w), Container: w.Container}
 	switch o.File {
@@ -92,8 +91,7 @@ func originalOf(w cgroup.Write, c cgroup.Current) Original {
 	return o
 }
 
-// unitOriginal returns the property of a systemd unit that a write is about to replace, by
-// whichever way: systemd has set the file from the property, or is going to.
+// unitOriginal returns the property from which systemd sets the file.
 func unitOriginal(w cgroup.Write, unit string, st cgroup.UnitState) Original {
 	o := Original{Path: w.Path, File: kernelFile(w), Unit: unit}
 	switch o.File {

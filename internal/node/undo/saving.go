@@ -37,19 +37,16 @@ type saving struct {
 // Safe reports whether every original is on disk.
 func (s *saving) Safe() bool { return s.durable >= s.barrier }
 
-// Blocks reports whether writes have to wait: an original is not on disk, and the disk
-// still has time.
+// Blocks reports whether writes must wait for originals, and the disk still has time.
 func (s *saving) Blocks() bool { return s.MustWait(s.barrier) }
 
 // Newest returns the number of the newest change.
 func (s *saving) Newest() int { return s.changes }
 
-// MustWait reports whether a reply that needs all changes up to a number has to wait: they are
-// not on disk, and the disk still has time.
+// MustWait reports whether a reply must wait for changes, and the disk still has time.
 func (s *saving) MustWait(change int) bool { return s.durable < change && s.late == nil }
 
-// Late returns why writes go ahead although originals may not be on disk; nil if they do
-// not.
+// Late returns why writes go ahead without originals on disk, or nil.
 func (s *saving) Late() error { return s.late }
 
 // Pending reports whether any change is not on disk.
@@ -88,8 +85,7 @@ func (s *saving) EndSave(upTo int, err error, now time.Time) {
 // StopWaiting lets writes go ahead, because the disk has not answered in time.
 func (s *saving) StopWaiting() { s.late = errSlowDisk }
 
-// Problems returns a problem if restore may not know every original. File is the journal's
-// name.
+// Problems returns a problem if restore may not know every original in the journal file.
 func (s *saving) Problems(file string) []pools.Problem {
 	if s.late == nil {
 		return nil

@@ -10,8 +10,7 @@ import (
 
 const retryInterval = 5 * time.Second
 
-// queryInterval is the minimum interval between questions about a unit. A start or stop
-// causes several signals, and a question may cause more.
+// queryInterval limits questions: a start or stop causes several signals, as does a question.
 const queryInterval = 250 * time.Millisecond
 
 type ask struct {

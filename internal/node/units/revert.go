@@ -41,8 +41,7 @@ func (u *Units) RevertAgain() { clear(u.reverting) }
 // next attempt.
 func (u *Units) IsReverting() bool { return len(u.reverting) > 0 }
 
-// revert restores the properties of a unit. It checks that systemd has them and that the unit
-// runs on its earlier CPUs. It runs in a worker.
+// revert runs in a worker. It checks that systemd and the kernel have the earlier values.
 func revert(ctx context.Context, h *hostenv.Host, name string, originals []undo.Original) error {
 	ctx, cancel := context.WithTimeout(ctx, hostenv.CallTimeout)
 	defer cancel()
@@ -65,8 +64,7 @@ func revert(ctx context.Context, h *hostenv.Host, name string, originals []undo.
 	return nil
 }
 
-// verify returns an error if the kernel does not show all CPUs that a unit had before the
-// daemon's first write. A stopped unit has no cgroup and needs no check.
+// verify checks that the kernel shows the CPUs from before. A stopped unit has no cgroup.
 func verify(h *hostenv.Host, o undo.Original) error {
 	if o.File != cgroup.FileCPUs {
 		return nil

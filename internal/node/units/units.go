@@ -78,8 +78,7 @@ func (u *Units) Follow(ask bool, now time.Time) {
 	u.watched.set(names)
 }
 
-// follows reports whether the configuration contains a unit, or a removed unit may still
-// have its CPUs.
+// follows reports whether a unit is configured, or may still have its CPUs.
 func (u *Units) follows(name string) bool {
 	return slices.Contains(u.Settings.UnitNames(), name) || !desired.Assigned(u.assignments, pools.Key{Container: name}).IsEmpty()
 }

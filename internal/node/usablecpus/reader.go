@@ -12,8 +12,7 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/topology"
 )
 
-// pollInterval is the time between two readings of the root's CPUs, which is one file. The kernel
-// sends no event about this file.
+// pollInterval is between readings of the root's CPUs, for which the kernel sends no event.
 const pollInterval = 10 * time.Second
 
 type source interface {

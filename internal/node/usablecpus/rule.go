@@ -52,8 +52,7 @@ func inPods(p cgroup.Path, partitions map[cgroup.Path]cpuset.Set) bool {
 	return false
 }
 
-// isContainer reports whether p is the cgroup of a pod or of a container, and not a cgroup that a
-// container has made.
+// isContainer reports whether p belongs to a pod or container, and no container has made it.
 func isContainer(p cgroup.Path) bool {
 	_, _, inPod := cgroup.PodOf(p)
 	_, _, nested := cgroup.PodOf(p.Parent().Parent())

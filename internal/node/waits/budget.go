@@ -12,16 +12,14 @@ const Timeout = time.Second
 
 const (
 	burst = 5 * Timeout / 2
-	// debt is the maximum time by which first waits exceed the budget. Later waits begin when
-	// it is repaid.
+	// debt bounds first waits beyond the budget. Later waits begin when it is repaid.
 	debt = burst
 	// refillRatio is the time in which the budget grows by one unit. In a minute, waits with a
 	// share of the budget use at most 5.5 s: the burst and a twentieth of the minute.
 	refillRatio = 20
 	// reserve is the part of the budget for keys that have not waited before.
 	reserve = Timeout
-	// minWait is the shortest wait that the budget grants. A kubelet or a worker answers in
-	// less time, so a shorter wait would be lost for most requests.
+	// minWait is the shortest granted wait. Most answers take less.
 	minWait = 100 * time.Millisecond
 	// keyTTL is the time for which the budget remembers a key. A remembered key has used at
 	// least minWait. So the budget remembers at most 36,000 keys: the runtime sends one request
