@@ -76,6 +76,26 @@ func (plan *Plan) Containers() iter.Seq2[*PodPlan, *Placement] {
 	}
 }
 
+// App returns the placement of an application container and its pod, or nil.
+func (plan *Plan) App(id string) (*PodPlan, *Placement) {
+	for i := range plan.Pods {
+		if c := plan.Pods[i].App(id); c != nil {
+			return &plan.Pods[i], c
+		}
+	}
+	return nil, nil
+}
+
+// App returns the placement of an application container in the pod, or nil.
+func (pod *PodPlan) App(id string) *Placement {
+	for i := range pod.Containers {
+		if c := &pod.Containers[i]; c.ID == id && c.Kind == App {
+			return c
+		}
+	}
+	return nil
+}
+
 // PodPlan is what a pod's slice and its containers should be.
 type PodPlan struct {
 	UID       string `json:"uid"`

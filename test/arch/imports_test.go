@@ -153,6 +153,7 @@ func rows() []row {
 		{"auxiliary", false, []string{"inventory"}},
 		{"desired", false, []string{"audit", "auxiliary", "hostenv", "hostslices", "inventory", "managers", "noise", "power", "tune", "undo"}},
 		{"recovery", false, []string{"desired", "inventory"}},
+		{"requests", false, []string{"desired", "inventory", "kernelstate", "undo", "waits"}},
 		{"partition", false, []string{"desired", "hostenv", "inventory", "kernelstate", "noise", "quiet", "retry", "undo"}},
 		{"removal", false, []string{"inventory", "kernelstate", "partition", "undo"}},
 		{"unidentified", false, []string{"desired", "hostenv", "inventory", "kernelstate", "undo"}},
@@ -166,7 +167,7 @@ func rows() []row {
 		{"restore", false, []string{"desired", "hostenv", "hosttuning", "nodestatus", "partition", "preview", "tune", "undo"}},
 
 		// The event loop: every package but preview and restore, which run without it.
-		{"daemon", false, []string{"actor", "appcpus", "appfiles", "auditor", "auxiliary", "clusterstate", "control", "desired", "drift", "exposure", "hostenv", "hostslices", "hosttuning", "inventory", "kernelstate", "managers", "memrelease", "nodestatus", "noise", "numahints", "partition", "permission", "power", "quiet", "recovery", "refusal", "removal", "resize", "retry", "treewatch", "tune", "undo", "unidentified", "units", "usablecpus", "view", "waits"}},
+		{"daemon", false, []string{"actor", "appcpus", "appfiles", "auditor", "auxiliary", "clusterstate", "control", "desired", "drift", "exposure", "hostenv", "hostslices", "hosttuning", "inventory", "kernelstate", "managers", "memrelease", "nodestatus", "noise", "numahints", "partition", "permission", "power", "quiet", "recovery", "refusal", "removal", "requests", "resize", "retry", "treewatch", "tune", "undo", "unidentified", "units", "usablecpus", "view", "waits"}},
 	}
 }
 

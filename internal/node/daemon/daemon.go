@@ -29,6 +29,7 @@ import (
 	"github.com/cpupoold/cpupoold/internal/node/quiet"
 	"github.com/cpupoold/cpupoold/internal/node/refusal"
 	"github.com/cpupoold/cpupoold/internal/node/removal"
+	"github.com/cpupoold/cpupoold/internal/node/requests"
 	"github.com/cpupoold/cpupoold/internal/node/resize"
 	"github.com/cpupoold/cpupoold/internal/node/retry"
 	"github.com/cpupoold/cpupoold/internal/node/telemetry"
@@ -183,30 +184,30 @@ func newLoop(h hostenv.Host, o Options) (*Loop, error) {
 	journal := undo.New(j)
 	m, hints, cache := inventory.New(h.Driver), numahints.New(journal.Unhinted()), kernelstate.New(h.Cgroups.Reader(), o.Log)
 	l := &Loop{
-		Host:           h,
-		log:            o.Log,
-		now:            now,
-		box:            actor.NewMailbox[event](),
-		load:           o.Reload,
-		usable:         usable,
-		snapshot:       new(atomic.Pointer[telemetry.View]),
-		notify:         notify,
-		inventory:      m,
-		cache:          cache,
-		backoffs:       retry.New(),
-		journal:        journal,
-		formula:        desired.NewFormula(o.Config.WeightFormula),
-		hints:          hints,
-		refusalLog:     refusal.New(m, hints, o.Log),
-		pendingUpdates: newPendingUpdates(),
-		resizes:        resize.New(m, o.Log),
-		exposureMeter:  exposure.New(m, cache, h.Cgroups, h.Units != nil),
-		quiet:          quiet.New(journal.Resting()),
-		watch:          treewatch.New(o.Log),
-		auxiliary:      auxiliary.New(h.Driver),
-		auditor:        auditor.New(),
-		historyLog:     view.NewHistoryLog(now),
-		memory:         memrelease.New(),
+		Host:          h,
+		log:           o.Log,
+		now:           now,
+		box:           actor.NewMailbox[event](),
+		load:          o.Reload,
+		usable:        usable,
+		snapshot:      new(atomic.Pointer[telemetry.View]),
+		notify:        notify,
+		inventory:     m,
+		cache:         cache,
+		backoffs:      retry.New(),
+		journal:       journal,
+		formula:       desired.NewFormula(o.Config.WeightFormula),
+		hints:         hints,
+		refusalLog:    refusal.New(m, hints, o.Log),
+		requests:      requests.New(m, cache, journal, journalTimeout, o.Log),
+		resizes:       resize.New(m, o.Log),
+		exposureMeter: exposure.New(m, cache, h.Cgroups, h.Units != nil),
+		quiet:         quiet.New(journal.Resting()),
+		watch:         treewatch.New(o.Log),
+		auxiliary:     auxiliary.New(h.Driver),
+		auditor:       auditor.New(),
+		historyLog:    view.NewHistoryLog(now),
+		memory:        memrelease.New(),
 
 		nriOpen: make(chan struct{}),
 	}

@@ -1,8 +1,6 @@
 package daemon
 
 import (
-	"maps"
-
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 )
 
@@ -16,7 +14,7 @@ func (l *Loop) prune() {
 		there[p.UID] = true
 	}
 	l.hints.Forget(there)
-	maps.DeleteFunc(l.pendingUpdates.failed, func(id string, _ bool) bool { return l.inventory.Container(id) == nil })
+	l.requests.Forget()
 }
 
 // cgroupGone fetches the container or pod of a removed cgroup from the runtime. For a unit,

@@ -11,6 +11,7 @@ import (
 	grpcstatus "google.golang.org/grpc/status"
 
 	"github.com/cpupoold/cpupoold/internal/node/actor"
+	"github.com/cpupoold/cpupoold/internal/node/requests"
 	"github.com/cpupoold/cpupoold/internal/testing/nodefixture"
 	"github.com/cpupoold/cpupoold/internal/testing/testnode"
 	"github.com/cpupoold/cpupoold/pkg/cri"
@@ -84,8 +85,9 @@ func TestEarlyStart(t *testing.T) {
 			if c.asked {
 				s.ask([]string{c.container}, c.resources)
 			}
-			answer := make(chan error, 1)
-			s.event(&startRequest{id: s.ids[c.container], canceled: s.ctx.Done(), answer: answer, since: s.now})
+			q := requests.NewStart(s.ids[c.container], s.now, s.ctx.Done())
+			answer := q.Reply()
+			s.event(startRequest{q})
 			s.settle()
 			if waits := len(answer) == 0; waits != c.waits {
 				t.Fatalf("the reply waits: %t; want %t\n%s", waits, c.waits, s.out.String())
@@ -97,7 +99,7 @@ func TestEarlyStart(t *testing.T) {
 			if len(answer) == 0 {
 				t.Fatalf("no reply\n%s", s.out.String())
 			}
-			if err := <-answer; errors.Is(err, errEarly) != c.refused || (err != nil) != c.refused {
+			if err := (<-answer).Err; errors.Is(err, errEarly) != c.refused || (err != nil) != c.refused {
 				t.Errorf("reply: %v; refused: %t", err, c.refused)
 			}
 			if s.loop.status.planned {
@@ -124,8 +126,8 @@ func TestEarlySharedOnRefusal(t *testing.T) {
 		t.Fatalf("no reply\n%s", s.out.String())
 	}
 	a := <-answer
-	if to := a.reply.Adjustment; a.err != nil || to.CPUs.String() != "4-7" || to.Env["CPUPOOL_EXCLUSIVE"] != "false" {
-		t.Errorf("reply %+v, %v; want CPUs 4-7 of the shared pool", to, a.err)
+	if to := a.Value.Adjustment; a.Err != nil || to.CPUs.String() != "4-7" || to.Env["CPUPOOL_EXCLUSIVE"] != "false" {
+		t.Errorf("reply %+v, %v; want CPUs 4-7 of the shared pool", to, a.Err)
 	}
 	s.Runtime.Fail("ListContainers", nil)
 	if err := s.wait("10s"); err != nil {
@@ -168,8 +170,8 @@ func TestReplyWaitsForJournal(t *testing.T) {
 			canceled := make(chan struct{})
 			answer := s.question("web/app", cri.Resources{Shares: 512}, canceled)
 			s.settle()
-			if len(answer) > 0 || len(s.loop.requests.held) != 1 || len(disk.jobs) == 0 {
-				t.Fatalf("%d replies sent, %d held, %d jobs; want a held reply\n%s", len(answer), len(s.loop.requests.held), len(disk.jobs), s.out.String())
+			if held := s.loop.requests.HeldUntil(); len(answer) > 0 || held.IsZero() || len(disk.jobs) == 0 {
+				t.Fatalf("%d replies sent, one held until %v, %d jobs; want a held reply\n%s", len(answer), held, len(disk.jobs), s.out.String())
 			}
 			var save saved
 			for _, j := range disk.jobs {
@@ -190,7 +192,7 @@ func TestReplyWaitsForJournal(t *testing.T) {
 				t.Errorf("the inventory has the container: %t; want %t", known, want)
 			}
 			if c.sent {
-				if a := <-answer; a.err != nil || a.reply.Adjustment.CPUs.String() != "2-7" {
+				if a := <-answer; a.Err != nil || a.Value.Adjustment.CPUs.String() != "2-7" {
 					t.Errorf("reply %+v", a)
 				}
 			}

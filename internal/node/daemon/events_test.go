@@ -32,7 +32,7 @@ func TestEventScopes(t *testing.T) {
 		written{}, written{err: failed}, unitRead{}, recordRead{}, saved{upTo: upTo}, saved{err: failed},
 		filesWritten{}, filesWritten{appcpus.Result{Err: failed}}, systemdReloaded{}, reloadsLost{}, unitsLost{}, unitWoken{}, unitResult{},
 		hintsArrived{}, kubeletArrived{}, cpuWatchChanged{}, cpusChanged{}, treeWatched{}, permissionsChanged{}, tuned{},
-		nriChanged{}, synchronized{}, podRun{}, podResized{}, podHint{}, containerHint{}, &createRequest{}, &startRequest{}, updateRequest{}, updateSettled{}, resizeSeen{},
+		nriChanged{}, synchronized{}, podRun{}, podResized{}, podHint{}, containerHint{}, createRequest{}, startRequest{}, updateRequest{}, updateSettled{}, resizeSeen{},
 		moveRequest{}, refusedStopped{}, threadsScanned{},
 	} {
 		name := reflect.TypeOf(e).String()

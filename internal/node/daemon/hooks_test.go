@@ -132,7 +132,7 @@ func TestCreateMovesOthersInTheReply(t *testing.T) {
 	// The runtime does not make these updates, as after a failure: the daemon notices that, and
 	// makes them over CRI.
 	for _, id := range []string{one, two} {
-		r.within(replyUpdateTimeout, "recorded over CRI", func() bool {
+		r.within(time.Second, "recorded over CRI", func() bool { // half a second for each update
 			c, err := n.Client.ContainerStatus(t.Context(), id)
 			return err == nil && c.Recorded.CPUs == rest.String()
 		})

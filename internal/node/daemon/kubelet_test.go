@@ -9,8 +9,6 @@ import (
 	"testing"
 
 	"github.com/cpupoold/cpupoold/internal/node/hostenv"
-	"github.com/cpupoold/cpupoold/internal/node/inventory"
-	"github.com/cpupoold/cpupoold/internal/node/kernelstate"
 	"github.com/cpupoold/cpupoold/internal/node/telemetry"
 	"github.com/cpupoold/cpupoold/internal/node/undo"
 	"github.com/cpupoold/cpupoold/internal/testing/nodefixture"
@@ -200,19 +198,4 @@ func TestKubeletResizes(t *testing.T) {
 		t.Errorf("the kubelet's own container has weight %d after its resize; want more than before, %d", of, than)
 	}
 	k.Check(map[string]string{id: "0-1"})
-}
-
-// TestKeepBesideKubelet checks that the kubelet's write to a management container is replaced
-// by the pool's CPUs, also before its record is known.
-func TestKeepBesideKubelet(t *testing.T) {
-	n := newStaticNode(t)
-	l := &Loop{Host: hostenv.Host{CPUManager: n.Static}, cache: kernelstate.New(nil, nil)}
-	managed := pools.Placement{Pool: pools.Management, CPUs: cpuset.Range(0, 1)}
-	if keep := l.keep(&inventory.Container{Path: "m.scope"}, &managed, cri.Resources{CPUs: "2-7"}); keep.CPUs != "0-1" {
-		t.Errorf("a management container keeps %q; want 0-1", keep.CPUs)
-	}
-	kubelets := pools.Placement{Pool: pools.Other, CPUs: cpuset.Range(2, 3)}
-	if keep := l.keep(&inventory.Container{Path: "s.scope"}, &kubelets, cri.Resources{CPUs: "2-7"}); keep != (cri.Resources{}) {
-		t.Errorf("one of the kubelet's keeps %v; want nothing", keep)
-	}
 }

@@ -32,6 +32,7 @@ import (
 	"github.com/cpupoold/cpupoold/internal/node/recovery"
 	"github.com/cpupoold/cpupoold/internal/node/refusal"
 	"github.com/cpupoold/cpupoold/internal/node/removal"
+	"github.com/cpupoold/cpupoold/internal/node/requests"
 	"github.com/cpupoold/cpupoold/internal/node/resize"
 	"github.com/cpupoold/cpupoold/internal/node/retry"
 	"github.com/cpupoold/cpupoold/internal/node/telemetry"
@@ -41,7 +42,6 @@ import (
 	"github.com/cpupoold/cpupoold/internal/node/units"
 	"github.com/cpupoold/cpupoold/internal/node/usablecpus"
 	"github.com/cpupoold/cpupoold/internal/node/view"
-	"github.com/cpupoold/cpupoold/internal/node/waits"
 	"github.com/cpupoold/cpupoold/pkg/cri"
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
@@ -101,41 +101,24 @@ type Loop struct {
 	units      *units.Units
 	moves      moves
 
-	requests       requests
-	pendingUpdates pendingUpdates
-	resizes        *resize.Resizes
-	nriOpen        chan struct{} // watchNRI waits until it is closed
-	watch          *treewatch.Tree
-	auxiliary      *auxiliary.Cgroups // in the slices of pods
-	drifts         *drift.Tracker
-	unidentified   *unidentified.Cgroups
-	removed        *removal.Cgroups
-	others         desired.OtherManagers
-	exposureMeter  *exposure.Meter
-	partitions     *partition.Partitions
-	schedule       schedule
-	quiet          *quiet.Quiet
-	auditor        *auditor.Auditor
-	tuning         *hosttuning.Tuning // nil if the daemon changes no settings of the host
-	historyLog     *view.HistoryLog
-	memory         memrelease.Release
-	latest         atomic.Pointer[view.Snapshot]
-}
-
-// requests holds the requests of the runtime that are not answered.
-type requests struct {
-	creates []*createRequest // the runtime sends one at a time, and may cancel it
-	starts  []*startRequest
-	held    []heldReply // decided
-	budget  waits.Budget
-}
-
-// heldReply is a reply that waits for the journal.
-type heldReply struct {
-	request *createRequest
-	answer  createAnswer
-	change  int       // the newest change of the journal that the disk must have
-	due     time.Time // then the reply goes out without the disk
+	requests      *requests.Queue
+	resizes       *resize.Resizes
+	nriOpen       chan struct{} // watchNRI waits until it is closed
+	watch         *treewatch.Tree
+	auxiliary     *auxiliary.Cgroups // in the slices of pods
+	drifts        *drift.Tracker
+	unidentified  *unidentified.Cgroups
+	removed       *removal.Cgroups
+	others        desired.OtherManagers
+	exposureMeter *exposure.Meter
+	partitions    *partition.Partitions
+	schedule      schedule
+	quiet         *quiet.Quiet
+	auditor       *auditor.Auditor
+	tuning        *hosttuning.Tuning // nil if the daemon changes no settings of the host
+	historyLog    *view.HistoryLog
+	memory        memrelease.Release
+	latest        atomic.Pointer[view.Snapshot]
 }
 
 // resync starts a listing and schedules a scan of all cgroups. The pass after the listing makes

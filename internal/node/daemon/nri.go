@@ -8,7 +8,9 @@ import (
 
 	"github.com/cpupoold/cpupoold/internal/config"
 	"github.com/cpupoold/cpupoold/internal/node/desired"
+	"github.com/cpupoold/cpupoold/internal/node/requests"
 	"github.com/cpupoold/cpupoold/internal/node/telemetry"
+	"github.com/cpupoold/cpupoold/internal/node/waits"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/cri"
 	"github.com/cpupoold/cpupoold/pkg/nri"
@@ -90,56 +92,47 @@ func nriState(s nri.State, before telemetry.SourceState) telemetry.SourceState {
 	}
 }
 
-// ask posts a question to the event loop and returns its answer.
-func ask[A any](ctx context.Context, h hooks, question func(answer chan<- A) event) (A, error) {
-	answer := make(chan A, 1)
-	h.post(question(answer))
+// await returns the reply to a question that was posted to the event loop.
+func await[R any](ctx context.Context, reply <-chan waits.Reply[R]) (R, error) {
 	select {
-	case a := <-answer:
-		return a, nil
+	case r := <-reply:
+		return r.Value, r.Err
 	case <-ctx.Done():
-		var none A
+		var none R
 		return none, errLate
 	}
 }
 
 func (h hooks) Synchronize(ctx context.Context, pods []cri.Pod, containers []cri.Container) error {
-	_, err := ask(ctx, h, func(a chan<- struct{}) event { return synchronized{pods, containers, a} })
+	q := waits.Ask[struct{}](ctx.Done())
+	h.post(synchronized{pods, containers, q})
+	_, err := await(ctx, q.Reply())
 	return err
 }
 
 func (h hooks) Create(ctx context.Context, p cri.Pod, c cri.Container) (nri.Reply, error) {
-	a, err := ask(ctx, h, func(a chan<- createAnswer) event {
-		return &createRequest{pod: p, container: c, canceled: ctx.Done(), answer: a, since: h.now()}
-	})
-	if err == nil {
-		err = a.err
-	}
+	q := requests.NewCreate(p, c, h.now(), ctx.Done())
+	h.post(createRequest{q})
+	reply, err := await(ctx, q.Reply())
 	if err != nil {
 		return nri.Reply{}, fmt.Errorf("cpupoold: %s/%s, container %s: %w", p.Namespace, p.Name, c.Name, err)
 	}
-	return a.reply, nil
+	return reply, nil
 }
 
 func (h hooks) Start(ctx context.Context, id string) error {
-	refusal, err := ask(ctx, h, func(a chan<- error) event {
-		return &startRequest{id: id, canceled: ctx.Done(), answer: a, since: h.now()}
-	})
-	if err == nil {
-		err = refusal
-	}
-	if err != nil {
+	q := requests.NewStart(id, h.now(), ctx.Done())
+	h.post(startRequest{q})
+	if _, err := await(ctx, q.Reply()); err != nil {
 		return fmt.Errorf("cpupoold: start of container %s: %w", id, err)
 	}
 	return nil
 }
 
 func (h hooks) Update(ctx context.Context, id string, asked cri.Resources) (cri.Resources, error) {
-	u, err := ask(ctx, h, func(a chan<- updateAnswer) event { return updateRequest{id, asked, ctx.Done(), a} })
-	if err == nil {
-		err = u.err
-	}
-	return u.keep, err
+	q := waits.Ask[cri.Resources](ctx.Done())
+	h.post(updateRequest{id, asked, q})
+	return await(ctx, q.Reply())
 }
 
 func (h hooks) RunPod(p cri.Pod) { h.post(podRun{p}) }
@@ -163,7 +156,7 @@ func (h hooks) RemovePod(id string) { h.Remove(id) }
 type synchronized struct {
 	pods       []cri.Pod
 	containers []cri.Container
-	answer     chan<- struct{}
+	waits.Question[struct{}]
 }
 
 // apply fetches all listed pods and containers, because NRI is the only source of resizes and
@@ -173,7 +166,7 @@ type synchronized struct {
 // list: containerd creates no containers at this moment. If another runtime does, its event
 // stream reports the container again.
 func (s synchronized) apply(l *Loop) {
-	s.answer <- struct{}{}
+	s.Answer(struct{}{}, nil)
 	switch {
 	case l.status.listed:
 		s.fetch(l)
@@ -238,7 +231,7 @@ func (e podHint) apply(l *Loop) {
 // runtime can need a minute for the first listing, and a container that it creates before that
 // would run on all CPUs. The inventory is incomplete until then. So an early reply gives only
 // the CPUs of a pool without the exclusive CPUs in the journal. A reply waits until the journal
-// is on disk (see send), and other changes of owners' CPUs are saved at the time of their
+// is on disk (package requests), and other changes of owners' CPUs are saved at the time of their
 // writes. A container that needs exclusive CPUs waits for the first pass, as long as the budget
 // for waits allows it. Then the daemon refuses it, or, with onRefusal: shared, places it in the
 // shared pool. The first pass checks all early replies.
@@ -247,10 +240,10 @@ var errEarly = errors.New("the daemon has just started and does not know yet whi
 
 // answerEarly answers requests before the first pass.
 func (l *Loop) answerEarly() {
-	l.noteStarts()
+	l.requests.MarkStarting()
 	for l.answerHooks(l.now()) {
 	}
-	l.nextHook(func(at time.Time) {
+	l.requests.Next(func(at time.Time) {
 		if due := l.timers.retry.due; !at.IsZero() && (due.IsZero() || at.Before(due)) {
 			l.timers.retry.set(at)
 		}
@@ -265,54 +258,54 @@ func (l *Loop) earlyPlan(now time.Time) pools.Plan {
 	return in.Early()
 }
 
-// decideEarly returns the reply to a before the first pass, and whether it is decided. pod and
-// p are the placement of the container in the early plan, or nil.
-func (l *Loop) decideEarly(a *createRequest, pod *pools.PodPlan, p *pools.Placement, now time.Time) (createAnswer, bool) {
+// decideEarly returns the reply to a before the first pass, the refusal, or
+// requests.ErrUndecided. pod and p are the placement of the container in the early plan, or nil.
+func (l *Loop) decideEarly(a *requests.Create, pod *pools.PodPlan, p *pools.Placement, now time.Time) (nri.Reply, error) {
 	switch {
 	case p == nil:
-		return createAnswer{err: errUnknownPod}, true
+		return nri.Reply{}, errUnknownPod
 	case p.Pool == pools.Other, l.CPUManager != nil: // the request has the CPUs of the kubelet
-		return createAnswer{reply: l.replyUnmanaged(a)}, true
+		return l.replyUnmanaged(a), nil
 	}
 	whole := p.Pool == pools.Guaranteed || p.Refused != nil || p.Reason.Code == pools.CodeWaiting
 	weighs := p.Shares != 0 && !l.formula.IsAnswered() // its original needs the formula
 	switch {
 	case !whole && !weighs && !p.CPUs.IsEmpty():
-	case !a.wait.IsOver(now):
-		return createAnswer{}, false
+	case !a.IsLate(now):
+		return nri.Reply{}, requests.ErrUndecided
 	case p.CPUs.IsEmpty(), whole && l.settings.Config.OnRefusal != config.RefusalShared:
-		l.log.Warn("container refused before the first pass", "pod", a.pod.Namespace+"/"+a.pod.Name, "container", a.container.Name)
-		return createAnswer{err: errEarly}, true
+		l.log.Warn("container refused before the first pass", "pod", a.Pod.Namespace+"/"+a.Pod.Name, "container", a.Container.Name)
+		return nri.Reply{}, errEarly
 	}
 	shared := *p
 	if shared.Exclusive, shared.Mixed = false, (cpuset.Set{}); whole {
 		shared.Pool = pools.Shared
 	}
-	l.noteCreated(l.inventory.Container(a.container.ID), &shared)
-	return createAnswer{reply: l.reply(a, pod, &shared, shared.CPUs)}, true
+	l.noteCreated(l.inventory.Container(a.Container.ID), &shared)
+	return l.reply(a, pod, &shared, shared.CPUs), nil
 }
 
-// decideEarlyStart reports whether the reply to a is decided before the first pass, and the
-// refusal. A container with recorded CPUs has them from a reply or from the kubelet. Any other
-// container was created while no daemon ran. It must not start on exclusive CPUs.
-func (l *Loop) decideEarlyStart(a *startRequest, now time.Time) (done bool, refusal error) {
-	e := l.inventory.Container(a.id)
+// decideEarlyStart returns nil before the first pass, the refusal, or requests.ErrUndecided. A
+// container with recorded CPUs has them from a reply or from the kubelet. Any other container was
+// created while no daemon ran. It must not start on exclusive CPUs.
+func (l *Loop) decideEarlyStart(a *requests.Start, now time.Time) error {
+	e := l.inventory.Container(a.ID)
 	switch {
 	case e != nil && !e.Recorded.IsEmpty():
-		return true, nil
-	case !a.wait.IsOver(now):
-		return false, nil
+		return nil
+	case !a.IsLate(now):
+		return requests.ErrUndecided
 	case e == nil || l.CPUManager != nil:
-		return true, nil
+		return nil
 	case l.inventory.MayBeExclusive(e) && l.settings.Config.OnRefusal != config.RefusalShared:
-		return true, errEarly
+		return errEarly
 	}
 	if e.Path == "" {
-		return true, nil // the runtime has not reported its cgroup
+		return nil // the runtime has not reported its cgroup
 	}
 	st, err := l.Cgroups.Read(e.Path)
 	if owned := desired.OwnedBy(pools.Plan{Assignments: l.journal.Assignments()}); err == nil && st.Effective.Overlaps(owned) {
-		return true, errEarly
+		return errEarly
 	}
-	return true, nil
+	return nil
 }

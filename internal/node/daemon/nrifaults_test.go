@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/cpupoold/cpupoold/internal/node/requests"
 	"github.com/cpupoold/cpupoold/internal/node/telemetry"
 	"github.com/cpupoold/cpupoold/internal/node/waits"
 	"github.com/cpupoold/cpupoold/internal/testing/nodefixture"
@@ -59,10 +60,13 @@ func TestTimeoutDuringAPass(t *testing.T) {
 	n.Kubelet = nodefixture.NewKubelet()
 	a := n.start().asker()
 	defer n.Kubelet.Hang()()
-	request, answer := a.ofOwner("e", 2)
+	pod := ofPod("e", "default", "guaranteed", 2, nil)
+	c := a.container(pod, "app", nodefixture.WholeCPUs(2))
+	var answer <-chan waits.Reply[nri.Reply]
 	a.inspectOnly(func(l *Loop) {
-		request.since = l.now()
-		request.apply(l)
+		q := requests.NewCreate(pod, c, l.now(), nil)
+		answer = q.Reply()
+		createRequest{q}.apply(l)
 		l.pass()
 		a.clock.skipped.Add(int64(waits.Timeout))
 		if l.answerHooks(l.now()); len(answer) > 0 {
@@ -71,7 +75,7 @@ func TestTimeoutDuringAPass(t *testing.T) {
 		l.pass()
 		l.answerHooks(l.now())
 	})
-	if c := nodefixture.Receive(n.Node, "answer", answer); c.err != nil || c.reply.Adjustment.CPUs.Len() != 2 {
+	if c := nodefixture.Receive(n.Node, "answer", answer); c.Err != nil || c.Value.Adjustment.CPUs.Len() != 2 {
 		t.Errorf("answer %+v; want two CPUs", c)
 	}
 }

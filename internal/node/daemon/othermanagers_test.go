@@ -8,6 +8,7 @@ import (
 
 	"github.com/cpupoold/cpupoold/internal/node/inventory"
 	"github.com/cpupoold/cpupoold/internal/node/managers"
+	"github.com/cpupoold/cpupoold/internal/node/requests"
 	"github.com/cpupoold/cpupoold/internal/node/telemetry"
 	"github.com/cpupoold/cpupoold/internal/node/undo"
 	"github.com/cpupoold/cpupoold/internal/testing/nodefixture"
@@ -280,7 +281,7 @@ func TestPluginIsRemembered(t *testing.T) {
 	r.stop()
 
 	look := n.preview()
-	if _, p := findPlacement(&look.Plan, theirs); p == nil || p.Pool != pools.Other {
+	if _, p := look.Plan.App(theirs); p == nil || p.Pool != pools.Other {
 		t.Errorf("a look without the daemon finds %+v; it is the plugin's", p)
 	}
 	r = n.start()
@@ -339,10 +340,10 @@ func TestPluginBeforeUsAndLate(t *testing.T) {
 	res.CPUs = "4-5"
 	for name, c := range map[string]cri.Container{"theirs": a.container(pod, "theirs", res), "ours": a.container(pod, "ours", nodefixture.WholeCPUs(2))} {
 		r.inspect(func(l *Loop) {
-			ask := &createRequest{pod: pod, container: c}
-			ask.apply(l)
-			l.requests.creates = nil
-			l.cancelCreate(ask)
+			canceled := make(chan struct{})
+			close(canceled)
+			createRequest{requests.NewCreate(pod, c, l.now(), canceled)}.apply(l)
+			l.answerHooks(l.now())
 			l.inventory.PutContainer(inventory.ContainerStatus{Container: c}) // as CRI reports it then
 			if e := l.inventory.Container(c.ID); e.IsPlacedElsewhere() != (name == "theirs") || e.IsAsked() {
 				t.Errorf("%s: placed elsewhere %t, asked %t", name, e.IsPlacedElsewhere(), e.IsAsked())

@@ -10,15 +10,17 @@ import (
 	"github.com/cpupoold/cpupoold/internal/node/inventory"
 	"github.com/cpupoold/cpupoold/internal/node/partition"
 	"github.com/cpupoold/cpupoold/internal/node/undo"
+	"github.com/cpupoold/cpupoold/internal/node/waits"
 	"github.com/cpupoold/cpupoold/internal/testing/nodefixture"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/cri"
+	"github.com/cpupoold/cpupoold/pkg/nri"
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
 
 // ofOwner returns a request for a container with exclusive CPUs, and the channel of its reply.
-func (a *asker) ofOwner(name string, cpus int) (*createRequest, <-chan createAnswer) {
+func (a *asker) ofOwner(name string, cpus int) (createRequest, <-chan waits.Reply[nri.Reply]) {
 	pod := ofPod(name, "default", "guaranteed", cpus, nil)
 	return question(pod, a.container(pod, "app", nodefixture.WholeCPUs(cpus)))
 }
@@ -55,8 +57,8 @@ func TestOwnersAreAnsweredFirst(t *testing.T) {
 			t.Error("refused without a full pass")
 		}
 		l.runPasses()
-		if answer := <-answers; answer.err == nil {
-			t.Errorf("is on %s, where one CPU is free", answer.reply.Adjustment.CPUs)
+		if answer := <-answers; answer.Err == nil {
+			t.Errorf("is on %s, where one CPU is free", answer.Value.Adjustment.CPUs)
 		}
 	})
 }
@@ -136,8 +138,8 @@ func TestOwnersWaitForFullPasses(t *testing.T) {
 				sendHeld(l)
 				select {
 				case answer := <-answers:
-					if on := n.State(shared).Effective; answer.err == nil && on.Overlaps(answer.reply.Adjustment.CPUs) {
-						t.Errorf("is on %s, and another on %s", answer.reply.Adjustment.CPUs, on)
+					if on := n.State(shared).Effective; answer.Err == nil && on.Overlaps(answer.Value.Adjustment.CPUs) {
+						t.Errorf("is on %s, and another on %s", answer.Value.Adjustment.CPUs, on)
 					}
 				default: // not before the other container has left
 				}

@@ -33,7 +33,7 @@ const maxPartialRounds = 4
 
 // partialPass makes a partial pass. It reports whether all answers and repairs are done.
 func (l *Loop) partialPass(now time.Time) bool {
-	if len(l.schedule.files)+len(l.requests.creates)+len(l.requests.starts) == 0 {
+	if len(l.schedule.files) == 0 && l.requests.IsEmpty() {
 		return true
 	}
 	return l.allowsPartialPass() && l.repair(now) && l.answerCreates(now) && l.answerStarts(now)
@@ -81,30 +81,28 @@ func (l *Loop) repair(now time.Time) bool {
 
 // answerCreates answers the create requests. It reports whether it has answered all.
 func (l *Loop) answerCreates(now time.Time) bool {
-	for len(l.requests.creates) > 0 {
-		a := l.requests.creates[0]
-		if isClosed(a.canceled) {
+	for a := l.requests.NextCreate(); a != nil; a = l.requests.NextCreate() {
+		if a.IsCanceled() {
 			return false
 		}
-		pod, own, ok := l.place(a.container.ID, now)
+		pod, own, ok := l.place(a.Container.ID, now)
 		if !ok {
 			return false
 		}
-		p := placementIn(&pod, a.container.ID)
+		p := pod.App(a.Container.ID)
 		if p == nil {
 			return false
 		}
-		c, done := l.decideCreate(a, &pod, p, now)
-		if !done || c.err != nil {
+		reply, err := l.decideCreate(a, &pod, p, now)
+		if err != nil {
 			return false
 		}
 		if own != nil {
 			l.assignments = own
 			l.journal.SetAssignments(own)
 		}
-		l.requests.budget.End(&a.wait, now)
-		l.send(a, c)
-		l.requests.creates = l.requests.creates[1:]
+		l.requests.Accept(a, reply, now)
+		l.releaseReplies()
 		if own != nil {
 			l.schedule.full = true // the quota of its pod must be lifted before it starts
 			return false
@@ -115,11 +113,10 @@ func (l *Loop) answerCreates(now time.Time) bool {
 
 // answerStarts answers the start requests. It reports whether it has answered all.
 func (l *Loop) answerStarts(now time.Time) bool {
-	l.noteStarts()
-	for len(l.requests.starts) > 0 {
-		a := l.requests.starts[0]
-		in, ok := l.podInput(a.id, now)
-		if !ok || isClosed(a.canceled) || l.inventory.IsHosted(a.id) { // its sandbox is a target
+	l.requests.MarkStarting()
+	for a := l.requests.NextStart(); a != nil; a = l.requests.NextStart() {
+		in, ok := l.podInput(a.ID, now)
+		if !ok || a.IsCanceled() || l.inventory.IsHosted(a.ID) { // its sandbox is a target
 			return false
 		}
 		pod, ok := pools.Alone(&l.status.input, &l.status.plan, in)
@@ -128,17 +125,14 @@ func (l *Loop) answerStarts(now time.Time) bool {
 		}
 		facts := desired.Input{Settings: l.settings, Inventory: l.inventory, Formula: l.formula, Journal: l.journal, Nodes: l.Nodes, Contested: l.backoffs.Contested(now)}
 		want := facts.Targets(pools.Plan{Pods: []pools.PodPlan{pod}})
-		i := slices.IndexFunc(want, func(t cgroup.Target) bool { return t.Container == a.id })
+		i := slices.IndexFunc(want, func(t cgroup.Target) bool { return t.Container == a.ID })
 		if i < 0 || !l.writeTargets(want, now) {
 			return false
 		}
-		done, err := l.decideStart(a, placementIn(&pod, a.id), &want[i], now)
-		if !done || err != nil {
+		if err := l.decideStart(a, pod.App(a.ID), &want[i], now); err != nil {
 			return false
 		}
-		l.requests.budget.End(&a.wait, now)
-		a.answer <- nil
-		l.requests.starts = l.requests.starts[1:]
+		l.requests.Allow(a, now)
 	}
 	return true
 }

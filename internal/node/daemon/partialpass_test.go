@@ -9,11 +9,14 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/cpupoold/cpupoold/internal/node/inventory"
+	"github.com/cpupoold/cpupoold/internal/node/requests"
 	"github.com/cpupoold/cpupoold/internal/node/telemetry"
+	"github.com/cpupoold/cpupoold/internal/node/waits"
 	"github.com/cpupoold/cpupoold/internal/testing/nodefixture"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/cri"
+	"github.com/cpupoold/cpupoold/pkg/nri"
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
 
@@ -146,33 +149,34 @@ func TestPartialPassLeaves(t *testing.T) {
 	}
 }
 
-func question(p cri.Pod, c cri.Container) (*createRequest, <-chan createAnswer) {
-	answer := make(chan createAnswer, 1)
-	return &createRequest{pod: p, container: c, canceled: make(chan struct{}), answer: answer, since: time.Now()}, answer
+func question(p cri.Pod, c cri.Container) (createRequest, <-chan waits.Reply[nri.Reply]) {
+	q := requests.NewCreate(p, c, time.Now(), nil)
+	return createRequest{q}, q.Reply()
 }
 
 // answered returns the CPUs of the reply, which must exist already.
-func answered(t *testing.T, l *Loop, answers <-chan createAnswer) cpuset.Set {
+func answered(t *testing.T, l *Loop, answers <-chan waits.Reply[nri.Reply]) cpuset.Set {
 	t.Helper()
 	sendHeld(l)
 	select {
 	case answer := <-answers:
-		if answer.err != nil {
-			t.Error(answer.err)
+		if answer.Err != nil {
+			t.Error(answer.Err)
 		}
-		return answer.reply.Adjustment.CPUs
+		return answer.Value.Adjustment.CPUs
 	default:
 		t.Error("no answer")
 		return cpuset.Set{}
 	}
 }
 
-// sendHeld sends the replies that wait for the journal, on the event loop.
+// sendHeld sends the replies that wait for the journal, on the event loop, as if the journal were
+// on disk.
 func sendHeld(l *Loop) {
-	for _, r := range l.requests.held {
-		r.request.answer <- r.answer
+	if !l.requests.HeldUntil().IsZero() {
+		l.journal.EndSave(l.journal.Newest(), nil, l.now())
+		l.requests.Release(l.now())
 	}
-	l.requests.held = nil
 }
 
 // TestPartialPassRepairs checks that external writes to placed cgroups are repaired without a

@@ -43,8 +43,10 @@ func (l *Loop) pass() {
 	l.quiet.Begin(l.settings.Config.Quiet, now)
 	l.settleUpdates(false, now)
 	l.askResizes(now)
-	l.expireHints(now)
-	l.noteStarts()
+	for _, owner := range l.requests.Late(now) {
+		l.hints.GoWithout(owner)
+	}
+	l.requests.MarkStarting()
 	l.units.AskDue(now)
 	l.assignments = l.units.Settle(l.assignments, now)
 	l.assignments = recovery.Late(l.inventory, l.Cgroups.Read, l.assignments, &l.settings)
@@ -198,7 +200,7 @@ func (l *Loop) apply(writes []cgroup.Write, made map[cgroup.Write]bool, now time
 			if refused[w.Path] == nil {
 				refused[w.Path] = new(cpuset.Set)
 			}
-			if !l.addToReply(w) {
+			if !l.requests.AddUpdate(w, &l.status.plan) {
 				l.submit(w, refused[w.Path])
 			}
 			if i+1 < len(writes) && !writes[i+1].Slow() {

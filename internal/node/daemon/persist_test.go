@@ -8,6 +8,7 @@ import (
 	"golang.org/x/tools/txtar"
 
 	"github.com/cpupoold/cpupoold/internal/node/inventory"
+	"github.com/cpupoold/cpupoold/internal/node/waits"
 	"github.com/cpupoold/cpupoold/pkg/cri"
 )
 
@@ -54,13 +55,13 @@ func TestUpdateWithUnknownRecord(t *testing.T) {
 	cpus := s.loop.cache.Current(path).CPUs
 	update := func(asked cri.Resources) cri.Resources {
 		t.Helper()
-		answer := make(chan updateAnswer, 1)
-		updateRequest{id: id, asked: asked, answer: answer}.apply(s.loop)
-		a := <-answer
-		if a.err != nil {
-			t.Fatal(a.err)
+		q := waits.Ask[cri.Resources](nil)
+		updateRequest{id, asked, q}.apply(s.loop)
+		a := <-q.Reply()
+		if a.Err != nil {
+			t.Fatal(a.Err)
 		}
-		return a.keep
+		return a.Value
 	}
 	s.loop.cache.NoteMissingUpdate(path, cpus)
 	for _, asked := range []cri.Resources{{Shares: 1024}, {Mems: "0"}, {CPUs: "5"}} {

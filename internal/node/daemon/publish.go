@@ -198,7 +198,7 @@ func (l *Loop) view() *telemetry.View {
 		Stuck:       l.cache.StrandedThreads(),
 		Placements:  l.exposureMeter.Placements(),
 		Refused:     l.refusalLog.Totals(),
-		Shortened:   l.requests.budget.ShortenedWaits(),
+		Shortened:   l.requests.ShortenedWaits(),
 		Sources:     l.sources(),
 		HostUnits:   l.units.HostView(),
 		Partitions:  l.partitions.Counts(),

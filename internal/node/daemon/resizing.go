@@ -7,18 +7,13 @@ import (
 	"time"
 
 	"github.com/cpupoold/cpupoold/internal/config"
-	"github.com/cpupoold/cpupoold/internal/node/desired"
 	"github.com/cpupoold/cpupoold/internal/node/inventory"
 	"github.com/cpupoold/cpupoold/internal/node/resize"
+	"github.com/cpupoold/cpupoold/internal/node/waits"
 	"github.com/cpupoold/cpupoold/pkg/allocate"
 	"github.com/cpupoold/cpupoold/pkg/cri"
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
-
-// followResize reads the runtime's record after a resize.
-func (l *Loop) followResize(id string, before, after inventory.Size, applied bool) {
-	l.resizes.Follow(id, before, after, applied, l.now())
-}
 
 // askResizes reads the record of each resize that is due.
 func (l *Loop) askResizes(now time.Time) {
@@ -54,7 +49,7 @@ func (l *Loop) resize(e *inventory.Container, to cri.Resources) (*pools.Placemen
 	}
 	in := l.input(l.now())
 	plan := in.Decide().Plan
-	pod, p := findPlacement(&plan, e.Container.ID)
+	pod, p := plan.App(e.Container.ID)
 	if p == nil {
 		return nil, nil //nolint:nilnil // see above
 	}
@@ -70,7 +65,7 @@ func (l *Loop) resize(e *inventory.Container, to cri.Resources) (*pools.Placemen
 func (l *Loop) refuseResize(pod *pools.PodPlan, e *inventory.Container, to int, why *allocate.Refusal) error {
 	l.refusalLog.NoteResize(pod, e, to, why)
 	has := "no exclusive CPUs"
-	if _, p := findPlacement(&l.status.plan, e.Container.ID); p != nil && p.Exclusive {
+	if _, p := l.status.plan.App(e.Container.ID); p != nil && p.Exclusive {
 		has = "CPUs " + p.CPUs.String()
 	}
 	return fmt.Errorf("cpupoold: %s/%s, container %s: resize to %d exclusive CPUs: %s: %s; it keeps %s",
@@ -81,60 +76,53 @@ func (l *Loop) refuseResize(pod *pools.PodPlan, e *inventory.Container, to int, 
 // process. An update with shares is a resize by the kubelet: the daemon sends no shares
 // over CRI, and no other source reports a resize.
 type updateRequest struct {
-	id       string
-	asked    cri.Resources
-	canceled <-chan struct{}     // closed when the runtime cancels
-	answer   chan<- updateAnswer // has room for one
-}
-
-// updateAnswer is the reply to an updateRequest: values that replace values of the update, or the
-// reason for its refusal.
-type updateAnswer struct {
-	keep cri.Resources
-	err  error
+	id    string
+	asked cri.Resources
+	// The reply holds the values that replace values of the update.
+	waits.Question[cri.Resources]
 }
 
 func (u updateRequest) apply(l *Loop) {
 	l.settleUpdates(true, l.now())
 	e := l.inventory.Container(u.id)
 	if e == nil {
-		u.answer <- updateAnswer{}
+		u.Answer(cri.Resources{}, nil)
 		return
 	}
-	_, p := findPlacement(&l.status.plan, u.id)
+	_, p := l.status.plan.App(u.id)
 	if u.asked.Shares == 0 && l.others.Claims(l.inventory, e) {
-		u.answer <- updateAnswer{} // the manager that places the container decides
+		u.Answer(cri.Resources{}, nil) // the manager that places the container decides
 		l.fetchContainer(u.id)
 		return
 	}
 	if u.asked.Shares == 0 {
-		u.answer <- updateAnswer{keep: l.keep(e, p, u.asked)}
+		u.Answer(l.requests.Keep(e, p, u.asked, l.CPUManager != nil), nil)
 		return
 	}
 	before := l.inventory.SizeOf(e)
 	if p != nil && p.Pool == pools.Other || l.others.Claims(l.inventory, e) { // the daemon only records its size
 		l.inventory.Resize(e, u.asked)
-		l.followResize(u.id, before, l.inventory.SizeOf(e), true)
-		u.answer <- updateAnswer{}
+		l.resizes.Follow(u.id, before, l.inventory.SizeOf(e), true, l.now())
+		u.Answer(cri.Resources{}, nil)
 		l.fetchPod(e.Container.PodID)
 		return
 	}
-	if isClosed(u.canceled) { // the record will show whether the runtime continues without a reply
+	if u.IsCanceled() { // the record will show whether the runtime continues without a reply
 		undo := l.inventory.Resize(e, u.asked)
 		after := l.inventory.SizeOf(e)
 		undo()
-		l.followResize(u.id, before, after, false)
+		l.resizes.Follow(u.id, before, after, false, l.now())
 		return
 	}
 	resized, err := l.resize(e, u.asked)
 	if err != nil {
-		u.answer <- updateAnswer{err: err}
+		u.Answer(cri.Resources{}, err)
 		return
 	}
 	if resized != nil {
 		p = resized
 	}
-	keep := l.keep(e, p, u.asked)
+	keep := l.requests.Keep(e, p, u.asked, l.CPUManager != nil)
 	if u.asked.CPUs == "" && resized != nil {
 		// The runtime writes its recorded cpuset with the update. The reply contains the new
 		// cpuset, or the runtime would restore the old one for a moment. If other containers
@@ -144,50 +132,8 @@ func (u updateRequest) apply(l *Loop) {
 		}
 	}
 	if keep.Shares == 0 {
-		l.followResize(u.id, before, l.inventory.SizeOf(e), true)
+		l.resizes.Follow(u.id, before, l.inventory.SizeOf(e), true, l.now())
 	}
-	u.answer <- updateAnswer{keep: keep}
+	u.Answer(keep, nil)
 	l.fetchPod(e.Container.PodID) // for its new total
-}
-
-// keep returns the values that an update must not change.
-func (l *Loop) keep(e *inventory.Container, p *pools.Placement, asked cri.Resources) cri.Resources {
-	var keep cri.Resources
-	if p != nil && p.Pool == pools.Other {
-		return keep
-	}
-	cpus := l.cache.SettledCPUs(e.Path)
-	if l.CPUManager != nil && p != nil {
-		cpus = p.Runs() // the kubelet has already moved the other containers
-	}
-	current := l.cache.Current(e.Path)
-	if cpus.IsEmpty() && p != nil && current.Exists && current.CPUs.Equal(p.Runs()) {
-		cpus = current.CPUs // the record is unknown, and can contain CPUs of another container
-	}
-	if asked.CPUs != "" && !cpus.IsEmpty() && cpus.String() != asked.CPUs {
-		keep.CPUs = cpus.String()
-		l.cache.NoteOverride(e.Path)
-	}
-	if p == nil {
-		return keep
-	}
-	// With an update without CPUs the runtime writes its recorded CPUs. While an update of
-	// the record is in progress, those can belong to another container.
-	recorded := current.RecordedKnown && cpus.Equal(current.Recorded)
-	if asked.CPUs == "" && !cpus.IsEmpty() && cpus.Equal(p.Runs()) && !recorded {
-		keep.CPUs = cpus.String()
-	}
-	if asked.Shares != 0 && p.Shares != 0 {
-		keep.Shares = p.Shares
-	}
-	switch {
-	case asked.Quota > 0 && p.Unlimited:
-		keep.Quota = -1
-	case asked.Quota != 0 && p.Limit != 0:
-		keep.Quota, keep.Period = desired.LimitQuota(p)
-	}
-	if !p.Mems.IsEmpty() && asked.Mems != "" && !l.cache.IsBusy(e.Path) {
-		keep.Mems = p.Mems.String()
-	}
-	return keep
 }

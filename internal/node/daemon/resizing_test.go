@@ -6,9 +6,11 @@ import (
 	"time"
 
 	"github.com/cpupoold/cpupoold/internal/node/inventory"
+	"github.com/cpupoold/cpupoold/internal/node/waits"
 	"github.com/cpupoold/cpupoold/internal/testing/nodefixture"
 	"github.com/cpupoold/cpupoold/internal/testing/testnode"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
+	"github.com/cpupoold/cpupoold/pkg/cri"
 )
 
 // resizeTime is longer than the daemon assumes a resize that the runtime does not show.
@@ -63,7 +65,7 @@ func TestResizeWithoutAnswer(t *testing.T) {
 	r.quiet()
 	asker := make(chan struct{})
 	close(asker)
-	r.loop.box.Post(updateRequest{id: app, asked: nodefixture.WholeCPUs(3), canceled: asker, answer: make(chan updateAnswer, 1)})
+	r.loop.box.Post(updateRequest{app, nodefixture.WholeCPUs(3), waits.Ask[cri.Resources](asker)})
 	if got := r.size(app).Requested.Shares; got != nodefixture.WholeCPUs(2).Shares {
 		t.Errorf("without an answer the container asks for %d shares; want %d", got, nodefixture.WholeCPUs(2).Shares)
 	}

@@ -24,6 +24,7 @@ import (
 	"github.com/cpupoold/cpupoold/internal/node/actor"
 	"github.com/cpupoold/cpupoold/internal/node/managers"
 	"github.com/cpupoold/cpupoold/internal/node/memrelease"
+	"github.com/cpupoold/cpupoold/internal/node/requests"
 	"github.com/cpupoold/cpupoold/internal/node/restore"
 	"github.com/cpupoold/cpupoold/internal/node/telemetry"
 	"github.com/cpupoold/cpupoold/internal/node/waits"
@@ -457,7 +458,7 @@ func (s *script) create(name string, args map[string]string) error {
 // ask is the question of an NRI runtime about containers that it is about to create, all
 // of them before the first answer.
 func (s *script) ask(names []string, r cri.Resources) {
-	answers := make([]<-chan createAnswer, len(names))
+	answers := make([]<-chan waits.Reply[nri.Reply], len(names))
 	s.event(nriChanged{state: nri.Connected})
 	for i, name := range names {
 		answers[i] = s.question(name, r, s.ctx.Done())
@@ -483,7 +484,7 @@ func (s *script) ask(names []string, r cri.Resources) {
 }
 
 // question posts the question about one container. It returns the channel of the answer.
-func (s *script) question(name string, r cri.Resources, canceled <-chan struct{}) <-chan createAnswer {
+func (s *script) question(name string, r cri.Resources, canceled <-chan struct{}) <-chan waits.Reply[nri.Reply] {
 	pod, container, _ := strings.Cut(name, "/")
 	p := ofPod(pod, "default", "guaranteed", int(r.Shares/1024), nil)
 	p.CreatedAt = s.now
@@ -495,25 +496,25 @@ func (s *script) question(name string, r cri.Resources, canceled <-chan struct{}
 	}
 	id := "id-of-" + pod + "-" + container
 	s.names[id], s.names[p.ID], s.ids[name] = name, pod+"/pause", id
-	answer := make(chan createAnswer, 1)
-	s.event(&createRequest{pod: p, canceled: canceled, answer: answer, since: s.now, container: cri.Container{
+	q := requests.NewCreate(p, cri.Container{
 		ID: id, PodID: p.ID, Name: container, State: cri.Created, CreatedAt: s.now, CgroupsPath: p.CgroupParent + ":cri-containerd:" + id, Requested: r, Recorded: r,
-	}})
-	return answer
+	}, s.now, canceled)
+	s.event(createRequest{q})
+	return q.Reply()
 }
 
 // reply prints an answer to the runtime.
-func (s *script) reply(name string, a createAnswer) {
-	if a.err != nil {
-		s.printf("reply about %s: refused: %v", name, a.err)
+func (s *script) reply(name string, a waits.Reply[nri.Reply]) {
+	if a.Err != nil {
+		s.printf("reply about %s: refused: %v", name, a.Err)
 		return
 	}
 	quota := ""
-	if a.reply.Adjustment.Unlimited {
+	if a.Value.Adjustment.Unlimited {
 		quota = ", no quota"
 	}
-	s.printf("reply about %s: CPUs %s%s", name, a.reply.Adjustment.CPUs, quota)
-	for _, u := range a.reply.Updates {
+	s.printf("reply about %s: CPUs %s%s", name, a.Value.Adjustment.CPUs, quota)
+	for _, u := range a.Value.Updates {
 		s.printf("reply: update %s to CPUs %s", u.Container, u.CPUs)
 	}
 }
@@ -539,15 +540,15 @@ func (s *script) resize(name string, args map[string]string) error {
 	if err != nil {
 		return err
 	}
-	id, answer := s.ids[name], make(chan updateAnswer, 1)
-	s.event(updateRequest{id: id, asked: r, canceled: s.ctx.Done(), answer: answer})
+	id, q := s.ids[name], waits.Ask[cri.Resources](s.ctx.Done())
+	s.event(updateRequest{id, r, q})
 	s.settle()
-	u := <-answer
-	if u.err == nil {
+	u := <-q.Reply()
+	if u.Err == nil {
 		s.printf("reply: resized")
 		return s.Runtime.Resize(id, r)
 	}
-	s.printf("reply: refused: %v", u.err)
+	s.printf("reply: refused: %v", u.Err)
 	return nil
 }
 

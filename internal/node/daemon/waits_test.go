@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/tools/txtar"
 
+	"github.com/cpupoold/cpupoold/internal/node/requests"
 	"github.com/cpupoold/cpupoold/internal/node/waits"
 	"github.com/cpupoold/cpupoold/internal/testing/nodefixture"
 	"github.com/cpupoold/cpupoold/pkg/cri"
@@ -41,24 +42,23 @@ func (q *queue) create(p cri.Pod, r cri.Resources) (time.Duration, error) {
 	q.T.Helper()
 	q.made++
 	id := fmt.Sprint(p.UID, "-", q.made)
-	answer := make(chan createAnswer, 1)
-	q.event(&createRequest{pod: p, canceled: q.ctx.Done(), answer: answer, since: q.now, container: cri.Container{
+	a := requests.NewCreate(p, cri.Container{
 		ID: id, PodID: p.ID, Name: "app", State: cri.Created, CreatedAt: q.now, CgroupsPath: p.CgroupParent + ":cri-containerd:" + id, Requested: r, Recorded: r,
-	}})
-	a, waited := await(q, answer)
-	return waited, a.err
+	}, q.now, q.ctx.Done())
+	q.event(createRequest{a})
+	return answerTo(q, a.Reply())
 }
 
-// await moves the clock from deadline to deadline until the answer comes. It returns the
-// answer, and the time on the way.
-func await[A any](q *queue, answer <-chan A) (A, time.Duration) {
+// answerTo moves the clock from deadline to deadline until the answer comes. It returns the time
+// on the way, and the error of the answer.
+func answerTo[R any](q *queue, answer <-chan waits.Reply[R]) (time.Duration, error) {
 	q.T.Helper()
 	arrived := q.now
 	for {
 		q.settle()
 		select {
 		case a := <-answer:
-			return a, q.now.Sub(arrived)
+			return q.now.Sub(arrived), a.Err
 		default:
 		}
 		if q.now.Sub(arrived) > waits.Timeout {
@@ -150,16 +150,16 @@ func TestCanceledWaitCounts(t *testing.T) {
 	for i := range 2 {
 		p := ofPod(fmt.Sprint("w", i), "default", "guaranteed", 2, nil)
 		canceled := make(chan struct{})
-		q.event(&createRequest{pod: p, canceled: canceled, answer: make(chan createAnswer, 1), since: q.now, container: cri.Container{
+		q.event(createRequest{requests.NewCreate(p, cri.Container{
 			ID: p.UID + "-c", PodID: p.ID, Name: "app", State: cri.Created, CreatedAt: q.now, CgroupsPath: p.CgroupParent + ":cri-containerd:" + p.UID, Requested: nodefixture.WholeCPUs(2),
-		}})
+		}, q.now, canceled)})
 		q.settle()
 		q.until(q.now.Add(waits.Timeout - time.Millisecond))
 		close(canceled)
 		q.event(systemdReloaded{})
 		q.settle()
-		if n := len(q.loop.requests.creates); n != 0 {
-			t.Fatalf("%d requests are open after the runtime has canceled", n)
+		if !q.loop.requests.IsEmpty() {
+			t.Fatal("a request is open after the runtime has canceled")
 		}
 	}
 	if waited, err := q.create(ofPod("w2", "default", "guaranteed", 2, nil), nodefixture.WholeCPUs(2)); err == nil || waited < waits.Timeout/2 || waited > waits.Timeout*2/3 {
@@ -173,9 +173,9 @@ func TestStartsUseTheBudget(t *testing.T) {
 	q := newQueue(t)
 	var held time.Duration
 	for i := range 50 {
-		answer := make(chan error, 1)
-		q.event(&startRequest{id: fmt.Sprint("unknown", i), canceled: q.ctx.Done(), answer: answer, since: q.now})
-		err, waited := await(q, answer)
+		a := requests.NewStart(fmt.Sprint("unknown", i), q.now, q.ctx.Done())
+		q.event(startRequest{a})
+		waited, err := answerTo(q, a.Reply())
 		if err != nil {
 			t.Error(err)
 		}

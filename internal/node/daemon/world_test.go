@@ -449,7 +449,7 @@ func (w *world) Check() error {
 	known, shares := make(map[string]cpuset.Set), make(map[string]cpuset.Set)
 	for id, cpus := range exclusive {
 		known[w.Runtime.Cgroup(id)] = cpus
-		if _, p := findPlacement(&w.seen.plan, id); p != nil && !p.Mixed.IsEmpty() {
+		if _, p := w.seen.plan.App(id); p != nil && !p.Mixed.IsEmpty() {
 			shares[w.Runtime.Cgroup(id)] = p.Mixed
 		}
 	}
@@ -480,7 +480,7 @@ func (w *world) checkPartitions(exclusive map[string]cpuset.Set) error {
 		if !st.Populated {
 			continue
 		}
-		if _, p := findPlacement(&w.seen.plan, id); p != nil && !p.Mixed.IsEmpty() {
+		if _, p := w.seen.plan.App(id); p != nil && !p.Mixed.IsEmpty() {
 			if w.mixed++; st.Partition.Valid() {
 				errs = append(errs, fmt.Errorf("%s shares %s, and is %s with %s", w.Runtime.Cgroup(id), p.Mixed, st.Partition, st.Effective))
 			}

@@ -1,0 +1,68 @@
+package requests
+
+import (
+	"errors"
+	"time"
+
+	"github.com/cpupoold/cpupoold/internal/node/waits"
+	"github.com/cpupoold/cpupoold/pkg/cri"
+	"github.com/cpupoold/cpupoold/pkg/nri"
+)
+
+// ErrUndecided is the decision about a request that must wait.
+var ErrUndecided = errors.New("not decided yet")
+
+// Create asks for the CPUs of a container that the runtime is about to create. With an error in
+// the reply, the runtime creates no container.
+type Create struct {
+	request[nri.Reply]
+	Pod       cri.Pod
+	Container cri.Container
+	updates   []nri.Update // part of the reply
+}
+
+// NewCreate returns a request that has arrived at a time. canceled is closed when the runtime no
+// longer waits.
+func NewCreate(pod cri.Pod, container cri.Container, since time.Time, canceled <-chan struct{}) *Create {
+	return &Create{request: newRequest[nri.Reply](since, canceled), Pod: pod, Container: container}
+}
+
+// Start asks whether the first process of a container may continue.
+type Start struct {
+	request[struct{}]
+	ID    string // of the container
+	noted bool   // MarkStarting has seen it
+}
+
+// NewStart returns a request that has arrived at a time. canceled is closed when the runtime no
+// longer waits.
+func NewStart(container string, since time.Time, canceled <-chan struct{}) *Start {
+	return &Start{request: newRequest[struct{}](since, canceled), ID: container}
+}
+
+// request is a request whose reply can wait.
+type request[R any] struct {
+	question waits.Question[R]
+	since    time.Time
+	wait     waits.Wait
+}
+
+func newRequest[R any](since time.Time, canceled <-chan struct{}) request[R] {
+	return request[R]{question: waits.Ask[R](canceled), since: since}
+}
+
+// Reply returns the channel that delivers the reply.
+func (r *request[R]) Reply() <-chan waits.Reply[R] { return r.question.Reply() }
+
+// IsCanceled reports whether the runtime no longer waits.
+func (r *request[R]) IsCanceled() bool { return r.question.IsCanceled() }
+
+// IsLate reports whether the reply has waited as long as it may. Then the request must be
+// decided.
+func (r *request[R]) IsLate(now time.Time) bool { return r.wait.IsOver(now) }
+
+// Granted returns the time for which the reply may wait.
+func (r *request[R]) Granted() time.Duration { return r.wait.Until().Sub(r.since) }
+
+// Shortened returns the end of an error text if earlier waits have shortened this one.
+func (r *request[R]) Shortened() string { return r.wait.Shortened() }
