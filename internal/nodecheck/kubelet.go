@@ -9,8 +9,7 @@ import (
 // EnableNRI is the start of the remedy for a runtime without NRI.
 const EnableNRI = "enable NRI in the runtime (the default of containerd 2.0 and CRI-O 1.30 and later)"
 
-// WithoutNRI returns the finding that the runtime does not ask cpupoold before a container
-// starts. Found is the start of the sentence.
+// WithoutNRI returns the finding that containers start before cpupoold places them.
 func WithoutNRI(subject, found, remedy string) findings.Finding {
 	return findings.New(findings.Info, subject,
 		found+": containers are placed when the runtime reports them, milliseconds after their first instruction",
@@ -24,8 +23,7 @@ func Docker(subject string) findings.Finding {
 		"use containerd or CRI-O")
 }
 
-// Static is the CPU manager policy with which the kubelet writes the cpuset of every
-// container.
+// Static is the policy with which the kubelet writes the cpuset of every container.
 const Static = "static"
 
 // KubeletStatic returns the finding that the kubelet allocates exclusive CPUs, as cpupoold
@@ -37,8 +35,7 @@ func KubeletStatic(subject, key, stateFile string) findings.Finding {
 			"or leave exclusive CPUs to the kubelet: write guaranteed: {exclusive: kubelet}", stateFile))
 }
 
-// StricterTopology returns the finding that the kubelet's topology manager refuses more than
-// cpupoold. The subject names the key of cpupoold's policy.
+// StricterTopology returns the finding that the kubelet refuses more than the key of cpupoold.
 func StricterTopology(subject, ours, theirs string) findings.Finding {
 	return findings.New(findings.Warning, subject,
 		fmt.Sprintf("is %s, but the kubelet's topologyManagerPolicy is %s: it refuses pods whose devices are not aligned, but their CPUs may be on other NUMA nodes",

@@ -96,8 +96,7 @@ func requests() []struct{ manager, prefix, domain string } {
 	}
 }
 
-// Add adds the requests of a pod with the name namespace/name. Only its annotations show them,
-// so cpupoold cannot defer to the manager.
+// Add adds the requests of a pod. cpupoold cannot defer to managers of annotations alone.
 func (r Requests) Add(pod string, annotations map[string]string) {
 	seen := make(map[string]bool)
 	for _, key := range slices.Sorted(maps.Keys(annotations)) {

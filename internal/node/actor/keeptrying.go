@@ -10,8 +10,7 @@ import (
 // stableTime is the minimum duration of a call after which pauses are short again.
 const stableTime = time.Minute
 
-// KeepTrying calls watch until ctx ends. It reports each error and then pauses, longer after
-// each error in succession.
+// KeepTrying calls watch until ctx ends. It reports each error, and pauses longer each time.
 func KeepTrying(ctx context.Context, watch func() error, report func(error)) {
 	pause := backoff.NewExponentialBackOff()
 	for {

@@ -9,12 +9,10 @@ import (
 // maxWorkers bounds the jobs of one queue: each CRI update starts the OCI runtime.
 const maxWorkers = 8
 
-// Job is a slow call. Its result is an event; a job without a result returns the zero
-// value of E, which is not posted.
+// Job is a slow call with an event as the result; the zero value of E is not posted.
 type Job[E comparable] func(ctx context.Context) E
 
-// Workers accept jobs. Jobs of one key run one after another, in the order in which they
-// were submitted. Submit returns at once.
+// Workers accept jobs. Jobs of one key run in their order. Submit returns at once.
 type Workers[E comparable] interface {
 	Submit(key string, j Job[E])
 }

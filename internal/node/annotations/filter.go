@@ -13,8 +13,7 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/workload"
 )
 
-// Filter selects annotations by their names. It is safe for concurrent use, but for Learn and
-// NoteReread.
+// Filter selects annotations. Learn and NoteReread are not safe for concurrent use.
 type Filter struct {
 	names workload.Names
 	// workloads holds the activation annotations of CRI-O's workloads. Learn replaces the map.

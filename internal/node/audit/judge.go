@@ -10,8 +10,7 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
 
-// Evidence holds the observations of an interval. Lines, Softirqs, Times and Usage are the
-// differences between its ends.
+// Evidence holds an interval. Lines, Softirqs, Times and Usage are differences between its ends.
 type Evidence struct {
 	Elapsed  uint64 // nanoseconds
 	Scans    int
@@ -22,13 +21,11 @@ type Evidence struct {
 	Times    map[int]Times // by CPU
 	// Affinity holds the CPUs on which a device interrupt may fire, by its number.
 	Affinity map[string]cpuset.Set
-	// Usage is the CPU time of owners' cgroups in nanoseconds. A cgroup without a known value has
-	// no entry.
+	// Usage is the CPU time of owners' cgroups in nanoseconds; unknown values have no entry.
 	Usage map[string]uint64
 }
 
-// Judge returns the foreign tasks and interrupts of the evidence. The order of the evidence does
-// not affect the report.
+// Judge returns the foreign tasks and interrupts. The order of the evidence does not matter.
 func Judge(o Ownership, e Evidence) Report {
 	j := judge{index: newIndex(o), Evidence: e, found: make(map[findingKey]*Finding), works: make(map[workKey]*KernelWork)}
 	j.Tasks = slices.Clone(j.Tasks)

@@ -6,8 +6,7 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
 
-// PoolName names a pool: management, shared or guaranteed. Type is the workload type of a
-// management pool.
+// PoolName names a pool: management, shared or guaranteed. Type belongs to a management pool.
 type PoolName struct {
 	Pool string `json:"pool"`
 	Type string `json:"type,omitempty"`
@@ -21,8 +20,7 @@ type Place struct {
 	// Cgroup is the path below the cgroup root, without a leading slash.
 	Cgroup string
 	CPUs   cpuset.Set
-	// Exclusive reports whether all other tasks are foreign on CPUs. PodPool reports in addition
-	// that containers of the same pod share these CPUs.
+	// Exclusive makes all other tasks foreign on CPUs. With PodPool, the pod shares them.
 	Exclusive, PodPool bool
 	// Mixed holds shared CPUs on which an exclusive container may also run.
 	Mixed cpuset.Set

@@ -46,8 +46,7 @@ const (
 	statFieldsMin = 39
 )
 
-// ParseStat parses /proc/PID/task/TID/stat. The name is in parentheses, and can contain
-// parentheses, blanks and line ends.
+// ParseStat parses /proc/PID/task/TID/stat. The name can contain parentheses and line ends.
 func ParseStat(b []byte) (Reading, error) {
 	open, closed := bytes.IndexByte(b, '('), bytes.LastIndexByte(b, ')')
 	if open < 1 || closed < open {
@@ -79,8 +78,7 @@ func ParseStat(b []byte) (Reading, error) {
 	return r, nil
 }
 
-// ParseSchedstat parses the first number of /proc/PID/task/TID/schedstat, the CPU time in
-// nanoseconds.
+// ParseSchedstat returns the CPU time in /proc/PID/task/TID/schedstat, in nanoseconds.
 func ParseSchedstat(b []byte) (uint64, error) {
 	fields := slices.AppendSeq(make([][]byte, 0, 3), bytes.FieldsSeq(b))
 	if len(fields) != 3 {

@@ -14,8 +14,7 @@ type Line struct {
 	// Name is the number of a device interrupt, the abbreviation of an architecture's interrupt
 	// (LOC, RES), or the name of a softirq.
 	Name string
-	// Text is the text after the counts. For a device interrupt it holds the chip, the hardware
-	// number and the actions.
+	// Text follows the counts. A device interrupt has chip, hardware number and actions there.
 	Text   string
 	Counts map[int]uint64 // by CPU, without zero counts
 }

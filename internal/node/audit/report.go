@@ -29,8 +29,7 @@ type Report struct {
 // Score is the score of a pool or of an owner.
 type Score struct {
 	PoolName
-	// Pod and Name are the owner's; empty for a pool. The score of the guaranteed pool is the
-	// score of all owners together.
+	// Pod and Name are empty for a pool. The guaranteed pool has the score of all owners.
 	Pod  string     `json:"pod,omitempty"`
 	Name string     `json:"name,omitempty"`
 	CPUs cpuset.Set `json:"cpus"`
@@ -62,14 +61,12 @@ type Score struct {
 // Finding is the foreign tasks of one name in one cgroup, or a foreign interrupt.
 type Finding struct {
 	Kind Kind `json:"kind"`
-	// Pod, Container and Unit name the owner of the tasks; all are empty for the kernel. Unit is
-	// the innermost unit that contains the cgroup.
+	// Pod, Container and Unit (the innermost one) own the tasks; all are empty for the kernel.
 	Pod       string `json:"pod,omitempty"`
 	Container string `json:"container,omitempty"`
 	Unit      string `json:"unit,omitempty"`
 	Cgroup    string `json:"cgroup,omitempty"`
-	// Name is the name of the process or kernel thread, or the number and action of the
-	// interrupt.
+	// Name is the process, the kernel thread, or number and action of the interrupt.
 	Name  string `json:"name"`
 	Owner Owner  `json:"owner"` // with the CPUs of this finding
 	// Allowed holds the CPUs of the owner on which it may run, Ran the CPUs on which it ran.
@@ -78,8 +75,7 @@ type Finding struct {
 	// RanSeconds is the CPU time of tasks, Count the number of interrupts.
 	RanSeconds float64 `json:"ranSeconds"`
 	Count      uint64  `json:"count,omitempty"`
-	// Tasks holds at most maxTasks tasks, those with the most CPU time first. TaskCount is the
-	// number of all tasks.
+	// Tasks holds at most maxTasks tasks, by CPU time. TaskCount is the number of all tasks.
 	Tasks     []TaskFinding `json:"tasks,omitempty"`
 	TaskCount int           `json:"taskCount,omitempty"`
 }
@@ -91,8 +87,7 @@ type TaskFinding struct {
 	PID  int    `json:"pid"`
 	TID  int    `json:"tid"`
 	Name string `json:"name"`
-	// Policy is the scheduling policy, with the priority of a real-time task: "fifo 50". It is
-	// empty for SCHED_OTHER.
+	// Policy is the scheduling policy and real-time priority: "fifo 50"; empty for SCHED_OTHER.
 	Policy     string     `json:"policy,omitempty"`
 	Allowed    cpuset.Set `json:"allowed"`
 	Ran        cpuset.Set `json:"ran,omitzero"`
@@ -107,8 +102,7 @@ type KernelWork struct {
 	Class string `json:"class"`
 	Name  string `json:"name,omitempty"`
 	Text  string `json:"text,omitempty"`
-	// Tasks and Seconds are the number of tasks and their CPU time. Count is the number of
-	// interrupts or softirqs.
+	// Tasks and Seconds count tasks and their CPU time, Count interrupts or softirqs.
 	Tasks   int     `json:"tasks,omitempty"`
 	Seconds float64 `json:"seconds,omitempty"`
 	Count   uint64  `json:"count,omitempty"`

@@ -16,8 +16,7 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
 
-// Watcher scans all tasks of a machine repeatedly, and reads the files of foreign ones. It is not
-// safe for concurrent use.
+// Watcher scans all tasks, and reads the files of foreign ones. It is not safe for concurrent use.
 type Watcher struct {
 	proc     fs.FS
 	affinity func(tid int) (cpuset.Set, error)

@@ -55,8 +55,7 @@ func (a *Auditor) Shown() Scene {
 	return Scene{}
 }
 
-// Result returns the scores since the start of the audit. It is nil before the first scan, and
-// while the audit is off.
+// Result returns the scores since the start; nil before the first scan and while off.
 func (a *Auditor) Result() *telemetry.Audit { return a.result.Load() }
 
 // Watcher is the part of [audit.Watcher] that an Auditor uses.
@@ -65,8 +64,7 @@ type Watcher interface {
 	Evidence() (audit.Evidence, []string)
 }
 
-// Run scans until ctx ends. It calls open whenever the audit is switched on. It runs in a
-// goroutine of its own.
+// Run scans until ctx ends, in a goroutine of its own. It calls open at each switch on.
 func (a *Auditor) Run(ctx context.Context, log *slog.Logger, open func() (Watcher, error)) {
 	runtime.LockOSThread() // so that threadTime measures this goroutine
 	defer runtime.UnlockOSThread()

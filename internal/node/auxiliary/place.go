@@ -25,8 +25,7 @@ type Cgroup struct {
 	Kind   string // monitor, sandbox or other
 	PodUID string // "" if the runtime does not report the pod
 	Pod    string // namespace/name, "" if unknown
-	// CPUs are its CPUs. Exclusive reports whether they are the exclusive CPUs of containers;
-	// Mixed holds the shared CPUs among them.
+	// CPUs are exclusive CPUs of containers with Exclusive; Mixed are shared ones among them.
 	CPUs, Mixed cpuset.Set
 	Exclusive   bool
 	Pool        pools.Pool
@@ -50,8 +49,7 @@ type Facts struct {
 	Wrote     func(cgroup.Path) bool // reports whether the daemon has written the CPUs of a cgroup
 }
 
-// Place returns the desired CPUs of auxiliary cgroups, sorted by slice. A pod gets targets for
-// maxPlaced of them.
+// Place returns the desired CPUs, sorted by slice, for maxPlaced cgroups of each pod.
 func (c *Cgroups) Place(f Facts) (all []Cgroup) {
 	if c == nil || len(c.slices) == 0 {
 		return nil
@@ -160,8 +158,7 @@ func SandboxOf(m *inventory.Inventory, plan *pools.PodPlan, sandbox string) (Cgr
 	return g, !g.CPUs.IsEmpty()
 }
 
-// HasSandbox reports whether the slice of a pod contains a cgroup of its sandbox in addition to
-// the one of its pause container.
+// HasSandbox reports whether a pod's slice has a cgroup of its sandbox next to the pause container.
 func (c *Cgroups) HasSandbox(m *inventory.Inventory, e *inventory.Pod) bool {
 	if c == nil {
 		return false

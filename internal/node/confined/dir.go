@@ -15,8 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrForeign means that another kind of file has the name: a link, a FIFO, a device, or a
-// directory instead of a file.
+// ErrForeign means another kind of file: a link, a FIFO, a device, or a directory.
 var ErrForeign = errors.New("is another kind of file")
 
 // ErrUnfinished is the error of Clear if entries are left after the permitted steps.
@@ -25,8 +24,7 @@ var ErrUnfinished = errors.New("not removed completely")
 // Dir is an open directory.
 type Dir struct{ f *os.File }
 
-// Open opens a trusted directory. It creates a missing one with perm, which the umask limits,
-// unless perm is 0.
+// Open opens a trusted directory. It creates a missing one with perm, unless perm is 0.
 func Open(name string, perm fs.FileMode) (*Dir, error) {
 	f, err := os.OpenFile(name, unix.O_DIRECTORY, 0)
 	if errors.Is(err, fs.ErrNotExist) && perm != 0 {
@@ -105,8 +103,7 @@ func (d *Dir) Stamp(name string) (Stamp, error) {
 // Enter opens a directory in d. A missing one is an error.
 func (d *Dir) Enter(name string) (*Dir, error) { return d.sub(name) }
 
-// Names returns at most limit names in the directory name of d, or in d itself if name is ".".
-// The order is arbitrary.
+// Names returns at most limit names in a directory of d, or in d (".") itself, in no order.
 func (d *Dir) Names(name string, limit int) ([]string, error) {
 	sub, err := d.sub(name)
 	if err != nil {
@@ -147,8 +144,7 @@ func (d *Dir) Write(name string, content []byte, perm fs.FileMode) error {
 	return err
 }
 
-// WriteDurably replaces a file. The new file is on the disk when it returns. A directory
-// with its name is an error.
+// WriteDurably replaces a file, durably on return. A directory with its name is an error.
 func (d *Dir) WriteDurably(name string, content []byte, perm fs.FileMode) error {
 	if err := d.write(name, content, perm, (*os.File).Sync); err != nil {
 		return err
@@ -178,8 +174,7 @@ func (d *Dir) write(name string, content []byte, perm fs.FileMode, sync func(*os
 	return err
 }
 
-// File opens a regular file for reading and writing, and creates a missing one. Only the
-// owner can open it.
+// File opens or creates a regular file for reading and writing by its owner only.
 func (d *Dir) File(name string) (*os.File, error) {
 	f, err := d.open(name, unix.O_RDWR|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW, 0o600)
 	if !errors.Is(err, fs.ErrExist) {
@@ -283,8 +278,7 @@ func (d *Dir) empty(name string, steps *int) (inner []string, err error) {
 	return inner, nil
 }
 
-// IsAside reports whether a name is one that Write and Clear give to files for a time. A
-// process that is killed leaves such files behind.
+// IsAside reports whether Write and Clear use a name. A killed process leaves such files.
 func IsAside(name string) bool {
 	return strings.HasPrefix(name, ".") && strings.TrimRight(name, digits) != name
 }

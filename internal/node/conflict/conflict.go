@@ -18,8 +18,7 @@ type Limits struct {
 	Window time.Duration
 }
 
-// Writes holds the external writes of a value, and the pause of its repairs. The zero value holds
-// none.
+// Writes holds the external writes of a value, and the pause of its repairs.
 type Writes struct {
 	latest []time.Time // Limits.Repairs+1 at most
 	pause  time.Duration

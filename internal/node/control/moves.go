@@ -15,8 +15,7 @@ type Move struct {
 	// PodUID is empty for a systemd unit. Container is then the name of the unit.
 	PodUID    string `json:"podUID,omitempty"`
 	Container string `json:"container"`
-	// From holds the CPUs of the owner when the move was planned. The daemon refuses the
-	// move if they have changed since.
+	// From holds the CPUs when the move was planned. The daemon refuses it after a change.
 	From cpuset.Set `json:"from"`
 	To   cpuset.Set `json:"to"`
 }
@@ -30,8 +29,7 @@ const (
 	Done Outcome = "done"
 	// Refused means that the daemon rejected the move.
 	Refused Outcome = "refused"
-	// Unverified means that the daemon started the move, and did not verify it in time. The
-	// daemon continues it.
+	// Unverified means that the daemon continues the move, which it did not verify in time.
 	Unverified Outcome = "unverified"
 	// Skipped means that an earlier move of the list was not done.
 	Skipped Outcome = "skipped"

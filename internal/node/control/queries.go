@@ -128,8 +128,7 @@ type query struct {
 type Wait struct {
 	// For is the maximum time, between 0 (do not wait) and 30s.
 	For time.Duration
-	// Daemon is the Started of an earlier answer. Another daemon does not wait. Zero
-	// accepts any daemon.
+	// Daemon is the Started of an earlier answer: another daemon does not wait. Zero is any.
 	Daemon time.Time
 }
 
@@ -203,8 +202,7 @@ func (q *query) values() url.Values {
 	return v
 }
 
-// Status returns the state of the node. With wait it returns at an event with a number
-// above after, or at the end of the wait.
+// Status returns the state of the node. With wait it returns at an event above after.
 func (c *Client) Status(ctx context.Context, after uint64, wait Wait) (*inspect.Status, error) {
 	s := new(inspect.Status)
 	q := query{history.Query{After: after}, min(wait.For, maxWait), wait.Daemon}
@@ -218,8 +216,7 @@ func (c *Client) Explain(ctx context.Context, name string) (*inspect.Explanation
 	return e, c.get(ctx, "explain", &query{Query: history.Query{About: name}}, e)
 }
 
-// Events returns the events that match asked. With wait it returns at the first one, or at
-// the end of the wait.
+// Events returns matching events. With wait it returns at the first one, or at the end.
 func (c *Client) Events(ctx context.Context, asked history.Query, wait Wait) (*inspect.Events, error) {
 	e := new(inspect.Events)
 	return e, c.get(ctx, "events", &query{asked, min(wait.For, maxWait), wait.Daemon}, e)

@@ -53,8 +53,7 @@ const (
 	maxHeader      = 16 << 10         // bytes
 )
 
-// New returns a server. It calls move for one move at a time. The context of each move ends
-// after timeout.
+// New returns a server. It calls move for one move at a time, with this timeout.
 func New(move MoveFunc, timeout time.Duration, answers Answers, log *slog.Logger) *Server {
 	mux := http.NewServeMux()
 	s := &Server{http.MaxBytesHandler(mux, maxBody), newQueries(answers), log}

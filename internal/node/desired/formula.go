@@ -32,8 +32,7 @@ func NewFormula(configured config.WeightFormula) Formula {
 	return Formula{configured: configured, value: configured}
 }
 
-// Configure replaces the configured formula. It reports whether the caller must ask the OCI
-// runtime for its version.
+// Configure replaces the formula. It reports whether to ask the OCI runtime for its version.
 func (f *Formula) Configure(configured config.WeightFormula) (ask bool) {
 	if f.configured == configured {
 		return false
@@ -46,8 +45,7 @@ func (f *Formula) Configure(configured config.WeightFormula) (ask bool) {
 	return false
 }
 
-// Value returns the formula. [config.WeightAuto] means that it is unknown, and counts as the
-// current one.
+// Value returns the formula. [config.WeightAuto] is unknown, and counts as the current one.
 func (f *Formula) Value() config.WeightFormula { return f.value }
 
 // Weight converts CPU shares to a weight. It returns 0 for 0 shares.

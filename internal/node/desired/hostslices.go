@@ -85,8 +85,7 @@ func (in *Input) addHosts(verdicts []hostslices.Verdict, want []cgroup.Target) [
 	return want
 }
 
-// HostProblems returns the host services that are not confined although the configuration
-// requires it, and those that may run on exclusive CPUs of units.
+// HostProblems returns host services that are not confined, or run on exclusive CPUs of units.
 func (s *Settings) HostProblems(m *inventory.Inventory, verdicts []hostslices.Verdict, hasSystemd bool) []pools.Problem {
 	h := s.Config.HostSlices
 	missing, remedy := "", ""

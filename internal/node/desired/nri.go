@@ -11,8 +11,7 @@ import (
 // codeOtherNRI is the code of the problem that another runtime listens on the NRI socket.
 const codeOtherNRI pools.Code = "NRIOtherRuntime"
 
-// NRIProblems returns a problem if NRI is not connected (err) because another runtime listens on
-// its socket.
+// NRIProblems returns a problem if err is that another runtime listens on the NRI socket.
 func (s *Settings) NRIProblems(err error) []pools.Problem {
 	if !errors.Is(err, nri.ErrOtherRuntime) {
 		return nil

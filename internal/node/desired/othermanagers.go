@@ -164,8 +164,7 @@ func foreignBy(c *inventory.Container, claim managers.Claim, online cpuset.Set, 
 	return f
 }
 
-// NewClaims returns the containers that other managers place and that no earlier call has
-// returned.
+// NewClaims returns the claimed containers that no earlier call has returned.
 func (o *OtherManagers) NewClaims(m *inventory.Inventory) iter.Seq2[*inventory.Container, managers.Claim] {
 	return func(yield func(*inventory.Container, managers.Claim) bool) {
 		before := o.noted

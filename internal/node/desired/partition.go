@@ -8,8 +8,7 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 )
 
-// Partitions reports whether owners become cpuset partitions on a kernel, or why they do not
-// although the configuration requires it.
+// Partitions reports whether owners become cpuset partitions, or why not if configured.
 func (s *Settings) Partitions(kernel cgroup.PartitionKernel) (on bool, why string) {
 	switch mode := s.Config.Isolation; {
 	case mode == config.IsolationCPUSet:
@@ -22,8 +21,7 @@ func (s *Settings) Partitions(kernel cgroup.PartitionKernel) (on bool, why strin
 	return true, ""
 }
 
-// Partitionable reports whether a target can become a partition. All CPUs of a partition are
-// exclusive.
+// Partitionable reports whether all CPUs of a target are exclusive, as a partition requires.
 func Partitionable(t cgroup.Target) bool { return t.Exclusive && t.Mixed.IsEmpty() && t.Group == "" }
 
 // Unpartitionable returns the reason why an owner with shared CPUs is not a partition.

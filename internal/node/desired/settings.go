@@ -17,8 +17,7 @@ import (
 // errOtherOwner refuses a change after preflight has checked the kubelet's policy.
 var errOtherOwner = errors.New("guaranteed.exclusive has changed, and is read at the start only; restart the daemon, with a cpuManagerPolicy of the kubelet that matches")
 
-// Settings holds the configuration in force and its pools on this machine. Begin and Change
-// replace all fields.
+// Settings holds the configuration in force on this machine. Begin and Change replace all fields.
 type Settings struct {
 	Config   *config.Config
 	Topology *topology.Topology
@@ -34,8 +33,7 @@ type Settings struct {
 	specs pools.Spec
 }
 
-// RestartKeys returns the keys that a changed configuration sets to another value and that need
-// a restart, sorted.
+// RestartKeys returns the sorted keys with a changed value that needs a restart.
 func (s *Settings) RestartKeys(changed *config.Config) []string {
 	old := s.Config
 	var keys []string

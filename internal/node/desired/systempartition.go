@@ -85,8 +85,7 @@ func (p *systemPartition) mark(pod *inventory.Pod, ctr *pools.Container, online 
 	}
 }
 
-// NoteWrite reports whether p is the root of the kubelet's system partition. Then its CPUs may
-// have changed, or the root is new.
+// NoteWrite reports whether p is the root of the system partition, which is new or changed.
 func (o *OtherManagers) NoteWrite(p cgroup.Path) bool {
 	_, known := o.system.roots[p]
 	if !known && (p == "" || p != o.system.absent) {

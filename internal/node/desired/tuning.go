@@ -91,8 +91,7 @@ func (s *Settings) quietOf(annotations map[string]string, container string, cpus
 	}
 }
 
-// HousekeepingOf returns the exclusive CPUs of a container that handle interrupts, if its
-// other CPUs handle none.
+// HousekeepingOf returns the exclusive CPUs that handle interrupts if the others handle none.
 func (s *Settings) HousekeepingOf(annotations map[string]string, container string, cpus cpuset.Set) cpuset.Set {
 	if cpus.IsEmpty() {
 		return cpuset.Set{}

@@ -18,8 +18,7 @@ const (
 	codeUnitPartition pools.Code = "UnitPartition"
 )
 
-// UnitNames returns the systemd units of the configuration: the units with CPUs and the
-// units of host services.
+// UnitNames returns the systemd units of the configuration: PlacedNames and HostUnits.
 func (s *Settings) UnitNames() []string { return slices.Concat(s.PlacedNames(), s.HostUnits()) }
 
 // PlacedNames returns the systemd units with CPUs in the configuration.
@@ -72,8 +71,7 @@ func (in *Input) availablePools() pools.Pools {
 	return p
 }
 
-// Inherit returns the assignments with the CPUs in a for the unit heir, which had them under
-// another name.
+// Inherit returns the assignments with the CPUs in a for heir, the unit's new name.
 func (s *Settings) Inherit(all []pools.Assignment, heir string, a pools.Assignment) []pools.Assignment {
 	exclusive := slices.ContainsFunc(s.Pools.Units, func(u pools.UnitSpec) bool { return u.Name == heir && u.CPUs > 0 })
 	if !exclusive || !Assigned(all, pools.Key{Container: heir}).IsEmpty() {

@@ -51,8 +51,7 @@ func (in *Input) mustLeave(t *cgroup.Target, owned cpuset.Set) (cpuset.Set, bool
 	return left, cpus.Union(recorded).Overlaps(owned)
 }
 
-// HasUnread reports whether a plan contains containers with unknown resources and without
-// exclusive CPUs.
+// HasUnread reports whether a plan has shared containers with unknown resources.
 func HasUnread(m *inventory.Inventory, p pools.Plan) bool { return len(unreadCgroups(m, p)) > 0 }
 
 func unreadCgroups(m *inventory.Inventory, p pools.Plan) map[cgroup.Path]bool {

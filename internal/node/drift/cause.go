@@ -82,8 +82,7 @@ type Evidence struct {
 	Kubelets bool
 }
 
-// Cause returns the process that has written. It is unknown if the evidence has more than
-// one explanation.
+// Cause returns the writer. It is unknown with more than one explanation.
 func (e Evidence) Cause() telemetry.Cause {
 	switch {
 	case e.RecordKnown && !e.RecordHad && e.RecordHas:

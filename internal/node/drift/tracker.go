@@ -21,8 +21,7 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cri"
 )
 
-// Sources are the values that a [Tracker] reads and changes. AddEvent adds an event of a cgroup
-// to the history.
+// Sources are the values that a [Tracker] reads and changes. AddEvent is for the history.
 type Sources struct {
 	Inventory *inventory.Inventory
 	Cache     *kernelstate.Cache

@@ -46,8 +46,7 @@ type unfinishedStart struct {
 	cpus cpuset.Set
 }
 
-// New returns a Meter without placements. systemd is true if systemd can report which CPUs the
-// unit of a container had at its start.
+// New returns an empty Meter. systemd is true if it reports the CPUs of units at their start.
 func New(i *inventory.Inventory, c *kernelstate.Cache, k Kernel, systemd bool) *Meter {
 	return &Meter{
 		inventory: i, cache: c, kernel: k, systemd: systemd,
@@ -114,8 +113,7 @@ func (m *Meter) Placements() map[telemetry.Way]telemetry.Placements {
 	return all
 }
 
-// NoteFirstReads records the exposure of containers whose cgroup was read for the first time,
-// before a write changes it.
+// NoteFirstReads records the exposure of containers at their first reading, before a write.
 func (m *Meter) NoteFirstReads(want []cgroup.Target) {
 	for _, t := range want {
 		e := m.inventory.Container(t.Container)
@@ -143,8 +141,7 @@ func wayOr(way telemetry.Way) telemetry.Way {
 	return cmp.Or(way, telemetry.WayEvent)
 }
 
-// NoteUnidentified records the exposure of an unidentified cgroup when it is in the shared pool
-// for the first time. cpus are the CPUs of that pool.
+// NoteUnidentified records the exposure of a cgroup that is in the shared pool first.
 func (m *Meter) NoteUnidentified(p cgroup.Path, cpus cpuset.Set, now time.Time) {
 	if _, known := m.confined[p]; known {
 		return

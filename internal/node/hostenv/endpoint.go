@@ -24,8 +24,7 @@ import (
 const lookAgain = 5 * time.Second
 
 type finder struct {
-	// kubelet returns the endpoint that the running kubelet uses, empty without a kubelet. Dir is
-	// the kubelet's directory.
+	// kubelet returns the running kubelet's endpoint, or "". dir is the kubelet's directory.
 	kubelet func(dir string) (string, error)
 	// answering returns the endpoint of the runtime that answers below root.
 	answering func(ctx context.Context, root string) (string, error)

@@ -21,8 +21,7 @@ const (
 	SysRoot    = "/sys"
 )
 
-// CallTimeout is the maximum duration of a question to the runtime, systemd or the
-// kubelet. UpdateTimeout is the maximum duration of a list of all objects, or of a change.
+// CallTimeout limits a question to runtime, systemd or kubelet; UpdateTimeout a list or change.
 const (
 	CallTimeout   = 30 * time.Second
 	UpdateTimeout = 2 * time.Minute

@@ -13,8 +13,7 @@ import (
 // resync period of 30 s, whose heartbeats need no timer.
 const maxSilence = 90 * time.Second
 
-// Notifier reports to the service manager, and to health checks, that the event loop is
-// alive. Only Heartbeat may be called from other goroutines.
+// Notifier reports that the event loop is alive. Only Heartbeat is for other goroutines.
 type Notifier struct {
 	log      *slog.Logger
 	alive    *atomic.Pointer[time.Time] // with a monotonic reading of the clock
@@ -22,8 +21,7 @@ type Notifier struct {
 	fed      time.Time                  // last notification of the watchdog
 }
 
-// NewNotifier returns the notifier of this process. It reads the watchdog's interval from
-// the environment.
+// NewNotifier returns a notifier with the watchdog's interval from the environment.
 func NewNotifier(log *slog.Logger) (*Notifier, error) {
 	interval, err := daemon.SdWatchdogEnabled(false)
 	if err != nil {
@@ -35,8 +33,7 @@ func NewNotifier(log *slog.Logger) (*Notifier, error) {
 	return n, nil
 }
 
-// Ready reports that the first pass is complete (sd_notify(3)). It clears the status text
-// of the start.
+// Ready reports that the first pass is complete (sd_notify(3)), and clears the status text.
 func (n *Notifier) Ready() { notify(n.log, daemon.SdNotifyReady+"\n"+statusPrefix) }
 
 // Alive records a heartbeat at now. The event loop calls it after each round of events, and when

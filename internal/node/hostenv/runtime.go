@@ -44,8 +44,7 @@ func readCRIO() managers.CRIO { return managers.ReadCRIO(procroot.Of(os.DirFS("/
 // link is the connection to a runtime that has answered.
 type link struct {
 	client *cri.Client
-	// endpoint is the client's. Guessed reports whether neither the configuration nor the kubelet
-	// has named it.
+	// endpoint is the client's; guessed if neither configuration nor kubelet has named it.
 	endpoint string
 	guessed  bool
 

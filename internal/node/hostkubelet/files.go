@@ -12,8 +12,7 @@ import (
 	"github.com/cpupoold/cpupoold/internal/node/procroot"
 )
 
-// File is a configuration file of the kubelet (kubelet.config.k8s.io/v1beta1), or the error of
-// reading it. Name is the kubelet's name for it.
+// File is a configuration file of the kubelet, by the kubelet's name, or its error.
 type File struct {
 	Name string
 	Data []byte

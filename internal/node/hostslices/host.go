@@ -17,8 +17,7 @@ type State string
 const (
 	// Confined is a unit that gets the CPUs of host services.
 	Confined State = "confined"
-	// Foreign is a unit whose CPUs an administrator has set, or that systemd makes a cpuset
-	// partition.
+	// Foreign is a unit with CPUs of an administrator, or a cpuset partition of systemd.
 	Foreign State = "foreign"
 	// Inside is a unit in another placed unit, whose CPUs limit it.
 	Inside State = "inside"
@@ -57,8 +56,7 @@ type Verdict struct {
 	Unit  string      `json:"unit"` // of systemd
 	Path  cgroup.Path `json:"path"`
 	State State       `json:"state"`
-	// CPUs contains all CPUs of a Confined unit. Also is the part that is added for placed
-	// units in it; Has contains their names.
+	// CPUs of a Confined unit include Also, for the placed units Has in it.
 	CPUs cpuset.Set `json:"cpus"`
 	Also cpuset.Set `json:"also"`
 	Has  []string   `json:"has,omitempty"`
@@ -109,8 +107,7 @@ func Decide(units []Unit, cpus cpuset.Set, placed []Placed, pods []cgroup.Path) 
 	return all
 }
 
-// Remedy returns an instruction for the administrator, without a capital and a full stop.
-// It is empty if no action is necessary.
+// Remedy returns an instruction without a capital and a full stop, or "".
 func (v Verdict) Remedy() string {
 	switch {
 	case v.Partition != "":

@@ -20,8 +20,7 @@ const (
 	markName = "host.mark"
 )
 
-// Restoring returns the arguments of a restore. Exclusive are the CPUs that containers and
-// units can own.
+// Restoring returns the arguments of a restore. Owners can have the exclusive CPUs.
 func Restoring(c *config.Config, m tune.Machine, exclusive cpuset.Set) (tune.Restoring, *power.Host, error) {
 	sources, undo, host, err := Sources(c, m)
 	return tune.Restoring{Sources: sources, Undo: undo, Machine: m, Exclusive: exclusive}, host, err

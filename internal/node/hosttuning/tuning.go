@@ -14,8 +14,7 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
 
-// Tuning derives the desired settings of the host from each plan, and has them written in a
-// goroutine of its own. A nil Tuning changes nothing.
+// Tuning derives host settings from plans, and writes them. A nil Tuning changes nothing.
 type Tuning struct {
 	tuner     *tune.Tuner
 	power     *power.Host
@@ -24,8 +23,7 @@ type Tuning struct {
 	powerless []pools.Problem   // requests for power settings that the machine does not have
 }
 
-// New returns a Tuning that calls changed after the settings were read or changed. With observe, it
-// writes nothing.
+// New returns a Tuning that calls changed after changes. With observe, it writes nothing.
 func New(s *desired.Settings, possible cpuset.Set, observe bool, log *slog.Logger, changed func()) (*Tuning, error) {
 	sources, undo, host, err := Sources(s.Config, s.TuneMachine(possible))
 	if err != nil {

@@ -36,8 +36,7 @@ type Cache struct {
 	external   []ExternalWrite
 	threads    threadState
 
-	// watched is set between Recheck and the next Refresh. It reports whether the daemon
-	// gets a notice of each write to a cgroup.
+	// watched reports whether writes to a cgroup cause notices; set from Recheck to Refresh.
 	watched  func(cgroup.State) bool
 	rechecks uint64
 	turns    uint64 // number of rechecks that read each cgroup once

@@ -96,8 +96,7 @@ func (t *Cache) NoteSubmitted(w cgroup.Write) {
 	t.pending[w.Path]++
 }
 
-// NoteFinished records the result of a submitted write: the properties that systemd holds
-// after it, and its error.
+// NoteFinished records the result of a submitted write, with systemd's properties after it.
 func (t *Cache) NoteFinished(w cgroup.Write, unit cgroup.UnitState, err error) {
 	overridden := t.overridden[w.Path]
 	t.EndRevert(w.Path)
@@ -124,8 +123,7 @@ func (t *Cache) NoteFinished(w cgroup.Write, unit cgroup.UnitState, err error) {
 	t.Invalidate(w.Path)
 }
 
-// NoteMissingUpdate ends a submitted write whose result stays unknown. The record is
-// unknown from now on.
+// NoteMissingUpdate ends a submitted write without a result. The record becomes unknown.
 func (t *Cache) NoteMissingUpdate(p cgroup.Path, cpus cpuset.Set) {
 	t.EndRevert(p)
 	c, known := t.current[p]

@@ -121,8 +121,7 @@ func (t *Cache) StrandedThreads() (n int) {
 	return n
 }
 
-// Stranded returns the cgroups with threads that cannot be moved, each with a description
-// and a remedy.
+// Stranded returns the cgroups with threads that cannot be moved, with a remedy.
 func (t *Cache) Stranded() iter.Seq2[cgroup.Path, error] {
 	return func(yield func(cgroup.Path, error) bool) {
 		for p, g := range t.threads.found() {

@@ -24,8 +24,7 @@ const maxFile = 1 << 20
 type CRIO struct {
 	Workloads []Workload // by name
 	Handlers  []Handler  // by name
-	// DefaultRuntime is the handler of pods without one; empty if no file sets it, so that
-	// CRI-O uses its built-in default.
+	// DefaultRuntime is the handler of pods without one; empty for CRI-O's built-in default.
 	DefaultRuntime string
 	// InfraCPUSet and SharedCPUSet are infra_ctr_cpuset and shared_cpuset.
 	InfraCPUSet, SharedCPUSet Setting
@@ -36,8 +35,7 @@ type CRIO struct {
 // Workload is one table [crio.runtime.workloads.NAME].
 type Workload struct {
 	Name, Source string
-	// Activation is activation_annotation. Pods with this annotation belong to the workload;
-	// CRI-O ignores its value.
+	// Activation is activation_annotation: pods with this key belong to the workload.
 	Activation string
 	// Pins is true if the table has resources. Only then CRI-O sets the CPUs and shares of
 	// pods, from the table or from the annotations of the pod.

@@ -8,13 +8,11 @@ import (
 	"strings"
 )
 
-// Tuned is the state of tuned. It applies profiles when it starts, so they count although tuned
-// may not run.
+// Tuned is the state of tuned. Its profiles count also while it does not run.
 type Tuned struct {
 	// Profiles holds the names of the active profiles; empty if tuned applies no profile.
 	Profiles []string
-	// Known is true if a file with the names of profiles was read. In a container the file of
-	// the host may be missing.
+	// Known is true if a file of profiles was read. A container may lack it.
 	Known bool
 	// PID is the process of the tuned daemon, or 0. Its settings stay after it stops.
 	PID int

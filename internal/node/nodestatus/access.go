@@ -15,8 +15,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// ServiceAccountDir is the directory with the token and the certificate authority of a pod's
-// service account.
+// ServiceAccountDir is the directory with the token and the authority of a pod's service account.
 const ServiceAccountDir = "/var/run/secrets/kubernetes.io/serviceaccount"
 
 // Access holds the address and the credentials of an API server. It reads their files again
@@ -29,8 +28,7 @@ type Access struct {
 	token       source
 	cert, key   source
 	description string
-	// deferredFile is a kubeconfig that has not been read yet. The other fields are unset
-	// then.
+	// deferredFile is a kubeconfig that was not read yet. The other fields are unset then.
 	deferredFile string
 }
 

@@ -11,8 +11,7 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/workload"
 )
 
-// PressureType is the type of the condition that reports a depleted shared pool. No kubelet
-// sets it. The name is from a design of Kubernetes.
+// PressureType is the type of the condition of a depleted shared pool. No kubelet sets it.
 const PressureType = "NodeCPUPressure"
 
 // EvictValue is the value of the depletion taint if pods may be evicted.
@@ -40,8 +39,7 @@ type Depletion struct {
 
 type pressure struct {
 	depleted bool
-	// sufficientSince is the time since which a depleted pool has enough CPUs again; zero
-	// otherwise.
+	// sufficientSince is when a depleted pool got enough CPUs again; zero otherwise.
 	sufficientSince time.Time
 }
 

@@ -12,8 +12,7 @@ import (
 	"time"
 )
 
-// Problem is a problem of a pod. Without a Pod it belongs to the Node, and has only Code and
-// Text.
+// Problem is a problem of a pod. Without a Pod it belongs to the Node, with only Code and Text.
 type Problem struct {
 	UID, Namespace, Pod string
 	// Container is empty for a problem of the whole pod.

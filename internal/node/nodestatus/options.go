@@ -13,16 +13,14 @@ import (
 
 const sysRoot = "/sys"
 
-// Environment holds the process's environment in a cluster: the pod's manifest sets the
-// node's name, and the kubelet the API server's address.
+// Environment holds the environment of the process: the node's name and the API server's address.
 type Environment struct {
 	NodeName, APIHost, APIPort string
 	// Version is the version of this program, for the API server's log.
 	Version string
 }
 
-// OptionsFor returns the options of a Runner for a configuration. It returns nil if the
-// daemon has no API server to contact, or is configured to contact none.
+// OptionsFor returns the options of a Runner, or nil if the daemon has no API server to contact.
 func OptionsFor(c *config.Config, env Environment, log *slog.Logger) (*Options, error) {
 	n := c.Node
 	if n.Enabled == config.NodeOff {

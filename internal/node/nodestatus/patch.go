@@ -20,8 +20,7 @@ const maxMessage = 1000
 
 // wanted is the desired status of the Node.
 type wanted struct {
-	// resources holds the extended resources in thousandths of a CPU. nil changes no resource,
-	// an empty map removes all.
+	// resources holds thousandths of a CPU. nil changes no resource, an empty map removes all.
 	resources map[string]int64
 	// condition is the ready condition without its times; nil removes it.
 	condition *condition

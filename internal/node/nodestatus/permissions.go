@@ -13,8 +13,7 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/workload"
 )
 
-// PermissionsFile is the name of the file with the permissions of namespaces, in the state
-// directory.
+// PermissionsFile is the file in the state directory with the permissions of namespaces.
 const PermissionsFile = "namespaces.json"
 
 // permissionsVersion increases when an older daemon could misread the file. A daemon ignores
@@ -28,14 +27,12 @@ const maxPermissions = 16 << 20
 type permissionsFile struct {
 	Version int    `json:"version"`
 	SHA256  string `json:"sha256"`
-	// Annotation is the key of the annotation. Another annotationDomain makes the file
-	// invalid.
+	// Annotation is the key of the annotation. Another annotationDomain makes the file invalid.
 	Annotation string          `json:"annotation"`
 	Namespaces json.RawMessage `json:"namespaces"`
 }
 
-// ReadPermissions reads the permissions from a file. names must have the annotation key of the
-// file. A missing file is no error and returns no permissions.
+// ReadPermissions reads a file with this annotation key. A missing file returns no permissions.
 func ReadPermissions(file string, names workload.Names) (workload.Permissions, error) {
 	fail := func(err error) (workload.Permissions, error) {
 		return nil, fmt.Errorf("read permissions of namespaces from %s: %w", file, err)

@@ -42,8 +42,7 @@ type Request struct {
 	Extended map[string]int64
 }
 
-// ReadRecord reads the kubelet's record. A missing file returns nil without an error. The
-// kubelet replaces the file atomically.
+// ReadRecord reads the kubelet's record. A missing file returns nil without an error.
 func ReadRecord(file string) (Record, error) {
 	info, err := os.Stat(file)
 	if errors.Is(err, fs.ErrNotExist) {

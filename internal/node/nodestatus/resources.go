@@ -17,11 +17,9 @@ type Pool struct {
 // Pod is a pod that runs here, with what its containers use.
 type Pod struct {
 	UID string
-	// Resource is the resource of the pool for containers that Containers does not have:
-	// they are not created yet, or have ended.
+	// Resource is the resource of the pool for containers that do not run: Containers lacks them.
 	Resource string
-	// Rest is the resource of the pool for CPUs of the pod that no container requests. It is
-	// empty if the node holds none.
+	// Rest is the resource of the pool for CPUs of the pod that no container requests, if any.
 	Rest       string
 	Containers []Container
 }
@@ -31,22 +29,18 @@ type Container struct {
 	Name string
 	// Resource is the resource of the pool; empty if the pool is not decided yet.
 	Resource string
-	// Milli is the CPU request in thousandths, derived from the CPU shares. Advertise uses
-	// it if the kubelet's record is missing.
+	// Milli is the CPU request in thousandths, from the CPU shares, for nodes without a record.
 	Milli int64
-	// Annotated is true if the webhook's annotation contains the request for Resource, in
-	// Milli.
+	// Annotated is true if Milli is the request for Resource in the webhook's annotation.
 	Annotated bool
-	// Presumed is true if the container counts as requesting Resource while the node has no
-	// record.
+	// Presumed is true if the container counts as requesting Resource without a record.
 	Presumed bool
 }
 
 // Amount is the amount of a resource.
 type Amount struct {
 	Resource string
-	// Milli is the advertised amount. Unaccounted is the use of pods that do not request the
-	// resource. Both are thousandths of a CPU.
+	// Milli is the advertised amount, Unaccounted the use without a request; both in thousandths.
 	Milli, Unaccounted int64
 }
 

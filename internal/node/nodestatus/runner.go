@@ -25,8 +25,7 @@ const maxPatchInterval = 4 * time.Second
 type State struct {
 	// Names holds the names of the resources.
 	Names workload.Names
-	// OnlyCondition limits changes of the Node to Condition. The other fields that change it
-	// have no effect.
+	// OnlyCondition limits changes of the Node to Condition: the other fields have no effect.
 	OnlyCondition bool
 	// Resources makes the Runner advertise Pools. Otherwise it removes all resources.
 	Resources bool
@@ -146,8 +145,7 @@ func (r *Runner) Show(s *State) {
 	}
 }
 
-// Run publishes the desired state until ctx ends. Then it removes the condition. The resources
-// stay, because the pods that they count stay.
+// Run publishes the desired state until ctx ends. Then it removes the condition, not the resources.
 func (r *Runner) Run(ctx context.Context) {
 	if !sleep(ctx, rand.N(r.Limits.Start)) {
 		return

@@ -13,11 +13,9 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/workload"
 )
 
-// Topology holds the content of a NodeResourceTopology object (topology.node.k8s.io/v1alpha2),
-// for schedulers that use NUMA nodes.
+// Topology holds the content of a NodeResourceTopology object (topology.node.k8s.io/v1alpha2).
 type Topology struct {
-	// Policy is the alignment of the CPUs of an owner in the kubelet's terms: none,
-	// best-effort, restricted or single-numa-node.
+	// Policy is the topology policy in the kubelet's terms, from none to single-numa-node.
 	Policy string
 	Zones  []Zone
 	// Pods holds the pods on this node.
@@ -28,8 +26,7 @@ type Topology struct {
 type Zone struct {
 	// ID is the number of the node in the kernel.
 	ID int
-	// Distances holds the distances to all zones by ID, in units of the ACPI SLIT: 10 is
-	// local.
+	// Distances holds the distances to all zones by ID, in units of the ACPI SLIT: 10 is local.
 	Distances map[int]int
 	// Resources holds amounts by name: pools and cpu in thousandths of a CPU.
 	Resources map[string]ZoneAmounts
@@ -162,11 +159,9 @@ type Layout struct {
 	Types []string
 	// Shared and Guaranteed hold the CPUs of the pools.
 	Shared, Guaranteed cpuset.Set
-	// HasGuaranteed is true if a guaranteed pool is configured. Its resource stays while all
-	// of its CPUs are offline.
+	// HasGuaranteed is true with a guaranteed pool, also while all of its CPUs are offline.
 	HasGuaranteed bool
-	// Taken holds CPUs that pods cannot use: CPUs of exclusive units, and CPUs that the kernel
-	// does not release.
+	// Taken holds CPUs that pods cannot use: of exclusive units, and held back by the kernel.
 	Taken cpuset.Set
 }
 

@@ -12,8 +12,7 @@ import (
 type Boot struct {
 	// NoCallbacks contains the CPUs of rcu_nocbs=, ManagedIRQ of isolcpus=managed_irq.
 	NoCallbacks, ManagedIRQ cpuset.Set
-	// Interrupts contains the CPUs of irqaffinity=. New interrupts use them and the boot CPU
-	// (kernel/irq/irqdesc.c).
+	// Interrupts contains irqaffinity=, for new interrupts with the boot CPU (kernel/irq/irqdesc.c).
 	Interrupts cpuset.Set
 }
 

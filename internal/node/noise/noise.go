@@ -13,8 +13,7 @@ import (
 // Mode is the mechanism that excludes other tasks from exclusive CPUs.
 type Mode string
 
-// The modes. With CPUSet, the cpusets of all other cgroups exclude the CPUs. Otherwise a
-// cpuset partition does.
+// The modes. CPUSet excludes by the cpusets of all others, the other modes by a partition.
 const (
 	CPUSet   Mode = "cpuset"
 	Root     Mode = "partition-root"
@@ -24,8 +23,7 @@ const (
 // Machine holds the CPUs that the kernel isolates since boot.
 type Machine struct {
 	Boot
-	// Isolated and NohzFull contain the CPUs of isolcpus=domain and nohz_full=, from
-	// devices/system/cpu/isolated and nohz_full in sysfs.
+	// Isolated and NohzFull contain isolcpus=domain and nohz_full=, from files in sysfs.
 	Isolated, NohzFull cpuset.Set
 }
 

@@ -20,8 +20,7 @@ type Answer struct {
 // Err returns the error of an answer that failed.
 func (a Answer) Err() error { return a.err }
 
-// Fetch asks the kubelet for the nodes of the containers and pods in keys. It returns after
-// Timeout at the latest, and is safe for concurrent use.
+// Fetch asks the kubelet, for at most Timeout. It is safe for concurrent use.
 func Fetch(ctx context.Context, h *hostenv.Host, keys map[pools.Key]bool) Answer {
 	ctx, cancel := context.WithTimeout(ctx, Timeout)
 	defer cancel()

@@ -26,8 +26,7 @@ const codeMissing pools.Code = "HintsMissing"
 // requests exclusive CPUs waits for them in the shared pool, and delays no other
 // container. Hints asks when the pod appears, so that its containers rarely wait.
 type Hints struct {
-	// known contains the nodes by container; an empty set means no preference. An entry
-	// without a container name stands for a pod that the kubelet knows.
+	// known contains the nodes by container; empty means no preference. A pod has no container.
 	known map[pools.Key]cpuset.Set
 	open  map[pools.Key]*question
 	// without contains the containers that continued without an answer. A container
@@ -39,8 +38,7 @@ type Hints struct {
 	off     bool                  // the kubelet serves no hints; AskAgain resets it
 }
 
-// New returns Hints without answers. The containers in unhinted continued without an
-// answer before the daemon started.
+// New returns Hints without answers. unhinted continued without one under an earlier daemon.
 func New(unhinted []pools.Key) *Hints {
 	h := &Hints{known: make(map[pools.Key]cpuset.Set), open: make(map[pools.Key]*question), without: make(map[pools.Key]bool)}
 	for _, k := range unhinted {
@@ -147,8 +145,7 @@ func (h *Hints) Forget(existing map[string]bool) {
 	maps.DeleteFunc(h.without, func(k pools.Key, _ bool) bool { return !existing[k.PodUID] })
 }
 
-// Problems returns the containers that wait longer than Timeout, and those that continued
-// without an answer.
+// Problems returns containers that wait longer than Timeout, or got no answer.
 func (h *Hints) Problems(m *inventory.Inventory, now time.Time) []pools.Problem {
 	var all []pools.Problem
 	report := func(k pools.Key, text string) {

@@ -58,8 +58,7 @@ func (h *Hints) Lacks(p pools.Pools, pod pools.Pod, held []pools.Assignment) boo
 	return false
 }
 
-// GoWithout lets a container get CPUs without an answer, unless its topology policy
-// requires one.
+// GoWithout lets a container get CPUs without an answer, unless its policy needs one.
 func (h *Hints) GoWithout(k pools.Key) {
 	if q := h.open[k]; q != nil && !q.strict && !q.alone {
 		h.goWithout(k, q)
@@ -78,8 +77,7 @@ func (h *Hints) IsOverdue(k pools.Key, now time.Time) bool {
 	return q != nil && !q.alone && q.isOverdue(now)
 }
 
-// IsWaiting reports whether a question is in progress, or a container waits no longer than
-// Timeout for its answer.
+// IsWaiting reports whether a question, or a container until Timeout, waits for an answer.
 func (h *Hints) IsWaiting(now time.Time) bool {
 	for _, q := range h.open {
 		if !q.alone && !q.isOverdue(now) {

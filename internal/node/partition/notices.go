@@ -58,8 +58,7 @@ func (p *Partitions) Recheck(at cgroup.Path) {
 	p.forget(at)
 }
 
-// RecheckNear calls Recheck if a write to a cgroup can break a partition: the cgroup itself, or
-// up to kernel 6.19 a sibling.
+// RecheckNear calls Recheck if a write can break a partition: here, or up to 6.19 at a sibling.
 func (p *Partitions) RecheckNear(at cgroup.Path) {
 	near := p.inForce(at)
 	for q := range p.last {

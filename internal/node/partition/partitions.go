@@ -97,8 +97,7 @@ func (p *Partitions) inForce(at cgroup.Path) bool {
 	return p.last[at].Phase == cgroup.PartitionInForce
 }
 
-// Has reports whether a container was a partition in the last scan. A partition has to end before
-// its cgroup is removed.
+// Has reports whether a container was a partition, which has to end before its cgroup.
 func (p *Partitions) Has(container string) bool {
 	e := p.Inventory.Container(container)
 	return e != nil && p.inForce(e.Path)
@@ -109,8 +108,7 @@ func (p *Partitions) Pending(t cgroup.Target) bool {
 	return p.Enabled() && desired.Partitionable(t) && !p.inForce(t.Path) && p.last[t.Path].Phase != cgroup.PartitionRefused
 }
 
-// IsSettled reports whether writes need no scan of partitions first: each partition is settled,
-// and every CPU is in a cgroup or lost.
+// IsSettled reports whether writes need no scan first: partitions and CPUs are settled.
 func (p *Partitions) IsSettled() bool {
 	for _, o := range p.last {
 		if o.Phase != cgroup.PartitionInForce && o.Phase != cgroup.PartitionRefused {
@@ -120,8 +118,7 @@ func (p *Partitions) IsSettled() bool {
 	return (!p.stale || len(p.last) == 0) && !p.unowned.mayReturn() && len(p.stuck) == 0
 }
 
-// Untrimmed reports whether a cgroup was a partition whose CPUs may still be in the lists of
-// its parents.
+// Untrimmed reports whether lists of parents may still have CPUs of a former partition.
 func (p *Partitions) Untrimmed(at cgroup.Path) bool {
 	return p.Journal.HasOriginal(at, cgroup.FilePartition) && (p.unowned.mayReturn() || !p.ended[at])
 }

@@ -24,8 +24,7 @@ const (
 // cpusetsAlone begins the text of the problem of an owner that should be a partition.
 const cpusetsAlone = "its CPUs are its own by cpusets alone: "
 
-// Problems returns the containers whose CPUs are not isolated as configured, and the lost
-// CPUs. The targets come from the last pass.
+// Problems returns containers that are not isolated as configured, and lost CPUs.
 func (p *Partitions) Problems(targets []cgroup.Target) (all []pools.Problem) {
 	add := func(at cgroup.Path, code pools.Code, text string) {
 		problem := pools.Problem{Reason: pools.Reason{Code: code, Text: text}}

@@ -26,8 +26,7 @@ const (
 type Ask struct {
 	// Governor and Preference are names of the kernel. An empty name requests no change.
 	Governor, Preference string
-	// Latency is the longest exit latency of an enabled idle state, in microseconds. It
-	// applies if Limited is true.
+	// Latency is the longest exit latency in microseconds, if Limited is true.
 	Latency uint64
 	Limited bool
 }

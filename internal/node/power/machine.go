@@ -16,14 +16,11 @@ import (
 
 // Machine holds the power management of a machine.
 type Machine struct {
-	// Policies contains the policies of cpufreq, by number. It is empty without a driver,
-	// as in most virtual machines.
+	// Policies contains the policies of cpufreq; empty without a driver, as in virtual machines.
 	Policies []Policy
-	// Asleep contains the numbers of the policies whose CPUs are all offline. The kernel
-	// refuses to read them.
+	// Asleep contains the policies whose CPUs are offline: the kernel refuses to read them.
 	Asleep []int
-	// Idle contains the idle states of each CPU, by number. It is empty without a driver of
-	// cpuidle.
+	// Idle contains the idle states of each CPU; empty without a driver of cpuidle.
 	Idle map[int][]State
 }
 

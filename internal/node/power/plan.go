@@ -13,12 +13,10 @@ import (
 
 // The kinds of knobs.
 const (
-	// KindGovernor and KindPreference are settings of a cpufreq policy. The name is its
-	// number.
+	// KindGovernor and KindPreference are settings of the cpufreq policy in the name.
 	KindGovernor   tune.Kind = "governor"
 	KindPreference tune.Kind = "epp"
-	// KindCState is an idle state of a CPU: "0" is enabled, "1" is disabled. The name is
-	// CPU/STATE.
+	// KindCState is the idle state CPU/STATE: "0" is enabled, "1" is disabled.
 	KindCState tune.Kind = "cstate"
 )
 

@@ -16,8 +16,7 @@ type Host struct {
 	last atomic.Pointer[Machine]
 }
 
-// NewHost returns the Host of a sysfs, and reads it once. It ignores errors, because each
-// later Read returns them.
+// NewHost returns the Host of a sysfs, and reads it once. Later reads return errors.
 func NewHost(sys tune.Dir) *Host {
 	s := &Host{sys: sys}
 	m, _ := Read(sys.FS)
@@ -25,8 +24,7 @@ func NewHost(sys tune.Dir) *Host {
 	return s
 }
 
-// Machine returns the result of the last Read, which must not be changed. It does not block,
-// and any goroutine may call it.
+// Machine returns the last reading, which must not be changed. Any goroutine may call it.
 func (s *Host) Machine() Machine { return *s.last.Load() }
 
 // Kinds implements [tune.Source].

@@ -23,15 +23,13 @@ type Host struct {
 	FindRuntime func(ctx context.Context) (endpoint string, err error)
 	// DialRuntime returns a client for an endpoint.
 	DialRuntime func(endpoint string) (Runtime, error)
-	// SystemdVersion returns the version of systemd. It returns an error for versions without
-	// AllowedCPUs (before 244).
+	// SystemdVersion returns an error for versions without AllowedCPUs (before 244).
 	SystemdVersion func(ctx context.Context) (int, error)
 	// Units returns one answer for each name. A missing unit is a valid answer.
 	Units func(ctx context.Context, names []string) []UnitAnswer
 	// Writable returns nil if dir is writable, and by no other user, or if dir can be created.
 	Writable func(dir string) error
-	// LockHolder returns the process that holds a flock(2) on the file, or 0. It returns 0 for
-	// a missing file.
+	// LockHolder returns the process that holds a flock(2) on the file, or 0.
 	LockHolder func(file string) (pid int, err error)
 	// Changes describes the running containers whose CPUs a daemon would change, in a bounded
 	// number of lines. It is called only if runtime and systemd answer and no daemon runs.

@@ -26,13 +26,11 @@ type Preview struct {
 	Plan     pools.Plan        `json:"plan"`
 	Writes   []cgroup.Write    `json:"writes"`
 	Deferred []cgroup.Deferred `json:"deferred,omitempty"`
-	// Changes describes the running containers whose CPUs the writes change, in a bounded number
-	// of lines.
+	// Changes describes running containers whose CPUs change, in a bounded number of lines.
 	Changes []string `json:"changes,omitempty"`
 	// Host lists the units that contain host services, and whether they are confined.
 	Host []hostslices.Verdict `json:"host,omitempty"`
-	// Adapted lists the differences between the configuration in force and the
-	// configured one, which was accepted on another machine.
+	// Adapted lists differences from the configuration, which another machine has accepted.
 	Adapted []string `json:"adapted,omitempty"`
 	// Offline are the CPUs of pools that are offline.
 	Offline cpuset.Set `json:"offline,omitzero"`
@@ -43,15 +41,13 @@ type Preview struct {
 	Ends   []cgroup.Path `json:"partitionsToEnd,omitempty"`
 	// BootArguments are the kernel arguments that exclusive CPUs need and the machine lacks.
 	BootArguments []string `json:"bootArguments,omitempty"`
-	// Tuning is nil if the configuration has no settings of the host outside of cgroups,
-	// and none have to be restored.
+	// Tuning is nil without host settings outside of cgroups to set or restore.
 	Tuning *Tuning `json:"tuning,omitempty"`
 	// Ownership has the owner of each CPU.
 	Ownership audit.Ownership `json:"-"`
 }
 
-// DryRun returns the actions of a daemon that starts now. While a daemon runs, these are the
-// actions that it has left.
+// DryRun returns the actions of a daemon that starts now, or that a running one has left.
 func DryRun(ctx context.Context, c *config.Config, t *topology.Topology, log *slog.Logger) (Preview, error) {
 	h, closeHost, err := hostenv.Open(ctx, c, t)
 	if err != nil {
@@ -77,8 +73,7 @@ func OnHost(ctx context.Context, h *hostenv.Host, c *config.Config, t *topology.
 	return s.preview(), nil
 }
 
-// Owners returns the owner of each CPU by the decision of DryRun, and the objects that
-// cannot be read.
+// Owners returns the owner of each CPU by DryRun, and the unreadable objects.
 func Owners(ctx context.Context, c *config.Config, t *topology.Topology, log *slog.Logger) (audit.Ownership, []string, error) {
 	h, closeHost, err := hostenv.Open(ctx, c, t)
 	if err != nil {
@@ -92,8 +87,7 @@ func Owners(ctx context.Context, c *config.Config, t *topology.Topology, log *sl
 	return s.input.Settings.Ownership(s.plan, s.input.Inventory, s.input.Verdicts(s.plan, s.want), s.auxiliary), texts(s.unread), nil
 }
 
-// Exclusive returns the owners of exclusive CPUs by the decision of OnHost, and the objects
-// that cannot be read.
+// Exclusive returns the owners of exclusive CPUs by OnHost, and the unreadable objects.
 func Exclusive(ctx context.Context, h *hostenv.Host, c *config.Config, t *topology.Topology, log *slog.Logger) (defrag.Input, []string, error) {
 	s, err := readCPUs(ctx, h, c, t, log)
 	if err != nil {

@@ -61,8 +61,7 @@ func (q *Quiet) Begin(limit time.Duration, now time.Time) {
 // Active reports whether changes may be deferred in this pass.
 func (q *Quiet) Active() bool { return q.active }
 
-// MayRest returns the CPUs that a plan may leave resting: the CPUs that rest, and the CPUs
-// of the previous assignments.
+// MayRest returns the CPUs that rest, and the CPUs of the previous assignments.
 func (q *Quiet) MayRest(previous []pools.Assignment) cpuset.Set {
 	if !q.active {
 		return cpuset.Set{}

@@ -30,8 +30,7 @@ type Log struct {
 	notCreated map[pools.Key]pools.Problem
 }
 
-// Key identifies an instance of an owner: a refusal after a restart is another refusal. The
-// ID of a unit is empty.
+// Key identifies an instance of an owner, which has an ID unless it is a unit.
 type Key struct {
 	pools.Key
 	ID string
@@ -185,8 +184,7 @@ func (r *Log) NextStop(earlier func(time.Time)) {
 	}
 }
 
-// NoteStop records the result of stopping a refused container. After an error Note returns
-// the container again when StopRetryDelay is over.
+// NoteStop records a stop. After an error Note returns the container again in time.
 func (r *Log) NoteStop(k Key, err error, now time.Time) {
 	if e := r.inventory.Container(k.ID); e != nil {
 		e.NoteStop(err, now.Add(StopRetryDelay))

@@ -25,8 +25,7 @@ type File struct {
 // IsJSON reports whether the file is one JSON document.
 func (f *File) IsJSON() bool { return strings.HasSuffix(f.Name, ".json") }
 
-// Redact replaces the names in files. It omits a document that it cannot parse, or that
-// becomes too long, and reports it in missing.
+// Redact replaces names. missing names files that it cannot parse, or that become too long.
 func (r *Redactor) Redact(files []File) (out []File, missing []string) {
 	for _, f := range files {
 		var err error
@@ -50,8 +49,7 @@ func (r *Redactor) Redact(files []File) (out []File, missing []string) {
 	return out, missing
 }
 
-// Tail returns the last limit bytes of a text. The result starts with a whole line if
-// possible, otherwise with a whole character.
+// Tail returns the last limit bytes, from the start of a line or at least a character.
 func Tail(text []byte, limit int) []byte {
 	if len(text) <= limit {
 		return text
@@ -68,8 +66,7 @@ func Tail(text []byte, limit int) []byte {
 	return text
 }
 
-// Write writes a compressed archive (.tar.gz) with files in the directory dir. It returns
-// an error if a file or the sum exceeds the limits.
+// Write writes a .tar.gz with files in dir. Exceeded limits are an error.
 func Write(to io.Writer, dir string, files []File, at time.Time) error {
 	compressed := gzip.NewWriter(to)
 	w := tar.NewWriter(compressed)

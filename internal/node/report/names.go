@@ -41,8 +41,7 @@ func (r *Redactor) AddStatus(s *inspect.Status) {
 	r.AddEvents(s.LastWrites)
 }
 
-// AddSubject adds the names in an explanation. The daemon makes it later than its status
-// and history, so it may contain other names.
+// AddSubject adds the names in an explanation, which is newer than the status.
 func (r *Redactor) AddSubject(s *inspect.Subject) {
 	r.AddStatus(&inspect.Status{Containers: []inspect.Container{s.Container}, Problems: s.Problems, Faults: s.Faults, Waits: s.Waits})
 	r.AddEvents(s.Events)

@@ -30,8 +30,7 @@ const (
 type Redactor struct {
 	words  map[string]string // replacement by name
 	counts map[Kind]int
-	// lengths holds, for each first byte of a name, the lengths of these names in
-	// descending order.
+	// lengths holds, by first byte, the lengths of names in descending order.
 	lengths     [256][]int
 	commonUnits *regexp.Regexp
 }
@@ -187,8 +186,7 @@ func (r *Redactor) field(s string) string {
 	return strings.Join(parts, "/")
 }
 
-// Lines replaces the names in the paths of lines that [Cgroups] returned. It drops lines
-// that are not JSON.
+// Lines replaces names in the paths of [Cgroups]. It drops lines that are not JSON.
 func (r *Redactor) Lines(lines []byte) []byte {
 	var out []byte
 	for line := range bytes.Lines(lines) {
@@ -205,8 +203,7 @@ func (r *Redactor) Lines(lines []byte) []byte {
 	return out
 }
 
-// JSON replaces the names in the strings of a JSON document. Keys stay. The result is
-// indented.
+// JSON replaces names in the strings of a document, not in keys. The result is indented.
 func (r *Redactor) JSON(data []byte) ([]byte, error) {
 	d := json.NewDecoder(strings.NewReader(string(data)))
 	d.UseNumber()

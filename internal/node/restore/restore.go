@@ -31,8 +31,7 @@ type Options struct {
 // Report is the result of Restore.
 type Report struct {
 	Restored []undo.Original `json:"restored"`
-	// Changes are the values that differed from the originals and are restored; after
-	// DryRestore, the values that would be.
+	// Changes are the restored values that differed; after DryRestore, the values to restore.
 	Changes []Change `json:"changes"`
 	DryRun  bool     `json:"dryRun,omitempty"`
 	// Note explains what replaces a lost journal, or why no value is restored.

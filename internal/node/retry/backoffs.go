@@ -75,8 +75,7 @@ func (b *Backoffs) Refuse(w cgroup.Write, err error, now time.Time) {
 	b.failures[writerOf(w)] = f
 }
 
-// RefuseRepeated notes a write that succeeded, and whose value is gone again in the same
-// pass.
+// RefuseRepeated notes a successful write whose value is gone again in the same pass.
 func (b *Backoffs) RefuseRepeated(w cgroup.Write, now time.Time) { b.Refuse(w, errNoEffect, now) }
 
 // Succeed notes a successful write.
@@ -102,8 +101,7 @@ func (b *Backoffs) Succeed(w cgroup.Write, now time.Time) {
 	}
 }
 
-// Repeated reports whether a write records the value that was recorded a moment ago. Then
-// the cgroup's recorder pauses.
+// Repeated reports whether a value was recorded a moment ago, and pauses the recorder.
 func (b *Backoffs) Repeated(w cgroup.Write, now time.Time) bool {
 	r, ok := b.recorded[property{w.Path, w.Property}]
 	if !ok || r.value != w.Value || now.Sub(r.at) >= holdTime {
@@ -182,8 +180,7 @@ func (b *Backoffs) Forget(gone func(cgroup.Path) bool) {
 	maps.DeleteFunc(b.conflicts, func(p cgroup.Path, _ map[string]*contest) bool { return gone(p) })
 }
 
-// Affected returns the cgroups of targets with a failure or a conflict. It may return other
-// cgroups as well.
+// Affected returns the cgroups of targets with a failure or a conflict, or more.
 func (b *Backoffs) Affected(targets []cgroup.Target) map[cgroup.Path]bool {
 	out := make(map[cgroup.Path]bool)
 	if len(targets) > len(b.failures)+len(b.conflicts) {

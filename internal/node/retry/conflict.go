@@ -13,8 +13,7 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
 
-// CodeContested is the code of a property that the daemon and another process overwrite in
-// turn.
+// CodeContested is the code of a property that the daemon and a process overwrite in turn.
 const CodeContested pools.Code = "Contested"
 
 // Two processes that overwrite each other's cpuset migrate threads on every write. After
@@ -56,8 +55,7 @@ func (b *Backoffs) NoteExternalWrite(p cgroup.Path, d Deviation, now time.Time) 
 	c.Note(limits(), now)
 }
 
-// Contested returns a function that reports whether the cpuset of a cgroup is in a write
-// conflict. It returns nil if none is.
+// Contested returns a function for cpusets in a write conflict, or nil without conflicts.
 func (b *Backoffs) Contested(now time.Time) func(cgroup.Path) bool {
 	if len(b.conflicts) == 0 {
 		return nil

@@ -3,24 +3,19 @@ package telemetry
 // Audit holds the results of the scans for tasks and interrupts on CPUs of other owners.
 type Audit struct {
 	Pools []AuditPool
-	// Scans and Failed count scans of all tasks since the daemon's start. Seconds is the CPU
-	// time that the scans have used.
+	// Scans and Failed count scans since the daemon's start. Seconds is their CPU time.
 	Scans, Failed uint64
 	Seconds       float64
 }
 
-// AuditPool holds the results for the CPUs of a pool. For the guaranteed pool, these are the
-// exclusive CPUs.
+// AuditPool holds the results for a pool. Of the guaranteed pool, exclusive CPUs count.
 type AuditPool struct {
 	PoolName
-	// Known reports whether the pool has such CPUs now. If not, only Others and Interrupts
-	// are valid.
+	// Known reports whether the pool has such CPUs. If not, only Others and Interrupts are valid.
 	Known bool
-	// Score is the share, 0..1, of the CPU time since the previous scan that no foreign task
-	// used.
+	// Score is the share, 0..1, of CPU time since the previous scan without foreign tasks.
 	Score float64
-	// ExposedTasks and ExposedInterrupts are the numbers of foreign tasks and device
-	// interrupts that may run on these CPUs now.
+	// ExposedTasks and ExposedInterrupts count foreign tasks and interrupts that may run here now.
 	ExposedTasks, ExposedInterrupts int
 	// Others is the CPU time of foreign tasks in seconds, and Interrupts the number of device
 	// interrupts, both since the daemon's start.

@@ -24,8 +24,7 @@ type Drift struct {
 	Property string
 }
 
-// Histogram counts observations in seconds. A bucket holds the number of observations up to
-// its upper bound.
+// Histogram counts observations in seconds. Buckets are cumulative, by upper bound.
 type Histogram struct {
 	Count   uint64
 	Sum     float64

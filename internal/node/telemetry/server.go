@@ -18,8 +18,7 @@ import (
 
 // Options configures a Server.
 type Options struct {
-	// View returns the state after the last pass, or nil before the first. It is called
-	// concurrently.
+	// View returns the state after the last pass, or nil before. It is called concurrently.
 	View func() *View
 	// Heartbeat returns the time of the event loop's last sign of activity.
 	Heartbeat func() time.Time
@@ -76,8 +75,7 @@ const (
 	readTimeout = 5 * time.Second
 )
 
-// Serve answers requests until ctx is done, then waits for the requests in progress. It
-// closes l.
+// Serve answers requests until ctx is done, completes those in progress, and closes l.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	const grace = 2 * time.Second
 	srv := &http.Server{

@@ -6,11 +6,9 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
 
-// HostSettings holds the state of host settings outside of cgroups, such as the affinity of
-// interrupts and of kernel threads.
+// HostSettings holds the state of host settings outside of cgroups, such as interrupts.
 type HostSettings struct {
-	// Quiet holds the CPUs that must handle no device interrupts. NoKernel holds the CPUs
-	// that kernel threads must not use.
+	// Quiet CPUs handle no device interrupts. NoKernel CPUs run no kernel threads.
 	Quiet, NoKernel cpuset.Set
 	// Moved counts the settings with a value of the daemon, by kind.
 	Moved map[string]int
@@ -18,13 +16,11 @@ type HostSettings struct {
 	Stuck map[StuckSetting]int
 	// Writes count since the daemon's start.
 	Writes map[SettingWrite]uint64
-	// Pending counts the changes that the daemon omits. It omits them in mode: observe, and
-	// while it cannot record the original values.
+	// Pending counts changes that wait for mode: enforce, or for the record of originals.
 	Pending int
 }
 
-// StuckSetting is a kind of setting with the reason why its value differs from the desired
-// one.
+// StuckSetting is a kind of setting that differs, with the reason.
 type StuckSetting struct{ Kind, Reason string }
 
 // SettingWrite is a kind of written setting with the result.

@@ -22,18 +22,14 @@ type View struct {
 	Writes map[Write]uint64
 	// WriteErrors counts the failed writes since the daemon's start, by error.
 	WriteErrors map[WriteError]uint64
-	// Faulty is the number of cgroups that are not in the desired state and have no repair in
-	// progress.
+	// Faulty counts the cgroups that are not in the desired state, without a repair in progress.
 	Faulty int
-	// Ready reports whether the first pass is over. Its placements have been written and
-	// recorded.
+	// Ready reports whether the placements of the first pass are written and recorded.
 	Ready bool
-	// LastSuccess is the end of the last pass after which every cgroup was in the desired
-	// state. It is zero before the first such pass.
+	// LastSuccess is the end of the last pass that left all cgroups desired; zero before.
 	LastSuccess time.Time
 	Sources     map[Source]SourceState
-	// ConfigStale reports whether the configuration file has problems, so that the daemon
-	// still uses an older one.
+	// ConfigStale reports whether the file has problems, so that an older configuration is in use.
 	ConfigStale bool
 	// Adapted describes the differences between the configuration file and the configuration
 	// in use, one sentence each. They exist if the file does not fit this machine.
@@ -66,8 +62,7 @@ type View struct {
 	PartitionChanges uint64
 	// Leaked holds the online CPUs that are in no cgroup.
 	Leaked cpuset.Set
-	// Mixed is the number of containers that run on shared CPUs in addition to exclusive
-	// ones.
+	// Mixed counts containers that run on shared CPUs in addition to exclusive ones.
 	Mixed int
 	// Parked holds the free guaranteed CPUs that parking holds.
 	Parked cpuset.Set
@@ -85,8 +80,7 @@ type View struct {
 	Shortened uint64
 	// Audit holds the results of the audit; nil if it is off.
 	Audit *Audit
-	// Settings holds the state of host settings outside of cgroups; nil if the daemon changes
-	// none.
+	// Settings holds the state of host settings outside of cgroups; nil without changes.
 	Settings *HostSettings
 	// Node holds the daemon's updates of the Node; nil if it makes none.
 	Node *NodeView
@@ -110,13 +104,11 @@ type NodeResource struct {
 
 // Refusal is a container or unit that was refused exclusive CPUs.
 type Refusal struct {
-	// Pod is namespace/name, empty for a unit. Container is the name of the container or
-	// unit.
+	// Pod is namespace/name, empty for a unit. Container is the container or unit.
 	Pod, Container string
 	// PodUID and ID are the pod's UID and the container's CRI id; empty for a unit.
 	PodUID, ID string
-	// Asked is the number of requested CPUs, Free the number of CPUs available for the
-	// request.
+	// Asked is the number of requested CPUs, Free the number for the request.
 	Asked, Free int
 	// Code is the stable name of the reason, Why its text.
 	Code, Why string
@@ -150,8 +142,7 @@ type Room struct {
 	Pool, Node, L3, WholeCores int
 }
 
-// PoolName names a pool: management, shared or guaranteed. Type is the workload type of a
-// management pool.
+// PoolName names a pool: management, shared or guaranteed. Type belongs to a management pool.
 type PoolName struct {
 	Pool, Type string
 }
@@ -170,8 +161,7 @@ type Container struct {
 	// Noise holds, for an exclusive container, the number of its CPUs with kernel work, by
 	// source: balancing, tick, rcu and managed_irq.
 	Noise map[string]int
-	// Cgroup is the path below the cgroup root, without a leading slash; empty
-	// when the container does not run.
+	// Cgroup is the path below the cgroup root; empty while the container does not run.
 	Cgroup string
 }
 
@@ -182,8 +172,7 @@ type Result string
 const (
 	OK     Result = "ok"
 	Failed Result = "failed"
-	// Unavailable is the result of a pass that failed only because the container runtime or
-	// systemd did not answer.
+	// Unavailable is a pass that failed only because the runtime or systemd did not answer.
 	Unavailable Result = "unavailable"
 	// Conflict means that the Node had changed, so that the patch was repeated.
 	Conflict Result = "conflict"
@@ -195,8 +184,7 @@ type Write struct {
 	Result Result
 }
 
-// WriteError is a kind of failed write. Errno is the kernel's name of the error, ErrnoTimeout
-// or ErrnoOther.
+// WriteError is a kind of failed write. Errno is the kernel's name, ErrnoTimeout or ErrnoOther.
 type WriteError struct {
 	Via, Errno string
 }

@@ -79,8 +79,7 @@ func (s *Scanner) Submit(p cgroup.Path) {
 	}
 }
 
-// Run scans the submitted cgroups until ctx ends, and posts the result of each scan. A cgroup that is gone has an
-// empty result.
+// Run posts the result of each scan until ctx ends; empty for a cgroup that is gone.
 func (s *Scanner) Run(ctx context.Context, open func(cgroup.Path) Scan, post func(Found)) {
 	defer s.close()
 	pause := time.NewTimer(0)

@@ -72,8 +72,7 @@ func (w *Tree) Run(ctx context.Context, cgroups *cgroup.FS, now func() time.Time
 	})
 }
 
-// Use replaces the watcher. Earlier notices are lost, and the first Update reports all watched
-// cgroups as changed.
+// Use replaces the watcher. Notices are lost, so all watched cgroups count as changed.
 func (w *Tree) Use(watcher *cgroup.Watcher, err error) {
 	w.watcher, w.err = watcher, err
 	w.ForgetPods()
@@ -145,8 +144,7 @@ func FloodReason(p cgroup.Path) pools.Reason {
 		"%s: processes write the files of this cgroup too often; the daemon reads it once a second instead of watching it. Stop the processes", p)}
 }
 
-// Set holds the cgroups that a watcher must watch for writes to their files, and the
-// cgroups that it must watch for children. The zero value is empty.
+// Set holds the cgroups to watch for writes, and for children. The zero value is empty.
 type Set struct {
 	targets, pods  []cgroup.Path
 	files, parents []cgroup.Path

@@ -15,8 +15,7 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
 
-// Source reads and writes knobs. A Tuner calls its sources from one goroutine, one after
-// another.
+// Source reads and writes knobs. A Tuner calls its sources one after another.
 type Source interface {
 	// Kinds returns the kinds of its knobs. Each kind has one source.
 	Kinds() []Kind

@@ -14,8 +14,7 @@ type Restoring struct {
 	Sources []Source
 	Undo    Undo
 	Machine Machine
-	// Exclusive contains all CPUs that can become exclusive. [Presume] uses them if the undo
-	// record is lost.
+	// Exclusive contains all CPUs that can become exclusive, for [Presume].
 	Exclusive cpuset.Set
 }
 
@@ -39,8 +38,7 @@ type Difference struct {
 	Label    string `json:"label,omitempty"`
 	Original string `json:"original"`
 	Now      string `json:"now"`
-	// Harmless is true after an external write. The CPUs that the daemon had removed are then
-	// back.
+	// Harmless is true after an external write: the CPUs that the daemon had removed are back.
 	Harmless bool   `json:"harmless"`
 	Reason   string `json:"reason"`
 }

@@ -26,8 +26,7 @@ type Options struct {
 	Undo    Undo
 	// Observe prevents all writes.
 	Observe bool
-	// Changed is called on the Tuner's goroutine after a pass that has changed the View.
-	// Optional.
+	// Changed is called on the Tuner's goroutine if a pass has changed the View. Optional.
 	Changed func()
 	Log     *slog.Logger
 }
@@ -89,8 +88,7 @@ type View struct {
 	Writes map[Count]uint64
 	// Stuck contains the knobs without their desired value, except unused ones.
 	Stuck []Stuck
-	// Pending contains the changes that are not made because the daemon observes, or because
-	// the undo record cannot be written.
+	// Pending contains changes that wait for mode: enforce, or for the undo record.
 	Pending  []Change
 	Problems []Problem
 }

@@ -19,8 +19,7 @@ type Difference struct {
 	Reason   string `json:"reason"`
 }
 
-// StateOf returns the present values of an original's cgroup; of a unit, the properties
-// that systemd would give it.
+// StateOf returns the present values of an original's cgroup, or systemd's for a unit.
 func StateOf(ctx context.Context, h *hostenv.Host, o Original) (cgroup.State, error) {
 	if o.Unit == "" || h.Units == nil {
 		return h.Cgroups.Read(o.Path)

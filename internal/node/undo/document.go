@@ -32,8 +32,7 @@ type Document struct {
 	// Unhinted are the containers whose CPUs were chosen before the kubelet reported their
 	// NUMA nodes. No other source has this fact.
 	Unhinted []Owner `json:"unhinted,omitempty"`
-	// Others are the containers whose CPUs another NRI plugin chose. No other source has
-	// this fact.
+	// Others are the containers whose CPUs another NRI plugin chose: no other source has them.
 	Others []Left `json:"others,omitempty"`
 	// Resting are the CPUs that the quiet period kept out of the shared pool.
 	Resting cpuset.Set `json:"resting,omitzero"`
@@ -119,8 +118,7 @@ type Accepted struct {
 	Pools   string     `json:"pools"`
 	Present cpuset.Set `json:"present"`
 	Online  cpuset.Set `json:"online"`
-	// Auto are the CPUs of the partitions with cpus: auto, in the order of the configuration.
-	// They end with the boot.
+	// Auto are the CPUs of partitions with cpus: auto, in order. They end with the boot.
 	Auto []cpuset.Set `json:"auto,omitempty"`
 }
 

@@ -44,8 +44,7 @@ func New(d Document) *Journal {
 	return j
 }
 
-// Note keeps an original, unless its place has one already. No write is made before the
-// original is on disk.
+// Note keeps the first original of a place. No write is made before it is on disk.
 func (j *Journal) Note(o Original) {
 	if j.note(o) {
 		j.barrier = j.changes
@@ -92,8 +91,7 @@ func (j *Journal) NoteCreated(path cgroup.Path, container string, requested cri.
 // NoteWrite notes the value that a write to a cgroup is about to replace.
 func (j *Journal) NoteWrite(w cgroup.Write, c cgroup.Current) { j.Note(originalOf(w, c)) }
 
-// NoteUnitWrite notes the property that a write to the cgroup of a unit is about to
-// replace.
+// NoteUnitWrite notes the property that a write to a unit's cgroup is about to replace.
 func (j *Journal) NoteUnitWrite(w cgroup.Write, unit string, st cgroup.UnitState) {
 	j.Note(unitOriginal(w, unit, st))
 }
@@ -148,8 +146,7 @@ func (j *Journal) CPUsBefore(p cgroup.Path) (cpus cpuset.Set, wrote bool) {
 	return cpus, true
 }
 
-// WeightBefore returns a unit's weight before the daemon's first write to it; 0 if there
-// was no write.
+// WeightBefore returns a unit's weight before the daemon's first write, or 0.
 func (j *Journal) WeightBefore(unit string) uint64 {
 	o, written := j.originals[Key{Unit: unit, File: cgroup.FileWeight}]
 	if !written {
@@ -163,8 +160,7 @@ func (j *Journal) WeightBefore(unit string) uint64 {
 	return w
 }
 
-// UnitOriginals returns the originals of systemd units, by unit, in the order of their
-// files.
+// UnitOriginals returns the originals of systemd units by unit, in order of files.
 func (j *Journal) UnitOriginals() map[string][]Original {
 	all := make(map[string][]Original)
 	for _, o := range j.originals {
@@ -197,8 +193,7 @@ func (j *Journal) Forget(gone func(cgroup.Path) bool) {
 	}
 }
 
-// DropOriginals is Forget without a save. The file contains the originals until the next
-// save, which Forget asks for.
+// DropOriginals is Forget without a save, which the next Forget asks for.
 func (j *Journal) DropOriginals(gone func(cgroup.Path) bool) {
 	if j.drop(gone) {
 		j.stale = true

@@ -7,8 +7,7 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 )
 
-// Original is the value of a cgroup's file, or of a unit's property, before the daemon's
-// first write to it.
+// Original is the value of a file or property before the daemon's first write.
 type Original struct {
 	Path cgroup.Path `json:"path"`
 	File string      `json:"file"` // cpuset.cpus, cpuset.mems, cpu.weight or cpu.max
@@ -16,13 +15,11 @@ type Original struct {
 	Container string `json:"container,omitempty"`
 	// Unit is the systemd unit, if the configuration names it.
 	Unit string `json:"unit,omitempty"`
-	// Value is the content that the kernel prints. For a unit it is the property, empty if
-	// the property is not set.
+	// Value is the kernel's content, or the property of a unit; empty if it is not set.
 	Value string `json:"value"`
 }
 
-// Key is the place of an original. A unit's key has no path, because the path changes with
-// the unit's slice.
+// Key is the place of an original. A unit has no path, because its slice may change.
 type Key struct {
 	Path cgroup.Path
 	Unit string

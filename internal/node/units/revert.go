@@ -37,8 +37,7 @@ func (u *Units) Revert() {
 // RevertAgain allows another attempt to revert the units whose revert has failed.
 func (u *Units) RevertAgain() { clear(u.reverting) }
 
-// IsReverting reports whether the properties of any unit are being restored, or wait for the
-// next attempt.
+// IsReverting reports whether any unit is being reverted, or waits for the next attempt.
 func (u *Units) IsReverting() bool { return len(u.reverting) > 0 }
 
 // revert runs in a worker. It checks that systemd and the kernel have the earlier values.

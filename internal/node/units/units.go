@@ -45,8 +45,7 @@ type Units struct {
 	assignments []pools.Assignment   // in force
 	leaving     []pools.Assignment   // of unplaced units
 	hosts       []hostslices.Verdict // decisions of the last plan about host services
-	// reverting holds units whose properties are being restored, or whose restore systemd has
-	// refused since the last listing.
+	// reverting holds units that are being reverted, or that systemd has refused to revert.
 	reverting map[string]bool
 	away      map[string]bool // units that do not exist
 	scopes    *Scopes

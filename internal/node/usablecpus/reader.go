@@ -35,8 +35,7 @@ func CutOrLog(t *topology.Topology, cgroups *cgroup.FS, log *slog.Logger) Machin
 	return m
 }
 
-// Cut returns the machine t without the CPUs that pools cannot use. With an error it contains all
-// CPUs of t.
+// Cut returns t without the CPUs that pools cannot use; with an error, all of t.
 func Cut(t *topology.Topology, cgroups *cgroup.FS) (Machine, error) {
 	root, err := cgroups.RootCPUs(t.Online)
 	if err != nil {
@@ -66,8 +65,7 @@ type Reader struct {
 	logged   string     // the last error in the log since the last success
 }
 
-// NewReader returns a reader and its first machine, of the online CPUs t. Without a source the
-// machine stays the same.
+// NewReader returns a reader and its first machine, which stays the same without a source.
 func NewReader(s source, cgroups *cgroup.FS, t *topology.Topology, log *slog.Logger) (*Reader, Machine) {
 	m := CutOrLog(t, cgroups, log)
 	return &Reader{source: s, cgroups: cgroups, log: log, all: t, withheld: m.Withheld}, m
@@ -80,8 +78,7 @@ func (r *Reader) Resync(changed func(Machine)) {
 	}
 }
 
-// Read reads the machine, and calls changed if it differs from the last one. Calls of changed have
-// the order of the readings.
+// Read calls changed if the machine has changed, in the order of the readings.
 func (r *Reader) Read(changed func(Machine)) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -96,8 +96,7 @@ func (b *Budget) End(w *Wait, now time.Time) {
 	*w = Wait{}
 }
 
-// ShortenedWaits returns the number of requests that were decided at the end of a wait
-// shorter than Timeout.
+// ShortenedWaits counts the requests that were decided after less than Timeout.
 func (b *Budget) ShortenedWaits() uint64 { return b.shortened }
 
 // refill adds the time since the last refill. A clock that goes back adds nothing.
@@ -119,8 +118,7 @@ func (w *Wait) Until() time.Time {
 // IsOver reports whether a wait has begun and is over at now.
 func (w *Wait) IsOver(now time.Time) bool { return w.begun && !now.Before(w.Until()) }
 
-// Shortened returns the end of an error text if the budget did not suffice for a wait of
-// Timeout. Otherwise it returns an empty text.
+// Shortened returns the end of an error text after a wait shorter than Timeout, or "".
 func (w *Wait) Shortened() string {
 	if !w.begun || w.granted == Timeout {
 		return ""
