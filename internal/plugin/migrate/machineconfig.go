@@ -4,9 +4,9 @@ import (
 	"bytes"
 	"compress/gzip"
 	"encoding/base64"
-	"errors"
 	"fmt"
 	"io"
+	"net/url"
 	"path"
 	"strconv"
 	"strings"
@@ -110,9 +110,10 @@ func content(source, compression string) ([]byte, error) {
 	if source != "" && (!ok || !comma) {
 		return nil, fmt.Errorf("contents.source %q is not a data URL: %w; only what is in the file itself can be read", shorten(source), ErrSyntax)
 	}
-	data, err := unescape(body)
+	text, err := url.PathUnescape(body)
+	data := []byte(text)
 	if err == nil && strings.HasSuffix(head, ";base64") {
-		data, err = base64.StdEncoding.DecodeString(string(data))
+		data, err = base64.StdEncoding.DecodeString(text)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("contents.source: %w: %w", ErrSyntax, err)
@@ -139,25 +140,4 @@ func gunzip(data []byte) ([]byte, error) {
 		err = fmt.Errorf("more than %d bytes", maxFile)
 	}
 	return data, err
-}
-
-// unescape replaces %XX.
-func unescape(s string) ([]byte, error) {
-	var b []byte
-	for i := 0; i < len(s); i++ {
-		if s[i] != '%' {
-			b = append(b, s[i])
-			continue
-		}
-		if i+2 >= len(s) {
-			return nil, errors.New("a % without two hex digits")
-		}
-		v, err := strconv.ParseUint(s[i+1:i+3], 16, 8)
-		if err != nil {
-			return nil, errors.New("a % without two hex digits")
-		}
-		b = append(b, byte(v))
-		i += 2
-	}
-	return b, nil
 }

@@ -1,14 +1,13 @@
 package migrate
 
 import (
-	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"maps"
-	"regexp"
 	"slices"
+
+	"go.yaml.in/yaml/v3"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
@@ -21,33 +20,38 @@ const PinningFile = "/etc/kubernetes/openshift-workload-pinning"
 // before there is any other, is an empty set. A list may name CPUs of present alone,
 // unless that is empty.
 func ParsePinning(data []byte, present cpuset.Set) (map[string]cpuset.Set, error) {
-	types, err := members(data)
-	if err != nil {
+	if !json.Valid(data) {
+		return nil, fmt.Errorf("%w: it is not JSON", ErrSyntax)
+	}
+	docs, err := documents(data)
+	switch {
+	case err != nil:
 		return nil, err
+	case len(docs) != 1 || docs[0].Kind != yaml.MappingNode:
+		return nil, ErrNotObject
 	}
 	sets := map[string]cpuset.Set{}
-	for _, typ := range slices.Sorted(maps.Keys(types)) {
-		if !isLabel(typ) {
-			return nil, fmt.Errorf("%q %w", shorten(typ), ErrType)
+	for _, p := range pairs(docs[0]) {
+		if !isLabel(p.key) {
+			return nil, fmt.Errorf("%q %w", shorten(p.key), ErrType)
 		}
-		keys, err := members(types[typ])
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", typ, err)
+		if p.value.Kind != yaml.MappingNode {
+			return nil, fmt.Errorf("%s: %w", p.key, ErrNotObject)
 		}
-		for _, key := range slices.Sorted(maps.Keys(keys)) {
-			if key != "cpuset" {
-				return nil, fmt.Errorf("%s.%s: %w: there is no such key; write cpuset", typ, shorten(key), ErrSyntax)
+		for _, inside := range pairs(p.value) {
+			if inside.key != "cpuset" {
+				return nil, fmt.Errorf("%s.%s: %w: there is no such key; write cpuset", p.key, shorten(inside.key), ErrSyntax)
 			}
 		}
-		if keys["cpuset"] == nil {
-			return nil, fmt.Errorf("%s.cpuset %w; write a list such as 0-3,8", typ, ErrRequired)
-		}
-		var list *string
-		if err := json.Unmarshal(keys["cpuset"], &list); err != nil || list == nil {
-			return nil, fmt.Errorf("%s.cpuset %w; write a list such as \"0-3,8\"", typ, ErrNotString)
-		}
-		if sets[typ], err = parseCPUs(*list, present); err != nil {
-			return nil, fmt.Errorf("%s.cpuset: %w", typ, err)
+		switch list := at(p.value, "cpuset"); {
+		case list == nil:
+			return nil, fmt.Errorf("%s.cpuset %w; write a list such as 0-3,8", p.key, ErrRequired)
+		case list.Tag != "!!str":
+			return nil, fmt.Errorf("%s.cpuset %w; write a list such as \"0-3,8\"", p.key, ErrNotString)
+		default:
+			if sets[p.key], err = parseCPUs(list.Value, present); err != nil {
+				return nil, fmt.Errorf("%s.cpuset: %w", p.key, err)
+			}
 		}
 	}
 	return sets, nil
@@ -82,37 +86,9 @@ func (i *importer) mixedFile(name string, data []byte) {
 	i.note(name, fmt.Sprintf("how many containers a node takes with mixed CPUs, %d by this file, is not limited here", limit), "guaranteed.mixed.namespaces says whose they may be")
 }
 
-// members decodes a JSON object and refuses keys that are there twice.
-func members(data []byte) (map[string]json.RawMessage, error) {
-	if !json.Valid(data) {
-		return nil, fmt.Errorf("%w: it is not JSON", ErrSyntax)
-	}
-	d := json.NewDecoder(bytes.NewReader(data))
-	if first, err := d.Token(); err != nil || first != json.Delim('{') {
-		return nil, ErrNotObject
-	}
-	all := map[string]json.RawMessage{}
-	for d.More() {
-		token, err := d.Token()
-		key, ok := token.(string)
-		if err != nil || !ok {
-			return nil, ErrSyntax
-		}
-		var value json.RawMessage
-		if err := d.Decode(&value); err != nil && !errors.Is(err, io.EOF) {
-			return nil, fmt.Errorf("%w: %s: %w", ErrSyntax, shorten(key), err)
-		}
-		if _, twice := all[key]; twice {
-			return nil, fmt.Errorf("%q %w", shorten(key), ErrDuplicate)
-		}
-		all[key] = value
-	}
-	return all, nil
-}
-
 // isLabel says that s is a DNS label (RFC 1123), as workload types are.
 func isLabel(s string) bool {
-	return regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`).MatchString(s)
+	return len(validation.IsDNS1123Label(s)) == 0
 }
 
 // pinning takes the pools of a pinning file, if its content counts.
