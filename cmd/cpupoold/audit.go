@@ -157,7 +157,7 @@ func (a auditing) scan(ctx context.Context, o audit.Ownership) error {
 			return err
 		}
 		left := max(a.duration-time.Since(began), 0)
-		if ended(ctx) || left == 0 && (a.duration == 0 || scans > 1) {
+		if ctx.Err() != nil || left == 0 && (a.duration == 0 || scans > 1) {
 			return nil
 		}
 		rest := max(a.interval, auditShare*(time.Since(began)-at))
@@ -189,5 +189,3 @@ func processTime() time.Duration {
 	}
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
-
-func ended(ctx context.Context) bool { return ctx.Err() != nil }

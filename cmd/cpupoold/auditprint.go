@@ -18,7 +18,7 @@ func printAudit(w *layout.Writer, r audit.Report) {
 	for _, s := range r.Scores {
 		name := inspect.FullPool(s.Pool, s.Type)
 		if s.Name != "" {
-			name = " " + join(s.Pod, s.Name)
+			name = " " + path.Join(s.Pod, s.Name)
 		}
 		var rated, others, unseen string // empty without two scans
 		if s.Score != nil {
@@ -39,7 +39,7 @@ func printAudit(w *layout.Writer, r audit.Report) {
 		fmt.Fprintf(w, "CPUs %s got other owners meanwhile and were not judged\n", r.Changed)
 	}
 	for _, u := range r.Unread {
-		fmt.Fprintf(w, "not read: %s\n", printable(u))
+		fmt.Fprintf(w, "not read: %s\n", layout.Printable(u))
 	}
 }
 
@@ -69,7 +69,7 @@ func printFound(w *layout.Writer, found []audit.Finding) {
 			case f.Ran.IsEmpty():
 				cpus, amount = f.Allowed, ""
 			}
-			out.Row(clip(placeOf(f), 24), clip(tasks(f), 16), clip(cpus.String(), 9), amount, clip(cmp.Or(join(f.Owner.Pod, f.Owner.Name), inspect.FullPool(f.Owner.Pool, f.Owner.Type)), 15))
+			out.Row(clip(placeOf(f), 24), clip(tasks(f), 16), clip(cpus.String(), 9), amount, clip(cmp.Or(path.Join(f.Owner.Pod, f.Owner.Name), inspect.FullPool(f.Owner.Pool, f.Owner.Type)), 15))
 		}
 		w.Table(out)
 	}
@@ -105,7 +105,7 @@ func printKernel(w *layout.Writer, works []audit.KernelWork) {
 		for _, work := range interrupts[:min(len(interrupts), 3)] {
 			most = append(most, fmt.Sprintf("%s %d", work.Name, work.Count))
 		}
-		out.Row(clip(cmp.Or(join(o.Pod, o.Name), inspect.FullPool(o.Pool, o.Type)), 24), fmt.Sprint(threads), fmt.Sprintf("%.3fs", ran), fmt.Sprint(softirqs), clip(strings.Join(most, ", "), 26))
+		out.Row(clip(cmp.Or(path.Join(o.Pod, o.Name), inspect.FullPool(o.Pool, o.Type)), 24), fmt.Sprint(threads), fmt.Sprintf("%.3fs", ran), fmt.Sprint(softirqs), clip(strings.Join(most, ", "), 26))
 		works = works[end:]
 	}
 	w.Table(out)
@@ -164,8 +164,6 @@ func score(s float64) string {
 	}
 	return text
 }
-
-func join(pod, name string) string { return path.Join(pod, name) }
 
 // clip shortens a text in the middle to at most n runes.
 func clip(s string, n int) string {

@@ -116,6 +116,6 @@ func (a *app) printResult(m defrag.Move, r control.Result) error {
 	if r.Detail != "" {
 		line += ": " + r.Detail
 	}
-	_, err := fmt.Fprintln(a.out, printable(line))
+	_, err := fmt.Fprintln(a.out, layout.Printable(line))
 	return err
 }

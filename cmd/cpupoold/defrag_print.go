@@ -13,7 +13,7 @@ func printDefrag(w *layout.Writer, r defragReport, apply bool) {
 	printOwners(w, r.Owners)
 	printRoom(w, r.Room)
 	for _, u := range r.Unread {
-		fmt.Fprintln(w, "\nnot read: "+printable(u))
+		fmt.Fprintln(w, "\nnot read: "+layout.Printable(u))
 	}
 	if r.Bounded {
 		fmt.Fprintln(w, "\nThe search was ended before everything was tried; after these moves there may be more.")

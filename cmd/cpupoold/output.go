@@ -58,7 +58,3 @@ func (a *app) announce(text string) (stop func() bool) {
 	}
 	return func() bool { return false }
 }
-
-// printable shows what would steer a terminal or break the table as ?: a program names
-// its threads as it likes.
-func printable(s string) string { return layout.Printable(s) }

@@ -91,7 +91,7 @@ func TestPrintable(t *testing.T) {
 	if want := "TASK           CPUS\n?]0;own??x?y?  -\n"; out.String() != want {
 		t.Errorf("table %q; want %q", out.String(), want)
 	}
-	if got := printable("äß ×12"); got != "äß ×12" {
+	if got := layout.Printable("äß ×12"); got != "äß ×12" {
 		t.Errorf("printable: %q", got)
 	}
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/cpupoold/cpupoold/internal/layout"
 	"github.com/cpupoold/cpupoold/internal/node/report"
 )
 
@@ -108,7 +109,7 @@ func (r *reported) write(a *app, file string, redact bool) error {
 		host = "node"
 	}
 	for _, m := range r.missing {
-		_, _ = fmt.Fprintln(a.err, "cpupoold: missing in the report: "+printable(m))
+		_, _ = fmt.Fprintln(a.err, "cpupoold: missing in the report: "+layout.Printable(m))
 	}
 	dir := "cpupoold-report-" + cmp.Or(host, "node") + "-" + r.at.Format("20060102T150405Z")
 	if file == "-" {

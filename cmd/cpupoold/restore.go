@@ -9,6 +9,7 @@ import (
 
 	"github.com/cpupoold/cpupoold/internal/layout"
 	"github.com/cpupoold/cpupoold/internal/node/restore"
+	"github.com/cpupoold/cpupoold/internal/node/tune"
 	"github.com/cpupoold/cpupoold/internal/node/undo"
 	"github.com/cpupoold/cpupoold/internal/usage"
 )
@@ -54,18 +55,10 @@ is nothing to put back: cgroups ended with it.
 		if err = a.showRestored(r, err, *output); err != nil {
 			return err
 		}
-		if r.Node != nil && r.Node.Error != "" {
+		if r.Node != nil && r.Node.Error != "" ||
+			slices.ContainsFunc(r.Differs, func(d undo.Difference) bool { return !d.Harmless }) ||
+			slices.ContainsFunc(r.Settings.Differs, func(d tune.Difference) bool { return !d.Harmless }) {
 			return exitCode(exitFindings)
-		}
-		for _, d := range r.Differs {
-			if !d.Harmless {
-				return exitCode(exitFindings)
-			}
-		}
-		for _, d := range r.Settings.Differs {
-			if !d.Harmless {
-				return exitCode(exitFindings)
-			}
 		}
 		if *wait {
 			<-c.Context().Done()
@@ -88,7 +81,13 @@ func printRestored(w *layout.Writer, r restore.Report) {
 	if r.DryRun {
 		fmt.Fprintf(w, "%d values would be restored, %d cgroups have ended\n", len(r.Changes), r.Gone)
 	} else {
-		fmt.Fprintf(w, "%d values restored, %d cgroups had ended\n", len(r.Restored)+harmless(r), r.Gone)
+		restored := len(r.Restored)
+		for _, d := range r.Differs {
+			if d.Harmless {
+				restored++
+			}
+		}
+		fmt.Fprintf(w, "%d values restored, %d cgroups had ended\n", restored, r.Gone)
 	}
 	if r.Note != "" {
 		fmt.Fprintln(w, r.Note)
@@ -96,31 +95,30 @@ func printRestored(w *layout.Writer, r restore.Report) {
 	printChanges(w, r)
 	printSettings(w, r.Settings, r.DryRun)
 	printNode(w, r.Node)
-	printDiffers(w, r.Differs)
-}
-
-// printDiffers prints the differences that have an effect, and the number of the others.
-func printDiffers(w *layout.Writer, all []undo.Difference) {
-	listed := slices.DeleteFunc(slices.Clone(all), func(d undo.Difference) bool { return d.Harmless })
-	if len(listed) > 0 {
-		out := layout.NewTable("DIFFERS", "FILE", "WAS", "IS", "BECAUSE")
-		for _, d := range listed {
-			out.Row(string(d.Path), d.File, d.Value, d.Now, d.Reason)
-		}
-		w.Table(out)
-	}
-	printCount(w, len(all)-len(listed),
-		"1 value has another text and the same effect: all CPUs or NUMA nodes instead of none",
+	printDiffers(w, "FILE", r.Differs, func(d undo.Difference) (bool, []string) {
+		return d.Harmless, []string{string(d.Path), d.File, d.Value, d.Now, d.Reason}
+	}, "1 value has another text and the same effect: all CPUs or NUMA nodes instead of none",
 		"%d values have another text and the same effect: all CPUs or NUMA nodes instead of none")
 }
 
-// printCount prints a line about n differences without an effect that only JSON lists: one
-// or many. It prints no line if n is 0.
-func printCount(w *layout.Writer, n int, one, many string) {
-	if n == 1 {
+// printDiffers prints the differences that have an effect, and the number of the others, which only
+// JSON lists: one or many.
+func printDiffers[D any](w *layout.Writer, head string, all []D, row func(D) (isHarmless bool, cells []string), one, many string) {
+	out, others := layout.NewTable("DIFFERS", head, "WAS", "IS", "BECAUSE"), 0
+	for _, d := range all {
+		if isHarmless, cells := row(d); isHarmless {
+			others++
+		} else {
+			out.Row(cells...)
+		}
+	}
+	if others < len(all) {
+		w.Table(out)
+	}
+	if others == 1 {
 		w.Paragraph(one + " (listed with -o json)")
-	} else if n > 1 {
-		w.Paragraph(fmt.Sprintf(many, n) + " (listed with -o json)")
+	} else if others > 1 {
+		w.Paragraph(fmt.Sprintf(many, others) + " (listed with -o json)")
 	}
 }
 
@@ -155,14 +153,4 @@ func printNode(w *layout.Writer, n *restore.NodeReport) {
 	default:
 		fmt.Fprintf(w, "%d resources of node %s withdrawn\n", len(n.Withdrawn), n.Name)
 	}
-}
-
-func harmless(r restore.Report) int {
-	n := 0
-	for _, d := range r.Differs {
-		if d.Harmless {
-			n++
-		}
-	}
-	return n
 }

@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"runtime"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
 
 	"github.com/cpupoold/cpupoold/internal/config"
 	"github.com/cpupoold/cpupoold/internal/layout"
@@ -107,4 +109,14 @@ func (a *app) admit(ctx context.Context, c *config.Config, log *slog.Logger) err
 		_, _ = fmt.Fprintf(layout.Lines(a.err), "cpupoold: %s\n", f) // an error has no other destination
 	}
 	return fmt.Errorf("refusing to run: %d of the problems above make its writes useless or harmful", len(refusals))
+}
+
+// frugal has the daemon take little of a node of which each CPU and page is the workload's;
+// figures are in docs/explanation/cost.md.
+func frugal() {
+	// The node has few CPUs for the likes of us, and the loop is one goroutine.
+	runtime.GOMAXPROCS(min(2, runtime.NumCPU()))
+	// Pages of 2 MiB of which little is used cost several MiB of memory where the kernel gives
+	// them to everybody (transparent_hugepage=always). Without an answer nothing but that is lost.
+	_ = unix.Prctl(unix.PR_SET_THP_DISABLE, 1, 0, 0, 0)
 }

@@ -29,16 +29,9 @@ func printSettings(w *layout.Writer, r tune.Report, dry bool) {
 			fmt.Fprintf(w, "%s is %q, the kernel's default\n", c.Knob, c.To)
 		}
 	}
-	listed := slices.DeleteFunc(slices.Clone(r.Differs), func(d tune.Difference) bool { return d.Harmless })
-	if len(listed) > 0 {
-		out := layout.NewTable("DIFFERS", "OF", "WAS", "IS", "BECAUSE")
-		for _, d := range listed {
-			out.Row(d.String(), d.Label, d.Original, d.Now, d.Reason)
-		}
-		w.Table(out)
-	}
-	printCount(w, len(r.Differs)-len(listed),
-		"1 setting of the host keeps the value of another process, with the CPUs that the daemon had removed",
+	printDiffers(w, "OF", r.Differs, func(d tune.Difference) (bool, []string) {
+		return d.Harmless, []string{d.String(), d.Label, d.Original, d.Now, d.Reason}
+	}, "1 setting of the host keeps the value of another process, with the CPUs that the daemon had removed",
 		"%d settings of the host keep the values of other processes, with the CPUs that the daemon had removed")
 }
 
@@ -61,6 +54,6 @@ func printTuning(w *layout.Writer, p *preview.Tuning) {
 		fmt.Fprintf(w, "interrupts of some containers are left to %s\n", by)
 	}
 	if p.Unread != "" {
-		fmt.Fprintf(w, "not read: %s\n", printable(p.Unread))
+		fmt.Fprintf(w, "not read: %s\n", layout.Printable(p.Unread))
 	}
 }

@@ -2,6 +2,7 @@ package verdict
 
 import (
 	"cmp"
+	"strconv"
 	"strings"
 
 	"github.com/cpupoold/cpupoold/internal/layout"
@@ -143,3 +144,24 @@ func (p *Pod) class() (because, fields, first string) {
 
 // named returns the kind and the name, as in "container du".
 func (c *Container) named() string { return strings.TrimSpace(c.Kind + " " + clip(c.Name)) }
+
+// join lists texts with commas, and "and" before the last.
+func join(texts []string) string {
+	last := len(texts) - 1
+	if last < 1 {
+		return strings.Join(texts, "")
+	}
+	return strings.Join(texts[:last], ", ") + " and " + texts[last]
+}
+
+// clip makes a name of a manifest fit for a line: names that the API server accepts stay.
+func clip(name string) string {
+	const limit = 253
+	if len(name) > limit {
+		return strconv.Quote(name[:limit]) + "..."
+	}
+	if strings.ContainsFunc(name, func(r rune) bool { return r <= ' ' || r > '~' || r == '"' }) {
+		return strconv.Quote(name)
+	}
+	return name
+}
