@@ -9,10 +9,6 @@ import (
 // annotation.
 const allowedPrefix = "allowed."
 
-// AllowedKey is the name of the namespace annotation with the workload types that
-// pods of the namespace may ask for, separated by commas.
-func (n Names) AllowedKey() string { return n.domain() + "/allowed" }
-
 // Allowed says whether a namespace with these annotations lets its pods ask for
 // the workload type, and whether it says anything about types at all. Types are
 // compared exactly, blanks around them included, as in OpenShift. The old form of

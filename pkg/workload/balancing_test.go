@@ -25,7 +25,7 @@ func TestLoadBalancingOff(t *testing.T) {
 			t.Errorf("%s: %t, want %t", name, got, c.want)
 		}
 	}
-	if key := (workload.Names{Domain: "example.org"}).LoadBalancingKey("app"); key != "cpu-load-balancing.example.org/app" {
-		t.Errorf("key with another domain: %s", key)
+	if !(workload.Names{Domain: "example.org"}).LoadBalancingOff(map[string]string{"cpu-load-balancing.example.org/app": "disable"}, "app") {
+		t.Error("the annotation of another domain does not count")
 	}
 }

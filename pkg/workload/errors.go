@@ -18,10 +18,6 @@ func (e *AnnotationError) Error() string {
 	return fmt.Sprintf("annotation %s: value %s: %s; %s", clip(e.Key), quote(e.Value), e.Problem, e.Remedy)
 }
 
-func badAnnotation(key, value, problem, remedy string) error {
-	return &AnnotationError{key, value, problem, remedy}
-}
-
 // quote makes s printable on one line.
 func quote(s string) string {
 	const limit = 80

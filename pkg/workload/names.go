@@ -23,6 +23,11 @@ type Names struct {
 	PoolDomain string
 }
 
+// DepletedTaint is the key of the taint on a node whose shared pool is depleted. Pods
+// with a CPU request are among what the pool was measured by, and pods of a workload
+// type do not run in it; both tolerate it.
+const DepletedTaint = "node.cpupoold.io/shared-cpus-depleted"
+
 // The parts that stand before the domain.
 const (
 	targetPrefix    = "target."
@@ -78,6 +83,10 @@ func (n Names) Reads(key string) bool {
 	}
 	return false
 }
+
+// AllowedKey is the name of the namespace annotation with the workload types that
+// pods of the namespace may ask for, separated by commas.
+func (n Names) AllowedKey() string { return n.domain() + "/allowed" }
 
 func (n Names) domain() string {
 	return cmp.Or(n.Domain, defaultDomain)

@@ -15,6 +15,17 @@ const (
 	MaxShares = 262144
 )
 
+// MilliCPUToShares converts a CPU request in thousandths of a CPU to the CPU
+// shares, 2..262144, that the kubelet passes to the runtime for it (kubelet cm
+// MilliCPUToShares). No request, and a negative one, is the minimum of 2.
+func MilliCPUToShares(milli int64) uint64 {
+	const sharesPerCPU, milliPerCPU = 1024, 1000
+	if milli >= MaxShares*milliPerCPU/sharesPerCPU {
+		return MaxShares
+	}
+	return uint64(max(max(milli, 0)*sharesPerCPU/milliPerCPU, MinShares))
+}
+
 // MaxMilliCPU bounds amounts of CPU, in thousandths of a CPU: a million CPUs.
 const MaxMilliCPU = 1_000_000_000
 
@@ -28,8 +39,9 @@ type Resources struct {
 
 // Encode returns the value of the annotation that gives a container r, with the
 // keys that are set.
-func (r Resources) Encode() string {
-	b := make([]byte, 0, 48)
+func (r Resources) Encode() string { return string(r.appendTo(nil)) }
+
+func (r Resources) appendTo(b []byte) []byte {
 	b = append(b, '{')
 	if r.Shares != 0 {
 		b = strconv.AppendUint(append(b, `"cpushares":`...), r.Shares, 10)
@@ -40,7 +52,7 @@ func (r Resources) Encode() string {
 		}
 		b = strconv.AppendInt(append(b, `"cpulimit":`...), r.LimitMilli, 10)
 	}
-	return string(append(b, '}'))
+	return append(b, '}')
 }
 
 // ContainerResources returns what the pod's annotations say about a container's
@@ -51,11 +63,11 @@ func (r Resources) Encode() string {
 // are errors, cpuset above all: CRI-O would accept one there, but which CPUs a
 // pod gets is not for the pod to say.
 func (n Names) ContainerResources(annotations map[string]string, typ, container string) (Resources, bool, error) {
-	if value, ok := n.resources(annotations, container); ok {
+	if value, ok := n.lookup(annotations, resourcesPrefix, container); ok {
 		r, err := parseResources(value)
 		if err != nil {
-			return Resources{}, true, badAnnotation(n.ResourcesKey(container), value, err.Error(),
-				`write {"cpushares":N}, or {"cpushares":N,"cpulimit":MILLICPU}`)
+			return Resources{}, true, &AnnotationError{n.ResourcesKey(container), value, err.Error(),
+				`write {"cpushares":N}, or {"cpushares":N,"cpulimit":MILLICPU}`}
 		}
 		return r, true, nil
 	}
@@ -69,16 +81,16 @@ func (n Names) ContainerResources(annotations map[string]string, typ, container 
 	}
 	shares, err := parseShares(value)
 	if err != nil {
-		return Resources{}, true, badAnnotation(key, value, err.Error(), fmt.Sprintf("write CPU shares, %d to %d", MinShares, MaxShares))
+		return Resources{}, true, &AnnotationError{key, value, err.Error(), fmt.Sprintf("write CPU shares, %d to %d", MinShares, MaxShares)}
 	}
 	return Resources{Shares: shares}, true, nil
 }
 
-// resources looks the annotation ResourcesKey up. It is called for each container in each
-// plan, and makes no string.
-func (n Names) resources(annotations map[string]string, container string) (string, bool) {
+// lookup returns the annotation of a prefix, the domain, a slash and a name. It is called for each
+// container in each plan, and makes no string.
+func (n Names) lookup(annotations map[string]string, prefix, name string) (string, bool) {
 	var room [192]byte
-	key := append(append(append(append(room[:0], resourcesPrefix...), n.domain()...), '/'), container...)
+	key := append(append(append(append(room[:0], prefix...), n.domain()...), '/'), name...)
 	value, ok := annotations[string(key)]
 	return value, ok
 }
@@ -131,41 +143,20 @@ func (n Names) checkOldKey(k oldKey, typ string) (problem, remedy string) {
 // choosesCPUs is the problem of a cpuset in an annotation of either form.
 const choosesCPUs = "a pod cannot choose its CPUs: cpuset"
 
-// plain parses what Encode and webhooks write: the cpushares and the cpulimit that may
-// follow, in digits and without white space. That is nearly all that comes, and a tenth of
+// plain parses what Encode and webhooks write. That is nearly all that comes, and a tenth of
 // the work of the JSON that is allowed besides.
 func plain(value string) (r Resources, ok bool) {
-	rest, ok := strings.CutPrefix(value, `{"cpushares":`)
+	numbers, ok := strings.CutPrefix(value, `{"cpushares":`)
 	if !ok {
 		return Resources{}, false
 	}
-	shares, rest := digits(rest)
-	limit := ""
-	if more, both := strings.CutPrefix(rest, `,"cpulimit":`); both {
-		if limit, rest = digits(more); limit == "" {
-			return Resources{}, false
-		}
-	}
-	if shares == "" || rest != "}" {
-		return Resources{}, false
-	}
+	shares, limit, both := strings.Cut(strings.TrimSuffix(numbers, "}"), `,"cpulimit":`)
 	var err error
-	if r.Shares, err = parseShares(shares); err == nil && limit != "" {
+	if r.Shares, err = parseShares(shares); err == nil && both {
 		r.LimitMilli, err = parseLimit(limit)
 	}
-	return r, err == nil
-}
-
-// digits cuts a number as JSON has it from the front: without a zero before others.
-func digits(s string) (number, rest string) {
-	n := 0
-	for n < len(s) && '0' <= s[n] && s[n] <= '9' {
-		n++
-	}
-	if n > 1 && s[0] == '0' {
-		return "", s
-	}
-	return s[:n], s[n:]
+	var room [64]byte
+	return r, err == nil && string(r.appendTo(room[:0])) == value
 }
 
 func parseResources(value string) (Resources, error) {
@@ -179,19 +170,16 @@ func parseResources(value string) (Resources, error) {
 	var r Resources
 	for _, m := range members {
 		number, isNumber := m.value.(json.Number)
-		switch m.key {
-		case "cpushares", "cpulimit":
-			if !isNumber {
-				return Resources{}, errors.New(m.key + " is not a number")
-			}
-		case "cpuset":
-			return Resources{}, errors.New(choosesCPUs)
-		default:
-			return Resources{}, errors.New("unknown key " + quote(m.key))
-		}
-		if m.key == "cpushares" {
+		switch {
+		case m.key == "cpuset":
+			err = errors.New(choosesCPUs)
+		case m.key != sharesResource && m.key != "cpulimit":
+			err = errors.New("unknown key " + quote(m.key))
+		case !isNumber:
+			err = errors.New(m.key + " is not a number")
+		case m.key == sharesResource:
 			r.Shares, err = parseShares(string(number))
-		} else {
+		default:
 			r.LimitMilli, err = parseLimit(string(number))
 		}
 		if err != nil {

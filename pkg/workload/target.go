@@ -22,18 +22,11 @@ func (n Names) Target(annotations map[string]string) (typ string, found bool, er
 	if !found || err != nil {
 		return "", found, err
 	}
-	value := n.target(annotations, typ)
+	value, _ := n.lookup(annotations, targetPrefix, typ)
 	if err := checkEffect(value); err != nil {
-		return "", true, badAnnotation(n.TargetKey(typ), value, err.Error(), n.targetRemedy())
+		return "", true, &AnnotationError{n.TargetKey(typ), value, err.Error(), n.targetRemedy()}
 	}
 	return typ, true, nil
-}
-
-// target looks the annotation TargetKey up, and makes no string.
-func (n Names) target(annotations map[string]string, typ string) string {
-	var room [192]byte
-	key := append(append(append(append(room[:0], targetPrefix...), n.domain()...), '/'), typ...)
-	return annotations[string(key)]
 }
 
 // TargetType is [Names.Target] without a look at the words: who may not have the
@@ -59,11 +52,11 @@ func (n Names) TargetType(annotations map[string]string) (typ string, found bool
 		return "", false, nil
 	}
 	if second != "" {
-		return "", true, badAnnotation(first, annotations[first],
-			"there is another one, "+clip(second), "keep the annotation of one workload type only")
+		return "", true, &AnnotationError{first, annotations[first],
+			"there is another one, " + clip(second), "keep the annotation of one workload type only"}
 	}
 	if typ, _ = cutKey(first, targetPrefix, domain); typ == "" {
-		return "", true, badAnnotation(first, annotations[first], "no workload type after the slash", n.targetRemedy())
+		return "", true, &AnnotationError{first, annotations[first], "no workload type after the slash", n.targetRemedy()}
 	}
 	return typ, true, nil
 }

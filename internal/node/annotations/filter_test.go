@@ -2,6 +2,7 @@ package annotations_test
 
 import (
 	"maps"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -15,15 +16,15 @@ import (
 // TestReads checks annotations that the daemon reads, and others with similar names.
 func TestReads(t *testing.T) {
 	for _, names := range []workload.Names{{}, {Domain: "cpu.example.org"}} {
-		f := annotations.New(names)
+		f, domain := annotations.New(names), strings.TrimSuffix(names.AllowedKey(), "/allowed")
 		for key, want := range map[string]bool{
 			names.TargetKey("management"):              true,
 			names.ResourcesKey("app"):                  true,
 			names.OldPrefix("management") + ".cpuset/": true,
 			names.OldPrefix("management") + "/app":     true,
-			names.LoadBalancingKey("app"):              true,
-			names.InterruptsKey("app"):                 true,
-			names.MixedKey("app"):                      true,
+			"cpu-load-balancing." + domain + "/app":    true,
+			"irq-load-balancing." + domain + "/app":    true,
+			"cpu-shared." + domain + "/app":            true,
 			"cpu-load-balancing.crio.io":               true,
 			"cpu-load-balancing.crio.io/app":           true,
 			"cpu-quota.crio.io/app":                    true,
