@@ -17,17 +17,14 @@ import (
 // writes to one path must be carried out in their order; consecutive ones that
 // are not Via File may run at the same time for different paths. After a write
 // that failed, the rest of the list must not be carried out: mark the cgroup
-// (NoWrite, NoSeal), read again, and call Diff again.
-func Diff(targets []Target, current map[Path]Current, o Options) ([]Write, []Deferred) {
-	return DiffMarked(targets, current, nil, o)
-}
-
-// DiffMarked is Diff where marked has the word on some cgroups, in place of current: so that
-// a few can be marked without a copy of all.
-func DiffMarked(targets []Target, current, marked map[Path]Current, o Options) ([]Write, []Deferred) {
+// (NoWrite, NoSeal), read again, and call Diff again. A cgroup in one of marked counts
+// instead of the same one in current, so that the caller can mark cgroups without a copy of all.
+func Diff(targets []Target, current map[Path]Current, o Options, marked ...map[Path]Current) ([]Write, []Deferred) {
 	of := func(p Path) (Current, bool) {
-		if c, ok := marked[p]; ok {
-			return c, true
+		for _, m := range marked {
+			if c, ok := m[p]; ok {
+				return c, true
+			}
 		}
 		c, ok := current[p]
 		return c, ok
@@ -199,34 +196,13 @@ func (d *differ) admit(it *item, placed map[Path]bool) {
 
 const leftAlone = "somebody else writes it, too, and it is left alone for a while"
 
+// compareTargets orders targets by path, and targets of one path, which are a mistake of the
+// caller, by their text.
 func compareTargets(a, b Target) int {
-	return cmp.Or(
-		cmp.Compare(a.Path, b.Path),
-		cmp.Compare(a.Container, b.Container),
-		cmp.Compare(a.CPUs.String(), b.CPUs.String()),
-		cmp.Compare(a.Unit, b.Unit),
-		compareBools(a.Exclusive, b.Exclusive),
-		cmp.Compare(a.Group, b.Group),
-		cmp.Compare(a.Mixed.String(), b.Mixed.String()),
-		compareBools(a.Around, b.Around),
-		compareBools(a.FileOnly, b.FileOnly),
-		cmp.Compare(a.Mems.String(), b.Mems.String()),
-		cmp.Compare(a.Weight, b.Weight),
-		compareBools(a.Unlimited, b.Unlimited),
-		cmp.Compare(a.Quota, b.Quota),
-		cmp.Compare(a.Period, b.Period),
-		cmp.Compare(a.Reason, b.Reason),
-	)
-}
-
-func compareBools(a, b bool) int {
-	switch {
-	case a == b:
-		return 0
-	case b:
-		return -1
+	if byPath := cmp.Compare(a.Path, b.Path); byPath != 0 {
+		return byPath
 	}
-	return 1
+	return cmp.Compare(fmt.Sprintf("%+v", a), fmt.Sprintf("%+v", b))
 }
 
 func (d *differ) postpone(t *Target, property, reason string, waitsFor ...Path) {

@@ -32,16 +32,15 @@ type Error struct {
 // Error names the operation, the file, the value and the cause, with what the
 // cause means for that file where the errno alone does not say it.
 func (e *Error) Error() string {
-	var b strings.Builder
-	b.WriteString(e.Op + " " + shorten(e.Path))
+	s := e.Op + " " + shorten(e.Path)
 	if e.Op == opWrite {
-		fmt.Fprintf(&b, " %q", e.Value)
+		s += fmt.Sprintf(" %q", e.Value)
 	}
-	b.WriteString(": " + e.Err.Error())
+	s += ": " + e.Err.Error()
 	if hint := e.hint(); hint != "" {
-		b.WriteString(" (" + hint + ")")
+		s += " (" + hint + ")"
 	}
-	return b.String()
+	return s
 }
 
 // Unwrap returns the cause.
@@ -70,40 +69,26 @@ func (e *Error) hint() string {
 		return "cgroups of pods can only be written by root of the host's user namespace"
 	case e.Op != opWrite:
 		return ""
-	case file == FileCPUs:
-		return cpusetHint(e.Err)
-	case file == FileMems:
-		return memsHint(e.Err)
-	case file == FileWeight && errors.Is(e.Err, syscall.ERANGE):
-		return "weights go from 1 to 10000"
-	case file == FileWeight && errors.Is(e.Err, syscall.EINVAL):
-		return "the kernel takes no weight while cpu.idle is 1"
-	case file == FileMax && errors.Is(e.Err, syscall.EINVAL):
-		return "a quota is at least 1000 us and not below cpu.max.burst, a period 1 ms to 1 s"
 	}
-	return ""
-}
-
-func cpusetHint(err error) string {
-	switch {
-	case errors.Is(err, syscall.ERANGE):
-		return "a CPU number is beyond what this kernel was built or booted for"
-	case errors.Is(err, syscall.EINVAL):
-		return "a CPU is not possible on this machine, or an exclusive set of a sibling cgroup is in the way"
-	case errors.Is(err, syscall.EBUSY):
-		return "a task with SCHED_DEADLINE would lose its bandwidth, or the parent is no partition root"
-	case errors.Is(err, syscall.ENOSPC):
-		return "kernels before 7.0 do not clear the cpuset of a cgroup with tasks: write all possible CPUs"
-	}
-	return ""
-}
-
-func memsHint(err error) string {
-	switch {
-	case errors.Is(err, syscall.EINVAL), errors.Is(err, syscall.ERANGE):
-		return "there is no such NUMA node"
-	case errors.Is(err, syscall.ENOSPC):
-		return "kernels before 7.0 do not clear the memory nodes of a cgroup with tasks: write all nodes"
+	for _, h := range []struct {
+		file  string
+		errno syscall.Errno
+		hint  string
+	}{
+		{FileCPUs, syscall.ERANGE, "a CPU number is beyond what this kernel was built or booted for"},
+		{FileCPUs, syscall.EINVAL, "a CPU is not possible on this machine, or an exclusive set of a sibling cgroup is in the way"},
+		{FileCPUs, syscall.EBUSY, "a task with SCHED_DEADLINE would lose its bandwidth, or the parent is no partition root"},
+		{FileCPUs, syscall.ENOSPC, "kernels before 7.0 do not clear the cpuset of a cgroup with tasks: write all possible CPUs"},
+		{FileMems, syscall.EINVAL, "there is no such NUMA node"},
+		{FileMems, syscall.ERANGE, "there is no such NUMA node"},
+		{FileMems, syscall.ENOSPC, "kernels before 7.0 do not clear the memory nodes of a cgroup with tasks: write all nodes"},
+		{FileWeight, syscall.ERANGE, "weights go from 1 to 10000"},
+		{FileWeight, syscall.EINVAL, "the kernel takes no weight while cpu.idle is 1"},
+		{FileMax, syscall.EINVAL, "a quota is at least 1000 us and not below cpu.max.burst, a period 1 ms to 1 s"},
+	} {
+		if file == h.file && errors.Is(e.Err, h.errno) {
+			return h.hint
+		}
 	}
 	return ""
 }

@@ -6,7 +6,6 @@ import (
 	"io/fs"
 	"path"
 	"slices"
-	"strings"
 	"syscall"
 )
 
@@ -96,18 +95,6 @@ func (f *FS) walkBelow(p Path, visit func(Path) error) error {
 		return nil
 	}
 	return err
-}
-
-// Controllers returns the controllers that p could enable for its children
-// (cgroup.controllers), sorted.
-func (f *FS) Controllers(p Path) ([]string, error) {
-	data, err := f.ReadFile(p, "cgroup.controllers")
-	if err != nil {
-		return nil, err
-	}
-	names := strings.Fields(string(data))
-	slices.Sort(names)
-	return names, nil
 }
 
 // ReadFile returns the content of one file of a cgroup.

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
@@ -192,14 +191,13 @@ func (it *item) keepsOff(other *item, cpus cpuset.Set) bool {
 
 // String describes a deferred change in one line.
 func (x Deferred) String() string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "deferred %s %s", x.Property, x.Path)
+	s := fmt.Sprintf("deferred %s %s", x.Property, x.Path)
 	if x.Container != "" {
-		b.WriteString(" container=" + x.Container)
+		s += " container=" + x.Container
 	}
-	b.WriteString(" # " + x.Reason)
+	s += " # " + x.Reason
 	if len(x.WaitsFor) > 0 {
-		fmt.Fprintf(&b, ": %v", x.WaitsFor)
+		s += fmt.Sprintf(": %v", x.WaitsFor)
 	}
-	return b.String()
+	return s
 }

@@ -85,13 +85,13 @@ func (p *partitioner) siblings(of Path, matters func(PartitionNode) bool) (all [
 // inForce says that the kernel has granted all of a wish.
 func (p *partitioner) inForce(w PartitionWish) bool {
 	n := p.View.Nodes[w.Path]
-	return n.State.Is(w.Type) && n.Exclusive.Equal(w.CPUs) && p.chained(w) && n.Effective.Equal(w.CPUs.Intersection(p.Online)) && p.View.Shared(w.Path).IsEmpty()
+	return n.State.Is(w.Type) && n.Exclusive.Equal(w.CPUs) && p.within(w.Path, w.CPUs) && n.Effective.Equal(w.CPUs.Intersection(p.Online)) && p.View.Shared(w.Path).IsEmpty()
 }
 
-// chained says that all ancestors have the CPUs in their lists.
-func (p *partitioner) chained(w PartitionWish) bool {
-	for a := w.Path.Parent(); a != ""; a = a.Parent() {
-		if !w.CPUs.IsSubsetOf(p.exclusive[a]) {
+// within says that all ancestors have the CPUs in their lists.
+func (p *partitioner) within(leaf Path, cpus cpuset.Set) bool {
+	for a := leaf.Parent(); a != ""; a = a.Parent() {
+		if !cpus.IsSubsetOf(p.exclusive[a]) {
 			return false
 		}
 	}
@@ -123,9 +123,4 @@ func (p *partitioner) afford(w PartitionWish, has cpuset.Set) PartitionOutcome {
 		return PartitionOutcome{PartitionRefused, fmt.Sprintf("it would take the last of the management and shared CPUs (%s)", p.Housekeeping)}
 	}
 	return PartitionOutcome{Phase: PartitionUnderway}
-}
-
-// within says that all ancestors have the CPUs in their lists.
-func (p *partitioner) within(leaf Path, cpus cpuset.Set) bool {
-	return p.chained(PartitionWish{Path: leaf, CPUs: cpus})
 }

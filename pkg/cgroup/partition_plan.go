@@ -108,7 +108,7 @@ type PartitionStep struct {
 func PlanPartitions(in PartitionInput) PartitionStep {
 	p := &partitioner{PartitionInput: in, exclusive: make(map[Path]cpuset.Set, len(in.View.Nodes)), below: make(map[Path][]Path), root: in.View.Root,
 		step: PartitionStep{Outcomes: make(map[Path]PartitionOutcome, len(in.Wishes))}}
-	p.Wishes = slices.SortedFunc(slices.Values(in.Wishes), func(a, b PartitionWish) int { return strings.Compare(string(a.Path), string(b.Path)) })
+	p.Wishes = slices.SortedFunc(slices.Values(in.Wishes), func(a, b PartitionWish) int { return cmp.Compare(a.Path, b.Path) })
 	for path, n := range in.View.Nodes {
 		p.exclusive[path] = n.Exclusive
 		p.below[path.Parent()] = append(p.below[path.Parent()], path)
@@ -159,7 +159,7 @@ func (p *partitioner) refill() {
 	for _, leaf := range p.leaves() {
 		n := p.View.Nodes[leaf]
 		w := PartitionWish{Path: leaf, CPUs: n.Exclusive}
-		if !n.State.Valid() || p.stuck(leaf) || p.chained(w) || p.rival(w).Why != "" {
+		if !n.State.Valid() || p.stuck(leaf) || p.within(leaf, w.CPUs) || p.rival(w).Why != "" {
 			continue
 		}
 		p.claim(w)
@@ -283,26 +283,16 @@ func (p *partitioner) children(of Path) (all cpuset.Set) {
 // ancestors are those of all leaves, the lowest first.
 func (p *partitioner) ancestors() []Path {
 	set := make(map[Path]bool)
-	for _, w := range p.Wishes {
-		p.above(w.Path, set)
-	}
-	for _, f := range p.Former {
-		p.above(f, set)
+	for _, leaf := range p.leaves() {
+		for a := leaf.Parent(); a != ""; a = a.Parent() {
+			if p.View.Nodes[a].HasCPUSet {
+				set[a] = true
+			}
+		}
 	}
 	return slices.SortedFunc(maps.Keys(set), func(a, b Path) int {
-		if d := strings.Count(string(b), "/") - strings.Count(string(a), "/"); d != 0 {
-			return d
-		}
-		return strings.Compare(string(a), string(b))
+		return cmp.Or(strings.Count(string(b), "/")-strings.Count(string(a), "/"), cmp.Compare(a, b))
 	})
-}
-
-func (p *partitioner) above(leaf Path, set map[Path]bool) {
-	for a := leaf.Parent(); a != ""; a = a.Parent() {
-		if n, there := p.View.Nodes[a]; there && n.HasCPUSet {
-			set[a] = true
-		}
-	}
 }
 
 // take makes and grows partitions.
@@ -324,7 +314,7 @@ func (p *partitioner) take() {
 		}
 		p.root = p.root.Difference(w.CPUs)
 		switch {
-		case !p.chained(w) || !n.Exclusive.Equal(w.CPUs):
+		case !p.within(w.Path, w.CPUs) || !n.Exclusive.Equal(w.CPUs):
 			p.claim(w)
 		case n.State.Is(MemberPartition):
 			p.emit(w.Path, w.Path, w.Container, FilePartition, string(w.Type), "keeps others off its CPUs")

@@ -13,9 +13,9 @@ import (
 func ContainerPath(cgroupsPath string, d Driver) (Path, error) {
 	p, err := containerPath(cgroupsPath, d)
 	if err != nil {
-		return "", fmt.Errorf("parse cgroupsPath %s of the %s driver: %w", abbreviate(cgroupsPath), d, err)
+		err = fmt.Errorf("parse cgroupsPath %s of the %s driver: %w", abbreviate(cgroupsPath), d, err)
 	}
-	return p, nil
+	return p, err
 }
 
 func containerPath(cgroupsPath string, d Driver) (Path, error) {
@@ -44,7 +44,10 @@ func containerPath(cgroupsPath string, d Driver) (Path, error) {
 	if !strings.HasSuffix(name, ".slice") {
 		name += ".scope"
 	}
-	return below(parent, name)
+	if name == "." || name == ".." {
+		return "", errPath
+	}
+	return ParsePath(string(parent.Join(name)))
 }
 
 // PodPath is the cgroup of a pod whose sandbox has the given cgroup_parent
@@ -53,9 +56,9 @@ func containerPath(cgroupsPath string, d Driver) (Path, error) {
 func PodPath(cgroupParent string, d Driver) (Path, error) {
 	p, err := podPath(cgroupParent, d)
 	if err != nil {
-		return "", fmt.Errorf("parse cgroup_parent %s of the %s driver: %w", abbreviate(cgroupParent), d, err)
+		err = fmt.Errorf("parse cgroup_parent %s of the %s driver: %w", abbreviate(cgroupParent), d, err)
 	}
-	return p, nil
+	return p, err
 }
 
 func podPath(cgroupParent string, d Driver) (Path, error) {
@@ -90,13 +93,6 @@ func absolute(s string) (Path, error) {
 		return "", fmt.Errorf("%w: want an absolute path", errPath)
 	}
 	return ParsePath(s)
-}
-
-func below(parent Path, name string) (Path, error) {
-	if name == "." || name == ".." {
-		return "", errPath
-	}
-	return ParsePath(string(parent.Join(name)))
 }
 
 // Quality-of-service classes as Kubernetes writes them (KEP-753).

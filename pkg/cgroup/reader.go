@@ -237,18 +237,15 @@ func appendDirectories(names []string, dir fs.ReadDirFile) ([]string, error) {
 
 // readValue reads one file and names it in the error when it makes no sense. The value must
 // not refer to the bytes that it is made of.
-func readValue[T any](o *opened, file string, parse func([]byte) (T, error)) (T, error) {
+func readValue[T any](o *opened, file string, parse func([]byte) (T, error)) (value T, err error) {
 	data, err := o.read(file)
 	if err != nil {
-		var zero T
-		return zero, err
+		return value, err
 	}
-	value, err := parse(data)
-	if err != nil {
-		var zero T
-		return zero, &Error{Op: opRead, Path: string(o.path.Join(file)), Err: err}
+	if value, err = parse(data); err != nil {
+		err = &Error{Op: opRead, Path: string(o.path.Join(file)), Err: err}
 	}
-	return value, nil
+	return value, err
 }
 
 // readCPUs is readValue for a list of CPUs or nodes. Most of those on a node are the same, and
@@ -270,13 +267,12 @@ func (o *opened) readCPUs(file string) (cpuset.Set, error) {
 }
 
 // readOne is readValue for a cgroup of which nothing else is read.
-func readOne[T any](f *FS, p Path, file string, parse func([]byte) (T, error)) (T, error) {
+func readOne[T any](f *FS, p Path, file string, parse func([]byte) (T, error)) (value T, err error) {
 	r := f.Reader()
 	defer r.Rest()
 	o, err := r.open(p)
 	if err != nil {
-		var zero T
-		return zero, err
+		return value, err
 	}
 	return readValue(&o, file, parse)
 }

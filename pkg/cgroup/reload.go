@@ -20,17 +20,33 @@ const (
 // returns nil when ctx ends, and an error when the connection is lost, as by
 // daemon-reexec: the caller starts it again.
 func (s *Systemd) WatchReload(ctx context.Context, wake func()) error {
+	return watch(ctx, func(conn *godbus.Conn, bus bool) error {
+		err := subscribe(ctx, conn, bus)
+		if err != nil {
+			return fmt.Errorf("subscribe to systemd's reloads: %w", err)
+		}
+		wake()
+		return nil
+	}, func(signal *godbus.Signal) {
+		if reloaded(signal) {
+			wake()
+		}
+	})
+}
+
+// watch calls take with systemd's signals on a connection of its own, after subscribe. It returns
+// nil when ctx ends, and an error when the connection is lost.
+func watch(ctx context.Context, subscribe func(conn *godbus.Conn, bus bool) error, take func(*godbus.Signal)) error {
 	conn, bus, err := dial(ctx)
 	if err != nil {
 		return err
 	}
 	defer conn.Close() //nolint:errcheck // nothing to save
-	signals := make(chan *godbus.Signal, 16)
+	signals := make(chan *godbus.Signal, 64)
 	conn.Signal(signals)
-	if err := subscribe(ctx, conn, bus); err != nil {
-		return fmt.Errorf("subscribe to systemd's reloads: %w", err)
+	if err := subscribe(conn, bus); err != nil {
+		return err
 	}
-	wake()
 	for {
 		select {
 		case <-ctx.Done():
@@ -39,9 +55,7 @@ func (s *Systemd) WatchReload(ctx context.Context, wake func()) error {
 			if !ok {
 				return errors.New("connection to systemd lost")
 			}
-			if reloaded(signal) {
-				wake()
-			}
+			take(signal)
 		}
 	}
 }

@@ -28,34 +28,21 @@ const (
 // when the connection is lost: the caller starts it again. A reload of systemd
 // itself, after which units may have come or gone, is that of WatchReload.
 func (s *Systemd) WatchUnits(ctx context.Context, units []string, wake func(unit string)) error {
-	conn, bus, err := dial(ctx)
-	if err != nil {
-		return err
-	}
-	defer conn.Close() //nolint:errcheck // nothing to save
-	signals := make(chan *godbus.Signal, 64)
-	conn.Signal(signals)
-	names, err := s.objects(ctx, units)
-	if err != nil {
-		return err
-	}
-	if err := subscribeUnits(ctx, conn, bus, names); err != nil {
-		return fmt.Errorf("subscribe to systemd's units: %w", err)
-	}
-	wake("")
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case signal, ok := <-signals:
-			if !ok {
-				return errors.New("connection to systemd lost")
-			}
-			if unit := names[subject(signal)]; unit != "" {
-				wake(unit)
-			}
+	var names map[string]string
+	return watch(ctx, func(conn *godbus.Conn, bus bool) (err error) {
+		if names, err = s.objects(ctx, units); err != nil {
+			return err
 		}
-	}
+		if err := subscribeUnits(ctx, conn, bus, names); err != nil {
+			return fmt.Errorf("subscribe to systemd's units: %w", err)
+		}
+		wake("")
+		return nil
+	}, func(signal *godbus.Signal) {
+		if unit := names[subject(signal)]; unit != "" {
+			wake(unit)
+		}
+	})
 }
 
 // subscribeUnits asks a bus for the signals of the units alone, and for the ends of

@@ -1,8 +1,8 @@
 package cgroup
 
 import (
+	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
@@ -180,23 +180,14 @@ func (w Write) Slow() bool { return w.Via != File || w.Property == FileMems }
 // String is the line that `cpupoold plan` prints: way, property, value, place
 // and reason.
 func (w Write) String() string {
-	var b strings.Builder
-	b.WriteString(string(w.Via))
-	b.WriteString(" ")
-	b.WriteString(w.Property)
-	b.WriteString("=")
-	b.WriteString(w.Value)
-	b.WriteString(" ")
-	b.WriteString(string(w.Path))
+	s := fmt.Sprintf("%s %s=%s %s", w.Via, w.Property, w.Value, w.Path)
 	if w.Container != "" {
-		b.WriteString(" container=")
-		b.WriteString(w.Container)
+		s += " container=" + w.Container
 	}
 	if w.Reason != "" {
-		b.WriteString(" # ")
-		b.WriteString(w.Reason)
+		s += " # " + w.Reason
 	}
-	return b.String()
+	return s
 }
 
 // Deferred is a difference that cannot be written now.

@@ -67,7 +67,7 @@ func (t *Cache) Current(p cgroup.Path) cgroup.Current { return t.current[p] }
 // Diff returns the writes that bring the targets from their known state to the desired one.
 // States in marked replace known ones.
 func (t *Cache) Diff(want []cgroup.Target, marked map[cgroup.Path]cgroup.Current, o cgroup.Options) ([]cgroup.Write, []cgroup.Deferred) {
-	return cgroup.DiffMarked(want, t.current, marked, o)
+	return cgroup.Diff(want, t.current, o, marked)
 }
 
 // IsStale reports whether the next Refresh reads p again.
