@@ -30,6 +30,5 @@ func Alone(in *Input, plan *Plan, p Pod) (placed PodPlan, ok bool) {
 
 // ordinary says that nobody in a pod has a claim on CPUs of its own, or may have one.
 func (in *Input) ordinary(p *Pod) bool {
-	return !p.Unread && (p.QoS != QoSGuaranteed || !in.Pools.exclusive()) &&
-		!slices.ContainsFunc(p.Containers, func(c Container) bool { return c.Foreign != nil })
+	return !p.Unread && (p.QoS != QoSGuaranteed || !in.Pools.exclusive()) && !p.hasForeign()
 }

@@ -38,9 +38,7 @@ func Alongside(in *Input, plan *Plan, p Pod) (placed PodPlan, assignments []Assi
 // is false where it takes all of them to tell.
 func owning(all []Pod, p Pod) (pods []Pod, ok bool) {
 	mayOwn := func(p *Pod) bool { return p.QoS == QoSGuaranteed && !p.Gone && p.UID != "" }
-	certain := func(p *Pod) bool {
-		return !p.Unread && !slices.ContainsFunc(p.Containers, func(c Container) bool { return c.Foreign != nil })
-	}
+	certain := func(p *Pod) bool { return !p.Unread && !p.hasForeign() }
 	if !certain(&p) {
 		return nil, false
 	}

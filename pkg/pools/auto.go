@@ -71,21 +71,13 @@ func autoSize(n int) int {
 
 // coresByNode returns the cores of the machine. The NUMA node of the first core comes first.
 func coresByNode(t *topology.Topology) []topology.Group {
-	isFar := func(core topology.Group) bool {
+	isNear := func(core topology.Group) bool {
 		a, _ := t.CPU(t.Cores[0].CPUs.First())
 		b, _ := t.CPU(core.CPUs.First())
-		return a.Node != b.Node
+		return a.Node == b.Node
 	}
 	cores := slices.Clone(t.Cores)
-	slices.SortStableFunc(cores, func(a, b topology.Group) int {
-		switch far := isFar(a); {
-		case far == isFar(b):
-			return 0
-		case far:
-			return 1
-		}
-		return -1
-	})
+	slices.SortStableFunc(cores, func(a, b topology.Group) int { return first(isNear(a), isNear(b)) })
 	return cores
 }
 

@@ -81,7 +81,9 @@ func present(in []Pod) []Pod {
 			pods = append(pods, p)
 		}
 	}
-	sortPods(pods)
+	if !areSorted(pods, comparePods) {
+		slices.SortStableFunc(pods, func(a, b Pod) int { return comparePods(&a, &b) })
+	}
 	n := 0
 	for i := range pods {
 		if i > 0 && pods[i].UID == pods[n-1].UID {
@@ -91,8 +93,49 @@ func present(in []Pod) []Pod {
 		pods[n] = pods[i]
 		n++
 	}
-	sortContainers(pods[:n])
+	var room []Container // one piece of memory for all copies
+	for i := range pods[:n] {
+		p := &pods[i]
+		if areSorted(p.Containers, compareContainers) {
+			continue
+		}
+		if room == nil {
+			room = make([]Container, 0, countContainers(pods[i:n]))
+		}
+		first := len(room)
+		room = append(room, p.Containers...)
+		p.Containers = room[first:len(room):len(room)]
+		slices.SortFunc(p.Containers, CompareContainers)
+	}
 	return pods[:n]
+}
+
+// areSorted is slices.IsSortedFunc without a copy of each pod and container.
+func areSorted[E any](all []E, compare func(a, b *E) int) bool {
+	for i := 1; i < len(all); i++ {
+		if compare(&all[i-1], &all[i]) > 0 {
+			return false
+		}
+	}
+	return true
+}
+
+func comparePods(a, b *Pod) int {
+	if byUID := cmp.Compare(a.UID, b.UID); byUID != 0 {
+		return byUID
+	}
+	return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+}
+
+// CompareContainers is the order in which the containers of a pod are taken, the pause
+// container first. Those that come in another one are copied.
+func CompareContainers(a, b Container) int { return compareContainers(&a, &b) }
+
+func compareContainers(a, b *Container) int {
+	if byName := cmp.Or(cmp.Compare(b.Kind, a.Kind), cmp.Compare(a.Name, b.Name)); byName != 0 {
+		return byName
+	}
+	return cmp.Or(cmp.Compare(a.CreatedAt, b.CreatedAt), cmp.Compare(a.ID, b.ID))
 }
 
 func compareProblems(a, b Problem) int {
@@ -121,11 +164,8 @@ func (c *classifier) classify(pods []Pod) []class {
 		to.verdicts, room = room[:len(p.Containers)], room[len(p.Containers):]
 		if p.Unread {
 			c.unread(p, to)
-			c.foreign(p, to.verdicts)
-			c.notes.class(c.in.Names, p, to, false, true, nil)
-			continue
 		}
-		if isForeign(p) && !c.in.Pools.Kubelet {
+		if p.Unread || isForeign(p) && !c.in.Pools.Kubelet {
 			c.foreign(p, to.verdicts)
 			c.notes.class(c.in.Names, p, to, false, true, nil)
 			continue

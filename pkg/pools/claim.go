@@ -86,7 +86,13 @@ func (c *claim) guess() {
 func claims(p *Pools, pods []Pod, classes []class, previous []Assignment) []claim {
 	previous = slices.Clone(previous)
 	slices.SortFunc(previous, func(a, b Assignment) int { return a.Key.Compare(b.Key) })
-	all := slices.Grow(unitClaims(p, previous), countExclusive(classes))
+	room := 0
+	for i := range pods {
+		if classes[i].options != nil {
+			room += len(pods[i].Containers) + 1 // a reserve
+		}
+	}
+	all := slices.Grow(unitClaims(p, previous), room)
 	for i := range pods {
 		p := &pods[i]
 		for len(previous) > 0 && previous[0].Key.PodUID < p.UID {
@@ -112,24 +118,6 @@ func claims(p *Pools, pods []Pod, classes []class, previous []Assignment) []clai
 		}
 	}
 	return all
-}
-
-// countExclusive is how many claims there are, about: those of containers, and one of
-// each pod's reserve.
-func countExclusive(classes []class) int {
-	n := 0
-	for i := range classes {
-		if classes[i].options == nil {
-			continue
-		}
-		n++
-		for j := range classes[i].verdicts {
-			if classes[i].verdicts[j].pool == Guaranteed {
-				n++
-			}
-		}
-	}
-	return n
 }
 
 // unitClaims lists those of the units that have CPUs to themselves.
@@ -251,26 +239,18 @@ func byAge(claims []claim) []int {
 	}
 	slices.SortFunc(order, func(i, j int) int {
 		a, b := &claims[i], &claims[j]
-		if a.unread != b.unread {
-			return ahead(a.unread)
-		}
-		if a.isUnit() != b.isUnit() {
-			return ahead(a.isUnit())
-		}
-		if a.live != b.live {
-			return ahead(a.live)
-		}
-		if a.createdAt != b.createdAt {
-			return cmp.Compare(a.createdAt, b.createdAt)
-		}
-		return a.key.Compare(b.key)
+		return cmp.Or(first(a.unread, b.unread), first(a.isUnit(), b.isUnit()), first(a.live, b.live),
+			cmp.Compare(a.createdAt, b.createdAt), a.key.Compare(b.key))
 	})
 	return order
 }
 
-// ahead is the result of a comparison in which a comes first or last.
-func ahead(a bool) int {
-	if a {
+// first is the result of a comparison in which the one for which it is true comes first.
+func first(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case a:
 		return -1
 	}
 	return 1

@@ -41,9 +41,12 @@ type classifier struct {
 }
 
 func (c *classifier) report(p *Pod, container string, code Code, text string) {
-	c.problems = append(c.problems, Problem{
-		PodUID: p.UID, Pod: p.Namespace + "/" + p.Name, Container: container, Reason: Reason{code, text},
-	})
+	c.problems = append(c.problems, p.problem(container, Reason{code, text}))
+}
+
+// problem returns a problem of a container, or of the whole pod if the name is empty.
+func (p *Pod) problem(container string, r Reason) Problem {
+	return Problem{PodUID: p.UID, Pod: p.Namespace + "/" + p.Name, Container: container, Reason: r}
 }
 
 // placedLikeOthers ends the reports of annotations that are not honoured.

@@ -45,12 +45,11 @@ func isForeign(p *Pod) bool {
 	return n > 0
 }
 
-func anyForeign(pods []Pod) bool {
-	for i := range pods {
-		for j := range pods[i].Containers {
-			if pods[i].Containers[j].Foreign != nil {
-				return true
-			}
+// hasForeign reports whether another manager places a container of the pod.
+func (p *Pod) hasForeign() bool {
+	for i := range p.Containers {
+		if p.Containers[i].Foreign != nil {
+			return true
 		}
 	}
 	return false
@@ -167,16 +166,16 @@ func (p Pools) beside(all, alone cpuset.Set) Pools {
 // overlaps reports the foreign containers that are on an owner's CPUs, or have to
 // themselves what a pool has, too.
 func overlaps(pods []Pod, plan *Plan) []Problem {
-	if !anyForeign(pods) {
-		return nil
-	}
-	var owned cpuset.Set
-	for _, a := range plan.Assignments {
-		owned = owned.Union(a.CPUs)
-	}
 	var all []Problem
 	for i := range pods {
 		p := &pods[i]
+		if !p.hasForeign() {
+			continue
+		}
+		var owned cpuset.Set
+		for _, a := range plan.Assignments {
+			owned = owned.Union(a.CPUs)
+		}
 		for j := range p.Containers {
 			ctr := &p.Containers[j]
 			if ctr.Foreign == nil || ctr.State == Exited {
@@ -192,8 +191,7 @@ func overlaps(pods []Pod, plan *Plan) []Problem {
 			} else {
 				continue
 			}
-			all = append(all, Problem{PodUID: p.UID, Pod: p.Namespace + "/" + p.Name, Container: ctr.Name,
-				Reason: Reason{CodeOtherOverlap, text + "; configure the two for different CPUs"}})
+			all = append(all, p.problem(ctr.Name, Reason{CodeOtherOverlap, text + "; configure the two for different CPUs"}))
 		}
 	}
 	return all

@@ -49,7 +49,7 @@ func (b *placer) partition(typ string) cpuset.Set {
 }
 
 func (b *placer) report(p *Pod, container string, r Reason) {
-	b.problems = append(b.problems, Problem{PodUID: p.UID, Pod: p.Namespace + "/" + p.Name, Container: container, Reason: r})
+	b.problems = append(b.problems, p.problem(container, r))
 }
 
 func (b *placer) pod(p *Pod, of class, claims []claim) PodPlan {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strconv"
 
 	"github.com/cpupoold/cpupoold/pkg/allocate"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
@@ -177,18 +178,15 @@ func (s *podSet) refuse(c, part *claim) *allocate.Refusal {
 	if part != nil {
 		lack, others = part.want-part.cpus.Len(), others.Difference(part.cpus)
 	}
-	why := fmt.Sprintf("its pod has %s, and other containers of the pod have %s of them", several(c.cpus.Len()), podCount(others.Len()))
+	has := "none"
+	if n := others.Len(); n > 0 {
+		has = strconv.Itoa(n)
+	}
+	why := fmt.Sprintf("its pod has %s, and other containers of the pod have %s of them", several(c.cpus.Len()), has)
 	if s.shared {
 		why += "; the containers that share the rest need at least 1"
 	}
 	return &allocate.Refusal{Asked: lack, Free: s.rest.Len(), Code: PodPoolEmpty, Why: why + "; raise the CPUs of the pod, or lower the CPUs of its containers"}
-}
-
-func podCount(n int) string {
-	if n == 0 {
-		return "none"
-	}
-	return fmt.Sprint(n)
 }
 
 // inPodPool places a container that shares the CPUs of its pod.

@@ -1,6 +1,9 @@
 package pools
 
-import "slices"
+import (
+	"slices"
+	"strings"
+)
 
 // StaticPods says which static pods may ask for a workload type. The zero value
 // lets none.
@@ -43,13 +46,5 @@ func (p *Pod) saysStatic() bool {
 // (pkg/kubelet/config, applyDefaults). UUIDs have dashes.
 func isDigest(uid string) bool {
 	const digits = 32
-	if len(uid) != digits {
-		return false
-	}
-	for _, c := range []byte(uid) {
-		if (c < '0' || c > '9') && (c < 'a' || c > 'f') {
-			return false
-		}
-	}
-	return true
+	return len(uid) == digits && strings.Trim(uid, "0123456789abcdef") == ""
 }

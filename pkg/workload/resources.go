@@ -39,7 +39,7 @@ type Resources struct {
 
 // Encode returns the value of the annotation that gives a container r, with the
 // keys that are set.
-func (r Resources) Encode() string { return string(r.appendTo(nil)) }
+func (r Resources) Encode() string { return string(r.appendTo(make([]byte, 0, 48))) }
 
 func (r Resources) appendTo(b []byte) []byte {
 	b = append(b, '{')
