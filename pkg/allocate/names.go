@@ -31,7 +31,9 @@ func (o *Options) all() []option {
 		isOn("distribute-cpus-across-cores", &o.DistributeCPUsAcrossCores),
 		isOn("prefer-align-cpus-by-uncorecache", &o.PreferAlignCPUsByUncoreCache),
 		isOn("one-owner-per-core", &o.OneOwnerPerCore),
-		{"topology-policy", func(value string) error { return set(&o.TopologyPolicy, value, None, BestEffort, Restricted, SingleNUMANode) }},
+		{"topology-policy", func(value string) error {
+			return set(&o.TopologyPolicy, value, None, BestEffort, Restricted, SingleNUMANode)
+		}},
 		{"isolated-cpus", func(value string) error { return set(&o.Isolated, value, Prefer, Require, Avoid, anyValue) }},
 		{"core-type", o.setCoreType},
 	}

@@ -30,15 +30,18 @@ func Parse(s string) (Set, error) {
 	if s == "" {
 		return Set{}, nil
 	}
-	var b builder
+	var words []uint64
 	for element := range strings.SplitSeq(s, ",") {
 		first, last, err := parseElement(element)
 		if err != nil {
 			return Set{}, fmt.Errorf("parse CPU list %s: element %s: %w", quote(s), quote(element), err)
 		}
-		b.addRange(first, last)
+		if need := last/wordBits + 1; need > len(words) {
+			words = append(words, make([]uint64, need-len(words))...)
+		}
+		setRange(words, first, last)
 	}
-	return b.set(), nil
+	return canonical(words), nil
 }
 
 func parseElement(element string) (first, last int, err error) {
@@ -120,15 +123,3 @@ func quote(s string) string {
 	}
 	return strconv.Quote(s)
 }
-
-// builder collects ranges before their width is known.
-type builder struct{ words []uint64 }
-
-func (b *builder) addRange(first, last int) {
-	if need := last/wordBits + 1; need > len(b.words) {
-		b.words = append(b.words, make([]uint64, need-len(b.words))...)
-	}
-	setRange(b.words, first, last)
-}
-
-func (b *builder) set() Set { return canonical(b.words) }

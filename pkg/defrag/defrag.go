@@ -91,27 +91,14 @@ type Shape struct {
 	RemoteCPUs int `json:"remoteCPUs"`
 }
 
-// excess is by how much s is above least.
-func (s Shape) excess(least Shape) Shape {
-	return Shape{
-		SplitCores:  max(s.SplitCores-least.SplitCores, 0),
-		SharedCores: max(s.SharedCores-least.SharedCores, 0),
-		L3Groups:    max(s.L3Groups-least.L3Groups, 0),
-		Nodes:       max(s.Nodes-least.Nodes, 0),
-		Packages:    max(s.Packages-least.Packages, 0),
-		RemoteCPUs:  max(s.RemoteCPUs-least.RemoteCPUs, 0),
-	}
-}
-
-func (s Shape) plus(o Shape) Shape {
-	return Shape{
-		SplitCores:  s.SplitCores + o.SplitCores,
-		SharedCores: s.SharedCores + o.SharedCores,
-		L3Groups:    s.L3Groups + o.L3Groups,
-		Nodes:       s.Nodes + o.Nodes,
-		Packages:    s.Packages + o.Packages,
-		RemoteCPUs:  s.RemoteCPUs + o.RemoteCPUs,
-	}
+// addExcess adds by how much another shape is above its least.
+func (s *Shape) addExcess(o, least Shape) {
+	s.SplitCores += max(o.SplitCores-least.SplitCores, 0)
+	s.SharedCores += max(o.SharedCores-least.SharedCores, 0)
+	s.L3Groups += max(o.L3Groups-least.L3Groups, 0)
+	s.Nodes += max(o.Nodes-least.Nodes, 0)
+	s.Packages += max(o.Packages-least.Packages, 0)
+	s.RemoteCPUs += max(o.RemoteCPUs-least.RemoteCPUs, 0)
 }
 
 // Move takes an owner from CPUs to as many others. The two sets may overlap.
@@ -135,9 +122,7 @@ type Move struct {
 // order of Owners.
 func Analyse(in Input) Report {
 	in.Owners = slices.Clone(in.Owners)
-	slices.SortFunc(in.Owners, func(a, b pools.Owner) int {
-		return cmp.Or(cmp.Compare(a.Key.PodUID, b.Key.PodUID), cmp.Compare(a.Key.Container, b.Key.Container))
-	})
+	slices.SortFunc(in.Owners, func(a, b pools.Owner) int { return a.Key.Compare(b.Key) })
 	n := newNode(in)
 	s := newSearch(n)
 	report := Report{Owners: make([]Place, len(in.Owners))}
@@ -146,7 +131,7 @@ func Analyse(in Input) Report {
 		o := &in.Owners[i]
 		place := Place{Name: nameOf(o), CPUs: o.CPUs, Fixed: o.Fixed, Now: n.shape(i), Least: s.least[i].shape}
 		report.Owners[i] = place
-		report.Excess.Now = report.Excess.Now.plus(place.Now.excess(place.Least))
+		report.Excess.Now.addExcess(place.Now, place.Least)
 	}
 	s.run()
 	report.Moves, report.Bounded = s.start.describe(s.shortest()), s.effort <= 0
@@ -155,7 +140,7 @@ func Analyse(in Input) Report {
 	for i := range report.Owners {
 		place := &report.Owners[i]
 		place.After = last.shape(i)
-		report.Excess.After = report.Excess.After.plus(place.After.excess(place.Least))
+		report.Excess.After.addExcess(place.After, place.Least)
 	}
 	report.Room.After = last.room()
 	return report

@@ -1,6 +1,8 @@
 package defrag
 
 import (
+	"slices"
+
 	"github.com/cpupoold/cpupoold/pkg/allocate"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/pools"
@@ -97,14 +99,7 @@ func (a measure) better(b measure) bool { return a != b && a.noWorse(b) }
 
 // compare puts the better of two measures first where that is not clear from each
 // place alone: by the first place that differs.
-func (a measure) compare(b measure) int {
-	for i := range a {
-		if a[i] != b[i] {
-			return a[i] - b[i]
-		}
-	}
-	return 0
-}
+func (a measure) compare(b measure) int { return slices.Compare(a[:], b[:]) }
 
 // above is by how much a is above b, place by place.
 func (a measure) above(b measure) measure {

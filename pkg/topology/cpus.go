@@ -13,9 +13,13 @@ func (r *scan) readCores() error {
 	siblings := make([]cpuset.Set, len(r.places))
 	for i := range r.places {
 		p := &r.places[i]
-		set, err := r.siblings(p.ID)
+		const name = "topology/core_cpus_list"
+		set, err := r.siblings(p.ID, name, "topology/thread_siblings_list")
 		if err != nil {
 			return err
+		}
+		if set.IsEmpty() {
+			return missing(p.ID, cpuFile(p.ID, name))
 		}
 		if siblings[i] = set.Intersection(r.online); !siblings[i].Contains(p.ID) {
 			return fmt.Errorf("CPU %d is not among its own thread siblings %s", p.ID, set)
@@ -54,17 +58,12 @@ func (r *scan) core(id int) int {
 	}
 }
 
-// siblings reads the threads of a core under the name that kernels from 5.3 on
-// have for the file, else under the one they had before.
-func (s sysfs) siblings(id int) (cpuset.Set, error) {
-	name := cpuFile(id, "topology/core_cpus_list")
-	set, ok, err := optional(s.list(name))
-	if ok || err != nil {
-		return set, err
-	}
-	set, ok, err = optional(s.list(cpuFile(id, "topology/thread_siblings_list")))
+// siblings reads a list of CPUs under the name that kernels from 5.3 on have for the file, else
+// under the former name. It returns the empty set if the kernel has neither.
+func (s sysfs) siblings(id int, name, former string) (cpuset.Set, error) {
+	set, ok, err := optional(s.list(cpuFile(id, name)))
 	if !ok && err == nil {
-		err = missing(id, name)
+		set, _, err = optional(s.list(cpuFile(id, former)))
 	}
 	return set, err
 }
@@ -89,7 +88,7 @@ func (r *scan) readPackages() error {
 			return missing(p.ID, name)
 		}
 		if p.Package = pkg; pkg < 0 || books {
-			cpus, err := r.packageCPUs(p.ID)
+			cpus, err := r.siblings(p.ID, "topology/package_cpus_list", "topology/core_siblings_list")
 			if err != nil {
 				return err
 			}
@@ -108,17 +107,6 @@ func (r *scan) readPackages() error {
 		}
 	}
 	return nil
-}
-
-// packageCPUs reads the CPUs of a package under both names of the file. It returns the empty
-// set if the kernel has neither.
-func (s sysfs) packageCPUs(id int) (cpuset.Set, error) {
-	set, ok, err := optional(s.list(cpuFile(id, "topology/package_cpus_list")))
-	if ok || err != nil {
-		return set, err
-	}
-	set, _, err = optional(s.list(cpuFile(id, "topology/core_siblings_list")))
-	return set, err
 }
 
 func missing(id int, name string) error {

@@ -102,13 +102,10 @@ func (s sysfs) masks(t *Topology) error {
 // nohz_full= prints a null pointer, padded to as many characters as it has CPUs.
 func (s sysfs) nohzFull() (cpuset.Set, error) {
 	name := path.Join(cpuDir, "nohz_full")
-	text, ok, err := optional(s.text(name))
-	if err != nil || !ok || strings.TrimSpace(text) == "(null)" {
+	text, _, err := optional(s.text(name))
+	if err != nil || strings.TrimSpace(text) == "(null)" {
 		return cpuset.Set{}, err
 	}
-	set, err := cpuset.Parse(text)
-	if err != nil {
-		return cpuset.Set{}, fmt.Errorf("read %s: %w", name, err)
-	}
-	return set, nil
+	set, _, err := optional(s.list(name))
+	return set, err
 }

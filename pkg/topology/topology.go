@@ -87,7 +87,7 @@ type CPU struct {
 
 // CPU returns the online CPU with the given number, and false when there is none.
 func (t *Topology) CPU(id int) (CPU, bool) {
-	i, ok := t.search(id)
+	i, ok := slices.BinarySearchFunc(t.CPUs, id, func(cpu CPU, id int) int { return cpu.ID - id })
 	if !ok {
 		return CPU{}, false
 	}
@@ -112,9 +112,4 @@ func (t *Topology) ThreadsPerCore() int {
 		most = max(most, core.CPUs.Len())
 	}
 	return most
-}
-
-// search returns the position of a CPU in t.CPUs.
-func (t *Topology) search(id int) (int, bool) {
-	return slices.BinarySearchFunc(t.CPUs, id, func(cpu CPU, id int) int { return cpu.ID - id })
 }
