@@ -69,34 +69,6 @@ func (p Path) children(names []string) []Path {
 	return children
 }
 
-// Walk calls visit for p and all cgroups below it, each before what is in it,
-// siblings in order of name. Cgroups that vanish meanwhile are left out; only a
-// p that does not exist is an error. An error of visit ends the walk.
-func (f *FS) Walk(p Path, visit func(Path) error) error {
-	children, err := f.Children(p)
-	if err != nil {
-		return err
-	}
-	if err := visit(p); err != nil {
-		return err
-	}
-	for _, child := range children {
-		if err := f.walkBelow(child, visit); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (f *FS) walkBelow(p Path, visit func(Path) error) error {
-	err := f.Walk(p, visit)
-	var e *Error
-	if errors.As(err, &e) && e.Op == opList && e.Path == string(p) && errors.Is(err, ErrGone) {
-		return nil
-	}
-	return err
-}
-
 // ReadFile returns the content of one file of a cgroup.
 func (f *FS) ReadFile(p Path, file string) ([]byte, error) {
 	name, err := p.file(file)

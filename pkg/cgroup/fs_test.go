@@ -24,7 +24,7 @@ func newTree(dirs ...string) (*testnode.Cgroups, *cgroup.FS) {
 func TestFSWalk(t *testing.T) {
 	tree, fs := newTree("b/y", "a/z", "a/x/w", "a/x-1")
 	var seen []string
-	err := fs.Walk("", func(p cgroup.Path) error {
+	err := testnode.Walk(fs, "", func(p cgroup.Path) error {
 		seen = append(seen, string(p))
 		if p == "a/x" { // a cgroup that ends during the walk is no error
 			return errors.Join(tree.Remove("a/x/w"), tree.Remove("a/z"))
@@ -36,10 +36,10 @@ func TestFSWalk(t *testing.T) {
 		t.Errorf("Walk: %v (-want +got):\n%s", err, d)
 	}
 	stop := errors.New("stop")
-	if err := fs.Walk("a", func(cgroup.Path) error { return stop }); !errors.Is(err, stop) {
+	if err := testnode.Walk(fs, "a", func(cgroup.Path) error { return stop }); !errors.Is(err, stop) {
 		t.Errorf("Walk = %v; want the error of visit", err)
 	}
-	if err := fs.Walk("c", func(cgroup.Path) error { return nil }); !errors.Is(err, cgroup.ErrGone) {
+	if err := testnode.Walk(fs, "c", func(cgroup.Path) error { return nil }); !errors.Is(err, cgroup.ErrGone) {
 		t.Errorf("Walk of a missing cgroup = %v; want ErrGone", err)
 	}
 }

@@ -209,7 +209,7 @@ func (n *node) values() map[string]string {
 			values[name] = set(value, "0-1")
 		}
 	}
-	err := cgroup.New(n.Tree).Walk("", func(p cgroup.Path) error {
+	err := testnode.Walk(cgroup.New(n.Tree), "", func(p cgroup.Path) error {
 		unit, ok := p.Unit()
 		if !ok {
 			return nil

@@ -134,7 +134,7 @@ func (c sceneNode) owned() map[string]cpuset.Set {
 func (c sceneNode) allProcesses() map[cgroup.Path]cpuset.Set {
 	all := make(map[cgroup.Path]cpuset.Set)
 	fs := cgroup.New(c.Tree)
-	_ = fs.Walk("kubepods.slice", func(p cgroup.Path) error {
+	_ = testnode.Walk(fs, "kubepods.slice", func(p cgroup.Path) error {
 		if st, err := fs.Read(p); err == nil && st.Populated && strings.HasSuffix(string(p), ".scope") {
 			all[p] = st.Effective
 		}

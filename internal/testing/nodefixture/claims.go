@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/cpupoold/cpupoold/internal/testing/invariants"
+	"github.com/cpupoold/cpupoold/internal/testing/testnode"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
@@ -14,7 +15,7 @@ import (
 func (n *Node) Claims(guaranteed cpuset.Set) []invariants.Claim {
 	var claims []invariants.Claim
 	fs := cgroup.New(n.Tree)
-	_ = fs.Walk("", func(p cgroup.Path) error {
+	_ = testnode.Walk(fs, "", func(p cgroup.Path) error {
 		st, err := fs.Read(p)
 		if err == nil && st.Populated && strings.HasSuffix(string(p), ".scope") && !st.CPUs.IsEmpty() {
 			claims = append(claims, invariants.Claim{Name: string(p), CPUs: st.Effective,

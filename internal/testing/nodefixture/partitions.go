@@ -4,6 +4,7 @@ import (
 	"errors"
 	"strings"
 
+	"github.com/cpupoold/cpupoold/internal/testing/testnode"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
@@ -31,7 +32,7 @@ func (n *Node) RootCPUs() cpuset.Set {
 func (n *Node) ExclusiveLists() map[cgroup.Path]string {
 	all := make(map[cgroup.Path]string)
 	fs := cgroup.New(n.Tree)
-	_ = fs.Walk("", func(p cgroup.Path) error {
+	_ = testnode.Walk(fs, "", func(p cgroup.Path) error {
 		if b, err := fs.ReadFile(p, cgroup.FileExclusive); err == nil && strings.TrimSpace(string(b)) != "" {
 			all[p] = strings.TrimSpace(string(b))
 		}

@@ -122,7 +122,7 @@ func (u *Units) Reload() {
 		u.load(unit)
 	}
 	// The walk fails only without a root.
-	_ = u.fs.Walk("", func(p cgroup.Path) error {
+	_ = Walk(u.fs, "", func(p cgroup.Path) error {
 		if unit, ok := p.Unit(); ok {
 			u.apply(p, u.state(unit))
 		}
