@@ -41,7 +41,7 @@ func owned() audit.Ownership {
 
 func TestAuditing(t *testing.T) {
 	for name, c := range map[string]struct {
-		takes, stop time.Duration // of each look; when somebody stops it
+		takes, stop time.Duration // of each scan; the time of a signal
 		looks       int
 	}{
 		"quick looks":     {0, time.Hour, 101},
@@ -60,7 +60,7 @@ func TestAuditing(t *testing.T) {
 				r, err := auditing{
 					owners: func(ctx context.Context) (audit.Ownership, []string, error) {
 						if asked++; ctx.Err() != nil && asked > 1 {
-							t.Error("the second question is not asked any more")
+							t.Error("the second query is not sent")
 						}
 						return owned(), []string{"twice"}, nil
 					},
@@ -68,7 +68,7 @@ func TestAuditing(t *testing.T) {
 					cost: func() time.Duration { return time.Duration(asked*see.looks) * time.Second },
 				}.run(ctx)
 				if err != nil || r.Scans != c.looks || len(r.Findings) != 1 || asked != 2 || r.Cost != float64(c.looks) {
-					t.Errorf("report %+v, %v; want %d looks, and what was found", r, err, c.looks)
+					t.Errorf("report %+v, %v; want %d scans, and the findings", r, err, c.looks)
 				}
 				if d := cmp.Diff([]string{"twice"}, r.Unread); d != "" {
 					t.Error(d)
@@ -78,8 +78,8 @@ func TestAuditing(t *testing.T) {
 	}
 }
 
-// TestAuditingWithoutOwners: who cannot tell whose the CPUs are says nothing about anybody;
-// who can no longer tell takes it to be as it was.
+// TestAuditingWithoutOwners checks an audit without owners from the daemon. The first audit
+// without them has no findings. A later one keeps the earlier owners.
 func TestAuditingWithoutOwners(t *testing.T) {
 	answers := []error{nil, errors.New("no runtime")}
 	a := auditing{

@@ -143,7 +143,7 @@ func (l *living) History() *history.Snapshot {
 
 func (l *living) Status() *inspect.Status { return livingStatus(l.History().Last()) }
 
-// pictures counts how often the screen was cleared, and tells of each time.
+// pictures counts how often the screen was cleared, and signals each time.
 type pictures chan struct{}
 
 func (p pictures) Write(b []byte) (int, error) {
@@ -153,7 +153,7 @@ func (p pictures) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// TestWatch: the status is drawn, drawn again when something has happened, and ^C, which ends
+// TestWatch checks that the status is drawn, and drawn again after a change. ^C, which ends
 // the context, is exit code 0.
 func TestWatch(t *testing.T) {
 	dir := t.TempDir()
@@ -193,7 +193,8 @@ func TestWatch(t *testing.T) {
 	}
 }
 
-// FuzzSince: what --since accepts is a time, and no text makes it panic.
+// FuzzSince checks that each value that --since accepts is a time, and that no text
+// makes it panic.
 func FuzzSince(f *testing.F) {
 	for _, s := range []string{"", "90m", "-1s", "2026-01-31T12:00:00Z", "2026-01-31T12:00:00+02:00", "9999999h", "yesterday", "1e9s"} {
 		f.Add(s)

@@ -59,7 +59,7 @@ func serveDaemon(t *testing.T, socket string, d control.Answers) (stop func()) {
 	}
 }
 
-// reach waits until somebody listens.
+// reach waits until a server listens.
 func reach(t *testing.T, socket string) {
 	t.Helper()
 	client := control.NewClient(socket)
@@ -69,8 +69,8 @@ func reach(t *testing.T, socket string) {
 	}
 }
 
-// TestFollowSurvivesARestart: a daemon that is away for a moment is waited for, what its
-// successor has done is printed from the beginning, and ^C is no error.
+// TestFollowSurvivesARestart checks that the command waits for a daemon that restarts,
+// prints all events of the next daemon, and ends without an error on ^C.
 func TestFollowSurvivesARestart(t *testing.T) {
 	socket := control.Socket(t.TempDir())
 	begin := time.Unix(1700000000, 0).UTC()
@@ -109,7 +109,8 @@ func TestFollowSurvivesARestart(t *testing.T) {
 	stop()
 }
 
-// TestFollowNeedsADaemon: who asks where none is gets an error, and does not wait.
+// TestFollowNeedsADaemon checks that the command returns an error at once if no daemon
+// runs at the start.
 func TestFollowNeedsADaemon(t *testing.T) {
 	a := &app{streams: streams{out: io.Discard, err: io.Discard}}
 	if err := a.doEvents(t.Context(), control.NewClient(control.Socket(t.TempDir())), history.Query{}, true, asTable); err == nil {
@@ -162,7 +163,8 @@ func TestStatusIsNarrow(t *testing.T) {
 	}
 }
 
-// TestRunbooksRun: the commands of runbooks exist, with their flags and kinds of events.
+// TestRunbooksRun checks that the commands of runbooks exist, with their flags and kinds
+// of events.
 func TestRunbooksRun(t *testing.T) {
 	pages, err := filepath.Glob("../../docs/troubleshooting/runbooks/*.md")
 	if err != nil || len(pages) == 0 {

@@ -79,8 +79,8 @@ left alone: user.slice: another process has set its CPUs to 3
 	}
 }
 
-// TestPrintable: a program that names its threads for the operator's terminal does not
-// reach it, and breaks no line.
+// TestPrintable checks that control characters in a thread's name do not reach the
+// operator's terminal, and break no line.
 func TestPrintable(t *testing.T) {
 	var out bytes.Buffer
 	table := layout.NewTable("TASK", "CPUS")

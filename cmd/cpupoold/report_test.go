@@ -29,7 +29,7 @@ import (
 	"github.com/cpupoold/cpupoold/internal/node/preflight"
 )
 
-// secrets are names that nobody but the operator is to see.
+// secrets returns names that only the operator may see.
 func secrets() []string {
 	return []string{"bluewhale", "bluewhale-du-0", "sidefin", "old-pod-x7", "late-pod-z9", "orcans", "krill-ns", "anchovy.service", "anchovy", `sea\x2dweed`, "edge-tuna-1", "herring", "sprat-gone", "codfish", "tuna-registry.example/fish"}
 }
@@ -125,8 +125,8 @@ func reporting(t *testing.T, extra string) (*app, *bytes.Buffer) {
 	return &app{streams: streams{out: io.Discard, err: &errs}, configFile: file}, &errs
 }
 
-// TestReportRedacts: no secret is in any file of the archive, nor in what is said of it; each is
-// replaced by the same word everywhere, and what is no name stays.
+// TestReportRedacts checks that no secret is in a file of the archive or in its description.
+// Each secret is replaced by the same word everywhere, and other words stay.
 func TestReportRedacts(t *testing.T) {
 	a, errs := reporting(t, "")
 	events := history.New()
@@ -156,7 +156,7 @@ func TestReportRedacts(t *testing.T) {
 	}
 	var s inspect.Status
 	if err := json.Unmarshal([]byte(files["status.json"]), &s); err != nil || len(s.Containers) != 2 {
-		t.Fatalf("the status is not to be read any more: %v", err)
+		t.Fatalf("read status again: %v", err)
 	}
 	c := &s.Containers[0]
 	if s.CPUs[0].Owner != c.Full() || c.Reason != "because of "+c.Full() || c.Pool != inspect.Shared || c.PodUID != "u" {
@@ -164,7 +164,7 @@ func TestReportRedacts(t *testing.T) {
 	}
 	var e inspect.Explanation
 	if err := json.Unmarshal([]byte(files["explanations.json"]), &e); err != nil || len(e.Subjects) != 2 || e.Subjects[0].Container.Full() != c.Full() || e.Subjects[1].Container.Name != s.Containers[1].Name {
-		t.Errorf("the explanations are %+v, %v; want those of the status, with names replaced alike", e.Subjects, err)
+		t.Errorf("explanations = %+v, %v; want the status's, with names replaced alike", e.Subjects, err)
 	}
 	for name, want := range map[string]string{
 		"journal.txt":   `pod=` + c.Namespace + `/pod-\d+ container=container-\d+ error="pod \\"` + c.Namespace + `/pod-\d+\\" lacks"`,
@@ -179,7 +179,8 @@ func TestReportRedacts(t *testing.T) {
 	}
 }
 
-// TestReportExplainsTheTroubledFirst: each pod once, whatever its containers are.
+// TestReportExplainsTheTroubledFirst checks that each pod is explained once, whatever
+// its containers are.
 func TestReportExplainsTheTroubledFirst(t *testing.T) {
 	s := &inspect.Status{
 		Containers: []inspect.Container{
@@ -211,8 +212,8 @@ func (talkative) Explain(name string) (*inspect.Explanation, error) {
 	return &inspect.Explanation{Subjects: []inspect.Subject{{Rules: []inspect.Rule{{Answer: strings.Repeat("x", 100<<10)}}}}}, nil
 }
 
-// TestReportHasRoomForSome: more explanations than an archive has room for cost none of
-// those that are there, and it is told.
+// TestReportHasRoomForSome checks that an archive keeps the explanations that fit into
+// it, and lists the missing ones.
 func TestReportHasRoomForSome(t *testing.T) {
 	a, _ := reporting(t, "")
 	stop := serveDaemon(t, control.Socket(filepath.Dir(a.configFile)), talkative{past{time.Unix(1700000000, 0).UTC(), history.New().Snapshot()}})
@@ -326,15 +327,15 @@ func TestReportInterrupted(t *testing.T) {
 		return nil
 	}
 	if err := a.doReport(ctx, m, file, false); !errors.Is(err, context.Canceled) {
-		t.Errorf("error %v; want that of the context", err)
+		t.Errorf("error %v; want the context's", err)
 	}
 	if _, err := os.Stat(file); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("stat of the file: %v; want that it does not exist", err)
 	}
 }
 
-// TestReportWithoutADaemon: what is there is written to a file of root's alone, and what is
-// missing is told; a file that exists is not replaced.
+// TestReportWithoutADaemon checks that the available parts are written to a file for root
+// alone, and that the missing parts are listed. An existing file is not replaced.
 func TestReportWithoutADaemon(t *testing.T) {
 	a, errs := reporting(t, "")
 	r := a.gatherReport(t.Context(), secretive(nil))
@@ -365,8 +366,8 @@ func TestReportWithoutADaemon(t *testing.T) {
 	}
 }
 
-// TestReportOfWhatIsNotUnderstood: the names in a configuration with mistakes are not known, so
-// that it stays out of a report without names.
+// TestReportOfWhatIsNotUnderstood checks that a configuration with mistakes stays out of a
+// report without names, because its names are unknown.
 func TestReportOfWhatIsNotUnderstood(t *testing.T) {
 	a, _ := reporting(t, "unknownKey: orcans\n")
 	var out bytes.Buffer

@@ -19,7 +19,8 @@ import (
 	"github.com/cpupoold/cpupoold/internal/node/undo"
 )
 
-// TestRestoreWaits: a pod of deploy/uninstall/restore.yaml that ended would be started again.
+// TestRestoreWaits checks that the command keeps running: the kubelet would restart a pod of
+// deploy/uninstall/restore.yaml that ends.
 func TestRestoreWaits(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "config.yaml")
@@ -63,7 +64,7 @@ node: {enabled: false}
 	}
 }
 
-// TestPrintRestored: what would be done reads like what was done.
+// TestPrintRestored checks that a dry run and a restore print the same changes.
 func TestPrintRestored(t *testing.T) {
 	scope := undo.Original{Path: "kubepods.slice/a.scope", File: "cpuset.cpus", Container: "c1"}
 	slice := undo.Original{Path: "system.slice", File: "cpuset.cpus", Unit: "system.slice"}
@@ -117,7 +118,8 @@ system.slice  cpuset.cpus  -    0-1  busy
 	}
 }
 
-// TestRestoreByHalf: what could be put back is printed, and what could not is the error.
+// TestRestoreByHalf checks that the restored values are printed, and that the error has
+// the others.
 func TestRestoreByHalf(t *testing.T) {
 	half := errors.New("irqbalance does not answer")
 	done := restore.Report{Restored: []undo.Original{{File: "cpuset.cpus"}}}

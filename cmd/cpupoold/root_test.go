@@ -75,7 +75,7 @@ func TestComplainOfNames(t *testing.T) {
 	}
 }
 
-// TestVersion checks that the flag prints what the command prints.
+// TestVersion checks that the flag and the command print the same.
 func TestVersion(t *testing.T) {
 	for _, arg := range []string{"version", "--version"} {
 		var stdout, stderr bytes.Buffer

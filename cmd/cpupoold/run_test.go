@@ -12,8 +12,8 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/topology"
 )
 
-// TestReloadOfFileThatIsGone: an operator who moves the file away, and an editor
-// between its remove and its create, must not get the defaults.
+// TestReloadOfFileThatIsGone checks that a missing file does not select the defaults.
+// An operator may move the file away, and an editor removes it before it creates it.
 func TestReloadOfFileThatIsGone(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "config.yaml")
 	const text = "apiVersion: config.cpupoold.io/v1alpha1\nkind: CPUPoolConfiguration\nguaranteed:\n  cpus: 2-3\n"
@@ -41,8 +41,8 @@ func machineOf(cpus int) func() (*topology.Topology, error) {
 	}
 }
 
-// TestReloadOfBrokenFile: what the machine cannot give is told with the rest, of the
-// machine as it is by now.
+// TestReloadOfBrokenFile checks that a reload also reports pools that the current
+// machine lacks.
 func TestReloadOfBrokenFile(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "config.yaml")
 	const text = "apiVersion: config.cpupoold.io/v1alpha1\nkind: CPUPoolConfiguration\nguaranteed:\n  cpus: 2-3\n  nonsense: 1\n"
@@ -59,6 +59,6 @@ func TestReloadOfBrokenFile(t *testing.T) {
 	unread := errors.New("no such device")
 	_, err := a.reload(file, func() (*topology.Topology, error) { return nil, unread })
 	if !errors.Is(err, unread) || !strings.Contains(err.Error(), "nonsense") {
-		t.Errorf("with a machine that cannot be read: %v; want %v and what is wrong with the file", err, unread)
+		t.Errorf("with an unreadable machine: %v; want %v and the mistakes of the file", err, unread)
 	}
 }

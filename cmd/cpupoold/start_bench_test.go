@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// BenchmarkFlagError is the time from the start of the process to the end of one that does not
-// understand its flags, and its CPU time: what all of the daemon's packages do before main.
+// BenchmarkFlagError measures a process that ends with a flag error, in wall and CPU time.
+// That is the work of all of the daemon's packages before main.
 func BenchmarkFlagError(b *testing.B) {
 	daemon := filepath.Join(b.TempDir(), "cpupoold")
 	if out, err := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w", "-o", daemon, ".").CombinedOutput(); err != nil {
