@@ -8,7 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// TestDaemonIn: a proxy before the daemon is not asked in its place.
+// TestDaemonIn checks that a proxy in front of the daemon does not replace it.
 func TestDaemonIn(t *testing.T) {
 	for want, pod := range map[string]*corev1.Pod{
 		"cpupoold": {Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "kube-rbac-proxy"}, {Name: "cpupoold"}}}},
@@ -22,7 +22,8 @@ func TestDaemonIn(t *testing.T) {
 	}
 }
 
-// TestComplaintsSteerNothing: names come from manifests, and errors name them.
+// TestComplaintsSteerNothing checks that names from manifests cannot steer the terminal
+// through errors.
 func TestComplaintsSteerNothing(t *testing.T) {
 	var out strings.Builder
 	complain(&out, usageText("pod a\x1b]0;evil\a\nb"))
@@ -35,7 +36,7 @@ type usageText string
 
 func (u usageText) Error() string { return string(u) }
 
-// TestAnswersAreLimited: a pod that goes on telling fills no memory.
+// TestAnswersAreLimited checks that a pod that keeps sending fills no memory.
 func TestAnswersAreLimited(t *testing.T) {
 	l := limited{room: 4}
 	if _, err := l.Write([]byte("abcd")); err != nil {

@@ -94,8 +94,8 @@ func FuzzStrategicPatch(f *testing.F) {
 				t.Errorf("patch %s (-mutate +patch):\n%s\n%s", name, cmp.Diff(text(t, c.want), text(t, got)), c.patch)
 			}
 		}
-		// What mutate finds in kubeadm's manifests: CPU, and nothing of ours. Then one
-		// patch is as good as the other.
+		// mutate finds only CPU requests in kubeadm's manifests. Then all kinds of patches give
+		// the same result.
 		managed := false
 		for key := range mutated.Annotations {
 			managed = managed || o.settings.Names.Claims(key)
@@ -106,7 +106,7 @@ func FuzzStrategicPatch(f *testing.F) {
 	})
 }
 
-// plain says that nothing in a pod is ours.
+// plain reports whether a pod has none of our annotations and resources.
 func plain(pod *corev1.Pod) bool {
 	names := workload.Names{}
 	for key := range pod.Annotations {
@@ -172,8 +172,8 @@ func text(t *testing.T, pod *corev1.Pod) string {
 	return string(data)
 }
 
-// A pod whose own CPU request is what the API server has added up loses it with those of
-// its containers.
+// A pod whose own CPU request is the API server's sum loses it together with the
+// requests of its containers.
 func TestStrategicPatchOfPodResources(t *testing.T) {
 	o := mutateOptions{target: "management"}
 	o.settings.Types = map[string]bool{"management": true}

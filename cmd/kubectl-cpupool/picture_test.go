@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestPicture: the README's picture is what simulate and serve make of the files beside
-// it.
+// TestPicture checks that simulate and serve make the README's picture of the files
+// next to it.
 func TestPicture(t *testing.T) {
 	const dir = "../../docs/pictures/"
 	var plan, complaints bytes.Buffer

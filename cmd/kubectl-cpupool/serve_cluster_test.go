@@ -56,7 +56,7 @@ func TestClusterNodes(t *testing.T) {
 			got := maps.Clone(asking)
 			maps.DeleteFunc(got, func(_ string, n int) bool { return n == 0 })
 			if d := cmp.Diff(want, got); d != "" {
-				t.Errorf("%s: daemons that are asked (-want +got):\n%s", when, d)
+				t.Errorf("%s: queried daemons (-want +got):\n%s", when, d)
 			}
 		}
 		check("without a page", map[string]int{})

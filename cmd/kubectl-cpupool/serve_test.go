@@ -15,8 +15,8 @@ import (
 	"github.com/cpupoold/cpupoold/internal/node/report"
 )
 
-// TestServe: it says where it listens, answers there from what comes in, and ends
-// without an error when it is stopped.
+// TestServe checks that serve prints its address, answers there from its input, and
+// ends without an error when it is stopped.
 func TestServe(t *testing.T) {
 	in, states := io.Pipe()
 	out, w := io.Pipe()
@@ -67,7 +67,8 @@ func got(t *testing.T, url string) string {
 	return string(b)
 }
 
-// TestServeReport: a report explains whom it has an explanation of, and nobody else.
+// TestServeReport checks that serve explains the containers of a report's explanations,
+// and no others.
 func TestServeReport(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "r.tar.gz")
 	to, err := os.Create(file)
@@ -98,7 +99,7 @@ func TestServeReport(t *testing.T) {
 		t.Errorf("u/app is explained as %s", e)
 	}
 	if e := get("explain?of=v/app"); !strings.Contains(e, "the report does not explain") {
-		t.Errorf("v/app, whom the report does not explain, is explained as %s", e)
+		t.Errorf("v/app is explained as %s; want no explanation, as in the report", e)
 	}
 	cancel()
 	if err := <-ended; err != nil {
