@@ -15,7 +15,7 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/workload"
 )
 
-// FuzzMutate holds what must be so for every pod.
+// FuzzMutate checks the properties of every mutated pod.
 func FuzzMutate(f *testing.F) {
 	files, err := filepath.Glob("testdata/*.txt")
 	if err != nil {
@@ -100,7 +100,7 @@ func checkAlways(t *testing.T, s admission.Settings, from admission.Origin, pod,
 	checkAnnotations(t, s, got)
 }
 
-// checkConserved checks that what is counted is what was requested.
+// checkConserved checks that the counted amounts equal the requested ones.
 func checkConserved(t *testing.T, s admission.Settings, pod, got *corev1.Pod, managed bool) {
 	t.Helper()
 	sum := func(pod *corev1.Pod, name string) (milli int64) {
@@ -136,8 +136,7 @@ func checkConserved(t *testing.T, s admission.Settings, pod, got *corev1.Pod, ma
 	}
 }
 
-// checkTotal checks that a pod with resources of its own is counted for what it requests as
-// a whole.
+// checkTotal checks that a pod with its own resources is counted by its total request.
 func checkTotal(t *testing.T, s admission.Settings, pod, got *corev1.Pod, managed bool) {
 	t.Helper()
 	if managed || !s.SharedCPUs {

@@ -61,7 +61,7 @@ func runScenario(t *testing.T, archive *txtar.Archive) {
 		}
 	}
 	if results == 0 {
-		t.Error("no section says what the result is")
+		t.Error("no section has the result")
 	}
 }
 

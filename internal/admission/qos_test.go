@@ -10,9 +10,10 @@ import (
 	"github.com/cpupoold/cpupoold/internal/admission"
 )
 
-// qosClass is the QoS class by the words of the Kubernetes documentation: nobody asks
-// for CPU or memory; or everybody has limits on both, and requests that equal them;
-// or neither. It sets defaults first, as the API server does.
+// qosClass returns the QoS class by the rules of the Kubernetes documentation.
+// BestEffort: no container has a CPU or memory request. Guaranteed: each container has
+// limits on both, and equal requests. Otherwise: Burstable. It sets defaults first, as
+// the API server does.
 func qosClass(pod *corev1.Pod, d admission.Defaults) corev1.PodQOSClass {
 	var lists []corev1.ResourceRequirements
 	for _, c := range all(pod) {
@@ -42,8 +43,8 @@ func qosClass(pod *corev1.Pod, d admission.Defaults) corev1.PodQOSClass {
 	}
 }
 
-// defaulted are a pod's own resources with what the API server sets: defaultPodRequests of
-// Kubernetes 1.34 to 1.36, or DefaultPodLevelResources of 1.37.
+// defaulted returns a pod's own resources with the API server's defaults:
+// defaultPodRequests of Kubernetes 1.34 to 1.36, or DefaultPodLevelResources of 1.37.
 func defaulted(pod *corev1.Pod, d admission.Defaults) *corev1.ResourceRequirements {
 	r := pod.Spec.Resources.DeepCopy()
 	if d == admission.DefaultNothing || d == admission.DefaultRequests && len(r.Limits) == 0 {
