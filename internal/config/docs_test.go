@@ -64,7 +64,8 @@ func addKeys(keys map[string]bool, key string, v any) {
 	}
 }
 
-// TestFullNamesEveryKey: what is documented by way of full.txtar is all.
+// TestFullNamesEveryKey checks that full.txtar, and so the documentation, has every
+// key.
 func TestFullNamesEveryKey(t *testing.T) {
 	full := everyKey(t)
 	for _, key := range config.Keys() {

@@ -8,8 +8,9 @@ import (
 	"github.com/cpupoold/cpupoold/internal/config"
 )
 
-// TestEarlierConfigurations: testdata/earlier has configurations with every key that
-// builds had at a commit. They are read as long as apiVersion is the same.
+// TestEarlierConfigurations checks that earlier configurations are read as long as
+// apiVersion is the same. testdata/earlier has configurations with every key that
+// builds had at a commit.
 func TestEarlierConfigurations(t *testing.T) {
 	files, err := filepath.Glob("testdata/earlier/*.yaml")
 	if err != nil || len(files) == 0 {
@@ -22,8 +23,8 @@ func TestEarlierConfigurations(t *testing.T) {
 	}
 }
 
-// TestNewerKeyIsRefused: after a downgrade a key that is not known must not be passed over,
-// as if it had been switched off on purpose.
+// TestNewerKeyIsRefused checks that a downgraded daemon refuses an unknown key. Otherwise
+// it would disable a feature without a message.
 func TestNewerKeyIsRefused(t *testing.T) {
 	_, err := config.Parse([]byte("apiVersion: "+config.APIVersion+"\nkind: "+config.Kind+"\nnovelty: true\n"), "config.yaml", config.Overrides{}, nil)
 	p, ok := errors.AsType[*config.Problem](err)

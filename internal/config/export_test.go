@@ -2,8 +2,8 @@ package config
 
 import "github.com/cpupoold/cpupoold/pkg/pools"
 
-// Keys are those of the keys that a file may have that are not decoded with the
-// mapping around them: all at the top but mappings and lists, and the options.
+// Keys returns the keys that a file may have and that are not decoded with the mapping
+// around them: all top-level keys except mappings and lists, and the options.
 func Keys() []string {
 	var keys []string
 	d := &decoder{}

@@ -136,7 +136,8 @@ guaranteed:
 	}
 }
 
-// TestResolveSockets: the kubelet refuses align-by-socket on such machines.
+// TestResolveSockets checks that align-by-socket is refused on the machines on which
+// the kubelet refuses it.
 func TestResolveSockets(t *testing.T) {
 	const text = `apiVersion: config.cpupoold.io/v1alpha1
 kind: CPUPoolConfiguration

@@ -8,7 +8,7 @@ import (
 	"github.com/cpupoold/cpupoold/internal/testing/reference"
 )
 
-// Descriptions of values.
+// The forms of values.
 const (
 	aList     = "list of CPUs such as `0-3,8`"
 	aSwitch   = "`true` or `false`"
@@ -123,8 +123,8 @@ func entriesOfDaemon() []reference.Entry {
 	}
 }
 
-// TestReference compares docs/reference/configuration.md and cpupoold-config(5) with the keys
-// that the daemon reads.
+// TestReference compares docs/reference/configuration.md and cpupoold-config(5) with the
+// daemon's keys.
 func TestReference(t *testing.T) {
 	page := reference.Page{
 		Title: "Keys of the configuration of cpupoold",

@@ -86,7 +86,7 @@ func TestShippedPools(t *testing.T) {
 				t.Errorf("management, shared, floor (-want +got):\n%s", d)
 			}
 			if !p.FromShared || !p.Guaranteed.Equal(p.Shared) {
-				t.Errorf("CPUs that can become exclusive are %s, of the shared pool %t; want those of the shared pool", p.Guaranteed, p.FromShared)
+				t.Errorf("CPUs that can become exclusive are %s, of the shared pool %t; want the CPUs of the shared pool", p.Guaranteed, p.FromShared)
 			}
 		})
 	}

@@ -10,8 +10,8 @@ import (
 	"github.com/cpupoold/cpupoold/internal/config"
 )
 
-// patience is how long a test waits for what must happen, on a busy machine.
-const patience = 30 * time.Second
+// waitTimeout bounds the wait for an expected event on a busy machine.
+const waitTimeout = 30 * time.Second
 
 // watched is a running Watch.
 type watched struct {
@@ -37,7 +37,7 @@ func (w *watched) wait() {
 	case <-w.wakes:
 	case err := <-w.done:
 		w.t.Fatalf("Watch returned %v", err)
-	case <-time.After(patience):
+	case <-time.After(waitTimeout):
 		w.t.Fatal("Watch did not wake")
 	}
 }
@@ -132,7 +132,7 @@ func TestWatchLost(t *testing.T) {
 		if err == nil {
 			t.Error("Watch = nil; want an error when the directory is gone")
 		}
-	case <-time.After(patience):
+	case <-time.After(waitTimeout):
 		t.Fatal("Watch does not notice that its directory is gone")
 	}
 }
