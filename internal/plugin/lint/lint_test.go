@@ -32,7 +32,7 @@ func check(t *testing.T, s lint.Settings, text string) []lint.Finding {
 	return s.Check([]lint.File{{Name: "f", Objects: objects}})
 }
 
-// The items of a list of one kind need not say which.
+// The items of a list of one kind may lack the kind.
 func TestTypedList(t *testing.T) {
 	const pods = "  metadata: {name: d, namespace: platform}\n  spec: {template: {spec: {containers: [{name: c}]}}}\n"
 	for _, head := range []string{
@@ -145,8 +145,8 @@ func TestVerticalPodAutoscaler(t *testing.T) {
 	}
 }
 
-// FuzzCheck checks that every finding has its line in the file and says what to
-// do, and that the order of files is nothing to it.
+// FuzzCheck checks that every finding has its line in the file and a remedy, and that
+// the order of files does not matter.
 func FuzzCheck(f *testing.F) {
 	f.Add(namespace + "apiVersion: v1\nkind: Pod\nmetadata: {name: p, annotations: {target.workload.openshift.io/: x, resources.workload.openshift.io/c: y}}\n")
 	f.Add(namespace + "apiVersion: v1\nkind: LimitRange\nspec: {limits: [{type: Pod, min: {cpu: 1}}]}\n---\napiVersion: v1\nkind: ResourceQuota\nspec: {hard: {cpu: 1}}\n")

@@ -76,7 +76,7 @@ func TestRewrite(t *testing.T) {
 	}
 }
 
-// The items of a list of one kind need not say which.
+// The items of a list of one kind may lack the kind.
 func TestTypedList(t *testing.T) {
 	const list = "apiVersion: v1\nkind: PodList\nitems:\n  - metadata:\n      name: p\n    spec:\n      containers:\n        - name: c\n          resources:\n            requests:\n              cpu: 1\n"
 	got, err := manifest.Rewrite([]byte(list), move)
@@ -93,7 +93,7 @@ func TestEmptyMappingsGo(t *testing.T) {
 	}
 }
 
-// What a pod asks for itself is counted besides what its containers ask for.
+// A pod's own requests count in addition to its containers' requests.
 func TestResourcesOfThePod(t *testing.T) {
 	const pod = "apiVersion: v1\nkind: Pod\nspec:\n  containers: [{name: c}]\n  resources: {requests: {cpu: 1}, limits: {memory: 1Gi}}\n"
 	drop := func(pod *corev1.Pod) (*corev1.Pod, []string, error) {
@@ -197,8 +197,8 @@ items:
 	}
 }
 
-// FuzzRewrite checks that nothing changes where nothing is to change, and that the
-// result is read as what was written.
+// FuzzRewrite checks that a file without needed changes stays the same, and that the
+// result can be read again.
 func FuzzRewrite(f *testing.F) {
 	f.Add("a: b\n---\n# nothing\n---\n- c\n")
 	f.Add("apiVersion: v1\nkind: Pod\nmetadata: null\nspec: {containers: [null, {resources: {requests: {cpu: 1}}}]}\n")
@@ -216,7 +216,7 @@ func FuzzRewrite(f *testing.F) {
 			return
 		}
 		if json.Valid([]byte(text)) && !json.Valid(once.After) {
-			t.Errorf("no JSON any more:\n%s", once.After)
+			t.Errorf("the result is no JSON:\n%s", once.After)
 		}
 		twice, err := manifest.Rewrite(once.After, move)
 		if err != nil {

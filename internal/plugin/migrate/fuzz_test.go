@@ -12,8 +12,8 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
 
-// FuzzImport: whatever is in a file, its import ends, and makes a configuration that the
-// daemon takes, or an error; the same twice.
+// FuzzImport checks that the import of any file ends, and returns a valid configuration
+// or an error. A second import has the same result.
 func FuzzImport(f *testing.F) {
 	archives, err := filepath.Glob("testdata/import/*.txtar")
 	if err != nil {
@@ -58,7 +58,8 @@ func FuzzImport(f *testing.F) {
 	})
 }
 
-// FuzzPinning: a pinning file that is understood has labels and CPUs, and none else.
+// FuzzPinning checks that an accepted pinning file has labels and CPUs, and that
+// another one has neither.
 func FuzzPinning(f *testing.F) {
 	for _, s := range []string{`{"management":{"cpuset":"0-1,32-33"}}`, `{"a":{"cpuset":""}}`, `{"a":{"cpuset":"0"},"a":{"cpuset":"1"}}`, `[]`, `{"a":null}`, ``} {
 		f.Add([]byte(s))

@@ -58,7 +58,7 @@ func options(t *testing.T, comment string) migrate.Options {
 	return o
 }
 
-// TestImport: each archive has files, and what is made of them.
+// TestImport checks the result of importing the files of each archive.
 func TestImport(t *testing.T) {
 	archives, err := filepath.Glob("testdata/import/*.txtar")
 	if err != nil || len(archives) == 0 {
@@ -110,7 +110,8 @@ func TestImport(t *testing.T) {
 	}
 }
 
-// TestContradictionNamesBoth: whoever says different things is named, and so is what he says.
+// TestContradictionNamesBoth checks that the error about a contradiction names both files and
+// both values.
 func TestContradictionNamesBoth(t *testing.T) {
 	_, err := migrate.Import([]migrate.File{
 		{Name: "a.conf", Data: []byte(workloads("0-1"))},
@@ -131,14 +132,14 @@ func workloads(cpus string) string {
 		"annotation_prefix = \"resources.workload.openshift.io\"\nresources = { cpushares = 0, cpuset = \"" + cpus + "\" }\n"
 }
 
-// TestImportIsBounded: a file that names another one often is refused, and is not read as
-// often.
+// TestImportIsBounded checks that a file that names another one many times is refused
+// before it is read as often.
 func TestImportIsBounded(t *testing.T) {
 	body := strings.Repeat("#", 1<<19)
 	data := "kind: MachineConfig\nspec:\n  config:\n    storage:\n      files:\n      - &f {path: /etc/crio/crio.conf, contents: {source: 'data:," + body + "'}}\n" +
 		strings.Repeat("      - *f\n", 90)
 	_, err := migrate.Import([]migrate.File{{Name: "a.yaml", Data: []byte(data)}}, migrate.Options{})
 	if err == nil || !strings.Contains(err.Error(), "have more than 8388608 bytes") {
-		t.Fatalf("error %v; want one that says the limit", err)
+		t.Fatalf("error %v; want one with the limit", err)
 	}
 }

@@ -16,8 +16,9 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
 
-// arbitrary is a configuration of what formats can say: management pools, where pause
-// containers run, CPUs for mixed containers and a guaranteed pool that is a list.
+// arbitrary returns a configuration that the formats can express: management pools, the
+// pool of pause containers, CPUs for mixed containers and a guaranteed pool that is a
+// list.
 func arbitrary(r *rand.Rand) *config.Config {
 	free := r.Perm(96)
 	take := func() cpuset.Set {
@@ -47,8 +48,8 @@ func arbitrary(r *rand.Rand) *config.Config {
 	return &c
 }
 
-// TestRoundTrip: what formats can say of a configuration is the same after it has been
-// rendered and imported, whichever of them carry it.
+// TestRoundTrip checks that the expressible parts of a configuration survive rendering
+// and importing, for each set of formats.
 func TestRoundTrip(t *testing.T) {
 	for seed := range uint64(100) {
 		want := arbitrary(rand.New(rand.NewPCG(seed, 1)))
@@ -84,7 +85,7 @@ func TestRoundTrip(t *testing.T) {
 	}
 }
 
-// again: what is imported renders to the same bytes.
+// again checks that the imported configuration renders to the same bytes.
 func again(t *testing.T, c *config.Config, formats []migrate.Format, files []migrate.File) {
 	t.Helper()
 	var got []migrate.File
@@ -115,7 +116,8 @@ func parse(t *testing.T, yaml string) *config.Config {
 	return c
 }
 
-// TestKernelArguments: which CPUs are left for the host depends on what is known.
+// TestKernelArguments checks which CPUs stay with the host, which depends on the known
+// facts.
 func TestKernelArguments(t *testing.T) {
 	const own = "nohz_full=8-15 rcu_nocbs=8-15 isolcpus=managed_irq,8-15"
 	for name, tc := range map[string]struct {
@@ -155,7 +157,7 @@ func TestKernelArguments(t *testing.T) {
 	}
 }
 
-// TestLost: each key that no format has is said, and nothing is said of the others.
+// TestLost checks that exactly the keys that no format has are reported.
 func TestLost(t *testing.T) {
 	for yaml, want := range map[string]string{
 		"partitions: [{type: m, cpus: 0-1, namespaces: [a]}]":      "partitions[].namespaces",
@@ -189,7 +191,8 @@ func TestLost(t *testing.T) {
 	}
 }
 
-// TestRenderExclusiveKubelet: a kubelet with a policy of its own is not told to have none.
+// TestRenderExclusiveKubelet checks that the rendering does not disable the policy of a
+// kubelet with exclusive CPUs.
 func TestRenderExclusiveKubelet(t *testing.T) {
 	c := parse(t, "partitions: [{type: m, cpus: 0-1}]\nguaranteed: {exclusive: kubelet}")
 	if got, err := migrate.Render(c, migrate.Kubelet, "worker", nil); err == nil {

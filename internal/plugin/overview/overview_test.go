@@ -31,7 +31,7 @@ func condition(typ, status, message string) corev1.NodeCondition {
 	return corev1.NodeCondition{Type: corev1.NodeConditionType(typ), Status: corev1.ConditionStatus(status), Message: message, LastHeartbeatTime: metav1.NewTime(said)}
 }
 
-// said is when daemons have said what they say, now a little later.
+// said is the time of the daemons' reports, and now is a little later.
 var (
 	said = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	now  = said.Add(10 * time.Minute)

@@ -87,7 +87,7 @@ func draw(t *testing.T, s *inspect.Status) []byte {
 	return b
 }
 
-// TestGolden: look at the files when they change.
+// TestGolden compares pictures with files. Look at the files when they change.
 func TestGolden(t *testing.T) {
 	for name, s := range map[string]*inspect.Status{"small": small(), "large": large()} {
 		got, file := draw(t, s), filepath.Join("testdata", name+".svg")
@@ -106,11 +106,11 @@ func TestGolden(t *testing.T) {
 	}
 }
 
-// TestEveryMachine: whatever it is built like, each CPU is drawn once, in the picture,
-// over no other, and the file is XML.
+// TestEveryMachine checks for any machine that each CPU is drawn once, in the picture,
+// over no other, and that the file is XML.
 func TestEveryMachine(t *testing.T) {
 	odd := machine(2, 1, 1, 2, 2)
-	for i := range odd { // a node over halves of both packages, as nobody builds it
+	for i := range odd { // a node over halves of both packages, which no real machine has
 		odd[i].Node = i % 2
 	}
 	for name, cpus := range map[string][]inspect.CPU{
@@ -187,7 +187,7 @@ func checkDrawing(t *testing.T, b []byte, cpus int) {
 	}
 }
 
-// TestSameBytes: the order of CPUs and of maps is no matter.
+// TestSameBytes checks that the order of CPUs and of maps does not matter.
 func TestSameBytes(t *testing.T) {
 	s := large()
 	want := draw(t, s)

@@ -11,7 +11,8 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/topology"
 )
 
-// checkMachine holds a topology to what the allocator takes for granted, and to itself.
+// checkMachine checks the consistency of a topology, and the properties that the
+// allocator requires.
 func checkMachine(t *testing.T, m *topology.Topology) {
 	t.Helper()
 	for _, groups := range [][]topology.Group{m.Cores, m.L3s, m.Dies, m.Packages} {

@@ -178,7 +178,7 @@ func TestLstopoErrors(t *testing.T) {
 	}
 }
 
-// What `cpupoold topology -o json` prints is the same machine again, alone and in a status.
+// The output of `cpupoold topology -o json` gives the same machine, alone and in a status.
 func TestSavedTopology(t *testing.T) {
 	for _, m := range hardware.Small() {
 		if m.Small > 0 || !m.Offline.IsEmpty() {

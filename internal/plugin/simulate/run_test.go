@@ -47,7 +47,7 @@ func simulated(t *testing.T, machine, yaml, pods, trace, node string) (*simulate
 	return d, o
 }
 
-// where says where the containers are, one line each.
+// where returns the places of the containers, one line each.
 func where(d *simulate.Document) string {
 	var lines []string
 	for _, c := range d.Containers {
@@ -156,7 +156,7 @@ func TestTraceErrors(t *testing.T) {
 	}
 }
 
-// What cannot happen in a trace is an error that names the event.
+// An impossible event in a trace is an error that names the event.
 func TestTraceThatCannotHappen(t *testing.T) {
 	m, err := simulate.Describe("2c")
 	if err != nil {

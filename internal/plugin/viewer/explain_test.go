@@ -34,7 +34,7 @@ func TestExplain(t *testing.T) {
 	fails := error(nil)
 	h, s := explaining(t, func(ctx context.Context, _ string, c *inspect.Container) (*inspect.Explanation, error) {
 		if _, bounded := ctx.Deadline(); !bounded {
-			t.Error("who is asked may take for ever")
+			t.Error("a query has no deadline")
 		}
 		asked = append(asked, viewer.Name(c))
 		return &inspect.Explanation{Version: inspect.Version, Subjects: []inspect.Subject{{Container: *c}}}, fails
@@ -70,11 +70,11 @@ func TestExplain(t *testing.T) {
 	}
 	fails = errors.New("exec is forbidden")
 	if w := get(t, h, "localhost", at); w.Code != http.StatusOK || !strings.Contains(w.Body.String(), "exec is forbidden") {
-		t.Errorf("what the daemon's failure is told as: %d %s", w.Code, w.Body)
+		t.Errorf("answer after the daemon's failure = %d %s", w.Code, w.Body)
 	}
 }
 
-// TestUnexplained: a status from a file says how to get an explanation.
+// TestUnexplained checks that a status from a file explains how to get an explanation.
 func TestUnexplained(t *testing.T) {
 	h, s := explaining(t, nil)
 	w := get(t, h, "localhost", "/explain?of="+url.QueryEscape(viewer.Name(&s.Containers[0])))
@@ -97,7 +97,7 @@ func TestReadExplanation(t *testing.T) {
 	}
 }
 
-// FuzzExplain: whatever is asked for, only those in the state are looked for.
+// FuzzExplain checks that only subjects of the state are looked up.
 func FuzzExplain(f *testing.F) {
 	for _, s := range []string{"", "of=ran", "of=--help", "of=%zz", "of=a&of=b", "of=gnss.service", ";"} {
 		f.Add(s)

@@ -44,7 +44,8 @@ func TestReadRefuses(t *testing.T) {
 	}
 }
 
-// TestFollow: one state after the other, how busy CPUs were between them, and the end.
+// TestFollow checks the states one after the other, the load of CPUs between them, and
+// the end.
 func TestFollow(t *testing.T) {
 	f := viewer.NewFeed()
 	_, changed := f.Now()
@@ -70,7 +71,7 @@ func TestFollow(t *testing.T) {
 	select {
 	case <-changed:
 	default:
-		t.Error("who waits for a change is not told")
+		t.Error("a waiting client gets no change")
 	}
 	state, _ := f.Now()
 	if state.Number != 2 || !state.Status.Time.Equal(second.Time) || state.Load[3] != 0.3 || state.Load[0] != 0 {
@@ -159,7 +160,8 @@ func TestServer(t *testing.T) {
 	}
 }
 
-// TestWaits: who has the latest state is answered when there is another.
+// TestWaits checks that a client with the latest state gets its answer when another
+// state exists.
 func TestWaits(t *testing.T) {
 	f := viewer.NewFeed()
 	h := serve(t, f)
@@ -204,7 +206,7 @@ func holdsNoScript(t *testing.T, svg io.Reader) {
 	}
 }
 
-// FuzzRead: whatever is in a file, it is refused, or can be shown.
+// FuzzRead checks that any file is refused, or can be shown.
 func FuzzRead(f *testing.F) {
 	f.Add(sample(f, "8.json"))
 	f.Add(`{"version": 1, "cpus": [{"id": 0, "online": true, "core": -1, "package": 2147483647, "use": "<", "pool": "\"/><script>"}, {"id": 1, "online": true, "use": "\"/><script>", "type": "\u0001"}], "node": "\u0000&", "faults": [{}], "containers": [{"cpus": "0-3", "exclusive": true}]}`)
