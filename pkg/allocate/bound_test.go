@@ -8,10 +8,9 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/allocate"
 )
 
-// TestSearchIsBounded counts what is tried on machines on which nobody could try
-// all: more nodes than any machine is known to have, caches by the hundred, and
-// supplies in shreds. A search may end a little above the bound, with the node
-// that it is at.
+// TestSearchIsBounded counts the tries on machines that are too large for an exhaustive
+// search: more nodes than on any known machine, caches by the hundred, and fragmented
+// supplies. A search may end a little above the bound, after its current node.
 func TestSearchIsBounded(t *testing.T) {
 	const most = 2*allocate.MaxCombinations + 1024
 	machines := []string{
@@ -67,8 +66,8 @@ func TestSearchIsBounded(t *testing.T) {
 	}
 }
 
-// TestFewestCachesBeyondTheBound: the fewest caches are on seven of 16 nodes, and
-// there are too many sets of nodes to come to these.
+// TestFewestCachesBeyondTheBound checks a machine whose fewest caches are on seven of
+// 16 nodes. The search ends before it reaches these.
 func TestFewestCachesBeyondTheBound(t *testing.T) {
 	m := allocate.New(machineOf(t, "packages=4 nodes=4 l3s=2 cores=2").Topology())
 	s := m.Supply(set(t, "2,4-5,8-10,13-16,18-20,23-26,32,34-35,38,43,45,48,53-56,58-59,61-62"))

@@ -12,9 +12,9 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
 
-// distributed is the least cost of taking the CPUs in even shares, tried in all
-// ways, or nil when it cannot be done: the nodes, then what the section on
-// distribute-cpus-across-numa names.
+// distributed returns the minimum cost of taking the CPUs in even shares, or nil if
+// that is impossible. It tries all ways. The cost is the number of nodes, then the
+// criteria of the section on distribute-cpus-across-numa.
 func (o *oracle) distributed() []int {
 	ids := slices.Collect(o.usable.All())
 	if len(ids) < o.r.CPUs {
@@ -80,9 +80,9 @@ func (o *oracle) shareCost(taken cpuset.Set) []int {
 	return cost
 }
 
-// evenShares is what each node gives at least, by index, of so many units from the
-// nodes in: all the same, as long as they have it. It is nil when one of them has
-// not, unless align-by-socket allows for that.
+// evenShares returns the minimum share of each node, by index, of so many units from
+// the nodes in: equal shares, if the nodes have enough. It returns nil if one of them
+// has too few, unless align-by-socket allows for that.
 func (o *oracle) evenShares(in []int, units, unit int) []int {
 	shares := make([]int, len(o.t.Nodes))
 	for {

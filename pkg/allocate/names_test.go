@@ -78,7 +78,7 @@ func TestSetRefuses(t *testing.T) {
 	}
 }
 
-// TestSetKnowsNames: each name that people are told of is known, and has a value.
+// TestSetKnowsNames checks that each documented name is accepted, and has a value.
 func TestSetKnowsNames(t *testing.T) {
 	for _, name := range allocate.OptionNames() {
 		knows := func(value string) bool { return new(allocate.Options).Set(name, value) == nil }

@@ -21,8 +21,8 @@ type oracle struct {
 	r    allocate.Request
 
 	have     cpuset.Set // online
-	usable   cpuset.Set // by the wishes of one try
-	admitted cpuset.Set // online, by the wishes of one try
+	usable   cpuset.Set // by the preferences of one try
+	admitted cpuset.Set // online, by the preferences of one try
 	taken    cpuset.Set // on the hinted nodes, when the rest is at stake
 }
 
@@ -46,7 +46,7 @@ func (o *oracle) costOf(taken cpuset.Set) []int {
 	return nil
 }
 
-// tries are the wishes to insist on: isolation, kind of core.
+// tries returns the preferences to insist on: isolation, kind of core.
 func (o *oracle) tries() [][2]bool {
 	options := func(w allocate.Wish) []bool {
 		switch w {
@@ -184,8 +184,8 @@ func (o *oracle) hinted() cpuset.Set {
 	return hinted
 }
 
-// ownRest are the usable CPUs in cores of which the owner has a part, which come
-// first unless threads are to be spread.
+// ownRest returns the usable CPUs in cores of which the owner has a part. They are
+// taken first unless threads should be spread.
 func (o *oracle) ownRest() cpuset.Set {
 	var rest cpuset.Set
 	if o.r.Options.DistributeCPUsAcrossCores {
@@ -240,9 +240,9 @@ func (o *oracle) first(within cpuset.Set, n int) cpuset.Set {
 	return first
 }
 
-// packageRank is the lower the better the package of group is for what is needed
-// after first: where the owner is already, then the fullest that has enough, then
-// the emptiest.
+// packageRank returns the rank of the package of group for the CPUs needed after first;
+// a lower one is better. The owner's packages are first, then the fullest with enough
+// CPUs, then the emptiest.
 func (o *oracle) packageRank(group, first cpuset.Set, n int) []int {
 	cpu, _ := o.t.CPU(group.First())
 	pkg := o.t.Packages[cpu.Package].CPUs
@@ -317,7 +317,7 @@ func (o *oracle) admits(s stage, taken cpuset.Set) bool {
 	return true
 }
 
-// regular says that all cores have as many threads.
+// regular reports whether all cores have the same number of threads.
 func (o *oracle) regular() bool {
 	return !slices.ContainsFunc(o.t.Cores, func(c topology.Group) bool { return c.CPUs.Len() != o.t.Cores[0].CPUs.Len() })
 }
@@ -366,7 +366,7 @@ func (o *oracle) far(taken cpuset.Set, of func(topology.CPU) int, near cpuset.Se
 	return n
 }
 
-// cost is what the section on the order names, in its order.
+// cost returns the costs of the section on the order, in its order.
 func (o *oracle) cost(taken cpuset.Set) []int {
 	op := o.r.Options
 	all := taken.Union(o.have)
@@ -437,13 +437,13 @@ func (o *oracle) cost(taken cpuset.Set) []int {
 	}
 	cost = append(cost, o.far(taken, packageOf, near), o.far(taken, l3Of, near), distance, broken)
 	if hinted || !o.have.IsEmpty() || op.DistributeCPUsAcrossCores {
-		return cost // what is taken in steps is not compared to the last place
+		return cost // CPUs that are taken in steps are not compared to the last place
 	}
 	rest := o.usable.Difference(taken)
 	return append(cost, o.in(rest, cellOf, o.groups(taken, cellOf)), o.in(rest, l3Of, o.groups(taken, l3Of)))
 }
 
-// limited says that the policy bounds the number of nodes.
+// limited reports whether the policy bounds the number of nodes.
 func (o *oracle) limited() bool {
 	switch o.r.Options.TopologyPolicy {
 	case allocate.SingleNUMANode:

@@ -15,7 +15,7 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/topology"
 )
 
-// owner is somebody who has been given CPUs.
+// owner is a container with allocated CPUs.
 type owner struct {
 	cpus cpuset.Set
 	r    allocate.Request
@@ -99,7 +99,7 @@ func checkTaken(t *testing.T, top *topology.Topology, r allocate.Request, before
 	}
 }
 
-// left is what a supply has left when cpus have been taken.
+// left returns the rest of a supply after cpus have been taken.
 func left(top *topology.Topology, r allocate.Request, before, cpus cpuset.Set) cpuset.Set {
 	for cpu := range cpus.All() {
 		before = before.Difference(cpuset.Of(cpu))
@@ -110,7 +110,8 @@ func left(top *topology.Topology, r allocate.Request, before, cpus cpuset.Set) c
 	return before
 }
 
-// checkOwners checks that all are apart, and that who has its cores alone does.
+// checkOwners checks that all owners are disjoint, and that an owner with whole cores
+// has them alone.
 func checkOwners(t *testing.T, top *topology.Topology, owners []owner) {
 	t.Helper()
 	var claims []invariants.Claim

@@ -9,9 +9,9 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
 
-// A supply that has served others, or refused them, or was made one of other CPUs,
-// keeps counts and memory for the next, and gives what a new supply of the same CPUs
-// gives.
+// A used supply keeps counts and memory for the next request: it has served or refused
+// others, or was made of one with other CPUs. It gives the same result as a new supply
+// of the same CPUs.
 func TestServedSupplyIsAsGoodAsNew(t *testing.T) {
 	for seed := range uint64(1500) {
 		r := rand.New(rand.NewPCG(seed, 1))
@@ -49,8 +49,8 @@ func TestServedSupplyIsAsGoodAsNew(t *testing.T) {
 	}
 }
 
-// The second request and those after it use the memory of the first: what is
-// allocated is the set that is given.
+// The second request and those after it use the memory of the first: only the returned
+// set is allocated.
 func TestServedSupplyAllocatesNothing(t *testing.T) {
 	m := allocate.New(machineOf(t, "packages=2 nodes=4 cores=8 threads=2").Topology())
 	for _, options := range []allocate.Options{{}, {OneOwnerPerCore: true}} {

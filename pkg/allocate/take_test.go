@@ -26,17 +26,17 @@ const (
 	four   = "packages=2 nodes=2 cores=2 threads=2 adjacent"  // nodes 0-3, 4-7 and 8-11, 12-15
 )
 
-// TestTake shows each option in readable cases. A request is a number of CPUs, and
-// then options as in the configuration; have=, near= and nodes= are the lists of
-// the Request. What is wanted is the CPUs, or the code of the refusal.
+// TestTake checks each option in readable cases. A request is a number of CPUs, and
+// then options as in the configuration; have=, near= and nodes= are the lists of the
+// Request. The expected result is the CPUs, or the code of the refusal.
 func TestTake(t *testing.T) {
 	tests := []struct {
 		name, machine, free, request, want string
 	}{
-		{"nothing is asked", plain, "0-15", "0", ""},
+		{"no CPUs requested", plain, "0-15", "0", ""},
 		{"less than nothing", plain, "0-15", "-1", ""},
 		{"more than there is", plain, "0-2", "4", allocate.TooFewFree},
-		{"CPUs that are not there", plain, "14-20", "3", allocate.TooFewFree},
+		{"missing CPUs", plain, "14-20", "3", allocate.TooFewFree},
 		{"whole cores", plain, "0-15", "4", "0-1,8-9"},
 		{"whole cores before one node", plain, "0-1,8,10,4-5,12-13", "4", "4-5,12-13"},
 		{"an odd thread from a core in part", plain, "0-3,8-10", "3", "0,3,8"},
@@ -58,10 +58,10 @@ func TestTake(t *testing.T) {
 		{"full cores: fragments", plain, "0-3,4-6,8", "4 full-pcpus-only=true", allocate.TooFewWholeCores},
 		{"full cores of four threads", smt4, "0-2,4-11", "8 full-pcpus-only=true", "4-11"},
 		{"full cores of two kinds", hybrid, "0-1,4,8-9", "3 full-pcpus-only=true", "0,4,8"},
-		{"full cores: the rest is the owner's", plain, "0-15", "1 have=3 full-pcpus-only=true", "11"},
+		{"full cores: the rest has an owner", plain, "0-15", "1 have=3 full-pcpus-only=true", "11"},
 
 		{"across nodes only where needed", four, "0-15", "4 distribute-cpus-across-numa=true", "0-3"},
-		{"across nodes, beside a core with an offline thread", lame, "1-22", "14 distribute-cpus-across-numa=true full-pcpus-only=true", "1-4,6-8,13-16,18-20"},
+		{"across nodes, next to a core with an offline thread", lame, "1-22", "14 distribute-cpus-across-numa=true full-pcpus-only=true", "1-4,6-8,13-16,18-20"},
 		{"across nodes, with the core with an offline thread", lame, "1-22", "13 distribute-cpus-across-numa=true full-pcpus-only=true", "1-3,6-8,11,13-15,18-20"},
 		{"across all hinted nodes", four, "0-15", "8 distribute-cpus-across-numa=true nodes=0-3", "0-1,4-5,8-9,12-13"},
 		{"across all hinted nodes, restricted", four, "0-15", "8 distribute-cpus-across-numa=true topology-policy=restricted nodes=0-3", "0-1,4-5,8-9,12-13"},
@@ -93,8 +93,8 @@ func TestTake(t *testing.T) {
 		{"policy none", plain, "0-15", "4 nodes=1 topology-policy=none", "0-1,8-9"},
 		{"a hint", plain, "0-15", "4 nodes=1", "4-5,12-13"},
 		{"a hint that has too little", plain, "0-3,8-11,5,13", "4 nodes=1", "0,5,8,13"},
-		{"a hint to a node that is not there", plain, "0-15", "4 nodes=7", "0-1,8-9"},
-		{"restricted: as many nodes as ever", plain, "0-3,4-7", "10 topology-policy=restricted", allocate.TooFewFree},
+		{"a hint to a missing node", plain, "0-15", "4 nodes=7", "0-1,8-9"},
+		{"restricted: as many nodes as on an empty machine", plain, "0-3,4-7", "10 topology-policy=restricted", allocate.TooFewFree},
 		{"restricted: fewest nodes", plain, "0-2,8-10,4-5,12-13", "8 topology-policy=restricted", allocate.NotOnFewestNodes},
 		{"restricted: more than a node has", plain, "0-3,8-11,4-5,12-13", "10 topology-policy=restricted", "0-2,4-5,8-10,12-13"},
 		{"restricted: a hint that is full", plain, "0-3,8-11,4,12", "4 topology-policy=restricted nodes=1", allocate.NotOnHintedNodes},
