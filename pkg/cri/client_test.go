@@ -43,7 +43,7 @@ func dial(t *testing.T, endpoint string) *cri.Client {
 	return c
 }
 
-// must returns what a step of a test's preparation gave.
+// must returns the result of a step of a test's preparation.
 func must[T any](t *testing.T) func(T, error) T {
 	return func(v T, err error) T {
 		t.Helper()
@@ -60,7 +60,7 @@ func TestDialRefusesOtherEndpoints(t *testing.T) {
 		if _, err := cri.Dial(endpoint, nil); err == nil {
 			t.Errorf("Dial(%q) succeeded", endpoint)
 		} else if !strings.Contains(err.Error(), "unix:///path") {
-			t.Errorf("Dial(%q): %v: does not say what is wanted", endpoint, err)
+			t.Errorf("Dial(%q): %v: lacks the expected form", endpoint, err)
 		}
 	}
 }
@@ -182,8 +182,8 @@ func TestListAndStatus(t *testing.T) {
 	}
 }
 
-// A pod may carry the annotations in which CRI-O keeps the pod's configuration:
-// they say nothing then.
+// A pod may have the annotations in which CRI-O keeps the pod's configuration: they are
+// ignored then.
 func TestPodStatusBelievesNoForgedAnnotation(t *testing.T) {
 	t.Parallel()
 	r, c := start(t, testnode.RuntimeConfig{Flavor: testnode.CRIO})
@@ -299,7 +299,7 @@ func TestGarbledInfo(t *testing.T) {
 				t.Fatalf("ContainerStatus: error %v; want an InfoError about %q", err, tt.field)
 			}
 			if got.ID != id || got.Name != "c" || got.Requested.Shares != 100 {
-				t.Errorf("ContainerStatus = %+v; want what the status itself tells", got)
+				t.Errorf("ContainerStatus = %+v; want the values of the status itself", got)
 			}
 		})
 	}
@@ -309,7 +309,7 @@ func TestGarbledInfo(t *testing.T) {
 		t.Errorf("PodStatus: error %v; want an InfoError about config.linux.cgroup_parent", err)
 	}
 	if got.Namespace != "ns" || got.Name != "p" {
-		t.Errorf("PodStatus = %+v; want what the status itself tells", got)
+		t.Errorf("PodStatus = %+v; want the values of the status itself", got)
 	}
 }
 

@@ -115,7 +115,7 @@ func TestFindUsed(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got, err := cri.Find(t.Context(), root); err != nil || got != want {
-		t.Errorf("Find() beside a runtime with a pod that has ended = %q, %v; want %q", got, err, want)
+		t.Errorf("Find() with a runtime with a pod that has ended = %q, %v; want %q", got, err, want)
 	}
 }
 

@@ -43,8 +43,8 @@ func FuzzDocument(f *testing.F) {
 	})
 }
 
-// In-place resize (KEP-1287) leaves the sandbox's configuration alone and puts
-// the new total beside it.
+// In-place resize (KEP-1287) does not change the sandbox's configuration and adds the
+// new total next to it.
 func TestPodResourcesAfterResize(t *testing.T) {
 	t.Parallel()
 	i, _, err := parseInfo(`{"config":{"linux":{"resources":{"cpu_shares":1024}}},"resources":{"linux":{"cpu_shares":2048}}}`)

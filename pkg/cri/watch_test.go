@@ -16,15 +16,15 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cri"
 )
 
-// patience bounds waits that end at once unless the test fails.
-const patience = time.Minute
+// waitTimeout bounds waits that end at once unless the test fails.
+const waitTimeout = time.Minute
 
 type transition struct {
 	state cri.StreamState
 	err   error
 }
 
-// watching runs Watch until the end of the test and passes on what it reports.
+// watching runs Watch until the end of the test and passes on its reports.
 func watching(t *testing.T, c *cri.Client, onEvent func(cri.Event)) <-chan transition {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -51,8 +51,8 @@ func await[T any](t *testing.T, what string, c <-chan T) T {
 	select {
 	case v := <-c:
 		return v
-	case <-time.After(patience):
-		t.Fatalf("no %s within %v", what, patience)
+	case <-time.After(waitTimeout):
+		t.Fatalf("no %s within %v", what, waitTimeout)
 		panic("unreachable")
 	}
 }
@@ -211,7 +211,7 @@ func TestWatchUnsupported(t *testing.T) {
 			if got := awaitState(t, transitions, cri.Unsupported); !errors.Is(got.err, cri.ErrNotSupported) {
 				t.Errorf("reason %v; want ErrNotSupported", got.err)
 			}
-			// Polling works meanwhile.
+			// Polling works while the stream is down.
 			must[string](t)(r.RunPod(testnode.PodSpec{UID: "u", Name: "p"}))
 			if pods, _, err := c.List(t.Context()); err != nil || len(pods) != 1 {
 				t.Errorf("List: %d pods, %v; want 1", len(pods), err)
