@@ -8,7 +8,7 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/defrag"
 )
 
-// BenchmarkAnalyse: a node on which 1 in 4 owners has come to lie badly.
+// BenchmarkAnalyse measures a node on which 1 in 4 owners has a bad place.
 func BenchmarkAnalyse(b *testing.B) {
 	for _, c := range []struct {
 		name string

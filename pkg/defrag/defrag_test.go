@@ -49,7 +49,7 @@ func TestMoves(t *testing.T) {
 		{"idle CPUs are not free", newScene(twoNodes(), "0-3").owner("0", with(allocate.Options{OneOwnerPerCore: true})).owner("2-3"), nil},
 		{"isolated CPUs have become free", isolated(newScene(twoNodes(), "2-7")).owner("2-3", with(allocate.Options{Isolated: allocate.Prefer})),
 			[]string{"default/a/app 2-3 → 6-7"}},
-		{"and are left when they are to be avoided", isolated(newScene(twoNodes(), "2-7")).owner("6-7", with(allocate.Options{Isolated: allocate.Avoid})),
+		{"and are left when the options avoid them", isolated(newScene(twoNodes(), "2-7")).owner("6-7", with(allocate.Options{Isolated: allocate.Avoid})),
 			[]string{"default/a/app 6-7 → 2-3"}},
 		{"uneven on two nodes", newScene(machine{2, 1, 1, 2, 1}, "0-3").owner("0-2", with(allocate.Options{DistributeCPUsAcrossNUMA: true})), nil},
 		{"a unit", newScene(twoNodes(), "2-15").owner("2,4", func(o *pools.Owner) { o.Key, o.Pod = pools.Key{Container: "du.service"}, "" }),
@@ -122,8 +122,8 @@ func TestReport(t *testing.T) {
 	}
 }
 
-// TestLeast: the least of an owner does not depend on where it is. Spread over
-// cores it needs one package, and is not above its least for having split cores.
+// TestLeast checks that the minimum of an owner does not depend on its place. Spread
+// over cores it needs one package, and split cores do not put it above its minimum.
 func TestLeast(t *testing.T) {
 	for _, cpus := range []string{"0-3", "2,6-7,9", "1-2,6,9"} {
 		s := newScene(machine{2, 1, 1, 3, 2}, "0-11").owner(cpus, fixed, with(allocate.Options{DistributeCPUsAcrossCores: true}))
@@ -134,9 +134,9 @@ func TestLeast(t *testing.T) {
 	}
 }
 
-// TestLargestNode has 2,048 CPUs and owners all over them: there is always another
-// pair of caches to try. The search ends, says that it was bounded, and has found
-// moves that can be made.
+// TestLargestNode checks a machine with 2,048 CPUs and owners all over them: another
+// pair of caches always remains to try. The search ends, reports that it was bounded,
+// and has found moves that can be made.
 func TestLargestNode(t *testing.T) {
 	s := newScene(machine{8, 4, 8, 4, 2}, "4-2047")
 	r := rand.New(rand.NewPCG(1, 2))

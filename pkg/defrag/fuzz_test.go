@@ -18,7 +18,7 @@ import (
 
 var scenes = flag.Int("scenes", 300, "number of random scenes in TestScenes")
 
-// checkReport holds a report to the promises of the package comment.
+// checkReport checks the properties of the package comment on a report.
 func checkReport(t *testing.T, s *scene, r defrag.Report) {
 	t.Helper()
 	in := s.Input

@@ -11,7 +11,7 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/topology"
 )
 
-// machine counts per unit of the one before. Siblings have adjacent numbers.
+// machine counts per unit of the previous field. Siblings have adjacent numbers.
 type machine struct{ packages, nodes, l3s, cores, threads int }
 
 func (m machine) cpus() int { return m.packages * m.nodes * m.l3s * m.cores * m.threads }
