@@ -16,8 +16,8 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/nri"
 )
 
-// A runtime that is not there yet is found when it comes, and again each time
-// that it goes and comes back; each time it tells all there is.
+// A runtime that does not run yet is found when it starts, and again after each
+// restart; each time it reports all containers.
 func TestReconnect(t *testing.T) {
 	socket, r := socketPath(t), &recorder{}
 	p := run(t, socket, r)
@@ -42,9 +42,9 @@ func TestReconnect(t *testing.T) {
 	}
 }
 
-// A connection that ends in the middle of a question ends the question's context,
-// the runtime goes on without an answer, and the plugin is asked again after it
-// has connected again. No two questions are ever open at once.
+// A connection that ends in the middle of a request ends the request's context. The
+// runtime goes on without an answer, and calls the plugin again after it has connected
+// again. No two requests are ever open at once.
 func TestHungUp(t *testing.T) {
 	socket, r := socketPath(t), &recorder{}
 	rt := start(t, socket, nil, nil)
@@ -87,8 +87,8 @@ func TestHungUp(t *testing.T) {
 	}
 }
 
-// The end of Run's context ends a question under way, too. Whether the runtime
-// still gets the answer is open.
+// The end of Run's context ends an open request, too. Whether the runtime still gets
+// the answer is open.
 func TestEndInQuestion(t *testing.T) {
 	socket, r := socketPath(t), &recorder{}
 	rt := start(t, socket, nil, nil)
@@ -137,7 +137,7 @@ func TestDeadline(t *testing.T) {
 	}
 	r.startCt = func(ctx context.Context, _ string) error {
 		check("Start", ctx)
-		<-ctx.Done() // its end comes before the runtime loses patience
+		<-ctx.Done() // its end comes before the runtime's timeout
 		return ctx.Err()
 	}
 	r.update = func(ctx context.Context, _ string, _ cri.Resources) (cri.Resources, error) {
@@ -160,8 +160,7 @@ func TestDeadline(t *testing.T) {
 	}
 }
 
-// A handler that cannot take over what is there is not connected, and is told
-// again.
+// A handler that fails in Synchronize is not connected, and gets all containers again.
 func TestSynchronizeFails(t *testing.T) {
 	socket, r := socketPath(t), &recorder{}
 	start(t, socket, nil, nil)

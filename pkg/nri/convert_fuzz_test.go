@@ -24,8 +24,7 @@ func checkResources(t *testing.T, r cri.Resources) {
 	}
 }
 
-// FuzzContainer: whatever a runtime says, the container is one that the daemon
-// can believe in.
+// FuzzContainer checks that any message of a runtime gives a valid container.
 func FuzzContainer(f *testing.F) {
 	for _, c := range []*api.Container{
 		{Env: []string{"OPENSHIFT_SHARED_CPUS=0-3", "OPENSHIFT_SHARED_CPUS", "=", "OPENSHIFT_SHARED_CPUS==1"}},
@@ -62,7 +61,7 @@ func FuzzContainer(f *testing.F) {
 	})
 }
 
-// FuzzPod: as FuzzContainer, for pods.
+// FuzzPod does the same as FuzzContainer for pods.
 func FuzzPod(f *testing.F) {
 	for _, p := range []*api.PodSandbox{
 		{},

@@ -14,7 +14,7 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/nri"
 )
 
-// peer is the runtime's end of one connection, for what the library does not do.
+// peer is the runtime's end of one connection, for actions that the library lacks.
 type peer struct {
 	conn       net.Conn
 	plugin     api.PluginService
@@ -75,8 +75,8 @@ func listen(t *testing.T) (socket string, l net.Listener) {
 	return socket, l
 }
 
-// The runtime may die between the plugin's registration and its answer to it, or
-// say nothing: neither holds up the next connection, or the end.
+// The runtime may end between the plugin's registration and its answer to it, or stay
+// silent. Neither delays the next connection, or the end.
 func TestNeverConfigured(t *testing.T) {
 	socket, l := listen(t)
 	p := run(t, socket, &recorder{})
@@ -88,9 +88,9 @@ func TestNeverConfigured(t *testing.T) {
 	p.end()
 }
 
-// Who asks for an event that an old runtime does not know is refused by it. These
-// are the numbers of NRI 0.6 (containerd 1.7, CRI-O 1.30). Such a runtime does not
-// tell how long it waits, and calls all that cannot be refused StateChange.
+// An old runtime refuses a plugin that subscribes to an unknown event. These are the
+// numbers of NRI 0.6 (containerd 1.7, CRI-O 1.30). Such a runtime does not report its
+// timeout, and calls all events that cannot be refused StateChange.
 func TestOldRuntime(t *testing.T) {
 	const runPod, stopPod, removePod, create, start, update, stop, remove = 1, 2, 3, 4, 6, 8, 10, 11
 	want := int32(0)

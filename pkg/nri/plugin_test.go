@@ -85,10 +85,10 @@ func TestEvents(t *testing.T) {
 	if diff := cmp.Diff([]cri.Pod{wantPod}, r.pods, cmpopts.IgnoreFields(cri.Pod{}, "CreatedAt")); diff != "" {
 		t.Errorf("pod (-want +got):\n%s", diff)
 	}
-	if age := time.Since(r.pods[0].CreatedAt); age < 0 || age > patience {
+	if age := time.Since(r.pods[0].CreatedAt); age < 0 || age > waitTimeout {
 		t.Errorf("the pod was created %v ago; want now", age)
 	}
-	// What was asked for stays, but for what the answer says.
+	// The requested values stay, except for the values in the answer.
 	last := up.Update[len(up.Update)-1]
 	cpu := last.Linux.Resources.Cpu
 	if last.ContainerId != "c1" || cpu.Cpus != "4-5" || cpu.Shares.GetValue() != 512 || cpu.Quota != nil || cpu.Mems != "" {
@@ -96,8 +96,7 @@ func TestEvents(t *testing.T) {
 	}
 }
 
-// The plugin sees the new container as it is asked for, and what it answers is
-// what the runtime gets.
+// The plugin sees the new container as requested, and the runtime gets its answer.
 func TestCreate(t *testing.T) {
 	socket := socketPath(t)
 	rt, r := start(t, socket, nil, nil), &recorder{}
@@ -158,7 +157,7 @@ func TestCreateWithQuota(t *testing.T) {
 	}
 }
 
-// An answer of nothing changes nothing.
+// An empty answer changes nothing.
 func TestZeroAnswers(t *testing.T) {
 	socket := socketPath(t)
 	rt := start(t, socket, nil, nil)
@@ -177,7 +176,7 @@ func TestZeroAnswers(t *testing.T) {
 	}
 }
 
-// An error refuses what was asked, with its text, and the connection stays.
+// An error refuses the request, with its text, and the connection stays.
 func TestRefusal(t *testing.T) {
 	socket := socketPath(t)
 	rt, r := start(t, socket, nil, nil), &recorder{}

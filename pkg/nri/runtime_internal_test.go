@@ -32,17 +32,17 @@ func TestComparerBegin(t *testing.T) {
 		other     bool
 		uncertain bool
 	}{
-		"the same":                {nri: podsOf(true, "a", "b"), own: podsOf(true, "b", "a")},
-		"one in common":           {nri: podsOf(true, "a"), own: podsOf(true, "a", "b", "c")},
-		"one that has ended":      {nri: podsOf(true, "a"), own: podsOf(false, "a")},
-		"both empty":              {uncertain: true},
-		"only ended pods":         {own: podsOf(false, "a"), uncertain: true},
-		"others":                  {nri: podsOf(true, "x"), own: podsOf(true, "a"), other: true, uncertain: true},
-		"NRI has none":            {own: podsOf(true, "a"), other: true, uncertain: true},
-		"only NRI has pods":       {nri: podsOf(true, "x"), other: true, uncertain: true},
-		"others, and ended":       {nri: podsOf(true, "x"), own: podsOf(false, "a"), other: true, uncertain: true},
-		"no answer":               {nri: podsOf(true, "x"), own: podsOf(true, "a"), err: errors.New("busy"), uncertain: true},
-		"ended, and NRI has none": {own: podsOf(false, "a", "b"), uncertain: true},
+		"the same":              {nri: podsOf(true, "a", "b"), own: podsOf(true, "b", "a")},
+		"one in common":         {nri: podsOf(true, "a"), own: podsOf(true, "a", "b", "c")},
+		"one that has ended":    {nri: podsOf(true, "a"), own: podsOf(false, "a")},
+		"both empty":            {uncertain: true},
+		"only ended pods":       {own: podsOf(false, "a"), uncertain: true},
+		"others":                {nri: podsOf(true, "x"), own: podsOf(true, "a"), other: true, uncertain: true},
+		"no pods in NRI":        {own: podsOf(true, "a"), other: true, uncertain: true},
+		"only NRI has pods":     {nri: podsOf(true, "x"), other: true, uncertain: true},
+		"others, and ended":     {nri: podsOf(true, "x"), own: podsOf(false, "a"), other: true, uncertain: true},
+		"no answer":             {nri: podsOf(true, "x"), own: podsOf(true, "a"), err: errors.New("busy"), uncertain: true},
+		"ended, no pods in NRI": {own: podsOf(false, "a", "b"), uncertain: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := &comparer{runtime: &listed{test.own, test.err}, interval: checkInterval}

@@ -20,8 +20,8 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/nri"
 )
 
-// patience is how long a test waits for what must come.
-const patience = 2 * time.Minute
+// waitTimeout bounds the wait for an expected event.
+const waitTimeout = 2 * time.Minute
 
 func TestMain(m *testing.M) {
 	logrus.SetLevel(logrus.PanicLevel) // the runtime's half; ours logs nothing
@@ -65,8 +65,8 @@ func start(t *testing.T, socket string, pods []*api.PodSandbox, containers []*ap
 	return s
 }
 
-// taken waits until the runtime asks the plugin that has become Connected: it
-// lists a plugin a moment after its answer, and takes no request meanwhile.
+// taken waits until the runtime calls the plugin that has become Connected. The runtime
+// lists a plugin a moment after its answer, and handles no request until then.
 func (s *side) taken() { s.BlockPluginSync().Unblock() }
 
 // hangUp closes the connections to all plugins.
@@ -85,8 +85,7 @@ func (s *side) die() {
 	s.hangUp()
 }
 
-// recorder is a Handler that writes down what it is asked, and answers what the
-// test says.
+// recorder is a Handler that records its requests, and answers as the test sets it.
 type recorder struct {
 	mu    sync.Mutex
 	heard []string
@@ -202,7 +201,7 @@ func (p *plugin) end() {
 		if !errors.Is(err, context.Canceled) {
 			p.t.Errorf("Run = %v; want the context's error", err)
 		}
-	case <-time.After(patience):
+	case <-time.After(waitTimeout):
 		p.t.Error("Run does not return after its context has ended")
 	}
 }
@@ -210,7 +209,7 @@ func (p *plugin) end() {
 // await waits until the state is reached.
 func (p *plugin) await(want nri.State) change {
 	p.t.Helper()
-	limit := time.After(patience)
+	limit := time.After(waitTimeout)
 	for {
 		select {
 		case c := <-p.states:
@@ -223,7 +222,7 @@ func (p *plugin) await(want nri.State) change {
 	}
 }
 
-// socketPath returns a path for a socket that is not there yet.
+// socketPath returns a path for a socket that does not exist yet.
 func socketPath(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "nri") // t.TempDir may be too long for a socket
