@@ -19,7 +19,7 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/podresources"
 )
 
-// kubelet serves the kubelet's API and answers List with what it is.
+// kubelet serves the kubelet's API and answers List with its own value.
 type kubelet struct {
 	v1.UnimplementedPodResourcesListerServer
 	list func(context.Context) (*v1.ListPodResourcesResponse, error)
@@ -162,8 +162,8 @@ func TestList(t *testing.T) {
 	}
 }
 
-// TestImpossibleNode: one wrong ID takes neither the container's other nodes nor
-// other containers with it.
+// TestImpossibleNode checks that one wrong ID removes neither the container's other
+// nodes nor other containers.
 func TestImpossibleNode(t *testing.T) {
 	t.Parallel()
 	path := socket(t)
@@ -224,7 +224,7 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-// TestHungKubelet: the caller's context ends a call that nobody answers.
+// TestHungKubelet checks that the caller's context ends a call without an answer.
 func TestHungKubelet(t *testing.T) {
 	t.Parallel()
 	path := socket(t)
@@ -244,7 +244,7 @@ func TestHungKubelet(t *testing.T) {
 	}
 }
 
-// TestKubeletComesBack: the client outlives the kubelet.
+// TestKubeletComesBack checks that the client outlives the kubelet.
 func TestKubeletComesBack(t *testing.T) {
 	t.Parallel()
 	path := socket(t)
@@ -277,7 +277,7 @@ func TestDialRefusesOtherPaths(t *testing.T) {
 	t.Parallel()
 	for _, path := range []string{"", "kubelet.sock", "unix:///run/kubelet.sock", "/run/a\x00b"} {
 		if _, err := podresources.Dial(path); err == nil || !strings.Contains(err.Error(), "absolute path") {
-			t.Errorf("Dial(%q) = %v; want an error that says what is wanted", path, err)
+			t.Errorf("Dial(%q) = %v; want an error with the expected form", path, err)
 		}
 	}
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
 
-// FuzzContainers: whatever a kubelet says, each container is there once, with the
-// nodes that were named for it and can be, and the order of words does not matter.
+// FuzzContainers checks that any answer of a kubelet gives each container once, with
+// its named nodes that can exist, and that the order of words does not matter.
 func FuzzContainers(f *testing.F) {
 	at := func(ids ...int64) *v1.TopologyInfo {
 		info := &v1.TopologyInfo{}
@@ -67,7 +67,7 @@ func same(a, b Container) bool {
 
 func nameOf(c Container) name { return name{c.Namespace, c.Pod, c.Name} }
 
-// checkNodes compares got with what r says node by node.
+// checkNodes compares got with r node by node.
 func checkNodes(t *testing.T, r *v1.ListPodResourcesResponse, got []Container) {
 	t.Helper()
 	type expectation struct {

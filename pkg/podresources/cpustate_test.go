@@ -76,8 +76,8 @@ func TestParseCPUStateErrors(t *testing.T) {
 	}
 }
 
-// FuzzParseCPUState: whatever is in the file, what comes out keeps what CPUState
-// promises, and an error comes with nothing.
+// FuzzParseCPUState checks that the result of any file has the documented properties of
+// CPUState, and that an error comes with an empty result.
 func FuzzParseCPUState(f *testing.F) {
 	f.Add([]byte(`{"policyName":"static","defaultCpuSet":"0-1","entries":{"a":{"app":"2"}},"podEntries":{"a":{"cpuSet":"2-3"}},"checksum":1}`))
 	f.Add([]byte(`{"policyName":"static","checksum":1,"data":"{\"policyName\":\"static\",\"entries\":{\"b\":{\"x\":\"4\"}}}","dataChecksum":77}`))
@@ -94,7 +94,7 @@ func FuzzParseCPUState(f *testing.F) {
 		}
 		for i, h := range s.Holdings {
 			if h.PodUID == "" || h.CPUs.IsEmpty() {
-				t.Errorf("holding %v of nobody, or of nothing", h)
+				t.Errorf("holding %v lacks an owner or CPUs", h)
 			}
 			if i == 0 {
 				continue
