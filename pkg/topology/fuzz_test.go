@@ -10,8 +10,8 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/topology"
 )
 
-// FuzzRead changes two files of a machine. Whatever they say then, Read returns an
-// error or a topology that keeps its promises.
+// FuzzRead changes two files of a machine. Read returns an error or a topology with the
+// documented properties for any content.
 func FuzzRead(f *testing.F) {
 	var machines []*txtar.Archive
 	for _, name := range []string{"no-cache", "offline", "memory-nodes", "no-numa", "snc"} {

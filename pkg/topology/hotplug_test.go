@@ -9,7 +9,7 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/topology"
 )
 
-// hotplugFS is a machine whose CPUs come and go: each reading of the list of
+// hotplugFS is a machine whose CPUs are plugged and unplugged: each read of the list of
 // online CPUs gives the next content, the last one for ever.
 type hotplugFS struct {
 	fstest.MapFS

@@ -22,8 +22,8 @@ const wantFile = "want.txt"
 
 var update = flag.Bool("update", false, "rewrite "+wantFile+" in testdata/*.txtar")
 
-// TestRead reads the archives in testdata, one machine each. The comment of an
-// archive says what is special about the machine and where it was recorded.
+// TestRead reads the archives in testdata, one machine each. The comment of an archive
+// describes the special properties of the machine and its source.
 func TestRead(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txtar")
 	if err != nil || len(files) == 0 {
@@ -121,7 +121,7 @@ func orNone(set cpuset.Set) string {
 	return set.String()
 }
 
-// checkInvariants checks what the types promise of every topology.
+// checkInvariants checks the documented properties of every topology.
 func checkInvariants(t testing.TB, topo *topology.Topology) {
 	t.Helper()
 	var ids []int
@@ -163,7 +163,7 @@ func checkInvariants(t testing.TB, topo *topology.Topology) {
 		}
 		for _, cpu := range topo.CPUs {
 			if i := level.index(cpu); i < 0 || i >= len(level.groups) || !level.groups[i].CPUs.Contains(cpu.ID) {
-				t.Errorf("CPU %d says %s %d, which does not have it", cpu.ID, name, i)
+				t.Errorf("CPU %d has %s %d, which lacks the CPU", cpu.ID, name, i)
 			}
 		}
 	}

@@ -28,8 +28,8 @@ func machine(t testing.TB, name string) fstest.MapFS {
 	return sys
 }
 
-// edit sets the contents of files below devices/system; those that become gone,
-// and all below them, are removed.
+// edit sets the contents of files below devices/system. It removes gone files, and all
+// files below them.
 func edit(sys fstest.MapFS, files map[string]string) fstest.MapFS {
 	for name, content := range files {
 		full := path.Join("devices/system", name)
@@ -303,8 +303,8 @@ func TestReadOfflineNode(t *testing.T) {
 	}
 }
 
-// TestReadKinds is about which source of the kind of a core wins, on a machine
-// whose cores the counters tell apart.
+// TestReadKinds checks which source of the kind of a core takes precedence, on a
+// machine whose counters distinguish its cores.
 func TestReadKinds(t *testing.T) {
 	slow := func(name, fast, slow string) map[string]string {
 		files := everyCPU(22, name, fast)
