@@ -12,14 +12,14 @@ func TestLoadBalancingOff(t *testing.T) {
 		annotations map[string]string
 		want        bool
 	}{
-		"none":              {nil, false},
-		"own":               {map[string]string{own: "disable"}, true},
-		"of another":        {map[string]string{own + "2": "disable"}, false},
-		"another value":     {map[string]string{own: "true"}, false},
-		"of the pod":        {map[string]string{crio: "disable"}, true},
-		"of the pod, other": {map[string]string{crio: "Disable"}, false},
-		"crio's own":        {map[string]string{crio + "/app": "disable"}, true},
-		"own goes first":    {map[string]string{own: "enable", crio: "disable"}, false},
+		"none":                 {nil, false},
+		"own":                  {map[string]string{own: "disable"}, true},
+		"of another":           {map[string]string{own + "2": "disable"}, false},
+		"another value":        {map[string]string{own: "true"}, false},
+		"of the pod":           {map[string]string{crio: "disable"}, true},
+		"of the pod, other":    {map[string]string{crio: "Disable"}, false},
+		"crio's own":           {map[string]string{crio + "/app": "disable"}, true},
+		"own takes precedence": {map[string]string{own: "enable", crio: "disable"}, false},
 	} {
 		if got := (workload.Names{}).LoadBalancingOff(c.annotations, "app"); got != c.want {
 			t.Errorf("%s: %t, want %t", name, got, c.want)

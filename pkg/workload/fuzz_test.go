@@ -34,7 +34,7 @@ func FuzzTarget(f *testing.F) {
 		if got != typ || typ == "" {
 			t.Errorf("Target = %q, want %q", got, typ)
 		}
-		// The lenient reader that OpenShift uses must agree with what was accepted.
+		// The lenient reader that OpenShift uses must agree with the accepted values.
 		var m map[string]string
 		if err := json.Unmarshal([]byte(value), &m); err != nil || len(m) != 1 || m["effect"] != "PreferredDuringScheduling" {
 			t.Errorf("Target accepts %q, which reads as %v, %v", value, m, err)

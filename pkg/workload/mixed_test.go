@@ -15,16 +15,16 @@ func TestMixed(t *testing.T) {
 		key         string
 		invalid     bool
 	}{
-		"nothing said":     {},
-		"another's":        {annotations: map[string]string{crio + "2": "enable", ours + "2": "enable"}},
-		"of the whole pod": {annotations: map[string]string{"cpu-shared.crio.io": "enable", "cpu-shared.workload.openshift.io": "enable"}},
-		"CRI-O's":          {annotations: map[string]string{crio: "enable"}, asks: true, key: crio},
-		"ours":             {annotations: map[string]string{ours: "enable"}, asks: true, key: ours},
-		"ours goes first":  {annotations: map[string]string{ours: "disable", crio: "enable"}, key: ours},
-		"off":              {annotations: map[string]string{crio: "disable"}, key: crio},
-		"true":             {annotations: map[string]string{crio: "true"}, key: crio, invalid: true},
-		"empty":            {annotations: map[string]string{ours: ""}, key: ours, invalid: true},
-		"case":             {annotations: map[string]string{ours: "Enable"}, key: ours, invalid: true},
+		"nothing said":          {},
+		"another's":             {annotations: map[string]string{crio + "2": "enable", ours + "2": "enable"}},
+		"of the whole pod":      {annotations: map[string]string{"cpu-shared.crio.io": "enable", "cpu-shared.workload.openshift.io": "enable"}},
+		"CRI-O's":               {annotations: map[string]string{crio: "enable"}, asks: true, key: crio},
+		"ours":                  {annotations: map[string]string{ours: "enable"}, asks: true, key: ours},
+		"ours takes precedence": {annotations: map[string]string{ours: "disable", crio: "enable"}, key: ours},
+		"off":                   {annotations: map[string]string{crio: "disable"}, key: crio},
+		"true":                  {annotations: map[string]string{crio: "true"}, key: crio, invalid: true},
+		"empty":                 {annotations: map[string]string{ours: ""}, key: ours, invalid: true},
+		"case":                  {annotations: map[string]string{ours: "Enable"}, key: ours, invalid: true},
 		"own domain": {names: workload.Names{Domain: "example.org"}, key: "cpu-shared.example.org/app", asks: true,
 			annotations: map[string]string{"cpu-shared.example.org/app": "enable", ours: "disable"}},
 	} {

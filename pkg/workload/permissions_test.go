@@ -20,7 +20,8 @@ func allowing(types string) map[string]string {
 	return map[string]string{"workload.openshift.io/allowed": types}
 }
 
-// TestPermissions: who runs keeps what has been allowed, who comes later does not get it.
+// TestPermissions checks that running pods keep their permissions after a change, and
+// that later pods do not get them.
 func TestPermissions(t *testing.T) {
 	var names workload.Names
 	var none workload.Permissions
@@ -56,7 +57,8 @@ func TestPermissions(t *testing.T) {
 	}
 }
 
-// TestPermissionsAreBounded: what says nothing takes no room, and nor does what is over.
+// TestPermissionsAreBounded checks that namespaces without permissions, and ended ones,
+// take no memory.
 func TestPermissionsAreBounded(t *testing.T) {
 	var names workload.Names
 	p := workload.Permissions{}.With(names, "silent", map[string]string{"a": "b"}, noon)
