@@ -7,6 +7,8 @@ import (
 
 	"go.yaml.in/yaml/v3"
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/cpupoold/cpupoold/internal/plugin/manifest"
 )
 
 // patchHead tells a patch of ours from others.
@@ -44,8 +46,8 @@ func (o *mutateOptions) strategicPatch(before, after *corev1.Pod) ([]byte, error
 			seen[c.Name] = true
 			was := list.before[i].Resources
 			resources := map[string]any{}
-			requests := changes(quantities(was.Requests), quantities(c.Resources.Requests), ours)
-			limits := changes(quantities(was.Limits), quantities(c.Resources.Limits), ours)
+			requests := changes(manifest.Quantities(was.Requests), manifest.Quantities(c.Resources.Requests), ours)
+			limits := changes(manifest.Quantities(was.Limits), manifest.Quantities(c.Resources.Limits), ours)
 			for name := range c.Resources.Requests {
 				// Counted as the resource of a workload type, it must not be CPU too.
 				if _, cores := names.CoresType(string(name)); cores {
@@ -68,7 +70,7 @@ func (o *mutateOptions) strategicPatch(before, after *corev1.Pod) ([]byte, error
 	}
 	if was, is := before.Spec.Resources, after.Spec.Resources; was != nil && is != nil {
 		// What the API server adds up from the containers goes with their requests.
-		if requests := changes(quantities(was.Requests), quantities(is.Requests), ours); len(requests) > 0 {
+		if requests := changes(manifest.Quantities(was.Requests), manifest.Quantities(is.Requests), ours); len(requests) > 0 {
 			spec["resources"] = map[string]any{"requests": requests}
 		}
 	}
@@ -104,12 +106,4 @@ func changes(before, after map[string]string, ours func(string) bool) map[string
 		}
 	}
 	return patch
-}
-
-func quantities(list corev1.ResourceList) map[string]string {
-	texts := make(map[string]string, len(list))
-	for name, q := range list {
-		texts[string(name)] = q.String()
-	}
-	return texts
 }

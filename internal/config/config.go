@@ -277,7 +277,7 @@ func Default() Config {
 func (c *Config) Resolve(t *topology.Topology) (pools.Pools, error) {
 	resolved, err := c.Pools.Resolve(t)
 	var problems []error
-	for _, e := range flatten(err) {
+	for _, e := range Flatten(err) {
 		if field, ok := errors.AsType[*pools.FieldError](e); ok {
 			key := field.Field
 			if unit := join(key, field.Value); key == "units" && c.origins.has(unit) {

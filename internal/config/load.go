@@ -104,7 +104,7 @@ func (d *decoder) resolve(c *Config, t *topology.Topology) {
 			bad[p.Key] = true
 		}
 	}
-	for _, e := range flatten(err) {
+	for _, e := range Flatten(err) {
 		p, ok := errors.AsType[*Problem](e)
 		if !ok || !within(p.Key, bad) {
 			d.problems = append(d.problems, e)
@@ -134,8 +134,8 @@ func byLine(a, b error) int {
 	return cmp.Compare(line(a), line(b))
 }
 
-// flatten undoes errors.Join.
-func flatten(err error) []error {
+// Flatten returns the errors that errors.Join has joined.
+func Flatten(err error) []error {
 	if err == nil {
 		return nil
 	}
@@ -145,7 +145,7 @@ func flatten(err error) []error {
 	}
 	var all []error
 	for _, e := range joined.Unwrap() {
-		all = append(all, flatten(e)...)
+		all = append(all, Flatten(e)...)
 	}
 	return all
 }

@@ -86,7 +86,7 @@ func shorten(value string) string {
 
 // IsFromFlag reports whether an error of [Load] has a problem with the value of a flag.
 func IsFromFlag(err error) bool {
-	return slices.ContainsFunc(flatten(err), func(e error) bool {
+	return slices.ContainsFunc(Flatten(err), func(e error) bool {
 		p, ok := errors.AsType[*Problem](e)
 		return ok && p.flag
 	})

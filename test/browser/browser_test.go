@@ -66,7 +66,7 @@ func open(t *testing.T, s *inspect.Status, width, height int64) *page {
 	t.Helper()
 	feed := viewer.NewFeed()
 	feed.Put(s)
-	p := openNodes(t, viewer.One(feed), width, height)
+	p := openNodes(t, one{feed}, width, height)
 	p.feed = feed
 	return p
 }
@@ -336,3 +336,10 @@ func TestExplanation(t *testing.T) {
 	}
 	p.shoot("explanation")
 }
+
+// one is the viewer.Nodes of a single feed, which answers for each name.
+type one struct{ feed *viewer.Feed }
+
+func (o one) List() []viewer.Listed { return nil }
+
+func (o one) Feed(string) *viewer.Feed { return o.feed }

@@ -43,7 +43,7 @@ func checkPools(e *evidence) []Finding { return e.problems(e.poolsErr, Error) }
 
 func (e *evidence) problems(err error, severity Severity) []Finding {
 	var findings []Finding
-	for _, err := range flatten(err) {
+	for _, err := range config.Flatten(err) {
 		f := Finding{Severity: severity, Subject: e.file, Found: err.Error()}
 		if p, ok := errors.AsType[*config.Problem](err); ok {
 			f.Subject, f.Found = location(p), p.Reason
@@ -65,21 +65,6 @@ func location(p *config.Problem) string {
 		place += ": " + p.Key
 	}
 	return place
-}
-
-func flatten(err error) []error {
-	if err == nil {
-		return nil
-	}
-	joined, ok := err.(interface{ Unwrap() []error })
-	if !ok {
-		return []error{err}
-	}
-	var all []error
-	for _, err := range joined.Unwrap() {
-		all = append(all, flatten(err)...)
-	}
-	return all
 }
 
 type pool struct {

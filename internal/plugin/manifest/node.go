@@ -132,13 +132,14 @@ func write(pod *yaml.Node, before, after *corev1.Pod) error {
 }
 
 func writeResources(at *yaml.Node, before, after *corev1.ResourceRequirements) error {
-	if err := writeMap(at, quantities(before.Requests), quantities(after.Requests), "resources", "requests"); err != nil {
+	if err := writeMap(at, Quantities(before.Requests), Quantities(after.Requests), "resources", "requests"); err != nil {
 		return err
 	}
-	return writeMap(at, quantities(before.Limits), quantities(after.Limits), "resources", "limits")
+	return writeMap(at, Quantities(before.Limits), Quantities(after.Limits), "resources", "limits")
 }
 
-func quantities(list corev1.ResourceList) map[string]string {
+// Quantities returns the texts of a list of resources by name.
+func Quantities(list corev1.ResourceList) map[string]string {
 	texts := make(map[string]string, len(list))
 	for name, q := range list {
 		texts[string(name)] = q.String()

@@ -177,7 +177,7 @@ func asMeant(object, pod *yaml.Node, path []string, want *corev1.Pod, others map
 		if a == nil || b == nil {
 			return a == b
 		}
-		return maps.Equal(quantities(a.Requests), quantities(b.Requests)) && maps.Equal(quantities(a.Limits), quantities(b.Limits))
+		return maps.Equal(Quantities(a.Requests), Quantities(b.Requests)) && maps.Equal(Quantities(a.Limits), Quantities(b.Limits))
 	}
 	each := func(a, b corev1.Container) bool { return same(&a.Resources, &b.Resources) }
 	if !same(got.Spec.Resources, want.Spec.Resources) || !slices.EqualFunc(got.Spec.Containers, want.Spec.Containers, each) ||

@@ -222,7 +222,6 @@ func (p *nri) balloonType(n int, typ *yaml.Node) {
 func (p *nri) typeKey(source, name string, exclusive bool, pair pair) {
 	source += "." + pair.key
 	_, isOption := nriOptions()[pair.key]
-	lost, known := nriTypeNotes()[pair.key]
 	switch {
 	case pair.key == "name" || pair.key == "preferNewBalloons" && exclusive || isOption && exclusive:
 	case pair.key == "namespaces" && name == "reserved":
@@ -230,9 +229,16 @@ func (p *nri) typeKey(source, name string, exclusive bool, pair pair) {
 	case isOff(pair.value):
 	case isOption:
 		p.note(source, "counts only for exclusive CPUs here, and these containers run in the shared pool", "write it in guaranteed.options for exclusive CPUs")
-	case known:
-		p.note(source, described(pair.value)+lost.Reason, lost.Remedy)
 	default:
+		p.noteLost(source, pair, nriTypeNotes())
+	}
+}
+
+// noteLost notes a key that has no equivalent, with the reason and the remedy of a table.
+func (p *nri) noteLost(source string, pair pair, table map[string]Note) {
+	if lost, known := table[pair.key]; known {
+		p.note(source, described(pair.value)+lost.Reason, lost.Remedy)
+	} else {
 		p.note(source, "is not known", "")
 	}
 }
@@ -240,7 +246,6 @@ func (p *nri) typeKey(source, name string, exclusive bool, pair pair) {
 // key notes a key of the policy that has no equivalent.
 func (p *nri) key(pair pair) {
 	source := p.source + "." + pair.key
-	lost, known := nriNotes()[pair.key]
 	_, isOption := nriOptions()[pair.key]
 	switch {
 	case pair.key == "balloonTypes" || pair.key == "reservedPoolNamespaces":
@@ -257,10 +262,8 @@ func (p *nri) key(pair pair) {
 	case isOff(pair.value):
 	case isOption:
 		p.note(source, "counts only for exclusive CPUs here, and no balloon type has them", "")
-	case known:
-		p.note(source, described(pair.value)+lost.Reason, lost.Remedy)
 	default:
-		p.note(source, "is not known", "")
+		p.noteLost(source, pair, nriNotes())
 	}
 }
 

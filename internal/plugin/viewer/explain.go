@@ -130,7 +130,7 @@ func (s *Server) serveExplanation(w http.ResponseWriter, r *http.Request) {
 	answer(w, out)
 }
 
-func answer(w http.ResponseWriter, out explained) {
+func answer(w http.ResponseWriter, out any) {
 	w.Header().Set("Content-Type", "application/json")
 	_ = json.NewEncoder(w).Encode(out) // the browser has gone
 }

@@ -22,7 +22,7 @@ func explaining(t testing.TB, by viewer.Explainer) (http.Handler, *inspect.Statu
 	}
 	f := viewer.NewFeed()
 	f.Put(s)
-	server := viewer.New(viewer.One(f), "localhost")
+	server := viewer.New(one{f}, "localhost")
 	if by != nil {
 		server.Explains(by)
 	}

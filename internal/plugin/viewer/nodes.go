@@ -166,13 +166,3 @@ func (s *Set) FollowFile(ctx context.Context, read func() ([]Document, error), e
 		}
 	}
 }
-
-// one is the [Nodes] of a single feed.
-type one struct{ feed *Feed }
-
-// One returns the [Nodes] of a feed. The feed answers for each name.
-func One(f *Feed) Nodes { return one{f} }
-
-func (o one) List() []Listed { return nil }
-
-func (o one) Feed(string) *Feed { return o.feed }

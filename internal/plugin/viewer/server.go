@@ -3,7 +3,6 @@ package viewer
 import (
 	"cmp"
 	"embed"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -217,6 +216,5 @@ func (s *Server) serveState(w http.ResponseWriter, r *http.Request) {
 		}
 		out.Picture = string(svg)
 	}
-	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(out) // the browser has gone
+	answer(w, out)
 }

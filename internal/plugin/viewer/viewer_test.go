@@ -116,7 +116,7 @@ func get(t *testing.T, h http.Handler, host, path string) *httptest.ResponseReco
 
 func serve(t *testing.T, f *viewer.Feed) http.Handler {
 	t.Helper()
-	return viewer.New(viewer.One(f), "localhost", "127.0.0.1", "::1").Handler()
+	return viewer.New(one{f}, "localhost", "127.0.0.1", "::1").Handler()
 }
 
 func TestServer(t *testing.T) {
@@ -225,3 +225,10 @@ func FuzzRead(f *testing.F) {
 		holdsNoScript(t, get(t, h, "localhost", "/picture.svg").Body)
 	})
 }
+
+// one is the viewer.Nodes of a single feed, which answers for each name.
+type one struct{ feed *viewer.Feed }
+
+func (o one) List() []viewer.Listed { return nil }
+
+func (o one) Feed(string) *viewer.Feed { return o.feed }
