@@ -35,7 +35,7 @@ const (
 	Efficiency  CoreType = "efficiency"
 )
 
-// Options say how CPUs are chosen; see the package comment. The first five and
+// Options say how CPUs are chosen; see docs/explanation/allocation-rules.md. The first five and
 // their exclusions are those of the kubelet's static CPU manager policy, under
 // its names (pkg/kubelet/cm/cpumanager/policy_options.go).
 type Options struct {

@@ -10,7 +10,7 @@ import (
 
 // Diff returns the writes that bring the cgroups from what they are to what
 // they should be, in an order of which every prefix is safe, and what cannot be
-// written now. See the package comment for the order and why it is safe.
+// written now. See docs/explanation/write-order.md for the order and why it is safe.
 //
 // Targets may come in any order; of two for one path the second is deferred. A
 // target whose path is not in current is left out: its cgroup is gone. The

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// The limits of the work that notices cause (see the package comment).
+// The limits of the work that notices cause (docs/explanation/write-order.md).
 const (
 	// maxNotices exceeds the number of the kernel's own notices. The kernel reports its changes
 	// of a file at most 100 times a second (CGROUP_FILE_NOTIFY_MIN_INTV in

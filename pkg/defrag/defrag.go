@@ -27,7 +27,8 @@ type Report struct {
 	// Excess is by how much all owners together are above their least, now and
 	// after all moves.
 	Excess Change[Shape] `json:"excess"`
-	// Moves is in the order in which they are to be made; see the package comment.
+	// Moves is in the order in which they are to be made: each goes to CPUs that are free, or
+	// its owner's, after the moves before it.
 	Moves []Move `json:"moves"`
 	// Bounded says that the search was ended before it had tried everything.
 	Bounded bool `json:"bounded,omitempty"`

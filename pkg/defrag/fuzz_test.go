@@ -18,7 +18,7 @@ import (
 
 var scenes = flag.Int("scenes", 300, "number of random scenes in TestScenes")
 
-// checkReport checks the properties of the package comment on a report.
+// checkReport checks a report against the rules of docs/how-to/defragment.md.
 func checkReport(t *testing.T, s *scene, r defrag.Report) {
 	t.Helper()
 	in := s.Input

@@ -17,7 +17,7 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/workload"
 )
 
-// allocationCost returns the costs that the package comment describes, in its order,
+// allocationCost returns the costs that the documentation describes, in its order,
 // counted in a simple way.
 func allocationCost(t *topology.Topology, free, taken cpuset.Set) []int {
 	type cell struct{ node, pkg int }

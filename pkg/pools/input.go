@@ -83,8 +83,8 @@ type Pod struct {
 // Kind tells a pod's own container (pause) from those of the pod's spec.
 type Kind int
 
-// The CRI does not tell init containers and sidecars from the others; see the
-// package comment for how their CPUs are reused.
+// The CRI does not tell init containers and sidecars from the others; see
+// docs/explanation/assignments.md for how their CPUs are reused.
 const (
 	App   Kind = iota
 	Infra      // the sandbox (pause) container

@@ -1,26 +1,12 @@
-// Package workload is the contract by which pods ask for a management CPU pool:
-// the names of the annotations, what their values mean, and how a request for
-// CPU becomes shares.
+// Package workload reads the annotations by which pods request a management pool, and properties
+// of their exclusive CPUs. It also converts requests for CPU to shares.
 //
-// A pod names one workload type. Per container there may be an annotation with
-// the CPU resources that a webhook took out of the pod's spec, so that the
-// scheduler does not count them:
+// Names and values are OpenShift's, so that manifests for it mean the same here. The domain can be
+// another one. The document docs/reference/annotations.md lists them. The first form of a resources
+// annotation, with the domain in reverse, is read too (OpenShift enhancement
+// management-workload-partitioning): io.openshift.workload.management.cpushares/etcd. Its number
+// are CFS shares, as in CRI-O and OpenShift's kubelet (docs/adr/0008-annotations.md).
 //
-//	target.workload.openshift.io/management: {"effect":"PreferredDuringScheduling"}
-//	resources.workload.openshift.io/etcd:    {"cpushares":409,"cpulimit":500}
-//
-// Names and values are those of OpenShift, so that manifests that were written
-// for it mean the same here; the domain can be another one. The first form of
-// the second annotation, with the domain in reverse, is read too (OpenShift
-// enhancement management-workload-partitioning):
-//
-//	io.openshift.workload.management.cpushares/etcd: 409
-//
-// Its number are CFS shares too, although the enhancement writes milliCPU there: CRI-O
-// and OpenShift's kubelet took shares (docs/adr/0008-annotations.md).
-//
-// Anybody who may create a pod can write such annotations. Reading is therefore
-// strict and bounded: a value is exactly what a webhook writes, or it is an error
-// that says which annotation, which value, and what to do. Whether a pod may ask
-// for a type at all is not decided here.
+// Every author of pods can write such annotations. So the parsers are strict and bounded: a value
+// that no webhook writes is an error that names annotation, value and remedy.
 package workload
