@@ -29,7 +29,7 @@ func entries() []reference.Entry {
 		{Key: "depletion.eviction", Value: "`off`, `dryRun` or `on`", Default: "off", Text: "Evicts pods without a CPU request from depleted nodes that allow it. `dryRun` only reports them.", Example: "depletion: {eviction: dryRun}"},
 		{Key: "depletion.evictionsPerMinute", Value: "number of pods, 1 to 60", Default: "6", Text: "Largest number of evictions in a minute, in the whole cluster.", Example: "depletion: {evictionsPerMinute: 2}"},
 		{Key: "depletion.maxNodesPercent", Value: "percentage of nodes, 1 to 100", Default: "10", Text: "Percentage of depleted nodes above which the webhook evicts no pod. One depleted node never stops it.", Example: "depletion: {maxNodesPercent: 20}"},
-		{Key: "depletion.after", Value: "duration, `0s` to `1h`", Default: "1m", Text: "Time that a node must allow evictions before the first one.", Example: "depletion: {after: 5m}"},
+		{Key: "depletion.after", Value: "duration, `0s` to `1h`", Default: "1m", Text: "Time for which a node must be depleted before the first eviction.", Example: "depletion: {after: 5m}"},
 		{Key: "hostedPriority.enabled", Value: aBool, Default: "false", Text: "Gives pods of hosted control planes the priority class of their cluster's size: docs/how-to/hosted-control-planes.md.", Example: "hostedPriority: {enabled: true}"},
 		{Key: "hostedPriority.sizesFrom", Value: "`config` or `ClusterSizingConfiguration`", Default: "config", Text: "Source of the size of a hosted cluster: the key sizes, or the sizes that HyperShift determines.", Example: "hostedPriority: {enabled: true, sizesFrom: ClusterSizingConfiguration}"},
 		{
