@@ -143,6 +143,7 @@ func rows() []row {
 		{"memrelease", false, nil},
 		{"permission", false, []string{"nodestatus"}},
 		{"waits", false, nil},
+		{"sourcestate", false, []string{"hostenv", "usablecpus"}},
 		{"inventory", false, []string{"hostenv", "hostslices", "managers", "undo"}},
 		{"numahints", false, []string{"hostenv", "inventory"}},
 		{"kernelstate", false, []string{"inventory", "threads"}},
@@ -163,11 +164,12 @@ func rows() []row {
 		{"hosttuning", false, []string{"desired", "hostenv", "inventory", "power", "tune"}},
 		{"view", false, []string{"auxiliary", "desired", "hostenv", "internal/explain", "internal/verdict", "inventory", "nodestatus", "noise"}},
 		{"clusterstate", false, []string{"nodestatus", "view"}},
+		{"publish", false, []string{"appfiles", "auditor", "auxiliary", "clusterstate", "desired", "drift", "exposure", "hostenv", "hosttuning", "inventory", "kernelstate", "nodestatus", "noise", "numahints", "partition", "permission", "quiet", "refusal", "requests", "retry", "sourcestate", "treewatch", "undo", "units", "usablecpus", "view"}},
 		{"preview", false, []string{"audit", "auxiliary", "desired", "hostenv", "hostslices", "hosttuning", "inventory", "kernelstate", "nodestatus", "noise", "numahints", "power", "quiet", "recovery", "tune", "undo", "usablecpus"}},
 		{"restore", false, []string{"desired", "hostenv", "hosttuning", "nodestatus", "partition", "preview", "tune", "undo"}},
 
 		// The event loop: every package but preview and restore, which run without it.
-		{"daemon", false, []string{"actor", "appcpus", "appfiles", "auditor", "auxiliary", "clusterstate", "control", "desired", "drift", "exposure", "hostenv", "hostslices", "hosttuning", "inventory", "kernelstate", "managers", "memrelease", "nodestatus", "noise", "numahints", "partition", "permission", "power", "quiet", "recovery", "refusal", "removal", "requests", "resize", "retry", "treewatch", "tune", "undo", "unidentified", "units", "usablecpus", "view", "waits"}},
+		{"daemon", false, []string{"actor", "appcpus", "appfiles", "auxiliary", "control", "desired", "drift", "exposure", "hostenv", "hosttuning", "inventory", "kernelstate", "memrelease", "nodestatus", "numahints", "partition", "permission", "publish", "quiet", "recovery", "refusal", "removal", "requests", "resize", "retry", "sourcestate", "treewatch", "undo", "unidentified", "units", "usablecpus", "view", "waits"}},
 	}
 }
 

@@ -37,17 +37,17 @@ func TestOtherMachineAfterAReboot(t *testing.T) {
 		if got := l.settings.Pools.Guaranteed.String(); got != "4-5" || len(l.settings.Adapted) == 0 {
 			t.Errorf("guaranteed pool = %s, adaptions %q; want 4-5 and why", got, l.settings.Adapted)
 		}
-		r := n.serve(l, Options{Config: c, Reload: n.LenientConfig, Log: n.Logger()})
+		r := n.serve(l)
 		id := n.RunContainer(n.RunPod("e", "default", "guaranteed", 2, nil), "app", nodefixture.WholeCPUs(2))
 		n.AwaitCPUs(id, "4-5")
-		n.Eventually("shown", func() bool { v := l.snapshot.Load(); return v != nil && len(v.Adapted) > 0 })
+		n.Eventually("shown", func() bool { v := l.publisher.Published(); return v != nil && len(v.Adapted) > 0 })
 		// Another configuration must fit the machine.
 		n.YAML = strings.Replace(nodefixture.PoolsYAML, "cpus: 2-3", "cpus: 2-9", 1)
-		l.reload()
-		n.Eventually("refused", func() bool { return l.snapshot.Load().ConfigStale })
+		l.watchers.reload()
+		n.Eventually("refused", func() bool { return l.publisher.Published().ConfigStale })
 		n.YAML = nodefixture.PoolsYAML
-		l.reload()
-		n.Eventually("adapted again", func() bool { return !l.snapshot.Load().ConfigStale })
+		l.watchers.reload()
+		n.Eventually("adapted again", func() bool { return !l.publisher.Published().ConfigStale })
 		r.stop()
 		if err := n.Runtime.StopPod(n.PodOf(id)); err != nil {
 			t.Fatal(err)
@@ -84,15 +84,15 @@ func TestUnfitAtTheStart(t *testing.T) {
 		if got := l.settings.Pools.Guaranteed.String(); got != "4-7" || len(l.settings.Adapted) == 0 {
 			t.Errorf("%s: guaranteed pool = %s, adaptions %q; want 4-7 and why", name, got, l.settings.Adapted)
 		}
-		r := n.serve(l, o)
+		r := n.serve(l)
 		excl := n.RunContainer(n.RunPod("e", "default", "guaranteed", 2, nil), "app", nodefixture.WholeCPUs(2))
 		n.AwaitCPUs(excl, "4-5")
 		n.YAML = strings.Replace(unfit, "cpus: 2-3", "cpus: 2-9", 1)
-		l.reload()
-		n.Eventually("refused", func() bool { return l.snapshot.Load().ConfigStale })
+		l.watchers.reload()
+		n.Eventually("refused", func() bool { return l.publisher.Published().ConfigStale })
 		n.YAML = unfit
-		l.reload()
-		n.Eventually("adapted again", func() bool { v := l.snapshot.Load(); return !v.ConfigStale && len(v.Adapted) > 0 })
+		l.watchers.reload()
+		n.Eventually("adapted again", func() bool { v := l.publisher.Published(); return !v.ConfigStale && len(v.Adapted) > 0 })
 		r.stop()
 		if a := n.Journal().Accepted; a != nil {
 			t.Errorf("%s: the journal takes it for accepted: %+v", name, a)
@@ -120,7 +120,7 @@ func TestQuotaComesBack(t *testing.T) {
 	n.Eventually("no quota", func() bool { return n.State(id).Quota == -1 })
 	r.quiet()
 	n.YAML = strings.Replace(nodefixture.PoolsYAML, "  cpus: 4-7", "  cpus: none", 1)
-	r.loop.reload()
+	r.loop.watchers.reload()
 	n.AwaitCPUs(id, "2-3")
 	n.Eventually("quota again", func() bool { st := n.State(id); return st.Quota > 0 && st.Quota/st.Period == 2 })
 	r.quiet()
@@ -138,7 +138,7 @@ func TestMemoryIsBound(t *testing.T) {
 		t.Errorf("memory is bound to nodes %s without being asked for", got)
 	}
 	n.YAML = strings.Replace(nodefixture.PoolsYAML, "  cpus: 4-7", "  cpus: 4-7\n  memory: bind", 1)
-	r.loop.reload()
+	r.loop.watchers.reload()
 	n.Eventually("memory bound", func() bool { return n.State(id).Mems.String() == "1" })
 	r.quiet()
 	r.stop()

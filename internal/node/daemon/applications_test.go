@@ -45,7 +45,7 @@ func TestApplicationLearnsItsCPUs(t *testing.T) {
 	n.Eventually("file", func() bool { return cmp.Equal(want, n.cpuFile("e", "app")) })
 	n.Eventually("file of a shared container", func() bool { return n.cpuFile("s", "app")["cpus"] == "2-3" })
 	n.YAML = strings.Replace(nodefixture.PoolsYAML, "cpus: 2-3", `cpus: "3"`, 1)
-	r.loop.reload()
+	r.loop.watchers.reload()
 	n.Eventually("file after a reload", func() bool {
 		return n.cpuFile("s", "app")["cpus"] == "3" && n.cpuFile("e", "app")["sharedCPUs"] == "3"
 	})
@@ -117,18 +117,18 @@ func TestReadyInSpiteOfFiles(t *testing.T) {
 	stuck, writer := make(chan struct{}), appcpus.NewWriter(h.RunDir)
 	end := sync.OnceFunc(func() { close(stuck) })
 	defer end()
-	l.files = newFiles(l, func(entries []appcpus.Entry, whole bool) appcpus.Result {
+	*l.files = *newFiles(l, func(entries []appcpus.Entry, whole bool) appcpus.Result {
 		<-stuck
 		return writer.Write(entries, whole)
 	})
-	r := n.serve(l, o)
+	r := n.serve(l)
 	r.Eventually("ready", func() bool {
 		var waits bool // only for the file
-		r.inspectOnly(func(l *Loop) { waits = l.files.IsBusy() && !l.working(l.now()) })
+		r.inspectOnly(func(l *Loop) { waits = l.files.IsBusy() && !l.publisher.IsWorking(l.now()) })
 		if waits {
 			r.skip(appfiles.Timeout)
 		}
-		v := r.loop.snapshot.Load()
+		v := r.loop.publisher.Published()
 		return v != nil && v.Ready
 	})
 	n.AwaitCPUs(n.RunContainer(n.RunPod("f", "default", "guaranteed", 1, nil), "app", nodefixture.WholeCPUs(1)), "6")
@@ -150,7 +150,7 @@ func TestFaultDelaysNoOtherPod(t *testing.T) {
 		t.Fatal(err)
 	}
 	writer := appcpus.NewWriter(h.RunDir)
-	l.files = newFiles(l, func(entries []appcpus.Entry, whole bool) appcpus.Result {
+	*l.files = *newFiles(l, func(entries []appcpus.Entry, whole bool) appcpus.Result {
 		r := writer.Write(entries, whole)
 		for _, e := range entries {
 			if e.PodUID == "e" {
@@ -159,7 +159,7 @@ func TestFaultDelaysNoOtherPod(t *testing.T) {
 		}
 		return r
 	})
-	r := n.serve(l, o)
+	r := n.serve(l)
 	r.view("problem", func(v *telemetry.View) bool { return v.Problems["ApplicationFileFault"] == 1 })
 	const filesRetryDelay = 10 * time.Second
 	began := time.Now()

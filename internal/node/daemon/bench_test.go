@@ -108,8 +108,8 @@ func idleNode(b *testing.B) *running {
 func (r *running) checkListings() {
 	r.T.Helper()
 	r.inspect(func(l *Loop) {
-		if p, c := l.inventory.Len(); l.status.runtimeErr != nil || l.status.incomplete > 0 || p != 125 || c != 250 {
-			r.T.Errorf("%d pods, %d containers, %d incomplete lists, %v", p, c, l.status.incomplete, l.status.runtimeErr)
+		if p, c := l.inventory.Len(); l.states.RuntimeErr() != nil || l.status.incomplete > 0 || p != 125 || c != 250 {
+			r.T.Errorf("%d pods, %d containers, %d incomplete lists, %v", p, c, l.status.incomplete, l.states.RuntimeErr())
 		}
 	})
 }

@@ -154,7 +154,7 @@ func newChurnNode(t *testing.T) *churning {
 func (r *churning) fillHistory() {
 	r.loop.box.Post(errand(func(l *Loop) {
 		for range 3 * history.MaxEvents {
-			l.historyLog.Add(history.Event{Kind: history.Started})
+			l.publisher.History().Add(history.Event{Kind: history.Started})
 		}
 	}))
 }

@@ -184,17 +184,13 @@ func TestConditionOfTheNode(t *testing.T) {
 	r := n.start()
 	r.view("first pass", func(v *telemetry.View) bool { return v.Ready })
 	n.YAML = "nonsense"
-	r.loop.reload()
+	r.loop.watchers.reload()
 	r.view("refusal", func(v *telemetry.View) bool { return v.ConfigStale })
 	if c := r.shown().Condition; !c.Ready || c.Reason != "ConfigurationRefused" {
 		t.Errorf("condition %+v", c)
 	}
-	r.loop.status.runtimeErr = fmt.Errorf("no answer")
+	r.loop.states.Listed(fmt.Errorf("no answer"))
 	if c := conditionOf(r.loop); c.Ready || c.Reason != "RuntimeUnavailable" {
-		t.Errorf("condition %+v", c)
-	}
-	r.loop.status.ready = false
-	if c := conditionOf(r.loop); c.Ready || c.Reason != "Starting" {
 		t.Errorf("condition %+v", c)
 	}
 }
@@ -306,22 +302,24 @@ func (n *node) joinedAt(a *api, now func() time.Time) *running {
 	n.T.Helper()
 	n.YAML += "node: {name: n1, kubeconfig: " + n.kubeconfig(a) + "}\n"
 	o := n.options()
+	var cluster *nodestatus.Runner
 	l, err := newLoop(n.Host(), o)
 	if err == nil {
-		err = l.joinCluster(o)
+		cluster, err = newCluster(o)
 	}
 	if err != nil {
 		n.T.Fatal(err)
 	}
-	l.cluster.Now = now
+	cluster.Now = now
+	l.publisher.Join(cluster)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		l.cluster.Run(ctx)
+		cluster.Run(ctx)
 	}()
 	n.T.Cleanup(func() { cancel(); <-done })
-	return n.serve(l, o)
+	return n.serve(l)
 }
 
 // kubeconfig returns the path of a kubeconfig for an API server with handler a.
@@ -356,14 +354,14 @@ func TestClusterIsShown(t *testing.T) {
 		return a.told(`"`+sharedCPUs+`":"2000"`) && a.told(`"`+guaranteedCPUs+`":"4000"`) && a.told(`"`+managementCores+`":"8000"`)
 	})
 	n.Eventually("metrics", func() bool {
-		v := r.loop.viewWithCluster()
+		v := r.loop.publisher.Metrics()
 		return v != nil && v.Node != nil && v.Sources[telemetry.APIServer] == telemetry.SourceOK && len(v.Node.Resources) == 3 && v.Node.Patches[telemetry.OK] > 0
 	})
-	if _, is := r.loop.snapshot.Load().Sources[telemetry.APIServer]; is {
+	if _, is := r.loop.publisher.Published().Sources[telemetry.APIServer]; is {
 		t.Error("the published view has changed")
 	}
 	n.YAML = strings.Replace(n.YAML, "cpus: 4-7", "cpus: 6-7", 1)
-	r.loop.reload()
+	r.loop.watchers.reload()
 	n.Eventually("a smaller pool", func() bool { return a.told(`"` + guaranteedCPUs + `":"2000"`) })
 }
 
@@ -374,19 +372,17 @@ func TestClusterHangs(t *testing.T) {
 	r.view("first pass", func(v *telemetry.View) bool { return v.Ready })
 	n.AwaitCPUs(n.RunContainer(n.RunPod("du", "ran", "guaranteed", 2, nil), "cell", nodefixture.WholeCPUs(2)), "4-5")
 	r.quiet()
-	if s := r.loop.viewWithCluster().Sources[telemetry.APIServer]; s != telemetry.SourceLost {
+	if s := r.loop.publisher.Metrics().Sources[telemetry.APIServer]; s != telemetry.SourceLost {
 		t.Errorf("source is %s", s)
 	}
 }
 
 // stateFor returns the state that the cluster sees.
 func stateFor(l *Loop) *nodestatus.State {
-	f := l.clusterFacts()
-	return f.State()
+	return l.publisher.ClusterState(l.status.pass())
 }
 
 // conditionOf returns the condition of the node.
 func conditionOf(l *Loop) *nodestatus.Condition {
-	f := l.clusterFacts()
-	return f.Condition()
+	return stateFor(l).Condition
 }

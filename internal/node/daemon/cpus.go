@@ -4,29 +4,8 @@ import (
 	"context"
 
 	"github.com/cpupoold/cpupoold/internal/history"
-	"github.com/cpupoold/cpupoold/internal/node/actor"
-	"github.com/cpupoold/cpupoold/internal/node/telemetry"
 	"github.com/cpupoold/cpupoold/internal/node/usablecpus"
 )
-
-// watchCPUs reports CPUs that go online or offline until ctx ends, and CPUs that the root cgroup
-// lacks. It reads the topology in its own goroutine, because a runtime without an answer can delay
-// the queue of the workers. Containers could then run on CPUs of other owners.
-func (l *Loop) watchCPUs(ctx context.Context) {
-	if l.CPUs == nil {
-		return
-	}
-	actor.KeepTrying(ctx, func() error {
-		err := l.usable.Watch(ctx, func() { l.box.Post(cpuWatchChanged{}) }, l.useCPUs)
-		if ctx.Err() == nil {
-			l.box.Post(cpuWatchChanged{err})
-		}
-		return err
-	}, l.usable.LogLost)
-}
-
-// useCPUs posts a change of the usable CPUs.
-func (l *Loop) useCPUs(m usablecpus.Machine) { l.box.Post(cpusChanged{m}) }
 
 // rereadCPUs reads the CPUs in a resync, because an event may have been lost.
 func (l *Loop) rereadCPUs() {
@@ -34,7 +13,7 @@ func (l *Loop) rereadCPUs() {
 		return
 	}
 	l.workers.Queries.Submit("cpus", func(context.Context) event {
-		l.usable.Resync(l.useCPUs)
+		l.watchers.usable.Resync(l.watchers.useCPUs)
 		return nil
 	})
 }
@@ -42,7 +21,7 @@ func (l *Loop) rereadCPUs() {
 // cpuWatchChanged reports the state of the watch of CPUs: nil while it works.
 type cpuWatchChanged struct{ err error }
 
-func (e cpuWatchChanged) apply(l *Loop) { l.status.cpusLost = e.err != nil }
+func (e cpuWatchChanged) apply(l *Loop) { l.states.CPUs(e.err) }
 
 // cpusChanged holds the usable CPUs after a change.
 type cpusChanged struct{ usablecpus.Machine }
@@ -52,9 +31,9 @@ type cpusChanged struct{ usablecpus.Machine }
 // CPUs of its parent.
 func (e cpusChanged) apply(l *Loop) {
 	settings := l.settings
-	l.status.withheld = e.Withheld
+	l.states.Withhold(e.Withheld)
 	if before, now := settings.Topology.Online, e.Topology.Online; !now.Equal(before) { // not only the present CPUs have changed
-		l.historyLog.Add(history.Event{Kind: history.CPUs, Before: before.String(), Value: now.String()})
+		l.publisher.History().Add(history.Event{Kind: history.CPUs, Before: before.String(), Value: now.String()})
 		l.log.Warn("the online CPUs have changed", "online", now, "gone", before.Difference(now), "came", now.Difference(before), "withheld", usablecpus.Of(e.Withheld))
 	}
 	if err := l.settings.Change(l.settings.Config, e.Topology, l.journal.Accepted()); err != nil {
@@ -64,12 +43,4 @@ func (e cpusChanged) apply(l *Loop) {
 	l.useSettings(settings)
 	l.cache.InvalidateAll()
 	l.partitions.RecheckAll()
-}
-
-// cpuState returns the state of the watch of CPUs as a source.
-func (l *Loop) cpuState() telemetry.SourceState {
-	if l.status.cpusLost {
-		return telemetry.SourceLost
-	}
-	return telemetry.SourceOK
 }

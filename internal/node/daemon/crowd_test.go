@@ -99,9 +99,9 @@ func (c *crowd) startOnCounted(n *node, h hostenv.Host) *running {
 	var all sync.WaitGroup
 	scan := l.cache.ThreadScans(cgroup.New(n.Tree))
 	all.Go(func() { scan(ctx, func(f kernelstate.ThreadsFound) { l.box.Post(threadsScanned{f}) }) })
-	all.Go(func() { l.watchRuntime(ctx) })
-	all.Go(func() { l.watchUnits(ctx) })
-	all.Go(func() { l.watchTree(ctx) })
+	all.Go(func() { l.watchers.runtime(ctx) })
+	all.Go(func() { l.watchers.units(ctx, l.units) })
+	all.Go(func() { l.watchers.cgroups(ctx) })
 	all.Go(func() {
 		runtime.LockOSThread() // so that threadTime measures the loop
 		defer runtime.UnlockOSThread()
@@ -134,7 +134,7 @@ func TestCrowdDelaysNoOtherPod(t *testing.T) {
 			t.Errorf("hostile: %t: %d watches, before the new pod %d", hostile, n, watches)
 		}
 		c.inspect(func(l *Loop) {
-			for _, p := range l.status.problems {
+			for _, p := range l.publisher.Latest().Problems {
 				if p.PodUID == "own" {
 					t.Errorf("hostile: %t: problem of the new pod: %+v", hostile, p)
 				}
@@ -142,8 +142,8 @@ func TestCrowdDelaysNoOtherPod(t *testing.T) {
 					t.Errorf("hostile: %t: problem of %d bytes: %s", hostile, len(p.Text), p.Text)
 				}
 			}
-			if len(l.status.unreadable) > 0 || len(l.status.faults) > 0 {
-				t.Errorf("hostile: %t: unreadable %v, faults %v", hostile, l.status.unreadable, l.status.faults)
+			if len(l.status.unreadable) > 0 || len(l.publisher.Latest().Faults) > 0 {
+				t.Errorf("hostile: %t: unreadable %v, faults %v", hostile, l.status.unreadable, l.publisher.Latest().Faults)
 			}
 		})
 		c.stop()

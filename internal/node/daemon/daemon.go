@@ -7,13 +7,11 @@ import (
 	"net"
 	"os"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/cpupoold/cpupoold/internal/config"
 	"github.com/cpupoold/cpupoold/internal/node/actor"
 	"github.com/cpupoold/cpupoold/internal/node/appcpus"
-	"github.com/cpupoold/cpupoold/internal/node/auditor"
 	"github.com/cpupoold/cpupoold/internal/node/auxiliary"
 	"github.com/cpupoold/cpupoold/internal/node/desired"
 	"github.com/cpupoold/cpupoold/internal/node/exposure"
@@ -26,19 +24,21 @@ import (
 	"github.com/cpupoold/cpupoold/internal/node/numahints"
 	"github.com/cpupoold/cpupoold/internal/node/partition"
 	"github.com/cpupoold/cpupoold/internal/node/permission"
+	"github.com/cpupoold/cpupoold/internal/node/publish"
 	"github.com/cpupoold/cpupoold/internal/node/quiet"
 	"github.com/cpupoold/cpupoold/internal/node/refusal"
 	"github.com/cpupoold/cpupoold/internal/node/removal"
 	"github.com/cpupoold/cpupoold/internal/node/requests"
 	"github.com/cpupoold/cpupoold/internal/node/resize"
 	"github.com/cpupoold/cpupoold/internal/node/retry"
+	"github.com/cpupoold/cpupoold/internal/node/sourcestate"
 	"github.com/cpupoold/cpupoold/internal/node/telemetry"
 	"github.com/cpupoold/cpupoold/internal/node/treewatch"
 	"github.com/cpupoold/cpupoold/internal/node/undo"
 	"github.com/cpupoold/cpupoold/internal/node/unidentified"
 	"github.com/cpupoold/cpupoold/internal/node/usablecpus"
 	"github.com/cpupoold/cpupoold/internal/node/view"
-	"github.com/cpupoold/cpupoold/pkg/cri"
+	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/topology"
 )
 
@@ -93,17 +93,21 @@ func runOn(ctx context.Context, h hostenv.Host, o Options) error {
 	if err != nil {
 		return err
 	}
-	if err := l.joinCluster(o); err != nil {
+	cluster, err := newCluster(o)
+	if err != nil {
 		return err
 	}
+	l.publisher.Join(cluster)
 	if l.permission, err = permission.Open(o.Config, o.Environment, o.Log); err != nil {
 		return err
 	}
-	if l.tuning, err = hosttuning.New(&l.settings, l.Possible, l.Observes, o.Log, func() { l.box.Post(tuned{}) }); err != nil {
+	tuning, err := hosttuning.New(&l.settings, l.Possible, l.Observes, o.Log, func() { l.box.Post(tuned{}) })
+	if err != nil {
 		return err
 	}
+	l.publisher.Tune(tuning)
 	server, err := telemetry.New(telemetry.Options{
-		View:       l.viewWithAudit,
+		View:       l.publisher.Metrics,
 		Heartbeat:  l.notify.Heartbeat,
 		MaxSilence: l.notify.MaxSilence(),
 		Proc:       hostenv.ProcRoot,
@@ -117,14 +121,10 @@ func runOn(ctx context.Context, h hostenv.Host, o Options) error {
 	var servers sync.WaitGroup
 	servers.Go(func() { serveMetrics(ctx, server, o) })
 	servers.Go(func() { l.serveControl(ctx, o) })
-	servers.Go(func() { l.auditor.Run(ctx, o.Log, func() (auditor.Watcher, error) { return auditor.Open() }) })
-	servers.Go(func() { l.tuning.Run(ctx) })
-	if l.cluster != nil {
-		servers.Go(func() { l.cluster.Run(ctx) })
-	}
+	servers.Go(func() { l.publisher.Run(ctx) })
 	var wait func()
 	l.workers, wait = actor.NewWorkerSets(ctx, l.box.Post)
-	l.serve(ctx, o)
+	l.serve(ctx)
 	wait()
 	servers.Wait()
 	return nil
@@ -144,23 +144,20 @@ func serveMetrics(ctx context.Context, server *telemetry.Server, o Options) {
 	})
 }
 
-// serve runs the event loop and its sources until ctx ends.
-func (l *Loop) serve(ctx context.Context, o Options) {
-	var sources sync.WaitGroup
-	sources.Go(func() { l.watchRuntime(ctx) })
-	sources.Go(func() { l.watchConfig(ctx, o) })
-	sources.Go(func() { l.watchHangup(ctx, o.Hangup) })
-	sources.Go(func() { l.watchUnits(ctx) })
-	sources.Go(func() { l.watchNRI(ctx) })
-	sources.Go(func() { l.watchTree(ctx) })
+// serve runs the event loop and its watchers until ctx ends.
+func (l *Loop) serve(ctx context.Context) {
+	var watchers sync.WaitGroup
 	scan := l.cache.ThreadScans(l.Cgroups)
-	sources.Go(func() { scan(ctx, func(f kernelstate.ThreadsFound) { l.box.Post(threadsScanned{f}) }) })
-	sources.Go(func() { l.watchCPUs(ctx) })
-	sources.Go(func() { l.permission.Run(ctx, func(a nodestatus.Allowed) { l.box.Post(permissionsChanged{a}) }) })
+	watchers.Go(func() { l.watchers.run(ctx, l.units, &l.permission, scan) })
 	l.askFormula()
 	l.run(ctx)
 	l.notify.Stopping()
-	sources.Wait()
+	watchers.Wait()
+}
+
+// newAnswers returns the answers for the control socket.
+func newAnswers(p *publish.Publisher, cgroups *cgroup.FS, o Options) *view.Answers {
+	return view.NewAnswers(p.Latest, cgroups, o.Build, o.ConfigFile, o.Environment.NodeName)
 }
 
 func newLoop(h hostenv.Host, o Options) (*Loop, error) {
@@ -188,9 +185,6 @@ func newLoop(h hostenv.Host, o Options) (*Loop, error) {
 		log:           o.Log,
 		now:           now,
 		box:           actor.NewMailbox[event](),
-		load:          o.Reload,
-		usable:        usable,
-		snapshot:      new(atomic.Pointer[telemetry.View]),
 		notify:        notify,
 		inventory:     m,
 		cache:         cache,
@@ -205,11 +199,8 @@ func newLoop(h hostenv.Host, o Options) (*Loop, error) {
 		quiet:         quiet.New(journal.Resting()),
 		watch:         treewatch.New(o.Log),
 		auxiliary:     auxiliary.New(h.Driver),
-		auditor:       auditor.New(),
-		historyLog:    view.NewHistoryLog(now),
+		states:        sourcestate.New(o.Log),
 		memory:        memrelease.New(),
-
-		nriOpen: make(chan struct{}),
 	}
 	l.units, l.drifts = newUnits(l), newDrifts(l)
 	l.files = newFiles(l, nil)
@@ -222,7 +213,9 @@ func newLoop(h hostenv.Host, o Options) (*Loop, error) {
 	})
 	l.unidentified = unidentified.New(unidentified.Sources{Host: &l.Host, Inventory: m, Cache: cache, Journal: journal, Others: &l.others})
 	l.removed = removal.New(removal.Sources{Inventory: m, Cache: cache, Partitions: l.partitions, Journal: journal, Read: h.Cgroups.Read})
-	l.status.withheld = machine.Withheld
+	l.publisher = newPublisher(l)
+	l.states.Withhold(machine.Withheld)
+	l.watchers = newWatchers(l, o, usable)
 	l.inventory.UseClock(now)
 	l.notify.Alive(l.now())
 	unfit, err := l.settings.Begin(o.Config, machine.Topology, j.Accepted)
@@ -237,47 +230,6 @@ func newLoop(h hostenv.Host, o Options) (*Loop, error) {
 	}
 	l.useSettings(desired.Settings{})
 	return l, nil
-}
-
-func (l *Loop) watchRuntime(ctx context.Context) {
-	if l.Runtime == nil {
-		return
-	}
-	_ = l.Runtime.Watch(ctx, cri.Handler{ // ends only with ctx
-		Event:  func(e cri.Event) { l.box.Post(runtimeEvent{e}) },
-		Stream: func(s cri.StreamState, err error) { l.box.Post(streamChanged{s, err}) },
-	})
-}
-
-// watchConfig reads the configuration again when it may have changed.
-func (l *Loop) watchConfig(ctx context.Context, o Options) {
-	if o.ConfigFile == "" {
-		return
-	}
-	actor.KeepTrying(ctx, func() error { return config.Watch(ctx, o.ConfigFile, l.reload) }, func(err error) {
-		l.log.Error("watch configuration", "error", err)
-	})
-}
-
-// watchHangup reads the configuration again after SIGHUP.
-func (l *Loop) watchHangup(ctx context.Context, hangup <-chan os.Signal) {
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-hangup:
-			l.reload()
-		}
-	}
-}
-
-// reload reads the configuration and posts it. Several goroutines call it, and the lock keeps
-// the order of readings and events equal.
-func (l *Loop) reload() {
-	l.loading.Lock()
-	defer l.loading.Unlock()
-	c, err := l.load()
-	l.box.Post(configLoaded{c, err})
 }
 
 // loadJournal reads the journal. In mode: observe it leaves an invalid file in place.

@@ -33,7 +33,7 @@ func TestDepletion(t *testing.T) {
 	n.SetOnline(cpuset.Of(0, 1, 4, 5, 6, 7))
 	r.view("the problem", func(v *telemetry.View) bool { return v.Problems["SharedDepleted"] == 1 })
 	shows("none left", "True", 1)
-	n.Eventually("metric", func() bool { return r.loop.viewWithCluster().Node.Pressure })
+	n.Eventually("metric", func() bool { return r.loop.publisher.Metrics().Node.Pressure })
 	n.Eventually("the daemon's condition", func() bool { return a.told(`"reason":"SharedDepleted"`) })
 
 	later.Store(int64(time.Minute)) // so that the message may change
@@ -44,7 +44,7 @@ func TestDepletion(t *testing.T) {
 		t.Errorf("before clearAfter: condition %s, %d taints", s, taints)
 	}
 	later.Store(int64(3 * time.Minute))
-	r.loop.reload() // setting the clock wakes no one
+	r.loop.watchers.reload() // setting the clock wakes no one
 	shows("cleared", "False", 0)
 }
 

@@ -50,7 +50,7 @@ func TestUnreadableKeepsWhatItHolds(t *testing.T) {
 	tree.bad.Store(&dir)
 	n.YAML = strings.NewReplacer("cpus: 2-3", `cpus: "2"`, "cpus: 4-7", "cpus: 3-6").Replace(nodefixture.PoolsYAML)
 	r.loop.box.Post(systemdReloaded{}) // read all again
-	r.loop.reload()
+	r.loop.watchers.reload()
 	n.Eventually("container waits", func() bool {
 		return slices.ContainsFunc(n.Logged("not as planned"), func(rec map[string]any) bool {
 			return rec["cgroup"] == n.Runtime.Cgroup(excl)
@@ -116,7 +116,7 @@ func TestReloadChangesTheFormula(t *testing.T) {
 	id := n.RunContainer(n.RunPod("m", "kube-system", "burstable", 0, nodefixture.Management(map[string]int{"app": 512})), "app", cri.Resources{Shares: 102})
 	n.Eventually("quadratic weight", func() bool { return n.State(id).Weight == 59 })
 	n.YAML = strings.Replace(nodefixture.PoolsYAML, "quadratic", string(config.WeightLinear), 1)
-	r.loop.reload()
+	r.loop.watchers.reload()
 	n.Eventually("linear weight", func() bool { return n.State(id).Weight == 20 })
 	r.view("nothing refused", func(v *telemetry.View) bool {
 		return v.Writes[telemetry.Write{Via: "dbus", Result: telemetry.Failed}] == 0

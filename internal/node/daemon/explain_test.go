@@ -39,7 +39,7 @@ func deciding(t *testing.T, s *inspect.Subject) inspect.Rule {
 func TestExplain(t *testing.T) {
 	n := newNode(t)
 	r := n.start()
-	o := r.loop.newAnswers(n.options())
+	o := newAnswers(r.loop.publisher, r.loop.Cgroups, n.options())
 	burst := n.RunContainer(n.RunPod("burst", "default", "burstable", 0, nil), "app", cri.Resources{Shares: 512})
 	excl := n.RunContainer(n.RunPod("excl", "ran", "guaranteed", 2, nil), "du", nodefixture.WholeCPUs(2))
 	large := n.RunContainer(n.RunPod("large", "ran", "guaranteed", 100, nil), "cu", nodefixture.WholeCPUs(100))

@@ -17,7 +17,7 @@ func TestHostFollowsThePool(t *testing.T) {
 	n.AwaitCPUsOf("system.slice", "0-1")
 	r.quiet()
 	n.YAML = "apiVersion: config.cpupoold.io/v1alpha1\nkind: CPUPoolConfiguration\npartitions: [{type: management, cpus: 2-3}]\nguaranteed: {cpus: 4-7}\n" + nodefixture.HostSlicesYAML
-	r.loop.reload()
+	r.loop.watchers.reload()
 	n.AwaitCPUsOf("system.slice", "2-3")
 	n.Eventually("property", func() bool { return n.UnitProperty("machine.slice") == "2-3" })
 	r.quiet()

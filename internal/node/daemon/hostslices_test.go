@@ -70,7 +70,7 @@ func TestHostIsConfined(t *testing.T) {
 		{Name: "init.scope", State: "confined"}, {Name: "machine.slice", State: "confined"},
 		{Name: "system.slice", State: "confined"}, {Name: "user.slice", State: "confined"},
 	}
-	if d := cmp.Diff(want, r.loop.snapshot.Load().HostUnits); d != "" {
+	if d := cmp.Diff(want, r.loop.publisher.Published().HostUnits); d != "" {
 		t.Error(d)
 	}
 	r.view("ready", func(v *telemetry.View) bool { return v.Ready && v.Passes[telemetry.OK] > 0 })
@@ -92,20 +92,20 @@ func TestHostIsPutBack(t *testing.T) {
 			n.AwaitCPUsOf("init.scope", "0-1")
 			r.quiet()
 			n.YAML = nodefixture.PoolsYAML + nodefixture.HostSlicesYAML
-			r.loop.reload()
+			r.loop.watchers.reload()
 			n.Eventually("weights", func() bool {
 				s := n.HostUnits()
 				return s["user.slice"].Weight == 50 && s["system.slice"].Weight == 100
 			})
 			n.YAML = nodefixture.PoolsYAML
-			r.loop.reload()
+			r.loop.watchers.reload()
 			n.Eventually("originals forgotten", func() bool { return len(n.Journal().Originals) == 0 })
 			if d := cmp.Diff(before, n.HostUnits()); d != "" {
 				t.Errorf("after the option was switched off (-before +after):\n%s", d)
 			}
 			n.AwaitCPUsOf("system.slice/sshd.service", "0-7")
 			n.YAML = nodefixture.PoolsYAML + "hostSlices: {enabled: true, weight: 200}\n"
-			r.loop.reload()
+			r.loop.watchers.reload()
 			n.AwaitCPUsOf("init.scope", "0-1")
 			r.quiet()
 			r.stop()
@@ -202,7 +202,7 @@ func TestHostAroundUnits(t *testing.T) {
 	r.view("problem", func(v *telemetry.View) bool { return v.Problems["HostShares"] == 1 })
 	r.quiet()
 	n.YAML = nodefixture.PoolsYAML + nodefixture.HostSlicesYAML
-	r.loop.reload()
+	r.loop.watchers.reload()
 	n.AwaitCPUsOf("system.slice/sshd.service", "0-1")
 	n.AwaitUnitCPUs("du.service", "0-1")
 	n.AwaitCPUsOf("ru.slice", "0-7")
@@ -211,7 +211,7 @@ func TestHostAroundUnits(t *testing.T) {
 	n.AwaitCPUs(id, "4-7")
 	r.quiet()
 	n.YAML = nodefixture.PoolsYAML + nodefixture.HostSlicesYAML + "units: {du.service: {cpus: 2}}\n"
-	r.loop.reload()
+	r.loop.watchers.reload()
 	r.view("the unit is refused", func(v *telemetry.View) bool {
 		return slices.ContainsFunc(v.Refusals, func(x telemetry.Refusal) bool { return x.Container == "du.service" })
 	})
@@ -235,7 +235,7 @@ func TestHostAfterAKill(t *testing.T) {
 		t.Errorf("a restart wrote %v", writes)
 	}
 	n.YAML = nodefixture.PoolsYAML
-	r.loop.reload()
+	r.loop.watchers.reload()
 	n.AwaitCPUsOf("system.slice", "0-7")
 }
 
@@ -257,14 +257,14 @@ func TestHostAfterALostJournal(t *testing.T) {
 	r = n.start()
 	r.quiet()
 	n.YAML = moved + nodefixture.HostSlicesYAML
-	r.loop.reload()
+	r.loop.watchers.reload()
 	n.AwaitCPUsOf("system.slice/sshd.service", "2-3")
 	n.AwaitCPUsOf("init.scope", "2-3")
 	n.Eventually("property", func() bool { return n.UnitProperty("machine.slice") == "2-3" })
 	r.view("nobody else has set them", func(v *telemetry.View) bool { return v.Problems["HostForeign"] == 0 })
 	r.quiet()
 	n.YAML = moved
-	r.loop.reload()
+	r.loop.watchers.reload()
 	n.Eventually("originals forgotten", func() bool { return len(n.Journal().Originals) == 0 })
 	if d := cmp.Diff(before, n.HostUnits()); d != "" {
 		t.Errorf("after the option was switched off (-before +after):\n%s", d)
@@ -282,7 +282,7 @@ func TestHostAroundUnitsAfterALostJournal(t *testing.T) {
 	r := n.start()
 	n.AwaitCPUs(id, "4-7")
 	n.YAML = nodefixture.PoolsYAML + nodefixture.HostSlicesYAML + "units: {du.service: {cpus: 2}}\n"
-	r.loop.reload()
+	r.loop.watchers.reload()
 	n.AwaitUnitCPUs("du.service", "2-3")
 	n.Eventually("property", func() bool { return n.UnitProperty("system.slice") == "0-3" && n.UnitProperty("du.service") == "2-3" })
 	r.quiet()
@@ -299,7 +299,7 @@ func TestHostAroundUnitsAfterALostJournal(t *testing.T) {
 	r.view("nobody else has set it", func(v *telemetry.View) bool { return v.Problems["HostForeign"] == 0 })
 	r.quiet()
 	n.YAML = nodefixture.PoolsYAML
-	r.loop.reload()
+	r.loop.watchers.reload()
 	n.Eventually("slices as before", func() bool { return cmp.Equal(before, n.HostUnits()) })
 }
 

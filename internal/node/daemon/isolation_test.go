@@ -476,7 +476,7 @@ func TestPartitionsSwitchedOff(t *testing.T) {
 	id := n.RunContainer(n.RunPod("a", "default", "guaranteed", 2, nil), "app", nodefixture.WholeCPUs(2))
 	n.AwaitPartition(id, cgroup.RootPartition)
 	n.YAML = nodefixture.PoolsYAML
-	r.loop.reload()
+	r.loop.watchers.reload()
 	n.Eventually("no partitions", func() bool { return len(n.ExclusiveLists()) == 0 && n.RootCPUs().Equal(cpuset.Range(0, 7)) })
 	r.quiet()
 	n.CheckClaims()

@@ -59,11 +59,3 @@ func (e kubeletArrived) apply(l *Loop) {
 		l.log.Info("the kubelet's allocation of CPUs is known again")
 	}
 }
-
-// kubeletProblems returns the problems with a static kubelet.
-func (l *Loop) kubeletProblems() []pools.Problem {
-	if l.CPUManager == nil {
-		return nil
-	}
-	return l.kubelet.Problems(!l.settings.Config.PlacesPods() || !l.status.planned || l.status.nri == telemetry.SourceOK)
-}

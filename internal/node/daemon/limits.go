@@ -43,7 +43,7 @@ func (l *Loop) limits(want []cgroup.Target, now time.Time) limits {
 	for p := range l.backoffs.Affected(want) {
 		m.mark(p, func(c *cgroup.Current) {
 			c.NoWrite, c.NoSeal = l.backoffs.Paused(p, now)
-			c.Left = l.backoffs.Pauses(p, l.status.runsOutside(l.cache), now)
+			c.Left = l.backoffs.Pauses(p, l.cache.RunsOutside(l.status.targets), now)
 		})
 	}
 	for p := range l.quiet.Weights() {
@@ -86,7 +86,7 @@ func (l *Loop) ownerOf(t cgroup.Target) pools.Key {
 // settleQuiet takes over the changes that the plan of this pass defers, and logs them if
 // they differ from the deferrals of the previous pass.
 func (l *Loop) settleQuiet(plan pools.Plan, want []cgroup.Target, now time.Time) {
-	news, ended := l.quiet.Settle(plan, want, l.changedWeights(), now)
+	news, ended := l.quiet.Settle(plan, want, l.drifts.ChangedWeights(), now)
 	l.journal.SetResting(l.quiet.Resting())
 	switch {
 	case news:

@@ -6,28 +6,24 @@ import (
 	"log/slog"
 	"reflect"
 	"slices"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/cpupoold/cpupoold/internal/config"
 	"github.com/cpupoold/cpupoold/internal/history"
 	"github.com/cpupoold/cpupoold/internal/node/actor"
 	"github.com/cpupoold/cpupoold/internal/node/appfiles"
-	"github.com/cpupoold/cpupoold/internal/node/auditor"
 	"github.com/cpupoold/cpupoold/internal/node/auxiliary"
 	"github.com/cpupoold/cpupoold/internal/node/desired"
 	"github.com/cpupoold/cpupoold/internal/node/drift"
 	"github.com/cpupoold/cpupoold/internal/node/exposure"
 	"github.com/cpupoold/cpupoold/internal/node/hostenv"
-	"github.com/cpupoold/cpupoold/internal/node/hosttuning"
 	"github.com/cpupoold/cpupoold/internal/node/inventory"
 	"github.com/cpupoold/cpupoold/internal/node/kernelstate"
 	"github.com/cpupoold/cpupoold/internal/node/memrelease"
-	"github.com/cpupoold/cpupoold/internal/node/nodestatus"
 	"github.com/cpupoold/cpupoold/internal/node/numahints"
 	"github.com/cpupoold/cpupoold/internal/node/partition"
 	"github.com/cpupoold/cpupoold/internal/node/permission"
+	"github.com/cpupoold/cpupoold/internal/node/publish"
 	"github.com/cpupoold/cpupoold/internal/node/quiet"
 	"github.com/cpupoold/cpupoold/internal/node/recovery"
 	"github.com/cpupoold/cpupoold/internal/node/refusal"
@@ -35,14 +31,12 @@ import (
 	"github.com/cpupoold/cpupoold/internal/node/requests"
 	"github.com/cpupoold/cpupoold/internal/node/resize"
 	"github.com/cpupoold/cpupoold/internal/node/retry"
+	"github.com/cpupoold/cpupoold/internal/node/sourcestate"
 	"github.com/cpupoold/cpupoold/internal/node/telemetry"
 	"github.com/cpupoold/cpupoold/internal/node/treewatch"
 	"github.com/cpupoold/cpupoold/internal/node/undo"
 	"github.com/cpupoold/cpupoold/internal/node/unidentified"
 	"github.com/cpupoold/cpupoold/internal/node/units"
-	"github.com/cpupoold/cpupoold/internal/node/usablecpus"
-	"github.com/cpupoold/cpupoold/internal/node/view"
-	"github.com/cpupoold/cpupoold/pkg/cri"
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
 
@@ -74,12 +68,8 @@ type Loop struct {
 	now      func() time.Time // the clock
 	box      *actor.Mailbox[event]
 	workers  actor.WorkerSets[event]
-	load     func() (*config.Config, error) // reads the configuration again
-	loading  sync.Mutex                     // held from load to its event
-	usable   *usablecpus.Reader
-	snapshot *atomic.Pointer[telemetry.View]
+	watchers *watchers
 	notify   *hostenv.Notifier
-	cluster  *nodestatus.Runner // nil if the node is in no cluster
 
 	permission permission.Permission
 
@@ -103,7 +93,6 @@ type Loop struct {
 
 	requests      *requests.Queue
 	resizes       *resize.Resizes
-	nriOpen       chan struct{} // watchNRI waits until it is closed
 	watch         *treewatch.Tree
 	auxiliary     *auxiliary.Cgroups // in the slices of pods
 	drifts        *drift.Tracker
@@ -114,11 +103,9 @@ type Loop struct {
 	partitions    *partition.Partitions
 	schedule      schedule
 	quiet         *quiet.Quiet
-	auditor       *auditor.Auditor
-	tuning        *hosttuning.Tuning // nil if the daemon changes no settings of the host
-	historyLog    *view.HistoryLog
+	states        *sourcestate.States
+	publisher     *publish.Publisher
 	memory        memrelease.Release
-	latest        atomic.Pointer[view.Snapshot]
 }
 
 // resync starts a listing and schedules a scan of all cgroups. The pass after the listing makes
@@ -166,16 +153,8 @@ func (l *Loop) begin() {
 		l.Annotations.Learn(crio)
 		l.others.Learn(crio, l.inventory)
 	}
-	l.openNRI()
+	l.watchers.openNRI()
 	l.timers.resync.set(l.now().Add(firstAnswer))
-}
-
-// openNRI lets watchNRI connect.
-func (l *Loop) openNRI() {
-	if !l.status.nriOpen {
-		l.status.nriOpen = true
-		close(l.nriOpen)
-	}
 }
 
 // list fetches all pods and containers from the runtime, and the configured units from systemd.
@@ -201,18 +180,12 @@ func (e listed) apply(l *Loop) {
 	l.status.listing = false
 	l.hints.AskAgain()
 	l.timers.resync.set(l.now().Add(l.resyncPeriod()))
+	l.states.Listed(e.Err)
 	if e.Err != nil {
-		if old := l.status.runtimeErr; old == nil || old.Error() != e.Err.Error() {
-			l.log.Warn("list pods and containers", "error", e.Err)
-		}
-		l.status.runtimeErr, l.status.firstList = e.Err, time.Time{}
+		l.status.firstList = time.Time{}
 		l.timers.resync.set(l.now().Add(min(relistDelay, l.resyncPeriod())))
 		return
 	}
-	if l.status.runtimeErr != nil {
-		l.log.Info("the container runtime lists pods and containers again")
-	}
-	l.status.runtimeErr = nil
 	l.removed.Listed()
 	l.units.Scopes().AskAgain()
 	l.units.RevertAgain()
@@ -261,7 +234,7 @@ func (l *Loop) relistSoon(incomplete bool) (early bool) {
 }
 
 func (l *Loop) resyncPeriod() time.Duration {
-	if l.status.stream == cri.Unsupported {
+	if l.states.PollsRuntime() {
 		return min(pollInterval, l.settings.Config.ResyncPeriod)
 	}
 	return l.settings.Config.ResyncPeriod
@@ -293,14 +266,13 @@ func (e configLoaded) apply(l *Loop) {
 		restartKeys = l.settings.RestartKeys(e.config)
 		e.err = l.settings.Change(e.config, l.settings.Topology, l.journal.Accepted())
 	}
-	l.status.configErr = e.err
+	l.states.Config(e.err)
 	if e.err != nil {
-		l.log.Error("configuration refused; the one in force stays", "error", e.err)
-		l.historyLog.Add(history.Event{Kind: history.Config, Error: e.err.Error()})
+		l.publisher.History().Add(history.Event{Kind: history.Config, Error: e.err.Error()})
 		return
 	}
 	l.useSettings(desired.Settings{}) // an administrator expects all messages after a change
-	l.historyLog.Add(history.Event{Kind: history.Config, Cause: "read again"})
+	l.publisher.History().Add(history.Event{Kind: history.Config, Cause: "read again"})
 	if len(restartKeys) > 0 {
 		l.log.Warn("restart the daemon for these keys to take effect", "keys", restartKeys)
 	}

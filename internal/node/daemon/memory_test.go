@@ -48,7 +48,7 @@ func TestMemoryFollows(t *testing.T) {
 			n.checkMemoryNodes(id, "1")
 			r.quiet()
 			n.YAML = tt.yaml
-			r.loop.reload()
+			r.loop.watchers.reload()
 			n.AwaitCPUs(id, tt.cpus)
 			n.checkMemoryNodes(id, tt.nodes)
 			r.quiet()
@@ -57,7 +57,7 @@ func TestMemoryFollows(t *testing.T) {
 			}
 
 			n.YAML = bound // once more
-			r.loop.reload()
+			r.loop.watchers.reload()
 			n.AwaitCPUs(id, "4-5")
 			n.checkMemoryNodes(id, "1")
 			r.quiet()
@@ -83,7 +83,7 @@ func TestUnitMemoryFollows(t *testing.T) {
 	n.Eventually("memory of the unit bound", func() bool { return n.unitNodes("du.service") == "1" })
 	r.quiet()
 	n.YAML = bindYAML("4-7") + shared
-	r.loop.reload()
+	r.loop.watchers.reload()
 	n.AwaitUnitCPUs("du.service", "2-3")
 	n.Eventually("memory of the unit not bound", func() bool { return n.unitNodes("du.service") == "0-1" })
 	r.quiet()
@@ -106,7 +106,7 @@ func TestMemoryThatNobodyBoundIsLeftAlone(t *testing.T) {
 	n.AwaitCPUs(id, "2-3")
 	r.quiet()
 	n.YAML = anyYAML("4-7")
-	r.loop.reload()
+	r.loop.watchers.reload()
 	r.quiet()
 	if got := n.State(id).Mems.String(); got != "0" {
 		t.Errorf("nodes %s; want 0 as before", got)

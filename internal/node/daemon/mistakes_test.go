@@ -85,7 +85,7 @@ func TestSentencesOfMistakes(t *testing.T) {
 		pods[name] = objects[0].Pod.Namespace + "/" + objects[0].Pod.Name
 	}
 	r.quiet()
-	o := view.NewAnswers(r.loop.latest.Load, cgroup.New(memoryTree{n.Tree, limits}), telemetry.Build{}, "", "edge-1")
+	o := view.NewAnswers(r.loop.publisher.Latest, cgroup.New(memoryTree{n.Tree, limits}), telemetry.Build{}, "", "edge-1")
 	for name, pod := range pods {
 		// The daemon may see the end of an init container later.
 		r.Eventually(name+": "+want[name], func() bool {

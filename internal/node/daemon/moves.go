@@ -52,7 +52,7 @@ func (m *moveRequest) attrs() []any {
 
 // serveControl answers operators on the control socket until ctx ends.
 func (l *Loop) serveControl(ctx context.Context, o Options) {
-	server := control.New(l.requestMove, moveTimeout, l.newAnswers(o), o.Log)
+	server := control.New(l.requestMove, moveTimeout, newAnswers(l.publisher, l.Cgroups, o), o.Log)
 	actor.KeepTrying(ctx, func() error {
 		return server.Serve(ctx, control.Socket(o.Config.RunDir))
 	}, func(err error) {
@@ -248,5 +248,5 @@ func (l *Loop) noteMove(m *moveRequest, err error) {
 	if err != nil {
 		e.Error = err.Error()
 	}
-	l.historyLog.Add(e)
+	l.publisher.History().Add(e)
 }

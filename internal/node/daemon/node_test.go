@@ -91,16 +91,16 @@ func (n *node) startOn(h hostenv.Host) *running {
 	if err != nil {
 		n.T.Fatal(err)
 	}
-	return n.serve(l, o)
+	return n.serve(l)
 }
 
-func (n *node) serve(l *Loop, o Options) *running {
+func (n *node) serve(l *Loop) *running {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	jobs, wait := startWorkers(ctx, l)
 	go func() {
 		defer close(done)
-		l.serve(ctx, o)
+		l.serve(ctx)
 		wait()
 	}()
 	r := &running{node: n, loop: l, jobs: jobs, cancel: cancel, stop: sync.OnceFunc(func() { cancel(); <-done })}
@@ -135,7 +135,7 @@ func (r *running) quietOr(over func() bool) {
 	r.loop.box.Post(systemdReloaded{}) // look at everything again
 	r.Eventually("daemon quiet", func() bool {
 		r.skipPersistPause()
-		v := r.loop.snapshot.Load()
+		v := r.loop.publisher.Published()
 		return over() || v != nil && v.LastSuccess.After(started)
 	})
 }
@@ -144,7 +144,7 @@ func (r *running) quietOr(over func() bool) {
 func (r *running) view(what string, cond func(*telemetry.View) bool) {
 	r.T.Helper()
 	r.Eventually(what, func() bool {
-		v := r.loop.snapshot.Load()
+		v := r.loop.publisher.Published()
 		return v != nil && cond(v)
 	})
 }

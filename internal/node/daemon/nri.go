@@ -9,7 +9,6 @@ import (
 	"github.com/cpupoold/cpupoold/internal/config"
 	"github.com/cpupoold/cpupoold/internal/node/desired"
 	"github.com/cpupoold/cpupoold/internal/node/requests"
-	"github.com/cpupoold/cpupoold/internal/node/telemetry"
 	"github.com/cpupoold/cpupoold/internal/node/waits"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/cri"
@@ -28,27 +27,6 @@ type hooks struct {
 	now  func() time.Time
 }
 
-// watchNRI keeps the connection to the runtime's NRI until ctx ends. It connects after
-// openNRI: at once if replies before the first pass are safe (see below), else after the
-// first pass. Until then, runtime events lead to the same decisions, but later.
-func (l *Loop) watchNRI(ctx context.Context) {
-	if l.NRISocket == "" {
-		return
-	}
-	select {
-	case <-ctx.Done():
-		return
-	case <-l.nriOpen:
-	}
-	_ = nri.Run(ctx, nri.Options{ // ends only with ctx
-		Socket:  l.NRISocket,
-		Keep:    l.Annotations.Reads,
-		Handler: hooks{l.box.Post, l.now},
-		Runtime: l.Runtime,
-		State:   func(s nri.State, err error) { l.box.Post(nriChanged{s, err}) },
-	})
-}
-
 // nriChanged reports the state of the NRI connection.
 type nriChanged struct {
 	state nri.State
@@ -59,17 +37,7 @@ func (e nriChanged) apply(l *Loop) {
 	if !l.status.listed {
 		l.list() // NRI has answered
 	}
-	before := l.status.nri
-	l.status.nriErr = e.err
-	switch l.status.nri = nriState(e.state, before); {
-	case l.status.nri == before:
-	case e.state == nri.Connected:
-		l.log.Info("NRI is connected: containers are placed before they exist")
-	case l.status.nri == telemetry.SourceLost:
-		l.log.Error("NRI is lost: containers are placed when the runtime reports them, which is after their first instruction", "error", e.err)
-	default:
-		l.log.Info("the runtime does not offer NRI; containers are placed when the runtime reports them", "error", e.err)
-	}
+	l.states.NRI(e.state, e.err)
 	if l.inventory.SetNRI(e.state == nri.Connected); !l.inventory.HasNRI() {
 		for c := range l.inventory.Containers() {
 			if c.Container.State == cri.Created {
@@ -77,18 +45,6 @@ func (e nriChanged) apply(l *Loop) {
 			}
 		}
 		l.settleUpdates(true, l.now()) // no further request shows that they are made
-	}
-}
-
-// nriState returns the state of NRI as a source: lost only after it was connected once.
-func nriState(s nri.State, before telemetry.SourceState) telemetry.SourceState {
-	switch {
-	case s == nri.Connected:
-		return telemetry.SourceOK
-	case s == nri.Lost, before == telemetry.SourceOK, before == telemetry.SourceLost:
-		return telemetry.SourceLost
-	default:
-		return telemetry.SourceAbsent
 	}
 }
 

@@ -15,8 +15,7 @@ type streamChanged struct {
 }
 
 func (e streamChanged) apply(l *Loop) {
-	l.status.stream = e.state
-	l.log.Info("runtime event stream", "state", e.state.String(), "error", e.err)
+	l.states.Stream(e.state, e.err)
 	if e.state == cri.Connected || e.state == cri.Unsupported {
 		l.list() // earlier events are lost
 	}

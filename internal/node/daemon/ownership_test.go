@@ -23,7 +23,7 @@ func TestOwnership(t *testing.T) {
 	n.AwaitCPUs(du, "4-5")
 	n.AwaitCPUs(web, "2-3")
 	r.quiet()
-	got := r.loop.auditor.Shown()
+	got := r.loop.publisher.Audited()
 	if got.Interval != 5*time.Minute {
 		t.Errorf("interval %v; want the default, 5m0s", got.Interval)
 	}
@@ -57,6 +57,6 @@ func TestOwnership(t *testing.T) {
 		t.Errorf("without a daemon (-with +without):\n%s", d)
 	}
 	n.YAML = nodefixture.PoolsYAML + nodefixture.HostSlicesYAML + "audit: {interval: \"off\"}\n"
-	r.loop.reload()
-	n.Eventually("the audit is off", func() bool { return r.loop.auditor.Shown().Interval == 0 })
+	r.loop.watchers.reload()
+	n.Eventually("the audit is off", func() bool { return r.loop.publisher.Audited().Interval == 0 })
 }

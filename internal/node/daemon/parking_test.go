@@ -25,7 +25,7 @@ func (r *running) awaitParking(cpus string) {
 	r.Eventually("CPUs "+cpus+" parked", func() bool {
 		st, _ := r.Parked()
 		root := r.RootCPUs()
-		v := r.loop.snapshot.Load()
+		v := r.loop.publisher.Published()
 		return v != nil && st.Partition.Is(cgroup.IsolatedPartition) && st.Effective.String() == cpus && !root.Overlaps(st.Effective) &&
 			v.Parked.Equal(st.Effective) && r.ExclusiveLists()[cgroup.Parking] == cpus && v.Problems["NoParking"] == 0
 	})
@@ -76,7 +76,7 @@ func TestParking(t *testing.T) {
 				n.AwaitCPUs(shared, "2-3")
 				r.quiet()
 				n.CheckClaims()
-				if got := r.loop.snapshot.Load(); got.Partitions["isolated"] != 0 || got.Partitions["root"] != 1 {
+				if got := r.loop.publisher.Published(); got.Partitions["isolated"] != 0 || got.Partitions["root"] != 1 {
 					t.Errorf("partitions of containers: %v", got.Partitions)
 				}
 				r.stop()
@@ -167,14 +167,14 @@ func TestParkingSwitchedOff(t *testing.T) {
 			r := n.start()
 			r.awaitParking("4-7")
 			n.YAML = without
-			r.loop.reload()
+			r.loop.watchers.reload()
 			n.AwaitNoParking(false)
 			r.view("no CPUs parked", func(v *telemetry.View) bool { return v.Parked.IsEmpty() })
 			if !n.RootCPUs().Equal(cpuset.Range(0, 7)) {
 				t.Errorf("the root has %s", n.RootCPUs())
 			}
 			n.YAML = nodefixture.WithParking(strings.Replace(nodefixture.PoolsYAML, "cpus: 4-7", "cpus: 5-7", 1), "partition")
-			r.loop.reload()
+			r.loop.watchers.reload()
 			r.awaitParking("5-7")
 			n.CheckKernel()
 		})
@@ -301,10 +301,10 @@ func TestParkingIsQuiet(t *testing.T) {
 	r.awaitParking(left.Effective.String())
 	with := n.YAML
 	n.YAML = strings.Replace(with, "park: true", "park: false", 1)
-	r.loop.reload()
+	r.loop.watchers.reload()
 	r.view("nothing is to be parked", func(v *telemetry.View) bool { return v.Quiet["cpus"] == 0 && v.Parked.IsEmpty() })
 	n.YAML = with
-	r.loop.reload()
+	r.loop.watchers.reload()
 	r.view("three CPUs wait", func(v *telemetry.View) bool { return v.Quiet["cpus"] == 3 && v.Parked.IsEmpty() })
 	if err := n.Runtime.StopPod(stays); err != nil {
 		t.Fatal(err)

@@ -42,7 +42,7 @@ func (l *Loop) partialPass(now time.Time) bool {
 // allowsPartialPass reports whether the last full pass left nothing to do, and whether targets
 // can be computed without all cgroups.
 func (l *Loop) allowsPartialPass() bool {
-	return !l.formula.IsGuess() && l.status.ready && !l.Observes && l.CPUManager == nil && l.partitions.IsSettled() && !l.quiet.Active() &&
+	return !l.formula.IsGuess() && l.publisher.IsReady() && !l.Observes && l.CPUManager == nil && l.partitions.IsSettled() && !l.quiet.Active() &&
 		l.journal.Safe() && l.journal.Late() == nil && !filesWait(l.status.deferred) && len(l.status.unreadable)+len(l.moves.open)+len(l.moves.blocked)+len(l.units.Leaving()) == 0
 }
 

@@ -152,7 +152,7 @@ var errDue = errors.New("a pass is due")
 // no scan is open.
 func checkMemory(l *Loop) error {
 	l.takeNotices()
-	if !l.status.ready || l.watch.Watcher() == nil {
+	if !l.publisher.IsReady() || l.watch.Watcher() == nil {
 		return nil // the daemon will read everything again
 	}
 	if l.schedule.isDue() || l.cache.HasStale() {

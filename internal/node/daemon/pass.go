@@ -56,7 +56,7 @@ func (l *Loop) pass() {
 			plan, want = l.decide(now)
 		}
 	}
-	l.historyLog.NotePlan(&l.status.plan, &plan)
+	l.publisher.History().NotePlan(&l.status.plan, &plan)
 	l.status.plan = plan
 	l.noteOthers()
 	l.settleQuiet(plan, want, now)
@@ -67,7 +67,9 @@ func (l *Loop) pass() {
 	l.noteRefusals(plan, now)
 	if l.Observes {
 		want = l.refreshCache(want)
-		l.observe(want, l.diffOptions(plan), now)
+		var omitted []cgroup.Write
+		omitted, l.status.deferred = l.diff(want, l.diffOptions(plan), now)
+		l.publisher.Omit(omitted)
 		l.finishPass(want, now)
 		return
 	}
@@ -110,7 +112,7 @@ func (l *Loop) pass() {
 // finishPass ends a pass.
 func (l *Loop) finishPass(want []cgroup.Target, now time.Time) {
 	l.status.planned = true
-	l.openNRI()
+	l.watchers.openNRI()
 	if fetch := l.status.synchronized; fetch != nil {
 		l.status.synchronized = nil
 		fetch()
@@ -226,23 +228,6 @@ func (l *Loop) apply(writes []cgroup.Write, made map[cgroup.Write]bool, now time
 			return // the following writes may depend on it
 		}
 	}
-}
-
-// observe logs each write that a pass would make, once.
-func (l *Loop) observe(want []cgroup.Target, options cgroup.Options, now time.Time) {
-	writes, deferred := l.diff(want, options, now)
-	owed := make(map[cgroup.Write]bool, len(writes))
-	for _, w := range writes {
-		if owed[w] = true; !l.status.unwritten[w] {
-			l.log.Info("would write", "write", w)
-		}
-	}
-	for w := range l.status.unwritten {
-		if !owed[w] {
-			l.log.Info("would no longer write", "write", w)
-		}
-	}
-	l.status.unwritten, l.status.deferred = owed, deferred
 }
 
 // noteOthers logs the containers that another manager places, each once.

@@ -92,7 +92,7 @@ func (n *node) startAsking() *running {
 	if err != nil {
 		n.T.Fatal(err)
 	}
-	return n.serve(l, o)
+	return n.serve(l)
 }
 
 // problem waits until a pod has a problem of this code, and returns the text.
@@ -111,7 +111,7 @@ func (r *running) problem(uid string, code pools.Code) (text string) {
 }
 
 func (r *running) problemsNow() (all []pools.Problem) {
-	r.inspect(func(l *Loop) { all = l.problems() })
+	r.inspect(func(l *Loop) { all = l.publisher.Problems(l.status.pass()) })
 	return all
 }
 

@@ -22,8 +22,8 @@ func TestDueSinceThePassBegan(t *testing.T) {
 	l.backoffs.Next(func(at time.Time) { until = at }, l.status.began)
 	l.status.deferred = []cgroup.Deferred{{Path: scope, Property: cgroup.CRICPUs, Reason: "its recorder refused in this pass"}}
 	l.publish()
-	if faults := n.Logged("not as planned"); len(faults) > 0 || l.status.ready {
-		t.Errorf("faults %v, ready %t; want none, and that there is something to do", faults, l.status.ready)
+	if faults := n.Logged("not as planned"); len(faults) > 0 || l.publisher.IsReady() {
+		t.Errorf("faults %v, ready %t; want none, and that there is something to do", faults, l.publisher.IsReady())
 	}
 	l.status.began = until
 	l.publish()

@@ -130,7 +130,7 @@ func TestQuietWeights(t *testing.T) {
 		t.Errorf("%d weights wait, and not as planned is %v; want 1, and nothing", waits, n.Logged("not as planned"))
 	}
 	n.YAML = strings.Replace(n.YAML, "quiet: 1h", "quiet: 0s", 1)
-	r.loop.reload()
+	r.loop.watchers.reload()
 	n.AwaitFile(n.Runtime.Cgroup(id), cgroup.FileWeight, "59")
 }
 

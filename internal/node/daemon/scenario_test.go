@@ -282,7 +282,7 @@ func (s *script) do(words []string) error {
 	case "wait":
 		return s.wait(plain[0])
 	case "passes": // the results of the passes since the last such command
-		now := s.loop.view().Passes
+		now := s.loop.publisher.Published().Passes
 		for _, result := range slices.Sorted(maps.Keys(now)) {
 			if now[result] > s.passes[result] {
 				s.printf("some passes: %s", result)
@@ -391,10 +391,12 @@ func (s *script) effects() {
 		return
 	}
 	now := make(map[string]bool)
-	for _, p := range s.loop.status.problems {
-		text := fmt.Sprintf("problem %s: %s", p.Code, p.Text)
-		if now[text] = true; !s.problems[text] {
-			s.printf("%s", text)
+	if shown := s.loop.publisher.Latest(); shown != nil {
+		for _, p := range shown.Problems {
+			text := fmt.Sprintf("problem %s: %s", p.Code, p.Text)
+			if now[text] = true; !s.problems[text] {
+				s.printf("%s", text)
+			}
 		}
 	}
 	for _, text := range slices.Sorted(maps.Keys(s.problems)) {
@@ -581,7 +583,7 @@ func (s *script) setOnline(online bool, list string) error {
 		now = now.Difference(cpus)
 	}
 	s.SetOnline(now)
-	return s.loop.usable.Read(s.loop.useCPUs)
+	return s.loop.watchers.usable.Read(s.loop.watchers.useCPUs)
 }
 
 // restore is cpupoold restore: it restores the originals of the journal.

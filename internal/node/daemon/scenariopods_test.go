@@ -108,7 +108,7 @@ func (s *script) pollRoot() error {
 	if s.loop == nil {
 		return nil
 	}
-	return s.loop.usable.Read(s.loop.useCPUs)
+	return s.loop.watchers.usable.Read(s.loop.watchers.useCPUs)
 }
 
 func (s *script) begin(name string) error { return s.beginIn(name, "") }

@@ -72,7 +72,7 @@ func (l *Loop) scopeOf(e event) scope {
 
 // hasWaiting reports whether a request or a deferred write may depend on the next event.
 func (l *Loop) hasWaiting() bool {
-	return !l.status.ready || !l.journal.Safe() || filesWait(l.status.deferred) || !l.requests.IsEmpty() ||
+	return !l.publisher.IsReady() || !l.journal.Safe() || filesWait(l.status.deferred) || !l.requests.IsEmpty() ||
 		len(l.moves.open)+len(l.moves.blocked) > 0
 }
 

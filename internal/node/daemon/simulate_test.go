@@ -39,7 +39,7 @@ func compareSimulation(t *testing.T, seed uint64) {
 			"partitions: [{type: management, cpus: \"0\", namespaces: [kube-system]}]\nguaranteed: {from: shared, floor: 2}\n"
 	}
 	r := n.start()
-	o := r.loop.newAnswers(n.options())
+	o := newAnswers(r.loop.publisher, r.loop.Cgroups, n.options())
 	c, err := n.Config()
 	if err != nil {
 		t.Fatal(err)

@@ -45,7 +45,7 @@ func TestStaticPods(t *testing.T) {
 			n.AwaitCPUs(forged, "2-3")
 
 			n.YAML = strings.Replace(n.YAML, "shared:", "staticPods: ignore\nshared:", 1)
-			r.loop.reload()
+			r.loop.watchers.reload()
 			n.AwaitCPUs(before, "2-3")
 			n.AwaitCPUs(after, "2-3")
 			r.quiet()

@@ -149,7 +149,7 @@ func (l *Loop) armRetry(began time.Time) {
 	}
 	earlier(l.journal.NextRetry())
 	earlier(l.files.Retry())
-	if !l.status.ready {
+	if !l.publisher.IsReady() {
 		earlier(l.files.Due())
 	}
 	l.hints.Next(earlier)

@@ -96,7 +96,7 @@ func leave(t *testing.T, before, after string, meanwhile, then [2]string) {
 		return nil
 	})
 	n.YAML = after
-	r.loop.reload()
+	r.loop.watchers.reload()
 	<-slow.asked
 	second := both("second")
 	for i, want := range meanwhile {
@@ -151,7 +151,7 @@ func TestRevertIsVerified(t *testing.T) {
 	n.AwaitUnitCPUs("du.service", "4-5")
 	r.quiet()
 	n.YAML = nodefixture.PoolsYAML
-	r.loop.reload()
+	r.loop.watchers.reload()
 	n.Eventually("error", func() bool { return len(n.Logged("unit has not got its CPUs back")) == 1 })
 	late := n.RunContainer(n.RunPod("e", "default", "guaranteed", 2, nil), "app", nodefixture.WholeCPUs(2))
 	n.AwaitCPUs(late, "6-7")
@@ -219,7 +219,7 @@ func TestNobodyGivesWayForALeavingUnit(t *testing.T) {
 	rest := cpuset.Range(2, 7).Difference(has.Union(unit))
 	before := len(n.Tree.Writes())
 	n.YAML = strings.NewReplacer("cpus: 0-1", `cpus: "0-1,`+rest.String()+`"`, "cpus: 2-7", `cpus: "`+has.Union(unit).String()+`"`).Replace(nodefixture.CarvedYAML)
-	r.loop.reload()
+	r.loop.watchers.reload()
 	<-slow.asked
 	late := n.RunContainer(n.RunPod("m", "kube-system", "burstable", 0, nodefixture.Management(nil)), "app", cri.Resources{Shares: 102})
 	n.AwaitCPUs(late, cpuset.Range(0, 1).Union(rest).String())

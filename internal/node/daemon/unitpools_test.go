@@ -20,7 +20,7 @@ func TestInnerUnitWins(t *testing.T) {
 	r := n.start()
 	n.Eventually("slice bound", func() bool { return n.UnitProperty("system.slice") == "0-1" })
 	n.YAML = nodefixture.PoolsYAML + "units: {" + outer + ", du.service: {cpus: 2}}\n"
-	r.loop.reload()
+	r.loop.watchers.reload()
 	n.StartUnit("du.service")
 	n.AwaitUnitCPUs("du.service", "4-5")
 	n.Eventually("slice reverted", func() bool { return n.UnitProperty("system.slice") == "" })
@@ -38,7 +38,7 @@ func TestUnitBroughtAlong(t *testing.T) {
 	r.quiet()
 	before := len(n.Tree.Writes())
 	n.YAML = nodefixture.PoolsYAML + "units: {du.service: {cpus: 2}}\n"
-	r.loop.reload()
+	r.loop.watchers.reload()
 	n.Eventually("assignment on record", func() bool {
 		for _, a := range n.Journal().Assignments {
 			if a.Container == "du.service" {

@@ -3,9 +3,7 @@ package daemon
 import (
 	"context"
 	"slices"
-	"sync"
 
-	"github.com/cpupoold/cpupoold/internal/node/actor"
 	"github.com/cpupoold/cpupoold/internal/node/hostenv"
 	"github.com/cpupoold/cpupoold/internal/node/units"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
@@ -41,26 +39,12 @@ func (l *Loop) leavingCPUs() cpuset.Set {
 type unitWoken struct{ name string }
 
 func (e unitWoken) apply(l *Loop) {
-	l.status.unitsLost = false
+	l.states.Units(nil)
 	if e.name == "" {
 		l.units.AskAll(l.now())
 	} else if slices.Contains(l.settings.UnitNames(), e.name) {
 		l.units.Ask(e.name, l.now())
 	}
-}
-
-// watchUnits reports the starts, stops and reloads of units until ctx is done.
-func (l *Loop) watchUnits(ctx context.Context) {
-	if l.Units == nil {
-		return
-	}
-	var watches sync.WaitGroup
-	defer watches.Wait()
-	watches.Go(func() {
-		l.units.Watch(ctx, func(name string) { l.box.Post(unitWoken{name}) }, func(err error) { l.box.Post(unitsLost{err}) })
-	})
-	wake := func() { l.box.Post(systemdReloaded{}) }
-	actor.KeepTrying(ctx, func() error { return l.Units.WatchReload(ctx, wake) }, func(err error) { l.box.Post(reloadsLost{err}) })
 }
 
 // systemdReloaded reports that systemd has reloaded its units, and may have reset values that
@@ -69,28 +53,21 @@ type systemdReloaded struct{}
 
 func (systemdReloaded) apply(l *Loop) {
 	l.drifts.Reloaded(l.now())
-	l.status.reloadsLost = false
+	l.states.Reloads(nil)
 	l.cache.InvalidateAll()
 	l.partitions.RecheckAll()
 	l.units.Reloaded(l.now())
 }
 
-// reloadsLost reports that systemd no longer reports its reloads. The watcher of the cgroups
-// still finds the values that a reload writes.
+// reloadsLost reports that systemd no longer reports its reloads.
 type reloadsLost struct{ err error }
 
-func (e reloadsLost) apply(l *Loop) {
-	l.status.reloadsLost = true
-	l.log.Warn("watch systemd", "error", e.err)
-}
+func (e reloadsLost) apply(l *Loop) { l.states.Reloads(e.err) }
 
 // unitsLost reports that systemd no longer reports changes of units.
 type unitsLost struct{ err error }
 
-func (e unitsLost) apply(l *Loop) {
-	l.status.unitsLost = true
-	l.log.Warn("watch units", "error", e.err)
-}
+func (e unitsLost) apply(l *Loop) { l.states.Units(e.err) }
 
 // askUnits fetches the systemd properties of containers whose properties are unknown.
 func (l *Loop) askUnits(want []cgroup.Target) {

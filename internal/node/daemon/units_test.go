@@ -59,7 +59,7 @@ func TestUnitsKeepTheirCPUs(t *testing.T) {
 	n.Units.Install("du.service", cpuset.Set{})
 	n.StartUnit("du.service")
 	n.YAML = nodefixture.PoolsYAML + nodefixture.UnitsYAML
-	r.loop.reload()
+	r.loop.watchers.reload()
 	n.AwaitUnitCPUs("du.service", "6-7")
 	r.quiet()
 	r.stop()
@@ -91,7 +91,7 @@ func TestUnitsGetTheirPropertiesBack(t *testing.T) {
 	n.Eventually("property", func() bool { return n.UnitProperty("telegraf.service") == "0-1" })
 	r.quiet()
 	n.YAML = nodefixture.PoolsYAML + "units: {telegraf.service: {pool: management}}\n"
-	r.loop.reload()
+	r.loop.watchers.reload()
 	n.AwaitUnitCPUs("du.service", "1")
 	n.Eventually("original forgotten", func() bool {
 		for _, o := range n.Journal().Originals {
@@ -125,7 +125,7 @@ func TestNoRuntimeAtAll(t *testing.T) {
 	r.view("ready", func(v *telemetry.View) bool { return v.Ready })
 	r.settled()
 	want := map[telemetry.Source]telemetry.SourceState{telemetry.ApplicationFiles: telemetry.SourceOK, telemetry.CPUs: telemetry.SourceOK, telemetry.Inotify: telemetry.SourceOK, telemetry.Units: telemetry.SourceOK}
-	if d := cmp.Diff(want, r.loop.snapshot.Load().Sources); d != "" {
+	if d := cmp.Diff(want, r.loop.publisher.Published().Sources); d != "" {
 		t.Errorf("sources (-want +got):\n%s", d)
 	}
 	// telegraf.service is not installed. That is the only problem.
@@ -147,7 +147,7 @@ func TestUnitIsCarved(t *testing.T) {
 	shared := n.RunContainer(n.RunPod("s", "default", "burstable", 0, nil), "app", cri.Resources{Shares: 512})
 	n.AwaitCPUs(shared, "2-7")
 	n.YAML = nodefixture.CarvedYAML + "units: {du.service: {cpus: 2}}\n"
-	r.loop.reload()
+	r.loop.watchers.reload()
 	n.Eventually("unit placed", func() bool { c, err := cpuset.Parse(n.UnitCPUs("du.service")); return err == nil && c.Len() == 2 })
 	r.quiet()
 	if n.State(shared).Effective.Overlaps(cpuset.Of(firstOf(t, n.UnitCPUs("du.service")))) {

@@ -88,9 +88,9 @@ func unlisted(t *testing.T, yaml, when string) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		l.inventory, l.assignments, l.status.listed = m, held, true
+		*l.inventory, l.assignments, l.status.listed = *m, held, true
 		l.formula.NoteNoRuntime()
-		r = n.serve(l, n.options())
+		r = n.serve(l)
 	} else {
 		rt.lost = map[string]bool{pod: true}
 		r = n.startOn(h)

@@ -76,7 +76,7 @@ func (n *node) startImpatient(h hostenv.Host) *running {
 		n.T.Fatal(err)
 	}
 	l.status.firstList = l.now().Add(-firstListingTime)
-	return n.serve(l, o)
+	return n.serve(l)
 }
 
 // TestRestartMovesNobodyUnread checks that a running container keeps its CPUs whatever a
@@ -140,7 +140,7 @@ func unreadAtStart(t *testing.T, yaml string, journalLost, silent bool, of strin
 	rt.remember()
 	r.loop.box.Post(streamChanged{state: cri.Connected}) // leads to a listing
 	n.Eventually("everything read", func() bool {
-		return r.loop.snapshot.Load().Problems[codeUnread] == 0
+		return r.loop.publisher.Published().Problems[codeUnread] == 0
 	})
 	r.quiet()
 	n.CheckAssigned()

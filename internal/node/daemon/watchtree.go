@@ -1,7 +1,6 @@
 package daemon
 
 import (
-	"context"
 	"time"
 
 	"github.com/cpupoold/cpupoold/internal/node/auxiliary"
@@ -9,11 +8,6 @@ import (
 	"github.com/cpupoold/cpupoold/internal/node/kernelstate"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 )
-
-// watchTree runs a watcher of the cgroup tree until ctx ends.
-func (l *Loop) watchTree(ctx context.Context) {
-	l.watch.Run(ctx, l.Cgroups, l.now, func(w *cgroup.Watcher, err error) { l.box.Post(treeWatched{w, err}) })
-}
 
 // treeWatched is the event of a new watcher, or of an error without one.
 type treeWatched struct {

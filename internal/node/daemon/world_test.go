@@ -195,7 +195,7 @@ func (w *world) act(s scenario.Step) error {
 	case scenario.Reload:
 		w.forget()
 		w.YAML = w.configs[s.Config]
-		w.r.loop.reload()
+		w.r.loop.watchers.reload()
 	case scenario.RestartDaemon, scenario.LoseJournal:
 		w.r.stop()
 		if s.Kind == scenario.LoseJournal {
@@ -313,13 +313,13 @@ func stateOf(l *Loop, behind bool) loopState {
 	now := l.now()
 	busy := map[string]bool{
 		"handling events":     behind,
-		"planning":            !l.status.planned || !l.status.ready,
-		"faults":              len(l.faults(now)) > 0,
-		"writing":             l.working(now),
+		"planning":            !l.status.planned || !l.publisher.IsReady(),
+		"faults":              len(l.publisher.Faults(l.status.pass(), now)) > 0,
+		"writing":             l.publisher.IsWorking(now),
 		"asking the kubelet":  l.hints.IsWaiting(now),
 		"asking systemd":      l.inventory.HasUnnamed(l.settings.UnitNames()) || len(l.units.Leaving()) > 0,
 		"reverting units":     l.units.IsReverting(),
-		"bad configuration":   l.status.configErr != nil,
+		"bad configuration":   l.states.ConfigErr() != nil,
 		"writing files":       l.files.IsBusy(),
 		"reading":             l.cache.HasStale(),
 		"watching cgroups":    l.watch.Watcher() == nil || len(l.watch.Wake()) > 0,
@@ -345,7 +345,7 @@ func stateOf(l *Loop, behind bool) loopState {
 		return !c.Exists || cgroup.Verify(t, c.State) != nil
 	})
 	return loopState{busy: busy, asPlanned: asPlanned, plan: l.status.plan, pools: l.settings.Pools, resting: resting, journaled: !l.journal.Pending(),
-		connected: l.status.stream == cri.Connected, cpus: l.settings.Topology}
+		connected: l.states.IsStreaming(), cpus: l.settings.Topology}
 }
 
 // inspect returns the state that a pass has left. Events of the same batch may have changed

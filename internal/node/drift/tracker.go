@@ -149,6 +149,17 @@ func (k *Tracker) Unrepaired() map[cgroup.Path][]string {
 	return all
 }
 
+// ChangedWeights returns the cgroups with an unrepaired drift of the weight.
+func (k *Tracker) ChangedWeights() map[cgroup.Path]bool {
+	all := make(map[cgroup.Path]bool)
+	for p, properties := range k.Unrepaired() {
+		if slices.Contains(properties, cgroup.FileWeight) {
+			all[p] = true
+		}
+	}
+	return all
+}
+
 // Figures returns a copy of the figures.
 func (k *Tracker) Figures() Figures {
 	return Figures{maps.Clone(k.figures.Total), maps.Clone(k.figures.Repaired), k.figures.Repairs.Clone()}

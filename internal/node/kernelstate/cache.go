@@ -99,6 +99,21 @@ func (t *Cache) InvalidateAll() {
 	}
 }
 
+// RunsOutside returns a function that reports whether a cgroup runs on CPUs outside its target:
+// exclusive CPUs of an owner, or CPUs of another pool. The rule is the same for all pools. An
+// application container on management CPUs delays the services of the node. A management
+// container on shared CPUs delays applications, and an owner on shared CPUs has lost its isolation.
+func (c *Cache) RunsOutside(targets []cgroup.Target) func(cgroup.Path) bool {
+	return func(p cgroup.Path) bool {
+		for i := range targets {
+			if t := &targets[i]; t.Path == p {
+				return !t.CPUs.IsEmpty() && !c.Current(p).Effective.IsSubsetOf(t.CPUs)
+			}
+		}
+		return false
+	}
+}
+
 // Forget drops the state of p, with the records of its container.
 func (t *Cache) Forget(p cgroup.Path) { delete(t.current, p) }
 

@@ -1,0 +1,93 @@
+package publish
+
+import (
+	"github.com/cpupoold/cpupoold/internal/node/noise"
+	"github.com/cpupoold/cpupoold/internal/node/telemetry"
+	"github.com/cpupoold/cpupoold/pkg/cgroup"
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
+	"github.com/cpupoold/cpupoold/pkg/pools"
+)
+
+// view returns the state that metrics show.
+func (p *Publisher) view(pass *Pass) *telemetry.View {
+	node, drifts := p.node(pass), p.Drifts.Figures()
+	v := &telemetry.View{
+		Problems:    make(map[string]int),
+		Faulty:      len(p.faults),
+		Pools:       node.PoolMetrics(p.Kubelet.CPUs()),
+		Room:        p.capacity.Room(node, func() []pools.Pod { return p.Inventory.Input(p.Now()) }),
+		Ready:       p.ready,
+		LastSuccess: p.lastSuccess,
+		ConfigStale: p.States.ConfigErr() != nil,
+		Adapted:     p.Settings.Adapted,
+		Offline:     p.Settings.Offline(),
+		Refusals:    p.Refusals.List(),
+		Gathered:    p.Cache.MovedThreads(),
+		Stuck:       p.Cache.StrandedThreads(),
+		Placements:  p.Exposures.Placements(),
+		Refused:     p.Refusals.Totals(),
+		Shortened:   p.Requests.ShortenedWaits(),
+		Sources:     p.sources(),
+		HostUnits:   p.Units.HostView(),
+		Partitions:  p.Partitions.Counts(),
+		Leaked:      p.Partitions.Lost(),
+		Parked:      p.Partitions.Parked(),
+		Quiet:       p.Quiet.Counts(),
+		Observed:    p.unwrittenCounts(),
+		Settings:    p.tuning.View(),
+		Drifts:      drifts.Total,
+		Repaired:    drifts.Repaired,
+		Repairs:     drifts.Repairs,
+		Open:        p.unrepairedDrifts(pass),
+	}
+	p.counts.Report(v)
+	problems := p.problems
+	if !pass.Planned { // Note was not called
+		problems = p.Problems(pass)
+	}
+	for _, problem := range problems {
+		v.Problems[string(problem.Code)]++
+	}
+	paths := make(map[string]cgroup.Path, len(pass.Targets))
+	for i := range pass.Targets {
+		t := &pass.Targets[i]
+		if id := t.Container + t.Unit; id != "" && p.Cache.Current(t.Path).Exists {
+			paths[id] = t.Path
+		}
+	}
+	v.Containers, v.Mixed = node.Containers(paths, func(cpus cpuset.Set, at cgroup.Path) (noise.Report, map[string]int) {
+		r := p.machine().Of(cpus, p.Partitions.Mode(at))
+		return r, kernelWork(p.Host.Boot, r)
+	})
+	return v
+}
+
+// sources returns the states of the sources of events.
+func (p *Publisher) sources() map[telemetry.Source]telemetry.SourceState {
+	all := p.States.View(p.Host, len(p.Settings.UnitNames()) > 0)
+	all[telemetry.Inotify] = p.Watch.State()
+	if state, written := p.Files.State(p.Now()); written {
+		all[telemetry.ApplicationFiles] = state
+	}
+	if state, asked := p.Permission.State(); asked {
+		all[telemetry.Namespaces] = state
+	}
+	if state := p.Hints.State(); state != "" {
+		all[telemetry.PodResources] = state
+	}
+	return all
+}
+
+// unrepairedDrifts returns the number of unrepaired drifts. It omits the cpusets of cgroups that
+// are confined in a write conflict.
+func (p *Publisher) unrepairedDrifts(pass *Pass) int {
+	n := 0
+	for at, properties := range p.Drifts.Unrepaired() {
+		for _, property := range properties {
+			if property != cgroup.FileCPUs || !p.Backoffs.Confines(at, p.Cache.RunsOutside(pass.Targets), p.Now()) {
+				n++
+			}
+		}
+	}
+	return n
+}

@@ -1,0 +1,59 @@
+package publish
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/cpupoold/cpupoold/internal/node/desired"
+	"github.com/cpupoold/cpupoold/internal/node/hostenv"
+	"github.com/cpupoold/cpupoold/internal/node/noise"
+	"github.com/cpupoold/cpupoold/pkg/cgroup"
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
+)
+
+// kernelWork returns the numbers of an owner's CPUs on which the kernel itself runs work, by
+// source.
+func kernelWork(b hostenv.BootFacts, r noise.Report) map[string]int {
+	counts := map[string]int{"balancing": r.Balanced.Len(), "tick": r.Tick.Len()}
+	if !b.Unknown {
+		counts["rcu"], counts["managed_irq"] = r.RCU.Len(), r.ManagedIRQ.Len()
+	}
+	return counts
+}
+
+func (p *Publisher) machine() noise.Machine { return p.Settings.MachineOf(p.Host.Boot) }
+
+// reportNoise logs the isolation of each owner's CPUs when it has changed.
+func (p *Publisher) reportNoise(pass *Pass) {
+	paths := make(map[string]cgroup.Path, len(pass.Targets))
+	for _, t := range pass.Targets {
+		if t.Exclusive && p.Cache.Current(t.Path).Exists {
+			paths[t.Container] = t.Path
+		}
+	}
+	now := make(map[string]string)
+	var owned cpuset.Set
+	for _, o := range desired.Owners(pass.Plan) {
+		owned = owned.Union(o.CPUs)
+		at, runs := paths[o.ID]
+		if o.Unit || !runs {
+			continue
+		}
+		if p.Partitions.Pending(cgroup.Target{Path: at, Exclusive: true}) {
+			if was, told := p.noise[o.ID]; told {
+				now[o.ID] = was
+			}
+			continue
+		}
+		r := p.machine().Of(o.CPUs, p.Partitions.Mode(at))
+		if now[o.ID] = r.CPUs.String() + r.String(); now[o.ID] != p.noise[o.ID] {
+			p.Log.Info("exclusive CPUs", "pod", o.Pod, "container", o.Name, "cpus", r.CPUs, "kept_by", r.Mode, "balancing", r.Balancing(),
+				"tick", r.Tick, "rcu", r.RCU, "managed_irq", r.ManagedIRQ)
+		}
+	}
+	p.noise = now
+	if args := p.Settings.BootArguments(p.Host.Boot, owned); len(now) > 0 && !slices.Equal(args, p.bootArgs) {
+		p.bootArgs = args
+		p.Log.Info("kernel arguments that exclusive CPUs lack", "arguments", strings.Join(args, " "))
+	}
+}

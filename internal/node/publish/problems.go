@@ -1,0 +1,90 @@
+package publish
+
+import (
+	"slices"
+
+	"github.com/cpupoold/cpupoold/internal/history"
+	"github.com/cpupoold/cpupoold/internal/node/treewatch"
+	"github.com/cpupoold/cpupoold/internal/node/usablecpus"
+	"github.com/cpupoold/cpupoold/pkg/cgroup"
+	"github.com/cpupoold/cpupoold/pkg/pools"
+)
+
+// problemKey identifies a problem without the numbers in its text: a refusal stays the same
+// problem while the number of free CPUs changes.
+type problemKey struct {
+	pod, uid, container, unit string
+
+	code pools.Code
+}
+
+// report logs the begin and the end of each problem.
+func (p *Publisher) report(pass *Pass) {
+	now := make(map[problemKey]bool, len(pass.Plan.Problems))
+	p.problems = p.Problems(pass)
+	for _, found := range p.problems {
+		key := problemKey{found.Pod, found.PodUID, found.Container, found.Unit, found.Code}
+		if !now[key] && !p.reported[key] {
+			p.Log.Warn("not honoured", "pod", found.Pod, "container", found.Container, "unit", found.Unit, "code", found.Code, "problem", found.Text)
+			p.noteProblem(history.Problem, key, found.Text)
+		}
+		now[key] = true
+	}
+	for key := range p.reported {
+		if !now[key] {
+			p.Log.Info("problem is over", "pod", key.pod, "container", key.container, "unit", key.unit, "code", key.code)
+			p.noteProblem(history.Over, key, "")
+		}
+	}
+	p.reported = now
+}
+
+// noteProblem adds the begin or the end of a problem to the history.
+func (p *Publisher) noteProblem(kind history.Kind, key problemKey, text string) {
+	p.history.Add(history.Event{Kind: kind, Pod: key.pod, PodUID: key.uid, Container: key.container, Unit: key.unit, Code: string(key.code), Cause: text})
+}
+
+// Problems returns the problems of the plan, and of everything that could not be planned.
+func (p *Publisher) Problems(pass *Pass) []pools.Problem {
+	all := slices.Clip(pass.Plan.Problems)
+	all = append(all, p.Inventory.Problems()...)
+	if d := p.node(pass).Depleted(); d != nil {
+		all = append(all, *d)
+	}
+	hasSystemd := p.Host.Units != nil
+	all = append(all, p.Others.Problems(p.Inventory, p.Settings)...)
+	all = append(all, p.Settings.UnitProblems(p.Inventory, hasSystemd)...)
+	all = append(all, p.Settings.HostProblems(p.Inventory, p.Units.Hosts(), hasSystemd)...)
+	all = append(all, usablecpus.Problems(p.States.Withheld(), p.Settings.Offline())...)
+	all = append(all, p.Partitions.Problems(pass.Targets)...)
+	all = append(all, p.Settings.NRIProblems(p.States.NRIErr())...)
+	all = append(all, p.cgroupProblems(p.Watch.Watcher().Flooding())...)
+	all = append(all, p.Inventory.RecordProblems(pass.Targets)...)
+	all = append(all, p.Auxiliary.Problems(p.Inventory)...)
+	all = append(all, p.tuning.Problems()...)
+	all = append(all, p.Journal.Problems(p.Host.JournalFile)...)
+	all = append(all, p.Refusals.Problems()...)
+	all = append(all, p.Hints.Problems(p.Inventory, p.Now())...)
+	if p.Host.CPUManager != nil {
+		all = append(all, p.Kubelet.Problems(!p.Settings.Config.PlacesPods() || !pass.Planned || p.States.HasNRI())...)
+	}
+	all = append(all, p.Files.Problems()...)
+	return all
+}
+
+// cgroupProblems returns the problems of cgroups: properties whose repairs pause because of
+// external writes, threads outside of the cgroup's CPUs, and too many notices (flooding).
+func (p *Publisher) cgroupProblems(flooding []cgroup.Path) (all []pools.Problem) {
+	add := func(at cgroup.Path, r pools.Reason) bool {
+		found := pools.Problem{Reason: r}
+		p.Inventory.NameOwner(&found, at)
+		all = append(all, found)
+		return true
+	}
+	p.Backoffs.Problems(p.Now())(add)
+	p.Cache.ThreadProblems()(add)
+	for _, at := range flooding {
+		add(at.Scope(), treewatch.FloodReason(at))
+	}
+	return all
+}

@@ -1,0 +1,222 @@
+// Package publish turns the state of the event loop after a pass into the state that other
+// goroutines, operators and the cluster see. It logs the changes since the pass before. One
+// goroutine calls [Publisher.Note] and [Publisher.Publish]; any goroutine may call Metrics and
+// Latest. No decision about CPUs depends on a Publisher.
+package publish
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/cpupoold/cpupoold/internal/history"
+	"github.com/cpupoold/cpupoold/internal/node/appfiles"
+	"github.com/cpupoold/cpupoold/internal/node/auditor"
+	"github.com/cpupoold/cpupoold/internal/node/auxiliary"
+	"github.com/cpupoold/cpupoold/internal/node/clusterstate"
+	"github.com/cpupoold/cpupoold/internal/node/desired"
+	"github.com/cpupoold/cpupoold/internal/node/drift"
+	"github.com/cpupoold/cpupoold/internal/node/exposure"
+	"github.com/cpupoold/cpupoold/internal/node/hostenv"
+	"github.com/cpupoold/cpupoold/internal/node/hosttuning"
+	"github.com/cpupoold/cpupoold/internal/node/inventory"
+	"github.com/cpupoold/cpupoold/internal/node/kernelstate"
+	"github.com/cpupoold/cpupoold/internal/node/nodestatus"
+	"github.com/cpupoold/cpupoold/internal/node/numahints"
+	"github.com/cpupoold/cpupoold/internal/node/partition"
+	"github.com/cpupoold/cpupoold/internal/node/permission"
+	"github.com/cpupoold/cpupoold/internal/node/quiet"
+	"github.com/cpupoold/cpupoold/internal/node/refusal"
+	"github.com/cpupoold/cpupoold/internal/node/requests"
+	"github.com/cpupoold/cpupoold/internal/node/retry"
+	"github.com/cpupoold/cpupoold/internal/node/sourcestate"
+	"github.com/cpupoold/cpupoold/internal/node/telemetry"
+	"github.com/cpupoold/cpupoold/internal/node/treewatch"
+	"github.com/cpupoold/cpupoold/internal/node/undo"
+	"github.com/cpupoold/cpupoold/internal/node/units"
+	"github.com/cpupoold/cpupoold/internal/node/view"
+	"github.com/cpupoold/cpupoold/pkg/cgroup"
+	"github.com/cpupoold/cpupoold/pkg/pools"
+)
+
+// Sources are the values that a [Publisher] reads.
+type Sources struct {
+	Host       *hostenv.Host
+	Log        *slog.Logger
+	Now        func() time.Time
+	Notify     *hostenv.Notifier
+	Settings   *desired.Settings
+	Inventory  *inventory.Inventory
+	Cache      *kernelstate.Cache
+	Journal    *undo.Journal
+	Backoffs   *retry.Backoffs
+	Drifts     *drift.Tracker
+	Quiet      *quiet.Quiet
+	Partitions *partition.Partitions
+	Units      *units.Units
+	Others     *desired.OtherManagers
+	Auxiliary  *auxiliary.Cgroups
+	Hints      *numahints.Hints
+	Kubelet    *desired.StaticKubelet
+	Refusals   *refusal.Log
+	Exposures  *exposure.Meter
+	Files      *appfiles.Files
+	Permission *permission.Permission
+	Watch      *treewatch.Tree
+	States     *sourcestate.States
+	Requests   *requests.Queue
+}
+
+// Pass holds the decisions and the results of the last pass.
+type Pass struct {
+	Planned    bool // a pass has been made
+	Began      time.Time
+	Plan       pools.Plan
+	Input      pools.Input // of Plan; immutable
+	Targets    []cgroup.Target
+	Deferred   []cgroup.Deferred
+	Unreadable map[cgroup.Path]error
+	Auxiliary  []auxiliary.Cgroup // in pods, of no container
+}
+
+// Publisher holds the results of the passes, and the published state.
+type Publisher struct {
+	Sources
+	history *view.HistoryLog
+	auditor *auditor.Auditor
+	tuning  *hosttuning.Tuning // nil if the daemon changes no settings of the host
+	cluster *nodestatus.Runner // nil if the node is in no cluster
+
+	metrics atomic.Pointer[telemetry.View]
+	latest  atomic.Pointer[view.Snapshot]
+
+	counts      view.Counts
+	capacity    view.Capacity
+	unwritten   map[cgroup.Write]bool // omitted writes (mode: observe)
+	faults      map[cgroup.Path]error // cgroups that the last pass could not correct
+	lastSuccess time.Time
+	ready       bool
+	reported    map[problemKey]bool // logged problems
+	problems    []pools.Problem     // of the last pass
+	noise       map[string]string   // of the last pass, by container
+	bootArgs    []string            // missing kernel parameters in the last pass
+}
+
+// New returns a Publisher that has published nothing.
+func New(s Sources) *Publisher {
+	return &Publisher{Sources: s, history: view.NewHistoryLog(s.Now), auditor: auditor.New()}
+}
+
+// Join makes p show the node to a cluster. Call it before Run.
+func (p *Publisher) Join(cluster *nodestatus.Runner) { p.cluster = cluster }
+
+// Tune makes p pass each plan to t. Call it before Run.
+func (p *Publisher) Tune(t *hosttuning.Tuning) { p.tuning = t }
+
+// Run audits the host, changes its settings and shows the node to its cluster until ctx ends.
+func (p *Publisher) Run(ctx context.Context) {
+	var jobs sync.WaitGroup
+	jobs.Go(func() { p.auditor.Run(ctx, p.Log, func() (auditor.Watcher, error) { return auditor.Open() }) })
+	jobs.Go(func() { p.tuning.Run(ctx) })
+	if p.cluster != nil {
+		jobs.Go(func() { p.cluster.Run(ctx) })
+	}
+	jobs.Wait()
+}
+
+// History returns the history of the node.
+func (p *Publisher) History() *view.HistoryLog { return p.history }
+
+// Latest returns the state that operators see, or nil before Publish.
+func (p *Publisher) Latest() *view.Snapshot { return p.latest.Load() }
+
+// Metrics returns the state that metrics show, with the present state of the connection to the
+// cluster and the results of the audit. It is nil before Publish.
+func (p *Publisher) Metrics() *telemetry.View {
+	v := p.metrics.Load()
+	if v != nil && p.cluster != nil {
+		v = clusterstate.WithStats(v, p.cluster.Stats())
+	}
+	found := p.auditor.Result()
+	if v == nil || found == nil {
+		return v
+	}
+	all := *v
+	all.Audit = found
+	return &all
+}
+
+// Published returns the state of the last Publish for metrics, or nil.
+func (p *Publisher) Published() *telemetry.View { return p.metrics.Load() }
+
+// Audited returns the owners of CPUs that the audit knows.
+func (p *Publisher) Audited() auditor.Scene { return p.auditor.Shown() }
+
+// Note logs the faults and the problems that a pass has left, if they have changed.
+func (p *Publisher) Note(pass *Pass) {
+	p.noteFaults(pass)
+	p.report(pass)
+	p.reportNoise(pass)
+}
+
+// Publish replaces the state that other goroutines and the cluster see.
+func (p *Publisher) Publish(pass *Pass, now time.Time) {
+	if pass.Planned {
+		p.noteReady(pass, now)
+		p.showAudit(pass)
+		p.tuning.Set(p.Settings, pass.Plan, p.Inventory, p.Others, p.Host.Possible)
+	}
+	v := p.view(pass)
+	p.history.NoteSources(v.Sources)
+	p.metrics.Store(v)
+	p.latest.Store(&view.Snapshot{
+		View: v, History: p.history.Snapshot(), Settings: *p.Settings, Plan: pass.Plan, Input: pass.Input, Targets: pass.Targets, Auxiliary: pass.Auxiliary, Planned: pass.Planned,
+		Deferred: pass.Deferred, Faults: p.faults, Problems: p.problems, Began: pass.Began,
+		Config: p.States.ConfigErr(), Observes: p.Host.Observes, Owed: len(p.unwritten), System: p.Others.SystemPartition(p.Inventory),
+	})
+	if p.cluster != nil && pass.Planned {
+		p.cluster.Show(p.ClusterState(pass))
+	}
+}
+
+// noteReady reports once that the node has its desired state. It waits for the files for
+// applications, at most appfiles.Timeout, and not after a failed write: a unit that waits for the
+// daemon reads its CPUs when it starts.
+func (p *Publisher) noteReady(pass *Pass, now time.Time) {
+	if p.ready || p.IsWorking(pass.Began) || now.Before(p.Files.Due()) {
+		return
+	}
+	p.ready = true
+	p.history.Add(history.Event{Kind: history.Ready})
+	pods, containers := p.Inventory.Len()
+	p.Log.Info("ready", "pods", pods, "containers", containers)
+	p.Notify.Ready()
+}
+
+// IsReady reports whether the node has had its desired state.
+func (p *Publisher) IsReady() bool { return p.ready }
+
+// showAudit passes the owners of CPUs after a pass to the auditor.
+func (p *Publisher) showAudit(pass *Pass) {
+	s := auditor.Scene{Interval: p.Settings.Config.AuditInterval}
+	if s.Interval > 0 {
+		s.Ownership = p.Settings.Ownership(pass.Plan, p.Inventory, p.Units.Hosts(), pass.Auxiliary)
+	}
+	p.auditor.Show(s)
+}
+
+// node returns the state from which cluster and metrics derive their values.
+func (p *Publisher) node(pass *Pass) view.Node {
+	return view.Node{Settings: p.Settings, Plan: &pass.Plan, Planned: pass.Planned, Inventory: p.Inventory, Lost: p.Partitions.Lost()}
+}
+
+// ClusterState returns the state that the cluster sees after a pass.
+func (p *Publisher) ClusterState(pass *Pass) *nodestatus.State {
+	f := clusterstate.Facts{
+		Node: p.node(pass), Ready: p.ready, Observes: p.Host.Observes, Problems: p.Problems(pass), Faults: p.faults,
+		Runtime: p.States.RuntimeErr(), Config: p.States.ConfigErr(), Unwritten: len(p.unwritten),
+	}
+	return f.State()
+}

@@ -1,0 +1,163 @@
+// Package sourcestate holds the states of the sources of events: which sources are connected, and
+// why another one is not. One goroutine uses a [States].
+package sourcestate
+
+import (
+	"cmp"
+	"log/slog"
+
+	"github.com/cpupoold/cpupoold/internal/node/hostenv"
+	"github.com/cpupoold/cpupoold/internal/node/telemetry"
+	"github.com/cpupoold/cpupoold/internal/node/usablecpus"
+	"github.com/cpupoold/cpupoold/pkg/cri"
+	"github.com/cpupoold/cpupoold/pkg/nri"
+)
+
+// States holds the states of the sources. A method with an error takes nil for a source that works.
+type States struct {
+	log                              *slog.Logger
+	stream                           cri.StreamState
+	listing                          error                 // of the last listing
+	nri                              telemetry.SourceState // empty before the first try
+	nriErr                           error                 // why it is not connected
+	config                           error                 // why the last configuration is refused
+	unitsLost, reloadsLost, cpusLost bool
+	withheld                         []usablecpus.Withheld
+}
+
+// New returns the states before the first try.
+func New(log *slog.Logger) *States { return &States{log: log} }
+
+// Stream takes the state of the runtime's event stream.
+func (s *States) Stream(state cri.StreamState, err error) {
+	s.stream = state
+	s.log.Info("runtime event stream", "state", state.String(), "error", err)
+}
+
+// PollsRuntime reports whether the runtime has no event stream.
+func (s *States) PollsRuntime() bool { return s.stream == cri.Unsupported }
+
+// IsStreaming reports whether the runtime's event stream is connected.
+func (s *States) IsStreaming() bool { return s.stream == cri.Connected }
+
+// Listed takes the result of a listing.
+func (s *States) Listed(err error) {
+	switch before := s.listing; {
+	case err != nil && (before == nil || before.Error() != err.Error()):
+		s.log.Warn("list pods and containers", "error", err)
+	case err == nil && before != nil:
+		s.log.Info("the container runtime lists pods and containers again")
+	}
+	s.listing = err
+}
+
+// RuntimeErr returns the error of the last listing.
+func (s *States) RuntimeErr() error { return s.listing }
+
+// NRI takes the state of the NRI connection.
+func (s *States) NRI(state nri.State, err error) {
+	before := s.nri
+	s.nriErr = err
+	switch s.nri = nriState(state, before); {
+	case s.nri == before:
+	case state == nri.Connected:
+		s.log.Info("NRI is connected: containers are placed before they exist")
+	case s.nri == telemetry.SourceLost:
+		s.log.Error("NRI is lost: containers are placed when the runtime reports them, which is after their first instruction", "error", err)
+	default:
+		s.log.Info("the runtime does not offer NRI; containers are placed when the runtime reports them", "error", err)
+	}
+}
+
+// nriState returns the state of NRI as a source: lost only after it was connected once.
+func nriState(s nri.State, before telemetry.SourceState) telemetry.SourceState {
+	switch {
+	case s == nri.Connected:
+		return telemetry.SourceOK
+	case s == nri.Lost, before == telemetry.SourceOK, before == telemetry.SourceLost:
+		return telemetry.SourceLost
+	default:
+		return telemetry.SourceAbsent
+	}
+}
+
+// HasNRI reports whether NRI is connected.
+func (s *States) HasNRI() bool { return s.nri == telemetry.SourceOK }
+
+// NRIErr returns why NRI is not connected.
+func (s *States) NRIErr() error { return s.nriErr }
+
+// Units takes the state of systemd's reports of units.
+func (s *States) Units(err error) {
+	if s.unitsLost = err != nil; s.unitsLost {
+		s.log.Warn("watch units", "error", err)
+	}
+}
+
+// Reloads takes the state of systemd's reports of reloads. The watcher of the cgroups still finds
+// the values that an unreported reload writes.
+func (s *States) Reloads(err error) {
+	if s.reloadsLost = err != nil; s.reloadsLost {
+		s.log.Warn("watch systemd", "error", err)
+	}
+}
+
+// CPUs takes the state of the watch of CPUs.
+func (s *States) CPUs(err error) { s.cpusLost = err != nil }
+
+// Withhold takes the CPUs that are online and that pools cannot use.
+func (s *States) Withhold(all []usablecpus.Withheld) { s.withheld = all }
+
+// Withheld returns the CPUs that are online and that pools cannot use.
+func (s *States) Withheld() []usablecpus.Withheld { return s.withheld }
+
+// Config takes the result of reading the configuration again.
+func (s *States) Config(err error) {
+	if s.config = err; err != nil {
+		s.log.Error("configuration refused; the one in force stays", "error", err)
+	}
+}
+
+// ConfigErr returns why the last configuration is refused.
+func (s *States) ConfigErr() error { return s.config }
+
+// View returns the states of the sources that the host has. hasUnits reports whether the
+// configuration contains units.
+func (s *States) View(h *hostenv.Host, hasUnits bool) map[telemetry.Source]telemetry.SourceState {
+	all := make(map[telemetry.Source]telemetry.SourceState)
+	if h.Runtime != nil {
+		all[telemetry.CRIEvents] = streamState(s.stream)
+		if s.listing != nil {
+			// A runtime that hangs does not end its stream, but sends no events.
+			all[telemetry.CRIEvents] = telemetry.SourceLost
+		}
+	}
+	if h.NRISocket != "" {
+		all[telemetry.NRI] = cmp.Or(s.nri, telemetry.SourceAbsent)
+	}
+	if h.CPUs != nil {
+		all[telemetry.CPUs] = lostIf(s.cpusLost)
+	}
+	if h.Units != nil || hasUnits {
+		all[telemetry.Units] = lostIf(h.Units == nil || s.reloadsLost || s.unitsLost)
+	}
+	return all
+}
+
+func lostIf(lost bool) telemetry.SourceState {
+	if lost {
+		return telemetry.SourceLost
+	}
+	return telemetry.SourceOK
+}
+
+func streamState(s cri.StreamState) telemetry.SourceState {
+	switch s {
+	case cri.Connected:
+		return telemetry.SourceOK
+	case cri.Unsupported:
+		return telemetry.SourcePolling
+	default:
+		return telemetry.SourceLost
+	}
+}
