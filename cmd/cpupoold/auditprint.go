@@ -114,15 +114,7 @@ func printKernel(w *layout.Writer, works []audit.KernelWork) {
 // inPod returns the name of a cgroup in a pod that belongs to no container, with a space. It
 // returns "" for a container.
 func inPod(container string) string {
-	switch container { // desired.Settings.Ownership
-	case "(monitor)":
-		return "conmon of "
-	case "(sandbox)":
-		return "VM of "
-	case "(other)":
-		return "in "
-	}
-	return ""
+	return map[string]string{"(monitor)": "conmon of ", "(sandbox)": "VM of ", "(other)": "in "}[container] // desired.Settings.Ownership
 }
 
 // placeOf returns the unit or the container that a finding is in.

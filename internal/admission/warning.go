@@ -113,54 +113,32 @@ func causeOf(text string) cause {
 	return c
 }
 
-// subject returns the start of a warning, before its subject in quotes.
-func (r Reason) subject() string {
-	switch r {
-	case ResourceOff, ResourceWithoutCPU, NodeWithoutDaemon:
-		return "resource "
-	case AnnotationIgnored:
-		return "annotation "
-	case VariableRemoved:
-		return "environment variable "
-	case PodPoolEmpty:
-		return "container "
-	default:
-		return "workload type "
+// words returns the start of a warning, before its subject in quotes, and the end of the sentence. The
+// text of a cause follows if the reason has several causes.
+func (r Reason) words() (subject, text string) {
+	for _, w := range [...]struct {
+		Reason
+		subject, text string
+	}{
+		{TypeOff, "workload type ", "is ignored: "},
+		{NamespaceNotAnnotated, "workload type ", "is ignored: the namespace has no annotation that allows it"},
+		{PodLevelCPU, "workload type ", "is ignored: the pod asks for CPU in spec.resources, which is counted as cpu; ask for it in its containers"},
+		{GuaranteedPod, "workload type ", "is ignored: the pod is of QoS class Guaranteed; ask for less CPU or memory than its limits"},
+		{ClassWouldChange, "workload type ", "is ignored: without its CPU requests the pod's QoS class would be BestEffort instead of Burstable; request memory too"},
+		{CoresWithoutTarget, "workload type ", "is not asked for by an annotation: its resource was removed, and became a CPU request where there was none"},
+		{ResourceOff, "resource ", "was removed: "},
+		{AnnotationIgnored, "annotation ", "is ignored, like all in the old form; request cpu instead"},
+		{VariableRemoved, "environment variable ", "was removed: CRI-O would add CPUs of other containers to the container; the runtime or cpupoold sets it"},
+		{PodPoolEmpty, "container ", "gets no CPU: other containers take all CPUs of the pod for themselves, so the node refuses one of the containers; " +
+			"request more cpu in spec.resources"},
+		{ResourceWithoutCPU, "resource ", "was removed: only cpu requests count for the pools; request cpu instead, for exclusive CPUs as whole CPUs in a Guaranteed pod"},
+		{NodeWithoutDaemon, "resource ", "is not requested: the pod can run only on nodes without the daemon, such as Windows nodes and virtual nodes; request cpu alone"},
+	} {
+		if w.Reason == r {
+			return w.subject, w.text
+		}
 	}
-}
-
-// text returns the end of the sentence of a reason. The text of a cause follows if the
-// reason has several causes.
-func (r Reason) text() string {
-	switch r {
-	case TypeOff:
-		return "is ignored: "
-	case NamespaceNotAnnotated:
-		return "is ignored: the namespace has no annotation that allows it"
-	case PodLevelCPU:
-		return "is ignored: the pod asks for CPU in spec.resources, which is counted as cpu; ask for it in its containers"
-	case GuaranteedPod:
-		return "is ignored: the pod is of QoS class Guaranteed; ask for less CPU or memory than its limits"
-	case ClassWouldChange:
-		return "is ignored: without its CPU requests the pod's QoS class would be BestEffort instead of Burstable; request memory too"
-	case CoresWithoutTarget:
-		return "is not asked for by an annotation: its resource was removed, and became a CPU request where there was none"
-	case ResourceOff:
-		return "was removed: "
-	case AnnotationIgnored:
-		return "is ignored, like all in the old form; request cpu instead"
-	case VariableRemoved:
-		return "was removed: CRI-O would add CPUs of other containers to the container; the runtime or cpupoold sets it"
-	case PodPoolEmpty:
-		return "gets no CPU: other containers take all CPUs of the pod for themselves, so the node refuses one of the containers; " +
-			"request more cpu in spec.resources"
-	case ResourceWithoutCPU:
-		return "was removed: only cpu requests count for the pools; request cpu instead, for exclusive CPUs as whole CPUs in a Guaranteed pod"
-	case NodeWithoutDaemon:
-		return "is not requested: the pod can run only on nodes without the daemon, such as Windows nodes and virtual nodes; request cpu alone"
-	default:
-		return ""
-	}
+	return "", ""
 }
 
 // hasCauses reports whether the sentence of a reason ends with the text of a cause.
@@ -180,11 +158,11 @@ func (w Warning) String() string {
 	if len(name) > longest {
 		name = name[:longest] + "..."
 	}
-	text := w.Reason.text()
+	subject, text := w.Reason.words()
 	if w.Reason.hasCauses() {
 		text += w.cause.text()
 	}
-	return w.Reason.subject() + strconv.Quote(name) + " " + text
+	return subject + strconv.Quote(name) + " " + text
 }
 
 // consists reports whether each line of a text is the sentence of a warning of one of the
@@ -200,7 +178,8 @@ func consists(text string, of []Reason) bool {
 
 // isWarning reports whether a line is the sentence of a warning of this reason.
 func isWarning(line string, of Reason) bool {
-	subject, ok := strings.CutPrefix(line, of.subject())
+	start, end := of.words()
+	subject, ok := strings.CutPrefix(line, start)
 	if !ok {
 		return false
 	}
@@ -213,7 +192,7 @@ func isWarning(line string, of Reason) bool {
 		return false
 	}
 	is := cause{}
-	if text, ok := strings.CutPrefix(subject[len(quoted):], " "+of.text()); ok && of.hasCauses() {
+	if text, ok := strings.CutPrefix(subject[len(quoted):], " "+end); ok && of.hasCauses() {
 		is = causeOf(text)
 	}
 	return Warning{of, name, is}.String() == line

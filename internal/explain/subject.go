@@ -1,6 +1,8 @@
 package explain
 
 import (
+	"cmp"
+
 	"github.com/cpupoold/cpupoold/internal/history"
 	"github.com/cpupoold/cpupoold/internal/inspect"
 	"github.com/cpupoold/cpupoold/internal/verdict"
@@ -66,27 +68,17 @@ func (d *Decision) alternatives(s *inspect.Subject, tried bool) {
 }
 
 func statement(r pools.Rule) string {
-	switch r {
-	case pools.RuleUnit:
-		return "the configuration names the unit"
-	case pools.RuleUnread:
-		return "the pod could not be read"
-	case pools.RuleOtherManager:
-		return "another manager of CPUs places it"
-	case pools.RuleWorkloadType:
-		return "the pod asks for a workload type and may have it"
-	case pools.RulePause:
-		return "it is a pause container"
-	case pools.RuleQoS:
-		return "the pod is not Guaranteed"
-	case pools.RulePodPool:
-		return "its pod has pod-level resources, and it has no whole CPUs"
-	case pools.RuleNotWhole:
-		return "it does not request a whole number of CPUs"
-	case pools.RuleNoneToGive:
-		return "this node allocates no exclusive CPUs"
-	}
-	return "whole CPUs in a Guaranteed pod"
+	return cmp.Or(map[pools.Rule]string{
+		pools.RuleUnit:         "the configuration names the unit",
+		pools.RuleUnread:       "the pod could not be read",
+		pools.RuleOtherManager: "another manager of CPUs places it",
+		pools.RuleWorkloadType: "the pod asks for a workload type and may have it",
+		pools.RulePause:        "it is a pause container",
+		pools.RuleQoS:          "the pod is not Guaranteed",
+		pools.RulePodPool:      "its pod has pod-level resources, and it has no whole CPUs",
+		pools.RuleNotWhole:     "it does not request a whole number of CPUs",
+		pools.RuleNoneToGive:   "this node allocates no exclusive CPUs",
+	}[r], "whole CPUs in a Guaranteed pod")
 }
 
 // rulesOf returns the rules that were tried for a container, in order. The answer of the rule that

@@ -22,18 +22,11 @@ const (
 
 // String returns "info", "warning", "error" or "refuse".
 func (s Severity) String() string {
-	switch s {
-	case Info:
-		return "info"
-	case Warning:
-		return "warning"
-	case Error:
-		return "error"
-	case Refuse:
-		return "refuse"
-	default:
+	names := [...]string{"info", "warning", "error", "refuse"}
+	if s < 0 || int(s) >= len(names) {
 		return fmt.Sprintf("severity(%d)", int(s))
 	}
+	return names[s]
 }
 
 // MarshalText returns the text of String. The error is always nil.

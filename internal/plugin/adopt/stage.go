@@ -1,7 +1,7 @@
 package adopt
 
 import (
-	"encoding/json"
+	"cmp"
 	"fmt"
 	"strings"
 )
@@ -23,52 +23,35 @@ const (
 
 const staticKind = "static pod"
 
-// Why returns what the pods of a stage are, and why they have their place.
-func (s Stage) Why() string {
-	switch s {
-	case Refused:
-		return "Would be refused: put these right before anything restarts them"
-	case Replicated:
-		return "Deployments and the like: other replicas serve meanwhile, and a mistake shows in one pod first"
-	case Stateful:
-		return "StatefulSets: one pod after the other, each has to come back before the next"
-	case EveryNode:
-		return "DaemonSets: each node is without its pod for a moment, so they wait until the others have shown that pods come back"
-	case Ending:
-		return "Jobs: they end by themselves, and what they make next is counted"
-	case Alone:
-		return "Pods without an owner: nobody makes them again"
-	case Static:
-		return "Static pods, last: no webhook sees them, and a control plane that does not come back cannot be mended through its API"
-	default:
-		return ""
+// words returns the name of a stage in JSON, and what its pods are and why they have their place.
+func (s Stage) words() (name, why string) {
+	all := [...]struct{ name, why string }{
+		Refused:    {"refused", "Would be refused: put these right before anything restarts them"},
+		Replicated: {"replicated", "Deployments and the like: other replicas serve meanwhile, and a mistake shows in one pod first"},
+		Stateful:   {"stateful", "StatefulSets: one pod after the other, each has to come back before the next"},
+		EveryNode:  {"everyNode", "DaemonSets: each node is without its pod for a moment, so they wait until the others have shown that pods come back"},
+		Ending:     {"ending", "Jobs: they end by themselves, and what they make next is counted"},
+		Alone:      {"alone", "Pods without an owner: nobody makes them again"},
+		Static:     {"static", "Static pods, last: no webhook sees them, and a control plane that does not come back cannot be mended through its API"},
 	}
+	return all[s].name, all[s].why
 }
 
-// MarshalJSON writes a stage as a word.
-func (s Stage) MarshalJSON() ([]byte, error) {
-	words := []string{"refused", "replicated", "stateful", "everyNode", "ending", "alone", "static"}
-	if s < 0 || int(s) >= len(words) {
-		return nil, fmt.Errorf("no stage %d", int(s))
-	}
-	return json.Marshal(words[s])
+// Why returns what the pods of a stage are, and why they have their place.
+func (s Stage) Why() string {
+	_, why := s.words()
+	return why
+}
+
+// MarshalText returns the name of a stage.
+func (s Stage) MarshalText() ([]byte, error) {
+	name, _ := s.words()
+	return []byte(name), nil
 }
 
 func stageOf(kind string) Stage {
-	switch kind {
-	case "StatefulSet":
-		return Stateful
-	case "DaemonSet":
-		return EveryNode
-	case "Job", "CronJob":
-		return Ending
-	case "Pod":
-		return Alone
-	case staticKind:
-		return Static
-	default:
-		return Replicated
-	}
+	known := map[string]Stage{"StatefulSet": Stateful, "DaemonSet": EveryNode, "Job": Ending, "CronJob": Ending, "Pod": Alone, staticKind: Static}
+	return cmp.Or(known[kind], Replicated)
 }
 
 func how(s *Step) string {

@@ -67,34 +67,25 @@ func Render(c *config.Config, format Format, role string, t *topology.Topology) 
 		}
 		s.management = s.management.Union(p.CPUs)
 	}
-	var data []byte
-	var err error
-	name := dropIn
-	switch format {
-	case CRIO:
-		data, err = s.crio()
-	case Pinning:
-		name = "openshift-workload-pinning"
-		data, err = s.pinning()
-	case MachineConfig:
-		name = "99-" + role + "-cpu-pools.yaml"
-		data, err = s.machineConfig()
-	case Kubelet:
-		name = "kubelet-configuration.yaml"
-		data, err = s.kubelet()
-	case Kernel:
-		name = "kernel-arguments"
-		data, err = s.kernel()
-	case Systemd:
-		name = "99-cpu-affinity.conf"
-		data, err = s.systemd()
-	default:
-		err = fmt.Errorf("%q is no format; write one of %s", format, Formats())
+	to, known := map[Format]struct {
+		name   string
+		render func() ([]byte, error)
+	}{
+		CRIO:          {dropIn, s.crio},
+		Pinning:       {"openshift-workload-pinning", s.pinning},
+		MachineConfig: {"99-" + role + "-cpu-pools.yaml", s.machineConfig},
+		Kubelet:       {"kubelet-configuration.yaml", s.kubelet},
+		Kernel:        {"kernel-arguments", s.kernel},
+		Systemd:       {"99-cpu-affinity.conf", s.systemd},
+	}[format]
+	if !known {
+		return Rendered{}, fmt.Errorf("%[1]s: %[1]q is no format; write one of %s", format, Formats())
 	}
+	data, err := to.render()
 	if err != nil {
 		return Rendered{}, fmt.Errorf("%s: %w", format, err)
 	}
-	return Rendered{format, name, data}, nil
+	return Rendered{format, to.name, data}, nil
 }
 
 // on returns c with the CPUs of cpus: auto on a machine, if the machine is known.

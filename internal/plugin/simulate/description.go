@@ -62,6 +62,7 @@ func Describe(text string) (*topology.Topology, error) {
 // parseLevels reads a description. Cores are always among the levels.
 func parseLevels(text string) ([]level, error) {
 	const how = "write counts as in 2s8c2t: s sockets, then n NUMA nodes, d dies and l L3 caches, c cores, t threads, each per unit of the one before"
+	depth := map[byte]int{'s': 0, 'n': 1, 'd': 1, 'l': 1, 'c': 2, 't': 3} // equal levels can be exchanged
 	var levels []level
 	for rest := text; rest != ""; {
 		at := strings.IndexFunc(rest, func(r rune) bool { return r < '0' || r > '9' })
@@ -79,7 +80,7 @@ func parseLevels(text string) ([]level, error) {
 			return nil, fmt.Errorf("%q is not known; %s", letter, how)
 		case slices.ContainsFunc(levels, func(l level) bool { return l.letter == letter }):
 			return nil, fmt.Errorf("%q is there twice; %s", letter, how)
-		case len(levels) > 0 && depth(levels[len(levels)-1].letter) > depth(letter):
+		case len(levels) > 0 && depth[levels[len(levels)-1].letter] > depth[letter]:
 			return nil, fmt.Errorf("%q stands behind %q, which is inside it; %s", letter, levels[len(levels)-1].letter, how)
 		}
 		levels = append(levels, level{letter, count})
@@ -88,19 +89,6 @@ func parseLevels(text string) ([]level, error) {
 		return nil, fmt.Errorf("no number of cores; %s", how)
 	}
 	return levels, nil
-}
-
-// depth orders the levels that cannot be exchanged.
-func depth(letter byte) int {
-	switch letter {
-	case 's':
-		return 0
-	case 'c':
-		return 2
-	case 't':
-		return 3
-	}
-	return 1
 }
 
 func regular(levels []level, cores, threads int) (*topology.Topology, error) {
