@@ -5,7 +5,7 @@ SHELL       := bash
 MAKEFLAGS   += --no-print-directory
 .DEFAULT_GOAL := help
 
-# What is expensive to make (VM images, the node's software) is kept here under a hash of its inputs, and outlives the clone.
+# Expensive results (VM images, the node's software) are kept here under a hash of their inputs, and outlive the clone.
 export CPUPOOLD_CACHE ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/cpupoold
 
 # One way to compile for everything but the race detector: each further one compiles all dependencies once more.
@@ -122,7 +122,7 @@ test-model: host-vm build ## run 300 steps of the model test, of more kinds, on 
 test-model-fake: ## run the model test on a fake node, 10,000 steps in sequences of 250 (STEPS=50000; SEED=7: that sequence alone)
 	$(GO) test -v -count=1 -timeout 12h -run '^TestModel$$' ./internal/node/daemon -model.steps $(or $(STEPS),10000) -model.seed $(or $(SEED),0)
 
-soak: host-vm build ## break parts of a node at random, and kill the daemon 200 times with each kind of pool, while pods start and stop (SEED=1 DURATION=10m SUITE=trixie KILLS=200 PAIRS=containerd,crio-crun STATE=file: continues from it)
+soak: host-vm build ## break parts of a node at random, and kill the daemon 200 times with each kind of pool (SEED=1 DURATION=10m SUITE=trixie KILLS=200 PAIRS=containerd,crio-crun STATE=file: continues from it)
 	$(GO) test -v -tags vm -count=1 -timeout 200h -run '^TestSoak$$' ./test/vm -soak $(or $(DURATION),10m) -soak.seed $(or $(SEED),1) -soak.suite=$(or $(SUITE),trixie) \
 		-soak.kills $(or $(KILLS),200) -soak.pairs $(if $(PAIRS),$(PAIRS),containerd,crio-crun) -soak.state $(abspath $(or $(STATE),$(CPUPOOLD_CACHE)/soak.json))
 
@@ -130,13 +130,13 @@ churn: host-vm build ## start and stop 5,000 containers on a node, and 1,000,000
 	$(GO) test -v -count=1 -timeout 200h -run '^TestChurn$$' ./internal/node/daemon -churn $(or $(CHURN),1000000)
 	$(GO) test -v -tags vm -count=1 -timeout 200h -run '^TestChurn$$' ./test/vm -churn $(or $(CHURN),5000) -churn.runtime $(or $(RUNTIME),crio-crun)
 
-test-drift: host-vm build ## run the tests of foreign writes on a real node (SUITE=trixie)
+test-drift: host-vm build ## run the tests of external writes on a real node (SUITE=trixie)
 	$(GO) test -tags vm -count=1 -timeout 75m -run '^TestDrift$$' ./test/vm -drift.suite=$(SUITE)
 
 test-kernels: host-vm build ## run what depends on the kernel, on the oldest, 6.12 and the newest (KERNELS=forky)
 	$(GO) test -tags vm -count=1 -timeout 150m -run '^TestKernels$$' ./test/vm -kernels=$(KERNELS)
 
-test-disturbance: host-vm build ## count what hand-overs do to a neighbour, on the kernels that have partitions (HANDOVERS=100)
+test-disturbance: host-vm build ## count the effects of CPU handovers on a neighbour, on the kernels that have partitions (HANDOVERS=100)
 	$(GO) test -v -tags vm -count=1 -timeout 75m -run '^TestDisturbance$$' ./test/vm -disturbance $(or $(HANDOVERS),100)
 
 # A compiler process is short: its garbage collector would take a fifth of the CPU time.
@@ -176,7 +176,7 @@ bench: bench-all
 bench-check: host ## fail where a benchmark allocates a fifth more than the record says, or executes a fifth more instructions
 	bench/quick.sh | $(GO) -C bench run ./cmd/check record.txt
 
-bench-record: host ## make the record of allocations and instructions, bench/record.txt, anew (on amd64)
+bench-record: host ## write a new record of allocations and instructions, bench/record.txt (on amd64)
 	bench/quick.sh >bench/record.txt.new && mv bench/record.txt.new bench/record.txt
 
 bench-limits: host-vm ## of bench-all, measure single steps of the daemon and the bare system calls, on three kernels
@@ -189,7 +189,7 @@ bench-jitter: build ## measure, on hardware of yours, what interrupts a CPU with
 fuzz: host ## fuzz every target for FUZZTIME (20s)
 	test/fuzz.sh $(FUZZTIME)
 
-clean: ## remove what was built here; the cache stays
+clean: ## remove the build results; the cache stays
 	rm -rf bin
 	@echo "kept: $(CPUPOOLD_CACHE) (VM images and node software, rebuilt when removed)"
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Runs the benchmarks whose allocations and instructions `make bench-check` holds against bench/record.txt. Allocations do not
-# vary with the number of iterations, so that there are few. Instructions, of some benchmarks (bench/cmd/instructions), are
-# counted by valgrind, since not every machine lets perf_event_open count them; they are those of amd64.
+# Runs the benchmarks whose allocations and instructions `make bench-check` compares with bench/record.txt. Allocations do not
+# vary with the number of iterations, so few are enough. valgrind counts the instructions of some benchmarks (bench/cmd/instructions),
+# since not every machine allows perf_event_open to count them. The record has the instructions of amd64.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export GOAMD64=v1

@@ -24,7 +24,7 @@ note() {
   cat "$work/meta" >"$results/meta.txt"
 }
 
-# state prints what the samples that follow depend on.
+# state prints the conditions of the samples that follow.
 state() {
   echo "commit $(git describe --always --dirty --exclude '*') on $(date -u +%F);" \
     "$(sed -n 's/^model name[[:space:]]*: //p' /proc/cpuinfo | head -1) with $(nproc) CPUs; $(uname -sr);" \

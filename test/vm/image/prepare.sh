@@ -1,6 +1,6 @@
 #!/bin/sh
-# Installs what the VM tests need and this host lacks: QEMU, mmdebstrap, mke2fs, ssh. Silent and quick when all of it is there.
-# Needs a Debian (or derived) host and root only if something is missing; elsewhere it names what to install and fails.
+# Installs the missing packages of the VM tests: QEMU, mmdebstrap, mke2fs, ssh. Silent and quick if none is missing.
+# Needs a Debian (or derived) host and root only if a package is missing; on other hosts it names the packages and fails.
 set -eu
 PATH=$PATH:/usr/sbin:/sbin
 qemu_major=10 # QEMU 7.2 (Debian 12) corrupts guests with -accel tcg,thread=multi.
