@@ -1,9 +1,7 @@
 package preflight
 
 import (
-	"errors"
 	"fmt"
-	"io/fs"
 
 	"github.com/cpupoold/cpupoold/internal/nodecheck"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
@@ -87,14 +85,10 @@ func checkKubeletNRI(e *evidence) []Finding {
 		f.Found = "is none: " + without
 		return []Finding{f}
 	}
-	_, err := fs.Stat(e.root, relative(socket))
-	switch {
-	case err == nil:
+	fault := e.socketFault(socket)
+	if fault == "" {
 		return nil
-	case errors.Is(err, fs.ErrNotExist):
-		f.Found = fmt.Sprintf("%s does not exist: %s", socket, without)
-	default:
-		f.Found = fmt.Sprintf("%s cannot be used (%s): %s", socket, cause(err), without)
 	}
+	f.Found = fault + ": " + without
 	return []Finding{f}
 }

@@ -2,9 +2,7 @@ package preflight
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
-	"io/fs"
 	"slices"
 
 	"github.com/cpupoold/cpupoold/internal/nodecheck"
@@ -90,17 +88,12 @@ func checkPodResources(e *evidence) []Finding {
 			"is none: "+without,
 			"remove the key, or set topology-policy: best-effort")}
 	}
-	_, err := fs.Stat(e.root, relative(socket))
-	if err == nil {
+	fault := e.socketFault(socket)
+	if fault == "" {
 		return nil
 	}
-	f := newFinding(severity, e.file+": podResourcesSocket",
-		fmt.Sprintf("%s cannot be used (%s): %s", socket, cause(err), without),
-		"set the key to the socket in the kubelet's --root-dir; in a container mount its directory")
-	if errors.Is(err, fs.ErrNotExist) {
-		f.Found = fmt.Sprintf("%s does not exist: %s", socket, without)
-	}
-	return []Finding{f}
+	return []Finding{newFinding(severity, e.file+": podResourcesSocket", fault+": "+without,
+		"set the key to the socket in the kubelet's --root-dir; in a container mount its directory")}
 }
 
 // checkCoreType reports a core type that no guaranteed CPU has, or that the kernel lacks.

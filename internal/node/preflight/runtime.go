@@ -148,13 +148,21 @@ func checkNRI(e *evidence) []Finding {
 	if socket == "" {
 		return []Finding{nodecheck.WithoutNRI(key, "is none", "remove the key, unless this is intended")}
 	}
-	_, err := fs.Stat(e.root, relative(socket))
-	if err == nil {
+	found := e.socketFault(socket)
+	if found == "" {
 		return nil
 	}
-	found := fmt.Sprintf("%s cannot be used (%s)", socket, cause(err))
-	if errors.Is(err, fs.ErrNotExist) {
-		found = socket + " does not exist"
-	}
 	return []Finding{nodecheck.WithoutNRI(key, found, nodecheck.EnableNRI+", or set the key to its socket")}
+}
+
+// socketFault states why a socket cannot be used; "" if it exists.
+func (e *evidence) socketFault(socket string) string {
+	switch _, err := fs.Stat(e.root, relative(socket)); {
+	case err == nil:
+		return ""
+	case errors.Is(err, fs.ErrNotExist):
+		return socket + " does not exist"
+	default:
+		return fmt.Sprintf("%s cannot be used (%s)", socket, cause(err))
+	}
 }
