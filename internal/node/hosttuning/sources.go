@@ -20,28 +20,22 @@ const (
 	markName = "host.mark"
 )
 
-// Restoring returns the arguments of a restore. Owners can have the exclusive CPUs.
-func Restoring(c *config.Config, m tune.Machine, exclusive cpuset.Set) (tune.Restoring, *power.Host, error) {
-	sources, undo, host, err := Sources(c, m)
-	return tune.Restoring{Sources: sources, Undo: undo, Machine: m, Exclusive: exclusive}, host, err
-}
-
-// Sources returns the settings of this machine and the file with their original values.
-// The host is one of the sources. All sources are returned with any configuration, because
-// an earlier configuration may have changed settings of each.
-func Sources(c *config.Config, m tune.Machine) ([]tune.Source, tune.Undo, *power.Host, error) {
+// Restoring returns the settings of this machine and the file with their original values, for a
+// restore. Owners can have the exclusive CPUs. The host is one of the sources. All sources are
+// returned with any configuration, because an earlier one may have changed settings of each.
+func Restoring(c *config.Config, m tune.Machine, exclusive cpuset.Set) (r tune.Restoring, host *power.Host, err error) {
 	bootID, err := hostenv.ReadBootID()
 	if err != nil {
-		return nil, tune.Undo{}, nil, err
+		return r, nil, err
 	}
 	undo := tune.Undo{File: filepath.Join(c.StateDir, undoName), Mark: filepath.Join(c.RunDir, markName), BootID: bootID}
 	proc, err := tune.OpenDir(hostenv.ProcRoot)
 	if err != nil {
-		return nil, tune.Undo{}, nil, fmt.Errorf("open %s: %w", hostenv.ProcRoot, err)
+		return r, nil, fmt.Errorf("open %s: %w", hostenv.ProcRoot, err)
 	}
 	sys, err := tune.OpenDir(hostenv.SysRoot)
 	if err != nil {
-		return nil, tune.Undo{}, nil, fmt.Errorf("open %s: %w", hostenv.SysRoot, err)
+		return r, nil, fmt.Errorf("open %s: %w", hostenv.SysRoot, err)
 	}
 	interfaces, etc := sys, os.DirFS("/etc")
 	if inContainer("net") { // this process sees other network interfaces
@@ -52,11 +46,12 @@ func Sources(c *config.Config, m tune.Machine) ([]tune.Source, tune.Undo, *power
 	if inContainer("mnt") {
 		etc = os.DirFS(hostenv.ProcRoot + "/1/root/etc")
 	}
-	host := power.NewHost(sys)
-	return []tune.Source{
+	host = power.NewHost(sys)
+	sources := []tune.Source{
 		tune.DefaultAffinityOf(proc, m), tune.NewBalancer(proc, sys, etc, m), tune.IRQs(proc, sys), tune.ReceiveQueues(interfaces, m),
 		tune.WorkqueueOf(sys, m), tune.KThreads(proc, sys, tune.SystemAffinity{}), host,
-	}, undo, host, nil
+	}
+	return tune.Restoring{Sources: sources, Undo: undo, Machine: m, Exclusive: exclusive}, host, nil
 }
 
 // missing returns a directory whose use returns the error: some nodes do not need it.

@@ -25,11 +25,11 @@ type Tuning struct {
 
 // New returns a Tuning that calls changed after changes. With observe, it writes nothing.
 func New(s *desired.Settings, possible cpuset.Set, observe bool, log *slog.Logger, changed func()) (*Tuning, error) {
-	sources, undo, host, err := Sources(s.Config, s.TuneMachine(possible))
+	r, host, err := Restoring(s.Config, s.TuneMachine(possible), cpuset.Set{})
 	if err != nil {
 		return nil, err
 	}
-	return &Tuning{tuner: tune.New(tune.Options{Sources: sources, Undo: undo, Observe: observe, Log: log, Changed: changed}), power: host, log: log}, nil
+	return &Tuning{tuner: tune.New(tune.Options{Sources: r.Sources, Undo: r.Undo, Observe: observe, Log: log, Changed: changed}), power: host, log: log}, nil
 }
 
 // Run reads and writes settings until ctx ends.

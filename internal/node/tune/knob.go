@@ -139,9 +139,6 @@ const (
 	Failed Why = "failed"
 )
 
-// Whys returns all reasons.
-func Whys() []Why { return []Why{Immovable, NoSpace, Busy, NoCPULeft, Contested, NotTaken, Failed} }
-
 // Stuck is a knob that does not have its desired value.
 type Stuck struct {
 	Knob

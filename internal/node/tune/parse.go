@@ -3,7 +3,7 @@ package tune
 import (
 	"errors"
 	"fmt"
-	"strconv"
+	"math/big"
 	"strings"
 
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
@@ -31,23 +31,16 @@ func parseSetup(s string, nbits int) (banned cpuset.Set, err error) {
 // parseHex allows more digits if they are zero: irqbalance prints one for each CPU of its build.
 func parseHex(s string, nbits int) (cpuset.Set, error) {
 	digits := strings.ReplaceAll(strings.TrimPrefix(strings.TrimSpace(s), "0x"), ",", "")
-	if digits == "" {
-		return cpuset.Set{}, errors.New("no digits")
+	mask, ok := new(big.Int).SetString(digits, 16)
+	switch {
+	case !ok || strings.ContainsAny(digits, "+-"):
+		return cpuset.Set{}, fmt.Errorf("%q is not a mask of hexadecimal digits", clip(s))
+	case mask.BitLen() > nbits:
+		return cpuset.Set{}, fmt.Errorf("mask %q has CPU %d, want CPUs below %d", clip(s), mask.BitLen()-1, nbits)
 	}
 	var cpus []int
-	for i := range len(digits) {
-		n, err := strconv.ParseUint(digits[len(digits)-1-i:len(digits)-i], 16, 4)
-		if err != nil {
-			return cpuset.Set{}, fmt.Errorf("%q is not a mask of hexadecimal digits", clip(s))
-		}
-		for bit := range 4 {
-			cpu := 4*i + bit
-			if n&(1<<bit) == 0 {
-				continue
-			}
-			if cpu >= nbits {
-				return cpuset.Set{}, fmt.Errorf("mask %q has CPU %d, want CPUs below %d", clip(s), cpu, nbits)
-			}
+	for cpu := range mask.BitLen() {
+		if mask.Bit(cpu) == 1 {
 			cpus = append(cpus, cpu)
 		}
 	}
@@ -70,21 +63,19 @@ func parseBanned(text string, nbits int) (cpuset.Set, error) {
 			list = value
 		}
 	}
+	var set cpuset.Set
+	var err error
 	switch {
 	case mask != "":
-		set, err := parseHex(mask, nbits)
-		if err != nil {
-			return set, fmt.Errorf("IRQBALANCE_BANNED_CPUS: %w", err)
+		if set, err = parseHex(mask, nbits); err != nil {
+			err = fmt.Errorf("IRQBALANCE_BANNED_CPUS: %w", err)
 		}
-		return set, nil
 	case list != "" && list != "-":
-		set, err := cpuset.Parse(list)
-		if err != nil {
-			return set, fmt.Errorf("IRQBALANCE_BANNED_CPULIST: %w", err)
+		if set, err = cpuset.Parse(list); err != nil {
+			err = fmt.Errorf("IRQBALANCE_BANNED_CPULIST: %w", err)
 		}
-		return set, nil
 	}
-	return cpuset.Set{}, nil
+	return set, err
 }
 
 func clip(s string) string {
