@@ -234,23 +234,22 @@ func (w *Watcher) readUptime() (uint64, error) {
 	return ParseUptime(text)
 }
 
+// parsed reads and parses a file, and records errors.
+func parsed[T any](w *Watcher, name string, parse func([]byte) (T, error)) (v T) {
+	text, err := w.read(name)
+	if err != nil {
+		return v
+	}
+	if v, err = parse(text); err != nil {
+		w.noteError(name, err)
+	}
+	return v
+}
+
 func (w *Watcher) counters(x *index) counters {
-	c := counters{usage: make(map[string]uint64)}
-	var err error
-	if text, readErr := w.read("interrupts"); readErr == nil {
-		if c.lines, err = ParseCounts(text); err != nil {
-			w.noteError("interrupts", err)
-		}
-	}
-	if text, readErr := w.read("softirqs"); readErr == nil {
-		if c.softirqs, err = ParseCounts(text); err != nil {
-			w.noteError("softirqs", err)
-		}
-	}
-	if text, readErr := w.read("stat"); readErr == nil {
-		if c.times, err = ParseTimes(text); err != nil {
-			w.noteError("stat", err)
-		}
+	c := counters{
+		lines: parsed(w, "interrupts", ParseCounts), softirqs: parsed(w, "softirqs", ParseCounts), times: parsed(w, "stat", ParseTimes),
+		usage: make(map[string]uint64),
 	}
 	w.text = bytes.Buffer{} // interrupts has megabytes on machines with many CPUs; most files have less than a page
 	if w.usage == nil {
