@@ -154,10 +154,8 @@ func (c *client) connect() error {
 	return nil
 }
 
-// call sends a request and decodes the answer into out, unless out is nil.
+// call changes or reads an object, and decodes the answer into out, unless out is nil.
 func (c *client) call(ctx context.Context, method, path, contentType string, body []byte, out any) error {
-	ctx, cancel := context.WithTimeout(ctx, c.limits.Call)
-	defer cancel()
 	query := url.Values{"fieldManager": {manager}}
 	if contentType == applyPatch { // take fields from other managers
 		query.Set("force", "true")
@@ -165,13 +163,9 @@ func (c *client) call(ctx context.Context, method, path, contentType string, bod
 	return c.exchange(ctx, method, path, query, contentType, body, out)
 }
 
-func (c *client) get(ctx context.Context, path string, query url.Values, out any) error {
+func (c *client) exchange(ctx context.Context, method, path string, query url.Values, contentType string, body []byte, out any) error {
 	ctx, cancel := context.WithTimeout(ctx, c.limits.Call)
 	defer cancel()
-	return c.exchange(ctx, "GET", path, query, "", nil, out)
-}
-
-func (c *client) exchange(ctx context.Context, method, path string, query url.Values, contentType string, body []byte, out any) error {
 	answer, err := c.open(ctx, method, path, query, contentType, body)
 	if err != nil {
 		return err

@@ -141,7 +141,7 @@ func (n *Namespaces) list(ctx context.Context, c *client) (workload.Permissions,
 			} `json:"metadata"`
 			Items []metadata `json:"items"`
 		}
-		err := c.get(ctx, namespacesPath, query, &answer)
+		err := c.exchange(ctx, "GET", namespacesPath, query, "", nil, &answer)
 		switch {
 		case isStatus(err, 410):
 			return nil, errExpired // the pages took too long

@@ -31,7 +31,7 @@ type Document struct {
 	Assignments []Assignment `json:"assignments"`
 	// Unhinted are the containers whose CPUs were chosen before the kubelet reported their
 	// NUMA nodes. No other source has this fact.
-	Unhinted []Owner `json:"unhinted,omitempty"`
+	Unhinted []pools.Key `json:"unhinted,omitempty"`
 	// Others are the containers whose CPUs another NRI plugin chose: no other source has them.
 	Others []Left `json:"others,omitempty"`
 	// Resting are the CPUs that the quiet period kept out of the shared pool.
@@ -49,12 +49,6 @@ type Assignment struct {
 	Sharers   []string   `json:"sharers,omitempty"`
 	Owners    []string   `json:"owners,omitempty"`
 	Total     int        `json:"total,omitempty"`
-}
-
-// Owner is a pools.Key in the file's spelling.
-type Owner struct {
-	PodUID    string `json:"podUID"`
-	Container string `json:"container"`
 }
 
 // Left is a container that the daemon leaves to another manager. Files of earlier builds

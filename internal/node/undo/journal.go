@@ -30,16 +30,13 @@ type Journal struct {
 func New(d Document) *Journal {
 	j := &Journal{
 		bootID: d.BootID, originals: make(map[Key]Original, len(d.Originals)), bare: len(d.Originals) == 0,
-		assignments: fromRecords(d.Assignments), others: d.Others, resting: d.Resting, accepted: d.Accepted,
+		assignments: fromRecords(d.Assignments), unhinted: d.Unhinted, others: d.Others, resting: d.Resting, accepted: d.Accepted,
 	}
 	for _, o := range d.Originals {
 		// Of two originals for a unit, the one without a value was there before the daemon's.
 		if _, known := j.originals[o.Key()]; !known || o.Value == "" {
 			j.originals[o.Key()] = o
 		}
-	}
-	for _, o := range d.Unhinted {
-		j.unhinted = append(j.unhinted, pools.Key(o))
 	}
 	return j
 }

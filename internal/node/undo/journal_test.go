@@ -14,6 +14,7 @@ import (
 	"github.com/cpupoold/cpupoold/internal/node/undo"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
+	"github.com/cpupoold/cpupoold/pkg/pools"
 )
 
 func sampleJournal() undo.Document {
@@ -27,7 +28,7 @@ func sampleJournal() undo.Document {
 			{PodUID: "pod", Container: "app", CPUs: cpuset.Of(4, 5)},
 			{PodUID: "shared", CPUs: cpuset.Of(6), Sharers: []string{"a", "b"}, Total: 2},
 		},
-		Unhinted: []undo.Owner{{PodUID: "pod", Container: "app"}},
+		Unhinted: []pools.Key{{PodUID: "pod", Container: "app"}},
 	}
 }
 
@@ -166,7 +167,7 @@ func TestJournalOfAnEarlierBuild(t *testing.T) {
 			{PodUID: "", Container: "du.service", CPUs: cpuset.Of(6)},
 			{PodUID: "pod", Container: "app", CPUs: cpuset.Of(4, 5), Away: cpuset.Of(7)},
 		},
-		Unhinted: []undo.Owner{{PodUID: "pod", Container: "app"}},
+		Unhinted: []pools.Key{{PodUID: "pod", Container: "app"}},
 		Resting:  cpuset.Of(3),
 		Accepted: &undo.Accepted{Pools: "c0ffee", Present: cpuset.Range(0, 7), Online: cpuset.Range(0, 6)},
 	}

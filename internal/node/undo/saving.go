@@ -101,9 +101,6 @@ func (j *Journal) document() Document {
 	for _, o := range j.originals {
 		d.Originals = append(d.Originals, o)
 	}
-	for _, k := range j.unhinted {
-		d.Unhinted = append(d.Unhinted, Owner(k))
-	}
-	d.Others = slices.Clone(j.others)
+	d.Unhinted, d.Others = slices.Clone(j.unhinted), slices.Clone(j.others)
 	return d
 }
