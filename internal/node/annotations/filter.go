@@ -15,11 +15,9 @@ import (
 
 // Filter selects annotations. Learn and NoteReread are not safe for concurrent use.
 type Filter struct {
-	names workload.Names
-	// workloads holds the activation annotations of CRI-O's workloads. Learn replaces the map.
-	workloads atomic.Pointer[map[string]bool]
-	// stale is true if pods that were read before a new name can lack its annotation.
-	stale bool
+	names     workload.Names
+	workloads atomic.Pointer[map[string]bool] // activation annotations of CRI-O's workloads. Learn replaces the map
+	stale     bool                            // pods that were read before a new name can lack its annotation
 }
 
 // New returns a filter for annotations with the names of the configuration.

@@ -32,8 +32,7 @@ const mostNamed = 3
 type Cgroups struct {
 	driver cgroup.Driver
 	slices map[cgroup.Path]map[cgroup.Path]state
-	// news counts the new cgroups of each slice since the last NoteAll.
-	news map[cgroup.Path]int
+	news   map[cgroup.Path]int // new cgroups of each slice since the last NoteAll
 }
 
 // state shows whether the daemon can write a cgroup.

@@ -118,10 +118,8 @@ func (h *queries) status(*http.Request, *query) (any, error) { return h.Status()
 
 type query struct {
 	history.Query
-	// wait is the maximum time to wait for an event after Query.After; 0 does not wait.
-	wait time.Duration
-	// daemon is the Started of an earlier answer; zero if the client has no answer yet.
-	daemon time.Time
+	wait   time.Duration // maximum time to wait for an event after Query.After; 0 does not wait
+	daemon time.Time     // Started of an earlier answer; zero if the client has no answer yet
 }
 
 // Wait holds the conditions that end the wait for an event.

@@ -23,8 +23,7 @@ import (
 type OtherManagers struct {
 	crio   managers.CRIO
 	system systemPartition
-	// noted contains the containers that NewClaims has returned.
-	noted map[string]bool
+	noted  map[string]bool // containers that NewClaims has returned
 }
 
 // byPlugin names an NRI plugin that has given a container its CPUs: NRI does not tell a

@@ -29,8 +29,7 @@ type Settings struct {
 	// describes the differences from the configuration then.
 	Fits    *undo.Accepted
 	Adapted []string
-	// specs are the configured pools, with the CPUs of cpus: auto.
-	specs pools.Spec
+	specs   pools.Spec // configured pools, with the CPUs of cpus: auto
 }
 
 // RestartKeys returns the sorted keys with a changed value that needs a restart.

@@ -61,10 +61,9 @@ const stateTimeout = 5 * time.Second
 
 // stateFile is the kubelet's state file. One goroutine at a time may read it.
 type stateFile struct {
-	name string
-	read func(name string, limit int64) ([]byte, error)
-	// pending is a read that an earlier call gave up; only the disk can end it.
-	pending chan stateRead
+	name    string
+	read    func(name string, limit int64) ([]byte, error)
+	pending chan stateRead // a read that an earlier call gave up; only the disk can end it
 }
 
 type stateRead struct {

@@ -43,9 +43,8 @@ func readCRIO() managers.CRIO { return managers.ReadCRIO(procroot.Of(os.DirFS("/
 
 // link is the connection to a runtime that has answered.
 type link struct {
-	client *cri.Client
-	// endpoint is the client's; guessed if neither configuration nor kubelet has named it.
-	endpoint string
+	client   *cri.Client
+	endpoint string // of client; guessed if neither configuration nor kubelet has named it
 	guessed  bool
 
 	name   string // that the runtime reports

@@ -23,21 +23,17 @@ type Kernel interface {
 
 // Cache holds the last known state of the cgroups of the plan.
 type Cache struct {
-	kernel  Kernel
-	current map[cgroup.Path]cgroup.Current
-	known   []cgroup.Path // the targets of the last Refresh that dropped cgroups
-	stale   map[cgroup.Path]bool
-	// pending counts the writes in progress.
-	pending map[cgroup.Path]int
-	// own holds the own writes since a cgroup was read.
-	own map[cgroup.Path]*ownWrites
-	// overridden contains the cgroups with a write in progress that NRI has changed.
-	overridden map[cgroup.Path]bool
+	kernel     Kernel
+	current    map[cgroup.Path]cgroup.Current
+	known      []cgroup.Path // the targets of the last Refresh that dropped cgroups
+	stale      map[cgroup.Path]bool
+	pending    map[cgroup.Path]int        // writes in progress
+	own        map[cgroup.Path]*ownWrites // own writes since a cgroup was read
+	overridden map[cgroup.Path]bool       // cgroups with a write in progress that NRI has changed
 	external   []ExternalWrite
 	threads    threadState
 
-	// watched reports whether writes to a cgroup cause notices; set from Recheck to Refresh.
-	watched  func(cgroup.State) bool
+	watched  func(cgroup.State) bool // whether writes to a cgroup cause notices; set from Recheck to Refresh
 	rechecks uint64
 	turns    uint64 // number of rechecks that read each cgroup once
 }

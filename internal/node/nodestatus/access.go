@@ -21,15 +21,13 @@ const ServiceAccountDir = "/var/run/secrets/kubernetes.io/serviceaccount"
 // Access holds the address and the credentials of an API server. It reads their files again
 // for each use, because tokens and certificates are replaced while the daemon runs.
 type Access struct {
-	server *url.URL
-	// serverName is the name in the server's certificate; empty for the host of server.
-	serverName  string
-	ca          source // if unset, the certificate authorities of the host
-	token       source
-	cert, key   source
-	description string
-	// deferredFile is a kubeconfig that was not read yet. The other fields are unset then.
-	deferredFile string
+	server       *url.URL
+	serverName   string // name in the server's certificate; empty for the host of server
+	ca           source // if unset, the certificate authorities of the host
+	token        source
+	cert, key    source
+	description  string
+	deferredFile string // a kubeconfig that was not read yet. The other fields are unset then
 }
 
 // source is a value in a file or in memory.

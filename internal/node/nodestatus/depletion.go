@@ -38,9 +38,8 @@ type Depletion struct {
 }
 
 type pressure struct {
-	depleted bool
-	// sufficientSince is when a depleted pool got enough CPUs again; zero otherwise.
-	sufficientSince time.Time
+	depleted        bool
+	sufficientSince time.Time // when a depleted pool got enough CPUs again; zero otherwise
 }
 
 // next returns the state after an observation. Too few CPUs count immediately, enough CPUs after

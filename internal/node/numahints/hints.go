@@ -26,8 +26,7 @@ const codeMissing pools.Code = "HintsMissing"
 // requests exclusive CPUs waits for them in the shared pool, and delays no other
 // container. Hints asks when the pod appears, so that its containers rarely wait.
 type Hints struct {
-	// known contains the nodes by container; empty means no preference. A pod has no container.
-	known map[pools.Key]cpuset.Set
+	known map[pools.Key]cpuset.Set // nodes by container; empty means no preference. A pod has no container
 	open  map[pools.Key]*question
 	// without contains the containers that continued without an answer. A container
 	// leaves it when it ends, or when the answer arrives before its CPUs. The journal

@@ -70,8 +70,7 @@ func location(p *config.Problem) string {
 type pool struct {
 	name, key string
 	cpus      cpuset.Set
-	// all is true for a management pool that overlaps the shared pool by its configuration.
-	all bool
+	all       bool // true for a management pool that overlaps the shared pool by its configuration
 }
 
 // allPools returns the pools that own CPUs, guaranteed last. Guaranteed CPUs from the shared pool

@@ -16,8 +16,7 @@ type runtimeFacts struct {
 	name     string     // "containerd" or "cri-o"; empty if it does not answer
 	driver   cri.Driver // empty if it does not report it
 
-	// pods holds the pods of the runtime; empty after an error, which the daemon reports.
-	pods []cri.Pod
+	pods []cri.Pod // pods of the runtime; empty after an error, which the daemon reports
 
 	findErr, answerErr, driverErr error
 }

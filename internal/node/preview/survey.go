@@ -25,13 +25,12 @@ import (
 
 // survey is one reading of the node, and the decision of a daemon that starts with it.
 type survey struct {
-	host   *hostenv.Host
-	input  desired.Input
-	others desired.OtherManagers
-	plan   pools.Plan
-	// auxiliary are the cgroups in pods that belong to no container.
-	auxiliary []auxiliary.Cgroup
-	want      []cgroup.Target // without cgroups that are gone or unreadable
+	host      *hostenv.Host
+	input     desired.Input
+	others    desired.OtherManagers
+	plan      pools.Plan
+	auxiliary []auxiliary.Cgroup // cgroups in pods that belong to no container
+	want      []cgroup.Target    // without cgroups that are gone or unreadable
 	cgroups   *kernelstate.Cache
 	unread    []error
 }

@@ -14,17 +14,12 @@ import (
 )
 
 type evidence struct {
-	pools pools.Pools
-	// journal contains the CPUs in the journal, by owner.
-	journal map[pools.Key]cpuset.Set
-	// sets are the cpusets of live cgroups, and those with which they will be started.
-	sets []ownedSet
-	// shared are the CPUs of containers without exclusive CPUs.
-	shared cpuset.Set
-	// podLevel contains the UIDs of pods with pod-level resources.
-	podLevel map[string]bool
-	// held are the assignments in the journal, or those found before.
-	held []pools.Assignment
+	pools    pools.Pools
+	journal  map[pools.Key]cpuset.Set // CPUs in the journal, by owner
+	sets     []ownedSet               // cpusets of live cgroups, and those with which they will be started
+	shared   cpuset.Set               // CPUs of containers without exclusive CPUs
+	podLevel map[string]bool          // UIDs of pods with pod-level resources
+	held     []pools.Assignment       // assignments in the journal, or those found before
 }
 
 type ownedSet struct {

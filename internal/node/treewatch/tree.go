@@ -24,10 +24,9 @@ type Tree struct {
 	log     *slog.Logger
 	wake    chan struct{} // holds one token while there are notices to take
 	watcher *cgroup.Watcher
-	err     error // why some cgroups are not watched
-	// slices are the slices of pods that have appeared, reported by the runtime or not.
-	slices map[cgroup.Path]bool
-	set    Set
+	err     error                // why some cgroups are not watched
+	slices  map[cgroup.Path]bool // slices of pods that have appeared, reported by the runtime or not
+	set     Set
 }
 
 // New returns a Tree without a watcher.

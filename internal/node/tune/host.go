@@ -102,11 +102,10 @@ func (w Why) isTemporary() bool { return w != Immovable && w != NotTaken }
 
 // maskFile is a source with one knob, in a file with a hexadecimal mask.
 type maskFile struct {
-	dir  Dir
-	kind Kind
-	name string
-	// from is the file to read if it exists. Otherwise name is read.
-	from  string
+	dir   Dir
+	kind  Kind
+	name  string
+	from  string // file to read if it exists. Otherwise name is read
 	nbits int
 	// bootDefault returns the Default of Observed.
 	bootDefault func() string

@@ -20,9 +20,8 @@ func limits() conflict.Limits {
 
 type contest struct {
 	conflict.Writes
-	value string // of the last external write
-	// repaired is true if the daemon has written since.
-	repaired bool
+	value    string // of the last external write
+	repaired bool   // the daemon has written since
 }
 
 // noteExternalWrite notes an external write. It reports whether the repairs pause now.

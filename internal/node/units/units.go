@@ -45,10 +45,9 @@ type Units struct {
 	assignments []pools.Assignment   // in force
 	leaving     []pools.Assignment   // of unplaced units
 	hosts       []hostslices.Verdict // decisions of the last plan about host services
-	// reverting holds units that are being reverted, or that systemd has refused to revert.
-	reverting map[string]bool
-	away      map[string]bool // units that do not exist
-	scopes    *Scopes
+	reverting   map[string]bool      // units that are being reverted, or that systemd has refused to revert
+	away        map[string]bool      // units that do not exist
+	scopes      *Scopes
 }
 
 // New returns a Units without questions.
