@@ -28,7 +28,7 @@ func (s Settings) Mutate(pod *corev1.Pod, from Origin) (*corev1.Pod, []Warning, 
 		return nil, nil, &Refusal{Message: err.Error()}
 	}
 	if nodekind.Excludes(pod, s.WithoutDaemon) {
-		s = s.elsewhere()
+		s.SharedCPUs, s.GuaranteedCPUs, s.outside = false, false, true
 	}
 	if s.SharedCPUs || s.GuaranteedCPUs || asks && s.Types[typ] {
 		// A very high limit means no limit, and does not count.
@@ -66,12 +66,6 @@ func (s Settings) Mutate(pod *corev1.Pod, from Origin) (*corev1.Pod, []Warning, 
 		s.tolerate(result, from)
 	}
 	return result, warnings, nil
-}
-
-// elsewhere returns the settings for pods that can run only on nodes without a daemon.
-func (s Settings) elsewhere() Settings {
-	s.SharedCPUs, s.GuaranteedCPUs, s.outside = false, false, true
-	return s
 }
 
 // ignored returns a warning if the pod has annotations in the old form that no node reads, a

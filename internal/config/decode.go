@@ -39,7 +39,7 @@ func (d *decoder) decode(data []byte, fields []field) {
 	dec := yaml.NewDecoder(bytes.NewReader(data))
 	var doc, second yaml.Node
 	if err := dec.Decode(&doc); err != nil && !errors.Is(err, io.EOF) {
-		d.fail("", "", syntaxReason(err))
+		d.fail("", "", "is not YAML: "+strings.TrimPrefix(err.Error(), "yaml: "))
 		return
 	}
 	if err := dec.Decode(&second); !errors.Is(err, io.EOF) {
@@ -55,12 +55,6 @@ func (d *decoder) decode(data []byte, fields []field) {
 			d.fail(required.key, "", "is missing; write "+required.value)
 		}
 	}
-}
-
-// syntaxReason is the parser's message without its package name: "line 3: did
-// not find expected key".
-func syntaxReason(err error) string {
-	return "is not YAML: " + strings.TrimPrefix(err.Error(), "yaml: ")
 }
 
 // mapping decodes the fields of a mapping; an unknown or repeated key is a

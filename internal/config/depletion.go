@@ -41,10 +41,6 @@ const (
 	DepletionEvict DepletionAction = "evict"
 )
 
-func defaultDepletion() Depletion {
-	return Depletion{Action: DepletionWarn, Floor: 1, ClearAfter: time.Minute, DryRun: true}
-}
-
 func (d *decoder) depletion(key string, n *yaml.Node, c *Config) {
 	to := &c.Depletion
 	d.mapping(key, n, []field{

@@ -64,7 +64,10 @@ func (d *decoder) fields(c *Config) []field {
 			return setOneOf(&c.KernelThreads, s, KernelThreadsOff, KernelThreadsExclusive)
 		})},
 		{"power", func(key string, n *yaml.Node) { d.power(key, n, &c.Power) }},
-		{"logLevel", d.scalar(func(s string) error { return setLevel(&c.LogLevel, s) })},
+		{"logLevel", d.scalar(func(s string) error {
+			return setWord(&c.LogLevel, s, map[string]slog.Level{"debug": slog.LevelDebug, "info": slog.LevelInfo, "warn": slog.LevelWarn, "error": slog.LevelError},
+				"is not a log level; write debug, info, warn or error")
+		})},
 		{"logFormat", d.scalar(func(s string) error { return setOneOf(&c.LogFormat, s, LogText, LogJSON) })},
 	}
 }
@@ -205,11 +208,6 @@ func (d *decoder) texts(to *[]string) func(string, *yaml.Node) {
 
 func setBool(b *bool, s string) error {
 	return setWord(b, s, map[string]bool{"true": true, "false": false}, "is neither true nor false")
-}
-
-func setLevel(level *slog.Level, s string) error {
-	return setWord(level, s, map[string]slog.Level{"debug": slog.LevelDebug, "info": slog.LevelInfo, "warn": slog.LevelWarn, "error": slog.LevelError},
-		"is not a log level; write debug, info, warn or error")
 }
 
 // setWord sets the value of a word. Reason is the error of other words.

@@ -58,10 +58,6 @@ func (d *decoder) systemPartition(key string, n *yaml.Node, to *SystemPartition)
 	})(key, n)
 }
 
-func defaultManagers() OtherManagers {
-	return OtherManagers{CRIOWorkloads: StanceRefuse, CRIOHighPerformance: StanceStandDown, NRIPlugins: StanceRefuse}
-}
-
 func (d *decoder) otherManagers(key string, n *yaml.Node, to *OtherManagers) {
 	stance := func(to ...*Stance) func(string, *yaml.Node) {
 		return d.scalar(func(s string) error {

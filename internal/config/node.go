@@ -52,10 +52,6 @@ const (
 	NodeOff  NodeEnabled = "false"
 )
 
-func defaultNode() Node {
-	return Node{Enabled: NodeAuto, Resources: true, Condition: true, Events: true, StartupTaint: "cpupoold.io/starting"}
-}
-
 func (d *decoder) node(key string, n *yaml.Node, c *Config) {
 	to := &c.Node
 	d.mapping(key, n, []field{

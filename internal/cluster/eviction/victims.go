@@ -48,13 +48,9 @@ func runs(p *corev1.Pod) bool {
 // spared reports whether a pod must stay, see Victims.
 func spared(p *corev1.Pod, names workload.Names) bool {
 	_, mirror := p.Annotations[corev1.MirrorPodAnnotationKey]
-	return mirror || managed(p, names) || priority(p) >= critical || isCriticalClass(p.Spec.PriorityClassName) || tolerates(p)
-}
-
-// isCriticalClass reports whether a priority class is one of the cluster's own. It covers
-// pods whose priority is not set yet.
-func isCriticalClass(name string) bool {
-	return name == "system-cluster-critical" || name == "system-node-critical"
+	class := p.Spec.PriorityClassName // the priority of a pod may not be set yet
+	isCritical := priority(p) >= critical || class == "system-cluster-critical" || class == "system-node-critical"
+	return mirror || managed(p, names) || isCritical || tolerates(p)
 }
 
 // managed reports whether a pod has, or requests, a workload type: by its annotation, or by

@@ -149,7 +149,8 @@ func (p *nri) reserve(t *topology.Topology) {
 	if !reserved.IsEmpty() {
 		p.say(management, reserved.String(), source)
 	}
-	p.reservedNamespaces()
+	p.permit("management", "kube-system")
+	p.patterns(p.source+".reservedPoolNamespaces", at(p.spec, "reservedPoolNamespaces"))
 	if !isList {
 		return
 	}
@@ -169,12 +170,6 @@ func firstOf(set cpuset.Set, count int, t *topology.Topology) (chosen cpuset.Set
 		}
 	}
 	return chosen.Union(set.Difference(chosen).Take(count - chosen.Len()))
-}
-
-// reservedNamespaces lets pods of the namespaces of reserved CPUs ask for the management pool.
-func (p *nri) reservedNamespaces() {
-	p.permit("management", "kube-system")
-	p.patterns(p.source+".reservedPoolNamespaces", at(p.spec, "reservedPoolNamespaces"))
 }
 
 // patterns takes namespaces for the management pool. A pattern has no equivalent.
