@@ -61,7 +61,7 @@ func TestAlerts(t *testing.T) {
 	n.furnish()
 	n.quiet("on a node in order")
 	n.daemonIsDown()
-	n.nobodyIsAsked()
+	n.targetsAreLost()
 	n.configurationIsBad()
 	n.runtimeIsAway()
 	n.writesAreRefused()
@@ -70,7 +70,7 @@ func TestAlerts(t *testing.T) {
 	n.ownerIsDisturbed()
 	n.tasksWait()
 	n.settingsAreRefused()
-	n.nobodyIsSeenToCome()
+	n.startsAreSeenLate()
 	n.quiet("after all that")
 	n.poolIsDepleted()
 	n.kernelLosesCPU() // until the machine boots
@@ -95,8 +95,8 @@ func (n *node) daemonIsDown() {
 	n.ends("CPUPoolDaemonDown")
 }
 
-// nobodyIsAsked: Prometheus has lost its targets.
-func (n *node) nobodyIsAsked() {
+// targetsAreLost removes the targets of Prometheus.
+func (n *node) targetsAreLost() {
 	n.Helper()
 	n.Write(targetsFile, noTarget)
 	n.fires("CPUPoolDaemonAbsent")
@@ -175,7 +175,7 @@ func (n *node) ownerIsDisturbed() {
 	n.ends("CPUPoolOwnersDisturbed")
 }
 
-// tasksWait: six threads for two CPUs.
+// tasksWait runs six threads on two CPUs.
 func (n *node) tasksWait() {
 	n.Helper()
 	n.Apply(unlimited("busy", "spin", "6"))
@@ -198,9 +198,9 @@ func (n *node) settingsAreRefused() {
 	n.Withdraw("calm")
 }
 
-// nobodyIsSeenToCome checks the alert of late placements. Without inotify and NRI, the daemon finds a container when the runtime has started it. On
+// startsAreSeenLate checks the alert of late placements. Without inotify and NRI, the daemon finds a container when the runtime has started it. On
 // an emulated machine that is more than a second after its creation, and more than 100 ms of its CPU time.
-func (n *node) nobodyIsSeenToCome() {
+func (n *node) startsAreSeenLate() {
 	n.Helper()
 	const limit = "/proc/sys/fs/inotify/max_user_instances"
 	before, err := os.ReadFile(limit)
@@ -240,7 +240,7 @@ func (n *node) nobodyIsSeenToCome() {
 	n.ends(append(symptoms, "CPUPoolSourceLost")...)
 }
 
-// poolIsDepleted: the shared pool has lost a CPU of its two.
+// poolIsDepleted takes one of the two CPUs of the shared pool offline.
 func (n *node) poolIsDepleted() {
 	n.Helper()
 	n.StopDaemon()

@@ -73,7 +73,7 @@ func (r *runtimeNode) start(milli int64, namespace string, annotations map[strin
 }
 
 // startReporter starts a container whose process reports the CPUs that it had at its start.
-func (r *runtimeNode) witness(milli int64) (pod, error) {
+func (r *runtimeNode) startReporter(milli int64) (pod, error) {
 	return r.startWith(milli, "default", nil, "report")
 }
 

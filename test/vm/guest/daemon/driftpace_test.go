@@ -10,7 +10,7 @@ import (
 )
 
 // The daemon pauses its repairs after five repairs of one property in a minute.
-const peacefulWrites, peacefulTime = 5, 61 * time.Second
+const writesBeforeConflict, conflictWindow = 5, 61 * time.Second
 
 // next returns the victim with the oldest write to this property. It waits until one more write causes
 // no write conflict.
@@ -74,9 +74,9 @@ func (d *drifter) passed(property string, v *victim) {
 // due returns the time from which so many more writes cause no write conflict. Fewer
 // earlier writes make it earlier.
 func (v *victim) due(property string, more int) time.Time {
-	w, few := v.writes[property], peacefulWrites-more
+	w, few := v.writes[property], writesBeforeConflict-more
 	if len(w) <= few {
 		return time.Time{}.Add(time.Duration(len(w)))
 	}
-	return w[len(w)-few-1].Add(peacefulTime)
+	return w[len(w)-few-1].Add(conflictWindow)
 }

@@ -88,8 +88,9 @@ func (f *faults) ends(rt *realRuntime, id string) {
 	}
 }
 
-// nriVanishes: the runtime has given up on the daemon in the middle of a creation, and there is no way back for a while.
-func (f *faults) nriVanishes() {
+// nriStops checks a runtime that drops the daemon's NRI connection in the middle of a creation, and cannot be reached
+// for a while.
+func (f *faults) nriStops() {
 	f.Helper()
 	rt := f.runtime()
 	id, asks := f.guaranteedPod(rt, "fa01", 2)

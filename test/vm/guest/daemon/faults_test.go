@@ -31,7 +31,7 @@ type faults struct {
 // other faults: TestShortLived containers that end between read and write, TestRuntimeDown a stopped runtime, and TestLock a second daemon.
 func TestFaults(t *testing.T) {
 	f := newFaults(t)
-	f.nriVanishes()
+	f.nriStops()
 	f.runtimeDies()
 	f.runtimeHangs()
 	f.noticesOverflow()
@@ -202,7 +202,7 @@ func (f *faults) noticesOverflow() {
 	f.over("an overflow")
 }
 
-// systemdIsGone: without D-Bus the files do.
+// systemdIsGone checks that the daemon writes to the files while D-Bus is gone.
 func (f *faults) systemdIsGone() {
 	f.Helper()
 	in := func(script string) { f.Helper(); f.run("nsenter", "-m", "-t", f.pid, "sh", "-ec", script) }

@@ -35,7 +35,7 @@ func TestInside(t *testing.T) {
 		return err
 	})
 	n.quiet()
-	n.saysWhatIs(cpuset.Range(0, 7))
+	n.reportsState(cpuset.Range(0, 7))
 	free := n.status().Pools[2].Free
 	spare := free.Last()
 	t.Cleanup(func() {
@@ -51,7 +51,7 @@ func TestInside(t *testing.T) {
 		return nil
 	})
 	n.quiet()
-	n.saysWhatIs(cpuset.Range(0, 7).Difference(cpuset.Of(spare)))
+	n.reportsState(cpuset.Range(0, 7).Difference(cpuset.Of(spare)))
 
 	if err := os.WriteFile("/sys/fs/cgroup/"+string(shared.path)+"/"+cgroup.FileCPUs, []byte("0-3"), 0); err != nil {
 		t.Fatal(err)
@@ -136,8 +136,8 @@ func (n *node) reports(name string) {
 	}
 }
 
-// saysWhatIs holds the status, as JSON and as a table, to the kernel.
-func (n *node) saysWhatIs(online cpuset.Set) {
+// reportsState holds the status, as JSON and as a table, to the kernel.
+func (n *node) reportsState(online cpuset.Set) {
 	n.Helper()
 	s := n.status()
 	if len(s.Containers) != 2 {

@@ -63,7 +63,7 @@ type world struct {
 	configs  []string
 	config   *config.Config  // configuration in force
 	rest     preview.Preview // by which the daemon was last found to have nothing to do
-	armed    *exactDeath     // nil: the daemon is to live
+	armed    *exactKill      // nil: the daemon is to live
 	deaths   map[int]int     // how often the daemon was killed after so many writes, with more to do
 	kills    int
 	changes  changes

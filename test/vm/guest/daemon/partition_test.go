@@ -282,7 +282,7 @@ func (r *runtimeNode) beginsParted(milli int64, cpus string) pod {
 	r.Helper()
 	const late = "container starts before its cpuset partition exists: the write takes longer than the runtime waits"
 	for range 10 {
-		p, err := r.witness(milli)
+		p, err := r.startReporter(milli)
 		if err != nil {
 			r.Fatal(err)
 		}

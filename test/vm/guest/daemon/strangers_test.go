@@ -64,7 +64,7 @@ func TestStrangers(t *testing.T) {
 		if i%2 == 1 {
 			milli, pool, count = 1000, free, 1
 		}
-		p, err := r.witness(milli)
+		p, err := r.startReporter(milli)
 		if err != nil {
 			t.Fatalf("%v\n%s", err, n.evidence())
 		}
@@ -74,7 +74,7 @@ func TestStrangers(t *testing.T) {
 	pods, errs := make([]pod, *atOnce), make([]error, *atOnce)
 	var group sync.WaitGroup
 	for i := range *atOnce {
-		group.Go(func() { pods[i], errs[i] = r.witness(500) })
+		group.Go(func() { pods[i], errs[i] = r.startReporter(500) })
 	}
 	group.Wait()
 	for i, p := range pods {

@@ -33,12 +33,12 @@ const (
 	onlyHosts = "0-1"
 )
 
-func wide() cpuset.Set    { return cpuset.Range(2, 5) } // the shared pool without the owner
-func narrow() cpuset.Set  { return cpuset.Range(2, 3) } // with it
-func beside() cpuset.Set  { return cpuset.Of(2) }       // next to a fixed list
-func spare() cpuset.Set   { return cpuset.Of(3) }       // of the fixed list, without an owner
-func owned() cpuset.Set   { return cpuset.Range(4, 5) }
-func nearSet() cpuset.Set { return cpuset.Range(6, 7) }
+func wide() cpuset.Set       { return cpuset.Range(2, 5) } // the shared pool without the owner
+func narrow() cpuset.Set     { return cpuset.Range(2, 3) } // with it
+func nextToList() cpuset.Set { return cpuset.Of(2) }       // next to a fixed list
+func spare() cpuset.Set      { return cpuset.Of(3) }       // of the fixed list, without an owner
+func owned() cpuset.Set      { return cpuset.Range(4, 5) }
+func nearSet() cpuset.Set    { return cpuset.Range(6, 7) }
 
 // mode is how CPUs are handed over, and kept.
 type mode struct {
@@ -101,7 +101,7 @@ func (k *kernel) begin(m mode) {
 		}
 	}
 	if m.fixed {
-		k.share(beside())
+		k.share(nextToList())
 	} else {
 		k.share(wide())
 	}

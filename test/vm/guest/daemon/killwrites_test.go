@@ -15,10 +15,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// exactDeath kills the daemon after a number of its own writes to cgroups, before it opens a file for the next one. fanotify(7) reports each
+// exactKill kills the daemon after a number of its own writes to cgroups, before it opens a file for the next one. fanotify(7) reports each
 // write. A process that opens a file waits until that report is read. Writes by other processes for the daemon do not count. With 0 the daemon
 // ends after the first write of any process.
-type exactDeath struct {
+type exactKill struct {
 	after int
 	pid   int // of the daemon, if it may die of others' writes
 	group *os.File
@@ -31,7 +31,7 @@ type exactDeath struct {
 }
 
 // diesAfter begins to count. The daemon may be started later, unless it is to die of others' writes.
-func (n *node) diesAfter(writes int) *exactDeath {
+func (n *node) diesAfter(writes int) *exactKill {
 	n.Helper()
 	pid, err := strconv.Atoi(n.property("MainPID"))
 	if err != nil || pid == 0 && writes == 0 {
@@ -41,7 +41,7 @@ func (n *node) diesAfter(writes int) *exactDeath {
 	if err != nil {
 		n.Fatalf("fanotify: %v", err)
 	}
-	d := &exactDeath{after: writes, pid: pid, group: os.NewFile(uintptr(fd), "fanotify"), ended: make(chan struct{})}
+	d := &exactKill{after: writes, pid: pid, group: os.NewFile(uintptr(fd), "fanotify"), ended: make(chan struct{})}
 	// All mounts of it: the daemon's unit has one of its own.
 	if err := unix.FanotifyMark(fd, unix.FAN_MARK_ADD|unix.FAN_MARK_FILESYSTEM, unix.FAN_OPEN_PERM|unix.FAN_MODIFY, unix.AT_FDCWD, "/sys/fs/cgroup"); err != nil {
 		_ = d.group.Close()
@@ -52,19 +52,19 @@ func (n *node) diesAfter(writes int) *exactDeath {
 }
 
 // end returns the files that the daemon has written, whether it was killed, and the error.
-func (d *exactDeath) end() (writes []string, dead bool, err error) {
+func (d *exactKill) end() (writes []string, dead bool, err error) {
 	err = d.group.Close() // waiting processes go on
 	<-d.ended
 	return d.writes, d.dead, errors.Join(err, d.err)
 }
 
-func (d *exactDeath) isDead() bool {
+func (d *exactKill) isDead() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.dead
 }
 
-func (d *exactDeath) run() {
+func (d *exactKill) run() {
 	defer close(d.ended)
 	buf := make([]byte, 64<<10)
 	for {
@@ -92,7 +92,7 @@ func (d *exactDeath) run() {
 }
 
 // handle handles one event.
-func (d *exactDeath) handle(event unix.FanotifyEventMetadata) error {
+func (d *exactKill) handle(event unix.FanotifyEventMetadata) error {
 	if event.Mask&unix.FAN_Q_OVERFLOW != 0 {
 		return errors.New("fanotify has lost events")
 	}
@@ -112,7 +112,7 @@ func (d *exactDeath) handle(event unix.FanotifyEventMetadata) error {
 }
 
 // wrote counts a write by the daemon, and kills the daemon after the last one.
-func (d *exactDeath) wrote(file *os.File, pid int) error {
+func (d *exactKill) wrote(file *os.File, pid int) error {
 	comm, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid))
 	if err != nil || strings.TrimSpace(string(comm)) != "cpupoold" {
 		if d.after > 0 || d.dead {
