@@ -243,12 +243,12 @@ func (d *depletion) depletedNode(ctx context.Context) (bool, error) {
 func (d *depletion) warns(t *testing.T) {
 	d.plug(t, false)
 	eventually(t, "an event of the Node warns", func(ctx context.Context) error {
-		told, err := d.told(ctx, "SharedDepleted")
-		if err == nil && !slices.ContainsFunc(told, func(e corev1.Event) bool {
+		events, err := d.reported(ctx, "SharedDepleted")
+		if err == nil && !slices.ContainsFunc(events, func(e corev1.Event) bool {
 			return e.InvolvedObject.Kind == "Node" && e.InvolvedObject.Name == nodeName && e.Type == corev1.EventTypeWarning &&
 				strings.Contains(e.Message, "has 1 CPUs of its own, and should have 2") && strings.Contains(e.Message, "depletion.dryRun")
 		}) {
-			err = fmt.Errorf("events are %+v", told)
+			err = fmt.Errorf("events are %+v", events)
 		}
 		return err
 	})
@@ -272,7 +272,8 @@ func (d *depletion) warns(t *testing.T) {
 	}
 }
 
-// taints: pods without a CPU request are not sent to the node, others are.
+// taints checks that the scheduler sends no pods without a CPU request to the node, and
+// sends others.
 func (d *depletion) taints(t *testing.T) {
 	d.configure(t, depletable(", dryRun: false"))
 	d.kubectl(t, "kubectl apply -f deploy/config.yaml")
@@ -316,7 +317,7 @@ func (d *depletion) wouldEvict(t *testing.T) {
 	}
 }
 
-// evicts: they go, the lowest priority first, and a budget holds.
+// evicts checks that pods leave, the lowest priority first, and that a budget holds.
 func (d *depletion) evicts(t *testing.T) {
 	d.eviction(t, "on")
 	d.kubectl(t, "kubectl apply -f deploy/webhook/webhook.yaml")
@@ -350,7 +351,8 @@ func (d *depletion) evicts(t *testing.T) {
 	d.stays(t)
 }
 
-// isOver: the node is free again when the pool has had its floor for a minute, and no sooner.
+// isOver checks that the taint goes when the pool has had its floor for a minute, and no
+// sooner.
 func (d *depletion) isOver(t *testing.T) {
 	d.plug(t, true)
 	d.plug(t, false) // the minute begins again
@@ -385,7 +387,7 @@ func (d *depletion) stays(t *testing.T) {
 }
 
 // reported returns all events with a reason.
-func (d *depletion) told(ctx context.Context, reason string) ([]corev1.Event, error) {
+func (d *depletion) reported(ctx context.Context, reason string) ([]corev1.Event, error) {
 	all, err := d.CoreV1().Events("").List(ctx, metav1.ListOptions{FieldSelector: "reason=" + reason})
 	if err != nil {
 		return nil, err
@@ -397,13 +399,13 @@ func (d *depletion) told(ctx context.Context, reason string) ([]corev1.Event, er
 func (d *depletion) evictions(t *testing.T, reason string, want ...string) {
 	t.Helper()
 	eventually(t, fmt.Sprintf("%s: %v", reason, want), func(ctx context.Context) error {
-		events, err := d.told(ctx, reason)
+		events, err := d.reported(ctx, reason)
 		if err != nil {
 			return err
 		}
 		first := make(map[string]time.Time)
 		for _, e := range events {
-			if at, told := first[e.InvolvedObject.Name]; !told || e.EventTime.Time.Before(at) {
+			if at, seen := first[e.InvolvedObject.Name]; !seen || e.EventTime.Time.Before(at) {
 				first[e.InvolvedObject.Name] = e.EventTime.Time
 			}
 		}

@@ -33,7 +33,8 @@ func TestLife(t *testing.T) {
 	t.Run("remove", func(t *testing.T) { remove(t, c) })
 }
 
-// manage: the pods of a Deployment are on management CPUs, with their weight, and count no CPU of the scheduler's.
+// manage checks that the pods of a Deployment are on management CPUs, with their weight, and count no CPU of the
+// scheduler's.
 func manage(t *testing.T, c *cluster) {
 	const name = "monitor"
 	labels, replicas := map[string]string{"app": name}, int32(2)

@@ -114,7 +114,8 @@ func (c *cluster) addStaticPod(t *testing.T) {
 	m.run(t, "/root/kubectl-cpupool", "mutate", "--in-place", "--target", "management", "-f", "/etc/kubernetes/manifests")
 }
 
-// hasStaticPod: the control plane's pod is on management CPUs, and counts none of the scheduler's.
+// hasStaticPod checks that the control plane's pod is on management CPUs, and counts none of the
+// scheduler's.
 func hasStaticPod(t *testing.T, c *cluster) {
 	pod := c.running(t, "kube-system", "etcd-"+nodeName)
 	if cpu, of := milli(pod, corev1.ResourceCPU), milli(pod, cores); cpu != 0 || of != 100 {

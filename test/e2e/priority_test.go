@@ -113,7 +113,8 @@ func (p *priorities) left(ctx context.Context) (names []string, err error) {
 	return names, nil
 }
 
-// goInOrder: for each pod of the dedicated cluster one of the others goes, the smaller cluster's first, and of each etcd last.
+// goInOrder checks the order of preemption. For each pod of the dedicated cluster one of the others goes: a pod of the smaller
+// cluster first, and etcd last in each cluster.
 func (p *priorities) goInOrder(t *testing.T) {
 	order := []string{"small/api", "small/etcd", "large/api", "large/etcd"}
 	// Created in another order than the expected one: neither age nor names decide.

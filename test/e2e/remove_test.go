@@ -16,7 +16,8 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 )
 
-// remove: nothing is left of cpupoold, and pods that run go on as if it had never been there.
+// remove checks that no part of cpupoold is left, and that running pods go on as they would
+// without it.
 func remove(t *testing.T, c *cluster) {
 	pods, err := c.CoreV1().Pods("ops").List(t.Context(), metav1.ListOptions{})
 	if err != nil || len(pods.Items) == 0 {
