@@ -123,7 +123,8 @@ func onlyAnnotates(t *testing.T, s *apiServer) {
 	}
 }
 
-// sizing: HyperShift's own object has sizes and classes; it comes after the webhook that looks for it.
+// sizing checks sizes and classes of HyperShift's own object, which is created after the webhook that
+// looks for it.
 func (h *hosted) sizing() {
 	setHosted(h.t, h.apiServer, "enabled: true, sizesFrom: ClusterSizingConfiguration")
 	startReplica(h.t, h.apiServer)

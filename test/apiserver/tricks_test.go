@@ -29,8 +29,8 @@ func impersonate(t *testing.T, s *apiServer, user string, groups ...string) *kub
 	return c
 }
 
-// twoAllowed: of two types that a namespace allows a pod has one at most, with the
-// webhook and without.
+// twoAllowed checks that a pod has at most one of two types that its namespace allows,
+// with the webhook and without.
 func twoAllowed(t *testing.T, s *apiServer) {
 	both := map[string]string{target: effect, "target.workload.openshift.io/infra": effect}
 	namespaceNamed(t, s, "both", "management,infra")
