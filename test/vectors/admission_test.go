@@ -115,7 +115,7 @@ func checkAdmit(raw json.RawMessage) error {
 	err = c.checkResult(settings(&c.Pod, on, false), from)
 	switch {
 	case err == nil && silent:
-		return fmt.Errorf(offIsSaid+": %w", errDeviation)
+		return fmt.Errorf(offIsWarned+": %w", errDeviation)
 	case err == nil:
 		return nil
 	case strings.HasPrefix(c.Variant, "4.12 only"):

@@ -94,14 +94,14 @@ func (c *crioCase) compare(plan pools.Plan, in pools.Input, all cpuset.Set) erro
 			if at.Pool != pools.Shared || !at.CPUs.Equal(in.Pools.Shared) {
 				return fmt.Errorf("it is in pool %s with CPUs %s; want the shared one with %s", at.Pool, at.CPUs, in.Pools.Shared)
 			}
-			return fmt.Errorf(targetSays+": %s: %w", p.Text, errDeviation)
+			return fmt.Errorf(targetForm+": %s: %w", p.Text, errDeviation)
 		case pools.CodeResourcesInvalid:
 			for _, partition := range in.Pools.Partitions {
 				if _, asks := c.Annotations[crioTarget+partition.Type]; asks && (at.Pool != pools.Management || !at.CPUs.Equal(partition.CPUs)) {
 					return fmt.Errorf("it is in pool %s with CPUs %s; want that of %s with %s", at.Pool, at.CPUs, partition.Type, partition.CPUs)
 				}
 			}
-			return fmt.Errorf(saidOnly+": %s: %w", p.Text, errDeviation)
+			return fmt.Errorf(reportedOnly+": %s: %w", p.Text, errDeviation)
 		}
 	}
 	if c.Expect.Error != nil {

@@ -153,18 +153,18 @@ var deviations = []deviation{
 	{"whole cores on two nodes", wholeFirst},
 	{"whole cores in uneven shares", wholeFirst},
 	{"groups of parts of cores", "shares that are even to a CPU, not to a group of CPUs"},
-	{"admit 14 cluster without CPU partitioning", offIsSaid},
-	{"admit 15 no nodes yet: allowed unchanged", offIsSaid},
+	{"admit 14 cluster without CPU partitioning", offIsWarned},
+	{"admit 15 no nodes yet: allowed unchanged", offIsWarned},
 	{"admit 16 infrastructure status empty", "there is no Infrastructure object"},
-	{"admit 17 both topology fields empty: left alone", offIsSaid},
-	{"admit 19 HA control plane, no flag", offIsSaid},
+	{"admit 17 both topology fields empty: left alone", offIsWarned},
+	{"admit 19 HA control plane, no flag", offIsWarned},
 	{"admit old 1 plain namespace is an error", outOfDate},
 	{"admit old 2 request and limit: skipped with a warning", outOfDate},
 	{"admit old 3 a node lacks the resource: skipped with a warning", outOfDate},
 	{"admit old 4 no nodes is an error", outOfDate},
-	{"admit derived: target annotation dropped silently when the cluster has no partitioning", offIsSaid},
+	{"admit derived: target annotation dropped silently when the cluster has no partitioning", offIsWarned},
 	{"admit derived: seed spelling of the namespace annotation has no effect", "the older annotation of namespaces counts"},
-	{"admit derived: effect error is not reached without partitioning", offIsSaid},
+	{"admit derived: effect error is not reached without partitioning", offIsWarned},
 	{"admit derived: other resource kinds (not pods) pass through", podsAreMade},
 	{"qos 03 Guaranteed", asKubernetes},
 	{"validate 07 plain namespace is allowed", whereAllowed},
@@ -191,9 +191,9 @@ var deviations = []deviation{
 	{"static old management 2", givenUp},
 	{"static old throttle 1", givenUp},
 	{"static old throttle 2", givenUp},
-	{"workload: a pod that chooses its CPUs", saidOnly},
-	{"workload: shares that are no number", saidOnly},
-	{"workload: an annotation that only is there", targetSays},
+	{"workload: a pod that chooses its CPUs", reportedOnly},
+	{"workload: shares that are no number", reportedOnly},
+	{"workload: an annotation that only is there", targetForm},
 	{"workload: values of the table", tableValues},
 	{"workload: names of the table's own", tableNames},
 }
@@ -205,18 +205,18 @@ const (
 	allHinted = "shares from all hinted NUMA nodes, as with kubelets that have the change of kubernetes#139430"
 	noGates   = "options need no feature gate"
 
-	tableNames  = "a workload's annotations have the names that the configuration's domain gives them"
-	tableValues = "there are no values but a container's own: the webhook writes them, for every container"
-	targetSays  = "the annotation of the pod has the required form, or does not count"
-	saidOnly    = "a bad annotation is reported, and the container runs in its pool: it cannot get CPUs that are not the pool's by it"
-	podsAreMade = "the webhook reviews only created pods"
-	offIsSaid   = "the warning names the disabled feature"
-	outOfDate   = "OpenShift does otherwise today"
-	staticLacks = "static pods may lack CPU or memory requests, as others may"
-	staticSame  = "containers without CPU requests are treated as in other pods"
-	givenUp     = "a form of annotations that OpenShift has given up"
-	withdrawn   = "a pool that is gone takes its resource with it; OpenShift's kubelet leaves it"
-	noneIsNone  = "a missing pool has no resource, instead of an empty one"
+	tableNames   = "a workload's annotations have the names that the configuration's domain gives them"
+	tableValues  = "there are no values but a container's own: the webhook writes them, for every container"
+	targetForm   = "the annotation of the pod has the required form, or does not count"
+	reportedOnly = "a bad annotation is reported, and the container runs in its pool: it cannot get CPUs that are not the pool's by it"
+	podsAreMade  = "the webhook reviews only created pods"
+	offIsWarned  = "the warning names the disabled feature"
+	outOfDate    = "OpenShift does otherwise today"
+	staticLacks  = "static pods may lack CPU or memory requests, as others may"
+	staticSame   = "containers without CPU requests are treated as in other pods"
+	givenUp      = "a form of annotations that OpenShift has given up"
+	withdrawn    = "a pool that is gone takes its resource with it; OpenShift's kubelet leaves it"
+	noneIsNone   = "a missing pool has no resource, instead of an empty one"
 	// staticForeign and staticClass: OpenShift's kubelet leaves both as they are.
 	staticForeign = "resources of containers that the pod does not have are removed"
 	staticClass   = "a static pod keeps its QoS class, as others do"

@@ -31,7 +31,8 @@ func advertised(l nodestatus.Layout) map[string]json.Number {
 	return all
 }
 
-// checkNodeCapacity: OpenShift's kubelet knows management alone, and no other pool.
+// checkNodeCapacity checks the management pool only, because OpenShift's kubelet knows
+// no other pool.
 func checkNodeCapacity(raw json.RawMessage) error {
 	c, err := decode[nodeCase](raw)
 	if err != nil {

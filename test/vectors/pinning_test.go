@@ -116,7 +116,8 @@ func checkProfileCPUs(raw json.RawMessage) error {
 	return refused(err, c.Expect.Error)
 }
 
-// checkPinningEnabled: a node takes part if import makes a management pool of the file.
+// checkPinningEnabled checks that a node takes part if import makes a management pool
+// of the file.
 func checkPinningEnabled(raw json.RawMessage) error {
 	c, err := decode[struct {
 		Path string
