@@ -96,7 +96,7 @@ func TestAroundAUnitThatMoves(t *testing.T) {
 func TestAroundWaitsForTheUnit(t *testing.T) {
 	w := aroundWorld()
 	w.place(t, hostSlice(0, 1, 4, 5), unitTarget("du.service", 4, 5))
-	w.noSeal["system.slice/du.service"] = true
+	w.noRecord["system.slice/du.service"] = true
 	want := []string{
 		"file cpuset.cpus=0-1,4-7 system.slice # makes way before it gets 0-1,6-7",
 		"file cpuset.cpus=6-7 system.slice/du.service",

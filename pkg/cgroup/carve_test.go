@@ -81,8 +81,8 @@ func indices(writes []cgroup.Write, is func(cgroup.Write) bool) (own, others []i
 	return own, others
 }
 
-func isRaw(x cgroup.Write) bool  { return x.Property == cgroup.FileCPUs }
-func isSeal(x cgroup.Write) bool { return x.Property == cgroup.CRICPUs }
+func isRaw(x cgroup.Write) bool    { return x.Property == cgroup.FileCPUs }
+func isRecord(x cgroup.Write) bool { return x.Property == cgroup.CRICPUs }
 
 // TestSharedMakeWay checks a shared container that becomes exclusive. It gets its CPUs
 // when no record of another cgroup can bring that cgroup back there. The others get the
@@ -102,14 +102,14 @@ func makeWay(t *testing.T, shared int) {
 	w.share(cpuset.Range(0, 13))
 	writes := w.carry(t)
 	ownRaw, otherRaw := indices(writes, isRaw)
-	ownSeal, otherSeal := indices(writes, isSeal)
-	if len(otherRaw) != shared || len(otherSeal) != shared || len(ownRaw) != 1 || len(ownSeal) != 1 {
+	ownRecord, otherRecord := indices(writes, isRecord)
+	if len(otherRaw) != shared || len(otherRecord) != shared || len(ownRaw) != 1 || len(ownRecord) != 1 {
 		t.Fatalf("raw writes and records: %d and %d of others, %d and %d of the exclusive one; want one each of all",
-			len(otherRaw), len(otherSeal), len(ownRaw), len(ownSeal))
+			len(otherRaw), len(otherRecord), len(ownRaw), len(ownRecord))
 	}
-	if otherRaw[shared-1] > otherSeal[0] || otherSeal[shared-1] > ownRaw[0] || ownRaw[0] > ownSeal[0] {
+	if otherRaw[shared-1] > otherRecord[0] || otherRecord[shared-1] > ownRaw[0] || ownRaw[0] > ownRecord[0] {
 		t.Errorf("order: others written until %d, recorded from %d to %d; exclusive written at %d, recorded at %d",
-			otherRaw[shared-1], otherSeal[0], otherSeal[shared-1], ownRaw[0], ownSeal[0])
+			otherRaw[shared-1], otherRecord[0], otherRecord[shared-1], ownRaw[0], ownRecord[0])
 	}
 	if want := 2*shared + 3; len(writes) != want { // and the quota
 		t.Errorf("%d writes; want %d", len(writes), want)
@@ -135,7 +135,7 @@ func TestSharedMakeWayForNew(t *testing.T) {
 		}
 		w.share(cpuset.Range(0, 13))
 		writes := w.carry(t)
-		own, others := indices(writes, func(x cgroup.Write) bool { return isRaw(x) || isSeal(x) })
+		own, others := indices(writes, func(x cgroup.Write) bool { return isRaw(x) || isRecord(x) })
 		if len(others) != 2*shared || own[0] > 2*shared {
 			t.Errorf("started %t: %d writes of others, own at %v", started, len(others), own)
 		}
@@ -154,7 +154,7 @@ func TestSharedStaleUnit(t *testing.T) {
 	stale := w.targets[17]
 	w.set(stale.Path, stale.CPUs)
 	w.recorded[stale.Path] = stale.CPUs
-	w.noSeal[stale.Path] = true
+	w.noRecord[stale.Path] = true
 	writes, deferred := w.diff()
 	g := w.guard()
 	for _, x := range writes {
@@ -170,7 +170,7 @@ func TestSharedStaleUnit(t *testing.T) {
 	if waits != 1 {
 		t.Errorf("deferred %v; want the exclusive container to wait for %s alone", deferred, stale.Path)
 	}
-	clear(w.noSeal)
+	clear(w.noRecord)
 	w.carry(t)
 }
 

@@ -298,7 +298,7 @@ func (w *world) applyUntilFailure(t *testing.T, failAt int) {
 			return nil
 		})
 	} else {
-		w.noSeal[failed.Path] = true
+		w.noRecord[failed.Path] = true
 	}
 	if err := w.apply(failed); err == nil {
 		t.Fatalf("%s did not fail", failed)
@@ -309,7 +309,7 @@ func (w *world) applyUntilFailure(t *testing.T, failAt int) {
 		g.check(t, "failure of "+failed.String()+" and "+x.String())
 	}
 	w.tree.Intercept(nil)
-	clear(w.noSeal)
+	clear(w.noRecord)
 	clear(w.noWrite)
 }
 

@@ -25,7 +25,7 @@ type world struct {
 	recorded map[cgroup.Path]cpuset.Set // by the runtime
 	mems     map[cgroup.Path]cpuset.Set // likewise
 	pending  map[cgroup.Path]cpuset.Set
-	noSeal   map[cgroup.Path]bool
+	noRecord map[cgroup.Path]bool
 	noWrite  map[cgroup.Path]bool
 	left     map[cgroup.Path][]string
 	tasks    int
@@ -49,7 +49,7 @@ func newWorld(d cgroup.Driver, cpus int) *world {
 		recorded: map[cgroup.Path]cpuset.Set{},
 		mems:     map[cgroup.Path]cpuset.Set{},
 		pending:  map[cgroup.Path]cpuset.Set{},
-		noSeal:   map[cgroup.Path]bool{},
+		noRecord: map[cgroup.Path]bool{},
 		noWrite:  map[cgroup.Path]bool{},
 		left:     map[cgroup.Path][]string{},
 	}
@@ -86,7 +86,7 @@ func (w *world) set(p cgroup.Path, cpus cpuset.Set) {
 func (w *world) current() map[cgroup.Path]cgroup.Current {
 	current := map[cgroup.Path]cgroup.Current{}
 	for _, t := range w.targets {
-		c := cgroup.Current{Pending: w.pending[t.Path], NoSeal: w.noSeal[t.Path], NoWrite: w.noWrite[t.Path], Left: w.left[t.Path]}
+		c := cgroup.Current{Pending: w.pending[t.Path], NoSeal: w.noRecord[t.Path], NoWrite: w.noWrite[t.Path], Left: w.left[t.Path]}
 		state, err := w.fs.Read(t.Path)
 		switch {
 		case err == nil:
@@ -124,7 +124,7 @@ func (w *world) diff() ([]cgroup.Write, []cgroup.Deferred) {
 var errRefused = errors.New("refused")
 
 func (w *world) apply(x cgroup.Write) error {
-	if x.Via != cgroup.File && w.noSeal[x.Path] {
+	if x.Via != cgroup.File && w.noRecord[x.Path] {
 		return errRefused
 	}
 	switch x.Via {
