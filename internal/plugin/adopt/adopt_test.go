@@ -16,7 +16,7 @@ func settings() admission.Settings {
 	return admission.Settings{Types: map[string]bool{"management": true}, SharedCPUs: true, GuaranteedCPUs: true}
 }
 
-func TestWhoIsLeftOut(t *testing.T) {
+func TestExcludedPods(t *testing.T) {
 	const pod = `{"kind":"PodList","items":[{"metadata":{"name":"p","namespace":"n"%s},"spec":{"containers":[{"name":"c","resources":{"requests":{"cpu":"%s"%s}}}]},"status":{"phase":"%s"}}]}`
 	for name, c := range map[string]struct {
 		meta, cpu, more, phase string
