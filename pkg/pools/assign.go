@@ -44,7 +44,9 @@ func assign(m *allocate.Machine, p *Pools, pods []Pod, claims []claim) (free, id
 	}
 	a.keepAll()
 	for _, i := range a.order {
-		a.shrink(&claims[i])
+		if c := &claims[i]; c.live && c.cpus.Len() > c.want {
+			a.give(c, a.best(c, c.want))
+		}
 	}
 	a.leaveOne()
 	// A pod that has begun goes on before what is reserved for it, and is not
@@ -110,13 +112,6 @@ func (a *assigner) keep(c *claim) {
 	a.free = a.free.Difference(c.cpus)
 	c.guess()
 	a.alone = a.alone || c.options.OneOwnerPerCore
-}
-
-// shrink takes from an owner what it does not ask for any more.
-func (a *assigner) shrink(c *claim) {
-	if c.live && c.cpus.Len() > c.want {
-		a.give(c, a.best(c, c.want))
-	}
 }
 
 // leaveOne takes a CPU from who comes last when the shared pool would have none:

@@ -80,11 +80,3 @@ func coresByNode(t *topology.Topology) []topology.Group {
 	slices.SortStableFunc(cores, func(a, b topology.Group) int { return first(isNear(a), isNear(b)) })
 	return cores
 }
-
-// floorOn returns the CPUs that a shared pool keeps.
-func (g GuaranteedSpec) floorOn(shared cpuset.Set) int {
-	if g.FloorPercent == 0 {
-		return g.Floor
-	}
-	return max((shared.Len()*g.FloorPercent+99)/100, 1)
-}

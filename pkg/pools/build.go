@@ -47,7 +47,11 @@ func build(in Input, pods []Pod, kept cpuset.Set, notes *notebook) Plan {
 	if in.Pools.exclusive() || len(in.Pools.Units) > 0 {
 		assigned = claims(&in.Pools, pods, classes, in.Previous)
 		plan.Free, plan.Idle, plan.Problems = assign(in.Machine, &in.Pools, pods, assigned)
-		divideSets(in.Machine, assigned)
+		for i := range assigned {
+			if c := &assigned[i]; c.set != nil {
+				c.set.divide(in.Machine, c)
+			}
+		}
 	}
 	plan.Resting = resting(&in, plan.Free, assigned)
 	placer := newPlacer(&in, plan.Free, plan.Resting, countContainers(pods))
@@ -67,7 +71,10 @@ func build(in Input, pods []Pod, kept cpuset.Set, notes *notebook) Plan {
 		plan.Assignments = assignments
 	}
 	plan.Problems = slices.Concat(plan.Problems, c.problems, placer.problems, overlaps(pods, &plan), took)
-	slices.SortFunc(plan.Problems, compareProblems)
+	slices.SortFunc(plan.Problems, func(a, b Problem) int {
+		return cmp.Or(cmp.Compare(a.Pod, b.Pod), cmp.Compare(a.PodUID, b.PodUID), cmp.Compare(a.Container, b.Container),
+			cmp.Compare(a.Unit, b.Unit), cmp.Compare(a.Code, b.Code), cmp.Compare(a.Text, b.Text))
+	})
 	return plan
 }
 
@@ -136,11 +143,6 @@ func compareContainers(a, b *Container) int {
 		return byName
 	}
 	return cmp.Or(cmp.Compare(a.CreatedAt, b.CreatedAt), cmp.Compare(a.ID, b.ID))
-}
-
-func compareProblems(a, b Problem) int {
-	return cmp.Or(cmp.Compare(a.Pod, b.Pod), cmp.Compare(a.PodUID, b.PodUID), cmp.Compare(a.Container, b.Container),
-		cmp.Compare(a.Unit, b.Unit), cmp.Compare(a.Code, b.Code), cmp.Compare(a.Text, b.Text))
 }
 
 // class is what a pod and its containers are.

@@ -43,7 +43,7 @@ func (a *assigner) grow(i int, reserved bool) bool {
 	} else if c.cpus.IsEmpty() && len(siblings) > 1 && a.together(i) {
 		return true
 	}
-	s.reuse = max(excess(a.podOf(c), siblings, lack), 0)
+	s.reuse = max(a.excess(c, siblings, lack), 0)
 	if !reserved {
 		s.reuse = max(s.reuse, lack-s.reserved.Len()-most)
 	}
@@ -202,14 +202,6 @@ func (a *assigner) tooMany(n int) *allocate.Refusal {
 	return &allocate.Refusal{Asked: n, Free: free, Code: floorReached, Why: fmt.Sprintf(why, several(a.shared()), a.pools.floor())}
 }
 
-// podOf returns the pod of a claim; nil for a unit.
-func (a *assigner) podOf(c *claim) *Pod {
-	if c.isUnit() {
-		return nil
-	}
-	return &a.pods[c.pod]
-}
-
 // leftBy are the CPUs of containers that are not live.
 func leftBy(claims []claim) cpuset.Set {
 	var left cpuset.Set
@@ -243,21 +235,21 @@ func bereave(claims []claim, cpus cpuset.Set) {
 	}
 }
 
-// excess is by how many CPUs the containers of a pod would have more than the
-// pod's total if they got lack more; 0 when the total is not known. What is above
+// excess is by how many CPUs the containers of a claim's pod would have more than the
+// pod's total if they got lack more; 0 for a unit, and when the total is not known. What is above
 // the total was of ordinary init containers, whose requests do not add to those
 // of the containers that run after them (KEP-753).
-func excess(p *Pod, claims []claim, lack int) int {
-	if p == nil {
+func (a *assigner) excess(c *claim, siblings []claim, lack int) int {
+	if c.isUnit() {
 		return 0
 	}
-	total, known := p.Resources.WholeCPUs()
+	total, known := a.pods[c.pod].Resources.WholeCPUs()
 	if !known {
 		return 0
 	}
-	for i := range claims {
-		if !claims[i].isReserve() {
-			lack += claims[i].cpus.Len()
+	for i := range siblings {
+		if !siblings[i].isReserve() {
+			lack += siblings[i].cpus.Len()
 		}
 	}
 	return lack - total

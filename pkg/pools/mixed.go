@@ -69,17 +69,12 @@ func (c *classifier) checkMixed(p *Pod) {
 	}
 }
 
-// ofMixed are the CPUs that containers have beside their own at the moment.
-func (b *placer) ofMixed() cpuset.Set {
-	if b.pools.Mixed.Shared {
-		return b.ofShared
-	}
-	return b.pools.Mixed.CPUs.Difference(b.taken)
-}
-
 // mix lets a container that has CPUs of its own run on shared ones too.
 func (b *placer) mix(at *Placement) {
-	if at.Mixed = b.ofMixed(); !at.Mixed.IsEmpty() {
+	if at.Mixed = b.ofShared; !b.pools.Mixed.Shared {
+		at.Mixed = b.pools.Mixed.CPUs.Difference(b.taken)
+	}
+	if !at.Mixed.IsEmpty() {
 		at.Reason.Text += ", and shared ones beside them"
 	}
 }
@@ -110,13 +105,10 @@ func (r *resolver) checkMixed(g GuaranteedSpec) {
 	}
 }
 
-// mixedList is a fixed list of CPUs for all: it may be part of a pool, but not of the
-// guaranteed one.
-func (s Spec) mixedList() list { return list{field: mixedCPUsKey, cpus: s.Guaranteed.Mixed.CPUs} }
-
-// checkMixedList holds the list against the machine and the guaranteed pool.
+// checkMixedList checks the list against the machine and the guaranteed pool. It may be part of
+// another pool.
 func (r *resolver) checkMixedList(s Spec) {
-	l := s.mixedList()
+	l := list{field: mixedCPUsKey, cpus: s.Guaranteed.Mixed.CPUs}
 	if l.cpus.IsEmpty() {
 		return
 	}

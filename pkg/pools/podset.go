@@ -102,15 +102,6 @@ func (s *podSet) fixed() cpuset.Set {
 	return all
 }
 
-// divideSets divides the final CPUs of pods with pod-level resources.
-func divideSets(m *allocate.Machine, claims []claim) {
-	for i := range claims {
-		if c := &claims[i]; c.set != nil {
-			c.set.divide(m, c)
-		}
-	}
-}
-
 // divide gives the parts their CPUs. Each part keeps its CPUs. Then live parts get what
 // they lack, the older first: from the rest, and from the CPUs of exited containers. A
 // container that shares the rest leaves one CPU to itself.

@@ -103,7 +103,9 @@ func (s Spec) pools(t *topology.Topology) Pools {
 	if !s.StrictReservation {
 		p.Shared = p.Shared.Union(reserved.Intersection(t.Online))
 	}
-	p.Floor = s.Guaranteed.floorOn(p.Shared)
+	if p.Floor = s.Guaranteed.Floor; s.Guaranteed.FloorPercent > 0 {
+		p.Floor = max((p.Shared.Len()*s.Guaranteed.FloorPercent+99)/100, 1)
+	}
 	for _, spec := range s.Partitions {
 		cpus := spec.CPUs.Intersection(t.Online)
 		if spec.All {

@@ -43,7 +43,7 @@ func (c *classifier) may(p *Pod, partition *Partition) bool {
 }
 
 func (c *classifier) staticMay(p *Pod, partition *Partition) bool {
-	if c.in.StaticPods.allow(p.Namespace) {
+	if c.in.StaticPods.All || slices.Contains(c.in.StaticPods.Namespaces, p.Namespace) {
 		return true
 	}
 	why := "staticPods says ignore"

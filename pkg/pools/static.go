@@ -1,9 +1,6 @@
 package pools
 
-import (
-	"slices"
-	"strings"
-)
+import "strings"
 
 // StaticPods says which static pods may ask for a workload type. The zero value
 // lets none.
@@ -12,10 +9,6 @@ type StaticPods struct {
 	All bool
 	// Namespaces are those whose static pods may; it is empty with All.
 	Namespaces []string
-}
-
-func (s StaticPods) allow(namespace string) bool {
-	return s.All || slices.Contains(s.Namespaces, namespace)
 }
 
 // What the kubelet writes into the annotations of each pod's sandbox
@@ -34,17 +27,11 @@ const (
 // makes sandboxes need not. What nobody can choose is the UID: an API server gives
 // each pod a random UUID, and the kubelet each manifest its MD5, as 32 hex digits.
 func (p *Pod) Static() bool {
-	return p.saysStatic() && p.Annotations[hashKey] == p.UID && isDigest(p.UID)
+	const digits = 32 // UUIDs have dashes
+	return p.saysStatic() && p.Annotations[hashKey] == p.UID && len(p.UID) == digits && strings.Trim(p.UID, "0123456789abcdef") == ""
 }
 
 func (p *Pod) saysStatic() bool {
 	source := p.Annotations[sourceKey]
 	return source == sourceFile || source == sourceHTTP
-}
-
-// isDigest says that a UID has the form that the kubelet gives to those of manifests
-// (pkg/kubelet/config, applyDefaults). UUIDs have dashes.
-func isDigest(uid string) bool {
-	const digits = 32
-	return len(uid) == digits && strings.Trim(uid, "0123456789abcdef") == ""
 }
