@@ -62,10 +62,7 @@ func upToDate(targets []Target, current func(Path) (Current, bool), o Options) b
 
 // needsRaw says that the kernel's request differs.
 func needsRaw(want cpuset.Set, c *Current) bool {
-	if !c.Exists {
-		return false
-	}
-	return !c.CPUs.Equal(want) || innerDiffers(want, c)
+	return c.Exists && (!c.CPUs.Equal(want) || innerDiffers(want, c))
 }
 
 // innerDiffers says that crun's inner cgroup has a request of its own, which is

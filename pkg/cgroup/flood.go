@@ -1,7 +1,6 @@
 package cgroup
 
 import (
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -95,14 +94,6 @@ func (f *floods) polls(now time.Time) (due []Path, ended bool) {
 	}
 	slices.Sort(due)
 	return due, ended
-}
-
-// retain drops all cgroups that are not wanted.
-func (f *floods) retain(wanted map[Path]interest) {
-	maps.DeleteFunc(f.counts, func(p Path, _ *noticeCount) bool {
-		_, still := wanted[p]
-		return !still
-	})
 }
 
 // flooding returns the cgroups that are muted, or were muted in the last floodEnd, sorted.

@@ -123,14 +123,6 @@ func (it *item) written(cpus cpuset.Set) {
 	it.effective = cpus.Intersection(it.reachable())
 }
 
-// recordedAs is the effect of a seal, which also writes the request.
-func (it *item) recordedAs(cpus cpuset.Set) {
-	it.recorded, it.unit, it.pending, it.unasked = cpus, cpus, cpuset.Set{}, false
-	if it.current.Exists {
-		it.written(cpus)
-	}
-}
-
 // canSeal says that a seal can be asked for in this pass.
 func (it *item) canSeal() bool {
 	return it.via != "" && !it.current.NoSeal && (it.raw || !it.current.NoWrite)

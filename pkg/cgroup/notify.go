@@ -3,6 +3,7 @@ package cgroup
 import (
 	"errors"
 	"io/fs"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -146,7 +147,10 @@ func (w *Watcher) Take(longest time.Duration) ([]Change, error) {
 // If the kernel accepts no more watches, the error names the sysctl, and the watches so far
 // remain.
 func (w *Watcher) Set(files, parents []Path) error {
-	if w.same(files, parents) {
+	w.mu.Lock()
+	same := w.settled && slices.Equal(files, w.files) && slices.Equal(parents, w.parents)
+	w.mu.Unlock()
+	if same { // which holds after most passes
 		return nil
 	}
 	wanted := make(map[Path]interest, len(files)+len(parents))
@@ -179,13 +183,6 @@ func (w *Watcher) Set(files, parents []Path) error {
 	return err
 }
 
-// same reports whether a Set has no effect, which holds after most passes.
-func (w *Watcher) same(files, parents []Path) bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.settled && slices.Equal(files, w.files) && slices.Equal(parents, w.parents)
-}
-
 // Settled reports whether a repeated Set has no effect: each cgroup of the last one is watched,
 // missing or muted, and no child has appeared or disappeared since.
 func (w *Watcher) Settled() bool {
@@ -209,17 +206,17 @@ func (w *Watcher) set(wanted map[Path]interest) (news bool, err error) {
 	before := len(w.pending)
 	old := w.wanted
 	w.wanted = wanted
+	unwanted := func(p Path) bool {
+		_, still := wanted[p]
+		return !still
+	}
 	for p := range w.watched {
-		if _, still := wanted[p]; !still {
+		if unwanted(p) {
 			w.drop(p)
 		}
 	}
-	for p := range w.missing {
-		if _, still := wanted[p]; !still {
-			delete(w.missing, p)
-		}
-	}
-	w.floods.retain(wanted)
+	maps.DeleteFunc(w.missing, func(p Path, _ bool) bool { return unwanted(p) })
+	maps.DeleteFunc(w.floods.counts, func(p Path, _ *noticeCount) bool { return unwanted(p) })
 	var due []Path
 	for p, i := range wanted {
 		if w.floods.isMuted(p) {

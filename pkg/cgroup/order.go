@@ -15,8 +15,9 @@ func (d *differ) place() {
 	// Each step below brings one item nearer to its target for good; the bound
 	// is there for the case that this reasoning has a hole.
 	for range 16 + 8*len(d.items) {
-		progress := d.shrinkInPlace()
-		for d.moveFree() {
+		// What only loses CPUs is safe at any time.
+		progress := d.writeAll(func(it *item) bool { return it.want.IsSubsetOf(it.effective) })
+		for d.writeAll(func(it *item) bool { return d.contested(it, it.want).IsEmpty() }) || d.widen() {
 			progress = true
 		}
 		if d.seal() {
@@ -27,17 +28,6 @@ func (d *differ) place() {
 		}
 	}
 	d.report()
-}
-
-// shrinkInPlace writes the items that only lose CPUs. It is safe at any time.
-func (d *differ) shrinkInPlace() bool {
-	return d.writeAll(func(it *item) bool { return it.want.IsSubsetOf(it.effective) })
-}
-
-// moveFree writes the items whose new CPUs have been left by whom they must not
-// share them with.
-func (d *differ) moveFree() bool {
-	return d.writeAll(func(it *item) bool { return d.contested(it, it.want).IsEmpty() }) || d.widen()
 }
 
 func (d *differ) writeAll(allowed func(*item) bool) bool {
@@ -131,12 +121,14 @@ func (d *differ) seal() bool {
 }
 
 func (d *differ) writeSeal(it *item, cpus cpuset.Set, reason string) {
-	property := UnitCPUs
-	if it.via == CRI {
-		property, it.sealCRI = CRICPUs, true
-	}
-	d.emit(it, it.Path, it.via, property, cpus.String(), reason)
-	d.change(it, func() { it.recordedAs(cpus) })
+	it.sealCRI = it.sealCRI || it.via == CRI
+	d.emit(it, it.Path, it.via, it.sealProperty(), cpus.String(), reason)
+	d.change(it, func() { // which also writes the request
+		it.recorded, it.unit, it.pending, it.unasked = cpus, cpus, cpuset.Set{}, false
+		if it.current.Exists {
+			it.written(cpus)
+		}
+	})
 }
 
 // report defers what is left over.

@@ -84,12 +84,21 @@ func parseMax(data []byte) (quota, period int64, err error) {
 // parsePopulated finds "populated" in cgroup.events, a file of "key value"
 // lines that newer kernels may add to.
 func parsePopulated(data []byte) (bool, error) {
+	value, ok := valueOf(data, "populated")
+	if !ok {
+		return false, fmt.Errorf("%w: no populated in %s", errFormat, abbreviate(string(data)))
+	}
+	return parseFlag(value)
+}
+
+// valueOf returns the value of a key in a file of "key value" lines, with the end of its line.
+func valueOf(data []byte, key string) ([]byte, bool) {
 	for l := range bytes.Lines(data) {
-		if value, ok := bytes.CutPrefix(l, []byte("populated ")); ok {
-			return parseFlag(value)
+		if name, value, ok := bytes.Cut(l, []byte(" ")); ok && string(name) == key {
+			return value, true
 		}
 	}
-	return false, fmt.Errorf("%w: no populated in %s", errFormat, abbreviate(string(data)))
+	return nil, false
 }
 
 func parsePositive(s string) (int64, error) {

@@ -265,19 +265,14 @@ func (p *partitioner) trim() {
 			continue
 		}
 		n := p.View.Nodes[a]
-		keep := p.children(a).Union(wished[a])
+		keep := wished[a]
+		for _, child := range p.below[a] {
+			keep = keep.Union(p.exclusive[child])
+		}
 		if over := n.Exclusive.Difference(keep).Intersection(p.View.Root); !over.IsEmpty() {
 			p.list(a, "", "", n.Exclusive.Difference(over), "no cgroup in it has a partition of the rest")
 		}
 	}
-}
-
-// children are the exclusive lists of those in a cgroup.
-func (p *partitioner) children(of Path) (all cpuset.Set) {
-	for _, path := range p.below[of] {
-		all = all.Union(p.exclusive[path])
-	}
-	return all
 }
 
 // ancestors are those of all leaves, the lowest first.

@@ -29,16 +29,12 @@ func needsQuota(t *Target, c *Current, d Driver, sealed bool) bool {
 	case !sealed && resets(t, c):
 		return false
 	case t.Unlimited:
-		return sealed || limited(c) || unit && (!c.Unit.Known || c.Unit.Quota >= 0)
+		limited := c.Exists && (c.Quota >= 0 || c.Inner != nil && c.Inner.Quota >= 0)
+		return sealed || limited || unit && (!c.Unit.Known || c.Unit.Quota >= 0)
 	case t.Quota > 0:
 		return c.Exists && (c.Quota != t.Quota || c.Period != t.period()) || unit && (!c.Unit.Known || c.Unit.Quota != t.perSecond())
 	}
 	return false
-}
-
-// limited says that the cgroup, or crun's inner one, has a quota.
-func limited(c *Current) bool {
-	return c.Exists && (c.Quota >= 0 || c.Inner != nil && c.Inner.Quota >= 0)
 }
 
 // lift emits the writes that take a quota away.
@@ -84,7 +80,11 @@ func (d *differ) putBack(it *item) {
 func verifyQuota(t Target, s State) error {
 	switch {
 	case t.Unlimited:
-		return errors.Join(verifyUnlimited(s), verifyInnerUnlimited(s))
+		err := verifyUnlimited(s)
+		if s.Inner != nil {
+			err = errors.Join(err, verifyUnlimited(*s.Inner))
+		}
+		return err
 	case t.Quota == 0 || s.Quota == t.Quota && s.Period == t.period():
 		return nil
 	case !s.HasCPU:
@@ -101,11 +101,4 @@ func verifyUnlimited(s State) error {
 		return nil
 	}
 	return fmt.Errorf("%s has a quota of %d us in %d us, want none", s.Path, s.Quota, s.Period)
-}
-
-func verifyInnerUnlimited(s State) error {
-	if s.Inner == nil {
-		return nil
-	}
-	return verifyUnlimited(*s.Inner)
 }

@@ -50,7 +50,9 @@ func (s *ThreadScan) Next(ctx context.Context, n int) (done bool) {
 	if s.g == nil {
 		return true
 	}
-	s.g.r.expire()
+	for i := range s.g.r.held { // the CPUs of the open cgroups are read again
+		s.g.r.held[i].known = false
+	}
 	s.g.stop, s.g.asked, s.g.cgroups = ctx.Err, 0, 0
 	if !s.begun {
 		s.begun = true
@@ -159,11 +161,4 @@ func (s *ThreadScan) pop() {
 		dir.Close() //nolint:errcheck,gosec // opened to read
 	}
 	s.levels = s.levels[:last]
-}
-
-// expire has the CPUs of the open cgroups read again.
-func (r *Reader) expire() {
-	for i := range r.held {
-		r.held[i].known = false
-	}
 }

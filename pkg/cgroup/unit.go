@@ -25,10 +25,10 @@ const unset = math.MaxUint64
 
 // encode returns what systemd wants on the wire. CPUs that are not possible are
 // left out: the kernel would refuse the whole list for them.
-func (p Property) encode(possible cpuset.Set) (godbus.Variant, error) {
+func (p Property) encode(possible cpuset.Set) (v godbus.Variant, err error) {
 	value, err := p.wire(possible)
 	if err != nil {
-		return godbus.Variant{}, fmt.Errorf("encode %s=%s: %w", p.Name, abbreviate(p.Value), err)
+		return v, fmt.Errorf("encode %s=%s: %w", p.Name, abbreviate(p.Value), err)
 	}
 	return godbus.MakeVariant(value), nil
 }

@@ -14,14 +14,13 @@ func (f *FS) Usage(p Path) (time.Duration, error) {
 }
 
 func parseUsage(data []byte) (time.Duration, error) {
-	for line := range bytes.Lines(data) {
-		if value, ok := bytes.CutPrefix(bytes.TrimSpace(line), []byte("usage_usec ")); ok {
-			us, err := strconv.ParseInt(string(value), 10, 64)
-			if err != nil || us < 0 || us > int64((1<<63-1)/time.Microsecond) {
-				return 0, fmt.Errorf("usage_usec %.40q is not a number of microseconds", value)
-			}
-			return time.Duration(us) * time.Microsecond, nil
-		}
+	value, ok := valueOf(data, "usage_usec")
+	if !ok {
+		return 0, fmt.Errorf("%.100q has no usage_usec", data)
 	}
-	return 0, fmt.Errorf("%.100q has no usage_usec", data)
+	us, err := strconv.ParseInt(string(bytes.TrimSpace(value)), 10, 64)
+	if err != nil || us < 0 || us > int64((1<<63-1)/time.Microsecond) {
+		return 0, fmt.Errorf("usage_usec %.40q is not a number of microseconds", value)
+	}
+	return time.Duration(us) * time.Microsecond, nil
 }
