@@ -19,7 +19,7 @@ var maxWords = map[string]int{
 	"":                         1500,
 	"tutorials":                1200,
 	"how-to":                   2200,
-	"how-to/install":           1600,
+	"how-to/install":           1700,
 	"how-to/migrate":           1000,
 	"troubleshooting":          1800,
 	"troubleshooting/runbooks": 400,
