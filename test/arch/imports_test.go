@@ -163,13 +163,14 @@ func rows() []row {
 		{"drift", false, []string{"desired", "hostenv", "inventory", "kernelstate", "retry", "undo"}},
 		{"hosttuning", false, []string{"desired", "hostenv", "inventory", "power", "tune"}},
 		{"view", false, []string{"auxiliary", "desired", "hostenv", "internal/explain", "internal/verdict", "inventory", "nodestatus", "noise"}},
+		{"moves", false, []string{"control", "desired", "inventory", "kernelstate", "retry", "undo", "view", "waits"}},
 		{"clusterstate", false, []string{"nodestatus", "view"}},
 		{"publish", false, []string{"appfiles", "auditor", "auxiliary", "clusterstate", "desired", "drift", "exposure", "hostenv", "hosttuning", "inventory", "kernelstate", "nodestatus", "noise", "numahints", "partition", "permission", "quiet", "refusal", "requests", "retry", "sourcestate", "treewatch", "undo", "units", "usablecpus", "view"}},
 		{"preview", false, []string{"audit", "auxiliary", "desired", "hostenv", "hostslices", "hosttuning", "inventory", "kernelstate", "nodestatus", "noise", "numahints", "power", "quiet", "recovery", "tune", "undo", "usablecpus"}},
 		{"restore", false, []string{"desired", "hostenv", "hosttuning", "nodestatus", "partition", "preview", "tune", "undo"}},
 
 		// The event loop: every package but preview and restore, which run without it.
-		{"daemon", false, []string{"actor", "appcpus", "appfiles", "auxiliary", "control", "desired", "drift", "exposure", "hostenv", "hosttuning", "inventory", "kernelstate", "memrelease", "nodestatus", "numahints", "partition", "permission", "publish", "quiet", "recovery", "refusal", "removal", "requests", "resize", "retry", "sourcestate", "treewatch", "undo", "unidentified", "units", "usablecpus", "view", "waits"}},
+		{"daemon", false, []string{"actor", "appcpus", "appfiles", "auxiliary", "control", "desired", "drift", "exposure", "hostenv", "hosttuning", "inventory", "kernelstate", "memrelease", "moves", "nodestatus", "numahints", "partition", "permission", "publish", "quiet", "recovery", "refusal", "removal", "requests", "resize", "retry", "sourcestate", "treewatch", "undo", "unidentified", "units", "usablecpus", "view", "waits"}},
 	}
 }
 

@@ -20,6 +20,7 @@ import (
 	"github.com/cpupoold/cpupoold/internal/node/inventory"
 	"github.com/cpupoold/cpupoold/internal/node/kernelstate"
 	"github.com/cpupoold/cpupoold/internal/node/memrelease"
+	"github.com/cpupoold/cpupoold/internal/node/moves"
 	"github.com/cpupoold/cpupoold/internal/node/nodestatus"
 	"github.com/cpupoold/cpupoold/internal/node/numahints"
 	"github.com/cpupoold/cpupoold/internal/node/partition"
@@ -214,6 +215,9 @@ func newLoop(h hostenv.Host, o Options) (*Loop, error) {
 	l.unidentified = unidentified.New(unidentified.Sources{Host: &l.Host, Inventory: m, Cache: cache, Journal: journal, Others: &l.others})
 	l.removed = removal.New(removal.Sources{Inventory: m, Cache: cache, Partitions: l.partitions, Journal: journal, Read: h.Cgroups.Read})
 	l.publisher = newPublisher(l)
+	l.moves = moves.New(moves.Sources{
+		Log: o.Log, History: l.publisher.History(), Settings: &l.settings, Inventory: m, Cache: cache, Backoffs: l.backoffs, Journal: journal,
+	})
 	l.states.Withhold(machine.Withheld)
 	l.watchers = newWatchers(l, o, usable)
 	l.inventory.UseClock(now)

@@ -67,22 +67,6 @@ func (l *Loop) limits(want []cgroup.Target, now time.Time) limits {
 	return m
 }
 
-// ownerOf returns the key of the container or unit of a target, or the zero key for pods and
-// pause containers.
-func (l *Loop) ownerOf(t cgroup.Target) pools.Key {
-	if t.Unit != "" {
-		for _, u := range l.settings.Pools.Units {
-			if l.inventory.UnitName(u.Name) == t.Unit {
-				return pools.Key{Container: u.Name}
-			}
-		}
-	}
-	if e := l.inventory.Container(t.Container); e != nil {
-		return l.inventory.KeyOf(e)
-	}
-	return pools.Key{}
-}
-
 // settleQuiet takes over the changes that the plan of this pass defers, and logs them if
 // they differ from the deferrals of the previous pass.
 func (l *Loop) settleQuiet(plan pools.Plan, want []cgroup.Target, now time.Time) {

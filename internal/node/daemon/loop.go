@@ -20,6 +20,7 @@ import (
 	"github.com/cpupoold/cpupoold/internal/node/inventory"
 	"github.com/cpupoold/cpupoold/internal/node/kernelstate"
 	"github.com/cpupoold/cpupoold/internal/node/memrelease"
+	"github.com/cpupoold/cpupoold/internal/node/moves"
 	"github.com/cpupoold/cpupoold/internal/node/numahints"
 	"github.com/cpupoold/cpupoold/internal/node/partition"
 	"github.com/cpupoold/cpupoold/internal/node/permission"
@@ -89,7 +90,7 @@ type Loop struct {
 	kubelet    desired.StaticKubelet
 	files      *appfiles.Files
 	units      *units.Units
-	moves      moves
+	moves      *moves.Moves
 
 	requests      *requests.Queue
 	resizes       *resize.Resizes

@@ -48,28 +48,29 @@ func (e nriChanged) apply(l *Loop) {
 	}
 }
 
-// await returns the reply to a question that was posted to the event loop.
-func await[R any](ctx context.Context, reply <-chan waits.Reply[R]) (R, error) {
+// await returns the reply to a question that was posted to the event loop, or the error late when
+// ctx ends.
+func await[R any](ctx context.Context, reply <-chan waits.Reply[R], late error) (R, error) {
 	select {
 	case r := <-reply:
 		return r.Value, r.Err
 	case <-ctx.Done():
 		var none R
-		return none, errLate
+		return none, late
 	}
 }
 
 func (h hooks) Synchronize(ctx context.Context, pods []cri.Pod, containers []cri.Container) error {
 	q := waits.Ask[struct{}](ctx.Done())
 	h.post(synchronized{pods, containers, q})
-	_, err := await(ctx, q.Reply())
+	_, err := await(ctx, q.Reply(), errLate)
 	return err
 }
 
 func (h hooks) Create(ctx context.Context, p cri.Pod, c cri.Container) (nri.Reply, error) {
 	q := requests.NewCreate(p, c, h.now(), ctx.Done())
 	h.post(createRequest{q})
-	reply, err := await(ctx, q.Reply())
+	reply, err := await(ctx, q.Reply(), errLate)
 	if err != nil {
 		return nri.Reply{}, fmt.Errorf("cpupoold: %s/%s, container %s: %w", p.Namespace, p.Name, c.Name, err)
 	}
@@ -79,7 +80,7 @@ func (h hooks) Create(ctx context.Context, p cri.Pod, c cri.Container) (nri.Repl
 func (h hooks) Start(ctx context.Context, id string) error {
 	q := requests.NewStart(id, h.now(), ctx.Done())
 	h.post(startRequest{q})
-	if _, err := await(ctx, q.Reply()); err != nil {
+	if _, err := await(ctx, q.Reply(), errLate); err != nil {
 		return fmt.Errorf("cpupoold: start of container %s: %w", id, err)
 	}
 	return nil
@@ -88,7 +89,7 @@ func (h hooks) Start(ctx context.Context, id string) error {
 func (h hooks) Update(ctx context.Context, id string, asked cri.Resources) (cri.Resources, error) {
 	q := waits.Ask[cri.Resources](ctx.Done())
 	h.post(updateRequest{id, asked, q})
-	return await(ctx, q.Reply())
+	return await(ctx, q.Reply(), errLate)
 }
 
 func (h hooks) RunPod(p cri.Pod) { h.post(podRun{p}) }

@@ -43,7 +43,7 @@ func (l *Loop) partialPass(now time.Time) bool {
 // can be computed without all cgroups.
 func (l *Loop) allowsPartialPass() bool {
 	return !l.formula.IsGuess() && l.publisher.IsReady() && !l.Observes && l.CPUManager == nil && l.partitions.IsSettled() && !l.quiet.Active() &&
-		l.journal.Safe() && l.journal.Late() == nil && !filesWait(l.status.deferred) && len(l.status.unreadable)+len(l.moves.open)+len(l.moves.blocked)+len(l.units.Leaving()) == 0
+		l.journal.Safe() && l.journal.Late() == nil && !filesWait(l.status.deferred) && l.moves.IsEmpty() && len(l.status.unreadable)+len(l.units.Leaving()) == 0
 }
 
 // filesWait reports whether a write of a cgroup file is deferred. Other writes do not wait for

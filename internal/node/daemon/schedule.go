@@ -72,8 +72,7 @@ func (l *Loop) scopeOf(e event) scope {
 
 // hasWaiting reports whether a request or a deferred write may depend on the next event.
 func (l *Loop) hasWaiting() bool {
-	return !l.publisher.IsReady() || !l.journal.Safe() || filesWait(l.status.deferred) || !l.requests.IsEmpty() ||
-		len(l.moves.open)+len(l.moves.blocked) > 0
+	return !l.publisher.IsReady() || !l.journal.Safe() || filesWait(l.status.deferred) || !l.requests.IsEmpty() || !l.moves.IsEmpty()
 }
 
 // runPasses makes the passes that are due.
@@ -86,7 +85,7 @@ func (l *Loop) runPasses() {
 			l.answerEarly()
 		}
 		l.publish()
-		l.answerMoves()
+		l.moves.Answer(l.moveSituation(l.now()))
 		return
 	}
 	if !l.schedule.full && l.partialPass(began) && l.fullPassCanWait(began) {
@@ -101,7 +100,7 @@ func (l *Loop) runPasses() {
 	l.save(l.now()) // the originals that answers have added
 	l.publish()
 	l.armRetry(l.status.began)
-	l.answerMoves()
+	l.moves.Answer(l.moveSituation(l.now()))
 	l.schedule.done(began, l.now())
 	if free := l.memory.Due(l.now()); free != nil {
 		l.workers.Queries.Submit("memory", func(context.Context) event { free(); return nil })

@@ -12,6 +12,7 @@ import (
 	"github.com/cpupoold/cpupoold/internal/node/control"
 	"github.com/cpupoold/cpupoold/internal/node/desired"
 	"github.com/cpupoold/cpupoold/internal/node/hostenv"
+	"github.com/cpupoold/cpupoold/internal/node/moves"
 	"github.com/cpupoold/cpupoold/internal/node/undo"
 	"github.com/cpupoold/cpupoold/internal/testing/nodefixture"
 	"github.com/cpupoold/cpupoold/internal/testing/testnode"
@@ -185,12 +186,12 @@ func TestMoveWhileAUnitLeaves(t *testing.T) {
 	n.YAML = nodefixture.PoolsYAML
 	l := r.loop
 	l.handle(configLoaded{config: n.options().Config})
-	if _, err := l.assignmentsAfter(&moveRequest{Move: move(cpuset.Of(4))}, time.Now()); err == nil {
+	if _, err := l.assignmentsAfter(moves.Ask(move(cpuset.Of(4)), nil), time.Now()); err == nil {
 		t.Error("a container may be moved to the CPUs of a unit that is there")
 	}
-	answer := make(chan moveAnswer, 1)
-	moveRequest{Move: move(free), answer: answer}.apply(l)
-	if got := desired.Assigned(l.assignments, pools.Key{Container: "du.service"}).String(); got != "4-5" || len(answer) > 0 {
+	m := moves.Ask(move(free), nil)
+	moveRequest{m}.apply(l)
+	if got := desired.Assigned(l.assignments, pools.Key{Container: "du.service"}).String(); got != "4-5" || len(m.Reply()) > 0 {
 		t.Errorf("the unit that is to leave has CPUs %q on record after a move; want 4-5", got)
 	}
 

@@ -107,3 +107,19 @@ func (s *Settings) UnitProblems(m *inventory.Inventory, hasSystemd bool) []pools
 	}
 	return all
 }
+
+// OwnerOf returns the key of the container or unit of a target, or the zero key for pods and
+// pause containers.
+func (s *Settings) OwnerOf(t cgroup.Target, m *inventory.Inventory) pools.Key {
+	if t.Unit != "" {
+		for _, u := range s.Pools.Units {
+			if m.UnitName(u.Name) == t.Unit {
+				return pools.Key{Container: u.Name}
+			}
+		}
+	}
+	if e := m.Container(t.Container); e != nil {
+		return m.KeyOf(e)
+	}
+	return pools.Key{}
+}

@@ -12,6 +12,7 @@ import (
 	"github.com/cpupoold/cpupoold/internal/node/inventory"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
+	"github.com/cpupoold/cpupoold/pkg/cri"
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
 
@@ -39,6 +40,30 @@ func TestUnitProblems(t *testing.T) {
 		got := s.UnitProblems(m, c.systemd)
 		if (len(got) == 1) != (c.code != "") || len(got) == 1 && (got[0].Code != c.code || got[0].Unit != "du.service" || !strings.Contains(got[0].Text, c.part)) {
 			t.Errorf("%s: problems %v; want %s with %q", name, got, c.code, c.part)
+		}
+	}
+}
+
+// TestOwnerOf checks the key of a target: of the configured name of a unit, of a container, and of
+// no owner.
+func TestOwnerOf(t *testing.T) {
+	s := desired.Settings{Pools: pools.Pools{Units: []pools.UnitSpec{{Name: "alias.service", CPUs: 2}}}}
+	m := inventory.New(cgroup.DriverSystemd)
+	m.PutUnit(inventory.UnitStatus{Name: "alias.service", Unit: cgroup.Unit{Name: "du.service"}})
+	m.PutUnit(inventory.UnitStatus{Name: "host.service", Unit: cgroup.Unit{Name: "host.service"}})
+	m.PutPod(inventory.PodStatus{Pod: cri.Pod{ID: "p", UID: "u"}})
+	m.PutContainer(inventory.ContainerStatus{Container: cri.Container{ID: "c", PodID: "p", Name: "app"}})
+	for _, c := range []struct {
+		target cgroup.Target
+		want   pools.Key
+	}{
+		{cgroup.Target{Unit: "du.service"}, pools.Key{Container: "alias.service"}},
+		{cgroup.Target{Unit: "host.service"}, pools.Key{}},
+		{cgroup.Target{Container: "c"}, pools.Key{PodUID: "u", Container: "app"}},
+		{cgroup.Target{Path: "kubepods-podu.slice"}, pools.Key{}},
+	} {
+		if got := s.OwnerOf(c.target, m); got != c.want {
+			t.Errorf("owner of %+v: %v; want %v", c.target, got, c.want)
 		}
 	}
 }
