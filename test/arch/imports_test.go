@@ -115,7 +115,7 @@ func rows() []row {
 		{"conflict", true, nil},
 		{"appcpus", true, []string{"confined", "pkg/cpuset"}},
 		{"audit", true, []string{"pkg/cpuset"}},
-		{"control", true, []string{"internal/history", "internal/inspect", "pkg/cpuset"}},
+		{"control", true, []string{"internal/history", "internal/inspect", "internal/limits", "pkg/cpuset"}},
 		{"durable", true, []string{"confined"}},
 		{"hostslices", true, []string{"pkg/cgroup", "pkg/cpuset"}},
 		{"hotplug", true, nil},

@@ -40,26 +40,17 @@ func listen(ctx context.Context, socket string) (l net.Listener, remove func(), 
 	return l, func() { _ = os.Remove(socket) }, nil // after an error the next daemon replaces it
 }
 
-// install replaces the socket of an earlier daemon.
+// install replaces the socket of an earlier daemon, and no other file.
 func install(fresh, socket string) error {
 	if err := os.Chmod(fresh, 0o600); err != nil {
 		return err
 	}
-	if err := checkPath(socket); err != nil {
-		return err
-	}
-	return os.Rename(fresh, socket)
-}
-
-func checkPath(socket string) error {
 	info, err := os.Lstat(socket)
 	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return nil
-	case err != nil:
+	case err != nil && !errors.Is(err, fs.ErrNotExist):
 		return err
-	case info.Mode().Type() != fs.ModeSocket:
+	case err == nil && info.Mode().Type() != fs.ModeSocket:
 		return errors.New("the path exists and is not a socket; remove it")
 	}
-	return nil
+	return os.Rename(fresh, socket)
 }

@@ -34,35 +34,28 @@ const (
 	maxQueries = 4                // answered at the same time
 )
 
-type queries struct {
-	Answers
-	slots chan struct{} // holds one value for each query that is being answered
-}
-
-func newQueries(a Answers) *queries { return &queries{a, make(chan struct{}, maxQueries)} }
-
 // handleQuery returns a handler that runs answer. It refuses queries above maxQueries.
-func (s *Server) handleQuery(answer func(r *http.Request, q *query) (any, error)) http.HandlerFunc {
+func (s *Server) handleQuery(answer func(q *query) (any, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		q, err := parseQuery(r.URL.Query())
 		if err != nil {
 			s.answer(w, http.StatusBadRequest, failure{err.Error()})
 			return
 		}
-		if err := s.queries.await(r.Context(), q); err != nil {
+		if err := s.await(r.Context(), q); err != nil {
 			// The client has closed the connection, or the daemon is stopping.
 			s.answer(w, http.StatusServiceUnavailable, failure{"the daemon is stopping; try again when it has restarted"})
 			return
 		}
 		select {
-		case s.queries.slots <- struct{}{}:
-			defer func() { <-s.queries.slots }()
+		case s.slots <- struct{}{}:
+			defer func() { <-s.slots }()
 		default:
 			w.Header().Set("Retry-After", "1")
 			s.answer(w, http.StatusServiceUnavailable, failure{fmt.Sprintf("%d queries are being answered; try again", maxQueries)})
 			return
 		}
-		v, err := answer(r, q)
+		v, err := answer(q)
 		if _, unknown := errors.AsType[*inspect.NameError](err); unknown {
 			s.answer(w, http.StatusNotFound, failure{err.Error()})
 			return
@@ -76,22 +69,22 @@ func (s *Server) handleQuery(answer func(r *http.Request, q *query) (any, error)
 }
 
 // await waits for an event after q.After, at most q.wait.
-func (h *queries) await(ctx context.Context, q *query) error {
+func (s *Server) await(ctx context.Context, q *query) error {
 	if q.wait == 0 {
 		return nil
 	}
 	timeout := time.NewTimer(q.wait)
 	defer timeout.Stop()
 	for {
-		s := h.History()
+		h := s.answers.History()
 		some := history.Query{After: q.After, About: q.About, Kinds: q.Kinds, Limit: 1}
 		// A client of an earlier daemon gets an answer immediately: its number After belongs
 		// to the events of that daemon.
-		if s.Last() < q.After || len(s.Select(some)) > 0 || !q.daemon.IsZero() && !q.daemon.Equal(h.Started()) {
+		if h.Last() < q.After || len(h.Select(some)) > 0 || !q.daemon.IsZero() && !q.daemon.Equal(s.answers.Started()) {
 			return nil
 		}
 		select {
-		case <-s.Changed:
+		case <-h.Changed:
 		case <-timeout.C:
 			return nil
 		case <-ctx.Done():
@@ -100,21 +93,19 @@ func (h *queries) await(ctx context.Context, q *query) error {
 	}
 }
 
-func (h *queries) events(_ *http.Request, q *query) (any, error) {
-	s := h.History()
-	events := append([]history.Event{}, s.Select(q.Query)...)
-	return inspect.Events{Version: inspect.Version, Started: h.Started(), Last: s.Last(), Dropped: s.Dropped, Events: events}, nil
+func (s *Server) events(q *query) (any, error) {
+	h := s.answers.History()
+	events := append([]history.Event{}, h.Select(q.Query)...)
+	return inspect.Events{Version: inspect.Version, Started: s.answers.Started(), Last: h.Last(), Dropped: h.Dropped, Events: events}, nil
 }
 
 // explain uses the parameter about, and ignores the others.
-func (h *queries) explain(_ *http.Request, q *query) (any, error) {
+func (s *Server) explain(q *query) (any, error) {
 	if q.About == "" {
 		return nil, &inspect.NameError{Text: "about is empty; name a pod, a container or a unit"}
 	}
-	return h.Explain(q.About)
+	return s.answers.Explain(q.About)
 }
-
-func (h *queries) status(*http.Request, *query) (any, error) { return h.Status(), nil }
 
 type query struct {
 	history.Query

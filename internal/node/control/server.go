@@ -4,14 +4,16 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"sync"
 	"time"
 
 	"golang.org/x/net/netutil"
+
+	"github.com/cpupoold/cpupoold/internal/limits"
 )
 
 // MoveFunc makes one move. It returns when the move is verified or refused, or ctx ends.
@@ -40,7 +42,11 @@ type MoveFunc func(ctx context.Context, m Move) (Outcome, error)
 // Other errors have an HTTP status of 400 or above and the body {"error": "…"}.
 type Server struct {
 	http.Handler
-	queries *queries
+	answers Answers
+	slots   chan struct{} // holds one value for each query that is being answered
+	move    MoveFunc
+	timeout time.Duration // of one move
+	busy    sync.Mutex    // held by the request that makes moves
 	log     *slog.Logger
 }
 
@@ -56,12 +62,14 @@ const (
 // New returns a server. It calls move for one move at a time, with this timeout.
 func New(move MoveFunc, timeout time.Duration, answers Answers, log *slog.Logger) *Server {
 	mux := http.NewServeMux()
-	s := &Server{http.MaxBytesHandler(mux, maxBody), newQueries(answers), log}
-	m := &moves{Server: s, move: move, timeout: timeout}
-	mux.HandleFunc("POST /v1/moves", m.serve)
-	mux.HandleFunc("GET /v1/status", s.handleQuery(s.queries.status))
-	mux.HandleFunc("GET /v1/events", s.handleQuery(s.queries.events))
-	mux.HandleFunc("GET /v1/explain", s.handleQuery(s.queries.explain))
+	s := &Server{
+		Handler: http.MaxBytesHandler(mux, maxBody), answers: answers, slots: make(chan struct{}, maxQueries),
+		move: move, timeout: timeout, log: log,
+	}
+	mux.HandleFunc("POST /v1/moves", s.serveMoves)
+	mux.HandleFunc("GET /v1/status", s.handleQuery(func(*query) (any, error) { return answers.Status(), nil }))
+	mux.HandleFunc("GET /v1/events", s.handleQuery(s.events))
+	mux.HandleFunc("GET /v1/explain", s.handleQuery(s.explain))
 	return s
 }
 
@@ -69,53 +77,23 @@ func New(move MoveFunc, timeout time.Duration, answers Answers, log *slog.Logger
 // requests, and waits up to two seconds for their answers. It replaces an existing socket:
 // the caller holds the lock of the node, so that no other daemon uses it.
 func (s *Server) Serve(ctx context.Context, socket string) error {
-	const shutdownTimeout = 2 * time.Second
 	l, remove, err := listen(ctx, socket)
 	if err != nil {
 		return err
 	}
 	defer remove()
 	srv := &http.Server{
-		Handler:           s.until(ctx),
+		Handler:           s,
+		BaseContext:       func(net.Listener) context.Context { return ctx },
 		ReadHeaderTimeout: headerTimeout,
 		IdleTimeout:       time.Minute,
 		MaxHeaderBytes:    maxHeader,
 		ErrorLog:          slog.NewLogLogger(s.log.Handler(), slog.LevelWarn),
 	}
-	stopped := make(chan error, 1)
-	stop := context.AfterFunc(ctx, func() {
-		shutdown, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownTimeout)
-		defer cancel()
-		stopped <- srv.Shutdown(shutdown)
-	})
-	if err := srv.Serve(netutil.LimitListener(l, maxConnections)); !errors.Is(err, http.ErrServerClosed) {
-		stop()
-		return fmt.Errorf("serve %s: %w", socket, err)
-	}
-	if err := <-stopped; err != nil && !errors.Is(err, context.DeadlineExceeded) {
-		return fmt.Errorf("stop serving %s: %w", socket, err)
-	}
-	return nil
+	return limits.Serve(ctx, socket, netutil.LimitListener(l, maxConnections), srv)
 }
 
-// until returns a handler whose requests are canceled when ctx ends.
-func (s *Server) until(ctx context.Context) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		both, cancel := context.WithCancel(r.Context())
-		defer cancel()
-		defer context.AfterFunc(ctx, cancel)()
-		s.ServeHTTP(w, r.WithContext(both))
-	})
-}
-
-type moves struct {
-	*Server
-	move    MoveFunc
-	timeout time.Duration // of one move
-	busy    sync.Mutex    // held by the request in progress
-}
-
-func (s *moves) serve(w http.ResponseWriter, r *http.Request) {
+func (s *Server) serveMoves(w http.ResponseWriter, r *http.Request) {
 	conn := http.NewResponseController(w)
 	_ = conn.SetReadDeadline(time.Now().Add(bodyTimeout)) // httptest.ResponseRecorder does not support it
 	body, err := io.ReadAll(r.Body)
@@ -142,7 +120,7 @@ func (s *moves) serve(w http.ResponseWriter, r *http.Request) {
 }
 
 // moveAll skips moves after a failure: they may need the CPUs that it releases.
-func (s *moves) moveAll(ctx context.Context, moves []Move) []Result {
+func (s *Server) moveAll(ctx context.Context, moves []Move) []Result {
 	results := make([]Result, len(moves))
 	done := true
 	for i, m := range moves {
@@ -155,7 +133,7 @@ func (s *moves) moveAll(ctx context.Context, moves []Move) []Result {
 	return results
 }
 
-func (s *moves) moveOne(ctx context.Context, m Move) (Outcome, string) {
+func (s *Server) moveOne(ctx context.Context, m Move) (Outcome, string) {
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
 	outcome, err := s.move(ctx, m)

@@ -77,7 +77,6 @@ const (
 
 // Serve answers requests until ctx is done, completes those in progress, and closes l.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
-	const grace = 2 * time.Second
 	srv := &http.Server{
 		Handler:        s,
 		MaxHeaderBytes: maxHeader,
@@ -87,21 +86,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	}
 	// The kubelet is a process of root. Many users with a connection each must not close its probe.
 	guarded := limits.Limits{New: maxNew, Answered: maxAnswered, Peer: limits.Users(), Protected: limits.Root}.Guard(l, srv)
-	stopped := make(chan error, 1)
-	stop := context.AfterFunc(ctx, func() {
-		timeout, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace)
-		defer cancel()
-		stopped <- srv.Shutdown(timeout)
-	})
-	err := srv.Serve(guarded)
-	if !errors.Is(err, http.ErrServerClosed) {
-		stop()
-		return fmt.Errorf("serve metrics on %s: %w", l.Addr(), err)
-	}
-	if err := <-stopped; err != nil && !errors.Is(err, context.DeadlineExceeded) {
-		return fmt.Errorf("stop serving metrics: %w", err)
-	}
-	return nil
+	return limits.Serve(ctx, "metrics on "+l.Addr().String(), guarded, srv)
 }
 
 func health(o Options) error {
