@@ -111,6 +111,12 @@ func PodOf(p Path) (uid, qos string, ok bool) {
 	return found.uid, found.qos, ok
 }
 
+// InPod reports whether p is the cgroup of a pod, or in one.
+func (p Path) InPod() bool {
+	_, ok := findPod(p)
+	return ok
+}
+
 // SystemPartition returns the root of the kubelet's system partition (KEP-5894, planned for
 // Kubernetes 1.38), if p is the cgroup of a pod or in one. inside reports whether that pod is
 // in the partition. Otherwise root is the cgroup that the partition of the same kubelet would

@@ -77,11 +77,7 @@ func (c *Cgroups) Note(p cgroup.Path, there bool) bool {
 }
 
 // IsPod reports whether p is the cgroup of a pod, and not one in it.
-func IsPod(p cgroup.Path) bool {
-	_, _, in := cgroup.PodOf(p)
-	_, _, deeper := cgroup.PodOf(p.Parent())
-	return in && !deeper
-}
+func IsPod(p cgroup.Path) bool { return p.InPod() && !p.Parent().InPod() }
 
 // NoteAll records the cgroups that exist, for each listing of the runtime.
 func (c *Cgroups) NoteAll(all []cgroup.Path) {

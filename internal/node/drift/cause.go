@@ -60,8 +60,7 @@ func (k *Tracker) causeOf(d *drift) telemetry.Cause {
 		}
 	}
 	original, _ := k.Journal.Original(undo.Key{Path: d.Path, File: d.Property})
-	_, _, inPod := cgroup.PodOf(d.Path)
-	e.Kubelets = inPod && d.Container == "" && d.CPUs.IsEmpty() && original.Value == d.Is
+	e.Kubelets = d.Path.InPod() && d.Container == "" && d.CPUs.IsEmpty() && original.Value == d.Is
 	cause := e.Cause()
 	k.Backoffs.SetCause(d.Path, d.Property, string(cause))
 	k.Log.Info("external write is repaired", "cgroup", d.Path, "property", d.Property, "cause", cause)

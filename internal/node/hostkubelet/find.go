@@ -90,8 +90,7 @@ func inPod(host fs.FS, dir string) bool {
 	b, _ := readFile(host, dir+"/cgroup")
 	for line := range strings.Lines(string(b)) {
 		if at, ok := strings.CutPrefix(strings.TrimSpace(line), "0::/"); ok {
-			_, _, in := cgroup.PodOf(cgroup.Path(at))
-			return in
+			return cgroup.Path(at).InPod()
 		}
 	}
 	return false

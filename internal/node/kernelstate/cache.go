@@ -78,7 +78,7 @@ func (t *Cache) Invalidate(p cgroup.Path) { t.stale[p] = true }
 // invalidateBelow makes the next Refresh read the cgroups in a slice, whose CPUs limit them.
 // Otherwise they would wait for the resync.
 func (t *Cache) invalidateBelow(slice cgroup.Path) {
-	if _, _, inPod := cgroup.PodOf(slice.Parent()); inPod {
+	if slice.Parent().InPod() {
 		return // a container, which contains no target
 	}
 	for p := range t.current {

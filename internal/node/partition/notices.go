@@ -26,7 +26,7 @@ import (
 func (p *Partitions) forget(at cgroup.Path) {
 	p.Memory.Forget(at)
 	p.Memory.ForgetIn(at)
-	if _, _, inPod := cgroup.PodOf(at.Parent()); inPod {
+	if at.Parent().InPod() {
 		p.Memory.ForgetIn(at.Parent())
 	}
 }

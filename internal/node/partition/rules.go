@@ -25,13 +25,11 @@ func MaxSteps(n int) int { return 32 + 8*n }
 func left(listed []cgroup.Path, bare bool) map[cgroup.Path]bool {
 	found := make(map[cgroup.Path]bool)
 	for _, p := range listed {
-		_, _, inPod := cgroup.PodOf(p)
-		_, _, below := cgroup.PodOf(p.Parent())
-		_, _, deeper := cgroup.PodOf(p.Parent().Parent())
+		below := p.Parent().InPod()
 		switch {
-		case inPod && !below, !inPod && bare && p.HoldsPods():
+		case p.InPod() && !below, !p.InPod() && bare && p.HoldsPods():
 			found[p.Join("gone")] = true
-		case below && !deeper && bare:
+		case below && !p.Parent().Parent().InPod() && bare:
 			found[p] = true
 		}
 	}

@@ -64,9 +64,7 @@ func unrecorded(h *hostenv.Host) (all []undo.Difference, err error) {
 		return nil, err
 	}
 	for _, p := range listed {
-		_, _, inPod := cgroup.PodOf(p.Parent())
-		_, _, deeper := cgroup.PodOf(p.Parent().Parent()) // a container has made it
-		if !inPod || deeper {
+		if !p.Parent().InPod() || p.Parent().Parent().InPod() { // none, or made by a container
 			continue
 		}
 		st, readErr := h.Cgroups.Read(p)

@@ -53,11 +53,7 @@ func inPods(p cgroup.Path, partitions map[cgroup.Path]cpuset.Set) bool {
 }
 
 // isContainer reports whether p belongs to a pod or container, and no container has made it.
-func isContainer(p cgroup.Path) bool {
-	_, _, inPod := cgroup.PodOf(p)
-	_, _, nested := cgroup.PodOf(p.Parent().Parent())
-	return inPod && !nested
-}
+func isContainer(p cgroup.Path) bool { return p.InPod() && !p.Parent().Parent().InPod() }
 
 // Of returns the CPUs of all of them.
 func Of(all []Withheld) (cpus cpuset.Set) {
@@ -104,7 +100,7 @@ func (w Withheld) Remedy() string {
 
 // unit returns the unit with the partition. A cgroup in a container is none.
 func (w Withheld) unit() (name string, ok bool) {
-	if _, _, inPod := cgroup.PodOf(w.By); inPod {
+	if w.By.InPod() {
 		return "", false
 	}
 	return w.By.Unit()
