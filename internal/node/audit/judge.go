@@ -85,7 +85,7 @@ func (j *judge) task(t *Task) {
 		cpus = cpus.Union(cpuset.Of(cpu))
 	}
 	for _, o := range j.owners(j.foreign(t.Cgroup, cpus)) {
-		ran, where := t.timeOn(o.CPUs)
+		ran, where := sumOn(t.Ran, o.CPUs)
 		switch {
 		case kind.isUnavoidable():
 			w := j.work(o, string(kind), "", "")
@@ -115,7 +115,7 @@ func (j *judge) task(t *Task) {
 func (j *judge) line(l Line, class string) {
 	device := class == "interrupt" && l.isDevice()
 	for _, o := range j.owners(j.exclusive) {
-		n, where := l.countOn(o.CPUs)
+		n, where := sumOn(l.Counts, o.CPUs)
 		if n == 0 {
 			continue
 		}

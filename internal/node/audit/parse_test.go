@@ -123,7 +123,7 @@ func TestSince(t *testing.T) {
 	if diff := cmp.Diff([]Line{line("24", "a", 2), line("25", "b", 3), line("26", "a", 1), line("27", "c", 4)}, got); diff != "" {
 		t.Errorf("since (-want +got):\n%s", diff)
 	}
-	if n, where := line("24", "", 7).countOn(cpuset.Range(0, 3)); n != 7 || !where.Equal(cpuset.Of(2)) {
+	if n, where := sumOn(line("24", "", 7).Counts, cpuset.Range(0, 3)); n != 7 || !where.Equal(cpuset.Of(2)) {
 		t.Errorf("on = %d, %s", n, where)
 	}
 }

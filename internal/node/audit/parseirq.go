@@ -111,10 +111,10 @@ func since(earlier, now []Line) []Line {
 	return all
 }
 
-// countOn returns the sum of the counts of cpus, and the CPUs with a count.
-func (l Line) countOn(cpus cpuset.Set) (n uint64, where cpuset.Set) {
+// sumOn returns the sum of counts by CPU on cpus, and the CPUs with a count.
+func sumOn(counts map[int]uint64, cpus cpuset.Set) (n uint64, where cpuset.Set) {
 	for cpu := range cpus.All() {
-		if c := l.Counts[cpu]; c > 0 {
+		if c := counts[cpu]; c > 0 {
 			n += c
 			where = where.Union(cpuset.Of(cpu))
 		}

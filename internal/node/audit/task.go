@@ -93,14 +93,3 @@ func (t *Task) observe(r Reading, allowed cpuset.Set, began uint64) {
 	t.Allowed = t.Allowed.Union(allowed)
 	t.last = r
 }
-
-// timeOn returns the CPU time on cpus in nanoseconds, and the CPUs with CPU time.
-func (t *Task) timeOn(cpus cpuset.Set) (ran uint64, where cpuset.Set) {
-	for cpu := range cpus.All() {
-		if n := t.Ran[cpu]; n > 0 {
-			ran += n
-			where = where.Union(cpuset.Of(cpu))
-		}
-	}
-	return ran, where
-}

@@ -173,17 +173,14 @@ func (r *Runner) canRemoveStartupTaint(d *Depletion) bool {
 
 // depletionTaintPatch returns the merge patch that sets the depletion taint, or nil.
 func (o *object) depletionTaintPatch(want *taint) []byte {
-	found := false
-	patch := o.taintsPatch(func(t taint) bool {
-		if t.Key != workload.DepletedTaint {
-			return true
+	var have []taint
+	for _, raw := range o.Spec.Taints {
+		if t := parseTaint(raw); t.Key == workload.DepletedTaint {
+			have = append(have, t)
 		}
-		keep := want != nil && t == *want && !found
-		found = found || keep
-		return keep
-	}, nil)
-	if want == nil || found {
-		return patch
+	}
+	if want == nil && len(have) == 0 || want != nil && slices.Equal(have, []taint{*want}) {
+		return nil
 	}
 	return o.taintsPatch(func(t taint) bool { return t.Key != workload.DepletedTaint }, want)
 }

@@ -26,31 +26,25 @@ func ParseBoot(line string, nbits int) (Boot, error) {
 		bad        []string
 		hasManaged bool // an isolcpus=managed_irq has been read
 	)
-	list := func(arg, value string) (cpuset.Set, bool) {
+	read := func(arg, value string, to *cpuset.Set) (ok bool) {
 		set, err := cpuset.ParseKernel(value, nbits)
 		if err != nil {
 			bad = append(bad, arg)
+			return false
 		}
-		return set, err == nil
+		*to = set
+		return true
 	}
 	for _, arg := range arguments(line) {
 		name, value, _ := strings.Cut(arg, "=")
 		switch strings.ReplaceAll(name, "-", "_") {
 		case "rcu_nocbs":
-			if set, ok := list(arg, value); ok {
-				b.NoCallbacks = set
-			}
+			read(arg, value, &b.NoCallbacks)
 		case "irqaffinity":
-			if set, ok := list(arg, value); ok {
-				b.Interrupts = set
-			}
+			read(arg, value, &b.Interrupts)
 		case "isolcpus":
-			managed, cpus := isolcpus(value)
-			if !managed || hasManaged {
-				continue
-			}
-			if set, ok := list(arg, cpus); ok {
-				b.ManagedIRQ, hasManaged = set, true
+			if managed, cpus := isolcpus(value); managed && !hasManaged {
+				hasManaged = read(arg, cpus, &b.ManagedIRQ)
 			}
 		}
 	}
