@@ -1,5 +1,5 @@
-// Package manpages holds the pages in docs/reference/man to the commands of a program. Only tests
-// import it.
+// Package manpages compares the manual pages and the list of commands in docs/reference with
+// the commands of a program. Only tests import it.
 package manpages
 
 import (
@@ -45,6 +45,40 @@ func Check(t *testing.T, root *cobra.Command, dir, section string, update bool) 
 		if !slices.Contains(known, name) {
 			t.Errorf("%s is about no command: remove it", name)
 		}
+	}
+	checkList(t, root, filepath.Join(dir, "..", "cli.md"))
+}
+
+// checkList checks that the section of a program in the list of commands names each command
+// once in the first column of its table, and no other.
+func checkList(t *testing.T, root *cobra.Command, file string) {
+	t.Helper()
+	list, err := os.ReadFile(file) //nolint:gosec // named by the test
+	if err != nil {
+		t.Fatal(err)
+	}
+	title := strings.Replace(root.Name(), "kubectl-", "kubectl ", 1)
+	_, section, _ := strings.Cut(string(list), "\n## "+title+"\n")
+	section, _, _ = strings.Cut(section, "\n## ")
+	var got []string
+	for line := range strings.Lines(section) {
+		cells := strings.Split(line, "|")
+		for i, word := range strings.Split(cells[min(1, len(cells)-1)], "`") {
+			if fields := strings.Fields(strings.TrimPrefix(word, title+" ")); len(cells) > 1 && i%2 == 1 && len(fields) > 0 {
+				got = append(got, fields[0])
+			}
+		}
+	}
+	var want []string
+	for _, c := range root.Commands() {
+		if !c.Hidden && c.Name() != "help" && c.Name() != "completion" {
+			want = append(want, c.Name())
+		}
+	}
+	slices.Sort(got)
+	slices.Sort(want)
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("%s, commands of %s (-want +got):\n%s", file, title, diff)
 	}
 }
 
