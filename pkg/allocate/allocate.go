@@ -72,7 +72,10 @@ func (s *Supply) commit(o *Options) cpuset.Set {
 	for _, cpu := range v.picked {
 		clearBit(s.free, cpu)
 		if o.OneOwnerPerCore {
-			s.dropCore(s.m.core[cpu])
+			for _, thread := range s.m.cores[s.m.core[cpu]].threads {
+				clearBit(s.free, int(thread))
+			}
+			v.drop(s.m.core[cpu])
 		}
 	}
 	cpus := cpuset.Of(v.picked...)

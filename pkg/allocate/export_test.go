@@ -1,5 +1,10 @@
 package allocate
 
+import "github.com/cpupoold/cpupoold/pkg/cpuset"
+
+// Free returns the CPUs of the supply.
+func (s *Supply) Free() cpuset.Set { return cpuset.FromWords(s.free) }
+
 // MaxCombinations is the bound of what Considered returns for one try.
 const MaxCombinations = maxCombinations
 

@@ -151,9 +151,6 @@ func (m *Machine) coreOf(cpu int) int32 {
 	return m.core[cpu]
 }
 
-// cellOfCPU returns the index of the cell of a CPU that is online.
-func (m *Machine) cellOfCPU(cpu int) int32 { return m.leaves[m.cores[m.core[cpu]].leaf].cell }
-
 // distance between two nodes, by index, there and back; 0 where the kernel does
 // not tell.
 func (m *Machine) distance(a, b int32) int32 {

@@ -58,7 +58,9 @@ func (p *placing) hint() {
 	m := p.v.m
 	for i := range m.topology.Nodes {
 		if p.a.r.Nodes.Contains(m.topology.Nodes[i].ID) && len(m.cellsOfNode[i]) > 0 {
-			p.hinted = orMake(p.hinted, len(m.cellsOfNode))
+			if p.hinted == nil {
+				p.hinted = make([]bool, len(m.cellsOfNode))
+			}
 			p.hinted[i] = true
 		}
 	}
@@ -74,13 +76,6 @@ func (p *placing) hint() {
 			p.hinted[m.cells[c].node] = p.hinted[m.cells[c].node] || in
 		}
 	}
-}
-
-func orMake(s []bool, n int) []bool {
-	if s == nil {
-		return make([]bool, n)
-	}
-	return s
 }
 
 // hintedCells marks the cells in hinted nodes (in true) or in the others. It is

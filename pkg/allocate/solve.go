@@ -145,8 +145,9 @@ func (p *placing) closer(cells, others []int32) bool {
 
 // inPackage says whether the owner has CPUs in a package.
 func (p *placing) inPackage(pkg int32) bool {
+	m := p.v.m
 	for cpu := range eachBit(p.v.have) {
-		if p.v.m.cells[p.v.m.cellOfCPU(cpu)].pkg == pkg {
+		if m.cells[m.leaves[m.cores[m.core[cpu]].leaf].cell].pkg == pkg {
 			return true
 		}
 	}

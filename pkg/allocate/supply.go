@@ -49,29 +49,10 @@ func (s *Supply) Reset(cpus cpuset.Set) {
 	s.view.extent = someCPUs
 }
 
-// Free returns what there is.
-func (s *Supply) Free() cpuset.Set { return setOf(s.free) }
-
-// dropCore leaves nothing of core i to anybody, nor to the view.
-func (s *Supply) dropCore(i int32) {
-	for _, cpu := range s.m.cores[i].threads {
-		clearBit(s.free, int(cpu))
-	}
-	s.view.drop(i)
-}
-
 func count(words []uint64) int {
 	n := 0
 	for _, w := range words {
 		n += bits.OnesCount64(w)
 	}
 	return n
-}
-
-func setOf(words []uint64) cpuset.Set {
-	cpus := make([]int, 0, count(words))
-	for cpu := range eachBit(words) {
-		cpus = append(cpus, cpu)
-	}
-	return cpuset.Of(cpus...)
 }

@@ -209,16 +209,13 @@ func (v *view) countCore(s *Supply, i int32, f *filter) {
 // kind is how k usable threads of core i are counted.
 func (v *view) kind(i, k int32) kind {
 	switch {
-	case v.spread && v.isOwn(i):
+	case v.spread && len(v.own) > 0 && v.own[i]:
 		return loose
 	case int(k) == len(v.m.cores[i].threads):
 		return whole
 	}
 	return part
 }
-
-// isOwn says whether the owner has a part of core i.
-func (v *view) isOwn(i int32) bool { return len(v.own) > 0 && v.own[i] }
 
 // take picks the n lowest usable CPUs of core i, which has as many.
 func (v *view) take(i int32, n int) {

@@ -21,18 +21,6 @@ const (
 // slots limits the calls in progress to its capacity.
 type slots chan struct{}
 
-// take waits for a slot. The caller must return it, unless ctx ends first.
-func (s slots) take(ctx context.Context) error {
-	select {
-	case s <- struct{}{}:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
-
-func (s slots) free() { <-s }
-
 // withLimit returns the reply of a call for a status. If the reply exceeds the limit for small
 // replies, gRPC discards it after the first 64 KiB, and the call is repeated alone.
 func withLimit[R any](ctx context.Context, c *Client, call func(limit grpc.CallOption) (R, error)) (R, error) {
@@ -49,9 +37,11 @@ func withLimit[R any](ctx context.Context, c *Client, call func(limit grpc.CallO
 
 // within makes a call with a limit for the reply, in bytes, when a slot is free.
 func within[R any](ctx context.Context, s slots, limit int, call func(limit grpc.CallOption) (R, error)) (r R, err error) {
-	if err := s.take(ctx); err != nil {
-		return r, err
+	select {
+	case s <- struct{}{}:
+		defer func() { <-s }()
+		return call(grpc.MaxCallRecvMsgSize(limit))
+	case <-ctx.Done():
+		return r, ctx.Err()
 	}
-	defer s.free()
-	return call(grpc.MaxCallRecvMsgSize(limit))
 }

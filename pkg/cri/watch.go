@@ -93,8 +93,12 @@ func watch(ctx context.Context, h Handler, open openFunc) error {
 			return ctx.Err()
 		}
 		for _, n := range notices {
-			if ctx.Err() == nil {
-				n.deliver(h)
+			switch {
+			case ctx.Err() != nil:
+			case n.state != Connecting:
+				h.Stream(n.state, n.err)
+			default:
+				h.Event(n.event)
 			}
 		}
 	}
@@ -105,14 +109,6 @@ type notice struct {
 	state StreamState
 	err   error
 	event Event
-}
-
-func (n notice) deliver(h Handler) {
-	if n.state != Connecting {
-		h.Stream(n.state, n.err)
-		return
-	}
-	h.Event(n.event)
 }
 
 // follow connects again and again and puts all there is to tell into q.

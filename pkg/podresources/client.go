@@ -2,11 +2,13 @@ package podresources
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"path"
 	"strings"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	v1 "k8s.io/kubelet/pkg/apis/podresources/v1"
 
 	"github.com/cpupoold/cpupoold/pkg/internal/localgrpc"
@@ -15,6 +17,16 @@ import (
 // maxMessage bounds a reply. It is the bound of the clients in the kubelet's own
 // tests; an entry takes about 200 bytes for each device.
 const maxMessage = 16 << 20
+
+// What callers decide on. The errors of List wrap these.
+var (
+	// ErrUnavailable means that nobody answers: there is no socket, or no kubelet
+	// behind it (any more). It may come back.
+	ErrUnavailable = errors.New("the kubelet does not answer")
+	// ErrNotSupported means that this kubelet does not have the call (before 1.20,
+	// or what listens is no kubelet).
+	ErrNotSupported = errors.New("not supported by the kubelet")
+)
 
 // Client talks to the kubelet. It is safe for concurrent use.
 type Client struct {
@@ -53,7 +65,8 @@ func (c *Client) Close() error {
 func (c *Client) List(ctx context.Context) ([]Container, error) {
 	r, err := c.rpc.List(ctx, &v1.ListPodResourcesRequest{})
 	if err != nil {
-		return nil, fmt.Errorf("list pod resources of the kubelet at %s: %w", c.socket, fromGRPC(err))
+		return nil, fmt.Errorf("list pod resources of the kubelet at %s: %w", c.socket,
+			localgrpc.Error(err, map[codes.Code]error{codes.Unavailable: ErrUnavailable, codes.Unimplemented: ErrNotSupported}))
 	}
 	return containers(r), nil
 }
