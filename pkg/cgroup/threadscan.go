@@ -6,24 +6,17 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"iter"
 )
 
 // ThreadScan is a Gather without bounds on threads, in turns: it moves the threads of a cgroup and of all cgroups
 // below it. It is for goroutines that may take long. Between turns it keeps directories open, at most two for each
 // level. One goroutine can use it.
 type ThreadScan struct {
-	g      *gathering // nil if the tree has no threads that may be moved
-	path   Path
-	begun  bool
-	total  int // cgroups so far
-	levels []scanLevel
-}
-
-// scanLevel is a cgroup with children that are not visited.
-type scanLevel struct {
-	path  Path
-	dir   fs.ReadDirFile // nil if names has all children
-	names []string
+	g     *gathering // nil if the tree has no threads that may be moved
+	total int        // cgroups so far
+	next  func() (struct{}, bool)
+	stop  func()
 }
 
 const (
@@ -37,9 +30,10 @@ const (
 
 // ScanThreads returns a scan of p that has not begun.
 func (f *FS) ScanThreads(p Path) *ThreadScan {
-	s := &ThreadScan{g: f.Reader().gathering(), path: p}
+	s := &ThreadScan{g: f.Reader().gathering()}
 	if s.g != nil {
 		s.g.limited = false
+		s.next, s.stop = iter.Pull(func(yield func(struct{}) bool) { s.tree(p, 0, yield) })
 	}
 	return s
 }
@@ -54,19 +48,12 @@ func (s *ThreadScan) Next(ctx context.Context, n int) (done bool) {
 		s.g.r.held[i].known = false
 	}
 	s.g.stop, s.g.asked, s.g.cgroups = ctx.Err, 0, 0
-	if !s.begun {
-		s.begun = true
-		s.visit(s.path)
-	}
 	for ctx.Err() == nil {
-		if len(s.levels) == 0 {
+		if _, more := s.next(); !more && ctx.Err() == nil {
 			return true
 		}
 		if s.g.cgroups+s.g.asked/threadsPerCgroup >= n {
 			return false
-		}
-		if p, ok := s.next(); ok {
-			s.visit(p)
 		}
 	}
 	return false
@@ -82,83 +69,64 @@ func (s *ThreadScan) Found() Gathered {
 
 // Close closes the directories.
 func (s *ThreadScan) Close() {
-	for len(s.levels) > 0 {
-		s.pop()
-	}
 	if s.g != nil {
+		s.stop()
 		s.g.r.Rest()
 	}
 }
 
-// visit moves the threads of p, and goes into p if it has children.
-func (s *ThreadScan) visit(p Path) {
+// tree moves the threads of p, and goes into p if it has children. It yields before each cgroup but the first, and
+// returns false if the scan ends.
+func (s *ThreadScan) tree(p Path, depth int, yield func(struct{}) bool) bool {
+	if s.total > 0 && !yield(struct{}{}) {
+		return false
+	}
 	s.g.cgroups++
 	s.total++
 	o, err := s.g.r.open(p)
 	if err != nil {
 		s.g.fail(err)
-		return
+		return true
 	}
 	if err := s.g.cgroup(&o); err != nil {
 		s.g.fail(err)
 	}
 	if o.dir != nil && o.dir.Leaf() {
-		return
+		return true
 	}
-	level := scanLevel{path: p}
+	var names []string
+	var dir fs.ReadDirFile // nil if names has all children
 	if o.dir == nil {
-		level.names, err = s.g.r.fs.tree.ReadDir(p.name())
+		names, err = s.g.r.fs.tree.ReadDir(p.name())
 	} else {
-		level.dir, err = o.dir.List()
+		dir, err = o.dir.List()
 	}
-	switch {
-	case err != nil:
-		s.g.fail(o.cannotList(err))
-	case len(s.levels) >= maxScanDepth && (level.dir != nil || len(level.names) > 0):
-		s.g.fail(&Error{Op: opList, Path: string(p), Err: fmt.Errorf("deeper than %d levels", maxScanDepth)})
-		if level.dir != nil {
-			level.dir.Close() //nolint:errcheck,gosec // opened to read
-		}
-	default:
-		s.levels = append(s.levels, level)
-	}
-}
-
-// next returns the next child of the deepest level. Without one it leaves the level.
-func (s *ThreadScan) next() (p Path, ok bool) {
-	level := &s.levels[len(s.levels)-1]
-	if s.total >= maxScanCgroups {
-		s.g.fail(&Error{Op: opList, Path: string(s.path), Err: fmt.Errorf("more than %d cgroups", maxScanCgroups)})
-		for len(s.levels) > 0 {
-			s.pop()
-		}
-		return "", false
-	}
-	if len(level.names) > 0 {
-		p, level.names = level.path.Join(level.names[0]), level.names[1:]
-		return p, true
-	}
-	if level.dir == nil {
-		s.pop()
-		return "", false
-	}
-	var err error
-	level.names, err = appendDirectories(level.names[:0], level.dir)
 	if err != nil {
-		if !errors.Is(err, io.EOF) {
-			s.g.fail(&Error{Op: opList, Path: string(level.path), Err: goneOr(err)})
+		s.g.fail(o.cannotList(err))
+		return true
+	}
+	if dir != nil {
+		defer dir.Close() //nolint:errcheck // opened to read
+	}
+	if depth >= maxScanDepth && (dir != nil || len(names) > 0) {
+		s.g.fail(&Error{Op: opList, Path: string(p), Err: fmt.Errorf("deeper than %d levels", maxScanDepth)})
+		return true
+	}
+	for {
+		for _, name := range names {
+			if s.total >= maxScanCgroups {
+				s.g.fail(&Error{Op: opList, Path: string(p), Err: fmt.Errorf("more than %d cgroups", maxScanCgroups)})
+				return false
+			}
+			if !s.tree(p.Join(name), depth+1, yield) {
+				return false
+			}
 		}
-		level.dir.Close() //nolint:errcheck,gosec // opened to read
-		level.dir = nil
+		if dir == nil || err != nil {
+			return true
+		}
+		if names, err = appendDirectories(names[:0], dir); err != nil && !errors.Is(err, io.EOF) {
+			s.g.fail(&Error{Op: opList, Path: string(p), Err: goneOr(err)})
+		}
 	}
-	return "", false
-}
-
-// pop leaves the deepest level.
-func (s *ThreadScan) pop() {
-	last := len(s.levels) - 1
-	if dir := s.levels[last].dir; dir != nil {
-		dir.Close() //nolint:errcheck,gosec // opened to read
-	}
-	s.levels = s.levels[:last]
 }
