@@ -24,7 +24,7 @@ import (
 	"github.com/cpupoold/cpupoold/internal/limits"
 )
 
-// Limits of the ports. Any pod of the cluster may reach them. docs/explanation/security-model.md states them.
+// Limits of the ports. Any pod of the cluster may reach them. docs/reference/boundaries.md states them.
 //
 // The servers of controller-runtime 0.25 have no limit of connections, no deadline for bodies,
 // and headers of 1 MiB. Their options have no place for a listener.

@@ -129,7 +129,7 @@ func ownCgroup() (string, error) {
 }
 
 // writeOwnCgroup writes three files of the container's own cgroup: all CPUs of the node, a quota and a weight. The daemon confines the slice
-// of its pod, so that it takes no CPUs from other pods (docs/explanation/security-model.md).
+// of its pod, so that it takes no CPUs from other pods (docs/reference/boundaries.md).
 func writeOwnCgroup(attempt int64) error {
 	own, err := ownCgroup()
 	return errors.Join(err,
