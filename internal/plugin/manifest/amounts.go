@@ -55,33 +55,35 @@ func podAmounts(pod map[string]any) error {
 		list, _ := spec[key].([]any)
 		for i, item := range list {
 			c, _ := item.(map[string]any)
-			if err := resourceAmounts(c); err != nil {
-				name, _ := c["name"].(string)
-				return fmt.Errorf("spec.%s[%.253s].%w", key, cmp.Or(name, strconv.Itoa(i)), err)
+			name, _ := c["name"].(string)
+			if err := resourceAmounts(fmt.Sprintf("spec.%s[%.253s]", key, cmp.Or(name, strconv.Itoa(i))), c); err != nil {
+				return err
 			}
 		}
 	}
-	if err := resourceAmounts(spec); err != nil {
-		return fmt.Errorf("spec.%w", err)
-	}
-	overhead, _ := spec["overhead"].(map[string]any)
-	for _, name := range slices.Sorted(maps.Keys(overhead)) {
-		if _, err := amount(overhead[name], name == "cpu"); err != nil {
-			return fmt.Errorf("spec.overhead.%s: %w", name, err)
-		}
-	}
-	return nil
+	return cmp.Or(resourceAmounts("spec", spec), listAmounts("spec.overhead", spec["overhead"], anyAmount))
 }
 
 // resourceAmounts checks the field resources of a container or of a pod's spec.
-func resourceAmounts(of map[string]any) error {
+func resourceAmounts(path string, of map[string]any) error {
 	resources, _ := of["resources"].(map[string]any)
-	for _, key := range []string{"requests", "limits"} {
-		list, _ := resources[key].(map[string]any)
-		for _, name := range slices.Sorted(maps.Keys(list)) {
-			if _, err := amount(list[name], name == "cpu"); err != nil {
-				return fmt.Errorf("resources.%s.%s: %w", key, name, err)
-			}
+	return cmp.Or(listAmounts(path+".resources.requests", resources["requests"], anyAmount),
+		listAmounts(path+".resources.limits", resources["limits"], anyAmount))
+}
+
+func anyAmount(resource.Quantity) error { return nil }
+
+// listAmounts checks the amounts of a list of resources at a path. Check is for amounts of CPU.
+func listAmounts(path string, value any, check func(resource.Quantity) error) error {
+	list, _ := value.(map[string]any)
+	for _, name := range slices.Sorted(maps.Keys(list)) {
+		isCPU := name == "cpu" || name == "requests.cpu" || name == "limits.cpu"
+		q, err := amount(list[name], isCPU)
+		if err == nil && isCPU {
+			err = check(q)
+		}
+		if err != nil {
+			return fmt.Errorf("%s.%s: %w", path, name, err)
 		}
 	}
 	return nil
@@ -89,26 +91,20 @@ func resourceAmounts(of map[string]any) error {
 
 // amount returns a value of a list of resources, or an error with the value and the remedy. Null is
 // 0, as if it was not written.
-func amount(value any, isCPU bool) (resource.Quantity, error) {
+func amount(value any, isCPU bool) (q resource.Quantity, err error) {
 	if value == nil {
-		return resource.Quantity{}, nil
+		return q, nil
 	}
 	text := fmt.Sprint(value)
-	q, err := parse(text)
-	switch {
-	case err == nil:
-		return q, nil
-	case isCPU:
+	if !isEndless(text) {
+		if q, err = resource.ParseQuantity(text); err == nil {
+			return q, nil
+		}
+	}
+	if isCPU {
 		return q, &badAmount{text, fmt.Sprintf("%.40q is no number of CPUs; write CPUs such as 2, or thousandths such as 500m", text)}
 	}
 	return q, &badAmount{text, fmt.Sprintf("%.40q is no amount; write one such as 500m or 2Gi", text)}
-}
-
-func parse(text string) (resource.Quantity, error) {
-	if isEndless(text) {
-		return resource.Quantity{}, resource.ErrFormatWrong
-	}
-	return resource.ParseQuantity(text)
 }
 
 // walk calls check for the texts that are amounts: those in maps of resources, and a few by

@@ -2,7 +2,6 @@ package manifest
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -24,7 +23,7 @@ func checkBounds(apiVersion, kind string, node *yaml.Node) error {
 		return err
 	}
 	spec, _ := v["spec"].(map[string]any)
-	if err := boundAmounts("spec.hard", spec["hard"], checkSign); err != nil {
+	if err := listAmounts("spec.hard", spec["hard"], checkSign); err != nil {
 		return err
 	}
 	limits, _ := spec["limits"].([]any)
@@ -37,7 +36,7 @@ func checkBounds(apiVersion, kind string, node *yaml.Node) error {
 			{"default", admission.CheckLimit}, {"defaultRequest", admission.CheckRequest}, {"min", admission.CheckRequest},
 			{"max", admission.CheckLimit}, {"maxLimitRequestRatio", checkSign},
 		} {
-			if err := boundAmounts(fmt.Sprintf("spec.limits[%d].%s", i, bound.key), limit[bound.key], bound.check); err != nil {
+			if err := listAmounts(fmt.Sprintf("spec.limits[%d].%s", i, bound.key), limit[bound.key], bound.check); err != nil {
 				return err
 			}
 		}
@@ -50,22 +49,6 @@ func checkBounds(apiVersion, kind string, node *yaml.Node) error {
 func checkSign(cpu resource.Quantity) error {
 	if cpu.Sign() < 0 {
 		return admission.CheckLimit(cpu)
-	}
-	return nil
-}
-
-// boundAmounts checks the amounts of a list of resources at a path. Check is for amounts of CPU.
-func boundAmounts(path string, value any, check func(resource.Quantity) error) error {
-	list, _ := value.(map[string]any)
-	for _, name := range slices.Sorted(maps.Keys(list)) {
-		isCPU := name == "cpu" || name == "requests.cpu" || name == "limits.cpu"
-		q, err := amount(list[name], isCPU)
-		if err == nil && isCPU {
-			err = check(q)
-		}
-		if err != nil {
-			return fmt.Errorf("%s.%s: %w", path, name, err)
-		}
 	}
 	return nil
 }

@@ -27,24 +27,16 @@ func Each(data []byte, f func([]Object, []error) bool) {
 		start := at + max(bytes.Index(data[at:], item), 0)
 		line += bytes.Count(data[at:start], []byte("\n"))
 		at = start + len(item)
-		if !f(objectsIn(item, line, all.APIVersion, kind)) {
+		documents, err := decodeAll(item, line)
+		objects, errs := objectsOf(documents, all.APIVersion, kind)
+		if err != nil {
+			errs = []error{fmt.Errorf("item in line %d: %w", line+1, err)}
+		}
+		if !f(objects, errs) {
 			return
 		}
 		line += bytes.Count(item, []byte("\n"))
 	}
-}
-
-// objectsIn returns the objects of an item of a list. Line is the number of lines before it.
-func objectsIn(item []byte, line int, apiVersion, kind string) (objects []Object, errs []error) {
-	documents, err := decodeAll(item, line)
-	if err != nil {
-		errs = append(errs, fmt.Errorf("item in line %d: %w", line+1, err))
-	}
-	for _, doc := range documents {
-		found, bad := objectsOf(doc.Content[0], apiVersion, kind)
-		objects, errs = append(objects, found...), append(errs, bad...)
-	}
-	return objects, errs
 }
 
 type listDocument struct {

@@ -38,22 +38,27 @@ type Object struct {
 // line or name, and the other objects are returned.
 func Objects(data []byte) ([]Object, []error) {
 	documents, err := decodeAll(data, 0)
-	var objects []Object
-	var errs []error
 	if err != nil {
-		errs = append(errs, err)
+		return nil, []error{err}
 	}
-	for _, doc := range documents {
-		found, bad := objectsOf(doc.Content[0], "", "")
-		objects = append(objects, found...)
-		errs = append(errs, bad...)
+	return objectsOf(documents, "", "")
+}
+
+// objectsOf returns the objects of documents, or of the items of a list.
+func objectsOf(nodes []*yaml.Node, apiVersion, kind string) (objects []Object, errs []error) {
+	for _, node := range nodes {
+		if node.Kind == yaml.DocumentNode {
+			node = node.Content[0]
+		}
+		more, bad := objectsIn(node, apiVersion, kind)
+		objects, errs = append(objects, more...), append(errs, bad...)
 	}
 	return objects, errs
 }
 
-// objectsOf returns an object, or those of a list. An item of a list of one kind need
+// objectsIn returns an object, or those of a list. An item of a list of one kind need
 // not say which: apiVersion and kind are the list's.
-func objectsOf(node *yaml.Node, apiVersion, kind string) (objects []Object, errs []error) {
+func objectsIn(node *yaml.Node, apiVersion, kind string) (objects []Object, errs []error) {
 	switch {
 	case node.Kind == yaml.AliasNode:
 		return nil, []error{aliasError(node)}
@@ -64,11 +69,7 @@ func objectsOf(node *yaml.Node, apiVersion, kind string) (objects []Object, errs
 	metadata := child(node, "metadata")
 	o.Namespace, o.Name = text(metadata, "namespace"), text(metadata, "name")
 	if items, apiVersion, kind, is := list(node, o.APIVersion, o.Kind); is {
-		for _, item := range items {
-			more, bad := objectsOf(item, apiVersion, kind)
-			objects, errs = append(objects, more...), append(errs, bad...)
-		}
-		return objects, errs
+		return objectsOf(items, apiVersion, kind)
 	}
 	if o.Kind == "" {
 		return []Object{o}, nil

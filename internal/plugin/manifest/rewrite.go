@@ -12,6 +12,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	kjson "sigs.k8s.io/json"
 
 	"github.com/cpupoold/cpupoold/internal/admission"
@@ -105,7 +106,7 @@ func rewriteObject(object *yaml.Node, apiVersion, kind string, mutate Mutate) (n
 		return rewriteItems(items, apiVersion, kind, mutate)
 	}
 	path, ok := template(apiVersion, kind)
-	objects, bad := objectsOf(object, apiVersion, kind)
+	objects, bad := objectsIn(object, apiVersion, kind)
 	if err := errors.Join(bad...); err != nil || !ok || len(objects) == 0 {
 		return nil, err
 	}
@@ -195,21 +196,15 @@ func withoutResources(object *yaml.Node, path []string) (map[string]any, error) 
 	if err := object.Decode(&all); err != nil {
 		return nil, err
 	}
-	pod := all
-	for _, key := range path {
-		pod, _ = pod[key].(map[string]any)
-	}
-	if metadata, ok := pod["metadata"].(map[string]any); ok {
-		delete(metadata, "annotations")
-	}
-	spec, _ := pod["spec"].(map[string]any)
-	delete(spec, "resources")
+	inPod := func(fields ...string) []string { return slices.Concat(path, fields) }
+	unstructured.RemoveNestedField(all, inPod("metadata", "annotations")...)
+	unstructured.RemoveNestedField(all, inPod("spec", "resources")...)
 	for _, key := range []string{"initContainers", "containers"} {
-		containers, _ := spec[key].([]any)
+		list, _, _ := unstructured.NestedFieldNoCopy(all, inPod("spec", key)...)
+		containers, _ := list.([]any)
 		for _, c := range containers {
-			if c, ok := c.(map[string]any); ok {
-				delete(c, "resources")
-			}
+			c, _ := c.(map[string]any)
+			delete(c, "resources")
 		}
 	}
 	return all, nil
