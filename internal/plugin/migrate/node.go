@@ -116,19 +116,15 @@ func text(n *yaml.Node, path ...string) (string, bool) {
 	return n.Value, true
 }
 
-// flag reads a boolean, and says whether there is one. Kubernetes' parser is one of YAML 1.1
-// and takes more words for it (sigs.k8s.io/yaml); what is in quotes is none.
+// flag reads a boolean, and says whether there is one. As Kubernetes' parser (sigs.k8s.io/yaml), Decode
+// takes the words of YAML 1.1, such as on; what is in quotes is none.
 func (f *facts) flag(source string, n *yaml.Node) (value, there bool) {
 	if n = at(n); n == nil {
 		return false, false
 	}
-	if n.Kind == yaml.ScalarNode && n.Style&(yaml.SingleQuotedStyle|yaml.DoubleQuotedStyle|yaml.LiteralStyle|yaml.FoldedStyle) == 0 {
-		switch n.Value {
-		case "true", "True", "TRUE", "yes", "Yes", "YES", "on", "On", "ON", "y", "Y":
-			return true, true
-		case "false", "False", "FALSE", "no", "No", "NO", "off", "Off", "OFF", "n", "N":
-			return false, true
-		}
+	const quoted = yaml.SingleQuotedStyle | yaml.DoubleQuotedStyle | yaml.LiteralStyle | yaml.FoldedStyle
+	if n.Style&quoted == 0 && n.Decode(&value) == nil {
+		return value, true
 	}
 	f.fail("%s: %q is neither true nor false; write one, without quotes", source, shorten(n.Value))
 	return false, false
