@@ -205,11 +205,7 @@ func join(earlier string, warnings []Warning) string {
 		lines = strings.Split(earlier, "\n")
 	}
 	for _, w := range warnings {
-		line, known := w.String(), false
-		for _, l := range lines {
-			known = known || l == line
-		}
-		if !known {
+		if line := w.String(); !slices.Contains(lines, line) {
 			lines = append(lines, line)
 		}
 	}

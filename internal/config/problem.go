@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/cpupoold/cpupoold/internal/layout"
 )
 
 // Problem is one setting that cannot be honoured.
@@ -53,7 +55,7 @@ type origins struct {
 }
 
 func (o origins) problem(key, value, reason string) *Problem {
-	p := &Problem{File: o.file, Key: key, Value: shorten(value), Reason: reason}
+	p := &Problem{File: o.file, Key: key, Value: layout.Clip(value, 64), Reason: reason}
 	if flag, ok := o.flags[key]; ok {
 		p.File, p.flag = "flag --"+flag, true
 		return p
@@ -73,15 +75,6 @@ func (o origins) has(key string) bool {
 // parentKey cuts the last element off "partitions[0].cpus".
 func parentKey(key string) string {
 	return key[:max(strings.LastIndexAny(key, ".["), 0)]
-}
-
-// shorten keeps an error readable whatever the file holds.
-func shorten(value string) string {
-	const longest = 64
-	if len(value) <= longest {
-		return value
-	}
-	return strings.ToValidUTF8(value[:longest], "") + "…"
 }
 
 // IsFromFlag reports whether an error of [Load] has a problem with the value of a flag.

@@ -154,6 +154,15 @@ func Printable(s string) string {
 	}, s)
 }
 
+// Clip returns at most the first bytes of a text, up to the last whole character of these. An ellipsis
+// follows a text that is cut.
+func Clip(s string, most int) string {
+	if len(s) <= most {
+		return s
+	}
+	return strings.ToValidUTF8(s[:most], "") + "…"
+}
+
 // Count returns a number of things, such as 1 CPU or 2 CPUs.
 func Count(n int, thing string) string {
 	if n != 1 {

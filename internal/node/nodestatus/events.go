@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/cpupoold/cpupoold/internal/layout"
 )
 
 // Problem is a problem of a pod. Without a Pod it belongs to the Node, with only Code and Text.
@@ -155,7 +157,7 @@ func (c *client) writeEvent(ctx context.Context, r *reportedProblem, node string
 		"action":              "Placing",
 		"reason":              r.Code,
 		"type":                "Warning",
-		"note":                truncate(r.Text),
+		"note":                layout.Clip(r.Text, maxMessage),
 		"regarding":           regarding,
 	}), nil)
 	if isStatus(err, 409) { // the event exists

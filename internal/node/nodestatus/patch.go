@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/cpupoold/cpupoold/internal/layout"
 	"github.com/cpupoold/cpupoold/pkg/workload"
 )
 
@@ -125,7 +126,7 @@ func (o *object) conditionChange(want wantedCondition, now time.Time) any {
 	}
 	next := *want.condition
 	next.Type, next.Heartbeat, next.Transition = want.typ, now.UTC().Truncate(time.Second), now.UTC().Truncate(time.Second)
-	next.Message = truncate(next.Message)
+	next.Message = layout.Clip(next.Message, maxMessage)
 	if is != nil && is.Status == next.Status {
 		next.Transition = is.Transition
 		// A heartbeat in the future was written before the clock was set back.
@@ -144,7 +145,7 @@ func (o *object) conditionsDue(want wanted) (due time.Time) {
 			continue
 		}
 		next := *c.condition
-		next.Message = truncate(next.Message)
+		next.Message = layout.Clip(next.Message, maxMessage)
 		if limit, ages := next.maxAge(is, c.heartbeat); ages {
 			due = earlier(due, is.Heartbeat.Add(limit))
 		}
@@ -200,13 +201,6 @@ func (o *object) taintsPatch(keep func(taint) bool, add *taint) []byte {
 func encode(v any) []byte {
 	data, _ := json.Marshal(v)
 	return data
-}
-
-func truncate(s string) string {
-	if len(s) <= maxMessage {
-		return s
-	}
-	return strings.ToValidUTF8(s[:maxMessage], "") + "…"
 }
 
 // object holds the fields of a Node that the Runner uses.

@@ -6,6 +6,7 @@ import (
 	"math/big"
 	"strings"
 
+	"github.com/cpupoold/cpupoold/internal/layout"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
 
@@ -34,9 +35,9 @@ func parseHex(s string, nbits int) (cpuset.Set, error) {
 	mask, ok := new(big.Int).SetString(digits, 16)
 	switch {
 	case !ok || strings.ContainsAny(digits, "+-"):
-		return cpuset.Set{}, fmt.Errorf("%q is not a mask of hexadecimal digits", clip(s))
+		return cpuset.Set{}, fmt.Errorf("%q is not a mask of hexadecimal digits", layout.Clip(s, 80))
 	case mask.BitLen() > nbits:
-		return cpuset.Set{}, fmt.Errorf("mask %q has CPU %d, want CPUs below %d", clip(s), mask.BitLen()-1, nbits)
+		return cpuset.Set{}, fmt.Errorf("mask %q has CPU %d, want CPUs below %d", layout.Clip(s, 80), mask.BitLen()-1, nbits)
 	}
 	var cpus []int
 	for cpu := range mask.BitLen() {
@@ -76,12 +77,4 @@ func parseBanned(text string, nbits int) (cpuset.Set, error) {
 		}
 	}
 	return set, err
-}
-
-func clip(s string) string {
-	const longest = 80
-	if len(s) > longest {
-		s = strings.ToValidUTF8(s[:longest], "") + "…"
-	}
-	return s
 }

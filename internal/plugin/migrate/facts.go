@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/cpupoold/cpupoold/internal/layout"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
 
@@ -281,10 +282,4 @@ func (f *facts) settleBoot() {
 }
 
 // shorten keeps an error readable whatever the file holds.
-func shorten(text string) string {
-	const longest = 64
-	if len(text) <= longest {
-		return text
-	}
-	return strings.ToValidUTF8(text[:longest], "") + "…"
-}
+func shorten(text string) string { return layout.Clip(text, 64) }

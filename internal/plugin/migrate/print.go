@@ -6,9 +6,9 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"unicode"
 
 	"github.com/cpupoold/cpupoold/internal/config"
+	"github.com/cpupoold/cpupoold/internal/layout"
 	"github.com/cpupoold/cpupoold/pkg/workload"
 )
 
@@ -18,7 +18,7 @@ type printed struct{ strings.Builder }
 func (b *printed) line(indent int, key, value, source string) {
 	fmt.Fprintf(b, "%s%s: %s", strings.Repeat(" ", indent), key, value)
 	if source != "" {
-		fmt.Fprintf(b, " # %s", printable(source))
+		fmt.Fprintf(b, " # %s", layout.Printable(source))
 	}
 	b.WriteByte('\n')
 }
@@ -153,14 +153,4 @@ func (i *importer) printMixed(b *printed) {
 	b.WriteString("  mixed:\n")
 	b.line(4, "cpus", strconv.Quote(s.value), s.source)
 	fmt.Fprintf(b, "    namespaces: [%s]\n", strings.Join(spaces, ", "))
-}
-
-// printable makes a comment of a source.
-func printable(s string) string {
-	return strings.Map(func(r rune) rune {
-		if unicode.IsPrint(r) {
-			return r
-		}
-		return '?'
-	}, strings.ToValidUTF8(s, "?"))
 }
