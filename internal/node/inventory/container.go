@@ -3,6 +3,7 @@ package inventory
 import (
 	"cmp"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/cpupoold/cpupoold/internal/node/managers"
@@ -27,10 +28,10 @@ type Container struct {
 
 	// requestedAt is the clock of the last report by NRI of the kubelet's request.
 	requestedAt int
-	// asked and unconfirmed are the states of a container that NRI has reported: see
-	// expect.go. since is the time of the report.
-	asked, unconfirmed bool
-	since              time.Time
+	// presence is the state of a container that NRI has reported. since is the time of the
+	// report.
+	presence presence
+	since    time.Time
 	// began and ended are the times of the creation and of the end, on the daemon's clock.
 	began, ended time.Time
 	history
@@ -47,13 +48,13 @@ type history struct {
 	seenCreated bool
 	// recovered is true after recovery has looked for exclusive CPUs of the container.
 	recovered bool
-	// starting is true after the runtime has asked to start the container.
-	starting bool
+	// stage is the state of the container. Container.State shows it.
+	stage stage
 	// placedElsewhere is true if another NRI plugin, or the kubelet, has given it CPUs.
 	placedElsewhere bool
 	// claim is the last claim of another CPU manager.
 	claim     managers.Claim
-	stop      stopState
+	stop      stop
 	placement placement
 	home      home
 	// lostAt is the time since which the container runs without a cgroup, and lostIn the number of
@@ -93,12 +94,13 @@ func (m *Inventory) putContainer(f ContainerStatus) {
 	e.seenCreated = !m.watchedSince.IsZero() && !e.began.Before(m.watchedSince)
 	if old := m.containers[f.ID]; old != nil {
 		if f.Partial != nil && old.err == nil {
-			old.advance(f.State)
+			old.advance(stageOf(f.State))
 			old.added = m.clock
 			return
 		}
 		e.follow(old, f.asOf)
 	}
+	e.advance(stageOf(f.State))
 	e.added = m.clock
 	e.settle(f.home)
 	m.noteLost(e, f.lost)
@@ -115,7 +117,6 @@ func (m *Inventory) putContainer(f ContainerStatus) {
 // follow takes over from an earlier report of the container what a report of asOf keeps.
 func (e *Container) follow(old *Container, asOf int) {
 	e.history = old.history
-	e.advance(old.Container.State)
 	e.keepTimes(old)
 	now, was := &e.Container, &old.Container
 	if e.requestedAt = old.requestedAt; old.requestedAt > asOf {
@@ -143,8 +144,28 @@ func (f *ContainerStatus) HasRecordOf(e *Container) bool {
 	return f.asOf == betweenUpdates || f.asOf >= e.recordedAt
 }
 
+// stage is the state of a container. It only goes forward.
+type stage int
+
+const (
+	unknown stage = iota
+	created
+	starting // the runtime has asked to start it: its cgroup exists
+	running
+	exited
+)
+
+// states holds the state that CRI reports for each stage.
+var states = [...]cri.State{unknown: cri.Unknown, created: cri.Created, starting: cri.Created, running: cri.Running, exited: cri.Exited}
+
+// stageOf returns the earliest stage for which CRI reports the state.
+func stageOf(s cri.State) stage { return stage(slices.Index(states[:], s)) }
+
 // advance moves the state of a container forward.
-func (e *Container) advance(s cri.State) { e.Container.State = max(e.Container.State, s) }
+func (e *Container) advance(s stage) {
+	e.stage = max(e.stage, s)
+	e.Container.State = states[e.stage]
+}
 
 // Record returns the values that the runtime and systemd would write again.
 func (e *Container) Record() cgroup.Current {
@@ -198,7 +219,7 @@ func (m *Inventory) MayBeExclusive(e *Container) bool {
 // HasInstance reports whether an instance of a container exists that has not ended.
 func (m *Inventory) HasInstance(key pools.Key) bool {
 	for e := range m.Members(key.PodUID) {
-		if !e.asked && e.Container.State != cri.Exited && m.KeyOf(e) == key {
+		if e.presence != asked && e.Container.State != cri.Exited && m.KeyOf(e) == key {
 			return true
 		}
 	}
@@ -211,7 +232,7 @@ func (m *Inventory) HasInstance(key pools.Key) bool {
 func (m *Inventory) EarlierInstances(e *Container) (ids []string) {
 	key := m.KeyOf(e)
 	for o := range m.Members(key.PodUID) {
-		if !o.asked && o.Container.State != cri.Exited && m.KeyOf(o) == key && o.Container.CreatedAt.Before(e.Container.CreatedAt) {
+		if o.presence != asked && o.Container.State != cri.Exited && m.KeyOf(o) == key && o.Container.CreatedAt.Before(e.Container.CreatedAt) {
 			ids = append(ids, o.Container.ID)
 		}
 	}

@@ -28,14 +28,14 @@ func (m *Inventory) Event(e cri.Event) (sandbox, container string, started cgrou
 	if c := m.containers[id]; c != nil {
 		switch e.Kind {
 		case cri.ContainerCreated:
-			if c.unconfirmed {
+			if c.presence == answered {
 				return "", id, "" // for the values that the runtime has recorded
 			}
 		case cri.ContainerStarted:
-			c.advance(cri.Running)
+			c.advance(running)
 			return "", "", c.Path
 		case cri.ContainerStopped:
-			c.advance(cri.Exited)
+			c.advance(exited)
 			if c.Container.FinishedAt.IsZero() {
 				c.Container.FinishedAt = e.At
 				c.end(e.At, m.now())

@@ -8,9 +8,23 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cri"
 )
 
-// With NRI a container enters the inventory before it exists. In its first state, asked, the
-// runtime waits for the reply to its request. With the reply it becomes unconfirmed, until
-// the runtime shows that the container exists.
+// presence is the state of a container that NRI reports before it exists.
+type presence int
+
+const (
+	asked    presence = iota - 2 // the runtime waits for the reply to its request
+	answered                     // the runtime has the reply, and has not shown that the container exists
+	// confirmed: the runtime has shown that the container exists, with or without NRI.
+	confirmed
+)
+
+// confirm records that the runtime has shown that the container exists. The runtime can show it
+// while it waits for a reply. Then the container becomes confirmed by a report after the reply.
+func (e *Container) confirm() {
+	if e.presence == answered {
+		e.presence = confirmed
+	}
+}
 
 // unconfirmedTimeout is how long an unconfirmed object may be missing from the runtime's
 // answers. A creation takes seconds on a busy node. The runtime reports a failed creation
@@ -30,13 +44,13 @@ func (m *Inventory) HasNRI() bool { return m.hasNRI }
 func (m *Inventory) Expect(p cri.Pod, c cri.Container, kubeletPlaces bool) *Container {
 	m.ExpectPod(p)
 	for id, e := range m.within[c.PodID] {
-		if e.unconfirmed && e.Container.Name == c.Name {
+		if e.presence == answered && e.Container.Name == c.Name {
 			m.dropContainer(id) // its creation failed without a report
 		}
 	}
 	m.putContainer(ContainerStatus{Container: c})
 	e := m.containers[c.ID]
-	e.seenCreated, e.recovered, e.asked, e.requestedAt, e.since = true, true, true, m.clock, m.now()
+	e.seenCreated, e.recovered, e.presence, e.requestedAt, e.since = true, true, asked, m.clock, m.now()
 	e.placedElsewhere = c.Requested.CPUs != "" && !kubeletPlaces
 	return e
 }
@@ -55,7 +69,7 @@ func (m *Inventory) ExpectPod(p cri.Pod) {
 // CPUs and memory nodes. An empty set leaves the runtime's value. The reply has emptied or
 // replaced the variable with shared CPUs.
 func (e *Container) Answer(cpus, mems cpuset.Set) {
-	e.asked, e.unconfirmed = false, true
+	e.presence = answered
 	e.Container.SharedCPUs = ""
 	if !cpus.IsEmpty() {
 		e.Recorded = cpus
@@ -78,34 +92,36 @@ func (m *Inventory) AbandonCreate(id string) {
 		m.dropContainer(id)
 		return
 	}
-	e.asked, e.unconfirmed = false, true
+	e.presence = answered
 }
 
 // MarkStarting records that the runtime has asked to start the container. Its cgroup exists
 // and may be written. A listing that began before may lack the container.
 func (m *Inventory) MarkStarting(e *Container) {
 	m.clock++
-	e.added, e.unconfirmed, e.starting = m.clock, false, true
+	e.added = m.clock
+	e.confirm()
+	e.advance(starting)
 }
 
 // IsAsked reports whether the runtime waits for a reply before it creates the container.
-func (e *Container) IsAsked() bool { return e.asked }
+func (e *Container) IsAsked() bool { return e.presence == asked }
 
 // IsUnconfirmed reports whether the runtime has a reply for the container and has not shown
 // yet that the container exists.
-func (e *Container) IsUnconfirmed() bool { return e.unconfirmed }
+func (e *Container) IsUnconfirmed() bool { return e.presence == answered }
 
 // IsBeingMade reports whether the OCI runtime still makes the cgroup of a container, which
 // may be nil. A write to the cgroup would be lost, or would replace one of the OCI
 // runtime. With NRI the runtime asks before the first process runs in the cgroup.
 func (m *Inventory) IsBeingMade(e *Container) bool {
-	return m.hasNRI && e != nil && e.Container.State == cri.Created && !e.starting
+	return m.hasNRI && e != nil && e.stage == created
 }
 
 // DropMissing drops the objects that only NRI has reported and that are not in there.
 func (m *Inventory) DropMissing(there map[string]bool) {
 	for id, e := range m.containers {
-		if e.unconfirmed && !there[id] {
+		if e.presence == answered && !there[id] {
 			m.dropContainer(id)
 		}
 	}
@@ -119,7 +135,7 @@ func (m *Inventory) DropMissing(there map[string]bool) {
 // dropUnconfirmed drops the unconfirmed containers of a sandbox that was removed.
 func (m *Inventory) dropUnconfirmed(sandbox string) {
 	for id, e := range m.within[sandbox] {
-		if e.unconfirmed {
+		if e.presence == answered {
 			m.dropContainer(id)
 		}
 	}
@@ -128,7 +144,7 @@ func (m *Inventory) dropUnconfirmed(sandbox string) {
 // isExpected reports whether the runtime may still report a container that it does not
 // have now.
 func (e *Container) isExpected(now time.Time) bool {
-	return e.asked || e.unconfirmed && now.Sub(e.since) < unconfirmedTimeout
+	return e.presence == asked || e.presence == answered && now.Sub(e.since) < unconfirmedTimeout
 }
 
 // isExpected reports whether the runtime may still report a sandbox that it does not have

@@ -62,7 +62,7 @@ func (m *Inventory) knownIDs() map[string]bool {
 	for id, e := range m.containers {
 		// The end of a container shows whether it was an init container.
 		noEnd := e.Container.State == cri.Exited && e.Container.FinishedAt.IsZero()
-		known[id] = e.err == nil && !noEnd && !e.unconfirmed
+		known[id] = e.err == nil && !noEnd && e.presence != answered
 	}
 	return known
 }
