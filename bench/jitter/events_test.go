@@ -60,7 +60,7 @@ func TestEvents(t *testing.T) {
 		t.Errorf("%d interrupts; want 6", n)
 	}
 	if again := events(after, after, 2); len(again) > 0 {
-		t.Errorf("events between a sample and itself: %v", again)
+		t.Errorf("events between a sample and itself = %v; want none", again)
 	}
 	arm := strings.Replace(interruptsAfter, "LOC:       1250       2003   Local timer interrupts", " 11:       1250       2003   GICv3  27 Level     arch_timer", 1)
 	after, err = takeSample(procOf(arm, softirqsAfter, "voluntary_ctxt_switches:\t5\nnonvoluntary_ctxt_switches:\t1\n"), 42)
@@ -89,7 +89,7 @@ func FuzzSwitches(f *testing.F) {
 	f.Add("voluntary_ctxt_switches\nvoluntary_ctxt_switches:1\n")
 	f.Fuzz(func(t *testing.T, text string) {
 		if v, i, err := switches([]byte(text)); err != nil && (v != 0 || i != 0) {
-			t.Errorf("%d, %d with %v", v, i, err)
+			t.Errorf("switches = %d, %d with error %v; want 0, 0", v, i, err)
 		}
 	})
 }
@@ -100,10 +100,10 @@ func TestHistogram(t *testing.T) {
 	for _, ns := range []uint64{0, 1, 7, 8, 9, 15, 16, 17, 255, 256, 1000, 10_000, 123_456_789, 1 << 40, 1<<63 - 1} {
 		b := bucketOf(ns)
 		if ceilingOf(b) < ns || b > 0 && ceilingOf(b-1) >= ns {
-			t.Errorf("%d ns are in bucket %d, from above %d to %d", ns, b, ceilingOf(max(b-1, 0)), ceilingOf(b))
+			t.Errorf("bucket of %d ns = %d, from above %d to %d; want a bucket around it", ns, b, ceilingOf(max(b-1, 0)), ceilingOf(b))
 		}
 		if ns > 0 && float64(ceilingOf(b)) > float64(ns)*1.126 {
-			t.Errorf("%d ns are taken for up to %d", ns, ceilingOf(b))
+			t.Errorf("ceiling of %d ns = %d; want at most an eighth more", ns, ceilingOf(b))
 		}
 	}
 	var h histogram
@@ -117,10 +117,10 @@ func TestHistogram(t *testing.T) {
 		t.Errorf("quantiles %s, %s, %s; want about 40ns, 40ns, 50µs", p50, p999, p9999)
 	}
 	if h.max != 50_000 || h.above(10*time.Microsecond) != 10 || h.above(100*time.Microsecond) != 0 || h.n != 10_000 || h.sum != 9_990*40+10*50_000 {
-		t.Errorf("longest %d, %d of %d above 10 µs", h.max, h.above(10*time.Microsecond), h.n)
+		t.Errorf("longest, above 10 µs, count = %d, %d, %d; want 50000, 10, 10000", h.max, h.above(10*time.Microsecond), h.n)
 	}
 	if empty := new(histogram); empty.quantile(0.5) != 0 {
-		t.Error("an empty histogram has a median")
+		t.Error("median of an empty histogram != 0; want 0")
 	}
 }
 

@@ -57,7 +57,7 @@ func TestNeverWorse(t *testing.T) {
 	t.Logf("%d requests. The kubelet refuses %d. It splits cores that it must not split in %d, and allocates CPUs that are not free in %d. "+
 		"It never returns for %d more. In %d, cpupoold is better in a property that counts more, and worse in one that counts less.", asked, refusals, fragments, notFree, skipped, trades)
 	if *requests >= 1000 && (asked < *requests/2 || refusals == 0 || trades > asked/100) {
-		t.Error("too few requests, none that are refused, or too many trades")
+		t.Error("requests, refusals or trades are out of range; want half of the requests, some refusals, and at most one trade in a hundred")
 	}
 }
 

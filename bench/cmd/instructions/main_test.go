@@ -16,7 +16,7 @@ func TestPerOp(t *testing.T) {
 		t.Errorf("perOp = %v, %v; want 2500", got, err)
 	}
 	if _, err := perOp(s, func(int) (uint64, error) { return 30_000_000, nil }); err == nil {
-		t.Error("perOp of a loop that does nothing is no error")
+		t.Error("perOp of a loop without work = no error; want one")
 	}
 	failed := errors.New("no")
 	if _, err := perOp(s, func(iterations int) (uint64, error) {
@@ -34,7 +34,7 @@ func TestReferences(t *testing.T) {
 	const head = "==7== Cachegrind, a cache and branch-prediction profiler\n==7== \n"
 	for _, log := range []string{head + "==7== I   refs:      159,930,269\n", head + "==7== I refs:        159,930,269\n"} {
 		if n, err := references(log); err != nil || n != 159930269 {
-			t.Errorf("references(%q) = %d, %v", log, n, err)
+			t.Errorf("references(%q) = %d, %v; want 159930269", log, n, err)
 		}
 	}
 	for _, log := range []string{"", head, "==7== D refs: 12\n", "==7== I   refs:      many\n", "==7== I   refs:\n"} {
@@ -51,7 +51,7 @@ func TestPattern(t *testing.T) {
 	const figures = "goos: linux\nBenchmarkTake/8of1024caches         \t      20\t 14884 ns/op\nBenchmarkRead\t      20\t 14884 ns/op\nPASS\n"
 	for name, want := range map[string]bool{"Take/8of1024caches": true, "Read": true, "Take/8of1024": false} {
 		if got := ran(figures, name); got != want {
-			t.Errorf("ran(%s) = %t", name, got)
+			t.Errorf("ran(%s) = %t; want %t", name, got, want)
 		}
 	}
 }
@@ -81,7 +81,7 @@ func TestSubjects(t *testing.T) {
 		}
 		key := samples.Key{Package: module + "/" + s.pkg, Name: s.name, Unit: "instructions/op"}
 		if n, ok := set.Median(key); !ok || n != 1234 {
-			t.Errorf("%v is read as %v", key, set)
+			t.Errorf("%v is read as %v; want 1234", key, set)
 		}
 	}
 }
