@@ -85,7 +85,7 @@ func readImage(t *testing.T, file string) (v1.ImageIndex, v1.Descriptor) {
 	}
 	writeFiles(t, dir, files)
 	if !strings.Contains(files["oci-layout"], `"imageLayoutVersion": "1.0.0"`) {
-		t.Errorf("oci-layout is %q", files["oci-layout"])
+		t.Errorf("oci-layout = %q; want version 1.0.0", files["oci-layout"])
 	}
 	outer, err := layout.ImageIndexFromPath(dir)
 	if err != nil {
@@ -170,7 +170,7 @@ func TestImageIsReproducible(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !bytes.Equal(a, b) {
-		t.Error("the same programs made different images")
+		t.Error("images of the same programs differ; want equal bytes")
 	}
 }
 
@@ -196,7 +196,7 @@ func TestRunRefuses(t *testing.T) {
 				t.Errorf("got %v; want an error with %s", err, c.want)
 			}
 			if _, err := os.Stat(out); !errors.Is(err, os.ErrNotExist) {
-				t.Errorf("%s was written", out)
+				t.Errorf("%s exists; want no file", out)
 			}
 		})
 	}
