@@ -261,7 +261,7 @@ func (c *controlPlanes) works(t *testing.T) {
 		}
 	}
 	if now := c.latches(t); now != c.latch {
-		t.Error("the latches have changed")
+		t.Error("latches changed; want no change")
 	}
 }
 
@@ -280,7 +280,7 @@ func returnNode(t *testing.T, c *controlPlanes, at int) {
 	p.replica.await(c.t, p.apiServer)
 	endpoint(t, c.any(), p.name, p.replica.address)
 	if !bytes.Equal(certificate(t, c), secret) {
-		t.Error("the replica that came back has changed the certificate")
+		t.Error("certificate of the returned replica changed; want the Secret's")
 	}
 	oneCertificate(t, c)
 	reachAll(t, c)
@@ -323,7 +323,7 @@ func replaceMachine(t *testing.T, c *controlPlanes) {
 		requested(t, through.apiServer, newPod("x", nil, "cpu=500m"), "cpu=500m")
 		requested(t, through.apiServer, whole("x"), "cpu=2 "+guaranteed+"=2k")
 		if got, err := through.dryRun(t.Context(), t, inKubeSystem()); err != nil || got != inKubeSystem().want {
-			t.Errorf("a management pod through %s requests %q, %v", through.name, got, err)
+			t.Errorf("requests of a management pod through %s = %q, %v; want the rewritten ones", through.name, got, err)
 		}
 	}
 	areLatched(t, c.any(), cores, guaranteed, shared)

@@ -125,13 +125,13 @@ func TestDaemon(t *testing.T) {
 		}
 	}
 	if err := daemonOn(t, s, "n1").Delete(t.Context(), "n1", metav1.DeleteOptions{}); err == nil {
-		t.Error("a daemon has deleted its Node")
+		t.Error("a daemon deleted its Node; want a refusal")
 	}
 	n1, err := all.Get(t.Context(), "n1", metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if n1.Labels["l"] != "1" || len(n1.Spec.Taints) != 1 || n1.Spec.Taints[0].Key != "other" || len(n1.Status.Capacity) != 2 || len(n1.Status.Conditions) != 1 {
-		t.Errorf("the Node is %+v", n1)
+		t.Errorf("Node = %+v; want no change by a daemon", n1)
 	}
 }

@@ -72,7 +72,7 @@ func TestEviction(t *testing.T) {
 			return reported(ctx, t, s, "WouldBeEvicted", "guarded", "high", "low", "middle", "uncounted")
 		})
 		if gone := ending(t, s); len(gone) > 0 {
-			t.Errorf("in a dry run %v were evicted", gone)
+			t.Errorf("pods evicted in a dry run = %v; want none", gone)
 		}
 		dry.end(t)
 	})
@@ -89,7 +89,7 @@ func TestEviction(t *testing.T) {
 		first, last := endOf(t, s, "low"), endOf(t, s, "high")
 		// Two seconds each; a late tick is followed by one in time, and times are whole seconds.
 		if between := last.Sub(first); between < 2*time.Second {
-			t.Errorf("3 pods were evicted within %s, with 30 in a minute", between)
+			t.Errorf("time of 3 evictions = %s; want at least 2 s with 30 in a minute", between)
 		}
 		eventually(t, "their events", func(ctx context.Context) error {
 			return reported(ctx, t, s, "EvictedForDepletion", "high", "low", "middle")
@@ -112,7 +112,7 @@ func TestEviction(t *testing.T) {
 		evicted(t, s, name)
 	}
 	if holder(t, s) == before {
-		t.Errorf("%s is gone and still leads", before)
+		t.Errorf("leader = the deleted pod %s; want another one", before)
 	}
 	eitherHalts := func(reason string) func(context.Context) error {
 		return func(ctx context.Context) error {
@@ -167,7 +167,7 @@ func TestEviction(t *testing.T) {
 		running(t, s, "later", nil)
 		for _, name := range append(staying, "later") {
 			if pod, err := cluster.Pods("apps").Get(t.Context(), name, metav1.GetOptions{}); err != nil || pod.DeletionTimestamp != nil {
-				t.Errorf("pod %s is gone (%v)", name, err)
+				t.Errorf("pod %s is gone (%v); want it to stay", name, err)
 			}
 		}
 	})
@@ -305,7 +305,7 @@ func endOf(t *testing.T, s *apiServer, name string) time.Time {
 	t.Helper()
 	pod, err := s.client(t, admin).CoreV1().Pods("apps").Get(t.Context(), name, metav1.GetOptions{})
 	if err != nil || pod.DeletionTimestamp == nil {
-		t.Fatalf("pod %s: %v, end %v", name, err, pod.DeletionTimestamp)
+		t.Fatalf("pod %s: %v, end %v; want an end", name, err, pod.DeletionTimestamp)
 	}
 	return pod.DeletionTimestamp.Time
 }

@@ -66,7 +66,7 @@ func TestMutatingPolicy(t *testing.T) {
 		"of no type":         newPod("p", map[string]string{"a": "b"}, "memory=1Gi"),
 	} {
 		if webhook, policy := made(t.Context(), "infra", pod), made(t.Context(), "cpupoold", pod); policy != webhook {
-			t.Errorf("%s: the webhook makes\n%s\nthe policy\n%s", name, webhook, policy)
+			t.Errorf("%s: result of the policy differs; webhook:\n%s\npolicy:\n%s", name, webhook, policy)
 		}
 	}
 	// The webhook also removes the values that a LimitRange adds after the policy has

@@ -45,7 +45,7 @@ func TestRotation(t *testing.T) {
 		}
 		renewed(t, s, first, before)
 		if now := secret(); !bytes.Equal(now.Data["ca.crt"], before.Data["ca.crt"]) {
-			t.Error("the authority is another one")
+			t.Error("the authority changed; want the same one")
 		}
 		stop()
 	})
@@ -92,7 +92,7 @@ func knowAuthority(t *testing.T, s *apiServer, before []byte) {
 				return errorf("webhook %s has another one", w.Name)
 			}
 			if !bytes.Contains(w.ClientConfig.CABundle, before) {
-				t.Errorf("webhook %s has lost the authority before", w.Name)
+				t.Errorf("webhook %s lost the previous authority; want both", w.Name)
 			}
 		}
 		return nil
@@ -179,7 +179,7 @@ func shows(t *testing.T, r *replica, secret *corev1.Secret) {
 	t.Helper()
 	want, _ := pem.Decode(secret.Data["tls.crt"])
 	if want == nil {
-		t.Fatalf("tls.crt is %q", secret.Data["tls.crt"])
+		t.Fatalf("tls.crt = %q; want a certificate", secret.Data["tls.crt"])
 	}
 	eventually(t, "the replica shows it", func(ctx context.Context) error {
 		dialer := tls.Dialer{Config: &tls.Config{InsecureSkipVerify: true}}

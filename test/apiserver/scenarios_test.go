@@ -152,7 +152,7 @@ func TestWebhook(t *testing.T) {
 	t.Run("on", func(t *testing.T) {
 		got := becomes(t, s, "infra", newPod("management", management(), "cpu=400m memory=1Gi | cpu=500m"), cores+"=400")
 		if got.Annotations[shares] != `{"cpushares":409,"cpulimit":500}` || got.Status.QOSClass != corev1.PodQOSBurstable {
-			t.Errorf("annotations %v, class %s", got.Annotations, got.Status.QOSClass)
+			t.Errorf("annotations = %v, class = %s; want 409 shares, limit 500, Burstable", got.Annotations, got.Status.QOSClass)
 		}
 		becomes(t, s, "kube-system", newPod("dns", management(), "cpu=100m memory=1Gi"), cores+"=100")
 		becomes(t, s, "apps", newPod("shared", nil, "cpu=500m"), "cpu=500m "+shared+"=500")
@@ -160,7 +160,7 @@ func TestWebhook(t *testing.T) {
 		becomes(t, s, "apps", newPod("nothing", nil, ""), "")
 		got = becomes(t, s, "apps", newPod("not-allowed", management(), "cpu=400m memory=1Gi"), "cpu=400m "+shared+"=400")
 		if !strings.Contains(got.Annotations[warning], "namespace has no annotation that allows it") {
-			t.Errorf("annotations %v", got.Annotations)
+			t.Errorf("annotations = %v; want the warning about the namespace", got.Annotations)
 		}
 	})
 

@@ -141,7 +141,7 @@ func (c *controlPlanes) accept(t *testing.T, changed int) {
 				t.Errorf("mirror pod %s requests %s, want %s", pod.Name, got, want)
 			}
 			if asks := pod.Annotations[target] != ""; asks != (want != "cpu="+k.cpu) {
-				t.Errorf("mirror pod %s has the annotations %v", pod.Name, pod.Annotations)
+				t.Errorf("annotations of mirror pod %s = %v; want a type only for rewritten requests", pod.Name, pod.Annotations)
 			}
 			pod.Name = "again-" + pod.Name
 			for _, through := range c.up() {
@@ -191,7 +191,7 @@ func changeStaticPods(t *testing.T, c *controlPlanes) {
 			c.accept(t, changed)
 			c.createdSince(t, before)
 			if now := c.latches(t); now != c.latch {
-				t.Errorf("the latches have changed after %s on %s", k.name, p.name)
+				t.Errorf("latches changed after %s on %s; want no change", k.name, p.name)
 			}
 		}
 	}

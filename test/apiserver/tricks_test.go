@@ -58,14 +58,14 @@ func containerTricks(t *testing.T, s *apiServer) {
 		pod.Spec.Containers[0].Name = name
 		got := becomes(t, s, "infra", pod, want)
 		if got.Annotations["resources.workload.openshift.io/"+name] != `{"cpushares":409}` {
-			t.Errorf("container %s: annotations %v", name, got.Annotations)
+			t.Errorf("annotations of container %s = %v; want 409 shares", name, got.Annotations)
 		}
 	}
 	for _, name := range []string{longest + "a", "a.b", "A", "a/b", "target.workload.openshift.io"} {
 		pod := newPod("trick", management(), "cpu=400m memory=1Gi")
 		pod.Spec.Containers[0].Name = name
 		if _, err := create(t, s, "infra", pod); err == nil {
-			t.Errorf("a container is named %s", name)
+			t.Errorf("container name %s is accepted; want a refusal", name)
 		}
 	}
 	// An init container and a container of the same name would share an annotation.
@@ -77,7 +77,7 @@ func containerTricks(t *testing.T, s *apiServer) {
 	got := becomes(t, s, "infra", newPod("smuggled", map[string]string{target: effect, "resources.workload.openshift.io/debug": `{"cpushares":262144}`},
 		"cpu=400m memory=1Gi"), cores+"=400")
 	if _, there := got.Annotations["resources.workload.openshift.io/debug"]; there {
-		t.Errorf("annotations %v", got.Annotations)
+		t.Errorf("annotations = %v; want none of the debug container", got.Annotations)
 	}
 }
 
@@ -129,7 +129,7 @@ func identities(t *testing.T, s *apiServer) {
 		`{"metadata":{"annotations":{"kubernetes.io/config.source":"file","` + target + `":"{}"}}}`,
 	} {
 		if _, err := s.client(t, alice).CoreV1().Pods("cpupoold").Patch(t.Context(), "debugged", types.MergePatchType, []byte(patch), metav1.PatchOptions{}); err == nil {
-			t.Errorf("patch %s of a pod is done", patch)
+			t.Errorf("patch %s of a pod is accepted; want a refusal", patch)
 		}
 	}
 }

@@ -188,7 +188,7 @@ func mirrors(t *testing.T, s *apiServer) {
 	if err != nil {
 		t.Errorf("a node's mirror pod: %v", err)
 	} else if got.Annotations[target] != effect || got.Annotations[shares] == "" {
-		t.Errorf("a node's mirror pod has the annotations %v", got.Annotations)
+		t.Errorf("annotations of a node's mirror pod = %v; want type and shares", got.Annotations)
 	}
 	got, err = create(t, s, "apps", mirror("forged"))
 	if err != nil || got.Annotations[target] != "" || got.Annotations[shares] != "" {
