@@ -105,7 +105,7 @@ func openNodes(t *testing.T, nodes viewer.Nodes, width, height int64) *page {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		if len(p.wrong) > 0 {
-			t.Errorf("the browser complains:\n%s", strings.Join(p.wrong, "\n"))
+			t.Errorf("complaints of the browser:\n%s", strings.Join(p.wrong, "\n"))
 		}
 	})
 	return p
@@ -159,7 +159,7 @@ func (p *page) shoot(name string) {
 	var png []byte
 	p.do(chromedp.FullScreenshot(&png, 100))
 	if len(png) == 0 {
-		p.Error("no screenshot")
+		p.Error("screenshot is empty; want a picture")
 	}
 	if *shots == "" {
 		return
@@ -195,7 +195,7 @@ func TestReadable(t *testing.T) {
 					t.Errorf("%d CPUs are shown; want %s", n, name)
 				}
 				if got := value[[]float64](p, smallest); got[0] < 10 || got[1] > 0 {
-					t.Errorf("the smallest text on a CPU has %v px, %v texts have no room", got[0], got[1])
+					t.Errorf("smallest text of a CPU = %v px, texts without enough space = %v; want at least 10 px and 0", got[0], got[1])
 				}
 				if wide := value[bool](p, `document.documentElement.scrollWidth > window.innerWidth || document.querySelector("#machine svg").getBoundingClientRect().width > document.querySelector("#machine").clientWidth`); wide {
 					t.Error("the page or the picture is wider than the window")
@@ -219,7 +219,7 @@ func TestKeyboard(t *testing.T) {
 		p.do(chromedp.KeyEvent(kb.ArrowRight))
 	}
 	if at := value[string](p, `document.activeElement.id`); at == "cpu0" || !strings.HasPrefix(at, "cpu") {
-		t.Errorf("arrow keys lead to %q", at)
+		t.Errorf("focus after arrow keys = %q; want another CPU", at)
 	}
 	if stops := value[int](p, `document.querySelectorAll('#machine [tabindex="0"]').length`); stops != 1 {
 		t.Errorf("the machine has %d stops of the tab key; want 1", stops)
@@ -231,7 +231,7 @@ func TestKeyboard(t *testing.T) {
 		}
 	}
 	if got := p.text("#rows tr.chosen"); !strings.Contains(got, "ran/du-0/phy") {
-		t.Errorf("the line that is marked is %q", got)
+		t.Errorf("marked line = %q; want ran/du-0/phy", got)
 	}
 }
 
@@ -243,7 +243,7 @@ func TestWords(t *testing.T) {
 	}
 	for _, selector := range []string{"#summary", "#error", "#detail", "label[for=search]", "label[for=pool]", "label[for=namespace]", "th[scope=col]"} {
 		if value[int](p, fmt.Sprintf("document.querySelectorAll(%q).length", selector)) == 0 {
-			t.Errorf("there is no %s", selector)
+			t.Errorf("page lacks %s", selector)
 		}
 	}
 }
@@ -275,10 +275,10 @@ func TestLive(t *testing.T) {
 	p.feed.Put(next)
 	p.do(chromedp.Poll(`document.getElementById("detail").textContent.includes("another reason")`, nil))
 	if label := value[string](p, `document.getElementById("cpu4").getAttribute("aria-label")`); !strings.Contains(label, "50 % busy") || strings.Contains(label, "not as planned") {
-		t.Errorf("CPU 4 says %q", label)
+		t.Errorf("label of CPU 4 = %q; want 50 %% busy", label)
 	}
 	if at := value[string](p, `document.activeElement.id`); at != "cpu4" {
-		t.Errorf("the keyboard is at %q after the change; it was at CPU 4", at)
+		t.Errorf("focus after the change = %q; want cpu4", at)
 	}
 	p.feed.End(fmt.Errorf("no more states <b>come</b>"))
 	p.do(chromedp.Poll(`document.getElementById("error").textContent.includes("no more states <b>come</b>")`, nil))
@@ -315,10 +315,10 @@ func TestExplanation(t *testing.T) {
 		t.Errorf("the answer is %q; want sentence and fix", got)
 	}
 	if at := value[string](p, `document.activeElement.id`); at != "detail-title" {
-		t.Errorf("after asking again the focus is at %q", at)
+		t.Errorf("focus after the second query = %q; want detail-title", at)
 	}
 	if got := p.text("#explanation"); strings.Contains(got, "EBUSY") {
-		t.Errorf("the parts of the explanation are open:\n%s", got)
+		t.Errorf("the explanation's parts are open; want them closed:\n%s", got)
 	}
 	// Space opens a part.
 	n := value[int](p, `document.querySelectorAll("#explanation summary").length`)
@@ -332,7 +332,7 @@ func TestExplanation(t *testing.T) {
 		}
 	}
 	if n := value[int](p, `document.querySelectorAll("#aside img, #aside b").length`); n > 0 {
-		t.Error("a text has become an element")
+		t.Error("a text has become an element; want text")
 	}
 	p.shoot("explanation")
 }

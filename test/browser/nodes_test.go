@@ -57,7 +57,7 @@ func TestNodes(t *testing.T) {
 			p := openNodes(t, simulated(t), 1280, 900)
 			p.do(emulation.SetEmulatedMedia().WithFeatures([]*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}))
 			if got := p.text("#node"); got != "cp-1" {
-				t.Errorf("the first node is %q", got)
+				t.Errorf("first node = %q; want cp-1", got)
 			}
 			if got := p.text("#elsewhere"); got != "edge-2 (1 problem)" || !p.isAbove("#elsewhere", "#machine") {
 				t.Errorf("problems of other nodes are %q; want edge-2, above the machine", got)
@@ -68,7 +68,7 @@ func TestNodes(t *testing.T) {
 			p.set("nodes", "edge-1")
 			p.do(chromedp.Poll(`document.querySelectorAll("#machine .cpu").length === 16`, nil))
 			if got := p.text("#node") + value[string](p, "location.search"); got != "edge-1?node=edge-1" {
-				t.Errorf("after the choice the page is of %q", got)
+				t.Errorf("page after the choice = %q; want edge-1", got)
 			}
 			if got := p.text("#room"); !strings.Contains(got, "can get 0 exclusive CPUs") || !strings.Contains(got, "7,15") {
 				t.Errorf("free capacity is %q; want none, because of the floor", got)
@@ -92,13 +92,13 @@ func TestProblemLinks(t *testing.T) {
 	p.do(chromedp.Focus("#problems a", chromedp.ByQuery), chromedp.KeyEvent(kb.Enter))
 	p.do(chromedp.Poll(`document.querySelector("#rows tr.chosen")?.dataset.name === "core/session-cache-0/redis"`, nil))
 	if at := value[string](p, `document.activeElement.textContent`); at != "core/session-cache-0/redis" {
-		t.Errorf("the link moves the focus to %q", at)
+		t.Errorf("focus after the link = %q; want core/session-cache-0/redis", at)
 	}
 	if got := p.text("#aside"); !strings.HasPrefix(got, "core/session-cache-0/redis\n\ncontainer redis of session-cache-0 runs in the shared pool, because it asks for 6 whole CPUs") {
-		t.Errorf("the explanation is %q", got)
+		t.Errorf("explanation = %q; want the reason of redis", got)
 	}
 	if got := p.text("#answer .fix"); !strings.Contains(got, "request fewer CPUs") {
-		t.Errorf("the fix is %q", got)
+		t.Errorf("fix = %q; want fewer CPUs", got)
 	}
 	const page = "https://github.com/cpupoold/cpupoold/blob/main/docs/reference/problem-codes.md#refused"
 	if to := value[string](p, `document.querySelector("#problems .problem a:last-of-type").href`); to != page {
@@ -107,13 +107,13 @@ func TestProblemLinks(t *testing.T) {
 	p.shoot("problem")
 	p.set("search", "upf")
 	if got := p.text("#found"); got != "2 of 5" {
-		t.Errorf("the search finds %s", got)
+		t.Errorf("search result = %s; want 2 of 5", got)
 	}
 	p.set("search", "")
 	p.set("namespace", "core")
 	p.set("pool", "guaranteed")
 	if got := p.text("#found"); got != "1 of 5" {
-		t.Errorf("the filters leave %s", got)
+		t.Errorf("filter result = %s; want 1 of 5", got)
 	}
 	if hidden := value[int](p, `document.querySelectorAll("#machine .cpu.filtered").length`); hidden != 8 {
 		t.Errorf("the filters dim %d CPUs; want the 8 CPUs that upf-0 does not own", hidden)
@@ -124,12 +124,12 @@ func TestProblemLinks(t *testing.T) {
 	p.set("pool", "shared")
 	p.set("namespace", "kube-system")
 	if got := p.text("#found"); got != "1 of 5" {
-		t.Errorf("the filters leave %s", got)
+		t.Errorf("filter result = %s; want 1 of 5", got)
 	}
 	// The address of a container works for another page.
 	p.do(chromedp.Navigate(p.host+"/?node=edge-2#name=core%2Fupf-0%2Fforward"), chromedp.Reload(), chromedp.WaitVisible("#detail dl"))
 	if got := p.text("#detail-title"); got != "core/upf-0/forward" {
-		t.Errorf("the address shows %q", got)
+		t.Errorf("container of the address = %q; want core/upf-0/forward", got)
 	}
 }
 
@@ -151,15 +151,15 @@ func TestHostileNames(t *testing.T) {
 	p := open(t, s, 1280, 900)
 	p.do(chromedp.Focus("#problems a", chromedp.ByQuery), chromedp.KeyEvent(kb.Enter), chromedp.WaitVisible("#detail dl"))
 	if n := value[int](p, `document.querySelectorAll("img").length`); n > 0 || value[string](p, "document.title") == "owned" {
-		t.Errorf("%d names have become elements", n)
+		t.Errorf("names that became elements = %d; want 0", n)
 	}
 	for _, selector := range []string{"#problems", "#rows", "#detail-title", "#machine"} {
 		if got := strings.ReplaceAll(value[string](p, fmt.Sprintf(`document.querySelector(%q).textContent`, selector)), "\n", ""); !strings.Contains(got, long) || !strings.Contains(got, evil) {
-			t.Errorf("%s does not have the whole name: %.300q", selector, got)
+			t.Errorf("%s lacks the whole name: %.300q", selector, got)
 		}
 	}
 	if wide := value[bool](p, `document.documentElement.scrollWidth > window.innerWidth`); wide {
-		t.Error("a long name makes the page wider than the window")
+		t.Error("page with a long name is wider than the window; want it to fit")
 	}
 	p.shoot("names")
 }
@@ -173,7 +173,7 @@ func TestPlacements(t *testing.T) {
 	s.Placements = []inspect.Placement{{Way: "event", Containers: 4, Seconds: 1, CPUSeconds: 0.2}, {Way: "spec"}}
 	p := open(t, s, 1280, 900)
 	if got := p.text("#exposure tbody"); got != "event\t4\t250.0 ms\t50.0 ms" {
-		t.Errorf("the placements are %q", got)
+		t.Errorf("placements = %q; want 4 by events", got)
 	}
 	next := *s
 	next.Time = next.Time.Add(10e9)
@@ -189,10 +189,10 @@ func TestPlacements(t *testing.T) {
 func TestNarrow(t *testing.T) {
 	p := open(t, status(t, "256.json"), 400, 800)
 	if wide := value[int](p, `document.documentElement.scrollWidth`); wide > 400 {
-		t.Errorf("the page is %d pixels wide in a window of 400", wide)
+		t.Errorf("page width = %d pixels; want at most 400", wide)
 	}
 	if wide := value[bool](p, `document.querySelector("#machine svg").getBoundingClientRect().width > document.querySelector("#machine").clientWidth`); wide {
-		t.Error("the picture is wider than its place")
+		t.Error("picture is wider than its container; want it to fit")
 	}
 	p.shoot("narrow")
 }
