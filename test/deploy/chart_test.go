@@ -101,7 +101,7 @@ func TestChart(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			want := files(t, c.files...)
 			if c.without != "" && want[c.without] == nil {
-				t.Fatalf("there is no %s to be left out", c.without)
+				t.Fatalf("manifests lack %s, which the values remove", c.without)
 			}
 			delete(want, c.without)
 			same(t, want, render(t, c.values))
@@ -128,7 +128,7 @@ func TestChartEviction(t *testing.T) {
 func TestChartHostedPriority(t *testing.T) {
 	classes, rights := files(t, "webhook/hosted-priority/classes.yaml"), files(t, "webhook/hosted-priority/rights.yaml")
 	if len(classes) != 14 || len(rights) != 7 {
-		t.Fatalf("%d classes and %d rights", len(classes), len(rights))
+		t.Fatalf("classes, rights = %d, %d; want 14, 7", len(classes), len(rights))
 	}
 	for values, want := range map[string]struct{ classes, rights bool }{
 		"":                 {},
@@ -140,7 +140,7 @@ func TestChartHostedPriority(t *testing.T) {
 		for set, is := range map[*manifests]bool{&classes: want.classes, &rights: want.rights} {
 			for name, object := range *set {
 				if (all[name] != nil) != is {
-					t.Errorf("with %q there is %s: %t", values, name, !is)
+					t.Errorf("with %q: %s exists = %t; want %t", values, name, !is, is)
 				}
 				if is {
 					same(t, manifests{name: object}, manifests{name: all[name]})
@@ -180,7 +180,7 @@ func TestChartHostedPriority(t *testing.T) {
 func TestChartTopology(t *testing.T) {
 	right := files(t, "topology/rbac.yaml")
 	if len(right) != 4 {
-		t.Fatalf("topology/rbac.yaml has %d objects", len(right))
+		t.Fatalf("objects in topology/rbac.yaml = %d; want 4", len(right))
 	}
 	for values, want := range map[string]bool{
 		"":                                 false,
@@ -272,14 +272,14 @@ func TestChartProfiles(t *testing.T) {
 			spec := s.Spec.Template.Spec
 			for _, container := range slices.Concat(spec.InitContainers, spec.Containers) {
 				if container.Image != "registry.example.com/cpupoold:2" {
-					t.Errorf("%s: image %s", s.Name, container.Image)
+					t.Errorf("%s: image = %s; want registry.example.com/cpupoold:2", s.Name, container.Image)
 				}
 			}
 			if len(spec.ImagePullSecrets) != 1 || spec.ImagePullSecrets[0].Name != "registry" {
-				t.Errorf("%s: pull secrets %v", s.Name, spec.ImagePullSecrets)
+				t.Errorf("%s: pull secrets = %v; want registry", s.Name, spec.ImagePullSecrets)
 			}
 			if spec.Containers[0].Resources.Limits.Memory().String() != "256Mi" {
-				t.Errorf("%s: limits %v", s.Name, spec.Containers[0].Resources.Limits)
+				t.Errorf("%s: limits = %v; want 256Mi of memory", s.Name, spec.Containers[0].Resources.Limits)
 			}
 		}
 	}
@@ -315,7 +315,7 @@ func TestChartStartupTaint(t *testing.T) {
 		t.Fatal(err)
 	}
 	if strings.Contains(text, "cpupoold.io/starting") || !strings.Contains(text, "t.key in ['example.com/new',") {
-		t.Error("the policy is for another taint than the configuration")
+		t.Error("taint of the policy differs from the configuration; want the same")
 	}
 }
 
@@ -332,12 +332,12 @@ webhook: {enabled: true, config: {annotationDomain: cpu.example.com}}
 	parse(t, []byte(text))
 	for _, old := range []string{"workload.openshift.io", "io.openshift.workload"} {
 		if strings.Contains(text, old) {
-			t.Errorf("%s is left", old)
+			t.Errorf("%s is left; want it removed", old)
 		}
 	}
 	for _, name := range []string{"target.cpu.example.com/management", "startsWith('target.cpu.example.com/')", "startsWith('com.example.cpu.')"} {
 		if !strings.Contains(text, name) {
-			t.Errorf("there is no %s", name)
+			t.Errorf("objects lack %s", name)
 		}
 	}
 }
@@ -352,18 +352,18 @@ func TestChartWebhook(t *testing.T) {
   networkPolicy: {metricsNamespaces: [], apiServerPorts: [16443]}
 `)
 	if n := len(of[*policyv1.PodDisruptionBudget](all)) + len(of[*corev1.Secret](all)); n > 0 {
-		t.Error("one replica has a disruption budget, or a Certificate's Secret is made empty")
+		t.Error("objects of one replica include a disruption budget or an empty Secret; want none")
 	}
 	for _, r := range of[*rbacv1.Role](all) {
 		for _, rule := range r.Rules {
 			if slices.Contains(rule.Resources, "secrets") {
-				t.Error("with external certificates it may read Secrets")
+				t.Error("with external certificates it may read Secrets; want no such right")
 			}
 		}
 	}
 	policy := of[*networkingv1.NetworkPolicy](all)[0].Spec
 	if len(policy.Ingress) != 1 || policy.Ingress[0].Ports[0].Port.String() != "reviews" || policy.Egress[0].Ports[0].Port.IntValue() != 16443 {
-		t.Errorf("network policy %+v", policy)
+		t.Errorf("network policy = %+v; want the port reviews and 16443", policy)
 	}
 	text := all["ConfigMap cpupool-webhook cpupool-webhook"].(*corev1.ConfigMap).Data["config.yaml"]
 	for _, line := range []string{"apiVersion: config.cpupoold.io/v1alpha1", "kind: CPUPoolWebhookConfiguration", "certificates: files", `management: "on"`} {
@@ -373,7 +373,7 @@ func TestChartWebhook(t *testing.T) {
 	}
 	w := of[*admissionregistrationv1.MutatingWebhookConfiguration](all)[0]
 	if w.Annotations["cert-manager.io/inject-ca-from"] != "cpupool-webhook/reviews" {
-		t.Errorf("annotations %v", w.Annotations)
+		t.Errorf("annotations = %v; want the certificate cpupool-webhook/reviews", w.Annotations)
 	}
 	for _, w := range w.Webhooks {
 		if e := w.NamespaceSelector.MatchExpressions[0]; !slices.Contains(e.Values, "kube-flannel") {
@@ -382,6 +382,6 @@ func TestChartWebhook(t *testing.T) {
 	}
 	resize := of[*admissionregistrationv1.ValidatingWebhookConfiguration](all)[0].Webhooks[0]
 	if slices.Contains(resize.NamespaceSelector.MatchExpressions[0].Values, "kube-flannel") {
-		t.Error("pods of kube-flannel are resized unseen")
+		t.Error("resize webhook skips kube-flannel; want it included")
 	}
 }

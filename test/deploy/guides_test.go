@@ -169,7 +169,7 @@ func TestGuidesWorkloads(t *testing.T) {
 	run(tool, "lint", "-f", manifests, "--allowed-namespaces", "monitoring")
 	out, errs := run(tool, "mutate", "-f", manifests, "--shared-cpus", "--guaranteed-cpus")
 	if strings.Contains(errs, "warning") {
-		t.Errorf("mutate warns:\n%s", errs)
+		t.Errorf("mutate printed warnings; want none:\n%s", errs)
 	}
 	all := parse(t, []byte(out))
 	pod := all["Pod  du"].(*corev1.Pod).Spec

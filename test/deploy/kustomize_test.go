@@ -78,10 +78,10 @@ func TestKustomizeProfiles(t *testing.T) {
 	for _, set := range sets {
 		kind := strings.TrimPrefix(set.Name, "cpupoold-")
 		if set.Spec.Template.Spec.NodeSelector["node.example.com/kind"] != kind || configs[set.Name] == nil {
-			t.Errorf("DaemonSet %s is for nodes %v", set.Name, set.Spec.Template.Spec.NodeSelector)
+			t.Errorf("nodes of DaemonSet %s = %v; want its kind", set.Name, set.Spec.Template.Spec.NodeSelector)
 		}
 		if got["ServiceAccount cpupoold "+set.Spec.Template.Spec.ServiceAccountName] == nil {
-			t.Errorf("DaemonSet %s: there is no service account %s", set.Name, set.Spec.Template.Spec.ServiceAccountName)
+			t.Errorf("DaemonSet %s: service account %s is missing", set.Name, set.Spec.Template.Spec.ServiceAccountName)
 		}
 		delete(got, "DaemonSet cpupoold "+set.Name)
 		delete(got, "ConfigMap cpupoold "+set.Name)

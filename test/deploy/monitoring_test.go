@@ -44,7 +44,7 @@ func TestChartMonitoring(t *testing.T) {
 		}
 		got := of[*monitoringv1.PrometheusRule](all)
 		if len(got) != 1 {
-			t.Fatalf("%d PrometheusRules", len(got))
+			t.Fatalf("PrometheusRules = %d; want 1", len(got))
 		}
 		right(got[0].ObjectMeta)
 		if d := cmp.Diff(rules.Spec, got[0].Spec); d != "" {
@@ -91,7 +91,7 @@ func TestMonitors(t *testing.T) {
 		n++
 		service, is := all["Service "+m.Namespace+" "+m.Namespace+"-metrics"].(*corev1.Service)
 		if !is {
-			t.Fatalf("there is no Service for ServiceMonitor %s", m.Name)
+			t.Fatalf("ServiceMonitor %s has no Service", m.Name)
 		}
 		if !labels.SelectorFromSet(m.Spec.Selector.MatchLabels).Matches(labels.Set(service.Labels)) {
 			t.Errorf("ServiceMonitor %s selects no Service with %v", m.Name, service.Labels)

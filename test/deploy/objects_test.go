@@ -67,7 +67,7 @@ func parse(t *testing.T, text []byte) manifests {
 		}
 		key := strings.Join([]string{kind.Kind, m.GetNamespace(), m.GetName()}, " ")
 		if all[key] != nil {
-			t.Errorf("%s is there twice", key)
+			t.Errorf("%s exists twice; want once", key)
 		}
 		all[key] = object
 	}
@@ -111,7 +111,7 @@ func daemonSet(t *testing.T, all manifests, name string) *appsv1.DaemonSet {
 	t.Helper()
 	set, ok := all["DaemonSet cpupoold "+name].(*appsv1.DaemonSet)
 	if !ok {
-		t.Fatalf("there is no DaemonSet %s", name)
+		t.Fatalf("DaemonSet %s is missing", name)
 	}
 	return set
 }
@@ -128,7 +128,7 @@ func configurations(t *testing.T, all manifests) map[string]*config.Config {
 			}
 			source, ok := all["ConfigMap cpupoold "+v.ConfigMap.Name].(*corev1.ConfigMap)
 			if !ok {
-				t.Errorf("DaemonSet %s: there is no ConfigMap %s", set.Name, v.ConfigMap.Name)
+				t.Errorf("DaemonSet %s: ConfigMap %s is missing", set.Name, v.ConfigMap.Name)
 				continue
 			}
 			c, err := config.Parse([]byte(source.Data["config.yaml"]), v.ConfigMap.Name, config.Overrides{}, nil)
@@ -140,7 +140,7 @@ func configurations(t *testing.T, all manifests) map[string]*config.Config {
 		for _, c := range slices.Concat(set.Spec.Template.Spec.InitContainers, set.Spec.Template.Spec.Containers) {
 			for _, m := range c.VolumeMounts {
 				if m.SubPath != "" || m.SubPathExpr != "" {
-					t.Errorf("DaemonSet %s: %s is mounted by itself: the kubelet never changes such a file", set.Name, m.MountPath)
+					t.Errorf("DaemonSet %s: %s is mounted as a single file, which the kubelet never updates; want a directory", set.Name, m.MountPath)
 				}
 			}
 		}
@@ -162,15 +162,15 @@ func disjoint(t *testing.T, sets []*appsv1.DaemonSet) {
 	for i, a := range sets {
 		for label, value := range a.Spec.Selector.MatchLabels {
 			if a.Spec.Template.Labels[label] != value {
-				t.Errorf("DaemonSet %s does not select its pods: label %s", a.Name, label)
+				t.Errorf("DaemonSet %s does not select its pods: label %s differs", a.Name, label)
 			}
 		}
 		for _, b := range sets[i+1:] {
 			if !apart(a.Spec.Selector.MatchLabels, b.Spec.Selector.MatchLabels) {
-				t.Errorf("%s and %s select the same pods", a.Name, b.Name)
+				t.Errorf("%s and %s select the same pods; want distinct ones", a.Name, b.Name)
 			}
 			if !apart(a.Spec.Template.Spec.NodeSelector, b.Spec.Template.Spec.NodeSelector) {
-				t.Errorf("%s and %s may be on the same node", a.Name, b.Name)
+				t.Errorf("%s and %s may run on the same node; want distinct ones", a.Name, b.Name)
 			}
 		}
 	}

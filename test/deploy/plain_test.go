@@ -22,7 +22,7 @@ func TestRestore(t *testing.T) {
 	configurations(t, all)
 	daemon, restore := daemonSet(t, all, "cpupoold"), daemonSet(t, all, "cpupoold-restore")
 	if daemon.Spec.Selector.MatchLabels["app.kubernetes.io/name"] == restore.Spec.Selector.MatchLabels["app.kubernetes.io/name"] {
-		t.Error("both select the same pods")
+		t.Error("both select the same pods; want distinct ones")
 	}
 	if d := cmp.Diff(daemon.Spec.Template.Annotations, restore.Spec.Template.Annotations); d != "" {
 		t.Errorf("annotations (-daemon +restore):\n%s", d)
@@ -58,11 +58,11 @@ func TestReadOnlyEtc(t *testing.T) {
 		spec := daemonSet(t, all, name).Spec.Template.Spec
 		for _, v := range spec.Volumes {
 			if v.HostPath != nil && strings.HasPrefix(v.HostPath.Path+"/", "/etc/") {
-				t.Errorf("%s mounts %s of the host", name, v.HostPath.Path)
+				t.Errorf("%s mounts %s of the host; want no directory of /etc", name, v.HostPath.Path)
 			}
 		}
 		if !spec.HostPID {
-			t.Errorf("%s is not in the PID namespace of the host, and cannot read its files through /proc/PID/root", name)
+			t.Errorf("%s is not in the host's PID namespace; want it there, to read files through /proc/PID/root", name)
 		}
 	}
 }
@@ -94,7 +94,7 @@ func TestPods(t *testing.T) {
 		}
 		for _, container := range c.template.Spec.Containers {
 			if s := container.SecurityContext; s.ReadOnlyRootFilesystem == nil || !*s.ReadOnlyRootFilesystem {
-				t.Errorf("container %s may write to its root file system", container.Name)
+				t.Errorf("root file system of container %s is writable; want it read-only", container.Name)
 			}
 			if container.Resources.Limits.Memory().IsZero() {
 				t.Errorf("container %s has no limit for memory", container.Name)
@@ -114,7 +114,7 @@ func TestNetworkPolicy(t *testing.T) {
 		t.Fatal(err)
 	}
 	if selector.Empty() || !selector.Matches(labels.Set(template.Labels)) {
-		t.Errorf("the policy is for %s and the pods are %v", selector, template.Labels)
+		t.Errorf("policy selects %s; pods have %v", selector, template.Labels)
 	}
 	open := map[string]bool{"probes": true} // for the node's own kubelet, always
 	for _, rule := range p.Spec.Ingress {
@@ -129,6 +129,6 @@ func TestNetworkPolicy(t *testing.T) {
 		delete(open, port.Name)
 	}
 	if len(open) > 0 {
-		t.Errorf("the policy has ports that the pods have not: %v", open)
+		t.Errorf("the policy has ports that the pods lack: %v", open)
 	}
 }

@@ -78,7 +78,7 @@ func (c *cluster) install(namespace, values string, flags ...func(*action.Instal
 		c.t.Fatal(err)
 	}
 	if !strings.Contains(release.Info.Notes, "--namespace cpupoold") {
-		c.t.Errorf("notes without the namespace of the daemons:\n%s", release.Info.Notes)
+		c.t.Errorf("notes lack the namespace of the daemons:\n%s", release.Info.Notes)
 	}
 }
 
@@ -166,14 +166,14 @@ func TestRelease(t *testing.T) {
 	c.install("cpupoold", "webhook: {enabled: true}")
 	first := c.configuration().Data["config.yaml"]
 	if !strings.Contains(first, "cpus: auto") || !c.binds("cpupoold-events") {
-		t.Errorf("the installed configuration is not the default:\n%s", first)
+		t.Errorf("installed configuration differs from the default:\n%s", first)
 	}
 	if _, owned := c.namespace("cpupoold").Annotations["meta.helm.sh/release-name"]; owned {
-		t.Error("the namespace of the release is part of the release")
+		t.Error("the namespace of the release is part of the release; want it separate")
 	}
 	hooks := c.namespace("cpupool-webhook")
 	if hooks == nil || hooks.Labels["pod-security.kubernetes.io/enforce"] != "restricted" {
-		t.Errorf("namespace of the webhook: %+v", hooks)
+		t.Errorf("namespace of the webhook = %+v; want restricted", hooks)
 	}
 
 	m := c.configuration()
@@ -185,13 +185,13 @@ func TestRelease(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := c.configuration().Data["config.yaml"]; got != edited {
-		t.Errorf("the upgrade replaced the configuration by:\n%s", got)
+		t.Errorf("configuration after the upgrade = the following; want the edited one:\n%s", got)
 	}
 	if c.binds("cpupoold-events") {
-		t.Error("the rights do not follow the installed configuration")
+		t.Error("rights differ from the installed configuration; want no right for events")
 	}
 	if image := c.daemons().Spec.Template.Spec.Containers[0].Image; !strings.HasSuffix(image, ":2") {
-		t.Errorf("image %s after the upgrade", image)
+		t.Errorf("image after the upgrade = %s; want :2", image)
 	}
 	review, err := c.CoreV1().ConfigMaps("cpupool-webhook").Get(t.Context(), "cpupool-webhook", metav1.GetOptions{})
 	if err != nil || !strings.Contains(review.Data["config.yaml"], "management: auto") {
@@ -201,7 +201,7 @@ func TestRelease(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := c.configuration().Data["config.yaml"]; !strings.Contains(got, "logLevel: debug") || strings.Contains(got, "0-5") {
-		t.Errorf("the values did not replace the configuration:\n%s", got)
+		t.Errorf("configuration after the upgrade = the following; want the values:\n%s", got)
 	}
 
 	rollback := action.NewRollback(c.helm("cpupoold"))
@@ -210,24 +210,24 @@ func TestRelease(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := c.configuration().Data["config.yaml"]; got != edited {
-		t.Errorf("the rollback did not restore the configuration:\n%s", got)
+		t.Errorf("configuration after the rollback = the following; want the edited one:\n%s", got)
 	}
 	if err := c.upgrade("cpupoold", newer(t), "webhook: {enabled: false}"); err != nil {
 		t.Fatal(err)
 	}
 	if c.namespace("cpupool-webhook") != nil {
-		t.Error("the webhook is off, and its namespace is still there")
+		t.Error("namespace of the disabled webhook exists; want it deleted")
 	}
 
 	c.uninstall("cpupoold")
 	if c.namespace("cpupoold") == nil {
-		t.Error("uninstall deleted the namespace of the release")
+		t.Error("uninstall deleted the namespace of the release; want it kept")
 	}
 	if sets, err := c.AppsV1().DaemonSets("").List(t.Context(), metav1.ListOptions{}); err != nil || len(sets.Items) > 0 {
 		t.Errorf("%d DaemonSets after uninstall, %v", len(sets.Items), err)
 	}
 	if c.binds("cpupoold-taints") {
-		t.Error("rights are left after uninstall")
+		t.Error("rights exist after uninstall; want none")
 	}
 }
 
@@ -238,7 +238,7 @@ func TestReleaseElsewhere(t *testing.T) {
 	c.install("kube-system", "")
 	before := c.namespace("cpupoold")
 	if before == nil || before.Labels["pod-security.kubernetes.io/enforce"] != "privileged" || before.Annotations["workload.openshift.io/allowed"] != "management" {
-		t.Fatalf("namespace %+v", before)
+		t.Fatalf("namespace = %+v; want privileged and management", before)
 	}
 	if err := c.upgrade("kube-system", newer(t), "image: {tag: '2'}"); err != nil {
 		t.Fatal(err)
@@ -246,7 +246,7 @@ func TestReleaseElsewhere(t *testing.T) {
 	kept := func() {
 		t.Helper()
 		if n := c.namespace("cpupoold"); n == nil || n.UID != before.UID {
-			t.Fatal("the upgrade deleted the namespace")
+			t.Fatal("the upgrade deleted the namespace; want it kept")
 		}
 	}
 	kept()
@@ -264,7 +264,7 @@ func TestReleaseElsewhere(t *testing.T) {
 	}
 	kept()
 	if image := c.daemons().Spec.Template.Spec.Containers[0].Image; !strings.HasSuffix(image, ":1") {
-		t.Errorf("image %s after the upgrade", image)
+		t.Errorf("image after the upgrade = %s; want :1", image)
 	}
 }
 
@@ -284,22 +284,22 @@ func TestReleaseMoves(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := c.configuration(); got.UID != config.UID || got.Data["config.yaml"] != config.Data["config.yaml"] {
-		t.Errorf("the configuration was replaced by:\n%s", got.Data["config.yaml"])
+		t.Errorf("configuration was replaced by the following; want the earlier one:\n%s", got.Data["config.yaml"])
 	}
 	if c.daemons().UID != set {
-		t.Error("the DaemonSet was replaced")
+		t.Error("the DaemonSet was replaced; want the same one")
 	}
 	if err := c.upgrade("cpupoold", loadChart(t), "{webhook: {enabled: true}, image: {tag: '2'}}"); err != nil {
 		t.Fatal(err)
 	}
 	for name, uid := range namespaces {
 		if n := c.namespace(name); n == nil || n.UID != uid {
-			t.Errorf("namespace %s was deleted", name)
+			t.Errorf("namespace %s was deleted; want it kept", name)
 		}
 	}
 	c.uninstall("cpupoold")
 	if c.namespace("cpupoold") == nil || c.namespace("cpupool-webhook") != nil {
-		t.Error("uninstall deleted the namespace of the release, or kept the webhook's namespace")
+		t.Error("uninstall deleted the namespace of the release, or kept the webhook's; want the opposite")
 	}
 }
 
@@ -347,7 +347,7 @@ func (c *cluster) testPod() *corev1.Pod {
 			}
 		}
 	}
-	c.t.Fatal("there is no pod of helm test")
+	c.t.Fatal("pod of helm test is missing")
 	return nil
 }
 
@@ -368,7 +368,7 @@ func (c *cluster) checkTestPod(pod *corev1.Pod) {
 	}
 	level := api.LevelVersion{Level: api.LevelRestricted, Version: api.LatestVersion()}
 	if r := policy.AggregateCheckResults(evaluator.EvaluatePod(level, &pod.ObjectMeta, &spec)); !r.Allowed {
-		c.t.Errorf("the pod is not restricted: %s", r.ForbiddenDetail())
+		c.t.Errorf("pod is not restricted: %s", r.ForbiddenDetail())
 	}
 	got := map[string][]rbacv1.PolicyRule{}
 	for namespace, name := range map[string]string{"cpupoold": "cpupoold-test", "default": "cpupoold-test-review"} {

@@ -100,14 +100,14 @@ func TestChartSettings(t *testing.T) {
 func TestChartStrategy(t *testing.T) {
 	all := render(t, "{updateStrategy: {type: OnDelete}, webhook: {enabled: true, updateStrategy: {type: Recreate}}}")
 	if s := daemonSet(t, all, "cpupoold").Spec.UpdateStrategy; s.Type != appsv1.OnDeleteDaemonSetStrategyType || s.RollingUpdate != nil {
-		t.Errorf("strategy of the DaemonSet: %+v", s)
+		t.Errorf("strategy of the DaemonSet = %+v; want OnDelete", s)
 	}
 	if s := of[*appsv1.Deployment](all)[0].Spec.Strategy; s.Type != appsv1.RecreateDeploymentStrategyType || s.RollingUpdate != nil {
-		t.Errorf("strategy of the Deployment: %+v", s)
+		t.Errorf("strategy of the Deployment = %+v; want Recreate", s)
 	}
 	all = render(t, "updateStrategy: {rollingUpdate: {maxUnavailable: 10%}}")
 	if s := daemonSet(t, all, "cpupoold").Spec.UpdateStrategy.RollingUpdate; s.MaxUnavailable.String() != "10%" || s.MaxSurge.IntValue() != 0 {
-		t.Errorf("strategy of the DaemonSet: %+v", s)
+		t.Errorf("strategy of the DaemonSet = %+v; want 10%% unavailable, no surge", s)
 	}
 }
 

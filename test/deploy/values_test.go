@@ -93,7 +93,7 @@ func TestSchemaKnowsConfiguration(t *testing.T) {
 	}
 	_, err = config.Parse([]byte("nonsense: 1"), "values", config.Overrides{}, nil)
 	if err == nil {
-		t.Fatal("the daemon accepts a key that it does not know")
+		t.Fatal("the daemon accepts an unknown key; want an error")
 	}
 	_, known, _ := strings.Cut(err.Error(), "known here: ")
 	known, _, _ = strings.Cut(known, "\n")
