@@ -35,7 +35,7 @@ func renew(t *testing.T, c *cluster) {
 	c.showOther(t, ending)
 	stop()
 	if c.authority(t) != authority {
-		t.Error("the authority is another one")
+		t.Error("the authority changed; want the same one")
 	}
 }
 
@@ -190,7 +190,7 @@ func rotate(t *testing.T, c *cluster) {
 	c.showOther(t, old)
 	stop()
 	if c.authority(t) == before {
-		t.Error("the authority is the same")
+		t.Error("the authority is the same; want another one")
 	}
 }
 

@@ -185,7 +185,7 @@ func (d *depletion) fill(t *testing.T) {
 	}
 	d.spare = left.Last()
 	if shows, why := d.depletedNode(t.Context()); shows || why != nil {
-		t.Errorf("the node shows depletion before there is any: %v", why)
+		t.Errorf("the node shows depletion at the start: %v; want none", why)
 	}
 }
 
@@ -262,7 +262,7 @@ func (d *depletion) warns(t *testing.T) {
 				return nil
 			}
 			if condition.Type == pressureType {
-				t.Errorf("the node has the condition %+v in a dry run", condition)
+				t.Errorf("condition in a dry run = %+v; want none", condition)
 			}
 		}
 		return fmt.Errorf("its conditions are %+v", node.Status.Conditions)
@@ -371,7 +371,7 @@ func (d *depletion) isOver(t *testing.T) {
 	d.isOn(t, d.running(t, "apps", "late"), nodeName, cpuset.Range(2, 7).Difference(d.owned))
 	d.stays(t)
 	if got := d.cpus(t, d.running(t, "apps", "whole")); !got.Equal(d.owned) {
-		t.Errorf("the pod with whole CPUs runs on %v; before it was %v", got, d.owned)
+		t.Errorf("CPUs of the pod with whole CPUs = %v; want %v", got, d.owned)
 	}
 }
 
@@ -381,7 +381,7 @@ func (d *depletion) stays(t *testing.T) {
 	for _, p := range d.stay {
 		pod, err := d.CoreV1().Pods(p.namespace).Get(t.Context(), p.name, metav1.GetOptions{})
 		if err != nil || pod.DeletionTimestamp != nil || pod.Status.ContainerStatuses[0].RestartCount != p.restarts {
-			t.Errorf("pod %s/%s does not stay: %v, %+v", p.namespace, p.name, err, pod.Status)
+			t.Errorf("pod %s/%s did not stay: %v, %+v", p.namespace, p.name, err, pod.Status)
 		}
 	}
 }

@@ -65,7 +65,7 @@ func explain(t *testing.T, c *cluster) {
 			}
 			e := c.explanation(t, "explain "+of.pod+" -n "+of.namespace+" -o json")
 			if len(e.Notes) > 0 {
-				t.Errorf("the answer has notes: %q", e.Notes)
+				t.Errorf("notes of the answer = %q; want none", e.Notes)
 			}
 			for _, s := range e.Subjects {
 				// Only the daemon has the files of the cgroup.
@@ -95,12 +95,12 @@ func explainToViewer(t *testing.T, c *cluster) {
 		"kubectl config set-credentials viewer --token=$token && kubectl config set-context --current --user=viewer --namespace=apps\n"+
 		"kubectl auth whoami -o 'jsonpath={.status.userInfo.username}'")
 	if !strings.HasSuffix(config, "system:serviceaccount:apps:viewer") {
-		t.Fatalf("the kubeconfig is of %s", config)
+		t.Fatalf("user of the kubeconfig = %s; want apps:viewer", config)
 	}
 	e := c.explanation(t, "explain limitless --kubeconfig viewer.conf -o json")
 	const sentence = "limitless runs in the shared pool, because its container proxy has no memory limit, so the pod is Burstable."
 	if len(e.Notes) != 1 || !strings.Contains(e.Notes[0], "forbidden") || len(e.Subjects) != 2 || e.Subjects[0].Sentence != sentence {
-		t.Errorf("the answer to a viewer is %+v", e)
+		t.Errorf("answer to a viewer = %+v; want one note with forbidden, and 2 subjects", e)
 	}
 }
 
@@ -124,10 +124,10 @@ func checkCluster(t *testing.T, c *cluster) {
 		t.Fatal(err)
 	}
 	if len(d.Findings) > 0 || len(d.Unread) > 0 {
-		t.Errorf("findings: %+v; not read: %+v", d.Findings, d.Unread)
+		t.Errorf("findings = %+v; not read = %+v; want none", d.Findings, d.Unread)
 	}
 	if len(d.Nodes) != 1 {
-		t.Fatalf("nodes: %+v", d.Nodes)
+		t.Fatalf("nodes = %+v; want 1", d.Nodes)
 	}
 	n := d.Nodes[0]
 	got := []string{n.Name, n.NRI, n.Cgroup, n.Kernel, n.Kubelet.CPUManagerPolicy, n.Kubelet.CgroupDriver}

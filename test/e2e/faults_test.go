@@ -68,7 +68,7 @@ func resize(t *testing.T, c *cluster) {
 	})
 	c.shows(t, nodeName, advertised(grown))
 	if after := c.cpus(t, whole); !after.Equal(before) {
-		t.Errorf("the pod with whole CPUs runs on %v; before it was %v", after, before)
+		t.Errorf("CPUs of the pod with whole CPUs = %v; want %v", after, before)
 	}
 }
 
@@ -82,7 +82,7 @@ func restartKubelet(t *testing.T, c *cluster) {
 	next := c.cpus(t, c.running(t, "apps", "next"))
 	again := c.running(t, "apps", "whole")
 	if again.Status.ContainerStatuses[0].ContainerID != whole.Status.ContainerStatuses[0].ContainerID {
-		t.Errorf("the container of pod whole is another one: %+v", again.Status)
+		t.Errorf("container of pod whole changed: %+v; want the same one", again.Status)
 	}
 	if after := c.cpus(t, again); !after.Equal(before) || next.Overlaps(after) {
 		t.Errorf("the pod with whole CPUs runs on %v, before it was %v; the next one on %v", after, before, next)
@@ -153,7 +153,7 @@ func losesNode(t *testing.T, c *cluster) {
 	c.asks(t, "apps")
 	// Controllers take the pods of a Node that is away for longer.
 	if after := c.cpus(t, c.running(t, "apps", "whole")); !after.Equal(before) {
-		t.Errorf("the pod with whole CPUs runs on %v; before it was %v", after, before)
+		t.Errorf("CPUs of the pod with whole CPUs = %v; want %v", after, before)
 	}
 	c.make(t, "apps", "returned", nil, "1|1")
 	if got := c.cpus(t, c.running(t, "apps", "returned")); got.Len() != 1 || got.Overlaps(before) {

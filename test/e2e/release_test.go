@@ -37,7 +37,7 @@ func TestRelease(t *testing.T) {
 	command := func(line string) string {
 		t.Helper()
 		if !strings.Contains(string(guide), line) {
-			t.Fatalf("the guide has no command %q", line)
+			t.Fatalf("the guide lacks the command %q", line)
 		}
 		return strings.NewReplacer("0.1.0", version, "ghcr.io/cpupoold/cpupoold", repository).Replace(line)
 	}

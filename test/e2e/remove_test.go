@@ -51,17 +51,17 @@ func remove(t *testing.T, c *cluster) {
 	for _, list := range []corev1.ResourceList{node.Status.Capacity, node.Status.Allocatable} {
 		for name := range list {
 			if strings.Contains(string(name), "openshift.io/") {
-				t.Errorf("the node still has %s", name)
+				t.Errorf("the node still has %s; want no resource of the pools", name)
 			}
 		}
 	}
 	if status := condition(node); status != "" || len(node.Spec.Taints) > 0 {
-		t.Errorf("the node still has the condition %q, or taints %v", status, node.Spec.Taints)
+		t.Errorf("condition, taints of the node = %q, %v; want none", status, node.Spec.Taints)
 	}
 	kinds := "mutatingwebhookconfigurations,validatingwebhookconfigurations,validatingadmissionpolicies,validatingadmissionpolicybindings," +
 		"clusterroles,clusterrolebindings"
 	if left := c.kubectl(t, "kubectl get "+kinds+" -o name | grep cpupool || true"); left != "" {
-		t.Errorf("of the cluster's objects there are still %s", left)
+		t.Errorf("objects in the cluster = %s; want none", left)
 	}
 	if sets := c.run(t, "sh", "-euc", "find /sys/fs/cgroup/kubepods.slice -name cpuset.cpus.effective -exec cat {} + | sort -u"); sets != "0-7" {
 		t.Errorf("cgroups of pods have the CPUs %q; want 0-7", sets)
@@ -74,7 +74,7 @@ func remove(t *testing.T, c *cluster) {
 		}
 	}
 	if left := c.run(t, "find", "/var/lib/cpupoold", "-type", "f", "-size", "+0"); left != "" {
-		t.Errorf("there is still %s", left)
+		t.Errorf("files = %s; want none", left)
 	}
 	c.make(t, "apps", "afterwards", nil, "2|2")
 	c.running(t, "apps", "afterwards")

@@ -42,7 +42,7 @@ func see(t *testing.T, c *cluster) {
 	})
 	t.Run("drawing", func(t *testing.T) {
 		if svg := c.plugin(t, "serve --svg - --node "+nodeName); !strings.HasPrefix(svg, "<svg") || !strings.Contains(svg, "owned by apps/whole-2/") {
-			t.Errorf("the drawing is %.2000s", svg)
+			t.Errorf("drawing = %.2000s; want an SVG with apps/whole-2", svg)
 		}
 	})
 	t.Run("serve", func(t *testing.T) { c.watch(t) })
@@ -76,7 +76,7 @@ func (c *cluster) seeNodes(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(document.Nodes) != 1 || document.Nodes[0].Name != nodeName || document.Nodes[0].Health != "ready" {
-		t.Fatalf("nodes: %+v", document.Nodes)
+		t.Fatalf("nodes = %+v; want one that is ready", document.Nodes)
 	}
 	requested := map[string]int64{}
 	for _, p := range document.Nodes[0].Pools {
@@ -84,7 +84,7 @@ func (c *cluster) seeNodes(t *testing.T) {
 	}
 	// Two pods of the Deployment and the webhook's; whole-2 and late.
 	if requested["management"] < 1000 || requested["guaranteed"] != 3000 {
-		t.Errorf("requested of the pools: %v", requested)
+		t.Errorf("requests of the pools = %v; want at least 1000 for management, 3000 guaranteed", requested)
 	}
 }
 

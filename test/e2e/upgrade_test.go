@@ -262,7 +262,7 @@ func (u *upgrade) step(t *testing.T, p program, to release) {
 	u.bothShow(t, 100)
 	u.stand(t)
 	if now := u.latches(t); !maps.Equal(now, u.before) {
-		t.Errorf("latches are %v; after the installation they were %v", now, u.before)
+		t.Errorf("latches = %v; want %v as after the installation", now, u.before)
 	}
 	u.deleteOnEach(t, "new", kinds)
 	u.bothShow(t, 0)
@@ -366,7 +366,7 @@ func (u *upgrade) stand(t *testing.T) {
 		}
 		u.isRight(t, s.kind, pod)
 		if got := u.cpus(t, pod); !got.Equal(s.cpus) {
-			t.Errorf("pod %s/%s runs on %v; at the installation it ran on %v", s.Namespace, s.Name, got, s.cpus)
+			t.Errorf("CPUs of pod %s/%s = %v; want %v as at the installation", s.Namespace, s.Name, got, s.cpus)
 		}
 	}
 }
