@@ -97,7 +97,7 @@ func TestTopology(t *testing.T) {
 		}
 	}
 	if len(is.Zones) != 2 {
-		t.Fatalf("zones %+v", is.Zones)
+		t.Fatalf("zones = %+v; want 2", is.Zones)
 	}
 	for i, z := range is.Zones {
 		id, err := numanode.NameToID(z.Name)
@@ -106,18 +106,18 @@ func TestTopology(t *testing.T) {
 		}
 		// All that pods ask for and that schedulers know by NUMA node.
 		if got := len(z.Resources); got != 4 {
-			t.Errorf("zone %d has %d resources: %+v", i, got, z.Resources)
+			t.Errorf("resources of zone %d = %d; want 4: %+v", i, got, z.Resources)
 		}
 	}
 	if len(is.OwnerReferences) != 1 || is.OwnerReferences[0].Kind != "Node" || is.OwnerReferences[0].Name != "n1" {
-		t.Errorf("owners %+v", is.OwnerReferences)
+		t.Errorf("owners = %+v; want Node n1", is.OwnerReferences)
 	}
 
 	r.show(3000) // as before
 	r.show(1000)
 	changed := f.available(t, "1k")
 	if changed.Generation != is.Generation+1 {
-		t.Errorf("generation %d after one change of generation %d", changed.Generation, is.Generation)
+		t.Errorf("generation after one change = %d; want one more than %d", changed.Generation, is.Generation)
 	}
 
 	r.stop()
