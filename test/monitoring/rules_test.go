@@ -67,21 +67,21 @@ func TestRules(t *testing.T) {
 		}
 		alerts[r.Alert] = true
 		if s := r.Labels["severity"]; s != "critical" && s != "warning" {
-			t.Errorf("%s: severity %q", r.Alert, s)
+			t.Errorf("severity of %s = %q; want critical or warning", r.Alert, s)
 		}
 		if r.Annotations["summary"] == "" || r.Annotations["description"] == "" {
-			t.Errorf("%s has no summary or no description", r.Alert)
+			t.Errorf("%s lacks a summary or a description", r.Alert)
 		}
 		const pages = "https://github.com/cpupoold/cpupoold/blob/main/"
 		page, is := strings.CutPrefix(r.Annotations["runbook_url"], pages)
 		if !is || page != "docs/troubleshooting/runbooks/"+r.Alert+".md" {
-			t.Errorf("%s: runbook_url %q", r.Alert, r.Annotations["runbook_url"])
+			t.Errorf("runbook_url of %s = %q; want its page", r.Alert, r.Annotations["runbook_url"])
 			continue
 		}
 		text := read(t, page)
 		for _, head := range []string{"# " + r.Alert, "## Meaning", "## Impact", "## How to look", "## How to repair", "## When it is a false alarm"} {
 			if !strings.Contains(text, head+"\n") {
-				t.Errorf("%s has no %q", page, head)
+				t.Errorf("%s lacks %q", page, head)
 			}
 		}
 		for _, kind := range []string{" fires", " is quiet"} {
@@ -96,7 +96,7 @@ func TestRules(t *testing.T) {
 	}
 	for _, page := range all {
 		if name := strings.TrimSuffix(filepath.Base(page), ".md"); name != "README" && !alerts[name] {
-			t.Errorf("docs/troubleshooting/runbooks/%s.md: there is no such alert", name)
+			t.Errorf("docs/troubleshooting/runbooks/%s.md describes no alert", name)
 		}
 	}
 }
@@ -124,7 +124,7 @@ func TestPrometheusRule(t *testing.T) {
 		}
 	}
 	if read(t, file) != want {
-		t.Errorf("%s is not made from rules.yaml: go -C test/monitoring test . -update", file)
+		t.Errorf("%s differs from rules.yaml: go -C test/monitoring test . -update", file)
 	}
 }
 
@@ -139,12 +139,12 @@ func TestDashboard(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(d.Panels) == 0 {
-		t.Fatal("there are no panels")
+		t.Fatal("the dashboard has no panels")
 	}
 	m := withRecords(t)
 	for _, p := range d.Panels {
 		if len(p.Targets) == 0 {
-			t.Errorf("panel %q asks for nothing", p.Title)
+			t.Errorf("panel %q has no queries", p.Title)
 		}
 		for _, target := range p.Targets {
 			m.check(t, "panel "+p.Title, strings.ReplaceAll(target.Expr, "$__rate_interval", "5m"))

@@ -48,7 +48,7 @@ func newTable(t *testing.T) table {
 		all[name+"_bucket"] = append(slices.Clip(of), "le")
 	}
 	if len(all) < 50 {
-		t.Fatalf("docs/reference/metrics.md has %d metrics", len(all))
+		t.Fatalf("metrics in docs/reference/metrics.md = %d; want at least 50", len(all))
 	}
 	return all
 }
@@ -95,7 +95,7 @@ func (m table) check(t *testing.T, where, expr string) {
 		return
 	}
 	if names := m.unknown(parsed); len(names) > 0 {
-		t.Errorf("%s: %s: there is no %s", where, expr, strings.Join(names, ", "))
+		t.Errorf("%s: %s: unknown metrics %s", where, expr, strings.Join(names, ", "))
 	}
 }
 
