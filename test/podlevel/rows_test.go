@@ -153,7 +153,7 @@ func TestRows(t *testing.T) {
 				got, exclusive := counted(s, mutated)
 				for _, w := range warnings {
 					if w.Reason != admission.PodPoolEmpty {
-						t.Errorf("warning %v", w)
+						t.Errorf("warning = %v; want PodPoolEmpty", w)
 					}
 					got = append(got, "warning "+w.Subject)
 				}
