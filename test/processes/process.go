@@ -63,7 +63,7 @@ func (p *Process) End(t *testing.T, timeout time.Duration) {
 	select {
 	case <-p.done:
 	case <-time.After(timeout):
-		t.Fatalf("%s does not end", p.cmd.Path)
+		t.Fatalf("%s does not end before the timeout", p.cmd.Path)
 	}
 }
 
