@@ -46,7 +46,7 @@ func TestShorten(t *testing.T) {
 	}
 	for text, factor := range map[string]int{rules: 0, "groups: []\n": 20} {
 		if _, err := prometheus.Shorten(text, factor); err == nil {
-			t.Errorf("Shorten(%q, %d) gives no error", text, factor)
+			t.Errorf("Shorten(%q, %d) = no error; want one", text, factor)
 		}
 	}
 }
@@ -64,12 +64,12 @@ func TestShortenDelivered(t *testing.T) {
 	}
 	names := prometheus.Names(rules)
 	if n := strings.Count(rules, "alert: "); n == 0 || len(names) != n {
-		t.Errorf("%d names of %d alerts", len(names), n)
+		t.Errorf("names = %d; want %d alerts", len(names), n)
 	}
 	if n := len(regexp.MustCompile(`(?m)^\s+for: \d+ms$`).FindAllString(short, -1)); n != strings.Count(rules, " for: ") {
-		t.Errorf("%d of %d times are short", n, strings.Count(rules, " for: "))
+		t.Errorf("shortened times = %d; want %d", n, strings.Count(rules, " for: "))
 	}
 	if left := regexp.MustCompile(`\[\d+[smh]\]|: \d+[smh]\n`).FindString(short); left != "" {
-		t.Errorf("%q is left", left)
+		t.Errorf("%q is unchanged; want it shorter", left)
 	}
 }
