@@ -47,7 +47,7 @@ func vectorFiles(t *testing.T, dir string) []string {
 	pattern := filepath.Join(dir, "*.json")
 	files, err := filepath.Glob(pattern)
 	if err != nil || len(files) == 0 {
-		t.Fatalf("glob %s: %d files, %v", pattern, len(files), err)
+		t.Fatalf("glob %s = %d files, %v; want some", pattern, len(files), err)
 	}
 	return files
 }
@@ -77,7 +77,7 @@ func readFile(t *testing.T, path string) vectorFile {
 		t.Fatalf("read %s: %v", path, err)
 	}
 	if len(file.Cases) == 0 {
-		t.Fatalf("read %s: no cases", path)
+		t.Fatalf("cases of %s = none; want some", path)
 	}
 	return file
 }

@@ -32,7 +32,7 @@ func TestCount(t *testing.T) {
 
 func TestTopologyTwice(t *testing.T) {
 	if _, err := append(table(), [5]int{7, 3, 1, 3, 3}).Topology(); err == nil {
-		t.Error("a table that has CPU 7 twice is no error")
+		t.Error("table with CPU 7 twice = no error; want one")
 	}
 }
 
