@@ -63,7 +63,7 @@ func testPackage(t *testing.T, m *vm.VM) {
 
 	out := shell("dpkg --install /var/tmp/cpupoold.deb /var/tmp/kubectl-cpupool.deb")
 	if !strings.Contains(out, "systemctl enable --now cpupoold") {
-		t.Errorf("the installation does not print the next step:\n%s", out)
+		t.Errorf("output of the installation lacks the next step:\n%s", out)
 	}
 	if active, enabled := state("ActiveState"), state("UnitFileState"); active != "inactive" || enabled != "disabled" {
 		t.Errorf("after the installation the unit is %s and %s; want inactive and disabled", active, enabled)
@@ -71,7 +71,7 @@ func testPackage(t *testing.T, m *vm.VM) {
 	version := shell("dpkg-query --show --showformat '${Version}' cpupoold")
 	for _, program := range []string{"cpupoold", "kubectl-cpupool"} {
 		if got := shell(program + " --version"); !strings.HasPrefix(got, program+" v"+strings.Replace(version, "~", "-", 1)+", commit ") {
-			t.Errorf("%s --version prints %q; the package has version %s", program, got, version)
+			t.Errorf("%s --version = %q; want version %s", program, got, version)
 		}
 	}
 
@@ -89,7 +89,7 @@ printf 'units:\n  du.service: {cpus: 2}\n' >>/etc/cpupoold/config.yaml`)
 	before, pid := shell(configuration), state("MainPID")
 	shell("dpkg --install /var/tmp/cpupoold.deb")
 	if got := shell(configuration); got != before {
-		t.Errorf("the upgrade changed the configuration:\n%s", shell("cat /etc/cpupoold/config.yaml"))
+		t.Errorf("configuration after the upgrade = the following; want no change:\n%s", shell("cat /etc/cpupoold/config.yaml"))
 	}
 	if got := state("MainPID"); got == pid || got == "0" || state("ActiveState") != "active" {
 		t.Errorf("after the upgrade the process is %s, before %s, and the unit is %s", got, pid, state("ActiveState"))

@@ -114,7 +114,7 @@ func TestSlices(t *testing.T) {
 				t.Errorf("slice %s: test %s does not exist", s.Name, name)
 			}
 			if seen[name] {
-				t.Errorf("%s is in two slices", name)
+				t.Errorf("%s is in two slices; want one", name)
 			}
 			seen[name] = true
 		}
@@ -130,7 +130,7 @@ func TestSlices(t *testing.T) {
 	}
 	for name := range reasons {
 		if !slices.Contains(there, name) {
-			t.Errorf("%s does not exist, and has a reason to be in no slice", name)
+			t.Errorf("%s has a reason to be in no slice, and does not exist", name)
 		}
 	}
 	for pkg, names := range guaranteeTests() {

@@ -75,7 +75,7 @@ func TestUnplug(t *testing.T) {
 	unplug(4)
 	on("none of its own is left", "2-3", "1")
 	if log := run(t, m, "journalctl", "--no-pager", "-o", "cat", "-u", "cpupoold"); strings.Contains(log, "level=ERROR") {
-		t.Errorf("errors in the daemon's log:\n%s", log)
+		t.Errorf("errors in the daemon's log; want none:\n%s", log)
 	}
 }
 

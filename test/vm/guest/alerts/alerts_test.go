@@ -81,7 +81,7 @@ func TestAlerts(t *testing.T) {
 	}
 	for _, name := range prometheus.Names(string(rules)) {
 		if n.caused[name] == slices.Contains(uncaused(), name) {
-			t.Errorf("%s: caused %t, and said to be uncaused %t", name, n.caused[name], !n.caused[name])
+			t.Errorf("%s: caused = %t, in the list of uncaused alerts = %t", name, n.caused[name], !n.caused[name])
 		}
 	}
 }

@@ -307,7 +307,7 @@ func (n *node) kthread(cpus cpuset.Set) string {
 		}
 		return name
 	}
-	n.Fatalf("there is no %s", name)
+	n.Fatalf("no kernel thread %s", name)
 	return ""
 }
 
@@ -326,7 +326,7 @@ func (n *node) interrupt(cpu string) {
 			return
 		}
 	}
-	n.Fatalf("there is no interrupt of ttyS0:\n%s", text)
+	n.Fatalf("no interrupt of ttyS0:\n%s", text)
 }
 
 // spinThread has a thread of this process, which leads none, run on some CPUs.

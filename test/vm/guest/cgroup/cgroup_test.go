@@ -58,13 +58,13 @@ func TestRealTree(t *testing.T) {
 		t.Fatal(err)
 	}
 	if state.Inner == nil || state.Inner.CPUs.String() != "0-2" {
-		t.Fatalf("the inner cgroup is not seen: %+v", state)
+		t.Fatalf("inner cgroup = %+v; want CPUs 0-2", state)
 	}
 	current := map[cgroup.Path]cgroup.Current{target.Path: {State: state, Exists: true}}
 	options := cgroup.Options{Driver: cgroup.DriverCgroupfs, Possible: k.possible}
 	writes, deferred := cgroup.Diff([]cgroup.Target{target}, current, options)
 	if len(deferred) > 0 {
-		t.Errorf("deferred: %v", deferred)
+		t.Errorf("deferred = %v; want none", deferred)
 	}
 	for _, w := range writes {
 		if err := fs.Apply(w); err != nil {
@@ -96,13 +96,13 @@ func TestConfined(t *testing.T) {
 	}
 	for _, p := range []cgroup.Path{"../../..", "../../../tmp", "/tmp", "a/../../.."} {
 		if err := fs.Write(p, "file", "changed"); err == nil {
-			t.Errorf("Write(%q) went out of the mount", p)
+			t.Errorf("Write(%q) left the mount; want an error", p)
 		}
 	}
 	if err := fs.Write("", "no.such.file", "1"); !errors.Is(err, cgroup.ErrNoController) {
 		t.Errorf("write to a file that does not exist = %v; want ErrNoController", err)
 	}
 	if got := read(t, outside); got != "as it was" {
-		t.Errorf("a file outside was changed to %q", got)
+		t.Errorf("file outside = %q; want no change", got)
 	}
 }

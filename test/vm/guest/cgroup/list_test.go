@@ -35,10 +35,10 @@ func TestListInOneRead(t *testing.T) {
 				}
 				all = read(t, name)
 				if lines := strings.Count(all, "\n"); lines < (tasks+1)*manyThreads {
-					t.Fatalf("%d threads are in the list of %d tasks", lines, tasks+1)
+					t.Fatalf("threads in the list of all tasks = %d; want those of %d tasks", lines, tasks+1)
 				}
 				if all == before && n < size && strings.TrimSpace(string(buffer[:n])) != all {
-					t.Errorf("a read of up to %d bytes gives %d of %d", size, n, len(all))
+					t.Errorf("bytes of a read of up to %d = %d; want %d", size, n, len(all))
 				}
 			}
 			if n < size {
@@ -49,6 +49,6 @@ func TestListInOneRead(t *testing.T) {
 		}
 	}
 	if whole < 3 || parts < 3 {
-		t.Errorf("%d lists in one read, %d in more", whole, parts)
+		t.Errorf("lists in one read, in more = %d, %d; want at least 3 of each", whole, parts)
 	}
 }

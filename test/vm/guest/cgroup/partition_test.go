@@ -25,7 +25,7 @@ func TestPartitionPushesOff(t *testing.T) {
 	k := newKernel(t)
 	if !k.Partitions().Remote {
 		if k.major > 6 || k.major == 6 && k.minor >= 11 {
-			t.Fatal("this kernel is new enough for partitions")
+			t.Fatal("a kernel from 6.11 on has no partitions; want them")
 		}
 		t.Skipf("kernel %d.%d has no remote partitions", k.major, k.minor)
 	}
@@ -75,7 +75,7 @@ func TestPartitionPushesOff(t *testing.T) {
 				return
 			}
 		}
-		t.Fatal("the steps do not come to an end")
+		t.Fatal("steps do not end")
 	}
 	spinsOn := func(want cpuset.Set) {
 		t.Helper()

@@ -114,7 +114,7 @@ func (n *node) hasNoProperty(pod string) {
 		return
 	}
 	if got := strings.TrimSpace(n.Run("systemctl", "show", "--property=AllowedCPUs", st.Path.Base())); got != "AllowedCPUs=" {
-		n.Errorf("unit of the monitor of %s: %s", pod, got)
+		n.Errorf("unit of the monitor of %s = %s; want no AllowedCPUs", pod, got)
 	}
 }
 

@@ -62,7 +62,7 @@ func TestAway(t *testing.T) {
 
 	before := n.plan()
 	if len(before.Writes) == 0 {
-		t.Error("a daemon that starts now would have nothing to do")
+		t.Error("writes of a daemon that starts now = none; want some")
 	}
 	n.startDaemon(config)
 	for _, name := range []string{fmt.Sprintf("come-%d", rounds-1), fmt.Sprintf("come-%d", rounds-2)} {
@@ -97,7 +97,7 @@ func (n *node) counted(p preview.Preview, pods ...string) {
 			found = found || planned.Name == pod || planned.Name == pod+"-node"
 		}
 		if !found {
-			n.Errorf("pod %s is not in the plan of a node whose daemon was away", pod)
+			n.Errorf("pod %s is not in the plan; want it there", pod)
 		}
 	}
 }

@@ -59,7 +59,7 @@ func TestChurn(t *testing.T) {
 		t.Skip("hours: make churn")
 	}
 	if *churned < 40 {
-		t.Fatal("churn: one container of each kind in each of ten rounds is the least")
+		t.Fatal("-churn is too small; want at least 40, one container of each kind in ten rounds")
 	}
 	n := newNode(t)
 	r := n.withoutKubelet()
@@ -85,7 +85,7 @@ func TestChurn(t *testing.T) {
 	first, last := looks[1], looks[len(looks)-1]
 	const slack = 2 << 20 // of the collector and of the pages of stacks
 	if last.rss > first.rss+slack || last.threads > first.threads+4 || last.files > first.files || last.watches > first.watches {
-		t.Errorf("after the second tenth it held %+v, at the end %+v", first, last)
+		t.Errorf("resources at the end grew: after the second tenth %+v, at the end %+v", first, last)
 	}
 }
 

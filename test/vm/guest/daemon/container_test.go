@@ -79,14 +79,14 @@ func TestContainer(t *testing.T) {
 		log := n.run("journalctl", "--no-pager", "-o", "cat", "-n", "50", "-u", "cpupoold")
 		n.stopDaemon() // which systemd would start again and again
 		if !strings.Contains(log, "another cpupoold holds the node's lock") {
-			t.Errorf("the unit's log does not name the lock:\n%s", log)
+			t.Errorf("the unit's log lacks the lock:\n%s", log)
 		}
 	})
 
 	t.Run("keeps no mounts of pods that are gone", func(t *testing.T) {
 		mounts := func() string { return n.run("cat", fmt.Sprintf("/proc/%d/mountinfo", n.pid(self))) }
 		if !strings.Contains(mounts(), first.ID) {
-			t.Fatalf("the container has no mounts of a pod that was there before it:\n%s", mounts())
+			t.Fatalf("mounts of the container lack an older pod:\n%s", mounts())
 		}
 		n.withdraw("besteffort")
 		n.eventually("first pod's mounts gone", func() error {
@@ -114,7 +114,7 @@ func TestContainer(t *testing.T) {
 		n.invariants()
 		for _, path := range n.containerWrites() {
 			if !strings.Contains(path, strings.ReplaceAll(n.self().pod.UID, "-", "_")) {
-				t.Errorf("the new daemon has written to %s", path)
+				t.Errorf("cgroup of the new daemon's writes = %s; want its own pod", path)
 			}
 		}
 	})
@@ -235,7 +235,7 @@ func (n *node) containerWrites() []string {
 		}
 	}
 	if len(paths) == 0 {
-		n.Fatalf("no writes in the log:\n%s", n.containerLog())
+		n.Fatalf("the log has no writes:\n%s", n.containerLog())
 	}
 	return paths
 }

@@ -219,7 +219,7 @@ func (d *drifter) provoke(cause, property string, of func(*victim) bool, repaire
 			case cause != "" && strings.Contains(series, `cause="`+cause+`"`):
 				right = true
 			default:
-				d.Errorf("drift %d of %s (%s, cause %q) is put down to %s\n%s", i, v.name, property, cause, series, d.evidence())
+				d.Errorf("drift %d of %s (%s, cause %q) is counted as %s\n%s", i, v.name, property, cause, series, d.evidence())
 			}
 		}
 		switch {
@@ -232,7 +232,7 @@ func (d *drifter) provoke(cause, property string, of func(*victim) bool, repaire
 		}
 	}
 	if o.uncounted > driftRepeats/2 {
-		d.Errorf("most drifts of %s are not counted: %+v", property, o)
+		d.Errorf("uncounted drifts of %s = %+v; want at most half", property, o)
 	}
 	d.Logf("%s, cause %q: %+v", property, cause, o)
 	return o
@@ -261,7 +261,7 @@ func (d *drifter) undisturbed() {
 	if series := d.metrics(`cpupoold_problems{code="Contested"}`); len(series) > 0 {
 		for name, n := range series {
 			if n > 0 {
-				d.Errorf("%s %v: the test writes too often", name, n)
+				d.Errorf("%s = %v; want 0: the test writes too often", name, n)
 			}
 		}
 	}
@@ -284,12 +284,12 @@ func TestDrift(t *testing.T) {
 	if o := d.provoke("runtime", cgroup.FileCPUs, nil, nil, func(v *victim, _ int) {
 		d.update(v, &runtime.LinuxContainerResources{CpusetCpus: v.lent})
 	}); o.right == 0 {
-		t.Error("the runtime's cpusets are never recognised")
+		t.Error("drifts of the runtime's cpusets with their cause = 0; want some")
 	}
 	if o := d.provoke("runtime", cgroup.FileWeight, managed, nil, func(v *victim, i int) {
 		d.update(v, &runtime.LinuxContainerResources{CpuShares: int64(2000 + 100*i)})
 	}); o.right == 0 {
-		t.Error("the runtime's shares are never recognised")
+		t.Error("drifts of the runtime's shares with their cause = 0; want some")
 	}
 	d.echoed = false
 	slice := func(v *victim) error {
@@ -301,7 +301,7 @@ func TestDrift(t *testing.T) {
 	}
 	d.quiet()
 	if o := d.provoke("kubelet", "slice", managed, slice, func(v *victim, _ int) { d.setWeight(v.path.Parent(), v.slice) }); o.right == 0 {
-		t.Error("the kubelet's weights are never recognised")
+		t.Error("drifts of the kubelet's weights with their cause = 0; want some")
 	}
 	d.provoke("", "slice", managed, slice, func(v *victim, i int) { d.setWeight(v.path.Parent(), uint64(1000+i)) })
 	d.undisturbed()
@@ -318,7 +318,7 @@ func TestDriftReload(t *testing.T) {
 	}
 	d.undisturbed()
 	if found := more(before, d.metrics("cpupoold_drift_total")); len(found) > 0 {
-		t.Errorf("reloads have changed systemd's recorded values: %v", found)
+		t.Errorf("drifts by reloads = %v; want none", found)
 	}
 
 	t.Cleanup(func() { d.run("systemctl", "start", "containerd") }) // it is to remove the pods
@@ -376,6 +376,6 @@ func TestDriftAsked(t *testing.T) {
 	}
 	d.undisturbed()
 	if found := more(before, d.metrics("cpupoold_drift_total")); len(found) > 0 {
-		t.Errorf("drifts with NRI: %v", found)
+		t.Errorf("drifts with NRI = %v; want none", found)
 	}
 }

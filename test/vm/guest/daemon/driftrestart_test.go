@@ -48,7 +48,7 @@ func TestDriftRestarts(t *testing.T) {
 		n.still(strings.Join(restart, " "), wants...)
 		n.invariants()
 		if all := n.writesTo(hurt[1].path); len(all) > untouched {
-			t.Errorf("%v: the daemon has written to a container without drift: %v", restart, all[untouched:])
+			t.Errorf("%v: writes to a container without drift = %v; want none", restart, all[untouched:])
 		}
 		t.Logf("%v: %v", restart, n.metrics("cpupoold_drift_total"))
 		if alone {

@@ -89,7 +89,7 @@ func (f *faults) clockIsSet() {
 		f.Helper()
 		f.run("date", "-s", fmt.Sprintf("@%d", began.Add(time.Since(began)+off).Unix()))
 		if status, body, err := f.get("/healthz"); err != nil || status != http.StatusOK {
-			f.Errorf("/healthz after the clock was set: %d, %s, %v", status, body, err)
+			f.Errorf("/healthz after a change of the clock = %d, %s, %v; want 200", status, body, err)
 		}
 	}
 	f.Cleanup(func() { set(0) })
@@ -126,11 +126,11 @@ func (f *faults) clockIsSet() {
 	set(0)
 	for _, name := range []string{took, mended} {
 		if got := f.total(name) - before[name]; got > time.Since(began).Seconds()*containers {
-			f.Errorf("%s has grown by %v s in %v", name, got, time.Since(began))
+			f.Errorf("growth of %s = %v s in %v; want at most the time of its containers", name, got, time.Since(began))
 		}
 	}
 	if got := f.total(passes) - before[passes]; got > 1000 {
-		f.Errorf("%v passes while the clock was set", got)
+		f.Errorf("passes during the change of the clock = %v; want at most 1000", got)
 	}
 	f.comes()
 	f.over("a clock that was set")

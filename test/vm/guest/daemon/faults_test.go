@@ -76,7 +76,7 @@ func (f *faults) over(fault string) {
 	f.stand("after " + fault)
 	f.invariants()
 	if pid := f.property("MainPID"); pid != f.pid {
-		f.Fatalf("after %s another daemon runs: process %s, was %s\n%s", fault, pid, f.pid, f.evidence())
+		f.Fatalf("process after %s = %s; want %s\n%s", fault, pid, f.pid, f.evidence())
 	}
 	f.Logf("%s is over", fault)
 }

@@ -62,7 +62,7 @@ func TestHandoverDeaths(t *testing.T) {
 	}
 	for _, h := range all {
 		if t.Logf("%s: %d deaths", h.name, h.deaths); h.deaths < 4 {
-			t.Errorf("%s: it takes more writes than %d", h.name, h.deaths)
+			t.Errorf("%s: kills = %d; want at least 4", h.name, h.deaths)
 		}
 	}
 }
@@ -156,7 +156,7 @@ func (p pair) dies(h *handover, after int) bool {
 		p.Fatal(err)
 	}
 	for _, err := range invariants.CheckClaims(claims) {
-		p.Errorf("%s, dead after %s: %v\n%s", h.name, writes[len(writes)-1], err, p.dump())
+		p.Errorf("%s, killed after %s: %v\n%s", h.name, writes[len(writes)-1], err, p.dump())
 	}
 	return true
 }

@@ -48,7 +48,7 @@ func TestGarbage(t *testing.T) {
 	for _, rec := range n.records("not honoured") {
 		got[rec["pod"].(string)]++
 		if text := rec["problem"].(string); len(text) > 1000 {
-			t.Errorf("report of %d bytes: %.200s", len(text), text)
+			t.Errorf("length of a report = %d; want at most 1000: %.200s", len(text), text)
 		}
 	}
 	if d := cmp.Diff(want, got); d != "" {
@@ -90,7 +90,7 @@ func TestShortLived(t *testing.T) {
 	n.invariants()
 	for _, msg := range []string{"write refused", "not as planned"} {
 		if records := n.records(msg); len(records) > 0 {
-			t.Errorf("%s: %v", msg, records)
+			t.Errorf("log records with %s = %v; want none", msg, records)
 		}
 	}
 }
@@ -186,7 +186,7 @@ func TestRestore(t *testing.T) {
 	n.quiet()
 	n.stopDaemon()
 	if n.dump() == before {
-		t.Fatal("the daemon has changed nothing")
+		t.Fatal("the daemon changed nothing; want writes")
 	}
 	out := n.run("cpupoold", "restore", "-o", "json")
 	var report restore.Report
@@ -195,7 +195,7 @@ func TestRestore(t *testing.T) {
 	}
 	for _, d := range report.Differs {
 		if !d.Harmless {
-			t.Errorf("%s %s is %q, was %q: %s", d.Path, d.File, d.Now, d.Value, d.Reason)
+			t.Errorf("%s %s = %q; was %q: %s", d.Path, d.File, d.Now, d.Value, d.Reason)
 		}
 	}
 	// A recorded cpuset cannot be cleared: all CPUs stand for none named. The effective sets are compared as they are.

@@ -71,7 +71,7 @@ func TestInside(t *testing.T) {
 	n.explains(shared, owner)
 	n.reports(shared.name)
 	if later := n.events("--since", time.Now().Add(time.Hour).Format(time.RFC3339)); len(later) > 0 {
-		t.Errorf("events of the next hour: %v", later)
+		t.Errorf("events of the next hour = %v; want none", later)
 	}
 	if out, err := n.try("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "cpupoold", "status"); err == nil {
 		t.Errorf("every user may query the daemon: %s", out)
@@ -96,14 +96,14 @@ func (n *node) explains(shared, owner pod) {
 			n.Fatal(err)
 		}
 		if len(e.Subjects) != 1 {
-			n.Fatalf("%s is explained as %d subjects: %+v", c.name, len(e.Subjects), e.Subjects)
+			n.Fatalf("subjects of %s = %d; want 1: %+v", c.name, len(e.Subjects), e.Subjects)
 		}
 		s := e.Subjects[0]
 		if s.Kernel == nil || s.Kernel.Effective != st.Effective.String() || !s.Container.CPUs.Equal(st.Effective) {
 			n.Errorf("%s is explained with kernel %+v and CPUs %s; its cgroup has %s", c.name, s.Kernel, s.Container.CPUs, st.Effective)
 		}
 		if !slices.ContainsFunc(s.Rules, func(r inspect.Rule) bool { return r.Met }) || len(s.Events) == 0 {
-			n.Errorf("%s: no rule was met, or nothing has happened: %+v", c.name, s)
+			n.Errorf("%s: no met rule, or no event: %+v", c.name, s)
 		}
 		if text := n.run("cpupoold", "explain", c.name, "--details"); !strings.HasPrefix(text, s.Sentence+"\n") || strings.Contains(text, "…") {
 			n.Errorf("explain prints %s\nwant the sentence %q first, and no shortened text in a pipe", text, s.Sentence)
@@ -145,7 +145,7 @@ func (n *node) reportsState(online cpuset.Set) {
 	}
 	for _, c := range s.Containers {
 		if c.Cgroup == "" {
-			n.Errorf("%s runs in no cgroup", c.Full())
+			n.Errorf("%s has no cgroup; want one", c.Full())
 			continue
 		}
 		if st, err := n.fs.Read(cgroup.Path(c.Cgroup)); err != nil || !st.Effective.Equal(c.CPUs) {
@@ -162,7 +162,7 @@ func (n *node) reportsState(online cpuset.Set) {
 		n.Errorf("online CPUs of %d = %s; want %s of 8", len(s.CPUs), there, online)
 	}
 	if text := n.run("cpupoold", "status"); strings.Contains(text, "…") {
-		n.Errorf("status prints shortened text in a pipe:\n%s", text)
+		n.Errorf("status shortens text in a pipe; want the whole text:\n%s", text)
 	}
 }
 
@@ -172,7 +172,7 @@ func (n *node) status() (s inspect.Status) {
 		n.Fatal(err)
 	}
 	if len(s.Pools) != 3 {
-		n.Fatalf("pools %+v", s.Pools)
+		n.Fatalf("pools = %+v; want 3", s.Pools)
 	}
 	return s
 }

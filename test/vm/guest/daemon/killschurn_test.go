@@ -79,7 +79,7 @@ func (s *starter) stop() {
 	s.once.Do(func() { close(s.ending) })
 	s.workers.Wait()
 	if s.started.Load() == 0 {
-		s.k.Errorf("of %d pods no container was started", s.pods.Load())
+		s.k.Errorf("started containers of %d pods = 0; want some", s.pods.Load())
 	}
 }
 

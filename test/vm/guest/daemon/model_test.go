@@ -49,7 +49,7 @@ func TestModel(t *testing.T) {
 		early += times
 	}
 	if early == 0 {
-		t.Error("no kill came before the daemon was done")
+		t.Error("no kill came before the daemon was ready; want some")
 	}
 	w.tallies()
 }

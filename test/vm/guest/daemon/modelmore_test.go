@@ -70,7 +70,7 @@ func (w *world) tallies() {
 		return
 	}
 	if w.asked() && w.kernel.resized == 0 || w.changes.offline == 0 || w.parts() && w.changes.parted == 0 {
-		w.Error("some of that has never come about")
+		w.Error("the sequence lacks an action; want each of them")
 	}
 }
 

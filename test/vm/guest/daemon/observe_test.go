@@ -117,7 +117,7 @@ func (n *node) values() map[string]string {
 	}
 	all[du] = n.run("systemctl", "show", "-P", "AllowedCPUs", du)
 	if len(all) < 20 {
-		n.Fatalf("just %v", all)
+		n.Fatalf("reports = %v; want at least 20", all)
 	}
 	return all
 }
@@ -131,6 +131,6 @@ func (n *node) unchanged(was map[string]string) {
 		return !known || value == before
 	})
 	for name, value := range is {
-		n.Errorf("%s was %q, and is %q", name, was[name], value)
+		n.Errorf("%s changed from %q to %q; want no change", name, was[name], value)
 	}
 }

@@ -59,7 +59,7 @@ func TestParking(t *testing.T) {
 		n.run("systemctl", command)
 		n.run("systemd-run", "--wait", "--property=AllowedCPUs=0", "true") // the last that needs the controller
 		if st, err := n.fs.Read(cgroup.Parking); err != nil || !st.Partition.Is(cgroup.IsolatedPartition) || st.Effective.String() != "4-7" {
-			t.Errorf("after %s: %s, %s, %v", command, st.Partition, st.Effective, err)
+			t.Errorf("parking after %s = %s, %s, %v; want an isolated partition with 4-7", command, st.Partition, st.Effective, err)
 		}
 	}
 
@@ -115,6 +115,6 @@ func TestParking(t *testing.T) {
 		t.Errorf("restore leaves %s: %v", cgroup.ParkingTop, err)
 	}
 	if lists := n.lists(); len(lists) > 0 {
-		t.Errorf("restore leaves exclusive lists: %v", lists)
+		t.Errorf("exclusive lists after restore = %v; want none", lists)
 	}
 }

@@ -263,12 +263,12 @@ func TestPartition(t *testing.T) {
 	n.stopDaemon()
 	n.run("cpupoold", "restore")
 	if lists := n.lists(); len(lists) > 0 {
-		t.Errorf("restore leaves exclusive lists: %v", lists)
+		t.Errorf("exclusive lists after restore = %v; want none", lists)
 	}
 	n.rootHas(all)
 	for _, p := range []pod{isolated, next} {
 		if st, err := n.fs.Read(p.path); err != nil || !st.Partition.Is(cgroup.MemberPartition) {
-			t.Errorf("restore leaves %s as %s, %v", p.name, st.Partition, err)
+			t.Errorf("partition of %s after restore = %s, %v; want member", p.name, st.Partition, err)
 		}
 	}
 }
@@ -340,9 +340,9 @@ func (r *runtimeNode) beganInPartition(p pod) {
 			continue
 		}
 		if at, err := time.Parse(time.RFC3339Nano, rec["time"].(string)); err != nil || !at.Before(spoke) {
-			r.Errorf("it was a partition at %v, and its process spoke at %v; %v", at, spoke, err)
+			r.Errorf("partition at %v, first line of its process at %v; %v", at, spoke, err)
 		}
 		return
 	}
-	r.Errorf("the daemon does not tell of the partition\n%s", r.evidence())
+	r.Errorf("the daemon does not report the partition\n%s", r.evidence())
 }

@@ -68,7 +68,7 @@ func TestQuiet(t *testing.T) {
 	r.removePod(goes)
 	waits(2)
 	if written := n.writesTo(shared.path)[before:]; len(written) > 0 {
-		t.Errorf("the shared container was written to without need: %v", written)
+		t.Errorf("writes to the shared container = %v; want none", written)
 	}
 	n.write(configFile, strings.Replace(quieting, "quiet: 1h", "quiet: 1s", 1))
 	n.run("systemctl", "reload", "cpupoold")

@@ -91,7 +91,7 @@ func (n *node) turnedAway(pod string) {
 	for _, p := range pods {
 		for _, c := range containers {
 			if c.PodID == p.ID && p.Name == pod+"-node" {
-				n.Errorf("pod %s has had a container: %+v", pod, c)
+				n.Errorf("pod %s has had a container: %+v; want none", pod, c)
 			}
 		}
 	}

@@ -45,7 +45,7 @@ func TestSoak(t *testing.T) {
 	if *soakTime >= 10*time.Minute {
 		for _, fault := range s.faults() {
 			if len(s.took[fault.name]) == 0 {
-				t.Errorf("%s has never come about", fault.name)
+				t.Errorf("fault %s did not occur; want it at least once", fault.name)
 			}
 		}
 	}

@@ -55,7 +55,7 @@ func (n *node) systemdLog(lines int) string {
 func (n *node) endedWell() {
 	n.Helper()
 	if log := n.systemdLog(4); !strings.Contains(log, "Deactivated successfully") {
-		n.Errorf("systemd's log of the stop:\n%s", log)
+		n.Errorf("systemd's log of the stop lacks a clean end:\n%s", log)
 	}
 }
 
@@ -133,13 +133,13 @@ func TestUnit(t *testing.T) {
 	}
 	for _, msg := range []string{"write refused", "not as planned", "journal", "notify service manager"} {
 		if records := n.records(msg); len(records) > 0 {
-			t.Errorf("log has %q: %v", msg, records)
+			t.Errorf("log records with %q = %v; want none", msg, records)
 		}
 	}
 	for _, rec := range n.records("check") { // other tests cover the output of check in a shell; the unit must add nothing to it
 		// This kubelet reserves none, and hostSlices is off.
 		if rec["name"] != "kubelet-reserved" && rec["name"] != "host-slices" {
-			t.Errorf("log has a finding: %v", rec)
+			t.Errorf("finding in the log = %v; want only the known ones", rec)
 		}
 	}
 	if records := n.records("weight formula"); len(records) != 1 || !strings.HasPrefix(records[0]["oci_runtime"].(string), "runc version ") {
@@ -154,10 +154,10 @@ func TestUnit(t *testing.T) {
 	placed("after a restart")
 	n.quiet()
 	if records := n.records("wrote"); len(records) > 0 {
-		t.Errorf("a restart with nothing to do wrote %v", records)
+		t.Errorf("writes of a restart without changes = %v; want none", records)
 	}
 	if after, err := os.ReadFile(journal); err != nil || string(after) != string(before) {
-		t.Errorf("journal after a restart, %v:\n%s\nbefore:\n%s", err, after, before)
+		t.Errorf("journal after a restart changed, %v:\n%s\nbefore:\n%s", err, after, before)
 	}
 
 	const inForce = "configuration in force"
@@ -173,7 +173,7 @@ func TestUnit(t *testing.T) {
 	began := time.Now()
 	n.stopDaemon()
 	if took := time.Since(began); took > 20*time.Second { // TimeoutStopSec is 30 s
-		t.Errorf("stop took %v", took)
+		t.Errorf("stop took %v; want at most 20 s", took)
 	}
 	n.endedWell()
 	placed("after a stop")
@@ -227,7 +227,7 @@ func (n *node) hardened() {
 	pid := strings.TrimSpace(n.run("systemctl", "show", "-p", "MainPID", "--value", "elsewhere"))
 	n.run("systemd-run", append(args, "taskset", "-p", "1", pid)...)
 	if out := n.run("taskset", "-p", pid); !strings.HasSuffix(strings.TrimSpace(out), " 1") {
-		n.Errorf("affinity of a process that the unit may move to CPU 0: %s", out)
+		n.Errorf("affinity of a process that the unit may move to CPU 0 = %s; want 1", out)
 	}
 	n.tunables()
 	// docs/how-to/install.md names the score. It is 0.2 above that of ProtectKernelTunables=yes, and tunables has looked at what that is about.
@@ -257,7 +257,7 @@ func (n *node) tunables() {
 		}
 	}
 	if got := inside(`head -c 1 "$1" 2>/dev/null | wc -c`, "/proc/kallsyms"); got != "0" {
-		n.Errorf("the daemon can read /proc/kallsyms: %s bytes", got)
+		n.Errorf("bytes of /proc/kallsyms that the daemon can read = %s; want 0", got)
 	}
 }
 
@@ -294,7 +294,7 @@ func TestWatchdog(t *testing.T) {
 
 	n.run("kill", "-STOP", pid)
 	if status, body, err := n.get("/healthz"); err == nil && status == http.StatusOK && n.property("MainPID") == pid {
-		t.Errorf("/healthz of a stopped daemon = %d, %s", status, body)
+		t.Errorf("/healthz of a stopped daemon = %d, %s; want an error", status, body)
 	}
 	n.eventually("new process", func() error {
 		if now := n.property("MainPID"); now == pid || now == "0" {
@@ -308,7 +308,7 @@ func TestWatchdog(t *testing.T) {
 	n.answers("/readyz", http.StatusOK)
 	placed("after the watchdog")
 	if log := n.systemdLog(20); !strings.Contains(log, "Failed with result 'watchdog'") {
-		t.Errorf("systemd's log does not have the watchdog:\n%s", log)
+		t.Errorf("systemd's log lacks the watchdog:\n%s", log)
 	}
 }
 
@@ -340,7 +340,7 @@ func TestRuntimeDown(t *testing.T) {
 	n.becomes("ActiveState", "active")
 	placed("as soon as systemd calls the unit started")
 	if got := n.property("NRestarts"); got != "0" {
-		t.Errorf("the unit was restarted %s times", got)
+		t.Errorf("restarts of the unit = %s; want 0", got)
 	}
 	if got := n.property("StatusText"); got != "" {
 		t.Errorf("status of the unit when it is ready = %q; want none", got)
@@ -381,7 +381,7 @@ func TestLock(t *testing.T) {
 	n.startDaemon(pools)
 	out, err := n.try("cpupoold", "run", "--listen-address=127.0.0.1:0")
 	if err == nil || !strings.Contains(out, "another cpupoold holds the node's lock") {
-		t.Errorf("second daemon: %v: %s", err, out)
+		t.Errorf("second daemon = %v: %s; want the lock's error", err, out)
 	}
 	if _, err := os.Stat("/run/cpupoold/lock"); err != nil {
 		t.Error(err)

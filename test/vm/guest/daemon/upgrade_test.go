@@ -194,16 +194,16 @@ func (n *node) keeps(want []undo.Original) {
 func (n *node) restored(pods ...string) {
 	n.Helper()
 	if lists := n.lists(); len(lists) > 0 {
-		n.Errorf("restore leaves exclusive lists: %v", lists)
+		n.Errorf("exclusive lists after restore = %v; want none", lists)
 	}
 	for _, pod := range pods {
 		c, err := n.first(pod)
 		if err != nil || !c.Partition.Is(cgroup.MemberPartition) || !c.CPUs.IsEmpty() && c.CPUs.String() != "0-7" || c.Effective.String() != "0-7" {
-			n.Errorf("restore leaves %s as %+v, %v", pod, c.State, err)
+			n.Errorf("state of %s after restore = %+v, %v; want a member with all CPUs", pod, c.State, err)
 		}
 	}
 	if got := strings.TrimSpace(n.run("systemctl", "show", "-P", "AllowedCPUs", du)); got != "" {
-		n.Errorf("restore leaves %s with AllowedCPUs=%s", du, got)
+		n.Errorf("AllowedCPUs of %s after restore = %s; want none", du, got)
 	}
 	if _, err := os.Stat(journal); !errors.Is(err, fs.ErrNotExist) {
 		n.Errorf("journal after restore: %v; want that it is gone", err)
@@ -271,7 +271,7 @@ func (g *guard) end(during string, wants []want) {
 	close(g.stop)
 	<-g.done
 	if len(g.changes) > 0 || g.looks == 0 {
-		g.Errorf("during %s, in %d looks, %d changes; first: %v\n%s", during, g.looks, len(g.changes), g.changes[:min(len(g.changes), 3)], g.evidence())
+		g.Errorf("during %s, in %d checks, %d changes; first: %v\n%s", during, g.looks, len(g.changes), g.changes[:min(len(g.changes), 3)], g.evidence())
 	}
 	g.Logf("%s: %d looks at %d containers", during, g.looks, len(g.was))
 	g.still(during, wants...)

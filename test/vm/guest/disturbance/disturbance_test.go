@@ -205,7 +205,7 @@ func (k *kernel) partition(m mode, both bool, parked cpuset.Set) {
 			return
 		}
 	}
-	k.Fatal("the partitions do not come to an end")
+	k.Fatal("the writes of the partitions do not end")
 }
 
 // neighbour is the thread that is disturbed, the first of its process.
@@ -253,7 +253,7 @@ func (n *neighbour) counters() map[string]int {
 		}
 	}
 	if len(all) != len(counters()) {
-		n.Fatalf("of %v there is only %v", counters(), all)
+		n.Fatalf("counters of %v = %v; want all of them", counters(), all)
 	}
 	return all
 }

@@ -148,10 +148,10 @@ func (n *node) watched(when string, old, owner guestnode.Container) {
 	r := tr.end()
 	mine = append(mine, n.threads(n.path(owner))...)
 	if foreign := r.others(mine); len(foreign) > 0 {
-		n.Errorf("%s: on CPUs %s of the exclusive container ran %v\n%s", when, owner.Effective, foreign, n.Evidence())
+		n.Errorf("%s: other tasks on the exclusive CPUs %s = %v; want none\n%s", when, owner.Effective, foreign, n.Evidence())
 	}
 	if len(r.among(mine)) == 0 {
-		n.Errorf("%s: the trace does not show the exclusive container itself: %v", when, r)
+		n.Errorf("%s: trace lacks the exclusive container: %v", when, r)
 	}
 	n.Logf("%s: switches on CPUs %s: to the container %v, to kernel threads %v", when, owner.Effective, r.among(mine), r.kernels)
 }

@@ -63,7 +63,7 @@ func TestEvents(t *testing.T) {
 		t.Fatal(err)
 	}
 	if report.Without == nil || report.With == nil {
-		t.Fatalf("it has not measured twice: %s", report.Why)
+		t.Fatalf("measurements = fewer than two: %s", report.Why)
 	}
 	if len(report.With.Allowed) != len("4-5") || report.With.CPU < 4 {
 		t.Errorf("it ran on CPU %d of %s; want two of 4-7", report.With.CPU, report.With.Allowed)

@@ -134,5 +134,5 @@ func (m *meter) daemon(typ cgroup.PartitionType, begins bool) {
 			return
 		}
 	}
-	m.Fatalf("the partition does not come to %s", typ)
+	m.Fatalf("type of the partition never becomes %s", typ)
 }

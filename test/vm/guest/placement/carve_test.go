@@ -56,7 +56,7 @@ func stays(t *testing.T, before, after map[name]cpuset.Set, names ...name) {
 	t.Helper()
 	for _, who := range names {
 		if !after[who].Equal(before[who]) {
-			t.Errorf("%s moved from %s to %s", who, before[who], after[who])
+			t.Errorf("CPUs of %s changed from %s to %s; want no change", who, before[who], after[who])
 		}
 	}
 }

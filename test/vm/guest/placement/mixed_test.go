@@ -54,7 +54,7 @@ func TestMixed(t *testing.T) {
 		t.Fatal(err)
 	}
 	if value, there := n.variables(side)["OPENSHIFT_SHARED_CPUS"]; there {
-		t.Errorf("OPENSHIFT_SHARED_CPUS=%s in a container that does not run there", value)
+		t.Errorf("OPENSHIFT_SHARED_CPUS = %s in a container without these CPUs; want no variable", value)
 	}
 	if st, err := n.FS.Read(p); err != nil || st.Quota != -1 {
 		t.Errorf("du/app has quota %d (%v); want none", st.Quota, err)
@@ -87,7 +87,7 @@ func TestMixed(t *testing.T) {
 	} {
 		upset.do()
 		if o, s := n.mixed("du"); !o.Equal(own) || !s.Equal(less) {
-			t.Errorf("%s: du/app has %s for itself and shares %s; had %s and %s", upset.name, o, s, own, less)
+			t.Errorf("%s: own and shared CPUs of du/app = %s, %s; want %s, %s", upset.name, o, s, own, less)
 		}
 	}
 	n.Withdraw("late")
@@ -211,7 +211,7 @@ func (n *node) pausesOn(want cpuset.Set) {
 		}
 	}
 	if pauses == 0 {
-		n.Error("no pause container was found")
+		n.Error("pause containers = 0; want some")
 	}
 }
 

@@ -56,7 +56,7 @@ func TestOptions(t *testing.T) {
 			after := n.meets(s.expect)
 			for who, set := range before {
 				if !after[who].Equal(set) {
-					t.Errorf("%s moved from %s to %s when the daemon was restarted", who, set, after[who])
+					t.Errorf("CPUs of %s changed from %s to %s at a restart of the daemon; want no change", who, set, after[who])
 				}
 			}
 		})
@@ -147,7 +147,7 @@ func TestOneOwnerPerCore(t *testing.T) {
 	n.apply(pod("a", whole("app", 1)), pod("b", whole("app", 1)))
 	sets := n.meets(expectations{"a/app": {cpus: 1}, "b/app": {cpus: 1}})
 	if a, b := sets["a/app"], sets["b/app"]; n.ThreadSiblings(a.First()).Overlaps(b) {
-		t.Errorf("a runs on %s and b on %s: threads of one core", a, b)
+		t.Errorf("CPUs of a and b = %s, %s; want no common core", a, b)
 	}
 }
 

@@ -176,7 +176,7 @@ func TestResize(t *testing.T) {
 		}
 		now := n.settles(step.name, step.want)
 		if was, is := before["p25/a"], now["p25/a"]; !was.IsSubsetOf(is) && !is.IsSubsetOf(was) {
-			t.Errorf("%s: a had CPUs %s, and has %s", step.name, was, is)
+			t.Errorf("%s: CPUs of a changed from %s to %s; want one a subset of the other", step.name, was, is)
 		}
 		n.keeps(step.name, cpus{"owner/app": before["owner/app"]}, now)
 		before = now

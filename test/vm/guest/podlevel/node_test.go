@@ -120,7 +120,7 @@ func (n *node) keeps(when string, before, now cpus) {
 	n.Helper()
 	for _, name := range slices.Sorted(maps.Keys(before)) {
 		if !before[name].Equal(now[name]) {
-			n.Errorf("%s: %s had CPUs %s, and has %s", when, name, before[name], now[name])
+			n.Errorf("%s: CPUs of %s changed from %s to %s; want no change", when, name, before[name], now[name])
 		}
 	}
 }

@@ -187,7 +187,7 @@ func (s *sentry) end(t *testing.T, during string) {
 	close(s.stop)
 	<-s.done
 	if len(s.strayed) > 0 || s.looks == 0 {
-		t.Errorf("during %s, in %d looks, the management pod strayed %d times; first: %v", during, s.looks, len(s.strayed), s.strayed[:min(len(s.strayed), 1)])
+		t.Errorf("during %s, in %d checks, the management pod left its CPUs %d times; first: %v", during, s.looks, len(s.strayed), s.strayed[:min(len(s.strayed), 1)])
 	}
 	t.Logf("%s: %d looks", during, s.looks)
 }

@@ -68,7 +68,7 @@ func TestBeside(t *testing.T) {
 	n.settled("after the daemon's restart", shared, 0)
 
 	if p := n.Settled(); len(p.Plan.Assignments) > 0 {
-		t.Errorf("cpupoold has assigned CPUs: %v", p.Plan.Assignments)
+		t.Errorf("assignments of cpupoold = %v; want none", p.Plan.Assignments)
 	}
 }
 

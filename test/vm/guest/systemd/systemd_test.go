@@ -74,10 +74,10 @@ func TestReexec(t *testing.T) {
 	select {
 	case err := <-ended:
 		if err == nil {
-			t.Error("WatchReload ended without an error although its connection was lost")
+			t.Error("WatchReload = no error after a lost connection; want one")
 		}
 	case <-time.After(time.Minute):
-		t.Error("WatchReload has not noticed that its connection was lost")
+		t.Error("WatchReload does not return after a lost connection")
 	}
 	state, err := s.Properties(t.Context(), unit)
 	if err != nil || state.CPUs.String() != "1-2" {
@@ -106,7 +106,7 @@ func TestWatchCrash(t *testing.T) {
 	wakes, ended := make(chan string, 256), make(chan error, 1)
 	go func() { ended <- s.WatchUnits(t.Context(), []string{alias}, func(unit string) { wakes <- unit }) }()
 	if got := <-wakes; got != "" {
-		t.Fatalf("first woken for %q", got)
+		t.Fatalf("first event = %q; want an empty name", got)
 	}
 	run(t, "systemctl", "kill", "--signal=KILL", unit)
 	deadline := time.After(time.Minute)
@@ -126,7 +126,7 @@ func TestWatchCrash(t *testing.T) {
 		case err := <-ended:
 			t.Fatal(err)
 		case <-deadline:
-			t.Fatal("not woken by the end of the service")
+			t.Fatal("no event at the end of the service")
 		}
 	}
 }
@@ -150,7 +150,7 @@ func TestDelegated(t *testing.T) {
 	deadline := time.Now().Add(time.Minute)
 	for below.CPUs.String() != "0-7" { // its shell takes a moment
 		if time.Now().After(deadline) {
-			t.Fatalf("the service has not made its cgroup: %+v", below)
+			t.Fatalf("the service has not created its cgroup: %+v", below)
 		}
 		below, _ = fs.Read("system.slice/" + unit + "/below") // not there yet
 	}

@@ -158,9 +158,9 @@ func TestTwoProcessesOnOneCPU(t *testing.T) {
 		t.Errorf("a container whose cgroup is gone has used %v s; want no sample", v)
 	}
 	if after := get(pressure); after < before {
-		t.Errorf("the pool's counter fell from %v to %v with the end of a container", before, after)
+		t.Errorf("counter of the pool fell from %v to %v at the end of a container; want no fall", before, after)
 	}
 	if log.Len() > 0 {
-		t.Errorf("logged: %s", &log)
+		t.Errorf("log = %s; want it empty", &log)
 	}
 }

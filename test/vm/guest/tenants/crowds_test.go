@@ -58,7 +58,7 @@ func TestCrowds(t *testing.T) {
 		threads, attacked.Round(time.Millisecond), quiet.Round(time.Millisecond), n.peak()>>10, used.Seconds()/window.Seconds())
 	for _, p := range n.status().Problems {
 		if p.Pod != "default/"+n.FullName("nested") && p.Pod != "default/"+n.FullName("crowd") {
-			t.Errorf("problem of another pod: %+v", p)
+			t.Errorf("problem of another pod = %+v; want none", p)
 		}
 	}
 }

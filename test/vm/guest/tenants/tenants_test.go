@@ -100,7 +100,7 @@ func TestTenants(t *testing.T) {
 	}
 	n.reports("ApplicationFileFault", "files")
 	if restarts := strings.TrimSpace(n.Run("systemctl", "show", "-P", "NRestarts", "cpupoold")); restarts != "0" {
-		t.Errorf("the daemon was restarted %s times", restarts)
+		t.Errorf("restarts of the daemon = %s; want 0", restarts)
 	}
 
 	for _, p := range pods {
@@ -224,7 +224,7 @@ func (n node) answersProbes() {
 		}
 	}
 	if failed > 0 {
-		n.Errorf("%d of %d probes failed, the last with %v", failed, probes, last)
+		n.Errorf("failed probes = %d of %d, the last with %v; want 0", failed, probes, last)
 	}
 }
 

@@ -94,14 +94,14 @@ func (n *node) restores(how string, before map[string]string) {
 	changed := n.dump()
 	said := n.restore("--dry-run")
 	if diff := differences(changed, n.dump()); len(diff) > 0 {
-		n.Errorf("%s: a dry run has changed:\n%s", how, strings.Join(diff, "\n"))
+		n.Errorf("%s: changes by a dry run; want none:\n%s", how, strings.Join(diff, "\n"))
 	}
 	if len(said.Changes) == 0 {
 		n.Errorf("%s: no changes; want some", how)
 	}
 	done := n.restore()
 	if a, b := list(said.Changes), list(done.Changes); !slices.Equal(a, b) {
-		n.Errorf("%s: said\n%s\ndone\n%s", how, strings.Join(a, "\n"), strings.Join(b, "\n"))
+		n.Errorf("%s: changes of the dry run:\n%s\ndiffer from the changes:\n%s", how, strings.Join(a, "\n"), strings.Join(b, "\n"))
 	}
 	for _, d := range done.Differs {
 		if !d.Harmless {
@@ -111,7 +111,7 @@ func (n *node) restores(how string, before map[string]string) {
 	n.kubeletSettles()
 	after := n.dump()
 	if diff := differences(before, after); len(diff) > 0 {
-		n.Errorf("%s: not as it was:\n%s", how, strings.Join(diff, "\n"))
+		n.Errorf("%s: values after restore differ:\n%s", how, strings.Join(diff, "\n"))
 	}
 	n.Logf("%s: %d values restored (note %q), %d of %d values have another form", how, len(done.Changes), done.Note, reworded(before, after), len(before))
 }

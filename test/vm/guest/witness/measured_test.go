@@ -93,7 +93,7 @@ func (n *course) agree() {
 			n.Logf("%s %s: %v, %v of them within 1 ms, %.3f s in all", name, path, h.count, h.least, h.sum)
 		}
 		if longer < float64(outside) {
-			n.Errorf("%s: %v of more than 1 ms, but %d containers began outside\n%s", name, longer, outside, n.Evidence())
+			n.Errorf("%s: exposures of more than 1 ms = %v; want at least %d\n%s", name, longer, outside, n.Evidence())
 		}
 	}
 }

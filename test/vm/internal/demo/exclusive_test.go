@@ -39,7 +39,7 @@ func TestWithout(t *testing.T) {
 	pods := []manifest.Pod{exclusive("a", "1"), exclusive(large, "6"), exclusive("b", "1")}
 	left := without(pods, large)
 	if len(left) != 2 || left[0].Name != "a" || left[1].Name != "b" || pods[1].Name != large {
-		t.Errorf("without large: %v; the pods were %v", left, pods)
+		t.Errorf("pods without large = %v; want a and b of %v", left, pods)
 	}
 }
 
@@ -54,10 +54,10 @@ func TestCompareUnit(t *testing.T) {
 		t.Error(err)
 	}
 	if got := table(rows); !strings.Contains(got, "\ndu.service  (unit)     guaranteed") {
-		t.Errorf("table:\n%s", got)
+		t.Errorf("table lacks the unit:\n%s", got)
 	}
 	if got := verdict(rows); !strings.Contains(got, "0 containers, 0 pause containers and 1 unit") {
-		t.Errorf("verdict: %s", got)
+		t.Errorf("verdict = %s; want 1 unit", got)
 	}
 	good.Effective = cpuset.Range(0, 15)
 	if err := disagreement(compare(plan, map[string]view{unit: good})); err == nil || !strings.Contains(err.Error(), "du.service") {

@@ -53,7 +53,7 @@ func TestPlugin(t *testing.T) {
 	}
 	request := <-r.requests
 	if request.GetResourceName() != "example.org/nic" || request.GetVersion() != "v1beta1" {
-		t.Errorf("registered as %v", request)
+		t.Errorf("registration = %v; want example.org/nic, v1beta1", request)
 	}
 	conn, err := grpc.NewClient("unix://"+filepath.Join(dir, request.GetEndpoint()), grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
@@ -96,6 +96,6 @@ func TestPlugin(t *testing.T) {
 		t.Error(err)
 	}
 	if _, err := stream.Recv(); err == nil {
-		t.Error("the list of devices outlives the plugin")
+		t.Error("the list of devices outlives the plugin; want its end")
 	}
 }

@@ -113,7 +113,7 @@ func TestBuildWaitsForTheLock(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		_, err := store.Build(ctx, "disk", "inner", func(string) error {
-			t.Error("two builds of one name at a time")
+			t.Error("two builds of one name at a time; want one")
 			return nil
 		})
 		if !errors.Is(err, context.Canceled) {

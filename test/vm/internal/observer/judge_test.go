@@ -97,12 +97,12 @@ func TestCauses(t *testing.T) {
 			}
 			for range 2 {
 				if causes := h.round(before...); len(causes) > 0 {
-					t.Errorf("before: %v", causes)
+					t.Errorf("causes before = %v; want none", causes)
 				}
 			}
 			for range 2 {
 				if causes := h.round(on("owner", 0x30), on("other", allCPUs)); len(causes) > 0 {
-					t.Errorf("during: %v", causes)
+					t.Errorf("causes during = %v; want none", causes)
 				}
 			}
 			want := map[string]time.Duration{c.want: 3 * time.Second}
@@ -120,7 +120,7 @@ func TestOwnersOwnCPUs(t *testing.T) {
 	h.round(on("owner", allCPUs), on("other", allCPUs)) // the owner has no CPUs yet
 	h.round(on("owner", 0x30), on("other", 0x0f))
 	if len(h.open) > 0 {
-		t.Errorf("open: %v", h.open)
+		t.Errorf("open = %v; want none", h.open)
 	}
 	h.round(on("owner", 0x70), on("other", 0x0f))
 	if causes := h.round(on("owner", 0x30), on("other", 0x0f)); causes[unexplained] != 2*time.Second {
@@ -129,7 +129,7 @@ func TestOwnersOwnCPUs(t *testing.T) {
 	h.get("owner").ending = true
 	h.round(on("owner", 0x30), on("other", allCPUs))
 	if len(h.open) > 0 {
-		t.Errorf("open after the owner's end: %v", h.open)
+		t.Errorf("open after the owner's end = %v; want none", h.open)
 	}
 }
 
@@ -143,7 +143,7 @@ func TestConfirm(t *testing.T) {
 			t.Fatalf("found %v; want one overlap", found)
 		}
 		if h.confirm(found, map[string]view{"owner": again}); len(found) > 0 {
-			t.Errorf("%s: confirmed %v", name, found)
+			t.Errorf("%s: confirmed = %v; want none", name, found)
 		}
 	}
 }
@@ -154,7 +154,7 @@ func TestThreadsCount(t *testing.T) {
 	h := newHistory()
 	h.round(on("owner", 0x30), view{scope: "other", effective: allCPUs, threads: 0x01, count: 1})
 	if len(h.open) > 0 {
-		t.Errorf("open: %v", h.open)
+		t.Errorf("open = %v; want none", h.open)
 	}
 }
 

@@ -49,7 +49,7 @@ func TestObserver(t *testing.T) {
 	add("kubepods-besteffort.slice/kubepods-pod2.slice/b.scope/container", mine)
 	nodefixture.Eventually(t, "an overlap", func() bool { return len(o.Open()) == 1 })
 	if open := o.Open(); !strings.HasPrefix(open[0], "shared container b.scope (placed before: true, its cpuset is ") {
-		t.Errorf("open: %v", open)
+		t.Errorf("open = %v; want b.scope", open)
 	}
 	if err := os.RemoveAll(filepath.Join(root, "kubepods-besteffort.slice")); err != nil {
 		t.Fatal(err)
@@ -61,7 +61,7 @@ func TestObserver(t *testing.T) {
 	}
 	// The second container was placed at once, before the test reported its start.
 	if got := report.Overlaps[unexplained]; got.Count != 1 || report.Rounds < 2 || report.Rate() <= 0 {
-		t.Errorf("report: %+v", report)
+		t.Errorf("report = %+v; want one unexplained overlap", report)
 	}
 	if excess := report.Excess(); len(excess) != 1 {
 		t.Errorf("excess: %v; want the unexplained overlap", excess)
@@ -79,13 +79,13 @@ func TestReport(t *testing.T) {
 	}}
 	sum := first.Plus(second)
 	if sum.Rate() != 20 || sum.MaxRound != 3 {
-		t.Errorf("sum: %+v", sum)
+		t.Errorf("sum = %+v; want a rate of 20 and a round of 3", sum)
 	}
 	if got, want := sum.Overlaps[pauseBegins], (Overlaps{Count: 3, Longest: time.Hour, Example: "y"}); got != want {
 		t.Errorf("overlaps of pause containers: %+v; want %+v", got, want)
 	}
 	if excess := first.Excess(); len(excess) > 0 {
-		t.Errorf("excess of the first: %v", excess)
+		t.Errorf("excess of the first = %v; want none", excess)
 	}
 	if excess := sum.Excess(); len(excess) != 2 {
 		t.Errorf("excess of the sum: %v; want both causes", excess)

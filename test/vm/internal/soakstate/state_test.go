@@ -47,13 +47,13 @@ func TestContinue(t *testing.T) {
 		t.Errorf("table of the file (-want +got):\n%s", d)
 	}
 	if excess := s.Excess(); len(excess) > 0 {
-		t.Errorf("excess: %v", excess)
+		t.Errorf("excess = %v; want none", excess)
 	}
 	s = run(progress(1, 100, 1, time.Hour))
 	if excess := s.Excess(); len(excess) != 1 || !strings.HasPrefix(excess[0], "containerd fixed: pause container") {
 		t.Errorf("excess: %v; want the overlap of an hour", excess)
 	}
 	if _, err := soakstate.Load(file, 8); err == nil {
-		t.Error("a file of another seed was loaded")
+		t.Error("Load of a file of another seed = no error; want one")
 	}
 }

@@ -110,7 +110,7 @@ func TestImageIsReproducible(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !bytes.Equal(a, b) {
-		t.Error("the same files made different images")
+		t.Error("images of the same files differ; want equal bytes")
 	}
 }
 
@@ -139,7 +139,7 @@ func TestRunRefuses(t *testing.T) {
 				t.Errorf("got %v; want an error with %s", err, c.want)
 			}
 			if _, err := os.Stat(out); !errors.Is(err, os.ErrNotExist) {
-				t.Errorf("%s was written", out)
+				t.Errorf("%s exists; want no file", out)
 			}
 		})
 	}
