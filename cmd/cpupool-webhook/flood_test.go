@@ -49,12 +49,12 @@ func TestStalledConnections(t *testing.T) {
 		closed += w.review(t, once, 1) + w.review(t, once, 1<<20)
 		for _, path := range []string{"/healthz", "/readyz"} {
 			if n := w.probe(t, path); n > 0 {
-				t.Errorf("%s failed %d times", path, n)
+				t.Errorf("failed probes of %s = %d; want 0", path, n)
 			}
 		}
 	}
 	if keptClosed > 0 {
-		t.Errorf("connections with an answer were closed %d times", keptClosed)
+		t.Errorf("closed connections after an answer = %d; want 0", keptClosed)
 	}
 	if closed > maxClosed {
 		t.Errorf("%d connections of %d reviews were closed; want %d at most", closed, 2*rounds, maxClosed)
@@ -104,7 +104,7 @@ func TestDecodingIsBounded(t *testing.T) {
 	}
 	all.Wait()
 	if answered.Load() == 0 {
-		t.Errorf("no review of %d elements was answered", elements)
+		t.Errorf("answered reviews of %d elements = 0; want some", elements)
 	}
 	w.review(t, reviewer("127.0.0.1", true), 1)
 	m := w.peak(t)
@@ -272,7 +272,7 @@ func (w *program) probe(t *testing.T, path string) (failed int) {
 		}
 		return answered
 	}) {
-		t.Fatalf("%s is not answered", path)
+		t.Fatalf("%s gets no answer", path)
 	}
 	return failed
 }

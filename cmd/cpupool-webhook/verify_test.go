@@ -41,20 +41,20 @@ func TestVerify(t *testing.T) {
 		return code, out.String() + errs.String()
 	}
 	if code, text := run("--daemonset=cpupoold", "--timeout=100ms"); code != exitError || !strings.Contains(text, "0 are ready") {
-		t.Errorf("without a ready pod: code %d, %s", code, text)
+		t.Errorf("without a ready pod: code = %d, %s; want an error", code, text)
 	}
 	ready = 1
 	if code, text := run("--daemonset=cpupoold"); code != exitOK || text != "the installation works\n" {
-		t.Errorf("with a ready pod: code %d, %s", code, text)
+		t.Errorf("with a ready pod: code = %d, %s; want success", code, text)
 	}
 	// client-go's own limit would need 8 s for 50 nodes.
 	if code, text := run("--daemonset=cpupoold", "--condition=cpupoold", "--timeout=4s"); code != exitOK {
-		t.Errorf("with 50 nodes: code %d, %s", code, text)
+		t.Errorf("with 50 nodes: code = %d, %s; want success", code, text)
 	}
 	if code, text := run("--daemonsets=cpupoold"); code != exitUsage || !strings.Contains(text, "unknown flag") {
-		t.Errorf("with an unknown flag: code %d, %s", code, text)
+		t.Errorf("with an unknown flag: code = %d, %s; want a usage error", code, text)
 	}
 	if code, text := run("now"); code != exitUsage {
-		t.Errorf("with an argument: code %d, %s", code, text)
+		t.Errorf("with an argument: code = %d, %s; want a usage error", code, text)
 	}
 }
