@@ -100,7 +100,7 @@ func TestAuditingWithoutOwners(t *testing.T) {
 	}
 	answers, a.watcher = []error{nil}, &eyes{fails: errors.New("no process")}
 	if _, err = a.run(t.Context()); err == nil {
-		t.Error("without processes: no error")
+		t.Error("audit without processes = no error; want one")
 	}
 }
 
@@ -195,7 +195,7 @@ not read: 11/task: permission denied
 	}
 	for line := range strings.Lines(out.String()) {
 		if n := utf8.RuneCountInString(line) - 1; n > 80 {
-			t.Errorf("%d columns: %s", n, line)
+			t.Errorf("columns of a line = %d; want at most 80: %s", n, line)
 		}
 	}
 	out.Reset()
@@ -221,6 +221,6 @@ No task was found on CPUs of another owner.
 	}
 	out.Reset()
 	if err := layout.Print(&out, func(w *layout.Writer) { printAudit(w, audit.Report{}) }); err != nil || !strings.Contains(out.String(), "No task was found") {
-		t.Errorf("with nobody: %v, %s", err, &out)
+		t.Errorf("without findings: %v, %s", err, &out)
 	}
 }

@@ -45,7 +45,7 @@ func golden(t *testing.T, file string, text func(io.Writer) error) {
 		}
 		for line := range strings.Lines(got) {
 			if n := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")); columns > 0 && n > columns && !strings.Contains(line, "https://") {
-				t.Errorf("%s: %d characters: %s", file, n, line)
+				t.Errorf("%s: characters of a line = %d; want fewer: %s", file, n, line)
 			}
 		}
 	}
@@ -177,7 +177,7 @@ func TestWatch(t *testing.T) {
 		case <-drawn:
 			d.happen()
 		case code := <-ended:
-			t.Fatalf("ended with %d", code)
+			t.Fatalf("command ended with %d; want it to run", code)
 		}
 	}
 	cancel()
@@ -206,10 +206,10 @@ func FuzzSince(f *testing.F) {
 		case err != nil && (since == "" || !strings.Contains(err.Error(), "--since")):
 			t.Fatalf("--since %q: %v", since, err)
 		case err == nil && (since == "") != q.Since.IsZero() && since != "0001-01-01T00:00:00Z":
-			t.Fatalf("--since %q is %v", since, q.Since)
+			t.Fatalf("--since %q = %v; want a time", since, q.Since)
 		}
 		if back, isDuration := time.ParseDuration(since); err == nil && isDuration == nil && (back < 0 || q.Since.After(now)) {
-			t.Fatalf("--since %q is %v, after now", since, q.Since)
+			t.Fatalf("--since %q = %v, after now; want a time in the past", since, q.Since)
 		}
 	})
 }

@@ -114,7 +114,7 @@ func TestFollowSurvivesARestart(t *testing.T) {
 func TestFollowNeedsADaemon(t *testing.T) {
 	a := &app{streams: streams{out: io.Discard, err: io.Discard}}
 	if err := a.doEvents(t.Context(), control.NewClient(control.Socket(t.TempDir())), history.Query{}, true, asTable); err == nil {
-		t.Error("events --follow without a daemon: no error")
+		t.Error("events --follow without a daemon = no error; want one")
 	}
 }
 
@@ -155,10 +155,10 @@ func TestStatusIsNarrow(t *testing.T) {
 	for line := range strings.Lines(out.String()) {
 		line = strings.TrimSuffix(line, "\n")
 		if n := utf8.RuneCountInString(line); n > 80 {
-			t.Errorf("%d characters: %s", n, line)
+			t.Errorf("characters of a line = %d; want at most 80: %s", n, line)
 		}
 		if strings.ContainsAny(line, "\x1b\a") {
-			t.Errorf("a terminal obeys %q", line)
+			t.Errorf("line has control characters: %q", line)
 		}
 	}
 }
@@ -188,7 +188,7 @@ func TestRunbooksRun(t *testing.T) {
 			found++
 			c, rest, err := (&app{}).command().Find(words[1:])
 			if err != nil || !c.HasParent() {
-				t.Errorf("%s: %s: no such command, %v", page, strings.TrimSpace(line), err)
+				t.Errorf("%s: %s: unknown command, %v", page, strings.TrimSpace(line), err)
 				continue
 			}
 			err = c.ParseFlags(rest)
@@ -201,13 +201,13 @@ func TestRunbooksRun(t *testing.T) {
 			if asked, err := c.Flags().GetStringSlice("kind"); err == nil {
 				for _, k := range asked {
 					if !slices.Contains(kinds, history.Kind(k)) {
-						t.Errorf("%s: %s: there are no events %s", page, strings.TrimSpace(line), k)
+						t.Errorf("%s: %s: unknown events %s", page, strings.TrimSpace(line), k)
 					}
 				}
 			}
 		}
 	}
 	if found < 10 {
-		t.Errorf("%d commands found", found)
+		t.Errorf("commands found = %d; want at least 10", found)
 	}
 }

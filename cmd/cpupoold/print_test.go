@@ -92,7 +92,7 @@ func TestPrintable(t *testing.T) {
 		t.Errorf("table %q; want %q", out.String(), want)
 	}
 	if got := layout.Printable("äß ×12"); got != "äß ×12" {
-		t.Errorf("printable: %q", got)
+		t.Errorf("Printable = %q; want no change", got)
 	}
 }
 

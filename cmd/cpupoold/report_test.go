@@ -106,7 +106,7 @@ func unpack(t *testing.T, r io.Reader) (files map[string]string, dir string) {
 		}
 		text, err := io.ReadAll(in)
 		if err != nil || h.Mode != 0o600 {
-			t.Fatalf("%s: %v, mode %o", h.Name, err, h.Mode)
+			t.Fatalf("%s: %v, mode = %o; want 600", h.Name, err, h.Mode)
 		}
 		files[path.Base(h.Name)], dir = string(text), path.Dir(h.Name)
 	}
@@ -144,7 +144,7 @@ func TestReportRedacts(t *testing.T) {
 	files["the directory"], files["the standard error"] = dir, errs.String()
 	for _, name := range []string{"versions.json", "cgroups.jsonl", "status.json", "events.json", "explanations.json", "config.yaml", "check.json", "journal.txt", "MISSING.txt"} {
 		if files[name] == "" {
-			t.Errorf("there is no %s", name)
+			t.Errorf("archive lacks %s", name)
 		}
 	}
 	for name, text := range files {
@@ -160,7 +160,7 @@ func TestReportRedacts(t *testing.T) {
 	}
 	c := &s.Containers[0]
 	if s.CPUs[0].Owner != c.Full() || c.Reason != "because of "+c.Full() || c.Pool != inspect.Shared || c.PodUID != "u" {
-		t.Errorf("names are not replaced alike: %+v, owner %s", c, s.CPUs[0].Owner)
+		t.Errorf("names are replaced differently: %+v, owner %s", c, s.CPUs[0].Owner)
 	}
 	var e inspect.Explanation
 	if err := json.Unmarshal([]byte(files["explanations.json"]), &e); err != nil || len(e.Subjects) != 2 || e.Subjects[0].Container.Full() != c.Full() || e.Subjects[1].Container.Name != s.Containers[1].Name {
@@ -245,7 +245,7 @@ func TestReportWaitsAtTheSameTime(t *testing.T) {
 		select {
 		case <-met:
 		case <-ctx.Done():
-			t.Error("the log is not read during the checks")
+			t.Error("the log is not read during the checks; want both at a time")
 		}
 		return nil
 	}
@@ -277,7 +277,7 @@ func TestReportOfHangingSource(t *testing.T) {
 				t.Fatal(err)
 			}
 			if took := time.Since(begin); took > reportTime+grace {
-				t.Errorf("the report took %s", took)
+				t.Errorf("duration of the report = %s; want at most its limit", took)
 			}
 			files, _ = unpack(t, &out)
 		})
@@ -359,7 +359,7 @@ func TestReportWithoutADaemon(t *testing.T) {
 		}
 	}
 	if files["status.json"]+files["explanations.json"] != "" || !strings.Contains(files["config.yaml"], "krill-ns") || !strings.Contains(files["cgroups.jsonl"], "anchovy.service") {
-		t.Errorf("the files are %v", files)
+		t.Errorf("files = %v; want no status, and a configuration", files)
 	}
 	if err := r.write(a, file, false); err == nil || !strings.Contains(err.Error(), "exists already") {
 		t.Errorf("to a file that exists: %v", err)
@@ -376,6 +376,6 @@ func TestReportOfWhatIsNotUnderstood(t *testing.T) {
 		t.Fatal(err)
 	}
 	if files, _ := unpack(t, &out); files["config.yaml"] != "" || !strings.Contains(files["MISSING.txt"], "config.yaml: it could not be understood") || !strings.Contains(files["MISSING.txt"], "read these before you hand the report on") {
-		t.Errorf("the files are %v", files)
+		t.Errorf("files = %v; want no configuration, and its reason", files)
 	}
 }

@@ -42,7 +42,7 @@ func TestExitCodes(t *testing.T) {
 			t.Errorf("cpupoold %s: exit code %d; want %d; standard error %q; want %q in it", c.args, got, c.want, &stderr, c.stderr)
 		}
 		if (stdout.Len() > 0) != (c.want == exitOK) {
-			t.Errorf("cpupoold %s: standard output %q", c.args, &stdout)
+			t.Errorf("cpupoold %s: standard output = %q; want output only on success", c.args, &stdout)
 		}
 	}
 }
@@ -69,7 +69,7 @@ func TestComplainOfNames(t *testing.T) {
 		}
 		for _, line := range lines {
 			if n := utf8.RuneCountInString(line) - 1; c.lines == 5 && n > 80 {
-				t.Errorf("%s: %d columns: %s", name, n, line)
+				t.Errorf("%s: columns = %d; want at most 80: %s", name, n, line)
 			}
 		}
 	}
@@ -89,7 +89,7 @@ func TestVersion(t *testing.T) {
 func TestVersionAsJSON(t *testing.T) {
 	var stdout, stderr bytes.Buffer
 	if code := execute(t.Context(), streams{out: &stdout, err: &stderr}, []string{"version", "-o", "json"}); code != exitOK {
-		t.Fatalf("exit code %d: %s", code, &stderr)
+		t.Fatalf("exit code = %d; want 0: %s", code, &stderr)
 	}
 	var got version.Build
 	if err := json.Unmarshal(stdout.Bytes(), &got); err != nil || got != version.Read() {
