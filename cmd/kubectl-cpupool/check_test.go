@@ -80,7 +80,7 @@ func TestCheck(t *testing.T) {
 			}
 			for _, f := range d.Findings {
 				if described[f.Check] == "" {
-					t.Errorf("check %s is not described in docs/reference/problem-codes.md", f.Check)
+					t.Errorf("docs/reference/problem-codes.md lacks check %s", f.Check)
 				}
 			}
 		})
@@ -129,6 +129,6 @@ func TestCheckManyNodes(t *testing.T) {
 		t.Errorf("%d configurations, not read: %v; want all but one, which is too large", len(in.Kubelets), in.Unread)
 	}
 	if text := shown.String(); !strings.HasSuffix(text, "\r40 of 40 kubelets\r\x1b[K") {
-		t.Errorf("progress %q", text)
+		t.Errorf("progress = %q; want 40 of 40", text)
 	}
 }

@@ -98,7 +98,7 @@ func TestCluster(t *testing.T) {
 	}
 	lists["/apis/batch/v1/jobs"] = "JobList\nnull"
 	if code, _, errs := run("", "adopt", "--dry-run", "--kubeconfig", config); code != exitError || !strings.Contains(errs, "item 0 is null") {
-		t.Errorf("an item that is null: exit code %d, errors %q", code, errs)
+		t.Errorf("an item that is null: exit code = %d, errors = %q; want an error", code, errs)
 	}
 	delete(lists, "/apis/batch/v1/jobs")
 	for name, c := range map[string]struct {

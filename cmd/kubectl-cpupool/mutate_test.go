@@ -49,10 +49,10 @@ spec:
 		t.Errorf("exit code %d, output\n%s\nerrors %q; want\n%s", code, out, errors, want)
 	}
 	if code, again, _ := run(want, "mutate", "-f", "-"); code != exitOK || again != want {
-		t.Errorf("the second time: exit code %d, output\n%s", code, again)
+		t.Errorf("second mutate: exit code = %d; want the same output\n%s", code, again)
 	}
 	if code, diff, _ := run(want, "mutate", "--diff", "-f", "-"); code != exitOK || diff != "" {
-		t.Errorf("the second time: exit code %d, differences\n%s", code, diff)
+		t.Errorf("second mutate: exit code = %d; want no differences\n%s", code, diff)
 	}
 }
 
@@ -63,14 +63,14 @@ func TestMutateFiles(t *testing.T) {
 	}
 	code, out, errors := run("kind: Other\n", "mutate", "-f", file, "-f", "-", "--type", "infra", "--shared-cpus", "--pool-domain", "example.org")
 	if code != exitOK || !strings.Contains(out, "example.org/shared-cpus: \"400\"") || !strings.HasSuffix(out, "---\nkind: Other\n") {
-		t.Errorf("exit code %d, output\n%s", code, out)
+		t.Errorf("exit code = %d; want rewritten output\n%s", code, out)
 	}
 	if want := `Pod/etcd: workload type "management" is not switched on; give --type management`; !strings.Contains(errors, "warning: "+file+": "+want) {
 		t.Errorf("errors %q; want a warning %q", errors, want)
 	}
 	code, out, _ = run("", "mutate", "-f", file, "--diff")
 	if code != exitOK || !strings.Contains(out, "\n-      requests: {cpu: 400m, memory: 1Gi}\n") {
-		t.Errorf("exit code %d, differences\n%s", code, out)
+		t.Errorf("exit code = %d; want the removed request\n%s", code, out)
 	}
 }
 

@@ -45,7 +45,7 @@ edge-1: 1 cgroup is not as planned
 	}
 	code, out, _ = kubectl(t, "nodes", "--kubeconfig", config, "-o", "json")
 	if code != exitOK || !strings.Contains(out, `"freeMilli": 1500`) || !strings.Contains(out, `"version": 1`) {
-		t.Errorf("exit %d:\n%s", code, out)
+		t.Errorf("exit code = %d; want 0 and JSON:\n%s", code, out)
 	}
 }
 

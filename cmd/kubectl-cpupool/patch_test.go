@@ -189,7 +189,7 @@ func TestStrategicPatchOfPodResources(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, left := mutated.Spec.Resources.Requests[corev1.ResourceCPU]; left {
-		t.Fatalf("the pod requests %v", mutated.Spec.Resources.Requests)
+		t.Fatalf("requests of the pod = %v; want no CPU", mutated.Spec.Resources.Requests)
 	}
 	patch, err := o.strategicPatch(pod, mutated)
 	if err != nil {

@@ -29,7 +29,7 @@ func TestPicture(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !bytes.Equal(svg.Bytes(), want) {
-		t.Errorf("%snode.svg is not what is drawn now; make docs, and look at it", dir)
+		t.Errorf("%snode.svg differs from the drawing; make docs, and look at it", dir)
 	}
 }
 

@@ -61,7 +61,7 @@ func TestClusterNodes(t *testing.T) {
 		}
 		check("without a page", map[string]int{})
 		if n.Feed("") != n.Feed("a") || n.Feed("x") != nil {
-			t.Error("the first node is not a, or an unknown node has a feed")
+			t.Error("first node is not a, or an unknown node has a feed")
 		}
 		n.Feed("b")
 		check("with pages of a and b", map[string]int{"a": 1, "b": 1})
@@ -78,7 +78,7 @@ func TestClusterNodes(t *testing.T) {
 		}
 		check("after the page of b is closed", map[string]int{"a": 1})
 		if n.Feed("d") == nil {
-			t.Error("a new daemon is not found")
+			t.Error("new daemon has no feed; want one")
 		}
 		n.only = []string{"c", "d"}
 		if got := slices.Collect(func(yield func(string) bool) {
@@ -88,7 +88,7 @@ func TestClusterNodes(t *testing.T) {
 				}
 			}
 		}); !slices.Equal(got, n.only) {
-			t.Errorf("with --node the list is %q", got)
+			t.Errorf("list with --node = %q; want one node", got)
 		}
 		cancel()
 		check("at the end", map[string]int{})

@@ -34,13 +34,13 @@ func TestServe(t *testing.T) {
 	}
 	get := func(path string) string { return got(t, strings.TrimSpace(line)+path) }
 	if page := get(""); !strings.Contains(page, "state.js") {
-		t.Errorf("the page is %.300s", page)
+		t.Errorf("page = %.300s; want state.js", page)
 	}
 	if _, err := io.WriteString(states, `{"version": 1, "node": "edge-1", "cpus": [{"id": 0, "online": true}]}`+"\n"); err != nil {
 		t.Fatal(err)
 	}
 	if state := get("state?after=0"); !strings.Contains(state, "edge-1") {
-		t.Errorf("the state is %.300s", state)
+		t.Errorf("state = %.300s; want edge-1", state)
 	}
 	cancel()
 	if err := <-ended; err != nil {
@@ -96,7 +96,7 @@ func TestServeReport(t *testing.T) {
 	get := func(path string) string { return got(t, strings.TrimSpace(line)+path) }
 	get("state?after=0") // it has been read
 	if e := get("explain?of=u/app"); !strings.Contains(e, "Exclusive") || strings.Contains(e, "QoS") {
-		t.Errorf("u/app is explained as %s", e)
+		t.Errorf("explanation of u/app = %s; want Exclusive without QoS", e)
 	}
 	if e := get("explain?of=v/app"); !strings.Contains(e, "the report does not explain") {
 		t.Errorf("v/app is explained as %s; want no explanation, as in the report", e)

@@ -51,7 +51,7 @@ func TestTutorials(t *testing.T) {
 		return err
 	})
 	if err != nil || len(pages) == 0 {
-		t.Fatalf("%d pages in %s, %v", len(pages), tutorials, err)
+		t.Fatalf("pages = %d in %s, %v; want some", len(pages), tutorials, err)
 	}
 	for _, page := range pages {
 		t.Run(filepath.Base(page), func(t *testing.T) {
@@ -100,7 +100,7 @@ func TestReadme(t *testing.T) {
 	block, _, found := strings.Cut(rest, "\n```\n")
 	text, want, isShown := strings.Cut(block, "\n")
 	if !found || !isShown {
-		t.Fatal("README.md has no console block with a command and its output")
+		t.Fatal("README.md lacks a console block with a command and its output")
 	}
 	cmd := exec.CommandContext(t.Context(), "sh", "-c", text)
 	cmd.Dir, cmd.Stderr = "../..", t.Output()
@@ -111,7 +111,7 @@ func TestReadme(t *testing.T) {
 	got := strings.Split(string(out), "\n")
 	for line := range strings.SplitSeq(want, "\n") {
 		if !slices.Contains(got, line) {
-			t.Errorf("README.md shows a line that %q does not print: %s\n%s", text, line, out)
+			t.Errorf("README.md has a line that is not in the output of %q: %s\n%s", text, line, out)
 		}
 	}
 }
@@ -185,7 +185,7 @@ func pictureOf(t *testing.T, page string) string {
 	t.Helper()
 	link := regexp.MustCompile(`!\[[^]]*\]\(([^)]+\.svg)\)`).FindStringSubmatch(page)
 	if link == nil {
-		t.Fatal("the page starts serve and shows no picture of it")
+		t.Fatal("the page starts serve and lacks its picture")
 	}
 	return filepath.Join(tutorials, link[1])
 }
@@ -279,7 +279,7 @@ func (s *shell) serve(t *testing.T, text, picture string) []string {
 	address := s.read(t)
 	get := func(path string) string { return fetched(t, address+path) }
 	if page := get(""); !strings.Contains(page, "<title>CPU pools</title>") {
-		t.Errorf("%s is %.300s", address, page)
+		t.Errorf("page of %s = %.300s; want the title CPU pools", address, page)
 	}
 	get("state?after=0") // It is answered when serve has read the simulation.
 	drawn := get("picture.svg")
