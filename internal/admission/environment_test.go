@@ -31,13 +31,13 @@ func TestRemoveVariables(t *testing.T) {
 	}
 	if len(warnings) != 1 || warnings[0].Reason != admission.VariableRemoved ||
 		warnings[0].String() != `environment variable "OPENSHIFT_SHARED_CPUS" was removed: CRI-O would add CPUs of other containers to the container; the runtime or cpupoold sets it` {
-		t.Errorf("warnings %v", warnings)
+		t.Errorf("warnings = %v; want one on the variable", warnings)
 	}
 	checkPatch(t, pod, got)
 	mirror := pod.DeepCopy()
 	mirror.Annotations = map[string]string{"kubernetes.io/config.mirror": "1"}
 	if same, warnings := admission.RemoveVariables(mirror, admission.Origin{Node: true}); same != mirror || len(warnings) > 0 {
-		t.Errorf("the copy of a static pod is changed, with %v", warnings)
+		t.Errorf("copy of a static pod changed, with %v; want no change", warnings)
 	}
 }
 
@@ -54,7 +54,7 @@ func checkVariables(t *testing.T, from admission.Origin, pod, mutated *corev1.Po
 		}
 	}
 	if (got != mutated) != (len(warnings) > 0) {
-		t.Errorf("warnings %v", warnings)
+		t.Errorf("warnings = %v; want some only for a changed pod", warnings)
 	}
 	checkPatch(t, pod, got)
 }

@@ -55,11 +55,11 @@ func FuzzMutate(f *testing.F) {
 		before := formatPod(pod)
 		got, warnings, err := s.Mutate(pod, from)
 		if after := formatPod(pod); after != before {
-			t.Fatalf("the pod itself was changed:\n%s", cmp.Diff(before, after))
+			t.Fatalf("input pod changed; want no change:\n%s", cmp.Diff(before, after))
 		}
 		if _, ok := errors.AsType[*admission.Refusal](err); ok {
 			if got != nil || len(warnings) > 0 {
-				t.Errorf("refused, with pod %v and warnings %v", got, warnings)
+				t.Errorf("refused pod = %v, warnings = %v; want neither", got, warnings)
 			}
 			return
 		}
@@ -83,19 +83,19 @@ func checkAlways(t *testing.T, s admission.Settings, from admission.Origin, pod,
 		t.Errorf("mutated again (-once +twice):\n%s", diff)
 	}
 	if errs := s.Validate(got, from); len(errs) > 0 {
-		t.Errorf("not valid: %v", errs)
+		t.Errorf("Validate of the result = %v; want no errors", errs)
 	}
 	_, managed, _ := s.Names.Target(got.Annotations)
 	if !hasCores(s, pod) {
 		if before, after := qosClass(pod, s.Defaults), qosClass(got, s.Defaults); before != after {
-			t.Errorf("QoS class %s became %s", before, after)
+			t.Errorf("QoS class changed from %s to %s; want no change", before, after)
 		}
 		if !nodekind.Excludes(pod, nil) { // no pool counts such a pod
 			checkConserved(t, s, pod, got, managed)
 		}
 	}
 	if !managed && hasCores(s, got) {
-		t.Error("a pod of no type has a type's resource")
+		t.Error("pod without a type has a type's resource; want none")
 	}
 	checkAnnotations(t, s, got)
 }
@@ -183,13 +183,13 @@ func checkAnnotations(t *testing.T, s admission.Settings, pod *corev1.Pod) {
 			t.Errorf("container %q has %s cores and the annotation %+v, %v", c.Name, q.String(), r, err)
 		}
 		if _, counted := c.Resources.Limits[corev1.ResourceName(s.Names.CoresResource("management"))]; !counted && found && qosClass(pod, s.Defaults) != corev1.PodQOSBestEffort {
-			t.Errorf("container %q has an annotation and no cores", c.Name)
+			t.Errorf("container %q has an annotation without cores; want both", c.Name)
 		}
 		written[s.Names.ResourcesKey(c.Name)] = r.Encode()
 	}
 	for key, value := range pod.Annotations {
 		if s.Names.Claims(key) && written[key] != value {
-			t.Errorf("annotation %q survives with the value %q", key, value)
+			t.Errorf("annotation %q survives with value %q; want it removed", key, value)
 		}
 	}
 }

@@ -105,7 +105,7 @@ func checkResult(t *testing.T, s admission.Settings, from admission.Origin, pod 
 		t.Errorf("the result is mutated again (-once +twice):\n%s", diff)
 	}
 	if errs := s.Validate(got, from); len(errs) > 0 {
-		t.Errorf("the result is not valid: %v", errs)
+		t.Errorf("Validate of the result = %v; want no errors", errs)
 	}
 	return got
 }

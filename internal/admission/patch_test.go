@@ -21,7 +21,7 @@ func checkPatch(t *testing.T, before, after *corev1.Pod) {
 		t.Errorf("the pod when patched (-want +got):\n%s", diff)
 	}
 	if before == after && len(admission.Patch(before, after, []byte(raw))) > 0 {
-		t.Error("a patch for a pod that stays as it is")
+		t.Error("patch of an unchanged pod has operations; want none")
 	}
 }
 
@@ -102,7 +102,7 @@ func TestPatchNamesOnlyWhatChanges(t *testing.T) {
 		t.Errorf("patch (-want +got):\n%s", diff)
 	}
 	if ops := admission.Patch(before, before, nil); ops != nil {
-		t.Errorf("patch of the same pod: %v", ops)
+		t.Errorf("patch of the same pod = %v; want none", ops)
 	}
 }
 
