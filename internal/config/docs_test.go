@@ -70,7 +70,7 @@ func TestFullNamesEveryKey(t *testing.T) {
 	full := everyKey(t)
 	for _, key := range config.Keys() {
 		if !full[key] {
-			t.Errorf("testdata/full.txtar has no %s", key)
+			t.Errorf("testdata/full.txtar lacks %s", key)
 		}
 	}
 }

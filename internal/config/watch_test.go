@@ -38,7 +38,7 @@ func (w *watched) wait() {
 	case err := <-w.done:
 		w.t.Fatalf("Watch returned %v", err)
 	case <-time.After(waitTimeout):
-		w.t.Fatal("Watch did not wake")
+		w.t.Fatal("Watch reports no change")
 	}
 }
 
@@ -133,7 +133,7 @@ func TestWatchLost(t *testing.T) {
 			t.Error("Watch = nil; want an error when the directory is gone")
 		}
 	case <-time.After(waitTimeout):
-		t.Fatal("Watch does not notice that its directory is gone")
+		t.Fatal("Watch does not report the missing directory")
 	}
 }
 
