@@ -71,28 +71,28 @@ func FuzzPlan(f *testing.F) {
 		pods := 0
 		for i, step := range plan.Steps {
 			if step.Pods < 1 || step.MilliCPU < 0 || step.How == "" || step.Stage.Why() == "" || i > 0 && plan.Steps[i-1].Stage > step.Stage {
-				t.Errorf("step %+v", step)
+				t.Errorf("step = %+v; want pods, CPU, how, why and order", step)
 			}
 			pods += step.Pods
 		}
 		if pods > len(cluster.Pods) {
-			t.Errorf("%d pods in steps, of %d", pods, len(cluster.Pods))
+			t.Errorf("pods in steps = %d; want at most %d", pods, len(cluster.Pods))
 		}
 		for _, node := range plan.Nodes {
 			if node.Pods < 1 || node.MilliCPU < 0 {
-				t.Errorf("node %+v", node)
+				t.Errorf("node = %+v; want pods and CPU", node)
 			}
 			pods -= node.Pods
 		}
 		if pods < 0 {
-			t.Errorf("%d more pods on nodes than in steps", -pods)
+			t.Errorf("pods on nodes exceed pods in steps by %d", -pods)
 		}
 		if _, err := json.Marshal(plan); err != nil {
 			t.Error(err)
 		}
 		slices.Reverse(cluster.Pods)
 		if diff := cmp.Diff(plan, adopt.Make(settings(), &cluster)); diff != "" {
-			t.Errorf("in another order of pods:\n%s", diff)
+			t.Errorf("plan depends on the order of pods:\n%s", diff)
 		}
 	})
 }

@@ -46,7 +46,7 @@ func TestTypedList(t *testing.T) {
 		}
 	}
 	if findings := check(t, settings(), "apiVersion: apps/v1\nkind: DeploymentList\nitems: 3\n---\napiVersion: apps/v1\nkind: DeploymentList\n"); len(findings) != 0 {
-		t.Errorf("lists of nothing: %v", findings)
+		t.Errorf("findings of empty lists = %v; want none", findings)
 	}
 }
 
@@ -167,7 +167,7 @@ func FuzzCheck(f *testing.F) {
 		findings := s.Check(files)
 		for _, finding := range findings {
 			if finding.Line < 1 || finding.Line > lines || finding.Message == "" || finding.Remedy == "" || strings.Contains(finding.String(), "\n") {
-				t.Errorf("finding %q of %d lines", finding.String(), lines)
+				t.Errorf("finding = %q of %d lines; want a line, message and remedy", finding.String(), lines)
 			}
 		}
 		slices.Reverse(files)
@@ -183,7 +183,7 @@ func TestOptionValues(t *testing.T) {
 		"spec: {containers: [{name: c, resources: {limits: {cpu: 2, memory: 1Gi}}}]}\n"
 	s := settings()
 	if findings := check(t, s, strings.Replace(pod, "VALUE", "restricted", 1)); len(findings) > 0 {
-		t.Errorf("a value of the option: %v", findings)
+		t.Errorf("findings of a valid value = %v; want none", findings)
 	}
 	findings := check(t, s, strings.Replace(pod, "VALUE", "single-numa", 1))
 	if len(findings) != 1 || findings[0].Code != "OverrideInvalid" || !strings.Contains(findings[0].Message, "single-numa") {

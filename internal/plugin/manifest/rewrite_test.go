@@ -81,7 +81,7 @@ func TestTypedList(t *testing.T) {
 	const list = "apiVersion: v1\nkind: PodList\nitems:\n  - metadata:\n      name: p\n    spec:\n      containers:\n        - name: c\n          resources:\n            requests:\n              cpu: 1\n"
 	got, err := manifest.Rewrite([]byte(list), move)
 	if err != nil || len(got.Notes) != 1 || got.Notes[0] != "Pod/p: 1000" || !strings.Contains(string(got.After), `moved: "1"`) {
-		t.Errorf("notes %q, %v, after:\n%s", got.Notes, err, got.After)
+		t.Errorf("notes = %q, %v; want one, after:\n%s", got.Notes, err, got.After)
 	}
 }
 
@@ -209,7 +209,7 @@ func FuzzRewrite(f *testing.F) {
 	f.Add("apiVersion: batch/v1\nkind: CronJob\nspec: {jobTemplate: {spec: {template: {spec: {containers: [{name: a, resources: {limits: {cpu: 1}}}]}}}}}\n")
 	f.Fuzz(func(t *testing.T, text string) {
 		if got, err := manifest.Rewrite([]byte(text), same); err == nil && (string(got.After) != text || string(got.Before) != text) {
-			t.Errorf("changed:\n%s", cmp.Diff(text, string(got.After)))
+			t.Errorf("rewrite without changes changed text:\n%s", cmp.Diff(text, string(got.After)))
 		}
 		once, err := manifest.Rewrite([]byte(text), move)
 		if err != nil {
@@ -223,7 +223,7 @@ func FuzzRewrite(f *testing.F) {
 			t.Fatalf("the result cannot be read: %v\n%s", err, once.After)
 		}
 		if len(twice.Notes) > 0 {
-			t.Errorf("cpu is there again: %q\n%s", twice.Notes, once.After)
+			t.Errorf("second rewrite found cpu again: %q\n%s", twice.Notes, once.After)
 		}
 	})
 }

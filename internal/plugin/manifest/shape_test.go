@@ -55,16 +55,16 @@ func FuzzShapes(f *testing.F) {
 		lines := strings.Count(text, "\n") + 1 + strings.Count(text, "\r") + strings.Count(text, "\u0085") + strings.Count(text, "\u2028") + strings.Count(text, "\u2029")
 		for _, o := range shaped {
 			if o.Shaped != (o.Pod != nil) || o.Shaped && (o.PodPath == "" || len(o.Pod.Spec.Containers) == 0) {
-				t.Errorf("object %+v of\n%s", o, text)
+				t.Errorf("object = %+v; want a pod if shaped, of\n%s", o, text)
 			}
 			if o.Shaped && (o.PodLine("spec") < 1 || o.PodLine("spec") > lines) {
-				t.Errorf("line %d of %d lines", o.PodLine("spec"), lines)
+				t.Errorf("line = %d; want 1 to %d", o.PodLine("spec"), lines)
 			}
 		}
 		known, _ := read("apiVersion: apps/v1\nkind: Deployment")
 		if len(shaped) == 1 && len(known) == 1 && shaped[0].PodPath == "spec.template." {
 			if diff := cmp.Diff(known[0].Pod, shaped[0].Pod); diff != "" {
-				t.Errorf("another pod than in a Deployment:\n%s", diff)
+				t.Errorf("pod differs from a Deployment's:\n%s", diff)
 			}
 		}
 	})

@@ -38,7 +38,7 @@ func FuzzImport(f *testing.F) {
 		result, err := migrate.Import(files, o)
 		again, errAgain := migrate.Import(files, o)
 		if (err == nil) != (errAgain == nil) || string(result.Configuration) != string(again.Configuration) {
-			t.Fatalf("twice is not the same: %v, %v", err, errAgain)
+			t.Fatalf("errors of two imports = %v, %v; want the same results", err, errAgain)
 		}
 		if err != nil {
 			return
@@ -72,7 +72,7 @@ func FuzzPinning(f *testing.F) {
 		}
 		for typ, set := range sets {
 			if typ == "" || !set.IsSubsetOf(present) {
-				t.Fatalf("type %q has CPUs %s", typ, set)
+				t.Fatalf("type %q has CPUs %s; want a name and present CPUs", typ, set)
 			}
 		}
 	})

@@ -51,7 +51,7 @@ func options(t *testing.T, comment string) migrate.Options {
 		case "", "#":
 		default:
 			if !strings.HasPrefix(line, "#") {
-				t.Fatalf("option %q is not known", line)
+				t.Fatalf("unknown option %q", line)
 			}
 		}
 	}
@@ -122,7 +122,7 @@ func TestContradictionNamesBoth(t *testing.T) {
 	}
 	for _, part := range []string{"a.conf", "dir/b.conf", "0-1", "0-3", "partitions.management.cpus"} {
 		if !strings.Contains(err.Error(), part) {
-			t.Errorf("error %q does not name %s", err, part)
+			t.Errorf("error = %q; want %s in it", err, part)
 		}
 	}
 }

@@ -187,7 +187,7 @@ func TestLost(t *testing.T) {
 		}
 	}
 	if notes := migrate.Lost(parse(t, "guaranteed: {cpus: 2-3}"), []migrate.Format{migrate.Kubelet}, nil); len(notes) != 1 || notes[0].Source != "guaranteed.cpus" {
-		t.Errorf("of a guaranteed pool the kubelet's format loses %v", notes)
+		t.Errorf("lost keys of a guaranteed pool for the kubelet = %v; want guaranteed.cpus", notes)
 	}
 }
 
@@ -196,6 +196,6 @@ func TestLost(t *testing.T) {
 func TestRenderExclusiveKubelet(t *testing.T) {
 	c := parse(t, "partitions: [{type: m, cpus: 0-1}]\nguaranteed: {exclusive: kubelet}")
 	if got, err := migrate.Render(c, migrate.Kubelet, "worker", nil); err == nil {
-		t.Errorf("rendered %s", got.Data)
+		t.Errorf("Render = %s; want an error", got.Data)
 	}
 }

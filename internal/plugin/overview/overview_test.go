@@ -53,7 +53,7 @@ func pod(name, on string, phase corev1.PodPhase, containers ...corev1.Container)
 func TestOf(t *testing.T) {
 	names := workload.Names{}
 	if names.SharedResource() != shared || names.GuaranteedResource() != guaranteed {
-		t.Fatalf("the pools' resources are %s and %s", names.SharedResource(), names.GuaranteedResource())
+		t.Fatalf("resources of the pools = %s, %s; want those of the test", names.SharedResource(), names.GuaranteedResource())
 	}
 	nodes := []corev1.Node{
 		node("b", map[string]string{"cpu": "8", cores: "2k", "infra.workload.openshift.io/cores": "1k", shared: "2000", guaranteed: "4k", "example.com/gpu": "1"},

@@ -101,7 +101,7 @@ func TestGolden(t *testing.T) {
 			t.Fatal(err)
 		}
 		if !bytes.Equal(got, want) {
-			t.Errorf("%s is not what is drawn; go test ./internal/plugin/picture -update, and look at it", file)
+			t.Errorf("%s differs from the drawing; go test ./internal/plugin/picture -update, and look at it", file)
 		}
 	}
 }
@@ -122,7 +122,7 @@ func TestEveryMachine(t *testing.T) {
 		})
 	}
 	if _, err := picture.SVG(&inspect.Status{}, picture.Options{}); err == nil {
-		t.Error("a status without CPUs is drawn")
+		t.Error("SVG of a status without CPUs = no error; want one")
 	}
 }
 
@@ -158,7 +158,7 @@ func checkDrawing(t *testing.T, b []byte, cpus int) {
 			}
 			seen[e.CPU] = true
 			if !strings.HasPrefix(e.Label, "CPU "+e.CPU+": ") {
-				t.Errorf("CPU %s is called %q", e.CPU, e.Label)
+				t.Errorf("label of CPU %s = %q; want its number first", e.CPU, e.Label)
 			}
 			for _, n := range e.Nodes {
 				if n.XMLName.Local == "rect" && n.Class != "over" && n.Class != "fault" && n.Class != "load" {
@@ -178,7 +178,7 @@ func checkDrawing(t *testing.T, b []byte, cpus int) {
 	at := make(map[[2]int]bool)
 	for _, f := range fields {
 		if f.X < 0 || f.Y < 0 || f.X+f.Width > svg.Width || f.Y+f.Height > svg.Height {
-			t.Errorf("a CPU at %d,%d is outside of the picture of %d×%d", f.X, f.Y, svg.Width, svg.Height)
+			t.Errorf("CPU at %d,%d is outside of the picture of %d×%d", f.X, f.Y, svg.Width, svg.Height)
 		}
 		if at[[2]int{f.X, f.Y}] {
 			t.Errorf("two CPUs are at %d,%d", f.X, f.Y)
@@ -195,7 +195,7 @@ func TestSameBytes(t *testing.T) {
 		s.CPUs[i], s.CPUs[j] = s.CPUs[j], s.CPUs[i]
 	}
 	if !bytes.Equal(want, draw(t, s)) {
-		t.Error("the same CPUs in another order are another picture")
+		t.Error("pictures of the same CPUs in another order differ; want equal bytes")
 	}
 }
 
@@ -232,7 +232,7 @@ func TestLegendIsWhole(t *testing.T) {
 					}
 					whole += x.Text
 					if end := x.X + 6*len(x.Text); end > drawn.Width {
-						t.Errorf("width %d: %q ends at %d of %d", width, x.Text, end, drawn.Width)
+						t.Errorf("width %d: end of %q = %d; want at most %d", width, x.Text, end, drawn.Width)
 					}
 				}
 			}

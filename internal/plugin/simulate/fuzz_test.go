@@ -21,11 +21,11 @@ func checkMachine(t *testing.T, m *topology.Topology) {
 			n += g.CPUs.Len()
 		}
 		if n != m.Online.Len() {
-			t.Fatalf("groups of %d CPUs on a machine of %d", n, m.Online.Len())
+			t.Fatalf("CPUs in groups = %d; want %d", n, m.Online.Len())
 		}
 	}
 	if len(m.CPUs) != m.Online.Len() || !m.Online.IsSubsetOf(m.Present) || !m.Present.IsSubsetOf(m.Possible) {
-		t.Fatalf("%d CPUs, online %s, present %s, possible %s", len(m.CPUs), m.Online, m.Present, m.Possible)
+		t.Fatalf("CPUs = %d, online %s, present %s, possible %s; want subsets in this order", len(m.CPUs), m.Online, m.Present, m.Possible)
 	}
 	text, err := json.Marshal(m)
 	if err != nil {
@@ -50,7 +50,7 @@ func FuzzDescribe(f *testing.F) {
 			return
 		}
 		if !simulate.IsDescription(text) {
-			t.Fatalf("%q is a description, and is not taken for one", text)
+			t.Fatalf("IsDescription(%q) = false; want true", text)
 		}
 		if m.Online.Len() <= 256 {
 			checkMachine(t, m)
@@ -81,7 +81,7 @@ func FuzzTrace(f *testing.F) {
 		}
 		for i := range events {
 			if events[i].String() == "online " {
-				t.Fatalf("event %d is none", i)
+				t.Fatalf("event %d is empty", i)
 			}
 		}
 		m, err := simulate.Describe("2s2c2t")

@@ -40,7 +40,7 @@ func TestDescribe(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got.Online.Len() != 16 || len(got.Dies) != 4 || got.Dies[2].ID != 0 || got.Dies[3].ID != 1 || len(got.Nodes) != 8 || got.Nodes[0].Distances[1] != 12 {
-		t.Errorf("2s2d2n2c has dies %v and nodes %v", got.Dies, got.Nodes)
+		t.Errorf("dies, nodes of 2s2d2n2c = %v, %v; want 4 and 8", got.Dies, got.Nodes)
 	}
 }
 

@@ -83,7 +83,7 @@ ran/late/c shared 1,4-5 Refused`
 		t.Errorf("placed\n%s\nwant\n%s", got, want)
 	}
 	if len(d.Refused) != 1 || d.Refused[0].Name() != "ran/late/c" || d.Refused[0].Then == "" {
-		t.Errorf("refused: %+v", d.Refused)
+		t.Errorf("refused = %+v; want ran/late/c with a reason", d.Refused)
 	}
 	if len(o.Notes) != 2 {
 		t.Errorf("notes: %q; want one on the pod without a node, one on the Deployment", o.Notes)
@@ -128,7 +128,7 @@ func TestDeterministic(t *testing.T) {
 			first = string(got)
 		}
 		if string(got) != first {
-			t.Fatalf("%s\nand then\n%s", first, got)
+			t.Fatalf("documents differ:\n%s\nand\n%s", first, got)
 		}
 	}
 }

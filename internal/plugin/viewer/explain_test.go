@@ -34,7 +34,7 @@ func TestExplain(t *testing.T) {
 	fails := error(nil)
 	h, s := explaining(t, func(ctx context.Context, _ string, c *inspect.Container) (*inspect.Explanation, error) {
 		if _, bounded := ctx.Deadline(); !bounded {
-			t.Error("a query has no deadline")
+			t.Error("a query has no deadline; want one")
 		}
 		asked = append(asked, viewer.Name(c))
 		return &inspect.Explanation{Version: inspect.Version, Subjects: []inspect.Subject{{Container: *c}}}, fails
@@ -43,7 +43,7 @@ func TestExplain(t *testing.T) {
 		name := viewer.Name(&s.Containers[i])
 		w := get(t, h, "localhost", "/explain?of="+url.QueryEscape(name))
 		if w.Code != http.StatusOK || !strings.Contains(w.Body.String(), `"subjects"`) || len(asked) != i+1 || asked[i] != name {
-			t.Errorf("%s: %d %.200s, asked for %q", name, w.Code, w.Body, asked)
+			t.Errorf("%s = %d %.200s, queries = %q; want its subjects and one query", name, w.Code, w.Body, asked)
 		}
 	}
 	n := len(asked)
@@ -66,11 +66,11 @@ func TestExplain(t *testing.T) {
 		}
 	}
 	if len(asked) != n {
-		t.Errorf("refused requests had the daemon asked for %q", asked[n:])
+		t.Errorf("queries of refused requests = %q; want none", asked[n:])
 	}
 	fails = errors.New("exec is forbidden")
 	if w := get(t, h, "localhost", at); w.Code != http.StatusOK || !strings.Contains(w.Body.String(), "exec is forbidden") {
-		t.Errorf("answer after the daemon's failure = %d %s", w.Code, w.Body)
+		t.Errorf("answer after the daemon's failure = %d %s; want the error", w.Code, w.Body)
 	}
 }
 
@@ -121,10 +121,10 @@ func FuzzExplain(f *testing.F) {
 		case http.StatusBadRequest, http.StatusNotFound:
 		case http.StatusOK:
 			if !known[r.URL.Query().Get("of")] || strings.Contains(w.Body.String(), "stranger") {
-				t.Errorf("%q is answered: %s", query, w.Body)
+				t.Errorf("answer to %q = %s; want subjects of the state only", query, w.Body)
 			}
 		default:
-			t.Errorf("%q: %d %s", query, w.Code, w.Body)
+			t.Errorf("%q = %d %s; want 200 or an error of the client", query, w.Code, w.Body)
 		}
 	})
 }

@@ -103,7 +103,7 @@ func TestFollowFile(t *testing.T) {
 		time.Sleep(time.Second)
 		synctest.Wait()
 		if state, _ := s.Feed("b").Now(); state.Err == nil || state.Status != first.Status {
-			t.Errorf("after an error b has %+v", state)
+			t.Errorf("state of b after an error = %+v; want the error and the earlier status", state)
 		}
 		now.Store(&file{content: daemonNode})
 		time.Sleep(time.Second)
@@ -148,7 +148,7 @@ func TestServerOfNodes(t *testing.T) {
 		}
 	}
 	if w := get(t, h, "localhost", "/explain?node=b&of=u/phy"); !strings.Contains(w.Body.String(), "it is refused") || len(asked) > 0 {
-		t.Errorf("the explanation of the document is %s, asked for %q", w.Body, asked)
+		t.Errorf("explanation of the document = %s, queries = %q; want the refusal and no query", w.Body, asked)
 	}
 	if err := s.Follow(strings.NewReader(strings.Replace(twoNodes, `"subjects"`, `"none"`, 1))); err != nil {
 		t.Fatal(err)

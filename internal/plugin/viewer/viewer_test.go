@@ -78,14 +78,14 @@ func TestFollow(t *testing.T) {
 		t.Errorf("state %d of %v, load %v; want the second, CPU 3 for 3 of 10 s", state.Number, state.Status.Time, state.Load)
 	}
 	if _, offline := state.Load[7]; offline {
-		t.Error("an offline CPU has a load")
+		t.Error("load of an offline CPU exists; want none")
 	}
 	// Another daemon counts from its own start.
 	again := *second
 	again.Daemon.Started, again.Time = again.Daemon.Started.Add(time.Hour), again.Time.Add(time.Minute)
 	f.Put(&again)
 	if state, _ := f.Now(); len(state.Load) > 0 {
-		t.Errorf("load between two daemons: %v", state.Load)
+		t.Errorf("load between two daemons = %v; want none", state.Load)
 	}
 }
 
@@ -123,7 +123,7 @@ func TestServer(t *testing.T) {
 	f := viewer.NewFeed()
 	h := serve(t, f)
 	if w := get(t, h, "localhost:8480", "/picture.svg"); w.Code != http.StatusServiceUnavailable || !strings.Contains(w.Body.String(), "nothing to show yet") {
-		t.Errorf("before there is a status: %d %s", w.Code, w.Body)
+		t.Errorf("picture before the first status = %d %s; want 503", w.Code, w.Body)
 	}
 	s, err := viewer.Read(strings.NewReader(sample(t, "8.json")))
 	if err != nil {
@@ -137,18 +137,18 @@ func TestServer(t *testing.T) {
 				t.Errorf("%s%s: %d, without %q", host, path, w.Code, want)
 			}
 			if csp := w.Header().Get("Content-Security-Policy"); !strings.HasPrefix(csp, "default-src 'none'") {
-				t.Errorf("%s%s may load from %q", host, path, csp)
+				t.Errorf("policy of %s%s = %q; want default-src 'none'", host, path, csp)
 			}
 		}
 	}
 	for _, host := range []string{"", "evil.example", "evil.example:8480", "localhost.evil.example"} {
 		if w := get(t, h, host, "/state"); w.Code != http.StatusMisdirectedRequest || strings.Contains(w.Body.String(), "edge-1") {
-			t.Errorf("asked as %q: %d", host, w.Code)
+			t.Errorf("state for host %q = %d; want 421", host, w.Code)
 		}
 	}
 	for _, path := range []string{"/../etc/passwd", "/state/x", "/x", "/page/state.js", "/page.html/x"} {
 		if w := get(t, h, "localhost", path); w.Code == http.StatusOK {
-			t.Errorf("%s is answered", path)
+			t.Errorf("%s is answered; want an error", path)
 		}
 	}
 	r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/state", nil)
@@ -156,7 +156,7 @@ func TestServer(t *testing.T) {
 	w := httptest.NewRecorder()
 	h.ServeHTTP(w, r)
 	if w.Code != http.StatusMethodNotAllowed {
-		t.Errorf("POST: %d", w.Code)
+		t.Errorf("POST = %d; want 405", w.Code)
 	}
 }
 
@@ -174,7 +174,7 @@ func TestWaits(t *testing.T) {
 	go func() { answer <- get(t, h, "localhost", "/state?after=1") }()
 	f.End(errors.New("the file is <gone>"))
 	if w := <-answer; !strings.Contains(w.Body.String(), `"number":2`) || !strings.Contains(w.Body.String(), "the file is") || !strings.Contains(w.Body.String(), "edge-1") {
-		t.Errorf("answer: %d %.200s", w.Code, w.Body)
+		t.Errorf("answer = %d %.200s; want number 2 and the error", w.Code, w.Body)
 	}
 }
 
@@ -196,7 +196,7 @@ func holdsNoScript(t *testing.T, svg io.Reader) {
 		switch element.Name.Local {
 		case "svg", "style", "defs", "pattern", "line", "rect", "g", "text", "title":
 		default:
-			t.Errorf("the drawing holds %s", element.Name.Local)
+			t.Errorf("drawing has element %s", element.Name.Local)
 		}
 		for _, a := range element.Attr {
 			if strings.HasPrefix(a.Name.Local, "on") || strings.Contains(a.Name.Local, "href") {
@@ -220,7 +220,7 @@ func FuzzRead(f *testing.F) {
 		feed.Put(s)
 		h := serve(t, feed)
 		if w := get(t, h, "localhost", "/state"); w.Code != http.StatusOK {
-			t.Errorf("state: %d %s", w.Code, w.Body)
+			t.Errorf("state = %d %s; want 200", w.Code, w.Body)
 		}
 		holdsNoScript(t, get(t, h, "localhost", "/picture.svg").Body)
 	})
