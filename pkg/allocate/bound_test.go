@@ -55,14 +55,14 @@ func TestSearchIsBounded(t *testing.T) {
 					}
 					worst, worstSteps = max(worst, s.Considered()), max(worstSteps, s.Steps())
 					if err == nil && cpus.Len() != n {
-						t.Errorf("%s: %d CPUs with %q: %s", text, n, option, cpus)
+						t.Errorf("%s: %d CPUs with %q = %s; want that number", text, n, option, cpus)
 					}
 				}
 			}
 		}
 	}
 	if worst < allocate.MaxCombinations || worstSteps < allocate.MaxSteps*9/10 {
-		t.Errorf("at most %d combinations and %d steps: nothing has reached the bounds", worst, worstSteps)
+		t.Errorf("maximum of combinations, steps = %d, %d; want the bounds", worst, worstSteps)
 	}
 }
 

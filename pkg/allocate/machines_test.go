@@ -27,7 +27,7 @@ func TestMachines(t *testing.T) {
 					t.Fatalf("%d of CPUs %s: %v", size, supply.Free(), err)
 				}
 				if shape := machine.Shape(got); shape.SplitCores != 0 || shape.CPUs != size {
-					t.Errorf("%d CPUs: got %s, which split %d cores", size, got, shape.SplitCores)
+					t.Errorf("%d CPUs = %s, which split %d cores; want whole cores", size, got, shape.SplitCores)
 				}
 			}
 		})

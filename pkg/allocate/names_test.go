@@ -83,7 +83,7 @@ func TestSetKnowsNames(t *testing.T) {
 	for _, name := range allocate.OptionNames() {
 		knows := func(value string) bool { return new(allocate.Options).Set(name, value) == nil }
 		if !slices.ContainsFunc([]string{"true", "none", "any"}, knows) {
-			t.Errorf("option %s takes none of true, none and any", name)
+			t.Errorf("option %s accepts none of true, none and any; want one", name)
 		}
 	}
 }

@@ -478,7 +478,7 @@ func checkBest(t *testing.T, o *oracle) {
 	want, ok := o.best()
 	switch {
 	case !ok && err == nil:
-		t.Errorf("%+v of %s gets %s, but nothing fits", o.r, o.free, got)
+		t.Errorf("%+v of %s = %s; want a refusal", o.r, o.free, got)
 	case ok && err != nil:
 		t.Errorf("%+v of %s is refused (%v), but cost %v is possible", o.r, o.free, err, want)
 	case ok:

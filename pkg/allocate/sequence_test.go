@@ -52,7 +52,7 @@ func sequence(t *testing.T, r *rand.Rand) {
 		cpus, err := supply.Take(o)
 		same, err2 := again.Take(o)
 		if !same.Equal(cpus) || (err == nil) != (err2 == nil) {
-			t.Fatalf("%+v of %s gets %s, and the second time %s", o, before, cpus, same)
+			t.Fatalf("%+v of %s = %s, then %s; want the same result", o, before, cpus, same)
 		}
 		checkTaken(t, top, o, before, cpus, supply.Free(), err)
 		if err != nil {
@@ -73,29 +73,29 @@ func checkTaken(t *testing.T, top *topology.Topology, r allocate.Request, before
 	if err != nil {
 		refusal, ok := errors.AsType[*allocate.Refusal](err)
 		if !ok || !after.Equal(before) || !cpus.IsEmpty() {
-			t.Fatalf("%+v of %s: %v leaves %s and gives %s", r, before, err, after, cpus)
+			t.Fatalf("%+v of %s: %v leaves %s and gives %s; want no change", r, before, err, after, cpus)
 		}
 		if refusal.Asked != r.CPUs || refusal.Free != before.Len() || refusal.Usable > refusal.Free || refusal.Code == "" || refusal.Why == "" {
-			t.Fatalf("%+v of %s: wrong numbers in %+v", r, before, refusal)
+			t.Fatalf("%+v of %s: refusal = %+v; want the numbers of the request", r, before, refusal)
 		}
 		return
 	}
 	if cpus.Len() != r.CPUs || !cpus.IsSubsetOf(before) || !after.Equal(left(top, r, before, cpus)) {
-		t.Fatalf("%+v of %s: gives %s and leaves %s", r, before, cpus, after)
+		t.Fatalf("%+v of %s: gives %s and leaves %s; want the requested number and the rest", r, before, cpus, after)
 	}
 	o := oracle{t: top, free: before, r: r}
 	all := cpus.Union(r.Have)
 	for _, core := range top.Cores {
 		whole := core.CPUs.IsSubsetOf(all)
 		if r.Options.FullPCPUsOnly && core.CPUs.Overlaps(cpus) && !whole {
-			t.Fatalf("%+v of %s: %s has a part of core %s", r, before, cpus, core.CPUs)
+			t.Fatalf("%+v of %s: %s has a part of core %s; want whole cores", r, before, cpus, core.CPUs)
 		}
 	}
 	if r.Options.Isolated == allocate.Require && !cpus.IsSubsetOf(top.Isolated) {
-		t.Fatalf("%+v of %s: %s is not isolated", r, before, cpus)
+		t.Fatalf("%+v of %s = %s; want isolated CPUs", r, before, cpus)
 	}
 	if p := r.Options.TopologyPolicy; p == allocate.SingleNUMANode && o.count(all, nodeOf) > max(1, o.count(r.Have, nodeOf)) {
-		t.Fatalf("%+v of %s: %s is on several nodes", r, before, cpus)
+		t.Fatalf("%+v of %s = %s; want one node", r, before, cpus)
 	}
 }
 
@@ -125,7 +125,7 @@ func checkOwners(t *testing.T, top *topology.Topology, owners []owner) {
 		in := slices.DeleteFunc(slices.Clone(owners), func(o owner) bool { return !o.cpus.Overlaps(core.CPUs) })
 		alone := slices.ContainsFunc(in, func(o owner) bool { return o.r.Options.OneOwnerPerCore })
 		if alone && len(in) > 1 {
-			t.Fatalf("core %s has owners %v", core.CPUs, in)
+			t.Fatalf("owners of core %s = %v; want one", core.CPUs, in)
 		}
 	}
 }
