@@ -47,7 +47,7 @@ func BenchmarkDiff(b *testing.B) {
 			for b.Loop() {
 				writes, deferred := cgroup.Diff(targets, current, options)
 				if (len(writes) > 0) != moved || len(deferred) > 0 {
-					b.Fatalf("%d writes, deferred %v", len(writes), deferred)
+					b.Fatalf("writes = %d, deferred = %v; want writes only after a move", len(writes), deferred)
 				}
 			}
 		})
@@ -58,6 +58,6 @@ func BenchmarkDiff(b *testing.B) {
 func TestDiffUnchangedAllocatesNothing(t *testing.T) {
 	targets, current, options := benchNode(false)
 	if n := testing.AllocsPerRun(10, func() { cgroup.Diff(targets, current, options) }); n > 0 {
-		t.Errorf("%v allocations for a node that is as it should be", n)
+		t.Errorf("allocations for a node in the desired state = %v; want 0", n)
 	}
 }

@@ -41,10 +41,10 @@ func (w *world) carry(t *testing.T) []cgroup.Write {
 		}
 	}
 	if len(deferred) > 0 {
-		t.Errorf("deferred: %v", deferred)
+		t.Errorf("deferred = %v; want none", deferred)
 	}
 	if again, _ := w.diff(); len(again) > 0 {
-		t.Errorf("a second Diff has %d writes: %v", len(again), again[0])
+		t.Errorf("writes of a second Diff = %d; want 0: %v", len(again), again[0])
 	}
 	return writes
 }
@@ -137,7 +137,7 @@ func TestSharedMakeWayForNew(t *testing.T) {
 		writes := w.carry(t)
 		own, others := indices(writes, func(x cgroup.Write) bool { return isRaw(x) || isRecord(x) })
 		if len(others) != 2*shared || own[0] > 2*shared {
-			t.Errorf("started %t: %d writes of others, own at %v", started, len(others), own)
+			t.Errorf("started %t: writes of others = %d, own at %v; want %d, and own no later", started, len(others), own, 2*shared)
 		}
 	}
 }
@@ -197,7 +197,7 @@ func BenchmarkDiffCarve(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		if writes, _ := cgroup.Diff(w.targets, current, w.options); len(writes) < 2*containers {
-			b.Fatalf("%d writes", len(writes))
+			b.Fatalf("writes = %d; want at least two for each container", len(writes))
 		}
 	}
 }

@@ -78,7 +78,7 @@ func TestCheck(t *testing.T) {
 				t.Fatal(err)
 			}
 			if read := p.asked["cgroup.events"]+p.asked[fileEffectiveMems] > 0; read != c.reads {
-				t.Errorf("asked for %v", p.asked)
+				t.Errorf("files read = %v; want a full read only if expected", p.asked)
 			}
 			want, err := New(p).Read(c.path)
 			if c.stands {

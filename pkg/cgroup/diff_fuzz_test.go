@@ -301,7 +301,7 @@ func (w *world) applyUntilFailure(t *testing.T, failAt int) {
 		w.noRecord[failed.Path] = true
 	}
 	if err := w.apply(failed); err == nil {
-		t.Fatalf("%s did not fail", failed)
+		t.Fatalf("%s succeeded; want the injected error", failed)
 	}
 	writes, _ = w.diff()
 	for _, x := range writes {
@@ -377,7 +377,7 @@ func (w *world) settle(t *testing.T) {
 	var deferred []cgroup.Deferred
 	for pass := 0; ; pass++ {
 		if pass == 4 {
-			t.Fatal("no end after 4 passes")
+			t.Fatal("passes = 4 without an end; want fewer")
 		}
 		if pass == 1 {
 			w.options.Leaving = nil
@@ -402,7 +402,7 @@ func (w *world) settle(t *testing.T) {
 		if w.options.Spare.IsEmpty() && w.stuckInCircle(deferred) {
 			return
 		}
-		t.Fatalf("left over: %v", deferred)
+		t.Fatalf("deferred at the end = %v; want none", deferred)
 	}
 	w.verify(t)
 }

@@ -56,6 +56,6 @@ func TestDiffOfFew(t *testing.T) {
 		}
 	}
 	if repaired < 1000 || several < 400 {
-		t.Errorf("%d worlds had something to repair, %d of them in several cgroups", repaired, several)
+		t.Errorf("worlds with repairs, with several cgroups = %d, %d; want at least 1000, 400", repaired, several)
 	}
 }

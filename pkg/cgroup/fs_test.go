@@ -141,7 +141,7 @@ func TestFSApply(t *testing.T) {
 		t.Error(err)
 	}
 	if err := fs.Apply(cgroup.Write{Path: "c", Via: cgroup.CRI, Property: cgroup.CRICPUs, Value: "3"}); err == nil {
-		t.Error("a write over CRI was applied to a file")
+		t.Error("a CRI write was applied to a file; want an error")
 	}
 	want := []testnode.CgroupWrite{{Name: "c/cpuset.cpus", Value: "1-2"}}
 	if d := cmp.Diff(want, tree.Writes()); d != "" {

@@ -112,7 +112,7 @@ func TestFloodMutes(t *testing.T) {
 	h.check("too many notices", h.take(), written(noisy, cgroup.FileCPUs), written(noisy, cgroup.FileWeight),
 		written(noisy, ""), cgroup.Change{Kind: cgroup.Flooded, Path: noisy})
 	if files, _ := h.Reports(noisy); files {
-		t.Error("the flooded cgroup still has a watch")
+		t.Error("the flooded cgroup still has a watch; want none")
 	}
 	h.set()
 	h.write(noisy, 10)
@@ -125,18 +125,18 @@ func TestFloodMutes(t *testing.T) {
 	h.check("due", h.after(1), written(noisy, ""))
 	h.check("due again", h.after(time.Second), written(noisy, ""))
 	if !h.Settled() {
-		t.Error("a Set would watch the flooded cgroup already")
+		t.Error("Set would watch the flooded cgroup; want it to wait")
 	}
 	h.check("the end of the mute", h.after(28*time.Second), written(noisy, ""))
 	if h.Settled() || !h.Due().IsZero() {
-		t.Errorf("after the mute: settled %v, due %v", h.Settled(), h.Due())
+		t.Errorf("settled, due after the mute = %v, %v; want false and no time", h.Settled(), h.Due())
 	}
 	h.set()
 	h.check("with a new watch", h.take(), written(noisy, ""))
 	h.write(noisy, 1)
 	h.check("a write", h.take(), written(noisy, cgroup.FileCPUs))
 	if got := h.Flooding(); !slices.Equal(got, []cgroup.Path{noisy}) {
-		t.Errorf("Flooding = %v; the cgroup has not been calm for a minute", got)
+		t.Errorf("Flooding = %v; want the cgroup for a minute of calm", got)
 	}
 	h.after(time.Minute)
 	if got := h.Flooding(); got != nil {
@@ -157,7 +157,7 @@ func TestFloodEndsWithCgroup(t *testing.T) {
 	h.take()
 	h.set()
 	if files, _ := h.Reports(noisy); !files {
-		t.Error("the new cgroup is not watched")
+		t.Error("the new cgroup has no watch; want one")
 	}
 	for range limit {
 		child := "p.slice/child.scope"
@@ -168,7 +168,7 @@ func TestFloodEndsWithCgroup(t *testing.T) {
 	}
 	h.take()
 	if _, children := h.Reports("p.slice"); !children || h.Flooding() != nil {
-		t.Errorf("the slice of the pod is muted: %v", h.Flooding())
+		t.Errorf("Flooding of the pod's slice = %v; want none", h.Flooding())
 	}
 }
 
@@ -315,10 +315,10 @@ func TestFloodOfKernel(t *testing.T) {
 	// doubles the pause from one second, and Set watches again after it.
 	again := int64(took/(30*time.Second)) + 1
 	if n := wakes.Load() - before; n > again*(limit+10) {
-		t.Errorf("%d wakes for %d writes in %v", n, writes.Load(), took)
+		t.Errorf("wakes = %d for %d writes in %v; want fewer", n, writes.Load(), took)
 	}
 	if overflows > 2+int(took/(10*time.Second)) {
-		t.Errorf("%d overflows are reported in %v", overflows, took)
+		t.Errorf("reported overflows = %d in %v; want fewer", overflows, took)
 	}
 	t.Logf("%d writes in %v: %d wakes, %d overflows", writes.Load(), took, wakes.Load(), overflows)
 }
@@ -374,10 +374,10 @@ func TestInotify(t *testing.T) {
 	}()
 	do(n.Close())
 	if err := <-ended; err == nil {
-		t.Error("Next = nil after Close")
+		t.Error("Next after Close = nil; want an error")
 	}
 	if err := n.Add("a"); err == nil {
-		t.Error("Add = nil after Close")
+		t.Error("Add after Close = nil; want an error")
 	}
 	n.Remove("a")
 }

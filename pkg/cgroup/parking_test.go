@@ -42,7 +42,7 @@ func carryOut(t *testing.T, fs *cgroup.FS, kernel cgroup.PartitionKernel, online
 			writes = append(writes, string(w.Path)+" "+w.Property[len("cpuset.cpus."):]+"="+w.Value)
 		}
 	}
-	t.Fatal("the steps do not come to an end")
+	t.Fatal("steps do not end")
 	return nil, nil
 }
 
@@ -96,7 +96,7 @@ func TestParkingPlans(t *testing.T) {
 			}
 			for p, o := range outcomes {
 				if o.Phase != cgroup.PartitionInForce {
-					t.Errorf("%v %s: %s is %+v", kernel, step.name, p, o)
+					t.Errorf("%v %s: outcome of %s = %+v; want in force", kernel, step.name, p, o)
 				}
 			}
 			if st, err := fs.Read(""); err != nil || st.Effective.String() != step.root {
@@ -110,7 +110,7 @@ func TestParkingPlans(t *testing.T) {
 			t.Errorf("after its removal: %v", err)
 		}
 		if leaked := tree.Leaked(); !leaked.IsEmpty() || tree.Crashed() {
-			t.Errorf("%v: lost %s", kernel, leaked)
+			t.Errorf("%v: lost CPUs = %s; want none", kernel, leaked)
 		}
 	}
 }
@@ -123,7 +123,7 @@ func TestParkingLeavesHousekeeping(t *testing.T) {
 		writes, outcomes := carryOut(t, fs, cgroup.PartitionsOf(7, 0), cpuset.Range(0, 7),
 			cgroup.PartitionWish{Path: cgroup.Parking, Type: cgroup.IsolatedPartition, CPUs: cpus})
 		if o := outcomes[cgroup.Parking]; len(writes) > 0 || o.Phase != cgroup.PartitionRefused {
-			t.Errorf("parking %s: %+v, and writes %q", cpus, o, writes)
+			t.Errorf("parking %s = %+v, with writes %q; want a refusal", cpus, o, writes)
 		}
 	}
 }
@@ -165,10 +165,10 @@ func TestUnknownStateOfOthers(t *testing.T) {
 func TestMakeParking(t *testing.T) {
 	tree, fs := parkingWorld(t, 7, 0)
 	if writes := tree.Writes(); len(writes) != 1 || writes[0] != (testnode.CgroupWrite{Name: "cpupoold/cgroup.subtree_control", Value: "+cpuset"}) {
-		t.Errorf("written: %v", writes)
+		t.Errorf("writes = %v; want the controller only", writes)
 	}
 	if err := fs.MakeParking(); err != nil || len(tree.Writes()) != 1 {
-		t.Errorf("once more: %v, %v", err, tree.Writes())
+		t.Errorf("second MakeParking = %v, writes %v; want no writes", err, tree.Writes())
 	}
 	if err := tree.Rmdir(string(cgroup.Parking)); err != nil {
 		t.Fatal(err)

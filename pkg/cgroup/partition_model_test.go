@@ -55,7 +55,7 @@ func (w *partitionWorld) intercept(x testnode.CgroupWrite) error {
 	if file == cgroup.FilePartition && x.Value != string(cgroup.MemberPartition) {
 		now, err := w.tree.ReadFile(x.Name, 1<<10)
 		if err != nil || strings.TrimSpace(string(now)) != string(cgroup.MemberPartition) {
-			w.t.Errorf("%s is written over %q of %s", x.Value, now, dir)
+			w.t.Errorf("%s is written over %q of %s; want member before", x.Value, now, dir)
 		}
 	}
 	if w.left == 0 {
@@ -129,7 +129,7 @@ func (w *partitionWorld) settle() (map[cgroup.Path]cgroup.PartitionOutcome, bool
 			break
 		}
 	}
-	w.t.Fatal("the steps do not come to an end")
+	w.t.Fatal("steps do not end")
 	return nil, false
 }
 
@@ -140,10 +140,10 @@ func (w *partitionWorld) check() {
 		w.t.Fatal("the kernel has crashed")
 	}
 	if leaked := w.tree.Leaked(); !leaked.IsEmpty() && !w.lossy {
-		w.t.Fatalf("CPUs %s have leaked", leaked)
+		w.t.Fatalf("leaked CPUs = %s; want none", leaked)
 	}
 	if root := w.root(); housekeeping.Overlaps(w.online) && !root.Overlaps(housekeeping) {
-		w.t.Fatalf("the root has only CPUs %s", root)
+		w.t.Fatalf("CPUs of the root = %s; want a management or shared CPU", root)
 	}
 }
 
@@ -164,17 +164,17 @@ func (w *partitionWorld) rested(outcomes map[cgroup.Path]cgroup.PartitionOutcome
 		switch out := outcomes[p]; {
 		case wished && out.Phase == cgroup.PartitionInForce:
 			if !n.State.Is(wish.Type) || !n.Effective.Equal(wish.CPUs.Intersection(w.online)) || n.Effective.Overlaps(in.View.Root) {
-				w.t.Errorf("%s is in force, and is %s with %s, the root with %s; wished for %+v", p, n.State, n.Effective, in.View.Root, wish)
+				w.t.Errorf("%s in force = %s with %s, root %s; want %+v", p, n.State, n.Effective, in.View.Root, wish)
 			}
 		case wished && out.Phase == cgroup.PartitionUnderway:
 			w.t.Errorf("%s is in progress without a step", p)
 		case wished && out.Phase == cgroup.PartitionRefused || w.former[p]:
 			if !n.State.Is(cgroup.MemberPartition) || !n.Exclusive.IsEmpty() {
-				w.t.Errorf("%s should be no partition, and is %s with list %q", p, n.State, n.Exclusive)
+				w.t.Errorf("%s = %s with list %q; want no partition", p, n.State, n.Exclusive)
 			}
 		}
 		if n.State.Invalid {
-			w.t.Errorf("%s is left %s", p, n.State)
+			w.t.Errorf("state of %s = %s; want it valid", p, n.State)
 		}
 		var below cpuset.Set
 		ancestor := false
@@ -386,7 +386,7 @@ func TestPartitionModel(t *testing.T) {
 				}
 			}
 			if inForce < 1000 {
-				t.Errorf("only %d times was a partition in force", inForce)
+				t.Errorf("partitions in force = %d; want at least 1000", inForce)
 			}
 		})
 	}
@@ -407,7 +407,7 @@ func (w *partitionWorld) finish() {
 	}
 	for p, n := range w.input(nil, nil).View.Nodes {
 		if over := n.Exclusive.Intersection(w.root()); !over.IsEmpty() || !n.State.Is(cgroup.MemberPartition) {
-			w.t.Errorf("%s is left %s, with %s in its list", p, n.State, n.Exclusive)
+			w.t.Errorf("%s = %s, with %s in its list; want a member without CPUs of the root", p, n.State, n.Exclusive)
 		}
 	}
 	if root, want := w.root(), w.online.Difference(w.tree.Leaked()); !root.Equal(want) {

@@ -84,7 +84,7 @@ func TestNestedCgroupsAreBounded(t *testing.T) {
 				t.Errorf("%d cgroups are read in a partition; want 64", n)
 			}
 			if reads[string(shared)]+reads[string(user)] > 0 {
-				t.Errorf("cgroups without CPUs for partitions are read: %v", reads)
+				t.Errorf("reads of cgroups without partitions = %v; want none", reads)
 			}
 			if cpus, err := fs.Partitioned(); err != nil || cpus.String() != "4-5" {
 				t.Errorf("Partitioned = %s, %v; want 4-5", cpus, err)

@@ -17,10 +17,10 @@ func FuzzParsePartition(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string) {
 		state, err := parsePartition([]byte(text))
 		if err == nil && state.String() != strings.TrimSuffix(text, "\n") {
-			t.Errorf("%q is read as %q", text, state)
+			t.Errorf("%q is read as %q; want the same text", text, state)
 		}
 		if err == nil && state.Valid() && state.Is(MemberPartition) {
-			t.Errorf("%q is a partition and a member", text)
+			t.Errorf("%q is a partition and a member; want one", text)
 		}
 		tolerant, none := parseAnyPartition([]byte(text))
 		if none != nil || err == nil && tolerant != state || err != nil && (tolerant.Valid() || tolerant.Is(MemberPartition) || tolerant.Why == "") {

@@ -93,22 +93,22 @@ func TestPartitionReads(t *testing.T) {
 				host  = 2     // system.slice
 			)
 			if _, files, lists := s.look(); files != root+chain+host+2*pods || lists != 3 {
-				t.Errorf("the first look reads %d files, and lists %d directories", files, lists)
+				t.Errorf("first read: files = %d, directories = %d; want all once", files, lists)
 			}
 			if _, files, lists := s.look(); files != root || lists != 0 {
-				t.Errorf("another one reads %d files, and lists %d directories", files, lists)
+				t.Errorf("second read: files = %d, directories = %d; want the root only", files, lists)
 			}
 			for _, p := range []cgroup.Path{kube, s.leaf.Parent(), s.leaf} {
 				s.write(p, cgroup.FileExclusive, "4-5")
 				s.memory.Forget(p)
 			}
 			if _, files, lists := s.look(); files != root+chain || lists != 0 {
-				t.Errorf("after a step it reads %d files, and lists %d directories", files, lists)
+				t.Errorf("read after a step: files = %d, directories = %d; want the chain only", files, lists)
 			}
 			s.write(s.leaf, cgroup.FilePartition, "root")
 			s.memory.ForgetUp(s.leaf)
 			if _, files, lists := s.look(); files != root+chain || lists != 0 {
-				t.Errorf("after the last one it reads %d files, and lists %d directories", files, lists)
+				t.Errorf("read after the last step: files = %d, directories = %d; want the chain only", files, lists)
 			}
 			s.sees()
 		})
@@ -195,7 +195,7 @@ func TestPartitionMemory(t *testing.T) {
 func TestPartitionMemorySame(t *testing.T) {
 	s := newSight(t, 2)
 	if same, known := s.memory.Same(kube); same || known {
-		t.Errorf("before the first look: same %t, known %t", same, known)
+		t.Errorf("before the first read: same = %t, known = %t; want false", same, known)
 	}
 	s.look()
 	for _, test := range []struct {
@@ -203,18 +203,18 @@ func TestPartitionMemorySame(t *testing.T) {
 		file, value string
 	}{{podPath(0), cgroup.FileCPUs, "1"}, {podPath(0), cgroup.FileExclusive, "6"}, {kube, cgroup.FileExclusive, "6"}, {podPath(0), cgroup.FilePartition, "root"}} {
 		if same, known := s.memory.Same(test.p); !same || !known {
-			t.Errorf("%s: same %t, known %t", test.p, same, known)
+			t.Errorf("%s: same = %t, known = %t; want true", test.p, same, known)
 		}
 		s.write(test.p, test.file, test.value)
 		if same, known := s.memory.Same(test.p); same || !known {
-			t.Errorf("%s after %s > %s: same %t, known %t", test.p, test.value, test.file, same, known)
+			t.Errorf("%s after %s > %s: same = %t, known = %t; want a known difference", test.p, test.value, test.file, same, known)
 		}
 	}
 	if err := s.tree.Remove(string(podPath(1))); err != nil {
 		t.Fatal(err)
 	}
 	if same, known := s.memory.Same(podPath(1)); same || !known {
-		t.Errorf("gone: same %t, known %t", same, known)
+		t.Errorf("removed cgroup: same = %t, known = %t; want a known difference", same, known)
 	}
 	s.sees()
 }

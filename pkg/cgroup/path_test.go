@@ -207,10 +207,10 @@ func checkConfined(t *testing.T, s string, p cgroup.Path, err error) {
 	t.Helper()
 	switch {
 	case err != nil && p != "":
-		t.Errorf("%q gives %q and an error", s, p)
+		t.Errorf("%q = %q with an error; want an empty path", s, p)
 	case err != nil || p == "":
 	case path.Clean("/"+string(p)) != "/"+string(p), len(p) > 4095, strings.ContainsAny(string(p), "\n\x00"):
-		t.Errorf("%q gives %q", s, p)
+		t.Errorf("%q = %q; want a clean path", s, p)
 	}
 }
 

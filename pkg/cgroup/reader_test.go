@@ -143,7 +143,7 @@ func TestReader(t *testing.T) {
 		}
 	}
 	if alone["pods.slice/a.slice/2.scope"].Inner == nil {
-		t.Error("the inner cgroup was not found")
+		t.Error("inner cgroup is missing; want it")
 	}
 	r := one.Reader()
 	for range 2 {
@@ -156,7 +156,7 @@ func TestReader(t *testing.T) {
 		}
 		r.Rest()
 		if p.open != 0 {
-			t.Errorf("idle Reader has %d open directories", p.open)
+			t.Errorf("open directories of an idle Reader = %d; want 0", p.open)
 		}
 	}
 }
@@ -188,7 +188,7 @@ func TestReaderReads(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", d)
 	}
 	if p.open > 4 {
-		t.Errorf("%d directories are open at once", p.open)
+		t.Errorf("directories open at once = %d; want at most 4", p.open)
 	}
 }
 
@@ -247,7 +247,7 @@ func TestReaderGathers(t *testing.T) {
 			t.Fatal(err)
 		}
 		if len(tree.asked) != 1001 || tree.asked[0] != 7 || tree.asked[1000] != 10999 || !slices.IsSorted(tree.asked) {
-			t.Errorf("%d threads asked for: %v...", len(tree.asked), tree.asked[:min(5, len(tree.asked))])
+			t.Errorf("threads read = %d: %v...; want all in order", len(tree.asked), tree.asked[:min(5, len(tree.asked))])
 		}
 	}
 	if _, err := r.Gather("pods.slice/a.slice/9.scope"); !errors.Is(err, ErrGone) {
@@ -282,7 +282,7 @@ func TestInside(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got := inMask(mask, set); got != want {
-			t.Errorf("within %q: %t", cpus, got)
+			t.Errorf("mask within %q = %t; want %t", cpus, got, want)
 		}
 	}
 }

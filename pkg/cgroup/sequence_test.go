@@ -67,7 +67,7 @@ func (w *world) restart(t *testing.T, r *rand.Rand) {
 	case x.Unit != "":
 		w.must(w.units.Start(x.Unit))
 		if c := w.current()[x.Path]; !c.Effective.Equal(c.Recorded) {
-			t.Errorf("%s has started on %s, recorded %s", x.Unit, c.Effective, c.Recorded)
+			t.Errorf("CPUs of started %s = %s; want the recorded %s", x.Unit, c.Effective, c.Recorded)
 		}
 	default:
 		w.must(w.tree.Remove(string(x.Path)))

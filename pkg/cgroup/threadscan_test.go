@@ -73,7 +73,7 @@ func (h *host) scan(n int) (found Gathered, turns int) {
 	}
 	s.Close()
 	if h.open != 0 {
-		h.t.Errorf("%d directories are open after the scan", h.open)
+		h.t.Errorf("open directories after the scan = %d; want 0", h.open)
 	}
 	return s.Found(), turns
 }
@@ -90,14 +90,14 @@ func TestLongThreadList(t *testing.T) {
 	}
 	h.asked = 0
 	if g, _ := h.scan(1); g.Back != 1 || g.Unread != 0 || g.More || h.asked != threads+1 { // the last one twice
-		t.Errorf("scan = %+v, asked for %d threads", g, h.asked)
+		t.Errorf("scan = %+v, threads read = %d; want one moved", g, h.asked)
 	}
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 	h.scan(1)
 	runtime.ReadMemStats(&after)
 	if used := after.TotalAlloc - before.TotalAlloc; used > 64<<10 {
-		t.Errorf("a scan of a list of %d threads allocates %d bytes", threads, used)
+		t.Errorf("allocations of a scan of %d threads = %d bytes; want at most 64 KiB", threads, used)
 	}
 }
 
@@ -203,7 +203,7 @@ func TestErrorsBelowScope(t *testing.T) {
 				t.Errorf("Gather = %+v, %v; want %d unread, more: %t, %s", g, err, test.unread, test.more, test.err)
 			}
 			if g.UnreadErr != nil && len(g.UnreadErr.Error()) > 600 {
-				t.Errorf("the error has %d bytes: %s", len(g.UnreadErr.Error()), g.UnreadErr)
+				t.Errorf("length of the error = %d; want at most 600: %s", len(g.UnreadErr.Error()), g.UnreadErr)
 			}
 			if g, _ := h.scan(10); g.Unread != test.scan || g.More {
 				t.Errorf("scan = %+v; want %d unread", g, test.scan)
@@ -242,21 +242,21 @@ func TestThreadScanTurns(t *testing.T) {
 		t.Errorf("scan = %+v, of %d threads; want %d", g, len(asked), len(want))
 	}
 	if turns < 10 || turns > 12 { // of 1,041 cgroups and 1,000 threads
-		t.Errorf("%d turns", turns)
+		t.Errorf("turns = %d; want 10 to 12", turns)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	s := New(h).ScanThreads(scope)
 	h.before = func(int) { cancel() }
 	for range 3 {
 		if s.Next(ctx, 10_000) {
-			t.Error("a canceled scan is over")
+			t.Error("a canceled scan is over; want it open")
 		}
 	}
 	if s.Close(); h.open != 0 {
-		t.Errorf("%d directories are open", h.open)
+		t.Errorf("open directories = %d; want 0", h.open)
 	}
 	if done := New(h).ReadOnly().ScanThreads(scope).Next(t.Context(), 1); !done {
-		t.Error("a scan that may move no threads has work to do")
+		t.Error("a read-only scan has work; want none")
 	}
 }
 
@@ -267,7 +267,7 @@ func TestScanOfGone(t *testing.T) {
 		t.Fatal(err)
 	}
 	if g, turns := h.scan(10); turns != 1 || g.Unread != 0 || g.UnreadErr != nil {
-		t.Errorf("scan = %+v in %d turns", g, turns)
+		t.Errorf("scan = %+v in %d turns; want one turn", g, turns)
 	}
 }
 

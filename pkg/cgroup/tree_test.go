@@ -38,20 +38,20 @@ func TestRootTree(t *testing.T) {
 		t.Errorf("ReadFile = %q, %v; want the file written over and not truncated", data, err)
 	}
 	if _, err := tree.ReadFile("a/file", 11); err == nil {
-		t.Error("a file longer than the limit was read")
+		t.Error("a file longer than the limit was read; want an error")
 	}
 	if err := tree.WriteFile("a/missing", "x"); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("write to a missing file = %v; want ErrNotExist", err)
 	}
 	if _, err := os.Stat(filepath.Join(dir, "a", "missing")); err == nil {
-		t.Error("the missing file was created")
+		t.Error("the missing file was created; want none")
 	}
 	if names, err := tree.ReadDir("."); !slices.Equal(names, []string{"a"}) || err != nil {
 		t.Errorf("ReadDir = %q, %v; want the directory and no link", names, err)
 	}
 	for _, name := range []string{"out/x", "../x", "a/../../x"} {
 		if err := tree.WriteFile(name, "x"); err == nil {
-			t.Errorf("WriteFile(%q) went out", name)
+			t.Errorf("WriteFile(%q) left the directory; want an error", name)
 		}
 	}
 }
@@ -94,7 +94,7 @@ func TestOpenedDirectory(t *testing.T) {
 		}
 		for _, room := range []int{1, firstRead, shortList, shortList + 1, 2 * len(long)} {
 			if data, err := read("list", make([]byte, room)); string(data) != long[:size] || err != nil {
-				t.Errorf("%d bytes of %d with room for %d, %v", len(data), size, room, err)
+				t.Errorf("bytes = %d of %d with room for %d, %v; want all", len(data), size, room, err)
 			}
 		}
 	}
@@ -107,7 +107,7 @@ func TestOpenedDirectory(t *testing.T) {
 		t.Errorf("a value of %d bytes, %v; want %d", len(data), err, len(before)+len(long))
 	}
 	if _, err := a.ReadValue("file", nil, len(long)-1); err == nil {
-		t.Error("a value longer than the limit was read")
+		t.Error("a value longer than the limit was read; want an error")
 	}
 	children := func(d Dir) (names []string) {
 		dir, err := d.List()
@@ -126,15 +126,15 @@ func TestOpenedDirectory(t *testing.T) {
 		t.Errorf("directories = %q; want none", names)
 	}
 	if _, err := read("link", make([]byte, 10)); err == nil {
-		t.Error("a link was followed")
+		t.Error("a link was followed; want an error")
 	}
 	for _, name := range []string{"file", "link"} {
 		if _, err := a.OpenDir(name); err == nil {
-			t.Errorf("%s was opened as a directory", name)
+			t.Errorf("%s was opened as a directory; want an error", name)
 		}
 	}
 	if _, err := top.OpenDir("b"); err == nil {
-		t.Error("a link to a directory was followed")
+		t.Error("a link to a directory was followed; want an error")
 	}
 	if err := errors.Join(os.RemoveAll(filepath.Join(dir, "a")), os.Mkdir(filepath.Join(dir, "a"), 0o700), os.WriteFile(filepath.Join(dir, "a", "file"), []byte("another"), 0o600)); err != nil {
 		t.Fatal(err)

@@ -80,7 +80,7 @@ func TestUnknownProperty(t *testing.T) {
 		"other":   {errors.New("connection closed"), false},
 	} {
 		if got := isUnknownProperty(c.err); got != c.want {
-			t.Errorf("%s: %t", name, got)
+			t.Errorf("%s = %t; want %t", name, got, c.want)
 		}
 	}
 }

@@ -25,7 +25,7 @@ func FuzzParseUsage(f *testing.F) {
 	f.Add([]byte("usage_usec 1234567\nuser_usec 1000000\n"))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		if used, err := parseUsage(data); err == nil && used < 0 {
-			t.Errorf("parseUsage(%q) = %v", data, used)
+			t.Errorf("parseUsage(%q) = %v; want at least 0", data, used)
 		}
 	})
 }

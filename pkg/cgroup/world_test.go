@@ -287,7 +287,7 @@ func (g *guard) check(t testing.TB, after string) {
 	current := g.w.current()
 	for p, c := range current {
 		if c.Exists && c.Effective.IsEmpty() {
-			t.Errorf("after %s: %s has no CPUs", after, p)
+			t.Errorf("CPUs of %[2]s after %[1]s = none; want some", after, p)
 		}
 	}
 	effective, reached := g.overlaps(current)
@@ -305,7 +305,7 @@ func (g *guard) check(t testing.TB, after string) {
 	}
 	for two, cpus := range reached {
 		if !cpus.IsSubsetOf(g.reached[two]) && !adrift(current[two[0]]) && !adrift(current[two[1]]) {
-			t.Errorf("after %s: %s and %s may both run on %s, before on %s", after, two[0], two[1], cpus, g.reached[two])
+			t.Errorf("after %s: CPUs that %s and %s may both use = %s; want at most %s", after, two[0], two[1], cpus, g.reached[two])
 		}
 	}
 	if g.inFlight { // late updates may only restore CPUs that cgroups may already use
@@ -313,7 +313,7 @@ func (g *guard) check(t testing.TB, after string) {
 	}
 	for two, cpus := range effective {
 		if !cpus.IsSubsetOf(g.effective[two]) {
-			t.Errorf("after %s: %s and %s run on %s, before on %s", after, two[0], two[1], cpus, g.effective[two])
+			t.Errorf("after %s: CPUs of both %s and %s = %s; want at most %s", after, two[0], two[1], cpus, g.effective[two])
 		}
 	}
 	g.effective, g.reached = g.overlaps(current)
