@@ -58,7 +58,7 @@ func TestDialRefusesOtherEndpoints(t *testing.T) {
 	t.Parallel()
 	for _, endpoint := range []string{"", "run/containerd.sock", "tcp://127.0.0.1:1234", "npipe:////./pipe/x", "unix://relative", "unix:///a\x00b"} {
 		if _, err := cri.Dial(endpoint, nil); err == nil {
-			t.Errorf("Dial(%q) succeeded", endpoint)
+			t.Errorf("Dial(%q) = no error; want one", endpoint)
 		} else if !strings.Contains(err.Error(), "unix:///path") {
 			t.Errorf("Dial(%q): %v: lacks the expected form", endpoint, err)
 		}
@@ -142,7 +142,7 @@ func TestListAndStatus(t *testing.T) {
 
 			gotPod := must[cri.Pod](t)(c.PodStatus(t.Context(), podID))
 			if gotPod.CreatedAt != pods[0].CreatedAt || gotPod.CreatedAt.Unix() == 0 {
-				t.Errorf("PodStatus: created at %v, in the list at %v", gotPod.CreatedAt, pods[0].CreatedAt)
+				t.Errorf("creation in PodStatus = %v; want %v as in the list", gotPod.CreatedAt, pods[0].CreatedAt)
 			}
 			wantPod.Detailed, wantPod.CgroupParent, wantPod.Resources, wantPod.PID = true, tt.parent, total, 1
 			wantPod.CgroupsPath = fmt.Sprintf(tt.podPath, podID)
@@ -154,7 +154,7 @@ func TestListAndStatus(t *testing.T) {
 			wantContainer.Detailed, wantContainer.Requested, wantContainer.Recorded = true, res, res
 			wantContainer.CgroupsPath = fmt.Sprintf(tt.ctrdPath, id)
 			if (got.PID != 0) != tt.pidBeforeStart {
-				t.Errorf("ContainerStatus: PID %d before the start", got.PID)
+				t.Errorf("PID before the start = %d; want it only on some runtimes", got.PID)
 			}
 			wantContainer.PID = got.PID
 			if diff := cmp.Diff(wantContainer, got, noTime); diff != "" {
@@ -176,7 +176,7 @@ func TestListAndStatus(t *testing.T) {
 				t.Fatal(err)
 			}
 			if got := must[cri.Pod](t)(c.PodStatus(t.Context(), podID)); got.Ready || got.PID != 0 {
-				t.Errorf("PodStatus after StopPod: ready %v, PID %d", got.Ready, got.PID)
+				t.Errorf("PodStatus after StopPod: ready = %v, PID = %d; want neither", got.Ready, got.PID)
 			}
 		})
 	}
@@ -243,10 +243,10 @@ func TestUpdateCPUs(t *testing.T) {
 
 			calls := r.Calls("UpdateContainerResources")
 			if err := c.UpdateCPUs(t.Context(), id, cpuset.Set{}); err == nil {
-				t.Error("UpdateCPUs with the empty set succeeded")
+				t.Error("UpdateCPUs with the empty set = no error; want one")
 			}
 			if n := r.Calls("UpdateContainerResources") - calls; n != 0 {
-				t.Errorf("UpdateCPUs with the empty set made %d calls", n)
+				t.Errorf("calls of UpdateCPUs with the empty set = %d; want 0", n)
 			}
 
 			r.Fail("UpdateContainerResources", status.Error(codes.Unknown, "runc did not like it\n"))
@@ -339,7 +339,7 @@ func TestLargeList(t *testing.T) {
 		t.Errorf("List: %d pods and %d containers; want 1000 and %d", len(pods), len(got), len(want))
 	}
 	if n := r.Calls("PodSandboxStatus") + r.Calls("ContainerStatus"); n != 0 {
-		t.Errorf("List made %d status calls", n)
+		t.Errorf("status calls of List = %d; want 0", n)
 	}
 }
 
@@ -366,7 +366,7 @@ func TestCallsWorkAfterRestart(t *testing.T) {
 	}
 	r.Down()
 	if _, _, err := c.List(t.Context()); err == nil {
-		t.Error("List succeeded without a runtime")
+		t.Error("List without a runtime = no error; want one")
 	}
 	if err := r.Up(); err != nil {
 		t.Fatal(err)

@@ -77,7 +77,7 @@ func TestInfoFields(t *testing.T) {
 	resources := `"resources":null}`
 	whole := strings.TrimSuffix(string(doc), resources) + `"resources":{"linux":{"cpu_shares":1,"cpu_quota":2,"cpu_period":3,"cpuset_cpus":"4","cpuset_mems":"5"}}}`
 	if got := trimmed(whole); got != whole || !strings.HasSuffix(string(doc), resources) {
-		t.Errorf("copied %s of %s", got, whole)
+		t.Errorf("copied %s of %s; want it complete", got, whole)
 	}
 }
 
@@ -95,6 +95,6 @@ func TestTrimStatusAllocatesLittle(t *testing.T) {
 		t.Errorf("%d bytes, %v; want less than 1 KiB", len(part), err)
 	}
 	if took := after.TotalAlloc - before.TotalAlloc; took > 1<<20 {
-		t.Errorf("%d KiB allocated for a status of %d KiB", took>>10, data.Len()>>10)
+		t.Errorf("allocations = %d KiB for a status of %d KiB; want at most 1 MiB", took>>10, data.Len()>>10)
 	}
 }

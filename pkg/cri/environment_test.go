@@ -27,6 +27,6 @@ func TestSharedCPUs(t *testing.T) {
 	}
 	long := cri.SharedCPUs([]string{cri.SharedCPUsVariable + "=" + strings.Repeat("1,", 100_000) + "1"})
 	if _, err := cpuset.Parse(long); err == nil || len(long) > 1100 {
-		t.Errorf("a cut value has %d bytes, and is a list", len(long))
+		t.Errorf("a cut value of %d bytes is a list; want an error", len(long))
 	}
 }

@@ -28,7 +28,7 @@ func FuzzDocument(f *testing.F) {
 			t.Errorf("%q in pieces: %s; want %s", doc, got, want)
 		}
 		if valid := json.Valid([]byte(doc)); err == nil && !valid {
-			t.Errorf("%q is no JSON, and is decoded", doc)
+			t.Errorf("%q is decoded; want an error, because it is no JSON", doc)
 		}
 		if err != nil {
 			return
@@ -38,7 +38,7 @@ func FuzzDocument(f *testing.F) {
 			t.Errorf("podConfig of %q = %q, %+v, %q, %v", doc, parent, r, field, err)
 		}
 		if r.Shares > 1<<63-1 {
-			t.Errorf("podConfig of %q: shares %d", doc, r.Shares)
+			t.Errorf("podConfig of %q: shares = %d; want a positive number", doc, r.Shares)
 		}
 	})
 }

@@ -152,7 +152,7 @@ func TestLargeStatuses(t *testing.T) {
 		t.Errorf("%v; want no error", errs)
 	}
 	if tooLarge == nil {
-		t.Fatal("no error for a reply of 34 MiB")
+		t.Fatal("reply of 34 MiB = no error; want one")
 	}
 	for _, part := range []string{"container huge", fmt.Sprint(len(encoded(t, replies["huge"]))), fmt.Sprint(largeStatus), "reduce environment"} {
 		if !strings.Contains(tooLarge.Error(), part) || strings.Contains(tooLarge.Error(), "\n") {

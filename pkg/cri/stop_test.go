@@ -49,7 +49,7 @@ func TestStop(t *testing.T) {
 					t.Fatal(err)
 				}
 				if ct := must[cri.Container](t)(c.ContainerStatus(t.Context(), id)); ct.State != cri.Exited {
-					t.Errorf("state after Stop: %v", ct.State)
+					t.Errorf("state after Stop = %v; want exited", ct.State)
 				}
 			}
 			if err := c.Stop(t.Context(), "gone", 0); err != nil {

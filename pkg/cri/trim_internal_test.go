@@ -142,10 +142,10 @@ func sameUsed(t *testing.T, kind proto.Message, data []byte, frame int) {
 	defer r.Close()
 	part, trimmed, err := trim(got, r, wanted)
 	if !trimmed {
-		t.Fatalf("%T is not trimmed", kind)
+		t.Fatalf("%T is not trimmed; want it trimmed", kind)
 	}
 	if len(part) > len(data)+len(data)/2+100 { // 100 bytes for an error in a document
-		t.Errorf("%T: %d bytes of %d", kind, len(part), len(data))
+		t.Errorf("%T: bytes = %d of %d; want at most half as many more", kind, len(part), len(data))
 	}
 	if err == nil {
 		err = proto.Unmarshal(part, got)
@@ -164,7 +164,7 @@ func sameUsed(t *testing.T, kind proto.Message, data []byte, frame int) {
 	dropUnknown(got)
 	if s, is := got.(interface{ GetInfo() map[string]string }); is {
 		if _, other := s.GetInfo()["other"]; other {
-			t.Errorf("%T keeps a document that the client does not use", kind)
+			t.Errorf("%T keeps an unused document; want it removed", kind)
 		}
 	}
 	if diff := cmp.Diff(used(want), got, options); diff != "" {
@@ -209,7 +209,7 @@ func TestTrimRefuses(t *testing.T) {
 	} {
 		r := pieces(data, 3).Reader()
 		if _, _, err := trim(&runtime.ListPodSandboxResponse{}, r, wanted); err == nil {
-			t.Errorf("%s: no error", name)
+			t.Errorf("%s = no error; want one", name)
 		}
 		r.Close()
 	}
@@ -221,7 +221,7 @@ func TestTrimSkipsOthers(t *testing.T) {
 	defer r.Close()
 	before := r.Remaining()
 	if _, trimmed, err := trim(&runtime.VersionResponse{}, r, wanted); trimmed || err != nil || r.Remaining() != before {
-		t.Errorf("trimmed: %v, %v, %d of %d bytes left", trimmed, err, r.Remaining(), before)
+		t.Errorf("trimmed = %v, %v, with %d of %d bytes left; want no change", trimmed, err, r.Remaining(), before)
 	}
 }
 
@@ -240,7 +240,7 @@ func TestTrimAllocatesLittle(t *testing.T) {
 		t.Errorf("%d bytes, %v; want 110 pods without annotation x", len(part), err)
 	}
 	if took := after.TotalAlloc - before.TotalAlloc; took > 1<<20 {
-		t.Errorf("%d KiB allocated for a list of %d KiB", took>>10, data.Len()>>10)
+		t.Errorf("allocations = %d KiB for a list of %d KiB; want at most 1 MiB", took>>10, data.Len()>>10)
 	}
 }
 

@@ -64,7 +64,7 @@ func awaitState(t *testing.T, c <-chan transition, want cri.StreamState) transit
 		t.Fatalf("stream %v (%v); want %v", got.state, got.err, want)
 	}
 	if (got.err == nil) != (want == cri.Connected) {
-		t.Errorf("stream %v: error %v", got.state, got.err)
+		t.Errorf("stream %v: error = %v; want one unless connected", got.state, got.err)
 	}
 	return got
 }
@@ -100,7 +100,7 @@ func TestWatchEvents(t *testing.T) {
 			} {
 				e := await(t, "event", got)
 				if e.At.Before(before) || e.At.After(time.Now()) {
-					t.Errorf("event at %v, outside the test", e.At)
+					t.Errorf("time of the event = %v; want it within the test", e.At)
 				}
 				want.At, want.PodID, want.PodUID = e.At, pod, "the-uid"
 				if e != want {
