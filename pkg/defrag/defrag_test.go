@@ -151,7 +151,7 @@ func TestLargestNode(t *testing.T) {
 	}
 	report := defrag.Analyse(s.Input)
 	if now, after := report.Excess.Now, report.Excess.After; !report.Bounded || after.Nodes > now.Nodes*2/3 || after.SplitCores > now.SplitCores/2 {
-		t.Errorf("bounded: %t, excess %+v, and after %d moves %+v", report.Bounded, now, len(report.Moves), after)
+		t.Errorf("bounded = %t, excess = %+v, after %d moves = %+v; want a bounded search with less excess", report.Bounded, now, len(report.Moves), after)
 	}
 	for _, m := range report.Moves {
 		if err := defrag.Check(s.Input, m.Key(), m.From, m.To); err != nil {

@@ -53,7 +53,7 @@ func checkReport(t *testing.T, s *scene, r defrag.Report) {
 		t.Errorf("excess after all moves (-report +then):\n%s", diff)
 	}
 	if len(last.Moves) > 0 && !r.Bounded {
-		t.Errorf("after all moves there are more: %v", last.Moves)
+		t.Errorf("moves after all moves = %v; want none", last.Moves)
 	}
 }
 
@@ -66,13 +66,13 @@ func checkMove(t *testing.T, s *scene, m defrag.Move, was, is defrag.Shape) {
 	options := s.Owners[i].Options
 	if is.Nodes > was.Nodes || is.Packages > was.Packages || is.L3Groups > was.L3Groups || is.RemoteCPUs > was.RemoteCPUs ||
 		is.SplitCores > was.SplitCores {
-		t.Errorf("%s: %s → %s makes something worse: %+v, was %+v", m.Full(), m.From, m.To, is, was)
+		t.Errorf("%s: %s → %s = %+v; want nothing above %+v", m.Full(), m.From, m.To, is, was)
 	}
 	if options == (allocate.Options{}) && is == was && !m.MakesRoom {
-		t.Errorf("%s: %s → %s makes nothing better", m.Full(), m.From, m.To)
+		t.Errorf("%s: %s → %s has no effect; want a lower cost", m.Full(), m.From, m.To)
 	}
 	if !m.ToNodes.IsSubsetOf(m.FromNodes) && is.Nodes >= was.Nodes && is.RemoteCPUs >= was.RemoteCPUs {
-		t.Errorf("%s: %s → %s goes to other nodes for nothing", m.Full(), m.From, m.To)
+		t.Errorf("%s: %s → %s changes nodes without effect; want the same nodes", m.Full(), m.From, m.To)
 	}
 }
 
@@ -82,7 +82,7 @@ func checkDisjoint(t *testing.T, in defrag.Input) {
 	for _, o := range in.Owners {
 		claims = append(claims, invariants.Claim{Name: o.Key.PodUID, CPUs: o.CPUs, Exclusive: true})
 		if !o.CPUs.IsSubsetOf(in.Pool) {
-			t.Fatalf("%s is on %s, outside the pool %s", o.Key.PodUID, o.CPUs, in.Pool)
+			t.Fatalf("CPUs of %s = %s; want CPUs of the pool %s", o.Key.PodUID, o.CPUs, in.Pool)
 		}
 	}
 	for _, err := range invariants.CheckClaims(claims) {
@@ -186,7 +186,7 @@ func TestScenes(t *testing.T) {
 		if who, to := s.bruteForce(); who != "" {
 			improvable++
 			if len(report.Moves) == 0 {
-				t.Errorf("%s could go to %s, and no move is proposed", who, to)
+				t.Errorf("no move of %s to %s; want it", who, to)
 			}
 		}
 		if t.Failed() {
@@ -195,7 +195,7 @@ func TestScenes(t *testing.T) {
 	}
 	t.Logf("%d of %d scenes could be improved by one move", improvable, *scenes)
 	if improvable < *scenes/10 {
-		t.Errorf("only %d of %d scenes could be improved: they show nothing", improvable, *scenes)
+		t.Errorf("improvable scenes = %d of %d; want at least a tenth", improvable, *scenes)
 	}
 }
 
