@@ -33,7 +33,7 @@ func TestReconnect(t *testing.T) {
 		}
 		rt.die()
 		if c := p.await(nri.Lost); c.err == nil {
-			t.Error("lost without a reason")
+			t.Error("Lost has no error; want one")
 		}
 		p.await(nri.Absent)
 	}
@@ -52,7 +52,7 @@ func TestHungUp(t *testing.T) {
 	var open atomic.Int32
 	one := func() (done func()) {
 		if n := open.Add(1); n != 1 {
-			t.Errorf("%d questions at once", n)
+			t.Errorf("requests at once = %d; want 1", n)
 		}
 		return func() { open.Add(-1) }
 	}
@@ -65,7 +65,7 @@ func TestHungUp(t *testing.T) {
 		asked <- struct{}{}
 		<-ctx.Done()
 		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-			t.Error("the question stays open until its deadline")
+			t.Error("the request ended with its deadline; want its end with the connection")
 		}
 		return nri.Reply{}, ctx.Err()
 	}
@@ -112,7 +112,7 @@ func TestEndInQuestion(t *testing.T) {
 	select {
 	case <-returned:
 	default:
-		t.Error("Run returns while a question is open")
+		t.Error("Run returned during a request; want it to wait")
 	}
 	<-created
 }
@@ -150,7 +150,7 @@ func TestDeadline(t *testing.T) {
 		t.Error(err)
 	}
 	if err := rt.StartContainer(t.Context(), &api.StartContainerRequest{Pod: onePod, Container: oneContainer()}); err == nil {
-		t.Error("the start goes on after the handler has run out of time")
+		t.Error("StartContainer after the handler's deadline = no error; want one")
 	}
 	if _, err := rt.UpdateContainer(t.Context(), &api.UpdateContainerRequest{Pod: onePod, Container: oneContainer()}); err != nil {
 		t.Error(err)
@@ -237,6 +237,6 @@ func TestPanic(t *testing.T) {
 	cmd.Env = append(os.Environ(), key+"=1")
 	out, err := cmd.CombinedOutput()
 	if _, exited := errors.AsType[*exec.ExitError](err); !exited || !strings.Contains(string(out), "panic: bug") {
-		t.Errorf("the process ended with %v and said:\n%s", err, out)
+		t.Errorf("end of the process = %v; want the panic:\n%s", err, out)
 	}
 }

@@ -20,7 +20,7 @@ func absurd() *api.LinuxResources {
 
 func checkResources(t *testing.T, r cri.Resources) {
 	if r.Shares > maxShares || r.Period < 0 {
-		t.Errorf("%+v is not in the ranges of cri.Resources", r)
+		t.Errorf("resources = %+v; want the ranges of cri.Resources", r)
 	}
 }
 
@@ -50,13 +50,13 @@ func FuzzContainer(f *testing.F) {
 		case got.ID != c.GetId() || got.PodID != c.GetPodSandboxId():
 			t.Errorf("ids %q, %q; want %q, %q", got.ID, got.PodID, c.GetId(), c.GetPodSandboxId())
 		case got.Requested != got.Recorded:
-			t.Errorf("requested %+v, recorded %+v", got.Requested, got.Recorded)
+			t.Errorf("requested = %+v, recorded = %+v; want equal values", got.Requested, got.Recorded)
 		case len(got.SharedCPUs) > 1100:
-			t.Errorf("shared CPUs of %d bytes", len(got.SharedCPUs))
+			t.Errorf("length of shared CPUs = %d; want at most 1100", len(got.SharedCPUs))
 		case got.CreatedAt.IsZero() || c.GetCreatedAt() <= 0 && !got.CreatedAt.Equal(now):
-			t.Errorf("created at %v", got.CreatedAt)
+			t.Errorf("creation = %v; want a time", got.CreatedAt)
 		case got.State < cri.Unknown || got.State > cri.Exited || !got.FinishedAt.IsZero() && got.State != cri.Exited:
-			t.Errorf("state %v, finished at %v", got.State, got.FinishedAt)
+			t.Errorf("state = %v, end = %v; want an end only if exited", got.State, got.FinishedAt)
 		}
 	})
 }
@@ -83,7 +83,7 @@ func FuzzPod(f *testing.F) {
 		got := podOf(&p)
 		checkResources(t, got.Resources)
 		if got.ID != p.GetId() || !got.Ready || !got.Detailed {
-			t.Errorf("pod %+v", got)
+			t.Errorf("pod = %+v; want it ready and detailed", got)
 		}
 		if got.Resources != (cri.Resources{}) && p.GetLinux().GetPodResources() == nil {
 			t.Errorf("resources %+v; want none, because the pod has no total", got.Resources)

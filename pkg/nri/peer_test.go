@@ -82,7 +82,7 @@ func TestNeverConfigured(t *testing.T) {
 	p := run(t, socket, &recorder{})
 	accept(t, l).conn.Close()
 	if c := p.await(nri.Lost); c.err == nil {
-		t.Error("lost without a reason")
+		t.Error("Lost has no error; want one")
 	}
 	accept(t, l)
 	p.end()

@@ -125,7 +125,7 @@ func TestCreate(t *testing.T) {
 	}
 	cpu := rpl.Adjust.Linux.Resources.Cpu
 	if cpu.Cpus != "2-3" || cpu.Mems != "1" || cpu.Shares.GetValue() != 2 || cpu.Quota.GetValue() != -1 || cpu.Period != nil {
-		t.Errorf("adjusted CPU resources = %v", cpu)
+		t.Errorf("adjusted CPU resources = %v; want the handler's", cpu)
 	}
 	env := map[string]string{}
 	for _, kv := range rpl.Adjust.Env {
@@ -168,7 +168,7 @@ func TestZeroAnswers(t *testing.T) {
 		t.Fatal(err)
 	}
 	if cpu := rpl.Adjust.Linux.Resources.Cpu; cpu.Cpus+cpu.Mems != "" || cpu.Shares != nil || cpu.Quota != nil || len(rpl.Adjust.Env)+len(rpl.Update) > 0 {
-		t.Errorf("answer to nothing = %v", rpl)
+		t.Errorf("answer without changes = %v; want it empty", rpl)
 	}
 	up, err := rt.UpdateContainer(t.Context(), &api.UpdateContainerRequest{Pod: onePod, Container: oneContainer()})
 	if err != nil || slices.ContainsFunc(up.Update, func(u *api.ContainerUpdate) bool { return u != nil }) {
@@ -191,10 +191,10 @@ func TestRefusal(t *testing.T) {
 			t.Errorf("CreateContainer = %v; want %v", err, refused)
 		}
 		if err := rt.StartContainer(t.Context(), &api.StartContainerRequest{Pod: onePod, Container: oneContainer()}); err == nil {
-			t.Error("StartContainer goes on after an error that the handler's deadline made")
+			t.Error("StartContainer after the handler's deadline = no error; want one")
 		}
 		if _, err := rt.UpdateContainer(t.Context(), &api.UpdateContainerRequest{Pod: onePod, Container: oneContainer()}); err == nil {
-			t.Error("UpdateContainer goes on after an error")
+			t.Error("UpdateContainer after an error = no error; want one")
 		}
 	}
 }

@@ -202,7 +202,7 @@ func (p *plugin) end() {
 			p.t.Errorf("Run = %v; want the context's error", err)
 		}
 	case <-time.After(waitTimeout):
-		p.t.Error("Run does not return after its context has ended")
+		p.t.Error("Run does not return after the end of its context")
 	}
 }
 
