@@ -217,7 +217,7 @@ func TestErrors(t *testing.T) {
 			}
 			for _, known := range []error{podresources.ErrUnavailable, podresources.ErrNotSupported} {
 				if errors.Is(err, known) != errors.Is(tt.want, known) {
-					t.Errorf("error %v is %q: %v", err, known, errors.Is(err, known))
+					t.Errorf("errors.Is(%v, %q) = %v; want %v", err, known, errors.Is(err, known), errors.Is(tt.want, known))
 				}
 			}
 		})

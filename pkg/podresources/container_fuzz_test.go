@@ -99,7 +99,7 @@ func checkNodes(t *testing.T, r *v1.ListPodResourcesResponse, got []Container) {
 		}
 	}
 	if !slices.IsSortedFunc(got, func(a, b Container) int { return nameOf(a).compare(nameOf(b)) }) {
-		t.Errorf("containers are not sorted: %v", got)
+		t.Errorf("containers = %v; want them sorted", got)
 	}
 	if len(got) != len(want) {
 		t.Errorf("%d containers; want %d", len(got), len(want))

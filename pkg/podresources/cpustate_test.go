@@ -85,12 +85,12 @@ func FuzzParseCPUState(f *testing.F) {
 		s, err := podresources.ParseCPUState(b)
 		if err != nil {
 			if !reflect.ValueOf(s).IsZero() {
-				t.Fatalf("error %v beside %v", err, s)
+				t.Fatalf("state with error %v = %v; want it empty", err, s)
 			}
 			return
 		}
 		if s.Policy == "" {
-			t.Error("no policy, and no error")
+			t.Error("policy = empty without an error; want one of both")
 		}
 		for i, h := range s.Holdings {
 			if h.PodUID == "" || h.CPUs.IsEmpty() {
@@ -100,7 +100,7 @@ func FuzzParseCPUState(f *testing.F) {
 				continue
 			}
 			if o := s.Holdings[i-1]; cmp.Or(strings.Compare(o.PodUID, h.PodUID), strings.Compare(o.Container, h.Container)) >= 0 {
-				t.Errorf("holding %v is out of order, or there twice", h)
+				t.Errorf("holding %v is out of order, or exists twice", h)
 			}
 		}
 	})
