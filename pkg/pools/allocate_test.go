@@ -116,7 +116,7 @@ func checkAllocations(t *testing.T, r *rand.Rand, top *topology.Topology) {
 		c := p.Containers[0]
 		if !c.Exclusive {
 			if free.Len() >= asked[i] {
-				t.Errorf("container %d is refused %d CPUs of %s", i, asked[i], free)
+				t.Errorf("container %d is refused %d of CPUs %s; want them allocated", i, asked[i], free)
 			}
 			continue
 		}

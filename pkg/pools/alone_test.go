@@ -87,6 +87,6 @@ func steps(t *testing.T, salt uint64, atLeast int, check func(t *testing.T, in p
 		}
 	}
 	if checked < atLeast*min(*lives, 10) {
-		t.Errorf("%d pods in %d lives", checked, *lives)
+		t.Errorf("pods = %d in %d lives; want more", checked, *lives)
 	}
 }

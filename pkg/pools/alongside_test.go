@@ -59,7 +59,7 @@ func checkAlongside(t *testing.T, in pools.Input, before pools.Plan, now pools.I
 			t.Errorf("%s was placed alongside the others, and they change (-before +after):\n%s", p.UID, d)
 		}
 		if format(before) != untouched {
-			t.Errorf("%s: the plan before is another", p.UID)
+			t.Errorf("earlier plan of %s changed; want no change", p.UID)
 		}
 	}
 	return placed
@@ -107,13 +107,13 @@ func TestAlongsideLeaves(t *testing.T) {
 			}
 			plan := pools.Build(in)
 			if len(plan.Assignments) != 1 || plan.Free.Len() != 2 {
-				t.Fatalf("the owner has not got its CPUs: %v, free %s", plan.Assignments, plan.Free)
+				t.Fatalf("assignments = %v, free = %s; want one owner and 2 free CPUs", plan.Assignments, plan.Free)
 			}
 			if test.change != nil {
 				test.change(&in)
 			}
 			if _, _, ok := pools.Alongside(&in, &plan, test.pod); ok != test.ok {
-				t.Errorf("placed without a whole plan: %t", ok)
+				t.Errorf("placed without a full plan = %t; want %t", ok, test.ok)
 			}
 		})
 	}

@@ -29,7 +29,7 @@ func TestOn(t *testing.T) {
 				t.Errorf("CPUs are %s; want %s", got, tt.want)
 			}
 			if !spec.Partitions[i].CPUs.IsEmpty() {
-				t.Error("On has changed its receiver")
+				t.Error("On changed its receiver; want no change")
 			}
 		})
 	}
@@ -44,7 +44,7 @@ func TestOnTwice(t *testing.T) {
 	m.Offline = cpuset.Of(0, 8)
 	p, err := on.Resolve(m.Topology())
 	if err == nil {
-		t.Errorf("Resolve of %v accepts a partition without an online CPU", p.Partitions)
+		t.Errorf("Resolve of %v = no error; want one without an online CPU", p.Partitions)
 	}
 	m.Offline = cpuset.Of(8)
 	p, err = on.Resolve(m.Topology())

@@ -83,7 +83,7 @@ func runCase(t *testing.T, file string) {
 		}
 	}
 	if plans == 0 {
-		t.Error("no plan in this case")
+		t.Error("plans in this case = 0; want one")
 	}
 	if data := txtar.Format(archive); *update && !t.Failed() && !bytes.Equal(data, must(os.ReadFile(file))(t)) {
 		if err := os.WriteFile(file, data, 0o644); err != nil {
@@ -110,7 +110,7 @@ func checkedBuild(t *testing.T, in pools.Input) pools.Plan {
 		t.Error(err)
 	}
 	if shuffled := format(pools.Build(shuffle(in))); shuffled != format(plan) {
-		t.Errorf("the order of the input matters: -sorted +shuffled\n%s", cmp.Diff(format(plan), shuffled))
+		t.Errorf("plan depends on the order of the input: -sorted +shuffled\n%s", cmp.Diff(format(plan), shuffled))
 	}
 	// A daemon that starts now and finds the assignments plans the same. Records
 	// that contradict each other are gone by then.

@@ -93,7 +93,7 @@ func TestKubelet(t *testing.T) {
 				for _, at := range pod.Containers {
 					got = append(got, at.ID+" "+string(at.Pool)+" "+at.CPUs.String())
 					if at.Pool == pools.Other && (at.Exclusive || at.Unlimited || at.Shares != 0 || at.Reason.Text != "placed by the kubelet, and left alone") {
-						t.Errorf("the kubelet's: %+v", at)
+						t.Errorf("container of the kubelet = %+v; want it unchanged", at)
 					}
 				}
 			}
@@ -107,7 +107,7 @@ func TestKubelet(t *testing.T) {
 					problems = append(problems, string(problem.Code)+" "+problem.Pod+" "+problem.Container+": "+text)
 				case pools.CodeNamespaceNotListed: // of other
 				default:
-					t.Errorf("problem %v", problem)
+					t.Errorf("unexpected problem %v", problem)
 				}
 			}
 			if got := strings.Join(problems, ", "); got != c.problems {

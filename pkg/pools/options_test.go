@@ -32,12 +32,12 @@ func FuzzOverrides(f *testing.F) {
 		plan := checkedBuild(t, in)
 		for _, p := range plan.Problems {
 			if strings.ContainsFunc(p.Text, func(r rune) bool { return !unicode.IsPrint(r) }) {
-				t.Errorf("not one printable line: %q", p.Text)
+				t.Errorf("text = %q; want one printable line", p.Text)
 			}
 		}
 		c := plan.Pods[0].Containers[0]
 		if !c.Exclusive && c.Refused == nil {
-			t.Errorf("the container is neither placed nor refused: %s", c.Reason.Text)
+			t.Errorf("container without CPUs and refusal: %s", c.Reason.Text)
 		}
 	})
 }
@@ -75,7 +75,7 @@ func TestOneOwnerPerCore(t *testing.T) {
 		}
 	}
 	if owners < 400 {
-		t.Errorf("only %d owners in all steps", owners)
+		t.Errorf("owners in all steps = %d; want at least 400", owners)
 	}
 }
 

@@ -47,6 +47,6 @@ func TestPlannerAllocatesNothing(t *testing.T) {
 	var p pools.Planner
 	p.Build(a)
 	if n := testing.AllocsPerRun(100, func() { p.Build(b) }); n > 0 {
-		t.Errorf("%v allocations", n)
+		t.Errorf("allocations = %v; want 0", n)
 	}
 }

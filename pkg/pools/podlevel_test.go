@@ -143,7 +143,7 @@ func (l *life) step(t *testing.T, line string) pools.Plan {
 				return &pod.Containers[i]
 			}
 		}
-		t.Fatalf("%s: there is no container %s", line, f[1])
+		t.Fatalf("%s: unknown container %s", line, f[1])
 		return nil
 	}
 	switch f[0] {
@@ -244,7 +244,7 @@ func TestPodLevelMovesNoContainer(t *testing.T) {
 		}
 		for _, line := range steps {
 			if got := held(l.step(t, line)); !got.Equal(had) {
-				t.Errorf("%q: after %s the pod has %s; it had %s", steps, line, got, had)
+				t.Errorf("%q: CPUs of the pod after %s = %s; want %s", steps, line, got, had)
 			}
 		}
 	}

@@ -220,7 +220,7 @@ func TestResolveReportsEachProblem(t *testing.T) {
 			if joined, ok := err.(interface{ Unwrap() []error }); ok {
 				for _, e := range joined.Unwrap() {
 					if _, ok := errors.AsType[*pools.FieldError](e); !ok {
-						t.Errorf("%v is not a *FieldError", e)
+						t.Errorf("%v is no *FieldError; want one", e)
 					}
 					lines = append(lines, e.Error())
 				}

@@ -49,6 +49,6 @@ func TestRestingIsFree(t *testing.T) {
 	}
 	p := checkedBuild(t, in)
 	if !p.Resting.IsEmpty() || p.Shared.String() != "0-1,6-7" {
-		t.Errorf("CPUs %q rest, shared are %q: the second owner has others than those that rested", p.Resting, p.Shared)
+		t.Errorf("resting = %q, shared = %q; want the resting CPUs for the second owner", p.Resting, p.Shared)
 	}
 }

@@ -33,7 +33,7 @@ func TestSameInput(t *testing.T) {
 	a, b := everything(), everything()
 	b.Machine = a.Machine
 	if !sameInput(&a, &b) {
-		t.Fatal("two that are the same differ")
+		t.Fatal("sameInput of equal inputs = false; want true")
 	}
 	changed := 0
 	fields(reflect.ValueOf(&Input{}).Elem().Type(), nil, func(path []int, name string) {
@@ -44,16 +44,16 @@ func TestSameInput(t *testing.T) {
 			v = into(v).Field(i)
 		}
 		if !change(v) {
-			t.Errorf("%s: the test does not know how to change a %s", name, v.Type())
+			t.Errorf("%s: the test cannot change a %s", name, v.Type())
 			return
 		}
 		changed++
 		if sameInput(&a, &b) {
-			t.Errorf("another %s makes no difference", name)
+			t.Errorf("sameInput with another %s = true; want false", name)
 		}
 	})
 	if changed < 40 {
-		t.Errorf("%d fields", changed)
+		t.Errorf("changed fields = %d; want at least 40", changed)
 	}
 }
 

@@ -29,7 +29,7 @@ func checkSticky(t *testing.T, before, after pools.Plan, pool cpuset.Set) {
 			b, ok := placed[p.UID+"/"+c.ID]
 			lacks := c.Reason.Code == pools.CodeShort || c.Refused != nil && c.Refused.Code != pools.PodPoolEmpty
 			if ok && b.exclusive && lacks && after.Shared.Len() > 1 && !b.cpus.Intersection(pool).IsSubsetOf(c.CPUs) {
-				t.Errorf("container %s of %s loses CPUs that it asks for: %s, then %s of pool %s", c.ID, p.UID, b.cpus, c.CPUs, pool)
+				t.Errorf("CPUs of container %s of %s = %s, then %s of pool %s; want the requested ones kept", c.ID, p.UID, b.cpus, c.CPUs, pool)
 			}
 			if !ok || !b.exclusive || !c.Exclusive || c.State == pools.Exited {
 				continue
@@ -37,10 +37,10 @@ func checkSticky(t *testing.T, before, after pools.Plan, pool cpuset.Set) {
 			kept := b.cpus.Intersection(pool)
 			grown, shrunk := kept.IsSubsetOf(c.CPUs), c.CPUs.IsSubsetOf(kept)
 			if !grown && !shrunk && after.Shared.Len() > 1 { // the last shared CPU is taken from an owner
-				t.Errorf("container %s of %s moves from %s to %s in pool %s", c.ID, p.UID, b.cpus, c.CPUs, pool)
+				t.Errorf("container %s of %s moves from %s to %s in pool %s; want no move", c.ID, p.UID, b.cpus, c.CPUs, pool)
 			}
 			if b.reason == c.Reason && !grown && after.Shared.Len() > 1 {
-				t.Errorf("container %s of %s loses CPUs: %s, then %s", c.ID, p.UID, b.cpus, c.CPUs)
+				t.Errorf("CPUs of container %s of %s = %s, then %s; want none lost", c.ID, p.UID, b.cpus, c.CPUs)
 			}
 		}
 	}
@@ -59,7 +59,7 @@ func checkAway(t *testing.T, before, after pools.Plan) {
 	for _, a := range before.Assignments {
 		for _, other := range after.Assignments {
 			if stolen := a.Away.Intersection(other.CPUs.Union(other.Away)); other.Key != a.Key && (a.Key.PodUID == "" || other.Key.PodUID != a.Key.PodUID) && lacks[a.Key] && !stolen.IsEmpty() {
-				t.Errorf("%v lacks CPUs, and %v has %s, which it had before they went offline", a.Key, other.Key, stolen)
+				t.Errorf("%v lacks CPUs, and %v has %s; want them back with their earlier owner", a.Key, other.Key, stolen)
 			}
 		}
 	}
