@@ -32,7 +32,7 @@ func FuzzRead(f *testing.F) {
 		topo, err := topology.Read(archiveFS(t, &txtar.Archive{Files: files}))
 		if err != nil {
 			if topo != nil {
-				t.Error("Read returned a topology with its error")
+				t.Error("Read returned a topology with its error; want nil")
 			}
 			return
 		}

@@ -57,7 +57,7 @@ func TestReadOver1024CPUs(t *testing.T) {
 	sys := large()
 	odd := section(t, sys, "devices/system/node/node1/cpulist").Data
 	if len(odd) <= os.Getpagesize() {
-		t.Fatalf("cpulist of %d bytes fits a page", len(odd))
+		t.Fatalf("length of cpulist = %d; want more than a page", len(odd))
 	}
 	got, err := topology.Read(archiveFS(t, sys))
 	if err != nil {

@@ -141,7 +141,7 @@ func checkInvariants(t testing.TB, topo *topology.Topology) {
 	for i, node := range topo.Nodes {
 		nodes[i] = topology.Group{ID: node.ID, CPUs: node.CPUs}
 		if len(node.Distances) != len(topo.Nodes) {
-			t.Errorf("node %d has %d distances for %d nodes", node.ID, len(node.Distances), len(topo.Nodes))
+			t.Errorf("distances of node %d = %d; want %d", node.ID, len(node.Distances), len(topo.Nodes))
 		}
 	}
 	for name, level := range map[string]struct {

@@ -108,7 +108,7 @@ func TestReadErrors(t *testing.T) {
 				t.Errorf("Read: %v; want an error with %q", err, tt.want)
 			}
 			if got != nil {
-				t.Error("Read returned a topology with its error")
+				t.Error("Read returned a topology with its error; want nil")
 			}
 		})
 	}

@@ -19,14 +19,14 @@ func TestLookUpsOfOfflineCPUs(t *testing.T) {
 	}
 	for _, id := range []int{-1, 1, 7, 8} {
 		if cpu, ok := topo.CPU(id); ok {
-			t.Errorf("CPU(%d) = %v", id, cpu)
+			t.Errorf("CPU(%d) = %v; want none", id, cpu)
 		}
 		if set := topo.ThreadSiblings(id); !set.IsEmpty() {
-			t.Errorf("ThreadSiblings(%d) = %s", id, set)
+			t.Errorf("ThreadSiblings(%d) = %s; want none", id, set)
 		}
 	}
 	if got := (&topology.Topology{}).ThreadsPerCore(); got != 0 {
-		t.Errorf("ThreadsPerCore of nothing = %d", got)
+		t.Errorf("ThreadsPerCore of an empty topology = %d; want 0", got)
 	}
 }
 
@@ -64,7 +64,7 @@ func TestCoreKindText(t *testing.T) {
 	for _, kind := range []topology.CoreKind{topology.Unknown, topology.Performance, topology.Efficiency} {
 		var back topology.CoreKind
 		if err := back.UnmarshalText([]byte(kind.String())); err != nil || back != kind {
-			t.Errorf("UnmarshalText(%q) = %v, %v", kind, back, err)
+			t.Errorf("UnmarshalText(%q) = %v, %v; want the same kind", kind, back, err)
 		}
 	}
 	var kind topology.CoreKind
