@@ -32,7 +32,7 @@ func TestAllowed(t *testing.T) {
 		}
 	}
 	if allowed, _ := (workload.Names{}).Allowed(map[string]string{now: ","}, ""); allowed {
-		t.Error("Allowed lets a pod ask for a type without a name")
+		t.Error("Allowed without a name of a type = true; want false")
 	}
 }
 

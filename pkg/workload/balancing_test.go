@@ -26,6 +26,6 @@ func TestLoadBalancingOff(t *testing.T) {
 		}
 	}
 	if !(workload.Names{Domain: "example.org"}).LoadBalancingOff(map[string]string{"cpu-load-balancing.example.org/app": "disable"}, "app") {
-		t.Error("the annotation of another domain does not count")
+		t.Error("LoadBalancingOff with another domain = false; want true")
 	}
 }

@@ -22,7 +22,7 @@ func FuzzTarget(f *testing.F) {
 		names := workload.Names{Domain: domain}
 		got, found, err := names.Target(map[string]string{names.TargetKey(typ): value})
 		if !found {
-			t.Fatalf("Target does not find its own key %q", names.TargetKey(typ))
+			t.Fatalf("Target of its own key %q = not found; want found", names.TargetKey(typ))
 		}
 		if err != nil {
 			if got != "" {
@@ -37,7 +37,7 @@ func FuzzTarget(f *testing.F) {
 		// The lenient reader that OpenShift uses must agree with the accepted values.
 		var m map[string]string
 		if err := json.Unmarshal([]byte(value), &m); err != nil || len(m) != 1 || m["effect"] != "PreferredDuringScheduling" {
-			t.Errorf("Target accepts %q, which reads as %v, %v", value, m, err)
+			t.Errorf("Target accepts %q, read as %v, %v; want one effect", value, m, err)
 		}
 	})
 }
@@ -60,7 +60,7 @@ func FuzzContainerResources(f *testing.F) {
 		}
 		got, found, err := names.ContainerResources(map[string]string{key: value}, "management", container)
 		if !found {
-			t.Fatalf("ContainerResources does not find %q", key)
+			t.Fatalf("ContainerResources of %q = not found; want found", key)
 		}
 		if err != nil {
 			if got != (workload.Resources{}) {
@@ -70,7 +70,7 @@ func FuzzContainerResources(f *testing.F) {
 			return
 		}
 		if got.Shares != 0 && (got.Shares < workload.MinShares || got.Shares > workload.MaxShares) || got.LimitMilli < 0 {
-			t.Errorf("ContainerResources(%q) = %+v, out of range", value, got)
+			t.Errorf("ContainerResources(%q) = %+v; want values in range", value, got)
 		}
 		if old {
 			if n, err := strconv.ParseUint(value, 10, 64); err != nil || n != got.Shares {
@@ -132,7 +132,7 @@ func FuzzNames(f *testing.F) {
 			t.Errorf("Claims(%q) in domain %q = %t; old form %t, target %t, resources %t", key, domain, claims, old, target, resources)
 		}
 		if noticed := len(bad) + len(containers); (old || resources) && noticed == 0 || !old && !resources && noticed > 0 {
-			t.Errorf("%q, type %q, domain %q: errors %v, containers %q", key, typ, domain, bad, containers)
+			t.Errorf("%q, type %q, domain %q: errors = %v, containers = %q; want one of both for our keys only", key, typ, domain, bad, containers)
 		}
 	})
 }

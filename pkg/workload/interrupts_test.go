@@ -29,7 +29,7 @@ func TestInterrupts(t *testing.T) {
 	}
 	other := workload.Names{Domain: "example.com"}
 	if got, _ := other.Interrupts(map[string]string{own: "disable"}, "app"); got != workload.InterruptsStay {
-		t.Errorf("of another domain: %s", got)
+		t.Errorf("Interrupts of another domain = %s; want InterruptsStay", got)
 	}
 	for key, want := range map[string]bool{
 		crio: true, crio + "/app": true, own: true, "irq-load-balancing.example.com/app": false, "cpu-load-balancing.crio.io": false, crio + "x/y": false,

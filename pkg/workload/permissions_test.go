@@ -26,7 +26,7 @@ func TestPermissions(t *testing.T) {
 	var names workload.Names
 	var none workload.Permissions
 	if none.Allows("a", "management", 0) {
-		t.Error("the zero value allows something")
+		t.Error("zero value allows a type; want none")
 	}
 	first := none.With(names, "a", allowing("management,infra"), noon)
 	second := first.With(names, "a", allowing("infra"), noon+hour)
@@ -52,7 +52,7 @@ func TestPermissions(t *testing.T) {
 		{"first is as it was", first, "management", after, true},
 	} {
 		if got := c.p.Allows("a", c.typ, c.made); got != c.want {
-			t.Errorf("%s: %t", c.name, got)
+			t.Errorf("%s = %t; want %t", c.name, got, c.want)
 		}
 	}
 }

@@ -21,9 +21,9 @@ func TestPower(t *testing.T) {
 		t.Errorf("Power: %+v, want %+v", got, want)
 	}
 	if got := (workload.Names{Domain: "example.org"}).Power(map[string]string{"cpu-c-states.example.org/app": "disable"}, "app"); got.CStates.Value != "disable" {
-		t.Errorf("with another domain: %+v", got)
+		t.Errorf("Power with another domain = %+v; want disable", got)
 	}
 	if got := (workload.Names{}).Power(map[string]string{"cpu-c-states.crio.io": "disable"}, "app"); got.CStates.Key != "cpu-c-states.crio.io" {
-		t.Errorf("of the pod: %+v", got)
+		t.Errorf("Power of the pod = %+v; want the key cpu-c-states.crio.io", got)
 	}
 }

@@ -113,7 +113,7 @@ func TestCheckOldForm(t *testing.T) {
 			continue
 		}
 		if got[0].Key != c.key {
-			t.Errorf("CheckOldForm(%q) names %q", c.key, got[0].Key)
+			t.Errorf("key of CheckOldForm(%q) = %q; want the same", c.key, got[0].Key)
 		}
 		checkError(t, got[0], append(c.want, "annotation "+c.key+`: value "0-3": `))
 	}

@@ -77,7 +77,7 @@ func checkError(t *testing.T, err error, want []string) {
 		}
 	}
 	if len(err.Error()) > 1500 || strings.ContainsAny(err.Error(), "\n\x00") {
-		t.Errorf("err has %d bytes, or more than one line: %.200q", len(err.Error()), err.Error())
+		t.Errorf("length of the error = %d; want one line of at most 1500: %.200q", len(err.Error()), err.Error())
 	}
 }
 
