@@ -9,8 +9,7 @@ import (
 
 // Request is what one owner asks for.
 type Request struct {
-	// CPUs is how many more it needs. Nothing is taken when it is not positive.
-	CPUs int
+	CPUs int // how many more it needs. Nothing is taken when it is not positive
 	// Have are the CPUs that it has already, which are not given again, and Near
 	// those of its companions (containers of the same pod): they attract.
 	Have, Near cpuset.Set
@@ -86,12 +85,10 @@ func (s *Supply) commit(o *Options) cpuset.Set {
 // attempt is the attempt to meet a request, first with all its wishes, then with
 // fewer.
 type attempt struct {
-	s *Supply
-	r *Request
-	// have is a bitset of Have; nil when it is empty.
-	have []uint64
-	// never is the reason of the last refusal for the case that other owners do not cause it.
-	never string
+	s     *Supply
+	r     *Request
+	have  []uint64 // a bitset of Have; nil when it is empty
+	never string   // reason of the last refusal for the case that other owners do not cause it
 }
 
 // wishes are those wishes that one try insists on.

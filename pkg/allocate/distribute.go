@@ -12,15 +12,13 @@ const maxSteps = 1 << 22
 
 // distribution looks for the nodes to take an even share of CPUs from each.
 type distribution struct {
-	q *search
-	// unit is the number of CPUs that are given together.
-	unit  int
+	q     *search
+	unit  int // number of CPUs that are given together
 	nodes []share
 	// bySize are the nodes by what they could give, and byPackage those of the
 	// packages that could give the most; the largest first.
 	bySize, byPackage []int32
-	// free is the sum of the squares of what is usable in each node.
-	free int64
+	free              int64 // sum of the squares of what is usable in each node
 
 	chosen []int32 // of nodes, by index
 	found  bool
@@ -33,9 +31,7 @@ type share struct {
 	cells []int32
 	tally tally
 	units int
-	// costs is what it costs to take so many units, by their number, as far as it
-	// is known.
-	costs []shareCost
+	costs []shareCost // what it costs to take so many units, by their number, as far as it is known
 }
 
 // portion is what a node gives.

@@ -12,10 +12,8 @@ import (
 // not changed after [New] and may be shared.
 type Machine struct {
 	topology *topology.Topology
-	// core is the index of a CPU's core, by CPU number; none where the CPU is not
-	// online.
-	core  []int32
-	cores []core
+	core     []int32 // index of a CPU's core, by CPU number; none where the CPU is not online
+	cores    []core
 	// leafOfCore and threadsOfCore say of each core again what is in cores, in a
 	// form that is fast to go through.
 	leafOfCore, threadsOfCore []int32
@@ -24,10 +22,8 @@ type Machine struct {
 	cells  []cell
 	// cellsOfNode and cellsOfPackage are indices into cells.
 	cellsOfNode, cellsOfPackage [][]int32
-	// l3sSpanCells says that a cache has leaves in several cells.
-	l3sSpanCells bool
-	// words is the length of a bitset of the online CPUs.
-	words int
+	l3sSpanCells                bool // a cache has leaves in several cells
+	words                       int  // length of a bitset of the online CPUs
 	// isolated, and the kinds of core, are bitsets; hybrid says that kinds are known.
 	isolated, performance, efficiency []uint64
 	hybrid                            bool

@@ -45,10 +45,8 @@ type Options struct {
 	DistributeCPUsAcrossCores    bool
 	PreferAlignCPUsByUncoreCache bool
 
-	// TopologyPolicy is that of hints; the empty one is BestEffort.
-	TopologyPolicy Policy
-	// Isolated is the wish for CPUs that the kernel isolates since boot (isolcpus).
-	Isolated Wish
+	TopologyPolicy Policy // that of hints; the empty one is BestEffort
+	Isolated       Wish   // wish for CPUs that the kernel isolates since boot (isolcpus)
 	// CoreType, with CoreTypeWish Prefer or Require, chooses the kind of core on a
 	// hybrid machine. On others it counts for nothing.
 	CoreType     CoreType

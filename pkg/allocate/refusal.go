@@ -5,29 +5,19 @@ import "fmt"
 // Codes of refusals. They are stable: they are labels of metrics and go into
 // events.
 const (
-	// TooFewFree: there are not as many free CPUs, whatever the options.
-	TooFewFree = "TooFewFree"
-	// BadOptions: the options contradict each other (Options.Validate).
-	BadOptions = "BadOptions"
-	// SMTAlignment: with full-pcpus-only the number is no multiple of the threads
-	// of a core.
-	SMTAlignment = "SMTAlignment"
+	TooFewFree   = "TooFewFree"   // there are not as many free CPUs, whatever the options
+	BadOptions   = "BadOptions"   // options contradict each other (Options.Validate)
+	SMTAlignment = "SMTAlignment" // with full-pcpus-only the number is no multiple of the threads of a core
 	// TooFewWholeCores: with full-pcpus-only the cores that are wholly free do not
 	// add up to the number.
 	TooFewWholeCores = "TooFewWholeCores"
 	// TooFewUntouchedCores: with one-owner-per-core there is too little room in the
 	// cores of which nobody has a part.
 	TooFewUntouchedCores = "TooFewUntouchedCores"
-	// TooFewIsolated: too few of the CPUs that the kernel isolates since boot are
-	// free.
-	TooFewIsolated = "TooFewIsolated"
-	// TooFewOfCoreType: too few CPUs of the required kind of core are free.
-	TooFewOfCoreType = "TooFewOfCoreType"
-	// NotOnOneNode: with single-numa-node no node, or none of the hinted ones, has
-	// room for all.
-	NotOnOneNode = "NotOnOneNode"
-	// NotOnHintedNodes: with restricted the hinted nodes are large enough, but full.
-	NotOnHintedNodes = "NotOnHintedNodes"
+	TooFewIsolated       = "TooFewIsolated"   // too few of the CPUs that the kernel isolates since boot are free
+	TooFewOfCoreType     = "TooFewOfCoreType" // too few CPUs of the required kind of core are free
+	NotOnOneNode         = "NotOnOneNode"     // with single-numa-node no node, or none of the hinted ones, has room for all
+	NotOnHintedNodes     = "NotOnHintedNodes" // with restricted the hinted nodes are large enough, but full
 	// NotOnFewestNodes: with restricted the request needs more nodes, or packages
 	// with align-by-socket, than it would need on the empty machine.
 	NotOnFewestNodes = "NotOnFewestNodes"

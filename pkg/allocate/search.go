@@ -19,13 +19,12 @@ type search struct {
 	v *view
 	n int
 
-	byPackage   bool   // packages count before nodes
-	cachesFirst bool   // caches count before nodes and packages
-	hintedNodes []bool // by index; nil without a hint
-	spread      bool   // one thread of each core
-	whole       bool   // no core in part
-	// order is the sequence of the first places of a cost.
-	order [5]uint8
+	byPackage   bool     // packages count before nodes
+	cachesFirst bool     // caches count before nodes and packages
+	hintedNodes []bool   // by index; nil without a hint
+	spread      bool     // one thread of each core
+	whole       bool     // no core in part
+	order       [5]uint8 // sequence of the first places of a cost
 	// limit is the number of groups that the owner may be in at most: nodes, or
 	// packages when they count first. 0 stands for no limit.
 	limit int
@@ -42,22 +41,16 @@ type search struct {
 	// parts is the fewest cores in part of all allowed cells together, and target the fewest
 	// of the sets of groups within the limit. Sets with more cannot be the best choice.
 	parts, target int
-	// fewestL3s is likewise for caches, where they come first, and inFewestL3s are
-	// those that do it.
-	fewestL3s   int32
-	inFewestL3s []int32
-	// considered counts combinations of cells and of caches.
-	considered int
-	// steps counts what distribute does.
-	steps int
+	fewestL3s     int32 // likewise for caches, where they come first, and inFewestL3s are those that do it
+	inFewestL3s   []int32
+	considered    int // combinations of cells and of caches
+	steps         int // what distribute does
 
 	*scratch
 
-	found bool
-	best  choice
-	// outbid says that what has been considered last was no better than the best before
-	// its caches were looked at.
-	outbid bool
+	found  bool
+	best   choice
+	outbid bool // what has been considered last was no better than the best before its caches were looked at
 }
 
 // scratch is what a search works in; the next one uses its memory again.
@@ -106,9 +99,8 @@ type group struct {
 
 // choice is a part of the machine, and what it costs to take the CPUs there.
 type choice struct {
-	cost cost
-	// leaves are those to take from.
-	leaves []int32
+	cost   cost
+	leaves []int32 // those to take from
 }
 
 // run finds the best choice; it is false when there is none.

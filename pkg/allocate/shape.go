@@ -5,13 +5,10 @@ import "github.com/cpupoold/cpupoold/pkg/cpuset"
 // Shape says how a set of CPUs lies on a machine. Fewer is better in each field
 // but Cores, of which there are at least as many as the set's size needs.
 type Shape struct {
-	// CPUs are those of the set that are online; the others count nowhere.
-	CPUs int
+	CPUs int // those of the set that are online; the others count nowhere
 	// Nodes, Packages, L3s and Cores are numbers of those that the set touches.
 	Nodes, Packages, L3s, Cores int
-	// SplitCores are the cores of which the set has some online threads and not
-	// all: somebody else may run on the others.
-	SplitCores int
+	SplitCores                  int // cores of which the set has some online threads and not all: somebody else may run on the others
 }
 
 // Shape counts what cpus touch. It is a pure measure: it does not look at who

@@ -10,8 +10,7 @@ type subsets struct {
 	chosen        []int32
 	sum           tally
 	found         bool
-	// fewestL3s is how few caches can do at best, where caches come first.
-	fewestL3s int32
+	fewestL3s     int32 // how few caches can do at best, where caches come first
 }
 
 func (s *subsets) run() {

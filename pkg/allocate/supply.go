@@ -8,23 +8,18 @@ import (
 
 // Supply is a set of CPUs to choose from. It is not safe for concurrent use.
 type Supply struct {
-	m *Machine
-	// free is a bitset.
-	free []uint64
-	// had is the memory for what an owner has, a bitset.
-	had []uint64
-	// view is kept for its memory, and because it may still be right.
-	view view
+	m    *Machine
+	free []uint64 // a bitset
+	had  []uint64 // memory for what an owner has, a bitset
+	view view     // kept for its memory, and because it may still be right
 	// request, attempt and placing are those of the last Take; what they refer to is
 	// used again.
-	request Request
-	attempt attempt
-	placing placing
-	scratch scratch
-	// considered counts the combinations of the last Take.
-	considered int
-	// steps counts what the distributions of the last Take did.
-	steps int
+	request    Request
+	attempt    attempt
+	placing    placing
+	scratch    scratch
+	considered int // combinations of the last Take
+	steps      int // what the distributions of the last Take did
 }
 
 // Supply returns the supply of the CPUs of a set that are online.

@@ -5,23 +5,18 @@ import "math/bits"
 // view is what one request may take of a supply, counted by core, leaf and cell,
 // less what has been picked for it.
 type view struct {
-	m *Machine
-	// extent is what it counts: what is left of it after a Take is right for the next
-	// one of the same extent.
-	extent extent
-	// usable is a bitset; coreFree counts it in each core.
-	usable   []uint64
+	m        *Machine
+	extent   extent   // what it counts: what is left of it after a Take is right for the next one of the same extent
+	usable   []uint64 // a bitset; coreFree counts it in each core
 	coreFree []int32
-	// have is a bitset of what the owner has, picked included.
-	have []uint64
+	have     []uint64 // a bitset of what the owner has, picked included
 	// spread counts the usable threads of the owner's cores as no core's: they add
 	// none to those that it has.
 	spread bool
 	// own marks the cores of which the owner has a part, by index. It is empty when
 	// the owner has nothing.
-	own []bool
-	// counts is the memory of all tallies.
-	counts        []int32
+	own           []bool
+	counts        []int32 // memory of all tallies
 	leaves, cells []tally
 	total         tally
 	picked        []int
@@ -41,8 +36,7 @@ type filter struct {
 	// wholeCores leaves out cores that the owner cannot have with all their online
 	// threads; untouched those of which somebody else has a part.
 	wholeCores, untouched bool
-	// spread is for a request that is spread over cores.
-	spread bool
+	spread                bool // for a request that is spread over cores
 }
 
 // reset counts what f lets count of s, for an owner that has the CPUs of have.

@@ -34,9 +34,8 @@ type Tree interface {
 // FS reads and writes the cgroups below one cgroup2 mount. It holds no state
 // but the open root directory, and can be used by several goroutines.
 type FS struct {
-	tree Tree
-	// readOnly says that whatever would change something is ErrReadOnly.
-	readOnly bool
+	tree     Tree
+	readOnly bool // whatever would change something is ErrReadOnly
 }
 
 // New makes an FS of a tree that is known to be cgroup v2. Open is for the

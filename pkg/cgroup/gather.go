@@ -21,8 +21,7 @@ type Threads interface {
 
 // Gathered is the result of Gather and of a [ThreadScan].
 type Gathered struct {
-	// Back is the number of threads that were moved back to the CPUs of their cgroup.
-	Back int
+	Back int // number of threads that were moved back to the CPUs of their cgroup
 	// Outside is the number of threads that could not be moved, and Stuck has the first ids, at most maxStuck.
 	// Why is the kernel's reason for the first one: EPERM without CAP_SYS_NICE, EINVAL for workers of io_uring,
 	// which before kernel 6.12 are made without regard to the cpuset.
@@ -31,9 +30,8 @@ type Gathered struct {
 	Why     error
 	// More reports whether threads or cgroups were left out because of gatherThreads and gatherCgroups. A
 	// ThreadScan reads all of them.
-	More bool
-	// Unread is the number of cgroups below the first one that could not be read, and UnreadErr is the first error.
-	Unread    int
+	More      bool
+	Unread    int // number of cgroups below the first one that could not be read, and UnreadErr is the first error
 	UnreadErr error
 }
 
@@ -49,8 +47,7 @@ const (
 	gatherCgroups = 16
 	// gatherAsked bounds the questions of all rounds: no round begins after so many.
 	gatherAsked = 4 * gatherThreads
-	// maxStuck is the maximum number of ids in Gathered.
-	maxStuck = 8
+	maxStuck    = 8 // maximum number of ids in Gathered
 )
 
 // Gather moves the threads of a cgroup, and of cgroups below it, to the CPUs of the cgroup that each thread is in. It

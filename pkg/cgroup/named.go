@@ -14,20 +14,13 @@ import (
 
 // Unit is a unit as systemd knows it, running or not.
 type Unit struct {
-	// Name is the unit's own name, which may differ from the alias that was asked
-	// for.
-	Name string
-	// Load is LoadState: loaded; not-found, masked, error or bad-setting for a
-	// unit that cannot be started.
-	Load string
-	// Active is ActiveState: active, reloading, activating, deactivating, inactive
-	// or failed.
-	Active string
+	Name   string // unit's own name, which may differ from the alias that was asked for
+	Load   string // LoadState: loaded; not-found, masked, error or bad-setting for a unit that cannot be started
+	Active string // ActiveState: active, reloading, activating, deactivating, inactive or failed
 	// Path is the unit's cgroup, and for one that is stopped the cgroup that it
 	// will have; empty for a unit that is not loaded.
-	Path Path
-	// Files are those that the unit was read from, its drop-ins among them.
-	Files []string
+	Path  Path
+	Files []string // those that the unit was read from, its drop-ins among them
 	// Partition is CPUSetPartition if that is root or isolated. It is empty for member, which
 	// systemd may report for a unit without the property (not verified: no systemd 261 was
 	// run), and before systemd 261, which introduced it. If the kernel refuses the

@@ -108,9 +108,8 @@ func parseAnyPartition(data []byte) (PartitionState, error) {
 type PartitionKernel struct {
 	// Remote says that a cgroup can be one with nothing but cpuset.cpus.exclusive in
 	// itself and its ancestors, whatever their cpuset.cpus (6.11 and later).
-	Remote bool
-	// Settled says that the cpuset.cpus of a sibling cannot break one (7.0 and later).
-	Settled bool
+	Remote  bool
+	Settled bool // cpuset.cpus of a sibling cannot break one (7.0 and later)
 }
 
 // PartitionsOf returns what the kernel of a version can do. Distributions carry
@@ -135,8 +134,7 @@ func ParsePartitionKernel(release string) (PartitionKernel, error) {
 
 // PartitionNode is a cgroup as far as partitions go.
 type PartitionNode struct {
-	// HasCPUSet says that the cgroup has the files at all.
-	HasCPUSet bool
+	HasCPUSet bool // cgroup has the files at all
 	State     PartitionState
 	// CPUs is cpuset.cpus, Exclusive cpuset.cpus.exclusive, Effective
 	// cpuset.cpus.effective.
@@ -147,8 +145,7 @@ type PartitionNode struct {
 // all siblings of these. Of siblings without any CPUs in their lists, which nobody can
 // be in the way of and which are no partitions, it has no more than that.
 type PartitionView struct {
-	// Root is the root's cpuset.cpus.effective: online, and in no partition.
-	Root  cpuset.Set
+	Root  cpuset.Set // root's cpuset.cpus.effective: online, and in no partition
 	Nodes map[Path]PartitionNode
 }
 

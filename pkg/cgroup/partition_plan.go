@@ -34,27 +34,23 @@ import (
 
 // PartitionWish is a partition that there should be.
 type PartitionWish struct {
-	Path Path
-	Type PartitionType // root or isolated
-	CPUs cpuset.Set    // not empty
-	// Container is copied to the writes.
-	Container string
-	// Keep says that nothing is to be taken now: what it has of CPUs it keeps.
-	Keep bool
+	Path      Path
+	Type      PartitionType // root or isolated
+	CPUs      cpuset.Set    // not empty
+	Container string        // copied to the writes
+	Keep      bool          // nothing is to be taken now: what it has of CPUs it keeps
 	// Not says why there must be none for the time being; empty: there may.
 	Not string
 }
 
 // PartitionInput is all that a step depends on.
 type PartitionInput struct {
-	Kernel PartitionKernel
-	Wishes []PartitionWish
-	// Former are cgroups of which a partition that is not wished for is taken away.
-	Former []Path
-	View   PartitionView
-	Online cpuset.Set
-	// Housekeeping are CPUs of which one must stay with the root.
-	Housekeeping cpuset.Set
+	Kernel       PartitionKernel
+	Wishes       []PartitionWish
+	Former       []Path // cgroups of which a partition that is not wished for is taken away
+	View         PartitionView
+	Online       cpuset.Set
+	Housekeeping cpuset.Set // CPUs of which one must stay with the root
 	// Stuck are cgroups that are to be left as they are for the time being, and why:
 	// see PartitionWrite.Stuck.
 	Stuck map[Path]string
@@ -94,9 +90,7 @@ type PartitionOutcome struct {
 
 // PartitionStep is what is to be done now.
 type PartitionStep struct {
-	// Writes are to be made in order, up to the first that fails. Then the kernel is
-	// to be asked again.
-	Writes   []PartitionWrite
+	Writes   []PartitionWrite          // to be made in order, up to the first that fails. Then the kernel is to be asked again
 	Outcomes map[Path]PartitionOutcome // of all wishes
 	// Missing are online CPUs that neither the root nor any partition of the view has.
 	// Some kernels take their time to give them back, and some never do.

@@ -39,10 +39,9 @@ type Dir interface {
 // and knows what the cgroup around it has. Another cgroup of a name that has been read, and
 // what that or the one around it has got since, it sees after Rest. One goroutine can use it.
 type Reader struct {
-	fs *FS
-	// held are the open directories from the root down, each in the one before.
-	held        []heldDir
-	value, list []byte // of the last file; a list is looked at while values are read
+	fs          *FS
+	held        []heldDir // open directories from the root down, each in the one before
+	value, list []byte    // of the last file; a list is looked at while values are read
 	sets        map[string]cpuset.Set
 	gather      *gathering // nil before the first use
 }

@@ -14,32 +14,25 @@ type State struct {
 	// (cgroup.subtree_control of its parent); without it CPUs is empty and
 	// Effective is that of the nearest ancestor with the controller.
 	HasCPUSet bool
-	// CPUs is the request (cpuset.cpus). Empty means inherit, not none.
-	CPUs cpuset.Set
+	CPUs      cpuset.Set // request (cpuset.cpus). Empty means inherit, not none
 	// Effective is what the tasks run on (cpuset.cpus.effective): the request
 	// as far as the parent has it, or all of the parent's if that is nothing.
 	Effective cpuset.Set
 	// ParentEffective is the parent's cpuset.cpus.effective, and the CPUs that the
 	// cgroup has for itself if it is a partition: what it can have.
 	ParentEffective cpuset.Set
-	// Partition is cpuset.cpus.partition.
-	Partition PartitionState
+	Partition       PartitionState // cpuset.cpus.partition
 	// Mems is cpuset.mems, the NUMA nodes asked for; empty means inherit.
 	// EffectiveMems is cpuset.mems.effective. Few cgroups ask for nodes, so it is
 	// read for those that do, and for the root, where it is all nodes with memory.
 	Mems, EffectiveMems cpuset.Set
-	// HasCPU says that the cpu controller is enabled for the cgroup.
-	HasCPU bool
-	// Weight is cpu.weight, 1..10000; 0 without the cpu controller, and on
-	// kernels before 6.12 while Idle.
-	Weight uint64
-	// Idle is cpu.idle: the kernel refuses weights while it is set.
-	Idle bool
+	HasCPU              bool   // cpu controller is enabled for the cgroup
+	Weight              uint64 // cpu.weight, 1..10000; 0 without the cpu controller, and on kernels before 6.12 while Idle
+	Idle                bool   // cpu.idle: the kernel refuses weights while it is set
 	// Quota and Period are those of cpu.max in microseconds; a Quota of -1 is
 	// "max", no limit, and what a cgroup without the cpu controller has.
 	Quota, Period int64
-	// Populated is that of cgroup.events: tasks in the cgroup or below it.
-	Populated bool
+	Populated     bool // that of cgroup.events: tasks in the cgroup or below it
 	// Inner is the child named `container` that crun makes below its scopes and
 	// in which the processes are; nil without one.
 	Inner *State

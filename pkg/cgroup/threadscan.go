@@ -20,12 +20,9 @@ type ThreadScan struct {
 }
 
 const (
-	// maxScanDepth is the maximum number of levels below the first cgroup that are read. The kernel allows any depth.
-	maxScanDepth = 64
-	// maxScanCgroups is the maximum number of cgroups in a scan, so that a scan ends while others make cgroups.
-	maxScanCgroups = 1 << 20
-	// threadsPerCgroup is the number of threads that take as long as a cgroup.
-	threadsPerCgroup = 64
+	maxScanDepth     = 64      // maximum number of levels below the first cgroup that are read. The kernel allows any depth
+	maxScanCgroups   = 1 << 20 // maximum number of cgroups in a scan, so that a scan ends while others make cgroups
+	threadsPerCgroup = 64      // number of threads that take as long as a cgroup
 )
 
 // ScanThreads returns a scan of p that has not begun.

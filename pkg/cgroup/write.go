@@ -59,10 +59,8 @@ type Target struct {
 	// NoCRI reports that the runtime would record other CPUs than those of an update. Then
 	// Diff updates nothing over CRI: as for a target without Container, only systemd
 	// records the values.
-	NoCRI bool
-	// FileOnly reports that the runtime and systemd keep no values of the cgroup: Diff
-	// writes its files alone.
-	FileOnly bool
+	NoCRI    bool
+	FileOnly bool // runtime and systemd keep no values of the cgroup: Diff writes its files alone
 	// Unit is the systemd unit that the configuration names and whose cgroup Path
 	// is, or will be when it starts (see [Unit]): its properties are set over
 	// D-Bus with both drivers, and while it is stopped too. Empty for all others.
@@ -71,10 +69,8 @@ type Target struct {
 	// Cgroups with CPUs must not contain each other, but for Around. What is below a cgroup is
 	// bounded by its set, whatever it asks for itself: a unit with Delegate= has
 	// its CPUs as a whole.
-	CPUs cpuset.Set
-	// Exclusive reports that no other target may run on CPUs, except on Mixed, and except
-	// targets of the same Group.
-	Exclusive bool
+	CPUs      cpuset.Set
+	Exclusive bool // no other target may run on CPUs, except on Mixed, and except targets of the same Group
 	// Group names the targets that share their exclusive CPUs with each other, such as containers
 	// of one pod; empty for all other targets.
 	Group string
@@ -88,17 +84,14 @@ type Target struct {
 	// Mems are the NUMA nodes to take memory from; empty leaves them alone. The
 	// kernel moves memory that is elsewhere, so it is written only when it
 	// differs, and once the cgroup is on its CPUs. To undo it name all nodes.
-	Mems cpuset.Set
-	// Weight is cpu.weight, 1..10000; 0 leaves it alone.
-	Weight uint64
-	// Unlimited says that there must be no quota.
-	Unlimited bool
+	Mems      cpuset.Set
+	Weight    uint64 // cpu.weight, 1..10000; 0 leaves it alone
+	Unlimited bool   // there must be no quota
 	// Quota and Period are the quota to put back, in microseconds: 1000..2^40 in a
 	// period of 1000..1000000. A Quota of 0 leaves it alone, a Period of 0 is the
 	// kernel's default of 100000. Unlimited goes before them.
 	Quota, Period int64
-	// Reason is why, for people; it is copied to each Write.
-	Reason string
+	Reason        string // why, for people; it is copied to each Write
 }
 
 // Own are the CPUs that no other target may run on: none of one that is not Exclusive.
@@ -133,8 +126,7 @@ type Current struct {
 	// not known: the cgroup may get it at any moment. Empty means none. Seals of
 	// one cgroup must be carried out in the order of their submission.
 	Pending cpuset.Set
-	// Unit is what systemd holds for the cgroup; used with DriverSystemd only.
-	Unit UnitState
+	Unit    UnitState // what systemd holds for the cgroup; used with DriverSystemd only
 	// NoWrite says that the kernel refused a write to this cgroup in this pass,
 	// NoSeal that its recorder did. Diff then plans no more of them, but counts
 	// what the cgroup holds, so that the others get on where that is safe.
@@ -152,14 +144,11 @@ func (c *Current) left(file string) bool { return slices.Contains(c.Left, file) 
 
 // UnitState is what systemd holds for a unit.
 type UnitState struct {
-	// Known is false when the unit could not be asked.
-	Known bool
+	Known bool // false when the unit could not be asked
 	// CPUs is AllowedCPUs, Mems AllowedMemoryNodes; empty when not set.
 	CPUs, Mems cpuset.Set
-	// Weight is CPUWeight, 1..10000; 0 when it is not set.
-	Weight uint64
-	// Quota is CPUQuotaPerSecUSec in microseconds a second; -1 for infinity.
-	Quota int64
+	Weight     uint64 // CPUWeight, 1..10000; 0 when it is not set
+	Quota      int64  // CPUQuotaPerSecUSec in microseconds a second; -1 for infinity
 }
 
 // Write is one step of a plan.
@@ -195,17 +184,14 @@ type Deferred struct {
 	Path      Path   `json:"path"`
 	Container string `json:"container,omitempty"`
 	Property  string `json:"property"`
-	// Reason is why, and what would change it.
-	Reason string `json:"reason"`
-	// WaitsFor are the cgroups that have to give way first, if any.
-	WaitsFor []Path `json:"waitsFor,omitempty"`
+	Reason    string `json:"reason"`             // why, and what would change it
+	WaitsFor  []Path `json:"waitsFor,omitempty"` // cgroups that have to give way first, if any
 }
 
 // Options are what Diff has to know about the node.
 type Options struct {
-	Driver Driver
-	// Possible are the kernel's possible CPUs: what AllowedCPUs is masked to.
-	Possible cpuset.Set
+	Driver   Driver
+	Possible cpuset.Set // kernel's possible CPUs: what AllowedCPUs is masked to
 	// Nodes are the NUMA nodes with memory, which Mems is masked to: those of the
 	// root's cpuset.mems.effective. Empty masks nothing.
 	Nodes cpuset.Set

@@ -10,8 +10,7 @@ import (
 // is a hint to look: events are lost, repeated, late and, on containerd before
 // 2.0, taken away by other subscribers. There is none for a change of resources.
 type Event struct {
-	// ContainerID is the sandbox id if the event is about the sandbox.
-	ContainerID string
+	ContainerID string // sandbox id if the event is about the sandbox
 	Kind        EventKind
 	At          time.Time
 	// PodID and PodUID are empty where the runtime could not tell.

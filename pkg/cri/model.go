@@ -19,9 +19,7 @@ type Pod struct {
 	Annotations    map[string]string
 	RuntimeHandler string
 
-	// Detailed says that the fields below were asked for (PodStatus); List
-	// leaves them zero.
-	Detailed bool
+	Detailed bool // fields below were asked for (PodStatus); List leaves them zero
 	// CgroupParent is what the kubelet asked for: a slice name with the systemd
 	// driver, else a path below the cgroup mount.
 	CgroupParent string
@@ -32,8 +30,7 @@ type Pod struct {
 	// included (linux.resources of the sandbox configuration, since Kubernetes
 	// 1.23; KEP-1287 updates it). Zero means unknown.
 	Resources Resources
-	// PID is the sandbox process in the runtime's PID namespace, 0 if none runs.
-	PID int
+	PID       int // sandbox process in the runtime's PID namespace, 0 if none runs
 }
 
 // Container is a container of a pod as the runtime knows it. Sandbox (pause)
@@ -46,16 +43,10 @@ type Container struct {
 	State     State
 	CreatedAt time.Time
 
-	// Detailed says that the fields below were asked for (ContainerStatus);
-	// List leaves them zero.
-	Detailed bool
-	// CgroupsPath is linux.cgroupsPath in the container's OCI spec.
-	CgroupsPath string
-	// PID is the container's init in the runtime's PID namespace, 0 before the
-	// start and after the exit.
-	PID int
-	// FinishedAt is when it exited; zero if it has not, or the runtime does not tell.
-	FinishedAt time.Time
+	Detailed    bool      // fields below were asked for (ContainerStatus); List leaves them zero
+	CgroupsPath string    // linux.cgroupsPath in the container's OCI spec.
+	PID         int       // container's init in the runtime's PID namespace, 0 before the start and after the exit.
+	FinishedAt  time.Time // when it exited; zero if it has not, or the runtime does not tell
 	// Requested are the resources in CRI's status: what the kubelet asked for at
 	// creation and in updates since. What an NRI plugin adjusted at creation is
 	// not in it on containerd, until the first update copies the spec there.
@@ -93,15 +84,13 @@ func (c Container) RecordedMems() (cpuset.Set, error) {
 // Resources are CPU resources in the units of CRI and of cgroup v1. In JSON they are
 // linux.resources.cpu of the OCI runtime specification.
 type Resources struct {
-	// Shares are CFS shares, 2..262144; 0 means unset.
-	Shares uint64 `json:"shares"`
+	Shares uint64 `json:"shares"` // CFS shares, 2..262144; 0 means unset
 	// Quota and Period are in microseconds. A quota of 0 means unset, a negative
 	// one none; a period of 0 means the kernel's default of 100 ms.
-	Quota  int64 `json:"quota"`
-	Period int64 `json:"period"`
-	// CPUs are CPUs, Mems NUMA nodes in the kernel's list format; empty means unset.
-	CPUs string `json:"cpus"`
-	Mems string `json:"mems"`
+	Quota  int64  `json:"quota"`
+	Period int64  `json:"period"`
+	CPUs   string `json:"cpus"` // in the kernel's list format; empty means unset
+	Mems   string `json:"mems"` // NUMA nodes, likewise
 }
 
 // State is the state of a container.

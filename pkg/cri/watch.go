@@ -15,8 +15,7 @@ import (
 type StreamState int
 
 const (
-	// Connecting is the state before anything is known. It is never reported.
-	Connecting StreamState = iota
+	Connecting StreamState = iota // state before anything is known. It is never reported
 	// Connected means that from now on whatever happens is also an event. What
 	// happened before is only in a list: list now.
 	Connected
@@ -45,10 +44,8 @@ func (s StreamState) String() string {
 // Handler is what Watch calls, always from one goroutine and in order. It may
 // take its time: events queue up here, never in the runtime.
 type Handler struct {
-	Event func(Event)
-	// Stream is told each change of state, with the reason for Lost and
-	// Unsupported.
-	Stream func(StreamState, error)
+	Event  func(Event)
+	Stream func(StreamState, error) // told each change of state, with the reason for Lost and Unsupported
 }
 
 const (

@@ -12,26 +12,21 @@ import (
 // Input is what a report depends on.
 type Input struct {
 	Machine *allocate.Machine
-	// Pool are the CPUs that can be exclusive.
-	Pool cpuset.Set
-	// Owners are all that have CPUs of their own. Those are disjoint and in Pool.
-	Owners []pools.Owner
+	Pool    cpuset.Set    // CPUs that can be exclusive
+	Owners  []pools.Owner // all that have CPUs of their own. Those are disjoint and in Pool
 }
 
 // Report is how owners lie on the machine, and what can be done about it.
 type Report struct {
-	// Owners is sorted by key.
-	Owners []Place `json:"owners"`
-	// Room is what new owners can have, now and after all moves.
-	Room Change[Room] `json:"room"`
+	Owners []Place      `json:"owners"` // sorted by key
+	Room   Change[Room] `json:"room"`   // what new owners can have, now and after all moves
 	// Excess is by how much all owners together are above their least, now and
 	// after all moves.
 	Excess Change[Shape] `json:"excess"`
 	// Moves is in the order in which they are to be made: each goes to CPUs that are free, or
 	// its owner's, after the moves before it.
-	Moves []Move `json:"moves"`
-	// Bounded says that the search was ended before it had tried everything.
-	Bounded bool `json:"bounded,omitempty"`
+	Moves   []Move `json:"moves"`
+	Bounded bool   `json:"bounded,omitempty"` // search was ended before it had tried everything
 }
 
 // Change is something now and after all moves.

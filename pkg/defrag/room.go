@@ -5,15 +5,13 @@ import "github.com/cpupoold/cpupoold/pkg/cpuset"
 // Room is what a new owner can have. Each number is that of the CPUs of the
 // largest request that fits in full.
 type Room struct {
-	// Free is what is there in all.
-	Free int `json:"free"`
+	Free int `json:"free"` // what is there in all
 	// OnNode is within one NUMA node, InL3 within one L3 group, and InWholeCores in
 	// whole cores of one node.
-	OnNode       int `json:"onNode"`
-	InL3         int `json:"inL3"`
-	InWholeCores int `json:"inWholeCores"`
-	// Nodes are the same for each node that has CPUs of the pool.
-	Nodes []NodeRoom `json:"nodes"`
+	OnNode       int        `json:"onNode"`
+	InL3         int        `json:"inL3"`
+	InWholeCores int        `json:"inWholeCores"`
+	Nodes        []NodeRoom `json:"nodes"` // same for each node that has CPUs of the pool
 }
 
 // NodeRoom is the room on a NUMA node.

@@ -27,10 +27,8 @@ type search struct {
 	node  *node
 	start *node // before the first step
 	steps []step
-	// least is how each owner would lie if it were alone in the pool.
-	least []measured
-	// tried is what was open to each owner when it could not be moved last.
-	tried []cpuset.Set
+	least []measured   // how each owner would lie if it were alone in the pool
+	tried []cpuset.Set // what was open to each owner when it could not be moved last
 	// effort is what is left, and price what a question costs.
 	effort, price int
 }

@@ -52,8 +52,7 @@ type Reply struct {
 // zero leave what is there.
 type Adjustment struct {
 	CPUs, Mems cpuset.Set
-	// Shares are CFS shares, 2..262144.
-	Shares uint64
+	Shares     uint64 // CFS shares, 2..262144
 	// Unlimited lifts the CFS quota. Else Quota, in Period, is the new one, in microseconds.
 	Unlimited     bool
 	Quota, Period int64

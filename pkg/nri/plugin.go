@@ -22,8 +22,7 @@ const (
 type State int
 
 const (
-	// Unknown is the state before anything is known. It is never reported.
-	Unknown State = iota
+	Unknown State = iota // state before anything is known. It is never reported
 	// Absent means that nobody listens on the socket: the runtime is not there, or
 	// has NRI switched off.
 	Absent
@@ -36,13 +35,11 @@ const (
 
 // Options are what Run needs, all of it.
 type Options struct {
-	// Socket is the path of the runtime's NRI socket.
-	Socket string
+	Socket string // path of the runtime's NRI socket
 	// Keep reports whether pods need an annotation with this name. The connection drops all
 	// other annotations. Nil keeps none.
-	Keep func(annotation string) bool
-	// Handler is asked one thing at a time, by whichever connection.
-	Handler Handler
+	Keep    func(annotation string) bool
+	Handler Handler // asked one thing at a time, by whichever connection
 	// Runtime lists the pods of the container runtime. The connection ends with
 	// ErrOtherRuntime if another runtime serves NRI. Nil: not compared.
 	Runtime lister
@@ -57,9 +54,7 @@ type Options struct {
 const (
 	// The bounds of the growing pause before the runtime is tried again.
 	retryFirst, retryLast = 100 * time.Millisecond, 5 * time.Second
-	// defaultLimit is how long a runtime waits that does not tell (NRI before 0.7),
-	// and NRI's default.
-	defaultLimit = 2 * time.Second
+	defaultLimit          = 2 * time.Second // how long a runtime waits that does not tell (NRI before 0.7), and NRI's default
 )
 
 // Run keeps the plugin connected to the runtime until ctx ends, and returns its

@@ -31,15 +31,14 @@ type session struct {
 
 	// calls is held for each of the runtime's calls, so that they never overlap,
 	// not even with those of the next session.
-	calls      sync.Mutex
-	configured bool // Configure has been called
-	limit      time.Duration
-	handler    Handler
-	comparer   comparer
-	watches    sync.WaitGroup // of the comparer
-	keep       func(annotation string) bool
-	// synchronized is called when the handler knows what there is.
-	synchronized func()
+	calls        sync.Mutex
+	configured   bool // Configure has been called
+	limit        time.Duration
+	handler      Handler
+	comparer     comparer
+	watches      sync.WaitGroup // of the comparer
+	keep         func(annotation string) bool
+	synchronized func() // called when the handler knows what there is
 }
 
 func newSession(ctx context.Context, c net.Conn, o Options, synchronized func()) (*session, error) {

@@ -14,13 +14,9 @@ import (
 // CPUState is what the kubelet's CPU manager has decided: its file
 // cpu_manager_state (pkg/kubelet/cm/cpumanager/state/checkpoint.go).
 type CPUState struct {
-	// Policy is never empty: static, none, or one that is not known here.
-	Policy string
-	// Default are the CPUs of all containers without CPUs of their own; empty with
-	// every policy but static.
-	Default cpuset.Set
-	// Holdings are sorted by pod and container, no two of one name.
-	Holdings []Holding
+	Policy   string     // never empty: static, none, or one that is not known here.
+	Default  cpuset.Set // CPUs of all containers without CPUs of their own; empty with every policy but static
+	Holdings []Holding  // sorted by pod and container, no two of one name
 }
 
 // Holding are CPUs that the kubelet has given to one container; with Container ""

@@ -13,23 +13,17 @@ type assigner struct {
 	pools   *Pools
 	pods    []Pod
 	claims  []claim
-	// order are the indices of claims in the order in which they are served.
-	order []int
+	order   []int // indices of claims in the order in which they are served
 	// free are the CPUs of the pool that can be given away. idle are those that
 	// nobody may have, because an owner has the rest of their core to itself.
 	free, idle cpuset.Set
-	// away are the CPUs of pools.Away that no owner has had.
-	away cpuset.Set
-	// own is how many CPUs only the shared pool may have; below 0 when the pools are
-	// apart.
-	own int
-	// alone says that some claim has a core to itself.
-	alone bool
+	away       cpuset.Set // CPUs of pools.Away that no owner has had
+	own        int        // how many CPUs only the shared pool may have; below 0 when the pools are apart
+	alone      bool       // some claim has a core to itself
 	// supply is made when somebody needs new CPUs. It counts free and is kept in
 	// step with it; nil when it is not.
 	supply *allocate.Supply
-	// spare is for what does not come from there; see from.
-	spare *allocate.Supply
+	spare  *allocate.Supply // for what does not come from there; see from
 }
 
 // assign settles what each claim gets, and returns what is left of the pool, free

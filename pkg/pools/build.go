@@ -147,14 +147,12 @@ func compareContainers(a, b *Container) int {
 
 // class is what a pod and its containers are.
 type class struct {
-	verdicts []verdict // in the order of the containers
-	// partition is nil for ordinary pods.
-	partition *Partition
+	verdicts  []verdict  // in the order of the containers
+	partition *Partition // nil for ordinary pods
 	// options are how CPUs for the pod's containers are chosen; nil for pods whose
 	// containers get none of their own.
 	options *allocate.Options
-	// level is set for a pod with pod-level resources.
-	level *podLevel
+	level   *podLevel // set for a pod with pod-level resources
 }
 
 func (c *classifier) classify(pods []Pod) []class {

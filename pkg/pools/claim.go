@@ -12,45 +12,29 @@ import (
 // over all restarts of the container; or a systemd unit; or a pod, for what is
 // reserved for its containers.
 type claim struct {
-	key Key
-	pod int // index of the pod; none for a unit
-	// createdAt is that of the newest instance, and the age of the claim.
-	createdAt int64
-	// finishedAt is when the newest instance has exited; 0 if it has not, or if
-	// that is not known.
-	finishedAt int64
+	key        Key
+	pod        int   // index of the pod; none for a unit
+	createdAt  int64 // that of the newest instance, and the age of the claim
+	finishedAt int64 // when the newest instance has exited; 0 if it has not, or if that is not known
 	want       int
-	// least is the least of a claim that is a guess, and of a reserve what will be asked
-	// for surely.
-	least int
-	// cpus is what the claim has: the previous assignment at first, the new one in
-	// the end.
-	cpus cpuset.Set
-	// away is what it had and is offline now; see Assignment.
-	away    cpuset.Set
-	options *allocate.Options
-	nodes   cpuset.Set // hinted
-	// missing is how much a reserve is too small.
-	missing int
-	// refused is why a claim that lacks CPUs does not get them.
-	refused *allocate.Refusal
+	least      int        // least of a claim that is a guess, and of a reserve what will be asked for surely
+	cpus       cpuset.Set // what the claim has: the previous assignment at first, the new one in the end
+	away       cpuset.Set // what it had and is offline now; see Assignment
+	options    *allocate.Options
+	nodes      cpuset.Set        // hinted
+	missing    int               // how much a reserve is too small
+	refused    *allocate.Refusal // why a claim that lacks CPUs does not get them
 	// live says that an instance of the container exists that has not exited.
 	// Only live claims get CPUs; the others keep theirs until the pod goes or a
 	// container of the same pod needs them.
-	live bool
-	// atLeast says that want is a guess: least, or as many as it had.
-	atLeast bool
-	// unread says that its pod is Pod.Unread: it wants what it has.
-	unread bool
-	// waiting says that it gets nothing new yet if it has nothing.
-	waiting bool
-	// contested says that somebody else was recorded as the owner of some of cpus.
-	contested bool
+	live      bool
+	atLeast   bool // want is a guess: least, or as many as it had
+	unread    bool // its pod is Pod.Unread: it wants what it has
+	waiting   bool // it gets nothing new yet if it has nothing
+	contested bool // somebody else was recorded as the owner of some of cpus
 	// frozen says of a reserve that it gets no more.
-	frozen bool
-	// crowded says that somebody else has a part of cores that the claim should have to
-	// itself.
-	crowded bool
+	frozen  bool
+	crowded bool // somebody else has a part of cores that the claim should have to itself
 	// set divides the CPUs of a pod with pod-level resources; nil for all other claims. The claim
 	// is on the CPUs of the whole pod.
 	set *podSet

@@ -10,21 +10,16 @@ import (
 // verdict is what a container is, before anybody has looked for CPUs.
 type verdict struct {
 	pool Pool
-	// want is the number of CPUs that a container of the guaranteed pool asks for.
-	want int
+	want int // number of CPUs that a container of the guaranteed pool asks for
 	// shares and limit, in thousandths of a CPU, are those of the annotation.
-	shares uint64
-	limit  int64
-	// typ is the partition of one that is not in that of its pod; "" for all others.
-	typ    string
-	reason Reason
-	// atLeast says that want is only a lower bound: it has what it had.
-	atLeast bool
-	// waiting says that it gets no CPUs yet, unless it has some.
-	waiting bool
+	shares  uint64
+	limit   int64
+	typ     string // partition of one that is not in that of its pod; "" for all others
+	reason  Reason
+	atLeast bool // want is only a lower bound: it has what it had
+	waiting bool // it gets no CPUs yet, unless it has some
 	mixed   bool // shared CPUs come beside those of its own
-	// podPool reports that it shares the CPUs of its pod with other containers of the pod.
-	podPool bool
+	podPool bool // it shares the CPUs of its pod with other containers of the pod
 }
 
 // classifier decides who belongs where and collects what it cannot honour.
@@ -34,10 +29,9 @@ type classifier struct {
 	notes    *notebook // nil when nobody asks
 	// last is the reason of the containers of pods of the type lastType, which most
 	// pods have in common.
-	lastType string
-	last     Reason
-	// haveSharers reports that an assignment records sharers: see podLevel.
-	haveSharers bool
+	lastType    string
+	last        Reason
+	haveSharers bool // an assignment records sharers: see podLevel
 }
 
 func (c *classifier) report(p *Pod, container string, code Code, text string) {

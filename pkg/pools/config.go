@@ -11,18 +11,14 @@ import (
 
 // Spec is what an operator asks for, before it is held against a machine.
 type Spec struct {
-	// Partitions are the management pools, one for each workload type.
-	Partitions []PartitionSpec
-	// Shared are the CPUs of the shared pool; nil stands for all online CPUs that
-	// no other list names.
-	Shared *cpuset.Set
+	Partitions []PartitionSpec // management pools, one for each workload type
+	Shared     *cpuset.Set     // CPUs of the shared pool; nil stands for all online CPUs that no other list names
 	// StrictReservation keeps the shared pool off the CPUs of partitions. Without
 	// it the pool extends over them, as with the kubelet; exclusive CPUs never
 	// come from them.
 	StrictReservation bool
 	Guaranteed        GuaranteedSpec
-	// Units are systemd units that are placed like containers.
-	Units []UnitSpec
+	Units             []UnitSpec // systemd units that are placed like containers
 	// Infra is where pause containers run: the workload type of a partition, or "" for
 	// the shared pool and, those of pods of a workload type, their pod's partition.
 	Infra string `json:",omitzero"`
@@ -31,8 +27,7 @@ type Spec struct {
 // GuaranteedSpec says which CPUs containers can have to themselves, and how they
 // are chosen. Without CPUs and FromShared no container gets CPUs of its own.
 type GuaranteedSpec struct {
-	// CPUs is a fixed list. It must be empty with FromShared.
-	CPUs cpuset.Set
+	CPUs cpuset.Set // a fixed list. It must be empty with FromShared
 	// FromShared takes CPUs out of the shared pool, container by container, for as
 	// long as they are needed. Shared keeps at least Floor CPUs, or 1 if Floor is
 	// 0; Floor must be 0 without FromShared.
@@ -52,25 +47,20 @@ type GuaranteedSpec struct {
 	BindMemory bool
 	// PodLevel selects what pods with pod-level resources get.
 	PodLevel PodLevel
-	// Mixed are CPUs that containers may have beside their own.
-	Mixed Mixed `json:",omitzero"`
+	Mixed    Mixed `json:",omitzero"` // CPUs that containers may have beside their own
 }
 
 // UnitSpec is a systemd unit with CPUs of its own or a pool to run in: either
 // CPUs or Pool is set.
 type UnitSpec struct {
-	// Name is a full unit name, like du.service or radio.slice.
-	Name string
-	// CPUs is the number of CPUs that the unit has to itself, above 0.
-	CPUs int
-	// Pool is "shared" or the workload type of a partition.
-	Pool string
+	Name string // a full unit name, like du.service or radio.slice
+	CPUs int    // number of CPUs that the unit has to itself, above 0
+	Pool string // "shared" or the workload type of a partition
 }
 
 // PartitionSpec is the management pool of one workload type.
 type PartitionSpec struct {
-	// Type is the workload type, a DNS label (RFC 1123).
-	Type string
+	Type string // workload type, a DNS label (RFC 1123)
 	// All stands for all online CPUs but the guaranteed ones: the type is known
 	// on this node, without CPUs of its own. CPUs must be empty then.
 	All  bool
@@ -87,8 +77,7 @@ type PartitionSpec struct {
 // guaranteed CPUs are in no other pool; Shared and the partitions overlap only
 // where a partition takes all, and without a strict reservation.
 type Pools struct {
-	// Partitions is sorted by Type.
-	Partitions []Partition
+	Partitions []Partition // sorted by Type
 	// Shared is the whole shared pool, and never empty. With FromShared some of it
 	// may belong to containers at the moment: see [Plan.Shared].
 	Shared cpuset.Set
@@ -105,22 +94,16 @@ type Pools struct {
 	Kubelet bool
 	// Options are how exclusive CPUs are chosen. Overrides are the names of the
 	// options that pods may choose for themselves.
-	Options   allocate.Options
-	Overrides []string
-	// BindMemory says that plans bind the memory of exclusive owners.
-	BindMemory bool
+	Options    allocate.Options
+	Overrides  []string
+	BindMemory bool // plans bind the memory of exclusive owners
 	// PodLevel selects what pods with pod-level resources get.
 	PodLevel PodLevel
 	// Mixed says who may run on shared CPUs beside his own: online ones only.
-	Mixed Mixed
-	// Infra is the type of the partition that all pause containers run in; "" if there
-	// is none for them.
-	Infra string
-	// Units is sorted by Name.
-	Units []UnitSpec
-	// Offline are configured CPUs that the machine has but does not run at the
-	// moment. They are in no pool.
-	Offline cpuset.Set
+	Mixed   Mixed
+	Infra   string     // type of the partition that all pause containers run in; "" if there is none for them
+	Units   []UnitSpec // sorted by Name
+	Offline cpuset.Set // configured CPUs that the machine has but does not run at the moment. They are in no pool
 	// Away are the CPUs that would be in Guaranteed if they were online. Nobody
 	// gets them, and an owner that had some of them gets them back; see
 	// [Assignment].
@@ -154,10 +137,8 @@ func (p *Pools) partition(typ string) (*Partition, bool) {
 
 // FieldError is one thing that is wrong with a Spec.
 type FieldError struct {
-	// Field is the path of the key, like "partitions[0].cpus".
-	Field string
-	// Value is what the key has, or the part of it that is wrong.
-	Value string
+	Field string // path of the key, like "partitions[0].cpus"
+	Value string // what the key has, or the part of it that is wrong
 	// Reason says what is wrong and what to do.
 	Reason string
 }

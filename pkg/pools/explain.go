@@ -17,43 +17,31 @@ type Rule string
 
 // The rules. Of units there is RuleUnit alone.
 const (
-	// RuleUnit: the configuration names the unit.
-	RuleUnit Rule = "Unit"
-	// RuleUnread: what the pod is could not be read.
-	RuleUnread Rule = "Unread"
-	// RuleOtherManager: another manager of CPUs places the container.
-	RuleOtherManager Rule = "OtherManager"
-	// RuleWorkloadType: the pod asks for a workload type, and may have it.
-	RuleWorkloadType Rule = "WorkloadType"
-	// RulePause: it is a pause container.
-	RulePause Rule = "Pause"
-	// RuleQoS: the pod is of a QoS class other than Guaranteed, or of none.
-	RuleQoS Rule = "QoS"
+	RuleUnit         Rule = "Unit"         // configuration names the unit
+	RuleUnread       Rule = "Unread"       // what the pod is could not be read
+	RuleOtherManager Rule = "OtherManager" // another manager of CPUs places the container
+	RuleWorkloadType Rule = "WorkloadType" // pod asks for a workload type, and may have it
+	RulePause        Rule = "Pause"        // it is a pause container
+	RuleQoS          Rule = "QoS"          // pod is of a QoS class other than Guaranteed, or of none
 	// RulePodPool: it shares the CPUs of its pod, which has pod-level resources. Traces contain
 	// this rule only if it is met.
-	RulePodPool Rule = "PodPool"
-	// RuleNotWhole: it asks for no whole number of CPUs, or that is not known.
-	RuleNotWhole Rule = "NotWhole"
-	// RuleNoneToGive: the node gives no CPUs away.
-	RuleNoneToGive Rule = "NoneToGive"
-	// RuleExclusive: it asks for whole CPUs in a Guaranteed pod, and there are some for it
-	// or not.
-	RuleExclusive Rule = "Exclusive"
+	RulePodPool    Rule = "PodPool"
+	RuleNotWhole   Rule = "NotWhole"   // it asks for no whole number of CPUs, or that is not known.
+	RuleNoneToGive Rule = "NoneToGive" // node gives no CPUs away
+	RuleExclusive  Rule = "Exclusive"  // it asks for whole CPUs in a Guaranteed pod, and there are some for it or not
 )
 
 // Step is a rule that has been tried.
 type Step struct {
 	Rule Rule
-	// Met says that it has decided.
-	Met bool
+	Met  bool // it has decided
 	// Answer says why, or why not; it may be empty where the rule says it all.
 	Answer string
 }
 
 // Trace is how it was found out where a container belongs.
 type Trace struct {
-	// Steps are those of the container, in order; the last one is met.
-	Steps []Step
+	Steps []Step // those of the container, in order; the last one is met
 	// Want is how many CPUs of its own it asks for, and Options are how they are chosen; 0
 	// and nil for one that asks for none.
 	Want    int

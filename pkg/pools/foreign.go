@@ -17,15 +17,12 @@ import (
 
 // Foreign is who places a container, and where it is.
 type Foreign struct {
-	// Manager is whose it is, for people: a phrase without a verb.
-	Manager string
+	Manager string // whose it is, for people: a phrase without a verb
 	// CPUs are those that the container has been put on; empty when it has no set of
 	// its own, and runs wherever its pod may.
-	CPUs cpuset.Set
-	// Runs are those that one without a set runs on, as far as that is known.
-	Runs cpuset.Set
-	// Alone says that it has them to itself.
-	Alone bool
+	CPUs  cpuset.Set
+	Runs  cpuset.Set // those that one without a set runs on, as far as that is known
+	Alone bool       // it has them to itself
 }
 
 // isForeign reports whether another manager places all containers of a pod's spec, or its

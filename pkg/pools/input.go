@@ -13,9 +13,7 @@ import (
 // Input is everything that a plan depends on. Build reads nothing else, and
 // changes none of it.
 type Input struct {
-	// Machine is made once of the topology, and Pools are what Spec.Resolve or
-	// Spec.Adapt made of it.
-	Machine *allocate.Machine
+	Machine *allocate.Machine // made once of the topology, and Pools are what Spec.Resolve or Spec.Adapt made of it
 	Pools   Pools
 	Names   workload.Names
 	Pods    []Pod
@@ -36,9 +34,7 @@ type Input struct {
 	// Partitions says that exclusive CPUs become cpuset partitions, in which load
 	// balancing can be switched off. It changes nothing but what is reported.
 	Partitions bool
-	// Interrupts says that owners can be free of interrupts. It changes nothing but what
-	// is reported.
-	Interrupts bool
+	Interrupts bool // owners can be free of interrupts. It changes nothing but what is reported
 }
 
 // QoS is a pod's quality-of-service class (KEP-753, pkg/apis/core/v1/helper/qos).
@@ -60,15 +56,9 @@ type Pod struct {
 	// Annotations are those of the sandbox's creation: later changes of the
 	// API object are never seen by the node.
 	Annotations map[string]string
-	// CreatedAt is when the sandbox was made, in nanoseconds since the epoch; 0 means
-	// just now.
-	CreatedAt int64
-	// Resources are the pod's total as the kubelet gave it to the sandbox; the
-	// zero value means unknown.
-	Resources Resources
-	// Gone says that the sandbox is not ready any more and nothing runs in it:
-	// its CPUs are free.
-	Gone bool
+	CreatedAt   int64     // when the sandbox was made, in nanoseconds since the epoch; 0 means just now
+	Resources   Resources // pod's total as the kubelet gave it to the sandbox; the zero value means unknown
+	Gone        bool      // sandbox is not ready any more and nothing runs in it: its CPUs are free
 	// Unread says that the pod is there and what it is could not be read: QoS and
 	// Resources mean nothing. What is recorded for it stays recorded, and it gets
 	// nothing new.
@@ -118,15 +108,12 @@ type Container struct {
 	// Waiting says that Nodes are being asked for. Until they are known the
 	// container gets no CPUs of its own, unless it has some already.
 	Waiting bool
-	// Foreign is set for a container that another manager of CPUs places; nil for
-	// all others.
-	Foreign *Foreign
+	Foreign *Foreign // set for a container that another manager of CPUs places; nil for all others
 }
 
 // Resources are the CPU resources of a container or a pod at its creation.
 type Resources struct {
-	// Shares are CFS shares (milliCPU*1024/1000, 2..262144); 0 means unknown.
-	Shares uint64
+	Shares uint64 // CFS shares (milliCPU*1024/1000, 2..262144); 0 means unknown
 	// Quota and Period are in microseconds; a quota of 0 or less means none.
 	Quota, Period int64
 }
@@ -155,10 +142,8 @@ type Assignment struct {
 	// resources, by name and sorted. Only the assignment of a pod (Container "") has them, and
 	// it can be without CPUs then.
 	Sharers []string `json:"sharers"`
-	// Owners are the other containers of such a pod, by name and sorted.
-	Owners []string `json:"owners"`
-	// Total is the number of exclusive CPUs of such a pod; 0 if its containers share no CPUs.
-	Total int `json:"total"`
+	Owners  []string `json:"owners"` // other containers of such a pod, by name and sorted
+	Total   int      `json:"total"`  // number of exclusive CPUs of such a pod; 0 if its containers share no CPUs
 }
 
 // Equal reports whether a and b record the same.

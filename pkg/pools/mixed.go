@@ -17,12 +17,9 @@ import (
 // Mixed says which CPUs containers may have beside their own, and whose. The zero value
 // lets nobody.
 type Mixed struct {
-	// Shared are those of the shared pool; CPUs must be empty then.
-	Shared bool
-	// CPUs is a fixed list. No container can have one of them for itself.
-	CPUs cpuset.Set
-	// Namespaces are those whose pods may ask; [EveryNamespace] stands for all.
-	Namespaces []string
+	Shared     bool       // those of the shared pool; CPUs must be empty then
+	CPUs       cpuset.Set // a fixed list. No container can have one of them for itself
+	Namespaces []string   // those whose pods may ask; [EveryNamespace] stands for all
 }
 
 // EveryNamespace is what stands for all of them in Mixed.Namespaces.

@@ -10,9 +10,8 @@ import (
 
 // Owner is somebody who has CPUs of its own, with what they were chosen by.
 type Owner struct {
-	Key Key
-	// Pod is namespace/name; empty for a systemd unit.
-	Pod  string
+	Key  Key
+	Pod  string // namespace/name; empty for a systemd unit
 	CPUs cpuset.Set
 	// Options and Nodes are those of an [allocate.Request] for it.
 	Options allocate.Options

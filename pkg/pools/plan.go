@@ -23,14 +23,12 @@ const Other Pool = "other"
 // Plan is the desired state of every pod and container. It is sorted, so that
 // equal inputs give equal plans whatever their order.
 type Plan struct {
-	Pods []PodPlan `json:"pods"`
-	// Units are the systemd units of the configuration, by name.
-	Units []UnitPlan `json:"units"`
+	Pods  []PodPlan  `json:"pods"`
+	Units []UnitPlan `json:"units"` // systemd units of the configuration, by name
 	// Assignments are to be the next Input's Previous. They include CPUs that
 	// are held for containers that are not there at the moment.
 	Assignments []Assignment `json:"assignments"`
-	// Shared is what the shared pool has at the moment; never empty.
-	Shared cpuset.Set `json:"shared"`
+	Shared      cpuset.Set   `json:"shared"` // what the shared pool has at the moment; never empty
 	// Free are the guaranteed CPUs that nobody holds. With Pools.FromShared they
 	// are in Shared too, but for Resting.
 	Free cpuset.Set `json:"free"`
@@ -48,8 +46,7 @@ type Plan struct {
 	// be empty without.
 	Theirs      cpuset.Set `json:"theirs,omitzero"`
 	TheirsAlone cpuset.Set `json:"theirsAlone,omitzero"`
-	// Problems are all inputs that could not be honoured, by pod and container.
-	Problems []Problem `json:"problems"`
+	Problems    []Problem  `json:"problems"` // all inputs that could not be honoured, by pod and container
 }
 
 // Allocatable returns the number of CPUs that owners can still get from the plan of p: none
@@ -133,15 +130,12 @@ type Placement struct {
 	// Mixed are CPUs that one that is Exclusive runs on beside its own, which are CPUs,
 	// and shares with others: none of them is anybody's own. Empty for all others.
 	Mixed cpuset.Set `json:"mixed,omitzero"`
-	// Mems are the IDs of the NUMA nodes to bind memory to; empty leaves the
-	// binding alone.
-	Mems cpuset.Set `json:"mems"`
+	Mems  cpuset.Set `json:"mems"` // IDs of the NUMA nodes to bind memory to; empty leaves the binding alone
 	// Unread says that the container's pod is Pod.Unread and has no CPUs on record
 	// for it: it may belong anywhere. It stays where it is, as long as that is no
 	// owner's; CPUs are those of the shared pool, for one that is nowhere yet.
-	Unread bool `json:"unread"`
-	// Shares are those of the annotation; 0 leaves the weight alone.
-	Shares uint64 `json:"shares"`
+	Unread bool   `json:"unread"`
+	Shares uint64 `json:"shares"` // those of the annotation; 0 leaves the weight alone
 	// Limit is the CPU limit of the annotation, in thousandths of a CPU: the webhook has
 	// taken it out of the pod with the request. 0 means none, or that it is not known;
 	// else it is the quota, in a period of 100 ms.

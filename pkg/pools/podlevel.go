@@ -21,9 +21,8 @@ type PodLevel string
 const (
 	// PodLevelPod: the pod has its total in exclusive CPUs. A container with whole CPUs has
 	// its part of them alone, and the other containers share the rest, the pod pool.
-	PodLevelPod PodLevel = "pod"
-	// PodLevelContainer: only containers with whole CPUs have exclusive CPUs.
-	PodLevelContainer PodLevel = "container"
+	PodLevelPod       PodLevel = "pod"
+	PodLevelContainer PodLevel = "container" // only containers with whole CPUs have exclusive CPUs
 )
 
 // podLevelOption is the name of PodLevel in annotations and in [Pools].Overrides.
@@ -38,8 +37,7 @@ type podLevel struct {
 	// sharers are the names of the containers without exclusive CPUs, sorted. They are
 	// remembered with the assignment: the pod keeps its pool while only one container is live.
 	sharers []string
-	// owners are the names of the other containers, sorted.
-	owners []string
+	owners  []string // names of the other containers, sorted
 }
 
 // set reports whether the pod has CPUs as a whole.
@@ -288,13 +286,11 @@ func (ctr *Container) asks() bool {
 
 // requests are numbers of live containers by their resources.
 type requests struct {
-	// totalKnown reports that the pod's total is known.
-	totalKnown bool
+	totalKnown bool // pod's total is known
 	// asking have more than the shares of no request. full have the resources of the pod.
 	// mismatched have a quota that does not follow from their shares.
 	asking, full, mismatched int
-	// shares is the sum of their shares.
-	shares uint64
+	shares                   uint64 // sum of their shares
 }
 
 func countRequests(p *Pod) requests {

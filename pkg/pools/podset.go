@@ -13,11 +13,8 @@ import (
 // podSet divides the CPUs of a pod with pod-level resources. The pod claims them as one
 // owner. So the options hold for all of them together, and not for each part.
 type podSet struct {
-	// parts are the claims of containers with exclusive CPUs, sorted by name. They take from
-	// the pod's CPUs only.
-	parts []claim
-	// shared reports that a live container shares the rest.
-	shared bool
+	parts  []claim // claims of containers with exclusive CPUs, sorted by name. They take from the pod's CPUs only
+	shared bool    // a live container shares the rest
 	// rest are the CPUs that no part has. On pool the other containers run: on the rest, and on
 	// the CPUs that parts hold for the restart of their container.
 	rest, pool cpuset.Set

@@ -48,8 +48,7 @@ func reservable(p *Pod, verdicts []verdict) remainder {
 // says remain also if no container is an init container.
 type remainder struct {
 	cpus, sure int
-	// frozen says that the pod has all its containers, as far as one can tell.
-	frozen bool
+	frozen     bool // pod has all its containers, as far as one can tell
 }
 
 // sandboxAge is when a pod began, as far as its pause container tells.

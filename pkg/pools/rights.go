@@ -8,11 +8,9 @@ import (
 
 // NamespaceRights are the workload types that namespaces allow by their annotations.
 type NamespaceRights struct {
-	// Asked says that annotations of namespaces count. Else nothing of this does.
-	Asked bool
+	Asked bool // annotations of namespaces count. Else nothing of this does
 	workload.Permissions
-	// Current says that they are those of now; else some may be missing.
-	Current bool
+	Current bool // they are those of now; else some may be missing
 }
 
 // may says whether a pod may be in a partition, and reports why not.

@@ -6,9 +6,8 @@ import "strings"
 // lets none.
 type StaticPods struct {
 	// All lets those of every namespace.
-	All bool
-	// Namespaces are those whose static pods may; it is empty with All.
-	Namespaces []string
+	All        bool
+	Namespaces []string // those whose static pods may; it is empty with All
 }
 
 // What the kubelet writes into the annotations of each pod's sandbox

@@ -11,15 +11,13 @@ import (
 
 // Place is where an online CPU is, for [Assemble].
 type Place struct {
-	// ID is the kernel's number of the CPU, 0..cpuset.MaxCPUs-1.
-	ID int
+	ID int // kernel's number of the CPU, 0..cpuset.MaxCPUs-1
 	// Core, L3, Package and Node are numbers that are unique in the machine, and Die is
 	// unique in its package. L3 is -1 if it is not known. Die and Package are -1 if the
 	// machine has none. Node is the ID of a node.
 	Core, L3, Die, Package, Node int
 	Kind                         CoreKind
-	// Capacity is as in [CPU].
-	Capacity int
+	Capacity                     int // as in [CPU]
 }
 
 // Assemble returns the topology of a machine with online CPUs at these places, in any

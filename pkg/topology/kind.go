@@ -6,13 +6,9 @@ import "fmt"
 type CoreKind int
 
 const (
-	// Unknown is the kind of every CPU of a machine that is not hybrid, or that
-	// does not tell.
-	Unknown CoreKind = iota
-	// Performance is a fast core: Intel P-core, the largest cores of Arm.
-	Performance
-	// Efficiency is any smaller core.
-	Efficiency
+	Unknown     CoreKind = iota // kind of every CPU of a machine that is not hybrid, or that does not tell
+	Performance                 // a fast core: Intel P-core, the largest cores of Arm
+	Efficiency                  // any smaller core
 )
 
 // String returns "unknown", "performance" or "efficiency".

@@ -21,8 +21,7 @@ type Topology struct {
 	Isolated cpuset.Set `json:"isolated"`
 	NohzFull cpuset.Set `json:"nohzFull"`
 
-	// CPUs is sorted by ID.
-	CPUs []CPU `json:"cpus"`
+	CPUs []CPU `json:"cpus"` // sorted by ID
 
 	// Each of these lists partitions the online CPUs and is sorted by the lowest
 	// CPU of its groups. L3s are the last-level caches, whatever their level; where
@@ -69,8 +68,7 @@ type Node struct {
 
 // CPU is one online logical CPU (a hardware thread).
 type CPU struct {
-	// ID is the kernel's CPU number.
-	ID int `json:"id"`
+	ID int `json:"id"` // kernel's CPU number
 	// Core, L3, Die, Package and Node are indices into the lists of that name in
 	// Topology, not the kernel's numbers.
 	Core    int `json:"core"`

@@ -60,12 +60,9 @@ type Interrupts string
 
 // The values are those of CRI-O, which also takes "true" for InterruptsAway.
 const (
-	// InterruptsStay: nothing is asked for.
-	InterruptsStay Interrupts = valueOn
-	// InterruptsAway: none of the CPUs handles any.
-	InterruptsAway Interrupts = valueOff
-	// InterruptsHousekeeping: only the first CPU does, with its hardware threads.
-	InterruptsHousekeeping Interrupts = "housekeeping"
+	InterruptsStay         Interrupts = valueOn        // nothing is asked for.
+	InterruptsAway         Interrupts = valueOff       // none of the CPUs handles any.
+	InterruptsHousekeeping Interrupts = "housekeeping" // only the first CPU does, with its hardware threads
 )
 
 // Interrupts returns what a pod asks for a container. The container's own annotation goes

@@ -12,13 +12,11 @@ type Permissions map[string]Permission
 
 // Permission is what a namespace allows, and what it has allowed before.
 type Permission struct {
-	// Types are sorted.
-	Types []string `json:"types,omitempty"`
+	Types []string `json:"types,omitempty"` // sorted
 	// Ended says of types that are allowed no longer when that was found, in
 	// nanoseconds since the epoch.
-	Ended map[string]int64 `json:"ended,omitempty"`
-	// Deleted says that there is no such namespace any more.
-	Deleted bool `json:"deleted,omitempty"`
+	Ended   map[string]int64 `json:"ended,omitempty"`
+	Deleted bool             `json:"deleted,omitempty"` // there is no such namespace any more
 }
 
 // Bounds of what a namespace may make others remember.

@@ -31,10 +31,8 @@ const MaxMilliCPU = 1_000_000_000
 
 // Resources are the CPU resources that an annotation gives a container.
 type Resources struct {
-	// Shares are CFS shares, MinShares..MaxShares, or 0 when not set.
-	Shares uint64
-	// LimitMilli is the CPU limit in thousandths of a CPU, or 0 when not set.
-	LimitMilli int64
+	Shares     uint64 // CFS shares, MinShares..MaxShares, or 0 when not set
+	LimitMilli int64  // CPU limit in thousandths of a CPU, or 0 when not set
 }
 
 // Encode returns the value of the annotation that gives a container r, with the

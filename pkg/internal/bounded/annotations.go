@@ -16,9 +16,8 @@ const (
 	maxValue = 1 << 10
 	// maxPod is the maximum length of all kept names and values of a pod, in bytes. A pod with 50
 	// containers and six annotations of 100 bytes for each needs 30,000.
-	maxPod = 32 << 10
-	// endMark is at the end of a cut value. No valid value has this end.
-	endMark = "..."
+	maxPod  = 32 << 10
+	endMark = "..." // at the end of a cut value. No valid value has this end
 	// tooMany replaces each value of a pod that exceeds maxPod. No annotation has it as a valid
 	// value, so that the daemon reports the annotations.
 	tooMany = "too many annotations ..."
