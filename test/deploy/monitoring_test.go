@@ -54,7 +54,7 @@ func TestChartMonitoring(t *testing.T) {
 }
 
 // TestMonitors checks that the monitors select the pods of the manifests, only their
-// ports, and the port of the proxy in docs/how-to/install.md.
+// ports, and the port of the proxy in docs/how-to/monitor.md.
 func TestMonitors(t *testing.T) {
 	all := files(t, "daemonset.yaml", "webhook/webhook.yaml", "monitoring/podmonitor.yaml", "monitoring/servicemonitor.yaml",
 		"monitoring/webhook/podmonitor.yaml", "monitoring/webhook/servicemonitor.yaml")

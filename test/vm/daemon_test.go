@@ -63,7 +63,7 @@ func TestDrift(t *testing.T) {
 	vm.RunTests(t, m, "./guest/daemon", "-drift", "-test.run=^(TestDrift.*|TestStrangers)$")
 }
 
-// installDaemon copies the daemon and its unit into the guest, to the paths that docs/how-to/install.md names.
+// installDaemon copies the daemon and its unit into the guest, to the paths that docs/how-to/install/systemd.md names.
 func installDaemon(t *testing.T, m *vm.VM) {
 	t.Helper()
 	if err := m.CopyTo(t.Context(), buildDaemon(t), "/usr/local/bin/cpupoold"); err != nil {

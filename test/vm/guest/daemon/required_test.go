@@ -11,7 +11,7 @@ import (
 	"github.com/cpupoold/cpupoold/test/vm/internal/manifest"
 )
 
-// required is the runtime's configuration of docs/how-to/install.md, in the format of
+// required is the runtime's configuration of docs/how-to/require-daemon.md, in the format of
 // containerd.
 const required = `version = 4
 

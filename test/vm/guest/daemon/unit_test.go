@@ -230,7 +230,7 @@ func (n *node) hardened() {
 		n.Errorf("affinity of a process that the unit may move to CPU 0 = %s; want 1", out)
 	}
 	n.tunables()
-	// docs/how-to/install.md names the score. It is 0.2 above that of ProtectKernelTunables=yes, and tunables has looked at what that is about.
+	// docs/how-to/install/systemd.md names the score. It is 0.2 above that of ProtectKernelTunables=yes, and tunables has looked at what that is about.
 	out, err := n.try("systemd-analyze", "security", "--no-pager", "--threshold=32", "cpupoold.service")
 	_, score, _ := strings.Cut(out, "Overall exposure level")
 	n.Logf("exposure level %s", strings.TrimSpace(score))

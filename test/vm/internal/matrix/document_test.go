@@ -68,7 +68,7 @@ A dash means that the feature has no minimum beyond the table of versions.
 
 const tail = `
 "NRI" is the interface through which the runtime asks cpupoold before it creates a container. Without NRI, a container runs on other CPUs
-for some milliseconds after its start ([deployment](../how-to/install.md#nri)).
+for some milliseconds after its start ([install](../how-to/install.md#nri)).
 `
 
 // document returns the page.
