@@ -164,8 +164,9 @@ prose-record: host ## record the hits of the prose lint, vale/baseline.txt, afte
 fmt: ## format the code
 	$(GOLANGCI) fmt
 
-docs: ## write the generated pages in docs: metrics, keys of configurations, man pages, benchmarks, support matrix
+docs: ## write the generated pages in docs: metrics, keys of configurations, chart values, man pages, benchmarks, support matrix
 	$(GO) test ./internal/node/telemetry ./internal/config ./internal/cluster/webhook ./internal/cluster/hostedpriority ./cmd/cpupoold ./cmd/kubectl-cpupool ./test/vm/internal/matrix -run 'TestPage$$|TestDocument$$|TestPicture$$|TestReference$$|TestManPages' -update
+	$(GO) -C test/deploy test . -run 'TestChartReadme$$' -update
 	$(GO) -C bench run ./cmd/page results ../docs/reference/benchmarks.md
 
 bench-all: host-vm build ## run the benchmarks, here and in VMs: writes bench/results and docs/reference/benchmarks.md (PARTS=host: not in VMs)
