@@ -13,6 +13,7 @@ import (
 	"github.com/cpupoold/cpupoold/internal/node/actor"
 	"github.com/cpupoold/cpupoold/internal/node/appcpus"
 	"github.com/cpupoold/cpupoold/internal/node/auxiliary"
+	"github.com/cpupoold/cpupoold/internal/node/control"
 	"github.com/cpupoold/cpupoold/internal/node/desired"
 	"github.com/cpupoold/cpupoold/internal/node/exposure"
 	"github.com/cpupoold/cpupoold/internal/node/hostenv"
@@ -121,7 +122,7 @@ func runOn(ctx context.Context, h hostenv.Host, o Options) error {
 	}
 	var servers sync.WaitGroup
 	servers.Go(func() { serveMetrics(ctx, server, o) })
-	servers.Go(func() { l.serveControl(ctx, o) })
+	servers.Go(func() { serveControl(ctx, newControl(l, o), o) })
 	servers.Go(func() { l.publisher.Run(ctx) })
 	var wait func()
 	l.workers, wait = actor.NewWorkerSets(ctx, l.box.Post)
@@ -142,6 +143,24 @@ func serveMetrics(ctx context.Context, server *telemetry.Server, o Options) {
 		return server.Serve(ctx, listener)
 	}, func(err error) {
 		o.Log.Error("metrics are not served", "error", err)
+	})
+}
+
+// moveTimeout is the maximum time until a move is verified. The runtime's update takes most of the time.
+const moveTimeout = time.Minute
+
+// newControl returns the server of the control socket.
+func newControl(l *Loop, o Options) *control.Server {
+	move := moves.Request(func(m *moves.Move) { l.box.Post(moveRequest{m}) })
+	return control.New(move, moveTimeout, newAnswers(l.publisher, l.Cgroups, o), o.Log)
+}
+
+// serveControl answers operators on the control socket until ctx ends.
+func serveControl(ctx context.Context, server *control.Server, o Options) {
+	actor.KeepTrying(ctx, func() error {
+		return server.Serve(ctx, control.Socket(o.Config.RunDir))
+	}, func(err error) {
+		o.Log.Error("the control socket is not served", "error", err)
 	})
 }
 

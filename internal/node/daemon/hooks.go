@@ -88,7 +88,7 @@ func (l *Loop) decideCreate(a *requests.Create, pod *pools.PodPlan, p *pools.Pla
 	case p == nil:
 		return nri.Reply{}, errUnknownPod
 	case p.Pool == pools.Other:
-		return l.replyUnmanaged(a), nil
+		return replyUnmanaged(a, l.inventory.Container(a.Container.ID)), nil
 	case p.Refused != nil && refuse:
 		l.refusalLog.NoteUncreated(pod, p, now)
 		return nri.Reply{}, fmt.Errorf("%s: %s", p.Refused.Code, p.Refused.Why)
@@ -110,7 +110,6 @@ func (l *Loop) decideCreate(a *requests.Create, pod *pools.PodPlan, p *pools.Pla
 			return nri.Reply{}, fmt.Errorf("all CPUs of the shared pool are taken: %s still has %s", by, occupied)
 		}
 	}
-	l.noteCreated(l.inventory.Container(a.Container.ID), p)
 	return l.reply(a, pod, p, cpus), nil
 }
 
@@ -119,8 +118,7 @@ func (l *Loop) decideCreate(a *requests.Create, pod *pools.PodPlan, p *pools.Pla
 // the container its CPUs: that plugin can have set it. CRI-O sets its own variable after the
 // reply (cri-o 1.34.0, server/container_create.go: NRI is called before hooks.PreCreate), and
 // the kubelet sets none. So the pod or its image has set any other.
-func (l *Loop) replyUnmanaged(a *requests.Create) nri.Reply {
-	e := l.inventory.Container(a.Container.ID)
+func replyUnmanaged(a *requests.Create, e *inventory.Container) nri.Reply {
 	e.Answer(cpuset.Set{}, cpuset.Set{})
 	var to nri.Adjustment
 	if !e.IsPlacedElsewhere() {
@@ -168,12 +166,8 @@ func (l *Loop) obtainable(p *pools.Placement) (cpus, occupied cpuset.Set, by cgr
 	return all.Difference(occupied), occupied, by
 }
 
-// noteCreated records the values that the container would have without the daemon.
-func (l *Loop) noteCreated(e *inventory.Container, p *pools.Placement) {
-	l.journal.NoteCreated(e.Path, e.Container.ID, e.Container.Requested, p, l.formula.Weight(e.Container.Requested.Shares))
-}
-
-// reply returns the reply with the container's values, and marks them as recorded.
+// reply returns the reply with the container's values, and marks them as recorded. The journal
+// notes the values that the container would have without the daemon.
 func (l *Loop) reply(a *requests.Create, pod *pools.PodPlan, p *pools.Placement, cpus cpuset.Set) nri.Reply {
 	given := *p
 	if given.Exclusive = p.Exclusive && p.CPUs.IsSubsetOf(cpus); given.Exclusive {
@@ -181,7 +175,9 @@ func (l *Loop) reply(a *requests.Create, pod *pools.PodPlan, p *pools.Placement,
 	} else {
 		given.CPUs, given.Mixed = cpus, cpuset.Set{}
 	}
-	l.inventory.Container(a.Container.ID).Answer(cpus, p.Mems)
+	e := l.inventory.Container(a.Container.ID)
+	l.journal.NoteCreated(e.Path, e.Container.ID, e.Container.Requested, p, l.formula.Weight(e.Container.Requested.Shares))
+	e.Answer(cpus, p.Mems)
 	env := withoutForeign(a, l.files.Entry(pod, &given, l.status.plan.Shared).Environment())
 	to := nri.Adjustment{CPUs: cpus, Mems: p.Mems, Shares: p.Shares, Unlimited: p.Unlimited, Env: env}
 	if p.Limit != 0 {

@@ -31,11 +31,6 @@ func (m limits) mark(p cgroup.Path, change func(*cgroup.Current)) {
 
 // diff returns the writes that put the cgroups into the desired state, and the deferred writes.
 func (l *Loop) diff(want []cgroup.Target, o cgroup.Options, now time.Time) ([]cgroup.Write, []cgroup.Deferred) {
-	return l.cache.Diff(want, l.limits(want, now).marked, o)
-}
-
-// limits returns the limits of the next Diff.
-func (l *Loop) limits(want []cgroup.Target, now time.Time) limits {
 	m := limits{l.cache, make(map[cgroup.Path]cgroup.Current)}
 	for p, cpus := range l.unidentified.All() { // their records are not written
 		m.mark(p, func(c *cgroup.Current) { c.Recorded, c.RecordedKnown = cpus, true })
@@ -64,7 +59,7 @@ func (l *Loop) limits(want []cgroup.Target, now time.Time) limits {
 	for p := range l.status.unreadable {
 		m.mark(p, func(c *cgroup.Current) { c.NoWrite, c.NoSeal = true, true })
 	}
-	return m
+	return l.cache.Diff(want, m.marked, o)
 }
 
 // settleQuiet takes over the changes that the plan of this pass defers, and logs them if

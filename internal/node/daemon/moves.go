@@ -1,42 +1,17 @@
 package daemon
 
 import (
-	"cmp"
-	"context"
 	"errors"
 	"fmt"
 	"slices"
 	"time"
 
-	"github.com/cpupoold/cpupoold/internal/node/actor"
-	"github.com/cpupoold/cpupoold/internal/node/control"
 	"github.com/cpupoold/cpupoold/internal/node/desired"
 	"github.com/cpupoold/cpupoold/internal/node/hostenv"
 	"github.com/cpupoold/cpupoold/internal/node/moves"
 	"github.com/cpupoold/cpupoold/pkg/defrag"
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
-
-// moveTimeout is the maximum time until a move is verified. The runtime's update takes most of the time.
-const moveTimeout = time.Minute
-
-// serveControl answers operators on the control socket until ctx ends.
-func (l *Loop) serveControl(ctx context.Context, o Options) {
-	server := control.New(l.requestMove, moveTimeout, newAnswers(l.publisher, l.Cgroups, o), o.Log)
-	actor.KeepTrying(ctx, func() error {
-		return server.Serve(ctx, control.Socket(o.Config.RunDir))
-	}, func(err error) {
-		o.Log.Error("the control socket is not served", "error", err)
-	})
-}
-
-// requestMove posts a move to the event loop and returns its outcome. Other goroutines call it.
-func (l *Loop) requestMove(ctx context.Context, of control.Move) (control.Outcome, error) {
-	m := moves.Ask(of, ctx.Done())
-	l.box.Post(moveRequest{m})
-	outcome, err := await(ctx, m.Reply(), errors.New("not verified in time; the daemon's log contains the reason, and cpupoold plan shows where the owner is"))
-	return cmp.Or(outcome, control.Unverified), err
-}
 
 // moveRequest is a request of an operator.
 type moveRequest struct{ *moves.Move }
@@ -83,7 +58,7 @@ func (l *Loop) assignmentsAfter(m *moves.Move, now time.Time) ([]pools.Assignmen
 	if err := defrag.Check(s.Fragments(plan), m.Key(), m.From, m.To); err != nil {
 		return nil, err
 	}
-	if err := l.moves.Settled(m.Key(), l.moveSituation(now)); err != nil {
+	if err := l.moves.Settled(m.Key(), l.status.situation(l.assignments, now)); err != nil {
 		return nil, fmt.Errorf("is not settled on the CPUs that it has: %w", err)
 	}
 	next := slices.Clone(plan.Assignments)
@@ -107,9 +82,4 @@ func (l *Loop) assignmentsAfter(m *moves.Move, now time.Time) ([]pools.Assignmen
 		}
 	}
 	return l.units.Assign(next), nil
-}
-
-// moveSituation returns the result of the last pass.
-func (l *Loop) moveSituation(now time.Time) moves.Situation {
-	return moves.Situation{Targets: l.status.targets, Deferred: l.status.deferred, Unreadable: l.status.unreadable, Assignments: l.assignments, Now: now}
 }

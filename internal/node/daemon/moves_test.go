@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/cpupoold/cpupoold/internal/node/control"
+	"github.com/cpupoold/cpupoold/internal/node/moves"
 	"github.com/cpupoold/cpupoold/internal/node/preview"
 	"github.com/cpupoold/cpupoold/internal/node/telemetry"
 	"github.com/cpupoold/cpupoold/internal/testing/invariants"
@@ -89,6 +90,11 @@ func (f *fragmented) report() defrag.Report {
 	return defrag.Analyse(owners)
 }
 
+// requestMove requests a move of a running loop.
+func requestMove(ctx context.Context, l *Loop, m control.Move) (control.Outcome, error) {
+	return moves.Request(func(m *moves.Move) { l.box.Post(moveRequest{m}) })(ctx, m)
+}
+
 // theMove returns the only move that is proposed.
 func (f *fragmented) theMove() control.Move {
 	f.T.Helper()
@@ -118,7 +124,7 @@ func TestMove(t *testing.T) {
 			f := fragment(t, yaml)
 			m := f.theMove()
 			f.Tree.Intercept(func(testnode.CgroupWrite) error { f.checkMoves(); return nil })
-			outcome, err := f.loop.requestMove(t.Context(), m)
+			outcome, err := requestMove(t.Context(), f.loop, m)
 			if outcome != control.Done || err != nil {
 				t.Fatalf("move = %s, %v; want done\n%s", outcome, err, f.Logs)
 			}
@@ -129,7 +135,7 @@ func TestMove(t *testing.T) {
 			if r := f.report(); len(r.Moves) != 0 {
 				t.Errorf("there is more to move: %+v", r.Moves)
 			}
-			outcome, err = f.loop.requestMove(t.Context(), m)
+			outcome, err = requestMove(t.Context(), f.loop, m)
 			if want := fmt.Sprintf("has CPUs %s and not %s", m.To, m.From); outcome != control.Refused || !strings.Contains(fmt.Sprint(err), want) {
 				t.Errorf("the same move again = %s, %v; want refused: %s", outcome, err, want)
 			}
@@ -174,7 +180,7 @@ func TestMoveIsCheckedAgain(t *testing.T) {
 		m := good
 		c.change(&m)
 		before := len(f.Tree.Writes())
-		outcome, err := f.loop.requestMove(t.Context(), m)
+		outcome, err := requestMove(t.Context(), f.loop, m)
 		if outcome != control.Refused || !strings.Contains(fmt.Sprint(err), c.want) {
 			t.Errorf("%+v = %s, %v; want refused: %s", m, outcome, err, c.want)
 		}
@@ -188,7 +194,7 @@ func TestMoveIsCheckedAgain(t *testing.T) {
 	f.view("end of the container known", func(v *telemetry.View) bool {
 		return !slices.ContainsFunc(v.Containers, func(c telemetry.Container) bool { return c.ID == f.split })
 	})
-	if outcome, err := f.loop.requestMove(t.Context(), good); outcome != control.Refused || !strings.Contains(fmt.Sprint(err), "must stay where it is") {
+	if outcome, err := requestMove(t.Context(), f.loop, good); outcome != control.Refused || !strings.Contains(fmt.Sprint(err), "must stay where it is") {
 		t.Errorf("move of a container that has exited = %s, %v; want refused", outcome, err)
 	}
 }
@@ -199,7 +205,7 @@ func TestEndDuringMove(t *testing.T) {
 	m := f.theMove()
 	defer f.Runtime.Hang("UpdateContainerResources")()
 	f.Tree.Intercept(func(testnode.CgroupWrite) error { go func() { _ = f.Runtime.StopContainer(f.split) }(); return nil })
-	if outcome, err := f.loop.requestMove(t.Context(), m); outcome != control.Unverified || !strings.Contains(fmt.Sprint(err), "ended") {
+	if outcome, err := requestMove(t.Context(), f.loop, m); outcome != control.Unverified || !strings.Contains(fmt.Sprint(err), "ended") {
 		t.Errorf("move of a container that ends = %s, %v; want unverified, since it has ended", outcome, err)
 	}
 }
@@ -213,11 +219,11 @@ func TestMoveThatTakesLong(t *testing.T) {
 	defer release()
 	ctx, giveUp := context.WithCancel(t.Context())
 	f.Tree.Intercept(func(testnode.CgroupWrite) error { giveUp(); return nil })
-	if outcome, err := f.loop.requestMove(ctx, m); outcome != control.Unverified || err == nil {
+	if outcome, err := requestMove(ctx, f.loop, m); outcome != control.Unverified || err == nil {
 		t.Errorf("move = %s, %v; want unverified", outcome, err)
 	}
 	f.AwaitCPUs(f.split, m.To.String())
-	if outcome, err := f.loop.requestMove(t.Context(), control.Move{PodUID: m.PodUID, Container: m.Container, From: m.To, To: m.From}); outcome != control.Refused {
+	if outcome, err := requestMove(t.Context(), f.loop, control.Move{PodUID: m.PodUID, Container: m.Container, From: m.To, To: m.From}); outcome != control.Refused {
 		t.Errorf("move of a container that is being moved = %s, %v; want refused", outcome, err)
 	}
 	release()
@@ -262,7 +268,7 @@ func deathDuringMove(t *testing.T, yaml string, after int) int {
 		writes++
 		return nil
 	})
-	outcome, err := f.loop.requestMove(ctx, m)
+	outcome, err := requestMove(ctx, f.loop, m)
 	switch {
 	case outcome == control.Done && f.State(f.split).Effective.Equal(m.To):
 		// The daemon may be killed after its answer, while other containers get CPUs back, or
@@ -293,7 +299,7 @@ func TestUnitMoves(t *testing.T) {
 	r.quiet()
 	move := func(from, to cpuset.Set) {
 		t.Helper()
-		if outcome, err := r.loop.requestMove(t.Context(), control.Move{Container: "du.service", From: from, To: to}); outcome != control.Done {
+		if outcome, err := requestMove(t.Context(), r.loop, control.Move{Container: "du.service", From: from, To: to}); outcome != control.Done {
 			t.Fatalf("move from %s to %s = %s, %v; want done", from, to, outcome, err)
 		}
 		if got := n.UnitProperty("du.service"); got != to.String() {
@@ -316,7 +322,7 @@ func TestControlSocket(t *testing.T) {
 	o.Config.RunDir = t.TempDir()
 	ctx, cancel := context.WithCancel(t.Context())
 	var server sync.WaitGroup
-	server.Go(func() { f.loop.serveControl(ctx, o) })
+	server.Go(func() { serveControl(ctx, newControl(f.loop, o), o) })
 	defer server.Wait()
 	defer cancel()
 	client := control.NewClient(control.Socket(o.Config.RunDir))
@@ -353,7 +359,7 @@ func TestMoveWithoutRoom(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), nodefixture.Timeout)
 	defer cancel()
-	outcome, err := r.loop.requestMove(ctx, m)
+	outcome, err := requestMove(ctx, r.loop, m)
 	if outcome != control.Refused || err == nil || !strings.Contains(err.Error(), "cannot be carried out") {
 		t.Errorf("move = %v, %v; want it refused, since it cannot be carried out", outcome, err)
 	}

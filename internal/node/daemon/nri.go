@@ -48,29 +48,28 @@ func (e nriChanged) apply(l *Loop) {
 	}
 }
 
-// await returns the reply to a question that was posted to the event loop, or the error late when
-// ctx ends.
-func await[R any](ctx context.Context, reply <-chan waits.Reply[R], late error) (R, error) {
+// await returns the reply to a question that was posted to the event loop.
+func await[R any](ctx context.Context, reply <-chan waits.Reply[R]) (R, error) {
 	select {
 	case r := <-reply:
 		return r.Value, r.Err
 	case <-ctx.Done():
 		var none R
-		return none, late
+		return none, errLate
 	}
 }
 
 func (h hooks) Synchronize(ctx context.Context, pods []cri.Pod, containers []cri.Container) error {
 	q := waits.Ask[struct{}](ctx.Done())
 	h.post(synchronized{pods, containers, q})
-	_, err := await(ctx, q.Reply(), errLate)
+	_, err := await(ctx, q.Reply())
 	return err
 }
 
 func (h hooks) Create(ctx context.Context, p cri.Pod, c cri.Container) (nri.Reply, error) {
 	q := requests.NewCreate(p, c, h.now(), ctx.Done())
 	h.post(createRequest{q})
-	reply, err := await(ctx, q.Reply(), errLate)
+	reply, err := await(ctx, q.Reply())
 	if err != nil {
 		return nri.Reply{}, fmt.Errorf("cpupoold: %s/%s, container %s: %w", p.Namespace, p.Name, c.Name, err)
 	}
@@ -80,7 +79,7 @@ func (h hooks) Create(ctx context.Context, p cri.Pod, c cri.Container) (nri.Repl
 func (h hooks) Start(ctx context.Context, id string) error {
 	q := requests.NewStart(id, h.now(), ctx.Done())
 	h.post(startRequest{q})
-	if _, err := await(ctx, q.Reply(), errLate); err != nil {
+	if _, err := await(ctx, q.Reply()); err != nil {
 		return fmt.Errorf("cpupoold: start of container %s: %w", id, err)
 	}
 	return nil
@@ -89,7 +88,7 @@ func (h hooks) Start(ctx context.Context, id string) error {
 func (h hooks) Update(ctx context.Context, id string, asked cri.Resources) (cri.Resources, error) {
 	q := waits.Ask[cri.Resources](ctx.Done())
 	h.post(updateRequest{id, asked, q})
-	return await(ctx, q.Reply(), errLate)
+	return await(ctx, q.Reply())
 }
 
 func (h hooks) RunPod(p cri.Pod) { h.post(podRun{p}) }
@@ -222,7 +221,7 @@ func (l *Loop) decideEarly(a *requests.Create, pod *pools.PodPlan, p *pools.Plac
 	case p == nil:
 		return nri.Reply{}, errUnknownPod
 	case p.Pool == pools.Other, l.CPUManager != nil: // the request has the CPUs of the kubelet
-		return l.replyUnmanaged(a), nil
+		return replyUnmanaged(a, l.inventory.Container(a.Container.ID)), nil
 	}
 	whole := p.Pool == pools.Guaranteed || p.Refused != nil || p.Reason.Code == pools.CodeWaiting
 	weighs := p.Shares != 0 && !l.formula.IsAnswered() // its original needs the formula
@@ -238,7 +237,6 @@ func (l *Loop) decideEarly(a *requests.Create, pod *pools.PodPlan, p *pools.Plac
 	if shared.Exclusive, shared.Mixed = false, (cpuset.Set{}); whole {
 		shared.Pool = pools.Shared
 	}
-	l.noteCreated(l.inventory.Container(a.Container.ID), &shared)
 	return l.reply(a, pod, &shared, shared.CPUs), nil
 }
 

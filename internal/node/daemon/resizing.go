@@ -3,14 +3,12 @@ package daemon
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/cpupoold/cpupoold/internal/config"
 	"github.com/cpupoold/cpupoold/internal/node/inventory"
 	"github.com/cpupoold/cpupoold/internal/node/resize"
 	"github.com/cpupoold/cpupoold/internal/node/waits"
-	"github.com/cpupoold/cpupoold/pkg/allocate"
 	"github.com/cpupoold/cpupoold/pkg/cri"
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
@@ -58,18 +56,8 @@ func (l *Loop) resize(e *inventory.Container, to cri.Resources) (*pools.Placemen
 		return p, nil
 	}
 	undo()
-	return nil, l.refuseResize(pod, e, more, why)
-}
-
-// refuseResize records that a resize is refused and returns the error for the runtime.
-func (l *Loop) refuseResize(pod *pools.PodPlan, e *inventory.Container, to int, why *allocate.Refusal) error {
-	l.refusalLog.NoteResize(pod, e, to, why)
-	has := "no exclusive CPUs"
-	if _, p := l.status.plan.App(e.Container.ID); p != nil && p.Exclusive {
-		has = "CPUs " + p.CPUs.String()
-	}
-	return fmt.Errorf("cpupoold: %s/%s, container %s: resize to %d exclusive CPUs: %s: %s; it keeps %s",
-		pod.Namespace, pod.Name, e.Container.Name, to, why.Code, why.Why, has)
+	_, has := l.status.plan.App(e.Container.ID)
+	return nil, l.refusalLog.NoteResize(pod, e, more, why, has)
 }
 
 // updateRequest is the runtime's question about an update of a container by another

@@ -85,7 +85,7 @@ func (l *Loop) runPasses() {
 			l.answerEarly()
 		}
 		l.publish()
-		l.moves.Answer(l.moveSituation(l.now()))
+		l.moves.Answer(l.status.situation(l.assignments, l.now()))
 		return
 	}
 	if !l.schedule.full && l.partialPass(began) && l.fullPassCanWait(began) {
@@ -100,7 +100,7 @@ func (l *Loop) runPasses() {
 	l.save(l.now()) // the originals that answers have added
 	l.publish()
 	l.armRetry(l.status.began)
-	l.moves.Answer(l.moveSituation(l.now()))
+	l.moves.Answer(l.status.situation(l.assignments, l.now()))
 	l.schedule.done(began, l.now())
 	if free := l.memory.Due(l.now()); free != nil {
 		l.workers.Queries.Submit("memory", func(context.Context) event { free(); return nil })

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/cpupoold/cpupoold/internal/node/auxiliary"
+	"github.com/cpupoold/cpupoold/internal/node/moves"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
@@ -27,6 +28,11 @@ type status struct {
 	auxiliary  []auxiliary.Cgroup // in pods, of no container
 
 	planned bool // a pass has been made
+}
+
+// situation returns the result of the last pass, for requested moves.
+func (s *status) situation(assignments []pools.Assignment, now time.Time) moves.Situation {
+	return moves.Situation{Targets: s.targets, Deferred: s.deferred, Unreadable: s.unreadable, Assignments: assignments, Now: now}
 }
 
 // targetAt returns the target of a cgroup, or nil.

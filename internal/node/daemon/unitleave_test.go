@@ -197,7 +197,7 @@ func TestMoveWhileAUnitLeaves(t *testing.T) {
 
 	r = n.startOn(h)
 	<-slow.asked
-	if outcome, err := r.loop.requestMove(t.Context(), move(free)); outcome != control.Done {
+	if outcome, err := requestMove(t.Context(), r.loop, move(free)); outcome != control.Done {
 		t.Fatalf("move = %s, %v", outcome, err)
 	}
 	late := n.RunContainer(n.RunPod("b", "default", "guaranteed", 2, nil), "app", nodefixture.WholeCPUs(2))

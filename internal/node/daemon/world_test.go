@@ -250,7 +250,7 @@ func (w *world) move(m scenario.Move) error {
 			}
 		}()
 	}
-	outcome, err := w.r.loop.requestMove(ctx, control.Move{PodUID: m.Owner.PodUID, Container: m.Owner.Container, From: m.From, To: m.To})
+	outcome, err := requestMove(ctx, w.r.loop, control.Move{PodUID: m.Owner.PodUID, Container: m.Owner.Container, From: m.From, To: m.To})
 	w.moves[outcome]++
 	switch {
 	case outcome == control.Refused:

@@ -5,6 +5,7 @@
 package moves
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -34,6 +35,21 @@ type Move struct {
 // Ask returns a move. canceled is closed when the operator no longer waits.
 func Ask(m control.Move, canceled <-chan struct{}) *Move {
 	return &Move{Move: m, Question: waits.Ask[control.Outcome](canceled)}
+}
+
+// Request returns the function that makes a move for the control socket. post hands the move to
+// the event loop.
+func Request(post func(*Move)) control.MoveFunc {
+	return func(ctx context.Context, of control.Move) (control.Outcome, error) {
+		m := Ask(of, ctx.Done())
+		post(m)
+		select {
+		case a := <-m.Reply():
+			return a.Value, a.Err
+		case <-ctx.Done():
+			return control.Unverified, errors.New("not verified in time; the daemon's log contains the reason, and cpupoold plan shows where the owner is")
+		}
+	}
 }
 
 // Key returns the key of the owner.

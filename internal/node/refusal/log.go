@@ -2,6 +2,7 @@ package refusal
 
 import (
 	"cmp"
+	"fmt"
 	"log/slog"
 	"maps"
 	"slices"
@@ -114,11 +115,18 @@ func (r *Log) NoteUncreated(pod *pools.PodPlan, p *pools.Placement, now time.Tim
 		Reason: pools.Reason{Code: pools.CodeRefused, Text: "not created: " + x.why.Error()}}
 }
 
-// NoteResize records that the resize of a container to a number of exclusive CPUs is refused.
-func (r *Log) NoteResize(pod *pools.PodPlan, e *inventory.Container, to int, why *allocate.Refusal) {
+// NoteResize records that the resize of a container to a number of exclusive CPUs is refused. It
+// returns the error for the runtime. has is the placement of the container, or nil.
+func (r *Log) NoteResize(pod *pools.PodPlan, e *inventory.Container, to int, why *allocate.Refusal, has *pools.Placement) error {
 	r.total[why.Code]++
 	r.log.Warn("resize refused", "pod", pod.Namespace+"/"+pod.Name, "container", e.Container.Name, "container_id", e.Container.ID,
 		"asked", to, "code", why.Code, "why", why.Why)
+	keeps := "no exclusive CPUs"
+	if has != nil && has.Exclusive {
+		keeps = "CPUs " + has.CPUs.String()
+	}
+	return fmt.Errorf("cpupoold: %s/%s, container %s: resize to %d exclusive CPUs: %s: %s; it keeps %s",
+		pod.Namespace, pod.Name, e.Container.Name, to, why.Code, why.Why, keeps)
 }
 
 // stillRefused reports whether a refused container has not been created since.

@@ -11,6 +11,7 @@ import (
 	"github.com/cpupoold/cpupoold/internal/node/refusal"
 	"github.com/cpupoold/cpupoold/pkg/allocate"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/cri"
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
@@ -125,5 +126,29 @@ func TestStops(t *testing.T) {
 				t.Errorf("refusals %+v; want one of a stopped container", all)
 			}
 		})
+	}
+}
+
+// TestRefusedResize checks that a refused resize counts, and that its error names the CPUs that the
+// container keeps.
+func TestRefusedResize(t *testing.T) {
+	for name, c := range map[string]struct {
+		has  *pools.Placement
+		want string
+	}{
+		"exclusive":   {&pools.Placement{Exclusive: true, CPUs: cpuset.Range(4, 5)}, "it keeps CPUs 4-5"},
+		"shared":      {&pools.Placement{CPUs: cpuset.Range(2, 3)}, "it keeps no exclusive CPUs"},
+		"not planned": {nil, "it keeps no exclusive CPUs"},
+	} {
+		l, m := newLog()
+		m.PutContainer(inventory.ContainerStatus{Container: cri.Container{ID: "1", Name: "app"}})
+		pod := plan(pools.Running, "u").Pods[0]
+		err := l.NoteResize(&pod, m.Container("1"), 3, &allocate.Refusal{Code: "TooFew", Why: "2 are free"}, c.has)
+		if want := "cpupoold: default/u, container app: resize to 3 exclusive CPUs: TooFew: 2 are free; " + c.want; err == nil || err.Error() != want {
+			t.Errorf("%s: %v; want %s", name, err, want)
+		}
+		if got := l.Totals()["TooFew"]; got != 1 {
+			t.Errorf("%s: %d refusals counted; want 1", name, got)
+		}
 	}
 }
