@@ -28,10 +28,7 @@ type Container struct {
 
 	// requestedAt is the clock of the last report by NRI of the kubelet's request.
 	requestedAt int
-	// presence is the state of a container that NRI has reported. since is the time of the
-	// report.
-	presence presence
-	since    time.Time
+	expectation
 	// began and ended are the times of the creation and of the end, on the daemon's clock.
 	began, ended time.Time
 	history

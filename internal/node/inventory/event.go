@@ -13,7 +13,7 @@ func (m *Inventory) Event(e cri.Event) (sandbox, container string, started cgrou
 	if p := m.pods[id]; p != nil {
 		switch e.Kind {
 		case cri.ContainerCreated:
-			if p.unconfirmed {
+			if p.presence == answered {
 				return id, "", ""
 			}
 		case cri.ContainerStopped:

@@ -8,22 +8,36 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cri"
 )
 
-// presence is the state of a container that NRI reports before it exists.
+// presence is the state of an object that NRI reports before the runtime shows it.
 type presence int
 
 const (
 	asked    presence = iota - 2 // the runtime waits for the reply to its request
-	answered                     // the runtime has the reply, and has not shown that the container exists
-	// confirmed: the runtime has shown that the container exists, with or without NRI.
+	answered                     // the runtime has the reply, and has not shown that the object exists
+	// confirmed: the runtime has shown that the object exists, with or without NRI.
 	confirmed
 )
 
-// confirm records that the runtime has shown that the container exists. The runtime can show it
-// while it waits for a reply. Then the container becomes confirmed by a report after the reply.
-func (e *Container) confirm() {
+// expectation is the presence of a container or sandbox since the report of NRI.
+type expectation struct {
+	presence presence
+	since    time.Time
+}
+
+// confirm records that the runtime has shown that the object exists. The runtime can show it
+// while it waits for a reply. Then the object becomes confirmed by a report after the reply.
+func (e *expectation) confirm() {
 	if e.presence == answered {
 		e.presence = confirmed
 	}
+}
+
+// IsUnconfirmed reports whether only NRI has reported the object, and no request waits for it.
+func (e *expectation) IsUnconfirmed() bool { return e.presence == answered }
+
+// isExpected reports whether the runtime may still report an object that it does not have now.
+func (e *expectation) isExpected(now time.Time) bool {
+	return e.presence == asked || e.presence == answered && now.Sub(e.since) < unconfirmedTimeout
 }
 
 // unconfirmedTimeout is how long an unconfirmed object may be missing from the runtime's
@@ -50,7 +64,7 @@ func (m *Inventory) Expect(p cri.Pod, c cri.Container, kubeletPlaces bool) *Cont
 	}
 	m.putContainer(ContainerStatus{Container: c})
 	e := m.containers[c.ID]
-	e.seenCreated, e.recovered, e.presence, e.requestedAt, e.since = true, true, asked, m.clock, m.now()
+	e.seenCreated, e.recovered, e.requestedAt, e.expectation = true, true, m.clock, expectation{asked, m.now()}
 	e.placedElsewhere = c.Requested.CPUs != "" && !kubeletPlaces
 	return e
 }
@@ -62,7 +76,7 @@ func (m *Inventory) ExpectPod(p cri.Pod) {
 		return
 	}
 	m.putPod(PodStatus{Pod: p})
-	m.pods[p.ID].unconfirmed, m.pods[p.ID].since = true, m.now()
+	m.pods[p.ID].expectation = expectation{answered, m.now()}
 }
 
 // Answer records the reply to the creation of the container: the runtime records these
@@ -107,10 +121,6 @@ func (m *Inventory) MarkStarting(e *Container) {
 // IsAsked reports whether the runtime waits for a reply before it creates the container.
 func (e *Container) IsAsked() bool { return e.presence == asked }
 
-// IsUnconfirmed reports whether the runtime has a reply for the container and has not shown
-// yet that the container exists.
-func (e *Container) IsUnconfirmed() bool { return e.presence == answered }
-
 // IsBeingMade reports whether the OCI runtime still makes the cgroup of a container, which
 // may be nil. A write to the cgroup would be lost, or would replace one of the OCI
 // runtime. With NRI the runtime asks before the first process runs in the cgroup.
@@ -126,7 +136,7 @@ func (m *Inventory) DropMissing(there map[string]bool) {
 		}
 	}
 	for id, e := range m.pods {
-		if e.unconfirmed && !there[id] {
+		if e.presence == answered && !there[id] {
 			m.unlist(id)
 		}
 	}
@@ -139,16 +149,4 @@ func (m *Inventory) dropUnconfirmed(sandbox string) {
 			m.dropContainer(id)
 		}
 	}
-}
-
-// isExpected reports whether the runtime may still report a container that it does not
-// have now.
-func (e *Container) isExpected(now time.Time) bool {
-	return e.presence == asked || e.presence == answered && now.Sub(e.since) < unconfirmedTimeout
-}
-
-// isExpected reports whether the runtime may still report a sandbox that it does not have
-// now.
-func (e *Pod) isExpected(now time.Time) bool {
-	return e.unconfirmed && now.Sub(e.since) < unconfirmedTimeout
 }

@@ -57,7 +57,7 @@ func (m *Inventory) Query(units []string, first bool) Query {
 func (m *Inventory) knownIDs() map[string]bool {
 	known := make(map[string]bool, len(m.pods)+len(m.containers))
 	for id, e := range m.pods {
-		known[id] = e.err == nil && !e.unlisted && !e.unconfirmed
+		known[id] = e.err == nil && !e.unlisted && e.presence != answered
 	}
 	for id, e := range m.containers {
 		// The end of a container shows whether it was an init container.

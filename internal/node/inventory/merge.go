@@ -56,7 +56,7 @@ func (m *Inventory) mergePod(p PodStatus, asOf int, seen map[string]bool) {
 		old.Pod.Ready = old.Pod.Ready && p.Ready
 	}
 	if old != nil {
-		old.unconfirmed = false
+		old.confirm()
 	}
 }
 

@@ -34,10 +34,7 @@ type Pod struct {
 	total, before pools.Resources
 	// unlisted is true if the runtime lists containers of the sandbox without the sandbox.
 	unlisted bool
-	// unconfirmed is true if only NRI has reported the sandbox. since is the time of the
-	// report.
-	unconfirmed bool
-	since       time.Time
+	expectation
 	// began is the time of the creation, on the daemon's clock.
 	began time.Time
 }
@@ -123,9 +120,6 @@ func (e *Pod) Annotations() map[string]string {
 	}
 	return e.Pod.Annotations
 }
-
-// IsUnconfirmed reports whether only NRI has reported the sandbox.
-func (e *Pod) IsUnconfirmed() bool { return e.unconfirmed }
 
 // IsUnread reports whether the runtime has not reported the QoS class of the pod or, for a
 // Guaranteed pod, its resources.
