@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/cpupoold/cpupoold/internal/inspect"
@@ -27,9 +28,10 @@ type clusterNodes struct {
 	only []string        // names of the nodes to show; empty for all
 	ctx  context.Context //nolint:containedctx // of the program, for later requests
 
-	mu      sync.Mutex
-	daemons *daemons
-	asked   map[string]*asked
+	daemons atomic.Pointer[daemons]
+
+	mu    sync.Mutex
+	asked map[string]*asked
 }
 
 // asked is a daemon that gets requests.
@@ -45,15 +47,16 @@ func (o *serveOptions) clusterNodes(ctx context.Context) (*clusterNodes, error) 
 		return o.daemons(ctx, o.daemonFlags)
 	}}
 	n.ask = func(ctx context.Context, node string, feed *viewer.Feed) error {
-		return n.now().follow(ctx, node, feed)
+		return n.daemons.Load().follow(ctx, node, feed)
 	}
-	var err error
-	if n.daemons, err = n.find(ctx); err != nil {
+	found, err := n.find(ctx)
+	if err != nil {
 		return nil, err
 	}
+	n.daemons.Store(found)
 	switch names := n.names(); {
 	case len(names) == 0 && len(n.only) > 0:
-		return nil, n.daemons.missing(n.only[0])
+		return nil, found.missing(n.only[0])
 	case len(names) == 0:
 		return nil, fmt.Errorf("no daemon's pod runs (%s in namespace %s); see --daemon-namespace and --daemon-selector", o.selector, o.namespace)
 	}
@@ -61,9 +64,9 @@ func (o *serveOptions) clusterNodes(ctx context.Context) (*clusterNodes, error) 
 	return n, nil
 }
 
-// names returns the nodes to show, sorted. The caller holds mu if others can.
+// names returns the nodes to show, sorted.
 func (n *clusterNodes) names() []string {
-	all := slices.Sorted(maps.Keys(n.daemons.byNode))
+	all := slices.Sorted(maps.Keys(n.daemons.Load().byNode))
 	if len(n.only) == 0 {
 		return all
 	}
@@ -129,21 +132,11 @@ func (n *clusterNodes) explain(ctx context.Context, node string, c *inspect.Cont
 	return found.explain(ctx, node, viewer.Name(c))
 }
 
-func (n *clusterNodes) now() *daemons {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return n.daemons
-}
-
 // relist finds the daemons again. After an error the earlier list stays.
 func (n *clusterNodes) relist(ctx context.Context) {
-	found, err := n.find(ctx)
-	if err != nil {
-		return
+	if found, err := n.find(ctx); err == nil {
+		n.daemons.Store(found)
 	}
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.daemons = found
 }
 
 // maintain finds new daemons, and stops to ask the daemons that no page shows.
