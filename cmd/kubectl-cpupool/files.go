@@ -78,6 +78,14 @@ func listAll(arguments []string, recursive bool, coverage *manifest.Coverage) (f
 	return files, skipped, errs
 }
 
+// checkStdin returns an error if two of the files are the standard input.
+func checkStdin(files ...string) error {
+	if i := slices.Index(files, "-"); i >= 0 && slices.Contains(files[i+1:], "-") {
+		return errors.New("the standard input can be read once; name files for the others")
+	}
+	return nil
+}
+
 // isDirectory says that a link leads to a directory.
 func isDirectory(path string, e fs.DirEntry) bool {
 	if e.Type() != fs.ModeSymlink {

@@ -69,21 +69,13 @@ func importCommand(s streams) *cobra.Command {
 
 func (o *importOptions) check() error {
 	o.options.Reading = migrate.Reading(o.reading)
-	stdin := 0
-	for _, file := range append([]string{o.topology}, o.files...) {
-		if file == "-" {
-			stdin++
-		}
-	}
 	switch {
 	case len(o.files) == 0:
 		return errors.New("no file; name one with -f, or - for the standard input")
-	case stdin > 1:
-		return errors.New("the standard input can be read once; name files for the others")
 	case o.options.Reading != migrate.Implementation && o.options.Reading != migrate.Documents:
 		return fmt.Errorf("--reading %q: no such reading; write implementation or documents", o.reading)
 	}
-	return errors.Join(checkDescriptions(o.topology), checkOutput(o.output))
+	return errors.Join(checkStdin(append(o.files, o.topology)...), checkDescriptions(o.topology), checkOutput(o.output))
 }
 
 type importDocument struct {

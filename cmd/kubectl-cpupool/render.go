@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -70,14 +71,12 @@ func (o *renderOptions) check() error {
 	switch {
 	case o.config == "":
 		return errors.New("no configuration; name one with --config, or - for the standard input")
-	case o.config == "-" && o.topology == "-":
-		return errors.New("the standard input can be read once; name a file for the other")
 	case o.dir == "" && len(o.formats) != 1:
 		return errors.New("one --format goes to the standard output; give one, or --dir to write files")
 	case o.dir == "" && o.force:
 		return errors.New("--force is for files; give --dir, too")
 	}
-	return checkDescriptions(o.topology)
+	return cmp.Or(checkStdin(o.config, o.topology), checkDescriptions(o.topology))
 }
 
 func (o *renderOptions) run(s streams) error {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	_ "embed" // of the configuration of a fresh installation
 	"errors"
 	"fmt"
@@ -107,28 +108,20 @@ func simulateCommand(s streams) *cobra.Command {
 }
 
 func (o *simulateOptions) check() error {
-	stdin := 0
 	files := append([]string{o.trace}, o.files...)
 	for _, value := range o.topology {
 		_, file := splitTopology(value)
 		files = append(files, file)
 	}
-	for _, file := range files {
-		if file == "-" {
-			stdin++
-		}
-	}
 	switch {
 	case len(o.topology) == 0 && len(o.files) == 0:
 		return errors.New("no machine; name a file of kubectl get nodes,pods -A -o json with -f, or describe one with --topology, such as --topology 2s8c2t")
-	case stdin > 1:
-		return errors.New("the standard input can be read once; name files for the others")
 	case o.details && o.explain == "":
 		return errors.New("--details has an effect with --explain only; name a pod with --explain, or remove --details")
 	case o.output != "table" && o.output != "json":
 		return fmt.Errorf("--output %q: no such format; write table or json", o.output)
 	}
-	return checkDescriptions(o.topology...)
+	return cmp.Or(checkStdin(files...), checkDescriptions(o.topology...))
 }
 
 // scene is what the simulation of a node is made of, but for the configuration.
