@@ -24,7 +24,7 @@ func printAudit(w *layout.Writer, r audit.Report) {
 		if s.Score != nil {
 			rated, others, unseen = score(*s.Score), fmt.Sprintf("%.3fs", s.Others), fmt.Sprintf("%.2fs", s.Unseen)
 		}
-		out.Row(clip(name, 24), clip(s.CPUs.String(), 9), rated, others, unseen, fmt.Sprint(s.ExposedTasks), fmt.Sprint(s.ExposedInterrupts), fmt.Sprint(s.DeviceInterrupts))
+		out.Row(layout.Middle(name, 24), layout.Middle(s.CPUs.String(), 9), rated, others, unseen, fmt.Sprint(s.ExposedTasks), fmt.Sprint(s.ExposedInterrupts), fmt.Sprint(s.DeviceInterrupts))
 	}
 	if len(r.Scores) == 0 {
 		out.Row("-", "-", "-", "-", "-", "-", "-", "-")
@@ -69,7 +69,7 @@ func printFound(w *layout.Writer, found []audit.Finding) {
 			case f.Ran.IsEmpty():
 				cpus, amount = f.Allowed, ""
 			}
-			out.Row(clip(placeOf(f), 24), clip(tasks(f), 16), clip(cpus.String(), 9), amount, clip(cmp.Or(path.Join(f.Owner.Pod, f.Owner.Name), inspect.FullPool(f.Owner.Pool, f.Owner.Type)), 15))
+			out.Row(layout.Middle(placeOf(f), 24), layout.Middle(tasks(f), 16), layout.Middle(cpus.String(), 9), amount, layout.Middle(cmp.Or(path.Join(f.Owner.Pod, f.Owner.Name), inspect.FullPool(f.Owner.Pool, f.Owner.Type)), 15))
 		}
 		w.Table(out)
 	}
@@ -105,7 +105,7 @@ func printKernel(w *layout.Writer, works []audit.KernelWork) {
 		for _, work := range interrupts[:min(len(interrupts), 3)] {
 			most = append(most, fmt.Sprintf("%s %d", work.Name, work.Count))
 		}
-		out.Row(clip(cmp.Or(path.Join(o.Pod, o.Name), inspect.FullPool(o.Pool, o.Type)), 24), fmt.Sprint(threads), fmt.Sprintf("%.3fs", ran), fmt.Sprint(softirqs), clip(strings.Join(most, ", "), 26))
+		out.Row(layout.Middle(cmp.Or(path.Join(o.Pod, o.Name), inspect.FullPool(o.Pool, o.Type)), 24), fmt.Sprint(threads), fmt.Sprintf("%.3fs", ran), fmt.Sprint(softirqs), layout.Middle(strings.Join(most, ", "), 26))
 		works = works[end:]
 	}
 	w.Table(out)
@@ -140,9 +140,9 @@ func tasks(f audit.Finding) string {
 	case f.Kind == audit.Interrupt:
 		return strings.TrimPrefix(f.Name, "IRQ ")
 	case f.TaskCount == 1:
-		return fmt.Sprintf("%s[%d]", clip(f.Name, 10), f.Tasks[0].TID)
+		return fmt.Sprintf("%s[%d]", layout.Middle(f.Name, 10), f.Tasks[0].TID)
 	}
-	return fmt.Sprintf("%s ×%d", clip(f.Name, 12), f.TaskCount)
+	return fmt.Sprintf("%s ×%d", layout.Middle(f.Name, 12), f.TaskCount)
 }
 
 // score is a score, which is 100 only if nobody was there at all.
@@ -155,14 +155,4 @@ func score(s float64) string {
 		return "100"
 	}
 	return text
-}
-
-// clip shortens a text in the middle to at most n runes.
-func clip(s string, n int) string {
-	r := []rune(s)
-	if len(r) <= n {
-		return s
-	}
-	head := (n - 1) / 2
-	return string(r[:head]) + "…" + string(r[len(r)-(n-1-head):])
 }

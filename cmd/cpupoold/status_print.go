@@ -129,20 +129,10 @@ func poolTable(s *inspect.Status) *layout.Table {
 	t.Row("POOL", "CPUS", "COUNT", "CONTAINERS", "OWNED", "FREE", "KEPT EMPTY")
 	for _, p := range s.Pools {
 		empty := p.Idle.Union(p.Resting).Union(p.Parked)
-		free, owned := "", ""
-		if p.Name == inspect.Guaranteed {
-			owned, free = sizeOf(p.Owned.Len(), p.Owned.String()), sizeOf(p.Free.Len(), p.Free.String())
-		}
+		owned, free := p.Sizes()
 		t.Row(inspect.FullPool(p.Name, p.Type), p.CPUs.String(), strconv.Itoa(p.CPUs.Len()), strconv.Itoa(p.Containers), owned, free, empty.String())
 	}
 	return t
-}
-
-func sizeOf(n int, cpus string) string {
-	if n == 0 {
-		return "0"
-	}
-	return fmt.Sprintf("%d: %s", n, cpus)
 }
 
 func containerTable(s *inspect.Status) *layout.Table {

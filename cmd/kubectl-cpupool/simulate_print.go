@@ -112,21 +112,11 @@ func configLine(d *simulate.Document) string {
 	return strings.Join(parts, "; ")
 }
 
-func sizeOf(cpus cpuset.Set) string {
-	if cpus.IsEmpty() {
-		return "0"
-	}
-	return strconv.Itoa(cpus.Len()) + ": " + cpus.String()
-}
-
 func poolTable(d *simulate.Document) *layout.Table {
 	t := &layout.Table{}
 	t.Row("POOL", "CPUS", "COUNT", "CONTAINERS", "OWNED", "FREE", "IDLE")
 	for _, p := range d.Pools {
-		owned, free := "", ""
-		if p.Name == inspect.Guaranteed {
-			owned, free = sizeOf(p.Owned), sizeOf(p.Free)
-		}
+		owned, free := p.Sizes()
 		t.Row(inspect.FullPool(p.Name, p.Type), p.CPUs.String(), strconv.Itoa(p.CPUs.Len()), strconv.Itoa(p.Containers), owned, free, p.Idle.String())
 	}
 	return t
@@ -235,7 +225,7 @@ func (p *page) comparison(c *simulate.Comparison) {
 		if x.Name == inspect.Guaranteed {
 			owned, free = arrow(b.Owned, a.Owned), arrow(b.Free, a.Free)
 		}
-		pools.Row(inspect.FullPool(x.Name, x.Type), sizeOf(b.CPUs), sizeOf(a.CPUs), owned, free)
+		pools.Row(inspect.FullPool(x.Name, x.Type), inspect.Sized(b.CPUs), inspect.Sized(a.CPUs), owned, free)
 	}
 	p.Table(pools)
 	if len(c.Containers) > 0 {

@@ -7,6 +7,7 @@ package inspect
 import (
 	"cmp"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/cpupoold/cpupoold/internal/history"
@@ -327,6 +328,23 @@ type CPU struct {
 	// The difference between two states is what it did between them. Absent where the kernel
 	// does not tell.
 	Busy float64 `json:"busy,omitempty"`
+}
+
+// Sizes returns the owned and the free CPUs of the guaranteed pool for a table, and empty texts for
+// other pools.
+func (p *Pool) Sizes() (owned, free string) {
+	if p.Name != Guaranteed {
+		return "", ""
+	}
+	return Sized(p.Owned), Sized(p.Free)
+}
+
+// Sized returns the number of CPUs, and their list.
+func Sized(cpus cpuset.Set) string {
+	if cpus.IsEmpty() {
+		return "0"
+	}
+	return strconv.Itoa(cpus.Len()) + ": " + cpus.String()
 }
 
 // Claim enters what the pool makes of a CPU that is online. The pools are asked in their

@@ -90,6 +90,15 @@ func shorten(s string, n int) string {
 	case strings.Contains(s, " "):
 		return string(letters[:n-1]) + "…"
 	}
+	return Middle(s, n)
+}
+
+// Middle cuts a text to n characters, in its middle.
+func Middle(s string, n int) string {
+	letters := []rune(s)
+	if len(letters) <= n {
+		return s
+	}
 	head := (n - 1) / 2
 	return string(letters[:head]) + "…" + string(letters[len(letters)-(n-1-head):])
 }
