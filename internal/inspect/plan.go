@@ -9,16 +9,16 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/topology"
 )
 
-// Containers are those of a plan that have not exited, or have CPUs held for them, and
-// the units, by name. More enters what a plan does not say; it may be nil.
+// Containers returns the containers of a plan that have not exited or own reserved CPUs, and
+// the units, by name. more adds fields that a plan lacks; it may be nil.
 func Containers(plan *pools.Plan, more func(*Container)) []Container {
 	return containers(plan, more, func(at *pools.Placement) bool {
 		return at.Kind != pools.Infra && (at.State != pools.Exited || at.Exclusive)
 	})
 }
 
-// Everybody is [Containers] with pause containers and all that have exited.
-func Everybody(plan *pools.Plan, more func(*Container)) []Container {
+// AllContainers returns [Containers] with pause containers and all exited containers.
+func AllContainers(plan *pools.Plan, more func(*Container)) []Container {
 	return containers(plan, more, func(*pools.Placement) bool { return true })
 }
 
@@ -57,7 +57,7 @@ func stateName(s pools.ContainerState) string {
 	return "running"
 }
 
-// CPUs says whose each CPU of a machine is; there is none without a machine.
+// CPUs returns the CPUs of a machine with their pools and owners. It returns none without a machine.
 func CPUs(t *topology.Topology, plan *pools.Plan, all []Pool) []CPU {
 	out := []CPU{}
 	if t == nil {
@@ -87,7 +87,7 @@ func CPUs(t *topology.Topology, plan *pools.Plan, all []Pool) []CPU {
 	return out
 }
 
-// owners says who has each CPU, and which of them are reserved for pods.
+// owners returns the owner of each CPU, and the CPUs that are reserved for pods.
 func owners(plan *pools.Plan) (owners map[int]string, reserved cpuset.Set) {
 	names := make(map[string]string, len(plan.Pods))
 	for i := range plan.Pods {

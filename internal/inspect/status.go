@@ -1,7 +1,7 @@
-// Package inspect is the form in which a daemon's state leaves it: documents, as JSON,
-// for `cpupoold status`, for pictures and for reports. docs/reference/json.md lists the fields.
+// Package inspect holds the JSON documents of the daemon's state, for `cpupoold status`,
+// for pictures and for reports. docs/reference/json.md lists the fields.
 //
-// Fields may be added; what is there keeps its meaning under a Version.
+// New fields do not change Version. Existing fields keep their meaning within a Version.
 package inspect
 
 import (
@@ -15,7 +15,7 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/topology"
 )
 
-// Version is that of all documents of this package.
+// Version is the version of all documents of this package.
 const Version = 1
 
 // Status is the state of a node after the daemon's last pass.
@@ -24,9 +24,9 @@ type Status struct {
 	// Sequence is the Seq of the last event that the state includes. It rises whenever
 	// anything happens.
 	Sequence uint64    `json:"sequence"`
-	Time     time.Time `json:"time"` // when it was asked for
+	Time     time.Time `json:"time"` // time of the request
 	Daemon   Daemon    `json:"daemon"`
-	// Node is the node's name in its cluster; empty where there is none.
+	// Node is the node's name in its cluster. It is empty without a cluster.
 	Node   string `json:"node,omitempty"`
 	Config Config `json:"config"`
 	Passes Passes `json:"passes"`
@@ -37,7 +37,7 @@ type Status struct {
 	Room *Room `json:"room,omitempty"`
 	// Placements are the first placements of containers since the daemon's start, by way.
 	Placements []Placement `json:"placements,omitempty"`
-	// Containers are those that have not exited, and the systemd units of the
+	// Containers are the containers that have not exited, and the systemd units of the
 	// configuration.
 	Containers []Container `json:"containers"`
 	// System is absent without a system partition of the kubelet.
@@ -47,16 +47,16 @@ type Status struct {
 	// Sources are sorted by name.
 	Sources  []Source  `json:"sources"`
 	Problems []Problem `json:"problems"`
-	// Faults are cgroups that are not as planned, Waits what is written later.
+	// Faults are cgroups that differ from the desired state. Waits are the deferred writes.
 	Faults []Fault `json:"faults,omitempty"`
 	Waits  []Wait  `json:"waits,omitempty"`
 	// Writes count since the daemon's start; LastWrites are the latest, the last one
 	// at the end.
 	Writes     []Writes        `json:"writes"`
 	LastWrites []history.Event `json:"lastWrites"`
-	// CPUs are those that are present, also while they are offline.
+	// CPUs are the present CPUs, also while they are offline.
 	CPUs []CPU `json:"cpus"`
-	// Topology is what `cpupoold topology -o json` prints.
+	// Topology is the output of `cpupoold topology -o json`.
 	Topology *topology.Topology `json:"topology,omitempty"`
 }
 
@@ -66,23 +66,23 @@ type Daemon struct {
 	Commit       string    `json:"commit"`
 	Go           string    `json:"go"`
 	Started      time.Time `json:"started"`
-	// Mode is enforce or observe; with observe nothing is written, and Owed writes would
-	// be due.
+	// Mode is enforce or observe. With observe the daemon makes no writes, and Owed counts
+	// the writes that enforce would make.
 	Mode string `json:"mode"`
 	Owed int    `json:"owed,omitempty"`
-	// Ready says that everything that could be placed has been placed once.
+	// Ready is true after each container that can be placed has been placed once.
 	Ready bool `json:"ready"`
 }
 
 // Config is the configuration in force.
 type Config struct {
-	// File is empty where there is none.
+	// File is empty without a configuration file.
 	File string `json:"file,omitempty"`
-	// Error is why what the file says now is not in force.
+	// Error is the reason if the present content of the file is not in force.
 	Error string `json:"error,omitempty"`
-	// Adapted says what of it cannot be had on this machine, one sentence each.
+	// Adapted names the parts that this machine cannot provide, one sentence each.
 	Adapted []string `json:"adapted,omitempty"`
-	// Settings are its main keys.
+	// Settings are the main keys.
 	Settings []Setting `json:"settings"`
 	// Offline are configured CPUs that are offline.
 	Offline cpuset.Set `json:"offline"`
@@ -94,15 +94,15 @@ type Setting struct {
 	Value string `json:"value"`
 }
 
-// Passes are the daemon's looks at the node.
+// Passes counts the daemon's reconciliations of the node.
 type Passes struct {
 	OK     uint64 `json:"ok"`
 	Failed uint64 `json:"failed"`
 	// Unavailable counts the passes that failed only because the container runtime or systemd
 	// did not answer. Failed does not contain them.
 	Unavailable uint64 `json:"unavailable"`
-	// Last is when the last one began, LastSuccess when the last one ended after which
-	// all was as planned. Absent before the first.
+	// Last is the start of the last pass. LastSuccess is the end of the last pass that reached the
+	// desired state. Both are absent before the first.
 	Last        time.Time `json:"last,omitzero"`
 	LastSuccess time.Time `json:"lastSuccess,omitzero"`
 }
@@ -130,22 +130,22 @@ const (
 
 // Pool is a pool of CPUs.
 type Pool struct {
-	// Name is management, shared or guaranteed; Type the workload type of a management
+	// Name is management, shared or guaranteed. Type is the workload type of a management
 	// pool.
 	Name string `json:"name"`
 	Type string `json:"type,omitempty"`
-	// CPUs are those that are online, of the shared pool those that it has now.
+	// CPUs are the online CPUs. For the shared pool they are the CPUs that it has now.
 	CPUs cpuset.Set `json:"cpus"`
-	// Owned, Free, Idle, Resting and Parked are of use in the guaranteed pool: what
-	// somebody has or is reserved for a pod, what nobody has, and what is kept empty for
-	// the rest of an owner's core, out of the shared pool for a while, and from everybody
-	// by the kernel.
+	// Owned, Free, Idle, Resting and Parked divide the guaranteed pool. Owned CPUs have an owner or
+	// are reserved for a pod. Free CPUs have no owner. Idle CPUs are unused threads of an owner's
+	// core. Resting CPUs stay out of the shared pool in a quiet period. The kernel excludes all
+	// tasks from Parked CPUs.
 	Owned   cpuset.Set `json:"owned,omitzero"`
 	Free    cpuset.Set `json:"free,omitzero"`
 	Idle    cpuset.Set `json:"idle,omitzero"`
 	Resting cpuset.Set `json:"resting,omitzero"`
 	Parked  cpuset.Set `json:"parked,omitzero"`
-	// FromShared says that the guaranteed pool is a part of the shared one.
+	// FromShared is true if the guaranteed pool is a part of the shared pool.
 	FromShared bool `json:"fromShared,omitempty"`
 	// Containers counts the containers and units in the pool.
 	Containers int `json:"containers"`
@@ -175,32 +175,31 @@ type Placement struct {
 
 // Container is a container, or a systemd unit.
 type Container struct {
-	// Unit says that it is a unit: Name is its name, and there is no pod and no ID.
+	// Unit is true for a systemd unit. Then Name is its name, and Pod and ID are empty.
 	Unit      bool   `json:"unit,omitempty"`
 	Namespace string `json:"namespace,omitempty"`
 	Pod       string `json:"pod,omitempty"`
 	PodUID    string `json:"podUID,omitempty"`
 	Name      string `json:"name"`
 	ID        string `json:"id,omitempty"`
-	// State is created, running or exited; exited ones are here while CPUs are held for
+	// State is created, running or exited. Exited containers are listed while CPUs are reserved for
 	// them.
 	State string `json:"state,omitempty"`
 	Pool  string `json:"pool"`
 	Type  string `json:"type,omitempty"`
-	// CPUs is where it is to run. With Exclusive they are its own, and Mixed are those that
-	// it shares with others beside them.
+	// CPUs are the desired CPUs. With Exclusive no other container may run on them. Mixed are
+	// additional shared CPUs.
 	CPUs      cpuset.Set `json:"cpus"`
 	Exclusive bool       `json:"exclusive,omitempty"`
 	Mixed     cpuset.Set `json:"mixed,omitzero"`
-	// Mode is what keeps others off exclusive CPUs: cpuset, partition-root or
-	// partition-isolated.
+	// Mode is the protection of exclusive CPUs: cpuset, partition-root or partition-isolated.
 	Mode string `json:"mode,omitempty"`
-	// Code is the stable name of the reason, Reason the sentence.
+	// Code is the stable name of the reason. Reason is the sentence.
 	Code   string `json:"code"`
 	Reason string `json:"reason"`
-	// Refused says that it should have CPUs of its own, and has none.
+	// Refused is true if the container requests exclusive CPUs and gets none.
 	Refused bool `json:"refused,omitempty"`
-	// Cgroup is a path below the cgroup root; empty while it does not run.
+	// Cgroup is a path below the cgroup root. It is empty while the container does not run.
 	Cgroup string `json:"cgroup,omitempty"`
 }
 
@@ -231,7 +230,7 @@ func FullPool[P ~string](pool P, typ string) string {
 	return string(pool) + "/" + typ
 }
 
-// Full is the container's name in full: namespace/pod/name, or that of the unit.
+// Full returns namespace/pod/name, or the name of the unit.
 func (c *Container) Full() string {
 	if c.Unit {
 		return c.Name
@@ -255,14 +254,14 @@ func ByPool(all []Container) []Container {
 	})
 }
 
-// Source is something that wakes the daemon. Its state is ok, polling (it does not
-// exist here, and is replaced by polling), absent or lost.
+// Source is a source of events. Its state is ok, polling (the node lacks the source, and the
+// daemon polls), absent or lost.
 type Source struct {
 	Name  string `json:"name"`
 	State string `json:"state"`
 }
 
-// Problem is what cannot be honoured. Without pod and unit it is the node's.
+// Problem is rejected input or a fault. Without pod and unit it belongs to the node.
 type Problem struct {
 	Pod       string `json:"pod,omitempty"` // namespace/name
 	PodUID    string `json:"podUID,omitempty"`
@@ -272,7 +271,7 @@ type Problem struct {
 	Text      string `json:"text"`
 }
 
-// Name is the object of the problem.
+// Name returns the object of the problem.
 func (p Problem) Name() string {
 	name := cmp.Or(p.Pod, p.PodUID, p.Unit, "node")
 	if p.Container != "" {
@@ -281,10 +280,10 @@ func (p Problem) Name() string {
 	return name
 }
 
-// String is one line with the code.
+// String returns one line with the code.
 func (p Problem) String() string { return p.Name() + ": " + p.Text + " (" + p.Code + ")" }
 
-// Fault is a cgroup that is not as planned.
+// Fault is a cgroup that differs from the desired state.
 type Fault struct {
 	Cgroup string `json:"cgroup"`
 	Error  string `json:"error"`
@@ -297,16 +296,16 @@ type Wait struct {
 	Reason   string `json:"reason"`
 }
 
-// Writes counts writes of a way: file, cri, dbus or nri.
+// Writes counts the writes that were made by file, cri, dbus or nri.
 type Writes struct {
 	Via    string `json:"via"`
 	OK     uint64 `json:"ok"`
 	Failed uint64 `json:"failed"`
 }
 
-// CPU is a logical CPU and whose it is. The numbers are the kernel's, as in the lists of
-// the topology: Core and L3 are the lowest CPU of theirs, Die is unique in its package
-// only. They are -1 while the CPU is offline: the kernel does not tell.
+// CPU is a logical CPU with its owner. The numbers are the kernel's, as in the lists of
+// the topology. Core and L3 are the lowest CPU of the core and of the cache. Die is unique in its
+// package only. They are -1 while the CPU is offline, because the kernel does not report them.
 type CPU struct {
 	ID      int  `json:"id"`
 	Online  bool `json:"online"`
@@ -315,18 +314,18 @@ type CPU struct {
 	Die     int  `json:"die"`
 	Package int  `json:"package"`
 	Node    int  `json:"node"`
-	// Pool is empty for CPUs of no pool; Type is the workload type of a management pool.
+	// Pool is empty for CPUs of no pool. Type is the workload type of a management pool.
 	Pool string `json:"pool,omitempty"`
 	Type string `json:"type,omitempty"`
-	// Owner is the full name of who has the CPU to itself: namespace/pod/container, or a
-	// unit; namespace/pod where it is reserved for a pod.
+	// Owner is the full name of the container or unit that owns the CPU exclusively. It is
+	// namespace/pod for a CPU that is reserved for a pod.
 	Owner string `json:"owner,omitempty"`
-	// Use says what the CPU is good for now: pool (everybody of its pool), owned,
-	// reserved, free, idle, resting, parked, offline, or none (in no pool).
+	// Use is pool (all containers of the pool run on the CPU), owned, reserved, free, idle, resting,
+	// parked, offline, or none (in no pool).
 	Use string `json:"use"`
-	// Busy is for how many seconds since the boot it was not idle (/proc/stat, proc_stat(5)).
-	// The difference between two states is what it did between them. Absent where the kernel
-	// does not tell.
+	// Busy is the time since the boot in which the CPU was not idle, in seconds (/proc/stat,
+	// proc_stat(5)). The difference between two states is the busy time between them. It is absent
+	// if the kernel does not report it.
 	Busy float64 `json:"busy,omitempty"`
 }
 
@@ -347,8 +346,8 @@ func Sized(cpus cpuset.Set) string {
 	return strconv.Itoa(cpus.Len()) + ": " + cpus.String()
 }
 
-// Claim enters what the pool makes of a CPU that is online. The pools are asked in their
-// order: the guaranteed one has the last word, as it may be a part of the shared one.
+// Claim sets pool and use of an online CPU that belongs to the pool. Callers call it for the
+// pools in their order: the guaranteed pool is last, because it may be a part of the shared pool.
 func (p *Pool) Claim(c *CPU) {
 	if p.Name != Guaranteed {
 		if p.CPUs.Contains(c.ID) && (c.Pool == "" || p.Name != Shared) {
@@ -370,7 +369,7 @@ func (p *Pool) Claim(c *CPU) {
 	case p.Resting.Contains(c.ID):
 		use = "resting"
 	case p.FromShared:
-		return // it is the shared pool's until somebody needs it
+		return // the CPU is in the shared pool until an owner needs it
 	default:
 		use = "free"
 	}

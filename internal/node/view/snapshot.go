@@ -65,7 +65,7 @@ func (in *Snapshot) containers() []inspect.Container { return inspect.Containers
 
 // AllContainers returns all containers and units of the plan, sorted by name.
 func (in *Snapshot) AllContainers() []inspect.Container {
-	return inspect.Everybody(&in.Plan, in.live())
+	return inspect.AllContainers(&in.Plan, in.live())
 }
 
 // live returns a function that adds the cgroup and the isolation mode in force.

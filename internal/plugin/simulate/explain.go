@@ -14,7 +14,7 @@ import (
 // Explain explains the containers of a pod, one of them, or a unit, as the daemon does. There
 // is no kernel and there are no writes.
 func (n *Node) Explain(name string) (*inspect.Explanation, error) {
-	all := inspect.Everybody(&n.plan, nil)
+	all := inspect.AllContainers(&n.plan, nil)
 	found, err := explain.Find(all, name)
 	if err != nil {
 		return nil, err
