@@ -1,3 +1,4 @@
-// Package docs tests the links between the Markdown files of the repository, the index of the
-// pages below docs, their types, the commands of guides, and the table of recording rules.
+// Package docs tests the links between the Markdown files of the repository. It also tests the
+// index of the pages below docs, their types, and the commands of guides. For the table of
+// recording rules, it compares the page with the rules.
 package docs

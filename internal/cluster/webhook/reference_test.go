@@ -33,7 +33,7 @@ func entries() []reference.Entry {
 		{Key: "hostedPriority.enabled", Value: aBool, Default: "false", Text: "Gives pods of hosted control planes the priority class of their cluster's size: docs/how-to/hosted-control-planes.md.", Example: "hostedPriority: {enabled: true}"},
 		{Key: "hostedPriority.sizesFrom", Value: "`config` or `ClusterSizingConfiguration`", Default: "config", Text: "Source of the size of a hosted cluster: the key sizes, or the sizes that HyperShift determines.", Example: "hostedPriority: {enabled: true, sizesFrom: ClusterSizingConfiguration}"},
 		{
-			Key: "hostedPriority.sizes", Value: "list of sizes, each with `name`, `maxNodes` (0 to 1000000; none: no limit), `dedicated`, and the classes `controlPlane`, `apiCritical` (may be left out) and `etcd`, each with `name` and `value` (-2147483648 to 1000000000)",
+			Key: "hostedPriority.sizes", Value: "list of sizes, each with `name`, `maxNodes` (0 to 1000000; none: no limit), `dedicated` and classes. Classes are `controlPlane`, `apiCritical` (optional) and `etcd`, each with `name` and `value` (-2147483648 to 1000000000)",
 			Default: "(xs to xxl and dedicated, as in docs/how-to/hosted-control-planes.md)", Text: "Sizes of hosted clusters by their number of worker nodes, the smallest first, with their priority classes.",
 			Example: "hostedPriority: {enabled: true, sizes: [{name: small, maxNodes: 20, controlPlane: {name: hosted-small, value: 1000}, etcd: {name: hosted-etcd-small, value: 1500}}, {name: large, controlPlane: {name: hosted-large, value: 2000}, etcd: {name: hosted-etcd-large, value: 2500}}]}",
 		},

@@ -90,7 +90,7 @@ func specs() []spec {
 		{configStale, "1 while the configuration file has problems and the daemon uses an older configuration.", gauge, nil},
 		{configAdapted, "Differences between the configuration file and the configuration in use. They exist if the file does not fit this machine.", gauge, nil},
 		{lastSuccess, "Unix time of the last pass after which every cgroup was in the desired state. 0 before the first such pass.", gauge, nil},
-		{passes, "Passes over the node, by result: ok (every cgroup was in the desired state afterwards), unavailable (only writes failed to which the container runtime or systemd did not answer) or failed.", counter, []string{"result"}},
+		{passes, "Passes over the node, by result. ok: every cgroup was in the desired state afterwards. unavailable: only writes failed to which the container runtime or systemd did not answer. failed: other writes failed.", counter, []string{"result"}},
 		{writes, "Writes of settings, by way and result (ok, failed). Ways: file (cgroup file), cri (runtime), dbus (systemd), nri (the runtime writes it before it creates another container).", counter, []string{"via", "result"}},
 		{writeErrors, "Failed writes of settings, by way and error. The error is the kernel's name (EBUSY, EINVAL, ...). It is timeout if the runtime or systemd did not answer in time, and other for their own errors.", counter, []string{"via", "errno"}},
 		{faulty, "Cgroups that are not in the desired state after the last pass and have no repair in progress. The container or unit is outside its pool, or its weight, quota or memory nodes differ. A cgroup that runs on a part of its CPUs because of a write conflict is not counted: cpupoold_problems with the code Contested shows it.", gauge, nil},
