@@ -1,5 +1,5 @@
-// Package bench holds cpupoold's packages against others that do the same, on the same input
-// in the same run. The kubelet's CPU manager is held against in bench/kubelet.
+// Package bench compares cpupoold's packages with others for the same task, on the same
+// input in the same run. bench/kubelet compares the kubelet's CPU manager.
 package bench
 
 import (

@@ -108,7 +108,7 @@ func events(before, after sample, cpu int) []Event {
 // arm64.
 func isTick(l audit.Line) bool { return l.Name == "LOC" || strings.Contains(l.Text, "arch_timer") }
 
-// total is how often events of a sort happened.
+// total returns the number of events of a kind.
 func total(all []Event, sort string) (n uint64) {
 	for _, e := range all {
 		if e.Sort == sort {

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// subBuckets are how finely a power of two is divided: values are right to an eighth.
+// subBuckets is the number of parts of a power of two: values are right to an eighth.
 const subBuckets = 8
 
 // histogram counts gaps between two looks at the clock. The zero value is empty.

@@ -15,10 +15,11 @@ import (
 
 // Measurement is the result of one run. Durations are in nanoseconds.
 type Measurement struct {
-	// CPU is where it ran, Allowed the CPUs that it might have run on.
+	// CPU is the CPU of the measurement, and Allowed lists the CPUs that it could have
+	// used.
 	CPU     int    `json:"cpu"`
 	Allowed string `json:"allowed"`
-	// Duration is how long it ran, Looks how often it looked at the clock.
+	// Duration is the time of the run, and Looks the number of reads of the clock.
 	Duration time.Duration `json:"durationNs"`
 	Looks    uint64        `json:"looks"`
 	// The gaps between two looks: most take as long as a look takes.

@@ -8,7 +8,7 @@ import (
 	"text/tabwriter"
 )
 
-// Report is what compare has found.
+// Report is the result of compare.
 type Report struct {
 	// Without ran on a CPU without exclusive use, With where the command has put it. With
 	// is nil if it failed, and Why has the reason.
@@ -17,7 +17,7 @@ type Report struct {
 	Why     string       `json:"why,omitempty"`
 	// Load is the number of busy processes during the run.
 	Load int `json:"load"`
-	// Others are what cyclictest and oslat print, by name.
+	// Others holds the output of cyclictest and oslat, by name.
 	Others map[string]string `json:"others,omitempty"`
 }
 

@@ -38,7 +38,7 @@ func (s shape) halfFull(tb testing.TB) (choice.Table, *topology.Topology, cpuset
 
 const cpus = 8
 
-// ours returns one allocation: counting what is free, and the choice.
+// ours returns a function for one allocation: it counts the free CPUs and chooses.
 func (s shape) ours(tb testing.TB) func() error {
 	_, t, free := s.halfFull(tb)
 	m := allocate.New(t)
@@ -48,7 +48,7 @@ func (s shape) ours(tb testing.TB) func() error {
 	}
 }
 
-// theirs returns one allocation, and what takes it back.
+// theirs returns one allocation, and a function that undoes it.
 func (s shape) theirs(tb testing.TB) (take, giveBack func() error) {
 	table, _, free := s.halfFull(tb)
 	p, err := newPolicy(table, nil, free, cpuset.Set{}, nil)

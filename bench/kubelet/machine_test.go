@@ -12,7 +12,7 @@ type shape struct {
 	sockets, nodes, caches, cores, threads int
 	// small are single-threaded cores in each cache, after the others: a hybrid.
 	small int
-	// shared is how many sockets are one NUMA node, where nodes is 1.
+	// shared is the number of sockets in one NUMA node, if nodes is 1.
 	shared int
 	// adjacent siblings are 2n and 2n+1; otherwise they are n and n+cores.
 	adjacent bool

@@ -61,7 +61,7 @@ func TestNeverWorse(t *testing.T) {
 	}
 }
 
-// compare holds our answer against the kubelet's.
+// compare compares our answer with the kubelet's.
 func (q request) compare(theirs cpuset.Set, refused error) error {
 	options, err := choice.Options(q.options)
 	if err != nil {

@@ -36,7 +36,7 @@ func recordedShapes() []namedShape {
 	}
 }
 
-// perShape is how many requests are recorded for each machine.
+// perShape is the number of recorded requests for each machine.
 const perShape = 30
 
 // recordedCase is a case of the kind kubelet_choice of test/vectors.

@@ -1,4 +1,4 @@
-// Package samples reads what Go's benchmarks print.
+// Package samples reads the output of Go's benchmarks.
 package samples
 
 import (
@@ -10,7 +10,7 @@ import (
 	"golang.org/x/perf/benchfmt"
 )
 
-// Key is a figure of a benchmark: the import path of its package, as far as the samples tell,
+// Key is a figure of a benchmark: the import path of its package, if the samples have one,
 // its name without the prefix and the number of CPUs, and the unit, such as sec/op, B/op or
 // allocs/op. Names alone are not enough: several packages have a BenchmarkRead.
 type Key struct{ Package, Name, Unit string }

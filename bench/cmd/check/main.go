@@ -1,5 +1,5 @@
-// Check holds allocations and instructions of benchmarks against a record, and fails where one
-// of them has become more by a fifth. Times are not compared: machines differ.
+// Check compares allocations and instructions of benchmarks with a record. It fails if one of
+// them has grown by a fifth. Times are not compared: machines differ.
 //
 //	go run ./cmd/check RECORD <NOW
 package main
@@ -18,12 +18,12 @@ import (
 	"github.com/cpupoold/cpupoold/bench/samples"
 )
 
-// most is how much more is taken for the same. Below slack it is not looked at: an
-// allocation of some bytes more is no regression.
+// most is the factor up to which a figure counts as unchanged. A growth below slack is
+// ignored: an allocation of some bytes more is no regression.
 const most = 1.2
 
-// slack is how much more is nothing, by unit: of those that are held on an architecture.
-// Another one has other instructions, and they were counted on one.
+// slack is the ignored growth by unit, for the units that are compared on an
+// architecture. Instructions differ by architecture, and the record has one.
 func slack(arch string) map[string]float64 {
 	units := map[string]float64{"allocs/op": 2, "B/op": 256}
 	if arch == "amd64" {

@@ -92,10 +92,10 @@ func figure(s subject, n float64) string {
 	return fmt.Sprintf("pkg: %s/%s\nBenchmark%s-1 \t%8d\t%12.0f instructions/op\n", module, s.pkg, s.name, s.more, n)
 }
 
-// few is how many iterations the first run has: go test makes one to begin with in any case.
+// few is the number of iterations of the first run: go test begins with one in any case.
 const few = 2
 
-// perOp is how many instructions an iteration takes.
+// perOp returns the number of instructions of an iteration.
 func perOp(s subject, count func(iterations int) (uint64, error)) (float64, error) {
 	first, err := count(few)
 	if err != nil {
