@@ -15,7 +15,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
-// programsDir is where the image has its programs.
+// programsDir is the directory of the programs in the image.
 const programsDir = "usr/local/bin/"
 
 // build makes an index with an image for each architecture that dir has a directory of.
