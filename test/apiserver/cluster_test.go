@@ -29,7 +29,7 @@ system:node:n1,system:node:n1,3,"system:nodes"
 // waitTimeout bounds every wait. Only a failure uses it up.
 const waitTimeout = 2 * time.Minute
 
-// An apiServer is one that runs, with an etcd of its own.
+// An apiServer is a running API server with its own etcd.
 type apiServer struct{ address string }
 
 // config is the way to the server for a user.

@@ -14,8 +14,8 @@ import (
 	"github.com/cpupoold/cpupoold/test/processes"
 )
 
-// podWith is a pod with resources of its own, and containers a, b and so on. Resources are
-// written as for newPod.
+// podWith returns a pod with pod-level resources, and containers a, b and so on. Resources
+// have the format of newPod.
 func podWith(name string, annotations map[string]string, own string, containers ...string) *corev1.Pod {
 	pod := newPod(name, annotations, own)
 	resources := pod.Spec.Containers[0].Resources
@@ -76,7 +76,7 @@ func countTotals(t *testing.T, s *apiServer) {
 		// own are the CPU request and limit of the stored pod.
 		own   string
 		class corev1.PodQOSClass
-		// want are the requests of containers, but for memory.
+		// want are the requests of containers without memory.
 		want []string
 	}{
 		"no container has resources": {

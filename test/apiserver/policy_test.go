@@ -16,8 +16,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// TestMutatingPolicy gives the same pods to the webhook and to a policy in the API server
-// that has the same rules, as far as they can be written there (docs/adr/0020).
+// TestMutatingPolicy gives the same pods to the webhook and to a policy in the API
+// server. The policy has the same rules, except those that CEL cannot express
+// (docs/adr/0020).
 func TestMutatingPolicy(t *testing.T) {
 	s, _ := startWebhook(t)
 	nodeWith(t, s, "n1", cores, shared, guaranteed)

@@ -158,8 +158,8 @@ func keepAsking(t *testing.T, s *apiServer) (stop func()) {
 	return stop
 }
 
-// renewed waits until the Secret holds another certificate than before, brings it to the
-// replica, and waits until that shows it.
+// renewed waits until the Secret has a new certificate, brings it to the replica, and
+// waits until the replica shows it.
 func renewed(t *testing.T, s *apiServer, r *replica, before *corev1.Secret) {
 	t.Helper()
 	var now *corev1.Secret

@@ -55,7 +55,7 @@ func create(t *testing.T, s *apiServer, namespace string, pod *corev1.Pod) (*cor
 	return s.client(t, alice).CoreV1().Pods(namespace).Create(t.Context(), pod, metav1.CreateOptions{})
 }
 
-// requests are the requests of a pod's first container, but for memory.
+// requests returns the requests of a pod's first container without memory.
 func requests(pod *corev1.Pod) string { return requestsOf(&pod.Spec.Containers[0]) }
 
 func requestsOf(c *corev1.Container) string {
@@ -69,7 +69,7 @@ func requestsOf(c *corev1.Container) string {
 	return strings.Join(all, " ")
 }
 
-// becomes checks what a pod becomes that alice makes.
+// becomes checks the result of a pod that alice creates.
 func becomes(t *testing.T, s *apiServer, namespace string, pod *corev1.Pod, want string) *corev1.Pod {
 	t.Helper()
 	got, err := create(t, s, namespace, pod)
@@ -107,7 +107,7 @@ func installWebhook(t *testing.T, s *apiServer) *replica {
 	return first
 }
 
-// prepare installs what must exist before the webhook runs.
+// prepare installs the objects that must exist before the webhook runs.
 func prepare(t *testing.T, s *apiServer) {
 	t.Helper()
 	letAlice(t, s)

@@ -40,7 +40,8 @@ func components() []component {
 // file returns the manifest's file on a control plane.
 func (k component) file(p *controlPlane) string { return filepath.Join(p.manifests, k.name+".yaml") }
 
-// writeManifest writes the manifest that kubeadm writes, as far as the API server sees it.
+// writeManifest writes the manifest of kubeadm, without parts that the API server does not
+// see.
 func (k component) writeManifest(t *testing.T, p *controlPlane) {
 	t.Helper()
 	write(t, k.file(p), fmt.Appendf(nil, `apiVersion: v1

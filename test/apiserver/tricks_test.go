@@ -50,7 +50,7 @@ func twoAllowed(t *testing.T, s *apiServer) {
 	})
 }
 
-// containerTricks gives containers the names of what annotations are about.
+// containerTricks gives containers names that occur in annotations.
 func containerTricks(t *testing.T, s *apiServer) {
 	longest := strings.Repeat("a", 63)
 	for name, want := range map[string]string{longest: cores + "=400", "pod": cores + "=400", "management": cores + "=400"} {

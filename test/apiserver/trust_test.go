@@ -111,7 +111,7 @@ func byName(t *testing.T, s *apiServer) {
 	annotate(`"management"`)
 }
 
-// later changes what may not be changed, in each way that there is.
+// later changes the immutable annotations, in each possible way.
 func later(t *testing.T, s *apiServer, namespace string) {
 	t.Helper()
 	pods := s.client(t, alice).CoreV1().Pods(namespace)
@@ -198,7 +198,7 @@ func mirrors(t *testing.T, s *apiServer) {
 	refusedWith(t, "alice's mirror pod, past the webhook", err, "claims to be static")
 }
 
-// policyInForce asks with what only the policies refuse, each of them.
+// policyInForce sends requests that only the policies refuse, one for each of them.
 func policyInForce(t *testing.T, s *apiServer) func(context.Context) error {
 	return func(ctx context.Context) error {
 		dry := metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}

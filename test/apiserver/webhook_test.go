@@ -234,7 +234,7 @@ func namespaceNamed(t *testing.T, s *apiServer, name, allowed string) {
 	}
 }
 
-// letAlice allows alice to do with pods what their authors may.
+// letAlice gives alice the rights of an author of pods.
 func letAlice(t *testing.T, s *apiServer) {
 	t.Helper()
 	rbac := s.client(t, admin).RbacV1()
