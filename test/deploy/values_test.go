@@ -122,7 +122,7 @@ func TestSchemaKnowsWebhook(t *testing.T) {
 	if err := json.Unmarshal(data, &schema); err != nil {
 		t.Fatal(err)
 	}
-	// Read, because it links what a server in a cluster needs.
+	// The test reads the source, because the package links the server code of a cluster.
 	source, err := os.ReadFile("../../internal/cluster/webhook/config.go")
 	if err != nil {
 		t.Fatal(err)
