@@ -89,7 +89,7 @@ func (c *cluster) kubectl(t *testing.T, line string) string {
 	return strings.TrimSpace(string(out))
 }
 
-// show logs what one wants to see of a cluster in which something has failed.
+// show logs the state that explains a failure of a cluster.
 func (c *cluster) show(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
@@ -97,7 +97,7 @@ func (c *cluster) show(t *testing.T) {
 		out, err := c.plane.command(ctx, line).CombinedOutput()
 		t.Logf("%s: %v\n%s", line, err, out)
 	}
-	for _, m := range c.machines { // from the files: a kubelet may be what has failed
+	for _, m := range c.machines { // from the files: the failure may be a kubelet's
 		out, err := m.Run(ctx, "sh", "-c", "tail -n 50 /var/log/pods/cpupool*/*/*.log")
 		t.Logf("logs of pods of %s: %v\n%s", m.name, err, out)
 	}

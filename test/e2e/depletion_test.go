@@ -26,7 +26,7 @@ const (
 	depletedTaint = "node.cpupoold.io/shared-cpus-depleted"
 	pressureType  = "NodeCPUPressure"
 
-	// clearAfter is how long the pool must have its floor again: the default.
+	// clearAfter is the time for which the pool must have its floor again: the default.
 	clearAfter = time.Minute
 )
 

@@ -166,7 +166,7 @@ func (c *cluster) installDaemon(t *testing.T, resources map[corev1.ResourceName]
 	}
 }
 
-// installWebhook does what the documents say, where there is a daemon that shows all resources.
+// installWebhook follows the documents on a node with a daemon that shows all resources.
 func (c *cluster) installWebhook(t *testing.T) {
 	t.Helper()
 	webhook := read(t, "docs/how-to/install-webhook.md")

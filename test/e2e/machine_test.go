@@ -22,7 +22,7 @@ type machine struct {
 
 	name       string // of the node
 	address    string // of the node
-	pods       string // what the addresses of its pods begin with
+	pods       string // prefix of its pods' addresses
 	kubeconfig string // of its kubelet, among the control plane's files
 }
 

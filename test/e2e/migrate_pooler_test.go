@@ -87,7 +87,7 @@ func (c *cluster) configureAs(t *testing.T, configuration string) {
 	c.configure(t, "\n    "+strings.ReplaceAll(strings.TrimSpace(pools), "\n", "\n    ")+"\n")
 }
 
-// withdrawPool does to the Node what the end of CPU-Pooler's device plugin does: the resource is no more.
+// withdrawPool removes the resource from the Node, as the end of CPU-Pooler's device plugin does.
 func (c *cluster) withdrawPool(t *testing.T) {
 	t.Helper()
 	c.kubectl(t, `kubectl patch node `+nodeName+` --subresource status --type json --patch '[{"op": "remove", "path": "/status/capacity/nokia.k8s.io~1exclusive_ran"}, {"op": "remove", "path": "/status/allocatable/nokia.k8s.io~1exclusive_ran"}]'`)

@@ -63,8 +63,8 @@ func TestNodes(t *testing.T) {
 	}
 }
 
-// installProfiles does what the documents say for nodes of several kinds, of which there is one yet. It has a static pod, as control planes
-// do, which is made one of management as the documents say.
+// installProfiles follows the documents for nodes of several kinds, of which only one exists yet. It has a static pod, as control planes
+// have, which becomes a management pod by the steps of the documents.
 func (c *cluster) installProfiles(t *testing.T) {
 	t.Helper()
 	c.bring(t)

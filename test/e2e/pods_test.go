@@ -87,7 +87,7 @@ func (c *cluster) file(t *testing.T, pod *corev1.Pod, name string) string {
 		" cat /sys/fs/cgroup/kubepods.slice/*/*/cri-containerd-$0.scope/$1", id, name)
 }
 
-// cpus is where the kernel lets a pod's container run.
+// cpus returns the effective CPUs of a pod's container.
 func (c *cluster) cpus(t *testing.T, pod *corev1.Pod) cpuset.Set {
 	t.Helper()
 	text := c.file(t, pod, "cpuset.cpus.effective")

@@ -33,7 +33,7 @@ func TestPriority(t *testing.T) {
 // priorities is a cluster with HyperShift's objects.
 type priorities struct{ *cluster }
 
-// switchOn does what the document says, after HyperShift was installed, as it were.
+// switchOn follows the document on a cluster with HyperShift's objects.
 func (p *priorities) switchOn(t *testing.T) {
 	never := corev1.PreemptNever
 	for name, value := range map[string]int32{"hypershift-control-plane": 100000000, "hypershift-api-critical": 100001000, "hypershift-etcd": 100002000} {
