@@ -131,7 +131,7 @@ func (s *apiServer) requests(t *testing.T) []request {
 	return all
 }
 
-// mark is how far everything had got at a moment.
+// mark holds the counters at one moment.
 type mark struct {
 	at             time.Time
 	requests       int
@@ -202,7 +202,7 @@ func (f *fleet) since(t *testing.T, name string, from mark) phase {
 	return p
 }
 
-// peak is how many there are in the fullest second.
+// peak returns the number of events in the second with the most.
 func peak(times []time.Time) int {
 	slices.SortFunc(times, time.Time.Compare)
 	most, end := 0, 0

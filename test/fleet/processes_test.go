@@ -29,7 +29,7 @@ rules:
 // nodes, and one flow of API priority and fairness.
 const daemons = "system:serviceaccount:cpupoold:cpupoold"
 
-// apiServer is one that writes down what daemons ask of it, in a file.
+// apiServer is an API server that logs the requests of daemons to a file.
 type apiServer struct {
 	*processes.APIServer
 	audit string

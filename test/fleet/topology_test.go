@@ -197,7 +197,7 @@ func (f *fleet) shows(t *testing.T) *watched {
 		Name: "n1", Access: access, Record: file, Version: "test", Sys: sys, Topology: true,
 		Log: slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: slog.LevelInfo})),
 	}
-	// The kubelet's record is not what is tested: one that is empty is no warning.
+	// The test does not cover the kubelet's record: an empty one is no warning.
 	w.options.Record = filepath.Join(t.TempDir(), "record")
 	write(t, w.options.Record, `{"data":"{}"}`)
 	w.runner = nodestatus.New(w.options)
