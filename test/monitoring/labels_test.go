@@ -10,7 +10,7 @@ import (
 	"github.com/prometheus/prometheus/promql/parser"
 )
 
-// left are the labels that what an expression returns may have.
+// left returns the labels that the result of an expression may have.
 func (m table) left(expr parser.Expr) []string {
 	switch e := expr.(type) {
 	case *parser.ParenExpr:
