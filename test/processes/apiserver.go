@@ -24,7 +24,7 @@ import (
 // Admin is the token of a user with every right.
 const Admin = "admin"
 
-// readyWithin is how long an API server may take to start, also on a busy machine.
+// readyWithin is the start timeout of an API server, also on a busy machine.
 const readyWithin = 3 * time.Minute
 
 // APIServer is a kube-apiserver with an etcd, or with one member of an etcd.
