@@ -1,4 +1,5 @@
-// Package prometheus makes the rules of deploy/monitoring quick enough for a test, and asks a Prometheus what has come of them.
+// Package prometheus shortens the durations of the rules of deploy/monitoring for a test, and queries a Prometheus for its
+// alerts.
 package prometheus
 
 import (
