@@ -54,8 +54,8 @@ func (c *admitCase) checkPools() error {
 	return nil
 }
 
-// checkEffectiveRequest compares what the scheduler counts for a pod: the containers
-// that run together, or an init container with the sidecars that run before it.
+// checkEffectiveRequest compares the scheduler's count for a pod: the containers that
+// run together, or an init container with the sidecars that run before it.
 func checkEffectiveRequest(raw json.RawMessage) error {
 	c, err := decode[struct {
 		Pod    podJSON
@@ -150,7 +150,7 @@ func classByChanges(pod *podJSON) (string, error) {
 	return "BestEffort", nil
 }
 
-// checkValidate compares what a pod is refused for.
+// checkValidate compares the reasons of refusals.
 func checkValidate(raw json.RawMessage) error {
 	c, err := decode[struct {
 		Variant   string

@@ -18,8 +18,8 @@ import (
 // quantities have the types of the API.
 type podJSON = corev1.Pod
 
-// admitCase is a pod that is made. OpenShift's switch is a flag of the cluster;
-// ours is a setting, and the case's flag is how it is set.
+// admitCase is a created pod. OpenShift's switch is a flag of the cluster. Ours is a
+// setting, and the case's flag is its value.
 type admitCase struct {
 	Name      string
 	Variant   string

@@ -11,7 +11,7 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
 
-// unaryCase is size, is_empty and list, with T what the method returns.
+// unaryCase is size, is_empty and list. T is the type of the method's result.
 type unaryCase[T any] struct {
 	Set    cpuset.Set `json:"set"`
 	Expect T          `json:"expect"`

@@ -31,8 +31,8 @@ type crioValues struct {
 	Error                 *struct{ Code string }
 }
 
-// crioCase is a container of a pod with annotations, and what CRI-O makes of it with a
-// table of workloads.
+// crioCase is a container of a pod with annotations, and CRI-O's result with a table of
+// workloads.
 type crioCase struct {
 	Workloads map[string]struct {
 		Activation string        `json:"activation_annotation"`
@@ -140,7 +140,7 @@ func checkTable(raw json.RawMessage) error {
 	return nil
 }
 
-// numbersAsIntegers makes of JSON's numbers what TOML's tables have.
+// numbersAsIntegers converts JSON's numbers to the types of TOML's tables.
 func numbersAsIntegers(m map[string]any) {
 	for key, value := range m {
 		switch v := value.(type) {

@@ -230,7 +230,7 @@ const (
 // counts, not the name, so that new cases of the same sort are recognised.
 var errDeviation = errors.New("deliberate deviation, see MAP.md")
 
-// decode reads a case into what its kind expects.
+// decode reads a case into the type of its kind.
 func decode[T any](raw json.RawMessage) (T, error) {
 	var c T
 	if err := json.Unmarshal(raw, &c); err != nil {

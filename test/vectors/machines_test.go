@@ -31,7 +31,7 @@ type kubeletChoice struct {
 	} `json:"error"`
 }
 
-// check holds our choice against the kubelet's.
+// check compares our choice with the kubelet's.
 func (k kubeletChoice) check(p choice.Pick) error {
 	var err error
 	switch {

@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestMap holds MAP.md to the tables that the runner works from.
+// TestMap compares MAP.md with the tables of the runner.
 func TestMap(t *testing.T) {
 	data, err := os.ReadFile("MAP.md")
 	if err != nil {

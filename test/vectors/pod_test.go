@@ -90,8 +90,8 @@ func (m machines) checkPolicyAllocate(raw json.RawMessage) error {
 	return c.Expect.check(s.pick(n))
 }
 
-// checkPolicyPod holds each container's choice against the kubelet's, from the
-// state that the kubelet was in, and then all of ours against all of theirs.
+// checkPolicyPod compares each container's choice with the kubelet's, from the
+// kubelet's state, and then all of ours with all of theirs.
 func (m machines) checkPolicyPod(raw json.RawMessage) error {
 	c, err := decode[podCase](raw)
 	if err != nil {

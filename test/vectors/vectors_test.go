@@ -19,7 +19,7 @@ type vectorFile struct {
 	Cases      []json.RawMessage `json:"cases"`
 }
 
-// header is what every case has; each kind decodes the rest for itself.
+// header is the common part of every case; each kind decodes the rest.
 type header struct {
 	Name string `json:"name"`
 	Kind string `json:"kind"`

@@ -61,14 +61,13 @@ type criterion struct {
 	ours, theirs int
 }
 
-// criteria are what counts with these options, the most important first.
+// criteria returns the criteria of these options, the most important first.
 //
-// The kubelet splits as few cores as it can, and so must we before anything else.
-// Where the option is to align by socket, sockets come next, and then where it is to
-// align by cache, caches. Where it is to
-// distribute over NUMA nodes, a single node that suffices comes before all, and of
-// as many nodes the even share. Where it is to spread over cores, it is the more
-// cores on the fewest sockets, which takes more caches and parts of cores.
+// Split cores come first, for the kubelet and for us. With align-by-socket, sockets
+// come next. With prefer-align-cpus-by-uncorecache, caches come next. With distribution
+// over NUMA nodes, a single node that suffices precedes everything, and among equal
+// numbers of nodes the even share. With distribution over cores, it is the more cores
+// on the fewest sockets, which takes more caches and parts of cores.
 func criteria(o allocate.Options, ours, theirs Counts) []criterion {
 	nodes := criterion{"NUMA nodes", ours.Nodes, theirs.Nodes}
 	sockets := criterion{"sockets", ours.Packages, theirs.Packages}

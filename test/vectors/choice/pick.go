@@ -38,9 +38,9 @@ func (p Pick) Take() (cpuset.Set, error) {
 	return got, err
 }
 
-// Check holds our answer against the kubelet's, which is theirs or refused. It is
-// nil when we refuse what it refuses and are else worse in nothing.
-// ErrFragments, ErrNotFree and ErrTrade are for the caller to judge.
+// Check compares our answer with the kubelet's, which is theirs or refused. It returns
+// nil if we refuse the same requests and are worse in nothing. The caller decides about
+// ErrFragments, ErrNotFree and ErrTrade.
 func (p Pick) Check(theirs cpuset.Set, refused error) error {
 	got, err := p.Take()
 	var refusal *allocate.Refusal
