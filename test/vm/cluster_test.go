@@ -9,7 +9,7 @@ import (
 	"github.com/cpupoold/cpupoold/test/vm/internal/matrix"
 )
 
-// TestCluster runs test/e2e, of which each test boots machines of its own and is in a slice.
+// TestCluster runs test/e2e. Each of its tests boots separate machines and is in a slice.
 func TestCluster(t *testing.T) {
 	for _, s := range matrix.Slices() {
 		for _, name := range s.Tests {

@@ -20,7 +20,8 @@ type Config struct {
 	// Node adds a container runtime and a kubelet to systemd.
 	Node bool
 
-	// Runtime is the node's container runtime. The zero value is containerd 2 with runc, as it comes: with NRI, on systemd's cgroups.
+	// Runtime is the node's container runtime. The zero value is containerd 2 with runc and its defaults: with NRI, on systemd's
+	// cgroups.
 	Runtime Runtime
 
 	// Suite is the release of Debian. The default, trixie, has systemd 257 and Linux 6.12, and bookworm has systemd 252 and Linux 6.1.

@@ -20,7 +20,7 @@ import (
 )
 
 const (
-	outputs          = "tests" // prefix of the names of files with what tests printed, in the run directory
+	outputs          = "tests" // prefix of the names of files with the output of tests, in the run directory
 	defaultTestLimit = 30 * time.Minute
 	// testGrace is the time between the end of the guest's tests and the host's deadline. In this time the host ends a guest that still
 	// runs, and fetches its logs. At its deadline the host would lose them.
@@ -120,7 +120,7 @@ func selected(run, test string) []string {
 	return []string{"-test.run=" + strings.Join(elements[depth:], "/")}
 }
 
-// testLimit is how long tests in a guest may take.
+// testLimit returns the timeout of tests in a guest.
 func testLimit(t *testing.T) time.Duration {
 	deadline, ok := t.Deadline()
 	if !ok {
@@ -129,7 +129,7 @@ func testLimit(t *testing.T) time.Duration {
 	return max(time.Until(deadline)-testGrace, time.Second).Round(time.Second)
 }
 
-// replayOutput repeats what a test binary has printed to a file as results of subtests of t.
+// replayOutput repeats the output of a test binary in a file as results of subtests of t.
 func replayOutput(t *testing.T, pkg, output string) bool {
 	t.Helper()
 	f, err := os.Open(output)

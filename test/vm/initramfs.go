@@ -70,7 +70,8 @@ func (w initramfs) file(name, source string) error {
 	return w.bytes(name, info.Mode(), data)
 }
 
-// tree adds the directory source with all directories and files in it; symbolic links become what they point to.
+// tree adds the directory source with all directories and files in it; it replaces symbolic links by their
+// targets.
 func (w initramfs) tree(name, source string) error {
 	return filepath.WalkDir(source, func(file string, d fs.DirEntry, err error) error {
 		if err != nil {

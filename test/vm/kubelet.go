@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// kubeletAddress is where the kubelet answers health checks, its default.
+// kubeletAddress is the kubelet's address for health checks, its default.
 const kubeletAddress = "127.0.0.1:10248"
 
 // kubeletHealthy waits until the kubelet in the guest answers that it is healthy, which includes that it reaches the runtime.

@@ -9,14 +9,14 @@ import (
 	"time"
 )
 
-// logLimit is how long fetching logs from a guest that may be dying can take.
+// logLimit is the timeout for fetching logs from a guest that may be crashing.
 const logLimit = 2 * time.Minute
 
 // keepLogs copies the guest's console log and journal, and the output of tests, to a directory that outlives the guest. It returns
 // that directory, and the errors of missing parts.
 func (m *VM) keepLogs() string {
 	err := m.dir.keep(consoleLog, outputs+"-*.txt")
-	// Not the test's context: that one may be what has ended.
+	// The test's context may have ended.
 	ctx, cancel := context.WithTimeoutCause(context.Background(), logLimit, errors.New("the guest does not answer"))
 	defer cancel()
 	for name, cmd := range map[string][]string{

@@ -35,8 +35,8 @@ func startCounts(many string) ([]string, error) {
 	return nil, fmt.Errorf("check flag value %q: want few, usual or many", many)
 }
 
-// everyPair are the packages below guest that run on each pair, one after the other in one machine, with cpupoold and its unit installed.
-// A test there finds out with guestnode.ReadRuntime, or Node.Runtime, what it runs on.
+// everyPair returns the packages below guest that run on each pair, one after the other in one machine, with cpupoold and its unit
+// installed. A test there reads the pair with guestnode.ReadRuntime, or Node.Runtime.
 func everyPair(p matrix.Pair, witnesses []string) []guestPackage {
 	return []guestPackage{
 		{"runtime", []string{"-runtime=" + p.Version, "-systemd=" + p.Suite.Systemd, "-kernel=" + p.Suite.Kernel}},
@@ -51,8 +51,8 @@ type guestPackage struct {
 	args []string
 }
 
-// TestPairs holds every pair to what cpupoold relies on.
-// -run TestPairs/crio-crun/runtime -pairs all is one package on one pair.
+// TestPairs checks on every pair the properties that cpupoold relies on. -run
+// TestPairs/crio-crun/runtime -pairs all is one package on one pair.
 func TestPairs(t *testing.T) {
 	chosen, err := choosePairs(*chosenPairs, head(t))
 	if err != nil {

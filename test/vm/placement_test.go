@@ -33,7 +33,7 @@ func TestPlacement(t *testing.T) {
 	}
 }
 
-// placements are what of guest/placement is run, by machine.
+// placements lists the parts of guest/placement that run, by machine.
 func placements() map[string][]string {
 	return map[string][]string{
 		"8c2n":    {"-test.run=^(TestCarve|TestPodResources|TestDevices|TestDevicesFail|TestMixed)$"},

@@ -21,7 +21,7 @@ import (
 
 const emulator = "qemu-system-x86_64"
 
-// guestCPU is a CPU with all that TCG can do, but for la57 (five-level page tables), with which it is slower for nothing.
+// guestCPU is a CPU with all features of TCG except la57 (five-level page tables), which only makes it slower.
 const guestCPU = "max,la57=off"
 
 // emulation is the number of host threads on which QEMU runs the guest's CPUs.
@@ -35,8 +35,8 @@ const (
 	manyThreads emulation = "tcg,thread=multi"
 )
 
-// machineArgs is what every guest has: emulated CPUs (there need be no KVM where tests run), a first serial port as console, no device
-// that was not asked for. QEMU 7.2 crashes guests with thread=multi.
+// machineArgs returns the common arguments of all guests: emulated CPUs (the hosts of tests may lack KVM), a first serial port as
+// console, and no default devices. QEMU 7.2 crashes guests with thread=multi.
 func machineArgs(on emulation, console string) []string {
 	return []string{
 		"-machine", "q35", "-accel", string(on), "-cpu", guestCPU,

@@ -11,8 +11,8 @@ import (
 	"github.com/cpupoold/cpupoold/test/vm/internal/image"
 )
 
-// runDir is the directory of one running machine. It is locked for as long as this process lives, however it ends, so that others know
-// what may be removed.
+// runDir is the directory of one running machine. It is locked as long as this process runs, however it ends, so that other processes
+// can remove unlocked ones.
 type runDir struct {
 	path string
 	lock *os.File

@@ -25,7 +25,7 @@ type Runtime struct {
 	// Cgroupfs has containerd 2 and the kubelet make cgroups by themselves, instead of through systemd.
 	Cgroupfs bool
 
-	// PodEvents turns CRI-O's stream of events on, which is off as it comes.
+	// PodEvents turns CRI-O's stream of events on, which is off by default.
 	PodEvents bool
 }
 

@@ -60,7 +60,7 @@ func makeSnapshot(ctx context.Context, dir string, g guest) error {
 	if _, err := m.Run(ctx, "sync"); err != nil {
 		return err
 	}
-	// Connections do not survive: the next one is to find none of ours in the guest.
+	// Connections do not survive: the guest must have no connection of ours.
 	if err := m.client.Close(); err != nil {
 		return err
 	}

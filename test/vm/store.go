@@ -23,7 +23,7 @@ func openStore() (image.Store, error) {
 	return image.Store{Source: filepath.Join(root, "test", "vm"), Cache: filepath.Join(cache, "vm")}, nil
 }
 
-// cacheDir is where what is expensive to make outlives the clone that has made it; parts/build.sh and the Makefile have the same rule.
+// cacheDir returns the directory for expensive results, which outlives the clone; parts/build.sh and the Makefile have the same rule.
 func cacheDir() (string, error) {
 	if dir := os.Getenv("CPUPOOLD_CACHE"); dir != "" {
 		return dir, nil

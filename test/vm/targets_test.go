@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestAPIServer runs test/apiserver, which is a module of its own and needs no machine: it
-// is in a slice since the first build of kube-apiserver takes some minutes.
+// TestAPIServer runs test/apiserver, which is a separate module and needs no machine. It
+// is in a slice, since the first build of kube-apiserver takes some minutes.
 func TestAPIServer(t *testing.T) {
 	leave(t)
 	succeeds(t, "make", "-C", "../..", "test-apiserver")

@@ -26,8 +26,8 @@ func TestInterrupts(t *testing.T) {
 	vm.RunTests(t, m, "./guest/tune")
 }
 
-// irqbalance fetches the program of this host's release of Debian, with the libraries that guests lack. A package of the guest's would need an
-// image of its own.
+// irqbalance fetches the program of this host's release of Debian, with the libraries that guests lack. A package of the guest would need a
+// separate image.
 func irqbalance(t *testing.T) (files []string) {
 	t.Helper()
 	dir := t.TempDir()

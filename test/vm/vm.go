@@ -17,7 +17,7 @@ import (
 	"github.com/cpupoold/cpupoold/test/vm/internal/image"
 )
 
-// bootLimit is how long a guest may take to become ready. Half a minute is usual on an idle machine with two cores.
+// bootLimit is the timeout until a guest is ready. Half a minute is usual on an idle machine with two cores.
 const bootLimit = 15 * time.Minute
 
 // Names of files in a machine's directory.
@@ -76,7 +76,7 @@ type guest struct {
 	disk     image.Disk
 }
 
-// args returns QEMU's arguments but for the monitor and an incoming snapshot.
+// args returns QEMU's arguments without the monitor and an incoming snapshot.
 func (g guest) args(on emulation, overlay, console string) []string {
 	args := append(machineArgs(on, console), g.topology.args(g.config.Memory)...)
 	return append(args,

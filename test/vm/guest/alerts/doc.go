@@ -1,3 +1,3 @@
-// Package alerts causes on a node what the alerts of deploy/monitoring are for, and waits until a real Prometheus fires them, and ends them.
-// Its tests run in a guest only.
+// Package alerts causes the symptoms of the alerts of deploy/monitoring on a node, and waits until a real Prometheus fires them, and ends
+// them. Its tests run in a guest only.
 package alerts

@@ -118,7 +118,7 @@ func (n *node) quiet(when string) {
 	})
 }
 
-// values logs what a metric is.
+// values logs the value of a metric.
 func (n *node) values(expr string) {
 	n.Helper()
 	all, err := server.Query(expr)

@@ -104,7 +104,7 @@ func TestTenOffenders(t *testing.T) {
 		{"byhand", n.name(n.processes("byhand")[0]), false},
 		{"kernel-thread", kthread, false},
 		{"interrupt", "ttyS0", true},
-		{"", thread, true}, // the test is in a unit of its own
+		{"", thread, true}, // the test runs in a separate unit
 	}
 	r, code := n.audit("--duration", "20s")
 	if code != 3 {
@@ -127,7 +127,7 @@ func TestTenOffenders(t *testing.T) {
 	n.Logf("the table:\n%s", out)
 }
 
-// compare holds findings against those that were planted.
+// compare compares findings with the planted tasks.
 func (n *node) compare(want []finding, r audit.Report) {
 	n.Helper()
 	var got []finding
@@ -409,7 +409,7 @@ func texts(found []audit.Finding) string {
 	return strings.Join(lines, "\n")
 }
 
-// allow is what taskset does.
+// allow sets an affinity, as taskset does.
 func allow(tid int, cpus cpuset.Set) error {
 	var mask unix.CPUSet
 	for cpu := range cpus.All() {

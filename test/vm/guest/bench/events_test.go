@@ -13,7 +13,7 @@ import (
 
 const (
 	eventSamples = 12
-	// eventPace is how often something happens: the passes that follow an event are over by then.
+	// eventPace is the interval between events: the passes after an event end within it.
 	eventPace = time.Second
 	// elsewhere is the value that another process writes to a container of the shared pool.
 	elsewhere = "0-3"

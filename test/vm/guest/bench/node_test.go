@@ -24,7 +24,7 @@ const (
 	cgroupMount   = "/sys/fs/cgroup"
 	runtimeSocket = "unix:///run/containerd/containerd.sock"
 
-	// nodeTimeout is how long the node may take for anything: it is emulated.
+	// nodeTimeout is the timeout of each step on the node: it is emulated.
 	nodeTimeout = 5 * time.Minute
 )
 

@@ -60,7 +60,7 @@ func TestUpdate(t *testing.T) {
 	}
 }
 
-// took is how many nanoseconds something takes.
+// took returns the duration of a call in nanoseconds.
 func took(t *testing.T, do func() error) int64 {
 	t.Helper()
 	began := time.Now()

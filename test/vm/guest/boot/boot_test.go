@@ -16,7 +16,7 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/topology"
 )
 
-// The expected values come from the host, which knows what it has ordered.
+// The expected values come from the host, which configured the machine.
 var (
 	cpus     = flag.String("cpus", "", "CPUs that must be online, as a list")
 	nodes    = flag.String("nodes", "", "CPUs of each NUMA node, as lists with spaces between")

@@ -1,3 +1,2 @@
-// Package boot is a guest test suite: its tests look at the machine that they run in, whether it is what all other suites take for
-// granted.
+// Package boot is a guest test suite. It checks the properties of the machine that all other suites rely on.
 package boot

@@ -16,7 +16,7 @@ func TestConformance(t *testing.T) {
 	conformance.Run(t, newKernel(t))
 }
 
-// TestOpen opens what is cgroup v2 and nothing else.
+// TestOpen checks that Open accepts cgroup v2 only.
 func TestOpen(t *testing.T) {
 	if _, err := cgroup.Open(mount); err != nil {
 		t.Error(err)

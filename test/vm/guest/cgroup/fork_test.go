@@ -19,7 +19,8 @@ import (
 )
 
 const (
-	// forkers is how many processes fork without pause, each in a cgroup of its own: one write to that above them is as many chances.
+	// forkers is the number of processes that fork without pause, each in its own cgroup: one write to the cgroup above gives as many
+	// chances.
 	forkers = 2
 	// forkWrites are enough for a result: of 1,200 writes two left a thread behind, and of 7,000 with one forker ten (kernel
 	// 6.12).

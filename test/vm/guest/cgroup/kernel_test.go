@@ -246,7 +246,7 @@ func startTaskOf(t testing.TB, name, kind string, ready int) task {
 	return task{cmd.Process.Pid, stop}
 }
 
-// allowed is where a process may run, by its own word.
+// allowed returns the CPUs in the status of a process.
 func (p task) allowed(t testing.TB) string {
 	t.Helper()
 	status := read(t, filepath.Join("/proc", strconv.Itoa(p.pid), "status"))

@@ -13,11 +13,11 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 )
 
-// taskMemory is what each task has, in bytes.
+// taskMemory is the memory of each task, in bytes.
 const taskMemory = 32 << 20
 
-// TestMemoryMoves shows what a write to cpuset.mems does to a process that runs:
-// its memory is on the other node when write(2) returns, and time has passed.
+// TestMemoryMoves checks the effect of a write to cpuset.mems on a running process: its
+// memory is on the other node when write(2) returns, and time has passed.
 func TestMemoryMoves(t *testing.T) {
 	k := newKernel(t)
 	fs, err := cgroup.Open(mount)
@@ -57,8 +57,8 @@ func TestMemoryMoves(t *testing.T) {
 	}
 }
 
-// memory is how many bytes a process has on the nodes 0 and 1 (numa_maps: words
-// like N0=8192, in pages).
+// memory returns the bytes of a process on the nodes 0 and 1 (numa_maps: words like
+// N0=8192, in pages).
 func (p task) memory(t testing.TB) (bytes [2]int) {
 	t.Helper()
 	for word := range strings.FieldsSeq(read(t, filepath.Join("/proc", strconv.Itoa(p.pid), "numa_maps"))) {

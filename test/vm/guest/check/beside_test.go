@@ -22,7 +22,7 @@ func fakeRuntime(t *testing.T, c testnode.RuntimeConfig) string {
 	return "containerRuntimeEndpoint: " + testnode.StartRuntime(t, c).Endpoint() + "\n"
 }
 
-// relay listens on a socket of its own and passes everything on to another one; change sees what comes back.
+// relay listens on a separate socket and passes everything on to another one; change can modify the answers.
 func relay(t *testing.T, to string, change func() func([]byte) []byte) (socket string) {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "relay") // not t.TempDir: the path of a socket must be short
@@ -81,7 +81,7 @@ func unchanged() func([]byte) []byte { return func(b []byte) []byte { return b }
 
 func nothing([]byte) []byte { return nil }
 
-// afterLogin leaves alone what D-Bus sends to authenticate (lines that end with \r\n) and changes the messages after that.
+// afterLogin keeps D-Bus's authentication (lines that end with \r\n) and changes the messages after that.
 func afterLogin(change func([]byte) []byte) func() func([]byte) []byte {
 	return func() func([]byte) []byte {
 		return func(b []byte) []byte {

@@ -208,7 +208,7 @@ func crioCases() []broken {
 	}
 }
 
-// otherCases are other managers of CPUs, but for the kubelet and CRI-O.
+// otherCases lists the other managers of CPUs, without the kubelet and CRI-O.
 func otherCases() []broken {
 	return []broken{
 		{

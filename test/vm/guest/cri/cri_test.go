@@ -44,7 +44,7 @@ func cgroups(t *testing.T) *cgroup.FS {
 	return fs
 }
 
-// TestRuntime holds the runtime of the unit tests to this one.
+// TestRuntime compares the runtime of the unit tests with this one.
 func TestRuntime(t *testing.T) {
 	node := readNode(t)
 	isCRIO := node.Name == crio

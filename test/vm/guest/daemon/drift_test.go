@@ -53,7 +53,7 @@ type drifter struct {
 	systemd *cgroup.Systemd
 	all     []*victim
 	crowded bool // next returns one victim, and prepares the write for all of them
-	echoed  bool // what next prepares goes through the runtime, which writes the weight, too, and maybe once more
+	echoed  bool // next prepares a write by the runtime, which also writes the weight, maybe twice
 }
 
 // newDrifter starts the daemon on a node with containers.
@@ -273,7 +273,7 @@ func (d *drifter) undisturbed() {
 
 func managed(v *victim) bool { return v.weight != 0 }
 
-// TestDrift provokes writes of every cause. With the resync an hour away each is repaired by event, and none is put down to a wrong cause.
+// TestDrift provokes writes of every cause. With the resync an hour away, an event triggers each repair, and no drift gets a wrong cause.
 func TestDrift(t *testing.T) {
 	long(t)
 	d := newDrifter(t, hourly+"nriSocket: none\n")

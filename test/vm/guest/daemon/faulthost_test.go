@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// smallDisk puts the journal on a file system of its own until the end of the test.
+// smallDisk puts the journal on a separate file system until the end of the test.
 func (n *node) smallDisk() {
 	n.Helper()
 	dir := filepath.Dir(journal)

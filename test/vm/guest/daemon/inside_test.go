@@ -136,7 +136,7 @@ func (n *node) reports(name string) {
 	}
 }
 
-// reportsState holds the status, as JSON and as a table, to the kernel.
+// reportsState compares the status, as JSON and as a table, with the kernel.
 func (n *node) reportsState(online cpuset.Set) {
 	n.Helper()
 	s := n.status()

@@ -30,7 +30,7 @@ type exactKill struct {
 	err    error
 }
 
-// diesAfter begins to count. The daemon may be started later, unless it is to die of others' writes.
+// diesAfter begins to count. The daemon may be started later, unless writes of others end it.
 func (n *node) diesAfter(writes int) *exactKill {
 	n.Helper()
 	pid, err := strconv.Atoi(n.property("MainPID"))
@@ -42,7 +42,7 @@ func (n *node) diesAfter(writes int) *exactKill {
 		n.Fatalf("fanotify: %v", err)
 	}
 	d := &exactKill{after: writes, pid: pid, group: os.NewFile(uintptr(fd), "fanotify"), ended: make(chan struct{})}
-	// All mounts of it: the daemon's unit has one of its own.
+	// All mounts of it: the daemon's unit has a separate one.
 	if err := unix.FanotifyMark(fd, unix.FAN_MARK_ADD|unix.FAN_MARK_FILESYSTEM, unix.FAN_OPEN_PERM|unix.FAN_MODIFY, unix.AT_FDCWD, "/sys/fs/cgroup"); err != nil {
 		_ = d.group.Close()
 		n.Fatalf("watch /sys/fs/cgroup: %v", err)

@@ -63,12 +63,12 @@ type world struct {
 	configs  []string
 	config   *config.Config  // configuration in force
 	rest     preview.Preview // by which the daemon was last found to have nothing to do
-	armed    *exactKill      // nil: the daemon is to live
+	armed    *exactKill      // nil: no kill is armed
 	deaths   map[int]int     // how often the daemon was killed after so many writes, with more to do
 	kills    int
 	changes  changes
 
-	mu    sync.Mutex            // guards what follows, which samples look at
+	mu    sync.Mutex            // guards the following fields, which samples read
 	owned map[string]cpuset.Set // exclusive sets at the last rest, by directory of the cgroup
 }
 

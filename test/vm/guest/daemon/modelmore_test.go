@@ -17,7 +17,7 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/topology"
 )
 
-// changes are what of -more has come about.
+// changes counts the actions of -more.
 type changes struct {
 	offline int // how often a CPU went
 	refused int // and how often the kernel did not let it

@@ -31,7 +31,7 @@ const (
 	configFile = "/etc/cpupoold/config.yaml"
 	manifests  = "/etc/kubernetes/manifests"
 
-	// nodeTimeout is how long the node may take for anything: it is emulated, and shares its two CPUs with other guests.
+	// nodeTimeout is the timeout of each step on the node: it is emulated, and shares its two CPUs with other guests.
 	nodeTimeout = 5 * time.Minute
 )
 
@@ -125,7 +125,7 @@ func (n *node) eventually(what string, cond func() error) {
 	n.every(100*time.Millisecond, what, cond)
 }
 
-// every does so for a cond that is dear.
+// every is eventually for an expensive cond.
 func (n *node) every(period time.Duration, what string, cond func() error) {
 	n.Helper()
 	deadline := time.Now().Add(nodeTimeout)
@@ -233,7 +233,7 @@ func (n *node) containers() ([]container, error) {
 	return out, nil
 }
 
-// want is where a container should be.
+// want is the expected place of a container.
 type want struct {
 	pod, container string
 	cpus           string
@@ -340,7 +340,7 @@ func (n *node) dump() string {
 type scope bool
 
 const (
-	placedOnly scope = false // those with a cpuset of their own: others have just been started
+	placedOnly scope = false // with their own cpuset: others have just been started
 	everybody  scope = true  // all with processes: on a node that has settled, each must be placed
 )
 
@@ -456,7 +456,7 @@ func (n *node) quiet() {
 	})
 }
 
-// plan is what `cpupoold plan` prints.
+// plan returns the output of `cpupoold plan`.
 func (n *node) plan() preview.Preview {
 	n.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), nodeTimeout)

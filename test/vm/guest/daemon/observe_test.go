@@ -18,7 +18,7 @@ import (
 	"github.com/cpupoold/cpupoold/test/vm/internal/manifest"
 )
 
-// runFiles is where applications find their CPUs.
+// runFiles is the directory from which applications read their CPUs.
 const runFiles = "/run/cpupoold"
 
 // TestObserve checks that mode: observe reports all pods, old and new, and that neither the daemon nor another program writes for it. The
@@ -122,7 +122,7 @@ func (n *node) values() map[string]string {
 	return all
 }
 
-// unchanged checks what is still there of values.
+// unchanged compares the values that still exist.
 func (n *node) unchanged(was map[string]string) {
 	n.Helper()
 	is := n.values()

@@ -54,7 +54,7 @@ func TestParking(t *testing.T) {
 	n.parks("when the daemon has started", "4-7")
 	outside.keptOff("while they have no owner", cpuset.Range(4, 7))
 
-	// systemd leaves alone what it does not know, and keeps the controller.
+	// systemd does not change unknown directories, and keeps the controller.
 	for _, command := range []string{"daemon-reload", "daemon-reexec"} {
 		n.run("systemctl", command)
 		n.run("systemd-run", "--wait", "--property=AllowedCPUs=0", "true") // the last that needs the controller

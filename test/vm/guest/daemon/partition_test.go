@@ -20,10 +20,10 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
 
-// partitionsToo is what TestKernels asks for.
+// partitionsToo is the flag that TestKernels sets.
 var partitionsToo = flag.Bool("partitions", false, "run TestHandoverDeaths, and TestHotplug and TestResize with partitions, too")
 
-// partitions are what this kernel can do with them.
+// partitions returns the partition rules of this kernel.
 func (n *node) partitions() cgroup.PartitionKernel {
 	n.Helper()
 	var uts unix.Utsname
@@ -46,7 +46,8 @@ func (n *node) needsPartitions() {
 	}
 }
 
-// isolating is hourly with partitions: as auto where that makes them, and else on request.
+// isolating is hourly with partitions: with auto if that makes them, and otherwise with
+// partition.
 func (n *node) isolating() string {
 	n.Helper()
 	mode := "partition"

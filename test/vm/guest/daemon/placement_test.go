@@ -55,7 +55,7 @@ func TestPlacement(t *testing.T) {
 	n.invariants()
 }
 
-// pauseContainers holds the pods' sandboxes against where they should be.
+// pauseContainers compares the CPUs of the pods' sandboxes with the expected ones.
 func (n *node) pauseContainers(wants map[string]string) {
 	n.Helper()
 	pods, _, err := n.client.List(context.Background())
@@ -102,7 +102,7 @@ func (n *node) checkRecorded(wants ...want) {
 	}
 }
 
-// kubeletWrites calls restart and waits until the kubelet has written what it writes each minute.
+// kubeletWrites calls restart and waits until the kubelet has made its writes of each minute.
 func (n *node) kubeletWrites(restart func()) {
 	n.Helper()
 	const slice, odd = "kubepods.slice/kubepods-burstable.slice", 4321

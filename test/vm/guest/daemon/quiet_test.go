@@ -11,7 +11,7 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
 
-// quieting takes exclusive CPUs out of the shared pool, and what owners leave waits for an hour.
+// quieting takes exclusive CPUs out of the shared pool, and delays optional writes by an hour.
 var quieting = strings.NewReplacer("cpus: 2-3", "cpus: 2-7", "cpus: 4-7", "from: shared\n  floor: 2").Replace(hourly) + "quiet: 1h\n"
 
 // TestQuiet checks that an owner that ends moves no container, and that the next owner gets its CPUs without moves. After the quiet period,

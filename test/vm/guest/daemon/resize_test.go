@@ -26,7 +26,7 @@ func (r *runtimeNode) resize(p pod, milli int64) error {
 	return err
 }
 
-// allowed holds Cpus_allowed_list of each process of a container, and its own request, against what they should be.
+// allowed compares Cpus_allowed_list of each process of a container, and its own request, with the expected values.
 func (r *runtimeNode) allowed(p pod, cpus string) error {
 	st, err := r.fs.Read(p.path)
 	if err != nil {

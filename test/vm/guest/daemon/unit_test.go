@@ -89,7 +89,8 @@ func (n *node) answers(path string, want int) {
 	})
 }
 
-// threePods makes one of each pool, and returns what each must be from the moment that the daemon is ready.
+// threePods makes one pod of each pool, and returns the values that each must have once the daemon is
+// ready.
 func (r *runtimeNode) threePods() (check func(when string)) {
 	r.Helper()
 	management := r.mustStart(100, "kube-system", manifest.Management(map[string]string{"app": "512"}))
@@ -179,7 +180,7 @@ func TestUnit(t *testing.T) {
 	placed("after a stop")
 }
 
-// hardened asks systemd what it makes of the unit.
+// hardened checks systemd's score of the unit.
 func (n *node) hardened() {
 	n.Helper()
 	want := map[string]string{
@@ -230,7 +231,7 @@ func (n *node) hardened() {
 		n.Errorf("affinity of a process that the unit may move to CPU 0 = %s; want 1", out)
 	}
 	n.tunables()
-	// docs/how-to/install/systemd.md names the score. It is 0.2 above that of ProtectKernelTunables=yes, and tunables has looked at what that is about.
+	// docs/how-to/install/systemd.md names the score. It is 0.2 above the score with ProtectKernelTunables=yes; tunables checks the difference.
 	out, err := n.try("systemd-analyze", "security", "--no-pager", "--threshold=32", "cpupoold.service")
 	_, score, _ := strings.Cut(out, "Overall exposure level")
 	n.Logf("exposure level %s", strings.TrimSpace(score))
@@ -239,8 +240,8 @@ func (n *node) hardened() {
 	}
 }
 
-// tunables checks that the daemon cannot write what ProtectKernelTunables=yes would keep it from, but for the interrupts that it moves: the
-// unit has the paths by name.
+// tunables checks that the daemon cannot write the files that ProtectKernelTunables=yes would protect, except the interrupts that it moves:
+// the unit lists the paths by name.
 func (n *node) tunables() {
 	n.Helper()
 	inside := func(script, file string) string {

@@ -129,7 +129,7 @@ func (n *node) startUnit() {
 	})
 }
 
-// arePartitions checks that the first container of each of these pods is a partition, and that the unit is where it belongs.
+// arePartitions checks that the first container of each of these pods is a partition, and that the unit is on its CPUs.
 func (n *node) arePartitions(pods ...string) {
 	n.Helper()
 	for _, pod := range pods {

@@ -40,7 +40,7 @@ func spare() cpuset.Set      { return cpuset.Of(3) }       // of the fixed list,
 func owned() cpuset.Set      { return cpuset.Range(4, 5) }
 func nearSet() cpuset.Set    { return cpuset.Range(6, 7) }
 
-// mode is how CPUs are handed over, and kept.
+// mode is a way in which CPUs are handed over, and protected.
 type mode struct {
 	name  string
 	typ   cgroup.PartitionType

@@ -80,7 +80,7 @@ func (n *node) eventually(what string, cond func() error) {
 	}
 }
 
-// unit is what systemd has for one.
+// unit holds systemd's values of one unit.
 type unit struct{ cpus, weight, pid string }
 
 // show asks systemd for units, all at once: on an emulated machine each systemctl takes its time.

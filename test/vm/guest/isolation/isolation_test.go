@@ -33,7 +33,7 @@ resyncPeriod: 1h
 podResourcesSocket: none
 `
 
-// spun is how much CPU time the exclusive container uses while it is watched, in microseconds.
+// spun is the CPU time that the exclusive container uses during the trace, in microseconds.
 const spun = 2_000_000
 
 type node struct{ *guestnode.Node }
@@ -177,7 +177,8 @@ func (n *node) path(c guestnode.Container) cgroup.Path {
 	return p
 }
 
-// threads of a cgroup and of those below it: crun puts a container into one of its own.
+// threads returns the threads of a cgroup and of the cgroups below it: crun puts a
+// container into an inner cgroup.
 func (n *node) threads(p cgroup.Path) []int {
 	n.Helper()
 	return n.members(p, "cgroup.threads")
@@ -259,7 +260,7 @@ func (n *node) allow(tids []int, cpus cpuset.Set) {
 	}
 }
 
-// allow is what taskset does.
+// allow sets an affinity, as taskset does.
 func allow(tid int, cpus cpuset.Set) error {
 	var mask unix.CPUSet
 	for cpu := range cpus.All() {

@@ -20,7 +20,7 @@ const instance = "/sys/kernel/tracing/instances/isolation"
 type trace struct {
 	*testing.T
 
-	kernels map[int]bool // kernel threads, as far as they were seen
+	kernels map[int]bool // known kernel threads
 }
 
 // startTrace begins to record.

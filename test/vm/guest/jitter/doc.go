@@ -1,2 +1,2 @@
-// Package jitter has bench/jitter measure on a node, and looks at what it counts.
+// Package jitter runs the measurement of bench/jitter on a node, and checks its counts.
 package jitter

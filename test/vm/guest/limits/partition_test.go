@@ -102,7 +102,8 @@ func (m *meter) owners(typ cgroup.PartitionType) {
 	}
 }
 
-// is checks what the kernel has made of a write: it takes any type without an error.
+// is checks the kernel's state after a write: the kernel takes any type without an
+// error.
 func (m *meter) is(typ string) {
 	m.Helper()
 	if got := m.content(owner, cgroup.FilePartition); got != typ {

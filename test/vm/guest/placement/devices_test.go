@@ -123,7 +123,7 @@ func TestPodResources(t *testing.T) {
 	if diff := cmp.Diff(want, all); diff != "" {
 		t.Errorf("List (-want +got):\n%s", diff)
 	}
-	// The container itself has been given what the kubelet speaks of.
+	// The container itself has the devices that the kubelet reports.
 	p, err := n.find("a", "app")
 	if err != nil {
 		t.Fatal(err)

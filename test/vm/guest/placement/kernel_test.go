@@ -44,10 +44,10 @@ func (n *node) kernelSet(p cgroup.Path) (cpuset.Set, error) {
 // name is the name of a container: POD/CONTAINER.
 type name string
 
-// expectations are what containers' CPUs must be like, by their names.
+// expectations are the expected CPUs of containers, by their names.
 type expectations map[name]rule
 
-// place is where a container runs.
+// place is the cgroup of a container, with its CPUs.
 type place struct {
 	path cgroup.Path
 	cpus cpuset.Set

@@ -72,7 +72,7 @@ func (m machine) cached() bool { return len(m.L3s) > len(m.Nodes) }
 // free are a node's CPUs of the guaranteed pool.
 func (m machine) free(node int) cpuset.Set { return m.Nodes[node].CPUs.Intersection(m.guaranteed) }
 
-// touched is how many of some groups a set has CPUs of.
+// touched returns the number of groups of which a set has CPUs.
 func touched(set cpuset.Set, groups []topology.Group) int {
 	n := 0
 	for _, g := range groups {

@@ -215,7 +215,7 @@ func (n *node) pausesOn(want cpuset.Set) {
 	}
 }
 
-// execed is where a process may run that exec brings into a container.
+// execed returns the CPUs of a process that exec starts in a container.
 func (n *node) execed(pod, name string) (on cpuset.Set) {
 	n.Helper()
 	c, err := n.Find(pod, name)

@@ -22,7 +22,8 @@ import (
 	"github.com/cpupoold/cpupoold/test/vm/internal/manifest"
 )
 
-// config leaves six CPUs for a pod of five and another owner. The resync is far away, so that it cannot repair what an event has missed.
+// config leaves six CPUs for a pod of five and another owner. The resync is far away, so that it cannot repair the effect of a missed
+// event.
 const config = `apiVersion: config.cpupoold.io/v1alpha1
 kind: CPUPoolConfiguration
 partitions:

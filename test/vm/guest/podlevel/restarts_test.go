@@ -59,8 +59,8 @@ func (g *gates) after(c manifest.Container) manifest.Container {
 // pass lets the kubelet go on after a container.
 func (g *gates) pass(container string) { close(g.gate("/" + container)) }
 
-// TestRestarts restarts daemon and runtime between the creations of a pod's containers: no container moves, and the next one gets what it would
-// have got.
+// TestRestarts restarts daemon and runtime between the creations of a pod's containers: no container moves, and the next one gets the same CPUs
+// as without a restart.
 func TestRestarts(t *testing.T) {
 	n := newNode(t)
 	for _, tt := range []struct {

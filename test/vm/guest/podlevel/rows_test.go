@@ -89,7 +89,7 @@ func (n *node) refused(pod, why string) {
 }
 
 // TestRestart checks row 26: while a container with whole CPUs has ended, the pool of the pod has its CPUs. It gets the same CPUs again. The kubelet
-// is stopped meanwhile, so that it cannot start the container.
+// is stopped, so that it cannot start the container.
 func TestRestart(t *testing.T) {
 	n := newNode(t)
 	n.Apply(pod("p26", 4, whole("a", 2), bare("b")))

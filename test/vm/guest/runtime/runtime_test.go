@@ -18,7 +18,7 @@ import (
 	"github.com/cpupoold/cpupoold/test/vm/internal/manifest"
 )
 
-// The expected values come from the host, which knows what it has ordered.
+// The expected values come from the host, which configured the machine.
 var (
 	kernel  = flag.String("kernel", "", "expected start of the kernel's version")
 	systemd = flag.String("systemd", "", "likewise of systemd's")

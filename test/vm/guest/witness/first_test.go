@@ -35,7 +35,7 @@ podResourcesSocket: none
 logFormat: json
 `
 
-// course is what TestFirstInstruction has seen with one configuration.
+// course holds the counts of TestFirstInstruction with one configuration.
 type course struct {
 	*node
 

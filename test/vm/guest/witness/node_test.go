@@ -148,7 +148,7 @@ func (n *node) start(milli int64, environment ...*runtime.KeyValue) (pod, error)
 	// As the kubelet does; without a PID namespace of the pod, CRI-O needs no process that holds it.
 	namespaces := &runtime.NamespaceOption{Network: runtime.NamespaceMode_NODE, Pid: runtime.NamespaceMode_CONTAINER}
 	name := fmt.Sprintf("pod%d", number)
-	// The kubelet's labels: over NRI, CRI-O calls a container what they say, and not what its metadata does.
+	// The kubelet's labels: over NRI, CRI-O takes a container's name from them, and not from its metadata.
 	labels := map[string]string{"io.kubernetes.pod.name": name, "io.kubernetes.pod.namespace": "default", "io.kubernetes.pod.uid": uid}
 	sandbox := &runtime.PodSandboxConfig{
 		Metadata:     &runtime.PodSandboxMetadata{Name: name, Namespace: "default", Uid: uid},

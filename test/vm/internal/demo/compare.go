@@ -68,7 +68,7 @@ func (r row) differs() []string {
 	return d
 }
 
-// allowed is where the processes may run: one list if they agree.
+// allowed lists the CPUs of the processes: one list if they agree.
 func (r row) allowed() string {
 	if len(r.kernel.allowed) == 0 {
 		return "nothing"

@@ -161,7 +161,7 @@ func (s *scene) reload(ctx context.Context, before []row) error {
 	return nil
 }
 
-// withJournal adds to err what the daemon and the kubelet have logged last.
+// withJournal adds the last log lines of the daemon and the kubelet to err.
 func withJournal(ctx context.Context, m *vm.VM, err error) error {
 	journal, jerr := m.Run(context.WithoutCancel(ctx), "journalctl", "--no-pager", "-n", "40", "-u", "cpupoold", "-u", "kubelet")
 	return errors.Join(fmt.Errorf("%w; the journal ends with:\n%s", err, journal), jerr)

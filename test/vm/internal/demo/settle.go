@@ -97,11 +97,11 @@ func plan(ctx context.Context, m *vm.VM) (preview.Preview, error) {
 	return p, nil
 }
 
-// state is how far a node is on the way to rest.
+// state counts the remaining work of a node.
 type state struct {
 	pods, wantedPods   int
 	containers, wanted int // containers count when they run
-	others             int // pods that are to end
+	others             int // pods that should end
 	left               int // writes, also deferred ones, and objects that could not be read
 }
 

@@ -38,7 +38,7 @@ func table(rows []row) string {
 	return render(cells)
 }
 
-// refusals renders what cpupoold could not honour.
+// refusals renders the rejected requests.
 func refusals(problems []pools.Problem) string {
 	var cells [][]string
 	for _, p := range problems {

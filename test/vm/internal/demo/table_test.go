@@ -42,7 +42,7 @@ func TestDisagreement(t *testing.T) {
 		"weight":    {func(r *row) { r.Shares = 512 }, "cpu.weight is 100, not 59"},
 		"annotated": {func(r *row) { r.Shares, r.kernel.Weight = 512, 59 }, ""},
 		"gone":      {func(r *row) { r.kernel = view{} }, "has no cgroup"},
-		// Each is where its daemon wants it, but that is the same place.
+		// Each is on its desired CPUs, but these overlap.
 		"overlap": {func(r *row) { *r = container("own", pools.Guaranteed, shared, nil) }, "share CPU 2-3, which one of them has exclusively"},
 	} {
 		t.Run(name, func(t *testing.T) {

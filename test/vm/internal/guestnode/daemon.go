@@ -54,7 +54,7 @@ func (n *Node) AwaitNRI() {
 	})
 }
 
-// Plan is what `cpupoold plan` prints.
+// Plan returns the output of `cpupoold plan`.
 func (n *Node) Plan() preview.Preview {
 	n.Helper()
 	p, err := n.tryPlan()

@@ -88,7 +88,7 @@ func (n *Node) Eventually(what string, cond func() error) {
 	n.Every(100*time.Millisecond, what, cond)
 }
 
-// Every does so for a cond that is dear.
+// Every is Eventually for an expensive cond.
 func (n *Node) Every(period time.Duration, what string, cond func() error) {
 	n.Helper()
 	deadline := time.Now().Add(NodeTimeout)

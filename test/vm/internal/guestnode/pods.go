@@ -14,7 +14,7 @@ import (
 	"github.com/cpupoold/cpupoold/test/vm/internal/manifest"
 )
 
-// Manifests is where the kubelet looks for static pods.
+// Manifests is the kubelet's directory of static pods.
 const Manifests = "/etc/kubernetes/manifests"
 
 // Apply makes the kubelet run static pods, and does not wait for them. It appends the test's name to their names. Without that, the
@@ -32,7 +32,7 @@ func (n *Node) Apply(pods ...manifest.Pod) {
 	}
 }
 
-// suffix is what Apply adds to the names of pods.
+// suffix is the text that Apply adds to the names of pods.
 func (n *Node) suffix() string {
 	h := fnv.New32a()
 	_, _ = io.WriteString(h, n.Name())

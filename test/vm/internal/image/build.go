@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// kept is how many builds of one name stay in the cache: the newest, and one that a VM may still run from.
+// kept is the number of builds of one name in the cache: the newest, and one that a VM may still run from.
 const kept = 2
 
 // Build returns the directory in the cache that holds name built from inputs, a text with all inputs of the result. If the cache

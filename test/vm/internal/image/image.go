@@ -1,4 +1,5 @@
-// Package image builds what a VM boots from, once, and keeps it in a cache directory under names that change with the inputs.
+// Package image builds kernels and disks of VMs, once, and keeps them in a cache directory under names that change with the
+// inputs.
 package image
 
 import (
@@ -36,12 +37,12 @@ type Store struct {
 	Cache  string // directory; may be deleted at any time that no VM runs
 }
 
-// Prepare installs what the host lacks to build images and to boot them.
+// Prepare installs the host's missing packages for building and booting images.
 func (s Store) Prepare(ctx context.Context) error {
 	return script(ctx, filepath.Join(s.Source, "image", "prepare.sh"))
 }
 
-// Spec says what a disk is made of.
+// Spec describes the contents of a disk.
 type Spec struct {
 	Name     string   // name of the cache directories, which depends on the following
 	Suite    string   // of Debian: it has the kernel and systemd

@@ -9,7 +9,7 @@ func EveryKind() []Pod {
 			Containers: []Container{{Name: "app", CPU: "100m", Memory: "20Mi"}},
 		},
 		{
-			// Asks for what agent gets, from a namespace that may not.
+			// Requests the pool of agent, from a namespace without permission.
 			Name: "impostor", Namespace: "default", Annotations: Management(nil),
 			Containers: []Container{{Name: "app", CPU: "100m", Memory: "20Mi"}},
 		},

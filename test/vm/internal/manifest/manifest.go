@@ -84,7 +84,7 @@ func (p Pod) YAML() ([]byte, error) {
 	}
 	spec := object{
 		"terminationGracePeriodSeconds": 1,
-		"hostNetwork":                   true, // a network of its own costs an emulated node seconds
+		"hostNetwork":                   true, // a separate network costs an emulated node seconds
 		"enableServiceLinks":            false,
 		"containers":                    encode(p.Containers),
 	}

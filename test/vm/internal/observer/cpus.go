@@ -11,7 +11,7 @@ import (
 // maxCPU is the highest CPU that cpus can hold. No guest has more.
 const maxCPU = 63
 
-// cpus is a set of CPUs, one bit for each. The package has a type of its own, so that it shares
+// cpus is a set of CPUs, one bit for each. The package has a separate type, so that it shares
 // no code with the checks of the daemon.
 type cpus uint64
 

@@ -2,7 +2,7 @@ package observer
 
 import "time"
 
-// Kinds of containers with rules of their own. Any other kind is only a text for reports.
+// Kinds of containers with separate rules. Any other kind is only a text for reports.
 const (
 	Exclusive = "exclusive"
 	Pause     = "pause"

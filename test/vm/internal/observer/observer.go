@@ -166,8 +166,8 @@ func (o *Observer) with(do func()) {
 	do()
 }
 
-// Identify reports what the container of a scope is, after the runtime has created it: its kind,
-// and the number of exclusive CPUs that it requests. A pause container is running then.
+// Identify records the kind of a scope's container, and the number of exclusive CPUs that it
+// requests, after the runtime has created it. A pause container is running then.
 func (o *Observer) Identify(scope, kind string, count int) {
 	o.with(func() {
 		c := o.judge.get(scope)

@@ -154,7 +154,8 @@ func (t *tree) list(path, scope string, found map[string]bool) error {
 	return nil
 }
 
-// later returns nil for a missing file, which the next refresh tries again, and else err.
+// later returns nil for a missing file, which the next refresh tries again, and otherwise
+// err.
 func (t *tree) later(err error) error {
 	if unlessGone(err) == nil {
 		t.stale = true

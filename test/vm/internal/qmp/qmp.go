@@ -34,13 +34,13 @@ type Client struct {
 	onEvent func(Event)
 	done    chan struct{} // closed when the connection has ended
 
-	mu      sync.Mutex // guards what follows, and writes to conn
+	mu      sync.Mutex // guards the following fields, and writes to conn
 	nextID  uint64
 	pending map[uint64]chan message
 	err     error // why the connection ended
 }
 
-// message is the union of what QEMU sends: a greeting, the answer to a command, an event.
+// message is the union of QEMU's messages: a greeting, the answer to a command, an event.
 type message struct {
 	QMP    json.RawMessage `json:"QMP"`
 	ID     uint64          `json:"id"`

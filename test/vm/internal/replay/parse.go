@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// Outcome is how a test ended.
+// Outcome is the result of a test.
 type Outcome string
 
 // The outcomes. The first three are the words of `go doc test2json`.

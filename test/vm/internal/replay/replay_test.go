@@ -73,7 +73,8 @@ func TestParseRejects(t *testing.T) {
 	}
 }
 
-// TestReport runs TestReplayed, which replays one recording, in a process of its own: it is meant to fail there.
+// TestReport runs TestReplayed, which replays one recording, in a separate process, because it should fail
+// there.
 func TestReport(t *testing.T) {
 	tests := map[string]struct {
 		exit int

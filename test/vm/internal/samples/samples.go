@@ -1,4 +1,5 @@
-// Package samples keeps what tests in a guest measure, in the format of Go benchmarks: what benchstat and bench/record.sh read.
+// Package samples writes the measurements of tests in a guest in the format of Go benchmarks, which benchstat and
+// bench/record.sh read.
 package samples
 
 import (
