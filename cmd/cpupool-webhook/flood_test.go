@@ -183,7 +183,7 @@ type client struct {
 	answered time.Time // the time of the last answer, if connections are kept
 }
 
-// reviewer returns an API server's client. With once, each request has a connection of its own.
+// reviewer returns an API server's client. With once, each request has a new connection.
 func reviewer(address string, once bool) *client {
 	d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(address)}}
 	c := &client{}

@@ -43,7 +43,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// build builds the program once, without the race detector, which takes memory of its own.
+// build builds the program once, without the race detector, which takes additional memory.
 var build = sync.OnceValues(func() (string, error) {
 	file := filepath.Join(buildDir, "cpupool-webhook")
 	c := exec.Command("go", "build", "-o", file, ".")
