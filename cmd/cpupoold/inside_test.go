@@ -35,7 +35,8 @@ func (past) Explain(name string) (*inspect.Explanation, error) {
 	return nil, &inspect.NameError{Text: name + " is the past"}
 }
 
-// startPast serves a daemon whose only pod is called so, and returns what ends it.
+// startPast serves a daemon whose only pod has this name, and returns a function that
+// ends it.
 func startPast(t *testing.T, socket, pod string, started time.Time) (stop func()) {
 	t.Helper()
 	l := history.New()
@@ -43,7 +44,7 @@ func startPast(t *testing.T, socket, pod string, started time.Time) (stop func()
 	return serveDaemon(t, socket, past{started, l.Snapshot()})
 }
 
-// serveDaemon serves a daemon, and returns what ends it.
+// serveDaemon serves a daemon, and returns a function that ends it.
 func serveDaemon(t *testing.T, socket string, d control.Answers) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))

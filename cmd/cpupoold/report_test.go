@@ -73,7 +73,7 @@ func (pastOf) Status() *inspect.Status {
 	}
 }
 
-// Explain knows of a container what has happened since.
+// Explain returns the later events of a container, too.
 func (p pastOf) Explain(name string) (*inspect.Explanation, error) {
 	s := p.Status()
 	e := &inspect.Explanation{Version: inspect.Version, Asked: name}
