@@ -44,8 +44,8 @@ func kubeadmApplies(t *testing.T, pod *corev1.Pod, patch []byte) *corev1.Pod {
 	return result
 }
 
-// FuzzStrategicPatch checks that the patch makes of a pod what mutate makes of it,
-// whether the one here had been mutated before or not.
+// FuzzStrategicPatch checks that the patch gives the same pod as mutate, whether or not
+// the pod had been mutated before.
 func FuzzStrategicPatch(f *testing.F) {
 	f.Add([]byte("\x01\x10\x20\x00"), byte(3), true)
 	f.Add([]byte("\x11\x22\x33\x44\x01\x02\x03\x04"), byte(1), true)
@@ -106,7 +106,7 @@ func FuzzStrategicPatch(f *testing.F) {
 	})
 }
 
-// plain reports whether a pod has none of our annotations and resources.
+// plain reports whether a pod is free of our annotations and resources.
 func plain(pod *corev1.Pod) bool {
 	names := workload.Names{}
 	for key := range pod.Annotations {

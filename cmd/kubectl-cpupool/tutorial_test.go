@@ -38,8 +38,8 @@ func (c *command) serves() bool {
 	return strings.Contains(c.text, "kubectl-cpupool serve ") && !strings.Contains(c.text, "--svg")
 }
 
-// TestTutorials runs the commands of each tutorial in one shell, and compares what they
-// print with the page. With -update it writes the output into the page.
+// TestTutorials runs the commands of each tutorial in one shell, and compares their
+// output with the page. With -update it writes the output into the page.
 func TestTutorials(t *testing.T) {
 	var pages []string
 	// go test repeats a cached test when a directory that it has read changes: here the files
@@ -321,7 +321,8 @@ func fetched(t *testing.T, url string) string {
 	return string(body)
 }
 
-// TestReadCommands checks what readCommands takes for commands, output and errors.
+// TestReadCommands checks how readCommands divides a block into commands, output and
+// errors.
 func TestReadCommands(t *testing.T) {
 	tests := []struct {
 		name, page string
