@@ -165,7 +165,7 @@ func checkTotal(t *testing.T, s admission.Settings, pod, got *corev1.Pod, manage
 	}
 }
 
-// checkAnnotations checks that those which only we may write are what we write.
+// checkAnnotations checks that the webhook's own annotations have only its own values.
 func checkAnnotations(t *testing.T, s admission.Settings, pod *corev1.Pod) {
 	t.Helper()
 	names := map[string]bool{}

@@ -25,7 +25,7 @@ func checkPatch(t *testing.T, before, after *corev1.Pod) {
 	}
 }
 
-// encode returns the pod as the API server would, and empties what is empty: a patch
+// encode returns the pod as the API server would, and removes empty objects: a patch
 // leaves {} where it removes the last member.
 func encode(t *testing.T, pod *corev1.Pod) string {
 	t.Helper()
