@@ -90,8 +90,8 @@ func TestTypesOfNamespace(t *testing.T) {
 	}
 }
 
-// TestKeysThatNothingReads checks that each key that looks like one of a workload type and is
-// none has a finding, with its line and what to do.
+// TestKeysThatNothingReads checks that each key that looks like a key of a workload type and
+// is none has a finding, with its line and a remedy.
 func TestKeysThatNothingReads(t *testing.T) {
 	const asks = "    target.workload.openshift.io/management: '{\"effect\":\"PreferredDuringScheduling\"}'\n"
 	for _, c := range []struct{ domain, metadata, message, remedy string }{

@@ -16,8 +16,8 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/topology"
 )
 
-// A description is the regular machine that tests of the daemon know, but for the
-// numbers of packages and dies, which are the kernel's here.
+// A description gives the regular machine of the daemon's tests, except for the numbers
+// of packages and dies, which have the kernel's form here.
 func TestDescribe(t *testing.T) {
 	for text, m := range map[string]hardware.Machine{
 		"2s8c2t":   {Packages: 2, Nodes: 1, L3s: 1, Cores: 8, Threads: 2},
