@@ -53,7 +53,7 @@ func TestValidate(t *testing.T) {
 	}
 }
 
-// TestRefusal shows what people read.
+// TestRefusal checks the texts of refusals.
 func TestRefusal(t *testing.T) {
 	tests := []struct {
 		machine, free, request string

@@ -36,7 +36,7 @@ func (o *oracle) best() (cost []int, ok bool) {
 	return nil, false
 }
 
-// costOf returns what taken costs by the first try that admits it.
+// costOf returns the cost of taken by the first try that admits it.
 func (o *oracle) costOf(taken cpuset.Set) []int {
 	for _, t := range o.tries() {
 		if best := o.try(t[0], t[1]); best != nil {
@@ -455,8 +455,8 @@ func (o *oracle) limited() bool {
 	return false
 }
 
-// TestTakeIsBest compares what is taken on small machines, for random options and
-// requests, with all that would have been possible.
+// TestTakeIsBest compares the taken CPUs with all possible choices on small machines,
+// for random options and requests.
 func TestTakeIsBest(t *testing.T) {
 	for i, m := range hardware.Small() {
 		t.Run(fmt.Sprintf("%+v", m), func(t *testing.T) {

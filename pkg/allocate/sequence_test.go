@@ -21,8 +21,8 @@ type owner struct {
 	r    allocate.Request
 }
 
-// sequence lets one owner after the other ask, on a machine and with options that
-// numbers choose, and checks what must hold whatever they are.
+// sequence lets one owner after the other request CPUs, on a machine and with options
+// that numbers choose, and checks the properties of all results.
 func sequence(t *testing.T, r *rand.Rand) {
 	m := hardware.Machine{
 		Packages: 1 + r.IntN(3), Nodes: 1 + r.IntN(3), L3s: 1 + r.IntN(3), Cores: 1 + r.IntN(3), Threads: 1 + r.IntN(4),
