@@ -8,8 +8,8 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
 
-// benchNode is a node of 1024 CPUs with 500 containers, a fifth of them
-// exclusive with 8 CPUs each; moved by 8 CPUs if it is to change.
+// benchNode is a node of 1024 CPUs with 500 containers, a fifth of them exclusive with
+// 8 CPUs each. With moved, the desired CPUs differ by 8 CPUs.
 func benchNode(moved bool) ([]cgroup.Target, map[cgroup.Path]cgroup.Current, cgroup.Options) {
 	const containers = 500
 	all := cpuset.Range(0, 1023)
@@ -54,7 +54,8 @@ func BenchmarkDiff(b *testing.B) {
 	}
 }
 
-// TestDiffUnchangedAllocatesNothing holds the usual pass to its price.
+// TestDiffUnchangedAllocatesNothing checks that Diff of an unchanged node makes no
+// allocations.
 func TestDiffUnchangedAllocatesNothing(t *testing.T) {
 	targets, current, options := benchNode(false)
 	if n := testing.AllocsPerRun(10, func() { cgroup.Diff(targets, current, options) }); n > 0 {

@@ -28,8 +28,8 @@ func carved(t *testing.T, shared int) *world {
 	return w
 }
 
-// carry applies what Diff wants, checks each prefix if that does not take too
-// long, and returns it.
+// carry applies the writes of Diff, checks each prefix if that does not take too long,
+// and returns the writes.
 func (w *world) carry(t *testing.T) []cgroup.Write {
 	t.Helper()
 	writes, deferred := w.diff()

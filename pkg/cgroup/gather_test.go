@@ -12,8 +12,8 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
 
-// crowd is a tree with threads 1 and 2 in `a`, 3 below it, all on CPU 1, and 4 in a
-// cgroup of its own.
+// crowd is a tree with threads 1 and 2 in `a`, 3 below it, all on CPU 1, and 4 in
+// another cgroup.
 type crowd struct {
 	*testnode.Cgroups
 	t      *testing.T

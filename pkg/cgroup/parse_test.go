@@ -102,7 +102,7 @@ func FuzzParsers(f *testing.F) {
 	})
 }
 
-// TestFormatMax checks that FormatMax returns what parseMax reads.
+// TestFormatMax checks that parseMax reads the result of FormatMax.
 func TestFormatMax(t *testing.T) {
 	for want, v := range map[string][2]int64{"max 100000": {-1, 100_000}, "200000 50000": {200_000, 50_000}} {
 		got := FormatMax(v[0], v[1])

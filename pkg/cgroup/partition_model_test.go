@@ -27,7 +27,7 @@ type partitionWorld struct {
 	told   cpuset.Set // CPUs online at the last plan
 	wishes map[cgroup.Path]cgroup.PartitionWish
 	former map[cgroup.Path]bool
-	lossy  bool        // others have done what makes the kernel lose CPUs
+	lossy  bool        // another process has made the kernel lose CPUs
 	left   int         // writes until the next fault; -1: none comes
 	barred cgroup.Path // for which every write is refused; "": none
 }
@@ -155,7 +155,7 @@ func (w *partitionWorld) root() cpuset.Set {
 	return st.Effective
 }
 
-// rested holds when there is nothing left to do.
+// rested checks that no step is left.
 func (w *partitionWorld) rested(outcomes map[cgroup.Path]cgroup.PartitionOutcome) {
 	w.t.Helper()
 	in := w.input(nil, nil)
@@ -321,8 +321,8 @@ func (w *partitionWorld) cutAncestor(p cgroup.Path) string {
 	return fmt.Sprintf("another process clears the list of %s", p.Parent())
 }
 
-// plug takes all CPUs of an owner away, or any two, or all that are in no partition; or
-// brings back what is away.
+// plug takes all CPUs of an owner offline, or any two, or all that are in no partition;
+// or brings offline ones back.
 func (w *partitionWorld) plug(p cgroup.Path) string {
 	gone := cpuset.Range(0, worldCPUs-1).Difference(w.online)
 	if gone.IsEmpty() {
@@ -342,8 +342,8 @@ func (w *partitionWorld) plug(p cgroup.Path) string {
 	return fmt.Sprintf("CPUs %s are plugged out or in", gone)
 }
 
-// TestPartitionModel does what happens on nodes, in any order, with a write that fails
-// now and then, on each kind of kernel.
+// TestPartitionModel makes random events of nodes, with a write that fails now and
+// then, on each kind of kernel.
 func TestPartitionModel(t *testing.T) {
 	for _, kernel := range [][2]int{{6, 11}, {6, 12}, {6, 18}, {6, 19}, {7, 0}} {
 		t.Run(fmt.Sprintf("%d.%d", kernel[0], kernel[1]), func(t *testing.T) {
@@ -392,8 +392,8 @@ func TestPartitionModel(t *testing.T) {
 	}
 }
 
-// removal611 is how often the root has to be looked at before kernel 6.11 shows the
-// CPUs of a removed partition.
+// removal611 is the number of reads of the root before kernel 6.11 shows the CPUs of a
+// removed partition.
 const removal611 = 3
 
 // finish takes everything away.

@@ -62,7 +62,7 @@ func (s *sight) write(p cgroup.Path, file, value string) {
 	}
 }
 
-// sees holds a look against one that knows of nothing.
+// sees compares a read with the read of a new memory.
 func (s *sight) sees() {
 	s.Helper()
 	got, _, _ := s.look()
@@ -89,7 +89,7 @@ func TestPartitionReads(t *testing.T) {
 			s := newSight(t, pods)
 			const (
 				root  = 1
-				chain = 3 * 4 // the leaf, its pod, and what all pods are in
+				chain = 3 * 4 // the leaf, its pod, and the ancestor of all pods
 				host  = 2     // system.slice
 			)
 			if _, files, lists := s.look(); files != root+chain+host+2*pods || lists != 3 {

@@ -34,8 +34,8 @@ func TestWeights(t *testing.T) {
 	}
 }
 
-// TestSharesFromWeight also bounds what is lost when a weight is read back as
-// shares and set again: both conversions round down.
+// TestSharesFromWeight also bounds the loss when a weight is read back as shares and
+// set again: both conversions round down.
 func TestSharesFromWeight(t *testing.T) {
 	for _, tt := range []struct{ weight, shares uint64 }{{0, 0}, {1, 2}, {2, 28}, {39, 998}, {100, 2597}, {10000, 262144}, {10001, 262144}} {
 		if got := cgroup.SharesFromWeight(tt.weight); got != tt.shares {
