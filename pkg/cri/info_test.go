@@ -7,8 +7,8 @@ import (
 	"testing/iotest"
 )
 
-// FuzzDocument checks that a document is decoded alike wherever its pieces end, and that what is
-// decoded is in range.
+// FuzzDocument checks that the boundaries of pieces do not change the decoded document, and that
+// decoded values are in range.
 func FuzzDocument(f *testing.F) {
 	for _, doc := range []string{
 		``, `null`, `{}`, `[]`, `{"pid":1`, `{"pid":-1}`, `{"pid":1e99}`, `{"pid":"1"}`,
