@@ -170,8 +170,8 @@ func FuzzAnalyse(f *testing.F) {
 	})
 }
 
-// TestScenes holds reports to brute force: when any owner has any better place
-// that it may go to, there is a move.
+// TestScenes compares reports with brute force: if any owner has a better permitted
+// place, there is a move.
 func TestScenes(t *testing.T) {
 	improvable := 0
 	for seed := range *scenes {
@@ -199,7 +199,7 @@ func TestScenes(t *testing.T) {
 	}
 }
 
-// bruteForce tries each set of CPUs for each owner, by definitions of its own.
+// bruteForce tries each set of CPUs for each owner, by independent definitions.
 func (s *scene) bruteForce() (string, cpuset.Set) {
 	for i := range s.Owners {
 		o := &s.Owners[i]
