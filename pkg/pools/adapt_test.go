@@ -142,7 +142,7 @@ func TestAdapt(t *testing.T) {
 	}
 }
 
-// FuzzAdapt takes what fits one machine to another one, where pods want CPUs.
+// FuzzAdapt adapts the pools of one machine to another one with pods that request CPUs.
 func FuzzAdapt(f *testing.F) {
 	f.Add([]byte("some seed"), []byte("of another machine"))
 	f.Add([]byte(strings.Repeat("\x01\x05\x02\x03", 20)), []byte{})

@@ -74,7 +74,8 @@ func guaranteed(pods []pools.Pod) []pools.Pod {
 	return pods
 }
 
-// TestAlongsideLeaves to a whole plan what concerns others, too: one case for each reason.
+// TestAlongsideLeaves checks that changes that concern others need a full plan: one case
+// for each reason.
 func TestAlongsideLeaves(t *testing.T) {
 	gone, shares := podOf(1, 2), podOf(1, 2)
 	gone.Gone, shares.QoS = true, pools.QoSBurstable

@@ -10,9 +10,9 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
 
-// kubeletNode has CPUs 0-1 for management and a kubelet that gives away the others. Its
-// pods are a managed one, one that may not be, an exclusive one, an unread one and one
-// with CPUs for all of its containers.
+// kubeletNode has CPUs 0-1 for management and a kubelet that allocates the others. Its
+// pods are a management pod, one without permission, an exclusive one, an unread one
+// and one with CPUs for all of its containers.
 func kubeletNode(t *testing.T, shared string, held ...pools.Assignment) pools.Input {
 	t.Helper()
 	top := hardware.Machine{Packages: 1, Nodes: 1, L3s: 1, Cores: 4, Threads: 2}.Topology()

@@ -12,7 +12,7 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/workload"
 )
 
-// world is a node that lives: a sequence of bytes decides what happens to it.
+// world is a node in random steps: a sequence of bytes chooses them.
 type world struct {
 	bytes   []byte
 	machine hardware.Machine
