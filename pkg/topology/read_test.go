@@ -177,8 +177,8 @@ func eachPair(n int) []string {
 	return pairs
 }
 
-// TestReadContradictions checks what Read assumes about machines whose files contradict each
-// other, and that it warns.
+// TestReadContradictions checks the results of Read, and its warnings, for machines whose
+// files contradict each other.
 func TestReadContradictions(t *testing.T) {
 	tests := []struct {
 		name, machine string
