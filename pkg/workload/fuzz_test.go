@@ -137,7 +137,8 @@ func FuzzNames(f *testing.F) {
 	})
 }
 
-// isOldForm reports what deploy/webhook/trust.yaml asks in CEL, startsWith and contains.
+// isOldForm reports whether a key passes the check of deploy/webhook/trust.yaml in CEL,
+// with startsWith and contains.
 func isOldForm(key, domain string) bool {
 	labels := strings.Split(cmp.Or(domain, "workload.openshift.io"), ".")
 	slices.Reverse(labels)

@@ -62,7 +62,7 @@ func TestTarget(t *testing.T) {
 	}
 }
 
-// checkError also holds each error to the length of a log line.
+// checkError also checks that each error fits into a log line.
 func checkError(t *testing.T, err error, want []string) {
 	t.Helper()
 	if (err != nil) != (want != nil) {
