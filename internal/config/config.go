@@ -1,10 +1,9 @@
-// Package config reads the daemon's one configuration file.
+// Package config reads the configuration file of the daemon.
 //
-// Settings come from three places, later ones win: the defaults (Default), a
-// YAML file in the manner of the kubelet's (Load), and flags (Overrides). What
-// cannot be honoured is reported all at once, each problem with its file, line,
-// key and value, and what to write instead; a configuration with problems is
-// never used in part.
+// Settings have three sources: the defaults (Default), a YAML file similar to the
+// kubelet's (Load), and flags (Overrides). Later sources override earlier ones. All
+// problems are reported at once, each with file, line, key, value and remedy. A
+// configuration with problems is never used in part.
 package config
 
 import (
@@ -18,53 +17,50 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/workload"
 )
 
-// APIVersion and Kind are what a configuration file must say that it is.
+// APIVersion and Kind identify a configuration file.
 const (
 	APIVersion = "config.cpupoold.io/v1alpha1"
 	Kind       = "CPUPoolConfiguration"
 )
 
-// Config is everything that an operator can set. Each field names its key in
-// the file.
+// Config holds all settings of an operator. Each field names its key in the file.
 type Config struct {
-	// Mode (mode) says whether what is decided is written. Default: enforce.
+	// Mode (mode) selects whether the daemon writes its decisions. Default: enforce.
 	Mode Mode
 
-	// Pools are the keys partitions, shared, guaranteed and units. Resolve holds
+	// Pools are the keys partitions, shared, guaranteed and units. Resolve checks
 	// them against a machine.
 	Pools pools.Spec
 
-	// StaticPods (staticPods) says which static pods may ask for the workload type of a
-	// partition, whatever namespaces that lists. Default: all of them.
+	// StaticPods (staticPods) selects the static pods that may request the workload type of a
+	// partition. Its namespaces do not restrict them. Default: all static pods.
 	StaticPods pools.StaticPods
-	// NamespacePermission (namespacePermission) says what lets pods ask for the workload
-	// type of a partition. Default: list.
+	// NamespacePermission (namespacePermission) selects the permission by which pods may request
+	// the workload type of a partition. Default: list.
 	NamespacePermission Permission
-	// OnRefusal (guaranteed.onRefusal) says what becomes of a container that is
-	// to have CPUs of its own and cannot get them. Default: auto.
+	// OnRefusal (guaranteed.onRefusal) selects the effect of a refusal of exclusive CPUs on the
+	// container. Default: auto.
 	OnRefusal OnRefusal
 
-	// HostSlices (hostSlices) says where services of the host run.
+	// HostSlices (hostSlices) selects the CPUs of host services.
 	HostSlices HostSlices
 
-	// OtherManagers (otherManagers) says what is done about other managers of CPUs.
+	// OtherManagers (otherManagers) selects the reaction to other managers of CPUs.
 	OtherManagers OtherManagers
 	// SystemPartition (systemPartition) selects what the daemon does with pods in the kubelet's
 	// system partition. Default: auto.
 	SystemPartition SystemPartition
 
-	// Isolation (guaranteed.isolation) says what keeps others off the CPUs of a
-	// container that has its own. Default: cpuset.
+	// Isolation (guaranteed.isolation) selects the protection of exclusive CPUs. Default: cpuset.
 	Isolation Isolation
 
-	// Park (guaranteed.park) says whether the kernel keeps everybody off the CPUs of
-	// the guaranteed pool that nobody has, too. It needs a list in guaranteed.cpus and
-	// an Isolation with partitions. Default: false.
+	// Park (guaranteed.park) makes the kernel exclude all tasks from free CPUs of the guaranteed
+	// pool. It needs a list in guaranteed.cpus and an Isolation with partitions. Default: false.
 	Park bool
 
-	// AnnotationDomain (annotationDomain) is the domain of the annotations that
-	// pods and namespaces carry. Default: workload.openshift.io, so that
-	// manifests written for OpenShift work unchanged.
+	// AnnotationDomain (annotationDomain) is the domain of the annotations of
+	// pods and namespaces. Default: workload.openshift.io, so that
+	// manifests for OpenShift work unchanged.
 	AnnotationDomain string
 
 	// PoolDomain (poolDomain) is the domain of the extended resources by which the
@@ -73,78 +69,77 @@ type Config struct {
 
 	// RuntimeEndpoint (containerRuntimeEndpoint) is the CRI socket, a
 	// unix:// URL or an absolute path. Default: empty, which means the endpoint
-	// of the kubelet, and without a kubelet the runtime that answers in one of the
-	// usual places. "none" stands for a machine without a runtime, where
-	// only systemd units are placed: see HasRuntime.
+	// of the kubelet, and without a kubelet the runtime that answers at one of the
+	// usual paths. "none" means a machine without a runtime. Then the daemon places
+	// only systemd units: see HasRuntime.
 	RuntimeEndpoint string
 
-	// KubeletStateDir (kubeletStateDir) is where the kubelet keeps its
-	// configuration and its CPU manager's state, which are read to detect a
+	// KubeletStateDir (kubeletStateDir) is the directory with the kubelet's
+	// configuration and the state of its CPU manager. The daemon reads them to detect a
 	// second manager of cpusets. Default: /var/lib/kubelet.
 	KubeletStateDir string
 
 	// PodResourcesSocket (podResourcesSocket) is the absolute path of the
-	// kubelet's PodResources socket, which tells the NUMA nodes of containers'
-	// devices and memory; empty, "none" in the file, asks nobody. Default:
+	// kubelet's PodResources socket, which reports the NUMA nodes of containers'
+	// devices and memory. Empty ("none" in the file) means no socket. Default:
 	// pod-resources/kubelet.sock in KubeletStateDir, or empty without a runtime.
 	PodResourcesSocket string
 
-	// NRISocket (nriSocket) is the absolute path of the runtime's NRI socket, over
-	// which it asks before it creates a container; empty, "none" in the file, is not
-	// asked. Default: /run/nri/nri.sock, or empty without a runtime.
+	// NRISocket (nriSocket) is the absolute path of the runtime's NRI socket. Over it the runtime
+	// asks before it creates a container. Empty ("none" in the file) means no socket. Default:
+	// /run/nri/nri.sock, or empty without a runtime.
 	NRISocket string
 
-	// StateDir (stateDir) holds the journal with the originals of what the
-	// daemon changed; it must survive a reboot. Default: /var/lib/cpupoold.
+	// StateDir (stateDir) holds the journal with the original values. It must survive a
+	// reboot. Default: /var/lib/cpupoold.
 	StateDir string
 
-	// RunDir (runDir) holds the lock that keeps a second daemon from writing, the
-	// files that tell applications their CPUs, and the control socket; it must not
-	// survive a reboot. Default: /run/cpupoold.
+	// RunDir (runDir) holds the lock against a second daemon, the files with the CPUs of
+	// applications, and the control socket. It must not survive a reboot. Default:
+	// /run/cpupoold.
 	RunDir string
 
 	// ListenAddress (listenAddress) is host:port of /metrics, /healthz and
 	// /readyz. They are not authenticated. Default: 127.0.0.1:9466.
 	ListenAddress string
 
-	// ResyncPeriod (resyncPeriod) is the longest time between two passes over
-	// the node when nothing happens, 1s..1h. It bounds how long a lost event of
-	// the runtime goes unnoticed, and that tasks run elsewhere. What else is written to
-	// cgroups that are watched is told of at once, and read in turns, each in about eight
-	// periods or 4m, whichever is less, but no more often than once a period. Default: 30s.
+	// ResyncPeriod (resyncPeriod) is the maximum time between two passes on an idle node,
+	// 1s..1h. It bounds the time until the daemon notices a lost event of the runtime, or tasks on
+	// wrong CPUs. The kernel reports other writes to watched cgroups at once. The daemon also reads
+	// these cgroups in turns: each once in eight periods or 4m, whichever is less, and at most once
+	// in a period. Default: 30s.
 	ResyncPeriod time.Duration
 
-	// Quiet (quiet) is how long what is not needed to keep exclusive CPUs exclusive may
-	// wait while somebody has some, 1s..24h; 0 lets nothing wait. Default: 0.
+	// Quiet (quiet) is the maximum delay of optional writes while an owner has exclusive CPUs,
+	// 1s..24h; 0 is no delay. Default: 0.
 	Quiet time.Duration
 
 	// WeightFormula (weightFormula) converts CFS shares to cpu.weight for
 	// containers. Default: auto.
 	WeightFormula WeightFormula
 
-	// PodSliceWeights (podSliceWeights) says whether slices of pods whose
-	// annotations change their containers' shares get a weight to match.
-	// Default: true.
+	// PodSliceWeights (podSliceWeights) gives the slice of a pod a matching weight if the
+	// annotations of the pod change the shares of its containers. Default: true.
 	PodSliceWeights bool
 
-	// Node (node) says what the cluster sees of this node.
+	// Node (node) selects the state of this node that the cluster sees.
 	Node Node
 
-	// Depletion (depletion) says what becomes of a node whose shared pool is depleted.
+	// Depletion (depletion) selects the reaction to a depleted shared pool.
 	Depletion Depletion
 
-	// AuditInterval (audit.interval) is how often the daemon looks who is on CPUs of
-	// somebody else, 10s..24h; 0, "off" in the file, never. Default: 5m.
+	// AuditInterval (audit.interval) is the interval of scans for tasks on CPUs of another owner,
+	// 10s..24h; 0 ("off" in the file) means no scans. Default: 5m.
 	AuditInterval time.Duration
 
-	// Interrupts (interrupts) says where interrupts of devices go.
+	// Interrupts (interrupts) selects the CPUs of interrupts of devices.
 	Interrupts Interrupts
 
-	// KernelThreads (kernelThreads) says where threads and unbound work of the kernel
-	// run. Default: off.
+	// KernelThreads (kernelThreads) selects the CPUs of kernel threads and unbound
+	// workqueues. Default: off.
 	KernelThreads KernelThreads
 
-	// Power (power) are the features that pods may ask for; "off" in the file for none.
+	// Power (power) holds the features that pods may request; "off" in the file means none.
 	// Default: none.
 	Power []PowerFeature `json:",omitempty"`
 
@@ -157,56 +152,56 @@ type Config struct {
 	origins origins
 }
 
-// HasRuntime says whether there is a container runtime to ask.
+// HasRuntime reports whether the machine has a container runtime.
 func (c *Config) HasRuntime() bool { return c.RuntimeEndpoint != NoRuntime }
 
-// Names are the names of annotations and resources.
+// Names returns the names of annotations and resources.
 func (c *Config) Names() workload.Names {
 	return workload.Names{Domain: c.AnnotationDomain, PoolDomain: c.PoolDomain}
 }
 
-// Mode is what the daemon does with what it has decided.
+// Mode selects whether the daemon writes its decisions.
 type Mode string
 
-// With ModeEnforce it writes it. With ModeObserve it reports and writes nothing: what
-// was written before stays as it is.
+// With ModeEnforce the daemon writes them. With ModeObserve the daemon reports them and writes
+// nothing: earlier writes stay.
 const (
 	ModeEnforce Mode = "enforce"
 	ModeObserve Mode = "observe"
 )
 
-// Permission is what lets the pods of a namespace ask for a workload type.
+// Permission selects the permission by which pods of a namespace may request a workload type.
 type Permission string
 
-// With PermissionList it is the list of a partition alone. With PermissionAnnotation a
-// namespace's own annotation does, too, as the API server tells it: where there is no
-// webhook.
+// With PermissionList it is the list of a partition alone. With PermissionAnnotation it is the
+// list or the annotation of the namespace. The daemon reads the annotation from the API server,
+// for clusters without a webhook.
 const (
 	PermissionList       Permission = "list"
 	PermissionAnnotation Permission = "annotation"
 )
 
-// OnRefusal is what becomes of a container that is refused CPUs of its own.
+// OnRefusal selects the effect of a refusal of exclusive CPUs on the container.
 type OnRefusal string
 
-// With RefusalShared it runs in the shared pool until there are enough. With
-// RefusalFail it is not to run: it is not created where the runtime asks first (NRI),
-// else stopped. RefusalAuto is RefusalFail where the runtime asks first, and else
-// RefusalShared.
+// With RefusalShared the container runs in the shared pool until enough CPUs are free. With
+// RefusalFail it does not run: the runtime does not create it if it asks first (NRI);
+// otherwise the daemon stops it. RefusalAuto is RefusalFail if the runtime asks first, and
+// RefusalShared otherwise.
 const (
 	RefusalAuto   OnRefusal = "auto"
 	RefusalShared OnRefusal = "shared"
 	RefusalFail   OnRefusal = "fail"
 )
 
-// Isolation is what keeps others off CPUs that a container has for itself.
+// Isolation is the protection of exclusive CPUs.
 type Isolation string
 
-// With IsolationCPUSet the sets of all others are kept disjoint from them. With
-// IsolationPartition the container's cgroup is a partition, besides: the kernel keeps
-// everybody off, host processes too. Kernels before 6.11 have no such partitions, and
-// before 7.0 another container of the pod can break one. IsolationAuto is
-// IsolationPartition from kernel 7.0 on.
+// With IsolationCPUSet the cpusets of all other cgroups are disjoint from exclusive CPUs. With
+// IsolationPartition the container's cgroup is a cpuset partition in addition: the kernel excludes
+// all other tasks, host processes too. Kernels before 6.11 have no such partitions. On kernels
+// before 7.0 another container of the pod can break one. IsolationAuto is IsolationPartition from
+// kernel 7.0 on.
 const (
 	IsolationAuto      Isolation = "auto"
 	IsolationPartition Isolation = "partition"
@@ -214,11 +209,11 @@ const (
 )
 
 // WeightFormula is a conversion of CFS shares (2..262144) to cpu.weight
-// (1..10000). OCI runtimes changed it in 2025 (opencontainers/cgroups 0.0.5,
-// crun 1.23), and a node's containers must all be weighed alike.
+// (1..10000). OCI runtimes changed it in 2025 (opencontainers/cgroups 0.0.5, crun 1.23).
+// All containers of a node need the same formula.
 type WeightFormula string
 
-// WeightAuto takes the formula of the OCI runtime in use.
+// WeightAuto selects the formula of the OCI runtime in use.
 const (
 	WeightAuto      WeightFormula = "auto"
 	WeightLinear    WeightFormula = "linear"
@@ -228,16 +223,16 @@ const (
 // LogFormat is the form of the log's lines.
 type LogFormat string
 
-// The formats are those of log/slog's two handlers.
+// The formats are the two handlers of log/slog.
 const (
 	LogText LogFormat = "text"
 	LogJSON LogFormat = "json"
 )
 
-// nriSocket is where runtimes serve NRI unless they are told otherwise.
+// nriSocket is the default path of NRI in runtimes.
 const nriSocket = "/run/nri/nri.sock"
 
-// Default is the configuration of an empty file: one shared pool of all CPUs.
+// Default returns the configuration of an empty file: one shared pool of all CPUs.
 func Default() Config {
 	const kubelet = "/var/lib/kubelet"
 	return Config{
@@ -271,9 +266,9 @@ func Default() Config {
 	}
 }
 
-// Resolve holds the pools against a machine. Its error joins one *Problem for
-// each thing that the machine cannot give: pools that overlap, CPUs that do not
-// exist, a pool that is empty, an option that it is not made for.
+// Resolve checks the pools against a machine. Its error joins one *Problem for
+// each request that the machine cannot fulfil: pools that overlap, CPUs that do not
+// exist, an empty pool, an option that needs another machine.
 func (c *Config) Resolve(t *topology.Topology) (pools.Pools, error) {
 	resolved, err := c.Pools.Resolve(t)
 	var problems []error
@@ -281,14 +276,14 @@ func (c *Config) Resolve(t *topology.Topology) (pools.Pools, error) {
 		if field, ok := errors.AsType[*pools.FieldError](e); ok {
 			key := field.Field
 			if unit := join(key, field.Value); key == "units" && c.origins.has(unit) {
-				key = unit // the name is wrong, and has a line of its own
+				key = unit // the name is wrong, and has its own line
 			}
 			e = c.origins.problem(key, field.Value, field.Reason)
 		}
 		problems = append(problems, e)
 	}
-	// As the kubelet does (ValidateStaticPolicyOptions): such a machine has nodes
-	// of several sockets, and the hint of a node is none of a socket.
+	// The kubelet refuses this, too (ValidateStaticPolicyOptions): NUMA nodes of such a machine
+	// span several sockets, so the hint of a node does not select a socket.
 	if c.Pools.Guaranteed.Options.AlignBySocket && len(t.Packages) > len(t.Nodes) {
 		problems = append(problems, c.origins.problem("guaranteed.options.align-by-socket", "true",
 			fmt.Sprintf("the machine has more sockets (%d) than NUMA nodes (%d); write false", len(t.Packages), len(t.Nodes))))

@@ -164,7 +164,7 @@ func (d *decoder) failAt(line int, key, value, reason string) {
 	d.problems = append(d.problems, p)
 }
 
-// deref follows an alias. The decoder's depth is that of the known keys, so an
+// deref follows an alias. The depth of the known keys bounds the decoder's depth, so an
 // alias of an enclosing node cannot make it run forever.
 func deref(n *yaml.Node) *yaml.Node {
 	if n.Kind == yaml.AliasNode {

@@ -10,31 +10,30 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
 
-// Depletion (depletion) says what becomes of a node whose shared pool has too few CPUs
-// left for the pods that have no others.
+// Depletion (depletion) selects the reaction if the shared pool has too few CPUs for the pods
+// that run on it.
 type Depletion struct {
-	// Action (action) is how far it goes. Default: warn.
+	// Action (action) is the reaction. Default: warn.
 	Action DepletionAction
-	// Floor (floor) is the number of CPUs below which the pool is depleted; 0 is never.
+	// Floor (floor) is the number of CPUs below which the pool is depleted; with 0 it never is.
 	// Default: 1.
 	Floor int
-	// ClearAfter (clearAfter) is how long the pool must have had them again, 1s..24h.
+	// ClearAfter (clearAfter) is the time for which the pool must have Floor CPUs again, 1s..24h.
 	// Default: 1m.
 	ClearAfter time.Duration
-	// DryRun (dryRun) says what would be done beyond warn, and does not do it. Default:
+	// DryRun (dryRun) reports reactions beyond warn, and does not make them. Default:
 	// true.
 	DryRun bool
 }
 
-// Shows says that taint and condition are put on the Node.
+// Shows reports whether the Node gets taint and condition.
 func (d Depletion) Shows() bool { return d.Action != DepletionWarn && !d.DryRun }
 
-// DepletionAction is what is done about a depleted shared pool.
+// DepletionAction is the reaction to a depleted shared pool.
 type DepletionAction string
 
-// Each does what those before it do: DepletionTaint puts a taint and a condition on the
-// Node, and with DepletionEvict the taint says that pods may be evicted, which is not
-// this program's to do.
+// Each includes the reactions before it. DepletionTaint sets a taint and a condition on the
+// Node. With DepletionEvict the taint allows the webhook to evict pods; the daemon evicts none.
 const (
 	DepletionWarn  DepletionAction = "warn"
 	DepletionTaint DepletionAction = "taint"
@@ -55,8 +54,8 @@ func (d *decoder) depletion(key string, n *yaml.Node, c *Config) {
 			to.Floor = int(floor)
 			return nil
 		})},
-		// A taint that comes and goes within a second moves pods about, and one that stays for a day after
-		// its cause keeps a node empty.
+		// A taint that changes within a second moves pods back and forth. A taint that stays for more than a
+		// day after its cause keeps a node empty.
 		{"clearAfter", d.duration(&to.ClearAfter, time.Second, 24*time.Hour, "", "1m")},
 		{"dryRun", d.scalar(func(s string) error { return setBool(&to.DryRun, s) })},
 	})

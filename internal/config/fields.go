@@ -119,8 +119,7 @@ func setShared(p *pools.Spec, s string) error {
 	return err
 }
 
-// parseCPUs parses a list of at least one CPU; word is what the key accepts
-// instead of a list.
+// parseCPUs parses a list of at least one CPU. The key accepts word instead of a list.
 func parseCPUs(s, word string) (cpuset.Set, error) {
 	set, err := cpuset.Parse(s)
 	switch {
@@ -134,9 +133,8 @@ func parseCPUs(s, word string) (cpuset.Set, error) {
 	return set, nil
 }
 
-// setDomain accepts a DNS subdomain (RFC 1123) that leaves room for the longest
-// prefix put before it: the part of an annotation before its slash is at most
-// 253 bytes long.
+// setDomain accepts a DNS subdomain (RFC 1123). With the longest prefix it has at most
+// 253 bytes, the limit of the part of an annotation before its slash.
 func setDomain(domain *string, s string) error {
 	const longest = 253 - len("resources.")
 	label := regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)

@@ -15,11 +15,11 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
 
-// NoRuntime is what containerRuntimeEndpoint says where there is none.
+// NoRuntime is the value of containerRuntimeEndpoint without a runtime.
 const NoRuntime = "none"
 
-// guaranteed decodes the guaranteed pool. What can be seen in a pools.Spec is
-// left to Resolve; "cpus: none" cannot.
+// guaranteed decodes the guaranteed pool. Resolve checks the fields of pools.Spec;
+// "cpus: none" is not one of them.
 func (d *decoder) guaranteed(key string, n *yaml.Node, c *Config) {
 	g := &c.Pools.Guaranteed
 	none := false
@@ -58,27 +58,27 @@ func (d *decoder) guaranteed(key string, n *yaml.Node, c *Config) {
 		{"mixed", func(key string, n *yaml.Node) { d.mixed(key, n, &g.Mixed) }},
 	})
 	if none && g.FromShared {
-		d.fail(key+".from", string(pools.Shared), "guaranteed.cpus says that no container gets CPUs of its own; remove one of the two")
+		d.fail(key+".from", string(pools.Shared), "guaranteed.cpus is none: no container gets exclusive CPUs; remove one of the two")
 	}
 	if c.Park {
 		d.parks(key+".park", none, c)
 	}
 }
 
-// parks refuses guaranteed.park where there is nothing to park, or nothing to park it in.
+// parks refuses guaranteed.park without CPUs to park or without partitions.
 func (d *decoder) parks(key string, none bool, c *Config) {
 	switch {
 	case c.Pools.Guaranteed.FromShared:
-		d.fail(key, "true", "has nothing to do with guaranteed.from: CPUs that no container has are the shared pool's; remove one of the two, or write a list in guaranteed.cpus")
+		d.fail(key, "true", "conflicts with guaranteed.from: free CPUs belong to the shared pool; remove one of the two, or write a list in guaranteed.cpus")
 	case none || c.Pools.Guaranteed.CPUs.IsEmpty():
 		d.fail(key, "true", "needs a list of CPUs in guaranteed.cpus")
 	case c.Isolation == IsolationCPUSet:
-		d.fail(key, "true", "needs the kernel's partitions; write isolation: partition (kernel 6.11 or later) or auto (partitions from 7.0 on) beside it")
+		d.fail(key, "true", "needs cpuset partitions; add isolation: partition (kernel 6.11 or later) or auto (partitions from 7.0 on)")
 	}
 }
 
-// options are those of allocation and, under the kubelet's name for it, how the
-// shared pool treats the management CPUs.
+// options returns the options of allocation and, under the kubelet's name, the option of the
+// shared pool about management CPUs.
 func (d *decoder) options(spec *pools.Spec) []field {
 	var fields []field
 	for _, name := range allocate.OptionNames() {
@@ -87,8 +87,8 @@ func (d *decoder) options(spec *pools.Spec) []field {
 	return append(fields, field{"strict-cpu-reservation", d.scalar(func(s string) error { return setBool(&spec.StrictReservation, s) })})
 }
 
-// mixed decodes which CPUs containers may have beside their own, and whose. What can be
-// seen in a pools.Spec is left to Resolve.
+// mixed decodes the shared CPUs that exclusive containers may use in addition. Resolve checks
+// the fields of pools.Spec.
 func (d *decoder) mixed(key string, n *yaml.Node, m *pools.Mixed) {
 	d.mapping(key, n, []field{
 		{"cpus", d.cpus(func(s string) error {

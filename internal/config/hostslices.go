@@ -12,30 +12,30 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
 
-// HostSlices (hostSlices) says where the services of the host run: systemd's slices
-// with all that is in them.
+// HostSlices (hostSlices) selects the CPUs of host services: systemd's slices with all their
+// units.
 type HostSlices struct {
 	// Enabled (enabled) confines them to a management pool that is a list of CPUs.
 	// Default: false, and they run everywhere.
 	Enabled bool
 	// Pool (pool) is the type of that pool. Default: management.
 	Pool string
-	// Weight (weight) is the CPUWeight of each, 1..10000; 0 leaves it alone. Default: 0.
+	// Weight (weight) is the CPUWeight of each, 1..10000; 0 does not change it. Default: 0.
 	Weight uint64
-	// Units (units) are slices and services that are confined besides the standard
-	// ones, which are init.scope and the slices machine, system and user.
+	// Units (units) are slices and services that are confined in addition to the standard
+	// units: init.scope and the slices machine, system and user.
 	Units []string
 }
 
-// defaultHostPool is the first of the management pools, that of the host itself.
+// defaultHostPool is the type of the first management pool, for the host itself.
 const defaultHostPool = "management"
 
 func standardSlices() []string {
 	return []string{"init.scope", "machine.slice", "system.slice", "user.slice"}
 }
 
-// HostUnits are the units that host services are confined by, sorted, without those
-// that the key units gives CPUs or a pool. They do not depend on Enabled.
+// HostUnits returns the sorted units that confine host services, without the units of the key
+// units. The result does not depend on Enabled.
 func (c *Config) HostUnits() []string {
 	names := slices.Concat(standardSlices(), c.HostSlices.Units)
 	slices.Sort(names)
@@ -63,14 +63,14 @@ func (d *decoder) hostSlices(key string, n *yaml.Node, c *Config) {
 func setWeight(to *uint64, s string) error {
 	w, err := strconv.ParseUint(s, 10, 16)
 	if err != nil || w < 1 || w > 10000 {
-		return errors.New("is not a weight in 1..10000; leave the key out to leave weights alone")
+		return errors.New("is not a weight in 1..10000; omit the key to keep the present weights")
 	}
 	*to = w
 	return nil
 }
 
-// checkHostUnit says what is wrong with a unit besides those that are confined anyway
-// and others before it.
+// checkHostUnit returns an error if a unit cannot be confined in addition to the standard slices
+// and earlier units.
 func checkHostUnit(name string, others []string) error {
 	if problem := pools.UnitNameProblem(name); problem != "" {
 		return errors.New(problem)
@@ -88,13 +88,13 @@ func checkHostUnit(name string, others []string) error {
 	return nil
 }
 
-// sliceWithin says that a slice lies in another one.
+// sliceWithin reports whether the slice inner is below outer.
 func sliceWithin(inner, outer string) bool {
 	stem, ok := strings.CutSuffix(outer, ".slice")
 	return ok && strings.HasSuffix(inner, ".slice") && strings.HasPrefix(inner, stem+"-")
 }
 
-// checkHostSlices says what does not go together with other keys.
+// checkHostSlices returns the conflicts of hostSlices with other keys.
 func (c *Config) checkHostSlices() []error {
 	var problems []error
 	const key = "hostSlices.pool"

@@ -18,11 +18,10 @@ import (
 // Load reads the file at path over the defaults and applies the overrides over
 // it. An empty path means no file.
 //
-// With a topology, the pools are also held against it, so that all that is wrong
-// is reported at once; a nil topology leaves that to Resolve. If the file has other
+// With a topology, the pools are also checked against it, so that all problems are
+// reported at once; a nil topology leaves that to Resolve. If the file has other
 // problems, pools that overlap on every machine are reported with them. The error joins
-// one *Problem for each thing that is wrong, or is the reason why the file
-// cannot be read.
+// one *Problem for each problem, or is the reason why the file cannot be read.
 func Load(path string, o Overrides, t *topology.Topology) (*Config, error) {
 	if path == "" {
 		return build(nil, origins{file: "defaults"}, o, t)
@@ -70,7 +69,7 @@ func build(data []byte, from origins, o Overrides, t *topology.Topology) (*Confi
 	if !d.origins.has("nriSocket") && !c.HasRuntime() {
 		c.NRISocket = ""
 	}
-	d.besideKubelet(&c)
+	d.checkStaticKubelet(&c)
 	if t == nil && len(d.problems) > 0 {
 		t = largest()
 	}
@@ -91,8 +90,8 @@ func largest() *topology.Topology {
 	return &topology.Topology{Present: all, Online: all}
 }
 
-// resolve adds what is wrong with the pools on this machine, except where a key
-// has a problem already: a list that could not be parsed looks empty.
+// resolve adds the problems of the pools on this machine. It skips keys that
+// have a problem already: a list that could not be parsed looks empty.
 func (d *decoder) resolve(c *Config, t *topology.Topology) {
 	_, err := c.Resolve(t)
 	if err == nil {
@@ -112,7 +111,7 @@ func (d *decoder) resolve(c *Config, t *topology.Topology) {
 	}
 }
 
-// within says whether key, or a key around it, is in the set.
+// within reports whether key, or a key around it, is in the set.
 func within(key string, set map[string]bool) bool {
 	for ; key != ""; key = parentKey(key) {
 		if set[key] {
@@ -122,7 +121,7 @@ func within(key string, set map[string]bool) bool {
 	return false
 }
 
-// byLine orders problems as they stand in the file; those of flags come last.
+// byLine orders problems by their lines in the file. Problems of flags are last.
 func byLine(a, b error) int {
 	line := func(err error) int {
 		p, ok := errors.AsType[*Problem](err)
@@ -150,17 +149,16 @@ func Flatten(err error) []error {
 	return all
 }
 
-// Overrides are the settings that were given as flags. They win over the file,
-// also when the file is read again. The zero value overrides nothing.
+// Overrides holds the settings of flags. They override the file, also when the file is read
+// again. The zero value overrides nothing.
 type Overrides struct {
 	settings []setting
 }
 
 type setting struct{ flag, key, value string }
 
-// AddFlags defines the flags of the few settings that it helps to change
-// without editing a file. Load reports a bad value together with what is wrong
-// in the file.
+// AddFlags defines flags for settings that are often changed without the file. Load
+// reports a bad value together with the problems of the file.
 func (o *Overrides) AddFlags(flags *pflag.FlagSet) {
 	for _, f := range []struct{ flag, key, usage string }{
 		{"container-runtime-endpoint", "containerRuntimeEndpoint", "CRI `socket` (default: look for it)"},

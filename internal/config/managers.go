@@ -6,25 +6,25 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// Stance is what is done about another manager of CPUs.
+// Stance is the reaction to another manager of CPUs.
 type Stance string
 
-// With StanceRefuse the daemon does not start beside it. With StanceStandDown it leaves
-// the containers alone that the other places, as it does with both when the other
-// appears while it runs.
+// With StanceRefuse the daemon does not start next to the other manager. With StanceStandDown it
+// does not place the containers of the other manager. With both, it does the same if the other
+// manager appears later.
 const (
 	StanceRefuse    Stance = "refuse"
 	StanceStandDown Stance = "standDown"
 )
 
-// OtherManagers (otherManagers) says what is done about other managers of CPUs on the
+// OtherManagers (otherManagers) selects the reaction to other managers of CPUs on the
 // node. A single value in the file stands for all of them.
 type OtherManagers struct {
 	// CRIOWorkloads (crioWorkloads) is about tables [crio.runtime.workloads] that set
 	// CPUs or shares. Default: refuse.
 	CRIOWorkloads Stance
 	// CRIOHighPerformance (crioHighPerformance) is about runtime handlers of CRI-O whose
-	// pods may ask for load balancing to be off, or for shared CPUs. Default: standDown.
+	// pods may request no load balancing, or shared CPUs. Default: standDown.
 	CRIOHighPerformance Stance
 	// NRIPlugins (nriPlugins) is about other plugins of NRI that set the cpuset of
 	// containers. Default: refuse.

@@ -10,42 +10,39 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// Node (node) says what the cluster sees of this node.
+// Node (node) selects the state of this node that the cluster sees.
 type Node struct {
-	// Enabled (enabled) says whether an API server is talked to. Default: auto.
+	// Enabled (enabled) selects whether the daemon connects to an API server. Default: auto.
 	Enabled NodeEnabled
-	// Name (name) is that of the Node. Default: what the environment variable
-	// NODE_NAME says.
+	// Name (name) is the name of the Node. Default: the environment variable NODE_NAME.
 	Name string
-	// Kubeconfig (kubeconfig) is the file that says how, and as whom, the API server is
-	// reached. Default: empty, which takes the service account of the daemon's pod.
+	// Kubeconfig (kubeconfig) is the file with the address of the API server and the daemon's
+	// credentials. Default: empty, which selects the service account of the daemon's pod.
 	Kubeconfig string
-	// Resources (resources) says whether extended resources are advertised, by which the
-	// scheduler counts pools. Default: true.
+	// Resources (resources) advertises extended resources, by which the scheduler counts pools.
+	// Default: true.
 	Resources bool
-	// Condition (condition) says whether the Node has a condition that tells how the
-	// daemon fares. Default: true.
-	Condition bool
-	// Heartbeat (heartbeat) is how often that condition is written while it does not
-	// change: 1m..1h, or 0 for never. Default: 0.
-	Heartbeat time.Duration
-	// Topology (topology) says whether there is a NodeResourceTopology object of the node,
-	// for schedulers that look into nodes. Default: false.
-	Topology bool
-	// Events (events) says whether pods get events of what is not as they ask. Default:
+	// Condition (condition) gives the Node a condition with the state of the daemon. Default:
 	// true.
+	Condition bool
+	// Heartbeat (heartbeat) is the interval at which the daemon writes an unchanged condition:
+	// 1m..1h, or 0 for never. Default: 0.
+	Heartbeat time.Duration
+	// Topology (topology) maintains a NodeResourceTopology object of the node, for topology-aware
+	// schedulers. Default: false.
+	Topology bool
+	// Events (events) writes events about unfulfilled requests to pods. Default: true.
 	Events bool
-	// StartupTaint (startupTaint) is the key of the taint that is removed once the first
-	// pass is over; empty, "none" in the file, removes none. Default:
-	// cpupoold.io/starting.
+	// StartupTaint (startupTaint) is the key of the taint that the daemon removes after the first
+	// pass. Empty ("none" in the file) means no taint. Default: cpupoold.io/starting.
 	StartupTaint string
 }
 
-// NodeEnabled says whether the daemon talks to an API server.
+// NodeEnabled selects whether the daemon connects to an API server.
 type NodeEnabled string
 
-// With NodeAuto it does where it can: with a kubeconfig, or with a service account and
-// the name of the node, and where there is a runtime.
+// With NodeAuto the daemon connects if the node has a runtime, and the daemon has a kubeconfig, or
+// a service account and the name of the node.
 const (
 	NodeAuto NodeEnabled = "auto"
 	NodeOn   NodeEnabled = "true"
@@ -66,8 +63,8 @@ func (d *decoder) node(key string, n *yaml.Node, c *Config) {
 		})},
 		{"resources", d.scalar(func(s string) error { return setBool(&to.Resources, s) })},
 		{"condition", d.scalar(func(s string) error { return setBool(&to.Condition, s) })},
-		// More often is a load for the cluster, and shows no more: a dead daemon's pod is not ready within
-		// seconds.
+		// A shorter interval is a load for the cluster without a benefit: the pod of a dead daemon is not
+		// ready within seconds.
 		{"heartbeat", d.duration(&to.Heartbeat, time.Minute, time.Hour, "0", "5m")},
 		{"topology", d.scalar(func(s string) error { return setBool(&to.Topology, s) })},
 		{"events", d.scalar(func(s string) error { return setBool(&to.Events, s) })},
@@ -84,8 +81,8 @@ func setNodeName(name *string, s string) error {
 	return nil
 }
 
-// setTaint accepts a key with a domain: one without could be anybody's, and those of
-// Kubernetes keep pods off nodes that are not fit for them.
+// setTaint accepts a key with a domain. A key without a domain could belong to another program,
+// and taints of Kubernetes protect pods from unfit nodes.
 func setTaint(key *string, s string) error {
 	if s == "none" {
 		*key = ""
@@ -96,7 +93,7 @@ func setTaint(key *string, s string) error {
 	case !regexp.MustCompile(`^[a-z0-9]([a-z0-9.-]*[a-z0-9])?/[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?$`).MatchString(s):
 		return errors.New("is not the key of a taint with a domain; write one like cpupoold.io/starting, or none")
 	case domain == "kubernetes.io" || strings.HasSuffix(domain, ".kubernetes.io"):
-		return errors.New("is a taint of Kubernetes itself, which is not to be removed; write one like cpupoold.io/starting, or none")
+		return errors.New("is a taint of Kubernetes, which cpupoold must not remove; write one like cpupoold.io/starting, or none")
 	}
 	*key = s
 	return nil

@@ -8,7 +8,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// PowerFeature is something about the power of CPUs that pods may ask for.
+// PowerFeature is a power setting of CPUs that pods may request.
 type PowerFeature string
 
 // The features: idle states, the frequency's governor, and the energy preference.
@@ -48,29 +48,29 @@ func (d *decoder) power(key string, n *yaml.Node, to *[]PowerFeature) {
 	*to = all
 }
 
-// Interrupts (interrupts) says where interrupts of devices go.
+// Interrupts (interrupts) selects the CPUs of interrupts of devices.
 type Interrupts struct {
-	// Away (away) says whose CPUs handle none. Default: annotated.
+	// Away (away) selects the owners whose CPUs handle no interrupts. Default: annotated.
 	Away InterruptsAway
 }
 
-// InterruptsAway is a choice of those who have CPUs of their own.
+// InterruptsAway selects owners of exclusive CPUs.
 type InterruptsAway string
 
-// With AwayOff interrupts go where they go. With AwayAnnotated the CPUs of containers whose
-// pods ask for it handle none; with AwayExclusive those of all who have CPUs of their own,
-// systemd units too, unless their pod asks for something else.
+// With AwayOff interrupts do not move. With AwayAnnotated the CPUs of containers with the
+// annotation handle none. With AwayExclusive all exclusive CPUs handle none, also the CPUs of
+// systemd units, unless the annotations of the pod request the contrary.
 const (
 	AwayOff       InterruptsAway = "off"
 	AwayAnnotated InterruptsAway = "annotated"
 	AwayExclusive InterruptsAway = "exclusive"
 )
 
-// KernelThreads is where threads and unbound work of the kernel run.
+// KernelThreads selects the CPUs of kernel threads and unbound workqueues.
 type KernelThreads string
 
-// With KernelThreadsOff it is where the kernel puts them. With KernelThreadsExclusive it is
-// not on CPUs that somebody has for himself, as far as they can be moved.
+// With KernelThreadsOff the kernel chooses. With KernelThreadsExclusive they leave exclusive CPUs
+// as far as they can be moved.
 const (
 	KernelThreadsOff       KernelThreads = "off"
 	KernelThreadsExclusive KernelThreads = "exclusive"

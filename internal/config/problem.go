@@ -10,27 +10,26 @@ import (
 	"github.com/cpupoold/cpupoold/internal/layout"
 )
 
-// Problem is one setting that cannot be honoured.
+// Problem is one rejected setting.
 type Problem struct {
-	// File is the file as it was given to Load, or the flag ("flag
-	// --log-level").
+	// File is the path that Load has received, or the flag ("flag --log-level").
 	File string
-	// Line is the line of the key, or of the closest key above it that the file
-	// has; 0 where there is none.
+	// Line is the line of the key, or of the closest parent key in the file. It is 0
+	// without such a line.
 	Line int
 	// Key is the path of the setting, like "partitions[0].cpus"; empty for a
 	// problem of the whole file.
 	Key string
-	// Value is what was written, shortened if it is long.
+	// Value is the rejected value, shortened if it is long.
 	Value string
-	// Reason says what is wrong and what to write instead.
+	// Reason states the fault and the remedy.
 	Reason string
 
 	flag  bool // File is a flag
 	known bool // the setting has a value in spite of the problem
 }
 
-// Error is one line: file:line: key: "value": reason.
+// Error returns one line: file:line: key: "value": reason.
 func (p *Problem) Error() string {
 	var b strings.Builder
 	b.WriteString(p.File)
@@ -46,8 +45,8 @@ func (p *Problem) Error() string {
 	return b.String() + ": " + p.Reason
 }
 
-// origins remembers where each setting came from. A setting that is in no file
-// and no flag is a default, and blamed on the file that could change it.
+// origins holds the source of each setting. A setting without a source is a default. Its
+// problems name the file that could change it.
 type origins struct {
 	file  string
 	lines map[string]int    // by key

@@ -12,7 +12,7 @@ import (
 	"github.com/fsnotify/fsnotify"
 )
 
-// settle is how long a file must be left alone before it is looked at: editors
+// settle is the time without changes after which a file is read: editors
 // write, rename and chmod, and a ConfigMap's update is four renames.
 const settle = 100 * time.Millisecond
 
@@ -20,9 +20,9 @@ const settle = 100 * time.Millisecond
 // once when the watch stands, so that a change since Load is not missed. It
 // returns nil when ctx is done, and an error when the watch is lost.
 //
-// Directories are watched and not the file, because editors and the kubelet
-// replace files: the file's own directory and that of each symbolic link on the
-// way to it (a ConfigMap's file is a link into ..data, which is itself a link).
+// Watch watches directories, because editors and the kubelet replace files. It watches the
+// directory of the file, and of each symbolic link on the path. (A ConfigMap's file is a link
+// into ..data, which is itself a link.)
 func Watch(ctx context.Context, path string, wake func()) error {
 	w, err := fsnotify.NewWatcher()
 	if err != nil {
@@ -50,7 +50,7 @@ func Watch(ctx context.Context, path string, wake func()) error {
 			if !errors.Is(err, fsnotify.ErrEventOverflow) {
 				return fmt.Errorf("watch configuration: %w", err)
 			}
-			quiet.Reset(settle) // events were dropped: look
+			quiet.Reset(settle) // events were dropped: read the file
 		case <-quiet.C:
 			if err := follow(w, path); err != nil {
 				return err
@@ -63,7 +63,7 @@ func Watch(ctx context.Context, path string, wake func()) error {
 	}
 }
 
-// follow watches the directories that path leads through, and no others.
+// follow watches the directories of path and its links, and no others.
 func follow(w *fsnotify.Watcher, path string) error {
 	wanted := map[string]bool{}
 	const longest = 40 // links that the kernel follows, path_resolution(7)
@@ -71,7 +71,7 @@ func follow(w *fsnotify.Watcher, path string) error {
 		wanted[filepath.Dir(path)] = true
 		target, err := os.Readlink(path)
 		if err != nil {
-			break // not a link, or not there at the moment
+			break // not a link, or missing at the moment
 		}
 		if !filepath.IsAbs(target) {
 			target = filepath.Join(filepath.Dir(path), target)
@@ -80,7 +80,7 @@ func follow(w *fsnotify.Watcher, path string) error {
 	}
 	for _, dir := range w.WatchList() {
 		if !wanted[dir] {
-			// A watch of a directory that is gone is gone as well.
+			// The kernel has ended the watch of a removed directory.
 			if err := w.Remove(dir); err != nil && !errors.Is(err, fsnotify.ErrNonExistentWatch) {
 				return fmt.Errorf("stop watching %s: %w", dir, err)
 			}
@@ -97,8 +97,8 @@ func follow(w *fsnotify.Watcher, path string) error {
 	return nil
 }
 
-// digest tells contents apart; a file that cannot be read has one of its own,
-// so that its loss is noticed too.
+// digest identifies the content of a file. A file that cannot be read has a separate digest,
+// so that its loss is noticed.
 func digest(path string) [sha256.Size]byte {
 	data, err := os.ReadFile(path)
 	if err != nil {
