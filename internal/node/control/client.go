@@ -2,6 +2,7 @@ package control
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -56,13 +57,9 @@ func (c *Client) Move(ctx context.Context, moves []Move) ([]Result, error) {
 		return nil, err
 	}
 	r.Header.Set("Content-Type", "application/json")
-	text, err := c.do(r, 4*maxBody)
-	if err != nil {
-		return nil, err
-	}
 	var results []Result
-	if err := json.Unmarshal(text, &results); err != nil {
-		return nil, fmt.Errorf("the daemon at %s: decode its answer: %w", c.socket, err)
+	if err := c.do(r, 4*maxBody, &results); err != nil {
+		return nil, err
 	}
 	if len(results) != len(moves) {
 		return nil, fmt.Errorf("the daemon at %s answers for %d of %d moves", c.socket, len(results), len(moves))
@@ -70,25 +67,31 @@ func (c *Client) Move(ctx context.Context, moves []Move) ([]Result, error) {
 	return results, nil
 }
 
-// do sends a request and returns at most limit bytes of the answer.
-func (c *Client) do(r *http.Request, limit int64) ([]byte, error) {
+// do sends a request, and decodes an answer of at most limit bytes.
+func (c *Client) do(r *http.Request, limit int64, into any) error {
 	answer, err := c.http.Do(r)
 	if err != nil {
-		return nil, c.connectionError(err)
+		return c.connectionError(err)
 	}
 	defer answer.Body.Close()
 	text, err := io.ReadAll(io.LimitReader(answer.Body, limit))
 	if err != nil {
-		return nil, c.connectionError(err)
+		return c.connectionError(err)
+	}
+	if answer.StatusCode == http.StatusOK {
+		if err := json.Unmarshal(text, into); err != nil {
+			return fmt.Errorf("the daemon at %s: decode its answer: %w", c.socket, err)
+		}
+		return nil
 	}
 	var f failure
-	if answer.StatusCode == http.StatusNotFound && json.Unmarshal(text, &f) == nil && f.Error != "" {
-		return nil, &inspect.NameError{Text: f.Error}
+	if json.Unmarshal(text, &f) != nil {
+		f = failure{}
 	}
-	if answer.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("the daemon at %s: %s", c.socket, reason(answer.Status, text))
+	if answer.StatusCode == http.StatusNotFound && f.Error != "" {
+		return &inspect.NameError{Text: f.Error}
 	}
-	return text, nil
+	return fmt.Errorf("the daemon at %s: %s", c.socket, cmp.Or(f.Error, answer.Status))
 }
 
 // connectionError adds the remedy to the error of a connection.
@@ -100,13 +103,4 @@ func (c *Client) connectionError(err error) error {
 		return fmt.Errorf("connect to %s: permission denied; run the command as root", c.socket)
 	}
 	return fmt.Errorf("send request to the daemon at %s: %w", c.socket, err)
-}
-
-// reason returns the error in the body of an answer, or its HTTP status.
-func reason(status string, text []byte) string {
-	var f failure
-	if json.Unmarshal(text, &f) == nil && f.Error != "" {
-		return f.Error
-	}
-	return status
 }

@@ -2,7 +2,6 @@ package control
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -221,12 +220,5 @@ func (c *Client) get(ctx context.Context, path string, q *query, into any) error
 	if err != nil {
 		return err
 	}
-	text, err := c.do(r, maxAnswer)
-	if err != nil {
-		return err
-	}
-	if err := json.Unmarshal(text, into); err != nil {
-		return fmt.Errorf("the daemon at %s: decode its answer: %w", c.socket, err)
-	}
-	return nil
+	return c.do(r, maxAnswer, into)
 }
