@@ -120,7 +120,8 @@ func (r *round) scan(w Watcher, now audit.Ownership) error {
 	began := threadTime()
 	defer func() {
 		r.total.Seconds += (threadTime() - began).Seconds()
-		r.publish()
+		shown := r.total
+		r.shown = &shown
 	}()
 	if err := w.Scan(now, uint64(time.Since(r.started))); err != nil {
 		r.total.Failed++
@@ -159,11 +160,6 @@ func (r *round) add(report audit.Report) {
 		all = append(all, telemetry.AuditPool{PoolName: p.PoolName, Others: p.Others, Interrupts: p.Interrupts})
 	}
 	r.total.Pools = all
-}
-
-func (r *round) publish() {
-	shown := r.total
-	r.shown = &shown
 }
 
 func threadTime() time.Duration {

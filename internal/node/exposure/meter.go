@@ -129,16 +129,12 @@ func (m *Meter) NoteFirstReads(want []cgroup.Target) {
 		}
 		took, confined := m.confined[t.Path]
 		way := e.Way()
-		if confined && way == "" {
-			way = telemetry.WayInotify
+		if confined {
+			way = cmp.Or(way, telemetry.WayInotify)
 		}
-		m.observe(wayOr(way), took)
+		m.observe(cmp.Or(way, telemetry.WayEvent), took)
 		m.Gone(t.Path)
 	}
-}
-
-func wayOr(way telemetry.Way) telemetry.Way {
-	return cmp.Or(way, telemetry.WayEvent)
 }
 
 // NoteUnidentified records the exposure of a cgroup that is in the shared pool first.
@@ -168,7 +164,7 @@ func (m *Meter) ObserveStarts(want []cgroup.Target, now time.Time) {
 			m.unfinished[t.Path] = unfinishedStart{way: e.Way(), took: took, cpus: t.CPUs}
 			continue
 		}
-		m.observe(wayOr(e.Way()), took)
+		m.observe(cmp.Or(e.Way(), telemetry.WayEvent), took)
 	}
 }
 

@@ -49,7 +49,7 @@ func Restoring(c *config.Config, m tune.Machine, exclusive cpuset.Set) (r tune.R
 	host = power.NewHost(sys)
 	sources := []tune.Source{
 		tune.DefaultAffinityOf(proc, m), tune.NewBalancer(proc, sys, etc, m), tune.IRQs(proc, sys), tune.ReceiveQueues(interfaces, m),
-		tune.WorkqueueOf(sys, m), tune.KThreads(proc, sys, tune.SystemAffinity{}), host,
+		tune.WorkqueueOf(sys, m), tune.KThreads(proc, sys, tune.SetAffinity), host,
 	}
 	return tune.Restoring{Sources: sources, Undo: undo, Machine: m, Exclusive: exclusive}, host, nil
 }

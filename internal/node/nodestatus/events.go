@@ -94,9 +94,7 @@ func (r *reporter) due(now time.Time) (next *reportedProblem, later time.Time) {
 		switch {
 		case !known.present:
 		case now.Before(at):
-			if later.IsZero() || at.Before(later) {
-				later = at
-			}
+			later = earlier(later, at)
 		case r.tokens < 1:
 			return nil, now.Add(time.Duration((1 - r.tokens) * float64(eventInterval)))
 		default:

@@ -12,6 +12,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/cpupoold/cpupoold/internal/node/hostkubelet"
+	"github.com/cpupoold/cpupoold/internal/node/managers"
 )
 
 // setting is a value of a configuration with its source.
@@ -19,11 +20,6 @@ type setting struct {
 	value  string // empty if not set
 	source string // file, or command line of a process
 	key    string // its name in source
-}
-
-type fileError struct {
-	name string
-	err  error
 }
 
 // kubeletFacts holds the configuration of this node's kubelet (kubelet.config.k8s.io/v1beta1).
@@ -41,8 +37,8 @@ type kubeletFacts struct {
 	topology     setting // topologyManagerPolicy
 	memory       setting // memoryManagerPolicy
 	system       kubeletSystem
-	gates        map[string]bool // featureGates
-	unreadable   []fileError
+	gates        map[string]bool      // featureGates
+	unreadable   []managers.FileError // files that exist and cannot be parsed
 }
 
 // readKubelet reads the running kubelet's configuration, else config.yaml in dir (kubeadm).
@@ -97,7 +93,7 @@ func (k *kubeletFacts) readConfig(f hostkubelet.File) {
 		err = k.system.overlay(&config.system, file)
 	}
 	if err != nil {
-		k.unreadable = append(k.unreadable, fileError{file, err})
+		k.unreadable = append(k.unreadable, managers.FileError{Name: file, Err: err})
 		return
 	}
 	k.known = true

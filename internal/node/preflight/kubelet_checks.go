@@ -78,11 +78,11 @@ func checkKubeletConfig(e *evidence) []Finding {
 	var findings []Finding
 	for _, f := range e.kubelet.unreadable {
 		remedy := "repair the file: the kubelet will not start with it either"
-		if errors.Is(f.err, fs.ErrPermission) {
+		if errors.Is(f.Err, fs.ErrPermission) {
 			remedy = "give cpupoold access to the file; ProtectHome= in its unit hides /home and /root"
 		}
-		findings = append(findings, newFinding(Warning, f.name,
-			fmt.Sprintf("cannot be understood, so the kubelet's CPU manager policy is not certain: %s", cause(f.err)),
+		findings = append(findings, newFinding(Warning, f.Name,
+			fmt.Sprintf("cannot be understood, so the kubelet's CPU manager policy is not certain: %s", cause(f.Err)),
 			remedy))
 	}
 	return findings

@@ -171,7 +171,7 @@ func (h *fakeHost) machine() Machine { return Machine{Possible: cpuset.Range(0, 
 
 func (h *fakeHost) sources() []Source {
 	proc, sys, m := h.dir("proc"), h.dir("sys"), h.machine()
-	return []Source{DefaultAffinityOf(proc, m), IRQs(proc, sys), ReceiveQueues(sys, m), WorkqueueOf(sys, m), KThreads(proc, sys, h)}
+	return []Source{DefaultAffinityOf(proc, m), IRQs(proc, sys), ReceiveQueues(sys, m), WorkqueueOf(sys, m), KThreads(proc, sys, h.Set)}
 }
 
 // dump returns all values that can be written.

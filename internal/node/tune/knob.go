@@ -2,6 +2,7 @@ package tune
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -164,15 +165,7 @@ func (w Wish) Empty() bool { return w.Quiet.IsEmpty() && w.NoKernel.IsEmpty() &&
 
 // Equal reports whether two wishes are the same.
 func (w Wish) Equal(o Wish) bool {
-	if !w.Quiet.Equal(o.Quiet) || !w.NoKernel.Equal(o.NoKernel) || len(w.Values) != len(o.Values) {
-		return false
-	}
-	for k, v := range w.Values {
-		if other, ok := o.Values[k]; !ok || other != v {
-			return false
-		}
-	}
-	return true
+	return w.Quiet.Equal(o.Quiet) && w.NoKernel.Equal(o.NoKernel) && maps.Equal(w.Values, o.Values)
 }
 
 func (w Wish) excluded(k Kind) cpuset.Set {

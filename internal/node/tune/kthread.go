@@ -12,11 +12,9 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
 
-// Affinity sets the CPUs of tasks. It has no getter: sched_getaffinity(2) omits offline CPUs,
-// and a restored thread would lose them.
-type Affinity interface {
-	Set(pid int, cpus cpuset.Set) error
-}
+// Affinity sets the CPUs of a task. sched_getaffinity(2) is no counterpart: it omits offline
+// CPUs, and a restored thread would lose them.
+type Affinity func(pid int, cpus cpuset.Set) error
 
 type kthreads struct {
 	proc, sys Dir
@@ -78,14 +76,11 @@ func (s kthreads) Write(_ context.Context, k Knob, value string) error {
 	if err != nil {
 		return err
 	}
-	return s.affinity.Set(pid, cpus)
+	return s.affinity(pid, cpus)
 }
 
-// SystemAffinity implements [Affinity] with sched_setaffinity(2).
-type SystemAffinity struct{}
-
-// Set implements [Affinity].
-func (SystemAffinity) Set(pid int, cpus cpuset.Set) error {
+// SetAffinity is an [Affinity] with sched_setaffinity(2).
+func SetAffinity(pid int, cpus cpuset.Set) error {
 	mask := unix.NewCPUSet(cpuset.MaxCPUs)
 	for cpu := range cpus.All() {
 		mask.Set(cpu)
