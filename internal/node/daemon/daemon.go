@@ -232,7 +232,7 @@ func newLoop(h hostenv.Host, o Options) (*Loop, error) {
 		Backoffs: l.backoffs, Journal: journal, Quiet: l.quiet, Save: l.save, Count: l.count,
 	})
 	l.unidentified = unidentified.New(unidentified.Sources{Host: &l.Host, Inventory: m, Cache: cache, Journal: journal, Others: &l.others})
-	l.removed = removal.New(removal.Sources{Inventory: m, Cache: cache, Partitions: l.partitions, Journal: journal, Read: h.Cgroups.Read})
+	l.removed = removal.New(removal.Sources{Inventory: m, Cache: cache, Partitions: l.partitions, Journal: journal})
 	l.publisher = newPublisher(l)
 	l.moves = moves.New(moves.Sources{
 		Log: o.Log, History: l.publisher.History(), Settings: &l.settings, Inventory: m, Cache: cache, Backoffs: l.backoffs, Journal: journal,

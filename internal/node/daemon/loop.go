@@ -208,7 +208,7 @@ func (e listed) apply(l *Loop) {
 		if !l.settings.Pools.Kubelet { // a static kubelet, not a plugin, has chosen CPUs at creation
 			l.inventory.Recall(l.journal.Others())
 		}
-		l.assignments = l.units.Assign(recovery.Assignments(l.inventory, l.Cgroups.Read, l.journal.Assignments(), &l.settings))
+		l.assignments = l.units.Assign(recovery.Assignments(l.inventory, l.cache.State, l.journal.Assignments(), &l.settings))
 		now := l.now()
 		l.inventory.BeginWatch(now)
 		l.memory.Start(now)

@@ -209,7 +209,7 @@ func (l *Loop) answerEarly() {
 // earlyPlan returns the plan for replies before the first pass.
 func (l *Loop) earlyPlan(now time.Time) pools.Plan {
 	pods := l.inventory.Input(now)
-	l.others.Mark(l.inventory, pods, &l.settings, l.Cgroups.Read)
+	l.others.Mark(l.inventory, pods, &l.settings, l.cache.State)
 	in := desired.Input{Settings: l.settings, Inventory: l.inventory, Journal: l.journal, Pods: pods, Previous: l.journal.Assignments(), Namespaces: l.permission.Rights(), Build: pools.Build}
 	return in.Early()
 }
@@ -258,7 +258,7 @@ func (l *Loop) decideEarlyStart(a *requests.Start, now time.Time) error {
 	if e.Path == "" {
 		return nil // the runtime has not reported its cgroup
 	}
-	st, err := l.Cgroups.Read(e.Path)
+	st, err := l.cache.State(e.Path)
 	if owned := desired.OwnedBy(pools.Plan{Assignments: l.journal.Assignments()}); err == nil && st.Effective.Overlaps(owned) {
 		return errEarly
 	}

@@ -216,7 +216,7 @@ func (l *Loop) podInput(container string, now time.Time) (pools.Pod, bool) {
 		}
 	}
 	pods := []pools.Pod{l.inventory.InputOf(uid, now)}
-	l.others.Mark(l.inventory, pods, &l.settings, l.Cgroups.Read)
+	l.others.Mark(l.inventory, pods, &l.settings, l.cache.State)
 	l.hints.Apply(pods)
 	return pods[0], true
 }

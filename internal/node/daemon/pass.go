@@ -26,10 +26,10 @@ func (l *Loop) decide(now time.Time) (pools.Plan, []cgroup.Target) {
 // input returns the state from which a plan is made.
 func (l *Loop) input(now time.Time) desired.Input {
 	pods := l.inventory.Input(now)
-	l.others.Mark(l.inventory, pods, &l.settings, l.Cgroups.Read)
+	l.others.Mark(l.inventory, pods, &l.settings, l.cache.State)
 	l.askHints(pods, now)
 	l.hints.Apply(pods)
-	return desired.Input{Settings: l.settings, Inventory: l.inventory, Pods: pods, Previous: l.assignments, Formula: l.formula, Journal: l.journal, Nodes: l.Nodes, Read: l.Cgroups.Read,
+	return desired.Input{Settings: l.settings, Inventory: l.inventory, Pods: pods, Previous: l.assignments, Formula: l.formula, Journal: l.journal, Nodes: l.Nodes, Read: l.cache.State,
 		Leaving: l.leavingCPUs(), System: l.others.SystemCPUs(l.inventory, &l.settings), Systemd: l.Units != nil, Resting: l.quiet.MayRest(l.assignments), Kubelet: l.kubelet, Partitions: l.partitions.Enabled(),
 		Contested: l.backoffs.Contested(now), Namespaces: l.permission.Rights(), Build: pools.Build, Auxiliary: l.auxiliary}
 }
@@ -49,7 +49,7 @@ func (l *Loop) pass() {
 	l.requests.MarkStarting()
 	l.units.AskDue(now)
 	l.assignments = l.units.Settle(l.assignments, now)
-	l.assignments = recovery.Late(l.inventory, l.Cgroups.Read, l.assignments, &l.settings)
+	l.assignments = recovery.Late(l.inventory, l.cache.State, l.assignments, &l.settings)
 	plan, want := l.decide(now)
 	if l.formula.IsGuess() || l.quiet.Active() { // the targets depend on the current values
 		if l.refreshCache(slices.Clone(want)); l.observeWeights() {

@@ -103,7 +103,7 @@ func (l *Loop) noticeWrite(p cgroup.Path, at time.Time) bool {
 		return false
 	}
 	if c.Exists {
-		st, err := l.Cgroups.Read(p)
+		st, err := l.cache.State(p)
 		if err == nil && l.cache.Expects(st) {
 			moved, ended := l.cache.SetEffective(p, st.Effective), l.partitions.NoteState(p, st.Partition)
 			return moved || ended

@@ -4,6 +4,7 @@ import (
 	"log/slog"
 	"strings"
 
+	"github.com/cpupoold/cpupoold/internal/node/threads"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
@@ -47,7 +48,7 @@ func New(k Kernel, log *slog.Logger) *Cache {
 		pending:    make(map[cgroup.Path]int),
 		own:        make(map[cgroup.Path]*ownWrites),
 		overridden: make(map[cgroup.Path]bool),
-		threads:    newThreadState(log),
+		threads:    threadState{log: log, stranded: make(map[cgroup.Path]cgroup.Gathered), scanned: make(map[cgroup.Path]cgroup.Gathered), scanner: threads.New()},
 	}
 }
 
@@ -59,6 +60,13 @@ func (t *Cache) Has(p cgroup.Path) bool {
 
 // Current returns the last known state of p. The zero value means unknown.
 func (t *Cache) Current(p cgroup.Path) cgroup.Current { return t.current[p] }
+
+// State reads a cgroup now. The cache stays as it is, so that the next Refresh still finds
+// external writes.
+func (t *Cache) State(p cgroup.Path) (cgroup.State, error) {
+	defer t.kernel.Rest()
+	return t.kernel.Read(p)
+}
 
 // Diff returns the writes that bring the targets from their known state to the desired one.
 // States in marked replace known ones.

@@ -26,10 +26,6 @@ type threadState struct {
 	scanner  *threads.Scanner
 }
 
-func newThreadState(log *slog.Logger) threadState {
-	return threadState{log: log, stranded: make(map[cgroup.Path]cgroup.Gathered), scanned: make(map[cgroup.Path]cgroup.Gathered), scanner: threads.New()}
-}
-
 func strandedErr(p cgroup.Path, g cgroup.Gathered) error {
 	remedy := "end the process"
 	switch {

@@ -1,7 +1,6 @@
 package partition
 
 import (
-	"errors"
 	"slices"
 
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
@@ -22,15 +21,6 @@ type parking struct {
 	failed string     // why the cgroup could not be removed
 }
 
-// find finds the cgroup of an earlier daemon by its path.
-func (p *parking) find(fs *cgroup.FS) {
-	_, err := fs.Read(cgroup.ParkingTop)
-	p.made = !errors.Is(err, cgroup.ErrGone)
-	if st, err := fs.Read(cgroup.Parking); err == nil && st.Partition.Valid() {
-		p.cpus = st.Effective
-	}
-}
-
 // see takes over the parked CPUs of a scan.
 func (p *parking) see(view cgroup.PartitionView) {
 	switch n := view.Nodes[cgroup.Parking]; {
@@ -44,7 +34,7 @@ func (p *parking) see(view cgroup.PartitionView) {
 }
 
 func (p *Partitions) isParked() bool {
-	st, err := p.Host.Cgroups.Read(cgroup.Parking)
+	st, err := p.Cache.State(cgroup.Parking)
 	return err == nil && st.Partition.Is(cgroup.IsolatedPartition)
 }
 

@@ -112,7 +112,11 @@ func (s *scan) writeAll() (wrote bool) {
 // lists. With any original at the start the journal was complete, and then other partitions
 // do not belong to the daemon.
 func (s *scan) findLists() bool {
-	s.parking.find(s.Host.Cgroups)
+	_, err := s.Cache.State(cgroup.ParkingTop)
+	s.parking.made = !errors.Is(err, cgroup.ErrGone)
+	if st, err := s.Cache.State(cgroup.Parking); err == nil && st.Partition.Valid() {
+		s.parking.cpus = st.Effective
+	}
 	var listed []cgroup.Path
 	if s.Enabled() {
 		var err error

@@ -69,11 +69,11 @@ func read(ctx context.Context, h *hostenv.Host, settings desired.Settings, j und
 	if !settings.Pools.Kubelet { // as the daemon does
 		m.Recall(known.Others())
 	}
-	previous := recovery.Assignments(m, h.Cgroups.Read, known.Assignments(), &settings)
+	cgroups := kernelstate.New(h.Cgroups.ReadOnly().Reader(), slog.New(slog.DiscardHandler))
+	previous := recovery.Assignments(m, cgroups.State, known.Assignments(), &settings)
 	pods := m.Input(time.Now())
-	s := &survey{host: h, others: desired.NewOtherManagers(found.Crio), unread: found.Failed,
-		cgroups: kernelstate.New(h.Cgroups.ReadOnly().Reader(), slog.New(slog.DiscardHandler))}
-	s.others.Mark(m, pods, &settings, h.Cgroups.Read)
+	s := &survey{host: h, others: desired.NewOtherManagers(found.Crio), unread: found.Failed, cgroups: cgroups}
+	s.others.Mark(m, pods, &settings, cgroups.State)
 	numahints.FetchOnce(ctx, h, m, settings.Pools, pods, previous).Apply(pods)
 	partitions, _ := settings.Partitions(h.Kernel)
 	inPods := auxiliary.New(h.Driver)
@@ -88,7 +88,7 @@ func read(ctx context.Context, h *hostenv.Host, settings desired.Settings, j und
 	}
 	s.decide(ctx, desired.Input{
 		Settings: settings, Inventory: m, Pods: pods, Previous: previous, Formula: desired.NewFormula(settings.Config.WeightFormula), Journal: known,
-		Nodes: h.Nodes, Read: h.Cgroups.Read, Resting: q.MayRest(previous), System: s.others.SystemCPUs(m, &settings), Kubelet: kubelet, Partitions: partitions, Namespaces: rights, Build: pools.Build, Auxiliary: inPods,
+		Nodes: h.Nodes, Read: cgroups.State, Resting: q.MayRest(previous), System: s.others.SystemCPUs(m, &settings), Kubelet: kubelet, Partitions: partitions, Namespaces: rights, Build: pools.Build, Auxiliary: inPods,
 	})
 	return s, nil
 }

@@ -20,7 +20,6 @@ type Sources struct {
 	Cache      *kernelstate.Cache
 	Partitions *partition.Partitions
 	Journal    *undo.Journal
-	Read       func(cgroup.Path) (cgroup.State, error) // reads the kernel
 }
 
 // Cgroups holds removed cgroups.
@@ -67,7 +66,7 @@ func (c *Cgroups) Fetched(id string) {
 		if owner != id {
 			return false
 		}
-		_, err := c.Read(p)
+		_, err := c.Cache.State(p)
 		return err == nil
 	})
 }
@@ -118,7 +117,7 @@ func (c *Cgroups) check() func(cgroup.Path) bool {
 		if c.Cache.Has(p) || expected[p] || c.Partitions.Untrimmed(p) { // true for nearly all
 			return false
 		}
-		_, err := c.Read(p)
+		_, err := c.Cache.State(p)
 		return errors.Is(err, cgroup.ErrGone)
 	}
 }

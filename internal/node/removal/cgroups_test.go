@@ -40,7 +40,7 @@ type world struct {
 func newWorld(state cri.State) *world {
 	w := &world{kernel: make(kernel)}
 	m, j, log := inventory.New(cgroup.DriverSystemd), undo.New(undo.Document{}), slog.New(slog.DiscardHandler)
-	w.Cgroups = removal.New(removal.Sources{Inventory: m, Cache: kernelstate.New(w.kernel, log), Journal: j, Read: w.kernel.Read,
+	w.Cgroups = removal.New(removal.Sources{Inventory: m, Cache: kernelstate.New(w.kernel, log), Journal: j,
 		Partitions: partition.New(partition.Sources{Journal: j})})
 	m.PutPod(inventory.PodStatus{Pod: cri.Pod{ID: "p", UID: "u", Name: "a", Namespace: "default", CgroupParent: string(pod)}})
 	m.PutContainer(inventory.ContainerStatus{Container: cri.Container{ID: "1", PodID: "p", State: state, CgroupsPath: "kubepods-podu.slice:cri-containerd:1"}})

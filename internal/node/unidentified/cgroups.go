@@ -75,7 +75,7 @@ func (c *Cgroups) Limit(shared, owned cpuset.Set, want []cgroup.Target) []cgroup
 	}
 	var more []cgroup.Target
 	for p, f := range c.all {
-		st, err := c.Host.Cgroups.Read(p)
+		st, err := c.Cache.State(p)
 		if errors.Is(err, cgroup.ErrGone) {
 			delete(c.all, p)
 			continue
