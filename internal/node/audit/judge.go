@@ -41,7 +41,9 @@ func Judge(o Ownership, e Evidence) Report {
 	}
 	r := Report{Seconds: seconds(e.Elapsed), Scans: e.Scans, Tasks: e.Count, Findings: []Finding{}, Kernel: []KernelWork{}}
 	for _, f := range j.found {
-		f.limitTasks()
+		f.TaskCount = len(f.Tasks)
+		slices.SortStableFunc(f.Tasks, func(a, b TaskFinding) int { return cmp.Compare(b.RanSeconds, a.RanSeconds) })
+		f.Tasks = slices.Clone(f.Tasks[:min(len(f.Tasks), maxTasks)])
 		r.Findings = append(r.Findings, *f)
 	}
 	slices.SortFunc(r.Findings, compareFindings)
@@ -87,7 +89,7 @@ func (j *judge) task(t *Task) {
 	for _, o := range j.owners(j.foreign(t.Cgroup, cpus)) {
 		ran, where := sumOn(t.Ran, o.CPUs)
 		switch {
-		case kind.isUnavoidable():
+		case kind == Fixed || kind == PerCPU: // they cannot be moved to another CPU
 			w := j.work(o, string(kind), "", "")
 			w.Tasks++
 			w.Seconds += seconds(ran)
@@ -161,13 +163,6 @@ func (j *judge) work(o Owner, class, name, text string) *KernelWork {
 	w := j.works[k]
 	w.Owner.CPUs = w.Owner.CPUs.Union(o.CPUs)
 	return w
-}
-
-// limitTasks sorts the tasks of a finding and keeps the first ones.
-func (f *Finding) limitTasks() {
-	f.TaskCount = len(f.Tasks)
-	slices.SortStableFunc(f.Tasks, func(a, b TaskFinding) int { return cmp.Compare(b.RanSeconds, a.RanSeconds) })
-	f.Tasks = slices.Clone(f.Tasks[:min(len(f.Tasks), maxTasks)])
 }
 
 // compareFindings sorts findings that ran first, those with the most CPU time at the top.

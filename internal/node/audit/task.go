@@ -33,9 +33,6 @@ const (
 	PerCPU Kind = "per-cpu-kernel-thread"
 )
 
-// isUnavoidable reports whether a task of this kind cannot be moved to another CPU.
-func (k Kind) isUnavoidable() bool { return k == Fixed || k == PerCPU }
-
 // kindOf returns Thread for a kernel thread that was bound to one CPU: it can be moved.
 func kindOf(flags uint64, allowed cpuset.Set) Kind {
 	switch {

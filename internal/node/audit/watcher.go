@@ -69,7 +69,11 @@ func NewWatcher(proc fs.FS, affinity func(tid int) (cpuset.Set, error), usage fu
 // during the scan are skipped. Scan returns an error if proc shows no task at all.
 func (w *Watcher) Scan(o Ownership, at uint64) error {
 	x := newIndex(o)
-	uptime, err := w.readUptime()
+	text, err := w.load("uptime")
+	if err != nil {
+		return fmt.Errorf("read uptime: %w", err)
+	}
+	uptime, err := ParseUptime(text) // in units of USER_HZ
 	if err != nil {
 		return err
 	}
@@ -223,15 +227,6 @@ func (w *Watcher) allowedBy(tid int) (cpuset.Set, error) {
 		return cpuset.Set{}, err
 	}
 	return ParseAllowed(text)
-}
-
-// readUptime returns the time since the boot in units of USER_HZ.
-func (w *Watcher) readUptime() (uint64, error) {
-	text, err := w.load("uptime")
-	if err != nil {
-		return 0, fmt.Errorf("read uptime: %w", err)
-	}
-	return ParseUptime(text)
 }
 
 // parsed reads and parses a file, and records errors.

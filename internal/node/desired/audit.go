@@ -58,16 +58,12 @@ func (s *Settings) Ownership(plan pools.Plan, m *inventory.Inventory, hosts []ho
 	}
 	o.Pools = append(o.Pools, audit.Pool{PoolName: auditPool(pools.Guaranteed, ""), CPUs: s.Pools.Guaranteed.Difference(plan.Shared).Union(owned)})
 	for _, p := range s.Pools.Partitions {
-		if !s.isAll(p.Type) {
+		if !slices.ContainsFunc(s.Config.Pools.Partitions, func(c pools.PartitionSpec) bool { return c.Type == p.Type && c.All }) {
 			o.Pools = append(o.Pools, audit.Pool{PoolName: auditPool(pools.Management, p.Type), CPUs: p.CPUs})
 		}
 	}
 	o.Pools = append(o.Pools, audit.Pool{PoolName: auditPool(pools.Shared, ""), CPUs: plan.Shared})
 	return o
-}
-
-func (s *Settings) isAll(typ string) bool {
-	return slices.ContainsFunc(s.Config.Pools.Partitions, func(p pools.PartitionSpec) bool { return p.Type == typ && p.All })
 }
 
 // auditPool returns the pool's name. Exclusive CPUs of other managers count as guaranteed.

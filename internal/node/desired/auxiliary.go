@@ -17,16 +17,6 @@ func (in *Input) auxiliary(plan *pools.Plan) []auxiliary.Cgroup {
 	return in.Auxiliary.Place(f)
 }
 
-// sandboxes returns the cgroups of pause containers in which the pod's containers run.
-func (in *Input) sandboxes(plan *pools.Plan) (all []auxiliary.Cgroup) {
-	for pod, c := range plan.Containers() {
-		if g, ok := in.sandbox(pod, c); ok && !g.CPUs.IsEmpty() {
-			all = append(all, g)
-		}
-	}
-	return all
-}
-
 // sandbox returns the cgroup of a pause container in which the pod's containers run.
 func (in *Input) sandbox(pod *pools.PodPlan, c *pools.Placement) (auxiliary.Cgroup, bool) {
 	if c.Kind != pools.Infra || c.State == pools.Exited || !in.Inventory.HostsContainers(c.ID) {

@@ -61,7 +61,9 @@ type Decision struct {
 func (in *Input) Decide() Decision {
 	d := Decision{Input: in.plannerInput()}
 	d.Plan = in.Build(d.Input)
-	if !d.Plan.Resting.IsEmpty() && in.needsSharedPool(d.Plan) {
+	// If an owner gets shared CPUs, the daemon writes the shared pool, and resting CPUs save no write.
+	takesShared := func(a pools.Assignment) bool { return !a.CPUs.IsSubsetOf(in.Resting) }
+	if !d.Plan.Resting.IsEmpty() && slices.ContainsFunc(d.Plan.Assignments, takesShared) {
 		d.Input.Resting = cpuset.Set{}
 		d.Plan = pools.Build(d.Input)
 	}
@@ -70,15 +72,14 @@ func (in *Input) Decide() Decision {
 	for i := range d.Auxiliary {
 		want = append(want, d.Auxiliary[i].Target())
 	}
-	d.Auxiliary = append(d.Auxiliary, in.sandboxes(&d.Plan)...)
+	for pod, c := range d.Plan.Containers() {
+		if g, ok := in.sandbox(pod, c); ok && !g.CPUs.IsEmpty() {
+			d.Auxiliary = append(d.Auxiliary, g)
+		}
+	}
 	d.Hosts = in.Verdicts(d.Plan, want)
 	d.Targets = in.addHosts(d.Hosts, want)
 	return d
-}
-
-// needsSharedPool reports whether an owner gets shared CPUs: then resting CPUs save no write.
-func (in *Input) needsSharedPool(plan pools.Plan) bool {
-	return slices.ContainsFunc(plan.Assignments, func(a pools.Assignment) bool { return !a.CPUs.IsSubsetOf(in.Resting) })
 }
 
 func (in *Input) plannerInput() pools.Input {

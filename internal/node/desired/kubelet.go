@@ -156,14 +156,6 @@ func (k *StaticKubelet) Problems(hasNRI bool) []pools.Problem {
 	return all
 }
 
-// adjust makes the kubelet's default set the shared pool.
-func (k *StaticKubelet) adjust(p pools.Pools, online cpuset.Set) pools.Pools {
-	if shared := k.shared.Intersection(online); p.Kubelet && !shared.IsEmpty() {
-		p.Shared = shared
-	}
-	return p
-}
-
 // KubeletOriginals returns the originals with the CPUs that a static kubelet would write to
 // its containers now. The recorded ones may belong to another container now, and the kubelet
 // repeats no write that it has made. If the allocation is unknown, it returns the originals

@@ -67,7 +67,7 @@ func (o *OtherManagers) claim(pod *inventory.Pod, c *inventory.Container) (manag
 		return managers.Claim{}, false
 	}
 	if o.system.places(pod.System) {
-		return systemClaim(), true
+		return managers.Claim{Kind: managers.SystemPartition, By: bySystemPartition}, true
 	}
 	if claim, ok := o.configured(pod, c); ok {
 		return claim, true
@@ -124,13 +124,16 @@ func (o *OtherManagers) Cgroups(m *inventory.Inventory) map[cgroup.Path]bool {
 // Mark sets the CPUs of containers that other managers place in the planner's input.
 func (o *OtherManagers) Mark(m *inventory.Inventory, pods []pools.Pod, s *Settings, read func(cgroup.Path) (cgroup.State, error)) {
 	online := s.Topology.Online
-	o.system.renew(s, read)
+	o.system.stance, o.system.read = s.Config.SystemPartition, read
+	clear(o.system.fresh) // the next question about a root reads it again
 	for i := range pods {
 		for j := range pods[i].Containers {
 			ctr := &pods[i].Containers[j]
 			c := m.Container(ctr.ID)
 			if c == nil {
-				o.system.mark(m.Pod(ctr.ID), ctr, online)
+				if pod := m.Pod(ctr.ID); pod != nil && ctr.Kind == pools.Infra && o.system.places(pod.System) {
+					ctr.Foreign = o.system.foreign(pod.System, online)
+				}
 				continue
 			}
 			pod := m.PodOf(c)

@@ -9,7 +9,6 @@ import (
 	"github.com/cpupoold/cpupoold/internal/config"
 	"github.com/cpupoold/cpupoold/internal/inspect"
 	"github.com/cpupoold/cpupoold/internal/node/inventory"
-	"github.com/cpupoold/cpupoold/internal/node/managers"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/pools"
@@ -32,12 +31,6 @@ type systemPartition struct {
 	roots  map[cgroup.Path]cgroup.State // as last read
 	fresh  map[cgroup.Path]bool         // roots that were read since the last call of renew
 	absent cgroup.Path                  // the root that was missing at the last listing
-}
-
-// renew makes the next question about a root read it again.
-func (p *systemPartition) renew(s *Settings, read func(cgroup.Path) (cgroup.State, error)) {
-	p.stance, p.read = s.Config.SystemPartition, read
-	clear(p.fresh)
 }
 
 // at returns the last reading of a root. It reports whether the root exists.
@@ -76,13 +69,6 @@ func (p *systemPartition) foreign(root cgroup.Path, online cpuset.Set) *pools.Fo
 		f.CPUs, f.Runs = cpuset.Set{}, f.CPUs
 	}
 	return f
-}
-
-// mark marks a pause container if the kubelet places its pod.
-func (p *systemPartition) mark(pod *inventory.Pod, ctr *pools.Container, online cpuset.Set) {
-	if pod != nil && ctr.Kind == pools.Infra && p.places(pod.System) {
-		ctr.Foreign = p.foreign(pod.System, online)
-	}
 }
 
 // NoteWrite reports whether p is the root of the system partition, which is new or changed.
@@ -159,8 +145,4 @@ func (p *systemPartition) remedy() string {
 		return "set systemPartition: auto, and no systemPartition.cpuset in the kubelet's configuration"
 	}
 	return "take the namespace or the cpuset out of systemPartition in the kubelet's configuration"
-}
-
-func systemClaim() managers.Claim {
-	return managers.Claim{Kind: managers.SystemPartition, By: bySystemPartition}
 }

@@ -38,7 +38,10 @@ func (s *Settings) PlacedNames() []string {
 // daemon-reload, so the daemon does not place the unit. A unit gets new CPUs only after systemd
 // has described it: it may run on CPUs that it can keep.
 func (in *Input) availablePools() pools.Pools {
-	p := in.Kubelet.adjust(in.Settings.Pools, in.Settings.Topology.Online)
+	p := in.Settings.Pools
+	if shared := in.Kubelet.shared.Intersection(in.Settings.Topology.Online); p.Kubelet && !shared.IsEmpty() {
+		p.Shared = shared // the kubelet's default set
+	}
 	p.Units = slices.DeleteFunc(slices.Clone(p.Units), func(u pools.UnitSpec) bool {
 		isNew := in.Systemd && u.CPUs > 0 && Assigned(in.Previous, pools.Key{Container: u.Name}).IsEmpty() && in.Inventory.HasUnnamed([]string{u.Name})
 		return isNew || !in.Inventory.CanPlace(u.Name, in.Settings.HostUnits())

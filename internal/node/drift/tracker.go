@@ -172,7 +172,8 @@ func (k *Tracker) Settle(targets []cgroup.Target, now time.Time) {
 		c := k.Cache.Current(d.Path)
 		i := slices.IndexFunc(targets, func(t cgroup.Target) bool { return t.Path == d.Path }) // may differ from d.Target
 		there := c.Exists && i >= 0
-		if there && !d.repaired && !k.Cache.IsStale(d.Path) && !d.isLasting(targets[i], c.State) {
+		isSame := func(dev retry.Deviation) bool { return dev.Property == d.Property } // others may differ because of a pause
+		if there && !d.repaired && !k.Cache.IsStale(d.Path) && !slices.ContainsFunc(deviations(targets[i], d.before.State, c.State), isSame) {
 			d.repaired = true
 			if d.watched {
 				k.figures.Repairs.Observe(now.Sub(d.noticed).Seconds())
@@ -193,9 +194,4 @@ func (k *Tracker) Settle(targets []cgroup.Target, now time.Time) {
 	})
 	maps.Copy(k.records, records)
 	maps.DeleteFunc(k.records, func(id string, _ cri.Resources) bool { return k.Inventory.Container(id) == nil })
-}
-
-// isLasting ignores other properties of the cgroup, which may differ because of a pause.
-func (d *drift) isLasting(t cgroup.Target, now cgroup.State) bool {
-	return slices.ContainsFunc(deviations(t, d.before.State, now), func(dev retry.Deviation) bool { return dev.Property == d.Property })
 }

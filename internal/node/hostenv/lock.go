@@ -1,6 +1,7 @@
 package hostenv
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -34,7 +35,9 @@ func Lock(runDir string) (unlock func() error, err error) {
 		return nil, fmt.Errorf("open lock: %w", err)
 	}
 	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
-		holder := readHolder(f)
+		b := make([]byte, 32)
+		n, _ := f.Read(b)
+		holder := cmp.Or(strings.TrimSpace(string(b[:n])), "unknown")
 		_ = f.Close() // the lock's error is the cause
 		if errors.Is(err, unix.EWOULDBLOCK) {
 			return nil, fmt.Errorf("%w: %s is held by process %s: stop that daemon first", errLocked, name, holder)
@@ -46,13 +49,4 @@ func Lock(runDir string) (unlock func() error, err error) {
 		_, _ = fmt.Fprintf(f, "%d\n", os.Getpid())
 	}
 	return f.Close, nil
-}
-
-func readHolder(f *os.File) string {
-	b := make([]byte, 32)
-	n, _ := f.Read(b)
-	if pid := strings.TrimSpace(string(b[:n])); pid != "" {
-		return pid
-	}
-	return "unknown"
 }

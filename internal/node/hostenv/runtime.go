@@ -53,9 +53,6 @@ type link struct {
 	annotations *annotations.Filter
 }
 
-// noRuntime is for a machine without a runtime, which runs systemd.
-func noRuntime() link { return link{driver: cgroup.DriverSystemd} }
-
 // hasPods reports whether pods run. An unused runtime keeps pods that have ended.
 func (rt link) hasPods(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, CallTimeout)
@@ -70,10 +67,10 @@ func (rt link) close() {
 	}
 }
 
-// connect finds the runtime, and asks for its name and driver; see [noRuntime].
+// connect finds the runtime, and asks for its name and driver. A machine without one runs systemd.
 func connect(ctx context.Context, c *config.Config, fs *cgroup.FS) (link, error) {
 	if !c.HasRuntime() {
-		return noRuntime(), nil
+		return link{driver: cgroup.DriverSystemd}, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, CallTimeout)
 	defer cancel()

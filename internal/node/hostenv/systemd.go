@@ -4,7 +4,6 @@ import (
 	"context"
 	"os"
 
-	"github.com/cpupoold/cpupoold/internal/node/hostslices"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
@@ -41,8 +40,3 @@ func systemdRuns() bool {
 
 // unitFileLimit is far above the size of any unit file, in bytes.
 const unitFileLimit = 1 << 20
-
-// hostFile reads a unit file of the host, also from within a privileged container.
-func hostFile(name string) ([]byte, error) {
-	return hostslices.OfTheHost(func(name string) ([]byte, error) { return readFile(name, unitFileLimit) })(name)
-}

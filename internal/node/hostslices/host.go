@@ -97,9 +97,7 @@ func Decide(units []Unit, cpus cpuset.Set, placed []Placed, pods []cgroup.Path) 
 		case slices.ContainsFunc(pods, inner):
 			v.State, v.Why = HoldsPods, "pods are in it, and would be limited to its CPUs"
 		default:
-			before := v.allowedBefore(placed)
-			v.addPlaced(placed)
-			v.keepForeign(u, before)
+			v.keepForeign(u, v.addPlaced(placed))
 		}
 		all = append(all, v)
 	}
@@ -128,25 +126,22 @@ func (v Verdict) Remedy() string {
 	return ""
 }
 
-func (v *Verdict) addPlaced(placed []Placed) {
+// addPlaced adds the CPUs of the placed units in the unit. It returns the CPUs that cpupoold set
+// while the placed units had their present CPUs: after the loss of its journal, it may plan others.
+func (v *Verdict) addPlaced(placed []Placed) (before cpuset.Set) {
+	before = v.CPUs
 	for _, p := range placed {
-		if more := p.CPUs.Difference(v.CPUs); isWithin(p.Path, v.Path) && !more.IsEmpty() {
+		if !isWithin(p.Path, v.Path) {
+			continue
+		}
+		before = before.Union(p.Had)
+		if more := p.CPUs.Difference(v.CPUs); !more.IsEmpty() {
 			v.Also, v.Has = v.Also.Union(more), append(v.Has, p.Name)
 		}
 	}
 	v.CPUs = v.CPUs.Union(v.Also)
 	slices.Sort(v.Has)
-}
-
-// allowedBefore returns the CPUs before the loss of a journal, with CPUs of placed units.
-func (v *Verdict) allowedBefore(placed []Placed) cpuset.Set {
-	cpus := v.CPUs
-	for _, p := range placed {
-		if isWithin(p.Path, v.Path) {
-			cpus = cpus.Union(p.Had)
-		}
-	}
-	return cpus
+	return before
 }
 
 // keepForeign makes a unit Foreign if an administrator has set its CPUs, or if systemd makes

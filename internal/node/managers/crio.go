@@ -83,7 +83,9 @@ func ReadCRIO(root fs.FS) CRIO {
 		}
 		var config crioFile
 		if err == nil {
-			config, err = parseCRIO(b)
+			if err = toml.Unmarshal(b, &config); err != nil {
+				err = fmt.Errorf("parse CRI-O configuration: %w", err)
+			}
 		}
 		if err != nil {
 			c.Unreadable = append(c.Unreadable, FileError{"/" + name, err})
@@ -137,14 +139,6 @@ type crioRuntime struct {
 	Runtimes map[string]struct {
 		AllowedAnnotations []string `toml:"allowed_annotations"`
 	} `toml:"runtimes"`
-}
-
-func parseCRIO(b []byte) (crioFile, error) {
-	var config crioFile
-	if err := toml.Unmarshal(b, &config); err != nil {
-		return crioFile{}, fmt.Errorf("parse CRI-O configuration: %w", err)
-	}
-	return config, nil
 }
 
 func readFile(root fs.FS, name string) ([]byte, error) {

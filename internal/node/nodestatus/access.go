@@ -181,14 +181,6 @@ func Kubeconfig(file string) (*Access, error) {
 // until the first success.
 func KubeconfigLater(file string) *Access { return &Access{description: file, deferredFile: file} }
 
-// resolve returns the access after reading the kubeconfig of KubeconfigLater.
-func (a *Access) resolve() (*Access, error) {
-	if a.deferredFile == "" {
-		return a, nil
-	}
-	return Kubeconfig(a.deferredFile)
-}
-
 // bearerToken reads the token. It returns "" if the daemon authenticates with a certificate.
 func (a *Access) bearerToken() (string, error) {
 	if !a.token.isSet() {

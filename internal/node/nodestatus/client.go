@@ -116,11 +116,13 @@ func isStatus(err error, code int) bool {
 // connect prepares the client for a request. It closes connections after a failure, because they may
 // hang, and keeps others: a TLS handshake costs an API server more than most requests.
 func (c *client) connect() error {
-	access, err := c.access.resolve()
-	if err != nil {
-		return err
+	if c.access.deferredFile != "" {
+		access, err := Kubeconfig(c.access.deferredFile)
+		if err != nil {
+			return err
+		}
+		c.access = access
 	}
-	c.access = access
 	ca, err := c.access.ca.read()
 	if err != nil {
 		return fmt.Errorf("certificate authority of the API server: %w", err)

@@ -57,10 +57,6 @@ type reporter struct {
 	tokensAt time.Time
 }
 
-func newReporter(settle time.Duration) *reporter {
-	return &reporter{settle: settle, reported: make(map[problemKey]*reportedProblem), tokens: eventBurst}
-}
-
 // note replaces the current problems. The first container of a pod represents the others.
 func (r *reporter) note(problems []Problem, now time.Time) {
 	for _, known := range r.reported {
@@ -151,7 +147,7 @@ func (c *client) writeEvent(ctx context.Context, r *reportedProblem, node string
 		"metadata":            map[string]string{"name": name, "namespace": subject.Namespace},
 		"eventTime":           now.UTC().Format(microTime),
 		"reportingController": "cpupoold.io/cpupoold",
-		"reportingInstance":   truncateName(node),
+		"reportingInstance":   node[:min(len(node), 128)], // the limit of the API
 		"action":              "Placing",
 		"reason":              r.Code,
 		"type":                "Warning",
@@ -163,6 +159,3 @@ func (c *client) writeEvent(ctx context.Context, r *reportedProblem, node string
 	}
 	return name, err
 }
-
-// truncateName returns at most 128 bytes of s, the limit of reportingInstance.
-func truncateName(s string) string { return s[:min(len(s), 128)] }

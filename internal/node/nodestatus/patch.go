@@ -168,14 +168,6 @@ func deleteCondition(typ string) map[string]string {
 	return map[string]string{"$patch": "delete", "type": typ}
 }
 
-// taintPatch returns the merge patch that removes all taints with this key, or nil.
-func (o *object) taintPatch(key string) []byte {
-	if key == "" {
-		return nil
-	}
-	return o.taintsPatch(func(t taint) bool { return t.Key != key }, nil)
-}
-
 // taintsPatch replaces all taints, because they have no merge key. The resource version makes it
 // fail if the Node has changed since (409). It returns nil without a change.
 func (o *object) taintsPatch(keep func(taint) bool, add *taint) []byte {

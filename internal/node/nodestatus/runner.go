@@ -122,7 +122,7 @@ func New(o Options) *Runner {
 		o.Now = time.Now
 	}
 	r := &Runner{
-		Options: o, wake: make(chan struct{}, 1), watched: make(chan watchedNode), client: o.client(), reporter: newReporter(o.Limits.Settle),
+		Options: o, wake: make(chan struct{}, 1), watched: make(chan watchedNode), client: o.client(), reporter: &reporter{settle: o.Limits.Settle, reported: make(map[problemKey]*reportedProblem), tokens: eventBurst},
 		counts:        Stats{Patches: make(map[Result]uint64), Events: make(map[Result]uint64)},
 		patchInterval: o.Limits.Gap,
 		status:        newAttempts("status", o.Limits),
@@ -274,10 +274,10 @@ func (r *Runner) patchStatus(ctx context.Context, s *State, want wanted) (shown 
 }
 
 func (r *Runner) removeStartupTaint(ctx context.Context, key string) (time.Time, error) {
-	if r.node == nil { // the patch of the status may have answered 404
+	if r.node == nil || key == "" { // the patch of the status may have answered 404
 		return time.Time{}, nil
 	}
-	patch := r.node.taintPatch(key)
+	patch := r.node.taintsPatch(func(t taint) bool { return t.Key != key }, nil)
 	if patch == nil {
 		return time.Time{}, nil
 	}

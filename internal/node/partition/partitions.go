@@ -158,7 +158,10 @@ func (p *Partitions) Counts() map[string]int {
 
 // Next calls earlier with the times at which partitions need another scan.
 func (p *Partitions) Next(earlier func(time.Time)) {
-	p.unowned.next(earlier)
+	earlier(p.unowned.replan)
+	for _, since := range p.unowned.since {
+		earlier(since.Add(LeakTime))
+	}
 	earlier(p.waits.until)
 	for _, of := range []map[cgroup.Path]failure{p.failures, p.stuck} {
 		for f := range maps.Values(of) {

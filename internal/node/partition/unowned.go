@@ -41,11 +41,3 @@ func (u *unowned) note(cpus cpuset.Set, now time.Time, log *slog.Logger) {
 	}
 	u.lost, u.replan = lost, now.Add(time.Millisecond)
 }
-
-// next calls earlier with the times at which CPUs count as lost, or the plan changes.
-func (u *unowned) next(earlier func(time.Time)) {
-	earlier(u.replan)
-	for _, since := range u.since {
-		earlier(since.Add(LeakTime))
-	}
-}

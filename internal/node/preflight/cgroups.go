@@ -11,8 +11,6 @@ import (
 
 	"github.com/moby/sys/mountinfo"
 
-	"github.com/cpupoold/cpupoold/internal/node/usablecpus"
-	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cri"
 )
 
@@ -176,13 +174,6 @@ func checkDriver(e *evidence) []Finding {
 		fmt.Sprintf("created by a kubelet with cgroup driver %s, but %s uses %s",
 			e.pods[0].driver, e.runtime.name, e.runtime.driver),
 		"give both the same driver (kubelet: cgroupDriver; containerd: SystemdCgroup; CRI-O: cgroup_manager), systemd where systemd is PID 1, and reboot")}
-}
-
-// cutTopology removes the CPUs that the cgroup root lacks. Other checks report errors.
-func (e *evidence) cutTopology() {
-	if m, err := usablecpus.Cut(e.topology, cgroup.New(cgroupFiles{e.root})); err == nil && e.mount.isV2() {
-		e.topology, e.withheld = m.Topology, m.Withheld
-	}
 }
 
 // checkUsable reports CPUs of pools that the cgroup root lacks.

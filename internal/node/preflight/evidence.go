@@ -10,6 +10,7 @@ import (
 	"github.com/cpupoold/cpupoold/internal/node/managers"
 	"github.com/cpupoold/cpupoold/internal/node/procroot"
 	"github.com/cpupoold/cpupoold/internal/node/usablecpus"
+	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cri"
 	"github.com/cpupoold/cpupoold/pkg/pools"
 	"github.com/cpupoold/cpupoold/pkg/topology"
@@ -67,7 +68,10 @@ func gather(ctx context.Context, host Host, c Configuration) *evidence {
 	e.kernel = readKernel(e.root)
 	e.topology, e.topologyErr = readTopology(e.root)
 	if e.topologyErr == nil {
-		e.cutTopology()
+		// Without the CPUs that the cgroup root lacks. Other checks report errors.
+		if m, err := usablecpus.Cut(e.topology, cgroup.New(cgroupFiles{e.root})); err == nil && e.mount.isV2() {
+			e.topology, e.withheld = m.Topology, m.Withheld
+		}
 		e.config.Pools = e.config.Pools.On(e.topology)
 		e.pools, e.poolsErr = e.config.Resolve(e.topology)
 	}

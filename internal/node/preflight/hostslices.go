@@ -66,7 +66,11 @@ func checkHostSlices(e *evidence) []Finding {
 			fmt.Sprintf("no management pool %s with a list of CPUs exists: host services run on all CPUs", e.config.HostSlices.Pool),
 			"give the pool a list in partitions[].cpus")}
 	}
-	verdicts := hostslices.Decide(e.hosts.units, cpus, e.placedUnits(), e.podPaths())
+	var podPaths []cgroup.Path
+	for _, pods := range e.pods {
+		podPaths = append(podPaths, cgroup.Path(pods.path))
+	}
+	verdicts := hostslices.Decide(e.hosts.units, cpus, e.placedUnits(), podPaths)
 	var findings []Finding
 	pending := make(map[string][]string) // units by their future CPUs
 	var known []cgroup.Path
@@ -203,14 +207,6 @@ func (e *evidence) placedUnits() []hostslices.Placed {
 		if u.unit.Loaded() && u.unit.Path != "" && u.unit.Partition == "" && e.contained(u) == "" {
 			all = append(all, hostslices.Placed{Name: u.unit.Name, Path: u.unit.Path, CPUs: e.possibleCPUs(u.spec), Had: u.unit.CPUs})
 		}
-	}
-	return all
-}
-
-func (e *evidence) podPaths() []cgroup.Path {
-	var all []cgroup.Path
-	for _, pods := range e.pods {
-		all = append(all, cgroup.Path(pods.path))
 	}
 	return all
 }

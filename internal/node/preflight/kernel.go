@@ -26,12 +26,6 @@ func readKernel(root fs.FS) (k kernelFacts) {
 	return k
 }
 
-func checkAffinity(e *evidence) []Finding { return e.kernel.Affinity() }
-
-func checkReload(e *evidence) []Finding {
-	return e.kernel.Reload(fmt.Sprintf("systemd %d", e.systemd.version))
-}
-
 // checkPartitions ignores the version: distributions have backported remote partitions.
 func checkPartitions(e *evidence) []Finding {
 	for _, pods := range e.pods {

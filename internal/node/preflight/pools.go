@@ -35,12 +35,6 @@ func checkTopology(e *evidence) []Finding {
 		"mount sysfs on /sys")}
 }
 
-// checkConfiguration reports errors of the file. The daemon does not start with them.
-func checkConfiguration(e *evidence) []Finding { return e.problems(e.configErr, Refuse) }
-
-// checkPools reports no refusals: after a reboot the daemon adapts to another machine.
-func checkPools(e *evidence) []Finding { return e.problems(e.poolsErr, Error) }
-
 func (e *evidence) problems(err error, severity Severity) []Finding {
 	var findings []Finding
 	for _, err := range config.Flatten(err) {

@@ -2,6 +2,7 @@ package preflight
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -22,7 +23,7 @@ type check struct {
 
 func checks() []check {
 	return []check{
-		{"configuration", nil, checkConfiguration},
+		{"configuration", nil, func(e *evidence) []Finding { return e.problems(e.configErr, Refuse) }},
 		{"mode", []need{configured}, checkMode},
 		{"cgroup-v2", nil, checkUnified},
 		{"controllers", []need{cgroupV2}, checkControllers},
@@ -47,14 +48,17 @@ func checks() []check {
 		{"crio-high-performance", []need{crioInUse}, checkHighPerformance},
 		{"crio-infra-cpuset", []need{crioInUse}, checkInfraCPUSet},
 		{"crio-config", []need{crioInUse}, checkCRIOConfig},
-		{"kernel-affinity", []need{kernelVersion}, checkAffinity},
-		{"kernel-reload", []need{kernelVersion, systemdAnswers}, checkReload},
+		{"kernel-affinity", []need{kernelVersion}, func(e *evidence) []Finding { return e.kernel.Affinity() }},
+		{"kernel-reload", []need{kernelVersion, systemdAnswers}, func(e *evidence) []Finding {
+			return e.kernel.Reload(fmt.Sprintf("systemd %d", e.systemd.version))
+		}},
 		{"kernel-partitions", []need{cgroupV2, kubepods}, checkPartitions},
 		{"isolation", []need{kernelVersion, configured, exclusiveCPUs}, checkIsolation},
 		{"kernel-psi", nil, checkPSI},
 		{"topology", nil, checkTopology},
 		{"usable-cpus", []need{cgroupV2, cpuTopology}, checkUsable},
-		{"pools", []need{configured, cpuTopology}, checkPools},
+		// No refusals: after a reboot the daemon adapts to another machine.
+		{"pools", []need{configured, cpuTopology}, func(e *evidence) []Finding { return e.problems(e.poolsErr, Error) }},
 		{"pools-offline", []need{resolvedPools}, checkOffline},
 		{"pools-split-core", []need{resolvedPools}, checkSplitCores},
 		{"pools-management", []need{resolvedPools}, checkManagementSize},

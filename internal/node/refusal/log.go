@@ -70,7 +70,7 @@ func refusedIn(p pools.Plan) []refused {
 func (r *Log) Note(p pools.Plan, fail bool, now time.Time) (toStop []Key) {
 	still := make(map[Key]bool)
 	for key := range r.notCreated {
-		if r.stillRefused(key) {
+		if r.inventory.PodByUID(key.PodUID) != nil && !r.inventory.HasInstance(key) {
 			still[Key{Key: key}] = true
 		} else {
 			delete(r.notCreated, key)
@@ -127,11 +127,6 @@ func (r *Log) NoteResize(pod *pools.PodPlan, e *inventory.Container, to int, why
 	}
 	return fmt.Errorf("cpupoold: %s/%s, container %s: resize to %d exclusive CPUs: %s: %s; it keeps %s",
 		pod.Namespace, pod.Name, e.Container.Name, to, why.Code, why.Why, keeps)
-}
-
-// stillRefused reports whether a refused container has not been created since.
-func (r *Log) stillRefused(key pools.Key) bool {
-	return r.inventory.PodByUID(key.PodUID) != nil && !r.inventory.HasInstance(key)
 }
 
 // Problems returns the containers that are not created.

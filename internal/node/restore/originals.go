@@ -11,6 +11,7 @@ import (
 
 	"github.com/cpupoold/cpupoold/internal/node/desired"
 	"github.com/cpupoold/cpupoold/internal/node/hostenv"
+	"github.com/cpupoold/cpupoold/internal/node/partition"
 	"github.com/cpupoold/cpupoold/internal/node/undo"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
@@ -29,7 +30,10 @@ func restoreOriginals(ctx context.Context, h *hostenv.Host, j undo.Document) (Re
 	})
 	// Partitions first: a cpuset that overlaps a partition makes it invalid.
 	r, left := unpartition(ctx, h, withParking(h, parts))
-	parkErr := removeParking(h, left)
+	var parkErr error
+	if !slices.ContainsFunc(left, func(o undo.Original) bool { return partition.IsParking(o.Path) }) {
+		parkErr = h.Cgroups.RemoveParking()
+	}
 	// A CRI update of CPUs or memory nodes makes the runtime write its whole spec, weight
 	// and quota included. So weight and quota follow.
 	isEarly := func(o undo.Original) bool { return o.File == cgroup.FileCPUs || o.File == cgroup.FileMems }

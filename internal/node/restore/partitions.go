@@ -142,14 +142,6 @@ func withParking(h *hostenv.Host, parts []undo.Original) []undo.Original {
 	return parts
 }
 
-// removeParking removes the parking cgroup, unless originals of it are left.
-func removeParking(h *hostenv.Host, left []undo.Original) error {
-	if slices.ContainsFunc(left, func(o undo.Original) bool { return partition.IsParking(o.Path) }) {
-		return nil
-	}
-	return h.Cgroups.RemoveParking()
-}
-
 // partitionsLeft reports whether a daemon may have left partitions; false if unreadable.
 func partitionsLeft(isolation config.Isolation) bool {
 	fs, err := cgroup.Open(hostenv.CgroupRoot)

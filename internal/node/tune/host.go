@@ -98,8 +98,6 @@ func whyOf(k Kind, err error) Why {
 	}
 }
 
-func (w Why) isTemporary() bool { return w != Immovable && w != NotTaken }
-
 // maskFile is a source with one knob, in a file with a hexadecimal mask.
 type maskFile struct {
 	dir   Dir

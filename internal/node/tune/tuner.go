@@ -329,7 +329,7 @@ func (t *Tuner) due(changes []Change, now time.Time) []Change {
 
 // isExpired reports whether to try again, seldom after NotTaken: the overwrite may be a single one.
 func (r refusal) isExpired(now time.Time) bool {
-	return r.why.isTemporary() || r.why == NotTaken && now.Sub(r.at) >= conflict.LastPause
+	return r.why != Immovable && (r.why != NotTaken || now.Sub(r.at) >= conflict.LastPause)
 }
 
 func (r refusal) isOf(c Change) bool { return r.id == c.ID && r.from == c.From && r.to == c.To }

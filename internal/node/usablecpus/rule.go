@@ -45,15 +45,12 @@ func Rule(online cpuset.Set, root cgroup.RootCPUs) []Withheld {
 // partition of a container, of parked CPUs, or of all pods, and for a partition inside of one.
 func inPods(p cgroup.Path, partitions map[cgroup.Path]cpuset.Set) bool {
 	for ; p != ""; p = p.Parent() {
-		if _, valid := partitions[p]; valid && (p == cgroup.Parking || p == cgroup.ParkingTop || p.HoldsPods() || isContainer(p)) {
+		if _, valid := partitions[p]; valid && (p == cgroup.Parking || p == cgroup.ParkingTop || p.HoldsPods() || p.InPod() && !p.Parent().Parent().InPod()) {
 			return true
 		}
 	}
 	return false
 }
-
-// isContainer reports whether p belongs to a pod or container, and no container has made it.
-func isContainer(p cgroup.Path) bool { return p.InPod() && !p.Parent().Parent().InPod() }
 
 // Of returns the CPUs of all of them.
 func Of(all []Withheld) (cpus cpuset.Set) {
