@@ -141,12 +141,13 @@ func rows() []row {
 		{"retry", false, []string{"conflict"}},
 		{"quiet", false, nil},
 		{"memrelease", false, nil},
+		{"listing", false, nil},
 		{"permission", false, []string{"nodestatus"}},
 		{"waits", false, nil},
 		{"sourcestate", false, []string{"hostenv", "usablecpus"}},
 		{"inventory", false, []string{"hostenv", "hostslices", "managers", "undo"}},
 		{"numahints", false, []string{"hostenv", "inventory"}},
-		{"kernelstate", false, []string{"inventory", "threads"}},
+		{"kernelstate", false, []string{"inventory", "threads", "undo"}},
 		{"refusal", false, []string{"inventory", "numahints"}},
 		{"resize", false, []string{"hostenv", "inventory"}},
 		{"treewatch", false, []string{"actor", "inventory"}},
@@ -165,12 +166,14 @@ func rows() []row {
 		{"view", false, []string{"auxiliary", "desired", "hostenv", "internal/explain", "internal/verdict", "inventory", "nodestatus", "noise"}},
 		{"moves", false, []string{"control", "desired", "inventory", "kernelstate", "retry", "undo", "view", "waits"}},
 		{"clusterstate", false, []string{"nodestatus", "view"}},
-		{"publish", false, []string{"appfiles", "auditor", "auxiliary", "clusterstate", "desired", "drift", "exposure", "hostenv", "hosttuning", "inventory", "kernelstate", "nodestatus", "noise", "numahints", "partition", "permission", "quiet", "refusal", "requests", "retry", "sourcestate", "treewatch", "undo", "units", "usablecpus", "view"}},
+		{"planning", false, []string{"auxiliary", "desired", "hostenv", "inventory", "kernelstate", "numahints", "partition", "permission", "quiet", "recovery", "retry", "undo", "units"}},
+		{"notices", false, []string{"auxiliary", "desired", "drift", "exposure", "hostenv", "inventory", "kernelstate", "partition", "removal", "treewatch", "undo", "unidentified"}},
+		{"publish", false, []string{"appcpus", "appfiles", "auditor", "auxiliary", "clusterstate", "desired", "drift", "exposure", "hostenv", "hosttuning", "inventory", "kernelstate", "nodestatus", "noise", "numahints", "partition", "permission", "quiet", "refusal", "requests", "retry", "sourcestate", "treewatch", "undo", "units", "usablecpus", "view"}},
 		{"preview", false, []string{"audit", "auxiliary", "desired", "hostenv", "hostslices", "hosttuning", "inventory", "kernelstate", "nodestatus", "noise", "numahints", "power", "quiet", "recovery", "tune", "undo", "usablecpus"}},
 		{"restore", false, []string{"desired", "hostenv", "hosttuning", "nodestatus", "partition", "preview", "tune", "undo"}},
 
 		// The event loop: every package but preview and restore, which run without it.
-		{"daemon", false, []string{"actor", "appcpus", "appfiles", "auxiliary", "control", "desired", "drift", "exposure", "hostenv", "hosttuning", "inventory", "kernelstate", "memrelease", "moves", "nodestatus", "numahints", "partition", "permission", "publish", "quiet", "recovery", "refusal", "removal", "requests", "resize", "retry", "sourcestate", "treewatch", "undo", "unidentified", "units", "usablecpus", "view", "waits"}},
+		{"daemon", false, []string{"actor", "appcpus", "auxiliary", "control", "desired", "drift", "hostenv", "hosttuning", "inventory", "kernelstate", "listing", "memrelease", "moves", "nodestatus", "notices", "numahints", "partition", "permission", "planning", "publish", "quiet", "refusal", "requests", "resize", "retry", "treewatch", "undo", "units", "usablecpus", "view", "waits"}},
 	}
 }
 

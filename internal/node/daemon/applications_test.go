@@ -117,14 +117,14 @@ func TestReadyInSpiteOfFiles(t *testing.T) {
 	stuck, writer := make(chan struct{}), appcpus.NewWriter(h.RunDir)
 	end := sync.OnceFunc(func() { close(stuck) })
 	defer end()
-	*l.files = *newFiles(l, func(entries []appcpus.Entry, whole bool) appcpus.Result {
+	*l.publisher.Files = *appfiles.New(l.publisher.Files.Sources, func(entries []appcpus.Entry, whole bool) appcpus.Result {
 		<-stuck
 		return writer.Write(entries, whole)
 	})
 	r := n.serve(l)
 	r.Eventually("ready", func() bool {
 		var waits bool // only for the file
-		r.inspectOnly(func(l *Loop) { waits = l.files.IsBusy() && !l.publisher.IsWorking(l.now()) })
+		r.inspectOnly(func(l *Loop) { waits = l.publisher.Files.IsBusy() && !l.publisher.IsWorking(l.now()) })
 		if waits {
 			r.skip(appfiles.Timeout)
 		}
@@ -150,7 +150,7 @@ func TestFaultDelaysNoOtherPod(t *testing.T) {
 		t.Fatal(err)
 	}
 	writer := appcpus.NewWriter(h.RunDir)
-	*l.files = *newFiles(l, func(entries []appcpus.Entry, whole bool) appcpus.Result {
+	*l.publisher.Files = *appfiles.New(l.publisher.Files.Sources, func(entries []appcpus.Entry, whole bool) appcpus.Result {
 		r := writer.Write(entries, whole)
 		for _, e := range entries {
 			if e.PodUID == "e" {
@@ -182,7 +182,7 @@ func TestChangedFileIsProblem(t *testing.T) {
 	if err := errors.Join(os.Remove(file), syscall.Mkfifo(file, 0o600)); err != nil {
 		t.Fatal(err)
 	}
-	r.inspect(func(l *Loop) { l.files.Recheck() }) // as a resync does
+	r.inspect(func(l *Loop) { l.publisher.Files.Recheck() }) // as a resync does
 	r.view("problem", func(v *telemetry.View) bool { return v.Problems["ApplicationFileFault"] == 1 })
 	if got := n.cpuFile("e", "app")["cpus"]; got != "4-5" {
 		t.Errorf("the file has CPUs %v; want 4-5", got)

@@ -108,8 +108,8 @@ func idleNode(b *testing.B) *running {
 func (r *running) checkListings() {
 	r.T.Helper()
 	r.inspect(func(l *Loop) {
-		if p, c := l.inventory.Len(); l.states.RuntimeErr() != nil || l.status.incomplete > 0 || p != 125 || c != 250 {
-			r.T.Errorf("%d pods, %d containers, %d incomplete lists, %v", p, c, l.status.incomplete, l.states.RuntimeErr())
+		if p, c := l.inventory.Len(); l.publisher.States.RuntimeErr() != nil || l.status.listings.IsIncomplete() || p != 125 || c != 250 {
+			r.T.Errorf("%d pods, %d containers, incomplete lists %t, %v", p, c, l.status.listings.IsIncomplete(), l.publisher.States.RuntimeErr())
 		}
 	})
 }

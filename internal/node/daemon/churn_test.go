@@ -278,7 +278,7 @@ func (r *churning) passAllocs() (allocs float64) {
 	r.inspect(func(l *Loop) {
 		allocs = testing.AllocsPerRun(20, func() {
 			l.pass()
-			l.watchAll()
+			l.notices.Watch(l.status.targets)
 			l.publish()
 		})
 	})

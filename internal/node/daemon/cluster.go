@@ -17,4 +17,4 @@ func newCluster(o Options) (*nodestatus.Runner, error) {
 // permissionsChanged holds the current permissions of the namespaces.
 type permissionsChanged struct{ nodestatus.Allowed }
 
-func (e permissionsChanged) apply(l *Loop) { l.permission.Take(e.Allowed) }
+func (e permissionsChanged) apply(l *Loop) { l.planner.Permission.Take(e.Allowed) }

@@ -189,7 +189,7 @@ func TestConditionOfTheNode(t *testing.T) {
 	if c := r.shown().Condition; !c.Ready || c.Reason != "ConfigurationRefused" {
 		t.Errorf("condition %+v", c)
 	}
-	r.loop.states.Listed(fmt.Errorf("no answer"))
+	r.loop.publisher.States.Listed(fmt.Errorf("no answer"))
 	if c := conditionOf(r.loop); c.Ready || c.Reason != "RuntimeUnavailable" {
 		t.Errorf("condition %+v", c)
 	}

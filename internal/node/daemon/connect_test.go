@@ -57,7 +57,7 @@ func TestHeartbeatStopsWithTheOwner(t *testing.T) {
 	told := nodefixture.ServiceManager(t)
 	r := n.start()
 	r.quiet()
-	beat := func() time.Time { return r.loop.notify.Heartbeat() }
+	beat := func() time.Time { return r.loop.publisher.Notify.Heartbeat() }
 	start := beat()
 	n.Eventually("heartbeat without events", func() bool { return beat().After(start) })
 	n.Eventually("watchdog fed at each pulse", func() bool { return strings.Count(strings.Join(told(), "\n"), "WATCHDOG=1") > 1 })

@@ -1,27 +1,14 @@
 package daemon
 
 import (
-	"context"
-
 	"github.com/cpupoold/cpupoold/internal/history"
 	"github.com/cpupoold/cpupoold/internal/node/usablecpus"
 )
 
-// rereadCPUs reads the CPUs in a resync, because an event may have been lost.
-func (l *Loop) rereadCPUs() {
-	if l.CPUs == nil {
-		return
-	}
-	l.workers.Queries.Submit("cpus", func(context.Context) event {
-		l.watchers.usable.Resync(l.watchers.useCPUs)
-		return nil
-	})
-}
-
 // cpuWatchChanged reports the state of the watch of CPUs: nil while it works.
 type cpuWatchChanged struct{ err error }
 
-func (e cpuWatchChanged) apply(l *Loop) { l.states.CPUs(e.err) }
+func (e cpuWatchChanged) apply(l *Loop) { l.publisher.States.CPUs(e.err) }
 
 // cpusChanged holds the usable CPUs after a change.
 type cpusChanged struct{ usablecpus.Machine }
@@ -31,7 +18,7 @@ type cpusChanged struct{ usablecpus.Machine }
 // CPUs of its parent.
 func (e cpusChanged) apply(l *Loop) {
 	settings := l.settings
-	l.states.Withhold(e.Withheld)
+	l.publisher.States.Withhold(e.Withheld)
 	if before, now := settings.Topology.Online, e.Topology.Online; !now.Equal(before) { // not only the present CPUs have changed
 		l.publisher.History().Add(history.Event{Kind: history.CPUs, Before: before.String(), Value: now.String()})
 		l.log.Warn("the online CPUs have changed", "online", now, "gone", before.Difference(now), "came", now.Difference(before), "withheld", usablecpus.Of(e.Withheld))

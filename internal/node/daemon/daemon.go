@@ -11,11 +11,9 @@ import (
 
 	"github.com/cpupoold/cpupoold/internal/config"
 	"github.com/cpupoold/cpupoold/internal/node/actor"
-	"github.com/cpupoold/cpupoold/internal/node/appcpus"
 	"github.com/cpupoold/cpupoold/internal/node/auxiliary"
 	"github.com/cpupoold/cpupoold/internal/node/control"
 	"github.com/cpupoold/cpupoold/internal/node/desired"
-	"github.com/cpupoold/cpupoold/internal/node/exposure"
 	"github.com/cpupoold/cpupoold/internal/node/hostenv"
 	"github.com/cpupoold/cpupoold/internal/node/hosttuning"
 	"github.com/cpupoold/cpupoold/internal/node/inventory"
@@ -23,21 +21,20 @@ import (
 	"github.com/cpupoold/cpupoold/internal/node/memrelease"
 	"github.com/cpupoold/cpupoold/internal/node/moves"
 	"github.com/cpupoold/cpupoold/internal/node/nodestatus"
+	"github.com/cpupoold/cpupoold/internal/node/notices"
 	"github.com/cpupoold/cpupoold/internal/node/numahints"
 	"github.com/cpupoold/cpupoold/internal/node/partition"
 	"github.com/cpupoold/cpupoold/internal/node/permission"
+	"github.com/cpupoold/cpupoold/internal/node/planning"
 	"github.com/cpupoold/cpupoold/internal/node/publish"
 	"github.com/cpupoold/cpupoold/internal/node/quiet"
 	"github.com/cpupoold/cpupoold/internal/node/refusal"
-	"github.com/cpupoold/cpupoold/internal/node/removal"
 	"github.com/cpupoold/cpupoold/internal/node/requests"
 	"github.com/cpupoold/cpupoold/internal/node/resize"
 	"github.com/cpupoold/cpupoold/internal/node/retry"
-	"github.com/cpupoold/cpupoold/internal/node/sourcestate"
 	"github.com/cpupoold/cpupoold/internal/node/telemetry"
 	"github.com/cpupoold/cpupoold/internal/node/treewatch"
 	"github.com/cpupoold/cpupoold/internal/node/undo"
-	"github.com/cpupoold/cpupoold/internal/node/unidentified"
 	"github.com/cpupoold/cpupoold/internal/node/usablecpus"
 	"github.com/cpupoold/cpupoold/internal/node/view"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
@@ -100,9 +97,11 @@ func runOn(ctx context.Context, h hostenv.Host, o Options) error {
 		return err
 	}
 	l.publisher.Join(cluster)
-	if l.permission, err = permission.Open(o.Config, o.Environment, o.Log); err != nil {
+	rights, err := permission.Open(o.Config, o.Environment, o.Log)
+	if err != nil {
 		return err
 	}
+	l.planner.Permit(rights)
 	tuning, err := hosttuning.New(&l.settings, l.Possible, l.Observes, o.Log, func() { l.box.Post(tuned{}) })
 	if err != nil {
 		return err
@@ -110,8 +109,8 @@ func runOn(ctx context.Context, h hostenv.Host, o Options) error {
 	l.publisher.Tune(tuning)
 	server, err := telemetry.New(telemetry.Options{
 		View:       l.publisher.Metrics,
-		Heartbeat:  l.notify.Heartbeat,
-		MaxSilence: l.notify.MaxSilence(),
+		Heartbeat:  l.publisher.Notify.Heartbeat,
+		MaxSilence: l.publisher.Notify.MaxSilence(),
 		Proc:       hostenv.ProcRoot,
 		Cgroups:    hostenv.CgroupRoot,
 		Build:      o.Build,
@@ -168,10 +167,10 @@ func serveControl(ctx context.Context, server *control.Server, o Options) {
 func (l *Loop) serve(ctx context.Context) {
 	var watchers sync.WaitGroup
 	scan := l.cache.ThreadScans(l.Cgroups)
-	watchers.Go(func() { l.watchers.run(ctx, l.units, &l.permission, scan) })
+	watchers.Go(func() { l.watchers.run(ctx, l.units, l.planner.Permission, scan) })
 	l.askFormula()
 	l.run(ctx)
-	l.notify.Stopping()
+	l.publisher.Notify.Stopping()
 	watchers.Wait()
 }
 
@@ -201,46 +200,43 @@ func newLoop(h hostenv.Host, o Options) (*Loop, error) {
 	journal := undo.New(j)
 	m, hints, cache := inventory.New(h.Driver), numahints.New(journal.Unhinted()), kernelstate.New(h.Cgroups.Reader(), o.Log)
 	l := &Loop{
-		Host:          h,
-		log:           o.Log,
-		now:           now,
-		box:           actor.NewMailbox[event](),
-		notify:        notify,
-		inventory:     m,
-		cache:         cache,
-		backoffs:      retry.New(),
-		journal:       journal,
-		formula:       desired.NewFormula(o.Config.WeightFormula),
-		hints:         hints,
-		refusalLog:    refusal.New(m, hints, o.Log),
-		requests:      requests.New(m, cache, journal, journalTimeout, o.Log),
-		resizes:       resize.New(m, o.Log),
-		exposureMeter: exposure.New(m, cache, h.Cgroups, h.Units != nil),
-		quiet:         quiet.New(journal.Resting()),
-		watch:         treewatch.New(o.Log),
-		auxiliary:     auxiliary.New(h.Driver),
-		states:        sourcestate.New(o.Log),
-		memory:        memrelease.New(),
+		Host:       h,
+		log:        o.Log,
+		now:        now,
+		box:        actor.NewMailbox[event](),
+		inventory:  m,
+		cache:      cache,
+		backoffs:   retry.New(),
+		journal:    journal,
+		refusalLog: refusal.New(m, hints, o.Log),
+		requests:   requests.New(m, cache, journal, journalTimeout, o.Log),
+		resizes:    resize.New(m, o.Log),
+		quiet:      quiet.New(journal.Resting()),
+		memory:     memrelease.New(),
 	}
-	l.units, l.drifts = newUnits(l), newDrifts(l)
-	l.files = newFiles(l, nil)
-	if h.RunDir != "" {
-		l.files = newFiles(l, appcpus.NewWriter(h.RunDir).Write)
-	}
+	others, formula := new(desired.OtherManagers), desired.NewFormula(o.Config.WeightFormula)
+	tree, inPods := treewatch.New(o.Log), auxiliary.New(h.Driver)
+	l.units, l.drifts = newUnits(l), newDrifts(l, &formula)
 	l.partitions = partition.New(partition.Sources{
-		Host: &l.Host, Log: l.log, Settings: &l.settings, Inventory: m, Others: &l.others, Cache: cache, Memory: h.Cgroups.PartitionMemory(),
-		Backoffs: l.backoffs, Journal: journal, Quiet: l.quiet, Save: l.save, Count: l.count,
+		Host: &l.Host, Log: l.log, Settings: &l.settings, Inventory: m, Others: others, Cache: cache, Memory: h.Cgroups.PartitionMemory(),
+		Backoffs: l.backoffs, Journal: journal, Quiet: l.quiet, Save: l.save, Count: func(w cgroup.Write, err error) { l.publisher.Count(w, err) },
 	})
-	l.unidentified = unidentified.New(unidentified.Sources{Host: &l.Host, Inventory: m, Cache: cache, Journal: journal, Others: &l.others})
-	l.removed = removal.New(removal.Sources{Inventory: m, Cache: cache, Partitions: l.partitions, Journal: journal})
-	l.publisher = newPublisher(l)
+	l.planner = planning.New(planning.Sources{
+		Host: &l.Host, Log: l.log, Settings: &l.settings, Inventory: m, Cache: cache, Journal: journal, Auxiliary: inPods, Backoffs: l.backoffs, Quiet: l.quiet, Partitions: l.partitions,
+		Units: l.units, AskHints: l.askHints, Hints: hints, Others: others, Kubelet: new(desired.StaticKubelet), Formula: &formula, Permission: new(permission.Permission),
+	})
+	l.publisher = newPublisher(l, notify, tree)
+	l.notices = notices.New(notices.Sources{
+		Host: &l.Host, Log: l.log, Settings: &l.settings, Inventory: m, Cache: cache, Journal: journal, Partitions: l.partitions, Drifts: l.drifts, Others: others,
+		Exposures: l.publisher.Exposures, Tree: tree, Auxiliary: inPods,
+	})
+	l.publisher.States.Withhold(machine.Withheld)
 	l.moves = moves.New(moves.Sources{
 		Log: o.Log, History: l.publisher.History(), Settings: &l.settings, Inventory: m, Cache: cache, Backoffs: l.backoffs, Journal: journal,
 	})
-	l.states.Withhold(machine.Withheld)
 	l.watchers = newWatchers(l, o, usable)
 	l.inventory.UseClock(now)
-	l.notify.Alive(l.now())
+	l.publisher.Notify.Alive(l.now())
 	unfit, err := l.settings.Begin(o.Config, machine.Topology, j.Accepted)
 	if err != nil {
 		return nil, err

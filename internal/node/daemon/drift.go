@@ -5,14 +5,15 @@ import (
 	"time"
 
 	"github.com/cpupoold/cpupoold/internal/history"
+	"github.com/cpupoold/cpupoold/internal/node/desired"
 	"github.com/cpupoold/cpupoold/internal/node/drift"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 )
 
 // newDrifts returns a tracker for the external writes to the cgroups of the loop.
-func newDrifts(l *Loop) *drift.Tracker {
+func newDrifts(l *Loop, f *desired.Formula) *drift.Tracker {
 	return drift.New(drift.Sources{
-		Inventory: l.inventory, Cache: l.cache, Journal: l.journal, Backoffs: l.backoffs, Formula: &l.formula, Log: l.log,
+		Inventory: l.inventory, Cache: l.cache, Journal: l.journal, Backoffs: l.backoffs, Formula: f, Log: l.log,
 		AddEvent: func(at cgroup.Path, e history.Event) { l.publisher.History().AddAt(l.inventory, at, e) },
 	})
 }
@@ -20,7 +21,7 @@ func newDrifts(l *Loop) *drift.Tracker {
 // followDrifts opens a drift for each external write that the last reading has found. It reads
 // the records of the cgroups before the daemon repairs them.
 func (l *Loop) followDrifts(now time.Time) {
-	drifted, hosts := l.drifts.Open(now, func(p cgroup.Path) bool { return l.Observes || l.unidentified.Has(p) })
+	drifted, hosts := l.drifts.Open(now, func(p cgroup.Path) bool { return l.Observes || l.notices.Unidentified.Has(p) })
 	for _, t := range drifted {
 		l.workers.Updates.Submit(string(t.Path), func(ctx context.Context) event {
 			return recordRead{drift.FetchRecord(ctx, &l.Host, t)}

@@ -20,23 +20,23 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cri"
 )
 
-// listing is a runtime with fixed lists.
-type listing struct {
+// fixedLists is a runtime with fixed lists.
+type fixedLists struct {
 	runtime.UnimplementedRuntimeServiceServer
 	pods       runtime.ListPodSandboxResponse
 	containers runtime.ListContainersResponse
 }
 
 // lists returns the lists by the names of their files.
-func (l *listing) lists() map[string]proto.Message {
+func (l *fixedLists) lists() map[string]proto.Message {
 	return map[string]proto.Message{"pods": &l.pods, "containers": &l.containers}
 }
 
-func (l *listing) ListPodSandbox(context.Context, *runtime.ListPodSandboxRequest) (*runtime.ListPodSandboxResponse, error) {
+func (l *fixedLists) ListPodSandbox(context.Context, *runtime.ListPodSandboxRequest) (*runtime.ListPodSandboxResponse, error) {
 	return &l.pods, nil
 }
 
-func (l *listing) ListContainers(context.Context, *runtime.ListContainersRequest) (*runtime.ListContainersResponse, error) {
+func (l *fixedLists) ListContainers(context.Context, *runtime.ListContainersRequest) (*runtime.ListContainersResponse, error) {
 	return &l.containers, nil
 }
 
@@ -49,7 +49,7 @@ func TestListsElsewhere(t *testing.T) {
 	if dir == "" {
 		t.Skip("only runs as a child of benchmarks")
 	}
-	var l listing
+	var l fixedLists
 	for name, list := range l.lists() {
 		data, err := os.ReadFile(filepath.Join(dir, name))
 		if err == nil {

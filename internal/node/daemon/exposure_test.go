@@ -64,11 +64,11 @@ func TestOwnRecordEndsStart(t *testing.T) {
 		st := cgroup.State{Path: p, Effective: cpuset.Range(0, 7)}
 		*l.cache = *kernelstate.New(fakeKernel(func(cgroup.Path) cgroup.State { return st }), l.log)
 		l.cache.Refresh(l.status.targets, l.inventory)
-		l.exposureMeter.NoteFirstReads(l.status.targets)
+		l.publisher.Exposures.NoteFirstReads(l.status.targets)
 		st.CPUs, st.Effective = shared, shared
 		l.cache.Invalidate(p)
 		l.cache.Refresh(l.status.targets, l.inventory)
-		l.observeExposures(began.Add(took))
+		l.publisher.Exposures.Observe(l.status.targets, l.units.Scopes().IsAnswered, l.notices.Unidentified.All(), began.Add(took))
 		l.inventory.Event(cri.Event{ContainerID: "1", Kind: cri.ContainerStarted}) // systemd has its scope
 		if ask := l.units.Scopes().Ask(l.status.targets); len(ask) != 1 {
 			t.Fatalf("properties of %v are asked for", ask)
@@ -78,11 +78,11 @@ func TestOwnRecordEndsStart(t *testing.T) {
 		}
 		l.handle(unitRead{path: p, unit: had})
 		if own {
-			l.observeExposures(time.Now())
+			l.publisher.Exposures.Observe(l.status.targets, l.units.Scopes().IsAnswered, l.notices.Unidentified.All(), time.Now())
 			l.handle(written{write: record, unit: had})
 		}
-		l.observeExposures(time.Now())
-		if got := l.exposureMeter.Placements()[telemetry.WaySpec].Elapsed; got.Count != 1 || got.Sum != sum.Seconds() {
+		l.publisher.Exposures.Observe(l.status.targets, l.units.Scopes().IsAnswered, l.notices.Unidentified.All(), time.Now())
+		if got := l.publisher.Exposures.Placements()[telemetry.WaySpec].Elapsed; got.Count != 1 || got.Sum != sum.Seconds() {
 			t.Errorf("recorded by the daemon: %t: %d placements in %v s; want one in %v", own, got.Count, got.Sum, sum)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cpupoold/cpupoold/internal/node/listing"
 	"github.com/cpupoold/cpupoold/internal/node/telemetry"
 	"github.com/cpupoold/cpupoold/internal/testing/nodefixture"
 	"github.com/cpupoold/cpupoold/internal/testing/testnode"
@@ -66,7 +67,7 @@ func TestHungRuntime(t *testing.T) {
 	n.Runtime.Fail("ListContainers", errors.New("no answer"))
 	r.viewWithin(time.Second, "loss", state(telemetry.SourceLost))
 	n.Runtime.Fail("ListContainers", nil)
-	r.viewWithin(relistDelay, "runtime back", state(telemetry.SourceOK))
+	r.viewWithin(listing.RetryDelay, "runtime back", state(telemetry.SourceOK))
 	n.AwaitCPUs(n.RunContainer(n.RunPod("a", "default", "burstable", 0, nil), "app", cri.Resources{Shares: 512}), "2-3")
 }
 

@@ -62,7 +62,7 @@ func (a startRequest) apply(l *Loop) {
 func (l *Loop) answerHooks(now time.Time) (again bool) {
 	plan := &l.status.plan
 	if !l.status.planned && l.requests.NextCreate() != nil {
-		p := l.earlyPlan(now)
+		p := l.planner.Early(now)
 		plan = &p
 	}
 	again = l.requests.AnswerCreates(now, func(a *requests.Create) (nri.Reply, error) {
@@ -105,7 +105,7 @@ func (l *Loop) decideCreate(a *requests.Create, pod *pools.PodPlan, p *pools.Pla
 		return nri.Reply{}, fmt.Errorf("CPUs %s are not free yet: %s still uses them; the kubelet retries%s", occupied, by, a.Shortened())
 	case cpus.IsEmpty():
 		q := *p // a later pass allocates its exclusive CPUs, when they are free
-		q.Pool, q.Exclusive, q.Mixed, q.CPUs = pools.Shared, false, cpuset.Set{}, l.status.plan.Shared.Difference(l.leavingCPUs())
+		q.Pool, q.Exclusive, q.Mixed, q.CPUs = pools.Shared, false, cpuset.Set{}, l.status.plan.Shared.Difference(l.planner.Leaving())
 		if cpus, occupied, by = l.obtainable(&q); cpus.IsEmpty() {
 			return nri.Reply{}, fmt.Errorf("all CPUs of the shared pool are taken: %s still has %s", by, occupied)
 		}
@@ -176,9 +176,9 @@ func (l *Loop) reply(a *requests.Create, pod *pools.PodPlan, p *pools.Placement,
 		given.CPUs, given.Mixed = cpus, cpuset.Set{}
 	}
 	e := l.inventory.Container(a.Container.ID)
-	l.journal.NoteCreated(e.Path, e.Container.ID, e.Container.Requested, p, l.formula.Weight(e.Container.Requested.Shares))
+	l.journal.NoteCreated(e.Path, e.Container.ID, e.Container.Requested, p, l.planner.Formula.Weight(e.Container.Requested.Shares))
 	e.Answer(cpus, p.Mems)
-	env := withoutForeign(a, l.files.Entry(pod, &given, l.status.plan.Shared).Environment())
+	env := withoutForeign(a, l.publisher.Files.Entry(pod, &given, l.status.plan.Shared).Environment())
 	to := nri.Adjustment{CPUs: cpus, Mems: p.Mems, Shares: p.Shares, Unlimited: p.Unlimited, Env: env}
 	if p.Limit != 0 {
 		to.Quota, to.Period = desired.LimitQuota(p)

@@ -11,22 +11,17 @@ import (
 )
 
 // askHints asks the kubelet for the NUMA nodes of containers that wait for them.
-func (l *Loop) askHints(pods []pools.Pod, now time.Time) {
-	if l.Devices == nil {
-		return
-	}
-	if keys, due := l.hints.Ask(l.settings.Pools, pods, l.assignments, now); due {
-		l.workers.Queries.Submit("hints", func(ctx context.Context) event { return hintsArrived{numahints.Fetch(ctx, &l.Host, keys)} })
-	}
+func (l *Loop) askHints(keys map[pools.Key]bool) {
+	l.workers.Queries.Submit("hints", func(ctx context.Context) event { return hintsArrived{numahints.Fetch(ctx, &l.Host, keys)} })
 }
 
 // hintsArrived is the event of an answer to askHints.
 type hintsArrived struct{ numahints.Answer }
 
 func (e hintsArrived) apply(l *Loop) {
-	before := l.hints.State()
-	incomplete := l.hints.Take(e.Answer, l.inventory, l.now())
-	switch state := l.hints.State(); {
+	before := l.planner.Hints.State()
+	incomplete := l.planner.Hints.Take(e.Answer, l.inventory, l.now())
+	switch state := l.planner.Hints.State(); {
 	case state == telemetry.SourceOK && before == telemetry.SourceLost:
 		l.log.Info("the kubelet reports NUMA nodes of devices and memory again")
 	case state == telemetry.SourceLost && before != telemetry.SourceLost:
@@ -39,7 +34,7 @@ func (e hintsArrived) apply(l *Loop) {
 
 // askKubelet reads the allocation of a static kubelet after it may have changed.
 func (l *Loop) askKubelet(now time.Time) {
-	if l.CPUManager != nil && l.kubelet.Ask(now) {
+	if l.CPUManager != nil && l.planner.Kubelet.Ask(now) {
 		l.workers.Queries.Submit("kubelet", func(ctx context.Context) event { return kubeletArrived{desired.FetchKubelet(ctx, &l.Host)} })
 	}
 }
@@ -50,9 +45,9 @@ type kubeletArrived struct{ desired.KubeletAnswer }
 func (kubeletArrived) ownResult() {}
 
 func (e kubeletArrived) apply(l *Loop) {
-	before := l.kubelet.Err()
-	l.kubelet.Take(e.KubeletAnswer, l.inventory, l.now())
-	switch err := l.kubelet.Err(); {
+	before := l.planner.Kubelet.Err()
+	l.planner.Kubelet.Take(e.KubeletAnswer, l.inventory, l.now())
+	switch err := l.planner.Kubelet.Err(); {
 	case err != nil && (before == nil || before.Error() != err.Error()):
 		l.log.Warn("the kubelet's allocation of CPUs is unknown or outdated", "error", err)
 	case err == nil && before != nil:

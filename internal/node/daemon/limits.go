@@ -32,7 +32,7 @@ func (m limits) mark(p cgroup.Path, change func(*cgroup.Current)) {
 // diff returns the writes that put the cgroups into the desired state, and the deferred writes.
 func (l *Loop) diff(want []cgroup.Target, o cgroup.Options, now time.Time) ([]cgroup.Write, []cgroup.Deferred) {
 	m := limits{l.cache, make(map[cgroup.Path]cgroup.Current)}
-	for p, cpus := range l.unidentified.All() { // their records are not written
+	for p, cpus := range l.notices.Unidentified.All() { // their records are not written
 		m.mark(p, func(c *cgroup.Current) { c.Recorded, c.RecordedKnown = cpus, true })
 	}
 	for p := range l.backoffs.Affected(want) {

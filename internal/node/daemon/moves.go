@@ -30,7 +30,7 @@ func (l *Loop) startMove(m *moves.Move) bool {
 	if !l.moves.Take(m, err) {
 		return false
 	}
-	l.assignments = assignments
+	l.planner.Assign(assignments)
 	return true
 }
 
@@ -52,13 +52,13 @@ func (l *Loop) assignmentsAfter(m *moves.Move, now time.Time) ([]pools.Assignmen
 	if !l.status.planned {
 		return nil, errors.New("the daemon has not finished its first pass; try again")
 	}
-	l.assignments = l.units.Settle(l.assignments, now) // the configuration may have changed since the last pass
-	s := l.input(now)
+	l.planner.SettleUnits(now) // the configuration may have changed since the last pass
+	s := l.planner.Input(now)
 	plan := s.Decide().Plan
 	if err := defrag.Check(s.Fragments(plan), m.Key(), m.From, m.To); err != nil {
 		return nil, err
 	}
-	if err := l.moves.Settled(m.Key(), l.status.situation(l.assignments, now)); err != nil {
+	if err := l.moves.Settled(m.Key(), l.status.situation(l.planner.Assignments(), now)); err != nil {
 		return nil, fmt.Errorf("is not settled on the CPUs that it has: %w", err)
 	}
 	next := slices.Clone(plan.Assignments)
@@ -75,7 +75,7 @@ func (l *Loop) assignmentsAfter(m *moves.Move, now time.Time) ([]pools.Assignmen
 		}
 	}
 	// Two owners that exchange CPUs need a free CPU for the moment between.
-	_, deferred := l.diff(after.Targets, l.diffOptions(after.Plan), now)
+	_, deferred := l.diff(after.Targets, l.planner.DiffOptions(after.Plan), now)
 	for _, t := range after.Targets {
 		if err := moves.Waits(t, deferred); err != nil && l.settings.OwnerOf(t, l.inventory) == m.Key() {
 			return nil, fmt.Errorf("cannot be carried out: %w", err)

@@ -123,7 +123,7 @@ func (r *running) quietOr(over func() bool) {
 			return true
 		}
 		known := false
-		r.inspect(func(l *Loop) { known = l.unidentified.IsEmpty() || r.jobs.queries() == 0 })
+		r.inspect(func(l *Loop) { known = l.notices.Unidentified.IsEmpty() || r.jobs.queries() == 0 })
 		if known {
 			met++
 		} else {

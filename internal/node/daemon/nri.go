@@ -34,10 +34,10 @@ type nriChanged struct {
 }
 
 func (e nriChanged) apply(l *Loop) {
-	if !l.status.listed {
+	if !l.status.listings.HasListed() {
 		l.list() // NRI has answered
 	}
-	l.states.NRI(e.state, e.err)
+	l.publisher.States.NRI(e.state, e.err)
 	if l.inventory.SetNRI(e.state == nri.Connected); !l.inventory.HasNRI() {
 		for c := range l.inventory.Containers() {
 			if c.Container.State == cri.Created {
@@ -124,9 +124,9 @@ type synchronized struct {
 func (s synchronized) apply(l *Loop) {
 	s.Answer(struct{}{}, nil)
 	switch {
-	case l.status.listed:
+	case l.status.listings.HasListed():
 		s.fetch(l)
-	case l.status.listing:
+	case l.status.listings.IsBusy():
 		l.status.synchronized = func() { s.fetch(l) }
 	}
 	l.list()
@@ -206,14 +206,6 @@ func (l *Loop) answerEarly() {
 	})
 }
 
-// earlyPlan returns the plan for replies before the first pass.
-func (l *Loop) earlyPlan(now time.Time) pools.Plan {
-	pods := l.inventory.Input(now)
-	l.others.Mark(l.inventory, pods, &l.settings, l.cache.State)
-	in := desired.Input{Settings: l.settings, Inventory: l.inventory, Journal: l.journal, Pods: pods, Previous: l.journal.Assignments(), Namespaces: l.permission.Rights(), Build: pools.Build}
-	return in.Early()
-}
-
 // decideEarly returns the reply to a before the first pass, the refusal, or
 // requests.ErrUndecided. pod and p are the placement of the container in the early plan, or nil.
 func (l *Loop) decideEarly(a *requests.Create, pod *pools.PodPlan, p *pools.Placement, now time.Time) (nri.Reply, error) {
@@ -224,7 +216,7 @@ func (l *Loop) decideEarly(a *requests.Create, pod *pools.PodPlan, p *pools.Plac
 		return replyUnmanaged(a, l.inventory.Container(a.Container.ID)), nil
 	}
 	whole := p.Pool == pools.Guaranteed || p.Refused != nil || p.Reason.Code == pools.CodeWaiting
-	weighs := p.Shares != 0 && !l.formula.IsAnswered() // its original needs the formula
+	weighs := p.Shares != 0 && !l.planner.Formula.IsAnswered() // its original needs the formula
 	switch {
 	case !whole && !weighs && !p.CPUs.IsEmpty():
 	case !a.IsLate(now):

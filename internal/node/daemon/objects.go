@@ -15,7 +15,7 @@ type streamChanged struct {
 }
 
 func (e streamChanged) apply(l *Loop) {
-	l.states.Stream(e.state, e.err)
+	l.publisher.States.Stream(e.state, e.err)
 	if e.state == cri.Connected || e.state == cri.Unsupported {
 		l.list() // earlier events are lost
 	}
@@ -74,7 +74,7 @@ func (e podFetched) scope(l *Loop) scope {
 
 func (e podFetched) apply(l *Loop) {
 	if l.inventory.PutPod(e.PodStatus) {
-		l.removed.Fetched(e.ID)
+		l.notices.Removed.Fetched(e.ID)
 	} else if e.Err != nil && !errors.Is(e.Err, cri.ErrNotFound) {
 		l.log.Warn("read pod", "sandbox", e.ID, "error", e.Err) // the next listing tries again
 	}
@@ -106,5 +106,5 @@ func (e containerFetched) apply(l *Loop) {
 			l.fetchPod(pod) // the event did not contain its id
 		}
 	}
-	l.removed.Fetched(e.ID)
+	l.notices.Removed.Fetched(e.ID)
 }

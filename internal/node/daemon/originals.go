@@ -5,26 +5,7 @@ import (
 	"time"
 
 	"github.com/cpupoold/cpupoold/internal/node/undo"
-	"github.com/cpupoold/cpupoold/pkg/cgroup"
 )
-
-// noteOriginals notes the values that the writes replace, before the first write.
-func (l *Loop) noteOriginals(writes []cgroup.Write) {
-	for _, w := range writes {
-		c := l.cache.Current(w.Path.Scope())
-		if c.Inner != nil && w.Path == c.Inner.Path {
-			c = cgroup.Current{State: *c.Inner, Exists: true}
-		}
-		if name := l.inventory.UnitAt(w.Path); name != "" {
-			l.journal.NoteUnitWrite(w, l.inventory.UnitName(name), c.Unit)
-			continue
-		}
-		if e := l.inventory.ContainerAt(w.Path); e != nil {
-			w.Container = e.Container.ID // restore must also change the runtime's record
-		}
-		l.journal.NoteWrite(w, c)
-	}
-}
 
 // save hands the journal to a worker if it has changed.
 func (l *Loop) save(now time.Time) {

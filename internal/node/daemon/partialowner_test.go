@@ -86,7 +86,7 @@ func TestOwnersWaitForFullPasses(t *testing.T) {
 			l.inventory.CancelCreate(shared)
 			l.journal.Forget(func(q cgroup.Path) bool { return q == p })
 			l.cache.Forget(p)
-			l.unidentified.Track(p)
+			l.notices.Unidentified.Track(p)
 			n.WriteFile(shared, cgroup.FileCPUs, foreign)
 		}},
 		"written to when it was to be read again": {after: func(n *node, l *Loop, shared string) {

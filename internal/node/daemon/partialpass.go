@@ -42,7 +42,7 @@ func (l *Loop) partialPass(now time.Time) bool {
 // allowsPartialPass reports whether the last full pass left nothing to do, and whether targets
 // can be computed without all cgroups.
 func (l *Loop) allowsPartialPass() bool {
-	return !l.formula.IsGuess() && l.publisher.IsReady() && !l.Observes && l.CPUManager == nil && l.partitions.IsSettled() && !l.quiet.Active() &&
+	return !l.planner.Formula.IsGuess() && l.publisher.IsReady() && !l.Observes && l.CPUManager == nil && l.partitions.IsSettled() && !l.quiet.Active() &&
 		l.journal.Safe() && l.journal.Late() == nil && !filesWait(l.status.deferred) && l.moves.IsEmpty() && len(l.status.unreadable)+len(l.units.Leaving()) == 0
 }
 
@@ -98,7 +98,7 @@ func (l *Loop) answerCreates(now time.Time) bool {
 			return false
 		}
 		if own != nil {
-			l.assignments = own
+			l.planner.Assign(own)
 			l.journal.SetAssignments(own)
 		}
 		l.requests.Accept(a, reply, now)
@@ -123,7 +123,7 @@ func (l *Loop) answerStarts(now time.Time) bool {
 		if !ok {
 			return false
 		}
-		facts := desired.Input{Settings: l.settings, Inventory: l.inventory, Formula: l.formula, Journal: l.journal, Nodes: l.Nodes, Contested: l.backoffs.Contested(now)}
+		facts := desired.Input{Settings: l.settings, Inventory: l.inventory, Formula: *l.planner.Formula, Journal: l.journal, Nodes: l.Nodes, Contested: l.backoffs.Contested(now)}
 		want := facts.Targets(pools.Plan{Pods: []pools.PodPlan{pod}})
 		i := slices.IndexFunc(want, func(t cgroup.Target) bool { return t.Container == a.ID })
 		if i < 0 || !l.writeTargets(want, now) {
@@ -140,7 +140,7 @@ func (l *Loop) answerStarts(now time.Time) bool {
 // writeTargets writes the files of a few targets. It reports whether the targets are in the
 // desired state, except for slow writes, which the next full pass makes.
 func (l *Loop) writeTargets(want []cgroup.Target, now time.Time) bool {
-	options := l.diffOptions(l.status.plan)
+	options := l.planner.DiffOptions(l.status.plan)
 	made := make(map[cgroup.Write]bool)
 	for range maxPartialRounds {
 		gone, unreadable := l.cache.Read(want, l.inventory)
@@ -148,7 +148,7 @@ func (l *Loop) writeTargets(want []cgroup.Target, now time.Time) bool {
 			return false
 		}
 		l.followDrifts(now)
-		l.exposureMeter.NoteFirstReads(want)
+		l.publisher.Exposures.NoteFirstReads(want)
 		writes, deferred := l.diff(want, options, now)
 		if filesWait(deferred) {
 			return false
@@ -161,13 +161,13 @@ func (l *Loop) writeTargets(want []cgroup.Target, now time.Time) bool {
 			writes = writes[:slow]
 		}
 		if len(writes) == 0 {
-			l.exposureMeter.ObserveStarts(want, l.now())
+			l.publisher.Exposures.ObserveStarts(want, l.now())
 			return true
 		}
 		if slices.ContainsFunc(writes, func(w cgroup.Write) bool { return made[w] }) {
 			return false // without effect
 		}
-		if l.noteOriginals(writes); !l.journal.Safe() {
+		if l.cache.NoteOriginals(l.journal, l.inventory, writes); !l.journal.Safe() {
 			return false
 		}
 		l.apply(writes, made, now)
@@ -185,7 +185,7 @@ func (l *Loop) place(container string, now time.Time) (placed pools.PodPlan, own
 	if placed, ok = pools.Alone(&l.status.input, &l.status.plan, pod); ok {
 		return placed, nil, true
 	}
-	if !l.planIsCurrent() || l.Devices != nil && l.hints.Lacks(l.settings.Pools, pod, l.assignments) {
+	if !l.planIsCurrent() || l.planner.LacksHints(pod) {
 		return pools.PodPlan{}, nil, false
 	}
 	placed, own, ok = pools.Alongside(&l.status.input, &l.status.plan, pod)
@@ -199,7 +199,7 @@ func (l *Loop) place(container string, now time.Time) (placed pools.PodPlan, own
 // full pass, no event has changed the free capacity, and all cgroups of the targets are read.
 // Unidentified and unread containers can be without a target, so there must be none.
 func (l *Loop) planIsCurrent() bool {
-	return !l.schedule.changed && !l.cache.HasStale() && l.unidentified.IsEmpty() && !desired.HasUnread(l.inventory, l.status.plan)
+	return !l.schedule.changed && !l.cache.HasStale() && l.notices.Unidentified.IsEmpty() && !desired.HasUnread(l.inventory, l.status.plan)
 }
 
 // podInput returns the planner's input for the pod of a container, if the inventory of the pod
@@ -211,12 +211,9 @@ func (l *Loop) podInput(container string, now time.Time) (pools.Pod, bool) {
 	}
 	uid := l.inventory.PodOf(e).UID
 	for c := range l.inventory.Members(uid) {
-		if c.IsPlacedElsewhere() || c.IsUnread() || l.unidentified.Has(c.Path) {
+		if c.IsPlacedElsewhere() || c.IsUnread() || l.notices.Unidentified.Has(c.Path) {
 			return pools.Pod{}, false
 		}
 	}
-	pods := []pools.Pod{l.inventory.InputOf(uid, now)}
-	l.others.Mark(l.inventory, pods, &l.settings, l.cache.State)
-	l.hints.Apply(pods)
-	return pods[0], true
+	return l.planner.PodInput(uid, now), true
 }

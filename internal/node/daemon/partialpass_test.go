@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/cpupoold/cpupoold/internal/node/inventory"
+	"github.com/cpupoold/cpupoold/internal/node/notices"
 	"github.com/cpupoold/cpupoold/internal/node/requests"
 	"github.com/cpupoold/cpupoold/internal/node/telemetry"
 	"github.com/cpupoold/cpupoold/internal/node/waits"
@@ -23,7 +24,7 @@ import (
 // checkAlone checks that each pod which a partial pass would place gets the placement of a full
 // pass, and returns the number of these pods.
 func checkAlone(l *Loop) (alone int, err error) {
-	in := l.input(time.Now())
+	in := l.planner.Input(time.Now())
 	d := in.Decide()
 	plan, whole := d.Plan, d.Targets
 	for e := range l.inventory.Containers() {
@@ -63,7 +64,7 @@ func (l *Loop) wouldPlace(container string) (pools.PodPlan, bool) {
 		return placed, true
 	}
 	placed, _, ok := pools.Alongside(&l.status.input, &l.status.plan, pod)
-	return placed, ok && (l.Devices == nil || !l.hints.Lacks(l.settings.Pools, pod, l.assignments))
+	return placed, ok && !l.planner.LacksHints(pod)
 }
 
 // betweenFullPasses calls do on the event loop while no urgent full pass is due, and returns the number of
@@ -215,9 +216,9 @@ func TestLostWatchesComeBack(t *testing.T) {
 	n.AwaitCPUs(n.RunContainer(n.RunPod("s", "default", "burstable", 0, nil), "a", cri.Resources{Shares: 102}), "2-3")
 	r.settled()
 	r.betweenFullPasses(func(l *Loop) {
-		l.watchAll()
+		l.notices.Watch(l.status.targets)
 		n.Tree.MkdirAll("kubelet")
-		n.Eventually("that is heard", func() bool { l.takeNotices(); return !l.watch.Watcher().Settled() })
+		n.Eventually("that is heard", func() bool { l.takeNotices(); return !l.notices.Tree.Watcher().Settled() })
 		if !l.schedule.isDue() {
 			t.Error("no pass is due that would watch again")
 		}
@@ -268,7 +269,11 @@ func TestEndStartsPassAtOnce(t *testing.T) {
 			if waits {
 				l.status.deferred = []cgroup.Deferred{{Path: "x", Property: cgroup.FileCPUs, WaitsFor: []cgroup.Path{cgroup.Path(n.Runtime.Cgroup(id))}}}
 			}
-			l.schedule.add(l.noticeChild(cgroup.Path(n.Runtime.Cgroup(id)), false))
+			p := cgroup.Path(n.Runtime.Cgroup(id))
+			if r := l.notices.Handle([]cgroup.Change{{Kind: cgroup.Gone, Path: p.Parent(), Name: p.Base()}}, l.status.targets); r.Scope != notices.One {
+				t.Errorf("the end of a container has scope %v", r.Scope)
+			}
+			l.schedule.add(scopeOne)
 			l.takeNotices()
 			if l.schedule.full != waits {
 				t.Errorf("somebody waits: %t; a full pass is due at once: %t", waits, l.schedule.full)
@@ -294,7 +299,7 @@ func TestPartialPassMeasuresExposure(t *testing.T) {
 		n.WriteFile(id, cgroup.FileCPUs, "0-1")
 		n.Eventually("that is heard", func() bool { l.takeNotices(); return len(l.schedule.files) > 0 })
 		l.runPasses()
-		if got := l.exposureMeter.Placements()[telemetry.WayNRI].Elapsed.Count; got != 1 {
+		if got := l.publisher.Exposures.Placements()[telemetry.WayNRI].Elapsed.Count; got != 1 {
 			t.Errorf("%d placements; want one, of a container that was outside its pool", got)
 		}
 	})

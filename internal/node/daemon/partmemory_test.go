@@ -152,7 +152,7 @@ var errDue = errors.New("a pass is due")
 // no scan is open.
 func checkMemory(l *Loop) error {
 	l.takeNotices()
-	if !l.publisher.IsReady() || l.watch.Watcher() == nil {
+	if !l.publisher.IsReady() || l.notices.Tree.Watcher() == nil {
 		return nil // the daemon will read everything again
 	}
 	if l.schedule.isDue() || l.cache.HasStale() {
@@ -170,10 +170,10 @@ func checkMemory(l *Loop) error {
 	}
 	memory := l.partitions.Memory
 	memory.Keep(func(p cgroup.Path) bool { // a pass reads cgroups without a watch, and those that differ in the cache
-		files, _ := l.watch.Watcher().Reports(p)
+		files, _ := l.notices.Tree.Watcher().Reports(p)
 		return files
 	}, func(p cgroup.Path) bool {
-		_, children := l.watch.Watcher().Reports(p)
+		_, children := l.notices.Tree.Watcher().Reports(p)
 		return children
 	})
 	for p, n := range maps.Collect(memory.Nodes()) {

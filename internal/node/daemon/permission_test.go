@@ -87,7 +87,7 @@ func (n *node) startAsking() *running {
 		quick.Limits = nodestatus.Limits{Start: time.Millisecond, Pause: 50 * time.Millisecond}
 		var follow *nodestatus.Namespaces
 		follow, err = nodestatus.NewNamespaces(*quick, o.Config.Names(), nodestatus.PermissionsPath(o.Config))
-		l.permission = permission.New(follow)
+		l.planner.Permit(permission.New(follow))
 	}
 	if err != nil {
 		n.T.Fatal(err)
@@ -137,7 +137,7 @@ func TestNamespacePermission(t *testing.T) {
 
 	a.become(true, "infra")
 	r.view("revoked", func(*telemetry.View) (known bool) {
-		r.inspect(func(l *Loop) { known = len(l.permission.Rights().Permissions["edge"].Ended) > 0 })
+		r.inspect(func(l *Loop) { known = len(l.planner.Permission.Rights().Permissions["edge"].Ended) > 0 })
 		return known
 	})
 	second := pod("second", "edge")

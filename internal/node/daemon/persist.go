@@ -51,13 +51,13 @@ func (e written) apply(l *Loop) {
 		e.unit = cgroup.UnitState{} // of a scope that does not exist yet
 	}
 	if _, ok := kernelstate.PersistedCPUs(e.write); ok {
-		l.exposureMeter.NotePersisted(e.write.Path)
+		l.publisher.Exposures.NotePersisted(e.write.Path)
 	}
 	l.cache.NoteFinished(e.write, e.unit, e.err)
 	if e.skipped {
 		return
 	}
-	l.count(e.write, e.err)
+	l.publisher.Count(e.write, e.err)
 	switch {
 	case e.err == nil:
 		l.backoffs.Succeed(e.write, now)
@@ -100,7 +100,7 @@ func (e updateSettled) apply(l *Loop) {
 	}
 	containerFetched(e).apply(l)
 	if l.requests.CheckUpdate(w) {
-		l.count(w, nil)
+		l.publisher.Count(w, nil)
 	}
 }
 

@@ -66,7 +66,7 @@ func TestRecheck(t *testing.T) {
 			r.inspect(func(l *Loop) { l.settings.Config.ResyncPeriod = 30 * time.Second })
 			recheck := func(n int) {
 				for range n {
-					r.inspect(func(l *Loop) { l.status.recheckPending = true }) // the next pass rechecks
+					r.inspect(func(l *Loop) { l.status.listings.ScheduleScan(l.now(), 0) }) // the next pass rechecks
 					r.inspect(func(*Loop) {})
 				}
 			}
@@ -100,7 +100,7 @@ func TestToldOf(t *testing.T) {
 	r.quiet()
 	r.inspect(func(l *Loop) {
 		told := func(what string, s cgroup.State, want bool) {
-			if got := l.watch.IsWatched(s); got != want {
+			if got := l.notices.Tree.IsWatched(s); got != want {
 				t.Errorf("%s: told %t, want %t", what, got, want)
 			}
 		}
@@ -111,10 +111,10 @@ func TestToldOf(t *testing.T) {
 		s.Inner = &cgroup.State{Path: s.Path.Join("another")}
 		told("with one that is not watched", s, false)
 		s.Inner = nil
-		watcher := l.watch.Watcher()
-		l.watch.Use(watcher, syscall.ENOSPC)
+		watcher := l.notices.Tree.Watcher()
+		l.notices.Tree.Use(watcher, syscall.ENOSPC)
 		told("a watch is missing", s, false)
-		l.watch.Use(watcher, nil)
+		l.notices.Tree.Use(watcher, nil)
 		told("it is there again", s, true)
 	})
 	r.stop()

@@ -45,7 +45,7 @@ func (l *Loop) resize(e *inventory.Container, to cri.Resources) (*pools.Placemen
 	if !l.status.planned {
 		return nil, nil //nolint:nilnil // see above
 	}
-	in := l.input(l.now())
+	in := l.planner.Input(l.now())
 	plan := in.Decide().Plan
 	pod, p := plan.App(e.Container.ID)
 	if p == nil {
@@ -78,7 +78,7 @@ func (u updateRequest) apply(l *Loop) {
 		return
 	}
 	_, p := l.status.plan.App(u.id)
-	if u.asked.Shares == 0 && l.others.Claims(l.inventory, e) {
+	if u.asked.Shares == 0 && l.planner.Others.Claims(l.inventory, e) {
 		u.Answer(cri.Resources{}, nil) // the manager that places the container decides
 		l.fetchContainer(u.id)
 		return
@@ -88,7 +88,7 @@ func (u updateRequest) apply(l *Loop) {
 		return
 	}
 	before := l.inventory.SizeOf(e)
-	if p != nil && p.Pool == pools.Other || l.others.Claims(l.inventory, e) { // the daemon only records its size
+	if p != nil && p.Pool == pools.Other || l.planner.Others.Claims(l.inventory, e) { // the daemon only records its size
 		l.inventory.Resize(e, u.asked)
 		l.resizes.Follow(u.id, before, l.inventory.SizeOf(e), true, l.now())
 		u.Answer(cri.Resources{}, nil)

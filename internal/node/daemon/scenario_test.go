@@ -321,7 +321,7 @@ func (s *script) start() error {
 	}
 	l.memory = memrelease.With(func() {}, func() uint64 { return memrelease.MinUnused })
 	l.workers = actor.WorkerSets[event]{Queries: recorder{"query", s}, Updates: recorder{"update", s}, Disk: recorder{"disk", s}}
-	watcher, err := l.watch.Open(l.Cgroups, l.now)
+	watcher, err := l.notices.Tree.Open(l.Cgroups, l.now)
 	if err != nil {
 		return err
 	}
@@ -350,7 +350,7 @@ func (s *script) settle() {
 	for range 1000 {
 		s.Tree.AwaitReaders()
 		select {
-		case <-s.loop.watch.Wake():
+		case <-s.loop.notices.Tree.Wake():
 			s.loop.takeNotices()
 		default:
 		}
@@ -369,7 +369,7 @@ func (s *script) settle() {
 			continue
 		}
 		s.Tree.AwaitReaders()
-		if next := s.loop.timers.next(); len(events) == 0 && len(s.loop.watch.Wake()) == 0 && (next.IsZero() || next.After(s.now)) {
+		if next := s.loop.timers.next(); len(events) == 0 && len(s.loop.notices.Tree.Wake()) == 0 && (next.IsZero() || next.After(s.now)) {
 			return
 		}
 	}

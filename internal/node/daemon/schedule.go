@@ -79,13 +79,13 @@ func (l *Loop) hasWaiting() bool {
 func (l *Loop) runPasses() {
 	began := l.now()
 	l.releaseReplies()
-	if !l.status.listed || !l.formula.IsAnswered() || l.CPUManager != nil && !l.kubelet.IsKnown() {
+	if !l.status.listings.HasListed() || !l.planner.Formula.IsAnswered() || l.CPUManager != nil && !l.planner.Kubelet.IsKnown() {
 		l.schedule.done(began, began)
 		if !l.status.planned {
 			l.answerEarly()
 		}
 		l.publish()
-		l.moves.Answer(l.status.situation(l.assignments, l.now()))
+		l.moves.Answer(l.status.situation(l.planner.Assignments(), l.now()))
 		return
 	}
 	if !l.schedule.full && l.partialPass(began) && l.fullPassCanWait(began) {
@@ -96,11 +96,11 @@ func (l *Loop) runPasses() {
 		l.pass()
 	}
 	runtime.Gosched() // the goroutines with an answer continue first
-	l.watchAll()
+	l.notices.Watch(l.status.targets)
 	l.save(l.now()) // the originals that answers have added
 	l.publish()
 	l.armRetry(l.status.began)
-	l.moves.Answer(l.status.situation(l.assignments, l.now()))
+	l.moves.Answer(l.status.situation(l.planner.Assignments(), l.now()))
 	l.schedule.done(began, l.now())
 	if free := l.memory.Due(l.now()); free != nil {
 		l.workers.Queries.Submit("memory", func(context.Context) event { free(); return nil })

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/cpupoold/cpupoold/internal/node/auxiliary"
+	"github.com/cpupoold/cpupoold/internal/node/listing"
 	"github.com/cpupoold/cpupoold/internal/node/moves"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/pools"
@@ -11,14 +12,9 @@ import (
 
 // status holds the progress of the event loop's work, and the last decision.
 type status struct {
-	listed         bool      // a listing was complete
-	listing        bool      // in progress
-	lastRecheck    time.Time // the last scheduled scan
-	recheckPending bool      // the next full pass scans
-	began          time.Time // start of the last pass
-	incomplete     int       // incomplete listings in succession
-	firstList      time.Time // start of the first listing.
-	synchronized   func()    // fetches the objects that NRI has listed during the first listing
+	listings     listing.Pace
+	began        time.Time // start of the last pass
+	synchronized func()    // fetches the objects that NRI has listed during the first listing
 
 	plan       pools.Plan
 	input      pools.Input // of plan; immutable

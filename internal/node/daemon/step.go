@@ -12,7 +12,7 @@ func (l *Loop) run(ctx context.Context) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
-		l.armHeartbeat()
+		l.timers.armHeartbeat(l.publisher.Notify)
 		if next := l.timers.next(); next.IsZero() {
 			timer.Stop()
 		} else {
@@ -23,7 +23,7 @@ func (l *Loop) run(ctx context.Context) {
 			return
 		case <-timer.C:
 		case <-l.box.Wake():
-		case <-l.watch.Wake():
+		case <-l.notices.Tree.Wake():
 			l.takeNotices()
 		}
 		l.step(l.now(), l.box.Take())
@@ -46,14 +46,14 @@ func (l *Loop) step(now time.Time, events []event) {
 	l.askKubelet(now)
 	l.startRecheck()
 	l.runPasses()
-	l.notify.Alive(l.now())
+	l.publisher.Notify.Alive(l.now())
 }
 
 // fireDeadlines acts on the deadlines that are over, and reports whether a pass may be due.
 func (l *Loop) fireDeadlines(now time.Time) (due bool) {
 	t := &l.timers
 	if t.heartbeat.isOver(now) {
-		l.notify.Alive(now)
+		l.publisher.Notify.Alive(now)
 	}
 	if t.resync.isOver(now) {
 		l.resync(now)
@@ -71,7 +71,7 @@ func (l *Loop) fireDeadlines(now time.Time) (due bool) {
 	if t.notices.isOver(now) {
 		l.takeNotices()
 	}
-	t.notices.set(l.watch.Watcher().Due())
+	t.notices.set(l.notices.Tree.Watcher().Due())
 	if t.journal.isOver(now) {
 		l.schedule.full, due = true, true
 		l.journal.StopWaiting()
@@ -84,57 +84,9 @@ func (l *Loop) fireDeadlines(now time.Time) (due bool) {
 func (l *Loop) handle(e event) {
 	l.schedule.add(l.scopeOf(e))
 	if _, own := e.(ownResult); !own {
-		l.kubelet.Invalidate()
+		l.planner.Kubelet.Invalidate()
 	}
 	e.apply(l)
-}
-
-// timers holds the deadlines of the loop. A zero deadline is not set.
-type timers struct {
-	resync    deadline // the next listing
-	recheck   deadline // the latest scan after a resync
-	retry     deadline // the next retry or answer
-	journal   deadline // the end of the wait for the disk
-	heartbeat deadline // the next heartbeat.
-	full      deadline // the next delayed full pass
-	notices   deadline // changes that the watcher holds back
-}
-
-// next returns the earliest deadline, or the zero time if none is set.
-func (t *timers) next() (next time.Time) {
-	for _, d := range [...]deadline{t.resync, t.recheck, t.retry, t.journal, t.heartbeat, t.full, t.notices} {
-		if !d.due.IsZero() && (next.IsZero() || d.due.Before(next)) {
-			next = d.due
-		}
-	}
-	return next
-}
-
-// deadline is a point in time at which the loop acts.
-type deadline struct{ due time.Time }
-
-// set replaces the deadline.
-func (d *deadline) set(at time.Time) { d.due = at }
-
-// clear removes the deadline.
-func (d *deadline) clear() { d.due = time.Time{} }
-
-// isOver reports whether the deadline is set and has passed, and removes it then.
-func (d *deadline) isOver(now time.Time) bool {
-	if d.due.IsZero() || now.Before(d.due) {
-		return false
-	}
-	d.clear()
-	return true
-}
-
-// armHeartbeat sets the deadline of the next heartbeat, unless the resync comes before it.
-func (l *Loop) armHeartbeat() {
-	if at, ok := l.notify.Pulse(l.timers.resync.due); ok {
-		l.timers.heartbeat.set(at)
-	} else {
-		l.timers.heartbeat.clear()
-	}
 }
 
 // armRetry sets the deadline for work that was not due in the last pass, which began at began.
@@ -148,12 +100,12 @@ func (l *Loop) armRetry(began time.Time) {
 		}
 	}
 	earlier(l.journal.NextRetry())
-	earlier(l.files.Retry())
+	earlier(l.publisher.Files.Retry())
 	if !l.publisher.IsReady() {
-		earlier(l.files.Due())
+		earlier(l.publisher.Files.Due())
 	}
-	l.hints.Next(earlier)
-	earlier(l.kubelet.Next())
+	l.planner.Hints.Next(earlier)
+	earlier(l.planner.Kubelet.Next())
 	l.backoffs.Next(earlier, began)
 	l.units.Next(earlier)
 	l.refusalLog.NextStop(earlier)

@@ -191,7 +191,7 @@ func TestMoveWhileAUnitLeaves(t *testing.T) {
 	}
 	m := moves.Ask(move(free), nil)
 	moveRequest{m}.apply(l)
-	if got := desired.Assigned(l.assignments, pools.Key{Container: "du.service"}).String(); got != "4-5" || len(m.Reply()) > 0 {
+	if got := desired.Assigned(l.planner.Assignments(), pools.Key{Container: "du.service"}).String(); got != "4-5" || len(m.Reply()) > 0 {
 		t.Errorf("the unit that is to leave has CPUs %q on record after a move; want 4-5", got)
 	}
 

@@ -7,7 +7,6 @@ import (
 	"github.com/cpupoold/cpupoold/internal/node/hostenv"
 	"github.com/cpupoold/cpupoold/internal/node/units"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
-	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
 
 // newUnits returns the units of the configuration.
@@ -25,21 +24,11 @@ type unitResult struct{ units.Result }
 
 func (e unitResult) apply(l *Loop) { l.units.Apply(e.Result, l.now()) }
 
-// leavingCPUs returns the CPUs that no owner may get now: the CPUs of units that leave, and
-// the CPUs that no cgroup has.
-func (l *Loop) leavingCPUs() cpuset.Set {
-	all := l.partitions.Lost()
-	for _, a := range l.units.Leaving() {
-		all = all.Union(a.CPUs)
-	}
-	return all
-}
-
 // unitWoken reports a change of a unit, or of any unit if the name is empty.
 type unitWoken struct{ name string }
 
 func (e unitWoken) apply(l *Loop) {
-	l.states.Units(nil)
+	l.publisher.States.Units(nil)
 	if e.name == "" {
 		l.units.AskAll(l.now())
 	} else if slices.Contains(l.settings.UnitNames(), e.name) {
@@ -53,7 +42,7 @@ type systemdReloaded struct{}
 
 func (systemdReloaded) apply(l *Loop) {
 	l.drifts.Reloaded(l.now())
-	l.states.Reloads(nil)
+	l.publisher.States.Reloads(nil)
 	l.cache.InvalidateAll()
 	l.partitions.RecheckAll()
 	l.units.Reloaded(l.now())
@@ -62,12 +51,12 @@ func (systemdReloaded) apply(l *Loop) {
 // reloadsLost reports that systemd no longer reports its reloads.
 type reloadsLost struct{ err error }
 
-func (e reloadsLost) apply(l *Loop) { l.states.Reloads(e.err) }
+func (e reloadsLost) apply(l *Loop) { l.publisher.States.Reloads(e.err) }
 
 // unitsLost reports that systemd no longer reports changes of units.
 type unitsLost struct{ err error }
 
-func (e unitsLost) apply(l *Loop) { l.states.Units(e.err) }
+func (e unitsLost) apply(l *Loop) { l.publisher.States.Units(e.err) }
 
 // askUnits fetches the systemd properties of containers whose properties are unknown.
 func (l *Loop) askUnits(want []cgroup.Target) {

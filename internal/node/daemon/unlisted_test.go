@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/cpupoold/cpupoold/internal/node/hostenv"
 	"github.com/cpupoold/cpupoold/internal/node/telemetry"
@@ -38,7 +39,7 @@ func (r *running) relist() {
 	began := false
 	r.Eventually("listing", func() (ended bool) {
 		r.inspectOnly(func(l *Loop) {
-			if ended = began && !l.status.listing; !began && !l.status.listing {
+			if ended = began && !l.status.listings.IsBusy(); !began && !l.status.listings.IsBusy() {
 				began = true
 				l.list()
 			}
@@ -82,14 +83,16 @@ func unlisted(t *testing.T, yaml, when string) {
 		r = n.startOn(h)
 		r.quiet()
 		r.stop() // with its complete journal
-		m, held := r.loop.inventory, r.loop.assignments
+		m, held := r.loop.inventory, r.loop.planner.Assignments()
 		rt.lost = map[string]bool{pod: true}
 		l, err := newLoop(h, n.options())
 		if err != nil {
 			t.Fatal(err)
 		}
-		*l.inventory, l.assignments, l.status.listed = *m, held, true
-		l.formula.NoteNoRuntime()
+		*l.inventory = *m
+		l.status.listings.End(false, l.now(), time.Minute)
+		l.planner.Assign(held)
+		l.planner.Formula.NoteNoRuntime()
 		r = n.serve(l)
 	} else {
 		rt.lost = map[string]bool{pod: true}

@@ -8,10 +8,12 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/cpupoold/cpupoold/internal/node/hostenv"
+	"github.com/cpupoold/cpupoold/internal/node/listing"
 	"github.com/cpupoold/cpupoold/internal/testing/nodefixture"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cri"
@@ -75,7 +77,8 @@ func (n *node) startImpatient(h hostenv.Host) *running {
 	if err != nil {
 		n.T.Fatal(err)
 	}
-	l.status.firstList = l.now().Add(-firstListingTime)
+	l.status.listings.Begin(l.now().Add(-listing.FirstTime))
+	l.status.listings.End(true, l.now().Add(-listing.FirstTime), time.Minute)
 	return n.serve(l)
 }
 

@@ -34,7 +34,7 @@ type watchers struct {
 
 func newWatchers(l *Loop, o Options, usable *usablecpus.Reader) *watchers {
 	open := make(chan struct{})
-	return &watchers{host: &l.Host, options: o, hooks: hooks{l.box.Post, l.now}, usable: usable, tree: l.watch, nriOpen: open, openNRI: sync.OnceFunc(func() { close(open) })}
+	return &watchers{host: &l.Host, options: o, hooks: hooks{l.box.Post, l.now}, usable: usable, tree: l.notices.Tree, nriOpen: open, openNRI: sync.OnceFunc(func() { close(open) })}
 }
 
 // run watches until ctx ends.

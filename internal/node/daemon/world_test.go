@@ -316,13 +316,13 @@ func stateOf(l *Loop, behind bool) loopState {
 		"planning":            !l.status.planned || !l.publisher.IsReady(),
 		"faults":              len(l.publisher.Faults(l.status.pass(), now)) > 0,
 		"writing":             l.publisher.IsWorking(now),
-		"asking the kubelet":  l.hints.IsWaiting(now),
+		"asking the kubelet":  l.planner.Hints.IsWaiting(now),
 		"asking systemd":      l.inventory.HasUnnamed(l.settings.UnitNames()) || len(l.units.Leaving()) > 0,
 		"reverting units":     l.units.IsReverting(),
-		"bad configuration":   l.states.ConfigErr() != nil,
-		"writing files":       l.files.IsBusy(),
+		"bad configuration":   l.publisher.States.ConfigErr() != nil,
+		"writing files":       l.publisher.Files.IsBusy(),
 		"reading":             l.cache.HasStale(),
-		"watching cgroups":    l.watch.Watcher() == nil || len(l.watch.Wake()) > 0,
+		"watching cgroups":    l.notices.Tree.Watcher() == nil || len(l.notices.Tree.Wake()) > 0,
 		"stopping containers": false,
 	}
 	busy["making partitions"] = l.partitions.Counts()["underway"] > 0 || slices.ContainsFunc(l.partitions.Problems(nil), func(p pools.Problem) bool {
@@ -345,7 +345,7 @@ func stateOf(l *Loop, behind bool) loopState {
 		return !c.Exists || cgroup.Verify(t, c.State) != nil
 	})
 	return loopState{busy: busy, asPlanned: asPlanned, plan: l.status.plan, pools: l.settings.Pools, resting: resting, journaled: !l.journal.Pending(),
-		connected: l.states.IsStreaming(), cpus: l.settings.Topology}
+		connected: l.publisher.States.IsStreaming(), cpus: l.settings.Topology}
 }
 
 // inspect returns the state that a pass has left. Events of the same batch may have changed

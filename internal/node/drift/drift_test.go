@@ -140,8 +140,8 @@ func TestDrift(t *testing.T) {
 	if d := cmp.Diff(map[cgroup.Path][]string{path: {cgroup.FileCPUs, cgroup.FileWeight}}, w.Unrepaired()); d != "" {
 		t.Errorf("unrepaired (-want +got):\n%s", d)
 	}
-	if !w.Unconfirmed()[path] {
-		t.Error("the record counts before it is read")
+	if !w.Unconfirmed()[path] || !w.ChangedWeights()[path] {
+		t.Error("the record counts before it is read, or the weight has not changed")
 	}
 	w.read(t, own, 100)
 	w.Settle(targets, began.Add(2*time.Second))
@@ -154,7 +154,7 @@ func TestDrift(t *testing.T) {
 	w.Confirm(record(t, "4-5"))
 	w.read(t, own, 59)
 	w.Settle(targets, began.Add(3*time.Second))
-	if got := w.Unrepaired(); len(got)+len(w.Unconfirmed()) > 0 {
+	if got := w.Unrepaired(); len(got)+len(w.Unconfirmed())+len(w.ChangedWeights()) > 0 {
 		t.Errorf("unrepaired at the end: %v", got)
 	}
 	want := map[telemetry.Drift]uint64{

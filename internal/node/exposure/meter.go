@@ -2,6 +2,7 @@ package exposure
 
 import (
 	"cmp"
+	"iter"
 	"maps"
 	"time"
 
@@ -165,6 +166,16 @@ func (m *Meter) ObserveStarts(want []cgroup.Target, now time.Time) {
 			continue
 		}
 		m.observe(cmp.Or(e.Way(), telemetry.WayEvent), took)
+	}
+}
+
+// Observe takes the results of a pass: the containers that are in their pool now, and the CPUs of
+// unidentified containers. isAnswered reports whether systemd has answered about a cgroup.
+func (m *Meter) Observe(targets []cgroup.Target, isAnswered func(cgroup.Path) bool, unidentified iter.Seq2[cgroup.Path, cpuset.Set], now time.Time) {
+	m.ObserveStarts(targets, now)
+	m.FinishStarts(isAnswered)
+	for p, cpus := range unidentified {
+		m.NoteUnidentified(p, cpus, now)
 	}
 }
 

@@ -426,3 +426,24 @@ func TestWithoutProcesses(t *testing.T) {
 		}
 	}
 }
+
+// TestRunsOutside checks which cgroups run on CPUs outside their target.
+func TestRunsOutside(t *testing.T) {
+	k := newKernel()
+	k.state = cgroup.State{CPUs: cpuset.Range(0, 3), Effective: cpuset.Range(0, 3)}
+	c, want := newCache(k), targets(1)
+	c.Refresh(want, nodeInventory)
+	for cpus, outside := range map[string]bool{"0-3": false, "0-7": false, "0-2": true, "4": true, "": false} {
+		set, err := cpuset.Parse(cpus)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want[0].CPUs = set
+		if got := c.RunsOutside(want)(want[0].Path); got != outside {
+			t.Errorf("a cgroup on CPUs 0-3 with target %q: outside %t", cpus, got)
+		}
+	}
+	if c.RunsOutside(want)("other") {
+		t.Error("a cgroup without a target runs outside")
+	}
+}

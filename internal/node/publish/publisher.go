@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/cpupoold/cpupoold/internal/history"
+	"github.com/cpupoold/cpupoold/internal/node/appcpus"
 	"github.com/cpupoold/cpupoold/internal/node/appfiles"
 	"github.com/cpupoold/cpupoold/internal/node/auditor"
 	"github.com/cpupoold/cpupoold/internal/node/auxiliary"
@@ -61,11 +62,8 @@ type Sources struct {
 	Hints      *numahints.Hints
 	Kubelet    *desired.StaticKubelet
 	Refusals   *refusal.Log
-	Exposures  *exposure.Meter
-	Files      *appfiles.Files
 	Permission *permission.Permission
 	Watch      *treewatch.Tree
-	States     *sourcestate.States
 	Requests   *requests.Queue
 }
 
@@ -84,6 +82,10 @@ type Pass struct {
 // Publisher holds the results of the passes, and the published state.
 type Publisher struct {
 	Sources
+	States    *sourcestate.States
+	Exposures *exposure.Meter
+	Files     *appfiles.Files
+
 	history *view.HistoryLog
 	auditor *auditor.Auditor
 	tuning  *hosttuning.Tuning // nil if the daemon changes no settings of the host
@@ -106,7 +108,16 @@ type Publisher struct {
 
 // New returns a Publisher that has published nothing.
 func New(s Sources) *Publisher {
-	return &Publisher{Sources: s, history: view.NewHistoryLog(s.Now), auditor: auditor.New()}
+	p := &Publisher{
+		Sources: s, States: sourcestate.New(s.Log), Exposures: exposure.New(s.Inventory, s.Cache, s.Host.Cgroups, s.Host.Units != nil),
+		history: view.NewHistoryLog(s.Now), auditor: auditor.New(),
+	}
+	var write func([]appcpus.Entry, bool) appcpus.Result
+	if s.Host.RunDir != "" {
+		write = appcpus.NewWriter(s.Host.RunDir).Write
+	}
+	p.Files = appfiles.New(appfiles.Sources{Settings: s.Settings, Inventory: s.Inventory, Cache: s.Cache, Log: s.Log, CRIO: s.Host.CRIO != nil}, write)
+	return p
 }
 
 // Join makes p show the node to a cluster. Call it before Run.

@@ -8,11 +8,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/cpupoold/cpupoold/internal/history"
-	"github.com/cpupoold/cpupoold/internal/node/appfiles"
 	"github.com/cpupoold/cpupoold/internal/node/auxiliary"
 	"github.com/cpupoold/cpupoold/internal/node/desired"
 	"github.com/cpupoold/cpupoold/internal/node/drift"
-	"github.com/cpupoold/cpupoold/internal/node/exposure"
 	"github.com/cpupoold/cpupoold/internal/node/hostenv"
 	"github.com/cpupoold/cpupoold/internal/node/inventory"
 	"github.com/cpupoold/cpupoold/internal/node/kernelstate"
@@ -24,7 +22,6 @@ import (
 	"github.com/cpupoold/cpupoold/internal/node/refusal"
 	"github.com/cpupoold/cpupoold/internal/node/requests"
 	"github.com/cpupoold/cpupoold/internal/node/retry"
-	"github.com/cpupoold/cpupoold/internal/node/sourcestate"
 	"github.com/cpupoold/cpupoold/internal/node/telemetry"
 	"github.com/cpupoold/cpupoold/internal/node/treewatch"
 	"github.com/cpupoold/cpupoold/internal/node/undo"
@@ -58,16 +55,15 @@ func newWorld(t *testing.T, yaml string, observe bool) *world {
 	if err = errors.Join(err, failed); err != nil {
 		t.Fatal(err)
 	}
-	h.Observes = observe
+	h.Observes, h.RunDir = observe, ""
 	log, m, journal, hints := w.node.Logger(), inventory.New(h.Driver), undo.New(undo.Document{}), numahints.New(nil)
 	cache, backoffs, others, q := kernelstate.New(h.Cgroups.Reader(), log), retry.New(), new(desired.OtherManagers), quiet.New(cpuset.Set{})
 	formula := desired.NewFormula("")
 	s := publish.Sources{
 		Host: &h, Log: log, Now: func() time.Time { return w.now }, Notify: notify, Settings: settings, Inventory: m, Cache: cache, Journal: journal,
 		Backoffs: backoffs, Quiet: q, Others: others, Auxiliary: auxiliary.New(h.Driver), Hints: hints, Kubelet: new(desired.StaticKubelet),
-		Refusals: refusal.New(m, hints, log), Exposures: exposure.New(m, cache, h.Cgroups, true), Permission: new(permission.Permission),
-		Watch: treewatch.New(log), States: sourcestate.New(log), Requests: requests.New(m, cache, journal, time.Second, log),
-		Files: appfiles.New(appfiles.Sources{Settings: settings, Inventory: m, Cache: cache, Log: log}, nil),
+		Refusals: refusal.New(m, hints, log), Permission: new(permission.Permission),
+		Watch: treewatch.New(log), Requests: requests.New(m, cache, journal, time.Second, log),
 		Units: units.New(units.Sources{Host: &h, Settings: settings, Inventory: m, Cache: cache, Journal: journal, Backoffs: backoffs, Log: log}),
 		Drifts: drift.New(drift.Sources{Inventory: m, Cache: cache, Journal: journal, Backoffs: backoffs, Formula: &formula, Log: log,
 			AddEvent: func(cgroup.Path, history.Event) {}}),

@@ -1,0 +1,55 @@
+package daemon
+
+import (
+	"time"
+
+	"github.com/cpupoold/cpupoold/internal/node/hostenv"
+)
+
+// timers holds the deadlines of the loop. A zero deadline is not set.
+type timers struct {
+	resync    deadline // the next listing
+	recheck   deadline // the latest scan after a resync
+	retry     deadline // the next retry or answer
+	journal   deadline // the end of the wait for the disk
+	heartbeat deadline // the next heartbeat.
+	full      deadline // the next delayed full pass
+	notices   deadline // changes that the watcher holds back
+}
+
+// next returns the earliest deadline, or the zero time if none is set.
+func (t *timers) next() (next time.Time) {
+	for _, d := range [...]deadline{t.resync, t.recheck, t.retry, t.journal, t.heartbeat, t.full, t.notices} {
+		if !d.due.IsZero() && (next.IsZero() || d.due.Before(next)) {
+			next = d.due
+		}
+	}
+	return next
+}
+
+// deadline is a point in time at which the loop acts.
+type deadline struct{ due time.Time }
+
+// set replaces the deadline.
+func (d *deadline) set(at time.Time) { d.due = at }
+
+// clear removes the deadline.
+func (d *deadline) clear() { d.due = time.Time{} }
+
+// isOver reports whether the deadline is set and has passed, and removes it then.
+func (d *deadline) isOver(now time.Time) bool {
+	if d.due.IsZero() || now.Before(d.due) {
+		return false
+	}
+	d.clear()
+	return true
+}
+
+// armHeartbeat sets the deadline of the next heartbeat, unless the resync comes before it.
+func (t *timers) armHeartbeat(n *hostenv.Notifier) {
+	if at, ok := n.Pulse(t.resync.due); ok {
+		t.heartbeat.set(at)
+	} else {
+		t.heartbeat.clear()
+	}
+}

@@ -1,0 +1,193 @@
+// Package notices handles the kernel's notices about cgroups that are written, appear or disappear.
+// It also holds the cgroups that no target or no container accounts for. One goroutine uses a
+// [Notices].
+package notices
+
+import (
+	"log/slog"
+	"time"
+
+	"github.com/cpupoold/cpupoold/internal/node/auxiliary"
+	"github.com/cpupoold/cpupoold/internal/node/desired"
+	"github.com/cpupoold/cpupoold/internal/node/drift"
+	"github.com/cpupoold/cpupoold/internal/node/exposure"
+	"github.com/cpupoold/cpupoold/internal/node/hostenv"
+	"github.com/cpupoold/cpupoold/internal/node/inventory"
+	"github.com/cpupoold/cpupoold/internal/node/kernelstate"
+	"github.com/cpupoold/cpupoold/internal/node/partition"
+	"github.com/cpupoold/cpupoold/internal/node/removal"
+	"github.com/cpupoold/cpupoold/internal/node/treewatch"
+	"github.com/cpupoold/cpupoold/internal/node/undo"
+	"github.com/cpupoold/cpupoold/internal/node/unidentified"
+	"github.com/cpupoold/cpupoold/pkg/cgroup"
+)
+
+// Sources are the values that a [Notices] reads and informs.
+type Sources struct {
+	Host       *hostenv.Host
+	Log        *slog.Logger
+	Settings   *desired.Settings
+	Inventory  *inventory.Inventory
+	Cache      *kernelstate.Cache
+	Journal    *undo.Journal
+	Partitions *partition.Partitions
+	Drifts     *drift.Tracker
+	Others     *desired.OtherManagers
+	Exposures  *exposure.Meter
+	Tree       *treewatch.Tree
+	Auxiliary  *auxiliary.Cgroups // in the slices of pods
+}
+
+// Notices handles notices.
+type Notices struct {
+	Sources
+	Unidentified *unidentified.Cgroups
+	Removed      *removal.Cgroups
+}
+
+// New returns a Notices that has seen no cgroups.
+func New(s Sources) *Notices {
+	return &Notices{
+		Sources:      s,
+		Unidentified: unidentified.New(unidentified.Sources{Host: s.Host, Inventory: s.Inventory, Cache: s.Cache, Journal: s.Journal, Others: s.Others}),
+		Removed:      removal.New(removal.Sources{Inventory: s.Inventory, Cache: s.Cache, Partitions: s.Partitions, Journal: s.Journal}),
+	}
+}
+
+// Scope is the part of the node that notices concern.
+type Scope int
+
+// The scopes. A notice of an own write concerns Nothing.
+const (
+	Nothing Scope = iota
+	One           // one pod or cgroup
+	All           // any pod or cgroup
+)
+
+// Result is the work that follows from notices.
+type Result struct {
+	Scope   Scope
+	Repairs []cgroup.Path // cgroups to read and to repair
+	Unknown []string      // IDs of unidentified containers or sandboxes
+	Lost    bool          // notices are lost: list again
+}
+
+// Watch updates the watched cgroups.
+func (n *Notices) Watch(targets []cgroup.Target) {
+	var parking []cgroup.Path
+	if !n.Partitions.Parked().IsEmpty() {
+		parking = []cgroup.Path{cgroup.Parking, cgroup.ParkingTop}
+	}
+	n.Tree.Update(targets, n.Inventory, n.Partitions.Enabled(), parking...)
+}
+
+// Take handles the notices of the watcher.
+func (n *Notices) Take(targets []cgroup.Target) Result {
+	watcher := n.Tree.Watcher()
+	if watcher == nil {
+		return Result{}
+	}
+	changes, err := watcher.Take(n.Settings.Config.ResyncPeriod)
+	r := n.Handle(changes, targets)
+	if err != nil {
+		r.Scope = All
+	}
+	if !watcher.Settled() {
+		r.Scope = max(r.Scope, One) // the pass sets the missing watches
+	}
+	return r
+}
+
+// Handle handles changes of cgroups.
+func (n *Notices) Handle(changes []cgroup.Change, targets []cgroup.Target) (r Result) {
+	for _, c := range changes {
+		p, scope := c.Path.Join(c.Name), Nothing
+		switch c.Kind {
+		case cgroup.Overflow:
+			n.Log.Warn("notices about cgroups are lost; reading all of them again")
+			n.Cache.InvalidateAll()
+			n.Partitions.RecheckAll()
+			n.Tree.ForgetPods()
+			r.Lost, scope = true, All
+		case cgroup.Flooded:
+			scope = All // reports the problem
+		case cgroup.Written:
+			breaks := n.Partitions.NoteWrite(c.Path, c.Name) // before the repair: a list may have shrunk a partition
+			if n.written(c.Path.Scope(), c.At) {
+				r.Repairs = append(r.Repairs, c.Path.Scope())
+			}
+			if breaks || n.Others.NoteWrite(c.Path) {
+				scope = All
+			}
+		case cgroup.Appeared:
+			if inventory.IDAt(p, n.Host.Driver) != "" {
+				n.Exposures.Appeared(p, c.At)
+			}
+			n.Partitions.NoteCgroup(p, true)
+			scope = n.child(p, true, targets, &r)
+		case cgroup.Gone:
+			n.Exposures.Gone(p)
+			n.Partitions.NoteCgroup(p, false)
+			n.Removed.Notice(p)
+			scope = n.child(p, false, targets, &r)
+		}
+		r.Scope = max(r.Scope, scope)
+	}
+	return r
+}
+
+// written compares a cgroup with its last reading after a notice of a write. It reports whether
+// the cgroup must be read and repaired.
+func (n *Notices) written(p cgroup.Path, at time.Time) bool {
+	c := n.Cache.Current(p)
+	if !n.Cache.Has(p) || n.Cache.IsStale(p) {
+		// The next pass reads the cgroup if it is a target.
+		n.Partitions.RecheckNear(p)
+		return c.Exists && !n.Cache.IsBusy(p)
+	}
+	if !c.Exists && n.Inventory.IsBeingMade(n.Inventory.ContainerAt(p)) {
+		return false
+	}
+	if c.Exists {
+		st, err := n.Cache.State(p)
+		if err == nil && n.Cache.Expects(st) {
+			moved, ended := n.Cache.SetEffective(p, st.Effective), n.Partitions.NoteState(p, st.Partition)
+			return moved || ended
+		}
+	}
+	n.Drifts.Notice(p, at)
+	n.Cache.Invalidate(p)
+	n.Partitions.Recheck(p) // the cpuset of a sibling can break a partition
+	return true
+}
+
+// child handles a cgroup that has appeared (there) or disappeared. A known cgroup is only read
+// again, because the runtime reports its container.
+func (n *Notices) child(p cgroup.Path, there bool, targets []cgroup.Target, r *Result) Scope {
+	if auxiliary.IsPod(p) && n.Tree.NotePod(p, there) {
+		n.Watch(targets)
+	}
+	known, isNew := p.Scope(), n.Auxiliary.Note(p, there)
+	if n.Cache.Has(known) || n.Removed.IsMissing(known) {
+		n.Cache.Invalidate(known)
+		if !there || n.Inventory.IsBeingMade(n.Inventory.ContainerAt(known)) {
+			return One // it is gone, or no process runs in it before the runtime asks
+		}
+		return All
+	}
+	if there {
+		id := n.Unidentified.Track(p)
+		if id != "" {
+			r.Unknown = append(r.Unknown, id)
+		}
+		if id != "" || isNew {
+			return All
+		}
+		return Nothing
+	}
+	n.Unidentified.Forget(p)
+	if n.Partitions.Unblocks(p) {
+		return All
+	}
+	return Nothing
+}

@@ -1,0 +1,128 @@
+package planning_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/cpupoold/cpupoold/internal/node/auxiliary"
+	"github.com/cpupoold/cpupoold/internal/node/desired"
+	"github.com/cpupoold/cpupoold/internal/node/inventory"
+	"github.com/cpupoold/cpupoold/internal/node/kernelstate"
+	"github.com/cpupoold/cpupoold/internal/node/numahints"
+	"github.com/cpupoold/cpupoold/internal/node/partition"
+	"github.com/cpupoold/cpupoold/internal/node/permission"
+	"github.com/cpupoold/cpupoold/internal/node/planning"
+	"github.com/cpupoold/cpupoold/internal/node/quiet"
+	"github.com/cpupoold/cpupoold/internal/node/retry"
+	"github.com/cpupoold/cpupoold/internal/node/undo"
+	"github.com/cpupoold/cpupoold/internal/node/units"
+	"github.com/cpupoold/cpupoold/internal/testing/nodefixture"
+	"github.com/cpupoold/cpupoold/pkg/cgroup"
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
+	"github.com/cpupoold/cpupoold/pkg/pools"
+)
+
+// world is a node with one container, which requests two exclusive CPUs.
+type world struct {
+	*planning.Planner
+	node  *nodefixture.Node
+	id    string
+	asked int // questions about hints
+	now   time.Time
+}
+
+func newWorld(t *testing.T, journal ...pools.Assignment) *world {
+	t.Helper()
+	w := &world{node: nodefixture.New(t, nodefixture.Spec{}), now: time.Unix(1000, 0)}
+	c, err := w.node.Config()
+	settings := new(desired.Settings)
+	if err == nil {
+		_, err = settings.Begin(c, w.node.CPUs.Now(), nil)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.node.Kubelet = nodefixture.NewKubelet()
+	h, log, j, others := w.node.Host(), w.node.Logger(), undo.New(undo.Document{}), new(desired.OtherManagers)
+	j.SetAssignments(journal)
+	m, cache, backoffs, q, formula := inventory.New(h.Driver), kernelstate.New(h.Cgroups.Reader(), log), retry.New(), quiet.New(cpuset.Set{}), desired.NewFormula("linear")
+	w.Planner = planning.New(planning.Sources{
+		Host: &h, Log: log, Settings: settings, Inventory: m, Cache: cache, Journal: j, Auxiliary: auxiliary.New(h.Driver), Backoffs: backoffs, Quiet: q,
+		Partitions: partition.New(partition.Sources{Host: &h, Log: log, Settings: settings, Inventory: m, Others: others, Cache: cache, Memory: h.Cgroups.PartitionMemory(), Backoffs: backoffs, Journal: j, Quiet: q}),
+		Units:      units.New(units.Sources{Host: &h, Settings: settings, Inventory: m, Cache: cache, Journal: j, Backoffs: backoffs, Log: log}),
+		AskHints:   func(map[pools.Key]bool) { w.asked++ },
+		Hints:      numahints.New(nil), Others: others, Kubelet: new(desired.StaticKubelet), Formula: &formula, Permission: new(permission.Permission),
+	})
+	w.id = w.node.RunContainer(w.node.RunPod("u", "default", "guaranteed", 2, nil), "app", nodefixture.WholeCPUs(2))
+	l := inventory.List(t.Context(), &h, m.Query(nil, true))
+	if l.Err != nil {
+		t.Fatal(l.Err)
+	}
+	m.Merge(l)
+	return w
+}
+
+func (w *world) key() pools.Key { return pools.Key{PodUID: "u", Container: "app"} }
+
+// TestDecide checks that the plan gives a container its exclusive CPUs and keeps the assignment in
+// force.
+func TestDecide(t *testing.T) {
+	w := newWorld(t)
+	w.Host.Devices = nil
+	if got := desired.Assigned(w.Decide(w.now).Plan.Assignments, w.key()).String(); got != "4-5" {
+		t.Errorf("the container gets CPUs %q; want 4-5", got)
+	}
+	w.Assign([]pools.Assignment{{Key: w.key(), CPUs: cpuset.Range(6, 7)}})
+	d := w.Decide(w.now)
+	if got := desired.Assigned(d.Plan.Assignments, w.key()).String(); got != "6-7" {
+		t.Errorf("the container gets CPUs %q; want its own 6-7", got)
+	}
+	i := 0
+	for i < len(d.Targets) && d.Targets[i].Container != w.id {
+		i++
+	}
+	if i == len(d.Targets) || d.Targets[i].CPUs.String() != "6-7" {
+		t.Errorf("targets: %+v", d.Targets)
+	}
+	if o := w.DiffOptions(d.Plan); len(o.Leaving) > 0 || !w.Leaving().IsEmpty() {
+		t.Errorf("CPUs leave: %+v, %s", o, w.Leaving())
+	}
+}
+
+// TestHints checks that missing hints are queried once, and that a pod lacks them until then.
+func TestHints(t *testing.T) {
+	w := newWorld(t)
+	if !w.LacksHints(w.PodInput("u", w.now)) {
+		t.Error("the hints of a container that the kubelet has not reported are known")
+	}
+	for range 2 {
+		w.Input(w.now)
+	}
+	if w.asked != 1 {
+		t.Errorf("the kubelet is queried %d times", w.asked)
+	}
+	w.Host.Devices = nil
+	if w.Input(w.now.Add(time.Hour)); w.asked != 1 || w.LacksHints(w.PodInput("u", w.now)) {
+		t.Error("a kubelet that reports no devices is queried")
+	}
+}
+
+// TestEarly checks that the plan before the first pass gives no exclusive CPUs of the journal away.
+func TestEarly(t *testing.T) {
+	w := newWorld(t, pools.Assignment{Key: pools.Key{PodUID: "gone", Container: "a"}, CPUs: cpuset.Range(4, 5)})
+	if plan := w.Early(w.now); plan.Shared.Overlaps(cpuset.Range(4, 5)) || plan.Shared.IsEmpty() {
+		t.Errorf("shared CPUs before the first pass: %s", plan.Shared)
+	}
+}
+
+// TestRecover checks that a container keeps the CPUs of the journal on which it runs.
+func TestRecover(t *testing.T) {
+	w := newWorld(t, pools.Assignment{Key: pools.Key{PodUID: "u", Container: "app"}, CPUs: cpuset.Range(6, 7)})
+	w.node.WriteFile(w.id, cgroup.FileCPUs, "6-7")
+	w.Recover()
+	w.SettleUnits(w.now)
+	w.RecoverLate()
+	if got := desired.Assigned(w.Assignments(), w.key()).String(); got != "6-7" {
+		t.Errorf("recovered CPUs %q; want 6-7", got)
+	}
+}
