@@ -10,13 +10,12 @@ import (
 )
 
 // Adapt is Resolve for a machine that s may not be meant for: another one after a
-// reboot. It leaves out what cannot be had and returns one *FieldError for each
-// such thing. A partition without CPUs is left out, and its pods are placed like
-// others; a shared pool without CPUs has those that no other pool names, or, when
-// there are none, those of the partitions together with them, or else one of the
-// guaranteed pool: owners keep theirs before anything else; a guaranteed pool
-// without CPUs refuses everybody; a floor that would keep the whole shared pool is
-// lowered to half of it. The pools are empty only when no CPU is online.
+// reboot. It leaves out each unavailable thing and returns a *FieldError for it:
+//   - A partition without CPUs is left out, and its pods are placed like others.
+//   - A shared pool without CPUs gets the CPUs that no other pool names. If none exist, it
+//     overlaps the partitions, or gets one CPU of the guaranteed pool. Owners keep theirs.
+//   - A guaranteed pool without CPUs refuses all requests. A floor that would keep the whole
+//     shared pool is lowered to half of it. The pools are empty only if no CPU is online.
 func (s Spec) Adapt(t *topology.Topology) (Pools, []error) {
 	s = s.On(t)
 	if p, err := s.Resolve(t); err == nil {
@@ -112,8 +111,8 @@ func (r *resolver) adaptLists(s *Spec) {
 	r.adaptMixed(s)
 }
 
-// adaptMixed leaves out what the machine does not have or an owner may have. What is
-// offline comes back.
+// adaptMixed leaves out CPUs that the machine does not have or that an owner may have. CPUs
+// that are offline remain.
 func (r *resolver) adaptMixed(s *Spec) {
 	had := s.Guaranteed.Mixed.CPUs
 	if absent := had.Difference(r.topology.Present); !absent.IsEmpty() {
@@ -125,9 +124,9 @@ func (r *resolver) adaptMixed(s *Spec) {
 	s.Guaranteed.Mixed.CPUs = had.Intersection(r.topology.Present).Difference(s.Guaranteed.CPUs)
 }
 
-// makeRoom finds CPUs for the shared pool, which has none. Those of the partitions
-// have no owners. Of the guaranteed pool it gets the last one, because owners come to
-// lie at the lower end.
+// makeRoom finds CPUs for an empty shared pool. CPUs of the partitions have no owners. Of
+// the guaranteed pool it takes the last CPU, because owners get CPUs from the lower end
+// first.
 func (r *resolver) makeRoom(s *Spec) {
 	s.Shared = nil
 	var partitions cpuset.Set
@@ -167,7 +166,7 @@ func (r *resolver) adaptFloor(s *Spec) {
 	r.report(floorKey, strconv.Itoa(p.Floor), "the shared pool has %s; it keeps %d", several(shared), s.Guaranteed.Floor)
 }
 
-// dropUnits leaves out what units cannot be; those whose pool is gone run in the
+// dropUnits leaves out invalid units; units without their pool run in the
 // shared pool.
 func (r *resolver) dropUnits(s *Spec) {
 	units := s.Units

@@ -5,12 +5,11 @@ import (
 	"slices"
 )
 
-// Alone places one pod as [Build] would, without the others, where that is nobody else's business:
-// neither the pod nor what in has under its UID asks for CPUs of its own, or has any. Then nothing
-// of the plan but Problems depends on what becomes of it. In all other cases, and where telling
-// takes a whole plan, ok is false.
+// Alone places one pod as [Build] would, without the others. ok is true only if neither the pod nor
+// the pod with its UID in in requests or has exclusive CPUs. Then only Problems of the plan depend
+// on the pod. ok is false in all other cases, and if only a complete plan shows it.
 //
-// plan is that of in, whose Pods are sorted by UID. p is all that there is under its UID. None of
+// plan is the plan of in, whose Pods are sorted by UID. p is the only pod with its UID. None of
 // them is changed.
 func Alone(in *Input, plan *Plan, p Pod) (placed PodPlan, ok bool) {
 	if p.Gone || p.UID == "" || in.Pools.Kubelet || in.Namespaces.Asked || !plan.Theirs.IsEmpty() || !in.ordinary(&p) {
@@ -21,14 +20,14 @@ func Alone(in *Input, plan *Plan, p Pod) (placed PodPlan, ok bool) {
 		return PodPlan{}, false
 	}
 	bare := *in
-	bare.Pools.BindMemory = false // of those who have CPUs
+	bare.Pools.BindMemory = false // it concerns only owners
 	c := classifier{in: &bare}
 	pods := present([]Pod{p})
 	classes := c.classify(pods)
 	return newPlacer(&bare, plan.Free, plan.Resting, len(p.Containers)).pod(&pods[0], classes[0], nil), true
 }
 
-// ordinary says that nobody in a pod has a claim on CPUs of its own, or may have one.
+// ordinary reports that no container of a pod has or may have a claim on exclusive CPUs.
 func (in *Input) ordinary(p *Pod) bool {
 	return !p.Unread && (p.QoS != QoSGuaranteed || !in.Pools.exclusive()) && !p.hasForeign()
 }

@@ -6,15 +6,14 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
 
-// Alongside places one Guaranteed pod as [Build] would, without the pods that share their CPUs,
-// where it takes its own from nobody: the guaranteed pool is apart from all others, and all other
-// owners keep what they have. Then nothing of the plan but Free, Idle, Assignments and Problems
-// depends on what becomes of the pod. In all other cases, and where telling takes a whole plan, ok
-// is false.
+// Alongside places one Guaranteed pod as [Build] would, without the pods in the shared pool. ok is
+// true only if the guaranteed pool is apart from all others, and all other owners keep their CPUs.
+// Then only Free, Idle, Assignments and Problems of the plan depend on the pod. ok is false in all
+// other cases, and if only a complete plan shows it.
 //
-// plan is that of in, whose Pods are sorted by UID, and what it assigns is in force. p is all that
-// there is under its UID. None of them is changed. assignments are those of all owners with the
-// pod's.
+// plan is the plan of in, whose Pods are sorted by UID, and its assignments are in force. p is the
+// only pod with its UID. None of them is changed. assignments are the assignments of all owners,
+// with the pod's.
 func Alongside(in *Input, plan *Plan, p Pod) (placed PodPlan, assignments []Assignment, ok bool) {
 	if p.Gone || p.UID == "" || p.QoS != QoSGuaranteed || in.Pools.Kubelet || in.Pools.FromShared || !in.Pools.exclusive() ||
 		in.Namespaces.Asked || !plan.Theirs.IsEmpty() {
@@ -34,8 +33,8 @@ func Alongside(in *Input, plan *Plan, p Pod) (placed PodPlan, assignments []Assi
 	return next.Pods[i], next.Assignments, true
 }
 
-// owning returns the pods that may have CPUs of their own, with p in place of what has its UID; ok
-// is false where it takes all of them to tell.
+// owning returns the pods that may have exclusive CPUs. p replaces the pod with its UID. ok is
+// false if only a complete plan shows which pods they are.
 func owning(all []Pod, p Pod) (pods []Pod, ok bool) {
 	mayOwn := func(p *Pod) bool { return p.QoS == QoSGuaranteed && !p.Gone && p.UID != "" }
 	certain := func(p *Pod) bool { return !p.Unread && !p.hasForeign() }
@@ -56,7 +55,7 @@ func owning(all []Pod, p Pod) (pods []Pod, ok bool) {
 	return present(pods), true
 }
 
-// sameOthers says that assignments differ in those of one pod alone.
+// sameOthers reports whether assignments differ only in the assignments of one pod.
 func sameOthers(before, after []Assignment, uid string) bool {
 	others := func(all []Assignment) []Assignment {
 		return slices.DeleteFunc(slices.Clone(all), func(a Assignment) bool { return a.Key.PodUID == uid })
@@ -64,8 +63,8 @@ func sameOthers(before, after []Assignment, uid string) bool {
 	return slices.EqualFunc(others(before), others(after), Assignment.Equal)
 }
 
-// samePlaces says that what owners have leaves the partitions of workload types as they were: one
-// that has all CPUs gives way to owners.
+// samePlaces reports whether the CPUs of owners leave the partitions of workload types unchanged: a
+// partition of all CPUs does not contain the CPUs of owners.
 func samePlaces(in *Input, before, after *Plan) bool {
 	was, is := in.Pools.Guaranteed.Difference(before.Free), in.Pools.Guaranteed.Difference(after.Free)
 	return before.Shared.Equal(after.Shared) && !slices.ContainsFunc(in.Pools.Partitions, func(p Partition) bool {

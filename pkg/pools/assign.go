@@ -14,23 +14,22 @@ type assigner struct {
 	pods    []Pod
 	claims  []claim
 	order   []int // indices of claims in the order in which they are served
-	// free are the CPUs of the pool that can be given away. idle are those that
-	// nobody may have, because an owner has the rest of their core to itself.
+	// free are the CPUs of the pool without an owner. idle are the idle siblings: no
+	// owner may have them, because the rest of their core is exclusive.
 	free, idle cpuset.Set
 	away       cpuset.Set // CPUs of pools.Away that no owner has had
-	own        int        // how many CPUs only the shared pool may have; below 0 when the pools are apart
-	alone      bool       // some claim has a core to itself
-	// supply is made when somebody needs new CPUs. It counts free and is kept in
-	// step with it; nil when it is not.
+	own        int        // number of CPUs that only the shared pool may have; below 0 if the pools are apart
+	alone      bool       // a claim has one-owner-per-core
+	// supply is made when a claim needs new CPUs. It counts free and is kept in
+	// step with it; nil otherwise.
 	supply *allocate.Supply
-	spare  *allocate.Supply // for what does not come from there; see from
+	spare  *allocate.Supply // for CPUs outside supply; see from
 }
 
-// assign settles what each claim gets, and returns what is left of the pool, free
-// and idle, and the problems of the pool as a whole. First all keep what they have,
-// then those that have too much give back, then those that have too little get
-// more, units first and then the oldest container: nobody who has CPUs loses them
-// to somebody who has not.
+// assign decides the CPUs of each claim. It returns the free CPUs, the idle siblings, and
+// the problems of the whole pool. First all claims keep their CPUs, then claims return
+// CPUs above their request. Then claims get missing CPUs, units first and then the oldest
+// container: no claim loses CPUs to a claim without CPUs.
 func assign(m *allocate.Machine, p *Pools, pods []Pod, claims []claim) (free, idle cpuset.Set, problems []Problem) {
 	a := assigner{
 		machine: m, pools: p, pods: pods, claims: claims, order: byAge(claims),
@@ -43,8 +42,8 @@ func assign(m *allocate.Machine, p *Pools, pods []Pod, claims []claim) (free, id
 		}
 	}
 	a.leaveOne()
-	// A pod that has begun goes on before what is reserved for it, and is not
-	// needed by it any more, goes to others.
+	// A pod that has begun gets CPUs first. Then unneeded CPUs of its reserve go to
+	// other pods.
 	for _, i := range a.order {
 		a.grow(i, true)
 	}
@@ -57,8 +56,8 @@ func assign(m *allocate.Machine, p *Pools, pods []Pod, claims []claim) (free, id
 	return a.lend()
 }
 
-// growAll lets everybody grow until nobody can: what is refused in the end is
-// refused with what is free in the end.
+// growAll grows claims until no claim can grow, so that each refusal states the
+// number of CPUs that are free in the end.
 func (a *assigner) growAll() {
 	for again := true; again; {
 		grown, unmet := false, false
@@ -72,8 +71,8 @@ func (a *assigner) growAll() {
 	}
 }
 
-// keepAll lets all keep what they have. Where records contradict each other, a
-// container that is there goes before a unit, which may not run.
+// keepAll lets all claims keep their CPUs. If records contradict each other, an
+// existing container takes precedence over a unit, which may not run.
 func (a *assigner) keepAll() {
 	for _, units := range []bool{false, true} {
 		for _, i := range a.order {
@@ -92,8 +91,8 @@ func (a *assigner) keepAll() {
 	}
 }
 
-// keep leaves a claim what is still in the pool and nobody before it has. What has
-// gone offline is away, and what was away and is back is its own again.
+// keep reduces a claim to CPUs of the pool that no earlier claim has. CPUs that have
+// gone offline are away; away CPUs that are online again return to the claim.
 func (a *assigner) keep(c *claim) {
 	if had := c.cpus.Union(c.away); !had.IsSubsetOf(a.pools.Guaranteed) || !c.away.IsEmpty() {
 		c.cpus, c.away = had.Intersection(a.pools.Guaranteed), had.Intersection(a.away)
@@ -108,8 +107,8 @@ func (a *assigner) keep(c *claim) {
 	a.alone = a.alone || c.options.OneOwnerPerCore
 }
 
-// leaveOne takes a CPU from who comes last when the shared pool would have none:
-// it has shrunk, and all that is left of it belongs to owners.
+// leaveOne takes a CPU from the last claim if the shared pool would be empty: the pool
+// has shrunk, and owners have all of its CPUs.
 func (a *assigner) leaveOne() {
 	if !a.pools.FromShared {
 		return
@@ -134,8 +133,8 @@ func (a *assigner) room() int {
 	return min(a.shared()-a.pools.floor(), a.free.Len())
 }
 
-// shared is how many CPUs of its own the shared pool has, out of which owners
-// carve theirs.
+// shared returns the current number of CPUs of the shared pool, without the CPUs of owners
+// and their idle siblings.
 func (a *assigner) shared() int {
 	return a.own + a.free.Len()
 }
@@ -173,15 +172,15 @@ func (a *assigner) give(c *claim, keep cpuset.Set) {
 	}
 }
 
-// have adds CPUs to a claim that are taken out of the supply already, with what is
-// idle beside them.
+// have adds CPUs, already taken out of the supply, to a claim. The siblings of these CPUs
+// become idle.
 func (a *assigner) have(c *claim, cpus cpuset.Set) {
 	c.cpus = c.cpus.Union(cpus)
 	a.free = a.free.Difference(cpus)
 	if c.options.OneOwnerPerCore {
-		beside := a.coresOf(cpus).Intersection(a.free)
-		a.idle = a.idle.Difference(cpus).Union(beside)
-		a.free = a.free.Difference(beside)
+		siblings := a.coresOf(cpus).Intersection(a.free)
+		a.idle = a.idle.Difference(cpus).Union(siblings)
+		a.free = a.free.Difference(siblings)
 	}
 }
 
@@ -195,8 +194,8 @@ func (a *assigner) from(cpus cpuset.Set) *allocate.Supply {
 	return a.spare
 }
 
-// siblings are the claims of the same pod as claim i, which is one of them. Units
-// have none.
+// siblings returns the claims of the same pod as claim i, including claim i. A unit has
+// only itself.
 func (a *assigner) siblings(i int) []claim {
 	first, end := i, i+1
 	if a.claims[i].isUnit() {

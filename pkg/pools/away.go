@@ -20,8 +20,8 @@ func (a *assigner) forgo() {
 	}
 }
 
-// lack is how many CPUs claim i should have and has not; it is not known of one that
-// is not there at the moment, or gets nothing yet.
+// lack returns how many CPUs claim i lacks. The number is unknown for a container that does
+// not exist at the moment, or that gets no CPUs yet.
 func (a *assigner) lack(i int) (n int, known bool) {
 	c := &a.claims[i]
 	switch {
@@ -47,7 +47,7 @@ func reportAway(c *claim) (r Reason, is bool) {
 	return Reason{CodeOffline, fmt.Sprintf("%s of its own %s offline, and kept for it until it gets others instead", named(c.away), verb)}, true
 }
 
-// named says which CPUs.
+// named formats the CPUs as text.
 func named(cpus cpuset.Set) string {
 	if cpus.Len() == 1 {
 		return "CPU " + cpus.String()

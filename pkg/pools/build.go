@@ -29,7 +29,7 @@ func decide(in Input, notes *notebook) Plan {
 		if left.Equal(kept) {
 			return plan
 		}
-		kept = left // what an owner leaves is theirs, and nobody else's
+		kept = left // other CPUs belong to the other manager
 	}
 }
 
@@ -38,7 +38,7 @@ func build(in Input, pods []Pod, kept cpuset.Set, notes *notebook) Plan {
 	plan := Plan{Pods: make([]PodPlan, 0, len(pods))}
 	plan.Theirs, plan.TheirsAlone = theirs(&in, pods, kept)
 	took := kubeletTook(&in, pods, &plan)
-	in.Pools = in.Pools.beside(plan.Theirs, plan.TheirsAlone)
+	in.Pools = in.Pools.without(plan.Theirs, plan.TheirsAlone)
 	plan.Free = in.Pools.Guaranteed
 	c := classifier{in: &in, notes: notes}
 	classes := c.classify(pods)
@@ -135,7 +135,7 @@ func comparePods(a, b *Pod) int {
 }
 
 // CompareContainers is the order in which the containers of a pod are taken, the pause
-// container first. Those that come in another one are copied.
+// container first. It copies its arguments.
 func CompareContainers(a, b Container) int { return compareContainers(&a, &b) }
 
 func compareContainers(a, b *Container) int {
@@ -145,12 +145,12 @@ func compareContainers(a, b *Container) int {
 	return cmp.Or(cmp.Compare(a.CreatedAt, b.CreatedAt), cmp.Compare(a.ID, b.ID))
 }
 
-// class is what a pod and its containers are.
+// class is the classification of a pod and its containers.
 type class struct {
 	verdicts  []verdict  // in the order of the containers
 	partition *Partition // nil for ordinary pods
 	// options are how CPUs for the pod's containers are chosen; nil for pods whose
-	// containers get none of their own.
+	// containers get no exclusive CPUs.
 	options *allocate.Options
 	level   *podLevel // set for a pod with pod-level resources
 }
@@ -196,9 +196,8 @@ func (c *classifier) classify(pods []Pod) []class {
 	return classes
 }
 
-// unread classifies a pod of which it is not known what it is: each of its
-// containers may have CPUs of its own. What is wrong with its annotations is
-// reported when they are known to matter.
+// unread classifies a pod with unknown status: each of its containers may have exclusive
+// CPUs. Problems of its annotations are reported when its status is known.
 func (c *classifier) unread(p *Pod, to *class) {
 	const why = "what the pod is could not be read"
 	for i := range p.Containers {

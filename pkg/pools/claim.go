@@ -8,33 +8,33 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
 
-// claim is what one container name of a pod has to do with the guaranteed pool,
-// over all restarts of the container; or a systemd unit; or a pod, for what is
-// reserved for its containers.
+// claim is the claim of one owner on the guaranteed pool. A claim of a container name lasts
+// over all restarts of the container. Other claims belong to systemd units, and to pods for
+// the CPUs that are reserved for their containers.
 type claim struct {
 	key        Key
-	pod        int   // index of the pod; none for a unit
-	createdAt  int64 // that of the newest instance, and the age of the claim
+	pod        int   // index of the pod; none for a unit.
+	createdAt  int64 // when the newest instance was created; the age of the claim.
 	finishedAt int64 // when the newest instance has exited; 0 if it has not, or if that is not known
 	want       int
-	least      int        // least of a claim that is a guess, and of a reserve what will be asked for surely
-	cpus       cpuset.Set // what the claim has: the previous assignment at first, the new one in the end
-	away       cpuset.Set // what it had and is offline now; see Assignment
+	least      int        // lower bound of want with atLeast; for a reserve, CPUs that the pod will certainly request.
+	cpus       cpuset.Set // CPUs of the claim: first the previous assignment, in the end the new one.
+	away       cpuset.Set // CPUs of the claim that are offline now; see Assignment
 	options    *allocate.Options
 	nodes      cpuset.Set        // hinted
 	missing    int               // how much a reserve is too small
 	refused    *allocate.Refusal // why a claim that lacks CPUs does not get them
-	// live says that an instance of the container exists that has not exited.
-	// Only live claims get CPUs; the others keep theirs until the pod goes or a
+	// live reports that an instance of the container exists that has not exited.
+	// Only live claims get CPUs; the others keep their CPUs until the pod ends or a
 	// container of the same pod needs them.
 	live      bool
-	atLeast   bool // want is a guess: least, or as many as it had
-	unread    bool // its pod is Pod.Unread: it wants what it has
-	waiting   bool // it gets nothing new yet if it has nothing
-	contested bool // somebody else was recorded as the owner of some of cpus
-	// frozen says of a reserve that it gets no more.
+	atLeast   bool // want is a guess: least, or the previous number of CPUs.
+	unread    bool // its pod is Pod.Unread: it wants the CPUs that it has.
+	waiting   bool // it gets no CPUs yet if it has no CPUs.
+	contested bool // another owner was recorded for some of cpus
+	// frozen reports that the reserve gets no more CPUs.
 	frozen  bool
-	crowded bool // somebody else has a part of cores that the claim should have to itself
+	crowded bool // another owner has threads of cores that should belong to the claim alone
 	// set divides the CPUs of a pod with pod-level resources; nil for all other claims. The claim
 	// is on the CPUs of the whole pod.
 	set *podSet
@@ -43,17 +43,17 @@ type claim struct {
 // none is the index of no pod.
 const none = -1
 
-// isReserve says that c is what a pod has beyond its containers. Its want are the
-// CPUs that the pod's total leaves for containers that are not there yet.
+// isReserve reports whether c is the reserve of a pod. Its want are the CPUs that the
+// pod's total leaves for containers that do not exist yet.
 func (c *claim) isReserve() bool { return c.key.Container == "" && c.set == nil }
 
-// isUnit says that c is that of a systemd unit.
+// isUnit reports whether c is the claim of a systemd unit.
 func (c *claim) isUnit() bool { return c.pod == none }
 
-// lacks says that c should have more than it has.
+// lacks reports whether c should have more CPUs than it has.
 func (c *claim) lacks() bool { return c.live && c.cpus.Len() < c.want }
 
-// guess settles what c wants where that depends on what it has.
+// guess sets the want of c if it depends on the CPUs that c has.
 func (c *claim) guess() {
 	switch {
 	case c.waiting && c.cpus.IsEmpty():
@@ -65,8 +65,8 @@ func (c *claim) guess() {
 	}
 }
 
-// claims lists the claims on the guaranteed pool, sorted by key: those of units
-// come first. Pods and their containers are sorted; classes are theirs.
+// claims lists the claims on the guaranteed pool, sorted by key: the claims of units
+// come first. Pods and their containers are sorted; classes are in the same order.
 func claims(p *Pools, pods []Pod, classes []class, previous []Assignment) []claim {
 	previous = slices.Clone(previous)
 	slices.SortFunc(previous, func(a, b Assignment) int { return a.Key.Compare(b.Key) })
@@ -104,7 +104,7 @@ func claims(p *Pools, pods []Pod, classes []class, previous []Assignment) []clai
 	return all
 }
 
-// unitClaims lists those of the units that have CPUs to themselves.
+// unitClaims lists the claims of the units with exclusive CPUs.
 func unitClaims(p *Pools, previous []Assignment) []claim {
 	var all []claim
 	for _, u := range p.Units {
@@ -177,7 +177,7 @@ func newClaim(pod int, key Key, held []Assignment) claim {
 	return c
 }
 
-// had adds what was assigned to c before.
+// had adds the previous assignment a to c.
 func (c *claim) had(a Assignment) {
 	c.cpus, c.away = c.cpus.Union(a.CPUs), c.away.Union(a.Away)
 }
@@ -213,9 +213,9 @@ func newestOf(instances []Container) int {
 }
 
 // byAge returns the indices of claims in the order in which they are served:
-// units, then containers that exist before those that do not, the older first. Who
-// comes late loses first, so that those of unread pods, who only have what they
-// have, come before all.
+// units, then containers that exist before those that do not, the older first. The last
+// claim loses first. So the claims of unread pods come before all others: they only keep
+// their CPUs.
 func byAge(claims []claim) []int {
 	order := make([]int, len(claims))
 	for i := range order {

@@ -7,26 +7,26 @@ import (
 	"strings"
 )
 
-// verdict is what a container is, before anybody has looked for CPUs.
+// verdict is the classification of a container, before its CPUs are chosen.
 type verdict struct {
 	pool Pool
 	want int // number of CPUs that a container of the guaranteed pool asks for
-	// shares and limit, in thousandths of a CPU, are those of the annotation.
+	// shares and limit, in thousandths of a CPU, are the values of the annotation.
 	shares  uint64
 	limit   int64
-	typ     string // partition of one that is not in that of its pod; "" for all others
+	typ     string // partition of a container outside the partition of its pod; "" for all others
 	reason  Reason
-	atLeast bool // want is only a lower bound: it has what it had
-	waiting bool // it gets no CPUs yet, unless it has some
-	mixed   bool // shared CPUs come beside those of its own
+	atLeast bool // want is only a lower bound: it keeps its previous CPUs.
+	waiting bool // it gets no CPUs yet, unless it has some.
+	mixed   bool // shared CPUs are added to its exclusive CPUs.
 	podPool bool // it shares the CPUs of its pod with other containers of the pod
 }
 
-// classifier decides who belongs where and collects what it cannot honour.
+// classifier decides the pool of each container and collects rejected inputs.
 type classifier struct {
 	in       *Input
 	problems []Problem
-	notes    *notebook // nil when nobody asks
+	notes    *notebook // nil without an explanation
 	// last is the reason of the containers of pods of the type lastType, which most
 	// pods have in common.
 	lastType    string
@@ -43,7 +43,7 @@ func (p *Pod) problem(container string, r Reason) Problem {
 	return Problem{PodUID: p.UID, Pod: p.Namespace + "/" + p.Name, Container: container, Reason: r}
 }
 
-// placedLikeOthers ends the reports of annotations that are not honoured.
+// placedLikeOthers ends the reports of rejected annotations.
 const placedLikeOthers = "; the pod is placed like any other"
 
 // partition returns the partition that a pod belongs to, if it asks for one and
@@ -66,7 +66,7 @@ func (c *classifier) partition(p *Pod) (*Partition, bool) {
 	switch {
 	case !ok:
 		c.report(p, "", CodeTypeUnknown, "no partition of this node is of workload type "+clip(typ)+placedLikeOthers)
-	case !c.may(p, partition): // it has been said why
+	case !c.may(p, partition): // may has reported the cause
 	case p.QoS == QoSGuaranteed:
 		c.report(p, "", CodeGuaranteedPod, "workload type "+typ+" is not for Guaranteed pods, whose CPU cannot be taken from the scheduler"+placedLikeOthers)
 	default:
@@ -167,7 +167,7 @@ func (c *classifier) checkOffered(p *Pod, verdicts []verdict) {
 	}
 }
 
-// pause is where pause containers run, those of pods of a workload type aside.
+// pause classifies pause containers, except in pods of a workload type.
 func (c *classifier) pause() verdict {
 	if typ := c.in.Pools.Infra; typ != "" {
 		return verdict{pool: Management, typ: typ, reason: Reason{CodePause, "pause container (infraContainers)"}}
@@ -180,7 +180,7 @@ func shared(code Code, text string) verdict {
 }
 
 // The arithmetic of the kubelet (pkg/kubelet/cm, MilliCPUToShares): the shares of
-// a whole number of CPUs are a multiple of 1024, and those of no request at all
+// a whole number of CPUs are a multiple of 1024, and the shares without a request
 // are 2. No fraction of a CPU gives a multiple of 1024, so that the test below is
 // exact, up to the cap of 256 CPUs.
 const (
@@ -194,14 +194,14 @@ const mostCPUs = 1 << 20
 
 // guaranteed classifies an app container of a Guaranteed pod. The quota counts
 // only where the shares are capped: it may be off on the whole node (kubelet
-// cpuCFSQuota), and is lifted from containers that have CPUs of their own.
+// cpuCFSQuota), and is lifted from containers with exclusive CPUs.
 func guaranteed(r Resources) verdict {
 	exclusive := func(n int) verdict {
 		return verdict{pool: Guaranteed, want: n, reason: Reason{CodeExclusive, whole(n) + " in a Guaranteed pod"}}
 	}
 	switch {
 	case r.Shares == 0:
-		// What it had may be known from before, and is no reason to move it.
+		// Its previous CPUs may be known, and it keeps them.
 		v := exclusive(0)
 		v.atLeast, v.reason = true, Reason{CodeUnknown, "the container's CPU request is not known"}
 		return v
@@ -225,7 +225,7 @@ func guaranteed(r Resources) verdict {
 	return exclusive(int(n))
 }
 
-// whole says n whole CPUs.
+// whole formats a number of whole CPUs.
 func whole(n int) string {
 	if n == 1 {
 		return "1 whole CPU"
@@ -233,7 +233,7 @@ func whole(n int) string {
 	return strconv.Itoa(n) + " whole CPUs"
 }
 
-// several says n CPUs.
+// several formats a number of CPUs.
 func several(n int) string {
 	if n == 1 {
 		return "1 CPU"
@@ -245,8 +245,8 @@ func fractional(milli int64) verdict {
 	return shared(CodeFractional, strconv.FormatInt(milli, 10)+"m CPU in a Guaranteed pod is not a whole number of CPUs")
 }
 
-// WholeCPUs is the number of whole CPUs in r, a fraction left out; it is not known
-// without shares, and where they are capped (256 CPUs) and there is no quota.
+// WholeCPUs returns the number of whole CPUs in r, rounded down. It is unknown without
+// shares, and if they are capped (256 CPUs) without a quota.
 func (r Resources) WholeCPUs() (n int, known bool) {
 	switch {
 	case r.Shares == 0:

@@ -5,12 +5,12 @@ type Code string
 
 // Codes of placements: why a container is in its pool.
 const (
-	CodeManagement Code = "Management" // pod asks for a workload type and may
+	CodeManagement Code = "Management" // pod requests a workload type and may use it.
 	CodeExclusive  Code = "Exclusive"  // a whole number of CPUs in a Guaranteed pod
 	CodeHeld       Code = "Held"       // container has exited; its CPUs wait for its restart
 	CodeExited     Code = "Exited"     // container has exited and holds no CPUs
 	CodePause      Code = "Pause"      // pause container of an ordinary pod
-	// CodeBestEffort, CodeBurstable: the QoS class says it all.
+	// CodeBestEffort, CodeBurstable: the QoS class is the whole reason.
 	CodeBestEffort Code = "BestEffort"
 	CodeBurstable  Code = "Burstable"
 	CodeNoQoS      Code = "NoQoS"      // pod is not in the kubelet's tree
@@ -23,9 +23,9 @@ const (
 	// is not known.
 	CodePodTotalUnknown Code = "PodTotalUnknown"
 	CodeUnknown         Code = "Unknown" // container's resources are not known
-	CodeUnread          Code = "Unread"  // what the container's pod is could not be read
-	// CodeSuperseded: still there, next to a newer container of the same name that
-	// needs no CPUs of its own.
+	CodeUnread          Code = "Unread"  // status of the container's pod could not be read
+	// CodeSuperseded: the container still exists, next to a newer container of the same
+	// name that needs no exclusive CPUs.
 	CodeSuperseded   Code = "Superseded"
 	CodeWaiting      Code = "Waiting"      // whole CPUs, but its NUMA nodes are not known yet
 	CodeOtherManager Code = "OtherManager" // another manager of CPUs places the container
@@ -37,7 +37,7 @@ const (
 	// pod.
 	CodeNoGuaranteedPool Code = "NoGuaranteedPool"
 	CodeRefused          Code = "Refused" // guaranteed pool has too few free CPUs; runs shared
-	CodeShort            Code = "Short"   // has CPUs of its own, but fewer than it should
+	CodeShort            Code = "Short"   // has exclusive CPUs, but fewer than it should
 )
 
 // Codes of systemd units.
@@ -47,8 +47,8 @@ const (
 
 // Codes of pods: why a slice's weight or quota is set.
 const (
-	CodeAnnotatedShares Code = "AnnotatedShares" // annotations say what the containers' shares are
-	CodeUnlimited       Code = "Unlimited"       // a container of the pod has CPUs of its own
+	CodeAnnotatedShares Code = "AnnotatedShares" // annotations set the containers' shares
+	CodeUnlimited       Code = "Unlimited"       // a container of the pod has exclusive CPUs
 )
 
 // Codes of problems only.
@@ -57,7 +57,7 @@ const (
 	CodeTypeUnknown        Code = "TypeUnknown"        // no partition for the workload type
 	CodeNamespaceNotListed Code = "NamespaceNotListed" // namespace may not ask for the workload type
 	// CodeNamespaceUnknown: the namespace is not known to allow the workload type, and
-	// nobody can be asked at the moment.
+	// the API server cannot be reached at the moment.
 	CodeNamespaceUnknown Code = "NamespaceUnknown"
 	CodeStaticNotAllowed Code = "StaticPodNotAllowed" // static pods of the namespace may not ask for a workload type
 	CodeGuaranteedPod    Code = "GuaranteedPod"       // Guaranteed pods cannot be of a workload type
@@ -66,13 +66,13 @@ const (
 	CodeResourcesInvalid Code = "ResourcesInvalid"
 	CodeResourcesIgnored Code = "ResourcesIgnored" // resources annotations, but no workload type
 	CodeNoSuchContainer  Code = "NoSuchContainer"  // resources annotations for containers that the pod does not have
-	// CodeOverrideInvalid: an annotation chooses an option or a value that there is
-	// not, or options that contradict each other.
+	// CodeOverrideInvalid: an annotation chooses an unknown option or value, or options
+	// that contradict each other.
 	CodeOverrideInvalid    Code = "OverrideInvalid"
-	CodeOverrideNotAllowed Code = "OverrideNotAllowed" // an annotation chooses an option that pods may not
-	CodeSwitchInvalid      Code = "SwitchInvalid"      // one of CRI-O's switches has a value that it does not know
-	CodeSwitchIgnored      Code = "SwitchIgnored"      // one of CRI-O's switches asks for what there is not here
-	CodeMixedNotAllowed    Code = "MixedNotAllowed"    // namespace may not ask for shared CPUs beside a container's own
+	CodeOverrideNotAllowed Code = "OverrideNotAllowed" // an annotation chooses an option that pods may not.
+	CodeSwitchInvalid      Code = "SwitchInvalid"      // a CRI-O annotation has an invalid value.
+	CodeSwitchIgnored      Code = "SwitchIgnored"      // a CRI-O annotation requests an unavailable feature
+	CodeMixedNotAllowed    Code = "MixedNotAllowed"    // namespace may not request shared CPUs in addition to exclusive CPUs
 	CodeOverlap            Code = "Overlap"            // two containers were recorded as owners of the same CPU
 	CodeOffline            Code = "Offline"            // CPUs that an owner has had are offline, and it has got no others instead
 	CodeNotReserved        Code = "NotReserved"        // a pod's total cannot be reserved for its containers
@@ -80,7 +80,7 @@ const (
 	// or that a pool cannot do without.
 	CodeOtherOverlap Code = "OtherOverlap"
 	CodeKubeletTook  Code = "KubeletTook" // kubelet has given CPUs of a partition to a container alone
-	CodeCrowded      Code = "Crowded"     // somebody else has a part of the cores of an owner that should have them to itself
+	CodeCrowded      Code = "Crowded"     // another owner has threads of the cores of an owner with one-owner-per-core
 )
 
 // Codes of problems of the shared pool, which have neither pod nor unit.
@@ -89,6 +89,6 @@ const (
 	CodeBelowFloor Code = "BelowFloor" // shared pool has less than its floor
 )
 
-// floorReached is a code of refusals (allocate.Refusal) beside those of
+// floorReached is a code of refusals (allocate.Refusal) in addition to the codes of
 // pkg/allocate: the shared pool keeps its floor.
 const floorReached = "Floor"

@@ -9,7 +9,7 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
 
-// Spec is what an operator asks for, before it is held against a machine.
+// Spec is the configuration of the pools before it is resolved for a machine.
 type Spec struct {
 	Partitions []PartitionSpec // management pools, one for each workload type
 	Shared     *cpuset.Set     // CPUs of the shared pool; nil stands for all online CPUs that no other list names
@@ -20,12 +20,12 @@ type Spec struct {
 	Guaranteed        GuaranteedSpec
 	Units             []UnitSpec // systemd units that are placed like containers
 	// Infra is where pause containers run: the workload type of a partition, or "" for
-	// the shared pool and, those of pods of a workload type, their pod's partition.
+	// the shared pool. Then pods of a workload type have theirs in their pod's partition.
 	Infra string `json:",omitzero"`
 }
 
-// GuaranteedSpec says which CPUs containers can have to themselves, and how they
-// are chosen. Without CPUs and FromShared no container gets CPUs of its own.
+// GuaranteedSpec configures exclusive CPUs: which CPUs can be exclusive, and how they
+// are chosen. Without CPUs and FromShared no container gets exclusive CPUs.
 type GuaranteedSpec struct {
 	CPUs cpuset.Set // a fixed list. It must be empty with FromShared
 	// FromShared takes CPUs out of the shared pool, container by container, for as
@@ -36,8 +36,8 @@ type GuaranteedSpec struct {
 	// FloorPercent, 1 to 99, replaces Floor by a part of the online CPUs of Shared, rounded up.
 	// A pool that is too small to give a CPU away is no error then.
 	FloorPercent int `json:",omitzero"`
-	// Kubelet leaves it to the kubelet to give containers CPUs, to all but those of
-	// partitions. Nothing else of this struct counts then.
+	// Kubelet leaves the CPUs of all containers to the kubelet, except in the pods of
+	// partitions. Then all other fields of this struct have no effect.
 	Kubelet bool
 	// Options are how CPUs are chosen, and Overrides the names of those that pods
 	// may choose for themselves; see [Pools].
@@ -47,14 +47,14 @@ type GuaranteedSpec struct {
 	BindMemory bool
 	// PodLevel selects what pods with pod-level resources get.
 	PodLevel PodLevel
-	Mixed    Mixed `json:",omitzero"` // CPUs that containers may have beside their own
+	Mixed    Mixed `json:",omitzero"` // shared CPUs for containers that have exclusive CPUs
 }
 
-// UnitSpec is a systemd unit with CPUs of its own or a pool to run in: either
+// UnitSpec is a systemd unit with exclusive CPUs or a pool to run in: either
 // CPUs or Pool is set.
 type UnitSpec struct {
 	Name string // a full unit name, like du.service or radio.slice
-	CPUs int    // number of CPUs that the unit has to itself, above 0
+	CPUs int    // number of exclusive CPUs of the unit, above 0
 	Pool string // "shared" or the workload type of a partition
 }
 
@@ -62,7 +62,7 @@ type UnitSpec struct {
 type PartitionSpec struct {
 	Type string // workload type, a DNS label (RFC 1123)
 	// All stands for all online CPUs but the guaranteed ones: the type is known
-	// on this node, without CPUs of its own. CPUs must be empty then.
+	// on this node, without exclusive CPUs. CPUs must be empty then.
 	All  bool
 	CPUs cpuset.Set
 	// Auto stands for the first cores of the machine: see [Spec.On]. CPUs must be empty
@@ -73,24 +73,23 @@ type PartitionSpec struct {
 	Namespaces []string
 }
 
-// Pools are the CPU pools of a machine: online CPUs only. Those of a fixed list of
-// guaranteed CPUs are in no other pool; Shared and the partitions overlap only
-// where a partition takes all, and without a strict reservation.
+// Pools are the CPU pools of a machine: online CPUs only. A fixed list of guaranteed CPUs
+// overlaps no other pool. Shared and the partitions overlap only
+// if a partition takes all, and without a strict reservation.
 type Pools struct {
 	Partitions []Partition // sorted by Type
 	// Shared is the whole shared pool, and never empty. With FromShared some of it
 	// may belong to containers at the moment: see [Plan.Shared].
 	Shared cpuset.Set
 	// Guaranteed are the CPUs that can become exclusive: the fixed list, or with
-	// FromShared the part of Shared that can be carved out, of which so much stays
-	// that Shared keeps Floor CPUs, at least 1. It is empty when no container gets
-	// CPUs of its own.
+	// FromShared the part of Shared that owners can get. Shared always keeps Floor CPUs,
+	// at least 1. Guaranteed is empty if no container can get exclusive CPUs.
 	Guaranteed cpuset.Set
 	FromShared bool
 	Floor      int
-	// Kubelet says that the kubelet gives containers CPUs, to all but those of
-	// partitions: see [Input].Held. Guaranteed is empty then, and Shared the kubelet's
-	// default set; what Resolve returns is what no partition has.
+	// Kubelet reports that the kubelet allocates CPUs to all containers, except in the pods
+	// of partitions: see [Input].Held. Guaranteed is empty then. Shared is the kubelet's
+	// default set; Resolve returns the CPUs outside partitions for it.
 	Kubelet bool
 	// Options are how exclusive CPUs are chosen. Overrides are the names of the
 	// options that pods may choose for themselves.
@@ -99,12 +98,12 @@ type Pools struct {
 	BindMemory bool // plans bind the memory of exclusive owners
 	// PodLevel selects what pods with pod-level resources get.
 	PodLevel PodLevel
-	// Mixed says who may run on shared CPUs beside his own: online ones only.
+	// Mixed configures shared CPUs for exclusive containers: online CPUs only.
 	Mixed   Mixed
-	Infra   string     // type of the partition that all pause containers run in; "" if there is none for them
+	Infra   string     // type of the partition that all pause containers run in; "" if it does not exist.
 	Units   []UnitSpec // sorted by Name
 	Offline cpuset.Set // configured CPUs that the machine has but does not run at the moment. They are in no pool
-	// Away are the CPUs that would be in Guaranteed if they were online. Nobody
+	// Away are the CPUs that would be in Guaranteed if they were online. No container
 	// gets them, and an owner that had some of them gets them back; see
 	// [Assignment].
 	Away cpuset.Set
@@ -117,14 +116,14 @@ type Partition struct {
 	Namespaces []string
 }
 
-// exclusive says that containers can have CPUs of their own, if only when some are
-// online again.
+// exclusive reports whether containers can have exclusive CPUs, now or when offline CPUs
+// are online again.
 func (p *Pools) exclusive() bool { return !p.Guaranteed.IsEmpty() || !p.Away.IsEmpty() }
 
 // floor is how many CPUs the shared pool keeps.
 func (p *Pools) floor() int { return max(p.Floor, 1) }
 
-// partition returns the partition of a workload type, which is not to be changed.
+// partition returns the partition of a workload type; callers must not change it.
 func (p *Pools) partition(typ string) (*Partition, bool) {
 	i, ok := slices.BinarySearchFunc(p.Partitions, typ, func(p Partition, typ string) int {
 		return cmp.Compare(p.Type, typ)
@@ -139,7 +138,7 @@ func (p *Pools) partition(typ string) (*Partition, bool) {
 type FieldError struct {
 	Field string // path of the key, like "partitions[0].cpus"
 	Value string // what the key has, or the part of it that is wrong
-	// Reason says what is wrong and what to do.
+	// Reason states the error and its remedy.
 	Reason string
 }
 

@@ -8,9 +8,8 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
 
-// What follows is for owners that have their cores to themselves
-// (one-owner-per-core). The other threads of these cores are idle: not free for
-// anybody else, and not in the shared pool.
+// The functions below are for owners with one-owner-per-core. The other threads of their
+// cores are idle siblings: not free for any other owner, and not in the shared pool.
 
 // coresOf returns all threads of the cores of cpus.
 func (a *assigner) coresOf(cpus cpuset.Set) cpuset.Set {
@@ -21,7 +20,7 @@ func (a *assigner) coresOf(cpus cpuset.Set) cpuset.Set {
 	return all
 }
 
-// recount finds out what is idle, and so what is free.
+// recount computes the idle siblings and the free CPUs.
 func (a *assigner) recount() {
 	all := held(a.claims)
 	a.idle = cpuset.Set{}
@@ -35,29 +34,28 @@ func (a *assigner) recount() {
 	a.supply = nil
 }
 
-// beside returns the idle CPUs beside cpus, if c has its cores to itself: whoever
+// idleSiblings returns the idle siblings of cpus if c has one-owner-per-core: an owner that
 // takes over cpus may have them too.
-func (a *assigner) beside(c *claim, cpus cpuset.Set) cpuset.Set {
+func (a *assigner) idleSiblings(c *claim, cpus cpuset.Set) cpuset.Set {
 	if !c.options.OneOwnerPerCore || cpus.IsEmpty() {
 		return cpuset.Set{}
 	}
 	return a.coresOf(cpus).Intersection(a.idle)
 }
 
-// offered is how many CPUs c could get beyond what its pod has: what there is to
-// give away, and its own idle CPUs, which cost nobody anything unless the shared
-// pool needs them.
+// offered is how many CPUs c could get in addition to the CPUs of its pod: free capacity
+// and its own idle siblings. An idle sibling has no other user, unless the shared pool
+// needs it.
 func (a *assigner) offered(c *claim) int {
-	own := a.beside(c, c.cpus).Len()
+	own := a.idleSiblings(c, c.cpus).Len()
 	if a.pools.FromShared {
 		own = max(min(own, a.shared()+a.idle.Len()-a.pools.floor()), 0)
 	}
 	return max(a.room(), 0) + own
 }
 
-// allowed lets change happen to siblings, and undoes it when it leaves less to the
-// shared pool than its floor, and less than before. Idle CPUs make that hard to
-// tell in advance.
+// allowed applies change to siblings, and reverts it if it leaves less to the shared
+// pool than its floor, and less than before. Idle siblings make that hard to predict.
 func (a *assigner) allowed(siblings []claim, change func()) bool {
 	if !a.pools.FromShared || !a.alone {
 		change()
@@ -85,8 +83,8 @@ func (a *assigner) oneOfEach(cpus cpuset.Set) cpuset.Set {
 	return ones
 }
 
-// spread takes n CPUs in n cores of which nobody has a part, for as many owners
-// that have their cores to themselves.
+// spread takes n CPUs in n cores without an owner, for n owners with
+// one-owner-per-core.
 func (a *assigner) spread(r allocate.Request) (cpuset.Set, *allocate.Refusal) {
 	untouched := a.oneOfEach(a.free)
 	for cpu := range untouched.All() {
@@ -102,9 +100,9 @@ func (a *assigner) spread(r allocate.Request) (cpuset.Set, *allocate.Refusal) {
 	return got, refusal
 }
 
-// lend leaves idle CPUs to the shared pool as far as it has less than its floor
-// otherwise, which happens when the option or the floor changes, or CPUs go
-// offline. It returns what is free, idle, and what is wrong with that.
+// lend adds idle siblings to a shared pool below its floor. A pool is below its floor
+// after a change of the option or the floor, or if CPUs go offline. lend returns the
+// free CPUs, the idle siblings, and the problems.
 func (a *assigner) lend() (free, idle cpuset.Set, problems []Problem) {
 	missing := a.pools.floor() - a.shared()
 	if !a.pools.FromShared || missing <= 0 {
@@ -123,7 +121,7 @@ func (a *assigner) lend() (free, idle cpuset.Set, problems []Problem) {
 	return a.free.Union(lent), a.idle.Difference(lent), problems
 }
 
-// mark notes who should have its cores to itself and has not, and which reserves
+// mark marks owners that share cores despite one-owner-per-core, and reserves that
 // are too small.
 func (a *assigner) mark() {
 	for i := range a.claims {
@@ -142,7 +140,7 @@ func (a *assigner) mark() {
 	}
 }
 
-// reportKept reports what a claim has otherwise than it should.
+// reportKept reports how the CPUs of a claim differ from its request.
 func (b *placer) reportKept(p *Pod, c *claim) {
 	if r, is := reportAway(c); is {
 		b.report(p, c.key.Container, r)

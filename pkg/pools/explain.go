@@ -7,9 +7,9 @@ import (
 
 // # Explanations
 //
-// An explanation is the decision made once more, with a notebook: [Explain] runs what
-// [Build] runs, and what it says of rules is what these have returned. Without a
-// notebook nothing is noted, and nothing is made that only a note would need.
+// An explanation is the decision made again, with a notebook: [Explain] runs the code of
+// [Build] and records the results of the rules. [Build] passes no notebook, and
+// spares the computation of values that only a record needs.
 
 // Rule is the stable name of a statement about a container that decides where it
 // belongs when it is true. They are tried in the order in which they stand here.
@@ -17,33 +17,33 @@ type Rule string
 
 // The rules. Of units there is RuleUnit alone.
 const (
-	RuleUnit         Rule = "Unit"         // configuration names the unit
-	RuleUnread       Rule = "Unread"       // what the pod is could not be read
+	RuleUnit         Rule = "Unit"         // configuration names the unit.
+	RuleUnread       Rule = "Unread"       // status of the pod could not be read
 	RuleOtherManager Rule = "OtherManager" // another manager of CPUs places the container
 	RuleWorkloadType Rule = "WorkloadType" // pod asks for a workload type, and may have it
-	RulePause        Rule = "Pause"        // it is a pause container
+	RulePause        Rule = "Pause"        // container is a pause container.
 	RuleQoS          Rule = "QoS"          // pod is of a QoS class other than Guaranteed, or of none
 	// RulePodPool: it shares the CPUs of its pod, which has pod-level resources. Traces contain
 	// this rule only if it is met.
 	RulePodPool    Rule = "PodPool"
-	RuleNotWhole   Rule = "NotWhole"   // it asks for no whole number of CPUs, or that is not known.
+	RuleNotWhole   Rule = "NotWhole"   // request is no whole number of CPUs, or unknown.
 	RuleNoneToGive Rule = "NoneToGive" // node gives no CPUs away
-	RuleExclusive  Rule = "Exclusive"  // it asks for whole CPUs in a Guaranteed pod, and there are some for it or not
+	RuleExclusive  Rule = "Exclusive"  // request is for whole CPUs in a Guaranteed pod, whether granted or refused.
 )
 
 // Step is a rule that has been tried.
 type Step struct {
 	Rule Rule
 	Met  bool // it has decided
-	// Answer says why, or why not; it may be empty where the rule says it all.
+	// Answer is the reason; it may be empty if the rule is the whole reason.
 	Answer string
 }
 
 // Trace is how it was found out where a container belongs.
 type Trace struct {
-	Steps []Step // those of the container, in order; the last one is met
-	// Want is how many CPUs of its own it asks for, and Options are how they are chosen; 0
-	// and nil for one that asks for none.
+	Steps []Step // steps of the container, in order; the last one is met
+	// Want is the number of exclusive CPUs that the container requests, and Options are how they
+	// are chosen; 0 and nil without a request.
 	Want    int
 	Options *allocate.Options
 }
@@ -55,13 +55,13 @@ type notebook struct {
 }
 
 // Explain is [Build], with a trace for each container of a pod, by container ID.
-// The plan is that of Build.
+// The plan equals the plan of Build.
 func Explain(in Input, podUID string) (Plan, map[string]*Trace) {
 	n := &notebook{uid: podUID, traces: make(map[string]*Trace)}
 	return decide(in, n), n.traces
 }
 
-// of returns what to write a pod's notes in, nil for a pod that nobody asks about.
+// of returns the notebook for a pod, nil for a pod without an explanation.
 func (n *notebook) of(p *Pod) *notebook {
 	if n == nil || n.uid != p.UID {
 		return nil
@@ -69,8 +69,8 @@ func (n *notebook) of(p *Pod) *notebook {
 	return n
 }
 
-// class notes how a pod's containers got their verdicts. asked are the problems that
-// have come of the question for a workload type; unasked says that it was not put.
+// class records how a pod's containers got their verdicts. asked are the problems of the
+// request for a workload type; unasked reports that the request was not evaluated.
 func (n *notebook) class(names workload.Names, p *Pod, to *class, managed, unasked bool, asked []Problem) {
 	if n = n.of(p); n == nil {
 		return
@@ -118,7 +118,7 @@ func (t *Trace) workloadType(names workload.Names, p *Pod, v *verdict, managed b
 	return false
 }
 
-// ruleOf says which rule a verdict comes of.
+// ruleOf returns the rule that decides a verdict with code c.
 func ruleOf(c Code) Rule {
 	switch c {
 	case CodePause:

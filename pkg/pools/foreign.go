@@ -10,19 +10,19 @@ import (
 // # Foreign containers
 //
 // Another manager of CPUs on the node (a workload of CRI-O, another plugin of NRI)
-// places some containers. Two that place the same container undo each other's work,
-// so that it is left to the other: the plan says where it is and wants nothing of it.
-// Nobody is given one of its CPUs for himself, and where it has them for itself the
-// pools do without. Who had some of them before keeps them: both are told of.
+// places some containers. Two managers that place the same container overwrite each
+// other's cpuset. So the plan describes where such a container is, and changes nothing.
+// No owner gets a CPU of such a container, and no pool contains its exclusive CPUs.
+// Owners that had some of them before keep them; problems report such overlaps.
 
-// Foreign is who places a container, and where it is.
+// Foreign is another manager that places a container, with the CPUs of the container.
 type Foreign struct {
-	Manager string // whose it is, for people: a phrase without a verb
-	// CPUs are those that the container has been put on; empty when it has no set of
-	// its own, and runs wherever its pod may.
+	Manager string // name of the manager for people: a phrase without a verb
+	// CPUs are the CPUs that the manager has set for the container; empty if it has no
+	// cpuset, and runs on all CPUs of its pod.
 	CPUs  cpuset.Set
-	Runs  cpuset.Set // those that one without a set runs on, as far as that is known
-	Alone bool       // it has them to itself
+	Runs  cpuset.Set // for a container without a cpuset, the CPUs that it runs on, if known
+	Alone bool       // container uses them exclusively
 }
 
 // isForeign reports whether another manager places all containers of a pod's spec, or its
@@ -66,8 +66,8 @@ func (c *classifier) foreign(p *Pod, verdicts []verdict) {
 	}
 }
 
-// foreignCPUs are those that foreign containers have been put on, and those of them
-// that they have to themselves.
+// foreignCPUs returns the CPUs on which other managers have put containers, and the part
+// that such containers use exclusively.
 func foreignCPUs(pods []Pod) (all, alone cpuset.Set) {
 	for i := range pods {
 		for j := range pods[i].Containers {
@@ -111,8 +111,8 @@ func stillHeld(before, after []Assignment) cpuset.Set {
 	return still
 }
 
-// theirs are the CPUs of foreign containers but for those that owners keep, and those
-// of them that no pool is to have: not those that a pool cannot do without.
+// theirs returns the CPUs of foreign containers without CPUs that owners keep, and the
+// part that leaves all pools. A pool keeps CPUs without which it would be empty.
 func theirs(in *Input, pods []Pod, kept cpuset.Set) (all, alone cpuset.Set) {
 	all, alone = foreignCPUs(pods)
 	has := in.kubeletHas()
@@ -133,8 +133,8 @@ func theirs(in *Input, pods []Pod, kept cpuset.Set) (all, alone cpuset.Set) {
 	return all, alone.Difference(needed)
 }
 
-// turnedForeign says that an owner is a foreign container now, and nothing else:
-// what it had is the other manager's.
+// turnedForeign reports whether an owner is only a foreign container now. Then its
+// CPUs belong to the other manager.
 func turnedForeign(pods []Pod, key Key) bool {
 	for i := range pods {
 		if pods[i].UID == key.PodUID {
@@ -146,8 +146,8 @@ func turnedForeign(pods []Pod, key Key) bool {
 	return false
 }
 
-// beside are the pools without what foreign containers have.
-func (p Pools) beside(all, alone cpuset.Set) Pools {
+// without returns the pools without the CPUs of foreign containers.
+func (p Pools) without(all, alone cpuset.Set) Pools {
 	if all.IsEmpty() {
 		return p
 	}
@@ -160,8 +160,8 @@ func (p Pools) beside(all, alone cpuset.Set) Pools {
 	return p
 }
 
-// overlaps reports the foreign containers that are on an owner's CPUs, or have to
-// themselves what a pool has, too.
+// overlaps reports foreign containers on the CPUs of owners, and foreign containers that
+// exclusively use CPUs of a pool.
 func overlaps(pods []Pod, plan *Plan) []Problem {
 	var all []Problem
 	for i := range pods {

@@ -8,8 +8,8 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
 
-// sources are where a claim gets CPUs from, and how many from each. Who has its
-// cores to itself can have the idle CPUs there too.
+// sources are the sources of a claim's new CPUs, with the number from each. A claim with
+// one-owner-per-core can also get the idle siblings in a source.
 type sources struct {
 	left, reserved           cpuset.Set
 	reuse, fromReserve, anew int
@@ -17,10 +17,9 @@ type sources struct {
 
 func (s *sources) sum() int { return s.reuse + s.fromReserve + s.anew }
 
-// grow gives claim i the CPUs that it lacks, and reports whether it got any. An
-// owner that has none yet gets all that it asks for or nothing; one that has some
-// gets as many as there are. With reserved set it is for those only whose pod has
-// CPUs for them already; who needs more than is reserved gets the rest too.
+// owner without CPUs gets all that it requests or none; an owner that has some
+// gets as many as possible. With reserved set it serves only pods that have CPUs for the
+// claim already; a claim that needs more also gets the rest.
 func (a *assigner) grow(i int, reserved bool) bool {
 	c := &a.claims[i]
 	if !c.lacks() {
@@ -31,7 +30,7 @@ func (a *assigner) grow(i int, reserved bool) bool {
 	if r := reserveOf(siblings); r != nil {
 		s.reserved = r.cpus
 	}
-	s.left, s.reserved = s.left.Union(a.beside(c, s.left)), s.reserved.Union(a.beside(c, s.reserved))
+	s.left, s.reserved = s.left.Union(a.idleSiblings(c, s.left)), s.reserved.Union(a.idleSiblings(c, s.reserved))
 	lack, most := c.want-c.cpus.Len(), a.offered(c)
 	if reserved {
 		if s.reserved.IsEmpty() {
@@ -88,7 +87,7 @@ func (a *assigner) draw(c *claim, siblings []claim, s sources) *allocate.Refusal
 			return refusal
 		}
 	}
-	all := a.free.Union(s.reserved, a.beside(c, c.cpus))
+	all := a.free.Union(s.reserved, a.idleSiblings(c, c.cpus))
 	if s.reuse > 0 {
 		all = all.Union(s.left)
 	}
@@ -104,7 +103,7 @@ func (a *assigner) draw(c *claim, siblings []claim, s sources) *allocate.Refusal
 	return nil
 }
 
-// piecewise takes as many CPUs from each source as s says.
+// piecewise takes the number of CPUs in s from each source.
 func (a *assigner) piecewise(c *claim, r allocate.Request, s sources) (cpuset.Set, *allocate.Refusal) {
 	var got, part cpuset.Set
 	var refusal *allocate.Refusal
@@ -131,17 +130,17 @@ func (a *assigner) piecewise(c *claim, r allocate.Request, s sources) (cpuset.Se
 	return got, nil
 }
 
-// fresh takes CPUs that nobody has, and idle ones that only c may have.
+// fresh takes CPUs without an owner, and idle siblings that only c may have.
 func (a *assigner) fresh(c *claim, r allocate.Request) (cpuset.Set, *allocate.Refusal) {
 	if r.CPUs > a.offered(c) {
 		return cpuset.Set{}, a.tooMany(r.CPUs)
 	}
-	own := a.beside(c, c.cpus)
+	own := a.idleSiblings(c, c.cpus)
 	switch {
 	case a.room() <= 0:
 		return take(a.from(own), r)
 	case !own.IsEmpty():
-		a.supply = nil // what is taken now is not taken from it
+		a.supply = nil // the supply does not count these CPUs
 		return take(a.from(a.free.Union(own)), r)
 	case a.supply == nil:
 		a.supply = a.machine.Supply(a.free)
@@ -149,8 +148,8 @@ func (a *assigner) fresh(c *claim, r allocate.Request) (cpuset.Set, *allocate.Re
 	return take(a.supply, r)
 }
 
-// commit lets c have got. What its pod had for it in other places is free. It
-// changes nothing and is false when that leaves too little to the shared pool.
+// commit assigns got to c, and frees its pod's other CPUs for it. If that leaves too few
+// CPUs to the shared pool, it changes nothing and returns false.
 func (a *assigner) commit(c *claim, siblings []claim, s sources, got cpuset.Set) bool {
 	return a.allowed(siblings, func() {
 		taken := got
@@ -158,7 +157,7 @@ func (a *assigner) commit(c *claim, siblings []claim, s sources, got cpuset.Set)
 			taken = a.coresOf(got) // the pod's other owners, too, have no part of these
 		}
 		unused := s.left.Difference(taken).Difference(a.idle).Take(max(s.reuse-s.left.Intersection(got).Len(), 0))
-		bereave(siblings, taken.Union(unused))
+		releaseInactive(siblings, taken.Union(unused))
 		if r := reserveOf(siblings); r != nil && s.fromReserve > 0 {
 			rest := r.cpus.Difference(taken)
 			unwanted := rest.Take(max(s.fromReserve-s.reserved.Intersection(got).Len(), 0))
@@ -171,13 +170,13 @@ func (a *assigner) commit(c *claim, siblings []claim, s sources, got cpuset.Set)
 		}
 		a.have(c, got)
 		if a.alone && s.reuse+s.fromReserve > 0 {
-			a.recount() // what was somebody's may be idle, and the reverse
+			a.recount() // CPUs of an owner may become idle siblings, and the reverse
 		}
 	})
 }
 
-// never refuses n CPUs that are not there; if they could not be had from an empty
-// machine either, that is why.
+// never refuses n CPUs that are not free. If an empty machine could not provide them
+// either, the refusal states that.
 func (a *assigner) never(c *claim, n int) *allocate.Refusal {
 	if c.options.FullPCPUsOnly {
 		_, refusal := take(a.from(cpuset.Set{}), allocate.Request{CPUs: n, Have: c.cpus, Options: *c.options})
@@ -189,7 +188,7 @@ func (a *assigner) never(c *claim, n int) *allocate.Refusal {
 	return a.tooMany(n)
 }
 
-// tooMany refuses n CPUs that are not there.
+// tooMany refuses n CPUs because too few are free.
 func (a *assigner) tooMany(n int) *allocate.Refusal {
 	free := max(a.room(), 0)
 	if free == a.free.Len() {
@@ -213,9 +212,9 @@ func leftBy(claims []claim) cpuset.Set {
 	return left
 }
 
-// leftFor are those of them that c may take over. An ordinary init container has
-// ended before any container that uses its CPUs is created, so whoever is younger
-// than c, or has run beside it, was none, and will start again.
+// leftFor returns the part of leftBy that c may take over. An ordinary init container has
+// ended before any container that uses its CPUs is created. A container that is younger
+// than c, or that ran at the same time, was no init container and will start again.
 func leftFor(c *claim, siblings []claim) cpuset.Set {
 	var left cpuset.Set
 	for i := range siblings {
@@ -226,8 +225,8 @@ func leftFor(c *claim, siblings []claim) cpuset.Set {
 	return left
 }
 
-// bereave takes cpus from the containers that are not live.
-func bereave(claims []claim, cpus cpuset.Set) {
+// releaseInactive takes cpus from the containers that are not live.
+func releaseInactive(claims []claim, cpus cpuset.Set) {
 	for i := range claims {
 		if c := &claims[i]; !c.live && !c.isReserve() {
 			c.cpus = c.cpus.Difference(cpus)
@@ -235,10 +234,10 @@ func bereave(claims []claim, cpus cpuset.Set) {
 	}
 }
 
-// excess is by how many CPUs the containers of a claim's pod would have more than the
-// pod's total if they got lack more; 0 for a unit, and when the total is not known. What is above
-// the total was of ordinary init containers, whose requests do not add to those
-// of the containers that run after them (KEP-753).
+// excess returns by how many CPUs the containers of a claim's pod would exceed the pod's
+// total with lack more; 0 for a unit, and if the total is unknown. CPUs above the total
+// belonged to ordinary init containers: their requests are not added to the requests of
+// the containers that run after them (KEP-753).
 func (a *assigner) excess(c *claim, siblings []claim, lack int) int {
 	if c.isUnit() {
 		return 0

@@ -20,28 +20,28 @@ type Input struct {
 	// Previous holds the assignments that are in force, by pod and container
 	// name. They are kept wherever the pools still allow it.
 	Previous []Assignment
-	// StaticPods says which static pods may ask for a workload type. Those of all others
-	// are in the lists of [Partition].
+	// StaticPods are the static pods that may request a workload type. [Partition] lists the
+	// namespaces of all other pods.
 	StaticPods StaticPods
-	// Held are the CPUs that the kubelet has given away, with Pools.Kubelet: by pod and
-	// container, and with Container "" those of a whole pod.
+	// Held are the CPUs that the kubelet has allocated, with Pools.Kubelet: by pod and
+	// container. Container is "" for the CPUs of a whole pod.
 	Held []Assignment
-	// Namespaces says which namespaces may, beside those in the lists of [Partition].
+	// Namespaces adds namespaces to the lists of [Partition].
 	Namespaces NamespaceRights
-	// Resting are CPUs that owners had and that are to stay out of the shared pool,
-	// where they have come from there. See [Plan.Resting].
+	// Resting are CPUs of former owners that stay out of the shared pool if they came from
+	// it. See [Plan.Resting].
 	Resting cpuset.Set
-	// Partitions says that exclusive CPUs become cpuset partitions, in which load
-	// balancing can be switched off. It changes nothing but what is reported.
+	// Partitions reports that exclusive CPUs become cpuset partitions, in which load
+	// balancing can be switched off. It affects only problems.
 	Partitions bool
-	Interrupts bool // owners can be free of interrupts. It changes nothing but what is reported
+	Interrupts bool // owners can be free of interrupts. It affects only problems
 }
 
 // QoS is a pod's quality-of-service class (KEP-753, pkg/apis/core/v1/helper/qos).
 type QoS string
 
-// The three classes of Kubernetes. A pod that was made over CRI outside
-// the kubelet's tree has none.
+// The three classes of Kubernetes. A pod that was created over CRI outside
+// the kubelet's tree has no class.
 const (
 	QoSGuaranteed QoS = "Guaranteed"
 	QoSBurstable  QoS = "Burstable"
@@ -53,24 +53,23 @@ const (
 type Pod struct {
 	UID, Namespace, Name string
 	QoS                  QoS
-	// Annotations are those of the sandbox's creation: later changes of the
-	// API object are never seen by the node.
+	// Annotations are the annotations at the creation of the sandbox: the node never
+	// sees later changes of the API object.
 	Annotations map[string]string
-	CreatedAt   int64     // when the sandbox was made, in nanoseconds since the epoch; 0 means just now
-	Resources   Resources // pod's total as the kubelet gave it to the sandbox; the zero value means unknown
-	Gone        bool      // sandbox is not ready any more and nothing runs in it: its CPUs are free
-	// Unread says that the pod is there and what it is could not be read: QoS and
-	// Resources mean nothing. What is recorded for it stays recorded, and it gets
-	// nothing new.
+	CreatedAt   int64     // when the sandbox was created, in nanoseconds since the epoch; 0 means just now.
+	Resources   Resources // pod's total as the kubelet set it for the sandbox; the zero value means unknown.
+	Gone        bool      // sandbox is no longer ready and no container runs in it: its CPUs are free
+	// Unread reports that the pod exists, but that its status could not be read: QoS and
+	// Resources are not valid. Recorded CPUs of the pod stay recorded, and it gets no
+	// others.
 	Unread bool
-	// Settled says that the pod has existed long enough for all its containers
-	// to have been created, so that an annotation for a container that does not
-	// exist is an error and not a matter of time.
+	// Settled reports that the pod has existed long enough for the creation of all its
+	// containers. Then an annotation for a container that does not exist is an error.
 	Settled    bool
 	Containers []Container
 }
 
-// Kind tells a pod's own container (pause) from those of the pod's spec.
+// Kind distinguishes a pod's own container (pause) from the containers of its spec.
 type Kind int
 
 // The CRI does not tell init containers and sidecars from the others; see
@@ -99,14 +98,14 @@ type Container struct {
 	// the epoch.
 	CreatedAt int64
 	// FinishedAt is when a container that has exited did so, in the same unit; 0
-	// means unknown. It tells who cannot have been an init container.
+	// means unknown. A later container does not take over CPUs of one that ran at the same time.
 	FinishedAt int64
 	Resources  Resources
 	// Nodes are the IDs of the NUMA nodes of the container's devices and memory, as
 	// the kubelet chose them; empty means that there is no hint.
 	Nodes cpuset.Set
-	// Waiting says that Nodes are being asked for. Until they are known the
-	// container gets no CPUs of its own, unless it has some already.
+	// Waiting reports that a request for Nodes is in progress. Until the answer arrives, the
+	// container gets no exclusive CPUs, unless it has some already.
 	Waiting bool
 	Foreign *Foreign // set for a container that another manager of CPUs places; nil for all others
 }
@@ -118,9 +117,9 @@ type Resources struct {
 	Quota, Period int64
 }
 
-// Key names an owner of CPUs over its restarts: a container; with Container "",
-// the pod, for what is reserved for those of its containers that are not there
-// yet; with PodUID "", the systemd unit that Container names.
+// Key names an owner of CPUs over its restarts: a container, a pod or a unit. With Container
+// "" the owner is the pod: the CPUs are reserved for containers that do not exist yet. With
+// PodUID "" Container is the name of a systemd unit.
 type Key struct {
 	PodUID    string `json:"podUID"`
 	Container string `json:"container"`
@@ -135,7 +134,7 @@ func (k Key) Compare(o Key) int {
 type Assignment struct {
 	Key  Key        `json:"key"`
 	CPUs cpuset.Set `json:"cpus"`
-	// Away are CPUs of the owner that are offline. Nobody else gets them, and they
+	// Away are CPUs of the owner that are offline. No other owner gets them, and they
 	// come back to it when they are online again, unless it has got others instead.
 	Away cpuset.Set `json:"away"`
 	// Sharers are the containers without exclusive CPUs in a pod with pod-level

@@ -10,11 +10,11 @@ import (
 // # The kubelet as manager
 //
 // With Pools.Kubelet the kubelet (CPU manager policy static) writes the CPUs of every
-// container, and knows of no partitions. All containers are foreign then but those of
-// managed pods: this is the one place that says whose a container is.
+// container, and does not know partitions. All containers are foreign then, except in managed
+// pods: this is the only code that decides the manager of a container.
 
-// leaveToKubelet makes the containers of all pods foreign but those that a partition
-// has. Pods are not those of the input: present has made them.
+// leaveToKubelet makes the containers of all pods foreign, except in the pods of
+// partitions. Pods is a copy of the input: present has made it.
 func leaveToKubelet(in *Input, pods []Pod) []Pod {
 	held := make(map[Key]cpuset.Set, len(in.Held))
 	for _, a := range in.Held {
@@ -22,7 +22,7 @@ func leaveToKubelet(in *Input, pods []Pod) []Pod {
 	}
 	for i := range pods {
 		p := &pods[i]
-		quiet := classifier{in: in} // what it cannot honour is reported when all are classified
+		quiet := classifier{in: in} // problems are reported when all pods are classified
 		if _, managed := quiet.partition(p); managed && !p.Unread {
 			continue
 		}
@@ -30,7 +30,7 @@ func leaveToKubelet(in *Input, pods []Pod) []Pod {
 		for j := range p.Containers {
 			ctr := &p.Containers[j]
 			if ctr.Foreign != nil {
-				continue // somebody else has been found to place it
+				continue // another manager places it
 			}
 			f := Foreign{Manager: "the kubelet"}
 			own, pod := held[Key{p.UID, ctr.Name}], held[Key{PodUID: p.UID}]
@@ -49,8 +49,8 @@ func leaveToKubelet(in *Input, pods []Pod) []Pod {
 	return pods
 }
 
-// kubeletHas are the CPUs that the kubelet has given away, also those of containers
-// that are not there yet, or not any more.
+// kubeletHas returns the CPUs that the kubelet has allocated, including CPUs of containers
+// that do not exist yet or no longer exist.
 func (in *Input) kubeletHas() cpuset.Set {
 	var all cpuset.Set
 	if in.Pools.Kubelet {
@@ -61,8 +61,8 @@ func (in *Input) kubeletHas() cpuset.Set {
 	return all
 }
 
-// kubeletTook reports who has got CPUs of partitions from the kubelet: it has not been
-// told to reserve them. The partitions are those of before.
+// kubeletTook reports containers that got CPUs of partitions from the kubelet: its
+// reservedSystemCPUs does not contain them. The partitions are the previous ones.
 func kubeletTook(in *Input, pods []Pod, plan *Plan) []Problem {
 	if !in.Pools.Kubelet {
 		return nil

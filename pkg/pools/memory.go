@@ -51,7 +51,7 @@ func nearestMemory(t *topology.Topology, i int) cpuset.Set {
 	return near
 }
 
-// of returns the IDs of the nodes whose memory the CPUs should use; none when
+// of returns the IDs of the nodes whose memory the CPUs should use; empty if
 // memory is not bound.
 func (m *memory) of(cpus cpuset.Set) cpuset.Set {
 	var ids cpuset.Set

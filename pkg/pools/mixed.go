@@ -9,49 +9,49 @@ import (
 
 // # Mixed CPUs
 //
-// A container that has CPUs of its own may run on some that it shares with others
-// beside them, for threads that do no more than housekeeping. Its own stay its own:
-// they alone are assigned, counted and held. The others are those of the shared pool as
-// it is at the moment, or a fixed list of which nobody ever gets one for himself.
+// A container with exclusive CPUs may also run on shared CPUs, for threads that do only
+// housekeeping. Assignments, problems and counts contain only its exclusive CPUs. The
+// shared CPUs are the current shared pool, or a fixed list of CPUs that never become
+// exclusive.
 
-// Mixed says which CPUs containers may have beside their own, and whose. The zero value
-// lets nobody.
+// Mixed selects shared CPUs for containers with exclusive CPUs, and the namespaces of these
+// containers. The zero value allows none.
 type Mixed struct {
-	Shared     bool       // those of the shared pool; CPUs must be empty then
-	CPUs       cpuset.Set // a fixed list. No container can have one of them for itself
-	Namespaces []string   // those whose pods may ask; [EveryNamespace] stands for all
+	Shared     bool       // CPUs of the shared pool; CPUs must be empty then
+	CPUs       cpuset.Set // a fixed list. None of them becomes exclusive
+	Namespaces []string   // namespaces whose pods may request them; [EveryNamespace] stands for all
 }
 
-// EveryNamespace is what stands for all of them in Mixed.Namespaces.
+// EveryNamespace stands for all namespaces in Mixed.Namespaces.
 const EveryNamespace = "*"
 
-// On says that there are CPUs to ask for.
+// On reports whether CPUs can be requested.
 func (m *Mixed) On() bool { return m.Shared || !m.CPUs.IsEmpty() }
 
 func (m *Mixed) allows(namespace string) bool {
 	return slices.Contains(m.Namespaces, namespace) || slices.Contains(m.Namespaces, EveryNamespace)
 }
 
-// mixes says whether a container gets shared CPUs beside its own, once it has some.
+// mixes reports whether a container gets shared CPUs in addition to exclusive CPUs.
 func (c *classifier) mixes(p *Pod, container string) bool {
 	asks, _, _ := c.in.Names.Mixed(p.Annotations, container)
 	return asks && c.in.Pools.Mixed.allows(p.Namespace)
 }
 
-// checkMixed reports what a Guaranteed pod asks for beside CPUs of its own and does not
-// get.
+// checkMixed reports the shared CPUs that a Guaranteed pod requests in addition to
+// exclusive CPUs and does not get.
 func (c *classifier) checkMixed(p *Pod) {
 	if len(p.Annotations) == 0 {
 		return
 	}
-	told := "" // of two instances of a container one is told
+	reported := "" // one report for two instances of a container
 	for i := range p.Containers {
 		name := p.Containers[i].Name
 		asks, key, valid := c.in.Names.Mixed(p.Annotations, name)
-		if p.Containers[i].Kind == Infra || key == "" || name == told {
+		if p.Containers[i].Kind == Infra || key == "" || name == reported {
 			continue
 		}
-		told = name
+		reported = name
 		switch {
 		case !valid:
 			c.report(p, name, CodeSwitchInvalid, "annotation "+clip(key)+": "+clip(p.Annotations[key])+" is neither enable nor disable; it is ignored")
@@ -66,7 +66,7 @@ func (c *classifier) checkMixed(p *Pod) {
 	}
 }
 
-// mix lets a container that has CPUs of its own run on shared ones too.
+// mix adds shared CPUs to a container with exclusive CPUs.
 func (b *placer) mix(at *Placement) {
 	if at.Mixed = b.ofShared; !b.pools.Mixed.Shared {
 		at.Mixed = b.pools.Mixed.CPUs.Difference(b.taken)

@@ -43,7 +43,7 @@ func (c *classifier) options(p *Pod) *allocate.Options {
 	if len(names) == 0 {
 		return configured
 	}
-	slices.Sort(names) // the order must not decide what a problem says
+	slices.Sort(names) // the order must not change the text of a problem
 	chosen := *configured
 	for _, name := range names {
 		value := p.Annotations[overridePrefix+name]

@@ -8,20 +8,20 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
 
-// Owner is somebody who has CPUs of its own, with what they were chosen by.
+// Owner is an owner of exclusive CPUs, with the inputs of their choice.
 type Owner struct {
 	Key  Key
 	Pod  string // namespace/name; empty for a systemd unit
 	CPUs cpuset.Set
-	// Options and Nodes are those of an [allocate.Request] for it.
+	// Options and Nodes are the fields of an [allocate.Request] for it.
 	Options allocate.Options
 	Nodes   cpuset.Set
-	// Fixed says why the owner must not be given other CPUs of the same number;
-	// empty if it may.
+	// Fixed is the reason why the owner must keep its CPUs, even for the same number of
+	// others; empty if it may change.
 	Fixed string
 }
 
-// Owners returns who has which CPUs after a plan that Build made of in. It is in
+// Owners returns the owners in a plan that Build made of in. They are in
 // the order of the plan's assignments.
 func Owners(in Input, plan Plan) []Owner {
 	pods := present(in.Pods)
@@ -35,7 +35,7 @@ func Owners(in Input, plan Plan) []Owner {
 		if a.Key.PodUID != "" {
 			i, ok := slices.BinarySearchFunc(pods, a.Key.PodUID, func(p Pod, uid string) int { return cmp.Compare(p.UID, uid) })
 			if !ok {
-				continue // Build assigns nothing to pods that are not there
+				continue // Build assigns no CPUs to pods that do not exist
 			}
 			if o.ofPod(&pods[i]); isDivided(plan.Pods, a.Key.PodUID) {
 				o.Fixed = "its pod has pod-level resources, and the CPUs belong to the pod"
@@ -47,7 +47,7 @@ func Owners(in Input, plan Plan) []Owner {
 	return owners
 }
 
-// ofPod completes an owner with what its pod says of it.
+// ofPod sets the fields of an owner that depend on its pod.
 func (o *Owner) ofPod(p *Pod) {
 	o.Pod = p.Namespace + "/" + p.Name
 	o.Fixed = "no container of this name is there; the CPUs are held for it"

@@ -9,14 +9,14 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/workload"
 )
 
-// placer turns verdicts and what the claims got into a plan.
+// placer builds a plan from verdicts and from the CPUs of the claims.
 type placer struct {
 	pools *Pools
-	// free are the guaranteed CPUs that nobody has in the end, and taken the
-	// others, and those that rest.
+	// free are the guaranteed CPUs that have no owner in the end. taken are all other
+	// guaranteed CPUs, and the resting ones.
 	free, taken cpuset.Set
-	// of are the CPUs of each partition, and those of the shared pool, without
-	// taken.
+	// ofPartition are the CPUs of each partition, and ofShared the CPUs of the shared
+	// pool, without taken.
 	ofPartition []cpuset.Set
 	ofShared    cpuset.Set
 	problems    []Problem
@@ -38,7 +38,7 @@ func newPlacer(in *Input, free, resting cpuset.Set, containers int) *placer {
 	return b
 }
 
-// partition returns what the partition of a workload type has now.
+// partition returns the current CPUs of the partition of a workload type.
 func (b *placer) partition(typ string) cpuset.Set {
 	for i, p := range b.pools.Partitions {
 		if p.Type == typ {
@@ -186,7 +186,7 @@ func (b *placer) short(c *claim) Reason {
 	return Reason{CodeShort, fmt.Sprintf("has %d of %s, but %s; gets more when there are some", c.cpus.Len(), whole(c.want), c.refused.Why)}
 }
 
-// quotaOf returns the quota of a container or pod, zero when it has none.
+// quotaOf returns the quota of a container or pod, 0 without a quota.
 func quotaOf(r Resources) (quota, period int64) {
 	if r.Quota <= 0 || r.Period <= 0 {
 		return 0, 0
@@ -194,7 +194,7 @@ func quotaOf(r Resources) (quota, period int64) {
 	return r.Quota, r.Period
 }
 
-// claimOf returns the claim of a container name, nil when there is none.
+// claimOf returns the claim of a container name, or nil.
 func claimOf(claims []claim, name string) *claim {
 	for i := range claims {
 		if claims[i].key.Container == name {
@@ -205,8 +205,8 @@ func claimOf(claims []claim, name string) *claim {
 }
 
 // podShares sums up the shares of the containers of a pod that have not exited,
-// and tells whether an annotation has a part in it. Without one the kubelet knows
-// the sum as well as we do.
+// and reports whether an annotation is part of the sum. Without an annotation the
+// kubelet computes the same sum.
 func podShares(p *Pod, verdicts []verdict) (shares uint64, annotated bool) {
 	for i := range p.Containers {
 		ctr, v := &p.Containers[i], verdicts[i]

@@ -25,28 +25,27 @@ const Other Pool = "other"
 type Plan struct {
 	Pods  []PodPlan  `json:"pods"`
 	Units []UnitPlan `json:"units"` // systemd units of the configuration, by name
-	// Assignments are to be the next Input's Previous. They include CPUs that
-	// are held for containers that are not there at the moment.
+	// Assignments are the Previous of the next Input. They include CPUs that are held for
+	// containers that do not exist at the moment.
 	Assignments []Assignment `json:"assignments"`
-	Shared      cpuset.Set   `json:"shared"` // what the shared pool has at the moment; never empty
-	// Free are the guaranteed CPUs that nobody holds. With Pools.FromShared they
-	// are in Shared too, but for Resting.
+	Shared      cpuset.Set   `json:"shared"` // current CPUs of the shared pool; never empty
+	// Free are the guaranteed CPUs without an owner. With Pools.FromShared they
+	// are in Shared too, except Resting.
 	Free cpuset.Set `json:"free"`
-	// Idle are guaranteed CPUs on which nobody may run: the rest of the cores that
-	// an owner has to itself (one-owner-per-core).
+	// Idle are guaranteed CPUs that no container may use: the idle siblings of owners with
+	// one-owner-per-core.
 	Idle cpuset.Set `json:"idle"`
-	// Resting are those of Free that the shared pool does not get back for now: who
-	// is given them as its own makes nobody give way. There
-	// are none when nobody has CPUs of its own, and never so many that the shared pool
-	// is below its floor.
+	// Resting are free CPUs that stay out of the shared pool for now, so that a new owner of
+	// them moves no container. Resting is empty if no container or unit has exclusive CPUs.
+	// The shared pool keeps its floor.
 	Resting cpuset.Set `json:"resting"`
-	// Theirs are the CPUs of containers that are [Foreign], as far as these have CPUs
-	// of their own; nobody gets one of them to itself who has not had it. TheirsAlone
-	// are those of them that they have to themselves: no pool has them, unless it would
-	// be empty without.
+	// Theirs are the CPUs on which another manager has put [Foreign] containers. Only an owner
+	// that had one of them before keeps it. TheirsAlone are the CPUs in Theirs that such
+	// containers use exclusively. No pool contains them, except a pool that would be empty
+	// otherwise.
 	Theirs      cpuset.Set `json:"theirs,omitzero"`
 	TheirsAlone cpuset.Set `json:"theirsAlone,omitzero"`
-	Problems    []Problem  `json:"problems"` // all inputs that could not be honoured, by pod and container
+	Problems    []Problem  `json:"problems"` // all rejected inputs, by pod and container
 }
 
 // Allocatable returns the number of CPUs that owners can still get from the plan of p: none
@@ -93,29 +92,29 @@ func (pod *PodPlan) App(id string) *Placement {
 	return nil
 }
 
-// PodPlan is what a pod's slice and its containers should be.
+// PodPlan is the desired state of a pod's slice and its containers.
 type PodPlan struct {
 	UID       string `json:"uid"`
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
-	// Shares are the effective CFS shares of the pod's containers together,
-	// where annotations make them differ from what the kubelet knows; 0 leaves
-	// the pod slice's weight alone.
+	// Shares are the effective CFS shares of the pod's containers together, if
+	// annotations make them differ from the sum that the kubelet computes. 0 does not
+	// change the weight of the pod slice.
 	Shares uint64 `json:"shares"`
-	// Unlimited says that the pod slice must have no quota, because one of its
-	// containers owns its CPUs and has none.
+	// Unlimited reports that the pod slice must have no quota, because one of its
+	// containers owns its CPUs and has no quota.
 	Unlimited bool `json:"unlimited"`
-	// Quota and Period, in microseconds, are to be put back where a quota of the
-	// slice was lifted; a quota of 0 means that the pod had none, or that it is not
-	// known, or Unlimited.
+	// Quota and Period, in microseconds, are restored after a quota of the slice was
+	// lifted. A quota of 0 means that the pod had no quota, that its quota is unknown, or
+	// Unlimited.
 	Quota      int64       `json:"quota"`
 	Period     int64       `json:"period"`
 	Reason     Reason      `json:"reason"` // of Shares or Unlimited; zero if neither
 	Containers []Placement `json:"containers"`
 }
 
-// Placement is what one container should be. Of one with Pool == Other it says what
-// is: nothing of it is to be written.
+// Placement is the desired state of one container. With Pool == Other it describes the
+// current state, and the daemon writes no value of the container.
 type Placement struct {
 	ID    string         `json:"id"`
 	Name  string         `json:"name"`
@@ -127,29 +126,29 @@ type Placement struct {
 	// Exclusive reports that no other container may run on CPUs. Without it, a container of the
 	// guaranteed pool shares them with other containers of its pod: see InPodPool.
 	Exclusive bool `json:"exclusive"`
-	// Mixed are CPUs that one that is Exclusive runs on beside its own, which are CPUs,
-	// and shares with others: none of them is anybody's own. Empty for all others.
+	// Mixed are the shared CPUs that a container with exclusive CPUs uses in addition.
+	// No owner has any of them. Empty for all other containers.
 	Mixed cpuset.Set `json:"mixed,omitzero"`
-	Mems  cpuset.Set `json:"mems"` // IDs of the NUMA nodes to bind memory to; empty leaves the binding alone
-	// Unread says that the container's pod is Pod.Unread and has no CPUs on record
-	// for it: it may belong anywhere. It stays where it is, as long as that is no
-	// owner's; CPUs are those of the shared pool, for one that is nowhere yet.
+	Mems  cpuset.Set `json:"mems"` // IDs of the NUMA nodes to bind memory to; empty does not change the binding
+	// Unread reports that the container's pod is Pod.Unread and that no CPUs are recorded
+	// for the container. A container on CPUs without an owner stays there. A new container
+	// runs on CPUs, the shared pool.
 	Unread bool   `json:"unread"`
-	Shares uint64 `json:"shares"` // those of the annotation; 0 leaves the weight alone
+	Shares uint64 `json:"shares"` // shares of the annotation; 0 does not change the weight
 	// Limit is the CPU limit of the annotation, in thousandths of a CPU: the webhook has
-	// taken it out of the pod with the request. 0 means none, or that it is not known;
-	// else it is the quota, in a period of 100 ms.
+	// removed it from the pod with the request. It is the quota in a period of 100 ms.
+	// 0 means that the container has no limit or that the limit is unknown.
 	Limit int64 `json:"limit,omitzero"`
-	// Unlimited says that the container must have no quota. Quota and Period, in
-	// microseconds, are to be put back where its quota was lifted; a quota of 0
-	// means that the kubelet gave it none, or that it is not known, or Unlimited.
+	// Unlimited reports that the container must have no quota. Quota and Period, in
+	// microseconds, are restored after its quota was lifted. A quota of 0 means that the
+	// kubelet set none, that the quota is unknown, or Unlimited.
 	Unlimited bool  `json:"unlimited"`
 	Quota     int64 `json:"quota"`
 	Period    int64 `json:"period"`
-	// Refused says why the container runs in the shared pool although it should
-	// have CPUs of its own; nil in all other cases.
+	// Refused is the reason why the container runs in the shared pool although it should
+	// have exclusive CPUs; nil in all other cases.
 	Refused *allocate.Refusal `json:"refused,omitempty"`
-	// Short says why the container has fewer CPUs of its own than it should; nil in
+	// Short is the reason why the container has fewer exclusive CPUs than it should; nil in
 	// all other cases.
 	Short  *allocate.Refusal `json:"short,omitempty"`
 	Reason Reason            `json:"reason"`
@@ -174,14 +173,14 @@ type UnitPlan struct {
 	Reason    Reason            `json:"reason"`
 }
 
-// Reason says why something was decided: a code for metrics and tests and a
+// Reason is the cause of a decision: a code for metrics and tests, and a
 // sentence for people.
 type Reason struct {
 	Code Code   `json:"code"`
 	Text string `json:"text"`
 }
 
-// Problem is an input that could not be honoured, with what was done instead.
+// Problem is a rejected input. Its text states the cause and the consequence.
 type Problem struct {
 	PodUID    string `json:"podUID"`
 	Pod       string `json:"pod"`                 // namespace/name

@@ -24,8 +24,8 @@ func (p *Planner) Build(in Input) Plan {
 	return p.plan
 }
 
-// sameInput says that two inputs have the same plan, because nothing in them differs. What
-// namespaces allow is not compared: where that counts, each plan is made.
+// sameInput reports whether two inputs are equal, and so have the same plan. Rights of
+// namespaces are not compared: if they have an effect, each plan is computed.
 func sameInput(a, b *Input) bool {
 	return !a.Namespaces.Asked && !b.Namespaces.Asked &&
 		a.Machine == b.Machine && a.Names == b.Names && a.Partitions == b.Partitions && a.Interrupts == b.Interrupts &&
@@ -71,7 +71,7 @@ func samePod(a, b *Pod) bool {
 			return false
 		}
 	}
-	// The same map, in nearly all cases: comparing its entries costs more than all else.
+	// The maps are nearly always identical: comparing their entries costs more than all other fields.
 	return reflect.ValueOf(a.Annotations).UnsafePointer() == reflect.ValueOf(b.Annotations).UnsafePointer() || maps.Equal(a.Annotations, b.Annotations)
 }
 

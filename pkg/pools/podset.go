@@ -147,7 +147,7 @@ func (s *podSet) grow(m *allocate.Machine, part *claim) {
 		part.refused = refusal
 		return
 	}
-	bereave(s.parts, got)
+	releaseInactive(s.parts, got)
 	part.cpus, s.rest = part.cpus.Union(got), s.rest.Difference(got)
 }
 

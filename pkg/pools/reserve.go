@@ -7,25 +7,25 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
 
-// reservable says what of a Guaranteed pod's total its live containers do not ask
-// for. It is nothing when the total is not known.
+// reservable returns the part of a Guaranteed pod's total that its live containers do not
+// request. It is zero if the total is unknown.
 //
-// Fractions of CPUs count when they and the rest add up to the total, or when the
-// pod is settled: those of an init container are not asked for in addition to what
-// comes after it. A settled pod gets no more than it has (frozen), but keeps that:
-// whether a container that still runs is an init container nobody tells, and the
-// scheduler gives the total to nobody else.
+// Fractions of CPUs count if the requests add up to the total, or if the pod is settled.
+// The request of an init container is not added to the requests of later containers. A
+// settled pod gets no more than it has (frozen), but keeps that. CRI does not report
+// whether a running container is an init container, and the scheduler allocates the
+// total to no other pod.
 func reservable(p *Pod, verdicts []verdict) remainder {
 	total, known := p.Resources.WholeCPUs()
 	if !known || slices.ContainsFunc(p.Containers, func(ctr Container) bool {
 		return ctr.Kind == App && ctr.State != Exited && ctr.Resources.Shares == 0
 	}) {
-		return remainder{} // what that one asks for may be all
+		return remainder{} // this container may request the whole total
 	}
 	left, fractions := total*sharesPerCPU, 0
 	switch r := p.Resources; {
 	case r.Shares < sharesCap:
-		left = int(r.Shares) // with the fraction, which is asked for too
+		left = int(r.Shares) // with the fraction, which is requested too
 	case r.Quota%r.Period != 0:
 		left += sharesPerCPU - 1
 	}
@@ -44,14 +44,14 @@ func reservable(p *Pod, verdicts []verdict) remainder {
 	return r
 }
 
-// remainder is what remains of the total of a pod, in whole CPUs. As many as sure
-// says remain also if no container is an init container.
+// remainder is what remains of the total of a pod, in whole CPUs. The number sure also
+// remains if no container is an init container.
 type remainder struct {
 	cpus, sure int
 	frozen     bool // pod has all its containers, as far as one can tell
 }
 
-// sandboxAge is when a pod began, as far as its pause container tells.
+// sandboxAge returns the creation time of a pod's pause container; 0 if unknown.
 func sandboxAge(p *Pod) int64 {
 	if len(p.Containers) > 0 && p.Containers[0].Kind == Infra {
 		return p.Containers[0].CreatedAt
@@ -70,8 +70,8 @@ func asked(ctr *Container, v verdict) int {
 	return int(min(ctr.Resources.Shares, sharesCap))
 }
 
-// reserveOf returns the claim among siblings for what is reserved for the pod,
-// nil when there is none.
+// reserveOf returns the claim among siblings for the CPUs reserved for the pod,
+// or nil.
 func reserveOf(siblings []claim) *claim {
 	if len(siblings) > 0 && siblings[0].isReserve() {
 		return &siblings[0]
@@ -79,8 +79,8 @@ func reserveOf(siblings []claim) *claim {
 	return nil
 }
 
-// due is how many CPUs the reserve of a pod should have: what is left by exited
-// containers counts for those that come, and so does what a waiting one has.
+// due is how many CPUs the reserve of a pod should have. CPUs of exited containers count
+// for containers that come later, and so do the CPUs of a waiting container.
 func (a *assigner) due(c *claim, siblings []claim) int {
 	due := a.owed(c, siblings)
 	if c.frozen {
@@ -101,7 +101,7 @@ func (a *assigner) owed(c *claim, siblings []claim) int {
 			due -= siblings[i].cpus.Len()
 		}
 	}
-	due -= max(due, 0) % a.unit(c) // what remains is of no use to anybody
+	due -= max(due, 0) % a.unit(c) // no owner can use the remainder
 	return max(due, 0)
 }
 
@@ -117,8 +117,8 @@ func (a *assigner) release(i int) {
 	}
 }
 
-// reserve takes what the pod's total leaves for containers that are to come: all
-// of it, or when there is enough in an unfit form, as much as is fit.
+// reserve takes the CPUs that the pod's total leaves for later containers: all of them,
+// or as many as fit the options.
 func (a *assigner) reserve(i int) bool {
 	c := &a.claims[i]
 	if !c.isReserve() {
@@ -165,13 +165,13 @@ func (a *assigner) unit(c *claim) int {
 	return 1
 }
 
-// together takes CPUs for all containers of a pod that have none yet, and for its
-// reserve, at once, so that they lie together. It is false when that cannot be
-// had; the containers are tried one by one then.
+// together takes CPUs for all containers of a pod that have no CPUs yet, and for its
+// reserve, at once, so that they lie together. It returns false if that is impossible;
+// then the containers are tried one by one.
 func (a *assigner) together(i int) bool {
 	siblings := a.siblings(i)
 	if a.claims[i].options.OneOwnerPerCore {
-		return false // how many cores that takes depends on who has what of them
+		return false // the number of cores depends on the owners of their threads
 	}
 	reserve := reserveOf(siblings)
 	total := 0

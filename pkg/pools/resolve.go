@@ -28,11 +28,10 @@ const (
 	mixedNamespacesKey = "guaranteed.mixed.namespaces"
 )
 
-// Resolve holds s against a machine. CPUs that are present but offline are left
-// out of the pools. The error joins one *FieldError for each problem: CPUs that
-// the machine does not have or that two pools claim, a pool without a CPU that
-// runs, partitions and units that cannot be meant, options that contradict each
-// other, and more CPUs for units than there are.
+// Resolve applies s to a machine. CPUs that are present but offline are left
+// out of the pools. The error joins one *FieldError for each problem. Examples are absent
+// CPUs, CPUs in two pools, pools without an online CPU, invalid units, and
+// contradictory options.
 func (s Spec) Resolve(t *topology.Topology) (Pools, error) {
 	s = s.On(t)
 	r := resolver{topology: t}
@@ -64,7 +63,7 @@ func (s Spec) Resolve(t *topology.Topology) (Pools, error) {
 	return p, nil
 }
 
-// pools are those of s on a machine, whatever is wrong with them.
+// pools returns the pools of s on a machine, also if s has errors.
 func (s Spec) pools(t *topology.Topology) Pools {
 	var taken, reserved cpuset.Set
 	for _, l := range s.lists() {
@@ -150,13 +149,13 @@ func partitionKey(i int, key string) string { return fmt.Sprintf("partitions[%d]
 // resolver collects problems.
 type resolver struct {
 	topology *topology.Topology
-	// numbers are what the partitions have in the configuration, where some have
+	// numbers are the indices of the partitions in the configuration, if some have
 	// been left out since; nil stands for 0, 1, …
 	numbers  []int
 	problems []error
 }
 
-// number is what partition i has in the configuration.
+// number returns the index of partition i in the configuration.
 func (r *resolver) number(i int) int {
 	if r.numbers == nil {
 		return i
@@ -193,8 +192,8 @@ func (r *resolver) checkRuns(l list) {
 	}
 }
 
-// checkCapacity holds the floor and the units against the CPUs that there are.
-// CPUs that are offline at the moment count: what lacks is said by the plan.
+// checkCapacity compares the floor and the units with the CPUs of the machine. Offline
+// CPUs count: the plan reports missing CPUs.
 func (r *resolver) checkCapacity(s Spec, p Pools) {
 	room := s.Guaranteed.CPUs.Len()
 	if s.Guaranteed.FromShared {

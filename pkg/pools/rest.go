@@ -6,7 +6,7 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
 
-// resting are those of the free CPUs that are kept out of the shared pool.
+// resting returns the free CPUs that stay out of the shared pool.
 func resting(in *Input, free cpuset.Set, assigned []claim) cpuset.Set {
 	owned := slices.ContainsFunc(assigned, func(c claim) bool { return !c.cpus.IsEmpty() })
 	if !in.Pools.FromShared || !owned {

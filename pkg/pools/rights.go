@@ -8,12 +8,12 @@ import (
 
 // NamespaceRights are the workload types that namespaces allow by their annotations.
 type NamespaceRights struct {
-	Asked bool // annotations of namespaces count. Else nothing of this does
+	Asked bool // annotations of namespaces have an effect
 	workload.Permissions
-	Current bool // they are those of now; else some may be missing
+	Current bool // they are up to date; otherwise some may be missing
 }
 
-// may says whether a pod may be in a partition, and reports why not.
+// may reports whether a pod may be in a partition, and reports a problem otherwise.
 func (c *classifier) may(p *Pod, partition *Partition) bool {
 	if p.Static() {
 		return c.staticMay(p, partition)

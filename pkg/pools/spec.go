@@ -21,7 +21,7 @@ func (r *resolver) checkSpec(s Spec) {
 	r.checkInfra(s)
 }
 
-// hasInfra says that there is a partition for pause containers.
+// hasInfra reports whether the partition for pause containers exists.
 func (s Spec) hasInfra() bool {
 	return slices.ContainsFunc(s.Partitions, func(p PartitionSpec) bool { return p.Type == s.Infra })
 }
@@ -119,9 +119,9 @@ func (r *resolver) checkUnit(i int, s Spec) {
 	}
 }
 
-// UnitNameProblem says what is wrong with the name of a unit, "" if nothing is:
-// systemd's rules (systemd.unit(5)), and units that can hold containers are not
-// for us.
+// UnitNameProblem returns the problem with the name of a unit, "" for a valid name. It
+// applies systemd's rules (systemd.unit(5)), and rejects units that can hold
+// containers.
 func UnitNameProblem(name string) string {
 	const longest = 255
 	stem, slice := strings.CutSuffix(name, ".slice")
@@ -148,7 +148,7 @@ func UnitNameProblem(name string) string {
 	return ""
 }
 
-// contains says that unit b is a slice within slice a.
+// contains reports whether unit b is a slice within slice a.
 func contains(a, b string) bool {
 	outer, ok := strings.CutSuffix(a, ".slice")
 	return ok && strings.HasSuffix(b, ".slice") && strings.HasPrefix(b, outer+"-")

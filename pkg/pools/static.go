@@ -2,15 +2,15 @@ package pools
 
 import "strings"
 
-// StaticPods says which static pods may ask for a workload type. The zero value
-// lets none.
+// StaticPods configures which static pods may request a workload type. The zero value
+// allows none.
 type StaticPods struct {
-	// All lets those of every namespace.
+	// All allows static pods of every namespace.
 	All        bool
-	Namespaces []string // those whose static pods may; it is empty with All
+	Namespaces []string // namespaces whose static pods may; empty with All
 }
 
-// What the kubelet writes into the annotations of each pod's sandbox
+// The kubelet's annotations on the sandbox of each pod
 // (kubernetes pkg/kubelet/types: ConfigSourceAnnotationKey, ConfigHashAnnotationKey).
 const (
 	sourceKey  = "kubernetes.io/config.source"
@@ -19,12 +19,12 @@ const (
 	sourceHTTP = "http"
 )
 
-// Static says whether the kubelet has read the pod from a manifest of the node's.
+// Static reports whether the kubelet has read the pod from a manifest of the node's.
 //
-// Who makes a pod through the API can write any annotation. The kubelet replaces the
-// source with the true one (pkg/kubelet/config, podStorage.merge); but a program that
-// makes sandboxes need not. What nobody can choose is the UID: an API server gives
-// each pod a random UUID, and the kubelet each manifest its MD5, as 32 hex digits.
+// A pod created through the API can have any annotation. The kubelet replaces the
+// source with the true one (pkg/kubelet/config, podStorage.merge), but another CRI
+// client need not. The UID cannot be chosen: an API server generates a random UUID for
+// each pod, and the kubelet the MD5 of each manifest, as 32 hex digits.
 func (p *Pod) Static() bool {
 	const digits = 32 // UUIDs have dashes
 	return p.saysStatic() && p.Annotations[hashKey] == p.UID && len(p.UID) == digits && strings.Trim(p.UID, "0123456789abcdef") == ""

@@ -6,15 +6,15 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/workload"
 )
 
-// Annotations of CRI-O's high-performance handler that pods written for it carry
-// (cri-o, pkg/annotations/v2). Each counts for all containers of the pod, or with
-// "/" and a name for that container, which goes first.
+// Annotations of CRI-O's high-performance handler on pods written for it
+// (cri-o, pkg/annotations/v2). Each counts for all containers of the pod. With "/" and a
+// name it counts for that container, and takes precedence.
 const (
 	quotaKey         = "cpu-quota.crio.io"
 	loadBalancingKey = "cpu-load-balancing.crio.io"
 )
 
-// crioSwitch reads one of CRI-O's switches: off when it says "disable", or "true"
+// crioSwitch reads one of CRI-O's switches: off for the value "disable", or "true"
 // in its deprecated form. An empty container stands for the pod's own annotation.
 func crioSwitch(annotations map[string]string, key, container string) (off, found, valid bool) {
 	value, found := annotations[key+"/"+container]
@@ -30,8 +30,8 @@ func crioSwitch(annotations map[string]string, key, container string) (off, foun
 	return false, found, !found
 }
 
-// KeepsQuota says that an exclusive container of a pod with these annotations is to run
-// with its quota although its CPUs bound it.
+// KeepsQuota reports whether an exclusive container of a pod with these annotations keeps
+// its quota although its CPUs bound it.
 func KeepsQuota(annotations map[string]string, container string) bool {
 	if len(annotations) == 0 {
 		return false
@@ -40,7 +40,7 @@ func KeepsQuota(annotations map[string]string, container string) bool {
 	return found && valid && !off
 }
 
-// checkSwitches reports what a Guaranteed pod asks of CRI-O and cannot have here.
+// checkSwitches reports features of CRI-O that a Guaranteed pod requests and that are unavailable.
 func (c *classifier) checkSwitches(p *Pod) {
 	for key, value := range p.Annotations {
 		name, _, _ := strings.Cut(key, "/")
