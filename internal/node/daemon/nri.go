@@ -199,11 +199,7 @@ func (l *Loop) answerEarly() {
 	l.requests.MarkStarting()
 	for l.answerHooks(l.now()) {
 	}
-	l.requests.Next(func(at time.Time) {
-		if due := l.timers.retry.due; !at.IsZero() && (due.IsZero() || at.Before(due)) {
-			l.timers.retry.set(at)
-		}
-	})
+	l.requests.Next(l.timers.retry.setEarlier)
 }
 
 // decideEarly returns the reply to a before the first pass, the refusal, or

@@ -110,12 +110,8 @@ func (l *Loop) releaseReplies() {
 	for _, id := range l.requests.Release(l.now()) {
 		l.fetchContainer(id) // the runtime may have created it without a reply
 	}
-	held := l.requests.HeldUntil()
-	if held.IsZero() {
-		return
-	}
-	l.save(l.now())
-	if due := l.timers.journal.due; due.IsZero() || held.Before(due) {
-		l.timers.journal.set(held)
+	if held := l.requests.HeldUntil(); !held.IsZero() {
+		l.save(l.now())
+		l.timers.journal.setEarlier(held)
 	}
 }

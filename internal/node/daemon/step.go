@@ -12,7 +12,7 @@ func (l *Loop) run(ctx context.Context) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
-		l.timers.armHeartbeat(l.publisher.Notify)
+		l.timers.heartbeat.set(l.publisher.Notify.Pulse(l.timers.resync.due))
 		if next := l.timers.next(); next.IsZero() {
 			timer.Stop()
 		} else {
@@ -92,11 +92,10 @@ func (l *Loop) handle(e event) {
 // armRetry sets the deadline for work that was not due in the last pass, which began at began.
 // Work that became due since then is due at once.
 func (l *Loop) armRetry(began time.Time) {
-	var due time.Time
-	armed := false
+	var next deadline
 	earlier := func(at time.Time) {
-		if at.After(began) && (!armed || at.Before(due)) {
-			due, armed = at, true
+		if at.After(began) {
+			next.setEarlier(at)
 		}
 	}
 	earlier(l.journal.NextRetry())
@@ -113,7 +112,7 @@ func (l *Loop) armRetry(began time.Time) {
 	l.resizes.Next(earlier)
 	l.partitions.Next(earlier)
 	earlier(l.quiet.Until())
-	if armed {
-		l.timers.retry.set(due)
+	if !next.due.IsZero() {
+		l.timers.retry = next
 	}
 }

@@ -1,10 +1,6 @@
 package daemon
 
-import (
-	"time"
-
-	"github.com/cpupoold/cpupoold/internal/node/hostenv"
-)
+import "time"
 
 // timers holds the deadlines of the loop. A zero deadline is not set.
 type timers struct {
@@ -18,13 +14,12 @@ type timers struct {
 }
 
 // next returns the earliest deadline, or the zero time if none is set.
-func (t *timers) next() (next time.Time) {
+func (t *timers) next() time.Time {
+	var next deadline
 	for _, d := range [...]deadline{t.resync, t.recheck, t.retry, t.journal, t.heartbeat, t.full, t.notices} {
-		if !d.due.IsZero() && (next.IsZero() || d.due.Before(next)) {
-			next = d.due
-		}
+		next.setEarlier(d.due)
 	}
-	return next
+	return next.due
 }
 
 // deadline is a point in time at which the loop acts.
@@ -32,6 +27,14 @@ type deadline struct{ due time.Time }
 
 // set replaces the deadline.
 func (d *deadline) set(at time.Time) { d.due = at }
+
+// setEarlier replaces the deadline if at is earlier, or if none is set. The zero time changes
+// nothing.
+func (d *deadline) setEarlier(at time.Time) {
+	if !at.IsZero() && (d.due.IsZero() || at.Before(d.due)) {
+		d.due = at
+	}
+}
 
 // clear removes the deadline.
 func (d *deadline) clear() { d.due = time.Time{} }
@@ -43,13 +46,4 @@ func (d *deadline) isOver(now time.Time) bool {
 	}
 	d.clear()
 	return true
-}
-
-// armHeartbeat sets the deadline of the next heartbeat, unless the resync comes before it.
-func (t *timers) armHeartbeat(n *hostenv.Notifier) {
-	if at, ok := n.Pulse(t.resync.due); ok {
-		t.heartbeat.set(at)
-	} else {
-		t.heartbeat.clear()
-	}
 }

@@ -55,12 +55,14 @@ func (n *Notifier) MaxSilence() time.Duration { return maxSilence }
 // Heartbeat returns the time of the last heartbeat.
 func (n *Notifier) Heartbeat() time.Time { return *n.alive.Load() }
 
-// Pulse returns when the event loop has to call Alive although nothing has happened. It
-// reports whether a timer is needed: not if the resync comes before. Resync is the time of
-// the next resync; while the runtime's answer is awaited, that time has passed and the next
-// resync is unknown.
-func (n *Notifier) Pulse(resync time.Time) (at time.Time, needed bool) {
-	return nextPulse(n.Heartbeat(), n.fed, resync, n.watchdog)
+// Pulse returns when the event loop has to call Alive although nothing has happened, or the zero
+// time if the resync comes before. Resync is the time of the next resync; while the runtime's
+// answer is awaited, that time has passed and the next resync is unknown.
+func (n *Notifier) Pulse(resync time.Time) time.Time {
+	if at, needed := nextPulse(n.Heartbeat(), n.fed, resync, n.watchdog); needed {
+		return at
+	}
+	return time.Time{}
 }
 
 // nextPulse uses half of maxSilence and of the watchdog's interval: the rest is for a node that

@@ -86,7 +86,7 @@ func idleFor(t *testing.T, d, period, watchdog, listing time.Duration, mostPulse
 	resync, pulse := time.NewTimer(2*d), time.NewTimer(2*d)
 	pulses := 0
 	for over := false; !over; {
-		if at, needed := n.Pulse(due); needed {
+		if at := n.Pulse(due); !at.IsZero() {
 			pulse.Reset(time.Until(at))
 		} else {
 			pulse.Stop()
