@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/cpupoold/cpupoold/internal/document"
+	"github.com/cpupoold/cpupoold/internal/inspect"
 	"github.com/cpupoold/cpupoold/internal/layout"
 	"github.com/cpupoold/cpupoold/internal/plugin/overview"
 )
@@ -75,7 +76,7 @@ func printNode(w *layout.Writer, n *overview.Node) {
 	w.Table(t)
 	for i := range n.Pools {
 		p := &n.Pools[i]
-		fmt.Fprintf(w, "\n%s: %s CPUs, %s requested, %s free (%s)\n", layout.Printable(p.Full()), cpus(p.Capacity), cpus(p.Requested), cpus(p.Free), p.Resource)
+		fmt.Fprintf(w, "\n%s: %s CPUs, %s requested, %s free (%s)\n", layout.Printable(inspect.FullPool(p.Name, p.Type)), cpus(p.Capacity), cpus(p.Requested), cpus(p.Free), p.Resource)
 		t := &layout.Table{}
 		for _, pod := range p.Pods {
 			t.Row("  "+pod.Namespace+"/"+pod.Name, cpus(pod.Requested))

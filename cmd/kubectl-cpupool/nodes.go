@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/cpupoold/cpupoold/internal/document"
+	"github.com/cpupoold/cpupoold/internal/inspect"
 	"github.com/cpupoold/cpupoold/internal/layout"
 	"github.com/cpupoold/cpupoold/internal/plugin/overview"
 	"github.com/cpupoold/cpupoold/pkg/workload"
@@ -87,7 +88,7 @@ func printNodes(w *layout.Writer, nodes []overview.Node) {
 		name, health := n.Name, n.Health
 		for j := range n.Pools {
 			p := &n.Pools[j]
-			t.Row(name, p.Full(), cpus(p.Capacity), cpus(p.Requested), cpus(p.Free), health)
+			t.Row(name, inspect.FullPool(p.Name, p.Type), cpus(p.Capacity), cpus(p.Requested), cpus(p.Free), health)
 			name, health = " ", " " // a dash would be a value
 		}
 		if len(n.Pools) == 0 {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -136,17 +137,17 @@ func usageOf(node string, s *inspect.Status, load map[int]float64, owners bool) 
 		if !c.Online || c.Pool == "" {
 			continue
 		}
-		pool := overview.Pool{Name: c.Pool, Type: c.Type}
+		pool := inspect.FullPool(c.Pool, c.Type)
 		for _, owner := range slices.Compact([]string{"", c.Owner}) {
 			if owner != "" && !owners {
 				continue
 			}
-			key := [2]string{pool.Full(), owner}
+			key := [2]string{pool, owner}
 			i, known := index[key]
 			if !known {
 				i = len(rows)
 				index[key] = i
-				rows = append(rows, usageRow{Node: node, Pool: pool.Full(), Owner: owner})
+				rows = append(rows, usageRow{Node: node, Pool: pool, Owner: owner})
 			}
 			rows[i].CPUs = rows[i].CPUs.Union(cpuset.Of(c.ID))
 			rows[i].Busy += load[c.ID]
@@ -156,10 +157,7 @@ func usageOf(node string, s *inspect.Status, load map[int]float64, owners bool) 
 		return slices.Index([]string{"management", "shared", "guaranteed"}, strings.Split(r.Pool, "/")[0])
 	}
 	slices.SortStableFunc(rows, func(a, b usageRow) int {
-		if d := order(a) - order(b); d != 0 {
-			return d
-		}
-		return strings.Compare(a.Pool+"\x00"+a.Owner, b.Pool+"\x00"+b.Owner)
+		return cmp.Or(order(a)-order(b), cmp.Compare(a.Pool, b.Pool), cmp.Compare(a.Owner, b.Owner))
 	})
 	return rows
 }

@@ -158,10 +158,7 @@ func (t *trial) tryWorkloadTypes(add func(string, *pools.Placement)) {
 }
 
 func placementText(at *pools.Placement) string {
-	name := string(at.Pool)
-	if at.Type != "" && at.Type != name {
-		name += "/" + at.Type
-	}
+	name := inspect.FullPool(at.Pool, at.Type)
 	if at.Exclusive {
 		return fmt.Sprintf("%s pool, exclusive CPUs, now %s", name, at.CPUs)
 	}

@@ -78,14 +78,6 @@ type Pod struct {
 	Requested int64  `json:"requestedMilli"`
 }
 
-// Full is how people see the pool.
-func (p *Pool) Full() string {
-	if p.Type != "" && p.Type != p.Name {
-		return p.Name + "/" + p.Type
-	}
-	return p.Name
-}
-
 // Of returns the nodes by name, as of now, with their pools: management ones first, by type.
 func Of(nodes []corev1.Node, pods []corev1.Pod, names workload.Names, now time.Time) []Node {
 	byNode := make(map[string][]*corev1.Pod)

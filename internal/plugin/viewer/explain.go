@@ -60,15 +60,12 @@ func ReadExplanation(r io.Reader) (*inspect.Explanation, error) {
 // Only returns the part of an explanation that is about c.
 func Only(e *inspect.Explanation, c *inspect.Container) (*inspect.Explanation, error) {
 	one := *e
-	one.Asked, one.Subjects = Name(c), nil
-	for i := range e.Subjects {
-		if Name(&e.Subjects[i].Container) == one.Asked {
-			one.Subjects = append(one.Subjects, e.Subjects[i])
-		}
-	}
-	if len(one.Subjects) == 0 {
+	one.Asked = Name(c)
+	subject := of(e.Subjects, one.Asked)
+	if subject == nil {
 		return nil, fmt.Errorf("the report does not explain %s: its MISSING.txt may state why", c.Full())
 	}
+	one.Subjects = []inspect.Subject{*subject}
 	return &one, nil
 }
 
