@@ -313,11 +313,7 @@ func (f *Follower) pass(w world) []record {
 		logged[p.Text] = true
 		f.logProblem(p.Text, p.Text)
 	}
-	for whom := range maps.Keys(f.logged) {
-		if !logged[whom] {
-			delete(f.logged, whom)
-		}
-	}
+	maps.DeleteFunc(f.logged, func(whom, _ string) bool { return !logged[whom] })
 	return records
 }
 

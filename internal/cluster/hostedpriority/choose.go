@@ -3,7 +3,6 @@ package hostedpriority
 import (
 	"fmt"
 	"slices"
-	"strconv"
 )
 
 // Reason states why a pod of a hosted control plane has its class. It is also the name of a
@@ -298,7 +297,7 @@ func NewPlan(t Table, have PriorityClasses, clusters []HostedCluster, pools []No
 		c := Choose(t, have, cluster, nodes[key{cluster.Namespace, cluster.Name}])
 		if namespace := cluster.ControlPlaneNamespace(); in[namespace] > 1 {
 			c.Classes, c.Overridden = [3]string{}, [3]bool{}
-			c.problem(Ambiguous, "%s HostedClusters have their control planes in namespace %s; pods there keep their classes", strconv.Itoa(in[namespace]), namespace)
+			c.problem(Ambiguous, "%d HostedClusters have their control planes in namespace %s; pods there keep their classes", in[namespace], namespace)
 		} else {
 			plan[namespace] = c
 		}
