@@ -41,7 +41,7 @@ type ContainerChange struct {
 func Compare(before, after *Document) *Comparison {
 	c := &Comparison{Version: Version, Containers: []ContainerChange{}, Before: before, After: after}
 	c.Pools = poolChanges(before.Pools, after.Pools)
-	was, is := byName(before), byName(after)
+	was, is := byName(before.Containers), byName(after.Containers)
 	for name, b := range was {
 		if a := is[name]; a == nil || differs(b, a) {
 			c.Containers = append(c.Containers, ContainerChange{name, b, a})
@@ -57,10 +57,10 @@ func Compare(before, after *Document) *Comparison {
 	return c
 }
 
-func byName(d *Document) map[string]*inspect.Container {
-	all := make(map[string]*inspect.Container, len(d.Containers))
-	for i := range d.Containers {
-		all[d.Containers[i].Full()] = &d.Containers[i]
+func byName(containers []inspect.Container) map[string]*inspect.Container {
+	all := make(map[string]*inspect.Container, len(containers))
+	for i := range containers {
+		all[containers[i].Full()] = &containers[i]
 	}
 	return all
 }

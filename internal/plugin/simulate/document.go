@@ -114,11 +114,8 @@ func (n *Node) pools() []inspect.Pool {
 		own.Owned = own.Owned.Union(a.CPUs)
 	}
 	all = append(all, inspect.Pool{Name: inspect.Shared, CPUs: plan.Shared}, own)
-	for i := range plan.Pods {
-		for _, c := range plan.Pods[i].Containers {
-			if c.Kind == pools.Infra || c.State == pools.Exited {
-				continue
-			}
+	for _, c := range plan.Containers() {
+		if c.Kind != pools.Infra && c.State != pools.Exited {
 			count(all, c.Pool, c.Type)
 		}
 	}
@@ -140,10 +137,7 @@ func count(all []inspect.Pool, pool pools.Pool, typ string) {
 // that has itself changed; and who was there and is not any more.
 func elsewhere(before, after []inspect.Container) (moved []inspect.Container, ended []string) {
 	moved, ended = []inspect.Container{}, []string{}
-	was := make(map[string]*inspect.Container, len(before))
-	for i := range before {
-		was[before[i].Full()] = &before[i]
-	}
+	was := byName(before)
 	for _, c := range after {
 		old := was[c.Full()]
 		delete(was, c.Full())
