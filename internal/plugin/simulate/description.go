@@ -2,6 +2,7 @@ package simulate
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -18,21 +19,7 @@ type level struct {
 // IsDescription says that a text is meant as one: digits and letters in turn, without
 // a blank or a dot, as no file is called.
 func IsDescription(text string) bool {
-	if text == "" {
-		return false
-	}
-	digits := 0
-	for i := range len(text) {
-		switch c := text[i]; {
-		case c >= '0' && c <= '9':
-			digits++
-		case c >= 'a' && c <= 'z' && digits > 0:
-			digits = 0
-		default:
-			return false
-		}
-	}
-	return digits == 0
+	return regexp.MustCompile(`^([0-9]+[a-z])+$`).MatchString(text)
 }
 
 // Describe makes the machine that a description such as 2s8c2t is of. Counts nest in

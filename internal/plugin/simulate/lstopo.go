@@ -1,6 +1,7 @@
 package simulate
 
 import (
+	"cmp"
 	"encoding/xml"
 	"errors"
 	"fmt"
@@ -92,6 +93,7 @@ func (file *lstopo) machine() (*topology.Topology, error) {
 	if err := file.kinds(places); err != nil {
 		return nil, err
 	}
+	slices.SortFunc(w.nodes, func(a, b topology.Node) int { return cmp.Compare(a.ID, b.ID) }) // the order of distances in Assemble
 	file.measure(w.nodes)
 	t, err := topology.Assemble(places, w.nodes)
 	if err != nil {
@@ -277,16 +279,6 @@ func (file *lstopo) measure(nodes []topology.Node) {
 	for i := range nodes {
 		nodes[i].Distances = make([]int, len(nodes))
 	}
-	order := make(map[int]int, len(nodes)) // node by ID, in the order that Assemble will bring them into
-	for i := range nodes {
-		rank := 0
-		for j := range nodes {
-			if nodes[j].ID < nodes[i].ID {
-				rank++
-			}
-		}
-		order[nodes[i].ID] = rank
-	}
 	far := make(map[[2]int]int)
 	for _, d := range file.Distances {
 		if d.Type == "NUMANode" && d.Indexing == "os" && (d.Name == "NUMALatency" || d.Name == "") {
@@ -302,7 +294,7 @@ func (file *lstopo) measure(nodes []topology.Node) {
 					distance = distanceHere
 				}
 			}
-			nodes[i].Distances[order[nodes[j].ID]] = distance
+			nodes[i].Distances[j] = distance
 		}
 	}
 }
