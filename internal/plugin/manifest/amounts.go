@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -35,16 +36,7 @@ func amounts(v any) error {
 
 // isEndless reports whether an amount has an exponent of three digits or more.
 func isEndless(text string) bool {
-	for i := range len(text) {
-		if text[i] != 'e' && text[i] != 'E' {
-			continue
-		}
-		exponent := strings.TrimLeft(text[i+1:min(i+2, len(text))], "+-") + text[min(i+2, len(text)):]
-		if digits := len(exponent) - len(strings.TrimLeft(exponent, "0123456789")); digits >= 3 {
-			return true
-		}
-	}
-	return false
+	return strings.ContainsAny(text, "eE") && regexp.MustCompile(`[eE][+-]?[0-9]{3}`).MatchString(text)
 }
 
 // podAmounts returns an error for the first amount of a pod's resources that Kubernetes cannot

@@ -2,8 +2,10 @@ package manifest
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
+	"regexp"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -36,19 +38,11 @@ func encodeJSON(document *yaml.Node, text []byte) ([]byte, error) {
 // jsonIndent is the white space in front of the first member, "" when all is on
 // one line.
 func jsonIndent(text []byte) string {
-	_, after, ok := strings.Cut(string(bytes.TrimSpace(text)), "{")
-	if !ok {
+	m := regexp.MustCompile(`^\s*\{[ \t\r]*\n([ \t\r\n]*)`).FindSubmatch(text)
+	if m == nil {
 		return ""
 	}
-	space := after[:len(after)-len(strings.TrimLeft(after, " \t\r\n"))]
-	_, indent, ok := strings.Cut(space, "\n")
-	if !ok {
-		return ""
-	}
-	if indent = strings.Trim(indent, "\r\n"); indent == "" {
-		return "  "
-	}
-	return indent
+	return cmp.Or(strings.Trim(string(m[1]), "\r\n"), "  ")
 }
 
 func writeJSON(out *bytes.Buffer, n *yaml.Node) error {
