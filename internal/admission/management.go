@@ -2,6 +2,7 @@ package admission
 
 import (
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/cpupoold/cpupoold/pkg/workload"
 )
@@ -64,11 +65,11 @@ func (s Settings) manage(pod *corev1.Pod, typ string, from Origin) (*corev1.Pod,
 	}
 
 	s.strip(managed)
-	annotate(managed, s.Names.TargetKey(typ), workload.TargetValue)
+	metav1.SetMetaDataAnnotation(&managed.ObjectMeta, s.Names.TargetKey(typ), workload.TargetValue)
 	i = 0
 	for c := range containers(managed) {
 		if claims[i].requested || before == corev1.PodQOSBestEffort {
-			annotate(managed, s.Names.ResourcesKey(c.Name), claims[i].annotation())
+			metav1.SetMetaDataAnnotation(&managed.ObjectMeta, s.Names.ResourcesKey(c.Name), claims[i].annotation())
 		}
 		i++
 	}

@@ -7,6 +7,7 @@ import (
 	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/cpupoold/cpupoold/internal/nodekind"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
@@ -91,20 +92,13 @@ func (s Settings) warn(pod *corev1.Pod, before map[string]string, kept []Reason,
 	}
 	delete(pod.Annotations, key)
 	if text := join(earlier, warnings); text != "" {
-		annotate(pod, key, text)
+		metav1.SetMetaDataAnnotation(&pod.ObjectMeta, key, text)
 	}
 }
 
 // strip removes what only this package may write.
 func (s Settings) strip(pod *corev1.Pod) {
 	maps.DeleteFunc(pod.Annotations, func(key, _ string) bool { return s.Names.Claims(key) })
-}
-
-func annotate(pod *corev1.Pod, key, value string) {
-	if pod.Annotations == nil {
-		pod.Annotations = map[string]string{}
-	}
-	pod.Annotations[key] = value
 }
 
 // forbidden refuses a workload type that the namespace does not list.

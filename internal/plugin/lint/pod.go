@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/cpupoold/cpupoold/internal/admission"
 	"github.com/cpupoold/cpupoold/internal/verdict"
@@ -175,10 +176,7 @@ func (l *linter) findWritten(resource string) {
 // requests. One of QoS class Guaranteed would not: it is left as it is meant.
 func (l *linter) wouldBe(typ string) bool {
 	asking := l.object.Pod.DeepCopy()
-	if asking.Annotations == nil {
-		asking.Annotations = map[string]string{}
-	}
-	asking.Annotations[l.Admission.Names.TargetKey(typ)] = workload.TargetValue
+	metav1.SetMetaDataAnnotation(&asking.ObjectMeta, l.Admission.Names.TargetKey(typ), workload.TargetValue)
 	_, warnings, err := l.Admission.Mutate(asking, admission.Origin{Manifest: true})
 	return err == nil && !slices.ContainsFunc(warnings, func(w admission.Warning) bool {
 		return w.Reason == admission.GuaranteedPod || w.Reason == admission.PodLevelCPU
