@@ -6,6 +6,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	resourcehelper "k8s.io/component-helpers/resource"
 
 	"github.com/cpupoold/cpupoold/pkg/workload"
 )
@@ -118,44 +119,37 @@ func put(list *corev1.ResourceList, name corev1.ResourceName, q resource.Quantit
 	(*list)[name] = q
 }
 
-// together is what the containers of a pod request at most at one time, and false
-// when none of them says anything.
+// together is the most that the containers of a pod request at one time, and false when none of
+// them says anything of the resource: those that run together, or an init container with the
+// sidecars that run before it.
 func together(pod *corev1.Pod, name corev1.ResourceName) (sum resource.Quantity, found bool) {
-	return peak(pod, name, func(r *corev1.ResourceRequirements) resource.Quantity { return request(r, name) })
-}
-
-// limitsTogether is the sum of the limits of the containers that run at one time.
-func limitsTogether(pod *corev1.Pod, name corev1.ResourceName) resource.Quantity {
-	sum, _ := peak(pod, name, func(r *corev1.ResourceRequirements) resource.Quantity { return r.Limits[name] })
-	return sum
-}
-
-// peak is the most of an amount that the containers of a pod have at one time, and
-// false when none of them says anything of the resource: those that run together, or
-// an init container with the sidecars that run before it.
-func peak(pod *corev1.Pod, name corev1.ResourceName, amount func(*corev1.ResourceRequirements) resource.Quantity) (sum resource.Quantity, found bool) {
 	var most resource.Quantity
 	for i := range pod.Spec.InitContainers {
 		c := &pod.Spec.InitContainers[i]
 		found = found || has(&c.Resources, name)
 		if sidecar(c) {
-			sum.Add(amount(&c.Resources))
+			sum.Add(request(&c.Resources, name))
 			continue
 		}
 		before := sum.DeepCopy() // an amount of the pod's must not be added to: its copies share digits
-		if before.Add(amount(&c.Resources)); before.Cmp(most) > 0 {
+		if before.Add(request(&c.Resources, name)); before.Cmp(most) > 0 {
 			most = before
 		}
 	}
 	for i := range pod.Spec.Containers {
 		r := &pod.Spec.Containers[i].Resources
 		found = found || has(r, name)
-		sum.Add(amount(r))
+		sum.Add(request(r, name))
 	}
 	if most.Cmp(sum) > 0 {
 		sum = most
 	}
 	return sum, found
+}
+
+// limitsTogether is the sum of the limits of the containers that run at one time.
+func limitsTogether(pod *corev1.Pod, name corev1.ResourceName) resource.Quantity {
+	return resourcehelper.AggregateContainerLimits(pod, resourcehelper.PodResourcesOptions{})[name]
 }
 
 // sidecar says that an init container runs on.

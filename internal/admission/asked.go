@@ -2,6 +2,7 @@ package admission
 
 import (
 	corev1 "k8s.io/api/core/v1"
+	resourcehelper "k8s.io/component-helpers/resource"
 )
 
 // Asked holds the requests and limits of a pod for CPU, as a kubelet passes them to the
@@ -35,7 +36,7 @@ func AskedBy(pod *corev1.Pod, d Defaults) Asked {
 	requests, requested := together(pod, corev1.ResourceCPU)
 	a.Pod = Amounts{milliCPU(requests), milliCPU(limitsTogether(pod, corev1.ResourceCPU))}
 	var t total
-	if podLevel(pod) {
+	if resourcehelper.IsPodLevelResourcesSet(pod) {
 		own := d.own(pod)
 		q, explicit := own.Requests[corev1.ResourceCPU]
 		limit, limited := own.Limits[corev1.ResourceCPU]
@@ -60,7 +61,7 @@ func AskedBy(pod *corev1.Pod, d Defaults) Asked {
 // OwnResources returns the resources of the whole pod, with their defaults, and false if
 // spec.resources does not decide about the QoS class.
 func OwnResources(pod *corev1.Pod, d Defaults) (corev1.ResourceRequirements, bool) {
-	if !podLevel(pod) {
+	if !resourcehelper.IsPodLevelResourcesSet(pod) {
 		return corev1.ResourceRequirements{}, false
 	}
 	return d.own(pod), true

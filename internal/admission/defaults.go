@@ -2,10 +2,10 @@ package admission
 
 import (
 	"maps"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	resourcehelper "k8s.io/component-helpers/resource"
 )
 
 // Defaults states which missing values of spec.resources are set before a kubelet sees a
@@ -34,26 +34,9 @@ func DefaultsOf(minor int) Defaults {
 	return DefaultLimits
 }
 
-// podLevel reports whether the pod's own resources decide about its QoS class (kubelet
-// PodLevelResources).
-func podLevel(pod *corev1.Pod) bool {
-	r := pod.Spec.Resources
-	if r == nil {
-		return false
-	}
-	for _, list := range []corev1.ResourceList{r.Requests, r.Limits} {
-		for name := range list {
-			if name == corev1.ResourceCPU || name == corev1.ResourceMemory || strings.HasPrefix(string(name), corev1.ResourceHugePagesPrefix) {
-				return true
-			}
-		}
-	}
-	return false
-}
-
-// own returns the resources of a pod with podLevel, as the kubelet sees them. A missing
-// request is the sum of the containers' requests, or the limit if no container has a
-// request. A missing limit is the sum of the containers' limits, at least the request.
+// own returns the resources of a pod whose own resources decide about its QoS class, as the kubelet
+// sees them. A missing request is the sum of the containers' requests, or the limit if no container
+// has a request. A missing limit is the sum of the containers' limits, at least the request.
 func (d Defaults) own(pod *corev1.Pod) corev1.ResourceRequirements {
 	r := *pod.Spec.Resources
 	if d == DefaultNothing || d == DefaultRequests && len(r.Limits) == 0 {
@@ -95,7 +78,7 @@ func allLimited(pod *corev1.Pod, name corev1.ResourceName) bool {
 // class returns the QoS class that the kubelet finds (ComputePodQOS). OpenShift's admission
 // has another rule, by which a CPU request of 0 counts as none.
 func (d Defaults) class(pod *corev1.Pod) corev1.PodQOSClass {
-	if podLevel(pod) {
+	if resourcehelper.IsPodLevelResourcesSet(pod) {
 		own := d.own(pod)
 		return classOf(func(name corev1.ResourceName) resource.Quantity { return own.Requests[name] }, own.Limits)
 	}

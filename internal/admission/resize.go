@@ -6,6 +6,7 @@ import (
 	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
+	resourcehelper "k8s.io/component-helpers/resource"
 )
 
 // Resize returns one [*Refusal] for each change of a running pod's resources that it must
@@ -83,7 +84,7 @@ func (s Settings) exclusive(pod *corev1.Pod) (milli int64) {
 // resizeTotal returns the refusal of another CPU request in spec.resources, or nil. With
 // exclusive, the pod has exclusive CPUs before or afterwards.
 func (s Settings) resizeTotal(before, after *corev1.Pod, exclusive bool) error {
-	if !podLevel(before) && !podLevel(after) {
+	if !resourcehelper.IsPodLevelResourcesSet(before) && !resourcehelper.IsPodLevelResourcesSet(after) {
 		return nil
 	}
 	from, to := AskedBy(before, s.Defaults).Pod.Request, AskedBy(after, s.Defaults).Pod.Request

@@ -5,6 +5,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	resourcehelper "k8s.io/component-helpers/resource"
 
 	"github.com/cpupoold/cpupoold/pkg/workload"
 )
@@ -82,7 +83,7 @@ func (s Settings) lost(pod *corev1.Pod, had removed) (warnings []Warning) {
 		}
 		i++
 	}
-	if others && podLevel(pod) {
+	if others && resourcehelper.IsPodLevelResourcesSet(pod) {
 		return nil
 	}
 	if lostShared {

@@ -2,6 +2,7 @@ package admission
 
 import (
 	corev1 "k8s.io/api/core/v1"
+	resourcehelper "k8s.io/component-helpers/resource"
 
 	"github.com/cpupoold/cpupoold/pkg/workload"
 )
@@ -52,7 +53,7 @@ type total struct {
 // totalOf returns the CPU of a pod. Only guaranteed is set if the pod has no spec.resources.
 func (s Settings) totalOf(pod *corev1.Pod) total {
 	t := total{guaranteed: s.Defaults.class(pod) == corev1.PodQOSGuaranteed}
-	if !podLevel(pod) {
+	if !resourcehelper.IsPodLevelResourcesSet(pod) {
 		return t
 	}
 	own := s.Defaults.own(pod)

@@ -70,9 +70,13 @@ func impure() []string {
 }
 
 // formulas returns the libraries that pure code may import: a weight conversion, the types
-// of pods and quantities, the rules for names, and the syntax of YAML and TOML.
+// of pods and quantities, sums of the resources of a pod, the rules for names, and the syntax of
+// YAML and TOML.
 func formulas() []string {
-	return []string{"github.com/BurntSushi/toml", "github.com/opencontainers/cgroups", "go.yaml.in/yaml/v3", "k8s.io/api/core/v1", "k8s.io/apimachinery/pkg/api/resource", "k8s.io/apimachinery/pkg/util/validation"}
+	return []string{
+		"github.com/BurntSushi/toml", "github.com/opencontainers/cgroups", "go.yaml.in/yaml/v3", "k8s.io/api/core/v1", "k8s.io/apimachinery/pkg/api/resource",
+		"k8s.io/apimachinery/pkg/apis/meta/v1", "k8s.io/apimachinery/pkg/util/validation", "k8s.io/component-helpers/resource",
+	}
 }
 
 // impurities describes each construct that makes a source file impure.
