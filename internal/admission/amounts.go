@@ -11,8 +11,8 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/workload"
 )
 
-// draft copies what is changed of a pod: annotations, containers and their
-// resources. It shares all else with the pod.
+// draft returns a copy of a pod with its own annotations, containers and resources.
+// It shares all other fields with the pod.
 func draft(pod *corev1.Pod) *corev1.Pod {
 	d := *pod
 	d.Annotations = maps.Clone(pod.Annotations)
@@ -55,9 +55,9 @@ func running(pod *corev1.Pod) func(yield func(*corev1.Container) bool) {
 	}
 }
 
-// request returns what is requested of a resource. A limit alone is a request as
-// well: the API server makes it one in each pod that it decodes, and a manifest in
-// a file has not been there yet.
+// request returns the request for a resource. Without a request it returns the
+// limit, as the API server does for each pod that it decodes. A manifest in a file
+// has not passed the API server yet.
 func request(r *corev1.ResourceRequirements, name corev1.ResourceName) resource.Quantity {
 	if q, ok := r.Requests[name]; ok {
 		return q
@@ -91,7 +91,7 @@ func count(q resource.Quantity) int64 {
 	return q.Value()
 }
 
-// has says that a container requests or limits a resource, in whatever amount.
+// has reports whether a container requests or limits any amount of a resource.
 func has(r *corev1.ResourceRequirements, name corev1.ResourceName) bool {
 	_, requests := r.Requests[name]
 	_, limits := r.Limits[name]
@@ -119,9 +119,9 @@ func put(list *corev1.ResourceList, name corev1.ResourceName, q resource.Quantit
 	(*list)[name] = q
 }
 
-// together is the most that the containers of a pod request at one time, and false when none of
-// them says anything of the resource: those that run together, or an init container with the
-// sidecars that run before it.
+// together returns the largest amount of a resource that containers request at one time: all that
+// run as long as the pod, or an init container with the sidecars started before it. found is
+// false if no container names the resource.
 func together(pod *corev1.Pod, name corev1.ResourceName) (sum resource.Quantity, found bool) {
 	var most resource.Quantity
 	for i := range pod.Spec.InitContainers {
@@ -147,12 +147,12 @@ func together(pod *corev1.Pod, name corev1.ResourceName) (sum resource.Quantity,
 	return sum, found
 }
 
-// limitsTogether is the sum of the limits of the containers that run at one time.
+// limitsTogether returns the sum of the limits of the containers that run at one time.
 func limitsTogether(pod *corev1.Pod, name corev1.ResourceName) resource.Quantity {
 	return resourcehelper.AggregateContainerLimits(pod, resourcehelper.PodResourcesOptions{})[name]
 }
 
-// sidecar says that an init container runs on.
+// sidecar reports whether an init container runs as long as the pod.
 func sidecar(c *corev1.Container) bool {
 	return c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways
 }

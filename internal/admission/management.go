@@ -28,8 +28,8 @@ func (s Settings) manage(pod *corev1.Pod, typ string, from Origin) (*corev1.Pod,
 	if _, _, err := s.Names.Target(pod.Annotations); err != nil {
 		return nil, nil, "", &Refusal{Message: err.Error()}
 	}
-	// The scheduler counts these instead of what the containers ask for, and they
-	// cannot be an extended resource.
+	// The scheduler counts spec.resources instead of the containers' requests, and
+	// spec.resources cannot hold an extended resource.
 	if r := pod.Spec.Resources; r != nil && has(r, corev1.ResourceCPU) && !defaulted(pod) {
 		return nil, nil, PodLevelCPU, nil
 	}
@@ -76,9 +76,9 @@ func (s Settings) manage(pod *corev1.Pod, typ string, from Origin) (*corev1.Pod,
 	return managed, had, "", nil
 }
 
-// defaulted says that a pod's own CPU request is, or could be, one that the API server
-// has added up from its containers' (defaultPodRequests). Kubernetes 1.34 to 1.36 do so
-// before webhooks see a pod that has any limit of its own, and again afterwards.
+// defaulted reports whether a pod's CPU request can be the sum that the API server
+// computes from its containers (defaultPodRequests). Kubernetes 1.34 to 1.36 compute it
+// for each pod with a limit in spec.resources, before and after webhooks.
 func defaulted(pod *corev1.Pod) bool {
 	r := pod.Spec.Resources
 	if r == nil || len(r.Limits) == 0 {
@@ -94,25 +94,25 @@ func defaulted(pod *corev1.Pod) bool {
 
 // claim is the CPU that a container of a workload type asks for.
 type claim struct {
-	// milli is its request in thousandths of a CPU, or 0; limit its limit, or 0
-	// when there is none.
+	// milli is the request and limit the limit in thousandths of a CPU; 0 if the
+	// container has none.
 	milli, limit int64
 	// requested is true if the container requests CPU, or has a request of 0.
 	requested bool
-	// moved says that the request has been a resource of the type before. CPU that
-	// the container asks for nevertheless has been given to it since, by a
-	// LimitRange for instance, in place of the request that it had.
+	// moved is true if the request is already a resource of the type. A cpu request
+	// of such a container was added later, for example by a LimitRange, instead of
+	// the request that was moved.
 	moved bool
 }
 
-// annotation is what the node is told about a container.
+// annotation returns the value of the annotation that the node reads for a container.
 func (c claim) annotation() string {
 	return workload.Resources{Shares: workload.MilliCPUToShares(c.milli), LimitMilli: c.limit}.Encode()
 }
 
-// claim reads the claim of a container with resources r. Resource and annotation
-// that agree are what move has written, or as good: whoever writes them is counted
-// for all that he gets.
+// claim reads the claim of a container with resources r. A resource and an annotation
+// with the same amount come from move, or are as good: the scheduler counts the whole
+// amount.
 func (s Settings) claim(annotations map[string]string, r *corev1.ResourceRequirements, typ, container string) claim {
 	resource := corev1.ResourceName(s.Names.CoresResource(typ))
 	cores := count(request(r, resource))

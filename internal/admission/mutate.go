@@ -13,13 +13,13 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
 
-// Mutate returns the pod as it is to be made, and what it does not get of what it
-// asks for. The result shares with pod what is the same; pod itself is not changed.
+// Mutate returns the pod to create, and a warning for each request that it does not
+// grant. The result shares unchanged fields with pod; pod itself is not changed.
 // The error is a [*Refusal].
 //
-// The copies of static pods that a node shows are returned as they are. Of all
-// other pods, the annotations that ask for a workload type or give containers
-// resources, and the extended resources of pools, are what this function writes.
+// Mutate returns mirror pods of static pods unchanged. In all other pods it decides
+// the annotations that ask for a workload type or give containers resources, and the
+// extended resources of pools.
 func (s Settings) Mutate(pod *corev1.Pod, from Origin) (*corev1.Pod, []Warning, error) {
 	if from.mirrors(pod) {
 		return pod, nil, nil

@@ -14,8 +14,8 @@ const (
 	mirrorKey = "kubernetes.io/config.mirror"
 )
 
-// Settings are what an administrator has decided, or what follows from the nodes.
-// The zero value has everything off and OpenShift's names.
+// Settings holds decisions of the administrator, and decisions that follow from the
+// nodes. In the zero value all types and resources are off, and names are OpenShift's.
 type Settings struct {
 	Names workload.Names
 	// Types are the workload types that have a switch, with true for those that are on.
@@ -27,8 +27,8 @@ type Settings struct {
 	// such nodes are not counted: these nodes have no resources of pools.
 	WithoutDaemon map[string]bool
 	// SharedCPUs and GuaranteedCPUs switch on the resources of the two pools.
-	// Without the second one, containers with CPUs of their own are counted by the
-	// first: their CPUs are taken from the shared pool then.
+	// If only SharedCPUs is on, the resource of the shared pool counts exclusive CPUs
+	// too: they are taken from the shared pool then.
 	SharedCPUs, GuaranteedCPUs bool
 	// TolerateDepletion lets pods with a CPU request, and pods of a workload type, be
 	// scheduled to nodes whose shared pool is depleted (workload.DepletedTaint).
@@ -43,19 +43,19 @@ type Settings struct {
 	outside bool
 }
 
-// Origin is what a pod cannot be believed to say about itself.
+// Origin holds facts about a pod that must not be read from the pod itself.
 type Origin struct {
 	// Namespace holds the annotations of the pod's namespace.
 	Namespace map[string]string
-	// Node says that a node's own identity makes the pod. What such a pod says
-	// about being a static pod is true.
+	// Node is true if a node's identity creates the pod. The annotations by which
+	// such a pod claims to be a mirror pod are then trusted.
 	Node bool
-	// Manifest says that the pod is a manifest for a node's static pods. Who may
-	// write it may do anything on the node, and no namespace needs to allow it.
+	// Manifest is true for a manifest of a static pod. A user who can write it has
+	// full access to the node, so no namespace needs to allow it.
 	Manifest bool
 }
 
-// mirrors says that the pod only shows a static pod, which runs as its manifest says.
+// mirrors reports whether the pod is the mirror pod of a static pod, which runs by its manifest.
 func (o Origin) mirrors(pod *corev1.Pod) bool {
 	if !o.Node {
 		return false
@@ -68,8 +68,8 @@ func (o Origin) mirrors(pod *corev1.Pod) bool {
 // A Refusal is the error of a pod that must not be made. It names what is wrong
 // and what to change.
 type Refusal struct {
-	// Forbidden says that the pod asks for what it may not have; otherwise nobody
-	// could be given what it asks for.
+	// Forbidden is true if the pod lacks a permission for its request. It is false if
+	// no pod could get the request.
 	Forbidden bool
 	Message   string
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/workload"
 )
 
-// share returns the pod as one of no workload type. asks says that it wanted to be
-// of one, of which the caller warns.
+// share returns the pod as a pod of no workload type. asks is true if the pod asks
+// for a type; the caller warns about it.
 func (s Settings) share(pod *corev1.Pod, asks bool) (*corev1.Pod, []Warning) {
 	shared := draft(pod)
 	s.strip(shared)
@@ -95,9 +95,9 @@ func (s Settings) lost(pod *corev1.Pod, had removed) (warnings []Warning) {
 	return warnings
 }
 
-// giveBack removes a container's resources of workload types, and makes them the
-// CPU request that they once were where there is none: without either the container
-// would get next to no CPU. typ is the type of the largest one.
+// giveBack removes a container's resources of workload types. They become its CPU
+// request again if it has no other: without both the container would get almost no
+// CPU. typ is the type of the largest resource.
 func (s Settings) giveBack(annotations map[string]string, c *corev1.Container) (typ string, released bool) {
 	milli, typ := s.release(&c.Resources)
 	if milli == 0 || has(&c.Resources, corev1.ResourceCPU) {
@@ -111,8 +111,8 @@ func (s Settings) giveBack(annotations map[string]string, c *corev1.Container) (
 	return typ, true
 }
 
-// unpool removes the resources of the shared and the guaranteed pool: pool writes
-// them anew, for what the container asks for now.
+// unpool removes the resources of the shared and the guaranteed pool, because pool
+// writes them again from the container's present requests.
 func (s Settings) unpool(r *corev1.ResourceRequirements) (shared, guaranteed bool) {
 	for _, pool := range []struct {
 		name corev1.ResourceName

@@ -19,15 +19,15 @@ func (s Settings) tolerate(pod *corev1.Pod, from Origin) {
 	})
 }
 
-// toleratesDepletion says that a toleration already covers the taint, whatever its value.
+// toleratesDepletion reports whether a toleration covers the taint with any value.
 func toleratesDepletion(t corev1.Toleration) bool {
 	return t.Operator == corev1.TolerationOpExists &&
 		(t.Key == "" || t.Key == workload.DepletedTaint) &&
 		(t.Effect == "" || t.Effect == corev1.TaintEffectNoSchedule)
 }
 
-// RequestsCPU says that a pod has a CPU request, its own or a container's, and so a
-// share of a pool that is its.
+// RequestsCPU reports whether a pod or one of its containers requests CPU, and so has
+// a guaranteed share of a pool.
 func RequestsCPU(pod *corev1.Pod) bool {
 	if r := pod.Spec.Resources; r != nil && milliCPU(request(r, corev1.ResourceCPU)) > 0 {
 		return true

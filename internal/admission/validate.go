@@ -8,12 +8,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Validate returns what a pod that is about to be stored may not have, as one
-// [*Refusal] each. It is for pods that every webhook has seen: what
-// [Settings.Mutate] returns passes, whatever was asked for.
+// Validate returns a [*Refusal] for each part that a pod may not have when it is
+// stored. It is for pods that all webhooks have changed. A result of
+// [Settings.Mutate] passes.
 //
-// Switches do not matter here. A workload type that has been switched off since
-// keeps the pods that it has.
+// Validate ignores switches: after a workload type is switched off, its pods
+// stay valid.
 func (s Settings) Validate(pod *corev1.Pod, from Origin) []error {
 	if from.mirrors(pod) {
 		return nil
