@@ -1,6 +1,7 @@
 package cgroup
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -127,20 +128,11 @@ func readUnit(ctx context.Context, conn *dbus.Conn, unit string) (UnitState, err
 	if load.Value.Value() == "not-found" {
 		return UnitState{}, ErrGone
 	}
-	mask, err := unitProperty[[]byte](ctx, conn, unit, kind, UnitCPUs)
-	if err != nil {
-		return UnitState{}, err
-	}
-	nodes, err := unitProperty[[]byte](ctx, conn, unit, kind, UnitMems)
-	if err != nil {
-		return UnitState{}, err
-	}
-	weight, err := unitProperty[uint64](ctx, conn, unit, kind, UnitWeight)
-	if err != nil {
-		return UnitState{}, err
-	}
-	quota, err := unitProperty[uint64](ctx, conn, unit, kind, UnitQuota)
-	if err != nil {
+	mask, maskErr := unitProperty[[]byte](ctx, conn, unit, kind, UnitCPUs)
+	nodes, nodesErr := unitProperty[[]byte](ctx, conn, unit, kind, UnitMems)
+	weight, weightErr := unitProperty[uint64](ctx, conn, unit, kind, UnitWeight)
+	quota, quotaErr := unitProperty[uint64](ctx, conn, unit, kind, UnitQuota)
+	if err := cmp.Or(maskErr, nodesErr, weightErr, quotaErr); err != nil {
 		return UnitState{}, err
 	}
 	state := UnitState{Known: true, Weight: weight, Quota: int64(quota)} // unset becomes -1

@@ -2,7 +2,8 @@ package cpuset
 
 import (
 	"fmt"
-	"math"
+	"strconv"
+	"strings"
 )
 
 // ParseKernel reads what the kernel accepts as a CPU list in cpuset.cpus and on
@@ -136,13 +137,8 @@ func (p *listParser) whole(r region) region {
 
 func (p *listParser) acceptAll() bool {
 	const all = "all"
-	if len(p.text)-p.pos < len(all) {
+	if rest := p.text[p.pos:]; len(rest) < len(all) || !strings.EqualFold(rest[:len(all)], all) {
 		return false
-	}
-	for i := range len(all) {
-		if p.text[p.pos+i]|0x20 != all[i] {
-			return false
-		}
 	}
 	p.pos += len(all)
 	return true
@@ -161,19 +157,14 @@ func (p *listParser) number() (uint32, error) {
 		p.pos++
 		return p.lastBit, nil
 	}
-	start, n, overflow := p.pos, uint64(0), false
-	for c := p.peek(); c >= '0' && c <= '9'; c = p.peek() {
-		n = n*10 + uint64(c-'0')
-		overflow = overflow || n > math.MaxUint32
-		if overflow {
-			n = 0
-		}
-		p.pos++
-	}
-	if p.pos == start {
+	rest := p.text[p.pos:]
+	digits := rest[:len(rest)-len(strings.TrimLeft(rest, "0123456789"))]
+	p.pos += len(digits)
+	n, err := strconv.ParseUint(digits, 10, 32)
+	switch {
+	case digits == "":
 		return 0, ErrSyntax
-	}
-	if overflow {
+	case err != nil:
 		return 0, ErrOverflow
 	}
 	return uint32(n), nil

@@ -23,14 +23,15 @@ func (b *placer) units(claims []claim) []UnitPlan {
 
 // exclusiveUnit places a unit that asks for CPUs to itself.
 func (b *placer) exclusiveUnit(at *UnitPlan, c *claim) {
+	report := func(r Reason) { b.problems = append(b.problems, Problem{Unit: at.Name, Reason: r}) }
 	if c.contested {
-		b.problems = append(b.problems, Problem{Unit: at.Name, Reason: overlap()})
+		report(overlap())
 	}
 	if r, is := reportAway(c); is {
-		b.problems = append(b.problems, Problem{Unit: at.Name, Reason: r})
+		report(r)
 	}
 	if c.crowded {
-		b.problems = append(b.problems, Problem{Unit: at.Name, Reason: crowded()})
+		report(crowded())
 	}
 	switch {
 	case c.cpus.IsEmpty():
@@ -41,7 +42,7 @@ func (b *placer) exclusiveUnit(at *UnitPlan, c *claim) {
 		at.Reason = Reason{CodeUnit, whole(c.want) + ", as configured"}
 	}
 	if c.lacks() {
-		b.problems = append(b.problems, Problem{Unit: at.Name, Reason: at.Reason})
+		report(at.Reason)
 	}
 	if !c.cpus.IsEmpty() {
 		at.Pool, at.CPUs, at.Exclusive, at.Mems = Guaranteed, c.cpus, true, b.mems.of(c.cpus)
