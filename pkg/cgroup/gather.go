@@ -136,12 +136,7 @@ func (g *gathering) tree(p Path) error {
 
 // below moves the threads of the cgroups below p, crun's cgroup first, because the processes of the container are in it.
 func (g *gathering) below(p Path) {
-	o, err := g.r.open(p)
-	if err != nil {
-		g.fail(err)
-		return
-	}
-	children, more, err := o.children(gatherCgroups - g.cgroups)
+	children, more, err := g.r.children(p, gatherCgroups-g.cgroups)
 	if err != nil {
 		g.fail(err)
 		return

@@ -84,11 +84,19 @@ func (d *differ) weight(it *item) {
 		d.postpone(it.Target, FileWeight, "cpu.idle is 1, and the kernel takes no weight")
 	case d.byUnit(it, FileWeight, it.current.Unit.Weight == it.Weight):
 		d.property(it, UnitWeight, value)
-	case !it.current.HasCPU:
-		d.postpone(it.Target, FileWeight, "the parent does not enable the cpu controller")
-	case it.current.NoWrite:
-		d.postpone(it.Target, FileWeight, "the kernel refused to write this cgroup in this pass")
 	default:
-		d.emit(it, it.Path, File, FileWeight, value, it.Reason)
+		d.file(it, FileWeight, value, it.current.HasCPU)
+	}
+}
+
+// file emits the write of a file of the cpu controller, if that is possible.
+func (d *differ) file(it *item, file, value string, hasCPU bool) {
+	switch {
+	case !hasCPU:
+		d.postpone(it.Target, file, "the parent does not enable the cpu controller")
+	case it.current.NoWrite:
+		d.postpone(it.Target, file, "the kernel refused to write this cgroup in this pass")
+	default:
+		d.emit(it, it.Path, File, file, value, it.Reason)
 	}
 }

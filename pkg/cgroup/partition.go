@@ -219,11 +219,7 @@ func (r *Reader) partitions(p Path, left *int, visit func(Path, PartitionNode)) 
 	if left != nil {
 		limit = *left
 	}
-	o, err := r.open(p)
-	var children []Path
-	if err == nil {
-		children, _, err = o.children(limit)
-	}
+	children, _, err := r.children(p, limit)
 	if err != nil {
 		if left != nil || p != "" && errors.Is(err, ErrGone) {
 			return nil

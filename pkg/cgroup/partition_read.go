@@ -83,11 +83,7 @@ func (m *PartitionMemory) list(r *Reader, p Path) ([]Path, error) {
 	if children, known := m.children[p]; known {
 		return children, nil
 	}
-	o, err := r.open(p)
-	var children []Path
-	if err == nil {
-		children, _, err = o.children(math.MaxInt - 1)
-	}
+	children, _, err := r.children(p, math.MaxInt-1)
 	if errors.Is(err, ErrGone) {
 		return nil, nil
 	}

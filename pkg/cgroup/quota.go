@@ -66,14 +66,8 @@ func (d *differ) putBack(it *item) {
 		}
 		quota, period, hasCPU = it.perSecond()*defaultPeriod/1_000_000, defaultPeriod, true
 	}
-	switch {
-	case !c.Exists || quota == it.Quota && period == it.period():
-	case !hasCPU:
-		d.postpone(it.Target, FileMax, "the parent does not enable the cpu controller")
-	case c.NoWrite:
-		d.postpone(it.Target, FileMax, "the kernel refused to write this cgroup in this pass")
-	default:
-		d.emit(it, it.Path, File, FileMax, fmt.Sprintf("%d %d", it.Quota, it.period()), it.Reason)
+	if c.Exists && (quota != it.Quota || period != it.period()) {
+		d.file(it, FileMax, FormatMax(it.Quota, it.period()), hasCPU)
 	}
 }
 

@@ -189,8 +189,12 @@ func (o *opened) failed(file string, err error) error {
 // listed is the number of entries that are read from a directory at once. A cgroup has about 60 files.
 const listed = 256
 
-// children returns at most limit cgroups in it, sorted, and reports whether there are more.
-func (o *opened) children(limit int) (all []Path, more bool, err error) {
+// children returns at most limit cgroups in p, sorted, and reports whether there are more.
+func (r *Reader) children(p Path, limit int) (all []Path, more bool, err error) {
+	o, err := r.open(p)
+	if err != nil {
+		return nil, false, err
+	}
 	if o.dir == nil {
 		all, err = o.fs.Children(o.path)
 		if more = len(all) > limit; more {

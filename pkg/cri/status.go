@@ -90,11 +90,5 @@ func (c *Client) containerStatus(ctx context.Context, r *runtime.ContainerStatus
 var errNoStatus = errors.New("the runtime's reply holds no status")
 
 func requested(r *runtime.LinuxContainerResources) Resources {
-	return Resources{
-		Shares: uint64(max(r.GetCpuShares(), 0)),
-		Quota:  r.GetCpuQuota(),
-		Period: r.GetCpuPeriod(),
-		CPUs:   r.GetCpusetCpus(),
-		Mems:   r.GetCpusetMems(),
-	}
+	return criCPU{r.GetCpuShares(), r.GetCpuQuota(), r.GetCpuPeriod(), r.GetCpusetCpus(), r.GetCpusetMems()}.resources()
 }

@@ -130,9 +130,12 @@ func Analyse(in Input) Report {
 		report.Excess.Now.addExcess(place.Now, place.Least)
 	}
 	s.run()
-	report.Moves, report.Bounded = s.start.describe(s.shortest()), s.effort <= 0
+	steps := s.shortest()
+	report.Moves, report.Bounded = s.start.describe(steps), s.effort <= 0
 	last := newNode(in)
-	last.replay(report.Moves)
+	for _, m := range steps {
+		last.put(m.owner, m.to)
+	}
 	for i := range report.Owners {
 		place := &report.Owners[i]
 		place.After = last.shape(i)

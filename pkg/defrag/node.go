@@ -190,15 +190,6 @@ func (n *node) describe(moves []step) []Move {
 	return out
 }
 
-// replay makes moves.
-func (n *node) replay(moves []Move) {
-	for i := range moves {
-		if o := n.find(moves[i].Key()); o != nobody {
-			n.put(o, moves[i].To)
-		}
-	}
-}
-
 // find returns the index of an owner, or nobody.
 func (n *node) find(key pools.Key) int {
 	return slices.IndexFunc(n.owners, func(o pools.Owner) bool { return o.Key == key })

@@ -8,7 +8,8 @@ import "slices"
 func (s *search) shortest() []step {
 	steps := s.steps
 	for i, effort := 0, maxEffort; i < len(steps) && effort > 0; {
-		if !s.movedAfter(steps, i) {
+		again := func(later step) bool { return later.owner == steps[i].owner }
+		if !slices.ContainsFunc(steps[i+1:], again) {
 			i++
 			continue
 		}
@@ -22,11 +23,6 @@ func (s *search) shortest() []step {
 		i++
 	}
 	return steps
-}
-
-// movedAfter says that the owner of step i is moved again later.
-func (s *search) movedAfter(steps []step, i int) bool {
-	return slices.ContainsFunc(steps[i+1:], func(later step) bool { return later.owner == steps[i].owner })
 }
 
 // holds says that steps can be made from the start, and that each keeps the rules;

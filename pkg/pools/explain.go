@@ -61,18 +61,10 @@ func Explain(in Input, podUID string) (Plan, map[string]*Trace) {
 	return decide(in, n), n.traces
 }
 
-// of returns the notebook for a pod, nil for a pod without an explanation.
-func (n *notebook) of(p *Pod) *notebook {
-	if n == nil || n.uid != p.UID {
-		return nil
-	}
-	return n
-}
-
 // class records how a pod's containers got their verdicts. asked are the problems of the
 // request for a workload type; unasked reports that the request was not evaluated.
 func (n *notebook) class(names workload.Names, p *Pod, to *class, managed, unasked bool, asked []Problem) {
-	if n = n.of(p); n == nil {
+	if n == nil || n.uid != p.UID {
 		return
 	}
 	clear(n.traces) // a plan may take several attempts

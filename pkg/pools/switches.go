@@ -14,30 +14,17 @@ const (
 	loadBalancingKey = "cpu-load-balancing.crio.io"
 )
 
-// crioSwitch reads one of CRI-O's switches: off for the value "disable", or "true"
-// in its deprecated form. An empty container stands for the pod's own annotation.
-func crioSwitch(annotations map[string]string, key, container string) (off, found, valid bool) {
-	value, found := annotations[key+"/"+container]
-	if container == "" || !found {
-		value, found = annotations[key]
-	}
-	switch value {
-	case "disable", "true":
-		return true, found, true
-	case "enable":
-		return false, found, true
-	}
-	return false, found, !found
-}
-
 // KeepsQuota reports whether an exclusive container of a pod with these annotations keeps
 // its quota although its CPUs bound it.
 func KeepsQuota(annotations map[string]string, container string) bool {
 	if len(annotations) == 0 {
 		return false
 	}
-	off, found, valid := crioSwitch(annotations, quotaKey, container)
-	return found && valid && !off
+	value, found := annotations[quotaKey+"/"+container]
+	if !found {
+		value = annotations[quotaKey]
+	}
+	return value == "enable"
 }
 
 // checkSwitches reports features of CRI-O that a Guaranteed pod requests and that are unavailable.

@@ -15,15 +15,7 @@ const allowedPrefix = "allowed."
 // the annotation, allowed.workload.openshift.io, counts where there is no new one.
 func (n Names) Allowed(namespace map[string]string, typ string) (allowed, annotated bool) {
 	list, annotated := n.allowedList(namespace)
-	if !annotated {
-		return false, false
-	}
-	for t := range strings.SplitSeq(list, ",") {
-		if t == typ && t != "" {
-			return true, true
-		}
-	}
-	return false, true
+	return typ != "" && slices.Contains(strings.Split(list, ","), typ), annotated
 }
 
 // allowedList is the value of the annotation, in its new form or else in the old one.
