@@ -343,7 +343,7 @@ func TestReadPermissions(t *testing.T) {
 		"empty":          {text: "", want: "end of JSON"},
 		"cut":            {text: string(whole[:len(whole)/2]), want: "end of JSON"},
 		"changed":        {text: strings.Replace(string(whole), "management", "managemenx", 1), want: "checksum"},
-		"newer":          {text: strings.Replace(string(whole), `"version":1`, `"version":2`, 1), want: "version 2, this daemon reads 1"},
+		"newer":          {text: strings.Replace(string(whole), `"version":2`, `"version":3`, 1), want: "version 3, this program reads 2"},
 		"another domain": {text: string(whole), names: workload.Names{Domain: "example.org"}, want: "example.org/allowed"},
 		"a directory":    {want: "is another kind of file"},
 	} {
