@@ -51,8 +51,7 @@ func (n *Namespaces) Known() Allowed { return n.known }
 
 // Run watches the namespaces until ctx ends. It calls notify at each change, and waits for it.
 func (n *Namespaces) Run(ctx context.Context, notify func(Allowed)) {
-	c, pause, failing := n.options.client(), newBackoff(n.options.Limits.Pause), false
-	log := n.options.Log
+	log, failing := n.options.Log, false
 	update := func(p workload.Permissions, current bool) {
 		changed := !p.Equal(n.known.Permissions)
 		news := changed || current != n.known.Current
@@ -67,32 +66,23 @@ func (n *Namespaces) Run(ctx context.Context, notify func(Allowed)) {
 	if !sleep(ctx, rand.N(n.options.Limits.Start)) {
 		return
 	}
-	for {
-		started := time.Now()
-		err := c.connect()
-		if err == nil && n.version == "" {
-			var all workload.Permissions
-			if all, err = n.list(ctx, &c); err == nil {
-				update(all, true)
+	began := func() {
+		if failing {
+			log.Info("watching namespaces again")
+			failing = false
+		}
+	}
+	n.options.keepWatching(ctx, func(c *client) error {
+		if n.version == "" {
+			all, err := n.list(ctx, c)
+			if err != nil {
+				return err
 			}
+			update(all, true)
 		}
-		if err == nil {
-			err = n.watch(ctx, &c, update, func() {
-				if failing {
-					log.Info("watching namespaces again")
-					failing = false
-				}
-			})
-		}
-		if ctx.Err() != nil {
-			return
-		}
-		if time.Since(started) > maxPause {
-			pause.Reset()
-		}
+		return n.watch(ctx, c, update, began)
+	}, func(err error) {
 		switch {
-		case err == nil: // the watch ended at its time
-			continue
 		case errors.Is(err, errExpired):
 			n.version = "" // list again
 		case !errors.Is(err, errEnded):
@@ -102,10 +92,7 @@ func (n *Namespaces) Run(ctx context.Context, notify func(Allowed)) {
 			failing = true
 			update(n.known.Permissions, false)
 		}
-		if !sleep(ctx, pause.NextBackOff()+retryAfter(err)) {
-			return
-		}
-	}
+	})
 }
 
 // save writes the file. A failure does not affect the permissions in memory.

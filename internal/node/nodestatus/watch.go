@@ -98,25 +98,14 @@ func (c *client) events(ctx context.Context, path string, query url.Values, bega
 	}
 }
 
-func (r *Runner) watchNode(ctx context.Context) {
-	c, pause, failing := r.Options.client(), newBackoff(r.Limits.Pause), ""
-	began := func() {
-		if r.isWatching.Store(true); failing != "" {
-			r.Log.Info("watching node again", "node", r.Name)
-			failing = ""
-		}
-	}
-	report := func(ctx context.Context, s watchedNode) {
-		select {
-		case r.watched <- s:
-		case <-ctx.Done():
-		}
-	}
+// keepWatching connects and calls watch until ctx ends. After a failure it calls failed and pauses.
+func (o Options) keepWatching(ctx context.Context, watch func(*client) error, failed func(error)) {
+	c, pause := o.client(), newBackoff(o.Limits.Pause)
 	for {
 		started := time.Now()
 		err := c.connect()
 		if err == nil {
-			err = c.watch(ctx, r.Name, began, report)
+			err = watch(&c)
 		}
 		if ctx.Err() != nil {
 			return
@@ -127,14 +116,34 @@ func (r *Runner) watchNode(ctx context.Context) {
 		if err == nil { // the watch ended at its time
 			continue
 		}
-		if !errors.Is(err, errExpired) && !errors.Is(err, errEnded) {
-			if r.isWatching.Store(false); failing == "" {
-				r.Log.Warn("cannot watch node", "node", r.Name, "error", err)
-			}
-			failing = err.Error()
-		}
+		failed(err)
 		if !sleep(ctx, pause.NextBackOff()+retryAfter(err)) {
 			return
 		}
 	}
+}
+
+func (r *Runner) watchNode(ctx context.Context) {
+	failing := false
+	began := func() {
+		if r.isWatching.Store(true); failing {
+			r.Log.Info("watching node again", "node", r.Name)
+			failing = false
+		}
+	}
+	report := func(ctx context.Context, s watchedNode) {
+		select {
+		case r.watched <- s:
+		case <-ctx.Done():
+		}
+	}
+	r.keepWatching(ctx, func(c *client) error { return c.watch(ctx, r.Name, began, report) }, func(err error) {
+		if errors.Is(err, errExpired) || errors.Is(err, errEnded) {
+			return
+		}
+		if r.isWatching.Store(false); !failing {
+			r.Log.Warn("cannot watch node", "node", r.Name, "error", err)
+		}
+		failing = true
+	})
 }
