@@ -3,8 +3,6 @@ package hostkubelet
 import (
 	"bytes"
 	"errors"
-	"fmt"
-	"io"
 	"io/fs"
 	"iter"
 	"maps"
@@ -29,8 +27,6 @@ type Kubelet struct {
 const initPID = 1
 
 var errNotRegular = errors.New("not a regular file")
-
-const maxFile = 1 << 20
 
 // Find returns the kubelet of this node. Of several it is the process with the lowest number. A
 // kubelet that is part of K3s counts if no other runs.
@@ -172,21 +168,12 @@ func k3sFlags(root procroot.FS, words []string) map[string]string {
 	return flags
 }
 
-// readFile reads a regular file of at most maxFile bytes. The opening of a FIFO would wait for a writer.
+// readFile reads a regular file. The opening of a FIFO would wait for a writer.
 func readFile(root fs.FS, name string) ([]byte, error) {
 	if info, err := fs.Stat(root, name); err != nil {
 		return nil, err
 	} else if !info.Mode().IsRegular() {
 		return nil, &fs.PathError{Op: "read", Path: name, Err: errNotRegular}
 	}
-	f, err := root.Open(name)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close() //nolint:errcheck // opened to read
-	b, err := io.ReadAll(io.LimitReader(f, maxFile+1))
-	if err == nil && len(b) > maxFile {
-		err = fmt.Errorf("read %s: more than %d bytes", name, maxFile)
-	}
-	return b, err
+	return procroot.ReadFile(root, name)
 }

@@ -3,12 +3,13 @@ package managers
 import (
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"maps"
 	"slices"
 
 	"github.com/BurntSushi/toml"
+
+	"github.com/cpupoold/cpupoold/internal/node/procroot"
 )
 
 // Paths of the configuration of CRI-O (crio(8), --config and --config-dir).
@@ -16,9 +17,6 @@ const (
 	crioConfig  = "etc/crio/crio.conf"
 	crioDropIns = "etc/crio/crio.conf.d"
 )
-
-// maxFile is the maximum size of a file in bytes. Real files have some kilobytes.
-const maxFile = 1 << 20
 
 // CRIO is the part of CRI-O's configuration that sets CPUs.
 type CRIO struct {
@@ -77,7 +75,7 @@ func ReadCRIO(root fs.FS) CRIO {
 	}
 	workloads, handlers := make(map[string]Workload), make(map[string]Handler)
 	for _, name := range files {
-		b, err := readFile(root, name)
+		b, err := procroot.ReadFile(root, name)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
@@ -139,17 +137,4 @@ type crioRuntime struct {
 	Runtimes map[string]struct {
 		AllowedAnnotations []string `toml:"allowed_annotations"`
 	} `toml:"runtimes"`
-}
-
-func readFile(root fs.FS, name string) ([]byte, error) {
-	f, err := root.Open(name)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = f.Close() }()
-	b, err := io.ReadAll(io.LimitReader(f, maxFile+1))
-	if err == nil && len(b) > maxFile {
-		err = fmt.Errorf("read %s: more than %d bytes", name, maxFile)
-	}
-	return b, err
 }

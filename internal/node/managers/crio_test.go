@@ -6,6 +6,8 @@ import (
 	"testing/fstest"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/cpupoold/cpupoold/internal/node/procroot"
 )
 
 func files(contents map[string]string) fstest.MapFS {
@@ -67,7 +69,7 @@ activation_annotation = "example.com/other"
 }
 
 func TestReadCRIOTooLarge(t *testing.T) {
-	got := ReadCRIO(files(map[string]string{"etc/crio/crio.conf": strings.Repeat("#", maxFile+1)}))
+	got := ReadCRIO(files(map[string]string{"etc/crio/crio.conf": strings.Repeat("#", procroot.MaxFile+1)}))
 	if len(got.Unreadable) != 1 {
 		t.Errorf("unreadable: %v", got.Unreadable)
 	}

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/cpupoold/cpupoold/internal/node/procroot"
 )
 
 // Tuned is the state of tuned. Its profiles count also while it does not run.
@@ -23,13 +25,13 @@ type Tuned struct {
 func ReadTuned(root fs.FS) Tuned {
 	var t Tuned
 	for _, name := range []string{"etc/tuned/active_profile", "etc/tuned/post_loaded_profile"} {
-		b, err := readFile(root, name)
+		b, err := procroot.ReadFile(root, name)
 		t.Known = t.Known || err == nil
 		t.Profiles = append(t.Profiles, strings.Fields(string(b))...)
 	}
-	b, err := readFile(root, "run/tuned/tuned.pid")
+	b, err := procroot.ReadFile(root, "run/tuned/tuned.pid")
 	if pid := strings.TrimSpace(string(b)); err == nil {
-		if line, err := readFile(root, path.Join("proc", pid, "cmdline")); err == nil && strings.Contains(string(line), "tuned") {
+		if line, err := procroot.ReadFile(root, path.Join("proc", pid, "cmdline")); err == nil && strings.Contains(string(line), "tuned") {
 			t.PID, _ = strconv.Atoi(pid) // proc has a directory of this name
 		}
 	}

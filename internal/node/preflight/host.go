@@ -3,13 +3,12 @@ package preflight
 import (
 	"context"
 	"errors"
-	"fmt"
-	"io"
 	"io/fs"
 	"path"
 	"strings"
 
 	"github.com/cpupoold/cpupoold/internal/config"
+	"github.com/cpupoold/cpupoold/internal/node/procroot"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cri"
 )
@@ -64,24 +63,9 @@ type Configuration struct {
 	Err error
 }
 
-// maxFile is in bytes. The CPU manager state, the largest, has 100 bytes for each container.
-const maxFile = 1 << 20
-
-// readFile reads a file of at most maxFile bytes; name is absolute.
+// readFile reads a file; name is absolute.
 func readFile(root fs.FS, name string) ([]byte, error) {
-	f, err := root.Open(relative(name))
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = f.Close() }()
-	b, err := io.ReadAll(io.LimitReader(f, maxFile+1))
-	if err != nil {
-		return nil, err
-	}
-	if len(b) > maxFile {
-		return nil, fmt.Errorf("read %s: more than %d bytes", name, maxFile)
-	}
-	return b, nil
+	return procroot.ReadFile(root, relative(name))
 }
 
 // readWords reads a file of words that are separated by blanks, such as cgroup.controllers.

@@ -6,6 +6,8 @@
 package procroot
 
 import (
+	"fmt"
+	"io"
 	"io/fs"
 	"path"
 	"strconv"
@@ -101,4 +103,21 @@ func (f FS) absolute(op, name string) (string, error) {
 		return "", &fs.PathError{Op: op, Path: name, Err: fs.ErrInvalid}
 	}
 	return f.Name("/" + name)
+}
+
+// MaxFile is the maximum size in bytes of a file of another program. Real files have some kilobytes.
+const MaxFile = 1 << 20
+
+// ReadFile reads a file of at most MaxFile bytes.
+func ReadFile(root fs.FS, name string) ([]byte, error) {
+	f, err := root.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close() //nolint:errcheck // opened to read
+	b, err := io.ReadAll(io.LimitReader(f, MaxFile+1))
+	if err == nil && len(b) > MaxFile {
+		err = fmt.Errorf("read %s: more than %d bytes", name, MaxFile)
+	}
+	return b, err
 }
