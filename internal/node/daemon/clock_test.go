@@ -25,8 +25,8 @@ func (r *running) skip(d time.Duration) {
 // wait returns the time until the loop's next deadline: an hour if none is set.
 func (r *running) wait() (d time.Duration) {
 	r.inspectOnly(func(l *Loop) {
-		if d = time.Hour; !l.timers.next().IsZero() {
-			d = l.timers.next().Sub(l.now())
+		if d = time.Hour; !l.schedule.next().IsZero() {
+			d = l.schedule.next().Sub(l.now())
 		}
 	})
 	return d

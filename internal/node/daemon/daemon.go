@@ -211,18 +211,18 @@ func newLoop(h hostenv.Host, o Options) (*Loop, error) {
 		refusalLog: refusal.New(m, hints, o.Log),
 		requests:   requests.New(m, cache, journal, journalTimeout, o.Log),
 		resizes:    resize.New(m, o.Log),
-		quiet:      quiet.New(journal.Resting()),
 		memory:     memrelease.New(),
 	}
+	rest := quiet.New(journal.Resting())
 	others, formula := new(desired.OtherManagers), desired.NewFormula(o.Config.WeightFormula)
 	tree, inPods := treewatch.New(o.Log), auxiliary.New(h.Driver)
 	l.units, l.drifts = newUnits(l), newDrifts(l, &formula)
 	l.partitions = partition.New(partition.Sources{
 		Host: &l.Host, Log: l.log, Settings: &l.settings, Inventory: m, Others: others, Cache: cache, Memory: h.Cgroups.PartitionMemory(),
-		Backoffs: l.backoffs, Journal: journal, Quiet: l.quiet, Save: l.save, Count: func(w cgroup.Write, err error) { l.publisher.Count(w, err) },
+		Backoffs: l.backoffs, Journal: journal, Quiet: rest, Save: l.save, Count: func(w cgroup.Write, err error) { l.publisher.Count(w, err) },
 	})
 	l.planner = planning.New(planning.Sources{
-		Host: &l.Host, Log: l.log, Settings: &l.settings, Inventory: m, Cache: cache, Journal: journal, Auxiliary: inPods, Backoffs: l.backoffs, Quiet: l.quiet, Partitions: l.partitions,
+		Host: &l.Host, Log: l.log, Settings: &l.settings, Inventory: m, Cache: cache, Journal: journal, Auxiliary: inPods, Backoffs: l.backoffs, Quiet: rest, Partitions: l.partitions,
 		Units: l.units, AskHints: l.askHints, Hints: hints, Others: others, Kubelet: new(desired.StaticKubelet), Formula: &formula, Permission: new(permission.Permission),
 	})
 	l.publisher = newPublisher(l, notify, tree)

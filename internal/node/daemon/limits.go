@@ -6,7 +6,6 @@ import (
 
 	"github.com/cpupoold/cpupoold/internal/node/kernelstate"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
-	"github.com/cpupoold/cpupoold/pkg/pools"
 )
 
 // limits holds the cgroups for which Diff must use other values than the cache: it omits some
@@ -41,7 +40,7 @@ func (l *Loop) diff(want []cgroup.Target, o cgroup.Options, now time.Time) ([]cg
 			c.Left = l.backoffs.Pauses(p, l.cache.RunsOutside(l.status.targets), now)
 		})
 	}
-	for p := range l.quiet.Weights() {
+	for p := range l.planner.Quiet.Weights() {
 		m.mark(p, func(c *cgroup.Current) { c.Left = append(slices.Clip(c.Left), cgroup.FileWeight) })
 	}
 	for p, properties := range l.drifts.Unrepaired() {
@@ -60,18 +59,4 @@ func (l *Loop) diff(want []cgroup.Target, o cgroup.Options, now time.Time) ([]cg
 		m.mark(p, func(c *cgroup.Current) { c.NoWrite, c.NoSeal = true, true })
 	}
 	return l.cache.Diff(want, m.marked, o)
-}
-
-// settleQuiet takes over the changes that the plan of this pass defers, and logs them if
-// they differ from the deferrals of the previous pass.
-func (l *Loop) settleQuiet(plan pools.Plan, want []cgroup.Target, now time.Time) {
-	news, ended := l.quiet.Settle(plan, want, l.drifts.ChangedWeights(), now)
-	l.journal.SetResting(l.quiet.Resting())
-	switch {
-	case news:
-		l.log.Info("quiet: waits", "cpus", l.quiet.Resting(), "weights", l.quiet.Counts()["weights"],
-			"until", l.quiet.Until().Format(time.RFC3339))
-	case ended:
-		l.log.Info("quiet: no writes wait")
-	}
 }

@@ -20,7 +20,6 @@ import (
 	"github.com/cpupoold/cpupoold/internal/node/partition"
 	"github.com/cpupoold/cpupoold/internal/node/planning"
 	"github.com/cpupoold/cpupoold/internal/node/publish"
-	"github.com/cpupoold/cpupoold/internal/node/quiet"
 	"github.com/cpupoold/cpupoold/internal/node/refusal"
 	"github.com/cpupoold/cpupoold/internal/node/requests"
 	"github.com/cpupoold/cpupoold/internal/node/resize"
@@ -51,7 +50,6 @@ type Loop struct {
 	backoffs  *retry.Backoffs
 	journal   *undo.Journal
 	status    status
-	timers    timers
 
 	refusalLog *refusal.Log
 	units      *units.Units
@@ -63,7 +61,6 @@ type Loop struct {
 	drifts     *drift.Tracker
 	partitions *partition.Partitions
 	schedule   schedule
-	quiet      *quiet.Quiet
 	publisher  *publish.Publisher
 	memory     memrelease.Release
 }
@@ -108,7 +105,7 @@ func (e configLoaded) apply(l *Loop) {
 		l.askFormula()
 	}
 	if l.status.listings.HasListed() { // otherwise the first listing is due before
-		l.timers.resync.set(l.now().Add(l.resyncPeriod()))
+		l.schedule.resync.set(l.now().Add(l.resyncPeriod()))
 	}
 }
 

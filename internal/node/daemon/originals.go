@@ -16,8 +16,8 @@ func (l *Loop) save(now time.Time) {
 	if !due {
 		return
 	}
-	if !l.journal.Safe() && l.timers.journal.due.IsZero() {
-		l.timers.journal.set(l.now().Add(journalTimeout))
+	if !l.journal.Safe() && l.schedule.journal.due.IsZero() {
+		l.schedule.journal.set(l.now().Add(journalTimeout))
 	}
 	l.workers.Disk.Submit("journal", func(context.Context) event {
 		return saved{upTo: upTo, err: undo.Save(l.JournalFile, l.RunDir, d)}
@@ -43,7 +43,7 @@ func (e saved) apply(l *Loop) {
 		l.log.Error("journal not written; writes go ahead, and restore may not know the values that they replace", "journal", l.JournalFile, "error", e.err)
 	}
 	l.journal.EndSave(e.upTo, e.err, l.now())
-	l.timers.journal.clear() // the disk has answered; the save of newer changes sets it again
+	l.schedule.journal.clear() // the disk has answered; the save of newer changes sets it again
 }
 
 func (saved) ownResult() {}

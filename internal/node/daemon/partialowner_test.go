@@ -122,7 +122,7 @@ func TestOwnersWaitForFullPasses(t *testing.T) {
 					test.before(n, l, shared)
 					l.pass()
 					l.takeNotices()
-					l.schedule = schedule{earliestFull: time.Now().Add(time.Hour)}
+					l.schedule = schedule{timers: l.schedule.timers, earliestFull: time.Now().Add(time.Hour)}
 				}
 				if test.after != nil {
 					test.after(n, l, shared)

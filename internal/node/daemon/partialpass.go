@@ -42,7 +42,7 @@ func (l *Loop) partialPass(now time.Time) bool {
 // allowsPartialPass reports whether the last full pass left nothing to do, and whether targets
 // can be computed without all cgroups.
 func (l *Loop) allowsPartialPass() bool {
-	return !l.planner.Formula.IsGuess() && l.publisher.IsReady() && !l.Observes && l.CPUManager == nil && l.partitions.IsSettled() && !l.quiet.Active() &&
+	return !l.planner.Formula.IsGuess() && l.publisher.IsReady() && !l.Observes && l.CPUManager == nil && l.partitions.IsSettled() && !l.planner.Quiet.Active() &&
 		l.journal.Safe() && l.journal.Late() == nil && !filesWait(l.status.deferred) && l.moves.IsEmpty() && len(l.status.unreadable)+len(l.units.Leaving()) == 0
 }
 

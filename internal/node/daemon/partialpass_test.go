@@ -85,7 +85,7 @@ func (r *running) betweenFullPasses(do func(l *Loop)) (passes uint64) {
 			return n
 		}
 		before := count()
-		l.schedule = schedule{earliestFull: l.now().Add(time.Hour)}
+		l.schedule = schedule{timers: l.schedule.timers, earliestFull: l.now().Add(time.Hour)}
 		do(l)
 		passes = count() - before
 		l.schedule.add(scopeAll)

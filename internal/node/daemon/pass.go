@@ -26,7 +26,7 @@ func (l *Loop) decide(now time.Time) (pools.Plan, []cgroup.Target) {
 func (l *Loop) pass() {
 	now := l.now()
 	l.status.began = now
-	l.quiet.Begin(l.settings.Config.Quiet, now)
+	l.planner.Quiet.Begin(l.settings.Config.Quiet, now)
 	l.settleUpdates(false, now)
 	l.askResizes(now)
 	for _, owner := range l.requests.Late(now) {
@@ -37,7 +37,7 @@ func (l *Loop) pass() {
 	l.planner.SettleUnits(now)
 	l.planner.RecoverLate()
 	plan, want := l.decide(now)
-	if l.planner.Formula.IsGuess() || l.quiet.Active() { // the targets depend on the current values
+	if l.planner.Formula.IsGuess() || l.planner.Quiet.Active() { // the targets depend on the current values
 		if l.refreshCache(slices.Clone(want)); l.planner.ObserveWeights(l.cache.Current) {
 			plan, want = l.decide(now)
 		}
@@ -45,7 +45,7 @@ func (l *Loop) pass() {
 	l.publisher.History().NotePlan(&l.status.plan, &plan)
 	l.status.plan = plan
 	l.planner.NoteClaims()
-	l.settleQuiet(plan, want, now)
+	l.planner.SettleQuiet(plan, want, l.drifts.ChangedWeights(), now)
 	l.planner.Assign(l.units.Assign(plan.Assignments))
 	l.journal.SetAssignments(l.planner.Assignments())
 	l.journal.SetUnhinted(l.planner.Hints.Unhinted())
@@ -90,7 +90,7 @@ func (l *Loop) pass() {
 		l.apply(writes, made, now)
 	}
 	want = l.repartition(want, l.partitions.Make)
-	l.quiet.Explain(deferred)
+	l.planner.Quiet.Explain(deferred)
 	l.status.deferred = deferred
 	l.finishPass(want, now)
 }

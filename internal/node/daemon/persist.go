@@ -112,6 +112,6 @@ func (l *Loop) releaseReplies() {
 	}
 	if held := l.requests.HeldUntil(); !held.IsZero() {
 		l.save(l.now())
-		l.timers.journal.setEarlier(held)
+		l.schedule.journal.setEarlier(held)
 	}
 }

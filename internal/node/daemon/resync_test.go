@@ -33,8 +33,8 @@ func TestResync(t *testing.T) {
 		}
 		r.inspectOnly(func(l *Loop) {
 			now := l.status.listings.LastScan().Add(l.settings.Config.ResyncPeriod)
-			if l.resync(now); !l.status.listings.IsBusy() || !l.timers.recheck.due.After(time.Now()) {
-				t.Errorf("listing %t, and in %v all is read", l.status.listings.IsBusy(), time.Until(l.timers.recheck.due))
+			if l.resync(now); !l.status.listings.IsBusy() || !l.schedule.recheck.due.After(time.Now()) {
+				t.Errorf("listing %t, and in %v all is read", l.status.listings.IsBusy(), time.Until(l.schedule.recheck.due))
 			}
 			if l.cache.HasStale() || l.schedule.isDue() {
 				t.Errorf("stale cgroups: %t, schedule %+v: a pass of its own", l.cache.HasStale(), l.schedule)
@@ -44,7 +44,7 @@ func TestResync(t *testing.T) {
 		release()
 		r.awaitIdle()
 		r.inspect(func(l *Loop) {
-			if l.status.listings.HasScan() || l.timers.recheck.due.After(time.Now()) {
+			if l.status.listings.HasScan() || l.schedule.recheck.due.After(time.Now()) {
 				t.Errorf("hangs %t: another look is due", hangs)
 			}
 		})

@@ -369,7 +369,7 @@ func (s *script) settle() {
 			continue
 		}
 		s.Tree.AwaitReaders()
-		if next := s.loop.timers.next(); len(events) == 0 && len(s.loop.notices.Tree.Wake()) == 0 && (next.IsZero() || next.After(s.now)) {
+		if next := s.loop.schedule.next(); len(events) == 0 && len(s.loop.notices.Tree.Wake()) == 0 && (next.IsZero() || next.After(s.now)) {
 			return
 		}
 	}
@@ -415,7 +415,7 @@ func (s *script) wait(duration string) error {
 		return err
 	}
 	for end := s.now.Add(d); ; {
-		next := s.loop.timers.next()
+		next := s.loop.schedule.next()
 		if next.IsZero() || next.After(end) {
 			s.now = end
 			return nil
@@ -476,7 +476,7 @@ func (s *script) ask(names []string, r cri.Resources) {
 					s.printf("no answer about %s", names[i])
 					break
 				}
-				s.now = s.loop.timers.next()
+				s.now = s.loop.schedule.next()
 				s.settle()
 				continue
 			}

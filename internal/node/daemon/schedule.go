@@ -31,8 +31,9 @@ const fullPassDelay = 250 * time.Millisecond
 // duration of the previous full pass.
 const fullPassRatio = 100
 
-// schedule holds the work that is due since the last full pass.
+// schedule holds the work that is due since the last full pass, and the deadlines of later work.
 type schedule struct {
+	timers
 	full         bool          // a full pass is due at once
 	soon         bool          // a delayed full pass is due
 	files        []cgroup.Path // cgroups to repair, each once
@@ -59,7 +60,18 @@ func (s *schedule) isDue() bool { return s.soon || s.full }
 
 // done clears the schedule after a full pass.
 func (s *schedule) done(began, now time.Time) {
-	*s = schedule{earliestFull: now.Add(min(fullPassRatio*now.Sub(began), fullPassDelay))}
+	*s = schedule{timers: s.timers, earliestFull: now.Add(min(fullPassRatio*now.Sub(began), fullPassDelay))}
+}
+
+// canWait reports whether a full pass is not due yet.
+func (s *schedule) canWait(now time.Time) bool {
+	if s.soon && !now.Before(s.earliestFull) {
+		return false
+	}
+	if s.soon {
+		s.delayed.set(s.earliestFull)
+	}
+	return true
 }
 
 // scopeOf returns the scope of the event that is applied next.
@@ -88,7 +100,7 @@ func (l *Loop) runPasses() {
 		l.moves.Answer(l.status.situation(l.planner.Assignments(), l.now()))
 		return
 	}
-	if !l.schedule.full && l.partialPass(began) && l.fullPassCanWait(began) {
+	if !l.schedule.full && l.partialPass(began) && l.schedule.canWait(began) {
 		return
 	}
 	l.pass()
@@ -105,15 +117,4 @@ func (l *Loop) runPasses() {
 	if free := l.memory.Due(l.now()); free != nil {
 		l.workers.Queries.Submit("memory", func(context.Context) event { free(); return nil })
 	}
-}
-
-// fullPassCanWait reports whether a full pass is not due yet.
-func (l *Loop) fullPassCanWait(now time.Time) bool {
-	if l.schedule.soon && !now.Before(l.schedule.earliestFull) {
-		return false
-	}
-	if l.schedule.soon {
-		l.timers.full.set(l.schedule.earliestFull)
-	}
-	return true
 }

@@ -12,8 +12,8 @@ func (l *Loop) run(ctx context.Context) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
-		l.timers.heartbeat.set(l.publisher.Notify.Pulse(l.timers.resync.due))
-		if next := l.timers.next(); next.IsZero() {
+		l.schedule.heartbeat.set(l.publisher.Notify.Pulse(l.schedule.resync.due))
+		if next := l.schedule.next(); next.IsZero() {
 			timer.Stop()
 		} else {
 			timer.Reset(next.Sub(l.now()))
@@ -51,7 +51,7 @@ func (l *Loop) step(now time.Time, events []event) {
 
 // fireDeadlines acts on the deadlines that are over, and reports whether a pass may be due.
 func (l *Loop) fireDeadlines(now time.Time) (due bool) {
-	t := &l.timers
+	t := &l.schedule
 	if t.heartbeat.isOver(now) {
 		l.publisher.Notify.Alive(now)
 	}
@@ -65,7 +65,7 @@ func (l *Loop) fireDeadlines(now time.Time) (due bool) {
 	if t.retry.isOver(now) {
 		l.schedule.full, due = true, true
 	}
-	if t.full.isOver(now) {
+	if t.delayed.isOver(now) {
 		due = true
 	}
 	if t.notices.isOver(now) {
@@ -111,8 +111,8 @@ func (l *Loop) armRetry(began time.Time) {
 	l.requests.Next(earlier)
 	l.resizes.Next(earlier)
 	l.partitions.Next(earlier)
-	earlier(l.quiet.Until())
+	earlier(l.planner.Quiet.Until())
 	if !next.due.IsZero() {
-		l.timers.retry = next
+		l.schedule.retry = next
 	}
 }

@@ -9,14 +9,14 @@ type timers struct {
 	retry     deadline // the next retry or answer
 	journal   deadline // the end of the wait for the disk
 	heartbeat deadline // the next heartbeat.
-	full      deadline // the next delayed full pass
+	delayed   deadline // the next delayed full pass
 	notices   deadline // changes that the watcher holds back
 }
 
 // next returns the earliest deadline, or the zero time if none is set.
 func (t *timers) next() time.Time {
 	var next deadline
-	for _, d := range [...]deadline{t.resync, t.recheck, t.retry, t.journal, t.heartbeat, t.full, t.notices} {
+	for _, d := range [...]deadline{t.resync, t.recheck, t.retry, t.journal, t.heartbeat, t.delayed, t.notices} {
 		next.setEarlier(d.due)
 	}
 	return next.due

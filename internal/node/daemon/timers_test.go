@@ -17,9 +17,9 @@ func TestIdleTimers(t *testing.T) {
 	r.within(29*time.Second, "only the resync is due", func() (alone bool) {
 		r.inspect(func(l *Loop) {
 			now := l.now()
-			t := &l.timers
+			t := &l.schedule
 			alone = t.resync.due.After(now)
-			for _, other := range []deadline{t.heartbeat, t.retry, t.journal, t.full, t.recheck} {
+			for _, other := range []deadline{t.heartbeat, t.retry, t.journal, t.delayed, t.recheck} {
 				alone = alone && !other.due.After(now)
 			}
 		})

@@ -64,7 +64,7 @@ func answerTo[R any](q *queue, answer <-chan waits.Reply[R]) (time.Duration, err
 		if q.now.Sub(arrived) > waits.Timeout {
 			q.T.Fatalf("no answer after %v", q.now.Sub(arrived))
 		}
-		q.now = q.loop.timers.next()
+		q.now = q.loop.schedule.next()
 	}
 }
 

@@ -152,6 +152,21 @@ func (p *Planner) ObserveWeights(current func(cgroup.Path) cgroup.Current) (chan
 	return p.Formula.Value() != before
 }
 
+// SettleQuiet takes over the changes that a plan and its targets defer, and logs them if they
+// differ from the deferrals of the previous pass. The weights of the cgroups in changed have
+// changed.
+func (p *Planner) SettleQuiet(plan pools.Plan, want []cgroup.Target, changed map[cgroup.Path]bool, now time.Time) {
+	news, ended := p.Quiet.Settle(plan, want, changed, now)
+	p.Journal.SetResting(p.Quiet.Resting())
+	switch {
+	case news:
+		p.Log.Info("quiet: waits", "cpus", p.Quiet.Resting(), "weights", p.Quiet.Counts()["weights"],
+			"until", p.Quiet.Until().Format(time.RFC3339))
+	case ended:
+		p.Log.Info("quiet: no writes wait")
+	}
+}
+
 // NoteClaims logs the containers that another manager places, each once.
 func (p *Planner) NoteClaims() {
 	for c, claim := range p.Others.NewClaims(p.Inventory) {

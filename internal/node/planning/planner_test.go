@@ -107,6 +107,20 @@ func TestHints(t *testing.T) {
 	}
 }
 
+// TestSettleQuiet checks that the CPUs that rest by a plan are logged and go to the journal.
+func TestSettleQuiet(t *testing.T) {
+	w := newWorld(t)
+	w.Quiet.Begin(time.Hour, w.now)
+	w.SettleQuiet(pools.Plan{Resting: cpuset.Range(6, 7), Assignments: []pools.Assignment{{Key: w.key(), CPUs: cpuset.Range(4, 5)}}}, nil, nil, w.now)
+	if got := w.Journal.Resting().String(); got != "6-7" || len(w.node.Logged("quiet: waits")) != 1 {
+		t.Errorf("the journal has resting CPUs %q; want 6-7, in the log too", got)
+	}
+	w.SettleQuiet(pools.Plan{}, nil, nil, w.now)
+	if got := w.Journal.Resting(); !got.IsEmpty() || len(w.node.Logged("quiet: no writes wait")) != 1 {
+		t.Errorf("the journal has resting CPUs %s; want none, and a log message", got)
+	}
+}
+
 // TestEarly checks that the plan before the first pass gives no exclusive CPUs of the journal away.
 func TestEarly(t *testing.T) {
 	w := newWorld(t, pools.Assignment{Key: pools.Key{PodUID: "gone", Container: "a"}, CPUs: cpuset.Range(4, 5)})
