@@ -34,7 +34,7 @@ The nodes hold the number of their CPUs. --topology gives the machine of nodes t
 not built as the output states, and of a node that is in no file. The machine is a
 description, or a file: XML of lstopo, or what cpupoold topology -o json or cpupoold
 status -o json has printed. A description has counts that nest in the order in which
-they stand, each per unit of the one before: s sockets, then n NUMA nodes, d dies and
+they stand, each per unit of the previous level: s sockets, then n NUMA nodes, d dies and
 l last-level caches, c cores, t threads. 2s8c2t are 2 sockets of 8 cores each, with 2
 threads each: 32 CPUs.
 

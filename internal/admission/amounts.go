@@ -119,9 +119,9 @@ func put(list *corev1.ResourceList, name corev1.ResourceName, q resource.Quantit
 	(*list)[name] = q
 }
 
-// together returns the largest amount of a resource that containers request at one time: all that
-// run as long as the pod, or an init container with the sidecars started before it. found is
-// false if no container names the resource.
+// together returns the largest amount of a resource that the containers of a pod request at one
+// time. Sidecars and main containers run together. So do an init container and the sidecars
+// before it. found is false if no container names the resource.
 func together(pod *corev1.Pod, name corev1.ResourceName) (sum resource.Quantity, found bool) {
 	var most resource.Quantity
 	for i := range pod.Spec.InitContainers {

@@ -94,8 +94,8 @@ func defaulted(pod *corev1.Pod) bool {
 
 // claim is the CPU that a container of a workload type asks for.
 type claim struct {
-	// milli is the request and limit the limit in thousandths of a CPU; 0 if the
-	// container has none.
+	// milli is the request and limit the limit in thousandths of a CPU; 0 if
+	// it is not set.
 	milli, limit int64
 	// requested is true if the container requests CPU, or has a request of 0.
 	requested bool

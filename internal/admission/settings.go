@@ -50,8 +50,8 @@ type Origin struct {
 	// Node is true if a node's identity creates the pod. The annotations by which
 	// such a pod claims to be a mirror pod are then trusted.
 	Node bool
-	// Manifest is true for a manifest of a static pod. A user who can write it has
-	// full access to the node, so no namespace needs to allow it.
+	// Manifest is true for a manifest of a static pod. Permission to write
+	// it includes full access to the node, so no namespace needs to allow it.
 	Manifest bool
 }
 

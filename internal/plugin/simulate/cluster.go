@@ -76,7 +76,7 @@ func (o *Objects) Choose(asked []string) ([]string, error) {
 	return slices.Compact(slices.Sorted(slices.Values(asked))), nil
 }
 
-// On returns the objects with the pods of one node, and then those of manifests. It
+// On returns the objects with the pods of one node, followed by the pods of manifests. It
 // does not change the pods of o, and must be called after [Objects.Read]. A node can be without pods.
 func (o *Objects) On(node string) (*Objects, error) {
 	if o.places == nil {

@@ -10,19 +10,19 @@ import (
 // Comparison is one node under two configurations.
 type Comparison struct {
 	Version int `json:"version"`
-	// Pools have the sizes of both, Containers are those with another pool, or other CPUs
-	// of their own.
+	// Pools holds the sizes under both configurations. Containers holds the containers whose
+	// pool or exclusive CPUs differ.
 	Pools      []PoolChange      `json:"pools"`
 	Containers []ContainerChange `json:"containers"`
-	// Refused are those that only the configuration after refuses something, Granted those
-	// that only the one before does.
+	// Refused holds refusals of the second configuration alone, Granted refusals of the first
+	// configuration alone.
 	Refused []Refusal `json:"refused"`
 	Granted []Refusal `json:"granted"`
 	Before  *Document `json:"before,omitempty"`
 	After   *Document `json:"after,omitempty"`
 }
 
-// PoolChange is a pool under both; nil where there is none.
+// PoolChange is a pool under both configurations; nil if a configuration lacks it.
 type PoolChange struct {
 	Name   string        `json:"name"`
 	Type   string        `json:"type,omitempty"`
@@ -30,14 +30,14 @@ type PoolChange struct {
 	After  *inspect.Pool `json:"after,omitempty"`
 }
 
-// ContainerChange is a container or unit under both; nil where it is not there.
+// ContainerChange is a container or unit under both configurations; nil if it is missing.
 type ContainerChange struct {
 	Name   string             `json:"name"` // in full
 	Before *inspect.Container `json:"before,omitempty"`
 	After  *inspect.Container `json:"after,omitempty"`
 }
 
-// Compare says what differs.
+// Compare returns the differences between two simulations of one node.
 func Compare(before, after *Document) *Comparison {
 	c := &Comparison{Version: Version, Containers: []ContainerChange{}, Before: before, After: after}
 	c.Pools = poolChanges(before.Pools, after.Pools)

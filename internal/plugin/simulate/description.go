@@ -16,17 +16,16 @@ type level struct {
 	count  int
 }
 
-// IsDescription says that a text is meant as one: digits and letters in turn, without
-// a blank or a dot, as no file is called.
+// IsDescription reports whether a text has the form of a description: counts, each
+// followed by one letter. A file name has a dot or another form.
 func IsDescription(text string) bool {
 	return regexp.MustCompile(`^([0-9]+[a-z])+$`).MatchString(text)
 }
 
-// Describe makes the machine that a description such as 2s8c2t is of. Counts nest in
-// the order in which they stand, each is per unit of the one before: s sockets; n NUMA
-// nodes, d dies and l last-level caches in any order; c cores; t threads. What is not
-// there is 1. CPUs are numbered as on most x86 servers: first one thread of each core,
-// core by core, then the others.
+// Describe returns the machine of a description such as 2s8c2t. Letters are s sockets; n
+// NUMA nodes, d dies and l last-level caches in any order; c cores; t threads. Each count
+// is per unit of the previous level; a missing count is 1. CPUs are numbered as on most
+// x86 servers: first one thread of each core, core by core, then the other threads.
 func Describe(text string) (*topology.Topology, error) {
 	levels, err := parseLevels(text)
 	if err != nil {
@@ -48,7 +47,7 @@ func Describe(text string) (*topology.Topology, error) {
 
 // parseLevels reads a description. Cores are always among the levels.
 func parseLevels(text string) ([]level, error) {
-	const how = "write counts as in 2s8c2t: s sockets, then n NUMA nodes, d dies and l L3 caches, c cores, t threads, each per unit of the one before"
+	const how = "write counts as in 2s8c2t: s sockets, then n NUMA nodes, d dies and l L3 caches, c cores, t threads, each per unit of the previous level"
 	depth := map[byte]int{'s': 0, 'n': 1, 'd': 1, 'l': 1, 'c': 2, 't': 3} // equal levels can be exchanged
 	var levels []level
 	for rest := text; rest != ""; {
@@ -81,8 +80,8 @@ func parseLevels(text string) ([]level, error) {
 func regular(levels []level, cores, threads int) (*topology.Topology, error) {
 	places := make([]topology.Place, 0, cores*threads)
 	for core := range cores {
-		// The number of the unit that the core is in, of each level: it falls out of what
-		// is left of the cores when one goes down the levels.
+		// unit is the number of the core's unit at a level: the core's number divided by
+		// the cores in one unit of that level.
 		p := topology.Place{Core: core, L3: -1, Die: -1}
 		below, unit := cores, 0
 		for _, l := range levels {
@@ -111,8 +110,8 @@ func regular(levels []level, cores, threads int) (*topology.Topology, error) {
 	return topology.Assemble(places, nodesOf(places))
 }
 
-// nested puts in what a description does not tell: a node for each socket, and the
-// kernel's numbers of dies, which begin anew in each socket.
+// nested sets values that a description does not contain: a NUMA node for each socket,
+// and the kernel's numbers of dies, which start at 0 in each socket.
 func nested(levels []level, places []topology.Place) {
 	has := func(letter byte) bool {
 		return slices.ContainsFunc(levels, func(l level) bool { return l.letter == letter })

@@ -1,9 +1,9 @@
 // Package simulate runs the planner of the daemon over a machine, pods and a
 // configuration that need not exist, and shows its plans.
 //
-// [Machine] makes a topology of a description, of lstopo's XML or of what cpupoold has
-// printed; [Pods] makes pods of the API what a kubelet tells a runtime of them;
-// [Node] has them come, go and change, as [ParseTrace] says, and asks the planner each
-// time. There is no rule about pools in here: pkg/pools, pkg/allocate and
-// internal/config decide.
+// [Machine] reads a topology from a description, from XML of lstopo or from output of
+// cpupoold. [Pods] converts pods of the API to the data that a runtime gets from a kubelet.
+// [Node] adds, removes and changes pods by the events of [ParseTrace], and runs the
+// planner after each event. All rules about pools are in pkg/pools, pkg/allocate and
+// internal/config.
 package simulate

@@ -8,29 +8,29 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/topology"
 )
 
-// Version is that of the documents of this package. Fields may be added; what is there
-// keeps its meaning.
+// Version is the version of this package's documents. Fields may be added; existing
+// fields keep their meaning.
 const Version = 1
 
-// Document is what a simulation has come to. Its pools, containers, problems, CPUs and
-// topology are in the form of [inspect.Status].
+// Document holds the result of a simulation. Its pools, containers, problems, CPUs and
+// topology have the form of [inspect.Status].
 type Document struct {
 	Version int `json:"version"`
 	// Node is the node's name; empty if the pods are of no node.
 	Node   string `json:"node,omitempty"`
 	Config Config `json:"config"`
-	// Pods counts those on the node in the end.
+	// Pods is the number of pods on the node at the end.
 	Pods       int                 `json:"pods"`
 	Pools      []inspect.Pool      `json:"pools"`
 	Room       *inspect.Room       `json:"room,omitempty"`
 	Containers []inspect.Container `json:"containers"`
-	// Refused are all that were refused something at any time, Problems what cannot be
-	// honoured in the end, refusals among it.
+	// Refused holds the refusals at any time. Problems holds the problems at the end, with
+	// refusals among them.
 	Refused  []Refusal         `json:"refused"`
 	Problems []inspect.Problem `json:"problems"`
 	// Subjects are the explanations of all containers, if the caller requests them.
 	Subjects []inspect.Subject `json:"subjects,omitempty"`
-	// Notes say what the simulation leaves out.
+	// Notes name the parts that the simulation leaves out.
 	Notes []string `json:"notes,omitempty"`
 	// Steps are the events of a trace.
 	Steps []Step `json:"steps,omitempty"`
@@ -46,7 +46,7 @@ type Config struct {
 	// fresh installation.
 	File  string `json:"file,omitempty"`
 	Fresh bool   `json:"fresh,omitempty"`
-	// Adapted says what of it could not be had in the end, because CPUs were offline.
+	// Adapted lists the settings that had no effect at the end, because CPUs were offline.
 	Adapted []string `json:"adapted,omitempty"`
 	// Offline are configured CPUs that were offline in the end.
 	Offline cpuset.Set `json:"offline"`
@@ -57,12 +57,12 @@ type Step struct {
 	At    string `json:"at"` // since the beginning
 	Event string `json:"event"`
 	Pods  int    `json:"pods"`
-	// Pools are without the names of their CPUs' owners: Containers says who is elsewhere
-	// than before, with what it has now; Ended who is gone.
+	// Pools do not name the owners of CPUs. Containers holds the containers whose place has
+	// changed, with their present CPUs. Ended names the containers that have ended.
 	Pools      []inspect.Pool      `json:"pools"`
 	Containers []inspect.Container `json:"containers"`
 	Ended      []string            `json:"ended"`
-	// Refused are those that are refused something after the event, by name.
+	// Refused holds the names of containers with a refusal after the event.
 	Refused []string `json:"refused"`
 }
 
@@ -77,7 +77,7 @@ func (n *Node) Document(file string) *Document {
 		d.Problems = append(d.Problems, inspect.ProblemOf(p))
 	}
 	if n.input.Pools.Kubelet {
-		d.Notes = append(d.Notes, "guaranteed.exclusive is kubelet: which CPUs the kubelet gives to whom is not simulated, and its containers are shown where it has given none away")
+		d.Notes = append(d.Notes, "guaranteed.exclusive is kubelet: allocations of the kubelet are not simulated, and its containers are shown without exclusive CPUs")
 	}
 	d.CPUs = inspect.CPUs(n.topology, &n.plan, d.Pools)
 	return d
@@ -133,8 +133,8 @@ func count(all []inspect.Pool, pool pools.Pool, typ string) {
 	}
 }
 
-// elsewhere are the containers that are not where they were, but for those of a pool
-// that has itself changed; and who was there and is not any more.
+// elsewhere returns the containers that are new or whose place has changed, and the names
+// of the containers that have ended. A change of a whole pool does not count.
 func elsewhere(before, after []inspect.Container) (moved []inspect.Container, ended []string) {
 	moved, ended = []inspect.Container{}, []string{}
 	was := byName(before)
@@ -153,7 +153,7 @@ func elsewhere(before, after []inspect.Container) (moved []inspect.Container, en
 	return moved, ended
 }
 
-// differs says that a container has another pool, or other CPUs of its own.
+// differs reports whether a container's pool, state or exclusive CPUs have changed.
 func differs(a, b *inspect.Container) bool {
 	return a.Pool != b.Pool || a.Type != b.Type || a.Exclusive != b.Exclusive || a.Refused != b.Refused || a.State != b.State ||
 		a.Exclusive && !a.CPUs.Equal(b.CPUs)

@@ -94,7 +94,7 @@ func reassemble(t *topology.Topology) (*topology.Topology, error) {
 func Offline(t *topology.Topology, cpus cpuset.Set) (*topology.Topology, error) {
 	switch missing := cpus.Difference(t.Present); {
 	case !missing.IsEmpty():
-		return nil, fmt.Errorf("offline CPUs %s: the machine has none of that number; it has %s", missing, t.Present)
+		return nil, fmt.Errorf("offline CPUs %s: the machine has no such CPUs; it has %s", missing, t.Present)
 	case t.Online.IsSubsetOf(cpus):
 		return nil, fmt.Errorf("offline CPUs %s: no CPU is left", cpus)
 	}

@@ -33,7 +33,7 @@ type Node struct {
 	pods     []*running
 	plan     pools.Plan
 	now      int64 // the trace's time, in nanoseconds
-	clock    int64 // counts what has happened, for who was first
+	clock    int64 // number of the last event, for the order of containers
 	refusals refusals
 }
 
@@ -58,7 +58,7 @@ func NewNode(c *config.Config, t *topology.Topology, namespaces map[string]map[s
 	return n, nil
 }
 
-// rights are what namespaces allow, where they are asked.
+// rights returns the permissions of namespaces, from their annotations.
 func rights(c *config.Config, namespaces map[string]map[string]string) pools.NamespaceRights {
 	r := pools.NamespaceRights{Asked: c.NamespacePermission == config.PermissionAnnotation, Current: true}
 	for name, annotations := range namespaces {
@@ -70,7 +70,7 @@ func rights(c *config.Config, namespaces map[string]map[string]string) pools.Nam
 	return r
 }
 
-// build asks the planner, as the daemon does after each event once nothing waits any more.
+// build runs the planner, as the daemon does after each event when no update is pending.
 func (n *Node) build() {
 	in := n.in()
 	n.plan = pools.Build(in)
@@ -170,14 +170,14 @@ func (n *Node) Plug(cpus cpuset.Set, online bool) error {
 	}
 	switch strange := cpus.Difference(n.whole.Online); {
 	case !strange.IsEmpty():
-		return fmt.Errorf("CPUs %s: the topology says nothing of them; it has %s", strange, n.whole.Online)
+		return fmt.Errorf("CPUs %s: the topology does not contain them; it has %s", strange, n.whole.Online)
 	case n.whole.Online.IsSubsetOf(offline):
 		return errors.New("no CPU is left")
 	}
 	n.offline, n.topology = offline, n.whole.Without(offline)
 	n.adapted = nil
 	resolved, err := n.config.Resolve(n.topology)
-	if err != nil { // as the daemon does when CPUs go: it goes on with what can be had
+	if err != nil { // as the daemon does when CPUs go offline: it adapts the pools
 		var differences []error
 		resolved, differences = n.config.Pools.Adapt(n.topology)
 		for _, d := range differences {
@@ -189,8 +189,8 @@ func (n *Node) Plug(cpus cpuset.Set, online bool) error {
 	return nil
 }
 
-// settle says of pods that nothing has come to for so long that all their containers are
-// there.
+// settle marks pods without a change after since as settled: no further container of them
+// is expected.
 func (n *Node) settle(since int64) {
 	news := false
 	for _, r := range n.pods {

@@ -25,11 +25,11 @@ type Objects struct {
 	Pods []Pod
 	// Nodes are those in the files, in their order.
 	Nodes []Member
-	// Namespaces are the annotations of each that is known.
+	// Namespaces holds the annotations of each known namespace.
 	Namespaces map[string]map[string]string
 	// Limits are the LimitRanges of each namespace. Saved pods have their defaults already.
 	Limits map[string][]corev1.LimitRange
-	// Notes say what was left out, and why.
+	// Notes name the objects that were left out, with the reason.
 	Notes []string
 	// Coverage has the objects of all files.
 	Coverage manifest.Coverage
@@ -39,7 +39,7 @@ type Objects struct {
 
 // Pod is a pod that a node may be given. It is not changed.
 type Pod struct {
-	// UID is that of its sandbox; of one that is in no cluster yet, its name.
+	// UID is the UID of its sandbox, or the pod's name if the pod is in no cluster yet.
 	UID  string
 	Spec *corev1.Pod
 	// Node is where it was saved, empty for one of a manifest; Began when it came there,
@@ -52,7 +52,7 @@ type Pod struct {
 // Name is the pod's name in full: namespace/name.
 func (p *Pod) Name() string { return p.Spec.Namespace + "/" + p.Spec.Name }
 
-// known is what of an object counts beside its pod.
+// known holds the fields of an object outside its pod spec.
 type known struct {
 	Metadata struct {
 		UID          string `json:"uid"`
@@ -166,7 +166,7 @@ func (o *Objects) add(object *manifest.Object, namespace string) error {
 	return nil
 }
 
-// replicas are the pods that a workload has on a node that has all of it.
+// replicas returns the number of pods of a workload, all of them on one node.
 func (k *known) replicas(kind string) (int, error) {
 	asked := k.Spec.Replicas
 	switch kind {
@@ -186,8 +186,8 @@ func (k *known) replicas(kind string) (int, error) {
 	return *asked, nil
 }
 
-// Annotations by which the kubelet says in the API that a pod is of a manifest on the
-// node, and under which UID it runs.
+// Annotations of mirror pods: the kubelet writes them for a pod of a manifest on the node.
+// The hash is the UID of the running pod.
 const (
 	mirrorKey = "kubernetes.io/config.mirror"
 	hashKey   = "kubernetes.io/config.hash"
@@ -229,7 +229,7 @@ func (o *Objects) push(p Pod) error {
 	return nil
 }
 
-// order leaves the pods of a node, in the order in which they came, and then those of manifests.
+// order keeps the pods of a node, in the order of their creation, and then the pods of manifests.
 func (o *Objects) order() error {
 	saved := slices.ContainsFunc(o.Pods, func(p Pod) bool { return p.saved && p.kind == "Pod" })
 	var left []Pod

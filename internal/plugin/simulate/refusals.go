@@ -9,22 +9,22 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
 
-// Refusal is something that somebody asks for and does not get: CPUs of its own, all of
-// them, or a workload type.
+// Refusal is a request that is not granted: for exclusive CPUs, for some of them, or for
+// a workload type.
 type Refusal struct {
 	inspect.Problem
 
-	// Then is what becomes of it.
+	// Then states the effect on the container.
 	Then string `json:"then,omitempty"`
 	// Since and Until are times of the trace; no Until means to the end.
 	Since string `json:"since,omitempty"`
 	Until string `json:"until,omitempty"`
 }
 
-// key tells refusals apart; what numbers a text has does not make another one.
+// key identifies a refusal. Numbers in its text are no part of the key.
 func (r *Refusal) key() string { return r.Name() + " " + r.Code }
 
-// isRefusal says that a problem is that somebody does not get what it asks for.
+// isRefusal reports whether a problem is a request that is not granted.
 func isRefusal(code pools.Code) bool {
 	return slices.Contains([]pools.Code{
 		pools.CodeRefused, pools.CodeShort, pools.CodeNoGuaranteedPool, pools.CodeTypeUnknown, pools.CodeTargetInvalid, pools.CodeNamespaceNotListed, pools.CodeNamespaceUnknown,
@@ -34,11 +34,11 @@ func isRefusal(code pools.Code) bool {
 
 type refusals struct {
 	all  []Refusal
-	open map[string]int // those that are not over, by key: where in all
-	at   string         // the time that it is
+	open map[string]int // index in all of each present refusal, by key
+	at   string         // the trace's present time
 }
 
-// refusedNow are the refusals of the plan as it is; with a pod's UID those of the pod.
+// refusedNow returns the refusals of the present plan. A pod's UID limits them to the pod.
 func refusedNow(n *Node, uid string) []Refusal {
 	var all []Refusal
 	for _, p := range n.plan.Problems {

@@ -183,8 +183,8 @@ func full(name, namespace string) string {
 	return namespace + "/" + name
 }
 
-// settleTime is how long the daemon waits for a pod's containers before it says that one
-// that an annotation names does not exist, and reserves nothing more for the pod.
+// settleTime is the time that the daemon waits for a pod's containers. Then it reports that
+// a container of an annotation does not exist, and reserves no more CPUs for the pod.
 const settleTime = 10 * time.Minute
 
 // Run has all pods of objects come that the events do not name, in their order, and then
