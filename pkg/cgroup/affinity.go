@@ -13,10 +13,10 @@ import (
 // refuses masks that are shorter than its own.
 const maxCPUs = 8192
 
-// Inside implements Threads. At rest it is asked of each thread of each container: it makes
-// nothing of what the kernel says.
+// Inside implements Threads. An idle daemon calls it for each thread of each container, so it
+// builds no set from the mask.
 func (rootTree) Inside(tid int, cpus cpuset.Set) (bool, error) {
-	var mask unix.CPUSet // for 1024 CPUs; the kernel says when it has more
+	var mask unix.CPUSet // for 1024 CPUs; the kernel returns EINVAL for more
 	err := unix.SchedGetaffinity(tid, &mask)
 	if err == unix.EINVAL {
 		large := unix.NewCPUSet(maxCPUs)
@@ -26,7 +26,7 @@ func (rootTree) Inside(tid int, cpus cpuset.Set) (bool, error) {
 	return inMask(mask[:], cpus), err
 }
 
-// inMask says that all CPUs of a mask are among cpus.
+// inMask reports whether all CPUs of a mask are among cpus.
 func inMask[W ~uint32 | ~uint64](mask []W, cpus cpuset.Set) bool {
 	for i, word := range mask {
 		for ; word != 0; word &= word - 1 {

@@ -6,18 +6,17 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
 
-// A slice of host services may have units in it that are placed for themselves
+// A slice of host services may contain units that are placed separately
 // (Target.Around). The kernel bounds them by the slice's set, so that
 //
 //   - the slice is widened before they are moved, and narrowed after they have left,
 //   - the slice waits for a CPU that an owner in it has requested, until others have left the CPU,
-//   - they take nothing from each other: what one of them has to itself is in the
-//     slice's set because it has to be.
+//   - the slice takes no CPUs from the units, and the units none from the slice: the set of the
+//     slice must contain the exclusive CPUs of its units.
 //
-// A unit that has no CPUs of its own yet is part of the slice until it is placed.
-// Nobody waits for the slice. What it runs on before it is confined everybody has
-// shared with it all along, and a slice that cannot be narrowed must not keep
-// containers from their CPUs.
+// A unit without exclusive CPUs is part of the slice until it is placed. No item waits for the
+// slice. Before the slice is confined, all other tasks have shared its CPUs. A slice that
+// cannot be narrowed must not block the CPUs of containers.
 
 // A pod's slice has CPUs while a container of the pod writes its own cpuset.cpus in a loop,
 // and gets its former CPUs or all CPUs afterwards. The kernel bounds the container by the
@@ -38,13 +37,13 @@ func (d *differ) enclose(it *item, around map[Path]*item) {
 	}
 }
 
-// awaitsOuter says that the item cannot have its CPUs before the slice around it has
+// awaitsOuter reports whether the item cannot have its CPUs before the slice around it has
 // them.
 func (it *item) awaitsOuter() bool {
 	return it.outer != nil && !it.outer.placed && it.outer.raw && !it.want.IsSubsetOf(it.reachable())
 }
 
-// within is the effect of what the slice around an item has got.
+// within applies the CPUs that the slice around an item has got.
 func (it *item) within(parent cpuset.Set) {
 	if !it.current.Exists {
 		return
@@ -58,10 +57,10 @@ func (it *item) within(parent cpuset.Set) {
 	}
 }
 
-// kept returns the CPUs beyond its own that a slice keeps until the units and containers in it
+// kept returns the surplus CPUs that a slice keeps until the units and containers in it
 // have left them. Without these CPUs, they would run on all CPUs of the slice. A pod's slice keeps
-// no CPUs for a container that gets a part of its request, and none for a container whose
-// repairs pause and that may run on all CPUs of the slice. The slice exists to take CPUs
+// no CPUs for a container that gets a part of its request. It also keeps none for a container
+// whose repairs pause and that may run on all CPUs of the slice. The slice exists to take CPUs
 // from such a container.
 func (d *differ) kept(it *item) cpuset.Set {
 	var all cpuset.Set
@@ -83,8 +82,8 @@ func (it *item) fits(slice cpuset.Set) bool {
 	return it.request.Overlaps(slice) && (it.pending.IsEmpty() || it.pending.Overlaps(slice))
 }
 
-// writeAround emits the raw write of a slice in which somebody has not left what the
-// slice is to lose.
+// writeAround emits the raw write of a slice that keeps CPUs because items in it have not left
+// them.
 func (d *differ) writeAround(it *item, kept cpuset.Set) bool {
 	cpus := it.want.Union(kept)
 	if it.request.Equal(cpus) || !d.contested(it, cpus).IsEmpty() {
@@ -94,7 +93,7 @@ func (d *differ) writeAround(it *item, kept cpuset.Set) bool {
 	return true
 }
 
-// reportAround defers a slice, or what is in one, if that is what it waits for.
+// reportAround defers an item that waits for the slice around it, or a slice that waits for items in it.
 func (d *differ) reportAround(it *item) bool {
 	if it.awaitsOuter() {
 		d.postpone(it.Target, FileCPUs, fmt.Sprintf("waits until %s has CPUs %s", it.outer.Path, it.want), it.outer.Path)
@@ -110,7 +109,7 @@ func (d *differ) reportAround(it *item) bool {
 			waitsFor = append(waitsFor, in.Path)
 		}
 	}
-	d.postpone(it.Target, FileCPUs, fmt.Sprintf("waits until CPUs %s are left by what is in it", kept), waitsFor...)
+	d.postpone(it.Target, FileCPUs, fmt.Sprintf("waits until the cgroups in it leave CPUs %s", kept), waitsFor...)
 	return true
 }
 

@@ -100,7 +100,7 @@ func TestAroundWaitsForTheUnit(t *testing.T) {
 	want := []string{
 		"file cpuset.cpus=0-1,4-7 system.slice # makes way before it gets 0-1,6-7",
 		"file cpuset.cpus=6-7 system.slice/du.service",
-		"deferred cpuset.cpus system.slice # waits until CPUs 4-5 are left by what is in it: [system.slice/du.service]",
+		"deferred cpuset.cpus system.slice # waits until the cgroups in it leave CPUs 4-5: [system.slice/du.service]",
 		"deferred AllowedCPUs system.slice/du.service # its recorder refused in this pass",
 	}
 	if d := cmp.Diff(want, w.list(t, hostSlice(0, 1, 6, 7), unitTarget("du.service", 6, 7))); d != "" {
@@ -172,7 +172,7 @@ func TestAroundWithinAround(t *testing.T) {
 	want := []string{
 		"file cpuset.cpus=0-1 system.slice",
 		"dbus AllowedCPUs=0-1 system.slice",
-		"deferred cpuset.cpus system.slice/system-getty.slice # system.slice, which contains it, has CPUs of its own",
+		"deferred cpuset.cpus system.slice/system-getty.slice # system.slice, which contains it, is a target with CPUs too",
 	}
 	if d := cmp.Diff(want, got); d != "" {
 		t.Error(d)

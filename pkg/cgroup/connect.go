@@ -37,8 +37,8 @@ func (s *Systemd) connect(ctx context.Context) (*dbus.Conn, error) {
 	return conn, nil
 }
 
-// dial connects to systemd's own socket, else to the system bus, and says which
-// it was. Ctx bounds the connecting and not the connection.
+// dial connects to systemd's own socket, else to the system bus, and reports whether
+// it is the bus. Ctx bounds the connecting and not the connection.
 func dial(ctx context.Context) (conn *godbus.Conn, bus bool, err error) {
 	conn, privateErr := dialBus(ctx, false, func(o ...godbus.ConnOption) (*godbus.Conn, error) {
 		return godbus.Dial("unix:path="+privateSocket, o...)
@@ -86,9 +86,9 @@ const (
 )
 
 // awaken pings systemd until it answers. A message that reaches sd-bus together
-// with the end of the authentication stays in its buffer until more arrives
-// (seen with systemd 257: three of ten first calls are never answered on a busy
-// machine), so one ping is not enough.
+// with the end of the authentication stays in its buffer until more data arrives, so one
+// ping is not enough. With systemd 257 on a busy machine, three of ten first calls
+// were never answered.
 func awaken(ctx context.Context, conn *godbus.Conn) error {
 	answers := make(chan *godbus.Call, maxNudges)
 	ticker := time.NewTicker(nudgeInterval)

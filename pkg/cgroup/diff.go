@@ -8,8 +8,8 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
 
-// Diff returns the writes that bring the cgroups from what they are to what
-// they should be, in an order of which every prefix is safe, and what cannot be
+// Diff returns the writes that bring the cgroups to their desired state, in an order
+// in which each prefix is safe, and the differences that cannot be
 // written now. See docs/explanation/write-order.md for the order and why it is safe.
 //
 // Targets may come in any order; of two for one path the second is deferred. A
@@ -50,7 +50,7 @@ func upToDate(targets []Target, current func(Path) (Current, bool), o Options) b
 		if !ok {
 			continue
 		}
-		if !t.CPUs.IsEmpty() && (needsRaw(t.CPUs, &c) || needsSeal(t, t.CPUs, &c, o.Driver)) {
+		if !t.CPUs.IsEmpty() && (needsRaw(t.CPUs, &c) || needsPersist(t, t.CPUs, &c, o.Driver)) {
 			return false
 		}
 		if needsMems(t, &c, o) || needsWeight(t, &c, o.Driver, false) || needsQuota(t, &c, o.Driver, false) {
@@ -60,34 +60,34 @@ func upToDate(targets []Target, current func(Path) (Current, bool), o Options) b
 	return true
 }
 
-// needsRaw says that the kernel's request differs.
+// needsRaw reports whether the kernel's request differs.
 func needsRaw(want cpuset.Set, c *Current) bool {
 	return c.Exists && (!c.CPUs.Equal(want) || innerDiffers(want, c))
 }
 
-// innerDiffers says that crun's inner cgroup has a request of its own, which is
-// not the right one.
+// innerDiffers reports whether crun's inner cgroup has its own request and the request
+// is wrong.
 func innerDiffers(want cpuset.Set, c *Current) bool {
 	return c.Inner != nil && !c.Inner.CPUs.IsEmpty() && !c.Inner.CPUs.Equal(want)
 }
 
-// needsSeal says that the recorder holds another cpuset, or may do so.
-func needsSeal(t *Target, want cpuset.Set, c *Current, d Driver) bool {
+// needsPersist reports whether the recorder holds another cpuset, or may hold one.
+func needsPersist(t *Target, want cpuset.Set, c *Current, d Driver) bool {
 	if recorder(t, c, d) == "" || c.Pending.Equal(want) {
 		return false
 	}
 	return !c.RecordedKnown || !c.Recorded.Equal(want) || !c.Pending.IsEmpty() || unitForgets(t, want, c, d)
 }
 
-// unitForgets says that systemd would put other CPUs back, although the runtime
-// has recorded the right ones: it takes an update of a container that is being
-// started into its record, and starts the container as it was before.
+// unitForgets reports whether systemd would restore other CPUs, although the runtime
+// has recorded the right ones. While a container starts, the runtime records an update of
+// it, but starts the container with the previous values.
 func unitForgets(t *Target, want cpuset.Set, c *Current, d Driver) bool {
 	return c.Exists && c.Unit.Known && unitOf(t, d) != "" && !c.Unit.CPUs.Equal(want)
 }
 
-// recorder is who keeps the cpuset of a cgroup; "" when nobody does, and the
-// raw write is all there is.
+// recorder returns the recorder of a cgroup's cpuset; "" if only the raw write
+// sets it.
 func recorder(t *Target, c *Current, d Driver) Via {
 	if t.Container != "" && !t.NoCRI {
 		return CRI
@@ -115,7 +115,7 @@ type differ struct {
 	writes   []Write
 	deferred []Deferred
 
-	holders, exclusive tally // by CPU: who holds it, and who of them is exclusive
+	holders, exclusive tally // by CPU: number of items that hold it, and of exclusive ones among them
 }
 
 // add makes items of the targets.
@@ -163,7 +163,7 @@ func (d *differ) admit(it *item, placed map[Path]bool) {
 	for p := it.Path.Parent(); p != ""; p = p.Parent() {
 		if placed[p] || it.Around && it.outer != nil && it.outer.Path == p {
 			it.stay()
-			d.postpone(it.Target, FileCPUs, fmt.Sprintf("%s, which contains it, has CPUs of its own", p))
+			d.postpone(it.Target, FileCPUs, fmt.Sprintf("%s, which contains it, is a target with CPUs too", p))
 			return
 		}
 	}
@@ -173,10 +173,10 @@ func (d *differ) admit(it *item, placed map[Path]bool) {
 		d.postpone(it.Target, FileCPUs, fmt.Sprintf("none of the CPUs %s is possible on this machine", it.CPUs))
 	case it.current.Exists && !it.want.Overlaps(it.reachable()) && !it.awaitsOuter():
 		it.stay()
-		d.postpone(it.Target, FileCPUs, fmt.Sprintf("%q has none of the CPUs %s but %s, and would lend all of them",
+		d.postpone(it.Target, FileCPUs, fmt.Sprintf("%q has no CPU of %s, so its CPUs %s would apply",
 			it.Path.Parent(), it.want, it.current.ParentEffective))
 	case it.current.left(FileCPUs):
-		if !it.placed || !it.sealed {
+		if !it.placed || !it.persisted {
 			d.postpone(it.Target, FileCPUs, leftAlone)
 		}
 		it.stay()
@@ -191,7 +191,7 @@ func (d *differ) admit(it *item, placed map[Path]bool) {
 	}
 }
 
-const leftAlone = "somebody else writes it, too, and it is left alone for a while"
+const leftAlone = "another process writes it, too; repairs pause for a while"
 
 // compareTargets orders targets by path, and targets of one path, which are a mistake of the
 // caller, by their text.

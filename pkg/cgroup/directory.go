@@ -9,13 +9,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// directory is one of the kernel's tree: its descriptor. Everything in it is opened by one
-// name, without following links, so that nothing leads out of the mount; and with plain
-// calls, since package os asks the poller about each file, which has nothing to say about
-// files that are always ready, and watches over each with a finalizer.
+// directory is the descriptor of a directory in the kernel's tree. Each file in it is opened by
+// its plain name, without following links, so that no path leads out of the mount. It uses
+// plain system calls: package os registers each file with the poller, which is useless for
+// files that are always ready, and sets a finalizer for each.
 type directory int
 
-// openDir opens a directory for what is in it.
+// openDir opens a directory for access to its entries.
 func openDir(in int, name string) (Dir, error) {
 	fd, err := openat(in, name, unix.O_DIRECTORY|unix.O_PATH)
 	if err != nil {
@@ -33,9 +33,9 @@ func (d directory) Close() error { return unix.Close(int(d)) }
 const (
 	// firstRead has room for nearly all values.
 	firstRead = 512
-	// shortList is for how much of a list one call is enough when it does not fill it: the
-	// kernel puts records into a page until there are none, or as many as were asked for (Fill in
-	// seq_read_iter). TestListInOneRead (test/vm/guest/cgroup) holds kernels to that.
+	// shortList is the length up to which one call reads a list if it does not fill the buffer. The
+	// kernel puts records into a page until none remain, or until the requested size (Fill in
+	// seq_read_iter). TestListInOneRead (test/vm/guest/cgroup) checks that of kernels.
 	shortList = 2048
 )
 
@@ -64,9 +64,9 @@ func (d directory) ReadParts(name string, buffer []byte, visit func(part []byte)
 	}
 }
 
-// ReadValue implements Dir. One call is enough when it does not fill the buffer: seq_read_iter
-// (fs/seq_file.c, since 5.10; seq_read before) gives a file of one record, and kernfs makes
-// nothing else of a file without seq_start (kernfs_seq_start, fs/kernfs/file.c), as a whole.
+// ReadValue implements Dir. One call is enough if it does not fill the buffer: seq_read_iter
+// (fs/seq_file.c, since 5.10; seq_read before) returns a file of one record as a whole. kernfs
+// makes one record of a file without seq_start (kernfs_seq_start, fs/kernfs/file.c).
 func (d directory) ReadValue(name string, data []byte, limit int) ([]byte, error) {
 	fd, err := openat(int(d), name, unix.O_RDONLY)
 	if err != nil {
@@ -93,9 +93,9 @@ func (d directory) ReadValue(name string, data []byte, limit int) ([]byte, error
 	}
 }
 
-// leafLinks is how many links a directory without others in it has: its name and ".". Each
-// in it adds its "..": kernfs counts (kernfs_refresh_inode, fs/kernfs/inode.c). File systems
-// that do not count say 1.
+// leafLinks is the number of links of a directory without subdirectories: its name and ".".
+// Each subdirectory adds its "..": kernfs counts (kernfs_refresh_inode, fs/kernfs/inode.c). File
+// systems that do not count report 1.
 const leafLinks = 2
 
 // Leaf implements Dir.

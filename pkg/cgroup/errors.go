@@ -29,8 +29,8 @@ type Error struct {
 	Err   error
 }
 
-// Error names the operation, the file, the value and the cause, with what the
-// cause means for that file where the errno alone does not say it.
+// Error names the operation, the file, the value and the cause. A hint explains the
+// errno for that file if necessary.
 func (e *Error) Error() string {
 	s := e.Op + " " + shorten(e.Path)
 	if e.Op == opWrite {

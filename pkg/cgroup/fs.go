@@ -14,8 +14,8 @@ import (
 const maxFile = 1 << 20
 
 // Tree is the access to files that FS needs. Names are slash-separated and
-// relative to the cgroup2 mount; "." is its root. Errors are those of the
-// kernel, to be recognised by errors.Is.
+// relative to the cgroup2 mount; "." is its root. Errors wrap the kernel's errno
+// for errors.Is.
 type Tree interface {
 	// ReadFile returns the whole file, or an error if it has more than limit
 	// bytes.
@@ -35,15 +35,15 @@ type Tree interface {
 // but the open root directory, and can be used by several goroutines.
 type FS struct {
 	tree     Tree
-	readOnly bool // whatever would change something is ErrReadOnly
+	readOnly bool // writes return ErrReadOnly
 }
 
 // New makes an FS of a tree that is known to be cgroup v2. Open is for the
 // kernel's.
 func New(tree Tree) *FS { return &FS{tree: tree} }
 
-// ReadOnly is an FS of the same cgroups that changes nothing: what would is ErrReadOnly,
-// and threads stay where they are.
+// ReadOnly returns an FS of the same cgroups without write access: writes return ErrReadOnly,
+// and Gather moves no threads.
 func (f *FS) ReadOnly() *FS { return &FS{tree: f.tree, readOnly: true} }
 
 // Children returns the cgroups in p, sorted; ErrGone if p does not exist.
@@ -100,8 +100,8 @@ func (f *FS) Write(p Path, file, value string) error {
 	return nil
 }
 
-// Apply carries out a write that goes Via File; for others it is an error. A
-// container that has ended meanwhile is ErrGone.
+// Apply carries out a write that goes Via File; others return an error. For the cgroup of an
+// ended container it returns ErrGone.
 func (f *FS) Apply(w Write) error {
 	if w.Via != File {
 		return fmt.Errorf("apply %s: not a write to a file", w)
@@ -109,8 +109,8 @@ func (f *FS) Apply(w Write) error {
 	return f.Write(w.Path, w.Property, w.Value)
 }
 
-// cause turns the errno of an operation on a file of p into what callers branch
-// on. A missing file means two things that only the directory tells apart.
+// cause maps the errno of an operation on a file of p to the errors of this package. A
+// missing file has two possible causes, and only the directory distinguishes them.
 func (f *FS) cause(p Path, err error) error {
 	if !errors.Is(err, fs.ErrNotExist) {
 		return goneOr(err)

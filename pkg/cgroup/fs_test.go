@@ -162,9 +162,9 @@ func TestVerify(t *testing.T) {
 	}{
 		{"as it should be", func(*cgroup.State) {}, ""},
 		{"somebody else", func(s *cgroup.State) { s.CPUs, s.Effective = cpuset.Of(1), cpuset.Of(1) },
-			`p/c runs on CPUs 1, want 4-5: cpuset.cpus is "1", somebody else wrote it`},
+			`p/c runs on CPUs 1, want 4-5: cpuset.cpus is "1", another process wrote it`},
 		{"parent without", func(s *cgroup.State) { s.ParentEffective, s.Effective = cpuset.Of(1), cpuset.Of(1) },
-			`p/c runs on CPUs 1, want 4-5: "p" has none of them, so the kernel uses its set`},
+			`p/c runs on CPUs 1, want 4-5: "p" has no CPU of them, so the kernel uses its set`},
 		{"in part", func(s *cgroup.State) { s.Effective = cpuset.Of(4) },
 			`p/c runs on CPUs 4, want 4-5: the rest is offline, in a partition, or not in "p" (0-7)`},
 		{"no cpuset", func(s *cgroup.State) { s.HasCPUSet, s.CPUs, s.Effective = false, cpuset.Set{}, cpuset.Range(0, 7) },
@@ -173,7 +173,7 @@ func TestVerify(t *testing.T) {
 			s.Inner = &cgroup.State{Path: "p/c/container", CPUs: cpuset.Of(4), Effective: cpuset.Of(4), Quota: -1}
 		}, `p/c/container runs on CPUs 4, its scope on 4-5: cpuset.cpus of the former is "4"`},
 		{"weight", func(s *cgroup.State) { s.Weight = 100 }, "p/c has cpu.weight 100, want 59"},
-		{"idle", func(s *cgroup.State) { s.Weight, s.Idle = 1, true }, "p/c has cpu.idle set, want cpu.weight 59: it is left alone"},
+		{"idle", func(s *cgroup.State) { s.Weight, s.Idle = 1, true }, "p/c has cpu.idle set, want cpu.weight 59: it is not changed"},
 		{"no cpu", func(s *cgroup.State) { s.Weight, s.HasCPU = 0, false },
 			"p/c has no cpu.weight, want 59: the parent does not enable the cpu controller"},
 		{"quota", func(s *cgroup.State) { s.Quota, s.Period = 50000, 100000 }, "p/c has a quota of 50000 us in 100000 us, want none"},
@@ -185,7 +185,7 @@ func TestVerify(t *testing.T) {
 		{"memory unbound", func(s *cgroup.State) { s.Mems, s.EffectiveMems = cpuset.Set{}, cpuset.Set{} },
 			`p/c is not bound to the memory nodes 1: cpuset.mems is ""`},
 		{"memory that the parent lacks", func(s *cgroup.State) { s.EffectiveMems = cpuset.Of(0) },
-			`p/c has memory of the nodes 0, want 1: the others have none, or "p" has not got them`},
+			`p/c has memory of the nodes 0, want 1: the other nodes have no memory, or "p" does not have them`},
 	} {
 		s := good
 		c.change(&s)

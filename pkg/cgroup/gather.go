@@ -55,10 +55,10 @@ const (
 // p are part of the result, because a container can cause them.
 //
 // The kernel leaves threads outside without a notice. A thread that is forked while cpuset.cpus is written can keep the
-// former CPUs of its parent: update_tasks_cpumask has passed the end of the list of tasks when cpuset_fork copies the
+// former CPUs of its parent. update_tasks_cpumask has passed the end of the list of tasks when cpuset_fork copies the
 // parent's old mask (kernel/cgroup/cpuset.c). On 6.12 this happened ten times in 7,000 writes next to a process that forks
-// without pause. It also happened to a pause container at the start of its pod. No file of the cgroup shows it, and
-// writing the same value again has no effect.
+// without pause. It also happened to a pause container at the start of its pod. No file of the cgroup shows it. A write
+// of the same value has no effect.
 //
 // Gather does not change a narrower affinity of a thread. It does nothing on a tree that does not implement Threads.
 func (f *FS) Gather(p Path) (Gathered, error) {

@@ -2,11 +2,11 @@ package cgroup
 
 import "github.com/cpupoold/cpupoold/pkg/cpuset"
 
-// giveWay is for the case that all who are left wait for each other. It emits
-// the least disturbing step that lets somebody go on, and says whether there was
-// one. Nobody is disturbed for CPUs that nobody waits for, nor while a seal is in
-// flight whose end may free them; and when a recorder or the kernel has refused,
-// nobody is sent where only the refused write would let him leave again.
+// giveWay emits a step if all remaining items wait for each other: the least disturbing step
+// that lets an item continue. It reports whether it has emitted one. An item is moved only off
+// CPUs that another item waits for, and not while a pending update may free them. After
+// a refusal by a recorder or the kernel, no item is moved to CPUs that only the refused write
+// would let it leave again.
 func (d *differ) giveWay() bool {
 	demand := d.demand()
 	refused := false
@@ -19,14 +19,14 @@ func (d *differ) giveWay() bool {
 		}
 		refused = refused || it.current.NoSeal || it.current.NoWrite || it.current.left(FileCPUs)
 	}
-	if d.takePart(demand) || d.sealSteps(demand) || d.withdraw(demand) {
+	if d.takePart(demand) || d.persistSteps(demand) || d.withdraw(demand) {
 		return true
 	}
 	return !refused && (d.halve(demand) || d.park(demand))
 }
 
-// demand is what the waiting items want and cannot have: any of them, and those who want
-// it for themselves.
+// demand are the CPUs that the waiting items want and cannot have: any of them, and CPUs for
+// exclusive items.
 type demand struct {
 	any, exclusive cpuset.Set
 }
@@ -51,9 +51,9 @@ func (d *differ) demand() demand {
 	return w
 }
 
-// of are the CPUs that others want the item to leave: an exclusive one is in
-// everybody's way, another one only in that of those who are exclusive, and so is an
-// exclusive one on what it shares.
+// of returns the CPUs that other items want the item to leave. The CPUs of an exclusive item
+// block all others. Other items, and the shared CPUs of an exclusive item, block only
+// exclusive items.
 func (w demand) of(it *item) cpuset.Set {
 	if it.Exclusive {
 		return w.any.Difference(it.Mixed).Union(w.exclusive)
@@ -65,11 +65,11 @@ func (d *differ) waiting(it *item) bool {
 	return it.moves && !it.placed && !it.Around && (it.raw || it.recordOnly())
 }
 
-// recordOnly says that the item is nothing but a record, which can be changed.
-func (it *item) recordOnly() bool { return !it.current.Exists && it.canSeal() }
+// recordOnly reports whether the item has only recorded values, which can be changed.
+func (it *item) recordOnly() bool { return !it.current.Exists && it.canPersist() }
 
 // takePart moves items to the part of their target that they have or that is
-// free already: cgroups first, and what is only a record if there are none.
+// free already: cgroups first, then items that only have recorded values.
 func (d *differ) takePart(w demand) bool {
 	progress := false
 	for _, record := range []bool{false, true} {
@@ -92,8 +92,8 @@ func (d *differ) takePart(w demand) bool {
 	return false
 }
 
-// holdsRaw is what a step alone makes the item leave: what its raw write changes,
-// or its record if that is all there is.
+// holdsRaw returns the CPUs that a step alone makes the item leave: the CPUs that its raw write
+// changes, or its recorded CPUs without a cgroup.
 func (it *item) holdsRaw() cpuset.Set {
 	if it.recordOnly() {
 		return it.holds()
@@ -101,12 +101,12 @@ func (it *item) holdsRaw() cpuset.Set {
 	return it.effective.Union(it.request)
 }
 
-// sealSteps records what the items have been narrowed to, where their older
-// record keeps others from going on.
-func (d *differ) sealSteps(w demand) bool {
+// persistSteps records the narrowed requests of items whose older record
+// blocks other items.
+func (d *differ) persistSteps(w demand) bool {
 	progress := false
 	for _, it := range d.items {
-		if !it.moves || it.Around || it.sealed || !it.canSeal() {
+		if !it.moves || it.Around || it.persisted || !it.canPersist() {
 			continue
 		}
 		step := it.request
@@ -117,15 +117,15 @@ func (d *differ) sealSteps(w demand) bool {
 		if step.IsEmpty() || !stale.Overlaps(w.of(it)) {
 			continue
 		}
-		d.writeSeal(it, step, it.step())
+		d.writePersist(it, step, it.step())
 		progress = true
 	}
 	return progress
 }
 
-// withdraw narrows requests to what has come of them: a unit that waits for the slice
-// around it may name CPUs that the slice has not got, and somebody wait for those whose
-// own are what the slice waits for. Nothing changes for who runs there.
+// withdraw narrows requests to the effective CPUs. A unit that waits for the slice around it
+// may request CPUs that the slice does not have. Another item may wait for these CPUs while
+// the slice waits for that item. The CPUs of running tasks do not change.
 func (d *differ) withdraw(w demand) bool {
 	progress := false
 	for _, it := range d.items {
@@ -138,7 +138,7 @@ func (d *differ) withdraw(w demand) bool {
 	return progress
 }
 
-// mustLeave says that the item is in the way with all that it runs on.
+// mustLeave reports whether other items need all CPUs that the item runs on.
 func (d *differ) mustLeave(it *item, w demand) bool {
 	return d.waiting(it) && it.running().Overlaps(w.of(it)) && !it.running().Overlaps(it.want)
 }
@@ -146,7 +146,7 @@ func (d *differ) mustLeave(it *item, w demand) bool {
 // halve narrows an item that must leave all its CPUs to fewer of them, so that
 // others can move and make place for it.
 func (d *differ) halve(w demand) bool {
-	for _, exclusive := range []bool{false, true} { // those who share suffer less
+	for _, exclusive := range []bool{false, true} { // non-exclusive items suffer less
 		for _, it := range d.items {
 			if it.Exclusive != exclusive || !d.mustLeave(it, w) {
 				continue

@@ -2,7 +2,7 @@ package cgroup
 
 import "github.com/cpupoold/cpupoold/pkg/cpuset"
 
-// item is one cgroup during Diff: its target, what it was, and what it is after
+// item is one cgroup during Diff: its target, its state before, and its state after
 // the writes so far.
 type item struct {
 	*Target
@@ -10,30 +10,30 @@ type item struct {
 	via     Via        // its recorder; "" for none
 	want    cpuset.Set // target CPUs that are possible
 
-	moves  bool // it has CPUs to be placed on, or holds some that others want
-	placed bool // the request is as wanted, or whatever stands in its place
-	sealed bool // nothing is left for the recorder
-	raw    bool // its files can be written
-	stays  bool // it keeps what it holds
+	moves     bool // it has target CPUs, or holds CPUs that other items want
+	placed    bool // request is in the desired state, or another value replaces it.
+	persisted bool // recorder needs no more updates
+	raw       bool // its files can be written
+	stays     bool // it keeps the CPUs that it holds
 
-	hasUnit bool // what systemd has is known
-	unasked bool // and is not, although it has something
+	hasUnit bool // systemd's settings are known
+	unasked bool // systemd has settings for it, and they are unknown
 
 	outer *item   // the slice that it is in, if that is Around
-	inner []*item // of one that is Around: what is in it
+	inner []*item // items in it, if it is Around
 
 	request, effective, recorded, pending cpuset.Set
-	unit                                  cpuset.Set // what systemd puts back whenever it sets anything
+	unit                                  cpuset.Set // CPUs that systemd restores whenever it sets any property
 
-	bound   bool // memory nodes are done
-	limited bool // weight and quota are done
-	sealCRI bool // a CRI update of this list resets weight and quota
+	bound      bool // memory nodes are done
+	limited    bool // weight and quota are done
+	persistCRI bool // a CRI update of this list resets weight and quota
 }
 
 func newItem(t *Target, c Current, o Options) *item {
 	it := &item{
 		Target: t, current: c, via: recorder(t, &c, o.Driver), want: t.CPUs,
-		moves: !t.CPUs.IsEmpty(), placed: true, sealed: true,
+		moves: !t.CPUs.IsEmpty(), placed: true, persisted: true,
 		raw:     c.Exists && c.HasCPUSet && !c.NoWrite,
 		request: c.CPUs, pending: c.Pending,
 	}
@@ -53,23 +53,22 @@ func newItem(t *Target, c Current, o Options) *item {
 		it.unit = c.Unit.CPUs
 	}
 	it.unasked = !c.Unit.Known && unitOf(t, o.Driver) != ""
-	it.sealed = !needsSeal(t, it.want, &c, o.Driver)
+	it.persisted = !needsPersist(t, it.want, &c, o.Driver)
 	if it.raw {
 		it.placed = !needsRaw(it.want, &it.current)
 	} else {
-		it.placed = it.sealed
+		it.placed = it.persisted
 	}
 	return it
 }
 
-// stay gives up on the item's CPUs: it keeps what it holds.
-func (it *item) stay() { it.placed, it.sealed, it.raw, it.stays = true, true, false, true }
+// stay gives up on the item's CPUs: it keeps the CPUs that it holds.
+func (it *item) stay() { it.placed, it.persisted, it.raw, it.stays = true, true, false, true }
 
-// holds are the CPUs that the item runs on, or may run on at any moment without
-// a write of ours: when CPUs come online or its parent grows (request), when
-// the recorder or systemd acts (recorded, unit), when a seal in flight arrives
-// (pending). Of these it gets only what the slice of its pod has, if the slice has
-// CPUs.
+// holds returns the CPUs that the item runs on, and CPUs that it may get at any moment
+// without an own write. CPUs come online or its parent grows (request), the recorder or
+// systemd acts (recorded, unit), or a pending update arrives (pending). If the slice of its
+// pod has CPUs, they bound all but the effective CPUs.
 func (it *item) holds() cpuset.Set {
 	if it.outer == nil || !it.outer.Confines() { // the usual case, with one union less
 		return it.effective.Union(it.request, it.recorded, it.unit, it.pending)
@@ -77,28 +76,28 @@ func (it *item) holds() cpuset.Set {
 	return it.effective.Union(it.bounded(it.request.Union(it.recorded, it.unit, it.pending)))
 }
 
-// unsettled says that systemd, when it sets anything of the item's unit, would
-// take the item to other CPUs: those that it has, or all if it has none; or that it has
-// not said what it has. That it has none, as the cgroup, is no better: the property may
-// arrive after the next write to the file.
+// unsettled reports whether a change of any property of the item's unit would make systemd
+// move the item. systemd moves it to the CPUs of the unit, or to all CPUs without CPUs. The
+// result is also true if the unit's CPUs are unknown. A unit without CPUs is unsettled even if the cgroup has
+// no request: the property may arrive after the next write to the file.
 func (it *item) unsettled() bool {
 	return it.moves && it.current.Exists && (it.unasked || it.hasUnit && (it.unit.IsEmpty() || !it.unit.Equal(it.request)))
 }
 
-// alone are those that an exclusive item holds and shares with nobody.
+// alone returns the CPUs that an exclusive item holds and shares with no other item.
 func (it *item) alone() cpuset.Set {
 	if !it.Exclusive {
 		return cpuset.Set{}
 	}
 	if it.defies() {
-		return it.holds().Intersection(it.want).Difference(it.Mixed) // the rest is another's
+		return it.holds().Intersection(it.want).Difference(it.Mixed) // the rest belongs to others
 	}
 	return it.holds().Difference(it.Mixed)
 }
 
-// running are the CPUs that a write adds nothing to. A container or unit that has
-// no cgroup yet would start on what is recorded for it, or on everything: then no
-// write can add to it.
+// running returns the CPUs to which a write adds none. A container or unit without a
+// cgroup would start on its recorded CPUs, or on all CPUs: then no write can add
+// CPUs to it.
 func (it *item) running() cpuset.Set {
 	switch {
 	case it.current.Exists:
@@ -123,8 +122,8 @@ func (it *item) written(cpus cpuset.Set) {
 	it.effective = cpus.Intersection(it.reachable())
 }
 
-// canSeal says that a seal can be asked for in this pass.
-func (it *item) canSeal() bool {
+// canPersist reports whether the recorder can be updated in this pass.
+func (it *item) canPersist() bool {
 	return it.via != "" && !it.current.NoSeal && (it.raw || !it.current.NoWrite)
 }
 
@@ -147,10 +146,10 @@ func (t tally) of(cpu int) int32 {
 	return t[cpu]
 }
 
-// count adds or removes what the item holds.
+// count adds the CPUs of the item to the counts, or removes them.
 func (d *differ) count(it *item, n int32) {
 	if it.Around {
-		return // nobody waits for it
+		return // no item waits for it
 	}
 	cpus := it.holds()
 	d.holders.add(cpus, n)
@@ -173,8 +172,8 @@ func (d *differ) change(it *item, effect func()) {
 	}
 }
 
-// contested are the CPUs among cpus that the item would share with somebody
-// although one of the two has them for itself, and does not share already.
+// contested returns the CPUs among cpus that the item would share with another item
+// although they are exclusive to one of the two. CPUs that they share already are omitted.
 func (d *differ) contested(it *item, cpus cpuset.Set) cpuset.Set {
 	added := it.passedOn(cpus.Difference(it.running()))
 	if added.IsEmpty() {

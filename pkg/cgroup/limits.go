@@ -5,24 +5,24 @@ import (
 	"strconv"
 )
 
-// limits emits the writes of weight and quota, once for each item: right after
-// the item's seal, since an update over CRI makes the runtime write its own
-// values again, or at the end.
+// limits emits the writes of weight and quota, once for each item. It does so at the end, or
+// right after the update of the item's recorder, since a CRI update makes the runtime
+// write its own values again.
 func (d *differ) limits(it *item) {
 	if it.limited {
 		return
 	}
 	it.limited = true
-	if needsWeight(it.Target, &it.current, d.options.Driver, it.sealCRI) {
+	if needsWeight(it.Target, &it.current, d.options.Driver, it.persistCRI) {
 		d.weight(it)
 	}
-	if needsQuota(it.Target, &it.current, d.options.Driver, it.sealCRI) {
+	if needsQuota(it.Target, &it.current, d.options.Driver, it.persistCRI) {
 		d.quota(it)
 	}
 }
 
-// property emits the setting of a property, if that does no harm now, and says
-// whether it does.
+// property emits the setting of a property if that is safe now, and reports
+// whether it is.
 func (d *differ) property(it *item, name, value string) bool {
 	switch {
 	case it.current.NoSeal:
@@ -36,12 +36,12 @@ func (d *differ) property(it *item, name, value string) bool {
 	return false
 }
 
-// byUnit says that systemd has to be told a weight or quota, which are in a file. After a
-// drift the file alone is written if it has them on record: that is done at once, and
-// brings back nothing else that systemd has.
+// byUnit reports whether systemd must set a weight or quota that a file contains. After a
+// drift of a value that systemd has recorded, only the file is written. That is immediate, and
+// restores no other value of systemd.
 func (d *differ) byUnit(it *item, file string, recorded bool) bool {
 	c := &it.current
-	spared := recorded && c.Unit.Known && slices.Contains(c.Drifted, file) && !it.sealCRI && c.HasCPU && !c.NoWrite
+	spared := recorded && c.Unit.Known && slices.Contains(c.Drifted, file) && !it.persistCRI && c.HasCPU && !c.NoWrite
 	return unitOf(it.Target, d.options.Driver) != "" && !spared
 }
 
@@ -57,19 +57,19 @@ func (d *differ) quota(it *item) {
 	}
 }
 
-// resets says that weight and quota have to wait: there is no cgroup yet, nor a
-// unit that has them for its next start, or a CRI update in flight would overwrite
-// them when it arrives. Its end starts another pass.
+// resets reports whether weight and quota must wait. The cgroup may not exist yet, without a
+// unit that has them for its next start. Or a pending CRI update would overwrite them when it
+// arrives. Its end starts another pass.
 func resets(t *Target, c *Current) bool {
 	return !c.Exists && t.Unit == "" || t.Container != "" && !c.Pending.IsEmpty()
 }
 
-func needsWeight(t *Target, c *Current, d Driver, sealed bool) bool {
-	if t.Weight == 0 || !sealed && resets(t, c) {
+func needsWeight(t *Target, c *Current, d Driver, persisted bool) bool {
+	if t.Weight == 0 || !persisted && resets(t, c) {
 		return false
 	}
-	if sealed || unitOf(t, d) == "" {
-		return sealed || c.Weight != t.Weight || c.Idle
+	if persisted || unitOf(t, d) == "" {
+		return persisted || c.Weight != t.Weight || c.Idle
 	}
 	return !c.Unit.Known || c.Unit.Weight != t.Weight || c.HasCPU && c.Weight != t.Weight || c.Idle
 }

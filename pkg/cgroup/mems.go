@@ -7,9 +7,9 @@ import (
 )
 
 // mems emits the writes of the memory nodes, once for each item: right after its
-// seal, and before weight and quota, which an update over CRI undoes. The file
-// comes first: it is our worker that then waits for the kernel to move memory, and
-// not systemd or the runtime, for which nothing is left to move.
+// recorder's update, and before weight and quota, which an update over CRI resets. The file
+// is written first, so that the daemon's worker waits while the kernel moves memory. Then
+// systemd or the runtime have no memory to move.
 func (d *differ) mems(it *item) {
 	if it.bound || it.stays || !it.placed || !needsMems(it.Target, &it.current, d.options) {
 		return
@@ -45,7 +45,7 @@ func (d *differ) mems(it *item) {
 		return
 	}
 	d.emit(it, it.Path, it.via, property, want.String(), it.Reason)
-	it.sealCRI = it.sealCRI || it.via == CRI
+	it.persistCRI = it.persistCRI || it.via == CRI
 }
 
 func (d *differ) bind(it *item, want cpuset.Set) {
@@ -83,7 +83,7 @@ func innerMemsDiffer(want cpuset.Set, c *Current) bool {
 	return c.Inner != nil && !c.Inner.Mems.IsEmpty() && !c.Inner.Mems.Equal(want)
 }
 
-// forgetsMems says that whoever records the cgroup's settings has other nodes.
+// forgetsMems reports whether the recorder of the cgroup's settings has other nodes.
 func forgetsMems(t *Target, want cpuset.Set, c *Current, d Driver) bool {
 	unit := c.Unit.Known && c.Unit.Mems.Equal(want)
 	switch recorder(t, c, d) {
@@ -105,6 +105,6 @@ func verifyMems(t Target, s State) error {
 	case !s.Mems.Equal(t.Mems):
 		return fmt.Errorf("%s is not bound to the memory nodes %s: cpuset.mems is %q", s.Path, t.Mems, s.Mems)
 	}
-	return fmt.Errorf("%s has memory of the nodes %s, want %s: the others have none, or %q has not got them",
+	return fmt.Errorf("%s has memory of the nodes %s, want %s: the other nodes have no memory, or %q does not have them",
 		s.Path, s.EffectiveMems, t.Mems, s.Path.Parent())
 }

@@ -14,31 +14,31 @@ import (
 
 // Unit is a unit as systemd knows it, running or not.
 type Unit struct {
-	Name   string // unit's own name, which may differ from the alias that was asked for
-	Load   string // LoadState: loaded; not-found, masked, error or bad-setting for a unit that cannot be started
+	Name   string // unit's own name, which may differ from the alias in the query.
+	Load   string // LoadState: loaded; not-found, masked, error or bad-setting for a unit that cannot be started.
 	Active string // ActiveState: active, reloading, activating, deactivating, inactive or failed
-	// Path is the unit's cgroup, and for one that is stopped the cgroup that it
-	// will have; empty for a unit that is not loaded.
+	// Path is the unit's cgroup, and for a stopped unit its future cgroup; empty for a
+	// unit that is not loaded.
 	Path  Path
-	Files []string // those that the unit was read from, its drop-ins among them
+	Files []string // files that the unit was read from, including its drop-ins
 	// Partition is CPUSetPartition if that is root or isolated. It is empty for member, which
 	// systemd may report for a unit without the property (not verified: no systemd 261 was
 	// run), and before systemd 261, which introduced it. If the kernel refuses the
 	// partition, systemd logs a warning and goes on, so the value does not show the state.
 	Partition string
-	// UnitState holds its settings. Those of a unit that is stopped are the ones
-	// that it starts with.
+	// UnitState holds its settings. A stopped unit starts with
+	// them.
 	UnitState
 }
 
 // loaded is the LoadState of a unit that can be started.
 const loaded = "loaded"
 
-// Loaded says that the unit can be started.
+// Loaded reports whether the unit can be started.
 func (u Unit) Loaded() bool { return u.Load == loaded }
 
-// Unit returns what systemd knows of a service, scope or slice, and loads it if
-// need be. One that does not exist is no error: it is not Loaded.
+// Unit returns the state of a service, scope or slice. systemd loads it if
+// necessary. For an unknown unit, Unit returns no error, and Loaded returns false.
 func (s *Systemd) Unit(ctx context.Context, name string) (Unit, error) {
 	conn, err := s.connect(ctx)
 	if err != nil {
@@ -147,15 +147,15 @@ func escapeGroup(name string) string {
 	return name
 }
 
-// Revert gives a unit properties back that were changed over D-Bus, for as long
-// as the machine runs, each to its original value; empty means that it was not
-// set. Clearing AllowedCPUs and AllowedMemoryNodes leaves the kernel's value as
-// it is on a cgroup with tasks before kernel 7.0, so that all CPUs, or all of
-// nodes (the NUMA nodes with memory), are set first. A unit that does not exist
-// any more is ErrGone.
+// Revert restores properties of a unit that were changed over D-Bus until the next boot,
+// each to its original value. An empty value means that it was not
+// set. Before kernel 7.0, clearing AllowedCPUs and AllowedMemoryNodes does not change the
+// kernel's value on a cgroup with tasks. So all CPUs, or all of nodes (the NUMA nodes with
+// memory), are set first. If the unit no longer exists,
+// Revert returns ErrGone.
 //
 // An empty setting remains in systemd's runtime directory until the next boot,
-// and goes before what the unit's own files may come to say of it.
+// and takes precedence over later changes of the unit's files.
 func (s *Systemd) Revert(ctx context.Context, unit string, originals []Property, nodes cpuset.Set) error {
 	var full []Property
 	for _, p := range originals {

@@ -8,19 +8,19 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
 
-// place emits the writes of cpusets: raw writes as far as they go, then the
-// seals that are due, and again, since a seal may free CPUs. Only when nothing
-// goes is somebody made to give way in a step of its own.
+// place emits the writes of cpusets: all possible raw writes, then the updates of
+// recorders that are due, and again, since such an update may free CPUs. If no write is
+// possible, giveWay emits an extra step.
 func (d *differ) place() {
 	// Each step below brings one item nearer to its target for good; the bound
 	// is there for the case that this reasoning has a hole.
 	for range 16 + 8*len(d.items) {
-		// What only loses CPUs is safe at any time.
+		// A write that only removes CPUs is safe at any time.
 		progress := d.writeAll(func(it *item) bool { return it.want.IsSubsetOf(it.effective) })
 		for d.writeAll(func(it *item) bool { return d.contested(it, it.want).IsEmpty() }) || d.widen() {
 			progress = true
 		}
-		if d.seal() {
+		if d.persist() {
 			progress = true
 		}
 		if !progress && !d.giveWay() {
@@ -48,8 +48,8 @@ func (d *differ) writeAll(allowed func(*item) bool) bool {
 	return progress
 }
 
-// writeFinal emits the raw write of the item's target. What crun keeps below a
-// scope is narrowed before the scope and widened after it, so that it changes
+// writeFinal emits the raw write of the item's target. crun's cgroup below a scope
+// is narrowed before the scope and widened after it, so that its CPUs change
 // once.
 func (d *differ) writeFinal(it *item) {
 	inner := innerDiffers(it.want, &it.current)
@@ -71,9 +71,9 @@ func (d *differ) writeFinal(it *item) {
 // that is all there is.
 func (d *differ) writeStep(it *item, cpus cpuset.Set) {
 	if it.recordOnly() {
-		d.writeSeal(it, cpus, it.step())
+		d.writePersist(it, cpus, it.step())
 		if cpus.Equal(it.want) { // others have made way in the meantime
-			it.placed, it.sealed = true, true
+			it.placed, it.persisted = true, true
 		}
 		return
 	}
@@ -89,13 +89,13 @@ func (it *item) step() string {
 	return reason
 }
 
-// seal emits the seals that are due: of items whose request is in place, and of
-// those that have only a record. The seals of one call may run at the same
-// time, so none of them may need what another one frees.
-func (d *differ) seal() bool {
+// persist emits the updates of recorders that are due: for items whose request is written, and
+// for items with recorded values alone. The updates of one call may run at the same
+// time, so none of them may need CPUs that another one frees.
+func (d *differ) persist() bool {
 	var due []*item
 	for _, it := range d.items {
-		if it.sealed || !it.canSeal() {
+		if it.persisted || !it.canPersist() {
 			continue
 		}
 		if it.raw && it.placed || !it.raw && d.contested(it, it.want).IsEmpty() {
@@ -107,12 +107,12 @@ func (d *differ) seal() bool {
 		if !it.raw && !d.contested(it, it.want).IsEmpty() {
 			continue // another one of these took it
 		}
-		d.writeSeal(it, it.want, it.Reason)
-		it.placed, it.sealed = true, true
+		d.writePersist(it, it.want, it.Reason)
+		it.placed, it.persisted = true, true
 		progress = true
 	}
 	for _, it := range due {
-		if it.sealed {
+		if it.persisted {
 			d.mems(it)
 			d.limits(it)
 		}
@@ -120,9 +120,9 @@ func (d *differ) seal() bool {
 	return progress
 }
 
-func (d *differ) writeSeal(it *item, cpus cpuset.Set, reason string) {
-	it.sealCRI = it.sealCRI || it.via == CRI
-	d.emit(it, it.Path, it.via, it.sealProperty(), cpus.String(), reason)
+func (d *differ) writePersist(it *item, cpus cpuset.Set, reason string) {
+	it.persistCRI = it.persistCRI || it.via == CRI
+	d.emit(it, it.Path, it.via, it.persistProperty(), cpus.String(), reason)
 	d.change(it, func() { // which also writes the request
 		it.recorded, it.unit, it.pending, it.unasked = cpus, cpus, cpuset.Set{}, false
 		if it.current.Exists {
@@ -135,9 +135,9 @@ func (d *differ) writeSeal(it *item, cpus cpuset.Set, reason string) {
 func (d *differ) report() {
 	for _, it := range d.items {
 		switch {
-		case !it.moves || it.placed && it.sealed:
+		case !it.moves || it.placed && it.persisted:
 		case !it.placed && it.via != "" && !it.raw && it.current.NoSeal, it.placed && it.current.NoSeal:
-			d.postpone(it.Target, it.sealProperty(), "its recorder refused in this pass")
+			d.postpone(it.Target, it.persistProperty(), "its recorder refused in this pass")
 		case !it.placed && d.reportAround(it):
 		case !it.placed:
 			taken := d.contested(it, it.want)
@@ -146,7 +146,7 @@ func (d *differ) report() {
 	}
 }
 
-func (it *item) sealProperty() string {
+func (it *item) persistProperty() string {
 	if it.via == CRI {
 		return CRICPUs
 	}
@@ -172,8 +172,8 @@ func (d *differ) holding(it *item, cpus cpuset.Set) []Path {
 	return paths
 }
 
-// keepsOff says that the item holds some of the CPUs, and that it or other has them for
-// itself.
+// keepsOff reports whether the item holds some of the CPUs, and they are exclusive to the
+// item or to other.
 func (it *item) keepsOff(other *item, cpus cpuset.Set) bool {
 	if it.Group != "" && it.Group == other.Group {
 		return false

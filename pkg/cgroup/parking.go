@@ -9,15 +9,15 @@ import (
 
 // # Parking
 //
-// CPUs that nobody owns can be held in one isolated partition of the daemon's own,
-// without a process: then nothing runs there until an owner comes. It is a wish like
-// any other (PlanPartitions): what an owner gets is given back before it is taken, from
-// the leaf up, and what is free again is taken from the top down.
+// CPUs without an owner can be held in one isolated partition of the daemon's own, without
+// processes: then no task runs on them until they get an owner. It is planned like any other
+// partition (PlanPartitions): CPUs for an owner are released before they are taken, from
+// the leaf up. Free CPUs are taken back from the top down.
 //
-// It is two cgroups deep, because one whose parent is the root would be a local
-// partition, which cpuset.cpus of every slice could break. The name ends like no unit's:
-// systemd leaves a directory alone that cannot be a unit's, whereas it would take over
-// cpupoold.slice with the first unit in it, and remove it with the last.
+// It is two cgroups deep, because a child of the root would be a local
+// partition, which cpuset.cpus of every slice could break. The name has no suffix of a unit:
+// systemd ignores such a directory. It would take over cpupoold.slice with the first unit in
+// it, and remove it with the last.
 const (
 	ParkingTop Path = "cpupoold"
 	Parking    Path = ParkingTop + "/parking"
@@ -28,9 +28,9 @@ const (
 	enableCPUSet = "+cpuset"
 )
 
-// MakeParking makes the cgroup Parking, as far as it is not there. It enables the cpuset
-// controller on the way down, for the children of the root too, where it is off while
-// nobody else needs it.
+// MakeParking creates the cgroup Parking and its parent unless they exist. It enables the cpuset
+// controller on the way down, also for the children of the root, where it is off unless
+// another program needs it.
 func (f *FS) MakeParking() error {
 	if f.readOnly {
 		return &Error{Op: opMake, Path: string(Parking), Err: ErrReadOnly}
@@ -60,15 +60,15 @@ func (f *FS) enableCPUSet(p Path) error {
 	return f.Write(p, fileSubtree, enableCPUSet)
 }
 
-// RemoveParking removes what MakeParking has made, if it is there. It must not be a
-// partition any more: on 6.11 the kernel loses the CPUs of one that is removed.
+// RemoveParking removes the cgroups of MakeParking, if they exist. Parking must not be a
+// partition any longer: kernel 6.11 loses the CPUs of a removed partition.
 func (f *FS) RemoveParking() error {
 	if f.readOnly {
 		return &Error{Op: opRemove, Path: string(Parking), Err: ErrReadOnly}
 	}
 	for _, p := range []Path{Parking, ParkingTop} {
 		if err := f.tree.Rmdir(p.name()); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("%w; it is made by the daemon, and nothing else may be in it", &Error{Op: opRemove, Path: string(p), Err: err})
+			return fmt.Errorf("%w; it is made by the daemon, and must not contain other cgroups", &Error{Op: opRemove, Path: string(p), Err: err})
 		}
 	}
 	return nil

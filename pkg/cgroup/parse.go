@@ -10,7 +10,7 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
 
-// The parsers are strict: what the kernel would not print is an error, never a
+// The parsers are strict: text that the kernel would not print is an error, never a
 // default.
 
 var errFormat = errors.New("not what the kernel prints")

@@ -30,29 +30,29 @@ const (
 // ValueNone clears a list of CPUs: the kernel ignores a write of no bytes.
 const ValueNone = "\n"
 
-// PartitionState is what cpuset.cpus.partition says. The zero value is a cgroup
+// PartitionState is the value of cpuset.cpus.partition. The zero value is a cgroup
 // without the file: no partition, like a member.
 type PartitionState struct {
 	Type PartitionType
-	// Invalid says that the kernel does not grant the type, Why its reason: empty
-	// where a sibling's cpuset.cpus has broken the partition (kernels to 6.19). Then
-	// its CPUs are missing everywhere until it is made a member, and the kernel may
-	// crash if any other type is written (6.16 to 6.18).
+	// Invalid reports that the kernel does not grant the type. Why is its reason: empty
+	// if a sibling's cpuset.cpus has broken the partition (kernels to 6.19). Then
+	// all cgroups lack its CPUs until it becomes a member, and the kernel may
+	// crash on a write of any other type (6.16 to 6.18).
 	Invalid bool
 	Why     string
 }
 
-// Is says that the cgroup is a valid partition of the type, or a member.
+// Is reports whether the cgroup is a valid partition of the type, or a member.
 func (s PartitionState) Is(t PartitionType) bool { return !s.Invalid && s.typ() == t }
 
-// Valid says that the cgroup is a partition, and in force.
+// Valid reports whether the cgroup is a partition, and in force.
 func (s PartitionState) Valid() bool { return !s.Invalid && s.typ() != MemberPartition }
 
 func (s PartitionState) typ() PartitionType {
 	return cmp.Or(s.Type, MemberPartition)
 }
 
-// String is what the kernel prints.
+// String returns the text that the kernel prints.
 func (s PartitionState) String() string {
 	switch {
 	case !s.Invalid:
@@ -103,18 +103,18 @@ func parseAnyPartition(data []byte) (PartitionState, error) {
 	return state, nil
 }
 
-// PartitionKernel is what a kernel can do with remote partitions: those of which the
-// parent is none.
+// PartitionKernel describes a kernel's support of remote partitions: partitions whose
+// parent is no partition.
 type PartitionKernel struct {
-	// Remote says that a cgroup can be one with nothing but cpuset.cpus.exclusive in
-	// itself and its ancestors, whatever their cpuset.cpus (6.11 and later).
+	// Remote reports that cpuset.cpus.exclusive of a cgroup and its ancestors suffices for a
+	// partition, whatever their cpuset.cpus (6.11 and later).
 	Remote  bool
 	Settled bool // cpuset.cpus of a sibling cannot break one (7.0 and later)
 }
 
-// PartitionsOf returns what the kernel of a version can do. Distributions carry
-// cpusets back to older kernels, with traps that no version tells of: who has no such
-// version is taken to have nothing.
+// PartitionsOf returns the support of a kernel version. Distributions backport
+// cpusets to older kernels, with defects that the version does not show: a kernel with an
+// older version counts as one without support.
 func PartitionsOf(major, minor int) PartitionKernel {
 	return PartitionKernel{
 		Remote:  major > 6 || major == 6 && minor >= 11,
@@ -141,18 +141,18 @@ type PartitionNode struct {
 	CPUs, Exclusive, Effective cpuset.Set
 }
 
-// PartitionView is what the kernel tells of some cgroups and their ancestors, and of
-// all siblings of these. Of siblings without any CPUs in their lists, which nobody can
-// be in the way of and which are no partitions, it has no more than that.
+// PartitionView holds the values of some cgroups, their ancestors, and the siblings of all
+// these. Siblings without CPUs in their lists block no partition and are none. Their
+// other values are not read.
 type PartitionView struct {
 	Root  cpuset.Set // root's cpuset.cpus.effective: online, and in no partition
 	Nodes map[Path]PartitionNode
 }
 
-// Shared are the CPUs of a valid partition that the root has as well: the kernel keeps
-// nobody off them. When nothing else is online it takes the CPUs of all partitions for
-// everybody's, and leaves it at that when others are back (cpuset_handle_hotplug, since
-// 6.7, by reading), until the partition is made anew. 7.2 calls it invalid then.
+// Shared returns the CPUs of a valid partition that the root has as well: the kernel lets
+// other tasks use them. If no other CPU is online, it gives the CPUs of all partitions to
+// the root (cpuset_handle_hotplug, since 6.7, by reading). It takes them back only when the
+// partition is created again. 7.2 marks the partition as invalid then.
 func (v PartitionView) Shared(p Path) cpuset.Set {
 	if n := v.Nodes[p]; n.State.Valid() {
 		return n.Effective.Intersection(v.Root)
@@ -184,9 +184,9 @@ func (f *FS) Partitioned() (all cpuset.Set, err error) {
 // maxNested is the maximum number of cgroups that Listed and Partitioned read below a container or a unit.
 const maxNested = 64
 
-// eachPartition calls visit with all cgroups but the root that can be partitions. A container, or another unit that
-// is no slice, chooses the cgroups below it, so these are read only if one of them can be a partition, and only
-// maxNested of them. The parent of a local partition is a valid partition. A remote partition needs cpuset.cpus.exclusive in
+// eachPartition calls visit with all cgroups but the root that can be partitions. A container or a unit that is no
+// slice chooses the cgroups below it. So these are read only if one of them can be a partition, up to maxNested of
+// them. The parent of a local partition is a valid partition. A remote partition needs cpuset.cpus.exclusive in
 // its ancestors (cpuset.cpus.partition in Documentation/admin-guide/cgroup-v2.rst, since 6.7).
 func (f *FS) eachPartition(visit func(Path, PartitionNode)) error {
 	r := f.Reader()

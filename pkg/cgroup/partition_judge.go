@@ -7,7 +7,7 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
 
-// judge says what keeps a wish from coming true.
+// judge returns the outcome of w, with the reason if it is not in force.
 func (p *partitioner) judge(w PartitionWish) PartitionOutcome {
 	n, there := p.View.Nodes[w.Path]
 	refuse := func(format string, args ...any) PartitionOutcome {
@@ -47,9 +47,9 @@ func (p *partitioner) judge(w PartitionWish) PartitionOutcome {
 	return PartitionOutcome{Phase: PartitionUnderway}
 }
 
-// rival finds whose lists the kernel would not suffer beside the wish: at no level may
-// a sibling have any of its CPUs in its exclusive list, or nothing but CPUs of the new
-// list in its cpuset.cpus; and before 7.0 no sibling of the cgroup itself may have any.
+// rival finds siblings whose lists make the kernel reject w. At each level, no exclusive
+// list of a sibling may have CPUs of w, and no cpuset.cpus of a sibling may have only CPUs of
+// the new list. Before 7.0, a sibling of the cgroup itself may not have any in cpuset.cpus.
 func (p *partitioner) rival(w PartitionWish) PartitionOutcome {
 	for at := w.Path; at != ""; at = at.Parent() {
 		has := p.View.Nodes[at].Exclusive
@@ -62,7 +62,7 @@ func (p *partitioner) rival(w PartitionWish) PartitionOutcome {
 			case !both.IsEmpty():
 				return PartitionOutcome{PartitionWaits, fmt.Sprintf("%s has CPUs %s in its cpuset.cpus.exclusive", s, both)}
 			case swallowed:
-				return PartitionOutcome{PartitionRefused, fmt.Sprintf("%s has nothing but such CPUs in its cpuset.cpus, %s", s, n.CPUs)}
+				return PartitionOutcome{PartitionRefused, fmt.Sprintf("%s has only such CPUs in its cpuset.cpus, %s", s, n.CPUs)}
 			case at == w.Path && !p.Kernel.Settled && n.CPUs.Overlaps(w.CPUs):
 				return PartitionOutcome{PartitionRefused, fmt.Sprintf("%s in the same pod has CPUs %s in its cpuset.cpus, which breaks partitions on kernels before 7.0", s, n.CPUs)}
 			}
@@ -82,13 +82,13 @@ func (p *partitioner) siblings(of Path, matters func(PartitionNode) bool) (all [
 	return all
 }
 
-// inForce says that the kernel has granted all of a wish.
+// inForce reports whether the kernel has granted w completely.
 func (p *partitioner) inForce(w PartitionWish) bool {
 	n := p.View.Nodes[w.Path]
 	return n.State.Is(w.Type) && n.Exclusive.Equal(w.CPUs) && p.within(w.Path, w.CPUs) && n.Effective.Equal(w.CPUs.Intersection(p.Online)) && p.View.Shared(w.Path).IsEmpty()
 }
 
-// within says that all ancestors have the CPUs in their lists.
+// within reports whether all ancestors have the CPUs in their lists.
 func (p *partitioner) within(leaf Path, cpus cpuset.Set) bool {
 	for a := leaf.Parent(); a != ""; a = a.Parent() {
 		if !cpus.IsSubsetOf(p.exclusive[a]) {
@@ -98,19 +98,19 @@ func (p *partitioner) within(leaf Path, cpus cpuset.Set) bool {
 	return true
 }
 
-// wanted says that a wish may come true, or stays.
+// wanted reports whether w may come into force, or remains in force.
 func (p *partitioner) wanted(w PartitionWish) bool {
 	switch p.step.Outcomes[w.Path].Phase {
 	case PartitionRefused:
 		return false
-	case PartitionWaits: // what it has by now it keeps
+	case PartitionWaits: // it keeps the CPUs that it has
 		return p.View.Nodes[w.Path].Exclusive.IsSubsetOf(w.CPUs)
 	}
 	return true
 }
 
-// afford says whether the root can do without the CPUs of a wish that it does not have
-// yet.
+// afford reports whether the root can spare the CPUs of w that the partition does not
+// have yet.
 func (p *partitioner) afford(w PartitionWish, has cpuset.Set) PartitionOutcome {
 	more := w.CPUs.Intersection(p.Online).Difference(has)
 	left := p.root.Difference(more)

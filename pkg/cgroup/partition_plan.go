@@ -12,34 +12,34 @@ import (
 
 // # The life of a partition
 //
-// A cgroup gets one in steps, and what the kernel says is read again after each:
+// A cgroup becomes a partition in steps, and the kernel's files are read again after each:
 //
-//	any state but the wanted one,  member; of a root with nothing but offline CPUs in its
-//	or the root has its CPUs, too  list, from 7.0 on, others are put there first
+//	any state but the wanted one,  member. From 7.0 on, a root with only offline CPUs in its
+//	or the root has its CPUs, too  list gets other CPUs first
 //	member, not to be one          its exclusive list is cleared, then trimmed from
 //	                               its ancestors, from the bottom up
-//	member, to be one              siblings and ancestors are looked at; then the CPUs
-//	                               go into the ancestors' lists, from the top down,
-//	                               and into its own
+//	member, to be one              siblings and ancestors are checked; then the CPUs
+//	                               are added to the ancestors' lists, from the top down,
+//	                               and to its own
 //	member, with all lists         the type
 //	as wanted, too many CPUs       its own list is cut, then its ancestors'
 //	as wanted, too few             its ancestors' lists grow, then its own
-//	valid, and an ancestor's       the list is filled again before anything else:
+//	valid, and an ancestor's       the list is filled again before other steps:
 //	list does not have its CPUs    kernels before 6.16 lose the CPUs otherwise
 //
-// No type is ever written over anything but member, because on some kernels that is a
-// crash. What is given back comes before what is taken, so that nobody waits for a
-// list that is about to go. Ancestors' lists hold what their children's do; a CPU goes
-// from them only when the root shows it, since kernel 6.11 loses it otherwise.
+// A type is only ever written over member, because other writes crash some kernels. CPUs
+// are released before others are taken, so that no list that is about to shrink blocks
+// another one. Ancestors' lists contain their children's lists; a CPU is removed from them
+// only if the root shows it, because kernel 6.11 loses it otherwise.
 
-// PartitionWish is a partition that there should be.
+// PartitionWish is a desired partition.
 type PartitionWish struct {
 	Path      Path
 	Type      PartitionType // root or isolated
 	CPUs      cpuset.Set    // not empty
 	Container string        // copied to the writes
-	Keep      bool          // nothing is to be taken now: what it has of CPUs it keeps
-	// Not says why there must be none for the time being; empty: there may.
+	Keep      bool          // take no CPUs now: the partition keeps those that it has
+	// Not is the reason why the partition must not exist for now; empty if it may.
 	Not string
 }
 
@@ -47,34 +47,34 @@ type PartitionWish struct {
 type PartitionInput struct {
 	Kernel       PartitionKernel
 	Wishes       []PartitionWish
-	Former       []Path // cgroups of which a partition that is not wished for is taken away
+	Former       []Path // cgroups whose partition is no longer desired and ends
 	View         PartitionView
 	Online       cpuset.Set
-	Housekeeping cpuset.Set // CPUs of which one must stay with the root
-	// Stuck are cgroups that are to be left as they are for the time being, and why:
+	Housekeeping cpuset.Set // CPUs of which at least one must stay with the root
+	// Stuck are cgroups whose state must not change for now, with the reason:
 	// see PartitionWrite.Stuck.
 	Stuck map[Path]string
 }
 
 // PartitionWrite is a write for the partition of Leaf, which may be below its Path;
-// without a Leaf it is for those that are over.
+// Leaf is empty for a write that trims former partitions.
 type PartitionWrite struct {
 	Write
 	Leaf Path
 }
 
-// Stuck is the cgroup that is to be left as it is if the kernel refuses the write, and
-// refusing the wish of Leaf does not help: its partition cannot be ended, or its list
-// not be cut. Later steps do without what the write would have given.
+// Stuck is the cgroup that must not change after the kernel has refused the write, if a
+// refusal of Leaf does not help. Its partition cannot be ended, or its list not be cut. Later
+// steps do not use the CPUs of the write.
 func (w PartitionWrite) Stuck() Path {
 	return cmp.Or(w.Leaf, w.Path)
 }
 
-// PartitionPhase is how far a wish has come.
+// PartitionPhase is the progress of a desired partition.
 type PartitionPhase string
 
-// A wish that is Refused is not going to come true before something else changes, one
-// that Waits may by itself.
+// A partition that is Refused needs a change of its inputs; a partition that Waits may come into
+// force without one.
 const (
 	PartitionInForce  PartitionPhase = "in force"
 	PartitionUnderway PartitionPhase = "under way"
@@ -82,23 +82,23 @@ const (
 	PartitionRefused  PartitionPhase = "refused"
 )
 
-// PartitionOutcome is what has become of a wish, and why it is not in force.
+// PartitionOutcome is the state of a desired partition, with the reason if it is not in force.
 type PartitionOutcome struct {
 	Phase PartitionPhase
 	Why   string
 }
 
-// PartitionStep is what is to be done now.
+// PartitionStep is the next step.
 type PartitionStep struct {
-	Writes   []PartitionWrite          // to be made in order, up to the first that fails. Then the kernel is to be asked again
+	Writes   []PartitionWrite          // in order, up to the first that fails. Then the caller reads the kernel's files again
 	Outcomes map[Path]PartitionOutcome // of all wishes
 	// Missing are online CPUs that neither the root nor any partition of the view has.
-	// Some kernels take their time to give them back, and some never do.
+	// Some kernels return them late, and some never do.
 	Missing cpuset.Set
 }
 
-// PlanPartitions returns the next writes on the way from what is to what should be.
-// Without any, the wishes are as true as they can be.
+// PlanPartitions returns the next writes on the way to the desired partitions.
+// Without writes, no step is possible.
 func PlanPartitions(in PartitionInput) PartitionStep {
 	p := &partitioner{PartitionInput: in, exclusive: make(map[Path]cpuset.Set, len(in.View.Nodes)), below: make(map[Path][]Path), root: in.View.Root,
 		step: PartitionStep{Outcomes: make(map[Path]PartitionOutcome, len(in.Wishes))}}
@@ -126,13 +126,13 @@ func PlanPartitions(in PartitionInput) PartitionStep {
 type partitioner struct {
 	PartitionInput
 	exclusive map[Path]cpuset.Set // lists, after the writes so far
-	below     map[Path][]Path     // what is in a cgroup, in any order
-	root      cpuset.Set          // that the root has, after the writes so far
+	below     map[Path][]Path     // children of a cgroup, in any order
+	root      cpuset.Set          // CPUs of the root, after the writes so far
 	step      PartitionStep
 }
 
-// missing are the CPUs that nobody has. Those of a partition that is half torn down
-// are not: they come back when it is a member.
+// missing returns the online CPUs in no partition and not in the root. CPUs of an invalid
+// partition are not missing: they return when it becomes a member.
 func (p *partitioner) missing() cpuset.Set {
 	out := p.Online.Difference(p.View.Root)
 	for _, n := range p.View.Nodes {
@@ -146,9 +146,9 @@ func (p *partitioner) missing() cpuset.Set {
 	return out
 }
 
-// refill puts the CPUs of valid partitions back into ancestors' lists from which
-// somebody has taken them. Where the kernel still lets a partition have them then, it
-// can only be ended without loss when all lists have them.
+// refill adds the CPUs of valid partitions to ancestors' lists from which another process
+// has removed them. Some kernels leave the partition its CPUs. Then it can only be ended
+// without loss if all lists have them.
 func (p *partitioner) refill() {
 	for _, leaf := range p.leaves() {
 		n := p.View.Nodes[leaf]
@@ -175,8 +175,8 @@ func (p *partitioner) leaves() []Path {
 	return slices.Compact(all)
 }
 
-// giveBack makes members of those who should be, and of all whose partition is
-// anything but what it should be; and takes CPUs from those who have too many.
+// giveBack makes members of undesired and broken partitions, and takes surplus CPUs from
+// the others.
 func (p *partitioner) giveBack() {
 	wishes := make(map[Path]PartitionWish, len(p.Wishes))
 	for _, w := range p.Wishes {
@@ -197,7 +197,7 @@ func (p *partitioner) giveBack() {
 			p.list(leaf, leaf, w.Container, keeps, "gives CPUs back")
 		case live:
 		case !wide.IsEmpty():
-			p.list(leaf, leaf, w.Container, wide, "with nothing but offline CPUs it could not be ended")
+			p.list(leaf, leaf, w.Container, wide, "a partition of offline CPUs alone cannot be ended")
 		case !n.State.Is(MemberPartition):
 			was := n.State.String()
 			if shared := p.View.Shared(leaf); !shared.IsEmpty() {
@@ -210,16 +210,15 @@ func (p *partitioner) giveBack() {
 	}
 }
 
-// widened is the list with which the kernel lets a root partition end of which all CPUs
-// have gone offline; empty if it does anyway. A cgroup that is made a member without, is one
-// by name: its list and its cpuset.cpus take no value any more that does not overlap
-// what is online (EBUSY, seen on 7.2: there is no room for the deadline servers,
-// dl_cpuset_cpumask_can_shrink), and its tasks run where its parent may. The list grants
-// nothing, since those above do not have these CPUs. Siblings bound it as in rival. What
-// kernels before 7.0 make of it is not known.
+// widened is the list with which the kernel ends a root partition whose CPUs are all
+// offline; empty if the kernel ends it anyway. A cgroup that becomes a member without this
+// list is broken: its list and its cpuset.cpus reject values without online CPUs. (EBUSY,
+// seen on 7.2: dl_cpuset_cpumask_can_shrink finds no room for the deadline servers.) Its tasks run on all CPUs of its parent. The list has no
+// effect on tasks, since the ancestors do not have these CPUs. Siblings bound it as in rival.
+// The effect on kernels before 7.0 is not known.
 //
-// That they are offline is what the view says: of a broken partition the root has all that
-// are not. Online may be from before they went.
+// The view decides which CPUs are offline: the root has all online CPUs of a broken partition.
+// Online may be older.
 func (p *partitioner) widened(leaf Path) cpuset.Set {
 	n := p.View.Nodes[leaf]
 	if !p.Kernel.Settled || !n.State.Invalid || n.State.Type != RootPartition || n.Exclusive.IsEmpty() || n.Exclusive.Overlaps(p.View.Root) {
@@ -242,8 +241,8 @@ func (p *partitioner) widened(leaf Path) cpuset.Set {
 	return wide
 }
 
-// trim takes from the ancestors what none of their children has any more, from the
-// bottom up, if the root has it.
+// trim takes the CPUs that no child has any longer from the ancestors, from the
+// bottom up, if the root has them.
 func (p *partitioner) trim() {
 	wished := make(map[Path]cpuset.Set)
 	for _, w := range p.Wishes {
@@ -269,7 +268,7 @@ func (p *partitioner) trim() {
 	}
 }
 
-// ancestors are those of all leaves, the lowest first.
+// ancestors returns the ancestors of all leaves, the lowest first.
 func (p *partitioner) ancestors() []Path {
 	set := make(map[Path]bool)
 	for _, leaf := range p.leaves() {
@@ -306,14 +305,14 @@ func (p *partitioner) take() {
 		case !p.within(w.Path, w.CPUs) || !n.Exclusive.Equal(w.CPUs):
 			p.claim(w)
 		case n.State.Is(MemberPartition):
-			p.emit(w.Path, w.Path, w.Container, FilePartition, string(w.Type), "keeps others off its CPUs")
+			p.emit(w.Path, w.Path, w.Container, FilePartition, string(w.Type), "excludes other tasks from its CPUs")
 		default:
 			p.step.Outcomes[w.Path] = PartitionOutcome{PartitionWaits, fmt.Sprintf("the kernel gives it CPUs %s of %s", n.Effective, w.CPUs)}
 		}
 	}
 }
 
-// claim puts the CPUs of a wish into all lists that lack them, from the top down.
+// claim adds the CPUs of w to all lists that lack them, from the top down.
 func (p *partitioner) claim(w PartitionWish) {
 	var chain []Path
 	for a := w.Path.Parent(); a != ""; a = a.Parent() {

@@ -9,23 +9,22 @@ import (
 	"strings"
 )
 
-// # What a look at partitions reads
+// # Reading partitions
 //
-//   - cpuset.cpus.effective of the root, each time: CPUs that it has no partition has.
-//   - all four files of the cgroups that are to be partitions, and of what they are in:
-//     what has been written is read back.
-//   - cpuset.cpus and cpuset.cpus.exclusive of the siblings of all these, since the kernel
-//     does not suffer every list beside the new one, and what a child has in its list its
-//     parent keeps. The rest of a sibling is read where one of its lists has CPUs: it can
+//   - cpuset.cpus.effective of the root, each time: CPUs of the root are in no partition.
+//   - all four files of the cgroups that should be partitions, and of their ancestors:
+//     writes are read back.
+//   - cpuset.cpus and cpuset.cpus.exclusive of the siblings of all these, because the kernel
+//     rejects some lists that overlap the new one, and a parent keeps the CPUs in its children's
+//     lists. The rest of a sibling is read if one of its lists has CPUs: it can
 //     be a partition then.
 //
-// There are as many siblings as there are pods. A [PartitionMemory] has them read once.
+// There are as many siblings as there are pods. A [PartitionMemory] reads them once.
 
-// PartitionMemory is what is known of partitions from one look to the next. It is for
-// who hears of what others do to the cgroups, and says so: what has been written is to be
-// forgotten, what has come or gone to be told. What is not certain is read again anyway: a
-// partition of which the root has CPUs is none, whatever is known of it. One goroutine can
-// use it.
+// PartitionMemory caches the partition files between reads. The caller must report changes of
+// the cgroups: it calls Forget after a write, and Appeared or Gone for a new or removed
+// cgroup. Uncertain values are read again anyway: the cached state of a partition is dropped
+// if the root has CPUs of it. A PartitionMemory is for one goroutine.
 type PartitionMemory struct {
 	fs       *FS
 	nodes    map[Path]rememberedNode
@@ -34,21 +33,21 @@ type PartitionMemory struct {
 
 type rememberedNode struct {
 	PartitionNode
-	whole bool // all of it has been read
+	whole bool // all four files have been read
 }
 
-// PartitionMemory makes one that knows of nothing.
+// PartitionMemory returns an empty cache.
 func (f *FS) PartitionMemory() *PartitionMemory {
 	return &PartitionMemory{fs: f, nodes: make(map[Path]rememberedNode), children: make(map[Path][]Path)}
 }
 
-// ReadPartitions looks at the cgroups for PlanPartitions. Those that are gone are not
-// in the view.
+// ReadPartitions reads the cgroups for PlanPartitions. The view omits removed
+// cgroups.
 func (f *FS) ReadPartitions(leaves []Path) (PartitionView, error) {
 	return f.PartitionMemory().Read(leaves)
 }
 
-// Read is [FS.ReadPartitions] of what is not known.
+// Read is [FS.ReadPartitions], with the cache.
 func (m *PartitionMemory) Read(leaves []Path) (PartitionView, error) {
 	r := m.fs.Reader()
 	defer r.Rest()
@@ -64,7 +63,7 @@ func (m *PartitionMemory) Read(leaves []Path) (PartitionView, error) {
 			whole[p], parents[p.Parent()] = true, true
 		}
 	}
-	for _, parent := range slices.Sorted(maps.Keys(parents)) { // what is near to the last one is read for less
+	for _, parent := range slices.Sorted(maps.Keys(parents)) { // neighbours share open directories
 		children, err := m.list(r, parent)
 		if err != nil {
 			return PartitionView{}, err
@@ -111,7 +110,7 @@ func (m *PartitionMemory) look(r *Reader, v *PartitionView, p Path, whole bool) 
 	return err
 }
 
-// partition reads one cgroup: all of it, or what matters of a sibling.
+// partition reads one cgroup: all four files, or the files of a sibling that matter.
 func (r *Reader) partition(p Path, whole bool) (n rememberedNode, err error) {
 	o, err := r.open(p)
 	if err != nil {
@@ -159,11 +158,11 @@ func (m *PartitionMemory) Clear() {
 	clear(m.children)
 }
 
-// Forget has a cgroup read again.
+// Forget drops a cgroup from the cache.
 func (m *PartitionMemory) Forget(p Path) { delete(m.nodes, p) }
 
-// ForgetUp has a cgroup read again, and all that it is in: where they should be, if nobody has
-// told of them yet.
+// ForgetUp drops a cgroup and its ancestors from the cache, and expects each of them among
+// the children of its parent, also without a call of Appeared.
 func (m *PartitionMemory) ForgetUp(p Path) {
 	for ; p != ""; p = p.Parent() {
 		delete(m.nodes, p)
@@ -171,7 +170,7 @@ func (m *PartitionMemory) ForgetUp(p Path) {
 	}
 }
 
-// expect has a cgroup looked for in the one around it, if it is known what is in that.
+// expect adds a cgroup to the known children of its parent.
 func (m *PartitionMemory) expect(p Path) {
 	siblings, known := m.children[p.Parent()]
 	if i, there := slices.BinarySearch(siblings, p); known && !there {
@@ -179,7 +178,7 @@ func (m *PartitionMemory) expect(p Path) {
 	}
 }
 
-// ForgetIn has all cgroups in another one read again, and which there are.
+// ForgetIn drops all cgroups below p from the cache, and their lists of children.
 func (m *PartitionMemory) ForgetIn(p Path) {
 	prefix := string(p) + "/"
 	in := func(q Path) bool { return p == "" || strings.HasPrefix(string(q), prefix) }
@@ -187,20 +186,20 @@ func (m *PartitionMemory) ForgetIn(p Path) {
 	maps.DeleteFunc(m.children, func(q Path, _ []Path) bool { return q == p || in(q) })
 }
 
-// Keep forgets the cgroups that do not satisfy node, and of which cgroups the children are of
-// those that do not satisfy children.
+// Keep drops the cgroups that do not satisfy node, and the lists of children of cgroups that
+// do not satisfy children.
 func (m *PartitionMemory) Keep(node, children func(Path) bool) {
 	maps.DeleteFunc(m.nodes, func(p Path, _ rememberedNode) bool { return !node(p) })
 	maps.DeleteFunc(m.children, func(p Path, _ []Path) bool { return !children(p) })
 }
 
-// Appeared tells of a cgroup that there is, which may be another one than before.
+// Appeared records a new cgroup, which may replace another one of that name.
 func (m *PartitionMemory) Appeared(p Path) {
 	m.drop(p)
 	m.expect(p)
 }
 
-// Gone tells of a cgroup that is not there any more.
+// Gone records that a cgroup no longer exists.
 func (m *PartitionMemory) Gone(p Path) {
 	m.drop(p)
 	siblings := m.children[p.Parent()]
@@ -214,8 +213,8 @@ func (m *PartitionMemory) drop(p Path) {
 	m.ForgetIn(p)
 }
 
-// Same reads a cgroup that is known, and says whether it is as it was known to be; known
-// says that it was.
+// Same reads a cached cgroup, and reports whether it is unchanged; known reports whether
+// it was cached.
 func (m *PartitionMemory) Same(p Path) (same, known bool) {
 	was, known := m.nodes[p]
 	if !known {

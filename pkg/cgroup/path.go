@@ -12,7 +12,7 @@ import (
 // "kubepods.slice/kubepods-pod1.slice/cri-containerd-x.scope". The root is "".
 type Path string
 
-// Parent is the cgroup that p is in; that of the root is the root.
+// Parent is the cgroup that contains p; the root is its own parent.
 func (p Path) Parent() Path {
 	i := strings.LastIndexByte(string(p), '/')
 	if i < 0 {
@@ -40,8 +40,8 @@ func (p Path) Scope() Path {
 	return p
 }
 
-// Inner is the cgroup that crun makes below a scope (see State.Inner); ok is false
-// when p is no scope, and there is none.
+// Inner is the cgroup that crun creates below a scope (see State.Inner); ok is false
+// if p is no scope.
 func (p Path) Inner() (inner Path, ok bool) {
 	if !strings.HasSuffix(string(p), ".scope") {
 		return "", false

@@ -51,8 +51,8 @@ func containerPath(cgroupsPath string, d Driver) (Path, error) {
 }
 
 // PodPath is the cgroup of a pod whose sandbox has the given cgroup_parent
-// (CRI LinuxPodSandboxConfig): a slice with the systemd driver, with or without
-// the path to it; an absolute path with cgroupfs.
+// (CRI LinuxPodSandboxConfig). With the systemd driver that is a slice, with or without
+// its path; with cgroupfs it is an absolute path.
 func PodPath(cgroupParent string, d Driver) (Path, error) {
 	p, err := podPath(cgroupParent, d)
 	if err != nil {

@@ -36,7 +36,7 @@ func container(name string, path cgroup.Path, exclusive bool, cpus ...int) cgrou
 	return cgroup.Target{Path: path, Container: name, CPUs: cpuset.Of(cpus...), Exclusive: exclusive}
 }
 
-const leftAlone = "deferred cpuset.cpus " + scope0 + " container=c0 # somebody else writes it, too, and it is left alone for a while"
+const leftAlone = "deferred cpuset.cpus " + scope0 + " container=c0 # another process writes it, too; repairs pause for a while"
 
 // TestPodSliceConfines checks that a container gets CPUs that a confined container has
 // requested, in the same list of writes.
@@ -99,7 +99,7 @@ func TestPodSliceOwner(t *testing.T) {
 	want := []string{
 		"file cpuset.cpus=2-5 kubepods/pod0",
 		"file cpuset.cpus=2-3 kubepods/pod1/c2",
-		"deferred cpuset.cpus kubepods/pod0/c0 container=c0 # somebody else writes it, too, and it is left alone for a while",
+		"deferred cpuset.cpus kubepods/pod0/c0 container=c0 # another process writes it, too; repairs pause for a while",
 	}
 	if d := cmp.Diff(want, w.lines(t)); d != "" {
 		t.Error(d)

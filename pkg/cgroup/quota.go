@@ -23,14 +23,14 @@ func (t *Target) perSecond() int64 {
 	return (t.Quota*1_000_000/t.period() + quotaStep - 1) / quotaStep * quotaStep
 }
 
-func needsQuota(t *Target, c *Current, d Driver, sealed bool) bool {
+func needsQuota(t *Target, c *Current, d Driver, persisted bool) bool {
 	unit := unitOf(t, d) != ""
 	switch {
-	case !sealed && resets(t, c):
+	case !persisted && resets(t, c):
 		return false
 	case t.Unlimited:
 		limited := c.Exists && (c.Quota >= 0 || c.Inner != nil && c.Inner.Quota >= 0)
-		return sealed || limited || unit && (!c.Unit.Known || c.Unit.Quota >= 0)
+		return persisted || limited || unit && (!c.Unit.Known || c.Unit.Quota >= 0)
 	case t.Quota > 0:
 		return c.Exists && (c.Quota != t.Quota || c.Period != t.period()) || unit && (!c.Unit.Known || c.Unit.Quota != t.perSecond())
 	}
@@ -42,11 +42,11 @@ func (d *differ) lift(it *item) {
 	c := &it.current
 	unit := d.byUnit(it, FileMax, c.Unit.Quota < 0)
 	switch {
-	case unit && (it.sealCRI || c.Exists && c.Quota >= 0 || !c.Unit.Known || c.Unit.Quota >= 0):
+	case unit && (it.persistCRI || c.Exists && c.Quota >= 0 || !c.Unit.Known || c.Unit.Quota >= 0):
 		d.property(it, UnitQuota, ValueInf)
 	case !unit && c.NoWrite:
 		d.postpone(it.Target, FileMax, "the kernel refused to write this cgroup in this pass")
-	case !unit && (it.sealCRI && c.HasCPU || c.Quota >= 0):
+	case !unit && (it.persistCRI && c.HasCPU || c.Quota >= 0):
 		d.emit(it, it.Path, File, FileMax, ValueMax, it.Reason)
 	}
 	if c.Inner != nil && c.Inner.Quota >= 0 && !c.NoWrite {
@@ -54,9 +54,9 @@ func (d *differ) lift(it *item) {
 	}
 }
 
-// putBack emits the writes that give a quota back. systemd keeps hundredths of a
-// CPU only, and its default period: what it makes of others the file corrects, until
-// systemd writes it again. What crun keeps below is within the scope's quota anyway.
+// putBack emits the writes that restore a quota. systemd keeps only hundredths of a
+// CPU, and its default period. The file holds the exact quota until systemd writes its
+// rounded value again. crun's cgroup below is within the scope's quota anyway.
 func (d *differ) putBack(it *item) {
 	c := &it.current
 	quota, period, hasCPU := c.Quota, c.Period, c.HasCPU

@@ -10,15 +10,15 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
 
-// Directories is a [Tree] whose directories can be held open over several reads: their
-// path is looked up once, and what is read is of one cgroup, also when another of its name
-// comes meanwhile.
+// Directories is a [Tree] whose directories can be held open over several reads. Their
+// path is looked up once, and all reads are of one cgroup, even if another cgroup of that
+// name replaces it.
 type Directories interface {
 	// OpenRoot opens the root of the tree.
 	OpenRoot() (Dir, error)
 }
 
-// Dir is an open directory. A name is that of something in it: neither a path nor a link.
+// Dir is an open directory. A name is the name of an entry: neither a path nor a link.
 type Dir interface {
 	OpenDir(name string) (Dir, error)
 	// ReadParts reads a file of any size into buffer, and calls visit with each part, until an
@@ -27,21 +27,21 @@ type Dir interface {
 	// ReadValue appends the whole of a file to data. The kernel must print the file in one piece, as all but the
 	// lists of processes and threads. ReadValue returns an error if data has more than limit bytes then.
 	ReadValue(name string, data []byte, limit int) ([]byte, error)
-	// Leaf says that no directory is in it, false also where that is not known.
+	// Leaf reports that the directory has no subdirectory; false if that is unknown.
 	Leaf() bool
-	// List opens it for its entries, which come in any order.
+	// List opens the directory for its entries, which come in any order.
 	List() (fs.ReadDirFile, error)
 	Close() error
 }
 
-// Reader reads cgroups one after the other, each as [FS.Read] and [FS.Gather] do, and for
-// less the nearer each is to the one before: it holds the directories on the way to it open,
-// and knows what the cgroup around it has. Another cgroup of a name that has been read, and
-// what that or the one around it has got since, it sees after Rest. One goroutine can use it.
+// Reader reads several cgroups, each as [FS.Read] and [FS.Gather] do. A cgroup near the
+// previous one takes fewer system calls: the Reader holds directories open, and caches the
+// CPUs of the parent. After Rest it sees new cgroups of the same name, and changes of
+// cached values. A Reader is for one goroutine.
 type Reader struct {
 	fs          *FS
-	held        []heldDir // open directories from the root down, each in the one before
-	value, list []byte    // of the last file; a list is looked at while values are read
+	held        []heldDir // open directories from the root down, each in the previous one
+	value, list []byte    // of the last file; a list is parsed while values are read
 	sets        map[string]cpuset.Set
 	gather      *gathering // nil before the first use
 }
@@ -49,14 +49,14 @@ type Reader struct {
 type heldDir struct {
 	Dir
 	name string
-	// effective is what tasks in it run on, once that is known: it is read once for its
-	// threads and for all that are in it.
+	// effective are the CPUs of its tasks, if known: read once for its threads and for
+	// its children.
 	known     bool
 	effective cpuset.Set
 }
 
-// maxSets bounds what a Reader remembers of lists of CPUs: on a node there are few that
-// are not the same.
+// maxSets is the maximum number of lists of CPUs in the cache: a node has few different
+// lists.
 const maxSets = 256
 
 // Reader makes a Reader. It has nothing open before its first read.
@@ -77,11 +77,11 @@ func (r *Reader) leave(n int) {
 type opened struct {
 	*Reader
 	path Path
-	dir  *heldDir // nil where the tree has none
+	dir  *heldDir // nil if the tree has no directories
 }
 
-// open opens a cgroup to read it. Where a tree has no directories, one that is not there
-// is noticed by the first read.
+// open opens a cgroup to read it. In a tree without Directories, the first read notices a
+// missing cgroup.
 func (r *Reader) open(p Path) (opened, error) {
 	o := opened{Reader: r, path: p}
 	all, ok := r.fs.tree.(Directories)
@@ -98,8 +98,8 @@ func (r *Reader) open(p Path) (opened, error) {
 	return o, nil
 }
 
-// descend opens the directories on the way to a valid path that are not open yet. Those that
-// are deeper stay open: they may be next.
+// descend opens the directories on the way to a valid path that are not open yet. Deeper
+// directories stay open: the next read may need them.
 func (r *Reader) descend(all Directories, p Path) (*heldDir, error) {
 	if len(r.held) == 0 {
 		root, err := all.OpenRoot()
@@ -251,8 +251,8 @@ func readValue[T any](o *opened, file string, parse func([]byte) (T, error)) (va
 	return value, err
 }
 
-// readCPUs is readValue for a list of CPUs or nodes. Most of those on a node are the same, and
-// so is what is made of them.
+// readCPUs is readValue for a list of CPUs or nodes. It caches parsed lists, because most
+// lists on a node are equal.
 func (o *opened) readCPUs(file string) (cpuset.Set, error) {
 	return readValue(o, file, func(data []byte) (cpuset.Set, error) {
 		if set, seen := o.sets[string(data)]; seen {

@@ -7,19 +7,19 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
 
-// State is a cgroup as the kernel tells it.
+// State holds the values read from the files of a cgroup.
 type State struct {
 	Path Path
-	// HasCPUSet says that the cpuset controller is enabled for the cgroup
-	// (cgroup.subtree_control of its parent); without it CPUs is empty and
-	// Effective is that of the nearest ancestor with the controller.
+	// HasCPUSet reports whether the cpuset controller is enabled for the cgroup
+	// (cgroup.subtree_control of its parent). Without it CPUs is empty, and
+	// Effective is the value of the nearest ancestor with the controller.
 	HasCPUSet bool
-	CPUs      cpuset.Set // request (cpuset.cpus). Empty means inherit, not none
-	// Effective is what the tasks run on (cpuset.cpus.effective): the request
-	// as far as the parent has it, or all of the parent's if that is nothing.
+	CPUs      cpuset.Set // request (cpuset.cpus). Empty means inherit
+	// Effective are the CPUs of the tasks (cpuset.cpus.effective): the part of the request
+	// that the parent has, or all CPUs of the parent if that part is empty.
 	Effective cpuset.Set
-	// ParentEffective is the parent's cpuset.cpus.effective, and the CPUs that the
-	// cgroup has for itself if it is a partition: what it can have.
+	// ParentEffective are the CPUs that the cgroup can have: the parent's
+	// cpuset.cpus.effective, and the exclusive CPUs of the cgroup if it is a partition.
 	ParentEffective cpuset.Set
 	Partition       PartitionState // cpuset.cpus.partition
 	// Mems is cpuset.mems, the NUMA nodes asked for; empty means inherit.
@@ -29,12 +29,12 @@ type State struct {
 	HasCPU              bool   // cpu controller is enabled for the cgroup
 	Weight              uint64 // cpu.weight, 1..10000; 0 without the cpu controller, and on kernels before 6.12 while Idle
 	Idle                bool   // cpu.idle: the kernel refuses weights while it is set
-	// Quota and Period are those of cpu.max in microseconds; a Quota of -1 is
-	// "max", no limit, and what a cgroup without the cpu controller has.
+	// Quota and Period are the values of cpu.max in microseconds. A Quota of -1 is
+	// "max", no limit, and the value of a cgroup without the cpu controller.
 	Quota, Period int64
-	Populated     bool // that of cgroup.events: tasks in the cgroup or below it
-	// Inner is the child named `container` that crun makes below its scopes and
-	// in which the processes are; nil without one.
+	Populated     bool // populated in cgroup.events: tasks in the cgroup or below it
+	// Inner is the child named `container` that crun creates below its scopes for
+	// the processes; nil without one.
 	Inner *State
 }
 
@@ -42,14 +42,12 @@ type State struct {
 // (crun.1, run.oci.systemd.subgroup).
 const innerName = "container"
 
-// idleWeight is the most that cpu.weight reads while cpu.idle is set, for which the kernel
-// takes the least weight that it knows (sched_group_set_idle, kernel/sched/fair.c): 0, and 1
-// since 6.12. Of who has more, cpu.idle need not be read.
+// idleWeight is the maximum of cpu.weight while cpu.idle is set. The kernel then takes its
+// least weight (sched_group_set_idle, kernel/sched/fair.c): 0, and 1 since 6.12. With a greater weight, cpu.idle need not be read.
 const idleWeight = 1
 
-// Read returns the state of a cgroup. A cgroup that is not there is ErrGone.
-// The files are read one after the other: what changes meanwhile is seen by the
-// next pass.
+// Read returns the state of a cgroup. It returns ErrGone if the cgroup does not exist.
+// It reads one file after the other: the next pass sees changes in between.
 func (f *FS) Read(p Path) (State, error) {
 	r := f.Reader()
 	defer r.Rest()
@@ -78,11 +76,11 @@ func (r *Reader) Read(p Path) (State, error) {
 	return s, nil
 }
 
-// Check is Read of a cgroup of whose writes a [Watcher] tells: it has what was read before,
-// and reads what the kernel changes without a notice most, cpuset.cpus.effective. Only where that
-// is not as before, or where more can change by itself (partitions, memory nodes that are asked
-// for, controllers that are missing), it is Read. It does not see that nothing runs in the cgroup
-// any more, nor weights and quotas that the kernel has reset while the cpu controller was away.
+// Check is Read of a cgroup whose writes a [Watcher] reports. It keeps the values of before, and
+// reads cpuset.cpus.effective, which the kernel changes most often without a notice. It calls Read if
+// that has changed, and for a cgroup with partitions, requested memory nodes or missing controllers.
+// It does not notice that all tasks have left the cgroup, nor that the kernel has reset weights and
+// quotas while the cpu controller was disabled.
 func (r *Reader) Check(before State) (State, error) {
 	if !before.stands() {
 		return r.Read(before.Path)
@@ -106,8 +104,8 @@ func (r *Reader) Check(before State) (State, error) {
 	return before, nil
 }
 
-// stands says that of what Check is to see nothing but what the tasks run on changes unless somebody
-// writes to the cgroup, or crun makes one in it.
+// stands reports whether only the effective CPUs of the values that Check compares can change without
+// a write to the cgroup, or a new cgroup of crun in it.
 func (s *State) stands() bool {
 	return s.Path != "" && s.HasCPUSet && s.HasCPU && s.Partition.Is(MemberPartition) && s.Mems.IsEmpty() && (s.Inner == nil || s.Inner.stands())
 }
@@ -139,7 +137,7 @@ func (o *opened) readCPUSet(s *State) error {
 		return err
 	}
 	if s.Partition, err = readValue(o, FilePartition, parseAnyPartition); errors.Is(err, ErrNoController) {
-		return nil // a tree of files that somebody has collected need not have it
+		return nil // a collected tree of files need not have it
 	}
 	if s.Partition.Valid() {
 		s.ParentEffective = s.ParentEffective.Union(s.Effective)
@@ -166,8 +164,8 @@ func (o *opened) readOwnSet(s *State) (err error) {
 	return err
 }
 
-// readMems takes a missing file for an empty one: a tree of files that somebody
-// has collected need not have it.
+// readMems returns an empty set for a missing file: a collected tree of files need not
+// have it.
 func (o *opened) readMems(file string) (cpuset.Set, error) {
 	mems, err := o.readCPUs(file)
 	if errors.Is(err, ErrNoController) {
@@ -176,8 +174,8 @@ func (o *opened) readMems(file string) (cpuset.Set, error) {
 	return mems, err
 }
 
-// effectiveOf is nearestEffective of a cgroup that is open, of which it is read once: for what
-// is in it, and for its threads.
+// effectiveOf is nearestEffective of an open cgroup. It reads the value once for the children of the
+// cgroup and for its threads.
 func (r *Reader) effectiveOf(p Path) (cpuset.Set, error) {
 	o, err := r.open(p)
 	if err != nil {
@@ -218,7 +216,7 @@ func (r *Reader) nearestEffective(p Path) (cpuset.Set, error) {
 
 func (o *opened) readCPU(s *State) error {
 	s.Quota = -1
-	if s.Path == "" { // the root competes with nobody
+	if s.Path == "" { // the root has no siblings
 		return nil
 	}
 	var err error

@@ -101,8 +101,8 @@ func (s *Systemd) Apply(ctx context.Context, w Write) error {
 	return s.SetProperties(ctx, unit, []Property{{w.Property, w.Value}})
 }
 
-// Properties returns what systemd holds for a unit, whatever the files of its
-// cgroup say. A unit that does not exist is ErrGone.
+// Properties returns systemd's settings for a unit, whatever the values of its cgroup's
+// files. It returns ErrGone for a unit that does not exist.
 func (s *Systemd) Properties(ctx context.Context, unit string) (UnitState, error) {
 	conn, err := s.connect(ctx)
 	if err != nil {

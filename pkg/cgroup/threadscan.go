@@ -20,7 +20,7 @@ type ThreadScan struct {
 }
 
 const (
-	maxScanDepth     = 64      // maximum number of levels below the first cgroup that are read. The kernel allows any depth
+	maxScanDepth     = 64      // maximum number of levels below the first cgroup that are read. The kernel allows any depth.
 	maxScanCgroups   = 1 << 20 // maximum number of cgroups in a scan, so that a scan ends while others make cgroups
 	threadsPerCgroup = 64      // number of threads that take as long as a cgroup
 )

@@ -27,8 +27,8 @@ func Open(dir string) (*FS, error) {
 	return New(tree), nil
 }
 
-// checkMagic asks the directory that is open, not the name: what is mounted
-// over it afterwards cannot matter.
+// checkMagic checks the open directory, not the name: a later mount over it has
+// no effect.
 func checkMagic(dir *os.File) error {
 	var st unix.Statfs_t
 	if err := unix.Fstatfs(int(dir.Fd()), &st); err != nil {
@@ -103,5 +103,5 @@ func (t rootTree) ReadDir(name string) ([]string, error) {
 
 func (t rootTree) Mkdir(name string) error { return t.root.Mkdir(name, 0o755) }
 
-// Rmdir removes a directory: cgroupfs lets nobody remove a file.
+// Rmdir removes a directory: cgroupfs does not allow the removal of files.
 func (t rootTree) Rmdir(name string) error { return t.root.Remove(name) }

@@ -13,8 +13,8 @@ import (
 
 // Property is a setting of a unit (systemd.resource-control(5)) in text: CPUs and
 // NUMA nodes as a list, weights as numbers, the quota as microseconds a second or
-// ValueInf. The empty value is "not set"; for UnitCPUs and UnitMems kernels before
-// 7.0 then keep what a cgroup with tasks has: see [Systemd.Revert].
+// ValueInf. The empty value is "not set". For UnitCPUs and UnitMems kernels before
+// 7.0 then keep the value of a cgroup with tasks: see [Systemd.Revert].
 type Property struct {
 	Name, Value string
 }

@@ -5,10 +5,10 @@ import (
 	"fmt"
 )
 
-// Verify compares what the kernel says with what should be, after the writes.
-// The kernel takes requests that it does not grant: without an error a cgroup
-// runs on its parent's CPUs when the parent has none of its own. The error
-// names each difference and its likely cause; nil means that all of t is true.
+// Verify compares the kernel's state with the target, after the writes. The kernel
+// accepts requests that it does not grant: without an error a cgroup runs on its
+// parent's CPUs if the parent has no CPU of the request. The error names each
+// difference and its likely cause; it is nil if the state matches t.
 func Verify(t Target, s State) error {
 	return errors.Join(
 		verifyCPUs(t, s),
@@ -29,10 +29,10 @@ func verifyCPUs(t Target, s State) error {
 		return fmt.Errorf("%s runs on CPUs %s, want %s: the parent does not enable the cpuset controller",
 			s.Path, s.Effective, t.CPUs)
 	case !s.CPUs.Equal(t.CPUs):
-		return fmt.Errorf("%s runs on CPUs %s, want %s: cpuset.cpus is %q, somebody else wrote it",
+		return fmt.Errorf("%s runs on CPUs %s, want %s: cpuset.cpus is %q, another process wrote it",
 			s.Path, s.Effective, t.CPUs, s.CPUs)
 	case !t.CPUs.Overlaps(s.ParentEffective):
-		return fmt.Errorf("%s runs on CPUs %s, want %s: %q has none of them, so the kernel uses its set",
+		return fmt.Errorf("%s runs on CPUs %s, want %s: %q has no CPU of them, so the kernel uses its set",
 			s.Path, s.Effective, t.CPUs, s.Path.Parent())
 	case s.Effective.IsSubsetOf(t.CPUs):
 		return fmt.Errorf("%s runs on CPUs %s, want %s: the rest is offline, in a partition, or not in %q (%s)",
@@ -58,7 +58,7 @@ func verifyWeight(t Target, s State) error {
 	case !s.HasCPU:
 		return fmt.Errorf("%s has no cpu.weight, want %d: the parent does not enable the cpu controller", s.Path, t.Weight)
 	case s.Idle:
-		return fmt.Errorf("%s has cpu.idle set, want cpu.weight %d: it is left alone", s.Path, t.Weight)
+		return fmt.Errorf("%s has cpu.idle set, want cpu.weight %d: it is not changed", s.Path, t.Weight)
 	}
 	return fmt.Errorf("%s has cpu.weight %d, want %d", s.Path, s.Weight, t.Weight)
 }

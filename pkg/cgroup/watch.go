@@ -18,15 +18,14 @@ const (
 	jobRemoved        = managerInterface + ".JobRemoved"
 )
 
-// WatchUnits calls wake with the name of a unit among units when something
-// happens to it: it starts, stops, fails or is reloaded. It also calls wake with ""
-// once it listens, because what was before that was missed. Calls may be too many
-// and, when a connection is lost, too few. To ask [Systemd.Unit] for a unit never
-// causes one: systemd loads a unit that does not run, or that is not there, for
-// each question and forgets it after that, which is told of by UnitNew and
-// UnitRemoved; these are passed over. It returns nil when ctx ends, and an error
-// when the connection is lost: the caller starts it again. A reload of systemd
-// itself, after which units may have come or gone, is that of WatchReload.
+// WatchUnits calls wake with the name of a unit among units when its state
+// changes: it starts, stops, fails or is reloaded. It also calls wake with ""
+// once it listens, because it has missed earlier changes. Calls may be too many
+// and, when a connection is lost, too few. A call of [Systemd.Unit] never causes one.
+// systemd loads a stopped or missing unit for each query and unloads it afterwards, with the
+// signals UnitNew and UnitRemoved; WatchUnits ignores them. It returns nil when ctx ends, and
+// an error when the connection is lost: the caller starts it again. WatchReload reports a
+// reload of systemd itself, after which the set of units may differ.
 func (s *Systemd) WatchUnits(ctx context.Context, units []string, wake func(unit string)) error {
 	var names map[string]string
 	return watch(ctx, func(conn *godbus.Conn, bus bool) (err error) {
@@ -80,7 +79,7 @@ func (s *Systemd) objects(ctx context.Context, units []string) (map[string]strin
 }
 
 // subject is the last part of the path of the unit's object that a signal is about;
-// "" if it is about none, or about what does not matter here.
+// "" for a signal about no unit, or without importance here.
 func subject(signal *godbus.Signal) string {
 	switch signal.Name {
 	case jobRemoved: // number, object, unit, result

@@ -21,9 +21,9 @@ const (
 const minQuota = 1000
 
 // WeightLinear converts CPU shares to the cpu.weight (1..10000) that the kubelet
-// gives to pod and QoS slices, and that runc up to 1.3.1 and crun up to 1.22 give
-// to containers: a straight line from 2 shares to 262144. Shares outside are
-// clamped; 0 means unset and stays 0 (KEP-2254; kubelet cm getCPUWeight).
+// gives to pod and QoS slices (KEP-2254; kubelet cm getCPUWeight). It is a straight line from
+// 2 shares to 262144. runc up to 1.3.1 and crun up to 1.22 use it for containers. Shares outside
+// are clamped; 0 means unset and stays 0.
 func WeightLinear(shares uint64) uint64 {
 	if shares == 0 {
 		return 0
@@ -33,7 +33,7 @@ func WeightLinear(shares uint64) uint64 {
 }
 
 // WeightQuadratic converts CPU shares to the cpu.weight (1..10000) that runc from
-// 1.3.2 and crun from 1.23 give to containers: a curve on which 1024 shares are
+// 1.3.2 and crun from 1.23 give to containers. On its curve 1024 shares are
 // the default weight of 100. Shares outside 2..262144 are clamped; 0 means unset
 // and stays 0.
 //
@@ -55,8 +55,8 @@ func SharesFromWeight(weight uint64) uint64 {
 }
 
 // MilliCPUToQuota converts a CPU limit in thousandths of a CPU to the quota in
-// microseconds for a period in microseconds, as the kubelet does: at least 1000,
-// and 0, "no limit", when there is no limit. Where milli*period does not fit an
+// microseconds for a period in microseconds, as the kubelet does. The result is at least 1000,
+// or 0 without a limit. If milli*period does not fit an
 // int64 the quota is math.MaxInt64/1000.
 func MilliCPUToQuota(milli, period int64) int64 {
 	if milli <= 0 {

@@ -7,7 +7,7 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
 
-// Driver is who makes the cgroups of pods: the kubelet's cgroupDriver.
+// Driver is the kubelet's cgroupDriver: the software that creates the cgroups of pods.
 type Driver string
 
 // The two drivers of kubelet, containerd and CRI-O.
@@ -19,9 +19,9 @@ const (
 // Via is the way in which a value gets to the kernel.
 type Via string
 
-// The ways. A file write takes effect at once, but where systemd manages
-// the cgroup it is only a cache entry: the next daemon-reload or property
-// change puts back what the unit says. The others are what makes it last.
+// The ways. A file write takes effect at once. In a cgroup that systemd manages
+// it is temporary: the next daemon-reload or property change restores the
+// unit's value. The other ways also record the value.
 const (
 	File Via = "file" // one write to a file of the cgroup
 	CRI  Via = "cri"  // UpdateContainerResources of the container
@@ -50,46 +50,46 @@ const (
 	ValueInf = "infinity" // of UnitQuota: no quota
 )
 
-// Target is what a cgroup should be. Fields with zero values are left alone.
+// Target is the desired state of a cgroup. Fields with zero values change nothing.
 type Target struct {
 	Path Path
 	// Container is the CRI id of an ordinary container; empty for what CRI
 	// cannot update: scopes of sandboxes (pause) and slices.
 	Container string
-	// NoCRI reports that the runtime would record other CPUs than those of an update. Then
-	// Diff updates nothing over CRI: as for a target without Container, only systemd
+	// NoCRI reports that the runtime would record other CPUs than the CPUs of an update. Then
+	// Diff updates no values over CRI: as for a target without Container, only systemd
 	// records the values.
 	NoCRI    bool
 	FileOnly bool // runtime and systemd keep no values of the cgroup: Diff writes its files alone
-	// Unit is the systemd unit that the configuration names and whose cgroup Path
-	// is, or will be when it starts (see [Unit]): its properties are set over
-	// D-Bus with both drivers, and while it is stopped too. Empty for all others.
+	// Unit is the name of a systemd unit in the configuration. Path is its cgroup, or will be
+	// when the unit starts (see [Unit]). Its properties are set over D-Bus with both drivers,
+	// also while it is stopped. Empty for all others.
 	Unit string
 	// CPUs is the set to run on; empty changes nothing, as for most slices of pods.
-	// Cgroups with CPUs must not contain each other, but for Around. What is below a cgroup is
-	// bounded by its set, whatever it asks for itself: a unit with Delegate= has
+	// Cgroups with CPUs must not contain each other, except with Around. The CPUs of a cgroup
+	// bound the cgroups below it, whatever their own files contain: a unit with Delegate= has
 	// its CPUs as a whole.
 	CPUs      cpuset.Set
 	Exclusive bool // no other target may run on CPUs, except on Mixed, and except targets of the same Group
 	// Group names the targets that share their exclusive CPUs with each other, such as containers
 	// of one pod; empty for all other targets.
 	Group string
-	// Mixed are those of CPUs that a target that is Exclusive shares with others; none of
-	// them may be another target's own. Empty for all others.
+	// Mixed is the part of CPUs that an exclusive target shares with others; none of
+	// them may be exclusive for another target. Empty for all others.
 	Mixed cpuset.Set
 	// Around is true for a slice of host services or of a pod, of which other
 	// targets may be part: CPUs must have all of theirs. It is neither Exclusive nor within
 	// another one that is Around. Only a slice of host services has a Unit.
 	Around bool
-	// Mems are the NUMA nodes to take memory from; empty leaves them alone. The
-	// kernel moves memory that is elsewhere, so it is written only when it
-	// differs, and once the cgroup is on its CPUs. To undo it name all nodes.
+	// Mems are the NUMA nodes to take memory from; empty does not change them. A change moves
+	// the memory of other nodes, so it is written only if the value differs, and after the
+	// cgroup runs on its CPUs. All nodes undo it.
 	Mems      cpuset.Set
-	Weight    uint64 // cpu.weight, 1..10000; 0 leaves it alone
+	Weight    uint64 // cpu.weight, 1..10000; 0 does not change it
 	Unlimited bool   // there must be no quota
-	// Quota and Period are the quota to put back, in microseconds: 1000..2^40 in a
-	// period of 1000..1000000. A Quota of 0 leaves it alone, a Period of 0 is the
-	// kernel's default of 100000. Unlimited goes before them.
+	// Quota and Period are the quota to restore, in microseconds: 1000..2^40 in a
+	// period of 1000..1000000. A Quota of 0 does not change it. A Period of 0 is the
+	// kernel's default of 100000. Unlimited takes precedence.
 	Quota, Period int64
 	Reason        string // why, for people; it is copied to each Write
 }
@@ -106,43 +106,43 @@ func (t *Target) Own() cpuset.Set {
 // containers that write their own cpuset.cpus.
 func (t *Target) Confines() bool { return t.Around && t.Unit == "" }
 
-// Current is what a cgroup is: the kernel's word, and that of whoever records
-// the cgroup's settings and may put them back.
+// Current is the current state of a cgroup: the values of the kernel, and the recorded
+// settings, which their recorder may restore.
 type Current struct {
 	State
-	// Exists is false for a container that was created and has no cgroup yet
-	// (containerd makes it at start), and for a unit that is stopped: only the
-	// record can be changed.
+	// Exists is false for a created container without a cgroup (containerd creates it
+	// at start), and for a stopped unit: then only the recorded values can be
+	// changed.
 	Exists bool
-	// Recorded is the cpuset that would be put back: of the container's OCI
-	// spec, or of the unit (AllowedCPUs) for what CRI cannot update. Empty means
-	// none. RecordedKnown is false when nobody could be asked.
+	// Recorded is the cpuset that would be restored: of the container's OCI
+	// spec, or of the unit (AllowedCPUs) if CRI cannot update the cgroup. Empty means
+	// no value. RecordedKnown is false if the recorder could not be queried.
 	Recorded      cpuset.Set
 	RecordedKnown bool
-	// RecordedMems are the NUMA nodes in the container's OCI spec, known when
-	// Recorded is; empty means none. Those of a unit are in Unit.
+	// RecordedMems are the NUMA nodes in the container's OCI spec, known if
+	// Recorded is; empty means no value. Unit holds the nodes of a unit.
 	RecordedMems cpuset.Set
-	// Pending is the cpuset of a seal that has been submitted and whose end is
-	// not known: the cgroup may get it at any moment. Empty means none. Seals of
-	// one cgroup must be carried out in the order of their submission.
+	// Pending is the cpuset of a submitted update whose result is unknown: the cgroup
+	// may get it at any moment. Empty means no update. Updates of one cgroup must be
+	// carried out in the order of their submission.
 	Pending cpuset.Set
-	Unit    UnitState // what systemd holds for the cgroup; used with DriverSystemd only
-	// NoWrite says that the kernel refused a write to this cgroup in this pass,
-	// NoSeal that its recorder did. Diff then plans no more of them, but counts
-	// what the cgroup holds, so that the others get on where that is safe.
+	Unit    UnitState // systemd's settings for the cgroup; used with DriverSystemd only
+	// NoWrite reports that the kernel refused a write to this cgroup in this pass,
+	// NoSeal that its recorder did. Then Diff plans no more of these writes. It counts the
+	// CPUs that the cgroup holds, so that writes to other cgroups go on if that is safe.
 	NoWrite, NoSeal bool
-	// Left are the files among FileCPUs, FileMems, FileWeight and FileMax that somebody
-	// else writes, too, and that are left to him for now. Diff plans nothing for them,
-	// nor for what is recorded of them; the others are as ever.
+	// Left are the files among FileCPUs, FileMems, FileWeight and FileMax with a write
+	// conflict, whose repairs pause. Diff plans no writes to them, nor to their recorded
+	// values. It plans all other writes as before.
 	Left []string
-	// Drifted are those of them that were as wanted until somebody else wrote them. They
-	// are written at once; whether the record is still right, the caller has to find out.
+	// Drifted are the files among them that another process has changed from the desired
+	// value. They are written at once. The caller must check the recorded values.
 	Drifted []string
 }
 
 func (c *Current) left(file string) bool { return slices.Contains(c.Left, file) }
 
-// UnitState is what systemd holds for a unit.
+// UnitState holds systemd's settings of a unit.
 type UnitState struct {
 	Known bool // false when the unit could not be asked
 	// CPUs is AllowedCPUs, Mems AllowedMemoryNodes; empty when not set.
@@ -161,9 +161,9 @@ type Write struct {
 	Reason    string `json:"reason,omitempty"`
 }
 
-// Slow says that the write may take more than a moment, and belongs to a worker:
-// it waits for the runtime or systemd, or for the kernel to move memory from node
-// to node, which cpuset.mems does before write(2) returns.
+// Slow reports whether the write may take long, and needs a worker. It waits for the
+// runtime or systemd, or for the kernel, which moves memory between nodes before a
+// write(2) to cpuset.mems returns.
 func (w Write) Slow() bool { return w.Via != File || w.Property == FileMems }
 
 // String is the line that `cpupoold plan` prints: way, property, value, place
@@ -184,21 +184,21 @@ type Deferred struct {
 	Path      Path   `json:"path"`
 	Container string `json:"container,omitempty"`
 	Property  string `json:"property"`
-	Reason    string `json:"reason"`             // why, and what would change it
-	WaitsFor  []Path `json:"waitsFor,omitempty"` // cgroups that have to give way first, if any
+	Reason    string `json:"reason"`             // cause and remedy
+	WaitsFor  []Path `json:"waitsFor,omitempty"` // cgroups that must release CPUs first, if any
 }
 
-// Options are what Diff has to know about the node.
+// Options are the properties of the node that Diff needs.
 type Options struct {
 	Driver   Driver
-	Possible cpuset.Set // kernel's possible CPUs: what AllowedCPUs is masked to
-	// Nodes are the NUMA nodes with memory, which Mems is masked to: those of the
-	// root's cpuset.mems.effective. Empty masks nothing.
+	Possible cpuset.Set // kernel's possible CPUs, to which AllowedCPUs is masked
+	// Nodes are the NUMA nodes with memory, to which Mems is masked: the value of the
+	// root's cpuset.mems.effective. Empty masks no nodes.
 	Nodes cpuset.Set
-	// Spare are CPUs on which an exclusive container may stay for a moment when
-	// two change places: online, of its pool, and planned for nobody.
+	// Spare are CPUs on which an exclusive container may stay for a moment if
+	// two containers change places: online CPUs of its pool without an owner.
 	Spare cpuset.Set
-	// Leaving are the CPUs of cgroups that are no targets any more and whose owner has
-	// not left them for good: they hold these as if they were exclusive.
+	// Leaving are the exclusive CPUs of cgroups that are no longer targets and that the
+	// owner has not left for good. Diff treats these cgroups as exclusive targets.
 	Leaving map[Path]cpuset.Set
 }
