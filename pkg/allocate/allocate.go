@@ -7,11 +7,11 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
 
-// Request is what one owner asks for.
+// Request is the request of one owner.
 type Request struct {
-	CPUs int // how many more it needs. Nothing is taken when it is not positive
-	// Have are the CPUs that it has already, which are not given again, and Near
-	// those of its companions (containers of the same pod): they attract.
+	CPUs int // number of additional CPUs. If it is not positive, no CPUs are taken
+	// Have are the CPUs that the owner has already, which are not allocated again. Near are
+	// the CPUs of its companions (containers of the same pod): CPUs near them are preferred.
 	Have, Near cpuset.Set
 	// Nodes are the IDs of the NUMA nodes of its devices and memory; empty means
 	// that there is no hint. Nodes without online CPUs do not count.
@@ -65,7 +65,7 @@ func (a *attempt) neverPossible() string {
 	return empty.attempt.never
 }
 
-// commit takes what has been picked.
+// commit takes the picked CPUs.
 func (s *Supply) commit(o *Options) cpuset.Set {
 	v := &s.view
 	for _, cpu := range v.picked {
@@ -82,7 +82,7 @@ func (s *Supply) commit(o *Options) cpuset.Set {
 	return cpus
 }
 
-// attempt is the attempt to meet a request, first with all its wishes, then with
+// attempt tries to meet a request, first with all its preferences, then with
 // fewer.
 type attempt struct {
 	s     *Supply
@@ -91,10 +91,10 @@ type attempt struct {
 	never string   // reason of the last refusal for the case that other owners do not cause it
 }
 
-// wishes are those wishes that one try insists on.
+// wishes are the preferences that one try requires.
 type wishes struct{ isolated, coreType bool }
 
-// tries yields the wishes in their order: what is preferred comes before what goes
+// tries yields the preferences in their order: a try with a preference comes before the try
 // without it, and isolation before the kind of core.
 func (a *attempt) tries(yield func(wishes) bool) {
 	o := &a.r.Options
@@ -114,7 +114,7 @@ func (a *attempt) tries(yield func(wishes) bool) {
 	}
 }
 
-// insists says whether a wish is tried as a must (on true), or as nothing.
+// insists reports whether a preference is tried as a requirement (on true), or ignored.
 func insists(w Wish, on bool) bool {
 	switch w {
 	case Require:
@@ -147,7 +147,7 @@ func (a *attempt) refuse(code string, usable int, format string, args ...any) *R
 	return &Refusal{Asked: a.r.CPUs, Free: count(a.s.free), Usable: usable, Code: code, Why: fmt.Sprintf(format, args...)}
 }
 
-// filter is what the options and w let count.
+// filter returns the filter for the options and w.
 func (a *attempt) filter(w wishes) filter {
 	o, m := &a.r.Options, a.s.m
 	f := filter{wholeCores: o.FullPCPUsOnly, untouched: o.OneOwnerPerCore, spread: o.DistributeCPUsAcrossCores}
@@ -209,7 +209,7 @@ func (a *attempt) tooFew(f *filter) *Refusal {
 		return a.refuseFragments()
 	}
 	return a.refuse(TooFewUntouchedCores, v.total.cpus(),
-		"the other free CPUs are in cores of which somebody else, an owner or another pool, has a part (one-owner-per-core); ask for fewer, or wait until others end")
+		"the other free CPUs are in cores that belong in part to another owner or pool (one-owner-per-core); ask for fewer, or wait until others end")
 }
 
 func (a *attempt) refuseFragments() *Refusal {
@@ -242,8 +242,8 @@ func (v *view) completeCores(n int, whole bool) {
 	}
 }
 
-// completes says whether the owner has all online threads of core i when it takes
-// those that are usable.
+// completes reports whether the owner has all online threads of core i after it takes
+// the usable ones.
 func (v *view) completes(i int32) bool {
 	for _, cpu := range v.m.cores[i].threads {
 		if !hasBit(v.usable, int(cpu)) && !hasBit(v.have, int(cpu)) {

@@ -22,20 +22,20 @@ type caches struct {
 	bestSet []int32
 }
 
-// cacheEntry is what there is of a cache in the cells at hand.
+// cacheEntry is the usable part of a cache in the cells at hand.
 type cacheEntry struct {
 	l3    int32
 	near  bool
 	tally tally
 }
 
-// choose says which caches in cells are best, and enters in c what they cost.
+// choose finds the best caches in cells, and enters their cost in c.
 // sum is the tally of the cells, from which parts cores are taken in part.
 func (k *caches) choose(q *search, cells []int32, sum tally, parts int, c *cost) {
 	k.parts, k.found = parts, false
 	k.collect(q, cells)
 	k.chosen, k.sum = k.chosen[:0], grown(k.sum, len(sum))
-	// What the owner shares already costs nothing.
+	// Caches that the owner already uses cost nothing.
 	if q.baseL3s > 0 {
 		k.entries = slices.DeleteFunc(k.entries, func(e cacheEntry) bool {
 			if q.inL3[e.l3] {
@@ -213,7 +213,7 @@ func (k *caches) consider(q *search) {
 	}
 }
 
-// appendLeaves appends to leaves those of cells that are in the best caches.
+// appendLeaves appends the leaves of cells that are in the best caches.
 func (k *caches) appendLeaves(q *search, cells, leaves []int32) []int32 {
 	for _, cell := range cells {
 		for _, i := range q.m.cells[cell].leaves {

@@ -3,18 +3,18 @@ package allocate
 // cost orders the choices: the lower one at the first difference is better.
 type cost [12]int32
 
-// The places in a cost. What counts first depends on the options; see order.
+// The places in a cost. The options decide which places have priority; see order.
 const (
 	costParts = iota
 	costNodes
 	costPackages
 	costL3s
-	costFarNodes    // touched, but neither the owner's nor its companions'
-	costFarPackages // likewise
-	costFarL3s      // likewise
-	costDistance    // over all pairs of nodes, there and back
-	costBroken      // whole cores that are taken in part
-	costLeft        // usable CPUs of the touched cells that are not taken
+	costFarNodes    // touched nodes without CPUs of the owner and its companions.
+	costFarPackages // likewise.
+	costFarL3s      // likewise.
+	costDistance    // over all pairs of nodes, in both directions.
+	costBroken      // whole cores that are taken in part.
+	costLeft        // usable CPUs of the touched cells that are not taken.
 	costLeftL3      // likewise of the touched caches
 )
 
@@ -52,16 +52,16 @@ func (q *search) less(a, b *cost) bool {
 	return false
 }
 
-// consider holds the cells against the best so far, with the caches in them that
-// are best to take from. parts and broken say what it takes to have the CPUs from
-// sum, all of the cells. Of equals the first stays, which has the lowest numbers.
+// consider compares the cells with the best so far. It chooses the best caches in them.
+// parts and broken are the results of cover for the CPUs of sum, the tally of all cells. Among
+// equals the first remains, which has the lowest numbers.
 func (q *search) consider(cells []int32, sum tally, parts, broken int) {
 	var c cost
 	c[costParts] = int32(parts)
 	q.costOfCells(cells, &c)
 	c[costLeft] = sum[0] - int32(q.n)
 	if q.found {
-		// The caches can only add to this; what they cost comes in place of it.
+		// The caches can only add to this cost; their cost replaces it.
 		c[costL3s] = max(1, q.baseL3s, q.fewestL3s)
 		c[costFarL3s] = max(0, c[costL3s]-q.nearL3s)
 		if !q.spread {
@@ -81,7 +81,7 @@ func (q *search) consider(cells []int32, sum tally, parts, broken int) {
 	q.best.leaves = q.caches.appendLeaves(q, cells, q.best.leaves[:0])
 }
 
-// costOfCells counts nodes and packages, those of the owner included.
+// costOfCells counts nodes and packages, including the owner's.
 func (q *search) costOfCells(cells []int32, c *cost) {
 	c[costNodes], c[costPackages] = q.baseNodes, q.basePackages
 	for i, a := range cells {
@@ -104,7 +104,7 @@ func (q *search) costOfCells(cells []int32, c *cost) {
 	}
 }
 
-// distance is that of a new node to the owner's and to those of cells.
+// distance is the distance from a new node to the nodes of the owner and of cells.
 func (q *search) distance(cells []int32, node int32) int32 {
 	sum := int32(0)
 	for i, b := range cells {

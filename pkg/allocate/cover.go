@@ -1,6 +1,6 @@
 package allocate
 
-// cover returns how a request of n CPUs is met from t: parts is the number of cores of which
+// cover returns how a request of n CPUs is met from t. parts is the number of cores of which
 // only some threads are taken, and broken the number of these that were whole. It returns false
 // if t has fewer CPUs. The filler takes the same cores. Both take the fewest cores in part if
 // the numbers of threads divide one another (1, 2, 4, 8). That is so on real machines with up
@@ -63,9 +63,9 @@ func (t tally) exact(n, k int, counts []int32) bool {
 	return false
 }
 
-// spread says how n CPUs can be had from t on as many cores as possible: doubled
-// of them share a core with another one of the owner's, and crowded of them one
-// of which somebody else has, or may get, the rest.
+// spread returns how n CPUs are taken from t on as many cores as possible. doubled is the number
+// of CPUs that share a core with another CPU of the owner. crowded is the number of CPUs on
+// cores of which another owner has, or may get, the rest.
 func (t tally) spread(n int) (doubled, crowded int, ok bool) {
 	if t.cpus() < n {
 		return 0, 0, false

@@ -15,10 +15,10 @@ type distribution struct {
 	q     *search
 	unit  int // number of CPUs that are given together
 	nodes []share
-	// bySize are the nodes by what they could give, and byPackage those of the
-	// packages that could give the most; the largest first.
+	// bySize are the nodes by their capacity, and byPackage the nodes of the
+	// packages with the most capacity; the largest first.
 	bySize, byPackage []int32
-	free              int64 // sum of the squares of what is usable in each node
+	free              int64 // sum of the squares of the usable CPUs in each node
 
 	chosen []int32 // of nodes, by index
 	found  bool
@@ -26,28 +26,28 @@ type distribution struct {
 	best   []portion
 }
 
-// share is a node with what it could give.
+// share is a node with its capacity.
 type share struct {
 	cells []int32
 	tally tally
 	units int
-	costs []shareCost // what it costs to take so many units, by their number, as far as it is known
+	costs []shareCost // costs of shares, by their number of units, as far as known
 }
 
-// portion is what a node gives.
+// portion is a node's part of the CPUs.
 type portion struct{ node, units int32 }
 
-// shareCost is cores in part and caches, and where to take the share from.
+// shareCost is the cost of a share in cores in part and caches, and the leaves to take it from.
 type shareCost struct {
 	known, ok  bool
 	parts, l3s int32
 	leaves     []int32
 }
 
-// distributionCost orders the distributions over one number of nodes. It holds
-// packages (with align-by-socket), cores in part, the sum of the shares' squares,
-// packages, caches, the sum of the squares of what stays free in each node, and
-// the distance.
+// distributionCost orders the distributions over one number of nodes. It begins with
+// packages (with align-by-socket), cores in part, the sum of the shares' squares, and
+// packages. Then follow caches, the sum of the squares of the CPUs that stay free in each
+// node, and the distance.
 type distributionCost [7]int64
 
 // distribute picks q.n CPUs in even shares from as few nodes as can give them. It returns
@@ -75,8 +75,8 @@ func (q *search) distribute() bool {
 	return false
 }
 
-// sizesOfShares yields the numbers of nodes to try: from the smallest, or with a hint first from
-// the number of hinted nodes, because the devices are in all of them, as with the kubelet
+// sizesOfShares yields the numbers of nodes to try, from the smallest. With a hint it starts
+// at the number of hinted nodes, because the devices are in all of them, as with the kubelet
 // (kubernetes#139430).
 func (q *search) sizesOfShares(yield func(int) bool) {
 	all, hinted := len(q.m.cellsOfNode), 0
@@ -118,7 +118,7 @@ func (d *distribution) fill(p portion) {
 	d.q.considered = sub.considered
 }
 
-// exhausted says that the best so far has to do, or that there is none.
+// exhausted reports whether the search ends with the best distribution so far, if any.
 func (d *distribution) exhausted() bool {
 	return d.q.considered > maxCombinations || d.q.steps > maxSteps
 }
@@ -177,8 +177,8 @@ func (d *distribution) within(limit int) int {
 	return most
 }
 
-// enough says whether each of the nodes has its share, and all of them together
-// the rest. With align-by-socket a node may give less than an even share.
+// enough reports whether each of the nodes has its share, and all of them together
+// the rest. With align-by-socket a node may provide less than an even share.
 func (d *distribution) enough(nodes []int32) bool {
 	needed, all := d.q.n/d.unit, 0
 	for _, i := range nodes {
@@ -232,8 +232,8 @@ func (d *distribution) consider() {
 	d.found, d.cost, d.best = true, c, portions
 }
 
-// inLimit says that the chosen nodes are in no more packages than they may be,
-// where packages come first.
+// inLimit reports whether the chosen nodes are in no more packages than allowed,
+// if packages have priority.
 func (d *distribution) inLimit() bool {
 	if d.q.limit == 0 || !d.q.byPackage {
 		return true
@@ -250,8 +250,8 @@ func (d *distribution) inLimit() bool {
 	return n <= d.q.limit
 }
 
-// portions shares the units out as evenly as the chosen nodes allow, and what is
-// left of that to those nodes where it splits the fewest cores.
+// portions divides the units as evenly as the chosen nodes allow. It adds the remaining
+// units to the nodes where that splits the fewest cores.
 func (d *distribution) portions() []portion {
 	left := int32(d.q.n / d.unit)
 	all := make([]portion, 0, len(d.chosen))
@@ -320,8 +320,8 @@ func (d *distribution) costOf(portions []portion) (distributionCost, bool) {
 	return c, true
 }
 
-// shareCost is what it costs to take a portion from its node. When the search is
-// exhausted it does not count the caches, and is not known for good.
+// shareCost returns the cost of a portion. After the search is
+// exhausted the cost omits caches, and is not cached.
 func (d *distribution) shareCost(p portion) shareCost {
 	if p.units == 0 {
 		return shareCost{known: true, ok: true}
@@ -349,7 +349,7 @@ func (d *distribution) shareCost(p portion) shareCost {
 func (d *distribution) search(p portion) *search {
 	sub := *d.q
 	sub.n, sub.limit = int(p.units)*d.unit, 0
-	sub.scratch, sub.found, sub.best = new(scratch), false, choice{} // d keeps what it finds
+	sub.scratch, sub.found, sub.best = new(scratch), false, choice{} // d keeps the result
 	sub.allowed = make([]bool, len(d.q.m.cells))
 	for _, c := range d.nodes[p.node].cells {
 		sub.allowed[c] = true

@@ -64,9 +64,9 @@ func (f *filler) counts() []int32 {
 	return counts
 }
 
-// betterPart says whether core a is better than b for less than a whole core: one
-// that is not whole before one that is, so that whole cores stay whole, and none
-// too small if one is large enough.
+// betterPart reports whether core a is better than b for less than a whole core. A split
+// core is better than a whole core, so that whole cores stay whole. A core that is large
+// enough is better than a core that is too small.
 func (f *filler) betterPart(a, b int32) bool {
 	freeA, freeB := f.v.coreFree[a], f.v.coreFree[b]
 	fitsA, fitsB := int(freeA) >= f.need, int(freeB) >= f.need

@@ -6,9 +6,9 @@ import (
 )
 
 // greedy is for machines with too many cells to try all combinations. It adds
-// groups until there is enough, the emptiest first, once wherever they are and
-// once package by package, those of the owner before others; then it tries each
-// other one in place of the last.
+// groups until they have enough CPUs, the emptiest first. It does so once over all groups, and
+// once package by package, with the owner's packages first. Then it replaces the last group
+// by each other group.
 func (q *search) greedy(candidates []int32, most int) {
 	order := slices.Clone(candidates)
 	size := func(g int32) int32 { return q.groups[g].tally[0] }

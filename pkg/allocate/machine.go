@@ -14,8 +14,8 @@ type Machine struct {
 	topology *topology.Topology
 	core     []int32 // index of a CPU's core, by CPU number; none where the CPU is not online
 	cores    []core
-	// leafOfCore and threadsOfCore say of each core again what is in cores, in a
-	// form that is fast to go through.
+	// leafOfCore and threadsOfCore contain values of cores again, in a
+	// form that is fast to iterate over.
 	leafOfCore, threadsOfCore []int32
 
 	leaves []leaf
@@ -24,11 +24,11 @@ type Machine struct {
 	cellsOfNode, cellsOfPackage [][]int32
 	l3sSpanCells                bool // a cache has leaves in several cells
 	words                       int  // length of a bitset of the online CPUs
-	// isolated, and the kinds of core, are bitsets; hybrid says that kinds are known.
+	// isolated, and the kinds of core, are bitsets; hybrid reports that kinds are known.
 	isolated, performance, efficiency []uint64
 	hybrid                            bool
-	// threads is the largest number of threads in a core, group the greatest number
-	// that divides those of all cores.
+	// threads is the largest number of threads in a core. group is the greatest common
+	// divisor of the cores' numbers of threads.
 	threads, group int
 }
 
@@ -83,7 +83,7 @@ func New(t *topology.Topology) *Machine {
 	return m
 }
 
-// Topology returns what the machine was made of.
+// Topology returns the topology of the machine.
 func (m *Machine) Topology() *topology.Topology { return m.topology }
 
 // Group is the greatest number that divides the numbers of online threads of all
@@ -110,8 +110,8 @@ func (m *Machine) add(cpu topology.CPU) {
 	}
 }
 
-// cellOf returns the cell of a node and a package, which it makes when it is not
-// there yet.
+// cellOf returns the cell of a node and a package. It creates a missing
+// cell.
 func (m *Machine) cellOf(node, pkg int32) int32 {
 	for _, i := range m.cellsOfNode[node] {
 		if m.cells[i].pkg == pkg {
@@ -125,8 +125,8 @@ func (m *Machine) cellOf(node, pkg int32) int32 {
 	return i
 }
 
-// leafOf returns the leaf of a cell and a cache, which it makes when it is not
-// there yet.
+// leafOf returns the leaf of a cell and a cache. It creates a missing
+// leaf.
 func (m *Machine) leafOf(in, l3 int32) int32 {
 	for _, i := range m.cells[in].leaves {
 		if m.leaves[i].l3 == l3 {

@@ -39,8 +39,8 @@ func (o *Options) all() []option {
 	}
 }
 
-// OptionNames returns the names that [Options.Set] knows: the kubelet's where it
-// has the option, in the order in which people are told of them.
+// OptionNames returns the names that [Options.Set] knows, in the order of messages. The
+// kubelet's names are used for its options.
 func OptionNames() []string {
 	var names []string
 	for _, option := range new(Options).all() {
@@ -49,9 +49,9 @@ func OptionNames() []string {
 	return names
 }
 
-// Set sets the option of a name to a value as people write it. Its error says
-// what is wrong with name or value and what to write instead, and leaves o as it
-// is. Whether options go together is for Validate.
+// Set sets the option of a name to a value in text form. Its error states the invalid name or
+// value and the remedy, and leaves o unchanged. Validate checks
+// combinations of options.
 func (o *Options) Set(name, value string) error {
 	for _, option := range o.all() {
 		if option.name == name {
@@ -61,7 +61,7 @@ func (o *Options) Set(name, value string) error {
 	return fmt.Errorf("is not a known option; known are %s", strings.Join(OptionNames(), ", "))
 }
 
-// anyValue removes a wish.
+// anyValue removes a preference.
 const anyValue = "any"
 
 // preferPrefix distinguishes a preferred kind of core from a required one.

@@ -2,12 +2,12 @@ package allocate
 
 import "fmt"
 
-// Policy says what NUMA nodes a request may touch, under the kubelet's names for
+// Policy selects the NUMA nodes that a request may touch. The names are the kubelet's for
 // its topology manager (KEP-693).
 type Policy string
 
-// With None hints count for nothing. BestEffort prefers the hinted nodes;
-// Restricted and SingleNUMANode refuse what they cannot give there.
+// None ignores hints. BestEffort prefers the hinted nodes;
+// Restricted and SingleNUMANode refuse requests that do not fit there.
 const (
 	None           Policy = "none"
 	BestEffort     Policy = "best-effort"
@@ -18,8 +18,8 @@ const (
 // Wish is how much an attribute of CPUs counts.
 type Wish string
 
-// Wishes. The empty one stands for no wish at all. Prefer and Avoid never refuse
-// anything: where they cannot be had in full, they count for nothing.
+// Wishes. The empty one stands for no preference. Prefer and Avoid never refuse a
+// request: they have no effect if they cannot be met completely.
 const (
 	Prefer  Wish = "prefer"
 	Require Wish = "require"
@@ -35,8 +35,8 @@ const (
 	Efficiency  CoreType = "efficiency"
 )
 
-// Options say how CPUs are chosen; see docs/explanation/allocation-rules.md. The first five and
-// their exclusions are those of the kubelet's static CPU manager policy, under
+// Options configure how CPUs are chosen; see docs/explanation/allocation-rules.md. The first five
+// and their exclusions are options of the kubelet's static CPU manager policy, under
 // its names (pkg/kubelet/cm/cpumanager/policy_options.go).
 type Options struct {
 	FullPCPUsOnly                bool
@@ -45,14 +45,14 @@ type Options struct {
 	DistributeCPUsAcrossCores    bool
 	PreferAlignCPUsByUncoreCache bool
 
-	TopologyPolicy Policy // that of hints; the empty one is BestEffort
+	TopologyPolicy Policy // policy for hints; the empty one is BestEffort
 	Isolated       Wish   // wish for CPUs that the kernel isolates since boot (isolcpus)
 	// CoreType, with CoreTypeWish Prefer or Require, chooses the kind of core on a
 	// hybrid machine. On others it counts for nothing.
 	CoreType     CoreType
 	CoreTypeWish Wish
-	// OneOwnerPerCore leaves the threads of a physical core to one owner: those
-	// that it does not ask for stay empty.
+	// OneOwnerPerCore reserves the threads of a physical core for one owner: its
+	// other threads remain idle.
 	OneOwnerPerCore bool
 }
 

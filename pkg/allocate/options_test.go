@@ -70,7 +70,7 @@ func TestRefusal(t *testing.T) {
 		{hybrid, "0-9", "3 core-type=efficiency", allocate.Refusal{Asked: 3, Free: 10, Usable: 2, Code: allocate.TooFewOfCoreType,
 			Why: "core-type: efficiency takes only cores of that kind; write prefer-efficiency, or ask for fewer"}},
 		{plain, "0-3,8", "3 one-owner-per-core=true", allocate.Refusal{Asked: 3, Free: 5, Usable: 2, Code: allocate.TooFewUntouchedCores,
-			Why: "the other free CPUs are in cores of which somebody else, an owner or another pool, has a part (one-owner-per-core); ask for fewer, or wait until others end"}},
+			Why: "the other free CPUs are in cores that belong in part to another owner or pool (one-owner-per-core); ask for fewer, or wait until others end"}},
 		{plain, "0-3,4-6", "5 topology-policy=single-numa-node nodes=1", allocate.Refusal{Asked: 5, Free: 7, Usable: 3, Code: allocate.NotOnOneNode,
 			Why: "no NUMA node of 1 (of the devices and memory) has room for all (topology-policy: single-numa-node); ask for fewer, set topology-policy: best-effort, or see cpupoold plan --defrag"}},
 		{plain, "0-3,4-6", "5 topology-policy=restricted", allocate.Refusal{Asked: 5, Free: 7, Usable: 4, Code: allocate.NotOnFewestNodes,

@@ -10,7 +10,7 @@ type placing struct {
 	a *attempt
 	v *view
 	f filter
-	// hinted marks the nodes of the hint, by index; nil when there is none.
+	// hinted marks the nodes of the hint, by index; nil without a hint.
 	hinted []bool
 	q      search
 }
@@ -98,9 +98,9 @@ func (p *placing) hintText() string {
 	return "of " + p.a.r.Nodes.String() + " (of the devices and memory) "
 }
 
-// preferHinted takes all from the hinted nodes, or what they have and the rest
-// from others, as the kubelet does. It is false, with nothing picked, when what
-// they have cannot be part of a whole.
+// preferHinted takes all CPUs from the hinted nodes, or their CPUs and the rest
+// from others, as the kubelet does. It returns false, with no CPU picked, if
+// their CPUs cannot be part of a solution.
 func (p *placing) preferHinted() bool {
 	inside := p.hintedCells(true)
 	if p.solve(inside, 0) {

@@ -11,11 +11,11 @@ const (
 	// TooFewWholeCores: with full-pcpus-only the cores that are wholly free do not
 	// add up to the number.
 	TooFewWholeCores = "TooFewWholeCores"
-	// TooFewUntouchedCores: with one-owner-per-core there is too little room in the
-	// cores of which nobody has a part.
+	// TooFewUntouchedCores: with one-owner-per-core the cores without an owner have too few
+	// CPUs.
 	TooFewUntouchedCores = "TooFewUntouchedCores"
-	TooFewIsolated       = "TooFewIsolated"   // too few of the CPUs that the kernel isolates since boot are free
-	TooFewOfCoreType     = "TooFewOfCoreType" // too few CPUs of the required kind of core are free
+	TooFewIsolated       = "TooFewIsolated"   // too few of the CPUs that the kernel isolates since boot are free.
+	TooFewOfCoreType     = "TooFewOfCoreType" // too few CPUs of the required kind of core are free.
 	NotOnOneNode         = "NotOnOneNode"     // with single-numa-node no node, or none of the hinted ones, has room for all
 	NotOnHintedNodes     = "NotOnHintedNodes" // with restricted the hinted nodes are large enough, but full
 	// NotOnFewestNodes: with restricted the request needs more nodes, or packages
@@ -23,19 +23,19 @@ const (
 	NotOnFewestNodes = "NotOnFewestNodes"
 )
 
-// Refusal says why a request cannot be had.
+// Refusal is the reason why a request cannot be met.
 type Refusal struct {
-	// Asked, Free and Usable are numbers of CPUs: what is asked for, what is free,
-	// and what of it the options let count.
+	// Asked, Free and Usable are numbers of CPUs: of the request, of free CPUs,
+	// and of free CPUs that the options admit.
 	Asked  int `json:"asked"`
 	Free   int `json:"free"`
 	Usable int `json:"usable"`
-	// Why says what is in the way and what to do; Code is its stable name.
+	// Why is the cause and the remedy; Code is its stable name.
 	Code string `json:"code"`
 	Why  string `json:"why"`
 }
 
-// Error says all of it.
+// Error contains all fields but Code.
 func (r *Refusal) Error() string {
 	return fmt.Sprintf("%d CPUs asked, %d free, %d of them usable: %s", r.Asked, r.Free, r.Usable, r.Why)
 }

@@ -23,9 +23,9 @@ func (d *distribution) portionCost(p portion) portionCost {
 	return portionCost{parts, units * units, int64(s.l3s), free * free}
 }
 
-// remainder gives left units more to the portions, so that they cost the least
-// together: the costs of 0 to left units for the first portion, for the first two,
-// and so on. Where that would take too many steps, each portion gets one in turn.
+// remainder adds left units to the portions at the lowest total cost. It
+// computes the costs of 0 to left units for the first portion, for the first two,
+// and so on. If that takes too many steps, each portion gets one unit in turn.
 func (d *distribution) remainder(all []portion, left int32) {
 	if steps := len(all) * int(left) * int(left); d.q.steps+steps > maxSteps {
 		d.inTurn(all, left)

@@ -2,7 +2,7 @@ package allocate
 
 import "slices"
 
-// room is how many CPUs of cells the filter would let count if nobody had any.
+// room is the number of CPUs of cells that the filter admits on an empty machine.
 func (p *placing) room(cells []int32) int {
 	n := 0
 	for _, cell := range cells {
@@ -25,8 +25,8 @@ func (f *filter) admits(cpu int) bool {
 		(f.without == nil || !hasBit(f.without, cpu))
 }
 
-// fewestWhenEmpty is how many of the groups of cells n CPUs need if nobody else
-// has any.
+// fewestWhenEmpty is the number of the groups of cells that n CPUs need if no other
+// owner has CPUs.
 func (p *placing) fewestWhenEmpty(groups [][]int32, n int) int {
 	rooms := make([]int, 0, len(groups))
 	for _, cells := range groups {
@@ -41,8 +41,8 @@ func (p *placing) fewestWhenEmpty(groups [][]int32, n int) int {
 	return len(rooms)
 }
 
-// most is how many CPUs can be had from n of the groups of cells, hinted nodes only
-// if there are any; what has been picked already is among them.
+// most is the maximum number of CPUs in n of the groups of cells, including picked ones. With
+// a hint only hinted nodes count.
 func (p *placing) most(groups [][]int32, n int) int {
 	var rooms []int
 	for _, cells := range groups {

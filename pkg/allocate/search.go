@@ -19,14 +19,14 @@ type search struct {
 	v *view
 	n int
 
-	byPackage   bool     // packages count before nodes
-	cachesFirst bool     // caches count before nodes and packages
-	hintedNodes []bool   // by index; nil without a hint
+	byPackage   bool     // packages have priority over nodes
+	cachesFirst bool     // caches have priority over nodes and packages
+	hintedNodes []bool   // by index; nil without a hint.
 	spread      bool     // one thread of each core
 	whole       bool     // no core in part
 	order       [5]uint8 // sequence of the first places of a cost
-	// limit is the number of groups that the owner may be in at most: nodes, or
-	// packages when they count first. 0 stands for no limit.
+	// limit is the maximum number of groups that the owner may be in: nodes, or
+	// packages with byPackage. 0 stands for no limit.
 	limit int
 
 	// inNode, inPackage and inL3 mark what the owner is in already, and nearNode,
@@ -41,19 +41,19 @@ type search struct {
 	// parts is the fewest cores in part of all allowed cells together, and target the fewest
 	// of the sets of groups within the limit. Sets with more cannot be the best choice.
 	parts, target int
-	fewestL3s     int32 // likewise for caches, where they come first, and inFewestL3s are those that do it
+	fewestL3s     int32 // likewise for caches with cachesFirst; inFewestL3s is the set of such caches
 	inFewestL3s   []int32
-	considered    int // combinations of cells and of caches
-	steps         int // what distribute does
+	considered    int // number of combinations of cells and of caches so far
+	steps         int // number of steps of distribute so far
 
 	*scratch
 
 	found  bool
 	best   choice
-	outbid bool // what has been considered last was no better than the best before its caches were looked at
+	outbid bool // the last combination was no better than the best, even without its caches
 }
 
-// scratch is what a search works in; the next one uses its memory again.
+// scratch is the memory of a search; the next search reuses it.
 type scratch struct {
 	marks      []bool
 	groups     []group
@@ -61,12 +61,12 @@ type scratch struct {
 	sizes      []int32
 	chosen     []int32 // of groups, by index
 	sum        tally
-	cells      []int32 // those of the chosen groups
-	leaves     []int32 // those of the best choice
+	cells      []int32 // cells of the chosen groups
+	leaves     []int32 // leaves of the best choice
 	caches     caches
 }
 
-// reuse makes the memory for the machine in few pieces, or clears what is there.
+// reuse allocates the memory for the machine in few pieces, or clears the present memory.
 func (q *search) reuse() {
 	m := q.m
 	groups, leaves, stride := max(len(m.cellsOfNode), len(m.cellsOfPackage)), len(m.leaves), 2*m.threads+1
@@ -97,13 +97,13 @@ type group struct {
 	base  bool // the owner is there already
 }
 
-// choice is a part of the machine, and what it costs to take the CPUs there.
+// choice is a part of the machine, with the cost of taking the CPUs there.
 type choice struct {
 	cost   cost
-	leaves []int32 // those to take from
+	leaves []int32 // leaves to take from
 }
 
-// run finds the best choice; it is false when there is none.
+// run finds the best choice; it returns false without one.
 func (q *search) run() bool {
 	parts, _, ok := q.cover(q.collect())
 	if !ok {
@@ -149,7 +149,7 @@ func (q *search) run() bool {
 	return q.found
 }
 
-// cover says what it takes to have q.n CPUs from t; false when they are not there.
+// cover returns how q.n CPUs are taken from t; false if t has too few.
 func (q *search) cover(t tally) (parts, broken int, ok bool) {
 	if q.spread {
 		return t.spread(q.n)
@@ -195,7 +195,7 @@ func (q *search) collect() tally {
 	return total
 }
 
-// usableCells returns those of cells that there is something to take from.
+// usableCells returns the part of cells with usable CPUs.
 func (q *search) usableCells(cells []int32) []int32 {
 	unusable := func(c int32) bool { return q.v.cells[c].cpus() == 0 || q.allowed != nil && !q.allowed[c] }
 	if !slices.ContainsFunc(cells, unusable) {
@@ -230,7 +230,7 @@ func (q *search) fewest(candidates []int32) int {
 	return len(q.sizes) + 1
 }
 
-// settled says that more groups could not be better than the best.
+// settled reports whether more groups cannot be better than the best.
 func (q *search) settled() bool {
 	c := &q.best.cost
 	if q.spread {
@@ -300,11 +300,11 @@ func (q *search) extend(candidates []int32, size int) {
 	}
 }
 
-// alike says that group b, for itself, costs at least what a does at least: nothing tells them
-// apart before their caches are looked at. So are most nodes of a large machine.
+// alike reports whether group b, before caches are counted, costs at least as much as a: their
+// other properties are equal. Most nodes of a large machine are alike.
 func (q *search) alike(a, b int32) bool {
 	x, y := &q.groups[a], &q.groups[b]
-	if q.baseNodes > 0 || len(q.chosen) > 0 { // else distances count
+	if q.baseNodes > 0 || len(q.chosen) > 0 { // then distances count
 		return false
 	}
 	if len(x.cells) != 1 || len(y.cells) != 1 || !slices.Equal(x.tally, y.tally) {
@@ -314,7 +314,7 @@ func (q *search) alike(a, b int32) bool {
 	return q.nearNode[c.node] == q.nearNode[d.node] && q.nearPackage[c.pkg] == q.nearPackage[d.pkg]
 }
 
-// exhausted says that the best so far has to do.
+// exhausted reports whether the search ends with the best choice so far.
 func (q *search) exhausted() bool { return q.found && q.considered > maxCombinations }
 
 func (q *search) push(g int32) {
@@ -349,13 +349,13 @@ func (q *search) considerGroups() {
 	s.run()
 }
 
-// hasChoice says whether a chosen group has cells that may be left out.
+// hasChoice reports whether a chosen group has cells that may be left out.
 func (q *search) hasChoice(g int32) bool {
 	cells := q.groups[g].cells
 	return len(cells) > 1 || len(cells) == 1 && q.groups[g].base && !q.isBase(cells[0])
 }
 
-// isBase says that it adds neither node nor package to take from cell c.
+// isBase reports whether cell c adds neither a node nor a package to the owner's.
 func (q *search) isBase(c int32) bool {
 	return q.inNode[q.m.cells[c].node] && q.inPackage[q.m.cells[c].pkg]
 }

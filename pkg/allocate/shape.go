@@ -2,17 +2,17 @@ package allocate
 
 import "github.com/cpupoold/cpupoold/pkg/cpuset"
 
-// Shape says how a set of CPUs lies on a machine. Fewer is better in each field
-// but Cores, of which there are at least as many as the set's size needs.
+// Shape describes the position of a set of CPUs on a machine. Fewer is better in each field
+// but Cores, of which a set of some size needs a minimum.
 type Shape struct {
-	CPUs int // those of the set that are online; the others count nowhere
-	// Nodes, Packages, L3s and Cores are numbers of those that the set touches.
+	CPUs int // online CPUs of the set; the other fields ignore offline CPUs
+	// Nodes, Packages, L3s and Cores are numbers of parts that the set touches.
 	Nodes, Packages, L3s, Cores int
-	SplitCores                  int // cores of which the set has some online threads and not all: somebody else may run on the others
+	SplitCores                  int // cores of which the set has some online threads and not all: other tasks may run on the rest
 }
 
-// Shape counts what cpus touch. It is a pure measure: it does not look at who
-// else is there.
+// Shape counts the parts of the machine that cpus touch. Other owners have no
+// effect.
 func (m *Machine) Shape(cpus cpuset.Set) Shape {
 	t := m.topology
 	s := Shape{CPUs: cpus.Intersection(t.Online).Len()}

@@ -28,7 +28,7 @@ func (p *placing) solve(allowed []bool, limit int) bool {
 	return true
 }
 
-// newSearch prepares q for what is still needed.
+// newSearch prepares q for the CPUs that are still needed.
 func (p *placing) newSearch(allowed []bool, limit int) {
 	m, o := p.v.m, &p.a.r.Options
 	p.q = search{
@@ -102,11 +102,11 @@ func (p *placing) markNear(near cpuset.Set) {
 	}
 }
 
-// takeWholeGroups picks the packages and nodes that are wholly free and no larger
-// than what is needed, the outer ones first, before threads are spread over cores:
-// who needs all of a node has all of its cores, and no other node. Those in
-// packages where the owner is already come first, then those in the fullest that
-// has enough for all, then those in the emptiest.
+// takeWholeGroups picks the packages and nodes that are completely free and no larger
+// than the request, the outer ones first, before threads are spread over cores. A request
+// for a whole node gets all of its cores, and no other node. Packages where the owner has
+// CPUs come first, then the fullest that has enough for the whole request, then the
+// emptiest.
 func (p *placing) takeWholeGroups(allowed []bool) {
 	m := p.v.m
 	outer, inner := m.cellsOfPackage, m.cellsOfNode
@@ -130,7 +130,7 @@ func (p *placing) takeWholeGroups(allowed []bool) {
 	}
 }
 
-// closer says whether the package of cells is better than that of others.
+// closer reports whether the package of cells is better than the package of others.
 func (p *placing) closer(cells, others []int32) bool {
 	a, b := p.v.m.cells[cells[0]].pkg, p.v.m.cells[others[0]].pkg
 	if inA, inB := p.inPackage(a), p.inPackage(b); inA != inB {
@@ -143,7 +143,7 @@ func (p *placing) closer(cells, others []int32) bool {
 	return usableA < usableB
 }
 
-// inPackage says whether the owner has CPUs in a package.
+// inPackage reports whether the owner has CPUs in a package.
 func (p *placing) inPackage(pkg int32) bool {
 	m := p.v.m
 	for cpu := range eachBit(p.v.have) {

@@ -37,7 +37,7 @@ func (s *subsets) run() {
 	}
 }
 
-// settled says that more cells could not be better.
+// settled reports whether more cells cannot be better.
 func (s *subsets) settled() bool {
 	switch {
 	case !s.found:

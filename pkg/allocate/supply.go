@@ -10,16 +10,16 @@ import (
 type Supply struct {
 	m    *Machine
 	free []uint64 // a bitset
-	had  []uint64 // memory for what an owner has, a bitset
+	had  []uint64 // memory for an owner's CPUs, a bitset.
 	view view     // kept for its memory, and because it may still be right
-	// request, attempt and placing are those of the last Take; what they refer to is
-	// used again.
+	// request, attempt and placing belong to the last Take; the next one reuses their
+	// memory.
 	request    Request
 	attempt    attempt
 	placing    placing
 	scratch    scratch
-	considered int // combinations of the last Take
-	steps      int // what the distributions of the last Take did
+	considered int // number of combinations of the last Take
+	steps      int // number of steps of its distributions
 }
 
 // Supply returns the supply of the CPUs of a set that are online.
@@ -36,8 +36,8 @@ func (m *Machine) Supply(cpus cpuset.Set) *Supply {
 	return s
 }
 
-// Reset makes s the supply of other CPUs. It keeps its memory, which for a few CPUs
-// of a large machine is most of what a new supply costs.
+// Reset makes s the supply of other CPUs. It keeps its memory: the allocation is most of
+// the cost of a new supply for a few CPUs of a large machine.
 func (s *Supply) Reset(cpus cpuset.Set) {
 	clear(s.free)
 	s.m.mark(s.free, cpus)

@@ -2,19 +2,19 @@ package allocate
 
 import "math/bits"
 
-// view is what one request may take of a supply, counted by core, leaf and cell,
-// less what has been picked for it.
+// view contains the CPUs that one request may take of a supply, counted by core, leaf and
+// cell, without the CPUs picked for it.
 type view struct {
 	m        *Machine
-	extent   extent   // what it counts: what is left of it after a Take is right for the next one of the same extent
+	extent   extent   // counted CPUs. After a Take the view is valid for the next request of the same extent
 	usable   []uint64 // a bitset; coreFree counts it in each core
 	coreFree []int32
-	have     []uint64 // a bitset of what the owner has, picked included
-	// spread counts the usable threads of the owner's cores as no core's: they add
-	// none to those that it has.
+	have     []uint64 // a bitset of the owner's CPUs, picked included.
+	// spread counts the usable threads of the owner's cores as no core's: they add no cores
+	// to the owner's.
 	spread bool
-	// own marks the cores of which the owner has a part, by index. It is empty when
-	// the owner has nothing.
+	// own marks the cores of which the owner has a part, by index. It is empty if
+	// the owner has no CPUs.
 	own           []bool
 	counts        []int32 // memory of all tallies
 	leaves, cells []tally
@@ -22,24 +22,24 @@ type view struct {
 	picked        []int
 }
 
-// tally counts the usable CPUs of some part of the machine: in tally[0] all of
-// them, in tally[k] the cores of k threads that are usable with all of them, and
-// in tally[T+k], T being the largest number of threads in a core, the cores that
-// are usable with k threads, but not with all.
+// tally counts the usable CPUs of some part of the machine: tally[0] is their number.
+// tally[k] is the number of cores of k threads that are completely usable. With T as the
+// largest number of threads in a core, tally[T+k] is the number of cores with k usable
+// threads that are not completely usable.
 type tally []int32
 
-// filter says which free CPUs a request may take.
+// filter selects the free CPUs that a request may take.
 type filter struct {
-	// isolated, coreType and without are bitsets: in, in, not in. nil stands for no
-	// bound.
+	// isolated, coreType and without are bitsets: the CPUs must be in the first two and not in
+	// the third. nil sets no bound.
 	isolated, coreType, without []uint64
 	// wholeCores leaves out cores that the owner cannot have with all their online
-	// threads; untouched those of which somebody else has a part.
+	// threads; untouched leaves out cores of which another owner has a part.
 	wholeCores, untouched bool
 	spread                bool // for a request that is spread over cores
 }
 
-// reset counts what f lets count of s, for an owner that has the CPUs of have.
+// reset counts the CPUs of s that f admits, for an owner that has the CPUs of have.
 func (v *view) reset(s *Supply, have []uint64, f *filter) {
 	v.m = s.m
 	clear(v.have)
@@ -130,16 +130,16 @@ func grown[T any](s []T, n int) []T {
 	return s
 }
 
-// extent is what a view counts of a supply.
+// extent is the part of a supply that a view counts.
 type extent int
 
 const (
 	someCPUs extent = iota
 	allCPUs
-	untouchedCores // of which nobody has a part
+	untouchedCores // cores without an owner
 )
 
-// extent is what f lets count of s, for an owner that has the CPUs of have.
+// extent returns the part of s that f admits, for an owner that has the CPUs of have.
 func (f *filter) extent(s *Supply, have []uint64) extent {
 	switch {
 	case f.isolated != nil || f.coreType != nil || f.without != nil || f.wholeCores || f.spread:
@@ -151,7 +151,7 @@ func (f *filter) extent(s *Supply, have []uint64) extent {
 	return someCPUs
 }
 
-// plain says that it is the same for all cores how their threads count.
+// plain reports whether the threads of all cores count alike.
 func (f *filter) plain() bool { return !f.wholeCores && !f.untouched && !f.spread }
 
 // countAll is countCore for all cores, for a plain filter.
