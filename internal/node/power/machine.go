@@ -3,7 +3,6 @@ package power
 import (
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"path"
 	"slices"
@@ -11,6 +10,7 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/cpupoold/cpupoold/internal/node/tune"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
 
@@ -54,15 +54,12 @@ const (
 	cpuDir     = "devices/system/cpu"
 )
 
-// maxFile is in bytes. Files of sysfs have at most one page.
-const maxFile = 1 << 16
-
 // Read reads sysfs. It ignores missing files. With an error, the result may be incomplete.
 func Read(sys fs.FS) (Machine, error) {
 	m := Machine{Idle: make(map[int][]State)}
 	var errs []error
 	for _, number := range numbered(sys, cpufreqDir, "policy") {
-		p, err := readPolicy(sys, number)
+		p, err := readPolicy(tune.Dir{FS: sys}, number)
 		switch {
 		case errors.Is(err, fs.ErrNotExist): // removed since the directory was read
 		case errors.Is(err, syscall.EBUSY): // drivers/cpufreq/cpufreq.c, show
@@ -74,7 +71,7 @@ func Read(sys fs.FS) (Machine, error) {
 		}
 	}
 	for _, cpu := range numbered(sys, cpuDir, "cpu") {
-		states, err := readStates(sys, cpu)
+		states, err := readStates(tune.Dir{FS: sys}, cpu)
 		if err != nil {
 			errs = append(errs, fmt.Errorf("cpuidle of CPU %d: %w", cpu, err))
 		}
@@ -102,26 +99,26 @@ func numbered(sys fs.FS, dir, prefix string) []int {
 	return all
 }
 
-func readPolicy(sys fs.FS, number int) (Policy, error) {
+func readPolicy(sys tune.Dir, number int) (Policy, error) {
 	p, dir := Policy{Number: number}, policyDir(number)
-	text, err := read(sys, dir+"/related_cpus")
+	text, err := sys.Read(dir + "/related_cpus")
 	if err != nil {
 		return p, err
 	}
 	if p.CPUs, err = cpuset.Parse(strings.Join(strings.Fields(text), ",")); err != nil {
 		return p, fmt.Errorf("related_cpus: %w", err)
 	}
-	if p.Governor, err = read(sys, dir+"/scaling_governor"); err != nil {
+	if p.Governor, err = sys.Read(dir + "/scaling_governor"); err != nil {
 		return p, err
 	}
-	if text, err = read(sys, dir+"/scaling_available_governors"); err != nil {
+	if text, err = sys.Read(dir + "/scaling_available_governors"); err != nil {
 		return p, err
 	}
 	p.Governors = strings.Fields(text)
-	p.Driver, _ = read(sys, dir+"/scaling_driver") // optional
-	if text, err = read(sys, dir+"/energy_performance_available_preferences"); err == nil {
+	p.Driver, _ = sys.Read(dir + "/scaling_driver") // optional
+	if text, err = sys.Read(dir + "/energy_performance_available_preferences"); err == nil {
 		p.Preferences = strings.Fields(text)
-		p.Preference, err = read(sys, dir+"/energy_performance_preference")
+		p.Preference, err = sys.Read(dir + "/energy_performance_preference")
 	}
 	if errors.Is(err, fs.ErrNotExist) {
 		p.Preferences, err = nil, nil
@@ -129,7 +126,7 @@ func readPolicy(sys fs.FS, number int) (Policy, error) {
 	return p, err
 }
 
-func readStates(sys fs.FS, cpu int) ([]State, error) {
+func readStates(sys tune.Dir, cpu int) ([]State, error) {
 	dir := path.Join(cpuDir, "cpu"+strconv.Itoa(cpu), "cpuidle")
 	var all []State
 	var errs []error
@@ -147,16 +144,16 @@ func readStates(sys fs.FS, cpu int) ([]State, error) {
 	return all, errors.Join(errs...)
 }
 
-func readState(sys fs.FS, dir string) (State, error) {
+func readState(sys tune.Dir, dir string) (State, error) {
 	var s State
-	latency, err := read(sys, dir+"/latency")
+	latency, err := sys.Read(dir + "/latency")
 	if err != nil {
 		return s, err
 	}
 	if s.Latency, err = strconv.ParseUint(latency, 10, 32); err != nil {
 		return s, fmt.Errorf("latency: %w", err)
 	}
-	disable, err := read(sys, dir+"/disable")
+	disable, err := sys.Read(dir + "/disable")
 	if err != nil {
 		return s, err
 	}
@@ -165,7 +162,7 @@ func readState(sys fs.FS, dir string) (State, error) {
 		return s, fmt.Errorf("disable: %w", err)
 	}
 	s.Disabled = n != 0
-	s.Name, err = read(sys, dir+"/name")
+	s.Name, err = sys.Read(dir + "/name")
 	return s, err
 }
 
@@ -173,15 +170,4 @@ func policyDir(number int) string { return cpufreqDir + "/policy" + strconv.Itoa
 
 func stateDir(cpu, number int) string {
 	return path.Join(cpuDir, "cpu"+strconv.Itoa(cpu), "cpuidle", "state"+strconv.Itoa(number))
-}
-
-// read returns the content of a file without surrounding white space.
-func read(sys fs.FS, name string) (string, error) {
-	f, err := sys.Open(name)
-	if err != nil {
-		return "", err
-	}
-	defer func() { _ = f.Close() }() // only read from
-	b, err := io.ReadAll(io.LimitReader(f, maxFile))
-	return strings.TrimSpace(string(b)), err
 }

@@ -52,8 +52,8 @@ func OpenDir(name string) (Dir, error) {
 
 const maxFile = 1 << 20
 
-// read returns the content of a file without the newline at its end.
-func (d Dir) read(name string) (string, error) {
+// Read returns the content of a file without the newline at its end.
+func (d Dir) Read(name string) (string, error) {
 	f, err := d.Open(name)
 	if err != nil {
 		return "", err
@@ -114,10 +114,10 @@ func (m maskFile) Kinds() []Kind { return []Kind{m.kind} }
 func (m maskFile) Read(context.Context) ([]Observed, error) {
 	text, err := "", fs.ErrNotExist
 	if m.from != "" {
-		text, err = m.dir.read(m.from)
+		text, err = m.dir.Read(m.from)
 	}
 	if isGone(err) {
-		text, err = m.dir.read(m.name)
+		text, err = m.dir.Read(m.name)
 	}
 	if isGone(err) {
 		return nil, nil // this kernel does not have the file
@@ -174,7 +174,7 @@ func WorkqueueOf(sys Dir, m Machine) Source {
 
 // defaultInterruptCPUs returns irqaffinity= of the command line with the boot CPU, or "".
 func defaultInterruptCPUs(proc Dir) string {
-	line, _ := proc.read("cmdline")
+	line, _ := proc.Read("cmdline")
 	boot, _ := noise.ParseBoot(line, cpuset.MaxCPUs) // the kernel ignores invalid lists, too
 	if boot.Interrupts.IsEmpty() {
 		return ""
@@ -184,7 +184,7 @@ func defaultInterruptCPUs(proc Dir) string {
 
 // defaultExcept returns the possible CPUs without the CPUs of files, or "" without such CPUs.
 func defaultExcept(sys Dir, names ...string) string {
-	text, err := sys.read("devices/system/cpu/possible")
+	text, err := sys.Read("devices/system/cpu/possible")
 	if err != nil {
 		return ""
 	}
@@ -200,7 +200,7 @@ func defaultExcept(sys Dir, names ...string) string {
 func isolatedCPUs(sys Dir, names ...string) cpuset.Set {
 	var all cpuset.Set
 	for _, name := range names {
-		if text, err := sys.read("devices/system/cpu/" + name); err == nil {
+		if text, err := sys.Read("devices/system/cpu/" + name); err == nil {
 			if set, err := cpuset.Parse(strings.TrimSpace(text)); err == nil { // "(null)" is empty
 				all = all.Union(set)
 			}

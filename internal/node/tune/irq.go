@@ -27,7 +27,7 @@ func (s irqs) Read(context.Context) ([]Observed, error) {
 	near := make(map[string]string)
 	boot := defaultInterruptCPUs(s.proc)
 	for _, name := range names {
-		value, err := s.proc.read("irq/" + name + "/smp_affinity_list")
+		value, err := s.proc.Read("irq/" + name + "/smp_affinity_list")
 		if isGone(err) {
 			continue
 		}
@@ -41,9 +41,9 @@ func (s irqs) Read(context.Context) ([]Observed, error) {
 		}
 		o := Observed{Knob: Knob{IRQ, name}, Value: set.String(), Default: boot}
 		s.describe(&o)
-		if node, err := s.proc.read("irq/" + name + "/node"); err == nil {
+		if node, err := s.proc.Read("irq/" + name + "/node"); err == nil {
 			if _, known := near[node]; !known {
-				near[node], _ = s.sys.read("devices/system/node/node" + strings.TrimSpace(node) + "/cpulist") // node -1 has no list
+				near[node], _ = s.sys.Read("devices/system/node/node" + strings.TrimSpace(node) + "/cpulist") // node -1 has no list
 			}
 			o.Near = near[node]
 		}
@@ -57,7 +57,7 @@ func (s irqs) Read(context.Context) ([]Observed, error) {
 func (s irqs) describe(o *Observed) {
 	dir := "kernel/irq/" + o.Name + "/"
 	attr := func(name string) (string, bool) {
-		v, err := s.sys.read(dir + name)
+		v, err := s.sys.Read(dir + name)
 		return strings.TrimSpace(v), err == nil
 	}
 	chip, _ := attr("chip_name")
@@ -100,7 +100,7 @@ func (s rps) Read(context.Context) ([]Observed, error) {
 	errs := []error{err}
 	for _, e := range interfaces {
 		dir := "class/net/" + e.Name()
-		index, err := s.sys.read(dir + "/ifindex")
+		index, err := s.sys.Read(dir + "/ifindex")
 		if err != nil {
 			continue // bonding_masters, or gone
 		}
@@ -112,7 +112,7 @@ func (s rps) Read(context.Context) ([]Observed, error) {
 			if !strings.HasPrefix(q.Name(), "rx-") {
 				continue
 			}
-			text, err := s.sys.read(dir + "/queues/" + q.Name() + "/rps_cpus")
+			text, err := s.sys.Read(dir + "/queues/" + q.Name() + "/rps_cpus")
 			if isGone(err) {
 				continue // a kernel without RPS
 			}

@@ -125,7 +125,7 @@ func (b *Balancer) findProcess() (pid int, id string, err error) {
 		return 0, "", err
 	}
 	for _, name := range names {
-		text, err := b.Proc.read(name + "/stat")
+		text, err := b.Proc.Read(name + "/stat")
 		if err != nil || !strings.Contains(text, "(irqbalance)") {
 			continue
 		}
@@ -187,7 +187,7 @@ func (b *Balancer) configured() (cpuset.Set, error) {
 	var all cpuset.Set
 	var errs []error
 	for _, name := range []string{"default/irqbalance", "sysconfig/irqbalance"} {
-		text, err := Dir{FS: b.Etc}.read(name)
+		text, err := Dir{FS: b.Etc}.Read(name)
 		if isGone(err) {
 			continue
 		}

@@ -48,7 +48,7 @@ func (s kthreads) Read(context.Context) ([]Observed, error) {
 
 // readThread reads one process. It reports whether that is a movable kernel thread.
 func (s kthreads) readThread(name string) (o Observed, movable bool, err error) {
-	text, err := s.proc.read(name + "/stat")
+	text, err := s.proc.Read(name + "/stat")
 	if err != nil {
 		return o, false, err
 	}
@@ -56,7 +56,7 @@ func (s kthreads) readThread(name string) (o Observed, movable bool, err error) 
 	if err != nil || !t.IsMovable() {
 		return o, false, err
 	}
-	if text, err = s.proc.read(name + "/status"); err != nil {
+	if text, err = s.proc.Read(name + "/status"); err != nil {
 		return o, false, err
 	}
 	cpus, err := audit.ParseAllowed([]byte(text))
