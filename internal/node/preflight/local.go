@@ -22,18 +22,16 @@ import (
 // mounted at the same paths.
 func Local() Host {
 	return Host{
-		Root:           os.DirFS("/"),
-		FindRuntime:    func(ctx context.Context) (string, error) { return cri.Find(ctx, "/") },
-		DialRuntime:    func(endpoint string) (Runtime, error) { return cri.Dial(endpoint, othermanagers.IsRequest) },
-		SystemdVersion: systemdVersion,
-		Units:          unitsOfSystemd,
-		Writable:       writable,
-		LockHolder:     lockHolder,
+		Root:        os.DirFS("/"),
+		FindRuntime: func(ctx context.Context) (string, error) { return cri.Find(ctx, "/") },
+		DialRuntime: func(endpoint string) (Runtime, error) { return cri.Dial(endpoint, othermanagers.IsRequest) },
+		SystemdVersion: func(ctx context.Context) (int, error) {
+			return callSystemd(ctx, "version", func(s *cgroup.Systemd) (int, error) { return s.Version(ctx) })
+		},
+		Units:      unitsOfSystemd,
+		Writable:   writable,
+		LockHolder: lockHolder,
 	}
-}
-
-func systemdVersion(ctx context.Context) (int, error) {
-	return callSystemd(ctx, "version", func(s *cgroup.Systemd) (int, error) { return s.Version(ctx) })
 }
 
 // unitsOfSystemd uses one connection, which takes longer than an answer.
