@@ -47,9 +47,6 @@ func (w *wanted) conditions() []wantedCondition {
 	return append(all, pressure)
 }
 
-// resourcePatch is a part of a patch: values by key, nil to delete.
-type resourcePatch map[string]*string
-
 // statusPatch returns the strategic merge patch of the status, or nil if nothing differs.
 func (o *object) statusPatch(want wanted, names workload.Names, now time.Time) []byte {
 	status := make(map[string]any)
@@ -75,9 +72,10 @@ func (o *object) statusPatch(want wanted, names workload.Names, now time.Time) [
 	return encode(map[string]any{"status": status})
 }
 
-// resourceChanges compares quantities, because the API server writes 4000 as 4k.
-func (o *object) resourceChanges(is map[string]string, want map[string]int64, names workload.Names) resourcePatch {
-	changes := make(resourcePatch)
+// resourceChanges returns the values to patch, nil to delete one. It compares quantities, because
+// the API server writes 4000 as 4k.
+func (o *object) resourceChanges(is map[string]string, want map[string]int64, names workload.Names) map[string]*string {
+	changes := make(map[string]*string)
 	for name, milli := range want {
 		have, there := is[name]
 		if value, err := parseMilli(have); !there || err != nil || value != milli*1000 {
