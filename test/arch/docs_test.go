@@ -149,6 +149,34 @@ func TestArchitectureLeadsToFiles(t *testing.T) {
 	}
 }
 
+// TestArchitectureWalkLeadsToFunctions checks that each row of the walk in ARCHITECTURE.md names
+// a function that its file declares.
+func TestArchitectureWalkLeadsToFunctions(t *testing.T) {
+	checked := 0
+	for _, l := range section(t, "ARCHITECTURE.md", "### The walk of one container event") {
+		c := cells(l)
+		if len(c) != 3 || !strings.HasPrefix(c[1], "`") {
+			continue
+		}
+		checked++
+		file, name := spans(c[1])[0], spans(c[2])[0]
+		if !strings.Contains(file, "/") {
+			file = path.Join(loopPackage, file)
+		}
+		src, err := os.ReadFile(filepath.Join(root, file))
+		if err != nil {
+			t.Errorf("%s: %v", c[0], err)
+			continue
+		}
+		if !regexp.MustCompile(`(?m)^func (\([^)]*\) )?` + name + `[\[(]`).Match(src) {
+			t.Errorf("%s: %s declares no function %s", c[0], file, name)
+		}
+	}
+	if checked < 15 {
+		t.Errorf("checked %d rows; want at least 15: has the table changed its form?", checked)
+	}
+}
+
 // TestDocumentsNameGoFiles checks that Go files which documents for developers name exist,
 // at that path or, without a folder, anywhere.
 func TestDocumentsNameGoFiles(t *testing.T) {
