@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/cpupoold/cpupoold/internal/node/nodestatus"
@@ -361,5 +362,26 @@ func TestReadPermissions(t *testing.T) {
 		if got := n.Known().Allows("a", "management", 0); got != (c.want == "") {
 			t.Errorf("%s: allowed is %t", name, got)
 		}
+	}
+}
+
+// TestReadFormerPermissions checks that the file of a daemon before version 2 is read: the times at
+// which permissions ended are only there, and pods from before keep their pool.
+func TestReadFormerPermissions(t *testing.T) {
+	const former = `{"version":1,"sha256":"e75dbc8bfbe5a49ef10a633e1a28cc44fd757387d20f587ec9ee1b200e1549cc",` +
+		`"annotation":"workload.openshift.io/allowed","namespaces":{"edge":{"types":["management"],"ended":{"fast":7}},"gone":{"deleted":true}}}` + "\n"
+	file := filepath.Join(t.TempDir(), "namespaces.json")
+	read := func(text string) (workload.Permissions, error) {
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return nodestatus.ReadPermissions(file, workload.Names{})
+	}
+	want := workload.Permissions{"edge": {Types: []string{"management"}, Ended: map[string]int64{"fast": 7}}, "gone": {Deleted: true}}
+	if got, err := read(former); err != nil || !cmp.Equal(want, got) {
+		t.Errorf("ReadPermissions = %v, %v; want %v", got, err, want)
+	}
+	if got, err := read(strings.Replace(former, "fast", "slow", 1)); err == nil || len(got) > 0 {
+		t.Errorf("ReadPermissions of a changed file = %v, %v; want an error", got, err)
 	}
 }

@@ -1,6 +1,9 @@
 package nodestatus
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -12,9 +15,9 @@ import (
 // PermissionsFile is the file in the state directory with the permissions of namespaces.
 const PermissionsFile = "namespaces.json"
 
-// permissionsVersion increases when an older daemon could misread the file. A daemon ignores
-// another version, and replaces the file after it has listed the namespaces.
-const permissionsVersion = 2
+// permissionsVersion increases when an older daemon could misread the file. A daemon ignores a
+// newer version, and replaces the file after it has listed the namespaces.
+const permissionsVersion, formerVersion = 2, 1
 
 // maxPermissions is the maximum size of the file in bytes.
 const maxPermissions = 16 << 20
@@ -33,7 +36,7 @@ func ReadPermissions(file string, names workload.Names) (workload.Permissions, e
 	}
 	var f permissionsFile
 	if err == nil {
-		err = durable.Decode(data, permissionsVersion, permissionsVersion, &f)
+		f, err = decodePermissions(data)
 	}
 	if key := names.AllowedKey(); err == nil && f.Annotation != key {
 		err = fmt.Errorf("file is for annotation %q, want %q", f.Annotation, key)
@@ -42,6 +45,27 @@ func ReadPermissions(file string, names workload.Names) (workload.Permissions, e
 		return nil, fmt.Errorf("read permissions of namespaces from %s: %w", file, err)
 	}
 	return f.Namespaces, nil
+}
+
+// decodePermissions also reads the former version, which has other fields. No other source has the
+// times at which permissions ended: without them, an upgrade would move running pods.
+func decodePermissions(data []byte) (f permissionsFile, err error) {
+	var former struct {
+		Version    int             `json:"version"`
+		SHA256     string          `json:"sha256"` // of Namespaces
+		Annotation string          `json:"annotation"`
+		Namespaces json.RawMessage `json:"namespaces"`
+	}
+	if json.Unmarshal(data, &former) != nil || former.Version != formerVersion {
+		err = durable.Decode(data, permissionsVersion, permissionsVersion, &f)
+		return f, err
+	}
+	if sum := sha256.Sum256(former.Namespaces); hex.EncodeToString(sum[:]) != former.SHA256 {
+		return f, errors.New("checksum does not match")
+	}
+	f.Annotation = former.Annotation
+	err = json.Unmarshal(former.Namespaces, &f.Namespaces)
+	return f, err
 }
 
 // writePermissions replaces the file atomically and durably.
