@@ -1,7 +1,7 @@
 package allocate
 
-// cover returns how a request of n CPUs is met from t. parts is the number of cores of which
-// only some threads are taken, and broken the number of these that were whole. It returns false
+// cover returns how a request of n CPUs is met from t. The number of cores of which only some
+// threads are taken is parts, and broken is the number of these that were whole. It returns false
 // if t has fewer CPUs. The filler takes the same cores. Both take the fewest cores in part if
 // the numbers of threads divide one another (1, 2, 4, 8). That is so on real machines with up
 // to two threads in a core, or with all threads online. They take whole cores alone if whole

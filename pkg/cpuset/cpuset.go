@@ -54,9 +54,9 @@ func Range(first, last int) Set {
 	return Set{words}
 }
 
-// FromWords returns the set of the bits of words, which it copies: CPU c is in bit c%64 of
+// FromWords returns the set of the bits of words, which it copies. CPU c is in bit c%64 of
 // word c/64, as in the kernel's own masks on machines of 64 bits (sched_getaffinity(2)). It
-// panics when a CPU is outside 0..MaxCPUs-1.
+// panics if a CPU is outside 0..MaxCPUs-1.
 func FromWords(words []uint64) Set {
 	s := canonical(words)
 	mustBeCPU(max(s.Last(), 0))

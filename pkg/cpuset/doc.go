@@ -1,7 +1,7 @@
 // Package cpuset is an immutable set of CPU numbers on a bitset.
 //
-// A [Set] is a value: it is copied by assignment, its zero value is the empty
-// set, and no method changes it, so sets can be shared between goroutines and
+// A [Set] is a value. It is copied by assignment, and its zero value is the empty
+// set. No method changes it, so sets can be shared between goroutines and
 // kept in snapshots. Equal sets have equal representations, which makes
 // [Set.Equal] agree with reflect.DeepEqual.
 //

@@ -6,17 +6,17 @@ import (
 	"strings"
 )
 
-// ParseKernel reads what the kernel accepts as a CPU list in cpuset.cpus and on
+// ParseKernel reads a CPU list as the kernel does in cpuset.cpus and on
 // its command line (Documentation/admin-guide/kernel-parameters.rst, "cpu
-// lists"; lib/bitmap-str.c bitmap_parselist): elements separated by any number of
-// commas and white space, each of them a CPU, a range "0-7", or "all" in any
-// case; "N" stands for nbits-1 wherever a number can; a range or "all" may be
+// lists"; lib/bitmap-str.c bitmap_parselist). Elements are separated by any number of
+// commas and white space. An element is a CPU, a range "0-7", or "all" in any
+// case. "N" as a number stands for nbits-1. A range or "all" may be
 // followed by ":USED/GROUP", which takes the first USED of every GROUP CPUs. The
 // text ends at a NUL and at a newline that follows an element without a group.
 //
 // nbits, in 1..MaxCPUs, is the width of the kernel's mask: CPUs at nbits and above
-// are [ErrRange]. Numbers that do not fit 32 bits are [ErrOverflow], everything
-// else that is wrong is [ErrSyntax]; the kernel returns the errno of that name.
+// are [ErrRange]. Numbers that do not fit 32 bits are [ErrOverflow], all other
+// errors are [ErrSyntax]; the kernel returns the errno of that name.
 //
 // One defect is not followed: where GROUP is so large that the kernel's 32-bit
 // counter wraps around, it sets CPUs below the range.
@@ -172,6 +172,6 @@ func (p *listParser) number() (uint32, error) {
 
 func (p *listParser) endsRegion() bool { return isSeparator(p.peek()) || p.peek() == 0 }
 
-// isSeparator is true for a comma and for what the kernel's isspace accepts
-// (lib/ctype.c) in ASCII, the newline included.
+// isSeparator reports whether c is a comma or, as in the kernel's isspace (lib/ctype.c), an
+// ASCII white space, including the newline.
 func isSeparator(c byte) bool { return c == ',' || c == ' ' || c >= '\t' && c <= '\r' }

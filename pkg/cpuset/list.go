@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Conditions that the parsers tell apart, each named after the errno that the
+// Errors of the parsers, each named after the errno that the
 // kernel returns for it. Test for them with [errors.Is].
 var (
 	// ErrSyntax is EINVAL: malformed text, or a reversed range.
@@ -23,9 +23,9 @@ var (
 // and ascending ranges, separated by commas, "0-3,8". The order of the elements
 // is free and they may overlap; "" is the empty set. Blanks, line ends, empty
 // elements, reversed ranges and strides are [ErrSyntax]; a CPU number above
-// MaxCPUs-1 is [ErrRange]. But for that bound and for a minus zero it accepts what
-// k8s.io/utils/cpuset.Parse accepts (a leading plus sign and leading zeros too),
-// so that a list means the same here and in a kubelet configuration.
+// MaxCPUs-1 is [ErrRange]. Except for that bound and for a minus zero it accepts the lists
+// of k8s.io/utils/cpuset.Parse, also with a leading plus sign and leading zeros. So a list
+// means the same here and in a kubelet configuration.
 func Parse(s string) (Set, error) {
 	if s == "" {
 		return Set{}, nil

@@ -14,9 +14,9 @@ const groupBits = 32
 // (lib/bitmap-str.c bitmap_parse). Groups are separated by commas and white
 // space, empty ones are skipped, and the text ends at the first newline or NUL.
 //
-// nbits, in 1..MaxCPUs, is the width of the mask (else [ErrRange]). More groups
-// or bits than that, or more than eight digits in a group, are [ErrOverflow];
-// other characters are [ErrSyntax], also in front of eight digits, where the
+// nbits, in 1..MaxCPUs, is the width of the mask; other widths are [ErrRange]. More groups
+// or bits than that, or more than eight digits in a group, are [ErrOverflow].
+// Other characters are [ErrSyntax], also before eight digits, where the
 // kernel overlooks one.
 func ParseMask(s string, nbits int) (Set, error) {
 	if nbits < 1 || nbits > MaxCPUs {
@@ -37,8 +37,8 @@ func ParseMask(s string, nbits int) (Set, error) {
 	return set, nil
 }
 
-// parseGroups reads from the right, because the last group is the lowest. Errors
-// are those of the rightmost bad group, as in the kernel.
+// parseGroups reads from the right, because the last group is the lowest. Its error
+// is about the rightmost malformed group, as in the kernel.
 func parseGroups(line string, nbits int) ([]uint64, error) {
 	words := wordsFor(nbits - 1)
 	groups := (nbits + groupBits - 1) / groupBits
@@ -81,7 +81,7 @@ func parseGroup(group string) (uint32, error) {
 func isSeparatorRune(r rune) bool { return r < 0x80 && isSeparator(byte(r)) }
 
 // Mask returns the lowest nbits CPUs of s in the kernel's mask format: groups of
-// 32 bits from the highest to the lowest, separated by commas, padded to the
+// 32 bits from the highest to the lowest, separated by commas. It is padded to the
 // width of nbits ("f,ffffffff" for 36; lib/vsprintf.c bitmap_string). CPUs at
 // nbits and above are left out. A width below 1 is "".
 func (s Set) Mask(nbits int) string {

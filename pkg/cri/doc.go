@@ -1,13 +1,12 @@
 // Package cri is a client of the container runtime on this node, over the
 // Kubernetes Container Runtime Interface (CRI, k8s.io/cri-api, runtime.v1).
 //
-// It knows what cpupoold needs and nothing else: which pods and containers
-// there are, in which cgroups they run, which CPUs the runtime has recorded
-// for them, how to record others, and when to look again. It speaks to
-// containerd and CRI-O; where the two differ, the difference ends here. No
+// It reads and writes only the values that cpupoold needs: pods and containers,
+// their cgroups and recorded CPUs, updates of these CPUs, and events. It works with
+// containerd and CRI-O, and hides their differences. No
 // protobuf type leaves the package.
 //
-// The client adds no deadline to a call: the context decides how long a hung
-// runtime is waited for. A lost connection comes back by itself, and a call
-// made meanwhile fails at once.
+// The client adds no deadline to a call: the context bounds the wait for a hung
+// runtime. A lost connection is restored automatically. Until then, calls
+// fail at once.
 package cri

@@ -9,10 +9,10 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/internal/localgrpc"
 )
 
-// What callers decide on. The errors of this package wrap these.
+// Errors for decisions of callers. The errors of this package wrap these.
 var (
-	// ErrNotFound means that the runtime does not know the pod or container (any
-	// more).
+	// ErrNotFound means that the runtime does not know the pod or container, or no longer
+	// knows it.
 	ErrNotFound = errors.New("not found")
 	// ErrNotRunning means that the container exists, but has exited.
 	ErrNotRunning = errors.New("not running")
@@ -22,9 +22,9 @@ var (
 	ErrUnavailable = errors.New("the runtime does not answer")
 )
 
-// InfoError says that the verbose part of a status, which CRI does not specify,
-// is missing or garbled. The Pod or Container that comes with it is valid: what
-// could be read is there, and what could not is zero.
+// InfoError means that the verbose part of a status, which CRI does not specify,
+// is missing or malformed. The Pod or Container that comes with it is valid; fields that
+// could not be read are zero.
 type InfoError struct {
 	Kind  string // "pod" or "container"
 	ID    string

@@ -6,9 +6,9 @@ import (
 	runtime "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// Event says that something happened to a container or to a pod's sandbox. It
-// is a hint to look: events are lost, repeated, late and, on containerd before
-// 2.0, taken away by other subscribers. There is none for a change of resources.
+// Event reports a change of a container or of a pod's sandbox. It is only a
+// hint: events are lost, repeated, late and, on containerd before
+// 2.0, taken away by other subscribers. Changes of resources cause no event.
 type Event struct {
 	ContainerID string // sandbox id if the event is about the sandbox
 	Kind        EventKind

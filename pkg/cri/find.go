@@ -14,8 +14,8 @@ import (
 )
 
 // findTimeout bounds the wait for one socket, so that a hung runtime doesn't
-// hide the others. All are asked at once. It is the runtime of a node on which
-// much begins and ends that is slow, and often the only one there is.
+// hide the others. All are queried at once. A slow runtime is usually the one of a node with
+// many starts and stops of containers, and often the only one.
 const findTimeout = 10 * time.Second
 
 // sockets returns where the distributions put the runtime's socket.

@@ -62,9 +62,9 @@ func (c criCPU) resources() Resources {
 	return Resources{Shares: uint64(max(c.Shares, 0)), Quota: c.Quota, Period: c.Period, CPUs: c.CPUs, Mems: c.Mems}
 }
 
-// parseInfo decodes a result of trimDocument. If it cannot, it returns the zero info and the
-// path of the field that it stumbled over, as far as there is one: a document
-// of which one part is garbled is not half believed.
+// parseInfo decodes a result of trimDocument. For a malformed document it returns the zero info
+// and the path of the malformed field, if known: a document with one malformed part is
+// rejected as a whole.
 func parseInfo(doc string) (info, string, error) {
 	if doc == "" {
 		return info{}, "", errMissing

@@ -14,17 +14,17 @@ type Pod struct {
 	Attempt              uint32
 	Ready                bool
 	CreatedAt            time.Time
-	// Annotations are those of the sandbox's creation that the user of the client keeps.
+	// Annotations are the sandbox's annotations at its creation that the user of the client keeps.
 	// A later change of the API object never reaches the runtime.
 	Annotations    map[string]string
 	RuntimeHandler string
 
-	Detailed bool // fields below were asked for (PodStatus); List leaves them zero
-	// CgroupParent is what the kubelet asked for: a slice name with the systemd
-	// driver, else a path below the cgroup mount.
+	Detailed bool // fields below are set (PodStatus); List leaves them zero
+	// CgroupParent is the kubelet's cgroup_parent: a slice name with the systemd
+	// driver, otherwise a path below the cgroup mount.
 	CgroupParent string
 	// CgroupsPath is linux.cgroupsPath in the OCI spec of the sandbox (pause)
-	// container, and empty where the sandbox has none of its own.
+	// container; empty if the sandbox has no cgroup.
 	CgroupsPath string
 	// Resources are the pod's total over all its containers, overhead not
 	// included (linux.resources of the sandbox configuration, since Kubernetes
@@ -43,17 +43,17 @@ type Container struct {
 	State     State
 	CreatedAt time.Time
 
-	Detailed    bool      // fields below were asked for (ContainerStatus); List leaves them zero
+	Detailed    bool      // fields below are set (ContainerStatus); List leaves them zero.
 	CgroupsPath string    // linux.cgroupsPath in the container's OCI spec.
 	PID         int       // container's init in the runtime's PID namespace, 0 before the start and after the exit.
-	FinishedAt  time.Time // when it exited; zero if it has not, or the runtime does not tell
-	// Requested are the resources in CRI's status: what the kubelet asked for at
-	// creation and in updates since. What an NRI plugin adjusted at creation is
-	// not in it on containerd, until the first update copies the spec there.
+	FinishedAt  time.Time // when it exited; zero if it has not, or if the runtime does not report it.
+	// Requested are the resources in CRI's status: the kubelet's request at
+	// creation and in later updates. On containerd an NRI plugin's adjustment at creation is
+	// missing until the first update copies the spec there.
 	Requested Resources
-	// Recorded are the resources in the runtime's copy of the OCI spec, which is
-	// what it applies at start and again at its next update. They need not be
-	// what the cgroup holds now.
+	// Recorded are the resources in the runtime's copy of the OCI spec, which
+	// it applies at start and again at its next update. The current values of the cgroup
+	// may differ.
 	Recorded Resources
 	// SharedCPUs is the value of OPENSHIFT_SHARED_CPUS in the container's environment: the
 	// list of CPUs that CRI-O adds to Recorded with each update. See the function SharedCPUs.
@@ -61,8 +61,8 @@ type Container struct {
 }
 
 // RecordedCPUs returns the CPUs that the runtime has recorded for the
-// container; the empty set means that it has recorded none and leaves the
-// cgroup's cpuset alone.
+// container; the empty set means that it has recorded none and does not change
+// the cgroup's cpuset.
 func (c Container) RecordedCPUs() (cpuset.Set, error) {
 	s, err := cpuset.Parse(c.Recorded.CPUs)
 	if err != nil {

@@ -2,10 +2,10 @@ package cri
 
 import "sync"
 
-// queue is a queue without bound between the goroutine that reads the runtime's
-// stream and the one that runs the caller's code. It has no bound because
+// queue is an unbounded queue between the goroutine that reads the runtime's
+// stream and the one that runs the caller's code. It is unbounded because
 // containerd since 2.0 makes every CreateContainer and StartContainer of the
-// node wait for its slowest subscriber. What is queued is small.
+// node wait for its slowest subscriber. Queued values are small.
 type queue[T any] struct {
 	mu     sync.Mutex
 	filled sync.Cond // on mu

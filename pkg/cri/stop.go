@@ -12,11 +12,11 @@ import (
 // Stop ends a running container: with its stop signal, and after timeout (in whole
 // seconds, rounded up; 0 for at once) by force. It waits for the end, so ctx has to
 // allow for more than timeout. The kubelet finds the container exited, as if it had
-// ended by itself, and restarts it if the pod's restartPolicy says so.
+// ended without Stop, and restarts it according to the pod's restartPolicy.
 //
-// It is no error if the container has exited already or is gone: CRI wants the
-// call idempotent, and what was asked for is the case. containerd does nothing,
-// and says nothing, for a container that was created and not started.
+// If the container has exited already or no longer exists, Stop returns nil: CRI requires
+// the call to be idempotent. For a container that was created and not started, containerd
+// returns no error and does nothing.
 func (c *Client) Stop(ctx context.Context, id string, timeout time.Duration) error {
 	if timeout < 0 {
 		return fmt.Errorf("stop container %s: timeout %v is negative", id, timeout)

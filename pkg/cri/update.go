@@ -15,25 +15,25 @@ import (
 // change together. All other resources stay as they are, since in CRI's
 // UpdateContainerResources a zero field means unchanged.
 //
-// For the same reason the empty set cannot be asked for: it is an error. To
-// lift a restriction, ask for all CPUs.
+// For the same reason an empty set is an error. To lift a restriction, request
+// all CPUs.
 //
 // The error is ErrNotFound if the container is gone and ErrNotRunning if it has
 // exited. containerd takes an update of an exited container for its record
 // alone, and reports none. The call runs the OCI runtime (tens of milliseconds)
 // and passes through the node's NRI plugins.
 //
-// An update that the kernel refuses, for a CPU that does not exist, leaves the
-// record and the cgroup as they were, but not systemd's AllowedCPUs (seen with
-// containerd 2.4 and systemd 257): repeat it with a good set.
+// If the kernel refuses an update, for a CPU that does not exist, record and
+// cgroup do not change, but systemd's AllowedCPUs does. (Seen with
+// containerd 2.4 and systemd 257.) Repeat the update with a valid set.
 func (c *Client) UpdateCPUs(ctx context.Context, id string, cpus cpuset.Set) error {
 	return c.updateSet(ctx, id, "cpuset", "CPUs", cpus, &runtime.LinuxContainerResources{CpusetCpus: cpus.String()})
 }
 
 // UpdateMems is UpdateCPUs for the NUMA nodes (cpuset.mems) that the container's
-// memory comes from. For one that runs, the kernel moves what it has elsewhere
-// before the call returns: seconds for gigabytes. Write the file first, and there
-// is nothing left to move while systemd and the runtime wait.
+// memory comes from. For a running container, the kernel moves its memory from other nodes
+// before the call returns: seconds for gigabytes. After a write of the file, no memory
+// remains to be moved while systemd and the runtime wait.
 func (c *Client) UpdateMems(ctx context.Context, id string, nodes cpuset.Set) error {
 	return c.updateSet(ctx, id, "memory nodes", "nodes", nodes, &runtime.LinuxContainerResources{CpusetMems: nodes.String()})
 }
@@ -54,9 +54,9 @@ func (c *Client) updateSet(ctx context.Context, id, what, members string, set cp
 	return fmt.Errorf("update %s of container %s to %q: %w", what, id, set, err)
 }
 
-// explain finds out whether an update was refused because the container is gone
-// or has exited: CRI-O says so in words only, and an OCI runtime that was
-// overtaken by the exit says anything.
+// explain checks whether an update was refused because the container no longer exists
+// or has exited. CRI-O reports that only in words, and the error of an OCI runtime during
+// the exit is arbitrary.
 func (c *Client) explain(ctx context.Context, id string, refusal error) error {
 	r, err := c.containerStatus(ctx, &runtime.ContainerStatusRequest{ContainerId: id})
 	if err != nil {

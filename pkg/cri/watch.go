@@ -16,10 +16,10 @@ type StreamState int
 
 const (
 	Connecting StreamState = iota // state before anything is known. It is never reported
-	// Connected means that from now on whatever happens is also an event. What
-	// happened before is only in a list: list now.
+	// Connected means that from now on each change causes an event. Earlier changes
+	// are only in a list: list now.
 	Connected
-	// Lost means that there is no connection; it is being tried again.
+	// Lost means that the connection is lost; Watch tries it again.
 	Lost
 	// Unsupported means that the runtime has no event stream, or has it switched
 	// off (CRI-O's enable_pod_events). Poll. It is tried again now and then.
@@ -45,26 +45,26 @@ func (s StreamState) String() string {
 // take its time: events queue up here, never in the runtime.
 type Handler struct {
 	Event  func(Event)
-	Stream func(StreamState, error) // told each change of state, with the reason for Lost and Unsupported
+	Stream func(StreamState, error) // receives each change of state, with the reason for Lost and Unsupported
 }
 
 const (
 	// settle is how long a new stream must last before it counts as connected.
-	// gRPC does not tell when the runtime has taken up a stream on which nothing
-	// is sent yet, and CRI-O ends a stream that is switched off at once.
+	// gRPC does not report that the runtime has accepted a stream before the first
+	// message, and CRI-O ends a stream that is switched off at once.
 	settle = 500 * time.Millisecond
-	// retryUnsupported is the pause before a stream that the runtime does not
-	// offer is tried again: after an upgrade or a change of its configuration
-	// the runtime restarts without a notice to anybody.
+	// retryUnsupported is the pause before a retry of a stream that the runtime does not
+	// offer. After an upgrade or a change of its configuration
+	// the runtime restarts without a notice.
 	retryUnsupported = time.Minute
 	// The bounds of the growing pause before a lost stream is tried again.
 	retryFirst, retryLast = 200 * time.Millisecond, 10 * time.Second
 )
 
 // Watch follows the runtime's event stream until ctx ends, and returns its
-// error. It connects again by itself, with growing, random pauses. One Watch
-// per node is enough: each is one more subscriber that a runtime waits for, or,
-// on containerd before 2.0, that takes events from the others.
+// error. It reconnects automatically, with growing, random pauses. One Watch
+// per node is enough: the runtime waits for each subscriber, and
+// on containerd before 2.0 a subscriber takes events from the others.
 func (c *Client) Watch(ctx context.Context, h Handler) error {
 	return watch(ctx, h, func(ctx context.Context) (eventStream, error) {
 		return c.rpc.GetContainerEvents(ctx, &runtime.GetEventsRequest{})
@@ -145,8 +145,8 @@ func follow(ctx context.Context, q *queue[notice], open openFunc) {
 // followOnce reads one stream to its end and returns why it ended. It calls
 // settled, at most once, when the stream counts as connected.
 func followOnce(ctx context.Context, q *queue[notice], open openFunc, settled func()) error {
-	// The end of the context is what tells gRPC, and so the runtime, that nobody
-	// reads the stream any more.
+	// The end of the context informs gRPC, and so the runtime, that the stream has no
+	// reader any longer.
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	stream, err := open(ctx)

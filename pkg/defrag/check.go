@@ -9,15 +9,15 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
 
-// Check returns why an owner must not be moved from CPUs to others, nil if it may.
-// It must have from, and nothing else; to must be as many, in the pool, free or
-// its own, and what its options allow. A move that is worse than none is allowed:
-// who asks for it may have reasons.
+// Check returns why an owner must not be moved from CPUs to others, nil if it may. The owner
+// must have exactly the CPUs from. The CPUs to must be as many, in the pool, free or
+// its own, and allowed by its options. A move that improves nothing is allowed: the caller
+// may have reasons.
 func Check(in Input, key pools.Key, from, to cpuset.Set) error {
 	n := newNode(in)
 	i := n.find(key)
-	if i == nobody {
-		return errors.New("has no CPUs of its own")
+	if i == noOwner {
+		return errors.New("has no exclusive CPUs")
 	}
 	o := &n.owners[i]
 	switch {
@@ -43,7 +43,7 @@ func (n *node) checkOptions(i int, cpus cpuset.Set) error {
 	if o.Options.OneOwnerPerCore {
 		cores := n.coresOf(cpus)
 		if taken := cores.Difference(n.pool.Difference(n.others(i))); !taken.IsEmpty() {
-			return fmt.Errorf("cannot have CPUs %s: somebody else may run on CPU %s of the same cores (one-owner-per-core)", cpus, taken)
+			return fmt.Errorf("cannot have CPUs %s: another owner or pool may use CPU %s of the same cores (one-owner-per-core)", cpus, taken)
 		}
 		if n.idleBeside(cpus) > n.idleBeside(n.at[i]) {
 			return fmt.Errorf("cannot have CPUs %s: more CPUs of their cores would be idle than now (one-owner-per-core)", cpus)

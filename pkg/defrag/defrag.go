@@ -9,21 +9,21 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
 
-// Input is what a report depends on.
+// Input holds the input of a report.
 type Input struct {
 	Machine *allocate.Machine
 	Pool    cpuset.Set    // CPUs that can be exclusive
-	Owners  []pools.Owner // all that have CPUs of their own. Those are disjoint and in Pool
+	Owners  []pools.Owner // all owners. Their CPUs are disjoint and in Pool
 }
 
-// Report is how owners lie on the machine, and what can be done about it.
+// Report describes the CPUs of owners on the machine, and possible improvements.
 type Report struct {
 	Owners []Place      `json:"owners"` // sorted by key
 	Room   Change[Room] `json:"room"`   // what new owners can have, now and after all moves
 	// Excess is by how much all owners together are above their least, now and
 	// after all moves.
 	Excess Change[Shape] `json:"excess"`
-	// Moves is in the order in which they are to be made: each goes to CPUs that are free, or
+	// Moves is in the order of execution: each goes to CPUs that are free, or
 	// its owner's, after the moves before it.
 	Moves   []Move `json:"moves"`
 	Bounded bool   `json:"bounded,omitempty"` // search was ended before it had tried everything
@@ -62,10 +62,10 @@ func (n Name) Full() string {
 type Place struct {
 	Name
 	CPUs cpuset.Set `json:"cpus"`
-	// Fixed says why the owner is not to be moved; empty if it can be.
+	// Fixed is the reason why the owner must not be moved; empty if it can be.
 	Fixed string `json:"fixed,omitempty"`
-	// Now is how it lies, and After how after all moves. Least is how it would lie
-	// if it were alone in the pool.
+	// Now is its current position, and After the position after all moves. Least is its
+	// position if it were alone in the pool.
 	Now   Shape `json:"now"`
 	After Shape `json:"after"`
 	Least Shape `json:"least"`
@@ -73,9 +73,9 @@ type Place struct {
 
 // Shape is how an owner's CPUs lie on the machine. Fewer is better in each field.
 type Shape struct {
-	// SplitCores are cores of which it has some threads and not all: none are counted
-	// for an owner with distribute-cpus-across-cores, which wishes for that.
-	// SharedCores are those of which another owner has a part.
+	// SplitCores are cores of which it has some threads and not all: 0
+	// for an owner with distribute-cpus-across-cores, which requests that.
+	// SharedCores are cores of which another owner has a part.
 	SplitCores  int `json:"splitCores"`
 	SharedCores int `json:"sharedCores"`
 	// L3Groups, Nodes and Packages are numbers of those that it touches.
@@ -109,8 +109,8 @@ type Move struct {
 	// differ, memory that is not bound stays where it is.
 	FromNodes cpuset.Set `json:"fromNodes"`
 	ToNodes   cpuset.Set `json:"toNodes"`
-	// MakesRoom says that the move is not for the sake of its owner, who is as well
-	// off as before, but lets the next one happen.
+	// MakesRoom reports that the move does not improve the position of its owner, but makes
+	// the next move possible.
 	MakesRoom bool `json:"makesRoom,omitempty"`
 }
 

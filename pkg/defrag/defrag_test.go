@@ -26,7 +26,7 @@ func TestMoves(t *testing.T) {
 		scene *scene
 		want  []string
 	}{
-		{"nobody there", newScene(twoNodes(), "2-15"), nil},
+		{"no owners", newScene(twoNodes(), "2-15"), nil},
 		{"all as well as can be", newScene(twoNodes(), "2-15").owner("2-5").owner("8").owner("10-11"), nil},
 		{"split cores, and whole ones free", newScene(twoNodes(), "2-15").owner("2,4"), []string{"default/a/app 2,4 → 2-3"}},
 		{"two nodes, and room on one", newScene(twoNodes(), "2-15").owner("6-9").owner("2-3"), []string{"default/a/app 6-9 → 4-7"}},
@@ -176,7 +176,7 @@ func TestCheck(t *testing.T) {
 	}{
 		{"uid-00", "2,4", "4-5", ""},
 		{"uid-00", "2,4", "7,14", ""}, // no better, and none of our business
-		{"uid-99", "2,4", "4-5", "has no CPUs of its own"},
+		{"uid-99", "2,4", "4-5", "has no exclusive CPUs"},
 		{"uid-00", "2,5", "4-5", "has CPUs 2,4 and not 2,5: something has changed; ask for a new report"},
 		{"uid-00", "2,4", "2,4", "is on CPUs 2,4 already"},
 		{"uid-00", "2,4", "4", "has 2 CPUs and cannot be moved to 1 (4)"},
@@ -185,7 +185,7 @@ func TestCheck(t *testing.T) {
 		{"uid-00", "2,4", "4,11", "cannot have CPU 11: not free"},
 		{"uid-01", "8-9", "14-15", "must stay where it is: has exited"},
 		{"uid-03", "10", "11", ""},
-		{"uid-03", "10", "7", "cannot have CPUs 7: somebody else may run on CPU 6 of the same cores (one-owner-per-core)"},
+		{"uid-03", "10", "7", "cannot have CPUs 7: another owner or pool may use CPU 6 of the same cores (one-owner-per-core)"},
 		{"uid-04", "12-13", "14-15", ""},
 		{"uid-04", "12-13", "5,14", "cannot have CPUs 5,14: full-pcpus-only"},
 		{"uid-05", "6", "7", ""},

@@ -14,14 +14,14 @@ type measure [8]int
 
 // Places in a measure.
 const (
-	unwished = iota // CPUs against a wish for isolation or a kind of core
+	unwished = iota // CPUs against a preference for isolation or a kind of core
 	remote          // CPUs off the hinted nodes
 	crowded         // split cores; with distribute-cpus-across-cores minus the cores
 	nodes           // NUMA nodes
 	packages
 	l3s        // L3 groups
 	uneven     // with distribute-cpus-across-numa, between most and least on a node
-	idleBeside // CPUs that nobody may use because the owner has their core
+	idleBeside // idle siblings: no other owner may use them
 )
 
 // measured is a set of CPUs with how an owner would lie on it.
@@ -31,7 +31,7 @@ type measured struct {
 	measure
 }
 
-// measure says how owner i would lie on cpus, whoever its neighbours are.
+// measure returns the measure of owner i on cpus, without the effect of other owners.
 func (n *node) measure(i int, cpus cpuset.Set) measured {
 	o := &n.owners[i]
 	s := n.shapeOf(i, cpus, cpuset.Set{})
@@ -84,7 +84,7 @@ func (n *node) spread(cpus cpuset.Set) int {
 	return most - fewest
 }
 
-// noWorse says that a is not above b in any place.
+// noWorse reports whether a is not above b in any place.
 func (a measure) noWorse(b measure) bool {
 	for i := range a {
 		if a[i] > b[i] {
@@ -94,7 +94,7 @@ func (a measure) noWorse(b measure) bool {
 	return true
 }
 
-// better says that a is below b somewhere and nowhere above it.
+// better reports whether a is below b in a place and above it in no place.
 func (a measure) better(b measure) bool { return a != b && a.noWorse(b) }
 
 // compare puts the better of two measures first where that is not clear from each

@@ -9,14 +9,14 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/topology"
 )
 
-// node is who has which CPUs at some point of a list of moves.
+// node holds the CPUs of each owner at some point of a list of moves.
 type node struct {
 	machine  *allocate.Machine
 	topology *topology.Topology
 	pool     cpuset.Set
 	owners   []pools.Owner
-	// at is what each of owners has, put there by put. cores are the cores of that,
-	// and lies is how it lies, where that is known.
+	// at are the CPUs of each owner; put sets them. cores are the cores of these CPUs,
+	// and lies is their measure, or nil.
 	at    []cpuset.Set
 	cores []cpuset.Set
 	lies  []*measure
@@ -35,7 +35,7 @@ func newNode(in Input) *node {
 	return n
 }
 
-// put gives owner i CPUs that nobody else has, in place of what it has.
+// put replaces the CPUs of owner i with CPUs that no other owner has.
 func (n *node) put(i int, cpus cpuset.Set) {
 	n.taken = n.taken.Difference(n.at[i]).Union(cpus)
 	left := n.touched.Difference(n.cores[i])
@@ -57,15 +57,15 @@ func (n *node) clone() *node {
 
 // others is what all but owner i have together; i may be none.
 func (n *node) others(i int) cpuset.Set {
-	if i == nobody {
+	if i == noOwner {
 		return n.taken
 	}
 	return n.taken.Difference(n.at[i])
 }
 
-const nobody = -1
+const noOwner = -1
 
-// closed are the cores that owners other than i have to themselves.
+// closed returns the exclusive cores of owners other than i.
 func (n *node) closed(i int) cpuset.Set {
 	var all cpuset.Set
 	for j := range n.at {
@@ -76,8 +76,8 @@ func (n *node) closed(i int) cpuset.Set {
 	return all
 }
 
-// available are the CPUs that owner i could have: free ones and its own. With
-// nobody for i they are those that a new owner could have.
+// available returns the CPUs that owner i could have: free CPUs and its own. With
+// noOwner for i they are the CPUs that a new owner could have.
 func (n *node) available(i int) cpuset.Set {
 	return n.pool.Difference(n.others(i)).Difference(n.closed(i))
 }
@@ -88,7 +88,7 @@ func (n *node) open(i int) cpuset.Set {
 	return n.available(i).Difference(n.touched.Difference(n.cores[i]))
 }
 
-// mayCross says that owner i may go to the NUMA nodes of a place: only to touch
+// mayCross reports whether owner i may go to the NUMA nodes of a place: only to touch
 // fewer of them or to be nearer to its devices.
 func (n *node) mayCross(i int, to measured) bool {
 	now := n.now(i)
@@ -96,7 +96,7 @@ func (n *node) mayCross(i int, to measured) bool {
 		n.nodesOf(to.cpus).IsSubsetOf(n.nodesOf(n.at[i]))
 }
 
-// now is how owner i lies, whoever its neighbours are.
+// now returns the measure of owner i, without the effect of other owners.
 func (n *node) now(i int) measure {
 	if n.lies[i] == nil {
 		m := n.measure(i, n.at[i]).measure
@@ -114,7 +114,7 @@ func (n *node) coresOf(cpus cpuset.Set) cpuset.Set {
 	return cpuset.Of(all...)
 }
 
-// wholeCores returns those of cpus of whose core all threads are among them.
+// wholeCores returns the CPUs among cpus whose cores are completely in cpus.
 func (n *node) wholeCores(cpus cpuset.Set) cpuset.Set {
 	whole := cpus
 	for cpu := range cpus.All() {
@@ -173,7 +173,7 @@ func (n *node) shapeOf(i int, cpus, others cpuset.Set) Shape {
 	return s
 }
 
-// describe completes moves, made from n, with what they do.
+// describe converts moves that start at n to the moves of a report.
 func (n *node) describe(moves []step) []Move {
 	at := n.clone()
 	out := make([]Move, 0, len(moves))
@@ -190,7 +190,7 @@ func (n *node) describe(moves []step) []Move {
 	return out
 }
 
-// find returns the index of an owner, or nobody.
+// find returns the index of an owner, or noOwner.
 func (n *node) find(key pools.Key) int {
 	return slices.IndexFunc(n.owners, func(o pools.Owner) bool { return o.Key == key })
 }

@@ -10,10 +10,10 @@ import (
 // fewGroups is the number of groups up to which all unions of them are tried.
 const fewGroups = 8
 
-// parts yields the parts of open CPUs in which owner i is to be tried, those that
-// promise most first, and says of the last ones, which are many, that they are.
-// All have some of gained. The allocator weighs one thing against another, and here
-// nothing may get worse: in a part that touches no more of the machine than the
+// parts yields the parts of open CPUs in which owner i should be tried, the best
+// candidates first. The second value is true for the last ones, which are many.
+// All have some of gained. The allocator trades one place of a measure for another, but a
+// move must worsen none. In a part that touches no more of the machine than the
 // owner does, it cannot.
 func (n *node) parts(i int, open, gained cpuset.Set) iter.Seq2[cpuset.Set, bool] {
 	p := &partition{size: n.owners[i].CPUs.Len(), at: n.at[i], gained: gained}
@@ -40,8 +40,8 @@ func (n *node) parts(i int, open, gained cpuset.Set) iter.Seq2[cpuset.Set, bool]
 	}
 }
 
-// addParts adds what the owner touches of groups, nodes, packages and single
-// groups, and returns how many groups it touches.
+// addParts adds the part of groups that the owner touches, nodes, packages and single
+// groups, and returns the number of groups that it touches.
 func (n *node) addParts(p *partition, groups []cpuset.Set, open cpuset.Set) int {
 	var own cpuset.Set
 	touched := 0
@@ -139,8 +139,8 @@ func (p *partition) unions(groups []cpuset.Set) {
 	}
 }
 
-// pairs yields the pairs of groups. There may be tens of thousands: each is made
-// when it is its turn, and those that are of no use are not made at all.
+// pairs yields the pairs of groups. There may be tens of thousands, so each is computed
+// when it is needed, and useless pairs are never computed.
 func (p *partition) pairs(groups []cpuset.Set, yield func(cpuset.Set, bool) bool) {
 	sizes, gains := make([]int, len(groups)), make([]bool, len(groups))
 	for i, g := range groups {

@@ -2,10 +2,10 @@ package defrag
 
 import "github.com/cpupoold/cpupoold/pkg/cpuset"
 
-// Room is what a new owner can have. Each number is that of the CPUs of the
-// largest request that fits in full.
+// Room is the free capacity for a new owner. Each number is the number of CPUs of the
+// largest request that fits completely.
 type Room struct {
-	Free int `json:"free"` // what is there in all
+	Free int `json:"free"` // free CPUs of the machine
 	// OnNode is within one NUMA node, InL3 within one L3 group, and InWholeCores in
 	// whole cores of one node.
 	OnNode       int        `json:"onNode"`
@@ -27,7 +27,7 @@ type NodeRoom struct {
 func Vacant(in Input) Room { return newNode(in).room() }
 
 func (n *node) room() Room {
-	free := n.available(nobody)
+	free := n.available(noOwner)
 	r := Room{Free: free.Len()}
 	for i := range n.topology.Nodes {
 		t := &n.topology.Nodes[i]

@@ -8,9 +8,9 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
 
-// maxEffort bounds a search, and once more the shortening of what it has found. It
-// is counted in questions to the allocator about a machine of cheapCPUs; a larger
-// one counts for as many as it is larger. It is a few seconds at most.
+// maxEffort bounds a search, and again the shortening of its result. Its unit is
+// a request to the allocator on a machine of cheapCPUs. A request on a larger machine counts
+// proportionally more. The search takes a few seconds at most.
 const maxEffort = 1 << 17
 
 const cheapCPUs = 256
@@ -28,8 +28,8 @@ type search struct {
 	start *node // before the first step
 	steps []step
 	least []measured   // how each owner would lie if it were alone in the pool
-	tried []cpuset.Set // what was open to each owner when it could not be moved last
-	// effort is what is left, and price what a question costs.
+	tried []cpuset.Set // CPUs that were open to each owner when it could not be moved last.
+	// effort is the remaining effort, and price the cost of a request.
 	effort, price int
 }
 
@@ -42,9 +42,9 @@ func newSearch(n *node) *search {
 	return s
 }
 
-// alone is the best place for owner i if nobody else were there, wherever it is
-// now: a move must not change what its owner is measured by. One whose options
-// cannot be had at all, and who therefore cannot be moved, lies as well as it can.
+// alone returns the best place for owner i without other owners, wherever it is
+// now: a move must not change the least of its owner. An owner whose options cannot be met
+// at all cannot be moved, so its position is its best.
 func (n *node) alone(i int) measured {
 	o := &n.owners[i]
 	var best measured
@@ -74,7 +74,7 @@ func (s *search) run() {
 // for the better.
 func (s *search) improveWorst() bool {
 	for _, i := range s.worstFirst() {
-		// What was open to it when it could not be moved needs not be tried again.
+		// CPUs that were open when it could not be moved need not be tried again.
 		open := s.node.open(i)
 		gained := open.Difference(s.tried[i])
 		if gained.IsEmpty() {
@@ -156,7 +156,7 @@ func (s *search) away(j int, cpus cpuset.Set) (cpuset.Set, bool) {
 }
 
 // best returns the best acceptable place for owner i on open CPUs, in parts that
-// have some of gained: of two that are alike the one that is less of a move.
+// have some of gained. Among equal places it returns the one nearest to its CPUs.
 func (s *search) best(i int, open, gained cpuset.Set, accept func(measure) bool) (cpuset.Set, bool) {
 	if !open.Overlaps(gained) {
 		return cpuset.Set{}, false
@@ -183,9 +183,9 @@ func (s *search) best(i int, open, gained cpuset.Set, accept func(measure) bool)
 	return best.cpus, found
 }
 
-// ask asks the allocator where owner i should be, in a part of the machine: with
-// all its options, and with those only that could refuse it; anew, and keeping the
-// whole cores that it has there. A part may be too small for it.
+// ask requests CPUs for owner i from the allocator, in a part of the machine. It tries
+// all its options, and only the options that could refuse it. It tries each without the
+// owner's CPUs, and with its whole cores in the part. A part may be too small for it.
 func (s *search) ask(i int, part cpuset.Set) []cpuset.Set {
 	o := &s.node.owners[i]
 	if part.Len() < o.CPUs.Len() {

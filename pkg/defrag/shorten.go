@@ -2,9 +2,8 @@ package defrag
 
 import "slices"
 
-// shortest returns the steps without those that turned out not to be needed: an
-// owner that was moved twice goes to its last place at once, if that is possible
-// and everybody else gets where he was to go.
+// shortest returns the steps without unnecessary ones. An owner that was moved twice goes to
+// its last place at once, if that is possible and all other owners get their places.
 func (s *search) shortest() []step {
 	steps := s.steps
 	for i, effort := 0, maxEffort; i < len(steps) && effort > 0; {
@@ -25,8 +24,8 @@ func (s *search) shortest() []step {
 	return steps
 }
 
-// holds says that steps can be made from the start, and that each keeps the rules;
-// those before step known do.
+// holds reports whether steps can be made from the start and each keeps the rules;
+// the steps before step known do.
 func (s *search) holds(steps []step, known int) bool {
 	n := s.start.clone()
 	for _, m := range steps[:known] {

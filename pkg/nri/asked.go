@@ -38,8 +38,8 @@ func (a *asked) Configure(ctx context.Context, _, _, _ string) (api.EventMask, e
 }
 
 func (a *asked) Synchronize(ctx context.Context, pods []*api.PodSandbox, containers []*api.Container) ([]*api.ContainerUpdate, error) {
-	// With the end of its connection the stub forgets what came in earlier messages: this
-	// may be the last part alone.
+	// After the end of its connection the stub drops earlier messages: this
+	// may be only the last part.
 	if a.s.ctx.Err() != nil {
 		return nil, context.Cause(a.s.ctx)
 	}
@@ -96,7 +96,7 @@ func (a *asked) RemovePodSandbox(_ context.Context, p *api.PodSandbox) error {
 
 func (a *asked) CreateContainer(ctx context.Context, p *api.PodSandbox, c *api.Container) (*api.ContainerAdjustment, []*api.ContainerUpdate, error) {
 	ct := containerOf(c, time.Now())
-	ct.State = cri.Created // what containerd does not know yet is unknown to it
+	ct.State = cri.Created // containerd reports its state as unknown
 	r, err := a.s.handler.Create(ctx, podOf(p), ct)
 	if err != nil {
 		return nil, nil, err

@@ -46,8 +46,8 @@ func containerOf(c *api.Container, now time.Time) cri.Container {
 		Detailed:    true,
 		CgroupsPath: linux.GetCgroupsPath(),
 		PID:         int(c.GetPid()),
-		// The spec is all that NRI shows. In a new container it is what the kubelet
-		// asks for.
+		// NRI shows only the spec. In a new container it contains the kubelet's
+		// request.
 		Requested:  r,
 		Recorded:   r,
 		SharedCPUs: cri.SharedCPUs(c.GetEnv()),
@@ -132,8 +132,8 @@ func updatesOf(us []Update) []*api.ContainerUpdate {
 	return to
 }
 
-// insteadOf returns what makes the runtime apply r where it is not zero, and
-// elsewhere what was asked for: it lays an update of the same container over it.
+// insteadOf returns updates by which the runtime applies the non-zero fields of r, and its
+// own request otherwise: it merges an update of the same container into the request.
 func insteadOf(id string, r cri.Resources) []*api.ContainerUpdate {
 	if r == (cri.Resources{}) {
 		return nil

@@ -11,8 +11,8 @@ import (
 	"github.com/cenkalti/backoff/v5"
 )
 
-// Name and Index are what the plugin registers with: the runtime calls plugins in
-// the order of their indices, and its required_plugins speak of the name.
+// Name and Index are the plugin's registration: the runtime calls plugins in
+// the order of their indices, and its required_plugins contain the name.
 const (
 	Name  = "cpupoold"
 	Index = "50"
@@ -23,28 +23,28 @@ type State int
 
 const (
 	Unknown State = iota // state before anything is known. It is never reported
-	// Absent means that nobody listens on the socket: the runtime is not there, or
+	// Absent means that no process listens on the socket: the runtime is stopped, or
 	// has NRI switched off.
 	Absent
 	// Connected means that Handler.Synchronize has succeeded: from now on the
-	// runtime asks before it acts.
+	// runtime sends requests before it acts.
 	Connected
 	// Lost means that there is no connection, for the reason that comes with it.
 	Lost
 )
 
-// Options are what Run needs, all of it.
+// Options configures Run. All fields but Keep and Runtime are required.
 type Options struct {
 	Socket string // path of the runtime's NRI socket
 	// Keep reports whether pods need an annotation with this name. The connection drops all
 	// other annotations. Nil keeps none.
 	Keep    func(annotation string) bool
-	Handler Handler // asked one thing at a time, by whichever connection
+	Handler Handler // called once at a time, over all connections
 	// Runtime lists the pods of the container runtime. The connection ends with
 	// ErrOtherRuntime if another runtime serves NRI. Nil: not compared.
 	Runtime lister
-	// State is told each change of state, with the reason for Absent and Lost. The
-	// runtime may be waiting meanwhile: return at once. It is never called while a
+	// State receives each change of state, with the reason for Absent and Lost. The
+	// runtime may be waiting, so it must return at once. It is never called while a
 	// method of Handler runs.
 	State func(State, error)
 
@@ -54,11 +54,11 @@ type Options struct {
 const (
 	// The bounds of the growing pause before the runtime is tried again.
 	retryFirst, retryLast = 100 * time.Millisecond, 5 * time.Second
-	defaultLimit          = 2 * time.Second // how long a runtime waits that does not tell (NRI before 0.7), and NRI's default
+	defaultLimit          = 2 * time.Second // timeout of runtimes that do not report one (NRI before 0.7), and NRI's default
 )
 
-// Run keeps the plugin connected to the runtime until ctx ends, and returns its
-// error. When it returns, no method of the Handler runs any more.
+// Run keeps the plugin connected to the runtime until ctx ends, and returns the error
+// of ctx. After its return, no method of the Handler runs.
 func Run(ctx context.Context, o Options) error {
 	state := Unknown
 	enter := func(s State, err error) {
@@ -80,8 +80,8 @@ func Run(ctx context.Context, o Options) error {
 		} else {
 			enter(Lost, err)
 		}
-		// A connection that is dropped again and again, each time after all pods have
-		// been told, is not to be had at full speed.
+		// A connection that is lost again and again after a synchronization
+		// must not be retried at full speed.
 		if time.Since(began) > retryLast {
 			pauses.Reset()
 		}
@@ -94,7 +94,7 @@ func Run(ctx context.Context, o Options) error {
 }
 
 // connect serves one connection to its end and returns why it ended. It calls
-// synchronized, at most once, when the runtime has told what there is.
+// synchronized, at most once, after the runtime has sent all pods and containers.
 func connect(ctx context.Context, o Options, synchronized func()) error {
 	conn, err := new(net.Dialer).DialContext(ctx, "unix", o.Socket)
 	if err != nil {

@@ -22,15 +22,15 @@ var errClosed = errors.New("the runtime closed the connection")
 // session is one connection to the runtime, with a stub of its own: a stub that
 // is used again may be closed by the late end of the connection before.
 type session struct {
-	// ctx ends with the connection; its cause says why. All that the stub asks
-	// gets a context below it.
+	// ctx ends with the connection; its cause is the reason. The contexts of all calls
+	// of the stub are children of it.
 	ctx  context.Context
 	end  context.CancelCauseFunc
 	conn *conn
 	stub stub.Stub
 
 	// calls is held for each of the runtime's calls, so that they never overlap,
-	// not even with those of the next session.
+	// also not with calls of the next session.
 	calls        sync.Mutex
 	configured   bool // Configure has been called
 	limit        time.Duration
@@ -38,7 +38,7 @@ type session struct {
 	comparer     comparer
 	watches      sync.WaitGroup // of the comparer
 	keep         func(annotation string) bool
-	synchronized func() // called when the handler knows what there is
+	synchronized func() // called after Synchronize of the handler
 }
 
 func newSession(ctx context.Context, c net.Conn, o Options, synchronized func()) (*session, error) {
@@ -123,8 +123,8 @@ func (s *session) call(ctx context.Context, in ttrpc.Unmarshaler, info *ttrpc.Un
 // configureMethod is ttrpc's name of Configure.
 const configureMethod = "/nri.pkg.api.v1alpha1.Plugin/Configure"
 
-// conn tells of its end as soon as its reader meets it: while the runtime waits
-// for an answer, nobody else would notice.
+// conn ends the session as soon as its reader meets the end of the connection: while the
+// runtime waits for a reply, no other code would notice.
 type conn struct {
 	net.Conn
 	ended context.CancelCauseFunc
@@ -145,7 +145,7 @@ func (c *conn) Write(b []byte) (int, error) {
 	return c.Conn.Write(b)
 }
 
-// silent is the stub's logger. What matters is told as State.
+// silent is the stub's logger. State reports all important events.
 type silent struct{}
 
 func (silent) Debugf(context.Context, string, ...any) {}

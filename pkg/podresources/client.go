@@ -18,13 +18,13 @@ import (
 // tests; an entry takes about 200 bytes for each device.
 const maxMessage = 16 << 20
 
-// What callers decide on. The errors of List wrap these.
+// Errors for decisions of callers. The errors of List wrap these.
 var (
-	// ErrUnavailable means that nobody answers: there is no socket, or no kubelet
-	// behind it (any more). It may come back.
+	// ErrUnavailable means that the kubelet does not answer: the socket does not exist, or no
+	// kubelet listens on it. It may come back.
 	ErrUnavailable = errors.New("the kubelet does not answer")
-	// ErrNotSupported means that this kubelet does not have the call (before 1.20,
-	// or what listens is no kubelet).
+	// ErrNotSupported means that this kubelet does not have the call: it is older than 1.20,
+	// or another program listens.
 	ErrNotSupported = errors.New("not supported by the kubelet")
 )
 
@@ -50,7 +50,7 @@ func Dial(socket string) (*Client, error) {
 	return &Client{socket: socket, conn: conn, rpc: v1.NewPodResourcesListerClient(conn)}, nil
 }
 
-// Close ends the connection and every call that is under way.
+// Close ends the connection and every call in progress.
 func (c *Client) Close() error {
 	return c.conn.Close()
 }
@@ -58,10 +58,10 @@ func (c *Client) Close() error {
 // List returns the containers of the node's active pods, sorted by namespace, pod
 // and name, in one call whatever their number. Ordinary init containers are not
 // among them: the kubelet leaves them out. A container that the kubelet has just
-// admitted is there before the runtime hears of it.
+// admitted is listed before the runtime knows it.
 //
-// The errors that a caller decides on are ErrUnavailable and ErrNotSupported, and
-// those of ctx. The kubelet answers 100 calls a second and refuses more.
+// Callers can test for ErrUnavailable, ErrNotSupported, and the errors of
+// ctx. The kubelet answers 100 calls a second and refuses more.
 func (c *Client) List(ctx context.Context) ([]Container, error) {
 	r, err := c.rpc.List(ctx, &v1.ListPodResourcesRequest{})
 	if err != nil {

@@ -23,16 +23,16 @@ type Container struct {
 
 	// Nodes are the IDs of the NUMA nodes of the container's devices and of its
 	// memory and hugepages, all of them together. The empty set means that the
-	// kubelet knows none: there is no such device, or its plugin does not tell.
+	// kubelet knows none: the device does not exist, or its plugin reports none.
 	Nodes cpuset.Set
 
-	// CPUs are those that the kubelet has given to the container alone; none with
-	// every CPU manager policy but static. Numbers that are no CPU's are left out.
+	// CPUs are the exclusive CPUs of the container; empty with every CPU manager policy
+	// except static. Invalid numbers are left out.
 	CPUs cpuset.Set
 
-	// Err says which nodes are not in Nodes because their IDs cannot be; nil if
-	// all are there. A negative ID counts as none: it is the kernel's way to say
-	// that a device has no node, and plugins pass it on.
+	// Err lists the nodes that are not in Nodes because their IDs are invalid; nil if
+	// all are valid. A negative ID counts as no node: the kernel uses it for a device
+	// without a node, and plugins pass it on.
 	Err error
 }
 
@@ -42,8 +42,8 @@ func (n name) compare(o name) int {
 	return cmp.Or(strings.Compare(n.namespace, o.namespace), strings.Compare(n.pod, o.pod), strings.Compare(n.container, o.container))
 }
 
-// containers returns what the kubelet has said, in an order of its own: the
-// kubelet's changes from call to call.
+// containers returns the containers in the kubelet's reply, sorted: the
+// kubelet's order changes from call to call.
 func containers(r *v1.ListPodResourcesResponse) []Container {
 	found := make(map[name]*nodes)
 	var names []name

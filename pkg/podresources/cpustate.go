@@ -11,22 +11,22 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
 
-// CPUState is what the kubelet's CPU manager has decided: its file
+// CPUState is the state of the kubelet's CPU manager: its file
 // cpu_manager_state (pkg/kubelet/cm/cpumanager/state/checkpoint.go).
 type CPUState struct {
-	Policy   string     // never empty: static, none, or one that is not known here.
-	Default  cpuset.Set // CPUs of all containers without CPUs of their own; empty with every policy but static
+	Policy   string     // never empty: static, none, or an unknown policy.
+	Default  cpuset.Set // CPUs of all containers without exclusive CPUs; empty with every policy except static.
 	Holdings []Holding  // sorted by pod and container, no two of one name
 }
 
-// Holding are CPUs that the kubelet has given to one container; with Container ""
-// to a whole pod, whose containers have them among themselves (KEP-5526).
+// Holding are CPUs that the kubelet has allocated to one container. Container is "" for CPUs
+// of a whole pod, whose containers share them (KEP-5526).
 type Holding struct {
 	PodUID, Container string
 	CPUs              cpuset.Set // never empty
 }
 
-// cpuData are the fields that tell of CPUs, which versions 2 and 3 of the file have
+// cpuData are the fields about CPUs, which versions 2 and 3 of the file have
 // at the top and version 4 within data.
 type cpuData struct {
 	PolicyName    string                     `json:"policyName"`
@@ -38,11 +38,11 @@ type cpuData struct {
 }
 
 // ParseCPUState reads a cpu_manager_state of version 2 (Kubernetes 1.18 to 1.36), 3
-// (1.36 with PodLevelResourceManagers) or 4 (1.37), in which data counts and what
-// stands beside it is for older kubelets. Version 1 has containers by their ids; it
-// can be read while it has none. The checksums are not looked at: they are those of
+// (1.36 with PodLevelResourceManagers) or 4 (1.37). In version 4 data counts, and the other
+// fields are for older kubelets. Version 1 has containers by their ids; it
+// is accepted if it has no containers. The checksums are not verified: they are sums of
 // a dump of the kubelet's own types, and the kubelet replaces the file as a whole.
-// An error means that nothing is known, the policy included.
+// With an error all values are unknown, including the policy.
 func ParseCPUState(b []byte) (CPUState, error) {
 	var file struct {
 		cpuData
@@ -95,15 +95,15 @@ func ParseCPUState(b []byte) (CPUState, error) {
 	return s, nil
 }
 
-// hold adds a holding. That of no CPU is none: a container of init containers' CPUs
-// that have been given on.
+// hold adds a holding. A holding without CPUs is ignored: its container had CPUs of init
+// containers, which another container has now.
 func (s *CPUState) hold(uid, container, cpus string) error {
 	set, err := cpuset.Parse(cpus)
 	switch {
 	case err != nil:
 		return fmt.Errorf("CPUs of pod %q, container %q: %w", uid, container, err)
 	case uid == "":
-		return fmt.Errorf("CPUs %s are those of a pod without a UID", cpus)
+		return fmt.Errorf("CPUs %s belong to a pod without a UID", cpus)
 	case !set.IsEmpty():
 		s.Holdings = append(s.Holdings, Holding{uid, container, set})
 	}

@@ -14,7 +14,7 @@ type Place struct {
 	ID int // kernel's number of the CPU, 0..cpuset.MaxCPUs-1
 	// Core, L3, Package and Node are numbers that are unique in the machine, and Die is
 	// unique in its package. L3 is -1 if it is not known. Die and Package are -1 if the
-	// machine has none. Node is the ID of a node.
+	// machine has no dies or packages. Node is the ID of a node.
 	Core, L3, Die, Package, Node int
 	Kind                         CoreKind
 	Capacity                     int // as in [CPU]
@@ -22,8 +22,8 @@ type Place struct {
 
 // Assemble returns the topology of a machine with online CPUs at these places, in any
 // order. It fills in the CPUs of the nodes. Present and Possible are the online CPUs, and
-// no CPU is isolated: the caller changes that. The threads of a core belong to one cache,
-// die, package and node, because owners get whole cores: if the places differ, the place
+// no CPU is isolated; the caller can change these fields. The threads of a core belong to one
+// cache, die, package and node, because owners get whole cores. If the places differ, the place
 // of the lowest CPU counts, and the topology has a warning. If no place has a kind, the
 // capacities decide it.
 func Assemble(places []Place, nodes []Node) (*Topology, error) {

@@ -1,12 +1,12 @@
-// Package topology reads from sysfs which CPUs a machine has and what they share:
+// Package topology reads the CPUs of a machine from sysfs, and their common
 // cores, last-level caches, dies, packages and NUMA nodes.
 //
 // [Read] takes the tree that is mounted on /sys as an fs.FS, so that it works on
-// os.Root.FS() and on a text archive of another machine alike. What every kernel
-// shows is required: an online CPU without its topology files is an error that
-// names the file, because to guess would be to hand one core to two owners. What
-// only some kernels and machines show is optional, and each field says what
-// stands in for it.
+// os.Root.FS() and on a text archive of another machine alike. Files of all kernels
+// are required: an online CPU without its topology files is an error that
+// names the file, because a guess could give one core to two owners. Files
+// of only some kernels and machines are optional, and each field documents its
+// default.
 //
 // The files are described in Documentation/admin-guide/cputopology.rst and
 // Documentation/ABI/*/sysfs-devices-system-cpu and -node of the kernel.

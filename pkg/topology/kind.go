@@ -2,11 +2,11 @@ package topology
 
 import "fmt"
 
-// CoreKind tells the two kinds of core of a hybrid machine apart.
+// CoreKind is the kind of a core of a hybrid machine.
 type CoreKind int
 
 const (
-	Unknown     CoreKind = iota // kind of every CPU of a machine that is not hybrid, or that does not tell
+	Unknown     CoreKind = iota // kind of every CPU of a machine that is not hybrid, or without this information
 	Performance                 // a fast core: Intel P-core, the largest cores of Arm
 	Efficiency                  // any smaller core
 )

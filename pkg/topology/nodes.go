@@ -10,11 +10,11 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
 
-// localDistance is what a node's distance to itself is by definition (ACPI SLIT).
+// localDistance is a node's distance to itself by definition (ACPI SLIT).
 const localDistance = 10
 
-// readNodes reads the NUMA nodes. A kernel without NUMA has no directory for them: all CPUs
-// are in one node then.
+// readNodes reads the NUMA nodes. If the directory is missing, the kernel does not support
+// NUMA, and all CPUs are in one node.
 func (r *scan) readNodes() error {
 	if _, ok, err := optional(fs.Stat(r.fs, nodeDir)); err != nil {
 		return fmt.Errorf("read %s: %w", nodeDir, err)
@@ -61,7 +61,7 @@ func (r *scan) readNodes() error {
 }
 
 // distances reads a row of the distance table. It has one column for each online
-// node, in ascending order of their numbers; offline nodes have none.
+// node, in ascending order of their numbers, and no columns for offline nodes.
 func (s sysfs) distances(id, columns int) ([]int, error) {
 	name := nodeFile(id, "distance")
 	text, err := s.text(name)

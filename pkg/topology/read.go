@@ -10,8 +10,8 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
 
-// Read reads the topology from the tree that is mounted on /sys. CPUs that go
-// offline or come online meanwhile make it start over, a few times at most.
+// Read reads the topology from the tree that is mounted on /sys. If CPUs go
+// offline or come online during the scan, it starts over, a few times at most.
 func Read(sys fs.FS) (*Topology, error) {
 	const attempts = 3
 	s := sysfs{sys}
@@ -21,7 +21,7 @@ func Read(sys fs.FS) (*Topology, error) {
 	}
 	for range attempts {
 		t, scanErr := s.scan(online)
-		// The files of a CPU vanish with it, so an error may mean no more than
+		// The files of a CPU are removed with it, so an error may only mean
 		// that online was out of date.
 		now, err := s.list(path.Join(cpuDir, "online"))
 		if err != nil {
@@ -82,7 +82,7 @@ func (r *scan) index(id int) int {
 	return i
 }
 
-// masks reads the lists beside online.
+// masks reads the lists in the directory of online.
 func (s sysfs) masks(t *Topology) error {
 	var err error
 	if t.Possible, err = s.list(path.Join(cpuDir, "possible")); err != nil {
@@ -98,8 +98,8 @@ func (s sysfs) masks(t *Topology) error {
 	return err
 }
 
-// nohzFull reads nohz_full, in which a kernel up to 6.18 that was not told about
-// nohz_full= prints a null pointer, padded to as many characters as it has CPUs.
+// nohzFull reads nohz_full. A kernel up to 6.18 without nohz_full= on its command line
+// prints a null pointer, padded to as many characters as it has CPUs.
 func (s sysfs) nohzFull() (cpuset.Set, error) {
 	name := path.Join(cpuDir, "nohz_full")
 	text, _, err := optional(s.text(name))

@@ -7,14 +7,14 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
 
-// Topology is what a machine's CPUs look like at one moment. It is not changed
+// Topology describes a machine's CPUs at one moment. It is immutable
 // after [Read] and may be shared. CPUs, and with them all groups and nodes, hold
 // online CPUs only: the kernel shows no topology for the others.
 type Topology struct {
 	// Possible, Present and Online are the CPUs that could ever appear, that are
 	// plugged in, and that run (Documentation/admin-guide/cputopology.rst).
-	// Isolated and NohzFull are those of isolcpus=domain and nohz_full= on the
-	// kernel command line; empty when the kernel has no such file.
+	// Isolated and NohzFull are the CPUs of isolcpus=domain and nohz_full= on the
+	// kernel command line; empty if the kernel has no such file.
 	Possible cpuset.Set `json:"possible"`
 	Present  cpuset.Set `json:"present"`
 	Online   cpuset.Set `json:"online"`
@@ -33,7 +33,7 @@ type Topology struct {
 	Packages []Group `json:"packages"`
 
 	// Nodes holds the online NUMA nodes, sorted by ID; they partition the online
-	// CPUs too, but some may have none. A package may have several nodes (SNC, NPS)
+	// CPUs too, but a node may have no CPUs. A package may have several nodes (SNC, NPS)
 	// and a node several packages. A kernel without NUMA is shown as one node 0.
 	Nodes []Node `json:"nodes"`
 
@@ -49,7 +49,7 @@ func (t *Topology) warn(format string, args ...any) {
 // Group is a set of CPUs that share something.
 type Group struct {
 	// ID is the kernel's number of a package (physical_package_id) or of a die (die_id,
-	// which is unique in its package only), or -1 if the kernel has none. Packages that the
+	// which is unique in its package only), or -1 if the kernel has no number. Packages that the
 	// kernel distinguishes without a unique number (s390x) are numbered from 0. The ID of a core
 	// or cache is its lowest CPU, because the kernel's numbers are not unique, or missing.
 	ID   int        `json:"id"`
@@ -76,14 +76,14 @@ type CPU struct {
 	Die     int `json:"die"`
 	Package int `json:"package"`
 	Node    int `json:"node"`
-	// Kind tells the fast from the small cores of a hybrid machine.
+	// Kind distinguishes the fast from the small cores of a hybrid machine.
 	Kind CoreKind `json:"kind"`
 	// Capacity is the kernel's cpu_capacity, up to 1024 for the fastest CPUs of the
-	// machine, or 0 where the kernel does not tell.
+	// machine, or 0 if the kernel does not report it.
 	Capacity int `json:"capacity"`
 }
 
-// CPU returns the online CPU with the given number, and false when there is none.
+// CPU returns the online CPU with the given number, and false without one.
 func (t *Topology) CPU(id int) (CPU, bool) {
 	i, ok := slices.BinarySearchFunc(t.CPUs, id, func(cpu CPU, id int) int { return cpu.ID - id })
 	if !ok {

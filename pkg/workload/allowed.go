@@ -9,10 +9,10 @@ import (
 // annotation.
 const allowedPrefix = "allowed."
 
-// Allowed says whether a namespace with these annotations lets its pods ask for
-// the workload type, and whether it says anything about types at all. Types are
+// Allowed reports whether a namespace with these annotations allows the workload type for
+// its pods, and whether it has an annotation about types. Types are
 // compared exactly, blanks around them included, as in OpenShift. The old form of
-// the annotation, allowed.workload.openshift.io, counts where there is no new one.
+// the annotation, allowed.workload.openshift.io, counts only without the new one.
 func (n Names) Allowed(namespace map[string]string, typ string) (allowed, annotated bool) {
 	list, annotated := n.allowedList(namespace)
 	return typ != "" && slices.Contains(strings.Split(list, ","), typ), annotated

@@ -12,13 +12,13 @@ const (
 	defaultPoolDomain = "openshift.io"
 )
 
-// Names says how the annotations are called. The zero value gives the names that
+// Names configures the names of the annotations. The zero value gives the names that
 // OpenShift uses.
 type Names struct {
-	// Domain is a DNS subdomain that stands in for workload.openshift.io in each
+	// Domain is a DNS subdomain that replaces workload.openshift.io in each
 	// name; "" is workload.openshift.io itself.
 	Domain string
-	// PoolDomain stands in for openshift.io in the names of the resources of the
+	// PoolDomain replaces openshift.io in the names of the resources of the
 	// shared and the guaranteed pool; "" is openshift.io itself.
 	PoolDomain string
 }
@@ -45,8 +45,8 @@ func (n Names) ResourcesKey(container string) string {
 	return resourcesPrefix + n.domain() + "/" + container
 }
 
-// WarningKey is the name of the pod annotation that says why a webhook has not
-// honoured what a pod asks for.
+// WarningKey is the name of the pod annotation with the reasons why a webhook has rejected
+// requests of the pod.
 func (n Names) WarningKey() string { return n.domain() + "/warning" }
 
 // Claims reports whether a pod annotation of this name asks for a workload type or gives a
@@ -100,7 +100,7 @@ func (n Names) oldSharesKey(typ, container string) string {
 	return n.OldPrefix(typ) + "." + sharesResource + "/" + container
 }
 
-// cutKey returns what follows prefix, domain and slash in key. It is called for
+// cutKey returns the rest of key after prefix, domain and slash. It is called for
 // each annotation of each pod and does not allocate.
 func cutKey(key, prefix, domain string) (string, bool) {
 	rest, ok := strings.CutPrefix(key, prefix)

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// maxValue bounds the values that are looked at, in bytes. What a webhook writes
-// is shorter than 64.
+// maxValue is the maximum length of a parsed value, in bytes. Webhooks write less
+// than 64.
 const maxValue = 1024
 
 // member is one key of a JSON object. value is what [json.Decoder.Token] gives

@@ -54,20 +54,20 @@ func (n Names) LoadBalancingOff(annotations map[string]string, container string)
 	return value == valueOff
 }
 
-// Interrupts is what a pod wants of the interrupts of devices on the CPUs that one of its
-// containers has for itself.
+// Interrupts is a pod's request for the interrupts of devices on the exclusive CPUs of one of
+// its containers.
 type Interrupts string
 
-// The values are those of CRI-O, which also takes "true" for InterruptsAway.
+// CRI-O defines the values, and also accepts "true" for InterruptsAway.
 const (
-	InterruptsStay         Interrupts = valueOn        // nothing is asked for.
+	InterruptsStay         Interrupts = valueOn        // no request.
 	InterruptsAway         Interrupts = valueOff       // none of the CPUs handles any.
 	InterruptsHousekeeping Interrupts = "housekeeping" // only the first CPU does, with its hardware threads
 )
 
-// Interrupts returns what a pod asks for a container. The container's own annotation goes
-// before the pod's; found is false where there is neither. A value that is not known is
-// passed over.
+// Interrupts returns a pod's request for a container. The container's own annotation takes
+// precedence over the pod's; found is false without either. Unknown values are
+// ignored.
 func (n Names) Interrupts(annotations map[string]string, container string) (_ Interrupts, found bool) {
 	for form := range crioPodForm + 1 {
 		if i, known := ParseInterrupts(annotations[n.ownerKey(interruptsPrefix, container, form)]); known {
@@ -77,7 +77,7 @@ func (n Names) Interrupts(annotations map[string]string, container string) (_ In
 	return InterruptsStay, false
 }
 
-// ParseInterrupts reads a value; what is not known is InterruptsStay and false.
+// ParseInterrupts reads a value; it returns InterruptsStay and false for an unknown value.
 func ParseInterrupts(value string) (Interrupts, bool) {
 	switch i := Interrupts(value); i {
 	case InterruptsStay, InterruptsAway, InterruptsHousekeeping:
@@ -89,7 +89,7 @@ func ParseInterrupts(value string) (Interrupts, bool) {
 	}
 }
 
-// AsksAboutInterrupts says that an annotation of this name is about interrupts, in any
+// AsksAboutInterrupts reports whether an annotation of this name is about interrupts, in any
 // form.
 func (n Names) AsksAboutInterrupts(key string) bool {
 	_, ours := cutKey(key, interruptsPrefix, n.domain())
@@ -97,10 +97,10 @@ func (n Names) AsksAboutInterrupts(key string) bool {
 	return ours || crio || key == interruptsPrefix+crioDomain
 }
 
-// Mixed says whether a pod asks for shared CPUs beside those that the container has for
-// itself: in our name, or else in CRI-O's, which has no form for all containers of a pod. key is the
-// annotation that says so, empty if there is none; valid is false for a value that is neither
-// enable nor disable, which asks for nothing.
+// Mixed reports whether a pod requests shared CPUs for a container in addition to exclusive CPUs.
+// CRI-O's annotation counts without ours; it has no form for all containers of a pod. key is the
+// annotation that decides, "" without one. valid is false for a value that is neither
+// enable nor disable, which requests none.
 func (n Names) Mixed(annotations map[string]string, container string) (asks bool, key string, valid bool) {
 	if len(annotations) == 0 {
 		return false, "", true
@@ -109,19 +109,19 @@ func (n Names) Mixed(annotations map[string]string, container string) (asks bool
 	return value == valueOn, key, key == "" || value == valueOn || value == valueOff
 }
 
-// PowerAsked is what a pod asks of the CPUs that a container has for itself: values as
-// they are written, empty for what it does not ask.
+// PowerAsked is a pod's power request for the exclusive CPUs of a container: unparsed values,
+// empty without a request.
 type PowerAsked struct {
-	// CStates are the idle states that they may enter, Governor is that of their
-	// frequency, Preference what the hardware prefers where it chooses that itself.
+	// CStates are the idle states that the CPUs may enter. Governor controls their
+	// frequency. Preference guides hardware that chooses the frequency itself.
 	CStates, Governor, Preference PowerValue
 }
 
 // PowerValue is an annotation: its key, and the value.
 type PowerValue struct{ Key, Value string }
 
-// Power returns what is asked for a container: by our annotation of it, by CRI-O's of it,
-// or by CRI-O's of the pod, whichever comes first.
+// Power returns the power request for a container: from our annotation for it, from CRI-O's
+// for it, or from CRI-O's for the pod, whichever comes first.
 func (n Names) Power(annotations map[string]string, container string) PowerAsked {
 	of := func(prefix string, last int) (v PowerValue) {
 		v.Key, v.Value = n.owner(annotations, prefix, container, last)

@@ -6,31 +6,31 @@ import (
 )
 
 // Permissions are the workload types that namespaces allow by their annotations, by
-// namespace. Those that allow none and never did are not in it. A value is not changed
-// once made; the zero value allows nothing.
+// namespace. Namespaces that never allowed a type are omitted. Values are
+// immutable; the zero value allows no type.
 type Permissions map[string]Permission
 
-// Permission is what a namespace allows, and what it has allowed before.
+// Permission holds the types that a namespace allows, and types that it allowed before.
 type Permission struct {
 	Types []string `json:"types,omitempty"` // sorted
-	// Ended says of types that are allowed no longer when that was found, in
+	// Ended is the time at which a permission was found to have ended, by type, in
 	// nanoseconds since the epoch.
 	Ended   map[string]int64 `json:"ended,omitempty"`
-	Deleted bool             `json:"deleted,omitempty"` // there is no such namespace any more
+	Deleted bool             `json:"deleted,omitempty"` // namespace no longer exists
 }
 
-// Bounds of what a namespace may make others remember.
+// Bounds of the memory that a namespace can use.
 const (
 	maxTypes = 64 // more than any node has partitions
 	maxType  = 63 // bytes, as a DNS label
-	// afterlife is how long a namespace that is deleted is remembered: its pods end
-	// within minutes of it, as a rule before.
+	// afterlife is how long a deleted namespace is remembered: its pods end
+	// within minutes of it, usually before.
 	afterlife = 24 * 3600 * 1e9 // nanoseconds
 )
 
-// Allows says whether a pod of the namespace, whose sandbox was made at this time, may
-// have the workload type. What runs keeps the type when the permission ends. The time is
-// in nanoseconds since the epoch, and 0 for a pod that is only being made.
+// Allows reports whether a pod of the namespace may have the workload type. made is the
+// creation time of its sandbox, in nanoseconds since the epoch; 0 for a pod in creation. A
+// running pod keeps the type after the permission has ended.
 func (p Permissions) Allows(namespace, typ string, made int64) bool {
 	of := p[namespace]
 	if slices.Contains(of.Types, typ) {
@@ -45,7 +45,7 @@ func (p Permissions) With(names Names, namespace string, annotations map[string]
 	return p.become(namespace, Permission{Types: names.allowedTypes(annotations)}, now)
 }
 
-// Without returns the permissions when there is no such namespace any more.
+// Without returns the permissions after the deletion of a namespace.
 func (p Permissions) Without(namespace string, now int64) Permissions {
 	if _, known := p[namespace]; !known {
 		return p
@@ -53,7 +53,7 @@ func (p Permissions) Without(namespace string, now int64) Permissions {
 	return p.become(namespace, Permission{Deleted: true}, now)
 }
 
-// become replaces what a namespace allows, and notes what of it has ended.
+// become replaces the permission of a namespace, and records the types that have ended.
 func (p Permissions) become(namespace string, after Permission, now int64) Permissions {
 	before := p[namespace]
 	if slices.Equal(before.Types, after.Types) && before.Deleted == after.Deleted {
@@ -77,7 +77,7 @@ func (p Permissions) become(namespace string, after Permission, now int64) Permi
 	return next
 }
 
-// forgettable says that nobody can tell it from no permission at all.
+// forgettable reports whether the permission has the same effect as none.
 func (p Permission) forgettable(now int64) bool {
 	if len(p.Types) > 0 {
 		return false
@@ -90,7 +90,7 @@ func (p Permission) forgettable(now int64) bool {
 	return true
 }
 
-// Equal says that both allow the same, and have.
+// Equal reports whether both allow the same types, now and before.
 func (p Permissions) Equal(o Permissions) bool {
 	return maps.EqualFunc(p, o, func(a, b Permission) bool {
 		return a.Deleted == b.Deleted && slices.Equal(a.Types, b.Types) && maps.Equal(a.Ended, b.Ended)

@@ -30,7 +30,7 @@ func (n Names) CoresType(resource string) (typ string, ok bool) {
 func (n Names) SharedResource() string { return n.poolDomain() + "/shared-cpus" }
 
 // GuaranteedResource is the name of the extended resource, in thousandths of a
-// CPU, by which the scheduler counts the containers that have CPUs of their own.
+// CPU, by which the scheduler counts the containers with exclusive CPUs.
 func (n Names) GuaranteedResource() string { return n.poolDomain() + "/guaranteed-cpus" }
 
 func (n Names) poolDomain() string {

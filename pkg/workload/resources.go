@@ -53,13 +53,13 @@ func (r Resources) appendTo(b []byte) []byte {
 	return append(b, '}')
 }
 
-// ContainerResources returns what the pod's annotations say about a container's
-// CPU, and false when they say nothing. The old form is read for typ; the new
-// form wins where both are present. A value of 0 means not set, as in CRI-O.
+// ContainerResources returns the CPU resources of a container in the pod's annotations, and
+// false without an annotation. The old form is read for typ; the new
+// form wins if both exist. A value of 0 means not set, as in CRI-O.
 //
-// The new form is a JSON object with the keys cpushares and cpulimit. All others
-// are errors, cpuset above all: CRI-O would accept one there, but which CPUs a
-// pod gets is not for the pod to say.
+// The new form is a JSON object with the keys cpushares and cpulimit. Other keys
+// are errors, cpuset above all: CRI-O would accept one there, but a pod may not choose
+// its CPUs.
 func (n Names) ContainerResources(annotations map[string]string, typ, container string) (Resources, bool, error) {
 	if value, ok := n.lookup(annotations, resourcesPrefix, container); ok {
 		r, err := parseResources(value)
@@ -103,9 +103,9 @@ func (n Names) anyOldKey(annotations map[string]string) bool {
 	return false
 }
 
-// CheckOldForm returns an error for each annotation in the old form that the pod cannot have
-// honoured, by name: each annotation for another resource than cpushares, a cpuset above all,
-// and each one for another workload type than typ. For a pod of no type pass "". The type in
+// CheckOldForm returns an error for each annotation in the old form that has no effect, by
+// name. These are annotations for another resource than cpushares, such as a cpuset, and for
+// another workload type than typ. For a pod of no type pass "". The type in
 // the name does not matter then.
 func (n Names) CheckOldForm(annotations map[string]string, typ string) []*AnnotationError {
 	var bad []*AnnotationError
@@ -141,8 +141,8 @@ func (n Names) checkOldKey(k oldKey, typ string) (problem, remedy string) {
 // choosesCPUs is the problem of a cpuset in an annotation of either form.
 const choosesCPUs = "a pod cannot choose its CPUs: cpuset"
 
-// plain parses what Encode and webhooks write. That is nearly all that comes, and a tenth of
-// the work of the JSON that is allowed besides.
+// plain parses the output of Encode and of webhooks: nearly all values, at a tenth of the cost
+// of parsing any JSON.
 func plain(value string) (r Resources, ok bool) {
 	numbers, ok := strings.CutPrefix(value, `{"cpushares":`)
 	if !ok {

@@ -12,10 +12,9 @@ const preferred = "PreferredDuringScheduling"
 // webhook writes it.
 const TargetValue = `{"effect":"` + preferred + `"}`
 
-// Target returns the workload type that a pod asks for; found is false when the
-// pod asks for none. It is an error when the pod asks for several types, for one
-// without a name, or in any other words than
-// {"effect":"PreferredDuringScheduling"}: OpenShift's admission refuses such pods
+// Target returns the workload type that a pod requests; found is false without
+// a request. Several types, a type without a name, and any other value than
+// {"effect":"PreferredDuringScheduling"} are errors: OpenShift's admission refuses such pods
 // (managementcpusoverride, getWorkloadType and getAnnotationEffect).
 func (n Names) Target(annotations map[string]string) (typ string, found bool, err error) {
 	typ, found, err = n.TargetType(annotations)
@@ -29,8 +28,8 @@ func (n Names) Target(annotations map[string]string) (typ string, found bool, er
 	return typ, true, nil
 }
 
-// TargetType is [Names.Target] without a look at the words: who may not have the
-// type, or nobody may, need not be told that they are wrong.
+// TargetType is [Names.Target] without a check of the value: for a pod that may not have the
+// type, an error of the value is of no use.
 func (n Names) TargetType(annotations map[string]string) (typ string, found bool, err error) {
 	domain := n.domain()
 	var first, second string // the least keys that ask for a type

@@ -171,8 +171,8 @@ func TestMoveIsCheckedAgain(t *testing.T) {
 		change func(*control.Move)
 		want   string
 	}{
-		{func(m *control.Move) { m.PodUID = "nobody" }, "has no CPUs of its own"},
-		{func(m *control.Move) { m.Container = "" }, "has no CPUs of its own"},
+		{func(m *control.Move) { m.PodUID = "nobody" }, "has no exclusive CPUs"},
+		{func(m *control.Move) { m.Container = "" }, "has no exclusive CPUs"},
 		{func(m *control.Move) { m.From = cpuset.Range(0, 1) }, "something has changed"},
 		{func(m *control.Move) { m.To = cpuset.Range(2, 4) }, "cannot be moved to 3"},
 		{func(m *control.Move) { m.To = cpuset.Range(0, 1) }, "not in the guaranteed pool"},

@@ -1,5 +1,5 @@
-// Package localgrpc is what the clients of gRPC services on this machine have in
-// common: the connection, and errors that a caller can decide on.
+// Package localgrpc is the common code of clients of gRPC services on this machine:
+// the connection, and errors for decisions of callers.
 package localgrpc
 
 import (
