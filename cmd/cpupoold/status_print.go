@@ -44,7 +44,7 @@ func printStatus(to io.Writer, s *inspect.Status) error {
 		w.Paragraph("not honoured: " + p.String())
 	}
 	for _, f := range s.Faults {
-		w.Paragraph("not as planned: " + f.Cgroup + ": " + f.Error)
+		w.Paragraph("not in the desired state: " + f.Cgroup + ": " + f.Error)
 	}
 	for _, x := range s.Waits {
 		w.Paragraph("waits: " + x.Cgroup + " " + x.Property + ": " + x.Reason)
@@ -77,9 +77,9 @@ func since(now, then time.Time) string {
 }
 
 func passLine(s *inspect.Status) string {
-	good := "all as planned " + since(s.Time, s.Passes.LastSuccess) + " ago"
+	good := "desired state reached " + since(s.Time, s.Passes.LastSuccess) + " ago"
 	if s.Passes.LastSuccess.Before(time.Unix(1, 0)) {
-		good = "never all as planned so far"
+		good = "desired state not reached so far"
 	}
 	last := "last pass " + since(s.Time, s.Passes.Last) + " ago"
 	if s.Passes.Last.Before(time.Unix(1, 0)) {

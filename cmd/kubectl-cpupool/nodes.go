@@ -21,7 +21,7 @@ const nodesHelp = `Lists the nodes of a cluster with their pools: what each offe
 is left, and how the pools fare, as the objects of the API server say. It needs to list
 nodes and pods.
 
-A node is ready (all is as planned), not ready (its daemon says what is not), depleted (the
+A node is ready (in the desired state), not ready (its daemon reports the cause), depleted (the
 shared pool is below its floor), stale (the node has gone silent), or has no pools.
 CPUs are those that the scheduler counts by the pools' resources: pods that do not ask
 for these, because the webhook has not seen them, are not among them.`

@@ -14,7 +14,7 @@ import (
 func twoNodes() map[string]string {
 	return map[string]string{
 		"/api/v1/nodes": "NodeList\n" +
-			`{"metadata":{"name":"edge-1"},"status":{"allocatable":{"cpu":"8","management.workload.openshift.io/cores":"2k","openshift.io/shared-cpus":"2k","openshift.io/guaranteed-cpus":"4k"},"conditions":[{"type":"CPUPoolsReady","status":"False","message":"1 cgroup is not as planned"}]}}` + "\n" +
+			`{"metadata":{"name":"edge-1"},"status":{"allocatable":{"cpu":"8","management.workload.openshift.io/cores":"2k","openshift.io/shared-cpus":"2k","openshift.io/guaranteed-cpus":"4k"},"conditions":[{"type":"CPUPoolsReady","status":"False","message":"1 cgroup is not in the desired state"}]}}` + "\n" +
 			`{"metadata":{"name":"plain"},"status":{"allocatable":{"cpu":"8"}}}`,
 		"/api/v1/pods": "PodList\n" +
 			`{"metadata":{"name":"du-0","namespace":"ran"},"spec":{"nodeName":"edge-1","containers":[{"name":"phy","resources":{"requests":{"openshift.io/guaranteed-cpus":"2500"}}}]},"status":{"phase":"Running"}}`,
@@ -38,7 +38,7 @@ edge-1  management  2     0          2     not ready
         shared      2     0          2
         guaranteed  4     2.5        1.5
 plain   -           -     -          -     no pools
-edge-1: 1 cgroup is not as planned
+edge-1: 1 cgroup is not in the desired state
 `
 	if diff := cmp.Diff(want, out); code != exitOK || diff != "" {
 		t.Errorf("exit %d, %s (-want +got):\n%s", code, errs, diff)
@@ -54,7 +54,7 @@ func TestDescribe(t *testing.T) {
 	code, out, errs := kubectl(t, "describe", "node", "edge-1", "--kubeconfig", config, "--daemon=false")
 	want := `Node     edge-1
 Health   not ready
-Message  1 cgroup is not as planned
+Message  1 cgroup is not in the desired state
 
 management: 2 CPUs, 0 requested, 2 free (management.workload.openshift.io/cores)
 

@@ -274,7 +274,7 @@ func TestLive(t *testing.T) {
 	next.Containers[0].Reason = "another reason"
 	p.feed.Put(next)
 	p.do(chromedp.Poll(`document.getElementById("detail").textContent.includes("another reason")`, nil))
-	if label := value[string](p, `document.getElementById("cpu4").getAttribute("aria-label")`); !strings.Contains(label, "50 % busy") || strings.Contains(label, "not as planned") {
+	if label := value[string](p, `document.getElementById("cpu4").getAttribute("aria-label")`); !strings.Contains(label, "50 % busy") || strings.Contains(label, "not in the desired state") {
 		t.Errorf("label of CPU 4 = %q; want 50 %% busy", label)
 	}
 	if at := value[string](p, `document.activeElement.id`); at != "cpu4" {

@@ -246,7 +246,7 @@ func (d *depletion) warns(t *testing.T) {
 		events, err := d.reported(ctx, "SharedDepleted")
 		if err == nil && !slices.ContainsFunc(events, func(e corev1.Event) bool {
 			return e.InvolvedObject.Kind == "Node" && e.InvolvedObject.Name == nodeName && e.Type == corev1.EventTypeWarning &&
-				strings.Contains(e.Message, "has 1 CPUs of its own, and should have 2") && strings.Contains(e.Message, "depletion.dryRun")
+				strings.Contains(e.Message, "has 1 CPUs that no other pool uses, and should have 2") && strings.Contains(e.Message, "depletion.dryRun")
 		}) {
 			err = fmt.Errorf("events are %+v", events)
 		}

@@ -52,7 +52,7 @@ func TestUnreadableKeepsWhatItHolds(t *testing.T) {
 	r.loop.box.Post(systemdReloaded{}) // read all again
 	r.loop.watchers.reload()
 	n.Eventually("container waits", func() bool {
-		return slices.ContainsFunc(n.Logged("not as planned"), func(rec map[string]any) bool {
+		return slices.ContainsFunc(n.Logged("not in the desired state"), func(rec map[string]any) bool {
 			return rec["cgroup"] == n.Runtime.Cgroup(excl)
 		})
 	})

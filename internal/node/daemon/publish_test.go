@@ -22,12 +22,12 @@ func TestDueSinceThePassBegan(t *testing.T) {
 	l.backoffs.Next(func(at time.Time) { until = at }, l.status.began)
 	l.status.deferred = []cgroup.Deferred{{Path: scope, Property: cgroup.CRICPUs, Reason: "its recorder refused in this pass"}}
 	l.publish()
-	if faults := n.Logged("not as planned"); len(faults) > 0 || l.publisher.IsReady() {
+	if faults := n.Logged("not in the desired state"); len(faults) > 0 || l.publisher.IsReady() {
 		t.Errorf("faults %v, ready %t; want none, and that there is something to do", faults, l.publisher.IsReady())
 	}
 	l.status.began = until
 	l.publish()
-	if faults := n.Logged("not as planned"); len(faults) != 1 {
+	if faults := n.Logged("not in the desired state"); len(faults) != 1 {
 		t.Errorf("faults %v; want that of %s, which a pass after it has left", faults, scope)
 	}
 }

@@ -126,8 +126,8 @@ func TestQuietWeights(t *testing.T) {
 			}
 		}
 	})
-	if waits != 1 || len(n.Logged("not as planned")) > 0 {
-		t.Errorf("%d weights wait, and not as planned is %v; want 1, and nothing", waits, n.Logged("not as planned"))
+	if waits != 1 || len(n.Logged("not in the desired state")) > 0 {
+		t.Errorf("%d weights wait, and not in the desired state is %v; want 1, and nothing", waits, n.Logged("not in the desired state"))
 	}
 	n.YAML = strings.Replace(n.YAML, "quiet: 1h", "quiet: 0s", 1)
 	r.loop.watchers.reload()

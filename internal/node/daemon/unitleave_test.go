@@ -109,7 +109,7 @@ func leave(t *testing.T, before, after string, meanwhile, then [2]string) {
 	if got := n.StateAt("system.slice/du.service").CPUs; !got.Equal(held) {
 		t.Fatalf("the unit has left for %s: the test shows nothing", got)
 	}
-	if faults := n.Logged("not as planned"); len(faults) > 0 {
+	if faults := n.Logged("not in the desired state"); len(faults) > 0 {
 		t.Errorf("to wait for systemd is no fault: %v", faults)
 	}
 	slow.finish()

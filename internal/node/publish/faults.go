@@ -17,13 +17,13 @@ func (p *Publisher) noteFaults(pass *Pass) {
 	p.counts.AddPass(faults)
 	for at, fault := range faults {
 		if p.faults[at] == nil || p.faults[at].Error() != fault.Error() {
-			p.Log.Warn("not as planned", "cgroup", at, "error", fault)
+			p.Log.Warn("not in the desired state", "cgroup", at, "error", fault)
 			p.history.AddAt(p.Inventory, at, history.Event{Kind: history.Fault, Error: fault.Error()})
 		}
 	}
 	for at := range p.faults {
 		if _, still := faults[at]; !still {
-			p.Log.Info("as planned again", "cgroup", at)
+			p.Log.Info("in the desired state again", "cgroup", at)
 			p.history.AddAt(p.Inventory, at, history.Event{Kind: history.Cleared})
 		}
 	}

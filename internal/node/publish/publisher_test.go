@@ -115,7 +115,7 @@ func TestFaults(t *testing.T) {
 			t.Errorf("faulty %d, passes %v, last success %v", v.Faulty, v.Passes, v.LastSuccess)
 		}
 	}
-	if n := len(w.node.Logged("not as planned")); n != 1 || w.events(history.Fault) != 1 {
+	if n := len(w.node.Logged("not in the desired state")); n != 1 || w.events(history.Fault) != 1 {
 		t.Errorf("the fault is logged %d times, with %d events", n, w.events(history.Fault))
 	}
 	record := cgroup.Write{Path: w.path, Container: w.pass.Targets[0].Container, Via: cgroup.CRI, Property: cgroup.CRICPUs, Value: "4-5"}

@@ -217,7 +217,7 @@ func (n Node) Depleted() *pools.Problem {
 	if own.Len() >= d.Floor {
 		return nil
 	}
-	text := fmt.Sprintf("the shared pool has %d CPUs of its own, and should have %d (depletion.floor); pods without a CPU request have no others", own.Len(), d.Floor)
+	text := fmt.Sprintf("the shared pool has %d CPUs that no other pool uses, and should have %d (depletion.floor); pods without a CPU request run only on them", own.Len(), d.Floor)
 	if d.Action != config.DepletionWarn && d.DryRun {
 		text += fmt.Sprintf("; with depletion.dryRun: false the node would be tainted (depletion.action: %s)", d.Action)
 	}

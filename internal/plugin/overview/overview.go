@@ -33,7 +33,7 @@ type Document struct {
 
 // Health of a node's pools.
 const (
-	Ready    = "ready"     // all is as planned
+	Ready    = "ready"     // the node is in the desired state
 	NotReady = "not ready" // the daemon says that something is not
 	Depleted = "depleted"  // the shared pool is below its floor
 	Stale    = "stale"     // the node does not tell any more

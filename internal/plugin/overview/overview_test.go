@@ -59,7 +59,7 @@ func TestOf(t *testing.T) {
 		node("b", map[string]string{"cpu": "8", cores: "2k", "infra.workload.openshift.io/cores": "1k", shared: "2000", guaranteed: "4k", "example.com/gpu": "1"},
 			condition("CPUPoolsReady", "True", "all is well"), condition("Ready", "True", "")),
 		node("a", map[string]string{"cpu": "8"}, condition("Ready", "Unknown", "silent")),
-		node("c", map[string]string{shared: "0"}, condition("CPUPoolsReady", "False", "2 cgroups are not as planned"), condition("NodeCPUPressure", "False", "")),
+		node("c", map[string]string{shared: "0"}, condition("CPUPoolsReady", "False", "2 cgroups are not in the desired state"), condition("NodeCPUPressure", "False", "")),
 		node("d", map[string]string{shared: "0"}, condition("CPUPoolsReady", "True", ""), condition("NodeCPUPressure", "True", "below its floor")),
 		node("e", map[string]string{shared: "1"}, condition("CPUPoolsReady", "True", ""), condition("Ready", "Unknown", "silent")),
 		node("f", map[string]string{shared: "1"}),
@@ -88,7 +88,7 @@ func TestOf(t *testing.T) {
 			{Name: "shared", Resource: shared, Capacity: 2000, Free: 2000},
 			{Name: "guaranteed", Resource: guaranteed, Capacity: 4000, Requested: 3000, Free: 1000, Pods: []overview.Pod{{Namespace: "ns", Name: "big", Requested: 3000}}},
 		}},
-		{Name: "c", Health: overview.NotReady, Message: "2 cgroups are not as planned", AsOf: said, Pools: []overview.Pool{
+		{Name: "c", Health: overview.NotReady, Message: "2 cgroups are not in the desired state", AsOf: said, Pools: []overview.Pool{
 			{Name: "shared", Resource: shared, Requested: 500, Free: -500, Pods: []overview.Pod{{Namespace: "ns", Name: "over", Requested: 500}}},
 		}},
 		{Name: "d", Health: overview.Depleted, Message: "below its floor", AsOf: said, Pools: []overview.Pool{{Name: "shared", Resource: shared}}},

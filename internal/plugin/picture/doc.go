@@ -1,13 +1,13 @@
-// Package picture draws a machine as it is built and whose its CPUs are: packages,
-// dies, NUMA nodes, L3 caches, cores and threads as boxes in boxes, as SVG. It draws
-// what `cpupoold status -o json` prints, and needs nothing else.
+// Package picture draws a machine and the owners of its CPUs as SVG: packages, dies,
+// NUMA nodes, L3 caches, cores and threads are nested boxes. Its only input is the
+// output of `cpupoold status -o json`.
 //
-// # Way of the data
+// # Data flow
 //
-// Status → [Group] (tree.go: which CPUs share what) → layout (layout.go: where each box
-// goes) → SVG (svg.go). All of it is computation: the same status gives the same bytes.
+// Status → [Group] (tree.go: parts of the machine) → layout (layout.go: places of boxes)
+// → SVG (svg.go). The package is pure: the same status gives the same bytes.
 //
-// Colours tell pools and owners, and never alone: each CPU carries its number, each
-// owner's CPUs carry the number that the legend has for it, and each CPU says in words
-// what it is (title and aria-label).
+// Colours show pools and owners, but no fact depends on colour. Each CPU shows its
+// number and the number of its owner in the legend. Its title and aria-label
+// describe it in words.
 package picture

@@ -6,7 +6,7 @@ import "github.com/cpupoold/cpupoold/internal/inspect"
 const (
 	pageWidth = 1160 // of a picture, if Options has no other width
 	leastWide = 320  // smallest width
-	gap       = 6    // between boxes, and from a box to what is in it
+	gap       = 6    // between boxes, and from a box to its content
 	labelRoom = 17   // of a box, for its labels
 )
 
@@ -36,7 +36,7 @@ type box struct {
 	cores      []core
 }
 
-// core is a box around the threads of a core, one CPU beside the other.
+// core is a box around the threads of a core, which are in one row.
 type core struct {
 	x, y, w, h int
 	threads    []thread

@@ -17,7 +17,7 @@ type entry struct {
 	faulty bool
 }
 
-// legend says what looks and numbers mean, in columns.
+// legend explains colours, marks and numbers, in columns.
 type legend struct {
 	entries []entry
 	height  int
@@ -50,10 +50,10 @@ func legendOf(s *inspect.Status, owners []Owner, width int) legend {
 		l.entries = append(l.entries, entry{class: "owned", owner: o.Number, mark: fmt.Sprintf("#%d", o.Number), text: o.Name + ": " + o.CPUs.String()})
 	}
 	if f := Faulty(s); !f.IsEmpty() {
-		l.entries = append(l.entries, entry{class: "none", faulty: true, text: "not as planned: " + f.String()})
+		l.entries = append(l.entries, entry{class: "none", faulty: true, text: "not in the desired state: " + f.String()})
 	}
 	if n := strayed(s); n > 0 {
-		l.entries = append(l.entries, entry{class: "none", faulty: true, text: fmt.Sprintf("not as planned, without CPUs of their own: %d", n)})
+		l.entries = append(l.entries, entry{class: "none", faulty: true, text: fmt.Sprintf("not in the desired state, without exclusive CPUs: %d", n)})
 	}
 	l.arrange(width)
 	return l
@@ -97,7 +97,7 @@ func chunks(text string, room int) (lines []string) {
 	return append(lines, string(rest))
 }
 
-// look is how CPUs of a use are drawn, and what it is called.
+// look holds the style class, mark and legend text for CPUs with one use.
 type look struct{ class, mark, text string }
 
 func looks() []look {

@@ -10,15 +10,15 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
 
-// Owner is who has CPUs to himself.
+// Owner is a container, pod or unit with exclusive CPUs.
 type Owner struct {
-	// Number is on his CPUs and in the legend, from 1.
+	// Number is shown on its CPUs and in the legend, from 1.
 	Number int
 	Name   string // namespace/pod/container, namespace/pod, or a unit
 	CPUs   cpuset.Set
 }
 
-// Owners are those of the CPUs, by their first one.
+// Owners returns the owners of CPUs, ordered by their first CPU.
 func Owners(cpus []inspect.CPU) []Owner {
 	of := make(map[string]cpuset.Set)
 	for _, c := range cpus {
@@ -39,14 +39,14 @@ func Owners(cpus []inspect.CPU) []Owner {
 	return all
 }
 
-// colours is how many looks there are for owners, in style.css: from the thirteenth owner
-// on they repeat, and the number tells.
+// colours is the number of owner colours in style.css. They repeat from the thirteenth
+// owner on, so that the number identifies the owner.
 const colours = 12
 
-// colourOf is the number of an owner's look.
+// colourOf returns the number of an owner's colour.
 func colourOf(number int) int { return (number-1)%colours + 1 }
 
-// Words say of a CPU what it is.
+// Words returns a description of a CPU: its use, owner and place.
 func Words(c *inspect.CPU) string {
 	if !c.Online {
 		return fmt.Sprintf("CPU %d: offline", c.ID)

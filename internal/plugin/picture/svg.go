@@ -13,10 +13,10 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
 
-// Options are what is drawn beside the status.
+// Options configures [SVG].
 type Options struct {
-	// Load is the part of its time for which each CPU is busy, from 0 to 1, as far as that
-	// is known: a bar shows it.
+	// Load is the part of its time for which each CPU is busy, from 0 to 1. A bar shows it.
+	// CPUs with unknown load are missing.
 	Load map[int]float64
 	// Width is the width in pixels that the picture fills if the machine is large enough. It
 	// is wider only if a core does not fit. 0 is 1160.
@@ -29,15 +29,15 @@ type drawing struct {
 	bytes.Buffer
 	cell   cell
 	owners map[string]int // numbers by name
-	faulty cpuset.Set     // of those who are not where they should be
+	faulty cpuset.Set     // result of Faulty
 	load   map[int]float64
 }
 
-// SVG draws a node: light or dark as the viewer is, readable without colours, and with
-// words for each CPU. A status without CPUs is an error, as it can come from a file.
+// SVG draws a node. The picture follows the viewer's light or dark mode, is readable without
+// colours, and describes each CPU in words. A status without CPUs is an error.
 func SVG(s *inspect.Status, o Options) ([]byte, error) {
 	if len(s.CPUs) == 0 {
-		return nil, fmt.Errorf("the status of node %q tells of no CPUs: it is not one of cpupoold status -o json", s.Node)
+		return nil, fmt.Errorf("the status of node %q contains no CPUs; use output of cpupoold status -o json", s.Node)
 	}
 	cpus := slices.Clone(s.CPUs)
 	slices.SortFunc(cpus, func(a, b inspect.CPU) int { return a.ID - b.ID })
@@ -66,7 +66,7 @@ func SVG(s *inspect.Status, o Options) ([]byte, error) {
 	return d.Bytes(), nil
 }
 
-// Faulty are the CPUs of owners whose cgroup is not as planned.
+// Faulty returns the CPUs of owners whose cgroup is not in the desired state.
 func Faulty(s *inspect.Status) (all cpuset.Set) {
 	for _, f := range s.Faults {
 		for i := range s.Containers {
@@ -78,7 +78,7 @@ func Faulty(s *inspect.Status) (all cpuset.Set) {
 	return all
 }
 
-// strayed is how many others are not as planned: they may be anywhere, so that no CPU says it.
+// strayed returns the number of other cgroups that are not in the desired state.
 func strayed(s *inspect.Status) (n int) {
 	owners := make(map[string]bool)
 	for i := range s.Containers {
@@ -112,7 +112,7 @@ func (d *drawing) open(s *inspect.Status, width, height int, bare bool) {
 	}
 }
 
-// box draws a box and what is in it, in words: for who hears it, it is a group.
+// box draws a box with its content and its description. A screen reader reads it as a group.
 func (d *drawing) box(b *box, depth int) {
 	if label := strings.Join(b.group.Labels, " · "); label != "" {
 		d.printf(`<g role="group" aria-label="%s"><rect class="box d%d" x="%d" y="%d" width="%d" height="%d" rx="4"/>`, escaped(label), min(depth, 3), b.x, b.y, b.w, b.h)
@@ -139,7 +139,7 @@ func (d *drawing) thread(t *thread) {
 	number := d.owners[c.Owner]
 	words := escaped(Words(c))
 	if d.faulty.Contains(c.ID) {
-		words += ", not as planned"
+		words += ", not in the desired state"
 	}
 	load, known := d.load[c.ID]
 	if known {
@@ -179,7 +179,7 @@ func (d *drawing) swatch(class string, owner, x, y, w, h int) {
 	}
 }
 
-// markOf is what a CPU has below its number: the owner's, or a letter for the use.
+// markOf returns the mark below a CPU's number: the owner's number, or a letter for the use.
 func markOf(c *inspect.CPU, owner int) string {
 	switch {
 	case owner > 0:
@@ -196,7 +196,7 @@ func markOf(c *inspect.CPU, owner int) string {
 	return ""
 }
 
-// classOf is the name of a CPU's look: one that the style sheet knows, whatever a file says.
+// classOf returns the style class of a CPU; "none" if the style sheet does not know its use.
 func classOf(c *inspect.CPU) string {
 	class := c.Use
 	switch {
@@ -213,7 +213,7 @@ func classOf(c *inspect.CPU) string {
 	return "none"
 }
 
-// escaped is a text as SVG can hold it, in attributes too; what XML has no place for is shown as U+FFFD.
+// escaped returns text for SVG content and attributes. Characters that XML forbids become U+FFFD.
 func escaped(text string) string {
 	var b strings.Builder
 	_ = xml.EscapeText(&b, []byte(text)) // a Builder takes all

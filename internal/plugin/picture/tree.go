@@ -11,8 +11,8 @@ import (
 
 // Group is a part of the machine that is drawn as a box.
 type Group struct {
-	// Labels are what the box is, the largest first: "package 0", "NUMA node 0". Parts that
-	// have the same CPUs are one box.
+	// Labels name the parts of the box, the largest first: "package 0", "NUMA node 0". Parts
+	// with the same CPUs are one box.
 	Labels []string
 	CPUs   cpuset.Set
 	// Parts are the boxes in it. CPUs in none of them are in Cores.
@@ -26,10 +26,10 @@ type part struct {
 	cpus  cpuset.Set
 }
 
-// Tree sorts the CPUs that are online into the parts of the machine. Parts that overlap
-// and are not in each other, such as a NUMA node over halves of two packages, cannot be
-// boxes in boxes: packages come first, then nodes, dies and caches. CPUs that are
-// offline are a box of their own, since the kernel does not tell where they are.
+// Tree sorts the online CPUs into the parts of the machine. Parts can overlap, such as a
+// NUMA node over halves of two packages, and then cannot nest: packages come first, then
+// nodes, dies and caches. Offline CPUs have a separate box, because the kernel does not
+// report their place.
 func Tree(cpus []inspect.CPU) *Group {
 	var online, offline []inspect.CPU
 	for _, c := range cpus {
@@ -92,13 +92,13 @@ func partsOf(cpus []inspect.CPU) (all []part) {
 	return all
 }
 
-// onlyDie says that a die is all of its package: then nobody speaks of it.
+// onlyDie reports whether a die has all CPUs of its package; its box would show nothing new.
 func onlyDie(die part, larger []part) bool {
 	return slices.ContainsFunc(larger, func(p part) bool { return strings.HasPrefix(p.label, "package") && p.cpus.Equal(die.cpus) })
 }
 
-// fill sorts CPUs into the group: parts that are all of it name it, the largest of the
-// others are boxes in it, and what is left are its cores.
+// fill sorts CPUs into the group. Parts with all its CPUs become its labels. The largest
+// other parts become its boxes, and the cores outside them its cores.
 func (g *Group) fill(cpus []inspect.CPU, parts []part) {
 	var inner []part
 	for _, p := range parts {

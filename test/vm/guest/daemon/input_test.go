@@ -88,7 +88,7 @@ func TestShortLived(t *testing.T) {
 	r.onCPUs(last, 1)
 	n.quiet()
 	n.invariants()
-	for _, msg := range []string{"write refused", "not as planned"} {
+	for _, msg := range []string{"write refused", "not in the desired state"} {
 		if records := n.records(msg); len(records) > 0 {
 			t.Errorf("log records with %s = %v; want none", msg, records)
 		}

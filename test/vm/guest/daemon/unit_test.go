@@ -132,7 +132,7 @@ func TestUnit(t *testing.T) {
 	if d := cmp.Diff(map[string]bool{"file": true, "cri": true, "dbus": true}, ways); d != "" {
 		t.Errorf("ways of writing that were seen (-want +got):\n%s", d)
 	}
-	for _, msg := range []string{"write refused", "not as planned", "journal", "notify service manager"} {
+	for _, msg := range []string{"write refused", "not in the desired state", "journal", "notify service manager"} {
 		if records := n.records(msg); len(records) > 0 {
 			t.Errorf("log records with %q = %v; want none", msg, records)
 		}
