@@ -174,6 +174,16 @@ func (l *Loop) serve(ctx context.Context) {
 	watchers.Wait()
 }
 
+// newCluster returns the goroutine that shows the node to its cluster, or nil.
+func newCluster(o Options) (*nodestatus.Runner, error) {
+	options, err := nodestatus.OptionsFor(o.Config, o.Environment, o.Log)
+	if err != nil || options == nil {
+		return nil, err
+	}
+	o.Log.Info("the node's pools are shown to its cluster", "node", options.Name, "access", options.Access.String())
+	return nodestatus.New(*options), nil
+}
+
 // newAnswers returns the answers for the control socket.
 func newAnswers(p *publish.Publisher, cgroups *cgroup.FS, o Options) *view.Answers {
 	return view.NewAnswers(p.Latest, cgroups, o.Build, o.ConfigFile, o.Environment.NodeName)
@@ -226,10 +236,7 @@ func newLoop(h hostenv.Host, o Options) (*Loop, error) {
 		Units: l.units, AskHints: l.askHints, Hints: hints, Others: others, Kubelet: new(desired.StaticKubelet), Formula: &formula, Permission: new(permission.Permission),
 	})
 	l.publisher = newPublisher(l, notify, tree)
-	l.notices = notices.New(notices.Sources{
-		Host: &l.Host, Log: l.log, Settings: &l.settings, Inventory: m, Cache: cache, Journal: journal, Partitions: l.partitions, Drifts: l.drifts, Others: others,
-		Exposures: l.publisher.Exposures, Tree: tree, Auxiliary: inPods,
-	})
+	l.notices = notices.New(notices.Sources{Sources: l.planner.Sources, Drifts: l.drifts, Exposures: l.publisher.Exposures, Tree: tree})
 	l.publisher.States.Withhold(machine.Withheld)
 	l.moves = moves.New(moves.Sources{
 		Log: o.Log, History: l.publisher.History(), Settings: &l.settings, Inventory: m, Cache: cache, Backoffs: l.backoffs, Journal: journal,

@@ -2,12 +2,8 @@ package daemon
 
 import (
 	"log/slog"
-	"reflect"
-	"slices"
 	"time"
 
-	"github.com/cpupoold/cpupoold/internal/config"
-	"github.com/cpupoold/cpupoold/internal/history"
 	"github.com/cpupoold/cpupoold/internal/node/actor"
 	"github.com/cpupoold/cpupoold/internal/node/desired"
 	"github.com/cpupoold/cpupoold/internal/node/drift"
@@ -65,50 +61,6 @@ type Loop struct {
 	memory     memrelease.Release
 }
 
-// useSettings applies a change of the settings and logs the differences to before.
-func (l *Loop) useSettings(before desired.Settings) {
-	if !reflect.DeepEqual(l.settings.Pools, before.Pools) {
-		l.log.Info("configuration in force", "pools", l.settings.Pools)
-	}
-	for _, what := range l.settings.Adapted {
-		if !slices.Contains(before.Adapted, what) {
-			l.log.Warn("configuration adapted to this machine", "adaption", what)
-		}
-	}
-	l.journal.Accept(l.settings.Fits)
-	l.units.Follow(l.status.listings.HasListed(), l.now())
-}
-
-// configLoaded is a configuration that was read again, or the reason why it is refused.
-type configLoaded struct {
-	config *config.Config
-	err    error
-}
-
-func (e configLoaded) apply(l *Loop) {
-	var restartKeys []string
-	if e.err == nil {
-		restartKeys = l.settings.RestartKeys(e.config)
-		e.err = l.settings.Change(e.config, l.settings.Topology, l.journal.Accepted())
-	}
-	l.publisher.States.Config(e.err)
-	if e.err != nil {
-		l.publisher.History().Add(history.Event{Kind: history.Config, Error: e.err.Error()})
-		return
-	}
-	l.useSettings(desired.Settings{}) // an administrator expects all messages after a change
-	l.publisher.History().Add(history.Event{Kind: history.Config, Cause: "read again"})
-	if len(restartKeys) > 0 {
-		l.log.Warn("restart the daemon for these keys to take effect", "keys", restartKeys)
-	}
-	if l.planner.Formula.Configure(e.config.WeightFormula) {
-		l.askFormula()
-	}
-	if l.status.listings.HasListed() { // otherwise the first listing is due before
-		l.schedule.resync.set(l.now().Add(l.resyncPeriod()))
-	}
-}
-
 // event is news for the loop. Every event is a hint or the result of a job: losing any
 // source of events costs time and never correctness.
 type event interface {
@@ -127,22 +79,4 @@ type scoped interface {
 type ownResult interface {
 	event
 	ownResult()
-}
-
-// scope is the part of the node that an event can concern.
-type scope int
-
-const (
-	scopeNone   scope = iota // no pass is needed
-	scopeAnswer              // no input of the plan
-	scopeOne                 // at most its pod or cgroup
-	scopeAll                 // any pod or cgroup
-)
-
-// oneUnless returns scopeAll if all is true, else scopeOne.
-func oneUnless(all bool) scope {
-	if all {
-		return scopeAll
-	}
-	return scopeOne
 }

@@ -9,7 +9,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/cpupoold/cpupoold/internal/node/inventory"
-	"github.com/cpupoold/cpupoold/internal/node/notices"
 	"github.com/cpupoold/cpupoold/internal/node/requests"
 	"github.com/cpupoold/cpupoold/internal/node/telemetry"
 	"github.com/cpupoold/cpupoold/internal/node/waits"
@@ -270,8 +269,8 @@ func TestEndStartsPassAtOnce(t *testing.T) {
 				l.status.deferred = []cgroup.Deferred{{Path: "x", Property: cgroup.FileCPUs, WaitsFor: []cgroup.Path{cgroup.Path(n.Runtime.Cgroup(id))}}}
 			}
 			p := cgroup.Path(n.Runtime.Cgroup(id))
-			if r := l.notices.Handle([]cgroup.Change{{Kind: cgroup.Gone, Path: p.Parent(), Name: p.Base()}}, l.status.targets); r.Scope != notices.One {
-				t.Errorf("the end of a container has scope %v", r.Scope)
+			if r := l.notices.Handle([]cgroup.Change{{Kind: cgroup.Gone, Path: p.Parent(), Name: p.Base()}}, l.status.targets); !r.One || r.All {
+				t.Errorf("the end of a container leads to %+v", r)
 			}
 			l.schedule.add(scopeOne)
 			l.takeNotices()

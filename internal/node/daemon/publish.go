@@ -12,10 +12,7 @@ import (
 // newPublisher returns the publisher of the state of the loop.
 func newPublisher(l *Loop, notify *hostenv.Notifier, tree *treewatch.Tree) *publish.Publisher {
 	return publish.New(publish.Sources{
-		Host: &l.Host, Log: l.log, Now: l.now, Notify: notify, Settings: &l.settings, Inventory: l.inventory, Cache: l.cache, Journal: l.journal,
-		Backoffs: l.backoffs, Drifts: l.drifts, Quiet: l.planner.Quiet, Partitions: l.partitions, Units: l.units, Others: l.planner.Others, Auxiliary: l.planner.Auxiliary,
-		Hints: l.planner.Hints, Kubelet: l.planner.Kubelet, Refusals: l.refusalLog, Permission: l.planner.Permission,
-		Watch: tree, Requests: l.requests,
+		Sources: l.planner.Sources, Now: l.now, Notify: notify, Drifts: l.drifts, Refusals: l.refusalLog, Watch: tree, Requests: l.requests,
 	})
 }
 

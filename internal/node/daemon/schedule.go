@@ -1,8 +1,6 @@
 package daemon
 
 import (
-	"context"
-	"runtime"
 	"slices"
 	"time"
 
@@ -30,6 +28,24 @@ const fullPassDelay = 250 * time.Millisecond
 // fullPassRatio is the delay of a full pass without a waiting request, as a multiple of the
 // duration of the previous full pass.
 const fullPassRatio = 100
+
+// scope is the part of the node that an event can concern.
+type scope int
+
+const (
+	scopeNone   scope = iota // no pass is needed
+	scopeAnswer              // no input of the plan
+	scopeOne                 // at most its pod or cgroup
+	scopeAll                 // any pod or cgroup
+)
+
+// oneUnless returns scopeAll if all is true, else scopeOne.
+func oneUnless(all bool) scope {
+	if all {
+		return scopeAll
+	}
+	return scopeOne
+}
 
 // schedule holds the work that is due since the last full pass, and the deadlines of later work.
 type schedule struct {
@@ -74,47 +90,48 @@ func (s *schedule) canWait(now time.Time) bool {
 	return true
 }
 
-// scopeOf returns the scope of the event that is applied next.
-func (l *Loop) scopeOf(e event) scope {
-	if s, ok := e.(scoped); ok && !l.hasWaiting() {
-		return s.scope(l)
-	}
-	return scopeAll
+// timers holds the deadlines of the loop. A zero deadline is not set.
+type timers struct {
+	resync    deadline // the next listing
+	recheck   deadline // the latest scan after a resync
+	retry     deadline // the next retry or answer
+	journal   deadline // the end of the wait for the disk
+	heartbeat deadline // the next heartbeat.
+	delayed   deadline // the next delayed full pass
+	notices   deadline // changes that the watcher holds back
 }
 
-// hasWaiting reports whether a request or a deferred write may depend on the next event.
-func (l *Loop) hasWaiting() bool {
-	return !l.publisher.IsReady() || !l.journal.Safe() || filesWait(l.status.deferred) || !l.requests.IsEmpty() || !l.moves.IsEmpty()
+// next returns the earliest deadline, or the zero time if none is set.
+func (t *timers) next() time.Time {
+	var next deadline
+	for _, d := range [...]deadline{t.resync, t.recheck, t.retry, t.journal, t.heartbeat, t.delayed, t.notices} {
+		next.setEarlier(d.due)
+	}
+	return next.due
 }
 
-// runPasses makes the passes that are due.
-func (l *Loop) runPasses() {
-	began := l.now()
-	l.releaseReplies()
-	if !l.status.listings.HasListed() || !l.planner.Formula.IsAnswered() || l.CPUManager != nil && !l.planner.Kubelet.IsKnown() {
-		l.schedule.done(began, began)
-		if !l.status.planned {
-			l.answerEarly()
-		}
-		l.publish()
-		l.moves.Answer(l.status.situation(l.planner.Assignments(), l.now()))
-		return
+// deadline is a point in time at which the loop acts.
+type deadline struct{ due time.Time }
+
+// set replaces the deadline.
+func (d *deadline) set(at time.Time) { d.due = at }
+
+// setEarlier replaces the deadline if at is earlier, or if none is set. The zero time changes
+// nothing.
+func (d *deadline) setEarlier(at time.Time) {
+	if !at.IsZero() && (d.due.IsZero() || at.Before(d.due)) {
+		d.due = at
 	}
-	if !l.schedule.full && l.partialPass(began) && l.schedule.canWait(began) {
-		return
+}
+
+// clear removes the deadline.
+func (d *deadline) clear() { d.due = time.Time{} }
+
+// isOver reports whether the deadline is set and has passed, and removes it then.
+func (d *deadline) isOver(now time.Time) bool {
+	if d.due.IsZero() || now.Before(d.due) {
+		return false
 	}
-	l.pass()
-	for l.answerHooks(l.now()) || l.retryMoves() {
-		l.pass()
-	}
-	runtime.Gosched() // the goroutines with an answer continue first
-	l.notices.Watch(l.status.targets)
-	l.save(l.now()) // the originals that answers have added
-	l.publish()
-	l.armRetry(l.status.began)
-	l.moves.Answer(l.status.situation(l.planner.Assignments(), l.now()))
-	l.schedule.done(began, l.now())
-	if free := l.memory.Due(l.now()); free != nil {
-		l.workers.Queries.Submit("memory", func(context.Context) event { free(); return nil })
-	}
+	d.clear()
+	return true
 }

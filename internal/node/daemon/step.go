@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"context"
+	"runtime"
 	"time"
 )
 
@@ -114,5 +115,50 @@ func (l *Loop) armRetry(began time.Time) {
 	earlier(l.planner.Quiet.Until())
 	if !next.due.IsZero() {
 		l.schedule.retry = next
+	}
+}
+
+// scopeOf returns the scope of the event that is applied next.
+func (l *Loop) scopeOf(e event) scope {
+	if s, ok := e.(scoped); ok && !l.hasWaiting() {
+		return s.scope(l)
+	}
+	return scopeAll
+}
+
+// hasWaiting reports whether a request or a deferred write may depend on the next event.
+func (l *Loop) hasWaiting() bool {
+	return !l.publisher.IsReady() || !l.journal.Safe() || filesWait(l.status.deferred) || !l.requests.IsEmpty() || !l.moves.IsEmpty()
+}
+
+// runPasses makes the passes that are due.
+func (l *Loop) runPasses() {
+	began := l.now()
+	l.releaseReplies()
+	if !l.status.listings.HasListed() || !l.planner.Formula.IsAnswered() || l.CPUManager != nil && !l.planner.Kubelet.IsKnown() {
+		l.schedule.done(began, began)
+		if !l.status.planned {
+			l.answerEarly()
+		}
+		l.publish()
+		l.moves.Answer(l.status.situation(l.planner.Assignments(), l.now()))
+		return
+	}
+	if !l.schedule.full && l.partialPass(began) && l.schedule.canWait(began) {
+		return
+	}
+	l.pass()
+	for l.answerHooks(l.now()) || l.retryMoves() {
+		l.pass()
+	}
+	runtime.Gosched() // the goroutines with an answer continue first
+	l.notices.Watch(l.status.targets)
+	l.save(l.now()) // the originals that answers have added
+	l.publish()
+	l.armRetry(l.status.began)
+	l.moves.Answer(l.status.situation(l.planner.Assignments(), l.now()))
+	l.schedule.done(began, l.now())
+	if free := l.memory.Due(l.now()); free != nil {
+		l.workers.Queries.Submit("memory", func(context.Context) event { free(); return nil })
 	}
 }

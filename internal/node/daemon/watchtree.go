@@ -1,8 +1,6 @@
 package daemon
 
 import (
-	"github.com/cpupoold/cpupoold/internal/node/notices"
-
 	"github.com/cpupoold/cpupoold/internal/node/kernelstate"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 )
@@ -42,10 +40,10 @@ func (l *Loop) takeNotices() {
 	for _, p := range r.Repairs {
 		l.schedule.addRepair(p)
 	}
-	switch r.Scope {
-	case notices.One:
+	if r.One {
 		l.schedule.add(scopeOne)
-	case notices.All:
+	}
+	if r.All {
 		l.schedule.add(scopeAll)
 	}
 	if l.schedule.soon && l.hasWaiting() {

@@ -4,72 +4,43 @@
 package notices
 
 import (
-	"log/slog"
 	"time"
 
 	"github.com/cpupoold/cpupoold/internal/node/auxiliary"
-	"github.com/cpupoold/cpupoold/internal/node/desired"
 	"github.com/cpupoold/cpupoold/internal/node/drift"
 	"github.com/cpupoold/cpupoold/internal/node/exposure"
-	"github.com/cpupoold/cpupoold/internal/node/hostenv"
 	"github.com/cpupoold/cpupoold/internal/node/inventory"
-	"github.com/cpupoold/cpupoold/internal/node/kernelstate"
-	"github.com/cpupoold/cpupoold/internal/node/partition"
-	"github.com/cpupoold/cpupoold/internal/node/removal"
+	"github.com/cpupoold/cpupoold/internal/node/planning"
 	"github.com/cpupoold/cpupoold/internal/node/treewatch"
-	"github.com/cpupoold/cpupoold/internal/node/undo"
-	"github.com/cpupoold/cpupoold/internal/node/unidentified"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 )
 
 // Sources are the values that a [Notices] reads and informs.
 type Sources struct {
-	Host       *hostenv.Host
-	Log        *slog.Logger
-	Settings   *desired.Settings
-	Inventory  *inventory.Inventory
-	Cache      *kernelstate.Cache
-	Journal    *undo.Journal
-	Partitions *partition.Partitions
-	Drifts     *drift.Tracker
-	Others     *desired.OtherManagers
-	Exposures  *exposure.Meter
-	Tree       *treewatch.Tree
-	Auxiliary  *auxiliary.Cgroups // in the slices of pods
+	planning.Sources
+	Drifts    *drift.Tracker
+	Exposures *exposure.Meter
+	Tree      *treewatch.Tree
 }
 
 // Notices handles notices.
 type Notices struct {
 	Sources
-	Unidentified *unidentified.Cgroups
-	Removed      *removal.Cgroups
+	Unidentified Unidentified
+	Removed      Removed
 }
 
 // New returns a Notices that has seen no cgroups.
 func New(s Sources) *Notices {
-	return &Notices{
-		Sources:      s,
-		Unidentified: unidentified.New(unidentified.Sources{Host: s.Host, Inventory: s.Inventory, Cache: s.Cache, Journal: s.Journal, Others: s.Others}),
-		Removed:      removal.New(removal.Sources{Inventory: s.Inventory, Cache: s.Cache, Partitions: s.Partitions, Journal: s.Journal}),
-	}
+	return &Notices{s, Unidentified{s, make(map[cgroup.Path]found)}, Removed{s, make(map[cgroup.Path]string), make(map[cgroup.Path]bool)}}
 }
 
-// Scope is the part of the node that notices concern.
-type Scope int
-
-// The scopes. A notice of an own write concerns Nothing.
-const (
-	Nothing Scope = iota
-	One           // one pod or cgroup
-	All           // any pod or cgroup
-)
-
-// Result is the work that follows from notices.
+// Result is the work that follows from notices. A notice of an own write needs none.
 type Result struct {
-	Scope   Scope
-	Repairs []cgroup.Path // cgroups to read and to repair
-	Unknown []string      // IDs of unidentified containers or sandboxes
-	Lost    bool          // notices are lost: list again
+	One, All bool          // a pass over one pod or cgroup, or over all
+	Repairs  []cgroup.Path // cgroups to read and to repair
+	Unknown  []string      // IDs of unidentified containers or sandboxes
+	Lost     bool          // notices are lost: list again
 }
 
 // Watch updates the watched cgroups.
@@ -89,11 +60,9 @@ func (n *Notices) Take(targets []cgroup.Target) Result {
 	}
 	changes, err := watcher.Take(n.Settings.Config.ResyncPeriod)
 	r := n.Handle(changes, targets)
-	if err != nil {
-		r.Scope = All
-	}
+	r.All = r.All || err != nil
 	if !watcher.Settled() {
-		r.Scope = max(r.Scope, One) // the pass sets the missing watches
+		r.One = true // the pass sets the missing watches
 	}
 	return r
 }
@@ -101,37 +70,36 @@ func (n *Notices) Take(targets []cgroup.Target) Result {
 // Handle handles changes of cgroups.
 func (n *Notices) Handle(changes []cgroup.Change, targets []cgroup.Target) (r Result) {
 	for _, c := range changes {
-		p, scope := c.Path.Join(c.Name), Nothing
+		p := c.Path.Join(c.Name)
 		switch c.Kind {
 		case cgroup.Overflow:
 			n.Log.Warn("notices about cgroups are lost; reading all of them again")
 			n.Cache.InvalidateAll()
 			n.Partitions.RecheckAll()
 			n.Tree.ForgetPods()
-			r.Lost, scope = true, All
+			r.Lost, r.All = true, true
 		case cgroup.Flooded:
-			scope = All // reports the problem
+			r.All = true // reports the problem
 		case cgroup.Written:
 			breaks := n.Partitions.NoteWrite(c.Path, c.Name) // before the repair: a list may have shrunk a partition
 			if n.written(c.Path.Scope(), c.At) {
 				r.Repairs = append(r.Repairs, c.Path.Scope())
 			}
 			if breaks || n.Others.NoteWrite(c.Path) {
-				scope = All
+				r.All = true
 			}
 		case cgroup.Appeared:
 			if inventory.IDAt(p, n.Host.Driver) != "" {
 				n.Exposures.Appeared(p, c.At)
 			}
 			n.Partitions.NoteCgroup(p, true)
-			scope = n.child(p, true, targets, &r)
+			n.child(p, true, targets, &r)
 		case cgroup.Gone:
 			n.Exposures.Gone(p)
 			n.Partitions.NoteCgroup(p, false)
 			n.Removed.Notice(p)
-			scope = n.child(p, false, targets, &r)
+			n.child(p, false, targets, &r)
 		}
-		r.Scope = max(r.Scope, scope)
 	}
 	return r
 }
@@ -163,7 +131,7 @@ func (n *Notices) written(p cgroup.Path, at time.Time) bool {
 
 // child handles a cgroup that has appeared (there) or disappeared. A known cgroup is only read
 // again, because the runtime reports its container.
-func (n *Notices) child(p cgroup.Path, there bool, targets []cgroup.Target, r *Result) Scope {
+func (n *Notices) child(p cgroup.Path, there bool, targets []cgroup.Target, r *Result) {
 	if auxiliary.IsPod(p) && n.Tree.NotePod(p, there) {
 		n.Watch(targets)
 	}
@@ -171,23 +139,20 @@ func (n *Notices) child(p cgroup.Path, there bool, targets []cgroup.Target, r *R
 	if n.Cache.Has(known) || n.Removed.IsMissing(known) {
 		n.Cache.Invalidate(known)
 		if !there || n.Inventory.IsBeingMade(n.Inventory.ContainerAt(known)) {
-			return One // it is gone, or no process runs in it before the runtime asks
+			r.One = true // it is gone, or no process runs in it before the runtime asks
+		} else {
+			r.All = true
 		}
-		return All
+		return
 	}
-	if there {
-		id := n.Unidentified.Track(p)
-		if id != "" {
-			r.Unknown = append(r.Unknown, id)
-		}
-		if id != "" || isNew {
-			return All
-		}
-		return Nothing
+	if !there {
+		n.Unidentified.Forget(p)
+		r.All = n.Partitions.Unblocks(p) || r.All
+		return
 	}
-	n.Unidentified.Forget(p)
-	if n.Partitions.Unblocks(p) {
-		return All
+	id := n.Unidentified.Track(p)
+	if id != "" {
+		r.Unknown = append(r.Unknown, id)
 	}
-	return Nothing
+	r.All = r.All || id != "" || isNew
 }

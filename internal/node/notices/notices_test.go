@@ -14,6 +14,7 @@ import (
 	"github.com/cpupoold/cpupoold/internal/node/kernelstate"
 	"github.com/cpupoold/cpupoold/internal/node/notices"
 	"github.com/cpupoold/cpupoold/internal/node/partition"
+	"github.com/cpupoold/cpupoold/internal/node/planning"
 	"github.com/cpupoold/cpupoold/internal/node/quiet"
 	"github.com/cpupoold/cpupoold/internal/node/retry"
 	"github.com/cpupoold/cpupoold/internal/node/treewatch"
@@ -46,13 +47,14 @@ func newWorld(t *testing.T) *world {
 	}
 	h, log, j, others := w.node.Host(), w.node.Logger(), undo.New(undo.Document{}), new(desired.OtherManagers)
 	m, cache, backoffs, formula := inventory.New(h.Driver), kernelstate.New(h.Cgroups.Reader(), log), retry.New(), desired.NewFormula("")
-	w.Notices = notices.New(notices.Sources{
-		Host: &h, Log: log, Settings: settings, Inventory: m, Cache: cache, Journal: j, Others: others, Exposures: exposure.New(m, cache, h.Cgroups, true),
+	q := quiet.New(cpuset.Set{})
+	facts := planning.Sources{Host: &h, Log: log, Settings: settings, Inventory: m, Cache: cache, Journal: j, Auxiliary: auxiliary.New(h.Driver), Others: others,
 		Partitions: partition.New(partition.Sources{Host: &h, Log: log, Settings: settings, Inventory: m, Others: others, Cache: cache,
-			Memory: h.Cgroups.PartitionMemory(), Backoffs: backoffs, Journal: j, Quiet: quiet.New(cpuset.Set{})}),
+			Memory: h.Cgroups.PartitionMemory(), Backoffs: backoffs, Journal: j, Quiet: q})}
+	w.Notices = notices.New(notices.Sources{
+		Sources: facts, Exposures: exposure.New(m, cache, h.Cgroups, true), Tree: treewatch.New(log),
 		Drifts: drift.New(drift.Sources{Inventory: m, Cache: cache, Journal: j, Backoffs: backoffs, Formula: &formula, Log: log,
 			AddEvent: func(cgroup.Path, history.Event) {}}),
-		Tree: treewatch.New(log), Auxiliary: auxiliary.New(h.Driver),
 	})
 	pod := w.node.RunPod("u", "default", "burstable", 0, nil)
 	id := w.node.RunContainer(pod, "known", nodefixture.WholeCPUs(0))
@@ -76,7 +78,7 @@ func (w *world) handle(kind cgroup.ChangeKind, parent cgroup.Path, name string) 
 func TestWritten(t *testing.T) {
 	w := newWorld(t)
 	written := func() notices.Result { return w.handle(cgroup.Written, w.known, cgroup.FileCPUs) }
-	if r := written(); len(r.Repairs) > 0 || r.Scope != notices.Nothing {
+	if r := written(); len(r.Repairs) > 0 || (r.One || r.All) {
 		t.Errorf("a write without a new value: %+v", r)
 	}
 	w.node.WriteFile(w.targets[0].Container, cgroup.FileCPUs, "0-7")
@@ -88,7 +90,7 @@ func TestWritten(t *testing.T) {
 	if r := written(); len(r.Repairs) != 1 || w.Cache.Current(w.known).Effective.Equal(cpuset.Of(3)) {
 		t.Errorf("other effective CPUs than at the last reading: %+v", r)
 	}
-	if r := w.handle(cgroup.Written, "system.slice/other.service", cgroup.FileCPUs); len(r.Repairs) > 0 || r.Scope != notices.Nothing {
+	if r := w.handle(cgroup.Written, "system.slice/other.service", cgroup.FileCPUs); len(r.Repairs) > 0 || (r.One || r.All) {
 		t.Errorf("a write to an unknown cgroup: %+v", r)
 	}
 }
@@ -96,20 +98,20 @@ func TestWritten(t *testing.T) {
 // TestChildren checks the scope of cgroups that appear and disappear.
 func TestChildren(t *testing.T) {
 	w := newWorld(t)
-	if r := w.handle(cgroup.Appeared, w.unknown.Parent(), w.unknown.Base()); r.Scope != notices.All || !slices.Equal(r.Unknown, []string{w.unknownID}) || !w.Unidentified.Has(w.unknown) {
+	if r := w.handle(cgroup.Appeared, w.unknown.Parent(), w.unknown.Base()); !r.All || !slices.Equal(r.Unknown, []string{w.unknownID}) || !w.Unidentified.Has(w.unknown) {
 		t.Errorf("an unidentified container: %+v", r)
 	}
-	if r := w.handle(cgroup.Gone, w.unknown.Parent(), w.unknown.Base()); r.Scope != notices.Nothing || w.Unidentified.Has(w.unknown) {
+	if r := w.handle(cgroup.Gone, w.unknown.Parent(), w.unknown.Base()); (r.One || r.All) || w.Unidentified.Has(w.unknown) {
 		t.Errorf("its end: %+v", r)
 	}
-	if r := w.handle(cgroup.Appeared, w.known.Parent(), w.known.Base()); r.Scope != notices.All || len(r.Unknown) > 0 || !w.Cache.IsStale(w.known) {
+	if r := w.handle(cgroup.Appeared, w.known.Parent(), w.known.Base()); !r.All || len(r.Unknown) > 0 || !w.Cache.IsStale(w.known) {
 		t.Errorf("the cgroup of a known container: %+v", r)
 	}
 	w.refresh()
-	if r := w.handle(cgroup.Gone, w.known.Parent(), w.known.Base()); r.Scope != notices.One || !w.Cache.IsStale(w.known) {
+	if r := w.handle(cgroup.Gone, w.known.Parent(), w.known.Base()); (!r.One || r.All) || !w.Cache.IsStale(w.known) {
 		t.Errorf("its end: %+v", r)
 	}
-	if r := w.handle(cgroup.Appeared, "system.slice", "other.service"); r.Scope != notices.Nothing || len(r.Unknown) > 0 {
+	if r := w.handle(cgroup.Appeared, "system.slice", "other.service"); (r.One || r.All) || len(r.Unknown) > 0 {
 		t.Errorf("a service: %+v", r)
 	}
 }
@@ -117,10 +119,10 @@ func TestChildren(t *testing.T) {
 // TestLost checks that all cgroups are read again after a loss of notices.
 func TestLost(t *testing.T) {
 	w := newWorld(t)
-	if r := w.handle(cgroup.Flooded, w.known, ""); r.Scope != notices.All || r.Lost || w.Cache.HasStale() {
+	if r := w.handle(cgroup.Flooded, w.known, ""); !r.All || r.Lost || w.Cache.HasStale() {
 		t.Errorf("too many notices about one cgroup: %+v", r)
 	}
-	if r := w.handle(cgroup.Overflow, "", ""); r.Scope != notices.All || !r.Lost || !w.Cache.IsStale(w.known) {
+	if r := w.handle(cgroup.Overflow, "", ""); !r.All || !r.Lost || !w.Cache.IsStale(w.known) {
 		t.Errorf("lost notices: %+v", r)
 	}
 }
@@ -128,7 +130,7 @@ func TestLost(t *testing.T) {
 // TestTake checks that Take returns the notices of the watcher, and a pass for missing watches.
 func TestTake(t *testing.T) {
 	w := newWorld(t)
-	if r := w.Take(w.targets); r.Scope != notices.Nothing {
+	if r := w.Take(w.targets); r.One || r.All {
 		t.Errorf("without a watcher: %+v", r)
 	}
 	watcher, err := w.Tree.Open(w.Host.Cgroups, time.Now)

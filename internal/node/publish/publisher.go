@@ -6,7 +6,6 @@ package publish
 
 import (
 	"context"
-	"log/slog"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -17,26 +16,17 @@ import (
 	"github.com/cpupoold/cpupoold/internal/node/auditor"
 	"github.com/cpupoold/cpupoold/internal/node/auxiliary"
 	"github.com/cpupoold/cpupoold/internal/node/clusterstate"
-	"github.com/cpupoold/cpupoold/internal/node/desired"
 	"github.com/cpupoold/cpupoold/internal/node/drift"
 	"github.com/cpupoold/cpupoold/internal/node/exposure"
 	"github.com/cpupoold/cpupoold/internal/node/hostenv"
 	"github.com/cpupoold/cpupoold/internal/node/hosttuning"
-	"github.com/cpupoold/cpupoold/internal/node/inventory"
-	"github.com/cpupoold/cpupoold/internal/node/kernelstate"
 	"github.com/cpupoold/cpupoold/internal/node/nodestatus"
-	"github.com/cpupoold/cpupoold/internal/node/numahints"
-	"github.com/cpupoold/cpupoold/internal/node/partition"
-	"github.com/cpupoold/cpupoold/internal/node/permission"
-	"github.com/cpupoold/cpupoold/internal/node/quiet"
+	"github.com/cpupoold/cpupoold/internal/node/planning"
 	"github.com/cpupoold/cpupoold/internal/node/refusal"
 	"github.com/cpupoold/cpupoold/internal/node/requests"
-	"github.com/cpupoold/cpupoold/internal/node/retry"
 	"github.com/cpupoold/cpupoold/internal/node/sourcestate"
 	"github.com/cpupoold/cpupoold/internal/node/telemetry"
 	"github.com/cpupoold/cpupoold/internal/node/treewatch"
-	"github.com/cpupoold/cpupoold/internal/node/undo"
-	"github.com/cpupoold/cpupoold/internal/node/units"
 	"github.com/cpupoold/cpupoold/internal/node/view"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/pools"
@@ -44,27 +34,13 @@ import (
 
 // Sources are the values that a [Publisher] reads.
 type Sources struct {
-	Host       *hostenv.Host
-	Log        *slog.Logger
-	Now        func() time.Time
-	Notify     *hostenv.Notifier
-	Settings   *desired.Settings
-	Inventory  *inventory.Inventory
-	Cache      *kernelstate.Cache
-	Journal    *undo.Journal
-	Backoffs   *retry.Backoffs
-	Drifts     *drift.Tracker
-	Quiet      *quiet.Quiet
-	Partitions *partition.Partitions
-	Units      *units.Units
-	Others     *desired.OtherManagers
-	Auxiliary  *auxiliary.Cgroups
-	Hints      *numahints.Hints
-	Kubelet    *desired.StaticKubelet
-	Refusals   *refusal.Log
-	Permission *permission.Permission
-	Watch      *treewatch.Tree
-	Requests   *requests.Queue
+	planning.Sources
+	Now      func() time.Time
+	Notify   *hostenv.Notifier
+	Drifts   *drift.Tracker
+	Refusals *refusal.Log
+	Watch    *treewatch.Tree
+	Requests *requests.Queue
 }
 
 // Pass holds the decisions and the results of the last pass.

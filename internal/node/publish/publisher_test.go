@@ -17,6 +17,7 @@ import (
 	"github.com/cpupoold/cpupoold/internal/node/numahints"
 	"github.com/cpupoold/cpupoold/internal/node/partition"
 	"github.com/cpupoold/cpupoold/internal/node/permission"
+	"github.com/cpupoold/cpupoold/internal/node/planning"
 	"github.com/cpupoold/cpupoold/internal/node/publish"
 	"github.com/cpupoold/cpupoold/internal/node/quiet"
 	"github.com/cpupoold/cpupoold/internal/node/refusal"
@@ -59,17 +60,17 @@ func newWorld(t *testing.T, yaml string, observe bool) *world {
 	log, m, journal, hints := w.node.Logger(), inventory.New(h.Driver), undo.New(undo.Document{}), numahints.New(nil)
 	cache, backoffs, others, q := kernelstate.New(h.Cgroups.Reader(), log), retry.New(), new(desired.OtherManagers), quiet.New(cpuset.Set{})
 	formula := desired.NewFormula("")
-	s := publish.Sources{
-		Host: &h, Log: log, Now: func() time.Time { return w.now }, Notify: notify, Settings: settings, Inventory: m, Cache: cache, Journal: journal,
-		Backoffs: backoffs, Quiet: q, Others: others, Auxiliary: auxiliary.New(h.Driver), Hints: hints, Kubelet: new(desired.StaticKubelet),
-		Refusals: refusal.New(m, hints, log), Permission: new(permission.Permission),
-		Watch: treewatch.New(log), Requests: requests.New(m, cache, journal, time.Second, log),
+	facts := planning.Sources{Host: &h, Log: log, Settings: settings, Inventory: m, Cache: cache, Journal: journal, Auxiliary: auxiliary.New(h.Driver), Backoffs: backoffs, Quiet: q,
+		Partitions: partition.New(partition.Sources{Host: &h, Log: log, Settings: settings, Inventory: m, Others: others, Cache: cache,
+			Memory: h.Cgroups.PartitionMemory(), Backoffs: backoffs, Journal: journal, Quiet: q}),
 		Units: units.New(units.Sources{Host: &h, Settings: settings, Inventory: m, Cache: cache, Journal: journal, Backoffs: backoffs, Log: log}),
+		Hints: hints, Others: others, Kubelet: new(desired.StaticKubelet), Formula: &formula, Permission: new(permission.Permission)}
+	s := publish.Sources{
+		Sources: facts, Now: func() time.Time { return w.now }, Notify: notify, Refusals: refusal.New(m, hints, log), Watch: treewatch.New(log),
+		Requests: requests.New(m, cache, journal, time.Second, log),
 		Drifts: drift.New(drift.Sources{Inventory: m, Cache: cache, Journal: journal, Backoffs: backoffs, Formula: &formula, Log: log,
 			AddEvent: func(cgroup.Path, history.Event) {}}),
 	}
-	s.Partitions = partition.New(partition.Sources{Host: &h, Log: log, Settings: settings, Inventory: m, Others: others, Cache: cache,
-		Memory: h.Cgroups.PartitionMemory(), Backoffs: backoffs, Journal: journal, Quiet: q})
 	w.Publisher = publish.New(s)
 
 	id := w.node.RunContainer(w.node.RunPod("u", "ran", "guaranteed", 2, nil), "app", nodefixture.WholeCPUs(2))

@@ -1,4 +1,4 @@
-package removal_test
+package notices_test
 
 import (
 	"log/slog"
@@ -6,8 +6,9 @@ import (
 
 	"github.com/cpupoold/cpupoold/internal/node/inventory"
 	"github.com/cpupoold/cpupoold/internal/node/kernelstate"
+	"github.com/cpupoold/cpupoold/internal/node/notices"
 	"github.com/cpupoold/cpupoold/internal/node/partition"
-	"github.com/cpupoold/cpupoold/internal/node/removal"
+	"github.com/cpupoold/cpupoold/internal/node/planning"
 	"github.com/cpupoold/cpupoold/internal/node/undo"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cri"
@@ -31,17 +32,17 @@ func (k kernel) Check(st cgroup.State) (cgroup.State, error) { return st, nil }
 func (k kernel) Gather(cgroup.Path) (cgroup.Gathered, error) { return cgroup.Gathered{}, nil }
 func (k kernel) Rest()                                       {}
 
-// world is a node whose cgroup path is removed. Container 1 of a pod was in it.
-type world struct {
-	*removal.Cgroups
+// removedWorld is a node whose cgroup path is removed. Container 1 of a pod was in it.
+type removedWorld struct {
+	*notices.Removed
 	kernel kernel
 }
 
-func newWorld(state cri.State) *world {
-	w := &world{kernel: make(kernel)}
+func newRemovedWorld(state cri.State) *removedWorld {
+	w := &removedWorld{kernel: make(kernel)}
 	m, j, log := inventory.New(cgroup.DriverSystemd), undo.New(undo.Document{}), slog.New(slog.DiscardHandler)
-	w.Cgroups = removal.New(removal.Sources{Inventory: m, Cache: kernelstate.New(w.kernel, log), Journal: j,
-		Partitions: partition.New(partition.Sources{Journal: j})})
+	w.Removed = &notices.New(notices.Sources{Sources: planning.Sources{Inventory: m, Cache: kernelstate.New(w.kernel, log), Journal: j,
+		Partitions: partition.New(partition.Sources{Journal: j})}}).Removed
 	m.PutPod(inventory.PodStatus{Pod: cri.Pod{ID: "p", UID: "u", Name: "a", Namespace: "default", CgroupParent: string(pod)}})
 	m.PutContainer(inventory.ContainerStatus{Container: cri.Container{ID: "1", PodID: "p", State: state, CgroupsPath: "kubepods-podu.slice:cri-containerd:1"}})
 	j.Note(undo.Original{Path: path, File: cgroup.FileCPUs})
@@ -49,7 +50,7 @@ func newWorld(state cri.State) *world {
 	return w
 }
 
-func (w *world) originals() (n int) {
+func (w *removedWorld) originals() (n int) {
 	for range w.Journal.Keys() {
 		n++
 	}
@@ -58,7 +59,7 @@ func (w *world) originals() (n int) {
 
 // TestMissing checks which object is fetched for a missing cgroup, and when writes are allowed again.
 func TestMissing(t *testing.T) {
-	w := newWorld(cri.Running)
+	w := newRemovedWorld(cri.Running)
 	if c, s := w.NoteMissing(path); c != "1" || s != "" || !w.IsMissing(path) {
 		t.Errorf("container %q, sandbox %q", c, s)
 	}
@@ -85,7 +86,7 @@ func TestMissing(t *testing.T) {
 
 // TestDropOriginals checks that the originals of a cgroup go when it is removed for good.
 func TestDropOriginals(t *testing.T) {
-	w := newWorld(cri.Running)
+	w := newRemovedWorld(cri.Running)
 	if w.DropOriginals(); w.originals() != 2 {
 		t.Error("originals are dropped without a notice")
 	}
@@ -98,12 +99,12 @@ func TestDropOriginals(t *testing.T) {
 	if w.DropOriginals(); w.originals() != 1 {
 		t.Error("originals of a removed cgroup stay")
 	}
-	w = newWorld(cri.Created)
+	w = newRemovedWorld(cri.Created)
 	w.Notice(path)
 	if w.DropOriginals(); w.originals() != 2 {
 		t.Error("originals of a container without a cgroup yet are dropped")
 	}
-	w = newWorld(cri.Running)
+	w = newRemovedWorld(cri.Running)
 	w.Journal.Note(undo.Original{Path: path, File: cgroup.FilePartition, Value: string(cgroup.MemberPartition)})
 	w.Notice(path)
 	if w.DropOriginals(); w.originals() != 3 {
@@ -113,7 +114,7 @@ func TestDropOriginals(t *testing.T) {
 
 // TestPrune checks that a listing drops the originals of all removed cgroups.
 func TestPrune(t *testing.T) {
-	w := newWorld(cri.Running)
+	w := newRemovedWorld(cri.Running)
 	w.kernel[pod] = true
 	gone := w.Prune()
 	if !gone(path) || gone(pod) || w.originals() != 1 {

@@ -1,4 +1,4 @@
-package unidentified_test
+package notices_test
 
 import (
 	"maps"
@@ -10,41 +10,44 @@ import (
 	"github.com/cpupoold/cpupoold/internal/node/hostenv"
 	"github.com/cpupoold/cpupoold/internal/node/inventory"
 	"github.com/cpupoold/cpupoold/internal/node/kernelstate"
+	"github.com/cpupoold/cpupoold/internal/node/notices"
+	"github.com/cpupoold/cpupoold/internal/node/planning"
 	"github.com/cpupoold/cpupoold/internal/node/undo"
-	"github.com/cpupoold/cpupoold/internal/node/unidentified"
 	"github.com/cpupoold/cpupoold/internal/testing/nodefixture"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/cri"
 )
 
-// world is a node with two containers that the daemon does not know: "free" has no cpuset, and
+// unidentifiedWorld is a node with two containers that the daemon does not know: "free" has no cpuset, and
 // "own" has CPU 0 from its specification.
-type world struct {
-	*unidentified.Cgroups
+type unidentifiedWorld struct {
+	*notices.Unidentified
 	node      *nodefixture.Node
 	free, own string
 }
 
-func newWorld(t *testing.T, change func(*hostenv.Host)) *world {
+func newUnidentifiedWorld(t *testing.T, change func(*hostenv.Host)) *unidentifiedWorld {
 	t.Helper()
-	w := &world{node: nodefixture.New(t, nodefixture.Spec{})}
+	w := &unidentifiedWorld{node: nodefixture.New(t, nodefixture.Spec{})}
 	h := w.node.Host()
 	change(&h)
-	w.Cgroups = unidentified.New(unidentified.Sources{
+	w.Unidentified = &notices.New(notices.Sources{Sources: planning.Sources{
 		Host: &h, Inventory: inventory.New(h.Driver), Cache: kernelstate.New(h.Cgroups.Reader(), w.node.Logger()),
 		Journal: undo.New(undo.Document{}), Others: new(desired.OtherManagers),
-	})
+	}}).Unidentified
 	pod, own := w.node.RunPod("u", "default", "burstable", 0, nil), nodefixture.WholeCPUs(0)
 	own.CPUs = "0"
 	w.free, w.own = w.node.RunContainer(pod, "free", nodefixture.WholeCPUs(0)), w.node.RunContainer(pod, "own", own)
 	return w
 }
 
-func (w *world) path(id string) cgroup.Path { return cgroup.Path(w.node.Runtime.Cgroup(id)) }
+func (w *unidentifiedWorld) path(id string) cgroup.Path {
+	return cgroup.Path(w.node.Runtime.Cgroup(id))
+}
 
 // limit returns the CPUs of the targets, with owned CPUs.
-func (w *world) limit(owned cpuset.Set) map[cgroup.Path]string {
+func (w *unidentifiedWorld) limit(owned cpuset.Set) map[cgroup.Path]string {
 	all := make(map[cgroup.Path]string)
 	for _, t := range w.Limit(cpuset.Range(2, 3), owned, nil) {
 		all[t.Path] = t.CPUs.String()
@@ -54,7 +57,7 @@ func (w *world) limit(owned cpuset.Set) map[cgroup.Path]string {
 
 // TestTrack checks which cgroups count as unidentified.
 func TestTrack(t *testing.T) {
-	w := newWorld(t, func(*hostenv.Host) {})
+	w := newUnidentifiedWorld(t, func(*hostenv.Host) {})
 	if id := w.Track(w.path(w.free)); id != w.free || !w.Has(w.path(w.free)) || w.IsEmpty() {
 		t.Errorf("Track returned %q; want %q", id, w.free)
 	}
@@ -76,7 +79,7 @@ func TestTrack(t *testing.T) {
 		"mode: observe":   func(h *hostenv.Host) { h.Observes = true },
 		"kubelet decides": func(h *hostenv.Host) { h.CPUManager = new(nodefixture.StaticKubelet) },
 	} {
-		if w := newWorld(t, change); w.Track(w.path(w.free)) != "" {
+		if w := newUnidentifiedWorld(t, change); w.Track(w.path(w.free)) != "" {
 			t.Errorf("%s: a container is tracked", name)
 		}
 	}
@@ -85,7 +88,7 @@ func TestTrack(t *testing.T) {
 // TestLimit checks the targets: a cpuset of the specification stays, unless it contains CPUs of an
 // owner, and a container with a target is no longer unidentified.
 func TestLimit(t *testing.T) {
-	w := newWorld(t, func(*hostenv.Host) {})
+	w := newUnidentifiedWorld(t, func(*hostenv.Host) {})
 	w.Track(w.path(w.free))
 	w.Track(w.path(w.own))
 	if d := cmp.Diff(map[cgroup.Path]string{w.path(w.free): "2-3"}, w.limit(cpuset.Range(4, 5))); d != "" {
