@@ -54,10 +54,15 @@ func (n Names) WarningKey() string { return n.domain() + "/warning" }
 // form, whatever the resource is: CRI-O reads a cpuset there, too. Remove such annotations
 // from pods of authors who are not trusted.
 func (n Names) Claims(key string) bool {
-	_, target := cutKey(key, targetPrefix, n.domain())
-	_, resources := cutKey(key, resourcesPrefix, n.domain())
-	_, old := parseOldKey(key, n.domain())
-	return target || resources || old
+	domain := n.domain()
+	if _, ok := cutKey(key, targetPrefix, domain); ok {
+		return true
+	}
+	if _, ok := cutKey(key, resourcesPrefix, domain); ok {
+		return true
+	}
+	_, ok := parseOldKey(key, domain)
+	return ok
 }
 
 // Reads reports whether a method of n reads the value of a pod annotation of this name. It
