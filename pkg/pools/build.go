@@ -199,7 +199,7 @@ func (c *classifier) classify(pods []Pod) []class {
 // unread classifies a pod with unknown status: each of its containers may have exclusive
 // CPUs. Problems of its annotations are reported when its status is known.
 func (c *classifier) unread(p *Pod, to *class) {
-	const why = "what the pod is could not be read"
+	const why = "the status of the pod could not be read"
 	for i := range p.Containers {
 		to.verdicts[i] = shared(CodeUnread, why)
 		if ctr := &p.Containers[i]; ctr.Kind == App && ctr.Name != "" {

@@ -111,11 +111,11 @@ func (a *assigner) lend() (free, idle cpuset.Set, problems []Problem) {
 	lent := a.idle.Take(min(missing, a.idle.Len()))
 	if !lent.IsEmpty() {
 		problems = append(problems, Problem{Reason: Reason{CodeIdleShared, "CPUs " + lent.String() +
-			" are beside owners that should have their cores to themselves (one-owner-per-core), but the shared pool needs them for its floor (guaranteed.floor) until owners end"}})
+			" are idle siblings of owners (one-owner-per-core), but the shared pool needs them for its floor (guaranteed.floor) until owners end"}})
 	}
 	if missing -= lent.Len(); missing > 0 {
 		problems = append(problems, Problem{Reason: Reason{CodeBelowFloor, fmt.Sprintf(
-			"the shared pool has %s and should have %d (guaranteed.floor), but those who have CPUs keep them; it gets more when owners end",
+			"the shared pool has %s and should have %d (guaranteed.floor), but owners keep their CPUs; it gets more when owners end",
 			several(a.pools.floor()-missing), a.pools.floor())}})
 	}
 	return a.free.Union(lent), a.idle.Difference(lent), problems
@@ -150,11 +150,11 @@ func (b *placer) reportKept(p *Pod, c *claim) {
 	}
 	if c.missing > 0 {
 		b.report(p, "", Reason{CodeNotReserved,
-			"not all of the pod's total can be reserved for those of its containers that are still to come; they may find too few CPUs"})
+			"the pod's total cannot be reserved completely for containers that start later; they may find too few CPUs"})
 	}
 }
 
 func crowded() Reason {
-	return Reason{CodeCrowded, "another owner has a part of its cores, although it should have them to itself (one-owner-per-core): " +
+	return Reason{CodeCrowded, "another owner shares its cores, against one-owner-per-core: " +
 		"both had their CPUs before and keep them; ends with one of them"}
 }

@@ -180,11 +180,11 @@ func overlaps(pods []Pod, plan *Plan) []Problem {
 			}
 			text := ""
 			if both := ctr.Foreign.CPUs.Intersection(owned); !both.IsEmpty() {
-				text = fmt.Sprintf("has been put on %s by %s, which owners here have for themselves", named(both), ctr.Foreign.Manager)
+				text = fmt.Sprintf("runs on %s, exclusive CPUs of owners, because %s has put it there", named(both), ctr.Foreign.Manager)
 			} else if both = ctr.Foreign.Runs.Intersection(owned); !both.IsEmpty() {
-				text = fmt.Sprintf("is put on no CPUs by %s, and runs on %s, too, which owners here have for themselves", ctr.Foreign.Manager, named(both))
+				text = fmt.Sprintf("runs on %s, exclusive CPUs of owners, because %s gives it no cpuset", named(both), ctr.Foreign.Manager)
 			} else if both = ctr.Foreign.CPUs.Difference(plan.TheirsAlone); ctr.Foreign.Alone && both.Overlaps(plan.Shared) {
-				text = fmt.Sprintf("has %s to itself by %s, and the pools here would be empty without", named(both), ctr.Foreign.Manager)
+				text = fmt.Sprintf("has %s exclusively from %s, and a pool would be empty without them", named(both), ctr.Foreign.Manager)
 			} else {
 				continue
 			}

@@ -57,11 +57,11 @@ func (c *classifier) checkMixed(p *Pod) {
 			c.report(p, name, CodeSwitchInvalid, "annotation "+clip(key)+": "+clip(p.Annotations[key])+" is neither enable nor disable; it is ignored")
 		case !asks:
 		case len(c.in.Pools.Mixed.Namespaces) == 0:
-			c.report(p, name, CodeSwitchIgnored, "annotation "+clip(key)+": containers get no shared CPUs beside their own on this node (guaranteed.mixed)")
+			c.report(p, name, CodeSwitchIgnored, "annotation "+clip(key)+": this node adds no shared CPUs to exclusive CPUs (guaranteed.mixed)")
 		case !c.in.Pools.Mixed.allows(p.Namespace):
-			c.report(p, name, CodeMixedNotAllowed, "annotation "+clip(key)+": namespace "+clip(p.Namespace)+" is not among those in guaranteed.mixed.namespaces; the container has its own CPUs alone")
+			c.report(p, name, CodeMixedNotAllowed, "annotation "+clip(key)+": namespace "+clip(p.Namespace)+" is not among those in guaranteed.mixed.namespaces; the container has only its exclusive CPUs")
 		case !c.in.Pools.Mixed.Shared && c.in.Pools.Mixed.CPUs.IsEmpty():
-			c.report(p, name, CodeSwitchIgnored, "annotation "+clip(key)+": none of the CPUs in guaranteed.mixed.cpus is there at the moment; the container has its own CPUs alone")
+			c.report(p, name, CodeSwitchIgnored, "annotation "+clip(key)+": no CPU in guaranteed.mixed.cpus is available; the container has only its exclusive CPUs")
 		}
 	}
 }
@@ -72,7 +72,7 @@ func (b *placer) mix(at *Placement) {
 		at.Mixed = b.pools.Mixed.CPUs.Difference(b.taken)
 	}
 	if !at.Mixed.IsEmpty() {
-		at.Reason.Text += ", and shared ones beside them"
+		at.Reason.Text += ", with shared CPUs in addition"
 	}
 }
 
@@ -83,11 +83,11 @@ func (r *resolver) checkMixed(g GuaranteedSpec) {
 	case m.Shared && !m.CPUs.IsEmpty():
 		r.report(mixedCPUsKey, m.CPUs.String(), "shared and a list at once; choose one of them")
 	case !m.On() && len(m.Namespaces) > 0:
-		r.report(mixedKey, "", "names namespaces and no CPUs; write which CPUs containers may have beside their own: shared, or a list")
+		r.report(mixedKey, "", "names namespaces and no CPUs; write the shared CPUs for their containers: shared, or a list")
 	case m.On() && len(m.Namespaces) == 0:
-		r.report(mixedNamespacesKey, "", `names nobody, so that nobody gets any; list the namespaces whose pods may ask, or "%s" for all`, EveryNamespace)
+		r.report(mixedNamespacesKey, "", `names no namespace, so no container gets any; list the namespaces whose pods may request them, or "%s" for all`, EveryNamespace)
 	case m.On() && g.CPUs.IsEmpty() && !g.FromShared:
-		r.report(mixedKey, "", "is for containers that have CPUs of their own, and nobody gets any here; configure guaranteed.cpus or guaranteed.from, or remove it")
+		r.report(mixedKey, "", "is for containers with exclusive CPUs, and no container gets any here; configure guaranteed.cpus or guaranteed.from, or remove it")
 	}
 	for i, ns := range m.Namespaces {
 		field := fmt.Sprintf("%s[%d]", mixedNamespacesKey, i)

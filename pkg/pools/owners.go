@@ -50,9 +50,9 @@ func Owners(in Input, plan Plan) []Owner {
 // ofPod sets the fields of an owner that depend on its pod.
 func (o *Owner) ofPod(p *Pod) {
 	o.Pod = p.Namespace + "/" + p.Name
-	o.Fixed = "no container of this name is there; the CPUs are held for it"
+	o.Fixed = "no container of this name exists; the CPUs are held for it"
 	if o.Key.Container == "" {
-		o.Fixed = "reserved for containers of the pod that are still to come"
+		o.Fixed = "reserved for later containers of the pod"
 		return
 	}
 	start := slices.IndexFunc(p.Containers, func(c Container) bool { return c.Kind == App && c.Name == o.Key.Container })
@@ -67,9 +67,9 @@ func (o *Owner) ofPod(p *Pod) {
 	o.Nodes = newest.Nodes
 	switch {
 	case p.Unread:
-		o.Fixed = "what its pod is could not be read"
+		o.Fixed = "the status of its pod could not be read"
 	case newest.State == Exited:
-		o.Fixed = "has exited; its CPUs are held for its restart, and are those that the runtime has recorded"
+		o.Fixed = "has exited; its CPUs are held for its restart, and the runtime has recorded them"
 	case newest.State == Created:
 		o.Fixed = "is being started"
 	case newest.Waiting:

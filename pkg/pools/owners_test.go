@@ -49,9 +49,9 @@ func TestOwners(t *testing.T) {
 		"a/app":       {Key: pools.Key{PodUID: "a", Container: "app"}, Pod: "default/runs", Options: allocate.Options{FullPCPUsOnly: true}, Nodes: nodes},
 		"b/made":      {Key: pools.Key{PodUID: "b", Container: "made"}, Pod: "default/does-not", Nodes: nodes, Fixed: "is being started"},
 		"b/over": {Key: pools.Key{PodUID: "b", Container: "over"}, Pod: "default/does-not", Nodes: nodes,
-			Fixed: "has exited; its CPUs are held for its restart, and are those that the runtime has recorded"},
-		"b/absent": {Key: pools.Key{PodUID: "b", Container: "absent"}, Pod: "default/does-not", Fixed: "no container of this name is there; the CPUs are held for it"},
-		"b/":       {Key: pools.Key{PodUID: "b"}, Pod: "default/does-not", Fixed: "reserved for containers of the pod that are still to come"},
+			Fixed: "has exited; its CPUs are held for its restart, and the runtime has recorded them"},
+		"b/absent": {Key: pools.Key{PodUID: "b", Container: "absent"}, Pod: "default/does-not", Fixed: "no container of this name exists; the CPUs are held for it"},
+		"b/":       {Key: pools.Key{PodUID: "b"}, Pod: "default/does-not", Fixed: "reserved for later containers of the pod"},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("owners (-want +got):\n%s", diff)

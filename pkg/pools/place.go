@@ -96,7 +96,7 @@ func (b *placer) pod(p *Pod, of class, claims []claim) PodPlan {
 		}
 		if at.Unlimited && at.State != Exited {
 			plan.Unlimited = true
-			plan.Reason = Reason{CodeUnlimited, "container " + clip(at.Name) + " has CPUs of its own, which bound it without a quota"}
+			plan.Reason = Reason{CodeUnlimited, "container " + clip(at.Name) + " has exclusive CPUs, which bound it without a quota"}
 			if at.InPodPool() {
 				plan.Reason.Text = "container " + clip(at.Name) + " runs on the CPUs of its pod, which bound it without a quota"
 			}
@@ -108,7 +108,7 @@ func (b *placer) pod(p *Pod, of class, claims []claim) PodPlan {
 	}
 	if shares, annotated := podShares(p, of.verdicts); annotated {
 		plan.Shares = shares
-		plan.Reason = Reason{CodeAnnotatedShares, strconv.FormatUint(shares, 10) + " shares: those of the containers together, as annotated"}
+		plan.Reason = Reason{CodeAnnotatedShares, strconv.FormatUint(shares, 10) + " shares: the sum of the containers' shares, as annotated"}
 	}
 	for i := range claims {
 		b.reportClaim(p, &claims[i])
@@ -142,7 +142,7 @@ func (b *placer) guaranteed(at *Placement, c *claim, v *verdict) {
 	at.Pool, at.CPUs, at.Exclusive = Guaranteed, c.cpus, true
 	switch {
 	case c.unread:
-		at.Reason = Reason{CodeUnread, v.reason.Text + "; its CPUs are on record"}
+		at.Reason = Reason{CodeUnread, v.reason.Text + "; its CPUs are recorded"}
 	case at.State == Exited:
 		at.Reason = Reason{CodeHeld, "has exited; its CPUs are held for its restart"}
 	case c.cpus.Len() < c.want:
@@ -183,7 +183,7 @@ func (b *placer) refused(c *claim) Reason {
 }
 
 func (b *placer) short(c *claim) Reason {
-	return Reason{CodeShort, fmt.Sprintf("has %d of %s, but %s; gets more when there are some", c.cpus.Len(), whole(c.want), c.refused.Why)}
+	return Reason{CodeShort, fmt.Sprintf("has %d of %s, but %s; gets more when some are free", c.cpus.Len(), whole(c.want), c.refused.Why)}
 }
 
 // quotaOf returns the quota of a container or pod, 0 without a quota.

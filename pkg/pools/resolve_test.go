@@ -165,7 +165,7 @@ func TestResolveReportsEachProblem(t *testing.T) {
 				`partitions[0].type: "shared": the name of another pool; choose a different one`,
 				`units.a.service: "a.service": listed twice; remove one`,
 				`units.b.service.cpus: "0": not a number of CPUs; write at least 1, or a pool`,
-				`units.c.service.pool: "shared": CPUs of its own and a pool at once; choose one of them`,
+				`units.c.service.pool: "shared": exclusive CPUs and a pool at once; choose one of them`,
 				`units.d.service.pool: "x": there is no such pool; write shared or the type of a partition`,
 				`units: "e": not a service or slice; write the whole name, like du.service`,
 				`units: "f g.service": not the name of a unit; write up to 255 of a-z, A-Z, 0-9 and :-_.\@`,

@@ -34,7 +34,7 @@ func (c *classifier) may(p *Pod, partition *Partition) bool {
 		}
 	}
 	if p.saysStatic() {
-		text += ", and the pod only says that it is static: its UID and " + hashKey + " are not what the kubelet gives a manifest without metadata.uid"
+		text += ", and the pod only claims to be static: its UID and " + hashKey + " differ from the values that the kubelet sets for a manifest without metadata.uid"
 	}
 	c.report(p, "", code, text+placedLikeOthers)
 	return false
@@ -44,7 +44,7 @@ func (c *classifier) staticMay(p *Pod, partition *Partition) bool {
 	if c.in.StaticPods.All || slices.Contains(c.in.StaticPods.Namespaces, p.Namespace) {
 		return true
 	}
-	why := "staticPods says ignore"
+	why := "staticPods is set to ignore"
 	if len(c.in.StaticPods.Namespaces) > 0 {
 		why = "namespace " + clip(p.Namespace) + " is not among those in staticPods"
 	}

@@ -113,7 +113,7 @@ func (r *resolver) checkUnit(i int, s Spec) {
 	case u.Pool == "" && u.CPUs <= 0:
 		r.report(field+".cpus", strconv.Itoa(u.CPUs), "not a number of CPUs; write at least 1, or a pool")
 	case u.Pool != "" && u.CPUs != 0:
-		r.report(field+".pool", u.Pool, "CPUs of its own and a pool at once; choose one of them")
+		r.report(field+".pool", u.Pool, "exclusive CPUs and a pool at once; choose one of them")
 	case u.Pool != "" && u.Pool != string(Shared) && !slices.ContainsFunc(s.Partitions, ofType):
 		r.report(field+".pool", u.Pool, "there is no such pool; write shared or the type of a partition")
 	}
