@@ -5,8 +5,8 @@ type Code string
 
 // Codes of placements: why a container is in its pool.
 const (
-	CodeManagement Code = "Management" // pod requests a workload type and may use it.
-	CodeExclusive  Code = "Exclusive"  // a whole number of CPUs in a Guaranteed pod
+	CodeManagement Code = "Management" // pod requests a workload type that it may use.
+	CodeExclusive  Code = "Exclusive"  // a whole number of CPUs in a Guaranteed pod.
 	CodeHeld       Code = "Held"       // container has exited; its CPUs wait for its restart
 	CodeExited     Code = "Exited"     // container has exited and holds no CPUs
 	CodePause      Code = "Pause"      // pause container of an ordinary pod
@@ -71,10 +71,10 @@ const (
 	CodeOverrideInvalid    Code = "OverrideInvalid"
 	CodeOverrideNotAllowed Code = "OverrideNotAllowed" // an annotation chooses an option that pods may not.
 	CodeSwitchInvalid      Code = "SwitchInvalid"      // a CRI-O annotation has an invalid value.
-	CodeSwitchIgnored      Code = "SwitchIgnored"      // a CRI-O annotation requests an unavailable feature
-	CodeMixedNotAllowed    Code = "MixedNotAllowed"    // namespace may not request shared CPUs in addition to exclusive CPUs
-	CodeOverlap            Code = "Overlap"            // two containers were recorded as owners of the same CPU
-	CodeOffline            Code = "Offline"            // CPUs that an owner has had are offline, and it has got no others instead
+	CodeSwitchIgnored      Code = "SwitchIgnored"      // a CRI-O annotation requests an unavailable feature.
+	CodeMixedNotAllowed    Code = "MixedNotAllowed"    // namespace may not request shared CPUs in addition to exclusive CPUs.
+	CodeOverlap            Code = "Overlap"            // two containers were recorded as owners of the same CPU.
+	CodeOffline            Code = "Offline"            // CPUs of an owner are offline, and it has got no others instead.
 	CodeNotReserved        Code = "NotReserved"        // a pod's total cannot be reserved for its containers
 	// CodeOtherOverlap: another manager has put a container on CPUs that an owner has,
 	// or that a pool cannot do without.

@@ -59,7 +59,7 @@ func (c *classifier) foreign(p *Pod, verdicts []verdict) {
 		ctr := &p.Containers[i]
 		switch {
 		case ctr.Foreign != nil:
-			verdicts[i] = verdict{pool: Other, reason: Reason{CodeOtherManager, "placed by " + ctr.Foreign.Manager + ", and left alone"}}
+			verdicts[i] = verdict{pool: Other, reason: Reason{CodeOtherManager, "placed by " + ctr.Foreign.Manager + "; cpupoold does not change it"}}
 		case verdicts[i].pool == "":
 			verdicts[i] = c.pause()
 		}

@@ -106,7 +106,7 @@ func TestForeign(t *testing.T) {
 			if theirs.Pool != pools.Other || !theirs.CPUs.Equal(c.theirs.CPUs) || theirs.Exclusive || theirs.Unlimited || p.Pods[1].Unlimited || p.Pods[1].Shares != 0 {
 				t.Errorf("foreign container = %+v in %+v; want it unchanged", theirs, p.Pods[1])
 			}
-			if want := "placed by somebody, and left alone"; theirs.Reason.Text != want || theirs.Reason.Code != pools.CodeOtherManager {
+			if want := "placed by somebody; cpupoold does not change it"; theirs.Reason.Text != want || theirs.Reason.Code != pools.CodeOtherManager {
 				t.Errorf("reason %v, want %s", theirs.Reason, want)
 			}
 			var codes []pools.Code

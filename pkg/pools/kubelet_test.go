@@ -92,7 +92,7 @@ func TestKubelet(t *testing.T) {
 			for _, pod := range p.Pods {
 				for _, at := range pod.Containers {
 					got = append(got, at.ID+" "+string(at.Pool)+" "+at.CPUs.String())
-					if at.Pool == pools.Other && (at.Exclusive || at.Unlimited || at.Shares != 0 || at.Reason.Text != "placed by the kubelet, and left alone") {
+					if at.Pool == pools.Other && (at.Exclusive || at.Unlimited || at.Shares != 0 || at.Reason.Text != "placed by the kubelet; cpupoold does not change it") {
 						t.Errorf("container of the kubelet = %+v; want it unchanged", at)
 					}
 				}
