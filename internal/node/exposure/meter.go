@@ -2,7 +2,6 @@ package exposure
 
 import (
 	"cmp"
-	"iter"
 	"maps"
 	"time"
 
@@ -171,7 +170,7 @@ func (m *Meter) ObserveStarts(want []cgroup.Target, now time.Time) {
 
 // Observe takes the results of a pass: the containers that are in their pool now, and the CPUs of
 // unidentified containers. isAnswered reports whether systemd has answered about a cgroup.
-func (m *Meter) Observe(targets []cgroup.Target, isAnswered func(cgroup.Path) bool, unidentified iter.Seq2[cgroup.Path, cpuset.Set], now time.Time) {
+func (m *Meter) Observe(targets []cgroup.Target, isAnswered func(cgroup.Path) bool, unidentified map[cgroup.Path]cpuset.Set, now time.Time) {
 	m.ObserveStarts(targets, now)
 	m.FinishStarts(isAnswered)
 	for p, cpus := range unidentified {

@@ -2,7 +2,6 @@ package notices
 
 import (
 	"errors"
-	"iter"
 	"maps"
 	"slices"
 	"strings"
@@ -89,13 +88,14 @@ func (u *Unidentified) Has(p cgroup.Path) bool {
 // IsEmpty reports whether no container is unidentified.
 func (u *Unidentified) IsEmpty() bool { return len(u.all) == 0 }
 
-// All returns the cgroups with the CPUs of their targets.
-func (u *Unidentified) All() iter.Seq2[cgroup.Path, cpuset.Set] {
-	return func(yield func(cgroup.Path, cpuset.Set) bool) {
-		for p, f := range u.all {
-			if !yield(p, f.cpus) {
-				return
-			}
-		}
+// All returns the cgroups with the CPUs of their targets, nil without cgroups: each pass calls it.
+func (u *Unidentified) All() map[cgroup.Path]cpuset.Set {
+	if u.IsEmpty() {
+		return nil
 	}
+	all := make(map[cgroup.Path]cpuset.Set, len(u.all))
+	for p, f := range u.all {
+		all[p] = f.cpus
+	}
+	return all
 }

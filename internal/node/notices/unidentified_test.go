@@ -1,7 +1,6 @@
 package notices_test
 
 import (
-	"maps"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -100,7 +99,7 @@ func TestLimit(t *testing.T) {
 	if got := w.limit(cpuset.Range(2, 3)); len(got) > 0 {
 		t.Errorf("targets without shared CPUs: %v", got)
 	}
-	if all := maps.Collect(w.All()); !all[w.path(w.free)].Equal(cpuset.Of(3)) || len(all) != 2 {
+	if all := w.All(); !all[w.path(w.free)].Equal(cpuset.Of(3)) || len(all) != 2 {
 		t.Errorf("the last targets are %v", all)
 	}
 	known := []cgroup.Target{{Path: w.path(w.own), Container: w.own, CPUs: cpuset.Of(2)}}
