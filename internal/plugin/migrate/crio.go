@@ -79,8 +79,8 @@ type crioFile struct {
 	runtime crioRuntime
 }
 
-// parseCRIO parses crio.conf or a drop-in. ok says whether it is one, if one that may be
-// wrong.
+// parseCRIO parses crio.conf or a drop-in. ok is true if the file is one of them, even with
+// an error.
 func parseCRIO(file string, data []byte) (c crioFile, ok bool, err error) {
 	var top map[string]toml.Primitive
 	meta, err := toml.Decode(string(data), &top)
@@ -104,8 +104,8 @@ func parseCRIO(file string, data []byte) (c crioFile, ok bool, err error) {
 	return crioFile{file, crio.Runtime}, true, nil
 }
 
-// order is the place of a file among those of one CRI-O: crio.conf comes first, then
-// drop-ins by their names (crio.conf.d(5)).
+// order returns the sort key of a file of one CRI-O: crio.conf comes first, then drop-ins
+// by their names (crio.conf.d(5)).
 func (c crioFile) order() string {
 	if base := path.Base(object{file: c.name}.inside()); base != "crio.conf" {
 		return base
@@ -113,8 +113,8 @@ func (c crioFile) order() string {
 	return ""
 }
 
-// dir says which files belong together: those of one directory, and a crio.conf beside the
-// directory crio.conf.d.
+// dir returns the key of the files that belong together: the files of one directory, and
+// the crio.conf next to the directory crio.conf.d.
 func (c crioFile) dir() string {
 	dir := path.Dir(object{file: c.name}.inside())
 	if path.Base(dir) == "crio.conf.d" {
@@ -123,8 +123,8 @@ func (c crioFile) dir() string {
 	return dir
 }
 
-// crio takes files of CRI-O. Those that belong together go over each other, table by table,
-// as CRI-O reads them.
+// crio reads files of CRI-O. In files that belong together, a later table replaces an
+// earlier one, as in CRI-O.
 func (f *facts) crio(files []crioFile, reading Reading) {
 	type table struct {
 		source string
@@ -170,17 +170,17 @@ func (f *facts) crio(files []crioFile, reading Reading) {
 }
 
 func (f *facts) allowedAnnotations(source string) {
-	f.note(source+".allowed_annotations", "what pods may ask for is in keys of its own here", "see guaranteed.overrides, guaranteed.isolation, guaranteed.mixed, interrupts and power")
+	f.note(source+".allowed_annotations", "other keys of cpupoold decide the annotations that pods may have", "see guaranteed.overrides, guaranteed.isolation, guaranteed.mixed, interrupts and power")
 }
 
-// isYAML says that a file is a mapping of YAML, in which CRI-O's configuration may be a text.
+// isYAML reports whether a file is a mapping of YAML, which may hold CRI-O's configuration as a text.
 func isYAML(data []byte) bool {
 	docs, err := documents(data)
 	return err == nil && len(docs) > 0 && docs[0].Kind == yaml.MappingNode
 }
 
-// refused is what CRI-O says of a table when it starts (pkg/config/workloads.go); lists of
-// CPUs are looked at where they are read.
+// refused returns the error of CRI-O for a table at its start (pkg/config/workloads.go). It
+// does not check lists of CPUs.
 func (w crioWorkload) refused() error {
 	switch {
 	case w.Activation == "":
@@ -222,7 +222,7 @@ func (f *facts) crioWorkload(source string, w crioWorkload, reading Reading) {
 		f.allowedAnnotations(source)
 	}
 	if w.Resources == nil {
-		f.note(source, "has no resources: CRI-O places nobody by it, and the pool has all CPUs", "write cpus of the partition if it is to have some")
+		f.note(source, "has no resources: CRI-O places no container by it, and the pool has all CPUs", "write cpus of the partition to limit it")
 		f.say(partitionKey(typ), allCPUs, source)
 		return
 	}
@@ -237,7 +237,7 @@ func (f *facts) crioWorkload(source string, w crioWorkload, reading Reading) {
 		value int64
 	}{{"cpushares", int64(r.CPUShares.value)}, {"cpuquota", r.CPUQuota}, {"cpuperiod", int64(min(r.CPUPeriod, 1<<62))}, {"cpulimit", r.CPULimit}} {
 		if def.value != 0 {
-			f.note(fmt.Sprintf("%s.resources.%s", source, def.key), fmt.Sprintf("%d as a default for pods that say nothing has no key here", def.value),
+			f.note(fmt.Sprintf("%s.resources.%s", source, def.key), fmt.Sprintf("%d as a default for pods without the annotation has no key here", def.value),
 				"let pods request what they need: the webhook annotates them, and the daemon weighs them by it")
 		}
 	}

@@ -1,5 +1,5 @@
-// Package migrate reads what other managers of CPUs are configured with and makes a
-// configuration of cpupoold of it (Import), and goes the other way (Render).
+// Package migrate converts configurations of other CPU managers to a configuration of
+// cpupoold (Import), and the reverse (Render).
 //
 // Import reads PerformanceProfile, the kubelet's pinning file, CRI-O's configuration,
 // KubeletConfiguration and CPU-Pooler's ConfigMaps. It also reads policies of nri-plugins,
@@ -25,18 +25,18 @@ type File struct {
 // its implementation disagree.
 type Reading string
 
-// Implementation is what operator, kubelet and CRI-O do today; Documents is what the
-// enhancements say.
+// Implementation is the present behaviour of operator, kubelet and CRI-O. Documents is the
+// behaviour in the enhancements.
 const (
 	Implementation Reading = "implementation"
 	Documents      Reading = "documents"
 )
 
-// Options are those of Import.
+// Options configures Import.
 type Options struct {
 	// Reading is Implementation if it is empty.
 	Reading Reading
-	// Role is that of the MachineConfigs that are meant, where there are several.
+	// Role selects the MachineConfigs with this role.
 	Role string
 	// Profile and KubeletConfig are the names of the objects that are meant where there are
 	// several. Without KubeletConfig it is the one that the operator makes of the profile.
@@ -47,8 +47,8 @@ type Options struct {
 	// NRIPolicy is the name of the BalloonsPolicy or TopologyAwarePolicy that is meant where there are
 	// several.
 	NRIPolicy string
-	// Namespaces may ask for workload types and mixed CPUs, besides those that annotated
-	// Namespace objects name.
+	// Namespaces may ask for workload types and mixed CPUs, as annotated Namespace objects
+	// may.
 	Namespaces []string
 	// Topology is the machine that the configuration is for; nil if it is not known.
 	Topology *topology.Topology
@@ -56,11 +56,11 @@ type Options struct {
 	Coverage *manifest.Coverage
 }
 
-// Note is something that does not carry over, or that is to be known about it.
+// Note reports a key without an equivalent, or with a different meaning.
 type Note struct {
 	// Source is the file and the key in it; with Render, the key of the configuration.
 	Source string `json:"source"`
-	// Reason says what becomes of it, and why; Remedy what to do instead.
+	// Reason states the effect and its cause. Remedy states the alternative.
 	Reason string `json:"reason"`
 	Remedy string `json:"remedy,omitempty"`
 }
@@ -73,7 +73,7 @@ func (n Note) String() string {
 	return n.Source + ": " + n.Reason + "; " + n.Remedy
 }
 
-// Errors that say what is wrong with a file; others are wrapped around them.
+// Errors for mistakes in a file. Other errors wrap them.
 var (
 	ErrSyntax    = errors.New("not understood")
 	ErrNotObject = errors.New("is not an object")
@@ -87,6 +87,6 @@ var (
 	ErrRequired  = errors.New("is missing or empty")
 	ErrOverlap   = errors.New("have CPUs in common; take them out of one")
 	ErrNoShared  = errors.New("needs CPUs in spec.cpu.shared")
-	// ErrContradiction is that of two sources that do not agree.
+	// ErrContradiction is the error for two sources with different values.
 	ErrContradiction = errors.New("contradiction")
 )

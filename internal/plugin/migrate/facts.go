@@ -11,7 +11,7 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
 
-// Keys of statements, which are those of a configuration file as far as it has them.
+// Keys of statements. They are keys of a configuration file if such a key exists.
 const (
 	keyShared     = "shared.cpus"
 	keyGuaranteed = "guaranteed" // a list of CPUs, or fromShared
@@ -34,23 +34,23 @@ const (
 	autoCPUs   = "auto" // the first cores of the machine
 )
 
-// partitionKey is that of the CPUs of a management pool: a list, or allCPUs.
+// partitionKey returns the key for the CPUs of a management pool. Its value is a list, or allCPUs.
 func partitionKey(typ string) string { return "partitions." + typ + ".cpus" }
 
-// statement is what a source says about a key.
+// statement is the value of a key in one source.
 type statement struct{ value, source string }
 
-// facts are what all sources together say.
+// facts holds the statements of all sources.
 type facts struct {
 	said    map[string]statement
 	present cpuset.Set // CPUs of the machine; empty if it is not known
-	// annotations are those of namespaces.
+	// annotations holds the annotations of namespaces.
 	annotations map[string]map[string]string
 	// permitted are the namespaces of management pools, by type, that the files name themselves.
 	permitted map[string][]string
-	// byText says that a profile pins as the documents say, and reserved CPUs are only counted.
+	// byText is true if a profile pins as the enhancements state, and reserved CPUs are only counted.
 	byText bool
-	// partitioned says that a file is there which only a partitioned node has.
+	// partitioned is true if one of the files exists only on a partitioned node.
 	partitioned bool
 	notes       []Note
 	errs        []error
@@ -70,7 +70,7 @@ func newFacts(o Options) *facts {
 // permit lets the pods of a namespace ask for a management pool.
 func (f *facts) permit(typ, namespace string) { f.permitted[typ] = append(f.permitted[typ], namespace) }
 
-// say adds a statement. A pool without a list (all, auto) gives way to a list.
+// say adds a statement. A list replaces a value without a list (all, auto).
 func (f *facts) say(key, value, source string) {
 	was, said := f.said[key]
 	pool := strings.HasPrefix(key, "partitions.")
@@ -87,7 +87,7 @@ func (f *facts) say(key, value, source string) {
 func noList(value string) bool { return value == allCPUs || value == autoCPUs }
 
 func (f *facts) contradict(key string, a, b statement) {
-	f.fail("%w about %s: %s says %s, and %s says %s; leave one of the two out, or correct it", ErrContradiction, key, a.source, a.value, b.source, b.value)
+	f.fail("%w about %s: %s has %s, and %s has %s; remove or correct one of them", ErrContradiction, key, a.source, a.value, b.source, b.value)
 }
 
 func (f *facts) fail(format string, args ...any) {
@@ -98,7 +98,7 @@ func (f *facts) note(source, reason, remedy string) {
 	f.notes = append(f.notes, Note{source, reason, remedy})
 }
 
-// cpus parses a list of CPUs; what is wrong with it is a failure.
+// cpus parses a list of CPUs. A mistake in the list is a failure.
 func (f *facts) cpus(source, text string) cpuset.Set {
 	set, err := parseCPUs(text, f.present)
 	if err != nil {
@@ -120,7 +120,7 @@ func parseCPUs(text string, present cpuset.Set) (cpuset.Set, error) {
 	return set, nil
 }
 
-// lists are the CPUs of the management pools that have lists, and who says so.
+// lists returns the CPUs of all management pools with a list, and the source of the lists.
 func (f *facts) lists() (all cpuset.Set, source string) {
 	for _, key := range slices.Sorted(maps.Keys(f.said)) {
 		if s := f.said[key]; strings.HasPrefix(key, "partitions.") && !noList(s.value) {
@@ -155,7 +155,7 @@ func (f *facts) settle() {
 	}
 }
 
-// managed says that there is a management pool.
+// managed reports whether a management pool exists.
 func (f *facts) managed() bool {
 	for key := range f.said {
 		if _, is := partitionType(key); is {
@@ -209,8 +209,8 @@ func (f *facts) keepOff(management, besides cpuset.Set, reserved statement) {
 	}
 }
 
-// lax lets ordinary pods onto the kubelet's reserved CPUs where it does so itself, and says
-// whether it does.
+// lax allows ordinary pods on the kubelet's reserved CPUs if the kubelet allows them. It
+// reports whether it does.
 func (f *facts) lax(reserved statement) bool {
 	policy, option := f.said[keyPolicy], f.said[keyStrict]
 	if policy.value == "static" && option.value == "true" {
@@ -240,7 +240,7 @@ func (f *facts) settleInfra() {
 		}
 	}
 	f.note(infra.source, "pause containers run on "+infra.value+", which are not the CPUs of any management pool",
-		"give these CPUs to one and name it in infraContainers; else pause containers run with their pods")
+		"give these CPUs to one and name it in infraContainers; without it, pause containers run with their pods")
 }
 
 func partitionType(key string) (string, bool) {
@@ -248,9 +248,9 @@ func partitionType(key string) (string, bool) {
 	return strings.TrimSuffix(rest, ".cpus"), ok
 }
 
-// settleBoot takes CPUs of nohz_full= for the guaranteed pool where nobody says more. That is
-// what render writes it for. In other files it can be about other things, so that a note says
-// what follows; and a pool that would leave ordinary pods without a CPU is not made.
+// settleBoot uses the CPUs of nohz_full= as the guaranteed pool if no other source states
+// one, because render writes the argument for that pool. In other files it can have another
+// purpose, so a note states the effect. The pool must leave a CPU for ordinary pods.
 func (f *facts) settleBoot() {
 	boot, ok := f.said[keyBoot]
 	if !ok {
@@ -263,20 +263,20 @@ func (f *facts) settleBoot() {
 	g, said := f.said[keyGuaranteed]
 	switch {
 	case !said && !f.present.IsEmpty() && rest.IsEmpty():
-		f.note(boot.source, "the kernel argument nohz_full="+boot.value+" does not make these CPUs the guaranteed pool: ordinary pods would have none",
-			"write guaranteed.from: shared if pods are to have CPUs of their own")
+		f.note(boot.source, "the kernel argument nohz_full="+boot.value+" does not make these CPUs the guaranteed pool: no CPU would be left for ordinary pods",
+			"write guaranteed.from: shared to give pods exclusive CPUs")
 	case !said && !taken.Overlaps(lists):
 		f.said[keyGuaranteed] = boot
-		left := "all CPUs but these and those of other pools"
+		left := "all CPUs outside this and other pools"
 		if !f.present.IsEmpty() {
 			left = "CPUs " + rest.String()
 		}
 		f.note(boot.source, "the kernel argument nohz_full="+boot.value+" makes these CPUs the guaranteed pool, and ordinary pods run on "+left,
-			"write guaranteed.from: shared in place of the list if exclusive CPUs are only taken when pods ask")
+			"write guaranteed.from: shared instead of the list if exclusive CPUs are only taken when pods ask")
 	case g.value == fromShared:
 		f.note(boot.source, "the kernel argument nohz_full="+boot.value+" is no pool here: exclusive CPUs come from the shared pool", "keep it, and compare it with the arguments of kubectl cpupool render --format kernel")
 	case g.value != boot.value:
-		f.note(boot.source, "the kernel argument nohz_full="+boot.value+" does not say the guaranteed pool here: others have, or these are management CPUs",
+		f.note(boot.source, "the kernel argument nohz_full="+boot.value+" does not set the guaranteed pool here: other keys set it, or these are management CPUs",
 			"compare it with what kubectl cpupool render --format kernel prints")
 	}
 }

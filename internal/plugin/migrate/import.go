@@ -23,7 +23,7 @@ import (
 type Result struct {
 	// Configuration is a file of the daemon, which its own parser takes.
 	Configuration []byte
-	// Config is what is in it.
+	// Config is the parsed configuration.
 	Config *config.Config
 	Notes  []Note
 }
@@ -33,7 +33,7 @@ type importer struct {
 	*facts
 	o         Options
 	crioFiles []crioFile
-	// What a node has one of is chosen when all are read.
+	// Objects of which a node has one. The choice follows when all files are read.
 	machineConfigs, profiles, kubeletConfigs, kubeletFiles, pooled, nriPolicies []object
 	// namespaceObjects is the number of Namespaces. They are no configuration by themselves.
 	namespaceObjects int
@@ -69,7 +69,7 @@ func Import(files []File, o Options) (Result, error) {
 		return Result{}, errors.Join(i.errs...)
 	}
 	if len(i.said) == 0 {
-		i.note("files", "nothing in them is about pools of CPUs: all pods share all CPUs", "give the files that say where pods run, or write the configuration by hand")
+		i.note("files", "nothing in them is about pools of CPUs: all pods share all CPUs", "give the files that decide where pods run, or write the configuration by hand")
 	}
 	data := i.print()
 	c, err := config.Parse(data, "configuration", config.Overrides{}, o.machine(data))
@@ -179,8 +179,8 @@ func (o object) pool() string {
 	return ""
 }
 
-// machine is what a configuration is held against: the machine that is known, or one that
-// has at least the CPUs that are named.
+// machine returns the machine for the check of a configuration: the known machine, or a
+// machine with at least the CPUs that the files name.
 func (o Options) machine(data []byte) *topology.Topology {
 	if o.Topology != nil {
 		return o.Topology
@@ -282,7 +282,7 @@ func (i *importer) document(name string, doc *yaml.Node, data []byte) {
 		i.namespace(doc)
 		i.namespaceObjects++
 		return
-	case kind == "" && at(doc, "kubeletconfig") != nil: // what the kubelet says at /configz
+	case kind == "" && at(doc, "kubeletconfig") != nil: // output of the kubelet's /configz
 		i.kubeletFiles = append(i.kubeletFiles, object{file: name, keys: "kubeletconfig.", doc: at(doc, "kubeletconfig")})
 	case kind == "" && len(pairs(at(doc, "kubelet"))) > 0: // MicroShift's configuration
 		i.kubeletFiles = append(i.kubeletFiles, object{file: name, keys: "kubelet.", doc: at(doc, "kubelet")})
@@ -328,7 +328,7 @@ func isList(kind string, doc *yaml.Node) bool {
 	return kind == "List" || strings.HasSuffix(kind, "List") && at(doc, "items") != nil
 }
 
-// isPinning says that a document looks like a pinning file.
+// isPinning reports whether a document has the form of a pinning file.
 func isPinning(doc *yaml.Node) bool {
 	for _, p := range pairs(doc) {
 		if at(p.value, "cpuset") != nil {

@@ -13,7 +13,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// kubelet takes what all files of a kubelet say together
+// kubelet adds statements from the merged settings of a kubelet
 // (kubelet.config.k8s.io/v1beta1).
 func (f *facts) kubelet(s settings) {
 	before := len(f.errs)
@@ -63,7 +63,7 @@ func (f *facts) topologyPolicy(policy, source string) {
 	f.say(keyOptions+"topology-policy", policy, source)
 }
 
-// kinds refuses lists and maps in place of texts, and the reverse.
+// kinds refuses lists and maps instead of texts, and the reverse.
 func (f *facts) kinds(s settings) {
 	maps := []string{"cpuManagerPolicyOptions", "topologyManagerPolicyOptions", "systemReserved", "kubeReserved"}
 	for _, key := range readKeys() {
@@ -105,8 +105,8 @@ func (f *facts) kubeletOptions(s settings) {
 // strict is the option that has no name in package allocate.
 const strict = "strict-cpu-reservation"
 
-// kubeletOptionNames are those of the kubelet's options (pkg/kubelet/cm/cpumanager/policy_options.go)
-// that have a counterpart of the same name.
+// kubeletOptionNames returns the names that options of the kubelet
+// (pkg/kubelet/cm/cpumanager/policy_options.go) and of cpupoold share.
 func kubeletOptionNames() []string {
 	return []string{"full-pcpus-only", "distribute-cpus-across-numa", "align-by-socket", "distribute-cpus-across-cores", "prefer-align-cpus-by-uncorecache", strict}
 }
@@ -130,7 +130,7 @@ func (f *facts) kubeletReserved(s settings) {
 	if !found {
 		f.afterwards = append(f.afterwards, func() {
 			if _, list := f.said[keyReserved]; !list && !f.managed() {
-				f.note(s.source("reservedSystemCPUs"), "nothing is reserved in these files, and the kubelet does not start so: flags say it, or the node computes it",
+				f.note(s.source("reservedSystemCPUs"), "nothing is reserved in these files, and the kubelet does not start without it: flags set it, or the node computes it",
 					"write a partition with a list of CPUs, or guaranteed.floor")
 			}
 		})
@@ -141,10 +141,10 @@ func (f *facts) kubeletReserved(s settings) {
 	manager := s.source("cpuManagerPolicy")
 	f.afterwards = append(f.afterwards, func() {
 		if _, list := f.said[keyReserved]; list {
-			return // that of another file
+			return // another file has the list
 		}
 		f.say(keyFloor, strconv.FormatInt(max(cpus, 1), 10), source)
-		f.note(source, fmt.Sprintf("say how many CPUs are never given away, %d, and not which: the shared pool keeps as many", cpus),
+		f.note(source, fmt.Sprintf("state the number of CPUs that are never exclusive, %d, but no list: the shared pool keeps as many", cpus),
 			"write a partition with a list of CPUs to have a management pool")
 		if f.said[keyStrict].value == "true" {
 			f.note(f.said[keyStrict].source,
@@ -157,16 +157,16 @@ func (f *facts) kubeletReserved(s settings) {
 	})
 }
 
-// kubeletBesides notes what is about CPUs and has no key, or one that nobody knows.
+// kubeletBesides notes keys about CPUs without an equivalent, and unknown keys.
 func (f *facts) kubeletBesides(s settings, static bool) {
 	if policy, source, _ := s.text("memoryManagerPolicy"); policy == "Static" {
 		f.note(source, "the kubelet goes on to place memory", "keep it, and write guaranteed.memory: bind if the memory is to follow the CPUs")
 	}
 	if off, source, ok := s.text("cpuCFSQuota"); ok && strings.EqualFold(off, "false") {
-		f.note(source, "the kubelet gives ordinary pods no quota, and goes on so; pods of workload types have one where their annotation says cpulimit", "keep it")
+		f.note(source, "the kubelet gives ordinary pods no quota, as before; pods of workload types have one if their annotation contains cpulimit", "keep it")
 	}
 	if _, source, ok := s.text("cpuCFSQuotaPeriod"); ok {
-		f.note(source, "is the kubelet's; quotas that are written here keep the period that a container has", "keep it")
+		f.note(source, "is applied by the kubelet; cpupoold keeps the period of each container's quota", "keep it")
 	}
 	if static {
 		if scope, source, _ := s.text("topologyManagerScope"); scope == "pod" {
@@ -193,8 +193,8 @@ func (f *facts) kubeletBesides(s settings, static bool) {
 	}
 }
 
-// readKeys are those of a KubeletConfiguration that are read here, and those that only
-// sound as if they were about CPU pools.
+// readKeys returns the keys of a KubeletConfiguration that this package reads, and keys with
+// similar names that are not about CPU pools.
 func readKeys() []string {
 	return []string{
 		"cpuManagerPolicy", "cpuManagerPolicyOptions", "cpuManagerReconcilePeriod", "cpuCFSQuota", "cpuCFSQuotaPeriod", "reservedSystemCPUs",
@@ -226,7 +226,7 @@ func (f *facts) kubeletConfig(o object) {
 		switch p.key {
 		case "kubeletConfig":
 		case "machineConfigPoolSelector":
-			f.note(source, "a configuration is that of a node, and does not select any", "give it to these nodes, by a DaemonSet with such a nodeSelector or as a file")
+			f.note(source, "a configuration is for one node, and selects no nodes", "give it to these nodes, by a DaemonSet with such a nodeSelector or as a file")
 		case "autoSizingReserved":
 			if on, _ := f.flag(source, p.value); on {
 				f.note(source, "how many CPUs are reserved is computed on the node, and is not in this file", "write a partition with a list of CPUs, or guaranteed.floor")
@@ -239,7 +239,7 @@ func (f *facts) kubeletConfig(o object) {
 	f.kubelet(merged([]object{{file: o.file, keys: "spec.kubeletConfig.", doc: at(o.doc, "spec", "kubeletConfig")}}))
 }
 
-// kubelets takes KubeletConfigurations: those of one kubelet, which has one file and one
+// kubelets reads the KubeletConfigurations of one kubelet, which has one file and one
 // directory of drop-ins.
 func (f *facts) kubelets(all []object) {
 	var mains, dirs []string
@@ -251,7 +251,7 @@ func (f *facts) kubelets(all []object) {
 			dirs = append(dirs, dir)
 		}
 	}
-	const remedy = "a kubelet has one, with drop-ins, which are *.conf in one directory whose name ends in .d; give those of one node"
+	const remedy = "a kubelet has one, with drop-ins, which are *.conf in one directory whose name ends in .d; give the files of one node"
 	switch {
 	case len(mains) > 1:
 		f.fail("%d KubeletConfigurations, and %s: %s", len(mains), remedy, atMost(mains))
@@ -262,10 +262,10 @@ func (f *facts) kubelets(all []object) {
 	}
 }
 
-// settings are what the files of a kubelet say together, by key, and by KEY.KEY in maps.
+// settings holds the merged settings of a kubelet's files, by key, and by KEY.KEY in maps.
 type settings struct {
 	said   map[string]setting
-	origin string // place of the first file, for what none says
+	origin string // place of the first file, for keys in no file
 }
 
 type setting struct {
@@ -273,9 +273,9 @@ type setting struct {
 	place string // the file, up to the keys
 }
 
-// merged puts files over each other as the kubelet does (cmd/kubelet/app/server.go): its own
-// file, then drop-ins in the order of their names, each a JSON merge patch (RFC 7386): maps
-// key by key, everything else as a whole, and null takes away.
+// merged merges files as the kubelet does (cmd/kubelet/app/server.go): its file, then drop-ins
+// by their names, each a JSON merge patch (RFC 7386). Maps are merged key by key. Other values
+// are replaced, and null removes a value.
 func merged(files []object) settings {
 	files = slices.SortedStableFunc(slices.Values(files), func(a, b object) int {
 		return cmp.Or(cmp.Compare(a.order(), b.order()), cmp.Compare(a.inside(), b.inside()))
@@ -331,7 +331,7 @@ func (s settings) text(key string) (value, source string, ok bool) {
 	return value, s.source(key), ok
 }
 
-// source names a key and the file that says it, or that one which could have.
+// source returns a key with its file, or with the first file if no file has the key.
 func (s settings) source(key string) string { return s.place(key) + key }
 
 func (s settings) place(keys ...string) string {

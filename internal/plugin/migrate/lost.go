@@ -9,8 +9,8 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/workload"
 )
 
-// Lost says what of a configuration none of the formats that are rendered has; t is the
-// machine that Render is given.
+// Lost returns notes about the keys of a configuration that none of the rendered formats
+// has; t is the machine of Render.
 func Lost(c *config.Config, formats []Format, t *topology.Topology) []Note {
 	c = on(c, t)
 	var notes []Note
@@ -51,7 +51,7 @@ func Lost(c *config.Config, formats []Format, t *topology.Topology) []Note {
 	lost(g.FromShared && own.IsEmpty() && has(Kernel, MachineConfig), "guaranteed.from", "the CPUs that can become exclusive are not known, and no kernel argument names them", "give the machine with --topology and a list of CPUs to a partition, or write shared.cpus or guaranteed.cpus")
 	lost(!g.CPUs.IsEmpty() && s.housekeeping().IsEmpty() && has(Kernel, MachineConfig), "irqaffinity", "which CPUs are left for interrupts is not known", "give the machine with --topology, or a partition a list")
 	if has(CRIO, MachineConfig) {
-		notes = append(notes, Note{"otherManagers.crioWorkloads", "CRI-O places pods by these tables itself, and cpupoold does not start beside them by default", "use them instead of cpupoold, or write standDown"})
+		notes = append(notes, Note{"otherManagers.crioWorkloads", "CRI-O places pods by these tables itself, and cpupoold does not start with them by default", "use them instead of cpupoold, or write standDown"})
 	}
 	return notes
 }

@@ -16,7 +16,7 @@ import (
 
 const crioDir = "/etc/crio/"
 
-// maxFile bounds what is read of a file, and what one in an archive may become.
+// maxFile is the maximum size of a file in bytes, also after decompression.
 const maxFile = 1 << 20
 
 // maxList bounds a file: MachineConfigs of a cluster in a list are some MiB.
@@ -26,9 +26,9 @@ const maxList = 16 << 20
 // thousand times.
 const maxInside = 8 * maxFile
 
-// machineConfig are the files that matter of a MachineConfig
-// (machineconfiguration.openshift.io/v1), which are those of Ignition; and its kernel
-// arguments are taken.
+// machineConfig returns the files about pools in a MachineConfig
+// (machineconfiguration.openshift.io/v1), in the form of Ignition. It adds statements from
+// the kernel arguments.
 func (f *facts) machineConfig(file string, doc *yaml.Node) (inside []File) {
 	if arguments := at(doc, "spec", "kernelArguments"); arguments != nil && arguments.Kind != yaml.SequenceNode {
 		f.fail("%s: spec.kernelArguments: is not a list; write one", file)
@@ -64,7 +64,7 @@ func (f *facts) machineConfig(file string, doc *yaml.Node) (inside []File) {
 	return inside
 }
 
-// isRead says that a file of a node is one of those that say something about pools.
+// isRead reports whether a file of a node can be about pools.
 func isRead(name string) bool {
 	switch dir := path.Dir(name); {
 	case name == PinningFile, name == MixedFile, strings.HasPrefix(name, crioDir):
@@ -96,14 +96,14 @@ func (f *facts) bootList(source, list string) {
 	set, err := parseCPUs(list, f.present)
 	switch {
 	case err != nil:
-		f.note(source, "does not say the guaranteed pool: "+err.Error(), "")
+		f.note(source, "does not set the guaranteed pool: "+err.Error(), "")
 	case !set.IsEmpty():
 		f.say(keyBoot, set.String(), source)
 	}
 }
 
-// content is that of a file in Ignition's form: a data URL (RFC 2397), which may be
-// compressed.
+// content returns the content of a file in Ignition's form: a data URL (RFC 2397), which
+// may be compressed.
 func content(source, compression string) ([]byte, error) {
 	rest, ok := strings.CutPrefix(source, "data:")
 	head, body, comma := strings.Cut(rest, ",")

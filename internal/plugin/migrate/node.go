@@ -62,7 +62,7 @@ type pair struct {
 	value *yaml.Node
 }
 
-// pairs are those of a mapping, and none of anything else.
+// pairs returns the pairs of a mapping; nil for another node.
 func pairs(n *yaml.Node) []pair {
 	if n = target(n); n == nil || n.Kind != yaml.MappingNode {
 		return nil
@@ -74,7 +74,7 @@ func pairs(n *yaml.Node) []pair {
 	return all
 }
 
-// items are those of a list, and none of anything else.
+// items returns the items of a list; nil for another node.
 func items(n *yaml.Node) []*yaml.Node {
 	if n = target(n); n == nil || n.Kind != yaml.SequenceNode {
 		return nil
@@ -116,8 +116,8 @@ func text(n *yaml.Node, path ...string) (string, bool) {
 	return n.Value, true
 }
 
-// flag reads a boolean, and says whether there is one. As Kubernetes' parser (sigs.k8s.io/yaml), Decode
-// takes the words of YAML 1.1, such as on; what is in quotes is none.
+// flag reads a boolean; there is false without one. As Kubernetes' parser (sigs.k8s.io/yaml), Decode
+// accepts the words of YAML 1.1, such as on. A text in quotes is no boolean.
 func (f *facts) flag(source string, n *yaml.Node) (value, there bool) {
 	if n = at(n); n == nil {
 		return false, false

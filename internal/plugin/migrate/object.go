@@ -8,13 +8,13 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// object is one of those of which a configuration is made of one alone, or of a few that
+// object is a document of a kind that a configuration takes once, or in a few parts that
 // belong together.
 type object struct {
 	file string // and the place in it
 	name string // metadata.name; CPU-Pooler: the key in the ConfigMap
 	keys string // where the keys are in the object
-	// about says more of it to people, after a blank.
+	// about describes the object in messages; it starts with a blank.
 	about string
 	doc   *yaml.Node
 }
@@ -32,8 +32,8 @@ func (o object) String() string {
 	return shorten(o.name) + " in " + o.file + o.about
 }
 
-// inside is the name of the file that it is in, without those of what that file is in, and
-// without its number there.
+// inside returns the name of the object's file, without the names of outer files and
+// without the object's number.
 func (o object) inside() string {
 	file := o.file[strings.LastIndex(o.file, ": ")+1:]
 	if i := strings.LastIndexByte(file, '['); i > 0 && strings.HasSuffix(file, "]") {
@@ -42,8 +42,8 @@ func (o object) inside() string {
 	return strings.TrimSpace(file)
 }
 
-// isDropIn says that a kubelet takes a file over another one: *.conf in a directory such as
-// kubelet.conf.d.
+// isDropIn reports whether a kubelet reads a file as a drop-in: *.conf in a directory such
+// as kubelet.conf.d.
 func (o object) isDropIn() bool {
 	file := o.inside()
 	return path.Ext(file) == ".conf" && path.Ext(path.Dir(file)) == ".d"
@@ -65,7 +65,7 @@ func atMost(names []string) string {
 	return strings.Join(names[:most], ", ") + fmt.Sprintf(" and %d more", len(names)-most)
 }
 
-// one chooses the object of a kind that is meant: what a flag names, or else the only one.
+// one returns the object of a kind that a flag names, or the only object.
 func (f *facts) one(kind, flag, meant string, all []object) (object, bool) {
 	var names []string
 	for _, o := range all {

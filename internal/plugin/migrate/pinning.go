@@ -57,13 +57,13 @@ func ParsePinning(data []byte, present cpuset.Set) (map[string]cpuset.Set, error
 	return sets, nil
 }
 
-// MixedFile is where the kubelet of OpenShift looks whether containers may have shared CPUs
-// beside their own.
+// MixedFile is the path of a file of OpenShift's kubelet. It decides whether containers may
+// have exclusive and shared CPUs.
 const MixedFile = "/etc/kubernetes/openshift-workload-mixed-cpus"
 
 // ParseMixed returns how many containers a mixed CPUs file lets a node take; without the
-// key it is 0. What that kubelet cannot decode switches mixed CPUs off, as if the file were
-// not there (openshift/kubernetes, pkg/kubelet/sharedcpus).
+// key it is 0. If that kubelet cannot decode the file, mixed CPUs are off, as without the
+// file (openshift/kubernetes, pkg/kubelet/sharedcpus).
 func ParseMixed(data []byte) (containers int, err error) {
 	var file struct {
 		Shared struct {
@@ -76,17 +76,17 @@ func ParseMixed(data []byte) (containers int, err error) {
 	return file.Shared.Limit, nil
 }
 
-// mixedFile says what becomes of a mixed CPUs file, which no key stands for.
+// mixedFile adds a note about a mixed CPUs file, which has no equivalent key.
 func (i *importer) mixedFile(name string, data []byte) {
 	limit, err := ParseMixed(data)
 	if err != nil {
 		i.note(name, "mixed CPUs are off by it: the kubelet does not take it ("+err.Error()+")", "leave guaranteed.mixed out to have it so")
 		return
 	}
-	i.note(name, fmt.Sprintf("how many containers a node takes with mixed CPUs, %d by this file, is not limited here", limit), "guaranteed.mixed.namespaces says whose they may be")
+	i.note(name, fmt.Sprintf("the number of containers with mixed CPUs, %d by this file, is not limited here", limit), "guaranteed.mixed.namespaces lists the permitted namespaces")
 }
 
-// isLabel says that s is a DNS label (RFC 1123), as workload types are.
+// isLabel reports whether s is a DNS label (RFC 1123), as workload types are.
 func isLabel(s string) bool {
 	return len(validation.IsDNS1123Label(s)) == 0
 }
@@ -118,8 +118,8 @@ func (f *facts) pinning(file string, data []byte, reading Reading) {
 	}
 }
 
-// switchedOn: that the file is there makes a node one with management pods, which run
-// everywhere unless somebody else pins them.
+// switchedOn adds a management pool: a node with this file has management pods. They run on
+// all CPUs unless another file pins them.
 func (f *facts) switchedOn(file string) {
 	f.afterwards = append(f.afterwards, func() {
 		if !f.managed() {
@@ -128,7 +128,7 @@ func (f *facts) switchedOn(file string) {
 	})
 }
 
-// pinned is what the content of a file would say that does not count.
+// pinned adds a note about the content of a file that has no effect.
 func (f *facts) pinned(typ string, set cpuset.Set, file string) {
 	f.afterwards = append(f.afterwards, func() {
 		now, said := f.said[partitionKey(typ)]

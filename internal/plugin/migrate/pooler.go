@@ -11,8 +11,8 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/topology"
 )
 
-// poolConfigs are those of a ConfigMap: keys poolconfig-*.yaml, each with the pools of the
-// nodes that its nodeSelector selects.
+// poolConfigs returns the pools in a ConfigMap: keys poolconfig-*.yaml, each with the pools
+// of the nodes that its nodeSelector selects.
 func poolConfigs(file string, doc *yaml.Node) (all []object, err error) {
 	for _, p := range pairs(at(doc, "data")) {
 		if !strings.HasPrefix(p.key, "poolconfig-") || p.value.Kind != yaml.ScalarNode {
@@ -55,7 +55,7 @@ func (f *facts) pools(p object, t *topology.Topology) {
 	source := p.file
 	policies := map[string]bool{}
 	if nodes := selectorText(p.doc); nodes != "" {
-		f.note(source+": nodeSelector", "a configuration is that of a node, and does not select any", "give it to its nodes:"+nodes)
+		f.note(source+": nodeSelector", "a configuration is for one node, and selects no nodes", "give it to its nodes:"+nodes)
 	}
 	var exclusive, shared, rest cpuset.Set
 	var first, defaultSource, sharedSource string
@@ -71,7 +71,7 @@ func (f *facts) pools(p object, t *topology.Topology) {
 			policy, _ := text(pool.value, "hyperThreadingPolicy")
 			policies[cmp.Or(policy, "singleThreaded")] = true
 			if first != "" {
-				f.note(at, "there is one guaranteed pool: its CPUs are in it with those of "+first, "pods cannot choose between them; give nodes different configurations if they must")
+				f.note(at, "there is one guaranteed pool: it has these CPUs and the CPUs of "+first, "pods cannot choose between them; give nodes different configurations if they must")
 			} else {
 				first = at
 			}
@@ -88,7 +88,7 @@ func (f *facts) pools(p object, t *topology.Topology) {
 		}
 	}
 	if len(policies) > 1 {
-		f.note(source+": pools", "one exclusive pool is multiThreaded and another is not; there is one guaranteed pool, and full-pcpus-only counts in all of it",
+		f.note(source+": pools", "one exclusive pool is multiThreaded and another is not; there is one guaranteed pool, and full-pcpus-only applies to the whole pool",
 			"give nodes different configurations, or leave full-pcpus-only out")
 	}
 	if !exclusive.IsEmpty() {
@@ -102,11 +102,11 @@ func (f *facts) pools(p object, t *topology.Topology) {
 	}
 	if !rest.IsEmpty() {
 		f.say(partitionKey("management"), rest.String(), defaultSource)
-		f.note(defaultSource, "it is the management pool here, and pods that say nothing run in the shared pool, not in it",
-			"annotate pods that are to stay with target.workload.openshift.io/management, and list their namespaces")
+		f.note(defaultSource, "it is the management pool here, and pods without an annotation run in the shared pool, not in it",
+			"to keep pods in it, annotate them with target.workload.openshift.io/management, and list their namespaces")
 	}
 	f.note(source, "annotations nokia.k8s.io/cpus and resources nokia.k8s.io/POOL mean nothing to cpupoold",
-		"let pods request whole CPUs with equal limits for CPUs of their own, fractions for shared ones, and cpu-shared.workload.openshift.io/CONTAINER: enable for both; docs/how-to/read-cpus.md says how threads find them")
+		"let pods request whole CPUs with equal limits for exclusive CPUs, fractions for shared ones, and cpu-shared.workload.openshift.io/CONTAINER: enable for both; docs/how-to/read-cpus.md describes how threads find them")
 }
 
 // threads adds the siblings that multiThreaded gives with each CPU.
@@ -121,7 +121,7 @@ func (f *facts) threads(source string, pool *yaml.Node, cpus cpuset.Set, t *topo
 		return cpus
 	}
 	f.say(keyOptions+"full-pcpus-only", "true", source+".hyperThreadingPolicy")
-	f.note(source+".hyperThreadingPolicy", "a pod gets whole cores, and a CPU of its request is one thread here: what asked for 1 asks for as many as a core has threads", "change the requests of pods")
+	f.note(source+".hyperThreadingPolicy", "a pod gets whole cores, and a CPU of its request is one thread here: instead of 1, request the number of threads of a core", "change the requests of pods")
 	if t == nil {
 		f.note(source+".cpus", "the other threads of the cores of "+cpus.String()+" belong to it, and which they are is not known", "give the machine with --topology, such as --topology 1s16c2t or what cpupoold topology -o json prints")
 		return cpus
@@ -134,7 +134,7 @@ func (f *facts) threads(source string, pool *yaml.Node, cpus cpuset.Set, t *topo
 	return cpus
 }
 
-// namespace keeps the annotations of a Namespace, which say what its pods may ask for.
+// namespace keeps the annotations of a Namespace, which are the permissions of its pods.
 func (f *facts) namespace(doc *yaml.Node) {
 	name, ok := text(doc, "metadata", "name")
 	if !ok || !isLabel(name) {

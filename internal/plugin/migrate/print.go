@@ -74,12 +74,12 @@ func (i *importer) printPartitions(b *printed) {
 			fmt.Fprintf(b, "  namespaces: [%s]\n", strings.Join(spaces, ", "))
 			continue
 		}
-		i.note("partitions."+typ, "whose pods may ask for it is not in these files, and until it is said none may but static ones",
+		i.note("partitions."+typ, "these files do not name the namespaces with permission, so that only static pods may ask for it",
 			"name namespaces with --namespace, give annotated Namespace objects too, or write namespacePermission: annotation")
 	}
 }
 
-// namespaces returns permitted, the namespaces that allow something, and those of the flags, sorted.
+// namespaces returns permitted, the namespaces whose annotations allow a request, and the flags' namespaces, sorted.
 func (i *importer) namespaces(permitted []string, allow func(annotations map[string]string) bool) []string {
 	all := slices.Concat(permitted, i.o.Namespaces)
 	for name, annotations := range i.annotations {
@@ -142,11 +142,11 @@ func (i *importer) printMixed(b *printed) {
 		return allowed
 	})
 	if _, exclusive := i.said[keyGuaranteed]; !exclusive {
-		i.note(s.source, "CPUs "+s.value+" for mixed containers are left out: by these files nobody has CPUs of its own", "write guaranteed.from or guaranteed.cpus, and guaranteed.mixed")
+		i.note(s.source, "CPUs "+s.value+" for mixed containers are left out: these files give no container exclusive CPUs", "write guaranteed.from or guaranteed.cpus, and guaranteed.mixed")
 		return
 	}
 	if len(spaces) == 0 {
-		i.note(s.source, "CPUs "+s.value+" for mixed containers are left out: whose pods may have them is not in these files",
+		i.note(s.source, "CPUs "+s.value+" for mixed containers are left out: these files do not name the namespaces with permission",
 			"name namespaces with --namespace, or give annotated Namespace objects too")
 		return
 	}

@@ -14,7 +14,7 @@ import (
 // cpuSection is spec.cpu of a PerformanceProfile.
 type cpuSection struct {
 	sets map[string]cpuset.Set // by key; only those that are there
-	// pinning is workloads.enablePinning, and pins says whether it is there.
+	// pinning is workloads.enablePinning. pins is true if the profile has the key.
 	pinning, pins bool
 	source        string
 }
@@ -53,7 +53,7 @@ func (f *facts) profile(o object, reading Reading) {
 	}
 }
 
-// profileVersion: what the operator makes of older versions has interrupts away.
+// profileVersion reads the version. In older versions, the operator moves interrupts away.
 func (f *facts) profileVersion(o object) {
 	source := o.file + ": apiVersion"
 	switch version, _ := text(o.doc, "apiVersion"); version {
@@ -64,12 +64,12 @@ func (f *facts) profileVersion(o object) {
 			f.note(source, "the operator makes version 2 of it, with globallyDisableIrqLoadBalancing: true", "")
 		}
 	default:
-		f.note(source, shorten(version)+" is not known, and is read as performance.openshift.io/v2", "compare the configuration with what the operator has made of it")
+		f.note(source, shorten(version)+" is not known, and is read as performance.openshift.io/v2", "compare the configuration with the operator's result")
 	}
 }
 
-// experimental takes the annotation with parts of a KubeletConfiguration. The operator
-// writes policy, reserved CPUs and topology policy over what it says of them.
+// experimental reads the annotation with parts of a KubeletConfiguration. The operator
+// overwrites its policy, reserved CPUs and topology policy.
 func (f *facts) experimental(o object) {
 	const key = "kubeletconfig.experimental"
 	snippet, ok := text(o.doc, "metadata", "annotations", key)
@@ -99,7 +99,7 @@ func (f *facts) cpuSection(file string, spec *yaml.Node) (c cpuSection, ok bool)
 	before := len(f.errs)
 	n := at(spec, "cpu")
 	if n == nil || n.Kind != yaml.MappingNode {
-		f.fail("%s %w: a profile without CPUs says nothing about them", c.source, ErrRequired)
+		f.fail("%s %w: a profile must list CPUs", c.source, ErrRequired)
 		return c, false
 	}
 	for _, path := range [][]string{{"workloads"}, {"cpu", "workloads"}} {
@@ -147,24 +147,24 @@ func (f *facts) asImplemented(c cpuSection, mixed bool) {
 	}
 	f.afterwards = append(f.afterwards, func() {
 		if !f.partitioned && !reserved.IsEmpty() {
-			f.note(c.source+".reserved", "that management pods are pinned to it is taken for granted: a profile does not say whether the cluster was installed with cpuPartitioningMode: AllNodes",
+			f.note(c.source+".reserved", "it becomes the management pool by assumption: a profile does not show whether the cluster was installed with cpuPartitioningMode: AllNodes",
 				"leave out partitions and infraContainers if it was not, or give the nodes' 99-workload-pinning.conf, too")
 		}
 	})
 	if c.pins {
 		f.note(c.source+".workloads.enablePinning", "is not a field of today's operator, which pins to reserved when the cluster was installed with cpuPartitioningMode: AllNodes",
-			"--reading documents pins as the enhancement says")
+			"--reading documents pins as the enhancement states")
 	}
 	if mixed {
 		f.say(keyMixed, c.sets["shared"].String(), c.source+".shared")
 	} else if !c.sets["shared"].IsEmpty() {
-		f.note(c.source+".shared", "CPUs "+c.sets["shared"].String()+" change nothing today without workloadHints.mixedCpus, and are in the shared pool like others that nobody names",
+		f.note(c.source+".shared", "CPUs "+c.sets["shared"].String()+" change nothing today without workloadHints.mixedCpus, and are in the shared pool like all CPUs in no list",
 			"--reading documents makes them the shared pool, and isolated the guaranteed one")
 	}
 }
 
-// asDocumented: with a shared set there are three pools (shared-and-guaranteed-cpu-pools);
-// else enablePinning pins to isolated (wide-availability-workload-partitioning).
+// asDocumented makes three pools with a shared set (shared-and-guaranteed-cpu-pools). Without
+// one, enablePinning pins to isolated (wide-availability-workload-partitioning).
 func (f *facts) asDocumented(c cpuSection, mixed bool) {
 	reserved, isolated, shared := c.sets["reserved"], c.sets["isolated"], c.sets["shared"]
 	management := partitionKey("management")
@@ -174,8 +174,8 @@ func (f *facts) asDocumented(c cpuSection, mixed bool) {
 		f.say(keyShared, shared.String(), c.source+".shared")
 		f.say(keyGuaranteed, isolated.String(), c.source+".isolated")
 		if c.pins {
-			f.note(c.source+".workloads.enablePinning", "a shared set goes before it: management pods are pinned to reserved, as shared-and-guaranteed-cpu-pools says",
-				"leave out cpu.shared to pin them to isolated, as wide-availability-workload-partitioning says")
+			f.note(c.source+".workloads.enablePinning", "a shared set overrides it: management pods are pinned to reserved, as shared-and-guaranteed-cpu-pools states",
+				"leave out cpu.shared to pin them to isolated, as wide-availability-workload-partitioning states")
 		}
 	case c.pinning:
 		f.byText = true
@@ -199,9 +199,9 @@ func (f *facts) asDocumented(c cpuSection, mixed bool) {
 	}
 }
 
-// besides takes the sets that make no pool. Where one of them has CPUs, the shared pool has
-// to be a list, without them: it has all CPUs that the kubelet does not reserve, those that
-// no set names with the others.
+// besides reads the sets that make no pool. If one has CPUs, the shared pool must be a list
+// without them. Otherwise it has all CPUs that the kubelet does not reserve, also CPUs in
+// no set.
 func (f *facts) besides(c cpuSection, mixed bool) {
 	if set := c.sets["offlined"]; !set.IsEmpty() {
 		f.note(c.source+".offlined", "cpupoold takes no CPU offline; "+set.String()+" are in no pool while they are, and in the shared pool if it has the rest",
@@ -224,7 +224,7 @@ func (f *facts) sharedBeside(c cpuSection, mixed bool) {
 		return
 	}
 	if f.present.IsEmpty() {
-		f.note(c.source+".isolated", "it is the shared pool, and CPUs that the machine has besides all sets are in no pool here", "give the machine with --topology to have them in it, such as --topology 1s16c2t")
+		f.note(c.source+".isolated", "it is the shared pool, and CPUs of the machine in none of the sets are in no pool here", "give the machine with --topology to have them in it, such as --topology 1s16c2t")
 	} else {
 		shared = f.present.Difference(c.sets["reserved"]).Difference(c.sets["ovsDpdk"]).Difference(c.sets["offlined"])
 		if mixed {
@@ -242,7 +242,7 @@ func (f *facts) others(source string, n *yaml.Node, known ...string) {
 	}
 }
 
-// profileKey takes, or notes, a key of spec besides cpu and numa.
+// profileKey reads, or notes, a key of spec other than cpu and numa.
 func (f *facts) profileKey(source string, p pair) {
 	switch p.key {
 	case "realTimeKernel":
@@ -259,7 +259,7 @@ func (f *facts) profileKey(source string, p pair) {
 		f.note(source, "queues of network devices are not cpupoold's", "set them with ethtool -L; interrupts.away keeps their interrupts off exclusive CPUs")
 	case "additionalKernelArgs": // read by boot
 	case "nodeSelector", "machineConfigLabel", "machineConfigPoolSelector":
-		f.note(source, "a configuration is that of a node, and does not select any", "give it to these nodes, by a DaemonSet with such a nodeSelector or as a file")
+		f.note(source, "a configuration is for one node, and selects no nodes", "give it to these nodes, by a DaemonSet with such a nodeSelector or as a file")
 	case "kernelPageSize", "hardwareTuning":
 		f.note(source, "is not about CPU pools", "set it where the machine boots, as before")
 	case "globallyDisableIrqLoadBalancing":
@@ -279,7 +279,7 @@ func (f *facts) profileKey(source string, p pair) {
 	}
 }
 
-// balance: what the scheduler does with isolated CPUs is decided per container here.
+// balance notes that cpupoold decides load balancing of isolated CPUs for each container.
 func (f *facts) balance(source string, value *yaml.Node) {
 	if on, there := f.flag(source, value); there && !on {
 		f.note(source, "load balancing is off on all isolated CPUs there (isolcpus=domain), and here container by container",

@@ -23,9 +23,9 @@ import (
 // Format is one that Render writes.
 type Format string
 
-// CRIO is a drop-in of CRI-O, Pinning the kubelet's pinning file, MachineConfig carries
-// both and the kernel arguments, Kubelet is a part of a KubeletConfiguration, Kernel are
-// arguments on one line, and Systemd is a drop-in of system.conf with CPUAffinity.
+// CRIO is a drop-in of CRI-O, and Pinning is the kubelet's pinning file. MachineConfig has
+// both and the kernel arguments. Kubelet is a part of a KubeletConfiguration. Kernel is a
+// line of arguments. Systemd is a drop-in of system.conf with CPUAffinity.
 const (
 	CRIO          Format = "crio"
 	Pinning       Format = "pinning"
@@ -41,7 +41,7 @@ func Formats() []Format { return []Format{CRIO, Pinning, MachineConfig, Kubelet,
 // Rendered is a file of one format.
 type Rendered struct {
 	Format Format
-	// Name is what the file is called where it belongs.
+	// Name is the name of the file on the node.
 	Name string
 	Data []byte
 }
@@ -55,9 +55,9 @@ type source struct {
 	topology   *topology.Topology
 }
 
-// Render writes a configuration in one format; role is that of a MachineConfig, a label of
-// its nodes, and the topology may be nil. A format that has nothing of the configuration
-// to say is an error.
+// Render writes a configuration in one format. role is the role of a MachineConfig, a label
+// of its nodes. The topology may be nil. It returns an error if the format has no key for
+// this configuration.
 func Render(c *config.Config, format Format, role string, t *topology.Topology) (Rendered, error) {
 	c = on(c, t)
 	s := source{Config: c, role: role, topology: t}
@@ -105,7 +105,7 @@ var (
 	errNoCPUs      = errors.New("neither a partition nor guaranteed.cpus is a list of CPUs: there is nothing to tell the kernel; write one")
 )
 
-// partitions are those of the configuration, by type.
+// partitions returns the partitions of the configuration, by type.
 func (s source) partitions() []pools.PartitionSpec {
 	return slices.SortedFunc(slices.Values(s.Pools.Partitions), func(a, b pools.PartitionSpec) int { return cmp.Compare(a.Type, b.Type) })
 }
@@ -152,7 +152,7 @@ func (s source) pinning() ([]byte, error) {
 
 func (s source) kubelet() ([]byte, error) {
 	const fragment = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n" +
-		"# With this policy the kubelet does not start if cpuManagerPolicyOptions are left, nor with reservedSystemCPUs beside systemReservedCgroup or\n" +
+		"# With this policy the kubelet does not start if cpuManagerPolicyOptions are left, nor with reservedSystemCPUs next to systemReservedCgroup or\n" +
 		"# kubeReservedCgroup: remove them. It does not start with the state of another policy either: stop it, remove\n" +
 		"# /var/lib/kubelet/cpu_manager_state, start it.\ncpuManagerPolicy: none\n"
 	if s.Pools.Guaranteed.Kubelet {
@@ -164,8 +164,8 @@ func (s source) kubelet() ([]byte, error) {
 	return fmt.Appendf(nil, "%sreservedSystemCPUs: %q\n", fragment, s.management), nil
 }
 
-// arguments are those of the kernel. Host processes and interrupts have the management
-// pools, or all CPUs but the guaranteed ones where no pool has a list.
+// arguments returns the kernel arguments. Host processes and interrupts get the management
+// pools. If no pool has a list, they get all CPUs outside the guaranteed pool.
 func (s source) arguments() (all []string, err error) {
 	own := s.exclusive()
 	if !own.IsEmpty() {
@@ -226,7 +226,7 @@ func (s source) systemd() ([]byte, error) {
 	if host.IsEmpty() {
 		return nil, errNoList
 	}
-	// A list is added to those of other files; the empty one forgets them.
+	// systemd adds a list to the lists of other files; an empty one clears them.
 	return []byte("[Manager]\nCPUAffinity=\nCPUAffinity=" + host.String() + "\n"), nil
 }
 
