@@ -3,4 +3,4 @@
 package nodefixture
 
 // slowdown is the factor by which tests run slower under the race detector.
-const slowdown = 4
+const slowdown = 2

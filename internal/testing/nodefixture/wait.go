@@ -8,7 +8,7 @@ import (
 
 // Timeout is the maximum time that a test waits for an effect on the fake node. A test
 // that passes never reaches it.
-const Timeout = 30 * time.Second * slowdown
+const Timeout = 2 * time.Minute * slowdown
 
 // Eventually waits until cond holds. After Timeout it fails the test with what and the
 // values that details return.
