@@ -67,7 +67,7 @@ func dialBus(ctx context.Context, hello bool, open func(...godbus.ConnOption) (*
 		err = conn.Hello()
 	}
 	if err == nil && !hello {
-		err = awaken(ctx, conn)
+		err = pingUntilReady(ctx, conn)
 	}
 	if err == nil && !release() {
 		err = ctx.Err()
@@ -85,11 +85,11 @@ const (
 	maxNudges     = 100
 )
 
-// awaken pings systemd until it answers. A message that reaches sd-bus together
+// pingUntilReady pings systemd until it answers. A message that reaches sd-bus together
 // with the end of the authentication stays in its buffer until more data arrives, so one
 // ping is not enough. With systemd 257 on a busy machine, three of ten first calls
 // were never answered.
-func awaken(ctx context.Context, conn *godbus.Conn) error {
+func pingUntilReady(ctx context.Context, conn *godbus.Conn) error {
 	answers := make(chan *godbus.Call, maxNudges)
 	ticker := time.NewTicker(nudgeInterval)
 	defer ticker.Stop()

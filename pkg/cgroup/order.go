@@ -10,7 +10,7 @@ import (
 
 // place emits the writes of cpusets: all possible raw writes, then the updates of
 // recorders that are due, and again, since such an update may free CPUs. If no write is
-// possible, giveWay emits an extra step.
+// possible, unblock emits an extra step.
 func (d *differ) place() {
 	// Each step below brings one item nearer to its target for good; the bound
 	// is there for the case that this reasoning has a hole.
@@ -23,7 +23,7 @@ func (d *differ) place() {
 		if d.persist() {
 			progress = true
 		}
-		if !progress && !d.giveWay() {
+		if !progress && !d.unblock() {
 			break
 		}
 	}

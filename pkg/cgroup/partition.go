@@ -13,8 +13,8 @@ import (
 // PartitionType is one of the words that cpuset.cpus.partition takes.
 type PartitionType string
 
-// A root partition has its CPUs for itself, and a scheduling domain of its own; an
-// isolated one is not balanced either. A member is no partition.
+// A root partition has exclusive CPUs, and its own scheduling domain. In an isolated one the
+// scheduler also balances no load. A member is no partition.
 const (
 	MemberPartition   PartitionType = "member"
 	RootPartition     PartitionType = "root"

@@ -35,7 +35,7 @@ func (p *partitioner) judge(w PartitionWish) PartitionOutcome {
 			return refuse("%s, which it is in, is a partition (%s)", a, above.State)
 		}
 	}
-	if out := p.rival(w); out.Why != "" {
+	if out := p.blocker(w); out.Why != "" {
 		return out
 	}
 	if p.inForce(w) {
@@ -47,10 +47,10 @@ func (p *partitioner) judge(w PartitionWish) PartitionOutcome {
 	return PartitionOutcome{Phase: PartitionUnderway}
 }
 
-// rival finds siblings whose lists make the kernel reject w. At each level, no exclusive
+// blocker finds siblings whose lists make the kernel reject w. At each level, no exclusive
 // list of a sibling may have CPUs of w, and no cpuset.cpus of a sibling may have only CPUs of
 // the new list. Before 7.0, a sibling of the cgroup itself may not have any in cpuset.cpus.
-func (p *partitioner) rival(w PartitionWish) PartitionOutcome {
+func (p *partitioner) blocker(w PartitionWish) PartitionOutcome {
 	for at := w.Path; at != ""; at = at.Parent() {
 		has := p.View.Nodes[at].Exclusive
 		list := has.Union(w.CPUs)

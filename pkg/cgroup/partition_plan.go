@@ -153,7 +153,7 @@ func (p *partitioner) refill() {
 	for _, leaf := range p.leaves() {
 		n := p.View.Nodes[leaf]
 		w := PartitionWish{Path: leaf, CPUs: n.Exclusive}
-		if !n.State.Valid() || p.stuck(leaf) || p.within(leaf, w.CPUs) || p.rival(w).Why != "" {
+		if !n.State.Valid() || p.stuck(leaf) || p.within(leaf, w.CPUs) || p.blocker(w).Why != "" {
 			continue
 		}
 		p.claim(w)
@@ -214,7 +214,7 @@ func (p *partitioner) giveBack() {
 // offline; empty if the kernel ends it anyway. A cgroup that becomes a member without this
 // list is broken: its list and its cpuset.cpus reject values without online CPUs. (EBUSY,
 // seen on 7.2: dl_cpuset_cpumask_can_shrink finds no room for the deadline servers.) Its tasks run on all CPUs of its parent. The list has no
-// effect on tasks, since the ancestors do not have these CPUs. Siblings bound it as in rival.
+// effect on tasks, since the ancestors do not have these CPUs. Siblings bound it as in blocker.
 // The effect on kernels before 7.0 is not known.
 //
 // The view decides which CPUs are offline: the root has all online CPUs of a broken partition.

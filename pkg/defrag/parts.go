@@ -116,8 +116,8 @@ func (p *partition) add(part cpuset.Set) {
 	}
 }
 
-// variants are a part and the nearer parts of it, as far as they are large enough
-// and have something new.
+// variants returns a part and the nearer parts of it that are large enough and have some
+// of gained.
 func (p *partition) variants(part cpuset.Set) []cpuset.Set {
 	all := append(make([]cpuset.Set, 0, 3), part)
 	if !p.near.IsEmpty() {

@@ -155,7 +155,7 @@ func (r *resolver) dropEmpty(s *Spec) {
 	})
 }
 
-// adaptFloor lowers a floor that leaves nothing of the shared pool to give away.
+// adaptFloor lowers a floor that leaves no CPU of the shared pool for owners.
 func (r *resolver) adaptFloor(s *Spec) {
 	p := s.pools(r.topology)
 	shared := p.Shared.Len()

@@ -51,9 +51,9 @@ func assign(m *allocate.Machine, p *Pools, pods []Pod, claims []claim) (free, id
 		a.release(i)
 	}
 	a.growAll()
-	a.forgo()
+	a.dropAway()
 	a.mark()
-	return a.lend()
+	return a.fillFloor()
 }
 
 // growAll grows claims until no claim can grow, so that each refusal states the
@@ -124,7 +124,7 @@ func (a *assigner) leaveOne() {
 	}
 }
 
-// room is how many CPUs can still be given away. It is below 0 when the shared
+// room returns the number of CPUs that owners can still get. It is below 0 if the shared
 // pool has less than its floor.
 func (a *assigner) room() int {
 	if !a.pools.FromShared {

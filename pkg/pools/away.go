@@ -6,9 +6,9 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
 
-// forgo settles which of their offline CPUs owners still get back: as many as they
-// lack in the end. An owner that has got others does without.
-func (a *assigner) forgo() {
+// dropAway reduces the offline CPUs of owners to the number of CPUs that they lack in the
+// end. An owner with replacements does not get its offline CPUs back.
+func (a *assigner) dropAway() {
 	for i := range a.claims {
 		c := &a.claims[i]
 		if c.away.IsEmpty() {

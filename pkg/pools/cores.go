@@ -100,10 +100,10 @@ func (a *assigner) spread(r allocate.Request) (cpuset.Set, *allocate.Refusal) {
 	return got, refusal
 }
 
-// lend adds idle siblings to a shared pool below its floor. A pool is below its floor
-// after a change of the option or the floor, or if CPUs go offline. lend returns the
+// fillFloor adds idle siblings to a shared pool below its floor. A pool is below its floor
+// after a change of the option or the floor, or if CPUs go offline. It returns the
 // free CPUs, the idle siblings, and the problems.
-func (a *assigner) lend() (free, idle cpuset.Set, problems []Problem) {
+func (a *assigner) fillFloor() (free, idle cpuset.Set, problems []Problem) {
 	missing := a.pools.floor() - a.shared()
 	if !a.pools.FromShared || missing <= 0 {
 		return a.free, a.idle, nil

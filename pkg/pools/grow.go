@@ -74,8 +74,8 @@ func (a *assigner) grow(i int, reserved bool) bool {
 	return false
 }
 
-// draw takes CPUs from the sources of claim c. It tries each of them for itself,
-// and all together when that is refused or hints point elsewhere.
+// draw takes CPUs from the sources of claim c. It tries each source separately,
+// and all together if that is refused or hints point elsewhere.
 func (a *assigner) draw(c *claim, siblings []claim, s sources) *allocate.Refusal {
 	request := allocate.Request{Near: held(siblings).Difference(c.cpus), Nodes: c.nodes, Options: *c.options, Pool: a.pools.Guaranteed}
 	if s.fromReserve == 0 || c.nodes.IsEmpty() {

@@ -49,7 +49,7 @@ const (
 	QoSNone       QoS = ""
 )
 
-// Pod is a pod sandbox with its containers, as far as the plan depends on it.
+// Pod holds the properties of a pod sandbox and its containers that a plan depends on.
 type Pod struct {
 	UID, Namespace, Name string
 	QoS                  QoS
@@ -135,7 +135,7 @@ type Assignment struct {
 	Key  Key        `json:"key"`
 	CPUs cpuset.Set `json:"cpus"`
 	// Away are CPUs of the owner that are offline. No other owner gets them, and they
-	// come back to it when they are online again, unless it has got others instead.
+	// come back to it when they are online again, unless it has replacements.
 	Away cpuset.Set `json:"away"`
 	// Sharers are the containers without exclusive CPUs in a pod with pod-level
 	// resources, by name and sorted. Only the assignment of a pod (Container "") has them, and

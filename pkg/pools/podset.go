@@ -100,8 +100,8 @@ func (s *podSet) fixed() cpuset.Set {
 }
 
 // divide gives the parts their CPUs. Each part keeps its CPUs. Then live parts get what
-// they lack, the older first: from the rest, and from the CPUs of exited containers. A
-// container that shares the rest leaves one CPU to itself.
+// they lack, the older first: from the rest, and from the CPUs of exited containers. At
+// least one CPU remains for containers that share the rest.
 func (s *podSet) divide(m *allocate.Machine, c *claim) {
 	s.rest = c.cpus
 	order := byAge(s.parts)

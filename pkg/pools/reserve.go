@@ -48,7 +48,7 @@ func reservable(p *Pod, verdicts []verdict) remainder {
 // remains if no container is an init container.
 type remainder struct {
 	cpus, sure int
-	frozen     bool // pod has all its containers, as far as one can tell
+	frozen     bool // pod probably has all its containers
 }
 
 // sandboxAge returns the creation time of a pod's pause container; 0 if unknown.
@@ -105,8 +105,8 @@ func (a *assigner) owed(c *claim, siblings []claim) int {
 	return max(due, 0)
 }
 
-// release gives back what a pod's reserve has above its due, as far as that is
-// known.
+// release frees the CPUs of a pod's reserve above its due. It changes no reserve of an
+// unread pod.
 func (a *assigner) release(i int) {
 	c := &a.claims[i]
 	if !c.isReserve() || c.unread {
@@ -130,7 +130,7 @@ func (a *assigner) reserve(i int) bool {
 		return false
 	}
 	r := allocate.Request{CPUs: lack, Have: c.cpus, Near: held(siblings).Difference(c.cpus), Options: *c.options}
-	// Each container is placed for itself in the end, so the topology policy need
+	// Each container is placed separately in the end, so the topology policy need
 	// not hold for all of them together.
 	anywhere := r
 	anywhere.Options.TopologyPolicy = allocate.None

@@ -33,7 +33,7 @@ func (c *classifier) may(p *Pod, partition *Partition) bool {
 			text += ", and not known to allow the type: the API server does not answer"
 		}
 	}
-	if p.saysStatic() {
+	if p.claimsStatic() {
 		text += ", and the pod only claims to be static: its UID and " + hashKey + " differ from the values that the kubelet sets for a manifest without metadata.uid"
 	}
 	c.report(p, "", code, text+placedLikeOthers)

@@ -27,10 +27,10 @@ const (
 // each pod, and the kubelet the MD5 of each manifest, as 32 hex digits.
 func (p *Pod) Static() bool {
 	const digits = 32 // UUIDs have dashes
-	return p.saysStatic() && p.Annotations[hashKey] == p.UID && len(p.UID) == digits && strings.Trim(p.UID, "0123456789abcdef") == ""
+	return p.claimsStatic() && p.Annotations[hashKey] == p.UID && len(p.UID) == digits && strings.Trim(p.UID, "0123456789abcdef") == ""
 }
 
-func (p *Pod) saysStatic() bool {
+func (p *Pod) claimsStatic() bool {
 	source := p.Annotations[sourceKey]
 	return source == sourceFile || source == sourceHTTP
 }

@@ -21,7 +21,7 @@ func (b *placer) units(claims []claim) []UnitPlan {
 	return plans
 }
 
-// exclusiveUnit places a unit that asks for CPUs to itself.
+// exclusiveUnit places a unit that requests exclusive CPUs.
 func (b *placer) exclusiveUnit(at *UnitPlan, c *claim) {
 	report := func(r Reason) { b.problems = append(b.problems, Problem{Unit: at.Name, Reason: r}) }
 	if c.contested {

@@ -47,7 +47,7 @@ func (r *scan) readCores() error {
 	return nil
 }
 
-// core returns the lowest CPU of the core of a CPU, as far as its threads are joined.
+// core returns the lowest CPU of the core of a CPU, among the threads that are joined so far.
 func (r *scan) core(id int) int {
 	for {
 		of := r.places[r.index(id)].Core

@@ -23,9 +23,9 @@ type Permission struct {
 const (
 	maxTypes = 64 // more than any node has partitions
 	maxType  = 63 // bytes, as a DNS label
-	// afterlife is how long a deleted namespace is remembered: its pods end
+	// deletedTTL is how long a deleted namespace is remembered: its pods end
 	// within minutes of it, usually before.
-	afterlife = 24 * 3600 * 1e9 // nanoseconds
+	deletedTTL = 24 * 3600 * 1e9 // nanoseconds
 )
 
 // Allows reports whether a pod of the namespace may have the workload type. made is the
@@ -83,7 +83,7 @@ func (p Permission) forgettable(now int64) bool {
 		return false
 	}
 	for _, at := range p.Ended {
-		if !p.Deleted || now-at < afterlife {
+		if !p.Deleted || now-at < deletedTTL {
 			return false
 		}
 	}

@@ -2,12 +2,12 @@ package cgroup
 
 import "github.com/cpupoold/cpupoold/pkg/cpuset"
 
-// giveWay emits a step if all remaining items wait for each other: the least disturbing step
+// unblock emits a step if all remaining items wait for each other: the least disturbing step
 // that lets an item continue. It reports whether it has emitted one. An item is moved only off
 // CPUs that another item waits for, and not while a pending update may free them. After
 // a refusal by a recorder or the kernel, no item is moved to CPUs that only the refused write
 // would let it leave again.
-func (d *differ) giveWay() bool {
+func (d *differ) unblock() bool {
 	demand := d.demand()
 	refused := false
 	for _, it := range d.items {
