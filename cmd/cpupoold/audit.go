@@ -28,8 +28,8 @@ const (
 // a look has taken, whatever the interval is.
 const auditShare = 3
 
-// ownersPatience bounds how long it takes to find out whose the CPUs are at the end,
-// when somebody has asked to stop.
+// ownersPatience is the maximum time to read the owners of CPUs at the end, after a signal
+// to stop.
 const ownersPatience = 20 * time.Second
 
 func (a *app) audit() *cobra.Command {
@@ -107,7 +107,7 @@ func auditResult(r audit.Report, duration time.Duration) error {
 	return nil
 }
 
-// auditing is an audit of this machine, or of what a test has in its place.
+// auditing is an audit of this machine, or of a test's fake.
 type auditing struct {
 	owners  func(context.Context) (audit.Ownership, []string, error)
 	watcher interface {
@@ -137,7 +137,7 @@ func (a auditing) run(ctx context.Context) (audit.Report, error) {
 	after, more, err := a.owners(asking)
 	if err != nil {
 		after = before
-		more = []string{"whose the CPUs are now is not known, and is taken to be as before: " + err.Error()}
+		more = []string{"the present owners of CPUs are unknown, and the former ones are assumed: " + err.Error()}
 	}
 	settled, changed := audit.Settled(before, after)
 	r := audit.Judge(settled, e)
@@ -168,7 +168,7 @@ func (a auditing) scan(ctx context.Context, o audit.Ownership) error {
 	}
 }
 
-// distinct leaves out what was said before.
+// distinct removes repeated lines.
 func distinct(lines []string) []string {
 	var all []string
 	said := make(map[string]bool)

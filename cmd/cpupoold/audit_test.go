@@ -183,7 +183,7 @@ kernel               kthreadd[2]   4-5   -    ran/vdu-0/du
 Work of the kernel that cannot be moved, by the owner of the CPUs:
 OWNER         THREADS  RAN     SOFTIRQS  INTERRUPTS
 ran/vdu-0/du  14       0.013s  2000      LOC 2510, RES 3
-CPUs 7 got other owners meanwhile and were not judged
+CPUs 7 got other owners during the audit and were not judged
 not read: 11/task: permission denied
 `
 	var out bytes.Buffer

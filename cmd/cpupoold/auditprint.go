@@ -36,7 +36,7 @@ func printAudit(w *layout.Writer, r audit.Report) {
 	printFound(w, r.Findings)
 	printKernel(w, r.Kernel)
 	if !r.Changed.IsEmpty() {
-		fmt.Fprintf(w, "CPUs %s got other owners meanwhile and were not judged\n", r.Changed)
+		fmt.Fprintf(w, "CPUs %s got other owners during the audit and were not judged\n", r.Changed)
 	}
 	for _, u := range r.Unread {
 		fmt.Fprintf(w, "not read: %s\n", layout.Printable(u))
@@ -145,7 +145,7 @@ func tasks(f audit.Finding) string {
 	return fmt.Sprintf("%s ×%d", layout.Middle(f.Name, 12), f.TaskCount)
 }
 
-// score is a score, which is 100 only if nobody was there at all.
+// score formats a score, which is 100 only without any foreign task.
 func score(s float64) string {
 	text := fmt.Sprintf("%.3f", s)
 	if text == "100.000" {

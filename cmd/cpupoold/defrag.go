@@ -20,7 +20,7 @@ func (a *app) doDefrag(ctx context.Context, c *config.Config, t *topology.Topolo
 	client := control.NewClient(control.Socket(c.RunDir))
 	defer client.Close()
 	if apply {
-		// First of all: a report of moves that cannot be made is no answer.
+		// Without a daemon, no move can be made, so a report would be useless.
 		if err := client.Reach(ctx); err != nil {
 			return err
 		}
@@ -72,7 +72,7 @@ func (a *app) defragTable(ctx context.Context, r defragReport, client *control.C
 // defragReport is what plan --defrag prints.
 type defragReport struct {
 	defrag.Report
-	// Results are those of the moves, with --apply.
+	// Results holds the results of the moves, with --apply.
 	Results []control.Result `json:"results,omitempty"`
 	// Unread lists the objects that could not be read.
 	Unread []string `json:"unread,omitempty"`
@@ -80,7 +80,7 @@ type defragReport struct {
 	bound bool // memory follows CPUs
 }
 
-// verdict is the exit code for what became of moves.
+// verdict returns the error with the exit code for results of moves.
 func verdict(results []control.Result) error {
 	for _, r := range results {
 		if r.Outcome != control.Done {
@@ -90,8 +90,8 @@ func verdict(results []control.Result) error {
 	return nil
 }
 
-// applyMoves asks for the moves one by one, so that each can be told of when it is
-// made, and for none after one that is not: those may rely on it.
+// applyMoves asks for the moves one by one, and passes each result to tell. It stops at a
+// move that is not made, because later moves may depend on it.
 func applyMoves(ctx context.Context, client *control.Client, moves []defrag.Move, tell func(defrag.Move, control.Result) error) ([]control.Result, error) {
 	var results []control.Result
 	for _, m := range moves {

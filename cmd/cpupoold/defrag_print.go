@@ -44,7 +44,7 @@ func printOwners(w *layout.Writer, owners []defrag.Place) {
 	}
 	w.Table(out)
 	if above {
-		fmt.Fprintln(w, "(In brackets: what it would be if the owner were alone in the pool.)")
+		fmt.Fprintln(w, "(In brackets: the value if the owner were alone in the pool.)")
 	}
 }
 
@@ -72,7 +72,7 @@ func printMoves(w *layout.Writer, r defragReport, apply bool) {
 	head := "\nNothing to move."
 	switch {
 	case len(r.Moves) == 0 && r.Excess.Now != defrag.Shape{}:
-		head = "\nNothing to move: what is in brackets cannot be had with the CPUs that are free."
+		head = "\nNothing to move: the free CPUs do not allow the values in brackets."
 	case len(r.Moves) > 0 && apply:
 		head = fmt.Sprintf("\n%s:", layout.Count(len(r.Moves), "move"))
 	case len(r.Moves) > 0:
@@ -86,7 +86,7 @@ func printMoves(w *layout.Writer, r defragReport, apply bool) {
 	w.Table(out)
 }
 
-// why says what a move is good for and what it costs.
+// why returns the gain and the cost of a move.
 func why(m defrag.Move, bound bool) string {
 	var parts []string
 	for _, x := range []struct {

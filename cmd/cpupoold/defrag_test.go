@@ -63,7 +63,7 @@ gnss.service  11     1            1 (0)   1          1      1         0         
 ran/du-0/app  6-9    0            0       2 (1)      2 (1)  2 (1)     0            -
 ran/cu-0/app  10,12  2 (0)        1 (0)   1          1      1         0            -
 ran/once/app  14     1            0       1          1      1         0            has exited
-(In brackets: what it would be if the owner were alone in the pool.)
+(In brackets: the value if the owner were alone in the pool.)
 
 ROOM                 FREE CPUS  IN ONE L3 GROUP  IN WHOLE CORES
 node 0               2 → 0      2 → 0            2 → 0
@@ -186,7 +186,7 @@ func TestApplyNeedsADaemon(t *testing.T) {
 		stderr string
 	}{
 		{"plan --defrag --apply --config " + file, exitError, "no daemon is running: no process listens on " + control.Socket(dir) + "; start cpupoold run"},
-		{"plan --apply --config " + file, exitUsage, "--apply is for --defrag"},
+		{"plan --apply --config " + file, exitUsage, "--apply needs --defrag"},
 	} {
 		var stdout, stderr bytes.Buffer
 		code := execute(t.Context(), streams{out: &stdout, err: &stderr}, strings.Fields(c.args))

@@ -15,7 +15,7 @@ import (
 	"github.com/cpupoold/cpupoold/internal/usage"
 )
 
-// eventFlags are what events are asked for.
+// eventFlags holds the flags of events.
 type eventFlags struct {
 	since, of string
 	kinds     []string
@@ -56,7 +56,7 @@ is a line.`,
 	return c
 }
 
-// query is what the flags ask for.
+// query returns the query of the flags.
 func (f *eventFlags) query(now time.Time) (history.Query, error) {
 	q := history.Query{About: f.of, Limit: f.limit}
 	if f.limit < 0 {
@@ -97,7 +97,7 @@ func (a *app) doEvents(ctx context.Context, client *control.Client, q history.Qu
 			}
 			continue
 		}
-		if !started.IsZero() && !got.Started.Equal(started) { // another daemon, whose events begin anew
+		if !started.IsZero() && !got.Started.Equal(started) { // the daemon was restarted, so events start again
 			if output == asTable {
 				if _, err := fmt.Fprintln(a.out, "--- the daemon was started again ---"); err != nil {
 					return err

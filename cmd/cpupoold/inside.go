@@ -9,8 +9,8 @@ import (
 	"github.com/cpupoold/cpupoold/internal/node/control"
 )
 
-// daemon returns a client of the running daemon. A configuration with problems must not
-// keep anybody from asking: then the usual place is tried.
+// daemon returns a client of the running daemon. If the configuration has problems, it
+// uses the default socket.
 func (a *app) daemon() *control.Client {
 	c, err := config.Load(a.configPath(), a.overrides, nil)
 	if err != nil {
@@ -21,9 +21,9 @@ func (a *app) daemon() *control.Client {
 	return control.NewClient(control.Socket(c.RunDir))
 }
 
-// watchPatience is how long a question for what is new may wait for it, redrawPause the
-// least time between two pictures, and retryPause that before a daemon that has gone is
-// asked again.
+// watchPatience is the maximum time of a request for the next change. redrawPause is the
+// minimum time between two outputs. retryPause is the time before a request to a daemon
+// that has ended.
 const (
 	watchPatience = 20 * time.Second
 	redrawPause   = 500 * time.Millisecond

@@ -31,11 +31,11 @@ on another NUMA node its memory is far unless guaranteed.memory binds it.`,
 		Args: cobra.NoArgs,
 	}
 	output := outputFlag(c)
-	defrag := c.Flags().Bool("defrag", false, "print fragmentation, and the moves that would mend it")
+	defrag := c.Flags().Bool("defrag", false, "print fragmentation, and the moves that would repair it")
 	apply := c.Flags().Bool("apply", false, "with --defrag, have the running daemon make the moves")
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		if *apply && !*defrag {
-			return usage.New(c, errors.New("--apply is for --defrag; what plan prints otherwise is done by run"))
+			return usage.New(c, errors.New("--apply needs --defrag; run makes all other writes"))
 		}
 		cfg, t, err := a.load()
 		if err != nil {
@@ -53,7 +53,7 @@ on another NUMA node its memory is far unless guaranteed.memory binds it.`,
 	return c
 }
 
-// cpusOf are a container's CPUs, and behind a plus those that it shares beside its own.
+// cpusOf returns a container's CPUs. Shared CPUs of a container with exclusive CPUs follow a plus.
 func cpusOf(c *pools.Placement) string {
 	if c.Mixed.IsEmpty() {
 		return c.CPUs.String()
@@ -96,8 +96,7 @@ func printPlan(w *layout.Writer, p preview.Preview) {
 	printRest(w, p)
 }
 
-// printRest prints what the machine did not allow, and what could not be honoured,
-// written or read.
+// printRest prints adapted settings, problems, and failures of reads and writes.
 func printRest(w *layout.Writer, p preview.Preview) {
 	var lines []string
 	for _, x := range p.Adapted {
@@ -128,8 +127,8 @@ func printRest(w *layout.Writer, p preview.Preview) {
 	}
 }
 
-// printNoise prints what keeps exclusive CPUs exclusive, and what goes on there all the
-// same.
+// printNoise prints the settings that keep other work off exclusive CPUs, and the remaining
+// work there.
 func printNoise(w *layout.Writer, p preview.Preview) {
 	if len(p.Owners)+len(p.Ends) == 0 {
 		return

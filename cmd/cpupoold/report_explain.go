@@ -54,8 +54,8 @@ func (r *reported) explanations(ctx context.Context, client *control.Client, s *
 	r.json(name, &all)
 }
 
-// subjectsOf are the UIDs of pods and the units that a status shows: those first of whom
-// something is not honoured, then owners of CPUs.
+// subjectsOf returns the UIDs of pods and the units in a status. Pods and units with a
+// problem come first, then owners of CPUs.
 func subjectsOf(s *inspect.Status) []string {
 	troubled := make(map[string]bool)
 	for i := range s.Problems {

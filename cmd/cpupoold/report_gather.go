@@ -25,7 +25,7 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
 
-// machine is what a report looks at.
+// machine holds the sources of a report.
 type machine struct {
 	root     fs.FS // /
 	hostname func() (string, error)
@@ -56,7 +56,7 @@ type reported struct {
 	// names add the names in the files to a redactor, in the order of the files. Only redact
 	// calls them: the search in a long log takes more CPU time than the rest of the report.
 	names []func(*report.Redactor)
-	// unredactable are files whose names nobody knows.
+	// unredactable are files with unknown names in them.
 	unredactable []string
 }
 
@@ -64,7 +64,7 @@ type reported struct {
 // the names which they replace.
 const spare = 4 << 20
 
-// patience is how long each question of a report may take.
+// patience is the timeout of each query of a report.
 const patience = 15 * time.Second
 
 // within calls ask with the time of one question.
@@ -74,7 +74,7 @@ func within[T any](ctx context.Context, ask func(context.Context) (T, error)) (T
 	return ask(ctx)
 }
 
-// gatherReport gathers all that there is. What is missing is no error.
+// gatherReport gathers the files of a report. A missing source is no error.
 func (a *app) gatherReport(ctx context.Context, m machine) *reported {
 	r := &reported{at: time.Now().UTC()}
 	host, err := m.hostname()
@@ -136,7 +136,7 @@ func (r *reported) json(name string, v any) {
 	r.add(name, text.Bytes())
 }
 
-// config adds the file as it is, and the names in what it means.
+// config adds the configuration file, and the names in the parsed configuration.
 func (r *reported) config(file string, c *config.Config, err error) {
 	const name = "config.yaml"
 	if file == "" {
@@ -217,7 +217,7 @@ func (r *reported) daemon(ctx context.Context, client *control.Client) {
 	}
 }
 
-// versions are those of all that work together.
+// versions holds the versions of the daemon, the runtime, the kernel and systemd.
 type versions struct {
 	Version  int       `json:"version"` // of this document
 	Time     time.Time `json:"time"`
@@ -225,8 +225,8 @@ type versions struct {
 	Commit   string    `json:"commit"`
 	Go       string    `json:"go"`
 	Kernel   string    `json:"kernel,omitempty"`
-	// Arguments are those of the kernel (proc/cmdline), without the values of those that are
-	// not about CPUs: these can be secrets.
+	// Arguments are the kernel arguments (proc/cmdline). Only arguments about CPUs have
+	// values, because other values can be secrets.
 	Arguments string `json:"arguments,omitempty"`
 	System    string `json:"system,omitempty"`
 	Systemd   int    `json:"systemd,omitempty"`
@@ -266,8 +266,8 @@ func (r *reported) versions(ctx context.Context, m machine, c *config.Config) {
 	r.json("versions.json", v)
 }
 
-// arguments leaves the values of those of the kernel's arguments that decide what CPUs
-// there are and who runs on them (Documentation/admin-guide/kernel-parameters.txt).
+// arguments removes the values of kernel arguments, except of those about CPUs and their
+// tasks (Documentation/admin-guide/kernel-parameters.txt).
 func arguments(line string) string {
 	about := regexp.MustCompile(`^(isolcpus|nohz|nohz_full|rcu_nocbs|rcu_nocb_poll|rcutree\..*|rcupdate\..*|irqaffinity|kthread_cpus|housekeeping|workqueue\..*|tsc|skew_tick|` +
 		`maxcpus|nr_cpus|possible_cpus|nosmt|mitigations|numa.*|cgroup.*|cpuidle.*|cpufreq.*|intel_idle.*|intel_pstate|amd_pstate.*|processor.*|idle|` +
@@ -306,7 +306,7 @@ func (r *reported) cgroups(ctx context.Context, root fs.FS) {
 	}
 	data, err := within(ctx, func(ctx context.Context) ([]byte, error) { return report.Cgroups(ctx, tree, report.MaxFile-spare/4) })
 	if err != nil {
-		r.lack(name, fmt.Errorf("not all of it: %w", err))
+		r.lack(name, fmt.Errorf("incomplete: %w", err))
 	}
 	if len(data) > 0 {
 		r.learn(func(n *report.Redactor) { n.AddTree(data) })
@@ -345,8 +345,8 @@ func journal(ctx context.Context) ([]byte, error) {
 	return out, err
 }
 
-// redact replaces the names in all that was gathered. What they are in a file that cannot
-// be understood is not known: it is left out.
+// redact replaces the names in all files. It removes files that it cannot parse, because
+// their names are unknown.
 func (r *reported) redact() {
 	r.files = slices.DeleteFunc(r.files, func(f report.File) bool {
 		leave := slices.Contains(r.unredactable, f.Name)
@@ -367,7 +367,7 @@ func (r *reported) redact() {
 	}
 }
 
-// all are the files with the list of what is missing.
+// all returns the files and MISSING.txt.
 func (r *reported) all() []report.File {
 	missing := "Nothing is missing.\n"
 	if len(r.missing) > 0 {

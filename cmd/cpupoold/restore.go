@@ -17,7 +17,7 @@ import (
 func (a *app) restore() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "restore",
-		Short: "Put back what the daemon has changed",
+		Short: "Restore the values that the daemon has changed",
 		Long: `Restore puts the recorded original of each value that the daemon has changed back, reads
 it again and prints what differs. Values with another text and the same effect are counted;
 -o json lists them. Where the daemon shows the node to a cluster, its extended
@@ -35,8 +35,8 @@ is nothing to put back: cgroups ended with it.
 		Args: cobra.NoArgs,
 	}
 	output := outputFlag(c)
-	dry := c.Flags().Bool("dry-run", false, "print what would be put back, and write nothing")
-	wait := c.Flags().Bool("wait", false, "when all is put back, wait for a signal to end")
+	dry := c.Flags().Bool("dry-run", false, "print the values to restore, and write nothing")
+	wait := c.Flags().Bool("wait", false, "after the restore, wait for a signal to end")
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		if *dry && *wait {
 			return usage.New(c, errors.New("--wait is for a restore, and not for --dry-run"))
@@ -68,8 +68,8 @@ is nothing to put back: cgroups ended with it.
 	return c
 }
 
-// showRestored prints what has been done, also where not everything could be: then err is
-// why, and is returned.
+// showRestored prints the result of a restore. After a partial restore, err is the cause,
+// and is returned.
 func (a *app) showRestored(r restore.Report, err error, output format) error {
 	if err != nil && len(r.Restored)+len(r.Changes)+len(r.Differs)+len(r.Settings.Restored)+len(r.Settings.Differs) == 0 {
 		return err
@@ -122,7 +122,7 @@ func printDiffers[D any](w *layout.Writer, head string, all []D, row func(D) (is
 	}
 }
 
-// printChanges prints what is put back from what to what.
+// printChanges prints the restored values with their old and new value.
 func printChanges(w *layout.Writer, r restore.Report) {
 	if len(r.Changes)+len(r.Settings.Restored) == 0 {
 		return

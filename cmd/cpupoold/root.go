@@ -31,7 +31,7 @@ const (
 // defaultConfig is read when it exists and --config is not given.
 const defaultConfig = "/etc/cpupoold/config.yaml"
 
-// streams are what the process is connected to.
+// streams holds the standard streams of the process.
 type streams struct {
 	out, err io.Writer
 	hangup   <-chan os.Signal
@@ -92,7 +92,7 @@ func (a *app) command() *cobra.Command {
 		Short: "Keep management, shared and guaranteed CPUs of a node apart",
 		Long: `cpupoold keeps three kinds of work apart on the CPUs of a node: platform services
 (management pools), ordinary pods (shared pool) and latency-critical containers with
-CPUs of their own (guaranteed pool). It needs cgroup v2, and a CRI runtime or, for units
+exclusive CPUs (guaranteed pool). It needs cgroup v2, and a CRI runtime or, for units
 alone, systemd.
 
 Exit codes: 0 all well, 1 failed, 2 usage, 3 done but not all is well (check, audit, restore,
@@ -114,7 +114,7 @@ plan --defrag --apply).`,
 	return root
 }
 
-// configPath is the file to read; "" means that there is none.
+// configPath returns the path of the configuration; "" without a file.
 func (a *app) configPath() string {
 	if a.configFile != "" {
 		return a.configFile
@@ -134,10 +134,10 @@ func (a *app) load() (*config.Config, *topology.Topology, error) {
 	return c, t, err
 }
 
-// read reads a configuration. When the file is not to be understood, its error
-// says also what the machine cannot give, so that all of it comes at once; when
-// only the machine is at fault there is no error here: after a reboot into
-// another machine, the daemon adapts what it can.
+// read reads a configuration. The error for a file with mistakes includes the
+// settings that the machine does not allow, so that the user sees all problems at
+// once. These settings alone are no error: after a reboot into another machine, the
+// daemon adapts them.
 func (a *app) read(file string, machine func() (*topology.Topology, error)) (*config.Config, error) {
 	c, err := config.Load(file, a.overrides, nil)
 	if err == nil {

@@ -71,7 +71,7 @@ func (a *app) doRun(ctx context.Context) error {
 	})
 }
 
-// environment returns what the pod's manifest and the kubelet set for this process.
+// environment returns the values that the pod's manifest and the kubelet set for this process.
 func environment() nodestatus.Environment {
 	return nodestatus.Environment{
 		NodeName: os.Getenv("NODE_NAME"),
@@ -84,7 +84,7 @@ func environment() nodestatus.Environment {
 // reload reads the configuration again that the daemon has started with, which
 // was in file unless that is empty. A file that has gone since is an error: the
 // defaults have no guaranteed pool, and would take every container's CPUs away. The
-// machine is read again: CPUs may have come or gone.
+// machine is read again, because CPUs may have changed.
 func (a *app) reload(file string, machine func() (*topology.Topology, error)) (*config.Config, error) {
 	if file == "" {
 		file = a.configPath() // it may have been made since
@@ -92,8 +92,8 @@ func (a *app) reload(file string, machine func() (*topology.Topology, error)) (*
 	return a.read(file, machine)
 }
 
-// admit logs what check finds and refuses hosts on which the daemon must not
-// write. A runtime that does not answer is no such host: it is waited for.
+// admit logs the findings of check, and refuses hosts on which the daemon must not
+// write. It accepts a runtime that does not answer: the daemon waits for it.
 func (a *app) admit(ctx context.Context, c *config.Config, log *slog.Logger) error {
 	findings := preflight.Run(ctx, preflight.Local(), preflight.Configuration{File: a.configPath(), Config: c})
 	for _, f := range findings {
@@ -111,12 +111,12 @@ func (a *app) admit(ctx context.Context, c *config.Config, log *slog.Logger) err
 	return fmt.Errorf("refusing to run: %d of the problems above make its writes useless or harmful", len(refusals))
 }
 
-// frugal has the daemon take little of a node of which each CPU and page is the workload's;
+// frugal limits the CPU time and the memory of the daemon, which workloads need;
 // figures are in docs/explanation/cost.md.
 func frugal() {
 	// The node has few CPUs for the likes of us, and the loop is one goroutine.
 	runtime.GOMAXPROCS(min(2, runtime.NumCPU()))
-	// Pages of 2 MiB of which little is used cost several MiB of memory where the kernel gives
-	// them to everybody (transparent_hugepage=always). Without an answer nothing but that is lost.
+	// Mostly empty pages of 2 MiB cost several MiB of memory if the kernel uses them for all
+	// processes (transparent_hugepage=always). A failure costs only this memory.
 	_ = unix.Prctl(unix.PR_SET_THP_DISABLE, 1, 0, 0, 0)
 }

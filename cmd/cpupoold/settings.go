@@ -11,8 +11,8 @@ import (
 	"github.com/cpupoold/cpupoold/internal/node/tune"
 )
 
-// printSettings prints what has been put back of the host's settings outside of cgroups,
-// or would be.
+// printSettings prints the host settings outside of cgroups that a restore has restored, or
+// would restore.
 func printSettings(w *layout.Writer, r tune.Report, dry bool) {
 	if r.Note != "" {
 		fmt.Fprintln(w, r.Note)
@@ -35,12 +35,12 @@ func printSettings(w *layout.Writer, r tune.Report, dry bool) {
 		"%d settings of the host keep the values of other processes, with the CPUs that the daemon had removed")
 }
 
-// printTuning prints what a plan would change of them.
+// printTuning prints the host settings that a plan would change.
 func printTuning(w *layout.Writer, p *preview.Tuning) {
 	if p == nil {
 		return
 	}
-	fmt.Fprintf(w, "\n%d settings of the host to write (no interrupts: CPUs %s; no threads of the kernel: CPUs %s):\n",
+	fmt.Fprintf(w, "\n%d host settings to write (no interrupts: CPUs %s; no threads of the kernel: CPUs %s):\n",
 		len(p.Changes), cmp.Or(p.Quiet.String(), "none"), cmp.Or(p.NoKernel.String(), "none"))
 	out := &layout.Table{}
 	for _, c := range p.Changes {

@@ -24,7 +24,7 @@ With --watch it is printed anew whenever something has happened, until it is sto
 		Args: cobra.NoArgs,
 	}
 	output := outputFlag(c)
-	watch := c.Flags().BoolP("watch", "w", false, "print it anew whenever something happens")
+	watch := c.Flags().BoolP("watch", "w", false, "print it again after each change")
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		client := a.daemon()
 		defer client.Close()

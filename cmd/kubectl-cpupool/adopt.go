@@ -100,7 +100,7 @@ func (o *adoptOptions) run(ctx context.Context, s streams) error {
 func adoptText(plan adopt.Plan) string {
 	var out strings.Builder
 	if len(plan.Steps) == 0 {
-		return "Every pod is counted as it is to be.\n"
+		return "All pods are counted correctly.\n"
 	}
 	stage := adopt.Stage(-1)
 	for _, step := range plan.Steps {

@@ -10,15 +10,15 @@ import (
 	"path/filepath"
 )
 
-// What is left beside a manifest begins with a dot, or in its directory the kubelet
-// would take it for one more static pod (kubelet config/file.go).
+// Names of files in the directory of a manifest start with a dot. Otherwise the kubelet
+// would read them as static pods (kubelet config/file.go).
 const (
 	backupSuffix = ".cpupool-backup"
 	editedSuffix = ".cpupool-edited"
 )
 
-// beside is the name of what is kept about a file, in dir, or in its own directory
-// where dir is "".
+// beside returns the name of the file that stores data about a file, in dir, or in the
+// file's directory if dir is "".
 func beside(file, dir, suffix string) string {
 	dir = cmp.Or(dir, filepath.Dir(file))
 	return filepath.Join(dir, "."+filepath.Base(file)+suffix)

@@ -47,7 +47,7 @@ func replace(path string, data []byte, like fs.FileInfo) error {
 	return syncDirectory(filepath.Dir(path))
 }
 
-// pend writes a file beside path that is to become path.
+// pend writes a new file in the directory of path, which replaces path later.
 func pend(path string, data []byte, like fs.FileInfo) (*renameio.PendingFile, error) {
 	dir := filepath.Dir(path)
 	pending, err := renameio.NewPendingFile(path, renameio.WithTempDir(dir), renameio.WithStaticPermissions(like.Mode().Perm()))

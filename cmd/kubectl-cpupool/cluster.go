@@ -17,7 +17,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// clusterFlags say which cluster to read, if any.
+// clusterFlags select the cluster to read, if any.
 type clusterFlags struct {
 	cluster    bool
 	kubeconfig string
@@ -29,16 +29,16 @@ func (c *clusterFlags) add(flags *pflag.FlagSet) {
 	c.addConfig(flags, "; implies --cluster")
 }
 
-// addConfig adds the flags that say which cluster, for commands that always read one.
+// addConfig adds the flags that select the cluster, for commands that always read one.
 func (c *clusterFlags) addConfig(flags *pflag.FlagSet, note string) {
 	flags.StringVar(&c.kubeconfig, "kubeconfig", "", "kubeconfig `FILE`, instead of $KUBECONFIG or ~/.kube/config"+note)
 	flags.StringVar(&c.context, "context", "", "`CONTEXT` of the kubeconfig"+note)
 }
 
-// given says that a cluster is to be read.
+// given reports whether the flags select a cluster.
 func (c *clusterFlags) given() bool { return c.cluster || c.kubeconfig != "" || c.context != "" }
 
-// checkSource returns what is wrong when there is not one source of objects.
+// checkSource returns an error unless the flags name exactly one source of objects.
 func checkSource(files []string, c clusterFlags) error {
 	switch {
 	case len(files) == 0 && !c.given():

@@ -23,7 +23,7 @@ import (
 	"github.com/cpupoold/cpupoold/internal/plugin/viewer"
 )
 
-// daemonFlags say where the daemons' pods are.
+// daemonFlags select the daemons' pods.
 type daemonFlags struct {
 	namespace string
 	selector  string
@@ -34,8 +34,8 @@ func (d *daemonFlags) add(flags *pflag.FlagSet) {
 	flags.StringVar(&d.selector, "daemon-selector", "app.kubernetes.io/name=cpupoold", "`LABELS` of the daemons' pods")
 }
 
-// daemons are those of a cluster, by node. They are asked as `kubectl exec` does, since
-// their socket is root's on the node: who may exec into their pods may ask.
+// daemons holds the daemons of a cluster, by node. Queries use `kubectl exec` in their pods,
+// because only root on the node may use their socket.
 type daemons struct {
 	config *rest.Config
 	byNode map[string]*corev1.Pod
@@ -135,7 +135,7 @@ func executor(config *rest.Config, at *url.URL) (remotecommand.Executor, error) 
 	})
 }
 
-// Limits of what a pod may answer, and of how long it may take.
+// Limits for size and time of a pod's answer.
 const (
 	maxAnswer    = 17 << 20 // bytes; above what is read of a status
 	maxComplaint = 64 << 10
@@ -177,14 +177,14 @@ func (d *daemons) explain(ctx context.Context, node, name string) (*inspect.Expl
 	return e, named("node "+node, err)
 }
 
-// follow puts the states of a node's daemon into a feed until it tells no more, and
-// returns why.
+// follow puts the states of a node's daemon into a feed until the stream ends, and
+// returns the cause.
 func (d *daemons) follow(ctx context.Context, node string, feed *viewer.Feed) error {
 	r, w := io.Pipe()
 	go func() {
 		err := d.run(ctx, node, w, "status", "-o", "json", "--watch")
 		if err == nil {
-			err = fmt.Errorf("node %s: its daemon tells no more", node)
+			err = fmt.Errorf("node %s: the daemon has ended the stream", node)
 		}
 		w.CloseWithError(err)
 	}()

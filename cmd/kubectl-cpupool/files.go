@@ -15,7 +15,7 @@ import (
 
 // listFiles returns the files that arguments of -f stand for: themselves, and of
 // directories the manifests in them, in the order of their names; with recursive,
-// also those further down. What begins with a dot is none, as for the kubelet.
+// also in their subdirectories. Names that start with a dot are ignored, as in the kubelet.
 // The other files in directories, and without recursive the directories in them, are skipped
 // in the coverage, and so is a directory without files. Errors are one for each directory
 // that cannot be read and each manifest that is no file, and the rest is there.
@@ -37,7 +37,7 @@ func listAll(arguments []string, recursive bool, coverage *manifest.Coverage) (f
 	for _, arg := range arguments {
 		info, err := os.Stat(arg)
 		if arg == "-" || err != nil || !info.IsDir() {
-			files = append(files, arg) // who reads it has an error to tell
+			files = append(files, arg) // the reader returns the error
 			continue
 		}
 		root, before := walkable(arg), len(files)+len(skipped)+len(errs)
@@ -86,7 +86,7 @@ func checkStdin(files ...string) error {
 	return nil
 }
 
-// isDirectory says that a link leads to a directory.
+// isDirectory reports whether a link leads to a directory.
 func isDirectory(path string, e fs.DirEntry) bool {
 	if e.Type() != fs.ModeSymlink {
 		return false
@@ -101,8 +101,7 @@ func walkable(dir string) string {
 	return strings.TrimSuffix(dir, "/") + "/"
 }
 
-// isManifest says that a file's name is one by which kubectl takes it for a
-// manifest.
+// isManifest reports whether a file has an extension that kubectl reads in directories.
 func isManifest(path string) bool {
 	return slices.Contains([]string{".yaml", ".yml", ".json"}, filepath.Ext(path))
 }

@@ -85,7 +85,7 @@ func quantityFlag(to *resource.Quantity) *textFlag {
 	}}
 }
 
-// checkOutput returns what is wrong with a value of -o.
+// checkOutput returns an error for a bad value of -o.
 func checkOutput(format string) error {
 	if format != "text" && format != "json" {
 		return fmt.Errorf("--output %q: no such format; write text or json", format)
@@ -93,7 +93,7 @@ func checkOutput(format string) error {
 	return nil
 }
 
-// flagsOnly is for commands that take flags alone: check returns what is wrong with these.
+// flagsOnly is for commands without arguments. check returns an error for bad flags.
 func flagsOnly(check func() error) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if err := cobra.NoArgs(cmd, args); err != nil {

@@ -133,7 +133,7 @@ func (o *importOptions) run(s streams) error {
 	return err
 }
 
-// printNotes writes what does not carry over to the standard error.
+// printNotes writes the notes to the standard error.
 func printNotes(s streams, notes []migrate.Note) {
 	for _, note := range notes {
 		fmt.Fprintln(s.err, "note:", layout.Printable(note.String()))

@@ -168,8 +168,8 @@ func (o *mutateOptions) restoreFile(s streams, file string) error {
 	return nil
 }
 
-// edits is the difference between what mutate makes of a backup and what the file
-// is now; nil when there is none, or when the file is the backup.
+// edits returns the difference between mutate's result for a backup and the present
+// file; nil without a difference, or if the file is the backup.
 func (o *mutateOptions) edits(file string, backup, is []byte) []byte {
 	if bytes.Equal(is, backup) {
 		return nil

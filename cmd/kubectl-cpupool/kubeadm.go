@@ -17,9 +17,9 @@ import (
 	"github.com/cpupoold/cpupoold/internal/plugin/manifest"
 )
 
-// patchSuffix is how kubeadm's file names go on after the name of what they patch
+// patchSuffix is the end of the names of kubeadm's patch files
 // (target[suffix][+patchtype].extension). kubeadm applies them in the order of
-// their names; the digit keeps ours behind patches that change CPU requests.
+// their names; the digit puts this patch after patches that change CPU requests.
 const patchSuffix = "9-cpupool+strategic.yaml"
 
 // kubeadmPods returns the static pods that kubeadm writes, and patches, by name.
@@ -94,7 +94,7 @@ func (o *mutateOptions) writePatch(s streams, pod string, patch []byte) error {
 	case exists && !bytes.HasPrefix(is, []byte(patchHead)):
 		return fmt.Errorf("%s exists and does not begin with %q; move it away", path, strings.TrimSpace(patchHead))
 	case patch == nil && exists:
-		return fmt.Errorf("%s is of an earlier run, and the pod asks for no pool any more; remove it, or give --target", path)
+		return fmt.Errorf("%s is of an earlier run, and now the pod asks for no pool; remove the file, or give --target", path)
 	case patch == nil:
 		fmt.Fprintf(s.out, "Pod/%s: no patch, it asks for no pool; see --target\n", pod)
 		return nil

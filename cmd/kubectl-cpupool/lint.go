@@ -76,7 +76,7 @@ func lintCommand(s streams) *cobra.Command {
 }
 
 // check returns the namespaces of the flags by the types that they allow, nil when
-// there is no such flag; or what is wrong with the flags.
+// no such flag is set. The error is for bad flags.
 func (o *lintOptions) check() (map[string][]string, error) {
 	if len(o.types) == 0 {
 		return nil, errors.New("--type is empty; name a workload type")
@@ -149,8 +149,8 @@ func (o *lintOptions) run(ctx context.Context, s streams, allowed map[string][]s
 	return errReported
 }
 
-// readAutoscalers reads the kinds of autoscalers that are not a part of Kubernetes. A user who may
-// not read them gets a note: the API server does not show whether they are installed.
+// readAutoscalers reads the kinds of autoscalers that are not a part of Kubernetes. Without the
+// permission it adds a note: the API server does not show whether they are installed.
 func (o *lintOptions) readAutoscalers(ctx context.Context, s streams) ([]byte, error) {
 	var installed []string
 	for _, path := range []string{"/apis/autoscaling.k8s.io/v1/verticalpodautoscalers", "/apis/keda.sh/v1alpha1/scaledobjects"} {

@@ -1,5 +1,5 @@
-// Command kubectl-cpupool is what an author of workloads needs of CPU pools, away
-// from any node. See `kubectl cpupool help`.
+// Command kubectl-cpupool is a kubectl plugin for authors of workloads and
+// administrators. It needs no node. See `kubectl cpupool help`.
 package main
 
 import (
@@ -29,13 +29,13 @@ func main() {
 	os.Exit(execute(streams{os.Stdin, layout.Output(os.Stdout, os.Getenv("COLUMNS")), os.Stderr}, os.Args[1:]))
 }
 
-// streams are what the process is connected to.
+// streams holds the standard streams of the process.
 type streams struct {
 	in       io.Reader
 	out, err io.Writer
 }
 
-// errReported is the error of what has been said on the standard output.
+// errReported is the error for findings that are already on the standard output.
 var errReported = errors.New("findings") //nolint:gochecknoglobals // compared, never changed
 
 // errRefused is the error of exitRefused. The result has been printed.

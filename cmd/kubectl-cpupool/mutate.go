@@ -210,9 +210,9 @@ func (o *mutateOptions) note(s streams, file string, notes []string) {
 	}
 }
 
-// mutate is what the webhook does to a pod, once it asks for what the flags say. A pod
-// that has not asked itself, and cannot have what --target says, does not ask: its file
-// would change, and a static pod be started anew, for a warning.
+// mutate applies the flags to a pod, and then the webhook's rules. If a pod without a
+// request may not have the type of --target, the flag is ignored for it. Otherwise its file
+// would change only for a warning, and the kubelet would restart a static pod.
 func (o *mutateOptions) mutate(pod *corev1.Pod) (*corev1.Pod, []string, error) {
 	from := admission.Origin{Manifest: true}
 	result, warnings, err := o.settings.Mutate(o.asking(pod), from)

@@ -11,14 +11,13 @@ import (
 	"github.com/cpupoold/cpupoold/internal/plugin/manifest"
 )
 
-// patchHead tells a patch of ours from others.
+// patchHead is the first line of each patch that this program writes.
 const patchHead = "# Written by kubectl-cpupool mutate --kubeadm-patches.\n"
 
-// strategicPatch returns the strategic merge patch that makes a pod what it is after
-// the mutation; nil when none of it is ours. It holds all that the mutation
-// writes, and not only what it changed: kubeadm applies it to a manifest that has never been
-// mutated, even if the one here has been. An error names what is wrong with the
-// containers' names, by which the patch finds them.
+// strategicPatch returns the strategic merge patch with all values that the mutation
+// writes; nil if it writes none. It contains unchanged values too, because kubeadm applies
+// it to a manifest that was never mutated, even if this one was. The error is for bad names
+// of containers, by which the patch finds them.
 func (o *mutateOptions) strategicPatch(before, after *corev1.Pod) ([]byte, error) {
 	names := o.settings.Names
 	ours := func(resource string) bool {
@@ -69,7 +68,7 @@ func (o *mutateOptions) strategicPatch(before, after *corev1.Pod) ([]byte, error
 		}
 	}
 	if was, is := before.Spec.Resources, after.Spec.Resources; was != nil && is != nil {
-		// What the API server adds up from the containers goes with their requests.
+		// Sums that the API server computes from the containers change with their requests.
 		if requests := changes(manifest.Quantities(was.Requests), manifest.Quantities(is.Requests), ours); len(requests) > 0 {
 			spec["resources"] = map[string]any{"requests": requests}
 		}
@@ -91,8 +90,8 @@ func (o *mutateOptions) strategicPatch(before, after *corev1.Pod) ([]byte, error
 	return out.Bytes(), err
 }
 
-// changes are the members of a patch from before to after: what is new, or ours
-// anyway, and null for what is gone.
+// changes returns the members of a patch from before to after: new values, all values
+// that ours selects, and null for removed values.
 func changes(before, after map[string]string, ours func(string) bool) map[string]any {
 	patch := map[string]any{}
 	for key := range before {

@@ -129,7 +129,7 @@ func (o *renderOptions) load(s streams, t *topology.Topology) (*config.Config, e
 // write writes all files, or none if one of them is there.
 func (o *renderOptions) write(s streams, files []migrate.Rendered) error {
 	if len(files) == 0 {
-		return errors.New("the configuration has nothing that one of the formats could say; add partitions or guaranteed.cpus")
+		return errors.New("none of the formats has a key for this configuration; add partitions or guaranteed.cpus")
 	}
 	var errs []error
 	for _, file := range files {
@@ -143,7 +143,7 @@ func (o *renderOptions) write(s streams, files []migrate.Rendered) error {
 	if len(errs) > 0 {
 		return errors.Join(errs...)
 	}
-	if err := os.MkdirAll(o.dir, 0o755); err != nil { //nolint:gosec // configuration is for everybody to read
+	if err := os.MkdirAll(o.dir, 0o755); err != nil { //nolint:gosec // configuration is public
 		return err
 	}
 	for _, file := range files {

@@ -17,7 +17,7 @@ import (
 // maxReport bounds what a report is unpacked to, in bytes: twice what cpupoold puts into one.
 const maxReport = 64 << 20
 
-// archived says that a file is a report, and not a status.
+// archived reports whether a file is a report, and not a status.
 func archived(file string) bool {
 	return strings.HasSuffix(file, ".gz") || strings.HasSuffix(file, ".tgz")
 }
@@ -41,14 +41,14 @@ func inReport(r io.Reader, name, otherwise string) (io.Reader, error) {
 	}
 }
 
-// explainedInReport returns what a report says of one container or unit.
+// explainedInReport returns the explanation of one container or unit in a report.
 func explainedInReport(file string, c *inspect.Container) (*inspect.Explanation, error) {
 	f, err := os.Open(file)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
-	in, err := inReport(f, "explanations.json", "it is of an older cpupoold, or its MISSING.txt says why")
+	in, err := inReport(f, "explanations.json", "it is of an older cpupoold, or its MISSING.txt states the reason")
 	if err != nil {
 		return nil, named(file, err)
 	}

@@ -124,7 +124,7 @@ func (o *simulateOptions) check() error {
 	return cmp.Or(checkStdin(files...), checkDescriptions(o.topology...))
 }
 
-// scene is what the simulation of a node is made of, but for the configuration.
+// scene holds the input of a node's simulation without the configuration.
 type scene struct {
 	node     string // empty: there is no node in the files
 	machine  *topology.Topology
@@ -161,7 +161,7 @@ func (o *simulateOptions) run(s streams) error {
 			d, c, err = o.simulate(at)
 		}
 		if _, elsewhere := errors.AsType[*inspect.NameError](err); elsewhere && len(scenes) > 1 {
-			missing = err // the pod that is to be explained can be on another node
+			missing = err // the explained pod can be on another node
 			continue
 		}
 		if err != nil && at.unfit == nil {

@@ -182,7 +182,7 @@ func (p *page) refusals(how string, all []simulate.Refusal) {
 	}
 }
 
-// problems are those that are no refusals.
+// problems prints the problems that are no refusals.
 func (p *page) problems(d *simulate.Document) {
 	shown := make(map[string]bool)
 	for i := range d.Refused {
@@ -233,7 +233,7 @@ func (p *page) comparison(c *simulate.Comparison) {
 		p.Table(changeTable(c))
 	}
 	p.part()
-	p.Paragraph(fmt.Sprintf("%s of %d have another pool or other CPUs of their own", layout.Count(len(c.Containers), "container"), len(c.After.Containers)))
+	p.Paragraph(fmt.Sprintf("%s of %d have another pool or other exclusive CPUs", layout.Count(len(c.Containers), "container"), len(c.After.Containers)))
 	p.refusals("refused after", c.Refused)
 	p.refusals("refused before only", c.Granted)
 	if both := len(c.After.Refused) - len(c.Refused); both > 0 {
