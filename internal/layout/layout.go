@@ -133,8 +133,8 @@ func wrap(s, indent string, width int) []string {
 	return append(lines, line)
 }
 
-// Lines returns a writer that shows text of somebody else's as [Printable] does, but for
-// its lines.
+// Lines returns a writer that shows text from outside as [Printable] does, and keeps its
+// line breaks.
 func Lines(w io.Writer) io.Writer { return lines{w} }
 
 type lines struct{ to io.Writer }
@@ -152,8 +152,8 @@ func (l lines) Write(text []byte) (int, error) {
 	return len(text), nil
 }
 
-// Printable shows what would steer a terminal or break a table as ?: many names are for
-// anybody to choose.
+// Printable replaces characters that would control a terminal or break a table by ?. Users
+// choose many of the names.
 func Printable(s string) string {
 	return strings.Map(func(r rune) rune {
 		if !unicode.IsPrint(r) {

@@ -1,5 +1,5 @@
-// Package durable keeps what must not be lost in a file: with a version and a checksum,
-// replaced as a whole, and on the disk when the call returns.
+// Package durable stores records in files with a version and a checksum. A write replaces
+// the whole file, and the file is on the disk when the call returns.
 package durable
 
 import (
@@ -42,8 +42,8 @@ func Encode(version int, v any) ([]byte, error) {
 	return append(all, "}\n"...), nil
 }
 
-// Decode is strict: what is not exactly what Encode wrote, with a version in
-// oldest..newest, is ErrDamaged.
+// Decode returns ErrDamaged unless b is exactly the output of Encode with a version in
+// oldest..newest.
 func Decode(b []byte, oldest, newest int, v any) error {
 	var f outer
 	if err := json.Unmarshal(b, &f); err != nil {

@@ -8,9 +8,9 @@ import (
 	"github.com/cpupoold/cpupoold/internal/node/confined"
 )
 
-// Mark is a small file beside a record, in a directory that ends with the boot. While it
-// is there, a record that is missing is lost; where it is not, there never was one since
-// the machine booted, or nothing was left in it.
+// Mark is a small file about a record, in a directory that is emptied at boot. If the mark
+// exists and the record is missing, the record was lost. Without the mark, no record was
+// written since the boot, or the record was empty.
 type Mark struct {
 	Name string
 	// BootID is the kernel's (/proc/sys/kernel/random/boot_id): a directory that outlives
@@ -18,7 +18,7 @@ type Mark struct {
 	BootID string
 }
 
-// Leave makes the mark. It is to be there before the record is.
+// Leave writes the mark. Call it before the record is written.
 func (m Mark) Leave() error {
 	if is, err := m.There(); is || err != nil {
 		return err
@@ -26,13 +26,13 @@ func (m Mark) Leave() error {
 	return in(m.Name, 0o755, func(d *confined.Dir, base string) error { return d.Write(base, []byte(m.BootID), 0o600) })
 }
 
-// Remove removes it, before the record goes: alone it would say that one is lost.
+// Remove removes the mark. Call it before the record is removed: a mark alone means a loss.
 func (m Mark) Remove() error { return Remove(m.Name) }
 
 // markLimit is above the length of every boot ID, in bytes.
 const markLimit = 4096
 
-// There says whether it is of this boot.
+// There reports whether the mark exists and is of this boot.
 func (m Mark) There() (bool, error) {
 	b, err := Read(m.Name, markLimit)
 	return err == nil && string(b) == m.BootID, ignoreMissing(err)

@@ -1,5 +1,5 @@
-// Package adopt plans how the pods of a running cluster become such as the webhook
-// makes them: those that are older than it use CPUs that no pool counts.
+// Package adopt plans the restarts of pods that are older than the webhook: they use
+// CPUs that no pool counts.
 package adopt
 
 import (
@@ -17,7 +17,7 @@ import (
 	"github.com/cpupoold/cpupoold/internal/admission"
 )
 
-// Plan is what there is to do.
+// Plan holds the restarts and other steps, in their order.
 type Plan struct {
 	// Steps are in the order in which to do them.
 	Steps []Step `json:"steps"`
@@ -29,7 +29,7 @@ type Plan struct {
 type Step struct {
 	Stage     Stage  `json:"stage"`
 	Namespace string `json:"namespace"`
-	// Kind and Name are the owner's; the pod's own when nobody would make it again.
+	// Kind and Name are the owner's, or the pod's own if no owner would create it again.
 	Kind string `json:"kind"`
 	Name string `json:"name"`
 	Pods int    `json:"pods"`
@@ -37,9 +37,9 @@ type Step struct {
 	MilliCPU int64 `json:"milliCPU"`
 	// Becomes are the resources of pools that each pod is going to have, as name=amount.
 	Becomes []string `json:"becomes"`
-	// Warnings are what pods ask for and will not get, or what is not known.
+	// Warnings list requests that are not granted, and unknown facts.
 	Warnings []string `json:"warnings,omitempty"`
-	// How is a command, or what to do where there is none.
+	// How is a command, or an instruction if no command does it.
 	How string `json:"how"`
 }
 
@@ -86,7 +86,7 @@ type planner struct {
 	nodes    map[string]*Node
 }
 
-// isCores says that a text of Becomes is of a workload type.
+// isCores reports whether a text of Becomes is of a workload type.
 func (p *planner) isCores(text string) bool {
 	name, _, _ := strings.Cut(text, "=")
 	_, ok := p.settings.Names.CoresType(name)
@@ -202,13 +202,13 @@ func running(pod *corev1.Pod, name corev1.ResourceName) (milli int64) {
 	return milli
 }
 
-// static says that a pod shows a static pod (kubelet types).
+// static reports whether a pod is a mirror pod of a static pod (kubelet types).
 func static(pod *corev1.Pod) bool {
 	_, mirror := pod.Annotations[corev1.MirrorPodAnnotationKey]
 	return mirror
 }
 
-// owner returns what would make the pod again.
+// owner returns the object that would create the pod again.
 func (c *Cluster) owner(pod *corev1.Pod) object {
 	if static(pod) {
 		return object{staticKind, pod.Namespace, pod.Name}

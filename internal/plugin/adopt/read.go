@@ -14,7 +14,7 @@ import (
 	"github.com/cpupoold/cpupoold/internal/plugin/manifest"
 )
 
-// Cluster is what is read of one.
+// Cluster holds the objects of a cluster.
 type Cluster struct {
 	Pods []*corev1.Pod
 	// Namespaces are the annotations of namespaces; those that are not here are not
@@ -42,7 +42,7 @@ func (c *Cluster) Read(file string, data []byte) error {
 	kind := ""
 	switch list.Kind {
 	case "List":
-	case "PodList": // whose items do not say their kind
+	case "PodList": // its items state no kind
 		kind = "Pod"
 	default:
 		return fmt.Errorf("kind %q is no list of pods; make it with kubectl get pods,namespaces,replicasets,jobs -A -o json", list.Kind)

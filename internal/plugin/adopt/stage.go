@@ -37,7 +37,7 @@ func (s Stage) words() (name, why string) {
 	return all[s].name, all[s].why
 }
 
-// Why returns what the pods of a stage are, and why they have their place.
+// Why describes the pods of a stage, and states the reason for their place.
 func (s Stage) Why() string {
 	_, why := s.words()
 	return why

@@ -1,5 +1,5 @@
-// Package lint finds what would keep pods from the pools that they are meant for,
-// in manifests before they are in a cluster.
+// Package lint finds mistakes in manifests that would keep pods out of their pools,
+// before the manifests are in a cluster.
 package lint
 
 import (
@@ -16,10 +16,10 @@ import (
 	"github.com/cpupoold/cpupoold/internal/plugin/manifest"
 )
 
-// Settings say what is meant.
+// Settings holds the options of a check.
 type Settings struct {
 	Admission admission.Settings
-	// Namespace is that of objects that name none.
+	// Namespace is the namespace of objects without one.
 	Namespace string
 	// Allowed are the workload types that namespaces allow which are not among the
 	// files. When it is not nil, those that it does not name allow none; else nothing is
@@ -27,7 +27,7 @@ type Settings struct {
 	Allowed map[string][]string
 }
 
-// File is what was read of a file.
+// File holds the objects of a file.
 type File struct {
 	Name    string
 	Objects []manifest.Object
@@ -63,7 +63,7 @@ func oneLine(text string) string {
 	return text
 }
 
-// Check returns what is wrong in files, in the order of file and line.
+// Check returns the findings in files, in the order of file and line.
 func (s Settings) Check(files []File) []Finding {
 	l := &linter{Settings: s, namespaces: s.knownNamespaces(files), limits: map[string][]corev1.LimitRange{}}
 	l.look(files)

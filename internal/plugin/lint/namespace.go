@@ -12,7 +12,7 @@ import (
 	"github.com/cpupoold/cpupoold/internal/spelling"
 )
 
-// counts says that pods of a workload type may be in the object's namespace.
+// counts reports whether pods of a workload type may be in the object's namespace.
 func (l *linter) counts() bool {
 	types, _ := l.allows()
 	return len(types) > 0 || l.asking[l.namespace()]

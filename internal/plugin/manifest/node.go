@@ -10,7 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// child returns the value of a mapping's key, nil when there is none or when it is
+// child returns the value of a mapping's key; nil if the key is missing or the value is
 // null.
 func child(mapping *yaml.Node, key string) *yaml.Node {
 	i := index(mapping, key)
@@ -51,7 +51,7 @@ func merged(mapping *yaml.Node, key string) *yaml.Node {
 	return nil
 }
 
-// index is the place of a key in a mapping, -1 when there is none.
+// index returns the place of a key in a mapping; -1 without the key.
 func index(mapping *yaml.Node, key string) int {
 	mapping = target(mapping)
 	if mapping == nil || mapping.Kind != yaml.MappingNode {
@@ -84,8 +84,8 @@ func spellNull(n *yaml.Node, braces bool) {
 	}
 }
 
-// findAlias finds what stands for something that is written elsewhere: an alias, or a
-// merge key, behind which no key is found to be changed.
+// findAlias returns a node whose content is written elsewhere: an alias, or a merge key.
+// Keys behind it cannot be changed.
 func findAlias(n *yaml.Node) *yaml.Node {
 	if n.Kind == yaml.AliasNode || n.Tag == "!!merge" {
 		return n
@@ -98,7 +98,7 @@ func findAlias(n *yaml.Node) *yaml.Node {
 	return nil
 }
 
-// write brings the annotations of a pod, its own resources and those of its containers
+// write changes the annotations of a pod, its resources and its containers' resources
 // from before to after.
 func write(pod *yaml.Node, before, after *corev1.Pod) error {
 	if err := writeMap(pod, before.Annotations, after.Annotations, "metadata", "annotations"); err != nil {
@@ -148,7 +148,7 @@ func Quantities(list corev1.ResourceList) map[string]string {
 }
 
 // writeMap writes the differences of two maps into the mapping at a path, which is
-// made where it is missing, and removed again with what it leaves empty.
+// created if it is missing. It removes mappings that become empty.
 func writeMap(at *yaml.Node, before, after map[string]string, path ...string) error {
 	if maps.Equal(before, after) {
 		return nil

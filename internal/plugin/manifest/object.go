@@ -56,8 +56,8 @@ func objectsOf(nodes []*yaml.Node, apiVersion, kind string) (objects []Object, e
 	return objects, errs
 }
 
-// objectsIn returns an object, or those of a list. An item of a list of one kind need
-// not say which: apiVersion and kind are the list's.
+// objectsIn returns an object, or the objects of a list. An item of a list of one kind
+// may omit apiVersion and kind: they are the list's.
 func objectsIn(node *yaml.Node, apiVersion, kind string) (objects []Object, errs []error) {
 	switch {
 	case node.Kind == yaml.AliasNode:
@@ -159,7 +159,7 @@ func aliasError(alias *yaml.Node) error {
 // API's JSON.
 func (o Object) Decode(into any) error { return decodeInto(o.node, into) }
 
-// decodeInto reads a value; none at all changes nothing.
+// decodeInto reads a value. A missing value leaves into unchanged.
 func decodeInto(node *yaml.Node, into any) error {
 	if node == nil {
 		return nil

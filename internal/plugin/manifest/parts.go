@@ -13,8 +13,8 @@ import (
 // that starts it.
 type part struct {
 	text []byte
-	// documents are those of its documents that hold a mapping; their nodes have the
-	// lines of the file.
+	// documents are its documents with a mapping. Their nodes have the lines of the
+	// file.
 	documents []*yaml.Node
 }
 

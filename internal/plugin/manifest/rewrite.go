@@ -18,14 +18,14 @@ import (
 	"github.com/cpupoold/cpupoold/internal/admission"
 )
 
-// Mutate returns the pod as it is to be, and what its author should know. The pod
-// that it is given must stay as it is.
+// Mutate returns the changed pod, and notes for its author. It must not change the
+// given pod.
 type Mutate func(*corev1.Pod) (pod *corev1.Pod, notes []string, err error)
 
 // Result is what Rewrite makes of a file.
 type Result struct {
-	// After is the file as it is to be. Documents that change are in uniform
-	// indentation; all others, and what stands between, are as they were.
+	// After is the new content of the file. Changed documents have uniform indentation.
+	// Other documents, and the text between documents, are unchanged.
 	After []byte
 	// Before is the file with only the indentation of these documents changed: from
 	// here to After the mutation alone makes the difference. Without one, both are

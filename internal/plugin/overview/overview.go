@@ -16,7 +16,7 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/workload"
 )
 
-// Version is that of the document.
+// Version is the version of the document.
 const Version = 1
 
 // Conditions that the daemon keeps (internal/node/nodestatus).
@@ -45,12 +45,12 @@ const (
 // Node is a node with its pools.
 type Node struct {
 	Name string `json:"name"`
-	// Health is one of the constants; Message says why, in the daemon's words. Code is the
+	// Health is one of the constants. Message is the daemon's reason. Code is the
 	// reason of the condition that decides.
 	Health  string `json:"health"`
 	Code    string `json:"code,omitempty"`
 	Message string `json:"message,omitempty"`
-	// AsOf is when the daemon has said it last; zero where no daemon has said anything.
+	// AsOf is the time of the daemon's last report; zero without a report.
 	AsOf  time.Time `json:"asOf,omitzero"`
 	Pools []Pool    `json:"pools"`
 }

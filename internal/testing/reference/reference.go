@@ -13,11 +13,11 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// Entry is what a page says of one key.
+// Entry describes one key on a page.
 type Entry struct {
 	// Key is written as in partitions[].cpus and units.<unit>.cpus.
 	Key string
-	// Value says what can be written, with its unit and its bounds.
+	// Value describes the permitted values, with unit and bounds.
 	Value string
 	// Default is the value that stands for the key where it is left out. In parentheses it is
 	// a description of what happens then; it is empty for a key that must be there.
@@ -26,15 +26,15 @@ type Entry struct {
 	Text string
 	// Example is a part of a file, one key at the top in each line.
 	Example string
-	// Restart says that the key is read at the start only.
+	// Restart is true if the key is read only at the start.
 	Restart bool
 }
 
-// Page is what is made from entries.
+// Page is a page of the reference.
 type Page struct {
 	// Title is the heading of the page and the name of the manual's.
 	Title string
-	// Head is what comes before the keys, a paragraph each.
+	// Head holds the paragraphs before the keys.
 	Head []string
 	// Header is what every file begins with.
 	Header string
@@ -114,7 +114,7 @@ func (p *Page) try(e Entry) error {
 	return nil
 }
 
-// load returns what is in a file, without types.
+// load returns the decoded content of a file, without types.
 func (p *Page) load(text string) (any, error) {
 	c, err := p.Parse(p.Header + text + "\n")
 	if err != nil {
