@@ -125,7 +125,7 @@ func insists(w Wish, on bool) bool {
 	return !on
 }
 
-// precheck refuses what no free CPU could help.
+// precheck refuses requests that no set of free CPUs could meet.
 func (a *attempt) precheck() *Refusal {
 	r, m := a.r, a.s.m
 	if errs := r.Options.Validate(); len(errs) > 0 {
@@ -182,7 +182,7 @@ func (a *attempt) run(w wishes) *Refusal {
 	return refusal
 }
 
-// start counts what f lets count, and picks what needs no choice.
+// start counts the CPUs that f admits, and picks CPUs of cores that the owner already uses.
 func (a *attempt) start(f *filter) {
 	v := &a.s.view
 	v.reset(a.s, a.have, f)

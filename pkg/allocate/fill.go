@@ -9,7 +9,7 @@ type filler struct {
 	leaves []int32
 }
 
-// fill takes what q is looking for from leaves, which have it.
+// fill takes the CPUs of q from leaves, which have enough.
 func (q *search) fill(leaves []int32) {
 	f := filler{v: q.v, need: q.n, leaves: leaves}
 	// The one with the least first, so that what is left is in one cache.

@@ -127,7 +127,7 @@ func (p *placing) preferHinted() bool {
 	return false
 }
 
-// restricted refuses what would need more nodes than on the empty machine.
+// restricted refuses a request that needs more nodes than on the empty machine.
 func (p *placing) restricted() *Refusal {
 	total := p.total()
 	if p.hinted != nil {

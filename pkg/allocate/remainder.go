@@ -67,7 +67,7 @@ func (d *distribution) remainder(all []portion, left int32) {
 	}
 }
 
-// inTurn gives left units more to the portions, one after the other.
+// inTurn adds left units to the portions, one after the other.
 func (d *distribution) inTurn(all []portion, left int32) {
 	for before := int32(0); left != before; {
 		before = left

@@ -162,7 +162,7 @@ func (p *placing) usableIn(cells []int32) int {
 	return n
 }
 
-// wholeGroup is the number of CPUs of cells when all of them are usable, else 0.
+// wholeGroup is the number of CPUs of cells if all of them are usable, otherwise 0.
 func (p *placing) wholeGroup(cells []int32, allowed []bool) int {
 	n := 0
 	for _, c := range cells {

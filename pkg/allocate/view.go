@@ -73,14 +73,14 @@ func (v *view) reset(s *Supply, have []uint64, f *filter) {
 	}
 }
 
-// keep drops from words what is not in bound; nil stands for no bound.
+// keep removes the CPUs outside bound from words; nil stands for no bound.
 func keep(words, bound []uint64) {
 	for i, w := range bound {
 		words[i] &= w
 	}
 }
 
-// drop drops from words what is in bound.
+// drop removes the CPUs in bound from words.
 func drop(words, bound []uint64) {
 	for i, w := range bound {
 		words[i] &^= w
@@ -175,7 +175,7 @@ func (v *view) countAll() {
 	}
 }
 
-// countCore enters what is usable of a core in its leaf.
+// countCore adds the usable threads of a core to its leaf.
 func (v *view) countCore(s *Supply, i int32, f *filter) {
 	c := &v.m.cores[i]
 	k, complete, untouched := int32(0), true, true
@@ -232,7 +232,7 @@ func (v *view) take(i int32, n int) {
 	}
 }
 
-// drop leaves nothing usable of core i.
+// drop makes all threads of core i unusable.
 func (v *view) drop(i int32) {
 	if v.coreFree[i] == 0 {
 		return

@@ -42,7 +42,7 @@ func Diff(targets []Target, current map[Path]Current, o Options, marked ...map[P
 	return d.writes, d.deferred
 }
 
-// upToDate is the usual case, found without allocating anything.
+// upToDate reports the usual case, without an allocation.
 func upToDate(targets []Target, current func(Path) (Current, bool), o Options) bool {
 	for i := range targets {
 		t := &targets[i]

@@ -15,9 +15,9 @@ var (
 	// ErrNoController means that the cgroup exists but has no such file, because
 	// its parent does not enable the controller (cgroup.subtree_control).
 	ErrNoController = errors.New("controller is not enabled for this cgroup")
-	// ErrReadOnly means that the FS is one that changes nothing: see [FS.ReadOnly].
+	// ErrReadOnly means that the FS has no write access: see [FS.ReadOnly].
 	ErrReadOnly = errors.New("opened to read only")
-	// ErrNotCgroup2 means that what should be the cgroup mount is not cgroup v2.
+	// ErrNotCgroup2 means that the directory is no cgroup v2 mount.
 	ErrNotCgroup2 = errors.New("not a cgroup v2 file system")
 )
 

@@ -131,7 +131,7 @@ func (d *differ) writePersist(it *item, cpus cpuset.Set, reason string) {
 	})
 }
 
-// report defers what is left over.
+// report defers the remaining differences.
 func (d *differ) report() {
 	for _, it := range d.items {
 		switch {

@@ -46,7 +46,7 @@ func (f *FS) MakeParking() error {
 	return nil
 }
 
-// enableCPUSet gives the children of a cgroup the cpuset controller, unless they have it.
+// enableCPUSet enables the cpuset controller for the children of a cgroup, if necessary.
 func (f *FS) enableCPUSet(p Path) error {
 	has, err := f.ReadFile(p, fileSubtree)
 	if err != nil {

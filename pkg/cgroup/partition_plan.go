@@ -165,7 +165,7 @@ func (p *partitioner) stuck(path Path) bool {
 	return stuck
 }
 
-// leaves are the cgroups of all wishes and of all that were, sorted.
+// leaves returns the cgroups of all desired and former partitions, sorted.
 func (p *partitioner) leaves() []Path {
 	all := slices.Clone(p.Former)
 	for _, w := range p.Wishes {

@@ -77,7 +77,7 @@ func (m *PartitionMemory) Read(leaves []Path) (PartitionView, error) {
 	return v, nil
 }
 
-// list returns the children of a cgroup, none of one that is gone.
+// list returns the children of a cgroup, none if the cgroup no longer exists.
 func (m *PartitionMemory) list(r *Reader, p Path) ([]Path, error) {
 	if children, known := m.children[p]; known {
 		return children, nil
@@ -152,7 +152,7 @@ func (m *PartitionMemory) Nodes() iter.Seq2[Path, PartitionNode] {
 	}
 }
 
-// Clear forgets everything.
+// Clear empties the cache.
 func (m *PartitionMemory) Clear() {
 	clear(m.nodes)
 	clear(m.children)

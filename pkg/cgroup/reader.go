@@ -59,7 +59,7 @@ type heldDir struct {
 // lists.
 const maxSets = 256
 
-// Reader makes a Reader. It has nothing open before its first read.
+// Reader returns a new Reader. It opens no file before its first read.
 func (f *FS) Reader() *Reader { return &Reader{fs: f} }
 
 // Rest closes the directories. The Reader can go on.
@@ -269,7 +269,7 @@ func (o *opened) readCPUs(file string) (cpuset.Set, error) {
 	})
 }
 
-// readOne is readValue for a cgroup of which nothing else is read.
+// readOne is readValue for a cgroup with a single read.
 func readOne[T any](f *FS, p Path, file string, parse func([]byte) (T, error)) (value T, err error) {
 	r := f.Reader()
 	defer r.Rest()

@@ -60,7 +60,7 @@ func watch(ctx context.Context, subscribe func(conn *godbus.Conn, bus bool) erro
 	}
 }
 
-// subscribe asks for signals. On its own socket systemd sends all of them, and
+// subscribe requests signals. On its own socket systemd sends all of them, and
 // does not answer calls that are meant for a bus.
 func subscribe(ctx context.Context, conn *godbus.Conn, bus bool) error {
 	ctx, cancel := context.WithTimeout(ctx, subscribeLimit)

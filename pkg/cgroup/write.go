@@ -94,7 +94,7 @@ type Target struct {
 	Reason        string // why, for people; it is copied to each Write
 }
 
-// Own are the CPUs that no other target may run on: none of one that is not Exclusive.
+// Own returns the CPUs that no other target may run on: empty without Exclusive.
 func (t *Target) Own() cpuset.Set {
 	if !t.Exclusive {
 		return cpuset.Set{}

@@ -102,10 +102,10 @@ func (s Set) appendList(b []byte) []byte {
 	return b
 }
 
-// MarshalText returns what String returns. It never fails.
+// MarshalText returns the result of String. It never fails.
 func (s Set) MarshalText() ([]byte, error) { return s.appendList([]byte{}), nil }
 
-// UnmarshalText sets s to what [Parse] makes of text.
+// UnmarshalText sets s to the result of [Parse].
 func (s *Set) UnmarshalText(text []byte) error {
 	parsed, err := Parse(string(text))
 	if err != nil {

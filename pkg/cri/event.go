@@ -17,7 +17,7 @@ type Event struct {
 	PodID, PodUID string
 }
 
-// EventKind is what happened.
+// EventKind is the kind of a change.
 type EventKind int
 
 // The values of CRI's ContainerEventType. ContainerStarted comes after the

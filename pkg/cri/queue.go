@@ -27,7 +27,7 @@ func (q *queue[T]) put(item T) {
 	q.filled.Signal()
 }
 
-// close lets take return nothing once all items are taken.
+// close makes take return no items after the last one.
 func (q *queue[T]) close() {
 	q.mu.Lock()
 	defer q.mu.Unlock()

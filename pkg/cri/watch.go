@@ -41,7 +41,7 @@ func (s StreamState) String() string {
 	}
 }
 
-// Handler is what Watch calls, always from one goroutine and in order. It may
+// Handler receives the calls of Watch, from one goroutine and in order. It may
 // take its time: events queue up here, never in the runtime.
 type Handler struct {
 	Event  func(Event)
@@ -101,14 +101,14 @@ func watch(ctx context.Context, h Handler, open openFunc) error {
 	}
 }
 
-// notice is one call of a Handler: a change of state, or else an event.
+// notice is one call of a Handler: a change of state or an event.
 type notice struct {
 	state StreamState
 	err   error
 	event Event
 }
 
-// follow connects again and again and puts all there is to tell into q.
+// follow connects again and again and puts all notices into q.
 func follow(ctx context.Context, q *queue[notice], open openFunc) {
 	pauses := backoff.NewExponentialBackOff()
 	pauses.InitialInterval, pauses.MaxInterval = retryFirst, retryLast

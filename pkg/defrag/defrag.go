@@ -29,7 +29,7 @@ type Report struct {
 	Bounded bool   `json:"bounded,omitempty"` // search was ended before it had tried everything
 }
 
-// Change is something now and after all moves.
+// Change is a value now and after all moves.
 type Change[T any] struct {
 	Now   T `json:"now"`
 	After T `json:"after"`
@@ -78,7 +78,7 @@ type Shape struct {
 	// SharedCores are cores of which another owner has a part.
 	SplitCores  int `json:"splitCores"`
 	SharedCores int `json:"sharedCores"`
-	// L3Groups, Nodes and Packages are numbers of those that it touches.
+	// L3Groups, Nodes and Packages are numbers of groups that it touches.
 	L3Groups int `json:"l3Groups"`
 	Nodes    int `json:"nodes"`
 	Packages int `json:"packages"`

@@ -55,7 +55,7 @@ func (n *node) clone() *node {
 	return &c
 }
 
-// others is what all but owner i have together; i may be none.
+// others returns the CPUs of all owners but i; i may be noOwner.
 func (n *node) others(i int) cpuset.Set {
 	if i == noOwner {
 		return n.taken
@@ -154,7 +154,7 @@ func (n *node) hinted(o *pools.Owner) (cpuset.Set, bool) {
 // shape is how owner i lies.
 func (n *node) shape(i int) Shape { return n.shapeOf(i, n.at[i], n.others(i)) }
 
-// shapeOf is how owner i would lie on cpus if others had that.
+// shapeOf returns the shape of owner i on cpus, with others as the CPUs of other owners.
 func (n *node) shapeOf(i int, cpus, others cpuset.Set) Shape {
 	m := n.machine.Shape(cpus)
 	s := Shape{L3Groups: m.L3s, Nodes: m.Nodes, Packages: m.Packages}

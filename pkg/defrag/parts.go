@@ -67,7 +67,7 @@ func (n *node) addParts(p *partition, groups []cpuset.Set, open cpuset.Set) int 
 	return touched
 }
 
-// groups returns the CPUs among cpus by what cache, node and package they share.
+// groups returns the CPUs among cpus by their cache, node and package.
 func (n *node) groups(cpus cpuset.Set) []cpuset.Set {
 	type place struct{ l3, node, pkg int }
 	index := make(map[place]int)

@@ -74,7 +74,7 @@ func stateOf(s api.ContainerState) cri.State {
 	}
 }
 
-// maxShares is the most that the kernel takes; it lowers what is more.
+// maxShares is the kernel's maximum; it lowers greater values.
 const maxShares = 262144
 
 func resourcesOf(r *api.LinuxResources) cri.Resources {

@@ -44,7 +44,7 @@ type Handler interface {
 type Reply struct {
 	Adjustment Adjustment
 	// Updates are made by the runtime before it creates the container. One that
-	// fails is skipped and spoils nothing else.
+	// fails is skipped and does not affect others.
 	Updates []Update
 }
 

@@ -27,7 +27,7 @@ const checkInterval = 5 * time.Second
 
 // comparer compares the pods of NRI with the pods of the container runtime. Runtimes without pods
 // cannot be distinguished. After a boot the daemon connects before the first pod runs. So the
-// comparer asks again until the runtime has a pod.
+// comparer queries the runtime until it has a pod.
 type comparer struct {
 	runtime  lister // nil: not compared
 	interval time.Duration

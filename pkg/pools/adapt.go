@@ -55,7 +55,7 @@ func (s Spec) copied() Spec {
 	return s
 }
 
-// adaptSpec takes back what is wrong with s on any machine.
+// adaptSpec removes the errors of s that do not depend on the machine.
 func (r *resolver) adaptSpec(s *Spec) {
 	whole := resolver{topology: r.topology}
 	if whole.checkGuaranteed(s.Guaranteed); len(whole.problems) > 0 {

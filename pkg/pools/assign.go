@@ -7,7 +7,7 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
 
-// assigner gives CPUs of the guaranteed pool to claims.
+// assigner allocates CPUs of the guaranteed pool to claims.
 type assigner struct {
 	machine *allocate.Machine
 	pools   *Pools
@@ -139,7 +139,7 @@ func (a *assigner) shared() int {
 	return a.own + a.free.Len()
 }
 
-// best returns those n CPUs of a claim that are packed best.
+// best returns the n CPUs of a claim that are packed best.
 func (a *assigner) best(c *claim, n int) cpuset.Set {
 	if n == 0 {
 		return cpuset.Set{}

@@ -35,7 +35,7 @@ func (a *assigner) lack(i int) (n int, known bool) {
 	return c.want - c.cpus.Len(), true
 }
 
-// reportAway reports what of its own an owner is without.
+// reportAway reports the offline CPUs of an owner.
 func reportAway(c *claim) (r Reason, is bool) {
 	if c.away.IsEmpty() {
 		return Reason{}, false

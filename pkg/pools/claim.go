@@ -182,7 +182,7 @@ func (c *claim) had(a Assignment) {
 	c.cpus, c.away = c.cpus.Union(a.CPUs), c.away.Union(a.Away)
 }
 
-// madeBy completes c with what its container asks for.
+// madeBy sets the fields of c that depend on its container.
 func (c claim) madeBy(ctr *Container, v verdict) claim {
 	c.live, c.createdAt = ctr.State != Exited, ctr.CreatedAt
 	if !c.live {

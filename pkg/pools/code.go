@@ -33,7 +33,7 @@ const (
 
 // Codes of placements that are problems too.
 const (
-	// CodeNoGuaranteedPool: whole CPUs, but this node gives none away. It is a problem of the
+	// CodeNoGuaranteedPool: whole CPUs, but this node allocates none. It is a problem of the
 	// pod.
 	CodeNoGuaranteedPool Code = "NoGuaranteedPool"
 	CodeRefused          Code = "Refused" // guaranteed pool has too few free CPUs; runs shared

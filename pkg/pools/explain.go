@@ -85,7 +85,7 @@ func (n *notebook) class(names workload.Names, p *Pod, to *class, managed, unask
 	}
 }
 
-// is notes a rule, and returns whether it is met; the answer is for one that is.
+// is records a rule, and reports whether it is met; answer belongs to a met rule.
 func (t *Trace) is(r Rule, met bool, answer string) bool {
 	if !met {
 		answer = ""

@@ -83,7 +83,7 @@ func foreignCPUs(pods []Pod) (all, alone cpuset.Set) {
 	return all, alone
 }
 
-// keptBeside are the CPUs of foreign containers that owners have had before.
+// keptBeside returns the CPUs of foreign containers that owners had before.
 func keptBeside(pods []Pod, previous []Assignment) cpuset.Set {
 	all, _ := foreignCPUs(pods)
 	if all.IsEmpty() {

@@ -76,7 +76,7 @@ func (b *placer) mix(at *Placement) {
 	}
 }
 
-// checkMixed checks what can be wrong with the key on any machine.
+// checkMixed checks the rules of the key that do not depend on the machine.
 func (r *resolver) checkMixed(g GuaranteedSpec) {
 	m := &g.Mixed
 	switch {

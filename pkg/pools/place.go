@@ -121,7 +121,7 @@ func (b *placer) pod(p *Pod, of class, claims []claim) PodPlan {
 	return plan
 }
 
-// guaranteed places a container that asks for whole CPUs.
+// guaranteed places a container that requests whole CPUs.
 func (b *placer) guaranteed(at *Placement, c *claim, v *verdict) {
 	if c == nil || c.cpus.IsEmpty() {
 		at.Pool, at.CPUs = Shared, b.ofShared
@@ -154,7 +154,7 @@ func (b *placer) guaranteed(at *Placement, c *claim, v *verdict) {
 	}
 }
 
-// reportClaim reports what a claim did not get.
+// reportClaim reports the problems of a claim.
 func (b *placer) reportClaim(p *Pod, c *claim) {
 	if c.contested {
 		b.report(p, c.key.Container, overlap())

@@ -279,7 +279,7 @@ func (c *classifier) withoutTotal(p *Pod, verdicts []verdict, n requests) {
 	}
 }
 
-// asks reports whether a container is live, is known, and has a CPU request.
+// asks reports whether a container is live and known, and has a CPU request.
 func (ctr *Container) asks() bool {
 	return ctr.Kind == App && ctr.Foreign == nil && ctr.State != Exited && ctr.Resources.Shares > noRequest
 }

@@ -127,7 +127,7 @@ func (s *podSet) divide(m *allocate.Machine, c *claim) {
 	}
 }
 
-// grow gives a part what it lacks. A part without CPUs gets all that it lacks, or none.
+// grow adds missing CPUs to a part. A part without CPUs gets all that it lacks, or none.
 func (s *podSet) grow(m *allocate.Machine, part *claim) {
 	left := leftBy(s.parts)
 	most, lack := s.rest.Len()+left.Len(), part.want-part.cpus.Len()

@@ -59,7 +59,7 @@ func sandboxAge(p *Pod) int64 {
 	return 0
 }
 
-// asked is the part of the pod's total, in shares, that is a container's own.
+// asked returns a container's part of the pod's total, in shares.
 func asked(ctr *Container, v verdict) int {
 	switch {
 	case ctr.State == Exited || ctr.Waiting || ctr.Resources.Shares == noRequest:
@@ -89,7 +89,7 @@ func (a *assigner) due(c *claim, siblings []claim) int {
 	return due
 }
 
-// owed is due, also where the reserve gets no more.
+// owed is due without regard to frozen.
 func (a *assigner) owed(c *claim, siblings []claim) int {
 	left := leftBy(siblings)
 	if c.options.OneOwnerPerCore {
@@ -157,7 +157,7 @@ func (a *assigner) reserve(i int) bool {
 	return false
 }
 
-// unit is what numbers of CPUs of a claim are multiples of.
+// unit returns the granularity of a claim: numbers of CPUs are multiples of it.
 func (a *assigner) unit(c *claim) int {
 	if c.options.FullPCPUsOnly {
 		return a.machine.Group()

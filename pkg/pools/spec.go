@@ -9,7 +9,7 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/allocate"
 )
 
-// checkSpec checks what does not depend on the machine.
+// checkSpec checks the rules that do not depend on the machine.
 func (r *resolver) checkSpec(s Spec) {
 	for i := range s.Partitions {
 		r.checkPartition(i, s.Partitions)

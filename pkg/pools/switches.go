@@ -46,7 +46,7 @@ func (c *classifier) checkSwitches(p *Pod) {
 	}
 }
 
-// checkInterrupts reports what a pod asks of interrupts and cannot have.
+// checkInterrupts reports interrupt requests of a pod that have no effect.
 func (c *classifier) checkInterrupts(p *Pod, key, value string) {
 	asked, known := workload.ParseInterrupts(value)
 	switch {

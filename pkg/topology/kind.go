@@ -23,10 +23,10 @@ func (k CoreKind) String() string {
 	}
 }
 
-// MarshalText returns what String returns. It never fails.
+// MarshalText returns the result of String. It never fails.
 func (k CoreKind) MarshalText() ([]byte, error) { return []byte(k.String()), nil }
 
-// UnmarshalText reads what MarshalText writes.
+// UnmarshalText reads the output of MarshalText.
 func (k *CoreKind) UnmarshalText(text []byte) error {
 	for _, kind := range []CoreKind{Unknown, Performance, Efficiency} {
 		if kind.String() == string(text) {

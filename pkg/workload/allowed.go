@@ -27,7 +27,7 @@ func (n Names) allowedList(namespace map[string]string) (list string, annotated 
 	return list, annotated
 }
 
-// allowedTypes are the types in the list, sorted, but for what no type can be called.
+// allowedTypes returns the types in the list, sorted, without invalid names.
 func (n Names) allowedTypes(namespace map[string]string) []string {
 	list, _ := n.allowedList(namespace)
 	var types []string

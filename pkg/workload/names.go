@@ -37,7 +37,7 @@ const (
 // sharesResource is the only resource that is read in the old form.
 const sharesResource = "cpushares"
 
-// TargetKey is the name of the pod annotation that asks for a workload type.
+// TargetKey is the name of the pod annotation that requests a workload type.
 func (n Names) TargetKey(typ string) string { return targetPrefix + n.domain() + "/" + typ }
 
 // ResourcesKey is the name of the pod annotation with a container's resources.
