@@ -34,12 +34,12 @@ type Document struct {
 // Health of a node's pools.
 const (
 	Ready    = "ready"     // the node is in the desired state
-	NotReady = "not ready" // the daemon says that something is not
+	NotReady = "not ready" // the daemon reports a fault
 	Depleted = "depleted"  // the shared pool is below its floor
-	Stale    = "stale"     // the node does not tell any more
-	NoPools  = "no pools"  // no daemon has told of any
-	Untold   = "untold"    // resources, and no condition: the daemon keeps none
-	Unknown  = "unknown"   // the daemon does not say
+	Stale    = "stale"     // the node's reports have stopped
+	NoPools  = "no pools"  // no daemon has reported pools
+	Untold   = "untold"    // resources without a condition: the daemon writes none
+	Unknown  = "unknown"   // the daemon does not report it
 )
 
 // Node is a node with its pools.
