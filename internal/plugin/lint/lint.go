@@ -22,8 +22,8 @@ type Settings struct {
 	// Namespace is the namespace of objects without one.
 	Namespace string
 	// Allowed are the workload types that namespaces allow which are not among the
-	// files. When it is not nil, those that it does not name allow none; else nothing is
-	// known about them.
+	// files. If it is nil, the permissions of other namespaces are unknown. Otherwise
+	// namespaces without an entry allow no type.
 	Allowed map[string][]string
 }
 
@@ -108,7 +108,7 @@ type linter struct {
 	limits map[string][]corev1.LimitRange
 
 	findings []Finding
-	// What is looked at.
+	// The present file and object.
 	file   string
 	object manifest.Object
 }

@@ -172,8 +172,8 @@ func (l *linter) findWritten(resource string) {
 	l.find(l.object.PodLine("spec"), fmt.Sprintf("the webhook removes or replaces the request of resource %q", resource), "remove it; the webhook writes it")
 }
 
-// wouldBe says that the pod would be of a type if it asked for it, maybe after more
-// requests. One of QoS class Guaranteed would not: it is left as it is meant.
+// wouldBe reports whether the pod could be of a type if it asked for it, maybe after more
+// requests. A pod of QoS class Guaranteed could not.
 func (l *linter) wouldBe(typ string) bool {
 	asking := l.object.Pod.DeepCopy()
 	metav1.SetMetaDataAnnotation(&asking.ObjectMeta, l.Admission.Names.TargetKey(typ), workload.TargetValue)

@@ -1,7 +1,6 @@
-// Package overview says of the nodes of a cluster what pools they have, how much of them
-// is asked for, and how they fare, from the objects that everybody may read: Nodes with
-// their extended resources and conditions, and Pods with their requests. It computes,
-// and asks nobody.
+// Package overview computes the pools, requests and health of nodes. Its input are objects
+// of the API server: Nodes with their extended resources and conditions, and Pods with their
+// requests. The package is pure.
 package overview
 
 import (
@@ -62,9 +61,9 @@ type Pool struct {
 	Name     string `json:"name"`
 	Type     string `json:"type,omitempty"`
 	Resource string `json:"resource"`
-	// Capacity is what the node offers to pods, Requested what pods that have not ended ask
-	// for, Free the difference, which is below zero where the pool has shrunk; in
-	// thousandths of a CPU.
+	// Capacity is the amount that the node offers to pods. Requested is the sum of requests of
+	// pods that have not ended. Free is the difference, below zero if the pool has shrunk. All
+	// are thousandths of a CPU.
 	Capacity  int64 `json:"capacityMilli"`
 	Requested int64 `json:"requestedMilli"`
 	Free      int64 `json:"freeMilli"`
@@ -139,10 +138,10 @@ func (p *Pool) ask(pods []*corev1.Pod) {
 }
 
 // silent is how old a condition of depletion may be: the daemon writes it every 5 minutes
-// (docs/how-to/handle-depletion.md), and who evicts does not believe an older one.
+// (docs/how-to/handle-depletion.md), and the evictor ignores an older one.
 const silent = 15 * time.Minute
 
-// say enters what the daemon says, unless the node has gone silent.
+// say sets the health from the daemon's conditions, unless they are too old.
 func (at *Node) say(n *corev1.Node, now time.Time) {
 	at.Health, at.Code, at.Message = at.health(n, now)
 	for i := range n.Status.Conditions {
