@@ -146,6 +146,9 @@ func (a auditing) run(ctx context.Context) (audit.Report, error) {
 	return r, nil
 }
 
+// ended reports whether the command must end. Its end is no error.
+func ended(ctx context.Context) bool { return ctx.Err() != nil }
+
 // scan scans once, and with a duration at least twice: a score needs two scans. The last scan
 // begins at the end of the duration. A scan that takes longer than the duration is followed by
 // the second one at once. A signal ends it after one scan more at most.
@@ -157,7 +160,7 @@ func (a auditing) scan(ctx context.Context, o audit.Ownership) error {
 			return err
 		}
 		left := max(a.duration-time.Since(began), 0)
-		if ctx.Err() != nil || left == 0 && (a.duration == 0 || scans > 1) {
+		if ended(ctx) || left == 0 && (a.duration == 0 || scans > 1) {
 			return nil
 		}
 		rest := max(a.interval, auditShare*(time.Since(began)-at))

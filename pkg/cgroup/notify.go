@@ -15,10 +15,13 @@ type ChangeKind uint8
 const (
 	// Written reports that a process has written the file Name of a cgroup, perhaps with the same
 	// value. An empty Name means all files: changes before the watch are unknown.
-	Written  ChangeKind = iota + 1
-	Appeared            // a cgroup has a child Name
-	Gone                // child Name no longer exists
-	Overflow            // changes have been lost. All watches are removed; the next Set adds them again
+	Written ChangeKind = iota + 1
+	// Appeared reports that a cgroup has a child Name.
+	Appeared
+	// Gone reports that child Name no longer exists.
+	Gone
+	// Overflow reports lost changes. All watches are removed; the next Set adds them again.
+	Overflow
 	// Flooded reports that a cgroup has lost its watch because of too many notices. All its files
 	// are reported as written once a second, until a Set watches it again.
 	Flooded

@@ -15,7 +15,8 @@ import (
 type StreamState int
 
 const (
-	Connecting StreamState = iota // state before anything is known. It is never reported
+	// Connecting is the state before the first report. It is never reported.
+	Connecting StreamState = iota
 	// Connected means that from now on each change causes an event. Earlier changes
 	// are only in a list: list now.
 	Connected

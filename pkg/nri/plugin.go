@@ -22,7 +22,8 @@ const (
 type State int
 
 const (
-	Unknown State = iota // state before anything is known. It is never reported
+	// Unknown is the state before the first report. It is never reported.
+	Unknown State = iota
 	// Absent means that no process listens on the socket: the runtime is stopped, or
 	// has NRI switched off.
 	Absent

@@ -6,9 +6,12 @@ import "fmt"
 type CoreKind int
 
 const (
-	Unknown     CoreKind = iota // kind of every CPU of a machine that is not hybrid, or without this information
-	Performance                 // a fast core: Intel P-core, the largest cores of Arm
-	Efficiency                  // any smaller core
+	// Unknown is the kind of every CPU of a machine that is not hybrid, or without this information.
+	Unknown CoreKind = iota
+	// Performance is a fast core: Intel P-core, the largest cores of Arm.
+	Performance
+	// Efficiency is any smaller core.
+	Efficiency
 )
 
 // String returns "unknown", "performance" or "efficiency".

@@ -3,7 +3,6 @@ package inventory
 import (
 	"cmp"
 	"errors"
-	"slices"
 	"time"
 
 	"github.com/cpupoold/cpupoold/internal/node/managers"
@@ -152,16 +151,36 @@ const (
 	exited
 )
 
-// states holds the state that CRI reports for each stage.
-var states = [...]cri.State{unknown: cri.Unknown, created: cri.Created, starting: cri.Created, running: cri.Running, exited: cri.Exited}
-
 // stageOf returns the earliest stage for which CRI reports the state.
-func stageOf(s cri.State) stage { return stage(slices.Index(states[:], s)) }
+func stageOf(s cri.State) stage {
+	switch s {
+	case cri.Created:
+		return created
+	case cri.Running:
+		return running
+	case cri.Exited:
+		return exited
+	}
+	return unknown
+}
+
+// state returns the state that CRI reports for the stage.
+func (s stage) state() cri.State {
+	switch s {
+	case created, starting:
+		return cri.Created
+	case running:
+		return cri.Running
+	case exited:
+		return cri.Exited
+	}
+	return cri.Unknown
+}
 
 // advance moves the state of a container forward.
 func (e *Container) advance(s stage) {
 	e.stage = max(e.stage, s)
-	e.Container.State = states[e.stage]
+	e.Container.State = e.stage.state()
 }
 
 // Record returns the values that the runtime and systemd would write again.

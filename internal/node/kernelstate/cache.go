@@ -107,11 +107,11 @@ func (t *Cache) InvalidateAll() {
 // exclusive CPUs of an owner, or CPUs of another pool. The rule is the same for all pools. An
 // application container on management CPUs delays the services of the node. A management
 // container on shared CPUs delays applications, and an owner on shared CPUs has lost its isolation.
-func (c *Cache) RunsOutside(targets []cgroup.Target) func(cgroup.Path) bool {
+func (t *Cache) RunsOutside(targets []cgroup.Target) func(cgroup.Path) bool {
 	return func(p cgroup.Path) bool {
 		for i := range targets {
-			if t := &targets[i]; t.Path == p {
-				return !t.CPUs.IsEmpty() && !c.Current(p).Effective.IsSubsetOf(t.CPUs)
+			if want := &targets[i]; want.Path == p {
+				return !want.CPUs.IsEmpty() && !t.Current(p).Effective.IsSubsetOf(want.CPUs)
 			}
 		}
 		return false

@@ -7,9 +7,9 @@ import (
 )
 
 // NoteOriginals notes the values that the writes replace, before the first write.
-func (c *Cache) NoteOriginals(j *undo.Journal, m *inventory.Inventory, writes []cgroup.Write) {
+func (t *Cache) NoteOriginals(j *undo.Journal, m *inventory.Inventory, writes []cgroup.Write) {
 	for _, w := range writes {
-		before := c.Current(w.Path.Scope())
+		before := t.Current(w.Path.Scope())
 		if before.Inner != nil && w.Path == before.Inner.Path {
 			before = cgroup.Current{State: *before.Inner, Exists: true}
 		}
