@@ -21,12 +21,12 @@ func (a *app) plan() *cobra.Command {
 		Use:   "plan",
 		Short: "Print the writes that run would make, and why",
 		Long: `Plan looks at the node, decides as run would, prints the writes in their order with the
-reason for each, and writes nothing. While a daemon runs, it prints what is left to do.
+reason for each, and writes nothing. While a daemon runs, it prints the remaining writes.
 
 With --defrag it prints instead how the exclusive CPUs of containers and units lie on the
-machine, and the moves that would mend what is fragmented. With --apply too it asks the
-running daemon for these moves, one after another, and prints what became of each; exit
-code 3 says that one was not made. A move disturbs the container: its caches are cold, and
+machine, and the moves that would reduce fragmentation. With --apply too it asks the
+running daemon for these moves, one after another, and prints the result of each; exit
+code 3 means that one was not made. A move disturbs the container: its caches are cold, and
 on another NUMA node its memory is far unless guaranteed.memory binds it.`,
 		Args: cobra.NoArgs,
 	}

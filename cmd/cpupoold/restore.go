@@ -21,17 +21,17 @@ func (a *app) restore() *cobra.Command {
 		Long: `Restore puts the recorded original of each value that the daemon has changed back, reads
 it again and prints what differs. Values with another text and the same effect are counted;
 -o json lists them. Where the daemon shows the node to a cluster, its extended
-resources and its condition are withdrawn. The daemon must not be running. Exit code 3 says
-that a value differs in a way that matters, or that the cluster could not be told.
+resources and its condition are withdrawn. The daemon must not be running. Exit code 3 means
+that a value differs in a way that matters, or that the cluster did not get the update.
 
-With --dry-run it prints what it would put back, from what to what, and writes nothing; a
-daemon may run, and the cluster is not asked.
+With --dry-run it prints the values to restore, old and new, and writes nothing; a
+daemon may run, and restore sends no request to the cluster.
 
 Where the journal is damaged, or was there since the machine booted and is lost, values that are exactly what the daemon would write now
-get the defaults of kernel, systemd and kubelet, and the report says so. After a reboot there
-is nothing to put back: cgroups ended with it.
+get the defaults of kernel, systemd and kubelet, and the report says so. After a reboot,
+cgroups need no restore: they ended with it.
 
---wait is for pods that are to stay when all is put back, as those of deploy/uninstall/restore.yaml.`,
+--wait is for pods that must stay after the restore, as in deploy/uninstall/restore.yaml.`,
 		Args: cobra.NoArgs,
 	}
 	output := outputFlag(c)

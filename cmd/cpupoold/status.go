@@ -19,7 +19,7 @@ is in them and why, what keeps exclusive CPUs exclusive, sources that fare badly
 the last writes and the configuration in force. Tables are as wide as the terminal; JSON
 has all fields, with the topology of the machine: docs/reference/json.md.
 
-With --watch it is printed anew whenever something has happened, until it is stopped; with
+With --watch it prints the state again after each change, until it is stopped; with
 -o json each state is a line.`,
 		Args: cobra.NoArgs,
 	}
