@@ -14,22 +14,21 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
 
-// decoder fills a Config from YAML nodes and collects what is wrong with them.
-// It works on nodes and not on Go types, because nodes know their lines and the
-// text that was written: to YAML, "cpus: 0x10" and "cpus: 1_0" are numbers.
+// decoder fills a Config from YAML nodes, and collects their problems. It uses nodes instead of Go
+// types, because a node has its line and its text: to YAML, "cpus: 0x10" and "cpus: 1_0" are numbers.
 type decoder struct {
 	origins  origins
 	problems []error
 }
 
-// field is a key that a mapping may have.
+// field is a known key of a mapping, with the function that decodes its value.
 type field struct {
 	name   string
 	decode func(key string, n *yaml.Node)
 }
 
-// decode reads one YAML document. It reports only errors of syntax: there is
-// nothing to decode then.
+// decode decodes one YAML document, and reports a missing apiVersion or kind. After an error of syntax
+// it reports nothing else, because there are no nodes.
 func (d *decoder) decode(data []byte, fields []field) {
 	const largest = 1 << 20 // a ConfigMap's limit
 	if len(data) > largest {
@@ -57,8 +56,7 @@ func (d *decoder) decode(data []byte, fields []field) {
 	}
 }
 
-// mapping decodes the fields of a mapping; an unknown or repeated key is a
-// problem of its own and does not keep the others from being decoded.
+// mapping decodes the fields of a mapping. It reports unknown and repeated keys, and decodes all others.
 func (d *decoder) mapping(key string, n *yaml.Node, fields []field) {
 	n = deref(n)
 	if n.Kind != yaml.MappingNode {
@@ -117,8 +115,8 @@ func (d *decoder) sequence(key string, n *yaml.Node, element func(key string, n 
 	}
 }
 
-// scalar gives a setter the text that was written; the setter's error is the
-// problem's reason.
+// scalar returns a decode function that passes the text of a scalar to set. An error of set becomes the reason
+// of the problem.
 func (d *decoder) scalar(set func(text string) error) func(string, *yaml.Node) {
 	return func(key string, n *yaml.Node) {
 		if n.Kind != yaml.ScalarNode || n.Tag == "!!null" {
@@ -131,8 +129,8 @@ func (d *decoder) scalar(set func(text string) error) func(string, *yaml.Node) {
 	}
 }
 
-// cpus is scalar for a list of CPUs. It reports a list of YAML with the text to write instead, and
-// sets its CPUs, so that a pool with the same CPUs is reported, too.
+// cpus returns the decode function of a list of CPUs, which is one text. It reports a list of YAML with the
+// text to write instead. It also sets these CPUs, so that the overlap with another pool is reported, too.
 func (d *decoder) cpus(set func(text string) error) func(string, *yaml.Node) {
 	return func(key string, n *yaml.Node) {
 		if n.Kind != yaml.SequenceNode {

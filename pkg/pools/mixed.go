@@ -110,7 +110,7 @@ func (r *resolver) checkMixedList(s Spec) {
 		return
 	}
 	if r.checkPresent(l); l.cpus.IsSubsetOf(r.topology.Present) {
-		r.checkRuns(l)
+		r.checkOnline(l)
 	}
 	r.checkDisjoint(l, list{field: guaranteedKey, cpus: s.Guaranteed.CPUs})
 }

@@ -42,7 +42,7 @@ func (s Spec) Resolve(t *topology.Topology) (Pools, error) {
 			r.checkDisjoint(l, earlier)
 		}
 		if l.cpus.IsSubsetOf(t.Present) {
-			r.checkRuns(l)
+			r.checkOnline(l)
 		}
 	}
 	r.checkSpec(s)
@@ -120,14 +120,14 @@ func (s Spec) pools(t *topology.Topology) Pools {
 	return p
 }
 
-// list is a pool that is given as a list of CPUs.
+// list is a pool that the configuration gives as a list of CPUs, or as auto.
 type list struct {
 	field string
 	cpus  cpuset.Set
 	auto  bool
 }
 
-// lists returns the pools that claim CPUs by number.
+// lists returns the pools with a list, in the order of the configuration.
 func (s Spec) lists() []list {
 	var lists []list
 	for i, p := range s.Partitions {
@@ -149,8 +149,8 @@ func partitionKey(i int, key string) string { return fmt.Sprintf("partitions[%d]
 // resolver collects problems.
 type resolver struct {
 	topology *topology.Topology
-	// numbers are the indices of the partitions in the configuration, if some have
-	// been left out since; nil stands for 0, 1, …
+	// numbers holds the index of each partition in the configuration. It is nil if no partition
+	// was left out, so that both indices are equal.
 	numbers  []int
 	problems []error
 }
@@ -169,19 +169,22 @@ func (r *resolver) report(field, value, format string, args ...any) {
 	r.problems = append(r.problems, &FieldError{field, value, fmt.Sprintf(format, args...)})
 }
 
+// checkPresent reports CPUs that the machine lacks.
 func (r *resolver) checkPresent(l list) {
 	if absent := l.cpus.Difference(r.topology.Present); !absent.IsEmpty() {
 		r.report(l.field, l.cpus.String(), "the machine has no CPU %s; it has %s", absent, r.topology.Present)
 	}
 }
 
+// checkDisjoint reports CPUs that are in both lists.
 func (r *resolver) checkDisjoint(l, earlier list) {
 	if both := l.cpus.Intersection(earlier.cpus); !both.IsEmpty() {
 		r.report(l.field, l.cpus.String(), "CPU %s is in %s too; take it out of one of them", both, earlier.field)
 	}
 }
 
-func (r *resolver) checkRuns(l list) {
+// checkOnline reports a list without an online CPU.
+func (r *resolver) checkOnline(l list) {
 	switch {
 	case l.cpus.IsEmpty() && l.auto:
 		r.report(l.field, "auto", "the other pools leave no online CPU of %s for it; take some from them", r.topology.Online)
@@ -192,8 +195,8 @@ func (r *resolver) checkRuns(l list) {
 	}
 }
 
-// checkCapacity compares the floor and the units with the CPUs of the machine. Offline
-// CPUs count: the plan reports missing CPUs.
+// checkCapacity reports a guaranteed pool that can never allocate a CPU, because of the floor or the partitions,
+// and units that request more CPUs than the pool has. Offline CPUs count: the plan reports missing CPUs.
 func (r *resolver) checkCapacity(s Spec, p Pools) {
 	room := s.Guaranteed.CPUs.Len()
 	if s.Guaranteed.FromShared {

@@ -6,16 +6,16 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/workload"
 )
 
-// Annotations of CRI-O's high-performance handler on pods written for it
-// (cri-o, pkg/annotations/v2). Each counts for all containers of the pod. With "/" and a
-// name it counts for that container, and takes precedence.
+// Annotations of pods for CRI-O's high-performance handler (cri-o, pkg/annotations/v2), which cpupoold
+// reads, too. Each counts for all containers of the pod. With "/" and a name it counts for
+// that container, and takes precedence.
 const (
 	quotaKey         = "cpu-quota.crio.io"
 	loadBalancingKey = "cpu-load-balancing.crio.io"
 )
 
-// KeepsQuota reports whether an exclusive container of a pod with these annotations keeps
-// its quota although its CPUs bound it.
+// KeepsQuota reports whether these annotations of a pod let an exclusive container keep its CFS quota.
+// Only the value "enable" does: by default, exclusive containers have no quota.
 func KeepsQuota(annotations map[string]string, container string) bool {
 	if len(annotations) == 0 {
 		return false
@@ -27,7 +27,8 @@ func KeepsQuota(annotations map[string]string, container string) bool {
 	return value == "enable"
 }
 
-// checkSwitches reports features of CRI-O that a Guaranteed pod requests and that are unavailable.
+// checkSwitches reports the annotations of CRI-O, and the annotations about interrupts, of a Guaranteed pod
+// that are malformed or request an unavailable feature.
 func (c *classifier) checkSwitches(p *Pod) {
 	for key, value := range p.Annotations {
 		name, _, _ := strings.Cut(key, "/")
@@ -46,7 +47,7 @@ func (c *classifier) checkSwitches(p *Pod) {
 	}
 }
 
-// checkInterrupts reports interrupt requests of a pod that have no effect.
+// checkInterrupts reports an annotation about interrupts that is malformed, or without effect on this node.
 func (c *classifier) checkInterrupts(p *Pod, key, value string) {
 	asked, known := workload.ParseInterrupts(value)
 	switch {

@@ -8,16 +8,17 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
 
-// shape holds the machine's cores and NUMA nodes in the kernel.
+// shape holds the cores and NUMA nodes of the machine, as /sys of the kernel describes them.
 type shape struct {
-	cores map[int]cpuset.Set // threads, by the first of them
+	cores map[int]cpuset.Set // the threads of each core; the key is the lowest of them
 	nodes []numaNode
 }
 
-// numaNode is the number of a node, alone in a set, and its CPUs.
+// numaNode is a NUMA node: a set that contains only its number, and the set of its CPUs.
 type numaNode struct{ id, cpus cpuset.Set }
 
-// parseShape finds the machine's shape among files of /sys.
+// parseShape returns the shape that the files thread_siblings_list and cpulist of /sys describe. It
+// skips all other files, and NUMA nodes without CPUs.
 func parseShape(f files) (shape, error) {
 	s := shape{cores: make(map[int]cpuset.Set)}
 	for name, content := range f {
@@ -44,7 +45,7 @@ func parseShape(f files) (shape, error) {
 	return s, nil
 }
 
-// wholeCores is of how many physical cores a set has all threads.
+// wholeCores returns the number of physical cores whose threads are all in the set.
 func (s shape) wholeCores(set cpuset.Set) int {
 	n := 0
 	for _, threads := range s.cores {
@@ -55,7 +56,7 @@ func (s shape) wholeCores(set cpuset.Set) int {
 	return n
 }
 
-// nodesOf are the NUMA nodes that a set has CPUs of.
+// nodesOf returns the numbers of the NUMA nodes with a CPU in the set.
 func (s shape) nodesOf(set cpuset.Set) cpuset.Set {
 	var ids cpuset.Set
 	for _, n := range s.nodes {
