@@ -15,9 +15,9 @@ import (
 	"github.com/cpupoold/cpupoold/internal/usage"
 )
 
-// eventFlags holds the flags of events.
+// eventFlags holds the flags of the command events.
 type eventFlags struct {
-	since, of string
+	since, of string // --since, --pod
 	kinds     []string
 	limit     int
 	follow    bool
@@ -26,24 +26,24 @@ type eventFlags struct {
 func (a *app) events() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "events",
-		Short: "Print what the daemon has decided and written, when, and why",
-		Long: `Events asks the running daemon for its history: who was placed where, what was written and
-what of it was refused, what others have changed, problems, moves, and changes of the
-configuration and of CPUs. The daemon keeps the latest 4096 events, 2 MiB at most, in
-memory: they begin with the daemon.
+		Short: "Print the decisions and writes of the daemon, with time and reason",
+		Long: `Events prints the history of the running daemon: placements of containers and units, writes
+and refused writes, writes of other processes, problems, moves, and changes of the
+configuration and of CPUs. The daemon keeps the latest 4096 events since its start, 2 MiB at
+most, in memory.
 
-With --follow it goes on to print what happens until it is stopped. With -o json each event
-is a line.`,
+With --follow, the command also prints each later event until you stop it. With -o json,
+each event is one line.`,
 		Args: cobra.NoArgs,
 	}
 	output := outputFlag(c)
 	var f eventFlags
 	flags := c.Flags()
-	flags.StringVar(&f.since, "since", "", "only events since a `time`: RFC 3339, or a duration back from now, like 90m")
+	flags.StringVar(&f.since, "since", "", "only events since a `time`: RFC 3339, or a duration back from now, such as 90m")
 	flags.StringVar(&f.of, "pod", "", "only events of a `pod`: name, namespace/name, UID, with /container, or a unit")
-	flags.StringSliceVar(&f.kinds, "kind", nil, "only events of these `kinds`, like placed,wrote,failed")
+	flags.StringSliceVar(&f.kinds, "kind", nil, "only events of these `kinds`, such as placed,wrote,failed")
 	flags.IntVar(&f.limit, "limit", 0, "only the latest `n` events")
-	flags.BoolVarP(&f.follow, "follow", "f", false, "go on with what happens")
+	flags.BoolVarP(&f.follow, "follow", "f", false, "also print each later event")
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		q, err := f.query(time.Now())
 		if err != nil {
@@ -56,7 +56,7 @@ is a line.`,
 	return c
 }
 
-// query returns the query of the flags.
+// query returns the query of the flags. A duration of --since counts back from now.
 func (f *eventFlags) query(now time.Time) (history.Query, error) {
 	q := history.Query{About: f.of, Limit: f.limit}
 	if f.limit < 0 {
@@ -79,8 +79,8 @@ func (f *eventFlags) query(now time.Time) (history.Query, error) {
 	return q, nil
 }
 
-// doEvents prints the events that q asks for, and with follow those that come. A daemon
-// that restarts is waited for.
+// doEvents prints the events of q, and with follow also each later event. Once the daemon has answered,
+// doEvents reports errors and asks again, so that it survives a restart of the daemon. The first error ends it.
 func (a *app) doEvents(ctx context.Context, client *control.Client, q history.Query, follow bool, output format) error {
 	var started time.Time
 	var wait control.Wait
@@ -89,7 +89,7 @@ func (a *app) doEvents(ctx context.Context, client *control.Client, q history.Qu
 		switch {
 		case err != nil && (ctx.Err() != nil || started.IsZero()):
 			return unlessEnded(ctx, err)
-		case err != nil: // it has answered before, and may do so again
+		case err != nil: // the daemon has answered before, so it can be restarting
 			complain(a.err, err)
 			wait = control.Wait{}
 			if !pause(ctx, retryPause) {
@@ -97,7 +97,7 @@ func (a *app) doEvents(ctx context.Context, client *control.Client, q history.Qu
 			}
 			continue
 		}
-		if !started.IsZero() && !got.Started.Equal(started) { // the daemon was restarted, so events start again
+		if !started.IsZero() && !got.Started.Equal(started) { // another daemon, which numbers its events from the beginning
 			if output == asTable {
 				if _, err := fmt.Fprintln(a.out, "--- the daemon was started again ---"); err != nil {
 					return err

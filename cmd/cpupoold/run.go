@@ -26,24 +26,25 @@ func (a *app) run() *cobra.Command {
 		Use:   "run",
 		Short: "Keep the node's containers and units on their CPUs",
 		Long: `Run keeps every container of the node, and the systemd units of the configuration, on the
-CPUs of their pools until it is stopped. It changes nothing when it stops: they stay where
-they are. See restore.
+CPUs of their pools until it is stopped. All of them keep their CPUs after its end. The
+command restore restores the original values.
 
-It refuses to start where another manager of cpusets is at work (the kubelet's static
-CPU manager policy, CRI-O's workloads table), unless otherManagers has it leave just that
-one's containers alone; check says which, and what else is wrong. With mode: observe it
-reports what it would write, and writes nothing.
-A container runtime that does not answer is waited for; systemctl status and the log say why.
+It refuses to start next to another manager of cpusets: a kubelet with the CPU manager
+policy static, workloads of CRI-O, or other NRI plugins. The keys otherManagers and
+guaranteed.exclusive divide the containers between the two. The command check prints the
+manager with its remedy, and all other reasons against a start. With mode: observe, the
+daemon reports each write that it would make, and writes nothing. It waits for a container
+runtime that does not answer; systemctl status and the log state the reason.
 
-SIGHUP, and any change of the file, read the configuration again. A configuration with
-problems is reported and the one in force stays.`,
+The daemon reads the configuration again after a change of the file, and on SIGHUP. It
+reports a configuration with problems, and keeps the one in force.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error { return a.doRun(c.Context()) },
 	}
 }
 
 func (a *app) doRun(ctx context.Context) error {
-	frugal()
+	limitResources()
 	file := a.configPath()
 	c, t, err := a.load()
 	if err != nil {
@@ -71,7 +72,7 @@ func (a *app) doRun(ctx context.Context) error {
 	})
 }
 
-// environment returns the values that the pod's manifest and the kubelet set for this process.
+// environment returns the variables that the manifest of the pod and the kubelet set for this process.
 func environment() nodestatus.Environment {
 	return nodestatus.Environment{
 		NodeName: os.Getenv("NODE_NAME"),
@@ -81,19 +82,18 @@ func environment() nodestatus.Environment {
 	}
 }
 
-// reload reads the configuration again that the daemon has started with, which
-// was in file unless that is empty. A file that has gone since is an error: the
-// defaults have no guaranteed pool, and would take every container's CPUs away. The
-// machine is read again, because CPUs may have changed.
+// reload reads the configuration and the machine again. file is the configuration at the start of the
+// daemon. It is empty if the daemon started without a file. A file that is missing since is an error:
+// the defaults have no guaranteed pool, so all containers would lose their exclusive CPUs.
 func (a *app) reload(file string, machine func() (*topology.Topology, error)) (*config.Config, error) {
 	if file == "" {
-		file = a.configPath() // it may have been made since
+		file = a.configPath() // the file can be newer than the start
 	}
 	return a.read(file, machine)
 }
 
-// admit logs the findings of check, and refuses hosts on which the daemon must not
-// write. It accepts a runtime that does not answer: the daemon waits for it.
+// admit logs the warnings and errors of check, and returns an error on hosts on which the daemon must
+// not write. A missing answer of the runtime is only logged, because the daemon waits for it.
 func (a *app) admit(ctx context.Context, c *config.Config, log *slog.Logger) error {
 	findings := preflight.Run(ctx, preflight.Local(), preflight.Configuration{File: a.configPath(), Config: c})
 	for _, f := range findings {
@@ -111,12 +111,11 @@ func (a *app) admit(ctx context.Context, c *config.Config, log *slog.Logger) err
 	return fmt.Errorf("refusing to run: %d of the problems above make its writes useless or harmful", len(refusals))
 }
 
-// frugal limits the CPU time and the memory of the daemon, which workloads need;
-// figures are in docs/explanation/cost.md.
-func frugal() {
-	// The node has few CPUs for the likes of us, and the loop is one goroutine.
+// limitResources limits the CPUs and the memory of the daemon; figures are in docs/explanation/cost.md.
+func limitResources() {
+	// Management pools are small, and the loop is one goroutine.
 	runtime.GOMAXPROCS(min(2, runtime.NumCPU()))
-	// Mostly empty pages of 2 MiB cost several MiB of memory if the kernel uses them for all
-	// processes (transparent_hugepage=always). A failure costs only this memory.
+	// With transparent_hugepage=always, pages of 2 MiB that are used in part cost several MiB. An error
+	// costs only this memory.
 	_ = unix.Prctl(unix.PR_SET_THP_DISABLE, 1, 0, 0, 0)
 }

@@ -10,27 +10,26 @@ import (
 	"path/filepath"
 )
 
-// Names of files in the directory of a manifest start with a dot. Otherwise the kubelet
-// would read them as static pods (kubelet config/file.go).
+// Suffixes of the copies in the directory of a manifest. The name of a copy begins with a dot, because the
+// kubelet reads each other file of the directory as a static pod (kubelet config/file.go).
 const (
 	backupSuffix = ".cpupool-backup"
 	editedSuffix = ".cpupool-edited"
 )
 
-// beside returns the name of the file that stores data about a file, in dir, or in the
-// file's directory if dir is "".
-func beside(file, dir, suffix string) string {
+// copyPath returns the path of a copy of file in dir. An empty dir is the directory of file.
+func copyPath(file, dir, suffix string) string {
 	dir = cmp.Or(dir, filepath.Dir(file))
 	return filepath.Join(dir, "."+filepath.Base(file)+suffix)
 }
 
-// content is a regular file as it was found.
+// content holds the data and the metadata of a regular file.
 type content struct {
 	data []byte
 	info fs.FileInfo
 }
 
-// readRegular reads a file that can be replaced by another of its name.
+// readRegular reads a regular file. A symbolic link is an error, because a rename would replace the link.
 func readRegular(file string) (content, error) {
 	info, err := os.Lstat(file)
 	switch {
@@ -46,8 +45,8 @@ func readRegular(file string) (content, error) {
 	return content{data, info}, err
 }
 
-// checkCopy returns whether a copy with this content is there already, as after a
-// run that was cut off; one with another content is an error.
+// checkCopy reports whether path exists with this content, for example after an interrupted run. Other
+// content is an error.
 func checkCopy(path string, c content) (bool, error) {
 	there, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -34,7 +34,7 @@ func TestModeAndOwnerStay(t *testing.T) {
 		}
 	}
 	for _, step := range []struct{ flag, leaves string }{
-		{"--in-place", beside(file, "", backupSuffix)},
+		{"--in-place", copyPath(file, "", backupSuffix)},
 		{"--restore", file},
 	} {
 		if code, _, errors := run("", "mutate", step.flag, "-f", file); code != exitOK {

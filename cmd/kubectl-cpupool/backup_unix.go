@@ -12,18 +12,18 @@ import (
 	"github.com/google/renameio/v2"
 )
 
-// writeCopy writes a file that must not be there, with mode and owner of the
-// original.
+// writeCopy writes the content to path, with mode and owner of the original. It never replaces a file:
+// if path exists with the same content, writeCopy does nothing, and other content is an error.
 func writeCopy(path string, c content) error {
-	there, err := checkCopy(path, c)
-	if err != nil || there {
+	exists, err := checkCopy(path, c)
+	if err != nil || exists {
 		return err
 	}
 	pending, err := pend(path, c.data, c.info)
 	if err != nil {
 		return err
 	}
-	defer pending.Cleanup() //nolint:errcheck // the name of a file that stays begins with a dot
+	defer pending.Cleanup() //nolint:errcheck // the kubelet ignores a file that stays, because its name begins with a dot
 	if err := pending.Sync(); err != nil {
 		return err
 	}
@@ -34,20 +34,21 @@ func writeCopy(path string, c content) error {
 	return syncDirectory(filepath.Dir(path))
 }
 
-// replace gives a file other content in one step, and mode and owner of like.
+// replace replaces the file path by one with this data in one step, with mode and owner of like.
 func replace(path string, data []byte, like fs.FileInfo) error {
 	pending, err := pend(path, data, like)
 	if err != nil {
 		return err
 	}
-	defer pending.Cleanup() //nolint:errcheck // as above, and nothing when it was renamed
+	defer pending.Cleanup() //nolint:errcheck // as above; without effect after the rename
 	if err := pending.CloseAtomicallyReplace(); err != nil {
 		return err
 	}
 	return syncDirectory(filepath.Dir(path))
 }
 
-// pend writes a new file in the directory of path, which replaces path later.
+// pend returns a temporary file in the directory of path, with the data, and mode and owner of like.
+// The caller links or renames it to path.
 func pend(path string, data []byte, like fs.FileInfo) (*renameio.PendingFile, error) {
 	dir := filepath.Dir(path)
 	pending, err := renameio.NewPendingFile(path, renameio.WithTempDir(dir), renameio.WithStaticPermissions(like.Mode().Perm()))
@@ -61,6 +62,7 @@ func pend(path string, data []byte, like fs.FileInfo) (*renameio.PendingFile, er
 	return pending, nil
 }
 
+// fill writes the data, and sets the owner of like.
 func fill(pending *renameio.PendingFile, data []byte, like fs.FileInfo) error {
 	if _, err := pending.Write(data); err != nil {
 		return err
@@ -80,7 +82,7 @@ func fill(pending *renameio.PendingFile, data []byte, like fs.FileInfo) error {
 	return nil
 }
 
-// syncDirectory makes a new name outlast a loss of power.
+// syncDirectory writes the names in dir to the disk, so that they survive a loss of power.
 func syncDirectory(dir string) error {
 	d, err := os.Open(dir)
 	if err != nil {

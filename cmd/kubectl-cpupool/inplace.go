@@ -56,7 +56,7 @@ func (o *mutateOptions) changeFile(s streams, file string, coverage *manifest.Co
 		fmt.Fprintf(s.out, "%s: nothing to change\n", file)
 		return nil
 	}
-	backup := beside(file, o.backupDir, backupSuffix)
+	backup := copyPath(file, o.backupDir, backupSuffix)
 	if o.diff {
 		if _, err := checkCopy(backup, was); err != nil {
 			return fmt.Errorf("%s would not be changed: %w", file, err)
@@ -130,7 +130,7 @@ func (o *mutateOptions) backedUp(dir string) ([]string, error) {
 }
 
 func (o *mutateOptions) restoreFile(s streams, file string) error {
-	path := beside(file, o.backupDir, backupSuffix)
+	path := copyPath(file, o.backupDir, backupSuffix)
 	backup, err := readRegular(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("%s has no backup %s; nothing is restored", file, path)
@@ -152,7 +152,7 @@ func (o *mutateOptions) restoreFile(s streams, file string) error {
 		return err
 	}
 	if len(edits) > 0 {
-		kept := beside(file, o.backupDir, editedSuffix)
+		kept := copyPath(file, o.backupDir, editedSuffix)
 		if err := writeCopy(kept, is); err != nil {
 			return fmt.Errorf("%s has been edited since and stays as it is: %w", file, err)
 		}
@@ -168,8 +168,8 @@ func (o *mutateOptions) restoreFile(s streams, file string) error {
 	return nil
 }
 
-// edits returns the difference between mutate's result for a backup and the present
-// file; nil without a difference, or if the file is the backup.
+// edits returns the differences of the file from the result of mutate on its backup. It is nil without
+// differences, and if the file equals the backup.
 func (o *mutateOptions) edits(file string, backup, is []byte) []byte {
 	if bytes.Equal(is, backup) {
 		return nil

@@ -13,17 +13,18 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/topology"
 )
 
-// machineFlags name the machine that a configuration is for, as the flags of simulate do.
+// machineFlags holds the flag --topology of import and render: the machine of the configuration that
+// the command prints. The values have the form of simulate's --topology.
 type machineFlags struct{ topology string }
 
 func (m *machineFlags) add(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&m.topology, "topology", "", "the machine, to hold CPUs against it: a `DESCRIPTION` such as 2s8c2t, or a file, - for the standard input")
+	cmd.Flags().StringVar(&m.topology, "topology", "", "compare CPUs with this machine: a `DESCRIPTION` such as 2s8c2t, or a file, - for the standard input")
 }
 
-// machine is the one that is named, or nil.
+// machine returns the machine of --topology, or nil without the flag.
 func (m *machineFlags) machine(s streams) (*topology.Topology, error) {
 	if m.topology == "" {
-		return nil, nil //nolint:nilnil // a machine that is not known
+		return nil, nil //nolint:nilnil // the machine is unknown
 	}
 	return readMachine(s, m.topology)
 }
@@ -62,14 +63,14 @@ func readMachine(s streams, text string) (*topology.Topology, error) {
 	return t, nil
 }
 
-// machines are the machines that --topology gives to nodes.
+// machines holds the values of --topology of simulate.
 type machines struct {
 	byNode map[string]*topology.Topology
-	others *topology.Topology // nil: the nodes in the files decide
+	others *topology.Topology // of all other nodes; nil: their number of CPUs in the files decides
 }
 
-// splitTopology splits a value of --topology. Node is empty without one: NODE=FILE starts
-// with the name of a node, and a file with = in its name is written with ./.
+// splitTopology splits NODE=MACHINE, a value of --topology. node is empty if no valid name of a node
+// precedes the first =. Users write ./ before a file whose name contains =.
 func splitTopology(value string) (node, machine string) {
 	name, rest, found := strings.Cut(value, "=")
 	if found && len(validation.IsDNS1123Subdomain(name)) == 0 {
@@ -99,7 +100,8 @@ func readMachines(s streams, values []string) (*machines, error) {
 	return m, errors.Join(errs...)
 }
 
-// of returns the machine of a node, and a note about it, which can be empty.
+// of returns the machine of a node. The note is empty, or states that the machine is assumed or has another
+// number of CPUs than the node.
 func (m *machines) of(node string, objects *simulate.Objects) (*topology.Topology, string, error) {
 	t := m.byNode[node]
 	if t == nil {
@@ -111,7 +113,7 @@ func (m *machines) of(node string, objects *simulate.Objects) (*topology.Topolog
 	return t, objects.Differs(node, t), nil
 }
 
-// withoutCPUs takes CPUs of a machine offline, as --offline names them.
+// withoutCPUs returns the machine with the CPUs of --offline offline.
 func withoutCPUs(t *topology.Topology, offline string) (*topology.Topology, error) {
 	if offline == "" {
 		return t, nil
