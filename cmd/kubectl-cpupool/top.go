@@ -52,7 +52,7 @@ func topCommand(s streams) *cobra.Command {
 	o.addConfig(flags, "")
 	o.daemonFlags.add(flags)
 	flags.DurationVar(&o.interval, "interval", 2*time.Second, "`TIME` between the two questions to a node")
-	flags.BoolVar(&o.owners, "owners", false, "show those who have CPUs of their own, too")
+	flags.BoolVar(&o.owners, "owners", false, "also show the owners of exclusive CPUs")
 	flags.StringVarP(&o.output, "output", "o", "text", "`FORMAT`: text or json")
 	return cmd
 }

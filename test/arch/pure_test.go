@@ -69,9 +69,9 @@ func impure() []string {
 	}
 }
 
-// formulas returns the libraries that pure code may import: a weight conversion, the types
-// of pods and quantities, sums of the resources of a pod, the rules for names, and the syntax of
-// YAML and TOML.
+// formulas returns the libraries that pure code may import. They convert weights, hold the types
+// of pods and quantities, and sum the resources of a pod. Others check names, and parse YAML and
+// TOML.
 func formulas() []string {
 	return []string{
 		"github.com/BurntSushi/toml", "github.com/opencontainers/cgroups", "go.yaml.in/yaml/v3", "k8s.io/api/core/v1", "k8s.io/apimachinery/pkg/api/resource",

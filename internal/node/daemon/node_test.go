@@ -4,6 +4,7 @@ import (
 	"context"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/cpupoold/cpupoold/internal/config"
 	"github.com/cpupoold/cpupoold/internal/node/hostenv"
@@ -131,8 +132,9 @@ func (r *running) quietOr(over func() bool) {
 		}
 		return met == 2
 	})
-	started := r.clock.now()
-	r.loop.box.Post(systemdReloaded{}) // look at everything again
+	r.loop.box.Post(systemdReloaded{}) // read all cgroups again
+	var started time.Time
+	r.inspect(func(*Loop) { started = r.clock.now() }) // after the event: earlier passes do not count
 	r.Eventually("daemon quiet", func() bool {
 		r.skipPersistPause()
 		v := r.loop.publisher.Published()

@@ -21,9 +21,9 @@ const maxMessage = 1000
 
 // wanted is the desired status of the Node.
 type wanted struct {
-	resources    map[string]int64 // thousandths of a CPU. nil changes no resource, an empty map removes all
-	condition    *condition       // ready condition without its times; nil removes it
-	heartbeat    time.Duration    // maximum age of the condition; zero means no limit
+	resources    map[string]int64 // thousandths of a CPU. nil changes no resource, an empty map removes all.
+	condition    *condition       // ready condition without its times; nil removes it.
+	heartbeat    time.Duration    // maximum age of the condition; zero means no limit.
 	pressure     *condition       // depletion condition; nil removes it, unless keepPressure is set
 	keepPressure bool
 }

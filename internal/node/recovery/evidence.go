@@ -15,9 +15,9 @@ import (
 
 type evidence struct {
 	pools    pools.Pools
-	journal  map[pools.Key]cpuset.Set // CPUs in the journal, by owner
-	sets     []ownedSet               // cpusets of live cgroups, and those with which they will be started
-	shared   cpuset.Set               // CPUs of containers without exclusive CPUs
+	journal  map[pools.Key]cpuset.Set // CPUs in the journal, by owner.
+	sets     []ownedSet               // cpusets of live cgroups, and those with which they will be started.
+	shared   cpuset.Set               // CPUs of containers without exclusive CPUs.
 	podLevel map[string]bool          // UIDs of pods with pod-level resources
 	held     []pools.Assignment       // assignments in the journal, or those found before
 }

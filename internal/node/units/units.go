@@ -41,9 +41,9 @@ type Result interface{ apply(u *Units, now time.Time) }
 type Units struct {
 	Sources
 	watched     watched
-	asks        map[string]*ask      // by unit name
-	assignments []pools.Assignment   // in force
-	leaving     []pools.Assignment   // of unplaced units
+	asks        map[string]*ask      // by unit name.
+	assignments []pools.Assignment   // in force.
+	leaving     []pools.Assignment   // of unplaced units.
 	hosts       []hostslices.Verdict // decisions of the last plan about host services
 	reverting   map[string]bool      // units that are being reverted, or that systemd has refused to revert
 	away        map[string]bool      // units that do not exist
