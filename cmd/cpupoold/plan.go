@@ -106,7 +106,7 @@ func printRest(w *layout.Writer, p preview.Preview) {
 		lines = append(lines, fmt.Sprintf("offline: CPUs %s; their pools are smaller", p.Offline))
 	}
 	for _, x := range p.Plan.Problems {
-		lines = append(lines, "not honoured: "+inspect.ProblemOf(x).String())
+		lines = append(lines, "problem: "+inspect.ProblemOf(x).String())
 	}
 	for _, v := range p.Host {
 		if v.State != hostslices.Confined {

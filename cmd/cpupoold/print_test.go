@@ -67,7 +67,7 @@ kernel arguments against tick, RCU callbacks and managed interrupts there: nohz_
 Nothing to write.
 adapted: shared.cpus: the machine has no CPU 8
 offline: CPUs 6-7; their pools are smaller
-not honoured: du.service: too few (Refused)
+problem: du.service: too few (Refused)
 left alone: user.slice: another process has set its CPUs to 3
 `
 	var out bytes.Buffer

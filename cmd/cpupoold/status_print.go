@@ -41,7 +41,7 @@ func printStatus(to io.Writer, s *inspect.Status) error {
 		w.Paragraph("  " + explain.EventLine(&e))
 	}
 	for _, p := range s.Problems {
-		w.Paragraph("not honoured: " + p.String())
+		w.Paragraph("problem: " + p.String())
 	}
 	for _, f := range s.Faults {
 		w.Paragraph("not in the desired state: " + f.Cgroup + ": " + f.Error)

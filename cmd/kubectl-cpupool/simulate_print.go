@@ -190,7 +190,7 @@ func (p *page) problems(d *simulate.Document) {
 	}
 	for _, x := range d.Problems {
 		if !shown[x.Name()+" "+x.Code] {
-			p.Paragraph("not honoured: " + x.String())
+			p.Paragraph("problem: " + x.String())
 		}
 	}
 }

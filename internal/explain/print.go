@@ -118,7 +118,7 @@ func (p *printer) details(s *inspect.Subject) {
 	}
 	p.cgroup(s)
 	for _, x := range s.Problems {
-		p.say("not honoured: %s (%s)", x.Text, x.Code)
+		p.say("problem: %s (%s)", x.Text, x.Code)
 	}
 	for _, f := range s.Faults {
 		p.say("differs from the desired state: %s", f.Error)

@@ -192,7 +192,7 @@ func TestBadAnnotationsAreReportedOnce(t *testing.T) {
 	n.AwaitCPUs(ok, "2-3")
 	r.quiet()
 	count := make(map[string]int)
-	for _, rec := range n.Logged("not honoured") {
+	for _, rec := range n.Logged("problem appeared") {
 		count[rec["pod"].(string)]++
 		if text := rec["problem"].(string); len(text) > 1000 {
 			t.Errorf("report of %d bytes for %v", len(text), rec["pod"])

@@ -160,7 +160,7 @@ func TestAdministratorsSlices(t *testing.T) {
 // checkProblemLog checks that a problem of a unit was logged with a remedy.
 func (n *node) checkProblemLog(code pools.Code, unit, remedy string) {
 	n.T.Helper()
-	records := n.Logged("not honoured")
+	records := n.Logged("problem appeared")
 	if !slices.ContainsFunc(records, func(r map[string]any) bool {
 		text, _ := r["problem"].(string)
 		return r["code"] == string(code) && r["unit"] == unit && strings.Contains(text, remedy)

@@ -74,7 +74,7 @@ func TestStuckThreads(t *testing.T) {
 		return v != nil && v.Stuck > 0 && v.Problems["StuckThreads"] > 0 && v.LastSuccess.IsZero()
 	}
 	n.Eventually("threads are stuck", stuck)
-	if logs := n.Logged("not honoured"); len(logs) == 0 || !strings.Contains(fmt.Sprint(logs), "CAP_SYS_NICE") {
+	if logs := n.Logged("problem appeared"); len(logs) == 0 || !strings.Contains(fmt.Sprint(logs), "CAP_SYS_NICE") {
 		t.Errorf("log of the problem: %v", logs)
 	}
 	n.Tree.RefuseUnbind(nil)

@@ -144,7 +144,7 @@ func TestSandboxNewerThanTheList(t *testing.T) {
 	r := n.startOn(h)
 	n.AwaitCPUs(excl, "4-5")
 	r.quiet()
-	if said := n.Logged("not honoured"); len(said) > 0 {
+	if said := n.Logged("problem appeared"); len(said) > 0 {
 		t.Errorf("problems: %v", said)
 	}
 }

@@ -25,7 +25,7 @@ func (p *Publisher) report(pass *Pass) {
 	for _, found := range p.problems {
 		key := problemKey{found.Pod, found.PodUID, found.Container, found.Unit, found.Code}
 		if !now[key] && !p.reported[key] {
-			p.Log.Warn("not honoured", "pod", found.Pod, "container", found.Container, "unit", found.Unit, "code", found.Code, "problem", found.Text)
+			p.Log.Warn("problem appeared", "pod", found.Pod, "container", found.Container, "unit", found.Unit, "code", found.Code, "problem", found.Text)
 			p.noteProblem(history.Problem, key, found.Text)
 		}
 		now[key] = true

@@ -187,7 +187,7 @@ func TestProblems(t *testing.T) {
 		}
 		return n
 	}
-	if began, ended := count("not honoured"), count("problem is over"); began != 1 || ended != 1 {
+	if began, ended := count("problem appeared"), count("problem is over"); began != 1 || ended != 1 {
 		t.Errorf("the problem begins %d times and ends %d times", began, ended)
 	}
 	if w.events(history.Problem) == 0 || w.events(history.Over) != 1 {

@@ -45,7 +45,7 @@ func TestGarbage(t *testing.T) {
 	}
 	n.quiet()
 	got := map[string]int{}
-	for _, rec := range n.records("not honoured") {
+	for _, rec := range n.records("problem appeared") {
 		got[rec["pod"].(string)]++
 		if text := rec["problem"].(string); len(text) > 1000 {
 			t.Errorf("length of a report = %d; want at most 1000: %.200s", len(text), text)

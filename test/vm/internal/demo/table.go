@@ -42,7 +42,7 @@ func table(rows []row) string {
 func refusals(problems []pools.Problem) string {
 	var cells [][]string
 	for _, p := range problems {
-		cells = append(cells, []string{"not honoured:", strings.TrimSuffix(cmp.Or(p.Pod, p.Unit)+"/"+p.Container, "/") + ": " + p.Text})
+		cells = append(cells, []string{"problem:", strings.TrimSuffix(cmp.Or(p.Pod, p.Unit)+"/"+p.Container, "/") + ": " + p.Text})
 	}
 	return render(cells)
 }

@@ -100,9 +100,9 @@ func TestRefusals(t *testing.T) {
 		{Pod: "default/a", Reason: pools.Reason{Text: "no"}},
 		{Pod: "default/b", Container: "app", Reason: pools.Reason{Text: strings.Repeat("refused ", 16)}},
 	}
-	want := "not honoured:  default/a: no\n" +
-		"not honoured:  default/b/app: " + strings.Repeat("refused ", 12) + "refused\n" +
-		"               refused refused refused\n"
+	want := "problem:  default/a: no\n" +
+		"problem:  default/b/app: " + strings.Repeat("refused ", 13) + "refused\n" +
+		"          refused refused\n"
 	if d := cmp.Diff(want, refusals(problems)); d != "" {
 		t.Errorf("refusals (-want +got):\n%s", d)
 	}
