@@ -30,11 +30,12 @@ CPUs of their pools until it is stopped. All of them keep their CPUs after its e
 command restore restores the original values.
 
 It refuses to start next to another manager of cpusets: a kubelet with the CPU manager
-policy static, workloads of CRI-O, or other NRI plugins. The keys otherManagers and
-guaranteed.exclusive divide the containers between the two. The command check prints the
-manager with its remedy, and all other reasons against a start. With mode: observe, the
-daemon reports each write that it would make, and writes nothing. It waits for a container
-runtime that does not answer; systemctl status and the log state the reason.
+policy static, workloads of CRI-O, or an NRI plugin that places containers. It starts with
+the keys otherManagers or guaranteed.exclusive, which divide the containers between the two.
+The command check prints the manager with its remedy, and all other reasons against a start.
+With mode: observe, the daemon reports each write that it would make, and writes nothing. It
+waits for a container runtime that does not answer; systemctl status and the log state the
+reason.
 
 The daemon reads the configuration again after a change of the file, and on SIGHUP. It
 reports a configuration with problems, and keeps the one in force.`,
