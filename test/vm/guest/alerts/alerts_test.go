@@ -80,8 +80,8 @@ func TestAlerts(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, name := range prometheus.Names(string(rules)) {
-		if n.caused[name] == slices.Contains(uncaused(), name) {
-			t.Errorf("%s: caused = %t, in the list of uncaused alerts = %t", name, n.caused[name], !n.caused[name])
+		if is, want := n.caused[name], !slices.Contains(uncaused(), name); is != want {
+			t.Errorf("%s: caused = %t; want %t", name, is, want)
 		}
 	}
 }

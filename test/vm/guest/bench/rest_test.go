@@ -113,13 +113,13 @@ func (m *maker) fillOne(ctx context.Context, i int) (sharers []cgroup.Path, err 
 func patient(t *testing.T) {
 	t.Helper()
 	for file, limits := range map[string]string{
-		"/etc/containerd/conf.d/nodeTimeout.toml": `version = 4
+		"/etc/containerd/conf.d/timeouts.toml": `version = 4
 
 [plugins.'io.containerd.nri.v1.nri']
   plugin_registration_timeout = '60s'
   plugin_request_timeout = '30s'
 `,
-		"/etc/systemd/system/cpupoold.service.d/nodeTimeout.conf": "[Service]\nWatchdogSec=30min\n",
+		"/etc/systemd/system/cpupoold.service.d/timeouts.conf": "[Service]\nWatchdogSec=30min\n",
 	} {
 		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
 			t.Fatal(err)

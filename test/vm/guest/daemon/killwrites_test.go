@@ -116,7 +116,7 @@ func (d *exactKill) wrote(file *os.File, pid int) error {
 	comm, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid))
 	if err != nil || strings.TrimSpace(string(comm)) != "cpupoold" {
 		if d.after > 0 || d.dead {
-			return nil //nolint:nilerr // //nolint:nilerr // the process has ended
+			return nil //nolint:nilerr // the process has ended
 		}
 		d.dead = true
 		return kill(d.pid)

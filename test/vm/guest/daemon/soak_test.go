@@ -74,7 +74,7 @@ func (s *soak) faults() []fault {
 		}},
 		{"daemon hangs, external write", func() error { return s.stopped("cpupoold", s.intrude) }},
 		{"daemon hangs, notices overflow", func() error { return s.stopped("cpupoold", s.overflow) }},
-		{"foreign write", s.intrude},
+		{"external write", s.intrude},
 		{"runtime killed", func() error {
 			return errors.Join(s.do("systemctl", "kill", "--kill-whom=main", "--signal=KILL", "containerd"), s.restartRuntime())
 		}},
