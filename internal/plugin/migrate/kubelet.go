@@ -130,7 +130,7 @@ func (f *facts) kubeletReserved(s settings) {
 	if !found {
 		f.afterwards = append(f.afterwards, func() {
 			if _, list := f.said[keyReserved]; !list && !f.managed() {
-				f.note(s.source("reservedSystemCPUs"), "nothing is reserved in these files, and the kubelet does not start without it: flags set it, or the node computes it",
+				f.note(s.source("reservedSystemCPUs"), "nothing is reserved in these files, and the kubelet does not start without a reservation: flags set it, or the node computes it",
 					"write a partition with a list of CPUs, or guaranteed.floor")
 			}
 		})
