@@ -14,9 +14,9 @@ func (a *app) status() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "status",
 		Short: "Print what the running daemon does: pools, containers, sources, problems, writes",
-		Long: `Status asks the running daemon for its state after the last pass: pools with their CPUs, who
-is in them and why, what keeps exclusive CPUs exclusive, sources that fare badly, problems,
-the last writes and the configuration in force. Tables are as wide as the terminal; JSON
+		Long: `Status asks the running daemon for its state after the last pass: pools with their CPUs and
+containers, the reason for each placement, the protection of exclusive CPUs, lost sources,
+problems, the last writes and the configuration in force. Tables are as wide as the terminal; JSON
 has all fields, with the topology of the machine: docs/reference/json.md.
 
 With --watch it prints the state again after each change, until it is stopped; with

@@ -15,7 +15,7 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/workload"
 )
 
-// textFlag is a flag whose value is a text that parse accepts.
+// textFlag is a flag with a text value that parse accepts.
 type textFlag struct {
 	text, kind string
 	parse      func(text string) error

@@ -28,18 +28,16 @@ kubectl cpupool explain:
 It reads each kind that has a pod template, also kinds that it does not know. LimitRanges
 in the files give pods their defaults first, as in the cluster.
 
-Whether a namespace allows a type is read from the Namespaces in the files, and from
---allowed-namespaces; nothing is assumed of others, unless that flag is given: then
-they allow none. One line is printed per finding:
+The Namespaces in the files, and --allowed-namespaces, state the workload types that a
+namespace allows. Lint assumes nothing about other namespaces. With that flag, other
+namespaces allow no type. Each finding is one line:
 
-  FILE:LINE KIND/NAME: what is wrong (what to do)
+  FILE:LINE KIND/NAME: mistake (remedy)
 
-With --cluster, the objects of a running cluster are checked instead; FILE is then
-"cluster". Of its workloads those are read that somebody has written: no ReplicaSets,
-Jobs and Pods.
+With --cluster, lint checks the objects of a running cluster; FILE is then "cluster".
+It skips ReplicaSets, Jobs and Pods, because controllers make most of them from other objects.
 
-The standard error states the kinds of the objects that were read, and those that were
-skipped.
+The standard error states the kinds of the objects that lint has read or skipped.
 
 Exit codes: 0 nothing found, 1 something found, not readable, or nothing read, 2 usage.`
 

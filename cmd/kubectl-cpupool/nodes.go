@@ -17,14 +17,13 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/workload"
 )
 
-const nodesHelp = `Lists the nodes of a cluster with their pools: what each offers, what pods ask for, what
-is left, and how the pools fare, as the objects of the API server say. It needs to list
-nodes and pods.
+const nodesHelp = `Lists the nodes of a cluster with their pools: capacity, requests of pods, free CPUs and
+state, from the objects of the API server. It needs the right to list nodes and pods.
 
 A node is ready (in the desired state), not ready (its daemon reports the cause), depleted (the
 shared pool is below its floor), stale (the node has gone silent), or has no pools.
-CPUs are those that the scheduler counts by the pools' resources: pods that do not ask
-for these, because the webhook has not seen them, are not among them.`
+The scheduler counts CPUs by the pools' resources. Pods without such a request, because
+the webhook has not seen them, are not counted.`
 
 // nodesOptions are the flags of nodes, and of commands that look at nodes, too.
 type nodesOptions struct {

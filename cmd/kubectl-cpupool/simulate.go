@@ -20,9 +20,9 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/topology"
 )
 
-const simulateHelp = `Shows what cpupoold would do on a node: which pool and which CPUs each container gets
-and why, what is left, and who is refused something. It is the daemon's own planner.
-Nothing is read or changed but the files that are named.
+const simulateHelp = `Shows the plan of cpupoold for a node: pool and CPUs of each container with the reason,
+free CPUs, and refused containers. It uses the planner of the daemon. It reads only the
+named files, and changes nothing.
 
 Of a running cluster, each node with its pods, in the pools of a fresh installation:
 

@@ -130,7 +130,7 @@ func (o *topOptions) measure(ctx context.Context, all *daemons, node string) ([]
 	return usageOf(node, state.Status, state.Load, o.owners), nil
 }
 
-// usageOf is how busy the pools' CPUs are; those that are offline are not.
+// usageOf returns the use of the CPUs of the pools. It skips offline CPUs.
 func usageOf(node string, s *inspect.Status, load map[int]float64, owners bool) (rows []usageRow) {
 	index := make(map[[2]string]int)
 	for _, c := range s.CPUs {

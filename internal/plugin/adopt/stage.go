@@ -31,7 +31,7 @@ func (s Stage) words() (name, why string) {
 		Stateful:   {"stateful", "StatefulSets: one pod after the other, each has to come back before the next"},
 		EveryNode:  {"everyNode", "DaemonSets: each node is without its pod for a moment, so they wait until the others have shown that pods come back"},
 		Ending:     {"ending", "Jobs: they end by themselves, and what they make next is counted"},
-		Alone:      {"alone", "Pods without an owner: nobody makes them again"},
+		Alone:      {"alone", "Pods without an owner: no controller creates them again"},
 		Static:     {"static", "Static pods, last: no webhook sees them, and a control plane that does not come back cannot be mended through its API"},
 	}
 	return all[s].name, all[s].why

@@ -1,5 +1,4 @@
-// Package manifest finds the pods in YAML documents, also those that workload
-// objects make, and writes back what is changed of them. All else stays as it was
-// written, comments and order included; of a document that changes, indentation is
-// made uniform.
+// Package manifest finds pods and pod templates in YAML documents, and writes their
+// changes back. All other text stays, comments and order included. A changed document
+// gets uniform indentation.
 package manifest

@@ -29,7 +29,7 @@ func poolConfigs(file string, doc *yaml.Node) (all []object, err error) {
 	return all, nil
 }
 
-// pooler takes the pools of one node out of those that there are.
+// pooler selects the pools of one node.
 func (f *facts) pooler(all []object, o Options) {
 	for n := range all {
 		all[n].about = selectorText(all[n].doc)

@@ -113,7 +113,7 @@ func (i *importer) printGuaranteed(b *printed) {
 	i.printMixed(b)
 }
 
-// printOptions leaves out what is the default.
+// printOptions prints the options that differ from the defaults.
 func (i *importer) printOptions(b *printed) {
 	title := "  options:\n"
 	for _, key := range slices.Sorted(maps.Keys(i.said)) {
