@@ -44,6 +44,7 @@ func arrows() map[string][]string {
 		"internal/nodekind":      nil,
 		"internal/othermanagers": {"internal/findings"},
 
+		"internal/capacity":  {"pkg/cpuset", "pkg/pools", "pkg/workload"},
 		"internal/admission": {"internal/nodekind", "pkg/cpuset", "pkg/workload"},
 		"internal/codes":     nil,
 		"internal/config":    {"internal/layout", "internal/spelling", "pkg/allocate", "pkg/cpuset", "pkg/pools", "pkg/topology", "pkg/workload"},
@@ -68,7 +69,7 @@ func arrows() map[string][]string {
 		"internal/plugin/migrate":  {"internal/config", "internal/layout", "internal/plugin/manifest", "internal/spelling", "pkg/allocate", "pkg/cpuset", "pkg/pools", "pkg/topology", "pkg/workload"},
 		"internal/plugin/overview": {"pkg/workload"},
 		"internal/plugin/picture":  {"internal/inspect", "internal/layout", "pkg/cpuset"},
-		"internal/plugin/simulate": {"internal/admission", "internal/config", "internal/explain", "internal/inspect", "internal/nodekind", "internal/plugin/manifest", "internal/verdict", "pkg/allocate", "pkg/cpuset", "pkg/defrag", "pkg/pools", "pkg/topology", "pkg/workload"},
+		"internal/plugin/simulate": {"internal/admission", "internal/capacity", "internal/config", "internal/explain", "internal/inspect", "internal/nodekind", "internal/plugin/manifest", "internal/verdict", "pkg/allocate", "pkg/cpuset", "pkg/defrag", "pkg/pools", "pkg/topology", "pkg/workload"},
 		"internal/plugin/viewer":   {"internal/codes", "internal/inspect", "internal/plugin/picture", "pkg/cpuset"},
 
 		// cpupool-webhook.
@@ -122,7 +123,7 @@ func rows() []row {
 		{"procroot", true, nil},
 		{"managers", true, []string{"procroot"}},
 		{"annotations", true, []string{"managers", "pkg/pools", "pkg/workload"}},
-		{"nodestatus", true, []string{"durable", "internal/config", "internal/layout", "pkg/cpuset", "pkg/workload"}},
+		{"nodestatus", true, []string{"durable", "internal/capacity", "internal/config", "internal/layout", "pkg/cpuset", "pkg/workload"}},
 		{"noise", true, []string{"pkg/cpuset"}},
 		{"telemetry", true, []string{"internal/limits", "pkg/cpuset"}},
 		{"tune", true, []string{"audit", "conflict", "durable", "internal/layout", "noise", "pkg/cpuset"}},
@@ -161,7 +162,7 @@ func rows() []row {
 		{"units", false, []string{"actor", "desired", "hostenv", "hostslices", "inventory", "kernelstate", "retry", "undo"}},
 		{"drift", false, []string{"desired", "hostenv", "inventory", "kernelstate", "retry", "undo"}},
 		{"hosttuning", false, []string{"desired", "hostenv", "inventory", "power", "tune"}},
-		{"view", false, []string{"auxiliary", "desired", "hostenv", "internal/explain", "internal/verdict", "inventory", "nodestatus", "noise"}},
+		{"view", false, []string{"auxiliary", "desired", "hostenv", "internal/capacity", "internal/explain", "internal/verdict", "inventory", "nodestatus", "noise"}},
 		{"moves", false, []string{"control", "desired", "inventory", "kernelstate", "retry", "undo", "view", "waits"}},
 		{"clusterstate", false, []string{"nodestatus", "view"}},
 		{"planning", false, []string{"auxiliary", "desired", "hostenv", "inventory", "kernelstate", "numahints", "partition", "permission", "quiet", "recovery", "retry", "undo", "units"}},

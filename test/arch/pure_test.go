@@ -35,6 +35,7 @@ func pure() []string {
 		"internal/codes/*.go",
 		"internal/findings/*.go",
 		"internal/nodecheck/*.go",
+		"internal/capacity/*.go",
 		"internal/nodekind/*.go",
 		"internal/othermanagers/*.go",
 		"internal/cluster/hostedpriority/*.go",

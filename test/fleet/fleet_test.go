@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cpupoold/cpupoold/internal/capacity"
 	"github.com/cpupoold/cpupoold/internal/node/nodestatus"
 )
 
@@ -119,7 +120,7 @@ func (f *fleet) report(t *testing.T, name string) {
 func shown(i int, shared int64) *nodestatus.State {
 	s := &nodestatus.State{
 		Resources: true,
-		Pools: []nodestatus.Pool{
+		Pools: []capacity.Pool{
 			{Resource: "openshift.io/shared-cpus", Milli: shared},
 			{Resource: "openshift.io/guaranteed-cpus", Milli: 24000},
 			{Resource: "management.workload.openshift.io/cores", Milli: 32000},

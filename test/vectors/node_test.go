@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/cpupoold/cpupoold/internal/capacity"
 	"github.com/cpupoold/cpupoold/internal/node/nodestatus"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/workload"
@@ -23,7 +24,7 @@ type nodeCase struct {
 func (c nodeCase) online() cpuset.Set { return cpuset.Range(0, c.MachineCPUs-1) }
 
 // advertised are the resources, as the Node has them.
-func advertised(l nodestatus.Layout) map[string]json.Number {
+func advertised(l capacity.Layout) map[string]json.Number {
 	all := make(map[string]json.Number)
 	for _, a := range nodestatus.Advertise(l.Pools(workload.Names{}), nil, nil) {
 		all[a.Resource] = json.Number(fmt.Sprint(a.Milli))
@@ -38,7 +39,7 @@ func checkNodeCapacity(raw json.RawMessage) error {
 	if err != nil {
 		return err
 	}
-	l := nodestatus.Layout{Online: c.online(), Shared: c.online()}
+	l := capacity.Layout{Online: c.online(), Shared: c.online()}
 	if c.PinningFileExists {
 		l.Types = []string{"management"}
 	}
@@ -59,7 +60,7 @@ func checkNodeResources(raw json.RawMessage) error {
 	if err != nil {
 		return err
 	}
-	l := nodestatus.Layout{Online: c.online()}
+	l := capacity.Layout{Online: c.online()}
 	if l.Guaranteed, err = cpuset.Parse(c.Isolated); err != nil {
 		return fmt.Errorf("isolated: %w", err)
 	}

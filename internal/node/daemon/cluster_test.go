@@ -19,6 +19,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/cpupoold/cpupoold/internal/capacity"
 	"github.com/cpupoold/cpupoold/internal/config"
 	"github.com/cpupoold/cpupoold/internal/node/nodestatus"
 	"github.com/cpupoold/cpupoold/internal/node/telemetry"
@@ -64,7 +65,7 @@ func TestClusterState(t *testing.T) {
 	want := &nodestatus.State{
 		Resources: true,
 		// One CPU of the guaranteed pool belongs to the unit.
-		Pools: []nodestatus.Pool{{Resource: sharedCPUs, Milli: 2000}, {Resource: guaranteedCPUs, Milli: 3000}, {Resource: managementCores, Milli: 8000}},
+		Pools: []capacity.Pool{{Resource: sharedCPUs, Milli: 2000}, {Resource: guaranteedCPUs, Milli: 3000}, {Resource: managementCores, Milli: 8000}},
 		Pods: []nodestatus.Pod{
 			pod("big", sharedCPUs, nodestatus.Container{Name: "app", Resource: sharedCPUs, Milli: 3000, Presumed: true}), // refused
 			pod("counted", managementCores, nodestatus.Container{Name: "app", Resource: managementCores, Milli: 400, Annotated: true}),

@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/cpupoold/cpupoold/internal/capacity"
 	"github.com/cpupoold/cpupoold/internal/node/nodestatus"
 )
 
@@ -89,7 +90,7 @@ func TestRunnerEventsYieldToStatus(t *testing.T) {
 	f.wait("an event", func() bool { return f.calls["POST event"] == 1 })
 
 	smaller := *s
-	smaller.Pools = []nodestatus.Pool{{shared, 1000}}
+	smaller.Pools = []capacity.Pool{{Resource: shared, Milli: 1000}}
 	minutes.Add(1)
 	r.Show(&smaller)
 	gate <- struct{}{}

@@ -4,15 +4,9 @@ import (
 	"cmp"
 	"maps"
 	"slices"
-)
 
-// Pool is a pool whose size the scheduler counts as an extended resource.
-type Pool struct {
-	// Resource is the full name of the resource.
-	Resource string
-	// Milli is the pool's size in thousandths of a CPU.
-	Milli int64
-}
+	"github.com/cpupoold/cpupoold/internal/capacity"
+)
 
 // Pod is a pod that runs here, with what its containers use.
 type Pod struct {
@@ -66,7 +60,7 @@ type usage struct{ used, counted int64 }
 // forge it, and the daemon needs no right to read the cluster's pods. A kubelet before 1.33
 // has no record. Then annotations of the webhook describe management pods, and all other pods
 // count as requesting their resource.
-func Advertise(pools []Pool, pods []Pod, record Record) []Amount {
+func Advertise(pools []capacity.Pool, pods []Pod, record Record) []Amount {
 	known := make(map[string]bool, len(pools))
 	for _, p := range pools {
 		known[p.Resource] = true

@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/cpupoold/cpupoold/internal/capacity"
 	"github.com/cpupoold/cpupoold/internal/node/nodestatus"
 )
 
@@ -29,7 +30,7 @@ func requesting(milli int64, resource string, count int64) nodestatus.Request {
 }
 
 func TestAdvertise(t *testing.T) {
-	pools := []nodestatus.Pool{{shared, 4000}, {guaranteed, 6000}, {cores, 12000}}
+	pools := []capacity.Pool{{Resource: shared, Milli: 4000}, {Resource: guaranteed, Milli: 6000}, {Resource: cores, Milli: 12000}}
 	in := func(name, resource string) nodestatus.Container {
 		return nodestatus.Container{Name: name, Resource: resource}
 	}
@@ -40,7 +41,7 @@ func TestAdvertise(t *testing.T) {
 		return []nodestatus.Pod{{UID: "u", Resource: shared, Containers: []nodestatus.Container{in("c", resource)}}}
 	}
 	for name, c := range map[string]struct {
-		pools  []nodestatus.Pool
+		pools  []capacity.Pool
 		pods   []nodestatus.Pod
 		record nodestatus.Record
 		want   string // shared, guaranteed and cores, each as Milli-Unaccounted
@@ -122,7 +123,7 @@ func TestAdvertise(t *testing.T) {
 			pods: []nodestatus.Pod{{UID: "u", Containers: []nodestatus.Container{{Name: "c", Resource: shared, Milli: 5000, Presumed: true}}}},
 			want: "5000-0 6000-0 12000-0",
 		},
-		"the type is off": {pools: []nodestatus.Pool{{shared, 4000}}, pods: runs(shared), record: one(requesting(10, shared, 10)), want: "4000-0"},
+		"the type is off": {pools: []capacity.Pool{{Resource: shared, Milli: 4000}}, pods: runs(shared), record: one(requesting(10, shared, 10)), want: "4000-0"},
 	} {
 		if c.pools == nil {
 			c.pools = pools
@@ -146,9 +147,9 @@ func TestAdvertiseBounds(t *testing.T) {
 	resources := []string{shared, guaranteed, cores}
 	for seed := range uint64(3000) {
 		r := rand.New(rand.NewPCG(seed, 1))
-		var pools []nodestatus.Pool
+		var pools []capacity.Pool
 		for _, name := range resources[:1+r.IntN(3)] {
-			pools = append(pools, nodestatus.Pool{Resource: name, Milli: r.Int64N(9) * 1000})
+			pools = append(pools, capacity.Pool{Resource: name, Milli: r.Int64N(9) * 1000})
 		}
 		var pods []nodestatus.Pod
 		record := nodestatus.Record{}
@@ -170,7 +171,7 @@ func TestAdvertiseBounds(t *testing.T) {
 		}
 		amounts := nodestatus.Advertise(pools, pods, record)
 		for i, a := range amounts {
-			at := slices.IndexFunc(pools, func(p nodestatus.Pool) bool { return p.Resource == a.Resource })
+			at := slices.IndexFunc(pools, func(p capacity.Pool) bool { return p.Resource == a.Resource })
 			size, asked := pools[at].Milli, counted[a.Resource]
 			switch {
 			case a.Milli < asked:

@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/cpupoold/cpupoold/internal/capacity"
 	"github.com/cpupoold/cpupoold/pkg/workload"
 )
 
@@ -29,7 +30,7 @@ type State struct {
 	OnlyCondition bool
 	// Resources makes the Runner advertise Pools. Otherwise it removes all resources.
 	Resources bool
-	Pools     []Pool
+	Pools     []capacity.Pool
 	Pods      []Pod
 	// Condition is the condition of the node; nil removes it.
 	Condition *Condition

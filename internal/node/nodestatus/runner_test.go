@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/cpupoold/cpupoold/internal/capacity"
 	"github.com/cpupoold/cpupoold/internal/node/nodestatus"
 	"github.com/cpupoold/cpupoold/internal/testing/nodefixture"
 	"github.com/cpupoold/cpupoold/pkg/workload"
@@ -71,7 +72,7 @@ func runWith(t *testing.T, f *fakeAPI, o nodestatus.Options) runningRunner {
 
 // pooled returns a state with the three resources.
 func pooled() *nodestatus.State {
-	return &nodestatus.State{Resources: true, Pools: []nodestatus.Pool{{shared, 4000}, {guaranteed, 6000}, {cores, 12000}}}
+	return &nodestatus.State{Resources: true, Pools: []capacity.Pool{{Resource: shared, Milli: 4000}, {Resource: guaranteed, Milli: 6000}, {Resource: cores, Milli: 12000}}}
 }
 
 // has reports whether capacity and allocatable have a value of a resource; with an empty
@@ -152,7 +153,7 @@ func TestRunnerAdvertises(t *testing.T) {
 func TestRunnerWithdrawsOldNames(t *testing.T) {
 	f := newFakeAPI(t)
 	old := run(t, f, quickLimits())
-	old.Show(&nodestatus.State{Names: workload.Names{Domain: "example.org"}, Resources: true, Pools: []nodestatus.Pool{{"management.example.org/cores", 12000}}})
+	old.Show(&nodestatus.State{Names: workload.Names{Domain: "example.org"}, Resources: true, Pools: []capacity.Pool{{Resource: "management.example.org/cores", Milli: 12000}}})
 	f.wait("the old name", func() bool { return f.has("management.example.org/cores", "12000") })
 	old.stop()
 	f.edit(func(n *corev1.Node) { n.Status.Capacity["infra.workload.openshift.io/cores"] = quantity("12000") })

@@ -9,8 +9,8 @@ import (
 
 	"github.com/cespare/xxhash/v2"
 
+	"github.com/cpupoold/cpupoold/internal/capacity"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
-	"github.com/cpupoold/cpupoold/pkg/workload"
 )
 
 // Topology holds the content of a NodeResourceTopology object (topology.node.k8s.io/v1alpha2).
@@ -49,7 +49,7 @@ type NUMANode struct {
 // zone has the resource cpu and the resource of the guaranteed pool, because schedulers place
 // no pod on a zone without cpu. Owned CPUs reduce the free amount of cpu. Other requests of
 // pods count only for the whole node.
-func (l Layout) Zones(nodes []NUMANode, free cpuset.Set, guaranteed string) []Zone {
+func Zones(l *capacity.Layout, nodes []NUMANode, free cpuset.Set, guaranteed string) []Zone {
 	milli := func(cpus ...cpuset.Set) int64 {
 		all := cpus[0]
 		for _, c := range cpus[1:] {
@@ -150,35 +150,6 @@ func (t *Topology) manifest(name, uid string, memory map[int]map[string]int64) [
 }
 
 func zoneName(id int) string { return "node-" + strconv.Itoa(id) }
-
-// Layout holds the CPUs of the pools of a node.
-type Layout struct {
-	// Online holds the online CPUs of the machine.
-	Online cpuset.Set
-	// Types are the workload types that have a management pool.
-	Types []string
-	// Shared and Guaranteed hold the CPUs of the pools.
-	Shared, Guaranteed cpuset.Set
-	// HasGuaranteed is true with a guaranteed pool, also while all of its CPUs are offline.
-	HasGuaranteed bool
-	// Taken holds CPUs that pods cannot use: of exclusive units, and held back by the kernel.
-	Taken cpuset.Set
-}
-
-// Pools returns the resources of the node. The cores of a workload type count the whole
-// machine, because requests of management pods were never compared with their pool
-// (openshift/enhancements, management-workload-partitioning).
-func (l Layout) Pools(names workload.Names) []Pool {
-	milli := func(cpus cpuset.Set) int64 { return int64(cpus.Len()) * 1000 }
-	all := []Pool{{names.SharedResource(), milli(l.Shared.Difference(l.Taken))}}
-	if l.HasGuaranteed {
-		all = append(all, Pool{names.GuaranteedResource(), milli(l.Guaranteed.Difference(l.Taken))})
-	}
-	for _, t := range l.Types {
-		all = append(all, Pool{names.CoresResource(t), milli(l.Online)})
-	}
-	return all
-}
 
 // fingerprint identifies the pods of the node. A scheduler compares it with its own, to learn
 // whether the object includes the pods that it counts. It equals version v001 of

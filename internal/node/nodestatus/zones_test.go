@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/cpupoold/cpupoold/internal/capacity"
 	"github.com/cpupoold/cpupoold/internal/node/nodestatus"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
@@ -26,37 +27,37 @@ func TestZones(t *testing.T) {
 		{ID: 3, CPUs: set(t, "8-15"), Distances: map[int]int{0: 21, 3: 10}},
 	}
 	for name, c := range map[string]struct {
-		layout nodestatus.Layout
+		layout capacity.Layout
 		free   string
 		want   []map[string]nodestatus.ZoneAmounts
 	}{
 		"all is free": {
-			nodestatus.Layout{Shared: set(t, "2-3,10-11"), Guaranteed: set(t, "4-7,12-15"), HasGuaranteed: true}, "4-7,12-15",
+			capacity.Layout{Shared: set(t, "2-3,10-11"), Guaranteed: set(t, "4-7,12-15"), HasGuaranteed: true}, "4-7,12-15",
 			[]map[string]nodestatus.ZoneAmounts{
 				{"cpu": {8000, 6000, 6000}, guaranteed: {4000, 4000, 4000}},
 				{"cpu": {8000, 6000, 6000}, guaranteed: {4000, 4000, 4000}},
 			},
 		},
 		"owners on one node": {
-			nodestatus.Layout{Shared: set(t, "2-3,10-11"), Guaranteed: set(t, "4-7,12-15"), HasGuaranteed: true}, "4,12-15",
+			capacity.Layout{Shared: set(t, "2-3,10-11"), Guaranteed: set(t, "4-7,12-15"), HasGuaranteed: true}, "4,12-15",
 			[]map[string]nodestatus.ZoneAmounts{
 				{"cpu": {8000, 6000, 3000}, guaranteed: {4000, 4000, 1000}},
 				{"cpu": {8000, 6000, 6000}, guaranteed: {4000, 4000, 4000}},
 			},
 		},
 		"taken CPUs": {
-			nodestatus.Layout{Shared: set(t, "2-3"), Guaranteed: set(t, "4-7,12-15"), HasGuaranteed: true, Taken: set(t, "3,12-13")}, "4-7,13-15",
+			capacity.Layout{Shared: set(t, "2-3"), Guaranteed: set(t, "4-7,12-15"), HasGuaranteed: true, Taken: set(t, "3,12-13")}, "4-7,13-15",
 			[]map[string]nodestatus.ZoneAmounts{
 				{"cpu": {8000, 5000, 5000}, guaranteed: {4000, 4000, 4000}},
 				{"cpu": {8000, 2000, 2000}, guaranteed: {4000, 2000, 2000}},
 			},
 		},
 		"no guaranteed pool": {
-			nodestatus.Layout{Shared: set(t, "0-15")}, "",
+			capacity.Layout{Shared: set(t, "0-15")}, "",
 			[]map[string]nodestatus.ZoneAmounts{{"cpu": {8000, 8000, 8000}}, {"cpu": {8000, 8000, 8000}}},
 		},
 		"CPUs of the pool that are offline": {
-			nodestatus.Layout{Shared: set(t, "0-3"), Guaranteed: set(t, "4-7,16-19"), HasGuaranteed: true}, "4-7",
+			capacity.Layout{Shared: set(t, "0-3"), Guaranteed: set(t, "4-7,16-19"), HasGuaranteed: true}, "4-7",
 			[]map[string]nodestatus.ZoneAmounts{
 				{"cpu": {8000, 8000, 8000}, guaranteed: {4000, 4000, 4000}},
 				{"cpu": {8000, 0, 0}, guaranteed: {0, 0, 0}},
@@ -64,7 +65,7 @@ func TestZones(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			zones := c.layout.Zones(nodes, set(t, c.free), guaranteed)
+			zones := nodestatus.Zones(&c.layout, nodes, set(t, c.free), guaranteed)
 			var got []map[string]nodestatus.ZoneAmounts
 			for i, z := range zones {
 				if z.ID != nodes[i].ID || !cmp.Equal(z.Distances, nodes[i].Distances) {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/cpupoold/cpupoold/internal/capacity"
 	"github.com/cpupoold/cpupoold/internal/config"
 	"github.com/cpupoold/cpupoold/internal/node/desired"
 	"github.com/cpupoold/cpupoold/internal/node/inventory"
@@ -34,30 +35,11 @@ func (n Node) shared() cpuset.Set {
 	return n.Plan.Shared
 }
 
-// unitCPUs returns the exclusive CPUs of units.
-func (n Node) unitCPUs() (cpus cpuset.Set) {
-	for _, u := range n.Plan.Units {
-		if u.Exclusive {
-			cpus = cpus.Union(u.CPUs)
-		}
-	}
-	return cpus
-}
-
 // Pools returns the amounts that the scheduler may allocate.
-func (n Node) Pools() []nodestatus.Pool { return n.layout().Pools(n.Settings.Names) }
+func (n Node) Pools() []capacity.Pool { return n.layout().Pools(n.Settings.Names) }
 
-// layout returns the CPUs of pools. Pods cannot use the CPUs of units, and lost CPUs.
-func (n Node) layout() nodestatus.Layout {
-	configured, p := n.Settings.Config.Pools, n.Settings.Pools
-	layout := nodestatus.Layout{
-		Online: n.Settings.Topology.Online, Shared: p.Shared, Guaranteed: p.Guaranteed,
-		HasGuaranteed: !configured.Guaranteed.CPUs.IsEmpty(), Taken: n.Lost.Union(n.unitCPUs()),
-	}
-	for _, part := range configured.Partitions {
-		layout.Types = append(layout.Types, part.Type)
-	}
-	return layout
+func (n Node) layout() capacity.Layout {
+	return capacity.Of(&n.Settings.Config.Pools, &n.Settings.Pools, n.Plan, n.Settings.Topology.Online, n.Lost)
 }
 
 // Pods returns the pods that a scheduler has placed, with the resources that they use.
@@ -174,6 +156,7 @@ func (n Node) Topology() *nodestatus.Topology {
 		}
 		nodes = append(nodes, nodestatus.NUMANode{ID: node.ID, CPUs: node.CPUs, Distances: distances})
 	}
+	layout := n.layout()
 	var pods []nodestatus.PodName
 	for _, p := range n.Plan.Pods {
 		// In the API a pod runs when one of its containers does.
@@ -184,7 +167,7 @@ func (n Node) Topology() *nodestatus.Topology {
 	}
 	return &nodestatus.Topology{
 		Policy: string(cmp.Or(n.Settings.Config.Pools.Guaranteed.Options.TopologyPolicy, allocate.BestEffort)),
-		Zones:  n.layout().Zones(nodes, n.Plan.Free, n.Settings.Names.GuaranteedResource()),
+		Zones:  nodestatus.Zones(&layout, nodes, n.Plan.Free, n.Settings.Names.GuaranteedResource()),
 		Pods:   pods,
 	}
 }
@@ -193,7 +176,7 @@ func (n Node) Topology() *nodestatus.Topology {
 // its CPUs runs on the CPUs of other pools, and is depleted nevertheless.
 func (n Node) ownShared() cpuset.Set {
 	configured := n.Settings.Config.Pools
-	others := n.Lost.Union(configured.Guaranteed.CPUs, n.unitCPUs())
+	others := n.Lost.Union(configured.Guaranteed.CPUs, capacity.UnitCPUs(n.Plan))
 	if configured.StrictReservation {
 		for _, p := range configured.Partitions {
 			others = others.Union(p.CPUs)

@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/cpupoold/cpupoold/internal/admission"
+	"github.com/cpupoold/cpupoold/internal/capacity"
 	"github.com/cpupoold/cpupoold/internal/config"
 	"github.com/cpupoold/cpupoold/pkg/allocate"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
@@ -56,6 +57,13 @@ func NewNode(c *config.Config, t *topology.Topology, namespaces map[string]map[s
 	}
 	n.build()
 	return n, nil
+}
+
+// Resources returns the extended resources that the daemon advertises on the node while all its pods
+// are counted.
+func (n *Node) Resources() []capacity.Pool {
+	l := capacity.Of(&n.config.Pools, &n.input.Pools, &n.plan, n.topology.Online, cpuset.Set{})
+	return l.Pools(n.config.Names())
 }
 
 // rights returns the permissions of namespaces, from their annotations.
