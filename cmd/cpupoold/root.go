@@ -1,3 +1,4 @@
+// Command cpupoold keeps the CPU pools of a node apart. See `cpupoold help`.
 package main
 
 import (
@@ -8,7 +9,9 @@ import (
 	"io/fs"
 	"log/slog"
 	"os"
+	"os/signal"
 	"strings"
+	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -158,4 +161,26 @@ func (a *app) logger(c *config.Config) *slog.Logger {
 		return slog.New(slog.NewJSONHandler(a.err, o))
 	}
 	return slog.New(slog.NewTextHandler(a.err, o))
+}
+
+func (a *app) version() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "version",
+		Short: "Print version, commit and Go release",
+		Args:  cobra.NoArgs,
+	}
+	output := outputFlag(c)
+	c.RunE = func(*cobra.Command, []string) error {
+		b := version.Read()
+		return a.show(*output, b, func(w *layout.Writer) { fmt.Fprintln(w, "cpupoold", b) })
+	}
+	return c
+}
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop) // a second signal kills
+	hangup := make(chan os.Signal, 1)
+	signal.Notify(hangup, syscall.SIGHUP)
+	os.Exit(execute(ctx, streams{out: layout.Output(os.Stdout, os.Getenv("COLUMNS")), err: os.Stderr, hangup: hangup}, os.Args[1:]))
 }

@@ -2,11 +2,21 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/cpupoold/cpupoold/internal/codes"
 	"github.com/cpupoold/cpupoold/internal/document"
+	"github.com/cpupoold/cpupoold/internal/explain"
+	"github.com/cpupoold/cpupoold/internal/inspect"
+	"github.com/cpupoold/cpupoold/internal/layout"
 	"github.com/cpupoold/cpupoold/internal/node/control"
 )
 
@@ -82,4 +92,227 @@ func (a *app) watchStatus(ctx context.Context, client *control.Client, output fo
 			return nil
 		}
 	}
+}
+
+func (a *app) explain() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "explain POD[/CONTAINER]",
+		Short: "Print why a container or unit runs where it runs",
+		Long: `Explain asks the running daemon why a container or unit has its CPUs. It prints one sentence,
+and what to change for other CPUs. With --details it also prints the rules in the order of
+the attempts, other places, changes that lead there, the desired and the present state of the
+cgroup, and the decisions and writes. The daemon repeats its last decision for that, and
+changes nothing. JSON always contains the details.
+
+The name is that of a pod, namespace/pod or a pod's UID, any of these with /container, the ID
+of a container or the first 8 letters of it, or a systemd unit of the configuration. A pod
+alone stands for all of its containers but its pause container, which is pod/POD.`,
+		Example: `  cpupoold explain ran/du-0
+  cpupoold explain du-0/du --details
+  cpupoold explain du-0 -o json
+  cpupoold explain gnss.service`,
+		Args: cobra.ExactArgs(1),
+	}
+	output := outputFlag(c)
+	details := c.Flags().Bool("details", false, "print rules, candidates, changes, the cgroup and events, too")
+	c.RunE = func(c *cobra.Command, args []string) error {
+		client := a.daemon()
+		defer client.Close()
+		e, err := client.Explain(c.Context(), args[0])
+		if err != nil {
+			return err
+		}
+		if *output == asJSON {
+			return document.Write(a.out, e)
+		}
+		return explain.Print(a.out, e, *details)
+	}
+	return c
+}
+
+func printStatus(to io.Writer, s *inspect.Status) error {
+	w := layout.NewWriter(to, layout.Columns(to))
+	w.Paragraph(headline(s))
+	w.Paragraph(passLine(s))
+	w.Paragraph(configLine(s))
+	for _, x := range s.Config.Adapted {
+		w.Paragraph("adapted: " + x)
+	}
+	if s.System != nil {
+		w.Paragraph(systemLine(s.System))
+	}
+	fmt.Fprintln(w)
+	w.Table(poolTable(s))
+	if len(s.Containers) > 0 {
+		fmt.Fprintln(w)
+		w.Table(containerTable(s))
+	}
+	for _, line := range auxiliaryLines(s.Auxiliary) {
+		w.Paragraph("in pods: " + line)
+	}
+	fmt.Fprintln(w)
+	w.Paragraph(sourceLine(s))
+	w.Paragraph(writeLine(s))
+	for _, e := range s.LastWrites[max(0, len(s.LastWrites)-5):] {
+		w.Paragraph("  " + explain.EventLine(&e))
+	}
+	for _, p := range s.Problems {
+		w.Paragraph("problem: " + p.String())
+	}
+	for _, f := range s.Faults {
+		w.Paragraph("not in the desired state: " + f.Cgroup + ": " + f.Error)
+	}
+	for _, x := range s.Waits {
+		w.Paragraph("waits: " + x.Cgroup + " " + x.Property + ": " + x.Reason)
+	}
+	w.Paragraph(codes.Hint())
+	return w.Flush()
+}
+
+func headline(s *inspect.Status) string {
+	parts := []string{"cpupoold " + s.Daemon.BuildVersion}
+	if s.Node != "" {
+		parts = append(parts, "on "+s.Node)
+	}
+	mode := s.Daemon.Mode
+	if mode == "observe" {
+		mode += " (" + layout.Count(s.Daemon.Owed, "write") + " not made)"
+	}
+	ready := "ready"
+	if !s.Daemon.Ready {
+		ready = "not ready: the first pass is not over"
+	}
+	return strings.Join(append(parts, "mode "+mode, ready, "up "+since(s.Time, s.Daemon.Started)), ", ")
+}
+
+func since(now, then time.Time) string {
+	if then.Before(time.Unix(1, 0)) {
+		return "never"
+	}
+	return max(now.Sub(then), 0).Round(time.Second).String()
+}
+
+func passLine(s *inspect.Status) string {
+	good := "desired state reached " + since(s.Time, s.Passes.LastSuccess) + " ago"
+	if s.Passes.LastSuccess.Before(time.Unix(1, 0)) {
+		good = "desired state not reached so far"
+	}
+	last := "last pass " + since(s.Time, s.Passes.Last) + " ago"
+	if s.Passes.Last.Before(time.Unix(1, 0)) {
+		last = "no pass so far"
+	}
+	text := fmt.Sprintf("%s, %s; %d passes, %d of them failed", last, good, s.Passes.OK+s.Passes.Failed+s.Passes.Unavailable, s.Passes.Failed)
+	if n := s.Passes.Unavailable; n > 0 {
+		text += fmt.Sprintf(", and %d had no answer from the runtime or systemd", n)
+	}
+	return text
+}
+
+func configLine(s *inspect.Status) string {
+	text := "config " + cmp.Or(s.Config.File, "defaults, no file")
+	if s.Config.Error != "" {
+		text += ": REFUSED, an earlier one is in force: " + s.Config.Error
+	}
+	parts := []string{text}
+	for _, x := range s.Config.Settings {
+		if strings.HasPrefix(x.Key, "guaranteed.") || x.Key == "quiet" {
+			parts = append(parts, x.Key+" "+x.Value)
+		}
+	}
+	if !s.Config.Offline.IsEmpty() {
+		parts = append(parts, "offline CPUs "+s.Config.Offline.String())
+	}
+	return strings.Join(parts, ", ")
+}
+
+func systemLine(p *inspect.SystemPartition) string {
+	cpus := "no cpuset"
+	if !p.CPUs.IsEmpty() {
+		cpus = "cpuset " + p.CPUs.String()
+		if !p.Effective.Equal(p.CPUs) {
+			cpus += ", effective " + p.Effective.String()
+		}
+	}
+	text := "the daemon places its pods as all others"
+	if p.StandsDown {
+		text = "the daemon does not place its pods"
+	}
+	return "system partition " + p.Cgroup + ", " + cpus + ": " + text
+}
+
+func poolTable(s *inspect.Status) *layout.Table {
+	t := &layout.Table{}
+	t.Row("POOL", "CPUS", "COUNT", "CONTAINERS", "OWNED", "FREE", "KEPT EMPTY")
+	for _, p := range s.Pools {
+		empty := p.Idle.Union(p.Resting).Union(p.Parked)
+		owned, free := p.Sizes()
+		t.Row(inspect.FullPool(p.Name, p.Type), p.CPUs.String(), strconv.Itoa(p.CPUs.Len()), strconv.Itoa(p.Containers), owned, free, empty.String())
+	}
+	return t
+}
+
+func containerTable(s *inspect.Status) *layout.Table {
+	all := inspect.ByPool(s.Containers)
+	t := &layout.Table{}
+	t.Row("CONTAINER OR UNIT", "POOL", "CPUS", "KEPT BY", "REASON")
+	for i := range all {
+		c := &all[i]
+		t.Row(c.Full(), inspect.FullPool(c.Pool, c.Type), c.CPUText(), c.Mode, c.Code)
+	}
+	return t
+}
+
+// sourceLine names the sources that are not well.
+func sourceLine(s *inspect.Status) string {
+	var ill []string
+	for _, x := range s.Sources {
+		if x.State != "ok" {
+			ill = append(ill, x.Name+" "+x.State)
+		}
+	}
+	if len(ill) == 0 {
+		return fmt.Sprintf("sources: all %d ok", len(s.Sources))
+	}
+	return fmt.Sprintf("sources: %s; %d ok", strings.Join(ill, ", "), len(s.Sources)-len(ill))
+}
+
+func writeLine(s *inspect.Status) string {
+	var parts []string
+	for _, x := range s.Writes {
+		part := fmt.Sprintf("%s %d", x.Via, x.OK)
+		if x.Failed > 0 {
+			part += fmt.Sprintf(" (%d refused)", x.Failed)
+		}
+		parts = append(parts, part)
+	}
+	text := "writes: " + strings.Join(parts, ", ")
+	if len(s.LastWrites) > 0 {
+		text += "; the last ones:"
+	}
+	return text
+}
+
+// auxiliaryLines describes the cgroups in pods that belong to no container. A node has a
+// monitor for each container, so cgroups of one kind on the same CPUs share a line.
+func auxiliaryLines(all []inspect.Auxiliary) (lines []string) {
+	names := map[string]string{"monitor": "conmon", "sandbox": "the containers of a pod in one cgroup"}
+	type key struct{ kind, cpus string }
+	counts := make(map[key]int)
+	for i := range all {
+		counts[key{all[i].Kind, all[i].CPUs.String()}]++
+	}
+	for i := range all {
+		g := &all[i]
+		k := key{g.Kind, g.CPUs.String()}
+		n := counts[k]
+		delete(counts, k)
+		name := cmp.Or(names[g.Kind], "a cgroup of no container")
+		switch {
+		case n == 1:
+			lines = append(lines, fmt.Sprintf("%s on CPUs %s (%s %s)", name, g.CPUs, cmp.Or(g.Pod, "unknown pod"), g.Cgroup))
+		case n > 1:
+			lines = append(lines, fmt.Sprintf("%d times %s on CPUs %s", n, name, g.CPUs))
+		}
+	}
+	return lines
 }

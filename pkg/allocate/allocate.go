@@ -2,6 +2,7 @@ package allocate
 
 import (
 	"fmt"
+	"math/bits"
 	"slices"
 
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
@@ -251,4 +252,91 @@ func (v *view) completes(i int32) bool {
 		}
 	}
 	return true
+}
+
+// Codes of refusals. They are stable: they are labels of metrics and go into
+// events.
+const (
+	TooFewFree   = "TooFewFree"   // there are not as many free CPUs, whatever the options
+	BadOptions   = "BadOptions"   // options contradict each other (Options.Validate)
+	SMTAlignment = "SMTAlignment" // with full-pcpus-only the number is no multiple of the threads of a core
+	// TooFewWholeCores: with full-pcpus-only the cores that are wholly free do not
+	// add up to the number.
+	TooFewWholeCores = "TooFewWholeCores"
+	// TooFewUntouchedCores: with one-owner-per-core the cores without an owner have too few
+	// CPUs.
+	TooFewUntouchedCores = "TooFewUntouchedCores"
+	TooFewIsolated       = "TooFewIsolated"   // too few of the CPUs that the kernel isolates since boot are free.
+	TooFewOfCoreType     = "TooFewOfCoreType" // too few CPUs of the required kind of core are free.
+	NotOnOneNode         = "NotOnOneNode"     // with single-numa-node no node, or none of the hinted ones, has room for all
+	NotOnHintedNodes     = "NotOnHintedNodes" // with restricted the hinted nodes are large enough, but full
+	// NotOnFewestNodes: with restricted the request needs more nodes, or packages
+	// with align-by-socket, than it would need on the empty machine.
+	NotOnFewestNodes = "NotOnFewestNodes"
+)
+
+// Refusal is the reason why a request cannot be met.
+type Refusal struct {
+	// Asked, Free and Usable are numbers of CPUs: of the request, of free CPUs,
+	// and of free CPUs that the options admit.
+	Asked  int `json:"asked"`
+	Free   int `json:"free"`
+	Usable int `json:"usable"`
+	// Why is the cause and the remedy; Code is its stable name.
+	Code string `json:"code"`
+	Why  string `json:"why"`
+}
+
+// Error contains all fields but Code.
+func (r *Refusal) Error() string {
+	return fmt.Sprintf("%d CPUs asked, %d free, %d of them usable: %s", r.Asked, r.Free, r.Usable, r.Why)
+}
+
+// defragment is the command that finds moves of other owners.
+const defragment = "cpupoold plan --defrag"
+
+// Supply is a set of CPUs to choose from. It is not safe for concurrent use.
+type Supply struct {
+	m    *Machine
+	free []uint64 // a bitset
+	had  []uint64 // memory for an owner's CPUs, a bitset.
+	view view     // kept for its memory, and because it may still be right
+	// request, attempt and placing belong to the last Take; the next one reuses their
+	// memory.
+	request    Request
+	attempt    attempt
+	placing    placing
+	scratch    scratch
+	considered int // number of combinations of the last Take
+	steps      int // number of steps of its distributions
+}
+
+// Supply returns the supply of the CPUs of a set that are online.
+func (m *Machine) Supply(cpus cpuset.Set) *Supply {
+	words := make([]uint64, 4*m.words) // in one piece: most supplies serve once
+	next := func() []uint64 {
+		w := words[:m.words:m.words]
+		words = words[m.words:]
+		return w
+	}
+	s := &Supply{m: m, free: next(), had: next()}
+	s.view.have, s.view.usable = next(), next()
+	m.mark(s.free, cpus)
+	return s
+}
+
+// Reset makes s the supply of other CPUs. It keeps its memory: the allocation is most of
+// the cost of a new supply for a few CPUs of a large machine.
+func (s *Supply) Reset(cpus cpuset.Set) {
+	clear(s.free)
+	s.m.mark(s.free, cpus)
+	s.view.extent = someCPUs
+}
+
+func count(words []uint64) int {
+	n := 0
+	for _, w := range words {
+		n += bits.OnesCount64(w)
+	}
+	return n
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"sync"
 	"time"
 
 	"github.com/cenkalti/backoff/v5"
@@ -187,4 +188,84 @@ func read(stream eventStream, q *queue[notice]) (int, error) {
 		}
 		q.put(notice{event: eventOf(r)})
 	}
+}
+
+// Event reports a change of a container or of a pod's sandbox. It is only a
+// hint: events are lost, repeated, late and, on containerd before
+// 2.0, taken away by other subscribers. Changes of resources cause no event.
+type Event struct {
+	ContainerID string // sandbox id if the event is about the sandbox
+	Kind        EventKind
+	At          time.Time
+	// PodID and PodUID are empty where the runtime could not tell.
+	PodID, PodUID string
+}
+
+// EventKind is the kind of a change.
+type EventKind int
+
+// The values of CRI's ContainerEventType. ContainerStarted comes after the
+// entrypoint has begun to run.
+const (
+	ContainerCreated EventKind = iota
+	ContainerStarted
+	ContainerStopped
+	ContainerDeleted
+)
+
+// eventOf keeps the little that a hint needs: the message holds the status of
+// the whole pod.
+func eventOf(r *runtime.ContainerEventResponse) Event {
+	return Event{
+		ContainerID: r.GetContainerId(),
+		Kind:        EventKind(r.GetContainerEventType()),
+		At:          time.Unix(0, r.GetCreatedAt()),
+		PodID:       r.GetPodSandboxStatus().GetId(),
+		PodUID:      r.GetPodSandboxStatus().GetMetadata().GetUid(),
+	}
+}
+
+// queue is an unbounded queue between the goroutine that reads the runtime's
+// stream and the one that runs the caller's code. It is unbounded because
+// containerd since 2.0 makes every CreateContainer and StartContainer of the
+// node wait for its slowest subscriber. Queued values are small.
+type queue[T any] struct {
+	mu     sync.Mutex
+	filled sync.Cond // on mu
+	items  []T
+	closed bool
+}
+
+func newQueue[T any]() *queue[T] {
+	q := &queue[T]{}
+	q.filled.L = &q.mu
+	return q
+}
+
+// put appends an item. It never waits for the reader.
+func (q *queue[T]) put(item T) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.items = append(q.items, item)
+	q.filled.Signal()
+}
+
+// close makes take return no items after the last one.
+func (q *queue[T]) close() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.closed = true
+	q.filled.Signal()
+}
+
+// take waits for items and returns all that there are, or none after close.
+func (q *queue[T]) take() []T {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for len(q.items) == 0 && !q.closed {
+		q.filled.Wait()
+	}
+	items := q.items
+	q.items = nil
+	return items
 }

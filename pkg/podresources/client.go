@@ -1,16 +1,21 @@
 package podresources
 
 import (
+	"bytes"
+	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"path"
+	"slices"
 	"strings"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	v1 "k8s.io/kubelet/pkg/apis/podresources/v1"
 
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/internal/localgrpc"
 )
 
@@ -69,4 +74,103 @@ func (c *Client) List(ctx context.Context) ([]Container, error) {
 			localgrpc.Error(err, map[codes.Code]error{codes.Unavailable: ErrUnavailable, codes.Unimplemented: ErrNotSupported}))
 	}
 	return containers(r), nil
+}
+
+// CPUState is the state of the kubelet's CPU manager: its file
+// cpu_manager_state (pkg/kubelet/cm/cpumanager/state/checkpoint.go).
+type CPUState struct {
+	Policy   string     // never empty: static, none, or an unknown policy.
+	Default  cpuset.Set // CPUs of all containers without exclusive CPUs; empty with every policy except static.
+	Holdings []Holding  // sorted by pod and container, no two of one name
+}
+
+// Holding are CPUs that the kubelet has allocated to one container. Container is "" for CPUs
+// of a whole pod, whose containers share them (KEP-5526).
+type Holding struct {
+	PodUID, Container string
+	CPUs              cpuset.Set // never empty
+}
+
+// cpuData are the fields about CPUs, which versions 2 and 3 of the file have
+// at the top and version 4 within data.
+type cpuData struct {
+	PolicyName    string                     `json:"policyName"`
+	DefaultCPUSet string                     `json:"defaultCpuSet"`
+	Entries       map[string]json.RawMessage `json:"entries"`
+	PodEntries    map[string]struct {
+		CPUSet string `json:"cpuSet"`
+	} `json:"podEntries"`
+}
+
+// ParseCPUState reads a cpu_manager_state of version 2 (Kubernetes 1.18 to 1.36), 3
+// (1.36 with PodLevelResourceManagers) or 4 (1.37). In version 4 data counts, and the other
+// fields are for older kubelets. Version 1 has containers by their ids; it
+// is accepted if it has no containers. The checksums are not verified: they are sums of
+// a dump of the kubelet's own types, and the kubelet replaces the file as a whole.
+// With an error all values are unknown, including the policy.
+func ParseCPUState(b []byte) (CPUState, error) {
+	var file struct {
+		cpuData
+		Data *string `json:"data"`
+	}
+	const what = "parse CPU manager state: "
+	if len(bytes.TrimSpace(b)) == 0 {
+		return CPUState{}, errors.New(what + "the file is empty")
+	}
+	if err := json.Unmarshal(b, &file); err != nil {
+		return CPUState{}, fmt.Errorf(what+"%w", err)
+	}
+	data := file.cpuData
+	if file.Data != nil {
+		data = cpuData{}
+		if err := json.Unmarshal([]byte(*file.Data), &data); err != nil {
+			return CPUState{}, fmt.Errorf(what+"data: %w", err)
+		}
+	}
+	if data.PolicyName == "" {
+		return CPUState{}, errors.New(what + "policyName is missing")
+	}
+	s := CPUState{Policy: data.PolicyName}
+	var err error
+	if s.Default, err = cpuset.Parse(data.DefaultCPUSet); err != nil {
+		return CPUState{}, fmt.Errorf(what+"defaultCpuSet: %w", err)
+	}
+	for uid, raw := range data.Entries {
+		var containers map[string]string
+		if err := json.Unmarshal(raw, &containers); err != nil {
+			return CPUState{}, fmt.Errorf(what+"entries of %q: %w; version 1, of a kubelet before 1.18, cannot be read", uid, err)
+		}
+		for name, cpus := range containers {
+			if name == "" {
+				return CPUState{}, fmt.Errorf(what+"entries of %q: a container has no name", uid)
+			}
+			if err := s.hold(uid, name, cpus); err != nil {
+				return CPUState{}, fmt.Errorf(what+"%w", err)
+			}
+		}
+	}
+	for uid, pod := range data.PodEntries {
+		if err := s.hold(uid, "", pod.CPUSet); err != nil {
+			return CPUState{}, fmt.Errorf(what+"%w", err)
+		}
+	}
+	slices.SortFunc(s.Holdings, func(a, b Holding) int {
+		return cmp.Or(cmp.Compare(a.PodUID, b.PodUID), cmp.Compare(a.Container, b.Container))
+	})
+	return s, nil
+}
+
+// hold adds a holding. A holding without CPUs is ignored: its container had CPUs of init
+// containers, which another container has now.
+func (s *CPUState) hold(uid, container, cpus string) error {
+	set, err := cpuset.Parse(cpus)
+	switch {
+	case err != nil:
+		return fmt.Errorf("CPUs of pod %q, container %q: %w", uid, container, err)
+	case uid == "":
+		return fmt.Errorf("CPUs %s belong to a pod without a UID", cpus)
+	case !set.IsEmpty():
+		s.Holdings = append(s.Holdings, Holding{uid, container, set})
+	}
+	return nil
 }

@@ -3,6 +3,8 @@ package pools
 import (
 	"cmp"
 	"slices"
+
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
 
 // Alone places one pod as [Build] would, without the others. ok is true only if neither the pod nor
@@ -30,4 +32,70 @@ func Alone(in *Input, plan *Plan, p Pod) (placed PodPlan, ok bool) {
 // ordinary reports that no container of a pod has or may have a claim on exclusive CPUs.
 func (in *Input) ordinary(p *Pod) bool {
 	return !p.Unread && (p.QoS != QoSGuaranteed || !in.Pools.exclusive()) && !p.hasForeign()
+}
+
+// Alongside places one Guaranteed pod as [Build] would, without the pods in the shared pool. ok is
+// true only if the guaranteed pool is apart from all others, and all other owners keep their CPUs.
+// Then only Free, Idle, Assignments and Problems of the plan depend on the pod. ok is false in all
+// other cases, and if only a complete plan shows it.
+//
+// plan is the plan of in, whose Pods are sorted by UID, and its assignments are in force. p is the
+// only pod with its UID. None of them is changed. assignments are the assignments of all owners,
+// with the pod's.
+func Alongside(in *Input, plan *Plan, p Pod) (placed PodPlan, assignments []Assignment, ok bool) {
+	if p.Gone || p.UID == "" || p.QoS != QoSGuaranteed || in.Pools.Kubelet || in.Pools.FromShared || !in.Pools.exclusive() ||
+		in.Namespaces.Asked || !plan.Theirs.IsEmpty() {
+		return PodPlan{}, nil, false
+	}
+	pods, ok := owning(in.Pods, p)
+	if !ok {
+		return PodPlan{}, nil, false
+	}
+	of := *in
+	of.Previous = plan.Assignments
+	next := build(of, pods, cpuset.Set{}, nil)
+	if !sameOthers(plan.Assignments, next.Assignments, p.UID) || !samePlaces(in, plan, &next) {
+		return PodPlan{}, nil, false
+	}
+	i := slices.IndexFunc(next.Pods, func(o PodPlan) bool { return o.UID == p.UID })
+	return next.Pods[i], next.Assignments, true
+}
+
+// owning returns the pods that may have exclusive CPUs. p replaces the pod with its UID. ok is
+// false if only a complete plan shows which pods they are.
+func owning(all []Pod, p Pod) (pods []Pod, ok bool) {
+	mayOwn := func(p *Pod) bool { return p.QoS == QoSGuaranteed && !p.Gone && p.UID != "" }
+	certain := func(p *Pod) bool { return !p.Unread && !p.hasForeign() }
+	if !certain(&p) {
+		return nil, false
+	}
+	pods = append(pods, p)
+	for i := range all {
+		o := &all[i]
+		switch {
+		case o.UID == p.UID || o.Gone:
+		case !certain(o):
+			return nil, false
+		case mayOwn(o):
+			pods = append(pods, *o)
+		}
+	}
+	return present(pods), true
+}
+
+// sameOthers reports whether assignments differ only in the assignments of one pod.
+func sameOthers(before, after []Assignment, uid string) bool {
+	others := func(all []Assignment) []Assignment {
+		return slices.DeleteFunc(slices.Clone(all), func(a Assignment) bool { return a.Key.PodUID == uid })
+	}
+	return slices.EqualFunc(others(before), others(after), Assignment.Equal)
+}
+
+// samePlaces reports whether the CPUs of owners leave the partitions of workload types unchanged: a
+// partition of all CPUs does not contain the CPUs of owners.
+func samePlaces(in *Input, before, after *Plan) bool {
+	was, is := in.Pools.Guaranteed.Difference(before.Free), in.Pools.Guaranteed.Difference(after.Free)
+	return before.Shared.Equal(after.Shared) && !slices.ContainsFunc(in.Pools.Partitions, func(p Partition) bool {
+		return !p.CPUs.Difference(was).Equal(p.CPUs.Difference(is))
+	})
 }

@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"path"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
@@ -108,4 +109,154 @@ func (s sysfs) nohzFull() (cpuset.Set, error) {
 	}
 	set, _, err := optional(s.list(name))
 	return set, err
+}
+
+// readCaches reads the last-level caches. If the kernel shows no cache, as in many virtual
+// machines, or if the CPUs disagree about the CPUs that share it, the cache is not known.
+func (r *scan) readCaches() error {
+	shared := make([]cpuset.Set, len(r.places))
+	for i := range r.places {
+		set, err := r.lastLevel(r.places[i].ID)
+		if err != nil {
+			return err
+		}
+		r.places[i].L3, shared[i] = -1, set.Intersection(r.online)
+	}
+	for i, of := range shared {
+		// Each cache is examined once, at its lowest CPU.
+		if of.First() == r.places[i].ID && r.sameForAll(shared, of) {
+			for id := range of.All() {
+				r.places[r.index(id)].L3 = of.First()
+			}
+		}
+	}
+	return nil
+}
+
+func (r *scan) sameForAll(shared []cpuset.Set, of cpuset.Set) bool {
+	for id := range of.All() {
+		if !shared[r.index(id)].Equal(of) {
+			return false
+		}
+	}
+	return true
+}
+
+// lastLevel returns the CPUs that share a CPU's data cache of the highest level, which is
+// level 2 for some small cores. The number in indexN is not the level. It returns the empty
+// set if the kernel shows no cache.
+func (s sysfs) lastLevel(id int) (cpuset.Set, error) {
+	dir := cpuFile(id, "cache")
+	entries, _, err := optional(fs.ReadDir(s.fs, dir))
+	if err != nil {
+		return cpuset.Set{}, fmt.Errorf("read %s: %w", dir, err)
+	}
+	var last cpuset.Set
+	highest := 0
+	for _, entry := range entries {
+		if !strings.HasPrefix(entry.Name(), "index") {
+			continue
+		}
+		index := path.Join(dir, entry.Name())
+		level, shared, err := s.dataCache(index)
+		if err != nil {
+			return cpuset.Set{}, err
+		}
+		if level > highest {
+			highest, last = level, shared
+		}
+	}
+	return last, nil
+}
+
+// dataCache returns level 0 for an instruction cache, and for one of which the
+// kernel hides an attribute because it does not know it (drivers/base/cacheinfo.c
+// cache_default_attrs_is_visible).
+func (s sysfs) dataCache(index string) (level int, shared cpuset.Set, err error) {
+	kind, ok, err := optional(s.text(path.Join(index, "type")))
+	if !ok || kind != "Unified" && kind != "Data" {
+		return 0, cpuset.Set{}, err
+	}
+	level, ok, err = optional(s.number(path.Join(index, "level")))
+	if !ok {
+		return 0, cpuset.Set{}, err
+	}
+	shared, ok, err = optional(s.list(path.Join(index, "shared_cpu_list")))
+	if !ok {
+		return 0, cpuset.Set{}, err
+	}
+	return level, shared, nil
+}
+
+// localDistance is a node's distance to itself by definition (ACPI SLIT).
+const localDistance = 10
+
+// readNodes reads the NUMA nodes. If the directory is missing, the kernel does not support
+// NUMA, and all CPUs are in one node.
+func (r *scan) readNodes() error {
+	if _, ok, err := optional(fs.Stat(r.fs, nodeDir)); err != nil {
+		return fmt.Errorf("read %s: %w", nodeDir, err)
+	} else if !ok {
+		r.nodes = []Node{{Distances: []int{localDistance}, HasMemory: true}}
+		return nil
+	}
+	online, err := r.list(path.Join(nodeDir, "online"))
+	if err != nil {
+		return err
+	}
+	withMemory, err := r.list(path.Join(nodeDir, "has_memory"))
+	if err != nil {
+		return err
+	}
+	var placed, repeated, repeating cpuset.Set
+	for id := range online.All() {
+		node := Node{ID: id, HasMemory: withMemory.Contains(id)}
+		cpus, err := r.list(nodeFile(id, "cpulist"))
+		if err != nil {
+			return err
+		}
+		if node.Distances, err = r.distances(id, online.Len()); err != nil {
+			return err
+		}
+		r.nodes = append(r.nodes, node)
+		cpus = cpus.Intersection(r.online)
+		if twice := cpus.Intersection(placed); !twice.IsEmpty() {
+			repeated, repeating = repeated.Union(twice), repeating.Union(cpuset.Of(id))
+		}
+		for cpu := range cpus.Difference(placed).All() {
+			r.places[r.index(cpu)].Node = id
+		}
+		placed = placed.Union(cpus)
+	}
+	if stray := r.online.Difference(placed); !stray.IsEmpty() {
+		return fmt.Errorf("read %s/node*/cpulist: CPUs %s are online but in no online node", nodeDir, stray)
+	}
+	if !repeated.IsEmpty() {
+		r.warn("CPUs %s are in several NUMA nodes: each belongs to its first node, and nodes %s have these CPUs no more. "+
+			"Remove numa=fake from the kernel command line, or correct the firmware's NUMA settings", repeated, repeating)
+	}
+	return nil
+}
+
+// distances reads a row of the distance table. It has one column for each online
+// node, in ascending order of their numbers, and no columns for offline nodes.
+func (s sysfs) distances(id, columns int) ([]int, error) {
+	name := nodeFile(id, "distance")
+	text, err := s.text(name)
+	if err != nil {
+		return nil, err
+	}
+	fields := strings.Fields(text)
+	if len(fields) != columns {
+		return nil, fmt.Errorf("read %s: %d distances for %d online nodes", name, len(fields), columns)
+	}
+	row := make([]int, columns)
+	for i, field := range fields {
+		distance, err := strconv.ParseUint(field, 10, 31)
+		if err != nil {
+			return nil, fmt.Errorf("read %s: %q is not a distance", name, field)
+		}
+		row[i] = int(distance)
+	}
+	return row, nil
 }

@@ -2,13 +2,19 @@ package clustercheck
 
 import (
 	"cmp"
+	"fmt"
+	"maps"
+	"path"
 	"slices"
+	"strconv"
+	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/cpupoold/cpupoold/internal/findings"
+	"github.com/cpupoold/cpupoold/internal/nodecheck"
 	"github.com/cpupoold/cpupoold/internal/nodekind"
 	"github.com/cpupoold/cpupoold/internal/othermanagers"
 	"github.com/cpupoold/cpupoold/pkg/workload"
@@ -147,4 +153,163 @@ func named(check string, all ...findings.Finding) []findings.Finding {
 		all[i].Check = check
 	}
 	return all
+}
+
+// managers returns the other managers of CPUs that run in the cluster.
+func (in *Input) managers() []findings.Finding {
+	var all []findings.Finding
+	for i := range in.DaemonSets {
+		d := &in.DaemonSets[i]
+		if d.Status.DesiredNumberScheduled == 0 {
+			continue
+		}
+		subject, names := "DaemonSet "+d.Namespace+"/"+d.Name, namesOf(d)
+		for _, m := range othermanagers.Managers() {
+			if slices.ContainsFunc(names, m.Is) {
+				all = append(all, named("nri-plugins", m.Finding(subject, false))...)
+				break
+			}
+		}
+		if d.Name == "tuned" {
+			all = append(all, named("tuned", othermanagers.Tuned(subject))...)
+		}
+	}
+	if in.Partitioning == "AllNodes" {
+		all = append(all, named("crio-workloads", othermanagers.Workload("Infrastructure cluster: status.cpuPartitioning AllNodes",
+			in.Names.TargetKey("management"), "install a cluster without workload partitioning"))...)
+	}
+	return all
+}
+
+// namesOf returns the names by which a DaemonSet is recognized: its own, and the names of its
+// containers, their images and their programs.
+func namesOf(d *appsv1.DaemonSet) []string {
+	names := []string{d.Name}
+	for _, c := range d.Spec.Template.Spec.Containers {
+		image, _, _ := strings.Cut(path.Base(c.Image), "@")
+		image, _, _ = strings.Cut(image, ":")
+		names = append(names, c.Name, image)
+		if len(c.Command) > 0 {
+			names = append(names, path.Base(c.Command[0]))
+		}
+	}
+	return names
+}
+
+// quotas returns the quotas that reject pods which the webhook has changed: it replaces
+// requests of cpu by requests of a pool's resource.
+func (in *Input) quotas() []findings.Finding {
+	var all []findings.Finding
+	for i := range in.Quotas {
+		q := &in.Quotas[i]
+		for _, key := range slices.Sorted(maps.Keys(q.Spec.Hard)) {
+			hard := q.Spec.Hard[key]
+			f := findings.Finding{Check: "quota", Severity: findings.Info, Subject: fmt.Sprintf("ResourceQuota %s/%s: %s", q.Namespace, q.Name, key)}
+			resource := strings.TrimPrefix(string(key), "requests.")
+			_, cores := in.Names.CoresType(resource)
+			switch {
+			case cores || resource == in.Names.SharedResource() || resource == in.Names.GuaranteedResource():
+				f.Severity = findings.Warning
+				f.Found = fmt.Sprintf("is %s: the quota rejects pods that exceed it, after the webhook has added this resource", hard.String())
+				f.Remedy = "raise the limit to the CPUs of the namespace's pods in thousandths, or remove it"
+			case slices.Contains([]corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceRequestsCPU, corev1.ResourceLimitsCPU}, key):
+				f.Found = fmt.Sprintf("is %s: the quota rejects pods of a workload type, whose containers have no cpu", hard.String())
+				f.Remedy = fmt.Sprintf("remove %s, or keep pods of workload types in a namespace without it", key)
+			default:
+				continue
+			}
+			all = append(all, f)
+		}
+	}
+	return all
+}
+
+// The defaults of NRI in a version of a runtime.
+const (
+	nriOn   = "on"
+	nriOff  = "off"
+	nriNone = "none"
+)
+
+func nodeOf(n *corev1.Node) Node {
+	info := n.Status.NodeInfo
+	at := Node{Name: n.Name, OS: info.OSImage, Kernel: info.KernelVersion, Runtime: info.ContainerRuntimeVersion, Version: info.KubeletVersion}
+	if nodekind.CanRun(n) {
+		at.NRI = nriDefault(at.runtime())
+	}
+	return at
+}
+
+func (n *Node) runtime() (name, version string) {
+	name, version, _ = strings.Cut(n.Runtime, "://")
+	return name, version
+}
+
+// nriDefault returns the default of NRI. containerd has NRI since 1.7, and CRI-O since 1.26.
+// It is on by default since containerd 2.0 and CRI-O 1.30.
+func nriDefault(runtime, version string) string {
+	since, on := map[string][2]int{"containerd": {1, 7}, "cri-o": {1, 26}}[runtime], map[string][2]int{"containerd": {2, 0}, "cri-o": {1, 30}}[runtime]
+	parts := strings.SplitN(strings.TrimPrefix(version, "v"), ".", 3)
+	if since == [2]int{} || len(parts) < 2 {
+		return ""
+	}
+	major, errMajor := strconv.Atoi(parts[0])
+	minor, errMinor := strconv.Atoi(parts[1])
+	switch is := []int{major, minor}; {
+	case errMajor != nil || errMinor != nil:
+		return ""
+	case slices.Compare(is, since[:]) < 0:
+		return nriNone
+	case slices.Compare(is, on[:]) < 0:
+		return nriOff
+	}
+	return nriOn
+}
+
+func (n *Node) findings(node *corev1.Node) []findings.Finding {
+	if !nodekind.CanRun(node) {
+		f := findings.Finding{Check: "node-kind", Severity: findings.Info, Subject: "node",
+			Found: "runs Windows, and cpupoold runs on Linux only: the DaemonSet skips the node"}
+		if nodekind.IsVirtual(node) {
+			f.Found, f.Remedy = "is virtual, so its pods run elsewhere and no daemon can run on it", "exclude the node from the DaemonSet by a node affinity"
+		}
+		return []findings.Finding{f}
+	}
+	all := slices.Concat(n.kernelFindings(), n.runtimeFindings())
+	if n.Kubelet == nil {
+		return all
+	}
+	if n.Kubelet.CPUManagerPolicy == nodecheck.Static {
+		all = append(all, named("kubelet-policy", nodecheck.KubeletStatic("kubelet", "cpuManagerPolicy", "/var/lib/kubelet/cpu_manager_state"))...)
+	}
+	if theirs := n.Kubelet.TopologyManagerPolicy; theirs == "restricted" || theirs == "single-numa-node" {
+		all = append(all, named("kubelet-topology", nodecheck.StricterTopology("guaranteed.options.topology-policy", "best-effort by default", theirs))...)
+	}
+	return all
+}
+
+func (n *Node) kernelFindings() []findings.Finding {
+	kernel, err := nodecheck.ParseKernel(n.Kernel)
+	if err != nil {
+		return nil // the table shows the text of the node
+	}
+	all := slices.Concat(named("kernel-affinity", kernel.Affinity()...), named("kernel-reload", kernel.Reload("systemd")...))
+	if kernel.Before(6, 7) {
+		all = append(all, named("kernel-partitions", kernel.NoPartitions("cpuset.cpus.exclusive", "does not exist, unless the distribution has added it"))...)
+	}
+	return all
+}
+
+func (n *Node) runtimeFindings() []findings.Finding {
+	name, version := n.runtime()
+	subject := name + " " + version
+	switch {
+	case name == "docker":
+		return named("runtime", nodecheck.Docker(subject))
+	case n.NRI == nriNone:
+		return named("nri", nodecheck.WithoutNRI(subject, "has no NRI", "use containerd 2.0, CRI-O 1.30 or a later version"))
+	case n.NRI == nriOff:
+		return named("nri", nodecheck.WithoutNRI(subject, "has NRI off by default", nodecheck.EnableNRI))
+	}
+	return nil
 }
