@@ -17,7 +17,7 @@ import (
 // writes to one path must be carried out in their order; consecutive ones that
 // are not Via File may run at the same time for different paths. After a write
 // that failed, the rest of the list must not be carried out: mark the cgroup
-// (NoWrite, NoSeal), read again, and call Diff again. A cgroup in one of marked counts
+// (NoWrite, NoRecord), read again, and call Diff again. A cgroup in one of marked counts
 // instead of the same one in current, so that the caller can mark cgroups without a copy of all.
 func Diff(targets []Target, current map[Path]Current, o Options, marked ...map[Path]Current) ([]Write, []Deferred) {
 	of := func(p Path) (Current, bool) {

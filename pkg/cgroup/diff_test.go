@@ -98,7 +98,7 @@ func parseCase(t *testing.T, archive *txtar.Archive) diffCase {
 func parseCurrent(t *testing.T, p cgroup.Path, w map[string]string, o cgroup.Options) cgroup.Current {
 	t.Helper()
 	c := cgroup.Current{
-		Exists: !has(w, "absent"), Pending: set(t, w["pending"]), NoSeal: has(w, "noseal"), NoWrite: has(w, "nowrite"),
+		Exists: !has(w, "absent"), Pending: set(t, w["pending"]), NoRecord: has(w, "norecord"), NoWrite: has(w, "nowrite"),
 	}
 	list := func(key string) []string { return strings.FieldsFunc(w[key], func(r rune) bool { return r == ',' }) }
 	c.Left, c.Drifted = list("left"), list("drifted")
@@ -131,7 +131,7 @@ func parseCurrent(t *testing.T, p cgroup.Path, w map[string]string, o cgroup.Opt
 
 func words(t *testing.T, line string) map[string]string {
 	t.Helper()
-	known := " driver possible spare leaving container cpus exclusive weight unlimited absent pending noseal nowrite recorded nocpuset nocpu idle quota parent inner innerquota unit unitquota unitcpus named mems nodes recordedmems period innermems unitmems left drifted mixed nocri around "
+	known := " driver possible spare leaving container cpus exclusive weight unlimited absent pending norecord nowrite recorded nocpuset nocpu idle quota parent inner innerquota unit unitquota unitcpus named mems nodes recordedmems period innermems unitmems left drifted mixed nocri around "
 	w := map[string]string{}
 	for word := range strings.FieldsSeq(line) {
 		key, value, _ := strings.Cut(word, "=")

@@ -124,7 +124,7 @@ func (it *item) written(cpus cpuset.Set) {
 
 // canPersist reports whether the recorder can be updated in this pass.
 func (it *item) canPersist() bool {
-	return it.via != "" && !it.current.NoSeal && (it.raw || !it.current.NoWrite)
+	return it.via != "" && !it.current.NoRecord && (it.raw || !it.current.NoWrite)
 }
 
 // tally counts cgroups by CPU.

@@ -28,7 +28,7 @@ func (d *differ) limits(it *item) {
 // whether it is.
 func (d *differ) property(it *item, name, value string) bool {
 	switch {
-	case it.current.NoSeal:
+	case it.current.NoRecord:
 		d.postpone(it.Target, name, "systemd refused in this pass")
 	case it.unsettled():
 		d.postpone(it.Target, name, "systemd would put the CPUs that it has recorded back with it")

@@ -40,7 +40,7 @@ func (d *differ) mems(it *item) {
 	if it.via == CRI {
 		property = CRIMems
 	}
-	if c.NoSeal {
+	if c.NoRecord {
 		d.postpone(it.Target, property, "its recorder refused in this pass")
 		return
 	}

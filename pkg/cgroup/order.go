@@ -136,7 +136,7 @@ func (d *differ) report() {
 	for _, it := range d.items {
 		switch {
 		case !it.moves || it.placed && it.persisted:
-		case !it.placed && it.via != "" && !it.raw && it.current.NoSeal, it.placed && it.current.NoSeal:
+		case !it.placed && it.via != "" && !it.raw && it.current.NoRecord, it.placed && it.current.NoRecord:
 			d.postpone(it.Target, it.persistProperty(), "its recorder refused in this pass")
 		case !it.placed && d.reportAround(it):
 		case !it.placed:

@@ -17,7 +17,7 @@ func (d *differ) unblock() bool {
 		if !it.pending.IsEmpty() {
 			return false
 		}
-		refused = refused || it.current.NoSeal || it.current.NoWrite || it.current.left(FileCPUs)
+		refused = refused || it.current.NoRecord || it.current.NoWrite || it.current.left(FileCPUs)
 	}
 	if d.takePart(demand) || d.persistSteps(demand) || d.withdraw(demand) {
 		return true

@@ -86,7 +86,7 @@ func (w *world) set(p cgroup.Path, cpus cpuset.Set) {
 func (w *world) current() map[cgroup.Path]cgroup.Current {
 	current := map[cgroup.Path]cgroup.Current{}
 	for _, t := range w.targets {
-		c := cgroup.Current{Pending: w.pending[t.Path], NoSeal: w.noRecord[t.Path], NoWrite: w.noWrite[t.Path], Left: w.left[t.Path]}
+		c := cgroup.Current{Pending: w.pending[t.Path], NoRecord: w.noRecord[t.Path], NoWrite: w.noWrite[t.Path], Left: w.left[t.Path]}
 		state, err := w.fs.Read(t.Path)
 		switch {
 		case err == nil:

@@ -128,9 +128,9 @@ type Current struct {
 	Pending cpuset.Set
 	Unit    UnitState // systemd's settings for the cgroup; used with DriverSystemd only
 	// NoWrite reports that the kernel refused a write to this cgroup in this pass,
-	// NoSeal that its recorder did. Then Diff plans no more of these writes. It counts the
+	// NoRecord that its recorder did. Then Diff plans no more of these writes. It counts the
 	// CPUs that the cgroup holds, so that writes to other cgroups go on if that is safe.
-	NoWrite, NoSeal bool
+	NoWrite, NoRecord bool
 	// Left are the files among FileCPUs, FileMems, FileWeight and FileMax with a write
 	// conflict, whose repairs pause. Diff plans no writes to them, nor to their recorded
 	// values. It plans all other writes as before.

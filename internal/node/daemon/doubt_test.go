@@ -88,9 +88,9 @@ func TestFirstListingIsComplete(t *testing.T) {
 	n.AwaitCPUs(second, "6-7")
 }
 
-// TestStalledSealsDoNotHideNewContainers checks that a new container is placed with its
+// TestStalledUpdatesDoNotHideNewContainers checks that a new container is placed with its
 // original in the journal while more updates hang than there are workers.
-func TestStalledSealsDoNotHideNewContainers(t *testing.T) {
+func TestStalledUpdatesDoNotHideNewContainers(t *testing.T) {
 	n := newNode(t)
 	release := n.Runtime.Hang("UpdateContainerResources")
 	defer release()
@@ -99,11 +99,11 @@ func TestStalledSealsDoNotHideNewContainers(t *testing.T) {
 		n.RunContainer(pod, "app", cri.Resources{Shares: 512})
 	}
 	r := n.start()
-	n.Eventually("seals under way", func() bool { return n.Runtime.Calls("UpdateContainerResources") >= 8 })
+	n.Eventually("updates under way", func() bool { return n.Runtime.Calls("UpdateContainerResources") >= 8 })
 	late := n.RunContainer(n.RunPod("late", "default", "guaranteed", 2, nil), "app", nodefixture.WholeCPUs(2))
 	n.AwaitCPUs(late, "4-5")
 	if msgs := n.Logged("journal is late; writes go ahead, and restore may not know the values that they replace"); len(msgs) != 0 {
-		t.Errorf("stalled seals made the journal late: %v", msgs)
+		t.Errorf("stalled updates made the journal late: %v", msgs)
 	}
 	release()
 	r.quiet()

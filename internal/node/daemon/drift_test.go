@@ -245,9 +245,9 @@ func TestRefusalsGrowRare(t *testing.T) {
 	})
 }
 
-// TestForeignWriteDuringSeal checks that an external write of a cpuset during an update over
+// TestExternalWriteDuringUpdate checks that an external write of a cpuset during an update over
 // CRI is repaired at once and counted.
-func TestForeignWriteDuringSeal(t *testing.T) {
+func TestExternalWriteDuringUpdate(t *testing.T) {
 	n := driftNode(t)
 	r := n.start()
 	id := n.RunContainer(n.RunPod("a", "default", "burstable", 0, nil), "a", nodefixture.WholeCPUs(0))
@@ -264,7 +264,7 @@ func TestForeignWriteDuringSeal(t *testing.T) {
 		}
 	}
 	r.view("the first is counted", counted(1))
-	r.within(time.Minute, "a seal is under way", func() bool { return r.isUpdating(cgroup.Path(n.Runtime.Cgroup(id))) })
+	r.within(time.Minute, "an update is under way", func() bool { return r.isUpdating(cgroup.Path(n.Runtime.Cgroup(id))) })
 	n.WriteFile(id, cgroup.FileCPUs, "6")
 	n.AwaitCPUs(id, "2-3")
 	release()

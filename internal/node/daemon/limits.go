@@ -36,7 +36,7 @@ func (l *Loop) diff(want []cgroup.Target, o cgroup.Options, now time.Time) ([]cg
 	}
 	for p := range l.backoffs.Affected(want) {
 		m.mark(p, func(c *cgroup.Current) {
-			c.NoWrite, c.NoSeal = l.backoffs.Paused(p, now)
+			c.NoWrite, c.NoRecord = l.backoffs.Paused(p, now)
 			c.Left = l.backoffs.Pauses(p, l.cache.RunsOutside(l.status.targets), now)
 		})
 	}
@@ -46,17 +46,17 @@ func (l *Loop) diff(want []cgroup.Target, o cgroup.Options, now time.Time) ([]cg
 	for p, properties := range l.drifts.Unrepaired() {
 		m.mark(p, func(c *cgroup.Current) { c.Drifted = append(slices.Clip(c.Drifted), properties...) })
 	}
-	noSeal := func(c *cgroup.Current) { c.NoSeal = true }
+	noRecord := func(c *cgroup.Current) { c.NoRecord = true }
 	for p := range l.drifts.Unconfirmed() {
-		m.mark(p, noSeal)
+		m.mark(p, noRecord)
 	}
 	for i := range want {
 		if e := l.inventory.Container(want[i].Container); e != nil && e.IsUnconfirmed() {
-			m.mark(e.Path, noSeal)
+			m.mark(e.Path, noRecord)
 		}
 	}
 	for p := range l.status.unreadable {
-		m.mark(p, func(c *cgroup.Current) { c.NoWrite, c.NoSeal = true, true })
+		m.mark(p, func(c *cgroup.Current) { c.NoWrite, c.NoRecord = true, true })
 	}
 	return l.cache.Diff(want, m.marked, o)
 }
