@@ -220,7 +220,7 @@ func why(m defrag.Move, bound bool) string {
 	case m.MakesRoom:
 		parts = append(parts, "makes room for the next move")
 	case len(parts) == 0:
-		parts = append(parts, "nearer to what its options wish for")
+		parts = append(parts, "closer to its CPU options")
 	}
 	if !m.FromNodes.Equal(m.ToNodes) {
 		memory := "its memory stays where it is"

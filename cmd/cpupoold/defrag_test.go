@@ -100,7 +100,7 @@ func TestWhy(t *testing.T) {
 		{defrag.Move{Now: defrag.Shape{RemoteCPUs: 2}, FromNodes: cpuset.Of(0), ToNodes: cpuset.Of(1)}, true,
 			"remote CPUs 2 → 0; NUMA nodes 0 → 1: the kernel migrates its memory (guaranteed.memory: bind)"},
 		{defrag.Move{MakesRoom: true}, false, "makes room for the next move"},
-		{defrag.Move{}, false, "nearer to what its options wish for"},
+		{defrag.Move{}, false, "closer to its CPU options"},
 	} {
 		if got := why(c.move, c.bound); got != c.want {
 			t.Errorf("why(%+v) = %q; want %q", c.move, got, c.want)

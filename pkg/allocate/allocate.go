@@ -92,14 +92,14 @@ type attempt struct {
 	never string   // reason of the last refusal for the case that other owners do not cause it
 }
 
-// wishes are the preferences that one try requires.
-type wishes struct{ isolated, coreType bool }
+// required are the preferences that one try requires.
+type required struct{ isolated, coreType bool }
 
 // tries yields the preferences in their order: a try with a preference comes before the try
 // without it, and isolation before the kind of core.
-func (a *attempt) tries(yield func(wishes) bool) {
+func (a *attempt) tries(yield func(required) bool) {
 	o := &a.r.Options
-	kinds := o.CoreTypeWish
+	kinds := o.CoreTypePreference
 	if !a.s.m.hybrid {
 		kinds = ""
 	}
@@ -108,7 +108,7 @@ func (a *attempt) tries(yield func(wishes) bool) {
 			continue
 		}
 		for _, coreType := range [...]bool{true, false} {
-			if insists(kinds, coreType) && !yield(wishes{isolated, coreType}) {
+			if insists(kinds, coreType) && !yield(required{isolated, coreType}) {
 				return
 			}
 		}
@@ -116,7 +116,7 @@ func (a *attempt) tries(yield func(wishes) bool) {
 }
 
 // insists reports whether a preference is tried as a requirement (on true), or ignored.
-func insists(w Wish, on bool) bool {
+func insists(w Preference, on bool) bool {
 	switch w {
 	case Require:
 		return on
@@ -149,7 +149,7 @@ func (a *attempt) refuse(code string, usable int, format string, args ...any) *R
 }
 
 // filter returns the filter for the options and w.
-func (a *attempt) filter(w wishes) filter {
+func (a *attempt) filter(w required) filter {
 	o, m := &a.r.Options, a.s.m
 	f := filter{wholeCores: o.FullPCPUsOnly, untouched: o.OneOwnerPerCore, spread: o.DistributeCPUsAcrossCores}
 	switch {
@@ -170,7 +170,7 @@ func (a *attempt) filter(w wishes) filter {
 }
 
 // run picks CPUs into the view of the supply.
-func (a *attempt) run(w wishes) *Refusal {
+func (a *attempt) run(w required) *Refusal {
 	p := &a.s.placing
 	*p = placing{a: a, v: &a.s.view, f: a.filter(w), q: search{scratch: &a.s.scratch}}
 	a.start(&p.f)

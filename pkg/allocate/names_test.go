@@ -28,10 +28,10 @@ func TestSet(t *testing.T) {
 		{"isolated-cpus", "prefer", allocate.Options{Isolated: allocate.Prefer}},
 		{"isolated-cpus", "require", allocate.Options{Isolated: allocate.Require}},
 		{"isolated-cpus", "avoid", allocate.Options{Isolated: allocate.Avoid}},
-		{"core-type", "performance", allocate.Options{CoreType: allocate.Performance, CoreTypeWish: allocate.Require}},
-		{"core-type", "efficiency", allocate.Options{CoreType: allocate.Efficiency, CoreTypeWish: allocate.Require}},
-		{"core-type", "prefer-performance", allocate.Options{CoreType: allocate.Performance, CoreTypeWish: allocate.Prefer}},
-		{"core-type", "prefer-efficiency", allocate.Options{CoreType: allocate.Efficiency, CoreTypeWish: allocate.Prefer}},
+		{"core-type", "performance", allocate.Options{CoreType: allocate.Performance, CoreTypePreference: allocate.Require}},
+		{"core-type", "efficiency", allocate.Options{CoreType: allocate.Efficiency, CoreTypePreference: allocate.Require}},
+		{"core-type", "prefer-performance", allocate.Options{CoreType: allocate.Performance, CoreTypePreference: allocate.Prefer}},
+		{"core-type", "prefer-efficiency", allocate.Options{CoreType: allocate.Efficiency, CoreTypePreference: allocate.Prefer}},
 	} {
 		var o allocate.Options
 		if err := o.Set(c.name, c.value); err != nil {
@@ -45,7 +45,7 @@ func TestSet(t *testing.T) {
 
 func TestSetBack(t *testing.T) {
 	full := allocate.Options{
-		FullPCPUsOnly: true, Isolated: allocate.Require, CoreType: allocate.Efficiency, CoreTypeWish: allocate.Prefer,
+		FullPCPUsOnly: true, Isolated: allocate.Require, CoreType: allocate.Efficiency, CoreTypePreference: allocate.Prefer,
 	}
 	for _, back := range [][2]string{{"full-pcpus-only", "false"}, {"isolated-cpus", "any"}, {"core-type", "any"}} {
 		if err := full.Set(back[0], back[1]); err != nil {

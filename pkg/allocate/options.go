@@ -20,15 +20,15 @@ const (
 	SingleNUMANode Policy = "single-numa-node"
 )
 
-// Wish is how much an attribute of CPUs counts.
-type Wish string
+// Preference is how much an attribute of CPUs counts.
+type Preference string
 
-// Wishes. The empty one stands for no preference. Prefer and Avoid never refuse a
+// Preferences. The empty one stands for no preference. Prefer and Avoid never refuse a
 // request: they have no effect if they cannot be met completely.
 const (
-	Prefer  Wish = "prefer"
-	Require Wish = "require"
-	Avoid   Wish = "avoid"
+	Prefer  Preference = "prefer"
+	Require Preference = "require"
+	Avoid   Preference = "avoid"
 )
 
 // CoreType is a kind of core of a hybrid machine.
@@ -50,12 +50,12 @@ type Options struct {
 	DistributeCPUsAcrossCores    bool
 	PreferAlignCPUsByUncoreCache bool
 
-	TopologyPolicy Policy // policy for hints; the empty one is BestEffort
-	Isolated       Wish   // wish for CPUs that the kernel isolates since boot (isolcpus)
-	// CoreType, with CoreTypeWish Prefer or Require, chooses the kind of core on a
+	TopologyPolicy Policy     // policy for hints; the empty one is BestEffort
+	Isolated       Preference // preference for CPUs that the kernel isolates since boot (isolcpus)
+	// CoreType, with CoreTypePreference Prefer or Require, chooses the kind of core on a
 	// hybrid machine. On others it counts for nothing.
-	CoreType     CoreType
-	CoreTypeWish Wish
+	CoreType           CoreType
+	CoreTypePreference Preference
 	// OneOwnerPerCore reserves the threads of a physical core for one owner: its
 	// other threads remain idle.
 	OneOwnerPerCore bool
@@ -97,10 +97,10 @@ func (o *Options) Validate() []error {
 		}
 	}
 	knownType := o.CoreType == "" || o.CoreType == Performance || o.CoreType == Efficiency
-	knownWish := o.CoreTypeWish == "" || o.CoreTypeWish == Prefer || o.CoreTypeWish == Require
-	if !knownType || !knownWish || (o.CoreType == "") != (o.CoreTypeWish == "") {
-		errs = append(errs, fmt.Errorf("core-type: type %q with wish %q is not known; write %s, %s, prefer-%s or prefer-%s",
-			o.CoreType, o.CoreTypeWish, Performance, Efficiency, Performance, Efficiency))
+	isKnownPreference := o.CoreTypePreference == "" || o.CoreTypePreference == Prefer || o.CoreTypePreference == Require
+	if !knownType || !isKnownPreference || (o.CoreType == "") != (o.CoreTypePreference == "") {
+		errs = append(errs, fmt.Errorf("core-type: type %q with preference %q is not known; write %s, %s, prefer-%s or prefer-%s",
+			o.CoreType, o.CoreTypePreference, Performance, Efficiency, Performance, Efficiency))
 	}
 	return errs
 }
@@ -171,11 +171,11 @@ func (o *Options) setCoreType(value string) error {
 	if err != nil {
 		return err
 	}
-	o.CoreType, o.CoreTypeWish = kind, Require
+	o.CoreType, o.CoreTypePreference = kind, Require
 	if rest, preferred := strings.CutPrefix(value, preferPrefix); preferred {
-		o.CoreType, o.CoreTypeWish = CoreType(rest), Prefer
+		o.CoreType, o.CoreTypePreference = CoreType(rest), Prefer
 	} else if kind == "" {
-		o.CoreTypeWish = ""
+		o.CoreTypePreference = ""
 	}
 	return nil
 }

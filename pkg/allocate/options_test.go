@@ -18,7 +18,7 @@ func TestValidate(t *testing.T) {
 		{"none", allocate.Options{}, nil},
 		{"together", allocate.Options{
 			FullPCPUsOnly: true, DistributeCPUsAcrossNUMA: true, AlignBySocket: true, OneOwnerPerCore: true, TopologyPolicy: allocate.Restricted,
-			Isolated: allocate.Avoid, CoreType: allocate.Efficiency, CoreTypeWish: allocate.Prefer,
+			Isolated: allocate.Avoid, CoreType: allocate.Efficiency, CoreTypePreference: allocate.Prefer,
 		}, nil},
 		{"across cores", allocate.Options{
 			FullPCPUsOnly: true, DistributeCPUsAcrossNUMA: true, DistributeCPUsAcrossCores: true, PreferAlignCPUsByUncoreCache: true,
@@ -31,13 +31,13 @@ func TestValidate(t *testing.T) {
 		{"sockets", allocate.Options{AlignBySocket: true, TopologyPolicy: allocate.SingleNUMANode}, []string{
 			"align-by-socket: true and topology-policy: single-numa-node contradict each other: a socket may have several NUMA nodes; turn one of them off",
 		}},
-		{"values", allocate.Options{TopologyPolicy: "strict", Isolated: "maybe", CoreType: "big", CoreTypeWish: allocate.Require}, []string{
+		{"values", allocate.Options{TopologyPolicy: "strict", Isolated: "maybe", CoreType: "big", CoreTypePreference: allocate.Require}, []string{
 			`topology-policy: "strict" is not known; write none, best-effort, restricted or single-numa-node`,
 			`isolated-cpus: "maybe" is not known; write prefer, require or avoid`,
-			`core-type: type "big" with wish "require" is not known; write performance, efficiency, prefer-performance or prefer-efficiency`,
+			`core-type: type "big" with preference "require" is not known; write performance, efficiency, prefer-performance or prefer-efficiency`,
 		}},
-		{"half a wish", allocate.Options{CoreTypeWish: allocate.Prefer}, []string{
-			`core-type: type "" with wish "prefer" is not known; write performance, efficiency, prefer-performance or prefer-efficiency`,
+		{"preference without a type", allocate.Options{CoreTypePreference: allocate.Prefer}, []string{
+			`core-type: type "" with preference "prefer" is not known; write performance, efficiency, prefer-performance or prefer-efficiency`,
 		}},
 	}
 	for _, tt := range tests {

@@ -48,7 +48,7 @@ func (o *oracle) costOf(taken cpuset.Set) []int {
 
 // tries returns the preferences to insist on: isolation, kind of core.
 func (o *oracle) tries() [][2]bool {
-	options := func(w allocate.Wish) []bool {
+	options := func(w allocate.Preference) []bool {
 		switch w {
 		case allocate.Require:
 			return []bool{true}
@@ -57,7 +57,7 @@ func (o *oracle) tries() [][2]bool {
 		}
 		return []bool{false}
 	}
-	kinds := options(o.r.Options.CoreTypeWish)
+	kinds := options(o.r.Options.CoreTypePreference)
 	if o.kind(topology.Performance).IsEmpty() || o.kind(topology.Efficiency).IsEmpty() {
 		kinds = []bool{false}
 	}
@@ -527,11 +527,11 @@ func randomOptions(r *rand.Rand) allocate.Options {
 			PreferAlignCPUsByUncoreCache: r.IntN(4) == 0,
 			OneOwnerPerCore:              r.IntN(5) == 0,
 			TopologyPolicy:               []allocate.Policy{allocate.None, allocate.BestEffort, allocate.Restricted, allocate.SingleNUMANode}[r.IntN(4)],
-			Isolated:                     []allocate.Wish{"", "", "", allocate.Prefer, allocate.Require, allocate.Avoid}[r.IntN(6)],
+			Isolated:                     []allocate.Preference{"", "", "", allocate.Prefer, allocate.Require, allocate.Avoid}[r.IntN(6)],
 		}
 		if r.IntN(3) == 0 {
 			o.CoreType = []allocate.CoreType{allocate.Performance, allocate.Efficiency}[r.IntN(2)]
-			o.CoreTypeWish = []allocate.Wish{allocate.Prefer, allocate.Require}[r.IntN(2)]
+			o.CoreTypePreference = []allocate.Preference{allocate.Prefer, allocate.Require}[r.IntN(2)]
 		}
 		if len(o.Validate()) == 0 {
 			return o

@@ -70,7 +70,7 @@ func TestGather(t *testing.T) {
 				}
 				c.Stray(1, cpuset.Of(2))
 			},
-			outside: []int{1}, // of 1-3 it has 2: as it wishes
+			outside: []int{1}, // of 1-3 it has 2: as its mask requests
 		},
 		"forks while it is brought back": {
 			prepare: func(c *crowd) {

@@ -22,8 +22,8 @@ func parkingWorld(t *testing.T, major, minor int) (*testnode.Cgroups, *cgroup.FS
 	return tree, fs
 }
 
-// carryOut makes the steps to wishes, and returns the writes.
-func carryOut(t *testing.T, fs *cgroup.FS, kernel cgroup.PartitionKernel, online cpuset.Set, wishes ...cgroup.PartitionWish) (writes []string, outcomes map[cgroup.Path]cgroup.PartitionOutcome) {
+// carryOut writes the steps that lead to the desired partitions, and returns the writes.
+func carryOut(t *testing.T, fs *cgroup.FS, kernel cgroup.PartitionKernel, online cpuset.Set, desired ...cgroup.DesiredPartition) (writes []string, outcomes map[cgroup.Path]cgroup.PartitionOutcome) {
 	t.Helper()
 	leaves := []cgroup.Path{cgroup.Parking, "kubepods.slice/pod.slice/app.scope"}
 	for range 50 {
@@ -31,7 +31,7 @@ func carryOut(t *testing.T, fs *cgroup.FS, kernel cgroup.PartitionKernel, online
 		if err != nil {
 			t.Fatal(err)
 		}
-		step := cgroup.PlanPartitions(cgroup.PartitionInput{Kernel: kernel, Wishes: wishes, Former: leaves, View: view, Online: online, Housekeeping: cpuset.Of(0, 1)})
+		step := cgroup.PlanPartitions(cgroup.PartitionInput{Kernel: kernel, Desired: desired, Former: leaves, View: view, Online: online, Housekeeping: cpuset.Of(0, 1)})
 		if len(step.Writes) == 0 {
 			return writes, step.Outcomes
 		}
@@ -51,46 +51,46 @@ func carryOut(t *testing.T, fs *cgroup.FS, kernel cgroup.PartitionKernel, online
 // the top down afterwards.
 func TestParkingPlans(t *testing.T) {
 	const app = "kubepods.slice/pod.slice/app.scope"
-	park := func(cpus ...int) cgroup.PartitionWish {
-		return cgroup.PartitionWish{Path: cgroup.Parking, Type: cgroup.IsolatedPartition, CPUs: cpuset.Of(cpus...)}
+	park := func(cpus ...int) cgroup.DesiredPartition {
+		return cgroup.DesiredPartition{Path: cgroup.Parking, Type: cgroup.IsolatedPartition, CPUs: cpuset.Of(cpus...)}
 	}
-	own := func(cpus ...int) cgroup.PartitionWish {
-		return cgroup.PartitionWish{Path: app, Type: cgroup.RootPartition, CPUs: cpuset.Of(cpus...)}
+	own := func(cpus ...int) cgroup.DesiredPartition {
+		return cgroup.DesiredPartition{Path: app, Type: cgroup.RootPartition, CPUs: cpuset.Of(cpus...)}
 	}
 	all := cpuset.Range(0, 7)
 	for _, kernel := range [][2]int{{6, 12}, {6, 18}, {7, 0}} {
 		tree, fs := parkingWorld(t, kernel[0], kernel[1])
 		for _, step := range []struct {
-			name   string
-			online cpuset.Set
-			wishes []cgroup.PartitionWish
-			writes []string
-			root   string
+			name    string
+			online  cpuset.Set
+			desired []cgroup.DesiredPartition
+			writes  []string
+			root    string
 		}{
-			{"all is parked", all, []cgroup.PartitionWish{park(4, 5, 6, 7)},
+			{"all is parked", all, []cgroup.DesiredPartition{park(4, 5, 6, 7)},
 				[]string{"cpupoold exclusive=4-7", "cpupoold/parking exclusive=4-7", "cpupoold/parking partition=isolated"}, "0-3"},
-			{"and stays", all, []cgroup.PartitionWish{park(4, 5, 6, 7)}, nil, "0-3"},
-			{"before the owner's cgroup is there", all, []cgroup.PartitionWish{park(6, 7)},
+			{"all stays parked", all, []cgroup.DesiredPartition{park(4, 5, 6, 7)}, nil, "0-3"},
+			{"the owner has no cgroup yet", all, []cgroup.DesiredPartition{park(6, 7)},
 				[]string{"cpupoold/parking exclusive=6-7", "cpupoold exclusive=6-7"}, "0-5"},
-			{"the owner takes them", all, []cgroup.PartitionWish{park(6, 7), own(4, 5)},
+			{"the owner takes them", all, []cgroup.DesiredPartition{park(6, 7), own(4, 5)},
 				[]string{"kubepods.slice exclusive=4-5", "kubepods.slice/pod.slice exclusive=4-5", app + " exclusive=4-5", app + " partition=root"}, "0-3"},
-			{"he grows", all, []cgroup.PartitionWish{park(7), own(4, 5, 6)},
+			{"the owner grows", all, []cgroup.DesiredPartition{park(7), own(4, 5, 6)},
 				[]string{"cpupoold/parking exclusive=7", "cpupoold exclusive=7", "kubepods.slice exclusive=4-6", "kubepods.slice/pod.slice exclusive=4-6", app + " exclusive=4-6"}, "0-3"},
-			{"the owner has all", all, []cgroup.PartitionWish{own(4, 5, 6, 7)},
+			{"the owner has all", all, []cgroup.DesiredPartition{own(4, 5, 6, 7)},
 				[]string{"cpupoold/parking partition=member", "cpupoold/parking exclusive=\n", "cpupoold exclusive=\n",
 					"kubepods.slice exclusive=4-7", "kubepods.slice/pod.slice exclusive=4-7", app + " exclusive=4-7"}, "0-3"},
-			{"he shrinks", all, []cgroup.PartitionWish{park(4), own(5, 6, 7)},
+			{"the owner shrinks", all, []cgroup.DesiredPartition{park(4), own(5, 6, 7)},
 				[]string{app + " exclusive=5-7", "kubepods.slice/pod.slice exclusive=5-7", "kubepods.slice exclusive=5-7",
 					"cpupoold exclusive=4", "cpupoold/parking exclusive=4", "cpupoold/parking partition=isolated"}, "0-3"},
-			{"he goes", all, []cgroup.PartitionWish{park(4, 5, 6, 7)},
+			{"the owner ends", all, []cgroup.DesiredPartition{park(4, 5, 6, 7)},
 				[]string{app + " partition=member", app + " exclusive=\n", "kubepods.slice/pod.slice exclusive=\n", "kubepods.slice exclusive=\n",
 					"cpupoold exclusive=4-7", "cpupoold/parking exclusive=4-7"}, "0-3"},
-			{"a CPU goes offline", all.Difference(cpuset.Of(7)), []cgroup.PartitionWish{park(4, 5, 6)}, []string{"cpupoold/parking exclusive=4-6"}, "0-3"},
-			{"and comes back", all, []cgroup.PartitionWish{park(4, 5, 6, 7)}, []string{"cpupoold/parking exclusive=4-7"}, "0-3"},
+			{"a CPU goes offline", all.Difference(cpuset.Of(7)), []cgroup.DesiredPartition{park(4, 5, 6)}, []string{"cpupoold/parking exclusive=4-6"}, "0-3"},
+			{"and comes back", all, []cgroup.DesiredPartition{park(4, 5, 6, 7)}, []string{"cpupoold/parking exclusive=4-7"}, "0-3"},
 			{"nothing is parked", all, nil, []string{"cpupoold/parking partition=member", "cpupoold/parking exclusive=\n", "cpupoold exclusive=\n"}, "0-7"},
 		} {
 			tree.SetOnline(step.online)
-			writes, outcomes := carryOut(t, fs, cgroup.PartitionsOf(kernel[0], kernel[1]), step.online, step.wishes...)
+			writes, outcomes := carryOut(t, fs, cgroup.PartitionsOf(kernel[0], kernel[1]), step.online, step.desired...)
 			if !slices.Equal(writes, step.writes) {
 				t.Errorf("%v %s: %q, want %q", kernel, step.name, writes, step.writes)
 			}
@@ -121,7 +121,7 @@ func TestParkingLeavesHousekeeping(t *testing.T) {
 	_, fs := parkingWorld(t, 7, 0)
 	for _, cpus := range []cpuset.Set{cpuset.Range(0, 7), cpuset.Range(0, 6)} {
 		writes, outcomes := carryOut(t, fs, cgroup.PartitionsOf(7, 0), cpuset.Range(0, 7),
-			cgroup.PartitionWish{Path: cgroup.Parking, Type: cgroup.IsolatedPartition, CPUs: cpus})
+			cgroup.DesiredPartition{Path: cgroup.Parking, Type: cgroup.IsolatedPartition, CPUs: cpus})
 		if o := outcomes[cgroup.Parking]; len(writes) > 0 || o.Phase != cgroup.PartitionRefused {
 			t.Errorf("parking %s = %+v, with writes %q; want a refusal", cpus, o, writes)
 		}
@@ -150,7 +150,7 @@ func TestUnknownStateOfOthers(t *testing.T) {
 		tree.MkdirAll("machine.slice")
 		fs := cgroup.New(oddTree{tree, odd})
 		_, outcomes := carryOut(t, fs, cgroup.PartitionsOf(7, 0), cpuset.Range(0, 7),
-			cgroup.PartitionWish{Path: app, Type: cgroup.RootPartition, CPUs: cpuset.Of(4)})
+			cgroup.DesiredPartition{Path: app, Type: cgroup.RootPartition, CPUs: cpuset.Of(4)})
 		if got := outcomes[app]; got.Phase != want {
 			t.Errorf("while %s is odd: %+v, want %s", odd, got, want)
 		}

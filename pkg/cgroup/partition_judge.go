@@ -8,7 +8,7 @@ import (
 )
 
 // judge returns the outcome of w, with the reason if it is not in force.
-func (p *partitioner) judge(w PartitionWish) PartitionOutcome {
+func (p *partitioner) judge(w DesiredPartition) PartitionOutcome {
 	n, there := p.View.Nodes[w.Path]
 	refuse := func(format string, args ...any) PartitionOutcome {
 		return PartitionOutcome{PartitionRefused, fmt.Sprintf(format, args...)}
@@ -50,7 +50,7 @@ func (p *partitioner) judge(w PartitionWish) PartitionOutcome {
 // blocker finds siblings whose lists make the kernel reject w. At each level, no exclusive
 // list of a sibling may have CPUs of w, and no cpuset.cpus of a sibling may have only CPUs of
 // the new list. Before 7.0, a sibling of the cgroup itself may not have any in cpuset.cpus.
-func (p *partitioner) blocker(w PartitionWish) PartitionOutcome {
+func (p *partitioner) blocker(w DesiredPartition) PartitionOutcome {
 	for at := w.Path; at != ""; at = at.Parent() {
 		has := p.View.Nodes[at].Exclusive
 		list := has.Union(w.CPUs)
@@ -83,7 +83,7 @@ func (p *partitioner) siblings(of Path, matters func(PartitionNode) bool) (all [
 }
 
 // inForce reports whether the kernel has granted w completely.
-func (p *partitioner) inForce(w PartitionWish) bool {
+func (p *partitioner) inForce(w DesiredPartition) bool {
 	n := p.View.Nodes[w.Path]
 	return n.State.Is(w.Type) && n.Exclusive.Equal(w.CPUs) && p.within(w.Path, w.CPUs) && n.Effective.Equal(w.CPUs.Intersection(p.Online)) && p.View.Shared(w.Path).IsEmpty()
 }
@@ -99,7 +99,7 @@ func (p *partitioner) within(leaf Path, cpus cpuset.Set) bool {
 }
 
 // wanted reports whether w may come into force, or remains in force.
-func (p *partitioner) wanted(w PartitionWish) bool {
+func (p *partitioner) wanted(w DesiredPartition) bool {
 	switch p.step.Outcomes[w.Path].Phase {
 	case PartitionRefused:
 		return false
@@ -111,7 +111,7 @@ func (p *partitioner) wanted(w PartitionWish) bool {
 
 // afford reports whether the root can spare the CPUs of w that the partition does not
 // have yet.
-func (p *partitioner) afford(w PartitionWish, has cpuset.Set) PartitionOutcome {
+func (p *partitioner) afford(w DesiredPartition, has cpuset.Set) PartitionOutcome {
 	more := w.CPUs.Intersection(p.Online).Difference(has)
 	left := p.root.Difference(more)
 	switch lost := more.Difference(p.root); {

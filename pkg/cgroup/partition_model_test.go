@@ -17,19 +17,19 @@ import (
 // partitionWorld is a node with pods of two containers, whose partitions are made and
 // removed by PlanPartitions.
 type partitionWorld struct {
-	t      *testing.T
-	rules  testnode.PartitionRules
-	kernel cgroup.PartitionKernel
-	tree   *testnode.Cgroups
-	fs     *cgroup.FS
-	rand   *rand.Rand
-	online cpuset.Set
-	told   cpuset.Set // CPUs online at the last plan
-	wishes map[cgroup.Path]cgroup.PartitionWish
-	former map[cgroup.Path]bool
-	lossy  bool        // another process has made the kernel lose CPUs
-	left   int         // writes until the next fault; -1: none comes
-	barred cgroup.Path // for which every write is refused; "": none
+	t       *testing.T
+	rules   testnode.PartitionRules
+	kernel  cgroup.PartitionKernel
+	tree    *testnode.Cgroups
+	fs      *cgroup.FS
+	rand    *rand.Rand
+	online  cpuset.Set
+	told    cpuset.Set // CPUs online at the last plan
+	desired map[cgroup.Path]cgroup.DesiredPartition
+	former  map[cgroup.Path]bool
+	lossy   bool        // another process has made the kernel lose CPUs
+	left    int         // writes until the next fault; -1: none comes
+	barred  cgroup.Path // for which every write is refused; "": none
 }
 
 const worldCPUs = 12
@@ -44,7 +44,7 @@ func newPartitionWorld(t *testing.T, seed uint64, major, minor int) *partitionWo
 	tree.MkdirAll("kubepods.slice")
 	w := &partitionWorld{t: t, rules: rules, kernel: cgroup.PartitionsOf(major, minor), tree: tree, fs: cgroup.New(tree),
 		rand: rand.New(rand.NewPCG(seed, 1)), online: all, told: all, left: -1,
-		wishes: make(map[cgroup.Path]cgroup.PartitionWish), former: make(map[cgroup.Path]bool)}
+		desired: make(map[cgroup.Path]cgroup.DesiredPartition), former: make(map[cgroup.Path]bool)}
 	tree.Intercept(w.intercept)
 	return w
 }
@@ -81,9 +81,9 @@ func (w *partitionWorld) bar() {
 func (w *partitionWorld) input(not, stuck map[cgroup.Path]string) cgroup.PartitionInput {
 	in := cgroup.PartitionInput{Kernel: w.kernel, Online: w.told, Housekeeping: housekeeping, Stuck: stuck}
 	var leaves []cgroup.Path
-	for p, wish := range w.wishes {
-		wish.Not = not[p]
-		in.Wishes = append(in.Wishes, wish)
+	for p, want := range w.desired {
+		want.Not = not[p]
+		in.Desired = append(in.Desired, want)
 		leaves = append(leaves, p)
 	}
 	for p := range w.former {
@@ -121,7 +121,7 @@ func (w *partitionWorld) settle() (map[cgroup.Path]cgroup.PartitionOutcome, bool
 			if x.Path != w.barred {
 				w.t.Errorf("the kernel refuses a write that was planned: %v", err)
 			}
-			if _, wished := w.wishes[x.Leaf]; wished && not[x.Leaf] == "" {
+			if _, isDesired := w.desired[x.Leaf]; isDesired && not[x.Leaf] == "" {
 				not[x.Leaf] = err.Error()
 			} else {
 				stuck[x.Stuck()] = err.Error()
@@ -160,15 +160,15 @@ func (w *partitionWorld) rested(outcomes map[cgroup.Path]cgroup.PartitionOutcome
 	w.t.Helper()
 	in := w.input(nil, nil)
 	for p, n := range in.View.Nodes {
-		wish, wished := w.wishes[p]
+		want, isDesired := w.desired[p]
 		switch out := outcomes[p]; {
-		case wished && out.Phase == cgroup.PartitionInForce:
-			if !n.State.Is(wish.Type) || !n.Effective.Equal(wish.CPUs.Intersection(w.online)) || n.Effective.Overlaps(in.View.Root) {
-				w.t.Errorf("%s in force = %s with %s, root %s; want %+v", p, n.State, n.Effective, in.View.Root, wish)
+		case isDesired && out.Phase == cgroup.PartitionInForce:
+			if !n.State.Is(want.Type) || !n.Effective.Equal(want.CPUs.Intersection(w.online)) || n.Effective.Overlaps(in.View.Root) {
+				w.t.Errorf("%s in force = %s with %s, root %s; want %+v", p, n.State, n.Effective, in.View.Root, want)
 			}
-		case wished && out.Phase == cgroup.PartitionUnderway:
+		case isDesired && out.Phase == cgroup.PartitionUnderway:
 			w.t.Errorf("%s is in progress without a step", p)
-		case wished && out.Phase == cgroup.PartitionRefused || w.former[p]:
+		case isDesired && out.Phase == cgroup.PartitionRefused || w.former[p]:
 			if !n.State.Is(cgroup.MemberPartition) || !n.Exclusive.IsEmpty() {
 				w.t.Errorf("%s = %s with list %q; want no partition", p, n.State, n.Exclusive)
 			}
@@ -183,9 +183,9 @@ func (w *partitionWorld) rested(outcomes map[cgroup.Path]cgroup.PartitionOutcome
 				below, ancestor = below.Union(child.Exclusive), true
 			}
 		}
-		for q, wish := range w.wishes { // a waiting cgroup has its requested CPUs by then
+		for q, want := range w.desired { // a waiting cgroup has its requested CPUs by then
 			if strings.HasPrefix(string(q), string(p)+"/") {
-				below = below.Union(wish.CPUs)
+				below = below.Union(want.CPUs)
 			}
 		}
 		if over := n.Exclusive.Difference(below).Intersection(w.root()); ancestor && !over.IsEmpty() {
@@ -197,8 +197,8 @@ func (w *partitionWorld) rested(outcomes map[cgroup.Path]cgroup.PartitionOutcome
 // free returns the CPUs that no request includes and the root has.
 func (w *partitionWorld) free() []int {
 	free := w.root().Difference(housekeeping)
-	for p, wish := range w.wishes {
-		free = free.Difference(wish.CPUs)
+	for p, want := range w.desired {
+		free = free.Difference(want.CPUs)
 		if st, err := w.fs.Read(p); err == nil {
 			free = free.Difference(st.CPUs) // a daemon would have written the requested CPUs
 		}
@@ -216,7 +216,7 @@ func (w *partitionWorld) free() []int {
 
 func (w *partitionWorld) someone() (cgroup.Path, bool) {
 	var all []cgroup.Path
-	for p := range w.wishes {
+	for p := range w.desired {
 		all = append(all, p)
 	}
 	slices.Sort(all)
@@ -244,14 +244,14 @@ func (w *partitionWorld) act() string {
 func (w *partitionWorld) start() string {
 	free := w.free()
 	p := cgroup.Path(fmt.Sprintf("kubepods.slice/kubepods-pod%d.slice/c%d.scope", w.rand.IntN(3), w.rand.IntN(2)))
-	if _, known := w.wishes[p]; known || len(free) == 0 {
+	if _, known := w.desired[p]; known || len(free) == 0 {
 		return "nothing"
 	}
 	w.tree.MkdirAll(string(p))
 	delete(w.former, p)
 	cpus := cpuset.Of(free[:1+w.rand.IntN(min(len(free), 4))]...)
 	w.foreign(p.Join(cgroup.FileCPUs), cpus.String())
-	w.wishes[p] = cgroup.PartitionWish{Path: p, Type: w.types(), CPUs: cpus}
+	w.desired[p] = cgroup.DesiredPartition{Path: p, Type: w.types(), CPUs: cpus}
 	return fmt.Sprintf("%s starts on %s", p, cpus)
 }
 
@@ -262,8 +262,8 @@ func (w *partitionWorld) foreign(name cgroup.Path, value string) {
 }
 
 func (w *partitionWorld) resize(p cgroup.Path) string {
-	wish := w.wishes[p]
-	cpus := slices.Collect(wish.CPUs.All())
+	want := w.desired[p]
+	cpus := slices.Collect(want.CPUs.All())
 	keep := cpuset.Of(cpus[:w.rand.IntN(len(cpus)+1)]...)
 	if free := w.free(); len(free) > 0 {
 		keep = keep.Union(cpuset.Of(free[:w.rand.IntN(min(len(free), 3)+1)]...))
@@ -271,23 +271,23 @@ func (w *partitionWorld) resize(p cgroup.Path) string {
 	if keep.IsEmpty() {
 		return "nothing"
 	}
-	wish.CPUs = keep
-	w.wishes[p] = wish
+	want.CPUs = keep
+	w.desired[p] = want
 	return fmt.Sprintf("%s shall have %s", p, keep)
 }
 
 func (w *partitionWorld) retype(p cgroup.Path) string {
-	wish := w.wishes[p]
-	wish.Type = w.types()
-	w.wishes[p] = wish
-	return fmt.Sprintf("%s shall be %s", p, wish.Type)
+	want := w.desired[p]
+	want.Type = w.types()
+	w.desired[p] = want
+	return fmt.Sprintf("%s should be %s", p, want.Type)
 }
 
 // end removes the cgroup without a word.
 func (w *partitionWorld) end(p cgroup.Path) string {
 	n := w.input(nil, nil).View.Nodes[p]
 	w.lossy = w.lossy || n.State.Invalid && n.State.Why == ""
-	delete(w.wishes, p)
+	delete(w.desired, p)
 	w.former[p] = true
 	if err := w.tree.Remove(string(p)); err != nil {
 		w.t.Fatal(err)
@@ -296,7 +296,7 @@ func (w *partitionWorld) end(p cgroup.Path) string {
 }
 
 func (w *partitionWorld) release(p cgroup.Path) string {
-	delete(w.wishes, p)
+	delete(w.desired, p)
 	w.former[p] = true
 	return fmt.Sprintf("%s shall be none", p)
 }
@@ -305,7 +305,7 @@ func (w *partitionWorld) release(p cgroup.Path) string {
 func (w *partitionWorld) sibling(p cgroup.Path) string {
 	s := p.Parent().Join("sidecar.scope")
 	w.tree.MkdirAll(string(s))
-	value := []string{"0-11", "0-1", w.wishes[p].CPUs.String(), "\n"}[w.rand.IntN(4)]
+	value := []string{"0-11", "0-1", w.desired[p].CPUs.String(), "\n"}[w.rand.IntN(4)]
 	w.foreign(s.Join(cgroup.FileCPUs), value)
 	return fmt.Sprintf("%s has cpuset %q", s, value)
 }
@@ -326,7 +326,7 @@ func (w *partitionWorld) cutAncestor(p cgroup.Path) string {
 func (w *partitionWorld) plug(p cgroup.Path) string {
 	gone := cpuset.Range(0, worldCPUs-1).Difference(w.online)
 	if gone.IsEmpty() {
-		switch gone = w.wishes[p].CPUs; w.rand.IntN(4) {
+		switch gone = w.desired[p].CPUs; w.rand.IntN(4) {
 		case 0, 1:
 			gone = cpuset.Of(2+w.rand.IntN(worldCPUs-2), 2+w.rand.IntN(worldCPUs-2))
 		case 2:
@@ -399,7 +399,7 @@ const removal611 = 3
 // finish takes everything away.
 func (w *partitionWorld) finish() {
 	w.t.Helper()
-	for p := range w.wishes {
+	for p := range w.desired {
 		w.release(p)
 	}
 	for range removal611 {

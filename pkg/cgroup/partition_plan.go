@@ -32,8 +32,8 @@ import (
 // another one. Ancestors' lists contain their children's lists; a CPU is removed from them
 // only if the root shows it, because kernel 6.11 loses it otherwise.
 
-// PartitionWish is a desired partition.
-type PartitionWish struct {
+// DesiredPartition is the partition that a cgroup should have.
+type DesiredPartition struct {
 	Path      Path
 	Type      PartitionType // root or isolated
 	CPUs      cpuset.Set    // not empty
@@ -46,7 +46,7 @@ type PartitionWish struct {
 // PartitionInput is all that a step depends on.
 type PartitionInput struct {
 	Kernel       PartitionKernel
-	Wishes       []PartitionWish
+	Desired      []DesiredPartition
 	Former       []Path // cgroups whose partition is no longer desired and ends
 	View         PartitionView
 	Online       cpuset.Set
@@ -91,7 +91,7 @@ type PartitionOutcome struct {
 // PartitionStep is the next step.
 type PartitionStep struct {
 	Writes   []PartitionWrite          // in order, up to the first that fails. Then the caller reads the kernel's files again
-	Outcomes map[Path]PartitionOutcome // of all wishes
+	Outcomes map[Path]PartitionOutcome // by path, of all desired partitions
 	// Missing are online CPUs that neither the root nor any partition of the view has.
 	// Some kernels return them late, and some never do.
 	Missing cpuset.Set
@@ -101,14 +101,14 @@ type PartitionStep struct {
 // Without writes, no step is possible.
 func PlanPartitions(in PartitionInput) PartitionStep {
 	p := &partitioner{PartitionInput: in, exclusive: make(map[Path]cpuset.Set, len(in.View.Nodes)), below: make(map[Path][]Path), root: in.View.Root,
-		step: PartitionStep{Outcomes: make(map[Path]PartitionOutcome, len(in.Wishes))}}
-	p.Wishes = slices.SortedFunc(slices.Values(in.Wishes), func(a, b PartitionWish) int { return cmp.Compare(a.Path, b.Path) })
+		step: PartitionStep{Outcomes: make(map[Path]PartitionOutcome, len(in.Desired))}}
+	p.Desired = slices.SortedFunc(slices.Values(in.Desired), func(a, b DesiredPartition) int { return cmp.Compare(a.Path, b.Path) })
 	for path, n := range in.View.Nodes {
 		p.exclusive[path] = n.Exclusive
 		p.below[path.Parent()] = append(p.below[path.Parent()], path)
 	}
 	p.step.Missing = p.missing()
-	for _, w := range p.Wishes {
+	for _, w := range p.Desired {
 		p.step.Outcomes[w.Path] = p.judge(w)
 	}
 	if p.refill(); len(p.step.Writes) == 0 {
@@ -152,7 +152,7 @@ func (p *partitioner) missing() cpuset.Set {
 func (p *partitioner) refill() {
 	for _, leaf := range p.leaves() {
 		n := p.View.Nodes[leaf]
-		w := PartitionWish{Path: leaf, CPUs: n.Exclusive}
+		w := DesiredPartition{Path: leaf, CPUs: n.Exclusive}
 		if !n.State.Valid() || p.stuck(leaf) || p.within(leaf, w.CPUs) || p.blocker(w).Why != "" {
 			continue
 		}
@@ -168,7 +168,7 @@ func (p *partitioner) stuck(path Path) bool {
 // leaves returns the cgroups of all desired and former partitions, sorted.
 func (p *partitioner) leaves() []Path {
 	all := slices.Clone(p.Former)
-	for _, w := range p.Wishes {
+	for _, w := range p.Desired {
 		all = append(all, w.Path)
 	}
 	slices.Sort(all)
@@ -178,20 +178,20 @@ func (p *partitioner) leaves() []Path {
 // giveBack makes members of undesired and broken partitions, and takes surplus CPUs from
 // the others.
 func (p *partitioner) giveBack() {
-	wishes := make(map[Path]PartitionWish, len(p.Wishes))
-	for _, w := range p.Wishes {
-		wishes[w.Path] = w
+	desired := make(map[Path]DesiredPartition, len(p.Desired))
+	for _, w := range p.Desired {
+		desired[w.Path] = w
 	}
 	for _, leaf := range p.leaves() {
 		n, there := p.View.Nodes[leaf]
 		if !there || !n.HasCPUSet || p.stuck(leaf) {
 			continue
 		}
-		w, wished := wishes[leaf]
-		wished = wished && p.wanted(w)
+		w, isDesired := desired[leaf]
+		isDesired = isDesired && p.wanted(w)
 		keeps := n.Exclusive.Intersection(w.CPUs)
 		wide := p.widened(leaf)
-		live := wished && n.State.Is(w.Type) && keeps.Overlaps(p.Online) && p.within(leaf, n.Exclusive) && p.View.Shared(leaf).IsEmpty()
+		live := isDesired && n.State.Is(w.Type) && keeps.Overlaps(p.Online) && p.within(leaf, n.Exclusive) && p.View.Shared(leaf).IsEmpty()
 		switch {
 		case live && !n.Exclusive.Equal(keeps):
 			p.list(leaf, leaf, w.Container, keeps, "gives CPUs back")
@@ -204,7 +204,7 @@ func (p *partitioner) giveBack() {
 				was += fmt.Sprintf(" and has CPUs %s together with the root", shared)
 			}
 			p.emit(leaf, leaf, w.Container, FilePartition, string(MemberPartition), "was "+was)
-		case !n.Exclusive.IsEmpty() && (!wished || !n.Exclusive.IsSubsetOf(w.CPUs)):
+		case !n.Exclusive.IsEmpty() && (!isDesired || !n.Exclusive.IsSubsetOf(w.CPUs)):
 			p.list(leaf, leaf, w.Container, cpuset.Set{}, "gives CPUs back")
 		}
 	}
@@ -244,13 +244,13 @@ func (p *partitioner) widened(leaf Path) cpuset.Set {
 // trim takes the CPUs that no child has any longer from the ancestors, from the
 // bottom up, if the root has them.
 func (p *partitioner) trim() {
-	wished := make(map[Path]cpuset.Set)
-	for _, w := range p.Wishes {
+	desired := make(map[Path]cpuset.Set)
+	for _, w := range p.Desired {
 		if w.Keep || !p.wanted(w) {
 			continue
 		}
 		for a := w.Path.Parent(); a != ""; a = a.Parent() {
-			wished[a] = wished[a].Union(w.CPUs)
+			desired[a] = desired[a].Union(w.CPUs)
 		}
 	}
 	for _, a := range p.ancestors() {
@@ -258,7 +258,7 @@ func (p *partitioner) trim() {
 			continue
 		}
 		n := p.View.Nodes[a]
-		keep := wished[a]
+		keep := desired[a]
 		for _, child := range p.below[a] {
 			keep = keep.Union(p.exclusive[child])
 		}
@@ -285,7 +285,7 @@ func (p *partitioner) ancestors() []Path {
 
 // take makes and grows partitions.
 func (p *partitioner) take() {
-	for _, w := range p.Wishes {
+	for _, w := range p.Desired {
 		if p.step.Outcomes[w.Path].Phase != PartitionUnderway || w.Keep {
 			continue
 		}
@@ -313,7 +313,7 @@ func (p *partitioner) take() {
 }
 
 // claim adds the CPUs of w to all lists that lack them, from the top down.
-func (p *partitioner) claim(w PartitionWish) {
+func (p *partitioner) claim(w DesiredPartition) {
 	var chain []Path
 	for a := w.Path.Parent(); a != ""; a = a.Parent() {
 		chain = append(chain, a)

@@ -153,7 +153,7 @@ func allOptions() []allocate.Options {
 		{}, {}, {FullPCPUsOnly: true}, {DistributeCPUsAcrossNUMA: true}, {DistributeCPUsAcrossCores: true},
 		{PreferAlignCPUsByUncoreCache: true}, {OneOwnerPerCore: true}, {TopologyPolicy: allocate.SingleNUMANode},
 		{TopologyPolicy: allocate.Restricted}, {TopologyPolicy: allocate.None}, {AlignBySocket: true},
-		{Isolated: allocate.Avoid}, {CoreType: allocate.Performance, CoreTypeWish: allocate.Prefer},
+		{Isolated: allocate.Avoid}, {CoreType: allocate.Performance, CoreTypePreference: allocate.Prefer},
 	}
 }
 

@@ -14,10 +14,10 @@ type measure [8]int
 
 // Places in a measure.
 const (
-	unwished = iota // CPUs against a preference for isolation or a kind of core
-	remote          // CPUs off the hinted nodes
-	crowded         // split cores; with distribute-cpus-across-cores minus the cores
-	nodes           // NUMA nodes
+	unpreferred = iota // CPUs against a preference for isolation or a kind of core
+	remote             // CPUs off the hinted nodes
+	crowded            // split cores; with distribute-cpus-across-cores minus the cores
+	nodes              // NUMA nodes
 	packages
 	l3s        // L3 groups
 	uneven     // with distribute-cpus-across-numa, between most and least on a node
@@ -36,7 +36,7 @@ func (n *node) measure(i int, cpus cpuset.Set) measured {
 	o := &n.owners[i]
 	s := n.shapeOf(i, cpus, cpuset.Set{})
 	m := measure{
-		unwished: n.unwished(o, cpus), remote: s.RemoteCPUs,
+		unpreferred: n.unpreferred(o, cpus), remote: s.RemoteCPUs,
 		crowded: s.SplitCores, nodes: s.Nodes, packages: s.Packages, l3s: s.L3Groups,
 	}
 	if o.Options.DistributeCPUsAcrossCores {
@@ -57,15 +57,15 @@ func (n *node) idleBeside(cpus cpuset.Set) int {
 	return n.coresOf(cpus).Intersection(n.pool).Difference(cpus).Len()
 }
 
-// unwished counts the CPUs that an owner would rather not have.
-func (n *node) unwished(o *pools.Owner, cpus cpuset.Set) int {
+// unpreferred counts the CPUs that an owner prefers not to use.
+func (n *node) unpreferred(o *pools.Owner, cpus cpuset.Set) int {
 	count := 0
 	for cpu := range cpus.All() {
 		isolated := n.topology.Isolated.Contains(cpu)
 		if o.Options.Isolated == allocate.Avoid && isolated || o.Options.Isolated == allocate.Prefer && !isolated {
 			count++
 		}
-		if info, ok := n.topology.CPU(cpu); ok && o.Options.CoreTypeWish == allocate.Prefer && info.Kind.String() != string(o.Options.CoreType) {
+		if info, ok := n.topology.CPU(cpu); ok && o.Options.CoreTypePreference == allocate.Prefer && info.Kind.String() != string(o.Options.CoreType) {
 			count++
 		}
 	}

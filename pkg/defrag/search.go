@@ -220,8 +220,8 @@ func variants(o allocate.Options) []allocate.Options {
 	if hard.Isolated != allocate.Require {
 		hard.Isolated = ""
 	}
-	if hard.CoreTypeWish != allocate.Require {
-		hard.CoreType, hard.CoreTypeWish = "", ""
+	if hard.CoreTypePreference != allocate.Require {
+		hard.CoreType, hard.CoreTypePreference = "", ""
 	}
 	if hard == o {
 		return []allocate.Options{o}

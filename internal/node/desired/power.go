@@ -13,9 +13,9 @@ import (
 
 const codePower pools.Code = "PowerNotGiven"
 
-// PowerWish returns the power settings that containers request for their exclusive CPUs, and
+// PowerSettings returns the power settings that containers request for their exclusive CPUs, and
 // the requests that cannot be fulfilled. It skips requests that CRI-O's hooks fulfil.
-func (s *Settings) PowerWish(plan pools.Plan, m *inventory.Inventory, o *OtherManagers, machine power.Machine) (map[tune.Knob]string, []pools.Problem) {
+func (s *Settings) PowerSettings(plan pools.Plan, m *inventory.Inventory, o *OtherManagers, machine power.Machine) (map[tune.Knob]string, []pools.Problem) {
 	if len(s.Config.Power) == 0 {
 		return nil, nil // the annotations belong to CRI-O alone
 	}

@@ -17,9 +17,9 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
 
-// TestPowerWish checks the power settings that containers get for their exclusive CPUs. The
+// TestPowerSettings checks the power settings that containers get for their exclusive CPUs. The
 // configuration must allow them, and no hook of CRI-O may write them.
-func TestPowerWish(t *testing.T) {
+func TestPowerSettings(t *testing.T) {
 	const crioStates, crioGovernor, own = "cpu-c-states.crio.io", "cpu-freq-governor.crio.io", "cpu-freq-governor.workload.openshift.io/app"
 	machine := power.Machine{Idle: map[int][]power.State{1: {{Number: 0, Name: "POLL"}, {Number: 1, Name: "C6", Latency: 100}}}}
 	for cpu := range 4 {
@@ -59,7 +59,7 @@ func TestPowerWish(t *testing.T) {
 				}}},
 				Units: []pools.UnitPlan{{Name: "du.service", Exclusive: true, CPUs: cpuset.Of(3)}},
 			}
-			values, problems := s.PowerWish(plan, m, &others, machine)
+			values, problems := s.PowerSettings(plan, m, &others, machine)
 			if !maps.Equal(values, tc.want) {
 				t.Errorf("values %v; want %v", values, tc.want)
 			}

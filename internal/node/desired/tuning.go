@@ -25,9 +25,9 @@ func (s *Settings) Ownable() cpuset.Set {
 	return s.Pools.Guaranteed
 }
 
-// Wish returns the settings of the host that a plan requires. elsewhere contains the
+// HostSettings returns the host settings that a plan requires. elsewhere contains the
 // containers whose interrupts another manager moves, with the manager's name.
-func (s *Settings) Wish(plan pools.Plan, m *inventory.Inventory, o *OtherManagers) (w tune.Wish, elsewhere map[string]string) {
+func (s *Settings) HostSettings(plan pools.Plan, m *inventory.Inventory, o *OtherManagers) (w tune.Desired, elsewhere map[string]string) {
 	elsewhere = make(map[string]string)
 	for _, owner := range Owners(plan) {
 		if s.Config.KernelThreads == config.KernelThreadsExclusive {

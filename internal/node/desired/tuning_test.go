@@ -29,8 +29,8 @@ func threadsOfCores() *topology.Topology {
 	return t
 }
 
-// TestWish checks which CPUs handle no interrupts, and run no kernel threads.
-func TestWish(t *testing.T) {
+// TestHostSettings checks which CPUs handle no interrupts, and run no kernel threads.
+func TestHostSettings(t *testing.T) {
 	const crio = "irq-load-balancing.crio.io"
 	others := desired.NewOtherManagers(managers.CRIO{Handlers: []managers.Handler{{Name: "high-performance", Allowed: []string{crio}}}})
 	for name, tc := range map[string]struct {
@@ -38,20 +38,20 @@ func TestWish(t *testing.T) {
 		threads     config.KernelThreads
 		annotations map[string]string
 		handler     string
-		want        tune.Wish
+		want        tune.Desired
 		elsewhere   bool
 	}{
 		"no request":                {away: config.AwayAnnotated},
-		"requested":                 {away: config.AwayAnnotated, annotations: map[string]string{crio: "disable"}, want: tune.Wish{Quiet: cpuset.Of(1, 2, 5)}},
-		"housekeeping":              {away: config.AwayAnnotated, annotations: map[string]string{crio + "/app": "housekeeping"}, want: tune.Wish{Quiet: cpuset.Of(2)}},
+		"requested":                 {away: config.AwayAnnotated, annotations: map[string]string{crio: "disable"}, want: tune.Desired{Quiet: cpuset.Of(1, 2, 5)}},
+		"housekeeping":              {away: config.AwayAnnotated, annotations: map[string]string{crio + "/app": "housekeeping"}, want: tune.Desired{Quiet: cpuset.Of(2)}},
 		"off":                       {away: config.AwayOff, annotations: map[string]string{crio: "disable"}},
 		"invalid value":             {away: config.AwayAnnotated, annotations: map[string]string{crio: "yes"}},
-		"all":                       {away: config.AwayExclusive, want: tune.Wish{Quiet: cpuset.Of(1, 2, 3, 5)}},
-		"all but one container":     {away: config.AwayExclusive, annotations: map[string]string{crio: "enable"}, want: tune.Wish{Quiet: cpuset.Of(3)}},
-		"all, and an invalid value": {away: config.AwayExclusive, annotations: map[string]string{crio: "disabled"}, want: tune.Wish{Quiet: cpuset.Of(1, 2, 3, 5)}},
+		"all":                       {away: config.AwayExclusive, want: tune.Desired{Quiet: cpuset.Of(1, 2, 3, 5)}},
+		"all but one container":     {away: config.AwayExclusive, annotations: map[string]string{crio: "enable"}, want: tune.Desired{Quiet: cpuset.Of(3)}},
+		"all, and an invalid value": {away: config.AwayExclusive, annotations: map[string]string{crio: "disabled"}, want: tune.Desired{Quiet: cpuset.Of(1, 2, 3, 5)}},
 		"CRI-O does it":             {away: config.AwayAnnotated, annotations: map[string]string{crio: "disable"}, handler: "high-performance", elsewhere: true},
-		"CRI-O does it for one":     {away: config.AwayExclusive, annotations: map[string]string{crio: "disable"}, handler: "high-performance", elsewhere: true, want: tune.Wish{Quiet: cpuset.Of(3)}},
-		"threads":                   {away: config.AwayOff, threads: config.KernelThreadsExclusive, want: tune.Wish{NoKernel: cpuset.Of(1, 2, 3, 5)}},
+		"CRI-O does it for one":     {away: config.AwayExclusive, annotations: map[string]string{crio: "disable"}, handler: "high-performance", elsewhere: true, want: tune.Desired{Quiet: cpuset.Of(3)}},
+		"threads":                   {away: config.AwayOff, threads: config.KernelThreadsExclusive, want: tune.Desired{NoKernel: cpuset.Of(1, 2, 3, 5)}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := desired.Settings{Config: &config.Config{Interrupts: config.Interrupts{Away: tc.away}, KernelThreads: tc.threads}, Topology: threadsOfCores()}
@@ -62,9 +62,9 @@ func TestWish(t *testing.T) {
 				Pods:  []pools.PodPlan{{UID: "uid", Containers: []pools.Placement{{ID: "id", Name: "app", Exclusive: true, CPUs: cpuset.Of(1, 2, 5), State: pools.Running}}}},
 				Units: []pools.UnitPlan{{Name: "du.service", Exclusive: true, CPUs: cpuset.Of(3)}},
 			}
-			w, elsewhere := s.Wish(plan, m, &others)
+			w, elsewhere := s.HostSettings(plan, m, &others)
 			if !w.Equal(tc.want) || (elsewhere["id"] != "") != tc.elsewhere {
-				t.Errorf("wish %v, %v, elsewhere %v; want %v, %v", w.Quiet, w.NoKernel, elsewhere, tc.want.Quiet, tc.want.NoKernel)
+				t.Errorf("host settings %v, %v, elsewhere %v; want %v, %v", w.Quiet, w.NoKernel, elsewhere, tc.want.Quiet, tc.want.NoKernel)
 			}
 		})
 	}

@@ -44,14 +44,14 @@ func (t *Tuning) Set(s *desired.Settings, plan pools.Plan, m *inventory.Inventor
 	if t == nil {
 		return
 	}
-	w, elsewhere := s.Wish(plan, m, others)
+	w, elsewhere := s.HostSettings(plan, m, others)
 	for id, by := range elsewhere {
 		if t.elsewhere[id] == "" {
 			t.log.Info("interrupts of a container are left to another manager; default_smp_affinity is its own", "container_id", id, "manager", by)
 		}
 	}
 	t.elsewhere = elsewhere
-	w.Values, t.powerless = s.PowerWish(plan, m, others, t.power.Machine())
+	w.Values, t.powerless = s.PowerSettings(plan, m, others, t.power.Machine())
 	t.tuner.Set(w, s.TuneMachine(possible), s.Ownable())
 }
 
@@ -74,7 +74,7 @@ func (t *Tuning) View() *telemetry.HostSettings {
 	}
 	v := t.tuner.View()
 	shown := &telemetry.HostSettings{
-		Quiet: v.Wish.Quiet, NoKernel: v.Wish.NoKernel, Pending: len(v.Pending),
+		Quiet: v.Desired.Quiet, NoKernel: v.Desired.NoKernel, Pending: len(v.Pending),
 		Moved: make(map[string]int), Stuck: make(map[telemetry.StuckSetting]int), Writes: make(map[telemetry.SettingWrite]uint64),
 	}
 	for kind, n := range v.Moved {

@@ -71,7 +71,7 @@ func (s *scan) free() cpuset.Set {
 }
 
 func (s *scan) makeParking() {
-	i := slices.IndexFunc(s.wishes, func(w cgroup.PartitionWish) bool { return w.Path == cgroup.Parking && !w.Keep && w.Not == "" })
+	i := slices.IndexFunc(s.wanted, func(w cgroup.DesiredPartition) bool { return w.Path == cgroup.Parking && !w.Keep && w.Not == "" })
 	if i < 0 || s.isParked() {
 		return
 	}

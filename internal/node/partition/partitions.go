@@ -39,7 +39,7 @@ type Partitions struct {
 	Sources
 
 	stale bool                    // read all partitions again
-	last  map[cgroup.Path]attempt // wishes of the last scan
+	last  map[cgroup.Path]attempt // desired partitions of the last scan
 	ended map[cgroup.Path]bool    // former partitions in the last scan
 
 	failures map[cgroup.Path]failure // refused partitions, by leaf
@@ -66,16 +66,16 @@ func New(s Sources) *Partitions {
 
 // attempt is the desired state of a partition, with the outcome.
 type attempt struct {
-	cgroup.PartitionWish
+	cgroup.DesiredPartition
 	cgroup.PartitionOutcome
 }
 
 // failure is a write that the kernel has refused, and the pause before the next attempt.
 type failure struct {
-	wish  cgroup.PartitionWish // zero if the write needs no partition
-	why   string
-	pause time.Duration
-	until time.Time
+	partition cgroup.DesiredPartition // zero if the write needs no partition
+	why       string
+	pause     time.Duration
+	until     time.Time
 }
 
 // after begins the next, longer pause.

@@ -39,4 +39,6 @@ func left(listed []cgroup.Path, bare bool) map[cgroup.Path]bool {
 // IsParking reports whether a cgroup belongs to the partition of parked CPUs.
 func IsParking(p cgroup.Path) bool { return p == cgroup.Parking || p == cgroup.ParkingTop }
 
-func sameWish(a, b cgroup.PartitionWish) bool { return a.Type == b.Type && a.CPUs.Equal(b.CPUs) }
+func samePartition(a, b cgroup.DesiredPartition) bool {
+	return a.Type == b.Type && a.CPUs.Equal(b.CPUs)
+}

@@ -46,7 +46,7 @@ type scan struct {
 	*Partitions
 	Situation
 	keep   bool // only end partitions
-	wishes []cgroup.PartitionWish
+	wanted []cgroup.DesiredPartition
 	former map[cgroup.Path]bool
 }
 
@@ -55,9 +55,9 @@ func (s *scan) run() (wrote bool) {
 	if s.found == nil && !s.findLists() {
 		return false
 	}
-	s.wishes = s.desired()
+	s.wanted = s.desired()
 	s.former = s.formerPartitions()
-	if len(s.wishes)+len(s.former)+len(s.unowned.since) == 0 {
+	if len(s.wanted)+len(s.former)+len(s.unowned.since) == 0 {
 		s.stale, s.waits = false, failure{}
 		clear(s.last)
 		clear(s.failures)
@@ -81,7 +81,7 @@ func (s *scan) run() (wrote bool) {
 
 func (s *scan) writeAll() (wrote bool) {
 	var written []cgroup.PartitionWrite // after the last reading
-	for i := range MaxSteps(len(s.wishes)) {
+	for i := range MaxSteps(len(s.wanted)) {
 		step, view, err := s.plan()
 		if err != nil {
 			s.Log.Error("read partitions; the next scan tries again", "error", err)
@@ -130,7 +130,7 @@ func (s *scan) findLists() bool {
 }
 
 func (s *scan) isCurrent() bool {
-	if s.stale || s.unowned.mayReturn() || len(s.wishes) != len(s.last) || len(s.paused()) != len(s.stuck) {
+	if s.stale || s.unowned.mayReturn() || len(s.wanted) != len(s.last) || len(s.paused()) != len(s.stuck) {
 		return false
 	}
 	if s.parking.made && !s.parks() {
@@ -141,9 +141,9 @@ func (s *scan) isCurrent() bool {
 			return false
 		}
 	}
-	for _, w := range s.wishes {
+	for _, w := range s.wanted {
 		old, known := s.last[w.Path]
-		if !known || !sameWish(old.PartitionWish, w) || old.Not != w.Not || old.Keep && !w.Keep {
+		if !known || !samePartition(old.DesiredPartition, w) || old.Not != w.Not || old.Keep && !w.Keep {
 			return false
 		}
 		is := s.Cache.Current(w.Path).Partition.Is(w.Type)
@@ -168,8 +168,8 @@ func (s *scan) forgetOutdated() {
 			s.forget(at)
 		}
 	}
-	for _, w := range s.wishes {
-		if !s.inForce(w.Path) || !sameWish(s.last[w.Path].PartitionWish, w) {
+	for _, w := range s.wanted {
+		if !s.inForce(w.Path) || !samePartition(s.last[w.Path].DesiredPartition, w) {
 			s.Memory.ForgetUp(w.Path)
 			s.forget(w.Path)
 		}
@@ -184,10 +184,10 @@ func (s *scan) forgetOutdated() {
 
 func (s *scan) plan() (cgroup.PartitionStep, cgroup.PartitionView, error) {
 	in := cgroup.PartitionInput{
-		Kernel: s.Host.Kernel, Wishes: s.wishes, Former: slices.Sorted(maps.Keys(s.former)), Online: s.Host.Online(), Housekeeping: s.Settings.Housekeeping(), Stuck: s.paused(),
+		Kernel: s.Host.Kernel, Desired: s.wanted, Former: slices.Sorted(maps.Keys(s.former)), Online: s.Host.Online(), Housekeeping: s.Settings.Housekeeping(), Stuck: s.paused(),
 	}
 	leaves := slices.Clone(in.Former)
-	for _, w := range s.wishes {
+	for _, w := range s.wanted {
 		leaves = append(leaves, w.Path)
 	}
 	var err error
@@ -211,9 +211,9 @@ func (s *scan) paused() map[cgroup.Path]string {
 // noteConflicts notes partitions that another process has changed. Repairs may pause: each change of
 // a partition takes time on the whole node.
 func (s *scan) noteConflicts(view cgroup.PartitionView) {
-	for _, w := range s.wishes {
+	for _, w := range s.wanted {
 		n, there := view.Nodes[w.Path]
-		if !there || n.State.Invalid || n.State.Is(w.Type) || !s.inForce(w.Path) || !sameWish(s.last[w.Path].PartitionWish, w) {
+		if !there || n.State.Invalid || n.State.Is(w.Type) || !s.inForce(w.Path) || !samePartition(s.last[w.Path].DesiredPartition, w) {
 			continue
 		}
 		s.Backoffs.NoteExternalWrite(w.Path, retry.Deviation{Property: cgroup.FilePartition, Was: string(w.Type), Is: n.State.String()}, s.Now)
@@ -226,7 +226,7 @@ func (s *scan) noteConflicts(view cgroup.PartitionView) {
 // failTyped finds written partitions whose type the kernel accepted without isolating their CPUs.
 func (s *scan) failTyped(view cgroup.PartitionView, written []cgroup.PartitionWrite) (found bool) {
 	for _, w := range written {
-		i := s.wishOf(w.Path)
+		i := s.indexOf(w.Path)
 		if i < 0 || w.Property != cgroup.FilePartition || w.Value == string(cgroup.MemberPartition) {
 			continue
 		}
@@ -241,17 +241,17 @@ func (s *scan) failTyped(view cgroup.PartitionView, written []cgroup.PartitionWr
 	return found
 }
 
-// wishOf returns the index of the partition that a cgroup may become now, or -1.
-func (s *scan) wishOf(leaf cgroup.Path) int {
-	return slices.IndexFunc(s.wishes, func(w cgroup.PartitionWish) bool { return w.Path == leaf && w.Not == "" })
+// indexOf returns the index of the partition that a cgroup may become now, or -1.
+func (s *scan) indexOf(leaf cgroup.Path) int {
+	return slices.IndexFunc(s.wanted, func(w cgroup.DesiredPartition) bool { return w.Path == leaf && w.Not == "" })
 }
 
-// fail notes that the kernel has refused the partition of wish i.
+// fail notes that the kernel has refused the partition with index i.
 func (s *scan) fail(i int, why string) {
-	w := &s.wishes[i]
+	w := &s.wanted[i]
 	f := s.failures[w.Path]
-	if !sameWish(f.wish, *w) {
-		f = failure{wish: *w}
+	if !samePartition(f.partition, *w) {
+		f = failure{partition: *w}
 	}
 	f.after(why, s.Now)
 	s.failures[w.Path] = f
@@ -271,7 +271,7 @@ func (s *scan) noteOriginals(writes []cgroup.PartitionWrite) bool {
 }
 
 // adopt notes a partition of a daemon with a lost journal, so that restore ends it as well.
-func (s *scan) adopt(w cgroup.PartitionWish) {
+func (s *scan) adopt(w cgroup.DesiredPartition) {
 	if s.Journal.HasOriginal(w.Path, cgroup.FilePartition) {
 		return
 	}
@@ -303,7 +303,7 @@ func (s *scan) write(writes []cgroup.PartitionWrite) int {
 		if err == nil {
 			continue
 		}
-		if i := s.wishOf(w.Leaf); errors.Is(err, cgroup.ErrGone) {
+		if i := s.indexOf(w.Leaf); errors.Is(err, cgroup.ErrGone) {
 			// The next reading does not contain the cgroup.
 		} else if i >= 0 {
 			s.fail(i, err.Error())
@@ -326,9 +326,9 @@ func (s *scan) finish(step cgroup.PartitionStep, view cgroup.PartitionView) {
 	}
 	s.stale = false
 	maps.DeleteFunc(s.stuck, func(_ cgroup.Path, f failure) bool { return !s.Now.Before(f.until) }) // repeated now, or no longer needed
-	last := make(map[cgroup.Path]attempt, len(s.wishes))
+	last := make(map[cgroup.Path]attempt, len(s.wanted))
 	waits := s.unowned.mayReturn()
-	for _, w := range s.wishes {
+	for _, w := range s.wanted {
 		was, is := s.last[w.Path].PartitionOutcome, step.Outcomes[w.Path]
 		last[w.Path] = attempt{w, is}
 		waits = waits || is.Phase == cgroup.PartitionWaits
@@ -345,7 +345,7 @@ func (s *scan) finish(step cgroup.PartitionStep, view cgroup.PartitionView) {
 	}
 	s.last = last
 	s.Save(s.Now)
-	maps.DeleteFunc(s.failures, func(at cgroup.Path, _ failure) bool { _, wished := last[at]; return !wished })
+	maps.DeleteFunc(s.failures, func(at cgroup.Path, _ failure) bool { _, isWanted := last[at]; return !isWanted })
 	if waits {
 		s.waits.after("", s.Now)
 	} else {

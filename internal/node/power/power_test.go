@@ -247,7 +247,7 @@ func TestRestoreThroughTuner(t *testing.T) {
 			if len(problems) > 0 || len(values) == 0 {
 				t.Fatalf("plan: %v, %v", values, problems)
 			}
-			tuner.Set(tune.Wish{Values: values}, machine, cpuset.Range(0, 1))
+			tuner.Set(tune.Desired{Values: values}, machine, cpuset.Range(0, 1))
 			<-passed
 			if governor := string(tree["devices/system/cpu/cpufreq/policy0/scaling_governor"].Data); governor != "performance\n" {
 				t.Errorf("governor %q; want performance", governor)
@@ -258,7 +258,7 @@ func TestRestoreThroughTuner(t *testing.T) {
 			if v := tuner.View(); len(v.Stuck) > 0 || len(v.Problems) > 0 {
 				t.Errorf("stuck %v, problems %v", v.Stuck, v.Problems)
 			}
-			tuner.Set(tune.Wish{}, machine, cpuset.Range(0, 1))
+			tuner.Set(tune.Desired{}, machine, cpuset.Range(0, 1))
 			<-passed
 			after := make(map[string]string)
 			for file, f := range tree {

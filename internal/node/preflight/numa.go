@@ -111,7 +111,7 @@ func checkCoreType(e *evidence) []Finding {
 		fmt.Sprintf("requests %s cores, but this machine has one kind of core: the option has no effect", o.CoreType),
 		"remove the key, unless the file is for other machines too")
 	switch {
-	case hybrid && o.CoreTypeWish == allocate.Require:
+	case hybrid && o.CoreTypePreference == allocate.Require:
 		f.Severity = Error
 		f.Found = fmt.Sprintf("requires %s cores, but none of CPUs %s is one: no exclusive CPUs are allocated", o.CoreType, e.pools.Guaranteed)
 		f.Remedy = fmt.Sprintf("give the guaranteed pool such cores (cpupoold topology shows them), or write prefer-%s", o.CoreType)

@@ -22,7 +22,7 @@ type Owner struct {
 
 // owners returns the owners of the plan, and the cgroups whose partition ends.
 func (s *survey) owners() (all []Owner, ends []cgroup.Path, err error) {
-	w := s.wishes()
+	w := s.partitions()
 	view, err := s.host.Cgroups.ReadPartitions(w.leaves)
 	if err != nil {
 		return nil, nil, err
@@ -40,20 +40,20 @@ func (s *survey) owners() (all []Owner, ends []cgroup.Path, err error) {
 	}
 	settings := &s.input.Settings
 	outcomes := cgroup.PlanPartitions(cgroup.PartitionInput{
-		Kernel: s.host.Kernel, Online: s.host.Online(), Housekeeping: settings.Housekeeping(), Wishes: w.possible, View: view,
+		Kernel: s.host.Kernel, Online: s.host.Online(), Housekeeping: settings.Housekeeping(), Desired: w.possible, View: view,
 	}).Outcomes
 	for _, owner := range desired.Owners(s.plan) {
 		o := Owner{Pod: owner.Pod, Name: owner.Name, Wanted: noise.CPUSet}
 		mode := noise.CPUSet
-		if wish, placed := w.wanted[owner.ID]; placed && !owner.Unit {
-			if st := view.Nodes[wish.Path].State; st.Valid() {
+		if part, placed := w.wanted[owner.ID]; placed && !owner.Unit {
+			if st := view.Nodes[part.Path].State; st.Valid() {
 				mode = noise.Mode("partition-" + string(st.Type))
 			}
-			if wish.Type != "" {
-				o.Wanted = noise.Mode("partition-" + string(wish.Type))
+			if part.Type != "" {
+				o.Wanted = noise.Mode("partition-" + string(part.Type))
 			}
 			o.Why = w.mixed[owner.ID]
-			if end := outcomes[wish.Path]; end.Phase == cgroup.PartitionRefused || end.Phase == cgroup.PartitionWaits {
+			if end := outcomes[part.Path]; end.Phase == cgroup.PartitionRefused || end.Phase == cgroup.PartitionWaits {
 				o.Why = end.Why
 			}
 		}
@@ -63,18 +63,18 @@ func (s *survey) owners() (all []Owner, ends []cgroup.Path, err error) {
 	return all, ends, nil
 }
 
-type partitionWishes struct {
-	wanted   map[string]cgroup.PartitionWish // By container. The type is empty for no partition.
-	mixed    map[string]string               // By container: the reason for no partition.
-	possible []cgroup.PartitionWish          // Of containers that are on their CPUs.
-	former   map[cgroup.Path]bool            // True for a partition that the plan ends.
-	leaves   []cgroup.Path                   // All present and planned partitions.
+type desiredPartitions struct {
+	wanted   map[string]cgroup.DesiredPartition // By container. The type is empty for no partition.
+	mixed    map[string]string                  // By container: the reason for no partition.
+	possible []cgroup.DesiredPartition          // Of containers that are on their CPUs.
+	former   map[cgroup.Path]bool               // True for a partition that the plan ends.
+	leaves   []cgroup.Path                      // All present and planned partitions.
 }
 
-func (s *survey) wishes() partitionWishes {
+func (s *survey) partitions() desiredPartitions {
 	settings := &s.input.Settings
 	on, _ := settings.Partitions(s.host.Kernel)
-	w := partitionWishes{wanted: make(map[string]cgroup.PartitionWish), mixed: make(map[string]string), former: make(map[cgroup.Path]bool)}
+	w := desiredPartitions{wanted: make(map[string]cgroup.DesiredPartition), mixed: make(map[string]string), former: make(map[cgroup.Path]bool)}
 	for k := range s.input.Journal.Keys() {
 		w.former[k.Path] = w.former[k.Path] || k.File == cgroup.FilePartition
 	}
@@ -87,19 +87,19 @@ func (s *survey) wishes() partitionWishes {
 		if !t.Exclusive || t.Container == "" {
 			continue
 		}
-		wish := cgroup.PartitionWish{Path: t.Path, Container: t.Container, CPUs: t.CPUs}
+		part := cgroup.DesiredPartition{Path: t.Path, Container: t.Container, CPUs: t.CPUs}
 		switch {
 		case !on:
 		case !desired.Partitionable(t):
 			w.mixed[t.Container] = desired.Unpartitionable(t)
 		default:
-			wish.Type = settings.PartitionType(s.input.Inventory, t, s.host.Kernel)
+			part.Type = settings.PartitionType(s.input.Inventory, t, s.host.Kernel)
 			delete(w.former, t.Path)
 			if s.cgroups.Current(t.Path).CPUs.Equal(t.CPUs) {
-				w.possible = append(w.possible, wish)
+				w.possible = append(w.possible, part)
 			}
 		}
-		w.wanted[t.Container] = wish
+		w.wanted[t.Container] = part
 		w.leaves = append(w.leaves, t.Path)
 	}
 	return w

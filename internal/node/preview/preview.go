@@ -162,15 +162,15 @@ func (s *survey) tune(ctx context.Context, p *Preview) ([]pools.Problem, error) 
 	if err != nil {
 		return nil, err
 	}
-	wish, elsewhere := settings.Wish(s.plan, m, &s.others)
+	w, elsewhere := settings.HostSettings(s.plan, m, &s.others)
 	var problems []pools.Problem
-	wish.Values, problems = settings.PowerWish(s.plan, m, &s.others, host.Machine())
-	d, err := tune.Preview(ctx, r, wish)
-	t := &Tuning{Quiet: wish.Quiet, NoKernel: wish.NoKernel, Changes: d.Changes, Stuck: d.Stuck, Elsewhere: elsewhere}
+	w.Values, problems = settings.PowerSettings(s.plan, m, &s.others, host.Machine())
+	d, err := tune.Preview(ctx, r, w)
+	t := &Tuning{Quiet: w.Quiet, NoKernel: w.NoKernel, Changes: d.Changes, Stuck: d.Stuck, Elsewhere: elsewhere}
 	if err != nil {
 		t.Unread = err.Error()
 	}
-	if !wish.Empty() || len(d.Changes) > 0 || err != nil || len(elsewhere) > 0 {
+	if !w.Empty() || len(d.Changes) > 0 || err != nil || len(elsewhere) > 0 {
 		p.Tuning = t
 	}
 	return problems, nil

@@ -211,7 +211,7 @@ func TestOwners(t *testing.T) {
 
 	n.Apply(p.Writes)
 	for id, typ := range map[string]cgroup.PartitionType{app: cgroup.RootPartition, du: cgroup.IsolatedPartition} {
-		n.MakePartition(cgroup.PartitionWish{Path: cgroup.Path(n.Runtime.Cgroup(id)), Container: id, Type: typ, CPUs: n.State(id).CPUs})
+		n.MakePartition(cgroup.DesiredPartition{Path: cgroup.Path(n.Runtime.Cgroup(id)), Container: id, Type: typ, CPUs: n.State(id).CPUs})
 	}
 	want = map[string][2]noise.Mode{"app": {noise.Root, noise.Root}, "du": {noise.Isolated, noise.Isolated}}
 	if p := show(n); !cmp.Equal(want, modes(p)) || len(p.Ends) > 0 {
@@ -251,7 +251,7 @@ func TestParking(t *testing.T) {
 		if err := n.Host().Cgroups.MakeParking(); err != nil {
 			t.Fatal(err)
 		}
-		n.MakePartition(cgroup.PartitionWish{Path: cgroup.Parking, Type: cgroup.IsolatedPartition, CPUs: cpuset.Range(4, 7)})
+		n.MakePartition(cgroup.DesiredPartition{Path: cgroup.Parking, Type: cgroup.IsolatedPartition, CPUs: cpuset.Range(4, 7)})
 		id := n.RunContainer(n.RunPod("a", "default", "guaranteed", 2, nil), "app", nodefixture.WholeCPUs(2))
 		n.WriteFile(id, cgroup.FileCPUs, "4-5")
 		p := show(n)

@@ -56,7 +56,7 @@ func (n node) enforce() {
 // makePartition makes a container a root partition.
 func (n node) makePartition(id string) {
 	n.T.Helper()
-	n.MakePartition(cgroup.PartitionWish{Path: cgroup.Path(n.Runtime.Cgroup(id)), Container: id, Type: cgroup.RootPartition, CPUs: n.State(id).CPUs})
+	n.MakePartition(cgroup.DesiredPartition{Path: cgroup.Path(n.Runtime.Cgroup(id)), Container: id, Type: cgroup.RootPartition, CPUs: n.State(id).CPUs})
 }
 
 // restore restores the originals of a journal with the isolation of the configuration.
@@ -272,7 +272,7 @@ func TestParking(t *testing.T) {
 	if err := n.Host().Cgroups.MakeParking(); err != nil {
 		t.Fatal(err)
 	}
-	n.MakePartition(cgroup.PartitionWish{Path: cgroup.Parking, Type: cgroup.IsolatedPartition, CPUs: cpuset.Range(4, 7)})
+	n.MakePartition(cgroup.DesiredPartition{Path: cgroup.Parking, Type: cgroup.IsolatedPartition, CPUs: cpuset.Range(4, 7)})
 	n.restore(undo.Document{}, false)
 	n.AwaitNoParking(false)
 	if !n.RootCPUs().Equal(cpuset.Range(0, 7)) {

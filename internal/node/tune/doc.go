@@ -1,6 +1,6 @@
 // Package tune holds settings of the host outside of cgroups: which CPUs interrupts,
 // workqueues and kernel threads use. A knob is one such value. A [Source] reads and
-// writes the knobs of its kinds; knobs without a mask are in [Wish.Values].
+// writes the knobs of its kinds; knobs without a mask are in [Desired.Values].
 //
 // [Plan] is pure: it computes the changes from the wanted values, the values of the host
 // and the record. The [Tuner] runs on its own goroutine, because files of /proc and /sys can be

@@ -212,7 +212,7 @@ func (r *rig) restart(more ...Source) {
 }
 
 // tune sets the desired state and makes a pass.
-func (r *rig) tune(w Wish) *View {
+func (r *rig) tune(w Desired) *View {
 	r.Tuner.Set(w, r.machine(), cpuset.Range(4, 7))
 	r.pass(r.t.(*testing.T).Context())
 	return r.View()

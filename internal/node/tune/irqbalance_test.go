@@ -53,7 +53,7 @@ func TestIrqbalanceBan(t *testing.T) {
 		t.Errorf("sent: %q; want one message", got)
 	}
 	r.tune(quiet(t, "4"))
-	r.tune(Wish{})
+	r.tune(Desired{})
 	if got := fake.settings(); !slices.Equal(got[1:], []string{"settings cpus 0,4", "settings cpus NULL"}) {
 		t.Errorf("sent: %q", got[1:])
 	}

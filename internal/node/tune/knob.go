@@ -150,8 +150,8 @@ type Stuck struct {
 	Text string `json:"text"`
 }
 
-// Wish is the desired state of the host's settings.
-type Wish struct {
+// Desired holds the desired state of the host's settings.
+type Desired struct {
 	// Quiet contains the CPUs without interrupts of devices.
 	Quiet cpuset.Set
 	// NoKernel contains the CPUs without kernel threads and unbound kernel work.
@@ -161,14 +161,14 @@ type Wish struct {
 }
 
 // Empty reports whether no knob has a desired value.
-func (w Wish) Empty() bool { return w.Quiet.IsEmpty() && w.NoKernel.IsEmpty() && len(w.Values) == 0 }
+func (w Desired) Empty() bool { return w.Quiet.IsEmpty() && w.NoKernel.IsEmpty() && len(w.Values) == 0 }
 
-// Equal reports whether two wishes are the same.
-func (w Wish) Equal(o Wish) bool {
+// Equal reports whether w and o are the same.
+func (w Desired) Equal(o Desired) bool {
 	return w.Quiet.Equal(o.Quiet) && w.NoKernel.Equal(o.NoKernel) && maps.Equal(w.Values, o.Values)
 }
 
-func (w Wish) excluded(k Kind) cpuset.Set {
+func (w Desired) excluded(k Kind) cpuset.Set {
 	switch k {
 	case Workqueue, KThread:
 		return w.NoKernel

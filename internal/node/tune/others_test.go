@@ -19,7 +19,7 @@ func TestRPSDisabledByAnotherProcess(t *testing.T) {
 	r := newRig(t)
 	r.tune(quiet(t, "4-5"))
 	r.put(file, "00\n")
-	for _, w := range []Wish{quiet(t, "4-5"), {}} {
+	for _, w := range []Desired{quiet(t, "4-5"), {}} {
 		if r.tune(w); r.get(file) != "00" {
 			t.Errorf("with quiet CPUs %s: rps_cpus is %s; want it off", w.Quiet, r.get(file))
 		}
@@ -43,11 +43,11 @@ func TestOtherProcessNamedIrqbalance(t *testing.T) {
 func TestRestoreOfflineCPUsOfThreads(t *testing.T) {
 	r := newRig(t)
 	r.online = cpuset.Range(0, 6)
-	r.tune(Wish{NoKernel: set(t, "4-5")})
+	r.tune(Desired{NoKernel: set(t, "4-5")})
 	if got := r.affinity[2]; got.String() != "0-3,6-7" {
 		t.Errorf("kthreadd: %s; want 0-3,6-7", got)
 	}
-	if r.tune(Wish{}); r.affinity[2].String() != "0-7" {
+	if r.tune(Desired{}); r.affinity[2].String() != "0-7" {
 		t.Errorf("kthreadd: %s; want all CPUs", r.affinity[2])
 	}
 }
@@ -71,7 +71,7 @@ func TestRestoreOfflineKnob(t *testing.T) {
 	source := &offlineKnob{value: "powersave"}
 	r.restart(source)
 	k := Knob{"governor", "0"}
-	w := Wish{Values: map[Knob]string{k: "performance"}}
+	w := Desired{Values: map[Knob]string{k: "performance"}}
 	r.tune(w)
 	source.asleep = true
 	r.tune(w)
@@ -92,7 +92,7 @@ func TestRestoreDependentKnob(t *testing.T) {
 	r := newRig(t)
 	source := &offlineKnob{value: "a"}
 	r.restart(source)
-	r.tune(Wish{Values: map[Knob]string{{"governor", "0"}: "b"}})
+	r.tune(Desired{Values: map[Knob]string{{"governor", "0"}: "b"}})
 	source.refusals = 1
 	o := r.restoring()
 	o.Sources = append(o.Sources, source)

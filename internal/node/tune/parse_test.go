@@ -118,7 +118,7 @@ func FuzzPlan(f *testing.F) {
 		if known {
 			undo = []Record{{Knob: knob, Original: of(original).String(), Wrote: of(wrote).String()}}
 		}
-		w := Wish{Quiet: of(away)}
+		w := Desired{Quiet: of(away)}
 		d := Plan(w, []Observed{o}, undo, m, nil)
 		for _, c := range d.Changes {
 			to := set(t, c.To)
@@ -130,7 +130,7 @@ func FuzzPlan(f *testing.F) {
 		if again := Plan(w, []Observed{o}, d.Records, m, nil); len(again.Changes) != 0 {
 			t.Errorf("after %+v: %+v", d.Changes, again.Changes)
 		}
-		for _, c := range Plan(Wish{}, []Observed{o}, d.Records, m, nil).Changes {
+		for _, c := range Plan(Desired{}, []Observed{o}, d.Records, m, nil).Changes {
 			o.Value = c.To
 		}
 		if before := of(now); !known && before.Overlaps(m.Online) && !set(t, o.Value).Equal(before) {

@@ -31,8 +31,8 @@ type Decision struct {
 //
 // unread are kinds with knobs that could not be read. Missing knobs of these kinds keep their
 // records, and so do knobs that are asleep. Other missing knobs lose their records.
-func Plan(w Wish, seen []Observed, undo []Record, m Machine, unread []Kind) Decision {
-	p := planner{wish: w, machine: m, records: make(map[Knob]Record, len(undo))}
+func Plan(w Desired, seen []Observed, undo []Record, m Machine, unread []Kind) Decision {
+	p := planner{desired: w, machine: m, records: make(map[Knob]Record, len(undo))}
 	for _, r := range undo {
 		p.records[r.Knob] = r
 	}
@@ -62,7 +62,7 @@ func Plan(w Wish, seen []Observed, undo []Record, m Machine, unread []Kind) Deci
 }
 
 type planner struct {
-	wish    Wish
+	desired Desired
 	machine Machine
 	records map[Knob]Record
 	// newDefault is the default mask of interrupts that the daemon wrote, originalDefault
@@ -77,7 +77,7 @@ func (p *planner) recorded(o Observed) (Record, bool) {
 }
 
 func (p *planner) planValue(o Observed) {
-	want, wished := p.wish.Values[o.Knob]
+	want, isDesired := p.desired.Values[o.Knob]
 	r, known := p.recorded(o)
 	foreign := known && o.Value != r.Wrote && o.Value != r.Before
 	if !known {
@@ -86,9 +86,9 @@ func (p *planner) planValue(o Observed) {
 		r.Original = o.Value // an external write replaces the original
 	}
 	switch {
-	case !wished && (!known || o.Value == r.Original):
+	case !isDesired && (!known || o.Value == r.Original):
 		return
-	case !wished:
+	case !isDesired:
 		want = r.Original
 	case o.Value == want:
 		if known {
@@ -98,7 +98,7 @@ func (p *planner) planValue(o Observed) {
 		return
 	}
 	r.Wrote = want
-	p.addChange(o, r, want, !wished, foreign)
+	p.addChange(o, r, want, !isDesired, foreign)
 }
 
 func (p *planner) planMask(o Observed) {
@@ -121,7 +121,7 @@ func (p *planner) planMask(o Observed) {
 	} else if o.Kind == IRQ {
 		base = p.baseOfNewIRQ(o, now)
 	}
-	away := p.wish.excluded(o.Kind)
+	away := p.desired.excluded(o.Kind)
 	if o.Kind == KThread && base.Len() == 1 {
 		return
 	}

@@ -60,13 +60,13 @@ func Restore(ctx context.Context, o Restoring, dryRun bool) (Report, error) {
 	case Lost:
 		r.Note = loadErr.Error() + ": the kernel's defaults replace the recorded values"
 	case Known: // errors of other sources do not matter, because the daemon changed none of their knobs
-		o.Sources = slices.DeleteFunc(slices.Clone(o.Sources), func(s Source) bool { return !isNeeded(s, Wish{}, records) })
+		o.Sources = slices.DeleteFunc(slices.Clone(o.Sources), func(s Source) bool { return !isNeeded(s, Desired{}, records) })
 	}
 	seen, unread, readErr := readAll(ctx, o.Sources)
 	if state == Lost {
 		records = Presume(seen, o.Exclusive, o.Machine)
 	}
-	d := Plan(Wish{}, seen, records, o.Machine, unread)
+	d := Plan(Desired{}, seen, records, o.Machine, unread)
 	r.Gone = countGone(records, seen, unread)
 	if dryRun {
 		r.Restored = d.Changes
@@ -75,7 +75,7 @@ func Restore(ctx context.Context, o Restoring, dryRun bool) (Report, error) {
 	failed := writeAll(ctx, o.Sources, d.Changes)
 	after, unread, err := readAll(ctx, o.Sources)
 	readErr = errors.Join(readErr, err)
-	left := Plan(Wish{}, after, records, o.Machine, unread)
+	left := Plan(Desired{}, after, records, o.Machine, unread)
 	r.compare(d.Changes, after, records, failed)
 	return r, errors.Join(readErr, o.Undo.Save(left.Records))
 }
@@ -153,7 +153,7 @@ func (r *Report) compare(changes []Change, after []Observed, records []Record, f
 }
 
 // Preview returns the first decision that a Tuner would make with the present undo record.
-func Preview(ctx context.Context, o Restoring, w Wish) (Decision, error) {
+func Preview(ctx context.Context, o Restoring, w Desired) (Decision, error) {
 	records, state, err := o.Undo.Load()
 	sources := slices.DeleteFunc(slices.Clone(o.Sources), func(s Source) bool { return !isNeeded(s, w, records) })
 	seen, unread, readErr := readAll(ctx, sources)

@@ -31,7 +31,7 @@ func (r *rig) restore(dryRun bool) Report {
 func TestRestore(t *testing.T) {
 	r := newRig(t)
 	before := r.dump()
-	r.tune(Wish{Quiet: set(t, "4-5"), NoKernel: set(t, "4")})
+	r.tune(Desired{Quiet: set(t, "4-5"), NoKernel: set(t, "4")})
 	r.wrote = nil
 	if report := r.restore(true); len(report.Restored) != 8 || len(r.wrote) != 0 || report.State != Known {
 		t.Errorf("dry run: %+v, wrote %q; want 8 changes and nothing written", report, r.wrote)
@@ -149,7 +149,7 @@ func TestTunerWithoutRecord(t *testing.T) {
 	if b, err := os.ReadFile(file + ".bad"); err != nil || string(b) != "garbage" {
 		t.Errorf("renamed file: %q, %v", b, err)
 	}
-	if r.tune(Wish{}); r.irqMask("24") != "0-7" {
+	if r.tune(Desired{}); r.irqMask("24") != "0-7" {
 		t.Errorf("IRQ 24: %s", r.irqMask("24"))
 	}
 }

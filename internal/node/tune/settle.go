@@ -35,7 +35,7 @@ func (t *Tuner) noteExternalWrite(c Change, now time.Time) bool {
 	if !f.Note(limits(), now) {
 		return false
 	}
-	t.o.Log.Warn("another process keeps changing a host setting; repairs pause", "knob", c.String(), "device", c.Label, "value", c.From, "wished", c.To, "until", f.Until())
+	t.o.Log.Warn("another process keeps changing a host setting; repairs pause", "knob", c.String(), "device", c.Label, "value", c.From, "desired", c.To, "until", f.Until())
 	return true
 }
 

@@ -54,13 +54,13 @@ type Tuner struct {
 }
 
 type request struct {
-	wish      Wish
+	desired   Desired
 	machine   Machine
 	exclusive cpuset.Set
 }
 
 func (a *request) equal(b *request) bool {
-	return a.wish.Equal(b.wish) && a.machine.Possible.Equal(b.machine.Possible) && a.machine.Online.Equal(b.machine.Online) && a.exclusive.Equal(b.exclusive)
+	return a.desired.Equal(b.desired) && a.machine.Possible.Equal(b.machine.Possible) && a.machine.Online.Equal(b.machine.Online) && a.exclusive.Equal(b.exclusive)
 }
 
 // refusal is a failed change. Unless isExpired, the same change is not tried again.
@@ -80,8 +80,8 @@ type Count struct {
 // View is the result of a pass. It is not changed after publication.
 type View struct {
 	// At is the end of the pass.
-	At   time.Time
-	Wish Wish
+	At      time.Time
+	Desired Desired
 	// Moved is the number of knobs that have a changed value of the daemon, by kind.
 	Moved map[Kind]int
 	// Writes is the number of writes since the start.
@@ -125,7 +125,7 @@ func New(o Options) *Tuner {
 // Set sets the desired state and the machine. exclusive are all CPUs that can become
 // exclusive. [Presume] uses them after the loss of the undo record. Set does not block, and
 // any goroutine may call it.
-func (t *Tuner) Set(w Wish, m Machine, exclusive cpuset.Set) {
+func (t *Tuner) Set(w Desired, m Machine, exclusive cpuset.Set) {
 	t.mu.Lock()
 	before := t.requested
 	next := &request{w, m, exclusive}
@@ -169,10 +169,10 @@ func (t *Tuner) pass(ctx context.Context) (again bool) {
 	t.mu.Lock()
 	t.settings = *t.requested
 	t.mu.Unlock()
-	v := &View{Wish: t.settings.wish}
+	v := &View{Desired: t.settings.desired}
 	defer t.publish(v)
 	t.load(v)
-	if t.settings.wish.Empty() && len(t.records) == 0 && t.state != Lost {
+	if t.settings.desired.Empty() && len(t.records) == 0 && t.state != Lost {
 		clear(t.refused)
 		clear(t.conflicts)
 		return false
@@ -185,7 +185,7 @@ func (t *Tuner) pass(ctx context.Context) (again bool) {
 			t.o.Log.Warn("undo record of host settings is lost; masks that lack only exclusive CPUs return to the kernel's default", "settings", len(t.records))
 		}
 	}
-	d := Plan(t.settings.wish, seen, t.records, t.settings.machine, unread)
+	d := Plan(t.settings.desired, seen, t.records, t.settings.machine, unread)
 	now := time.Now()
 	changes := t.due(d.Changes, now)
 	if t.o.Observe {
@@ -205,7 +205,7 @@ func (t *Tuner) pass(ctx context.Context) (again bool) {
 		if seen, unread, err = t.read(ctx); err != nil {
 			t.noteReadError(v, err)
 		}
-		d = Plan(t.settings.wish, seen, t.records, t.settings.machine, unread)
+		d = Plan(t.settings.desired, seen, t.records, t.settings.machine, unread)
 		t.noteNotTaken(d.Changes, made, now)
 		t.records = recordsAfter(d, made)
 		if err := t.save(); err != nil {
@@ -213,7 +213,7 @@ func (t *Tuner) pass(ctx context.Context) (again bool) {
 		}
 	}
 	t.summarize(v, seen, d)
-	return !t.settings.wish.Empty() || len(t.records) > 0
+	return !t.settings.desired.Empty() || len(t.records) > 0
 }
 
 // load reads the undo record in the first pass.
@@ -249,7 +249,7 @@ func (t *Tuner) save() error {
 // read reads the needed sources. unread holds the kinds of failed sources.
 func (t *Tuner) read(ctx context.Context) (seen []Observed, unread []Kind, err error) {
 	sources := slices.DeleteFunc(slices.Clone(t.o.Sources), func(s Source) bool {
-		return t.state != Lost && !isNeeded(s, t.settings.wish, t.records)
+		return t.state != Lost && !isNeeded(s, t.settings.desired, t.records)
 	})
 	return readAll(ctx, sources)
 }
@@ -268,7 +268,7 @@ func readAll(ctx context.Context, sources []Source) (seen []Observed, unread []K
 }
 
 // isNeeded reports whether knobs of a source have desired values or records.
-func isNeeded(s Source, w Wish, records []Record) bool {
+func isNeeded(s Source, w Desired, records []Record) bool {
 	return slices.ContainsFunc(s.Kinds(), func(k Kind) bool {
 		if k.isMask() && !w.excluded(k).IsEmpty() || slices.ContainsFunc(records, func(r Record) bool { return r.Kind == k }) {
 			return true
@@ -363,7 +363,7 @@ func (t *Tuner) write(ctx context.Context, changes []Change, now time.Time) (mad
 		}
 	}
 	for _, k := range slices.Sorted(maps.Keys(number)) {
-		t.o.Log.Info("changed host settings", "kind", string(k), "number", number[k], "quiet", t.settings.wish.Quiet, "no_kernel", t.settings.wish.NoKernel)
+		t.o.Log.Info("changed host settings", "kind", string(k), "number", number[k], "quiet", t.settings.desired.Quiet, "no_kernel", t.settings.desired.NoKernel)
 	}
 	return made
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
 
-func quiet(t testing.TB, list string) Wish { return Wish{Quiet: set(t, list)} }
+func quiet(t testing.TB, list string) Desired { return Desired{Quiet: set(t, list)} }
 
 // TestMoveAndRestoreInterrupts checks the masks while an owner runs and after its end.
 func TestMoveAndRestoreInterrupts(t *testing.T) {
@@ -51,7 +51,7 @@ func TestMoveAndRestoreInterrupts(t *testing.T) {
 	if r.tune(quiet(t, "4-5")); len(r.wrote) != 0 {
 		t.Errorf("the second pass wrote %q", r.wrote)
 	}
-	r.tune(Wish{})
+	r.tune(Desired{})
 	if d := cmp.Diff(before, r.dump()); d != "" {
 		t.Errorf("restored (-before +after):\n%s", d)
 	}
@@ -69,7 +69,7 @@ func TestOneOfTwoOwnersEnds(t *testing.T) {
 		t.Errorf("IRQ 24: %s; want the CPU of the ended owner back", got)
 	}
 	r.restart()
-	r.tune(Wish{})
+	r.tune(Desired{})
 	if d := cmp.Diff(before, r.dump()); d != "" {
 		t.Errorf("restored (-before +after):\n%s", d)
 	}
@@ -91,7 +91,7 @@ func TestNewInterrupt(t *testing.T) {
 		t.Errorf("IRQ 31: %s; want it off CPUs 4-5", got)
 	}
 	r.restart() // the records are on disk
-	r.tune(Wish{})
+	r.tune(Desired{})
 	for n, want := range map[string]string{"30": "0-7", "31": "0-7", "32": "1", "33": "4-7"} {
 		if got := r.irqMask(n); got != want {
 			t.Errorf("IRQ %s: %s; want %s", n, got, want)
@@ -106,7 +106,7 @@ func TestNumberIsUsedAgain(t *testing.T) {
 	r.tune(quiet(t, "4-5"))
 	r.irq("25", "3", "other")
 	r.put("sys/kernel/irq/25/hwirq", "77\n")
-	r.tune(Wish{})
+	r.tune(Desired{})
 	if got := r.irqMask("25"); got != "3" {
 		t.Errorf("IRQ 25: %s; want 3, its first value", got)
 	}
@@ -122,7 +122,7 @@ func TestExternalWriteIsKept(t *testing.T) {
 	if len(r.wrote) != 0 {
 		t.Errorf("wrote %q", r.wrote)
 	}
-	r.tune(Wish{})
+	r.tune(Desired{})
 	if got := r.irqMask("24"); got != "1-2,4-5" {
 		t.Errorf("IRQ 24: %s; want the written and the removed CPUs", got)
 	}
@@ -154,7 +154,7 @@ func TestWriteConflict(t *testing.T) {
 		if r.tune(quiet(t, "4-5")); r.irqMask("24") != "4" {
 			t.Error("the next pause does not begin immediately")
 		}
-		r.tune(Wish{})
+		r.tune(Desired{})
 		if got := r.irqMask("24"); !set(t, "4-5").IsSubsetOf(set(t, got)) {
 			t.Errorf("IRQ 24: %s; want the removed CPUs back during a pause", got)
 		}
@@ -204,7 +204,7 @@ func TestLastExternalWriteStays(t *testing.T) {
 		}
 		r.put("proc/irq/24/smp_affinity_list", "0-3\n")
 		r.tune(quiet(t, "4-5"))
-		r.tune(Wish{})
+		r.tune(Desired{})
 		if got := r.irqMask("24"); got != "0-3" {
 			t.Errorf("IRQ 24: %s; want 0-3, the last external write", got)
 		}
@@ -228,7 +228,7 @@ func TestRefusals(t *testing.T) {
 		if r.tune(quiet(t, "4-5")); (r.irqMask("24") == "0-3,6-7") != tc.again {
 			t.Errorf("%v: IRQ 24 is %s in the next pass; want a retry: %t", tc.err, r.irqMask("24"), tc.again)
 		}
-		r.tune(Wish{})
+		r.tune(Desired{})
 		if got := r.irqMask("24"); got != "0-7" {
 			t.Errorf("%v: IRQ 24 is %s after the restore", tc.err, got)
 		}
@@ -271,7 +271,7 @@ func TestNoCPULeft(t *testing.T) {
 func TestKernelThreads(t *testing.T) {
 	r := newRig(t)
 	before := r.dump()
-	v := r.tune(Wish{NoKernel: set(t, "4-5")})
+	v := r.tune(Desired{NoKernel: set(t, "4-5")})
 	want := map[string]string{"affinity of 2": "0-3,6-7", "affinity of 16": "4", "affinity of 17": "0-3,6-7", "affinity of 18": "4", "affinity of 19": "5", "affinity of 400": "0-7"}
 	got := r.dump()
 	for k, cpus := range want {
@@ -285,7 +285,7 @@ func TestKernelThreads(t *testing.T) {
 	if !cmp.Equal(v.Moved, map[Kind]int{KThread: 2, Workqueue: 1}) {
 		t.Errorf("moved %v", v.Moved)
 	}
-	r.tune(Wish{})
+	r.tune(Desired{})
 	if d := cmp.Diff(before, r.dump()); d != "" {
 		t.Errorf("restored (-before +after):\n%s", d)
 	}
@@ -298,7 +298,7 @@ func TestCrashBetweenRecordAndWrite(t *testing.T) {
 	before := r.dump()
 	for _, steps := range [][]string{{"4-5"}, {"4-5", "4"}, {"4-5", ""}, {"4", "4-6", "5", ""}} {
 		for i, step := range steps {
-			w := Wish{}
+			w := Desired{}
 			if step != "" {
 				w = quiet(t, step)
 			}
@@ -356,17 +356,17 @@ func TestValues(t *testing.T) {
 	r := newRig(t)
 	source := &governors{"performance", "schedutil"}
 	r.restart(source)
-	w := Wish{Values: map[Knob]string{{"governor", "0"}: "performance", {"governor", "1"}: "performance"}}
+	w := Desired{Values: map[Knob]string{{"governor", "0"}: "performance", {"governor", "1"}: "performance"}}
 	if r.tune(w); source.values() != "performance performance" {
 		t.Errorf("governors: %s", source.values())
 	}
 	r.restart(source)
-	if r.tune(Wish{}); source.values() != "performance schedutil" {
+	if r.tune(Desired{}); source.values() != "performance schedutil" {
 		t.Errorf("governors: %s", source.values())
 	}
 	r.tune(w)
 	(*source)[1] = "powersave" // an external write
-	if r.tune(Wish{}); source.values() != "performance powersave" {
+	if r.tune(Desired{}); source.values() != "performance powersave" {
 		t.Errorf("governors: %s; want the external write", source.values())
 	}
 }
@@ -391,7 +391,7 @@ func TestRun(t *testing.T) {
 		if synctest.Wait(); reads != 4 {
 			t.Errorf("%d reads; want 4: two in the pass with writes", reads)
 		}
-		r.Tuner.Set(Wish{}, r.machine(), cpuset.Set{})
+		r.Tuner.Set(Desired{}, r.machine(), cpuset.Set{})
 		synctest.Wait()
 		time.Sleep(10 * Period) //nolint:forbidigo // the clock of synctest
 		if synctest.Wait(); reads != 6 {

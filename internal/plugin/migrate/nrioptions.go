@@ -36,7 +36,7 @@ func (p *nri) typeOptions(source string, typ *yaml.Node) {
 			n, from = at(p.spec, key), p.source
 		}
 		from += "." + key
-		wish, _ := text(n)
+		coreType, _ := text(n)
 		if key != "preferCoreType" {
 			on, there := p.flag(from, n)
 			if !on && (there || key != "pinMemory") { // the plugin's default of pinMemory is true
@@ -48,8 +48,8 @@ func (p *nri) typeOptions(source string, typ *yaml.Node) {
 			if option.key == "core-type" {
 				types := map[string]string{"": "", "performance": "prefer-performance", "efficient": "prefer-efficiency"}
 				known := false
-				if value, known = types[wish]; !known {
-					p.fail("%s: %q is neither performance nor efficient; write one", from, shorten(wish))
+				if value, known = types[coreType]; !known {
+					p.fail("%s: %q is neither performance nor efficient; write one", from, shorten(coreType))
 				}
 			}
 			if value != "" {

@@ -41,10 +41,10 @@ func (n *Node) note(j *undo.Journal, w cgroup.Write) {
 
 // MakePartition makes a cgroup a cpuset partition as a daemon does: its originals are in
 // the journal first.
-func (n *Node) MakePartition(w cgroup.PartitionWish) {
+func (n *Node) MakePartition(w cgroup.DesiredPartition) {
 	n.T.Helper()
 	h := n.Host()
-	in := cgroup.PartitionInput{Kernel: h.Kernel, Online: h.Online(), Wishes: []cgroup.PartitionWish{w}}
+	in := cgroup.PartitionInput{Kernel: h.Kernel, Online: h.Online(), Desired: []cgroup.DesiredPartition{w}}
 	for range 10 {
 		var err error
 		if in.View, err = h.Cgroups.ReadPartitions([]cgroup.Path{w.Path}); err != nil {

@@ -294,34 +294,34 @@ func (b *bench) partitionPlans() {
 	}
 	b.task(one)
 	b.task(two)
-	wish := func(p cgroup.Path, typ cgroup.PartitionType, cpus ...int) cgroup.PartitionWish {
-		return cgroup.PartitionWish{Path: p, Type: typ, CPUs: cpuset.Of(cpus...)}
+	desired := func(p cgroup.Path, typ cgroup.PartitionType, cpus ...int) cgroup.DesiredPartition {
+		return cgroup.DesiredPartition{Path: p, Type: typ, CPUs: cpuset.Of(cpus...)}
 	}
 	settled := !b.k.Partitions().Siblings
 	leaves := []cgroup.Path{one, two}
-	b.settle(settled, cgroup.PartitionInForce, leaves, wish(one, "root", 2, 3))
-	b.settle(settled, cgroup.PartitionInForce, leaves, wish(one, "root", 3))
-	b.settle(settled, cgroup.PartitionInForce, leaves, wish(one, "isolated", 2, 3))
-	b.settle(settled, cgroup.PartitionInForce, leaves, wish(one, "root", 1), wish(two, "isolated", 2, 3))
-	b.settle(settled, cgroup.PartitionInForce, leaves, wish(one, "root", 2), wish(two, "isolated", 1))
-	b.settle(settled, cgroup.PartitionInForce, leaves, wish(one, "root", 2))
+	b.settle(settled, cgroup.PartitionInForce, leaves, desired(one, "root", 2, 3))
+	b.settle(settled, cgroup.PartitionInForce, leaves, desired(one, "root", 3))
+	b.settle(settled, cgroup.PartitionInForce, leaves, desired(one, "isolated", 2, 3))
+	b.settle(settled, cgroup.PartitionInForce, leaves, desired(one, "root", 1), desired(two, "isolated", 2, 3))
+	b.settle(settled, cgroup.PartitionInForce, leaves, desired(one, "root", 2), desired(two, "isolated", 1))
+	b.settle(settled, cgroup.PartitionInForce, leaves, desired(one, "root", 2))
 	b.write(two, cgroup.FileCPUs, "0-3")
 	if settled {
-		b.settle(settled, cgroup.PartitionInForce, leaves, wish(one, "root", 2))
+		b.settle(settled, cgroup.PartitionInForce, leaves, desired(one, "root", 2))
 	} else {
 		b.checkPartition(one, "root invalid")
-		b.settle(settled, cgroup.PartitionRefused, leaves, wish(one, "root", 2))
+		b.settle(settled, cgroup.PartitionRefused, leaves, desired(one, "root", 2))
 		b.checkPartition(one, "member")
 	}
 	b.write(two, cgroup.FileCPUs, "0-1")
-	b.settle(settled, cgroup.PartitionInForce, leaves, wish(one, "root", 2))
+	b.settle(settled, cgroup.PartitionInForce, leaves, desired(one, "root", 2))
 	b.write(b.top, cgroup.FileExclusive, "\n")
-	b.settle(settled, cgroup.PartitionInForce, leaves, wish(one, "root", 2))
-	b.settle(settled, cgroup.PartitionInForce, leaves, wish(one, "isolated", 2))
+	b.settle(settled, cgroup.PartitionInForce, leaves, desired(one, "root", 2))
+	b.settle(settled, cgroup.PartitionInForce, leaves, desired(one, "isolated", 2))
 	b.k.SetOnline(b, 2, false)
-	b.settle(settled, cgroup.PartitionWaits, leaves, wish(one, "isolated", 2))
+	b.settle(settled, cgroup.PartitionWaits, leaves, desired(one, "isolated", 2))
 	b.k.SetOnline(b, 2, true)
-	b.settle(settled, cgroup.PartitionInForce, leaves, wish(one, "isolated", 2))
+	b.settle(settled, cgroup.PartitionInForce, leaves, desired(one, "isolated", 2))
 	b.settle(settled, "", leaves)
 	for _, p := range []cgroup.Path{b.top, one.Parent(), one, two} {
 		b.checkPartition(p, "member")
@@ -333,7 +333,7 @@ func (b *bench) partitionPlans() {
 }
 
 // settle applies all steps to the desired partitions. Each of them must end in the phase want.
-func (b *bench) settle(settled bool, want cgroup.PartitionPhase, leaves []cgroup.Path, wishes ...cgroup.PartitionWish) {
+func (b *bench) settle(settled bool, want cgroup.PartitionPhase, leaves []cgroup.Path, desired ...cgroup.DesiredPartition) {
 	b.Helper()
 	for range 50 {
 		view, err := b.fs.ReadPartitions(leaves)
@@ -341,7 +341,7 @@ func (b *bench) settle(settled bool, want cgroup.PartitionPhase, leaves []cgroup
 			b.Fatal(err)
 		}
 		step := cgroup.PlanPartitions(cgroup.PartitionInput{
-			Kernel: cgroup.PartitionKernel{Remote: true, Settled: settled}, Wishes: wishes, Former: leaves, View: view,
+			Kernel: cgroup.PartitionKernel{Remote: true, Settled: settled}, Desired: desired, Former: leaves, View: view,
 			Online: b.k.Online(b), Housekeeping: cpuset.Of(0),
 		})
 		for _, w := range step.Writes {

@@ -52,16 +52,16 @@ func TestPartitionPushesOff(t *testing.T) {
 	all := k.Online(t)
 	settle := func(phase cgroup.PartitionPhase, cpus ...int) {
 		t.Helper()
-		var wishes []cgroup.PartitionWish
+		var desired []cgroup.DesiredPartition
 		if len(cpus) > 0 {
-			wishes = []cgroup.PartitionWish{{Path: owner, Type: cgroup.RootPartition, CPUs: cpuset.Of(cpus...)}}
+			desired = []cgroup.DesiredPartition{{Path: owner, Type: cgroup.RootPartition, CPUs: cpuset.Of(cpus...)}}
 		}
 		for range 50 {
 			view, err := fs.ReadPartitions([]cgroup.Path{owner})
 			if err != nil {
 				t.Fatal(err)
 			}
-			step := cgroup.PlanPartitions(cgroup.PartitionInput{Kernel: cgroup.PartitionsOf(k.major, k.minor), Wishes: wishes,
+			step := cgroup.PlanPartitions(cgroup.PartitionInput{Kernel: cgroup.PartitionsOf(k.major, k.minor), Desired: desired,
 				Former: []cgroup.Path{owner}, View: view, Online: all, Housekeeping: cpuset.Of(0)})
 			for _, w := range step.Writes {
 				if err := fs.Apply(w.Write); err != nil {
@@ -70,7 +70,7 @@ func TestPartitionPushesOff(t *testing.T) {
 			}
 			if len(step.Writes) == 0 {
 				if out := step.Outcomes[owner]; out.Phase != phase {
-					t.Fatalf("wish for %v: %+v, want %s", cpus, out, phase)
+					t.Fatalf("outcome for %v = %+v, want %s", cpus, out, phase)
 				}
 				return
 			}

@@ -175,17 +175,17 @@ func sharer(i int) cgroup.Path { return cgroup.Path(fmt.Sprintf("kubepods/shared
 func (k *kernel) partition(m mode, both bool, parked cpuset.Set) {
 	k.Helper()
 	in := cgroup.PartitionInput{Kernel: k.partitions, Online: cpuset.Range(0, 7), Housekeeping: cpuset.Range(0, 2)}
-	wish := func(p cgroup.Path, typ cgroup.PartitionType, cpus cpuset.Set, wished bool) {
-		if wished {
-			in.Wishes = append(in.Wishes, cgroup.PartitionWish{Path: p, Type: typ, CPUs: cpus})
+	add := func(p cgroup.Path, typ cgroup.PartitionType, cpus cpuset.Set, enabled bool) {
+		if enabled {
+			in.Desired = append(in.Desired, cgroup.DesiredPartition{Path: p, Type: typ, CPUs: cpus})
 		} else {
 			in.Former = append(in.Former, p)
 		}
 	}
 	some := m.typ != cgroup.MemberPartition
-	wish(near, m.typ, nearSet(), some)
-	wish(owner, m.typ, owned(), some && both)
-	wish(cgroup.Parking, cgroup.IsolatedPartition, parked, m.park)
+	add(near, m.typ, nearSet(), some)
+	add(owner, m.typ, owned(), some && both)
+	add(cgroup.Parking, cgroup.IsolatedPartition, parked, m.park)
 	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); {
 		var err error
 		if in.View, err = k.fs.ReadPartitions([]cgroup.Path{near, owner, cgroup.Parking}); err != nil {
@@ -198,7 +198,7 @@ func (k *kernel) partition(m mode, both bool, parked cpuset.Set) {
 			}
 		}
 		done := len(step.Writes) == 0 && step.Missing.IsEmpty()
-		for _, w := range in.Wishes {
+		for _, w := range in.Desired {
 			done = done && step.Outcomes[w.Path].Phase == cgroup.PartitionInForce
 		}
 		if done {

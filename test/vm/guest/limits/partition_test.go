@@ -116,7 +116,7 @@ func (m *meter) daemon(typ cgroup.PartitionType, begins bool) {
 	m.Helper()
 	in := cgroup.PartitionInput{Kernel: m.partitions, Online: cpuset.Range(0, 7), Housekeeping: cpuset.Range(0, 2)}
 	if begins {
-		in.Wishes = []cgroup.PartitionWish{{Path: owner, Type: typ, CPUs: owned()}}
+		in.Desired = []cgroup.DesiredPartition{{Path: owner, Type: typ, CPUs: owned()}}
 	} else {
 		in.Former = []cgroup.Path{owner}
 	}

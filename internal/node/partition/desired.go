@@ -8,29 +8,29 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 )
 
-func (s *scan) desired() (wishes []cgroup.PartitionWish) {
+func (s *scan) desired() (wanted []cgroup.DesiredPartition) {
 	on := s.Enabled()
 	for _, t := range s.Targets {
 		if on && desired.Partitionable(t) && t.Container != "" && s.Cache.Current(t.Path).Exists {
-			wishes = append(wishes, s.wish(cgroup.PartitionWish{
+			wanted = append(wanted, s.withReason(cgroup.DesiredPartition{
 				Path: t.Path, Container: t.Container, Type: s.Settings.PartitionType(s.Inventory, t, s.Host.Kernel), CPUs: t.CPUs, Keep: s.keep || !s.isAlone(t),
 			}))
 		}
 	}
 	if cpus := s.toPark(); !cpus.IsEmpty() {
-		wishes = append(wishes, s.wish(cgroup.PartitionWish{Path: cgroup.Parking, Type: cgroup.IsolatedPartition, CPUs: cpus, Keep: s.keep}))
+		wanted = append(wanted, s.withReason(cgroup.DesiredPartition{Path: cgroup.Parking, Type: cgroup.IsolatedPartition, CPUs: cpus, Keep: s.keep}))
 	}
-	return wishes
+	return wanted
 }
 
-// wish returns w with the reason if its partition has to wait.
-func (s *scan) wish(w cgroup.PartitionWish) cgroup.PartitionWish {
+// withReason returns w with the reason if its partition has to wait.
+func (s *scan) withReason(w cgroup.DesiredPartition) cgroup.DesiredPartition {
 	runsOutside := func(cgroup.Path) bool { return false } // matters to cpuset.cpus alone
 	f := s.failures[w.Path]
 	switch {
 	case slices.Contains(s.Backoffs.Pauses(w.Path, runsOutside, s.Now), cgroup.FilePartition):
 		w.Not = "another process ends it after each repair; repairs pause"
-	case s.Now.Before(f.until) && sameWish(f.wish, w):
+	case s.Now.Before(f.until) && samePartition(f.partition, w):
 		w.Not = f.why
 	}
 	return w
@@ -63,7 +63,7 @@ func (s *scan) formerPartitions() map[cgroup.Path]bool {
 	if s.parking.made {
 		former[cgroup.Parking] = true
 	}
-	for _, w := range s.wishes {
+	for _, w := range s.wanted {
 		delete(former, w.Path)
 	}
 	for at := range s.Others.Cgroups(s.Inventory) {
