@@ -93,11 +93,11 @@ func idleNode(b *testing.B) *running {
 		l.Runtime = there
 		read := *l.cache
 		*l.cache = *kernelstate.New(fakeKernel(func(p cgroup.Path) cgroup.State { return read.Current(p).State }), l.log)
-		l.cache.Refresh(l.status.targets, l.inventory)
-		for _, t := range l.status.targets {
+		l.cache.Refresh(l.last.Targets, l.inventory)
+		for _, t := range l.last.Targets {
 			l.cache.SetRecord(t.Path, read.Current(t.Path))
 		}
-		l.cache.Refresh(l.status.targets, l.inventory)
+		l.cache.Refresh(l.last.Targets, l.inventory)
 	})
 	n.forget()
 	n.Runtime.Forget()
@@ -108,8 +108,8 @@ func idleNode(b *testing.B) *running {
 func (r *running) checkListings() {
 	r.T.Helper()
 	r.inspect(func(l *Loop) {
-		if p, c := l.inventory.Len(); l.publisher.States.RuntimeErr() != nil || l.status.listings.IsIncomplete() || p != 125 || c != 250 {
-			r.T.Errorf("%d pods, %d containers, incomplete lists %t, %v", p, c, l.status.listings.IsIncomplete(), l.publisher.States.RuntimeErr())
+		if p, c := l.inventory.Len(); l.publisher.States.RuntimeErr() != nil || l.schedule.listings.IsIncomplete() || p != 125 || c != 250 {
+			r.T.Errorf("%d pods, %d containers, incomplete lists %t, %v", p, c, l.schedule.listings.IsIncomplete(), l.publisher.States.RuntimeErr())
 		}
 	})
 }

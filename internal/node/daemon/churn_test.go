@@ -278,7 +278,7 @@ func (r *churning) passAllocs() (allocs float64) {
 	r.inspect(func(l *Loop) {
 		allocs = testing.AllocsPerRun(20, func() {
 			l.pass()
-			l.notices.Watch(l.status.targets)
+			l.notices.Watch(l.last.Targets)
 			l.publish()
 		})
 	})

@@ -129,7 +129,7 @@ func TestClusterNotOffered(t *testing.T) {
 					t.Errorf("problem %+v; want code %q of apps/db", p, c.code)
 				}
 			}
-			for _, p := range r.loop.status.plan.Pods {
+			for _, p := range r.loop.last.Plan.Pods {
 				for _, ctr := range p.Containers {
 					if p.Name == "db" && (ctr.Name == "a" || ctr.Name == "b") && string(ctr.Pool) != c.pool {
 						t.Errorf("container %s is in pool %s; want %s", ctr.Name, ctr.Pool, c.pool)
@@ -380,7 +380,7 @@ func TestClusterHangs(t *testing.T) {
 
 // stateFor returns the state that the cluster sees.
 func stateFor(l *Loop) *nodestatus.State {
-	return l.publisher.ClusterState(l.status.pass())
+	return l.publisher.ClusterState(&l.last)
 }
 
 // conditionOf returns the condition of the node.

@@ -142,8 +142,8 @@ func TestCrowdDelaysNoOtherPod(t *testing.T) {
 					t.Errorf("hostile: %t: problem of %d bytes: %s", hostile, len(p.Text), p.Text)
 				}
 			}
-			if len(l.status.unreadable) > 0 || len(l.publisher.Latest().Faults) > 0 {
-				t.Errorf("hostile: %t: unreadable %v, faults %v", hostile, l.status.unreadable, l.publisher.Latest().Faults)
+			if len(l.last.Unreadable) > 0 || len(l.publisher.Latest().Faults) > 0 {
+				t.Errorf("hostile: %t: unreadable %v, faults %v", hostile, l.last.Unreadable, l.publisher.Latest().Faults)
 			}
 		})
 		c.stop()

@@ -22,12 +22,10 @@ import (
 	"github.com/cpupoold/cpupoold/internal/node/moves"
 	"github.com/cpupoold/cpupoold/internal/node/nodestatus"
 	"github.com/cpupoold/cpupoold/internal/node/notices"
-	"github.com/cpupoold/cpupoold/internal/node/numahints"
 	"github.com/cpupoold/cpupoold/internal/node/partition"
 	"github.com/cpupoold/cpupoold/internal/node/permission"
 	"github.com/cpupoold/cpupoold/internal/node/planning"
 	"github.com/cpupoold/cpupoold/internal/node/publish"
-	"github.com/cpupoold/cpupoold/internal/node/quiet"
 	"github.com/cpupoold/cpupoold/internal/node/refusal"
 	"github.com/cpupoold/cpupoold/internal/node/requests"
 	"github.com/cpupoold/cpupoold/internal/node/resize"
@@ -167,7 +165,7 @@ func serveControl(ctx context.Context, server *control.Server, o Options) {
 func (l *Loop) serve(ctx context.Context) {
 	var watchers sync.WaitGroup
 	scan := l.cache.ThreadScans(l.Cgroups)
-	watchers.Go(func() { l.watchers.run(ctx, l.units, l.planner.Permission, scan) })
+	watchers.Go(func() { l.watchers.run(ctx, l.units, &l.planner.Permission, scan) })
 	l.askFormula()
 	l.run(ctx)
 	l.publisher.Notify.Stopping()
@@ -207,36 +205,38 @@ func newLoop(h hostenv.Host, o Options) (*Loop, error) {
 		o.Log.Error("journal", "error", note)
 	}
 	usable, machine := usablecpus.NewReader(h.CPUs, h.Cgroups, o.Topology, o.Log)
-	journal := undo.New(j)
-	m, hints, cache := inventory.New(h.Driver), numahints.New(journal.Unhinted()), kernelstate.New(h.Cgroups.Reader(), o.Log)
+	journal, log := undo.New(j), o.Log
+	m, cache, inPods, tree := inventory.New(h.Driver), kernelstate.New(h.Cgroups.Reader(), log), auxiliary.New(h.Driver), treewatch.New(log)
 	l := &Loop{
-		Host:       h,
-		log:        o.Log,
-		now:        now,
-		box:        actor.NewMailbox[event](),
-		inventory:  m,
-		cache:      cache,
-		backoffs:   retry.New(),
-		journal:    journal,
-		refusalLog: refusal.New(m, hints, o.Log),
-		requests:   requests.New(m, cache, journal, journalTimeout, o.Log),
-		resizes:    resize.New(m, o.Log),
-		memory:     memrelease.New(),
+		Host:      h,
+		log:       log,
+		now:       now,
+		box:       actor.NewMailbox[event](),
+		inventory: m,
+		cache:     cache,
+		backoffs:  retry.New(),
+		journal:   journal,
+		requests:  requests.New(m, cache, journal, journalTimeout, log),
+		resizes:   resize.New(m, log),
+		memory:    memrelease.New(),
 	}
-	rest := quiet.New(journal.Resting())
-	others, formula := new(desired.OtherManagers), desired.NewFormula(o.Config.WeightFormula)
-	tree, inPods := treewatch.New(o.Log), auxiliary.New(h.Driver)
-	l.units, l.drifts = newUnits(l), newDrifts(l, &formula)
-	l.partitions = partition.New(partition.Sources{
-		Host: &l.Host, Log: l.log, Settings: &l.settings, Inventory: m, Others: others, Cache: cache, Memory: h.Cgroups.PartitionMemory(),
-		Backoffs: l.backoffs, Journal: journal, Quiet: rest, Save: l.save, Count: func(w cgroup.Write, err error) { l.publisher.Count(w, err) },
-	})
 	l.planner = planning.New(planning.Sources{
-		Host: &l.Host, Log: l.log, Settings: &l.settings, Inventory: m, Cache: cache, Journal: journal, Auxiliary: inPods, Backoffs: l.backoffs, Quiet: rest, Partitions: l.partitions,
-		Units: l.units, AskHints: l.askHints, Hints: hints, Others: others, Kubelet: new(desired.StaticKubelet), Formula: &formula, Permission: new(permission.Permission),
+		Host: &l.Host, Log: log, Settings: &l.settings, Inventory: m, Cache: cache, Journal: journal, Auxiliary: inPods, AskHints: l.askHints,
+	}, o.Config.WeightFormula)
+	facts := &l.planner.Facts
+	l.refusalLog, l.units, l.drifts = refusal.New(m, facts.Hints, log), newUnits(l), newDrifts(l)
+	l.partitions = partition.New(partition.Sources{
+		Host: &l.Host, Log: log, Settings: &l.settings, Inventory: m, Others: &facts.Others, Cache: cache, Memory: h.Cgroups.PartitionMemory(),
+		Backoffs: l.backoffs, Journal: journal, Quiet: facts.Quiet, Save: l.save, Count: func(w cgroup.Write, err error) { l.publisher.Count(w, err) },
 	})
-	l.publisher = newPublisher(l, notify, tree)
-	l.notices = notices.New(notices.Sources{Sources: l.planner.Sources, Drifts: l.drifts, Exposures: l.publisher.Exposures, Tree: tree})
+	l.publisher = publish.New(publish.Sources{
+		Facts: facts, Host: &l.Host, Log: log, Now: now, Notify: notify, Settings: &l.settings, Inventory: m, Cache: cache, Journal: journal, Auxiliary: inPods, Backoffs: l.backoffs,
+		Partitions: l.partitions, Units: l.units, Drifts: l.drifts, Refusals: l.refusalLog, Watch: tree, Requests: l.requests,
+	})
+	l.notices = notices.New(notices.Sources{
+		Host: &l.Host, Log: log, Inventory: m, Cache: cache, Journal: journal, Auxiliary: inPods, Others: &facts.Others, Partitions: l.partitions,
+		Drifts: l.drifts, Exposures: l.publisher.Exposures, Tree: tree,
+	})
 	l.publisher.States.Withhold(machine.Withheld)
 	l.moves = moves.New(moves.Sources{
 		Log: o.Log, History: l.publisher.History(), Settings: &l.settings, Inventory: m, Cache: cache, Backoffs: l.backoffs, Journal: journal,

@@ -5,15 +5,14 @@ import (
 	"time"
 
 	"github.com/cpupoold/cpupoold/internal/history"
-	"github.com/cpupoold/cpupoold/internal/node/desired"
 	"github.com/cpupoold/cpupoold/internal/node/drift"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 )
 
 // newDrifts returns a tracker for the external writes to the cgroups of the loop.
-func newDrifts(l *Loop, f *desired.Formula) *drift.Tracker {
+func newDrifts(l *Loop) *drift.Tracker {
 	return drift.New(drift.Sources{
-		Inventory: l.inventory, Cache: l.cache, Journal: l.journal, Backoffs: l.backoffs, Formula: f, Log: l.log,
+		Inventory: l.inventory, Cache: l.cache, Journal: l.journal, Backoffs: l.backoffs, Formula: &l.planner.Formula, Log: l.log,
 		AddEvent: func(at cgroup.Path, e history.Event) { l.publisher.History().AddAt(l.inventory, at, e) },
 	})
 }

@@ -102,7 +102,7 @@ func TestEarlyStart(t *testing.T) {
 			if err := (<-answer).Err; errors.Is(err, errEarly) != c.refused || (err != nil) != c.refused {
 				t.Errorf("reply: %v; refused: %t", err, c.refused)
 			}
-			if s.loop.status.planned {
+			if s.loop.last.Planned {
 				t.Error("the first pass was made")
 			}
 		})
@@ -134,7 +134,7 @@ func TestEarlySharedOnRefusal(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.settle()
-	if !s.loop.status.planned {
+	if !s.loop.last.Planned {
 		t.Errorf("no first pass\n%s", s.out.String())
 	}
 	s.CheckAssigned()

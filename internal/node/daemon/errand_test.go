@@ -46,7 +46,7 @@ func (r *running) resync() { r.loop.box.Post(unasked(resyncNow)) }
 
 // resyncNow makes a resync whose period is over. The timer stays as it is: the loop sets
 // it again when a listing ends.
-func resyncNow(l *Loop) { l.resync(l.status.listings.LastScan().Add(l.settings.Config.ResyncPeriod)) }
+func resyncNow(l *Loop) { l.resync(l.schedule.listings.LastScan().Add(l.settings.Config.ResyncPeriod)) }
 
 // forgetDrift lets the daemon forget the reload of systemd that quiet pretends, and
 // earlier conflicts and failures, so that the next external write is a case of its own.

@@ -60,17 +60,17 @@ func TestOwnRecordEndsStart(t *testing.T) {
 		l.inventory.BeginWatch(began)
 		l.inventory.PutContainer(inventory.ContainerStatus{Container: cri.Container{ID: "1", State: cri.Created, CreatedAt: began, CgroupsPath: "kubepods-pod1.slice:cri-containerd:1"}})
 		l.inventory.Container("1").FoundBy(telemetry.WaySpec)
-		l.status.targets = []cgroup.Target{{Container: "1", Path: p, CPUs: shared}}
+		l.last.Targets = []cgroup.Target{{Container: "1", Path: p, CPUs: shared}}
 		st := cgroup.State{Path: p, Effective: cpuset.Range(0, 7)}
 		*l.cache = *kernelstate.New(fakeKernel(func(cgroup.Path) cgroup.State { return st }), l.log)
-		l.cache.Refresh(l.status.targets, l.inventory)
-		l.publisher.Exposures.NoteFirstReads(l.status.targets)
+		l.cache.Refresh(l.last.Targets, l.inventory)
+		l.publisher.Exposures.NoteFirstReads(l.last.Targets)
 		st.CPUs, st.Effective = shared, shared
 		l.cache.Invalidate(p)
-		l.cache.Refresh(l.status.targets, l.inventory)
-		l.publisher.Exposures.Observe(l.status.targets, l.units.Scopes().IsAnswered, l.notices.Unidentified.All(), began.Add(took))
+		l.cache.Refresh(l.last.Targets, l.inventory)
+		l.publisher.Exposures.Observe(l.last.Targets, l.units.Scopes().IsAnswered, l.notices.Unidentified.All(), began.Add(took))
 		l.inventory.Event(cri.Event{ContainerID: "1", Kind: cri.ContainerStarted}) // systemd has its scope
-		if ask := l.units.Scopes().Ask(l.status.targets); len(ask) != 1 {
+		if ask := l.units.Scopes().Ask(l.last.Targets); len(ask) != 1 {
 			t.Fatalf("properties of %v are asked for", ask)
 		}
 		if own {
@@ -78,10 +78,10 @@ func TestOwnRecordEndsStart(t *testing.T) {
 		}
 		l.handle(unitRead{path: p, unit: had})
 		if own {
-			l.publisher.Exposures.Observe(l.status.targets, l.units.Scopes().IsAnswered, l.notices.Unidentified.All(), time.Now())
+			l.publisher.Exposures.Observe(l.last.Targets, l.units.Scopes().IsAnswered, l.notices.Unidentified.All(), time.Now())
 			l.handle(written{write: record, unit: had})
 		}
-		l.publisher.Exposures.Observe(l.status.targets, l.units.Scopes().IsAnswered, l.notices.Unidentified.All(), time.Now())
+		l.publisher.Exposures.Observe(l.last.Targets, l.units.Scopes().IsAnswered, l.notices.Unidentified.All(), time.Now())
 		if got := l.publisher.Exposures.Placements()[telemetry.WaySpec].Elapsed; got.Count != 1 || got.Sum != sum.Seconds() {
 			t.Errorf("recorded by the daemon: %t: %d placements in %v s; want one in %v", own, got.Count, got.Sum, sum)
 		}

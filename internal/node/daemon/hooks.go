@@ -60,26 +60,26 @@ func (a startRequest) apply(l *Loop) {
 // another pass is needed. A request has timed out if its wait was over when the pass began: only
 // then has the pass decided without the kubelet's hints.
 func (l *Loop) answerHooks(now time.Time) (again bool) {
-	plan := &l.status.plan
-	if !l.status.planned && l.requests.NextCreate() != nil {
+	plan := &l.last.Plan
+	if !l.last.Planned && l.requests.NextCreate() != nil {
 		p := l.planner.Early(now)
 		plan = &p
 	}
 	again = l.requests.AnswerCreates(now, func(a *requests.Create) (nri.Reply, error) {
 		pod, p := plan.App(a.Container.ID)
-		return l.decideCreate(a, pod, p, l.status.began)
+		return l.decideCreate(a, pod, p, l.last.Began)
 	})
 	l.releaseReplies()
 	return l.requests.AnswerStarts(now, func(a *requests.Start) (*pools.PodPlan, error) {
-		pod, p := l.status.plan.App(a.ID)
-		return pod, l.decideStart(a, p, targetOf(l.status.targets, a.ID), l.status.began)
+		pod, p := l.last.Plan.App(a.ID)
+		return pod, l.decideStart(a, p, targetOf(l.last.Targets, a.ID), l.last.Began)
 	}) || again
 }
 
 // decideCreate returns the reply to a, the refusal, or requests.ErrUndecided. p is the placement
 // of the container, or nil if the plan does not contain it.
 func (l *Loop) decideCreate(a *requests.Create, pod *pools.PodPlan, p *pools.Placement, now time.Time) (nri.Reply, error) {
-	if !l.status.planned {
+	if !l.last.Planned {
 		return l.decideEarly(a, pod, p, l.now())
 	}
 	late := a.IsLate(now)
@@ -104,8 +104,8 @@ func (l *Loop) decideCreate(a *requests.Create, pod *pools.PodPlan, p *pools.Pla
 	case cpus.IsEmpty() && (refuse || p.Pool != pools.Guaranteed):
 		return nri.Reply{}, fmt.Errorf("CPUs %s are not free yet: %s still uses them; the kubelet retries%s", occupied, by, a.Shortened())
 	case cpus.IsEmpty():
-		q := *p // a later pass allocates its exclusive CPUs, when they are free
-		q.Pool, q.Exclusive, q.Mixed, q.CPUs = pools.Shared, false, cpuset.Set{}, l.status.plan.Shared.Difference(l.planner.Leaving())
+		q, moment := *p, l.moment(now) // a later pass allocates its exclusive CPUs, when they are free
+		q.Pool, q.Exclusive, q.Mixed, q.CPUs = pools.Shared, false, cpuset.Set{}, l.last.Plan.Shared.Difference(moment.Withheld())
 		if cpus, occupied, by = l.obtainable(&q); cpus.IsEmpty() {
 			return nri.Reply{}, fmt.Errorf("all CPUs of the shared pool are taken: %s still has %s", by, occupied)
 		}
@@ -152,10 +152,10 @@ func (l *Loop) obtainable(p *pools.Placement) (cpus, occupied cpuset.Set, by cgr
 			occupied, by = occupied.Union(held), at
 		}
 	}
-	for path, held := range l.cache.Held(l.status.targets, p, l.inventory.CgroupOf(p)) {
+	for path, held := range l.cache.Held(l.last.Targets, p, l.inventory.CgroupOf(p)) {
 		note(held, path)
 	}
-	for path, held := range l.units.LeavingCgroups() {
+	for path, held := range l.units.Leaving() {
 		note(held, path)
 	}
 	note(l.partitions.Lost(), "the kernel") // the plan of the last pass did not contain them yet
@@ -178,7 +178,7 @@ func (l *Loop) reply(a *requests.Create, pod *pools.PodPlan, p *pools.Placement,
 	e := l.inventory.Container(a.Container.ID)
 	l.journal.NoteCreated(e.Path, e.Container.ID, e.Container.Requested, p, l.planner.Formula.Weight(e.Container.Requested.Shares))
 	e.Answer(cpus, p.Mems)
-	env := withoutForeign(a, l.publisher.Files.Entry(pod, &given, l.status.plan.Shared).Environment())
+	env := withoutForeign(a, l.publisher.Files.Entry(pod, &given, l.last.Plan.Shared).Environment())
 	to := nri.Adjustment{CPUs: cpus, Mems: p.Mems, Shares: p.Shares, Unlimited: p.Unlimited, Env: env}
 	if p.Limit != 0 {
 		to.Quota, to.Period = desired.LimitQuota(p)
@@ -191,7 +191,7 @@ func (l *Loop) reply(a *requests.Create, pod *pools.PodPlan, p *pools.Placement,
 // placement and target of the container, or nil: a container from a time without NRI is
 // being fetched.
 func (l *Loop) decideStart(a *requests.Start, p *pools.Placement, t *cgroup.Target, now time.Time) error {
-	if !l.status.planned {
+	if !l.last.Planned {
 		return l.decideEarlyStart(a, l.now())
 	}
 	late := a.IsLate(now)
@@ -219,7 +219,7 @@ func (l *Loop) decideStart(a *requests.Start, p *pools.Placement, t *cgroup.Targ
 	case t.Exclusive && l.settings.Config.OnRefusal != config.RefusalShared:
 		return fmt.Errorf("container runs on CPUs %s instead of its exclusive CPUs %s; the kubelet retries%s", c.Effective, t.CPUs, a.Shortened())
 	}
-	others := desired.OwnedBy(l.status.plan)
+	others := desired.OwnedBy(l.last.Plan)
 	if t.Exclusive {
 		others = others.Difference(t.CPUs)
 	}

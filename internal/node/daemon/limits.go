@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/cpupoold/cpupoold/internal/node/kernelstate"
+	"github.com/cpupoold/cpupoold/internal/node/planning"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 )
 
@@ -28,6 +29,14 @@ func (m limits) mark(p cgroup.Path, change func(*cgroup.Current)) {
 	m.marked[p] = c
 }
 
+// moment returns the state of units, partitions and write conflicts for a plan.
+func (l *Loop) moment(now time.Time) planning.Moment {
+	return planning.Moment{
+		Now: now, Leaving: l.units.Leaving(), Lost: l.partitions.Lost(), Parked: l.partitions.Parked(),
+		Partitions: l.partitions.Enabled(), Contested: l.backoffs.Contested(now),
+	}
+}
+
 // diff returns the writes that put the cgroups into the desired state, and the deferred writes.
 func (l *Loop) diff(want []cgroup.Target, o cgroup.Options, now time.Time) ([]cgroup.Write, []cgroup.Deferred) {
 	m := limits{l.cache, make(map[cgroup.Path]cgroup.Current)}
@@ -37,7 +46,7 @@ func (l *Loop) diff(want []cgroup.Target, o cgroup.Options, now time.Time) ([]cg
 	for p := range l.backoffs.Affected(want) {
 		m.mark(p, func(c *cgroup.Current) {
 			c.NoWrite, c.NoRecord = l.backoffs.Paused(p, now)
-			c.Left = l.backoffs.Pauses(p, l.cache.RunsOutside(l.status.targets), now)
+			c.Left = l.backoffs.Pauses(p, l.cache.RunsOutside(l.last.Targets), now)
 		})
 	}
 	for p := range l.planner.Quiet.Weights() {
@@ -55,7 +64,7 @@ func (l *Loop) diff(want []cgroup.Target, o cgroup.Options, now time.Time) ([]cg
 			m.mark(e.Path, noRecord)
 		}
 	}
-	for p := range l.status.unreadable {
+	for p := range l.last.Unreadable {
 		m.mark(p, func(c *cgroup.Current) { c.NoWrite, c.NoRecord = true, true })
 	}
 	return l.cache.Diff(want, m.marked, o)

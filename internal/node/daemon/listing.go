@@ -16,7 +16,7 @@ const pollInterval = time.Second
 // resync starts a listing and schedules a scan of all cgroups. The pass after the listing makes
 // the scan, or a full pass after fullPassDelay if the runtime is slow.
 func (l *Loop) resync(now time.Time) {
-	if l.status.listings.ScheduleScan(now, l.settings.Config.ResyncPeriod) {
+	if l.schedule.listings.ScheduleScan(now, l.settings.Config.ResyncPeriod) {
 		l.schedule.recheck.set(l.now().Add(fullPassDelay))
 		if l.CPUs != nil { // an event may have been lost
 			l.workers.Queries.Submit("cpus", func(context.Context) event {
@@ -32,7 +32,7 @@ func (l *Loop) resync(now time.Time) {
 // startRecheck makes the next full pass scan all cgroups, if a resync has scheduled that. It waits
 // for the full pass, because partial passes must still see external writes at once.
 func (l *Loop) startRecheck() {
-	if l.schedule.full && l.status.listings.Scan() {
+	if l.schedule.full && l.schedule.listings.Scan() {
 		l.memory.NoteScan()
 		l.schedule.recheck.clear()
 		l.publisher.Files.Recheck()
@@ -65,10 +65,10 @@ func (l *Loop) begin() {
 
 // list fetches all pods and containers from the runtime, and the configured units from systemd.
 func (l *Loop) list() {
-	if !l.status.listings.Begin(l.now()) {
+	if !l.schedule.listings.Begin(l.now()) {
 		return // the result of the listing in progress sets the next resync
 	}
-	q := l.inventory.Query(l.settings.UnitNames(), !l.status.listings.HasListed())
+	q := l.inventory.Query(l.settings.UnitNames(), !l.schedule.listings.HasListed())
 	q.InPods = l.notices.Tree.State() != telemetry.SourceOK // otherwise notices report them
 	l.workers.Queries.Submit("list", func(ctx context.Context) event {
 		return listed{inventory.List(ctx, &l.Host, q)}
@@ -82,7 +82,7 @@ func (e listed) apply(l *Loop) {
 	l.planner.Hints.AskAgain()
 	l.publisher.States.Listed(e.Err)
 	if e.Err != nil {
-		l.schedule.resync.set(l.now().Add(l.status.listings.Fail(l.resyncPeriod())))
+		l.schedule.resync.set(l.now().Add(l.schedule.listings.Fail(l.resyncPeriod())))
 		return
 	}
 	l.notices.Removed.Listed()
@@ -94,8 +94,8 @@ func (e listed) apply(l *Loop) {
 		l.units.Note(u, l.now())
 	}
 	l.notices.Auxiliary.NoteAll(e.InPods)
-	isFirst, now := !l.status.listings.HasListed(), l.now()
-	delay, early := l.status.listings.End(len(e.Failed) > 0, now, l.resyncPeriod())
+	isFirst, now := !l.schedule.listings.HasListed(), l.now()
+	delay, early := l.schedule.listings.End(len(e.Failed) > 0, now, l.resyncPeriod())
 	l.schedule.resync.set(now.Add(delay))
 	if early {
 		// Unread containers keep their CPUs. But free CPUs are known only with all containers.
@@ -106,7 +106,7 @@ func (e listed) apply(l *Loop) {
 		if !l.settings.Pools.Kubelet { // a static kubelet, not a plugin, has chosen CPUs at creation
 			l.inventory.Recall(l.journal.Others())
 		}
-		l.planner.Recover()
+		l.planner.Assign(l.units.Assign(l.planner.Recovered()))
 		now = l.now()
 		l.inventory.BeginWatch(now)
 		l.memory.Start(now)

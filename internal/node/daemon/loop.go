@@ -45,7 +45,7 @@ type Loop struct {
 	cache     *kernelstate.Cache
 	backoffs  *retry.Backoffs
 	journal   *undo.Journal
-	status    status
+	last      planning.Pass
 
 	refusalLog *refusal.Log
 	units      *units.Units

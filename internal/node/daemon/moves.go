@@ -49,16 +49,17 @@ func (l *Loop) assignmentsAfter(m *moves.Move, now time.Time) ([]pools.Assignmen
 	if l.Observes {
 		return nil, hostenv.ErrObserving
 	}
-	if !l.status.planned {
+	if !l.last.Planned {
 		return nil, errors.New("the daemon has not finished its first pass; try again")
 	}
-	l.planner.SettleUnits(now) // the configuration may have changed since the last pass
-	s := l.planner.Input(now)
+	l.planner.Assign(l.units.Settle(l.planner.Assignments(), now)) // the configuration may have changed since the last pass
+	moment := l.moment(now)
+	s := l.planner.Input(moment)
 	plan := s.Decide().Plan
 	if err := defrag.Check(s.Fragments(plan), m.Key(), m.From, m.To); err != nil {
 		return nil, err
 	}
-	if err := l.moves.Settled(m.Key(), l.status.situation(l.planner.Assignments(), now)); err != nil {
+	if err := l.moves.Settled(m.Key(), &l.last, now); err != nil {
 		return nil, fmt.Errorf("is not settled on the CPUs that it has: %w", err)
 	}
 	next := slices.Clone(plan.Assignments)
@@ -75,7 +76,7 @@ func (l *Loop) assignmentsAfter(m *moves.Move, now time.Time) ([]pools.Assignmen
 		}
 	}
 	// Two owners that exchange CPUs need a free CPU for the moment between.
-	_, deferred := l.diff(after.Targets, l.planner.DiffOptions(after.Plan), now)
+	_, deferred := l.diff(after.Targets, l.planner.DiffOptions(after.Plan, moment), now)
 	for _, t := range after.Targets {
 		if err := moves.Waits(t, deferred); err != nil && l.settings.OwnerOf(t, l.inventory) == m.Key() {
 			return nil, fmt.Errorf("cannot be carried out: %w", err)

@@ -34,7 +34,7 @@ type nriChanged struct {
 }
 
 func (e nriChanged) apply(l *Loop) {
-	if !l.status.listings.HasListed() {
+	if !l.schedule.listings.HasListed() {
 		l.list() // NRI has answered
 	}
 	l.publisher.States.NRI(e.state, e.err)
@@ -124,10 +124,10 @@ type synchronized struct {
 func (s synchronized) apply(l *Loop) {
 	s.Answer(struct{}{}, nil)
 	switch {
-	case l.status.listings.HasListed():
+	case l.schedule.listings.HasListed():
 		s.fetch(l)
-	case l.status.listings.IsBusy():
-		l.status.synchronized = func() { s.fetch(l) }
+	case l.schedule.listings.IsBusy():
+		l.schedule.afterPass = func() { s.fetch(l) }
 	}
 	l.list()
 }

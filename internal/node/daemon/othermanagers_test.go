@@ -76,7 +76,7 @@ func (n *crioNode) untouched(id string) {
 
 // problemOf returns the text of the problems of the node with a code.
 func problemOf(l *Loop, code pools.Code) (text string) {
-	for _, p := range l.publisher.Problems(l.status.pass()) {
+	for _, p := range l.publisher.Problems(&l.last) {
 		if p.Code == code && p.PodUID == "" {
 			text += p.Text + "\n"
 		}

@@ -45,7 +45,7 @@ func TestOwnersAreAnsweredFirst(t *testing.T) {
 			}
 			l.runPasses()
 			key := pools.Key{PodUID: name, Container: "app"}
-			if planned := desired.Assigned(l.status.plan.Assignments, key); !planned.Equal(cpus) || !desired.Assigned(l.journal.Assignments(), key).Equal(cpus) {
+			if planned := desired.Assigned(l.last.Plan.Assignments, key); !planned.Equal(cpus) || !desired.Assigned(l.journal.Assignments(), key).Equal(cpus) {
 				t.Errorf("%s is on %s, and the plan has it on %s", name, cpus, planned)
 			}
 			all = all.Union(cpus)
@@ -98,7 +98,7 @@ func TestOwnersWaitForFullPasses(t *testing.T) {
 			n.Tree.SetLimit(cpuset.Range(0, 7).Difference(cpuset.Range(4, 5)))
 			l.journal.NoteAsync(undo.Original{Path: "kubepods.slice/gone", File: cgroup.FilePartition, Value: string(cgroup.MemberPartition)})
 			for _, at := range []time.Time{l.now(), l.now().Add(partition.LeakTime)} { // the end of the last pass finds them
-				l.partitions.Make(partition.Situation{Plan: &l.status.plan, Now: at})
+				l.partitions.Make(partition.Situation{Plan: &l.last.Plan, Now: at})
 			}
 			if lost := l.partitions.Lost(); !lost.Equal(cpuset.Range(4, 5)) {
 				t.Fatalf("lost: %s", lost)

@@ -28,6 +28,16 @@ import (
 // The reply about a new exclusive container precedes the full pass that it needs, with no
 // other event in between (see place).
 
+// targetAt returns the target of a cgroup, or nil.
+func targetAt(targets []cgroup.Target, p cgroup.Path) *cgroup.Target {
+	for i := range targets {
+		if targets[i].Path == p {
+			return &targets[i]
+		}
+	}
+	return nil
+}
+
 // maxPartialRounds is the maximum number of rounds of writes. No write waits for another cgroup.
 const maxPartialRounds = 4
 
@@ -43,7 +53,7 @@ func (l *Loop) partialPass(now time.Time) bool {
 // can be computed without all cgroups.
 func (l *Loop) allowsPartialPass() bool {
 	return !l.planner.Formula.IsGuess() && l.publisher.IsReady() && !l.Observes && l.CPUManager == nil && l.partitions.IsSettled() && !l.planner.Quiet.Active() &&
-		l.journal.Safe() && l.journal.Late() == nil && !filesWait(l.status.deferred) && l.moves.IsEmpty() && len(l.status.unreadable)+len(l.units.Leaving()) == 0
+		l.journal.Safe() && l.journal.Late() == nil && !filesWait(l.last.Deferred) && l.moves.IsEmpty() && len(l.last.Unreadable)+len(l.units.Leaving()) == 0
 }
 
 // filesWait reports whether a write of a cgroup file is deferred. Other writes do not wait for
@@ -65,7 +75,7 @@ func (l *Loop) repair(now time.Time) bool {
 	}
 	var want []cgroup.Target
 	for _, p := range l.schedule.files {
-		t := targetAt(l.status.targets, p)
+		t := targetAt(l.last.Targets, p)
 		if t == nil || t.Around || t.Unit != "" || t.Exclusive && l.partitions.Enabled() {
 			return false // not planned yet, a slice around others or in one, or a partition must end first
 		}
@@ -75,7 +85,7 @@ func (l *Loop) repair(now time.Time) bool {
 	if !l.writeTargets(want, now) {
 		return false
 	}
-	l.drifts.Settle(l.status.targets, l.now())
+	l.drifts.Settle(l.last.Targets, l.now())
 	return true
 }
 
@@ -119,11 +129,11 @@ func (l *Loop) answerStarts(now time.Time) bool {
 		if !ok || a.IsCanceled() || l.inventory.IsHosted(a.ID) { // its sandbox is a target
 			return false
 		}
-		pod, ok := pools.Alone(&l.status.input, &l.status.plan, in)
+		pod, ok := pools.Alone(&l.last.Input, &l.last.Plan, in)
 		if !ok {
 			return false
 		}
-		facts := desired.Input{Settings: l.settings, Inventory: l.inventory, Formula: *l.planner.Formula, Journal: l.journal, Nodes: l.Nodes, Contested: l.backoffs.Contested(now)}
+		facts := desired.Input{Settings: l.settings, Inventory: l.inventory, Formula: l.planner.Formula, Journal: l.journal, Nodes: l.Nodes, Contested: l.backoffs.Contested(now)}
 		want := facts.Targets(pools.Plan{Pods: []pools.PodPlan{pod}})
 		i := slices.IndexFunc(want, func(t cgroup.Target) bool { return t.Container == a.ID })
 		if i < 0 || !l.writeTargets(want, now) {
@@ -140,7 +150,7 @@ func (l *Loop) answerStarts(now time.Time) bool {
 // writeTargets writes the files of a few targets. It reports whether the targets are in the
 // desired state, except for slow writes, which the next full pass makes.
 func (l *Loop) writeTargets(want []cgroup.Target, now time.Time) bool {
-	options := l.planner.DiffOptions(l.status.plan)
+	options := l.planner.DiffOptions(l.last.Plan, l.moment(now))
 	made := make(map[cgroup.Write]bool)
 	for range maxPartialRounds {
 		gone, unreadable := l.cache.Read(want, l.inventory)
@@ -182,24 +192,21 @@ func (l *Loop) place(container string, now time.Time) (placed pools.PodPlan, own
 	if !ok {
 		return pools.PodPlan{}, nil, false
 	}
-	if placed, ok = pools.Alone(&l.status.input, &l.status.plan, pod); ok {
+	if placed, ok = pools.Alone(&l.last.Input, &l.last.Plan, pod); ok {
 		return placed, nil, true
 	}
-	if !l.planIsCurrent() || l.planner.LacksHints(pod) {
+	// CPUs that are free in the last plan are free now only if no event has changed the free capacity
+	// since, and if all cgroups of the targets are read. Unidentified and unread containers can be
+	// without a target.
+	isCurrent := !l.schedule.changed && !l.cache.HasStale() && l.notices.Unidentified.IsEmpty() && !desired.HasUnread(l.inventory, l.last.Plan)
+	if !isCurrent || l.planner.LacksHints(pod) {
 		return pools.PodPlan{}, nil, false
 	}
-	placed, own, ok = pools.Alongside(&l.status.input, &l.status.plan, pod)
+	placed, own, ok = pools.Alongside(&l.last.Input, &l.last.Plan, pod)
 	lacks := func(c pools.Placement) bool {
 		return c.Refused != nil || c.Short != nil || c.Reason.Code == pools.CodeWaiting
 	}
 	return placed, own, ok && !slices.ContainsFunc(placed.Containers, lacks)
-}
-
-// planIsCurrent reports whether CPUs that are free in the last plan are free now. Since the last
-// full pass, no event has changed the free capacity, and all cgroups of the targets are read.
-// Unidentified and unread containers can be without a target, so there must be none.
-func (l *Loop) planIsCurrent() bool {
-	return !l.schedule.changed && !l.cache.HasStale() && l.notices.Unidentified.IsEmpty() && !desired.HasUnread(l.inventory, l.status.plan)
 }
 
 // podInput returns the planner's input for the pod of a container, if the inventory of the pod

@@ -23,7 +23,7 @@ import (
 // checkAlone checks that each pod which a partial pass would place gets the placement of a full
 // pass, and returns the number of these pods.
 func checkAlone(l *Loop) (alone int, err error) {
-	in := l.planner.Input(time.Now())
+	in := l.planner.Input(l.moment(time.Now()))
 	d := in.Decide()
 	plan, whole := d.Plan, d.Targets
 	for e := range l.inventory.Containers() {
@@ -59,10 +59,10 @@ func (l *Loop) wouldPlace(container string) (pools.PodPlan, bool) {
 	if !ok {
 		return pools.PodPlan{}, false
 	}
-	if placed, ok := pools.Alone(&l.status.input, &l.status.plan, pod); ok {
+	if placed, ok := pools.Alone(&l.last.Input, &l.last.Plan, pod); ok {
 		return placed, true
 	}
-	placed, _, ok := pools.Alongside(&l.status.input, &l.status.plan, pod)
+	placed, _, ok := pools.Alongside(&l.last.Input, &l.last.Plan, pod)
 	return placed, ok && !l.planner.LacksHints(pod)
 }
 
@@ -215,7 +215,7 @@ func TestLostWatchesComeBack(t *testing.T) {
 	n.AwaitCPUs(n.RunContainer(n.RunPod("s", "default", "burstable", 0, nil), "a", cri.Resources{Shares: 102}), "2-3")
 	r.settled()
 	r.betweenFullPasses(func(l *Loop) {
-		l.notices.Watch(l.status.targets)
+		l.notices.Watch(l.last.Targets)
 		n.Tree.MkdirAll("kubelet")
 		n.Eventually("that is heard", func() bool { l.takeNotices(); return !l.notices.Tree.Watcher().Settled() })
 		if !l.schedule.isDue() {
@@ -266,10 +266,10 @@ func TestEndStartsPassAtOnce(t *testing.T) {
 	for _, waits := range []bool{false, true} {
 		r.betweenFullPasses(func(l *Loop) {
 			if waits {
-				l.status.deferred = []cgroup.Deferred{{Path: "x", Property: cgroup.FileCPUs, WaitsFor: []cgroup.Path{cgroup.Path(n.Runtime.Cgroup(id))}}}
+				l.last.Deferred = []cgroup.Deferred{{Path: "x", Property: cgroup.FileCPUs, WaitsFor: []cgroup.Path{cgroup.Path(n.Runtime.Cgroup(id))}}}
 			}
 			p := cgroup.Path(n.Runtime.Cgroup(id))
-			if r := l.notices.Handle([]cgroup.Change{{Kind: cgroup.Gone, Path: p.Parent(), Name: p.Base()}}, l.status.targets); !r.One || r.All {
+			if r := l.notices.Handle([]cgroup.Change{{Kind: cgroup.Gone, Path: p.Parent(), Name: p.Base()}}, l.last.Targets); !r.One || r.All {
 				t.Errorf("the end of a container leads to %+v", r)
 			}
 			l.schedule.add(scopeOne)
@@ -277,7 +277,7 @@ func TestEndStartsPassAtOnce(t *testing.T) {
 			if l.schedule.full != waits {
 				t.Errorf("somebody waits: %t; a full pass is due at once: %t", waits, l.schedule.full)
 			}
-			l.status.deferred = nil
+			l.last.Deferred = nil
 		})
 	}
 }

@@ -160,7 +160,7 @@ func checkMemory(l *Loop) error {
 		return errDue
 	}
 	var leaves []cgroup.Path
-	for _, t := range l.status.targets {
+	for _, t := range l.last.Targets {
 		if t.Exclusive {
 			leaves = append(leaves, t.Path)
 		}

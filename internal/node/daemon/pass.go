@@ -7,17 +7,18 @@ import (
 
 	"github.com/cpupoold/cpupoold/internal/node/desired"
 	"github.com/cpupoold/cpupoold/internal/node/partition"
+	"github.com/cpupoold/cpupoold/internal/node/planning"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
 
 // decide returns the plan of all pods and units, and the targets of their cgroups.
-func (l *Loop) decide(now time.Time) (pools.Plan, []cgroup.Target) {
-	d := l.planner.Decide(now)
-	l.status.input, l.status.auxiliary = d.Input, d.Auxiliary
+func (l *Loop) decide(m planning.Moment) (pools.Plan, []cgroup.Target) {
+	d := l.planner.Decide(m)
+	l.last.Input, l.last.Auxiliary, l.last.Hosts = d.Input, d.Auxiliary, d.Hosts
 	l.units.SetHosts(d.Hosts)
-	return d.Plan, l.notices.Unidentified.Limit(d.Plan.Shared, desired.OwnedBy(d.Plan).Union(l.planner.Leaving()), d.Targets)
+	return d.Plan, l.notices.Unidentified.Limit(d.Plan.Shared, desired.OwnedBy(d.Plan).Union(m.Withheld()), d.Targets)
 }
 
 // pass decides, compares and writes. Each round makes the file writes before the first slow
@@ -25,7 +26,7 @@ func (l *Loop) decide(now time.Time) (pools.Plan, []cgroup.Target) {
 // the writes that depend on slow ones.
 func (l *Loop) pass() {
 	now := l.now()
-	l.status.began = now
+	l.last.Began = now
 	l.planner.Quiet.Begin(l.settings.Config.Quiet, now)
 	l.settleUpdates(false, now)
 	l.askResizes(now)
@@ -34,16 +35,17 @@ func (l *Loop) pass() {
 	}
 	l.requests.MarkStarting()
 	l.units.AskDue(now)
-	l.planner.SettleUnits(now)
+	l.planner.Assign(l.units.Settle(l.planner.Assignments(), now))
 	l.planner.RecoverLate()
-	plan, want := l.decide(now)
+	moment := l.moment(now)
+	plan, want := l.decide(moment)
 	if l.planner.Formula.IsGuess() || l.planner.Quiet.Active() { // the targets depend on the current values
 		if l.refreshCache(slices.Clone(want)); l.planner.ObserveWeights(l.cache.Current) {
-			plan, want = l.decide(now)
+			plan, want = l.decide(moment)
 		}
 	}
-	l.publisher.History().NotePlan(&l.status.plan, &plan)
-	l.status.plan = plan
+	l.publisher.History().NotePlan(&l.last.Plan, &plan)
+	l.last.Plan = plan
 	l.planner.NoteClaims()
 	l.planner.SettleQuiet(plan, want, l.drifts.ChangedWeights(), now)
 	l.planner.Assign(l.units.Assign(plan.Assignments))
@@ -54,7 +56,7 @@ func (l *Loop) pass() {
 	if l.Observes {
 		want = l.refreshCache(want)
 		var omitted []cgroup.Write
-		omitted, l.status.deferred = l.diff(want, l.planner.DiffOptions(plan), now)
+		omitted, l.last.Deferred = l.diff(want, l.planner.DiffOptions(plan, moment), now)
 		l.publisher.Omit(omitted)
 		l.finishPass(want, now)
 		return
@@ -62,7 +64,7 @@ func (l *Loop) pass() {
 	l.units.NoteHosts()
 	l.units.Revert()
 
-	options := l.planner.DiffOptions(plan)
+	options := l.planner.DiffOptions(plan, moment)
 	var deferred []cgroup.Deferred
 	made := make(map[cgroup.Write]bool)
 	for round := 0; ; round++ {
@@ -91,21 +93,21 @@ func (l *Loop) pass() {
 	}
 	want = l.repartition(want, l.partitions.Make)
 	l.planner.Quiet.Explain(deferred)
-	l.status.deferred = deferred
+	l.last.Deferred = deferred
 	l.finishPass(want, now)
 }
 
 // finishPass ends a pass.
 func (l *Loop) finishPass(want []cgroup.Target, now time.Time) {
-	l.status.planned = true
+	l.last.Planned = true
 	l.watchers.openNRI()
-	if fetch := l.status.synchronized; fetch != nil {
-		l.status.synchronized = nil
+	if fetch := l.schedule.afterPass; fetch != nil {
+		l.schedule.afterPass = nil
 		fetch()
 	}
-	l.status.targets = want
-	l.drifts.Settle(l.status.targets, l.now())
-	l.publisher.Exposures.Observe(l.status.targets, l.units.Scopes().IsAnswered, l.notices.Unidentified.All(), l.now())
+	l.last.Targets = want
+	l.drifts.Settle(l.last.Targets, l.now())
+	l.publisher.Exposures.Observe(l.last.Targets, l.units.Scopes().IsAnswered, l.notices.Unidentified.All(), l.now())
 	l.notices.Removed.DropOriginals()
 	l.armRetry(now)
 }
@@ -120,7 +122,7 @@ func maxRounds(n int) int { return 64 + 16*n }
 // writes nothing until the runtime has answered.
 func (l *Loop) refreshCache(want []cgroup.Target) []cgroup.Target {
 	gone, unreadable := l.cache.Refresh(want, l.inventory)
-	l.status.unreadable = unreadable
+	l.last.Unreadable = unreadable
 	l.followDrifts(l.now())
 	for _, p := range gone {
 		l.notices.Auxiliary.Note(p, false)
@@ -132,7 +134,7 @@ func (l *Loop) refreshCache(want []cgroup.Target) []cgroup.Target {
 
 // repartition calls Dissolve or Make, and reads the cgroups again that its writes may have changed.
 func (l *Loop) repartition(want []cgroup.Target, write func(partition.Situation) bool) []cgroup.Target {
-	if !write(partition.Situation{Targets: want, Plan: &l.status.plan, Leaving: l.planner.Leaving(), Watcher: l.notices.Tree.Watcher(), Now: l.now()}) {
+	if !write(partition.Situation{Targets: want, Plan: &l.last.Plan, Leaving: l.moment(l.now()).Withheld(), Watcher: l.notices.Tree.Watcher(), Now: l.now()}) {
 		return want
 	}
 	return l.refreshCache(want)
@@ -170,7 +172,7 @@ func (l *Loop) apply(writes []cgroup.Write, made map[cgroup.Write]bool, now time
 			if refused[w.Path] == nil {
 				refused[w.Path] = new(cpuset.Set)
 			}
-			if !l.requests.AddUpdate(w, &l.status.plan) {
+			if !l.requests.AddUpdate(w, &l.last.Plan) {
 				l.submit(w, refused[w.Path])
 			}
 			if i+1 < len(writes) && !writes[i+1].Slow() {

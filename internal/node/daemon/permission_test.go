@@ -111,7 +111,7 @@ func (r *running) problem(uid string, code pools.Code) (text string) {
 }
 
 func (r *running) problemsNow() (all []pools.Problem) {
-	r.inspect(func(l *Loop) { all = l.publisher.Problems(l.status.pass()) })
+	r.inspect(func(l *Loop) { all = l.publisher.Problems(&l.last) })
 	return all
 }
 

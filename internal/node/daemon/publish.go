@@ -4,21 +4,11 @@ import (
 	"context"
 
 	"github.com/cpupoold/cpupoold/internal/node/appcpus"
-	"github.com/cpupoold/cpupoold/internal/node/hostenv"
-	"github.com/cpupoold/cpupoold/internal/node/publish"
-	"github.com/cpupoold/cpupoold/internal/node/treewatch"
 )
-
-// newPublisher returns the publisher of the state of the loop.
-func newPublisher(l *Loop, notify *hostenv.Notifier, tree *treewatch.Tree) *publish.Publisher {
-	return publish.New(publish.Sources{
-		Sources: l.planner.Sources, Now: l.now, Notify: notify, Drifts: l.drifts, Refusals: l.refusalLog, Watch: tree, Requests: l.requests,
-	})
-}
 
 // publish replaces the state that other goroutines and the cluster see, and logs changes.
 func (l *Loop) publish() {
-	now, pass := l.now(), l.status.pass()
+	now, pass := l.now(), &l.last
 	if pass.Planned {
 		l.publisher.Note(pass)
 		if job := l.publisher.Files.Write(&pass.Plan, pass.Targets, now); job != nil {
@@ -26,11 +16,6 @@ func (l *Loop) publish() {
 		}
 	}
 	l.publisher.Publish(pass, now)
-}
-
-// pass returns the decisions and the results of the last pass.
-func (s *status) pass() *publish.Pass {
-	return &publish.Pass{Planned: s.planned, Began: s.began, Plan: s.plan, Input: s.input, Targets: s.targets, Deferred: s.deferred, Unreadable: s.unreadable, Auxiliary: s.auxiliary}
 }
 
 // tuned is the event that the tuner has read or changed the host's settings.

@@ -120,7 +120,7 @@ func TestQuietWeights(t *testing.T) {
 	n.AwaitFile(n.Runtime.Cgroup(id), cgroup.FileWeight, "1000")
 	waits := 0
 	r.inspect(func(l *Loop) {
-		for _, d := range l.status.deferred {
+		for _, d := range l.last.Deferred {
 			if d.Property == cgroup.FileWeight && strings.HasPrefix(d.Reason, "quiet period:") {
 				waits++
 			}

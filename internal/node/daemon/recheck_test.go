@@ -66,7 +66,7 @@ func TestRecheck(t *testing.T) {
 			r.inspect(func(l *Loop) { l.settings.Config.ResyncPeriod = 30 * time.Second })
 			recheck := func(n int) {
 				for range n {
-					r.inspect(func(l *Loop) { l.status.listings.ScheduleScan(l.now(), 0) }) // the next pass rechecks
+					r.inspect(func(l *Loop) { l.schedule.listings.ScheduleScan(l.now(), 0) }) // the next pass rechecks
 					r.inspect(func(*Loop) {})
 				}
 			}

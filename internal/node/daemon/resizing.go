@@ -42,10 +42,10 @@ func (l *Loop) resize(e *inventory.Container, to cri.Resources) (*pools.Placemen
 	before := e.Request().ExclusiveCPUs()
 	undo := l.inventory.Resize(e, to)
 	more := e.Request().ExclusiveCPUs()
-	if !l.status.planned {
+	if !l.last.Planned {
 		return nil, nil //nolint:nilnil // see above
 	}
-	in := l.planner.Input(l.now())
+	in := l.planner.Input(l.moment(l.now()))
 	plan := in.Decide().Plan
 	pod, p := plan.App(e.Container.ID)
 	if p == nil {
@@ -56,7 +56,7 @@ func (l *Loop) resize(e *inventory.Container, to cri.Resources) (*pools.Placemen
 		return p, nil
 	}
 	undo()
-	_, has := l.status.plan.App(e.Container.ID)
+	_, has := l.last.Plan.App(e.Container.ID)
 	return nil, l.refusalLog.NoteResize(pod, e, more, why, has)
 }
 
@@ -77,7 +77,7 @@ func (u updateRequest) apply(l *Loop) {
 		u.Answer(cri.Resources{}, nil)
 		return
 	}
-	_, p := l.status.plan.App(u.id)
+	_, p := l.last.Plan.App(u.id)
 	if u.asked.Shares == 0 && l.planner.Others.Claims(l.inventory, e) {
 		u.Answer(cri.Resources{}, nil) // the manager that places the container decides
 		l.fetchContainer(u.id)

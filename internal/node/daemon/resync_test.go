@@ -32,9 +32,9 @@ func TestResync(t *testing.T) {
 			t.Fatal(err)
 		}
 		r.inspectOnly(func(l *Loop) {
-			now := l.status.listings.LastScan().Add(l.settings.Config.ResyncPeriod)
-			if l.resync(now); !l.status.listings.IsBusy() || !l.schedule.recheck.due.After(time.Now()) {
-				t.Errorf("listing %t, and in %v all is read", l.status.listings.IsBusy(), time.Until(l.schedule.recheck.due))
+			now := l.schedule.listings.LastScan().Add(l.settings.Config.ResyncPeriod)
+			if l.resync(now); !l.schedule.listings.IsBusy() || !l.schedule.recheck.due.After(time.Now()) {
+				t.Errorf("listing %t, and in %v all is read", l.schedule.listings.IsBusy(), time.Until(l.schedule.recheck.due))
 			}
 			if l.cache.HasStale() || l.schedule.isDue() {
 				t.Errorf("stale cgroups: %t, schedule %+v: a pass of its own", l.cache.HasStale(), l.schedule)
@@ -44,7 +44,7 @@ func TestResync(t *testing.T) {
 		release()
 		r.awaitIdle()
 		r.inspect(func(l *Loop) {
-			if l.status.listings.HasScan() || l.schedule.recheck.due.After(time.Now()) {
+			if l.schedule.listings.HasScan() || l.schedule.recheck.due.After(time.Now()) {
 				t.Errorf("hangs %t: another look is due", hangs)
 			}
 		})

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/cpupoold/cpupoold/internal/node/listing"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 )
 
@@ -90,8 +91,11 @@ func (s *schedule) canWait(now time.Time) bool {
 	return true
 }
 
-// timers holds the deadlines of the loop. A zero deadline is not set.
+// timers holds later work, which a full pass does not end. A zero deadline is not set.
 type timers struct {
+	listings  listing.Pace
+	afterPass func() // fetches the objects that NRI has listed during the first listing, after the first pass
+
 	resync    deadline // the next listing
 	recheck   deadline // the latest scan after a resync
 	retry     deadline // the next retry or answer

@@ -49,7 +49,7 @@ func (l *Loop) useSettings(before desired.Settings) {
 		}
 	}
 	l.journal.Accept(l.settings.Fits)
-	l.units.Follow(l.status.listings.HasListed(), l.now())
+	l.units.Follow(l.schedule.listings.HasListed(), l.now())
 }
 
 // configLoaded is a configuration that was read again, or the reason why it is refused.
@@ -77,7 +77,7 @@ func (e configLoaded) apply(l *Loop) {
 	if l.planner.Formula.Configure(e.config.WeightFormula) {
 		l.askFormula()
 	}
-	if l.status.listings.HasListed() { // otherwise the first listing is due before
+	if l.schedule.listings.HasListed() { // otherwise the first listing is due before
 		l.schedule.resync.set(l.now().Add(l.resyncPeriod()))
 	}
 }

@@ -128,20 +128,20 @@ func (l *Loop) scopeOf(e event) scope {
 
 // hasWaiting reports whether a request or a deferred write may depend on the next event.
 func (l *Loop) hasWaiting() bool {
-	return !l.publisher.IsReady() || !l.journal.Safe() || filesWait(l.status.deferred) || !l.requests.IsEmpty() || !l.moves.IsEmpty()
+	return !l.publisher.IsReady() || !l.journal.Safe() || filesWait(l.last.Deferred) || !l.requests.IsEmpty() || !l.moves.IsEmpty()
 }
 
 // runPasses makes the passes that are due.
 func (l *Loop) runPasses() {
 	began := l.now()
 	l.releaseReplies()
-	if !l.status.listings.HasListed() || !l.planner.Formula.IsAnswered() || l.CPUManager != nil && !l.planner.Kubelet.IsKnown() {
+	if !l.schedule.listings.HasListed() || !l.planner.Formula.IsAnswered() || l.CPUManager != nil && !l.planner.Kubelet.IsKnown() {
 		l.schedule.done(began, began)
-		if !l.status.planned {
+		if !l.last.Planned {
 			l.answerEarly()
 		}
 		l.publish()
-		l.moves.Answer(l.status.situation(l.planner.Assignments(), l.now()))
+		l.moves.Answer(&l.last, l.planner.Assignments(), l.now())
 		return
 	}
 	if !l.schedule.full && l.partialPass(began) && l.schedule.canWait(began) {
@@ -152,11 +152,11 @@ func (l *Loop) runPasses() {
 		l.pass()
 	}
 	runtime.Gosched() // the goroutines with an answer continue first
-	l.notices.Watch(l.status.targets)
+	l.notices.Watch(l.last.Targets)
 	l.save(l.now()) // the originals that answers have added
 	l.publish()
-	l.armRetry(l.status.began)
-	l.moves.Answer(l.status.situation(l.planner.Assignments(), l.now()))
+	l.armRetry(l.last.Began)
+	l.moves.Answer(&l.last, l.planner.Assignments(), l.now())
 	l.schedule.done(began, l.now())
 	if free := l.memory.Due(l.now()); free != nil {
 		l.workers.Queries.Submit("memory", func(context.Context) event { free(); return nil })

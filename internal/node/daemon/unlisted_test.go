@@ -39,7 +39,7 @@ func (r *running) relist() {
 	began := false
 	r.Eventually("listing", func() (ended bool) {
 		r.inspectOnly(func(l *Loop) {
-			if ended = began && !l.status.listings.IsBusy(); !began && !l.status.listings.IsBusy() {
+			if ended = began && !l.schedule.listings.IsBusy(); !began && !l.schedule.listings.IsBusy() {
 				began = true
 				l.list()
 			}
@@ -90,7 +90,7 @@ func unlisted(t *testing.T, yaml, when string) {
 			t.Fatal(err)
 		}
 		*l.inventory = *m
-		l.status.listings.End(false, l.now(), time.Minute)
+		l.schedule.listings.End(false, l.now(), time.Minute)
 		l.planner.Assign(held)
 		l.planner.Formula.NoteNoRuntime()
 		r = n.serve(l)

@@ -77,8 +77,8 @@ func (n *node) startImpatient(h hostenv.Host) *running {
 	if err != nil {
 		n.T.Fatal(err)
 	}
-	l.status.listings.Begin(l.now().Add(-listing.FirstTime))
-	l.status.listings.End(true, l.now().Add(-listing.FirstTime), time.Minute)
+	l.schedule.listings.Begin(l.now().Add(-listing.FirstTime))
+	l.schedule.listings.End(true, l.now().Add(-listing.FirstTime), time.Minute)
 	return n.serve(l)
 }
 

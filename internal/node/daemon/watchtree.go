@@ -27,11 +27,11 @@ func (e threadsScanned) apply(l *Loop) { l.cache.NoteThreads(e.ThreadsFound) }
 
 // takeNotices handles the notices of the watcher, and schedules the passes that they need.
 func (l *Loop) takeNotices() {
-	r := l.notices.Take(l.status.targets)
+	r := l.notices.Take(l.last.Targets, l.settings.Config.ResyncPeriod)
 	if r.Lost {
 		l.list()
 	}
-	if l.status.listings.HasListed() { // otherwise the first listing follows
+	if l.schedule.listings.HasListed() { // otherwise the first listing follows
 		for _, id := range r.Unknown {
 			l.fetchContainer(id)
 			l.fetchPod(id) // it may be a sandbox

@@ -313,8 +313,8 @@ func stateOf(l *Loop, behind bool) loopState {
 	now := l.now()
 	busy := map[string]bool{
 		"handling events":     behind,
-		"planning":            !l.status.planned || !l.publisher.IsReady(),
-		"faults":              len(l.publisher.Faults(l.status.pass(), now)) > 0,
+		"planning":            !l.last.Planned || !l.publisher.IsReady(),
+		"faults":              len(l.publisher.Faults(&l.last, now)) > 0,
 		"writing":             l.publisher.IsWorking(now),
 		"asking the kubelet":  l.planner.Hints.IsWaiting(now),
 		"asking systemd":      l.inventory.HasUnnamed(l.settings.UnitNames()) || len(l.units.Leaving()) > 0,
@@ -340,11 +340,11 @@ func stateOf(l *Loop, behind bool) loopState {
 	}
 	maps.DeleteFunc(busy, func(_ string, is bool) bool { return !is })
 	resting := len(busy) == 0
-	asPlanned := slices.DeleteFunc(slices.Clone(l.status.targets), func(t cgroup.Target) bool {
+	asPlanned := slices.DeleteFunc(slices.Clone(l.last.Targets), func(t cgroup.Target) bool {
 		c := l.cache.Current(t.Path)
 		return !c.Exists || cgroup.Verify(t, c.State) != nil
 	})
-	return loopState{busy: busy, asPlanned: asPlanned, plan: l.status.plan, pools: l.settings.Pools, resting: resting, journaled: !l.journal.Pending(),
+	return loopState{busy: busy, asPlanned: asPlanned, plan: l.last.Plan, pools: l.settings.Pools, resting: resting, journaled: !l.journal.Pending(),
 		connected: l.publisher.States.IsStreaming(), cpus: l.settings.Topology}
 }
 

@@ -17,6 +17,7 @@ import (
 	"github.com/cpupoold/cpupoold/internal/node/desired"
 	"github.com/cpupoold/cpupoold/internal/node/inventory"
 	"github.com/cpupoold/cpupoold/internal/node/kernelstate"
+	"github.com/cpupoold/cpupoold/internal/node/planning"
 	"github.com/cpupoold/cpupoold/internal/node/retry"
 	"github.com/cpupoold/cpupoold/internal/node/undo"
 	"github.com/cpupoold/cpupoold/internal/node/view"
@@ -112,23 +113,14 @@ func (a *Moves) TakeBlocked() []*Move {
 	return again
 }
 
-// Situation is the result of a pass.
-type Situation struct {
-	Targets     []cgroup.Target
-	Deferred    []cgroup.Deferred
-	Unreadable  map[cgroup.Path]error
-	Assignments []pools.Assignment
-	Now         time.Time
-}
-
-// Answer answers the moves that are complete or impossible.
-func (a *Moves) Answer(s Situation) {
+// Answer answers the moves that are complete or impossible after the last pass, with the assignments in force.
+func (a *Moves) Answer(last *planning.Pass, assignments []pools.Assignment, now time.Time) {
 	a.open = slices.DeleteFunc(a.open, func(m *Move) bool {
-		if !m.To.IsSubsetOf(desired.Assigned(s.Assignments, m.Key())) {
+		if !m.To.IsSubsetOf(desired.Assigned(assignments, m.Key())) {
 			m.Answer(control.Unverified, errors.New("the owner has ended during the move, or the pools have changed"))
 			return true
 		}
-		err := a.Settled(m.Key(), s)
+		err := a.Settled(m.Key(), last, now)
 		switch {
 		case errors.Is(err, errNoCgroup):
 			m.Answer(control.Unverified, errors.New("the owner has ended during the move"))
@@ -149,16 +141,16 @@ var (
 
 // Settled returns nil if an owner has its planned CPUs in the kernel and in the records of
 // runtime and systemd, without a write in progress. Otherwise the error describes the cause.
-func (a *Moves) Settled(key pools.Key, s Situation) error {
+func (a *Moves) Settled(key pools.Key, last *planning.Pass, now time.Time) error {
 	found := false
-	for _, t := range s.Targets {
+	for _, t := range last.Targets {
 		if a.from.Settings.OwnerOf(t, a.from.Inventory) != key {
 			continue
 		}
 		found = true
 		c := a.from.Cache.Current(t.Path)
 		switch {
-		case a.from.Cache.IsStale(t.Path) || a.from.Cache.IsBusy(t.Path) || a.from.Backoffs.Waiting(t.Path, s.Now):
+		case a.from.Cache.IsStale(t.Path) || a.from.Cache.IsBusy(t.Path) || a.from.Backoffs.Waiting(t.Path, now):
 			return fmt.Errorf("%s %w", t.Path, errBeingWritten)
 		case a.from.Journal.Blocks():
 			return fmt.Errorf("the journal %w", errBeingWritten)
@@ -167,7 +159,7 @@ func (a *Moves) Settled(key pools.Key, s Situation) error {
 		case t.Unit != "" && !c.Unit.CPUs.Equal(t.CPUs):
 			return fmt.Errorf("systemd has recorded CPUs %s for %s, not %s", c.Unit.CPUs, t.Unit, t.CPUs)
 		}
-		if err := a.unverified(t, c, s); err != nil {
+		if err := a.unverified(t, c, last); err != nil {
 			return err
 		}
 	}
@@ -179,11 +171,11 @@ func (a *Moves) Settled(key pools.Key, s Situation) error {
 
 // unverified returns an error if the cgroup of a target is not known to be in the desired
 // state.
-func (a *Moves) unverified(t cgroup.Target, c cgroup.Current, s Situation) error {
-	if err := errors.Join(a.from.Backoffs.Err(t.Path), s.Unreadable[t.Path]); err != nil {
+func (a *Moves) unverified(t cgroup.Target, c cgroup.Current, last *planning.Pass) error {
+	if err := errors.Join(a.from.Backoffs.Err(t.Path), last.Unreadable[t.Path]); err != nil {
 		return err
 	}
-	if err := Waits(t, s.Deferred); err != nil {
+	if err := Waits(t, last.Deferred); err != nil {
 		return err
 	}
 	if !c.Exists {

@@ -15,6 +15,7 @@ import (
 	"github.com/cpupoold/cpupoold/internal/node/inventory"
 	"github.com/cpupoold/cpupoold/internal/node/kernelstate"
 	"github.com/cpupoold/cpupoold/internal/node/moves"
+	"github.com/cpupoold/cpupoold/internal/node/planning"
 	"github.com/cpupoold/cpupoold/internal/node/retry"
 	"github.com/cpupoold/cpupoold/internal/node/undo"
 	"github.com/cpupoold/cpupoold/internal/node/view"
@@ -30,10 +31,12 @@ const slice = "kubepods-podu.slice"
 type world struct {
 	*moves.Moves
 	moves.Sources
-	log       bytes.Buffer
-	state     cgroup.State // in the kernel
-	situation moves.Situation
-	move      *moves.Move
+	log      bytes.Buffer
+	state    cgroup.State // in the kernel
+	last     planning.Pass
+	assigned []pools.Assignment
+	now      time.Time
+	move     *moves.Move
 }
 
 func newWorld(t *testing.T) *world {
@@ -53,7 +56,7 @@ func newWorld(t *testing.T) *world {
 	m := control.Move{PodUID: "u", Container: "app", From: cpuset.Range(2, 3), To: cpuset.Range(4, 5)}
 	w.move = moves.Ask(m, nil)
 	target := cgroup.Target{Path: w.Inventory.Container("c").Path, Container: "c", CPUs: m.To}
-	w.situation = moves.Situation{Targets: []cgroup.Target{target}, Assignments: []pools.Assignment{{Key: w.move.Key(), CPUs: m.To}}, Now: now}
+	w.last.Targets, w.assigned, w.now = []cgroup.Target{target}, []pools.Assignment{{Key: w.move.Key(), CPUs: m.To}}, now
 	w.state = cgroup.State{Path: target.Path, CPUs: m.To, Effective: m.To, HasCPUSet: true, Populated: true}
 	w.read(t)
 	return w
@@ -61,7 +64,7 @@ func newWorld(t *testing.T) *world {
 
 func (w *world) read(t *testing.T) {
 	t.Helper()
-	if gone, errs := w.Cache.Read(w.situation.Targets, w.Inventory); len(gone)+len(errs) > 0 {
+	if gone, errs := w.Cache.Read(w.last.Targets, w.Inventory); len(gone)+len(errs) > 0 {
 		t.Fatal(gone, errs)
 	}
 }
@@ -93,8 +96,8 @@ func TestAnswer(t *testing.T) {
 		reason string          // of an answer, or against the move
 	}{
 		"complete":               {func(*testing.T, *world) {}, control.Done, ""},
-		"no assignment":          {func(_ *testing.T, w *world) { w.situation.Assignments = nil }, control.Unverified, "the owner has ended"},
-		"no target":              {func(_ *testing.T, w *world) { w.situation.Targets = nil }, control.Unverified, "the owner has ended"},
+		"no assignment":          {func(_ *testing.T, w *world) { w.assigned = nil }, control.Unverified, "the owner has ended"},
+		"no target":              {func(_ *testing.T, w *world) { w.last.Targets = nil }, control.Unverified, "the owner has ended"},
 		"not read since a write": {func(_ *testing.T, w *world) { w.Cache.Invalidate(w.state.Path) }, "", "is being written"},
 		"a write in progress": {func(_ *testing.T, w *world) {
 			w.Cache.NoteSubmitted(cgroup.Write{Path: w.state.Path, Via: cgroup.CRI, Property: cgroup.CRICPUs, Value: "4-5"})
@@ -114,13 +117,13 @@ func TestAnswer(t *testing.T) {
 			w.read(t)
 		}, "", "2-3"},
 		"a deferred write": {func(_ *testing.T, w *world) {
-			w.situation.Deferred = []cgroup.Deferred{{Path: w.state.Path, Property: cgroup.FileCPUs, Reason: "others are on them"}}
+			w.last.Deferred = []cgroup.Deferred{{Path: w.state.Path, Property: cgroup.FileCPUs, Reason: "others are on them"}}
 		}, "", "waits: others are on them"},
 		"a deferred write of another cgroup": {func(_ *testing.T, w *world) {
-			w.situation.Deferred = []cgroup.Deferred{{Path: "other", Property: cgroup.FileCPUs}}
+			w.last.Deferred = []cgroup.Deferred{{Path: "other", Property: cgroup.FileCPUs}}
 		}, control.Done, ""},
 		"unreadable": {func(_ *testing.T, w *world) {
-			w.situation.Unreadable = map[cgroup.Path]error{w.state.Path: errors.New("input/output error")}
+			w.last.Unreadable = map[cgroup.Path]error{w.state.Path: errors.New("input/output error")}
 		}, "", "input/output error"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -129,8 +132,8 @@ func TestAnswer(t *testing.T) {
 				t.Fatal("the move is not open")
 			}
 			c.change(t, w)
-			settled := w.Settled(w.move.Key(), w.situation)
-			w.Answer(w.situation)
+			settled := w.Settled(w.move.Key(), &w.last, w.now)
+			w.Answer(&w.last, w.assigned, w.now)
 			got, err := w.outcome()
 			if got != c.want || w.IsEmpty() != (c.want != "") {
 				t.Errorf("outcome %q, %v, answered: %t; want %q", got, err, w.IsEmpty(), c.want)
@@ -150,7 +153,7 @@ func TestAnswer(t *testing.T) {
 func TestTake(t *testing.T) {
 	w := newWorld(t)
 	w.Cache.Invalidate(w.state.Path)
-	busy := fmt.Errorf("is not settled: %w", w.Settled(w.move.Key(), w.situation))
+	busy := fmt.Errorf("is not settled: %w", w.Settled(w.move.Key(), &w.last, w.now))
 	if w.Take(w.move, busy) || w.IsEmpty() {
 		t.Error("a blocked move is open, or refused")
 	}

@@ -4,23 +4,35 @@
 package notices
 
 import (
+	"log/slog"
 	"time"
 
 	"github.com/cpupoold/cpupoold/internal/node/auxiliary"
+	"github.com/cpupoold/cpupoold/internal/node/desired"
 	"github.com/cpupoold/cpupoold/internal/node/drift"
 	"github.com/cpupoold/cpupoold/internal/node/exposure"
+	"github.com/cpupoold/cpupoold/internal/node/hostenv"
 	"github.com/cpupoold/cpupoold/internal/node/inventory"
-	"github.com/cpupoold/cpupoold/internal/node/planning"
+	"github.com/cpupoold/cpupoold/internal/node/kernelstate"
+	"github.com/cpupoold/cpupoold/internal/node/partition"
 	"github.com/cpupoold/cpupoold/internal/node/treewatch"
+	"github.com/cpupoold/cpupoold/internal/node/undo"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 )
 
 // Sources are the values that a [Notices] reads and informs.
 type Sources struct {
-	planning.Sources
-	Drifts    *drift.Tracker
-	Exposures *exposure.Meter
-	Tree      *treewatch.Tree
+	Host       *hostenv.Host
+	Log        *slog.Logger
+	Inventory  *inventory.Inventory
+	Cache      *kernelstate.Cache
+	Journal    *undo.Journal
+	Auxiliary  *auxiliary.Cgroups
+	Others     *desired.OtherManagers
+	Partitions *partition.Partitions
+	Drifts     *drift.Tracker
+	Exposures  *exposure.Meter
+	Tree       *treewatch.Tree
 }
 
 // Notices handles notices.
@@ -52,13 +64,13 @@ func (n *Notices) Watch(targets []cgroup.Target) {
 	n.Tree.Update(targets, n.Inventory, n.Partitions.Enabled(), parking...)
 }
 
-// Take handles the notices of the watcher.
-func (n *Notices) Take(targets []cgroup.Target) Result {
+// Take handles the notices of the watcher. period is the time between resyncs.
+func (n *Notices) Take(targets []cgroup.Target, period time.Duration) Result {
 	watcher := n.Tree.Watcher()
 	if watcher == nil {
 		return Result{}
 	}
-	changes, err := watcher.Take(n.Settings.Config.ResyncPeriod)
+	changes, err := watcher.Take(period)
 	r := n.Handle(changes, targets)
 	r.All = r.All || err != nil
 	if !watcher.Settled() {

@@ -14,7 +14,6 @@ import (
 	"github.com/cpupoold/cpupoold/internal/node/kernelstate"
 	"github.com/cpupoold/cpupoold/internal/node/notices"
 	"github.com/cpupoold/cpupoold/internal/node/partition"
-	"github.com/cpupoold/cpupoold/internal/node/planning"
 	"github.com/cpupoold/cpupoold/internal/node/quiet"
 	"github.com/cpupoold/cpupoold/internal/node/retry"
 	"github.com/cpupoold/cpupoold/internal/node/treewatch"
@@ -48,11 +47,11 @@ func newWorld(t *testing.T) *world {
 	h, log, j, others := w.node.Host(), w.node.Logger(), undo.New(undo.Document{}), new(desired.OtherManagers)
 	m, cache, backoffs, formula := inventory.New(h.Driver), kernelstate.New(h.Cgroups.Reader(), log), retry.New(), desired.NewFormula("")
 	q := quiet.New(cpuset.Set{})
-	facts := planning.Sources{Host: &h, Log: log, Settings: settings, Inventory: m, Cache: cache, Journal: j, Auxiliary: auxiliary.New(h.Driver), Others: others,
-		Partitions: partition.New(partition.Sources{Host: &h, Log: log, Settings: settings, Inventory: m, Others: others, Cache: cache,
-			Memory: h.Cgroups.PartitionMemory(), Backoffs: backoffs, Journal: j, Quiet: q})}
 	w.Notices = notices.New(notices.Sources{
-		Sources: facts, Exposures: exposure.New(m, cache, h.Cgroups, true), Tree: treewatch.New(log),
+		Host: &h, Log: log, Inventory: m, Cache: cache, Journal: j, Auxiliary: auxiliary.New(h.Driver), Others: others,
+		Partitions: partition.New(partition.Sources{Host: &h, Log: log, Settings: settings, Inventory: m, Others: others, Cache: cache,
+			Memory: h.Cgroups.PartitionMemory(), Backoffs: backoffs, Journal: j, Quiet: q}),
+		Exposures: exposure.New(m, cache, h.Cgroups, true), Tree: treewatch.New(log),
 		Drifts: drift.New(drift.Sources{Inventory: m, Cache: cache, Journal: j, Backoffs: backoffs, Formula: &formula, Log: log,
 			AddEvent: func(cgroup.Path, history.Event) {}}),
 	})
@@ -130,7 +129,7 @@ func TestLost(t *testing.T) {
 // TestTake checks that Take returns the notices of the watcher, and a pass for missing watches.
 func TestTake(t *testing.T) {
 	w := newWorld(t)
-	if r := w.Take(w.targets); r.One || r.All {
+	if r := w.Take(w.targets, time.Minute); r.One || r.All {
 		t.Errorf("without a watcher: %+v", r)
 	}
 	watcher, err := w.Tree.Open(w.Host.Cgroups, time.Now)
@@ -140,12 +139,12 @@ func TestTake(t *testing.T) {
 	t.Cleanup(func() { _ = watcher.Close() })
 	w.Tree.Use(watcher, nil)
 	w.Watch(w.targets)
-	w.Take(w.targets) // the first watch reports all cgroups
+	w.Take(w.targets, time.Minute) // the first watch reports all cgroups
 	w.refresh()
 	w.node.WriteFile(w.targets[0].Container, cgroup.FileCPUs, "0-7")
 	var repairs []cgroup.Path
 	w.node.Eventually("notice of a write", func() bool {
-		repairs = append(repairs, w.Take(w.targets).Repairs...)
+		repairs = append(repairs, w.Take(w.targets, time.Minute).Repairs...)
 		return slices.Contains(repairs, w.known)
 	})
 }

@@ -8,7 +8,6 @@ import (
 	"github.com/cpupoold/cpupoold/internal/node/kernelstate"
 	"github.com/cpupoold/cpupoold/internal/node/notices"
 	"github.com/cpupoold/cpupoold/internal/node/partition"
-	"github.com/cpupoold/cpupoold/internal/node/planning"
 	"github.com/cpupoold/cpupoold/internal/node/undo"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cri"
@@ -41,8 +40,8 @@ type removedWorld struct {
 func newRemovedWorld(state cri.State) *removedWorld {
 	w := &removedWorld{kernel: make(kernel)}
 	m, j, log := inventory.New(cgroup.DriverSystemd), undo.New(undo.Document{}), slog.New(slog.DiscardHandler)
-	w.Removed = &notices.New(notices.Sources{Sources: planning.Sources{Inventory: m, Cache: kernelstate.New(w.kernel, log), Journal: j,
-		Partitions: partition.New(partition.Sources{Journal: j})}}).Removed
+	w.Removed = &notices.New(notices.Sources{Inventory: m, Cache: kernelstate.New(w.kernel, log), Journal: j,
+		Partitions: partition.New(partition.Sources{Journal: j})}).Removed
 	m.PutPod(inventory.PodStatus{Pod: cri.Pod{ID: "p", UID: "u", Name: "a", Namespace: "default", CgroupParent: string(pod)}})
 	m.PutContainer(inventory.ContainerStatus{Container: cri.Container{ID: "1", PodID: "p", State: state, CgroupsPath: "kubepods-podu.slice:cri-containerd:1"}})
 	j.Note(undo.Original{Path: path, File: cgroup.FileCPUs})

@@ -10,7 +10,6 @@ import (
 	"github.com/cpupoold/cpupoold/internal/node/inventory"
 	"github.com/cpupoold/cpupoold/internal/node/kernelstate"
 	"github.com/cpupoold/cpupoold/internal/node/notices"
-	"github.com/cpupoold/cpupoold/internal/node/planning"
 	"github.com/cpupoold/cpupoold/internal/node/undo"
 	"github.com/cpupoold/cpupoold/internal/testing/nodefixture"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
@@ -31,10 +30,10 @@ func newUnidentifiedWorld(t *testing.T, change func(*hostenv.Host)) *unidentifie
 	w := &unidentifiedWorld{node: nodefixture.New(t, nodefixture.Spec{})}
 	h := w.node.Host()
 	change(&h)
-	w.Unidentified = &notices.New(notices.Sources{Sources: planning.Sources{
+	w.Unidentified = &notices.New(notices.Sources{
 		Host: &h, Inventory: inventory.New(h.Driver), Cache: kernelstate.New(h.Cgroups.Reader(), w.node.Logger()),
 		Journal: undo.New(undo.Document{}), Others: new(desired.OtherManagers),
-	}}).Unidentified
+	}).Unidentified
 	pod, own := w.node.RunPod("u", "default", "burstable", 0, nil), nodefixture.WholeCPUs(0)
 	own.CPUs = "0"
 	w.free, w.own = w.node.RunContainer(pod, "free", nodefixture.WholeCPUs(0)), w.node.RunContainer(pod, "own", own)

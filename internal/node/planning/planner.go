@@ -7,19 +7,17 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/cpupoold/cpupoold/internal/config"
 	"github.com/cpupoold/cpupoold/internal/node/auxiliary"
 	"github.com/cpupoold/cpupoold/internal/node/desired"
 	"github.com/cpupoold/cpupoold/internal/node/hostenv"
 	"github.com/cpupoold/cpupoold/internal/node/inventory"
 	"github.com/cpupoold/cpupoold/internal/node/kernelstate"
 	"github.com/cpupoold/cpupoold/internal/node/numahints"
-	"github.com/cpupoold/cpupoold/internal/node/partition"
 	"github.com/cpupoold/cpupoold/internal/node/permission"
 	"github.com/cpupoold/cpupoold/internal/node/quiet"
 	"github.com/cpupoold/cpupoold/internal/node/recovery"
-	"github.com/cpupoold/cpupoold/internal/node/retry"
 	"github.com/cpupoold/cpupoold/internal/node/undo"
-	"github.com/cpupoold/cpupoold/internal/node/units"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/pools"
@@ -28,91 +26,116 @@ import (
 // Sources are the values that a [Planner] reads. AskHints asks the kubelet for the NUMA nodes of
 // containers.
 type Sources struct {
-	Host       *hostenv.Host
-	Log        *slog.Logger
-	Settings   *desired.Settings
-	Inventory  *inventory.Inventory
-	Cache      *kernelstate.Cache
-	Journal    *undo.Journal
-	Auxiliary  *auxiliary.Cgroups
-	Backoffs   *retry.Backoffs
-	Quiet      *quiet.Quiet
-	Partitions *partition.Partitions
-	Units      *units.Units
-	AskHints   func(keys map[pools.Key]bool)
+	Host      *hostenv.Host
+	Log       *slog.Logger
+	Settings  *desired.Settings
+	Inventory *inventory.Inventory
+	Cache     *kernelstate.Cache
+	Journal   *undo.Journal
+	Auxiliary *auxiliary.Cgroups
+	AskHints  func(keys map[pools.Key]bool)
+}
 
+// Facts are facts for the plan that are not in the inventory.
+type Facts struct {
 	Hints      *numahints.Hints
-	Others     *desired.OtherManagers
-	Kubelet    *desired.StaticKubelet
-	Formula    *desired.Formula
-	Permission *permission.Permission
+	Others     desired.OtherManagers
+	Kubelet    desired.StaticKubelet
+	Formula    desired.Formula
+	Permission permission.Permission
+	Quiet      *quiet.Quiet
+}
+
+// Moment holds the state of units, partitions and write conflicts at a time.
+type Moment struct {
+	Now time.Time
+	// Leaving holds the CPUs of units that leave, by cgroup. Lost holds the CPUs that no cgroup
+	// has. No owner may get these CPUs.
+	Leaving    map[cgroup.Path]cpuset.Set
+	Lost       cpuset.Set
+	Parked     cpuset.Set             // CPUs in the parking partition
+	Partitions bool                   // owners become partitions
+	Contested  func(cgroup.Path) bool // nil: no cgroup is in a write conflict
+}
+
+// Withheld returns the CPUs that no owner may get.
+func (m Moment) Withheld() cpuset.Set {
+	all := m.Lost
+	for _, cpus := range m.Leaving {
+		all = all.Union(cpus)
+	}
+	return all
+}
+
+// Pass holds the decision and the results of the last pass.
+type Pass struct {
+	desired.Decision
+	Planned    bool // a pass has been made
+	Began      time.Time
+	Deferred   []cgroup.Deferred
+	Unreadable map[cgroup.Path]error
 }
 
 // Planner makes plans.
 type Planner struct {
-	Sources
+	Facts
+	from        Sources
 	planner     pools.Planner
 	assignments []pools.Assignment // in force
 }
 
-// New returns a Planner without assignments.
-func New(s Sources) *Planner { return &Planner{Sources: s} }
+// New returns a Planner without assignments, with the facts of the journal and a configured formula.
+func New(s Sources, formula config.WeightFormula) *Planner {
+	return &Planner{from: s, Facts: Facts{
+		Hints: numahints.New(s.Journal.Unhinted()), Formula: desired.NewFormula(formula), Quiet: quiet.New(s.Journal.Resting()),
+	}}
+}
 
 // Decide returns the plan of all pods and units, and the targets of their cgroups.
-func (p *Planner) Decide(now time.Time) desired.Decision {
-	s := p.Input(now)
+func (p *Planner) Decide(m Moment) desired.Decision {
+	s := p.Input(m)
 	s.Build = p.planner.Build
 	return s.Decide()
 }
 
 // Input returns the state from which a plan is made. It asks for hints that are missing.
-func (p *Planner) Input(now time.Time) desired.Input {
-	h, pods := p.Host, p.pods(now)
+func (p *Planner) Input(m Moment) desired.Input {
+	h, pods := p.from.Host, p.pods(m.Now)
 	if h.Devices != nil {
-		if keys, due := p.Hints.Ask(p.Settings.Pools, pods, p.assignments, now); due {
-			p.AskHints(keys)
+		if keys, due := p.Hints.Ask(p.from.Settings.Pools, pods, p.assignments, m.Now); due {
+			p.from.AskHints(keys)
 		}
 	}
 	p.Hints.Apply(pods)
-	return desired.Input{Settings: *p.Settings, Inventory: p.Inventory, Pods: pods, Previous: p.assignments, Formula: *p.Formula, Journal: p.Journal, Nodes: h.Nodes, Read: p.Cache.State,
-		Leaving: p.Leaving(), System: p.Others.SystemCPUs(p.Inventory, p.Settings), Systemd: h.Units != nil, Resting: p.Quiet.MayRest(p.assignments), Kubelet: *p.Kubelet, Partitions: p.Partitions.Enabled(),
-		Contested: p.Backoffs.Contested(now), Namespaces: p.Permission.Rights(), Build: pools.Build, Auxiliary: p.Auxiliary}
+	return desired.Input{Settings: *p.from.Settings, Inventory: p.from.Inventory, Pods: pods, Previous: p.assignments, Formula: p.Formula, Journal: p.from.Journal, Nodes: h.Nodes, Read: p.from.Cache.State,
+		Leaving: m.Withheld(), System: p.Others.SystemCPUs(p.from.Inventory, p.from.Settings), Systemd: h.Units != nil, Resting: p.Quiet.MayRest(p.assignments), Kubelet: p.Kubelet, Partitions: m.Partitions,
+		Contested: m.Contested, Namespaces: p.Permission.Rights(), Build: pools.Build, Auxiliary: p.from.Auxiliary}
 }
 
 func (p *Planner) pods(now time.Time) []pools.Pod {
-	pods := p.Inventory.Input(now)
-	p.Others.Mark(p.Inventory, pods, p.Settings, p.Cache.State)
+	pods := p.from.Inventory.Input(now)
+	p.Others.Mark(p.from.Inventory, pods, p.from.Settings, p.from.Cache.State)
 	return pods
 }
 
 // Early returns the plan for replies before the first pass. It contains no exclusive CPUs of the
 // journal.
 func (p *Planner) Early(now time.Time) pools.Plan {
-	in := desired.Input{Settings: *p.Settings, Inventory: p.Inventory, Journal: p.Journal, Pods: p.pods(now), Previous: p.Journal.Assignments(), Namespaces: p.Permission.Rights(), Build: pools.Build}
+	in := desired.Input{Settings: *p.from.Settings, Inventory: p.from.Inventory, Journal: p.from.Journal, Pods: p.pods(now), Previous: p.from.Journal.Assignments(), Namespaces: p.Permission.Rights(), Build: pools.Build}
 	return in.Early()
 }
 
 // PodInput returns the planner's input for one pod.
 func (p *Planner) PodInput(uid string, now time.Time) pools.Pod {
-	pods := []pools.Pod{p.Inventory.InputOf(uid, now)}
-	p.Others.Mark(p.Inventory, pods, p.Settings, p.Cache.State)
+	pods := []pools.Pod{p.from.Inventory.InputOf(uid, now)}
+	p.Others.Mark(p.from.Inventory, pods, p.from.Settings, p.from.Cache.State)
 	p.Hints.Apply(pods)
 	return pods[0]
 }
 
 // LacksHints reports whether the NUMA nodes of a container of the pod count and are unknown.
 func (p *Planner) LacksHints(pod pools.Pod) bool {
-	return p.Host.Devices != nil && p.Hints.Lacks(p.Settings.Pools, pod, p.assignments)
-}
-
-// Leaving returns the CPUs that no owner may get now: the CPUs of units that leave, and the CPUs
-// that no cgroup has.
-func (p *Planner) Leaving() cpuset.Set {
-	all := p.Partitions.Lost()
-	for _, a := range p.Units.Leaving() {
-		all = all.Union(a.CPUs)
-	}
-	return all
+	return p.from.Host.Devices != nil && p.Hints.Lacks(p.from.Settings.Pools, pod, p.assignments)
 }
 
 // Assignments returns the exclusive CPUs of all owners.
@@ -121,24 +144,21 @@ func (p *Planner) Assignments() []pools.Assignment { return p.assignments }
 // Assign replaces the assignments.
 func (p *Planner) Assign(all []pools.Assignment) { p.assignments = all }
 
-// Recover takes the assignments from before the start of the daemon.
-func (p *Planner) Recover() {
-	p.assignments = p.Units.Assign(recovery.Assignments(p.Inventory, p.Cache.State, p.Journal.Assignments(), p.Settings))
+// Recovered returns the assignments from before the start of the daemon.
+func (p *Planner) Recovered() []pools.Assignment {
+	return recovery.Assignments(p.from.Inventory, p.from.Cache.State, p.from.Journal.Assignments(), p.from.Settings)
 }
 
 // RecoverLate adds the assignments of containers that the runtime has reported late.
 func (p *Planner) RecoverLate() {
-	p.assignments = recovery.Late(p.Inventory, p.Cache.State, p.assignments, p.Settings)
+	p.assignments = recovery.Late(p.from.Inventory, p.from.Cache.State, p.assignments, p.from.Settings)
 }
 
-// SettleUnits changes the assignments of units that join or leave the configuration.
-func (p *Planner) SettleUnits(now time.Time) { p.assignments = p.Units.Settle(p.assignments, now) }
-
 // DiffOptions returns the options of Diff for a plan, with the cgroups of units that leave.
-func (p *Planner) DiffOptions(plan pools.Plan) cgroup.Options {
-	o := desired.DiffOptions(p.Host, plan)
-	o.Leaving = p.Units.LeavingCgroups()
-	o.Spare = o.Spare.Difference(p.Partitions.Parked())
+func (p *Planner) DiffOptions(plan pools.Plan, m Moment) cgroup.Options {
+	o := desired.DiffOptions(p.from.Host, plan)
+	o.Leaving = m.Leaving
+	o.Spare = o.Spare.Difference(m.Parked)
 	return o
 }
 
@@ -146,8 +166,8 @@ func (p *Planner) DiffOptions(plan pools.Plan) cgroup.Options {
 // formula has changed.
 func (p *Planner) ObserveWeights(current func(cgroup.Path) cgroup.Current) (changed bool) {
 	before := p.Formula.Value()
-	if id, ok := p.Formula.Observe(p.Inventory, current, p.Journal); ok {
-		p.Log.Info("weight formula confirmed", "formula", p.Formula.Value(), "container", id)
+	if id, ok := p.Formula.Observe(p.from.Inventory, current, p.from.Journal); ok {
+		p.from.Log.Info("weight formula confirmed", "formula", p.Formula.Value(), "container", id)
 	}
 	return p.Formula.Value() != before
 }
@@ -157,22 +177,22 @@ func (p *Planner) ObserveWeights(current func(cgroup.Path) cgroup.Current) (chan
 // changed.
 func (p *Planner) SettleQuiet(plan pools.Plan, want []cgroup.Target, changed map[cgroup.Path]bool, now time.Time) {
 	news, ended := p.Quiet.Settle(plan, want, changed, now)
-	p.Journal.SetResting(p.Quiet.Resting())
+	p.from.Journal.SetResting(p.Quiet.Resting())
 	switch {
 	case news:
-		p.Log.Info("quiet: waits", "cpus", p.Quiet.Resting(), "weights", p.Quiet.Counts()["weights"],
+		p.from.Log.Info("quiet: waits", "cpus", p.Quiet.Resting(), "weights", p.Quiet.Counts()["weights"],
 			"until", p.Quiet.Until().Format(time.RFC3339))
 	case ended:
-		p.Log.Info("quiet: no writes wait")
+		p.from.Log.Info("quiet: no writes wait")
 	}
 }
 
 // NoteClaims logs the containers that another manager places, each once.
 func (p *Planner) NoteClaims() {
-	for c, claim := range p.Others.NewClaims(p.Inventory) {
-		p.Log.Info("left to another manager of CPUs", "pod", p.Inventory.PodOf(c).Name(), "container", c.Container.Name, "container_id", c.Container.ID, "manager", claim.By)
+	for c, claim := range p.Others.NewClaims(p.from.Inventory) {
+		p.from.Log.Info("left to another manager of CPUs", "pod", p.from.Inventory.PodOf(c).Name(), "container", c.Container.Name, "container_id", c.Container.ID, "manager", claim.By)
 	}
 }
 
 // Permit replaces the permissions of namespaces.
-func (p *Planner) Permit(rights permission.Permission) { *p.Permission = rights }
+func (p *Planner) Permit(rights permission.Permission) { p.Permission = rights }

@@ -8,14 +8,8 @@ import (
 	"github.com/cpupoold/cpupoold/internal/node/desired"
 	"github.com/cpupoold/cpupoold/internal/node/inventory"
 	"github.com/cpupoold/cpupoold/internal/node/kernelstate"
-	"github.com/cpupoold/cpupoold/internal/node/numahints"
-	"github.com/cpupoold/cpupoold/internal/node/partition"
-	"github.com/cpupoold/cpupoold/internal/node/permission"
 	"github.com/cpupoold/cpupoold/internal/node/planning"
-	"github.com/cpupoold/cpupoold/internal/node/quiet"
-	"github.com/cpupoold/cpupoold/internal/node/retry"
 	"github.com/cpupoold/cpupoold/internal/node/undo"
-	"github.com/cpupoold/cpupoold/internal/node/units"
 	"github.com/cpupoold/cpupoold/internal/testing/nodefixture"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
@@ -25,6 +19,7 @@ import (
 // world is a node with one container, which requests two exclusive CPUs.
 type world struct {
 	*planning.Planner
+	planning.Sources
 	node  *nodefixture.Node
 	id    string
 	asked int // questions about hints
@@ -43,24 +38,24 @@ func newWorld(t *testing.T, journal ...pools.Assignment) *world {
 		t.Fatal(err)
 	}
 	w.node.Kubelet = nodefixture.NewKubelet()
-	h, log, j, others := w.node.Host(), w.node.Logger(), undo.New(undo.Document{}), new(desired.OtherManagers)
+	h, log, j := w.node.Host(), w.node.Logger(), undo.New(undo.Document{})
 	j.SetAssignments(journal)
-	m, cache, backoffs, q, formula := inventory.New(h.Driver), kernelstate.New(h.Cgroups.Reader(), log), retry.New(), quiet.New(cpuset.Set{}), desired.NewFormula("linear")
-	w.Planner = planning.New(planning.Sources{
-		Host: &h, Log: log, Settings: settings, Inventory: m, Cache: cache, Journal: j, Auxiliary: auxiliary.New(h.Driver), Backoffs: backoffs, Quiet: q,
-		Partitions: partition.New(partition.Sources{Host: &h, Log: log, Settings: settings, Inventory: m, Others: others, Cache: cache, Memory: h.Cgroups.PartitionMemory(), Backoffs: backoffs, Journal: j, Quiet: q}),
-		Units:      units.New(units.Sources{Host: &h, Settings: settings, Inventory: m, Cache: cache, Journal: j, Backoffs: backoffs, Log: log}),
-		AskHints:   func(map[pools.Key]bool) { w.asked++ },
-		Hints:      numahints.New(nil), Others: others, Kubelet: new(desired.StaticKubelet), Formula: &formula, Permission: new(permission.Permission),
-	})
+	w.Sources = planning.Sources{
+		Host: &h, Log: log, Settings: settings, Inventory: inventory.New(h.Driver), Cache: kernelstate.New(h.Cgroups.Reader(), log), Journal: j, Auxiliary: auxiliary.New(h.Driver),
+		AskHints: func(map[pools.Key]bool) { w.asked++ },
+	}
+	w.Planner = planning.New(w.Sources, "linear")
 	w.id = w.node.RunContainer(w.node.RunPod("u", "default", "guaranteed", 2, nil), "app", nodefixture.WholeCPUs(2))
-	l := inventory.List(t.Context(), &h, m.Query(nil, true))
+	l := inventory.List(t.Context(), &h, w.Inventory.Query(nil, true))
 	if l.Err != nil {
 		t.Fatal(l.Err)
 	}
-	m.Merge(l)
+	w.Inventory.Merge(l)
 	return w
 }
+
+// at returns a time at which only the planner limits the plan.
+func (*world) at(now time.Time) planning.Moment { return planning.Moment{Now: now} }
 
 func (w *world) key() pools.Key { return pools.Key{PodUID: "u", Container: "app"} }
 
@@ -69,11 +64,11 @@ func (w *world) key() pools.Key { return pools.Key{PodUID: "u", Container: "app"
 func TestDecide(t *testing.T) {
 	w := newWorld(t)
 	w.Host.Devices = nil
-	if got := desired.Assigned(w.Decide(w.now).Plan.Assignments, w.key()).String(); got != "4-5" {
+	if got := desired.Assigned(w.Decide(w.at(w.now)).Plan.Assignments, w.key()).String(); got != "4-5" {
 		t.Errorf("the container gets CPUs %q; want 4-5", got)
 	}
 	w.Assign([]pools.Assignment{{Key: w.key(), CPUs: cpuset.Range(6, 7)}})
-	d := w.Decide(w.now)
+	d := w.Decide(w.at(w.now))
 	if got := desired.Assigned(d.Plan.Assignments, w.key()).String(); got != "6-7" {
 		t.Errorf("the container gets CPUs %q; want its own 6-7", got)
 	}
@@ -84,8 +79,13 @@ func TestDecide(t *testing.T) {
 	if i == len(d.Targets) || d.Targets[i].CPUs.String() != "6-7" {
 		t.Errorf("targets: %+v", d.Targets)
 	}
-	if o := w.DiffOptions(d.Plan); len(o.Leaving) > 0 || !w.Leaving().IsEmpty() {
-		t.Errorf("CPUs leave: %+v, %s", o, w.Leaving())
+	m := planning.Moment{Now: w.now, Leaving: map[cgroup.Path]cpuset.Set{"x.service": cpuset.Of(4)}, Lost: cpuset.Of(5), Parked: cpuset.Of(4)}
+	if o := w.DiffOptions(d.Plan, m); o.Spare.String() != "5" || !o.Leaving["x.service"].Equal(cpuset.Of(4)) {
+		t.Errorf("options of Diff: %+v", o)
+	}
+	w.Assign(nil)
+	if got := desired.Assigned(w.Decide(m).Plan.Assignments, w.key()).String(); got != "6-7" {
+		t.Errorf("the container gets CPUs %q; want 6-7, because CPU 4 leaves and CPU 5 is in no cgroup", got)
 	}
 }
 
@@ -96,13 +96,13 @@ func TestHints(t *testing.T) {
 		t.Error("the hints of a container that the kubelet has not reported are known")
 	}
 	for range 2 {
-		w.Input(w.now)
+		w.Input(w.at(w.now))
 	}
 	if w.asked != 1 {
 		t.Errorf("the kubelet is queried %d times", w.asked)
 	}
 	w.Host.Devices = nil
-	if w.Input(w.now.Add(time.Hour)); w.asked != 1 || w.LacksHints(w.PodInput("u", w.now)) {
+	if w.Input(w.at(w.now.Add(time.Hour))); w.asked != 1 || w.LacksHints(w.PodInput("u", w.now)) {
 		t.Error("a kubelet that reports no devices is queried")
 	}
 }
@@ -133,8 +133,7 @@ func TestEarly(t *testing.T) {
 func TestRecover(t *testing.T) {
 	w := newWorld(t, pools.Assignment{Key: pools.Key{PodUID: "u", Container: "app"}, CPUs: cpuset.Range(6, 7)})
 	w.node.WriteFile(w.id, cgroup.FileCPUs, "6-7")
-	w.Recover()
-	w.SettleUnits(w.now)
+	w.Assign(w.Recovered())
 	w.RecoverLate()
 	if got := desired.Assigned(w.Assignments(), w.key()).String(); got != "6-7" {
 		t.Errorf("recovered CPUs %q; want 6-7", got)

@@ -7,12 +7,13 @@ import (
 	"time"
 
 	"github.com/cpupoold/cpupoold/internal/history"
+	"github.com/cpupoold/cpupoold/internal/node/planning"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 )
 
 // noteFaults finds the faults that the last pass has left. A write that became due after the
 // begin of the pass is no fault: the next pass makes it.
-func (p *Publisher) noteFaults(pass *Pass) {
+func (p *Publisher) noteFaults(pass *planning.Pass) {
 	faults := p.Faults(pass, pass.Began)
 	p.counts.AddPass(faults)
 	for at, fault := range faults {
@@ -41,7 +42,7 @@ func (p *Publisher) IsWorking(now time.Time) bool {
 
 // Faults returns the cgroups that do not have their desired state, and that no write in
 // progress repairs.
-func (p *Publisher) Faults(pass *Pass, now time.Time) map[cgroup.Path]error {
+func (p *Publisher) Faults(pass *planning.Pass, now time.Time) map[cgroup.Path]error {
 	faults := make(map[cgroup.Path]error)
 	if p.Journal.Blocks() {
 		return faults // nothing has been written yet

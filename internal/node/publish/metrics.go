@@ -2,6 +2,7 @@ package publish
 
 import (
 	"github.com/cpupoold/cpupoold/internal/node/noise"
+	"github.com/cpupoold/cpupoold/internal/node/planning"
 	"github.com/cpupoold/cpupoold/internal/node/telemetry"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
@@ -9,7 +10,7 @@ import (
 )
 
 // view returns the state that metrics show.
-func (p *Publisher) view(pass *Pass) *telemetry.View {
+func (p *Publisher) view(pass *planning.Pass) *telemetry.View {
 	node, drifts := p.node(pass), p.Drifts.Figures()
 	v := &telemetry.View{
 		Problems:    make(map[string]int),
@@ -80,7 +81,7 @@ func (p *Publisher) sources() map[telemetry.Source]telemetry.SourceState {
 
 // unrepairedDrifts returns the number of unrepaired drifts. It omits the cpusets of cgroups that
 // are confined in a write conflict.
-func (p *Publisher) unrepairedDrifts(pass *Pass) int {
+func (p *Publisher) unrepairedDrifts(pass *planning.Pass) int {
 	n := 0
 	for at, properties := range p.Drifts.Unrepaired() {
 		for _, property := range properties {

@@ -7,6 +7,7 @@ import (
 	"github.com/cpupoold/cpupoold/internal/node/desired"
 	"github.com/cpupoold/cpupoold/internal/node/hostenv"
 	"github.com/cpupoold/cpupoold/internal/node/noise"
+	"github.com/cpupoold/cpupoold/internal/node/planning"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
@@ -24,7 +25,7 @@ func kernelWork(b hostenv.BootFacts, r noise.Report) map[string]int {
 func (p *Publisher) machine() noise.Machine { return p.Settings.MachineOf(p.Host.Boot) }
 
 // reportNoise logs the isolation of each owner's CPUs when it has changed.
-func (p *Publisher) reportNoise(pass *Pass) {
+func (p *Publisher) reportNoise(pass *planning.Pass) {
 	paths := make(map[string]cgroup.Path, len(pass.Targets))
 	for _, t := range pass.Targets {
 		if t.Exclusive && p.Cache.Current(t.Path).Exists {

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/cpupoold/cpupoold/internal/history"
+	"github.com/cpupoold/cpupoold/internal/node/planning"
 	"github.com/cpupoold/cpupoold/internal/node/treewatch"
 	"github.com/cpupoold/cpupoold/internal/node/usablecpus"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
@@ -19,7 +20,7 @@ type problemKey struct {
 }
 
 // report logs the begin and the end of each problem.
-func (p *Publisher) report(pass *Pass) {
+func (p *Publisher) report(pass *planning.Pass) {
 	now := make(map[problemKey]bool, len(pass.Plan.Problems))
 	p.problems = p.Problems(pass)
 	for _, found := range p.problems {
@@ -45,7 +46,7 @@ func (p *Publisher) noteProblem(kind history.Kind, key problemKey, text string) 
 }
 
 // Problems returns the problems of the plan, and of everything that could not be planned.
-func (p *Publisher) Problems(pass *Pass) []pools.Problem {
+func (p *Publisher) Problems(pass *planning.Pass) []pools.Problem {
 	all := slices.Clip(pass.Plan.Problems)
 	all = append(all, p.Inventory.Problems()...)
 	if d := p.node(pass).Depleted(); d != nil {
@@ -54,7 +55,7 @@ func (p *Publisher) Problems(pass *Pass) []pools.Problem {
 	hasSystemd := p.Host.Units != nil
 	all = append(all, p.Others.Problems(p.Inventory, p.Settings)...)
 	all = append(all, p.Settings.UnitProblems(p.Inventory, hasSystemd)...)
-	all = append(all, p.Settings.HostProblems(p.Inventory, p.Units.Hosts(), hasSystemd)...)
+	all = append(all, p.Settings.HostProblems(p.Inventory, pass.Hosts, hasSystemd)...)
 	all = append(all, usablecpus.Problems(p.States.Withheld(), p.Settings.Offline())...)
 	all = append(all, p.Partitions.Problems(pass.Targets)...)
 	all = append(all, p.Settings.NRIProblems(p.States.NRIErr())...)

@@ -6,6 +6,7 @@ package publish
 
 import (
 	"context"
+	"log/slog"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -16,17 +17,24 @@ import (
 	"github.com/cpupoold/cpupoold/internal/node/auditor"
 	"github.com/cpupoold/cpupoold/internal/node/auxiliary"
 	"github.com/cpupoold/cpupoold/internal/node/clusterstate"
+	"github.com/cpupoold/cpupoold/internal/node/desired"
 	"github.com/cpupoold/cpupoold/internal/node/drift"
 	"github.com/cpupoold/cpupoold/internal/node/exposure"
 	"github.com/cpupoold/cpupoold/internal/node/hostenv"
 	"github.com/cpupoold/cpupoold/internal/node/hosttuning"
+	"github.com/cpupoold/cpupoold/internal/node/inventory"
+	"github.com/cpupoold/cpupoold/internal/node/kernelstate"
 	"github.com/cpupoold/cpupoold/internal/node/nodestatus"
+	"github.com/cpupoold/cpupoold/internal/node/partition"
 	"github.com/cpupoold/cpupoold/internal/node/planning"
 	"github.com/cpupoold/cpupoold/internal/node/refusal"
 	"github.com/cpupoold/cpupoold/internal/node/requests"
+	"github.com/cpupoold/cpupoold/internal/node/retry"
 	"github.com/cpupoold/cpupoold/internal/node/sourcestate"
 	"github.com/cpupoold/cpupoold/internal/node/telemetry"
 	"github.com/cpupoold/cpupoold/internal/node/treewatch"
+	"github.com/cpupoold/cpupoold/internal/node/undo"
+	"github.com/cpupoold/cpupoold/internal/node/units"
 	"github.com/cpupoold/cpupoold/internal/node/view"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/pools"
@@ -34,25 +42,23 @@ import (
 
 // Sources are the values that a [Publisher] reads.
 type Sources struct {
-	planning.Sources
-	Now      func() time.Time
-	Notify   *hostenv.Notifier
-	Drifts   *drift.Tracker
-	Refusals *refusal.Log
-	Watch    *treewatch.Tree
-	Requests *requests.Queue
-}
-
-// Pass holds the decisions and the results of the last pass.
-type Pass struct {
-	Planned    bool // a pass has been made
-	Began      time.Time
-	Plan       pools.Plan
-	Input      pools.Input // of Plan; immutable
-	Targets    []cgroup.Target
-	Deferred   []cgroup.Deferred
-	Unreadable map[cgroup.Path]error
-	Auxiliary  []auxiliary.Cgroup // in pods, of no container
+	*planning.Facts
+	Host       *hostenv.Host
+	Log        *slog.Logger
+	Now        func() time.Time
+	Notify     *hostenv.Notifier
+	Settings   *desired.Settings
+	Inventory  *inventory.Inventory
+	Cache      *kernelstate.Cache
+	Journal    *undo.Journal
+	Auxiliary  *auxiliary.Cgroups
+	Backoffs   *retry.Backoffs
+	Partitions *partition.Partitions
+	Units      *units.Units
+	Drifts     *drift.Tracker
+	Refusals   *refusal.Log
+	Watch      *treewatch.Tree
+	Requests   *requests.Queue
 }
 
 // Publisher holds the results of the passes, and the published state.
@@ -142,18 +148,18 @@ func (p *Publisher) Published() *telemetry.View { return p.metrics.Load() }
 func (p *Publisher) Audited() auditor.Scene { return p.auditor.Shown() }
 
 // Note logs the faults and the problems that a pass has left, if they have changed.
-func (p *Publisher) Note(pass *Pass) {
+func (p *Publisher) Note(pass *planning.Pass) {
 	p.noteFaults(pass)
 	p.report(pass)
 	p.reportNoise(pass)
 }
 
 // Publish replaces the state that other goroutines and the cluster see.
-func (p *Publisher) Publish(pass *Pass, now time.Time) {
+func (p *Publisher) Publish(pass *planning.Pass, now time.Time) {
 	if pass.Planned {
 		p.noteReady(pass, now)
 		p.showAudit(pass)
-		p.tuning.Set(p.Settings, pass.Plan, p.Inventory, p.Others, p.Host.Possible)
+		p.tuning.Set(p.Settings, pass.Plan, p.Inventory, &p.Others, p.Host.Possible)
 	}
 	v := p.view(pass)
 	p.history.NoteSources(v.Sources)
@@ -171,7 +177,7 @@ func (p *Publisher) Publish(pass *Pass, now time.Time) {
 // noteReady reports once that the node has its desired state. It waits for the files for
 // applications, at most appfiles.Timeout, and not after a failed write: a unit that waits for the
 // daemon reads its CPUs when it starts.
-func (p *Publisher) noteReady(pass *Pass, now time.Time) {
+func (p *Publisher) noteReady(pass *planning.Pass, now time.Time) {
 	if p.ready || p.IsWorking(pass.Began) || now.Before(p.Files.Due()) {
 		return
 	}
@@ -186,21 +192,21 @@ func (p *Publisher) noteReady(pass *Pass, now time.Time) {
 func (p *Publisher) IsReady() bool { return p.ready }
 
 // showAudit passes the owners of CPUs after a pass to the auditor.
-func (p *Publisher) showAudit(pass *Pass) {
+func (p *Publisher) showAudit(pass *planning.Pass) {
 	s := auditor.Scene{Interval: p.Settings.Config.AuditInterval}
 	if s.Interval > 0 {
-		s.Ownership = p.Settings.Ownership(pass.Plan, p.Inventory, p.Units.Hosts(), pass.Auxiliary)
+		s.Ownership = p.Settings.Ownership(pass.Plan, p.Inventory, pass.Hosts, pass.Auxiliary)
 	}
 	p.auditor.Show(s)
 }
 
 // node returns the state from which cluster and metrics derive their values.
-func (p *Publisher) node(pass *Pass) view.Node {
+func (p *Publisher) node(pass *planning.Pass) view.Node {
 	return view.Node{Settings: p.Settings, Plan: &pass.Plan, Planned: pass.Planned, Inventory: p.Inventory, Lost: p.Partitions.Lost()}
 }
 
 // ClusterState returns the state that the cluster sees after a pass.
-func (p *Publisher) ClusterState(pass *Pass) *nodestatus.State {
+func (p *Publisher) ClusterState(pass *planning.Pass) *nodestatus.State {
 	f := clusterstate.Facts{
 		Node: p.node(pass), Ready: p.ready, Observes: p.Host.Observes, Problems: p.Problems(pass), Faults: p.faults,
 		Runtime: p.States.RuntimeErr(), Config: p.States.ConfigErr(), Unwritten: len(p.unwritten),

@@ -14,12 +14,9 @@ import (
 	"github.com/cpupoold/cpupoold/internal/node/hostenv"
 	"github.com/cpupoold/cpupoold/internal/node/inventory"
 	"github.com/cpupoold/cpupoold/internal/node/kernelstate"
-	"github.com/cpupoold/cpupoold/internal/node/numahints"
 	"github.com/cpupoold/cpupoold/internal/node/partition"
-	"github.com/cpupoold/cpupoold/internal/node/permission"
 	"github.com/cpupoold/cpupoold/internal/node/planning"
 	"github.com/cpupoold/cpupoold/internal/node/publish"
-	"github.com/cpupoold/cpupoold/internal/node/quiet"
 	"github.com/cpupoold/cpupoold/internal/node/refusal"
 	"github.com/cpupoold/cpupoold/internal/node/requests"
 	"github.com/cpupoold/cpupoold/internal/node/retry"
@@ -38,7 +35,7 @@ import (
 type world struct {
 	*publish.Publisher
 	node *nodefixture.Node
-	pass publish.Pass
+	pass planning.Pass
 	path cgroup.Path
 	now  time.Time
 }
@@ -57,19 +54,17 @@ func newWorld(t *testing.T, yaml string, observe bool) *world {
 		t.Fatal(err)
 	}
 	h.Observes, h.RunDir = observe, ""
-	log, m, journal, hints := w.node.Logger(), inventory.New(h.Driver), undo.New(undo.Document{}), numahints.New(nil)
-	cache, backoffs, others, q := kernelstate.New(h.Cgroups.Reader(), log), retry.New(), new(desired.OtherManagers), quiet.New(cpuset.Set{})
-	formula := desired.NewFormula("")
-	facts := planning.Sources{Host: &h, Log: log, Settings: settings, Inventory: m, Cache: cache, Journal: journal, Auxiliary: auxiliary.New(h.Driver), Backoffs: backoffs, Quiet: q,
-		Partitions: partition.New(partition.Sources{Host: &h, Log: log, Settings: settings, Inventory: m, Others: others, Cache: cache,
-			Memory: h.Cgroups.PartitionMemory(), Backoffs: backoffs, Journal: journal, Quiet: q}),
-		Units: units.New(units.Sources{Host: &h, Settings: settings, Inventory: m, Cache: cache, Journal: journal, Backoffs: backoffs, Log: log}),
-		Hints: hints, Others: others, Kubelet: new(desired.StaticKubelet), Formula: &formula, Permission: new(permission.Permission)}
+	log, m, journal := w.node.Logger(), inventory.New(h.Driver), undo.New(undo.Document{})
+	cache, backoffs, inPods := kernelstate.New(h.Cgroups.Reader(), log), retry.New(), auxiliary.New(h.Driver)
+	facts := &planning.New(planning.Sources{Journal: journal}, "").Facts
 	s := publish.Sources{
-		Sources: facts, Now: func() time.Time { return w.now }, Notify: notify, Refusals: refusal.New(m, hints, log), Watch: treewatch.New(log),
-		Requests: requests.New(m, cache, journal, time.Second, log),
-		Drifts: drift.New(drift.Sources{Inventory: m, Cache: cache, Journal: journal, Backoffs: backoffs, Formula: &formula, Log: log,
+		Facts: facts, Host: &h, Log: log, Now: func() time.Time { return w.now }, Notify: notify, Settings: settings, Inventory: m, Cache: cache, Journal: journal, Auxiliary: inPods, Backoffs: backoffs,
+		Partitions: partition.New(partition.Sources{Host: &h, Log: log, Settings: settings, Inventory: m, Others: &facts.Others, Cache: cache,
+			Memory: h.Cgroups.PartitionMemory(), Backoffs: backoffs, Journal: journal, Quiet: facts.Quiet}),
+		Units: units.New(units.Sources{Host: &h, Settings: settings, Inventory: m, Cache: cache, Journal: journal, Backoffs: backoffs, Log: log}),
+		Drifts: drift.New(drift.Sources{Inventory: m, Cache: cache, Journal: journal, Backoffs: backoffs, Formula: &facts.Formula, Log: log,
 			AddEvent: func(cgroup.Path, history.Event) {}}),
+		Refusals: refusal.New(m, facts.Hints, log), Watch: treewatch.New(log), Requests: requests.New(m, cache, journal, time.Second, log),
 	}
 	w.Publisher = publish.New(s)
 
@@ -77,7 +72,7 @@ func newWorld(t *testing.T, yaml string, observe bool) *world {
 	w.path = cgroup.Path(w.node.Runtime.Cgroup(id))
 	m.PutPod(inventory.PodStatus{Pod: cri.Pod{ID: "p", UID: "u", Namespace: "ran", Name: "du"}})
 	m.PutContainer(inventory.ContainerStatus{Container: cri.Container{ID: id, PodID: "p", State: cri.Running, CgroupsPath: string(w.path)}})
-	w.pass = publish.Pass{Planned: true, Targets: []cgroup.Target{{Container: id, Path: w.path, CPUs: cpuset.Range(4, 5)}}}
+	w.pass.Planned, w.pass.Targets = true, []cgroup.Target{{Container: id, Path: w.path, CPUs: cpuset.Range(4, 5)}}
 	w.pass.Plan = pools.Plan{Shared: settings.Pools.Shared, Pods: []pools.PodPlan{{UID: "u", Namespace: "ran", Name: "du",
 		Containers: []pools.Placement{{ID: id, Name: "app", Pool: pools.Guaranteed, Exclusive: true, CPUs: cpuset.Range(4, 5)}}}}}
 	cache.Refresh(w.pass.Targets, m)

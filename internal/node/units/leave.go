@@ -60,11 +60,8 @@ func (u *Units) Assign(planned []pools.Assignment) []pools.Assignment {
 	return u.assignments
 }
 
-// Leaving returns the assignments of units that leave. Their CPUs are reserved.
-func (u *Units) Leaving() []pools.Assignment { return u.leaving }
-
-// LeavingCgroups returns the CPUs of units that leave, by cgroup; "" before systemd's answer.
-func (u *Units) LeavingCgroups() map[cgroup.Path]cpuset.Set {
+// Leaving returns the reserved CPUs of units that leave, by cgroup; "" before systemd's answer.
+func (u *Units) Leaving() map[cgroup.Path]cpuset.Set {
 	all := make(map[cgroup.Path]cpuset.Set, len(u.leaving))
 	for _, a := range u.leaving {
 		var p cgroup.Path

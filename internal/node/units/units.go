@@ -84,9 +84,6 @@ func (u *Units) follows(name string) bool {
 // SetHosts records the decisions of a pass about host services.
 func (u *Units) SetHosts(hosts []hostslices.Verdict) { u.hosts = hosts }
 
-// Hosts returns the decisions of the last pass about host services.
-func (u *Units) Hosts() []hostslices.Verdict { return u.hosts }
-
 // HostView returns the states of host services for metrics.
 func (u *Units) HostView() []telemetry.HostUnit {
 	var all []telemetry.HostUnit

@@ -92,7 +92,7 @@ func (w *world) settle() string {
 
 func (w *world) leaving() string {
 	var all cpuset.Set
-	for _, cpus := range w.LeavingCgroups() {
+	for _, cpus := range w.Leaving() {
 		all = all.Union(cpus)
 	}
 	return all.String()
@@ -265,8 +265,8 @@ func TestUnitWithNewCPUs(t *testing.T) {
 	w.Settle(nil, w.now)
 	w.Assign([]pools.Assignment{{Key: pools.Key{Container: du}, CPUs: cpuset.Of(4, 5)}})
 	w.configure("")
-	if got := w.settle(); got != "du.service 4-5" || !w.LeavingCgroups()[duService().Path].Equal(cpuset.Of(4, 5)) {
-		t.Errorf("assignments %q, reserved in %v; want CPUs 4-5 reserved in %s", got, w.LeavingCgroups(), duService().Path)
+	if got := w.settle(); got != "du.service 4-5" || !w.Leaving()[duService().Path].Equal(cpuset.Of(4, 5)) {
+		t.Errorf("assignments %q, reserved in %v; want CPUs 4-5 reserved in %s", got, w.Leaving(), duService().Path)
 	}
 	if len(w.jobs) > 0 {
 		t.Errorf("%d questions about a unit that is known", len(w.jobs))
