@@ -229,6 +229,9 @@ func (e emitter) containers(v *View, cgroups string) []reading {
 		}
 		labels := []string{c.Pool, c.Type, c.Namespace, c.Pod, c.Name, c.ID}
 		e.emit(containerSeconds, microseconds(s.GetUsageUsec()), labels...)
+		if c.Requested > 0 {
+			e.emit(containerRequest, c.Requested, labels...)
+		}
 		e.emit(containerThrottle, microseconds(s.GetThrottledUsec()), labels...)
 		readings = append(readings, reading{source{poolThrottle, c.ID, ""}, microseconds(s.GetThrottledUsec()), []PoolName{c.PoolName}})
 		for _, p := range pressures(s) {

@@ -36,7 +36,7 @@ Served by cpupool-webhook on its own address ([webhook](../how-to/install-webhoo
 
 | metric | type | labels | meaning |
 |---|---|---|---|
-| cpupool_webhook_reviews_total | counter | webhook, result | Reviews by webhook (pods, resize) and result (unchanged, changed, refused, failed). |
+| cpupool_webhook_reviews_total | counter | webhook, result | Reviews by webhook (pods, resize, autoscalers) and result (unchanged, changed, refused, failed). |
 | cpupool_webhook_warnings_total | counter | reason | Things that pods asked for and did not get, by reason. |
 | cpupool_webhook_resource_on | gauge | resource | 1 if pods get the resource at the moment, by resource. |
 | cpupool_webhook_resource_latched | gauge | resource | 1 if the latch of the resource is closed, by resource. |

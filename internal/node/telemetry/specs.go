@@ -40,6 +40,7 @@ const (
 	poolPressure      = "cpupoold_pool_container_pressure_seconds_total"
 	poolThrottle      = "cpupoold_pool_container_throttled_seconds_total"
 	containerSeconds  = "cpupoold_container_cpu_seconds_total"
+	containerRequest  = "cpupoold_container_requested_cpus"
 	containerThrottle = "cpupoold_container_cpu_throttled_seconds_total"
 	shortenedWaits    = "cpupoold_shortened_waits_total"
 	driftsTotal       = "cpupoold_drift_total"
@@ -145,6 +146,7 @@ func specs() []spec {
 		{poolPressure, "Time that containers of the pool were stalled for lack of CPU (total of cpu.pressure, kinds some and full). Sum over its containers, each from its first scrape. Absent if PSI is off.", counter, with("kind")},
 		{poolThrottle, "Time that quotas throttled containers of the pool (throttled_usec of cpu.stat). Sum over its containers, each from its first scrape.", counter, pool},
 		{containerSeconds, "CPU time of a container (usage_usec of cpu.stat).", counter, container},
+		{containerRequest, "CPUs that a container of a management pool requests: its cpushares divided by 1024. The webhook has moved this request away from cpu. The rate of cpupoold_container_cpu_seconds_total divided by it is the CPU use relative to cpushares. Absent for containers without a request (no cpushares, or at most 2).", gauge, container},
 		{containerThrottle, "Time that its quota throttled a container (throttled_usec of cpu.stat).", counter, container},
 		{containerPressure, "Time that a container was stalled for lack of CPU (total of cpu.pressure, kinds some and full). Absent if PSI is off.", counter, append(slices.Clip(container), "kind")},
 	}

@@ -137,6 +137,8 @@ func view() *telemetry.View {
 				Noise: map[string]int{"balancing": 2, "tick": 0}},
 			{PoolName: shared, ID: "c2", Namespace: "default", Pod: "web", Name: "web", Reason: "burstable", Cgroup: "pod2/web.scope"},
 			{PoolName: shared, ID: "c3", Namespace: "default", Pod: "web", Name: "init", Reason: "burstable"},
+			{PoolName: management, ID: "c4", Namespace: "ops", Pod: "agent", Name: "agent", Reason: "namespace", Cgroup: "pod3/agent.scope", Requested: 0.25},
+			{PoolName: management, ID: "c5", Namespace: "ops", Pod: "agent", Name: "idle", Reason: "namespace", Cgroup: "pod3/idle.scope"},
 			{PoolName: guaranteed, Unit: true, Name: "du.service", Reason: "unit", Cgroup: "system.slice/du.service"},
 		},
 		Problems: map[string]int{"namespace_not_listed": 2},
@@ -269,7 +271,9 @@ func TestUnreadableContainer(t *testing.T) {
 	n.view = view()
 	n.write("cgroup/pod2/web.scope/cpu.stat", "usage_usec lots\n")
 	n.want("cpupoold_container_cpu_seconds_total",
-		`{container="app",container_id="c1",namespace="ran",pod="vdu",pool="guaranteed",type=""} 1.5`)
+		`{container="agent",container_id="c4",namespace="ops",pod="agent",pool="management",type="management"} 1`,
+		`{container="app",container_id="c1",namespace="ran",pod="vdu",pool="guaranteed",type=""} 1.5`,
+		`{container="idle",container_id="c5",namespace="ops",pod="agent",pool="management",type="management"} 1e-05`)
 	if !strings.Contains(n.log.String(), "pod2/web.scope") {
 		t.Errorf("log does not name the cgroup: %s", &n.log)
 	}

@@ -155,6 +155,8 @@ type Container struct {
 	Reason string
 	// Unit reports whether this is a systemd unit. A unit has a Name, and neither ID nor pod.
 	Unit bool
+	// Requested is the CPU request of its cpushares, in a management pool; 0 without a request.
+	Requested float64
 	// Isolation is how other tasks are excluded from exclusive CPUs: partition-root,
 	// partition-isolated or cpuset. It is empty for containers without exclusive CPUs.
 	Isolation string

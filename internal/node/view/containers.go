@@ -6,7 +6,11 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/pools"
+	"github.com/cpupoold/cpupoold/pkg/workload"
 )
+
+// sharesPerCPU are the CFS shares of a request of one CPU (kubelet cm MilliCPUToShares).
+const sharesPerCPU = 1024
 
 // Containers returns the containers and units for metrics, and how many of them have shared CPUs
 // in addition to exclusive ones. Paths holds the existing cgroups by container ID or unit name. Isolation
@@ -23,6 +27,9 @@ func (n Node) Containers(paths map[string]cgroup.Path, isolation func(cpuset.Set
 		shown := telemetry.Container{
 			PoolName: poolName(c.Pool, c.Type), ID: c.ID, Namespace: pod.Namespace, Pod: pod.Name, Name: c.Name,
 			Reason: string(c.Reason.Code), Cgroup: string(paths[c.ID]),
+		}
+		if c.Pool == pools.Management && c.Shares > workload.MinShares { // the minimum means no request
+			shown.Requested = float64(c.Shares) / sharesPerCPU
 		}
 		if c.Pool == pools.Guaranteed && shown.Cgroup != "" {
 			r, counts := isolation(c.CPUs, paths[c.ID])
