@@ -69,6 +69,16 @@ func (s Settings) Mutate(pod *corev1.Pod, from Origin) (*corev1.Pod, []Warning, 
 	return result, warnings, nil
 }
 
+// Manages reports whether Mutate makes a pod one of a workload type.
+func (s Settings) Manages(pod *corev1.Pod, from Origin) bool {
+	mutated, _, err := s.Mutate(pod, from)
+	if err != nil {
+		return false
+	}
+	_, stays, err := s.Names.TargetType(mutated.Annotations) // removed from all other pods
+	return err == nil && stays
+}
+
 // ignored returns a warning if the pod has annotations in the old form that no node reads, a
 // cpuset above all. The warning names the first one: a pod can have thousands, and the API
 // server bounds the sum of all annotations. Annotations in the new form are replaced without

@@ -54,6 +54,7 @@ func arrows() map[string][]string {
 		"internal/layout":    nil,
 		"internal/limits":    nil,
 
+		"internal/autoscaling": nil,
 		"internal/memorylimit": nil,
 		"internal/spelling":    nil,
 		"internal/usage":       {"internal/spelling"},
@@ -64,7 +65,7 @@ func arrows() map[string][]string {
 		"internal/plugin/clustercheck": {"internal/findings", "internal/nodecheck", "internal/nodekind", "internal/othermanagers", "pkg/workload"},
 
 		"internal/plugin/adopt":    {"internal/admission", "internal/plugin/manifest"},
-		"internal/plugin/lint":     {"internal/admission", "internal/inspect", "internal/plugin/manifest", "internal/plugin/simulate", "internal/spelling", "internal/verdict", "pkg/pools", "pkg/workload"},
+		"internal/plugin/lint":     {"internal/admission", "internal/autoscaling", "internal/inspect", "internal/plugin/manifest", "internal/plugin/simulate", "internal/spelling", "internal/verdict", "pkg/pools", "pkg/workload"},
 		"internal/plugin/manifest": {"internal/admission", "internal/spelling"},
 		"internal/plugin/migrate":  {"internal/config", "internal/layout", "internal/plugin/manifest", "internal/spelling", "pkg/allocate", "pkg/cpuset", "pkg/pools", "pkg/topology", "pkg/workload"},
 		"internal/plugin/overview": {"pkg/workload"},
@@ -79,7 +80,7 @@ func arrows() map[string][]string {
 		"internal/cluster/hostedclusters": {"internal/cluster/hostedpriority"},
 		"internal/cluster/hostedpriority": nil,
 		"internal/cluster/installation":   nil,
-		"internal/cluster/review":         {"internal/admission"},
+		"internal/cluster/review":         {"internal/admission", "internal/autoscaling"},
 		"internal/cluster/webhook":        {"internal/admission", "internal/cluster/eviction", "internal/cluster/evictor", "internal/cluster/hostedpriority", "internal/cluster/review", "internal/limits", "internal/nodekind", "internal/spelling", "pkg/workload"},
 
 		// Test support.
@@ -208,7 +209,7 @@ func TestRowsPointUpwards(t *testing.T) {
 // link them, nor the libraries that they bring along.
 func notInDaemon() []string {
 	return []string{
-		module + "internal/admission", module + "internal/cluster", module + "internal/plugin",
+		module + "internal/admission", module + "internal/autoscaling", module + "internal/cluster", module + "internal/plugin",
 		"k8s.io/api", "k8s.io/apimachinery", "sigs.k8s.io/controller-runtime",
 	}
 }

@@ -31,6 +31,7 @@ func pure() []string {
 		"pkg/cgroup/weight.go",
 		"internal/node/hostslices/*.go",
 		"internal/admission/*.go",
+		"internal/autoscaling/*.go",
 		"internal/explain/*.go",
 		"internal/codes/*.go",
 		"internal/findings/*.go",

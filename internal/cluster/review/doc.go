@@ -1,5 +1,5 @@
 // Package review replies to API servers with the decisions of package admission. It reviews
-// pods that are created, and pods that are resized.
+// pods that are created, pods that are resized, and autoscalers.
 //
 // A reply refuses a pod that is not allowed. If the decision itself fails, for example because
 // the cluster is unreachable, the reply is an HTTP error. Only then does the API server apply

@@ -22,8 +22,9 @@ import (
 
 // Names of the reviews, in metrics and log.
 const (
-	OfPods    = "pods"
-	OfResizes = "resize"
+	OfPods        = "pods"
+	OfResizes     = "resize"
+	OfAutoscalers = "autoscalers"
 )
 
 // Result is the outcome of a review.

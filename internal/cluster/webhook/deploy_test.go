@@ -127,19 +127,22 @@ func TestDeployedWebhooks(t *testing.T) {
 	objects := deployed(t)
 	mutating := find[*admissionregistrationv1.MutatingWebhookConfiguration](t, objects, objectName)
 	validating := find[*admissionregistrationv1.ValidatingWebhookConfiguration](t, objects, objectName)
-	if len(mutating.Webhooks) != 2 || len(validating.Webhooks) != 1 {
-		t.Fatalf("%d mutating and %d validating webhooks; want 2 and 1", len(mutating.Webhooks), len(validating.Webhooks))
+	if len(mutating.Webhooks) != 2 || len(validating.Webhooks) != 2 {
+		t.Fatalf("%d mutating and %d validating webhooks; want 2 of each", len(mutating.Webhooks), len(validating.Webhooks))
 	}
 	for _, c := range []struct {
 		client admissionregistrationv1.WebhookClientConfig
 		path   string
 	}{
 		{mutating.Webhooks[0].ClientConfig, podsPath}, {mutating.Webhooks[1].ClientConfig, podsPath},
-		{validating.Webhooks[0].ClientConfig, resizePath},
+		{validating.Webhooks[0].ClientConfig, resizePath}, {validating.Webhooks[1].ClientConfig, autoscalersPath},
 	} {
 		if s := c.client.Service; s == nil || s.Namespace != objectName || s.Name != objectName || *s.Path != c.path {
 			t.Errorf("a webhook calls %+v, want path %s of the service", s, c.path)
 		}
+	}
+	if is := *validating.Webhooks[1].FailurePolicy; is != admissionregistrationv1.Ignore {
+		t.Errorf("failure policy of the review of autoscalers, which only warns = %s; want Ignore", is)
 	}
 	policies := map[string]admissionregistrationv1.FailurePolicyType{}
 	for _, namespace := range []string{"default", "kube-system", "cpupool-webhook", "cpupoold"} {

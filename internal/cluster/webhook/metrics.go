@@ -17,7 +17,7 @@ func newCounters(registry prometheus.Registerer) *counters {
 	register := promauto.With(registry)
 	c := &counters{
 		reviews: register.NewCounterVec(prometheus.CounterOpts{
-			Name: "cpupool_webhook_reviews_total", Help: "Reviews by webhook (pods, resize) and result (unchanged, changed, refused, failed).",
+			Name: "cpupool_webhook_reviews_total", Help: "Reviews by webhook (pods, resize, autoscalers) and result (unchanged, changed, refused, failed).",
 		}, []string{"webhook", "result"}),
 		warnings: register.NewCounterVec(prometheus.CounterOpts{
 			Name: "cpupool_webhook_warnings_total", Help: "Things that pods asked for and did not get, by reason.",
@@ -32,7 +32,7 @@ func newCounters(registry prometheus.Registerer) *counters {
 			Name: "cpupool_webhook_resource_lacking_nodes", Help: "Schedulable nodes that keep the latch of the resource open, or would if it were open, by resource.",
 		}, []string{"resource"}),
 	}
-	for _, webhook := range []string{review.OfPods, review.OfResizes} {
+	for _, webhook := range []string{review.OfPods, review.OfResizes, review.OfAutoscalers} {
 		for _, result := range review.Results() {
 			c.reviews.WithLabelValues(webhook, string(result))
 		}

@@ -35,8 +35,9 @@ const (
 
 // Paths of the reviews.
 const (
-	podsPath   = "/mutate-pods"
-	resizePath = "/validate-resize"
+	podsPath        = "/mutate-pods"
+	resizePath      = "/validate-resize"
+	autoscalersPath = "/warn-autoscalers"
 )
 
 // Options configures Run.
@@ -90,7 +91,11 @@ func Run(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
-	server := &reviewServer{options: o, handler: reviewHandler(o, follow, count)}
+	targets, err := newWorkloads(o.REST)
+	if err != nil {
+		return err
+	}
+	server := &reviewServer{options: o, handler: reviewHandler(o, follow, targets, count)}
 	var draining atomic.Bool
 	probes := probeHandler(func(r *http.Request) error {
 		if draining.Load() {

@@ -87,11 +87,12 @@ func probeHandler(ready healthz.Checker) http.Handler {
 }
 
 // reviewHandler serves the reviews. The server of controller-runtime only adds its metrics.
-func reviewHandler(o Options, c review.Cluster, count *counters) http.Handler {
+func reviewHandler(o Options, c review.Cluster, w review.Workloads, count *counters) http.Handler {
 	mux := http.NewServeMux()
 	s := ctrlwebhook.NewServer(ctrlwebhook.Options{WebhookMux: mux})
 	s.Register(podsPath, review.Pods(c, o.Priorities, count, o.Log))
 	s.Register(resizePath, review.Resizes(c, o.Config.AllowUnaccounted, count, o.Log))
+	s.Register(autoscalersPath, review.Autoscalers(c, w, count, o.Log))
 	return mux
 }
 
