@@ -3,7 +3,6 @@
 package alerts_test
 
 import (
-	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -73,7 +72,7 @@ func TestAlerts(t *testing.T) {
 	n.startsAreSeenLate()
 	n.quiet("after all that")
 	n.poolIsDepleted()
-	n.kernelLosesCPU() // until the machine boots
+	n.cpuIsLost()
 
 	rules, err := os.ReadFile(prometheusDir + "/rules.yaml")
 	if err != nil {
@@ -252,52 +251,33 @@ func (n *node) poolIsDepleted() {
 	n.ends("CPUPoolSharedDepleted")
 }
 
-// kernelLosesCPU checks the alert of a lost CPU. A partition ends when a sibling cgroup requests all CPUs. If its cgroup is then removed, Linux
-// 6.12 never returns its CPU. The daemon would repair the state before, so the test stops it.
-func (n *node) kernelLosesCPU() {
+// cpuIsLost checks the alert of a lost CPU. No test makes the kernel lose one: the defect that does it can damage the lists of Linux 6.12. So
+// the CPU is in a partition that the daemon does not find, because it reads at most 64 cgroups below a unit.
+func (n *node) cpuIsLost() {
 	n.Helper()
+	const service = "/sys/fs/cgroup/hidden.slice/hidden.service"
+	deep := service + strings.Repeat("/d", 70)
+	free := cpuset.Range(6, 7).Difference(n.owner.Effective)
 	n.StopDaemon()
+	end := sync.OnceFunc(func() {
+		n.Run("sh", "-ec", fmt.Sprintf("echo member > %s/cpuset.cpus.partition; find /sys/fs/cgroup/hidden.slice -depth -type d -exec rmdir {} +", deep))
+	})
+	n.Run("sh", "-ec", fmt.Sprintf(`mkdir -p %[1]s
+d=/sys/fs/cgroup
+for part in $(echo %[1]s | sed "s|$d||; s|/| |g"); do
+	echo +cpuset > $d/cgroup.subtree_control
+	d=$d/$part
+	echo %[2]s > $d/cpuset.cpus.exclusive
+done`, deep, free))
+	n.Cleanup(end)
+	n.Run("sh", "-ec", fmt.Sprintf("echo isolated > %[1]s/cpuset.cpus.partition; grep -x isolated %[1]s/cpuset.cpus.partition", deep))
 	n.StartDaemon(partitioned)
-	lossy := pod("lossy", "1", "pause")
-	lossy.Containers = append(lossy.Containers, manifest.Container{Name: "side", CPU: "100m", Memory: "32Mi", Limited: true, Args: []string{"pause"}})
-	n.Apply(lossy)
-	var app, side cgroup.Path
-	n.Eventually("partition of lossy/app", func() error {
-		c, err := n.Find("lossy", "app")
-		if err != nil {
-			return err
-		}
-		beside, err := n.Find("lossy", "side")
-		if err != nil {
-			return err
-		}
-		app, side = n.path(c), n.path(beside)
-		if st, err := n.FS.Read(app); err != nil || !st.Partition.Valid() {
-			return fmt.Errorf("its partition is %s, %w", st.Partition, err)
-		}
-		return nil
-	})
-	n.Run("systemctl", "kill", "--kill-whom=main", "--signal=STOP", "cpupoold")
-	if err := n.FS.Write(side, cgroup.FileCPUs, "0-7"); err != nil {
-		n.Fatal(err)
-	}
-	st, err := n.FS.Read(app)
-	if err != nil || st.Partition.Valid() {
-		n.Fatalf("the partition is %s, %v; want one that has ended", st.Partition, err)
-	}
-	if err := n.FS.Write(app, "cgroup.kill", "1"); err != nil {
-		n.Fatal(err)
-	}
-	n.Eventually("end of the partition's cgroup", func() error {
-		if _, err := n.FS.Read(app); !errors.Is(err, cgroup.ErrGone) {
-			return fmt.Errorf("it is there: %w", err)
-		}
-		return nil
-	})
-	n.Withdraw("lossy")
-	n.Run("systemctl", "kill", "--kill-whom=main", "--signal=CONT", "cpupoold")
 	n.fires("CPUPoolCPUsLeaked")
 	n.values("cpupoold_leaked_cpus")
+	n.StopDaemon()
+	end()
+	n.StartDaemon(partitioned)
+	n.ends("CPUPoolCPUsLeaked")
 }
 
 // placed waits until the containers of the start are in their pools.
