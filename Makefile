@@ -94,7 +94,7 @@ test-vm: host-vm build ## run the tests on real kernels and a real node, in virt
 	$(GO) test -tags vm -count=1 -timeout 300m ./test/vm -pairs $(or $(PAIRS),slice)
 
 test-slice: host-vm build ## run of test-vm the slice that the commit chooses (SLICE=faults: that one)
-	$(GO) test -tags vm -count=1 -timeout 70m ./test/vm -slice $(or $(SLICE),commit) -witnesses few -soak 5m -undo.rounds 2
+	$(GO) test -tags vm -count=1 -timeout 70m ./test/vm -slice $(or $(SLICE),commit) -starts few -soak 5m -undo.rounds 2
 
 test-apiserver: build ## run cpupool-webhook, the rights of a daemon, and releases of the chart against a real API server, on this machine (builds kube-apiserver once)
 	$(GO) -C test/apiserver test -tags apiserver -count=1 -timeout 30m ./...
@@ -114,7 +114,7 @@ test-conformance: host-vm build image ## run Kubernetes' own tests of nodes befo
 	$(GO) test -v -tags e2e -count=1 -timeout 120m -run '^TestConformance$$' ./test/e2e -conformance '$(or $(CASES),.)'
 
 test-matrix: host-vm build ## run what holds on every runtime, systemd and kernel on all of them
-	$(GO) test -tags vm -count=1 -timeout 300m -run '^TestPairs$$' ./test/vm -pairs $(or $(PAIRS),all) -witnesses many
+	$(GO) test -tags vm -count=1 -timeout 300m -run '^TestPairs$$' ./test/vm -pairs $(or $(PAIRS),all) -starts many
 
 test-model: host-vm build ## run 300 steps of the model test, of more kinds, on a real node (SEED=1 SUITE=trixie)
 	$(GO) test -tags vm -count=1 -timeout 75m -run '^TestDaemon$$/^TestModel$$' ./test/vm -model.more -model.steps 300 -model.seed $(or $(SEED),1) -model.suite=$(SUITE)

@@ -26,8 +26,8 @@ import (
 )
 
 const (
-	maxMemory = 128 << 20       // bytes
-	patience  = 5 * time.Minute // on a machine without free CPU time, the deadlines of the program end requests
+	maxMemory      = 128 << 20       // bytes
+	requestTimeout = 5 * time.Minute // on a machine without free CPU time, the deadlines of the program end requests
 	// deadline is the shortest deadline of the program. If a request fails earlier, the program has
 	// closed its connection at a limit.
 	deadline = 5 * time.Second
@@ -221,7 +221,7 @@ func (w *program) review(t *testing.T, c *client, size int) (closed int) {
 	body := encodeReview(size)
 	began, dials := time.Now(), c.dials.Load()
 	var last error
-	if !nodefixture.Within(patience, func() bool {
+	if !nodefixture.Within(requestTimeout, func() bool {
 		last = w.reviewOnce(c, body)
 		if last != nil && time.Since(began) < deadline {
 			closed++
@@ -265,7 +265,7 @@ func (w *program) reviewOnce(c *client, body []byte) error {
 func (w *program) probe(t *testing.T, path string) (failed int) {
 	t.Helper()
 	began := time.Now()
-	if !nodefixture.Within(patience, func() bool {
+	if !nodefixture.Within(requestTimeout, func() bool {
 		answered := w.answers(path)
 		if !answered && time.Since(began) < deadline {
 			failed++

@@ -32,9 +32,9 @@ const (
 // a look has taken, whatever the interval is.
 const auditShare = 3
 
-// ownersPatience is the maximum time to read the owners of CPUs at the end, after a signal
+// ownersTimeout is the maximum time to read the owners of CPUs at the end, after a signal
 // to stop.
-const ownersPatience = 20 * time.Second
+const ownersTimeout = 20 * time.Second
 
 func (a *app) audit() *cobra.Command {
 	c := &cobra.Command{
@@ -136,7 +136,7 @@ func (a auditing) run(ctx context.Context) (audit.Report, error) {
 	e, missed := a.watcher.Evidence()
 	unread = append(unread, missed...)
 
-	asking, cancel := context.WithTimeout(context.WithoutCancel(ctx), ownersPatience)
+	asking, cancel := context.WithTimeout(context.WithoutCancel(ctx), ownersTimeout)
 	defer cancel()
 	after, more, err := a.owners(asking)
 	if err != nil {
@@ -144,7 +144,7 @@ func (a auditing) run(ctx context.Context) (audit.Report, error) {
 		more = []string{"the present owners of CPUs are unknown, and the former ones are assumed: " + err.Error()}
 	}
 	settled, changed := audit.Settled(before, after)
-	r := audit.Judge(settled, e)
+	r := audit.Evaluate(settled, e)
 	r.Cost, r.Changed = spent.Seconds(), changed
 	r.Unread = distinct(append(unread, more...))
 	return r, nil
@@ -221,7 +221,7 @@ func printAudit(w *layout.Writer, r audit.Report) {
 	printFound(w, r.Findings)
 	printKernel(w, r.Kernel)
 	if !r.Changed.IsEmpty() {
-		fmt.Fprintf(w, "CPUs %s got other owners during the audit and were not judged\n", r.Changed)
+		fmt.Fprintf(w, "CPUs %s got other owners during the audit and were not examined\n", r.Changed)
 	}
 	for _, u := range r.Unread {
 		fmt.Fprintf(w, "not read: %s\n", layout.Printable(u))

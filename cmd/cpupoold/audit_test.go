@@ -124,7 +124,7 @@ func TestAuditResult(t *testing.T) {
 		if c.found {
 			e.Tasks = []audit.Task{{PID: 1, TID: 1, Comm: "hog", Leader: "hog", Allowed: cpuset.Of(4)}}
 		}
-		err := auditResult(audit.Judge(owned(), e), c.duration)
+		err := auditResult(audit.Evaluate(owned(), e), c.duration)
 		code, _ := errors.AsType[exitCode](err)
 		if int(code) != c.code || (err != nil && code == 0) != c.err {
 			t.Errorf("%s: %v; want exit code %d, an error: %t", name, err, c.code, c.err)
@@ -183,7 +183,7 @@ kernel               kthreadd[2]   4-5   -    ran/vdu-0/du
 Work of the kernel that cannot be moved, by the owner of the CPUs:
 OWNER         THREADS  RAN     SOFTIRQS  INTERRUPTS
 ran/vdu-0/du  14       0.013s  2000      LOC 2510, RES 3
-CPUs 7 got other owners during the audit and were not judged
+CPUs 7 got other owners during the audit and were not examined
 not read: 11/task: permission denied
 `
 	var out bytes.Buffer
@@ -199,7 +199,7 @@ not read: 11/task: permission denied
 		}
 	}
 	out.Reset()
-	once := audit.Judge(owned(), audit.Evidence{Scans: 1, Count: 272})
+	once := audit.Evaluate(owned(), audit.Evidence{Scans: 1, Count: 272})
 	const noScore = `0.0 s, 1 scan of 272 tasks, which took 0.00 s of CPU time
 
 POOL OR OWNER  CPUS  SCORE  OTHERS  UNSEEN  TASKS  IRQS  FIRED

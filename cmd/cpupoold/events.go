@@ -113,7 +113,7 @@ func (a *app) doEvents(ctx context.Context, client *control.Client, q history.Qu
 		if !follow {
 			return nil
 		}
-		q.After, q.Limit, wait = got.Last, 0, control.Wait{For: watchPatience, Daemon: got.Started}
+		q.After, q.Limit, wait = got.Last, 0, control.Wait{For: watchTimeout, Daemon: got.Started}
 	}
 }
 

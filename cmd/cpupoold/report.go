@@ -18,7 +18,7 @@ import (
 
 // reportTime is the maximum time of the parts of a report, which run at the same time. The
 // longest part asks the daemon three questions.
-const reportTime = 3 * patience
+const reportTime = 3 * queryTimeout
 
 // grace is the time in which a part returns its files after the end of its context.
 const grace = 2 * time.Second

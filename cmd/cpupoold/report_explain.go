@@ -24,7 +24,7 @@ const maxExplanations = report.MaxFile / 4
 // no room, for all.
 func (r *reported) explanations(ctx context.Context, client *control.Client, s *inspect.Status) {
 	const name = "explanations.json"
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
 	all := inspect.Explanation{Version: inspect.Version, Time: r.at, Asked: "all", Subjects: []inspect.Subject{}}
 	size, subjects := 0, subjectsOf(s)

@@ -64,12 +64,12 @@ type reported struct {
 // the names which they replace.
 const spare = 4 << 20
 
-// patience is the timeout of each query of a report.
-const patience = 15 * time.Second
+// queryTimeout is the timeout of each query of a report.
+const queryTimeout = 15 * time.Second
 
 // within calls ask with the time of one question.
 func within[T any](ctx context.Context, ask func(context.Context) (T, error)) (T, error) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
 	return ask(ctx)
 }
@@ -183,7 +183,7 @@ func addConfig(n *report.Redactor, c *config.Config) {
 
 // check examines the host, as cpupoold check does.
 func (r *reported) check(ctx context.Context, m machine, c preflight.Configuration) {
-	within, cancel := context.WithTimeout(ctx, 2*patience)
+	within, cancel := context.WithTimeout(ctx, 2*queryTimeout)
 	defer cancel()
 	findings := m.check(within, c)
 	r.learn(func(n *report.Redactor) {

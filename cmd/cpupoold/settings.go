@@ -74,13 +74,13 @@ func (a *app) daemon() *control.Client {
 	return control.NewClient(control.Socket(c.RunDir))
 }
 
-// watchPatience is the maximum time of a request for the next change. redrawPause is the
+// watchTimeout is the maximum time of a request for the next change. redrawPause is the
 // minimum time between two outputs. retryPause is the time before a request to a daemon
 // that has ended.
 const (
-	watchPatience = 20 * time.Second
-	redrawPause   = 500 * time.Millisecond
-	retryPause    = time.Second
+	watchTimeout = 20 * time.Second
+	redrawPause  = 500 * time.Millisecond
+	retryPause   = time.Second
 )
 
 // pause waits; it is false when ctx ends before.

@@ -87,7 +87,7 @@ func (a *app) watchStatus(ctx context.Context, client *control.Client, output fo
 		if _, err := a.out.Write(picture.Bytes()); err != nil {
 			return err
 		}
-		after, wait, shown = s.Sequence, control.Wait{For: watchPatience, Daemon: s.Daemon.Started}, true
+		after, wait, shown = s.Sequence, control.Wait{For: watchTimeout, Daemon: s.Daemon.Started}, true
 		if !pause(ctx, redrawPause) {
 			return nil
 		}

@@ -257,7 +257,7 @@ func FuzzDiff(f *testing.F) {
 			w.applyUntilFailure(t, int(failAt-1)%16)
 		}
 		if failAt%3 == 0 {
-			w.applyBeside(t, r)
+			w.applyDuringWrites(t, r)
 		}
 		w.settle(t)
 	})
@@ -313,9 +313,9 @@ func (w *world) applyUntilFailure(t *testing.T, failAt int) {
 	clear(w.noWrite)
 }
 
-// applyBeside carries out a list while another process keeps writing some cgroups.
+// applyDuringWrites carries out a list while another process keeps writing some cgroups.
 // Their CPUs may be worse than the desired ones, but not overlap an owner's.
-func (w *world) applyBeside(t *testing.T, r *rand.Rand) {
+func (w *world) applyDuringWrites(t *testing.T, r *rand.Rand) {
 	files := []string{cgroup.FileCPUs, cgroup.FileMems, cgroup.FileWeight, cgroup.FileMax}
 	for _, target := range w.targets {
 		confined := slices.ContainsFunc(w.targets, func(t cgroup.Target) bool { return t.Confines() && t.Path == target.Path.Parent() })

@@ -109,7 +109,7 @@ func PlanPartitions(in PartitionInput) PartitionStep {
 	}
 	p.step.Missing = p.missing()
 	for _, w := range p.Desired {
-		p.step.Outcomes[w.Path] = p.judge(w)
+		p.step.Outcomes[w.Path] = p.outcome(w)
 	}
 	if p.refill(); len(p.step.Writes) == 0 {
 		p.giveBack()

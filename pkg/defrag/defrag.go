@@ -224,7 +224,7 @@ func (n *node) checkOptions(i int, cpus cpuset.Set) error {
 		if taken := cores.Difference(n.pool.Difference(n.others(i))); !taken.IsEmpty() {
 			return fmt.Errorf("cannot have CPUs %s: another owner or pool may use CPU %s of the same cores (one-owner-per-core)", cpus, taken)
 		}
-		if n.idleBeside(cpus) > n.idleBeside(n.at[i]) {
+		if n.idleSiblings(cpus) > n.idleSiblings(n.at[i]) {
 			return fmt.Errorf("cannot have CPUs %s: more CPUs of their cores would be idle than now (one-owner-per-core)", cpus)
 		}
 		o.Options.OneOwnerPerCore = false // the rest is a matter of cpus alone

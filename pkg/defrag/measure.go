@@ -19,9 +19,9 @@ const (
 	crowded            // split cores; with distribute-cpus-across-cores minus the cores
 	nodes              // NUMA nodes
 	packages
-	l3s        // L3 groups
-	uneven     // with distribute-cpus-across-numa, between most and least on a node
-	idleBeside // idle siblings: no other owner may use them
+	l3s          // L3 groups
+	uneven       // with distribute-cpus-across-numa, between most and least on a node
+	idleSiblings // idle siblings: no other owner may use them
 )
 
 // measured is a set of CPUs with how an owner would lie on it.
@@ -46,14 +46,14 @@ func (n *node) measure(i int, cpus cpuset.Set) measured {
 		m[uneven] = n.spread(cpus)
 	}
 	if o.Options.OneOwnerPerCore {
-		m[idleBeside] = n.idleBeside(cpus)
+		m[idleSiblings] = n.idleSiblings(cpus)
 	}
 	return measured{cpus, s, m}
 }
 
-// idleBeside counts the CPUs of the pool that are in the cores of cpus and not
+// idleSiblings counts the CPUs of the pool that are in the cores of cpus and not
 // among them.
-func (n *node) idleBeside(cpus cpuset.Set) int {
+func (n *node) idleSiblings(cpus cpuset.Set) int {
 	return n.coresOf(cpus).Intersection(n.pool).Difference(cpus).Len()
 }
 

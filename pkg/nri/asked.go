@@ -27,8 +27,8 @@ func (a *asked) Configure(ctx context.Context, _, _, _ string) (api.EventMask, e
 	if ctx.Err() != nil {
 		return 0, context.Cause(ctx)
 	}
-	if told := a.s.stub.RequestTimeout(); told > 0 {
-		a.s.limit = told
+	if limit := a.s.stub.RequestTimeout(); limit > 0 {
+		a.s.limit = limit
 	}
 	events, err := api.ParseEventMask(oldEvents)
 	if err == nil && semver.Compare("v"+strings.TrimPrefix(a.s.stub.RuntimeNRIVersion(), "v"), "v0.10.0") >= 0 {

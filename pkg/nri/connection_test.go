@@ -185,7 +185,7 @@ func TestOtherRuntime(t *testing.T) {
 	socket, r := socketPath(t), &recorder{}
 	other := start(t, socket, nil, []*api.Container{oneContainer()})
 	var refused atomic.Bool
-	p := runBeside(t, socket, r, func() []cri.Pod {
+	p := runWithPods(t, socket, r, func() []cri.Pod {
 		if refused.Load() {
 			return nil // its pods have ended
 		}
@@ -209,7 +209,7 @@ func TestOtherRuntimeAtBoot(t *testing.T) {
 	socket := socketPath(t)
 	start(t, socket, nil, nil)
 	var booted atomic.Bool
-	p := runBeside(t, socket, &recorder{}, func() []cri.Pod {
+	p := runWithPods(t, socket, &recorder{}, func() []cri.Pod {
 		if booted.Load() {
 			return []cri.Pod{{ID: "another", Ready: true}}
 		}

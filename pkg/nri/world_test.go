@@ -172,11 +172,11 @@ func keepsA(key string) bool { return key == "a" }
 // run runs the plugin until the test ends or stop is called.
 func run(t *testing.T, socket string, h nri.Handler) *plugin {
 	t.Helper()
-	return runBeside(t, socket, h, nil)
+	return runWithPods(t, socket, h, nil)
 }
 
-// runBeside is run on a machine whose container runtime has pods, nil for no runtime.
-func runBeside(t *testing.T, socket string, h nri.Handler, own func() []cri.Pod) *plugin {
+// runWithPods is run on a machine whose container runtime has pods, nil for no runtime.
+func runWithPods(t *testing.T, socket string, h nri.Handler, own func() []cri.Pod) *plugin {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	p := &plugin{t: t, states: make(chan change, 1000), stop: cancel, done: make(chan error, 1)}

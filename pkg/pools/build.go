@@ -21,7 +21,7 @@ func decide(in Input, notes *notebook) Plan {
 	if in.Pools.Kubelet {
 		pods = leaveToKubelet(&in, pods)
 	}
-	kept := keptBeside(pods, in.Previous)
+	kept := keptWith(pods, in.Previous)
 	for {
 		plan := build(in, pods, kept, notes)
 		if kept.IsEmpty() {

@@ -83,8 +83,8 @@ func foreignCPUs(pods []Pod) (all, alone cpuset.Set) {
 	return all, alone
 }
 
-// keptBeside returns the CPUs of foreign containers that owners had before.
-func keptBeside(pods []Pod, previous []Assignment) cpuset.Set {
+// keptWith returns the CPUs of foreign containers that owners had before.
+func keptWith(pods []Pod, previous []Assignment) cpuset.Set {
 	all, _ := foreignCPUs(pods)
 	if all.IsEmpty() {
 		return all

@@ -120,8 +120,8 @@ func TestForeign(t *testing.T) {
 	}
 }
 
-// TestForeignBeside checks that only the other manager's containers keep their CPUs.
-func TestForeignBeside(t *testing.T) {
+// TestForeignWithOwners checks that only the other manager's containers keep their CPUs.
+func TestForeignWithOwners(t *testing.T) {
 	in := foreignNode(pools.Foreign{Manager: "somebody", CPUs: cpuset.Range(4, 5)})
 	in.Pods[1].Containers = append(in.Pods[1].Containers,
 		pools.Container{ID: "sandbox", Name: "POD", Kind: pools.Infra, State: pools.Running},

@@ -41,7 +41,7 @@ func pure() []string {
 		"internal/othermanagers/*.go",
 		"internal/cluster/hostedpriority/*.go",
 		"internal/node/noise/*.go",
-		"internal/node/audit/judge.go",
+		"internal/node/audit/evaluate.go",
 		"internal/node/audit/ownership.go",
 		"internal/node/audit/parse*.go",
 		"internal/node/audit/report.go",

@@ -18,7 +18,7 @@ func TestGuarantees(t *testing.T) {
 	m := vm.Start(t, matrix.Pairs()[0].Config)
 	installDaemon(t, m)
 	tests := guaranteeTests()
-	args := map[string][]string{"witness": {"-witnesses=4", "-witnesses-at-once=4"}}
+	args := map[string][]string{"firstcpus": {"-starts=4", "-starts-at-once=4"}}
 	for _, pkg := range slices.Sorted(maps.Keys(tests)) {
 		t.Run(pkg, func(t *testing.T) {
 			vm.RunTests(t, m, "./guest/"+pkg, append(args[pkg], "-test.run=^("+strings.Join(tests[pkg], "|")+")$")...)

@@ -20,28 +20,28 @@ import (
 var chosenPairs = flag.String("pairs", "slice", "pairs of TestPairs: all; names with commas between; slice: the first, and those that -slice chooses, or without it one by the commit")
 
 // howMany is the number of containers that the first suite of every pair starts.
-var howMany = flag.String("witnesses", "usual", "containers of the first suite: few, usual, or many (make test-matrix)")
+var howMany = flag.String("starts", "usual", "containers of the first suite: few, usual, or many (make test-matrix)")
 
 // startCounts returns the flags of these numbers: containers one after another, and at once.
 func startCounts(many string) ([]string, error) {
 	switch many {
 	case "few":
-		return []string{"-witnesses=10", "-witnesses-at-once=10"}, nil
+		return []string{"-starts=10", "-starts-at-once=10"}, nil
 	case "usual":
-		return []string{"-witnesses=30", "-witnesses-at-once=10"}, nil
+		return []string{"-starts=30", "-starts-at-once=10"}, nil
 	case "many": // 200 and 50 on each pair
-		return []string{"-witnesses=100", "-witnesses-at-once=25"}, nil
+		return []string{"-starts=100", "-starts-at-once=25"}, nil
 	}
 	return nil, fmt.Errorf("check flag value %q: want few, usual or many", many)
 }
 
 // everyPair returns the packages below guest that run on each pair, one after the other in one machine, with cpupoold and its unit
 // installed. A test there reads the pair with guestnode.ReadRuntime, or Node.Runtime.
-func everyPair(p matrix.Pair, witnesses []string) []guestPackage {
+func everyPair(p matrix.Pair, starts []string) []guestPackage {
 	return []guestPackage{
 		{"runtime", []string{"-runtime=" + p.Version, "-systemd=" + p.Suite.Systemd, "-kernel=" + p.Suite.Kernel}},
 		{"cri", nil},
-		{"witness", witnesses},
+		{"firstcpus", starts},
 		{"isolation", nil},
 	}
 }

@@ -81,7 +81,7 @@ func unsliced() map[string]string {
 		"TestBench":       "make bench", "TestLimits": "make bench",
 
 		"TestDaemon/TestDrift": "TestDrift", "TestDaemon/TestDriftReload": "TestDrift", "TestDaemon/TestDriftAsked": "TestDrift",
-		"TestDaemon/TestDriftRestarts": "TestDrift", "TestDaemon/TestStrangers": "TestDrift",
+		"TestDaemon/TestDriftRestarts": "TestDrift", "TestDaemon/TestUnidentified": "TestDrift",
 		"TestDaemon/TestSoak": "TestSoak", "TestDaemon/TestKills": "TestSoak", "TestDaemon/TestChurn": "make churn",
 		"TestDaemon/TestHandoverDeaths": "TestKernels", "TestDaemon/TestAnnotations": "TestTenants",
 

@@ -87,14 +87,14 @@ func (m *VM) Listen(address string) (net.Listener, error) {
 
 // diagnose adds that QEMU is gone, if it is: then err is only a consequence.
 func (m *VM) diagnose(err error) error {
-	var patience time.Duration
+	var timeout time.Duration
 	if missing := new(ssh.ExitMissingError); errors.Is(err, io.EOF) || errors.As(err, &missing) {
-		patience = 5 * time.Second // a process that ends closes its connections first
+		timeout = 5 * time.Second // a process that ends closes its connections first
 	}
 	select {
 	case <-m.qemu.exited:
 		return fmt.Errorf("%w; QEMU has ended: %w", err, m.qemu.err)
-	case <-time.After(patience):
+	case <-time.After(timeout):
 		return err
 	}
 }

@@ -2,7 +2,7 @@
 // owner or on CPUs of another pool, and device interrupts on exclusive CPUs.
 //
 // [Ownership] holds the pools and owners of CPUs, the Parse functions read files of /proc, and
-// [Judge] makes a report from the evidence. They are pure. [Watcher] scans /proc repeatedly, and
+// [Evaluate] makes a report from the evidence. They are pure. [Watcher] scans /proc repeatedly, and
 // writes nothing.
 //
 // A scan notes the CPU of a task and its CPU time since the previous scan. It misses tasks that

@@ -20,7 +20,7 @@ type Report struct {
 	Findings []Finding `json:"findings"`
 	// Kernel is the kernel's own work on exclusive CPUs.
 	Kernel []KernelWork `json:"kernel"`
-	// Changed holds CPUs that changed their owner during the audit and were not judged.
+	// Changed holds CPUs that changed their owner during the audit and were not examined.
 	Changed cpuset.Set `json:"changed,omitzero"`
 	// Unread lists files that could not be read. Their content is missing in the report.
 	Unread []string `json:"unread,omitempty"`

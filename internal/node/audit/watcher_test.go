@@ -82,7 +82,7 @@ func TestWatch(t *testing.T) {
 	if len(unread) > 0 {
 		t.Errorf("not read: %q", unread)
 	}
-	r := audit.Judge(node(), e)
+	r := audit.Evaluate(node(), e)
 	want := []findingLine{
 		{audit.Process, "user.slice", "hog", "du", "4-5", "4-5", 0.23, 0, 2},
 		{audit.Process, "user.slice", "once", "du", "4", "4", 0.03, 0, 1},
@@ -104,7 +104,7 @@ func TestWatch(t *testing.T) {
 	p.task(10, 11, "hog-poll", "user.slice", 50, 4, 50, "4")
 	scan(t, w, 3*second)
 	e, _ = w.Evidence()
-	r = audit.Judge(node(), e).OnlyRan()
+	r = audit.Evaluate(node(), e).OnlyRan()
 	if diff := cmp.Diff([]findingLine{{audit.Process, "user.slice", "hog", "du", "4-5", "4", 0.01, 0, 2}}, findingLines(r)); diff != "" || r.Seconds != 1 {
 		t.Errorf("the next %v s (-want +got):\n%s", r.Seconds, diff)
 	}
@@ -127,7 +127,7 @@ func TestWatchBadFiles(t *testing.T) {
 	delete(p, "10/task/10/schedstat")
 	scan(t, w, second)
 	e, unread := w.Evidence()
-	if diff := cmp.Diff([]findingLine{{audit.Process, "user.slice", "hog", "du", "4", "4", 1, 0, 1}}, findingLines(audit.Judge(node(), e))); diff != "" {
+	if diff := cmp.Diff([]findingLine{{audit.Process, "user.slice", "hog", "du", "4", "4", 1, 0, 1}}, findingLines(audit.Evaluate(node(), e))); diff != "" {
 		t.Errorf("findings (-want +got):\n%s", diff)
 	}
 	if len(unread) != 3 {

@@ -131,7 +131,7 @@ func (r *round) scan(w Watcher, now audit.Ownership) error {
 	if r.before != nil {
 		e, _ := w.Evidence() // only `cpupoold audit` reports unreadable files
 		settled, _ := audit.Settled(*r.before, now)
-		r.add(audit.Judge(settled, e))
+		r.add(audit.Evaluate(settled, e))
 	}
 	r.before = &now
 	return nil

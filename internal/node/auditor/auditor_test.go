@@ -60,7 +60,7 @@ func TestAuditor(t *testing.T) {
 		if d := cmp.Diff(&telemetry.Audit{Pools: []telemetry.AuditPool{pool}, Scans: 2}, a.Result(), ignore, cmpopts.EquateApprox(0, 1e-9)); d != "" {
 			t.Errorf("after two looks (-want +got):\n%s", d)
 		}
-		show(2 * time.Minute)   // no owner is left: CPUs that have changed hands are not judged
+		show(2 * time.Minute)   // no owner is left: CPUs that have changed hands are not examined
 		time.Sleep(time.Minute) //nolint:forbidigo // likewise
 		synctest.Wait()
 		pool = telemetry.AuditPool{PoolName: pool.PoolName, Others: 1, Interrupts: 3}

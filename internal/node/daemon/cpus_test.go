@@ -127,9 +127,9 @@ func TestHotplugUnheard(t *testing.T) {
 	state(telemetry.SourceOK)
 }
 
-// TestHotplugBesideARestart takes CPUs offline and online while no daemon runs. The next
+// TestHotplugDuringRestart takes CPUs offline and online while no daemon runs. The next
 // daemon remembers which CPUs of an owner are offline.
-func TestHotplugBesideARestart(t *testing.T) {
+func TestHotplugDuringRestart(t *testing.T) {
 	n := newNode(t)
 	n.YAML = strings.Replace(n.YAML, "cpus: 4-7", "cpus: 4-6", 1)
 	r := n.start()

@@ -30,7 +30,7 @@ type creationDeath struct {
 	// at is the moment at which do runs.
 	at testnode.Moment
 	// do kills the daemon, or lets its loop freeze later. Then the test kills the daemon.
-	do func(*doomed)
+	do func(*killable)
 	// unanswered reports whether the runtime gets no reply to the creation.
 	unanswered bool
 }
@@ -38,8 +38,8 @@ type creationDeath struct {
 func creationDeaths() []creationDeath {
 	return []creationDeath{
 		{name: "before the decision", at: asked, do: freezeAt[createRequest], unanswered: true},
-		{name: "during the save", at: asked, do: func(d *doomed) { d.freezeInSave(false) }, unanswered: true},
-		{name: "after the save", at: asked, do: func(d *doomed) { d.freezeInSave(true) }, unanswered: true},
+		{name: "during the save", at: asked, do: func(d *killable) { d.freezeInSave(false) }, unanswered: true},
+		{name: "after the save", at: asked, do: func(d *killable) { d.freezeInSave(true) }, unanswered: true},
 		{name: "after the reply", at: testnode.Answered, do: kill},
 		{name: "after the creation", at: created, do: kill},
 		{name: "before the start question", at: testnode.Made, do: kill},
@@ -50,11 +50,11 @@ func creationDeaths() []creationDeath {
 	}
 }
 
-func kill(d *doomed) { d.kill() }
+func kill(d *killable) { d.kill() }
 
-// doomed is a daemon that a test kills. Its loop freezes at a point: from then on the daemon
+// killable is a daemon that a test kills. Its loop freezes at a point: from then on the daemon
 // writes nothing and sends no reply.
-type doomed struct {
+type killable struct {
 	*running
 	frozen chan struct{}
 	over   chan struct{}
@@ -64,9 +64,9 @@ type doomed struct {
 	kill func()
 }
 
-func (n *node) startDoomed() *doomed {
+func (n *node) startToKill() *killable {
 	n.T.Helper()
-	d := &doomed{running: n.start(), frozen: make(chan struct{}), over: make(chan struct{})}
+	d := &killable{running: n.start(), frozen: make(chan struct{}), over: make(chan struct{})}
 	d.finish = sync.OnceFunc(func() { close(d.over) })
 	d.kill = sync.OnceFunc(d.end)
 	n.T.Cleanup(d.finish)
@@ -75,13 +75,13 @@ func (n *node) startDoomed() *doomed {
 }
 
 // freeze stops the loop. The caller is on the loop's goroutine.
-func (d *doomed) freeze() {
+func (d *killable) freeze() {
 	d.Runtime.NRIDown() // at once, and first: the end of the daemon would send a refusal
 	close(d.frozen)
 	<-d.over
 }
 
-func (d *doomed) end() {
+func (d *killable) end() {
 	select {
 	case <-d.frozen:
 	default:
@@ -97,7 +97,7 @@ func (d *doomed) end() {
 
 // freezeAt freezes the loop when the runtime has sent a request of type R. The loop has not
 // handled it.
-func freezeAt[R event](d *doomed) {
+func freezeAt[R event](d *killable) {
 	waiting := make(chan struct{})
 	defer func() { <-waiting }()
 	d.loop.box.Post(unasked(func(l *Loop) {
@@ -120,14 +120,14 @@ func freezeAt[R event](d *doomed) {
 
 // freezeInSave freezes the loop when a decided reply waits for the save of the journal: before
 // the save, or with done after it.
-func (d *doomed) freezeInSave(done bool) {
+func (d *killable) freezeInSave(done bool) {
 	d.inspectOnly(func(l *Loop) { l.workers.Disk = &freezingDisk{l.workers.Disk, d, done} })
 }
 
 // freezingDisk freezes the loop in a save for which a reply waits.
 type freezingDisk struct {
 	actor.Workers[event]
-	d    *doomed
+	d    *killable
 	done bool
 }
 
@@ -303,7 +303,7 @@ func (p creationDeath) runInTime(t *testing.T, yaml string, b newborn) (n *node,
 // run kills a daemon during the creation of b, and returns the id of the container.
 func (p creationDeath) run(n *node, b newborn) string {
 	n.T.Helper()
-	d := n.startDoomed()
+	d := n.startToKill()
 	n.runOthers()
 	d.quiet()
 	go func() {

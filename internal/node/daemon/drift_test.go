@@ -99,7 +99,7 @@ func TestRepairSparesTheRecord(t *testing.T) {
 	if err := n.Client.UpdateCPUs(t.Context(), id, cpuset.Of(2)); err != nil {
 		t.Fatal(err)
 	}
-	r.within(time.Minute, "the record is mended", func() bool {
+	r.within(time.Minute, "the record is repaired", func() bool {
 		c, err := n.Client.ContainerStatus(t.Context(), id)
 		return err == nil && c.Recorded.CPUs == "0-1" && n.State(id).CPUs.String() == "0-1"
 	})

@@ -177,9 +177,9 @@ func TestPartitionIsRepaired(t *testing.T) {
 			if leaked := n.Tree.Leaked(); !leaked.IsEmpty() {
 				t.Errorf("CPUs %s are lost", leaked)
 			}
-			stranger := string(cgroup.Path(scope).Parent().Join("stranger"))
-			n.Tree.MkdirAll(stranger)
-			if err := n.Tree.Write(stranger+"/cpuset.cpus", "0-7"); err != nil {
+			other := string(cgroup.Path(scope).Parent().Join("other"))
+			n.Tree.MkdirAll(other)
+			if err := n.Tree.Write(other+"/cpuset.cpus", "0-7"); err != nil {
 				t.Fatal(err)
 			}
 			if n.Kernel.Settled {
@@ -191,7 +191,7 @@ func TestPartitionIsRepaired(t *testing.T) {
 			if st := n.State(id); !st.Partition.Is(cgroup.MemberPartition) || !st.Effective.Equal(st.CPUs) || len(n.ExclusiveLists()) > 0 {
 				t.Errorf("a broken partition is left as %+v, lists %v", st, n.ExclusiveLists())
 			}
-			if err := n.Tree.Write(stranger+"/cpuset.cpus", "0-1"); err != nil {
+			if err := n.Tree.Write(other+"/cpuset.cpus", "0-1"); err != nil {
 				t.Fatal(err)
 			}
 			r.quiet()
@@ -292,11 +292,11 @@ func TestPartitionsOfOthers(t *testing.T) {
 	}
 }
 
-// TestRestartBesideItsLastCgroup checks a container that starts again while the cgroup of its
+// TestRestartWithPreviousCgroup checks a container that starts again while the cgroup of its
 // last instance exists, which is a partition with the same CPUs. That partition ends first:
 // before 7.0 the kernel would lose the CPUs with the cgroup. The container becomes a partition
 // afterwards. The resync is far away.
-func TestRestartBesideItsLastCgroup(t *testing.T) {
+func TestRestartWithPreviousCgroup(t *testing.T) {
 	for _, nri := range []bool{false, true} {
 		for name, kernel := range map[string][2]int{"6.11": {6, 11}, "6.12": {6, 12}, "6.18": {6, 18}, "7.0": {7, 0}} {
 			t.Run(fmt.Sprintf("%s nri=%t", name, nri), func(t *testing.T) {
@@ -417,9 +417,9 @@ func TestLeakedCPUs(t *testing.T) {
 	lost := n.State(id).CPUs
 	r.stop()
 	// While no daemon runs, nothing repairs the partition before its cgroup is removed.
-	stranger := string(cgroup.Path(n.Runtime.Cgroup(id)).Parent().Join("stranger"))
-	n.Tree.MkdirAll(stranger)
-	if err := n.Tree.Write(stranger+"/cpuset.cpus", "0-7"); err != nil {
+	sibling := string(cgroup.Path(n.Runtime.Cgroup(id)).Parent().Join("other"))
+	n.Tree.MkdirAll(sibling)
+	if err := n.Tree.Write(sibling+"/cpuset.cpus", "0-7"); err != nil {
 		t.Fatal(err)
 	}
 	if err := n.Runtime.StopPod(pod); err != nil {

@@ -160,9 +160,9 @@ func TestKubeletState(t *testing.T) {
 	problem("KubeletUnheard", 0)
 }
 
-// TestOthersBesideKubelet checks that containers which came with CPUs while cpupoold allocated
+// TestOtherManagersWithKubelet checks that containers which came with CPUs while cpupoold allocated
 // them count as the kubelet's when the kubelet allocates CPUs.
-func TestOthersBesideKubelet(t *testing.T) {
+func TestOtherManagersWithKubelet(t *testing.T) {
 	n := newStaticNode(t)
 	k := n.Static
 	id := k.Run("m", "kube-system", "app", nodefixture.Management(map[string]int{"app": 409}))

@@ -27,9 +27,9 @@ func (n *node) makeBusy(id string) {
 	})
 }
 
-// checkBeside checks that containers run on none of the CPUs of an owner, and that the
+// checkSeparate checks that containers run on none of the CPUs of an owner, and that the
 // runtime has recorded their CPUs.
-func (n *node) checkBeside(owner string, containers ...string) {
+func (n *node) checkSeparate(owner string, containers ...string) {
 	n.T.Helper()
 	for _, id := range containers {
 		st := n.State(id)
@@ -126,7 +126,7 @@ func TestManyGiveWay(t *testing.T) {
 	}
 	r.quiet()
 	n.CheckAssigned()
-	n.checkBeside(own, ids...)
+	n.checkSeparate(own, ids...)
 	if got := r.loop.publisher.Published().Writes[telemetry.Write{Via: "nri", Result: telemetry.OK}]; got != most {
 		t.Errorf("%d updates in the reply; want %d", got, most)
 	}

@@ -192,5 +192,5 @@ func TestRuntimeRestartsDuringAHandOver(t *testing.T) {
 	}
 	r.quiet()
 	n.CheckAssigned()
-	n.checkBeside(id, shared...)
+	n.checkSeparate(id, shared...)
 }

@@ -7,9 +7,9 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 )
 
-// TestStrangerConfined checks that an unidentified container runs in the shared pool from its
+// TestUnidentifiedConfined checks that an unidentified container runs in the shared pool from its
 // first moment, without a record. After its identification it is placed.
-func TestStrangerConfined(t *testing.T) {
+func TestUnidentifiedConfined(t *testing.T) {
 	n := driftNode(t)
 	r := n.start()
 	owner := n.RunContainer(n.RunPod("owner", "default", "guaranteed", 2, nil), "a", nodefixture.WholeCPUs(2))
@@ -39,9 +39,9 @@ func TestStrangerConfined(t *testing.T) {
 	}
 }
 
-// TestStrangerWithSpecification checks that the cpuset of an unidentified container stays,
+// TestUnidentifiedWithSpecification checks that the cpuset of an unidentified container stays,
 // unless it contains CPUs of an owner.
-func TestStrangerWithSpecification(t *testing.T) {
+func TestUnidentifiedWithSpecification(t *testing.T) {
 	n := driftNode(t)
 	r := n.start()
 	owner := n.RunContainer(n.RunPod("owner", "default", "guaranteed", 2, nil), "a", nodefixture.WholeCPUs(2))

@@ -17,7 +17,7 @@ import (
 type parking struct {
 	made   bool       // the cgroup may exist
 	cpus   cpuset.Set // parked CPUs in the last scan
-	told   cpuset.Set // parked CPUs in the log
+	logged cpuset.Set // parked CPUs in the log
 	failed string     // why the cgroup could not be removed
 }
 
@@ -84,8 +84,8 @@ func (s *scan) makeParking() {
 // finishParking logs parked CPUs, and removes the cgroup when parking has ended.
 func (s *scan) finishParking(view cgroup.PartitionView) {
 	p := &s.parking
-	if !p.cpus.Equal(p.told) {
-		if p.told = p.cpus; p.cpus.IsEmpty() {
+	if !p.cpus.Equal(p.logged) {
+		if p.logged = p.cpus; p.cpus.IsEmpty() {
 			s.Log.Info("parking has ended")
 		} else {
 			s.Log.Info("the kernel keeps all tasks off free CPUs", "cpus", p.cpus)

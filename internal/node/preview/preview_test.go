@@ -230,7 +230,7 @@ func TestRefusedPartition(t *testing.T) {
 	n := nodefixture.New(t, nodefixture.Spec{Kernel: nodefixture.KernelLike(6, 12)})
 	id := n.RunContainer(n.RunPod("a", "default", "guaranteed", 2, nil), "app", nodefixture.WholeCPUs(2))
 	n.Apply(show(n).Writes)
-	sibling := cgroup.Path(n.Runtime.Cgroup(id)).Parent().Join("stranger")
+	sibling := cgroup.Path(n.Runtime.Cgroup(id)).Parent().Join("other")
 	n.Tree.MkdirAll(string(sibling))
 	if err := n.Tree.Write(string(sibling.Join(cgroup.FileCPUs)), "0-7"); err != nil {
 		t.Fatal(err)

@@ -41,7 +41,7 @@ func (p *Publisher) reportNoise(pass *planning.Pass) {
 			continue
 		}
 		if p.Partitions.Pending(cgroup.Target{Path: at, Exclusive: true}) {
-			if was, told := p.noise[o.ID]; told {
+			if was, logged := p.noise[o.ID]; logged {
 				now[o.ID] = was
 			}
 			continue

@@ -31,13 +31,13 @@ const reason = "quiet period: an owner has exclusive CPUs, and this write does n
 
 // Quiet holds the deferred changes.
 type Quiet struct {
-	limit   time.Duration // of the configuration
-	active  bool          // changes may be deferred in this pass
-	since   time.Time     // when the first deferred change was deferred; zero: no change is
-	over    time.Time     // end of the break after the configured time
-	resting cpuset.Set
-	weights map[cgroup.Path]bool
-	told    bool // Settle has reported deferred changes
+	limit    time.Duration // of the configuration
+	active   bool          // changes may be deferred in this pass
+	since    time.Time     // when the first deferred change was deferred; zero: no change is
+	over     time.Time     // end of the break after the configured time
+	resting  cpuset.Set
+	weights  map[cgroup.Path]bool
+	reported bool // Settle has reported deferred changes
 
 	unparked cpuset.Set // CPUs whose parking is deferred
 	parked   cpuset.Set // CPUs whose parking was not deferred, parked or not
@@ -87,7 +87,7 @@ func (q *Quiet) Settle(plan pools.Plan, want []cgroup.Target, changed map[cgroup
 			weights[t.Path] = true
 		}
 	}
-	before := q.told || !q.since.IsZero()
+	before := q.reported || !q.since.IsZero()
 	news = !q.resting.Equal(plan.Resting) || !maps.Equal(q.weights, weights)
 	q.resting, q.weights = plan.Resting, weights
 	if q.resting.IsEmpty() && len(weights) == 0 && q.unparked.IsEmpty() {
@@ -95,8 +95,8 @@ func (q *Quiet) Settle(plan pools.Plan, want []cgroup.Target, changed map[cgroup
 	} else {
 		q.deferAt(now)
 	}
-	q.told = !q.since.IsZero()
-	return news && q.told, before && !q.told
+	q.reported = !q.since.IsZero()
+	return news && q.reported, before && !q.reported
 }
 
 func (q *Quiet) deferAt(now time.Time) {

@@ -31,7 +31,7 @@ var errNoEffect = errors.New("the value was overwritten after a successful write
 type Backoffs struct {
 	failures  map[writer]failure
 	recorded  map[property]record
-	conflicts map[cgroup.Path]map[string]*contest // by property
+	conflicts map[cgroup.Path]map[string]*writeConflict // by property
 }
 
 // writer distinguishes writes of files from writes of the recorder (runtime or systemd).
@@ -61,7 +61,7 @@ type record struct {
 
 // New returns Backoffs without any pause.
 func New() *Backoffs {
-	return &Backoffs{failures: make(map[writer]failure), recorded: make(map[property]record), conflicts: make(map[cgroup.Path]map[string]*contest)}
+	return &Backoffs{failures: make(map[writer]failure), recorded: make(map[property]record), conflicts: make(map[cgroup.Path]map[string]*writeConflict)}
 }
 
 func writerOf(w cgroup.Write) writer { return writer{w.Path.Scope(), w.Via == cgroup.File} }
@@ -177,7 +177,7 @@ func (b *Backoffs) Next(earlier func(time.Time), now time.Time) {
 func (b *Backoffs) Forget(gone func(cgroup.Path) bool) {
 	maps.DeleteFunc(b.failures, func(w writer, _ failure) bool { return gone(w.path) })
 	maps.DeleteFunc(b.recorded, func(k property, _ record) bool { return gone(k.path) })
-	maps.DeleteFunc(b.conflicts, func(p cgroup.Path, _ map[string]*contest) bool { return gone(p) })
+	maps.DeleteFunc(b.conflicts, func(p cgroup.Path, _ map[string]*writeConflict) bool { return gone(p) })
 }
 
 // Affected returns the cgroups of targets with a failure or a conflict, or more.

@@ -35,7 +35,7 @@ type Deviation struct {
 	Was, Is  string
 }
 
-type contest struct {
+type writeConflict struct {
 	Deviation
 	conflict.Writes
 	cause string
@@ -44,11 +44,11 @@ type contest struct {
 // NoteExternalWrite notes an external write. Repairs of the property pause after too many.
 func (b *Backoffs) NoteExternalWrite(p cgroup.Path, d Deviation, now time.Time) {
 	if b.conflicts[p] == nil {
-		b.conflicts[p] = make(map[string]*contest)
+		b.conflicts[p] = make(map[string]*writeConflict)
 	}
 	c := b.conflicts[p][d.Property]
 	if c == nil {
-		c = &contest{}
+		c = &writeConflict{}
 		b.conflicts[p][d.Property] = c
 	}
 	c.Deviation = d
@@ -141,4 +141,4 @@ func (b *Backoffs) nextConflict(earlier func(time.Time), now time.Time) {
 	}
 }
 
-func (c *contest) hasPaused() bool { return !c.Until().IsZero() }
+func (c *writeConflict) hasPaused() bool { return !c.Until().IsZero() }

@@ -18,7 +18,7 @@ func limits() conflict.Limits {
 	return conflict.Limits{Repairs: maxRepairs, Window: 2 * time.Minute}
 }
 
-type contest struct {
+type writeConflict struct {
 	conflict.Writes
 	value    string // of the last external write
 	repaired bool   // the daemon has written since
@@ -28,7 +28,7 @@ type contest struct {
 func (t *Tuner) noteExternalWrite(c Change, now time.Time) bool {
 	f := t.conflicts[c.Knob]
 	if f == nil {
-		f = &contest{}
+		f = &writeConflict{}
 		t.conflicts[c.Knob] = f
 	}
 	f.value, f.repaired = c.From, false
@@ -53,7 +53,7 @@ func (t *Tuner) summarize(v *View, seen []Observed, d Decision) {
 		}
 	}
 	maps.DeleteFunc(t.refused, func(k Knob, _ refusal) bool { _, there := shown[k]; return !there })
-	maps.DeleteFunc(t.conflicts, func(k Knob, f *contest) bool { return f.IsOver(limits(), now) })
+	maps.DeleteFunc(t.conflicts, func(k Knob, f *writeConflict) bool { return f.IsOver(limits(), now) })
 	stuck := slices.Clone(d.Stuck)
 	for _, c := range d.Changes {
 		s := Stuck{Knob: c.Knob, Label: c.Label, Value: c.From}

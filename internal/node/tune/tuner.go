@@ -47,7 +47,7 @@ type Tuner struct {
 	saved       []Record // on disk
 	settings    request
 	refused     map[Knob]refusal
-	conflicts   map[Knob]*contest
+	conflicts   map[Knob]*writeConflict
 	writes      map[Count]uint64
 	loggedStuck string
 	loggedError string
@@ -116,7 +116,7 @@ const (
 func New(o Options) *Tuner {
 	t := &Tuner{
 		o: o, wake: make(chan struct{}, 1),
-		refused: make(map[Knob]refusal), conflicts: make(map[Knob]*contest), writes: make(map[Count]uint64),
+		refused: make(map[Knob]refusal), conflicts: make(map[Knob]*writeConflict), writes: make(map[Count]uint64),
 	}
 	t.view.Store(&View{})
 	return t

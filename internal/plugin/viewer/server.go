@@ -25,14 +25,14 @@ import (
 var assets embed.FS
 
 // Limits of a browser's requests. A request for the next state is answered when the state
-// changes, or after waitPatience.
+// changes, or after waitTimeout.
 const (
-	headerTime   = 5 * time.Second
-	answerTime   = 60 * time.Second
-	idleTime     = 2 * time.Minute
-	maxWidth     = 4096 // pixels of a picture
-	maxHeader    = 16 << 10
-	waitPatience = 25 * time.Second
+	headerTime  = 5 * time.Second
+	answerTime  = 60 * time.Second
+	idleTime    = 2 * time.Minute
+	maxWidth    = 4096 // pixels of a picture
+	maxHeader   = 16 << 10
+	waitTimeout = 25 * time.Second
 )
 
 // Server answers browsers.
@@ -188,7 +188,7 @@ func (s *Server) serveState(w http.ResponseWriter, r *http.Request) {
 	}
 	state, changed := f.Now()
 	if after := r.URL.Query().Get("after"); after != "" && after == fmt.Sprint(state.Number) {
-		timer := time.NewTimer(waitPatience)
+		timer := time.NewTimer(waitTimeout)
 		defer timer.Stop()
 		select {
 		case <-changed:

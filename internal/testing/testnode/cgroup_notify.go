@@ -67,13 +67,13 @@ func (c *Cgroups) Watches() int {
 // receive an overflow instead.
 func (c *Cgroups) LoseNotices(f func()) {
 	c.mu.Lock()
-	told := c.notices
+	notices := c.notices
 	c.notices = nil
 	c.mu.Unlock()
 	f()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.notices = told
+	c.notices = notices
 	for _, n := range c.notices {
 		n.post(cgroup.Notice{Kind: cgroup.Overflow})
 	}

@@ -167,8 +167,8 @@ func (f *faults) noticesOverflow() {
 		f.Fatal(err)
 	}
 	before := len(f.records("notices about cgroups are lost; reading all of them again"))
-	stranger := f.shared.path.Parent().Join("cri-containerd-" + strings.Repeat("ab", 32) + ".scope")
-	dir := filepath.Join("/sys/fs/cgroup", string(stranger))
+	other := f.shared.path.Parent().Join("cri-containerd-" + strings.Repeat("ab", 32) + ".scope")
+	dir := filepath.Join("/sys/fs/cgroup", string(other))
 	f.signal(f.pid, syscall.SIGSTOP)
 	for i := range 200 { // alternate: the kernel merges equal events
 		err = errors.Join(err, f.fs.Write(f.shared.path, cgroup.FileWeight, fmt.Sprint(st.Weight)))
@@ -189,8 +189,8 @@ func (f *faults) noticesOverflow() {
 		return nil
 	})
 	f.eventually("repair", func() error { return f.runsOn(f.shared, "2-3", 0) })
-	f.eventually("a stranger's place", func() error {
-		st, err := f.fs.Read(stranger)
+	f.eventually("place of the container", func() error {
+		st, err := f.fs.Read(other)
 		if err == nil && st.CPUs.String() != "2-3" {
 			err = fmt.Errorf("cpuset.cpus is %q", st.CPUs)
 		}

@@ -155,11 +155,11 @@ func (n *node) write(name, content string) {
 		n.Fatal(err)
 	}
 	// The kubelet and the daemon must never see half a file.
-	beside := filepath.Join(filepath.Dir(name), "."+filepath.Base(name)) // which the kubelet does not look at, see guestnode.Node.Write
-	if err := os.WriteFile(beside, []byte(content), 0o644); err != nil {
+	temp := filepath.Join(filepath.Dir(name), "."+filepath.Base(name)) // which the kubelet does not look at, see guestnode.Node.Write
+	if err := os.WriteFile(temp, []byte(content), 0o644); err != nil {
 		n.Fatal(err)
 	}
-	if err := os.Rename(beside, name); err != nil {
+	if err := os.Rename(temp, name); err != nil {
 		n.Fatal(err)
 	}
 }

@@ -321,7 +321,7 @@ func (r *runtimeNode) beginsParted(milli int64, cpus string) pod {
 // beganInPartition compares two times: when the daemon had read back the partition of a container, and when the process wrote its first line.
 func (r *runtimeNode) beganInPartition(p pod) {
 	r.Helper()
-	r.eventually("the witness's words", func() error {
+	r.eventually("report of the container", func() error {
 		if w, err := r.reported(p); err != nil || w.cpus == "" {
 			return fmt.Errorf("nothing, %w", err)
 		}

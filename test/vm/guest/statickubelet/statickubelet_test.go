@@ -14,9 +14,9 @@ import (
 	"github.com/cpupoold/cpupoold/test/vm/internal/manifest"
 )
 
-// TestBeside runs cpupoold with a static kubelet that allocates and releases CPUs. A management pod never leaves its CPUs, not for a moment,
+// TestStaticKubelet runs cpupoold with a static kubelet that allocates and releases CPUs. A management pod never leaves its CPUs, not for a moment,
 // although the kubelet rewrites them with each change and at its restarts. All others run exactly on the CPUs of the kubelet's state.
-func TestBeside(t *testing.T) {
+func TestStaticKubelet(t *testing.T) {
 	n := newNode(t)
 	n.StartDaemon(config)
 	n.AwaitNRI()

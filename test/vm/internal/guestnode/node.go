@@ -113,11 +113,11 @@ func (n *Node) Write(name, content string) {
 	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
 		n.Fatal(err)
 	}
-	beside := filepath.Join(filepath.Dir(name), "."+filepath.Base(name))
-	if err := os.WriteFile(beside, []byte(content), 0o644); err != nil {
+	temp := filepath.Join(filepath.Dir(name), "."+filepath.Base(name))
+	if err := os.WriteFile(temp, []byte(content), 0o644); err != nil {
 		n.Fatal(err)
 	}
-	if err := os.Rename(beside, name); err != nil {
+	if err := os.Rename(temp, name); err != nil {
 		n.Fatal(err)
 	}
 }

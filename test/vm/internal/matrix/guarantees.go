@@ -11,7 +11,7 @@ type Guarantee struct {
 func Guarantees() []Guarantee {
 	return []Guarantee{
 		{"No other container and no configured unit runs on the CPUs of an exclusive container.", []string{"isolation/TestNoForeignTask"}},
-		{"With NRI, a container has its CPUs before its first instruction.", []string{"witness/TestFirstInstruction"}},
+		{"With NRI, a container has its CPUs before its first instruction.", []string{"firstcpus/TestFirstInstruction"}},
 		{"A restart of the daemon, the runtime, the kubelet or systemd moves no exclusive container.", []string{"daemon/TestPlacement", "daemon/TestUnit"}},
 		{"The daemon repairs external writes to cpusets and weights, and reports them.", []string{"daemon/TestRuncUpdate", "daemon/TestInside"}},
 		{"Invalid input affects only its own pod or file, and is reported with a remedy.", []string{"daemon/TestGarbage", "daemon/TestReload"}},

@@ -50,8 +50,8 @@ func Slices() []Slice {
 		{"kernel-6.12", []string{"TestKernels/trixie/cgroup", "TestKernels/trixie/isolation", "TestKernels/trixie/changes", "TestKernels/trixie/partitions"}},
 		{"kernel-7", []string{"TestKernels/forky/changes", "TestKernels/forky/partitions"}},
 		{"isolation-7", []string{"TestKernels/forky/isolation"}},
-		{"hand-overs-6.12", []string{"TestKernels/trixie/deaths"}},
-		{"hand-overs-7", []string{"TestKernels/forky/deaths"}},
+		{"handovers-6.12", []string{"TestKernels/trixie/deaths"}},
+		{"handovers-7", []string{"TestKernels/forky/deaths"}},
 	}
 	for _, p := range Pairs() {
 		all = append(all, Slice{"pair-" + p.Name, []string{p.Test()}})

@@ -22,7 +22,7 @@ type Observer struct {
 
 	mu       sync.Mutex // held during a round: a test's reports are in force from the next one on
 	tree     *tree
-	judge    judge
+	detector detector
 	timeline timeline
 	waiting  []interval // ended, of intruders that are not identified yet
 	report   Report
@@ -38,8 +38,8 @@ func Start(root string) (*Observer, error) {
 	}
 	o := &Observer{
 		began: time.Now(), stop: make(chan struct{}), ended: make(chan struct{}), tree: t,
-		judge:  judge{containers: make(map[string]*container)},
-		report: Report{Overlaps: make(map[string]Overlaps)},
+		detector: detector{containers: make(map[string]*container)},
+		report:   Report{Overlaps: make(map[string]Overlaps)},
 	}
 	go o.run()
 	return o, nil
@@ -85,7 +85,7 @@ func (o *Observer) read() (map[subject]interval, error) {
 	if err != nil {
 		return nil, err
 	}
-	views, err := o.tree.read(o.judge.owns) // owners first, see confirm
+	views, err := o.tree.read(o.detector.owns) // owners first, see confirm
 	if err != nil {
 		return nil, err
 	}
@@ -93,14 +93,14 @@ func (o *Observer) read() (map[subject]interval, error) {
 	if err != nil {
 		return nil, err
 	}
-	found := o.judge.find(views, before, after)
+	found := o.detector.find(views, before, after)
 	again := make(map[string]view)
 	for s := range found {
 		if again[s.owner], err = o.tree.again(s.owner); err != nil {
 			return nil, err
 		}
 	}
-	o.judge.confirm(found, again)
+	o.detector.confirm(found, again)
 	for s, i := range found {
 		if s.intruder == "" {
 			continue
@@ -131,7 +131,7 @@ func isRuntime(name string) bool {
 func (o *Observer) settle(last bool) {
 	var kept []interval
 	for _, i := range o.waiting {
-		cause, known := o.judge.cause(i)
+		cause, known := o.detector.cause(i)
 		if !known && !last {
 			kept = append(kept, i)
 			continue
@@ -149,7 +149,7 @@ func (o *Observer) describe(i interval) string {
 	if i.intruder == "" {
 		return "owner outside of its CPUs: " + text
 	}
-	kind := o.judge.get(i.intruder).kind
+	kind := o.detector.get(i.intruder).kind
 	if kind == "" {
 		kind = "unidentified"
 	}
@@ -170,27 +170,27 @@ func (o *Observer) with(do func()) {
 // requests, after the runtime has created it. A pause container is running then.
 func (o *Observer) Identify(scope, kind string, count int) {
 	o.with(func() {
-		c := o.judge.get(scope)
+		c := o.detector.get(scope)
 		c.kind, c.count = kind, count
 	})
 }
 
 // Ends reports that a container is about to be stopped. It owns no CPUs from then on.
-func (o *Observer) Ends(scope string) { o.with(func() { o.judge.get(scope).ending = true }) }
+func (o *Observer) Ends(scope string) { o.with(func() { o.detector.get(scope).ending = true }) }
 
 // Writes reports that the test is about to write to the cpuset of a container.
-func (o *Observer) Writes(scope string) { o.with(func() { o.judge.get(scope).written = o.now() }) }
+func (o *Observer) Writes(scope string) { o.with(func() { o.detector.get(scope).written = o.now() }) }
 
 // Absent reports that no daemon replies to the runtime from now on.
 func (o *Observer) Absent() {
-	o.with(func() { o.judge.absent = append(o.judge.absent, window{o.now(), never}) })
+	o.with(func() { o.detector.absent = append(o.detector.absent, window{o.now(), never}) })
 }
 
 // Present reports that a daemon replies again.
 func (o *Observer) Present() {
 	o.with(func() {
-		for i := range o.judge.absent {
-			o.judge.absent[i].to = min(o.judge.absent[i].to, o.now())
+		for i := range o.detector.absent {
+			o.detector.absent[i].to = min(o.detector.absent[i].to, o.now())
 		}
 	})
 }

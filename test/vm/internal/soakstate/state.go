@@ -70,11 +70,11 @@ func (s *State) Record(row string, now Progress) error {
 	if err := os.MkdirAll(filepath.Dir(s.file), 0o755); err != nil {
 		return err
 	}
-	beside := s.file + ".new" // a run that is killed leaves a complete file
-	if err := os.WriteFile(beside, data, 0o644); err != nil {
+	temp := s.file + ".new" // a run that is killed leaves a complete file
+	if err := os.WriteFile(temp, data, 0o644); err != nil {
 		return err
 	}
-	return os.Rename(beside, s.file)
+	return os.Rename(temp, s.file)
 }
 
 // Excess returns the overlaps that docs/explanation/isolation.md does not allow.

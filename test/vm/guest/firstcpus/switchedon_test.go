@@ -1,6 +1,6 @@
 //go:build guest
 
-package witness_test
+package firstcpus_test
 
 import (
 	"fmt"
@@ -33,7 +33,7 @@ func TestSwitchedOn(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%v\n%s", err, n.Evidence())
 		}
-		n.judge(p, kind, where)
+		n.check(p, kind, where)
 		n.inside(p, where)
 		n.remove(p.id)
 	}

@@ -68,7 +68,7 @@ func findingLines(r audit.Report) []findingLine {
 	return all
 }
 
-func TestJudge(t *testing.T) {
+func TestEvaluate(t *testing.T) {
 	all := cpuset.Range(0, 7)
 	e := audit.Evidence{
 		Elapsed: 10 * second, Scans: 100, Count: 1000,
@@ -99,7 +99,7 @@ func TestJudge(t *testing.T) {
 		Affinity: map[string]cpuset.Set{"25": cpuset.Of(5), "26": cpuset.Of(4)},
 		Usage:    map[string]uint64{"kubepods/a/du": 13 * second},
 	}
-	r := audit.Judge(node(), e)
+	r := audit.Evaluate(node(), e)
 	want := []findingLine{
 		{audit.Process, "u.scope", "hog", "du", "5", "5", 3, 0, 2},
 		{audit.Process, "web/w/w", "w", "du", "4", "4", 1, 0, 1},
@@ -157,7 +157,7 @@ func TestJudge(t *testing.T) {
 	}
 	slices.Reverse(e.Tasks)
 	slices.Reverse(e.Lines)
-	if diff := cmp.Diff(r, audit.Judge(node(), e)); diff != "" {
+	if diff := cmp.Diff(r, audit.Evaluate(node(), e)); diff != "" {
 		t.Errorf("the other way round (-want +got):\n%s", diff)
 	}
 }
@@ -170,7 +170,7 @@ func TestNoForeignTasks(t *testing.T) {
 		task(3, "w", "kubepods/b/w", 0, cpuset.Range(2, 3), map[int]uint64{3: second}),
 		task(4, "cpuhp/4", "", fixed, cpuset.Of(4), map[int]uint64{4: 10}),
 	}}
-	r := audit.Judge(node(), e)
+	r := audit.Evaluate(node(), e)
 	if len(r.Findings) > 0 {
 		t.Errorf("findings: %+v", findingLines(r))
 	}
@@ -179,7 +179,7 @@ func TestNoForeignTasks(t *testing.T) {
 			t.Errorf("score %+v; want 100", s)
 		}
 	}
-	if r := audit.Judge(audit.Ownership{}, e); len(r.Findings)+len(r.Scores) > 0 {
+	if r := audit.Evaluate(audit.Ownership{}, e); len(r.Findings)+len(r.Scores) > 0 {
 		t.Errorf("on a node without pools: %+v", r)
 	}
 }
@@ -193,7 +193,7 @@ func TestSettled(t *testing.T) {
 	if want := cpuset.Range(5, 7); !changed.Equal(want) {
 		t.Errorf("changed: %s; want %s", changed, want)
 	}
-	r := audit.Judge(o, audit.Evidence{Elapsed: second, Tasks: []audit.Task{
+	r := audit.Evaluate(o, audit.Evidence{Elapsed: second, Tasks: []audit.Task{
 		task(1, "du", "kubepods/a/du", 0, cpuset.Of(4, 5, 7), map[int]uint64{5: second}),
 		task(2, "ptp4l", "system.slice/ptp.service", 0, cpuset.Of(6), map[int]uint64{6: second}),
 		task(3, "w", "kubepods/b/w", 0, cpuset.Range(2, 7), map[int]uint64{7: second}),

@@ -25,9 +25,9 @@ type Evidence struct {
 	Usage map[string]uint64
 }
 
-// Judge returns the foreign tasks and interrupts. The order of the evidence does not matter.
-func Judge(o Ownership, e Evidence) Report {
-	j := judge{index: newIndex(o), Evidence: e, found: make(map[findingKey]*Finding), works: make(map[workKey]*KernelWork)}
+// Evaluate returns the foreign tasks and interrupts. The order of the evidence does not matter.
+func Evaluate(o Ownership, e Evidence) Report {
+	j := evaluation{index: newIndex(o), Evidence: e, found: make(map[findingKey]*Finding), works: make(map[workKey]*KernelWork)}
 	j.Tasks = slices.Clone(j.Tasks)
 	slices.SortFunc(j.Tasks, func(a, b Task) int { return cmp.Or(cmp.Compare(a.PID, b.PID), cmp.Compare(a.TID, b.TID)) })
 	for i := range j.Tasks {
@@ -73,14 +73,14 @@ type workKey struct {
 	class, what, whats string
 }
 
-type judge struct {
+type evaluation struct {
 	*index
 	Evidence
 	found map[findingKey]*Finding
 	works map[workKey]*KernelWork
 }
 
-func (j *judge) task(t *Task) {
+func (j *evaluation) task(t *Task) {
 	kind := kindOf(t.Flags, t.Allowed)
 	cpus := t.Allowed
 	for cpu := range t.Ran {
@@ -114,7 +114,7 @@ func (j *judge) task(t *Task) {
 }
 
 // line adds an interrupt or a softirq. Only owners exclude interrupts; pools do not.
-func (j *judge) line(l Line, class string) {
+func (j *evaluation) line(l Line, class string) {
 	device := class == "interrupt" && l.isDevice()
 	for _, o := range j.owners(j.exclusive) {
 		n, where := sumOn(l.Counts, o.CPUs)
@@ -140,7 +140,7 @@ func (l Line) device() string {
 	return ""
 }
 
-func (j *judge) finding(k findingKey, o Owner) *Finding {
+func (j *evaluation) finding(k findingKey, o Owner) *Finding {
 	f := j.found[k]
 	if f == nil {
 		f = &Finding{Kind: k.kind, Cgroup: k.cgroup, Name: k.name, Owner: o}
@@ -155,7 +155,7 @@ func (j *judge) finding(k findingKey, o Owner) *Finding {
 	return f
 }
 
-func (j *judge) work(o Owner, class, name, text string) *KernelWork {
+func (j *evaluation) work(o Owner, class, name, text string) *KernelWork {
 	k := workKey{o.Pod, o.Name, o.PoolName, class, name, text}
 	if j.works[k] == nil {
 		j.works[k] = &KernelWork{Owner: o, Class: class, Name: name, Text: text}
@@ -205,7 +205,7 @@ func policyName(policy, priority int) string {
 }
 
 // scores returns the scores of the pools. The scores of the owners follow their guaranteed pool.
-func (j *judge) scores(found []Finding, works []KernelWork) []Score {
+func (j *evaluation) scores(found []Finding, works []KernelWork) []Score {
 	var all []Score
 	for _, p := range j.Pools {
 		s := Score{PoolName: p.PoolName, CPUs: p.CPUs}
@@ -240,7 +240,7 @@ func (j *judge) scores(found []Finding, works []KernelWork) []Score {
 }
 
 // score completes s with the findings and the kernel's work on its CPUs.
-func (j *judge) score(s Score, found []Finding, works []KernelWork) Score {
+func (j *evaluation) score(s Score, found []Finding, works []KernelWork) Score {
 	s.Capacity = seconds(j.Elapsed) * float64(s.CPUs.Len())
 	mine := func(o Owner) bool {
 		return o.PoolName == s.PoolName && (s.Name == "" || o.Pod == s.Pod && o.Name == s.Name)

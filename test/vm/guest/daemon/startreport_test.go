@@ -9,11 +9,11 @@ import (
 	"strings"
 )
 
-// Numbers of containers that TestStrangers starts. Another suite tests containers with NRI, on every
+// Numbers of containers that TestUnidentified starts. Another suite tests containers with NRI, on every
 // runtime.
 var (
-	oneByOne = flag.Int("witnesses", 30, "containers that TestStrangers starts one after another")
-	atOnce   = flag.Int("witnesses-at-once", 10, "containers that it starts at once")
+	oneByOne = flag.Int("starts", 30, "containers that TestUnidentified starts one after another")
+	atOnce   = flag.Int("starts-at-once", 10, "containers that it starts at once")
 )
 
 // startReport lists the values that a container's process found at its start.

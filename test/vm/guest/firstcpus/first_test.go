@@ -1,6 +1,6 @@
 //go:build guest
 
-package witness_test
+package firstcpus_test
 
 import (
 	"flag"
@@ -15,8 +15,8 @@ import (
 
 // Numbers of containers that TestFirstInstruction starts.
 var (
-	oneByOne = flag.Int("witnesses", 30, "containers that TestFirstInstruction starts one after another")
-	atOnce   = flag.Int("witnesses-at-once", 10, "containers that it starts at once")
+	oneByOne = flag.Int("starts", 30, "containers that TestFirstInstruction starts one after another")
+	atOnce   = flag.Int("starts-at-once", 10, "containers that it starts at once")
 )
 
 // pools is a configuration for eight CPUs. The resync is far away, so that it cannot do the work of the runtime's messages.
@@ -39,7 +39,7 @@ logFormat: json
 type course struct {
 	*node
 
-	witnesses, outside map[string]int // by kind: shared, guaranteed
+	started, outside map[string]int // by kind: shared, guaranteed
 }
 
 // TestFirstInstruction starts containers with a fixed list and with CPUs taken out of the shared pool. With NRI none of them ever runs
@@ -74,7 +74,7 @@ func TestFirstInstruction(t *testing.T) {
 				if err != nil {
 					t.Fatalf("%v\n%s", err, n.Evidence())
 				}
-				n.judge(p, kind, where)
+				n.check(p, kind, where)
 				n.inside(p, where)
 				n.remove(p.id)
 			}
@@ -98,7 +98,7 @@ func TestFirstInstruction(t *testing.T) {
 				if owner(i) {
 					kind, where = "guaranteed", place{c.owners, 1}
 				}
-				n.judge(p, kind, where)
+				n.check(p, kind, where)
 			}
 			n.Settled()
 			for i, p := range pods {
@@ -133,11 +133,11 @@ func (n *course) connected() {
 	})
 }
 
-// judge checks the report of a container. With NRI, the process must have begun in its
+// check compares the report of a container. With NRI, the process must have begun in its
 // pool.
-func (n *course) judge(p pod, kind string, where place) {
+func (n *course) check(p pod, kind string, where place) {
 	n.Helper()
-	n.witnesses[kind]++
+	n.started[kind]++
 	problem := where.outside(n.readReport(p), n.Runtime.NRI)
 	if problem == "" {
 		return
@@ -171,7 +171,7 @@ func (n *course) inside(p pod, where place) (cpus cpuset.Set) {
 // report logs the counts and the daemon's own measurement.
 func (n *course) report() {
 	n.Helper()
-	for kind, count := range n.witnesses {
+	for kind, count := range n.started {
 		n.Logf("%s, NRI %v: %d of %d containers began outside", kind, n.Runtime.NRI, n.outside[kind], count)
 	}
 	n.agree()

@@ -1,6 +1,6 @@
 //go:build guest
 
-package witness_test
+package firstcpus_test
 
 import (
 	"fmt"
@@ -62,9 +62,9 @@ func placements(text string) (map[string]map[string]measured, error) {
 // first instruction.
 func (n *course) agree() {
 	n.Helper()
-	witnesses, outside := 0, 0
-	for kind := range n.witnesses {
-		witnesses += n.witnesses[kind]
+	started, outside := 0, 0
+	for kind := range n.started {
+		started += n.started[kind]
 		outside += n.outside[kind]
 	}
 	var all map[string]map[string]measured
@@ -80,8 +80,8 @@ func (n *course) agree() {
 		for _, h := range all[elapsedName] {
 			count += h.count
 		}
-		if count < float64(witnesses) || count > float64(witnesses)+float64(n.unstarted.Load()) {
-			return fmt.Errorf("%v placements for %d witnesses:\n%s", count, witnesses, text)
+		if count < float64(started) || count > float64(started)+float64(n.unstarted.Load()) {
+			return fmt.Errorf("%v placements for %d started containers:\n%s", count, started, text)
 		}
 		return nil
 	})

@@ -1,6 +1,6 @@
 //go:build guest
 
-package witness_test
+package firstcpus_test
 
 import (
 	"encoding/json"

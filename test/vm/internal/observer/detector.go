@@ -46,14 +46,14 @@ const never = time.Duration(1<<63 - 1)
 // window is a time without a daemon that replies to the runtime.
 type window struct{ from, to time.Duration }
 
-// judge finds overlaps in the readings of a round, and their causes. It reads no files.
-type judge struct {
+// detector finds overlaps in the readings of a round, and their causes. It reads no files.
+type detector struct {
 	containers map[string]*container // by scope
 	absent     []window
 }
 
 // get returns a container, which need not be known before.
-func (j *judge) get(scope string) *container {
+func (j *detector) get(scope string) *container {
 	c := j.containers[scope]
 	if c == nil {
 		c = &container{written: never}
@@ -63,14 +63,14 @@ func (j *judge) get(scope string) *container {
 }
 
 // owns reports whether a container has exclusive CPUs.
-func (j *judge) owns(scope string) bool {
+func (j *detector) owns(scope string) bool {
 	c := j.containers[scope]
 	return c != nil && c.kind == Exclusive && !c.ending
 }
 
 // find returns the overlaps in the readings of a round. Before and after it, the parent of all
 // pods had the given CPUs.
-func (j *judge) find(views []view, before, after cpus) map[subject]interval {
+func (j *detector) find(views []view, before, after cpus) map[subject]interval {
 	found := make(map[subject]interval)
 	for _, v := range views {
 		c := j.get(v.scope)
@@ -105,7 +105,7 @@ func (j *judge) find(views []view, before, after cpus) map[subject]interval {
 // confirm removes the overlaps whose owner had no threads, or other CPUs, in a second reading
 // at the end of the round. The owner had the CPUs before and after the reading of the
 // intruder only with both.
-func (j *judge) confirm(found map[subject]interval, again map[string]view) {
+func (j *detector) confirm(found map[subject]interval, again map[string]view) {
 	for s := range found {
 		v := again[s.owner]
 		own := j.get(s.owner).own
@@ -117,7 +117,7 @@ func (j *judge) confirm(found map[subject]interval, again map[string]view) {
 
 // cause returns the cause of an interval that has ended. known is false for an intruder whose
 // ID the runtime has not returned yet.
-func (j *judge) cause(i interval) (cause string, known bool) {
+func (j *detector) cause(i interval) (cause string, known bool) {
 	owner := j.get(i.owner)
 	if owner.wasWritten(i) {
 		return externalWrite, true
@@ -151,7 +151,7 @@ func (c *container) wasWritten(i interval) bool {
 }
 
 // isAbsent reports whether there was a time without a daemon in an interval.
-func (j *judge) isAbsent(i interval) bool {
+func (j *detector) isAbsent(i interval) bool {
 	for _, w := range j.absent {
 		if i.begin <= w.to && i.end >= w.from {
 			return true

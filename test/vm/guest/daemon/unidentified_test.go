@@ -14,10 +14,10 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
 
-// TestStrangers starts containers without NRI, which may begin before the daemon knows them. The kernel lets such a container use all CPUs
+// TestUnidentified starts containers without NRI, which may begin before the daemon knows them. The kernel lets such a container use all CPUs
 // of its pod until then, so the count outside of the pool has no limit. But each must end in its pool. From its first placement on, it must
 // not run on an owner's CPUs.
-func TestStrangers(t *testing.T) {
+func TestUnidentified(t *testing.T) {
 	long(t)
 	n := newNode(t)
 	r := n.withoutKubelet()
@@ -31,9 +31,9 @@ func TestStrangers(t *testing.T) {
 	violation := n.sample(func(c invariants.Claim) bool { return c.Exclusive })
 
 	outside, trespassed := 0, 0
-	judge := func(p pod, pool cpuset.Set, count int) {
+	check := func(p pod, pool cpuset.Set, count int) {
 		var w startReport
-		r.eventually("testimony of "+p.name, func() (err error) {
+		r.eventually("report of "+p.name, func() (err error) {
 			if w, err = r.reported(p); err == nil && (w.cpus == "" || w.beganWith == "" || w.on == "") {
 				err = fmt.Errorf("not complete: %+v", w)
 			}
@@ -68,7 +68,7 @@ func TestStrangers(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%v\n%s", err, n.evidence())
 		}
-		judge(p, pool, count)
+		check(p, pool, count)
 		r.removePod(p)
 	}
 	pods, errs := make([]pod, *atOnce), make([]error, *atOnce)
@@ -82,7 +82,7 @@ func TestStrangers(t *testing.T) {
 			t.Errorf("%v\n%s", errs[i], n.evidence())
 			continue
 		}
-		judge(p, shared, 2)
+		check(p, shared, 2)
 	}
 	n.quiet()
 	n.invariants()

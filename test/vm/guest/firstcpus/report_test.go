@@ -1,6 +1,6 @@
 //go:build guest
 
-package witness_test
+package firstcpus_test
 
 import (
 	"fmt"
@@ -10,8 +10,8 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
 
-// testimony holds the values that a container's process found at its start.
-type testimony struct {
+// startReport holds the values that a container's process found at its start.
+type startReport struct {
 	cpus      cpuset.Set // Cpus_allowed_list
 	beganWith string     // how many CPUs it was allowed when it was executed
 	on        cpuset.Set // the CPU that it was on
@@ -19,26 +19,26 @@ type testimony struct {
 }
 
 // readReport waits until the process of a container has reported all values.
-func (n *node) readReport(p pod) (found testimony) {
+func (n *node) readReport(p pod) (found startReport) {
 	n.Helper()
-	n.Eventually("testimony of "+p.name, func() error {
+	n.Eventually("report of "+p.name, func() error {
 		data, err := os.ReadFile(p.log)
 		if err != nil {
 			return err
 		}
-		said := read(string(data))
+		values := read(string(data))
 		last := "cgroup"
 		if n.Runtime.NRI {
 			last = "env CPUPOOL_CPUS"
 		}
-		if _, complete := said[last]; !complete {
+		if _, complete := values[last]; !complete {
 			return fmt.Errorf("no %q yet: %s", last, data)
 		}
-		found = testimony{beganWith: said["began-with"], told: said["env CPUPOOL_CPUS"]}
-		if found.cpus, err = cpuset.Parse(said["cpus"]); err != nil {
+		found = startReport{beganWith: values["began-with"], told: values["env CPUPOOL_CPUS"]}
+		if found.cpus, err = cpuset.Parse(values["cpus"]); err != nil {
 			return err
 		}
-		found.on, err = cpuset.Parse(said["on"])
+		found.on, err = cpuset.Parse(values["on"])
 		return err
 	})
 	return found
@@ -47,7 +47,7 @@ func (n *node) readReport(p pod) (found testimony) {
 // read returns the values of a log in CRI's format, each line of which is time, stream, tag and text, by their names. Variables of the
 // environment are named "env NAME".
 func read(log string) map[string]string {
-	said := make(map[string]string)
+	values := make(map[string]string)
 	for line := range strings.Lines(log) {
 		fields := strings.SplitN(strings.TrimSpace(line), " ", 4)
 		if len(fields) < 4 {
@@ -58,9 +58,9 @@ func read(log string) map[string]string {
 			variable, v, _ := strings.Cut(value, "=")
 			name, value = "env "+variable, v
 		}
-		said[name] = value
+		values[name] = value
 	}
-	return said
+	return values
 }
 
 // place is the expected pool of a container.
@@ -70,7 +70,7 @@ type place struct {
 }
 
 // outside returns the first error of a report, or an empty string.
-func (p place) outside(w testimony, nri bool) string {
+func (p place) outside(w startReport, nri bool) string {
 	told, err := cpuset.Parse(w.told)
 	switch {
 	case !w.cpus.IsSubsetOf(p.pool) || w.cpus.IsEmpty() || p.count != 0 && w.cpus.Len() != p.count:

@@ -7,8 +7,8 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
 
-// judge returns the outcome of w, with the reason if it is not in force.
-func (p *partitioner) judge(w DesiredPartition) PartitionOutcome {
+// outcome returns the outcome of w, with the reason if it is not in force.
+func (p *partitioner) outcome(w DesiredPartition) PartitionOutcome {
 	n, there := p.View.Nodes[w.Path]
 	refuse := func(format string, args ...any) PartitionOutcome {
 		return PartitionOutcome{PartitionRefused, fmt.Sprintf(format, args...)}

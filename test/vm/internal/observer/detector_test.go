@@ -9,9 +9,9 @@ import (
 
 const allCPUs = cpus(0xff)
 
-// history feeds rounds of one second each to a judge, and returns the intervals by cause.
+// history feeds rounds of one second each to a detector, and returns the intervals by cause.
 type history struct {
-	judge
+	detector
 	timeline
 	at      time.Duration
 	runtime bool // threads of other containers run the OCI runtime
@@ -19,7 +19,7 @@ type history struct {
 }
 
 func newHistory() *history {
-	h := &history{judge: judge{containers: make(map[string]*container)}}
+	h := &history{detector: detector{containers: make(map[string]*container)}}
 	owner := h.get("owner")
 	owner.kind, owner.count = Exclusive, 2
 	return h
