@@ -10,7 +10,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"slices"
-	"strings"
 	"testing"
 
 	admissionv1 "k8s.io/api/admission/v1"
@@ -27,94 +26,11 @@ func TestOthers(t *testing.T) {
 	nodeWith(t, s, "n1", cores, shared, guaranteed)
 	latched(t, s)
 	t.Run("LimitRange", func(t *testing.T) { limitRanges(t, s) })
-	t.Run("ResourceQuota", func(t *testing.T) { quotas(t, s) })
 	t.Run("injectors", func(t *testing.T) { injectors(t, s) })
 }
 
 func list(cpu string) corev1.ResourceList {
 	return corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu)}
-}
-
-// limitRanges give management pods a CPU request that they have not asked for, or ask
-// for one when the webhook has made it another resource.
-func limitRanges(t *testing.T, s *apiServer) {
-	for _, c := range []struct {
-		namespace string
-		item      corev1.LimitRangeItem
-		resources string // of the pod
-		want      string // its requests, and the annotation
-		shares    string
-		refusal   string // or part of the refusal
-	}{
-		{"default-request", corev1.LimitRangeItem{DefaultRequest: list("250m")}, "memory=1Gi", cores + "=250", `{"cpushares":256}`, ""},
-		{"own-request", corev1.LimitRangeItem{DefaultRequest: list("250m")}, "cpu=400m memory=1Gi", cores + "=400", `{"cpushares":409}`, ""},
-		{"default-limit", corev1.LimitRangeItem{Default: list("500m"), DefaultRequest: list("100m")}, "memory=1Gi", cores + "=100", `{"cpushares":102,"cpulimit":500}`, ""},
-		{"limit-is-request", corev1.LimitRangeItem{Default: list("500m")}, "memory=1Gi", cores + "=500", `{"cpushares":512,"cpulimit":500}`, ""},
-		// The last check sees neither request nor limit of CPU.
-		{"minimum", corev1.LimitRangeItem{Min: list("100m")}, "cpu=400m memory=1Gi", "", "", "minimum cpu usage per Container is 100m"},
-		{"maximum", corev1.LimitRangeItem{Max: list("2")}, "cpu=400m memory=1Gi", "", "", "maximum cpu usage per Container is 2"},
-	} {
-		namespaceNamed(t, s, c.namespace, "management")
-		c.item.Type = corev1.LimitTypeContainer
-		if _, err := s.client(t, admin).CoreV1().LimitRanges(c.namespace).Create(t.Context(), &corev1.LimitRange{
-			ObjectMeta: metav1.ObjectMeta{Name: "r"}, Spec: corev1.LimitRangeSpec{Limits: []corev1.LimitRangeItem{c.item}},
-		}, metav1.CreateOptions{}); err != nil {
-			t.Fatal(err)
-		}
-		pod := newPod("p", management(), c.resources)
-		if c.refusal != "" {
-			_, err := create(t, s, c.namespace, pod)
-			refusedWith(t, c.namespace, err, c.refusal)
-			continue
-		}
-		got := becomes(t, s, c.namespace, pod, c.want)
-		if got.Annotations[shares] != c.shares || got.Annotations[target] != effect {
-			t.Errorf("%s: annotations %v, want shares %s", c.namespace, got.Annotations, c.shares)
-		}
-	}
-}
-
-// quotas on CPU refuse management pods, which ask for none; those on the type's resource
-// count them.
-func quotas(t *testing.T, s *apiServer) {
-	for namespace, of := range map[string]corev1.ResourceName{"quota-cpu": corev1.ResourceRequestsCPU, "quota-cores": "requests." + cores} {
-		namespaceNamed(t, s, namespace, "management")
-		most := corev1.ResourceList{of: resource.MustParse("500")}
-		quotas := s.client(t, admin).CoreV1().ResourceQuotas(namespace)
-		q, err := quotas.Create(t.Context(), &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Name: "q"}, Spec: corev1.ResourceQuotaSpec{Hard: most}}, metav1.CreateOptions{})
-		if err == nil {
-			// As the quota controller does.
-			q.Status = corev1.ResourceQuotaStatus{Hard: most, Used: corev1.ResourceList{of: resource.MustParse("0")}}
-			_, err = quotas.UpdateStatus(t.Context(), q, metav1.UpdateOptions{})
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	// With their status, without which everything is refused.
-	for namespace, probe := range map[string]struct {
-		fits, exceeds *corev1.Pod
-		refusal       string
-	}{
-		"quota-cpu":   {newPod("x", nil, "cpu=400m memory=1Gi"), newPod("x", nil, "memory=1Gi"), "must specify requests.cpu"},
-		"quota-cores": {newPod("x", management(), "cpu=400m memory=1Gi"), newPod("x", management(), "cpu=600m memory=1Gi"), "exceeded quota"},
-	} {
-		eventually(t, namespace+" is in force", func(ctx context.Context) error {
-			pods, dry := s.client(t, alice).CoreV1().Pods(namespace), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}
-			_, err := pods.Create(ctx, probe.exceeds, dry)
-			if err == nil || !strings.Contains(err.Error(), probe.refusal) {
-				return errorf("a pod that it refuses: %w", err)
-			}
-			_, err = pods.Create(ctx, probe.fits, dry)
-			return err
-		})
-	}
-	_, err := create(t, s, "quota-cpu", newPod("p", management(), "cpu=400m memory=1Gi"))
-	refusedWith(t, "a management pod under a quota on CPU", err, "must specify requests.cpu")
-	becomes(t, s, "quota-cpu", newPod("plain", nil, "cpu=400m memory=1Gi"), "cpu=400m "+shared+"=400")
-	becomes(t, s, "quota-cores", newPod("p", management(), "cpu=400m memory=1Gi"), cores+"=400")
-	_, err = create(t, s, "quota-cores", newPod("more", management(), "cpu=200m memory=1Gi"))
-	refusedWith(t, "a management pod more than the quota", err, "exceeded quota")
 }
 
 // injectors are webhooks of others, whose names come before ours and after it: the API
