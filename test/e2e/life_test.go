@@ -30,6 +30,7 @@ func TestLife(t *testing.T) {
 	t.Run("full", func(t *testing.T) { fill(t, c) })
 	t.Run("see", func(t *testing.T) { see(t, c) })
 	t.Run("explain", func(t *testing.T) { explain(t, c) })
+	t.Run("quota", func(t *testing.T) { quotas(t, c) })
 	t.Run("remove", func(t *testing.T) { remove(t, c) })
 }
 
