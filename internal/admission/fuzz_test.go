@@ -32,6 +32,7 @@ func FuzzMutate(f *testing.F) {
 				f.Add(string(section.Data), uint16(0b1000))
 				f.Add(string(section.Data), uint16(0b100000))
 				f.Add(string(section.Data), uint16(0b1_0100_0110))
+				f.Add(string(section.Data), uint16(0b100_0000_0110))
 			}
 		}
 	}
@@ -44,6 +45,7 @@ func FuzzMutate(f *testing.F) {
 			Types: map[string]bool{"management": bits&1 != 0}, SharedCPUs: bits&2 != 0, GuaranteedCPUs: bits&4 != 0,
 			TolerateDepletion: bits&16 != 0,
 			Defaults:          admission.Defaults(bits >> 6 & 3 % 3), PodLevelOverride: bits&512 != 0,
+			KubeVirt: bits&1024 != 0,
 		}
 		if bits&256 != 0 {
 			s.PodLevel = admission.PodLevelContainer

@@ -57,6 +57,7 @@ func (s Settings) Mutate(pod *corev1.Pod, from Origin) (*corev1.Pod, []Warning, 
 		warnings = append(warnings, s.warning(why, typ))
 	}
 	result, more := s.share(pod, asks)
+	s.freeLauncher(result)
 	warnings = slices.Concat(warnings, ignored, more)
 	kept := Reasons()
 	if asks {

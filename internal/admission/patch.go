@@ -31,6 +31,7 @@ func Patch(before, after *corev1.Pod, raw []byte) []Operation {
 	if before.Spec.Resources != nil && after.Spec.Resources != nil {
 		ops = append(ops, patchResources("/spec/resources", before.Spec.Resources, after.Spec.Resources)...)
 	}
+	ops = append(ops, patchMap("/spec/nodeSelector", before.Spec.NodeSelector, after.Spec.NodeSelector, func(a, b string) bool { return a == b })...)
 	return append(ops, patchTolerations(before.Spec.Tolerations, after.Spec.Tolerations)...)
 }
 

@@ -39,6 +39,9 @@ type Settings struct {
 	// another value by annotation, as guaranteed.overrides allows it on the nodes.
 	PodLevel         PodLevel
 	PodLevelOverride bool
+	// KubeVirt removes the node selector for a static kubelet from virtual machines with
+	// exclusive CPUs of the guaranteed pool.
+	KubeVirt bool
 	// outside is true for a pod that can run only on nodes without a daemon.
 	outside bool
 }

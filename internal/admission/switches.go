@@ -31,10 +31,11 @@ type Switches struct {
 	Names                      workload.Names
 	Types                      map[string]Switch
 	SharedCPUs, GuaranteedCPUs Switch
-	// TolerateDepletion, PodLevel and PodLevelOverride are the fields of Settings.
+	// TolerateDepletion, PodLevel, PodLevelOverride and KubeVirt are the fields of Settings.
 	TolerateDepletion bool
 	PodLevel          PodLevel
 	PodLevelOverride  bool
+	KubeVirt          bool
 }
 
 // A Node is the part of a Node that decides about switches.
@@ -146,6 +147,7 @@ func (s Switches) Settings(latched map[string]bool, nodes []Node) Settings {
 		TolerateDepletion: s.TolerateDepletion,
 		PodLevel:          s.PodLevel,
 		PodLevelOverride:  s.PodLevelOverride,
+		KubeVirt:          s.KubeVirt,
 		WithoutDaemon:     map[string]bool{},
 	}
 	for _, n := range nodes {

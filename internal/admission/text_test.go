@@ -19,6 +19,7 @@ import (
 //	app|init|sidecar|debug name requests | limits
 //	pod requests | limits
 //	select label=value
+//	label name=value
 //
 // in which resources are name=quantity, separated by blanks.
 
@@ -38,7 +39,14 @@ func parsePod(pod *corev1.Pod, text string) error {
 			continue
 		}
 		if key, value, ok := strings.Cut(rest, "="); ok && kind == "select" {
-			pod.Spec.NodeSelector = map[string]string{key: value}
+			if pod.Spec.NodeSelector == nil {
+				pod.Spec.NodeSelector = map[string]string{}
+			}
+			pod.Spec.NodeSelector[key] = value
+			continue
+		}
+		if key, value, ok := strings.Cut(rest, "="); ok && kind == "label" {
+			pod.Labels = map[string]string{key: value}
 			continue
 		}
 		name := ""
@@ -108,8 +116,11 @@ func formatPod(pod *corev1.Pod) string {
 	for _, key := range slices.Sorted(maps.Keys(pod.Annotations)) {
 		fmt.Fprintln(&b, strings.TrimSpace("@"+key+" "+strings.ReplaceAll(pod.Annotations[key], "\n", `\n`)))
 	}
-	for key, value := range pod.Spec.NodeSelector {
-		fmt.Fprintf(&b, "select %s=%s\n", key, value)
+	for key, value := range pod.Labels {
+		fmt.Fprintf(&b, "label %s=%s\n", key, value)
+	}
+	for _, key := range slices.Sorted(maps.Keys(pod.Spec.NodeSelector)) {
+		fmt.Fprintf(&b, "select %s=%s\n", key, pod.Spec.NodeSelector[key])
 	}
 	if pod.Spec.Resources != nil {
 		line(&b, "pod", *pod.Spec.Resources)
@@ -158,6 +169,7 @@ func line(b *strings.Builder, head string, r corev1.ResourceRequirements) {
 //	kubernetes MINOR|static
 //	podLevel pod|container
 //	override
+//	kubevirt
 //	namespace NAME=VALUE...
 func parseSettings(text string) (s admission.Settings, from admission.Origin, err error) {
 	s.Types, s.Waits, from.Namespace = map[string]bool{}, map[string]admission.Lack{}, map[string]string{}
@@ -208,6 +220,8 @@ func parseSettings(text string) (s admission.Settings, from admission.Origin, er
 			s.PodLevel = admission.PodLevel(fields[1])
 		case "override":
 			s.PodLevelOverride = true
+		case "kubevirt":
+			s.KubeVirt = true
 		case "shared":
 			s.SharedCPUs = true
 		case "guaranteed":

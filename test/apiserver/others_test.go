@@ -179,3 +179,44 @@ func injected(body io.Reader, change func(*corev1.Pod)) ([]byte, error) {
 	review.Request = nil
 	return json.Marshal(review)
 }
+
+// TestKubeVirt checks that virtual machines with exclusive CPUs lose the selector for a static
+// kubelet, and no other selector.
+func TestKubeVirt(t *testing.T) {
+	s := startAPIServer(t)
+	prepare(t, s)
+	maps := s.client(t, admin).CoreV1().ConfigMaps(installed)
+	config, err := maps.Get(t.Context(), installed, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	config.Data["config.yaml"] += "\nkubevirt: true\n"
+	if _, err := maps.Update(t.Context(), config, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	startReplica(t, s)
+	send(t, s)
+	nodeWith(t, s, "n1", cores, shared, guaranteed)
+	latched(t, s)
+	const whole, fraction = "cpu=2 memory=1Gi | cpu=2 memory=1Gi", "cpu=1500m memory=1Gi | cpu=1500m memory=1Gi"
+	for name, c := range map[string]struct {
+		label, resources string
+		stays            bool
+	}{
+		"dedicated": {"virt-launcher", whole, false},
+		"fraction":  {"virt-launcher", fraction, true},
+		"other":     {"virt-handler", whole, true},
+	} {
+		pod := newPod(name, nil, c.resources)
+		pod.Labels = map[string]string{"kubevirt.io": c.label}
+		pod.Spec.NodeSelector = map[string]string{"kubevirt.io/cpumanager": "true", "kubevirt.io/schedulable": "true"}
+		got, err := create(t, s, "apps", pod)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, stays := got.Spec.NodeSelector["kubevirt.io/cpumanager"]
+		if stays != c.stays || got.Spec.NodeSelector["kubevirt.io/schedulable"] != "true" {
+			t.Errorf("%s: node selector %v; want kubevirt.io/cpumanager: %t, and kubevirt.io/schedulable", name, got.Spec.NodeSelector, c.stays)
+		}
+	}
+}

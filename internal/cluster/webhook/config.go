@@ -67,6 +67,10 @@ type Config struct {
 	// Default: false.
 	PodLevelOverride bool `yaml:"podLevelOverride"`
 
+	// KubeVirt removes the node selector kubevirt.io/cpumanager from pods of virtual machines that
+	// get the resource of the guaranteed pool. Default: false.
+	KubeVirt bool `yaml:"kubevirt"`
+
 	// AnnotationDomain is the domain of annotations and workload types, as in the
 	// daemon's configuration. Default: workload.openshift.io.
 	AnnotationDomain string `yaml:"annotationDomain"`
@@ -250,7 +254,7 @@ func (c *Config) switches() admission.Switches {
 	return admission.Switches{
 		Names: c.Names(), Types: c.Types,
 		SharedCPUs: c.SharedCPUs, GuaranteedCPUs: c.GuaranteedCPUs,
-		TolerateDepletion: c.TolerateDepletion, PodLevel: c.PodLevel, PodLevelOverride: c.PodLevelOverride,
+		TolerateDepletion: c.TolerateDepletion, PodLevel: c.PodLevel, PodLevelOverride: c.PodLevelOverride, KubeVirt: c.KubeVirt,
 	}
 }
 

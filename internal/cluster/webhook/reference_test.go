@@ -40,6 +40,7 @@ func entries() []reference.Entry {
 		{Key: "allowUnaccounted", Value: aBool, Default: "false", Text: "Admits every resize. Nodes then advertise less of the pool.", Example: "allowUnaccounted: true"},
 		{Key: "podLevel", Value: "`pod` or `container`", Default: "pod", Text: "CPUs of pods with `spec.resources`, as guaranteed.podLevel of the daemons.", Example: "podLevel: container"},
 		{Key: "podLevelOverride", Value: aBool, Default: "false", Text: "Whether guaranteed.overrides of the daemons contains pod-level.", Example: "podLevelOverride: true"},
+		{Key: "kubevirt", Value: aBool, Default: "false", Text: "Removes the node selector `kubevirt.io/cpumanager` from virtual machines that get the resource of the guaranteed pool: docs/how-to/run-kubevirt.md.", Example: "kubevirt: true"},
 		{Key: "annotationDomain", Value: aDomain, Default: "workload.openshift.io", Text: "Domain of the annotations, as in the configuration of the daemons.", Example: "annotationDomain: cpu.example.com"},
 		{Key: "poolDomain", Value: aDomain, Default: "openshift.io", Text: "Domain of the resources of the pools, as in the configuration of the daemons.", Example: "poolDomain: pools.example.com"},
 		{Key: "certificates", Value: "`self` or `files`", Default: "self", Text: "With `self`, the program makes its certificate. With `files`, another program, such as cert-manager, writes the Secret.", Example: "certificates: files"},
