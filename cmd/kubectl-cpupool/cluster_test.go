@@ -12,13 +12,17 @@ import (
 	"testing"
 )
 
-// apiServer serves lists by path, one item on each page, and objects as they are. It returns its
-// kubeconfig.
+// apiServer serves lists by path, one item on each page, and objects as they are. A path with the
+// text 404 is not found, and all others are forbidden. It returns the kubeconfig.
 func apiServer(t *testing.T, lists map[string]string) string {
 	t.Helper()
 	return kubeconfig(t, func(w http.ResponseWriter, r *http.Request) {
 		if object := lists[r.URL.Path]; strings.HasPrefix(object, "{") {
 			fmt.Fprint(w, object)
+			return
+		}
+		if lists[r.URL.Path] == "404" {
+			w.WriteHeader(http.StatusNotFound)
 			return
 		}
 		kind, items, ok := strings.Cut(lists[r.URL.Path], "\n")
@@ -91,7 +95,7 @@ func TestCluster(t *testing.T) {
 		t.Errorf("adopt: exit code %d, output\n%s\nerrors %q", code, out, errs)
 	}
 	code, out, errs = run("", "lint", "--kubeconfig", config, "--context", "a")
-	if code != exitError || !strings.HasPrefix(errs, "note: scaledobjects are not checked: ") || !strings.Contains(out, `Deployment/d: d runs in the shared pool, because namespace apps does not allow`) ||
+	if code != exitError || !strings.HasPrefix(errs, "note: scaledobjects are not checked: ") || !strings.Contains(errs, "note: clusterqueues are not checked: ") || !strings.Contains(out, `Deployment/d: d runs in the shared pool, because namespace apps does not allow`) ||
 		!strings.Contains(out, "VerticalPodAutoscaler/v: VerticalPodAutoscaler v sets the CPU request of StatefulSet s") ||
 		!strings.Contains(out, `DaemonSet/e: namespace "platform" allows workload type "management", and the pod asks for none`) {
 		t.Errorf("lint: exit code %d, output\n%s\nerrors %q", code, out, errs)
@@ -116,6 +120,47 @@ func TestCluster(t *testing.T) {
 		code, out, errs := run("", append([]string{"adopt", "--dry-run"}, c.flags...)...)
 		if code != c.code || out != "" || !strings.Contains(errs, c.want) {
 			t.Errorf("%s: exit code %d, output %q, errors %q; want %d and %q", name, code, out, errs, c.code, c.want)
+		}
+	}
+}
+
+// TestClusterOfKueue checks that lint reads ClusterQueues of the served version, and Kueue's Configuration.
+func TestClusterOfKueue(t *testing.T) {
+	const (
+		queue  = "ClusterQueueList\n" + `{"metadata":{"name":"q"},"spec":{"resourceGroups":[{"coveredResources":["cpu"],"flavors":[]}]}}`
+		config = `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"kueue-manager-config","namespace":"kueue-system"},"data":{"controller_manager_config.yaml":` +
+			`"apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\nresources:\n  excludeResourcePrefixes: [openshift.io/]\n"}}`
+		finding = "ClusterQueue/q: coveredResources has cpu and not openshift.io/shared-cpus: Kueue admits no pod"
+		noQueue = "note: clusterqueues are not checked: "
+		noMap   = "note: the Configuration of Kueue is not checked: "
+	)
+	for name, c := range map[string]struct {
+		objects   map[string]string
+		found     bool
+		noteStart string
+	}{
+		"forbidden":       {nil, false, noQueue},
+		"v1beta2":         {map[string]string{"v1beta2/clusterqueues": queue}, true, noMap},
+		"v1beta1":         {map[string]string{"v1beta2/clusterqueues": "404", "v1beta1/clusterqueues": queue}, true, noMap},
+		"excluded":        {map[string]string{"v1beta2/clusterqueues": queue, "configmap": config}, false, ""},
+		"not installed":   {map[string]string{"v1beta2/clusterqueues": "404", "v1beta1/clusterqueues": "404"}, false, ""},
+		"without a queue": {map[string]string{"v1beta2/clusterqueues": "ClusterQueueList\n"}, false, ""},
+	} {
+		lists := map[string]string{
+			"/apis/kueue.x-k8s.io/v1beta2/clusterqueues": c.objects["v1beta2/clusterqueues"],
+			"/apis/kueue.x-k8s.io/v1beta1/clusterqueues": c.objects["v1beta1/clusterqueues"],
+			kueueConfigMap: c.objects["configmap"],
+		}
+		for _, path := range []string{
+			"/api/v1/namespaces", "/api/v1/limitranges", "/api/v1/resourcequotas", "/api/v1/replicationcontrollers", "/apis/apps/v1/deployments",
+			"/apis/apps/v1/statefulsets", "/apis/apps/v1/daemonsets", "/apis/batch/v1/cronjobs", "/apis/autoscaling/v2/horizontalpodautoscalers",
+			"/apis/autoscaling.k8s.io/v1/verticalpodautoscalers", "/apis/keda.sh/v1alpha1/scaledobjects",
+		} {
+			lists[path] = "List\n"
+		}
+		_, out, errs := run("", "lint", "--shared-cpus", "--kubeconfig", apiServer(t, lists))
+		if found := strings.Contains(out, finding); found != c.found || !strings.Contains(errs, c.noteStart) || c.noteStart == "" && strings.Contains(errs, "note: ") {
+			t.Errorf("%s: output\n%s\nerrors %q; want the finding: %t, and the note %q", name, out, errs, c.found, c.noteStart)
 		}
 	}
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -23,6 +24,9 @@ kubectl cpupool explain:
 - Annotations that are misspelt, malformed or on the wrong object, and labels instead.
 - Containers without a CPU request.
 - LimitRanges and ResourceQuotas that refuse or change pods of a workload type.
+- Quotas on the resources of pools that count nothing, or were meant in CPUs.
+- ClusterQueues of Kueue that admit no pods with these resources. --shared-cpus and
+  --guaranteed-cpus state that the webhook adds the resources of these pools.
 - Autoscalers that need or set the CPU requests of such pods.
 
 It reads each kind that has a pod template, also kinds that it does not know. LimitRanges
@@ -40,6 +44,9 @@ It skips ReplicaSets, Jobs and Pods, because controllers make most of them from 
 The standard error states the kinds of the objects that lint has read or skipped.
 
 Exit codes: 0 nothing found, 1 something found, not readable, or nothing read, 2 usage.`
+
+// Kueue's own manifests and chart create the ConfigMap with this name.
+const kueueConfigMap = "/api/v1/namespaces/kueue-system/configmaps/kueue-manager-config"
 
 type lintOptions struct {
 	admissionFlags
@@ -135,8 +142,12 @@ func (o *lintOptions) run(ctx context.Context, s streams, allowed map[string][]s
 			return err
 		}
 		add("cluster", data)
+		if data, err = o.readKueue(ctx, s); err != nil {
+			return err
+		}
+		add("cluster", data)
 	}
-	errs = append(errs, reportCoverage(s, &coverage, errs, "Pods, workloads, Namespaces, LimitRanges, ResourceQuotas or autoscalers"))
+	errs = append(errs, reportCoverage(s, &coverage, errs, "Pods, workloads, Namespaces, LimitRanges, ResourceQuotas, ClusterQueues or autoscalers"))
 	findings := lint.Settings{Admission: o.settings, Namespace: o.namespace, Allowed: allowed}.Check(files)
 	if err := o.print(s, findings); err != nil {
 		return err
@@ -164,6 +175,45 @@ func (o *lintOptions) readAutoscalers(ctx context.Context, s streams) ([]byte, e
 		}
 	}
 	return o.read(ctx, installed...)
+}
+
+// readKueue reads the ClusterQueues and the Configuration of Kueue, as a list. The list is empty if
+// the API server has no ClusterQueues. Without a permission or the ConfigMap, a note is printed.
+func (o *lintOptions) readKueue(ctx context.Context, s streams) ([]byte, error) {
+	a, err := o.connect()
+	if err != nil {
+		return nil, err
+	}
+	items := []json.RawMessage{}
+	for _, version := range []string{"v1beta2", "v1beta1"} {
+		queues, err := a.list(ctx, "/apis/kueue.x-k8s.io/"+version+"/clusterqueues", "application/json")
+		status, answered := errors.AsType[*statusError](err)
+		switch {
+		case err == nil:
+			items = queues
+		case answered && status.code == http.StatusNotFound:
+			continue
+		case answered && status.code == http.StatusForbidden:
+			fmt.Fprintf(s.err, "note: clusterqueues are not checked: %v\n", err)
+		default:
+			return nil, err
+		}
+		break
+	}
+	if len(items) > 0 {
+		var configMap json.RawMessage
+		err := a.object(ctx, kueueConfigMap, &configMap)
+		status, answered := errors.AsType[*statusError](err)
+		switch {
+		case err == nil:
+			items = append(items, configMap)
+		case answered && (status.code == http.StatusNotFound || status.code == http.StatusForbidden):
+			fmt.Fprintf(s.err, "note: the Configuration of Kueue is not checked: %v\n", err)
+		default:
+			return nil, err
+		}
+	}
+	return json.Marshal(map[string]any{"apiVersion": "v1", "kind": "List", "items": items})
 }
 
 func (o *lintOptions) print(s streams, findings []lint.Finding) error {

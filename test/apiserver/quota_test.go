@@ -25,7 +25,7 @@ func quotaKinds() []*corev1.Pod {
 }
 
 // TestQuota creates one pod of each kind in namespaces with one ResourceQuota each, before the
-// webhook is installed and afterwards. docs/interplay.md has the results.
+// webhook is installed and afterwards. docs/how-to/set-quotas.md has the results.
 func TestQuota(t *testing.T) {
 	s := startAPIServer(t)
 	prepare(t, s)

@@ -62,14 +62,15 @@ func arrows() map[string][]string {
 		"internal/version":     nil,
 
 		// kubectl-cpupool.
-		"internal/plugin/clustercheck": {"internal/findings", "internal/nodecheck", "internal/nodekind", "internal/othermanagers", "pkg/workload"},
+		"internal/plugin/clustercheck": {"internal/findings", "internal/nodecheck", "internal/nodekind", "internal/othermanagers", "internal/plugin/quota", "pkg/workload"},
 
 		"internal/plugin/adopt":    {"internal/admission", "internal/plugin/manifest"},
-		"internal/plugin/lint":     {"internal/admission", "internal/autoscaling", "internal/inspect", "internal/plugin/manifest", "internal/plugin/simulate", "internal/spelling", "internal/verdict", "pkg/pools", "pkg/workload"},
+		"internal/plugin/lint":     {"internal/admission", "internal/autoscaling", "internal/inspect", "internal/plugin/manifest", "internal/plugin/quota", "internal/plugin/simulate", "internal/spelling", "internal/verdict", "pkg/pools", "pkg/workload"},
 		"internal/plugin/manifest": {"internal/admission", "internal/spelling"},
 		"internal/plugin/migrate":  {"internal/config", "internal/layout", "internal/plugin/manifest", "internal/spelling", "pkg/allocate", "pkg/cpuset", "pkg/pools", "pkg/topology", "pkg/workload"},
 		"internal/plugin/overview": {"pkg/workload"},
 		"internal/plugin/picture":  {"internal/inspect", "internal/layout", "pkg/cpuset"},
+		"internal/plugin/quota":    {"pkg/workload"},
 		"internal/plugin/simulate": {"internal/admission", "internal/capacity", "internal/config", "internal/explain", "internal/inspect", "internal/nodekind", "internal/plugin/manifest", "internal/verdict", "pkg/allocate", "pkg/cpuset", "pkg/defrag", "pkg/pools", "pkg/topology", "pkg/workload"},
 		"internal/plugin/viewer":   {"internal/codes", "internal/inspect", "internal/plugin/picture", "pkg/cpuset"},
 

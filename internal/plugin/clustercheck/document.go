@@ -17,6 +17,7 @@ import (
 	"github.com/cpupoold/cpupoold/internal/nodecheck"
 	"github.com/cpupoold/cpupoold/internal/nodekind"
 	"github.com/cpupoold/cpupoold/internal/othermanagers"
+	"github.com/cpupoold/cpupoold/internal/plugin/quota"
 	"github.com/cpupoold/cpupoold/pkg/workload"
 )
 
@@ -196,8 +197,8 @@ func namesOf(d *appsv1.DaemonSet) []string {
 	return names
 }
 
-// quotas returns the quotas that reject pods which the webhook has changed: it replaces
-// requests of cpu by requests of a pool's resource.
+// quotas returns the quotas that reject or do not count pods which the webhook has changed: it
+// replaces requests of cpu by requests of a pool's resource.
 func (in *Input) quotas() []findings.Finding {
 	var all []findings.Finding
 	for i := range in.Quotas {
@@ -205,16 +206,16 @@ func (in *Input) quotas() []findings.Finding {
 		for _, key := range slices.Sorted(maps.Keys(q.Spec.Hard)) {
 			hard := q.Spec.Hard[key]
 			f := findings.Finding{Check: "quota", Severity: findings.Info, Subject: fmt.Sprintf("ResourceQuota %s/%s: %s", q.Namespace, q.Name, key)}
-			resource := strings.TrimPrefix(string(key), "requests.")
-			_, cores := in.Names.CoresType(resource)
-			switch {
-			case cores || resource == in.Names.SharedResource() || resource == in.Names.GuaranteedResource():
+			effect, found := quota.OfQuota(in.Names, "management", string(key), hard)
+			if name := string(key)[strings.Index(string(key), ".")+1:]; quota.IsPool(in.Names, string(key)) || quota.IsPool(in.Names, name) {
 				f.Severity = findings.Warning
+			}
+			switch {
+			case found:
+				f.Found, f.Remedy = fmt.Sprintf("is %s: the quota %s", hard.String(), effect.Text), effect.Remedy
+			case f.Severity == findings.Warning:
 				f.Found = fmt.Sprintf("is %s: the quota rejects pods that exceed it, after the webhook has added this resource", hard.String())
 				f.Remedy = "raise the limit to the CPUs of the namespace's pods in thousandths, or remove it"
-			case slices.Contains([]corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceRequestsCPU, corev1.ResourceLimitsCPU}, key):
-				f.Found = fmt.Sprintf("is %s: the quota rejects pods of a workload type, whose containers have no cpu", hard.String())
-				f.Remedy = fmt.Sprintf("remove %s, or keep pods of workload types in a namespace without it", key)
 			default:
 				continue
 			}

@@ -83,6 +83,10 @@ func (s Settings) Check(files []File) []Finding {
 				l.checkQuota()
 			case isAutoscaler(&o):
 				l.checkAutoscaler(files)
+			case isQueue(&o):
+				l.checkQueue()
+			default:
+				l.checkKueueConfig()
 			}
 		}
 	}
@@ -94,7 +98,7 @@ func (s Settings) Check(files []File) []Finding {
 
 // Reads reports whether Check reads an object.
 func Reads(o *manifest.Object) bool {
-	return o.Pod != nil || isAutoscaler(o) ||
+	return o.Pod != nil || isAutoscaler(o) || isQueue(o) || len(kueueConfigs(o)) > 0 ||
 		o.APIVersion == "v1" && slices.Contains([]string{"Namespace", "LimitRange", "ResourceQuota"}, o.Kind)
 }
 
@@ -102,10 +106,13 @@ type linter struct {
 	Settings
 	// namespaces holds the annotations of those that are known.
 	namespaces map[string]map[string]string
-	// asking are the namespaces in which pods ask for a workload type.
-	asking map[string]bool
+	// asking holds a workload type for which pods of a namespace ask, the first in the alphabet.
+	asking map[string]string
 	// limits are the LimitRanges of each namespace.
 	limits map[string][]corev1.LimitRange
+	// kueue are the Configurations of Kueue, and covered the resources of its ClusterQueues.
+	kueue   []kueueConfig
+	covered []string
 
 	findings []Finding
 	// The present file and object.
@@ -131,7 +138,7 @@ func (s Settings) knownNamespaces(files []File) map[string]map[string]string {
 }
 
 func (l *linter) look(files []File) {
-	l.asking = map[string]bool{}
+	l.asking = map[string]string{}
 	for _, file := range files {
 		for _, o := range file.Objects {
 			l.object = o
@@ -141,11 +148,14 @@ func (l *linter) look(files []File) {
 					l.limits[l.namespace()] = append(l.limits[l.namespace()], limits)
 				}
 			}
+			l.lookKueue()
 			if o.Pod == nil {
 				continue
 			}
-			if _, asks, _ := l.Admission.Names.TargetType(o.Pod.Annotations); asks {
-				l.asking[l.namespace()] = true
+			if typ, asks, _ := l.Admission.Names.TargetType(o.Pod.Annotations); asks {
+				if first, found := l.asking[l.namespace()]; !found || typ < first {
+					l.asking[l.namespace()] = typ
+				}
 			}
 		}
 	}

@@ -50,32 +50,6 @@ func TestTypedList(t *testing.T) {
 	}
 }
 
-func TestLimitRange(t *testing.T) {
-	for item, want := range map[string]string{
-		"{type: Container, default: {cpu: 1}}":              "default.cpu",
-		"{type: Container, defaultRequest: {cpu: 1}}":       "defaultRequest.cpu",
-		"{type: Container, min: {cpu: 1}}":                  "min.cpu",
-		"{type: Container, max: {cpu: 1}}":                  "max.cpu",
-		"{type: Container, maxLimitRequestRatio: {cpu: 2}}": "maxLimitRequestRatio.cpu",
-		"{type: Pod, min: {cpu: 1}}":                        "min.cpu",
-		"{type: Container, default: {memory: 1}}":           "",
-		"{type: PersistentVolumeClaim, min: {storage: 1}}":  "",
-	} {
-		object := "apiVersion: v1\nkind: LimitRange\nmetadata: {name: l}\nspec:\n  limits:\n  - type: Pod\n  - " + item + "\n"
-		findings := check(t, settings(), namespace+object)
-		switch {
-		case want == "" && len(findings) > 0:
-			t.Errorf("%s: %v, want nothing", item, findings)
-		case want != "" && (len(findings) != 1 || !strings.HasPrefix(findings[0].Message, want+" ") || findings[0].Line != 12):
-			t.Errorf("%s: %v, want one at line 12 that begins with %s", item, findings, want)
-		}
-		// In a namespace where no such pods are, it does no harm.
-		if findings := check(t, settings(), object); len(findings) > 0 {
-			t.Errorf("%s: %v, want nothing where no type is allowed", item, findings)
-		}
-	}
-}
-
 func TestTypesOfNamespace(t *testing.T) {
 	const pod = "apiVersion: v1\nkind: Pod\nmetadata: {name: p, annotations: {target.workload.openshift.io/infra: '{\"effect\":\"PreferredDuringScheduling\"}'}}\nspec: {containers: [{name: c, resources: {requests: {cpu: 1, memory: 1}}}]}\n"
 	s := settings()
@@ -157,6 +131,8 @@ func FuzzCheck(f *testing.F) {
 	f.Add("apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: d}\nspec: {template: {metadata: {annotations: {target.workload.openshift.io/management: '{\"effect\":\"PreferredDuringScheduling\"}'}}, spec: {containers: [{name: c, resources: {requests: {cpu: 1, memory: 1}}}]}}}\n---\napiVersion: autoscaling/v2\nkind: HorizontalPodAutoscaler\nspec: {scaleTargetRef: {kind: Deployment, name: d}}\n")
 	f.Add("apiVersion: autoscaling.k8s.io/v1\nkind: VerticalPodAutoscaler\nspec: {targetRef: {kind: Pod, name: p}, resourcePolicy: {containerPolicies: [{controlledResources: [cpu]}, null]}}\n---\napiVersion: keda.sh/v1alpha1\nkind: ScaledObject\nspec: {scaleTargetRef: {name: d}, triggers: [{type: cpu}, null]}\n")
 	f.Add("apiVersion: example.org/v1\nkind: Unknown\nspec: {a: [{template: {metadata: {annotations: {workload.openshift.io/managment: x}}, spec: {resources: {limits: {cpu: 2500m, memory: 1}}, containers: [{name: c, image: i}]}}}]}\n---\napiVersion: v1\nkind: LimitRange\nspec: {limits: [{type: Container, max: {cpu: 2}, default: {memory: 1}}]}\n")
+	f.Add("apiVersion: kueue.x-k8s.io/v1beta1\nkind: ClusterQueue\nspec: {resourceGroups: [{coveredResources: [cpu], flavors: [{name: f, resources: [{name: openshift.io/shared-cpus, nominalQuota: 8}]}]}], excludeResourcePrefixes: [openshift.io/]}\n")
+	f.Add("apiVersion: v1\nkind: ConfigMap\ndata:\n  a: |\n    apiVersion: config.kueue.x-k8s.io/v1beta2\n    kind: Configuration\n    resources: {excludeResourcePrefixes: [requests.openshift.io/shared-cpus], transformations: [{input: cpu, strategy: Replace}]}\n")
 	f.Add("&l {apiVersion: v1, kind: List, items: [*l]}\n")
 	f.Fuzz(func(t *testing.T, text string) {
 		objects, _ := manifest.Objects([]byte(text))

@@ -176,7 +176,10 @@ func decodeInto(node *yaml.Node, into any) error {
 		return err
 	}
 	if err := kjson.UnmarshalCaseSensitivePreserveInts(data, into); err != nil {
-		text, _, _ := strings.Cut(strings.TrimPrefix(err.Error(), "json: "), " of type struct {") // a long type of Go
+		text := strings.TrimPrefix(err.Error(), "json: ")
+		if field, of, found := strings.Cut(text, " of type "); found && strings.Contains(of, "struct {") {
+			text = field // the type of Go is long
+		}
 		return errors.New(text)
 	}
 	return nil
