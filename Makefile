@@ -20,9 +20,9 @@ KERNELS  ?= bookworm,trixie,forky
 
 # Packages without goroutines, in their tests too, so that the race detector has nothing to find. Under it, tests take five to ten times
 # the CPU time. All other packages are tested with it. test/arch checks this list.
-SERIAL := internal/admission internal/cluster/hostedpriority internal/memorylimit internal/node/annotations internal/node/audit \
+SERIAL := internal/admission internal/capacity internal/cluster/hostedpriority internal/memorylimit internal/node/annotations internal/node/audit \
 	internal/node/confined internal/node/durable internal/node/managers internal/node/noise internal/node/procroot \
-	internal/node/report internal/node/waits internal/plugin/adopt internal/plugin/lint internal/plugin/manifest internal/plugin/migrate \
+	internal/node/report internal/node/waits internal/plugin/adopt internal/plugin/autoscale internal/plugin/lint internal/plugin/manifest internal/plugin/migrate \
 	internal/plugin/overview internal/plugin/picture internal/plugin/simulate internal/testing/reference internal/testing/testnode/hardware \
 	pkg/allocate pkg/cpuset pkg/defrag pkg/internal/bounded pkg/pools pkg/topology pkg/workload test/arch test/docs test/prometheus \
 	test/vectors/choice test/vm/internal/manifest test/vm/internal/replay test/vm/internal/tsc
@@ -71,6 +71,7 @@ test-unit: host test-deploy test-monitoring ## run the unit tests, fuzz corpora 
 	$(GO) -C test/vm/parts/image test ./...
 	$(GO) -C deploy/image test ./...
 	$(GO) -C release test ./...
+	$(GO) -C test/scheduler test ./...
 	$(GO) -C bench/jitter test ./...
 	$(GO) -C bench test -count=1 ./...
 	$(MAKE) bench-check

@@ -13,11 +13,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/cpupoold/cpupoold/internal/config"
+	"github.com/cpupoold/cpupoold/internal/plugin/autoscale"
 	"github.com/cpupoold/cpupoold/internal/plugin/migrate"
 	"github.com/cpupoold/cpupoold/pkg/topology"
 )
 
-const renderHelp = `Writes a configuration of cpupoold as others have it:
+const renderHelp = `Writes a configuration of cpupoold in the formats of other programs:
 
   crio           a drop-in for /etc/crio/crio.conf.d: a table for each workload type
   pinning        /etc/kubernetes/openshift-workload-pinning
@@ -26,11 +27,18 @@ const renderHelp = `Writes a configuration of cpupoold as others have it:
   kernel         arguments of the kernel, which keep its work off the guaranteed pool
   systemd        a drop-in for /etc/systemd/system.conf.d: CPUAffinity
 
-One format goes to the standard output; with --dir each goes into a file of its own, in
-one step. What none of them can say goes to the standard error.
+Three formats describe the extended resources of a new node to an autoscaler. They need
+--topology, and are written only if --format names them (docs/how-to/autoscale.md):
 
-The tables of crio and machineconfig make CRI-O place pods, in place of cpupoold, which
-does not start beside them unless otherManagers.crioWorkloads says so.
+  clusterapi           a patch of a MachineDeployment: annotations for one resource
+  clusterapi-capacity  a patch of the status of a machine template: all resources
+  karpenter            a NodeOverlay for the instance types of --requirement
+
+One format goes to the standard output; with --dir each goes into a file of its own, in
+one step. The standard error lists the keys that no format has.
+
+With the tables of crio and machineconfig, CRI-O places pods instead of cpupoold. cpupoold
+does not start with such tables unless otherManagers.crioWorkloads is standDown.
 
 Exit codes: 0 written, 1 something could not be written, 2 usage.`
 
@@ -41,6 +49,13 @@ type renderOptions struct {
 	dir     string
 	role    string
 	force   bool
+	scaling autoscale.Options
+}
+
+// rendered is a file to write.
+type rendered struct {
+	name string
+	data []byte
 }
 
 func renderCommand(s streams) *cobra.Command {
@@ -54,21 +69,33 @@ func renderCommand(s streams) *cobra.Command {
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&o.config, "config", "", "configuration `FILE` of cpupoold, - for the standard input")
-	flags.StringSliceVar(&o.formats, "format", nil, "`FORMAT` to write: crio, pinning, machineconfig, kubelet, kernel or systemd; may be repeated with --dir (default: all that have something to say)")
+	flags.StringSliceVar(&o.formats, "format", nil, "`FORMAT` to write, one of the above; may be repeated with --dir (default: each format that has keys for the configuration, and needs no --format)")
 	flags.StringVar(&o.dir, "dir", "", "`DIR` to write files into")
 	flags.StringVar(&o.role, "role", "worker", "`ROLE` of the nodes that a MachineConfig is for")
 	flags.BoolVar(&o.force, "force", false, "write over files that are there")
+	flags.Var(quantityFlag(&o.scaling.Memory), "memory", "memory of a machine, for clusterapi and clusterapi-capacity; 0 leaves it out")
+	flags.StringArrayVar(&o.scaling.Requirements, "requirement", nil, "`LABEL=VALUES` of the instance types of a NodeOverlay, with commas between the values; may be repeated")
+	flags.StringVar(&o.scaling.Name, "overlay-name", "cpupoold", "`NAME` of the NodeOverlay")
 	o.add(cmd)
 	return cmd
 }
 
+// describes reports whether one of the formats is among those to write.
+func (o *renderOptions) describes(formats ...autoscale.Format) bool {
+	return slices.ContainsFunc(formats, func(f autoscale.Format) bool { return slices.Contains(o.formats, string(f)) })
+}
+
 func (o *renderOptions) check() error {
 	for _, name := range o.formats {
-		if !slices.Contains(migrate.Formats(), migrate.Format(name)) {
-			return fmt.Errorf("--format %q: no such format; write one of %v", name, migrate.Formats())
+		if !slices.Contains(migrate.Formats(), migrate.Format(name)) && !slices.Contains(autoscale.Formats(), autoscale.Format(name)) {
+			return fmt.Errorf("--format %q: no such format; write one of %v %v", name, migrate.Formats(), autoscale.Formats())
 		}
 	}
 	switch {
+	case len(o.scaling.Requirements) > 0 && !o.describes(autoscale.Karpenter):
+		return errors.New("--requirement is for a NodeOverlay; give --format karpenter, too")
+	case !o.scaling.Memory.IsZero() && !o.describes(autoscale.Annotations, autoscale.Capacity):
+		return errors.New("--memory is for Cluster API; give --format clusterapi or clusterapi-capacity, too")
 	case o.config == "":
 		return errors.New("no configuration; name one with --config, or - for the standard input")
 	case o.dir == "" && len(o.formats) != 1:
@@ -88,7 +115,7 @@ func (o *renderOptions) run(s streams) error {
 	if err != nil {
 		return err
 	}
-	var files []migrate.Rendered
+	var files []rendered
 	var formats []migrate.Format
 	var errs []error
 	for _, format := range migrate.Formats() {
@@ -99,19 +126,28 @@ func (o *renderOptions) run(s streams) error {
 		file, err := migrate.Render(c, format, o.role, t)
 		switch {
 		case err == nil:
-			files, formats = append(files, file), append(formats, format)
+			files, formats = append(files, rendered{file.Name, file.Data}), append(formats, format)
 		case asked:
 			errs = append(errs, err)
 		default:
 			fmt.Fprintln(s.err, "not written:", err)
 		}
 	}
+	for _, format := range autoscale.Formats() {
+		if !o.describes(format) {
+			continue
+		}
+		name, data, err := autoscale.Render(c, t, format, o.scaling)
+		files, errs = append(files, rendered{name, data}), append(errs, err)
+	}
 	if err := errors.Join(errs...); err != nil {
 		return err
 	}
-	printNotes(s, migrate.Lost(c, formats, t))
+	if len(formats) > 0 {
+		printNotes(s, migrate.Lost(c, formats, t))
+	}
 	if o.dir == "" {
-		_, err := s.out.Write(files[0].Data)
+		_, err := s.out.Write(files[0].data)
 		return err
 	}
 	return o.write(s, files)
@@ -127,13 +163,13 @@ func (o *renderOptions) load(s streams, t *topology.Topology) (*config.Config, e
 }
 
 // write writes all files, or none if one of them is there.
-func (o *renderOptions) write(s streams, files []migrate.Rendered) error {
+func (o *renderOptions) write(s streams, files []rendered) error {
 	if len(files) == 0 {
 		return errors.New("none of the formats has a key for this configuration; add partitions or guaranteed.cpus")
 	}
 	var errs []error
 	for _, file := range files {
-		path := filepath.Join(o.dir, file.Name)
+		path := filepath.Join(o.dir, file.name)
 		if _, err := os.Lstat(path); err == nil && !o.force {
 			errs = append(errs, fmt.Errorf("%s exists; move it away, or write over it with --force", path))
 		} else if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -147,8 +183,8 @@ func (o *renderOptions) write(s streams, files []migrate.Rendered) error {
 		return err
 	}
 	for _, file := range files {
-		path := filepath.Join(o.dir, file.Name)
-		if err := maybe.WriteFile(path, file.Data, 0o644); err != nil {
+		path := filepath.Join(o.dir, file.name)
+		if err := maybe.WriteFile(path, file.data, 0o644); err != nil {
 			return err
 		}
 		fmt.Fprintf(s.out, "%s: written\n", path)

@@ -74,6 +74,8 @@ func arrows() map[string][]string {
 		"internal/plugin/simulate": {"internal/admission", "internal/capacity", "internal/config", "internal/explain", "internal/inspect", "internal/nodekind", "internal/plugin/manifest", "internal/verdict", "pkg/allocate", "pkg/cpuset", "pkg/defrag", "pkg/pools", "pkg/topology", "pkg/workload"},
 		"internal/plugin/viewer":   {"internal/codes", "internal/inspect", "internal/plugin/picture", "pkg/cpuset"},
 
+		"internal/plugin/autoscale": {"internal/capacity", "internal/config", "internal/plugin/simulate", "pkg/topology"},
+
 		// cpupool-webhook.
 		"internal/cluster/election":       nil,
 		"internal/cluster/eviction":       {"internal/admission", "pkg/workload"},

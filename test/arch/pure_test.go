@@ -53,6 +53,7 @@ func pure() []string {
 		"internal/node/power/ask.go",
 		"internal/node/power/plan.go",
 		"internal/layout/layout.go",
+		"internal/plugin/autoscale/*.go",
 		"internal/plugin/migrate/*.go",
 		"internal/plugin/simulate/[^t]*.go",
 		"internal/node/report/names.go",
