@@ -19,6 +19,10 @@ const namespace = "cpupoold"
 // condition is the node condition of a daemon (internal/node/nodestatus.ConditionType).
 const condition corev1.NodeConditionType = "CPUPoolsReady"
 
+// configurationRefused is the reason of the condition if the daemon uses an earlier configuration, because the
+// installed one has faults (internal/node/clusterstate).
+const configurationRefused = "ConfigurationRefused"
+
 // variable is a variable that the webhook removes from each new pod, whatever its switches
 // are (internal/admission.RemoveVariables).
 const variable = "OPENSHIFT_SHARED_CPUS"
@@ -112,10 +116,11 @@ func (o Options) nodes(ctx context.Context, set *appsv1.DaemonSet) error {
 	return errors.Join(problems...)
 }
 
-// poolsReady returns an error unless a node has the condition with the status True.
+// poolsReady returns an error unless a node has the condition with the status True, and its
+// daemon uses the installed configuration.
 func poolsReady(node *corev1.Node) error {
 	for _, c := range node.Status.Conditions {
-		if c.Type == condition && c.Status == corev1.ConditionTrue {
+		if c.Type == condition && c.Status == corev1.ConditionTrue && c.Reason != configurationRefused {
 			return nil
 		}
 		if c.Type == condition {

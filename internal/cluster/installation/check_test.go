@@ -73,6 +73,9 @@ func TestWait(t *testing.T) {
 		"a problem": {fault: func(_ *appsv1.DaemonSet, n *corev1.Node) {
 			n.Status.Conditions[0] = corev1.NodeCondition{Type: "CPUPoolsReady", Status: corev1.ConditionFalse, Reason: "Problems", Message: "a write failed"}
 		}, want: "condition CPUPoolsReady is False: Problems: a write failed"},
+		"an earlier configuration": {fault: func(_ *appsv1.DaemonSet, n *corev1.Node) {
+			n.Status.Conditions[0].Reason, n.Status.Conditions[0].Message = "ConfigurationRefused", "onRefusl is not a known key"
+		}, want: "condition CPUPoolsReady is True: ConfigurationRefused: onRefusl is not a known key"},
 		"no webhook": {review: func(*corev1.Pod) error { return errors.New("failed calling webhook") }, want: "with dryRun: failed calling webhook"},
 		"exempt":     {review: func(*corev1.Pod) error { return nil }, want: "cpupool-webhook did not change it"},
 	} {

@@ -21,6 +21,7 @@ const Version = 1
 // Conditions that the daemon keeps (internal/node/nodestatus).
 const (
 	readyType    corev1.NodeConditionType = "CPUPoolsReady"
+	allAsPlanned                          = "AsPlanned" // reason of readyType without anything to report
 	pressureType corev1.NodeConditionType = "NodeCPUPressure"
 )
 
@@ -178,8 +179,10 @@ func (at *Node) health(n *corev1.Node, now time.Time) (state, code, message stri
 		return Depleted, pressure.Reason, pressure.Message
 	case ready == nil:
 		return Untold, "", ""
-	case ready.Status == corev1.ConditionTrue:
+	case ready.Status == corev1.ConditionTrue && ready.Reason == allAsPlanned:
 		return Ready, ready.Reason, ""
+	case ready.Status == corev1.ConditionTrue: // for example, the daemon has refused a new configuration
+		return Ready, ready.Reason, ready.Message
 	case ready.Status == corev1.ConditionFalse:
 		return NotReady, ready.Reason, ready.Message
 	}

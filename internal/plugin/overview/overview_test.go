@@ -37,6 +37,11 @@ var (
 	now  = said.Add(10 * time.Minute)
 )
 
+func because(reason string, c corev1.NodeCondition) corev1.NodeCondition {
+	c.Reason = reason
+	return c
+}
+
 func earlier(c corev1.NodeCondition) corev1.NodeCondition {
 	c.LastHeartbeatTime = metav1.NewTime(said.Add(-time.Hour))
 	return c
@@ -57,7 +62,7 @@ func TestOf(t *testing.T) {
 	}
 	nodes := []corev1.Node{
 		node("b", map[string]string{"cpu": "8", cores: "2k", "infra.workload.openshift.io/cores": "1k", shared: "2000", guaranteed: "4k", "example.com/gpu": "1"},
-			condition("CPUPoolsReady", "True", "all is well"), condition("Ready", "True", "")),
+			because("AsPlanned", condition("CPUPoolsReady", "True", "all is well")), condition("Ready", "True", "")),
 		node("a", map[string]string{"cpu": "8"}, condition("Ready", "Unknown", "silent")),
 		node("c", map[string]string{shared: "0"}, condition("CPUPoolsReady", "False", "2 cgroups are not in the desired state"), condition("NodeCPUPressure", "False", "")),
 		node("d", map[string]string{shared: "0"}, condition("CPUPoolsReady", "True", ""), condition("NodeCPUPressure", "True", "below its floor")),
@@ -65,6 +70,7 @@ func TestOf(t *testing.T) {
 		node("f", map[string]string{shared: "1"}),
 		node("g", nil, condition("CPUPoolsReady", "Unknown", "starts")),
 		node("h", nil, condition("CPUPoolsReady", "False", "3 are misplaced"), condition("NodeCPUPressure", "True", "below its floor")),
+		node("j", nil, because("ConfigurationRefused", condition("CPUPoolsReady", "True", "an older configuration is in force"))),
 		node("i", nil, earlier(condition("CPUPoolsReady", "True", "")), earlier(condition("NodeCPUPressure", "True", "below its floor"))),
 	}
 	always := corev1.ContainerRestartPolicyAlways
@@ -82,7 +88,7 @@ func TestOf(t *testing.T) {
 	}
 	want := []overview.Node{
 		{Name: "a", Health: overview.NoPools, Pools: []overview.Pool{}},
-		{Name: "b", Health: overview.Ready, AsOf: said, Pools: []overview.Pool{
+		{Name: "b", Health: overview.Ready, Code: "AsPlanned", AsOf: said, Pools: []overview.Pool{
 			{Name: "management", Type: "infra", Resource: "infra.workload.openshift.io/cores", Capacity: 1000, Free: 1000},
 			{Name: "management", Type: "management", Resource: cores, Capacity: 2000, Requested: 50, Free: 1950, Pods: []overview.Pod{{Namespace: "ns", Name: "small", Requested: 50}}},
 			{Name: "shared", Resource: shared, Capacity: 2000, Free: 2000},
@@ -97,6 +103,7 @@ func TestOf(t *testing.T) {
 		{Name: "g", Health: overview.Unknown, Message: "starts", AsOf: said, Pools: []overview.Pool{}},
 		{Name: "h", Health: overview.NotReady, Message: "3 are misplaced; depleted: below its floor", AsOf: said, Pools: []overview.Pool{}},
 		{Name: "i", Health: overview.Stale, Message: "the daemon was depleted, and has said nothing since 2026-01-02T02:04:05Z: below its floor", AsOf: said.Add(-time.Hour), Pools: []overview.Pool{}},
+		{Name: "j", Health: overview.Ready, Code: "ConfigurationRefused", Message: "an older configuration is in force", AsOf: said, Pools: []overview.Pool{}},
 	}
 	if diff := cmp.Diff(want, overview.Of(nodes, pods, names, now)); diff != "" {
 		t.Errorf("overview (-want +got):\n%s", diff)
