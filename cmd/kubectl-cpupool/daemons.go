@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -94,7 +93,7 @@ func (d *daemons) run(ctx context.Context, node string, out io.Writer, args ...s
 	// client-go logs when ctx ends the connection, and the result has all other errors.
 	ctx = logr.NewContext(ctx, logr.Discard())
 	if err := run.StreamWithContext(ctx, remotecommand.StreamOptions{Stdout: out, Stderr: &complaints}); err != nil {
-		return fmt.Errorf("node %s: cpupoold %s in pod %s/%s: %w", node, strings.Join(args, " "), pod.Namespace, pod.Name, errors.Join(err, said(&complaints.Buffer)))
+		return fmt.Errorf("node %s: cpupoold %s in pod %s/%s: %w", node, strings.Join(args, " "), pod.Namespace, pod.Name, withText(err, &complaints.Buffer))
 	}
 	return nil
 }
@@ -113,11 +112,12 @@ func daemonIn(pod *corev1.Pod) string {
 	return pod.Spec.Containers[0].Name
 }
 
-func said(b *bytes.Buffer) error {
-	if text := strings.TrimSpace(b.String()); text != "" {
-		return errors.New(text)
+// withText returns err, followed by the program's own error text.
+func withText(err error, text *bytes.Buffer) error {
+	if t := strings.TrimSpace(text.String()); t != "" {
+		return fmt.Errorf("%w: %s", err, t)
 	}
-	return nil
+	return err
 }
 
 // executor speaks websockets, and SPDY with servers that do not.

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -22,6 +23,7 @@ import (
 	"github.com/cpupoold/cpupoold/internal/plugin/overview"
 	"github.com/cpupoold/cpupoold/internal/plugin/simulate"
 	"github.com/cpupoold/cpupoold/internal/verdict"
+	"github.com/cpupoold/cpupoold/pkg/pools"
 	"github.com/cpupoold/cpupoold/pkg/workload"
 )
 
@@ -104,6 +106,7 @@ func (o *explainOptions) run(ctx context.Context, name string) (*inspect.Explana
 	var notes []string
 	node := o.node(ctx, a, pod.Spec.NodeName)
 	e, err := o.ask(ctx, &pod, container)
+	hasContainers := !errors.Is(err, errNotCreated)
 	if err != nil {
 		from := "the pod's spec"
 		if node != nil {
@@ -115,7 +118,7 @@ func (o *explainOptions) run(ctx context.Context, name string) (*inspect.Explana
 		}
 	}
 	facts := simulate.Facts(&pod, o.defaults)
-	facts.Names, facts.Types, facts.Pending = o.names, typesOf(node), pod.Spec.NodeName == ""
+	facts.Names, facts.Types, facts.Pending = o.names, typesOf(node), pod.Spec.NodeName == "" || !hasContainers
 	compose(e, facts)
 	e.Notes = append(e.Notes, notes...)
 	return e, nil
@@ -146,7 +149,27 @@ func (o *explainOptions) ask(ctx context.Context, pod *corev1.Pod, container str
 	if container != "" {
 		name += "/" + container
 	}
-	return all.explain(ctx, pod.Spec.NodeName, name)
+	e, err := all.explain(ctx, pod.Spec.NodeName, name)
+	return created(e, err, name)
+}
+
+// errNotCreated is the error for a pod without a container that the daemon knows.
+var errNotCreated = errors.New("it knows no container of the pod yet; kubectl describe pod shows whether the kubelet has created one")
+
+// created returns errNotCreated if the daemon does not know the pod by its name, or knows only its pause container. Otherwise it returns e and err.
+func created(e *inspect.Explanation, err error, name string) (*inspect.Explanation, error) {
+	if err != nil {
+		if strings.Contains(err.Error(), strconv.Quote(name)+" names no pod") {
+			err = errNotCreated
+		}
+		return nil, err
+	}
+	for i := range e.Subjects {
+		if e.Subjects[i].Container.Code != string(pools.CodePause) {
+			return e, nil
+		}
+	}
+	return nil, errNotCreated
 }
 
 // pending returns the reason why a pod has no node, as far as the scheduler has stated one.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -14,6 +15,7 @@ import (
 	"github.com/cpupoold/cpupoold/internal/inspect"
 	"github.com/cpupoold/cpupoold/internal/plugin/manifest"
 	"github.com/cpupoold/cpupoold/internal/plugin/simulate"
+	"github.com/cpupoold/cpupoold/pkg/pools"
 )
 
 // mistakes returns the pods of the fixture by name: YAML, and the sentence.
@@ -117,6 +119,32 @@ note: there is no answer of the daemon: the pod has no node yet (scheduler: 0/1 
 `
 	if code != exitOK || out != want {
 		t.Errorf("exit %d, %s\n%s\nwant\n%s", code, errs, out, want)
+	}
+}
+
+// TestExplainNotCreated checks that an answer about the pause container alone, and an answer that the daemon does not know the pod, are no
+// explanations of the pod.
+func TestExplainNotCreated(t *testing.T) {
+	subject := func(code pools.Code) inspect.Subject {
+		return inspect.Subject{Container: inspect.Container{Code: string(code)}}
+	}
+	refused := errors.New("pods is forbidden")
+	for name, c := range map[string]struct {
+		subjects []inspect.Subject
+		err      error
+		want     error
+	}{
+		"placed":     {[]inspect.Subject{subject(pools.CodePause), subject(pools.CodeExclusive)}, nil, nil},
+		"pause only": {[]inspect.Subject{subject(pools.CodePause)}, nil, errNotCreated},
+		"unknown":    {nil, errors.New(`node a: cpupoold: "u/app" names no pod, container or unit that the daemon places`), errNotCreated},
+		"no right":   {nil, refused, refused},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e, err := created(&inspect.Explanation{Subjects: c.subjects}, c.err, "u/app")
+			if !errors.Is(err, c.want) || (e == nil) != (c.want != nil) {
+				t.Errorf("created = %v, %v; want error %v", e, err, c.want)
+			}
+		})
 	}
 }
 
