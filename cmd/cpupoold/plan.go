@@ -41,6 +41,9 @@ on another NUMA node its memory is far unless guaranteed.memory binds it.`,
 		if err != nil {
 			return err
 		}
+		if a.configPath() == "" {
+			_, _ = fmt.Fprintf(a.err, "cpupoold: %s does not exist; planning with default values, which put all CPUs into the shared pool (see --config)\n", defaultConfig)
+		}
 		if *defrag {
 			return a.doDefrag(c.Context(), cfg, t, *output, *apply)
 		}

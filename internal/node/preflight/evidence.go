@@ -21,6 +21,7 @@ type evidence struct {
 	root      fs.FS
 	host      Host
 	file      string
+	hasFile   bool
 	config    config.Config // the defaults if configErr is set
 	configErr error
 
@@ -45,7 +46,7 @@ type evidence struct {
 }
 
 func gather(ctx context.Context, host Host, c Configuration) *evidence {
-	e := &evidence{root: host.Root, host: host, file: cmp.Or(c.File, "defaults"), configErr: c.Err, config: config.Default()}
+	e := &evidence{root: host.Root, host: host, file: cmp.Or(c.File, "defaults"), hasFile: c.File != "", configErr: c.Err, config: config.Default()}
 	if c.Config != nil {
 		e.config = *c.Config
 	}

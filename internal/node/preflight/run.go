@@ -23,7 +23,7 @@ type check struct {
 
 func checks() []check {
 	return []check{
-		{"configuration", nil, func(e *evidence) []Finding { return e.problems(e.configErr, Refuse) }},
+		{"configuration", nil, checkConfiguration},
 		{"mode", []need{configured}, checkMode},
 		{"cgroup-v2", nil, checkUnified},
 		{"controllers", []need{cgroupV2}, checkControllers},
@@ -96,6 +96,17 @@ func Run(ctx context.Context, host Host, c Configuration) []Finding {
 	}
 	slices.SortFunc(all, findings.Compare)
 	return all
+}
+
+// checkConfiguration reports the faults of the configuration. Without a file the other findings are about
+// default values, and would mislead.
+func checkConfiguration(e *evidence) []Finding {
+	if e.hasFile {
+		return e.problems(e.configErr, Refuse)
+	}
+	return append(e.problems(e.configErr, Refuse), newFinding(Info, e.file,
+		"no configuration file was read, and the default values put all CPUs into the shared pool",
+		"name the file of the node with --config"))
 }
 
 // checkMode reports the mode observe, because it explains why the daemon changes nothing.

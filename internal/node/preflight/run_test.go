@@ -104,13 +104,15 @@ func TestIndependentFindings(t *testing.T) {
 	}
 }
 
+// TestNoFile checks that the findings without a configuration file name the default values.
 func TestNoFile(t *testing.T) {
 	good := readArchive(t, "testdata/good.txtar")
 	a := good.changed(t, readArchive(t, "testdata/cases/runtime-none.txtar"))
 	c := config.Default()
 	got := preflight.Run(t.Context(), a.host(), preflight.Configuration{Config: &c})
-	if len(got) != 1 || got[0].Subject != "defaults: containerRuntimeEndpoint" {
-		t.Errorf("findings without a file:\n%s", render(got))
+	const want = "info configuration: defaults: no configuration file was read, and the default values put all CPUs into the shared pool: name the file of the node with --config\n"
+	if len(got) != 2 || got[0].Subject != "defaults: containerRuntimeEndpoint" || render(got[1:]) != want {
+		t.Errorf("findings without a file:\n%s\nwant one about the runtime, then %s", render(got), want)
 	}
 }
 
