@@ -149,7 +149,8 @@ func (p *Pod) withoutType(at *inspect.Container, code pools.Code, typ, text stri
 	case pools.CodeNamespaceNotListed:
 		namespace := clip(at.Namespace)
 		r.because = "namespace " + namespace + " does not allow workload type " + typ
-		r.fix = "annotate namespace " + namespace + " with " + p.Names.AllowedKey() + ": " + typ + ", or add it to the namespaces of the pool in the configuration of the node"
+		r.fix = "annotate namespace " + namespace + " with " + p.Names.AllowedKey() + ": " + typ + " (the webhook requires it), and add it to partitions[].namespaces" +
+			" in the configuration of the node (not necessary with namespacePermission: annotation)"
 	case pools.CodeNamespaceUnknown, pools.CodeStaticNotAllowed:
 		r.because = text
 	case pools.CodeGuaranteedPod:

@@ -50,7 +50,7 @@ func explain(t *testing.T, c *cluster) {
 		},
 		{
 			"outsider", "apps", "outsider runs in the shared pool, because namespace apps does not allow workload type management.",
-			"annotate namespace apps with workload.openshift.io/allowed: management, or add it to the namespaces of the pool in the configuration of the node", "2-3",
+			"annotate namespace apps with workload.openshift.io/allowed: management (the webhook requires it), and add it to partitions[].namespaces in the configuration of the node (not necessary with namespacePermission: annotation)", "2-3",
 		},
 		{monitor, "ops", monitor + " runs in the management pool, because it requests workload type management.", "", "0-1"},
 	} {
