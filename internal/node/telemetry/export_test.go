@@ -7,6 +7,15 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
+// Names returns the names of all metrics of the table.
+func Names() []string {
+	var names []string
+	for _, s := range specs() {
+		names = append(names, s.name)
+	}
+	return names
+}
+
 // Document returns docs/reference/metrics.md.
 func Document() string {
 	var b strings.Builder

@@ -172,6 +172,8 @@ func view() *telemetry.View {
 		Leaked:     cpuset.Of(7),
 		Parked:     cpuset.Of(5, 6),
 		Mixed:      2,
+		Quiet:      map[string]int{"cpus": 1, "weights": 2},
+		Observed:   map[string]int{"file": 3},
 		Refused:    map[string]uint64{"TooFew": 3, "Floor": 1},
 		Shortened:  2,
 		Refusals: []telemetry.Refusal{
@@ -182,6 +184,7 @@ func view() *telemetry.View {
 	}
 }
 
+// TestMetrics checks that each metric of the table has a value.
 func TestMetrics(t *testing.T) {
 	n := newNode(t)
 	n.view = view()
@@ -200,6 +203,11 @@ func TestMetrics(t *testing.T) {
 	}
 	if diff := cmp.Diff(string(want), got); diff != "" {
 		t.Errorf("/metrics (-want +got):\n%s", diff)
+	}
+	for _, name := range telemetry.Names() {
+		if !strings.Contains(got, "# TYPE "+name+" ") {
+			t.Errorf("/metrics lacks %s: report it in collector.go, and give it a value in view", name)
+		}
 	}
 	findings, err := promlint.New(strings.NewReader(got)).Lint()
 	if err != nil {
