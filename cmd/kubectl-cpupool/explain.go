@@ -23,7 +23,6 @@ import (
 	"github.com/cpupoold/cpupoold/internal/plugin/overview"
 	"github.com/cpupoold/cpupoold/internal/plugin/simulate"
 	"github.com/cpupoold/cpupoold/internal/verdict"
-	"github.com/cpupoold/cpupoold/pkg/pools"
 	"github.com/cpupoold/cpupoold/pkg/workload"
 )
 
@@ -164,12 +163,10 @@ func created(e *inspect.Explanation, err error, name string) (*inspect.Explanati
 		}
 		return nil, err
 	}
-	for i := range e.Subjects {
-		if e.Subjects[i].Container.Code != string(pools.CodePause) {
-			return e, nil
-		}
+	if !e.HasContainer() {
+		return nil, errNotCreated
 	}
-	return nil, errNotCreated
+	return e, nil
 }
 
 // pending returns the reason why a pod has no node, as far as the scheduler has stated one.

@@ -15,7 +15,6 @@ import (
 	"github.com/cpupoold/cpupoold/internal/inspect"
 	"github.com/cpupoold/cpupoold/internal/plugin/manifest"
 	"github.com/cpupoold/cpupoold/internal/plugin/simulate"
-	"github.com/cpupoold/cpupoold/pkg/pools"
 )
 
 // mistakes returns the pods of the fixture by name: YAML, and the sentence.
@@ -125,8 +124,8 @@ note: there is no answer of the daemon: the pod has no node yet (scheduler: 0/1 
 // TestExplainNotCreated checks that an answer about the pause container alone, and an answer that the daemon does not know the pod, are no
 // explanations of the pod.
 func TestExplainNotCreated(t *testing.T) {
-	subject := func(code pools.Code) inspect.Subject {
-		return inspect.Subject{Container: inspect.Container{Code: string(code)}}
+	subject := func(code string) inspect.Subject {
+		return inspect.Subject{Container: inspect.Container{Code: code}}
 	}
 	refused := errors.New("pods is forbidden")
 	for name, c := range map[string]struct {
@@ -134,8 +133,8 @@ func TestExplainNotCreated(t *testing.T) {
 		err      error
 		want     error
 	}{
-		"placed":     {[]inspect.Subject{subject(pools.CodePause), subject(pools.CodeExclusive)}, nil, nil},
-		"pause only": {[]inspect.Subject{subject(pools.CodePause)}, nil, errNotCreated},
+		"placed":     {[]inspect.Subject{subject("Pause"), subject("Exclusive")}, nil, nil},
+		"pause only": {[]inspect.Subject{subject("Pause")}, nil, errNotCreated},
 		"unknown":    {nil, errors.New(`node a: cpupoold: "u/app" names no pod, container or unit that the daemon places`), errNotCreated},
 		"no right":   {nil, refused, refused},
 	} {

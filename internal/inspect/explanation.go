@@ -1,10 +1,12 @@
 package inspect
 
 import (
+	"slices"
 	"time"
 
 	"github.com/cpupoold/cpupoold/internal/history"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
+	"github.com/cpupoold/cpupoold/pkg/pools"
 )
 
 // Explanation gives the reasons for the CPUs of containers or units.
@@ -17,6 +19,11 @@ type Explanation struct {
 	Subjects []Subject `json:"subjects"`
 	// Notes state what the answer lacks, one sentence each.
 	Notes []string `json:"notes,omitempty"`
+}
+
+// HasContainer reports whether a subject is a unit, or a container other than the pause container of a pod.
+func (e *Explanation) HasContainer() bool {
+	return slices.ContainsFunc(e.Subjects, func(s Subject) bool { return s.Container.Code != string(pools.CodePause) })
 }
 
 // Subject is a container or unit with its explanation.
