@@ -34,13 +34,13 @@ import (
 // Exit codes.
 const (
 	exitOK    = 0
-	exitError = 1 // could not do it
-	exitUsage = 2 // command line not understood
+	exitError = 1 // the command failed
+	exitUsage = 2 // wrong flags or arguments
 )
 
-const help = `Serves the mutating webhook for pods and the validating one for their resizing.
+const help = `Serves the mutating webhook for pods and the validating webhook for their resizes.
 
-It runs in the cluster, in two replicas that share nothing but a Secret with the
+It runs in the cluster, in two replicas that share only a Secret with the
 certificate and a ConfigMap with the latches. See docs/how-to/install-webhook.md.`
 
 func main() {
@@ -60,7 +60,7 @@ func execute(ctx context.Context, out, errs io.Writer, args []string) int {
 	var f flags
 	root := &cobra.Command{
 		Use:           "cpupool-webhook",
-		Short:         "Count pods by CPU pool",
+		Short:         "Serve the webhook that assigns pods to CPU pools",
 		Long:          help,
 		Version:       version.Read().String(),
 		SilenceUsage:  true,
@@ -74,7 +74,7 @@ func execute(ctx context.Context, out, errs io.Writer, args []string) int {
 	root.SetErr(errs)
 	root.Flags().StringVar(&f.config, "config", "/etc/cpupool-webhook/config.yaml", "configuration `FILE`")
 	root.Flags().StringVar(&f.namespace, "namespace", "cpupool-webhook", "`NAMESPACE` of the program's Secret and ConfigMap")
-	root.Flags().StringVar(&f.kubeconfig, "kubeconfig", "", "`FILE` with the way to the cluster; by default the pod's service account")
+	root.Flags().StringVar(&f.kubeconfig, "kubeconfig", "", "kubeconfig `FILE` (default: the service account of the pod)")
 	root.Flags().BoolVar(&f.check, "check", false, "check the configuration and exit")
 	root.Flags().BoolVar(&f.classes, "priority-classes", false, "print the priority classes of hostedPriority.sizes and exit")
 	root.AddCommand(verify(out))
@@ -133,7 +133,7 @@ func logger(c webhook.Config, w io.Writer) *slog.Logger {
 	return slog.New(slog.NewTextHandler(w, o))
 }
 
-const verifyHelp = `Checks from inside the cluster that an installation works, as the pod of helm test.
+const verifyHelp = `Checks from inside the cluster that an installation works, for the pod of helm test.
 
 Each node of the DaemonSets must have a ready pod of the last version. The nodes of the
 DaemonSets with --condition must have the condition CPUPoolsReady. With --review-in, the
@@ -175,8 +175,8 @@ func verify(out io.Writer) *cobra.Command {
 	flags := cmd.Flags()
 	flags.StringSliceVar(&o.DaemonSets, "daemonset", nil, "`NAME` of a DaemonSet in the namespace cpupoold")
 	flags.StringSliceVar(&o.Conditions, "condition", nil, "`NAME` of a DaemonSet whose nodes report the condition CPUPoolsReady")
-	flags.StringVar(&o.ReviewIn, "review-in", "", "`NAMESPACE` of the pod that is created with dryRun; by default no pod is created")
-	flags.DurationVar(&timeout, "timeout", 2*time.Minute, "how long to wait")
-	flags.StringVar(&kubeconfig, "kubeconfig", "", "`FILE` with the way to the cluster; by default the pod's service account")
+	flags.StringVar(&o.ReviewIn, "review-in", "", "`NAMESPACE` for the pod that the command creates with dryRun (default: no pod)")
+	flags.DurationVar(&timeout, "timeout", 2*time.Minute, "maximum time of the checks")
+	flags.StringVar(&kubeconfig, "kubeconfig", "", "kubeconfig `FILE` (default: the service account of the pod)")
 	return cmd
 }

@@ -40,18 +40,18 @@ func (a *app) audit() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "audit",
 		Short: "List tasks that run, or may run, on CPUs of other owners",
-		Long: `Audit scans all tasks of the machine for a while, and the kernel's counts of interrupts. It
+		Long: `Audit scans all tasks of the machine repeatedly, and the kernel's counts of interrupts. It
 lists the tasks that ran on CPUs of another owner, and the tasks that may run there. It finds
-the owners of CPUs as plan does, whether or not a daemon runs. It writes nothing. It counts
-the kernel's own work for a CPU (ksoftirqd, migration, timer ticks, softirqs) apart, because
-the kernel does it on the CPU that causes it.
+the owners of CPUs as plan does, also without a running daemon. It writes nothing. It counts
+kernel work for a CPU (ksoftirqd, migration, timer ticks, softirqs) separately, because the
+kernel must do this work on that CPU.
 
 The score is the share of the CPU time that no foreign task used. 100 means that no foreign
-task ran. Audit does not see a task that comes and goes between two scans, but counts its
-time (UNSEEN). It does not sample interrupts: the kernel counts them.
+task ran. Audit cannot list a task that starts and ends between two scans, but counts
+its time (UNSEEN). It does not sample interrupts: the kernel counts them.
 
-A score needs two scans. An audit with a duration makes two, also if they take longer than the
-duration. With --duration 0s there is one scan and no score.
+A score needs two scans. An audit with a duration makes at least two, even if they take longer
+than the duration. --duration 0s makes one scan, and no score.
 
 A signal (Ctrl-C) ends the audit early. It then prints the findings of the scans so far. Exit
 code 3 means that there are findings; with --ran, findings of tasks that ran. Exit code 1 means
@@ -61,7 +61,7 @@ that a single scan has no findings, because a signal ended the audit before the 
 	output := outputFlag(c)
 	duration := c.Flags().Duration("duration", 10*time.Second, "time of the audit; 0 for one scan of the CPUs on which tasks may run, without a score")
 	interval := c.Flags().Duration("interval", 100*time.Millisecond, "minimum pause between scans; longer if a scan takes long")
-	ran := c.Flags().Bool("ran", false, "list only tasks that ran there, not tasks that may")
+	ran := c.Flags().Bool("ran", false, "list only tasks that ran there, not tasks that may run there")
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		if *duration < 0 || *duration > maxAuditDuration {
 			return usage.New(c, fmt.Errorf("--duration %v: write 0s to %v", *duration, maxAuditDuration))

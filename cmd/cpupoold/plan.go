@@ -20,19 +20,19 @@ func (a *app) plan() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "plan",
 		Short: "Print the writes that run would make, and why",
-		Long: `Plan looks at the node, decides as run would, prints the writes in their order with the
-reason for each, and writes nothing. While a daemon runs, it prints the remaining writes.
+		Long: `Plan examines the node and computes the same writes as run. It prints them in their order,
+each with its reason, and writes nothing. While a daemon runs, it prints the remaining writes.
 
-With --defrag it prints instead how the exclusive CPUs of containers and units lie on the
-machine, and the moves that would reduce fragmentation. With --apply too it asks the
-running daemon for these moves, one after another, and prints the result of each; exit
-code 3 means that one was not made. A move disturbs the container: its caches are cold, and
-on another NUMA node its memory is far unless guaranteed.memory binds it.`,
+With --defrag, it prints the positions of exclusive CPUs on the machine instead, and the
+moves that reduce fragmentation. With --defrag --apply, it requests these moves from the
+running daemon one after another, and prints the result of each. Exit code 3 means that the
+daemon did not make a move. A move disturbs the container: its caches are cold. On another
+NUMA node its memory is remote, unless guaranteed.memory binds it.`,
 		Args: cobra.NoArgs,
 	}
 	output := outputFlag(c)
-	defrag := c.Flags().Bool("defrag", false, "print fragmentation, and the moves that would repair it")
-	apply := c.Flags().Bool("apply", false, "with --defrag, have the running daemon make the moves")
+	defrag := c.Flags().Bool("defrag", false, "print the fragmentation, and the moves that reduce it")
+	apply := c.Flags().Bool("apply", false, "with --defrag, request the moves from the running daemon")
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		if *apply && !*defrag {
 			return usage.New(c, errors.New("--apply needs --defrag; run makes all other writes"))

@@ -73,15 +73,15 @@ func (a *app) report() *cobra.Command {
 		Use:   "report",
 		Short: "Write one archive for a bug report",
 		Long: `Report writes a compressed archive (.tar.gz) for the analysis of a problem of this
-node. It contains versions, the topology of the machine, the tree of cgroups with the files about
-CPUs, and the state and the history of the daemon. It also contains the reason for each placement, the
-configuration, the findings of check, and the daemon's log from the journal. Missing parts, for
-example without an answer of the daemon, are named in MISSING.txt and on the standard error.
-Report writes all other parts.
+node. It contains versions, the topology of the machine, the tree of cgroups with the files
+about CPUs, and the state and the history of the daemon. It also contains the reason for each
+placement, the configuration, the findings of check, and the daemon's log from the journal.
+MISSING.txt and the standard error name the missing parts, for example if the daemon does not
+answer. Report writes all other parts.
 
-With --redact the names of namespaces, pods, containers, units, images and of the host are
-replaced, each by the same word in all files. Only names that the report knows as such can be
-replaced: read the archive before you publish it. docs/troubleshooting/report-a-problem.md describes it.`,
+--redact replaces the names of namespaces, pods, containers, units, images and of the host,
+each by the same word in all files. It replaces only names that the report knows. So read the
+archive before you publish it: docs/troubleshooting/report-a-problem.md.`,
 		Args: cobra.NoArgs,
 	}
 	file := c.Flags().StringP("output", "o", "", "`file` to write, - for the standard output (default cpupoold-report-<host>-<time>.tar.gz)")

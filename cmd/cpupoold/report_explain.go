@@ -19,9 +19,9 @@ import (
 // indented they have about twice as many.
 const maxExplanations = report.MaxFile / 4
 
-// explanations asks the daemon about each pod and unit of a status, in one document as
-// explain has it for one. Those that need attention come first: there may be no time, or
-// no room, for all.
+// explanations queries the daemon for each pod and unit of a status, and returns one document
+// in the format of explain. Pods and units that need attention come first, because time or
+// space may not suffice for all.
 func (r *reported) explanations(ctx context.Context, client *control.Client, s *inspect.Status) {
 	const name = "explanations.json"
 	ctx, cancel := context.WithTimeout(ctx, queryTimeout)

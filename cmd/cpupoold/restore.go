@@ -18,18 +18,18 @@ func (a *app) restore() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "restore",
 		Short: "Restore the values that the daemon has changed",
-		Long: `Restore puts the recorded original of each value that the daemon has changed back, reads
-it again and prints what differs. Values with another text and the same effect are counted;
--o json lists them. Where the daemon shows the node to a cluster, its extended
-resources and its condition are withdrawn. The daemon must not be running. Exit code 3 means
-that a value differs in a way that matters, or that the cluster did not get the update.
+		Long: `Restore writes the recorded original of each value that the daemon has changed. It reads
+each value again and prints the differences. It only counts values with another text and the
+same effect; -o json lists them. If the daemon publishes the node to a cluster, restore
+removes its extended resources and its condition. The daemon must not run. Exit code 3 means
+that a value has another effect, or that the cluster did not get the update.
 
-With --dry-run it prints the values to restore, old and new, and writes nothing; a
-daemon may run, and restore sends no request to the cluster.
+With --dry-run, restore prints the old and the new values, and writes nothing. It sends no
+request to the cluster, and the daemon may run.
 
-Where the journal is damaged, or was there since the machine booted and is lost, values that are exactly what the daemon would write now
-get the defaults of kernel, systemd and kubelet, and the report says so. After a reboot,
-cgroups need no restore: they ended with it.
+The journal can be damaged, or lost since the machine booted. Then restore resets each value
+that equals the value of the plan to the default of kernel, systemd or kubelet. The report states
+it. After a reboot, cgroups need no restore, because a reboot removes them.
 
 --wait is for pods that must stay after the restore, as in deploy/uninstall/restore.yaml.`,
 		Args: cobra.NoArgs,

@@ -95,11 +95,11 @@ func (a *app) command() *cobra.Command {
 		Short: "Keep management, shared and guaranteed CPUs of a node apart",
 		Long: `cpupoold keeps three kinds of work apart on the CPUs of a node: platform services
 (management pools), ordinary pods (shared pool) and latency-critical containers with
-exclusive CPUs (guaranteed pool). It needs cgroup v2, and a CRI runtime or, for units
-alone, systemd.
+exclusive CPUs (guaranteed pool). It needs cgroup v2 and a CRI runtime. For units alone,
+systemd is sufficient.
 
-Exit codes: 0 all well, 1 failed, 2 usage, 3 done but not all is well (check, audit, restore,
-plan --defrag --apply).`,
+Exit codes: 0 success, 1 failure, 2 usage, 3 success with findings or remaining differences
+(check, audit, restore, plan --defrag --apply).`,
 		Version:       version.Read().String(),
 		SilenceErrors: true,
 		SilenceUsage:  true,

@@ -23,18 +23,18 @@ import (
 func (a *app) status() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "status",
-		Short: "Print what the running daemon does: pools, containers, sources, problems, writes",
+		Short: "Print the state of the running daemon: pools, containers, sources, problems, writes",
 		Long: `Status asks the running daemon for its state after the last pass: pools with their CPUs and
 containers, the reason for each placement, the protection of exclusive CPUs, lost sources,
-problems, the last writes and the configuration in force. Tables are as wide as the terminal; JSON
+problems, the last writes and the configuration in force. Tables are as wide as the terminal. JSON
 has all fields, with the topology of the machine: docs/reference/json.md.
 
-With --watch it prints the state again after each change, until it is stopped; with
--o json each state is a line.`,
+With --watch, status prints the state again after each change, until you stop it. With
+-o json, each state is one line.`,
 		Args: cobra.NoArgs,
 	}
 	output := outputFlag(c)
-	watch := c.Flags().BoolP("watch", "w", false, "print it again after each change")
+	watch := c.Flags().BoolP("watch", "w", false, "print the state again after each change")
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		client := a.daemon()
 		defer client.Close()
@@ -97,16 +97,17 @@ func (a *app) watchStatus(ctx context.Context, client *control.Client, output fo
 func (a *app) explain() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "explain POD[/CONTAINER]",
-		Short: "Print why a container or unit runs where it runs",
+		Short: "Print why a container or unit has its CPUs",
 		Long: `Explain asks the running daemon why a container or unit has its CPUs. It prints one sentence,
 and what to change for other CPUs. With --details it also prints the rules in the order of
-the attempts, other places, changes that lead there, the desired and the present state of the
-cgroup, and the decisions and writes. The daemon repeats its last decision for that, and
-changes nothing. JSON always contains the details.
+the attempts, other places and the changes that lead there, the desired and the current state
+of the cgroup, and the decisions and writes. For the details the daemon repeats its last
+decision, and changes nothing. JSON always contains the details.
 
-The name is that of a pod, namespace/pod or a pod's UID, any of these with /container, the ID
-of a container or the first 8 letters of it, or a systemd unit of the configuration. A pod
-alone stands for all of its containers but its pause container, which is pod/POD.`,
+The argument names a pod, a container, or a systemd unit of the configuration. A pod is POD,
+NAMESPACE/POD or its UID. A container is one of these with /CONTAINER, or its ID, or at least
+8 characters of its ID. A pod selects all of its containers except the pause container, whose
+name is POD, as in du-0/POD.`,
 		Example: `  cpupoold explain ran/du-0
   cpupoold explain du-0/du --details
   cpupoold explain du-0 -o json
@@ -114,7 +115,7 @@ alone stands for all of its containers but its pause container, which is pod/POD
 		Args: cobra.ExactArgs(1),
 	}
 	output := outputFlag(c)
-	details := c.Flags().Bool("details", false, "print rules, candidates, changes, the cgroup and events, too")
+	details := c.Flags().Bool("details", false, "also print rules, candidates, changes, the cgroup and events")
 	c.RunE = func(c *cobra.Command, args []string) error {
 		client := a.daemon()
 		defer client.Close()

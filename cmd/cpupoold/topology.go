@@ -22,9 +22,9 @@ func (a *app) topology() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "topology",
 		Short: "Print the machine's CPUs, cores, caches and NUMA nodes",
-		Long: `Topology prints a line for each physical core: where it is, its CPUs (threads), and on
-hybrid machines its kind, then the sets of CPUs that the kernel treats differently. The
-numbers of caches and cores are those of their lowest CPU. With --sysfs it prints the machine
+		Long: `Topology prints a line for each physical core: its position, its CPUs (threads), and on
+hybrid machines its type. Then it prints the sets of CPUs that the kernel treats differently. A
+cache or core has the number of its lowest CPU. With --sysfs it prints the machine
 of a saved /sys, such as the directory sys of a report (cpupoold report).`,
 		Args: cobra.NoArgs,
 	}
@@ -84,10 +84,10 @@ func printTopology(w *layout.Writer, t *topology.Topology) {
 func (a *app) check() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "check",
-		Short: "Examine host and configuration and print all problems at once",
+		Short: "Examine host and configuration, and print all problems",
 		Long: `Check examines the host and the configuration as run does before its first write, and
-prints everything that is wrong or worth knowing, the gravest first. It exits with 3 if
-there is an error or a reason for which run would refuse to start.`,
+prints all findings, the most severe first. Exit code 3 means an error, or a reason for which
+run refuses to start.`,
 		Args: cobra.NoArgs,
 	}
 	output := outputFlag(c)

@@ -14,20 +14,20 @@ import (
 	"github.com/cpupoold/cpupoold/internal/plugin/adopt"
 )
 
-const adoptHelp = `Lists the pods of a running cluster that are older than the webhook, and use CPUs
-that no pool counts: what they would become, and in which order to restart them.
-Nothing is changed; do each step, see that the pods come back, and list again.
+const adoptHelp = `Lists the pods of a running cluster that are older than the webhook, and whose CPUs no pool
+counts. It prints what each pod would become, and in which order to restart them. It
+changes nothing. Restart the pods of one step, check that they run again, and list again.
 
   kubectl cpupool adopt --dry-run --cluster --shared-cpus --guaranteed-cpus
   kubectl get pods,namespaces,replicasets,jobs -A -o json |
     kubectl cpupool adopt --dry-run --shared-cpus --guaranteed-cpus -f -
 
 The standard error states the kinds of the objects that were read and skipped. Lists
-without an object to read are an error.
+without a readable object are an error.
 
-Give the switches that the webhook has. Without namespaces in the list it is not
-known which of them allow a workload type; without replicasets and jobs, their
-owners are guessed by name.`
+Use the flags of the webhook. The list must contain the namespaces: they state which
+workload types they allow. Without replicasets and jobs in the list, the command guesses
+the owners of pods by their names.`
 
 type adoptOptions struct {
 	admissionFlags
@@ -41,7 +41,7 @@ func adoptCommand(s streams) *cobra.Command {
 	o := &adoptOptions{}
 	cmd := &cobra.Command{
 		Use:   "adopt --dry-run {-f FILE | --cluster}",
-		Short: "list pods that no pool counts, and the order to restart them in",
+		Short: "List pods that no pool counts, and the order to restart them",
 		Long:  adoptHelp,
 		Args:  flagsOnly(o.check),
 		RunE:  func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context(), s) },
@@ -50,14 +50,14 @@ func adoptCommand(s streams) *cobra.Command {
 	flags := cmd.Flags()
 	o.clusterFlags.add(flags)
 	flags.StringArrayVarP(&o.files, "filename", "f", nil, "`FILE` with a list in JSON as kubectl get prints it, - for the standard input; may be repeated")
-	flags.BoolVar(&o.dryRun, "dry-run", false, "only list; there is nothing else yet, and it has to be given")
+	flags.BoolVar(&o.dryRun, "dry-run", false, "list and change nothing; required")
 	flags.StringVarP(&o.output, "output", "o", "text", "`FORMAT`: text or json")
 	return cmd
 }
 
 func (o *adoptOptions) check() error {
 	if !o.dryRun {
-		return errors.New("adopt restarts nothing by itself; give --dry-run to get the list")
+		return errors.New("adopt only lists pods; add --dry-run to get the list")
 	}
 	if err := checkSource(o.files, o.clusterFlags); err != nil {
 		return err

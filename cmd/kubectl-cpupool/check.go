@@ -33,7 +33,7 @@ const checkHelp = `Examines a cluster before cpupoold is installed. A table list
 runtime, kubelet, policies and operating system. Findings follow, the most severe first,
 each with the remedy. They are about the kubelet's static policy, runtimes without NRI,
 old kernels, other managers of CPUs and quotas. Windows nodes and virtual nodes are
-findings, too.
+also findings.
 
 It reads nodes, DaemonSets, ResourceQuotas, the metadata of pods, and the configuration
 of each kubelet (get nodes/proxy). It changes nothing. A fact that it cannot read is
@@ -55,7 +55,7 @@ func checkCommand(s streams) *cobra.Command {
 	o := &checkOptions{}
 	cmd := &cobra.Command{
 		Use:   "check",
-		Short: "examine the nodes of a cluster before the installation",
+		Short: "Examine the nodes of a cluster before the installation",
 		Long:  checkHelp,
 		Args:  flagsOnly(o.check),
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -13,9 +13,9 @@ import (
 	"github.com/cpupoold/cpupoold/internal/plugin/overview"
 )
 
-const describeHelp = `Describes a node: its pools as the scheduler counts them, with the pods that ask for
-each, and what its daemon says (cpupoold status, run in the daemon's pod as kubectl exec
-does; --daemon=false leaves that out).`
+const describeHelp = `Describes a node: its pools as the scheduler counts them, the pods that request CPUs of
+each pool, and the status of its daemon. The status is the output of cpupoold status, which
+the command runs in the daemon's pod as kubectl exec does. --daemon=false omits it.`
 
 func describeCommand(s streams) *cobra.Command {
 	o := &nodesOptions{}
@@ -23,7 +23,7 @@ func describeCommand(s streams) *cobra.Command {
 	var ask bool
 	cmd := &cobra.Command{
 		Use:   "describe node NAME",
-		Short: "describe a node: pools, the pods in each, and what its daemon says",
+		Short: "Describe a node: its pools, their pods, and the status of its daemon",
 		Long:  describeHelp,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 2 || args[0] != "node" && args[0] != "nodes" {
@@ -34,7 +34,7 @@ func describeCommand(s streams) *cobra.Command {
 	}
 	o.add(cmd)
 	d.add(cmd.Flags())
-	cmd.Flags().BoolVar(&ask, "daemon", true, "ask the node's daemon, too; not with -o json")
+	cmd.Flags().BoolVar(&ask, "daemon", true, "also query the daemon of the node; not with -o json")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		ctx := cmd.Context()
 		nodes, err := o.overview(ctx)

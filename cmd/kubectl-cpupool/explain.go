@@ -30,10 +30,11 @@ const explainHelp = `Prints in one sentence why a pod has its CPUs, and what to 
 
   kubectl cpupool explain du-0 -n ran
 
-It asks the daemon of the pod's node, as kubectl exec does in the daemon's pod, and reads the
-pod from the API server, which knows which container lacks which limit. Without the right to
-exec there, the answer follows from the pod's spec and its node's resources alone, and a note
-states so. With --details the daemon's rules, candidates, changes and writes follow.`
+The command queries the daemon of the pod's node, as kubectl exec does in the daemon's pod.
+It reads the pod from the API server, and so finds the containers without a required limit.
+Without the right to exec in the daemon's pod, it uses only the pod's spec and the node's
+resources, and a note states so. --details adds the daemon's rules, candidates, changes and
+writes.`
 
 type explainOptions struct {
 	clusterFlags
@@ -49,7 +50,7 @@ func explainCommand(s streams) *cobra.Command {
 	o := &explainOptions{}
 	cmd := &cobra.Command{
 		Use:   "explain POD[/CONTAINER]",
-		Short: "print why a pod has its CPUs",
+		Short: "Print why a pod has its CPUs",
 		Long:  explainHelp,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 || strings.HasPrefix(args[0], "/") || args[0] == "" {
@@ -72,7 +73,7 @@ func explainCommand(s streams) *cobra.Command {
 	o.addConfig(flags, "")
 	o.daemonFlags.add(flags)
 	flags.StringVarP(&o.pods, "namespace", "n", "", "`NAMESPACE` of the pod, instead of the namespace of the kubeconfig's context")
-	flags.BoolVar(&o.details, "details", false, "print rules, candidates, changes, the cgroup and events, too")
+	flags.BoolVar(&o.details, "details", false, "also print rules, candidates, changes, the cgroup and events")
 	addNames(flags, &o.names, "annotations and types")
 	addDefaults(flags, &o.defaults)
 	flags.StringVarP(&o.output, "output", "o", "text", "`FORMAT`: text or json")

@@ -95,8 +95,8 @@ func isDirectory(path string, e fs.DirEntry) bool {
 	return err == nil && info.IsDir() // one that leads nowhere holds nothing
 }
 
-// walkable is a directory as filepath.WalkDir has to be given it: of a symbolic link to
-// one it would show nothing but the link, without an error.
+// walkable returns a directory in the form that filepath.WalkDir needs. Of a symbolic link to
+// a directory, it would list only the link, without an error.
 func walkable(dir string) string {
 	return strings.TrimSuffix(dir, "/") + "/"
 }

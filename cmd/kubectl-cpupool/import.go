@@ -14,25 +14,33 @@ import (
 	"github.com/cpupoold/cpupoold/internal/plugin/migrate"
 )
 
-const importHelp = `Reads what places pods on CPUs today, and prints a configuration of cpupoold that does
-the same. What does not carry over goes to the standard error, with the reason and what
-to do instead.
+const importHelp = `Reads the configuration of the components that place pods on CPUs today, and prints an
+equivalent configuration of cpupoold. The standard error lists the settings without an
+equivalent, each with the reason and the alternative.
 
-It reads, by their content: PerformanceProfile, KubeletConfiguration (and KubeletConfig),
-MachineConfig, CRI-O's configuration, the kubelet's file openshift-workload-pinning,
-the configurations of MicroShift (kubelet:) and of k3s and RKE2 (kubelet-arg:),
-CPU-Pooler's ConfigMaps, BalloonsPolicy and TopologyAwarePolicy of nri-plugins, and
-Namespaces. The annotations of a Namespace allow its pods a workload type. Several files,
-and several objects in a file, make one configuration, that of one node. Two objects that
-disagree about the same CPUs are an error that names both. Drop-ins of the kubelet and CRI-O go over the main file in the order of their names.
+The command recognizes files by their content:
 
-Where OpenShift's documents and its implementation disagree, the implementation counts:
-pods are pinned to the reserved CPUs, and the content of the pinning file does not count.
-With --reading documents they are pinned to the isolated ones, or to what the file says.
+- PerformanceProfile, KubeletConfig and MachineConfig of OpenShift
+- KubeletConfiguration, and the kubelet's file openshift-workload-pinning
+- the configuration of CRI-O
+- the configurations of MicroShift (kubelet:), and of k3s and RKE2 (kubelet-arg:)
+- ConfigMaps of CPU-Pooler
+- BalloonsPolicy and TopologyAwarePolicy of nri-plugins
+- Namespaces, whose annotations allow their pods a workload type
 
-The standard error states the documents that were read and skipped. Nothing is changed.
+All files and objects together make the configuration of one node. Two objects with different
+values for the same CPUs are an error that names both. Drop-ins of the kubelet and of CRI-O
+override the main file in the order of their names.
 
-Exit codes: 0 printed, 1 it could not be made, 2 usage.`
+OpenShift's documents and its implementation disagree in one point. By default, the command
+follows the implementation: pods run on the reserved CPUs, and the content of the pinning
+file has no effect. With --reading documents, pods run on the isolated CPUs, or on the CPUs
+in the pinning file.
+
+The standard error states the documents that were read and skipped. The command changes
+nothing.
+
+Exit codes: 0 printed, 1 no configuration could be made, 2 usage.`
 
 type importOptions struct {
 	machineFlags
@@ -47,21 +55,21 @@ func importCommand(s streams) *cobra.Command {
 	o := &importOptions{}
 	cmd := &cobra.Command{
 		Use:   "import -f FILE|DIR",
-		Short: "make a configuration of OpenShift's, the kubelet's, CRI-O's, CPU-Pooler's or nri-plugins'",
+		Short: "Convert the CPU settings of OpenShift, kubelet, CRI-O, CPU-Pooler or nri-plugins",
 		Long:  importHelp,
 		Args:  flagsOnly(o.check),
 		RunE:  func(*cobra.Command, []string) error { return o.run(s) },
 	}
 	flags := cmd.Flags()
 	flags.StringArrayVarP(&o.files, "filename", "f", nil, "`FILE` to read, - for the standard input, or a directory of files; may be repeated")
-	flags.BoolVarP(&o.recursive, "recursive", "R", false, "directories below directories too")
-	flags.StringVar(&o.reading, "reading", string(migrate.Implementation), "what counts where they disagree: implementation or documents")
-	flags.StringVar(&o.options.Profile, "profile", "", "`NAME` of the PerformanceProfile that is meant, where there are several")
-	flags.StringVar(&o.options.KubeletConfig, "kubelet-config", "", "`NAME` of the KubeletConfig that is meant, where there are several; the one that is made of the profile if it is not said")
-	flags.StringVar(&o.options.Role, "role", "", "`ROLE` of the MachineConfigs that are meant, where there are several, such as worker")
-	flags.StringVar(&o.options.PoolConfig, "pool-config", "", "`KEY` of CPU-Pooler's ConfigMap that is meant, such as poolconfig-worker.yaml, where there are several")
-	flags.StringVar(&o.options.NRIPolicy, "nri-policy", "", "`NAME` of the BalloonsPolicy or TopologyAwarePolicy that is meant, where there are several, such as default")
-	flags.StringSliceVar(&o.options.Namespaces, "namespace", nil, "`NAMESPACE` whose pods may ask for workload types and mixed CPUs; may be repeated")
+	flags.BoolVarP(&o.recursive, "recursive", "R", false, "also read the subdirectories")
+	flags.StringVar(&o.reading, "reading", string(migrate.Implementation), "the source for OpenShift's pinning, where the two disagree: implementation or documents")
+	flags.StringVar(&o.options.Profile, "profile", "", "`NAME` of the PerformanceProfile to use; required if there are several")
+	flags.StringVar(&o.options.KubeletConfig, "kubelet-config", "", "`NAME` of the KubeletConfig to use if there are several (default: the one of the PerformanceProfile)")
+	flags.StringVar(&o.options.Role, "role", "", "`ROLE` of the MachineConfigs to use, such as worker; required if there are several")
+	flags.StringVar(&o.options.PoolConfig, "pool-config", "", "`KEY` of CPU-Pooler's ConfigMap to use, such as poolconfig-worker.yaml; required if there are several")
+	flags.StringVar(&o.options.NRIPolicy, "nri-policy", "", "`NAME` of the BalloonsPolicy or TopologyAwarePolicy to use, such as default; required if there are several")
+	flags.StringSliceVar(&o.options.Namespaces, "namespace", nil, "`NAMESPACE` whose pods may request workload types and mixed CPUs; may be repeated")
 	o.add(cmd)
 	flags.StringVarP(&o.output, "output", "o", "text", "`FORMAT`: text or json")
 	return cmd

@@ -29,7 +29,7 @@ kubectl cpupool explain:
   --guaranteed-cpus state that the webhook adds the resources of these pools.
 - Autoscalers that need or set the CPU requests of such pods.
 
-It reads each kind that has a pod template, also kinds that it does not know. LimitRanges
+It reads each kind with a pod template, also custom resources. LimitRanges
 in the files give pods their defaults first, as in the cluster.
 
 The Namespaces in the files, and --allowed-namespaces, state the workload types that a
@@ -43,7 +43,7 @@ It skips ReplicaSets, Jobs and Pods, because controllers make most of them from 
 
 The standard error states the kinds of the objects that lint has read or skipped.
 
-Exit codes: 0 nothing found, 1 something found, not readable, or nothing read, 2 usage.`
+Exit codes: 0 no findings, 1 findings, an unreadable object, or no object read, 2 usage.`
 
 // Kueue's own manifests and chart create the ConfigMap with this name.
 const kueueConfigMap = "/api/v1/namespaces/kueue-system/configmaps/kueue-manager-config"
@@ -62,7 +62,7 @@ func lintCommand(s streams) *cobra.Command {
 	var allowed map[string][]string
 	cmd := &cobra.Command{
 		Use:   "lint {-f FILE|DIR | --cluster}",
-		Short: "find mistakes that keep pods from their pools",
+		Short: "Find mistakes that keep pods from their pools",
 		Long:  lintHelp,
 		Args: flagsOnly(func() (err error) {
 			allowed, err = o.check()
@@ -74,7 +74,7 @@ func lintCommand(s streams) *cobra.Command {
 	flags := cmd.Flags()
 	o.clusterFlags.add(flags)
 	flags.StringArrayVarP(&o.files, "filename", "f", nil, "`FILE` of manifests, - for the standard input, or a tree of files; may be repeated")
-	flags.StringVarP(&o.namespace, "namespace", "n", "default", "`NAMESPACE` of objects that name none")
+	flags.StringVarP(&o.namespace, "namespace", "n", "default", "`NAMESPACE` of objects without a namespace")
 	flags.StringSliceVar(&o.allowed, "allowed-namespaces", nil, "`NAMESPACE[=TYPE]` that allows a workload type, by default the first --type; may be repeated")
 	flags.StringVarP(&o.output, "output", "o", "text", "`FORMAT`: text or json")
 	return cmd

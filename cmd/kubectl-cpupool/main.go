@@ -66,7 +66,7 @@ func execute(s streams, args []string) int {
 func rootCommand(s streams) *cobra.Command {
 	root := &cobra.Command{
 		Use:           "kubectl-cpupool",
-		Short:         "CPU pools for authors of workloads",
+		Short:         "Inspect and plan the CPU pools of a cluster",
 		Version:       version.Read().String(),
 		SilenceUsage:  true,
 		SilenceErrors: true,

@@ -23,24 +23,24 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/workload"
 )
 
-const mutateHelp = `Prints manifests as the webhook would have them: Pods, and the templates of
-Deployments, ReplicaSets, StatefulSets, DaemonSets, Jobs and CronJobs. Other
-objects and all comments stay.
+const mutateHelp = `Prints manifests with the changes that the webhook makes to Pods, and to the templates of
+Deployments, ReplicaSets, StatefulSets, DaemonSets, Jobs and CronJobs. Other objects and
+all comments stay as they are.
 
-Whether the namespace allows a workload type is known in the cluster only, and
-taken for granted here. Warnings go to the standard error, and so do the kinds of the
-objects that were read or skipped. Files without an object to read are an error.
+Only the cluster knows the workload types that a namespace allows. The command assumes that
+each namespace allows them. The standard error contains the warnings, and the kinds of the
+objects that were read or skipped. Files without a readable object are an error.
 
-With --in-place the files are changed instead, each in one step, with mode and
-owner kept. The original of FILE is kept beside it as .FILE.cpupool-backup, which the
-kubelet does not take for a static pod; --restore puts it back. What cannot be
-changed is an error, and the rest is done.
+--in-place changes the files instead, each atomically, and keeps their mode and owner. It
+writes the original of FILE to .FILE.cpupool-backup in the same directory. The kubelet does
+not read this file as a static pod. --restore puts the backups back. A file that cannot be
+changed is an error; the command changes the others.
 
-With --kubeadm-patches, kubeadm's static pods stay as they are, and patches are
-written for kubeadm to apply whenever it writes them (patches.directory of its
-configuration, or its flag --patches): an upgrade keeps them.
+--kubeadm-patches leaves the static pods of kubeadm unchanged, and writes patches for them.
+kubeadm applies the patches each time it writes the static pods, so an upgrade keeps them:
+set patches.directory in its configuration, or its flag --patches.
 
---diff shows what any of these would do.`
+--diff prints the changes that any of these would make.`
 
 type mutateOptions struct {
 	admissionFlags
@@ -63,9 +63,9 @@ type admissionFlags struct {
 
 func (a *admissionFlags) add(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	flags.StringSliceVar(&a.types, "type", []string{"management"}, "workload `TYPE` that is switched on; may be repeated")
-	flags.BoolVar(&a.settings.SharedCPUs, "shared-cpus", false, "the resource of the shared pool is switched on")
-	flags.BoolVar(&a.settings.GuaranteedCPUs, "guaranteed-cpus", false, "the resource of the guaranteed pool is switched on")
+	flags.StringSliceVar(&a.types, "type", []string{"management"}, "enabled workload `TYPE`; may be repeated")
+	flags.BoolVar(&a.settings.SharedCPUs, "shared-cpus", false, "enable the resource of the shared pool, as in the webhook")
+	flags.BoolVar(&a.settings.GuaranteedCPUs, "guaranteed-cpus", false, "enable the resource of the guaranteed pool, as in the webhook")
 	addPodLevel(flags, &a.settings.PodLevel)
 	flags.BoolVar(&a.settings.PodLevelOverride, "pod-level-override", false, "pods may choose the mode by the annotation cpupoold.io/pod-level")
 	addDefaults(flags, &a.settings.Defaults)
@@ -84,7 +84,7 @@ func mutateCommand(s streams) *cobra.Command {
 	o := &mutateOptions{}
 	cmd := &cobra.Command{
 		Use:   "mutate -f FILE|DIR",
-		Short: "print manifests as the webhook would have them, or change them",
+		Short: "Print manifests with the changes of the webhook, or change the files",
 		Long:  mutateHelp,
 		Args:  flagsOnly(o.check),
 		RunE:  func(*cobra.Command, []string) error { return o.run(s) },
@@ -92,14 +92,14 @@ func mutateCommand(s streams) *cobra.Command {
 	o.add(cmd)
 	flags := cmd.Flags()
 	flags.StringArrayVarP(&o.files, "filename", "f", nil, "`FILE` of manifests, - for the standard input, or a directory of files; may be repeated")
-	flags.BoolVarP(&o.recursive, "recursive", "R", false, "directories below directories too")
-	flags.StringVar(&o.target, "target", "", "workload `TYPE` that pods are to ask for that ask for none")
-	flags.Var(quantityFlag(&o.memory), "request-memory", "what containers without a memory request are to request, in pods of a workload type: without CPU and memory a pod would be BestEffort")
-	flags.BoolVar(&o.diff, "diff", false, "print what changes instead")
+	flags.BoolVarP(&o.recursive, "recursive", "R", false, "also read the subdirectories")
+	flags.StringVar(&o.target, "target", "", "add this workload `TYPE` to pods without one")
+	flags.Var(quantityFlag(&o.memory), "request-memory", "memory request to add to containers without one, in pods of a workload type; a pod without CPU and memory requests is BestEffort")
+	flags.BoolVar(&o.diff, "diff", false, "print the changes instead")
 	flags.BoolVar(&o.change, "in-place", false, "change the files, and keep a backup of each")
-	flags.BoolVar(&o.putBack, "restore", false, "put the backups of --in-place back")
-	flags.StringVar(&o.patchDir, "kubeadm-patches", "", "`DIR` to write kubeadm's patches into, instead of changing anything")
-	flags.StringVar(&o.backupDir, "backup-dir", "", "`DIR` of the backups, instead of each file's own")
+	flags.BoolVar(&o.putBack, "restore", false, "restore the files from the backups of --in-place")
+	flags.StringVar(&o.patchDir, "kubeadm-patches", "", "write patches for kubeadm to `DIR`; change no manifests")
+	flags.StringVar(&o.backupDir, "backup-dir", "", "`DIR` of the backups (default: the directory of each file)")
 	return cmd
 }
 

@@ -18,12 +18,20 @@ import (
 )
 
 const nodesHelp = `Lists the nodes of a cluster with their pools: capacity, requests of pods, free CPUs and
-state, from the objects of the API server. It needs the right to list nodes and pods.
+state. It reads objects of the API server, and needs the right to list nodes and pods.
 
-A node is ready (in the desired state), not ready (its daemon reports the cause), depleted (the
-shared pool is below its floor), stale (the node has gone silent), or has no pools.
-The scheduler counts CPUs by the pools' resources. Pods without such a request, because
-the webhook has not seen them, are not counted.`
+The state of a node is one of these:
+
+  ready      the node is in the desired state
+  not ready  its daemon reports the cause
+  depleted   the shared pool is below its floor
+  stale      the reports of the node have stopped
+  untold     the node has resources, and no condition of the daemon
+  unknown    the daemon reports an unknown state
+  no pools   no daemon has reported pools
+
+The scheduler counts CPUs by the pools' resources. A pod without such a request, because
+it never passed the webhook, is not counted.`
 
 // nodesOptions are the flags of nodes, and of commands that look at nodes, too.
 type nodesOptions struct {
@@ -45,7 +53,7 @@ func nodesCommand(s streams) *cobra.Command {
 	o := &nodesOptions{}
 	cmd := &cobra.Command{
 		Use:   "nodes",
-		Short: "list the cluster's nodes and pools: capacity, use and health",
+		Short: "List the cluster's nodes and pools: capacity, use and health",
 		Long:  nodesHelp,
 		Args:  flagsOnly(o.check),
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -18,13 +18,13 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/topology"
 )
 
-const renderHelp = `Writes a configuration of cpupoold in the formats of other programs:
+const renderHelp = `Converts a configuration of cpupoold to the formats of other programs:
 
   crio           a drop-in for /etc/crio/crio.conf.d: a table for each workload type
   pinning        /etc/kubernetes/openshift-workload-pinning
-  machineconfig  a MachineConfig that carries both, and the kernel arguments
+  machineconfig  a MachineConfig with both, and with the kernel arguments
   kubelet        a part of a KubeletConfiguration: reservedSystemCPUs, no static policy
-  kernel         arguments of the kernel, which keep its work off the guaranteed pool
+  kernel         kernel arguments that keep kernel work off the guaranteed pool
   systemd        a drop-in for /etc/systemd/system.conf.d: CPUAffinity
 
 Three formats describe the extended resources of a new node to an autoscaler. They need
@@ -34,8 +34,8 @@ Three formats describe the extended resources of a new node to an autoscaler. Th
   clusterapi-capacity  a patch of the status of a machine template: all resources
   karpenter            a NodeOverlay for the instance types of --requirement
 
-One format goes to the standard output; with --dir each goes into a file of its own, in
-one step. The standard error lists the keys that no format has.
+The command writes one format to the standard output. With --dir, it writes each format to a
+file, and all files in one step. The standard error lists the keys that no format has.
 
 With the tables of crio and machineconfig, CRI-O places pods instead of cpupoold. cpupoold
 does not start with such tables unless otherManagers.crioWorkloads is standDown.
@@ -62,7 +62,7 @@ func renderCommand(s streams) *cobra.Command {
 	o := &renderOptions{}
 	cmd := &cobra.Command{
 		Use:   "render --config FILE {--format FORMAT | --dir DIR}",
-		Short: "write a configuration as OpenShift, the kubelet, the kernel and systemd have it",
+		Short: "Convert a configuration for CRI-O, OpenShift, kubelet, kernel and systemd",
 		Long:  renderHelp,
 		Args:  flagsOnly(o.check),
 		RunE:  func(*cobra.Command, []string) error { return o.run(s) },
@@ -70,10 +70,10 @@ func renderCommand(s streams) *cobra.Command {
 	flags := cmd.Flags()
 	flags.StringVar(&o.config, "config", "", "configuration `FILE` of cpupoold, - for the standard input")
 	flags.StringSliceVar(&o.formats, "format", nil, "`FORMAT` to write, one of the above; may be repeated with --dir (default: each format that has keys for the configuration, and needs no --format)")
-	flags.StringVar(&o.dir, "dir", "", "`DIR` to write files into")
-	flags.StringVar(&o.role, "role", "worker", "`ROLE` of the nodes that a MachineConfig is for")
-	flags.BoolVar(&o.force, "force", false, "write over files that are there")
-	flags.Var(quantityFlag(&o.scaling.Memory), "memory", "memory of a machine, for clusterapi and clusterapi-capacity; 0 leaves it out")
+	flags.StringVar(&o.dir, "dir", "", "write the files to `DIR`")
+	flags.StringVar(&o.role, "role", "worker", "`ROLE` of the nodes of the MachineConfig")
+	flags.BoolVar(&o.force, "force", false, "overwrite existing files")
+	flags.Var(quantityFlag(&o.scaling.Memory), "memory", "memory of a machine, for clusterapi and clusterapi-capacity; 0 for none")
 	flags.StringArrayVar(&o.scaling.Requirements, "requirement", nil, "`LABEL=VALUES` of the instance types of a NodeOverlay, with commas between the values; may be repeated")
 	flags.StringVar(&o.scaling.Name, "overlay-name", "cpupoold", "`NAME` of the NodeOverlay")
 	o.add(cmd)

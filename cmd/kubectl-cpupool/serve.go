@@ -23,33 +23,33 @@ import (
 	"github.com/cpupoold/cpupoold/internal/plugin/viewer"
 )
 
-const serveHelp = `Shows nodes in a browser: problems first, the machine as it is built, the owner of each
-CPU, what runs where and why. Nothing can be changed. From a file:
+const serveHelp = `Shows nodes in a browser: problems first, then the machine, the owner of each CPU, and the
+containers with the reason for their place. The page changes nothing. From a file:
 
   cpupoold status -o json > edge-1.json         # on the node
   kubectl cpupool serve -f edge-1.json          # anywhere; open the address that it prints
 
-A file is read again when it changes. The standard input can have one state after the
-other, so that a node can be watched:
+The command reads the file again after each change. The standard input can contain a series
+of states. So the page follows a running node:
 
   ssh edge-1 cpupoold status -o json --watch | kubectl cpupool serve -f -
 
-A simulation has one node or several ones, and the page has a list of them:
+For a simulation of several nodes, the page has a list of them:
 
   kubectl cpupool simulate -f cluster.json -o json | kubectl cpupool serve -f -
 
-Without -f, the page has all nodes of the cluster with a daemon in a pod. It asks the
-daemon of the node that a page shows, as kubectl exec does, also for explanations:
+Without -f, the page has all nodes of the cluster with a daemon in a pod. For the node on the
+page, the command queries the daemon, as kubectl exec does, also for explanations:
 
   kubectl cpupool serve
   kubectl cpupool serve --node edge-1,edge-2
 
-A report of cpupoold report (.tar.gz) has a status and explanations. A status alone has
-no explanations, and the page states how to get one. --svg writes the drawing of one node
-to a file, - for the standard output, and ends.
+A report (cpupoold report, .tar.gz) contains a status and explanations. A status alone
+contains no explanations, and the page states how to get one. --svg writes the drawing of one
+node to a file, - for the standard output, and exits.
 
-It listens on the loopback address alone, and has no password: a client that can open
-a connection to an address given with --listen sees the names of your pods.`
+By default, the command listens only on the loopback address. It has no password: with another
+address for --listen, each client that can connect to it sees the names of your pods.`
 
 type serveOptions struct {
 	clusterFlags
@@ -64,17 +64,17 @@ func serveCommand(s streams) *cobra.Command {
 	o := &serveOptions{}
 	cmd := &cobra.Command{
 		Use:   "serve [-f FILE] [--node NODE]",
-		Short: "show the CPUs of nodes in a browser, or draw them (--svg)",
+		Short: "Show the CPUs of nodes in a browser, or draw them (--svg)",
 		Long:  serveHelp,
 		Args:  flagsOnly(o.check),
 		RunE:  func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context(), s) },
 	}
 	flags := cmd.Flags()
-	flags.StringVarP(&o.file, "filename", "f", "", "`FILE` with a status (cpupoold status -o json), a simulation or a report (.tar.gz); - for the standard input (default: ask the daemons of the cluster)")
+	flags.StringVarP(&o.file, "filename", "f", "", "`FILE` with a status (cpupoold status -o json), a simulation or a report (.tar.gz); - for the standard input (default: query the daemons of the cluster)")
 	flags.StringSliceVar(&o.nodes, "node", nil, "`NODE` to show; may be repeated (default: all)")
 	o.addConfig(flags, ", without -f")
 	o.daemonFlags.add(flags)
-	flags.StringVar(&o.listen, "listen", "127.0.0.1:8480", "`ADDRESS` to serve on; port 0 takes a free one")
+	flags.StringVar(&o.listen, "listen", "127.0.0.1:8480", "`ADDRESS` to serve on; port 0 selects a free port")
 	flags.StringVar(&o.svg, "svg", "", "draw to `FILE` (- for the standard output) instead of serving")
 	return cmd
 }

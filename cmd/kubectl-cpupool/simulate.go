@@ -24,32 +24,34 @@ const simulateHelp = `Shows the plan of cpupoold for a node: pool and CPUs of ea
 free CPUs, and refused containers. It uses the planner of the daemon. It reads only the
 named files, and changes nothing.
 
-Of a running cluster, each node with its pods, in the pools of a fresh installation:
+This simulates each node of a running cluster with its pods, in the pools of a fresh installation:
 
   kubectl get nodes,pods -A -o json > cluster.json
   kubectl cpupool simulate -f cluster.json -o json > plan.json
   kubectl cpupool serve -f plan.json
 
-The nodes hold the number of their CPUs. --topology gives the machine of nodes that are
-not built as the output states, and of a node that is in no file. The machine is a
-description, or a file: XML of lstopo, or what cpupoold topology -o json or cpupoold
-status -o json has printed. A description has counts that nest in the order in which
-they stand, each per unit of the previous level: s sockets, then n NUMA nodes, d dies and
-l last-level caches, c cores, t threads. 2s8c2t are 2 sockets of 8 cores each, with 2
-threads each: 32 CPUs.
+A Node object contains only the number of its CPUs. The output states the machine that the
+command assumes. --topology sets another machine, or the machine of a node that is in no
+file. Its value is a description or a file. The file is XML of lstopo, or the output of
+cpupoold topology -o json or cpupoold status -o json. A description has counts from the
+outermost level to the innermost, each per unit of the previous level: s sockets, then n
+NUMA nodes, d dies and l last-level caches, c cores, t threads. 2s8c2t are 2 sockets of
+8 cores each, with 2 threads each: 32 CPUs.
 
   kubectl cpupool simulate -f cluster.json --topology 2s8c2t --topology edge-1=edge-1.xml
   kubectl cpupool simulate --topology 2s8c2t -f pods.yaml --config cpupoold.yaml
 
-Pods are those of manifests, with as many as workloads ask for, or saved ones, which
-stay on their node. They come in the order of the files, saved ones before, as they
-came. The standard error names the objects that are skipped. An object that cannot be
-read, such as a pod with 9000 CPUs, is an error, and the others are simulated. Files without
-an object to read are an error. With --trace pods come, go and change over time; a pod
-that the trace adds is not there before. With --compare both configurations are simulated, and the differences
-shown.
+The files contain manifests or saved pods. A workload in a manifest adds as many pods as its
+replicas. Saved pods stay on their node. The simulation starts the saved pods first, in the
+order of their creation, then the others in the order of the files.
 
-With --explain the answer is one sentence: why a pod has its CPUs, and what to change.
+The standard error names the skipped objects. An unreadable object, such as a pod with 9000
+CPUs, is an error; the command simulates the others. Files without a readable object are an
+error. With --trace, pods start, end and change over time. A pod that the trace adds is
+absent before. With --compare, the command simulates both configurations and prints the
+differences.
+
+With --explain, the output is one sentence: why a pod has its CPUs, and what to change.
 
 Exit codes: 0 no requests refused, 3 a request refused at any time (with --compare, by
 the other configuration), or an object not simulated, 1 nothing simulated, 2 usage.`
@@ -80,7 +82,7 @@ func simulateCommand(s streams) *cobra.Command {
 	o := &simulateOptions{}
 	cmd := &cobra.Command{
 		Use:   "simulate [-f FILE|DIR] [--topology [NODE=]DESCRIPTION|FILE] [--config FILE]",
-		Short: "plan the pods of a cluster, or of files, on machines that are only described",
+		Short: "Plan the pods of a cluster or of files on described machines",
 		Long:  simulateHelp,
 		Args:  flagsOnly(o.check),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -92,17 +94,17 @@ func simulateCommand(s streams) *cobra.Command {
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringArrayVar(&o.topology, "topology", nil, "the machine: a `[NODE=]DESCRIPTION` such as 2s8c2t, or a file, - for the standard input; with NODE= of this node only; may be repeated (default: as many CPUs as the node in the files has)")
+	flags.StringArrayVar(&o.topology, "topology", nil, "the machine: a `[NODE=]DESCRIPTION` such as 2s8c2t, or a file, - for the standard input; NODE= sets it for one node; may be repeated (default: the number of CPUs of the Node object)")
 	flags.StringVar(&o.offline, "offline", "", "`CPUS` of the machine that are offline from the beginning, such as 4-5,9")
 	flags.StringVar(&o.config, "config", "", "configuration `FILE` of cpupoold; empty for none, one shared pool of all CPUs (default: the pools of a fresh installation)")
-	flags.StringVar(&o.compare, "compare", "", "another configuration `FILE`, to see what it changes; empty for none, one shared pool of all CPUs")
+	flags.StringVar(&o.compare, "compare", "", "configuration `FILE` to compare with; empty for none, one shared pool of all CPUs")
 	flags.StringArrayVarP(&o.files, "filename", "f", nil, "`FILE` of nodes, pods, workloads and namespaces, - for the standard input, or a tree of files; may be repeated")
-	flags.StringVarP(&o.namespace, "namespace", "n", "default", "`NAMESPACE` of objects that name none")
+	flags.StringVarP(&o.namespace, "namespace", "n", "default", "`NAMESPACE` of objects without a namespace")
 	flags.StringSliceVar(&o.nodes, "node", nil, "`NODE` to simulate; may be repeated (default: all of the files)")
 	addDefaults(flags, &o.defaults)
 	flags.StringVar(&o.trace, "trace", "", "`FILE` of events of one node, one JSON object for each line, - for the standard input")
-	flags.StringVar(&o.explain, "explain", "", "print why `POD[/CONTAINER]` has its CPUs, and not the whole plan")
-	flags.BoolVar(&o.details, "details", false, "with --explain, print rules, candidates and changes, too")
+	flags.StringVar(&o.explain, "explain", "", "print why `POD[/CONTAINER]` has its CPUs, instead of the plan")
+	flags.BoolVar(&o.details, "details", false, "with --explain, also print rules, candidates and changes")
 	flags.StringVarP(&o.output, "output", "o", "table", "`FORMAT`: table or json")
 	return cmd
 }

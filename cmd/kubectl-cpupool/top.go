@@ -22,12 +22,13 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
 
-const topHelp = `Shows how busy the CPUs of each pool are, and those of each owner with --owners, as the
-kernels of the nodes count it: everything that runs on a CPU counts, the host's services
-too. The daemon of each node is asked twice, with --interval between; each question runs
-cpupoold status in the daemon's pod as kubectl exec does.`
+const topHelp = `Shows the CPU use of each pool, and with --owners of each owner of exclusive CPUs. The
+kernels of the nodes count the CPU time of all tasks on a CPU, also of host services.
 
-// maxAsked is how many nodes are asked at a time.
+The command queries the daemon of each node twice, --interval apart. Each query runs
+cpupoold status in the daemon's pod, as kubectl exec does.`
+
+// maxAsked is the maximum number of concurrent queries.
 const maxAsked = 8
 
 // topOptions are the flags of top.
@@ -43,7 +44,7 @@ func topCommand(s streams) *cobra.Command {
 	o := &topOptions{}
 	cmd := &cobra.Command{
 		Use:   "top [NODE...]",
-		Short: "show how busy the pools of each node are",
+		Short: "Show the CPU use of the pools of each node",
 		Long:  topHelp,
 		Args:  func(*cobra.Command, []string) error { return o.check() },
 		RunE:  func(cmd *cobra.Command, nodes []string) error { return o.run(cmd.Context(), s, nodes) },
@@ -51,7 +52,7 @@ func topCommand(s streams) *cobra.Command {
 	flags := cmd.Flags()
 	o.addConfig(flags, "")
 	o.daemonFlags.add(flags)
-	flags.DurationVar(&o.interval, "interval", 2*time.Second, "`TIME` between the two questions to a node")
+	flags.DurationVar(&o.interval, "interval", 2*time.Second, "`TIME` between the two queries of a node")
 	flags.BoolVar(&o.owners, "owners", false, "also show the owners of exclusive CPUs")
 	flags.StringVarP(&o.output, "output", "o", "text", "`FORMAT`: text or json")
 	return cmd
@@ -94,7 +95,7 @@ func (o *topOptions) run(ctx context.Context, s streams, nodes []string) error {
 	for i, node := range nodes {
 		g.Go(func() error {
 			found[i], errs[i] = o.measure(ctx, all, node)
-			return nil // the others are measured all the same
+			return nil // the measurements of the other nodes continue
 		})
 	}
 	_ = g.Wait() // no job returns an error
@@ -125,7 +126,7 @@ func (o *topOptions) measure(ctx context.Context, all *daemons, node string) ([]
 	}
 	state, _ := feed.Now()
 	if len(state.Load) == 0 {
-		return nil, fmt.Errorf("node %s: its daemon does not say how busy CPUs are, or has been started just now: is it older than this program?", node)
+		return nil, fmt.Errorf("node %s: its daemon reports no CPU use; check that it has run for a few seconds, and that it is not older than this program", node)
 	}
 	return usageOf(node, state.Status, state.Load, o.owners), nil
 }
