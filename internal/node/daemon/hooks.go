@@ -219,7 +219,7 @@ func (l *Loop) decideStart(a *requests.Start, p *pools.Placement, t *cgroup.Targ
 	case t.Exclusive && l.settings.Config.OnRefusal != config.RefusalShared:
 		return fmt.Errorf("container runs on CPUs %s instead of its exclusive CPUs %s; the kubelet retries%s", c.Effective, t.CPUs, a.Shortened())
 	}
-	others := desired.OwnedBy(l.last.Plan)
+	others := l.last.Owned
 	if t.Exclusive {
 		others = others.Difference(t.CPUs)
 	}

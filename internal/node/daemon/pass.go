@@ -5,7 +5,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/cpupoold/cpupoold/internal/node/desired"
 	"github.com/cpupoold/cpupoold/internal/node/partition"
 	"github.com/cpupoold/cpupoold/internal/node/planning"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
@@ -16,9 +15,11 @@ import (
 // decide returns the plan of all pods and units, and the targets of their cgroups.
 func (l *Loop) decide(m planning.Moment) (pools.Plan, []cgroup.Target) {
 	d := l.planner.Decide(m)
-	l.last.Input, l.last.Auxiliary, l.last.Hosts = d.Input, d.Auxiliary, d.Hosts
+	before := l.last.Decision
+	l.last.Decision = d
+	l.last.Plan, l.last.Targets = before.Plan, before.Targets // until the pass has compared and written
 	l.units.SetHosts(d.Hosts)
-	return d.Plan, l.notices.Unidentified.Limit(d.Plan.Shared, desired.OwnedBy(d.Plan).Union(m.Withheld()), d.Targets)
+	return d.Plan, l.notices.Unidentified.Limit(d.Plan.Shared, d.Owned.Union(m.Withheld()), d.Targets)
 }
 
 // pass decides, compares and writes. Each round makes the file writes before the first slow

@@ -8,11 +8,11 @@ import (
 
 // auxiliary returns the cgroups in pods that belong to no container, with their CPUs. With a
 // static kubelet, only cgroups in management pods have CPUs.
-func (in *Input) auxiliary(plan *pools.Plan) []auxiliary.Cgroup {
-	f := auxiliary.Facts{Inventory: in.Inventory, Plan: plan, Owned: OwnedBy(*plan).Union(in.Leaving), Read: in.Read,
+func (in *Input) auxiliary(d *Decision) []auxiliary.Cgroup {
+	f := auxiliary.Facts{Inventory: in.Inventory, Plan: &d.Plan, Owned: d.Owned.Union(in.Leaving), Read: in.Read,
 		Wrote: func(p cgroup.Path) bool { return in.Journal.HasOriginal(p, cgroup.FileCPUs) }}
 	if !in.Settings.Pools.Kubelet {
-		f.Shared = plan.Shared.Difference(f.Owned)
+		f.Shared = d.Plan.Shared.Difference(f.Owned)
 	}
 	return in.Auxiliary.Place(f)
 }

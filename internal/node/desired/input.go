@@ -53,6 +53,8 @@ type Decision struct {
 	Plan    pools.Plan
 	Targets []cgroup.Target
 	Hosts   []hostslices.Verdict // about the units of host services
+	Owners  []Owner              // of the plan
+	Owned   cpuset.Set           // exclusive CPUs of the plan, with idle siblings
 	// Auxiliary are the cgroups in pods that belong to no container.
 	Auxiliary []auxiliary.Cgroup
 }
@@ -67,8 +69,9 @@ func (in *Input) Decide() Decision {
 		d.Input.Resting = cpuset.Set{}
 		d.Plan = pools.Build(d.Input)
 	}
-	want := in.dropUnread(d.Plan, in.Targets(d.Plan))
-	d.Auxiliary = in.auxiliary(&d.Plan)
+	d.Owners, d.Owned = ownersOf(d.Plan), OwnedBy(d.Plan)
+	want := in.dropUnread(&d, in.Targets(d.Plan))
+	d.Auxiliary = in.auxiliary(&d)
 	for i := range d.Auxiliary {
 		want = append(want, d.Auxiliary[i].Target())
 	}

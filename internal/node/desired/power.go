@@ -15,7 +15,7 @@ const codePower pools.Code = "PowerNotGiven"
 
 // PowerSettings returns the power settings that containers request for their exclusive CPUs, and
 // the requests that cannot be fulfilled. It skips requests that CRI-O's hooks fulfil.
-func (s *Settings) PowerSettings(plan pools.Plan, m *inventory.Inventory, o *OtherManagers, machine power.Machine) (map[tune.Knob]string, []pools.Problem) {
+func (s *Settings) PowerSettings(owners []Owner, m *inventory.Inventory, o *OtherManagers, machine power.Machine) (map[tune.Knob]string, []pools.Problem) {
 	if len(s.Config.Power) == 0 {
 		return nil, nil // the annotations belong to CRI-O alone
 	}
@@ -23,10 +23,10 @@ func (s *Settings) PowerSettings(plan pools.Plan, m *inventory.Inventory, o *Oth
 	for _, f := range s.Config.Power {
 		allowed = append(allowed, power.Feature(f))
 	}
-	var owners []power.Owner
+	var asking []power.Owner
 	var problems []pools.Problem
 	of := make(map[string]pools.Problem) // by name of the owner
-	for _, owner := range Owners(plan) {
+	for _, owner := range owners {
 		e := m.Container(owner.ID)
 		if owner.Unit || e == nil || m.PodOf(e) == nil {
 			continue
@@ -41,10 +41,10 @@ func (s *Settings) PowerSettings(plan pools.Plan, m *inventory.Inventory, o *Oth
 		if !ask.Empty() {
 			name := pod.Name() + "/" + owner.Name + "/" + owner.ID
 			of[name] = problem
-			owners = append(owners, power.Owner{Name: name, CPUs: owner.CPUs, Ask: ask})
+			asking = append(asking, power.Owner{Name: name, CPUs: owner.CPUs, Ask: ask})
 		}
 	}
-	values, missing := power.Plan(owners, machine)
+	values, missing := power.Plan(asking, machine)
 	for _, p := range missing {
 		problem := of[p.Owner]
 		problem.Reason = pools.Reason{Code: codePower, Text: p.Text}

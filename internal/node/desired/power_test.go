@@ -14,7 +14,6 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/cri"
-	"github.com/cpupoold/cpupoold/pkg/pools"
 )
 
 // TestPowerSettings checks the power settings that containers get for their exclusive CPUs. The
@@ -53,13 +52,8 @@ func TestPowerSettings(t *testing.T) {
 			m := inventory.New(cgroup.DriverSystemd)
 			m.PutPod(inventory.PodStatus{Pod: cri.Pod{ID: "sandbox", UID: "uid", Namespace: "ns", Name: "pod", Annotations: tc.annotations, RuntimeHandler: tc.handler}})
 			m.PutContainer(inventory.ContainerStatus{Container: cri.Container{ID: "id", Name: "app", PodID: "sandbox"}})
-			plan := pools.Plan{
-				Pods: []pools.PodPlan{{UID: "uid", Containers: []pools.Placement{
-					{ID: "id", Name: "app", Exclusive: true, CPUs: cpuset.Of(1), State: pools.Running}, {ID: "ended", Name: "app", Exclusive: true, CPUs: cpuset.Of(2), State: pools.Exited},
-				}}},
-				Units: []pools.UnitPlan{{Name: "du.service", Exclusive: true, CPUs: cpuset.Of(3)}},
-			}
-			values, problems := s.PowerSettings(plan, m, &others, machine)
+			owners := []desired.Owner{{ID: "id", Name: "app", CPUs: cpuset.Of(1)}, {ID: "gone", Name: "app", CPUs: cpuset.Of(2)}, {Name: "du.service", Unit: true, CPUs: cpuset.Of(3)}}
+			values, problems := s.PowerSettings(owners, m, &others, machine)
 			if !maps.Equal(values, tc.want) {
 				t.Errorf("values %v; want %v", values, tc.want)
 			}

@@ -183,8 +183,8 @@ type Owner struct {
 	CPUs          cpuset.Set
 }
 
-// Owners returns the owners of a plan that can run now, in its order.
-func Owners(plan pools.Plan) []Owner {
+// ownersOf returns the owners of a plan that can run now, in its order.
+func ownersOf(plan pools.Plan) []Owner {
 	var all []Owner
 	for pod, c := range plan.Containers() {
 		if (c.Exclusive || c.InPodPool()) && c.State != pools.Exited {

@@ -8,7 +8,6 @@ import (
 	"github.com/cpupoold/cpupoold/internal/node/noise"
 	"github.com/cpupoold/cpupoold/internal/node/tune"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
-	"github.com/cpupoold/cpupoold/pkg/pools"
 	"github.com/cpupoold/cpupoold/pkg/workload"
 )
 
@@ -27,9 +26,9 @@ func (s *Settings) Ownable() cpuset.Set {
 
 // HostSettings returns the host settings that a plan requires. elsewhere contains the
 // containers whose interrupts another manager moves, with the manager's name.
-func (s *Settings) HostSettings(plan pools.Plan, m *inventory.Inventory, o *OtherManagers) (w tune.Desired, elsewhere map[string]string) {
+func (s *Settings) HostSettings(owners []Owner, m *inventory.Inventory, o *OtherManagers) (w tune.Desired, elsewhere map[string]string) {
 	elsewhere = make(map[string]string)
-	for _, owner := range Owners(plan) {
+	for _, owner := range owners {
 		if s.Config.KernelThreads == config.KernelThreadsExclusive {
 			w.NoKernel = w.NoKernel.Union(owner.CPUs)
 		}

@@ -16,7 +16,6 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/cri"
-	"github.com/cpupoold/cpupoold/pkg/pools"
 	"github.com/cpupoold/cpupoold/pkg/topology"
 )
 
@@ -58,11 +57,8 @@ func TestHostSettings(t *testing.T) {
 			m := inventory.New(cgroup.DriverSystemd)
 			m.PutPod(inventory.PodStatus{Pod: cri.Pod{ID: "sandbox", UID: "uid", Annotations: tc.annotations, RuntimeHandler: tc.handler}})
 			m.PutContainer(inventory.ContainerStatus{Container: cri.Container{ID: "id", Name: "app", PodID: "sandbox"}})
-			plan := pools.Plan{
-				Pods:  []pools.PodPlan{{UID: "uid", Containers: []pools.Placement{{ID: "id", Name: "app", Exclusive: true, CPUs: cpuset.Of(1, 2, 5), State: pools.Running}}}},
-				Units: []pools.UnitPlan{{Name: "du.service", Exclusive: true, CPUs: cpuset.Of(3)}},
-			}
-			w, elsewhere := s.HostSettings(plan, m, &others)
+			owners := []desired.Owner{{ID: "id", Name: "app", CPUs: cpuset.Of(1, 2, 5)}, {Name: "du.service", Unit: true, CPUs: cpuset.Of(3)}}
+			w, elsewhere := s.HostSettings(owners, m, &others)
 			if !w.Equal(tc.want) || (elsewhere["id"] != "") != tc.elsewhere {
 				t.Errorf("host settings %v, %v, elsewhere %v; want %v, %v", w.Quiet, w.NoKernel, elsewhere, tc.want.Quiet, tc.want.NoKernel)
 			}

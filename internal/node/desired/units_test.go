@@ -10,6 +10,8 @@ import (
 	"github.com/cpupoold/cpupoold/internal/config"
 	"github.com/cpupoold/cpupoold/internal/node/desired"
 	"github.com/cpupoold/cpupoold/internal/node/inventory"
+	"github.com/cpupoold/cpupoold/internal/node/undo"
+	"github.com/cpupoold/cpupoold/internal/testing/nodefixture"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/cri"
@@ -101,10 +103,16 @@ func TestOwners(t *testing.T) {
 		Idle:        cpuset.Of(7),
 	}
 	want := []desired.Owner{{Pod: "default/p", Name: "app", ID: "c", CPUs: cpuset.Of(2)}, {Name: "du.service", Unit: true, CPUs: cpuset.Of(6)}}
-	if d := cmp.Diff(want, desired.Owners(plan), cmp.Comparer(cpuset.Set.Equal)); d != "" {
+	m := inventory.New(cgroup.DriverSystemd)
+	for _, id := range []string{"c", "d", "e"} {
+		m.PutContainer(inventory.ContainerStatus{Container: cri.Container{ID: id}})
+	}
+	in := desired.Input{Settings: hostSettings(t, nodefixture.PoolsYAML, 8), Inventory: m, Journal: undo.New(undo.Document{}), Build: func(pools.Input) pools.Plan { return plan }}
+	got := in.Decide()
+	if d := cmp.Diff(want, got.Owners, cmp.Comparer(cpuset.Set.Equal)); d != "" {
 		t.Errorf("(-want +got):\n%s", d)
 	}
-	if owned := desired.OwnedBy(plan); owned.String() != "2,6-7" {
-		t.Errorf("owned CPUs %s", owned)
+	if got.Owned.String() != "2,6-7" {
+		t.Errorf("owned CPUs %s", got.Owned)
 	}
 }

@@ -8,16 +8,15 @@ import (
 )
 
 // dropUnread drops targets with unknown resources. Their containers keep their CPUs.
-func (in *Input) dropUnread(p pools.Plan, want []cgroup.Target) []cgroup.Target {
-	unread := unreadCgroups(in.Inventory, p)
+func (in *Input) dropUnread(d *Decision, want []cgroup.Target) []cgroup.Target {
+	unread := unreadCgroups(in.Inventory, d.Plan)
 	if len(unread) == 0 {
 		return want
 	}
-	owned := OwnedBy(p)
 	kept := want[:0]
 	for _, t := range want {
 		if unread[t.Path] {
-			cpus, moves := in.mustLeave(&t, owned)
+			cpus, moves := in.mustLeave(&t, d.Owned)
 			if !moves {
 				continue
 			}

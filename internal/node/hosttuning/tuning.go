@@ -39,19 +39,19 @@ func (t *Tuning) Run(ctx context.Context) {
 	}
 }
 
-// Set passes the settings that a plan needs.
-func (t *Tuning) Set(s *desired.Settings, plan pools.Plan, m *inventory.Inventory, others *desired.OtherManagers, possible cpuset.Set) {
+// Set passes the settings that the owners of a plan need.
+func (t *Tuning) Set(s *desired.Settings, owners []desired.Owner, m *inventory.Inventory, others *desired.OtherManagers, possible cpuset.Set) {
 	if t == nil {
 		return
 	}
-	w, elsewhere := s.HostSettings(plan, m, others)
+	w, elsewhere := s.HostSettings(owners, m, others)
 	for id, by := range elsewhere {
 		if t.elsewhere[id] == "" {
 			t.log.Info("interrupts of a container are left to another manager; default_smp_affinity is its own", "container_id", id, "manager", by)
 		}
 	}
 	t.elsewhere = elsewhere
-	w.Values, t.powerless = s.PowerSettings(plan, m, others, t.power.Machine())
+	w.Values, t.powerless = s.PowerSettings(owners, m, others, t.power.Machine())
 	t.tuner.Set(w, s.TuneMachine(possible), s.Ownable())
 }
 

@@ -52,7 +52,7 @@ func (s *survey) moved() map[change][]string {
 		}
 	}
 	moved := make(map[change][]string)
-	for pod, c := range s.plan.Containers() {
+	for pod, c := range s.Plan.Containers() {
 		cpus, isPlanned := planned[c.ID]
 		if !isPlanned || c.Kind == pools.Infra || c.State != pools.Running {
 			continue

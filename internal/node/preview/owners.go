@@ -42,7 +42,7 @@ func (s *survey) owners() (all []Owner, ends []cgroup.Path, err error) {
 	outcomes := cgroup.PlanPartitions(cgroup.PartitionInput{
 		Kernel: s.host.Kernel, Online: s.host.Online(), Housekeeping: settings.Housekeeping(), Desired: w.possible, View: view,
 	}).Outcomes
-	for _, owner := range desired.Owners(s.plan) {
+	for _, owner := range s.Owners {
 		o := Owner{Pod: owner.Pod, Name: owner.Name, Wanted: noise.CPUSet}
 		mode := noise.CPUSet
 		if part, placed := w.wanted[owner.ID]; placed && !owner.Unit {

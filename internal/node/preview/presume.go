@@ -99,7 +99,7 @@ func (s *survey) requestedWeight(t cgroup.Target) uint64 {
 			return w
 		}
 	}
-	for _, pod := range s.plan.Pods {
+	for _, pod := range s.Plan.Pods {
 		if t.Container != "" || s.input.Inventory.SliceOf(pod) != t.Path {
 			continue
 		}
@@ -118,7 +118,7 @@ func (s *survey) requestedWeight(t cgroup.Target) uint64 {
 // quotas returns the kubelet's quotas in microseconds per 100 ms, of containers and slices.
 func (s *survey) quotas() map[cgroup.Path]int64 {
 	all := make(map[cgroup.Path]int64)
-	for _, pod := range s.plan.Pods {
+	for _, pod := range s.Plan.Pods {
 		sum, whole := int64(0), true
 		for _, c := range pod.Containers {
 			e := s.input.Inventory.Container(c.ID)

@@ -84,7 +84,7 @@ func Owners(ctx context.Context, c *config.Config, t *topology.Topology, log *sl
 	if err != nil {
 		return audit.Ownership{}, nil, err
 	}
-	return s.input.Settings.Ownership(s.plan, s.input.Inventory, s.input.Verdicts(s.plan, s.want), s.auxiliary), texts(s.unread), nil
+	return s.input.Settings.Ownership(s.Plan, s.input.Inventory, s.input.Verdicts(s.Plan, s.want), s.Auxiliary), texts(s.unread), nil
 }
 
 // Exclusive returns the owners of exclusive CPUs by OnHost, and the unreadable objects.
@@ -93,7 +93,7 @@ func Exclusive(ctx context.Context, h *hostenv.Host, c *config.Config, t *topolo
 	if err != nil {
 		return defrag.Input{}, nil, err
 	}
-	return s.input.Fragments(s.plan), texts(s.unread), nil
+	return s.input.Fragments(s.Plan), texts(s.unread), nil
 }
 
 // newSurvey reads the node with the journal on disk.
@@ -109,7 +109,7 @@ func newSurvey(ctx context.Context, h *hostenv.Host, c *config.Config, t *topolo
 	}
 	s, err := read(ctx, h, set, j, rights(c, log))
 	if err == nil {
-		s.plan.Problems = append(s.plan.Problems, usablecpus.Problems(machine.Withheld, set.Offline())...)
+		s.Plan.Problems = append(s.Plan.Problems, usablecpus.Problems(machine.Withheld, set.Offline())...)
 	}
 	return s, err
 }
@@ -117,9 +117,9 @@ func newSurvey(ctx context.Context, h *hostenv.Host, c *config.Config, t *topolo
 // preview returns the actions that lead from the survey's node to its plan.
 func (s *survey) preview() Preview {
 	settings := &s.input.Settings
-	p := Preview{Plan: s.plan, Host: s.input.Verdicts(s.plan, s.want), Adapted: settings.Adapted, Offline: settings.Offline()}
-	p.Ownership = settings.Ownership(s.plan, s.input.Inventory, p.Host, s.auxiliary)
-	p.Writes, p.Deferred = s.cgroups.Diff(s.want, nil, desired.DiffOptions(s.host, s.plan))
+	p := Preview{Plan: s.Plan, Host: s.input.Verdicts(s.Plan, s.want), Adapted: settings.Adapted, Offline: settings.Offline()}
+	p.Ownership = settings.Ownership(s.Plan, s.input.Inventory, p.Host, s.Auxiliary)
+	p.Writes, p.Deferred = s.cgroups.Diff(s.want, nil, desired.DiffOptions(s.host, s.Plan))
 	p.Changes = s.changes()
 	unread := s.unread
 	var err error
@@ -162,9 +162,9 @@ func (s *survey) tune(ctx context.Context, p *Preview) ([]pools.Problem, error) 
 	if err != nil {
 		return nil, err
 	}
-	w, elsewhere := settings.HostSettings(s.plan, m, &s.others)
+	w, elsewhere := settings.HostSettings(s.Owners, m, &s.others)
 	var problems []pools.Problem
-	w.Values, problems = settings.PowerSettings(s.plan, m, &s.others, host.Machine())
+	w.Values, problems = settings.PowerSettings(s.Owners, m, &s.others, host.Machine())
 	d, err := tune.Preview(ctx, r, w)
 	t := &Tuning{Quiet: w.Quiet, NoKernel: w.NoKernel, Changes: d.Changes, Stuck: d.Stuck, Elsewhere: elsewhere}
 	if err != nil {

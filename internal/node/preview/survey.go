@@ -25,14 +25,13 @@ import (
 
 // survey is one reading of the node, and the decision of a daemon that starts with it.
 type survey struct {
-	host      *hostenv.Host
-	input     desired.Input
-	others    desired.OtherManagers
-	plan      pools.Plan
-	auxiliary []auxiliary.Cgroup // cgroups in pods that belong to no container
-	want      []cgroup.Target    // without cgroups that are gone or unreadable
-	cgroups   *kernelstate.Cache
-	unread    []error
+	host   *hostenv.Host
+	input  desired.Input
+	others desired.OtherManagers
+	desired.Decision
+	want    []cgroup.Target // without cgroups that are gone or unreadable
+	cgroups *kernelstate.Cache
+	unread  []error
 }
 
 // withoutRecords saves five D-Bus calls for each container, pause container and slice.
@@ -100,9 +99,8 @@ func (s *survey) decide(ctx context.Context, in desired.Input) {
 		in.Formula.Take(desired.FetchFormula(ctx))
 	}
 	s.input = in
-	d := in.Decide()
-	s.plan, s.auxiliary = d.Plan, d.Auxiliary
-	s.want = slices.DeleteFunc(d.Targets, func(t cgroup.Target) bool { return slices.Contains(gone, t.Path) || unreadable[t.Path] != nil })
+	s.Decision = in.Decide()
+	s.want = slices.DeleteFunc(s.Targets, func(t cgroup.Target) bool { return slices.Contains(gone, t.Path) || unreadable[t.Path] != nil })
 	s.unread = slices.AppendSeq(s.unread, maps.Values(unreadable))
 }
 

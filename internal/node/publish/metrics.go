@@ -49,14 +49,7 @@ func (p *Publisher) view(pass *planning.Pass) *telemetry.View {
 	for _, problem := range problems {
 		v.Problems[string(problem.Code)]++
 	}
-	paths := make(map[string]cgroup.Path, len(pass.Targets))
-	for i := range pass.Targets {
-		t := &pass.Targets[i]
-		if id := t.Container + t.Unit; id != "" && p.Cache.Current(t.Path).Exists {
-			paths[id] = t.Path
-		}
-	}
-	v.Containers, v.Mixed = node.Containers(paths, func(cpus cpuset.Set, at cgroup.Path) (noise.Report, map[string]int) {
+	v.Containers, v.Mixed = node.Containers(p.paths, func(cpus cpuset.Set, at cgroup.Path) (noise.Report, map[string]int) {
 		r := p.machine().Of(cpus, p.Partitions.Mode(at))
 		return r, kernelWork(p.Host.Boot, r)
 	})

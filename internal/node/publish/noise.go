@@ -4,7 +4,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/cpupoold/cpupoold/internal/node/desired"
 	"github.com/cpupoold/cpupoold/internal/node/hostenv"
 	"github.com/cpupoold/cpupoold/internal/node/noise"
 	"github.com/cpupoold/cpupoold/internal/node/planning"
@@ -26,17 +25,11 @@ func (p *Publisher) machine() noise.Machine { return p.Settings.MachineOf(p.Host
 
 // reportNoise logs the isolation of each owner's CPUs when it has changed.
 func (p *Publisher) reportNoise(pass *planning.Pass) {
-	paths := make(map[string]cgroup.Path, len(pass.Targets))
-	for _, t := range pass.Targets {
-		if t.Exclusive && p.Cache.Current(t.Path).Exists {
-			paths[t.Container] = t.Path
-		}
-	}
 	now := make(map[string]string)
 	var owned cpuset.Set
-	for _, o := range desired.Owners(pass.Plan) {
+	for _, o := range pass.Owners {
 		owned = owned.Union(o.CPUs)
-		at, runs := paths[o.ID]
+		at, runs := p.paths[o.ID]
 		if o.Unit || !runs {
 			continue
 		}

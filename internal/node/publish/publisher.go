@@ -82,10 +82,11 @@ type Publisher struct {
 	faults      map[cgroup.Path]error // cgroups that the last pass could not correct
 	lastSuccess time.Time
 	ready       bool
-	reported    map[problemKey]bool // logged problems
-	problems    []pools.Problem     // of the last pass
-	noise       map[string]string   // of the last pass, by container
-	bootArgs    []string            // missing kernel parameters in the last pass
+	reported    map[problemKey]bool    // logged problems
+	problems    []pools.Problem        // of the last pass
+	noise       map[string]string      // of the last pass, by container
+	paths       map[string]cgroup.Path // of the last pass: cgroups that exist, by container or unit
+	bootArgs    []string               // missing kernel parameters in the last pass
 }
 
 // New returns a Publisher that has published nothing.
@@ -149,6 +150,13 @@ func (p *Publisher) Audited() auditor.Scene { return p.auditor.Shown() }
 
 // Note logs the faults and the problems that a pass has left, if they have changed.
 func (p *Publisher) Note(pass *planning.Pass) {
+	p.paths = make(map[string]cgroup.Path, len(pass.Targets))
+	for i := range pass.Targets {
+		t := &pass.Targets[i]
+		if id := t.Container + t.Unit; id != "" && p.Cache.Current(t.Path).Exists {
+			p.paths[id] = t.Path
+		}
+	}
 	p.noteFaults(pass)
 	p.report(pass)
 	p.reportNoise(pass)
@@ -159,7 +167,7 @@ func (p *Publisher) Publish(pass *planning.Pass, now time.Time) {
 	if pass.Planned {
 		p.noteReady(pass, now)
 		p.showAudit(pass)
-		p.tuning.Set(p.Settings, pass.Plan, p.Inventory, &p.Others, p.Host.Possible)
+		p.tuning.Set(p.Settings, pass.Owners, p.Inventory, &p.Others, p.Host.Possible)
 	}
 	v := p.view(pass)
 	p.history.NoteSources(v.Sources)

@@ -75,6 +75,7 @@ func newWorld(t *testing.T, yaml string, observe bool) *world {
 	w.pass.Planned, w.pass.Targets = true, []cgroup.Target{{Container: id, Path: w.path, CPUs: cpuset.Range(4, 5)}}
 	w.pass.Plan = pools.Plan{Shared: settings.Pools.Shared, Pods: []pools.PodPlan{{UID: "u", Namespace: "ran", Name: "du",
 		Containers: []pools.Placement{{ID: id, Name: "app", Pool: pools.Guaranteed, Exclusive: true, CPUs: cpuset.Range(4, 5)}}}}}
+	w.pass.Owners = []desired.Owner{{Pod: "ran/du", Name: "app", ID: id, CPUs: cpuset.Range(4, 5)}}
 	cache.Refresh(w.pass.Targets, m)
 	return w
 }
