@@ -176,7 +176,7 @@ func rows() []row {
 		{"restore", false, []string{"desired", "hostenv", "hosttuning", "nodestatus", "partition", "preview", "tune", "undo"}},
 
 		// The event loop: every package but preview and restore, which run without it.
-		{"daemon", false, []string{"actor", "appcpus", "auxiliary", "control", "desired", "drift", "hostenv", "hosttuning", "inventory", "kernelstate", "listing", "memrelease", "moves", "nodestatus", "notices", "numahints", "partition", "permission", "planning", "publish", "quiet", "refusal", "requests", "resize", "retry", "treewatch", "undo", "units", "usablecpus", "view", "waits"}},
+		{"daemon", false, []string{"actor", "appcpus", "auditor", "auxiliary", "control", "desired", "drift", "hostenv", "hosttuning", "inventory", "kernelstate", "listing", "memrelease", "moves", "nodestatus", "notices", "numahints", "partition", "permission", "planning", "publish", "quiet", "refusal", "requests", "resize", "retry", "treewatch", "undo", "units", "usablecpus", "view", "waits"}},
 	}
 }
 

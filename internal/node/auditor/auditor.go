@@ -47,14 +47,6 @@ func (a *Auditor) Show(s Scene) {
 	}
 }
 
-// Shown returns the last Scene that Show has passed, and a zero Scene before.
-func (a *Auditor) Shown() Scene {
-	if s := a.scene.Load(); s != nil {
-		return *s
-	}
-	return Scene{}
-}
-
 // Result returns the scores since the start; nil before the first scan and while off.
 func (a *Auditor) Result() *telemetry.Audit { return a.result.Load() }
 
@@ -92,9 +84,7 @@ func (a *Auditor) Run(ctx context.Context, log *slog.Logger, open func() (Watche
 		due.Reset(scene.Interval)
 		var err error
 		if w == nil {
-			if w, err = open(); err != nil {
-				w = nil // open may return an interface with a nil pointer
-			}
+			w, err = open()
 		}
 		if w != nil {
 			err = scans.scan(w, scene.Ownership)
@@ -171,7 +161,7 @@ func threadTime() time.Duration {
 }
 
 // Open returns a watcher of the tasks of this machine.
-func Open() (*audit.Watcher, error) {
+func Open() (Watcher, error) {
 	cgroups, err := cgroup.Open(hostenv.CgroupRoot)
 	if err != nil {
 		return nil, fmt.Errorf("open %s: %w", hostenv.CgroupRoot, err)

@@ -40,14 +40,14 @@ func TestOtherMachineAfterAReboot(t *testing.T) {
 		r := n.serve(l)
 		id := n.RunContainer(n.RunPod("e", "default", "guaranteed", 2, nil), "app", nodefixture.WholeCPUs(2))
 		n.AwaitCPUs(id, "4-5")
-		n.Eventually("shown", func() bool { v := l.publisher.Published(); return v != nil && len(v.Adapted) > 0 })
+		n.Eventually("shown", func() bool { v := l.publisher.Metrics(); return v != nil && len(v.Adapted) > 0 })
 		// Another configuration must fit the machine.
 		n.YAML = strings.Replace(nodefixture.PoolsYAML, "cpus: 2-3", "cpus: 2-9", 1)
 		l.watchers.reload()
-		n.Eventually("refused", func() bool { return l.publisher.Published().ConfigStale })
+		n.Eventually("refused", func() bool { return l.publisher.Metrics().ConfigStale })
 		n.YAML = nodefixture.PoolsYAML
 		l.watchers.reload()
-		n.Eventually("adapted again", func() bool { return !l.publisher.Published().ConfigStale })
+		n.Eventually("adapted again", func() bool { return !l.publisher.Metrics().ConfigStale })
 		r.stop()
 		if err := n.Runtime.StopPod(n.PodOf(id)); err != nil {
 			t.Fatal(err)
@@ -89,10 +89,10 @@ func TestUnfitAtTheStart(t *testing.T) {
 		n.AwaitCPUs(excl, "4-5")
 		n.YAML = strings.Replace(unfit, "cpus: 2-3", "cpus: 2-9", 1)
 		l.watchers.reload()
-		n.Eventually("refused", func() bool { return l.publisher.Published().ConfigStale })
+		n.Eventually("refused", func() bool { return l.publisher.Metrics().ConfigStale })
 		n.YAML = unfit
 		l.watchers.reload()
-		n.Eventually("adapted again", func() bool { v := l.publisher.Published(); return !v.ConfigStale && len(v.Adapted) > 0 })
+		n.Eventually("adapted again", func() bool { v := l.publisher.Metrics(); return !v.ConfigStale && len(v.Adapted) > 0 })
 		r.stop()
 		if a := n.Journal().Accepted; a != nil {
 			t.Errorf("%s: the journal takes it for accepted: %+v", name, a)

@@ -128,7 +128,7 @@ func TestReadyInSpiteOfFiles(t *testing.T) {
 		if waits {
 			r.skip(appfiles.Timeout)
 		}
-		v := r.loop.publisher.Published()
+		v := r.loop.publisher.Metrics()
 		return v != nil && v.Ready
 	})
 	n.AwaitCPUs(n.RunContainer(n.RunPod("f", "default", "guaranteed", 1, nil), "app", nodefixture.WholeCPUs(1)), "6")

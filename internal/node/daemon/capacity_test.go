@@ -30,7 +30,7 @@ func TestRoomLeavesTheFloor(t *testing.T) {
 	r := n.start()
 	r.view("room", func(v *telemetry.View) bool { return v.Room != nil })
 	r.quiet()
-	room := r.loop.publisher.Published().Room
+	room := r.loop.publisher.Metrics().Room
 	if want := 4; room.Pool != want || room.Node > want || room.L3 > want || room.WholeCores > want {
 		t.Errorf("room %+v; want %d, and no more within anything", *room, want)
 	}

@@ -19,7 +19,7 @@ import (
 // causes returns the counts of the last view minus the counts of before.
 func (r *running) causes(before map[telemetry.Drift]uint64) map[telemetry.Drift]uint64 {
 	now := make(map[telemetry.Drift]uint64)
-	for d, n := range r.loop.publisher.Published().Drifts {
+	for d, n := range r.loop.publisher.Metrics().Drifts {
 		if n > before[d] {
 			now[d] = n - before[d]
 		}
@@ -32,7 +32,7 @@ func (r *running) causes(before map[telemetry.Drift]uint64) map[telemetry.Drift]
 func (r *running) makeDrift(write func() error, property string, right telemetry.Cause) (was telemetry.Cause) {
 	r.T.Helper()
 	r.forgetDrift()
-	before := r.loop.publisher.Published().Drifts
+	before := r.loop.publisher.Metrics().Drifts
 	var made time.Time
 	r.view("drift of "+property+" counted", func(*telemetry.View) bool {
 		if time.Since(made) > time.Second {

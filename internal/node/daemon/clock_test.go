@@ -66,7 +66,7 @@ func (r *running) skipPersistPause() {
 func (r *running) viewWithin(limit time.Duration, what string, cond func(*telemetry.View) bool) {
 	r.T.Helper()
 	r.within(limit, what, func() bool {
-		v := r.loop.publisher.Published()
+		v := r.loop.publisher.Metrics()
 		return v != nil && cond(v)
 	})
 }

@@ -358,7 +358,7 @@ func TestClusterIsShown(t *testing.T) {
 		v := r.loop.publisher.Metrics()
 		return v != nil && v.Node != nil && v.Sources[telemetry.APIServer] == telemetry.SourceOK && len(v.Node.Resources) == 3 && v.Node.Patches[telemetry.OK] > 0
 	})
-	if _, is := r.loop.publisher.Published().Sources[telemetry.APIServer]; is {
+	if _, is := r.loop.publisher.Latest().View.Sources[telemetry.APIServer]; is {
 		t.Error("the published view has changed")
 	}
 	n.YAML = strings.Replace(n.YAML, "cpus: 4-7", "cpus: 6-7", 1)

@@ -47,7 +47,7 @@ func TestContest(t *testing.T) {
 	for range retry.MaxRepairs {
 		n.WriteFile(id, cgroup.FileCPUs, "3")
 		n.AwaitCPUs(id, "2-3")
-		if contested(r.loop.publisher.Published()) {
+		if contested(r.loop.publisher.Metrics()) {
 			t.Fatal("contested too early")
 		}
 	}
@@ -105,7 +105,7 @@ func TestContestOfOneProperty(t *testing.T) {
 			r.settled()
 			r.overwrite(n, id, test.file, test.theirs, test.ours)
 			counted := telemetry.Drift{Cause: telemetry.CauseUnknown, Property: test.other}
-			before := r.loop.publisher.Published().Drifts[counted]
+			before := r.loop.publisher.Metrics().Drifts[counted]
 			n.WriteFile(id, test.other, test.value)
 			n.AwaitFile(n.Runtime.Cgroup(id), test.other, test.want)
 			r.view("the other is counted", func(v *telemetry.View) bool { return v.Drifts[counted] == before+1 })

@@ -78,7 +78,7 @@ func TestHeartbeatStopsWithTheOwner(t *testing.T) {
 	id := n.RunContainer(n.RunPod("one", "default", "burstable", 0, nil), "app", cri.Resources{Shares: 512})
 	nodefixture.Receive(n.Node, "a write that hangs", reached)
 	stopped := beat()
-	server, err := telemetry.New(telemetry.Options{View: r.loop.publisher.Published, Heartbeat: beat, MaxSilence: 50 * time.Millisecond,
+	server, err := telemetry.New(telemetry.Options{View: r.loop.publisher.Metrics, Heartbeat: beat, MaxSilence: 50 * time.Millisecond,
 		Proc: hostenv.ProcRoot, Cgroups: t.TempDir(), Log: n.options().Log})
 	if err != nil {
 		t.Fatal(err)

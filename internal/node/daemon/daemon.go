@@ -11,6 +11,7 @@ import (
 
 	"github.com/cpupoold/cpupoold/internal/config"
 	"github.com/cpupoold/cpupoold/internal/node/actor"
+	"github.com/cpupoold/cpupoold/internal/node/auditor"
 	"github.com/cpupoold/cpupoold/internal/node/auxiliary"
 	"github.com/cpupoold/cpupoold/internal/node/control"
 	"github.com/cpupoold/cpupoold/internal/node/desired"
@@ -231,7 +232,7 @@ func newLoop(h hostenv.Host, o Options) (*Loop, error) {
 	})
 	l.publisher = publish.New(publish.Sources{
 		Facts: facts, Host: &l.Host, Log: log, Now: now, Notify: notify, Settings: &l.settings, Inventory: m, Cache: cache, Journal: journal, Auxiliary: inPods, Backoffs: l.backoffs,
-		Partitions: l.partitions, Units: l.units, Drifts: l.drifts, Refusals: l.refusalLog, Watch: tree, Requests: l.requests,
+		Partitions: l.partitions, Units: l.units, Drifts: l.drifts, Refusals: l.refusalLog, Watch: tree, Requests: l.requests, OpenAudit: auditor.Open,
 	})
 	l.notices = notices.New(notices.Sources{
 		Host: &l.Host, Log: log, Inventory: m, Cache: cache, Journal: journal, Auxiliary: inPods, Others: &facts.Others, Partitions: l.partitions,

@@ -151,7 +151,7 @@ func TestEchoesCostNothing(t *testing.T) {
 	n.AwaitCPUs(id, "2-3")
 	r.settled()
 	passes := func() uint64 {
-		v := r.loop.publisher.Published()
+		v := r.loop.publisher.Metrics()
 		return v.Passes[telemetry.OK] + v.Passes[telemetry.Failed]
 	}
 	before := passes()

@@ -42,11 +42,14 @@ func (r *running) inspectOnly(do func(*Loop)) {
 func (r *running) requestList() { r.loop.box.Post(errand((*Loop).list)) }
 
 // resync lets the daemon do what it does when a resyncPeriod is over.
-func (r *running) resync() { r.loop.box.Post(unasked(resyncNow)) }
+func (r *running) resync() { r.loop.box.Post(unasked(r.resyncNow)) }
 
 // resyncNow makes a resync whose period is over. The timer stays as it is: the loop sets
 // it again when a listing ends.
-func resyncNow(l *Loop) { l.resync(l.schedule.listings.LastScan().Add(l.settings.Config.ResyncPeriod)) }
+func (r *running) resyncNow(l *Loop) {
+	r.resyncs++
+	l.resync(l.now().Add(r.resyncs * l.settings.Config.ResyncPeriod))
+}
 
 // forgetDrift lets the daemon forget the reload of systemd that quiet pretends, and
 // earlier conflicts and failures, so that the next external write is a case of its own.

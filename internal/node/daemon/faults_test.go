@@ -44,7 +44,7 @@ func TestFullDisk(t *testing.T) {
 		t.Errorf("a disk that refuses is taken for one that does not answer: %v", late)
 	}
 	var passes uint64
-	for _, count := range r.loop.publisher.Published().Passes {
+	for _, count := range r.loop.publisher.Metrics().Passes {
 		passes += count
 	}
 	if passes > 100 {

@@ -104,7 +104,7 @@ func TestNoKubeletMakesNobodyWait(t *testing.T) {
 		t.Errorf("waited for %v", waited)
 	}
 	r.quiet()
-	if _, shown := r.loop.publisher.Published().Sources[telemetry.PodResources]; shown {
+	if _, shown := r.loop.publisher.Metrics().Sources[telemetry.PodResources]; shown {
 		t.Error("the status shows a source for a missing kubelet")
 	}
 }

@@ -70,7 +70,7 @@ func TestHostIsConfined(t *testing.T) {
 		{Name: "init.scope", State: "confined"}, {Name: "machine.slice", State: "confined"},
 		{Name: "system.slice", State: "confined"}, {Name: "user.slice", State: "confined"},
 	}
-	if d := cmp.Diff(want, r.loop.publisher.Published().HostUnits); d != "" {
+	if d := cmp.Diff(want, r.loop.publisher.Metrics().HostUnits); d != "" {
 		t.Error(d)
 	}
 	r.view("ready", func(v *telemetry.View) bool { return v.Ready && v.Passes[telemetry.OK] > 0 })

@@ -43,7 +43,7 @@ func (r *running) resyncAndWait() {
 
 // passes returns the number of full passes that were published.
 func (r *running) passes() (n uint64) {
-	for _, count := range r.loop.publisher.Published().Passes {
+	for _, count := range r.loop.publisher.Metrics().Passes {
 		n += count
 	}
 	return n

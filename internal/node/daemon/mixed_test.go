@@ -145,7 +145,7 @@ func TestForeignVariableOverNRI(t *testing.T) {
 	}
 	n.AwaitCPUs(id, "2-3")
 	r.view("no problem", func(v *telemetry.View) bool { return v.Problems["SharedCPUsVariable"] == 0 })
-	if drifts := r.loop.publisher.Published().Drifts; len(drifts) > 0 {
+	if drifts := r.loop.publisher.Metrics().Drifts; len(drifts) > 0 {
 		t.Errorf("the update has changed %v", drifts)
 	}
 }

@@ -77,6 +77,8 @@ type running struct {
 	jobs   *jobs
 	cancel func() // ends the daemon like a signal
 	stop   func() // cancel, and waits
+
+	resyncs time.Duration // the number of calls of resyncNow
 }
 
 // start runs a daemon until stop or the end of the test.
@@ -137,7 +139,7 @@ func (r *running) quietOr(over func() bool) {
 	r.inspect(func(*Loop) { started = r.clock.now() }) // after the event: earlier passes do not count
 	r.Eventually("daemon quiet", func() bool {
 		r.skipPersistPause()
-		v := r.loop.publisher.Published()
+		v := r.loop.publisher.Metrics()
 		return over() || v != nil && v.LastSuccess.After(started)
 	})
 }
@@ -146,7 +148,7 @@ func (r *running) quietOr(over func() bool) {
 func (r *running) view(what string, cond func(*telemetry.View) bool) {
 	r.T.Helper()
 	r.Eventually(what, func() bool {
-		v := r.loop.publisher.Published()
+		v := r.loop.publisher.Metrics()
 		return v != nil && cond(v)
 	})
 }

@@ -127,7 +127,7 @@ func TestManyGiveWay(t *testing.T) {
 	r.quiet()
 	n.CheckAssigned()
 	n.checkSeparate(own, ids...)
-	if got := r.loop.publisher.Published().Writes[telemetry.Write{Via: "nri", Result: telemetry.OK}]; got != most {
+	if got := r.loop.publisher.Metrics().Writes[telemetry.Write{Via: "nri", Result: telemetry.OK}]; got != most {
 		t.Errorf("%d updates in the reply; want %d", got, most)
 	}
 }

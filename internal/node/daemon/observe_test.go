@@ -55,7 +55,7 @@ hostSlices: {enabled: true}
 	greedy := n.RunContainer(n.RunPod("greedy", "default", "guaranteed", 8, nil), "app", nodefixture.WholeCPUs(8)) // more than there are
 	r.view("the refused one", func(v *telemetry.View) bool { return len(v.Refusals) > 0 })
 	n.WriteFile(shared, cgroup.FileCPUs, "0")
-	failed := r.loop.publisher.Published().Passes[telemetry.Failed]
+	failed := r.loop.publisher.Metrics().Passes[telemetry.Failed]
 	r.view("passes, of a resync among them", func(v *telemetry.View) bool { return v.Passes[telemetry.Failed] > failed+2 })
 
 	n.AwaitFile(n.Runtime.Cgroup(shared), cgroup.FileCPUs, "0")

@@ -3,7 +3,6 @@ package daemon
 import (
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
@@ -23,12 +22,10 @@ func TestOwnership(t *testing.T) {
 	n.AwaitCPUs(du, "4-5")
 	n.AwaitCPUs(web, "2-3")
 	r.quiet()
-	got := r.loop.publisher.Audited()
-	if got.Interval != 5*time.Minute {
-		t.Errorf("interval %v; want the default, 5m0s", got.Interval)
-	}
+	var got audit.Ownership
+	r.inspect(func(l *Loop) { got = l.settings.Ownership(l.last.Plan, l.inventory, l.last.Hosts, l.last.Auxiliary) })
 	places := make(map[string]string)
-	for _, p := range got.Ownership.Places {
+	for _, p := range got.Places {
 		if !strings.HasPrefix(p.Cgroup, "kubepods") && p.Pod != "" {
 			t.Errorf("%s/%s is in %q", p.Pod, p.Name, p.Cgroup)
 		}
@@ -49,14 +46,11 @@ func TestOwnership(t *testing.T) {
 		return audit.Pool{PoolName: audit.PoolName{Pool: name, Type: typ}, CPUs: cpus}
 	}
 	pools := []audit.Pool{pool("guaranteed", "", cpuset.Range(4, 7)), pool("management", "management", cpuset.Range(0, 1)), pool("shared", "", cpuset.Range(2, 3))}
-	if d := cmp.Diff(pools, got.Ownership.Pools); d != "" {
+	if d := cmp.Diff(pools, got.Pools); d != "" {
 		t.Errorf("pools (-want +got):\n%s", d)
 	}
 	byName := cmpopts.SortSlices(func(a, b audit.Place) bool { return a.Cgroup < b.Cgroup })
-	if d := cmp.Diff(got.Ownership, n.preview().Ownership, byName); d != "" {
+	if d := cmp.Diff(got, n.preview().Ownership, byName); d != "" {
 		t.Errorf("without a daemon (-with +without):\n%s", d)
 	}
-	n.YAML = nodefixture.PoolsYAML + nodefixture.HostSlicesYAML + "audit: {interval: \"off\"}\n"
-	r.loop.watchers.reload()
-	n.Eventually("the audit is off", func() bool { return r.loop.publisher.Audited().Interval == 0 })
 }

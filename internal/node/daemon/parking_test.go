@@ -25,7 +25,7 @@ func (r *running) awaitParking(cpus string) {
 	r.Eventually("CPUs "+cpus+" parked", func() bool {
 		st, _ := r.Parked()
 		root := r.RootCPUs()
-		v := r.loop.publisher.Published()
+		v := r.loop.publisher.Metrics()
 		return v != nil && st.Partition.Is(cgroup.IsolatedPartition) && st.Effective.String() == cpus && !root.Overlaps(st.Effective) &&
 			v.Parked.Equal(st.Effective) && r.ExclusiveLists()[cgroup.Parking] == cpus && v.Problems["NoParking"] == 0
 	})
@@ -76,7 +76,7 @@ func TestParking(t *testing.T) {
 				n.AwaitCPUs(shared, "2-3")
 				r.quiet()
 				n.CheckClaims()
-				if got := r.loop.publisher.Published(); got.Partitions["isolated"] != 0 || got.Partitions["root"] != 1 {
+				if got := r.loop.publisher.Metrics(); got.Partitions["isolated"] != 0 || got.Partitions["root"] != 1 {
 					t.Errorf("partitions of containers: %v", got.Partitions)
 				}
 				r.stop()

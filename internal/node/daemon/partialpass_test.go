@@ -78,7 +78,7 @@ func (r *running) betweenFullPasses(do func(l *Loop)) (passes uint64) {
 	r.inspect(func(l *Loop) {
 		l.pass()
 		count := func() (n uint64) {
-			for _, of := range l.publisher.Published().Passes {
+			for _, of := range l.publisher.Metrics().Passes {
 				n += of
 			}
 			return n

@@ -37,7 +37,7 @@ func TestRefusedContainerIsStoppedOnce(t *testing.T) {
 		t.Error("a container that ran before the daemon was stopped")
 	}
 	r.view("events", func(v *telemetry.View) bool { return len(v.Refusals) == 3 && !v.Refusals[2].Until.IsZero() })
-	v := r.loop.publisher.Published()
+	v := r.loop.publisher.Metrics()
 	want := []telemetry.Refusal{
 		{Pod: "default/old", PodUID: "old", Container: "app", ID: old, Asked: 5, Free: 4},
 		{Pod: "default/new", PodUID: "new", Container: "app", ID: first, Asked: 2, Free: 1, Stopped: true},
@@ -62,7 +62,7 @@ func TestRefusedContainerIsStoppedOnce(t *testing.T) {
 	if err := n.Runtime.StopPod(holder); err != nil {
 		t.Fatal(err)
 	}
-	n.Eventually("holder gone", func() bool { return r.loop.publisher.Published().Pools[2].Free.Len() >= 2 })
+	n.Eventually("holder gone", func() bool { return r.loop.publisher.Metrics().Pools[2].Free.Len() >= 2 })
 	n.AwaitCPUs(n.RunContainer(pod, "app", nodefixture.WholeCPUs(2)), "4-5")
 }
 

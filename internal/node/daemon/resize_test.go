@@ -52,13 +52,13 @@ func TestResizeInPlace(t *testing.T) {
 			}
 		}
 		n.CheckClaims()
-		v := r.loop.publisher.Published()
+		v := r.loop.publisher.Metrics()
 		if len(v.Problems) > 0 {
 			t.Errorf("%s: problems %v", step.name, v.Problems)
 		}
 	}
 	r.view("the refusal in the metrics", func(v *telemetry.View) bool { return v.Refused["TooFewFree"] == 1 })
-	if drifts := r.loop.publisher.Published().Drifts; len(drifts) > 0 {
+	if drifts := r.loop.publisher.Metrics().Drifts; len(drifts) > 0 {
 		t.Errorf("resizes count as foreign writes: %v", drifts)
 	}
 	// No CPU stays reserved for the pod: all free CPUs can be allocated.

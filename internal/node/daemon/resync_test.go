@@ -32,7 +32,7 @@ func TestResync(t *testing.T) {
 			t.Fatal(err)
 		}
 		r.inspectOnly(func(l *Loop) {
-			now := l.schedule.listings.LastScan().Add(l.settings.Config.ResyncPeriod)
+			now := l.now().Add(l.settings.Config.ResyncPeriod)
 			if l.resync(now); !l.schedule.listings.IsBusy() || !l.schedule.recheck.due.After(time.Now()) {
 				t.Errorf("listing %t, and in %v all is read", l.schedule.listings.IsBusy(), time.Until(l.schedule.recheck.due))
 			}
@@ -44,7 +44,7 @@ func TestResync(t *testing.T) {
 		release()
 		r.awaitIdle()
 		r.inspect(func(l *Loop) {
-			if l.schedule.listings.HasScan() || l.schedule.recheck.due.After(time.Now()) {
+			if l.schedule.listings.Scan() || l.schedule.recheck.due.After(time.Now()) {
 				t.Errorf("hangs %t: another look is due", hangs)
 			}
 		})

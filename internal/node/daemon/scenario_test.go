@@ -282,7 +282,7 @@ func (s *script) do(words []string) error {
 	case "wait":
 		return s.wait(plain[0])
 	case "passes": // the results of the passes since the last such command
-		now := s.loop.publisher.Published().Passes
+		now := s.loop.publisher.Metrics().Passes
 		for _, result := range slices.Sorted(maps.Keys(now)) {
 			if now[result] > s.passes[result] {
 				s.printf("some passes: %s", result)

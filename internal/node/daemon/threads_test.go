@@ -57,7 +57,7 @@ func TestNobodyLeftBehind(t *testing.T) {
 	if granted < len(owners) {
 		t.Errorf("the CPUs of %d of %d owners were written", granted, len(owners))
 	}
-	if v := r.loop.publisher.Published(); v.Gathered < uint64(len(owners)+len(shared)) || v.Stuck != 0 {
+	if v := r.loop.publisher.Metrics(); v.Gathered < uint64(len(owners)+len(shared)) || v.Stuck != 0 {
 		t.Errorf("%d threads brought back, %d stuck", v.Gathered, v.Stuck)
 	}
 }
@@ -70,7 +70,7 @@ func TestStuckThreads(t *testing.T) {
 	n.Tree.RefuseUnbind(syscall.EPERM)
 	r := n.start()
 	stuck := func() bool {
-		v := r.loop.publisher.Published()
+		v := r.loop.publisher.Metrics()
 		return v != nil && v.Stuck > 0 && v.Problems["StuckThreads"] > 0 && v.LastSuccess.IsZero()
 	}
 	n.Eventually("threads are stuck", stuck)
@@ -79,7 +79,7 @@ func TestStuckThreads(t *testing.T) {
 	}
 	n.Tree.RefuseUnbind(nil)
 	r.quiet()
-	if v := r.loop.publisher.Published(); v.Stuck != 0 || v.Problems["StuckThreads"] != 0 {
+	if v := r.loop.publisher.Metrics(); v.Stuck != 0 || v.Problems["StuckThreads"] != 0 {
 		t.Errorf("%d stuck, problems %v", v.Stuck, v.Problems)
 	}
 	if on, has := n.ThreadCPUs(id), n.State(id).Effective; !on.IsSubsetOf(has) {

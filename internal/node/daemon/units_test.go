@@ -125,7 +125,7 @@ func TestNoRuntimeAtAll(t *testing.T) {
 	r.view("ready", func(v *telemetry.View) bool { return v.Ready })
 	r.settled()
 	want := map[telemetry.Source]telemetry.SourceState{telemetry.ApplicationFiles: telemetry.SourceOK, telemetry.CPUs: telemetry.SourceOK, telemetry.Inotify: telemetry.SourceOK, telemetry.Units: telemetry.SourceOK}
-	if d := cmp.Diff(want, r.loop.publisher.Published().Sources); d != "" {
+	if d := cmp.Diff(want, r.loop.publisher.Metrics().Sources); d != "" {
 		t.Errorf("sources (-want +got):\n%s", d)
 	}
 	// telegraf.service is not installed. That is the only problem.

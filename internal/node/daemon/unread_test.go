@@ -143,7 +143,7 @@ func unreadAtStart(t *testing.T, yaml string, journalLost, silent bool, of strin
 	rt.remember()
 	r.loop.box.Post(streamChanged{state: cri.Connected}) // leads to a listing
 	n.Eventually("everything read", func() bool {
-		return r.loop.publisher.Published().Problems[codeUnread] == 0
+		return r.loop.publisher.Metrics().Problems[codeUnread] == 0
 	})
 	r.quiet()
 	n.CheckAssigned()

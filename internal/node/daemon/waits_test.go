@@ -121,7 +121,7 @@ func TestWaitingPodsDelayOthersLittle(t *testing.T) {
 		}
 		q.Kubelet.Fail(errors.New("the kubelet restarts"))
 	}
-	if got := q.loop.publisher.Published().Shortened; got != uint64(12*50-full) {
+	if got := q.loop.publisher.Metrics().Shortened; got != uint64(12*50-full) {
 		t.Errorf("%d shortened waits; want %d", got, 12*50-full)
 	}
 	if held >= 2*time.Minute/10 || full != 2 {

@@ -18,6 +18,7 @@ import (
 
 	"github.com/cpupoold/cpupoold/internal/node/control"
 	"github.com/cpupoold/cpupoold/internal/node/preview"
+	"github.com/cpupoold/cpupoold/internal/node/telemetry"
 	"github.com/cpupoold/cpupoold/internal/testing/nodefixture"
 	"github.com/cpupoold/cpupoold/internal/testing/testnode"
 	"github.com/cpupoold/cpupoold/internal/testing/testnode/scenario"
@@ -314,7 +315,7 @@ func stateOf(l *Loop, behind bool) loopState {
 	busy := map[string]bool{
 		"handling events":     behind,
 		"planning":            !l.last.Planned || !l.publisher.IsReady(),
-		"faults":              len(l.publisher.Faults(&l.last, now)) > 0,
+		"faults":              l.publisher.Latest() != nil && len(l.publisher.Latest().Faults) > 0,
 		"writing":             l.publisher.IsWorking(now),
 		"asking the kubelet":  l.planner.Hints.IsWaiting(now),
 		"asking systemd":      l.inventory.HasUnnamed(l.settings.UnitNames()) || len(l.units.Leaving()) > 0,
@@ -345,7 +346,7 @@ func stateOf(l *Loop, behind bool) loopState {
 		return !c.Exists || cgroup.Verify(t, c.State) != nil
 	})
 	return loopState{busy: busy, asPlanned: asPlanned, plan: l.last.Plan, pools: l.settings.Pools, resting: resting, journaled: !l.journal.Pending(),
-		connected: l.publisher.States.IsStreaming(), cpus: l.settings.Topology}
+		connected: l.publisher.States.View(&l.Host, false)[telemetry.CRIEvents] == telemetry.SourceOK, cpus: l.settings.Topology}
 }
 
 // inspect returns the state that a pass has left. Events of the same batch may have changed

@@ -69,9 +69,6 @@ func (p *Pace) End(incomplete bool, now time.Time, period time.Duration) (delay 
 	return delay, early
 }
 
-// IsIncomplete reports whether the last listing was incomplete.
-func (p *Pace) IsIncomplete() bool { return p.incomplete > 0 }
-
 // ScheduleScan schedules a scan if the last one was scheduled at least a period ago. It reports
 // whether it has. Listings of a runtime without events are more frequent than scans.
 func (p *Pace) ScheduleScan(now time.Time, period time.Duration) bool {
@@ -88,9 +85,3 @@ func (p *Pace) Scan() bool {
 	p.scans = false
 	return scans
 }
-
-// HasScan reports whether a scan is scheduled.
-func (p *Pace) HasScan() bool { return p.scans }
-
-// LastScan returns when the last scan was scheduled.
-func (p *Pace) LastScan() time.Time { return p.scheduled }

@@ -14,7 +14,7 @@ import (
 // noteFaults finds the faults that the last pass has left. A write that became due after the
 // begin of the pass is no fault: the next pass makes it.
 func (p *Publisher) noteFaults(pass *planning.Pass) {
-	faults := p.Faults(pass, pass.Began)
+	faults := p.findFaults(pass, pass.Began)
 	p.counts.AddPass(faults)
 	for at, fault := range faults {
 		if p.faults[at] == nil || p.faults[at].Error() != fault.Error() {
@@ -40,9 +40,9 @@ func (p *Publisher) IsWorking(now time.Time) bool {
 	return p.Cache.HasBusy() || p.Journal.Blocks() || p.Backoffs.AnyWaiting(now)
 }
 
-// Faults returns the cgroups that do not have their desired state, and that no write in
+// findFaults returns the cgroups that do not have their desired state, and that no write in
 // progress repairs.
-func (p *Publisher) Faults(pass *planning.Pass, now time.Time) map[cgroup.Path]error {
+func (p *Publisher) findFaults(pass *planning.Pass, now time.Time) map[cgroup.Path]error {
 	faults := make(map[cgroup.Path]error)
 	if p.Journal.Blocks() {
 		return faults // nothing has been written yet

@@ -59,6 +59,7 @@ type Sources struct {
 	Refusals   *refusal.Log
 	Watch      *treewatch.Tree
 	Requests   *requests.Queue
+	OpenAudit  func() (auditor.Watcher, error)
 }
 
 // Publisher holds the results of the passes, and the published state.
@@ -112,7 +113,7 @@ func (p *Publisher) Tune(t *hosttuning.Tuning) { p.tuning = t }
 // Run audits the host, changes its settings and shows the node to its cluster until ctx ends.
 func (p *Publisher) Run(ctx context.Context) {
 	var jobs sync.WaitGroup
-	jobs.Go(func() { p.auditor.Run(ctx, p.Log, func() (auditor.Watcher, error) { return auditor.Open() }) })
+	jobs.Go(func() { p.auditor.Run(ctx, p.Log, p.OpenAudit) })
 	jobs.Go(func() { p.tuning.Run(ctx) })
 	if p.cluster != nil {
 		jobs.Go(func() { p.cluster.Run(ctx) })
@@ -141,12 +142,6 @@ func (p *Publisher) Metrics() *telemetry.View {
 	all.Audit = found
 	return &all
 }
-
-// Published returns the state of the last Publish for metrics, or nil.
-func (p *Publisher) Published() *telemetry.View { return p.metrics.Load() }
-
-// Audited returns the owners of CPUs that the audit knows.
-func (p *Publisher) Audited() auditor.Scene { return p.auditor.Shown() }
 
 // Note logs the faults and the problems that a pass has left, if they have changed.
 func (p *Publisher) Note(pass *planning.Pass) {

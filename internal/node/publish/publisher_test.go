@@ -1,13 +1,17 @@
 package publish_test
 
 import (
+	"context"
 	"errors"
+	"sync"
 	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/cpupoold/cpupoold/internal/history"
+	"github.com/cpupoold/cpupoold/internal/node/audit"
+	"github.com/cpupoold/cpupoold/internal/node/auditor"
 	"github.com/cpupoold/cpupoold/internal/node/auxiliary"
 	"github.com/cpupoold/cpupoold/internal/node/desired"
 	"github.com/cpupoold/cpupoold/internal/node/drift"
@@ -133,7 +137,7 @@ func TestFaults(t *testing.T) {
 	if v := w.publish(); v.Faulty != 1 {
 		t.Error("a deferred write is no fault")
 	}
-	if w.Journal.Note(undo.Original{Path: w.path, File: cgroup.FileCPUs}); len(w.Faults(&w.pass, w.now)) != 0 {
+	if w.Journal.Note(undo.Original{Path: w.path, File: cgroup.FileCPUs}); w.publish().Faulty != 0 {
 		t.Error("faults while the journal keeps writes back")
 	}
 }
@@ -226,14 +230,43 @@ func TestNoise(t *testing.T) {
 	}
 }
 
-// TestAudit checks that the audit knows the owners only while it is on.
+// scanner scans as the audit does, and passes on the owners.
+type scanner chan audit.Ownership
+
+func (s scanner) Scan(o audit.Ownership, _ uint64) error {
+	s <- o
+	return nil
+}
+
+func (scanner) Evidence() (audit.Evidence, []string) { return audit.Evidence{}, nil }
+
+// TestAudit checks that the audit scans with the owners of the last pass, only while it is on.
 func TestAudit(t *testing.T) {
-	w := newWorld(t, "audit: {interval: 1m}\n", false)
-	if w.publish(); w.Audited().Interval != time.Minute || w.Audited().Ownership.Pools == nil {
-		t.Errorf("audit: %+v", w.Audited())
+	w := newWorld(t, "audit: {interval: off}\n", false)
+	scans := make(scanner)
+	w.OpenAudit = func() (auditor.Watcher, error) { return scans, nil }
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() { w.Run(ctx) })
+	defer running.Wait()
+	defer cancel()
+	audits := func(interval string) {
+		w.node.YAML = nodefixture.PoolsYAML + "audit: {interval: " + interval + "}\n"
+		c, err := w.node.Config()
+		if err == nil {
+			err = w.Settings.Change(c, w.Settings.Topology, nil)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.publish()
 	}
-	w = newWorld(t, "audit: {interval: off}\n", false)
-	if w.publish(); w.Audited().Interval != 0 || w.Audited().Ownership.Pools != nil {
-		t.Errorf("audit that is off: %+v", w.Audited())
+	w.publish()
+	audits("1h")
+	if o := <-scans; len(o.Pools) != 3 || !o.Pools[0].CPUs.Equal(cpuset.Range(4, 7)) {
+		t.Errorf("the audit knows %+v", o)
 	}
+	w.node.Eventually("the result of the audit", func() bool { return w.Metrics().Audit != nil })
+	audits("off")
+	w.node.Eventually("the audit is off", func() bool { return w.Metrics().Audit == nil })
 }

@@ -37,9 +37,6 @@ func (s *States) Stream(state cri.StreamState, err error) {
 // PollsRuntime reports whether the runtime has no event stream.
 func (s *States) PollsRuntime() bool { return s.stream == cri.Unsupported }
 
-// IsStreaming reports whether the runtime's event stream is connected.
-func (s *States) IsStreaming() bool { return s.stream == cri.Connected }
-
 // Listed takes the result of a listing.
 func (s *States) Listed(err error) {
 	switch before := s.listing; {
