@@ -50,13 +50,18 @@ func startControlPlane(t *testing.T, machines []*machine) *controlPlane {
 		"--kubelet-preferred-address-types", "InternalIP", // this machine does not know the node's name
 		"--kubelet-client-certificate", filepath.Join(pki, "apiserver-kubelet-client.crt"),
 		"--kubelet-client-key", filepath.Join(pki, "apiserver-kubelet-client.key"),
+		// The aggregator proves to other API servers which user asks.
+		"--requestheader-client-ca-file", filepath.Join(pki, "front-proxy-ca.crt"), "--requestheader-allowed-names", "front-proxy-client",
+		"--requestheader-username-headers", "X-Remote-User", "--requestheader-group-headers", "X-Remote-Group",
+		"--requestheader-extra-headers-prefix", "X-Remote-Extra-",
+		"--proxy-client-cert-file", filepath.Join(pki, "front-proxy-client.crt"), "--proxy-client-key-file", filepath.Join(pki, "front-proxy-client.key"),
 		"--allow-privileged",
 		"--enable-aggregator-routing", // to the endpoints of services: there is no kube-proxy
 		"--egress-selector-config-file", filepath.Join(p.dir, "egress.yaml"))
 	c := p.client(t)
 	eventually(t, "the API server is ready", func(ctx context.Context) error { return c.RESTClient().Get().AbsPath("/readyz").Do(ctx).Error() })
 	p.start(t, "kube-controller-manager", "--kubeconfig", filepath.Join(p.dir, "controller-manager.conf"), "--leader-elect=false",
-		"--secure-port", "0", "--use-service-account-credentials", "--root-ca-file", filepath.Join(pki, "ca.crt"),
+		"--secure-port", "0", "--horizontal-pod-autoscaler-sync-period", "5s", "--use-service-account-credentials", "--root-ca-file", filepath.Join(pki, "ca.crt"),
 		"--service-account-private-key-file", filepath.Join(pki, "sa.key"))
 	p.start(t, "kube-scheduler", "--kubeconfig", filepath.Join(p.dir, "scheduler.conf"), "--leader-elect=false", "--secure-port", "0")
 	return p

@@ -76,8 +76,14 @@ func (m *machine) run(t *testing.T, command ...string) string {
 	return strings.TrimSpace(string(out))
 }
 
-// dial connects to a pod, or to a node.
+// hostAddress is the address of this machine in endpoints of the cluster, which may not be loopback addresses.
+const hostAddress = "10.87.0.1"
+
+// dial connects to a pod, to a node, or to a program of this machine.
 func dial(ctx context.Context, machines []*machine, address string) (net.Conn, error) {
+	if port, here := strings.CutPrefix(address, hostAddress+":"); here {
+		return new(net.Dialer).DialContext(ctx, "tcp", "127.0.0.1:"+port)
+	}
 	for _, m := range machines {
 		if strings.HasPrefix(address, m.pods) || strings.HasPrefix(address, m.address+":") {
 			return m.Dial(ctx, "tcp", address)

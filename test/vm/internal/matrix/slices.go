@@ -34,6 +34,7 @@ func Slices() []Slice {
 		{"cluster-nodes", []string{"TestCluster/TestNodes"}},
 		{"cluster-upgrade", []string{"TestCluster/TestUpgrade"}},
 		{"cluster-priority", []string{"TestCluster/TestPriority"}},
+		{"cluster-autoscaling", []string{"TestCluster/TestAutoscaling"}},
 		{"static-kubelet", []string{"TestStaticKubelet"}},
 		{"openshift", []string{"TestOpenShift", "TestConmon"}},
 		{"pod-level", []string{"TestPodLevel/containerd"}},
