@@ -13,18 +13,7 @@ import (
 func (o *simulateOptions) read(s streams) (scenes []*scene, bad []error, err error) {
 	machines, err := readMachines(s, o.topology)
 	errs := []error{err}
-	var objects simulate.Objects
-	files, bad := listFiles(o.files, true, &objects.Coverage)
-	for _, file := range files {
-		data, err := readUpTo(s.in, file, clusterLimit)
-		if err != nil {
-			bad = append(bad, err)
-			continue
-		}
-		for _, err := range objects.Read(file, data, o.namespace) {
-			bad = append(bad, fmt.Errorf("%s: %w", file, err))
-		}
-	}
+	objects, bad := readObjects(s, o.files, o.namespace)
 	var events []simulate.Event
 	if o.trace != "" {
 		data, err := read(s.in, o.trace)
@@ -37,27 +26,24 @@ func (o *simulateOptions) read(s streams) (scenes []*scene, bad []error, err err
 		}
 		errs = append(errs, err)
 	}
-	const wanted = "nodes, pods, workloads, Namespaces or LimitRanges"
-	switch coverage := &objects.Coverage; {
-	case len(o.files) == 0, errors.Join(errs...) != nil:
-	case len(bad) > 0 && coverage.Err(wanted) != nil:
-		return nil, nil, errors.Join(bad...)
-	case coverage.Complete(): // the output states the numbers of nodes and pods
-		errs = append(errs, coverage.Err(wanted))
-	default:
-		errs = append(errs, reportCoverage(s, coverage, bad, wanted))
+	if len(o.files) > 0 && errors.Join(errs...) == nil {
+		err := checkObjects(s, objects, bad)
+		if err != nil && len(bad) > 0 {
+			return nil, nil, err
+		}
+		errs = append(errs, err)
 	}
 	if err := errors.Join(errs...); err != nil {
 		return nil, bad, err
 	}
-	names, err := o.chosen(&objects, machines)
+	names, err := o.chosen(objects, machines)
 	if err != nil {
 		return nil, bad, err
 	}
 	scenes = make([]*scene, len(names))
 	for i, name := range names {
 		scenes[i] = &scene{node: name, events: events, defaults: o.defaults, explained: o.output == "json" && o.explain == "" && !o.compares}
-		scenes[i].unfit = scenes[i].fill(&objects, machines, o.offline)
+		scenes[i].unfit = scenes[i].fill(objects, machines, o.offline)
 	}
 	return scenes, bad, nil
 }
@@ -94,5 +80,37 @@ func withoutNodes(objects *simulate.Objects) string {
 		return notes[0]
 	default:
 		return fmt.Sprintf("%s, and so are other nodes: %d", notes[0], len(notes)-1)
+	}
+}
+
+// readObjects reads the objects of files. bad are the errors of files and objects that cannot be
+// read.
+func readObjects(s streams, arguments []string, namespace string) (objects *simulate.Objects, bad []error) {
+	objects = &simulate.Objects{}
+	files, bad := listFiles(arguments, true, &objects.Coverage)
+	for _, file := range files {
+		data, err := readUpTo(s.in, file, clusterLimit)
+		if err != nil {
+			bad = append(bad, err)
+			continue
+		}
+		for _, err := range objects.Read(file, data, namespace) {
+			bad = append(bad, fmt.Errorf("%s: %w", file, err))
+		}
+	}
+	return objects, bad
+}
+
+// checkObjects returns an error if the files have no objects for a plan. Then the error is bad if
+// objects cannot be read. It prints the kinds of skipped objects.
+func checkObjects(s streams, objects *simulate.Objects, bad []error) error {
+	const wanted = "nodes, pods, workloads, Namespaces or LimitRanges"
+	switch coverage := &objects.Coverage; {
+	case len(bad) > 0 && coverage.Err(wanted) != nil:
+		return errors.Join(bad...)
+	case coverage.Complete(): // the output states the numbers of nodes and pods
+		return coverage.Err(wanted)
+	default:
+		return reportCoverage(s, coverage, bad, wanted)
 	}
 }

@@ -114,19 +114,29 @@ func (n *Node) Add(p *Pod) error {
 	if there, _ := n.find(p.Name()); there != nil {
 		return fmt.Errorf("pod %q is on the node already", p.Name())
 	}
-	r := begin(p, n.Defaults, n.tick())
-	r.changed = n.now
-	n.pods = append(n.pods, r)
-	n.startAll(r)
+	n.begin(p)
 	return nil
 }
 
+// begin starts a pod with a name that the node does not have. It returns all exclusive CPUs that
+// the pod has had until all its containers have started.
+func (n *Node) begin(p *Pod) cpuset.Set {
+	r := begin(p, n.Defaults, n.tick())
+	r.changed = n.now
+	n.pods = append(n.pods, r)
+	return n.startAll(r)
+}
+
 // startAll starts the containers of a pod. The order matters only for containers that can get
-// exclusive CPUs.
-func (n *Node) startAll(r *running) {
+// exclusive CPUs. It returns all exclusive CPUs that the pod has had.
+func (n *Node) startAll(r *running) (had cpuset.Set) {
 	each := r.pod.QoS == pools.QoSGuaranteed
-	if each {
+	build := func() {
 		n.build()
+		had = had.Union(n.ownedBy(r.pod.UID))
+	}
+	if each {
+		build()
 	}
 	for i := range r.asked.Containers {
 		r.start(i, n.tick())
@@ -136,14 +146,25 @@ func (n *Node) startAll(r *running) {
 			}
 			continue
 		}
-		n.build()
+		build()
 		if r.asked.Containers[i].Init {
 			n.refusals.see(n, r.pod.UID)
 			r.exit(n.tick())
-			n.build()
+			build()
 		}
 	}
-	n.build()
+	build()
+	return had
+}
+
+// ownedBy returns the exclusive CPUs of a pod.
+func (n *Node) ownedBy(uid string) (cpus cpuset.Set) {
+	for i := range n.plan.Assignments {
+		if a := &n.plan.Assignments[i]; a.Key.PodUID == uid {
+			cpus = cpus.Union(a.CPUs)
+		}
+	}
+	return cpus
 }
 
 // Remove ends a pod.

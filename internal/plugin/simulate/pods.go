@@ -16,7 +16,7 @@ import (
 // Limits of the pods of a simulation. A kubelet has a few hundred, a cluster has up to
 // 150,000 (Kubernetes, "Considerations for large clusters").
 const (
-	mostPods  = 4096 // of a node, and of a workload
+	mostPods  = 4096 // of a node
 	mostInAll = 150_000
 )
 
@@ -45,8 +45,10 @@ type Pod struct {
 	// Node is where it was saved, empty for one of a manifest; Began when it came there,
 	// in a form that can be compared.
 	Node, Began string
-	kind        string // of the workload that it is of; Pod for one of its own
-	saved       bool   // with a UID
+	// PerNode is the namespace/name of the DaemonSet that the pod is of. Each node has such a pod.
+	PerNode string
+	kind    string // of the workload that it is of; Pod for one of its own
+	saved   bool   // with a UID
 }
 
 // Name is the pod's name in full: namespace/name.
@@ -58,6 +60,10 @@ type known struct {
 		UID          string `json:"uid"`
 		Created      string `json:"creationTimestamp"`
 		GenerateName string `json:"generateName"`
+		Owners       []struct {
+			Kind string `json:"kind"`
+			Name string `json:"name"`
+		} `json:"ownerReferences"`
 	} `json:"metadata"`
 	Spec struct {
 		NodeName    string `json:"nodeName"`
@@ -159,6 +165,9 @@ func (o *Objects) add(object *manifest.Object, namespace string) error {
 		}
 		p := podOf(&replica, &known{})
 		p.kind, p.saved = kind, k.Metadata.UID != ""
+		if kind == daemonSet {
+			p.PerNode = base.Namespace + "/" + object.Name
+		}
 		if err := o.push(p); err != nil {
 			return err
 		}
@@ -166,13 +175,16 @@ func (o *Objects) add(object *manifest.Object, namespace string) error {
 	return nil
 }
 
-// replicas returns the number of pods of a workload, all of them on one node.
+// daemonSet is the kind of workloads that have a pod on each node.
+const daemonSet = "DaemonSet"
+
+// replicas returns the number of pods of a workload. A DaemonSet has one, on each node.
 func (k *known) replicas(kind string) (int, error) {
 	asked := k.Spec.Replicas
 	switch kind {
 	case "PodTemplate":
 		return 0, nil // a template makes no pods
-	case "DaemonSet", "CronJob", "Shaped":
+	case daemonSet, "CronJob", "Shaped":
 		asked = nil
 	case "Job":
 		asked = k.Spec.Parallelism
@@ -180,8 +192,8 @@ func (k *known) replicas(kind string) (int, error) {
 	switch {
 	case asked == nil:
 		return 1, nil
-	case *asked > mostPods:
-		return 0, fmt.Errorf("%d pods; want 0-%d", *asked, mostPods)
+	case *asked > mostInAll:
+		return 0, fmt.Errorf("%d pods; want 0-%d", *asked, mostInAll)
 	}
 	return *asked, nil
 }
@@ -195,6 +207,11 @@ const (
 
 func podOf(spec *corev1.Pod, k *known) Pod {
 	p := Pod{Spec: spec, UID: k.Metadata.UID, Node: k.Spec.NodeName, Began: cmp.Or(k.Status.Start, k.Metadata.Created), kind: "Pod", saved: k.Metadata.UID != ""}
+	for _, owner := range k.Metadata.Owners {
+		if owner.Kind == daemonSet {
+			p.PerNode = spec.Namespace + "/" + owner.Name
+		}
+	}
 	switch {
 	case spec.Annotations[mirrorKey] != "":
 		p.UID = cmp.Or(spec.Annotations[hashKey], p.UID)
@@ -231,35 +248,39 @@ func (o *Objects) push(p Pod) error {
 
 // order keeps the pods of a node, in the order of their creation, and then the pods of manifests.
 func (o *Objects) order() error {
-	saved := slices.ContainsFunc(o.Pods, func(p Pod) bool { return p.saved && p.kind == "Pod" })
-	var left []Pod
-	unscheduled, owned := 0, 0
-	for _, p := range o.Pods {
-		switch {
-		case p.kind != "Pod" && p.saved && saved:
-			owned++ // its pods are there themselves
-		case p.Node == "" && p.saved && p.kind == "Pod":
-			unscheduled++
-		default:
-			left = append(left, p)
-		}
+	isPending := func(p Pod) bool { return p.Node == "" && p.saved && p.kind == "Pod" }
+	all := len(o.Pods)
+	o.Pods = slices.DeleteFunc(slices.Clone(o.Pods), isPending)
+	if pending := all - len(o.Pods); pending > 0 {
+		o.Notes = append(o.Notes, fmt.Sprintf("saved pods that are on no node yet are left out: %d", pending))
 	}
-	if unscheduled > 0 {
-		o.Notes = append(o.Notes, fmt.Sprintf("saved pods that are on no node yet are left out: %d", unscheduled))
+	o.dropOwned()
+	if len(o.Pods) > mostPods {
+		return fmt.Errorf("%d pods; one node has at most %d", len(o.Pods), mostPods)
 	}
-	if owned > 0 {
+	return o.arrange()
+}
+
+// dropOwned removes the pods of saved workloads if the files hold the pods themselves.
+func (o *Objects) dropOwned() {
+	if !slices.ContainsFunc(o.Pods, func(p Pod) bool { return p.saved && p.kind == "Pod" }) {
+		return
+	}
+	all := len(o.Pods)
+	o.Pods = slices.DeleteFunc(slices.Clone(o.Pods), func(p Pod) bool { return p.kind != "Pod" && p.saved })
+	if owned := all - len(o.Pods); owned > 0 {
 		o.Notes = append(o.Notes, fmt.Sprintf("pods of saved workloads are left out, because the files hold their pods: %d", owned))
 	}
-	if len(left) > mostPods {
-		return fmt.Errorf("%d pods; one node has at most %d", len(left), mostPods)
-	}
-	slices.SortStableFunc(left, func(a, b Pod) int {
+}
+
+// arrange sorts the pods by creation, saved ones first, and applies LimitRanges to the others.
+func (o *Objects) arrange() error {
+	slices.SortStableFunc(o.Pods, func(a, b Pod) int {
 		return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(a.Began, b.Began))
 	})
-	o.Pods = left
 	names := make(map[string]bool)
-	for i := range left {
-		p := &left[i]
+	for i := range o.Pods {
+		p := &o.Pods[i]
 		if names[p.Name()] || names[p.UID] {
 			return fmt.Errorf("pod %s is there twice", p.Name())
 		}
