@@ -83,7 +83,7 @@ func (o *importOptions) check() error {
 	case o.options.Reading != migrate.Implementation && o.options.Reading != migrate.Documents:
 		return fmt.Errorf("--reading %q: no such reading; write implementation or documents", o.reading)
 	}
-	return errors.Join(checkStdin(append(o.files, o.topology)...), checkDescriptions(o.topology), checkOutput(o.output))
+	return errors.Join(checkStdin(append(o.files, o.topology)...), checkDescriptions("topology", o.topology), checkOutput(o.output))
 }
 
 type importDocument struct {

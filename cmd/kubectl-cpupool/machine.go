@@ -29,13 +29,13 @@ func (m *machineFlags) machine(s streams) (*topology.Topology, error) {
 	return readMachine(s, m.topology)
 }
 
-// checkDescriptions returns an error for the first value of --topology that is a description with a
+// checkDescriptions returns an error for the first value of a flag that is a description with a
 // mistake.
-func checkDescriptions(values ...string) error {
+func checkDescriptions(flag string, values ...string) error {
 	for _, value := range values {
 		if _, text := splitTopology(value); simulate.IsDescription(text) {
 			if _, err := simulate.Describe(text); err != nil {
-				return fmt.Errorf("--%w", err)
+				return fmt.Errorf("--%s%s", flag, strings.TrimPrefix(err.Error(), "topology"))
 			}
 		}
 	}

@@ -77,7 +77,7 @@ func rootCommand(s streams) *cobra.Command {
 	root.SetIn(s.in)
 	root.SetOut(s.out)
 	root.SetErr(s.err)
-	root.AddCommand(mutateCommand(s), lintCommand(s), adoptCommand(s), simulateCommand(s), importCommand(s), renderCommand(s), serveCommand(s), checkCommand(s), nodesCommand(s), describeCommand(s), explainCommand(s), topCommand(s))
+	root.AddCommand(mutateCommand(s), lintCommand(s), adoptCommand(s), simulateCommand(s), sizeCommand(s), importCommand(s), renderCommand(s), serveCommand(s), checkCommand(s), nodesCommand(s), describeCommand(s), explainCommand(s), topCommand(s))
 	return root
 }
 

@@ -103,7 +103,7 @@ func (o *renderOptions) check() error {
 	case o.dir == "" && o.force:
 		return errors.New("--force is for files; give --dir, too")
 	}
-	return cmp.Or(checkStdin(o.config, o.topology), checkDescriptions(o.topology))
+	return cmp.Or(checkStdin(o.config, o.topology), checkDescriptions("topology", o.topology))
 }
 
 func (o *renderOptions) run(s streams) error {

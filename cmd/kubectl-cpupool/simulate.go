@@ -123,7 +123,7 @@ func (o *simulateOptions) check() error {
 	case o.output != "table" && o.output != "json":
 		return fmt.Errorf("--output %q: no such format; write table or json", o.output)
 	}
-	return cmp.Or(checkStdin(files...), checkDescriptions(o.topology...))
+	return cmp.Or(checkStdin(files...), checkDescriptions("topology", o.topology...))
 }
 
 // scene holds the input of a node's simulation without the configuration.

@@ -72,6 +72,7 @@ func arrows() map[string][]string {
 		"internal/plugin/picture":  {"internal/inspect", "internal/layout", "pkg/cpuset"},
 		"internal/plugin/quota":    {"pkg/workload"},
 		"internal/plugin/simulate": {"internal/admission", "internal/capacity", "internal/config", "internal/explain", "internal/inspect", "internal/nodekind", "internal/plugin/manifest", "internal/verdict", "pkg/allocate", "pkg/cpuset", "pkg/defrag", "pkg/pools", "pkg/topology", "pkg/workload"},
+		"internal/plugin/size":     {"internal/admission", "internal/config", "internal/inspect", "internal/plugin/simulate", "pkg/cpuset", "pkg/pools", "pkg/topology", "pkg/workload"},
 		"internal/plugin/viewer":   {"internal/codes", "internal/inspect", "internal/plugin/picture", "pkg/cpuset"},
 
 		"internal/plugin/autoscale": {"internal/capacity", "internal/config", "internal/plugin/simulate", "pkg/topology"},

@@ -56,6 +56,7 @@ func pure() []string {
 		"internal/plugin/autoscale/*.go",
 		"internal/plugin/migrate/*.go",
 		"internal/plugin/simulate/[^t]*.go",
+		"internal/plugin/size/*.go",
 		"internal/node/report/names.go",
 		"internal/node/report/redact.go",
 		"internal/node/tune/knob.go",
@@ -73,12 +74,13 @@ func impure() []string {
 }
 
 // formulas returns the libraries that pure code may import. They convert weights, hold the types
-// of pods and quantities, and sum the resources of a pod. Others check names, and parse YAML and
-// TOML.
+// of pods and quantities, sum the resources of a pod, and compare a pod with labels and taints of
+// a node (with a logger that discards all). Others check names, and parse YAML and TOML.
 func formulas() []string {
 	return []string{
 		"github.com/BurntSushi/toml", "github.com/opencontainers/cgroups", "go.yaml.in/yaml/v3", "k8s.io/api/core/v1", "k8s.io/apimachinery/pkg/api/resource",
 		"k8s.io/apimachinery/pkg/apis/meta/v1", "k8s.io/apimachinery/pkg/util/validation", "k8s.io/component-helpers/resource",
+		"k8s.io/component-helpers/scheduling/corev1", "k8s.io/component-helpers/scheduling/corev1/nodeaffinity", "github.com/go-logr/logr",
 	}
 }
 

@@ -115,6 +115,7 @@ func fill(t *testing.T, c *cluster) {
 		explainPending(t, c, "late", "container app of late would have exclusive CPUs of the guaranteed pool, because it requests 1 whole CPU in a Guaranteed pod.", guaranteed)
 	})
 	t.Run("simulate", func(t *testing.T) { plan(t, c) })
+	t.Run("size", func(t *testing.T) { predict(t, c) })
 	if err := c.CoreV1().Pods("apps").Delete(t.Context(), names[0], metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}

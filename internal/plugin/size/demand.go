@@ -1,0 +1,345 @@
+package size
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	resourcehelper "k8s.io/component-helpers/resource"
+
+	"github.com/cpupoold/cpupoold/internal/admission"
+	"github.com/cpupoold/cpupoold/internal/plugin/simulate"
+	"github.com/cpupoold/cpupoold/pkg/pools"
+	"github.com/cpupoold/cpupoold/pkg/workload"
+)
+
+// demand holds the pods by shape. It does not depend on the kinds of nodes, except by the switches
+// of the webhook.
+type demand struct {
+	in         *Input
+	names      workload.Names
+	settings   admission.Settings
+	namespaces map[string]map[string]string
+	table      table
+	shapes     []*shape // of pods
+	daemons    []*shape // of DaemonSets: each node has one pod
+	pods       int      // without pods of DaemonSets
+	notes      []string
+}
+
+// shape is a set of pods that differ only in their names.
+type shape struct {
+	pods []*simulate.Pod // as the webhook would have them
+	// profile is equal for shapes that the planner cannot distinguish.
+	profile  string
+	requests amounts
+	// refused is the reason of the webhook against the pods, or empty.
+	refused string
+	// managed is the workload type of the pods, or empty. cpu is their CPU request in thousandths,
+	// in the pool of the type or else in the shared and the guaranteed pool.
+	managed string
+	cpu     int64
+	// wants is the number of whole CPUs that the pods request, if they are Guaranteed.
+	wants int
+}
+
+// pod returns the first pod, which stands for all.
+func (s *shape) pod() *corev1.Pod { return s.pods[0].Spec }
+
+func newDemand(in *Input) (*demand, error) {
+	d := &demand{in: in, names: in.Kinds[0].Config.Names(), table: newTable(), namespaces: maps.Clone(in.Objects.Namespaces), notes: slices.Clone(in.Objects.Notes)}
+	for i := range in.Kinds {
+		if in.Kinds[i].Config.Names() != d.names {
+			return nil, errors.New("the configurations have different values of annotationDomain or poolDomain; a cluster has one webhook, so write the same values")
+		}
+	}
+	if err := d.permit(); err != nil {
+		return nil, err
+	}
+	byKey := make(map[string]*shape)
+	for i := range in.Objects.Pods {
+		p := &in.Objects.Pods[i]
+		key, err := d.key(p)
+		if err != nil {
+			return nil, fmt.Errorf("pod %s: %w", p.Name(), err)
+		}
+		s := byKey[key]
+		if s == nil {
+			s = d.newShape(p)
+			byKey[key] = s
+			if p.PerNode != "" {
+				d.daemons = append(d.daemons, s)
+			} else {
+				d.shapes = append(d.shapes, s)
+			}
+		}
+		if p.PerNode == "" {
+			d.pods++
+		}
+		s.add(p)
+	}
+	d.noteRules()
+	return d, nil
+}
+
+// permit sets the switches of the webhook. A switch is on if all kinds of nodes have the resource,
+// as with auto. A namespace that is not in the files allows all workload types.
+func (d *demand) permit() error {
+	d.settings = admission.Settings{Names: d.names, Types: map[string]bool{}, Defaults: d.in.Defaults}
+	counts := make(map[string]int)
+	types := make(map[string]bool)
+	for i := range d.in.Kinds {
+		k := &d.in.Kinds[i]
+		n, err := simulate.NewNode(k.Config, k.Topology, nil)
+		if err != nil {
+			return fmt.Errorf("machine %s: %w", k.Name, err)
+		}
+		for _, r := range n.Resources() {
+			counts[r.Resource]++
+		}
+		for _, part := range k.Config.Pools.Partitions {
+			types[part.Type] = true
+		}
+	}
+	everywhere := func(resource string) bool { return !d.in.NoWebhook && counts[resource] == len(d.in.Kinds) }
+	d.settings.SharedCPUs, d.settings.GuaranteedCPUs = everywhere(d.names.SharedResource()), everywhere(d.names.GuaranteedResource())
+	for typ := range types {
+		d.settings.Types[typ] = everywhere(d.names.CoresResource(typ))
+	}
+	g := &d.in.Kinds[0].Config.Pools.Guaranteed
+	d.settings.PodLevel, d.settings.PodLevelOverride = admission.PodLevel(g.PodLevel), slices.Contains(g.Overrides, "pod-level")
+
+	all := map[string]string{d.names.AllowedKey(): strings.Join(slices.Sorted(maps.Keys(types)), ",")}
+	unknown := 0
+	for i := range d.in.Objects.Pods {
+		in := d.in.Objects.Pods[i].Spec.Namespace
+		if _, known := d.namespaces[in]; known {
+			continue
+		}
+		if d.namespaces == nil {
+			d.namespaces = make(map[string]map[string]string)
+		}
+		d.namespaces[in] = all
+		unknown++
+	}
+	if unknown > 0 {
+		d.notes = append(d.notes, fmt.Sprintf("namespaces that are not in the files are taken to allow all workload types: %d", unknown))
+	}
+	return nil
+}
+
+// outline holds the parts of a pod that decide about its place.
+type outline struct {
+	Daemon, Namespace string
+	Annotations       map[string]string
+	Init, Containers  []part
+	Resources         *corev1.ResourceRequirements
+	Overhead          corev1.ResourceList
+	Selector          map[string]string
+	Affinity          *corev1.NodeAffinity
+	Tolerations       []corev1.Toleration
+}
+
+type part struct {
+	Name      string
+	Resources corev1.ResourceRequirements
+	Restart   *corev1.ContainerRestartPolicy
+}
+
+// key returns a text that is equal for pods of one shape.
+func (d *demand) key(p *simulate.Pod) (string, error) {
+	spec := &p.Spec.Spec
+	o := outline{
+		Daemon: p.PerNode, Namespace: p.Spec.Namespace, Annotations: map[string]string{}, Resources: spec.Resources, Overhead: spec.Overhead,
+		Selector: spec.NodeSelector, Tolerations: spec.Tolerations,
+	}
+	for key, value := range p.Spec.Annotations {
+		if d.names.Reads(key) || pools.ReadsAnnotation(d.names, key) {
+			o.Annotations[key] = value
+		}
+	}
+	if spec.Affinity != nil {
+		o.Affinity = spec.Affinity.NodeAffinity
+	}
+	o.Init, o.Containers = parts(spec.InitContainers), parts(spec.Containers)
+	text, err := json.Marshal(o)
+	return string(text), err
+}
+
+func parts(containers []corev1.Container) []part {
+	all := make([]part, len(containers))
+	for i := range containers {
+		all[i] = part{containers[i].Name, containers[i].Resources, containers[i].RestartPolicy}
+	}
+	return all
+}
+
+// newShape returns the shape of a pod, without pods. The webhook and the API server complete the
+// pod.
+func (d *demand) newShape(p *simulate.Pod) *shape {
+	s := &shape{}
+	pod := p.Spec
+	if !d.in.NoWebhook {
+		mutated, _, err := d.settings.Mutate(pod, admission.Origin{Namespace: d.namespaces[pod.Namespace]})
+		if err != nil {
+			s.refused = "the webhook refuses it: " + err.Error()
+		} else {
+			pod = mutated
+		}
+	}
+	pod = completed(pod, d.in.Defaults)
+	s.requests = d.table.requests(pod)
+	asked := admission.AskedBy(pod, d.in.Defaults)
+	s.profile = fmt.Sprintf("%s %v %q", asked.Class, asked, d.read(pod))
+	s.cpu = asked.Pod.Request
+	if asked.Class == corev1.PodQOSGuaranteed {
+		s.wants = int(s.cpu / 1000)
+	}
+	if typ, asks, err := d.names.TargetType(pod.Annotations); err == nil && asks {
+		s.managed = typ
+		if r := d.table.index[d.names.CoresResource(typ)]; r > 0 && s.requests.of(r) > 0 {
+			s.cpu = s.requests.of(r)
+		}
+	}
+	s.pods = []*simulate.Pod{{UID: p.UID, Spec: pod}}
+	return s
+}
+
+// read returns the annotations of a pod that the planner reads, in order.
+func (d *demand) read(pod *corev1.Pod) []string {
+	var all []string
+	for _, key := range slices.Sorted(maps.Keys(pod.Annotations)) {
+		if pools.ReadsAnnotation(d.names, key) {
+			all = append(all, key, pod.Annotations[key])
+		}
+	}
+	return all
+}
+
+// add adds a pod. The first one is in the shape already.
+func (s *shape) add(p *simulate.Pod) {
+	if s.pods[0].UID == p.UID {
+		return
+	}
+	pod := *s.pods[0].Spec
+	pod.Name = p.Spec.Name
+	s.pods = append(s.pods, &simulate.Pod{UID: p.UID, Spec: &pod})
+}
+
+// completed returns the pod with the values that the API server sets: a limit without a request is
+// the request, too, and spec.resources has its defaults.
+func completed(pod *corev1.Pod, defaults admission.Defaults) *corev1.Pod {
+	pod = pod.DeepCopy()
+	for _, list := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
+		for i := range list {
+			r := &list[i].Resources
+			if len(r.Limits) > 0 {
+				requests := maps.Clone(r.Limits)
+				maps.Copy(requests, r.Requests)
+				r.Requests = requests
+			}
+		}
+	}
+	if own, decides := admission.OwnResources(pod, defaults); decides {
+		pod.Spec.Resources = &own
+	}
+	return pod
+}
+
+// noteRules notes how many pods use rules of the scheduler that the packing leaves out.
+func (d *demand) noteRules() {
+	counts := make(map[string]int)
+	for _, s := range slices.Concat(d.shapes, d.daemons) {
+		for rule, uses := range map[string]func(spec *corev1.PodSpec) bool{
+			"affinity or anti-affinity between pods": func(s *corev1.PodSpec) bool {
+				return s.Affinity != nil && (s.Affinity.PodAffinity != nil || s.Affinity.PodAntiAffinity != nil)
+			},
+			"topology spread constraints": func(s *corev1.PodSpec) bool { return len(s.TopologySpreadConstraints) > 0 },
+			"resource claims":             func(s *corev1.PodSpec) bool { return len(s.ResourceClaims) > 0 },
+			"host ports": func(s *corev1.PodSpec) bool {
+				return slices.ContainsFunc(s.Containers, func(c corev1.Container) bool {
+					return slices.ContainsFunc(c.Ports, func(p corev1.ContainerPort) bool { return p.HostPort != 0 })
+				})
+			},
+			"persistent volumes": func(s *corev1.PodSpec) bool {
+				return slices.ContainsFunc(s.Volumes, func(v corev1.Volume) bool { return v.PersistentVolumeClaim != nil || v.Ephemeral != nil })
+			},
+		} {
+			if uses(&s.pod().Spec) {
+				counts[rule] += len(s.pods)
+			}
+		}
+	}
+	for _, rule := range slices.SortedFunc(maps.Keys(counts), cmp.Compare[string]) {
+		d.notes = append(d.notes, fmt.Sprintf("pods with %s, which the packing does not apply: %d", rule, counts[rule]))
+	}
+}
+
+// amounts are amounts of resources by their number in a table. CPU and resources of pools are in
+// thousandths of a CPU.
+type amounts []int64
+
+// of returns an amount; 0 for a resource that the table got later.
+func (a amounts) of(r int) int64 {
+	if r < len(a) {
+		return a[r]
+	}
+	return 0
+}
+
+// table numbers resources. The first ones are pods and cpu.
+type table struct {
+	names []corev1.ResourceName
+	index map[string]int
+}
+
+const (
+	podsAt = iota
+	cpuAt
+)
+
+func newTable() table {
+	t := table{index: make(map[string]int)}
+	t.number(corev1.ResourcePods)
+	t.number(corev1.ResourceCPU)
+	return t
+}
+
+func (t *table) number(name corev1.ResourceName) int {
+	i, known := t.index[string(name)]
+	if !known {
+		i = len(t.names)
+		t.names, t.index[string(name)] = append(t.names, name), i
+	}
+	return i
+}
+
+// amounts returns the amounts of a list.
+func (t *table) amounts(list corev1.ResourceList) amounts {
+	names := slices.Sorted(maps.Keys(list))
+	for _, name := range names {
+		t.number(name)
+	}
+	a := make(amounts, len(t.names))
+	for _, name := range names {
+		q := list[name]
+		if name == corev1.ResourceCPU {
+			a[t.number(name)] = q.MilliValue()
+			continue
+		}
+		a[t.number(name)] = q.Value()
+	}
+	return a
+}
+
+// requests returns the amounts that the scheduler counts for a pod.
+func (t *table) requests(pod *corev1.Pod) amounts {
+	a := t.amounts(resourcehelper.PodRequests(pod, resourcehelper.PodResourcesOptions{}))
+	a[podsAt] = 1
+	return a
+}

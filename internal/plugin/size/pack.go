@@ -1,0 +1,196 @@
+package size
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/cpupoold/cpupoold/internal/plugin/simulate"
+)
+
+// packing holds the nodes with their pods.
+type packing struct {
+	*demand
+	kinds    []*kind
+	nodes    []*node
+	unplaced []*shape
+}
+
+// node is a node with pods.
+type node struct {
+	kind *kind
+	name string
+	free amounts
+	plan *simulate.Node // has only pods that can own CPUs, until the end
+	// pods are in the order in which they were placed, without pods of DaemonSets.
+	pods []placed
+	// refused are the reasons of the planner by the profile of a pod. Owners never leave, so a
+	// refusal stays.
+	refused map[string]string
+	opened  Cause
+}
+
+// placed is a pod on a node.
+type placed struct {
+	*simulate.Pod
+	shape *shape
+}
+
+// run places all pods.
+func (p *packing) run(step func(all int)) error {
+	shapes, err := p.sorted()
+	if err != nil {
+		return err
+	}
+	for _, s := range shapes {
+		at := 0 // nodes before it have no place for the shape, and get no more free
+		for _, pod := range s.pods {
+			isPlaced, err := p.place(s, pod, &at)
+			if err != nil {
+				return err
+			}
+			if !isPlaced { // and so is none of the shape
+				p.unplaced = append(p.unplaced, s)
+				break
+			}
+			step(p.demand.pods)
+		}
+	}
+	return nil
+}
+
+// sorted returns the shapes with the largest pods first. The size of a pod is the largest part of
+// the amount of an empty node. Equal pods stay in the order of their creation.
+func (p *packing) sorted() ([]*shape, error) {
+	sizes := make(map[*shape]float64, len(p.shapes))
+	for _, s := range p.shapes {
+		for r, n := range s.requests {
+			if most := p.most(r); n > 0 && most > 0 && most != math.MaxInt64 {
+				sizes[s] = max(sizes[s], float64(n)/float64(most))
+			}
+		}
+	}
+	return slices.SortedStableFunc(slices.Values(p.shapes), func(a, b *shape) int { return cmp.Compare(sizes[b], sizes[a]) }), nil
+}
+
+// most returns the largest amount of a resource on an empty node.
+func (p *packing) most(r int) (most int64) {
+	for _, k := range p.kinds {
+		most = max(most, k.empty.of(r))
+	}
+	return most
+}
+
+// place places a pod on the first node from at on, or on a new node of the first kind that takes it.
+func (p *packing) place(s *shape, pod *simulate.Pod, at *int) (bool, error) {
+	for ; *at < len(p.nodes); *at++ {
+		if fits, err := p.add(p.nodes[*at], s, pod); fits || err != nil {
+			return fits, err
+		}
+	}
+	for _, k := range p.kinds {
+		t, err := p.trial(k, s)
+		if err != nil {
+			return false, err
+		}
+		if t.reason != "" {
+			continue
+		}
+		n := &node{kind: k, free: slices.Clone(k.empty), refused: make(map[string]string), opened: p.cause(s, pod)}
+		if n.plan, err = p.demand.node(k); err != nil {
+			return false, err
+		}
+		p.nodes = append(p.nodes, n)
+		fits, err := p.add(n, s, pod)
+		if err == nil && !fits {
+			err = fmt.Errorf("pod %s fits on an empty node of kind %s, and not on a new one", pod.Name(), k.Name)
+		}
+		return fits, err
+	}
+	return false, nil
+}
+
+// add adds a pod to a node if it fits.
+func (p *packing) add(n *node, s *shape, pod *simulate.Pod) (bool, error) {
+	t, err := p.trial(n.kind, s)
+	if err != nil || t.reason != "" || n.free.lacks(s.requests) >= 0 || n.refused[s.profile] != "" {
+		return false, err
+	}
+	if !t.plain {
+		on, err := n.plan.Place(pod)
+		if err != nil {
+			return false, err
+		}
+		if on.Refused != nil {
+			n.refused[s.profile] = on.Refused.Text
+			return false, nil
+		}
+	}
+	n.free.take(s.requests)
+	n.pods = append(n.pods, placed{pod, s})
+	return true, nil
+}
+
+// cause returns the reason why a pod needs a new node.
+func (p *packing) cause(s *shape, pod *simulate.Pod) Cause {
+	c := Cause{Pod: pod.Name(), Text: "it is the first pod"}
+	counts, refusal := make(map[int]int), ""
+	const planner, others = -1, -2
+	for _, n := range p.nodes {
+		switch r := n.free.lacks(s.requests); {
+		case n.kind.trials[s].reason != "":
+			counts[others]++
+		case r >= 0:
+			counts[r]++
+		default:
+			counts[planner]++
+			refusal = n.refused[s.profile]
+		}
+	}
+	if len(p.nodes) == 0 {
+		return c
+	}
+	why := others
+	for r := planner; r < len(p.table.names); r++ {
+		if counts[r] > counts[why] || why == others && counts[r] > 0 {
+			why = r
+		}
+	}
+	switch why {
+	case others:
+		c.Text = "no node so far is of a kind that takes it"
+	case planner:
+		c.Text = "the scheduler finds room on other nodes, and the planner refuses it there: " + refusal
+	default:
+		c.Resource = string(p.table.names[why])
+		most := int64(0)
+		for _, n := range p.nodes {
+			if n.kind.trials[s].reason == "" {
+				most = max(most, n.free.of(why))
+			}
+		}
+		c.Text = fmt.Sprintf("its request for %s is %s, and no other node has more than %s free", c.Resource, p.text(why, s.requests.of(why)), p.text(why, most))
+		if most >= s.requests.of(why) {
+			c.Text = fmt.Sprintf("its request for %s is %s, and %d of %d nodes have less; other nodes lack another resource", c.Resource, p.text(why, s.requests.of(why)), counts[why], len(p.nodes))
+		}
+	}
+	return c
+}
+
+// text returns an amount of a resource, in CPUs where the resource counts thousandths of a CPU.
+func (d *demand) text(r int, n int64) string {
+	switch name := d.table.names[r]; {
+	case r == cpuAt || d.pooled(string(name)):
+		return cpus(n) + " CPUs"
+	case name == corev1.ResourceMemory || name == corev1.ResourceEphemeralStorage:
+		return resource.NewQuantity(n, resource.BinarySI).String()
+	}
+	return fmt.Sprint(n)
+}
+
+// cpus returns thousandths of a CPU as a number of CPUs.
+func cpus(milli int64) string { return fmt.Sprint(float64(milli) / 1000) }
