@@ -150,9 +150,6 @@ func (a auditing) run(ctx context.Context) (audit.Report, error) {
 	return r, nil
 }
 
-// ended reports whether the command must end. Its end is no error.
-func ended(ctx context.Context) bool { return ctx.Err() != nil }
-
 // scan scans once, and with a duration at least twice: a score needs two scans. The last scan
 // begins at the end of the duration. A scan that takes longer than the duration is followed by
 // the second one at once. A signal ends it after one scan more at most.
@@ -164,7 +161,7 @@ func (a auditing) scan(ctx context.Context, o audit.Ownership) error {
 			return err
 		}
 		left := max(a.duration-time.Since(began), 0)
-		if ended(ctx) || left == 0 && (a.duration == 0 || scans > 1) {
+		if ctx.Err() != nil || left == 0 && (a.duration == 0 || scans > 1) {
 			return nil
 		}
 		rest := max(a.interval, auditShare*(time.Since(began)-at))
@@ -296,17 +293,13 @@ func printKernel(w *layout.Writer, works []audit.KernelWork) {
 	w.Table(out)
 }
 
-// inPod returns the name of a cgroup in a pod that belongs to no container, with a space. It
-// returns "" for a container.
-func inPod(container string) string {
-	return map[string]string{"(monitor)": "conmon of ", "(sandbox)": "VM of ", "(other)": "in "}[container] // desired.Settings.Ownership
-}
-
 // placeOf returns the unit or the container that a finding is in.
 func placeOf(f audit.Finding) string {
+	// The names of cgroups in a pod that belong to no container (desired.Settings.Ownership).
+	noContainer := map[string]string{"(monitor)": "conmon of ", "(sandbox)": "VM of ", "(other)": "in "}
 	switch {
-	case f.Pod != "" && inPod(f.Container) != "":
-		return inPod(f.Container) + f.Pod
+	case f.Pod != "" && noContainer[f.Container] != "":
+		return noContainer[f.Container] + f.Pod
 	case f.Pod != "":
 		return f.Pod + "/" + f.Container
 	case f.Unit != "":

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -84,10 +85,8 @@ type defragReport struct {
 
 // verdict returns the error with the exit code for results of moves.
 func verdict(results []control.Result) error {
-	for _, r := range results {
-		if r.Outcome != control.Done {
-			return exitCode(exitFindings)
-		}
+	if slices.ContainsFunc(results, func(r control.Result) bool { return r.Outcome != control.Done }) {
+		return exitCode(exitFindings)
 	}
 	return nil
 }

@@ -83,9 +83,11 @@ func TestExplainGolden(t *testing.T) {
 		},
 	}}
 	golden(t, "explain", func(w io.Writer) error {
-		err := explain.Print(w, e, false)
-		fmt.Fprintln(w, "----")
-		return errors.Join(err, explain.Print(w, e, true))
+		return layout.Print(w, func(w *layout.Writer) {
+			explain.Print(w, e, false)
+			fmt.Fprintln(w, "----")
+			explain.Print(w, e, true)
+		})
 	})
 }
 
@@ -117,7 +119,9 @@ func livingStatus(sequence uint64) *inspect.Status {
 }
 
 func TestStatusGolden(t *testing.T) {
-	golden(t, "status", func(w io.Writer) error { return printStatus(w, livingStatus(1)) })
+	golden(t, "status", func(w io.Writer) error {
+		return layout.Print(w, func(w *layout.Writer) { printStatus(w, livingStatus(1)) })
+	})
 }
 
 // living is a daemon to which something happens.

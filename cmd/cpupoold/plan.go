@@ -64,18 +64,16 @@ func cpusOf(c *pools.Placement) string {
 	return c.CPUs.String() + " + " + c.Mixed.String()
 }
 
-func reasonText(r pools.Reason) string { return r.Text + " (" + string(r.Code) + ")" }
-
 func printPlan(w *layout.Writer, p preview.Preview) {
 	out := layout.NewTable("POD", "CONTAINER OR UNIT", "POOL", "CPUS", "REASON")
 	for pod, c := range p.Plan.Containers() {
 		if c.State == pools.Exited {
 			continue
 		}
-		out.Row(pod.Namespace+"/"+pod.Name, c.Name, inspect.FullPool(c.Pool, c.Type), cpusOf(c), reasonText(c.Reason))
+		out.Row(pod.Namespace+"/"+pod.Name, c.Name, inspect.FullPool(c.Pool, c.Type), cpusOf(c), c.Reason.Text+" ("+string(c.Reason.Code)+")")
 	}
 	for _, u := range p.Plan.Units {
-		out.Row("", u.Name, inspect.FullPool(u.Pool, u.Type), u.CPUs.String(), reasonText(u.Reason))
+		out.Row("", u.Name, inspect.FullPool(u.Pool, u.Type), u.CPUs.String(), u.Reason.Text+" ("+string(u.Reason.Code)+")")
 	}
 	for _, v := range p.Host {
 		if v.State == hostslices.Confined {

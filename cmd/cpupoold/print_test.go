@@ -99,8 +99,8 @@ func TestPrintable(t *testing.T) {
 // TestFindingsArePrintable checks that a finding keeps its lines and cannot control the terminal.
 func TestFindingsArePrintable(t *testing.T) {
 	var out bytes.Buffer
-	a := &app{streams: streams{out: &out}}
-	if err := a.printFindings([]preflight.Finding{{Severity: preflight.Warning, Check: "c", Subject: "s", Found: "a\x1b[2J\nb"}}, asTable); err != nil {
+	found := []preflight.Finding{{Severity: preflight.Warning, Check: "c", Subject: "s", Found: "a\x1b[2J\nb"}}
+	if err := layout.Print(&out, func(w *layout.Writer) { printFindings(w, found) }); err != nil {
 		t.Fatal(err)
 	}
 	if got, want := out.String(), "warning c: s: a?[2J\nb\n"+codes.Hint()+"\n"; got != want {

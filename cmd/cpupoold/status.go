@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"io"
 	"strconv"
 	"strings"
 	"time"
@@ -45,10 +44,7 @@ With --watch, status prints the state again after each change, until you stop it
 		if err != nil {
 			return err
 		}
-		if *output == asJSON {
-			return document.Write(a.out, s)
-		}
-		return printStatus(a.out, s)
+		return a.show(*output, s, func(w *layout.Writer) { printStatus(w, s) })
 	}
 	return c
 }
@@ -79,7 +75,7 @@ func (a *app) watchStatus(ctx context.Context, client *control.Client, output fo
 			err = document.WriteLine(&picture, s)
 		} else {
 			picture.WriteString(clearScreen)
-			err = printStatus(&picture, s)
+			err = layout.Print(&picture, func(w *layout.Writer) { printStatus(w, s) })
 		}
 		if err != nil {
 			return err
@@ -123,16 +119,12 @@ name is POD, as in du-0/POD.`,
 		if err != nil {
 			return err
 		}
-		if *output == asJSON {
-			return document.Write(a.out, e)
-		}
-		return explain.Print(a.out, e, *details)
+		return a.show(*output, e, func(w *layout.Writer) { explain.Print(w, e, *details) })
 	}
 	return c
 }
 
-func printStatus(to io.Writer, s *inspect.Status) error {
-	w := layout.NewWriter(to, layout.Columns(to))
+func printStatus(w *layout.Writer, s *inspect.Status) {
 	w.Paragraph(headline(s))
 	w.Paragraph(passLine(s))
 	w.Paragraph(configLine(s))
@@ -167,7 +159,6 @@ func printStatus(to io.Writer, s *inspect.Status) error {
 		w.Paragraph("waits: " + x.Cgroup + " " + x.Property + ": " + x.Reason)
 	}
 	w.Paragraph(codes.Hint())
-	return w.Flush()
 }
 
 func headline(s *inspect.Status) string {
@@ -242,8 +233,7 @@ func systemLine(p *inspect.SystemPartition) string {
 }
 
 func poolTable(s *inspect.Status) *layout.Table {
-	t := &layout.Table{}
-	t.Row("POOL", "CPUS", "COUNT", "CONTAINERS", "OWNED", "FREE", "KEPT EMPTY")
+	t := layout.NewTable("POOL", "CPUS", "COUNT", "CONTAINERS", "OWNED", "FREE", "KEPT EMPTY")
 	for _, p := range s.Pools {
 		empty := p.Idle.Union(p.Resting).Union(p.Parked)
 		owned, free := p.Sizes()
@@ -254,8 +244,7 @@ func poolTable(s *inspect.Status) *layout.Table {
 
 func containerTable(s *inspect.Status) *layout.Table {
 	all := inspect.ByPool(s.Containers)
-	t := &layout.Table{}
-	t.Row("CONTAINER OR UNIT", "POOL", "CPUS", "KEPT BY", "REASON")
+	t := layout.NewTable("CONTAINER OR UNIT", "POOL", "CPUS", "KEPT BY", "REASON")
 	for i := range all {
 		c := &all[i]
 		t.Row(c.Full(), inspect.FullPool(c.Pool, c.Type), c.CPUText(), c.Mode, c.Code)

@@ -71,8 +71,7 @@ func printTopology(w *layout.Writer, t *topology.Topology) {
 		}
 	}
 	fmt.Fprintln(w)
-	sets := &layout.Table{}
-	sets.Row("online", t.Online.String())
+	sets := layout.NewTable("online", t.Online.String())
 	sets.Row("offline", t.Present.Difference(t.Online).String())
 	sets.Row("present", t.Present.String())
 	sets.Row("isolated at boot", t.Isolated.String())
@@ -104,28 +103,24 @@ run refuses to start.`,
 		}
 		findings := preflight.Run(c.Context(), host,
 			preflight.Configuration{File: a.configPath(), Config: cfg, Err: err})
-		if err := a.printFindings(findings, *output); err != nil {
+		if err := a.show(*output, findings, func(w *layout.Writer) { printFindings(w, findings) }); err != nil {
 			return err
 		}
-		for _, f := range findings {
-			if f.Severity >= preflight.Error {
-				return exitCode(exitFindings)
-			}
+		if len(findings) > 0 && findings[0].Severity >= preflight.Error {
+			return exitCode(exitFindings)
 		}
 		return nil
 	}
 	return c
 }
 
-func (a *app) printFindings(findings []preflight.Finding, output format) error {
-	return a.show(output, findings, func(w *layout.Writer) {
-		for _, f := range findings {
-			fmt.Fprintf(layout.Lines(w), "%-7s %s: %s\n", f.Severity, f.Check, f)
-		}
-		if len(findings) == 0 {
-			fmt.Fprintln(w, "No problems found.")
-		} else {
-			fmt.Fprintln(w, codes.Hint())
-		}
-	})
+func printFindings(w *layout.Writer, findings []preflight.Finding) {
+	for _, f := range findings {
+		fmt.Fprintf(layout.Lines(w), "%-7s %s: %s\n", f.Severity, f.Check, f)
+	}
+	if len(findings) == 0 {
+		fmt.Fprintln(w, "No problems found.")
+	} else {
+		fmt.Fprintln(w, codes.Hint())
+	}
 }

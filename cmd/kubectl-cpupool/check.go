@@ -22,7 +22,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/cpupoold/cpupoold/internal/codes"
-	"github.com/cpupoold/cpupoold/internal/document"
 	"github.com/cpupoold/cpupoold/internal/findings"
 	"github.com/cpupoold/cpupoold/internal/layout"
 	"github.com/cpupoold/cpupoold/internal/nodekind"
@@ -64,11 +63,7 @@ func checkCommand(s streams) *cobra.Command {
 				return err
 			}
 			d := clustercheck.Of(*in)
-			if o.output == "json" {
-				err = document.Write(s.out, d)
-			} else {
-				err = printCheck(s.out, &d)
-			}
+			err = s.show(o.output, d, func(w *layout.Writer) { printCheck(w, &d) })
 			if err == nil && len(d.Findings) > 0 && d.Findings[0].Severity >= findings.Error {
 				return errRefused
 			}
@@ -185,10 +180,8 @@ func configz(ctx context.Context, a *api, node string) (clustercheck.Kubelet, er
 }
 
 // printCheck prints a table of the nodes, the findings, and the facts that were not read.
-func printCheck(to io.Writer, d *clustercheck.Document) error {
-	w := layout.NewWriter(to, layout.Columns(to))
-	t := &layout.Table{}
-	t.Row("NODE", "KERNEL", "RUNTIME", "NRI DEFAULT", "KUBELET", "CPU POLICY", "TOPOLOGY", "DRIVER", "CGROUPS", "RESERVED CPUS", "OS")
+func printCheck(w *layout.Writer, d *clustercheck.Document) {
+	t := layout.NewTable("NODE", "KERNEL", "RUNTIME", "NRI DEFAULT", "KUBELET", "CPU POLICY", "TOPOLOGY", "DRIVER", "CGROUPS", "RESERVED CPUS", "OS")
 	for i := range d.Nodes {
 		n := &d.Nodes[i]
 		k := n.Kubelet
@@ -214,7 +207,6 @@ func printCheck(to io.Writer, d *clustercheck.Document) error {
 	default:
 		fmt.Fprintln(w, "No problems found.")
 	}
-	return w.Flush()
 }
 
 // ofNodes returns the nodes in parentheses: the first five, and the number of the others.

@@ -7,7 +7,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/cpupoold/cpupoold/internal/document"
 	"github.com/cpupoold/cpupoold/internal/inspect"
 	"github.com/cpupoold/cpupoold/internal/layout"
 	"github.com/cpupoold/cpupoold/internal/plugin/overview"
@@ -45,10 +44,8 @@ func describeCommand(s streams) *cobra.Command {
 			if nodes[i].Name != args[1] {
 				continue
 			}
-			if o.output == "json" {
-				return document.Write(s.out, overview.Document{Version: overview.Version, Nodes: nodes[i : i+1]})
-			}
-			if err := layout.Print(s.out, func(w *layout.Writer) { printNode(w, &nodes[i]) }); err != nil || !ask {
+			err := s.show(o.output, overview.Document{Version: overview.Version, Nodes: nodes[i : i+1]}, func(w *layout.Writer) { printNode(w, &nodes[i]) })
+			if err != nil || !ask || o.output == "json" {
 				return err
 			}
 			fmt.Fprintln(s.out)
@@ -64,8 +61,7 @@ func describeCommand(s streams) *cobra.Command {
 }
 
 func printNode(w *layout.Writer, n *overview.Node) {
-	t := &layout.Table{}
-	t.Row("Node", n.Name)
+	t := layout.NewTable("Node", n.Name)
 	t.Row("Health", n.Health)
 	if n.Message != "" {
 		t.Row("Message", withCode(n))

@@ -16,10 +16,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/cpupoold/cpupoold/internal/admission"
-	"github.com/cpupoold/cpupoold/internal/document"
 	"github.com/cpupoold/cpupoold/internal/explain"
 	"github.com/cpupoold/cpupoold/internal/history"
 	"github.com/cpupoold/cpupoold/internal/inspect"
+	"github.com/cpupoold/cpupoold/internal/layout"
 	"github.com/cpupoold/cpupoold/internal/plugin/overview"
 	"github.com/cpupoold/cpupoold/internal/plugin/simulate"
 	"github.com/cpupoold/cpupoold/internal/verdict"
@@ -63,10 +63,7 @@ func explainCommand(s streams) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if o.output == "json" {
-				return document.Write(s.out, e)
-			}
-			return explain.Print(s.out, e, o.details)
+			return s.show(o.output, e, func(w *layout.Writer) { explain.Print(w, e, o.details) })
 		},
 	}
 	flags := cmd.Flags()

@@ -10,7 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/cpupoold/cpupoold/internal/document"
+	"github.com/cpupoold/cpupoold/internal/layout"
 	"github.com/cpupoold/cpupoold/internal/plugin/lint"
 	"github.com/cpupoold/cpupoold/internal/plugin/manifest"
 )
@@ -217,13 +217,9 @@ func (o *lintOptions) readKueue(ctx context.Context, s streams) ([]byte, error) 
 }
 
 func (o *lintOptions) print(s streams, findings []lint.Finding) error {
-	if o.output == "json" {
-		return document.Write(s.out, findings)
-	}
-	for _, f := range findings {
-		if _, err := fmt.Fprintln(s.out, f); err != nil {
-			return err
+	return s.show(o.output, findings, func(w *layout.Writer) {
+		for _, f := range findings {
+			fmt.Fprintln(w, f)
 		}
-	}
-	return nil
+	})
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/cpupoold/cpupoold/internal/document"
 	"github.com/cpupoold/cpupoold/internal/layout"
 	"github.com/cpupoold/cpupoold/internal/usage"
 	"github.com/cpupoold/cpupoold/internal/version"
@@ -33,6 +34,14 @@ func main() {
 type streams struct {
 	in       io.Reader
 	out, err io.Writer
+}
+
+// show prints a value as JSON, or as the text that a function writes.
+func (s streams) show(format string, value any, text func(w *layout.Writer)) error {
+	if format == "json" {
+		return document.Write(s.out, value)
+	}
+	return layout.Print(s.out, text)
 }
 
 // errReported is the error for findings that are already on the standard output.

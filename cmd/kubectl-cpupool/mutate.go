@@ -176,10 +176,8 @@ func (o *mutateOptions) print(s streams) error {
 	if err := errors.Join(errs...); err != nil && !o.diff {
 		return err
 	}
-	if _, err := s.out.Write(out.Bytes()); err != nil {
-		errs = append(errs, err)
-	}
-	return errors.Join(errs...)
+	_, err := s.out.Write(out.Bytes())
+	return errors.Join(append(errs, err)...)
 }
 
 // changeable are the objects that mutate reads.

@@ -10,7 +10,6 @@ import (
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/cpupoold/cpupoold/internal/document"
 	"github.com/cpupoold/cpupoold/internal/inspect"
 	"github.com/cpupoold/cpupoold/internal/layout"
 	"github.com/cpupoold/cpupoold/internal/plugin/overview"
@@ -61,10 +60,7 @@ func nodesCommand(s streams) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if o.output == "json" {
-				return document.Write(s.out, overview.Document{Version: overview.Version, Nodes: nodes})
-			}
-			return layout.Print(s.out, func(w *layout.Writer) { printNodes(w, nodes) })
+			return s.show(o.output, overview.Document{Version: overview.Version, Nodes: nodes}, func(w *layout.Writer) { printNodes(w, nodes) })
 		},
 	}
 	o.add(cmd)
@@ -88,8 +84,7 @@ func (o *nodesOptions) overview(ctx context.Context) ([]overview.Node, error) {
 }
 
 func printNodes(w *layout.Writer, nodes []overview.Node) {
-	t := &layout.Table{}
-	t.Row("NODE", "POOL", "CPUS", "REQUESTED", "FREE", "HEALTH")
+	t := layout.NewTable("NODE", "POOL", "CPUS", "REQUESTED", "FREE", "HEALTH")
 	for i := range nodes {
 		n := &nodes[i]
 		name, health := n.Name, n.Health

@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/cpupoold/cpupoold/internal/inspect"
+	"github.com/cpupoold/cpupoold/internal/layout"
 )
 
 // twoNodes are a node with pools and one without, and a pod that asks for some.
@@ -94,7 +95,8 @@ func TestUsageOf(t *testing.T) {
 		{ID: 4, Pool: "guaranteed"}, {ID: 5, Online: true},
 	}}
 	var out bytes.Buffer
-	if err := printUsage(&out, usageOf("edge-1", s, map[int]float64{0: 0.25, 2: 1, 4: 1, 5: 1}, true)); err != nil {
+	rows := usageOf("edge-1", s, map[int]float64{0: 0.25, 2: 1, 4: 1, 5: 1}, true)
+	if err := layout.Print(&out, func(w *layout.Writer) { printUsage(w, rows) }); err != nil {
 		t.Fatal(err)
 	}
 	want := `NODE    POOL        CPUS  BUSY  %    OWNER

@@ -195,7 +195,7 @@ func (o *simulateOptions) run(s streams) error {
 		err = printEach(s, documents)
 	case o.explain != "":
 		for _, d := range documents {
-			err = errors.Join(err, explain.Print(s.out, d.Explanation, o.details))
+			err = errors.Join(err, layout.Print(s.out, func(w *layout.Writer) { explain.Print(w, d.Explanation, o.details) }))
 		}
 	default:
 		err = printSimulations(s.out, documents)

@@ -42,8 +42,7 @@ func printSimulations(to io.Writer, all []*simulate.Document) error {
 }
 
 func nodeTable(all []*simulate.Document) *layout.Table {
-	t := &layout.Table{}
-	t.Row("NODE", "CPUS", "PODS", "OWNED", "FREE", "REFUSED")
+	t := layout.NewTable("NODE", "CPUS", "PODS", "OWNED", "FREE", "REFUSED")
 	for _, d := range all {
 		owned, free := 0, 0
 		for _, p := range d.Pools {
@@ -113,8 +112,7 @@ func configLine(d *simulate.Document) string {
 }
 
 func poolTable(d *simulate.Document) *layout.Table {
-	t := &layout.Table{}
-	t.Row("POOL", "CPUS", "COUNT", "CONTAINERS", "OWNED", "FREE", "IDLE")
+	t := layout.NewTable("POOL", "CPUS", "COUNT", "CONTAINERS", "OWNED", "FREE", "IDLE")
 	for _, p := range d.Pools {
 		owned, free := p.Sizes()
 		t.Row(inspect.FullPool(p.Name, p.Type), p.CPUs.String(), strconv.Itoa(p.CPUs.Len()), strconv.Itoa(p.Containers), owned, free, p.Idle.String())
@@ -124,8 +122,7 @@ func poolTable(d *simulate.Document) *layout.Table {
 
 func containerTable(d *simulate.Document) *layout.Table {
 	all := inspect.ByPool(d.Containers)
-	t := &layout.Table{}
-	t.Row("CONTAINER OR UNIT", "POOL", "CPUS", "NODE", "REASON")
+	t := layout.NewTable("CONTAINER OR UNIT", "POOL", "CPUS", "NODE", "REASON")
 	for i := range all {
 		c := &all[i]
 		t.Row(c.Full(), inspect.FullPool(c.Pool, c.Type), c.CPUText(), nodesOf(d.Topology, c.CPUs), c.Code)
@@ -145,8 +142,7 @@ func nodesOf(t *topology.Topology, cpus cpuset.Set) string {
 }
 
 func stepTable(d *simulate.Document) *layout.Table {
-	t := &layout.Table{}
-	t.Row("AT", "EVENT", "PODS", "SHARED", "OWNED", "FREE", "REFUSED")
+	t := layout.NewTable("AT", "EVENT", "PODS", "SHARED", "OWNED", "FREE", "REFUSED")
 	for i := range d.Steps {
 		s := &d.Steps[i]
 		cells := []string{s.At, s.Event, strconv.Itoa(s.Pods), "", "", "", strconv.Itoa(len(s.Refused))}
@@ -211,8 +207,7 @@ func (p *page) comparison(c *simulate.Comparison) {
 	p.Paragraph("before: " + configLine(c.Before))
 	p.Paragraph("after: " + configLine(c.After))
 	p.part()
-	pools := &layout.Table{}
-	pools.Row("POOL", "CPUS BEFORE", "CPUS AFTER", "OWNED", "FREE")
+	pools := layout.NewTable("POOL", "CPUS BEFORE", "CPUS AFTER", "OWNED", "FREE")
 	for _, x := range c.Pools {
 		var b, a inspect.Pool
 		if x.Before != nil {
@@ -253,8 +248,7 @@ func arrow(before, after cpuset.Set) string {
 }
 
 func changeTable(c *simulate.Comparison) *layout.Table {
-	t := &layout.Table{}
-	t.Row("CONTAINER OR UNIT", "BEFORE", "CPUS", "AFTER", "CPUS")
+	t := layout.NewTable("CONTAINER OR UNIT", "BEFORE", "CPUS", "AFTER", "CPUS")
 	cells := func(at *inspect.Container) (string, string) {
 		switch {
 		case at == nil:

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"slices"
 	"strings"
@@ -14,7 +13,6 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/cpupoold/cpupoold/internal/document"
 	"github.com/cpupoold/cpupoold/internal/inspect"
 	"github.com/cpupoold/cpupoold/internal/layout"
 	"github.com/cpupoold/cpupoold/internal/plugin/overview"
@@ -100,10 +98,8 @@ func (o *topOptions) run(ctx context.Context, s streams, nodes []string) error {
 	}
 	_ = g.Wait() // no job returns an error
 	rows := slices.Concat(found...)
-	if o.output == "json" {
-		err = document.Write(s.out, usageDocument{overview.Version, rows})
-	} else if len(rows) > 0 {
-		err = printUsage(s.out, rows)
+	if o.output == "json" || len(rows) > 0 {
+		err = s.show(o.output, usageDocument{overview.Version, rows}, func(w *layout.Writer) { printUsage(w, rows) })
 	}
 	return errors.Join(append(errs, err)...)
 }
@@ -163,9 +159,8 @@ func usageOf(node string, s *inspect.Status, load map[int]float64, owners bool) 
 	return rows
 }
 
-func printUsage(w io.Writer, rows []usageRow) error {
-	t := &layout.Table{}
-	t.Row("NODE", "POOL", "CPUS", "BUSY", "%", "OWNER")
+func printUsage(w *layout.Writer, rows []usageRow) {
+	t := layout.NewTable("NODE", "POOL", "CPUS", "BUSY", "%", "OWNER")
 	for i, r := range rows {
 		node := r.Node
 		if i > 0 && rows[i-1].Node == r.Node {
@@ -173,5 +168,5 @@ func printUsage(w io.Writer, rows []usageRow) error {
 		}
 		t.Row(node, r.Pool, r.CPUs.String(), fmt.Sprintf("%.2f", r.Busy), fmt.Sprintf("%.0f", 100*r.Busy/float64(r.CPUs.Len())), r.Owner)
 	}
-	return layout.Print(w, func(w *layout.Writer) { w.Table(t) })
+	w.Table(t)
 }

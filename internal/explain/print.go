@@ -3,7 +3,6 @@ package explain
 import (
 	"cmp"
 	"fmt"
-	"io"
 	"slices"
 	"strconv"
 	"strings"
@@ -19,8 +18,8 @@ const shownEvents = 12
 
 // Print writes an explanation as text: each sentence once, with the fix and the
 // CPUs. With details, rules, candidates, changes, the cgroup and events of each subject follow.
-func Print(to io.Writer, e *inspect.Explanation, details bool) error {
-	p := &printer{layout.NewWriter(to, layout.Columns(to))}
+func Print(w *layout.Writer, e *inspect.Explanation, details bool) {
+	p := &printer{w}
 	for i := 0; i < len(e.Subjects); {
 		same := i + 1
 		for same < len(e.Subjects) && e.Subjects[same].Sentence == e.Subjects[i].Sentence {
@@ -32,12 +31,9 @@ func Print(to io.Writer, e *inspect.Explanation, details bool) error {
 	for _, note := range e.Notes {
 		p.say("note: %s", note)
 	}
-	for i := range e.Subjects {
-		if details {
-			p.details(&e.Subjects[i])
-		}
+	for i := 0; details && i < len(e.Subjects); i++ {
+		p.details(&e.Subjects[i])
 	}
-	return p.Flush()
 }
 
 type printer struct{ *layout.Writer }
@@ -151,8 +147,7 @@ func (p *printer) cgroup(s *inspect.Subject) {
 	case want.Quota > 0:
 		quota = fmt.Sprintf("%d %d", want.Quota, want.Period)
 	}
-	t := &layout.Table{}
-	t.Row("FILE", "PRESENT", "DESIRED")
+	t := layout.NewTable("FILE", "PRESENT", "DESIRED")
 	t.Row("cpuset.cpus", k.CPUs, want.CPUs.String())
 	t.Row("cpuset.cpus.effective", k.Effective, "")
 	t.Row("cpuset.cpus.partition", k.Partition, "")
@@ -185,8 +180,7 @@ func (p *printer) events(s *inspect.Subject) {
 
 // EventLine returns an event as one line of text.
 func EventLine(e *history.Event) string {
-	parts := []string{e.Time.Local().Format("2006-01-02 15:04:05.000"), fmt.Sprintf("%-8s", e.Kind)}
-	parts = append(parts, aboutEvent(e)...)
+	parts := []string{e.Time.Local().Format("2006-01-02 15:04:05.000"), fmt.Sprintf("%-8s", e.Kind), aboutEvent(e)}
 	parts = append(parts, whatOf(e)...)
 	if e.Cause != "" || e.Code != "" {
 		parts = append(parts, "#", e.Cause)
@@ -207,19 +201,12 @@ func EventLine(e *history.Event) string {
 }
 
 // aboutEvent returns the name of the object of an event. It is the cgroup if there is no other.
-func aboutEvent(e *history.Event) []string {
-	name := e.Pod
-	name = cmp.Or(name, e.PodUID)
+func aboutEvent(e *history.Event) string {
+	name := cmp.Or(e.Pod, e.PodUID)
 	if e.Container != "" {
 		name += "/" + e.Container
 	}
-	switch {
-	case e.Unit != "":
-		name = e.Unit
-	case name == "":
-		name = e.Cgroup
-	}
-	return []string{name}
+	return cmp.Or(e.Unit, name, e.Cgroup)
 }
 
 // whatOf returns the new value, and the old one if there is one.
