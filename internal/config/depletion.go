@@ -43,9 +43,7 @@ const (
 func (d *decoder) depletion(key string, n *yaml.Node, c *Config) {
 	to := &c.Depletion
 	d.mapping(key, n, []field{
-		{"action", d.scalar(func(s string) error {
-			return setOneOf(&to.Action, s, DepletionWarn, DepletionTaint, DepletionEvict)
-		})},
+		{"action", oneOf(d, &to.Action, DepletionWarn, DepletionTaint, DepletionEvict)},
 		{"floor", d.scalar(func(s string) error {
 			floor, err := strconv.ParseUint(s, 10, 16)
 			if err != nil || floor > cpuset.MaxCPUs {
@@ -57,6 +55,6 @@ func (d *decoder) depletion(key string, n *yaml.Node, c *Config) {
 		// A taint that changes within a second moves pods back and forth. A taint that stays for more than a
 		// day after its cause keeps a node empty.
 		{"clearAfter", d.duration(&to.ClearAfter, time.Second, 24*time.Hour, "", "1m")},
-		{"dryRun", d.scalar(func(s string) error { return setBool(&to.DryRun, s) })},
+		{"dryRun", boolean(d, &to.DryRun)},
 	})
 }

@@ -23,10 +23,10 @@ func (d *decoder) fields(c *Config) []field {
 	return []field{
 		{"apiVersion", d.scalar(mustBe(APIVersion))},
 		{"kind", d.scalar(mustBe(Kind))},
-		{"mode", d.scalar(func(s string) error { return setOneOf(&c.Mode, s, ModeEnforce, ModeObserve) })},
+		{"mode", oneOf(d, &c.Mode, ModeEnforce, ModeObserve)},
 		{"partitions", func(key string, n *yaml.Node) { d.partitions(key, n, c) }},
 		{"staticPods", func(key string, n *yaml.Node) { d.staticPods(key, n, &c.StaticPods) }},
-		{"namespacePermission", d.scalar(func(s string) error { return setOneOf(&c.NamespacePermission, s, PermissionList, PermissionAnnotation) })},
+		{"namespacePermission", oneOf(d, &c.NamespacePermission, PermissionList, PermissionAnnotation)},
 		{"shared", func(key string, n *yaml.Node) {
 			d.mapping(key, n, []field{{"cpus", d.cpus(func(s string) error { return setShared(&c.Pools, s) })}})
 		}},
@@ -49,10 +49,8 @@ func (d *decoder) fields(c *Config) []field {
 		{"resyncPeriod", d.duration(&c.ResyncPeriod, time.Second, time.Hour, "", "30s")},
 		// The deferred work must end on a node where owners always have exclusive CPUs.
 		{"quiet", d.duration(&c.Quiet, time.Second, 24*time.Hour, "0", "10m")},
-		{"weightFormula", d.scalar(func(s string) error {
-			return setOneOf(&c.WeightFormula, s, WeightAuto, WeightLinear, WeightQuadratic)
-		})},
-		{"podSliceWeights", d.scalar(func(s string) error { return setBool(&c.PodSliceWeights, s) })},
+		{"weightFormula", oneOf(d, &c.WeightFormula, WeightAuto, WeightLinear, WeightQuadratic)},
+		{"podSliceWeights", boolean(d, &c.PodSliceWeights)},
 		{"node", func(key string, n *yaml.Node) { d.node(key, n, c) }},
 		{"depletion", func(key string, n *yaml.Node) { d.depletion(key, n, c) }},
 		{"audit", func(key string, n *yaml.Node) {
@@ -60,15 +58,10 @@ func (d *decoder) fields(c *Config) []field {
 			d.mapping(key, n, []field{{"interval", d.duration(&c.AuditInterval, 10*time.Second, 24*time.Hour, "off", "1m")}})
 		}},
 		{"interrupts", func(key string, n *yaml.Node) { d.interrupts(key, n, &c.Interrupts) }},
-		{"kernelThreads", d.scalar(func(s string) error {
-			return setOneOf(&c.KernelThreads, s, KernelThreadsOff, KernelThreadsExclusive)
-		})},
+		{"kernelThreads", oneOf(d, &c.KernelThreads, KernelThreadsOff, KernelThreadsExclusive)},
 		{"power", func(key string, n *yaml.Node) { d.power(key, n, &c.Power) }},
-		{"logLevel", d.scalar(func(s string) error {
-			return setWord(&c.LogLevel, s, map[string]slog.Level{"debug": slog.LevelDebug, "info": slog.LevelInfo, "warn": slog.LevelWarn, "error": slog.LevelError},
-				"is not a log level; write debug, info, warn or error")
-		})},
-		{"logFormat", d.scalar(func(s string) error { return setOneOf(&c.LogFormat, s, LogText, LogJSON) })},
+		{"logLevel", word(d, &c.LogLevel, map[string]slog.Level{"debug": slog.LevelDebug, "info": slog.LevelInfo, "warn": slog.LevelWarn, "error": slog.LevelError}, "is not a log level; write debug, info, warn or error")},
+		{"logFormat", oneOf(d, &c.LogFormat, LogText, LogJSON)},
 	}
 }
 
@@ -204,18 +197,25 @@ func (d *decoder) texts(to *[]string) func(string, *yaml.Node) {
 	}
 }
 
-func setBool(b *bool, s string) error {
-	return setWord(b, s, map[string]bool{"true": true, "false": false}, "is neither true nor false")
+// word returns the decode function of a key with a value for each word. Reason is the problem of other words.
+func word[T any](d *decoder, to *T, words map[string]T, reason string) func(string, *yaml.Node) {
+	return d.scalar(func(s string) error {
+		value, ok := words[s]
+		if !ok {
+			return errors.New(reason)
+		}
+		*to = value
+		return nil
+	})
 }
 
-// setWord sets the value of a word. Reason is the error of other words.
-func setWord[T any](to *T, s string, words map[string]T, reason string) error {
-	value, ok := words[s]
-	if !ok {
-		return errors.New(reason)
-	}
-	*to = value
-	return nil
+func boolean(d *decoder, to *bool) func(string, *yaml.Node) {
+	return word(d, to, map[string]bool{"true": true, "false": false}, "is neither true nor false")
+}
+
+// oneOf returns the decode function of a key with some allowed values.
+func oneOf[T ~string](d *decoder, to *T, allowed ...T) func(string, *yaml.Node) {
+	return d.scalar(func(s string) error { return setOneOf(to, s, allowed...) })
 }
 
 func setOneOf[T ~string](to *T, s string, allowed ...T) error {
@@ -248,7 +248,5 @@ func (d *decoder) staticPods(key string, n *yaml.Node, to *pools.StaticPods) {
 		d.fail(key, "", "is neither a word nor a list; write allow, ignore, or a list of namespaces")
 		return
 	}
-	d.scalar(func(s string) error {
-		return setWord(&to.All, s, map[string]bool{"allow": true, "ignore": false}, "is not known; write allow, ignore, or a list of namespaces")
-	})(key, n)
+	word(d, &to.All, map[string]bool{"allow": true, "ignore": false}, "is not known; write allow, ignore, or a list of namespaces")(key, n)
 }

@@ -3,8 +3,10 @@ package config
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"path"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -41,20 +43,14 @@ func (d *decoder) guaranteed(key string, n *yaml.Node, c *Config) {
 			return nil
 		})},
 		{"floor", d.scalar(func(s string) error { return setFloor(g, s) })},
-		{"exclusive", d.scalar(func(s string) error {
-			return setWord(&g.Kubelet, s, map[string]bool{"cpupoold": false, "kubelet": true}, "is not known; write cpupoold or kubelet")
-		})},
+		{"exclusive", word(d, &g.Kubelet, map[string]bool{"cpupoold": false, "kubelet": true}, "is not known; write cpupoold or kubelet")},
 		{"options", func(key string, n *yaml.Node) { d.mapping(key, n, d.options(&c.Pools)) }},
 		{"overrides", d.texts(&g.Overrides)},
-		{"onRefusal", d.scalar(func(s string) error { return setOneOf(&c.OnRefusal, s, RefusalAuto, RefusalShared, RefusalFail) })},
-		{"isolation", d.scalar(func(s string) error {
-			return setOneOf(&c.Isolation, s, IsolationAuto, IsolationPartition, IsolationCPUSet)
-		})},
-		{"park", d.scalar(func(s string) error { return setBool(&c.Park, s) })},
-		{"podLevel", d.scalar(func(s string) error { return setOneOf(&g.PodLevel, s, pools.PodLevelPod, pools.PodLevelContainer) })},
-		{"memory", d.scalar(func(s string) error {
-			return setWord(&g.BindMemory, s, map[string]bool{"bind": true, "any": false}, "is not known; write bind or any")
-		})},
+		{"onRefusal", oneOf(d, &c.OnRefusal, RefusalAuto, RefusalShared, RefusalFail)},
+		{"isolation", oneOf(d, &c.Isolation, IsolationAuto, IsolationPartition, IsolationCPUSet)},
+		{"park", boolean(d, &c.Park)},
+		{"podLevel", oneOf(d, &g.PodLevel, pools.PodLevelPod, pools.PodLevelContainer)},
+		{"memory", word(d, &g.BindMemory, map[string]bool{"bind": true, "any": false}, "is not known; write bind or any")},
 		{"mixed", func(key string, n *yaml.Node) { d.mixed(key, n, &g.Mixed) }},
 	})
 	if none && g.FromShared {
@@ -84,7 +80,7 @@ func (d *decoder) options(spec *pools.Spec) []field {
 	for _, name := range allocate.OptionNames() {
 		fields = append(fields, field{name, d.scalar(func(s string) error { return spec.Guaranteed.Options.Set(name, s) })})
 	}
-	return append(fields, field{"strict-cpu-reservation", d.scalar(func(s string) error { return setBool(&spec.StrictReservation, s) })})
+	return append(fields, field{"strict-cpu-reservation", boolean(d, &spec.StrictReservation)})
 }
 
 // mixed decodes the shared CPUs that exclusive containers may use in addition. Resolve checks
@@ -176,3 +172,51 @@ func setSocket(socket *string, s, example string) error {
 // podResources is the default of podResourcesSocket: where a kubelet listens
 // that keeps its state in dir.
 func podResources(dir string) string { return path.Join(dir, "pod-resources", "kubelet.sock") }
+
+// checkStaticKubelet refuses keys that conflict with a kubelet that allocates exclusive CPUs. Then the
+// kubelet chooses the CPUs, and the shared pool is the kubelet's default set.
+func (d *decoder) checkStaticKubelet(c *Config) {
+	if !c.Pools.Guaranteed.Kubelet {
+		return
+	}
+	const withStatic = " with guaranteed.exclusive: kubelet"
+	for _, key := range slices.Sorted(maps.Keys(d.origins.lines)) {
+		if parentKey(key) == "guaranteed" && key != "guaranteed.exclusive" {
+			d.fail(key, "", "has no meaning"+withStatic+": the kubelet chooses the CPUs; remove one of the two")
+		}
+	}
+	if c.Pools.Shared != nil {
+		d.fail("shared.cpus", c.Pools.Shared.String(), "cannot be set"+withStatic+": the kubelet's default set is the shared pool; remove it")
+	}
+	if c.Pools.Infra != "" {
+		d.fail("infraContainers", c.Pools.Infra, "cannot be set"+withStatic+": pause containers run on the CPUs of their pods; remove it")
+	}
+	for i, p := range c.Pools.Partitions {
+		key, remedy := fmt.Sprintf("partitions[%d].cpus", i), "; write a list that the kubelet reserves (reservedSystemCPUs), or remove the partition"
+		switch {
+		case p.All:
+			d.fail(key, "all", "cannot be used"+withStatic+": the list would change with each allocation of the kubelet"+remedy)
+		case p.Auto:
+			d.fail(key, "auto", "cannot be used"+withStatic+": the kubelet may allocate these CPUs to containers"+remedy)
+		}
+	}
+	for _, u := range c.Pools.Units {
+		switch {
+		case u.CPUs > 0:
+			d.fail("units."+u.Name+".cpus", fmt.Sprint(u.CPUs), "cannot be set"+withStatic+": the kubelet does not know units; write pool: with the type of a partition")
+		case u.Pool == string(pools.Shared):
+			d.fail("units."+u.Name+".pool", u.Pool, "cannot be used"+withStatic+": the kubelet takes CPUs from the shared pool without asking; write the type of a partition")
+		}
+	}
+	if !c.HasRuntime() {
+		d.fail("containerRuntimeEndpoint", NoRuntime, "cannot be used"+withStatic+": the kubelet has no containers without a runtime; remove one of the two")
+	}
+}
+
+// PlacesPods reports whether pods may request a workload type. Otherwise only host services use
+// the management pools.
+func (c *Config) PlacesPods() bool {
+	listed := func(p pools.PartitionSpec) bool { return len(p.Namespaces) > 0 }
+	others := c.StaticPods.All || len(c.StaticPods.Namespaces) > 0 || c.NamespacePermission == PermissionAnnotation
+	return slices.ContainsFunc(c.Pools.Partitions, listed) || others && len(c.Pools.Partitions) > 0
+}

@@ -47,7 +47,7 @@ func (c *Config) HostUnits() []string {
 func (d *decoder) hostSlices(key string, n *yaml.Node, c *Config) {
 	h := &c.HostSlices
 	d.mapping(key, n, []field{
-		{"enabled", d.scalar(func(s string) error { return setBool(&h.Enabled, s) })},
+		{"enabled", boolean(d, &h.Enabled)},
 		{"pool", d.scalar(func(s string) error { h.Pool = s; return nil })},
 		{"weight", d.scalar(func(s string) error { return setWeight(&h.Weight, s) })},
 		{"units", func(key string, n *yaml.Node) {

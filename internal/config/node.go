@@ -52,7 +52,7 @@ const (
 func (d *decoder) node(key string, n *yaml.Node, c *Config) {
 	to := &c.Node
 	d.mapping(key, n, []field{
-		{"enabled", d.scalar(func(s string) error { return setOneOf(&to.Enabled, s, NodeAuto, NodeOn, NodeOff) })},
+		{"enabled", oneOf(d, &to.Enabled, NodeAuto, NodeOn, NodeOff)},
 		{"name", d.scalar(func(s string) error { return setNodeName(&to.Name, s) })},
 		{"kubeconfig", d.scalar(func(s string) error {
 			if !filepath.IsAbs(s) || filepath.Clean(s) != s {
@@ -61,13 +61,13 @@ func (d *decoder) node(key string, n *yaml.Node, c *Config) {
 			to.Kubeconfig = s
 			return nil
 		})},
-		{"resources", d.scalar(func(s string) error { return setBool(&to.Resources, s) })},
-		{"condition", d.scalar(func(s string) error { return setBool(&to.Condition, s) })},
+		{"resources", boolean(d, &to.Resources)},
+		{"condition", boolean(d, &to.Condition)},
 		// A shorter interval is a load for the cluster without a benefit: the pod of a dead daemon is not
 		// ready within seconds.
 		{"heartbeat", d.duration(&to.Heartbeat, time.Minute, time.Hour, "0", "5m")},
-		{"topology", d.scalar(func(s string) error { return setBool(&to.Topology, s) })},
-		{"events", d.scalar(func(s string) error { return setBool(&to.Events, s) })},
+		{"topology", boolean(d, &to.Topology)},
+		{"events", boolean(d, &to.Events)},
 		{"startupTaint", d.scalar(func(s string) error { return setTaint(&to.StartupTaint, s) })},
 	})
 }

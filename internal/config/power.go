@@ -78,6 +78,6 @@ const (
 
 func (d *decoder) interrupts(key string, n *yaml.Node, to *Interrupts) {
 	d.mapping(key, n, []field{
-		{"away", d.scalar(func(s string) error { return setOneOf(&to.Away, s, AwayOff, AwayAnnotated, AwayExclusive) })},
+		{"away", oneOf(d, &to.Away, AwayOff, AwayAnnotated, AwayExclusive)},
 	})
 }
