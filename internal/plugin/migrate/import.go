@@ -330,12 +330,7 @@ func isList(kind string, doc *yaml.Node) bool {
 
 // isPinning reports whether a document has the form of a pinning file.
 func isPinning(doc *yaml.Node) bool {
-	for _, p := range pairs(doc) {
-		if at(p.value, "cpuset") != nil {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(pairs(doc), func(p pair) bool { return at(p.value, "cpuset") != nil })
 }
 
 func (i *importer) configMap(name string, doc *yaml.Node) {

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+	"k8s.io/apimachinery/pkg/api/resource"
 )
 
 // kubelet adds statements from the merged settings of a kubelet
@@ -206,16 +207,11 @@ func readKeys() []string {
 // milliCPU parses an amount of CPU such as 500m, 2 or 1.5. It takes no exponents, and
 // nothing long: Kubernetes' own parser can be kept busy with these.
 func milliCPU(s string) (int64, error) {
-	m := regexp.MustCompile(`^([0-9]{1,6})(\.[0-9]{1,3})?(m?)$`).FindStringSubmatch(s)
-	if m == nil || m[2] != "" && m[3] != "" {
+	if !regexp.MustCompile(`^[0-9]{1,6}(\.[0-9]{1,3}|m)?$`).MatchString(s) {
 		return 0, fmt.Errorf("%q is not an amount of CPU; write one such as 500m or 2", shorten(s))
 	}
-	whole, err := strconv.ParseInt(m[1], 10, 64)
-	if err != nil || m[3] != "" {
-		return whole, err
-	}
-	fraction, err := strconv.ParseInt((strings.TrimPrefix(m[2], ".") + "000")[:3], 10, 64)
-	return whole*1000 + fraction, err
+	q, err := resource.ParseQuantity(s)
+	return q.MilliValue(), err
 }
 
 // kubeletConfig takes an object KubeletConfig of OpenShift's
