@@ -90,6 +90,21 @@ func (m *Machine) Topology() *topology.Topology { return m.topology }
 // cores, at least 1: with full-pcpus-only all is given out in multiples of it.
 func (m *Machine) Group() int { return max(m.group, 1) }
 
+// coresIn yields the indices of the cores of cells.
+func (m *Machine) coresIn(cells []int32) iter.Seq[int32] {
+	return func(yield func(int32) bool) {
+		for _, cell := range cells {
+			for _, leaf := range m.cells[cell].leaves {
+				for _, core := range m.leaves[leaf].cores {
+					if !yield(core) {
+						return
+					}
+				}
+			}
+		}
+	}
+}
+
 // add enters a CPU; they come in ascending order.
 func (m *Machine) add(cpu topology.CPU) {
 	c := &m.cores[cpu.Core]
@@ -211,4 +226,38 @@ func gcd(a, b int) int {
 		a, b = b, a%b
 	}
 	return a
+}
+
+// Shape describes the position of a set of CPUs on a machine. Fewer is better in each field
+// but Cores, of which a set of some size needs a minimum.
+type Shape struct {
+	CPUs int // online CPUs of the set; the other fields ignore offline CPUs
+	// Nodes, Packages, L3s and Cores are numbers of parts that the set touches.
+	Nodes, Packages, L3s, Cores int
+	SplitCores                  int // cores of which the set has some online threads and not all: other tasks may run on the rest
+}
+
+// Shape counts the parts of the machine that cpus touch. Other owners have no
+// effect.
+func (m *Machine) Shape(cpus cpuset.Set) Shape {
+	t := m.topology
+	s := Shape{CPUs: cpus.Intersection(t.Online).Len()}
+	for i := range t.Nodes {
+		s.Nodes += int(toInt(t.Nodes[i].CPUs.Overlaps(cpus)))
+	}
+	s.Packages, s.L3s, s.Cores = touched(t.Packages, cpus), touched(t.L3s, cpus), touched(t.Cores, cpus)
+	for i := range t.Cores {
+		if core := t.Cores[i].CPUs; core.Overlaps(cpus) && !core.IsSubsetOf(cpus) {
+			s.SplitCores++
+		}
+	}
+	return s
+}
+
+// touched returns the number of groups that cpus touch.
+func touched(groups []topology.Group, cpus cpuset.Set) (n int) {
+	for i := range groups {
+		n += int(toInt(groups[i].CPUs.Overlaps(cpus)))
+	}
+	return n
 }

@@ -173,15 +173,9 @@ func (p *placing) restricted() *Refusal {
 // room is the number of CPUs of cells that the filter admits on an empty machine.
 func (p *placing) room(cells []int32) int {
 	n := 0
-	for _, cell := range cells {
-		for _, leaf := range p.v.m.cells[cell].leaves {
-			for _, core := range p.v.m.leaves[leaf].cores {
-				for _, cpu := range p.v.m.cores[core].threads {
-					if p.f.admits(int(cpu)) {
-						n++
-					}
-				}
-			}
+	for core := range p.v.m.coresIn(cells) {
+		for _, cpu := range p.v.m.cores[core].threads {
+			n += int(toInt(p.f.admits(int(cpu))))
 		}
 	}
 	return n

@@ -1,7 +1,5 @@
 package allocate
 
-import "github.com/cpupoold/cpupoold/pkg/cpuset"
-
 // solve picks what is needed from the allowed cells, or from all when allowed is
 // nil, in at most limit nodes (packages with align-by-socket) when limit is not 0.
 // It is false, with nothing picked, when that is not possible.
@@ -54,10 +52,14 @@ func (p *placing) newSearch(allowed []bool, limit int) {
 	q.nearNode, q.nearPackage, q.nearL3 = next(nodes), next(packages), next(l3s)
 	if len(p.v.own) > 0 || len(p.v.picked) > 0 {
 		for cpu := range eachBit(p.v.have) {
-			p.markBase(m.core[cpu])
+			q.markBase(m.core[cpu])
 		}
 	}
-	p.markNear(p.a.r.Near)
+	for cpu := range p.a.r.Near.All() {
+		if core := m.coreOf(cpu); core != none {
+			q.markNear(core)
+		}
+	}
 	if p.hinted != nil {
 		q.hintedNodes = p.hinted
 		for i := range m.topology.Nodes {
@@ -68,38 +70,22 @@ func (p *placing) newSearch(allowed []bool, limit int) {
 }
 
 // markBase enters where the owner is with a core.
-func (p *placing) markBase(core int32) {
-	q := &p.q
+func (q *search) markBase(core int32) {
+	q.markNear(core)
 	leaf := &q.m.leaves[q.m.cores[core].leaf]
 	cell := &q.m.cells[leaf.cell]
-	if !q.inNode[cell.node] {
-		q.inNode[cell.node], q.nearNode[cell.node] = true, true
-		q.baseNodes++
-	}
-	if !q.inPackage[cell.pkg] {
-		q.inPackage[cell.pkg], q.nearPackage[cell.pkg] = true, true
-		q.basePackages++
-	}
-	if !q.inL3[leaf.l3] {
-		q.inL3[leaf.l3], q.nearL3[leaf.l3] = true, true
-		q.baseL3s++
-		q.nearL3s++
-	}
+	q.baseNodes += toInt(!q.inNode[cell.node])
+	q.basePackages += toInt(!q.inPackage[cell.pkg])
+	q.baseL3s += toInt(!q.inL3[leaf.l3])
+	q.inNode[cell.node], q.inPackage[cell.pkg], q.inL3[leaf.l3] = true, true, true
 }
 
-// markNear enters where the companions are.
-func (p *placing) markNear(near cpuset.Set) {
-	q := &p.q
-	for cpu := range near.All() {
-		core := q.m.coreOf(cpu)
-		if core == none {
-			continue
-		}
-		leaf := &q.m.leaves[q.m.cores[core].leaf]
-		cell := &q.m.cells[leaf.cell]
-		q.nearL3s += toInt(!q.nearL3[leaf.l3])
-		q.nearNode[cell.node], q.nearPackage[cell.pkg], q.nearL3[leaf.l3] = true, true, true
-	}
+// markNear enters where the owner or a companion is with a core.
+func (q *search) markNear(core int32) {
+	leaf := &q.m.leaves[q.m.cores[core].leaf]
+	cell := &q.m.cells[leaf.cell]
+	q.nearL3s += toInt(!q.nearL3[leaf.l3])
+	q.nearNode[cell.node], q.nearPackage[cell.pkg], q.nearL3[leaf.l3] = true, true, true
 }
 
 // takeWholeGroups picks the packages and nodes that are completely free and no larger
@@ -171,13 +157,9 @@ func (p *placing) wholeGroup(cells []int32, allowed []bool) int {
 		}
 		n += p.v.cells[c].cpus()
 	}
-	for _, c := range cells {
-		for _, leaf := range p.v.m.cells[c].leaves {
-			for _, core := range p.v.m.leaves[leaf].cores {
-				if int(p.v.coreFree[core]) < len(p.v.m.cores[core].threads) {
-					return 0
-				}
-			}
+	for core := range p.v.m.coresIn(cells) {
+		if int(p.v.coreFree[core]) < len(p.v.m.cores[core].threads) {
+			return 0
 		}
 	}
 	return n
@@ -185,13 +167,9 @@ func (p *placing) wholeGroup(cells []int32, allowed []bool) int {
 
 // takeCells picks all that is usable in cells.
 func (p *placing) takeCells(cells []int32) {
-	for _, c := range cells {
-		for _, leaf := range p.v.m.cells[c].leaves {
-			for _, core := range p.v.m.leaves[leaf].cores {
-				if n := int(p.v.coreFree[core]); n > 0 {
-					p.v.take(core, n)
-				}
-			}
+	for core := range p.v.m.coresIn(cells) {
+		if n := int(p.v.coreFree[core]); n > 0 {
+			p.v.take(core, n)
 		}
 	}
 }
