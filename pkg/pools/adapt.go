@@ -163,7 +163,7 @@ func (r *resolver) adaptFloor(s *Spec) {
 		return
 	}
 	s.Guaranteed.Floor = max(shared/2, 1)
-	r.report(floorKey, strconv.Itoa(p.Floor), "the shared pool has %s; it keeps %d", several(shared), s.Guaranteed.Floor)
+	r.report(floorKey, strconv.Itoa(p.Floor), "the shared pool has %s; it keeps %d", count(shared, "CPU"), s.Guaranteed.Floor)
 }
 
 // dropUnits leaves out invalid units; units without their pool run in the

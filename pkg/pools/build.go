@@ -346,12 +346,5 @@ func samePod(a, b *Pod) bool {
 
 func sameContainer(a, b *Container) bool {
 	return a.ID == b.ID && a.Name == b.Name && a.Kind == b.Kind && a.State == b.State && a.CreatedAt == b.CreatedAt && a.FinishedAt == b.FinishedAt &&
-		a.Resources == b.Resources && a.Waiting == b.Waiting && a.Nodes.Equal(b.Nodes) && sameForeign(a.Foreign, b.Foreign)
-}
-
-func sameForeign(a, b *Foreign) bool {
-	if a == nil || b == nil {
-		return a == b
-	}
-	return a.Manager == b.Manager && a.Alone == b.Alone && a.CPUs.Equal(b.CPUs) && a.Runs.Equal(b.Runs)
+		a.Resources == b.Resources && a.Waiting == b.Waiting && a.Nodes.Equal(b.Nodes) && (a.Foreign == b.Foreign || reflect.DeepEqual(a.Foreign, b.Foreign))
 }

@@ -199,13 +199,7 @@ func newestOf(instances []Container) int {
 	best := 0
 	for i := range instances {
 		a, b := &instances[i], &instances[best]
-		if liveA, liveB := a.State != Exited, b.State != Exited; liveA != liveB {
-			if liveA {
-				best = i
-			}
-			continue
-		}
-		if cmp.Or(cmp.Compare(a.CreatedAt, b.CreatedAt), cmp.Compare(a.ID, b.ID)) > 0 {
+		if cmp.Or(first(a.State == Exited, b.State == Exited), cmp.Compare(a.CreatedAt, b.CreatedAt), cmp.Compare(a.ID, b.ID)) > 0 {
 			best = i
 		}
 	}

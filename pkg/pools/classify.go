@@ -199,7 +199,7 @@ const mostCPUs = 1 << 20
 // cpuCFSQuota), and is lifted from containers with exclusive CPUs.
 func guaranteed(r Resources) verdict {
 	exclusive := func(n int) verdict {
-		return verdict{pool: Guaranteed, want: n, reason: Reason{CodeExclusive, whole(n) + " in a Guaranteed pod"}}
+		return verdict{pool: Guaranteed, want: n, reason: Reason{CodeExclusive, count(n, "whole CPU") + " in a Guaranteed pod"}}
 	}
 	switch {
 	case r.Shares == 0:
@@ -227,20 +227,12 @@ func guaranteed(r Resources) verdict {
 	return exclusive(int(n))
 }
 
-// whole formats a number of whole CPUs.
-func whole(n int) string {
-	if n == 1 {
-		return "1 whole CPU"
+// count formats a number of things, such as 1 CPU or 2 CPUs.
+func count(n int, thing string) string {
+	if n != 1 {
+		thing += "s"
 	}
-	return strconv.Itoa(n) + " whole CPUs"
-}
-
-// several formats a number of CPUs.
-func several(n int) string {
-	if n == 1 {
-		return "1 CPU"
-	}
-	return strconv.Itoa(n) + " CPUs"
+	return strconv.Itoa(n) + " " + thing
 }
 
 func fractional(milli int64) verdict {
@@ -343,4 +335,37 @@ func (c *classifier) staticMay(p *Pod, partition *Partition) bool {
 	}
 	c.report(p, "", CodeStaticNotAllowed, "static pod asks for workload type "+partition.Type+", and "+why+placedLikeOthers)
 	return false
+}
+
+// StaticPods configures which static pods may request a workload type. The zero value
+// allows none.
+type StaticPods struct {
+	// All allows static pods of every namespace.
+	All        bool
+	Namespaces []string // namespaces whose static pods may; empty with All
+}
+
+// The kubelet's annotations on the sandbox of each pod
+// (kubernetes pkg/kubelet/types: ConfigSourceAnnotationKey, ConfigHashAnnotationKey).
+const (
+	sourceKey  = "kubernetes.io/config.source"
+	hashKey    = "kubernetes.io/config.hash"
+	sourceFile = "file"
+	sourceHTTP = "http"
+)
+
+// Static reports whether the kubelet has read the pod from a manifest of the node's.
+//
+// A pod created through the API can have any annotation. The kubelet replaces the
+// source with the true one (pkg/kubelet/config, podStorage.merge), but another CRI
+// client need not. The UID cannot be chosen: an API server generates a random UUID for
+// each pod, and the kubelet the MD5 of each manifest, as 32 hex digits.
+func (p *Pod) Static() bool {
+	const digits = 32 // UUIDs have dashes
+	return p.claimsStatic() && p.Annotations[hashKey] == p.UID && len(p.UID) == digits && strings.Trim(p.UID, "0123456789abcdef") == ""
+}
+
+func (p *Pod) claimsStatic() bool {
+	source := p.Annotations[sourceKey]
+	return source == sourceFile || source == sourceHTTP
 }

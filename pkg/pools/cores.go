@@ -116,7 +116,7 @@ func (a *assigner) fillFloor() (free, idle cpuset.Set, problems []Problem) {
 	if missing -= lent.Len(); missing > 0 {
 		problems = append(problems, Problem{Reason: Reason{CodeBelowFloor, fmt.Sprintf(
 			"the shared pool has %s and should have %d (guaranteed.floor), but owners keep their CPUs; it gets more when owners end",
-			several(a.pools.floor()-missing), a.pools.floor())}})
+			count(a.pools.floor()-missing, "CPU"), a.pools.floor())}})
 	}
 	return a.free.Union(lent), a.idle.Difference(lent), problems
 }

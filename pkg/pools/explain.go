@@ -144,7 +144,7 @@ func (t *Trace) ordinary(p *Pod, ctr *Container, v *verdict) {
 			last.Answer = "the pod is " + string(p.QoS)
 		case RuleNotWhole:
 			if n, known := ctr.Resources.WholeCPUs(); known {
-				last.Answer = whole(n)
+				last.Answer = count(n, "whole CPU")
 			}
 		}
 	}

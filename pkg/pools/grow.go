@@ -3,6 +3,7 @@ package pools
 import (
 	"errors"
 	"fmt"
+	"math"
 
 	"github.com/cpupoold/cpupoold/pkg/allocate"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
@@ -26,7 +27,7 @@ func (a *assigner) grow(i int, reserved bool) bool {
 		return false
 	}
 	siblings := a.siblings(i)
-	s := sources{left: leftFor(c, siblings)}
+	s := sources{left: leftBefore(siblings, c.createdAt)}
 	if r := reserveOf(siblings); r != nil {
 		s.reserved = r.cpus
 	}
@@ -198,28 +199,21 @@ func (a *assigner) tooMany(n int) *allocate.Refusal {
 	if a.shared() < a.pools.floor() {
 		why = "the shared pool has %s, fewer than its floor of %d (guaranteed.floor)"
 	}
-	return &allocate.Refusal{Asked: n, Free: free, Code: floorReached, Why: fmt.Sprintf(why, several(a.shared()), a.pools.floor())}
+	return &allocate.Refusal{Asked: n, Free: free, Code: floorReached, Why: fmt.Sprintf(why, count(a.shared(), "CPU"), a.pools.floor())}
 }
 
-// leftBy are the CPUs of containers that are not live.
-func leftBy(claims []claim) cpuset.Set {
+// leftBy returns the CPUs of containers that are not live.
+func leftBy(claims []claim) cpuset.Set { return leftBefore(claims, math.MaxInt64) }
+
+// leftBefore returns the part of leftBy that a container created at this time may take over. An
+// ordinary init container has ended before any container that uses its CPUs is created. A
+// container that is younger, or that ran at the same time, was no init container and will
+// start again.
+func leftBefore(claims []claim, createdAt int64) cpuset.Set {
 	var left cpuset.Set
 	for i := range claims {
-		if c := &claims[i]; !c.live && !c.isReserve() {
+		if c := &claims[i]; !c.live && !c.isReserve() && max(c.createdAt, c.finishedAt) <= createdAt {
 			left = left.Union(c.cpus)
-		}
-	}
-	return left
-}
-
-// leftFor returns the part of leftBy that c may take over. An ordinary init container has
-// ended before any container that uses its CPUs is created. A container that is younger
-// than c, or that ran at the same time, was no init container and will start again.
-func leftFor(c *claim, siblings []claim) cpuset.Set {
-	var left cpuset.Set
-	for i := range siblings {
-		if o := &siblings[i]; !o.live && !o.isReserve() && max(o.createdAt, o.finishedAt) <= c.createdAt {
-			left = left.Union(o.cpus)
 		}
 	}
 	return left

@@ -151,7 +151,7 @@ func (b *placer) guaranteed(at *Placement, c *claim, v *verdict) {
 	case v.want == c.want:
 		at.Reason = v.reason
 	default:
-		at.Reason = Reason{CodeExclusive, whole(c.want) + " in a Guaranteed pod"}
+		at.Reason = Reason{CodeExclusive, count(c.want, "whole CPU") + " in a Guaranteed pod"}
 	}
 }
 
@@ -180,11 +180,11 @@ func (b *placer) refused(c *claim) Reason {
 	if code := c.refused.Code; code != allocate.TooFewFree && code != floorReached && code != PodPoolEmpty {
 		until = fmt.Sprintf(" (%d of %d CPUs of the guaranteed pool are free)", b.free.Len(), b.pools.Guaranteed.Len())
 	}
-	return Reason{CodeRefused, fmt.Sprintf("asks for %s, but %s; runs in the shared pool%s", whole(c.want), c.refused.Why, until)}
+	return Reason{CodeRefused, fmt.Sprintf("asks for %s, but %s; runs in the shared pool%s", count(c.want, "whole CPU"), c.refused.Why, until)}
 }
 
 func (b *placer) short(c *claim) Reason {
-	return Reason{CodeShort, fmt.Sprintf("has %d of %s, but %s; gets more when some are free", c.cpus.Len(), whole(c.want), c.refused.Why)}
+	return Reason{CodeShort, fmt.Sprintf("has %d of %s, but %s; gets more when some are free", c.cpus.Len(), count(c.want, "whole CPU"), c.refused.Why)}
 }
 
 // quotaOf returns the quota of a container or pod, 0 without a quota.
@@ -283,4 +283,53 @@ func (m *memory) of(cpus cpuset.Set) cpuset.Set {
 		}
 	}
 	return ids
+}
+
+// units places the systemd units of the configuration; claims are theirs.
+func (b *placer) units(claims []claim) []UnitPlan {
+	var plans []UnitPlan
+	for _, u := range b.pools.Units {
+		at := UnitPlan{Name: u.Name}
+		switch {
+		case u.CPUs > 0:
+			b.exclusiveUnit(&at, &claims[0])
+			claims = claims[1:]
+		case u.Pool == string(Shared):
+			at.Pool, at.CPUs = Shared, b.ofShared
+			at.Reason = Reason{CodeUnit, "the configuration puts the unit there"}
+		default:
+			at.Pool, at.Type, at.CPUs = Management, u.Pool, b.partition(u.Pool)
+			at.Reason = Reason{CodeUnit, "the configuration puts the unit there"}
+		}
+		plans = append(plans, at)
+	}
+	return plans
+}
+
+// exclusiveUnit places a unit that requests exclusive CPUs.
+func (b *placer) exclusiveUnit(at *UnitPlan, c *claim) {
+	report := func(r Reason) { b.problems = append(b.problems, Problem{Unit: at.Name, Reason: r}) }
+	if c.contested {
+		report(overlap())
+	}
+	if r, is := reportAway(c); is {
+		report(r)
+	}
+	if c.crowded {
+		report(crowded())
+	}
+	switch {
+	case c.cpus.IsEmpty():
+		at.Pool, at.CPUs, at.Refused, at.Reason = Shared, b.ofShared, c.refused, b.refused(c)
+	case c.lacks():
+		at.Reason = b.short(c)
+	default:
+		at.Reason = Reason{CodeUnit, count(c.want, "whole CPU") + ", as configured"}
+	}
+	if c.lacks() {
+		report(at.Reason)
+	}
+	if !c.cpus.IsEmpty() {
+		at.Pool, at.CPUs, at.Exclusive, at.Mems = Guaranteed, c.cpus, true, b.mems.of(c.cpus)
+	}
 }

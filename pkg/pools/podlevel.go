@@ -152,7 +152,7 @@ func (l *podLevel) sharer() verdict {
 		return shared(CodeNoRequest, "no whole CPUs in a pod with pod-level resources")
 	}
 	return verdict{pool: Guaranteed, podPool: true, reason: Reason{CodePodPool,
-		"shares the " + several(l.total) + " of its pod, which has pod-level resources"}}
+		"shares the " + count(l.total, "CPU") + " of its pod, which has pod-level resources"}}
 }
 
 // recordOf returns the assignment that records the sharers of a pod, empty if none does.
@@ -272,7 +272,7 @@ func (c *classifier) withoutTotal(p *Pod, verdicts []verdict, n requests) {
 		if !ctr.asks() || v.pool != Guaranteed || v.want < most || v.want == 0 {
 			continue
 		}
-		*v = shared(CodePodTotalUnknown, "the total of the pod is not known, so its "+whole(v.want)+" may be the pod's own")
+		*v = shared(CodePodTotalUnknown, "the total of the pod is not known, so its "+count(v.want, "whole CPU")+" may be the pod's own")
 		c.report(p, ctr.Name, CodePodTotalUnknown,
 			"the runtime and the pod's cgroup do not report the total of the pod, so the CPUs of the container may be the CPUs of the whole pod; "+
 				"it runs in the shared pool; create the pod again with a runtime that reports the resources of sandboxes")

@@ -170,7 +170,7 @@ func (s *podSet) refuse(c, part *claim) *allocate.Refusal {
 	if n := others.Len(); n > 0 {
 		has = strconv.Itoa(n)
 	}
-	why := fmt.Sprintf("its pod has %s, and other containers of the pod have %s of them", several(c.cpus.Len()), has)
+	why := fmt.Sprintf("its pod has %s, and other containers of the pod have %s of them", count(c.cpus.Len(), "CPU"), has)
 	if s.shared {
 		why += "; the containers that share the rest need at least 1"
 	}

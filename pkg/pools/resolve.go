@@ -217,7 +217,7 @@ func (r *resolver) checkCapacity(s Spec, p Pools) {
 			return
 		case s.Guaranteed.FloorPercent > 0: // the plan refuses each request
 		default:
-			r.report(floorKey, strconv.Itoa(s.Guaranteed.Floor), "the shared pool has %s and would never give one away; lower the floor or enlarge the pool", several(shared))
+			r.report(floorKey, strconv.Itoa(s.Guaranteed.Floor), "the shared pool has %s and would never give one away; lower the floor or enlarge the pool", count(shared, "CPU"))
 			return
 		}
 	}
@@ -226,6 +226,6 @@ func (r *resolver) checkCapacity(s Spec, p Pools) {
 		asked += max(u.CPUs, 0)
 	}
 	if asked > room {
-		r.report(unitsKey, strconv.Itoa(asked), "units ask for %s of their own, and the guaranteed pool has %d; enlarge it or ask for less", several(asked), room)
+		r.report(unitsKey, strconv.Itoa(asked), "units ask for %s of their own, and the guaranteed pool has %d; enlarge it or ask for less", count(asked, "CPU"), room)
 	}
 }
