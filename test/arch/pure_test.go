@@ -28,7 +28,7 @@ func pure() []string {
 		"pkg/defrag/*.go",
 		"pkg/cgroup/diff*.go",
 		"pkg/cgroup/around.go",
-		"pkg/cgroup/weight.go",
+		"pkg/cgroup/limits.go",
 		"internal/node/hostslices/*.go",
 		"internal/admission/*.go",
 		"internal/autoscaling/*.go",
