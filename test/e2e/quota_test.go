@@ -70,8 +70,7 @@ func (c *cluster) countPools(t *testing.T, namespace string) {
 func (c *cluster) countCPU(t *testing.T, namespace string) {
 	c.namespace(t, namespace, "management")
 	c.limit(t, namespace, map[string]string{"requests.cpu": "2"})
-	c.make(t, namespace, "shared", nil, "300m")
-	c.running(t, namespace, "shared")
+	c.make(t, namespace, "shared", nil, "300m") // counts also while the shared pool of the node is full
 	c.used(t, namespace, map[string]string{"requests.cpu": "300m"})
 	labels, replicas := map[string]string{"app": "refused"}, int32(1)
 	set := &appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{Name: "refused"}, Spec: appsv1.ReplicaSetSpec{
