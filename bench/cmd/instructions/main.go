@@ -48,6 +48,7 @@ func subjects() []subject {
 		{"pkg/pools", "Build/1024cpu/500containers/settled", 30},
 		{"pkg/pools", "Build/1024cpu/500containers/unchanged", 200},
 		{"internal/admission", "Mutate/management", 800},
+		{"internal/plugin/size", "Plan/numa/300", 1},
 		{"bench", "CPUSet/parse/512/cpupoold", 1000},
 		{"bench", "CPUSet/format/512/cpupoold", 1000},
 	}
