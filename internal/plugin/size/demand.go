@@ -1,7 +1,6 @@
 package size
 
 import (
-	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -143,6 +142,8 @@ type outline struct {
 	Selector          map[string]string
 	Affinity          *corev1.NodeAffinity
 	Tolerations       []corev1.Toleration
+	OS                *corev1.PodOS
+	Scheduler         string
 }
 
 type part struct {
@@ -157,6 +158,7 @@ func (d *demand) key(p *simulate.Pod) (string, error) {
 	o := outline{
 		Daemon: p.PerNode, Namespace: p.Spec.Namespace, Annotations: map[string]string{}, Resources: spec.Resources, Overhead: spec.Overhead,
 		Selector: spec.NodeSelector, Tolerations: spec.Tolerations,
+		OS: spec.OS, Scheduler: spec.SchedulerName,
 	}
 	for key, value := range p.Spec.Annotations {
 		if d.names.Reads(key) || pools.ReadsAnnotation(d.names, key) {
@@ -253,30 +255,33 @@ func completed(pod *corev1.Pod, defaults admission.Defaults) *corev1.Pod {
 
 // noteRules notes how many pods use rules of the scheduler that the packing leaves out.
 func (d *demand) noteRules() {
-	counts := make(map[string]int)
-	for _, s := range slices.Concat(d.shapes, d.daemons) {
-		for rule, uses := range map[string]func(spec *corev1.PodSpec) bool{
-			"affinity or anti-affinity between pods": func(s *corev1.PodSpec) bool {
-				return s.Affinity != nil && (s.Affinity.PodAffinity != nil || s.Affinity.PodAntiAffinity != nil)
-			},
-			"topology spread constraints": func(s *corev1.PodSpec) bool { return len(s.TopologySpreadConstraints) > 0 },
-			"resource claims":             func(s *corev1.PodSpec) bool { return len(s.ResourceClaims) > 0 },
-			"host ports": func(s *corev1.PodSpec) bool {
-				return slices.ContainsFunc(s.Containers, func(c corev1.Container) bool {
-					return slices.ContainsFunc(c.Ports, func(p corev1.ContainerPort) bool { return p.HostPort != 0 })
-				})
-			},
-			"persistent volumes": func(s *corev1.PodSpec) bool {
-				return slices.ContainsFunc(s.Volumes, func(v corev1.Volume) bool { return v.PersistentVolumeClaim != nil || v.Ephemeral != nil })
-			},
-		} {
-			if uses(&s.pod().Spec) {
-				counts[rule] += len(s.pods)
+	rules := []struct {
+		name string
+		uses func(*corev1.PodSpec) bool
+	}{
+		{"affinity or anti-affinity between pods", func(s *corev1.PodSpec) bool {
+			return s.Affinity != nil && (s.Affinity.PodAffinity != nil || s.Affinity.PodAntiAffinity != nil)
+		}},
+		{"host ports", func(s *corev1.PodSpec) bool {
+			hasPort := func(p corev1.ContainerPort) bool { return p.HostPort != 0 }
+			return slices.ContainsFunc(s.Containers, func(c corev1.Container) bool { return slices.ContainsFunc(c.Ports, hasPort) })
+		}},
+		{"resource claims", func(s *corev1.PodSpec) bool { return len(s.ResourceClaims) > 0 }},
+		{"topology spread constraints", func(s *corev1.PodSpec) bool { return len(s.TopologySpreadConstraints) > 0 }},
+		{"volumes with claims", func(s *corev1.PodSpec) bool {
+			return slices.ContainsFunc(s.Volumes, func(v corev1.Volume) bool { return v.PersistentVolumeClaim != nil || v.Ephemeral != nil })
+		}},
+	}
+	for _, rule := range rules {
+		count := 0
+		for i := range d.in.Objects.Pods {
+			if rule.uses(&d.in.Objects.Pods[i].Spec.Spec) {
+				count++
 			}
 		}
-	}
-	for _, rule := range slices.SortedFunc(maps.Keys(counts), cmp.Compare[string]) {
-		d.notes = append(d.notes, fmt.Sprintf("pods with %s, which the packing does not apply: %d", rule, counts[rule]))
+		if count > 0 {
+			d.notes = append(d.notes, fmt.Sprintf("pods with %s, which the packing does not apply: %d", rule.name, count))
+		}
 	}
 }
 

@@ -295,7 +295,7 @@ func (k *kind) poolsOf(nodes int, sums map[string]int64) []Pool {
 
 func (d *Document) noteKind(k *kind) {
 	if k.Node == nil {
-		d.Notes = append(d.Notes, fmt.Sprintf("nodes of %s have no labels, taints and other resources; %d pods fit on each, and memory and storage are not compared; --node %s=FILE names a Node with them", k.Name, mostPods, k.Name))
+		d.Notes = append(d.Notes, fmt.Sprintf("nodes of %s have no labels but kubernetes.io/os, no taints and no other resources; %d pods fit on each, and memory and storage are not compared; --node %s=FILE names a Node with them", k.Name, mostPods, k.Name))
 	}
 	if k.Node != nil {
 		if q, given := k.Node.Status.Capacity[corev1.ResourceCPU]; given && q.CmpInt64(int64(k.Topology.Online.Len())) != 0 {

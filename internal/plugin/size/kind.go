@@ -2,6 +2,7 @@ package size
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"strings"
 
@@ -53,8 +54,10 @@ func (d *demand) newKind(of *Kind) (*kind, error) {
 		return nil, err
 	}
 	list := corev1.ResourceList{}
+	k.node.Labels = map[string]string{corev1.LabelOSStable: string(corev1.Linux)} // each kubelet sets it
 	if of.Node != nil {
-		k.node.Labels, list = of.Node.Labels, of.Node.Status.Allocatable.DeepCopy()
+		maps.Copy(k.node.Labels, of.Node.Labels)
+		list = of.Node.Status.Allocatable.DeepCopy()
 		for _, t := range of.Node.Spec.Taints {
 			if !isTransient(t.Key) {
 				k.node.Spec.Taints = append(k.node.Spec.Taints, t)

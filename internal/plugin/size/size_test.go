@@ -139,7 +139,8 @@ func TestPlan(t *testing.T) {
 			pods:   deployment("a", 2, whole(6), ""),
 			config: strings.Replace(configOf(`{from: shared, floor: 1}`), `"0,8"`, "0-3", 1),
 		},
-		"no pods": {pods: deployment("a", 0, whole(1), "")},
+		"the label of Linux": {pods: deployment("a", 1, "", "      nodeSelector: {kubernetes.io/os: linux}\n") + deployment("b", 1, "", "      nodeSelector: {kubernetes.io/arch: arm64}\n")},
+		"no pods":            {pods: deployment("a", 0, whole(1), "")},
 	}
 	var b strings.Builder
 	for _, name := range slices.Sorted(maps.Keys(cases)) {
