@@ -164,6 +164,8 @@ func TestWebhook(t *testing.T) {
 		}
 	})
 
+	t.Run("autoscalers", func(t *testing.T) { autoscalers(t, s) })
+
 	t.Run("refused", func(t *testing.T) {
 		_, err := create(t, s, "infra", newPod("two", map[string]string{target: effect, "target.workload.openshift.io/infra": effect}, "cpu=1"))
 		refusedWith(t, "two types", err, "target.workload.openshift.io/")
