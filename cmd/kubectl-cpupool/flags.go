@@ -1,8 +1,10 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -73,6 +75,29 @@ func addDefaults(flags *pflag.FlagSet, to *admission.Defaults) {
 		return nil
 	}}, "kubernetes", "`VERSION` of the API server that completes spec.resources, such as 1.36; "+
 		"static for static pods of a kubelet 1.37 or later, which it does not complete")
+}
+
+// addExceptions adds the flags for pods without resources of pools.
+func addExceptions(flags *pflag.FlagSet, to *admission.Exceptions) {
+	check := func() (err error) {
+		to.Check(func(_, value, reason string) { err = cmp.Or(err, fmt.Errorf("%q %s", value, reason)) })
+		return err
+	}
+	flags.Var(&textFlag{"", "NAMESPACE", func(text string) error {
+		to.Namespaces = append(to.Namespaces, text)
+		return check()
+	}}, "except-namespace", "`NAMESPACE` whose pods get no resource of the shared and the guaranteed pool, as in exceptions.namespaces of the webhook; may be repeated")
+	flags.Var(&textFlag{"", "LABEL", func(text string) error {
+		key, value, valued := strings.Cut(text, "=")
+		if to.NodeLabels == nil {
+			to.NodeLabels = map[string][]string{}
+		}
+		to.NodeLabels[key] = slices.Clone(to.NodeLabels[key])
+		if valued {
+			to.NodeLabels[key] = append(to.NodeLabels[key], value)
+		}
+		return check()
+	}}, "except-nodes", "`LABEL[=VALUE]` of nodes: pods that can run only there get no such resource, as in exceptions.nodeLabels of the webhook; may be repeated")
 }
 
 // quantityFlag returns a flag for an amount that is not negative.

@@ -66,6 +66,7 @@ func (a *admissionFlags) add(cmd *cobra.Command) {
 	flags.StringSliceVar(&a.types, "type", []string{"management"}, "enabled workload `TYPE`; may be repeated")
 	flags.BoolVar(&a.settings.SharedCPUs, "shared-cpus", false, "enable the resource of the shared pool, as in the webhook")
 	flags.BoolVar(&a.settings.GuaranteedCPUs, "guaranteed-cpus", false, "enable the resource of the guaranteed pool, as in the webhook")
+	addExceptions(flags, &a.settings.Exceptions)
 	addPodLevel(flags, &a.settings.PodLevel)
 	flags.BoolVar(&a.settings.PodLevelOverride, "pod-level-override", false, "pods may choose the mode by the annotation cpupoold.io/pod-level")
 	addDefaults(flags, &a.settings.Defaults)
@@ -225,6 +226,8 @@ func (o *mutateOptions) mutate(pod *corev1.Pod) (*corev1.Pod, []string, error) {
 			}
 		case admission.ResourceOff:
 			note = fmt.Sprintf("resource %q was removed: it is not switched on; give --shared-cpus or --guaranteed-cpus, or remove the request", w.Subject)
+		case admission.ResourceExcepted:
+			note = fmt.Sprintf("resource %q was removed: --except-namespace or --except-nodes excepts the pod; remove the request", w.Subject)
 		}
 		notes = append(notes, note+" ("+string(w.Reason)+")")
 	}

@@ -19,7 +19,7 @@ import (
 //
 // Mutate returns mirror pods of static pods unchanged. In all other pods it decides
 // the annotations that ask for a workload type or give containers resources, and the
-// extended resources of pools.
+// extended resources of pools. The exceptions read the namespace of the pod.
 func (s Settings) Mutate(pod *corev1.Pod, from Origin) (*corev1.Pod, []Warning, error) {
 	if from.mirrors(pod) {
 		return pod, nil, nil
@@ -30,6 +30,9 @@ func (s Settings) Mutate(pod *corev1.Pod, from Origin) (*corev1.Pod, []Warning, 
 	}
 	if nodekind.Excludes(pod, s.WithoutDaemon) {
 		s.SharedCPUs, s.GuaranteedCPUs, s.outside = false, false, true
+	}
+	if s.Excepts(pod) {
+		s.SharedCPUs, s.GuaranteedCPUs, s.excepted = false, false, true
 	}
 	if s.SharedCPUs || s.GuaranteedCPUs || asks && s.Types[typ] {
 		// A very high limit means no limit, and does not count.

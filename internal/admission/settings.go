@@ -42,8 +42,11 @@ type Settings struct {
 	// KubeVirt removes the node selector for a static kubelet from virtual machines with
 	// exclusive CPUs of the guaranteed pool.
 	KubeVirt bool
-	// outside is true for a pod that can run only on nodes without a daemon.
-	outside bool
+	// Exceptions select pods without resources of pools.
+	Exceptions Exceptions
+	// outside is true for a pod that can run only on nodes without a daemon, and excepted for a pod
+	// of the exceptions.
+	outside, excepted bool
 }
 
 // Origin holds facts about a pod that must not be read from the pod itself.

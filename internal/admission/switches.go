@@ -31,11 +31,12 @@ type Switches struct {
 	Names                      workload.Names
 	Types                      map[string]Switch
 	SharedCPUs, GuaranteedCPUs Switch
-	// TolerateDepletion, PodLevel, PodLevelOverride and KubeVirt are the fields of Settings.
+	// The other fields are fields of Settings.
 	TolerateDepletion bool
 	PodLevel          PodLevel
 	PodLevelOverride  bool
 	KubeVirt          bool
+	Exceptions        Exceptions
 }
 
 // A Node is the part of a Node that decides about switches.
@@ -148,6 +149,7 @@ func (s Switches) Settings(latched map[string]bool, nodes []Node) Settings {
 		PodLevel:          s.PodLevel,
 		PodLevelOverride:  s.PodLevelOverride,
 		KubeVirt:          s.KubeVirt,
+		Exceptions:        s.Exceptions,
 		WithoutDaemon:     map[string]bool{},
 	}
 	for _, n := range nodes {

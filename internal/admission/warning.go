@@ -12,7 +12,7 @@ import (
 // Reason is the reason why a pod did not get something that it asks for.
 type Reason string
 
-// The reasons. All but the last seven are about a workload type.
+// The reasons. All but the last eight are about a workload type.
 const (
 	TypeOff               Reason = "type-off"
 	NamespaceNotAnnotated Reason = "namespace-not-annotated"
@@ -26,13 +26,14 @@ const (
 	PodPoolEmpty          Reason = "pod-pool-empty"
 	ResourceWithoutCPU    Reason = "resource-without-cpu"
 	NodeWithoutDaemon     Reason = "node-without-daemon"
+	ResourceExcepted      Reason = "resource-excepted"
 )
 
 // Warning is one thing that a pod asks for and does not get, although it is admitted.
 type Warning struct {
 	Reason Reason
-	// Subject is the workload type. With ResourceOff, ResourceWithoutCPU and NodeWithoutDaemon it is the name of the resource. With
-	// AnnotationIgnored and VariableRemoved it is the name of the annotation or the variable.
+	// Subject is the workload type. With ResourceOff, ResourceWithoutCPU, NodeWithoutDaemon and
+	// ResourceExcepted it is the name of the resource. With AnnotationIgnored and VariableRemoved it is the name of the annotation or the variable.
 	// With PodPoolEmpty it is the name of a container.
 	Subject string
 	// cause is the cause of TypeOff and of ResourceOff.
@@ -62,8 +63,11 @@ func (s Settings) warning(reason Reason, typ string) Warning {
 
 // removed returns the warning that a pod loses the resource of a pool.
 func (s Settings) removed(resource string) Warning {
-	if s.outside {
+	switch {
+	case s.outside:
 		return Warning{Reason: NodeWithoutDaemon, Subject: resource}
+	case s.excepted:
+		return Warning{Reason: ResourceExcepted, Subject: resource}
 	}
 	return Warning{ResourceOff, resource, s.cause(resource)}
 }
@@ -133,6 +137,7 @@ func (r Reason) words() (subject, text string) {
 			"request more cpu in spec.resources"},
 		{ResourceWithoutCPU, "resource ", "was removed: only cpu requests count for the pools; request cpu instead, for exclusive CPUs as whole CPUs in a Guaranteed pod"},
 		{NodeWithoutDaemon, "resource ", "is not requested: the pod can run only on nodes without the daemon, such as Windows nodes and virtual nodes; request cpu alone"},
+		{ResourceExcepted, "resource ", "was removed: exceptions of the webhook's configuration name the pod's namespace or nodes; request cpu alone"},
 	} {
 		if w.Reason == r {
 			return w.subject, w.text
@@ -146,7 +151,7 @@ func (r Reason) hasCauses() bool { return r == TypeOff || r == ResourceOff }
 
 // Reasons returns all reasons.
 func Reasons() []Reason {
-	return []Reason{TypeOff, NamespaceNotAnnotated, PodLevelCPU, GuaranteedPod, ClassWouldChange, CoresWithoutTarget, ResourceOff, AnnotationIgnored, VariableRemoved, PodPoolEmpty, ResourceWithoutCPU, NodeWithoutDaemon}
+	return []Reason{TypeOff, NamespaceNotAnnotated, PodLevelCPU, GuaranteedPod, ClassWouldChange, CoresWithoutTarget, ResourceOff, AnnotationIgnored, VariableRemoved, PodPoolEmpty, ResourceWithoutCPU, NodeWithoutDaemon, ResourceExcepted}
 }
 
 // String is one line, as it stands in the pod's annotation.

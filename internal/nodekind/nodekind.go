@@ -61,8 +61,23 @@ func Excludes(pod *corev1.Pod, without map[string]bool) bool {
 	if spec.OS != nil && spec.OS.Name != "" && spec.OS.Name != corev1.Linux || spec.SchedulerName == "fargate-scheduler" || without[spec.NodeName] {
 		return true
 	}
+	label := func(r corev1.NodeSelectorRequirement) bool {
+		return r.Operator == corev1.NodeSelectorOpIn && selects(r.Key, r.Values)
+	}
+	name := func(r corev1.NodeSelectorRequirement) bool {
+		other := func(name string) bool { return !without[name] }
+		return r.Operator == corev1.NodeSelectorOpIn && r.Key == "metadata.name" && len(r.Values) > 0 && !slices.ContainsFunc(r.Values, other)
+	}
+	return OnlyOn(pod, label, name)
+}
+
+// OnlyOn reports whether a pod can run only on nodes that label or field accepts, by its node
+// selector or by each term of its required node affinity. The functions get the requirements for
+// labels and for fields of nodes.
+func OnlyOn(pod *corev1.Pod, label, field func(corev1.NodeSelectorRequirement) bool) bool {
+	spec := &pod.Spec
 	for key, value := range spec.NodeSelector {
-		if selects(key, []string{value}) {
+		if label(corev1.NodeSelectorRequirement{Key: key, Operator: corev1.NodeSelectorOpIn, Values: []string{value}}) {
 			return true
 		}
 	}
@@ -71,14 +86,7 @@ func Excludes(pod *corev1.Pod, without map[string]bool) bool {
 	}
 	terms := spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms
 	for _, term := range terms {
-		expression := slices.ContainsFunc(term.MatchExpressions, func(r corev1.NodeSelectorRequirement) bool {
-			return r.Operator == corev1.NodeSelectorOpIn && selects(r.Key, r.Values)
-		})
-		field := slices.ContainsFunc(term.MatchFields, func(r corev1.NodeSelectorRequirement) bool {
-			other := func(name string) bool { return !without[name] }
-			return r.Operator == corev1.NodeSelectorOpIn && r.Key == "metadata.name" && len(r.Values) > 0 && !slices.ContainsFunc(r.Values, other)
-		})
-		if !expression && !field {
+		if !slices.ContainsFunc(term.MatchExpressions, label) && !slices.ContainsFunc(term.MatchFields, field) {
 			return false
 		}
 	}

@@ -237,6 +237,22 @@ func TestTemplates(t *testing.T) {
 	}
 }
 
+// TestExceptions checks that a pod of the webhook's exceptions fits on a node without the resources.
+func TestExceptions(t *testing.T) {
+	f, settings := newFramework(t), admission.Settings{SharedCPUs: true, GuaranteedCPUs: true}
+	pod := newPod(t, "2", false, nil)
+	settings.Exceptions.NodeLabels = map[string][]string{"pool": {"burst"}}
+	excepted, _, err := settings.Mutate(pod, admission.Origin{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for want, p := range map[string]*corev1.Pod{"": excepted, "Insufficient openshift.io/shared-cpus": pod} {
+		if got := refusals(t.Context(), t, f, p, newNode(provided(), nil)); got != want {
+			t.Errorf("refused with %q, want %q", got, want)
+		}
+	}
+}
+
 // TestAnnotations checks the annotations of a node group, which have room for one resource.
 func TestAnnotations(t *testing.T) {
 	f, capacity := newFramework(t), fromAnnotations(t, onlyShared)

@@ -74,6 +74,7 @@ func mutatePod(
 	if err != nil {
 		return nil, err
 	}
+	pod.Namespace = request.Namespace // as the API server has it; older ones leave the field empty
 	own := ownPod(&request.UserInfo, pod)
 	from := admission.Origin{Namespace: annotations, Node: own}
 	mutated, warnings, err := settings.Mutate(pod, from)

@@ -44,6 +44,9 @@ type Config struct {
 	SharedCPUs     admission.Switch `yaml:"sharedCPUs"`
 	GuaranteedCPUs admission.Switch `yaml:"guaranteedCPUs"`
 
+	// Exceptions select pods that request no resource of a pool, although the switches are on.
+	Exceptions admission.Exceptions `yaml:"exceptions"`
+
 	// TolerateDepletion lets pods with a CPU request be scheduled to nodes whose shared
 	// pool is depleted. Default: true.
 	TolerateDepletion bool `yaml:"tolerateDepletion"`
@@ -214,6 +217,7 @@ func (c *Config) check() error {
 	}
 	c.checkSwitch("sharedCPUs", c.SharedCPUs, wrong)
 	c.checkSwitch("guaranteedCPUs", c.GuaranteedCPUs, wrong)
+	c.Exceptions.Check(wrong)
 	if !c.PodLevel.Valid() {
 		wrong("podLevel", string(c.PodLevel), "write pod or container")
 	}
@@ -254,7 +258,7 @@ func (c *Config) switches() admission.Switches {
 	return admission.Switches{
 		Names: c.Names(), Types: c.Types,
 		SharedCPUs: c.SharedCPUs, GuaranteedCPUs: c.GuaranteedCPUs,
-		TolerateDepletion: c.TolerateDepletion, PodLevel: c.PodLevel, PodLevelOverride: c.PodLevelOverride, KubeVirt: c.KubeVirt,
+		TolerateDepletion: c.TolerateDepletion, PodLevel: c.PodLevel, PodLevelOverride: c.PodLevelOverride, KubeVirt: c.KubeVirt, Exceptions: c.Exceptions,
 	}
 }
 

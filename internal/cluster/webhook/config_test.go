@@ -25,6 +25,7 @@ func TestParse(t *testing.T) {
 	got, err = Parse([]byte(head + `
 types: {infra: on, night: off}
 sharedCPUs: off
+exceptions: {namespaces: [ci], nodeLabels: {karpenter.sh/nodepool: [burst], spot: }}
 allowUnaccounted: true
 podLevel: container
 podLevelOverride: true
@@ -41,6 +42,7 @@ hostedPriority: {enabled: true, sizes: [{name: all, controlPlane: {name: hosted,
 	want.SharedCPUs, want.AllowUnaccounted, want.DrainPeriod, want.AnnotationDomain = "off", true, 0*time.Second, "example.org"
 	want.PodLevel, want.PodLevelOverride = admission.PodLevelContainer, true
 	want.Depletion = evictor.Config{Eviction: evictor.DryRun, EvictionsPerMinute: 6, MaxNodesPercent: 10}
+	want.Exceptions = admission.Exceptions{Namespaces: []string{"ci"}, NodeLabels: map[string][]string{"karpenter.sh/nodepool": {"burst"}, "spot": nil}}
 	want.HostedPriority.Enabled = true
 	want.HostedPriority.Sizes = []hostedpriority.Size{{Name: "all", ControlPlane: hostedpriority.Class{Name: "hosted", Value: -1}, Etcd: hostedpriority.Class{Name: "hosted-etcd"}}}
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -53,7 +55,10 @@ func TestParseRefuses(t *testing.T) {
 		text string
 		want []string
 	}{
-		"empty":       {"", []string{`apiVersion: "": write config`, `kind: "": write CPUPool`}},
+		"empty": {"", []string{`apiVersion: "": write config`, `kind: "": write CPUPool`}},
+		"exceptions": {head + "exceptions: {namespaces: [a*], nodeLabels: {a/b/c: [x], pool: [a b]}}\n", []string{
+			`exceptions.namespaces: "a*": is no name of a namespace`, `exceptions.nodeLabels: "a/b/c": is no key of a label`, `exceptions.nodeLabels.pool: "a b": is no value of a label`,
+		}},
 		"unknown key": {head + "sharedCPU: on\n", []string{`line 3: sharedCPU: "on": is not a known key; did you mean sharedCPUs?`}},
 		"unknown keys": {head + "PodLevel: pods\nnothing: 1\ndepletion: &d {evictions: dry, after: 2h}\ntolerateDepletion: false\ntoleratDepletion: true\n" +
 			"hostedPriority: {sizes: [{Name: a, etc: {nam: x}}, {apiCritcal: {valu: 1}}]}\n<<: [{logformat: xml, <<: {probeAdress: x}}]\n",

@@ -25,6 +25,8 @@ func entries() []reference.Entry {
 		{Key: "types", Value: "workload types, each with `on`, `off` or `auto`", Default: "(`{management: auto}`)", Text: "Switches of workload types. Other types are off.", Example: "types: {management: \"on\"}"},
 		{Key: "sharedCPUs", Value: aSwitch, Default: "auto", Text: "Switch of the resource of the shared pool.", Example: "sharedCPUs: \"on\""},
 		{Key: "guaranteedCPUs", Value: aSwitch, Default: "auto", Text: "Switch of the resource of the guaranteed pool.", Example: "guaranteedCPUs: \"off\""},
+		{Key: "exceptions.namespaces", Value: "list of namespaces", Default: "(none)", Text: "Namespaces whose pods request no resource of the shared and the guaranteed pool: docs/how-to/autoscale.md.", Example: "exceptions: {namespaces: [ci]}"},
+		{Key: "exceptions.nodeLabels", Value: "labels of nodes, each with a list of values; an empty list stands for all values", Default: "(none)", Text: "Labels of node pools. Pods that can run only there request no resource of the shared and the guaranteed pool.", Example: "exceptions: {nodeLabels: {karpenter.sh/nodepool: [burst]}}"},
 		{Key: "tolerateDepletion", Value: aBool, Default: "true", Text: "Adds the toleration of the taint of depleted nodes to pods with a CPU request and to pods of a workload type.", Example: "tolerateDepletion: false"},
 		{Key: "depletion.eviction", Value: "`off`, `dryRun` or `on`", Default: "off", Text: "Evicts pods without a CPU request from depleted nodes that allow it. `dryRun` only reports them.", Example: "depletion: {eviction: dryRun}"},
 		{Key: "depletion.evictionsPerMinute", Value: "number of pods, 1 to 60", Default: "6", Text: "Largest number of evictions in a minute, in the whole cluster.", Example: "depletion: {evictionsPerMinute: 2}"},

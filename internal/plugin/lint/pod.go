@@ -106,7 +106,7 @@ func (l *linter) checkAsking(verdicts []verdict.Verdict) {
 			if len(verdicts) == 0 {
 				l.findText(at, w.String())
 			}
-		case admission.ResourceOff:
+		case admission.ResourceOff, admission.ResourceExcepted:
 			l.findWritten(w.Subject)
 		case admission.CoresWithoutTarget:
 			l.find(l.object.PodLine("spec"), w.String(), "remove it; the webhook writes it")
@@ -140,7 +140,8 @@ func (l *linter) checkNotAsking(verdicts []verdict.Verdict) {
 	}
 	_, warnings, _ := l.Admission.Mutate(pod, admission.Origin{Manifest: true}) // of which no pod is refused that asks for nothing
 	for _, w := range warnings {
-		if w.Reason == admission.ResourceOff || w.Reason == admission.ResourceWithoutCPU { // Validate has found all others
+		switch w.Reason { // Validate has found all others
+		case admission.ResourceOff, admission.ResourceWithoutCPU, admission.ResourceExcepted:
 			l.findWritten(w.Subject)
 		}
 	}
@@ -149,7 +150,7 @@ func (l *linter) checkNotAsking(verdicts []verdict.Verdict) {
 		return // the pools count it as a whole
 	}
 	for _, c := range containers(pod) {
-		if l.Admission.SharedCPUs && !requestsCPU(&c.Resources) {
+		if l.Admission.SharedCPUs && !l.Admission.Excepts(pod) && !requestsCPU(&c.Resources) {
 			l.find(l.containerLine(c.Name), fmt.Sprintf("container %s requests no CPU, and no pool counts it", strconv.Quote(c.Name)), "request cpu")
 		}
 	}
@@ -158,7 +159,7 @@ func (l *linter) checkNotAsking(verdicts []verdict.Verdict) {
 // checkPodPool finds a container for which other containers of its pod leave no CPU.
 func (l *linter) checkPodPool() {
 	s := l.Admission
-	s.GuaranteedCPUs = true // the nodes have exclusive CPUs, whether or not the scheduler counts them
+	s.GuaranteedCPUs, s.Exceptions = true, admission.Exceptions{} // the nodes have exclusive CPUs, whether or not the scheduler counts them
 	_, warnings, _ := s.Mutate(l.object.Pod, admission.Origin{Manifest: true})
 	for _, w := range warnings {
 		if w.Reason == admission.PodPoolEmpty {

@@ -19,7 +19,7 @@ import (
 )
 
 // Mutate returns the changed pod, and notes for its author. It must not change the
-// given pod.
+// given pod, which has the namespace of its object.
 type Mutate func(*corev1.Pod) (pod *corev1.Pod, notes []string, err error)
 
 // Result is what Rewrite makes of a file.
@@ -111,6 +111,7 @@ func rewriteObject(object *yaml.Node, apiVersion, kind string, mutate Mutate) (n
 		return nil, err
 	}
 	name, pod, before := kind+"/"+objects[0].Name, objects[0].pod, objects[0].Pod
+	before.Namespace = cmp.Or(before.Namespace, objects[0].Namespace)
 	alias := findAlias(object)
 	var others map[string]any
 	after, notes, err := mutate(before)
