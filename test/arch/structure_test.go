@@ -19,7 +19,7 @@ const (
 	loopType    = "Loop"
 
 	mostLines       = 2_880 // lines of the files without tests.
-	mostFilePairs   = 107   // pairs of files; the first uses a declaration of the second.
+	mostFilePairs   = 105   // pairs of files; the first uses a declaration of the second.
 	mostMutualPairs = 6     // pairs of files that use declarations of each other.
 	mostLoopFields  = 24    // fields of the loop.
 	mostLoopMethods = 62    // methods of the loop.

@@ -22,6 +22,7 @@ import (
 	grpcstatus "google.golang.org/grpc/status"
 
 	"github.com/cpupoold/cpupoold/internal/node/actor"
+	"github.com/cpupoold/cpupoold/internal/node/hostenv"
 	"github.com/cpupoold/cpupoold/internal/node/managers"
 	"github.com/cpupoold/cpupoold/internal/node/memrelease"
 	"github.com/cpupoold/cpupoold/internal/node/requests"
@@ -98,6 +99,8 @@ type script struct {
 	inSystem bool
 	// noTotal is true if the runtime does not report the total of the asked pods.
 	noTotal bool
+	// onHost changes the host of the daemon. It is nil in transcripts.
+	onHost func(*hostenv.Host)
 }
 
 func newScenario(t *testing.T, archive *txtar.Archive) *script {
@@ -314,6 +317,9 @@ func (s *script) start() error {
 	}
 	if s.flavor == testnode.CRIO {
 		h.CRIO = func() managers.CRIO { return managers.CRIO{} }
+	}
+	if s.onHost != nil {
+		s.onHost(&h)
 	}
 	l, err := newLoop(h, o)
 	if err != nil {
