@@ -29,12 +29,11 @@ func (p *packing) savings() (all []Saving, tried []string, err error) {
 	for i, k := range p.kinds {
 		now, present, owned := p.on(k), p.present(k), p.wanted(k)
 		for _, variants := range [][]variant{k.floors(), k.lists(), p.managements(k)} {
-			if len(variants) == 0 {
-				continue
-			}
-			tried = append(tried, fmt.Sprintf("%s of %s", variants[0].key, k.Name))
 			for j := range variants {
 				v := &variants[j]
+				if pool := fmt.Sprintf("%s of %s", v.key, k.Name); !slices.Contains(tried, pool) {
+					tried = append(tried, pool)
+				}
 				v.bound = p.estimate(now, p.amounts(k, v), k.allocatable+v.owned, owned)
 			}
 			variants = slices.DeleteFunc(variants, func(v variant) bool { return v.bound.compare(present) >= 0 })

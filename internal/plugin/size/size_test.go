@@ -18,7 +18,7 @@ import (
 	"github.com/cpupoold/cpupoold/internal/plugin/size"
 )
 
-var update = flag.Bool("update", false, "write the golden files") //nolint:gochecknoglobals // a flag
+var update = flag.Bool("update", false, "write the golden files")
 
 // kindOf returns a kind of node with a described machine. Without a configuration it has the
 // pools of a fresh installation.
