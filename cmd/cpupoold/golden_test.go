@@ -75,11 +75,11 @@ func TestExplainGolden(t *testing.T) {
 			Waits:   []inspect.Wait{{Property: "cpuset.mems", Reason: "it is bound when it runs on its CPUs"}},
 		},
 		{
-			Container: inspect.Container{Unit: true, Name: "gnss.service", Pool: inspect.Shared, CPUs: cpuset.Of(2, 3), Code: "Refused", Reason: "asks for 9 whole CPUs, but 2 of 4 CPUs of the guaranteed pool are free; runs in the shared pool until there are enough", Refused: true},
-			Sentence:  "unit gnss.service runs in the shared pool, because it asks for 9 whole CPUs, but 2 of 4 CPUs of the guaranteed pool are free.",
+			Container: inspect.Container{Unit: true, Name: "gnss.service", Pool: inspect.Shared, CPUs: cpuset.Of(2, 3), Code: "Refused", Reason: "requests 9 whole CPUs, but 2 of 4 CPUs of the guaranteed pool are free; runs in the shared pool until enough CPUs are free", Refused: true},
+			Sentence:  "unit gnss.service runs in the shared pool, because it requests 9 whole CPUs, but 2 of 4 CPUs of the guaranteed pool are free.",
 			Fix:       "request fewer CPUs",
 			Rules:     []inspect.Rule{{Name: "Unit", Statement: "the configuration names the unit", Met: true, Answer: "9 whole CPUs"}},
-			Problems:  []inspect.Problem{{Unit: "gnss.service", Code: "Refused", Text: "asks for 9 whole CPUs"}},
+			Problems:  []inspect.Problem{{Unit: "gnss.service", Code: "Refused", Text: "requests 9 whole CPUs"}},
 		},
 	}}
 	golden(t, "explain", func(w io.Writer) error {
@@ -114,7 +114,7 @@ func livingStatus(sequence uint64) *inspect.Status {
 		System:   &inspect.SystemPartition{Cgroup: "kubepods.slice/kubepods-system.slice", CPUs: cpuset.Of(0, 1), Effective: cpuset.Of(0), StandsDown: true},
 		Sources:  []inspect.Source{{Name: "cri-events", State: "ok"}, {Name: "nri", State: "absent"}},
 		Writes:   []inspect.Writes{{Via: "file", OK: 12, Failed: 1}},
-		Problems: []inspect.Problem{{Pod: "ran/cu-0", Container: "cu", Code: "Refused", Text: "asks for 9 whole CPUs"}},
+		Problems: []inspect.Problem{{Pod: "ran/cu-0", Container: "cu", Code: "Refused", Text: "requests 9 whole CPUs"}},
 	}
 }
 

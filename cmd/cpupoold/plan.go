@@ -77,7 +77,7 @@ func printPlan(w *layout.Writer, p preview.Preview) {
 	}
 	for _, v := range p.Host {
 		if v.State == hostslices.Confined {
-			out.Row("", v.Name, "host", v.CPUs.String(), "services of the host")
+			out.Row("", v.Name, "host", v.CPUs.String(), "host services")
 		}
 	}
 	w.Table(out)

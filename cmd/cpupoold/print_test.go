@@ -53,7 +53,7 @@ func TestPrintPlan(t *testing.T) {
 	const want = `POD         CONTAINER OR UNIT  POOL              CPUS  REASON
 default/du  du                 guaranteed        4-5   2 whole CPUs (Exclusive)
 -           gnss.service       management/radio  0     unit of the configuration (Unit)
--           system.slice       host              0-1   services of the host
+-           system.slice       host              0-1   host services
 codes: https://github.com/cpupoold/cpupoold/blob/main/docs/reference/problem-codes.md
 
 Exclusive CPUs, and on which of them the kernel does work of its own:

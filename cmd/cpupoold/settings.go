@@ -24,9 +24,9 @@ func printSettings(w *layout.Writer, r tune.Report, dry bool) {
 	switch {
 	case len(r.Restored)+r.Gone == 0:
 	case dry:
-		fmt.Fprintf(w, "%d settings of the host would be restored (interrupts and the like), %d are gone\n", len(r.Restored), r.Gone)
+		fmt.Fprintf(w, "%d host settings would be restored (interrupts and the like), %d are gone\n", len(r.Restored), r.Gone)
 	default:
-		fmt.Fprintf(w, "%d settings of the host restored (interrupts and the like), %d were gone\n", len(r.Restored), r.Gone)
+		fmt.Fprintf(w, "%d host settings restored (interrupts and the like), %d were gone\n", len(r.Restored), r.Gone)
 	}
 	for _, c := range r.Restored {
 		if c.Presumed {
@@ -36,7 +36,7 @@ func printSettings(w *layout.Writer, r tune.Report, dry bool) {
 	printDiffers(w, "OF", r.Differs, func(d tune.Difference) (bool, []string) {
 		return d.Harmless, []string{d.String(), d.Label, d.Original, d.Now, d.Reason}
 	}, "1 setting of the host keeps the value of another process, with the CPUs that the daemon had removed",
-		"%d settings of the host keep the values of other processes, with the CPUs that the daemon had removed")
+		"%d host settings keep the values of other processes, with the CPUs that the daemon had removed")
 }
 
 // printTuning prints the host settings that a plan would change.
@@ -44,7 +44,7 @@ func printTuning(w *layout.Writer, p *preview.Tuning) {
 	if p == nil {
 		return
 	}
-	fmt.Fprintf(w, "\n%d host settings to write (no interrupts: CPUs %s; no threads of the kernel: CPUs %s):\n",
+	fmt.Fprintf(w, "\n%d host settings to write (no interrupts: CPUs %s; no kernel threads: CPUs %s):\n",
 		len(p.Changes), cmp.Or(p.Quiet.String(), "none"), cmp.Or(p.NoKernel.String(), "none"))
 	out := &layout.Table{}
 	for _, c := range p.Changes {

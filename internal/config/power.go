@@ -39,7 +39,7 @@ func (d *decoder) power(key string, n *yaml.Node, to *[]PowerFeature) {
 				return err
 			}
 			if slices.Contains(all, f) {
-				return errors.New("is there twice; keep one")
+				return errors.New("occurs twice; keep one")
 			}
 			all = append(all, f)
 			return nil

@@ -93,7 +93,7 @@ func (t *trial) tryRefused(add func(string, *pools.Placement)) {
 	t.placementWith(func(_ *pools.Pod, c *pools.Container, _ *pools.Input) { want, _ = c.Resources.WholeCPUs() })
 	for n := want - 1; n > 0 && n >= want-maxTries; n-- {
 		if got := t.placementWith(requestWhole(n)); got != nil && got.Exclusive {
-			add(fmt.Sprintf("ask for %s instead of %d", layout.Count(n, "whole CPU"), want), got)
+			add(fmt.Sprintf("request %s instead of %d", layout.Count(n, "whole CPU"), want), got)
 			break
 		}
 	}

@@ -50,8 +50,8 @@ func TestOf(t *testing.T) {
 		{"other annotation", burstable, verdict.Pod{Annotations: map[string]string{"prometheus.io/scrape": "true"}},
 			"p runs in the shared pool, because a container has no limit, or requests less CPU or memory than its limit, so the pod is Burstable."},
 		{"refused", inspect.Container{Name: "a", Pool: inspect.Shared, Refused: true, Code: string(pools.CodeRefused),
-			Reason: "asks for 5 whole CPUs, but NUMA nodes 1 of the devices and memory have too few left (topology-policy: restricted); wait until others end; runs in the shared pool (6 of 11 CPUs of the guaranteed pool are free)"},
-			verdict.Pod{}, "container a of p runs in the shared pool, because it asks for 5 whole CPUs, but NUMA nodes 1 of the devices and memory have too few left (topology-policy: restricted)."},
+			Reason: "requests 5 whole CPUs, but NUMA nodes 1 of the devices and memory have too few left (topology-policy: restricted); wait until others end; runs in the shared pool (6 of 11 CPUs of the guaranteed pool are free)"},
+			verdict.Pod{}, "container a of p runs in the shared pool, because it requests 5 whole CPUs, but NUMA nodes 1 of the devices and memory have too few left (topology-policy: restricted)."},
 		{"other type", inspect.Container{Name: "a", Pool: inspect.Management, Type: "infra", Code: string(pools.CodeManagement)}, verdict.Pod{},
 			"p runs in the management pool of workload type infra, because it requests workload type infra."},
 	} {
@@ -91,7 +91,7 @@ func TestFix(t *testing.T) {
 			t.Errorf("%s\nfix: %s\nwant %s", got.Sentence, got.Fix, test.want)
 		}
 	}
-	at.Code, at.Reason = string(pools.CodeRefused), "asks for 4 whole CPUs, but the shared pool has 2 CPUs and keeps 2 of them (guaranteed.floor); runs in the shared pool until there are enough"
+	at.Code, at.Reason = string(pools.CodeRefused), "requests 4 whole CPUs, but the shared pool has 2 CPUs and keeps 2 of them (guaranteed.floor); runs in the shared pool until enough CPUs are free"
 	const want = "request fewer CPUs in container a, lower guaranteed.floor in the configuration of the node, or wait until other containers end"
 	if got := verdict.Of(&at, nil, &verdict.Pod{Name: "p"}); got.Fix != want {
 		t.Errorf("fix: %s\nwant %s", got.Fix, want)

@@ -133,13 +133,13 @@ func (a *attempt) precheck() *Refusal {
 		return a.refuse(BadOptions, 0, "%s", errs[0])
 	}
 	if total := r.CPUs + count(a.have); r.Options.FullPCPUsOnly && total%m.Group() != 0 {
-		return a.refuse(SMTAlignment, count(a.s.free), "full-pcpus-only gives whole cores of %d threads, and %d is no multiple of it; ask for %d, or turn the option off",
+		return a.refuse(SMTAlignment, count(a.s.free), "full-pcpus-only gives whole cores of %d threads, and %d is no multiple of it; request %d, or disable the option",
 			m.group, total, total+m.group-total%m.group)
 	}
 	if free := count(a.s.free); free < r.CPUs {
 		most := free + count(a.have)
-		a.never = fmt.Sprintf("the pool has only %d CPUs; ask for at most %d, or make the pool larger", most, most)
-		return a.refuse(TooFewFree, free, "%d more are needed; ask for fewer, make the pool larger, or wait until others end", r.CPUs-free)
+		a.never = fmt.Sprintf("the pool has only %d CPUs; request at most %d, or make the pool larger", most, most)
+		return a.refuse(TooFewFree, free, "%d more are needed; request fewer, make the pool larger, or wait until others end", r.CPUs-free)
 	}
 	return nil
 }
@@ -204,20 +204,20 @@ func (a *attempt) tooFew(f *filter) *Refusal {
 		return a.refuse(TooFewIsolated, count(left), "isolated-cpus: require takes only CPUs that the kernel isolates since boot (isolcpus); write prefer, or isolate more")
 	}
 	if keep(left, f.coreType); count(left) < asked {
-		return a.refuse(TooFewOfCoreType, count(left), "core-type: %s takes only cores of that kind; write prefer-%s, or ask for fewer", o.CoreType, o.CoreType)
+		return a.refuse(TooFewOfCoreType, count(left), "core-type: %s takes only cores of that kind; write prefer-%s, or request fewer", o.CoreType, o.CoreType)
 	}
 	if o.FullPCPUsOnly {
 		return a.refuseFragments()
 	}
 	return a.refuse(TooFewUntouchedCores, v.total.cpus(),
-		"the other free CPUs are in cores that belong in part to another owner or pool (one-owner-per-core); ask for fewer, or wait until others end")
+		"the other free CPUs are in cores that belong in part to another owner or pool (one-owner-per-core); request fewer, or wait until others end")
 }
 
 func (a *attempt) refuseFragments() *Refusal {
-	a.never = fmt.Sprintf("full-pcpus-only takes only whole cores, and the cores of the pool never add up to %d CPUs; ask for another number, or turn the option off",
+	a.never = fmt.Sprintf("full-pcpus-only takes only whole cores, and the cores of the pool never add up to %d CPUs; request another number, or disable the option",
 		a.r.CPUs+count(a.have))
 	return a.refuse(TooFewWholeCores, a.s.view.total.cpus(),
-		"full-pcpus-only takes only cores that are wholly free, and those do not add up; ask for fewer, or see "+defragment)
+		"full-pcpus-only takes only completely free cores, and these are too few; request fewer, or see "+defragment)
 }
 
 // completeCores picks what is usable of the cores of which the owner has a part,

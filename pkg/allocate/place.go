@@ -34,10 +34,10 @@ func (p *placing) run() *Refusal {
 	case SingleNUMANode:
 		if !p.solve(p.hintedCells(true), 1) {
 			most := p.most(p.v.m.cellsOfNode, 1)
-			p.a.never = fmt.Sprintf("no NUMA node %scan ever have %d CPUs of the pool, at most %d (topology-policy: %s); ask for at most %d, set topology-policy: %s, or make the pool larger",
+			p.a.never = fmt.Sprintf("no NUMA node %scan ever have %d CPUs of the pool, at most %d (topology-policy: %s); request at most %d, set topology-policy: %s, or make the pool larger",
 				p.hintText(), p.total(), most, SingleNUMANode, most, BestEffort)
 			return p.a.refuse(NotOnOneNode, most,
-				"no NUMA node %shas room for all (topology-policy: %s); ask for fewer, set topology-policy: %s, or see "+defragment, p.hintText(), SingleNUMANode, BestEffort)
+				"no NUMA node %shas room for all (topology-policy: %s); request fewer, set topology-policy: %s, or see "+defragment, p.hintText(), SingleNUMANode, BestEffort)
 		}
 		return nil
 	case Restricted:
@@ -141,7 +141,7 @@ func (p *placing) restricted() *Refusal {
 		if room >= total {
 			if !p.solve(p.hintedCells(true), 0) {
 				most := p.most(p.v.m.cellsOfNode, len(p.hinted))
-				p.a.never = fmt.Sprintf("NUMA nodes %s of the devices and memory can never have %d CPUs of the pool, at most %d (topology-policy: %s); ask for at most %d, set topology-policy: %s, or make the pool larger",
+				p.a.never = fmt.Sprintf("NUMA nodes %s of the devices and memory can never have %d CPUs of the pool, at most %d (topology-policy: %s); request at most %d, set topology-policy: %s, or make the pool larger",
 					p.a.r.Nodes, total, most, Restricted, most, BestEffort)
 				return p.a.refuse(NotOnHintedNodes, most,
 					"NUMA nodes %s of the devices and memory have too few left (topology-policy: %s); wait until others end, set topology-policy: %s, or see "+defragment,
@@ -161,10 +161,10 @@ func (p *placing) restricted() *Refusal {
 		if limit == 1 {
 			which = "no " + strings.TrimSuffix(groups, "s") + " can ever"
 		}
-		p.a.never = fmt.Sprintf("%s have %d CPUs of the pool, at most %d (topology-policy: %s); ask for at most %d, set topology-policy: %s, or make the pool larger",
+		p.a.never = fmt.Sprintf("%s have %d CPUs of the pool, at most %d (topology-policy: %s); request at most %d, set topology-policy: %s, or make the pool larger",
 			which, total, most, Restricted, most, BestEffort)
 		return p.a.refuse(NotOnFewestNodes, most,
-			"%s that are enough on the empty machine: %d, and now they are not (topology-policy: %s); ask for fewer, set topology-policy: %s, or see "+defragment,
+			"%s that are enough on the empty machine: %d, and now they are not (topology-policy: %s); request fewer, set topology-policy: %s, or see "+defragment,
 			groups, limit, Restricted, BestEffort)
 	}
 	return nil

@@ -194,14 +194,14 @@ func TestNever(t *testing.T) {
 	const pool = "2-7,10-15" // of nodes 0-7 and 8-15
 	m := allocate.New(machineOf(t, "packages=2 cores=8").Topology())
 	for _, test := range []struct{ free, request, want string }{
-		{"2-7", "7 topology-policy=restricted", "no NUMA node can ever have 7 CPUs of the pool, at most 6 (topology-policy: restricted); ask for at most 6"},
+		{"2-7", "7 topology-policy=restricted", "no NUMA node can ever have 7 CPUs of the pool, at most 6 (topology-policy: restricted); request at most 6"},
 		{"2-7,10-15", "7 topology-policy=restricted", "no NUMA node can ever have 7 CPUs"},
 		{"2-5,10-13", "5 topology-policy=restricted", "plan --defrag"},
 		{"2-7,10-15", "7 topology-policy=single-numa-node", "no NUMA node can ever have 7 CPUs of the pool, at most 6"},
 		{"2-5,10-13", "5 topology-policy=single-numa-node", "plan --defrag"},
 		{"2-7,10-15", "5 topology-policy=single-numa-node have=2-3", "no NUMA node can ever have 7 CPUs"},
 		{"2-4,10-15", "8 topology-policy=restricted nodes=1", "NUMA nodes 1 of the devices and memory can never have 8 CPUs of the pool, at most 6"},
-		{"2-4", "13", "the pool has only 12 CPUs; ask for at most 12"},
+		{"2-4", "13", "the pool has only 12 CPUs; request at most 12"},
 		{"2-4", "12", "wait until others end"},
 	} {
 		r := requestOf(t, test.request)

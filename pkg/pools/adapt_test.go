@@ -38,7 +38,7 @@ func TestAdapt(t *testing.T) {
 				`guaranteed.cpus: "2,8-15": other pools have all of these CPUs that are online; the pool is empty`,
 				`partitions: "other": has no CPU on this machine; its pods are placed like any others`,
 				`units.b.service.pool: "other": there is no such pool; write shared or the type of a partition`,
-				`units: "2": units ask for 2 CPUs of their own, and the guaranteed pool has 0; enlarge it or ask for less`,
+				`units: "2": units request 2 CPUs, and the guaranteed pool has 0; enlarge the pool, or request fewer`,
 			},
 		},
 		{

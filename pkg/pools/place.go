@@ -134,7 +134,7 @@ func (b *placer) guaranteed(at *Placement, c *claim, v *verdict) {
 		case v.waiting:
 			at.Reason = Reason{CodeWaiting, v.reason.Text + ", as soon as it is known where its devices and memory are"}
 		case c == nil || c.refused == nil:
-			at.Reason = Reason{CodeSuperseded, "a newer container of this name asks for no whole CPUs"}
+			at.Reason = Reason{CodeSuperseded, "a newer container of this name requests no whole CPUs"}
 		default:
 			at.Reason, at.Refused = b.refused(c), c.refused
 		}
@@ -176,11 +176,11 @@ func overlap() Reason {
 }
 
 func (b *placer) refused(c *claim) Reason {
-	until := " until there are enough"
+	until := " until enough CPUs are free"
 	if code := c.refused.Code; code != allocate.TooFewFree && code != floorReached && code != PodPoolEmpty {
 		until = fmt.Sprintf(" (%d of %d CPUs of the guaranteed pool are free)", b.free.Len(), b.pools.Guaranteed.Len())
 	}
-	return Reason{CodeRefused, fmt.Sprintf("asks for %s, but %s; runs in the shared pool%s", count(c.want, "whole CPU"), c.refused.Why, until)}
+	return Reason{CodeRefused, fmt.Sprintf("requests %s, but %s; runs in the shared pool%s", count(c.want, "whole CPU"), c.refused.Why, until)}
 }
 
 func (b *placer) short(c *claim) Reason {

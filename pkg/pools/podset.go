@@ -193,7 +193,7 @@ func (b *placer) inPodPool(p *Pod, at *Placement, c *claim, v *verdict) {
 		at.Reason = Reason{CodeWaiting, v.reason.Text + ", as soon as it is known where its devices and memory are"}
 	default:
 		at.Refused = c.set.refuse(c, nil)
-		at.Reason = Reason{CodeRefused, fmt.Sprintf("%s, but %s; runs in the shared pool until there are some", v.reason.Text, at.Refused.Why)}
+		at.Reason = Reason{CodeRefused, fmt.Sprintf("%s, but %s; runs in the shared pool until some CPUs are free", v.reason.Text, at.Refused.Why)}
 		if n := len(b.problems); n == 0 || b.problems[n-1].PodUID != p.UID || b.problems[n-1].Container != at.Name {
 			b.report(p, at.Name, at.Reason) // once for all instances of a container
 		}

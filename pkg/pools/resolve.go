@@ -226,6 +226,6 @@ func (r *resolver) checkCapacity(s Spec, p Pools) {
 		asked += max(u.CPUs, 0)
 	}
 	if asked > room {
-		r.report(unitsKey, strconv.Itoa(asked), "units ask for %s of their own, and the guaranteed pool has %d; enlarge it or ask for less", count(asked, "CPU"), room)
+		r.report(unitsKey, strconv.Itoa(asked), "units request %s, and the guaranteed pool has %d; enlarge the pool, or request fewer", count(asked, "CPU"), room)
 	}
 }

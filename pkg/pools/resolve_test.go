@@ -175,7 +175,7 @@ func TestResolveReportsEachProblem(t *testing.T) {
 				`units: "kubepods-burstable.slice": this slice holds pods, which have pools of their own; choose another unit`,
 				`units: "a--b.slice": not the name of a slice: a dash stands for the slice around it; write a name like radio.slice or radio-du.slice`,
 				`units: "j.mount": not a service or slice; write the whole name, like du.service`,
-				`units: "6": units ask for 6 CPUs of their own, and the guaranteed pool has 1; enlarge it or ask for less`,
+				`units: "6": units request 6 CPUs, and the guaranteed pool has 1; enlarge the pool, or request fewer`,
 			},
 		},
 		{

@@ -271,7 +271,7 @@ func checkEffect(value string) error {
 			return errors.New("unknown key " + quote(m.key))
 		}
 	}
-	if members[0].value != preferred { // no key is there twice
+	if members[0].value != preferred { // no key occurs twice
 		return errors.New("effect is not the string " + preferred)
 	}
 	return nil

@@ -74,7 +74,7 @@ func TestNodes(t *testing.T) {
 				t.Errorf("free capacity is %q; want none, because of the floor", got)
 			}
 			p.do(chromedp.Click("#elsewhere a", chromedp.ByQuery), chromedp.Poll(`document.getElementById("node").textContent === "edge-2"`, nil))
-			if got := p.text("#problems .problem"); !strings.Contains(got, "core/session-cache-0/redis: asks for 6 whole CPUs") || !p.isAbove("#problems", "#machine") {
+			if got := p.text("#problems .problem"); !strings.Contains(got, "core/session-cache-0/redis: requests 6 whole CPUs") || !p.isAbove("#problems", "#machine") {
 				t.Errorf("the problem is %q; want it above the machine", got)
 			}
 			p.shoot("nodes-" + scheme)
@@ -94,7 +94,7 @@ func TestProblemLinks(t *testing.T) {
 	if at := value[string](p, `document.activeElement.textContent`); at != "core/session-cache-0/redis" {
 		t.Errorf("focus after the link = %q; want core/session-cache-0/redis", at)
 	}
-	if got := p.text("#aside"); !strings.HasPrefix(got, "core/session-cache-0/redis\n\ncontainer redis of session-cache-0 runs in the shared pool, because it asks for 6 whole CPUs") {
+	if got := p.text("#aside"); !strings.HasPrefix(got, "core/session-cache-0/redis\n\ncontainer redis of session-cache-0 runs in the shared pool, because it requests 6 whole CPUs") {
 		t.Errorf("explanation = %q; want the reason of redis", got)
 	}
 	if got := p.text("#answer .fix"); !strings.Contains(got, "request fewer CPUs") {

@@ -41,7 +41,7 @@ const plain = "../../deploy/"
 type manifests map[string]runtime.Object
 
 // parse decodes the documents of a text as a strict API server does: an unknown or
-// repeated field is an error. So is an object that is there twice.
+// repeated field is an error. So is an object that occurs twice.
 func parse(t *testing.T, text []byte) manifests {
 	t.Helper()
 	strict := serializer.NewCodecFactory(scheme.Scheme, serializer.EnableStrict).UniversalDeserializer()

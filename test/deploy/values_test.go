@@ -50,7 +50,7 @@ func TestChartRefuses(t *testing.T) {
 		{"webhook: {enabled: true, config: {certificates: files}}", "set webhook.injectCAFrom"},
 		{"webhook: {enabled: true, injectCAFrom: a/b}", "set webhook.config.certificates to files"},
 		{one + "]\nconfig: {logLevel: info}", "move it into the profiles"},
-		{one + ", {name: a, nodeSelector: {kind: b}, config: {logLevel: info}}]", "a is there twice"},
+		{one + ", {name: a, nodeSelector: {kind: b}, config: {logLevel: info}}]", "a occurs twice"},
 		{one + ", {name: b, nodeSelector: {kind: a, size: b}, config: {logLevel: info}}]", "a node can be of both a and b"},
 		{one + ", {name: b, nodeSelector: {size: b}, config: {logLevel: info}}]", "a node can be of both a and b"},
 		{one + ", {name: b, nodeSelector: {kind: b}, config: {node: {startupTaint: a.b/c}}}]", "several startup taints, cpupoold.io/starting, a.b/c"},

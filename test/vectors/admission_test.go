@@ -125,7 +125,7 @@ func checkAdmit(raw json.RawMessage) error {
 	case undefaulted(&c.Pod):
 		return fmt.Errorf(asKubernetes+": %w", errDeviation)
 	case strings.Contains(err.Error(), "repeated key"):
-		return fmt.Errorf("a key that is there twice is an error: %w", errDeviation)
+		return fmt.Errorf("a key that occurs twice is an error: %w", errDeviation)
 	}
 	return err
 }

@@ -124,7 +124,7 @@ func (k *checker) size(key string, s *Size) {
 	if msgs := validation.IsDNS1123Label(s.Name); len(msgs) > 0 {
 		k.wrong(key+".name", s.Name, "is no name of a size; write lower case letters, digits and -")
 	} else if k.names[s.Name] {
-		k.wrong(key+".name", s.Name, "is there twice")
+		k.wrong(key+".name", s.Name, "occurs twice")
 	}
 	k.names[s.Name] = true
 	k.bounds(key, s)
@@ -173,7 +173,7 @@ func (k *checker) class(key string, c Class) {
 	if reason := badClass(c.Name); reason != "" {
 		k.wrong(key+".name", c.Name, reason)
 	} else if k.classes[c.Name] {
-		k.wrong(key+".name", c.Name, "is there twice")
+		k.wrong(key+".name", c.Name, "occurs twice")
 	}
 	k.classes[c.Name] = true
 	if c.Value > HighestValue || c.Value < -1<<31 {

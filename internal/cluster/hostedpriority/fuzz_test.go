@@ -126,7 +126,7 @@ func FuzzCheck(f *testing.F) {
 					continue
 				}
 				if names[class.Name] || values[class.Value] || strings.HasPrefix(class.Name, "system-") || len(class.Name) > 253 || class.Value > HighestValue {
-					t.Errorf("class %+v of %s is there twice, or must not be", class, r.name)
+					t.Errorf("class %+v of %s occurs twice, or must not be", class, r.name)
 				}
 				names[class.Name], values[class.Value] = true, true
 				if i > 0 && class.Value <= table.sizes[i-1].classes[role].Value {

@@ -92,7 +92,7 @@ func SizingTable(sizes []SizingSize) (Table, error) {
 			r.max = *s.Criteria.To
 		}
 		if s.Name == "" || t.index(s.Name) >= 0 {
-			problems = append(problems, fmt.Errorf("size %q: is there twice, or has no name", s.Name))
+			problems = append(problems, fmt.Errorf("size %q: occurs twice, or has no name", s.Name))
 		}
 		if last := i == len(sizes)-1; s.Criteria.From != next || r.max < s.Criteria.From || last != (s.Criteria.To == nil) {
 			problems = append(problems, fmt.Errorf("size %q: sizes leave out numbers of nodes or have some twice; write criteria like 0-10, 11-100, 101 and no end", s.Name))

@@ -216,7 +216,7 @@ func TestBadRequests(t *testing.T) {
 		{"GET", "/v1/moves", "", 405, ""},
 		{"POST", "/v2/moves", "[]", 404, ""},
 		{"POST", "/v1/moves", "", 400, "decode moves: EOF"},
-		{"POST", "/v1/moves", "[]", 400, "0 moves; ask for 1 to 4096 at once"},
+		{"POST", "/v1/moves", "[]", 400, "0 moves; request 1 to 4096 at once"},
 		{"POST", "/v1/moves", `[{"container":"a","from":"1","to":"2"}] x`, 400, "something follows the list"},
 		{"POST", "/v1/moves", `[{"container":"a","from":"1","to":"2","force":true}]`, 400, `unknown field \"force\"`},
 		{"POST", "/v1/moves", `[{"podUID":"u","from":"1","to":"2"}]`, 400, "move 1: container is empty"},

@@ -61,7 +61,7 @@ func decodeMoves(body []byte) ([]Move, error) {
 		return nil, errors.New("decode moves: something follows the list")
 	}
 	if len(moves) == 0 || len(moves) > maxMoves {
-		return nil, fmt.Errorf("%d moves; ask for 1 to %d at once", len(moves), maxMoves)
+		return nil, fmt.Errorf("%d moves; request 1 to %d at once", len(moves), maxMoves)
 	}
 	for i, m := range moves {
 		if err := m.validate(); err != nil {

@@ -108,7 +108,7 @@ func TestExplain(t *testing.T) {
 	for s, want := range map[*inspect.Subject]string{
 		du:      "container du of excl has exclusive CPUs of the guaranteed pool, because it requests 2 whole CPUs in a Guaranteed pod.",
 		app:     "burst runs in the shared pool, because a container has no limit, or requests less CPU or memory than its limit, so the pod is Burstable.",
-		refused: "container cu of large runs in the shared pool, because it asks for 100 whole CPUs, but 2 of 4 CPUs of the guaranteed pool are free.",
+		refused: "container cu of large runs in the shared pool, because it requests 100 whole CPUs, but 2 of 4 CPUs of the guaranteed pool are free.",
 		asks:    "asks runs in the shared pool, because namespace default does not allow workload type management.",
 	} {
 		if s.Sentence != want || (s.Fix == "") != s.Container.Exclusive {

@@ -182,7 +182,7 @@ func TestCreateGivesNothingThatSomebodyRunsOn(t *testing.T) {
 }
 
 // TestRefusedIsNotCreated checks that repeated requests of the kubelet count as one refusal,
-// until there are enough CPUs or the pod is gone.
+// until enough CPUs are free CPUs or the pod is gone.
 func TestRefusedIsNotCreated(t *testing.T) {
 	a := newNode(t).start().asker()
 	first := ofPod("a", "default", "guaranteed", 3, nil)

@@ -76,7 +76,7 @@ func (in *Input) addHosts(verdicts []hostslices.Verdict, want []cgroup.Target) [
 		if v.State != hostslices.Confined {
 			continue
 		}
-		t := cgroup.Target{Path: v.Path, Unit: v.Unit, CPUs: v.CPUs, Around: true, Weight: in.Settings.Config.HostSlices.Weight, Reason: "services of the host"}
+		t := cgroup.Target{Path: v.Path, Unit: v.Unit, CPUs: v.CPUs, Around: true, Weight: in.Settings.Config.HostSlices.Weight, Reason: "host services"}
 		if t.Weight == 0 {
 			t.Weight = in.Journal.WeightBefore(v.Unit)
 		}

@@ -64,7 +64,7 @@ func DryRun(ctx context.Context, c *config.Config, t *topology.Topology, log *sl
 	return p, err
 }
 
-// OnHost is DryRun on an open host, without the settings of the host outside of cgroups.
+// OnHost is DryRun on an open host, without the host settings outside of cgroups.
 func OnHost(ctx context.Context, h *hostenv.Host, c *config.Config, t *topology.Topology, log *slog.Logger) (Preview, error) {
 	s, err := newSurvey(ctx, h, c, t, log)
 	if err != nil {
@@ -143,7 +143,7 @@ func texts(all []error) (lines []string) {
 	return lines
 }
 
-// Tuning holds the changes of settings of the host outside of cgroups.
+// Tuning holds the changes of host settings outside of cgroups.
 type Tuning struct {
 	// Quiet are the CPUs without interrupts, NoKernel those without kernel threads.
 	Quiet    cpuset.Set    `json:"quiet,omitzero"`

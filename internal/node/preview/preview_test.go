@@ -112,7 +112,7 @@ func TestHostSlices(t *testing.T) {
 	for _, w := range p.Writes {
 		writes = append(writes, w.String())
 	}
-	const reason = " # services of the host"
+	const reason = " # host services"
 	want := []string{
 		"file cpuset.cpus=0-1 init.scope" + reason, "file cpuset.cpus=0-1 system.slice" + reason,
 		"dbus AllowedCPUs=0-1 init.scope" + reason, "dbus AllowedCPUs=0-1 machine.slice" + reason, "dbus AllowedCPUs=0-1 system.slice" + reason,

@@ -71,7 +71,7 @@ type Publisher struct {
 
 	history *view.HistoryLog
 	auditor *auditor.Auditor
-	tuning  *hosttuning.Tuning // nil if the daemon changes no settings of the host
+	tuning  *hosttuning.Tuning // nil if the daemon changes no host settings
 	cluster *nodestatus.Runner // nil if the node is in no cluster
 
 	metrics atomic.Pointer[telemetry.View]

@@ -40,7 +40,7 @@ type Report struct {
 	Differs []undo.Difference `json:"differs"`
 	// Node is nil if the daemon does not report the node to a cluster.
 	Node *NodeReport `json:"node,omitempty"`
-	// Settings are the settings of the host outside of cgroups, such as interrupts.
+	// Settings are the host settings outside of cgroups, such as interrupts.
 	Settings tune.Report `json:"settings"`
 }
 
@@ -71,7 +71,7 @@ func restoreAll(ctx context.Context, o Options, dryRun bool) (Report, error) {
 	r, err := restoreHost(ctx, o, dryRun)
 	var tuneErr error
 	if r.Settings, tuneErr = restoreSettings(ctx, o.Config, o.Topology, dryRun); tuneErr != nil {
-		err = errors.Join(err, fmt.Errorf("settings of the host: %w", tuneErr))
+		err = errors.Join(err, fmt.Errorf("host settings: %w", tuneErr))
 	}
 	return r, err
 }

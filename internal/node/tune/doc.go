@@ -1,4 +1,4 @@
-// Package tune holds settings of the host outside of cgroups: which CPUs interrupts,
+// Package tune holds host settings outside of cgroups: which CPUs interrupts,
 // workqueues and kernel threads use. A knob is one such value. A [Source] reads and
 // writes the knobs of its kinds; knobs without a mask are in [Desired.Values].
 //

@@ -83,7 +83,7 @@ var (
 	ErrSyntax    = errors.New("not understood")
 	ErrNotObject = errors.New("is not an object")
 	ErrNotString = errors.New("is not a string")
-	ErrDuplicate = errors.New("is there twice; keep one")
+	ErrDuplicate = errors.New("occurs twice; keep one")
 	ErrMerge     = errors.New("merge keys (<<) are not read here; write the keys out")
 	ErrAliases   = errors.New("has more than 100 aliases; write out what they stand for")
 	ErrType      = errors.New("is not a workload type; write a DNS label such as management")

@@ -35,7 +35,7 @@ func (o *Objects) addNode(object *manifest.Object) error {
 		return nil
 	}
 	if slices.ContainsFunc(o.Nodes, func(m Member) bool { return m.Name == object.Name }) {
-		return fmt.Errorf("node %s is there twice", object.Name)
+		return fmt.Errorf("node %s occurs twice", object.Name)
 	}
 	if q := k.Status.Capacity.Cpu(); q.Sign() < 0 || q.CmpInt64(cpuset.MaxCPUs) > 0 {
 		return fmt.Errorf("status.capacity.cpu: %s is no number of CPUs of a node; write 1 to %d", q, cpuset.MaxCPUs)

@@ -65,7 +65,7 @@ func parseLevels(text string) ([]level, error) {
 		case !strings.Contains("sndlct", string(letter)):
 			return nil, fmt.Errorf("%q is not known; %s", letter, how)
 		case slices.ContainsFunc(levels, func(l level) bool { return l.letter == letter }):
-			return nil, fmt.Errorf("%q is there twice; %s", letter, how)
+			return nil, fmt.Errorf("%q occurs twice; %s", letter, how)
 		case len(levels) > 0 && depth[levels[len(levels)-1].letter] > depth[letter]:
 			return nil, fmt.Errorf("%q stands behind %q, which is inside it; %s", letter, levels[len(levels)-1].letter, how)
 		}

@@ -51,7 +51,7 @@ func TestDescribeErrors(t *testing.T) {
 		"s8c":        `no count and letter at "s8c"`,
 		"0s8c":       "count 0 is outside 1-8192",
 		"8c2s":       `'s' stands behind 'c', which is inside it`,
-		"2c2c":       `'c' is there twice`,
+		"2c2c":       `'c' occurs twice`,
 		"8x":         `'x' is not known`,
 		"99s99c":     "more than 8192 CPUs",
 		"8192s8192c": "more than 8192 CPUs",

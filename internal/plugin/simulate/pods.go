@@ -237,7 +237,7 @@ func (o *Objects) push(p Pod) error {
 	for _, list := range [][]corev1.Container{p.Spec.Spec.InitContainers, p.Spec.Spec.Containers} {
 		for i := range list {
 			if names[list[i].Name] || list[i].Name == "" {
-				return fmt.Errorf("container %q is there twice, or has no name", list[i].Name)
+				return fmt.Errorf("container %q occurs twice, or has no name", list[i].Name)
 			}
 			names[list[i].Name] = true
 		}
@@ -282,7 +282,7 @@ func (o *Objects) arrange() error {
 	for i := range o.Pods {
 		p := &o.Pods[i]
 		if names[p.Name()] || names[p.UID] {
-			return fmt.Errorf("pod %s is there twice", p.Name())
+			return fmt.Errorf("pod %s occurs twice", p.Name())
 		}
 		names[p.Name()], names[p.UID] = true, true
 		if !p.saved {

@@ -184,7 +184,7 @@ func TestTraceThatCannotHappen(t *testing.T) {
 func TestReadErrors(t *testing.T) {
 	for text, want := range map[string]string{
 		`{"apiVersion":"v1","kind":"Pod","metadata":{"name":"p"},"spec":{}}`:                                                                                "spec.containers: is empty",
-		`{"apiVersion":"v1","kind":"Pod","metadata":{"name":"p"},"spec":{"containers":[{"name":"c"},{"name":"c"}]}}`:                                        `container "c" is there twice`,
+		`{"apiVersion":"v1","kind":"Pod","metadata":{"name":"p"},"spec":{"containers":[{"name":"c"},{"name":"c"}]}}`:                                        `container "c" occurs twice`,
 		`{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"d"},"spec":{"replicas":-1,"template":{"spec":{"containers":[{"name":"c"}]}}}}`:     `"-1" is no number of pods`,
 		`{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"d"},"spec":{"replicas":999999,"template":{"spec":{"containers":[{"name":"c"}]}}}}`: "999999 pods",
 	} {

@@ -96,7 +96,7 @@ func decode(d *json.Decoder) ([]Document, error) {
 			return nil, err
 		}
 		if names[all[i].Node] {
-			return nil, fmt.Errorf("node %q is there twice", all[i].Node)
+			return nil, fmt.Errorf("node %q occurs twice", all[i].Node)
 		}
 		names[all[i].Node] = true
 	}
@@ -111,7 +111,7 @@ func (d *Document) check() error {
 	seen := make(map[int]bool, len(d.CPUs))
 	for _, c := range d.CPUs {
 		if c.ID < 0 || c.ID >= cpuset.MaxCPUs || seen[c.ID] {
-			return fmt.Errorf("CPU %d is there twice, or is none: CPUs have numbers from 0 to %d", c.ID, cpuset.MaxCPUs-1)
+			return fmt.Errorf("CPU %d occurs twice, or is none: CPUs have numbers from 0 to %d", c.ID, cpuset.MaxCPUs-1)
 		}
 		seen[c.ID] = true
 	}

@@ -52,7 +52,7 @@ func (p *Page) Check(keys []string) (problems []error) {
 	seen := make(map[string]bool)
 	for _, e := range p.Entries {
 		if seen[e.Key] {
-			wrong(e, "is there twice")
+			wrong(e, "occurs twice")
 		}
 		seen[e.Key] = true
 		if !slices.Contains(keys, e.Key) {

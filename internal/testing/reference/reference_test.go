@@ -48,7 +48,7 @@ func TestCheck(t *testing.T) {
 	}{
 		{"right", func(all []reference.Entry) []reference.Entry { return all }, ""},
 		{"no entry", func(all []reference.Entry) []reference.Entry { return all[1:] }, "name: has no entry"},
-		{"twice", func(all []reference.Entry) []reference.Entry { return append(all, all[0]) }, "name: is there twice"},
+		{"twice", func(all []reference.Entry) []reference.Entry { return append(all, all[0]) }, "name: occurs twice"},
 		{"unknown", func(all []reference.Entry) []reference.Entry { all[0].Key = "nam"; return all }, "nam: is no key of the program's"},
 		{"no meaning", func(all []reference.Entry) []reference.Entry { all[0].Text = ""; return all }, `name: has the meaning ""`},
 		{"no unit", func(all []reference.Entry) []reference.Entry { all[1].Value = ""; return all }, `the value ""`},

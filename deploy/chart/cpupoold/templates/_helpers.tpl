@@ -65,7 +65,7 @@
 {{- if $values.config }}{{ fail "config is for all nodes and profiles have their own: move it into the profiles that it is for" }}{{ end -}}
 {{- range $i, $a := $values.profiles -}}
 {{- range $b := slice $values.profiles (add1 $i) -}}
-{{- if eq $a.name $b.name }}{{ fail (printf "profiles: %s is there twice: give each a name of its own" $a.name) }}{{ end -}}
+{{- if eq $a.name $b.name }}{{ fail (printf "profiles: %s occurs twice: give each a name of its own" $a.name) }}{{ end -}}
 {{- $apart := false -}}
 {{- range $label, $value := $a.nodeSelector -}}
 {{- if ne $value (get $b.nodeSelector $label | default $value) }}{{ $apart = true }}{{ end -}}
