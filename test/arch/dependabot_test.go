@@ -15,7 +15,7 @@ import (
 // chosenVersions reports whether the modules below a directory have the versions of software that the tests choose, as
 // the support matrix states them. An update of them is a decision.
 func chosenVersions(dir string) bool {
-	return strings.HasPrefix(dir, "test/vm/parts/") && dir != "test/vm/parts/image" || dir == "bench/kubelet"
+	return strings.HasPrefix(dir, "test/vm/parts/") && dir != "test/vm/parts/image" || dir == "bench/kubelet" || dir == "test/scheduler"
 }
 
 // TestDependabot checks that dependabot updates each module, except those with chosen versions.

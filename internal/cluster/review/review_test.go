@@ -178,6 +178,21 @@ func TestMutatePods(t *testing.T) {
 	}
 }
 
+// TestExceptedNamespace checks that the namespace of the request decides about exceptions. A pod can
+// be without one in its metadata.
+func TestExceptedNamespace(t *testing.T) {
+	c := managed()
+	c.is.Exceptions.Namespaces = []string{"ci"}
+	for namespace, want := range map[string]bool{"ci": false, "default": true} {
+		request := creation(sharedPod)
+		request.Namespace = namespace
+		response := answered(t, Pods(c, nil, newTally(), discard()), request)
+		if got := strings.Contains(string(response.Patch), "shared-cpus"); got != want {
+			t.Errorf("namespace %s: the pod gets shared-cpus: %t, want %t; patch %s", namespace, got, want, response.Patch)
+		}
+	}
+}
+
 func TestReviewResize(t *testing.T) {
 	pod := func(cpu, own string) runtime.RawExtension {
 		return runtime.RawExtension{Raw: []byte(`{"metadata":{"name":"p"},"spec":{"containers":[{"name":"a","resources":{` +
