@@ -74,8 +74,8 @@ func impure() []string {
 }
 
 // formulas returns the libraries that pure code may import. They convert weights, hold the types
-// of pods and quantities, sum the resources of a pod, and compare a pod with labels and taints of
-// a node (with a logger that discards all). Others check names, and parse YAML and TOML.
+// of pods and quantities, and sum the resources of a pod. They compare a pod with the labels and
+// taints of a node, with a logger that discards all. Others check names, and parse YAML and TOML.
 func formulas() []string {
 	return []string{
 		"github.com/BurntSushi/toml", "github.com/opencontainers/cgroups", "go.yaml.in/yaml/v3", "k8s.io/api/core/v1", "k8s.io/apimachinery/pkg/api/resource",
