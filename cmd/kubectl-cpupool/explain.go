@@ -109,7 +109,12 @@ func (o *explainOptions) run(ctx context.Context, name string) (*inspect.Explana
 		if node != nil {
 			from += " and its node's resources"
 		}
-		notes = append(notes, fmt.Sprintf("there is no answer of the daemon: %v; this answer follows from %s, and free CPUs are unknown", err, from))
+		unknown := "free CPUs are unknown"
+		if node != nil && !slices.ContainsFunc(node.Pools, func(p overview.Pool) bool { return p.Name == inspect.Guaranteed }) {
+			// With guaranteed.from: shared, a node has exclusive CPUs and shows no resource for them.
+			unknown = "free CPUs are unknown, as is whether the node has a guaranteed pool"
+		}
+		notes = append(notes, fmt.Sprintf("there is no answer of the daemon: %v; this answer follows from %s, and %s", err, from, unknown))
 		if e, err = presume(&pod, container, o, node); err != nil {
 			return nil, err
 		}
@@ -205,11 +210,6 @@ func presume(pod *corev1.Pod, container string, o *explainOptions, node *overvie
 	if len(p.Types) == 0 {
 		p.Types = []string{inspect.Management}
 	}
-	// A node that shows its shared pool shows its guaranteed pool, too.
-	has := func(name string) bool {
-		return node != nil && slices.ContainsFunc(node.Pools, func(p overview.Pool) bool { return p.Name == name })
-	}
-	p.NoGuaranteed = has(inspect.Shared) && !has(inspect.Guaranteed)
 	all, err := p.Answers(pod)
 	if err != nil {
 		return nil, err

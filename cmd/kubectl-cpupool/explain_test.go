@@ -121,6 +121,21 @@ note: there is no answer of the daemon: the pod has no node yet (scheduler: 0/1 
 	}
 }
 
+// TestExplainFromShared checks the answer without a daemon for a node whose exclusive CPUs are a part of the shared pool: no resource shows them.
+func TestExplainFromShared(t *testing.T) {
+	config := apiServer(t, map[string]string{
+		"/api/v1/namespaces/ran/pods/du-0": `{"metadata":{"name":"du-0","namespace":"ran","uid":"u"},
+"spec":{"nodeName":"edge-1","containers":[{"name":"du","resources":{"limits":{"cpu":"2","memory":"1Gi"}}}]},"status":{"phase":"Running","qosClass":"Guaranteed"}}`,
+		"/api/v1/nodes/edge-1": `{"metadata":{"name":"edge-1"},"status":{"capacity":{"cpu":"8","openshift.io/shared-cpus":"6k"},"allocatable":{"cpu":"8","openshift.io/shared-cpus":"6k"}}}`,
+	})
+	code, out, errs := kubectl(t, "explain", "du-0", "-n", "ran", "--kubeconfig", config)
+	const sentence = "container du of du-0 has exclusive CPUs of the guaranteed pool, because it requests 2 whole CPUs in a Guaranteed pod.\n"
+	const note = "its node's resources, and free CPUs are unknown, as is whether the node has a guaranteed pool\n"
+	if code != exitOK || !strings.HasPrefix(out, sentence) || !strings.HasSuffix(out, note) {
+		t.Errorf("exit %d, %s\n%s\nwant %s… %s", code, errs, out, sentence, note)
+	}
+}
+
 // TestExplainNotCreated checks that an answer about the pause container alone, and an answer that the daemon does not know the pod, are no
 // explanations of the pod.
 func TestExplainNotCreated(t *testing.T) {

@@ -23,10 +23,8 @@ type Presumed struct {
 	Types []string
 	// Namespaces are the annotations of namespaces. A namespace that is missing allows all types.
 	Namespaces map[string]map[string]string
-	// NoGuaranteed is true if the node has no guaranteed pool.
-	NoGuaranteed bool
-	PodLevel     admission.PodLevel
-	Defaults     admission.Defaults
+	PodLevel   admission.PodLevel
+	Defaults   admission.Defaults
 }
 
 // Answer is the verdict for a container. The CPUs of the container are not known.
@@ -48,9 +46,7 @@ func (p Presumed) Answers(pod *corev1.Pod) ([]Answer, error) {
 	n := &Node{Defaults: p.Defaults, config: &config.Config{}, whole: t, topology: t}
 	n.input = pools.Input{Machine: allocate.New(t), Names: p.Names}
 	n.input.Pools.Shared, n.input.Pools.PodLevel, n.input.StaticPods.All = cpuset.Of(1), pools.PodLevel(p.PodLevel), true
-	if !p.NoGuaranteed {
-		n.input.Pools.Guaranteed = cpuset.Range(2, presumedCPUs+1)
-	}
+	n.input.Pools.Guaranteed = cpuset.Range(2, presumedCPUs+1)
 	n.input.Namespaces = pools.NamespaceRights{Asked: true, Current: true, Permissions: workload.Permissions{}}
 	annotations, known := p.Namespaces[pod.Namespace]
 	for _, typ := range slices.Sorted(slices.Values(p.Types)) {
