@@ -23,7 +23,7 @@ var (
 	checked = regexp.MustCompile(`^(kubectl cpupool|(\./)?cpupoold) `)
 	// shell matches other lines that are commands.
 	shell = regexp.MustCompile(`^(apt-get|bin/|busctl|chmod|cp|crictl|ctr|curl|dpkg|export|find|findmnt|helm|install|journalctl|kubeadm|kubectl|make|mkdir|` +
-		`printf|ps|restorecon|rm|rpm|sed|semanage|sha256sum|skopeo|ssh|systemctl|systemd-tmpfiles|tar) `)
+		`printf|ps|restorecon|rm|rpm|sed|scp|semanage|sha256sum|skopeo|ssh|systemctl|systemd-tmpfiles|tar) `)
 	comment = regexp.MustCompile(`\s+#.*$`)
 	notRun  = regexp.MustCompile(`^<!-- not run: \S.* -->\s*$`)
 )

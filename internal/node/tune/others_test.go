@@ -1,6 +1,8 @@
 package tune
 
 import (
+	"context"
+	"errors"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -61,6 +63,24 @@ func TestPermissionProblem(t *testing.T) {
 	v := r.tune(quiet(t, "4-5"))
 	if len(v.Problems) != 1 || v.Problems[0].Code != CodeFailed || !strings.Contains(v.Problems[0].Text, "irq/24 (virtio0-input.0)") || strings.Contains(v.Problems[0].Text, "irq/25") {
 		t.Errorf("problems: %v; want IRQ 24 alone", v.Problems)
+	}
+}
+
+// unreadable is a source without knobs that the kernel does not let the daemon read.
+type unreadable struct{ Source }
+
+func (unreadable) Kinds() []Kind { return []Kind{"governor"} }
+func (unreadable) Read(context.Context) ([]Observed, error) {
+	return nil, errors.New("IRQ 24: permission denied")
+}
+
+// TestUnreadSettings checks the problem with settings that cannot be read.
+func TestUnreadSettings(t *testing.T) {
+	r := newRig(t)
+	r.restart(unreadable{})
+	v := r.tune(Desired{Values: map[Knob]string{{"governor", "0"}: "b"}})
+	if diff := cmp.Diff([]Problem{{CodeUnread, "IRQ 24: permission denied"}}, v.Problems); diff != "" {
+		t.Errorf("problems (-want +got):\n%s", diff)
 	}
 }
 
