@@ -345,7 +345,7 @@ func TestReportWithoutADaemon(t *testing.T) {
 	}
 	info, err := os.Stat(file)
 	if err != nil || info.Mode() != 0o600 {
-		t.Fatalf("the file has mode %v, %v", info.Mode(), err)
+		t.Fatalf("the file has mode %v, %v; want 0o600", info.Mode(), err)
 	}
 	data, err := os.Open(file)
 	if err != nil {

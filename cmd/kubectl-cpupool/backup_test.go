@@ -38,7 +38,7 @@ func TestModeAndOwnerStay(t *testing.T) {
 		{"--restore", file},
 	} {
 		if code, _, errors := run("", "mutate", step.flag, "-f", file); code != exitOK {
-			t.Fatalf("%s: exit code %d, errors %q", step.flag, code, errors)
+			t.Fatalf("%s: exit code %d, errors %q; want %d", step.flag, code, errors, exitOK)
 		}
 		check(file)
 		check(step.leaves)

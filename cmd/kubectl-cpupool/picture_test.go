@@ -13,11 +13,11 @@ func TestPicture(t *testing.T) {
 	var plan, complaints bytes.Buffer
 	args := []string{"simulate", "--topology", "2s8c2t", "-f", dir + "pods.yaml", "--config", dir + "cpupoold.yaml", "-o", "json"}
 	if code := execute(streams{nil, &plan, &complaints}, args); code != exitOK {
-		t.Fatalf("exit %d: %s", code, complaints.String())
+		t.Fatalf("exit %d: %s; want %d", code, complaints.String(), exitOK)
 	}
 	var svg bytes.Buffer
 	if code := execute(streams{&plan, &svg, &complaints}, []string{"serve", "-f", "-", "--svg", "-"}); code != exitOK {
-		t.Fatalf("exit %d: %s", code, complaints.String())
+		t.Fatalf("exit %d: %s; want %d", code, complaints.String(), exitOK)
 	}
 	if *update {
 		if err := os.WriteFile(dir+"node.svg", svg.Bytes(), 0o644); err != nil { //nolint:gosec // to be read by all

@@ -51,6 +51,6 @@ func TestWriteLine(t *testing.T) {
 	}
 	got.Reset()
 	if err := document.Write(&got, []inner(nil)); err != nil || got.String() != "[]\n" {
-		t.Errorf("an empty list: %q, %v", got.String(), err)
+		t.Errorf("an empty list: %q, %v; want %q", got.String(), err, "[]\n")
 	}
 }

@@ -35,7 +35,7 @@ func TestKernelWithoutDiagnosticsIsAskedOnce(t *testing.T) {
 		}}
 		for range 2 {
 			if got := u.peer(local{}); got != "unknown user" {
-				t.Errorf("%s: %q", name, got)
+				t.Errorf("%s: %q; want %q", name, got, "unknown user")
 			}
 		}
 		if asked != c.asked {

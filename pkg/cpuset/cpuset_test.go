@@ -40,7 +40,7 @@ func TestQueries(t *testing.T) {
 				t.Errorf("Len() = %d; want %d", got, tt.len)
 			}
 			if got := s.IsEmpty(); got != (tt.len == 0) {
-				t.Errorf("IsEmpty() = %t", got)
+				t.Errorf("IsEmpty() = %t; want %t", got, (tt.len == 0))
 			}
 			if first, last := s.First(), s.Last(); first != tt.first || last != tt.lst {
 				t.Errorf("First(), Last() = %d, %d; want %d, %d", first, last, tt.first, tt.lst)

@@ -214,7 +214,7 @@ func TestResolveReportsEachProblem(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			got, err := tt.spec.Resolve(must(hardware.Parse(tt.topology))(t).Topology())
 			if diff := cmp.Diff(pools.Pools{}, got); diff != "" {
-				t.Errorf("Resolve returns pools with its error: %s", diff)
+				t.Errorf("Resolve returns pools with its error: %s; want an empty string", diff)
 			}
 			var lines []string
 			if joined, ok := err.(interface{ Unwrap() []error }); ok {

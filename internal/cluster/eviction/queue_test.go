@@ -42,7 +42,7 @@ func TestQueueOfPods(t *testing.T) {
 	}
 	for i, pause := range []time.Duration{10, 20, 40, 80, 160, 300, 300} {
 		if first := q.Refused("n", "u", now); first != (i == 0) {
-			t.Errorf("refusal %d is the first: %t", i+1, first)
+			t.Errorf("refusal %d is the first: %t; want %t", i+1, first, (i == 0))
 		}
 		if now = now.Add(pause*time.Second - 1); q.Wanted("n", "u", now) {
 			t.Errorf("after refusal %d the pod has no pause of %d s", i+1, pause)

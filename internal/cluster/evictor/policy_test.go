@@ -57,7 +57,7 @@ func TestDeployedRights(t *testing.T) {
 	}
 	for _, r := range deployed[*rbacv1.Role](t, file, leaseName).Rules {
 		if !slices.Equal(r.ResourceNames, []string{leaseName}) {
-			t.Errorf("leases %v may be updated, and %s is", r.ResourceNames, leaseName)
+			t.Errorf("leases %v may be updated, and %s is; want %v", r.ResourceNames, leaseName, []string{leaseName})
 		}
 	}
 }

@@ -241,14 +241,14 @@ func TestFollow(t *testing.T) {
 		<-f.Known() // at once: nothing is there to be known
 		class("")
 		if n := metric(t, registry, "cpupool_webhook_hosted_priority_pods_total", "unknown"); n != 1 {
-			t.Errorf("%v pods of nobody knows what", n)
+			t.Errorf("%v pods of an unknown kind; want 1", n)
 		}
 
 		there.set(withHyperShift())
 		time.Sleep(look + time.Second) //nolint:forbidigo // of a bubble: no time passes
 		class("hypershift-etcd-s")
 		if following := metric(t, registry, "cpupool_webhook_hosted_priority_following", ""); following != 1 {
-			t.Errorf("following %v", following)
+			t.Errorf("following %v; want 1", following)
 		}
 		want := map[string]string{
 			"mine": "x", hostedpriority.SizeKey: "s", hostedpriority.ControlPlane.ClassKey(): "hypershift-s",
@@ -268,14 +268,14 @@ func TestFollow(t *testing.T) {
 			t.Errorf("size %s is written; want l", got)
 		}
 		if n := metric(t, registry, "cpupool_webhook_hosted_clusters", "l"); n != 1 {
-			t.Errorf("%v clusters of size l", n)
+			t.Errorf("%v clusters of size l; want 1", n)
 		}
 
 		there.set(without())
 		time.Sleep(look + time.Second) //nolint:forbidigo // of a bubble
 		class("")
 		if following := metric(t, registry, "cpupool_webhook_hosted_priority_following", ""); following != 0 {
-			t.Errorf("following %v what is gone", following)
+			t.Errorf("followed objects after their removal = %v; want 0", following)
 		}
 		cancel()
 		if err := <-ended; err != nil {
@@ -352,7 +352,7 @@ func TestWriteOthers(t *testing.T) {
 		<-f.Known()
 		synctest.Wait()
 		if got := annotations(t, client, "b")[hostedpriority.SizeKey]; got != "xs" {
-			t.Errorf("size %q of the other cluster is written", got)
+			t.Errorf("size %q of the other cluster is written; want %q", got, "xs")
 		}
 		if _, err := client.Resource(nodePools()).Namespace("clusters").Update(ctx, nodePool(t, "clusters", "p", `"clusterName":"a","replicas":1`), metav1.UpdateOptions{}); err != nil {
 			t.Fatal(err)
@@ -421,7 +421,7 @@ func TestMemory(t *testing.T) {
 			less := hostedCluster(t, "clusters", "a", `"`+hostedpriority.SizeKey+`":"xs"`)
 			less.SetUID("1")
 			if had := m.had(less); had != "" {
-				t.Errorf("%s is remembered though xs is written", had)
+				t.Errorf("%s is remembered though xs is written; want an empty string", had)
 			}
 			m.keep([]*unstructured.Unstructured{less}, []hostedpriority.Choice{{Size: "xs"}})
 		},
@@ -429,7 +429,7 @@ func TestMemory(t *testing.T) {
 		m := memory{}
 		m.keep([]*unstructured.Unstructured{a}, l)
 		if got := m.had(a); got != "l" {
-			t.Errorf("%s: %q is remembered", name, got)
+			t.Errorf("%s: %q is remembered; want %q", name, got, "l")
 		}
 		if keep(m); len(m) > 0 {
 			t.Errorf("%s: %v is still remembered", name, m)
@@ -464,7 +464,7 @@ func TestWriteAgain(t *testing.T) {
 		<-f.Known()
 		synctest.Wait()
 		if got := f.Class("clusters-a", "hypershift-control-plane"); got != "hypershift-xs" {
-			t.Errorf("class %q", got)
+			t.Errorf("class %q; want %q", got, "hypershift-xs")
 		}
 		if n := metric(t, registry, "cpupool_webhook_hosted_priority_records_total", resultFailed); n != 1 {
 			t.Errorf("%v writes have failed; want 1", n)
@@ -475,7 +475,7 @@ func TestWriteAgain(t *testing.T) {
 		time.Sleep(2 * time.Minute) //nolint:forbidigo // of a bubble
 		synctest.Wait()
 		if got := annotations(t, client, "a")[hostedpriority.SizeKey]; got != "xs" {
-			t.Errorf("size %q is written", got)
+			t.Errorf("size %q is written; want %q", got, "xs")
 		}
 		cancel()
 		if err := <-ended; err != nil {

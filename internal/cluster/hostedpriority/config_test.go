@@ -51,7 +51,7 @@ func TestDefault(t *testing.T) {
 		t.Errorf("sizes by nodes (-want +got):\n%s", d)
 	}
 	if names := table.Sizes(); !slices.Equal(names, []string{"xs", "s", "m", "l", "xl", "xxl", "dedicated"}) {
-		t.Errorf("sizes %q", names)
+		t.Errorf("sizes %q; want %q", names, []string{"xs", "s", "m", "l", "xl", "xxl", "dedicated"})
 	}
 }
 

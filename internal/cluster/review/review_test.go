@@ -100,7 +100,7 @@ func answered(t testing.TB, h http.Handler, request *admissionv1.AdmissionReques
 	t.Helper()
 	code, body := post(h, encodeReview(t, request))
 	if code != http.StatusOK {
-		t.Fatalf("status %d: %s", code, body)
+		t.Fatalf("status %d: %s; want %d", code, body, http.StatusOK)
 	}
 	var review admissionv1.AdmissionReview
 	if err := json.Unmarshal([]byte(body), &review); err != nil {
@@ -263,7 +263,7 @@ func TestFailures(t *testing.T) {
 		panic("oh")
 	}
 	if code, body := post(newReviews(OfPods, panics, newTally(), discard()), encodeReview(t, creation(plainPod))); code != http.StatusInternalServerError {
-		t.Errorf("panic: %d %q", code, body)
+		t.Errorf("panic: %d %q; want %d", code, body, http.StatusInternalServerError)
 	}
 }
 
@@ -315,7 +315,7 @@ func TestReviewsDoNotWaitForOthers(t *testing.T) {
 	got := httptest.NewRecorder()
 	pods.ServeHTTP(got, request(encodeReview(t, creation(plainPod))).WithContext(ctx))
 	if got.Code != http.StatusOK {
-		t.Errorf("a review while others wait: %d %s", got.Code, got.Body)
+		t.Errorf("a review while others wait: %d %s; want %d", got.Code, got.Body, http.StatusOK)
 	}
 	close(c.end)
 	others.Wait()

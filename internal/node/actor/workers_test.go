@@ -86,7 +86,7 @@ func TestMailbox(t *testing.T) {
 	<-box.Wake()
 	box.Post(3)
 	if got := box.Take(); !slices.Equal(got, []int{1, 2, 3}) {
-		t.Errorf("Take = %v", got)
+		t.Errorf("Take = %v; want %v", got, []int{1, 2, 3})
 	}
 	<-box.Wake() // the token of the third event
 	if got := box.Take(); got != nil {

@@ -424,7 +424,7 @@ func TestLargeTree(t *testing.T) {
 		t.Errorf("Write = %+v; want one fault", r)
 	}
 	if b, err := os.ReadFile(file); err != nil || string(b) != render(t, entries[0])["containers/u1/app.json"] {
-		t.Errorf("file after one Write: %q, %v", b, err)
+		t.Errorf("file after one Write: %q, %v; want %q", b, err, render(t, entries[0])["containers/u1/app.json"])
 	}
 	writeInTime(t, w, entries[1:], true)
 	w = appcpus.NewWriter(dir)

@@ -170,7 +170,7 @@ func TestUnknownPodOfCRIO(t *testing.T) {
 		w.states[monitor] = cgroup.State{Path: monitor, HasCPUSet: true, CPUs: c.cpus}
 		w.Note(monitor, true)
 		if got := w.place(); len(got) != c.placed {
-			t.Errorf("%s: placed %+v", name, got)
+			t.Errorf("%s: placed %+v; want %d entries", name, got, c.placed)
 		}
 	}
 }

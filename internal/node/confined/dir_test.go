@@ -53,11 +53,11 @@ func TestForeignKinds(t *testing.T) {
 			t.Errorf("Write(%s): %v", name, err)
 		}
 		if b, err := d.Read(name, 3); err != nil || string(b) != "new" {
-			t.Errorf("Read(%s) after Write = %q, %v", name, b, err)
+			t.Errorf("Read(%s) after Write = %q, %v; want %q", name, b, err, "new")
 		}
 	}
 	if b, err := os.ReadFile(outside); err != nil || string(b) != "untouched" {
-		t.Errorf("outside: %q, %v", b, err)
+		t.Errorf("outside: %q, %v; want %q", b, err, "untouched")
 	}
 }
 

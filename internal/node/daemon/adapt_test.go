@@ -147,7 +147,7 @@ func TestMemoryIsBound(t *testing.T) {
 	r.quiet()
 	r.stop()
 	if writes := n.Tree.Writes()[before:]; len(writes) != 0 {
-		t.Errorf("a restart wrote %v", writes)
+		t.Errorf("a restart wrote %v; want none", writes)
 	}
 	h := n.Host()
 	if _, err := n.restore(); err != nil {

@@ -100,7 +100,7 @@ func TestReadyWhenTold(t *testing.T) {
 	r := n.start()
 	r.view("ready", func(v *telemetry.View) bool { return v.Ready })
 	if got := n.cpuFile("e", "app")["cpus"]; got != "4-5" {
-		t.Errorf("ready, and the file has CPUs %v", got)
+		t.Errorf("ready, and the file has CPUs %v; want 4-5", got)
 	}
 }
 

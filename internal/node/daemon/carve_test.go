@@ -59,7 +59,7 @@ func TestRestartMovesNobodyThatIsCarved(t *testing.T) {
 		r.quiet()
 		r.stop()
 		if writes := n.Tree.Writes()[before:]; len(writes) != 0 {
-			t.Errorf("%s: a restart with nothing to do wrote %v", name, writes)
+			t.Errorf("%s: a restart with nothing to do wrote %v; want none", name, writes)
 		}
 	}
 }

@@ -374,7 +374,7 @@ func TestClusterHangs(t *testing.T) {
 	n.AwaitCPUs(n.RunContainer(n.RunPod("du", "ran", "guaranteed", 2, nil), "cell", nodefixture.WholeCPUs(2)), "4-5")
 	r.quiet()
 	if s := r.loop.publisher.Metrics().Sources[telemetry.APIServer]; s != telemetry.SourceLost {
-		t.Errorf("source is %s", s)
+		t.Errorf("source is %s; want %s", s, telemetry.SourceLost)
 	}
 }
 

@@ -54,7 +54,7 @@ func TestContest(t *testing.T) {
 	n.WriteFile(id, cgroup.FileCPUs, "3")
 	r.view("contested", contested)
 	if got := n.State(id).CPUs.String(); got != "3" {
-		t.Errorf("a contested cgroup is written: it has %s", got)
+		t.Errorf("a contested cgroup is written: it has %s; want 3", got)
 	}
 	// A container that causes a conflict cannot make the node faulty.
 	r.view("no fault and no open external write", func(v *telemetry.View) bool { return v.Faulty == 0 && v.Open == 0 && contested(v) })

@@ -28,7 +28,7 @@ func TestRuntimeGoesAndReturns(t *testing.T) {
 	r := n.start()
 	n.Eventually("listing refused", func() bool { return len(n.Logged("list pods and containers")) == 1 })
 	if states := told(); len(states) != 0 {
-		t.Errorf("service manager was told %q before the first listing", states)
+		t.Errorf("service manager was told %q before the first listing; want none", states)
 	}
 	n.Runtime.Fail("ListPodSandbox", nil)
 	n.AwaitCPUs(first, "4-5")

@@ -205,7 +205,7 @@ func TestHotplugTellsChanges(t *testing.T) {
 	}
 	for what, times := range told {
 		if times != 1 {
-			t.Errorf("told %d times: %v", times, what)
+			t.Errorf("told %d times: %v; want 1", times, what)
 		}
 	}
 	n.SetOnline(nodefixture.AllCPUsBut(2, 3, 7)) // only the topology differs

@@ -73,7 +73,7 @@ func TestRestartMovesNobody(t *testing.T) {
 		r.quiet()
 		r.stop()
 		if writes := n.Tree.Writes()[before:]; len(writes) != 0 {
-			t.Errorf("%s: a restart with nothing to do wrote %v", name, writes)
+			t.Errorf("%s: a restart with nothing to do wrote %v; want none", name, writes)
 		}
 		n.AwaitCPUs(second, "6-7")
 	}
@@ -259,6 +259,6 @@ func TestContainerThatDiesBeforeTheWrite(t *testing.T) {
 	n.AwaitCPUs(next, "2-3")
 	r.quiet()
 	if refused := n.Logged("write refused"); len(refused) != 0 {
-		t.Errorf("a container's end was reported as an error: %v", refused)
+		t.Errorf("a container's end was reported as an error: %v; want none", refused)
 	}
 }

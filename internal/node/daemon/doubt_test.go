@@ -103,7 +103,7 @@ func TestStalledUpdatesDoNotHideNewContainers(t *testing.T) {
 	late := n.RunContainer(n.RunPod("late", "default", "guaranteed", 2, nil), "app", nodefixture.WholeCPUs(2))
 	n.AwaitCPUs(late, "4-5")
 	if msgs := n.Logged("journal is late; writes go ahead, and restore may not know the values that they replace"); len(msgs) != 0 {
-		t.Errorf("stalled updates made the journal late: %v", msgs)
+		t.Errorf("stalled updates made the journal late: %v; want none", msgs)
 	}
 	release()
 	r.quiet()

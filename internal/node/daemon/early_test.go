@@ -37,7 +37,7 @@ func restartUnlisted(t *testing.T, onRefusal, apps string, r cri.Resources) *scr
 	err := errors.Join(s.pod("du", map[string]string{"cpus": "2"}), s.create("du/app", map[string]string{"cpus": "2"}), s.begin("du/app"))
 	s.settle()
 	if cpus := s.State(s.ids["du/app"]).Effective; err != nil || cpus.String() != "2-3" {
-		t.Fatalf("du/app is on CPUs %s, %v", cpus, err)
+		t.Fatalf("du/app is on CPUs %s, %v; want 2-3", cpus, err)
 	}
 	s.stop()
 	s.loop = nil

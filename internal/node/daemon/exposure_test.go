@@ -71,7 +71,7 @@ func TestOwnRecordEndsStart(t *testing.T) {
 		l.publisher.Exposures.Observe(l.last.Targets, l.units.Scopes().IsAnswered, l.notices.Unidentified.All(), began.Add(took))
 		l.inventory.Event(cri.Event{ContainerID: "1", Kind: cri.ContainerStarted}) // systemd has its scope
 		if ask := l.units.Scopes().Ask(l.last.Targets); len(ask) != 1 {
-			t.Fatalf("properties of %v are asked for", ask)
+			t.Fatalf("properties of %v are asked for; want one entry", ask)
 		}
 		if own {
 			l.cache.NoteSubmitted(record)

@@ -76,17 +76,17 @@ func TestSilentKubeletStallsNobody(t *testing.T) {
 	r.inspect(func(*Loop) {}) // a pass of this time has ended when the next one returns
 	r.inspect(func(*Loop) {
 		if got := n.State(excl).Effective.String(); got != "1" {
-			t.Errorf("the container waited for less than %v, and is on %s", numahints.Timeout/2, got)
+			t.Errorf("the container waited for less than %v, and is on %s; want 1", numahints.Timeout/2, got)
 		}
 	})
 	r.skip(numahints.Timeout)
 	n.Eventually("CPUs without hints", func() bool { return n.State(excl).Effective.Len() == 2 })
 	r.view("source is lost", func(v *telemetry.View) bool { return v.Sources[telemetry.PodResources] == telemetry.SourceLost })
 	if said := n.Logged("the kubelet does not report NUMA nodes of devices and memory"); len(said) != 1 {
-		t.Errorf("%d log entries about the silent kubelet", len(said))
+		t.Errorf("%d log entries about the silent kubelet; want 1", len(said))
 	}
 	if _, most := n.Kubelet.Calls(); most != 1 {
-		t.Errorf("%d questions at once", most)
+		t.Errorf("%d questions at once; want 1", most)
 	}
 	n.CheckAssigned()
 }
@@ -143,7 +143,7 @@ func TestStrictPolicyWaitsForHints(t *testing.T) {
 			})
 			r.view("problem over", hintProblems(0))
 			if calls := n.Runtime.Calls("StopContainer"); calls != 0 {
-				t.Errorf("%d containers stopped", calls)
+				t.Errorf("%d containers stopped; want 0", calls)
 			}
 			n.CheckAssigned()
 		})

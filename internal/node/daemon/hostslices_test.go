@@ -46,7 +46,7 @@ func TestHostIsConfined(t *testing.T) {
 		})
 	}
 	if got := n.UnitProperty("kubepods.slice"); got != "" {
-		t.Errorf("AllowedCPUs of kubepods.slice = %q", got)
+		t.Errorf("AllowedCPUs of kubepods.slice = %q; want %q", got, "")
 	}
 	r.quiet()
 	n.Units.Install("new.service", cpuset.Set{})
@@ -232,7 +232,7 @@ func TestHostAfterAKill(t *testing.T) {
 	r = n.start()
 	r.quiet()
 	if writes := n.Tree.Writes()[before:]; len(writes) != 0 {
-		t.Errorf("a restart wrote %v", writes)
+		t.Errorf("a restart wrote %v; want none", writes)
 	}
 	n.YAML = nodefixture.PoolsYAML
 	r.loop.watchers.reload()

@@ -92,7 +92,7 @@ func TestUnitMemoryFollows(t *testing.T) {
 	}
 	n.StartUnit("du.service")
 	if got := n.unitNodes("du.service"); got != "0-1" {
-		t.Errorf("the unit has started with nodes %s", got)
+		t.Errorf("the unit has started with nodes %s; want 0-1", got)
 	}
 }
 

@@ -29,7 +29,7 @@ func TestMemoryRelease(t *testing.T) {
 	r.resyncAndWait()
 	r.awaitIdle()
 	if len(given) != 1 {
-		t.Errorf("memory was released %d times in a moment", len(given))
+		t.Errorf("memory was released %d times in a moment; want 1", len(given))
 	}
 }
 

@@ -138,7 +138,7 @@ func TestForeignVariableOverNRI(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := cri.SharedCPUs(n.Runtime.Env(id)); got != "" {
-		t.Errorf("the container has %s=%s", cri.SharedCPUsVariable, got)
+		t.Errorf("the container has %s=%s; want an empty string", cri.SharedCPUsVariable, got)
 	}
 	if err := n.Runtime.Resize(id, cri.Resources{Shares: 1024}); err != nil {
 		t.Fatal(err)

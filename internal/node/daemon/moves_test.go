@@ -133,7 +133,7 @@ func TestMove(t *testing.T) {
 			}
 			f.checkMoves()
 			if r := f.report(); len(r.Moves) != 0 {
-				t.Errorf("there is more to move: %+v", r.Moves)
+				t.Errorf("there is more to move: %+v; want none", r.Moves)
 			}
 			outcome, err = requestMove(t.Context(), f.loop, m)
 			if want := fmt.Sprintf("has CPUs %s and not %s", m.To, m.From); outcome != control.Refused || !strings.Contains(fmt.Sprint(err), want) {
@@ -145,7 +145,7 @@ func TestMove(t *testing.T) {
 			before := len(f.Tree.Writes())
 			f.start().quiet()
 			if writes := f.Tree.Writes()[before:]; len(writes) != 0 {
-				t.Errorf("a restart after the move wrote %v", writes)
+				t.Errorf("a restart after the move wrote %v; want none", writes)
 			}
 		})
 	}
@@ -160,7 +160,7 @@ func TestNobodyMovesUnasked(t *testing.T) {
 		f.quiet()
 	}
 	if writes := f.Tree.Writes()[before:]; len(writes) != 0 {
-		t.Errorf("wrote %v", writes)
+		t.Errorf("wrote %v; want none", writes)
 	}
 }
 
@@ -185,7 +185,7 @@ func TestMoveIsCheckedAgain(t *testing.T) {
 			t.Errorf("%+v = %s, %v; want refused: %s", m, outcome, err, c.want)
 		}
 		if writes := f.Tree.Writes()[before:]; len(writes) != 0 {
-			t.Errorf("%+v was refused, and wrote %v", m, writes)
+			t.Errorf("%+v was refused, and wrote %v; want none", m, writes)
 		}
 	}
 	if err := f.Runtime.StopContainer(f.split); err != nil {

@@ -64,7 +64,7 @@ hostSlices: {enabled: true}
 			t.Errorf("container %s: %+v; want it as it was made", id, n.State(id))
 		}
 		if got := n.RecordedCPUs(id); got != "" {
-			t.Errorf("the runtime has %q on record for %s", got, id)
+			t.Errorf("the runtime has %q on record for %s; want %q", got, id, "")
 		}
 	}
 	after := n.Settings()
@@ -83,7 +83,7 @@ hostSlices: {enabled: true}
 		t.Errorf("files of the daemon's: %v, %v", entries, err)
 	}
 	if property := n.UnitProperty("du.service"); property != "" {
-		t.Errorf("du.service has AllowedCPUs=%s", property)
+		t.Errorf("du.service has AllowedCPUs=%s; want an empty string", property)
 	}
 	r.inspect(func(l *Loop) {
 		if c := conditionOf(l); c.Reason != "Observing" || !c.Ready {

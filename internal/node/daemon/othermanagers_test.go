@@ -122,7 +122,7 @@ func TestWorkloadIsLeftAlone(t *testing.T) {
 			n.untouched(after)
 			r.inspect(func(l *Loop) {
 				if text := problemOf(l, pools.CodeOtherManager); text != "" {
-					t.Errorf("a problem, although the configuration says that it is none: %s", text)
+					t.Errorf("a problem, although the configuration says that it is none: %s; want an empty string", text)
 				}
 			})
 			for _, p := range n.preview().Plan.Pods {
@@ -262,7 +262,7 @@ func TestPluginBeforeUs(t *testing.T) {
 		t.Errorf("start: %v", err)
 	}
 	if keep, err := a.hooks.Update(t.Context(), made.ID, cri.Resources{CPUs: "5"}); err != nil || keep != (cri.Resources{}) {
-		t.Errorf("an update of its CPUs is answered with %+v, %v", keep, err)
+		t.Errorf("an update of its CPUs is answered with %+v, %v; want %+v", keep, err, (cri.Resources{}))
 	}
 }
 

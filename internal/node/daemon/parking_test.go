@@ -171,7 +171,7 @@ func TestParkingSwitchedOff(t *testing.T) {
 			n.AwaitNoParking(false)
 			r.view("no CPUs parked", func(v *telemetry.View) bool { return v.Parked.IsEmpty() })
 			if !n.RootCPUs().Equal(cpuset.Range(0, 7)) {
-				t.Errorf("the root has %s", n.RootCPUs())
+				t.Errorf("the root has %s; want %s", n.RootCPUs(), cpuset.Range(0, 7))
 			}
 			n.YAML = nodefixture.WithParking(strings.Replace(nodefixture.PoolsYAML, "cpus: 4-7", "cpus: 5-7", 1), "partition")
 			r.loop.watchers.reload()

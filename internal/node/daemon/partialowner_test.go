@@ -101,7 +101,7 @@ func TestOwnersWaitForFullPasses(t *testing.T) {
 				l.partitions.Make(partition.Situation{Plan: &l.last.Plan, Now: at})
 			}
 			if lost := l.partitions.Lost(); !lost.Equal(cpuset.Range(4, 5)) {
-				t.Fatalf("lost: %s", lost)
+				t.Fatalf("lost: %s; want %s", lost, cpuset.Range(4, 5))
 			}
 		}},
 		"it has gone": {after: func(_ *node, l *Loop, shared string) {
@@ -132,7 +132,7 @@ func TestOwnersWaitForFullPasses(t *testing.T) {
 				l.partialPass(time.Now())
 				sendHeld(l)
 				if early := len(answers) > 0; early != (test.before == nil && test.after == nil) {
-					t.Errorf("answered before a full pass: %t", early)
+					t.Errorf("answered before a full pass: %t; want %t", early, (test.before == nil && test.after == nil))
 				}
 				l.runPasses()
 				sendHeld(l)
@@ -201,7 +201,7 @@ func TestPartialPassRepairsWhatIsStale(t *testing.T) {
 		n.Eventually("that is heard", func() bool { l.takeNotices(); return len(l.schedule.files) > 0 })
 		l.runPasses()
 		if on := n.State(shared).Effective.String(); on != "2-3" {
-			t.Errorf("is on %s", on)
+			t.Errorf("is on %s; want 2-3", on)
 		}
 	})
 	if passes > 0 {

@@ -121,7 +121,7 @@ func TestPartialPassAnswers(t *testing.T) {
 			}
 			a.inspect(func(l *Loop) {
 				if alone, err := checkAlone(l); err != nil || alone != of.alone {
-					t.Errorf("%d are placed alone: %v", alone, err)
+					t.Errorf("%d are placed alone: %v; want %d", alone, err, of.alone)
 				}
 			})
 		})

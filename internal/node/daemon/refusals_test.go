@@ -165,6 +165,6 @@ func TestRefusedContainerRuns(t *testing.T) {
 	n.AwaitCPUs(id, "4-5")
 	r.view("over", func(v *telemetry.View) bool { return len(v.Refusals) == 1 && !v.Refusals[0].Until.IsZero() })
 	if calls := n.Runtime.Calls("StopContainer"); calls != 0 {
-		t.Errorf("%d containers stopped", calls)
+		t.Errorf("%d containers stopped; want 0", calls)
 	}
 }

@@ -107,7 +107,7 @@ func leave(t *testing.T, before, after string, meanwhile, then [2]string) {
 		n.AwaitCPUs(second[i], want)
 	}
 	if got := n.StateAt("system.slice/du.service").CPUs; !got.Equal(held) {
-		t.Fatalf("the unit has left for %s: the test shows nothing", got)
+		t.Fatalf("the unit has left for %s: the test shows nothing; want %s", got, held)
 	}
 	if faults := n.Logged("not in the desired state"); len(faults) > 0 {
 		t.Errorf("to wait for systemd is no fault: %v", faults)
@@ -198,7 +198,7 @@ func TestMoveWhileAUnitLeaves(t *testing.T) {
 	r = n.startOn(h)
 	<-slow.asked
 	if outcome, err := requestMove(t.Context(), r.loop, move(free)); outcome != control.Done {
-		t.Fatalf("move = %s, %v", outcome, err)
+		t.Fatalf("move = %s, %v; want %s", outcome, err, control.Done)
 	}
 	late := n.RunContainer(n.RunPod("b", "default", "guaranteed", 2, nil), "app", nodefixture.WholeCPUs(2))
 	n.AwaitCPUs(late, "2-3")

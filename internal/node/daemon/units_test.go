@@ -73,7 +73,7 @@ func TestUnitsKeepTheirCPUs(t *testing.T) {
 	r = n.start()
 	r.quiet()
 	if writes := n.Tree.Writes()[before:]; len(writes) != 0 {
-		t.Errorf("a restart wrote %v", writes)
+		t.Errorf("a restart wrote %v; want none", writes)
 	}
 	n.AwaitUnitCPUs("du.service", "6-7")
 }

@@ -129,7 +129,7 @@ func TestMayClaim(t *testing.T) {
 	} {
 		o := desired.NewOtherManagers(c.crio)
 		if got := o.MayClaim(m, c.slice); got != c.want {
-			t.Errorf("%s: %t", name, got)
+			t.Errorf("%s: %t; want %t", name, got, c.want)
 		}
 	}
 }

@@ -113,6 +113,6 @@ func TestOwners(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", d)
 	}
 	if got.Owned.String() != "2,6-7" {
-		t.Errorf("owned CPUs %s", got.Owned)
+		t.Errorf("owned CPUs %s; want 2,6-7", got.Owned)
 	}
 }

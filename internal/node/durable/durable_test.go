@@ -84,7 +84,7 @@ func TestRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	if b, err := durable.Read(name, 4); err != nil || string(b) != "1234" {
-		t.Errorf("read back %q, %v", b, err)
+		t.Errorf("read back %q, %v; want %q", b, err, "1234")
 	}
 	if _, err := durable.Read(name, 3); err == nil {
 		t.Error("a file above the limit was read")

@@ -77,11 +77,11 @@ func TestInstances(t *testing.T) {
 	}
 	w.list()
 	if got := w.EarlierInstances(w.Container("c")); !slices.Equal(got, []string{"earlier"}) {
-		t.Errorf("earlier instances: %v", got)
+		t.Errorf("earlier instances: %v; want %v", got, []string{"earlier"})
 	}
 	for name, want := range map[string]bool{"app": true, "other": true, "none": false} {
 		if got := w.HasInstance(pools.Key{PodUID: "u-1", Container: name}); got != want {
-			t.Errorf("an instance of %s exists: %t", name, got)
+			t.Errorf("an instance of %s exists: %t; want %t", name, got, want)
 		}
 	}
 }
@@ -99,7 +99,7 @@ func TestRecovered(t *testing.T) {
 		return len(containers)
 	}
 	if n := take(); n != 0 {
-		t.Errorf("%d containers before the details are known", n)
+		t.Errorf("%d containers before the details are known; want 0", n)
 	}
 	clear(w.runtime.silent)
 	w.list()

@@ -161,7 +161,7 @@ func TestAnswer(t *testing.T) {
 	}
 	e.Answer(cpuset.Set{}, cpuset.Set{})
 	if e.Recorded.String() != "4-5" {
-		t.Errorf("an empty answer records CPUs %s", e.Recorded)
+		t.Errorf("an empty answer records CPUs %s; want 4-5", e.Recorded)
 	}
 	w.list()
 	e = w.Container("c")

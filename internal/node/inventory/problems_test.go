@@ -35,7 +35,7 @@ func TestRecordProblems(t *testing.T) {
 		w.list()
 		target := cgroup.Target{Path: w.Container("c").Path, Container: "c", CPUs: cpuset.Range(2, 3)}
 		if target.NoCRI = w.Container("c").RecordsOthers(target.CPUs); target.NoCRI != test.others {
-			t.Errorf("%.20q: records others: %t", test.value, target.NoCRI)
+			t.Errorf("%.20q: records others: %t; want %t", test.value, target.NoCRI, test.others)
 		}
 		all := w.RecordProblems([]cgroup.Target{{Path: "a"}, target})
 		if !test.others {

@@ -76,10 +76,10 @@ func TestResizeAndReports(t *testing.T) {
 	w.fetchContainer("c", before)
 	w.fetchPod("p", before)
 	if got := shares(w); got != cpus(3).Shares {
-		t.Errorf("an older report: %d shares", got)
+		t.Errorf("an older report: %d shares; want %d", got, cpus(3).Shares)
 	}
 	if got := w.Input(w.now)[0].Resources.Shares; got != cpus(3).Shares {
-		t.Errorf("total of the pod after an older report: %d shares", got)
+		t.Errorf("total of the pod after an older report: %d shares; want %d", got, cpus(3).Shares)
 	}
 	w.fetchContainer("c", w.Clock())
 	if got := shares(w); got != cpus(2).Shares {

@@ -266,7 +266,7 @@ func TestThreads(t *testing.T) {
 	}
 	k.gathered, k.gatherErr = cgroup.Gathered{}, cgroup.ErrGone
 	if err := tr.MoveThreads(p); err != nil || tr.StrandedThreads() != 0 {
-		t.Errorf("after the end of the cgroup: %v, %d stranded", err, tr.StrandedThreads())
+		t.Errorf("after the end of the cgroup: %v, %d stranded; want 0", err, tr.StrandedThreads())
 	}
 	k.gathered, k.gatherErr = cgroup.Gathered{Outside: 1, Stuck: []int{7}, Why: failed}, nil
 	if err := tr.MoveThreads(p); err != nil {
@@ -397,7 +397,7 @@ func TestExpects(t *testing.T) {
 		"without a cpu.max": {read(func(st *cgroup.State) { st.HasCPU = false }), false},
 	} {
 		if got := tr.Expects(c.st); got != c.want {
-			t.Errorf("%s: %t", name, got)
+			t.Errorf("%s: %t; want %t", name, got, c.want)
 		}
 	}
 	tr.NoteSubmitted(cgroup.Write{Path: p, Via: cgroup.CRI, Property: cgroup.CRICPUs, Value: "1"})
@@ -440,7 +440,7 @@ func TestRunsOutside(t *testing.T) {
 		}
 		want[0].CPUs = set
 		if got := c.RunsOutside(want)(want[0].Path); got != outside {
-			t.Errorf("a cgroup on CPUs 0-3 with target %q: outside %t", cpus, got)
+			t.Errorf("a cgroup on CPUs 0-3 with target %q: outside %t; want %t", cpus, got, outside)
 		}
 	}
 	if c.RunsOutside(want)("other") {

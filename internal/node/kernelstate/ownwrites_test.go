@@ -143,7 +143,7 @@ func TestWriteToSlice(t *testing.T) {
 		}
 		for p, want := range within {
 			if got := tr.IsStale(p); got != want {
-				t.Errorf("after a write over %s: %s is stale: %t", via, p, got)
+				t.Errorf("after a write over %s: %s is stale: %t; want %t", via, p, got, want)
 			}
 		}
 	}

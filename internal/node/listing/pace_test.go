@@ -27,10 +27,10 @@ func TestDelays(t *testing.T) {
 		t.Errorf("delay %v after a complete listing, early %t", delay, early)
 	}
 	if delay, _ := p.End(true, now, period); delay != listing.RetryDelay {
-		t.Errorf("delay %v after the first incomplete listing", delay)
+		t.Errorf("delay %v after the first incomplete listing; want %v", delay, listing.RetryDelay)
 	}
 	if delay, _ := p.End(true, now, time.Second); delay != time.Second {
-		t.Errorf("delay %v with a shorter period", delay)
+		t.Errorf("delay %v with a shorter period; want %v", delay, time.Second)
 	}
 }
 

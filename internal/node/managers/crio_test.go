@@ -71,7 +71,7 @@ activation_annotation = "example.com/other"
 func TestReadCRIOTooLarge(t *testing.T) {
 	got := ReadCRIO(files(map[string]string{"etc/crio/crio.conf": strings.Repeat("#", procroot.MaxFile+1)}))
 	if len(got.Unreadable) != 1 {
-		t.Errorf("unreadable: %v", got.Unreadable)
+		t.Errorf("unreadable: %v; want one entry", got.Unreadable)
 	}
 }
 
@@ -165,7 +165,7 @@ func FuzzCRIO(f *testing.F) {
 		c := ReadCRIO(files(map[string]string{"etc/crio/crio.conf": text, "etc/crio/crio.conf.d/again": text}))
 		once := ReadCRIO(files(map[string]string{"etc/crio/crio.conf.d/again": text}))
 		if len(c.Unreadable) != 2*len(once.Unreadable) {
-			t.Fatalf("unreadable: %v, then %v", once.Unreadable, c.Unreadable)
+			t.Fatalf("unreadable: %v, then %v; want %d entries", once.Unreadable, c.Unreadable, 2*len(once.Unreadable))
 		}
 		c.Unreadable, once.Unreadable = nil, nil
 		if diff := cmp.Diff(once, c); diff != "" {

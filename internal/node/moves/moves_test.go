@@ -161,7 +161,7 @@ func TestTake(t *testing.T) {
 		t.Errorf("blocked moves %v; want one, once", again)
 	}
 	if got, err := w.outcome(); got != "" {
-		t.Errorf("a blocked move is answered: %s, %v", got, err)
+		t.Errorf("a blocked move is answered: %s, %v; want an empty string", got, err)
 	}
 	if w.Take(w.move, busy) || !w.IsEmpty() {
 		t.Error("a move is blocked twice")

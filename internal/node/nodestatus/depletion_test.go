@@ -181,7 +181,7 @@ func TestRunnerDepletionAcrossRestart(t *testing.T) {
 	}
 	f.do(func() { clear(f.refuse) })
 	if _, err := nodestatus.Withdraw(t.Context(), o, workload.Names{}); err != nil || f.shown() != "" {
-		t.Errorf("after Withdraw: %q, %v", f.shown(), err)
+		t.Errorf("after Withdraw: %q, %v; want %q", f.shown(), err, "")
 	}
 }
 

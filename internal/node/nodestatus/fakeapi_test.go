@@ -495,7 +495,7 @@ func TestFakeAPIConcurrentUpdates(t *testing.T) {
 			r.Header.Set("Authorization", "Bearer first")
 			answer := httptest.NewRecorder()
 			if f.ServeHTTP(answer, r); answer.Code != http.StatusOK {
-				t.Errorf("patch %d: %d %s", i, answer.Code, answer.Body)
+				t.Errorf("patch %d: %d %s; want %d", i, answer.Code, answer.Body, http.StatusOK)
 			}
 		}
 	})

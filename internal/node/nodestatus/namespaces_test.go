@@ -360,7 +360,7 @@ func TestReadPermissions(t *testing.T) {
 			t.Errorf("%s: %v; want %q", name, err, c.want)
 		}
 		if got := n.Known().Allows("a", "management", 0); got != (c.want == "") {
-			t.Errorf("%s: allowed is %t", name, got)
+			t.Errorf("%s: allowed is %t; want %t", name, got, (c.want == ""))
 		}
 	}
 }

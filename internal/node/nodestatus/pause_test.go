@@ -57,7 +57,7 @@ func TestRunnerRetryAfter(t *testing.T) {
 	f.wait("events", func() bool { return len(f.events) == 3 })
 	f.do(func() {
 		if n := f.calls["PATCH status"]; n != 1 {
-			t.Errorf("%d patches within the 30 seconds of Retry-After", n)
+			t.Errorf("%d patches within the 30 seconds of Retry-After; want 1", n)
 		}
 	})
 }

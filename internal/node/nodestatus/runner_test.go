@@ -392,7 +392,7 @@ func TestRunnerTaint(t *testing.T) {
 	f.wait("resources", f.pooled)
 	f.do(func() {
 		if len(f.node.Spec.Taints) != 4 {
-			t.Errorf("taints before the first pass is verified: %v", f.node.Spec.Taints)
+			t.Errorf("taints before the first pass is verified: %v; want 4 entries", f.node.Spec.Taints)
 		}
 	})
 	verified := pooled()
@@ -487,7 +487,7 @@ func TestRunnerEventsRefused(t *testing.T) {
 	f.wait("the other event, and no second request", func() bool { return len(f.events) == 1 && f.calls["POST event"] == 2 })
 	for _, e := range f.events {
 		if e.Regarding.Name != "b" {
-			t.Errorf("event of %s", e.Regarding.Name)
+			t.Errorf("event of %s; want b", e.Regarding.Name)
 		}
 	}
 }
@@ -565,7 +565,7 @@ func TestRunnerReadsTheRecord(t *testing.T) {
 		f.wait("less than the pool", func() bool { return f.has(shared, want) })
 	}
 	if got := strings.Count(logs.String(), "cannot read requests"); got != 1 {
-		t.Errorf("a missing record was logged %d times: %s", got, logs.String())
+		t.Errorf("a missing record was logged %d times: %s; want 1", got, logs.String())
 	}
 }
 

@@ -63,7 +63,7 @@ func TestMissing(t *testing.T) {
 		t.Errorf("container %q, sandbox %q", c, s)
 	}
 	if c, s := w.NoteMissing(path); c+s != "" {
-		t.Errorf("%q is fetched twice", c+s)
+		t.Errorf("%q is fetched twice; want %q", c+s, "")
 	}
 	if c, s := w.NoteMissing(pod); c != "" || s != "p" {
 		t.Errorf("pod: container %q, sandbox %q", c, s)

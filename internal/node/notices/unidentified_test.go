@@ -60,14 +60,14 @@ func TestTrack(t *testing.T) {
 		t.Errorf("Track returned %q; want %q", id, w.free)
 	}
 	if id := w.Track(w.path(w.free)); id != "" {
-		t.Errorf("%q is tracked twice", id)
+		t.Errorf("%q is tracked twice; want %q", id, "")
 	}
 	if id := w.Track(w.path(w.free).Parent()); id != "" {
-		t.Errorf("the slice of a pod is tracked as %q", id)
+		t.Errorf("the slice of a pod is tracked as %q; want %q", id, "")
 	}
 	w.Inventory.PutContainer(inventory.ContainerStatus{Container: cri.Container{ID: w.own, State: cri.Running}})
 	if id := w.Track(w.path(w.own)); id != "" {
-		t.Errorf("the known container %q is tracked", id)
+		t.Errorf("the known container %q is tracked; want %q", id, "")
 	}
 	if w.Forget(w.path(w.free)); !w.IsEmpty() {
 		t.Error("a removed cgroup is tracked")

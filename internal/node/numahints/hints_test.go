@@ -103,7 +103,7 @@ func TestAnswer(t *testing.T) {
 				t.Errorf("lacks an answer: %t; want %t", lacks, c.waits)
 			}
 			if n.hints.State() != telemetry.SourceOK {
-				t.Errorf("source is %q", n.hints.State())
+				t.Errorf("source is %q; want %q", n.hints.State(), telemetry.SourceOK)
 			}
 		})
 	}
@@ -149,7 +149,7 @@ func TestNoAnswer(t *testing.T) {
 			n := newNode(c.policy)
 			n.kubelet.err = c.err
 			if waits := n.ask(start).Waiting; waits != c.before {
-				t.Errorf("waits at first: %t", waits)
+				t.Errorf("waits at first: %t; want %t", waits, c.before)
 			}
 			for at := time.Duration(0); at < numahints.Timeout; at += 50 * time.Millisecond {
 				n.ask(start.Add(at))
@@ -255,7 +255,7 @@ func TestGoWithout(t *testing.T) {
 		n.ask(start)
 		n.hints.GoWithout(app)
 		if got := n.apply().Waiting; got != waits {
-			t.Errorf("%s: waiting %t", policy, got)
+			t.Errorf("%s: waiting %t; want %t", policy, got, waits)
 		}
 	}
 }

@@ -99,7 +99,7 @@ func TestHints(t *testing.T) {
 		w.Input(w.at(w.now))
 	}
 	if w.asked != 1 {
-		t.Errorf("the kubelet is queried %d times", w.asked)
+		t.Errorf("the kubelet is queried %d times; want 1", w.asked)
 	}
 	w.Host.Devices = nil
 	if w.Input(w.at(w.now.Add(time.Hour))); w.asked != 1 || w.LacksHints(w.PodInput("u", w.now)) {

@@ -107,7 +107,7 @@ func TestOfflineCPUs(t *testing.T) {
 		}
 	}
 	if err != nil || !slices.Equal(asleep, []string{"governor/1", "epp/1"}) {
-		t.Errorf("asleep: %v, %v", asleep, err)
+		t.Errorf("asleep: %v, %v; want %v", asleep, err, []string{"governor/1", "epp/1"})
 	}
 }
 

@@ -33,7 +33,7 @@ func TestWritable(t *testing.T) {
 		})
 	}
 	if entries, err := os.ReadDir(dir); err != nil || len(entries) != 2 {
-		t.Errorf("Writable changed the directory: %v, %v", entries, err)
+		t.Errorf("Writable changed the directory: %v, %v; want 2 entries", entries, err)
 	}
 }
 

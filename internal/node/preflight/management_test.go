@@ -51,7 +51,7 @@ func TestManagementCPUs(t *testing.T) {
 		}
 		seen[role] = true
 		if found := sizeFinding(t, good, role == "control plane", fmt.Sprintf("0-%d", advised-1)); found != "" {
-			t.Errorf("%s with the %d CPUs of the page: %s", role, advised, found)
+			t.Errorf("%s with the %d CPUs of the page: %s; want an empty string", role, advised, found)
 		}
 		want := fmt.Sprintf("advises at least %d hyperthreads", advised)
 		if found := sizeFinding(t, good, role == "control plane", fmt.Sprintf("0-%d", advised-2)); !strings.Contains(found, want) {
@@ -79,7 +79,7 @@ func TestGuidesManagementCPUs(t *testing.T) {
 			t.Helper()
 			found++
 			if finding := sizeFinding(t, good, isControlPlane, cpus); finding != "" {
-				t.Errorf("%s: management CPUs %s: %s", file, cpus, finding)
+				t.Errorf("%s: management CPUs %s: %s; want an empty string", file, cpus, finding)
 			}
 		}
 		for _, row := range table.FindAllStringSubmatch(string(page), -1) {

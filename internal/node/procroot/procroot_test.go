@@ -68,7 +68,7 @@ func TestFS(t *testing.T) {
 	}
 	process := procroot.Of(host, 7)
 	if b, err := fs.ReadFile(process, "etc/absolute"); string(b) != "linked" {
-		t.Errorf("ReadFile: %q, %v", b, err)
+		t.Errorf("ReadFile: %q, %v; want %q", b, err, "linked")
 	}
 	if entries, err := fs.ReadDir(process, "etc/conf.d"); err != nil || len(entries) != 1 {
 		t.Errorf("ReadDir: %v, %v; want one drop-in", entries, err)
@@ -111,7 +111,7 @@ func TestProcess(t *testing.T) {
 			continue
 		}
 		if b, err := fs.ReadFile(host, at); string(b) != "content" {
-			t.Errorf("%s: %q, %v", name, b, err)
+			t.Errorf("%s: %q, %v; want %q", name, b, err, "content")
 		}
 	}
 }

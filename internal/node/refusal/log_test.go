@@ -46,7 +46,7 @@ func TestPastRefusalsAreBounded(t *testing.T) {
 		t.Errorf("%d refusals, the first is %+v; want %d", len(all), all[0], most+1)
 	}
 	if got := l.Totals()["TooFew"]; got != 3*most+1 {
-		t.Errorf("%d refusals counted", got)
+		t.Errorf("%d refusals counted; want %d", got, 3*most+1)
 	}
 }
 
@@ -120,7 +120,7 @@ func TestStops(t *testing.T) {
 			}
 			l.NoteStop(stop[0], nil, again)
 			if stop := l.Note(plan(pools.Exited, "1"), true, again.Add(time.Hour)); len(stop) != 0 {
-				t.Errorf("stops %v, which has ended", stop)
+				t.Errorf("stops %v, which has ended; want none", stop)
 			}
 			if all := l.List(); len(all) != 1 || !all[0].Stopped || all[0].Until.IsZero() {
 				t.Errorf("refusals %+v; want one of a stopped container", all)

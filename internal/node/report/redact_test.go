@@ -67,7 +67,7 @@ func TestRedactUnits(t *testing.T) {
 		}
 	}
 	if got := r.Text("acme-du of acme-du@0.service"); got != "unit-2 of unit-2.service" {
-		t.Errorf("a template and its instance become %q", got)
+		t.Errorf("a template and its instance become %q; want %q", got, "unit-2 of unit-2.service")
 	}
 }
 
@@ -89,7 +89,7 @@ func TestRedactAmbiguousNames(t *testing.T) {
 		t.Errorf("Lines = %s; want %s", got, want)
 	}
 	if got := r.Text("shared:\n  cpus: 1\n"); got != "shared:\n  cpus: 1\n" {
-		t.Errorf("a configuration becomes %q", got)
+		t.Errorf("a configuration becomes %q; want %q", got, "shared:\n  cpus: 1\n")
 	}
 }
 

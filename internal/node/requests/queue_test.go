@@ -104,7 +104,7 @@ func TestWait(t *testing.T) {
 	decisions := 0
 	decide := func(got *requests.Create) (nri.Reply, error) {
 		if decisions++; got != a {
-			t.Errorf("decides about %+v", got)
+			t.Errorf("decides about %+v; want %+v", got, a)
 		}
 		if got.IsLate(w.now) {
 			return nri.Reply{}, errRefused

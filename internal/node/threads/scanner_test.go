@@ -77,7 +77,7 @@ func (w *world) run(t *testing.T, d time.Duration, f func(s *threads.Scanner)) {
 	cancel()
 	<-ended
 	if w.open != 0 {
-		t.Errorf("%d scans are open at the end", w.open)
+		t.Errorf("%d scans are open at the end; want 0", w.open)
 	}
 }
 

@@ -41,7 +41,7 @@ func TestIrqbalanceBan(t *testing.T) {
 	fake.setBanned(set(t, "0"))
 	v := r.tune(quiet(t, "4-5"))
 	if got := fake.settings(); !slices.Equal(got, []string{"settings cpus 0,4-5"}) {
-		t.Errorf("sent: %q", got)
+		t.Errorf("sent: %q; want %q", got, []string{"settings cpus 0,4-5"})
 	}
 	if v.Moved[IRQBalance] != 1 || len(v.Stuck) != 1 {
 		t.Errorf("moved %v, stuck %v", v.Moved, v.Stuck)
@@ -55,7 +55,7 @@ func TestIrqbalanceBan(t *testing.T) {
 	r.tune(quiet(t, "4"))
 	r.tune(Desired{})
 	if got := fake.settings(); !slices.Equal(got[1:], []string{"settings cpus 0,4", "settings cpus NULL"}) {
-		t.Errorf("sent: %q", got[1:])
+		t.Errorf("sent: %q; want %q", got[1:], []string{"settings cpus 0,4", "settings cpus NULL"})
 	}
 }
 
@@ -71,7 +71,7 @@ func TestIrqbalanceRestart(t *testing.T) {
 	t.Cleanup(fake.serve(t, filepath.Join(b.Run, "irqbalance501.sock")))
 	r.tune(quiet(t, "4-5"))
 	if got := fake.settings(); !slices.Equal(got, []string{"settings cpus 4-5", "settings cpus 4-5"}) {
-		t.Errorf("sent: %q", got)
+		t.Errorf("sent: %q; want %q", got, []string{"settings cpus 4-5", "settings cpus 4-5"})
 	}
 	r.restart(b)
 	report, err := Restore(t.Context(), Restoring{Sources: append(r.sources(), b), Undo: undoIn(r.o.Undo.File[:strings.Index(r.o.Undo.File, "/state")]), Machine: r.machine()}, false)

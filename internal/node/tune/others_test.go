@@ -34,10 +34,10 @@ func TestOtherProcessNamedIrqbalance(t *testing.T) {
 	r.task(41, "irqbalance", 0, "0-7")
 	r.task(900, "irqbalance", 0, "0-7")
 	if v := r.tune(quiet(t, "4-5")); len(v.Problems) != 0 {
-		t.Errorf("problems: %v", v.Problems)
+		t.Errorf("problems: %v; want none", v.Problems)
 	}
 	if got := fake.settings(); !slices.Equal(got, []string{"settings cpus 4-5"}) {
-		t.Errorf("sent: %q", got)
+		t.Errorf("sent: %q; want %q", got, []string{"settings cpus 4-5"})
 	}
 }
 

@@ -128,7 +128,7 @@ func FuzzPlan(f *testing.F) {
 			o.Value = c.To
 		}
 		if again := Plan(w, []Observed{o}, d.Records, m, nil); len(again.Changes) != 0 {
-			t.Errorf("after %+v: %+v", d.Changes, again.Changes)
+			t.Errorf("after %+v: %+v; want none", d.Changes, again.Changes)
 		}
 		for _, c := range Plan(Desired{}, []Observed{o}, d.Records, m, nil).Changes {
 			o.Value = c.To

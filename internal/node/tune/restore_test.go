@@ -147,10 +147,10 @@ func TestTunerWithoutRecord(t *testing.T) {
 		t.Errorf("problems: %v", v.Problems)
 	}
 	if b, err := os.ReadFile(file + ".bad"); err != nil || string(b) != "garbage" {
-		t.Errorf("renamed file: %q, %v", b, err)
+		t.Errorf("renamed file: %q, %v; want %q", b, err, "garbage")
 	}
 	if r.tune(Desired{}); r.irqMask("24") != "0-7" {
-		t.Errorf("IRQ 24: %s", r.irqMask("24"))
+		t.Errorf("IRQ 24: %s; want 0-7", r.irqMask("24"))
 	}
 }
 

@@ -49,7 +49,7 @@ func TestMoveAndRestoreInterrupts(t *testing.T) {
 
 	r.wrote = nil
 	if r.tune(quiet(t, "4-5")); len(r.wrote) != 0 {
-		t.Errorf("the second pass wrote %q", r.wrote)
+		t.Errorf("the second pass wrote %q; want none", r.wrote)
 	}
 	r.tune(Desired{})
 	if d := cmp.Diff(before, r.dump()); d != "" {
@@ -120,7 +120,7 @@ func TestExternalWriteIsKept(t *testing.T) {
 	r.wrote = nil
 	r.tune(quiet(t, "4-5"))
 	if len(r.wrote) != 0 {
-		t.Errorf("wrote %q", r.wrote)
+		t.Errorf("wrote %q; want none", r.wrote)
 	}
 	r.tune(Desired{})
 	if got := r.irqMask("24"); got != "1-2,4-5" {
@@ -230,7 +230,7 @@ func TestRefusals(t *testing.T) {
 		}
 		r.tune(Desired{})
 		if got := r.irqMask("24"); got != "0-7" {
-			t.Errorf("%v: IRQ 24 is %s after the restore", tc.err, got)
+			t.Errorf("%v: IRQ 24 is %s after the restore; want 0-7", tc.err, got)
 		}
 	}
 }
@@ -246,7 +246,7 @@ func TestNotTaken(t *testing.T) {
 		}
 		r.wrote = nil
 		if r.tune(quiet(t, "4-5")); len(r.wrote) != 0 {
-			t.Errorf("the next pass wrote %q", r.wrote)
+			t.Errorf("the next pass wrote %q; want none", r.wrote)
 		}
 		delete(r.ignores, "24")
 		time.Sleep(conflict.LastPause) //nolint:forbidigo // the clock of synctest
@@ -358,11 +358,11 @@ func TestValues(t *testing.T) {
 	r.restart(source)
 	w := Desired{Values: map[Knob]string{{"governor", "0"}: "performance", {"governor", "1"}: "performance"}}
 	if r.tune(w); source.values() != "performance performance" {
-		t.Errorf("governors: %s", source.values())
+		t.Errorf("governors: %s; want performance performance", source.values())
 	}
 	r.restart(source)
 	if r.tune(Desired{}); source.values() != "performance schedutil" {
-		t.Errorf("governors: %s", source.values())
+		t.Errorf("governors: %s; want performance schedutil", source.values())
 	}
 	r.tune(w)
 	(*source)[1] = "powersave" // an external write
@@ -382,7 +382,7 @@ func TestRun(t *testing.T) {
 		go func() { r.Run(ctx); close(done) }()
 		synctest.Wait()
 		if reads != 0 {
-			t.Errorf("%d reads before the first Set", reads)
+			t.Errorf("%d reads before the first Set; want 0", reads)
 		}
 		r.Tuner.Set(quiet(t, "4"), r.machine(), cpuset.Set{})
 		r.Tuner.Set(quiet(t, "4"), r.machine(), cpuset.Set{})

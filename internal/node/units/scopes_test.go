@@ -39,7 +39,7 @@ func TestScopes(t *testing.T) {
 	}
 	s.AskAgain()
 	if ask := s.Ask(want); !slices.Equal(ask, []cgroup.Path{p}) {
-		t.Errorf("after a listing, asked for %v", ask)
+		t.Errorf("after a listing, asked for %v; want %v", ask, []cgroup.Path{p})
 	}
 	s.AskAgain()
 	s.Take(p, cgroup.UnitState{Known: true, CPUs: cpuset.Of(2)})

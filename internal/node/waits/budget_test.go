@@ -225,7 +225,7 @@ func TestBudgetBoundsWaits(t *testing.T) {
 	}
 	for i := 10; i < minutes; i++ {
 		if d := longest[fmt.Sprint("new", i)]; d != waits.Timeout {
-			t.Errorf("the new pod of minute %d waited for %v", i, d)
+			t.Errorf("the new pod of minute %d waited for %v; want %v", i, d, waits.Timeout)
 		}
 	}
 }

@@ -51,7 +51,7 @@ func TestUnmarshal(t *testing.T) {
 		}
 		data.Free() // as gRPC does, after it
 		if l != 0 {
-			t.Errorf("%d bytes: %d pieces are kept", size, l)
+			t.Errorf("%d bytes: %d pieces are kept; want 0", size, l)
 		}
 	}
 }
@@ -105,7 +105,7 @@ func TestDial(t *testing.T) {
 	runtime.ReadMemStats(&before)
 	err = conn.Invoke(t.Context(), "/test.Test/List", &wrapperspb.BytesValue{}, &reply)
 	if err != nil || len(reply.GetValue()) != 100<<10 {
-		t.Errorf("%v, %d bytes", err, len(reply.GetValue()))
+		t.Errorf("%v, %d bytes; want %d", err, len(reply.GetValue()), 100<<10)
 	}
 	runtime.ReadMemStats(&after)
 	if took := after.TotalAlloc - before.TotalAlloc; took > 1280<<10 {
@@ -190,7 +190,7 @@ func TestUnmarshalTrimmed(t *testing.T) {
 		}
 		data.Free() // as gRPC does, after it
 		if l != 0 {
-			t.Errorf("%s: %d pieces are kept", name, l)
+			t.Errorf("%s: %d pieces are kept; want 0", name, l)
 		}
 	}
 }
