@@ -52,7 +52,7 @@ func measure(cpu int, duration time.Duration) (Measurement, error) {
 	}
 	m.Allowed = allowed.String()
 	if !allowed.Contains(m.CPU) {
-		return m, fmt.Errorf("CPU %d is none of those that are allowed, %s", m.CPU, allowed)
+		return m, fmt.Errorf("CPU %d is not one of the allowed CPUs %s", m.CPU, allowed)
 	}
 	if err := settle(m.CPU, allowed); err != nil {
 		m.Notes = append(m.Notes, err.Error())

@@ -18,7 +18,7 @@ const (
 // nodes. In the zero value all types and resources are off, and names are OpenShift's.
 type Settings struct {
 	Names workload.Names
-	// Types are the workload types that have a switch, with true for those that are on.
+	// Types are the workload types that have a switch. The value reports whether it is on.
 	Types map[string]bool
 	// Waits are the resources of workload types and pools that are off because of nodes
 	// without the resource, with these nodes.

@@ -220,9 +220,9 @@ func (a *attempt) refuseFragments() *Refusal {
 		"full-pcpus-only takes only completely free cores, and these are too few; request fewer, or see "+defragment)
 }
 
-// completeCores picks what is usable of the cores of which the owner has a part,
-// up to n CPUs. Cores that it then has with all their threads come first, the ones
-// that lack the fewest before others; with whole the rest does not come at all.
+// completeCores picks usable CPUs, at most n, of cores of which the owner has a part. Cores that
+// become complete come first, and among them the cores that lack the fewest CPUs. With whole, it
+// picks no CPUs of other cores.
 func (v *view) completeCores(n int, whole bool) {
 	if len(v.own) == 0 {
 		return

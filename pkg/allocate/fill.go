@@ -12,7 +12,7 @@ type filler struct {
 // fill takes the CPUs of q from leaves, which have enough.
 func (q *search) fill(leaves []int32) {
 	f := filler{v: q.v, need: q.n, leaves: leaves}
-	// The one with the least first, so that what is left is in one cache.
+	// The leaf with the fewest free CPUs comes first, so that the remaining CPUs are in one cache.
 	slices.SortStableFunc(f.leaves, func(a, b int32) int { return int(q.v.leaves[a][0] - q.v.leaves[b][0]) })
 	if q.spread {
 		f.spread()
@@ -21,7 +21,7 @@ func (q *search) fill(leaves []int32) {
 	f.pack()
 }
 
-// pack takes whole cores, the largest first, or exactly those that add up to the request. It
+// pack takes whole cores, the largest first, or cores whose CPUs add up to the request exactly. It
 // takes the remainder from as few other cores as possible.
 func (f *filler) pack() {
 	counts := f.counts()

@@ -1,8 +1,8 @@
 package allocate
 
-// solve picks what is needed from the allowed cells, or from all when allowed is
-// nil, in at most limit nodes (packages with align-by-socket) when limit is not 0.
-// It is false, with nothing picked, when that is not possible.
+// solve picks the needed CPUs from the allowed cells; nil allows all cells. If limit is not 0, it
+// uses at most limit nodes (packages with align-by-socket). If that is not possible, it picks
+// none and returns false.
 func (p *placing) solve(allowed []bool, limit int) bool {
 	if p.need() == 0 {
 		return true

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// maxFile bounds what is read of one file. The largest that matter are CPU
+// maxFile is the maximum number of bytes that are read of one file. The largest that matter are CPU
 // lists: 8192 CPUs without two neighbours take less than 20 KiB.
 const maxFile = 1 << 20
 

@@ -171,8 +171,8 @@ func (f *FS) Listed() (all []Path, err error) {
 	return all, err
 }
 
-// Partitioned returns the CPUs of all valid partitions of the tree: to tell those that
-// are missing in the root and in none of them.
+// Partitioned returns the CPUs of all valid partitions of the tree. A CPU that is neither in the
+// root nor in a partition is lost.
 func (f *FS) Partitioned() (all cpuset.Set, err error) {
 	err = f.eachPartition(func(_ Path, n PartitionNode) {
 		if n.State.Valid() {

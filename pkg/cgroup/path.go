@@ -127,8 +127,8 @@ func abbreviate(s string) string {
 	return fmt.Sprintf("%q", s)
 }
 
-// shortPath is the length up to which a message has a path as it is. A container's path has about 250 bytes; the
-// container chooses what is below.
+// shortPath is the maximum length of an unshortened path in a message. A container's path has about 250 bytes, and
+// the container chooses the names below.
 const shortPath = 400
 
 // shorten returns a path for a message, without the middle of a long one.

@@ -24,8 +24,8 @@ type State struct {
 	ParentEffective cpuset.Set
 	Partition       PartitionState // cpuset.cpus.partition
 	// Mems is cpuset.mems, the NUMA nodes asked for; empty means inherit.
-	// EffectiveMems is cpuset.mems.effective. Few cgroups ask for nodes, so it is
-	// read for those that do, and for the root, where it is all nodes with memory.
+	// EffectiveMems is cpuset.mems.effective. Few cgroups request nodes, so it is
+	// read only for these, and for the root, where it is all nodes with memory.
 	Mems, EffectiveMems cpuset.Set
 	HasCPU              bool   // cpu controller is enabled for the cgroup
 	Weight              uint64 // cpu.weight, 1..10000; 0 without the cpu controller, and on kernels before 6.12 while Idle

@@ -52,7 +52,7 @@ func checkMagic(dir *os.File) error {
 // stricter rule is needed (package internal/node/confined has one).
 type rootTree struct {
 	root *os.Root
-	dir  *os.File // the same, to open what is in it
+	dir  *os.File // the same, to open its files
 }
 
 func newRootTree(root *os.Root) (rootTree, error) {

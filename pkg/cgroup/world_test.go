@@ -266,8 +266,8 @@ func (g *guard) overlaps(current map[cgroup.Path]cgroup.Current) (effective, rea
 	return effective, reached
 }
 
-// conflicting are the CPUs that two targets must not share: all but those that the
-// exclusive ones of them share by the plan.
+// conflicting returns the CPUs that two targets must not share: all CPUs, except CPUs that the
+// plan lets exclusive targets share.
 func conflicting(a, b *cgroup.Target, all cpuset.Set) cpuset.Set {
 	var conflict cpuset.Set
 	if a.Group != "" && a.Group == b.Group {

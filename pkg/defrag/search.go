@@ -70,8 +70,8 @@ func (s *search) run() {
 	}
 }
 
-// improveWorst moves the owner that is worst off among those that can be moved
-// for the better.
+// improveWorst moves one owner: the owner with the worst place of all owners that a move can
+// improve.
 func (s *search) improveWorst() bool {
 	for _, i := range s.worstFirst() {
 		// CPUs that were open when it could not be moved need not be tried again.

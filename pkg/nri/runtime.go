@@ -76,7 +76,7 @@ func (w *comparer) watch(ctx context.Context) error {
 	return nil
 }
 
-// compare asks the runtime for its pods, and returns the number of those that run. If NRI has
+// compare asks the runtime for its pods, and returns the number of running pods. If NRI has
 // reported one of the pods, the comparer becomes certain.
 func (w *comparer) compare(ctx context.Context) (ready int, err error) {
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)

@@ -75,8 +75,8 @@ func (r *resolver) adaptSpec(s *Spec) {
 	s.Partitions = valid
 }
 
-// adaptLists leaves out the CPUs that the machine does not run, and of those that
-// two lists name the second time.
+// adaptLists removes the CPUs that the machine does not run. A CPU in two lists stays in the first
+// list only.
 func (r *resolver) adaptLists(s *Spec) {
 	var taken cpuset.Set
 	adapt := func(field string, cpus *cpuset.Set) {

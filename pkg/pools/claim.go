@@ -207,7 +207,7 @@ func newestOf(instances []Container) int {
 }
 
 // byAge returns the indices of claims in the order in which they are served:
-// units, then containers that exist before those that do not, the older first. The last
+// units, then existing containers, then planned containers; the older first. The last
 // claim loses first. So the claims of unread pods come before all others: they only keep
 // their CPUs.
 func byAge(claims []claim) []int {

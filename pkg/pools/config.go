@@ -39,8 +39,8 @@ type GuaranteedSpec struct {
 	// Kubelet leaves the CPUs of all containers to the kubelet, except in the pods of
 	// partitions. Then all other fields of this struct have no effect.
 	Kubelet bool
-	// Options are how CPUs are chosen, and Overrides the names of those that pods
-	// may choose for themselves; see [Pools].
+	// Options define how CPUs are chosen. Overrides are the names of the options that pods may
+	// set; see [Pools].
 	Options   allocate.Options
 	Overrides []string
 	// BindMemory binds memory to the NUMA nodes of exclusive CPUs.

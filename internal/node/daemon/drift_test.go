@@ -200,8 +200,8 @@ func TestWatcherDies(t *testing.T) {
 	}
 }
 
-// TestWatchesReleased checks that removed pods leave no watches, on kernels that keep them and
-// on those that do not.
+// TestWatchesReleased checks that removed pods leave no watches, both on kernels that keep
+// such watches and on kernels that remove them.
 func TestWatchesReleased(t *testing.T) {
 	for _, drops := range []bool{false, true} {
 		t.Run(fmt.Sprintf("dropped by the kernel: %v", drops), func(t *testing.T) {

@@ -204,7 +204,7 @@ func TestPartitionIsRepaired(t *testing.T) {
 }
 
 // TestLostJournalOfPartitions checks that a daemon without its journal records the partitions
-// that it finds. Restore ends them, and the next daemon ends those that it does not want.
+// that it finds. Restore ends them, and the next daemon ends the partitions that it does not plan.
 // Exclusive lists that were cleared in between cost no CPU.
 func TestLostJournalOfPartitions(t *testing.T) {
 	for name, found := range map[string]bool{"owner": true, "owner no more": false} {

@@ -137,7 +137,7 @@ func DiffOptions(h *hostenv.Host, p pools.Plan) cgroup.Options {
 }
 
 // Early returns a plan for containers that start before the inventory is complete. Previous
-// are the exclusive CPUs of all owners, also of those that the inventory lacks. A container
+// are the exclusive CPUs of all owners, also of owners that the inventory lacks. A container
 // gets the CPUs of its pool without them. A container that needs exclusive CPUs gets the
 // CPUs of the shared pool, and its placement still states that it is exclusive or refused. A placement
 // without CPUs means that owners may have all CPUs of its pool.

@@ -87,7 +87,7 @@ type lists struct {
 	containers []cri.Container
 }
 
-// List asks the runtime for all pods and containers, and for the details of those that the
+// List asks the runtime for all pods and containers, and for the details that the
 // inventory lacks. It asks systemd for the units of the query. An object that cannot be
 // read is listed without details, and the next listing asks for it again.
 func List(ctx context.Context, h *hostenv.Host, q Query) Listing {

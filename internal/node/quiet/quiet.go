@@ -105,8 +105,8 @@ func (q *Quiet) deferAt(now time.Time) {
 	}
 }
 
-// Park returns the CPUs to park of those that can be parked. While there are owners these
-// are the CPUs that are parked, or whose parking was not deferred. Park reports whether
+// Park returns the CPUs to park. While there are owners, these are the parked CPUs, and the CPUs
+// whose parking was not deferred. Park reports whether
 // other CPUs are deferred than before.
 func (q *Quiet) Park(can, are cpuset.Set, owned bool, now time.Time) (cpus cpuset.Set, news bool) {
 	if !q.active || !owned {

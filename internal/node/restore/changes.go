@@ -76,7 +76,7 @@ func change(ctx context.Context, h *hostenv.Host, o undo.Original, r *Report) {
 	}
 }
 
-// made returns the changes without those that still differ after the restore.
+// made returns the changes, except values that still differ after the restore.
 func made(changes []Change, differs []undo.Difference) []Change {
 	failed := make(map[undo.Key]bool)
 	for _, d := range differs {

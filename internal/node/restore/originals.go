@@ -17,7 +17,7 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
 
-// restoreOriginals writes the originals, and saves those that are left.
+// restoreOriginals writes the originals, and saves the remaining ones.
 func restoreOriginals(ctx context.Context, h *hostenv.Host, j undo.Document) (Report, error) {
 	var parts []undo.Original
 	var kubeletErr error

@@ -311,8 +311,8 @@ func how(s *Step) string {
 // Cluster holds the objects of a cluster.
 type Cluster struct {
 	Pods []*corev1.Pod
-	// Namespaces are the annotations of namespaces; those that are not here are not
-	// known.
+	// Namespaces are the annotations of namespaces. A namespace without an entry is
+	// unknown.
 	Namespaces map[string]map[string]string
 	// Coverage has the objects of all files.
 	Coverage manifest.Coverage

@@ -104,7 +104,7 @@ func Reads(o *manifest.Object) bool {
 
 type linter struct {
 	Settings
-	// namespaces holds the annotations of those that are known.
+	// namespaces holds the annotations of the known namespaces.
 	namespaces map[string]map[string]string
 	// asking holds a workload type for which pods of a namespace ask, the first in the alphabet.
 	asking map[string]string

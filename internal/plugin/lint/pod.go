@@ -120,7 +120,7 @@ func (l *linter) checkAsking(verdicts []verdict.Verdict) {
 	for _, c := range containers(pod) {
 		if !requestsCPU(&c.Resources) && !has(c, l.Admission.Names.CoresResource(typ)) {
 			l.find(l.containerLine(c.Name),
-				fmt.Sprintf("container %s requests no CPU, and has the least weight among those of workload type %q", strconv.Quote(c.Name), typ),
+				fmt.Sprintf("container %s requests no CPU, and has the least weight among the containers of workload type %q", strconv.Quote(c.Name), typ),
 				"request cpu; it is counted as "+l.Admission.Names.CoresResource(typ))
 		}
 	}

@@ -12,8 +12,8 @@ import (
 // kinds.
 const maxGroups = 12
 
-// Coverage records the inputs that a command reads, and those that it skips. The zero value is
-// empty.
+// Coverage records the inputs that a command reads, and the inputs that it skips. The zero value
+// is empty.
 type Coverage struct{ read, skipped []group }
 
 // group holds the number of inputs with one label, and the place of the first.

@@ -72,8 +72,8 @@ func text(mapping *yaml.Node, key string) string {
 	return ""
 }
 
-// spellNull writes out what is null by being absent, as in {a}: between braces the
-// encoder would make it an empty string.
+// spellNull writes null for a value that is null because it is absent, as in {a}. Between braces,
+// the encoder would write an empty string.
 func spellNull(n *yaml.Node, braces bool) {
 	braces = braces || n.Style&yaml.FlowStyle != 0
 	if braces && n.Kind == yaml.ScalarNode && n.Tag == "!!null" && n.Value == "" {

@@ -112,8 +112,8 @@ func kubeletOptionNames() []string {
 	return []string{"full-pcpus-only", "distribute-cpus-across-numa", "align-by-socket", "distribute-cpus-across-cores", "prefer-align-cpus-by-uncorecache", strict}
 }
 
-// kubeletReserved: without a list the kubelet keeps as many CPUs as are reserved out of
-// those that it gives away, and the shared pool has them.
+// kubeletReserved reads the reservation. Without a list, the kubelet does not allocate as many
+// CPUs as it reserves, and the shared pool gets them.
 func (f *facts) kubeletReserved(s settings) {
 	sum, found := int64(0), false
 	for _, key := range []string{"systemReserved.cpu", "kubeReserved.cpu"} {

@@ -13,7 +13,7 @@ import (
 
 // cpuSection is spec.cpu of a PerformanceProfile.
 type cpuSection struct {
-	sets map[string]cpuset.Set // by key; only those that are there
+	sets map[string]cpuset.Set // by key; a missing list has no entry
 	// pinning is workloads.enablePinning. pins is true if the profile has the key.
 	pinning, pins bool
 	source        string

@@ -48,9 +48,9 @@ type lstopoKind struct {
 	} `xml:"info"`
 }
 
-// ParseLstopo makes the machine of an XML file of lstopo, from hwloc 2.0 on. CPUs that
-// the file has no PU of are offline: as lstopo writes it by default, also those that it
-// was not allowed to use.
+// ParseLstopo makes the machine of an XML file of lstopo, from hwloc 2.0 on. CPUs
+// without a PU in the file are offline. By default, lstopo also omits CPUs that it was not
+// allowed to use.
 func ParseLstopo(data []byte) (*topology.Topology, error) {
 	var file lstopo
 	if err := xml.Unmarshal(data, &file); err != nil {

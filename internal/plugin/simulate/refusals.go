@@ -79,7 +79,7 @@ func (r *refusals) note(now Refusal) {
 	r.all = append(r.all, now)
 }
 
-// settle takes note of the refusals after an event, and of those that are over.
+// settle records the refusals after an event, and the ends of earlier refusals.
 func (r *refusals) settle(n *Node) {
 	still := make(map[string]bool)
 	for _, now := range refusedNow(n, "") {

@@ -71,8 +71,8 @@ const saved = `{"apiVersion":"v1","kind":"List","items":[
  "kubernetes.io/config.source":"file","target.workload.openshift.io/management":"{\"effect\":\"PreferredDuringScheduling\"}"}},
  "spec":{"nodeName":"n1","containers":[{"name":"c"}]}}]}`
 
-// A saved node: its own pods, in the order in which they came, without those that are
-// over, elsewhere or nowhere.
+// TestSavedNode checks that a saved node has its own pods in the order of their creation. It has
+// no pods that have ended, run on other nodes or are not scheduled.
 func TestSavedNode(t *testing.T) {
 	yaml := strings.Replace(text, "[kube-system]", "[]", 1) // static pods may
 	d, o := simulated(t, "2s2c2t", yaml, saved, "", "n1")

@@ -89,7 +89,7 @@ func (p *packing) left() (n int) {
 	return n
 }
 
-// on returns the load of a kind: the pods on its nodes, and those that only lack an amount.
+// on returns the load of a kind: the pods on its nodes, and the pods that only lack an amount.
 func (p *packing) on(k *kind) load {
 	l := loadOf(p.nodesOf(k))
 	for _, s := range p.lacking(k) {

@@ -48,9 +48,8 @@ func Dial(socket string, maxMessage int, trim Trim) (*grpc.ClientConn, error) {
 		}))
 }
 
-// Error replaces the status codes of kinds by the errors there, and those that the
-// caller's own context has caused by the context's errors. The service's words are
-// kept. An error without a status is returned as it is.
+// Error replaces the status codes of kinds by their errors, and a status that the caller's own
+// context has caused by the context's error. The text of the service is kept. An error without a status is returned as it is.
 func Error(err error, kinds map[codes.Code]error) error {
 	s, ok := status.FromError(err)
 	if !ok {
