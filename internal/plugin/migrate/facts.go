@@ -3,6 +3,7 @@ package migrate
 import (
 	"cmp"
 	"fmt"
+	"iter"
 	"maps"
 	"slices"
 	"strings"
@@ -122,8 +123,8 @@ func parseCPUs(text string, present cpuset.Set) (cpuset.Set, error) {
 
 // lists returns the CPUs of all management pools with a list, and the source of the lists.
 func (f *facts) lists() (all cpuset.Set, source string) {
-	for _, key := range slices.Sorted(maps.Keys(f.said)) {
-		if s := f.said[key]; strings.HasPrefix(key, "partitions.") && !noList(s.value) {
+	for _, s := range f.partitions() {
+		if !noList(s.value) {
 			all = all.Union(parsed(s.value))
 			source = s.source
 		}
@@ -156,14 +157,7 @@ func (f *facts) settle() {
 }
 
 // managed reports whether a management pool exists.
-func (f *facts) managed() bool {
-	for key := range f.said {
-		if _, is := partitionType(key); is {
-			return true
-		}
-	}
-	return false
-}
+func (f *facts) managed() bool { return len(maps.Collect(f.partitions())) > 0 }
 
 // settleReserved makes a management pool of the kubelet's reserved CPUs, unless there is
 // one, which they have to be then. Reserved CPUs that are mixed ones, or that pods use and
@@ -232,9 +226,8 @@ func (f *facts) settleInfra() {
 		return
 	}
 	delete(f.said, keyInfra)
-	for _, key := range slices.Sorted(maps.Keys(f.said)) {
-		typ, is := partitionType(key)
-		if is && f.said[key].value == infra.value {
+	for typ, s := range f.partitions() {
+		if s.value == infra.value {
 			f.said[keyInfra] = statement{typ, infra.source}
 			return
 		}
@@ -243,9 +236,16 @@ func (f *facts) settleInfra() {
 		"give these CPUs to one and name it in infraContainers; without it, pause containers run with their pods")
 }
 
-func partitionType(key string) (string, bool) {
-	rest, ok := strings.CutPrefix(key, "partitions.")
-	return strings.TrimSuffix(rest, ".cpus"), ok
+// partitions yields the types of the management pools, sorted, and the statements of their CPUs.
+func (f *facts) partitions() iter.Seq2[string, statement] {
+	return func(yield func(string, statement) bool) {
+		for _, key := range slices.Sorted(maps.Keys(f.said)) {
+			rest, is := strings.CutPrefix(key, "partitions.")
+			if is && !yield(strings.TrimSuffix(rest, ".cpus"), f.said[key]) {
+				return
+			}
+		}
+	}
 }
 
 // settleBoot uses the CPUs of nohz_full= as the guaranteed pool if no other source states

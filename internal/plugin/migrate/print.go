@@ -56,15 +56,11 @@ func (i *importer) print() []byte {
 
 func (i *importer) printPartitions(b *printed) {
 	title := "partitions:\n"
-	for _, key := range slices.Sorted(maps.Keys(i.said)) {
-		typ, is := partitionType(key)
-		if !is {
-			continue
-		}
+	for typ, s := range i.partitions() {
 		b.WriteString(title)
 		title = ""
 		fmt.Fprintf(b, "- type: %q\n", typ)
-		b.line(2, "cpus", strconv.Quote(i.said[key].value), i.said[key].source)
+		b.line(2, "cpus", strconv.Quote(s.value), s.source)
 		spaces := i.namespaces(i.permitted[typ], func(annotations map[string]string) bool {
 			names := workload.Names{Domain: i.said[keyDomain].value}
 			allowed, _ := names.Allowed(annotations, typ)
