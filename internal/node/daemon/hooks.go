@@ -3,6 +3,7 @@ package daemon
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/cpupoold/cpupoold/internal/config"
@@ -72,7 +73,11 @@ func (l *Loop) answerHooks(now time.Time) (again bool) {
 	l.releaseReplies()
 	return l.requests.AnswerStarts(now, func(a *requests.Start) (*pools.PodPlan, error) {
 		pod, p := l.last.Plan.App(a.ID)
-		return pod, l.decideStart(a, p, targetOf(l.last.Targets, a.ID), l.last.Began)
+		var target *cgroup.Target
+		if i := slices.IndexFunc(l.last.Targets, func(t cgroup.Target) bool { return t.Container == a.ID }); i >= 0 {
+			target = &l.last.Targets[i]
+		}
+		return pod, l.decideStart(a, p, target, l.last.Began)
 	}) || again
 }
 
@@ -225,16 +230,6 @@ func (l *Loop) decideStart(a *requests.Start, p *pools.Placement, t *cgroup.Targ
 	}
 	if on := c.Effective.Intersection(others); !on.IsEmpty() {
 		return fmt.Errorf("it is on CPUs %s, which are exclusive to other owners; the kubelet retries%s", on, a.Shortened())
-	}
-	return nil
-}
-
-// targetOf returns the target of a container, or nil.
-func targetOf(targets []cgroup.Target, container string) *cgroup.Target {
-	for i := range targets {
-		if targets[i].Container == container {
-			return &targets[i]
-		}
 	}
 	return nil
 }

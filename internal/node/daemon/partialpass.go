@@ -28,16 +28,6 @@ import (
 // The reply about a new exclusive container precedes the full pass that it needs, with no
 // other event in between (see place).
 
-// targetAt returns the target of a cgroup, or nil.
-func targetAt(targets []cgroup.Target, p cgroup.Path) *cgroup.Target {
-	for i := range targets {
-		if targets[i].Path == p {
-			return &targets[i]
-		}
-	}
-	return nil
-}
-
 // maxPartialRounds is the maximum number of rounds of writes. No write waits for another cgroup.
 const maxPartialRounds = 4
 
@@ -75,9 +65,13 @@ func (l *Loop) repair(now time.Time) bool {
 	}
 	var want []cgroup.Target
 	for _, p := range l.schedule.files {
-		t := targetAt(l.last.Targets, p)
-		if t == nil || t.Around || t.Unit != "" || t.Exclusive && l.partitions.Enabled() {
-			return false // not planned yet, a slice around others or in one, or a partition must end first
+		i := slices.IndexFunc(l.last.Targets, func(t cgroup.Target) bool { return t.Path == p })
+		if i < 0 {
+			return false // not planned yet
+		}
+		t := &l.last.Targets[i]
+		if t.Around || t.Unit != "" || t.Exclusive && l.partitions.Enabled() {
+			return false // a slice around others or in one, or a partition must end first
 		}
 		want = append(want, *t)
 	}

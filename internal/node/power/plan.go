@@ -39,10 +39,10 @@ func Plan(owners []Owner, m Machine) (map[tune.Knob]string, []Problem) {
 	owners = slices.SortedFunc(slices.Values(owners), func(a, b Owner) int { return strings.Compare(a.Name, b.Name) })
 	for _, o := range owners {
 		if o.Ask.Governor != "" {
-			p.planFrequency(o, owners, KindGovernor, governors())
+			p.planFrequency(o, owners, KindGovernor, setting{"governor", func(a Ask) string { return a.Governor }, func(p Policy) []string { return p.Governors }})
 		}
 		if o.Ask.Preference != "" {
-			p.planFrequency(o, owners, KindPreference, preferences())
+			p.planFrequency(o, owners, KindPreference, setting{"energy preference", func(a Ask) string { return a.Preference }, func(p Policy) []string { return p.Preferences }})
 		}
 		if o.Ask.Limited {
 			p.planIdleStates(o)
@@ -64,14 +64,6 @@ type setting struct {
 	name      string
 	requested func(Ask) string
 	available func(Policy) []string
-}
-
-func governors() setting {
-	return setting{"governor", func(a Ask) string { return a.Governor }, func(p Policy) []string { return p.Governors }}
-}
-
-func preferences() setting {
-	return setting{"energy preference", func(a Ask) string { return a.Preference }, func(p Policy) []string { return p.Preferences }}
 }
 
 func (p *planner) planFrequency(o Owner, owners []Owner, kind tune.Kind, what setting) {

@@ -15,10 +15,6 @@ type Scopes struct {
 	awaited   map[cgroup.Path]bool // without an answer
 }
 
-func newScopes(m *inventory.Inventory, c *kernelstate.Cache) *Scopes {
-	return &Scopes{m, c, make(map[cgroup.Path]bool), make(map[cgroup.Path]bool)}
-}
-
 // Ask returns the cgroups whose properties must be fetched now.
 func (s *Scopes) Ask(want []cgroup.Target) (ask []cgroup.Path) {
 	for i := range want {

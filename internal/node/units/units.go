@@ -52,7 +52,7 @@ type Units struct {
 
 // New returns a Units without questions.
 func New(s Sources) *Units {
-	return &Units{Sources: s, asks: make(map[string]*ask), reverting: make(map[string]bool), away: make(map[string]bool), scopes: newScopes(s.Inventory, s.Cache)}
+	return &Units{Sources: s, asks: make(map[string]*ask), reverting: make(map[string]bool), away: make(map[string]bool), scopes: &Scopes{s.Inventory, s.Cache, make(map[cgroup.Path]bool), make(map[cgroup.Path]bool)}}
 }
 
 // Scopes returns the questions about the scopes of containers.

@@ -60,9 +60,6 @@ func (in *Snapshot) pools() []inspect.Pool {
 	return slices.Clip(append([]inspect.Pool{}, all...))
 }
 
-// containers returns the containers of the plan that have not exited, or hold CPUs.
-func (in *Snapshot) containers() []inspect.Container { return inspect.Containers(&in.Plan, in.live()) }
-
 // AllContainers returns all containers and units of the plan, sorted by name.
 func (in *Snapshot) AllContainers() []inspect.Container {
 	return inspect.AllContainers(&in.Plan, in.live())

@@ -59,7 +59,7 @@ func (o *Answers) Status() *inspect.Status {
 			Last: in.Began.UTC(), LastSuccess: in.View.LastSuccess.UTC(),
 		},
 		Pools:      in.pools(),
-		Containers: in.containers(),
+		Containers: inspect.Containers(&in.Plan, in.live()),
 		System:     in.System,
 		Sources:    []inspect.Source{},
 		Problems:   []inspect.Problem{},
