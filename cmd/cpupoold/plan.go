@@ -56,21 +56,13 @@ NUMA node its memory is remote, unless guaranteed.memory binds it.`,
 	return c
 }
 
-// cpusOf returns a container's CPUs. Shared CPUs of a container with exclusive CPUs follow a plus.
-func cpusOf(c *pools.Placement) string {
-	if c.Mixed.IsEmpty() {
-		return c.CPUs.String()
-	}
-	return c.CPUs.String() + " + " + c.Mixed.String()
-}
-
 func printPlan(w *layout.Writer, p preview.Preview) {
 	out := layout.NewTable("POD", "CONTAINER OR UNIT", "POOL", "CPUS", "REASON")
 	for pod, c := range p.Plan.Containers() {
 		if c.State == pools.Exited {
 			continue
 		}
-		out.Row(pod.Namespace+"/"+pod.Name, c.Name, inspect.FullPool(c.Pool, c.Type), cpusOf(c), c.Reason.Text+" ("+string(c.Reason.Code)+")")
+		out.Row(pod.Namespace+"/"+pod.Name, c.Name, inspect.FullPool(c.Pool, c.Type), (&inspect.Container{CPUs: c.CPUs, Mixed: c.Mixed}).CPUText(), c.Reason.Text+" ("+string(c.Reason.Code)+")")
 	}
 	for _, u := range p.Plan.Units {
 		out.Row("", u.Name, inspect.FullPool(u.Pool, u.Type), u.CPUs.String(), u.Reason.Text+" ("+string(u.Reason.Code)+")")

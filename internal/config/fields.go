@@ -31,7 +31,12 @@ func (d *decoder) fields(c *Config) []field {
 			d.mapping(key, n, []field{{"cpus", d.cpus(func(s string) error { return setShared(&c.Pools, s) })}})
 		}},
 		{"guaranteed", func(key string, n *yaml.Node) { d.guaranteed(key, n, c) }},
-		{"infraContainers", d.scalar(func(s string) error { return setInfra(&c.Pools.Infra, s) })},
+		{"infraContainers", d.scalar(func(s string) error { // Resolve checks that there is such a partition
+			if c.Pools.Infra = s; s == string(pools.Shared) {
+				c.Pools.Infra = ""
+			}
+			return nil
+		})},
 		{"units", func(key string, n *yaml.Node) { d.units(key, n, c) }},
 		{"hostSlices", func(key string, n *yaml.Node) { d.hostSlices(key, n, c) }},
 		{"otherManagers", func(key string, n *yaml.Node) { d.otherManagers(key, n, &c.OtherManagers) }},

@@ -99,15 +99,6 @@ func (d *decoder) mixed(key string, n *yaml.Node, m *pools.Mixed) {
 	})
 }
 
-// setInfra accepts a pool for pause containers: whether there is such a partition is
-// seen by Resolve.
-func setInfra(typ *string, s string) error {
-	if *typ = s; s == string(pools.Shared) {
-		*typ = ""
-	}
-	return nil
-}
-
 // units decodes a mapping from the names of systemd units.
 func (d *decoder) units(key string, n *yaml.Node, c *Config) {
 	if n.Kind != yaml.MappingNode {

@@ -179,7 +179,9 @@ func (c *Client) ContainerStatus(ctx context.Context, id string) (Container, err
 		return Container{}, fmt.Errorf("read status of container %s: %w", id, errNoStatus)
 	}
 	ct := containerOf(s)
-	ct.Detailed, ct.Requested = true, requested(s.GetResources().GetLinux())
+	res := s.GetResources().GetLinux()
+	ct.Detailed = true
+	ct.Requested = criCPU{res.GetCpuShares(), res.GetCpuQuota(), res.GetCpuPeriod(), res.GetCpusetCpus(), res.GetCpusetMems()}.resources()
 	if at := s.GetFinishedAt(); at > 0 && ct.State == Exited {
 		ct.FinishedAt = time.Unix(0, at)
 	}
@@ -210,7 +212,3 @@ func (c *Client) containerStatus(ctx context.Context, r *runtime.ContainerStatus
 }
 
 var errNoStatus = errors.New("the runtime's reply holds no status")
-
-func requested(r *runtime.LinuxContainerResources) Resources {
-	return criCPU{r.GetCpuShares(), r.GetCpuQuota(), r.GetCpuPeriod(), r.GetCpusetCpus(), r.GetCpusetMems()}.resources()
-}

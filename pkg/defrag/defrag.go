@@ -131,7 +131,9 @@ func Analyse(in Input) Report {
 		report.Owners[i] = place
 		report.Excess.Now.addExcess(place.Now, place.Least)
 	}
-	s.run()
+	for s.effort > 0 && (s.improveWorst() || s.makeRoom()) { // until no move helps
+		continue
+	}
 	steps := s.shortest()
 	report.Moves, report.Bounded = s.start.describe(steps), s.effort <= 0
 	last := newNode(in)
@@ -194,8 +196,8 @@ func (s *search) holds(steps []step, known int) bool {
 // may have reasons.
 func Check(in Input, key pools.Key, from, to cpuset.Set) error {
 	n := newNode(in)
-	i := n.find(key)
-	if i == noOwner {
+	i := slices.IndexFunc(n.owners, func(o pools.Owner) bool { return o.Key == key })
+	if i < 0 {
 		return errors.New("has no exclusive CPUs")
 	}
 	o := &n.owners[i]

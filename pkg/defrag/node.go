@@ -190,11 +190,6 @@ func (n *node) describe(moves []step) []Move {
 	return out
 }
 
-// find returns the index of an owner, or noOwner.
-func (n *node) find(key pools.Key) int {
-	return slices.IndexFunc(n.owners, func(o pools.Owner) bool { return o.Key == key })
-}
-
 // Room is the free capacity for a new owner. Each number is the number of CPUs of the
 // largest request that fits completely.
 type Room struct {

@@ -63,13 +63,6 @@ func (n *node) alone(i int) measured {
 	return best
 }
 
-// run makes moves until none helps.
-func (s *search) run() {
-	for s.effort > 0 && (s.improveWorst() || s.makeRoom()) {
-		continue
-	}
-}
-
 // improveWorst moves one owner: the owner with the worst place of all owners that a move can
 // improve.
 func (s *search) improveWorst() bool {

@@ -62,8 +62,10 @@ func Make(settings admission.Settings, c *Cluster) Plan {
 	}
 	plan := Plan{Steps: []Step{}, Nodes: []Node{}}
 	for _, step := range p.steps {
-		slices.Sort(step.Becomes)
-		slices.Sort(step.Warnings)
+		for _, texts := range []*[]string{&step.Becomes, &step.Warnings} {
+			slices.Sort(*texts)
+			*texts = slices.Compact(*texts)
+		}
 		step.How = how(step)
 		plan.Steps = append(plan.Steps, *step)
 	}
@@ -122,8 +124,8 @@ func (p *planner) add(pod *corev1.Pod) {
 	milli := running(pod, corev1.ResourceCPU)
 	step.Pods++
 	step.MilliCPU += milli
-	step.Becomes = union(step.Becomes, becomes)
-	step.Warnings = union(step.Warnings, warnings)
+	step.Becomes = append(step.Becomes, becomes...)
+	step.Warnings = append(step.Warnings, warnings...)
 	if name := pod.Spec.NodeName; name != "" {
 		node := p.nodes[name]
 		if node == nil {
@@ -231,15 +233,6 @@ func (c *Cluster) owner(pod *corev1.Pod) object {
 		return object{"Deployment", owner.namespace, deployment}
 	}
 	return owner
-}
-
-func union(a, b []string) []string {
-	for _, s := range b {
-		if !slices.Contains(a, s) {
-			a = append(a, s)
-		}
-	}
-	return a
 }
 
 // Stage is a part of the order.

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"reflect"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 )
@@ -81,6 +82,7 @@ func (s *Set) put(documents []Document, all bool) {
 	if len(s.only) > 0 {
 		documents = slices.DeleteFunc(documents, func(d Document) bool { return !slices.Contains(s.only, d.Node) })
 	}
+	byName := func(a, b Document) int { return strings.Compare(a.Node, b.Node) }
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	old := s.feeds
@@ -93,7 +95,7 @@ func (s *Set) put(documents []Document, all bool) {
 		f := old[d.Node]
 		switch {
 		case f != nil:
-		case len(old) == 0 && i == first(documents):
+		case len(old) == 0 && d.Node == slices.MinFunc(documents, byName).Node:
 			f = s.waiting
 		default:
 			f = NewFeed()
@@ -104,16 +106,6 @@ func (s *Set) put(documents []Document, all bool) {
 			f.put(d)
 		}
 	}
-}
-
-func first(documents []Document) int {
-	at := 0
-	for i := range documents {
-		if documents[i].Node < documents[at].Node {
-			at = i
-		}
-	}
-	return at
 }
 
 // End sets the reason why no other documents come. A simulation is complete without others.
