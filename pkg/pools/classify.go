@@ -229,10 +229,10 @@ func guaranteed(r Resources) verdict {
 
 // count formats a number of things, such as 1 CPU or 2 CPUs.
 func count(n int, thing string) string {
-	if n != 1 {
-		thing += "s"
+	if n == 1 {
+		return "1 " + thing
 	}
-	return strconv.Itoa(n) + " " + thing
+	return strconv.Itoa(n) + " " + thing + "s"
 }
 
 func fractional(milli int64) verdict {
