@@ -10,12 +10,14 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
+	"github.com/cpupoold/cpupoold/internal/codes"
 	"github.com/cpupoold/cpupoold/internal/config"
 	"github.com/cpupoold/cpupoold/internal/layout"
 	"github.com/cpupoold/cpupoold/internal/memorylimit"
 	"github.com/cpupoold/cpupoold/internal/node/daemon"
 	"github.com/cpupoold/cpupoold/internal/node/nodestatus"
 	"github.com/cpupoold/cpupoold/internal/node/preflight"
+	"github.com/cpupoold/cpupoold/internal/node/preview"
 	"github.com/cpupoold/cpupoold/internal/node/telemetry"
 	"github.com/cpupoold/cpupoold/internal/version"
 	"github.com/cpupoold/cpupoold/pkg/topology"
@@ -119,4 +121,49 @@ func limitResources() {
 	// With transparent_hugepage=always, pages of 2 MiB that are used in part cost several MiB. An error
 	// costs only this memory.
 	_ = unix.Prctl(unix.PR_SET_THP_DISABLE, 1, 0, 0, 0)
+}
+
+func (a *app) check() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "check",
+		Short: "Examine host and configuration, and print all problems",
+		Long: `Check examines the host and the configuration as run does before its first write, and
+prints all findings, the most severe first. Exit code 3 means an error, or a reason for which
+run refuses to start.`,
+		Args: cobra.NoArgs,
+	}
+	output := outputFlag(c)
+	c.RunE = func(c *cobra.Command, _ []string) error {
+		cfg, err := config.Load(a.configPath(), a.overrides, nil)
+		host := preflight.Local()
+		host.Changes = func(ctx context.Context) ([]string, error) {
+			t, err := readTopology()
+			if err != nil {
+				return nil, err
+			}
+			p, err := preview.DryRun(ctx, cfg, t, slog.New(slog.DiscardHandler)) // other checks report what it would log
+			return p.Changes, err
+		}
+		findings := preflight.Run(c.Context(), host,
+			preflight.Configuration{File: a.configPath(), Config: cfg, Err: err})
+		if err := a.show(*output, findings, func(w *layout.Writer) { printFindings(w, findings) }); err != nil {
+			return err
+		}
+		if len(findings) > 0 && findings[0].Severity >= preflight.Error {
+			return exitCode(exitFindings)
+		}
+		return nil
+	}
+	return c
+}
+
+func printFindings(w *layout.Writer, findings []preflight.Finding) {
+	for _, f := range findings {
+		fmt.Fprintf(layout.Lines(w), "%-7s %s: %s\n", f.Severity, f.Check, f)
+	}
+	if len(findings) == 0 {
+		fmt.Fprintln(w, "No problems found.")
+	} else {
+		fmt.Fprintln(w, codes.Hint())
+	}
 }
