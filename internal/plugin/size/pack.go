@@ -42,11 +42,7 @@ type placed struct {
 
 // run places all pods.
 func (p *packing) run(step func(all int)) error {
-	shapes, err := p.sorted()
-	if err != nil {
-		return err
-	}
-	for _, s := range shapes {
+	for _, s := range p.sorted() {
 		at := 0 // nodes before it have no place for the shape, and get no more free
 		for _, pod := range s.pods {
 			isPlaced, err := p.place(s, pod, &at)
@@ -57,7 +53,7 @@ func (p *packing) run(step func(all int)) error {
 				p.unplaced = append(p.unplaced, s)
 				break
 			}
-			step(p.demand.pods)
+			step(p.pods)
 		}
 	}
 	return nil
@@ -65,7 +61,7 @@ func (p *packing) run(step func(all int)) error {
 
 // sorted returns the shapes with the largest pods first. The size of a pod is the largest part of
 // the amount of an empty node. Equal pods stay in the order of their creation.
-func (p *packing) sorted() ([]*shape, error) {
+func (p *packing) sorted() []*shape {
 	sizes := make(map[*shape]float64, len(p.shapes))
 	for _, s := range p.shapes {
 		for r, n := range s.requests {
@@ -74,7 +70,7 @@ func (p *packing) sorted() ([]*shape, error) {
 			}
 		}
 	}
-	return slices.SortedStableFunc(slices.Values(p.shapes), func(a, b *shape) int { return cmp.Compare(sizes[b], sizes[a]) }), nil
+	return slices.SortedStableFunc(slices.Values(p.shapes), func(a, b *shape) int { return cmp.Compare(sizes[b], sizes[a]) })
 }
 
 // most returns the largest amount of a resource on an empty node.
@@ -101,7 +97,7 @@ func (p *packing) place(s *shape, pod *simulate.Pod, at *int) (bool, error) {
 			continue
 		}
 		n := &node{kind: k, free: slices.Clone(k.empty), refused: make(map[string]string), opened: p.cause(s, pod)}
-		if n.plan, err = p.demand.node(k); err != nil {
+		if n.plan, err = p.node(k); err != nil {
 			return false, err
 		}
 		p.nodes = append(p.nodes, n)

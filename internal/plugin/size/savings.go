@@ -187,8 +187,8 @@ func (k *kind) lists() (all []variant) {
 	}
 	cores := k.Topology.Cores
 	owns, shares := guaranteed, shared
-	for i := len(cores) - 1; i >= 0; i-- {
-		if core := cores[i].CPUs; core.IsSubsetOf(shares) && shares.Len() > core.Len() {
+	for _, c := range slices.Backward(cores) {
+		if core := c.CPUs; core.IsSubsetOf(shares) && shares.Len() > core.Len() {
 			owns, shares = owns.Union(core), shares.Difference(core)
 			add(owns, shares)
 		}
