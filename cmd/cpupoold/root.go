@@ -98,8 +98,8 @@ func (a *app) command() *cobra.Command {
 exclusive CPUs (guaranteed pool). It needs cgroup v2 and a CRI runtime. For units alone,
 systemd is sufficient.
 
-Exit codes: 0 success, 1 failure, 2 usage, 3 success with findings or remaining differences
-(check, audit, restore, plan --defrag --apply).`,
+Exit codes: 0 success, 1 failure, 2 usage. Check, audit, restore and plan --defrag --apply
+also use 3: success with findings or remaining differences.`,
 		Version:       version.Read().String(),
 		SilenceErrors: true,
 		SilenceUsage:  true,
