@@ -3,6 +3,7 @@ package monitoring
 import (
 	"maps"
 	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -125,8 +126,16 @@ func TestUnknown(t *testing.T) {
 func TestWebhookMetrics(t *testing.T) {
 	name := regexp.MustCompile(`Name: "(cpupool_webhook_\w+)"`)
 	var want, got []string
-	for _, file := range []string{"internal/cluster/webhook/metrics.go", "internal/cluster/evictor/metrics.go", "internal/cluster/hostedclusters/metrics.go"} {
-		for _, m := range name.FindAllStringSubmatch(read(t, file), -1) {
+	files, err := filepath.Glob(root + "internal/cluster/*/*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		code, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range name.FindAllStringSubmatch(string(code), -1) {
 			want = append(want, m[1])
 		}
 	}
