@@ -14,6 +14,7 @@ import (
 	"github.com/cpupoold/cpupoold/internal/admission"
 	"github.com/cpupoold/cpupoold/internal/config"
 	"github.com/cpupoold/cpupoold/internal/document"
+	"github.com/cpupoold/cpupoold/internal/nodekind"
 	"github.com/cpupoold/cpupoold/internal/plugin/manifest"
 	"github.com/cpupoold/cpupoold/internal/plugin/size"
 	"github.com/cpupoold/cpupoold/internal/usage"
@@ -164,8 +165,10 @@ func (o *sizeOptions) kinds(s streams) ([]size.Kind, error) {
 			name, _, _ = strings.Cut(filepath.Base(text), ".")
 		}
 		switch {
+		case text == "" || strings.HasPrefix(value, "="):
+			return nil, badKind("--machine %q: a name or a machine is missing; write one such as worker=2s32c2t", value)
 		case len(validation.IsDNS1123Subdomain(name)) > 0:
-			return nil, badKind("--machine %s: write a name in front, such as worker=%s", value, text)
+			return nil, badKind("--machine %q: %q is no name of a node; write a name of small letters, digits and - in front, such as worker=2s32c2t", value, name)
 		case names[name]:
 			return nil, badKind("--machine %s: there is another kind %s; write a name in front", value, name)
 		}
@@ -251,6 +254,9 @@ func readNode(s streams, file string) (*corev1.Node, error) {
 	}
 	if len(nodes) != 1 {
 		return nil, fmt.Errorf("has %d Nodes; write one into it: kubectl get node NAME -o json", len(nodes))
+	}
+	if !nodekind.CanRun(nodes[0]) {
+		return nil, fmt.Errorf("no daemon can run on Node %s, which is virtual or does not run Linux; name another Node", nodes[0].Name)
 	}
 	return nodes[0], nil
 }

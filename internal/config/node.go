@@ -98,3 +98,19 @@ func setTaint(key *string, s string) error {
 	*key = s
 	return nil
 }
+
+// AdvertisesNone returns the key and the value by which the daemon advertises no extended resources.
+// Both are empty if it advertises them.
+func (c *Config) AdvertisesNone() (key, value string) {
+	switch {
+	case c.Node.Enabled == NodeOff:
+		return "node.enabled", string(NodeOff)
+	case !c.Node.Resources:
+		return "node.resources", "false"
+	case c.Node.Enabled == NodeAuto && !c.HasRuntime():
+		return "containerRuntimeEndpoint", NoRuntime
+	case c.Mode == ModeObserve:
+		return "mode", string(ModeObserve)
+	}
+	return "", ""
+}

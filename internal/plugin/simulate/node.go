@@ -62,6 +62,9 @@ func NewNode(c *config.Config, t *topology.Topology, namespaces map[string]map[s
 // Resources returns the extended resources that the daemon advertises on the node while all its pods
 // are counted.
 func (n *Node) Resources() []capacity.Pool {
+	if key, _ := n.config.AdvertisesNone(); key != "" {
+		return nil
+	}
 	l := capacity.Of(&n.config.Pools, &n.input.Pools, &n.plan, n.topology.Online, cpuset.Set{})
 	return l.Pools(n.config.Names())
 }

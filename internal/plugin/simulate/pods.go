@@ -282,7 +282,7 @@ func (o *Objects) arrange() error {
 	for i := range o.Pods {
 		p := &o.Pods[i]
 		if names[p.Name()] || names[p.UID] {
-			return fmt.Errorf("pod %s occurs twice", p.Name())
+			return fmt.Errorf("pod %s occurs twice; remove one of the two objects", p.Name())
 		}
 		names[p.Name()], names[p.UID] = true, true
 		if !p.saved {

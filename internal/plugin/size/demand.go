@@ -39,6 +39,8 @@ type shape struct {
 	requests amounts
 	// refused is the reason of the webhook against the pods, or empty.
 	refused string
+	// warnings are the warnings of the webhook about each pod.
+	warnings []admission.Warning
 	// managed is the workload type of the pods, or empty. cpu is their CPU request in thousandths,
 	// in the pool of the type or else in the shared and the guaranteed pool.
 	managed string
@@ -83,7 +85,29 @@ func newDemand(in *Input) (*demand, error) {
 		s.add(p)
 	}
 	d.noteRules()
+	d.noteWarnings()
 	return d, nil
+}
+
+// noteWarnings notes how many pods get a warning of the webhook, for each reason.
+func (d *demand) noteWarnings() {
+	counts, first := make(map[admission.Reason]int), make(map[admission.Reason]string)
+	for _, s := range slices.Concat(d.shapes, d.daemons) {
+		seen := make(map[admission.Reason]bool)
+		for _, w := range s.warnings {
+			if seen[w.Reason] {
+				continue
+			}
+			seen[w.Reason] = true
+			if counts[w.Reason] == 0 {
+				first[w.Reason] = fmt.Sprintf("%s: %s", s.pods[0].Name(), w)
+			}
+			counts[w.Reason] += len(s.pods)
+		}
+	}
+	for _, reason := range slices.Sorted(maps.Keys(counts)) {
+		d.notes = append(d.notes, fmt.Sprintf("pods with the warning %s of the webhook: %d; %s", reason, counts[reason], first[reason]))
+	}
 }
 
 // permit sets the switches of the webhook. A switch is on if all kinds of nodes have the resource,
@@ -187,11 +211,11 @@ func (d *demand) newShape(p *simulate.Pod) *shape {
 	s := &shape{}
 	pod := p.Spec
 	if !d.in.NoWebhook {
-		mutated, _, err := d.settings.Mutate(pod, admission.Origin{Namespace: d.namespaces[pod.Namespace]})
+		mutated, warnings, err := d.settings.Mutate(pod, admission.Origin{Namespace: d.namespaces[pod.Namespace]})
 		if err != nil {
 			s.refused = "the webhook refuses it: " + err.Error()
 		} else {
-			pod = mutated
+			pod, s.warnings = mutated, warnings
 		}
 	}
 	pod = completed(pod, d.in.Defaults)

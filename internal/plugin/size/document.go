@@ -302,6 +302,9 @@ func (d *Document) noteKind(k *kind) {
 			d.Notes = append(d.Notes, fmt.Sprintf("the machine of %s has %d online CPUs, status.capacity.cpu of its Node is %s", k.Name, k.Topology.Online.Len(), q.String()))
 		}
 	}
+	if key, value := k.Config.AdvertisesNone(); key != "" {
+		d.Notes = append(d.Notes, fmt.Sprintf("%s of %s is %s: its daemons advertise no resources, so the scheduler does not count CPUs by pool", key, k.Name, value))
+	}
 	if k.pools.Kubelet {
 		d.Notes = append(d.Notes, fmt.Sprintf("guaranteed.exclusive of %s is kubelet: allocations of the kubelet are not planned", k.Name))
 	}

@@ -100,9 +100,12 @@ func (d *demand) addDaemons(k *kind, n *simulate.Node) error {
 		if k.mismatch(s) != "" {
 			continue // the controller makes no pod for such a node
 		}
-		t, err := d.try(k, s, n)
-		if err != nil {
-			return err
+		t := trial{reason: s.refused}
+		if t.reason == "" {
+			var err error
+			if t, err = d.try(k, s, n); err != nil {
+				return err
+			}
 		}
 		k.trials[s] = t
 		if t.reason == "" {
@@ -215,6 +218,8 @@ func (d *demand) tooMuch(k *kind, s *shape, r int) string {
 	name, wants, has := d.table.names[r], s.requests.of(r), k.empty.of(r)
 	remedy := "use a larger machine, or lower the request"
 	switch {
+	case r == podsAt:
+		remedy = "raise maxPods of the kubelet, or use fewer DaemonSets"
 	case d.pooled(string(name)) && has > 0:
 		remedy = "give the pool more CPUs, use a larger machine, or lower the request"
 	case d.pooled(string(name)):

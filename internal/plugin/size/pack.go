@@ -43,9 +43,9 @@ type placed struct {
 // run places all pods.
 func (p *packing) run(step func(all int)) error {
 	for _, s := range p.sorted() {
-		at := 0 // nodes before it have no place for the shape, and get no more free
+		passed := search{counts: make(map[int]int)}
 		for _, pod := range s.pods {
-			isPlaced, err := p.place(s, pod, &at)
+			isPlaced, err := p.place(s, pod, &passed)
 			if err != nil {
 				return err
 			}
@@ -81,12 +81,49 @@ func (p *packing) most(r int) (most int64) {
 	return most
 }
 
-// place places a pod on the first node from at on, or on a new node of the first kind that takes it.
-func (p *packing) place(s *shape, pod *simulate.Pod, at *int) (bool, error) {
-	for ; *at < len(p.nodes); *at++ {
-		if fits, err := p.add(p.nodes[*at], s, pod); fits || err != nil {
+// search holds the nodes that have no place for a shape. They get no pods while the pods of the
+// shape are placed.
+type search struct {
+	// at is the number of these nodes, which are the first ones.
+	at int
+	// counts are numbers of nodes by the resource that they lack, or by planner or others.
+	counts map[int]int
+	// most are the largest free amounts of nodes of a kind that takes the shape.
+	most amounts
+	// refusal is the reason of the last planner that refuses the shape.
+	refusal string
+}
+
+const planner, others = -1, -2
+
+// pass adds a node.
+func (f *search) pass(n *node, s *shape) {
+	f.at++
+	if n.kind.trials[s].reason != "" {
+		f.counts[others]++
+		return
+	}
+	f.most = append(f.most, make(amounts, max(len(n.free)-len(f.most), 0))...)
+	for r, free := range n.free {
+		f.most[r] = max(f.most[r], free)
+	}
+	if r := n.free.lacks(s.requests); r >= 0 {
+		f.counts[r]++
+		return
+	}
+	f.counts[planner]++
+	f.refusal = n.refused[s.profile]
+}
+
+// place places a pod on the first node that has not been passed, or on a new node of the first kind
+// that takes it.
+func (p *packing) place(s *shape, pod *simulate.Pod, passed *search) (bool, error) {
+	for passed.at < len(p.nodes) {
+		n := p.nodes[passed.at]
+		if fits, err := p.add(n, s, pod); fits || err != nil {
 			return fits, err
 		}
+		passed.pass(n, s)
 	}
 	for _, k := range p.kinds {
 		t, err := p.trial(k, s)
@@ -96,7 +133,7 @@ func (p *packing) place(s *shape, pod *simulate.Pod, at *int) (bool, error) {
 		if t.reason != "" {
 			continue
 		}
-		n := &node{kind: k, free: slices.Clone(k.empty), refused: make(map[string]string), opened: p.cause(s, pod)}
+		n := &node{kind: k, free: slices.Clone(k.empty), refused: make(map[string]string), opened: p.cause(s, pod, passed)}
 		if n.plan, err = p.node(k); err != nil {
 			return false, err
 		}
@@ -132,21 +169,8 @@ func (p *packing) add(n *node, s *shape, pod *simulate.Pod) (bool, error) {
 }
 
 // cause returns the reason why a pod needs a new node.
-func (p *packing) cause(s *shape, pod *simulate.Pod) Cause {
-	c := Cause{Pod: pod.Name(), Text: "it is the first pod"}
-	counts, refusal := make(map[int]int), ""
-	const planner, others = -1, -2
-	for _, n := range p.nodes {
-		switch r := n.free.lacks(s.requests); {
-		case n.kind.trials[s].reason != "":
-			counts[others]++
-		case r >= 0:
-			counts[r]++
-		default:
-			counts[planner]++
-			refusal = n.refused[s.profile]
-		}
-	}
+func (p *packing) cause(s *shape, pod *simulate.Pod, passed *search) Cause {
+	c, counts := Cause{Pod: pod.Name(), Text: "it is the first pod"}, passed.counts
 	if len(p.nodes) == 0 {
 		return c
 	}
@@ -160,15 +184,10 @@ func (p *packing) cause(s *shape, pod *simulate.Pod) Cause {
 	case others:
 		c.Text = "no node so far is of a kind that takes it"
 	case planner:
-		c.Text = "the scheduler finds room on other nodes, and the planner refuses it there: " + refusal
+		c.Text = "the scheduler finds room on other nodes, and the planner refuses it there: " + passed.refusal
 	default:
 		c.Resource = string(p.table.names[why])
-		most := int64(0)
-		for _, n := range p.nodes {
-			if n.kind.trials[s].reason == "" {
-				most = max(most, n.free.of(why))
-			}
-		}
+		most := passed.most.of(why)
 		c.Text = fmt.Sprintf("its request for %s is %s, and no other node has more than %s free", c.Resource, p.text(why, s.requests.of(why)), p.text(why, most))
 		if most >= s.requests.of(why) {
 			c.Text = fmt.Sprintf("its request for %s is %s, and %d of %d nodes have less; other nodes lack another resource", c.Resource, p.text(why, s.requests.of(why)), counts[why], len(p.nodes))
@@ -181,6 +200,9 @@ func (p *packing) cause(s *shape, pod *simulate.Pod) Cause {
 func (d *demand) text(r int, n int64) string {
 	switch name := d.table.names[r]; {
 	case r == cpuAt || d.pooled(string(name)):
+		if n == 1000 {
+			return "1 CPU"
+		}
 		return cpus(n) + " CPUs"
 	case name == corev1.ResourceMemory || name == corev1.ResourceEphemeralStorage:
 		return resource.NewQuantity(n, resource.BinarySI).String()
