@@ -64,8 +64,10 @@ func renderCommand(s streams) *cobra.Command {
 		Use:   "render --config FILE {--format FORMAT | --dir DIR}",
 		Short: "Convert a configuration for CRI-O, OpenShift, kubelet, kernel and systemd",
 		Long:  renderHelp,
-		Args:  flagsOnly(o.check),
-		RunE:  func(*cobra.Command, []string) error { return o.run(s) },
+		Args: func(cmd *cobra.Command, args []string) error {
+			return flagsOnly(func() error { return o.check(cmd.Flags().Changed) })(cmd, args)
+		},
+		RunE: func(*cobra.Command, []string) error { return o.run(s) },
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&o.config, "config", "", "configuration `FILE` of cpupoold, - for the standard input")
@@ -85,7 +87,8 @@ func (o *renderOptions) describes(formats ...autoscale.Format) bool {
 	return slices.ContainsFunc(formats, func(f autoscale.Format) bool { return slices.Contains(o.formats, string(f)) })
 }
 
-func (o *renderOptions) check() error {
+// check returns an error for bad flags. given reports whether a flag is on the command line.
+func (o *renderOptions) check(given func(flag string) bool) error {
 	for _, name := range o.formats {
 		if !slices.Contains(migrate.Formats(), migrate.Format(name)) && !slices.Contains(autoscale.Formats(), autoscale.Format(name)) {
 			return fmt.Errorf("--format %q: no such format; write one of %v %v", name, migrate.Formats(), autoscale.Formats())
@@ -96,6 +99,10 @@ func (o *renderOptions) check() error {
 		return errors.New("--requirement is for a NodeOverlay; give --format karpenter, too")
 	case !o.scaling.Memory.IsZero() && !o.describes(autoscale.Annotations, autoscale.Capacity):
 		return errors.New("--memory is for Cluster API; give --format clusterapi or clusterapi-capacity, too")
+	case given("role") && len(o.formats) > 0 && !slices.Contains(o.formats, string(migrate.MachineConfig)):
+		return errors.New("--role is for a MachineConfig; give --format machineconfig, too")
+	case given("overlay-name") && !o.describes(autoscale.Karpenter):
+		return errors.New("--overlay-name is for a NodeOverlay; give --format karpenter, too")
 	case o.config == "":
 		return errors.New("no configuration; name one with --config, or - for the standard input")
 	case o.dir == "" && len(o.formats) != 1:

@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -94,20 +95,11 @@ func Render(c *config.Config, t *topology.Topology, format Format, o Options) (n
 
 // newNode returns the node with a configuration and a machine.
 func newNode(c *config.Config, t *topology.Topology) (*node, error) {
-	none := func(key, value string) error {
-		return fmt.Errorf("%s is %s: the daemon advertises no extended resources, so nothing describes a new node", key, value)
-	}
-	switch {
-	case t == nil:
+	if t == nil {
 		return nil, errors.New("the amounts depend on the machine; give it with --topology")
-	case c.Node.Enabled == config.NodeOff:
-		return nil, none("node.enabled", "false")
-	case !c.Node.Resources:
-		return nil, none("node.resources", "false")
-	case c.Node.Enabled == config.NodeAuto && !c.HasRuntime():
-		return nil, none("containerRuntimeEndpoint", config.NoRuntime)
-	case c.Mode == config.ModeObserve:
-		return nil, none("mode", string(c.Mode))
+	}
+	if key, value := c.AdvertisesNone(); key != "" {
+		return nil, fmt.Errorf("%s is %s: the daemon advertises no extended resources, so nothing describes a new node", key, value)
 	}
 	simulated, err := simulate.NewNode(c, t, nil)
 	if err != nil {
@@ -214,6 +206,9 @@ func requirements(texts []string) ([]requirement, error) {
 		}
 		if bad {
 			return nil, fmt.Errorf("requirement %q: not a label and its values; write KEY=VALUE or KEY=VALUE,VALUE", text)
+		}
+		if slices.ContainsFunc(all, func(other requirement) bool { return other.Key == key }) {
+			return nil, fmt.Errorf("requirement %q: there is another one for %s, and an instance type must have both; write all values into one", text, key)
 		}
 		all = append(all, r)
 	}
