@@ -92,9 +92,11 @@ func addExceptions(flags *pflag.FlagSet, to *admission.Exceptions) {
 		if to.NodeLabels == nil {
 			to.NodeLabels = map[string][]string{}
 		}
-		to.NodeLabels[key] = slices.Clone(to.NodeLabels[key])
-		if valued {
-			to.NodeLabels[key] = append(to.NodeLabels[key], value)
+		switch values, again := to.NodeLabels[key]; {
+		case !valued: // all values, whatever other flags name
+			to.NodeLabels[key] = nil
+		case !again || len(values) > 0:
+			to.NodeLabels[key] = append(slices.Clone(values), value)
 		}
 		return check()
 	}}, "except-nodes", "`LABEL[=VALUE]` of nodes: pods that can run only there get no such resource, as in exceptions.nodeLabels of the webhook; may be repeated")
