@@ -68,7 +68,7 @@ func checkNumbers(object *yaml.Node, path []string) error {
 		}
 		if number, err := strconv.ParseInt(value.Value, 10, 32); err != nil || number < 0 || value.Tag != "!!int" {
 			field := strings.Join(append(slices.Clip(path), key), ".")
-			return fmt.Errorf("%s: %.40q is no number of pods; write 0 or more", field, value.Value)
+			return fmt.Errorf("%s: %.40q is no number of pods; write 0 to 2147483647", field, value.Value)
 		}
 	}
 	return nil
