@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"runtime"
 	"strings"
 
 	admissionv1 "k8s.io/api/admission/v1"
@@ -85,8 +86,12 @@ func warnUse(
 	if workload == nil {
 		return response
 	}
-	if _, err := checkSize(workload); err != nil {
+	isLarge, err := checkSize(workload)
+	if err != nil {
 		return response
+	}
+	if isLarge { // the review is small, so takeTurn has collected nothing
+		runtime.GC()
 	}
 	var w struct {
 		Spec struct {
