@@ -54,8 +54,9 @@ type Options struct {
 	Isolated       Preference // preference for CPUs that the kernel isolates since boot (isolcpus)
 	// CoreType, with CoreTypePreference Prefer or Require, chooses the kind of core on a
 	// hybrid machine. On others it counts for nothing.
-	CoreType           CoreType
-	CoreTypePreference Preference
+	CoreType CoreType
+	// The daemon keeps a digest of the encoded options over its upgrades, so this name stays.
+	CoreTypePreference Preference `json:"CoreTypeWish"`
 	// OneOwnerPerCore reserves the threads of a physical core for one owner: its
 	// other threads remain idle.
 	OneOwnerPerCore bool

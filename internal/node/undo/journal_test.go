@@ -11,10 +11,12 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/cpupoold/cpupoold/internal/config"
 	"github.com/cpupoold/cpupoold/internal/node/undo"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/pools"
+	"github.com/cpupoold/cpupoold/pkg/topology"
 )
 
 func sampleJournal() undo.Document {
@@ -188,6 +190,29 @@ func TestJournalOfAnEarlierBuild(t *testing.T) {
 	}
 	if d := cmp.Diff(string(b), string(again)); d != "" {
 		t.Errorf("the journal of a daemon with nothing new in it has another form (-earlier +now):\n%s\nraise version if the earlier build would misread it", d)
+	}
+}
+
+// TestDigestOfPools checks that a configuration has the digest that earlier builds recorded. With
+// another digest, an upgrade of the daemon loses the CPUs of cpus: auto, and the record that the
+// pools fitted. New fields of the pools need omitzero.
+func TestDigestOfPools(t *testing.T) {
+	c, err := config.Parse([]byte(`
+apiVersion: config.cpupoold.io/v1alpha1
+kind: CPUPoolConfiguration
+partitions: [{type: management, cpus: auto, namespaces: [kube-system]}]
+guaranteed: {cpus: 4-7, overrides: [isolated-cpus], mixed: {cpus: "2", namespaces: [ran]}, options: {core-type: prefer-performance}}
+units: {du.service: {cpus: 1}}
+`), "config.yaml", config.Overrides{}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := undo.AcceptedOn(c, &topology.Topology{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := "977d62928eedac9e41471fed1acc220dfcb6e9dde31d50f0d52d53738baaadc2"; got.Pools != want {
+		t.Errorf("digest of the pools is %s, want %s", got.Pools, want)
 	}
 }
 
