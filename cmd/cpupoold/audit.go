@@ -161,7 +161,8 @@ func (a auditing) scan(ctx context.Context, o audit.Ownership) error {
 			return err
 		}
 		left := max(a.duration-time.Since(began), 0)
-		if ctx.Err() != nil || left == 0 && (a.duration == 0 || scans > 1) {
+		isOver := ctx.Err() != nil || left == 0 && (a.duration == 0 || scans > 1)
+		if isOver { // a signal is no error
 			return nil
 		}
 		rest := max(a.interval, auditShare*(time.Since(began)-at))
