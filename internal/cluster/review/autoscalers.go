@@ -8,6 +8,7 @@ import (
 	"runtime"
 	"strings"
 
+	"golang.org/x/sync/semaphore"
 	admissionv1 "k8s.io/api/admission/v1"
 	corev1 "k8s.io/api/core/v1"
 
@@ -22,10 +23,15 @@ type Workloads interface {
 	Get(ctx context.Context, namespace, kind, name string) ([]byte, error)
 }
 
+// maxTargets is the maximum number of workloads in memory. One takes up to 1.5 MiB, the limit of
+// etcd, and any user with the right to write an autoscaler causes a read.
+const maxTargets = 4
+
 // Autoscalers returns the webhook that warns about autoscalers which use the CPU requests of
 // management pods. It admits every autoscaler. If it cannot read the target, it does not warn.
 func Autoscalers(c Cluster, w Workloads, count Counter, log *slog.Logger) http.Handler {
 	r := newReviews(OfAutoscalers, nil, count, log)
+	reads := semaphore.NewWeighted(maxTargets)
 	r.judge = func(ctx context.Context, request *admissionv1.AdmissionRequest) (func() (*admissionv1.AdmissionResponse, error), error) {
 		if !autoscaling.Is(request.Kind.Group, request.Kind.Kind) || request.SubResource != "" {
 			return nil, &badReview{fmt.Errorf("%s %s %s is not reviewed here; correct the webhook configuration's rules",
@@ -39,13 +45,20 @@ func Autoscalers(c Cluster, w Workloads, count Counter, log *slog.Logger) http.H
 		if !uses || !known {
 			return func() (*admissionv1.AdmissionResponse, error) { return allowed(), nil }, nil
 		}
-		template, annotations, err := readTarget(ctx, c, w, request.Namespace, &use)
+		if err := reads.Acquire(ctx, 1); err != nil {
+			return nil, err
+		}
+		defer reads.Release(1)
+		workload, annotations, err := readTarget(ctx, c, w, request.Namespace, &use)
 		if err != nil {
 			log.Debug("read the target of an autoscaler", "namespace", request.Namespace, "kind", use.Target.Kind, "name", use.Target.Name, "error", err)
 		}
-		return func() (*admissionv1.AdmissionResponse, error) {
-			return warnUse(settings, annotations, template, &use, request), nil
-		}, nil
+		if err := r.takeTurn(ctx, false); err != nil {
+			return nil, err
+		}
+		defer r.turn.Release(1)
+		response := warnUse(settings, annotations, workload, &use, request)
+		return func() (*admissionv1.AdmissionResponse, error) { return response, nil }, nil
 	}
 	return r
 }

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync"
 	"testing"
+	"testing/synctest"
 
 	"github.com/google/go-cmp/cmp"
 	admissionv1 "k8s.io/api/admission/v1"
@@ -86,4 +88,45 @@ func TestAutoscalers(t *testing.T) {
 			t.Errorf("%s: allowed is %v; warnings (-want +got):\n%s", name, got.Allowed, d)
 		}
 	}
+}
+
+// slowTargets replies to no read before its end, and counts the reads that wait.
+type slowTargets struct {
+	end     chan struct{}
+	mu      sync.Mutex
+	waiting int
+}
+
+func (s *slowTargets) Get(context.Context, string, string, string) ([]byte, error) {
+	s.mu.Lock()
+	s.waiting++
+	s.mu.Unlock()
+	<-s.end
+	return []byte(`{}`), nil
+}
+
+// TestTargetsAreBounded checks that many autoscalers do not read many workloads at once.
+func TestTargetsAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		targets := &slowTargets{end: make(chan struct{})}
+		h := Autoscalers(managed(), targets, newTally(), discard())
+		request := &admissionv1.AdmissionRequest{
+			UID: "7", Kind: metav1.GroupVersionKind{Group: "autoscaling", Version: "v2", Kind: "HorizontalPodAutoscaler"}, Namespace: "default",
+			Object: runtime.RawExtension{Raw: []byte(`{"spec":{"scaleTargetRef":{"apiVersion":"apps/v1","kind":"Deployment","name":"agent"},` +
+				`"metrics":[{"type":"Resource","resource":{"name":"cpu","target":{"type":"Utilization","averageUtilization":80}}}]}}`)},
+		}
+		var all sync.WaitGroup
+		for range 5 * maxTargets {
+			all.Go(func() { answered(t, h, request) })
+		}
+		synctest.Wait()
+		if targets.waiting != maxTargets {
+			t.Errorf("%d reads at once; want %d", targets.waiting, maxTargets)
+		}
+		close(targets.end)
+		all.Wait()
+		if want := 5 * maxTargets; targets.waiting != want {
+			t.Errorf("%d reads; want %d", targets.waiting, want)
+		}
+	})
 }
