@@ -199,7 +199,7 @@ const mostCPUs = 1 << 20
 // cpuCFSQuota), and is lifted from containers with exclusive CPUs.
 func guaranteed(r Resources) verdict {
 	exclusive := func(n int) verdict {
-		return verdict{pool: Guaranteed, want: n, reason: Reason{CodeExclusive, count(n, "whole CPU") + " in a Guaranteed pod"}}
+		return verdict{pool: Guaranteed, want: n, reason: Reason{CodeExclusive, countBefore(n, "whole CPU", " in a Guaranteed pod")}}
 	}
 	switch {
 	case r.Shares == 0:
@@ -228,11 +228,15 @@ func guaranteed(r Resources) verdict {
 }
 
 // count formats a number of things, such as 1 CPU or 2 CPUs.
-func count(n int, thing string) string {
+func count(n int, thing string) string { return countBefore(n, thing, "") }
+
+// countBefore is count with the rest of the text, in one allocation: each plan of an owner has such
+// a text.
+func countBefore(n int, thing, rest string) string {
 	if n == 1 {
-		return "1 " + thing
+		return "1 " + thing + rest
 	}
-	return strconv.Itoa(n) + " " + thing + "s"
+	return strconv.Itoa(n) + " " + thing + "s" + rest
 }
 
 func fractional(milli int64) verdict {

@@ -151,7 +151,7 @@ func (b *placer) guaranteed(at *Placement, c *claim, v *verdict) {
 	case v.want == c.want:
 		at.Reason = v.reason
 	default:
-		at.Reason = Reason{CodeExclusive, count(c.want, "whole CPU") + " in a Guaranteed pod"}
+		at.Reason = Reason{CodeExclusive, countBefore(c.want, "whole CPU", " in a Guaranteed pod")}
 	}
 }
 
