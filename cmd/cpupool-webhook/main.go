@@ -174,7 +174,7 @@ func verify(out io.Writer) *cobra.Command {
 	}
 	flags := cmd.Flags()
 	flags.StringSliceVar(&o.DaemonSets, "daemonset", nil, "`NAME` of a DaemonSet in the namespace cpupoold")
-	flags.StringSliceVar(&o.Conditions, "condition", nil, "`NAME` of a DaemonSet whose nodes report the condition CPUPoolsReady")
+	flags.StringSliceVar(&o.Conditions, "condition", nil, "`NAME` of a DaemonSet with daemons that report the condition CPUPoolsReady")
 	flags.StringVar(&o.ReviewIn, "review-in", "", "`NAMESPACE` for the pod that the command creates with dryRun (default: no pod)")
 	flags.DurationVar(&timeout, "timeout", 2*time.Minute, "maximum time of the checks")
 	flags.StringVar(&kubeconfig, "kubeconfig", "", "kubeconfig `FILE` (default: the service account of the pod)")

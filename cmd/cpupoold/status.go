@@ -103,8 +103,8 @@ decision, and changes nothing. JSON always contains the details.
 
 The argument names a pod, a container, or a systemd unit of the configuration. A pod is POD,
 NAMESPACE/POD or its UID. A container is one of these with /CONTAINER, or its ID, or at least
-8 characters of its ID. A pod selects all of its containers except the pause container, whose
-name is POD, as in du-0/POD.`,
+8 characters of its ID. A pod selects all of its containers except the pause container. The
+name of the pause container is POD, as in du-0/POD.`,
 		Example: `  cpupoold explain ran/du-0
   cpupoold explain du-0/du --details
   cpupoold explain du-0 -o json

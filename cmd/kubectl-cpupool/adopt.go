@@ -14,8 +14,8 @@ import (
 	"github.com/cpupoold/cpupoold/internal/plugin/adopt"
 )
 
-const adoptHelp = `Lists the pods of a running cluster that are older than the webhook, and whose CPUs no pool
-counts. It prints what each pod would become, and in which order to restart them. It
+const adoptHelp = `Lists the pods of a running cluster that are older than the webhook. No pool counts their
+CPUs. It prints what each pod would become, and in which order to restart them. It
 changes nothing. Restart the pods of one step, check that they run again, and list again.
 
   kubectl cpupool adopt --dry-run --cluster --shared-cpus --guaranteed-cpus

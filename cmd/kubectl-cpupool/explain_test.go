@@ -121,7 +121,7 @@ note: there is no answer of the daemon: the pod has no node yet (scheduler: 0/1 
 	}
 }
 
-// TestExplainFromShared checks the answer without a daemon for a node whose exclusive CPUs are a part of the shared pool: no resource shows them.
+// TestExplainFromShared checks the answer without a daemon for a node with exclusive CPUs in the shared pool. No resource shows these CPUs.
 func TestExplainFromShared(t *testing.T) {
 	config := apiServer(t, map[string]string{
 		"/api/v1/namespaces/ran/pods/du-0": `{"metadata":{"name":"du-0","namespace":"ran","uid":"u"},

@@ -86,7 +86,7 @@ func addExceptions(flags *pflag.FlagSet, to *admission.Exceptions) {
 	flags.Var(&textFlag{"", "NAMESPACE", func(text string) error {
 		to.Namespaces = append(to.Namespaces, text)
 		return check()
-	}}, "except-namespace", "`NAMESPACE` whose pods get no resource of the shared and the guaranteed pool, as in exceptions.namespaces of the webhook; may be repeated")
+	}}, "except-namespace", "`NAMESPACE` without resources of the shared and the guaranteed pool in its pods, as in exceptions.namespaces of the webhook; may be repeated")
 	flags.Var(&textFlag{"", "LABEL", func(text string) error {
 		key, value, valued := strings.Cut(text, "=")
 		if to.NodeLabels == nil {

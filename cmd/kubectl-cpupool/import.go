@@ -26,7 +26,7 @@ The command recognizes files by their content:
 - the configurations of MicroShift (kubelet:), and of k3s and RKE2 (kubelet-arg:)
 - ConfigMaps of CPU-Pooler
 - BalloonsPolicy and TopologyAwarePolicy of nri-plugins
-- Namespaces, whose annotations allow their pods a workload type
+- Namespaces: their annotations allow their pods a workload type
 
 All files and objects together make the configuration of one node. Two objects with different
 values for the same CPUs are an error that names both. Drop-ins of the kubelet and of CRI-O
@@ -69,7 +69,7 @@ func importCommand(s streams) *cobra.Command {
 	flags.StringVar(&o.options.Role, "role", "", "`ROLE` of the MachineConfigs to use, such as worker; required if there are several")
 	flags.StringVar(&o.options.PoolConfig, "pool-config", "", "`KEY` of CPU-Pooler's ConfigMap to use, such as poolconfig-worker.yaml; required if there are several")
 	flags.StringVar(&o.options.NRIPolicy, "nri-policy", "", "`NAME` of the BalloonsPolicy or TopologyAwarePolicy to use, such as default; required if there are several")
-	flags.StringSliceVar(&o.options.Namespaces, "namespace", nil, "`NAMESPACE` whose pods may request workload types and mixed CPUs; may be repeated")
+	flags.StringSliceVar(&o.options.Namespaces, "namespace", nil, "`NAMESPACE` that permits its pods workload types and mixed CPUs; may be repeated")
 	o.add(cmd)
 	flags.StringVarP(&o.output, "output", "o", "text", "`FORMAT`: text or json")
 	return cmd

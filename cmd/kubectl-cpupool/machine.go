@@ -70,7 +70,7 @@ type machines struct {
 }
 
 // splitTopology splits NODE=MACHINE, a value of --topology. node is empty if no valid name of a node
-// precedes the first =. Users write ./ before a file whose name contains =.
+// precedes the first =. Users write ./ before the name of a file with =.
 func splitTopology(value string) (node, machine string) {
 	name, rest, found := strings.Cut(value, "=")
 	if found && len(validation.IsDNS1123Subdomain(name)) == 0 {

@@ -70,7 +70,7 @@ func sizeCommand(s streams) *cobra.Command {
 	o := &sizeOptions{}
 	cmd := &cobra.Command{
 		Use:   "size -f FILE|DIR --machine [KIND=]DESCRIPTION|FILE [--config [KIND=]FILE]",
-		Short: "how many nodes the pods of files need, and why",
+		Short: "Compute how many nodes the pods of files need, and state why",
 		Long:  sizeHelp,
 		Args:  flagsOnly(o.check),
 		RunE:  func(cmd *cobra.Command, _ []string) error { return o.run(cmd, s) },

@@ -32,7 +32,10 @@ func IsPool(names workload.Names, resource string) bool {
 // OfAmount returns the effect of a limit on the resource of a pool, and false if the amount is
 // plausible.
 func OfAmount(names workload.Names, name string, limit resource.Quantity) (Effect, bool) {
-	if limit.Sign() <= 0 || limit.CmpInt64(workload.MaxMilliCPU) > 0 {
+	if limit.Sign() < 0 {
+		return Effect{"admits no pod with this resource, because it is negative", "write an amount of at least 0"}, true
+	}
+	if limit.IsZero() || limit.CmpInt64(workload.MaxMilliCPU) > 0 {
 		return Effect{}, false
 	}
 	milli, exclusive := limit.Value(), name == names.GuaranteedResource()

@@ -23,6 +23,7 @@ func TestOfQuota(t *testing.T) {
 		{"", "requests." + guaranteed, "4500", "admits exclusive CPUs up to 4k, because each counts 1k", "write 4k"},
 		{"", "requests." + guaranteed, "4k", "", ""},
 		{"", "requests." + guaranteed, "0", "", ""},
+		{"", "requests." + guaranteed, "-8k", "admits no pod with this resource, because it is negative", "write an amount of at least 0"},
 		{"", "requests." + guaranteed, "9223372036854775807", "", ""},
 		{"", "requests." + shared, "16", "admits less than a tenth of a CPU, because the unit is a thousandth of a CPU", "write 16k, as much as cpu: 16"},
 		{"", "requests." + shared, "100", "", ""},
