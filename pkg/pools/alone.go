@@ -29,7 +29,7 @@ func Alone(in *Input, plan *Plan, p Pod) (placed PodPlan, ok bool) {
 	return newPlacer(&bare, plan.Free, plan.Resting, len(p.Containers)).pod(&pods[0], classes[0], nil), true
 }
 
-// ordinary reports that no container of a pod has or may have a claim on exclusive CPUs.
+// ordinary reports that no container of a pod has or may have a demand on exclusive CPUs.
 func (in *Input) ordinary(p *Pod) bool {
 	return !p.Unread && (p.QoS != QoSGuaranteed || !in.Pools.exclusive()) && !p.hasForeign()
 }

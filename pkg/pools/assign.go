@@ -8,37 +8,37 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
 
-// assigner allocates CPUs of the guaranteed pool to claims.
+// assigner allocates CPUs of the guaranteed pool to demands.
 type assigner struct {
 	machine *allocate.Machine
 	pools   *Pools
 	pods    []Pod
-	claims  []claim
-	order   []int // indices of claims in the order in which they are served
+	demands []demand
+	order   []int // indices of demands in the order in which they are served
 	// free are the CPUs of the pool without an owner. idle are the idle siblings: no
 	// owner may have them, because the rest of their core is exclusive.
 	free, idle cpuset.Set
 	away       cpuset.Set // CPUs of pools.Away that no owner has had
 	own        int        // number of CPUs that only the shared pool may have; below 0 if the pools are apart
-	alone      bool       // a claim has one-owner-per-core
-	// supply is made when a claim needs new CPUs. It counts free and is kept in
+	alone      bool       // a demand has one-owner-per-core
+	// supply is made when a demand needs new CPUs. It counts free and is kept in
 	// step with it; nil otherwise.
 	supply *allocate.Supply
 	spare  *allocate.Supply // for CPUs outside supply; see from
 }
 
-// assign decides the CPUs of each claim. It returns the free CPUs, the idle siblings, and
-// the problems of the whole pool. First all claims keep their CPUs, then claims return
-// CPUs above their request. Then claims get missing CPUs, units first and then the oldest
-// container: no claim loses CPUs to a claim without CPUs.
-func assign(m *allocate.Machine, p *Pools, pods []Pod, claims []claim) (free, idle cpuset.Set, problems []Problem) {
+// assign decides the CPUs of each demand. It returns the free CPUs, the idle siblings, and
+// the problems of the whole pool. First all demands keep their CPUs, then demands return
+// CPUs above their request. Then demands get missing CPUs, units first and then the oldest
+// container: no demand loses CPUs to a demand without CPUs.
+func assign(m *allocate.Machine, p *Pools, pods []Pod, demands []demand) (free, idle cpuset.Set, problems []Problem) {
 	a := assigner{
-		machine: m, pools: p, pods: pods, claims: claims, order: byAge(claims),
+		machine: m, pools: p, pods: pods, demands: demands, order: byAge(demands),
 		free: p.Guaranteed, away: p.Away, own: p.Shared.Len() - p.Guaranteed.Len(),
 	}
 	a.keepAll()
 	for _, i := range a.order {
-		if c := &claims[i]; c.live && c.cpus.Len() > c.want {
+		if c := &demands[i]; c.live && c.cpus.Len() > c.want {
 			a.give(c, a.best(c, c.want))
 		}
 	}
@@ -57,7 +57,7 @@ func assign(m *allocate.Machine, p *Pools, pods []Pod, claims []claim) (free, id
 	return a.fillFloor()
 }
 
-// growAll grows claims until no claim can grow, so that each refusal states the
+// growAll grows demands until no demand can grow, so that each refusal states the
 // number of CPUs that are free in the end.
 func (a *assigner) growAll() {
 	for again := true; again; {
@@ -66,25 +66,25 @@ func (a *assigner) growAll() {
 			if a.grow(i, false) || a.reserve(i) {
 				grown = true
 			}
-			unmet = unmet || a.claims[i].lacks() || a.claims[i].isReserve() && a.claims[i].cpus.Len() < a.due(&a.claims[i], a.siblings(i))
+			unmet = unmet || a.demands[i].lacks() || a.demands[i].isReserve() && a.demands[i].cpus.Len() < a.due(&a.demands[i], a.siblings(i))
 		}
 		again = grown && unmet
 	}
 }
 
-// keepAll lets all claims keep their CPUs. If records contradict each other, an
+// keepAll lets all demands keep their CPUs. If records contradict each other, an
 // existing container takes precedence over a unit, which may not run.
 func (a *assigner) keepAll() {
 	for _, units := range []bool{false, true} {
 		for _, i := range a.order {
-			if c := &a.claims[i]; c.live && c.isUnit() == units {
+			if c := &a.demands[i]; c.live && c.isUnit() == units {
 				a.keep(c)
 			}
 		}
 	}
 	for _, i := range a.order {
-		if !a.claims[i].live {
-			a.keep(&a.claims[i])
+		if !a.demands[i].live {
+			a.keep(&a.demands[i])
 		}
 	}
 	if a.alone {
@@ -92,9 +92,9 @@ func (a *assigner) keepAll() {
 	}
 }
 
-// keep reduces a claim to CPUs of the pool that no earlier claim has. CPUs that have
-// gone offline are away; away CPUs that are online again return to the claim.
-func (a *assigner) keep(c *claim) {
+// keep reduces a demand to CPUs of the pool that no earlier demand has. CPUs that have
+// gone offline are away; away CPUs that are online again return to the demand.
+func (a *assigner) keep(c *demand) {
 	if had := c.cpus.Union(c.away); !had.IsSubsetOf(a.pools.Guaranteed) || !c.away.IsEmpty() {
 		c.cpus, c.away = had.Intersection(a.pools.Guaranteed), had.Intersection(a.away)
 		a.away = a.away.Difference(c.away)
@@ -108,17 +108,17 @@ func (a *assigner) keep(c *claim) {
 	a.alone = a.alone || c.options.OneOwnerPerCore
 }
 
-// leaveOne takes a CPU from the last claim if the shared pool would be empty: the pool
+// leaveOne takes a CPU from the last demand if the shared pool would be empty: the pool
 // has shrunk, and owners have all of its CPUs.
 func (a *assigner) leaveOne() {
 	if !a.pools.FromShared {
 		return
 	}
 	for _, i := range slices.Backward(a.order) {
-		if !a.pools.Shared.IsSubsetOf(held(a.claims)) {
+		if !a.pools.Shared.IsSubsetOf(held(a.demands)) {
 			return
 		}
-		if c := &a.claims[i]; !c.cpus.IsEmpty() {
+		if c := &a.demands[i]; !c.cpus.IsEmpty() {
 			a.give(c, a.best(c, c.cpus.Len()-1))
 			c.guess()
 		}
@@ -140,8 +140,8 @@ func (a *assigner) shared() int {
 	return a.own + a.free.Len()
 }
 
-// best returns the n CPUs of a claim that are packed best.
-func (a *assigner) best(c *claim, n int) cpuset.Set {
+// best returns the n CPUs of a demand that are packed best.
+func (a *assigner) best(c *demand, n int) cpuset.Set {
 	if n == 0 {
 		return cpuset.Set{}
 	}
@@ -163,8 +163,8 @@ func (a *assigner) best(c *claim, n int) cpuset.Set {
 	return keep
 }
 
-// give leaves a claim with keep.
-func (a *assigner) give(c *claim, keep cpuset.Set) {
+// give leaves a demand with keep.
+func (a *assigner) give(c *demand, keep cpuset.Set) {
 	a.free = a.free.Union(c.cpus.Difference(keep))
 	a.supply = nil
 	c.cpus = keep
@@ -173,9 +173,9 @@ func (a *assigner) give(c *claim, keep cpuset.Set) {
 	}
 }
 
-// have adds CPUs, already taken out of the supply, to a claim. The siblings of these CPUs
+// have adds CPUs, already taken out of the supply, to a demand. The siblings of these CPUs
 // become idle.
-func (a *assigner) have(c *claim, cpus cpuset.Set) {
+func (a *assigner) have(c *demand, cpus cpuset.Set) {
 	c.cpus = c.cpus.Union(cpus)
 	a.free = a.free.Difference(cpus)
 	if c.options.OneOwnerPerCore {
@@ -195,27 +195,27 @@ func (a *assigner) from(cpus cpuset.Set) *allocate.Supply {
 	return a.spare
 }
 
-// siblings returns the claims of the same pod as claim i, including claim i. A unit has
+// siblings returns the demands of the same pod as demand i, including demand i. A unit has
 // only itself.
-func (a *assigner) siblings(i int) []claim {
+func (a *assigner) siblings(i int) []demand {
 	first, end := i, i+1
-	if a.claims[i].isUnit() {
-		return a.claims[first:end]
+	if a.demands[i].isUnit() {
+		return a.demands[first:end]
 	}
-	for first > 0 && a.claims[first-1].pod == a.claims[i].pod {
+	for first > 0 && a.demands[first-1].pod == a.demands[i].pod {
 		first--
 	}
-	for end < len(a.claims) && a.claims[end].pod == a.claims[i].pod {
+	for end < len(a.demands) && a.demands[end].pod == a.demands[i].pod {
 		end++
 	}
-	return a.claims[first:end]
+	return a.demands[first:end]
 }
 
 // dropAway reduces the offline CPUs of owners to the number of CPUs that they lack in the
 // end. An owner with replacements does not get its offline CPUs back.
 func (a *assigner) dropAway() {
-	for i := range a.claims {
-		c := &a.claims[i]
+	for i := range a.demands {
+		c := &a.demands[i]
 		if c.away.IsEmpty() {
 			continue
 		}
@@ -225,10 +225,10 @@ func (a *assigner) dropAway() {
 	}
 }
 
-// lack returns how many CPUs claim i lacks. The number is unknown for a container that does
+// lack returns how many CPUs demand i lacks. The number is unknown for a container that does
 // not exist at the moment, or that gets no CPUs yet.
 func (a *assigner) lack(i int) (n int, known bool) {
-	c := &a.claims[i]
+	c := &a.demands[i]
 	switch {
 	case c.unread, c.waiting && c.cpus.IsEmpty():
 		return 0, false
@@ -241,7 +241,7 @@ func (a *assigner) lack(i int) (n int, known bool) {
 }
 
 // reportAway reports the offline CPUs of an owner.
-func reportAway(c *claim) (r Reason, is bool) {
+func reportAway(c *demand) (r Reason, is bool) {
 	if c.away.IsEmpty() {
 		return Reason{}, false
 	}

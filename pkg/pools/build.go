@@ -45,9 +45,9 @@ func build(in Input, pods []Pod, kept cpuset.Set, notes *notebook) Plan {
 	c := classifier{in: &in, notes: notes}
 	classes := c.classify(pods)
 
-	var assigned []claim
+	var assigned []demand
 	if in.Pools.exclusive() || len(in.Pools.Units) > 0 {
-		assigned = claims(&in.Pools, pods, classes, in.Previous)
+		assigned = demands(&in.Pools, pods, classes, in.Previous)
 		plan.Free, plan.Idle, plan.Problems = assign(in.Machine, &in.Pools, pods, assigned)
 		for i := range assigned {
 			if c := &assigned[i]; c.set != nil {
@@ -60,12 +60,12 @@ func build(in Input, pods []Pod, kept cpuset.Set, notes *notebook) Plan {
 	plan.Shared = placer.ofShared
 	assignments := make([]Assignment, 0, len(assigned))
 
-	var of []claim
-	of, assigned = cutClaims(assigned, none)
+	var of []demand
+	of, assigned = cutDemands(assigned, none)
 	plan.Units = placer.units(of)
 	assignments = appendAssignments(assignments, of, nil)
 	for i := range pods {
-		of, assigned = cutClaims(assigned, i)
+		of, assigned = cutDemands(assigned, i)
 		plan.Pods = append(plan.Pods, placer.pod(&pods[i], classes[i], of))
 		assignments = appendAssignments(assignments, of, classes[i].level)
 	}
@@ -223,23 +223,23 @@ func countContainers(pods []Pod) int {
 	return n
 }
 
-// cutClaims cuts the claims of a pod from the front of the sorted claims of all
+// cutDemands cuts the demands of a pod from the front of the sorted demands of all
 // that come from it on.
-func cutClaims(claims []claim, pod int) (of, rest []claim) {
+func cutDemands(demands []demand, pod int) (of, rest []demand) {
 	n := 0
-	for n < len(claims) && claims[n].pod == pod {
+	for n < len(demands) && demands[n].pod == pod {
 		n++
 	}
-	return claims[:n], claims[n:]
+	return demands[:n], demands[n:]
 }
 
-// appendAssignments appends the final CPUs of the claims of one pod, or of all units.
-func appendAssignments(all []Assignment, claims []claim, level *podLevel) []Assignment {
+// appendAssignments appends the final CPUs of the demands of one pod, or of all units.
+func appendAssignments(all []Assignment, demands []demand, level *podLevel) []Assignment {
 	if level != nil && len(level.sharers) > 0 {
 		all = append(all, Assignment{Key: Key{PodUID: level.uid}, Sharers: level.sharers, Owners: level.owners, Total: level.total})
 	}
-	for i := range claims {
-		c := &claims[i]
+	for i := range demands {
+		c := &demands[i]
 		if c.set == nil {
 			all = appendAssignment(all, Assignment{Key: c.key, CPUs: c.cpus, Away: c.away})
 			continue
@@ -266,8 +266,8 @@ func appendAssignment(all []Assignment, a Assignment) []Assignment {
 }
 
 // resting returns the free CPUs that stay out of the shared pool.
-func resting(in *Input, free cpuset.Set, assigned []claim) cpuset.Set {
-	owned := slices.ContainsFunc(assigned, func(c claim) bool { return !c.cpus.IsEmpty() })
+func resting(in *Input, free cpuset.Set, assigned []demand) cpuset.Set {
+	owned := slices.ContainsFunc(assigned, func(c demand) bool { return !c.cpus.IsEmpty() })
 	if !in.Pools.FromShared || !owned {
 		return cpuset.Set{}
 	}

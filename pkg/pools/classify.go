@@ -322,7 +322,7 @@ func (c *classifier) may(p *Pod, partition *Partition) bool {
 			text += ", and not known to allow the type: the API server does not answer"
 		}
 	}
-	if p.claimsStatic() {
+	if p.demandsStatic() {
 		text += ", and the pod only claims to be static: its UID and " + hashKey + " differ from the values that the kubelet sets for a manifest without metadata.uid"
 	}
 	c.report(p, "", code, text+placedLikeOthers)
@@ -366,10 +366,10 @@ const (
 // each pod, and the kubelet the MD5 of each manifest, as 32 hex digits.
 func (p *Pod) Static() bool {
 	const digits = 32 // UUIDs have dashes
-	return p.claimsStatic() && p.Annotations[hashKey] == p.UID && len(p.UID) == digits && strings.Trim(p.UID, "0123456789abcdef") == ""
+	return p.demandsStatic() && p.Annotations[hashKey] == p.UID && len(p.UID) == digits && strings.Trim(p.UID, "0123456789abcdef") == ""
 }
 
-func (p *Pod) claimsStatic() bool {
+func (p *Pod) demandsStatic() bool {
 	source := p.Annotations[sourceKey]
 	return source == sourceFile || source == sourceHTTP
 }

@@ -22,10 +22,10 @@ func (a *assigner) coresOf(cpus cpuset.Set) cpuset.Set {
 
 // recount computes the idle siblings and the free CPUs.
 func (a *assigner) recount() {
-	all := held(a.claims)
+	all := held(a.demands)
 	a.idle = cpuset.Set{}
-	for i := range a.claims {
-		if c := &a.claims[i]; c.options.OneOwnerPerCore {
+	for i := range a.demands {
+		if c := &a.demands[i]; c.options.OneOwnerPerCore {
 			a.idle = a.idle.Union(a.coresOf(c.cpus))
 		}
 	}
@@ -36,7 +36,7 @@ func (a *assigner) recount() {
 
 // idleSiblings returns the idle siblings of cpus if c has one-owner-per-core: an owner that
 // takes over cpus may have them too.
-func (a *assigner) idleSiblings(c *claim, cpus cpuset.Set) cpuset.Set {
+func (a *assigner) idleSiblings(c *demand, cpus cpuset.Set) cpuset.Set {
 	if !c.options.OneOwnerPerCore || cpus.IsEmpty() {
 		return cpuset.Set{}
 	}
@@ -46,7 +46,7 @@ func (a *assigner) idleSiblings(c *claim, cpus cpuset.Set) cpuset.Set {
 // offered is how many CPUs c could get in addition to the CPUs of its pod: free capacity
 // and its own idle siblings. An idle sibling has no other user, unless the shared pool
 // needs it.
-func (a *assigner) offered(c *claim) int {
+func (a *assigner) offered(c *demand) int {
 	own := a.idleSiblings(c, c.cpus).Len()
 	if a.pools.FromShared {
 		own = max(min(own, a.shared()+a.idle.Len()-a.pools.floor()), 0)
@@ -56,7 +56,7 @@ func (a *assigner) offered(c *claim) int {
 
 // allowed applies change to siblings, and reverts it if it leaves less to the shared
 // pool than its floor, and less than before. Idle siblings make that hard to predict.
-func (a *assigner) allowed(siblings []claim, change func()) bool {
+func (a *assigner) allowed(siblings []demand, change func()) bool {
 	if !a.pools.FromShared || !a.alone {
 		change()
 		return true
@@ -124,24 +124,24 @@ func (a *assigner) fillFloor() (free, idle cpuset.Set, problems []Problem) {
 // mark marks owners that share cores despite one-owner-per-core, and reserves that
 // are too small.
 func (a *assigner) mark() {
-	for i := range a.claims {
-		if c := &a.claims[i]; c.isReserve() {
+	for i := range a.demands {
+		if c := &a.demands[i]; c.isReserve() {
 			c.missing = max(min(a.due(c, a.siblings(i)), c.least)-c.cpus.Len(), 0)
 		}
 	}
 	if !a.alone {
 		return
 	}
-	all := held(a.claims)
-	for i := range a.claims {
-		c := &a.claims[i]
+	all := held(a.demands)
+	for i := range a.demands {
+		c := &a.demands[i]
 		others := all.Difference(c.cpus)
 		c.crowded = c.options.OneOwnerPerCore && a.coresOf(c.cpus).Overlaps(others)
 	}
 }
 
-// reportKept reports how the CPUs of a claim differ from its request.
-func (b *placer) reportKept(p *Pod, c *claim) {
+// reportKept reports how the CPUs of a demand differ from its request.
+func (b *placer) reportKept(p *Pod, c *demand) {
 	if r, is := reportAway(c); is {
 		b.report(p, c.key.Container, r)
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
 
-// sources are the sources of a claim's new CPUs, with the number from each. A claim with
+// sources are the sources of a demand's new CPUs, with the number from each. A demand with
 // one-owner-per-core can also get the idle siblings in a source.
 type sources struct {
 	left, reserved           cpuset.Set
@@ -20,9 +20,9 @@ func (s *sources) sum() int { return s.reuse + s.fromReserve + s.anew }
 
 // owner without CPUs gets all that it requests or none; an owner that has some
 // gets as many as possible. With reserved set it serves only pods that have CPUs for the
-// claim already; a claim that needs more also gets the rest.
+// demand already; a demand that needs more also gets the rest.
 func (a *assigner) grow(i int, reserved bool) bool {
-	c := &a.claims[i]
+	c := &a.demands[i]
 	if !c.lacks() {
 		return false
 	}
@@ -75,9 +75,9 @@ func (a *assigner) grow(i int, reserved bool) bool {
 	return false
 }
 
-// draw takes CPUs from the sources of claim c. It tries each source separately,
+// draw takes CPUs from the sources of demand c. It tries each source separately,
 // and all together if that is refused or hints point elsewhere.
-func (a *assigner) draw(c *claim, siblings []claim, s sources) *allocate.Refusal {
+func (a *assigner) draw(c *demand, siblings []demand, s sources) *allocate.Refusal {
 	request := allocate.Request{Near: held(siblings).Difference(c.cpus), Nodes: c.nodes, Options: *c.options, Pool: a.pools.Guaranteed}
 	if s.fromReserve == 0 || c.nodes.IsEmpty() {
 		got, refusal := a.piecewise(c, request, s)
@@ -105,7 +105,7 @@ func (a *assigner) draw(c *claim, siblings []claim, s sources) *allocate.Refusal
 }
 
 // piecewise takes the number of CPUs in s from each source.
-func (a *assigner) piecewise(c *claim, r allocate.Request, s sources) (cpuset.Set, *allocate.Refusal) {
+func (a *assigner) piecewise(c *demand, r allocate.Request, s sources) (cpuset.Set, *allocate.Refusal) {
 	var got, part cpuset.Set
 	var refusal *allocate.Refusal
 	for _, from := range []struct {
@@ -132,7 +132,7 @@ func (a *assigner) piecewise(c *claim, r allocate.Request, s sources) (cpuset.Se
 }
 
 // fresh takes CPUs without an owner, and idle siblings that only c may have.
-func (a *assigner) fresh(c *claim, r allocate.Request) (cpuset.Set, *allocate.Refusal) {
+func (a *assigner) fresh(c *demand, r allocate.Request) (cpuset.Set, *allocate.Refusal) {
 	if r.CPUs > a.offered(c) {
 		return cpuset.Set{}, a.tooMany(r.CPUs)
 	}
@@ -151,7 +151,7 @@ func (a *assigner) fresh(c *claim, r allocate.Request) (cpuset.Set, *allocate.Re
 
 // commit assigns got to c, and frees its pod's other CPUs for it. If that leaves too few
 // CPUs to the shared pool, it changes nothing and returns false.
-func (a *assigner) commit(c *claim, siblings []claim, s sources, got cpuset.Set) bool {
+func (a *assigner) commit(c *demand, siblings []demand, s sources, got cpuset.Set) bool {
 	return a.allowed(siblings, func() {
 		taken := got
 		if c.options.OneOwnerPerCore {
@@ -178,7 +178,7 @@ func (a *assigner) commit(c *claim, siblings []claim, s sources, got cpuset.Set)
 
 // never refuses n CPUs that are not free. If an empty machine could not provide them
 // either, the refusal states that.
-func (a *assigner) never(c *claim, n int) *allocate.Refusal {
+func (a *assigner) never(c *demand, n int) *allocate.Refusal {
 	if c.options.FullPCPUsOnly {
 		_, refusal := take(a.from(cpuset.Set{}), allocate.Request{CPUs: n, Have: c.cpus, Options: *c.options})
 		if refusal != nil && refusal.Code != allocate.TooFewFree {
@@ -203,16 +203,16 @@ func (a *assigner) tooMany(n int) *allocate.Refusal {
 }
 
 // leftBy returns the CPUs of containers that are not live.
-func leftBy(claims []claim) cpuset.Set { return leftBefore(claims, math.MaxInt64) }
+func leftBy(demands []demand) cpuset.Set { return leftBefore(demands, math.MaxInt64) }
 
 // leftBefore returns the part of leftBy that a container created at this time may take over. An
 // ordinary init container has ended before any container that uses its CPUs is created. A
 // container that is younger, or that ran at the same time, was no init container and will
 // start again.
-func leftBefore(claims []claim, createdAt int64) cpuset.Set {
+func leftBefore(demands []demand, createdAt int64) cpuset.Set {
 	var left cpuset.Set
-	for i := range claims {
-		if c := &claims[i]; !c.live && !c.isReserve() && max(c.createdAt, c.finishedAt) <= createdAt {
+	for i := range demands {
+		if c := &demands[i]; !c.live && !c.isReserve() && max(c.createdAt, c.finishedAt) <= createdAt {
 			left = left.Union(c.cpus)
 		}
 	}
@@ -220,19 +220,19 @@ func leftBefore(claims []claim, createdAt int64) cpuset.Set {
 }
 
 // releaseInactive takes cpus from the containers that are not live.
-func releaseInactive(claims []claim, cpus cpuset.Set) {
-	for i := range claims {
-		if c := &claims[i]; !c.live && !c.isReserve() {
+func releaseInactive(demands []demand, cpus cpuset.Set) {
+	for i := range demands {
+		if c := &demands[i]; !c.live && !c.isReserve() {
 			c.cpus = c.cpus.Difference(cpus)
 		}
 	}
 }
 
-// excess returns by how many CPUs the containers of a claim's pod would exceed the pod's
+// excess returns by how many CPUs the containers of a demand's pod would exceed the pod's
 // total with lack more; 0 for a unit, and if the total is unknown. CPUs above the total
 // belonged to ordinary init containers: their requests are not added to the requests of
 // the containers that run after them (KEP-753).
-func (a *assigner) excess(c *claim, siblings []claim, lack int) int {
+func (a *assigner) excess(c *demand, siblings []demand, lack int) int {
 	if c.isUnit() {
 		return 0
 	}

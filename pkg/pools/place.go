@@ -10,7 +10,7 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/workload"
 )
 
-// placer builds a plan from verdicts and from the CPUs of the claims.
+// placer builds a plan from verdicts and from the CPUs of the demands.
 type placer struct {
 	pools *Pools
 	// free are the guaranteed CPUs that have no owner in the end. taken are all other
@@ -53,9 +53,9 @@ func (b *placer) report(p *Pod, container string, r Reason) {
 	b.problems = append(b.problems, p.problem(container, r))
 }
 
-func (b *placer) pod(p *Pod, of class, claims []claim) PodPlan {
+func (b *placer) pod(p *Pod, of class, demands []demand) PodPlan {
 	plan := PodPlan{UID: p.UID, Namespace: p.Namespace, Name: p.Name}
-	first, set := len(b.room), setClaim(claims)
+	first, set := len(b.room), setDemand(demands)
 	for i := range p.Containers {
 		ctr, v := &p.Containers[i], &of.verdicts[i]
 		b.room = append(b.room, Placement{ID: ctr.ID, Name: ctr.Name, Kind: ctr.Kind, State: ctr.State, Shares: v.shares, Limit: v.limit})
@@ -72,9 +72,9 @@ func (b *placer) pod(p *Pod, of class, claims []claim) PodPlan {
 			case v.podPool:
 				b.inPodPool(p, at, set, v)
 			case set != nil:
-				b.guaranteed(at, claimOf(set.set.parts, ctr.Name), v)
+				b.guaranteed(at, demandOf(set.set.parts, ctr.Name), v)
 			default:
-				b.guaranteed(at, claimOf(claims, ctr.Name), v)
+				b.guaranteed(at, demandOf(demands, ctr.Name), v)
 			}
 		case Other:
 			at.Pool, at.CPUs, at.Reason = Other, ctr.Foreign.CPUs, v.reason
@@ -111,19 +111,19 @@ func (b *placer) pod(p *Pod, of class, claims []claim) PodPlan {
 		plan.Shares = shares
 		plan.Reason = Reason{CodeAnnotatedShares, strconv.FormatUint(shares, 10) + " shares: the sum of the containers' shares, as annotated"}
 	}
-	for i := range claims {
-		b.reportClaim(p, &claims[i])
+	for i := range demands {
+		b.reportDemand(p, &demands[i])
 	}
 	if set != nil {
 		for i := range set.set.parts {
-			b.reportClaim(p, &set.set.parts[i])
+			b.reportDemand(p, &set.set.parts[i])
 		}
 	}
 	return plan
 }
 
 // guaranteed places a container that requests whole CPUs.
-func (b *placer) guaranteed(at *Placement, c *claim, v *verdict) {
+func (b *placer) guaranteed(at *Placement, c *demand, v *verdict) {
 	if c == nil || c.cpus.IsEmpty() {
 		at.Pool, at.CPUs = Shared, b.ofShared
 		switch {
@@ -155,8 +155,8 @@ func (b *placer) guaranteed(at *Placement, c *claim, v *verdict) {
 	}
 }
 
-// reportClaim reports the problems of a claim.
-func (b *placer) reportClaim(p *Pod, c *claim) {
+// reportDemand reports the problems of a demand.
+func (b *placer) reportDemand(p *Pod, c *demand) {
 	if c.contested {
 		b.report(p, c.key.Container, overlap())
 	}
@@ -175,7 +175,7 @@ func overlap() Reason {
 	return Reason{CodeOverlap, "some of its recorded CPUs are recorded for another owner too, which comes before it and keeps them"}
 }
 
-func (b *placer) refused(c *claim) Reason {
+func (b *placer) refused(c *demand) Reason {
 	until := " until enough CPUs are free"
 	if code := c.refused.Code; code != allocate.TooFewFree && code != floorReached && code != PodPoolEmpty {
 		until = fmt.Sprintf(" (%d of %d CPUs of the guaranteed pool are free)", b.free.Len(), b.pools.Guaranteed.Len())
@@ -183,7 +183,7 @@ func (b *placer) refused(c *claim) Reason {
 	return Reason{CodeRefused, fmt.Sprintf("requests %s, but %s; runs in the shared pool%s", count(c.want, "whole CPU"), c.refused.Why, until)}
 }
 
-func (b *placer) short(c *claim) Reason {
+func (b *placer) short(c *demand) Reason {
 	return Reason{CodeShort, fmt.Sprintf("has %d of %s, but %s; gets more when some are free", c.cpus.Len(), count(c.want, "whole CPU"), c.refused.Why)}
 }
 
@@ -195,11 +195,11 @@ func quotaOf(r Resources) (quota, period int64) {
 	return r.Quota, r.Period
 }
 
-// claimOf returns the claim of a container name, or nil.
-func claimOf(claims []claim, name string) *claim {
-	for i := range claims {
-		if claims[i].key.Container == name {
-			return &claims[i]
+// demandOf returns the demand of a container name, or nil.
+func demandOf(demands []demand, name string) *demand {
+	for i := range demands {
+		if demands[i].key.Container == name {
+			return &demands[i]
 		}
 	}
 	return nil
@@ -285,15 +285,15 @@ func (m *memory) of(cpus cpuset.Set) cpuset.Set {
 	return ids
 }
 
-// units places the systemd units of the configuration; claims are theirs.
-func (b *placer) units(claims []claim) []UnitPlan {
+// units places the systemd units of the configuration; demands are theirs.
+func (b *placer) units(demands []demand) []UnitPlan {
 	var plans []UnitPlan
 	for _, u := range b.pools.Units {
 		at := UnitPlan{Name: u.Name}
 		switch {
 		case u.CPUs > 0:
-			b.exclusiveUnit(&at, &claims[0])
-			claims = claims[1:]
+			b.exclusiveUnit(&at, &demands[0])
+			demands = demands[1:]
 		case u.Pool == string(Shared):
 			at.Pool, at.CPUs = Shared, b.ofShared
 			at.Reason = Reason{CodeUnit, "the configuration puts the unit there"}
@@ -307,7 +307,7 @@ func (b *placer) units(claims []claim) []UnitPlan {
 }
 
 // exclusiveUnit places a unit that requests exclusive CPUs.
-func (b *placer) exclusiveUnit(at *UnitPlan, c *claim) {
+func (b *placer) exclusiveUnit(at *UnitPlan, c *demand) {
 	report := func(r Reason) { b.problems = append(b.problems, Problem{Unit: at.Name, Reason: r}) }
 	if c.contested {
 		report(overlap())

@@ -10,19 +10,19 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
 
-// podSet divides the CPUs of a pod with pod-level resources. The pod claims them as one
+// podSet divides the CPUs of a pod with pod-level resources. The pod demands them as one
 // owner. So the options hold for all of them together, and not for each part.
 type podSet struct {
-	parts  []claim // claims of containers with exclusive CPUs, sorted by name. They take from the pod's CPUs only
-	shared bool    // a live container shares the rest
+	parts  []demand // demands of containers with exclusive CPUs, sorted by name. They take from the pod's CPUs only
+	shared bool     // a live container shares the rest
 	// rest are the CPUs that no part has. On pool the other containers run: on the rest, and on
 	// the CPUs that parts hold for the restart of their container.
 	rest, pool cpuset.Set
 }
 
-// claim returns the claim of a pod on its CPUs. previous are the assignments of the pod.
-func (l *podLevel) claim(pod int, p *Pod, verdicts []verdict, previous []Assignment) claim {
-	c := claim{key: Key{PodUID: p.UID}, pod: pod, live: true, want: l.total, createdAt: sandboxAge(p), set: &podSet{}}
+// demand returns the demand of a pod on its CPUs. previous are the assignments of the pod.
+func (l *podLevel) demand(pod int, p *Pod, verdicts []verdict, previous []Assignment) demand {
+	c := demand{key: Key{PodUID: p.UID}, pod: pod, live: true, want: l.total, createdAt: sandboxAge(p), set: &podSet{}}
 	ages := make(map[string]int64, len(p.Containers))
 	for i, next := p.newest(0); i >= 0; i, next = p.newest(next) {
 		ctr, v := &p.Containers[i], verdicts[i]
@@ -37,7 +37,7 @@ func (l *podLevel) claim(pod int, p *Pod, verdicts []verdict, previous []Assignm
 		case v.podPool:
 			c.set.shared = c.set.shared || live
 		default:
-			c.set.parts = append(c.set.parts, newClaim(pod, Key{p.UID, ctr.Name}, recorded(previous, ctr.Name)).madeBy(ctr, v))
+			c.set.parts = append(c.set.parts, newDemand(pod, Key{p.UID, ctr.Name}, recorded(previous, ctr.Name)).madeBy(ctr, v))
 		}
 		if live {
 			c.waiting, c.nodes = c.waiting || ctr.Waiting, c.nodes.Union(ctr.Nodes)
@@ -60,9 +60,9 @@ func recorded(all []Assignment, name string) []Assignment {
 // inherit gives a pod the CPUs that were recorded for it and for its containers. Live parts come
 // first, then the pod, then other containers, the older first. Assignments after the pod has its
 // total have no effect: earlier builds gave the total of the pod to each container.
-func (l *podLevel) inherit(c *claim, previous []Assignment, ages map[string]int64) {
+func (l *podLevel) inherit(c *demand, previous []Assignment, ages map[string]int64) {
 	rank := func(name string) int {
-		i := slices.IndexFunc(c.set.parts, func(part claim) bool { return part.key.Container == name })
+		i := slices.IndexFunc(c.set.parts, func(part demand) bool { return part.key.Container == name })
 		switch {
 		case i >= 0 && c.set.parts[i].live:
 			return 0
@@ -102,7 +102,7 @@ func (s *podSet) fixed() cpuset.Set {
 // divide gives the parts their CPUs. Each part keeps its CPUs. Then live parts get what
 // they lack, the older first: from the rest, and from the CPUs of exited containers. At
 // least one CPU remains for containers that share the rest.
-func (s *podSet) divide(m *allocate.Machine, c *claim) {
+func (s *podSet) divide(m *allocate.Machine, c *demand) {
 	s.rest = c.cpus
 	order := byAge(s.parts)
 	for _, i := range order {
@@ -128,7 +128,7 @@ func (s *podSet) divide(m *allocate.Machine, c *claim) {
 }
 
 // grow adds missing CPUs to a part. A part without CPUs gets all that it lacks, or none.
-func (s *podSet) grow(m *allocate.Machine, part *claim) {
+func (s *podSet) grow(m *allocate.Machine, part *demand) {
 	left := leftBy(s.parts)
 	most, lack := s.rest.Len()+left.Len(), part.want-part.cpus.Len()
 	if s.shared {
@@ -156,9 +156,9 @@ func (s *podSet) grow(m *allocate.Machine, part *claim) {
 const PodPoolEmpty = "PodPoolEmpty"
 
 // refuse returns the reason why a container lacks CPUs of its pod.
-// part is its claim, nil for a container that shares the rest. A pod without CPUs has its own
+// part is its demand, nil for a container that shares the rest. A pod without CPUs has its own
 // reason.
-func (s *podSet) refuse(c, part *claim) *allocate.Refusal {
+func (s *podSet) refuse(c, part *demand) *allocate.Refusal {
 	if c.cpus.IsEmpty() && c.refused != nil {
 		return c.refused
 	}
@@ -178,7 +178,7 @@ func (s *podSet) refuse(c, part *claim) *allocate.Refusal {
 }
 
 // inPodPool places a container that shares the CPUs of its pod.
-func (b *placer) inPodPool(p *Pod, at *Placement, c *claim, v *verdict) {
+func (b *placer) inPodPool(p *Pod, at *Placement, c *demand, v *verdict) {
 	if at.State != Exited && !c.set.pool.IsEmpty() {
 		at.Pool, at.CPUs, at.Reason = Guaranteed, c.set.pool, v.reason
 		return
@@ -200,11 +200,11 @@ func (b *placer) inPodPool(p *Pod, at *Placement, c *claim, v *verdict) {
 	}
 }
 
-// setClaim returns the claim of a pod with pod-level resources, nil if claims are of another
+// setDemand returns the demand of a pod with pod-level resources, nil if demands are of another
 // pod.
-func setClaim(claims []claim) *claim {
-	if len(claims) == 1 && claims[0].set != nil {
-		return &claims[0]
+func setDemand(demands []demand) *demand {
+	if len(demands) == 1 && demands[0].set != nil {
+		return &demands[0]
 	}
 	return nil
 }

@@ -70,9 +70,9 @@ func asked(ctr *Container, v verdict) int {
 	return int(min(ctr.Resources.Shares, sharesCap))
 }
 
-// reserveOf returns the claim among siblings for the CPUs reserved for the pod,
+// reserveOf returns the demand among siblings for the CPUs reserved for the pod,
 // or nil.
-func reserveOf(siblings []claim) *claim {
+func reserveOf(siblings []demand) *demand {
 	if len(siblings) > 0 && siblings[0].isReserve() {
 		return &siblings[0]
 	}
@@ -81,7 +81,7 @@ func reserveOf(siblings []claim) *claim {
 
 // due is how many CPUs the reserve of a pod should have. CPUs of exited containers count
 // for containers that come later, and so do the CPUs of a waiting container.
-func (a *assigner) due(c *claim, siblings []claim) int {
+func (a *assigner) due(c *demand, siblings []demand) int {
 	due := a.owed(c, siblings)
 	if c.frozen {
 		due = min(due, c.cpus.Len())
@@ -90,7 +90,7 @@ func (a *assigner) due(c *claim, siblings []claim) int {
 }
 
 // owed is due without regard to frozen.
-func (a *assigner) owed(c *claim, siblings []claim) int {
+func (a *assigner) owed(c *demand, siblings []demand) int {
 	left := leftBy(siblings)
 	if c.options.OneOwnerPerCore {
 		left = a.oneOfEach(left) // a core is for one owner
@@ -108,7 +108,7 @@ func (a *assigner) owed(c *claim, siblings []claim) int {
 // release frees the CPUs of a pod's reserve above its due. It changes no reserve of an
 // unread pod.
 func (a *assigner) release(i int) {
-	c := &a.claims[i]
+	c := &a.demands[i]
 	if !c.isReserve() || c.unread {
 		return
 	}
@@ -120,7 +120,7 @@ func (a *assigner) release(i int) {
 // reserve takes the CPUs that the pod's total leaves for later containers: all of them,
 // or as many as fit the options.
 func (a *assigner) reserve(i int) bool {
-	c := &a.claims[i]
+	c := &a.demands[i]
 	if !c.isReserve() {
 		return false
 	}
@@ -157,8 +157,8 @@ func (a *assigner) reserve(i int) bool {
 	return false
 }
 
-// unit returns the granularity of a claim: numbers of CPUs are multiples of it.
-func (a *assigner) unit(c *claim) int {
+// unit returns the granularity of a demand: numbers of CPUs are multiples of it.
+func (a *assigner) unit(c *demand) int {
 	if c.options.FullPCPUsOnly {
 		return a.machine.Group()
 	}
@@ -170,7 +170,7 @@ func (a *assigner) unit(c *claim) int {
 // then the containers are tried one by one.
 func (a *assigner) together(i int) bool {
 	siblings := a.siblings(i)
-	if a.claims[i].options.OneOwnerPerCore {
+	if a.demands[i].options.OneOwnerPerCore {
 		return false // the number of cores depends on the owners of their threads
 	}
 	reserve := reserveOf(siblings)
@@ -180,17 +180,17 @@ func (a *assigner) together(i int) bool {
 		switch {
 		case c == reserve:
 			total += a.due(c, siblings)
-		case !c.cpus.IsEmpty() && !c.live, !c.nodes.Equal(a.claims[i].nodes):
+		case !c.cpus.IsEmpty() && !c.live, !c.nodes.Equal(a.demands[i].nodes):
 			return false
 		case c.lacks() && c.cpus.IsEmpty():
 			total += c.want
 		}
 	}
-	if total == a.claims[i].want || total > a.offered(&a.claims[i]) || reserve != nil && !reserve.cpus.IsEmpty() {
+	if total == a.demands[i].want || total > a.offered(&a.demands[i]) || reserve != nil && !reserve.cpus.IsEmpty() {
 		return false
 	}
-	near, nodes := held(siblings), a.claims[i].nodes
-	all, refusal := a.fresh(&a.claims[i], allocate.Request{CPUs: total, Near: near, Nodes: nodes, Options: *a.claims[i].options})
+	near, nodes := held(siblings), a.demands[i].nodes
+	all, refusal := a.fresh(&a.demands[i], allocate.Request{CPUs: total, Near: near, Nodes: nodes, Options: *a.demands[i].options})
 	if refusal != nil {
 		return false
 	}
@@ -210,7 +210,7 @@ func (a *assigner) together(i int) bool {
 
 // divide gives each of the siblings that have nothing their part of all, the
 // older first, and the rest to the reserve.
-func (a *assigner) divide(siblings []claim, all, near cpuset.Set) ([]cpuset.Set, bool) {
+func (a *assigner) divide(siblings []demand, all, near cpuset.Set) ([]cpuset.Set, bool) {
 	parts := make([]cpuset.Set, len(siblings))
 	rest := a.from(all)
 	for _, j := range byAge(siblings) {
@@ -226,7 +226,7 @@ func (a *assigner) divide(siblings []claim, all, near cpuset.Set) ([]cpuset.Set,
 		all, near = all.Difference(part), near.Union(part)
 	}
 	if !all.IsEmpty() {
-		i := slices.IndexFunc(siblings, func(c claim) bool { return c.isReserve() })
+		i := slices.IndexFunc(siblings, func(c demand) bool { return c.isReserve() })
 		if i < 0 {
 			return nil, false
 		}
@@ -235,11 +235,11 @@ func (a *assigner) divide(siblings []claim, all, near cpuset.Set) ([]cpuset.Set,
 	return parts, true
 }
 
-// held are the CPUs of claims together.
-func held(claims []claim) cpuset.Set {
+// held are the CPUs of demands together.
+func held(demands []demand) cpuset.Set {
 	var all cpuset.Set
-	for i := range claims {
-		all = all.Union(claims[i].cpus)
+	for i := range demands {
+		all = all.Union(demands[i].cpus)
 	}
 	return all
 }

@@ -8,24 +8,24 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
 
-// claim is the claim of one owner on the guaranteed pool. A claim of a container name lasts
-// over all restarts of the container. Other claims belong to systemd units, and to pods for
+// demand is the demand of one owner on the guaranteed pool. A demand of a container name lasts
+// over all restarts of the container. Other demands belong to systemd units, and to pods for
 // the CPUs that are reserved for their containers.
-type claim struct {
+type demand struct {
 	key        Key
 	pod        int   // index of the pod; none for a unit.
-	createdAt  int64 // when the newest instance was created; the age of the claim.
+	createdAt  int64 // when the newest instance was created; the age of the demand.
 	finishedAt int64 // when the newest instance has exited; 0 if it has not, or if that is not known
 	want       int
 	least      int        // lower bound of want with atLeast; for a reserve, CPUs that the pod will certainly request.
-	cpus       cpuset.Set // CPUs of the claim: first the previous assignment, in the end the new one.
-	away       cpuset.Set // CPUs of the claim that are offline now; see Assignment
+	cpus       cpuset.Set // CPUs of the demand: first the previous assignment, in the end the new one.
+	away       cpuset.Set // CPUs of the demand that are offline now; see Assignment
 	options    *allocate.Options
 	nodes      cpuset.Set        // hinted
 	missing    int               // how much a reserve is too small
-	refused    *allocate.Refusal // why a claim that lacks CPUs does not get them
+	refused    *allocate.Refusal // why a demand that lacks CPUs does not get them
 	// live reports that an instance of the container exists that has not exited.
-	// Only live claims get CPUs; the others keep their CPUs until the pod ends or a
+	// Only live demands get CPUs; the others keep their CPUs until the pod ends or a
 	// container of the same pod needs them.
 	live      bool
 	atLeast   bool // want is a guess: least, or the previous number of CPUs.
@@ -34,8 +34,8 @@ type claim struct {
 	contested bool // another owner was recorded for some of cpus
 	// frozen reports that the reserve gets no more CPUs.
 	frozen  bool
-	crowded bool // another owner has threads of cores that should belong to the claim alone
-	// set divides the CPUs of a pod with pod-level resources; nil for all other claims. The claim
+	crowded bool // another owner has threads of cores that should belong to the demand alone
+	// set divides the CPUs of a pod with pod-level resources; nil for all other demands. The demand
 	// is on the CPUs of the whole pod.
 	set *podSet
 }
@@ -45,16 +45,16 @@ const none = -1
 
 // isReserve reports whether c is the reserve of a pod. Its want are the CPUs that the
 // pod's total leaves for containers that do not exist yet.
-func (c *claim) isReserve() bool { return c.key.Container == "" && c.set == nil }
+func (c *demand) isReserve() bool { return c.key.Container == "" && c.set == nil }
 
-// isUnit reports whether c is the claim of a systemd unit.
-func (c *claim) isUnit() bool { return c.pod == none }
+// isUnit reports whether c is the demand of a systemd unit.
+func (c *demand) isUnit() bool { return c.pod == none }
 
 // lacks reports whether c should have more CPUs than it has.
-func (c *claim) lacks() bool { return c.live && c.cpus.Len() < c.want }
+func (c *demand) lacks() bool { return c.live && c.cpus.Len() < c.want }
 
 // guess sets the want of c if it depends on the CPUs that c has.
-func (c *claim) guess() {
+func (c *demand) guess() {
 	switch {
 	case c.waiting && c.cpus.IsEmpty():
 		c.want = 0
@@ -65,9 +65,9 @@ func (c *claim) guess() {
 	}
 }
 
-// claims lists the claims on the guaranteed pool, sorted by key: the claims of units
+// demands lists the demands on the guaranteed pool, sorted by key: the demands of units
 // come first. Pods and their containers are sorted; classes are in the same order.
-func claims(p *Pools, pods []Pod, classes []class, previous []Assignment) []claim {
+func demands(p *Pools, pods []Pod, classes []class, previous []Assignment) []demand {
 	previous = slices.Clone(previous)
 	slices.SortFunc(previous, func(a, b Assignment) int { return a.Key.Compare(b.Key) })
 	room := 0
@@ -76,7 +76,7 @@ func claims(p *Pools, pods []Pod, classes []class, previous []Assignment) []clai
 			room += len(pods[i].Containers) + 1 // a reserve
 		}
 	}
-	all := slices.Grow(unitClaims(p, previous), room)
+	all := slices.Grow(unitDemands(p, previous), room)
 	for i := range pods {
 		p := &pods[i]
 		for len(previous) > 0 && previous[0].Key.PodUID < p.UID {
@@ -89,9 +89,9 @@ func claims(p *Pools, pods []Pod, classes []class, previous []Assignment) []clai
 		if options := classes[i].options; options != nil {
 			first := len(all)
 			if level := classes[i].level; level.set() {
-				all = append(all, level.claim(i, p, classes[i].verdicts, previous[:n]))
+				all = append(all, level.demand(i, p, classes[i].verdicts, previous[:n]))
 			} else {
-				all = appendClaims(all, i, p, &classes[i], previous[:n])
+				all = appendDemands(all, i, p, &classes[i], previous[:n])
 			}
 			for j := range all[first:] {
 				c := &all[first+j]
@@ -104,12 +104,12 @@ func claims(p *Pools, pods []Pod, classes []class, previous []Assignment) []clai
 	return all
 }
 
-// unitClaims lists the claims of the units with exclusive CPUs.
-func unitClaims(p *Pools, previous []Assignment) []claim {
-	var all []claim
+// unitDemands lists the demands of the units with exclusive CPUs.
+func unitDemands(p *Pools, previous []Assignment) []demand {
+	var all []demand
 	for _, u := range p.Units {
 		if u.CPUs > 0 {
-			c := claim{key: Key{Container: u.Name}, pod: none, live: true, want: u.CPUs, options: &p.Options}
+			c := demand{key: Key{Container: u.Name}, pod: none, live: true, want: u.CPUs, options: &p.Options}
 			for _, held := range previous {
 				if held.Key == c.key {
 					c.had(held)
@@ -121,8 +121,8 @@ func unitClaims(p *Pools, previous []Assignment) []claim {
 	return all
 }
 
-// appendClaims appends the claims of one pod; previous are its assignments.
-func appendClaims(all []claim, pod int, p *Pod, class *class, previous []Assignment) []claim {
+// appendDemands appends the demands of one pod; previous are its assignments.
+func appendDemands(all []demand, pod int, p *Pod, class *class, previous []Assignment) []demand {
 	verdicts := class.verdicts
 	before := func(name string) []Assignment {
 		n := 0
@@ -133,7 +133,7 @@ func appendClaims(all []claim, pod int, p *Pod, class *class, previous []Assignm
 		previous = previous[n:]
 		return of
 	}
-	reserve := newClaim(pod, Key{PodUID: p.UID}, before(""))
+	reserve := newDemand(pod, Key{PodUID: p.UID}, before(""))
 	left := reservable(p, verdicts)
 	if class.level != nil {
 		left = remainder{} // the pod reserves no CPUs
@@ -145,13 +145,13 @@ func appendClaims(all []claim, pod int, p *Pod, class *class, previous []Assignm
 	}
 	start := 0
 	for start < len(p.Containers) && p.Containers[start].Kind == Infra {
-		start++ // they come first, and never claim anything
+		start++ // they come first, and never need any CPUs
 	}
 	for start < len(p.Containers) || len(previous) > 0 {
 		if start == len(p.Containers) || len(previous) > 0 && previous[0].Key.Container < p.Containers[start].Name {
 			// Only the assignment is left of the container.
 			held := before(previous[0].Key.Container)
-			all = append(all, newClaim(pod, held[0].Key, held))
+			all = append(all, newDemand(pod, held[0].Key, held))
 			continue
 		}
 		name := p.Containers[start].Name
@@ -162,15 +162,15 @@ func appendClaims(all []claim, pod int, p *Pod, class *class, previous []Assignm
 		held := before(name)
 		newest := start + newestOf(p.Containers[start:end])
 		if v := verdicts[newest]; v.pool == Guaranteed {
-			all = append(all, newClaim(pod, Key{p.UID, name}, held).madeBy(&p.Containers[newest], v))
+			all = append(all, newDemand(pod, Key{p.UID, name}, held).madeBy(&p.Containers[newest], v))
 		}
 		start = end
 	}
 	return all
 }
 
-func newClaim(pod int, key Key, held []Assignment) claim {
-	c := claim{key: key, pod: pod}
+func newDemand(pod int, key Key, held []Assignment) demand {
+	c := demand{key: key, pod: pod}
 	for _, h := range held {
 		c.had(h)
 	}
@@ -178,12 +178,12 @@ func newClaim(pod int, key Key, held []Assignment) claim {
 }
 
 // had adds the previous assignment a to c.
-func (c *claim) had(a Assignment) {
+func (c *demand) had(a Assignment) {
 	c.cpus, c.away = c.cpus.Union(a.CPUs), c.away.Union(a.Away)
 }
 
 // madeBy sets the fields of c that depend on its container.
-func (c claim) madeBy(ctr *Container, v verdict) claim {
+func (c demand) madeBy(ctr *Container, v verdict) demand {
 	c.live, c.createdAt = ctr.State != Exited, ctr.CreatedAt
 	if !c.live {
 		c.finishedAt = ctr.FinishedAt
@@ -206,17 +206,17 @@ func newestOf(instances []Container) int {
 	return best
 }
 
-// byAge returns the indices of claims in the order in which they are served:
+// byAge returns the indices of demands in the order in which they are served:
 // units, then existing containers, then planned containers; the older first. The last
-// claim loses first. So the claims of unread pods come before all others: they only keep
+// demand loses first. So the demands of unread pods come before all others: they only keep
 // their CPUs.
-func byAge(claims []claim) []int {
-	order := make([]int, len(claims))
+func byAge(demands []demand) []int {
+	order := make([]int, len(demands))
 	for i := range order {
 		order[i] = i
 	}
 	slices.SortFunc(order, func(i, j int) int {
-		a, b := &claims[i], &claims[j]
+		a, b := &demands[i], &demands[j]
 		return cmp.Or(first(a.unread, b.unread), first(a.isUnit(), b.isUnit()), first(a.live, b.live),
 			cmp.Compare(a.createdAt, b.createdAt), a.key.Compare(b.key))
 	})
