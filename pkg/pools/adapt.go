@@ -40,7 +40,7 @@ func (s Spec) Adapt(t *topology.Topology) (Pools, []error) {
 	r.adaptFloor(&s)
 	r.checkInfra(s) // they are in the shared pool then
 	p := s.pools(t)
-	p.Offline, p.Away = asked.Offline, asked.Away
+	p.Offline, p.Away, p.Claims.Away = asked.Offline, asked.Away, asked.Claims.Away
 	r.checkCapacity(s, p)
 	return p, r.problems
 }
@@ -60,7 +60,8 @@ func (r *resolver) adaptSpec(s *Spec) {
 	whole := resolver{topology: r.topology}
 	if whole.checkGuaranteed(s.Guaranteed); len(whole.problems) > 0 {
 		r.problems = append(r.problems, whole.problems...)
-		s.Guaranteed = GuaranteedSpec{CPUs: s.Guaranteed.CPUs, FromShared: s.Guaranteed.FromShared && s.Guaranteed.CPUs.IsEmpty()}
+		s.Guaranteed = GuaranteedSpec{CPUs: s.Guaranteed.CPUs, FromShared: s.Guaranteed.FromShared && s.Guaranteed.CPUs.IsEmpty(),
+			Claims: s.Guaranteed.Claims}
 	}
 	var valid []PartitionSpec
 	r.numbers = []int{}
@@ -108,6 +109,10 @@ func (r *resolver) adaptLists(s *Spec) {
 	if !s.Guaranteed.CPUs.IsEmpty() {
 		adapt(guaranteedKey, &s.Guaranteed.CPUs)
 	}
+	if !s.Guaranteed.Claims.CPUs.IsEmpty() {
+		adapt(claimCPUsKey, &s.Guaranteed.Claims.CPUs)
+	}
+	r.checkWholeCores(s.Guaranteed) // devices leave out incomplete cores
 	r.adaptMixed(s)
 }
 
@@ -118,15 +123,17 @@ func (r *resolver) adaptMixed(s *Spec) {
 	if absent := had.Difference(r.topology.Present); !absent.IsEmpty() {
 		r.report(mixedCPUsKey, had.String(), "the machine has no CPU %s; it has %s; the others count", absent, r.topology.Present)
 	}
-	if owned := had.Intersection(s.Guaranteed.CPUs); !owned.IsEmpty() {
-		r.report(mixedCPUsKey, had.String(), "CPU %s is in %s too, and counts there", owned, guaranteedKey)
+	for _, other := range []list{{field: guaranteedKey, cpus: s.Guaranteed.CPUs}, {field: claimCPUsKey, cpus: s.Guaranteed.Claims.CPUs}} {
+		if owned := had.Intersection(other.cpus); !owned.IsEmpty() {
+			r.report(mixedCPUsKey, had.String(), "CPU %s is in %s too, and counts there", owned, other.field)
+		}
 	}
-	s.Guaranteed.Mixed.CPUs = had.Intersection(r.topology.Present).Difference(s.Guaranteed.CPUs)
+	s.Guaranteed.Mixed.CPUs = had.Intersection(r.topology.Present).Difference(s.Guaranteed.CPUs.Union(s.Guaranteed.Claims.CPUs))
 }
 
 // makeRoom finds CPUs for an empty shared pool. CPUs of the partitions have no owners. Of
 // the guaranteed pool it takes the last CPU, because owners get CPUs from the lower end
-// first.
+// first. If only claims have CPUs, it takes the last CPU of theirs.
 func (r *resolver) makeRoom(s *Spec) {
 	s.Shared = nil
 	var partitions cpuset.Set
@@ -138,14 +145,18 @@ func (r *resolver) makeRoom(s *Spec) {
 		r.report(sharedKey, "", "the other pools leave no online CPU of %s; it runs on %s together with the partitions", r.topology.Online, named(partitions))
 		return
 	}
-	one := cpuset.Of(s.Guaranteed.CPUs.Last())
-	s.Guaranteed.CPUs = s.Guaranteed.CPUs.Difference(one)
-	r.report(sharedKey, "", "the other pools leave no online CPU of %s; it gets CPU %s of %s", r.topology.Online, one, guaranteedKey)
+	from, key := &s.Guaranteed.CPUs, guaranteedKey
+	if from.IsEmpty() {
+		from, key = &s.Guaranteed.Claims.CPUs, claimCPUsKey
+	}
+	one := cpuset.Of(from.Last())
+	*from = from.Difference(one)
+	r.report(sharedKey, "", "the other pools leave no online CPU of %s; it gets CPU %s of %s", r.topology.Online, one, key)
 }
 
 // dropEmpty leaves out the partitions that have no CPU.
 func (r *resolver) dropEmpty(s *Spec) {
-	all := r.topology.Online.Difference(s.Guaranteed.CPUs)
+	all := r.topology.Online.Difference(s.Guaranteed.CPUs.Union(s.Guaranteed.Claims.CPUs))
 	s.Partitions = slices.DeleteFunc(s.Partitions, func(p PartitionSpec) bool {
 		if empty := p.All && all.IsEmpty() || !p.All && p.CPUs.IsEmpty(); !empty {
 			return false

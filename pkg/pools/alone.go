@@ -26,12 +26,12 @@ func Alone(in *Input, plan *Plan, p Pod) (placed PodPlan, ok bool) {
 	c := classifier{in: &bare}
 	pods := present([]Pod{p})
 	classes := c.classify(pods)
-	return newPlacer(&bare, plan.Free, plan.Resting, len(p.Containers)).pod(&pods[0], classes[0], nil), true
+	return newPlacer(&bare, plan, len(p.Containers)).pod(&pods[0], classes[0], nil), true
 }
 
 // ordinary reports that no container of a pod has or may have a demand on exclusive CPUs.
 func (in *Input) ordinary(p *Pod) bool {
-	return !p.Unread && (p.QoS != QoSGuaranteed || !in.Pools.exclusive()) && !p.hasForeign()
+	return !p.Unread && !in.hasClaims(p.UID) && (p.QoS != QoSGuaranteed || !in.Pools.exclusive()) && !p.hasForeign()
 }
 
 // Alongside places one Guaranteed pod as [Build] would, without the pods in the shared pool. ok is

@@ -41,6 +41,12 @@ func build(in Input, pods []Pod, kept cpuset.Set, notes *notebook) Plan {
 	plan.Theirs, plan.TheirsAlone = theirs(&in, pods, kept)
 	took := kubeletTook(&in, pods, &plan)
 	in.Pools = in.Pools.without(plan.Theirs, plan.TheirsAlone)
+	outside := claimCPUs(&in).Difference(in.Pools.Claims.CPUs)
+	spared := in.Pools.spared(outside)
+	in.Pools = in.Pools.without(spared, spared)
+	var claimed []Assignment
+	var unmet []Problem
+	plan.Claims, claimed, unmet = in.claims(outside.Difference(spared))
 	plan.Free = in.Pools.Guaranteed
 	c := classifier{in: &in, notes: notes}
 	classes := c.classify(pods)
@@ -56,7 +62,7 @@ func build(in Input, pods []Pod, kept cpuset.Set, notes *notebook) Plan {
 		}
 	}
 	plan.Resting = resting(&in, plan.Free, assigned)
-	placer := newPlacer(&in, plan.Free, plan.Resting, countContainers(pods))
+	placer := newPlacer(&in, &plan, countContainers(pods))
 	plan.Shared = placer.ofShared
 	assignments := make([]Assignment, 0, len(assigned))
 
@@ -69,13 +75,13 @@ func build(in Input, pods []Pod, kept cpuset.Set, notes *notebook) Plan {
 		plan.Pods = append(plan.Pods, placer.pod(&pods[i], classes[i], of))
 		assignments = appendAssignments(assignments, of, classes[i].level)
 	}
-	if len(assignments) > 0 {
+	if assignments = append(assignments, claimed...); len(assignments) > 0 {
 		plan.Assignments = assignments
 	}
-	plan.Problems = slices.Concat(plan.Problems, c.problems, placer.problems, overlaps(pods, &plan), took)
+	plan.Problems = slices.Concat(plan.Problems, c.problems, placer.problems, overlaps(pods, &plan), took, unmet)
 	slices.SortFunc(plan.Problems, func(a, b Problem) int {
 		return cmp.Or(cmp.Compare(a.Pod, b.Pod), cmp.Compare(a.PodUID, b.PodUID), cmp.Compare(a.Container, b.Container),
-			cmp.Compare(a.Unit, b.Unit), cmp.Compare(a.Code, b.Code), cmp.Compare(a.Text, b.Text))
+			cmp.Compare(a.Unit, b.Unit), cmp.Compare(a.Claim, b.Claim), cmp.Compare(a.Code, b.Code), cmp.Compare(a.Text, b.Text))
 	})
 	return plan
 }
@@ -155,6 +161,7 @@ type class struct {
 	// containers get no exclusive CPUs.
 	options *allocate.Options
 	level   *podLevel // set for a pod with pod-level resources
+	claims  bool      // the pod has ResourceClaims, and reserves no CPUs
 }
 
 func (c *classifier) classify(pods []Pod) []class {
@@ -164,38 +171,47 @@ func (c *classifier) classify(pods []Pod) []class {
 	for i := range pods {
 		p, to := &pods[i], &classes[i]
 		to.verdicts, room = room[:len(p.Containers)], room[len(p.Containers):]
-		if p.Unread {
-			c.unread(p, to)
+		if to.claims = c.in.hasClaims(p.UID); to.claims {
+			c.claiming(p, to)
+		} else {
+			c.pod(p, to)
 		}
-		if p.Unread || isForeign(p) && !c.in.Pools.Kubelet {
-			c.foreign(p, to.verdicts)
-			c.notes.class(c.in.Names, p, to, false, true, nil)
-			continue
-		}
-		before := len(c.problems)
-		partition, managed := c.partition(p)
-		asked := c.problems[before:]
-		if managed {
-			to.partition = partition
-			c.managed(p, partition.Type, to.verdicts)
-			c.foreign(p, to.verdicts)
-			c.notes.class(c.in.Names, p, to, true, false, asked)
-			continue
-		}
-		for j := range p.Containers {
-			to.verdicts[j] = c.ordinary(p, &p.Containers[j])
-		}
-		c.foreign(p, to.verdicts)
-		if p.QoS == QoSGuaranteed && p.UID != "" && c.in.Pools.exclusive() {
-			to.options = c.options(p)
-			to.level = c.podLevel(p, to.verdicts)
-			c.checkSwitches(p)
-			c.checkMixed(p)
-		}
-		c.checkOffered(p, to.verdicts)
-		c.notes.class(c.in.Names, p, to, false, false, asked)
 	}
 	return classes
+}
+
+// pod classifies a pod and its containers. to has room for their verdicts.
+func (c *classifier) pod(p *Pod, to *class) {
+	if p.Unread {
+		c.unread(p, to)
+	}
+	if p.Unread || isForeign(p) && !c.in.Pools.Kubelet {
+		c.foreign(p, to.verdicts)
+		c.notes.class(c.in.Names, p, to, false, true, nil)
+		return
+	}
+	before := len(c.problems)
+	partition, managed := c.partition(p)
+	asked := c.problems[before:]
+	if managed {
+		to.partition = partition
+		c.managed(p, partition.Type, to.verdicts)
+		c.foreign(p, to.verdicts)
+		c.notes.class(c.in.Names, p, to, true, false, asked)
+		return
+	}
+	for j := range p.Containers {
+		to.verdicts[j] = c.ordinary(p, &p.Containers[j])
+	}
+	c.foreign(p, to.verdicts)
+	if p.QoS == QoSGuaranteed && p.UID != "" && c.in.Pools.exclusive() {
+		to.options = c.options(p)
+		to.level = c.podLevel(p, to.verdicts)
+		c.checkSwitches(p)
+		c.checkMixed(p)
+	}
+	c.checkOffered(p, to.verdicts)
+	c.notes.class(c.in.Names, p, to, false, false, asked)
 }
 
 // unread classifies a pod with unknown status: each of its containers may have exclusive
@@ -299,7 +315,7 @@ func sameInput(a, b *Input) bool {
 	return !a.Namespaces.Asked && !b.Namespaces.Asked &&
 		a.Machine == b.Machine && a.Names == b.Names && a.Partitions == b.Partitions && a.Interrupts == b.Interrupts &&
 		a.StaticPods.All == b.StaticPods.All && slices.Equal(a.StaticPods.Namespaces, b.StaticPods.Namespaces) &&
-		a.Resting.Equal(b.Resting) &&
+		a.Resting.Equal(b.Resting) && slices.EqualFunc(a.Claims, b.Claims, sameClaim) &&
 		slices.EqualFunc(a.Previous, b.Previous, Assignment.Equal) && slices.EqualFunc(a.Held, b.Held, Assignment.Equal) &&
 		samePools(&a.Pools, &b.Pools) && samePods(a.Pods, b.Pods)
 }
@@ -308,11 +324,17 @@ func samePools(a, b *Pools) bool {
 	return a.FromShared == b.FromShared && a.Floor == b.Floor && a.Kubelet == b.Kubelet && a.Options == b.Options &&
 		a.BindMemory == b.BindMemory && a.Infra == b.Infra && a.PodLevel == b.PodLevel &&
 		a.Shared.Equal(b.Shared) && a.Guaranteed.Equal(b.Guaranteed) && a.Offline.Equal(b.Offline) && a.Away.Equal(b.Away) &&
+		a.Claims.Lend == b.Claims.Lend && a.Claims.CPUs.Equal(b.Claims.CPUs) && a.Claims.Away.Equal(b.Claims.Away) &&
 		a.Mixed.Shared == b.Mixed.Shared && a.Mixed.CPUs.Equal(b.Mixed.CPUs) && slices.Equal(a.Mixed.Namespaces, b.Mixed.Namespaces) &&
 		slices.Equal(a.Overrides, b.Overrides) && slices.Equal(a.Units, b.Units) &&
 		slices.EqualFunc(a.Partitions, b.Partitions, func(a, b Partition) bool {
 			return a.Type == b.Type && a.CPUs.Equal(b.CPUs) && slices.Equal(a.Namespaces, b.Namespaces)
 		})
+}
+
+func sameClaim(a, b Claim) bool {
+	return a.UID == b.UID && a.PodUID == b.PodUID && a.Namespace == b.Namespace && a.Name == b.Name &&
+		slices.Equal(a.Parts, b.Parts) && slices.Equal(a.Containers, b.Containers)
 }
 
 func samePods(a, b []Pod) bool {

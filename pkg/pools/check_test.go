@@ -102,9 +102,9 @@ func TestCheckBuildFindsWhatIsWrong(t *testing.T) {
 		want     string
 	}{
 		{"nothing", "", func(*pools.Plan) {}, ""},
-		{"two owners in a core", "", func(p *pools.Plan) { assign(p, 1, cpuset.Of(4)) }, "CPU 4 of {pod-0002 app} are in one core"},
+		{"two owners in a core", "", func(p *pools.Plan) { assign(p, 1, cpuset.Of(4)) }, "CPU 4 of {pod-0002 app } are in one core"},
 		{"not both from before", "pod-0002/app 4", func(p *pools.Plan) { assign(p, 1, cpuset.Of(4)) }, "are in one core"},
-		{"nothing idle", "", func(p *pools.Plan) { p.Idle = cpuset.Set{} }, "sibling of CPU 0 of {pod-0001 app}, is not idle"},
+		{"nothing idle", "", func(p *pools.Plan) { p.Idle = cpuset.Set{} }, "sibling of CPU 0 of {pod-0001 app }, is not idle"},
 		{"too much idle", "", func(p *pools.Plan) { p.Idle = cpuset.Range(4, 6) }, "idle CPUs are 4-6; idle siblings are 4-5"},
 		{"idle below the floor", "", func(p *pools.Plan) { p.Shared = cpuset.Of(6, 7) }, "fewer than 3, and 4-5 are idle"},
 		{"too much given away", "pod-0001/app 0", func(p *pools.Plan) { p.Shared = cpuset.Of(6, 7) }, "fewer than 3, and owners have 0-1; they had 0"},

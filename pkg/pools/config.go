@@ -47,7 +47,8 @@ type GuaranteedSpec struct {
 	BindMemory bool
 	// PodLevel selects what pods with pod-level resources get.
 	PodLevel PodLevel
-	Mixed    Mixed `json:",omitzero"` // shared CPUs for containers that have exclusive CPUs
+	Mixed    Mixed     `json:",omitzero"` // shared CPUs for containers that have exclusive CPUs
+	Claims   ClaimSpec `json:",omitzero"` // CPUs of ResourceClaims
 }
 
 // UnitSpec is a systemd unit with exclusive CPUs or a pool to run in: either
@@ -100,6 +101,7 @@ type Pools struct {
 	PodLevel PodLevel
 	// Mixed configures shared CPUs for exclusive containers: online CPUs only.
 	Mixed   Mixed
+	Claims  ClaimPool  // CPUs of ResourceClaims, which no other pool has
 	Infra   string     // type of the partition that all pause containers run in; "" if it does not exist.
 	Units   []UnitSpec // sorted by Name
 	Offline cpuset.Set // configured CPUs that the machine has but does not run at the moment. They are in no pool

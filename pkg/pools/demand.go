@@ -135,7 +135,7 @@ func appendDemands(all []demand, pod int, p *Pod, class *class, previous []Assig
 	}
 	reserve := newDemand(pod, Key{PodUID: p.UID}, before(""))
 	left := reservable(p, verdicts)
-	if class.level != nil {
+	if class.level != nil || class.claims {
 		left = remainder{} // the pod reserves no CPUs
 	}
 	reserve.want, reserve.least, reserve.frozen = left.cpus, left.sure, left.frozen
@@ -162,7 +162,7 @@ func appendDemands(all []demand, pod int, p *Pod, class *class, previous []Assig
 		held := before(name)
 		newest := start + newestOf(p.Containers[start:end])
 		if v := verdicts[newest]; v.pool == Guaranteed {
-			all = append(all, newDemand(pod, Key{p.UID, name}, held).madeBy(&p.Containers[newest], v))
+			all = append(all, newDemand(pod, Key{PodUID: p.UID, Container: name}, held).madeBy(&p.Containers[newest], v))
 		}
 		start = end
 	}

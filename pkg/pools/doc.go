@@ -7,5 +7,5 @@
 // plan for the next call. Equal inputs give equal plans.
 //
 // The document docs/explanation/assignments.md states the rules. [PodLevel] is about pods with
-// pod-level resources.
+// pod-level resources, and [Claim] about ResourceClaims.
 package pools

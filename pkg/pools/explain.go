@@ -20,6 +20,7 @@ const (
 	RuleUnit         Rule = "Unit"         // configuration names the unit.
 	RuleUnread       Rule = "Unread"       // status of the pod could not be read
 	RuleOtherManager Rule = "OtherManager" // another manager of CPUs places the container
+	RuleClaim        Rule = "Claim"        // container uses ResourceClaims. Traces contain this rule only if it is met
 	RuleWorkloadType Rule = "WorkloadType" // pod asks for a workload type, and may have it
 	RulePause        Rule = "Pause"        // container is a pause container.
 	RuleQoS          Rule = "QoS"          // pod is of a QoS class other than Guaranteed, or of none
@@ -82,6 +83,15 @@ func (n *notebook) class(names workload.Names, p *Pod, to *class, managed, unask
 			continue
 		}
 		t.ordinary(p, ctr, v)
+	}
+}
+
+// claim records that a container uses claims.
+func (n *notebook) claim(p *Pod, ctr *Container, v *verdict) {
+	if n != nil && n.uid == p.UID {
+		t := &Trace{}
+		t.is(RuleClaim, true, v.reason.Text)
+		n.traces[ctr.ID] = t
 	}
 }
 

@@ -120,17 +120,22 @@ func theirs(in *Input, pods []Pod, kept cpuset.Set) (all, alone cpuset.Set) {
 		return all, alone
 	}
 	all, alone = all.Difference(kept), alone.Difference(kept)
+	return all, in.Pools.spared(alone)
+}
+
+// spared returns the CPUs of lost without the CPUs of pools that would be empty without them.
+func (p *Pools) spared(lost cpuset.Set) cpuset.Set {
 	var needed cpuset.Set
 	needs := func(pool cpuset.Set) {
-		if pool.IsSubsetOf(alone) {
+		if pool.IsSubsetOf(lost) {
 			needed = needed.Union(pool)
 		}
 	}
-	needs(in.Pools.Shared)
-	for _, part := range in.Pools.Partitions {
+	needs(p.Shared)
+	for _, part := range p.Partitions {
 		needs(part.CPUs)
 	}
-	return all, alone.Difference(needed)
+	return lost.Difference(needed)
 }
 
 // turnedForeign reports whether an owner is only a foreign container now. Then its
@@ -146,12 +151,14 @@ func turnedForeign(pods []Pod, key Key) bool {
 	return false
 }
 
-// without returns the pools without the CPUs of foreign containers.
+// without returns the pools without CPUs of others. No owner gets a CPU of all, and no pool contains a
+// CPU of alone.
 func (p Pools) without(all, alone cpuset.Set) Pools {
 	if all.IsEmpty() {
 		return p
 	}
 	p.Guaranteed, p.Shared = p.Guaranteed.Difference(all), p.Shared.Difference(alone)
+	p.Claims.CPUs = p.Claims.CPUs.Difference(all)
 	p.Mixed.CPUs = p.Mixed.CPUs.Difference(alone)
 	p.Partitions = slices.Clone(p.Partitions)
 	for i := range p.Partitions {
@@ -220,7 +227,7 @@ func leaveToKubelet(in *Input, pods []Pod) []Pod {
 				continue // another manager places it
 			}
 			f := Foreign{Manager: "the kubelet"}
-			own, pod := held[Key{p.UID, ctr.Name}], held[Key{PodUID: p.UID}]
+			own, pod := held[Key{PodUID: p.UID, Container: ctr.Name}], held[Key{PodUID: p.UID}]
 			switch {
 			case ctr.Kind == Infra: // the kubelet gives it none
 			case !own.IsEmpty():

@@ -20,6 +20,8 @@ type Input struct {
 	// Previous holds the assignments that are in force, by pod and container
 	// name. They are kept wherever the pools still allow it.
 	Previous []Assignment
+	// Claims are the ResourceClaims that have CPUs, or should get them. Each has a UID of its own.
+	Claims []Claim
 	// StaticPods are the static pods that may request a workload type. [Partition] lists the
 	// namespaces of all other pods.
 	StaticPods StaticPods
@@ -117,18 +119,23 @@ type Resources struct {
 	Quota, Period int64
 }
 
-// Key names an owner of CPUs over its restarts: a container, a pod or a unit. With Container
-// "" the owner is the pod: the CPUs are reserved for containers that do not exist yet. With
-// PodUID "" Container is the name of a systemd unit.
+// Key names an owner of CPUs over its restarts: a container, a pod, a unit or a part of a claim.
+// With Container "" the owner is the pod: the CPUs are reserved for containers that do not exist
+// yet. With PodUID "" Container is the name of a systemd unit. With Claim, the UID of a ResourceClaim,
+// PodUID is "" and Container names the part of the claim.
 type Key struct {
 	PodUID    string `json:"podUID"`
 	Container string `json:"container"`
+	Claim     string `json:"claim,omitzero"`
 }
 
-// Compare returns -1, 0 or 1 as k sorts before, with or after o: by pod, then by container.
+// Compare returns -1, 0 or 1 as k sorts before, with or after o: units, then pods, then claims.
 func (k Key) Compare(o Key) int {
-	return cmp.Or(strings.Compare(k.PodUID, o.PodUID), strings.Compare(k.Container, o.Container))
+	return cmp.Or(strings.Compare(k.Claim, o.Claim), strings.Compare(k.PodUID, o.PodUID), strings.Compare(k.Container, o.Container))
 }
+
+// IsUnit reports whether k names a systemd unit.
+func (k Key) IsUnit() bool { return k.PodUID == "" && k.Claim == "" }
 
 // Assignment is a set of exclusive CPUs held by an owner.
 type Assignment struct {

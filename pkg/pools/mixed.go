@@ -113,4 +113,5 @@ func (r *resolver) checkMixedList(s Spec) {
 		r.checkOnline(l)
 	}
 	r.checkDisjoint(l, list{field: guaranteedKey, cpus: s.Guaranteed.CPUs})
+	r.checkDisjoint(l, list{field: claimCPUsKey, cpus: s.Guaranteed.Claims.CPUs})
 }

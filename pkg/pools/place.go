@@ -22,14 +22,23 @@ type placer struct {
 	ofShared    cpuset.Set
 	problems    []Problem
 	// room has the capacity for all placements of the plan.
-	room []Placement
-	mems *memory // nil when memory is not bound
+	room   []Placement
+	claims []ClaimPlan
+	mems   *memory // nil when memory is not bound
 }
 
-func newPlacer(in *Input, free, resting cpuset.Set, containers int) *placer {
-	b := &placer{pools: &in.Pools, free: free, room: make([]Placement, 0, containers)}
-	b.taken = in.Pools.Guaranteed.Difference(free).Union(resting)
+// newPlacer returns a placer for a plan that has Free, Resting and Claims.
+func newPlacer(in *Input, plan *Plan, containers int) *placer {
+	b := &placer{pools: &in.Pools, free: plan.Free, claims: plan.Claims, room: make([]Placement, 0, containers)}
+	b.taken = in.Pools.Guaranteed.Difference(plan.Free).Union(plan.Resting)
 	b.ofShared = in.Pools.Shared.Difference(b.taken)
+	if in.Pools.Claims.Lend {
+		lent := in.Pools.Claims.CPUs
+		for i := range plan.Claims {
+			lent = lent.Difference(plan.Claims[i].CPUs)
+		}
+		b.ofShared = b.ofShared.Union(lent)
+	}
 	for _, p := range in.Pools.Partitions {
 		b.ofPartition = append(b.ofPartition, p.CPUs.Difference(b.taken))
 	}
@@ -76,6 +85,8 @@ func (b *placer) pod(p *Pod, of class, demands []demand) PodPlan {
 			default:
 				b.guaranteed(at, demandOf(demands, ctr.Name), v)
 			}
+		case ofClaims:
+			b.onClaims(p, at)
 		case Other:
 			at.Pool, at.CPUs, at.Reason = Other, ctr.Foreign.CPUs, v.reason
 		default:
@@ -89,7 +100,7 @@ func (b *placer) pod(p *Pod, of class, demands []demand) PodPlan {
 			at.Unlimited = !p.Unread && !KeepsQuota(p.Annotations, at.Name)
 		} else if at.InPodPool() {
 			at.Mems = b.mems.of(at.CPUs)
-			at.Unlimited = !p.Unread && hasQuotaOf(ctr.Resources, set.want) && !KeepsQuota(p.Annotations, at.Name)
+			at.Unlimited = (v.pool == ofClaims || hasQuotaOf(ctr.Resources, set.want)) && !p.Unread && !KeepsQuota(p.Annotations, at.Name)
 		}
 		at.Unread = p.Unread && at.Pool != Guaranteed && at.Pool != Other
 		if ctr.Kind == App && p.QoS == QoSGuaranteed && !at.Unlimited && at.Pool != Other {
@@ -98,7 +109,7 @@ func (b *placer) pod(p *Pod, of class, demands []demand) PodPlan {
 		if at.Unlimited && at.State != Exited {
 			plan.Unlimited = true
 			plan.Reason = Reason{CodeUnlimited, "container " + clip(at.Name) + " has exclusive CPUs, which bound it without a quota"}
-			if at.InPodPool() {
+			if at.InPodPool() && v.pool != ofClaims {
 				plan.Reason.Text = "container " + clip(at.Name) + " runs on the CPUs of its pod, which bound it without a quota"
 			}
 		}

@@ -25,8 +25,9 @@ const Other Pool = "other"
 // Plan is the desired state of every pod and container. It is sorted, so that
 // equal inputs give equal plans whatever their order.
 type Plan struct {
-	Pods  []PodPlan  `json:"pods"`
-	Units []UnitPlan `json:"units"` // systemd units of the configuration, by name
+	Pods   []PodPlan   `json:"pods"`
+	Units  []UnitPlan  `json:"units"`           // systemd units of the configuration, by name
+	Claims []ClaimPlan `json:"claims,omitzero"` // ResourceClaims, by UID
 	// Assignments are the Previous of the next Input. They include CPUs that are held for
 	// containers that do not exist at the moment.
 	Assignments []Assignment `json:"assignments"`
@@ -128,6 +129,9 @@ type Placement struct {
 	// Exclusive reports that no other container may run on CPUs. Without it, a container of the
 	// guaranteed pool shares them with other containers of its pod: see InPodPool.
 	Exclusive bool `json:"exclusive"`
+	// Claims are the UIDs of the ResourceClaims of which the container has its CPUs. Containers
+	// that have a claim in common share its CPUs.
+	Claims []string `json:"claims,omitzero"`
 	// Mixed are the shared CPUs that a container with exclusive CPUs uses in addition.
 	// No owner has any of them. Empty for all other containers.
 	Mixed cpuset.Set `json:"mixed,omitzero"`
@@ -188,13 +192,14 @@ type Problem struct {
 	Pod       string `json:"pod"`                 // namespace/name
 	Container string `json:"container,omitempty"` // empty for a problem of the whole pod
 	Unit      string `json:"unit,omitempty"`      // set for a problem of a systemd unit, which has no pod
+	Claim     string `json:"claim,omitempty"`     // namespace/name of a ResourceClaim; Pod and Container are empty then
 	Reason
 }
 
 // Owner is an owner of exclusive CPUs, with the inputs of their choice.
 type Owner struct {
 	Key  Key
-	Pod  string // namespace/name; empty for a systemd unit
+	Pod  string // namespace/name, for a claim its own; empty for a systemd unit
 	CPUs cpuset.Set
 	// Options and Nodes are the fields of an [allocate.Request] for it.
 	Options allocate.Options
@@ -215,7 +220,11 @@ func Owners(in Input, plan Plan) []Owner {
 			continue // all of them are offline
 		}
 		o := Owner{Key: a.Key, CPUs: a.CPUs, Options: in.Pools.Options}
-		if a.Key.PodUID != "" {
+		if a.Key.Claim != "" {
+			i := slices.IndexFunc(plan.Claims, func(p ClaimPlan) bool { return p.UID == a.Key.Claim })
+			o.Pod, o.Fixed = plan.Claims[i].Namespace+"/"+plan.Claims[i].Name, "the CPUs of a ResourceClaim never move"
+			o.Options = in.Pools.claimOptions()
+		} else if !a.Key.IsUnit() {
 			i, ok := slices.BinarySearchFunc(pods, a.Key.PodUID, func(p Pod, uid string) int { return cmp.Compare(p.UID, uid) })
 			if !ok {
 				continue // Build assigns no CPUs to pods that do not exist
@@ -286,6 +295,7 @@ const (
 	// CodeNoRequest: a container without whole CPUs in a pod with pod-level
 	// resources, where the pod has no CPUs to share.
 	CodeNoRequest Code = "NoRequest"
+	CodeClaim     Code = "Claim"   // container uses a ResourceClaim
 	CodePodPool   Code = "PodPool" // pod has pod-level resources, and the container shares the pod's CPUs
 	// CodePodTotalUnknown: the CPUs of the container may be its pod's CPUs, and the pod's total
 	// is not known.
@@ -347,6 +357,7 @@ const (
 	// CodeOtherOverlap: another manager has put a container on CPUs that an owner has,
 	// or that a pool cannot do without.
 	CodeOtherOverlap Code = "OtherOverlap"
+	CodeOutsideList  Code = "OutsideList" // a claim has CPUs that the configuration no longer gives to claims
 	CodeKubeletTook  Code = "KubeletTook" // kubelet has given CPUs of a partition to a container alone
 	CodeCrowded      Code = "Crowded"     // another owner has threads of the cores of an owner with one-owner-per-core
 )

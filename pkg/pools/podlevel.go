@@ -206,7 +206,7 @@ func (c *classifier) isApart(p *Pod, verdicts []verdict, n requests) bool {
 		if !ctr.asks() || verdicts[i].pool != Guaranteed {
 			continue
 		}
-		if !c.owned(Key{p.UID, ctr.Name}) {
+		if !c.owned(Key{PodUID: p.UID, Container: ctr.Name}) {
 			return false
 		}
 		owners, larger = owners+1, larger || ctr.Resources.Shares > p.Resources.Shares

@@ -37,7 +37,7 @@ func (l *podLevel) demand(pod int, p *Pod, verdicts []verdict, previous []Assign
 		case v.podPool:
 			c.set.shared = c.set.shared || live
 		default:
-			c.set.parts = append(c.set.parts, newDemand(pod, Key{p.UID, ctr.Name}, recorded(previous, ctr.Name)).madeBy(ctr, v))
+			c.set.parts = append(c.set.parts, newDemand(pod, Key{PodUID: p.UID, Container: ctr.Name}, recorded(previous, ctr.Name)).madeBy(ctr, v))
 		}
 		if live {
 			c.waiting, c.nodes = c.waiting || ctr.Waiting, c.nodes.Union(ctr.Nodes)

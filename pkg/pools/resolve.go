@@ -22,6 +22,8 @@ const (
 	podLevelKey   = "guaranteed.podLevel"
 	unitsKey      = "units"
 	infraKey      = "infraContainers"
+	claimsKey     = "guaranteed.claims"
+	claimCPUsKey  = "guaranteed.claims.cpus"
 
 	mixedKey           = "guaranteed.mixed"
 	mixedCPUsKey       = "guaranteed.mixed.cpus"
@@ -47,12 +49,13 @@ func (s Spec) Resolve(t *topology.Topology) (Pools, error) {
 	}
 	r.checkSpec(s)
 	r.checkMixedList(s)
+	r.checkWholeCores(s.Guaranteed)
 	p := s.pools(t)
 	if s.Shared == nil && p.Shared.IsEmpty() {
 		r.report(sharedKey, "rest", "the other pools leave no online CPU of %s; take some from them", t.Online)
 	}
 	for i, spec := range s.Partitions {
-		if spec.All && s.Guaranteed.CPUs.Intersection(t.Online).Equal(t.Online) {
+		if spec.All && s.Guaranteed.CPUs.Union(s.Guaranteed.Claims.CPUs).Intersection(t.Online).Equal(t.Online) {
 			r.report(partitionKey(i, "cpus"), "all", "the guaranteed pool has all online CPUs %s; take some from it", t.Online)
 		}
 	}
@@ -94,6 +97,10 @@ func (s Spec) pools(t *topology.Topology) Pools {
 		}
 	}
 	p.Away = p.Away.Intersection(t.Present).Difference(t.Online)
+	p.Claims = ClaimPool{
+		CPUs: s.Guaranteed.Claims.CPUs.Intersection(t.Online), Lend: s.Guaranteed.Claims.Lend,
+		Away: s.Guaranteed.Claims.CPUs.Intersection(t.Present).Difference(t.Online),
+	}
 	p.Guaranteed, p.Away = p.Guaranteed.Difference(never), p.Away.Difference(never)
 	p.Mixed = Mixed{s.Guaranteed.Mixed.Shared, never.Intersection(t.Online), slices.Clone(s.Guaranteed.Mixed.Namespaces)}
 	if s.hasInfra() {
@@ -108,7 +115,7 @@ func (s Spec) pools(t *topology.Topology) Pools {
 	for _, spec := range s.Partitions {
 		cpus := spec.CPUs.Intersection(t.Online)
 		if spec.All {
-			cpus = t.Online
+			cpus = t.Online.Difference(p.Claims.CPUs)
 			if !p.FromShared {
 				cpus = cpus.Difference(p.Guaranteed)
 			}
@@ -140,6 +147,9 @@ func (s Spec) lists() []list {
 	}
 	if !s.Guaranteed.CPUs.IsEmpty() {
 		lists = append(lists, list{field: guaranteedKey, cpus: s.Guaranteed.CPUs})
+	}
+	if !s.Guaranteed.Claims.CPUs.IsEmpty() {
+		lists = append(lists, list{field: claimCPUsKey, cpus: s.Guaranteed.Claims.CPUs})
 	}
 	return lists
 }

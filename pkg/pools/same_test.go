@@ -12,7 +12,7 @@ import (
 // everything is an input in which each field has something.
 func everything() Input {
 	one := cpuset.Of(1)
-	assignments := []Assignment{{Key: Key{"u", "c"}, CPUs: one, Away: one, Sharers: []string{"a"}, Owners: []string{"a"}}}
+	assignments := []Assignment{{Key: Key{PodUID: "u", Container: "c"}, CPUs: one, Away: one, Sharers: []string{"a"}, Owners: []string{"a"}}}
 	return Input{
 		Machine: &allocate.Machine{},
 		Pools: Pools{
@@ -24,6 +24,7 @@ func everything() Input {
 			Containers: []Container{{ID: "c", Nodes: one, Foreign: &Foreign{CPUs: one, Runs: one}}},
 		}},
 		Previous: assignments, Held: []Assignment{assignments[0]}, StaticPods: StaticPods{Namespaces: []string{"a"}}, Resting: one,
+		Claims: []Claim{{UID: "c", Parts: []ClaimPart{{CPUs: 1}}, Containers: []string{"a"}}},
 	}
 }
 

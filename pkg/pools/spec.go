@@ -53,6 +53,7 @@ func (r *resolver) checkGuaranteed(g GuaranteedSpec) {
 		r.report(floorKey, strconv.Itoa(g.Floor), "counts with from: shared only, where containers take CPUs out of the shared pool; remove it")
 	}
 	r.checkMixed(g)
+	r.checkClaims(g)
 	for _, err := range g.Options.Validate() {
 		r.report(optionsKey, "", "%v", err)
 	}

@@ -149,7 +149,7 @@ func (e *evidence) compare(all []instance) {
 	}
 	for j := range all {
 		i := &all[j]
-		if e.pools.Infra != "" || i.owner.PodUID == "" {
+		if e.pools.Infra != "" || i.owner.IsUnit() {
 			i.knowsShared = e.shared.Overlaps(pool) || len(sharing) > 1 || len(sharing) == 1 && !sharing[i.owner]
 		}
 		if i.mixed {

@@ -83,7 +83,7 @@ func (e *evidence) canBeExclusive(cpus cpuset.Set) bool {
 // isCertain reports whether rule 1 or 2 applies.
 func (e *evidence) isCertain(i instance, cpus cpuset.Set) bool {
 	pauseElsewhere := e.pools.FromShared && e.pools.Infra != ""
-	isInUse := cpus.Equal(i.kernel) || i.owner.PodUID == "" // systemd starts a unit with its record
+	isInUse := cpus.Equal(i.kernel) || i.owner.IsUnit() // systemd starts a unit with its record
 	knowsShared := i.knowsShared || pauseElsewhere && isInUse && e.leavesFloor(i, cpus)
 	switch {
 	case cpus.Equal(e.journal[i.owner]):

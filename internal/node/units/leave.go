@@ -21,7 +21,7 @@ func (u *Units) Settle(assignments []pools.Assignment, now time.Time) []pools.As
 	})
 	var kept, left []pools.Assignment
 	for _, a := range assignments {
-		if a.Key.PodUID != "" || slices.Contains(placed, a.Key.Container) {
+		if !a.Key.IsUnit() || slices.Contains(placed, a.Key.Container) {
 			kept = append(kept, a)
 		} else {
 			left = append(left, a)

@@ -84,7 +84,7 @@ func (n *Node) addAll(all []*Pod) error {
 func (a *arrivals) settle() {
 	a.settled, a.units, a.owned = nil, nil, cpuset.Set{}
 	for _, s := range a.n.plan.Assignments {
-		if s.Key.PodUID == "" {
+		if s.Key.IsUnit() {
 			a.units = append(a.units, s)
 		}
 		a.own(s)
@@ -93,7 +93,7 @@ func (a *arrivals) settle() {
 
 func (a *arrivals) own(s pools.Assignment) {
 	a.settled = append(a.settled, s)
-	if s.Key.PodUID != "" {
+	if !s.Key.IsUnit() {
 		a.owned = a.owned.Union(s.CPUs)
 	}
 }

@@ -72,7 +72,9 @@ func (c *stepChecker) floor() {
 		had = had.Union(a.CPUs, a.Away)
 	}
 	for _, a := range c.plan.Assignments {
-		has = has.Union(a.CPUs)
+		if a.Key.Claim == "" {
+			has = has.Union(a.CPUs)
+		}
 	}
 	if had = had.Intersection(c.in.Pools.Guaranteed); has.Len() > had.Len() {
 		c.report("shared CPUs are %s, fewer than %d, and owners have %s; they had %s", c.plan.Shared, floor, has, had)
@@ -84,7 +86,7 @@ func (c *stepChecker) cores() {
 	owner, podLevel := make(map[int]pools.Key), make(map[string]bool)
 	for i := range c.plan.Pods {
 		p := &c.plan.Pods[i]
-		podLevel[p.UID] = slices.ContainsFunc(p.Containers, func(at pools.Placement) bool { return at.InPodPool() })
+		podLevel[p.UID] = slices.ContainsFunc(p.Containers, func(at pools.Placement) bool { return at.InPodPool() && len(at.Claims) == 0 })
 	}
 	for _, a := range c.plan.Assignments {
 		for cpu := range a.CPUs.All() {
@@ -148,7 +150,7 @@ func (c *stepChecker) totals() {
 			}
 			n, _ := ctr.Resources.WholeCPUs()
 			most = max(most, n, int(min(ctr.Resources.Shares, sharesCap)/sharesPerCPU))
-			if to.Pool == pools.Guaranteed {
+			if to.Pool == pools.Guaranteed && len(to.Claims) == 0 {
 				has = has.Union(to.CPUs)
 			}
 			if to.Exclusive && !c.had[pools.Key{PodUID: p.UID, Container: ctr.Name}].IsEmpty() {

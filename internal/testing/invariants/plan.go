@@ -15,7 +15,7 @@ import (
 // Check returns an error for each violation in a plan. Exclusive CPUs have one owner, each container
 // has CPUs, and the parts of the plan agree. A plan of [pools.Build] has no errors.
 func Check(p pools.Plan, on pools.Pools) []error {
-	c := checker{pools: without(on, &p), held: make(map[pools.Key]cpuset.Set, len(p.Assignments)), pool: make(map[string]cpuset.Set)}
+	c := checker{pools: without(on, &p), claims: p.Claims, held: make(map[pools.Key]cpuset.Set, len(p.Assignments)), pool: make(map[string]cpuset.Set)}
 	c.assignments(p)
 	c.shared(p)
 	c.units(p.Units)
@@ -40,7 +40,34 @@ func without(on pools.Pools, p *pools.Plan) pools.Pools {
 	for i := range on.Partitions {
 		on.Partitions[i].CPUs = on.Partitions[i].CPUs.Difference(p.TheirsAlone)
 	}
+	on.Claims.CPUs = on.Claims.CPUs.Difference(p.Theirs)
+	return withoutClaims(on, p)
+}
+
+// withoutClaims returns the pools without the CPUs of claims that are not in the list for claims. A pool
+// that would be empty keeps its CPUs.
+func withoutClaims(on pools.Pools, p *pools.Plan) pools.Pools {
+	outside := claimed(p.Claims).Difference(on.Claims.CPUs)
+	lost := outside
+	for _, pool := range append([]pools.Partition{{CPUs: on.Shared}}, on.Partitions...) {
+		if pool.CPUs.IsSubsetOf(outside) {
+			lost = lost.Difference(pool.CPUs)
+		}
+	}
+	on.Guaranteed, on.Shared, on.Mixed.CPUs = on.Guaranteed.Difference(outside), on.Shared.Difference(lost), on.Mixed.CPUs.Difference(lost)
+	for i := range on.Partitions {
+		on.Partitions[i].CPUs = on.Partitions[i].CPUs.Difference(lost)
+	}
 	return on
+}
+
+// claimed returns the CPUs of claims.
+func claimed(claims []pools.ClaimPlan) cpuset.Set {
+	var all cpuset.Set
+	for i := range claims {
+		all = all.Union(claims[i].CPUs)
+	}
+	return all
 }
 
 func compareProblems(a, b pools.Problem) int {
@@ -49,13 +76,15 @@ func compareProblems(a, b pools.Problem) int {
 }
 
 type checker struct {
-	pools   pools.Pools
-	held    map[pools.Key]cpuset.Set
-	pool    map[string]cpuset.Set // of pods with pod-level resources, by UID
-	taken   cpuset.Set            // by assignments, or idle siblings
-	running []Claim
-	mixes   []Claim // CPUs that owners share
-	errs    []error
+	pools      pools.Pools
+	claims     []pools.ClaimPlan
+	held       map[pools.Key]cpuset.Set
+	pool       map[string]cpuset.Set // of pods with pod-level resources, by UID
+	taken      cpuset.Set            // by assignments, or idle siblings
+	sharedPool cpuset.Set
+	running    []Claim
+	mixes      []Claim // CPUs that owners share
+	errs       []error
 }
 
 func (c *checker) report(format string, args ...any) {
@@ -64,10 +93,18 @@ func (c *checker) report(format string, args ...any) {
 
 func (c *checker) assignments(p pools.Plan) {
 	free, away := c.pools.Guaranteed, c.pools.Away
+	var ofClaims cpuset.Set
 	for i, a := range p.Assignments {
-		name := a.Key.PodUID + "/" + a.Key.Container
+		name := a.Key.PodUID + a.Key.Claim + "/" + a.Key.Container
 		if i > 0 && p.Assignments[i-1].Key.Compare(a.Key) >= 0 {
 			c.report("assignment of %s is out of order", name)
+		}
+		if a.Key.Claim != "" {
+			if all := a.CPUs.Union(a.Away); all.IsEmpty() || all.Overlaps(ofClaims) {
+				c.report("claim %s has %s, and other claims have %s", name, all, ofClaims)
+			}
+			ofClaims = ofClaims.Union(a.CPUs, a.Away)
+			continue
 		}
 		if a.CPUs.IsEmpty() && a.Away.IsEmpty() && len(a.Sharers) == 0 || !a.CPUs.IsSubsetOf(free) {
 			c.report("assignment of %s (%s) is empty or not within what others leave of the guaranteed pool (%s)", name, a.CPUs, free)
@@ -95,8 +132,12 @@ func (c *checker) assignments(p pools.Plan) {
 
 // shared checks what the shared pool has.
 func (c *checker) shared(p pools.Plan) {
-	if want := c.pools.Shared.Difference(c.taken); !p.Shared.Equal(want) {
-		c.report("shared CPUs are %s; the assignments leave %s", p.Shared, want)
+	c.sharedPool = c.pools.Shared.Difference(c.taken)
+	if c.pools.Claims.Lend {
+		c.sharedPool = c.sharedPool.Union(c.pools.Claims.CPUs.Difference(claimed(p.Claims)))
+	}
+	if !p.Shared.Equal(c.sharedPool) {
+		c.report("shared CPUs are %s; the assignments leave %s", p.Shared, c.sharedPool)
 	}
 	if p.Shared.IsEmpty() && !c.pools.Shared.IsEmpty() {
 		c.report("there are no shared CPUs")
@@ -162,7 +203,7 @@ func (c *checker) podPool(p *pools.PodPlan) {
 		case at.State == pools.Exited:
 		case at.Exclusive:
 			owned = owned.Union(at.CPUs)
-		case at.InPodPool():
+		case at.InPodPool() && len(at.Claims) == 0:
 			pool = pool.Union(at.CPUs)
 		}
 	}
@@ -189,9 +230,13 @@ func (c *checker) placement(name string, key pools.Key, at *pools.Placement) {
 			pool = c.pools.Partitions[i].CPUs.Difference(c.taken)
 		}
 	case pools.Shared:
-		pool = c.pools.Shared.Difference(c.taken)
+		pool = c.sharedPool
 	case pools.Guaranteed:
-		if pool = c.held[key]; at.InPodPool() {
+		if pool = c.held[key]; len(at.Claims) > 0 {
+			pool = claimed(slices.DeleteFunc(slices.Clone(c.claims), func(o pools.ClaimPlan) bool {
+				return o.PodUID != key.PodUID || !slices.Contains(at.Claims, o.UID) || !slices.Contains(o.Containers, key.Container)
+			}))
+		} else if at.InPodPool() {
 			pool = c.pool[key.PodUID]
 		}
 	case pools.Other:
@@ -201,7 +246,7 @@ func (c *checker) placement(name string, key pools.Key, at *pools.Placement) {
 		c.report("%s is on %s; its part of the %s pool is %s", name, at.CPUs, at.Pool, pool)
 	}
 	c.mixed(name, at)
-	if at.Exclusive && at.Pool != pools.Guaranteed || at.InPodPool() && at.Reason.Code != pools.CodePodPool && at.Reason.Code != pools.CodeUnread || (at.Type != "") != (at.Pool == pools.Management) {
+	if at.Exclusive && at.Pool != pools.Guaranteed || at.InPodPool() && at.Reason.Code != pools.CodePodPool && at.Reason.Code != pools.CodeUnread && len(at.Claims) == 0 || (at.Type != "") != (at.Pool == pools.Management) {
 		c.report("%s: pool %s, type %q, exclusive %t", name, at.Pool, at.Type, at.Exclusive)
 	}
 	if at.Shares != 0 && (at.Pool != pools.Management || at.Shares < workload.MinShares || at.Shares > workload.MaxShares) {

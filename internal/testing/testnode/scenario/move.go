@@ -46,7 +46,7 @@ func MoveOf(s Step, plan pools.Plan, on pools.Pools) (Move, bool) {
 // podCount it.
 func (p *Pods) Moved(m Move, certain bool) {
 	key := m.Owner.PodUID + "/" + m.Owner.Container
-	if m.Owner.PodUID == "" {
+	if m.Owner.IsUnit() {
 		key = "unit" + key
 	}
 	o, known := p.owners[key]

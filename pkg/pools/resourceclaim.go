@@ -1,0 +1,414 @@
+package pools
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/cpupoold/cpupoold/pkg/allocate"
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
+	"github.com/cpupoold/cpupoold/pkg/topology"
+)
+
+// # ResourceClaims
+//
+// The scheduler allocates CPUs to ResourceClaims (Dynamic Resource Allocation): a number of CPUs
+// of a [Device]. The CPUs come from a list of their own. Containers and units never get CPUs of
+// this list in another way, and claims get no other CPUs. So the sums of the scheduler and of the
+// node agree. A claim keeps its CPUs until it ends: none of them moves.
+
+// ClaimSpec configures the CPUs of ResourceClaims.
+type ClaimSpec struct {
+	CPUs cpuset.Set // a fixed list, disjoint from all other pools; empty without claims
+	// Lend lets the shared pool run on the CPUs that no claim has at the moment. Without it,
+	// these CPUs are unused.
+	Lend bool
+}
+
+// ClaimPool are the CPUs of ResourceClaims on a machine.
+type ClaimPool struct {
+	CPUs cpuset.Set // online CPUs; no other pool has them
+	Away cpuset.Set // CPUs of the list that the machine has and that are offline
+	Lend bool       // as in ClaimSpec
+}
+
+// Device is a part of the machine of which claims get CPUs: the CPUs of the claim pool in one NUMA
+// node, and of one type of core if the machine has several. Its capacity is the number of its
+// CPUs.
+type Device struct {
+	Name     string            // numa0, or numa0-performance on a machine with several types of cores
+	Node     int               // ID of the NUMA node
+	CoreType topology.CoreKind // Unknown on a machine with one type of cores
+	// CPUs are the online CPUs that claims can get. With whole cores, a core with an offline
+	// thread is not part of them.
+	CPUs cpuset.Set
+	// Step is the number of which each amount is a multiple: the threads of a core if the
+	// options give whole cores, else 1.
+	Step int
+}
+
+// Claim is a ResourceClaim with CPUs that were allocated to it. Its pod is the only one that uses it.
+type Claim struct {
+	UID       string      `json:"uid"`
+	Namespace string      `json:"namespace"`
+	Name      string      `json:"name"`
+	PodUID    string      `json:"podUID"`
+	Parts     []ClaimPart `json:"parts"` // each with a key of its own
+	// Containers are the names of the containers that use the claim, sorted, as far as the runtime has
+	// reported them. Several containers share the CPUs.
+	Containers []string `json:"containers"`
+}
+
+// ClaimPart is one result of an allocation (resource.k8s.io/v1, DeviceRequestAllocationResult).
+type ClaimPart struct {
+	Request string `json:"request"`          // name of the request in the claim
+	Device  string `json:"device"`           // see Device.Name
+	ShareID string `json:"shareID,omitzero"` // distinguishes the shares of one device
+	CPUs    int    `json:"cpus"`
+}
+
+// key is the name of the part within its claim.
+func (p *ClaimPart) key() string { return p.Request + "|" + p.Device + "|" + p.ShareID }
+
+// ClaimPlan are the CPUs of a claim.
+type ClaimPlan struct {
+	UID        string          `json:"uid"`
+	Namespace  string          `json:"namespace"`
+	Name       string          `json:"name"`
+	PodUID     string          `json:"podUID"`
+	Containers []string        `json:"containers"` // as in Claim
+	Parts      []ClaimPartPlan `json:"parts"`      // in the order of their keys
+	CPUs       cpuset.Set      `json:"cpus"`       // CPUs of all parts that containers can use
+	Away       cpuset.Set      `json:"away"`       // other CPUs of all parts: see ClaimPartPlan
+	// Refused is the reason why the claim has no CPUs, or fewer than it should; nil in all other
+	// cases.
+	Refused *allocate.Refusal `json:"refused,omitempty"`
+	Reason  Reason            `json:"reason"`
+}
+
+// ClaimPartPlan are the CPUs of one part of a claim.
+type ClaimPartPlan struct {
+	ClaimPart
+	On cpuset.Set `json:"on"` // CPUs of the part that its containers can use
+	// Away are CPUs of the part that are offline, or that another pool cannot do without. They come
+	// back to the part.
+	Away cpuset.Set `json:"away"`
+}
+
+// noDevice is a code of refusals: the node has no device of this name.
+const noDevice = "NoDevice"
+
+// Devices returns the devices of the claim pool, by NUMA node and then by type of core.
+func (p *Pools) Devices(m *allocate.Machine) []Device {
+	t := m.Topology()
+	var all []Device
+	for id := range p.Claims.CPUs.All() {
+		cpu, online := t.CPU(id)
+		if !online {
+			continue
+		}
+		d := Device{Name: "numa" + strconv.Itoa(t.Nodes[cpu.Node].ID), Node: t.Nodes[cpu.Node].ID, Step: 1}
+		if cpu.Kind != topology.Unknown {
+			d.CoreType = cpu.Kind
+			d.Name += "-" + cpu.Kind.String()
+		}
+		i := slices.IndexFunc(all, func(o Device) bool { return o.Name == d.Name })
+		if i < 0 {
+			i, all = len(all), append(all, d)
+		}
+		all[i].CPUs = all[i].CPUs.Union(cpuset.Of(id))
+	}
+	for i := range all {
+		if d := &all[i]; p.Options.FullPCPUsOnly || p.Options.OneOwnerPerCore {
+			d.onlyWholeCores(t)
+		}
+	}
+	slices.SortFunc(all, func(a, b Device) int { return cmp.Or(cmp.Compare(a.Node, b.Node), cmp.Compare(a.CoreType, b.CoreType)) })
+	return all
+}
+
+// onlyWholeCores removes the CPUs of cores that lack a thread.
+func (d *Device) onlyWholeCores(t *topology.Topology) {
+	for id := range d.CPUs.All() {
+		d.Step = max(d.Step, t.ThreadSiblings(id).Intersection(d.CPUs).Len())
+	}
+	for id := range d.CPUs.All() {
+		if t.ThreadSiblings(id).Intersection(d.CPUs).Len() < d.Step {
+			d.CPUs = d.CPUs.Difference(cpuset.Of(id))
+		}
+	}
+}
+
+// claimOptions returns the options for claims. The scheduler has chosen the node and the type of core, and an
+// option that refuses CPUs would contradict the capacity that it has counted.
+func (p *Pools) claimOptions() allocate.Options {
+	o := p.Options
+	o.TopologyPolicy, o.CoreType, o.CoreTypePreference = "", "", ""
+	o.DistributeCPUsAcrossNUMA, o.AlignBySocket = false, false
+	if o.Isolated == allocate.Require {
+		o.Isolated = allocate.Prefer
+	}
+	return o
+}
+
+// checkClaims checks the rules for claims that do not depend on the machine.
+func (r *resolver) checkClaims(g GuaranteedSpec) {
+	switch {
+	case g.Claims.CPUs.IsEmpty() && g.Claims.Lend:
+		r.report(claimsKey, "", "lends CPUs of claims, and claims have none; write a list in guaranteed.claims.cpus")
+	case !g.Claims.CPUs.IsEmpty() && g.Kubelet:
+		r.report(claimCPUsKey, g.Claims.CPUs.String(), "the kubelet allocates the CPUs of all containers, also these (guaranteed.exclusive); choose one of them")
+	}
+}
+
+// checkWholeCores reports cores of which only a part is for claims, if the options give whole cores.
+func (r *resolver) checkWholeCores(g GuaranteedSpec) {
+	if !g.Options.FullPCPUsOnly && !g.Options.OneOwnerPerCore {
+		return
+	}
+	for _, core := range r.topology.Cores {
+		if missing := core.CPUs.Difference(g.Claims.CPUs); core.CPUs.Overlaps(g.Claims.CPUs) && !missing.IsEmpty() {
+			r.report(claimCPUsKey, g.Claims.CPUs.String(), "CPU %s is a thread of a core of the list, and claims get whole cores; add it, or remove the core", missing)
+		}
+	}
+}
+
+// claimCPUs returns the online CPUs that existing claims have in previous.
+func claimCPUs(in *Input) cpuset.Set {
+	var all cpuset.Set
+	if len(in.Claims) == 0 {
+		return all
+	}
+	for _, a := range in.Previous {
+		if a.Key.Claim != "" && slices.ContainsFunc(in.Claims, func(c Claim) bool { return c.UID == a.Key.Claim }) {
+			all = all.Union(a.CPUs, a.Away)
+		}
+	}
+	return all.Intersection(in.Machine.Topology().Online)
+}
+
+// claimer allocates CPUs to claims.
+type claimer struct {
+	in      *Input
+	devices []Device
+	had     map[Key]cpuset.Set // CPUs of previous assignments, online and offline
+	free    cpuset.Set         // CPUs of the pool that no claim has
+	taken   cpuset.Set         // CPUs of claims, online and offline
+	needed  cpuset.Set         // CPUs of claims that other pools cannot do without
+}
+
+// claims returns the plans of all claims by UID, their assignments, and their problems. First all
+// claims keep their CPUs. Then new claims get theirs, so that no claim loses CPUs to a new one. needed are CPUs
+// of claims that other pools have, because they would be empty otherwise.
+func (in *Input) claims(needed cpuset.Set) (plans []ClaimPlan, assignments []Assignment, problems []Problem) {
+	if len(in.Claims) == 0 {
+		return nil, nil, nil
+	}
+	c := claimer{in: in, devices: in.Pools.Devices(in.Machine), had: make(map[Key]cpuset.Set), free: in.Pools.Claims.CPUs, needed: needed}
+	for _, a := range in.Previous {
+		if a.Key.Claim != "" {
+			c.had[a.Key] = c.had[a.Key].Union(a.CPUs, a.Away)
+		}
+	}
+	sorted := slices.SortedFunc(slices.Values(in.Claims), func(a, b Claim) int { return strings.Compare(a.UID, b.UID) })
+	for i := range sorted {
+		plans = append(plans, c.keep(&sorted[i]))
+	}
+	for i := range plans {
+		p := &plans[i]
+		c.allocate(p)
+		assignments = append(assignments, p.sum()...)
+		for _, r := range c.problems(p) {
+			problems = append(problems, Problem{PodUID: p.PodUID, Claim: p.Namespace + "/" + p.Name, Reason: r})
+		}
+	}
+	return plans, assignments, problems
+}
+
+// keep returns the plan of a claim with the CPUs that it has. CPUs that the machine no longer has are lost.
+func (c *claimer) keep(claim *Claim) ClaimPlan {
+	t := c.in.Machine.Topology()
+	p := ClaimPlan{UID: claim.UID, Namespace: claim.Namespace, Name: claim.Name, PodUID: claim.PodUID, Containers: claim.Containers}
+	for _, part := range claim.Parts {
+		had := c.had[Key{Claim: claim.UID, Container: part.key()}].Intersection(t.Present)
+		if both := had.Intersection(c.taken); !both.IsEmpty() {
+			p.Reason = overlap()
+			had = had.Difference(both)
+		}
+		on := had.Intersection(t.Online).Difference(c.needed)
+		c.taken, c.free = c.taken.Union(had), c.free.Difference(had)
+		p.Parts = append(p.Parts, ClaimPartPlan{ClaimPart: part, On: on, Away: had.Difference(on)})
+	}
+	slices.SortFunc(p.Parts, func(a, b ClaimPartPlan) int { return strings.Compare(a.key(), b.key()) })
+	return p
+}
+
+// allocate gives CPUs to the parts of a claim that have none. A claim gets the CPUs of all such
+// parts, or of none.
+func (c *claimer) allocate(p *ClaimPlan) {
+	free := c.free
+	got := make([]cpuset.Set, len(p.Parts))
+	var near cpuset.Set
+	for i := range p.Parts {
+		near = near.Union(p.Parts[i].On)
+	}
+	for i := range p.Parts {
+		part := &p.Parts[i]
+		if !part.On.IsEmpty() || !part.Away.IsEmpty() {
+			continue
+		}
+		if got[i], p.Refused = c.take(&part.ClaimPart, free, near); p.Refused != nil {
+			return
+		}
+		free, near = free.Difference(got[i]), near.Union(got[i])
+	}
+	for i := range p.Parts {
+		p.Parts[i].On = p.Parts[i].On.Union(got[i])
+		c.taken = c.taken.Union(got[i])
+	}
+	c.free = free
+}
+
+// take chooses the CPUs of one part from free.
+func (c *claimer) take(part *ClaimPart, free, near cpuset.Set) (cpuset.Set, *allocate.Refusal) {
+	i := slices.IndexFunc(c.devices, func(d Device) bool { return d.Name == part.Device })
+	if i < 0 {
+		return cpuset.Set{}, &allocate.Refusal{Asked: part.CPUs, Code: noDevice,
+			Why: "this node has no device " + clip(part.Device) + " with online CPUs of guaranteed.claims"}
+	}
+	d := &c.devices[i]
+	from := free.Intersection(d.CPUs)
+	refusal := allocate.Refusal{Asked: part.CPUs, Free: from.Len(), Usable: from.Len()}
+	switch {
+	case part.CPUs < 1 || part.CPUs%d.Step != 0:
+		refusal.Code = allocate.SMTAlignment
+		refusal.Why = fmt.Sprintf("device %s gives multiples of %s", d.Name, count(d.Step, "CPU"))
+	case part.CPUs > from.Len():
+		refusal.Code = allocate.TooFewFree
+		refusal.Why = fmt.Sprintf("only %d of %s of device %s are free", from.Len(), count(d.CPUs.Len(), "CPU"), d.Name)
+	default:
+		return take(c.in.Machine.Supply(from), allocate.Request{CPUs: part.CPUs, Near: near, Options: c.in.Pools.claimOptions()})
+	}
+	return cpuset.Set{}, &refusal
+}
+
+// sum sets the fields of the claim that depend on its parts, and returns its assignments.
+func (p *ClaimPlan) sum() (all []Assignment) {
+	want := 0
+	for i := range p.Parts {
+		part := &p.Parts[i]
+		want += part.CPUs
+		p.CPUs, p.Away = p.CPUs.Union(part.On), p.Away.Union(part.Away)
+		if !part.On.IsEmpty() || !part.Away.IsEmpty() {
+			all = append(all, Assignment{Key: Key{Claim: p.UID, Container: part.key()}, CPUs: part.On, Away: part.Away})
+		}
+	}
+	has := p.CPUs.Len() + p.Away.Len()
+	switch {
+	case p.Refused != nil:
+		p.Reason = Reason{CodeRefused, "gets no CPUs, because " + p.Refused.Why}
+	case p.Reason.Code == CodeOverlap:
+	case has < want:
+		p.Reason = Reason{CodeShort, fmt.Sprintf("has %d of %s, because the machine no longer has the others", has, count(want, "CPU"))}
+	default:
+		p.Reason = Reason{CodeClaim, count(want, "CPU") + ", as the scheduler has allocated"}
+	}
+	return all
+}
+
+// problems returns the problems of a claim.
+func (c *claimer) problems(p *ClaimPlan) (all []Reason) {
+	if p.Reason.Code != CodeClaim {
+		all = append(all, p.Reason)
+	}
+	if offline := p.Away.Difference(c.needed); !offline.IsEmpty() {
+		all = append(all, Reason{CodeOffline, fmt.Sprintf("%s of its own %s offline, and kept for it", named(offline), isOrAre(offline))})
+	}
+	if lent := p.Away.Intersection(c.needed); !lent.IsEmpty() {
+		all = append(all, Reason{CodeOutsideList, fmt.Sprintf("%s of its own %s needed by a pool without other online CPUs, and kept for it", named(lent), isOrAre(lent))})
+	}
+	if outside := p.CPUs.Difference(c.in.Pools.Claims.CPUs); !outside.IsEmpty() {
+		all = append(all, Reason{CodeOutsideList, fmt.Sprintf("%s of its own %s not in guaranteed.claims.cpus any more; no pool gets %s until the claim ends",
+			named(outside), isOrAre(outside), map[bool]string{true: "it", false: "them"}[outside.Len() == 1])})
+	}
+	return all
+}
+
+func isOrAre(cpus cpuset.Set) string {
+	if cpus.Len() == 1 {
+		return "is"
+	}
+	return "are"
+}
+
+// hasClaims reports whether a claim of the pod exists.
+func (in *Input) hasClaims(podUID string) bool {
+	return podUID != "" && slices.ContainsFunc(in.Claims, func(c Claim) bool { return c.PodUID == podUID })
+}
+
+// uses reports whether a container uses the claim.
+func (p *ClaimPlan) uses(podUID, container string) bool {
+	return p.PodUID == podUID && slices.Contains(p.Containers, container)
+}
+
+// ofClaims is the pool of containers that use claims, until their CPUs are known. Then they are in the
+// guaranteed pool.
+const ofClaims Pool = "claims"
+
+// claiming classifies a pod with claims. The containers that use them are apart: their requests have no
+// effect, and the others are classified as in a pod without them.
+func (c *classifier) claiming(p *Pod, to *class) {
+	uses := func(ctr *Container) bool {
+		return ctr.Kind == App && ctr.Foreign == nil && slices.ContainsFunc(c.in.Claims, func(claim Claim) bool {
+			return claim.PodUID == p.UID && slices.Contains(claim.Containers, ctr.Name)
+		})
+	}
+	rest := *p
+	rest.Containers = slices.DeleteFunc(slices.Clone(p.Containers), func(ctr Container) bool { return uses(&ctr) })
+	all := to.verdicts
+	to.verdicts = make([]verdict, len(rest.Containers))
+	c.pod(&rest, to)
+	others := to.verdicts
+	for i := range p.Containers {
+		if ctr := &p.Containers[i]; uses(ctr) {
+			all[i] = verdict{pool: ofClaims, mixed: c.mixes(p, ctr.Name), reason: Reason{CodeClaim, "uses a ResourceClaim for CPUs"}}
+			c.notes.claim(p, ctr, &all[i])
+		} else {
+			all[i], others = others[0], others[1:]
+		}
+	}
+	to.verdicts = all
+}
+
+// onClaims places a container on the CPUs of its claims.
+func (b *placer) onClaims(p *Pod, at *Placement) {
+	at.Exclusive = true
+	var refused *ClaimPlan
+	for i := range b.claims {
+		claim := &b.claims[i]
+		if !claim.uses(p.UID, at.Name) {
+			continue
+		}
+		at.CPUs, at.Claims = at.CPUs.Union(claim.CPUs), append(at.Claims, claim.UID)
+		at.Exclusive = at.Exclusive && len(claim.Containers) == 1
+		if claim.CPUs.IsEmpty() {
+			refused = claim
+		}
+	}
+	if at.CPUs.IsEmpty() {
+		why := refused.Reason.Text
+		if refused.Refused == nil {
+			why = "all its CPUs are offline"
+		}
+		at.Pool, at.CPUs, at.Exclusive = Shared, b.ofShared, false
+		at.Reason = Reason{CodeRefused, "claim " + refused.Name + " " + why + "; runs in the shared pool"}
+		if at.Refused = refused.Refused; at.Refused == nil {
+			at.Refused = &allocate.Refusal{Code: allocate.TooFewFree, Why: why}
+		}
+		return
+	}
+	at.Pool = Guaranteed
+	at.Reason = Reason{CodeClaim, "runs on the CPUs of " + count(len(at.Claims), "ResourceClaim")}
+}
