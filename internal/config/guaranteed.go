@@ -52,6 +52,7 @@ func (d *decoder) guaranteed(key string, n *yaml.Node, c *Config) {
 		{"podLevel", oneOf(d, &g.PodLevel, pools.PodLevelPod, pools.PodLevelContainer)},
 		{"memory", word(d, &g.BindMemory, map[string]bool{"bind": true, "any": false}, "is not known; write bind or any")},
 		{"mixed", func(key string, n *yaml.Node) { d.mixed(key, n, &g.Mixed) }},
+		{"claims", func(key string, n *yaml.Node) { d.claims(key, n, &g.Claims) }},
 	})
 	if none && g.FromShared {
 		d.fail(key+".from", string(pools.Shared), "guaranteed.cpus is none: no container gets exclusive CPUs; remove one of the two")
@@ -97,6 +98,21 @@ func (d *decoder) mixed(key string, n *yaml.Node, m *pools.Mixed) {
 		})},
 		{"namespaces", d.texts(&m.Namespaces)},
 	})
+}
+
+// claims decodes the CPUs of ResourceClaims. Resolve checks the fields of pools.Spec.
+func (d *decoder) claims(key string, n *yaml.Node, c *pools.ClaimSpec) {
+	d.mapping(key, n, []field{
+		{"cpus", d.cpus(func(s string) error {
+			set, err := parseCPUs(s, "remove the key "+key)
+			c.CPUs = set
+			return err
+		})},
+		{"idle", word(d, &c.Lend, map[string]bool{"unused": false, "shared": true}, "is not known; write unused or shared")},
+	})
+	if n.Kind == yaml.MappingNode && !d.origins.has(key+".cpus") {
+		d.fail(key, "", "has no CPUs; add a list, like cpus: 8-11, or remove the key")
+	}
 }
 
 // units decodes a mapping from the names of systemd units.

@@ -63,6 +63,8 @@ func entriesOfOwners() []reference.Entry {
 		{Key: "guaranteed.memory", Value: "`any` or `bind`", Default: "any", Text: "With `bind`, the memory of owners is bound to the NUMA nodes of their CPUs (cpuset.mems). The kernel moves present memory, which takes time. `any` restores the earlier nodes.", Example: "guaranteed: {cpus: 4-15, memory: bind}"},
 		{Key: "guaranteed.mixed.cpus", Value: "`shared`, or " + aList, Text: "CPUs that owners can use in addition to their own, on request. CPUs of a list are never exclusive. Needed with guaranteed.mixed.namespaces.", Example: "guaranteed: {cpus: 4-15, mixed: {cpus: shared, namespaces: [radio]}}"},
 		{Key: "guaranteed.mixed.namespaces", Value: "list of namespaces, or `[\"*\"]`", Text: "Namespaces with permission to request such CPUs. Needed with guaranteed.mixed.cpus.", Example: "guaranteed: {cpus: 4-15, mixed: {cpus: shared, namespaces: [radio]}}"},
+		{Key: "guaranteed.claims.cpus", Value: aList, Text: "CPUs for ResourceClaims alone: no other pool has them, and claims get no other CPUs. With full-pcpus-only or one-owner-per-core, only whole cores. They are not part of the extended resources. Needed with guaranteed.claims.idle.", Example: "guaranteed: {cpus: 4-7, claims: {cpus: 8-15}}"},
+		{Key: "guaranteed.claims.idle", Value: "`unused` or `shared`", Default: "unused", Text: "Use of the CPUs of guaranteed.claims.cpus that no claim has: no container runs on them (`unused`), or the shared pool has them until a claim gets them (`shared`).", Example: "guaranteed: {claims: {cpus: 8-15, idle: shared}}"},
 	}
 }
 
