@@ -315,7 +315,7 @@ func sameInput(a, b *Input) bool {
 	return !a.Namespaces.Asked && !b.Namespaces.Asked &&
 		a.Machine == b.Machine && a.Names == b.Names && a.Partitions == b.Partitions && a.Interrupts == b.Interrupts &&
 		a.StaticPods.All == b.StaticPods.All && slices.Equal(a.StaticPods.Namespaces, b.StaticPods.Namespaces) &&
-		a.Resting.Equal(b.Resting) && slices.EqualFunc(a.Claims, b.Claims, sameClaim) &&
+		a.Resting.Equal(b.Resting) && slices.EqualFunc(a.Claims, b.Claims, Claim.Equal) &&
 		slices.EqualFunc(a.Previous, b.Previous, Assignment.Equal) && slices.EqualFunc(a.Held, b.Held, Assignment.Equal) &&
 		samePools(&a.Pools, &b.Pools) && samePods(a.Pods, b.Pods)
 }
@@ -330,11 +330,6 @@ func samePools(a, b *Pools) bool {
 		slices.EqualFunc(a.Partitions, b.Partitions, func(a, b Partition) bool {
 			return a.Type == b.Type && a.CPUs.Equal(b.CPUs) && slices.Equal(a.Namespaces, b.Namespaces)
 		})
-}
-
-func sameClaim(a, b Claim) bool {
-	return a.UID == b.UID && a.PodUID == b.PodUID && a.Namespace == b.Namespace && a.Name == b.Name &&
-		slices.Equal(a.Parts, b.Parts) && slices.Equal(a.Containers, b.Containers)
 }
 
 func samePods(a, b []Pod) bool {

@@ -61,6 +61,12 @@ type Claim struct {
 	Containers []string `json:"containers"`
 }
 
+// Equal reports whether c and o record the same.
+func (c Claim) Equal(o Claim) bool {
+	return c.UID == o.UID && c.PodUID == o.PodUID && c.Namespace == o.Namespace && c.Name == o.Name &&
+		slices.Equal(c.Parts, o.Parts) && slices.Equal(c.Containers, o.Containers)
+}
+
 // ClaimPart is one result of an allocation (resource.k8s.io/v1, DeviceRequestAllocationResult).
 type ClaimPart struct {
 	Request string `json:"request"`          // name of the request in the claim

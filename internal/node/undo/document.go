@@ -15,10 +15,12 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/topology"
 )
 
-// version is raised when an older daemon could misread the file. Since version 2 the file
+// A version is raised when an older daemon could misread the file. Since version 2 the file
 // contains originals of systemd units, which a daemon that knows only version 1 would take
-// for originals of cgroups. Version 1 has the same meaning in both.
-const version, oldestVersion = 2, 1
+// for originals of cgroups. Version 1 has the same meaning in both. A file with ResourceClaims has
+// version 3: an older daemon would give the CPUs of claims to other containers. Files without claims
+// keep version 2, so that older daemons read them.
+const oldestVersion, version, claimsVersion = 1, 2, 3
 
 // Document is the durable form of a Journal. For running containers the kernel and the
 // runtime are authoritative: assignments here only break ties. Originals exist nowhere
@@ -36,6 +38,9 @@ type Document struct {
 	Others []Left `json:"others,omitempty"`
 	// Resting are the CPUs that the quiet period kept out of the shared pool.
 	Resting cpuset.Set `json:"resting,omitzero"`
+	// Claims are the prepared ResourceClaims. They and their assignments outlive the boot: the
+	// kubelet prepares them again, and they keep their CPUs.
+	Claims []pools.Claim `json:"claims,omitempty"`
 	// Accepted is the newest configuration that fitted the machine. It outlives the boot.
 	Accepted *Accepted `json:"accepted,omitempty"`
 }
@@ -44,6 +49,7 @@ type Document struct {
 type Assignment struct {
 	PodUID    string     `json:"podUID"`
 	Container string     `json:"container"`
+	Claim     string     `json:"claim,omitempty"` // see pools.Key
 	CPUs      cpuset.Set `json:"cpus"`
 	Away      cpuset.Set `json:"away,omitzero"`
 	Sharers   []string   `json:"sharers,omitempty"`
@@ -62,12 +68,17 @@ type Left struct {
 var errDamaged = errors.New("journal cannot be used")
 
 // encode returns equal bytes for equal documents.
-func encode(d Document) ([]byte, error) { return durable.Encode(version, d) }
+func encode(d Document) ([]byte, error) {
+	if d.hasClaims() {
+		return durable.Encode(claimsVersion, d)
+	}
+	return durable.Encode(version, d)
+}
 
 // decode returns errDamaged for everything that no version of encode has written.
 func decode(b []byte) (Document, error) {
 	var d Document
-	if err := durable.Decode(b, oldestVersion, version, &d); err != nil {
+	if err := durable.Decode(b, oldestVersion, claimsVersion, &d); err != nil {
 		return Document{}, fmt.Errorf("%w: %w", errDamaged, err)
 	}
 	return d, nil
@@ -81,14 +92,20 @@ func (d Document) inBoot(bootID string) Document {
 	if d.Accepted != nil {
 		d.Accepted = &Accepted{Pools: d.Accepted.Pools, Present: d.Accepted.Present, Online: d.Accepted.Online}
 	}
-	return Document{BootID: bootID, Accepted: d.Accepted}
+	ofClaims := slices.DeleteFunc(slices.Clone(d.Assignments), func(a Assignment) bool { return a.Claim == "" })
+	return Document{BootID: bootID, Assignments: ofClaims, Claims: d.Claims, Accepted: d.Accepted}
+}
+
+// hasClaims reports whether older daemons must not read the document.
+func (d Document) hasClaims() bool {
+	return len(d.Claims) > 0 || slices.ContainsFunc(d.Assignments, func(a Assignment) bool { return a.Claim != "" })
 }
 
 func toRecords(as []pools.Assignment) []Assignment {
 	out := make([]Assignment, 0, len(as))
 	for _, a := range as {
 		out = append(out, Assignment{
-			PodUID: a.Key.PodUID, Container: a.Key.Container, CPUs: a.CPUs, Away: a.Away, Sharers: a.Sharers, Owners: a.Owners, Total: a.Total,
+			PodUID: a.Key.PodUID, Container: a.Key.Container, Claim: a.Key.Claim, CPUs: a.CPUs, Away: a.Away, Sharers: a.Sharers, Owners: a.Owners, Total: a.Total,
 		})
 	}
 	return out
@@ -98,7 +115,7 @@ func fromRecords(rs []Assignment) []pools.Assignment {
 	out := make([]pools.Assignment, 0, len(rs))
 	for _, r := range rs {
 		out = append(out, pools.Assignment{
-			Key: pools.Key{PodUID: r.PodUID, Container: r.Container}, CPUs: r.CPUs, Away: r.Away, Sharers: r.Sharers, Owners: r.Owners, Total: r.Total,
+			Key: pools.Key{PodUID: r.PodUID, Container: r.Container, Claim: r.Claim}, CPUs: r.CPUs, Away: r.Away, Sharers: r.Sharers, Owners: r.Owners, Total: r.Total,
 		})
 	}
 	return out

@@ -19,8 +19,9 @@ type Journal struct {
 	bootID      string
 	originals   map[Key]Original
 	assignments []pools.Assignment
-	unhinted    []pools.Key // sorted
-	others      []Left      // sorted
+	unhinted    []pools.Key   // sorted
+	others      []Left        // sorted
+	claims      []pools.Claim // sorted by UID
 	resting     cpuset.Set
 	accepted    *Accepted
 	bare        bool
@@ -30,7 +31,7 @@ type Journal struct {
 func New(d Document) *Journal {
 	j := &Journal{
 		bootID: d.BootID, originals: make(map[Key]Original, len(d.Originals)), bare: len(d.Originals) == 0,
-		assignments: fromRecords(d.Assignments), unhinted: d.Unhinted, others: d.Others, resting: d.Resting, accepted: d.Accepted,
+		assignments: fromRecords(d.Assignments), unhinted: d.Unhinted, others: d.Others, claims: d.Claims, resting: d.Resting, accepted: d.Accepted,
 	}
 	for _, o := range d.Originals {
 		// Of two originals for a unit, the one without a value was there before the daemon's.
@@ -239,6 +240,17 @@ func (j *Journal) Others() []Left { return j.others }
 func (j *Journal) SetOthers(all []Left) {
 	if !slices.Equal(j.others, all) {
 		j.others = all
+		j.changes++
+	}
+}
+
+// Claims returns the prepared ResourceClaims, sorted.
+func (j *Journal) Claims() []pools.Claim { return j.claims }
+
+// SetClaims replaces the prepared ResourceClaims. They are sorted.
+func (j *Journal) SetClaims(all []pools.Claim) {
+	if !slices.EqualFunc(j.claims, all, pools.Claim.Equal) {
+		j.claims = all
 		j.changes++
 	}
 }

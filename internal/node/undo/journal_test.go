@@ -34,10 +34,19 @@ func sampleJournal() undo.Document {
 	}
 }
 
+// claimedJournal is sampleJournal with a prepared claim that has CPUs.
+func claimedJournal() undo.Document {
+	d := sampleJournal()
+	d.Claims = []pools.Claim{{UID: "c1", Namespace: "ran", Name: "du", PodUID: "pod", Containers: []string{"app", "log"},
+		Parts: []pools.ClaimPart{{Request: "cpus", Device: "numa0", ShareID: "s1", CPUs: 2}, {Request: "more", Device: "numa1", CPUs: 1}}}}
+	d.Assignments = append(d.Assignments, undo.Assignment{Container: "cpus|numa0|s1", Claim: "c1", CPUs: cpuset.Of(2), Away: cpuset.Of(3)})
+	return d
+}
+
 // TestJournalRoundTrip checks that Load returns what Save wrote, and nothing of an earlier boot.
 func TestJournalRoundTrip(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "state", "journal.json")
-	want := sampleJournal()
+	want := claimedJournal()
 	if err := undo.Save(name, "", want); err != nil {
 		t.Fatal(err)
 	}
@@ -49,8 +58,9 @@ func TestJournalRoundTrip(t *testing.T) {
 		t.Errorf("journal (-written +read):\n%s", d)
 	}
 	got, note = undo.Load(name, "boot-2", time.Now())
-	if note != nil || len(got.Originals)+len(got.Assignments) != 0 {
-		t.Errorf("journal of an earlier boot: %+v, %v; want an empty one", got, note)
+	want = undo.Document{BootID: "boot-2", Claims: want.Claims, Assignments: want.Assignments[len(want.Assignments)-1:]}
+	if d := cmp.Diff(want, got); note != nil || d != "" {
+		t.Errorf("journal of an earlier boot: %v; want claims and their CPUs alone (-want +read):\n%s", note, d)
 	}
 }
 
@@ -83,7 +93,7 @@ func TestBadJournalIsSetAside(t *testing.T) {
 		"empty":     {},
 		"cut":       good[:len(good)/2],
 		"flipped":   bytes.Replace(good, []byte("200000"), []byte("300000"), 1),
-		"version":   bytes.Replace(good, []byte(`"version":2`), []byte(`"version":3`), 1),
+		"version":   bytes.Replace(good, []byte(`"version":2`), []byte(`"version":4`), 1),
 		"version 0": bytes.Replace(good, []byte(`"version":2`), []byte(`"version":0`), 1),
 		"not json":  []byte("\x00\x01\x02"),
 		"too large": []byte(strings.Repeat(" ", 10) + "[]"),
@@ -130,11 +140,13 @@ func TestFullDiskKeepsTheOldJournal(t *testing.T) {
 
 // FuzzDecodeJournal checks that decode returns errDamaged or a document that can be encoded.
 func FuzzDecodeJournal(f *testing.F) {
-	good, err := undo.Encode(sampleJournal())
-	if err != nil {
-		f.Fatal(err)
+	for _, d := range []undo.Document{sampleJournal(), claimedJournal()} {
+		good, err := undo.Encode(d)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(good)
 	}
-	f.Add(good)
 	f.Add([]byte(`{"version":1,"sha256":"","data":{}}`))
 	f.Add([]byte(`{"version":1,"data":null}`))
 	f.Fuzz(func(t *testing.T, b []byte) {
@@ -216,13 +228,31 @@ units: {du.service: {cpus: 1}}
 	}
 }
 
-// TestJournalVersions checks which versions are read.
+// TestJournalVersions checks which versions are read, and which one a document gets.
 func TestJournalVersions(t *testing.T) {
+	withoutCPUs, withoutClaim, afterwards := claimedJournal(), claimedJournal(), claimedJournal()
+	withoutCPUs.Assignments, withoutClaim.Claims = nil, nil
+	afterwards.Claims, afterwards.Assignments = nil, sampleJournal().Assignments
+	for name, c := range map[string]struct {
+		doc  undo.Document
+		want string
+	}{
+		"no claims":                    {sampleJournal(), "2"},
+		"a claim":                      {claimedJournal(), "3"},
+		"a claim without CPUs":         {withoutCPUs, "3"},
+		"CPUs of a claim that is gone": {withoutClaim, "3"},
+		"after the claim's end":        {afterwards, "2"},
+	} {
+		b, err := undo.Encode(c.doc)
+		if err != nil || !bytes.HasPrefix(b, []byte(`{"version":`+c.want+`,`)) {
+			t.Errorf("%s: %.20s, %v; want version %s", name, b, err, c.want)
+		}
+	}
 	b, err := undo.Encode(sampleJournal())
 	if err != nil {
 		t.Fatal(err)
 	}
-	for version, read := range map[string]bool{"0": false, "1": true, "2": true, "3": false} {
+	for version, read := range map[string]bool{"0": false, "1": true, "2": true, "3": true, "4": false} {
 		_, err := undo.Decode(bytes.Replace(b, []byte(`"version":2`), []byte(`"version":`+version), 1))
 		if (err == nil) != read || err != nil && !errors.Is(err, undo.ErrDamaged) {
 			t.Errorf("version %s: %v; want it read: %t", version, err, read)

@@ -101,6 +101,6 @@ func (j *Journal) document() Document {
 	for _, o := range j.originals {
 		d.Originals = append(d.Originals, o)
 	}
-	d.Unhinted, d.Others = slices.Clone(j.unhinted), slices.Clone(j.others)
+	d.Unhinted, d.Others, d.Claims = slices.Clone(j.unhinted), slices.Clone(j.others), slices.Clone(j.claims)
 	return d
 }

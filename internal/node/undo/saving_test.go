@@ -2,12 +2,14 @@ package undo_test
 
 import (
 	"errors"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/cpupoold/cpupoold/internal/node/undo"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
+	"github.com/cpupoold/cpupoold/pkg/pools"
 )
 
 // TestSaving checks when writes wait for the disk, and when a save begins.
@@ -49,6 +51,34 @@ func TestSaving(t *testing.T) {
 	j.EndSave(upTo, nil, now)
 	if !j.Safe() || j.Pending() || j.Late() != nil || j.Problems("journal.json") != nil {
 		t.Error("the journal is on disk, and writes or problems do not show it")
+	}
+}
+
+// TestSetClaims checks that a change of claims makes a save due, and that equal claims make none due.
+func TestSetClaims(t *testing.T) {
+	now := time.Unix(100, 0)
+	j := undo.New(undo.Document{})
+	var saved []pools.Claim
+	for _, c := range []struct {
+		step string
+		set  []pools.Claim
+		due  bool
+	}{
+		{"first claim", []pools.Claim{{UID: "a", Parts: []pools.ClaimPart{{Device: "numa0", CPUs: 1}}}}, true},
+		{"same claim", []pools.Claim{{UID: "a", Parts: []pools.ClaimPart{{Device: "numa0", CPUs: 1}}}}, false},
+		{"container uses it", []pools.Claim{{UID: "a", Parts: []pools.ClaimPart{{Device: "numa0", CPUs: 1}}, Containers: []string{"app"}}}, true},
+		{"another amount", []pools.Claim{{UID: "a", Parts: []pools.ClaimPart{{Device: "numa0", CPUs: 2}}, Containers: []string{"app"}}}, true},
+		{"no claims", nil, true},
+	} {
+		j.SetClaims(c.set)
+		d, upTo, due := j.BeginSave(now)
+		if due {
+			saved = d.Claims
+			j.EndSave(upTo, nil, now)
+		}
+		if due != c.due || j.Blocks() || !slices.EqualFunc(saved, c.set, pools.Claim.Equal) || !slices.EqualFunc(j.Claims(), c.set, pools.Claim.Equal) {
+			t.Errorf("%s: save due %t, writes wait %t, file has %+v; want due %t, no wait and %+v", c.step, due, j.Blocks(), saved, c.due, c.set)
+		}
 	}
 }
 
