@@ -61,7 +61,7 @@ func TestUpgradeMovesNobody(t *testing.T) {
 				}
 			}
 		}},
-		"a newer version": {version: 3, aside: true},
+		"a newer version": {version: 4, aside: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := newNode(t)
