@@ -67,8 +67,12 @@ type Left struct {
 
 var errDamaged = errors.New("journal cannot be used")
 
-// encode returns equal bytes for equal documents.
+// encode returns equal bytes for equal documents. It refuses claims that decode would refuse: such a file
+// would lose the originals.
 func encode(d Document) ([]byte, error) {
+	if err := d.checkClaims(); err != nil {
+		return nil, err
+	}
 	if d.hasClaims() {
 		return durable.Encode(claimsVersion, d)
 	}
@@ -81,7 +85,20 @@ func decode(b []byte) (Document, error) {
 	if err := durable.Decode(b, oldestVersion, claimsVersion, &d); err != nil {
 		return Document{}, fmt.Errorf("%w: %w", errDamaged, err)
 	}
+	if err := d.checkClaims(); err != nil {
+		return Document{}, fmt.Errorf("%w: %w", errDamaged, err)
+	}
 	return d, nil
+}
+
+// checkClaims bounds the claims, and their assignments.
+func (d Document) checkClaims() error {
+	for _, a := range d.Assignments {
+		if a.Claim != "" && a.PodUID != "" {
+			return fmt.Errorf("assignment of claim %.80q has the pod %.80q; the CPUs of a claim have no other owner", a.Claim, a.PodUID)
+		}
+	}
+	return pools.CheckClaims(d.Claims)
 }
 
 // inBoot keeps only facts that outlive a boot, if the document is of an earlier one.

@@ -2,6 +2,7 @@ package undo_test
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"os"
 	"path/filepath"
@@ -10,8 +11,10 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/cpupoold/cpupoold/internal/config"
+	"github.com/cpupoold/cpupoold/internal/node/durable"
 	"github.com/cpupoold/cpupoold/internal/node/undo"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
@@ -138,33 +141,50 @@ func TestFullDiskKeepsTheOldJournal(t *testing.T) {
 	}
 }
 
-// FuzzDecodeJournal checks that decode returns errDamaged or a document that can be encoded.
+// FuzzDecodeJournal checks that decode returns errDamaged, or a document that can be encoded. Each
+// input is a file, and also the data of a file with a correct checksum.
 func FuzzDecodeJournal(f *testing.F) {
 	for _, d := range []undo.Document{sampleJournal(), claimedJournal()} {
-		good, err := undo.Encode(d)
+		file, err := undo.Encode(d)
 		if err != nil {
 			f.Fatal(err)
 		}
-		f.Add(good)
+		data, err := json.Marshal(d)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(file)
+		f.Add(data)
 	}
 	f.Add([]byte(`{"version":1,"sha256":"","data":{}}`))
 	f.Add([]byte(`{"version":1,"data":null}`))
+	f.Add([]byte(`{"claims":[{"uid":"c","namespace":"n","name":"c","podUID":"p","parts":[{"request":"r","device":"numa0","cpus":9223372036854775808}]}]}`))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		j, err := undo.Decode(b)
-		if err != nil {
-			if !errors.Is(err, undo.ErrDamaged) {
-				t.Fatalf("error of another kind: %v", err)
-			}
-			return
-		}
-		again, err := undo.Encode(j)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if j2, err := undo.Decode(again); err != nil || !cmp.Equal(j, j2) {
-			t.Fatalf("round trip: %+v, %v; want %+v", j2, err, j)
+		checkDecode(t, b)
+		if file, err := durable.Encode(3, json.RawMessage(b)); err == nil {
+			checkDecode(t, file)
 		}
 	})
+}
+
+func checkDecode(t *testing.T, b []byte) {
+	j, err := undo.Decode(b)
+	if err != nil {
+		if !errors.Is(err, undo.ErrDamaged) {
+			t.Fatalf("error of another kind: %v", err)
+		}
+		return
+	}
+	if err := pools.CheckClaims(j.Claims); err != nil {
+		t.Fatalf("claims out of bounds: %v", err)
+	}
+	again, err := undo.Encode(j)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if j2, err := undo.Decode(again); err != nil || !cmp.Equal(j, j2, cmpopts.EquateEmpty()) {
+		t.Fatalf("round trip: %+v, %v; want %+v", j2, err, j)
+	}
 }
 
 // TestJournalOfAnEarlierBuild reads files that earlier builds wrote, named by commit. This
@@ -256,6 +276,29 @@ func TestJournalVersions(t *testing.T) {
 		_, err := undo.Decode(bytes.Replace(b, []byte(`"version":2`), []byte(`"version":`+version), 1))
 		if (err == nil) != read || err != nil && !errors.Is(err, undo.ErrDamaged) {
 			t.Errorf("version %s: %v; want it read: %t", version, err, read)
+		}
+	}
+}
+
+// TestBadClaims checks that a journal with claims out of bounds is neither written nor read.
+func TestBadClaims(t *testing.T) {
+	for name, change := range map[string]func(*undo.Document){
+		"a name that is too long": func(d *undo.Document) { d.Claims[0].Name = strings.Repeat("a", 254) },
+		"too many CPUs":           func(d *undo.Document) { d.Claims[0].Parts[0].CPUs = cpuset.MaxCPUs + 1 },
+		"a claim twice":           func(d *undo.Document) { d.Claims = append(d.Claims, d.Claims[0]) },
+		"CPUs of claim and pod":   func(d *undo.Document) { d.Assignments[len(d.Assignments)-1].PodUID = "pod" },
+	} {
+		d := claimedJournal()
+		change(&d)
+		if b, err := undo.Encode(d); err == nil {
+			t.Errorf("%s: written as %s", name, b)
+		}
+		b, err := durable.Encode(3, d)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d, err := undo.Decode(b); !errors.Is(err, undo.ErrDamaged) {
+			t.Errorf("%s: read as %+v, %v; want that the journal is damaged", name, d, err)
 		}
 	}
 }
