@@ -187,6 +187,9 @@ const (
 	Cleared Kind = "mended"
 	// Move: an operator requested other CPUs for an owner; Value holds them.
 	Move Kind = "move"
+	// Claim: a ResourceClaim has new CPUs or other containers; Value holds the CPUs. Without Value, the claim has
+	// ended.
+	Claim Kind = "claim"
 	// Config: a new configuration is in use, or was rejected; then Error is the reason.
 	Config Kind = "config"
 	// CPUs: CPUs went online or offline; Value holds the online CPUs.
@@ -207,6 +210,7 @@ type Event struct {
 	PodUID    string `json:"podUID,omitempty"`
 	Container string `json:"container,omitempty"`
 	Unit      string `json:"unit,omitempty"`
+	Claim     string `json:"claim,omitempty"` // namespace/name of a ResourceClaim
 	// Cgroup is a path below the cgroup root.
 	Cgroup string `json:"cgroup,omitempty"`
 	// Via is the way of a write: file, cri, dbus or nri. Property is the property that was
@@ -227,16 +231,16 @@ type Event struct {
 
 // texts returns the strings of the event, which Add cuts.
 func (e *Event) texts() []*string {
-	return []*string{&e.Pod, &e.PodUID, &e.Container, &e.Unit, &e.Cgroup, &e.Via, &e.Property, &e.Value, &e.Before, &e.Pool, &e.Code, &e.Cause, &e.Error}
+	return []*string{&e.Pod, &e.PodUID, &e.Container, &e.Unit, &e.Claim, &e.Cgroup, &e.Via, &e.Property, &e.Value, &e.Before, &e.Pool, &e.Code, &e.Cause, &e.Error}
 }
 
 // About reports whether name matches the event: a pod (name, namespace/name or UID), a container
-// of it (pod/container), or a unit.
+// of it (pod/container), a unit, or a claim (namespace/name).
 func (e *Event) About(name string) bool {
 	if name == "" {
 		return false
 	}
-	if e.Unit == name || e.isPodName(name) {
+	if e.Unit == name || e.Claim == name || e.isPodName(name) {
 		return true
 	}
 	i := strings.LastIndexByte(name, '/')

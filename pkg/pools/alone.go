@@ -43,7 +43,7 @@ func (in *Input) ordinary(p *Pod) bool {
 // only pod with its UID. None of them is changed. assignments are the assignments of all owners,
 // with the pod's.
 func Alongside(in *Input, plan *Plan, p Pod) (placed PodPlan, assignments []Assignment, ok bool) {
-	if p.Gone || p.UID == "" || p.QoS != QoSGuaranteed || in.Pools.Kubelet || in.Pools.FromShared || !in.Pools.exclusive() ||
+	if p.Gone || p.UID == "" || p.QoS != QoSGuaranteed || in.Pools.Kubelet || in.Pools.FromShared || !in.Pools.exclusive() || in.hasClaims(p.UID) ||
 		in.Namespaces.Asked || !plan.Theirs.IsEmpty() {
 		return PodPlan{}, nil, false
 	}

@@ -121,7 +121,7 @@ func rows() []row {
 		{"conflict", true, nil},
 		{"appcpus", true, []string{"confined", "pkg/cpuset"}},
 		{"audit", true, []string{"pkg/cpuset"}},
-		{"control", true, []string{"internal/history", "internal/inspect", "internal/limits", "pkg/cpuset"}},
+		{"control", true, []string{"internal/history", "internal/inspect", "internal/limits", "pkg/cpuset", "pkg/pools"}},
 		{"durable", true, []string{"confined"}},
 		{"hostslices", true, []string{"pkg/cgroup", "pkg/cpuset"}},
 		{"hotplug", true, nil},
@@ -168,7 +168,8 @@ func rows() []row {
 		{"drift", false, []string{"desired", "hostenv", "inventory", "kernelstate", "retry", "undo"}},
 		{"hosttuning", false, []string{"desired", "hostenv", "inventory", "power", "tune"}},
 		{"view", false, []string{"auxiliary", "desired", "hostenv", "internal/capacity", "internal/explain", "internal/verdict", "inventory", "nodestatus", "noise"}},
-		{"planning", false, []string{"auxiliary", "desired", "hostenv", "inventory", "kernelstate", "numahints", "permission", "quiet", "recovery", "undo"}},
+		{"claims", false, []string{"control", "waits"}},
+		{"planning", false, []string{"auxiliary", "claims", "desired", "hostenv", "inventory", "kernelstate", "numahints", "permission", "quiet", "recovery", "undo"}},
 		{"moves", false, []string{"control", "desired", "inventory", "kernelstate", "planning", "retry", "undo", "view", "waits"}},
 		{"clusterstate", false, []string{"nodestatus", "view"}},
 		{"notices", false, []string{"auxiliary", "desired", "drift", "exposure", "hostenv", "inventory", "kernelstate", "partition", "treewatch", "undo"}},
@@ -177,7 +178,7 @@ func rows() []row {
 		{"restore", false, []string{"desired", "hostenv", "hosttuning", "nodestatus", "partition", "preview", "tune", "undo"}},
 
 		// The event loop: every package but preview and restore, which run without it.
-		{"daemon", false, []string{"actor", "appcpus", "auditor", "auxiliary", "control", "desired", "drift", "hostenv", "hosttuning", "inventory", "kernelstate", "listing", "memrelease", "moves", "nodestatus", "notices", "numahints", "partition", "permission", "planning", "publish", "quiet", "refusal", "requests", "resize", "retry", "treewatch", "undo", "units", "usablecpus", "view", "waits"}},
+		{"daemon", false, []string{"actor", "appcpus", "auditor", "auxiliary", "claims", "control", "desired", "drift", "hostenv", "hosttuning", "inventory", "kernelstate", "listing", "memrelease", "moves", "nodestatus", "notices", "numahints", "partition", "permission", "planning", "publish", "quiet", "refusal", "requests", "resize", "retry", "treewatch", "undo", "units", "usablecpus", "view", "waits"}},
 	}
 }
 

@@ -18,11 +18,11 @@ const (
 	loopPackage = "internal/node/daemon"
 	loopType    = "Loop"
 
-	mostLines       = 2_880 // lines of the files without tests.
-	mostFilePairs   = 105   // pairs of files; the first uses a declaration of the second.
+	mostLines       = 3_020 // lines of the files without tests.
+	mostFilePairs   = 115   // pairs of files; the first uses a declaration of the second.
 	mostMutualPairs = 6     // pairs of files that use declarations of each other.
 	mostLoopFields  = 24    // fields of the loop.
-	mostLoopMethods = 62    // methods of the loop.
+	mostLoopMethods = 68    // methods of the loop.
 )
 
 // load type-checks the packages that match the patterns, relative to the module's root.

@@ -88,8 +88,13 @@ func (c *Client) do(r *http.Request, limit int64, into any) error {
 	if json.Unmarshal(text, &f) != nil {
 		f = failure{}
 	}
-	if answer.StatusCode == http.StatusNotFound && f.Error != "" {
+	switch {
+	case answer.StatusCode == http.StatusNoContent:
+		return nil
+	case answer.StatusCode == http.StatusNotFound && f.Error != "":
 		return &inspect.NameError{Text: f.Error}
+	case answer.StatusCode == http.StatusConflict && f.Error != "":
+		return Conflict{f.Error}
 	}
 	return fmt.Errorf("the daemon at %s: %s", c.socket, cmp.Or(f.Error, answer.Status))
 }

@@ -35,11 +35,16 @@ func serve(t *testing.T, f control.MoveFunc, timeout time.Duration) (client *con
 
 func serveAnswers(t *testing.T, f control.MoveFunc, timeout time.Duration, answers control.Answers) (client *control.Client, socket string, stop func()) {
 	t.Helper()
+	return serveOn(t, control.New(f, timeout, control.ClaimFuncs{}, answers, slog.New(slog.DiscardHandler)))
+}
+
+func serveOn(t *testing.T, server *control.Server) (client *control.Client, socket string, stop func()) {
+	t.Helper()
 	socket = control.Socket(t.TempDir())
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() {
-		ended <- control.New(f, timeout, answers, slog.New(slog.DiscardHandler)).Serve(ctx, socket)
+		ended <- server.Serve(ctx, socket)
 	}()
 	stop = sync.OnceFunc(func() {
 		cancel()
@@ -164,7 +169,7 @@ func TestSocketIsPrivateAndReplaced(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error)
 	go func() {
-		ended <- control.New(f, time.Minute, newFake(), slog.New(slog.DiscardHandler)).Serve(ctx, socket)
+		ended <- control.New(f, time.Minute, control.ClaimFuncs{}, newFake(), slog.New(slog.DiscardHandler)).Serve(ctx, socket)
 	}()
 	nodefixture.Eventually(t, "a new socket", func() bool {
 		now, err := os.Lstat(socket)
@@ -185,7 +190,7 @@ func TestServeKeepsOtherFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, socket := range []string{file, "/no/such/directory/s"} {
-		err := control.New(nil, time.Minute, newFake(), slog.New(slog.DiscardHandler)).Serve(t.Context(), socket)
+		err := control.New(nil, time.Minute, control.ClaimFuncs{}, newFake(), slog.New(slog.DiscardHandler)).Serve(t.Context(), socket)
 		if err == nil || !strings.Contains(err.Error(), socket) {
 			t.Errorf("Serve(%s) = %v; want an error that names it", socket, err)
 		}

@@ -27,6 +27,7 @@ func newStaticDaemon() staticDaemon {
 func (staticDaemon) Started() time.Time           { return time.Unix(1700000000, 0).UTC() }
 func (s staticDaemon) History() *history.Snapshot { return s.Snapshot }
 func (staticDaemon) Status() *inspect.Status      { return &inspect.Status{Version: inspect.Version} }
+func (staticDaemon) Claims() *inspect.Claims      { return &inspect.Claims{Version: inspect.Version} }
 func (staticDaemon) Explain(name string) (*inspect.Explanation, error) {
 	if name != "du" {
 		return nil, &inspect.NameError{Text: "no " + name}
@@ -43,7 +44,7 @@ func FuzzQuery(f *testing.F) {
 	} {
 		f.Add(s)
 	}
-	s := New(nil, time.Second, newStaticDaemon(), slog.New(slog.DiscardHandler))
+	s := New(nil, time.Second, ClaimFuncs{}, newStaticDaemon(), slog.New(slog.DiscardHandler))
 	f.Fuzz(func(t *testing.T, text string) {
 		values, err := url.ParseQuery(text)
 		if err != nil {
@@ -64,7 +65,7 @@ func FuzzQuery(f *testing.F) {
 				return // the handler would wait
 			}
 		}
-		for _, path := range []string{"/v1/status", "/v1/events", "/v1/explain"} {
+		for _, path := range []string{"/v1/status", "/v1/events", "/v1/claims", "/v1/explain"} {
 			r := httptest.NewRequest(http.MethodGet, path, nil)
 			r.URL.RawQuery = values.Encode()
 			w := httptest.NewRecorder()

@@ -22,6 +22,8 @@ type Answers interface {
 	History() *history.Snapshot
 	// Status returns the state after the last pass.
 	Status() *inspect.Status
+	// Claims returns the devices and ResourceClaims after the last pass.
+	Claims() *inspect.Claims
 	// Explain returns the reasons for the CPUs of the object with this name. It returns an
 	// [*inspect.NameError] if the name matches no object, or several.
 	Explain(name string) (*inspect.Explanation, error)

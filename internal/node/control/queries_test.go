@@ -48,6 +48,10 @@ func (f *fake) Status() *inspect.Status {
 	return &inspect.Status{Version: inspect.Version, Sequence: f.History().Last()}
 }
 
+func (f *fake) Claims() *inspect.Claims {
+	return &inspect.Claims{Version: inspect.Version, Sequence: f.History().Last(), Ready: true}
+}
+
 func (*fake) Explain(name string) (*inspect.Explanation, error) {
 	if name == "a/b" {
 		return &inspect.Explanation{Version: inspect.Version, Asked: name}, nil

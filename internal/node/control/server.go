@@ -39,12 +39,29 @@ type MoveFunc func(ctx context.Context, m Move) (Outcome, error)
 //
 //	GET /v1/explain?about=ran/du-0/du
 //
+// The kubelet's plugin for ResourceClaims uses three more. The first one returns an inspect.Claims:
+//
+//	GET /v1/claims?after=7&wait=30s
+//	PUT /v1/claims/UID  {"namespace": "ran", "name": "du-0", "podUID": "…",
+//	                     "requests": [{"request": "cpus", "device": "numa0", "shareID": "…", "cpus": 4}]}
+//	DELETE /v1/claims/UID
+//
+// The answer to PUT has the CPUs of each request. The same body gets the same answer. The journal is on disk
+// before the answer:
+//
+//	{"requests": [{"request": "cpus", "device": "numa0", "shareID": "…", "cpus": "2-3,10-11"}]}
+//
+// The HTTP status of PUT is 409 for another body, for too few CPUs, and for a device that the node does not
+// have. DELETE returns 204, also for an unknown claim, and 409 while a container of the claim runs. Both return
+// 503 if another try can succeed.
+//
 // Other errors have an HTTP status of 400 or above and the body {"error": "…"}.
 type Server struct {
 	http.Handler
 	answers Answers
 	slots   chan struct{} // holds one value for each query that is being answered
 	move    MoveFunc
+	claims  ClaimFuncs
 	timeout time.Duration // of one move
 	busy    sync.Mutex    // held by the request that makes moves
 	log     *slog.Logger
@@ -60,15 +77,18 @@ const (
 )
 
 // New returns a server. It calls move for one move at a time, with this timeout.
-func New(move MoveFunc, timeout time.Duration, answers Answers, log *slog.Logger) *Server {
+func New(move MoveFunc, timeout time.Duration, claims ClaimFuncs, answers Answers, log *slog.Logger) *Server {
 	mux := http.NewServeMux()
 	s := &Server{
 		Handler: http.MaxBytesHandler(mux, maxBody), answers: answers, slots: make(chan struct{}, maxQueries),
-		move: move, timeout: timeout, log: log,
+		move: move, claims: claims, timeout: timeout, log: log,
 	}
 	mux.HandleFunc("POST /v1/moves", s.serveMoves)
 	mux.HandleFunc("GET /v1/status", s.handleQuery(func(*query) (any, error) { return answers.Status(), nil }))
 	mux.HandleFunc("GET /v1/events", s.handleQuery(s.events))
+	mux.HandleFunc("GET /v1/claims", s.handleQuery(func(*query) (any, error) { return answers.Claims(), nil }))
+	mux.HandleFunc("PUT /v1/claims/{uid}", s.prepareClaim)
+	mux.HandleFunc("DELETE /v1/claims/{uid}", s.endClaim)
 	mux.HandleFunc("GET /v1/explain", s.handleQuery(s.explain))
 	return s
 }

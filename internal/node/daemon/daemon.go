@@ -13,6 +13,7 @@ import (
 	"github.com/cpupoold/cpupoold/internal/node/actor"
 	"github.com/cpupoold/cpupoold/internal/node/auditor"
 	"github.com/cpupoold/cpupoold/internal/node/auxiliary"
+	"github.com/cpupoold/cpupoold/internal/node/claims"
 	"github.com/cpupoold/cpupoold/internal/node/control"
 	"github.com/cpupoold/cpupoold/internal/node/desired"
 	"github.com/cpupoold/cpupoold/internal/node/hostenv"
@@ -150,7 +151,8 @@ const moveTimeout = time.Minute
 // newControl returns the server of the control socket.
 func newControl(l *Loop, o Options) *control.Server {
 	move := moves.Request(func(m *moves.Move) { l.box.Post(moveRequest{m}) })
-	return control.New(move, moveTimeout, newAnswers(l.publisher, l.Cgroups, o), o.Log)
+	claim := claims.Request(func(c *claims.Change) { l.box.Post(claimChange{c}) })
+	return control.New(move, moveTimeout, claim, newAnswers(l.publisher, l.Cgroups, o), o.Log)
 }
 
 // serveControl answers operators on the control socket until ctx ends.

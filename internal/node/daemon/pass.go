@@ -51,6 +51,7 @@ func (l *Loop) pass() {
 	l.planner.SettleQuiet(plan, want, l.drifts.ChangedWeights(), now)
 	l.planner.Assign(l.units.Assign(plan.Assignments))
 	l.journal.SetAssignments(l.planner.Assignments())
+	l.journal.SetClaims(l.planner.Claims.All())
 	l.journal.SetUnhinted(l.planner.Hints.Unhinted())
 	l.journal.SetOthers(l.inventory.LeftToPlugins())
 	l.noteRefusals(plan, now)

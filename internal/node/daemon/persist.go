@@ -107,6 +107,7 @@ func (e updateSettled) apply(l *Loop) {
 // releaseReplies sends the replies for which the journal is on disk, or late. For the others it
 // saves the journal.
 func (l *Loop) releaseReplies() {
+	l.planner.Claims.Answer(&l.last.Plan, l.journal.IsSaved)
 	for _, id := range l.requests.Release(l.now()) {
 		l.fetchContainer(id) // the runtime may have created it without a reply
 	}

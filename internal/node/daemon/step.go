@@ -157,6 +157,7 @@ func (l *Loop) runPasses() {
 	l.publish()
 	l.armRetry(l.last.Began)
 	l.moves.Answer(&l.last, l.planner.Assignments(), l.now())
+	l.planner.Claims.Answer(&l.last.Plan, l.journal.IsSaved)
 	l.schedule.done(began, l.now())
 	if free := l.memory.Due(l.now()); free != nil {
 		l.workers.Queries.Submit("memory", func(context.Context) event { free(); return nil })

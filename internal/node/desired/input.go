@@ -23,6 +23,7 @@ type Input struct {
 	Inventory *inventory.Inventory
 	Pods      []pools.Pod // of the inventory, with hints
 	Previous  []pools.Assignment
+	Claims    []pools.Claim // ResourceClaims that have CPUs
 	Formula   Formula
 	Journal   *undo.Journal
 	Nodes     cpuset.Set // NUMA nodes with memory
@@ -92,6 +93,7 @@ func (in *Input) plannerInput() pools.Input {
 		Names:    in.Settings.Names,
 		Pods:     in.podsWithTotals(),
 		Previous: in.Previous,
+		Claims:   in.Claims,
 		Held:     in.Kubelet.held,
 		Resting:  in.Resting,
 

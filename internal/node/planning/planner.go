@@ -9,6 +9,7 @@ import (
 
 	"github.com/cpupoold/cpupoold/internal/config"
 	"github.com/cpupoold/cpupoold/internal/node/auxiliary"
+	"github.com/cpupoold/cpupoold/internal/node/claims"
 	"github.com/cpupoold/cpupoold/internal/node/desired"
 	"github.com/cpupoold/cpupoold/internal/node/hostenv"
 	"github.com/cpupoold/cpupoold/internal/node/inventory"
@@ -44,6 +45,7 @@ type Facts struct {
 	Formula    desired.Formula
 	Permission permission.Permission
 	Quiet      *quiet.Quiet
+	Claims     *claims.Claims
 }
 
 // Moment holds the state of units, partitions and write conflicts at a time.
@@ -88,6 +90,7 @@ type Planner struct {
 func New(s Sources, formula config.WeightFormula) *Planner {
 	return &Planner{from: s, Facts: Facts{
 		Hints: numahints.New(s.Journal.Unhinted()), Formula: desired.NewFormula(formula), Quiet: quiet.New(s.Journal.Resting()),
+		Claims: claims.New(s.Journal.Claims()),
 	}}
 }
 
@@ -107,7 +110,7 @@ func (p *Planner) Input(m Moment) desired.Input {
 		}
 	}
 	p.Hints.Apply(pods)
-	return desired.Input{Settings: *p.from.Settings, Inventory: p.from.Inventory, Pods: pods, Previous: p.assignments, Formula: p.Formula, Journal: p.from.Journal, Nodes: h.Nodes, Read: p.from.Cache.State,
+	return desired.Input{Settings: *p.from.Settings, Inventory: p.from.Inventory, Pods: pods, Previous: p.assignments, Claims: p.Claims.All(), Formula: p.Formula, Journal: p.from.Journal, Nodes: h.Nodes, Read: p.from.Cache.State,
 		Leaving: m.Withheld(), System: p.Others.SystemCPUs(p.from.Inventory, p.from.Settings), Systemd: h.Units != nil, Resting: p.Quiet.MayRest(p.assignments), Kubelet: p.Kubelet, Partitions: m.Partitions,
 		Contested: m.Contested, Namespaces: p.Permission.Rights(), Build: pools.Build, Auxiliary: p.from.Auxiliary}
 }
@@ -121,7 +124,7 @@ func (p *Planner) pods(now time.Time) []pools.Pod {
 // Early returns the plan for replies before the first pass. It contains no exclusive CPUs of the
 // journal.
 func (p *Planner) Early(now time.Time) pools.Plan {
-	in := desired.Input{Settings: *p.from.Settings, Inventory: p.from.Inventory, Journal: p.from.Journal, Pods: p.pods(now), Previous: p.from.Journal.Assignments(), Namespaces: p.Permission.Rights(), Build: pools.Build}
+	in := desired.Input{Settings: *p.from.Settings, Inventory: p.from.Inventory, Journal: p.from.Journal, Pods: p.pods(now), Previous: p.from.Journal.Assignments(), Claims: p.Claims.All(), Namespaces: p.Permission.Rights(), Build: pools.Build}
 	return in.Early()
 }
 

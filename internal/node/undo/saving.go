@@ -46,6 +46,9 @@ func (s *saving) Newest() int { return s.changes }
 // MustWait reports whether a reply must wait for changes, and the disk still has time.
 func (s *saving) MustWait(change int) bool { return s.durable < change && s.late == nil }
 
+// IsSaved reports whether a change is on disk.
+func (s *saving) IsSaved(change int) bool { return s.durable >= change }
+
 // Late returns why writes go ahead without originals on disk, or nil.
 func (s *saving) Late() error { return s.late }
 

@@ -2,6 +2,8 @@ package view
 
 import (
 	"cmp"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/cpupoold/cpupoold/internal/history"
@@ -108,6 +110,7 @@ func (c *HistoryLog) NotePlan(before, now *pools.Plan) {
 			old, next = old[1:], next[1:]
 		}
 	}
+	c.noteClaims(before.Claims, now.Claims)
 	for i := range now.Units {
 		u := &now.Units[i]
 		was := pools.UnitPlan{}
@@ -120,6 +123,29 @@ func (c *HistoryLog) NotePlan(before, now *pools.Plan) {
 			continue
 		}
 		c.Add(history.Event{Kind: history.Placed, Unit: u.Name, Pool: inspect.FullPool(u.Pool, u.Type), Value: u.CPUs.String(), Before: was.CPUs.String(), Code: string(u.Reason.Code), Cause: u.Reason.Text})
+	}
+}
+
+// noteClaims adds the claims that have other CPUs or containers than before, and the claims that have ended.
+func (c *HistoryLog) noteClaims(before, now []pools.ClaimPlan) {
+	find := func(all []pools.ClaimPlan, uid string) *pools.ClaimPlan {
+		if i := slices.IndexFunc(all, func(p pools.ClaimPlan) bool { return p.UID == uid }); i >= 0 {
+			return &all[i]
+		}
+		return nil
+	}
+	for i := range now {
+		p := &now[i]
+		was := cmp.Or(find(before, p.UID), &pools.ClaimPlan{})
+		if was.UID == "" || !was.CPUs.Equal(p.CPUs) || !slices.Equal(was.Containers, p.Containers) || was.Reason.Code != p.Reason.Code {
+			c.Add(history.Event{Kind: history.Claim, Claim: p.Namespace + "/" + p.Name, PodUID: p.PodUID, Container: strings.Join(p.Containers, ","),
+				Value: p.CPUs.String(), Before: was.CPUs.String(), Code: string(p.Reason.Code), Cause: p.Reason.Text})
+		}
+	}
+	for i := range before {
+		if p := &before[i]; find(now, p.UID) == nil {
+			c.Add(history.Event{Kind: history.Claim, Claim: p.Namespace + "/" + p.Name, PodUID: p.PodUID, Before: p.CPUs.String(), Cause: "the claim has ended"})
+		}
 	}
 }
 

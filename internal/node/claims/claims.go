@@ -1,0 +1,193 @@
+// Package claims holds the ResourceClaims that have CPUs, and the requests on the control socket
+// that prepare and end them. The event loop decides each request. A request is answered when
+// the journal with its result is on disk. One goroutine uses a [Claims].
+package claims
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/cpupoold/cpupoold/internal/node/control"
+	"github.com/cpupoold/cpupoold/internal/node/waits"
+	"github.com/cpupoold/cpupoold/pkg/pools"
+)
+
+// Change asks the event loop to prepare a claim, or to end one.
+type Change struct {
+	UID   string
+	Claim *pools.Claim // the claim to prepare; nil ends the claim with the UID
+	waits.Question[[]control.ClaimCPUs]
+	newest int // number of the newest change of the journal after the decision
+}
+
+// Request returns the functions that prepare and end claims for the control socket. post hands
+// a change to the event loop.
+func Request(post func(*Change)) control.ClaimFuncs {
+	ask := func(ctx context.Context, uid string, claim *pools.Claim) ([]control.ClaimCPUs, error) {
+		c := &Change{UID: uid, Claim: claim, Question: waits.Ask[[]control.ClaimCPUs](ctx.Done())}
+		post(c)
+		select {
+		case r := <-c.Reply():
+			return r.Value, r.Err
+		case <-ctx.Done():
+			return nil, errors.New("the daemon did not decide in time, or its journal is not on disk; try again")
+		}
+	}
+	return control.ClaimFuncs{
+		Prepare: func(ctx context.Context, claim pools.Claim) ([]control.ClaimCPUs, error) {
+			return ask(ctx, claim.UID, &claim)
+		},
+		End: func(ctx context.Context, uid string) error {
+			_, err := ask(ctx, uid, nil)
+			return err
+		},
+	}
+}
+
+// Claims holds the claims that have CPUs, and the changes that are not answered.
+type Claims struct {
+	all  []pools.Claim // sorted by UID. A change replaces the list and the claim: plans keep the old one
+	open []*Change     // decided, and not on disk yet
+}
+
+// New returns the claims of a journal.
+func New(from []pools.Claim) *Claims {
+	c := &Claims{}
+	for _, claim := range from {
+		c.put(claim)
+	}
+	return c
+}
+
+// All returns the claims, sorted by UID. Callers must not change them.
+func (c *Claims) All() []pools.Claim { return c.all }
+
+// find returns the position of a claim.
+func (c *Claims) find(uid string) (int, bool) {
+	return slices.BinarySearchFunc(c.all, uid, func(claim pools.Claim, uid string) int { return strings.Compare(claim.UID, uid) })
+}
+
+// Of returns the claim with a UID.
+func (c *Claims) Of(uid string) (pools.Claim, bool) {
+	i, found := c.find(uid)
+	if !found {
+		return pools.Claim{}, false
+	}
+	return c.all[i], true
+}
+
+// put adds a claim, or replaces the claim with its UID.
+func (c *Claims) put(claim pools.Claim) {
+	i, found := c.find(claim.UID)
+	c.all = slices.Clone(c.all)
+	if found {
+		c.all[i] = claim
+	} else {
+		c.all = slices.Insert(c.all, i, claim)
+	}
+}
+
+// Use records that a container of the claim's pod uses the claim. It reports whether that is new. A
+// claim that does not exist stays unknown.
+func (c *Claims) Use(uid, container string) (changed bool) {
+	claim, found := c.Of(uid)
+	if !found || slices.Contains(claim.Containers, container) {
+		return false
+	}
+	claim.Containers = slices.Sorted(slices.Values(append(slices.Clone(claim.Containers), container)))
+	c.put(claim)
+	return true
+}
+
+// Decide makes a change, if nothing prevents it. plan returns the plan that contains another claim
+// besides the existing ones. running are the containers that run and may use the claim that ends. The
+// error of a change is a [control.Conflict] if another try has the same result.
+func (c *Claims) Decide(change *Change, plan func(pools.Claim) pools.Plan, running func(pools.Claim) []string) error {
+	had, exists := c.Of(change.UID)
+	switch {
+	case change.Claim == nil && !exists:
+		return nil // it has ended before
+	case change.Claim == nil:
+		if names := running(had); len(names) > 0 {
+			return control.Conflict{Text: fmt.Sprintf("claim %s/%s: its CPUs are in use: container %s runs; stop the pod first", had.Namespace, had.Name, strings.Join(names, ", "))}
+		}
+		i, _ := c.find(change.UID)
+		c.all = slices.Delete(slices.Clone(c.all), i, i+1)
+		return nil
+	case exists:
+		return same(&had, change.Claim)
+	case len(c.all) >= Max:
+		return control.Conflict{Text: fmt.Sprintf("claim %s/%s: the node has %d claims, and no more are possible; end some of them", change.Claim.Namespace, change.Claim.Name, len(c.all))}
+	}
+	made := plan(*change.Claim)
+	if p := ofPlan(&made, change.UID); p.Refused != nil {
+		return control.Conflict{Text: fmt.Sprintf("claim %s/%s: %s", p.Namespace, p.Name, p.Reason.Text)}
+	}
+	c.put(*change.Claim)
+	return nil
+}
+
+// Max is the maximum number of claims of a node. The kubelet runs at most a few hundred pods.
+const Max = 4096
+
+// same returns an error if two requests for one claim differ.
+func same(had, asked *pools.Claim) error {
+	is := *asked
+	is.Containers = had.Containers
+	if had.Namespace == is.Namespace && had.Name == is.Name && had.PodUID == is.PodUID && slices.Equal(had.Parts, is.Parts) {
+		return nil
+	}
+	text := func(c *pools.Claim) string {
+		var parts []string
+		for _, p := range c.Parts {
+			parts = append(parts, fmt.Sprintf("%s: %d of %s", p.Request, p.CPUs, p.Device))
+		}
+		return fmt.Sprintf("pod %s, %s", c.PodUID, strings.Join(parts, ", "))
+	}
+	return control.Conflict{Text: fmt.Sprintf("claim %s/%s is prepared for %s, and not for %s; end it first", had.Namespace, had.Name, text(had), text(asked))}
+}
+
+func ofPlan(plan *pools.Plan, uid string) *pools.ClaimPlan {
+	i := slices.IndexFunc(plan.Claims, func(p pools.ClaimPlan) bool { return p.UID == uid })
+	if i < 0 {
+		return &pools.ClaimPlan{}
+	}
+	return &plan.Claims[i]
+}
+
+// Take takes the decision about a change. It answers an error at once. Otherwise it keeps the change
+// until the journal, whose newest change has the number newest, is on disk.
+func (c *Claims) Take(change *Change, err error, newest int) {
+	if err != nil {
+		change.Answer(nil, err)
+		return
+	}
+	change.newest = newest
+	c.open = append(c.open, change)
+}
+
+// IsWaiting reports whether a change is not answered.
+func (c *Claims) IsWaiting() bool { return len(c.open) > 0 }
+
+// Answer answers the changes that are in the plan and on disk. saved reports whether a change of the
+// journal is on disk.
+func (c *Claims) Answer(plan *pools.Plan, saved func(change int) bool) {
+	c.open = slices.DeleteFunc(c.open, func(change *Change) bool {
+		if change.IsCanceled() {
+			return true
+		}
+		p := ofPlan(plan, change.UID)
+		if !saved(change.newest) || (p.UID == "") != (change.Claim == nil) {
+			return false
+		}
+		var all []control.ClaimCPUs
+		for _, part := range p.Parts {
+			all = append(all, control.ClaimCPUs{Request: part.Request, Device: part.Device, ShareID: part.ShareID, CPUs: part.On.Union(part.Away)})
+		}
+		change.Answer(all, nil)
+		return true
+	})
+}

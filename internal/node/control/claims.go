@@ -1,0 +1,196 @@
+package control
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"slices"
+	"time"
+
+	"github.com/cpupoold/cpupoold/internal/inspect"
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
+	"github.com/cpupoold/cpupoold/pkg/pools"
+)
+
+// ClaimFuncs prepare and end ResourceClaims. They return when the journal is on disk, or ctx ends. Their
+// error is a [Conflict] if another try has the same result.
+type ClaimFuncs struct {
+	Prepare func(ctx context.Context, claim pools.Claim) ([]ClaimCPUs, error)
+	End     func(ctx context.Context, uid string) error
+}
+
+// Conflict is an error of a request that contradicts the state of the node.
+type Conflict struct{ Text string }
+
+// Error returns the cause and the remedy.
+func (c Conflict) Error() string { return c.Text }
+
+// ClaimCPUs are the CPUs of one request of a claim, also CPUs that are offline at the moment.
+type ClaimCPUs struct {
+	Request string     `json:"request"`
+	Device  string     `json:"device"`
+	ShareID string     `json:"shareID,omitempty"`
+	CPUs    cpuset.Set `json:"cpus"`
+}
+
+// claimBody is the body of a PUT.
+type claimBody struct {
+	Namespace string            `json:"namespace"`
+	Name      string            `json:"name"`
+	PodUID    string            `json:"podUID"`
+	Requests  []pools.ClaimPart `json:"requests"`
+}
+
+// claimAnswer is the answer to a PUT.
+type claimAnswer struct {
+	Requests []ClaimCPUs `json:"requests"`
+}
+
+const (
+	maxClaimBody = 64 << 10 // bytes
+	maxRequests  = 256      // results of one allocation; the API allows 32 devices for a claim
+	maxCPUs      = cpuset.MaxCPUs
+	claimTimeout = 20 * time.Second
+)
+
+// decodeClaim refuses unknown fields: an older daemon must not prepare a part of a claim.
+func decodeClaim(uid string, body []byte) (pools.Claim, error) {
+	d := json.NewDecoder(bytes.NewReader(body))
+	d.DisallowUnknownFields()
+	var b claimBody
+	if err := d.Decode(&b); err != nil {
+		return pools.Claim{}, fmt.Errorf("decode claim: %w", err)
+	}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		return pools.Claim{}, errors.New("decode claim: something follows the object")
+	}
+	for _, field := range []struct{ name, value string }{{"uid", uid}, {"namespace", b.Namespace}, {"name", b.Name}, {"podUID", b.PodUID}} {
+		if err := checkClaimField(field.name, field.value); err != nil {
+			return pools.Claim{}, err
+		}
+	}
+	if len(b.Requests) == 0 || len(b.Requests) > maxRequests {
+		return pools.Claim{}, fmt.Errorf("requests: has %d entries; give 1 to %d", len(b.Requests), maxRequests)
+	}
+	for i, r := range b.Requests {
+		for _, field := range []struct{ name, value string }{{"request", r.Request}, {"device", r.Device}, {"shareID", cmp.Or(r.ShareID, "none")}} {
+			if err := checkClaimField(fmt.Sprintf("requests[%d].%s", i, field.name), field.value); err != nil {
+				return pools.Claim{}, err
+			}
+		}
+		if r.CPUs < 1 || r.CPUs > maxCPUs {
+			return pools.Claim{}, fmt.Errorf("requests[%d].cpus: %d is not a number of CPUs; give 1 to %d", i, r.CPUs, maxCPUs)
+		}
+		same := func(o pools.ClaimPart) bool {
+			return o.Request == r.Request && o.Device == r.Device && o.ShareID == r.ShareID
+		}
+		if earlier := slices.IndexFunc(b.Requests, same); earlier < i {
+			return pools.Claim{}, fmt.Errorf("requests[%d]: request, device and shareID are those of requests[%d]; give each result of the allocation once", i, earlier)
+		}
+	}
+	return pools.Claim{UID: uid, Namespace: b.Namespace, Name: b.Name, PodUID: b.PodUID, Parts: b.Requests}, nil
+}
+
+// checkClaimField checks a name or a UID. They appear in paths, CDI names and logs.
+func checkClaimField(field, value string) error {
+	isPlain := func(r rune) bool {
+		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '-' || r == '.' || r == '/' || r == '_'
+	}
+	for _, r := range value {
+		if !isPlain(r) {
+			return fmt.Errorf("%s: %q contains %q; give the name or UID of an object of Kubernetes", field, value, r)
+		}
+	}
+	if value == "" || len(value) > maxName {
+		return fmt.Errorf("%s: has %d bytes; give 1 to %d", field, len(value), maxName)
+	}
+	return nil
+}
+
+// prepareClaim answers PUT /v1/claims/UID.
+func (s *Server) prepareClaim(w http.ResponseWriter, r *http.Request) {
+	conn := http.NewResponseController(w)
+	_ = conn.SetReadDeadline(time.Now().Add(bodyTimeout)) // httptest.ResponseRecorder does not support it
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxClaimBody))
+	_ = conn.SetReadDeadline(time.Time{}) // the deadline would cancel the context of the request
+	if err != nil {
+		s.answer(w, http.StatusBadRequest, failure{err.Error()})
+		return
+	}
+	claim, err := decodeClaim(r.PathValue("uid"), body)
+	if err != nil {
+		s.answer(w, http.StatusBadRequest, failure{err.Error()})
+		return
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), claimTimeout)
+	defer cancel()
+	cpus, err := s.claims.Prepare(ctx, claim)
+	if err != nil {
+		s.answer(w, claimStatus(err), failure{err.Error()})
+		return
+	}
+	s.answer(w, http.StatusOK, claimAnswer{cpus})
+}
+
+// endClaim answers DELETE /v1/claims/UID.
+func (s *Server) endClaim(w http.ResponseWriter, r *http.Request) {
+	uid := r.PathValue("uid")
+	if err := checkClaimField("uid", uid); err != nil {
+		s.answer(w, http.StatusBadRequest, failure{err.Error()})
+		return
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), claimTimeout)
+	defer cancel()
+	if err := s.claims.End(ctx, uid); err != nil {
+		s.answer(w, claimStatus(err), failure{err.Error()})
+		return
+	}
+	w.WriteHeader(http.StatusNoContent)
+}
+
+// claimStatus returns the HTTP status of an error.
+func claimStatus(err error) int {
+	if _, conflicts := errors.AsType[Conflict](err); conflicts {
+		return http.StatusConflict
+	}
+	return http.StatusServiceUnavailable
+}
+
+// Claims returns the devices and claims of the node. With wait it returns at an event above after.
+func (c *Client) Claims(ctx context.Context, after uint64, wait Wait) (*inspect.Claims, error) {
+	s := new(inspect.Claims)
+	q := query{wait: min(wait.For, maxWait), daemon: wait.Daemon}
+	q.After = after
+	return s, c.get(ctx, "claims", &q, s)
+}
+
+// PrepareClaim gives a claim its CPUs, and returns them. The same claim gets the same CPUs again. The
+// error is a [Conflict] if the daemon refuses the claim.
+func (c *Client) PrepareClaim(ctx context.Context, claim pools.Claim) ([]ClaimCPUs, error) {
+	body, err := json.Marshal(claimBody{claim.Namespace, claim.Name, claim.PodUID, claim.Parts})
+	if err != nil {
+		return nil, fmt.Errorf("encode claim: %w", err)
+	}
+	var answer claimAnswer
+	return answer.Requests, errors.Join(c.claim(ctx, http.MethodPut, claim.UID, body, &answer))
+}
+
+// EndClaim takes the CPUs of a claim back. It succeeds if the claim is not known. The error is a
+// [Conflict] if a container of the claim runs.
+func (c *Client) EndClaim(ctx context.Context, uid string) error {
+	return c.claim(ctx, http.MethodDelete, uid, nil, nil)
+}
+
+func (c *Client) claim(ctx context.Context, method, uid string, body []byte, into any) error {
+	r, err := http.NewRequestWithContext(ctx, method, "http://cpupoold/v1/claims/"+url.PathEscape(uid), bytes.NewReader(body))
+	if err != nil {
+		return err
+	}
+	return c.do(r, maxBody, into)
+}

@@ -1,0 +1,54 @@
+package daemon
+
+import (
+	"errors"
+	"slices"
+
+	"github.com/cpupoold/cpupoold/internal/node/claims"
+	"github.com/cpupoold/cpupoold/internal/node/hostenv"
+	"github.com/cpupoold/cpupoold/pkg/cri"
+	"github.com/cpupoold/cpupoold/pkg/pools"
+)
+
+// claimChange asks for a claim that is prepared or ends.
+type claimChange struct{ *claims.Change }
+
+// apply decides the change. The pass that follows plans with it and saves the journal. Then the change is
+// answered.
+func (c claimChange) apply(l *Loop) {
+	if c.IsCanceled() {
+		return
+	}
+	err := l.decideClaim(c.Change)
+	if err == nil {
+		l.journal.SetClaims(l.planner.Claims.All())
+	}
+	l.planner.Claims.Take(c.Change, err, l.journal.Newest())
+}
+
+// decideClaim makes a change of the claims, or returns the reason against it.
+func (l *Loop) decideClaim(c *claims.Change) error {
+	switch {
+	case l.Observes:
+		return hostenv.ErrObserving
+	case !l.last.Planned:
+		return errors.New("the daemon has not finished its first pass; try again")
+	}
+	plan := func(claim pools.Claim) pools.Plan {
+		s := l.planner.Input(l.moment(l.now()))
+		s.Claims = append(s.Claims[:len(s.Claims):len(s.Claims)], claim)
+		return s.Decide().Plan
+	}
+	return l.planner.Claims.Decide(c, plan, l.running)
+}
+
+// running returns the names of the containers of a claim that have not ended.
+func (l *Loop) running(claim pools.Claim) (names []string) {
+	for c := range l.inventory.Members(claim.PodUID) {
+		if slices.Contains(claim.Containers, c.Container.Name) && c.Container.State != cri.Exited {
+			names = append(names, c.Container.Name)
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}

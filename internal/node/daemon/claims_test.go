@@ -1,0 +1,130 @@
+package daemon
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cpupoold/cpupoold/internal/node/claims"
+	"github.com/cpupoold/cpupoold/internal/node/control"
+	"github.com/cpupoold/cpupoold/internal/node/hostenv"
+	"github.com/cpupoold/cpupoold/internal/node/telemetry"
+	"github.com/cpupoold/cpupoold/internal/testing/nodefixture"
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
+	"github.com/cpupoold/cpupoold/pkg/cri"
+	"github.com/cpupoold/cpupoold/pkg/pools"
+)
+
+// claimYAML gives CPUs 6-7, one core of NUMA node 1, to claims.
+var claimYAML = strings.Replace(nodefixture.PoolsYAML, "cpus: 4-7", "cpus: 4-5\n  claims:\n    cpus: 6-7\n    idle: shared", 1)
+
+// prepare prepares a claim with a number of CPUs, and returns the CPUs.
+func (r *running) prepare(uid string, cpus int) (string, error) {
+	got, err := r.claimFuncs().Prepare(r.T.Context(), pools.Claim{UID: uid, Namespace: "ran", Name: uid, PodUID: "pod", Parts: []pools.ClaimPart{{Request: "cpus", Device: "numa1", CPUs: cpus}}})
+	if err != nil {
+		return "", err
+	}
+	var all cpuset.Set
+	for _, c := range got {
+		all = all.Union(c.CPUs)
+	}
+	return all.String(), nil
+}
+
+func (r *running) end(uid string) error { return r.claimFuncs().End(r.T.Context(), uid) }
+
+func (r *running) claimFuncs() control.ClaimFuncs {
+	return claims.Request(func(c *claims.Change) { r.loop.box.Post(claimChange{c}) })
+}
+
+// TestClaimsKeepCPUs checks that a claim gets the same CPUs for the same request, over restarts of the daemon.
+func TestClaimsKeepCPUs(t *testing.T) {
+	n := newNode(t)
+	n.YAML = claimYAML
+	r := n.start()
+	shared := n.RunContainer(n.RunPod("web", "default", "burstable", 0, nil), "app", cri.Resources{Shares: 512})
+	n.Eventually("shared container on lent CPUs", func() bool { return n.State(shared).Effective.String() == "2-3,6-7" })
+	first, err := r.prepare("one", 1)
+	if err != nil || first != "6" {
+		t.Fatalf("first claim = %s, %v; want CPU 6", first, err)
+	}
+	n.Eventually("shared container without the claim's CPU", func() bool { return n.State(shared).Effective.String() == "2-3,7" })
+	if again, err := r.prepare("one", 1); err != nil || again != first {
+		t.Errorf("the same claim = %s, %v; want %s", again, err, first)
+	}
+	for uid, cpus := range map[string]int{"one": 2, "two": 2} {
+		_, err := r.prepare(uid, cpus)
+		if _, conflicts := errors.AsType[control.Conflict](err); !conflicts {
+			t.Errorf("claim %s with %d CPUs: %v; want a conflict", uid, cpus, err)
+		}
+	}
+	r.stop()
+	r = n.start()
+	n.Eventually("restarted", func() bool { second, err := r.prepare("two", 1); return err == nil && second == "7" })
+	if again, err := r.prepare("one", 1); err != nil || again != first {
+		t.Errorf("after a restart the claim = %s, %v; want %s", again, err, first)
+	}
+	for _, uid := range []string{"one", "two", "unknown"} {
+		if err := r.end(uid); err != nil {
+			t.Errorf("end of claim %s: %v", uid, err)
+		}
+	}
+	n.Eventually("shared container on all lent CPUs", func() bool { return n.State(shared).Effective.String() == "2-3,6-7" })
+}
+
+// TestClaimsWhenObserving checks that a daemon that changes nothing prepares no claim.
+func TestClaimsWhenObserving(t *testing.T) {
+	n := newNode(t)
+	n.YAML = claimYAML
+	h := n.Host()
+	r := n.startOn(h.Observing())
+	r.quiet()
+	if _, err := r.prepare("one", 1); !errors.Is(err, hostenv.ErrObserving) {
+		t.Errorf("claim of an observing daemon: %v; want %v", err, hostenv.ErrObserving)
+	}
+}
+
+// TestClaimIsOnDisk checks that a claim is answered only when the journal is on disk.
+func TestClaimIsOnDisk(t *testing.T) {
+	n := newNode(t)
+	n.YAML = claimYAML
+	h := n.Host()
+	state := filepath.Join(t.TempDir(), "state")
+	if err := os.WriteFile(state, nil, 0o600); err != nil { // a file in place of the directory: no save succeeds
+		t.Fatal(err)
+	}
+	h.JournalFile = filepath.Join(state, "journal.json")
+	r := n.startOn(h)
+	r.view("ready", func(v *telemetry.View) bool { return v.Ready })
+	answered := make(chan error, 1)
+	go func() {
+		_, err := r.prepare("one", 1)
+		answered <- err
+	}()
+	n.Eventually("late journal", func() (late bool) {
+		r.inspect(func(l *Loop) { late = l.planner.Claims.IsWaiting() && l.journal.Late() != nil })
+		return late
+	})
+	select {
+	case err := <-answered:
+		t.Fatalf("answer without a journal on disk: %v; want none", err)
+	default:
+	}
+	if err := os.Remove(state); err != nil {
+		t.Fatal(err)
+	}
+	r.within(time.Minute, "answer", func() bool {
+		select {
+		case err := <-answered:
+			if err != nil {
+				t.Errorf("answer: %v; want CPUs", err)
+			}
+			return true
+		default:
+			return false
+		}
+	})
+}

@@ -1,0 +1,116 @@
+package pools
+
+import (
+	"cmp"
+	"slices"
+	"strconv"
+
+	"github.com/cpupoold/cpupoold/pkg/allocate"
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
+	"github.com/cpupoold/cpupoold/pkg/topology"
+)
+
+// ClaimSpec configures the CPUs of ResourceClaims.
+type ClaimSpec struct {
+	CPUs cpuset.Set // a fixed list, disjoint from all other pools; empty without claims
+	// Lend lets the shared pool run on the CPUs that no claim has at the moment. Without it,
+	// these CPUs are unused.
+	Lend bool
+}
+
+// ClaimPool are the CPUs of ResourceClaims on a machine.
+type ClaimPool struct {
+	CPUs cpuset.Set // online CPUs; no other pool has them
+	Away cpuset.Set // CPUs of the list that the machine has and that are offline
+	Lend bool       // as in ClaimSpec
+}
+
+// Device is a part of the machine of which claims get CPUs: the CPUs of the claim pool in one NUMA
+// node, and of one type of core if the machine has several. Its capacity is the number of its
+// CPUs.
+type Device struct {
+	Name     string            // numa0, or numa0-performance on a machine with several types of cores
+	Node     int               // ID of the NUMA node
+	CoreType topology.CoreKind // Unknown on a machine with one type of cores
+	// CPUs are the online CPUs that claims can get. With whole cores, a core with an offline
+	// thread is not part of them.
+	CPUs cpuset.Set
+	// Step is the number of which each amount is a multiple: the threads of a core if the
+	// options give whole cores, else 1.
+	Step int
+}
+
+// Devices returns the devices of the claim pool, by NUMA node and then by type of core.
+func (p *Pools) Devices(m *allocate.Machine) []Device {
+	t := m.Topology()
+	var all []Device
+	for id := range p.Claims.CPUs.All() {
+		cpu, online := t.CPU(id)
+		if !online {
+			continue
+		}
+		d := Device{Name: "numa" + strconv.Itoa(t.Nodes[cpu.Node].ID), Node: t.Nodes[cpu.Node].ID, Step: 1}
+		if cpu.Kind != topology.Unknown {
+			d.CoreType = cpu.Kind
+			d.Name += "-" + cpu.Kind.String()
+		}
+		i := slices.IndexFunc(all, func(o Device) bool { return o.Name == d.Name })
+		if i < 0 {
+			i, all = len(all), append(all, d)
+		}
+		all[i].CPUs = all[i].CPUs.Union(cpuset.Of(id))
+	}
+	for i := range all {
+		if d := &all[i]; p.Options.FullPCPUsOnly || p.Options.OneOwnerPerCore {
+			d.onlyWholeCores(t)
+		}
+	}
+	slices.SortFunc(all, func(a, b Device) int { return cmp.Or(cmp.Compare(a.Node, b.Node), cmp.Compare(a.CoreType, b.CoreType)) })
+	return all
+}
+
+// onlyWholeCores removes the CPUs of cores that lack a thread.
+func (d *Device) onlyWholeCores(t *topology.Topology) {
+	for id := range d.CPUs.All() {
+		d.Step = max(d.Step, t.ThreadSiblings(id).Intersection(d.CPUs).Len())
+	}
+	for id := range d.CPUs.All() {
+		if t.ThreadSiblings(id).Intersection(d.CPUs).Len() < d.Step {
+			d.CPUs = d.CPUs.Difference(cpuset.Of(id))
+		}
+	}
+}
+
+// claimOptions returns the options for claims. The scheduler has chosen the node and the type of core, and an
+// option that refuses CPUs would contradict the capacity that it has counted.
+func (p *Pools) claimOptions() allocate.Options {
+	o := p.Options
+	o.TopologyPolicy, o.CoreType, o.CoreTypePreference = "", "", ""
+	o.DistributeCPUsAcrossNUMA, o.AlignBySocket = false, false
+	if o.Isolated == allocate.Require {
+		o.Isolated = allocate.Prefer
+	}
+	return o
+}
+
+// checkClaims checks the rules for claims that do not depend on the machine.
+func (r *resolver) checkClaims(g GuaranteedSpec) {
+	switch {
+	case g.Claims.CPUs.IsEmpty() && g.Claims.Lend:
+		r.report(claimsKey, "", "lends CPUs of claims, and claims have none; write a list in guaranteed.claims.cpus")
+	case !g.Claims.CPUs.IsEmpty() && g.Kubelet:
+		r.report(claimCPUsKey, g.Claims.CPUs.String(), "the kubelet allocates the CPUs of all containers, also these (guaranteed.exclusive); choose one of them")
+	}
+}
+
+// checkWholeCores reports cores of which only a part is for claims, if the options give whole cores.
+func (r *resolver) checkWholeCores(g GuaranteedSpec) {
+	if !g.Options.FullPCPUsOnly && !g.Options.OneOwnerPerCore {
+		return
+	}
+	for _, core := range r.topology.Cores {
+		if missing := core.CPUs.Difference(g.Claims.CPUs); core.CPUs.Overlaps(g.Claims.CPUs) && !missing.IsEmpty() {
+			r.report(claimCPUsKey, g.Claims.CPUs.String(), "CPU %s is a thread of a core of the list, and claims get whole cores; add it, or remove the core", missing)
+		}
+	}
+}
