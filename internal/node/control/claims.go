@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/cpupoold/cpupoold/internal/inspect"
@@ -100,7 +101,8 @@ func decodeClaim(uid string, body []byte) (pools.Claim, error) {
 // checkClaimField checks a name or a UID. They appear in paths, CDI names and logs.
 func checkClaimField(field, value string) error {
 	isPlain := func(r rune) bool {
-		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '-' || r == '.' || r == '/' || r == '_'
+		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '-' || r == '.' || r == '_' ||
+			r == '/' && strings.HasSuffix(field, ".request") // request/subrequest
 	}
 	for _, r := range value {
 		if !isPlain(r) {

@@ -1,11 +1,13 @@
 package control
 
 import (
+	"encoding/json"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -82,4 +84,36 @@ func FuzzQuery(f *testing.F) {
 
 func same(a, b *query) bool {
 	return a.After == b.After && a.Since.Equal(b.Since) && a.About == b.About && a.Limit == b.Limit && a.wait == b.wait && a.daemon.Equal(b.daemon) && slices.Equal(a.Kinds, b.Kinds)
+}
+
+// FuzzClaim checks that accepted claims are within the limits, and survive encoding and decoding.
+func FuzzClaim(f *testing.F) {
+	f.Add("u", `{"namespace": "ran", "name": "du-0", "podUID": "p", "requests": [{"request": "cpus", "device": "numa0", "shareID": "s", "cpus": 2}]}`)
+	f.Add("u", `{"requests": [{"cpus": 1e3}, {"cpus": -1}]}`)
+	f.Add("../u", `{"namespace": "\u001b", "unknown": {}}`)
+	f.Fuzz(func(t *testing.T, uid, body string) {
+		claim, err := decodeClaim(uid, []byte(body))
+		if err != nil {
+			return
+		}
+		names := []string{claim.UID, claim.Namespace, claim.Name, claim.PodUID}
+		for _, p := range claim.Parts {
+			names = append(names, p.Request, p.Device)
+			if p.CPUs < 1 || p.CPUs > maxCPUs || len(p.ShareID) > maxName {
+				t.Errorf("%q: part %+v is outside the limits", body, p)
+			}
+		}
+		for _, name := range names {
+			if name == "" || len(name) > maxName || strings.ContainsAny(name, "\x00\x1b\n\"|,") {
+				t.Errorf("%q: accepted name %q", body, name)
+			}
+		}
+		again, err := json.Marshal(claimBody{claim.Namespace, claim.Name, claim.PodUID, claim.Parts})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if decoded, err := decodeClaim(uid, again); err != nil || !slices.Equal(decoded.Parts, claim.Parts) {
+			t.Errorf("%s is decoded as %+v, %v; want %+v", again, decoded, err, claim)
+		}
+	})
 }
