@@ -54,7 +54,7 @@ func TestClaimRequests(t *testing.T) {
 		"prepare":           {"PUT", "u", good, 200, `{"requests":[{"request":"cpus","device":"numa0","shareID":"s","cpus":"2-3"}]}`},
 		"too few":           {"PUT", "full", good, 409, `{"error":"too few CPUs"}`},
 		"not decided":       {"PUT", "later", good, 503, `{"error":"try again"}`},
-		"UID with a slash":  {"PUT", "u%2Fx", good, 400, `uid: "u/x" contains '/'`},
+		"UID with a slash":  {"PUT", "u%2Fx", good, 400, "contains '/'"},
 		"end":               {"DELETE", "u", "", 204, ""},
 		"in use":            {"DELETE", "full", "", 409, `{"error":"too few CPUs"}`},
 		"end: not decided":  {"DELETE", "later", "", 503, `{"error":"try again"}`},
