@@ -26,16 +26,18 @@ type Layout struct {
 	Shared, Guaranteed cpuset.Set
 	// HasGuaranteed is true with a guaranteed pool, also while all of its CPUs are offline.
 	HasGuaranteed bool
-	// Taken holds CPUs that pods cannot use: of exclusive units, and held back by the kernel.
+	// Taken holds CPUs that requests for the resources cannot use: of exclusive units and of ResourceClaims, and
+	// CPUs that the kernel holds back.
 	Taken cpuset.Set
 }
 
 // Of returns the layout of a node with a configuration, its pools on the machine and a plan. lost
-// holds online CPUs that are in no cgroup. Pods cannot use these CPUs, nor the CPUs of units.
+// holds online CPUs that are in no cgroup. No pool contains the list of guaranteed.claims, and the CPUs that claims
+// have of another list after a change of the configuration count as taken.
 func Of(configured *pools.Spec, p *pools.Pools, plan *pools.Plan, online, lost cpuset.Set) Layout {
 	l := Layout{
 		Online: online, Shared: p.Shared, Guaranteed: p.Guaranteed,
-		HasGuaranteed: !configured.Guaranteed.CPUs.IsEmpty(), Taken: lost.Union(UnitCPUs(plan)),
+		HasGuaranteed: !configured.Guaranteed.CPUs.IsEmpty(), Taken: lost.Union(UnitCPUs(plan), claimCPUs(plan)),
 	}
 	for _, part := range configured.Partitions {
 		l.Types = append(l.Types, part.Type)
@@ -49,6 +51,14 @@ func UnitCPUs(plan *pools.Plan) (cpus cpuset.Set) {
 		if u.Exclusive {
 			cpus = cpus.Union(u.CPUs)
 		}
+	}
+	return cpus
+}
+
+// claimCPUs returns the CPUs of ResourceClaims in a plan.
+func claimCPUs(plan *pools.Plan) (cpus cpuset.Set) {
+	for i := range plan.Claims {
+		cpus = cpus.Union(plan.Claims[i].CPUs)
 	}
 	return cpus
 }

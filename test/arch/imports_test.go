@@ -126,9 +126,10 @@ func rows() []row {
 		{"hostslices", true, []string{"pkg/cgroup", "pkg/cpuset"}},
 		{"hotplug", true, nil},
 		{"procroot", true, nil},
+		{"quantity", true, nil},
 		{"managers", true, []string{"procroot"}},
 		{"annotations", true, []string{"managers", "pkg/pools", "pkg/workload"}},
-		{"nodestatus", true, []string{"durable", "internal/capacity", "internal/config", "internal/layout", "pkg/cpuset", "pkg/workload"}},
+		{"nodestatus", true, []string{"durable", "internal/capacity", "internal/config", "internal/layout", "pkg/cpuset", "pkg/workload", "quantity"}},
 		{"noise", true, []string{"pkg/cpuset"}},
 		{"telemetry", true, []string{"internal/limits", "pkg/cpuset"}},
 		{"tune", true, []string{"audit", "conflict", "durable", "internal/layout", "noise", "pkg/cpuset"}},
@@ -136,7 +137,7 @@ func rows() []row {
 		{"report", true, []string{"internal/history", "internal/inspect"}},
 		{"hostkubelet", true, []string{"procroot", "pkg/cgroup"}},
 		{"usablecpus", true, []string{"pkg/cgroup", "pkg/cpuset", "pkg/pools", "pkg/topology"}},
-		{"preflight", true, []string{"pkg/...", "internal/config", "internal/findings", "internal/nodecheck", "internal/othermanagers", "hostkubelet", "hostslices", "managers", "procroot", "usablecpus"}},
+		{"preflight", true, []string{"pkg/...", "internal/config", "internal/findings", "internal/nodecheck", "internal/othermanagers", "hostkubelet", "hostslices", "managers", "procroot", "quantity", "usablecpus"}},
 		{"threads", true, []string{"pkg/cgroup"}},
 
 		// State and decisions.

@@ -50,6 +50,7 @@ func pure() []string {
 		"internal/node/nodestatus/resources.go",
 		"internal/plugin/picture/*.go",
 		"internal/verdict/*.go",
+		"internal/node/quantity/*.go",
 		"internal/node/power/ask.go",
 		"internal/node/power/plan.go",
 		"internal/layout/layout.go",

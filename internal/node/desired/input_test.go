@@ -34,16 +34,20 @@ func TestAvailablePools(t *testing.T) {
 		leaving, system    cpuset.Set
 		hasUnit            bool
 		guaranteed, shared string
+		claims             string
 	}{
-		"described":              {yaml: unit, units: []inventory.UnitStatus{du}, hasUnit: true, guaranteed: "4-7", shared: "2-3"},
-		"not described":          {yaml: unit, guaranteed: "4-7", shared: "2-3"},
-		"not described, has CPU": {yaml: unit, previous: owned, hasUnit: true, guaranteed: "4-7", shared: "2-3"},
-		"contains pods":          {yaml: unit, units: []inventory.UnitStatus{around}, guaranteed: "4-7", shared: "2-3"},
-		"a partition":            {yaml: unit, units: []inventory.UnitStatus{isolated}, previous: owned, guaranteed: "4-7", shared: "2-3"},
-		"a unit leaves":          {leaving: cpuset.Of(3, 6), guaranteed: "4-5,7", shared: "2"},
-		"a system partition":     {system: cpuset.Of(1, 4, 6), previous: []pools.Assignment{{CPUs: cpuset.Of(6)}}, guaranteed: "5-7", shared: "2-3"},
-		"and a unit leaves":      {system: cpuset.Of(4), leaving: cpuset.Of(3, 6), guaranteed: "5,7", shared: "2"},
-		"from a whole pool":      {leaving: cpuset.Of(2, 3), guaranteed: "4-7", shared: "2-3"},
+		"described":               {yaml: unit, units: []inventory.UnitStatus{du}, hasUnit: true, guaranteed: "4-7", shared: "2-3"},
+		"not described":           {yaml: unit, guaranteed: "4-7", shared: "2-3"},
+		"not described, has CPU":  {yaml: unit, previous: owned, hasUnit: true, guaranteed: "4-7", shared: "2-3"},
+		"contains pods":           {yaml: unit, units: []inventory.UnitStatus{around}, guaranteed: "4-7", shared: "2-3"},
+		"a partition":             {yaml: unit, units: []inventory.UnitStatus{isolated}, previous: owned, guaranteed: "4-7", shared: "2-3"},
+		"a unit leaves":           {leaving: cpuset.Of(3, 6), guaranteed: "4-5,7", shared: "2"},
+		"a system partition":      {system: cpuset.Of(1, 4, 6), previous: []pools.Assignment{{CPUs: cpuset.Of(6)}}, guaranteed: "5-7", shared: "2-3"},
+		"and a unit leaves":       {system: cpuset.Of(4), leaving: cpuset.Of(3, 6), guaranteed: "5,7", shared: "2"},
+		"claims":                  {guaranteed: "3-4", shared: "2", claims: "5-7"},
+		"system CPUs of claims":   {system: cpuset.Of(5, 6), previous: []pools.Assignment{{Key: pools.Key{Claim: "c"}, CPUs: cpuset.Of(6)}}, guaranteed: "3-4", shared: "2", claims: "6-7"},
+		"a unit leaves to claims": {leaving: cpuset.Of(5), guaranteed: "3-4", shared: "2", claims: "6-7"},
+		"from a whole pool":       {leaving: cpuset.Of(2, 3), guaranteed: "4-7", shared: "2-3"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := inventory.New(cgroup.DriverSystemd)
@@ -51,17 +55,22 @@ func TestAvailablePools(t *testing.T) {
 			for _, u := range c.units {
 				m.PutUnit(u)
 			}
+			yaml := nodefixture.PoolsYAML + c.yaml
+			if c.claims != "" {
+				yaml = nodefixture.ClaimsYAML
+			}
 			var seen pools.Input
 			in := desired.Input{
-				Settings: hostSettings(t, nodefixture.PoolsYAML+c.yaml, 8), Inventory: m, Journal: undo.New(undo.Document{}), Previous: c.previous, Leaving: c.leaving, System: c.system, Systemd: true,
+				Settings: hostSettings(t, yaml, 8), Inventory: m, Journal: undo.New(undo.Document{}), Previous: c.previous, Leaving: c.leaving, System: c.system, Systemd: true,
 				Build: func(in pools.Input) pools.Plan {
 					seen = in
 					return pools.Plan{}
 				},
 			}
 			in.Decide()
-			if got := seen.Pools; len(got.Units) == 1 != c.hasUnit || got.Guaranteed.String() != c.guaranteed || got.Shared.String() != c.shared {
-				t.Errorf("units %v, guaranteed CPUs %s, shared CPUs %s", got.Units, got.Guaranteed, got.Shared)
+			if got := seen.Pools; len(got.Units) == 1 != c.hasUnit || got.Guaranteed.String() != c.guaranteed || got.Shared.String() != c.shared ||
+				got.Claims.CPUs.String() != c.claims {
+				t.Errorf("units %v, guaranteed CPUs %s, shared CPUs %s, CPUs of claims %s", got.Units, got.Guaranteed, got.Shared, got.Claims.CPUs)
 			}
 		})
 	}
@@ -127,6 +136,7 @@ func TestOwnership(t *testing.T) {
 // TestCPUsOfSettings checks the sets of CPUs that settings return.
 func TestCPUsOfSettings(t *testing.T) {
 	fixed, carved := hostSettings(t, nodefixture.PoolsYAML, 6), hostSettings(t, nodefixture.CarvedYAML, 8)
+	claims := hostSettings(t, nodefixture.ClaimsYAML, 8)
 	for name, c := range map[string]struct {
 		got  cpuset.Set
 		want string
@@ -135,6 +145,7 @@ func TestCPUsOfSettings(t *testing.T) {
 		"housekeeping":      {fixed.Housekeeping(), "0-3"},
 		"ownable":           {fixed.Ownable(), "4-5"},
 		"ownable of shared": {carved.Ownable(), "2-7"},
+		"ownable by claims": {claims.Ownable(), "3-7"},
 		"nodes":             {carved.Nodes(cpuset.Of(3)), "0"},
 		"nodes of no CPU":   {carved.Nodes(cpuset.Set{}), ""},
 		"online":            {carved.TuneMachine(cpuset.Range(0, 15)).Online, "0-7"},

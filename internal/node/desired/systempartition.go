@@ -114,7 +114,7 @@ func (o *OtherManagers) systemProblems(m *inventory.Inventory, s *Settings) []po
 		return nil
 	}
 	var all []pools.Problem
-	if both := o.SystemCPUs(m, s).Intersection(s.Pools.Guaranteed); !both.IsEmpty() {
+	if both := o.SystemCPUs(m, s).Intersection(s.ownPools()); !both.IsEmpty() {
 		all = append(all, pools.Problem{Unit: "kubelet", Reason: pools.Reason{Code: codeSystemOverlap, Text: fmt.Sprintf(
 			"its system partition %s has CPUs %s of the guaranteed pool: no new owner gets these CPUs; give the two different CPUs, or remove systemPartition.cpuset from the kubelet's configuration",
 			p.Cgroup, both)}})

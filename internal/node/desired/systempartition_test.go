@@ -17,10 +17,11 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/topology"
 )
 
-// onEightCPUs returns settings for a machine with CPUs 0 to 7 and the guaranteed pool 4-7.
+// onEightCPUs returns settings for a machine with CPUs 0 to 7, the guaranteed pool 4-6, and CPU 7 for
+// ResourceClaims.
 func onEightCPUs(stance config.SystemPartition) *desired.Settings {
 	s := &desired.Settings{Config: &config.Config{SystemPartition: stance}, Topology: &topology.Topology{Online: cpuset.Range(0, 7)}}
-	s.Pools.Guaranteed = cpuset.Range(4, 7)
+	s.Pools.Guaranteed, s.Pools.Claims.CPUs = cpuset.Range(4, 6), cpuset.Of(7)
 	return s
 }
 
@@ -75,6 +76,7 @@ func TestSystemPartition(t *testing.T) {
 		"auto, all CPUs":  {stance: config.SystemPartitionAuto, read: root(online, online), foreign: true, cpus: "", problems: []pools.Code{"SystemPartitionAnnotation"}, shown: true},
 		"auto, all CPUs, and an owner's partition": {stance: config.SystemPartitionAuto, read: root(online, cpuset.Of(0, 1, 2, 3, 6, 7)), foreign: true, cpus: "", problems: []pools.Code{"SystemPartitionAnnotation"}, shown: true},
 		"auto, overlap":         {stance: config.SystemPartitionAuto, read: root(cpuset.Of(3, 4), cpuset.Of(3, 4)), foreign: true, cpus: "3-4", problems: []pools.Code{"SystemPartitionOverlap", "SystemPartitionAnnotation"}, shown: true},
+		"auto, CPU of claims":   {stance: config.SystemPartitionAuto, read: root(cpuset.Of(7), cpuset.Of(7)), foreign: true, cpus: "7", problems: []pools.Code{"SystemPartitionOverlap", "SystemPartitionAnnotation"}, shown: true},
 		"standDown, no cpuset":  {stance: config.SystemPartitionStandDown, read: root(cpuset.Set{}, online), foreign: true, cpus: "", problems: []pools.Code{"SystemPartitionAnnotation"}, shown: true},
 		"standDown, cpuset":     {stance: config.SystemPartitionStandDown, read: root(cpuset.Of(0, 9), cpuset.Of(0)), foreign: true, cpus: "0", problems: []pools.Code{"SystemPartitionAnnotation"}, shown: true},
 		"standDown, unreadable": {stance: config.SystemPartitionStandDown, read: func(cgroup.Path) (cgroup.State, error) { return cgroup.State{}, errors.New("unreadable") }, foreign: true},

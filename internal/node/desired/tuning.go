@@ -19,10 +19,13 @@ func (s *Settings) TuneMachine(possible cpuset.Set) tune.Machine {
 // Ownable returns all CPUs that can become exclusive.
 func (s *Settings) Ownable() cpuset.Set {
 	if s.Pools.FromShared {
-		return s.Pools.Guaranteed.Union(s.Pools.Shared)
+		return s.ownPools().Union(s.Pools.Shared)
 	}
-	return s.Pools.Guaranteed
+	return s.ownPools()
 }
+
+// ownPools returns the CPUs of the pools for owners: the guaranteed pool and the list for ResourceClaims.
+func (s *Settings) ownPools() cpuset.Set { return s.Pools.Guaranteed.Union(s.Pools.Claims.CPUs) }
 
 // HostSettings returns the host settings that a plan requires. elsewhere contains the
 // containers whose interrupts another manager moves, with the manager's name.
@@ -104,12 +107,13 @@ func (s *Settings) MachineOf(b hostenv.BootFacts) noise.Machine {
 	return noise.Machine{Boot: b.Boot, Isolated: s.Topology.Isolated, NohzFull: s.Topology.NohzFull}
 }
 
-// BootArguments returns the kernel arguments that exclusive CPUs lack. A list of guaranteed
-// CPUs counts as a whole. CPUs from the shared pool count only while they have an owner.
+// BootArguments returns the kernel arguments that exclusive CPUs lack. A list of guaranteed CPUs or of CPUs for
+// ResourceClaims counts as a whole. CPUs from the shared pool count only while they have an owner.
 func (s *Settings) BootArguments(b hostenv.BootFacts, owned cpuset.Set) []string {
 	if b.Unknown {
 		return nil
 	}
+	owned = owned.Union(s.Pools.Claims.CPUs)
 	if !s.Pools.FromShared {
 		owned = owned.Union(s.Pools.Guaranteed)
 	}

@@ -86,7 +86,7 @@ func TestBootArguments(t *testing.T) {
 		}
 		return &s
 	}
-	fixed, carved := set(nodefixture.PoolsYAML), set(nodefixture.CarvedYAML)
+	fixed, carved, claims := set(nodefixture.PoolsYAML), set(nodefixture.CarvedYAML), set(nodefixture.ClaimsYAML)
 	for _, c := range []struct {
 		s     *desired.Settings
 		boot  hostenv.BootFacts
@@ -97,6 +97,7 @@ func TestBootArguments(t *testing.T) {
 		{fixed, hostenv.BootFacts{Unknown: true}, cpuset.Of(4), nil},
 		{carved, hostenv.BootFacts{}, cpuset.Of(4), []string{"nohz_full=4", "rcu_nocbs=4", "isolcpus=managed_irq,4"}},
 		{carved, hostenv.BootFacts{}, cpuset.Set{}, nil},
+		{claims, hostenv.BootFacts{}, cpuset.Set{}, []string{"nohz_full=3-7", "rcu_nocbs=3-7", "isolcpus=managed_irq,3-7"}},
 	} {
 		if d := cmp.Diff(c.want, c.s.BootArguments(c.boot, c.owned), cmpopts.EquateEmpty()); d != "" {
 			t.Errorf("from shared %t, unknown %t (-want +got):\n%s", c.s.Pools.FromShared, c.boot.Unknown, d)

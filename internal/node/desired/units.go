@@ -53,7 +53,9 @@ func (in *Input) availablePools() pools.Pools {
 	for _, a := range in.Previous {
 		owned = owned.Union(a.CPUs)
 	}
-	if p.Guaranteed = p.Guaranteed.Difference(in.System.Difference(owned)); in.Leaving.IsEmpty() {
+	foreign := in.System.Difference(owned)
+	p.Guaranteed, p.Claims.CPUs = p.Guaranteed.Difference(foreign), p.Claims.CPUs.Difference(foreign)
+	if in.Leaving.IsEmpty() {
 		return p
 	}
 	owned = owned.Union(in.Leaving)
@@ -65,7 +67,7 @@ func (in *Input) availablePools() pools.Pools {
 		}
 		return pool.Difference(in.Leaving)
 	}
-	p.Guaranteed = p.Guaranteed.Difference(in.Leaving)
+	p.Guaranteed, p.Claims.CPUs = p.Guaranteed.Difference(in.Leaving), p.Claims.CPUs.Difference(in.Leaving)
 	p.Shared = without(p.Shared)
 	p.Partitions = slices.Clone(p.Partitions)
 	for i := range p.Partitions {

@@ -11,8 +11,6 @@ const MaxPause = maxPause
 
 func NewBackoff(first time.Duration) *backoff.ExponentialBackOff { return newBackoff(first) }
 
-func ParseMilli(s string) (int64, error) { return parseMilli(s) }
-
 func RetryAfter(header string) time.Duration { return retryAfterHeader(header) }
 
 func Fingerprint(pods []PodName) string { return fingerprint(pods) }

@@ -3,11 +3,8 @@ package nodestatus_test
 import (
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"testing"
-
-	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/cpupoold/cpupoold/internal/node/nodestatus"
 )
@@ -44,30 +41,6 @@ func FuzzReadRecord(f *testing.F) {
 					}
 				}
 			}
-		}
-	})
-}
-
-// exponent matches exponents of three digits.
-var exponent = regexp.MustCompile(`[eE][+-]?[0-9]{3}`)
-
-// FuzzParseMilli checks that quantities have the same value as in Kubernetes.
-func FuzzParseMilli(f *testing.F) {
-	for _, s := range []string{"0", "1", "100m", "1.5", "2k", "1Ki", "3e2", "3E2", "1E", "0.1", ".5", "1u", "1n", "+1", "-1", "1e400", "Ki", "12345678901"} {
-		f.Add(s)
-	}
-	f.Fuzz(func(t *testing.T, s string) {
-		if len(s) > 64 || exponent.MatchString(s) { //
-			return // apimachinery takes too long to parse them
-		}
-		want, err := resource.ParseQuantity(s)
-		if most := resource.NewScaledQuantity(1<<40, 0); err != nil || want.Sign() < 0 || want.Cmp(*most) > 0 {
-			return // not in the kubelet's file, or above maxMilli
-		}
-		canonical := resource.NewQuantity(0, want.Format)
-		canonical.Add(want) // drops the cached original text
-		if got, err := nodestatus.ParseMilli(canonical.String()); err != nil || got != want.MilliValue() {
-			t.Errorf("%q, written %s: %d thousandths, %v; want %d", s, canonical, got, err, want.MilliValue())
 		}
 	})
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/cpupoold/cpupoold/internal/layout"
+	"github.com/cpupoold/cpupoold/internal/node/quantity"
 	"github.com/cpupoold/cpupoold/pkg/workload"
 )
 
@@ -78,7 +79,7 @@ func (o *object) resourceChanges(is map[string]string, want map[string]int64, na
 	changes := make(map[string]*string)
 	for name, milli := range want {
 		have, there := is[name]
-		if value, err := parseMilli(have); !there || err != nil || value != milli*1000 {
+		if value, err := quantity.Milli(have); !there || err != nil || value != milli*1000 {
 			text := strconv.FormatInt(milli, 10)
 			changes[name] = &text
 		}

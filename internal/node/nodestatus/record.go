@@ -5,10 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"math"
 	"os"
-	"strconv"
 	"strings"
+
+	"github.com/cpupoold/cpupoold/internal/node/quantity"
 )
 
 // RecordFile is the name of the kubelet's record of admitted pods, in its state directory.
@@ -18,9 +18,6 @@ const RecordFile = "allocated_pods_state"
 
 // maxRecord is in bytes. 500 pods with 20 containers each take about 2 MiB.
 const maxRecord = 64 << 20
-
-// maxMilli is the maximum of an amount, so that sums do not overflow.
-const maxMilli = 1 << 40
 
 // Record holds the requests of pods at admission or at the last resize, by UID.
 type Record map[string]Asked
@@ -139,7 +136,7 @@ func requests(all map[string]requirements) map[string]Request {
 func (r requirements) request() Request {
 	var out Request
 	for name, text := range r.Requests {
-		milli, err := parseMilli(text)
+		milli, err := quantity.Milli(text)
 		switch {
 		case err != nil:
 		case name == "cpu":
@@ -152,41 +149,4 @@ func (r requirements) request() Request {
 		}
 	}
 	return out
-}
-
-// parseMilli parses a quantity into thousandths. It rounds up, as the scheduler does.
-func parseMilli(s string) (int64, error) {
-	at := strings.IndexFunc(s, func(r rune) bool { return !strings.ContainsRune("+-.0123456789", r) })
-	number, suffix := s, ""
-	if at >= 0 {
-		number, suffix = s[:at], s[at:]
-	}
-	factor, known := quantityFactor(suffix)
-	value, err := strconv.ParseFloat(number, 64)
-	if err != nil || !known || value < 0 {
-		return 0, fmt.Errorf("%q is not a quantity", s)
-	}
-	milli := value * factor * 1000
-	if whole := math.Round(milli); math.Abs(milli-whole) <= 1e-9*max(whole, 1) {
-		milli = whole // 0.1 has no exact binary form
-	}
-	return int64(min(math.Ceil(milli), maxMilli*1000)), nil
-}
-
-func quantityFactor(suffix string) (float64, bool) {
-	for i, s := range []string{"n", "u", "m", "", "k", "M", "G", "T", "P", "E"} {
-		if s == suffix {
-			return math.Pow10(3 * (i - 3)), true
-		}
-	}
-	for i, s := range []string{"Ki", "Mi", "Gi", "Ti", "Pi", "Ei"} {
-		if s == suffix {
-			return math.Pow(1024, float64(i+1)), true
-		}
-	}
-	if suffix == "" || suffix[0] != 'e' && suffix[0] != 'E' {
-		return 0, false
-	}
-	n, err := strconv.Atoi(suffix[1:])
-	return math.Pow10(n), err == nil
 }

@@ -29,6 +29,9 @@ type Container struct {
 	Annotated bool
 	// Presumed is true if the container counts as requesting Resource without a record.
 	Presumed bool
+	// Claimed is true if the container runs on the CPUs of ResourceClaims. Then it uses no pool, and its CPU request
+	// is not a part of a pool.
+	Claimed bool
 }
 
 // Amount is the amount of a resource.
@@ -95,7 +98,9 @@ func (p *Pod) usages(record Record, pools map[string]bool) map[string]usage {
 			if !c.Annotated && !c.Presumed {
 				counted = 0
 			}
-			add(cmp.Or(c.Resource, p.Resource), c.Milli, counted)
+			if !c.Claimed {
+				add(cmp.Or(c.Resource, p.Resource), c.Milli, counted)
+			}
 		}
 		return sums
 	}
@@ -116,7 +121,9 @@ func (p *Pod) usages(record Record, pools map[string]bool) map[string]usage {
 		if used == 0 && asked.Milli == 0 {
 			used = total // the webhook has moved the CPU request to the resource
 		}
-		add(p.resourceOf(name, cmp.Or(where, p.Resource)), used, 0)
+		if !p.isClaimed(name) {
+			add(p.resourceOf(name, cmp.Or(where, p.Resource)), used, 0)
+		}
 		rest -= r.Milli
 	}
 	if rest > 0 {
@@ -135,7 +142,7 @@ func (p *Pod) restResource(asked Asked, pools map[string]bool) string {
 	counted := p.Resource
 	for _, name := range slices.Sorted(maps.Keys(asked.Containers)) {
 		r := asked.Containers[name]
-		if r.Milli == 0 {
+		if r.Milli == 0 && !p.isClaimed(name) {
 			if where := p.resourceOf(name, ""); where != "" {
 				return where
 			}
@@ -157,4 +164,9 @@ func (p *Pod) resourceOf(container, fallback string) string {
 		}
 	}
 	return fallback
+}
+
+// isClaimed reports whether a container runs on the CPUs of ResourceClaims.
+func (p *Pod) isClaimed(container string) bool {
+	return slices.ContainsFunc(p.Containers, func(c Container) bool { return c.Name == container && c.Claimed })
 }

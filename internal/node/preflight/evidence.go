@@ -11,6 +11,7 @@ import (
 	"github.com/cpupoold/cpupoold/internal/node/procroot"
 	"github.com/cpupoold/cpupoold/internal/node/usablecpus"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/cri"
 	"github.com/cpupoold/cpupoold/pkg/pools"
 	"github.com/cpupoold/cpupoold/pkg/topology"
@@ -94,6 +95,9 @@ func (e *evidence) driver() cri.Driver {
 // maybeNoRuntime reports whether a refused configuration may be for a machine without a runtime.
 func (e *evidence) maybeNoRuntime() bool { return e.configErr != nil && e.runtime.findErr != nil }
 
+// ownable returns the CPUs that owners can have.
+func (e *evidence) ownable() cpuset.Set { return e.pools.Guaranteed.Union(e.pools.Claims.CPUs) }
+
 type need func(*evidence) bool
 
 func cgroupV2(e *evidence) bool       { return e.mount.isV2() }
@@ -106,6 +110,7 @@ func kernelVersion(e *evidence) bool  { return e.kernel.err == nil }
 func cpuTopology(e *evidence) bool    { return e.topologyErr == nil }
 func resolvedPools(e *evidence) bool  { return configured(e) && cpuTopology(e) && e.poolsErr == nil }
 func exclusiveCPUs(e *evidence) bool  { return resolvedPools(e) && !e.pools.Guaranteed.IsEmpty() }
+func ownedCPUs(e *evidence) bool      { return resolvedPools(e) && !e.ownable().IsEmpty() }
 
 func kubeletConfigured(e *evidence) bool { return e.kubelet.known && len(e.kubelet.unreadable) == 0 }
 

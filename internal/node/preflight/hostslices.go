@@ -57,7 +57,7 @@ func (e *evidence) hostCPUs() cpuset.Set {
 func checkHostSlices(e *evidence) []Finding {
 	key := e.file + ": hostSlices"
 	if !e.config.HostSlices.Enabled {
-		return e.exposedSlices(key+".enabled", e.pools.Guaranteed, nil,
+		return e.exposedSlices(key+".enabled", e.ownable(), nil,
 			"set hostSlices.enabled: true, if the management pool has enough CPUs for them, or AllowedCPUs= in drop-ins of their slices")
 	}
 	cpus := e.hostCPUs()
@@ -170,7 +170,7 @@ func (e *evidence) exposedSlices(subject string, of cpuset.Set, known []cgroup.P
 		return nil
 	}
 	whose := "which belong to containers"
-	if own := cpus.Intersection(e.pools.Guaranteed); !own.IsEmpty() {
+	if own := cpus.Intersection(e.ownable()); !own.IsEmpty() {
 		whose = fmt.Sprintf("including CPUs %s for exclusive containers", own)
 	}
 	return []Finding{newFinding(Warning, subject,
@@ -197,7 +197,7 @@ func (e *evidence) allowedCPUs(p cgroup.Path) cpuset.Set {
 
 // containerCPUs returns the CPUs of containers, on which host services must not run.
 func (e *evidence) containerCPUs() cpuset.Set {
-	return e.pools.Guaranteed.Union(e.pools.Shared).Difference(e.hostCPUs())
+	return e.ownable().Union(e.pools.Shared).Difference(e.hostCPUs())
 }
 
 // placedUnits returns the units with CPUs or a pool. Exclusive ones may get any guaranteed CPUs.

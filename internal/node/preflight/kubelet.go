@@ -33,6 +33,8 @@ type kubeletFacts struct {
 	policy       setting  // cpuManagerPolicy
 	cgroupDriver setting
 	reserved     setting // reservedSystemCPUs
+	systemCPU    setting // systemReserved.cpu; reservedSystemCPUs replaces it and kubeReserved.cpu
+	kubeCPU      setting // kubeReserved.cpu
 	strict       bool    // strict-cpu-reservation, of the CPU manager's policy options
 	topology     setting // topologyManagerPolicy
 	memory       setting // memoryManagerPolicy
@@ -62,12 +64,18 @@ func readKubelet(root fs.FS, dir string) kubeletFacts {
 	if gates, ok := flags["feature-gates"]; ok {
 		k.setGates(parseGates(gates))
 	}
+	for _, s := range k.amounts() {
+		if value, ok := flags[s.flag]; ok {
+			*s.to = setting{cpuOf(value), source, "--" + s.flag}
+		}
+	}
 	if options, ok := flags["cpu-manager-policy-options"]; ok {
 		k.strict = hasStrictReservation(strings.Split(options, ","))
 	}
 	return k
 }
 
+// kubeletSetting is a value that a flag or a key of a file sets.
 type kubeletSetting struct {
 	flag, key string
 	to        *setting
@@ -102,6 +110,11 @@ func (k *kubeletFacts) readConfig(f hostkubelet.File) {
 			*s.to = setting{value, file, s.key}
 		}
 	}
+	for _, s := range k.amounts() {
+		if value, ok := config.reserved[s.key]["cpu"]; ok {
+			*s.to = setting{value, file, s.key + ".cpu"}
+		}
+	}
 	k.setGates(config.gates)
 	if config.strict != nil {
 		k.strict = *config.strict
@@ -121,9 +134,11 @@ func hasStrictReservation(options []string) bool {
 
 type kubeletConfig struct {
 	values map[string]string // of settings, by key; absent keys are missing
-	strict *bool             // cpuManagerPolicyOptions; nil if absent
-	system yaml.Node
-	gates  map[string]bool
+	// reserved holds systemReserved and kubeReserved: amounts by resource.
+	reserved map[string]map[string]string
+	strict   *bool // cpuManagerPolicyOptions; nil if absent
+	system   yaml.Node
+	gates    map[string]bool
 }
 
 // parseKubeletConfig parses a KubeletConfiguration or a drop-in, in YAML or JSON. A null
@@ -132,6 +147,8 @@ func parseKubeletConfig(b []byte) (kubeletConfig, error) {
 	var keys struct {
 		SystemPartition         yaml.Node            `yaml:"systemPartition"`
 		CPUManagerPolicyOptions map[string]string    `yaml:"cpuManagerPolicyOptions"`
+		SystemReserved          map[string]string    `yaml:"systemReserved"`
+		KubeReserved            map[string]string    `yaml:"kubeReserved"`
 		FeatureGates            map[string]bool      `yaml:"featureGates"`
 		Others                  map[string]yaml.Node `yaml:",inline"`
 	}
@@ -139,6 +156,7 @@ func parseKubeletConfig(b []byte) (kubeletConfig, error) {
 		return kubeletConfig{}, fmt.Errorf("parse kubelet configuration: %w", err)
 	}
 	c := kubeletConfig{values: make(map[string]string), system: keys.SystemPartition, gates: keys.FeatureGates}
+	c.reserved = map[string]map[string]string{systemReserved: keys.SystemReserved, kubeReserved: keys.KubeReserved}
 	if keys.CPUManagerPolicyOptions != nil {
 		on, err := strconv.ParseBool(keys.CPUManagerPolicyOptions["strict-cpu-reservation"])
 		on = on && err == nil

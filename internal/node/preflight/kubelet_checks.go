@@ -7,7 +7,6 @@ import (
 	"path"
 
 	"github.com/cpupoold/cpupoold/internal/nodecheck"
-	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
 
 const cpuManagerState = "cpu_manager_state"
@@ -86,41 +85,4 @@ func checkKubeletConfig(e *evidence) []Finding {
 			remedy))
 	}
 	return findings
-}
-
-// checkReserved compares the CPUs that the scheduler does not count with the management pools.
-func checkReserved(e *evidence) []Finding {
-	var management cpuset.Set
-	for _, p := range e.config.Pools.Partitions {
-		if p.All {
-			return nil // the type uses all CPUs and reserves none
-		}
-		management = management.Union(p.CPUs)
-	}
-	if management.IsEmpty() {
-		return nil
-	}
-	if e.config.Pools.Guaranteed.Kubelet {
-		return checkKubeletReserves(e, management)
-	}
-	f := Finding{Severity: Warning, Subject: e.kubelet.reserved.source}
-	want := fmt.Sprintf("set reservedSystemCPUs: %q", management)
-	reserved, err := cpuset.Parse(e.kubelet.reserved.value)
-	switch {
-	case e.kubelet.reserved.value == "":
-		f.Subject = "kubelet"
-		f.Found = fmt.Sprintf("reservedSystemCPUs is not set, but the management pools have CPUs %s: the scheduler counts these %d CPUs for ordinary pods, which cannot use them",
-			management, management.Len())
-		f.Remedy = want
-	case err != nil:
-		f.Found = fmt.Sprintf("%s is not a CPU list: %v", e.kubelet.reserved.key, err)
-		f.Remedy = want
-	case reserved.Equal(management):
-		return nil
-	default:
-		f.Found = fmt.Sprintf("%s is %s, but the management pools have CPUs %s: the scheduler subtracts %d of the node's CPUs, but cpupoold %d",
-			e.kubelet.reserved.key, reserved, management, reserved.Len(), management.Len())
-		f.Remedy = want + ", or give the management pools the CPUs that the kubelet reserves"
-	}
-	return []Finding{f}
 }

@@ -67,7 +67,13 @@ type pool struct {
 	all       bool // true for a management pool that overlaps the shared pool by its configuration
 }
 
-// allPools returns the pools that own CPUs, guaranteed last. Guaranteed CPUs from the shared pool
+// Keys of the pools for owners.
+const (
+	guaranteedKey = "guaranteed.cpus"
+	claimsKey     = "guaranteed.claims.cpus"
+)
+
+// allPools returns the pools that own CPUs, the pools for owners last. Guaranteed CPUs from the shared pool
 // count as shared, management CPUs do not.
 func (e *evidence) allPools() []pool {
 	var list []pool
@@ -86,7 +92,10 @@ func (e *evidence) allPools() []pool {
 	}
 	list = append(list, pool{name: "the shared pool", key: "shared.cpus", cpus: shared})
 	if !e.pools.Guaranteed.IsEmpty() && !e.pools.FromShared {
-		list = append(list, pool{name: "the guaranteed pool", key: "guaranteed.cpus", cpus: e.pools.Guaranteed})
+		list = append(list, pool{name: "the guaranteed pool", key: guaranteedKey, cpus: e.pools.Guaranteed})
+	}
+	if !e.pools.Claims.CPUs.IsEmpty() {
+		list = append(list, pool{name: "ResourceClaims", key: claimsKey, cpus: e.pools.Claims.CPUs})
 	}
 	return list
 }
@@ -129,17 +138,19 @@ func checkSplitCores(e *evidence) []Finding {
 	return findings
 }
 
-// checkCPU0 reports the boot CPU in the guaranteed pool: some kernel work stays on it.
+// checkCPU0 reports the boot CPU in a pool for owners: some kernel work stays on it.
 func checkCPU0(e *evidence) []Finding {
-	if !e.pools.Guaranteed.Contains(0) {
+	key, cpus := guaranteedKey, e.pools.Guaranteed
+	switch {
+	case e.pools.Claims.CPUs.Contains(0):
+		key, cpus = claimsKey, e.pools.Claims.CPUs
+	case !cpus.Contains(0):
 		return nil
-	}
-	key := "guaranteed.cpus"
-	if e.pools.FromShared {
+	case e.pools.FromShared:
 		key = "guaranteed.from"
 	}
 	return []Finding{newFinding(Warning, e.file+": "+key,
-		fmt.Sprintf("%s contains CPU 0, where the kernel runs timekeeping and interrupts that cannot be moved", e.pools.Guaranteed),
+		fmt.Sprintf("%s contains CPU 0, where the kernel runs timekeeping and interrupts that cannot be moved", cpus),
 		"move CPU 0 to a management pool")}
 }
 
@@ -148,7 +159,7 @@ func checkIsolated(e *evidence) []Finding {
 	var findings []Finding
 	for _, p := range e.allPools() {
 		isolated := p.cpus.Intersection(e.topology.Isolated)
-		if p.key == "guaranteed.cpus" || isolated.IsEmpty() {
+		if p.key == guaranteedKey || p.key == claimsKey || isolated.IsEmpty() {
 			continue
 		}
 		findings = append(findings, newFinding(Warning, e.file+": "+p.key,

@@ -53,7 +53,7 @@ func checks() []check {
 			return e.kernel.Reload(fmt.Sprintf("systemd %d", e.systemd.version))
 		}},
 		{"kernel-partitions", []need{cgroupV2, kubepods}, checkPartitions},
-		{"isolation", []need{kernelVersion, configured, exclusiveCPUs}, checkIsolation},
+		{"isolation", []need{kernelVersion, configured, ownedCPUs}, checkIsolation},
 		{"kernel-psi", nil, checkPSI},
 		{"topology", nil, checkTopology},
 		{"usable-cpus", []need{cgroupV2, cpuTopology}, checkUsable},

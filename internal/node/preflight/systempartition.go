@@ -115,7 +115,7 @@ func (e *evidence) systemFindings(root string) []Finding {
 				fmt.Sprintf("is %q, but the cgroup has %q: the kubelet writes its value at the next start", next, cpus), ""))
 		}
 	}
-	if both := cpus.Intersection(e.pools.Guaranteed); resolvedPools(e) && !both.IsEmpty() {
+	if both := cpus.Intersection(e.ownable()); resolvedPools(e) && !both.IsEmpty() {
 		findings = append(findings, newFinding(Warning, path.Join(root, "cpuset.cpus"),
 			fmt.Sprintf("contains CPUs %s of the guaranteed pool: no new owner gets these CPUs", both),
 			"give the partition and the guaranteed pool different CPUs, or remove systemPartition.cpuset from the kubelet's configuration"))

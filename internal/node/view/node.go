@@ -69,7 +69,8 @@ func (n Node) pod(plan *pools.PodPlan) nodestatus.Pod {
 		if e := n.Inventory.Container(c.ID); e != nil && shares == 0 {
 			shares = e.Request().Shares
 		}
-		if c.State == pools.Exited || c.Unread || c.Pool == pools.Other || c.Reason.Code == pools.CodeWaiting {
+		counted.Claimed = c.Pool == pools.Guaranteed && len(c.Claims) > 0
+		if c.State == pools.Exited || c.Unread || c.Pool == pools.Other || c.Reason.Code == pools.CodeWaiting || counted.Claimed {
 			counted.Resource = "" // its pool is not known yet
 		}
 		if c.State != pools.Exited {
@@ -173,10 +174,11 @@ func (n Node) Topology() *nodestatus.Topology {
 }
 
 // ownShared returns the CPUs that only the shared pool uses now. A pool that has lost all
-// its CPUs runs on the CPUs of other pools, and is depleted nevertheless.
+// its CPUs runs on the CPUs of other pools, and is depleted nevertheless. CPUs that ResourceClaims
+// lend do not count, because the next claim gets them.
 func (n Node) ownShared() cpuset.Set {
 	configured := n.Settings.Config.Pools
-	others := n.Lost.Union(configured.Guaranteed.CPUs, capacity.UnitCPUs(n.Plan))
+	others := n.Lost.Union(configured.Guaranteed.CPUs, configured.Guaranteed.Claims.CPUs, capacity.UnitCPUs(n.Plan))
 	if configured.StrictReservation {
 		for _, p := range configured.Partitions {
 			others = others.Union(p.CPUs)

@@ -50,6 +50,7 @@ func TestDepletion(t *testing.T) {
 		{"all CPUs", nodefixture.PoolsYAML, cpuset.Of(2, 3), cpuset.Set{}, 2, false},
 		{"one is lost", nodefixture.PoolsYAML, cpuset.Of(2, 3), cpuset.Of(3), 1, false},
 		{"only CPUs of the guaranteed pool", nodefixture.PoolsYAML, cpuset.Range(4, 7), cpuset.Set{}, 0, true},
+		{"CPUs that claims lend", nodefixture.ClaimsYAML, cpuset.Of(2, 5, 6, 7), cpuset.Set{}, 1, false},
 		{"fewer than the floor", nodefixture.CarvedYAML + "depletion: {floor: 5}\n", cpuset.Range(2, 5), cpuset.Set{}, 4, true},
 	} {
 		n := nodeOf(t, c.yaml, pools.Plan{Shared: c.shared})
@@ -75,6 +76,39 @@ func TestPools(t *testing.T) {
 	}
 }
 
+// TestPoolsWithClaims checks that the CPUs for ResourceClaims are advertised in no pool, also if the shared pool
+// has them at the moment. CPUs that a claim keeps after a change of the list are in no pool either.
+func TestPoolsWithClaims(t *testing.T) {
+	const head, lent = "apiVersion: config.cpupoold.io/v1alpha1\nkind: CPUPoolConfiguration\n", ", idle: shared}}\n"
+	held := pools.Plan{Claims: []pools.ClaimPlan{{UID: "c", CPUs: cpuset.Of(5)}}}
+	for _, c := range []struct {
+		yaml               string
+		plan               pools.Plan
+		shared, guaranteed int64 // -1 without the resource
+		zone               int64 // CPUs for pods in the topology
+	}{
+		{"guaranteed: {cpus: 4-5, claims: {cpus: 6-7}}\n", pools.Plan{Free: cpuset.Of(4, 5)}, 4000, 2000, 6000},
+		{"guaranteed: {cpus: 4-5, claims: {cpus: 6-7" + lent, pools.Plan{Free: cpuset.Of(4, 5), Shared: cpuset.Of(0, 1, 2, 3, 6, 7)}, 4000, 2000, 6000},
+		{"guaranteed: {cpus: 4-5, claims: {cpus: 6-7}}\n", held, 4000, 1000, 5000},
+		{"guaranteed: {from: shared, claims: {cpus: 6-7}}\n", pools.Plan{Shared: cpuset.Range(0, 5)}, 6000, -1, 6000},
+		{"guaranteed: {from: shared, claims: {cpus: 6-7" + lent, pools.Plan{Shared: cpuset.Range(0, 7)}, 6000, -1, 6000},
+		{"guaranteed: {from: shared, claims: {cpus: 6-7}}\n", held, 5000, -1, 5000},
+		{"guaranteed: {claims: {cpus: 6-7}}\n", pools.Plan{}, 6000, -1, 6000},
+	} {
+		n := nodeOf(t, head+c.yaml, c.plan)
+		got := map[string]int64{"guaranteed": -1}
+		for _, p := range n.Pools() {
+			got[map[bool]string{true: "shared", false: "guaranteed"}[p.Resource == n.Settings.Names.SharedResource()]] = p.Milli
+		}
+		for _, z := range n.Topology().Zones {
+			got["zone"] += z.Resources["cpu"].Allocatable
+		}
+		if d := cmp.Diff(map[string]int64{"shared": c.shared, "guaranteed": c.guaranteed, "zone": c.zone}, got); d != "" {
+			t.Errorf("%s(-want +got):\n%s", c.yaml, d)
+		}
+	}
+}
+
 // TestPods checks the resource and the request that count a container.
 func TestPods(t *testing.T) {
 	plan := pools.Plan{Pods: []pools.PodPlan{
@@ -82,6 +116,8 @@ func TestPods(t *testing.T) {
 		{UID: "u", Containers: []pools.Placement{
 			{Name: "POD", Kind: pools.Infra},
 			{Name: "own", Pool: pools.Guaranteed, Shares: 2048},
+			{Name: "claimed", Pool: pools.Guaranteed, Shares: 2, Claims: []string{"c"}},
+			{Name: "no-cpus", Pool: pools.Shared, Shares: 512, Claims: []string{"d"}}, // its claim is refused
 			{Name: "web", Pool: pools.Shared, Shares: 512},
 			{Name: "waits", Pool: pools.Shared, Shares: 1024, Reason: pools.Reason{Code: pools.CodeWaiting}},
 			{Name: "ended", Pool: pools.Shared, Shares: 1024, State: pools.Exited},
@@ -91,6 +127,8 @@ func TestPods(t *testing.T) {
 		shared := "openshift.io/shared-cpus"
 		want := []nodestatus.Pod{{UID: "u", Resource: shared, Containers: []nodestatus.Container{
 			{Name: "own", Resource: own, Milli: 2000, Presumed: true, Annotated: true},
+			{Name: "claimed", Presumed: true, Annotated: true, Claimed: true},
+			{Name: "no-cpus", Resource: shared, Milli: 500, Presumed: true, Annotated: true},
 			{Name: "web", Resource: shared, Milli: 500, Presumed: true, Annotated: true},
 			{Name: "waits", Milli: 1000, Presumed: true, Annotated: true},
 			{Name: "ended", Presumed: true, Annotated: true},

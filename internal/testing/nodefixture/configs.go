@@ -21,6 +21,21 @@ resyncPeriod: 10m
 weightFormula: quadratic
 `
 
+// ClaimsYAML is a configuration with a list for ResourceClaims: management 0-1, shared 2, guaranteed 3-4,
+// claims 5-7.
+const ClaimsYAML = `apiVersion: config.cpupoold.io/v1alpha1
+kind: CPUPoolConfiguration
+partitions:
+- type: management
+  cpus: 0-1
+  namespaces: [kube-system]
+guaranteed:
+  cpus: 3-4
+  claims: {cpus: 5-7}
+resyncPeriod: 10m
+weightFormula: quadratic
+`
+
 // CarvedYAML is a configuration without a guaranteed pool: exclusive CPUs come from the
 // shared pool, 2-7.
 const CarvedYAML = `apiVersion: config.cpupoold.io/v1alpha1
