@@ -37,6 +37,7 @@ func Lost(c *config.Config, formats []Format, t *topology.Topology) []Note {
 	lost(g.Options != allocate.Options{} || !c.Pools.StrictReservation || len(g.Overrides) > 0, "guaranteed.options, guaranteed.overrides", "cpuManagerPolicyOptions have no meaning with cpuManagerPolicy: none", "keep the configuration")
 	lost(g.Mixed.Shared, "guaranteed.mixed.cpus", "CRI-O's shared_cpuset is a list, and the shared pool changes", "write a list")
 	lost(len(g.Mixed.Namespaces) > 0, "guaranteed.mixed.namespaces", "no file of a node has it", "annotate the namespaces with workload.mixedcpus.openshift.io/allowed, as OpenShift's admission demands")
+	lost(!g.Claims.CPUs.IsEmpty(), "guaranteed.claims", "no format has it: kubelet only reserves these CPUs, and machineconfig and kernel only name them to the kernel", "keep the configuration")
 	lost(len(c.Pools.Units) > 0, "units", stay, "or write CPUAffinity into the units")
 	lost(c.HostSlices.Enabled, "hostSlices", "CPUAffinity is what processes begin with, and they can change it; a cpuset they cannot", "keep the configuration")
 	lost(c.Isolation != usual.Isolation || c.Park, "guaranteed.isolation, guaranteed.park", stay, "")
@@ -46,10 +47,10 @@ func Lost(c *config.Config, formats []Format, t *topology.Topology) []Note {
 		s.management = s.management.Union(p.CPUs)
 		lost(p.All && p.Type == c.Pools.Infra && has(CRIO, MachineConfig), "infraContainers", "CRI-O's infra_ctr_cpuset is a list, and this partition has all CPUs", "give it a list")
 	}
-	own := s.exclusive()
+	own := s.fromPools()
 	lost(g.FromShared && !own.IsEmpty() && has(Kernel, MachineConfig), "guaranteed.from", "the kernel arguments name all CPUs of the shared pool, "+own.String()+": each can become exclusive, and system calls and interrupts cost ordinary pods more time there", "write a list in guaranteed.cpus to name fewer CPUs")
 	lost(g.FromShared && own.IsEmpty() && has(Kernel, MachineConfig), "guaranteed.from", "the CPUs that can become exclusive are not known, and no kernel argument names them", "give the machine with --topology and a list of CPUs to a partition, or write shared.cpus or guaranteed.cpus")
-	lost(!g.CPUs.IsEmpty() && s.housekeeping().IsEmpty() && has(Kernel, MachineConfig), "irqaffinity", "which CPUs are left for interrupts is not known", "give the machine with --topology, or a partition a list")
+	lost(!s.exclusive().IsEmpty() && s.housekeeping().IsEmpty() && has(Kernel, MachineConfig), "irqaffinity", "which CPUs are left for interrupts is not known", "give the machine with --topology, or a partition a list")
 	if has(CRIO, MachineConfig) {
 		notes = append(notes, Note{"otherManagers.crioWorkloads", "CRI-O places pods by these tables itself, and cpupoold does not start with them by default", "use them instead of cpupoold, or write standDown"})
 	}

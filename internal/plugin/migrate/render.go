@@ -102,7 +102,7 @@ var (
 	errAuto        = errors.New("partitions[].cpus is auto, and its CPUs depend on the machine; give the machine with --topology, or write a list")
 	errNoPartition = errors.New("the configuration has no partitions: there is nothing to pin; write one")
 	errNoList      = errors.New("which CPUs are the host's is not known; give a partition a list of CPUs, or guaranteed.cpus and --topology")
-	errNoCPUs      = errors.New("neither a partition nor guaranteed.cpus is a list of CPUs: there is nothing to tell the kernel; write one")
+	errNoCPUs      = errors.New("neither a partition nor guaranteed.cpus nor guaranteed.claims.cpus is a list of CPUs: there is nothing to tell the kernel; write one")
 )
 
 // partitions returns the partitions of the configuration, by type.
@@ -158,10 +158,16 @@ func (s source) kubelet() ([]byte, error) {
 	if s.Pools.Guaranteed.Kubelet {
 		return nil, errors.New("guaranteed.exclusive is kubelet: the kubelet's own policy stays as it is, see docs/how-to/static-kubelet.md")
 	}
-	if s.management.IsEmpty() {
+	reserved, why := s.management, ""
+	if claims := s.Pools.Guaranteed.Claims.CPUs; !claims.IsEmpty() {
+		reserved = reserved.Union(claims)
+		why = fmt.Sprintf("# With CPUs %s of guaranteed.claims, which the scheduler must not count for other pods. Remove them if the feature gate\n"+
+			"# DRANodeAllocatableResources is on in API server, scheduler and kubelet.\n", claims)
+	}
+	if reserved.IsEmpty() {
 		return []byte(fragment), nil
 	}
-	return fmt.Appendf(nil, "%sreservedSystemCPUs: %q\n", fragment, s.management), nil
+	return fmt.Appendf(nil, "%s%sreservedSystemCPUs: %q\n", fragment, why, reserved), nil
 }
 
 // arguments returns the kernel arguments. Host processes and interrupts get the management
@@ -184,10 +190,13 @@ func (s source) arguments() (all []string, err error) {
 	return all, nil
 }
 
-// exclusive returns the CPUs that can become exclusive. With from: shared this is the whole shared
+// exclusive returns the CPUs that can become exclusive. They contain the CPUs for ResourceClaims.
+func (s source) exclusive() cpuset.Set { return s.fromPools().Union(s.Pools.Guaranteed.Claims.CPUs) }
+
+// fromPools returns the CPUs that containers and units can get. With from: shared this is the whole shared
 // pool, as on OpenShift. The set is empty if the shared pool is not known, or if no management pool
 // is left for the host.
-func (s source) exclusive() cpuset.Set {
+func (s source) fromPools() cpuset.Set {
 	g := s.Pools.Guaranteed
 	switch {
 	case !g.FromShared || g.Kubelet:
@@ -197,13 +206,13 @@ func (s source) exclusive() cpuset.Set {
 	case s.Pools.Shared != nil:
 		return *s.Pools.Shared
 	case s.topology != nil:
-		return s.topology.Present.Difference(s.management).Difference(g.Mixed.CPUs)
+		return s.topology.Present.Difference(s.management.Union(g.Mixed.CPUs, g.Claims.CPUs))
 	}
 	return cpuset.Set{}
 }
 
 func (s source) housekeeping() cpuset.Set {
-	switch own := s.Pools.Guaranteed.CPUs; {
+	switch own := s.Pools.Guaranteed.CPUs.Union(s.Pools.Guaranteed.Claims.CPUs); {
 	case !s.management.IsEmpty():
 		return s.management
 	case own.IsEmpty():

@@ -136,6 +136,10 @@ func TestKernelArguments(t *testing.T) {
 		"from shared, list": {"partitions: [{type: m, cpus: 0-1}]\nshared: {cpus: 8-15}\nguaranteed: {from: shared}", false, own + " irqaffinity=0-1 systemd.cpu_affinity=0-1"},
 		"from shared, mixed": {"partitions: [{type: m, cpus: 0-1}]\nguaranteed: {from: shared, mixed: {cpus: 2-7, namespaces: [a]}}", true,
 			own + " irqaffinity=0-1 systemd.cpu_affinity=0-1"},
+		"claims":       {"partitions: [{type: m, cpus: 0-1}]\nguaranteed: {cpus: 8-11, claims: {cpus: 12-15}}", false, own + " irqaffinity=0-1 systemd.cpu_affinity=0-1"},
+		"claims alone": {"guaranteed: {claims: {cpus: 8-15}}", true, own + " irqaffinity=0-7 systemd.cpu_affinity=0-7"},
+		"claims, from shared": {"partitions: [{type: m, cpus: 0-1}]\nguaranteed: {from: shared, claims: {cpus: 2-3}}", true,
+			"nohz_full=2-15 rcu_nocbs=2-15 isolcpus=managed_irq,2-15 irqaffinity=0-1 systemd.cpu_affinity=0-1"},
 		"auto":           {"partitions: [{type: m, cpus: auto}]\nguaranteed: {cpus: 8-15}", true, own + " irqaffinity=0-1 systemd.cpu_affinity=0-1"},
 		"auto, no CPUs":  {"partitions: [{type: m, cpus: auto}]\nguaranteed: {cpus: 8-15}", false, ""},
 		"nothing to say": {"guaranteed: {from: shared}", true, ""},
@@ -171,6 +175,7 @@ func TestLost(t *testing.T) {
 		"partitions: [{type: m, cpus: 0-1}]\nguaranteed: {options: {full-pcpus-only: true}}": "guaranteed.options, guaranteed.overrides",
 		"guaranteed: {options: {strict-cpu-reservation: false}}":                             "guaranteed.options, guaranteed.overrides",
 		"guaranteed: {mixed: {cpus: shared, namespaces: [a]}}":                               "guaranteed.mixed.cpus guaranteed.mixed.namespaces",
+		"partitions: [{type: m, cpus: 0-1}]\nguaranteed: {claims: {cpus: 2-3}}":              "guaranteed.claims",
 		"units: {du.service: {pool: shared}}":                                                "units",
 		"partitions: [{type: management, cpus: 0}]\nhostSlices: {enabled: true}":             "hostSlices",
 		"guaranteed: {isolation: auto}":                                                      "guaranteed.isolation, guaranteed.park",
@@ -188,6 +193,29 @@ func TestLost(t *testing.T) {
 	}
 	if notes := migrate.Lost(parse(t, "guaranteed: {cpus: 2-3}"), []migrate.Format{migrate.Kubelet}, nil); len(notes) != 1 || notes[0].Source != "guaranteed.cpus" {
 		t.Errorf("lost keys of a guaranteed pool for the kubelet = %v; want guaranteed.cpus", notes)
+	}
+}
+
+// TestRenderReserved checks the CPUs that the scheduler must not count: of management pools and of claims.
+func TestRenderReserved(t *testing.T) {
+	for yaml, want := range map[string]string{
+		"":                                   "",
+		"partitions: [{type: m, cpus: 0-1}]": "0-1",
+		"guaranteed: {claims: {cpus: 4-7}}":  "4-7",
+		"partitions: [{type: m, cpus: all}]\nguaranteed: {claims: {cpus: 4-7}}":               "4-7",
+		"partitions: [{type: m, cpus: 0-1}]\nguaranteed: {from: shared, claims: {cpus: 4-7}}": "0-1,4-7",
+	} {
+		got, err := migrate.Render(parse(t, yaml), migrate.Kubelet, "worker", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, reserved, _ := strings.Cut(string(got.Data), "\nreservedSystemCPUs: ")
+		if reserved = strings.Trim(reserved, "\"\n"); reserved != want {
+			t.Errorf("%q: the kubelet reserves %q; want %q", yaml, reserved, want)
+		}
+		if has := strings.Contains(string(got.Data), "DRANodeAllocatableResources"); has != strings.Contains(yaml, "claims") {
+			t.Errorf("%q: a comment about the feature gate: %t", yaml, has)
+		}
 	}
 }
 
