@@ -133,10 +133,16 @@ func patiently() (context.Context, context.CancelFunc) {
 type pod struct {
 	id, container, name string
 	log                 string // file
+	request             *runtime.CreateContainerRequest
 }
 
 // start makes a pod whose container asks for that many thousandths of a CPU: with whole ones it is Guaranteed.
 func (n *node) start(milli int64, environment ...*runtime.KeyValue) (pod, error) {
+	return n.startWith(milli, func(r *runtime.CreateContainerRequest) { r.Config.Envs = environment })
+}
+
+// startWith is start, with a change of the request that creates the container.
+func (n *node) startWith(milli int64, change func(*runtime.CreateContainerRequest)) (pod, error) {
 	ctx, cancel := patiently()
 	defer cancel()
 	number := n.made.Add(1)
@@ -177,7 +183,6 @@ func (n *node) start(milli int64, environment ...*runtime.KeyValue) (pod, error)
 			Labels:   labels,
 			Image:    &runtime.ImageSpec{Image: manifest.Image},
 			Args:     []string{"report"},
-			Envs:     environment,
 			LogPath:  "app.log",
 			Linux: &runtime.LinuxContainerConfig{
 				Resources:       res,
@@ -185,10 +190,18 @@ func (n *node) start(milli int64, environment ...*runtime.KeyValue) (pod, error)
 			},
 		},
 	}
+	change(request)
+	p.request = request
+	p.container, err = n.beginAgain(ctx, request)
+	return p, err
+}
+
+// beginAgain creates and starts a container, as often as the kubelet would.
+func (n *node) beginAgain(ctx context.Context, request *runtime.CreateContainerRequest) (id string, err error) {
 	for {
-		p.container, err = n.begin(ctx, request)
+		id, err = n.begin(ctx, request)
 		if ctx.Err() != nil || !guestnode.TriesAgain(err) {
-			return p, err
+			return id, err
 		}
 		n.Logf("tried again: %v", err)
 		request.Config.Metadata.Attempt++
