@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -79,6 +80,27 @@ func TestExamples(t *testing.T) {
 		if !strings.Contains(all.String(), " "+check+": "+examples[check]+"\n") {
 			t.Errorf("no case has the finding of the example of %s: %s", check, examples[check])
 		}
+	}
+}
+
+// TestDistributions checks that the page of the distributions names each case of a distribution, and
+// no case that does not exist.
+func TestDistributions(t *testing.T) {
+	page, err := os.ReadFile("../../../docs/reference/distributions.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var want []string
+	for _, name := range caseFiles(t) {
+		if name = caseName(name); strings.HasPrefix(strings.TrimPrefix(name, "good-"), "dist-") {
+			want = append(want, "`"+name+"`")
+		}
+	}
+	got := regexp.MustCompile("`(good-)?dist-[^`]*`").FindAllString(string(page), -1)
+	slices.Sort(want)
+	slices.Sort(got)
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("cases on the page (-want +got):\n%s", diff)
 	}
 }
 

@@ -53,6 +53,8 @@ const afterVersions = `
 Debian testing has no fixed versions. The last versions that were tested there are in the [results by kernel](../../test/vm/README.md#kernels).
 The daemon reads the version of the kernel, and does not look for features that a distribution has backported.
 
+No test runs a distribution of Kubernetes such as Talos, EKS or k3s. [Distributions](distributions.md) lists their layouts, which come from documents and source. It names the tests of each layout.
+
 ## Combinations
 
 The tests cover each runtime, systemd and kernel. They do not cover each combination. ` + "`make test-matrix`" + ` and ` + "`make test-kernels`" + ` test all of these:
