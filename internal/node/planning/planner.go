@@ -149,12 +149,12 @@ func (p *Planner) Assign(all []pools.Assignment) { p.assignments = all }
 
 // Recovered returns the assignments from before the start of the daemon.
 func (p *Planner) Recovered() []pools.Assignment {
-	return recovery.Assignments(p.from.Inventory, p.from.Cache.State, p.from.Journal.Assignments(), p.from.Settings)
+	return recovery.Assignments(p.from.Inventory, p.from.Cache.State, p.from.Journal.Assignments(), p.from.Journal.Claims(), p.from.Settings)
 }
 
 // RecoverLate adds the assignments of containers that the runtime has reported late.
 func (p *Planner) RecoverLate() {
-	p.assignments = recovery.Late(p.from.Inventory, p.from.Cache.State, p.assignments, p.from.Settings)
+	p.assignments = recovery.Late(p.from.Inventory, p.from.Cache.State, p.assignments, p.from.Journal.Claims(), p.from.Settings)
 }
 
 // DiffOptions returns the options of Diff for a plan, with the cgroups of units that leave.

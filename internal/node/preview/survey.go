@@ -69,7 +69,7 @@ func read(ctx context.Context, h *hostenv.Host, settings desired.Settings, j und
 		m.Recall(known.Others())
 	}
 	cgroups := kernelstate.New(h.Cgroups.ReadOnly().Reader(), slog.New(slog.DiscardHandler))
-	previous := recovery.Assignments(m, cgroups.State, known.Assignments(), &settings)
+	previous := recovery.Assignments(m, cgroups.State, known.Assignments(), known.Claims(), &settings)
 	pods := m.Input(time.Now())
 	s := &survey{host: h, others: desired.NewOtherManagers(found.Crio), unread: found.Failed, cgroups: cgroups}
 	s.others.Mark(m, pods, &settings, cgroups.State)

@@ -20,6 +20,7 @@ type evidence struct {
 	shared   cpuset.Set               // CPUs of containers without exclusive CPUs.
 	podLevel map[string]bool          // UIDs of pods with pod-level resources
 	held     []pools.Assignment       // assignments in the journal, or those found before
+	claimed  cpuset.Set               // CPUs of ResourceClaims, online and offline; no other owner has them
 }
 
 type ownedSet struct {
@@ -46,11 +47,14 @@ type instance struct {
 }
 
 // collect reads all facts, and returns the instances that may have exclusive CPUs.
-func collect(m *inventory.Inventory, read func(cgroup.Path) (cgroup.State, error), journal, held []pools.Assignment, s *desired.Settings) (*evidence, []instance) {
-	e := &evidence{pools: s.Pools, journal: make(map[pools.Key]cpuset.Set, len(journal)), podLevel: make(map[string]bool), held: held}
+func collect(m *inventory.Inventory, read func(cgroup.Path) (cgroup.State, error), journal, held []pools.Assignment, claims []pools.Claim, s *desired.Settings) (*evidence, []instance) {
+	e := &evidence{pools: s.Pools, journal: make(map[pools.Key]cpuset.Set, len(journal)), podLevel: make(map[string]bool), held: held, claimed: claimed(held)}
 	sharers := make(map[pools.Key]bool)
 	ofPod := make(map[string]cpuset.Set) // in the journal, by UID
 	for _, a := range journal {
+		if a.Key.Claim != "" {
+			continue
+		}
 		e.journal[a.Key] = a.CPUs
 		ofPod[a.Key.PodUID] = ofPod[a.Key.PodUID].Union(a.CPUs)
 		for _, name := range a.Sharers {
@@ -75,7 +79,7 @@ func collect(m *inventory.Inventory, read func(cgroup.Path) (cgroup.State, error
 	var all []instance
 	for c := range m.Containers() {
 		pod := m.PodOf(c)
-		i := containerInstance(m, c, pod, state(c.Path), len(journal) > 0, &s.Names)
+		i := containerInstance(m, c, pod, state(c.Path), len(e.journal) > 0, &s.Names)
 		e.addSet(i.owner, i.kernel)
 		if m.IsAwaited(cgroup.Target{Container: c.Container.ID}) {
 			e.addSet(i.owner, i.recorded)
@@ -83,6 +87,9 @@ func collect(m *inventory.Inventory, read func(cgroup.Path) (cgroup.State, error
 		}
 		if pod != nil {
 			i.knowsShared = !state(pod.Pause).CPUs.IsEmpty()
+		}
+		if usesClaim(i.owner, claims) {
+			continue // it has no CPUs in addition, and does not show the shared set
 		}
 		uid, set := i.owner.PodUID, firstNonEmpty(i.kernel, i.recorded)
 		if sharers[i.owner] || e.podLevel[uid] && e.journal[i.owner].IsEmpty() && !set.IsEmpty() && set.IsSubsetOf(ofPod[uid]) {
@@ -171,6 +178,21 @@ func (e *evidence) overlapsOther(owner pools.Key, cpus cpuset.Set) bool {
 		shared := e.podLevel[owner.PodUID] && s.owner.PodUID == owner.PodUID && s.owner.Container != inventory.InfraName && s.cpus.Equal(cpus)
 		return s.owner != owner && s.cpus.Overlaps(cpus) && !shared
 	})
+}
+
+// claimed returns the CPUs of claims.
+func claimed(all []pools.Assignment) (cpus cpuset.Set) {
+	for _, a := range all {
+		if a.Key.Claim != "" {
+			cpus = cpus.Union(a.CPUs, a.Away)
+		}
+	}
+	return cpus
+}
+
+// usesClaim reports whether a container uses one of the claims.
+func usesClaim(k pools.Key, claims []pools.Claim) bool {
+	return slices.ContainsFunc(claims, func(c pools.Claim) bool { return c.PodUID == k.PodUID && slices.Contains(c.Containers, k.Container) })
 }
 
 func firstNonEmpty(a, b cpuset.Set) cpuset.Set {

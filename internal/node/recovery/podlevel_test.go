@@ -50,7 +50,7 @@ func TestPodLevel(t *testing.T) {
 			}
 			got := make(map[pools.Key]cpuset.Set)
 			sharers := 0
-			for _, a := range recovery.Assignments(m, func(p cgroup.Path) (cgroup.State, error) { return states[p], nil }, tc.journal, &desired.Settings{Pools: tc.pools}) {
+			for _, a := range recovery.Assignments(m, func(p cgroup.Path) (cgroup.State, error) { return states[p], nil }, tc.journal, nil, &desired.Settings{Pools: tc.pools}) {
 				got[a.Key] = a.CPUs
 				sharers += len(a.Sharers)
 			}

@@ -12,17 +12,22 @@ import (
 )
 
 // Assignments returns the exclusive CPUs of the containers and units of a running node. CPUs
-// in the journal that no container has found stay with their owner.
-func Assignments(m *inventory.Inventory, read func(cgroup.Path) (cgroup.State, error), journal []pools.Assignment, s *desired.Settings) []pools.Assignment {
-	e, instances := collect(m, read, journal, journal, s)
+// in the journal that no container has found stay with their owner. Assignments of ResourceClaims are
+// as in the journal, which is their only source. claims are all prepared claims.
+func Assignments(m *inventory.Inventory, read func(cgroup.Path) (cgroup.State, error), journal []pools.Assignment, claims []pools.Claim, s *desired.Settings) []pools.Assignment {
+	e, instances := collect(m, read, journal, journal, claims, s)
 	found := e.assign(instances)
 	out := make([]pools.Assignment, 0, len(found))
-	var taken cpuset.Set
+	taken := e.claimed
 	for key, cpus := range found {
 		out = append(out, pools.Assignment{Key: key, CPUs: cpus})
 		taken = taken.Union(cpus)
 	}
 	for _, a := range journal {
+		if a.Key.Claim != "" {
+			out = append(out, a)
+			continue
+		}
 		free := a.CPUs
 		if _, known := found[a.Key]; known {
 			free = cpuset.Set{}
@@ -38,7 +43,8 @@ func Assignments(m *inventory.Inventory, read func(cgroup.Path) (cgroup.State, e
 // Late returns held with the CPUs of late containers and units. They existed before the
 // daemon started, but Assignments did not see them: their description failed, or the
 // configuration did not name them. Each keeps its CPUs unless another owner holds them now.
-func Late(m *inventory.Inventory, read func(cgroup.Path) (cgroup.State, error), held []pools.Assignment, s *desired.Settings) []pools.Assignment {
+// claims are all prepared claims.
+func Late(m *inventory.Inventory, read func(cgroup.Path) (cgroup.State, error), held []pools.Assignment, claims []pools.Claim, s *desired.Settings) []pools.Assignment {
 	containers, units := m.TakeUnrecovered()
 	if len(containers)+len(units) == 0 {
 		return held
@@ -63,7 +69,7 @@ func Late(m *inventory.Inventory, read func(cgroup.Path) (cgroup.State, error), 
 	if len(late) == 0 {
 		return held
 	}
-	e, instances := collect(m, read, nil, held, s)
+	e, instances := collect(m, read, nil, held, claims, s)
 	found := e.assign(slices.DeleteFunc(instances, func(i instance) bool { return !late[i.owner] }))
 	for _, key := range slices.SortedFunc(maps.Keys(found), pools.Key.Compare) {
 		if cpus := found[key]; !cpus.Overlaps(taken) {

@@ -65,7 +65,7 @@ func TestSources(t *testing.T) {
 		{Key: pools.Key{PodUID: "u", Container: "resting"}, CPUs: cpuset.Of(9)},
 	}
 	got := make(map[string]string)
-	for _, a := range recovery.Assignments(m, read, journal, &desired.Settings{Pools: pools.Pools{Guaranteed: cpuset.Range(4, 11)}}) {
+	for _, a := range recovery.Assignments(m, read, journal, nil, &desired.Settings{Pools: pools.Pools{Guaranteed: cpuset.Range(4, 11)}}) {
 		got[a.Key.Container] += a.CPUs.String()
 	}
 	want := map[string]string{"drifted": "4-5", "starting": "6", "again": "8", "resting": "9"}
@@ -93,7 +93,7 @@ func TestPartition(t *testing.T) {
 		return cgroup.State{}, cgroup.ErrGone
 	}
 	of := pools.Pools{FromShared: true, Floor: 3, Infra: "management", Shared: cpuset.Range(2, 7), Guaranteed: cpuset.Range(2, 7)}
-	got := recovery.Assignments(m, read, nil, &desired.Settings{Pools: of})
+	got := recovery.Assignments(m, read, nil, nil, &desired.Settings{Pools: of})
 	want := []pools.Assignment{{Key: pools.Key{PodUID: "u", Container: "parted"}, CPUs: cpuset.Of(4, 5)}}
 	if d := cmp.Diff(want, got, cmp.Comparer(cpuset.Set.Equal)); d != "" {
 		t.Errorf("assignments (-want +got):\n%s", d)
@@ -118,7 +118,7 @@ func TestCreatedContainer(t *testing.T) {
 			Recorded: cri.Resources{CPUs: recorded}, Requested: cri.Resources{Shares: 102}}})
 		m.PutUnit(inventory.UnitStatus{Name: name, Unit: cgroup.Unit{Name: name, Path: "system.slice/" + name}})
 		got := ""
-		for _, a := range recovery.Assignments(m, read, nil, &desired.Settings{Pools: of}) {
+		for _, a := range recovery.Assignments(m, read, nil, nil, &desired.Settings{Pools: of}) {
 			got += a.CPUs.String()
 		}
 		if got != want {
@@ -147,10 +147,10 @@ func TestReservedCPUs(t *testing.T) {
 			held := []pools.Assignment{{Key: pools.Key{PodUID: "u"}, CPUs: parsed(t, tc.reserved), Away: parsed(t, tc.away)}}
 			for when, recovered := range map[string]func(*inventory.Inventory) []pools.Assignment{
 				"start": func(m *inventory.Inventory) []pools.Assignment {
-					return recovery.Assignments(m, read, held, &desired.Settings{Pools: of})
+					return recovery.Assignments(m, read, held, nil, &desired.Settings{Pools: of})
 				},
 				"later": func(m *inventory.Inventory) []pools.Assignment {
-					return recovery.Late(m, read, held, &desired.Settings{Pools: of})
+					return recovery.Late(m, read, held, nil, &desired.Settings{Pools: of})
 				},
 			} {
 				m := inventory.New(cgroup.DriverSystemd)
@@ -229,7 +229,7 @@ func TestRefusedContainers(t *testing.T) {
 			}
 			read := func(p cgroup.Path) (cgroup.State, error) { return states[p], nil }
 			var got string
-			for _, a := range recovery.Assignments(m, read, journal, &desired.Settings{Pools: of}) {
+			for _, a := range recovery.Assignments(m, read, journal, nil, &desired.Settings{Pools: of}) {
 				switch {
 				case a.Key.PodUID == "":
 					got = a.CPUs.String()
@@ -278,12 +278,12 @@ func TestLate(t *testing.T) {
 			}
 			s := desired.Settings{Pools: p}
 			other := pools.Assignment{Key: pools.Key{PodUID: "x", Container: "app"}, CPUs: cpuset.Of(4)}
-			got := recovery.Late(m, read, []pools.Assignment{other}, &s)
+			got := recovery.Late(m, read, []pools.Assignment{other}, nil, &s)
 			if len(got) != 2 || got[1].Key != (pools.Key{PodUID: "u", Container: "app"}) || got[1].CPUs.String() != "6-7" {
 				t.Errorf("assignments = %v; want 6-7 for u/app", got)
 			}
 			other.CPUs = cpuset.Of(6)
-			if got := recovery.Late(late(), read, []pools.Assignment{other}, &s); len(got) != 1 {
+			if got := recovery.Late(late(), read, []pools.Assignment{other}, nil, &s); len(got) != 1 {
 				t.Errorf("assignments = %v; want CPU 6 with its owner only", got)
 			}
 		})
@@ -377,7 +377,7 @@ func TestRules(t *testing.T) {
 			if tc.infra {
 				p.Partitions, p.Infra = []pools.Partition{{Type: "management", CPUs: cpuset.Range(0, 1)}}, "management"
 			}
-			for _, a := range recovery.Assignments(m, read, journal, &desired.Settings{Pools: p}) {
+			for _, a := range recovery.Assignments(m, read, journal, nil, &desired.Settings{Pools: p}) {
 				got = append(got, a.CPUs.String())
 			}
 			if fmt.Sprint(got) != fmt.Sprint(strings.Fields(tc.want)) {

@@ -38,6 +38,9 @@ import (
 // request was refused (isSharing). The cgroup is a partition, which only owners have. Or the
 // pool keeps enough other CPUs, which a shared container would have too (leavesFloor).
 //
+// ResourceClaims: only the journal has the CPUs of a claim. No rule gives them to a container or unit,
+// and no rule gives other CPUs to a container that uses a claim.
+//
 // Two kinds of records do not count. The CPUs of an exited container may have another owner
 // now; its record counts only without a journal. A container that was not started before its
 // pod was stopped has no CPUs; containerd lists it as created as long as it
@@ -75,9 +78,10 @@ func (e *evidence) assign(all []instance) map[pools.Key]cpuset.Set {
 	return found
 }
 
-// canBeExclusive includes CPUs that have gone offline while no daemon ran.
+// canBeExclusive includes CPUs that have gone offline while no daemon ran. It excludes CPUs of claims: a
+// change of the configuration can make them a part of the guaranteed pool.
 func (e *evidence) canBeExclusive(cpus cpuset.Set) bool {
-	return !cpus.IsEmpty() && cpus.IsSubsetOf(e.pools.Guaranteed.Union(e.pools.Away))
+	return !cpus.IsEmpty() && cpus.IsSubsetOf(e.pools.Guaranteed.Union(e.pools.Away)) && !cpus.Overlaps(e.claimed)
 }
 
 // isCertain reports whether rule 1 or 2 applies.
@@ -115,7 +119,7 @@ func (e *evidence) exclusivePart(i *instance, cpus cpuset.Set) cpuset.Set {
 	if journal := e.journal[i.owner]; !journal.IsEmpty() && journal.IsSubsetOf(cpus) && !journal.Overlaps(e.shared) {
 		return journal
 	}
-	return cpus.Intersection(e.pools.Guaranteed.Union(e.pools.Away)).Difference(e.shared)
+	return cpus.Intersection(e.pools.Guaranteed.Union(e.pools.Away)).Difference(e.shared.Union(e.claimed))
 }
 
 // leavesFloor reports whether the pool keeps its floor without the set and without the CPUs
