@@ -54,9 +54,12 @@ func (p *Pools) Devices(m *allocate.Machine) []Device {
 			d.CoreType = cpu.Kind
 			d.Name += "-" + cpu.Kind.String()
 		}
-		i := slices.IndexFunc(all, func(o Device) bool { return o.Name == d.Name })
-		if i < 0 {
-			i, all = len(all), append(all, d)
+		i := 0
+		for i < len(all) && cmp.Or(cmp.Compare(all[i].Node, d.Node), cmp.Compare(all[i].CoreType, d.CoreType)) < 0 {
+			i++
+		}
+		if i == len(all) || all[i].Name != d.Name {
+			all = slices.Insert(all, i, d)
 		}
 		all[i].CPUs = all[i].CPUs.Union(cpuset.Of(id))
 	}
@@ -65,7 +68,6 @@ func (p *Pools) Devices(m *allocate.Machine) []Device {
 			d.onlyWholeCores(t)
 		}
 	}
-	slices.SortFunc(all, func(a, b Device) int { return cmp.Or(cmp.Compare(a.Node, b.Node), cmp.Compare(a.CoreType, b.CoreType)) })
 	return all
 }
 

@@ -110,9 +110,8 @@ func (in *Input) claims(needed cpuset.Set) (plans []ClaimPlan, assignments []Ass
 			c.had[a.Key] = c.had[a.Key].Union(a.CPUs, a.Away)
 		}
 	}
-	sorted := slices.SortedFunc(slices.Values(in.Claims), func(a, b Claim) int { return strings.Compare(a.UID, b.UID) })
-	for i := range sorted {
-		plans = append(plans, c.keep(&sorted[i]))
+	for _, claim := range sortedBy(in.Claims, func(c *Claim) string { return c.UID }) {
+		plans = append(plans, c.keep(claim))
 	}
 	for i := range plans {
 		p := &plans[i]
@@ -125,11 +124,22 @@ func (in *Input) claims(needed cpuset.Set) (plans []ClaimPlan, assignments []Ass
 	return plans, assignments, problems
 }
 
+// sortedBy returns pointers to the elements in the order of their names. The code that sorts pointers exists once in
+// a program, and the code that sorts structs once for each type: about 15 kB.
+func sortedBy[E any](all []E, name func(*E) string) []*E {
+	sorted := make([]*E, 0, len(all))
+	for i := range all {
+		sorted = append(sorted, &all[i])
+	}
+	slices.SortFunc(sorted, func(a, b *E) int { return strings.Compare(name(a), name(b)) })
+	return sorted
+}
+
 // keep returns the plan of a claim with the CPUs that it has. CPUs that the machine no longer has are lost.
 func (c *claimer) keep(claim *Claim) ClaimPlan {
 	t := c.in.Machine.Topology()
 	p := ClaimPlan{UID: claim.UID, Namespace: claim.Namespace, Name: claim.Name, PodUID: claim.PodUID, Containers: claim.Containers}
-	for _, part := range claim.Parts {
+	for _, part := range sortedBy(claim.Parts, (*ClaimPart).key) {
 		had := c.had[Key{Claim: claim.UID, Container: part.key()}].Intersection(t.Present)
 		if both := had.Intersection(c.taken); !both.IsEmpty() {
 			p.Reason = overlap()
@@ -137,9 +147,8 @@ func (c *claimer) keep(claim *Claim) ClaimPlan {
 		}
 		on := had.Intersection(t.Online).Difference(c.needed)
 		c.taken, c.free = c.taken.Union(had), c.free.Difference(had)
-		p.Parts = append(p.Parts, ClaimPartPlan{ClaimPart: part, On: on, Away: had.Difference(on)})
+		p.Parts = append(p.Parts, ClaimPartPlan{ClaimPart: *part, On: on, Away: had.Difference(on)})
 	}
-	slices.SortFunc(p.Parts, func(a, b ClaimPartPlan) int { return strings.Compare(a.key(), b.key()) })
 	return p
 }
 
