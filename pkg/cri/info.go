@@ -186,9 +186,9 @@ func (e *environment) UnmarshalJSONFrom(from *jsontext.Decoder) error {
 // author of the pod or of the image.
 const SharedCPUsVariable = "OPENSHIFT_SHARED_CPUS"
 
-// maxSharedCPUs is the maximum number of bytes of the value that are kept. A pod chooses
+// maxVariable is the maximum number of bytes of a variable's value that are kept. A pod chooses
 // the length of its environment.
-const maxSharedCPUs = 1024
+const maxVariable = 1024
 
 // SharedCPUs returns the value of OPENSHIFT_SHARED_CPUS in an environment of NAME=value, as
 // CRI-O reads it: the last entry counts, and ends before a second equals sign. A value of
@@ -201,8 +201,15 @@ func SharedCPUs(env []string) string {
 			value, _, _ = strings.Cut(after, "=")
 		}
 	}
-	if len(value) > maxSharedCPUs {
-		value = value[:maxSharedCPUs] + "..."
+	return clip(value, maxVariable)
+}
+
+// clip returns a copy of a value, cut to limit bytes with an end mark if it is longer. The copy does not
+// keep the message of the runtime in memory.
+func clip(value string, limit int) string {
+	const endMark = "..."
+	if len(value) > limit {
+		value = strings.ToValidUTF8(value[:limit-len(endMark)], "") + endMark
 	}
-	return strings.Clone(value) // not the whole message of the runtime
+	return strings.Clone(value)
 }

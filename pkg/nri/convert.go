@@ -52,6 +52,7 @@ func containerOf(c *api.Container, now time.Time) cri.Container {
 		Requested:  r,
 		Recorded:   r,
 		SharedCPUs: cri.SharedCPUs(c.GetEnv()),
+		Claims:     claimsOf(c),
 	}
 	if at := c.GetCreatedAt(); at > 0 {
 		ct.CreatedAt = time.Unix(0, at)
@@ -60,6 +61,26 @@ func containerOf(c *api.Container, now time.Time) cri.Container {
 		ct.FinishedAt = time.Unix(0, at)
 	}
 	return ct
+}
+
+// claimsOf returns the references of a container to ResourceClaims.
+//
+// containerd reports the CDI devices of the kubelet's request alone (GetCDIDevices in
+// internal/cri/nri/nri_api_linux.go of containerd 2.4.2; versions before containerd#12767 report
+// none). Both runtimes also add the devices of annotations cdi.k8s.io/... in the kubelet's request, and
+// report none of these here (WithCDI in internal/cri/opts/spec_linux.go of containerd 2.4.2;
+// specInjectCDIDevices in internal/factory/container/device_linux.go of cri-o 1.34.0). The request does
+// not contain the annotations of pods and images, so they cannot add a device. CRI-O reports no CDI
+// devices at all (containerToNRI in internal/nri/container.go of cri-o 1.34.0).
+//
+// Both runtimes report the environment with the variables of CDI. In CRI-O a variable of the pod or
+// image replaces one of CDI (createSandboxContainer in server/container_create.go of cri-o 1.34.0).
+func claimsOf(c *api.Container) cri.ClaimRefs {
+	names := make([]string, 0, len(c.GetCDIDevices()))
+	for _, d := range c.GetCDIDevices() {
+		names = append(names, d.GetName())
+	}
+	return cri.ClaimRefsOf(names, c.GetEnv())
 }
 
 func stateOf(s api.ContainerState) cri.State {
@@ -191,10 +212,13 @@ func trimContainer(c *api.Container) {
 	if c == nil {
 		return
 	}
-	env := []string(nil)
+	devices, env := claimsOf(c).Names()
 	if value := cri.SharedCPUs(c.Env); value != "" {
-		env = []string{cri.SharedCPUsVariable + "=" + value}
+		env = append(env, cri.SharedCPUsVariable+"="+value)
 	}
 	// CRI-O has the annotations of the pod in each container.
-	c.Annotations, c.Labels, c.Args, c.Env, c.Mounts, c.Hooks = nil, nil, nil, env, nil, nil
+	c.Annotations, c.Labels, c.Args, c.Env, c.Mounts, c.Hooks, c.CDIDevices = nil, nil, nil, env, nil, nil, nil
+	for _, name := range devices {
+		c.CDIDevices = append(c.CDIDevices, &api.CDIDevice{Name: name})
+	}
 }

@@ -2,6 +2,7 @@ package nri
 
 import (
 	"math"
+	"reflect"
 	"testing"
 	"time"
 
@@ -28,6 +29,7 @@ func checkResources(t *testing.T, r cri.Resources) {
 func FuzzContainer(f *testing.F) {
 	for _, c := range []*api.Container{
 		{Env: []string{"OPENSHIFT_SHARED_CPUS=0-3", "OPENSHIFT_SHARED_CPUS", "=", "OPENSHIFT_SHARED_CPUS==1"}},
+		{Env: []string{"DRA_CPUSET_u=0-3", "DRA_CPUSET_"}, CDIDevices: []*api.CDIDevice{nil, {Name: "cpu.cpupoold.io/claim=u"}, {Name: "cpu.cpupoold.io/claim="}}},
 		{Id: "c", PodSandboxId: "p", State: 99, CreatedAt: -1, FinishedAt: math.MaxInt64, Pid: math.MaxUint32,
 			Linux: &api.LinuxContainer{CgroupsPath: "a:b:c", Resources: absurd()}},
 		{Id: "c", State: api.ContainerState_CONTAINER_STOPPED, CreatedAt: 1, FinishedAt: 2, Linux: &api.LinuxContainer{}},
@@ -45,6 +47,10 @@ func FuzzContainer(f *testing.F) {
 		}
 		now := time.Unix(1700000000, 0)
 		got := containerOf(&c, now)
+		trimmed, _ := proto.Clone(&c).(*api.Container)
+		if trimContainer(trimmed); !reflect.DeepEqual(containerOf(trimmed, now), got) {
+			t.Errorf("trimmed container = %+v; want %+v", containerOf(trimmed, now), got)
+		}
 		checkResources(t, got.Requested)
 		switch {
 		case got.ID != c.GetId() || got.PodID != c.GetPodSandboxId():

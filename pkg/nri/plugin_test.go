@@ -31,7 +31,8 @@ var onePod = &api.PodSandbox{
 
 func oneContainer() *api.Container {
 	return &api.Container{
-		Id: "c1", PodSandboxId: "p1", Name: "main", Env: []string{"A=1", "B=2", "OPENSHIFT_SHARED_CPUS=6-7"},
+		Id: "c1", PodSandboxId: "p1", Name: "main", Env: []string{"A=1", "B=2", "OPENSHIFT_SHARED_CPUS=6-7", "DRA_CPUSET_u=2-3"},
+		CDIDevices: []*api.CDIDevice{{Name: "nvidia.com/gpu=0"}, {Name: "cpu.cpupoold.io/claim=u"}},
 		Linux: &api.LinuxContainer{
 			CgroupsPath: "kubepods.slice:cri-containerd:c1",
 			Resources:   &api.LinuxResources{Cpu: &api.LinuxCPU{Shares: api.UInt64(1024), Quota: api.Int64(100000), Period: api.UInt64(100000), Mems: "0"}},
@@ -119,7 +120,8 @@ func TestCreate(t *testing.T) {
 	}
 	asked := cri.Resources{Shares: 1024, Quota: 100000, Period: 100000, Mems: "0"}
 	want := cri.Container{ID: "c1", PodID: "p1", Name: "main", State: cri.Created, Detailed: true,
-		CgroupsPath: "kubepods.slice:cri-containerd:c1", Requested: asked, Recorded: asked, SharedCPUs: "6-7"}
+		CgroupsPath: "kubepods.slice:cri-containerd:c1", Requested: asked, Recorded: asked, SharedCPUs: "6-7",
+		Claims: cri.ClaimRefs{HasDevices: true, Devices: []string{"u"}, Variables: map[string]string{"u": "2-3"}}}
 	if diff := cmp.Diff(want, seen, cmpopts.IgnoreFields(cri.Container{}, "CreatedAt")); diff != "" {
 		t.Errorf("container (-want +got):\n%s", diff)
 	}

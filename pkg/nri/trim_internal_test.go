@@ -21,10 +21,11 @@ func TestTrim(t *testing.T) {
 	}
 	container := func() *api.Container {
 		return &api.Container{Id: "c", PodSandboxId: "p", Name: "n", Annotations: annotations, Labels: map[string]string{"l": large}, Args: []string{large},
-			Env: []string{large, "OPENSHIFT_SHARED_CPUS=4-7"}, Mounts: []*api.Mount{{Source: large}}, Hooks: &api.Hooks{Poststop: []*api.Hook{{Path: large}}}, Linux: linux}
+			Env: []string{large, "DRA_CPUSET_u=4-5", "OPENSHIFT_SHARED_CPUS=4-7"}, CDIDevices: []*api.CDIDevice{{Name: large}, {Name: "cpu.cpupoold.io/claim=u"}}, Mounts: []*api.Mount{{Source: large}}, Hooks: &api.Hooks{Poststop: []*api.Hook{{Path: large}}}, Linux: linux}
 	}
 	wantPod := &api.PodSandbox{Id: "p", Uid: "u", Annotations: map[string]string{"a": "1"}}
-	wantContainer := &api.Container{Id: "c", PodSandboxId: "p", Name: "n", Env: []string{"OPENSHIFT_SHARED_CPUS=4-7"}, Linux: linux}
+	wantContainer := &api.Container{Id: "c", PodSandboxId: "p", Name: "n", Env: []string{"DRA_CPUSET_u=4-5", "OPENSHIFT_SHARED_CPUS=4-7"},
+		CDIDevices: []*api.CDIDevice{{Name: "cpu.cpupoold.io/claim=u"}}, Linux: linux}
 	for _, tt := range []struct{ request, want proto.Message }{
 		{&api.SynchronizeRequest{Pods: []*api.PodSandbox{pod(), pod()}, Containers: []*api.Container{container()}, More: true},
 			&api.SynchronizeRequest{Pods: []*api.PodSandbox{wantPod, wantPod}, Containers: []*api.Container{wantContainer}, More: true}},

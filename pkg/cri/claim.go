@@ -1,0 +1,77 @@
+package cri
+
+import (
+	"maps"
+	"slices"
+	"strings"
+)
+
+const (
+	// ClaimDevice is the kind of the CDI devices that stand for ResourceClaims of CPUs. The name of
+	// such a device is the UID of the claim.
+	ClaimDevice = "cpu.cpupoold.io/claim"
+	// ClaimVariable is the begin of the name of an environment variable with the CPUs of a
+	// ResourceClaim. The UID of the claim follows.
+	ClaimVariable = "DRA_CPUSET_"
+)
+
+const (
+	// maxClaimUID is the maximum length of a UID, in bytes. Kubernetes makes UIDs of 36 bytes.
+	maxClaimUID = 64
+	// maxClaimVariables is the maximum number of variables of a container that are kept.
+	maxClaimVariables = 16
+)
+
+// ClaimRefs are the references of a container to ResourceClaims for CPUs.
+type ClaimRefs struct {
+	// HasDevices reports whether the runtime reports CDI devices of the container, of any kind.
+	HasDevices bool
+	// Devices are the UIDs of the claims of which the container has a CDI device, sorted. A UID of
+	// more than 64 bytes is cut, and is the UID of no claim then.
+	Devices []string
+	// Variables are the values of the variables DRA_CPUSET_UID in the container's environment, by
+	// UID. The author of the pod or of the image can write them. At most 16 are kept, each with at most
+	// 1024 bytes. A longer value is cut, and is no list of CPUs then.
+	Variables map[string]string
+}
+
+// ClaimRefsOf returns the references in the names of CDI devices and in an environment of
+// NAME=value. If a variable occurs more than once, the last one counts.
+func ClaimRefsOf(devices, env []string) ClaimRefs {
+	r := ClaimRefs{HasDevices: len(devices) > 0}
+	for _, name := range devices {
+		if uid, ours := strings.CutPrefix(name, ClaimDevice+"="); ours {
+			r.Devices = append(r.Devices, clip(uid, maxClaimUID))
+		}
+	}
+	slices.Sort(r.Devices)
+	r.Devices = slices.Compact(r.Devices)
+	for _, e := range slices.Backward(env) {
+		rest, is := strings.CutPrefix(e, ClaimVariable)
+		uid, value, _ := strings.Cut(rest, "=")
+		if _, later := r.Variables[uid]; !is || later || uid == "" || len(uid) > maxClaimUID {
+			continue
+		}
+		if r.Variables == nil {
+			r.Variables = make(map[string]string)
+		}
+		if r.Variables[strings.Clone(uid)] = clip(value, maxVariable); len(r.Variables) == maxClaimVariables {
+			break
+		}
+	}
+	return r
+}
+
+// Names returns CDI devices and environment variables from which ClaimRefsOf returns r.
+func (r ClaimRefs) Names() (devices, env []string) {
+	for _, uid := range r.Devices {
+		devices = append(devices, ClaimDevice+"="+uid)
+	}
+	if r.HasDevices && len(devices) == 0 {
+		devices = []string{""}
+	}
+	for _, uid := range slices.Sorted(maps.Keys(r.Variables)) {
+		env = append(env, ClaimVariable+uid+"="+r.Variables[uid])
+	}
+	return devices, env
+}
