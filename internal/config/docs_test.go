@@ -80,7 +80,7 @@ func TestFullNamesEveryKey(t *testing.T) {
 func TestExamplesAreValid(t *testing.T) {
 	for file, atLeast := range map[string]int{
 		"docs/how-to/choose-pools.md": 2, "docs/how-to/confine-host-services.md": 1, "docs/how-to/grant-namespaces.md": 1,
-		"docs/how-to/isolate-cpus.md": 2, "docs/how-to/mix-shared-cpus.md": 1, "docs/explanation/cpu-selection.md": 1, "docs/tutorials/first-node.md": 2,
+		"docs/how-to/isolate-cpus.md": 2, "docs/how-to/mix-shared-cpus.md": 1, "docs/explanation/cpu-selection.md": 1, "docs/explanation/resource-claims.md": 1, "docs/tutorials/first-node.md": 2,
 	} {
 		examples := 0
 		for i, block := range strings.Split(read(t, "../../"+file), "```")[1:] {
