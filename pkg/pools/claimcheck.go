@@ -12,7 +12,7 @@ import (
 // allocation, 63 bytes of a namespace or a device, 127 of a request, 253 of a name.
 const (
 	maxClaimParts      = 32
-	maxClaimContainers = 4096
+	maxClaimContainers = 1024
 	maxClaimName       = 253 // bytes of each name and UID
 )
 
@@ -43,16 +43,16 @@ func (c *Claim) check() error {
 		}
 	}
 	if len(c.Parts) == 0 || len(c.Parts) > maxClaimParts {
-		return fmt.Errorf("%d parts; a claim has 1 to %d", len(c.Parts), maxClaimParts)
+		return fmt.Errorf("%d allocation results; a claim has 1 to %d", len(c.Parts), maxClaimParts)
 	}
 	keys := make(map[string]bool, len(c.Parts))
 	for i := range c.Parts {
 		p := &c.Parts[i]
 		if err := p.check(); err != nil {
-			return fmt.Errorf("part %d: %w", i+1, err)
+			return fmt.Errorf("allocation result %d: %w", i+1, err)
 		}
 		if keys[p.key()] {
-			return fmt.Errorf("part %d: an earlier part has the same request, device and shareID", i+1)
+			return fmt.Errorf("allocation result %d: an earlier one has the same request, device and shareID; give each once", i+1)
 		}
 		keys[p.key()] = true
 	}
@@ -72,7 +72,7 @@ func (c *Claim) check() error {
 
 func (p *ClaimPart) check() error {
 	if p.CPUs < 1 || p.CPUs > cpuset.MaxCPUs {
-		return fmt.Errorf("%d CPUs; a part has 1 to %d", p.CPUs, cpuset.MaxCPUs)
+		return fmt.Errorf("%d CPUs; 1 to %d are possible", p.CPUs, cpuset.MaxCPUs)
 	}
 	if p.ShareID != "" {
 		if err := checkName("shareID", p.ShareID); err != nil {
@@ -82,18 +82,17 @@ func (p *ClaimPart) check() error {
 	return errors.Join(checkName("request", p.Request), checkName("device", p.Device))
 }
 
-// checkName checks a name or UID of the API. The separator of ClaimPart.key is not part of one.
+// checkName checks a name or UID of the API. They appear in file names, CDI names and logs. None contains the
+// separator of ClaimPart.key. A request can be of the form request/subrequest.
 func checkName(field, value string) error {
 	isOther := func(r rune) bool {
-		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && !strings.ContainsRune("-._/", r)
+		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && !strings.ContainsRune("-._", r) && (r != '/' || field != "request")
 	}
 	switch {
-	case value == "":
-		return fmt.Errorf("%s is empty", field)
-	case len(value) > maxClaimName:
-		return fmt.Errorf("%s has %d bytes; at most %d are possible", field, len(value), maxClaimName)
+	case value == "" || len(value) > maxClaimName:
+		return fmt.Errorf("%s has %d bytes; 1 to %d are possible", field, len(value), maxClaimName)
 	case strings.ContainsFunc(value, isOther):
-		return fmt.Errorf("%s %q is not a name of Kubernetes: use letters, digits, '-', '.', '_' and '/'", field, value)
+		return fmt.Errorf("%s %q is not a name or UID of an object of Kubernetes", field, value)
 	}
 	return nil
 }

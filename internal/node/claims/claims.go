@@ -91,13 +91,16 @@ func (c *Claims) put(claim pools.Claim) {
 }
 
 // Use records that a container of the claim's pod uses the claim. It reports whether that is new. A
-// claim that does not exist stays unknown.
+// claim that does not exist stays unknown, as does a container whose name the journal would refuse.
 func (c *Claims) Use(uid, container string) (changed bool) {
 	claim, found := c.Of(uid)
 	if !found || slices.Contains(claim.Containers, container) {
 		return false
 	}
 	claim.Containers = slices.Sorted(slices.Values(append(slices.Clone(claim.Containers), container)))
+	if pools.CheckClaims([]pools.Claim{claim}) != nil {
+		return false
+	}
 	c.put(claim)
 	return true
 }

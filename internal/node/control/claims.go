@@ -2,7 +2,6 @@ package control
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -10,8 +9,6 @@ import (
 	"io"
 	"net/http"
 	"net/url"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/cpupoold/cpupoold/internal/inspect"
@@ -55,8 +52,6 @@ type claimAnswer struct {
 
 const (
 	maxClaimBody = 64 << 10 // bytes
-	maxRequests  = 256      // results of one allocation; the API allows 32 devices for a claim
-	maxCPUs      = cpuset.MaxCPUs
 	claimTimeout = 20 * time.Second
 )
 
@@ -71,48 +66,8 @@ func decodeClaim(uid string, body []byte) (pools.Claim, error) {
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
 		return pools.Claim{}, errors.New("decode claim: something follows the object")
 	}
-	for _, field := range []struct{ name, value string }{{"uid", uid}, {"namespace", b.Namespace}, {"name", b.Name}, {"podUID", b.PodUID}} {
-		if err := checkClaimField(field.name, field.value); err != nil {
-			return pools.Claim{}, err
-		}
-	}
-	if len(b.Requests) == 0 || len(b.Requests) > maxRequests {
-		return pools.Claim{}, fmt.Errorf("requests: has %d entries; give 1 to %d", len(b.Requests), maxRequests)
-	}
-	for i, r := range b.Requests {
-		for _, field := range []struct{ name, value string }{{"request", r.Request}, {"device", r.Device}, {"shareID", cmp.Or(r.ShareID, "none")}} {
-			if err := checkClaimField(fmt.Sprintf("requests[%d].%s", i, field.name), field.value); err != nil {
-				return pools.Claim{}, err
-			}
-		}
-		if r.CPUs < 1 || r.CPUs > maxCPUs {
-			return pools.Claim{}, fmt.Errorf("requests[%d].cpus: %d is not a number of CPUs; give 1 to %d", i, r.CPUs, maxCPUs)
-		}
-		same := func(o pools.ClaimPart) bool {
-			return o.Request == r.Request && o.Device == r.Device && o.ShareID == r.ShareID
-		}
-		if earlier := slices.IndexFunc(b.Requests, same); earlier < i {
-			return pools.Claim{}, fmt.Errorf("requests[%d]: request, device and shareID are those of requests[%d]; give each result of the allocation once", i, earlier)
-		}
-	}
-	return pools.Claim{UID: uid, Namespace: b.Namespace, Name: b.Name, PodUID: b.PodUID, Parts: b.Requests}, nil
-}
-
-// checkClaimField checks a name or a UID. They appear in paths, CDI names and logs.
-func checkClaimField(field, value string) error {
-	isPlain := func(r rune) bool {
-		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '-' || r == '.' || r == '_' ||
-			r == '/' && strings.HasSuffix(field, ".request") // request/subrequest
-	}
-	for _, r := range value {
-		if !isPlain(r) {
-			return fmt.Errorf("%s: %q contains %q; give the name or UID of an object of Kubernetes", field, value, r)
-		}
-	}
-	if value == "" || len(value) > maxName {
-		return fmt.Errorf("%s: has %d bytes; give 1 to %d", field, len(value), maxName)
-	}
-	return nil
+	claim := pools.Claim{UID: uid, Namespace: b.Namespace, Name: b.Name, PodUID: b.PodUID, Parts: b.Requests}
+	return claim, pools.CheckClaims([]pools.Claim{claim})
 }
 
 // prepareClaim answers PUT /v1/claims/UID.
@@ -143,10 +98,6 @@ func (s *Server) prepareClaim(w http.ResponseWriter, r *http.Request) {
 // endClaim answers DELETE /v1/claims/UID.
 func (s *Server) endClaim(w http.ResponseWriter, r *http.Request) {
 	uid := r.PathValue("uid")
-	if err := checkClaimField("uid", uid); err != nil {
-		s.answer(w, http.StatusBadRequest, failure{err.Error()})
-		return
-	}
 	ctx, cancel := context.WithTimeout(r.Context(), claimTimeout)
 	defer cancel()
 	if err := s.claims.End(ctx, uid); err != nil {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/cpupoold/cpupoold/internal/history"
 	"github.com/cpupoold/cpupoold/internal/inspect"
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
 
 // staticDaemon is a daemon with three events, and no later ones.
@@ -99,7 +100,7 @@ func FuzzClaim(f *testing.F) {
 		names := []string{claim.UID, claim.Namespace, claim.Name, claim.PodUID}
 		for _, p := range claim.Parts {
 			names = append(names, p.Request, p.Device)
-			if p.CPUs < 1 || p.CPUs > maxCPUs || len(p.ShareID) > maxName {
+			if p.CPUs < 1 || p.CPUs > cpuset.MaxCPUs || len(p.ShareID) > maxName {
 				t.Errorf("%q: part %+v is outside the limits", body, p)
 			}
 		}
