@@ -69,7 +69,8 @@ func (l *linter) verdicts(pod *corev1.Pod) (all []verdict.Verdict) {
 
 // isMistake reports whether the author of a pod meant another place, because an annotation or a
 // label requests it. A Burstable pod is a mistake if a container has whole CPUs as its limit and
-// its request. A fraction is a mistake above one CPU.
+// its request. It is also a mistake if the pod has a limit of whole CPUs without a request. A
+// fraction is a mistake above one CPU.
 func isMistake(a *simulate.Answer, pod *verdict.Pod) bool {
 	all := pod.Containers
 	if pod.Total != nil {
@@ -78,7 +79,8 @@ func isMistake(a *simulate.Answer, pod *verdict.Pod) bool {
 	switch a.Verdict.Code {
 	case pools.CodeBurstable, pools.CodeBestEffort:
 		return slices.ContainsFunc(all, func(c verdict.Container) bool {
-			return c.Kind != "init container" && c.CPU.Limit > 0 && c.CPU.Limit == c.CPU.Request && c.CPU.Limit%1000 == 0
+			whole := c.CPU.Limit > 0 && c.CPU.Limit%1000 == 0
+			return whole && c.Kind != "init container" && (c.CPU.Request == c.CPU.Limit || c.Kind == "" && c.CPU.Request == 0)
 		})
 	case pools.CodeFractional:
 		return slices.ContainsFunc(all, func(c verdict.Container) bool { return c.Name == a.Name && c.CPU.Limit > 1000 }) ||

@@ -84,7 +84,7 @@ func Facts(pod *corev1.Pod, d admission.Defaults) *verdict.Pod {
 		f.Containers = append(f.Containers, factsOf("container", c.Name, &c.Resources))
 	}
 	if own, is := admission.OwnResources(pod, d); is {
-		total := factsOf("", "spec.resources", &own)
+		total := factsOf("", "spec.resources", &own) // a missing request is not the limit: d decides
 		f.Total = &total
 	}
 	return f
@@ -95,8 +95,8 @@ func factsOf(kind, name string, r *corev1.ResourceRequirements) verdict.Containe
 	amount := func(of corev1.ResourceName, value func(resource.Quantity) int64) verdict.Amount {
 		limit := r.Limits[of]
 		request, requested := r.Requests[of]
-		if !requested {
-			request = limit // the API server's default
+		if !requested && kind != "" {
+			request = limit // the API server's default for containers
 		}
 		return verdict.Amount{Request: max(value(request), 0), Limit: max(value(limit), 0)}
 	}
