@@ -22,7 +22,8 @@ type row struct {
 	// node holds the words of the line "node".
 	node     []string
 	defaults admission.Defaults
-	want     map[admission.PodLevel]string
+	// want holds the resources by mode. cpus holds the CPUs of each container by mode.
+	want, cpus map[string]string
 }
 
 // has reports whether the node has a property, and returns its value.
@@ -53,12 +54,12 @@ func rows(t *testing.T) []row {
 }
 
 func parseRow(f txtar.File) (row, error) {
-	r := row{title: f.Name, want: map[admission.PodLevel]string{}}
+	r := row{title: f.Name, want: map[string]string{}, cpus: map[string]string{}}
 	r.pod.Name, r.pod.Namespace, r.pod.UID = "p", "default", "u"
 	for line := range strings.Lines(string(f.Data)) {
 		key, rest, _ := strings.Cut(strings.TrimSpace(line), " ")
 		if mode, is := strings.CutSuffix(key, ":"); is {
-			r.want[admission.PodLevel(mode)] = rest
+			r.want[mode], r.cpus[mode], _ = strings.Cut(rest, "; ")
 			continue
 		}
 		if err := r.parseLine(key, rest); err != nil {
@@ -164,8 +165,8 @@ func TestRows(t *testing.T) {
 				if len(got) == 0 {
 					got = []string{"none"}
 				}
-				if text := strings.Join(got, ", "); text != r.want[mode] {
-					t.Errorf("got  %s\nwant %s", text, r.want[mode])
+				if text := strings.Join(got, ", "); text != r.want[string(mode)] {
+					t.Errorf("got  %s\nwant %s", text, r.want[string(mode)])
 				}
 				if held := n.held(); int64(held)*1000 != exclusive && len(unaccounted) == 0 {
 					t.Errorf("the node holds %d CPUs, and the webhook counts %d thousandths", held, exclusive)
