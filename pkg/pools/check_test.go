@@ -108,6 +108,7 @@ func TestCheckBuildFindsWhatIsWrong(t *testing.T) {
 		{"too much idle", "", func(p *pools.Plan) { p.Idle = cpuset.Range(4, 6) }, "idle CPUs are 4-6; idle siblings are 4-5"},
 		{"idle below the floor", "", func(p *pools.Plan) { p.Shared = cpuset.Of(6, 7) }, "fewer than 3, and 4-5 are idle"},
 		{"too much given away", "pod-0001/app 0", func(p *pools.Plan) { p.Shared = cpuset.Of(6, 7) }, "fewer than 3, and owners have 0-1; they had 0"},
+		{"more than the total of a pod", "", func(p *pools.Plan) { p.Pods[0].Containers[0].CPUs = cpuset.Of(0, 4) }, "the containers of pod pod-0001 have CPUs 0,4; its total is 1"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

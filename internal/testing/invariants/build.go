@@ -158,8 +158,8 @@ func (c *stepChecker) totals() {
 			}
 		}
 		most = max(most, owned)
-		if has.Len() > total && most == total {
-			c.report("the containers of pod %s have CPUs %s; its total is %d", p.UID, has, total)
+		if has.Len() > most {
+			c.report("the containers of pod %s have CPUs %s; its total is %d, and it may have %d", p.UID, has, total, most)
 		}
 	}
 }

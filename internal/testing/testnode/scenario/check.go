@@ -48,6 +48,7 @@ func (p *Pods) Check(plan pools.Plan, on pools.Pools) (exclusive map[string]cpus
 	errs := invariants.Check(plan, on)
 	claims, err := p.claims(plan)
 	errs = append(append(errs, err), invariants.CheckClaims(claims)...)
+	errs = append(errs, p.checkTotals(plan)...)
 	owners, exclusive := p.owned(plan)
 	errs = append(errs, p.checkMoves(owners, on.Guaranteed)...)
 	for key, before := range p.owners { // it may start again as another instance
@@ -86,6 +87,24 @@ func (p *Pods) claims(plan pools.Plan) ([]invariants.Claim, error) {
 		}
 	}
 	return claims, errors.Join(errs...)
+}
+
+// checkTotals returns an error for each pod whose containers have more exclusive CPUs in the kernel
+// than the pod has as its total. A resize of a container changes the total.
+func (p *Pods) checkTotals(plan pools.Plan) (errs []error) {
+	has := make(map[string]cpuset.Set)
+	for id, at := range p.placed(plan) {
+		if cpus, runs := p.runtime.CPUs(id); runs && (at.exclusive || at.pool != "") {
+			uid, _, _ := strings.Cut(at.key, "/")
+			has[uid] = has[uid].Union(cpus.Difference(at.mixed))
+		}
+	}
+	for uid, cpus := range has {
+		if of := p.pods[uid]; of != nil && !of.resized && of.spec.Milli > 0 && cpus.Len()*1000 > of.spec.Milli {
+			errs = append(errs, fmt.Errorf("%s has the exclusive CPUs %s; its total is %d thousandths of a CPU", uid, cpus, of.spec.Milli))
+		}
+	}
+	return errs
 }
 
 // owned returns the owners in a plan, by key, and the exclusive containers, by ID.

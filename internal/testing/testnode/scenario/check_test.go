@@ -83,6 +83,7 @@ func TestCheckFindsWhatIsWrong(t *testing.T) {
 		{"moved by a restart", restart, planOf(at("p/a#1", 4), b), nil, "p/a was moved from 2 to 4"},
 		{"elsewhere", nil, planOf(at("p/a#0", 2), b), fakeRuntime{"p/a#0": cpuset.Of(5)}, "p/a p/a#0 runs on 5; planned is 2"},
 		{"intruder", nil, planOf(at("p/a#0", 2), b), fakeRuntime{"p/a#0": cpuset.Of(3)}, "share CPU 3"},
+		{"more than its total", nil, planOf(at("p/a#0", 2), b), fakeRuntime{"p/a#0": cpuset.Of(2, 4)}, "p has the exclusive CPUs 2-4; its total is 2000"},
 		{"moved as asked for", []scenario.Step{{Kind: scenario.MoveOwner}}, planOf(at("p/a#0", 4), b), nil, ""},
 		{"moved elsewhere", []scenario.Step{{Kind: scenario.MoveOwner}}, planOf(at("p/a#0", 5), b), nil, "p/a was moved from 4 to 5"},
 		{"move not made", []scenario.Step{{Kind: scenario.MoveOwner}}, planOf(at("p/a#0", 2), b), nil, "p/a was moved from 4 to 2"},

@@ -55,6 +55,7 @@ type livePod struct {
 	spec       PodSpec
 	hasInits   bool // it has init containers, or removed ones
 	stopped    bool
+	resized    bool // a container has, or will have, other resources
 	containers map[string]string
 	created    map[string]bool // IDs of containers before their start
 	attempts   map[string]uint32
@@ -150,6 +151,7 @@ func (s ContainerSpec) resources(qos string) cri.Resources {
 // resize resizes a running container. The daemon may refuse more CPUs.
 func (p *Pods) resize(of *livePod, s Step) error {
 	id := of.containers[s.Container]
+	of.resized = true // its next instance has the new resources, too
 	if !p.Runs(id) {
 		return nil
 	}
