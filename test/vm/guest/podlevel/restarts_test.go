@@ -9,6 +9,9 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
 	"github.com/cpupoold/cpupoold/test/vm/internal/manifest"
 )
 
@@ -59,8 +62,8 @@ func (g *gates) after(c manifest.Container) manifest.Container {
 // pass lets the kubelet go on after a container.
 func (g *gates) pass(container string) { close(g.gate("/" + container)) }
 
-// TestRestarts restarts daemon and runtime between the creations of a pod's containers: no container moves, and the next one gets the same CPUs
-// as without a restart.
+// TestRestarts restarts daemon and runtime between the creations of a pod's containers. No container moves, and the plan assigns the same CPUs as
+// before.
 func TestRestarts(t *testing.T) {
 	n := newNode(t)
 	for _, tt := range []struct {
@@ -100,10 +103,14 @@ func TestRestarts(t *testing.T) {
 				if i == len(p.Containers)-1 {
 					break
 				}
+				planned := n.Plan().Plan.Assignments
 				for _, unit := range []string{"cpupoold", n.Runtime.Unit} {
 					n.Run("systemctl", "restart", unit)
 					n.connected()
 					n.keeps("restart of "+unit, now, n.settles("restart of "+unit, want))
+					if diff := cmp.Diff(planned, n.Plan().Plan.Assignments, cmpopts.EquateEmpty()); diff != "" {
+						t.Errorf("restart of %s: the assignments have changed (-before +after):\n%s", unit, diff)
+					}
 				}
 				g.pass(p.Containers[i].Name)
 			}

@@ -8,7 +8,7 @@ type Slice struct {
 	Tests []string // full names
 }
 
-// Slices returns all slices. Most take at most eight minutes on an idle machine, alerts and
+// Slices returns all slices. Most take at most ten minutes on an idle machine, alerts and
 // undo fourteen. On a busy machine cluster-upgrade took 33 minutes, and
 // TestHighAvailability of apiserver 11 for one of two clusters. The tests of
 // Guarantees that are parts of TestDaemon are in no slice: "make test" runs them.
@@ -38,7 +38,8 @@ func Slices() []Slice {
 		{"static-kubelet", []string{"TestStaticKubelet"}},
 		{"openshift", []string{"TestOpenShift", "TestConmon"}},
 		{"pod-level", []string{"TestPodLevel/containerd"}},
-		{"pod-level-runtimes", []string{"TestPodLevel/containerd-nri-off", "TestPodLevel/crio-runc"}},
+		{"pod-level-nri-off", []string{"TestPodLevel/containerd-nri-off"}},
+		{"pod-level-crio", []string{"TestPodLevel/crio-runc"}},
 		{"host", []string{"TestAudit", "TestJitter"}},
 		{"systemd", []string{"TestSystemd", "TestHostSlices"}},
 		{"cgroup", []string{"TestCgroup"}},
