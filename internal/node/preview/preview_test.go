@@ -19,10 +19,12 @@ import (
 	"github.com/cpupoold/cpupoold/internal/node/hostslices"
 	"github.com/cpupoold/cpupoold/internal/node/noise"
 	"github.com/cpupoold/cpupoold/internal/node/preview"
+	"github.com/cpupoold/cpupoold/internal/node/undo"
 	"github.com/cpupoold/cpupoold/internal/testing/nodefixture"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/cri"
+	"github.com/cpupoold/cpupoold/pkg/pools"
 )
 
 // show returns the preview of a node.
@@ -279,5 +281,41 @@ func TestWithheldCPUs(t *testing.T) {
 	n.Apply(p.Writes)
 	if p := show(n); len(p.Writes) > 0 {
 		t.Errorf("after its writes a preview has writes %v", p.Writes)
+	}
+}
+
+// TestPreviewOfClaims checks that a preview plans with the claims of the journal and their CPUs, also after
+// a reboot: a container of the claim gets the claim's CPUs, and no other container does.
+func TestPreviewOfClaims(t *testing.T) {
+	boot, err := hostenv.ReadBootID()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, bootID := range map[string]string{"this boot": boot, "an earlier boot": "earlier"} {
+		t.Run(name, func(t *testing.T) {
+			n := nodefixture.New(t, nodefixture.Spec{})
+			n.YAML = nodefixture.ClaimsYAML
+			err := undo.Save(n.Host().JournalFile, "", undo.Document{BootID: bootID,
+				Claims: []pools.Claim{{UID: "u", Namespace: "ran", Name: "du", PodUID: "du", Containers: []string{"app"},
+					Parts: []pools.ClaimPart{{Request: "cpus", Device: "numa1", CPUs: 2}}}},
+				Assignments: []undo.Assignment{{Claim: "u", Container: "cpus|numa1|", CPUs: cpuset.Of(5, 7)}}}) // 5-6 is what a new claim would get
+			if err != nil {
+				t.Fatal(err)
+			}
+			pod := n.RunPod("du", "ran", "guaranteed", 2, nil)
+			app := n.RunContainer(pod, "app", nodefixture.WholeCPUs(1))
+			side := n.RunContainer(pod, "side", nodefixture.WholeCPUs(1))
+			p := show(n)
+			if len(p.Plan.Claims) != 1 || p.Plan.Claims[0].CPUs.String() != "5,7" || len(p.Plan.Claims[0].Containers) != 1 {
+				t.Errorf("claims = %+v; want one with CPUs 5,7 and one container", p.Plan.Claims)
+			}
+			n.Apply(p.Writes)
+			if a, s := n.State(app).Effective.String(), n.State(side).Effective.String(); a != "5,7" || s != "3" {
+				t.Errorf("the container of the claim has CPUs %s, the other one %s; want 5,7 and 3", a, s)
+			}
+			if p := show(n); len(p.Writes) > 0 || len(p.Unread) > 0 {
+				t.Errorf("after its writes a preview has writes %v, unread %v", p.Writes, p.Unread)
+			}
+		})
 	}
 }

@@ -86,7 +86,7 @@ func read(ctx context.Context, h *hostenv.Host, settings desired.Settings, j und
 		}
 	}
 	s.decide(ctx, desired.Input{
-		Settings: settings, Inventory: m, Pods: pods, Previous: previous, Formula: desired.NewFormula(settings.Config.WeightFormula), Journal: known,
+		Settings: settings, Inventory: m, Pods: pods, Previous: previous, Claims: known.Claims(), Formula: desired.NewFormula(settings.Config.WeightFormula), Journal: known,
 		Nodes: h.Nodes, Read: cgroups.State, Resting: q.MayRest(previous), System: s.others.SystemCPUs(m, &settings), Kubelet: kubelet, Partitions: partitions, Namespaces: rights, Build: pools.Build, Auxiliary: inPods,
 	})
 	return s, nil
