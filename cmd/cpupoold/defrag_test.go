@@ -116,7 +116,7 @@ func daemonAt(t *testing.T, outcome func(control.Move) (control.Outcome, error))
 	ended := make(chan error, 1)
 	go func() {
 		ended <- control.New(func(_ context.Context, m control.Move) (control.Outcome, error) { return outcome(m) },
-			time.Minute, nil, slog.New(slog.DiscardHandler)).Serve(ctx, socket)
+			time.Minute, control.ClaimFuncs{}, nil, slog.New(slog.DiscardHandler)).Serve(ctx, socket)
 	}()
 	client := control.NewClient(socket)
 	t.Cleanup(func() {

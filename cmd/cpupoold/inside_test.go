@@ -29,6 +29,7 @@ type past struct {
 
 func (p past) Started() time.Time         { return p.started }
 func (p past) History() *history.Snapshot { return p.Snapshot }
+func (past) Claims() *inspect.Claims      { return nil }
 func (past) Status() *inspect.Status      { return &inspect.Status{Version: inspect.Version} }
 func (past) Explain(name string) (*inspect.Explanation, error) {
 	return nil, &inspect.NameError{Text: name + " is the past"}
@@ -49,7 +50,7 @@ func serveDaemon(t *testing.T, socket string, d control.Answers) (stop func()) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	ended := make(chan error, 1)
 	go func() {
-		ended <- control.New(nil, time.Minute, d, slog.New(slog.DiscardHandler)).Serve(ctx, socket)
+		ended <- control.New(nil, time.Minute, control.ClaimFuncs{}, d, slog.New(slog.DiscardHandler)).Serve(ctx, socket)
 	}()
 	return func() {
 		cancel()
