@@ -29,9 +29,8 @@ type past struct {
 
 func (p past) Started() time.Time         { return p.started }
 func (p past) History() *history.Snapshot { return p.Snapshot }
-func (past) Claims() *inspect.Claims      { return nil }
 func (past) Status() *inspect.Status      { return &inspect.Status{Version: inspect.Version} }
-func (past) Claims() *inspect.Claims      { return new(inspect.Claims) }
+func (past) Claims() *inspect.Claims      { return &inspect.Claims{Version: inspect.Version} }
 func (past) Explain(name string) (*inspect.Explanation, error) {
 	return nil, &inspect.NameError{Text: name + " is the past"}
 }

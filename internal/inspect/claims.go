@@ -41,9 +41,9 @@ type Claim struct {
 	Namespace  string      `json:"namespace"`
 	Name       string      `json:"name"`
 	PodUID     string      `json:"podUID"`
-	Pod        string      `json:"pod,omitempty"` // namespace/name, if the pod exists on the node
-	Containers []string    `json:"containers"`    // names of the containers that use the claim
-	CPUs       cpuset.Set  `json:"cpus"`          // CPUs that its containers can use
+	Pod        string      `json:"pod,omitempty"` // namespace/name. Empty if the pod is not on the node.
+	Containers []string    `json:"containers"`    // Names of the containers that use the claim.
+	CPUs       cpuset.Set  `json:"cpus"`          // CPUs that its containers can use.
 	Away       cpuset.Set  `json:"away,omitzero"` // its other CPUs: offline, or needed by another pool
 	Parts      []ClaimPart `json:"parts"`
 	Problems   []string    `json:"problems,omitempty"`

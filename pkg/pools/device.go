@@ -25,9 +25,9 @@ type ClaimPool struct {
 	Lend bool       // as in ClaimSpec
 }
 
-// Device is a part of the machine of which claims get CPUs: the CPUs of the claim pool in one NUMA
-// node, and of one type of core if the machine has several. Its capacity is the number of its
-// CPUs.
+// Device is a part of the machine of which claims get CPUs. It has the CPUs of the claim pool in one
+// NUMA node. If the machine has several types of cores, it has the cores of one type. Its capacity is
+// the number of its CPUs.
 type Device struct {
 	Name     string            // numa0, or numa0-performance on a machine with several types of cores
 	Node     int               // ID of the NUMA node
@@ -99,7 +99,7 @@ func (p *Pools) claimOptions() allocate.Options {
 func (r *resolver) checkClaims(g GuaranteedSpec) {
 	switch {
 	case g.Claims.CPUs.IsEmpty() && g.Claims.Lend:
-		r.report(claimsKey, "", "lends CPUs of claims, and claims have none; write a list in guaranteed.claims.cpus")
+		r.report(claimsKey, "", "lends CPUs of claims, but claims have no CPUs; write a list in guaranteed.claims.cpus")
 	case !g.Claims.CPUs.IsEmpty() && g.Kubelet:
 		r.report(claimCPUsKey, g.Claims.CPUs.String(), "the kubelet allocates the CPUs of all containers, also these (guaranteed.exclusive); choose one of them")
 	}

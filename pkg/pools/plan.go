@@ -192,7 +192,7 @@ type Problem struct {
 	Pod       string `json:"pod"`                 // namespace/name
 	Container string `json:"container,omitempty"` // empty for a problem of the whole pod
 	Unit      string `json:"unit,omitempty"`      // set for a problem of a systemd unit, which has no pod
-	Claim     string `json:"claim,omitempty"`     // namespace/name of a ResourceClaim; Pod and Container are empty then
+	Claim     string `json:"claim,omitempty"`     // Namespace/name of a ResourceClaim. Pod and Container are empty then.
 	Reason
 }
 
@@ -357,7 +357,7 @@ const (
 	// CodeOtherOverlap: another manager has put a container on CPUs that an owner has,
 	// or that a pool cannot do without.
 	CodeOtherOverlap Code = "OtherOverlap"
-	CodeOutsideList  Code = "OutsideList" // a claim has CPUs that the configuration no longer gives to claims
+	CodeOutsideList  Code = "OutsideList" // A claim has CPUs that the configuration no longer gives to claims.
 	CodeKubeletTook  Code = "KubeletTook" // kubelet has given CPUs of a partition to a container alone
 	CodeCrowded      Code = "Crowded"     // another owner has threads of the cores of an owner with one-owner-per-core
 )

@@ -152,8 +152,8 @@ func (c *claimer) keep(claim *Claim) ClaimPlan {
 	return p
 }
 
-// allocate gives CPUs to the parts of a claim that have none. A claim gets the CPUs of all such
-// parts, or of none.
+// allocate gives CPUs to the parts of a claim that have no CPUs. A claim gets the CPUs of all such
+// parts, or no CPUs.
 func (c *claimer) allocate(p *ClaimPlan) {
 	free := c.free
 	got := make([]cpuset.Set, len(p.Parts))
@@ -237,7 +237,7 @@ func (c *claimer) problems(p *ClaimPlan) (all []Reason) {
 		all = append(all, Reason{CodeOutsideList, fmt.Sprintf("%s of its own %s needed by a pool without other online CPUs, and kept for it", named(lent), isOrAre(lent))})
 	}
 	if outside := p.CPUs.Difference(c.in.Pools.Claims.CPUs); !outside.IsEmpty() {
-		all = append(all, Reason{CodeOutsideList, fmt.Sprintf("%s of its own %s not in guaranteed.claims.cpus any more; no pool gets %s until the claim ends",
+		all = append(all, Reason{CodeOutsideList, fmt.Sprintf("%s of its own %s no longer in guaranteed.claims.cpus; no pool gets %s until the claim ends",
 			named(outside), isOrAre(outside), map[bool]string{true: "it", false: "them"}[outside.Len() == 1])})
 	}
 	return all

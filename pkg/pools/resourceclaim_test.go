@@ -230,7 +230,7 @@ func TestClaimSpecErrors(t *testing.T) {
 			s.Guaranteed.Claims.CPUs = list("2-3,11")
 		}, `CPU 10 is a thread of a core of the list`},
 		"absent":     {func(s *pools.Spec) { s.Guaranteed.Claims.CPUs = list("2,99") }, `the machine has no CPU 99`},
-		"lends none": {func(s *pools.Spec) { s.Guaranteed.Claims = pools.ClaimSpec{Lend: true} }, `claims have none`},
+		"lends none": {func(s *pools.Spec) { s.Guaranteed.Claims = pools.ClaimSpec{Lend: true} }, `claims have no CPUs`},
 		"nothing shared": {func(s *pools.Spec) {
 			s.StrictReservation = true
 			s.Guaranteed.Claims.CPUs = list("2-7,10-15")

@@ -106,7 +106,7 @@ func (c *Claims) Use(uid, container string) (changed bool) {
 }
 
 // Decide makes a change, if nothing prevents it. plan returns the plan that contains another claim
-// besides the existing ones. running are the containers that run and may use the claim that ends. The
+// in addition to the existing ones. running are the containers that run and may use the claim that ends. The
 // error of a change is a [control.Conflict] if another try has the same result.
 func (c *Claims) Decide(change *Change, plan func(pools.Claim) pools.Plan, running func(pools.Claim) []string) error {
 	had, exists := c.Of(change.UID)

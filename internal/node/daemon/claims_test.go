@@ -93,7 +93,7 @@ func TestClaimIsOnDisk(t *testing.T) {
 	n.YAML = claimYAML
 	h := n.Host()
 	state := filepath.Join(t.TempDir(), "state")
-	if err := os.WriteFile(state, nil, 0o600); err != nil { // a file in place of the directory: no save succeeds
+	if err := os.WriteFile(state, nil, 0o600); err != nil { // a file instead of the directory: no save succeeds
 		t.Fatal(err)
 	}
 	h.JournalFile = filepath.Join(state, "journal.json")

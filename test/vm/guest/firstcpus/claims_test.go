@@ -34,7 +34,7 @@ type claimNode struct {
 // cdiFile returns the CDI file of a claim.
 func cdiFile(uid string) string { return filepath.Join("/var/run/cdi", "cpu.cpupoold.io-"+uid+".json") }
 
-// prepare gives a claim of a pod its CPUs, and tells the runtime about its CDI device, as the plugin does.
+// prepare gives a claim of a pod its CPUs, and writes its CDI file, as the plugin does.
 func (n *claimNode) prepare(uid, podUID string, cpus int) (cpuset.Set, error) {
 	ctx, cancel := patiently()
 	defer cancel()
@@ -65,8 +65,8 @@ func useClaim(uid string) func(*runtime.CreateContainerRequest) {
 	}
 }
 
-// TestClaims checks that a container with a claim runs on the claim's CPUs from its first instruction, over restarts of daemon and runtime,
-// an external write, a reload of systemd and an offline CPU.
+// TestClaims checks that a container with a claim runs on the claim's CPUs from its first instruction. It keeps them over restarts of daemon
+// and runtime, an external write, a reload of systemd and an offline CPU.
 func TestClaims(t *testing.T) {
 	if g := guestnode.New(t); !g.Runtime.NRI || isOld(g) {
 		t.Skip("the runtime has no NRI, or no CDI")
