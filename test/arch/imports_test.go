@@ -45,6 +45,7 @@ func arrows() map[string][]string {
 		"internal/othermanagers": {"internal/findings"},
 
 		"internal/capacity":  {"pkg/cpuset", "pkg/pools", "pkg/workload"},
+		"internal/dra":       {"pkg/allocate", "pkg/cpuset", "pkg/pools", "pkg/topology"},
 		"internal/admission": {"internal/nodekind", "pkg/cpuset", "pkg/workload"},
 		"internal/codes":     nil,
 		"internal/config":    {"internal/layout", "internal/spelling", "pkg/allocate", "pkg/cpuset", "pkg/pools", "pkg/topology", "pkg/workload"},

@@ -31,6 +31,7 @@ func pure() []string {
 		"pkg/cgroup/limits.go",
 		"internal/node/hostslices/*.go",
 		"internal/admission/*.go",
+		"internal/dra/*.go",
 		"internal/autoscaling/*.go",
 		"internal/explain/*.go",
 		"internal/codes/*.go",
@@ -79,9 +80,9 @@ func impure() []string {
 // taints of a node, with a logger that discards all. Others check names, and parse YAML and TOML.
 func formulas() []string {
 	return []string{
-		"github.com/BurntSushi/toml", "github.com/opencontainers/cgroups", "go.yaml.in/yaml/v3", "k8s.io/api/core/v1", "k8s.io/apimachinery/pkg/api/resource",
+		"github.com/BurntSushi/toml", "github.com/opencontainers/cgroups", "go.yaml.in/yaml/v3", "k8s.io/api/core/v1", "k8s.io/api/resource/v1", "k8s.io/apimachinery/pkg/api/resource",
 		"k8s.io/apimachinery/pkg/apis/meta/v1", "k8s.io/apimachinery/pkg/util/validation", "k8s.io/component-helpers/resource",
-		"k8s.io/component-helpers/scheduling/corev1", "k8s.io/component-helpers/scheduling/corev1/nodeaffinity", "github.com/go-logr/logr",
+		"k8s.io/component-helpers/scheduling/corev1", "k8s.io/component-helpers/scheduling/corev1/nodeaffinity", "github.com/go-logr/logr", "k8s.io/utils/ptr",
 	}
 }
 
