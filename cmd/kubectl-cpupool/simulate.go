@@ -45,6 +45,11 @@ The files contain manifests or saved pods. A workload in a manifest adds as many
 replicas. Saved pods stay on their node. The simulation starts the saved pods first, in the
 order of their creation, then the others in the order of the files.
 
+If the files contain objects of resource.k8s.io/v1, the allocator of the scheduler allocates
+devices to the ResourceClaims of each pod. The ResourceSlice of CPUs follows from the
+configuration (guaranteed.claims). Slices of other drivers come from the files. The output
+states why a pod cannot run.
+
 The standard error names the skipped objects. An unreadable object, such as a pod with 9000
 CPUs, is an error; the command simulates the others. Files without a readable object are an
 error. With --trace, pods start, end and change over time. A pod that the trace adds is
@@ -74,6 +79,7 @@ type simulateOptions struct {
 	trace     string
 	explain   string
 	details   bool
+	numa      []string
 	output    string
 	defaults  admission.Defaults
 }
@@ -105,6 +111,7 @@ func simulateCommand(s streams) *cobra.Command {
 	flags.StringVar(&o.trace, "trace", "", "`FILE` of events of one node, one JSON object for each line, - for the standard input")
 	flags.StringVar(&o.explain, "explain", "", "print why `POD[/CONTAINER]` has its CPUs, instead of the plan")
 	flags.BoolVar(&o.details, "details", false, "with --explain, also print rules, candidates and changes")
+	flags.StringSliceVar(&o.numa, "numa-attribute", nil, "also publish the NUMA node of CPUs as attribute `NAME`, such as dra.net/numaNode; may be repeated")
 	flags.StringVarP(&o.output, "output", "o", "table", "`FORMAT`: table or json")
 	return cmd
 }
@@ -133,6 +140,7 @@ type scene struct {
 	objects  *simulate.Objects
 	events   []simulate.Event
 	defaults admission.Defaults
+	numa     []string // other attributes for the NUMA node of CPUs
 	// progress is the writer for progress on a terminal.
 	progress io.Writer
 	// unfit is the reason why the node cannot be simulated, or nil.
@@ -277,7 +285,7 @@ func (at *scene) simulate(file string, installed bool, pod string) (*simulate.Do
 	if err != nil {
 		return nil, err
 	}
-	node.Defaults = at.defaults
+	node.Defaults, node.NUMAAttributes = at.defaults, at.numa
 	p := newProgress(at.progress, "pods")
 	node.Progress = p.step
 	steps, err := node.Run(at.objects, at.events)

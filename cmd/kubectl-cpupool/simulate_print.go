@@ -66,6 +66,10 @@ func (p *page) simulation(d *simulate.Document) {
 		p.part()
 		p.Table(containerTable(d))
 	}
+	if len(d.Claims) > 0 {
+		p.part()
+		p.Table(claimTable(d))
+	}
 	if len(d.Steps) > 0 {
 		p.part()
 		p.Table(stepTable(d))
@@ -126,6 +130,22 @@ func containerTable(d *simulate.Document) *layout.Table {
 	for i := range all {
 		c := &all[i]
 		t.Row(c.Full(), inspect.FullPool(c.Pool, c.Type), c.CPUText(), nodesOf(d.Topology, c.CPUs), c.Code)
+	}
+	return t
+}
+
+func claimTable(d *simulate.Document) *layout.Table {
+	t := layout.NewTable("CLAIM", "REQUEST", "DEVICE", "COUNT", "CPUS", "POD", "CONTAINERS")
+	for i := range d.Claims {
+		c := &d.Claims[i]
+		count, device := "", c.Driver+"/"+c.Device
+		if c.Count > 0 {
+			count = strconv.Itoa(c.Count)
+		}
+		if c.AdminAccess {
+			device += " (admin access)"
+		}
+		t.Row(c.Namespace+"/"+c.Name, c.Request, device, count, c.CPUs.String(), c.Pod, strings.Join(c.Containers, ","))
 	}
 	return t
 }

@@ -42,7 +42,7 @@ func (o *simulateOptions) read(s streams) (scenes []*scene, bad []error, err err
 	}
 	scenes = make([]*scene, len(names))
 	for i, name := range names {
-		scenes[i] = &scene{node: name, events: events, defaults: o.defaults, explained: o.output == "json" && o.explain == "" && !o.compares}
+		scenes[i] = &scene{node: name, events: events, defaults: o.defaults, numa: o.numa, explained: o.output == "json" && o.explain == "" && !o.compares}
 		scenes[i].unfit = scenes[i].fill(objects, machines, o.offline)
 	}
 	return scenes, bad, nil
@@ -104,7 +104,7 @@ func readObjects(s streams, arguments []string, namespace string) (objects *simu
 // checkObjects returns an error if the files have no objects for a plan. Then the error is bad if
 // objects cannot be read. It prints the kinds of skipped objects.
 func checkObjects(s streams, objects *simulate.Objects, bad []error) error {
-	const wanted = "nodes, pods, workloads, Namespaces or LimitRanges"
+	const wanted = "nodes, pods, workloads, Namespaces, LimitRanges or objects of resource.k8s.io"
 	switch coverage := &objects.Coverage; {
 	case len(bad) > 0 && coverage.Err(wanted) != nil:
 		return errors.Join(bad...)

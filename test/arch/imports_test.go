@@ -65,6 +65,7 @@ func arrows() map[string][]string {
 		// kubectl-cpupool.
 		"internal/plugin/clustercheck": {"internal/findings", "internal/nodecheck", "internal/nodekind", "internal/othermanagers", "internal/plugin/quota", "pkg/workload"},
 
+		"internal/plugin/claims":   {"internal/dra", "internal/plugin/manifest"},
 		"internal/plugin/adopt":    {"internal/admission", "internal/plugin/manifest"},
 		"internal/plugin/lint":     {"internal/admission", "internal/autoscaling", "internal/inspect", "internal/plugin/manifest", "internal/plugin/quota", "internal/plugin/simulate", "internal/spelling", "internal/verdict", "pkg/pools", "pkg/workload"},
 		"internal/plugin/manifest": {"internal/admission", "internal/spelling"},
@@ -72,7 +73,7 @@ func arrows() map[string][]string {
 		"internal/plugin/overview": {"pkg/workload"},
 		"internal/plugin/picture":  {"internal/inspect", "internal/layout", "pkg/cpuset"},
 		"internal/plugin/quota":    {"pkg/workload"},
-		"internal/plugin/simulate": {"internal/admission", "internal/capacity", "internal/config", "internal/explain", "internal/inspect", "internal/nodekind", "internal/plugin/manifest", "internal/verdict", "pkg/allocate", "pkg/cpuset", "pkg/defrag", "pkg/pools", "pkg/topology", "pkg/workload"},
+		"internal/plugin/simulate": {"internal/admission", "internal/capacity", "internal/config", "internal/dra", "internal/explain", "internal/inspect", "internal/nodekind", "internal/plugin/claims", "internal/plugin/manifest", "internal/verdict", "pkg/allocate", "pkg/cpuset", "pkg/defrag", "pkg/pools", "pkg/topology", "pkg/workload"},
 		"internal/plugin/size":     {"internal/admission", "internal/config", "internal/inspect", "internal/plugin/simulate", "pkg/cpuset", "pkg/pools", "pkg/topology", "pkg/workload"},
 		"internal/plugin/viewer":   {"internal/codes", "internal/inspect", "internal/plugin/picture", "pkg/cpuset"},
 

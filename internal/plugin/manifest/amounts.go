@@ -116,7 +116,7 @@ func walk(v any, within bool, check func(string) error) error {
 	case map[string]any:
 		for key, value := range v {
 			switch key {
-			case "limits", "requests", "overhead", "capacity", "allocatable", "sizeLimit", "divisor":
+			case "limits", "requests", "overhead", "capacity", "consumedCapacity", "counters", "allocatable", "sizeLimit", "divisor":
 				if err := walk(value, true, check); err != nil {
 					return fmt.Errorf("%s: %w", key, err)
 				}

@@ -50,7 +50,7 @@ func (n *Node) independent() bool {
 const oneOwnerPerCore = "one-owner-per-core"
 
 func (n *Node) addAll(all []*Pod) error {
-	fast := n.independent()
+	fast := n.independent() && !slices.ContainsFunc(all, func(p *Pod) bool { return len(p.Spec.Spec.ResourceClaims) > 0 })
 	a := arrivals{n: n}
 	a.settle()
 	names := make(map[string]bool, len(all))

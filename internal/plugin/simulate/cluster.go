@@ -17,6 +17,8 @@ type Member struct {
 	Name string
 	// CPUs is status.capacity.cpu; 0 if it is absent.
 	CPUs int
+	// Labels are the labels that ResourceSlices can select.
+	Labels map[string]string
 }
 
 // addNode adds a node. The daemon runs on Linux only, and not on virtual nodes, whose number of CPUs
@@ -40,18 +42,29 @@ func (o *Objects) addNode(object *manifest.Object) error {
 	if q := k.Status.Capacity.Cpu(); q.Sign() < 0 || q.CmpInt64(cpuset.MaxCPUs) > 0 {
 		return fmt.Errorf("status.capacity.cpu: %s is no number of CPUs of a node; write 1 to %d", q, cpuset.MaxCPUs)
 	}
-	o.Nodes = append(o.Nodes, Member{object.Name, int(k.Status.Capacity.Cpu().Value())})
+	o.Nodes = append(o.Nodes, Member{object.Name, int(k.Status.Capacity.Cpu().Value()), object.Labels})
+	return nil
+}
+
+// labels returns the labels of a node.
+func (o *Objects) labels(node string) map[string]string {
+	for i := range o.Nodes {
+		if o.Nodes[i].Name == node {
+			return o.Nodes[i].Labels
+		}
+	}
 	return nil
 }
 
 // Names returns the names of the nodes in the files, sorted. If the files hold no nodes, it
-// returns the nodes to which pods are bound.
+// returns the nodes to which pods are bound, and the nodes of ResourceSlices.
 func (o *Objects) Names() []string {
 	var names []string
 	for _, m := range o.Nodes {
 		names = append(names, m.Name)
 	}
 	if len(names) == 0 {
+		names = o.Claims.Nodes()
 		for i := range o.Pods {
 			if node := o.Pods[i].Node; node != "" {
 				names = append(names, node)
@@ -83,6 +96,7 @@ func (o *Objects) On(node string) (*Objects, error) {
 		o.places = o.place()
 	}
 	on := *o
+	on.node = node
 	on.places, on.Notes = nil, slices.Clone(o.Notes)
 	on.Pods = slices.Clone(o.places.pods[""])
 	if node != "" {

@@ -24,6 +24,8 @@ type Document struct {
 	Pools      []inspect.Pool      `json:"pools"`
 	Room       *inspect.Room       `json:"room,omitempty"`
 	Containers []inspect.Container `json:"containers"`
+	// Claims are the devices of ResourceClaims at the end.
+	Claims []Claim `json:"claims,omitempty"`
 	// Refused holds the refusals at any time. Problems holds the problems at the end, with
 	// refusals among them.
 	Refused  []Refusal         `json:"refused"`
@@ -70,7 +72,7 @@ type Step struct {
 func (n *Node) Document(file string) *Document {
 	d := &Document{
 		Version: Version, Config: Config{File: file, Adapted: n.adapted, Offline: n.input.Pools.Offline.Union(n.input.Pools.Away)},
-		Pods: len(n.pods), Pools: n.pools(), Room: n.room(), Containers: n.containers(), Refused: append([]Refusal{}, n.refusals.all...),
+		Pods: len(n.pods), Pools: n.pools(), Room: n.room(), Containers: n.containers(), Claims: n.claims(), Refused: append([]Refusal{}, n.refusals.all...),
 		Problems: []inspect.Problem{}, Topology: n.topology,
 	}
 	for _, p := range n.plan.Problems {
@@ -78,6 +80,9 @@ func (n *Node) Document(file string) *Document {
 	}
 	if n.input.Pools.Kubelet {
 		d.Notes = append(d.Notes, "guaranteed.exclusive is kubelet: allocations of the kubelet are not simulated, and its containers are shown without exclusive CPUs")
+	}
+	if note := n.ignoredClaims(); note != "" {
+		d.Notes = append(d.Notes, note)
 	}
 	d.CPUs = inspect.CPUs(n.topology, &n.plan, d.Pools)
 	return d
@@ -111,7 +116,9 @@ func (n *Node) pools() []inspect.Pool {
 	}
 	own := inspect.Pool{Name: inspect.Guaranteed, CPUs: p.Guaranteed, Free: plan.Free, Idle: plan.Idle, Resting: plan.Resting, FromShared: p.FromShared}
 	for _, a := range plan.Assignments {
-		own.Owned = own.Owned.Union(a.CPUs)
+		if a.Key.Claim == "" {
+			own.Owned = own.Owned.Union(a.CPUs)
+		}
 	}
 	all = append(all, inspect.Pool{Name: inspect.Shared, CPUs: plan.Shared}, own)
 	for _, c := range plan.Containers() {

@@ -16,6 +16,9 @@ import (
 func (n *Node) Explain(name string) (*inspect.Explanation, error) {
 	all := inspect.AllContainers(&n.plan, nil)
 	found, err := explain.Find(all, name)
+	if e := n.explainPending(name); err != nil && e != nil {
+		return e, nil
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/cpupoold/cpupoold/internal/admission"
+	"github.com/cpupoold/cpupoold/internal/plugin/claims"
 	"github.com/cpupoold/cpupoold/pkg/pools"
 	"github.com/cpupoold/cpupoold/pkg/workload"
 )
@@ -36,6 +37,7 @@ type running struct {
 	defaults admission.Defaults
 	asked    admission.Asked
 	pod      pools.Pod
+	uses     []claims.Use // its claims, in the order of spec.resourceClaims
 	// changed is when a container of it was made last, in the trace's time.
 	changed int64
 }

@@ -22,6 +22,8 @@ type Node struct {
 	// Defaults states which values of spec.resources the API server sets in pods that come.
 	// NewNode assumes the newest API server.
 	Defaults admission.Defaults
+	// NUMAAttributes are other attributes of devices of CPUs that hold their NUMA node.
+	NUMAAttributes []string
 	// Progress is called for each pod with the number of all pods; nil without progress.
 	Progress func(all int)
 
@@ -36,6 +38,7 @@ type Node struct {
 	now      int64 // the trace's time, in nanoseconds
 	clock    int64 // number of the last event, for the order of containers
 	refusals refusals
+	allocation
 }
 
 // NewNode is a node without pods. A configuration that does not fit the machine is an
@@ -114,18 +117,22 @@ func (n *Node) find(name string) (*running, error) {
 // Add lets a pod come and start, as a kubelet starts it: one init container after the
 // other, each until its end, and then the others.
 func (n *Node) Add(p *Pod) error {
-	if there, _ := n.find(p.Name()); there != nil {
+	if there, _ := n.find(p.Name()); there != nil || slices.ContainsFunc(n.pending, func(w pending) bool { return w.pod.Name() == p.Name() }) {
 		return fmt.Errorf("pod %q is on the node already", p.Name())
 	}
 	n.begin(p)
 	return nil
 }
 
-// begin starts a pod with a name that the node does not have. It returns all exclusive CPUs that
-// the pod has had until all its containers have started.
+// begin starts a pod with a name that the node does not have, if its claims have devices. It returns
+// all exclusive CPUs that the pod has had until all its containers have started.
 func (n *Node) begin(p *Pod) cpuset.Set {
+	uses, ok := n.schedule(p)
+	if !ok {
+		return cpuset.Set{}
+	}
 	r := begin(p, n.Defaults, n.tick())
-	r.changed = n.now
+	r.changed, r.uses = n.now, uses
 	n.pods = append(n.pods, r)
 	return n.startAll(r)
 }
@@ -143,6 +150,7 @@ func (n *Node) startAll(r *running) (had cpuset.Set) {
 	}
 	for i := range r.asked.Containers {
 		r.start(i, n.tick())
+		n.useClaims(r, r.asked.Containers[i].Name)
 		if !each {
 			if r.asked.Containers[i].Init {
 				r.exit(n.tick())
@@ -172,12 +180,18 @@ func (n *Node) ownedBy(uid string) (cpus cpuset.Set) {
 
 // Remove ends a pod.
 func (n *Node) Remove(name string) error {
+	if i := slices.IndexFunc(n.pending, func(w pending) bool { return w.pod.Name() == name }); i >= 0 {
+		n.pending = slices.Delete(n.pending, i, i+1)
+		return nil
+	}
 	r, err := n.find(name)
 	if err != nil {
 		return err
 	}
 	n.pods = slices.DeleteFunc(n.pods, func(other *running) bool { return other == r })
+	n.release(r)
 	n.build()
+	n.retry()
 	return nil
 }
 
@@ -218,6 +232,8 @@ func (n *Node) Plug(cpus cpuset.Set, online bool) error {
 	}
 	n.input.Machine, n.input.Pools = allocate.New(n.topology), resolved
 	n.build()
+	n.publish()
+	n.retry()
 	return nil
 }
 

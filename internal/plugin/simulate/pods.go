@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/cpupoold/cpupoold/internal/admission"
+	"github.com/cpupoold/cpupoold/internal/plugin/claims"
 	"github.com/cpupoold/cpupoold/internal/plugin/manifest"
 )
 
@@ -29,12 +30,15 @@ type Objects struct {
 	Namespaces map[string]map[string]string
 	// Limits are the LimitRanges of each namespace. Saved pods have their defaults already.
 	Limits map[string][]corev1.LimitRange
+	// Claims are the objects of resource.k8s.io.
+	Claims claims.Objects
 	// Notes name the objects that were left out, with the reason.
 	Notes []string
 	// Coverage has the objects of all files.
 	Coverage manifest.Coverage
 
 	places *places // of [Objects.On]
+	node   string  // of which On returned the objects
 }
 
 // Pod is a pod that a node may be given. It is not changed.
@@ -73,6 +77,8 @@ type known struct {
 	Status struct {
 		Phase string `json:"phase"`
 		Start string `json:"startTime"`
+		// Claims are the names of the claims of templates.
+		Claims []corev1.PodResourceClaimStatus `json:"resourceClaimStatuses"`
 	} `json:"status"`
 }
 
@@ -111,7 +117,7 @@ func (o *Objects) Read(file string, data []byte, namespace string) []error {
 
 // reads reports whether add reads an object.
 func reads(o *manifest.Object) bool {
-	return o.Pod != nil || o.APIVersion == "v1" && slices.Contains([]string{"Namespace", "LimitRange", "Node"}, o.Kind)
+	return o.Pod != nil || claims.Reads(o) || o.APIVersion == "v1" && slices.Contains([]string{"Namespace", "LimitRange", "Node"}, o.Kind)
 }
 
 func (o *Objects) add(object *manifest.Object, namespace string) error {
@@ -137,6 +143,9 @@ func (o *Objects) add(object *manifest.Object, namespace string) error {
 	if object.Kind == "Node" && object.APIVersion == "v1" {
 		return o.addNode(object)
 	}
+	if claims.Reads(object) {
+		return o.Claims.Add(object, namespace)
+	}
 	if object.Pod == nil {
 		return nil
 	}
@@ -151,6 +160,7 @@ func (o *Objects) add(object *manifest.Object, namespace string) error {
 	base.Namespace = cmp.Or(object.Namespace, namespace)
 	if kind == "Pod" {
 		base.Name = cmp.Or(object.Name, k.Metadata.GenerateName+"0")
+		base.Status.ResourceClaimStatuses = k.Status.Claims
 		return o.push(podOf(base, &k))
 	}
 	count, err := k.replicas(kind)

@@ -57,7 +57,7 @@ func refusedNow(n *Node, uid string) []Refusal {
 		}
 		all = append(all, r)
 	}
-	return all
+	return append(all, n.unscheduled(uid)...)
 }
 
 // see takes note of the refusals of a pod that may be over in a moment.

@@ -206,6 +206,7 @@ func (n *Node) Run(objects *Objects, events []Event) ([]Step, error) {
 			first = append(first, p)
 		}
 	}
+	n.offer(objects)
 	if err := n.addAll(first); err != nil {
 		return nil, err
 	}
