@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -24,6 +25,10 @@ same effect; -o json lists them. If the daemon publishes the node to a cluster, 
 removes its extended resources and its condition. The daemon must not run. Exit code 3 means
 that a value has another effect, or that the cluster did not get the update.
 
+While ResourceClaims are prepared, restore changes nothing and names them. Delete their pods while
+the daemon runs, then stop the daemon and restore. With --force, restore forgets the claims: the
+containers that use them run on all CPUs.
+
 With --dry-run, restore prints the old and the new values, and writes nothing. It sends no
 request to the cluster, and the daemon may run.
 
@@ -36,6 +41,7 @@ it. After a reboot, cgroups need no restore, because a reboot removes them.
 	}
 	output := outputFlag(c)
 	dry := c.Flags().Bool("dry-run", false, "print the values to restore, and write nothing")
+	force := c.Flags().Bool("force", false, "restore although ResourceClaims are prepared, and forget them")
 	wait := c.Flags().Bool("wait", false, "after the restore, wait for a signal to end")
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		if *dry && *wait {
@@ -50,7 +56,7 @@ it. After a reboot, cgroups need no restore, because a reboot removes them.
 			do = restore.DryRestore
 		}
 		r, err := do(c.Context(), restore.Options{
-			Config: cfg, Topology: t, Environment: environment(), Log: a.logger(cfg),
+			Config: cfg, Topology: t, Environment: environment(), Log: a.logger(cfg), Force: *force,
 		})
 		if err = a.showRestored(r, err, *output); err != nil {
 			return err
@@ -91,6 +97,13 @@ func printRestored(w *layout.Writer, r restore.Report) {
 	}
 	if r.Note != "" {
 		fmt.Fprintln(w, r.Note)
+	}
+	switch {
+	case len(r.Claims) == 0:
+	case r.DryRun:
+		fmt.Fprintf(w, "ResourceClaims are prepared, so a restore needs --force: %s\n", strings.Join(r.Claims, ", "))
+	default:
+		fmt.Fprintf(w, "ResourceClaims forgotten: %s\n", strings.Join(r.Claims, ", "))
 	}
 	printChanges(w, r)
 	printSettings(w, r.Settings, r.DryRun)

@@ -14,16 +14,18 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/cpupoold/cpupoold/internal/layout"
+	"github.com/cpupoold/cpupoold/internal/node/hostenv"
 	"github.com/cpupoold/cpupoold/internal/node/restore"
 	"github.com/cpupoold/cpupoold/internal/node/tune"
 	"github.com/cpupoold/cpupoold/internal/node/undo"
+	"github.com/cpupoold/cpupoold/pkg/pools"
 )
 
-// TestRestoreWaits checks that the command keeps running: the kubelet would restart a pod of
-// deploy/uninstall/restore.yaml that ends.
-func TestRestoreWaits(t *testing.T) {
-	dir := t.TempDir()
-	file := filepath.Join(dir, "config.yaml")
+// restoreConfig returns an empty directory, and a configuration with its directories in there.
+func restoreConfig(t *testing.T) (dir, file string) {
+	t.Helper()
+	dir = t.TempDir()
+	file = filepath.Join(dir, "config.yaml")
 	text := fmt.Sprintf(`apiVersion: config.cpupoold.io/v1alpha1
 kind: CPUPoolConfiguration
 stateDir: %[1]s/state
@@ -33,6 +35,72 @@ node: {enabled: false}
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	return dir, file
+}
+
+// TestRestoreWithClaims checks that a restore without --force leaves a journal with claims as it is, and
+// names the claims. A forced restore removes the journal.
+func TestRestoreWithClaims(t *testing.T) {
+	boot, err := hostenv.ReadBootID()
+	if err != nil {
+		t.Fatal(err)
+	}
+	some := []string{"du", "ru"}
+	original := undo.Original{Path: "kubepods.slice/gone.scope", File: "cpuset.cpus"}
+	for name, c := range map[string]struct {
+		args      []string
+		boot      string
+		claims    []string
+		originals []undo.Original
+		code      int
+		stdout    string // part of the output
+		stderr    string
+		kept      bool // the journal
+	}{
+		"refused": {boot: boot, claims: some, code: exitError, kept: true,
+			stderr: "the journal has prepared ResourceClaims (ran/du, ran/ru), whose containers would lose their CPUs; delete the pods of the claims while a daemon runs, or use --force"},
+		"refused, with originals": {boot: boot, claims: some, originals: []undo.Original{original}, code: exitError, kept: true, stderr: "(ran/du, ran/ru)"},
+		"refused after a reboot":  {boot: "earlier", claims: some, code: exitError, kept: true, stderr: "(ran/du, ran/ru)"},
+		"many claims": {boot: boot, claims: strings.Fields("a b c d e f g h i j k l"), code: exitError, kept: true,
+			stderr: "(ran/a, ran/b, ran/c, ran/d, ran/e, ran/f, ran/g, ran/h, ran/i, ran/j and 2 more)"},
+		"dry run":               {args: []string{"--dry-run"}, boot: boot, claims: some, kept: true, stdout: "ResourceClaims are prepared, so a restore needs --force: ran/du, ran/ru\n"},
+		"dry run as JSON":       {args: []string{"--dry-run", "-o", "json"}, boot: boot, claims: some, kept: true, stdout: `"ran/ru"`},
+		"forced":                {args: []string{"--force"}, boot: boot, claims: some, stdout: "0 values restored, 0 cgroups had ended\nResourceClaims forgotten: ran/du, ran/ru\n"},
+		"forced after a reboot": {args: []string{"--force"}, boot: "earlier", claims: some, stdout: "the machine has booted"},
+		"no claims":             {boot: boot, kept: true, stdout: "0 values restored"},
+		"no claims, and forced": {args: []string{"--force"}, boot: boot, kept: true, stdout: "0 values restored"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir, config := restoreConfig(t)
+			d := undo.Document{BootID: c.boot, Originals: c.originals}
+			for _, name := range c.claims {
+				d.Claims = append(d.Claims, pools.Claim{UID: name, Namespace: "ran", Name: name, PodUID: "p", Parts: []pools.ClaimPart{{Request: "cpus", Device: "numa0", CPUs: 1}}})
+			}
+			journal := filepath.Join(dir, "state", "journal.json")
+			if err := undo.Save(journal, filepath.Join(dir, "run"), d); err != nil {
+				t.Fatal(err)
+			}
+			before, err := os.ReadFile(journal)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var stdout, stderr bytes.Buffer
+			code := execute(t.Context(), streams{out: &stdout, err: &stderr}, append([]string{"restore", "--config", config}, c.args...))
+			if code != c.code || !strings.Contains(stdout.String(), c.stdout) || !strings.Contains(stderr.String(), c.stderr) || (stderr.Len() > 0) != (code == exitError) {
+				t.Errorf("exit code %d, standard output %q, standard error %q; want %d, %q, %q", code, &stdout, &stderr, c.code, c.stdout, c.stderr)
+			}
+			after, err := os.ReadFile(journal)
+			if kept := err == nil && bytes.Equal(before, after); kept != c.kept || !c.kept && !errors.Is(err, os.ErrNotExist) {
+				t.Errorf("journal is kept: %t, %v; want %t", kept, err, c.kept)
+			}
+		})
+	}
+}
+
+// TestRestoreWaits checks that the command keeps running: the kubelet would restart a pod of
+// deploy/uninstall/restore.yaml that ends.
+func TestRestoreWaits(t *testing.T) {
+	_, file := restoreConfig(t)
 	for _, c := range []struct {
 		flag  string
 		waits bool

@@ -285,7 +285,7 @@ func TestWithheldCPUs(t *testing.T) {
 }
 
 // TestPreviewOfClaims checks that a preview plans with the claims of the journal and their CPUs, also after
-// a reboot: a container of the claim gets the claim's CPUs, and no other container does.
+// a reboot. A container of the claim gets the claim's CPUs, and no other container does.
 func TestPreviewOfClaims(t *testing.T) {
 	boot, err := hostenv.ReadBootID()
 	if err != nil {
@@ -298,7 +298,7 @@ func TestPreviewOfClaims(t *testing.T) {
 			err := undo.Save(n.Host().JournalFile, "", undo.Document{BootID: bootID,
 				Claims: []pools.Claim{{UID: "u", Namespace: "ran", Name: "du", PodUID: "du", Containers: []string{"app"},
 					Parts: []pools.ClaimPart{{Request: "cpus", Device: "numa1", CPUs: 2}}}},
-				Assignments: []undo.Assignment{{Claim: "u", Container: "cpus|numa1|", CPUs: cpuset.Of(5, 7)}}}) // 5-6 is what a new claim would get
+				Assignments: []undo.Assignment{{Claim: "u", Container: "cpus|numa1|", CPUs: cpuset.Of(5, 7)}}}) // a new claim would get 5-6
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -26,6 +26,8 @@ type Options struct {
 	// Environment describes the cluster of the node, if there is one.
 	Environment nodestatus.Environment
 	Log         *slog.Logger
+	// Force restores although ResourceClaims are prepared, and forgets them.
+	Force bool
 }
 
 // Report is the result of Restore.
@@ -35,8 +37,11 @@ type Report struct {
 	Changes []Change `json:"changes"`
 	DryRun  bool     `json:"dryRun,omitempty"`
 	// Note explains what replaces a lost journal, or why no value is restored.
-	Note    string            `json:"note,omitempty"`
-	Gone    int               `json:"gone"` // originals whose cgroup has ended
+	Note string `json:"note,omitempty"`
+	Gone int    `json:"gone"` // originals whose cgroup has ended
+	// Claims are the ResourceClaims of the journal, by namespace/name. Restore has forgotten them. After
+	// DryRestore, they prevent a restore without Force.
+	Claims  []string          `json:"claims,omitempty"`
 	Differs []undo.Difference `json:"differs"`
 	// Node is nil if the daemon does not report the node to a cluster.
 	Node *NodeReport `json:"node,omitempty"`
@@ -52,7 +57,8 @@ func DryRestore(ctx context.Context, o Options) (Report, error) {
 }
 
 // Restore writes the journal's originals of this boot, and withdraws the resources that
-// the node shows to the cluster. It takes the node's writer lock, so no daemon may run. An
+// the node shows to the cluster. It takes the node's writer lock, so no daemon may run. While
+// ResourceClaims are prepared, it changes nothing without Force, and returns an error. An
 // original that cannot be written stays in the journal and is reported as a difference; the
 // other originals are restored.
 func Restore(ctx context.Context, o Options) (Report, error) {
@@ -61,6 +67,9 @@ func Restore(ctx context.Context, o Options) (Report, error) {
 		return Report{}, err
 	}
 	defer func() { _ = unlock() }() // the kernel unlocks when the process ends
+	if err := checkClaims(o); err != nil {
+		return Report{}, err
+	}
 	r, err := restoreAll(ctx, o, false)
 	r.Node = withdraw(ctx, o)
 	return r, err
@@ -82,11 +91,15 @@ func restoreHost(ctx context.Context, o Options, dryRun bool) (Report, error) {
 	if err != nil {
 		return Report{}, err
 	}
-	if j.EarlierBoot && !partitionsLeft(o.Config.Isolation) {
-		return Report{Note: "the machine has booted since values were changed: cgroups and run-time properties of systemd ended with the earlier boot"}, nil
+	r := Report{Claims: namesOf(j.Claims)}
+	if j.EarlierBoot {
+		r.Note = "the machine has booted since values were changed: cgroups and run-time properties of systemd ended with the earlier boot"
 	}
-	if len(j.Originals) == 0 && !j.Lost && !partitionsLeft(o.Config.Isolation) {
-		return Report{}, nil
+	if (j.EarlierBoot || len(j.Originals) == 0 && !j.Lost) && !partitionsLeft(o.Config.Isolation) {
+		if dryRun || len(j.Claims) == 0 {
+			return r, nil
+		}
+		return r, undo.Remove(name, o.Config.RunDir, j.BootID)
 	}
 	h, closeHost, openErr := hostenv.Open(ctx, o.Config, o.Topology)
 	if openErr != nil {
@@ -101,8 +114,9 @@ func restoreHost(ctx context.Context, o Options, dryRun bool) (Report, error) {
 		}
 		note = lostNote(name, j.Damage, j.Originals)
 	}
-	r, err := OnHost(ctx, &h, j.Document, o.Config.Isolation, dryRun)
-	r.Note = note
+	claims := r.Claims
+	r, err = OnHost(ctx, &h, j.Document, o.Config.Isolation, dryRun)
+	r.Note, r.Claims = note, claims
 	return r, err
 }
 
