@@ -14,6 +14,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/cpupoold/cpupoold/internal/dra"
+	"github.com/cpupoold/cpupoold/internal/inspect"
 	"github.com/cpupoold/cpupoold/internal/testing/testnode/hardware"
 	"github.com/cpupoold/cpupoold/pkg/allocate"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
@@ -32,7 +33,7 @@ func devices(t *testing.T, machine, list string, options allocate.Options, more 
 		t.Fatal(err)
 	}
 	p := pools.Pools{Claims: pools.ClaimPool{CPUs: cpus.Intersection(m.Topology().Online)}, Options: options}
-	return dra.Devices(&p, allocate.New(m.Topology()), more...)
+	return dra.Devices(inspect.ClaimDevices(&p, allocate.New(m.Topology()), cpuset.Set{}), more...)
 }
 
 // line returns a device as a line: name, capacity with default, min and step, and attributes.

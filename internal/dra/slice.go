@@ -1,7 +1,6 @@
 package dra
 
 import (
-	"slices"
 	"strconv"
 
 	resourcev1 "k8s.io/api/resource/v1"
@@ -9,10 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
-	"github.com/cpupoold/cpupoold/pkg/allocate"
-	"github.com/cpupoold/cpupoold/pkg/cpuset"
-	"github.com/cpupoold/cpupoold/pkg/pools"
-	"github.com/cpupoold/cpupoold/pkg/topology"
+	"github.com/cpupoold/cpupoold/internal/inspect"
 )
 
 // Names in the API.
@@ -51,17 +47,18 @@ func Slice(node string, devices []resourcev1.Device) *resourcev1.ResourceSlice {
 	}
 }
 
-// Devices returns the devices of the CPUs for claims, in the order of [pools.Pools.Devices]. It leaves
-// out devices without CPUs, because the scheduler would allocate them to claims. more are other
-// attributes that hold the NUMA node, such as dra.net/numaNode.
-func Devices(p *pools.Pools, m *allocate.Machine, more ...resourcev1.QualifiedName) []resourcev1.Device {
+// Devices returns the devices of the API for the devices of the daemon, in their order. It leaves out
+// devices without CPUs, because the scheduler would allocate them to claims. more are other attributes
+// that hold the NUMA node, such as dra.net/numaNode.
+func Devices(of []inspect.ClaimDevice, more ...resourcev1.QualifiedName) []resourcev1.Device {
 	var all []resourcev1.Device
-	for _, d := range p.Devices(m) {
+	for i := range of {
+		d := &of[i]
 		if d.CPUs.IsEmpty() {
 			continue
 		}
 		device := resourcev1.Device{
-			Name: d.Name, AllowMultipleAllocations: ptr.To(true), Attributes: attributes(&d, m.Topology()),
+			Name: d.Name, AllowMultipleAllocations: ptr.To(true), Attributes: attributes(d),
 			Capacity: map[resourcev1.QualifiedName]resourcev1.DeviceCapacity{Capacity: capacity(d.CPUs.Len(), d.Step)},
 		}
 		for _, name := range append([]resourcev1.QualifiedName{NUMANode}, more...) {
@@ -92,33 +89,19 @@ func text(s string) resourcev1.DeviceAttribute { return resourcev1.DeviceAttribu
 
 // attributes returns the attributes of a device in the driver's domain. A device on several sockets has
 // no attribute socket. A list of CPUs that is longer than the API takes is absent.
-func attributes(d *pools.Device, t *topology.Topology) map[resourcev1.QualifiedName]resourcev1.DeviceAttribute {
+func attributes(d *inspect.ClaimDevice) map[resourcev1.QualifiedName]resourcev1.DeviceAttribute {
 	all := map[resourcev1.QualifiedName]resourcev1.DeviceAttribute{
-		Driver + "/threadsPerCore": number(threads(d.CPUs, t)),
-		Driver + "/l3Caches":       number(len(groups(t.L3s, d.CPUs))),
+		Driver + "/threadsPerCore": number(d.ThreadsPerCore),
+		Driver + "/l3Caches":       number(d.L3s),
 	}
-	if sockets := groups(t.Packages, d.CPUs); len(sockets) == 1 && sockets[0].ID >= 0 {
-		all[Driver+"/socket"] = number(sockets[0].ID)
+	if len(d.Packages) == 1 && d.Packages[0] >= 0 {
+		all[Driver+"/socket"] = number(d.Packages[0])
 	}
-	if d.CoreType != topology.Unknown {
-		all[Driver+"/coreType"] = text(d.CoreType.String())
+	if d.CoreType != "" {
+		all[Driver+"/coreType"] = text(d.CoreType)
 	}
 	if list := d.CPUs.String(); len(list) <= resourcev1.DeviceAttributeMaxValueLength {
 		all[Driver+"/cpus"] = text(list)
 	}
 	return all
-}
-
-// threads returns the largest number of threads of one core.
-func threads(cpus cpuset.Set, t *topology.Topology) int {
-	most := 0
-	for _, core := range groups(t.Cores, cpus) {
-		most = max(most, core.CPUs.Intersection(cpus).Len())
-	}
-	return most
-}
-
-// groups returns the groups that have some of the CPUs.
-func groups(all []topology.Group, cpus cpuset.Set) []topology.Group {
-	return slices.DeleteFunc(slices.Clone(all), func(g topology.Group) bool { return !g.CPUs.Overlaps(cpus) })
 }

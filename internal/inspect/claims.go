@@ -1,9 +1,13 @@
 package inspect
 
 import (
+	"slices"
 	"time"
 
+	"github.com/cpupoold/cpupoold/pkg/allocate"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
+	"github.com/cpupoold/cpupoold/pkg/pools"
+	"github.com/cpupoold/cpupoold/pkg/topology"
 )
 
 // Claims are the devices and the ResourceClaims of a node: the answer to GET /v1/claims.
@@ -55,4 +59,33 @@ type ClaimPart struct {
 	Device  string     `json:"device"`
 	ShareID string     `json:"shareID,omitempty"`
 	CPUs    cpuset.Set `json:"cpus"` // all its CPUs, online and offline
+}
+
+// ClaimDevices returns the devices of a machine. taken are the CPUs of claims.
+func ClaimDevices(p *pools.Pools, m *allocate.Machine, taken cpuset.Set) []ClaimDevice {
+	all := []ClaimDevice{}
+	for _, d := range p.Devices(m) {
+		all = append(all, deviceOf(m.Topology(), d, taken))
+	}
+	return all
+}
+
+// deviceOf returns the document of a device.
+func deviceOf(t *topology.Topology, d pools.Device, taken cpuset.Set) ClaimDevice {
+	shown := ClaimDevice{Name: d.Name, Node: d.Node, CPUs: d.CPUs, Step: d.Step, Free: d.CPUs.Difference(taken), Packages: []int{}}
+	if d.CoreType != topology.Unknown {
+		shown.CoreType = d.CoreType.String()
+	}
+	caches := make(map[int]bool)
+	for id := range d.CPUs.All() {
+		cpu, _ := t.CPU(id)
+		caches[cpu.L3] = true
+		shown.ThreadsPerCore = max(shown.ThreadsPerCore, t.ThreadSiblings(id).Len())
+		if p := t.Packages[cpu.Package].ID; !slices.Contains(shown.Packages, p) {
+			shown.Packages = append(shown.Packages, p)
+		}
+	}
+	shown.L3s = len(caches)
+	slices.Sort(shown.Packages)
+	return shown
 }

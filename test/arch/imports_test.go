@@ -45,13 +45,13 @@ func arrows() map[string][]string {
 		"internal/othermanagers": {"internal/findings"},
 
 		"internal/capacity":  {"pkg/cpuset", "pkg/pools", "pkg/workload"},
-		"internal/dra":       {"pkg/allocate", "pkg/cpuset", "pkg/pools", "pkg/topology"},
+		"internal/dra":       {"internal/inspect", "pkg/cpuset", "pkg/pools"},
 		"internal/admission": {"internal/nodekind", "pkg/cpuset", "pkg/workload"},
 		"internal/codes":     nil,
 		"internal/config":    {"internal/layout", "internal/spelling", "pkg/allocate", "pkg/cpuset", "pkg/pools", "pkg/topology", "pkg/workload"},
 		"internal/explain":   {"internal/codes", "internal/history", "internal/inspect", "internal/layout", "internal/spelling", "internal/verdict", "pkg/allocate", "pkg/cpuset", "pkg/pools", "pkg/topology", "pkg/workload"},
 		"internal/history":   nil,
-		"internal/inspect":   {"internal/history", "pkg/cpuset", "pkg/pools", "pkg/topology"},
+		"internal/inspect":   {"internal/history", "pkg/allocate", "pkg/cpuset", "pkg/pools", "pkg/topology"},
 		"internal/layout":    nil,
 		"internal/limits":    nil,
 

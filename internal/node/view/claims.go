@@ -6,7 +6,6 @@ import (
 	"github.com/cpupoold/cpupoold/internal/inspect"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/pools"
-	"github.com/cpupoold/cpupoold/pkg/topology"
 )
 
 // Claims implements control.Answers.
@@ -23,9 +22,7 @@ func (o *Answers) Claims() *inspect.Claims {
 		taken = taken.Union(p.CPUs, p.Away)
 		all.Claims = append(all.Claims, in.claim(p))
 	}
-	for _, d := range in.Input.Pools.Devices(in.Settings.Machine) {
-		all.Devices = append(all.Devices, deviceOf(in.Settings.Topology, d, taken))
-	}
+	all.Devices = inspect.ClaimDevices(&in.Input.Pools, in.Settings.Machine, taken)
 	all.Ready = true
 	return all
 }
@@ -48,24 +45,4 @@ func (in *Snapshot) claim(p *pools.ClaimPlan) inspect.Claim {
 		}
 	}
 	return c
-}
-
-// deviceOf returns the document of a device.
-func deviceOf(t *topology.Topology, d pools.Device, taken cpuset.Set) inspect.ClaimDevice {
-	shown := inspect.ClaimDevice{Name: d.Name, Node: d.Node, CPUs: d.CPUs, Step: d.Step, Free: d.CPUs.Difference(taken), Packages: []int{}}
-	if d.CoreType != topology.Unknown {
-		shown.CoreType = d.CoreType.String()
-	}
-	caches := make(map[int]bool)
-	for id := range d.CPUs.All() {
-		cpu, _ := t.CPU(id)
-		caches[cpu.L3] = true
-		shown.ThreadsPerCore = max(shown.ThreadsPerCore, t.ThreadSiblings(id).Len())
-		if p := t.Packages[cpu.Package].ID; !slices.Contains(shown.Packages, p) {
-			shown.Packages = append(shown.Packages, p)
-		}
-	}
-	shown.L3s = len(caches)
-	slices.Sort(shown.Packages)
-	return shown
 }

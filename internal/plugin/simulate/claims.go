@@ -78,7 +78,7 @@ func (n *Node) publish() {
 	for _, name := range n.NUMAAttributes {
 		more = append(more, resourcev1.QualifiedName(name))
 	}
-	n.scheduler.Publish(dra.Devices(&n.input.Pools, n.input.Machine, more...))
+	n.scheduler.Publish(dra.Devices(inspect.ClaimDevices(&n.input.Pools, n.input.Machine, cpuset.Set{}), more...))
 }
 
 // schedule allocates the claims of a pod. It reports false, and keeps the pod, if there are no devices.
