@@ -33,7 +33,7 @@ func TestEventScopes(t *testing.T) {
 		filesWritten{}, filesWritten{appcpus.Result{Err: failed}}, systemdReloaded{}, reloadsLost{}, unitsLost{}, unitWoken{}, unitResult{},
 		hintsArrived{}, kubeletArrived{}, cpuWatchChanged{}, cpusChanged{}, treeWatched{}, permissionsChanged{}, tuned{},
 		nriChanged{}, synchronized{}, podRun{}, podResized{}, podHint{}, containerHint{}, createRequest{}, startRequest{}, updateRequest{}, updateSettled{}, resizeSeen{},
-		moveRequest{}, refusedStopped{}, threadsScanned{},
+		moveRequest{}, refusedStopped{}, threadsScanned{}, claimChange{},
 	} {
 		name := reflect.TypeOf(e).String()
 		name = name[strings.LastIndex(name, ".")+1:]
