@@ -303,6 +303,10 @@ func TestGarbledInfo(t *testing.T) {
 			}
 		})
 	}
+	r.Garble(id, `{"sandboxID":"x","config":{"CDI_devices":[{"name":"example.com/gpu=0"}]},"runtimeSpec":{"linux":{"cgroupsPath":"a"}}}`)
+	if got := must[cri.Container](t)(c.ContainerStatus(t.Context(), id)); !got.Claims.HasDevices {
+		t.Errorf("ContainerStatus = %+v; want a container with CDI devices", got)
+	}
 	r.Garble(pod, `{"config":{"linux":{"cgroup_parent":[]}}}`)
 	got, err := c.PodStatus(t.Context(), pod)
 	if info, ok := errors.AsType[*cri.InfoError](err); !ok || info.Field != "config.linux.cgroup_parent" || info.ID != pod || info.Kind != "pod" {

@@ -70,6 +70,7 @@ func TestInfoFields(t *testing.T) {
 	all.RuntimeSpec.Linux.Resources.CPU = Resources{Shares: 1, Quota: 2, Period: 3, CPUs: "4", Mems: "5"}
 	all.Config.Linux.CgroupParent = "q"
 	all.Config.Linux.Resources = criCPU{Shares: 1, Quota: 2, Period: 3, CPUs: "4", Mems: "5"}
+	all.Config.CDIDevices = make([]struct{}, 2)
 	doc, err := json.Marshal(all)
 	if err != nil {
 		t.Fatal(err)

@@ -43,6 +43,8 @@ type info struct {
 			CgroupParent string `json:"cgroup_parent"`
 			Resources    criCPU `json:"resources"`
 		} `json:"linux"`
+		// CDIDevices are the devices of the kubelet's request for a container, without their names.
+		CDIDevices []struct{} `json:"CDI_devices,omitempty"`
 	} `json:"config"`
 	// Resources is there once UpdatePodSandboxResources has changed those in
 	// Config (containerd 2.2 and later).

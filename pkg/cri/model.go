@@ -58,7 +58,8 @@ type Container struct {
 	// SharedCPUs is the value of OPENSHIFT_SHARED_CPUS in the container's environment: the
 	// list of CPUs that CRI-O adds to Recorded with each update. See the function SharedCPUs.
 	SharedCPUs string
-	// Claims are the references to ResourceClaims. Only NRI reports them.
+	// Claims are the references to ResourceClaims. Only NRI reports them, but HasDevices also
+	// ContainerStatus on containerd.
 	Claims ClaimRefs
 }
 

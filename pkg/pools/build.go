@@ -363,5 +363,5 @@ func samePod(a, b *Pod) bool {
 
 func sameContainer(a, b *Container) bool {
 	return a.ID == b.ID && a.Name == b.Name && a.Kind == b.Kind && a.State == b.State && a.CreatedAt == b.CreatedAt && a.FinishedAt == b.FinishedAt &&
-		a.Resources == b.Resources && a.Waiting == b.Waiting && a.Nodes.Equal(b.Nodes) && (a.Foreign == b.Foreign || reflect.DeepEqual(a.Foreign, b.Foreign))
+		a.Resources == b.Resources && a.Devices == b.Devices && a.Waiting == b.Waiting && a.Nodes.Equal(b.Nodes) && (a.Foreign == b.Foreign || reflect.DeepEqual(a.Foreign, b.Foreign))
 }

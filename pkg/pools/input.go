@@ -109,6 +109,9 @@ type Container struct {
 	// Waiting reports that a request for Nodes is in progress. Until the answer arrives, the
 	// container gets no exclusive CPUs, unless it has some already.
 	Waiting bool
+	// Devices reports that the container has CDI devices. The ResourceClaims of devices can add CPUs
+	// to the quota of the container, but not to its shares.
+	Devices bool
 	Foreign *Foreign // set for a container that another manager of CPUs places; nil for all others
 }
 

@@ -288,7 +288,9 @@ func (ctr *Container) asks() bool {
 type requests struct {
 	totalKnown bool // pod's total is known
 	// asking have more than the shares of no request. full have the resources of the pod.
-	// mismatched have a quota that does not follow from their shares.
+	// mismatched have a quota that does not follow from their shares, and no CDI devices. The CPUs of
+	// ResourceClaims are in the quota, and not in the shares (generateLinuxContainerResources in
+	// k8s.io/kubernetes 1.37.0, gate DRANodeAllocatableResources).
 	asking, full, mismatched int
 	shares                   uint64 // sum of their shares
 }
@@ -308,7 +310,7 @@ func countRequests(p *Pod) requests {
 		if n.totalKnown && ctr.Resources.isFull(p.Resources) {
 			n.full++
 		}
-		if ctr.Resources.mismatches() {
+		if ctr.Resources.mismatches() && !ctr.Devices {
 			n.mismatched++
 		}
 	}

@@ -129,6 +129,9 @@ func (l *life) resources(t *testing.T, words []string) (r pools.Resources) {
 	return r
 }
 
+// isDevices reports whether a word of a creation gives the container CDI devices.
+func isDevices(word string) bool { return word == "devices" }
+
 // step lets one thing happen, and returns the plan after it.
 func (l *life) step(t *testing.T, line string) pools.Plan {
 	t.Helper()
@@ -154,7 +157,8 @@ func (l *life) step(t *testing.T, line string) pools.Plan {
 		pod.Settled = true
 	case "+":
 		pod.Containers = append(pod.Containers, pools.Container{
-			ID: fmt.Sprint("c", l.clock), Name: f[1], State: pools.Running, CreatedAt: l.clock, Resources: l.resources(t, f[2:]),
+			ID: fmt.Sprint("c", l.clock), Name: f[1], State: pools.Running, CreatedAt: l.clock,
+			Resources: l.resources(t, slices.DeleteFunc(slices.Clone(f[2:]), isDevices)), Devices: slices.ContainsFunc(f[2:], isDevices),
 		})
 	case "-":
 		ctr := newest()

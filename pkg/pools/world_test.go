@@ -191,7 +191,7 @@ func (w *world) startContainer(p *pools.Pod) {
 		CreatedAt: w.clock, Resources: w.resources(), Waiting: w.next(8) == 1,
 	}
 	if w.next(3) == 1 {
-		c.Nodes = cpuset.Of(w.next(4))
+		c.Nodes, c.Devices = cpuset.Of(w.next(4)), true
 	}
 	if w.next(10) == 1 {
 		c.Foreign = &pools.Foreign{Manager: "somebody", CPUs: cpuset.Of(w.next(8), w.next(8)).Intersection(w.top.Online), Alone: w.next(2) == 1}

@@ -122,6 +122,7 @@ func (e *Container) follow(old *Container, asOf int) {
 		// Some runtimes report the quota that the daemon's NRI reply has removed.
 		now.Requested.Quota, now.Requested.Period = was.Requested.Quota, was.Requested.Period
 	}
+	now.Claims.HasDevices = now.Claims.HasDevices || was.Claims.HasDevices
 	if now.FinishedAt.IsZero() {
 		now.FinishedAt = was.FinishedAt
 	}

@@ -108,6 +108,21 @@ func TestRecovered(t *testing.T) {
 	}
 }
 
+// TestDevices checks that a container keeps its CDI devices after a report of a runtime that does
+// not report devices.
+func TestDevices(t *testing.T) {
+	w := newWorld(t)
+	p, c := w.run(cri.Created)
+	c.Claims.HasDevices = true
+	w.Expect(p, c, false)
+	w.fetchPod("p", w.Clock())
+	w.fetchContainer("c", w.Clock())
+	all := w.InputOf("u-1", w.now).Containers
+	if !slices.ContainsFunc(all, func(c pools.Container) bool { return c.ID == "c" && c.Devices }) {
+		t.Errorf("containers %+v; want c with devices", all)
+	}
+}
+
 // TestClaims checks which facts about other CPU managers a new report keeps.
 func TestClaims(t *testing.T) {
 	w := newWorld(t)
