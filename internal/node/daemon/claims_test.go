@@ -75,6 +75,44 @@ func TestClaimsKeepCPUs(t *testing.T) {
 	n.Eventually("shared container on all lent CPUs", func() bool { return n.State(shared).Effective.String() == "2-3,6-7" })
 }
 
+// TestClaimsOutliveTheBoot checks that a claim has its CPUs again after a reboot, when the kubelet prepares it
+// again, and that other claims and containers do not get them before.
+func TestClaimsOutliveTheBoot(t *testing.T) {
+	n := newNode(t)
+	n.YAML = claimYAML
+	r := n.start()
+	r.quiet()
+	for _, uid := range []string{"first", "kept"} { // kept has CPU 7, which a new claim would not get first
+		if _, err := r.prepare(uid, 1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := r.end("first"); err != nil {
+		t.Fatal(err)
+	}
+	r.stop()
+	n.rewriteJournal(3, func(data map[string]any) { data["bootID"] = "earlier" })
+
+	shared := n.RunContainer(n.RunPod("web", "default", "burstable", 0, nil), "app", cri.Resources{Shares: 512})
+	r = n.start()
+	n.Eventually("shared container without the claim's CPU", func() bool { return n.State(shared).Effective.String() == "2-3,6" })
+	if other, err := r.prepare("other", 1); err != nil || other != "6" {
+		t.Errorf("another claim = %s, %v; want CPU 6", other, err)
+	}
+	if kept, err := r.prepare("kept", 1); err != nil || kept != "7" {
+		t.Errorf("the claim after the reboot = %s, %v; want CPU 7", kept, err)
+	}
+	for _, uid := range []string{"other", "kept"} {
+		if err := r.end(uid); err != nil {
+			t.Errorf("end of claim %s: %v", uid, err)
+		}
+	}
+	r.stop()
+	if b, err := os.ReadFile(n.Host().JournalFile); err != nil || !strings.HasPrefix(string(b), `{"version":2,`) {
+		t.Errorf("journal after the end of all claims: %.20s, %v; want version 2, which older daemons read", b, err)
+	}
+}
+
 // TestClaimsWhenObserving checks that a daemon that changes nothing prepares no claim.
 func TestClaimsWhenObserving(t *testing.T) {
 	n := newNode(t)
