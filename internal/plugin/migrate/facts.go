@@ -19,6 +19,7 @@ const (
 	keyFloor      = "guaranteed.floor"
 	keyOptions    = "guaranteed.options."
 	keyMixed      = "guaranteed.mixed.cpus"
+	keyClaims     = "guaranteed.claims.cpus"
 	keyInfra      = "infraContainers" // CPUs, until the partition that has them is known
 	keyDomain     = "annotationDomain"
 	keyAway       = "interrupts.away"
@@ -171,6 +172,14 @@ func (f *facts) settleReserved() {
 	reserved := parsed(r.value)
 	besides := parsed(f.said[keyMixed].value).Union(parsed(f.said[keyBesides].value)).Intersection(reserved)
 	management := reserved.Difference(besides)
+	if claims := f.claims(management, lists); !claims.IsEmpty() {
+		f.say(keyClaims, claims.String(), r.source)
+		f.note(r.source, "the kubelet reserves CPUs "+claims.String()+", and nohz_full= names them: they become CPUs for ResourceClaims, and no pod gets them without a claim",
+			"remove guaranteed.claims to give them to other pools")
+		if management, reserved = management.Difference(claims), reserved.Difference(claims); management.IsEmpty() {
+			return
+		}
+	}
 	switch {
 	case lists.IsEmpty() && management.IsEmpty():
 		management = reserved
@@ -187,6 +196,16 @@ func (f *facts) settleReserved() {
 	f.keepOff(management, besides, r)
 }
 
+// claims returns the reserved CPUs that render writes for guaranteed.claims: the kernel keeps work off them, and no
+// management pool has them.
+func (f *facts) claims(reserved, lists cpuset.Set) cpuset.Set {
+	claims := reserved.Difference(lists).Intersection(parsed(f.said[keyBoot].value))
+	if f.said[keyPolicy].value == "static" || !f.managed() && claims.Equal(reserved) {
+		return cpuset.Set{}
+	}
+	return claims
+}
+
 // keepOff makes the shared pool a list without reserved CPUs that are in no management pool.
 func (f *facts) keepOff(management, besides cpuset.Set, reserved statement) {
 	_, said := f.said[keyShared]
@@ -199,7 +218,7 @@ func (f *facts) keepOff(management, besides cpuset.Set, reserved statement) {
 		return
 	}
 	if g := f.said[keyGuaranteed]; g.value == fromShared || g.value == "" {
-		f.say(keyShared, f.present.Difference(management).Difference(besides).String(), reserved.source)
+		f.say(keyShared, f.present.Difference(management.Union(besides, parsed(f.said[keyClaims].value))).String(), reserved.source)
 	}
 }
 
@@ -258,24 +277,29 @@ func (f *facts) settleBoot() {
 	}
 	delete(f.said, keyBoot)
 	lists, _ := f.lists()
-	taken := parsed(boot.value)
-	rest := f.present.Difference(lists).Difference(taken).Difference(parsed(f.said[keyMixed].value))
+	claims := parsed(f.said[keyClaims].value)
+	taken := parsed(boot.value).Difference(claims)
+	rest := f.present.Difference(lists.Union(taken, claims, parsed(f.said[keyMixed].value)))
 	g, said := f.said[keyGuaranteed]
 	switch {
+	case taken.IsEmpty(): // all of them are for claims
 	case !said && !f.present.IsEmpty() && rest.IsEmpty():
 		f.note(boot.source, "the kernel argument nohz_full="+boot.value+" does not make these CPUs the guaranteed pool: no CPU would be left for ordinary pods",
 			"write guaranteed.from: shared to give pods exclusive CPUs")
 	case !said && !taken.Overlaps(lists):
-		f.said[keyGuaranteed] = boot
-		left := "all CPUs outside this and other pools"
+		f.said[keyGuaranteed] = statement{taken.String(), boot.source}
+		left, which := "all CPUs outside this and other pools", "these CPUs"
+		if !claims.IsEmpty() {
+			which = "CPUs " + taken.String()
+		}
 		if !f.present.IsEmpty() {
 			left = "CPUs " + rest.String()
 		}
-		f.note(boot.source, "the kernel argument nohz_full="+boot.value+" makes these CPUs the guaranteed pool, and ordinary pods run on "+left,
+		f.note(boot.source, "the kernel argument nohz_full="+boot.value+" makes "+which+" the guaranteed pool, and ordinary pods run on "+left,
 			"write guaranteed.from: shared instead of the list if exclusive CPUs are only taken when pods ask")
 	case g.value == fromShared:
 		f.note(boot.source, "the kernel argument nohz_full="+boot.value+" is no pool here: exclusive CPUs come from the shared pool", "keep it, and compare it with the arguments of kubectl cpupool render --format kernel")
-	case g.value != boot.value:
+	case g.value != taken.String():
 		f.note(boot.source, "the kernel argument nohz_full="+boot.value+" does not set the guaranteed pool here: other keys set it, or these are management CPUs",
 			"compare it with what kubectl cpupool render --format kernel prints")
 	}

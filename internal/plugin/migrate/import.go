@@ -188,7 +188,7 @@ func (o Options) machine(data []byte) *topology.Topology {
 	last := 0
 	if c, err := config.Parse(data, "", config.Overrides{}, nil); err == nil {
 		p := c.Pools
-		sets := []cpuset.Set{p.Guaranteed.CPUs, p.Guaranteed.Mixed.CPUs}
+		sets := []cpuset.Set{p.Guaranteed.CPUs, p.Guaranteed.Mixed.CPUs, p.Guaranteed.Claims.CPUs}
 		if p.Shared != nil {
 			sets = append(sets, *p.Shared)
 		}

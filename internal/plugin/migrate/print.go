@@ -107,6 +107,10 @@ func (i *importer) printGuaranteed(b *printed) {
 		b.line(2, "memory", memory.value, memory.source)
 	}
 	i.printMixed(b)
+	if claims, ok := i.said[keyClaims]; ok {
+		b.WriteString("  claims:\n")
+		b.line(4, "cpus", strconv.Quote(claims.value), claims.source)
+	}
 }
 
 // printOptions prints the options that differ from the defaults.

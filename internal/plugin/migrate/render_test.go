@@ -17,8 +17,7 @@ import (
 )
 
 // arbitrary returns a configuration that the formats can express: management pools, the
-// pool of pause containers, CPUs for mixed containers and a guaranteed pool that is a
-// list.
+// pool of pause containers, CPUs for mixed containers, and lists for the guaranteed pool and for claims.
 func arbitrary(r *rand.Rand) *config.Config {
 	free := r.Perm(96)
 	take := func() cpuset.Set {
@@ -44,6 +43,9 @@ func arbitrary(r *rand.Rand) *config.Config {
 		if r.IntN(2) == 0 {
 			c.Pools.Guaranteed.Mixed = pools.Mixed{CPUs: take(), Namespaces: []string{"a"}}
 		}
+		if r.IntN(2) == 0 {
+			c.Pools.Guaranteed.Claims.CPUs = take()
+		}
 	}
 	return &c
 }
@@ -52,7 +54,7 @@ func arbitrary(r *rand.Rand) *config.Config {
 // and importing, for each set of formats.
 func TestRoundTrip(t *testing.T) {
 	for seed := range uint64(100) {
-		want := arbitrary(rand.New(rand.NewPCG(seed, 1)))
+		made := arbitrary(rand.New(rand.NewPCG(seed, 1)))
 		for name, formats := range map[string][]migrate.Format{
 			"one file each": {migrate.CRIO, migrate.Pinning, migrate.Kubelet, migrate.Kernel},
 			"MachineConfig": {migrate.MachineConfig},
@@ -60,9 +62,9 @@ func TestRoundTrip(t *testing.T) {
 		} {
 			var files []migrate.File
 			for _, format := range formats {
-				file, err := migrate.Render(want, format, "worker", nil)
+				file, err := migrate.Render(made, format, "worker", nil)
 				if err != nil {
-					nothing := want.Pools.Guaranteed.CPUs.IsEmpty() || format == migrate.Systemd
+					nothing := made.Pools.Guaranteed.CPUs.IsEmpty() || format == migrate.Systemd
 					if nothing && (format == migrate.Kernel || format == migrate.Systemd) {
 						continue
 					}
@@ -70,12 +72,17 @@ func TestRoundTrip(t *testing.T) {
 				}
 				files = append(files, migrate.File{Name: file.Name, Data: file.Data})
 			}
+			want := *made
+			if !slices.Contains(formats, migrate.Kubelet) { // the kernel arguments do not separate CPUs for claims
+				g := &want.Pools.Guaranteed
+				g.CPUs, g.Claims.CPUs = g.CPUs.Union(g.Claims.CPUs), cpuset.Set{}
+			}
 			for _, reading := range []migrate.Reading{migrate.Implementation, migrate.Documents} {
 				got, err := migrate.Import(files, migrate.Options{Reading: reading, Namespaces: []string{"a"}})
 				if err != nil {
 					t.Fatalf("seed %d, %s, %s: %v\n%s", seed, name, reading, err, show(files))
 				}
-				diff := cmp.Diff(want, got.Config, cmpopts.IgnoreUnexported(config.Config{}), cmpopts.EquateEmpty(), cmp.Comparer(cpuset.Set.Equal))
+				diff := cmp.Diff(&want, got.Config, cmpopts.IgnoreUnexported(config.Config{}), cmpopts.EquateEmpty(), cmp.Comparer(cpuset.Set.Equal))
 				if diff != "" {
 					t.Fatalf("seed %d, %s, %s (-want +got):\n%s\n%s", seed, name, reading, diff, show(files))
 				}
@@ -172,15 +179,15 @@ func TestLost(t *testing.T) {
 		"guaranteed: {from: shared, floor: 10%}":                 "guaranteed.floor guaranteed.from",
 		"guaranteed: {cpus: 2-3}":                                "irqaffinity",
 		"partitions: [{type: m, cpus: all}]\ninfraContainers: m": "infraContainers",
-		"partitions: [{type: m, cpus: 0-1}]\nguaranteed: {options: {full-pcpus-only: true}}": "guaranteed.options, guaranteed.overrides",
-		"guaranteed: {options: {strict-cpu-reservation: false}}":                             "guaranteed.options, guaranteed.overrides",
-		"guaranteed: {mixed: {cpus: shared, namespaces: [a]}}":                               "guaranteed.mixed.cpus guaranteed.mixed.namespaces",
-		"partitions: [{type: m, cpus: 0-1}]\nguaranteed: {claims: {cpus: 2-3}}":              "guaranteed.claims",
-		"units: {du.service: {pool: shared}}":                                                "units",
-		"partitions: [{type: management, cpus: 0}]\nhostSlices: {enabled: true}":             "hostSlices",
-		"guaranteed: {isolation: auto}":                                                      "guaranteed.isolation, guaranteed.park",
-		"power: [governor]":                                                                  "power, interrupts, kernelThreads",
-		"partitions: [{type: m, cpus: 0-1}]\ninfraContainers: m\nlogLevel: debug":            "",
+		"partitions: [{type: m, cpus: 0-1}]\nguaranteed: {options: {full-pcpus-only: true}}":  "guaranteed.options, guaranteed.overrides",
+		"guaranteed: {options: {strict-cpu-reservation: false}}":                              "guaranteed.options, guaranteed.overrides",
+		"guaranteed: {mixed: {cpus: shared, namespaces: [a]}}":                                "guaranteed.mixed.cpus guaranteed.mixed.namespaces",
+		"partitions: [{type: m, cpus: 0-1}]\nguaranteed: {claims: {cpus: 2-3, idle: shared}}": "guaranteed.claims.idle",
+		"units: {du.service: {pool: shared}}":                                                 "units",
+		"partitions: [{type: management, cpus: 0}]\nhostSlices: {enabled: true}":              "hostSlices",
+		"guaranteed: {isolation: auto}":                                                       "guaranteed.isolation, guaranteed.park",
+		"power: [governor]":                                                                   "power, interrupts, kernelThreads",
+		"partitions: [{type: m, cpus: 0-1}]\ninfraContainers: m\nlogLevel: debug":             "",
 	} {
 		var got []string
 		for _, note := range migrate.Lost(parse(t, yaml), migrate.Formats(), nil) {
@@ -193,6 +200,9 @@ func TestLost(t *testing.T) {
 	}
 	if notes := migrate.Lost(parse(t, "guaranteed: {cpus: 2-3}"), []migrate.Format{migrate.Kubelet}, nil); len(notes) != 1 || notes[0].Source != "guaranteed.cpus" {
 		t.Errorf("lost keys of a guaranteed pool for the kubelet = %v; want guaranteed.cpus", notes)
+	}
+	if notes := migrate.Lost(parse(t, "guaranteed: {claims: {cpus: 2-3}}"), []migrate.Format{migrate.Kubelet}, nil); len(notes) != 1 || notes[0].Source != "guaranteed.claims" {
+		t.Errorf("lost keys of claims for the kubelet = %v; want guaranteed.claims", notes)
 	}
 }
 
