@@ -28,6 +28,11 @@ type Claim struct {
 	Containers []string `json:"containers"`
 }
 
+// UsedBy reports whether a container uses the claim.
+func (c *Claim) UsedBy(podUID, container string) bool {
+	return c.PodUID == podUID && slices.Contains(c.Containers, container)
+}
+
 // Equal reports whether c and o record the same.
 func (c Claim) Equal(o Claim) bool {
 	return c.UID == o.UID && c.PodUID == o.PodUID && c.Namespace == o.Namespace && c.Name == o.Name &&
@@ -269,7 +274,7 @@ const ofClaims Pool = "claims"
 func (c *classifier) claiming(p *Pod, to *class) {
 	uses := func(ctr *Container) bool {
 		return ctr.Kind == App && ctr.Foreign == nil && slices.ContainsFunc(c.in.Claims, func(claim Claim) bool {
-			return claim.PodUID == p.UID && slices.Contains(claim.Containers, ctr.Name)
+			return claim.UsedBy(p.UID, ctr.Name)
 		})
 	}
 	rest := *p

@@ -30,13 +30,13 @@ func Fetch(ctx context.Context, h *hostenv.Host, keys map[pools.Key]bool) Answer
 
 // FetchOnce returns the hints for pods after one question. It serves callers without an
 // event loop: containers whose policy allows it do not wait after that.
-func FetchOnce(ctx context.Context, host *hostenv.Host, m *inventory.Inventory, p pools.Pools, pods []pools.Pod, held []pools.Assignment) *Hints {
+func FetchOnce(ctx context.Context, host *hostenv.Host, m *inventory.Inventory, p pools.Pools, pods []pools.Pod, claims []pools.Claim, held []pools.Assignment) *Hints {
 	h := New(nil)
 	if host.Devices == nil {
 		return h
 	}
 	now := time.Now()
-	if keys, due := h.Ask(p, pods, held, now); due {
+	if keys, due := h.Ask(p, pods, claims, held, now); due {
 		h.Take(Fetch(ctx, host, keys), m, now)
 	}
 	for k := range h.open {

@@ -43,6 +43,7 @@ type node struct {
 	inventory *inventory.Inventory
 	pools     pools.Pools
 	pod       pools.Pod
+	claims    []pools.Claim
 	held      []pools.Assignment
 	hints     *numahints.Hints
 }
@@ -66,7 +67,7 @@ func (n *node) lists(container string, nodes ...int) {
 
 // ask asks the fake kubelet if a question is due, and returns the pod with the hints.
 func (n *node) ask(at time.Time) pools.Container {
-	if keys, due := n.hints.Ask(n.pools, []pools.Pod{n.pod}, n.held, at); due {
+	if keys, due := n.hints.Ask(n.pools, []pools.Pod{n.pod}, n.claims, n.held, at); due {
 		n.hints.Take(numahints.Fetch(context.Background(), &hostenv.Host{Devices: &n.kubelet}, keys), n.inventory, at)
 	}
 	return n.apply()
@@ -99,11 +100,43 @@ func TestAnswer(t *testing.T) {
 			if got.Nodes.String() != c.nodes || got.Waiting != c.waits {
 				t.Errorf("nodes %q, waiting %t; want %q, %t", got.Nodes, got.Waiting, c.nodes, c.waits)
 			}
-			if lacks := n.hints.Lacks(n.pools, n.pod, nil); lacks != c.waits {
+			if lacks := n.hints.Lacks(n.pools, n.pod, n.claims, nil); lacks != c.waits {
 				t.Errorf("lacks an answer: %t; want %t", lacks, c.waits)
 			}
 			if n.hints.State() != telemetry.SourceOK {
 				t.Errorf("source is %q; want %q", n.hints.State(), telemetry.SourceOK)
+			}
+		})
+	}
+}
+
+// TestClaims checks that the kubelet is not asked for a container that uses a ResourceClaim. Other containers of the
+// pod wait for an answer.
+func TestClaims(t *testing.T) {
+	for name, c := range map[string]struct {
+		claims []pools.Claim
+		bare   bool // the pod has no container yet
+		asked  bool
+	}{
+		"no claim":                   {asked: true},
+		"no claim, and no container": {bare: true, asked: true},
+		"claim of the container":     {claims: []pools.Claim{{PodUID: "u", Containers: []string{"app"}}}},
+		"of another container":       {claims: []pools.Claim{{PodUID: "u", Containers: []string{"other"}}}, asked: true},
+		"of another pod":             {claims: []pools.Claim{{PodUID: "v", Containers: []string{"app"}}}, asked: true},
+		"claim, and no container":    {claims: []pools.Claim{{PodUID: "u"}}, bare: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := newNode(allocate.Restricted)
+			n.claims = c.claims
+			if c.bare {
+				n.pod.Containers = nil
+			}
+			lacks := n.hints.Lacks(n.pools, n.pod, n.claims, nil)
+			if _, due := n.hints.Ask(n.pools, []pools.Pod{n.pod}, n.claims, nil, start); due != c.asked || lacks != c.asked {
+				t.Errorf("question due %t, lacks an answer %t; want %t", due, lacks, c.asked)
+			}
+			if problems := n.hints.Problems(n.inventory, start.Add(2*numahints.Timeout)); (len(problems) > 0) != (c.asked && !c.bare) {
+				t.Errorf("problems = %v; want some: %t", problems, c.asked)
 			}
 		})
 	}
@@ -116,7 +149,7 @@ func TestPartialAnswer(t *testing.T) {
 	other := bad
 	other.Pod = "other"
 	n.kubelet.containers = []podresources.Container{bad, other}
-	keys, due := n.hints.Ask(n.pools, []pools.Pod{n.pod}, nil, start)
+	keys, due := n.hints.Ask(n.pools, []pools.Pod{n.pod}, n.claims, nil, start)
 	got := n.hints.Take(numahints.Fetch(t.Context(), &hostenv.Host{Devices: &n.kubelet}, keys), n.inventory, start)
 	if !due || len(got) != 1 || got[0].Pod != "a" {
 		t.Errorf("due %t, incomplete %v; want the container of the pod that was asked for", due, got)
@@ -205,7 +238,7 @@ func TestLateAnswer(t *testing.T) {
 func TestOneQuestion(t *testing.T) {
 	n := newNode(allocate.BestEffort)
 	ask := func() bool {
-		_, due := n.hints.Ask(n.pools, []pools.Pod{n.pod}, nil, start)
+		_, due := n.hints.Ask(n.pools, []pools.Pod{n.pod}, n.claims, nil, start)
 		return due
 	}
 	if !ask() || ask() {
@@ -240,7 +273,7 @@ func TestUnwanted(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			n := newNode(allocate.Restricted)
 			change(n)
-			if c := n.ask(start); n.kubelet.calls != 0 || c.Waiting || n.hints.Lacks(n.pools, n.pod, n.held) {
+			if c := n.ask(start); n.kubelet.calls != 0 || c.Waiting || n.hints.Lacks(n.pools, n.pod, n.claims, n.held) {
 				t.Errorf("asked %d times, waiting %t", n.kubelet.calls, c.Waiting)
 			}
 		})
@@ -282,11 +315,11 @@ func TestForget(t *testing.T) {
 	n.lists("app", 1)
 	n.ask(start)
 	n.hints.Forget(map[string]bool{"u": true})
-	if n.hints.Lacks(n.pools, n.pod, nil) {
+	if n.hints.Lacks(n.pools, n.pod, n.claims, nil) {
 		t.Error("the answer for an existing pod is dropped")
 	}
 	n.hints.Forget(nil)
-	if !n.hints.Lacks(n.pools, n.pod, nil) {
+	if !n.hints.Lacks(n.pools, n.pod, n.claims, nil) {
 		t.Error("the answer for a pod that ended is kept")
 	}
 }
@@ -333,14 +366,14 @@ func TestFetchOnce(t *testing.T) {
 			n := newNode(c.policy)
 			n.lists("app", 1)
 			n.kubelet.err = c.err
-			n.hints = numahints.FetchOnce(t.Context(), &hostenv.Host{Devices: &n.kubelet}, n.inventory, n.pools, []pools.Pod{n.pod}, nil)
+			n.hints = numahints.FetchOnce(t.Context(), &hostenv.Host{Devices: &n.kubelet}, n.inventory, n.pools, []pools.Pod{n.pod}, n.claims, nil)
 			if got := n.apply(); got.Nodes.String() != c.nodes || got.Waiting != c.waits {
 				t.Errorf("nodes %q, waiting %t; want %q, %t", got.Nodes, got.Waiting, c.nodes, c.waits)
 			}
 		})
 	}
 	n := newNode(allocate.Restricted)
-	n.hints = numahints.FetchOnce(t.Context(), &hostenv.Host{}, n.inventory, n.pools, []pools.Pod{n.pod}, nil)
+	n.hints = numahints.FetchOnce(t.Context(), &hostenv.Host{}, n.inventory, n.pools, []pools.Pod{n.pod}, n.claims, nil)
 	if n.apply().Waiting {
 		t.Error("waits for a kubelet that is not configured")
 	}

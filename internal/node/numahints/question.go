@@ -2,6 +2,7 @@ package numahints
 
 import (
 	"maps"
+	"slices"
 	"time"
 
 	"github.com/cpupoold/cpupoold/pkg/allocate"
@@ -27,8 +28,8 @@ func (q *question) isOverdue(now time.Time) bool { return now.Sub(q.since) >= Ti
 // Ask updates the open questions for the pods and returns their keys when the next question is
 // due. The caller passes them to Fetch, and its answer to Take. Only one question is in
 // progress at a time; the next one includes containers that appear until then.
-func (h *Hints) Ask(p pools.Pools, pods []pools.Pod, held []pools.Assignment, now time.Time) (keys map[pools.Key]bool, due bool) {
-	want, owners := wanted(p, pods, held)
+func (h *Hints) Ask(p pools.Pools, pods []pools.Pod, claims []pools.Claim, held []pools.Assignment, now time.Time) (keys map[pools.Key]bool, due bool) {
+	want, owners := wanted(p, pods, claims, held)
 	h.follow(want, owners, now)
 	for _, q := range h.open {
 		due = due || !now.Before(q.due)
@@ -48,8 +49,8 @@ func (h *Hints) Ask(p pools.Pools, pods []pools.Pod, held []pools.Assignment, no
 func (h *Hints) AskAgain() { h.off = false }
 
 // Lacks reports whether the NUMA nodes of a container of the pod count and are unknown.
-func (h *Hints) Lacks(p pools.Pools, pod pools.Pod, held []pools.Assignment) bool {
-	want, _ := wanted(p, []pools.Pod{pod}, held)
+func (h *Hints) Lacks(p pools.Pools, pod pools.Pod, claims []pools.Claim, held []pools.Assignment) bool {
+	want, _ := wanted(p, []pools.Pod{pod}, claims, held)
 	for k := range want {
 		if _, known := h.known[k]; !known {
 			return true
@@ -129,7 +130,7 @@ func (h *Hints) follow(want, owners map[pools.Key]bool, now time.Time) {
 
 // wanted returns the containers that will get exclusive CPUs, and whether their policy requires an
 // answer. owners hold exclusive CPUs, or share the CPUs of their pod.
-func wanted(p pools.Pools, pods []pools.Pod, held []pools.Assignment) (want, owners map[pools.Key]bool) {
+func wanted(p pools.Pools, pods []pools.Pod, claims []pools.Claim, held []pools.Assignment) (want, owners map[pools.Key]bool) {
 	owners = make(map[pools.Key]bool, len(held))
 	for _, a := range held {
 		owners[a.Key] = true
@@ -148,7 +149,7 @@ func wanted(p pools.Pools, pods []pools.Pod, held []pools.Assignment) (want, own
 		if pod.Gone || pod.QoS != pools.QoSGuaranteed {
 			continue
 		}
-		keys := keysOf(pod, owners)
+		keys := keysOf(pod, claims, owners)
 		if len(keys) == 0 {
 			continue
 		}
@@ -163,15 +164,18 @@ func wanted(p pools.Pools, pods []pools.Pod, held []pools.Assignment) (want, own
 	return want, owners
 }
 
-// keysOf returns the containers whose CPUs depend on an answer, or the pod before it has any.
-func keysOf(p *pools.Pod, owners map[pools.Key]bool) []pools.Key {
+// keysOf returns the containers whose CPUs depend on an answer, or the pod before it has any. The scheduler has chosen
+// the NUMA nodes of claims, so containers that use them do not depend on it. A pod with claims reserves no CPUs.
+func keysOf(p *pools.Pod, claims []pools.Claim, owners map[pools.Key]bool) []pools.Key {
 	var keys []pools.Key
-	if n, _ := p.Resources.WholeCPUs(); n > 0 && len(p.Containers) <= 1 {
+	hasClaim := slices.ContainsFunc(claims, func(c pools.Claim) bool { return c.PodUID == p.UID })
+	if n, _ := p.Resources.WholeCPUs(); n > 0 && len(p.Containers) <= 1 && !hasClaim {
 		keys = append(keys, pools.Key{PodUID: p.UID})
 	}
 	for _, c := range p.Containers {
 		k := pools.Key{PodUID: p.UID, Container: c.Name}
-		if c.Kind == pools.App && c.State != pools.Exited && !owners[k] && c.Resources.ExclusiveCPUs() > 0 {
+		usesClaim := hasClaim && slices.ContainsFunc(claims, func(claim pools.Claim) bool { return claim.UsedBy(p.UID, c.Name) })
+		if c.Kind == pools.App && c.State != pools.Exited && !owners[k] && !usesClaim && c.Resources.ExclusiveCPUs() > 0 {
 			keys = append(keys, k)
 		}
 	}

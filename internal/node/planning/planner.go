@@ -105,7 +105,7 @@ func (p *Planner) Decide(m Moment) desired.Decision {
 func (p *Planner) Input(m Moment) desired.Input {
 	h, pods := p.from.Host, p.pods(m.Now)
 	if h.Devices != nil {
-		if keys, due := p.Hints.Ask(p.from.Settings.Pools, pods, p.assignments, m.Now); due {
+		if keys, due := p.Hints.Ask(p.from.Settings.Pools, pods, p.Claims.All(), p.assignments, m.Now); due {
 			p.from.AskHints(keys)
 		}
 	}
@@ -138,7 +138,7 @@ func (p *Planner) PodInput(uid string, now time.Time) pools.Pod {
 
 // LacksHints reports whether the NUMA nodes of a container of the pod count and are unknown.
 func (p *Planner) LacksHints(pod pools.Pod) bool {
-	return p.from.Host.Devices != nil && p.Hints.Lacks(p.from.Settings.Pools, pod, p.assignments)
+	return p.from.Host.Devices != nil && p.Hints.Lacks(p.from.Settings.Pools, pod, p.Claims.All(), p.assignments)
 }
 
 // Assignments returns the exclusive CPUs of all owners.

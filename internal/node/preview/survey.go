@@ -73,7 +73,7 @@ func read(ctx context.Context, h *hostenv.Host, settings desired.Settings, j und
 	pods := m.Input(time.Now())
 	s := &survey{host: h, others: desired.NewOtherManagers(found.Crio), unread: found.Failed, cgroups: cgroups}
 	s.others.Mark(m, pods, &settings, cgroups.State)
-	numahints.FetchOnce(ctx, h, m, settings.Pools, pods, previous).Apply(pods)
+	numahints.FetchOnce(ctx, h, m, settings.Pools, pods, known.Claims(), previous).Apply(pods)
 	partitions, _ := settings.Partitions(h.Kernel)
 	inPods := auxiliary.New(h.Driver)
 	inPods.NoteAll(found.InPods)

@@ -192,7 +192,7 @@ func claimed(all []pools.Assignment) (cpus cpuset.Set) {
 
 // usesClaim reports whether a container uses one of the claims.
 func usesClaim(k pools.Key, claims []pools.Claim) bool {
-	return slices.ContainsFunc(claims, func(c pools.Claim) bool { return c.PodUID == k.PodUID && slices.Contains(c.Containers, k.Container) })
+	return slices.ContainsFunc(claims, func(c pools.Claim) bool { return c.UsedBy(k.PodUID, k.Container) })
 }
 
 func firstNonEmpty(a, b cpuset.Set) cpuset.Set {
