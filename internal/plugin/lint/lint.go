@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/cpupoold/cpupoold/internal/admission"
+	"github.com/cpupoold/cpupoold/internal/plugin/claims"
 	"github.com/cpupoold/cpupoold/internal/plugin/manifest"
 )
 
@@ -65,7 +66,7 @@ func oneLine(text string) string {
 
 // Check returns the findings in files, in the order of file and line.
 func (s Settings) Check(files []File) []Finding {
-	l := &linter{Settings: s, namespaces: s.knownNamespaces(files), limits: map[string][]corev1.LimitRange{}}
+	l := &linter{Settings: s, namespaces: s.knownNamespaces(files), limits: map[string][]corev1.LimitRange{}, claimPods: map[string]int{}}
 	l.look(files)
 	for _, file := range files {
 		for _, o := range file.Objects {
@@ -74,6 +75,7 @@ func (s Settings) Check(files []File) []Finding {
 			case o.Pod != nil:
 				l.object.Pod = l.pod(&o)
 				l.checkPod()
+				l.checkPodClaims()
 			case o.APIVersion == "v1" && o.Kind == "Namespace":
 				l.checkLabels(o.Labels, o.Line)
 				l.checkNamespace()
@@ -85,6 +87,8 @@ func (s Settings) Check(files []File) []Finding {
 				l.checkAutoscaler(files)
 			case isQueue(&o):
 				l.checkQueue()
+			case claims.Reads(&o):
+				l.checkClaim()
 			default:
 				l.checkKueueConfig()
 			}
@@ -98,7 +102,7 @@ func (s Settings) Check(files []File) []Finding {
 
 // Reads reports whether Check reads an object.
 func Reads(o *manifest.Object) bool {
-	return o.Pod != nil || isAutoscaler(o) || isQueue(o) || len(kueueConfigs(o)) > 0 ||
+	return o.Pod != nil || claims.Reads(o) || isAutoscaler(o) || isQueue(o) || len(kueueConfigs(o)) > 0 ||
 		o.APIVersion == "v1" && slices.Contains([]string{"Namespace", "LimitRange", "ResourceQuota"}, o.Kind)
 }
 
@@ -113,6 +117,10 @@ type linter struct {
 	// kueue are the Configurations of Kueue, and covered the resources of its ClusterQueues.
 	kueue   []kueueConfig
 	covered []string
+
+	// claims are the objects of resource.k8s.io, and claimPods the numbers of pods that name a claim.
+	claims    claims.Objects
+	claimPods map[string]int
 
 	findings []Finding
 	// The present file and object.
@@ -149,6 +157,7 @@ func (l *linter) look(files []File) {
 				}
 			}
 			l.lookKueue()
+			l.lookClaims(&o)
 			if o.Pod == nil {
 				continue
 			}

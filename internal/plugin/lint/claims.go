@@ -1,0 +1,103 @@
+package lint
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/cpupoold/cpupoold/internal/plugin/claims"
+	"github.com/cpupoold/cpupoold/internal/plugin/manifest"
+	"github.com/cpupoold/cpupoold/internal/plugin/simulate"
+	"github.com/cpupoold/cpupoold/pkg/pools"
+)
+
+// lookClaims keeps the objects of resource.k8s.io, and counts the pods of each claim.
+func (l *linter) lookClaims(o *manifest.Object) {
+	if claims.Reads(o) {
+		_ = l.claims.Add(o, l.Namespace) // checkClaim reports an error
+		return
+	}
+	if o.Pod == nil {
+		return
+	}
+	var names []string
+	for _, entry := range o.Pod.Spec.ResourceClaims {
+		if name := entry.ResourceClaimName; name != nil && !slices.Contains(names, *name) {
+			names = append(names, *name)
+			l.claimPods[l.namespace()+"/"+*name] += podsOf(o)
+		}
+	}
+}
+
+// podsOf returns the number of pods of an object at one time. A DaemonSet counts as two, for several.
+func podsOf(o *manifest.Object) int {
+	var k struct {
+		Spec struct {
+			Replicas    *int `json:"replicas"`
+			Parallelism *int `json:"parallelism"`
+		} `json:"spec"`
+	}
+	if o.Shaped || o.Decode(&k) != nil {
+		return 1
+	}
+	number := k.Spec.Replicas
+	switch o.Kind {
+	case "DaemonSet":
+		return 2
+	case "Job":
+		number = k.Spec.Parallelism
+	}
+	if number == nil {
+		return 1
+	}
+	return *number
+}
+
+// checkClaim finds amounts of CPUs in a claim or template that the scheduler changes.
+func (l *linter) checkClaim() {
+	var alone claims.Objects
+	if err := alone.Add(&l.object, l.Namespace); err != nil {
+		l.find(l.object.Line("metadata"), "it cannot be read: "+err.Error(), "correct it")
+		return
+	}
+	if l.object.Kind != "ResourceClaim" && l.object.Kind != "ResourceClaimTemplate" {
+		return
+	}
+	for _, f := range l.claims.Fractions(l.namespace(), l.object.Name) {
+		l.find(l.object.Line("spec"), fmt.Sprintf("request %s is for %s CPUs, and the scheduler rounds it up to whole CPUs or cores", f.Request, f.Amount), "write a whole number of CPUs")
+	}
+}
+
+// checkPodClaims finds claims with CPUs for several pods, and containers that request CPUs in addition to a
+// claim with CPUs.
+func (l *linter) checkPodClaims() {
+	pod := l.object.Pod
+	if len(pod.Spec.ResourceClaims) == 0 {
+		return
+	}
+	all := l.answers(pod)
+	isExclusive := func(container string) bool {
+		return slices.ContainsFunc(all, func(a simulate.Answer) bool { return a.Name == container && a.Verdict.Code == pools.CodeExclusive })
+	}
+	for i := range pod.Spec.ResourceClaims {
+		entry := &pod.Spec.ResourceClaims[i]
+		if !l.claims.HasCPUs(l.namespace(), entry, "") {
+			continue
+		}
+		if name := entry.ResourceClaimName; name != nil && l.claimPods[l.namespace()+"/"+*name] > 1 {
+			l.find(l.object.PodLine("spec", "resourceClaims", entry.Name), fmt.Sprintf("claim %s has CPUs, which are for one pod, and several pods use it", strconv.Quote(*name)),
+				"write a ResourceClaimTemplate, and resourceClaimTemplateName here")
+		}
+		for _, c := range containers(pod) {
+			uses := slices.ContainsFunc(c.Resources.Claims, func(r corev1.ResourceClaim) bool {
+				return r.Name == entry.Name && l.claims.HasCPUs(l.namespace(), entry, r.Request)
+			})
+			if uses && isExclusive(c.Name) {
+				l.find(l.containerLine(c.Name), fmt.Sprintf("container %s runs on the CPUs of its claim alone, and its request of whole CPUs counts in addition", strconv.Quote(c.Name)),
+					"request cpu: 1m, or remove the claim")
+			}
+		}
+	}
+}
