@@ -307,6 +307,15 @@ func TestGarbledInfo(t *testing.T) {
 	if got := must[cri.Container](t)(c.ContainerStatus(t.Context(), id)); !got.Claims.HasDevices {
 		t.Errorf("ContainerStatus = %+v; want a container with CDI devices", got)
 	}
+	for doc, want := range map[string]bool{
+		`{"config":{"linux":{"cgroup_parent":"a","resources":{"cpu_shares":1024}}}}`:                                           false,
+		`{"config":{"linux":{"cgroup_parent":"a","resources":{"cpu_shares":1024}}},"resources":{"linux":{"cpu_shares":2048}}}`: true,
+	} {
+		r.Garble(pod, doc)
+		if got, err := c.PodStatus(t.Context(), pod); got.Resized != want {
+			t.Errorf("PodStatus = %+v, %v; want resized %t", got, err, want)
+		}
+	}
 	r.Garble(pod, `{"config":{"linux":{"cgroup_parent":[]}}}`)
 	got, err := c.PodStatus(t.Context(), pod)
 	if info, ok := errors.AsType[*cri.InfoError](err); !ok || info.Field != "config.linux.cgroup_parent" || info.ID != pod || info.Kind != "pod" {

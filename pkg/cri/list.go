@@ -157,6 +157,7 @@ func (c *Client) PodStatus(ctx context.Context, id string) (Pod, error) {
 	p.CgroupsPath = i.RuntimeSpec.Linux.CgroupsPath
 	p.PID = i.PID
 	p.CgroupParent, p.Resources, field, err = i.podConfig(s.GetAnnotations())
+	p.Resized = i.Resources != nil
 	if err != nil {
 		return p, &InfoError{Kind: "pod", ID: id, Field: field, Err: err}
 	}

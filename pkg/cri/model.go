@@ -30,7 +30,8 @@ type Pod struct {
 	// included (linux.resources of the sandbox configuration, since Kubernetes
 	// 1.23; KEP-1287 updates it). Zero means unknown.
 	Resources Resources
-	PID       int // sandbox process in the runtime's PID namespace, 0 if none runs
+	Resized   bool // Resources are of the last resize of the pod (containerd 2.2 and later)
+	PID       int  // sandbox process in the runtime's PID namespace, 0 if none runs
 }
 
 // Container is a container of a pod as the runtime knows it. Sandbox (pause)

@@ -349,7 +349,7 @@ func samePods(a, b []Pod) bool {
 
 func samePod(a, b *Pod) bool {
 	if a.UID != b.UID || a.Namespace != b.Namespace || a.Name != b.Name || a.QoS != b.QoS || a.CreatedAt != b.CreatedAt || a.Resources != b.Resources ||
-		a.Gone != b.Gone || a.Unread != b.Unread || a.Settled != b.Settled || len(a.Containers) != len(b.Containers) {
+		a.Resized != b.Resized || a.Gone != b.Gone || a.Unread != b.Unread || a.Settled != b.Settled || len(a.Containers) != len(b.Containers) {
 		return false
 	}
 	for i := range a.Containers {

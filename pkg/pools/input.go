@@ -60,6 +60,7 @@ type Pod struct {
 	Annotations map[string]string
 	CreatedAt   int64     // when the sandbox was created, in nanoseconds since the epoch; 0 means just now.
 	Resources   Resources // pod's total as the kubelet set it for the sandbox; the zero value means unknown.
+	Resized     bool      // Resources are the total of the last resize of the pod
 	Gone        bool      // sandbox is no longer ready and no container runs in it: its CPUs are free
 	// Unread reports that the pod exists, but that its status could not be read: QoS and
 	// Resources are not valid. Recorded CPUs of the pod stay recorded, and it gets no

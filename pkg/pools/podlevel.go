@@ -93,8 +93,12 @@ func (p *Pod) HasPodLevelResources() bool {
 }
 
 // adopt sets the total of a recognised pod to the resources of a container that has more. The
-// total of the sandbox is outdated then: CRI-O reports the total at its creation.
+// total of the sandbox is outdated then: CRI-O reports the total at its creation. After a resize that
+// the runtime has reported, the total counts: ephemeral containers keep their resources.
 func (p *Pod) adopt() {
+	if p.Resized {
+		return
+	}
 	for i, next := p.newest(0); i >= 0; i, next = p.newest(next) {
 		if ctr := &p.Containers[i]; ctr.asks() && p.Resources.Shares != 0 && ctr.Resources.Shares > p.Resources.Shares && ctr.Resources.Shares < sharesCap {
 			p.Resources = ctr.Resources
@@ -106,7 +110,8 @@ func (p *Pod) adopt() {
 // a sharer has whole CPUs below the pod's total. When the pod grows, it has its new total first,
 // and its containers have the old one. When it shrinks, the containers are first. The pod
 // keeps the recorded total in the meantime. If the pod is settled and no sharer has the total
-// of the sandbox, that is outdated.
+// of the sandbox, that is outdated. A resize does not change ephemeral containers. While one runs, a pod
+// that grows keeps the recorded total.
 func (l *podLevel) resized(p *Pod, carved []string, recorded int) int {
 	part, full := 0, false
 	for i, next := p.newest(0); i >= 0; i, next = p.newest(next) {

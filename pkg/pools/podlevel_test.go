@@ -108,6 +108,7 @@ func newLife(t *testing.T, r row, mode pools.PodLevel) *life {
 func (l *life) setTotal(t *testing.T, line string) {
 	t.Helper()
 	for _, word := range strings.Fields(line)[1:] {
+		l.in.Pods[0].Resized = l.in.Pods[0].Resized || word == "resized"
 		if strings.Contains(word, "=") {
 			if err := setResource(&l.in.Pods[0].Resources, word); err != nil {
 				t.Fatal(err)

@@ -145,6 +145,7 @@ func (w *world) createPod() {
 		QoS:       []pools.QoS{pools.QoSGuaranteed, pools.QoSGuaranteed, pools.QoSBurstable, pools.QoSBestEffort, pools.QoSNone}[w.next(5)],
 		Resources: w.resources(),
 		Settled:   w.next(2) == 1,
+		Resized:   w.ids%3 == 0,
 	}
 	if w.next(3) == 1 {
 		p.Annotations = map[string]string{

@@ -69,6 +69,7 @@ func inputPod(uid string, sandboxes map[string]*Pod, now time.Time) pools.Pod {
 		QoS:         e.QoS,
 		Annotations: e.Pod.Annotations,
 		Resources:   e.resources(),
+		Resized:     e.isResized(),
 		Settled:     now.Sub(e.began) >= settleTime,
 		Gone:        true,
 		Unread:      e.IsUnread(),

@@ -125,6 +125,15 @@ func (e *Pod) resources() pools.Resources {
 	return resourcesOf(e.Pod.Resources)
 }
 
+// isResized reports whether the total is of the last resize of the pod. NRI or the runtime has reported
+// it.
+func (e *Pod) isResized() bool {
+	if e.total != (pools.Resources{}) {
+		return e.before == (pools.Resources{})
+	}
+	return e.Pod.Resized
+}
+
 // newest returns the newest containers of a sandbox, by name.
 func (m *Inventory) newest(sandbox string) map[string]*Container {
 	newest := make(map[string]*Container)

@@ -51,9 +51,15 @@ func TestTotalOfResizedPod(t *testing.T) {
 	if got := total(); got != 2048 {
 		t.Errorf("total of %d shares after the resize of a container; want 2048", got)
 	}
+	if w.InputOf("u-1", w.now).Resized {
+		t.Error("the pod counts as resized after the resize of a container")
+	}
 	w.SetTotal("p", cpus(3))
 	if got := total(); got != 3072 {
 		t.Errorf("total of %d shares after the resize of the pod; want 3072", got)
+	}
+	if !w.InputOf("u-1", w.now).Resized {
+		t.Error("the pod does not count as resized after its resize")
 	}
 	w.SetTotal("p", cri.Resources{})
 	w.SetTotal("unknown", cpus(1))

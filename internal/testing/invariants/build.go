@@ -149,7 +149,9 @@ func (c *stepChecker) totals() {
 				continue
 			}
 			n, _ := ctr.Resources.WholeCPUs()
-			most = max(most, n, int(min(ctr.Resources.Shares, sharesCap)/sharesPerCPU))
+			if !of.Resized || !to.InPodPool() { // ephemeral containers keep their resources in a resize
+				most = max(most, n, int(min(ctr.Resources.Shares, sharesCap)/sharesPerCPU))
+			}
 			if to.Pool == pools.Guaranteed && len(to.Claims) == 0 {
 				has = has.Union(to.CPUs)
 			}
