@@ -72,10 +72,10 @@ func (s *Scheduler) whyRequest(c *resourcev1.ResourceClaim) string {
 	if r.Exactly != nil && r.Exactly.Capacity != nil {
 		for _, name := range sorted(r.Exactly.Capacity.Requests) {
 			q := r.Exactly.Capacity.Requests[name]
-			text += " with " + q.String() + " of " + string(name)
+			text += " with " + amountOf(q.String(), name)
 		}
 	}
-	text = strings.Replace(text, " of "+string(dra.Capacity), " CPUs", 1) + " " + isFree(r) + s.ever(c)
+	text += " " + isFree(r) + s.ever(c)
 	switch {
 	case !s.selectsCPUs(r):
 		return text
@@ -83,6 +83,17 @@ func (s *Scheduler) whyRequest(c *resourcev1.ResourceClaim) string {
 		return text + "; the node has no CPUs for claims: set guaranteed.claims.cpus in its configuration"
 	}
 	return text + "; " + s.left()
+}
+
+// amountOf returns an amount of a capacity.
+func amountOf(amount string, name resourcev1.QualifiedName) string {
+	switch {
+	case name != dra.Capacity:
+		return amount + " of " + string(name)
+	case amount == "1":
+		return "1 CPU"
+	}
+	return amount + " CPUs"
 }
 
 func isFree(r *resourcev1.DeviceRequest) string {

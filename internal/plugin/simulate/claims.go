@@ -165,10 +165,12 @@ func (n *Node) unscheduled(uid string) []Refusal {
 
 // explainPending returns the explanation of a pod that waits for devices, or nil.
 func (n *Node) explainPending(name string) *inspect.Explanation {
-	pod, _, _ := strings.Cut(name, "/")
 	for _, w := range n.pending {
-		p := w.pod.Spec
-		if name != p.Name && name != w.pod.Name() && !strings.HasPrefix(name, w.pod.Name()+"/") && !(pod == p.Name && resourcesIn(p, strings.TrimPrefix(name, pod+"/")) != nil) {
+		p, of := w.pod.Spec, name
+		if i := strings.LastIndexByte(name, '/'); i > 0 && resourcesIn(p, name[i+1:]) != nil {
+			of = name[:i] // without the container
+		}
+		if name != w.pod.Name() && of != p.Name && of != w.pod.Name() {
 			continue
 		}
 		s := inspect.Subject{
