@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/cpupoold/cpupoold/pkg/allocate"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
@@ -15,7 +16,7 @@ import (
 type Input struct {
 	Machine *allocate.Machine
 	Pool    cpuset.Set    // CPUs that can be exclusive
-	Owners  []pools.Owner // all owners. Their CPUs are disjoint and in Pool
+	Owners  []pools.Owner // all owners. Their CPUs are disjoint. Pool contains all but the CPUs of ResourceClaims
 }
 
 // Report describes the CPUs of owners on the machine, and possible improvements.
@@ -37,21 +38,40 @@ type Change[T any] struct {
 	After T `json:"after"`
 }
 
-// Name names an owner: a container of a pod, or without PodUID a systemd unit.
+// Name names an owner: a container of a pod, or without PodUID a systemd unit. With ClaimUID it
+// names the part of a ResourceClaim on one device.
 type Name struct {
 	PodUID    string `json:"podUID,omitempty"`
 	Pod       string `json:"pod,omitempty"` // namespace/name
 	Container string `json:"container,omitempty"`
+	ClaimUID  string `json:"claimUID,omitempty"`
+	Claim     string `json:"claim,omitempty"` // namespace/name
+	// Part is the part of the claim: request, device and share, with | between them.
+	Part string `json:"part,omitempty"`
 }
 
-func nameOf(o *pools.Owner) Name { return Name{o.Key.PodUID, o.Pod, o.Key.Container} }
+func nameOf(o *pools.Owner) Name {
+	if o.Key.Claim != "" {
+		return Name{ClaimUID: o.Key.Claim, Claim: o.Pod, Part: o.Key.Container}
+	}
+	return Name{PodUID: o.Key.PodUID, Pod: o.Pod, Container: o.Key.Container}
+}
 
 // Key is the name as plans have it.
-func (n Name) Key() pools.Key { return pools.Key{PodUID: n.PodUID, Container: n.Container} }
+func (n Name) Key() pools.Key {
+	if n.ClaimUID != "" {
+		return pools.Key{Claim: n.ClaimUID, Container: n.Part}
+	}
+	return pools.Key{PodUID: n.PodUID, Container: n.Container}
+}
 
-// Full returns namespace/pod/container, or the unit.
+// Full returns namespace/pod/container, the unit, or the claim with its request and device.
 func (n Name) Full() string {
 	switch {
+	case n.ClaimUID != "":
+		request, device, _ := strings.Cut(n.Part, "|")
+		device, _, _ = strings.Cut(device, "|")
+		return "claim " + cmp.Or(n.Claim, n.ClaimUID) + " (" + request + " of " + device + ")"
 	case n.PodUID == "":
 		return n.Container
 	case n.Container == "":

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -196,5 +197,31 @@ func TestCheck(t *testing.T) {
 		if c.want == "" && err != nil || c.want != "" && (err == nil || len(got) < len(c.want) || got[:len(c.want)] != c.want) {
 			t.Errorf("Check(%s, %s, %s) = %v; want %q", c.owner, c.from, c.to, err, c.want)
 		}
+	}
+}
+
+// claimed makes an owner the part of a ResourceClaim.
+func claimed(o *pools.Owner) {
+	o.Key, o.Pod, o.Fixed = pools.Key{Claim: "uid-claim", Container: "cpus|numa0|share"}, "radio/one", "the CPUs of a ResourceClaim never move"
+}
+
+// TestClaims checks that a claim keeps its CPUs, which are not in the pool, and that an owner in one of
+// its cores can move away.
+func TestClaims(t *testing.T) {
+	s := newScene(twoNodes(), "4-15").owner("2,4", claimed).owner("5")
+	r := defrag.Analyse(s.Input)
+	claim := r.Owners[len(r.Owners)-1]
+	want := defrag.Name{ClaimUID: "uid-claim", Claim: "radio/one", Part: "cpus|numa0|share"}
+	if claim.Name != want || claim.Full() != "claim radio/one (cpus of numa0)" || claim.Key() != s.Owners[0].Key {
+		t.Errorf("name %+v is %q with key %+v; want claim radio/one", claim.Name, claim.Full(), claim.Key())
+	}
+	if claim.Least.SplitCores != claim.Now.SplitCores || claim.Fixed == "" {
+		t.Errorf("claim %+v; want that its least is what it has", claim)
+	}
+	if len(r.Moves) != 0 && r.Moves[0].PodUID != "uid-01" {
+		t.Errorf("moves %+v; want none of the claim", r.Moves)
+	}
+	if err := defrag.Check(s.Input, s.Owners[0].Key, set("2,4"), set("6-7")); err == nil || !strings.Contains(err.Error(), "never move") {
+		t.Errorf("Check = %v; want a refusal", err)
 	}
 }

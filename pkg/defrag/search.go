@@ -44,9 +44,13 @@ func newSearch(n *node) *search {
 
 // alone returns the best place for owner i without other owners, wherever it is
 // now: a move must not change the least of its owner. An owner whose options cannot be met
-// at all cannot be moved, so its position is its best.
+// at all cannot be moved, so its position is its best. CPUs of a ResourceClaim are not in the pool, and
+// never move.
 func (n *node) alone(i int) measured {
 	o := &n.owners[i]
+	if o.Key.Claim != "" {
+		return n.measure(i, o.CPUs)
+	}
 	var best measured
 	for _, options := range variants(o.Options) {
 		got, err := n.machine.Supply(n.pool).Take(allocate.Request{CPUs: o.CPUs.Len(), Nodes: o.Nodes, Options: options})

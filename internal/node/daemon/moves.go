@@ -9,7 +9,6 @@ import (
 	"github.com/cpupoold/cpupoold/internal/node/desired"
 	"github.com/cpupoold/cpupoold/internal/node/hostenv"
 	"github.com/cpupoold/cpupoold/internal/node/moves"
-	"github.com/cpupoold/cpupoold/pkg/defrag"
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
 
@@ -56,7 +55,7 @@ func (l *Loop) assignmentsAfter(m *moves.Move, now time.Time) ([]pools.Assignmen
 	moment := l.moment(now)
 	s := l.planner.Input(moment)
 	plan := s.Decide().Plan
-	if err := defrag.Check(s.Fragments(plan), m.Key(), m.From, m.To); err != nil {
+	if err := m.Check(&plan, s.Fragments(plan)); err != nil {
 		return nil, err
 	}
 	if err := l.moves.Settled(m.Key(), &l.last, now); err != nil {

@@ -23,6 +23,7 @@ import (
 	"github.com/cpupoold/cpupoold/internal/node/view"
 	"github.com/cpupoold/cpupoold/internal/node/waits"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
+	"github.com/cpupoold/cpupoold/pkg/defrag"
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
 
@@ -55,6 +56,17 @@ func Request(post func(*Move)) control.MoveFunc {
 
 // Key returns the key of the owner.
 func (m *Move) Key() pools.Key { return pools.Key{PodUID: m.PodUID, Container: m.Container} }
+
+// Check returns the reason why the owner must not be moved, nil if it may. The plan is in force, and
+// owners are its owners.
+func (m *Move) Check(plan *pools.Plan, owners defrag.Input) error {
+	for pod, c := range plan.Containers() {
+		if pod.UID == m.PodUID && c.Name == m.Container && len(c.Claims) > 0 {
+			return errors.New("must stay where it is: it has the CPUs of a ResourceClaim, and the CPUs of a ResourceClaim never move")
+		}
+	}
+	return defrag.Check(owners, m.Key(), m.From, m.To)
+}
 
 // attrs returns the attributes of a move for the log.
 func (m *Move) attrs() []any {

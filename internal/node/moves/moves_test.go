@@ -19,9 +19,12 @@ import (
 	"github.com/cpupoold/cpupoold/internal/node/retry"
 	"github.com/cpupoold/cpupoold/internal/node/undo"
 	"github.com/cpupoold/cpupoold/internal/node/view"
+	"github.com/cpupoold/cpupoold/internal/testing/testnode/hardware"
+	"github.com/cpupoold/cpupoold/pkg/allocate"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/cri"
+	"github.com/cpupoold/cpupoold/pkg/defrag"
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
 
@@ -189,5 +192,19 @@ func TestHistory(t *testing.T) {
 	}
 	if log := w.log.String(); !strings.Contains(log, "msg=move ") || !strings.Contains(log, "msg=\"move refused\"") {
 		t.Errorf("log %s", log)
+	}
+}
+
+// TestCheckClaims checks that a container with the CPUs of a ResourceClaim is not moved, with a reason.
+func TestCheckClaims(t *testing.T) {
+	m := moves.Ask(control.Move{PodUID: "u", Container: "app", From: cpuset.Of(2), To: cpuset.Of(3)}, nil)
+	plan := pools.Plan{Pods: []pools.PodPlan{{UID: "u", Containers: []pools.Placement{{Name: "app", Claims: []string{"uid"}}}}}}
+	machine := allocate.New(hardware.Machine{Packages: 1, Nodes: 1, L3s: 1, Cores: 4, Threads: 1}.Topology())
+	if err := m.Check(&plan, defrag.Input{Machine: machine}); err == nil || !strings.Contains(err.Error(), "ResourceClaim") {
+		t.Errorf("Check = %v; want the reason", err)
+	}
+	plan.Pods[0].Containers[0].Claims = nil
+	if err := m.Check(&plan, defrag.Input{Machine: machine}); err == nil || !strings.Contains(err.Error(), "has no exclusive CPUs") {
+		t.Errorf("Check without claims = %v; want the reason of package defrag", err)
 	}
 }
