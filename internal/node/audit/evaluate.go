@@ -214,7 +214,7 @@ func (j *evaluation) scores(found []Finding, works []KernelWork) []Score {
 		for _, at := range j.Places {
 			if at.PodPool && at.PoolName == p.PoolName && !pods[at.Pod] {
 				pods[at.Pod] = true
-				owners = append(owners, j.score(Score{PoolName: at.PoolName, Pod: at.Pod, CPUs: at.CPUs}, found, works))
+				owners = append(owners, j.score(Score{PoolName: at.PoolName, Pod: at.Pod, CPUs: j.podPool(at.Pod)}, found, works))
 			}
 			if at.Exclusive && !at.PodPool && at.PoolName == p.PoolName {
 				o := j.score(Score{PoolName: at.PoolName, Pod: at.Pod, Name: at.Name, CPUs: at.CPUs}, found, works)
@@ -239,11 +239,21 @@ func (j *evaluation) scores(found []Finding, works []KernelWork) []Score {
 	return all
 }
 
+// podPool returns the CPUs that containers of a pod share. With several ResourceClaims they can differ.
+func (j *evaluation) podPool(pod string) (cpus cpuset.Set) {
+	for i := range j.Places {
+		if p := &j.Places[i]; p.PodPool && p.Pod == pod {
+			cpus = cpus.Union(p.CPUs)
+		}
+	}
+	return cpus
+}
+
 // score completes s with the findings and the kernel's work on its CPUs.
 func (j *evaluation) score(s Score, found []Finding, works []KernelWork) Score {
 	s.Capacity = seconds(j.Elapsed) * float64(s.CPUs.Len())
 	mine := func(o Owner) bool {
-		return o.PoolName == s.PoolName && (s.Name == "" || o.Pod == s.Pod && o.Name == s.Name)
+		return o.PoolName == s.PoolName && (s.Pod == "" && s.Name == "" || o.Pod == s.Pod && o.Name == s.Name)
 	}
 	for _, f := range found {
 		if !mine(f.Owner) {

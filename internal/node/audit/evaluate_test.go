@@ -202,3 +202,24 @@ func TestSettled(t *testing.T) {
 		t.Errorf("findings (-want +got):\n%s", diff)
 	}
 }
+
+// TestPodPoolScore checks that the score of a pod counts all CPUs that its containers share, and no
+// findings on the CPUs of others.
+func TestPodPoolScore(t *testing.T) {
+	o := node()
+	guaranteed := o.Places[0].PoolName
+	for name, cpus := range map[string]cpuset.Set{"a": cpuset.Of(8), "b": cpuset.Of(8, 9)} {
+		o.Places = append(o.Places, audit.Place{PoolName: guaranteed, Pod: "ran/cu", Name: name, Cgroup: "kubepods/c/" + name, CPUs: cpus, Exclusive: true, PodPool: true})
+	}
+	r := audit.Evaluate(o, audit.Evidence{Elapsed: 1e9, Scans: 2, Tasks: []audit.Task{task(1, "x", "kubepods/b/w", 0, cpuset.Range(0, 4), map[int]uint64{4: 5e8})}})
+	for _, s := range r.Scores {
+		if s.Pod != "ran/cu" {
+			continue
+		}
+		if s.CPUs.String() != "8-9" || s.ExposedTasks != 0 || *s.Score != 100 {
+			t.Errorf("score %+v; want CPUs 8-9 without foreign tasks", s)
+		}
+		return
+	}
+	t.Errorf("scores %+v; want one of the pod", r.Scores)
+}

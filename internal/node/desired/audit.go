@@ -12,7 +12,8 @@ import (
 )
 
 // Ownership returns the CPUs of a plan's owners and pools for the audit. Exited containers
-// own no CPUs. A pool with all CPUs owns none. The name of a cgroup in a pod that belongs to no
+// own no CPUs. A pool with all CPUs owns none. CPUs of ResourceClaims count as guaranteed, and
+// containers that share a claim as a pod pool. The name of a cgroup in a pod that belongs to no
 // container is its kind in parentheses.
 func (s *Settings) Ownership(plan pools.Plan, m *inventory.Inventory, hosts []hostslices.Verdict, aux []auxiliary.Cgroup) audit.Ownership {
 	var (
@@ -56,7 +57,7 @@ func (s *Settings) Ownership(plan pools.Plan, m *inventory.Inventory, hosts []ho
 			place(audit.Place{PoolName: auditPool(pools.Management, s.Config.HostSlices.Pool), Name: v.Name, Cgroup: string(v.Path), CPUs: v.CPUs})
 		}
 	}
-	o.Pools = append(o.Pools, audit.Pool{PoolName: auditPool(pools.Guaranteed, ""), CPUs: s.Pools.Guaranteed.Difference(plan.Shared).Union(owned)})
+	o.Pools = append(o.Pools, audit.Pool{PoolName: auditPool(pools.Guaranteed, ""), CPUs: s.Pools.Guaranteed.Union(s.Pools.Claims.CPUs).Difference(plan.Shared).Union(owned)})
 	for _, p := range s.Pools.Partitions {
 		if !slices.ContainsFunc(s.Config.Pools.Partitions, func(c pools.PartitionSpec) bool { return c.Type == p.Type && c.All }) {
 			o.Pools = append(o.Pools, audit.Pool{PoolName: auditPool(pools.Management, p.Type), CPUs: p.CPUs})

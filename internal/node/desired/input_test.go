@@ -133,6 +133,37 @@ func TestOwnership(t *testing.T) {
 	}
 }
 
+// TestOwnershipOfClaims checks that a foreign task on the CPUs of a ResourceClaim is found, and that
+// containers that share a claim are not foreign to each other.
+func TestOwnershipOfClaims(t *testing.T) {
+	m := inventory.New(cgroup.DriverSystemd)
+	for _, id := range []string{"a", "b", "c"} {
+		m.PutContainer(inventory.ContainerStatus{Container: cri.Container{ID: id, PodID: "p", Name: id, CgroupsPath: "kubepods-podu.slice:cri-containerd:" + id}})
+	}
+	plan := pools.Plan{Shared: cpuset.Of(2), Pods: []pools.PodPlan{{UID: "u", Namespace: "default", Name: "p", Containers: []pools.Placement{
+		{ID: "a", Name: "a", Pool: pools.Guaranteed, CPUs: cpuset.Range(5, 6), Claims: []string{"both", "own"}},
+		{ID: "b", Name: "b", Pool: pools.Guaranteed, CPUs: cpuset.Of(5), Claims: []string{"both"}},
+		{ID: "c", Name: "c", Pool: pools.Shared, CPUs: cpuset.Of(2)},
+	}}}}
+	s := hostSettings(t, nodefixture.ClaimsYAML, 8)
+	o := s.Ownership(plan, m, nil, nil)
+	if got := o.Pools[0]; got.Pool != "guaranteed" || got.CPUs.String() != "3-7" {
+		t.Errorf("pool %+v; want the guaranteed pool with the CPUs for claims", got)
+	}
+	var e audit.Evidence
+	for id, cpus := range map[string]cpuset.Set{"a": cpuset.Range(5, 6), "b": cpuset.Of(5), "c": cpuset.Of(2, 5, 7)} {
+		at := "kubepods.slice/kubepods-podu.slice/cri-containerd-" + id + ".scope"
+		e.Tasks = append(e.Tasks, audit.Task{PID: int(id[0]), TID: int(id[0]), Comm: id, Leader: id, Cgroup: at, Allowed: cpus})
+	}
+	found := make(map[string]string)
+	for _, f := range audit.Evaluate(o, e).Findings {
+		found[f.Container+" on "+f.Owner.Pod] = f.Allowed.String()
+	}
+	if d := cmp.Diff(map[string]string{"c on default/p": "5", "c on ": "7"}, found); d != "" {
+		t.Errorf("foreign tasks (-want +got):\n%s", d)
+	}
+}
+
 // TestCPUsOfSettings checks the sets of CPUs that settings return.
 func TestCPUsOfSettings(t *testing.T) {
 	fixed, carved := hostSettings(t, nodefixture.PoolsYAML, 6), hostSettings(t, nodefixture.CarvedYAML, 8)

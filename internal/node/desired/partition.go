@@ -26,6 +26,9 @@ func Partitionable(t cgroup.Target) bool { return t.Exclusive && t.Mixed.IsEmpty
 
 // Unpartitionable returns the reason why an owner with shared CPUs is not a partition.
 func Unpartitionable(t cgroup.Target) string {
+	if t.Group != "" {
+		return "other containers of its pod run on its CPUs, and a partition has one container; load balancing stays on"
+	}
 	return fmt.Sprintf("it also runs on the shared CPUs %s, and all CPUs of a partition are exclusive; load balancing stays on", t.Mixed)
 }
 
