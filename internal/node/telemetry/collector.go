@@ -205,11 +205,28 @@ func (e emitter) pools(v *View) {
 			e.emit(poolFreeCPUs, float64(p.Free.Len()))
 		}
 	}
+	e.claims(v.Claims)
 	if r := v.Room; r != nil {
 		e.emit(ownerRoom, float64(r.Pool), "pool")
 		e.emit(ownerRoom, float64(r.Node), "numa_node")
 		e.emit(ownerRoom, float64(r.L3), "l3")
 		e.emit(ownerRoom, float64(r.WholeCores), "whole_cores")
+	}
+}
+
+func (e emitter) claims(c *Claims) {
+	if c == nil {
+		return
+	}
+	for state, n := range map[string]int{"used": c.Used, "prepared": c.Prepared, "refused": c.Refused} {
+		e.emit(claimCount, float64(n), state)
+	}
+	for device, d := range c.Devices {
+		if device != "" { // no device of offline CPUs
+			e.emit(claimCPUs, float64(d.Allocated), device, "allocated")
+			e.emit(claimCPUs, float64(d.Free), device, "free")
+		}
+		e.emit(claimCPUs, float64(d.Offline), device, "offline")
 	}
 }
 

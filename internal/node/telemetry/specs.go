@@ -34,6 +34,8 @@ const (
 	offlineCPUs       = "cpupoold_offline_cpus"
 	poolFreeCPUs      = "cpupoold_pool_free_cpus"
 	poolAllocated     = "cpupoold_pool_allocated_cpus"
+	claimCount        = "cpupoold_claims"
+	claimCPUs         = "cpupoold_claim_cpus"
 	ownerRoom         = "cpupoold_owner_room_cpus"
 	poolSeconds       = "cpupoold_pool_cpu_seconds_total"
 	poolWait          = "cpupoold_pool_runqueue_wait_seconds_total"
@@ -136,9 +138,11 @@ func specs() []spec {
 		{auditInterrupts, "Device interrupts on exclusive CPUs, as the kernel counts them.", counter, pool},
 		{auditScans, "Scans of the audit over all tasks of the machine, by result (ok, failed). Absent, as all metrics of the audit, with audit.interval: off.", counter, []string{"result"}},
 		{auditSeconds, "CPU time that the scans of the audit used.", counter, nil},
-		{poolCPUs, "Online CPUs of a pool. Management pools of type all overlap the others.", gauge, pool},
+		{claimCount, "ResourceClaims for CPUs, by state: used (by a container), prepared (no container uses the claim yet) or refused (it has no CPUs). Absent, as cpupoold_claim_cpus, without guaranteed.claims and without claims.", gauge, []string{"state"}},
+		{claimCPUs, "CPUs for ResourceClaims (guaranteed.claims), by device and state. allocated and free are online. offline: a claim has the CPU, and it is offline or a pool without other online CPUs uses it. The device is empty for offline CPUs that no claim has, because the kernel does not report their NUMA node.", gauge, []string{"device", "state"}},
+		{poolCPUs, "Online CPUs of a pool. Management pools of type all overlap the others. The pool claims has the CPUs of guaranteed.claims. If guaranteed.claims.idle is shared, it overlaps the shared pool.", gauge, pool},
 		{poolFreeCPUs, "CPUs of the guaranteed pool without an owner.", gauge, nil},
-		{poolAllocated, "Allocated CPUs of a pool. In the guaranteed pool these are exclusive CPUs. In the others it is the sum of the CPU requests that the runtime reports for their containers, which can exceed the pool.", gauge, pool},
+		{poolAllocated, "Allocated CPUs of a pool. In the guaranteed pool these are exclusive CPUs, in the pool claims CPUs of ResourceClaims. In the others it is the sum of the CPU requests that the runtime reports for their containers, which can exceed the pool.", gauge, pool},
 		{ownerRoom, "Free capacity of the guaranteed pool for one owner, by the part that must contain its CPUs: pool, numa_node, l3 (one cache) or whole_cores (whole cores of one NUMA node). CPUs that the shared pool keeps (guaranteed.floor) do not count. A value far below the value of pool shows fragmentation; cpupoold plan --defrag prints moves against it.", gauge, []string{"within"}},
 		{offlineCPUs, "Offline CPUs of pools. cpupoold_problems with the code Offline shows the owners that lack CPUs for this reason.", gauge, nil},
 		{poolSeconds, "Time of the pool's CPUs by mode (/proc/stat) since the daemon's start, host processes included. A CPU that changes pools counts for its new pool from the next scrape.", counter, with("mode")},

@@ -68,6 +68,8 @@ type View struct {
 	Parked cpuset.Set
 	// Room is the free capacity; nil before the first plan.
 	Room *Room
+	// Claims describes ResourceClaims; nil without CPUs for claims and without claims.
+	Claims *Claims
 	// Observed counts the writes that mode: observe omits, by way; nil in mode: enforce.
 	Observed map[string]int
 	// Quiet counts the changes that the quiet period defers. The keys are cpus, for CPUs that
@@ -142,7 +144,20 @@ type Room struct {
 	Pool, Node, L3, WholeCores int
 }
 
-// PoolName names a pool: management, shared or guaranteed. Type belongs to a management pool.
+// Claims counts ResourceClaims and their CPUs.
+type Claims struct {
+	// Used, Prepared and Refused count claims: a container uses it, none does yet, or it has no CPUs.
+	Used, Prepared, Refused int
+	// Devices holds the CPUs by the name of the device. The name is empty for offline CPUs of no claim.
+	Devices map[string]DeviceCPUs
+}
+
+// DeviceCPUs are numbers of CPUs of a device. Offline CPUs belong to claims.
+type DeviceCPUs struct {
+	Allocated, Free, Offline int
+}
+
+// PoolName names a pool: management, shared, guaranteed or claims. Type belongs to a management pool.
 type PoolName struct {
 	Pool, Type string
 }
