@@ -56,6 +56,15 @@ func owner() inspect.Container {
 		Mode: "partition-isolated", Code: "Exclusive", Reason: "2 whole CPUs in a Guaranteed pod", Cgroup: "kubepods.slice/kubepods-podu.slice/cri-containerd-i.scope"}
 }
 
+// claim is a claim of two containers, with an offline CPU and a hostile name.
+func claim() inspect.Claim {
+	return inspect.Claim{
+		UID: "0b1c2d3e-4f50-6172-8394-a5b6c7d8e9f0", Namespace: "ran", Name: "cpus\x1b[31m", Pod: "ran/du-0", PodUID: "u", Containers: []string{"du", "phy"},
+		CPUs: cpuset.Of(8, 9), Away: cpuset.Of(11), Code: "Claim", Reason: "3 CPUs, as the scheduler has allocated",
+		Parts: []inspect.ClaimPart{{Request: "cpus", Device: "numa0", CPUs: cpuset.Of(8, 9, 11)}},
+	}
+}
+
 func TestExplainGolden(t *testing.T) {
 	c := owner()
 	e := &inspect.Explanation{Asked: "du-0", Subjects: []inspect.Subject{
@@ -81,6 +90,13 @@ func TestExplainGolden(t *testing.T) {
 			Rules:     []inspect.Rule{{Name: "Unit", Statement: "the configuration names the unit", Met: true, Answer: "9 whole CPUs"}},
 			Problems:  []inspect.Problem{{Unit: "gnss.service", Code: "Refused", Text: "requests 9 whole CPUs"}},
 		},
+		{
+			Container: inspect.Container{Namespace: "ran", Pod: "du-0", PodUID: "u", Name: "phy", State: "running", Pool: inspect.Guaranteed, CPUs: cpuset.Of(8, 9), Claims: []string{"ran/cpus"}, Code: "Claim", Reason: "runs on the CPUs of 1 ResourceClaim"},
+			Sentence:  "container phy of du-0 runs on exclusive CPUs that containers of its pod share, because it uses ResourceClaim cpus.",
+			Rules:     []inspect.Rule{{Name: "Claim", Statement: "it uses a ResourceClaim of which it gets CPUs", Met: true, Answer: "runs on the CPUs of 1 ResourceClaim"}},
+			Claims:    []inspect.Claim{claim()},
+			Problems:  []inspect.Problem{{Claim: "ran/cpus", PodUID: "u", Code: "Offline", Text: "CPU 11 of its own is offline, and kept for it"}},
+		},
 	}}
 	golden(t, "explain", func(w io.Writer) error {
 		return layout.Print(w, func(w *layout.Writer) {
@@ -103,7 +119,10 @@ func livingStatus(sequence uint64) *inspect.Status {
 			{Name: inspect.Management, Type: "management", CPUs: cpuset.Of(0, 1), Containers: 1},
 			{Name: inspect.Shared, CPUs: cpuset.Of(2, 3)},
 			{Name: inspect.Guaranteed, CPUs: cpuset.Of(4, 5, 6, 7), Owned: cpuset.Of(4, 5), Free: cpuset.Of(6, 7), Containers: 1},
+			{Name: inspect.ClaimedPool, CPUs: cpuset.Range(8, 10), Owned: cpuset.Of(8, 9), Free: cpuset.Of(10), Containers: 2},
 		},
+		Devices:    []inspect.ClaimDevice{{Name: "numa0", CPUs: cpuset.Range(8, 10), Free: cpuset.Of(10), Step: 1}},
+		Claims:     []inspect.Claim{claim()},
 		Containers: []inspect.Container{owner(), {Namespace: "kube-system", Pod: "dns", Name: "coredns", Pool: inspect.Management, Type: "management", CPUs: cpuset.Of(0, 1), Code: "Management"}},
 		Auxiliary: []inspect.Auxiliary{
 			{Kind: "monitor", Pod: "ran/du-0", Cgroup: "kubepods.slice/kubepods-podu.slice/crio-conmon-c.scope", CPUs: cpuset.Of(2, 3)},
@@ -111,10 +130,13 @@ func livingStatus(sequence uint64) *inspect.Status {
 			{Kind: "sandbox", Pod: "ran/vm-0", Cgroup: "kubepods/podw/kata_w", CPUs: cpuset.Of(4, 5), Exclusive: true},
 			{Kind: "other", Cgroup: "kubepods/podx/left", CPUs: cpuset.Of(2, 3)},
 		},
-		System:   &inspect.SystemPartition{Cgroup: "kubepods.slice/kubepods-system.slice", CPUs: cpuset.Of(0, 1), Effective: cpuset.Of(0), StandsDown: true},
-		Sources:  []inspect.Source{{Name: "cri-events", State: "ok"}, {Name: "nri", State: "absent"}},
-		Writes:   []inspect.Writes{{Via: "file", OK: 12, Failed: 1}},
-		Problems: []inspect.Problem{{Pod: "ran/cu-0", Container: "cu", Code: "Refused", Text: "requests 9 whole CPUs"}},
+		System:  &inspect.SystemPartition{Cgroup: "kubepods.slice/kubepods-system.slice", CPUs: cpuset.Of(0, 1), Effective: cpuset.Of(0), StandsDown: true},
+		Sources: []inspect.Source{{Name: "cri-events", State: "ok"}, {Name: "nri", State: "absent"}},
+		Writes:  []inspect.Writes{{Via: "file", OK: 12, Failed: 1}},
+		Problems: []inspect.Problem{
+			{Pod: "ran/cu-0", Container: "cu", Code: "Refused", Text: "requests 9 whole CPUs"},
+			{Claim: "ran/cpus", PodUID: "u", Code: "Offline", Text: "CPU 11 of its own is offline, and kept for it"},
+		},
 	}
 }
 

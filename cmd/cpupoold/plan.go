@@ -73,6 +73,7 @@ func printPlan(w *layout.Writer, p preview.Preview) {
 		}
 	}
 	w.Table(out)
+	printClaims(w, nil, inspect.ClaimsOf(&p.Plan, nil))
 	fmt.Fprintln(w, codes.Hint())
 	printNoise(w, p)
 	if len(p.Writes) == 0 {

@@ -25,9 +25,9 @@ func (a *app) status() *cobra.Command {
 		Use:   "status",
 		Short: "Print the state of the running daemon: pools, containers, sources, problems, writes",
 		Long: `Status asks the running daemon for its state after the last pass: pools with their CPUs and
-containers, the reason for each placement, the protection of exclusive CPUs, lost sources,
-problems, the last writes and the configuration in force. Tables are as wide as the terminal. JSON
-has all fields, with the topology of the machine: docs/reference/json.md.
+containers, the reason for each placement, and the protection of exclusive CPUs. It also prints
+ResourceClaims, lost sources, problems, the last writes and the configuration in force. Tables are as
+wide as the terminal. JSON has all fields, with the topology of the machine: docs/reference/json.md.
 
 With --watch, status prints the state again after each change, until you stop it. With
 -o json, each state is one line.`,
@@ -104,7 +104,8 @@ decision, and changes nothing. JSON always contains the details.
 The argument names a pod, a container, or a systemd unit of the configuration. A pod is POD,
 NAMESPACE/POD or its UID. A container is one of these with /CONTAINER, or its ID, or at least
 8 characters of its ID. A pod selects all of its containers except the pause container. The
-name of the pause container is POD, as in du-0/POD.`,
+name of the pause container is POD, as in du-0/POD. A ResourceClaim is NAMESPACE/NAME or its
+UID, and selects the containers that use it. A pod with the same name takes precedence.`,
 		Example: `  cpupoold explain ran/du-0
   cpupoold explain du-0/du --details
   cpupoold explain du-0 -o json
@@ -141,6 +142,7 @@ func printStatus(w *layout.Writer, s *inspect.Status) {
 		fmt.Fprintln(w)
 		w.Table(containerTable(s))
 	}
+	printClaims(w, s.Devices, s.Claims)
 	for _, line := range auxiliaryLines(s.Auxiliary) {
 		w.Paragraph("in pods: " + line)
 	}

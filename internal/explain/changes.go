@@ -21,6 +21,9 @@ func changes(in *pools.Input, uid string, at *pools.Placement) []inspect.Change 
 	if at == nil || at.Kind == pools.Infra || at.State == pools.Exited || at.Pool == pools.Other || at.Unread {
 		return nil
 	}
+	if len(at.Claims) > 0 {
+		return nil // its requests have no effect
+	}
 	t := trial{in, uid, at.ID}
 	var all []inspect.Change
 	add := func(what string, got *pools.Placement) {

@@ -114,6 +114,9 @@ func (p *printer) details(s *inspect.Subject) {
 		p.say("- %s: %s", c.What, c.Then)
 	}
 	p.cgroup(s)
+	for i := range s.Claims {
+		p.claim(&s.Claims[i], c.Name)
+	}
 	for _, x := range s.Problems {
 		p.say("problem: %s (%s)", x.Text, x.Code)
 	}
@@ -124,6 +127,20 @@ func (p *printer) details(s *inspect.Subject) {
 		p.say("waits: %s: %s", x.Property, x.Reason)
 	}
 	p.events(s)
+}
+
+// claim writes the CPUs of a claim, and the other containers that use them.
+func (p *printer) claim(c *inspect.Claim, container string) {
+	p.head("claim %s (UID %s): %s (%s)", c.Full(), c.UID, c.Reason, c.Code)
+	for _, part := range c.Parts {
+		p.say("- request %s, device %s: CPUs %s", part.Request, part.Device, cmp.Or(part.CPUs.String(), "none"))
+	}
+	if !c.Away.IsEmpty() {
+		p.say("- not usable now: CPUs %s", c.Away)
+	}
+	if others := slices.DeleteFunc(slices.Clone(c.Containers), func(name string) bool { return name == container }); len(others) > 0 {
+		p.say("- shared with %s of the pod: %s", layout.Count(len(others), "other container"), strings.Join(others, ", "))
+	}
 }
 
 // cgroup writes the files of the cgroup next to their desired values.
@@ -205,6 +222,9 @@ func aboutEvent(e *history.Event) string {
 	name := cmp.Or(e.Pod, e.PodUID)
 	if e.Container != "" {
 		name += "/" + e.Container
+	}
+	if e.Claim != "" {
+		name = strings.TrimSpace("claim " + e.Claim + " " + name)
 	}
 	return cmp.Or(e.Unit, name, e.Cgroup)
 }

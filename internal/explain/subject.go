@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/cpupoold/cpupoold/internal/history"
 	"github.com/cpupoold/cpupoold/internal/inspect"
@@ -37,7 +38,15 @@ func (d *Decision) Subject(c *inspect.Container, changes bool) inspect.Subject {
 		s.Rules = rulesOf(d.Traces[c.ID], reason)
 		d.alternatives(&s, changes)
 	}
+	for _, claim := range inspect.ClaimsOf(d.Plan, d.Problems) {
+		if claim.IsUsedBy(c) {
+			s.Claims = append(s.Claims, claim)
+		}
+	}
 	for _, p := range d.Problems {
+		if p.Claim != "" && !slices.Contains(c.Claims, p.Claim) {
+			continue // another container uses it
+		}
 		if c.Unit && p.Unit == c.Name || !c.Unit && p.PodUID == c.PodUID && (p.Container == "" || p.Container == c.Name) {
 			s.Problems = append(s.Problems, inspect.ProblemOf(p))
 		}
@@ -76,6 +85,7 @@ func statement(r pools.Rule) string {
 		pools.RuleUnit:         "the configuration names the unit",
 		pools.RuleUnread:       "the pod could not be read",
 		pools.RuleOtherManager: "another manager of CPUs places it",
+		pools.RuleClaim:        "it uses a ResourceClaim of which it gets CPUs",
 		pools.RuleWorkloadType: "the pod asks for a workload type and may have it",
 		pools.RulePause:        "it is a pause container",
 		pools.RuleQoS:          "the pod is not Guaranteed",

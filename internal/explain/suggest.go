@@ -146,6 +146,16 @@ func Find(all []inspect.Container, name string) ([]int, error) {
 	return nil, &inspect.NameError{Text: fmt.Sprintf("%q names no pod, container or unit that the daemon places; %s", name, suggestions(all, name))}
 }
 
+// FindClaim returns the ResourceClaim with a name: namespace/name or UID. It is nil without such a claim.
+func FindClaim(all []inspect.Claim, name string) *inspect.Claim {
+	for i := range all {
+		if c := &all[i]; name != "" && (c.UID == name || c.Full() == name) {
+			return c
+		}
+	}
+	return nil
+}
+
 // matchedName returns the full name of the object that name matches: the pod of c, c, or nothing.
 func matchedName(c *inspect.Container, name string) string {
 	if c.Unit {

@@ -50,6 +50,8 @@ type Claim struct {
 	CPUs       cpuset.Set  `json:"cpus"`          // CPUs that its containers can use.
 	Away       cpuset.Set  `json:"away,omitzero"` // its other CPUs: offline, or needed by another pool
 	Parts      []ClaimPart `json:"parts"`
+	Code       string      `json:"code"`   // stable name of the reason: Claim, or why it lacks CPUs
+	Reason     string      `json:"reason"` // the sentence
 	Problems   []string    `json:"problems,omitempty"`
 }
 
@@ -59,6 +61,49 @@ type ClaimPart struct {
 	Device  string     `json:"device"`
 	ShareID string     `json:"shareID,omitempty"`
 	CPUs    cpuset.Set `json:"cpus"` // all its CPUs, online and offline
+}
+
+// ClaimedPool is the name of the pool of which ResourceClaims get CPUs (guaranteed.claims). The
+// containers that use claims are in the guaranteed pool.
+const ClaimedPool = "claims"
+
+// Full returns namespace/name.
+func (c *Claim) Full() string { return c.Namespace + "/" + c.Name }
+
+// IsUsedBy reports whether the container uses the claim.
+func (c *Claim) IsUsedBy(at *Container) bool {
+	return !at.Unit && at.PodUID == c.PodUID && slices.Contains(at.Claims, c.Full()) && slices.Contains(c.Containers, at.Name)
+}
+
+// ClaimsOf returns the claims of a plan by UID, with their problems.
+func ClaimsOf(plan *pools.Plan, problems []pools.Problem) []Claim {
+	all := []Claim{}
+	names := podNames(plan)
+	for i := range plan.Claims {
+		p := &plan.Claims[i]
+		c := Claim{UID: p.UID, Namespace: p.Namespace, Name: p.Name, PodUID: p.PodUID, Pod: names[p.PodUID], Containers: append([]string{}, p.Containers...),
+			CPUs: p.CPUs, Away: p.Away, Code: string(p.Reason.Code), Reason: p.Reason.Text}
+		for _, part := range p.Parts {
+			c.Parts = append(c.Parts, ClaimPart{Request: part.Request, Device: part.Device, ShareID: part.ShareID, CPUs: part.On.Union(part.Away)})
+		}
+		for _, problem := range problems {
+			if problem.Claim == c.Full() {
+				c.Problems = append(c.Problems, problem.Text)
+			}
+		}
+		all = append(all, c)
+	}
+	return all
+}
+
+// TakenByClaims returns the CPUs that no new claim can get: the CPUs of all claims of a plan, and the CPUs
+// of other managers.
+func TakenByClaims(plan *pools.Plan) cpuset.Set {
+	taken := plan.Theirs
+	for i := range plan.Claims {
+		taken = taken.Union(plan.Claims[i].CPUs, plan.Claims[i].Away)
+	}
+	return taken
 }
 
 // ClaimDevices returns the devices of a machine. taken are the CPUs of claims.
@@ -88,4 +133,47 @@ func deviceOf(t *topology.Topology, d pools.Device, taken cpuset.Set) ClaimDevic
 	shown.L3s = len(caches)
 	slices.Sort(shown.Packages)
 	return shown
+}
+
+// PoolOfClaims returns the pool of which claims get CPUs, without the number of its containers. It is
+// nil without such a pool and without claims.
+func PoolOfClaims(p *pools.Pools, plan *pools.Plan) *Pool {
+	if p.Claims.CPUs.IsEmpty() && p.Claims.Away.IsEmpty() && len(plan.Claims) == 0 {
+		return nil
+	}
+	c := &Pool{Name: ClaimedPool}
+	for i := range plan.Claims {
+		c.Owned = c.Owned.Union(plan.Claims[i].CPUs)
+	}
+	c.CPUs, c.Free = p.Claims.CPUs.Union(c.Owned), p.Claims.CPUs.Difference(c.Owned).Difference(plan.Theirs)
+	if p.Claims.Lend {
+		c.Lent = c.Free.Intersection(plan.Shared)
+	}
+	return c
+}
+
+// podNames returns namespace/name by the UIDs of pods.
+func podNames(plan *pools.Plan) map[string]string {
+	names := make(map[string]string, len(plan.Pods))
+	for i := range plan.Pods {
+		names[plan.Pods[i].UID] = plan.Pods[i].Namespace + "/" + plan.Pods[i].Name
+	}
+	return names
+}
+
+// claimNames returns namespace/name by the UIDs of claims.
+func claimNames(plan *pools.Plan) map[string]string {
+	names := make(map[string]string, len(plan.Claims))
+	for i := range plan.Claims {
+		names[plan.Claims[i].UID] = plan.Claims[i].Namespace + "/" + plan.Claims[i].Name
+	}
+	return names
+}
+
+// namesOf returns the names of the claims with these UIDs, nil without any.
+func namesOf(uids []string, names map[string]string) (of []string) {
+	for _, uid := range uids {
+		of = append(of, names[uid])
+	}
+	return of
 }

@@ -13,8 +13,8 @@ import (
 type Explanation struct {
 	Version int       `json:"version"`
 	Time    time.Time `json:"time"` // time of the request
-	// Asked is the name in the request. Subjects are the container, the containers of the pod, or
-	// the unit with this name.
+	// Asked is the name in the request. Subjects are the container, the containers of the pod, the
+	// unit, or the containers of the ResourceClaim with this name.
 	Asked    string    `json:"asked"`
 	Subjects []Subject `json:"subjects"`
 	// Notes state what the answer lacks, one sentence each.
@@ -40,6 +40,8 @@ type Subject struct {
 	Candidates []Candidate `json:"candidates,omitempty"`
 	// Changes would lead to another decision. Each was tried on the present state of the node.
 	Changes []Change `json:"changes,omitempty"`
+	// Claims are the ResourceClaims of which the container has its CPUs.
+	Claims []Claim `json:"claims,omitempty"`
 	// Problems are the problems of the subject and of its pod.
 	Problems []Problem `json:"problems"`
 	// Wanted is the desired state of the cgroup. It is absent while the daemon has no value to write.

@@ -23,7 +23,7 @@ func AllContainers(plan *pools.Plan, more func(*Container)) []Container {
 }
 
 func containers(plan *pools.Plan, more func(*Container), wanted func(*pools.Placement) bool) []Container {
-	all := []Container{}
+	all, claims := []Container{}, claimNames(plan)
 	add := func(c Container) {
 		if more != nil {
 			more(&c)
@@ -35,7 +35,7 @@ func containers(plan *pools.Plan, more func(*Container), wanted func(*pools.Plac
 			continue
 		}
 		add(Container{Namespace: pod.Namespace, Pod: pod.Name, PodUID: pod.UID, Name: at.Name, ID: at.ID, State: stateName(at.State),
-			Pool: string(at.Pool), Type: at.Type, CPUs: at.CPUs, Exclusive: at.Exclusive, Mixed: at.Mixed,
+			Pool: string(at.Pool), Type: at.Type, CPUs: at.CPUs, Exclusive: at.Exclusive, Mixed: at.Mixed, Claims: namesOf(at.Claims, claims),
 			Code: string(at.Reason.Code), Reason: at.Reason.Text, Refused: at.Refused != nil})
 	}
 	for i := range plan.Units {
@@ -63,7 +63,7 @@ func CPUs(t *topology.Topology, plan *pools.Plan, all []Pool) []CPU {
 	if t == nil {
 		return out
 	}
-	owners, reserved := owners(plan)
+	owners, reserved, away := owners(plan)
 	for id := range t.Present.Union(t.Online).All() {
 		c := CPU{ID: id, Core: -1, L3: -1, Die: -1, Package: -1, Node: -1, Use: "offline"}
 		if at, ok := t.CPU(id); ok {
@@ -71,12 +71,12 @@ func CPUs(t *topology.Topology, plan *pools.Plan, all []Pool) []CPU {
 			c.Core, c.L3, c.Die = t.Cores[at.Core].ID, t.L3s[at.L3].ID, t.Dies[at.Die].ID
 			c.Package, c.Node = t.Packages[at.Package].ID, t.Nodes[at.Node].ID
 			for i := range all {
-				all[i].Claim(&c)
+				all[i].mark(&c)
 			}
 		}
 		if owner, ok := owners[id]; ok {
 			c.Owner = owner
-			if c.Online {
+			if c.Online && !away.Contains(id) {
 				if c.Use = "owned"; reserved.Contains(id) {
 					c.Use = "reserved"
 				}
@@ -87,30 +87,70 @@ func CPUs(t *topology.Topology, plan *pools.Plan, all []Pool) []CPU {
 	return out
 }
 
-// owners returns the owner of each CPU, and the CPUs that are reserved for pods.
-func owners(plan *pools.Plan) (owners map[int]string, reserved cpuset.Set) {
-	names := make(map[string]string, len(plan.Pods))
-	for i := range plan.Pods {
-		names[plan.Pods[i].UID] = plan.Pods[i].Namespace + "/" + plan.Pods[i].Name
-	}
+// owners returns the owner of each CPU, the CPUs that are reserved for pods, and the CPUs that
+// their owners cannot use now.
+func owners(plan *pools.Plan) (owners map[int]string, reserved, away cpuset.Set) {
+	names, claims := podNames(plan), claimNames(plan)
 	owners = make(map[int]string)
 	for _, a := range plan.Assignments {
 		name := a.Key.Container
-		if a.Key.PodUID != "" {
+		switch {
+		case a.Key.Claim != "":
+			name = claimOwner + claims[a.Key.Claim]
+		case !a.Key.IsUnit():
 			if name = names[a.Key.PodUID]; a.Key.Container != "" {
 				name += "/" + a.Key.Container
 			} else {
 				reserved = reserved.Union(a.CPUs)
 			}
 		}
+		away = away.Union(a.Away)
 		for id := range a.CPUs.Union(a.Away).All() {
 			owners[id] = name
 		}
 	}
-	return owners, reserved
+	return owners, reserved, away
 }
+
+// mark sets pool and use of an online CPU that belongs to the pool. Callers call it for the
+// pools in their order. The guaranteed pool and the pool claims are last, because their CPUs may be in the
+// shared pool, too.
+func (p *Pool) mark(c *CPU) {
+	if p.Name == Management || p.Name == Shared {
+		if p.CPUs.Contains(c.ID) && (c.Pool == "" || p.Name != Shared) {
+			c.Pool, c.Type, c.Use = p.Name, p.Type, "pool"
+		}
+		return
+	}
+	if !p.CPUs.Contains(c.ID) {
+		return
+	}
+	use := ""
+	switch {
+	case p.Owned.Contains(c.ID):
+		use = "owned"
+	case p.Parked.Contains(c.ID):
+		use = "parked"
+	case p.Idle.Contains(c.ID):
+		use = "idle"
+	case p.Resting.Contains(c.ID):
+		use = "resting"
+	case p.FromShared:
+		return // the CPU is in the shared pool until an owner needs it
+	case p.Lent.Contains(c.ID):
+		use = "lent"
+	case p.Name == ClaimedPool:
+		use = "unused"
+	default:
+		use = "free"
+	}
+	c.Pool, c.Type, c.Use = p.Name, "", use
+}
+
+// claimOwner is before the name of a claim, which a pod can have, too.
+const claimOwner = "claim "
 
 // ProblemOf is a problem of a plan.
 func ProblemOf(p pools.Problem) Problem {
-	return Problem{Pod: p.Pod, PodUID: p.PodUID, Container: p.Container, Unit: p.Unit, Code: string(p.Code), Text: p.Text}
+	return Problem{Pod: p.Pod, PodUID: p.PodUID, Container: p.Container, Unit: p.Unit, Claim: p.Claim, Code: string(p.Code), Text: p.Text}
 }

@@ -30,8 +30,12 @@ type Status struct {
 	Node   string `json:"node,omitempty"`
 	Config Config `json:"config"`
 	Passes Passes `json:"passes"`
-	// Pools are sorted: management by type, shared, guaranteed.
+	// Pools are sorted: management by type, shared, guaranteed, claims.
 	Pools []Pool `json:"pools"`
+	// Devices are the devices of which ResourceClaims get CPUs, by NUMA node. Claims are the
+	// ResourceClaims that have CPUs or should have them, by UID.
+	Devices []ClaimDevice `json:"devices,omitempty"`
+	Claims  []Claim       `json:"claims,omitempty"`
 	// Room is the free capacity of the guaranteed pool. It is absent without such a pool, and
 	// before the first plan.
 	Room *Room `json:"room,omitempty"`
@@ -130,13 +134,14 @@ const (
 
 // Pool is a pool of CPUs.
 type Pool struct {
-	// Name is management, shared or guaranteed. Type is the workload type of a management
+	// Name is management, shared, guaranteed or claims. Type is the workload type of a management
 	// pool.
 	Name string `json:"name"`
 	Type string `json:"type,omitempty"`
 	// CPUs are the online CPUs. For the shared pool they are the CPUs that it has now.
 	CPUs cpuset.Set `json:"cpus"`
-	// Owned, Free, Idle, Resting and Parked divide the guaranteed pool. Owned CPUs have an owner or
+	// Owned, Free, Idle, Resting and Parked divide the guaranteed pool, and Owned and Free the pool
+	// claims. Owned CPUs have an owner or
 	// are reserved for a pod. Free CPUs have no owner. Idle CPUs are unused threads of an owner's
 	// core. Resting CPUs stay out of the shared pool in a quiet period. The kernel excludes all
 	// tasks from Parked CPUs.
@@ -147,7 +152,10 @@ type Pool struct {
 	Parked  cpuset.Set `json:"parked,omitzero"`
 	// FromShared is true if the guaranteed pool is a part of the shared pool.
 	FromShared bool `json:"fromShared,omitempty"`
-	// Containers counts the containers and units in the pool.
+	// Lent are free CPUs of claims that the shared pool uses.
+	Lent cpuset.Set `json:"lent,omitzero"`
+	// Containers counts the containers and units in the pool. Containers that use ResourceClaims
+	// count for the pool claims.
 	Containers int `json:"containers"`
 }
 
@@ -192,6 +200,9 @@ type Container struct {
 	CPUs      cpuset.Set `json:"cpus"`
 	Exclusive bool       `json:"exclusive,omitempty"`
 	Mixed     cpuset.Set `json:"mixed,omitzero"`
+	// Claims are the names of the ResourceClaims of which the container has its CPUs
+	// (namespace/name). Containers with a claim in common share its CPUs.
+	Claims []string `json:"claims,omitempty"`
 	// Mode is the protection of exclusive CPUs: cpuset, partition-root or partition-isolated.
 	Mode string `json:"mode,omitempty"`
 	// Code is the stable name of the reason. Reason is the sentence.
@@ -261,18 +272,22 @@ type Source struct {
 	State string `json:"state"`
 }
 
-// Problem is rejected input or a fault. Without pod and unit it belongs to the node.
+// Problem is rejected input or a fault. Without pod, unit and claim it belongs to the node.
 type Problem struct {
 	Pod       string `json:"pod,omitempty"` // namespace/name
 	PodUID    string `json:"podUID,omitempty"`
 	Container string `json:"container,omitempty"`
 	Unit      string `json:"unit,omitempty"`
+	Claim     string `json:"claim,omitempty"` // namespace/name of a ResourceClaim; Pod is empty then
 	Code      string `json:"code"`
 	Text      string `json:"text"`
 }
 
 // Name returns the object of the problem.
 func (p Problem) Name() string {
+	if p.Claim != "" {
+		return claimOwner + p.Claim
+	}
 	name := cmp.Or(p.Pod, p.PodUID, p.Unit, "node")
 	if p.Container != "" {
 		name += "/" + p.Container
@@ -318,10 +333,12 @@ type CPU struct {
 	Pool string `json:"pool,omitempty"`
 	Type string `json:"type,omitempty"`
 	// Owner is the full name of the container or unit that owns the CPU exclusively. It is
-	// namespace/pod for a CPU that is reserved for a pod.
+	// namespace/pod for a CPU that is reserved for a pod, and "claim namespace/name" for a CPU of a
+	// ResourceClaim.
 	Owner string `json:"owner,omitempty"`
-	// Use is pool (all containers of the pool run on the CPU), owned, reserved, free, idle, resting,
-	// parked, offline, or none (in no pool).
+	// Use is pool (all containers of the pool run on the CPU), owned, reserved or free. Other unused
+	// CPUs are idle, resting, parked, offline, or none (in no pool). A CPU of the pool claims without a
+	// claim is unused, or lent if the shared pool uses it.
 	Use string `json:"use"`
 	// Busy is the time since the boot in which the CPU was not idle, in seconds (/proc/stat,
 	// proc_stat(5)). The difference between two states is the busy time between them. It is absent
@@ -329,10 +346,10 @@ type CPU struct {
 	Busy float64 `json:"busy,omitempty"`
 }
 
-// Sizes returns the owned and the free CPUs of the guaranteed pool for a table, and empty texts for
-// other pools.
+// Sizes returns the owned and the free CPUs of the guaranteed pool and of the pool claims for a table,
+// and empty texts for other pools.
 func (p *Pool) Sizes() (owned, free string) {
-	if p.Name != Guaranteed {
+	if p.Name != Guaranteed && p.Name != ClaimedPool {
 		return "", ""
 	}
 	return Sized(p.Owned), Sized(p.Free)
@@ -344,34 +361,4 @@ func Sized(cpus cpuset.Set) string {
 		return "0"
 	}
 	return strconv.Itoa(cpus.Len()) + ": " + cpus.String()
-}
-
-// Claim sets pool and use of an online CPU that belongs to the pool. Callers call it for the
-// pools in their order: the guaranteed pool is last, because it may be a part of the shared pool.
-func (p *Pool) Claim(c *CPU) {
-	if p.Name != Guaranteed {
-		if p.CPUs.Contains(c.ID) && (c.Pool == "" || p.Name != Shared) {
-			c.Pool, c.Type, c.Use = p.Name, p.Type, "pool"
-		}
-		return
-	}
-	if !p.CPUs.Contains(c.ID) {
-		return
-	}
-	use := ""
-	switch {
-	case p.Owned.Contains(c.ID):
-		use = "owned"
-	case p.Parked.Contains(c.ID):
-		use = "parked"
-	case p.Idle.Contains(c.ID):
-		use = "idle"
-	case p.Resting.Contains(c.ID):
-		use = "resting"
-	case p.FromShared:
-		return // the CPU is in the shared pool until an owner needs it
-	default:
-		use = "free"
-	}
-	c.Pool, c.Type, c.Use = p.Name, "", use
 }

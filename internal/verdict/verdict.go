@@ -76,6 +76,10 @@ func (p *Pod) place(at *inspect.Container, code pools.Code) string {
 		runs, has = "would run", "would have"
 	}
 	switch {
+	case code == pools.CodeClaim && !at.Exclusive:
+		return runs + " on exclusive CPUs that containers of its pod share"
+	case code == pools.CodeClaim:
+		return has + " exclusive CPUs"
 	case code == pools.CodePodPool:
 		return runs + " on the exclusive CPUs of its pod in the guaranteed pool"
 	case at.Exclusive:
@@ -101,7 +105,7 @@ func (p *Pod) container(name string) *Container {
 // reason returns the reason of a placement. A request for a workload type that is not granted
 // comes before the rule that then places the container.
 func (p *Pod) reason(at *inspect.Container, problems []inspect.Problem) reason {
-	if !at.Unit && at.Pool != inspect.Management && at.Pool != inspect.Other {
+	if !at.Unit && at.Pool != inspect.Management && at.Pool != inspect.Other && len(at.Claims) == 0 {
 		for _, x := range slices.Backward(problems) {
 			if r := p.rejected(at, pools.Code(x.Code), x.Text); r.code != "" {
 				return r
@@ -260,10 +264,16 @@ func (p *Pod) placed(at *inspect.Container) reason {
 		r.fix = "write guaranteed: {from: shared} or guaranteed.cpus into the configuration of the node"
 	case pools.CodeExclusive:
 		r.because = "it requests " + text
+	case pools.CodeClaim:
+		r.because = "it uses " + claimNames(at)
 	case pools.CodeWaiting:
 		text, _, _ = strings.Cut(text, ", as soon")
 		r.because = "it requests " + text + ", and the NUMA nodes of its devices and memory are not known yet"
 	case pools.CodeRefused:
+		if len(at.Claims) > 0 { // the text names the claim
+			r.because, r.fix = text, "bring offline CPUs of the claim online, or delete the pod, so that the scheduler allocates other CPUs"
+			break
+		}
 		r.because, r.fix, _ = strings.Cut("it "+text, "; ")
 		switch less := "request fewer CPUs in " + c.named(); {
 		case r.fix != "":
@@ -290,6 +300,19 @@ func (p *Pod) placed(at *inspect.Container) reason {
 		r.because = text
 	}
 	return r
+}
+
+// claimNames returns the names of the ResourceClaims of a container.
+func claimNames(at *inspect.Container) string {
+	var names []string
+	for _, full := range at.Claims {
+		_, name, _ := strings.Cut(full, "/")
+		names = append(names, clip(name))
+	}
+	if len(names) == 1 {
+		return "ResourceClaim " + names[0]
+	}
+	return "ResourceClaims " + strings.Join(names, " and ")
 }
 
 // types returns the workload types with a pool, or the usual one if they are not known.

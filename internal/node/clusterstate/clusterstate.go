@@ -48,10 +48,14 @@ func (f *Facts) State() *nodestatus.State {
 			s.Problems = append(s.Problems, nodestatus.Problem{Code: string(d.Code), Text: d.Text})
 		}
 		for _, p := range f.Problems {
+			pod, text := p.Pod, p.Text
+			if p.Claim != "" { // the event is about the pod of the claim
+				pod, text = node.PodName(p.PodUID), "claim "+p.Claim+": "+p.Text
+			}
 			// The name is namespace/name: see pools.Problem.
-			if namespace, name, ok := strings.Cut(p.Pod, "/"); ok && p.PodUID != "" {
+			if namespace, name, ok := strings.Cut(pod, "/"); ok && p.PodUID != "" {
 				s.Problems = append(s.Problems, nodestatus.Problem{
-					UID: p.PodUID, Namespace: namespace, Pod: name, Container: p.Container, Code: string(p.Code), Text: p.Text,
+					UID: p.PodUID, Namespace: namespace, Pod: name, Container: p.Container, Code: string(p.Code), Text: text,
 				})
 			}
 		}

@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/cpupoold/cpupoold/internal/node/clusterstate"
 	"github.com/cpupoold/cpupoold/internal/node/desired"
 	"github.com/cpupoold/cpupoold/internal/node/inventory"
@@ -58,6 +60,24 @@ func TestCondition(t *testing.T) {
 		if got.Ready != c.ready || got.Reason != c.reason || !strings.Contains(got.Message, c.text) {
 			t.Errorf("%s: %+v; want ready %t, %s with %q", c.name, *got, c.ready, c.reason, c.text)
 		}
+	}
+}
+
+// TestProblemsOfClaims checks that a problem of a ResourceClaim is an event of its pod, if the node has
+// the pod.
+func TestProblemsOfClaims(t *testing.T) {
+	f := facts(t)
+	f.Node.Settings.Config.Node.Events = true
+	f.Node.Plan.Pods = []pools.PodPlan{{UID: "u", Namespace: "ran", Name: "du"}}
+	for _, uid := range []string{"u", "gone"} {
+		f.Problems = append(f.Problems, pools.Problem{PodUID: uid, Claim: "ran/cpus", Reason: pools.Reason{Code: pools.CodeOffline, Text: "CPU 5 is offline"}})
+	}
+	want := []nodestatus.Problem{{UID: "u", Namespace: "ran", Pod: "du", Code: "Offline", Text: "claim ran/cpus: CPU 5 is offline"}}
+	if d := cmp.Diff(want, f.State().Problems); d != "" {
+		t.Errorf("problems (-want +got):\n%s", d)
+	}
+	if c := f.Condition(); c.Reason != "AsPlanned" {
+		t.Errorf("condition %+v; want AsPlanned", c)
 	}
 }
 

@@ -17,6 +17,7 @@ func (p *Publisher) view(pass *planning.Pass) *telemetry.View {
 		Faulty:      len(p.faults),
 		Pools:       node.PoolMetrics(p.Kubelet.CPUs()),
 		Room:        p.capacity.Room(node, func() []pools.Pod { return p.Inventory.Input(p.Now()) }),
+		Claims:      node.Claims(),
 		Ready:       p.ready,
 		LastSuccess: p.lastSuccess,
 		ConfigStale: p.States.ConfigErr() != nil,

@@ -14,7 +14,7 @@ import (
 // problemKey identifies a problem without the numbers in its text: a refusal stays the same
 // problem while the number of free CPUs changes.
 type problemKey struct {
-	pod, uid, container, unit string
+	pod, uid, container, unit, claim string
 
 	code pools.Code
 }
@@ -24,16 +24,16 @@ func (p *Publisher) report(pass *planning.Pass) {
 	now := make(map[problemKey]bool, len(pass.Plan.Problems))
 	p.problems = p.Problems(pass)
 	for _, found := range p.problems {
-		key := problemKey{found.Pod, found.PodUID, found.Container, found.Unit, found.Code}
+		key := problemKey{found.Pod, found.PodUID, found.Container, found.Unit, found.Claim, found.Code}
 		if !now[key] && !p.reported[key] {
-			p.Log.Warn("problem appeared", "pod", found.Pod, "container", found.Container, "unit", found.Unit, "code", found.Code, "problem", found.Text)
+			p.Log.Warn("problem appeared", "pod", found.Pod, "container", found.Container, "unit", found.Unit, "claim", found.Claim, "code", found.Code, "problem", found.Text)
 			p.noteProblem(history.Problem, key, found.Text)
 		}
 		now[key] = true
 	}
 	for key := range p.reported {
 		if !now[key] {
-			p.Log.Info("problem is over", "pod", key.pod, "container", key.container, "unit", key.unit, "code", key.code)
+			p.Log.Info("problem is over", "pod", key.pod, "container", key.container, "unit", key.unit, "claim", key.claim, "code", key.code)
 			p.noteProblem(history.Over, key, "")
 		}
 	}
@@ -42,7 +42,7 @@ func (p *Publisher) report(pass *planning.Pass) {
 
 // noteProblem adds the begin or the end of a problem to the history.
 func (p *Publisher) noteProblem(kind history.Kind, key problemKey, text string) {
-	p.history.Add(history.Event{Kind: kind, Pod: key.pod, PodUID: key.uid, Container: key.container, Unit: key.unit, Code: string(key.code), Cause: text})
+	p.history.Add(history.Event{Kind: kind, Pod: key.pod, PodUID: key.uid, Container: key.container, Unit: key.unit, Claim: key.claim, Code: string(key.code), Cause: text})
 }
 
 // Problems returns the problems of the plan, and of everything that could not be planned.

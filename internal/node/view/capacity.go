@@ -3,6 +3,7 @@ package view
 import (
 	"slices"
 
+	"github.com/cpupoold/cpupoold/internal/inspect"
 	"github.com/cpupoold/cpupoold/internal/node/telemetry"
 	"github.com/cpupoold/cpupoold/pkg/allocate"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
@@ -39,6 +40,9 @@ func (n Node) PoolMetrics(kubelet cpuset.Set) []telemetry.Pool {
 	all = append(all,
 		telemetry.Pool{PoolName: poolName(pools.Shared, ""), CPUs: n.shared()},
 		telemetry.Pool{PoolName: poolName(pools.Guaranteed, ""), CPUs: own, Free: free, Allocated: milliPerCPU * int64(own.Difference(free).Len())})
+	if c := inspect.PoolOfClaims(&p, n.Plan); c != nil {
+		all = append(all, telemetry.Pool{PoolName: poolName(inspect.ClaimedPool, ""), CPUs: c.CPUs, Free: c.Free, Allocated: milliPerCPU * int64(c.Owned.Len())})
+	}
 	requested := n.requested()
 	for i := range all {
 		all[i].Allocated += requested[all[i].PoolName]

@@ -1,11 +1,8 @@
 package view
 
 import (
-	"slices"
-
 	"github.com/cpupoold/cpupoold/internal/inspect"
-	"github.com/cpupoold/cpupoold/pkg/cpuset"
-	"github.com/cpupoold/cpupoold/pkg/pools"
+	"github.com/cpupoold/cpupoold/internal/node/telemetry"
 )
 
 // Claims implements control.Answers.
@@ -16,33 +13,53 @@ func (o *Answers) Claims() *inspect.Claims {
 		all.Problem = "the daemon has not finished its first pass"
 		return all
 	}
-	var taken cpuset.Set
-	for i := range in.Plan.Claims {
-		p := &in.Plan.Claims[i]
-		taken = taken.Union(p.CPUs, p.Away)
-		all.Claims = append(all.Claims, in.claim(p))
-	}
-	all.Devices = inspect.ClaimDevices(&in.Input.Pools, in.Settings.Machine, taken)
+	all.Devices, all.Claims = in.devices(), inspect.ClaimsOf(&in.Plan, in.Problems)
 	all.Ready = true
 	return all
 }
 
-// claim returns the document of a claim.
-func (in *Snapshot) claim(p *pools.ClaimPlan) inspect.Claim {
-	c := inspect.Claim{UID: p.UID, Namespace: p.Namespace, Name: p.Name, PodUID: p.PodUID, Containers: p.Containers, CPUs: p.CPUs, Away: p.Away}
-	if c.Containers == nil {
-		c.Containers = []string{}
+// devices returns the devices of ResourceClaims, none before the first plan.
+func (in *Snapshot) devices() []inspect.ClaimDevice {
+	if in.Settings.Machine == nil {
+		return []inspect.ClaimDevice{}
 	}
-	if i := slices.IndexFunc(in.Plan.Pods, func(pod pools.PodPlan) bool { return pod.UID == p.PodUID }); i >= 0 {
-		c.Pod = in.Plan.Pods[i].Namespace + "/" + in.Plan.Pods[i].Name
+	return inspect.ClaimDevices(&in.Input.Pools, in.Settings.Machine, inspect.TakenByClaims(&in.Plan))
+}
+
+// Claims returns the numbers of ResourceClaims and of their CPUs. It returns nil without CPUs for
+// claims and without claims.
+func (n Node) Claims() *telemetry.Claims {
+	p := &n.Settings.Pools
+	if n.Settings.Machine == nil || inspect.PoolOfClaims(p, n.Plan) == nil {
+		return nil
 	}
-	for _, part := range p.Parts {
-		c.Parts = append(c.Parts, inspect.ClaimPart{Request: part.Request, Device: part.Device, ShareID: part.ShareID, CPUs: part.On.Union(part.Away)})
+	c := &telemetry.Claims{Devices: make(map[string]telemetry.DeviceCPUs)}
+	away := p.Claims.Away
+	for _, d := range inspect.ClaimDevices(p, n.Settings.Machine, inspect.TakenByClaims(n.Plan)) {
+		c.Devices[d.Name] = telemetry.DeviceCPUs{Free: d.Free.Len()}
 	}
-	for _, problem := range in.Problems {
-		if problem.Claim == p.Namespace+"/"+p.Name {
-			c.Problems = append(c.Problems, problem.Text)
+	for i := range n.Plan.Claims {
+		claim := &n.Plan.Claims[i]
+		switch {
+		case claim.Refused != nil:
+			c.Refused++
+		case len(claim.Containers) == 0:
+			c.Prepared++
+		default:
+			c.Used++
 		}
+		for _, part := range claim.Parts {
+			if part.On.IsEmpty() && part.Away.IsEmpty() {
+				continue
+			}
+			d := c.Devices[part.Device]
+			d.Allocated, d.Offline = d.Allocated+part.On.Len(), d.Offline+part.Away.Len()
+			c.Devices[part.Device] = d
+			away = away.Difference(part.Away)
+		}
+	}
+	if !away.IsEmpty() {
+		c.Devices[""] = telemetry.DeviceCPUs{Offline: away.Len()}
 	}
 	return c
 }

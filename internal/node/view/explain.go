@@ -1,7 +1,9 @@
 package view
 
 import (
+	"cmp"
 	"errors"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -40,11 +42,16 @@ func (o *Answers) Explain(name string) (*inspect.Explanation, error) {
 		return nil, errNotPlanned
 	}
 	all := in.AllContainers()
+	e := &inspect.Explanation{Version: inspect.Version, Time: time.Now().UTC(), Asked: name, Subjects: []inspect.Subject{}}
 	found, err := explain.Find(all, name)
-	if err != nil {
+	if claim := explain.FindClaim(inspect.ClaimsOf(&in.Plan, in.Problems), name); err != nil && claim != nil {
+		if found = using(all, claim); len(found) == 0 {
+			e.Notes = append(e.Notes, unused(claim))
+			return e, nil
+		}
+	} else if err != nil {
 		return nil, err
 	}
-	e := &inspect.Explanation{Version: inspect.Version, Time: time.Now().UTC(), Asked: name, Subjects: []inspect.Subject{}}
 	d := explain.Decision{Input: &in.Input, Plan: &in.Plan, Problems: in.Problems, Pod: &verdict.Pod{}}
 	if first := &all[found[0]]; !first.Unit {
 		_, d.Traces = pools.Explain(in.Input, first.PodUID)
@@ -62,6 +69,25 @@ func (o *Answers) Explain(name string) (*inspect.Explanation, error) {
 		}
 	}
 	return e, nil
+}
+
+// using returns the indices of the containers that use a claim.
+func using(all []inspect.Container, claim *inspect.Claim) (found []int) {
+	for i := range all {
+		if claim.IsUsedBy(&all[i]) {
+			found = append(found, i)
+		}
+	}
+	return found
+}
+
+// unused states the CPUs of a claim that no container uses.
+func unused(c *inspect.Claim) string {
+	cpus := "without CPUs"
+	if all := c.CPUs.Union(c.Away); !all.IsEmpty() {
+		cpus = "with CPUs " + all.String()
+	}
+	return fmt.Sprintf("no container uses claim %s, %s, of pod %s: %s (%s)", c.Full(), cpus, cmp.Or(c.Pod, c.PodUID), c.Reason, c.Code)
 }
 
 // facts returns the facts that the node has about a pod. The kernel has the memory limits of
@@ -139,7 +165,10 @@ func eventsOf(h *history.Snapshot, c *inspect.Container) (events []history.Event
 	events = []history.Event{}
 	for i := range h.Events {
 		e := &h.Events[i]
-		if c.Unit && e.Unit == c.Name || !c.Unit && c.PodUID != "" && e.PodUID == c.PodUID && (e.Container == c.Name || e.Container == "") {
+		if e.Claim != "" && !slices.Contains(c.Claims, e.Claim) {
+			continue // another container uses it
+		}
+		if c.Unit && e.Unit == c.Name || e.Claim != "" || !c.Unit && c.PodUID != "" && e.PodUID == c.PodUID && (e.Container == c.Name || e.Container == "") {
 			events = append(events, *e)
 		}
 	}

@@ -110,7 +110,7 @@ func (c *HistoryLog) NotePlan(before, now *pools.Plan) {
 			old, next = old[1:], next[1:]
 		}
 	}
-	c.noteClaims(before.Claims, now.Claims)
+	c.noteClaims(before, now)
 	for i := range now.Units {
 		u := &now.Units[i]
 		was := pools.UnitPlan{}
@@ -127,26 +127,38 @@ func (c *HistoryLog) NotePlan(before, now *pools.Plan) {
 }
 
 // noteClaims adds the claims that have other CPUs or containers than before, and the claims that have ended.
-func (c *HistoryLog) noteClaims(before, now []pools.ClaimPlan) {
+func (c *HistoryLog) noteClaims(before, now *pools.Plan) {
 	find := func(all []pools.ClaimPlan, uid string) *pools.ClaimPlan {
 		if i := slices.IndexFunc(all, func(p pools.ClaimPlan) bool { return p.UID == uid }); i >= 0 {
 			return &all[i]
 		}
 		return nil
 	}
-	for i := range now {
-		p := &now[i]
-		was := cmp.Or(find(before, p.UID), &pools.ClaimPlan{})
+	for i := range now.Claims {
+		p := &now.Claims[i]
+		was := cmp.Or(find(before.Claims, p.UID), &pools.ClaimPlan{})
 		if was.UID == "" || !was.CPUs.Equal(p.CPUs) || !slices.Equal(was.Containers, p.Containers) || was.Reason.Code != p.Reason.Code {
-			c.Add(history.Event{Kind: history.Claim, Claim: p.Namespace + "/" + p.Name, PodUID: p.PodUID, Container: strings.Join(p.Containers, ","),
-				Value: p.CPUs.String(), Before: was.CPUs.String(), Code: string(p.Reason.Code), Cause: p.Reason.Text})
+			e := eventOf(now, p)
+			e.Container, e.Value, e.Before, e.Code, e.Cause = strings.Join(p.Containers, ","), p.CPUs.String(), was.CPUs.String(), string(p.Reason.Code), p.Reason.Text
+			c.Add(e)
 		}
 	}
-	for i := range before {
-		if p := &before[i]; find(now, p.UID) == nil {
-			c.Add(history.Event{Kind: history.Claim, Claim: p.Namespace + "/" + p.Name, PodUID: p.PodUID, Before: p.CPUs.String(), Cause: "the claim has ended"})
+	for i := range before.Claims {
+		if p := &before.Claims[i]; find(now.Claims, p.UID) == nil {
+			e := eventOf(before, p)
+			e.Before, e.Cause = p.CPUs.String(), "the claim has ended"
+			c.Add(e)
 		}
 	}
+}
+
+// eventOf returns an event with the names of a claim and of its pod.
+func eventOf(plan *pools.Plan, p *pools.ClaimPlan) history.Event {
+	e := history.Event{Kind: history.Claim, Claim: p.Namespace + "/" + p.Name, PodUID: p.PodUID}
+	if i := slices.IndexFunc(plan.Pods, func(pod pools.PodPlan) bool { return pod.UID == p.PodUID }); i >= 0 {
+		e.Pod = plan.Pods[i].Namespace + "/" + plan.Pods[i].Name
+	}
+	return e
 }
 
 // notePod adds the containers of a pod that a plan moves. Of shared containers it adds only

@@ -53,6 +53,15 @@ func (n Node) Pods() []nodestatus.Pod {
 	return pods
 }
 
+// PodName returns namespace/name of a pod of the plan. It is empty if the plan lacks the pod.
+func (n Node) PodName(uid string) string {
+	i := slices.IndexFunc(n.Plan.Pods, func(p pools.PodPlan) bool { return p.UID == uid })
+	if i < 0 || uid == "" {
+		return ""
+	}
+	return n.Plan.Pods[i].Namespace + "/" + n.Plan.Pods[i].Name
+}
+
 func (n Node) pod(plan *pools.PodPlan) nodestatus.Pod {
 	pod := nodestatus.Pod{UID: plan.UID, Resource: n.Settings.Names.SharedResource(), Rest: n.rest(plan.UID)}
 	for i := range plan.Containers {

@@ -38,8 +38,13 @@ type Snapshot struct {
 // pools returns the pools with their present CPUs.
 func (in *Snapshot) pools() []inspect.Pool {
 	var all []inspect.Pool
+	using := in.usingClaims()
 	for _, p := range in.View.Pools {
 		pool := inspect.Pool{Name: p.Pool, CPUs: p.CPUs}
+		if c := inspect.PoolOfClaims(&in.Settings.Pools, &in.Plan); c != nil && p.Pool == inspect.ClaimedPool {
+			pool = *c
+			pool.Containers = len(using)
+		}
 		if p.Pool == inspect.Management {
 			pool.Type = p.Type
 		}
@@ -47,17 +52,30 @@ func (in *Snapshot) pools() []inspect.Pool {
 			pool.Free, pool.FromShared = p.Free, in.Settings.Pools.FromShared
 			pool.Idle, pool.Resting, pool.Parked = in.Plan.Idle, in.Plan.Resting, in.View.Parked
 			for _, a := range in.Plan.Assignments {
-				pool.Owned = pool.Owned.Union(a.CPUs)
+				if a.Key.Claim == "" {
+					pool.Owned = pool.Owned.Union(a.CPUs)
+				}
 			}
 		}
 		for _, c := range in.View.Containers {
-			if c.PoolName == p.PoolName {
+			if c.PoolName == p.PoolName && !using[c.ID] {
 				pool.Containers++
 			}
 		}
 		all = append(all, pool)
 	}
 	return slices.Clip(append([]inspect.Pool{}, all...))
+}
+
+// usingClaims returns the IDs of the containers that run on the CPUs of ResourceClaims.
+func (in *Snapshot) usingClaims() map[string]bool {
+	ids := make(map[string]bool)
+	for _, c := range in.Plan.Containers() {
+		if len(c.Claims) > 0 && c.Pool == pools.Guaranteed && c.State != pools.Exited {
+			ids[c.ID] = true
+		}
+	}
+	return ids
 }
 
 // AllContainers returns all containers and units of the plan, sorted by name.

@@ -67,6 +67,7 @@ func (o *Answers) Status() *inspect.Status {
 		LastWrites: slices.Clip(append([]history.Event{}, in.History.Select(history.Query{Kinds: []history.Kind{history.Wrote, history.Failed}, Limit: lastWrites})...)),
 		Topology:   in.Settings.Topology,
 	}
+	s.Devices, s.Claims = in.devices(), inspect.ClaimsOf(&in.Plan, in.Problems)
 	if r := in.View.Room; r != nil {
 		s.Room = &inspect.Room{Pool: r.Pool, NUMANode: r.Node, L3: r.L3, WholeCores: r.WholeCores}
 	}
@@ -144,6 +145,10 @@ func (o *Answers) configOf(in *Snapshot) inspect.Config {
 	}
 	if g.Kubelet {
 		add("guaranteed.exclusive", "kubelet")
+	}
+	add("guaranteed.claims.cpus", g.Claims.CPUs.String())
+	if g.Claims.Lend {
+		add("guaranteed.claims.idle", "shared")
 	}
 	add("guaranteed.isolation", string(f.Isolation))
 	add("guaranteed.onRefusal", string(f.OnRefusal))

@@ -121,10 +121,18 @@ func (n *Node) pools() []inspect.Pool {
 		}
 	}
 	all = append(all, inspect.Pool{Name: inspect.Shared, CPUs: plan.Shared}, own)
+	if claims := inspect.PoolOfClaims(p, plan); claims != nil {
+		all = append(all, *claims)
+	}
 	for _, c := range plan.Containers() {
-		if c.Kind != pools.Infra && c.State != pools.Exited {
-			count(all, c.Pool, c.Type)
+		if c.Kind == pools.Infra || c.State == pools.Exited {
+			continue
 		}
+		pool := c.Pool
+		if pool == pools.Guaranteed && len(c.Claims) > 0 {
+			pool = inspect.ClaimedPool
+		}
+		count(all, pool, c.Type)
 	}
 	for _, u := range plan.Units {
 		count(all, u.Pool, u.Type)
