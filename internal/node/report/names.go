@@ -28,6 +28,18 @@ func (r *Redactor) AddStatus(s *inspect.Status) {
 		r.addPod(p.Pod)
 		r.Add(Container, p.Container)
 		r.AddUnit(p.Unit)
+		r.addClaim(p.Claim)
+	}
+	for i := range s.Claims {
+		c := &s.Claims[i]
+		r.addClaim(c.Full())
+		r.addPod(c.Pod)
+		for _, name := range c.Containers {
+			r.Add(Container, name)
+		}
+		for _, part := range c.Parts {
+			r.Add(Request, part.Request)
+		}
 	}
 	for i := range s.CPUs {
 		r.addOwner(s.CPUs[i].Owner)
@@ -43,7 +55,7 @@ func (r *Redactor) AddStatus(s *inspect.Status) {
 
 // AddSubject adds the names in an explanation, which is newer than the status.
 func (r *Redactor) AddSubject(s *inspect.Subject) {
-	r.AddStatus(&inspect.Status{Containers: []inspect.Container{s.Container}, Problems: s.Problems, Faults: s.Faults, Waits: s.Waits})
+	r.AddStatus(&inspect.Status{Containers: []inspect.Container{s.Container}, Claims: s.Claims, Problems: s.Problems, Faults: s.Faults, Waits: s.Waits})
 	r.AddEvents(s.Events)
 	if s.Kernel != nil {
 		r.addCgroup(s.Kernel.Cgroup)
@@ -57,7 +69,16 @@ func (r *Redactor) AddEvents(events []history.Event) {
 		r.addPod(e.Pod)
 		r.Add(Container, e.Container)
 		r.AddUnit(e.Unit)
+		r.addClaim(e.Claim)
 		r.addCgroup(e.Cgroup)
+	}
+}
+
+// addClaim adds namespace/name of a ResourceClaim.
+func (r *Redactor) addClaim(full string) {
+	if namespace, name, both := strings.Cut(full, "/"); both {
+		r.Add(Namespace, namespace)
+		r.Add(Claim, name)
 	}
 }
 
@@ -72,8 +93,12 @@ func (r *Redactor) addPod(full string) {
 	r.Add(Pod, name)
 }
 
-// addOwner adds a unit, namespace/pod, or namespace/pod/container.
+// addOwner adds a unit, namespace/pod, namespace/pod/container, or a claim.
 func (r *Redactor) addOwner(owner string) {
+	if claim, is := strings.CutPrefix(owner, claimOwner); is {
+		r.addClaim(claim)
+		return
+	}
 	parts := strings.Split(owner, "/")
 	if len(parts) == 1 {
 		r.AddUnit(owner)
@@ -123,7 +148,7 @@ func commonUnits() *regexp.Regexp {
 
 // logAttributes matches attributes with names: key=value, key="value" and "key":"value".
 func logAttributes() *regexp.Regexp {
-	return regexp.MustCompile(`(?:^|[\s{,])"?(pod|container|namespace|unit|node|image|cgroup)"?[=:]("(?:[^"\\]|\\.)*"|[^\s",}]+)`)
+	return regexp.MustCompile(`(?:^|[\s{,])"?(pod|container|namespace|unit|claim|node|image|cgroup)"?[=:]("(?:[^"\\]|\\.)*"|[^\s",}]+)`)
 }
 
 // AddLog adds the names in log records.
@@ -144,6 +169,8 @@ func (r *Redactor) AddLog(text string) {
 			}
 		case "namespace":
 			r.Add(Namespace, value)
+		case "claim":
+			r.addClaim(value)
 		case "node":
 			r.Add(Host, value)
 		case "image":
@@ -168,6 +195,7 @@ type textPattern struct {
 func textPatterns() []textPattern {
 	return []textPattern{
 		{Pod, []string{"pod "}, regexp.MustCompile(`\bpod ([a-z0-9.-]+/[a-z0-9.-]+)`)},
+		{Claim, []string{"claim "}, regexp.MustCompile(`\bclaim ([a-z0-9.-]+/[a-z0-9.-]+)`)},
 		{Profile, []string{"/active_profile: "}, regexp.MustCompile(`/active_profile: ([A-Za-z0-9_.@-]+)`)},
 		{Drop, []string{".d/"}, regexp.MustCompile(`\.d/([A-Za-z0-9_.@-]+)`)},
 		{Section, []string{"workloads.", "runtimes."}, regexp.MustCompile(`\b(?:workloads|runtimes)\.([A-Za-z0-9_-]+)`)},
@@ -184,9 +212,12 @@ func (r *Redactor) AddText(text string) {
 				continue
 			}
 			for _, m := range p.name.FindAllStringSubmatch(line, -1) {
-				if p.kind == Pod {
+				switch p.kind {
+				case Pod:
 					r.addPod(m[1])
-				} else {
+				case Claim:
+					r.addClaim(m[1])
+				default:
 					r.Add(p.kind, m[1])
 				}
 			}

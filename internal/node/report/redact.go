@@ -18,6 +18,8 @@ const (
 	Pod       Kind = "pod"
 	Container Kind = "container"
 	Unit      Kind = "unit"
+	Claim     Kind = "claim"   // a ResourceClaim
+	Request   Kind = "request" // of a ResourceClaim
 	Host      Kind = "host"
 	Image     Kind = "image"
 	Profile   Kind = "profile" // of tuned
@@ -155,16 +157,19 @@ func isWord(c byte) bool {
 func hasFixedValues(key string) bool {
 	switch key {
 	case "pool", "type", "kind", "code", "use", "mode", "state", "via", "property", "severity", "check", "time", "started",
-		"cpus", "mixed", "mems", "effective", "memsEffective", "partition", "free", "owned", "idle", "resting", "parked", "possible", "present", "online",
+		"cpus", "away", "lent", "device", "coreType", "mixed", "mems", "effective", "memsEffective", "partition", "free", "owned", "idle", "resting", "parked", "possible", "present", "online",
 		"isolated", "nohzFull":
 		return true
 	}
 	return false
 }
 
+// claimOwner begins the owner of a CPU of a ResourceClaim.
+const claimOwner = "claim "
+
 func hasNames(key string) bool {
 	switch key {
-	case "name", "pod", "namespace", "container", "unit", "owner", "node":
+	case "name", "pod", "namespace", "container", "containers", "unit", "owner", "node", "claim", "claims", "request":
 		return true
 	}
 	return false
@@ -172,6 +177,9 @@ func hasNames(key string) bool {
 
 // field replaces the names in a field that holds names, ambiguous ones too.
 func (r *Redactor) field(s string) string {
+	if claim, is := strings.CutPrefix(s, claimOwner); is {
+		return claimOwner + r.field(claim)
+	}
 	if word := r.words[s]; word != "" {
 		return word
 	}

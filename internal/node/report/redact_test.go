@@ -4,6 +4,9 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
+
+	"github.com/cpupoold/cpupoold/internal/history"
+	"github.com/cpupoold/cpupoold/internal/inspect"
 )
 
 func TestRedact(t *testing.T) {
@@ -163,4 +166,31 @@ func FuzzAddLog(f *testing.F) {
 			}
 		}
 	})
+}
+
+// TestRedactClaims checks that names of ResourceClaims, of their namespaces and of their requests are
+// replaced in the status, in the history and in the log.
+func TestRedactClaims(t *testing.T) {
+	r := NewRedactor()
+	s := &inspect.Status{
+		Claims:   []inspect.Claim{{Namespace: "acme-ran", Name: "acme-cpus", Pod: "acme-ran/acme-du", Containers: []string{"acme-app"}, Parts: []inspect.ClaimPart{{Request: "cpu", Device: "numa0"}}}},
+		Problems: []inspect.Problem{{Claim: "acme-ran/acme-old", Code: "Offline", Text: "CPU 5 of its own is offline, and kept for it"}},
+		CPUs:     []inspect.CPU{{Owner: "claim acme-ran/acme-cpus"}},
+	}
+	s.Containers = []inspect.Container{{Namespace: "acme-ran", Pod: "acme-du", Name: "acme-app", Claims: []string{"acme-ran/acme-cpus"}, Code: "Claim", Reason: "runs on the CPUs of 1 ResourceClaim"}}
+	r.AddStatus(s)
+	r.AddEvents([]history.Event{{Claim: "acme-ran/acme-gone"}})
+	data, err := json.Marshal(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := r.JSON(data)
+	if text := string(got); err != nil || strings.Contains(text, "acme") || strings.Contains(text, `"request": "cpu"`) || !strings.Contains(text, `"owner": "claim namespace-1/claim-`) || !strings.Contains(text, `"device": "numa0"`) {
+		t.Errorf("JSON = %s, %v; want replacements, and the device", text, err)
+	}
+	line := `level=WARN msg="problem appeared" claim=acme-ran/acme-log problem="claim acme-ran/acme-text: gets no CPUs" gone=acme-gone`
+	r.AddLog(line)
+	if got := r.Text(line); strings.Contains(got, "acme") {
+		t.Errorf("Text = %s; want replacements", got)
+	}
 }
