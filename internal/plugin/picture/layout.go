@@ -196,11 +196,11 @@ func (b *box) move(dx, dy int) {
 	}
 }
 
-// Owner is a container, pod or unit with exclusive CPUs.
+// Owner is a container, pod, unit or ResourceClaim with exclusive CPUs.
 type Owner struct {
 	// Number is shown on its CPUs and in the legend, from 1.
 	Number int
-	Name   string // namespace/pod/container, namespace/pod, or a unit
+	Name   string // namespace/pod/container, namespace/pod, a unit, or claim namespace/name
 	CPUs   cpuset.Set
 }
 
@@ -243,6 +243,9 @@ func Words(c *inspect.CPU) string {
 
 func use(c *inspect.CPU) string {
 	pool := c.Pool
+	if pool == inspect.ClaimedPool {
+		pool += " pool"
+	}
 	if c.Type != "" && c.Type != pool {
 		pool = c.Pool + " " + c.Type
 	}

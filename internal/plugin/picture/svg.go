@@ -71,7 +71,7 @@ func SVG(s *inspect.Status, o Options) ([]byte, error) {
 func Faulty(s *inspect.Status) (all cpuset.Set) {
 	for _, f := range s.Faults {
 		for i := range s.Containers {
-			if c := &s.Containers[i]; c.Cgroup == f.Cgroup && c.Exclusive {
+			if c := &s.Containers[i]; c.Cgroup == f.Cgroup && hasOwnCPUs(c) {
 				all = all.Union(c.CPUs)
 			}
 		}
@@ -79,11 +79,14 @@ func Faulty(s *inspect.Status) (all cpuset.Set) {
 	return all
 }
 
+// hasOwnCPUs reports whether a container has exclusive CPUs, which containers of its pod can share.
+func hasOwnCPUs(c *inspect.Container) bool { return c.Exclusive || c.Pool == inspect.Guaranteed }
+
 // strayed returns the number of other cgroups that are not in the desired state.
 func strayed(s *inspect.Status) (n int) {
 	owners := make(map[string]bool)
 	for i := range s.Containers {
-		if c := &s.Containers[i]; c.Exclusive {
+		if c := &s.Containers[i]; hasOwnCPUs(c) {
 			owners[c.Cgroup] = true
 		}
 	}
@@ -175,7 +178,8 @@ func (d *drawing) swatch(class string, owner, x, y, w, h int) {
 		look = fmt.Sprintf("%s o%d", class, colourOf(owner))
 	}
 	d.printf(`<rect class="%s" x="%d" y="%d" width="%d" height="%d" rx="2"/>`, look, x, y, w, h)
-	if class == "idle" || class == "resting" || class == "parked" || class == "reserved" {
+	switch class {
+	case "idle", "resting", "parked", "reserved", "unused", "lent":
 		d.printf(`<rect class="over" x="%d" y="%d" width="%d" height="%d" rx="2"/>`, x, y, w, h)
 	}
 }
@@ -319,6 +323,7 @@ func looks() []look {
 		{inspect.Management, "M", "management pool"}, {inspect.Shared, "S", "shared pool"},
 		{"free", "", "guaranteed pool, free"}, {"idle", "I", "guaranteed pool, the rest of an owner's core"},
 		{"resting", "R", "guaranteed pool, resting"}, {"parked", "P", "guaranteed pool, parked"},
+		{"unused", "U", "claims pool, unused"}, {"lent", "L", "claims pool, lent to the shared pool"},
 		{"none", "–", "in no pool"}, {"offline", "off", "offline"},
 	}
 }

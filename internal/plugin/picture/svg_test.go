@@ -245,3 +245,23 @@ func TestLegendIsWhole(t *testing.T) {
 		}
 	}
 }
+
+// TestClaims checks that CPUs of a ResourceClaim show its name, also a hostile one, and that other CPUs
+// for claims are marked as unused or as lent.
+func TestClaims(t *testing.T) {
+	s := small()
+	claim(s.CPUs, "4", inspect.ClaimedPool, "owned", "claim ran/<script>")
+	claim(s.CPUs, "5", inspect.ClaimedPool, "unused", "")
+	claim(s.CPUs, "6", inspect.ClaimedPool, "lent", "")
+	for i, want := range map[int]string{4: "claims pool, owned by claim ran/<script> (", 5: "claims pool, unused (", 6: "claims pool, lent ("} {
+		if got := picture.Words(&s.CPUs[i]); !strings.Contains(got, want) {
+			t.Errorf("CPU %d: %s; want %s", i, got, want)
+		}
+	}
+	svg := string(draw(t, s))
+	for _, want := range []string{"claim ran/&lt;script&gt;: 4", ">claims pool, unused", ">claims pool, lent to the shared pool", `class="unused"`, `class="lent"`, ">U<", ">L<"} {
+		if !strings.Contains(svg, want) {
+			t.Errorf("the picture lacks %s", want)
+		}
+	}
+}

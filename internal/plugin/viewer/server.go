@@ -178,6 +178,9 @@ func linksOf(s *inspect.Status) map[string]string {
 	for i := range s.Containers {
 		links[s.Containers[i].Code] = codes.Link(s.Containers[i].Code)
 	}
+	for i := range s.Claims {
+		links[s.Claims[i].Code] = codes.Link(s.Claims[i].Code)
+	}
 	return links
 }
 

@@ -1,6 +1,6 @@
 "use strict";
 
-// Pools with their load, free capacity by NUMA node, and the time before placements.
+// Pools with their load, free capacity by NUMA node, ResourceClaims, and the time before placements.
 
 const percent = (part) => `${Math.round(100 * part)} %`;
 
@@ -21,7 +21,7 @@ function showPools() {
   const rows = s.pools.map((p) => {
     const cpus = members(p.cpus);
     const inPool = s.cpus.filter((c) => (c.pool ? c.pool === p.name && (c.type || "") === (p.type || "") : false));
-    const mine = p.name === "guaranteed";
+    const mine = p.name === "guaranteed" || p.name === "claims";
     return withLoad([poolName({ pool: p.name, type: p.type }), p.cpus || "none", String(cpus.size), String(p.containers), mine ? p.owned || "none" : "", mine ? p.free || "none" : ""], loadOf(inPool));
   });
   at("pools").replaceChildren(makeTable(withLoad(["Pool", "CPUs", "#Count", "#Containers", "Owned", "Free"], "Busy CPUs"), rows));
@@ -51,6 +51,19 @@ function showRoom() {
   at("room").replaceChildren(...parts);
 }
 
+// showClaims shows the devices, and the ResourceClaims with their CPUs. Claims of a simulation have no
+// parts.
+function showClaims() {
+  const s = state.status, devices = s.devices || [], claims = s.claims || [];
+  at("claims-part").hidden = !devices.length && !claims.length;
+  const free = devices.map((d) => [d.name, `NUMA node ${d.node}`, d.cpus || "none", String(members(d.cpus).size), d.free || "none"]);
+  const rows = claims.flatMap((c) => (c.parts || [c]).map((p) => [`${c.namespace}/${c.name}`, c.uid.slice(0, 8), c.pod || c.podUID, p.device || "", p.cpus || "none", c.away || "", c.containers.join(", "),
+    make("span", [c.reason + " (", codeLink(c.code), ")"], c.code === "Claim" ? {} : { class: "bad" })]));
+  at("claims").replaceChildren(
+    ...(devices.length ? [makeTable(["Device", "Place", "CPUs", "#Capacity", "Free"], free)] : []),
+    ...(claims.length ? [makeTable(["Claim", "UID", "Pod", "Device", "CPUs", "Not usable now", "Containers", "Reason"], rows)] : []));
+}
+
 // showExposure shows the time that containers had before their first placement.
 function showExposure() {
   const placed = (state.status.placements || []).filter((p) => p.containers);
@@ -63,5 +76,6 @@ function showExposure() {
 function showCapacity() {
   showPools();
   showRoom();
+  showClaims();
   showExposure();
 }

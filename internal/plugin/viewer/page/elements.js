@@ -47,6 +47,7 @@ const count = (n, one, many) => `${n} ${n === 1 ? one : many || one + "s"}`;
 // runsOn returns the CPUs of a container: of its pool, or its exclusive and shared CPUs.
 const runsOn = (c) => members([c.cpus, c.mixed].filter(Boolean).join(","));
 const cpusOf = (c) => c.cpus + (c.mixed ? ` + ${c.mixed}` : "");
+const claimsOf = (c) => c.claims || [];
 const fullName = (c) => (c.unit ? c.name : `${c.namespace}/${c.pod}/${c.name}`);
 const poolName = (c) => (c.type && c.type !== c.pool ? `${c.pool} ${c.type}` : c.pool || "none");
 

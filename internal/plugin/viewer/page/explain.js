@@ -7,13 +7,13 @@ let asked = 0; // the number of the latest request: answers to others come too l
 // askedAs is the name under which the server knows a container or unit, as viewer.Name.
 const askedAs = (c) => (c.unit ? c.name : c.podUID ? `${c.podUID}/${c.name}` : fullName(c));
 
-// chosenSubjects returns the containers or units of the choice. For a CPU it is the owner, and
-// for a CPU of a pool there are none, because many can share it.
+// chosenSubjects returns the containers or units of the choice. For a CPU it is the owner, or the
+// containers of its claim. For a CPU of a pool there are none, because many can share it.
 function chosenSubjects() {
   const all = state.status.containers;
   if (chosen.cpu === undefined) return all.filter((c) => fullName(c) === chosen.name);
   const cpu = state.status.cpus.find((c) => c.id === chosen.cpu);
-  return cpu && cpu.owner ? all.filter((c) => fullName(c) === cpu.owner) : [];
+  return cpu && cpu.owner ? all.filter((c) => fullName(c) === cpu.owner || claimsOf(c).some((name) => `claim ${name}` === cpu.owner)) : [];
 }
 
 // showDetail shows the facts of the status about the choice.
@@ -34,6 +34,7 @@ function showDetail() {
   for (const c of about) {
     if (chosen.cpu !== undefined) line("Owner", linkTo(fullName(c)));
     line("Pool", poolName(c) + (c.exclusive ? ", exclusive CPUs" : ""));
+    line("Claims", claimsOf(c).join(", "));
     line("CPUs", c.cpus + (c.mixed ? `, and shared CPUs ${c.mixed}` : ""));
     line("Isolation", c.mode);
     line("Reason", [c.reason + " (", codeLink(c.code), ")"]);
@@ -110,12 +111,19 @@ function subject(s, time) {
     ...part("Changes that lead to other CPUs, tried on this node", list("ul", (s.changes || []).map((x) => make("li", `${x.what}: ${x.then}`)))),
     ...part("Rules, in their order", list("ol", (s.rules || []).map(ruleLine))),
     ...part("Places for exclusive CPUs", list("ul", (s.candidates || []).map((x) => make("li", `${x.part}, free ${x.free || "none"}: ${x.why}`)))),
+    ...part("ResourceClaims", list("ul", (s.claims || []).map((x) => make("li", claimLine(x, c.name))))),
     ...part("Problems and faults", list("ul", faults)),
     ...part("Files of the cgroup", kernelTable(s.kernel, s.wanted || {})),
     ...part("Decisions and writes", list("ol", (s.events || []).map(eventLine))),
     s.earlier ? make("p", `${s.earlier} earlier events are left out.`, { class: "hint" }) : null,
     time && !time.startsWith("0001") ? make("p", `As of ${new Date(time).toLocaleTimeString()}.`, { class: "hint" }) : null,
   ], { "aria-label": `Explanation of ${fullName(c)}` });
+}
+
+// claimLine is a line of a claim, with the other containers that use its CPUs.
+function claimLine(x, container) {
+  const others = x.containers.filter((name) => name !== container);
+  return `${x.namespace}/${x.name}: CPUs ${x.cpus || "none"}${x.away ? `, not usable now ${x.away}` : ""}${others.length ? `, shared with ${others.join(", ")}` : ""}: ${x.reason} (${x.code})`;
 }
 
 function ruleLine(r) {

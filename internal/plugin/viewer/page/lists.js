@@ -21,7 +21,7 @@ function filters() {
   if (!words.length && !pool && !namespace) return null;
   return (c) => {
     if ((pool && poolName(c) !== pool) || (namespace && c.namespace !== namespace)) return false;
-    const text = [fullName(c), poolName(c), c.cpus, c.mode, c.code, c.reason, c.state].join(" ").toLowerCase();
+    const text = [fullName(c), poolName(c), c.cpus, c.mode, c.code, c.reason, c.state, ...claimsOf(c)].join(" ").toLowerCase();
     return words.every((w) => text.includes(w) || (/^\d+$/.test(w) && runsOn(c).has(Number(w))));
   };
 }
@@ -54,6 +54,7 @@ const rowOf = (name) => [...document.querySelectorAll("#rows tr")].find((r) => r
 function subjectsOf(p) {
   return state.status.containers.filter((c) => {
     if (p.cgroup !== undefined) return c.cgroup === p.cgroup;
+    if (p.claim) return c.podUID === p.podUID && claimsOf(c).includes(p.claim);
     if (p.unit || c.unit) return Boolean(p.unit && c.unit) && c.name === p.unit;
     return (p.podUID ? c.podUID === p.podUID : `${c.namespace}/${c.pod}` === p.pod) && (!p.container || c.name === p.container);
   });
@@ -62,7 +63,7 @@ function subjectsOf(p) {
 // nameOf returns the name of a problem as a link to its container, or as text without one.
 function nameOf(p) {
   const found = subjectsOf(p);
-  const name = p.cgroup ?? p.unit ?? (p.pod ? p.pod + (p.container ? "/" + p.container : "") : "this node");
+  const name = p.cgroup ?? p.unit ?? (p.claim ? `claim ${p.claim}` : p.pod ? p.pod + (p.container ? "/" + p.container : "") : "this node");
   if (!found.length) return name;
   return p.cgroup !== undefined ? linkTo(fullName(found[0])) : make("a", name, { href: fragment({ name: fullName(found[0]) }) });
 }
