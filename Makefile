@@ -123,9 +123,9 @@ test-model: host-vm build ## run 300 steps of the model test, of more kinds, on 
 test-model-fake: ## run the model test on a fake node, 10,000 steps in sequences of 250 (STEPS=50000; SEED=7: that sequence alone)
 	$(GO) test -v -count=1 -timeout 12h -run '^TestModel$$' ./internal/node/daemon -model.steps $(or $(STEPS),10000) -model.seed $(or $(SEED),0)
 
-soak: host-vm build ## break parts of a node at random, and kill the daemon 200 times with each kind of pool (SEED=1 DURATION=10m SUITE=trixie KILLS=200 PAIRS=containerd,crio-crun STATE=file: continues from it)
+soak: host-vm build ## break parts of a node at random, and kill the daemon 200 times with each kind of pool (SEED=1 DURATION=10m SUITE=trixie KILLS=200 PAIRS=containerd,crio-crun STATE=file: continues from it, LIMIT=8m: begins no further kill)
 	$(GO) test -v -tags vm -count=1 -timeout 200h -run '^TestSoak$$' ./test/vm -soak $(or $(DURATION),10m) -soak.seed $(or $(SEED),1) -soak.suite=$(or $(SUITE),trixie) \
-		-soak.kills $(or $(KILLS),200) -soak.pairs $(if $(PAIRS),$(PAIRS),containerd,crio-crun) -soak.state $(abspath $(or $(STATE),$(CPUPOOLD_CACHE)/soak.json))
+		-soak.kills $(or $(KILLS),200) -soak.pairs $(if $(PAIRS),$(PAIRS),containerd,crio-crun) -soak.state $(abspath $(or $(STATE),$(CPUPOOLD_CACHE)/soak.json)) -soak.limit $(or $(LIMIT),0)
 
 churn: host-vm build ## start and stop 5,000 containers on a node, and 1,000,000 on a fake one: nothing of the daemon's may grow (CHURN=1000 RUNTIME=containerd)
 	$(GO) test -v -count=1 -timeout 200h -run '^TestChurn$$' ./internal/node/daemon -churn $(or $(CHURN),1000000)

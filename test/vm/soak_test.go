@@ -10,6 +10,7 @@ import (
 	"io"
 	"net"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -23,6 +24,7 @@ var (
 	soakSuite = flag.String("soak.suite", "trixie", "Debian suite of the machine of TestSoak/faults; the kernel of trixie has partitions")
 	soakKills = flag.Int("soak.kills", 3, "kills of the daemon in TestSoak/kills, for each kind of pool; 0 skips it")
 	soakPairs = flag.String("soak.pairs", "containerd", "pairs of TestSoak/kills, with commas between; they share the kills")
+	soakLimit = flag.Duration("soak.limit", 0, "time after which TestSoak/kills begins no further kill, so that a later run with -soak.state continues; 0 means no limit")
 	soakState = flag.String("soak.state", "", "file with the progress of TestSoak/kills, from which the next run continues; empty: none")
 	churned   = flag.Int("churn", 0, "containers that TestChurn starts and stops; 0 leaves it out")
 	churnedOn = flag.String("churn.runtime", "crio-crun", "container runtime of TestChurn's machine: one of vm.Runtime's names")
@@ -68,24 +70,38 @@ func soakKilled(t *testing.T) {
 			t.Error(excess)
 		}
 	})
+	began := time.Now()
 	for i, p := range pairs {
 		share := (*soakKills*(i+1))/len(pairs) - *soakKills*i/len(pairs)
 		t.Run(p.Name, func(t *testing.T) {
+			made := func(kind string) int { return state.Progress[p.Name+", "+kind].Kills }
+			kinds := slices.DeleteFunc([]string{"fixed", "from-shared", "partitions"}, func(kind string) bool { return made(kind) >= share })
+			// A limited run begins with the kind that has the fewest.
+			slices.SortStableFunc(kinds, func(a, b string) int { return made(a) - made(b) })
+			if len(kinds) == 0 {
+				t.Skipf("%d kills of each kind in earlier runs", share)
+			}
+			if *soakLimit > 0 && time.Since(began) > *soakLimit {
+				t.Skip("the time of -soak.limit is over")
+			}
 			m := vm.Start(t, p.Config)
 			installDaemon(t, m)
-			for _, kind := range []string{"fixed", "from-shared", "partitions"} {
-				t.Run(kind, func(t *testing.T) { soakKind(t, m, state, p.Name, kind, share) })
+			for _, kind := range kinds {
+				t.Run(kind, func(t *testing.T) { soakKind(t, m, state, p.Name, kind, share, began) })
 			}
 		})
 	}
 }
 
 // soakKind makes the kills that earlier runs have left of one kind of pool, and records each.
-func soakKind(t *testing.T, m *vm.VM, state *soakstate.State, pair, kind string, kills int) {
+func soakKind(t *testing.T, m *vm.VM, state *soakstate.State, pair, kind string, kills int, began time.Time) {
 	row := pair + ", " + kind
 	done := state.Progress[row].Kills
-	if done >= kills {
-		t.Skipf("%d kills in earlier runs", done)
+	left := time.Duration(0) // without a limit
+	if *soakLimit > 0 {
+		if left = *soakLimit - time.Since(began); left <= 0 {
+			t.Skip("the time of -soak.limit is over")
+		}
 	}
 	const address = "127.0.0.1:9411" // of the guest, where nothing else listens
 	l, err := m.Listen(address)
@@ -98,7 +114,7 @@ func soakKind(t *testing.T, m *vm.VM, state *soakstate.State, pair, kind string,
 		received <- receive(l, func(p soakstate.Progress) error { return state.Record(row, p) })
 	}()
 	vm.RunTests(t, m, "./guest/daemon", "-test.run=^TestKills$", fmt.Sprintf("-kills=%d", kills-done), fmt.Sprintf("-kills.done=%d", done),
-		"-kills.kind="+kind, "-kills.to="+address, fmt.Sprintf("-seed=%d", *soakSeed))
+		"-kills.kind="+kind, "-kills.to="+address, fmt.Sprintf("-seed=%d", *soakSeed), fmt.Sprintf("-kills.time=%v", left))
 	_ = l.Close() // without a connection, receive returns an error
 	if err := <-received; err != nil {
 		t.Errorf("receive progress from the guest: %v", err)

@@ -3,11 +3,15 @@
 package daemon_test
 
 import (
+	"bufio"
 	"encoding/json"
 	"errors"
 	"flag"
 	"math/rand/v2"
 	"net"
+	"os"
+	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -23,6 +27,7 @@ var (
 	killsKind = flag.String("kills.kind", "fixed", "pool of exclusive CPUs in TestKills: fixed, from-shared or partitions")
 	killsDone = flag.Int("kills.done", 0, "kills of earlier runs of TestKills, which this run does not repeat")
 	killsTo   = flag.String("kills.to", "", "TCP address to which TestKills writes its progress after each kill")
+	killsTime = flag.Duration("kills.time", 0, "time after which TestKills begins no further kill; 0 means no limit")
 )
 
 // killed is a node with containers that start and stop while the daemon is killed. An observer
@@ -33,8 +38,10 @@ type killed struct {
 	churn    *starter
 	owner    *resident
 	shared   *resident
-	rand     *rand.Rand // of one kill
-	actions  []string   // before the next kill, for evidence
+	nri      chan struct{} // receives a value when the daemon logs that NRI is connected
+	rand     *rand.Rand    // of one kill
+	actions  []string      // before the next kill, for evidence
+	took     map[string]time.Duration
 }
 
 // TestKills kills the daemon again and again while containers start and stop: at random
@@ -46,15 +53,17 @@ func TestKills(t *testing.T) {
 	if *kills == 0 {
 		t.Skip("minutes: make soak")
 	}
-	report := progress(t)
+	report, began := progress(t), time.Now()
 	n := newNode(t)
-	k := &killed{runtimeNode: n.withoutKubelet()}
+	k := &killed{runtimeNode: n.withoutKubelet(), nri: make(chan struct{}, 1000), took: make(map[string]time.Duration)}
+	k.limitStops()
+	k.followLog()
 	n.startDaemon(killsConfig(n, *killsKind))
 	k.Cleanup(func() { // partitions end with restore
 		n.stopDaemon()
 		n.run("cpupoold", "restore")
 	})
-	n.nriConnected()
+	k.awaitNRI()
 	o, err := observer.Start("/sys/fs/cgroup/kubepods.slice")
 	if err != nil {
 		t.Fatal(err)
@@ -62,9 +71,9 @@ func TestKills(t *testing.T) {
 	k.observer = o
 	k.churn = startChurn(k)
 	k.Cleanup(k.churn.stop)
-	k.owner, k.shared = k.churn.resident(1000), k.churn.resident(500)
+	k.owner, k.shared = k.churn.resident(2000), k.churn.resident(500)
 	seen, made := observer.Report{}, 0
-	for made < *kills {
+	for made < *kills && (*killsTime == 0 || time.Since(began) < *killsTime) {
 		i := *killsDone + made
 		k.rand = rand.New(rand.NewPCG(*seed, uint64(i)))
 		k.one()
@@ -86,7 +95,7 @@ func TestKills(t *testing.T) {
 	if excess := seen.Excess(); len(excess) > 0 {
 		t.Errorf("seed %d: %s", *seed, strings.Join(excess, "\n"))
 	}
-	t.Logf("%s: %d containers started, %d creations failed", *killsKind, k.churn.started.Load(), k.churn.failed.Load())
+	t.Logf("%s: %d kills, %d containers started, %d creations failed; seconds: %v", *killsKind, made, k.churn.started.Load(), k.churn.failed.Load(), k.took)
 }
 
 // killsConfig returns the configuration of a kind of pool, with the default resync. The shared
@@ -125,7 +134,7 @@ func progress(t *testing.T) func(soakstate.Progress) {
 	}
 }
 
-// one makes one kill, and waits until a new daemon replies and no overlap is left.
+// one makes one kill, and waits until a new daemon replies and the overlaps from before that have ended.
 func (k *killed) one() {
 	k.Helper()
 	k.actions = nil
@@ -157,40 +166,85 @@ func (k *killed) one() {
 	default:
 		k.act("kill after writes", func() { k.killAfterWrites(pid) })
 	}
-	k.every(300*time.Millisecond, "another daemon", func() error {
-		if now := k.mainPID(); now == 0 || now == pid {
-			return errors.New("none")
-		}
-		_, body, err := k.get("/metrics")
-		if err == nil && !strings.Contains(body, `cpupoold_source_state{source="nri",state="ok"} 1`) {
-			err = errors.New("NRI is not connected")
-		}
-		return err
-	})
+	k.act("restart of the daemon", k.awaitNRI)
 	k.observer.Present()
-	k.noOverlap()
+	k.act("end of overlaps", k.noOverlap)
 }
 
-// act does something and records its name.
+// act does something, and records its name and duration.
 func (k *killed) act(name string, do func()) {
-	k.actions = append(k.actions, time.Now().UTC().Format("15:04:05.000 ")+name)
+	began := time.Now()
+	k.actions = append(k.actions, began.UTC().Format("15:04:05.000 ")+name)
 	do()
+	k.took[name] += time.Since(began)
 }
 
-// mainPID returns the PID of the daemon, or 0 without one.
+// mainPID returns the PID of the daemon. It reads the cgroup, because a systemctl takes half
+// a second of the emulated node.
 func (k *killed) mainPID() int {
 	k.Helper()
-	pid, err := strconv.Atoi(k.property("MainPID"))
+	text, err := os.ReadFile("/sys/fs/cgroup/system.slice/cpupoold.service/cgroup.procs")
 	if err != nil {
 		k.Fatal(err)
 	}
-	return pid
+	var pids []int
+	for field := range strings.FieldsSeq(string(text)) {
+		pid, err := strconv.Atoi(field)
+		if err != nil {
+			k.Fatal(err)
+		}
+		pids = append(pids, pid)
+	}
+	if len(pids) == 0 {
+		k.Fatalf("no daemon runs\n%s", k.evidence())
+	}
+	return slices.Min(pids) // children, such as "runc --version", are younger
+}
+
+// followLog reads the daemon's log until the end of the test. One process that waits takes less
+// of the emulated node than requests to the daemon in a loop, and reports the moment.
+func (k *killed) followLog() {
+	k.Helper()
+	log := exec.CommandContext(k.Context(), "journalctl", "-f", "-n", "all", "-S", "@"+strconv.FormatInt(time.Now().Unix(), 10), "-o", "cat", "-u", "cpupoold")
+	out, err := log.StdoutPipe()
+	if err != nil {
+		k.Fatal(err)
+	}
+	if err := log.Start(); err != nil {
+		k.Fatal(err)
+	}
+	k.Cleanup(func() { _ = log.Wait() }) // killed by the end of the test's context
+	go func() {
+		for lines := bufio.NewScanner(out); lines.Scan(); {
+			if strings.Contains(lines.Text(), `"NRI is connected: `) {
+				k.nri <- struct{}{}
+			}
+		}
+	}()
+}
+
+// awaitNRI waits until the daemon logs that NRI is connected.
+func (k *killed) awaitNRI() {
+	k.Helper()
+	select {
+	case <-k.nri:
+	case <-time.After(nodeTimeout):
+		k.Fatalf("NRI is not connected\n%s", k.evidence())
+	}
+}
+
+// absent reports to the observer that no daemon replies. The next record is of the next connection.
+func (k *killed) absent() {
+	k.observer.Absent()
+	for len(k.nri) > 0 {
+		<-k.nri
+	}
 }
 
 // kill kills the daemon; systemd starts another one.
 func (k *killed) kill(pid int) {
 	k.Helper()
-	k.observer.Absent()
+	k.absent()
 	if err := kill(pid); err != nil {
 		k.Fatal(err)
 	}
@@ -209,25 +263,27 @@ func (k *killed) killAfterWrites(pid int) {
 		k.Fatal(err)
 	}
 	if dead {
-		k.observer.Absent()
+		k.absent()
 	} else {
 		k.kill(pid)
 	}
 }
 
+// limitStops limits the time in which systemd waits for the end of the runtime. A restart of CRI-O
+// waits for conmon of a container in creation, whose scope waits for the end of the restart (CRI-O 1.34.0,
+// internal/config/cgmgr/systemd_linux.go). systemd would end this after 90 seconds.
+func (k *killed) limitStops() {
+	k.Helper()
+	k.write("/run/systemd/system/"+k.image.Unit+".service.d/soak.conf", "[Service]\nTimeoutStopSec=5s\n")
+	k.run("systemctl", "daemon-reload")
+}
+
 // restartRuntime restarts the runtime, and waits until the daemon is connected again.
 func (k *killed) restartRuntime() {
 	k.Helper()
-	const connected = "NRI is connected: containers are placed before they exist"
-	before := len(k.records(connected))
-	k.observer.Absent()
+	k.absent()
 	k.run("systemctl", "restart", k.image.Unit)
-	k.every(300*time.Millisecond, "NRI after a restart of the runtime", func() error {
-		if len(k.records(connected)) <= before {
-			return errors.New("not connected")
-		}
-		return nil
-	})
+	k.awaitNRI()
 	k.observer.Present()
 }
 
@@ -244,7 +300,7 @@ func (k *killed) writeCPUs() {
 	}
 }
 
-// noOverlap waits for a moment without an overlap.
+// noOverlap waits until the overlaps that began while no daemon replied have ended.
 func (k *killed) noOverlap() {
 	k.Helper()
 	k.eventually("no overlap", func() error {

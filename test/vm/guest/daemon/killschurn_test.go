@@ -62,11 +62,13 @@ func kindOf(milli int64) podKind {
 	return podKind{"shared", "burstable", milli, "default"}
 }
 
-// startChurn starts three goroutines. Together with the resident owner, their owners need four CPUs.
+// startChurn starts two goroutines, one of them for owners. Together with the resident owner, their owners need up to four
+// CPUs. A third goroutine would make the restart of the emulated daemon much longer.
 func startChurn(k *killed) *starter {
 	s := &starter{k: k, creating: make(chan struct{}), ending: make(chan struct{})}
 	management := podKind{"management", "burstable", 100, "kube-system"}
-	for i, kinds := range [][]podKind{{kindOf(1000), kindOf(500)}, {kindOf(2000), kindOf(300)}, {management, {"shared", "besteffort", 0, "default"}}} {
+	bestEffort := podKind{"shared", "besteffort", 0, "default"}
+	for i, kinds := range [][]podKind{{kindOf(1000), kindOf(2000)}, {kindOf(500), management, kindOf(300), bestEffort}} {
 		w := &worker{starter: s, runtime: k.runtime(), rand: rand.New(rand.NewPCG(*seed, uint64(1_000_000*(i+1)+*killsDone)))}
 		s.workers.Go(func() { w.run(kinds) })
 	}

@@ -24,7 +24,8 @@ type Observer struct {
 	tree     *tree
 	detector detector
 	timeline timeline
-	waiting  []interval // ended, of intruders that are not identified yet
+	waiting  []interval    // ended, of intruders that are not identified yet
+	present  time.Duration // last call of Present
 	report   Report
 	err      error
 }
@@ -189,19 +190,23 @@ func (o *Observer) Absent() {
 // Present reports that a daemon replies again.
 func (o *Observer) Present() {
 	o.with(func() {
+		o.present = o.now()
 		for i := range o.detector.absent {
 			o.detector.absent[i].to = min(o.detector.absent[i].to, o.now())
 		}
 	})
 }
 
-// Open returns the overlaps at present as text.
+// Open returns the overlaps that have not ended, as text. It leaves out those that began after the last
+// call of Present.
 func (o *Observer) Open() (all []string) {
 	o.with(func() {
 		for _, i := range o.timeline.open {
 			now := *i
 			now.end = o.now()
-			all = append(all, o.describe(now))
+			if o.present == 0 || now.begin <= o.present {
+				all = append(all, o.describe(now))
+			}
 		}
 	})
 	return all

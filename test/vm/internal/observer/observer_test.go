@@ -55,13 +55,26 @@ func TestObserver(t *testing.T) {
 		t.Fatal(err)
 	}
 	nodefixture.Eventually(t, "no overlap", func() bool { return len(o.Open()) == 0 })
+	rounds := func() {
+		t.Helper()
+		was, _ := o.Report() // Stop returns the error
+		nodefixture.Eventually(t, "rounds", func() bool { now, err := o.Report(); return err != nil || now.Rounds > was.Rounds+5 })
+	}
+	o.Present()
+	rounds() // an overlap begins with the round before it
+	o.Identify("c.scope", "shared", 0)
+	add("kubepods-pod3.slice/c.scope", mine)
+	rounds()
+	if open := o.Open(); len(open) != 0 {
+		t.Errorf("open = %v; want none that began after Present", open)
+	}
 	report, err := o.Stop()
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The second container was placed at once, before the test reported its start.
-	if got := report.Overlaps[unexplained]; got.Count != 1 || report.Rounds < 2 || report.Rate() <= 0 {
-		t.Errorf("report = %+v; want one unexplained overlap", report)
+	// The other containers were placed at once.
+	if got := report.Overlaps[unexplained]; got.Count != 2 || report.Rounds < 2 || report.Rate() <= 0 {
+		t.Errorf("report = %+v; want two unexplained overlaps", report)
 	}
 	if excess := report.Excess(); len(excess) != 1 {
 		t.Errorf("excess: %v; want the unexplained overlap", excess)
