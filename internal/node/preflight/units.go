@@ -108,8 +108,12 @@ func (e *evidence) contained(u unitFacts) string {
 	return ""
 }
 
-// ownSettings holds settings from D-Bus until the next boot, such as cpupoold's.
-const ownSettings = "/run/systemd/system.control/"
+// isRuntimeProperty reports whether systemd wrote a file for a property from D-Bus that is
+// in force until the next boot, such as cpupoold's. systemd has another directory for units that
+// systemd-run makes.
+func isRuntimeProperty(name string) bool {
+	return strings.HasPrefix(name, "/run/systemd/system.control/") || strings.HasPrefix(name, "/run/systemd/transient/") && strings.Contains(name, ".d/")
+}
 
 // checkUnitSettings reports settings of other programs. cpupoold overrides AllowedCPUs=, but not the
 // affinity that systemd sets for the process.
@@ -161,7 +165,7 @@ func (k unitKey) finding(u unitFacts, s setting) Finding {
 func (e *evidence) unitSettings(u unitFacts) (settings map[string]setting, unread []string) {
 	settings = make(map[string]setting)
 	for _, name := range u.unit.Files {
-		if strings.HasPrefix(name, ownSettings) {
+		if isRuntimeProperty(name) {
 			continue
 		}
 		b, err := readFile(e.root, name)
