@@ -18,8 +18,8 @@ const (
 const (
 	// maxClaimUID is the maximum length of a UID, in bytes. Kubernetes makes UIDs of 36 bytes.
 	maxClaimUID = 64
-	// maxClaimVariables is the maximum number of variables of a container that are kept.
-	maxClaimVariables = 16
+	// maxClaimEnvironment is the maximum length of all kept variables of a container, in bytes.
+	maxClaimEnvironment = 4 << 10
 )
 
 // ClaimRefs are the references of a container to ResourceClaims for CPUs.
@@ -30,8 +30,9 @@ type ClaimRefs struct {
 	// more than 64 bytes is cut, and is the UID of no claim then.
 	Devices []string
 	// Variables are the values of the variables DRA_CPUSET_UID in the container's environment, by
-	// UID. The author of the pod or of the image can write them. At most 16 are kept, each with at most
-	// 1024 bytes. A longer value is cut, and is no list of CPUs then.
+	// UID. The author of the pod or of the image can write them. Values have at most 1,024 bytes.
+	// A longer one is cut, and is no list of CPUs then. Names and values have at most 4,096 bytes
+	// together. Of more, the last ones are kept.
 	Variables map[string]string
 }
 
@@ -46,21 +47,27 @@ func ClaimRefsOf(devices, env []string) ClaimRefs {
 	}
 	slices.Sort(r.Devices)
 	r.Devices = slices.Compact(r.Devices)
+	size := 0
 	for _, e := range slices.Backward(env) {
 		rest, is := strings.CutPrefix(e, ClaimVariable)
 		uid, value, _ := strings.Cut(rest, "=")
 		if _, later := r.Variables[uid]; !is || later || uid == "" || len(uid) > maxClaimUID {
 			continue
 		}
+		value = clip(value, maxVariable)
+		if size += len(ClaimVariable) + len(uid) + len(value); size > maxClaimEnvironment {
+			break
+		}
 		if r.Variables == nil {
 			r.Variables = make(map[string]string)
 		}
-		if r.Variables[strings.Clone(uid)] = clip(value, maxVariable); len(r.Variables) == maxClaimVariables {
-			break
-		}
+		r.Variables[strings.Clone(uid)] = value
 	}
 	return r
 }
+
+// IsEmpty reports whether the container has no reference to a claim.
+func (r ClaimRefs) IsEmpty() bool { return len(r.Devices)+len(r.Variables) == 0 }
 
 // Names returns CDI devices and environment variables from which ClaimRefsOf returns r.
 func (r ClaimRefs) Names() (devices, env []string) {

@@ -31,6 +31,9 @@ func (r *Runtime) CreateContainer(podID string, s ContainerSpec) (string, error)
 	}
 	c := &container{ContainerSpec: s, id: r.nextID(), created: time.Now(), pod: p, state: cri.Created, recorded: s.Resources, shown: s.Resources,
 		env: slices.Clone(s.Env)}
+	if r.config.Flavor == CRIO {
+		c.CDIDevices = nil
+	}
 	c.path, c.scope = containerCgroup(r.config, p, c.id)
 	r.mu.Unlock()
 

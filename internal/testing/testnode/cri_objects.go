@@ -34,8 +34,11 @@ type ContainerSpec struct {
 	Attempt     uint32
 	Annotations map[string]string
 	Resources   cri.Resources
-	// Env is the environment of pod and image, as NAME=value.
+	// Env is the environment of pod, image and CDI devices, as NAME=value.
 	Env []string
+	// CDIDevices are the names of the CDI devices in the kubelet's request. CRI-O does not report them
+	// to NRI plugins.
+	CDIDevices []string
 }
 
 type pod struct {

@@ -43,6 +43,9 @@ func (c *container) toNRI() *api.Container {
 		CreatedAt: c.created.UnixNano(),
 		Linux:     &api.LinuxContainer{CgroupsPath: c.path, Resources: nriOfCRI(criResources(c.recorded))},
 	}
+	for _, name := range c.CDIDevices {
+		ct.CDIDevices = append(ct.CDIDevices, &api.CDIDevice{Name: name})
+	}
 	if !c.finished.IsZero() {
 		ct.FinishedAt = c.finished.UnixNano()
 	}
