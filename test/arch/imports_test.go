@@ -155,6 +155,7 @@ func rows() []row {
 		{"waits", false, nil},
 		{"sourcestate", false, []string{"hostenv", "usablecpus"}},
 		{"inventory", false, []string{"hostenv", "hostslices", "managers", "undo"}},
+		{"claimuse", false, []string{"inventory"}},
 		{"numahints", false, []string{"hostenv", "inventory"}},
 		{"kernelstate", false, []string{"inventory", "threads", "undo"}},
 		{"refusal", false, []string{"inventory", "numahints"}},
@@ -176,12 +177,12 @@ func rows() []row {
 		{"moves", false, []string{"control", "desired", "inventory", "kernelstate", "planning", "retry", "undo", "view", "waits"}},
 		{"clusterstate", false, []string{"nodestatus", "view"}},
 		{"notices", false, []string{"auxiliary", "desired", "drift", "exposure", "hostenv", "inventory", "kernelstate", "partition", "treewatch", "undo"}},
-		{"publish", false, []string{"appcpus", "appfiles", "auditor", "auxiliary", "clusterstate", "desired", "drift", "exposure", "hostenv", "hosttuning", "inventory", "kernelstate", "nodestatus", "noise", "partition", "planning", "refusal", "requests", "retry", "sourcestate", "treewatch", "undo", "units", "usablecpus", "view"}},
+		{"publish", false, []string{"appcpus", "appfiles", "auditor", "auxiliary", "claimuse", "clusterstate", "desired", "drift", "exposure", "hostenv", "hosttuning", "inventory", "kernelstate", "nodestatus", "noise", "partition", "planning", "refusal", "requests", "retry", "sourcestate", "treewatch", "undo", "units", "usablecpus", "view"}},
 		{"preview", false, []string{"audit", "auxiliary", "desired", "hostenv", "hostslices", "hosttuning", "inventory", "kernelstate", "nodestatus", "noise", "numahints", "power", "quiet", "recovery", "tune", "undo", "usablecpus"}},
 		{"restore", false, []string{"desired", "hostenv", "hosttuning", "nodestatus", "partition", "preview", "tune", "undo"}},
 
 		// The event loop: every package but preview and restore, which run without it.
-		{"daemon", false, []string{"actor", "appcpus", "auditor", "auxiliary", "claims", "control", "desired", "drift", "hostenv", "hosttuning", "inventory", "kernelstate", "listing", "memrelease", "moves", "nodestatus", "notices", "numahints", "partition", "permission", "planning", "publish", "quiet", "refusal", "requests", "resize", "retry", "treewatch", "undo", "units", "usablecpus", "view", "waits"}},
+		{"daemon", false, []string{"actor", "appcpus", "auditor", "auxiliary", "claims", "claimuse", "control", "desired", "drift", "hostenv", "hosttuning", "inventory", "kernelstate", "listing", "memrelease", "moves", "nodestatus", "notices", "numahints", "partition", "permission", "planning", "publish", "quiet", "refusal", "requests", "resize", "retry", "treewatch", "undo", "units", "usablecpus", "view", "waits"}},
 	}
 }
 

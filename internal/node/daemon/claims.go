@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/cpupoold/cpupoold/internal/node/claims"
+	"github.com/cpupoold/cpupoold/internal/node/claimuse"
 	"github.com/cpupoold/cpupoold/internal/node/hostenv"
 	"github.com/cpupoold/cpupoold/pkg/cri"
 	"github.com/cpupoold/cpupoold/pkg/pools"
@@ -23,6 +24,13 @@ func (c claimChange) apply(l *Loop) {
 	if err == nil {
 		l.journal.SetClaims(l.planner.Claims.All())
 	}
+	if err == nil && c.Claim != nil {
+		for e := range l.inventory.Members(c.Claim.PodUID) { // of a claim that a lost journal had
+			if e.Container.State != cri.Exited {
+				_ = l.useClaims(e.Container.Claims, c.Claim.PodUID, e.Container.Name) // a problem shows the error
+			}
+		}
+	}
 	l.planner.Claims.Take(c.Change, err, l.journal.Newest())
 }
 
@@ -40,6 +48,23 @@ func (l *Loop) decideClaim(c *claims.Change) error {
 		return s.Decide().Plan
 	}
 	return l.planner.Claims.Decide(c, plan, l.running)
+}
+
+// useClaims records the claims that a container of a pod uses. The error is the reason why the
+// container must not be created. The journal has the claims on disk before the runtime gets a reply.
+func (l *Loop) useClaims(refs cri.ClaimRefs, podUID, container string) error {
+	if refs.IsEmpty() {
+		return nil
+	}
+	node := claimuse.Node{Claims: l.planner.Claims.All(), Assignments: l.journal.Assignments()}
+	uses, err := node.Find(refs, podUID)
+	for _, uid := range uses.Claims {
+		if l.planner.Claims.Use(uid, container) {
+			l.schedule.full = true // the last plan does not contain it
+		}
+	}
+	l.journal.SetClaims(l.planner.Claims.All())
+	return err
 }
 
 // running returns the names of the containers of a claim that have not ended.

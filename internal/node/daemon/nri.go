@@ -123,17 +123,41 @@ type synchronized struct {
 // stream reports the container again.
 func (s synchronized) apply(l *Loop) {
 	s.Answer(struct{}{}, nil)
+	s.useClaims(l)
 	switch {
 	case l.schedule.listings.HasListed():
 		s.fetch(l)
 	case l.schedule.listings.IsBusy():
 		l.schedule.afterPass = func() { s.fetch(l) }
+	default:
+		l.schedule.afterPass = func() { s.noteClaims(l) }
 	}
 	l.list()
 }
 
+// useClaims records the claims of containers that were created while NRI was disconnected.
+func (s *synchronized) useClaims(l *Loop) {
+	uids := make(map[string]string, len(s.pods))
+	for _, p := range s.pods {
+		uids[p.ID] = p.UID
+	}
+	for _, c := range s.containers {
+		if c.State != cri.Exited {
+			_ = l.useClaims(c.Claims, uids[c.PodID], c.Name) // a problem shows the error
+		}
+	}
+}
+
+// noteClaims records the references to claims, which only NRI reports.
+func (s *synchronized) noteClaims(l *Loop) {
+	for _, c := range s.containers {
+		l.inventory.NoteClaimRefs(c.ID, c.Claims)
+	}
+}
+
 // fetch fetches all listed pods and containers, and drops containers that are not in the list.
 func (s *synchronized) fetch(l *Loop) {
+	s.noteClaims(l)
 	there := make(map[string]bool, len(s.pods)+len(s.containers))
 	for _, p := range s.pods {
 		there[p.ID] = true

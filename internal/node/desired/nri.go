@@ -11,6 +11,27 @@ import (
 // codeOtherNRI is the code of the problem that another runtime listens on the NRI socket.
 const codeOtherNRI pools.Code = "NRIOtherRuntime"
 
+// codeClaimsNRI is the code of the problem that claims are prepared and NRI is not connected.
+const codeClaimsNRI pools.Code = "ClaimsWithoutNRI"
+
+// ClaimsWithoutNRI returns a problem if claims are prepared, and the runtime does not report which
+// containers use them. err is the reason why NRI is not connected.
+func (s *Settings) ClaimsWithoutNRI(claims int, err error) []pools.Problem {
+	if claims == 0 {
+		return nil
+	}
+	return []pools.Problem{{Reason: pools.Reason{Code: codeClaimsNRI, Text: fmt.Sprintf(
+		"%d ResourceClaims have CPUs, and NRI is not connected%s: containers that are created now run in the shared pool instead of on the CPUs of their claims; "+
+			"enable NRI in the container runtime, and check nriSocket", claims, because(err))}}}
+}
+
+func because(err error) string {
+	if err == nil {
+		return ""
+	}
+	return " (" + err.Error() + ")"
+}
+
 // NRIProblems returns a problem if err is that another runtime listens on the NRI socket.
 func (s *Settings) NRIProblems(err error) []pools.Problem {
 	if !errors.Is(err, nri.ErrOtherRuntime) {

@@ -115,6 +115,9 @@ func (e *Container) follow(old *Container, asOf int) {
 	e.history = old.history
 	e.keepTimes(old)
 	now, was := &e.Container, &old.Container
+	if now.Claims.IsEmpty() {
+		now.Claims = was.Claims // NRI alone reports them
+	}
 	if e.requestedAt = old.requestedAt; old.requestedAt > asOf {
 		now.Requested = was.Requested // the report is older than the resize
 	}

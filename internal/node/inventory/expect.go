@@ -79,6 +79,13 @@ func (m *Inventory) ExpectPod(p cri.Pod) {
 	m.pods[p.ID].expectation = expectation{answered, m.now()}
 }
 
+// NoteClaimRefs records the references to ResourceClaims that NRI reports of a container.
+func (m *Inventory) NoteClaimRefs(id string, refs cri.ClaimRefs) {
+	if e := m.containers[id]; e != nil {
+		e.Container.Claims = refs
+	}
+}
+
 // Answer records the reply to the creation of the container: the runtime records these
 // CPUs and memory nodes. An empty set leaves the runtime's value. The reply has emptied or
 // replaced the variable with shared CPUs.

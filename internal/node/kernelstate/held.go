@@ -28,12 +28,12 @@ func (t *Cache) Held(targets []cgroup.Target, p *pools.Placement, path cgroup.Pa
 			if o.Exclusive && o.Container+o.Unit == "" && o.Path.Parent() == path.Parent() {
 				continue // the cgroup of the container's sandbox, in which it will run
 			}
-			if o.Group != "" && p.InPodPool() && o.Path.Parent() == path.Parent() {
-				continue // both share the CPUs of their pod
-			}
 			c := t.current[o.Path]
 			if !c.Exists {
 				continue
+			}
+			if o.Group != "" && p.InPodPool() && o.Path.Parent() == path.Parent() && !c.Partition.Valid() {
+				continue // both share the CPUs of their pod or claim, and the kernel keeps neither off them
 			}
 			held, own := c.Effective.Union(c.CPUs), cpuset.Set{}
 			if b, ok := bounds[o.Path.Parent()]; ok {

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/cpupoold/cpupoold/internal/history"
+	"github.com/cpupoold/cpupoold/internal/node/claimuse"
 	"github.com/cpupoold/cpupoold/internal/node/planning"
 	"github.com/cpupoold/cpupoold/internal/node/treewatch"
 	"github.com/cpupoold/cpupoold/internal/node/usablecpus"
@@ -59,6 +60,11 @@ func (p *Publisher) Problems(pass *planning.Pass) []pools.Problem {
 	all = append(all, usablecpus.Problems(p.States.Withheld(), p.Settings.Offline())...)
 	all = append(all, p.Partitions.Problems(pass.Targets)...)
 	all = append(all, p.Settings.NRIProblems(p.States.NRIErr())...)
+	if p.States.LacksNRI(p.Host) {
+		all = append(all, p.Settings.ClaimsWithoutNRI(len(pass.Plan.Claims), p.States.NRIErr())...)
+	}
+	uses := claimuse.Node{Claims: pass.Input.Claims, Assignments: pass.Plan.Assignments}
+	all = append(all, uses.Problems(p.Inventory)...)
 	all = append(all, p.cgroupProblems(p.Watch.Watcher().Flooding())...)
 	all = append(all, p.Inventory.RecordProblems(pass.Targets)...)
 	all = append(all, p.Auxiliary.Problems(p.Inventory)...)

@@ -81,6 +81,11 @@ func nriState(s nri.State, before telemetry.SourceState) telemetry.SourceState {
 // HasNRI reports whether NRI is connected.
 func (s *States) HasNRI() bool { return s.nri == telemetry.SourceOK }
 
+// LacksNRI reports whether NRI is not used, or a try to connect has failed.
+func (s *States) LacksNRI(h *hostenv.Host) bool {
+	return !s.HasNRI() && (s.nri != "" || h.NRISocket == "")
+}
+
 // NRIErr returns why NRI is not connected.
 func (s *States) NRIErr() error { return s.nriErr }
 

@@ -14,7 +14,14 @@ func (o *Answers) Claims() *inspect.Claims {
 		return all
 	}
 	all.Devices, all.Claims = in.devices(), inspect.ClaimsOf(&in.Plan, in.Problems)
-	all.Ready = true
+	switch {
+	case in.Observes:
+		all.Problem = "the daemon observes, and prepares no claims; set mode: enforce"
+	case in.View.Sources[telemetry.NRI] != telemetry.SourceOK:
+		all.Problem = "NRI is not connected, so containers with claims are not recognised; enable NRI in the container runtime, and check nriSocket"
+	default:
+		all.Ready = true
+	}
 	return all
 }
 
