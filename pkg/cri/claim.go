@@ -24,7 +24,8 @@ const (
 
 // ClaimRefs are the references of a container to ResourceClaims for CPUs.
 type ClaimRefs struct {
-	// HasDevices reports whether the runtime reports CDI devices of the container, of any kind.
+	// HasDevices reports whether the runtime reports CDI devices of the container, of any kind, together
+	// with the variables.
 	HasDevices bool
 	// Devices are the UIDs of the claims of which the container has a CDI device, sorted. A UID of
 	// more than 64 bytes is cut, and is the UID of no claim then.

@@ -304,7 +304,7 @@ func TestGarbledInfo(t *testing.T) {
 		})
 	}
 	r.Garble(id, `{"sandboxID":"x","config":{"CDI_devices":[{"name":"example.com/gpu=0"}]},"runtimeSpec":{"linux":{"cgroupsPath":"a"}}}`)
-	if got := must[cri.Container](t)(c.ContainerStatus(t.Context(), id)); !got.Claims.HasDevices {
+	if got := must[cri.Container](t)(c.ContainerStatus(t.Context(), id)); !got.HasDevices {
 		t.Errorf("ContainerStatus = %+v; want a container with CDI devices", got)
 	}
 	for doc, want := range map[string]bool{

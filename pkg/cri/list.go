@@ -197,7 +197,7 @@ func (c *Client) ContainerStatus(ctx context.Context, id string) (Container, err
 	ct.CgroupsPath = i.RuntimeSpec.Linux.CgroupsPath
 	ct.Recorded = i.RuntimeSpec.Linux.Resources.CPU
 	ct.SharedCPUs = SharedCPUs(i.RuntimeSpec.Process.Env)
-	ct.Claims.HasDevices = len(i.Config.CDIDevices) > 0
+	ct.HasDevices = len(i.Config.CDIDevices) > 0
 	switch {
 	case ct.PodID == "":
 		return ct, &InfoError{Kind: "container", ID: id, Field: "sandboxID", Err: errMissing}

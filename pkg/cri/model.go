@@ -59,8 +59,10 @@ type Container struct {
 	// SharedCPUs is the value of OPENSHIFT_SHARED_CPUS in the container's environment: the
 	// list of CPUs that CRI-O adds to Recorded with each update. See the function SharedCPUs.
 	SharedCPUs string
-	// Claims are the references to ResourceClaims. Only NRI reports them, but HasDevices also
-	// ContainerStatus on containerd.
+	// HasDevices is true if the kubelet's request has CDI devices. CRI-O does not report it, and earlier
+	// versions of containerd report it only in ContainerStatus.
+	HasDevices bool
+	// Claims are the references to ResourceClaims. Only NRI reports them.
 	Claims ClaimRefs
 }
 

@@ -52,6 +52,7 @@ func containerOf(c *api.Container, now time.Time) cri.Container {
 		Requested:  r,
 		Recorded:   r,
 		SharedCPUs: cri.SharedCPUs(c.GetEnv()),
+		HasDevices: len(c.GetCDIDevices()) > 0,
 		Claims:     claimsOf(c),
 	}
 	if at := c.GetCreatedAt(); at > 0 {

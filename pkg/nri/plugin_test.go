@@ -120,7 +120,7 @@ func TestCreate(t *testing.T) {
 	}
 	asked := cri.Resources{Shares: 1024, Quota: 100000, Period: 100000, Mems: "0"}
 	want := cri.Container{ID: "c1", PodID: "p1", Name: "main", State: cri.Created, Detailed: true,
-		CgroupsPath: "kubepods.slice:cri-containerd:c1", Requested: asked, Recorded: asked, SharedCPUs: "6-7",
+		CgroupsPath: "kubepods.slice:cri-containerd:c1", Requested: asked, Recorded: asked, SharedCPUs: "6-7", HasDevices: true,
 		Claims: cri.ClaimRefs{HasDevices: true, Devices: []string{"u"}, Variables: map[string]string{"u": "2-3"}}}
 	if diff := cmp.Diff(want, seen, cmpopts.IgnoreFields(cri.Container{}, "CreatedAt")); diff != "" {
 		t.Errorf("container (-want +got):\n%s", diff)

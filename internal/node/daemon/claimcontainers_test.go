@@ -185,8 +185,16 @@ func TestSharedClaim(t *testing.T) {
 				t.Errorf("creation while the partition cannot end: %v; want an error", err)
 			}
 			end()
-			second, on := n.beginWith(pod, "second", "one=6-7")
-			if on != "6-7" {
+			var second string
+			n.Eventually("creation of the second container, as the kubelet tries again", func() (created bool) {
+				var err error
+				second, err = n.createWith(pod, "second", "one=6-7")
+				return err == nil
+			})
+			if err := n.Runtime.StartContainer(second); err != nil {
+				t.Fatal(err)
+			}
+			if on := n.Runtime.BeganOn(second).String(); on != "6-7" {
 				t.Errorf("second container began on %s; want 6-7", on)
 			}
 			r.quiet()

@@ -97,6 +97,8 @@ type script struct {
 	inSystem bool
 	// noTotal is true if the runtime does not report the total of the asked pods.
 	noTotal bool
+	// claims are the references of the asked containers.
+	claims cri.ClaimRefs
 	// onHost changes the host of the daemon. It is nil in transcripts.
 	onHost func(*hostenv.Host)
 }
@@ -196,6 +198,9 @@ func (s *script) do(words []string) error {
 		}
 	}
 	plain = append(plain, "", "", "")
+	if done, err := s.claimCommand(words[0], plain[0], args); done {
+		return err
+	}
 	switch words[0] {
 	case "start":
 		return s.start()
@@ -215,6 +220,7 @@ func (s *script) do(words []string) error {
 		}
 		r.CPUs = args["elsewhere"] // another plugin has chosen them
 		s.inSystem, s.noTotal = args["system"] == "yes", args["total"] == "unknown"
+		s.claims = claimRefs(args)
 		s.ask(slices.DeleteFunc(plain, func(name string) bool { return name == "" }), r)
 	case "run":
 		if err := s.create(plain[0], args); err != nil {
@@ -503,7 +509,7 @@ func (s *script) question(name string, r cri.Resources, canceled <-chan struct{}
 	id := "id-of-" + pod + "-" + container
 	s.names[id], s.names[p.ID], s.ids[name] = name, pod+"/pause", id
 	q := requests.NewCreate(p, cri.Container{
-		ID: id, PodID: p.ID, Name: container, State: cri.Created, CreatedAt: s.now, CgroupsPath: p.CgroupParent + ":cri-containerd:" + id, Requested: r, Recorded: r,
+		ID: id, PodID: p.ID, Name: container, State: cri.Created, CreatedAt: s.now, CgroupsPath: p.CgroupParent + ":cri-containerd:" + id, Requested: r, Recorded: r, Claims: s.claims,
 	}, s.now, canceled)
 	s.event(createRequest{q})
 	return q.Reply()

@@ -115,9 +115,6 @@ func (e *Container) follow(old *Container, asOf int) {
 	e.history = old.history
 	e.keepTimes(old)
 	now, was := &e.Container, &old.Container
-	if now.Claims.IsEmpty() {
-		now.Claims = was.Claims // NRI alone reports them
-	}
 	if e.requestedAt = old.requestedAt; old.requestedAt > asOf {
 		now.Requested = was.Requested // the report is older than the resize
 	}
@@ -125,7 +122,10 @@ func (e *Container) follow(old *Container, asOf int) {
 		// Some runtimes report the quota that the daemon's NRI reply has removed.
 		now.Requested.Quota, now.Requested.Period = was.Requested.Quota, was.Requested.Period
 	}
-	now.Claims.HasDevices = now.Claims.HasDevices || was.Claims.HasDevices
+	now.HasDevices = now.HasDevices || was.HasDevices
+	if now.Claims.IsEmpty() {
+		now.Claims = was.Claims // NRI alone reports them
+	}
 	if now.FinishedAt.IsZero() {
 		now.FinishedAt = was.FinishedAt
 	}

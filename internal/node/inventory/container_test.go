@@ -113,7 +113,7 @@ func TestRecovered(t *testing.T) {
 func TestDevices(t *testing.T) {
 	w := newWorld(t)
 	p, c := w.run(cri.Created)
-	c.Claims.HasDevices = true
+	c.HasDevices = true
 	w.Expect(p, c, false)
 	w.fetchPod("p", w.Clock())
 	w.fetchContainer("c", w.Clock())

@@ -93,7 +93,7 @@ func (e *Container) input() pools.Container {
 		State:     stateOf(e.Container.State),
 		CreatedAt: e.Container.CreatedAt.UnixNano(),
 		Resources: e.Request(),
-		Devices:   e.Container.Claims.HasDevices,
+		Devices:   e.Container.HasDevices,
 	}
 	if at := e.Container.FinishedAt; c.State == pools.Exited && !at.IsZero() {
 		c.FinishedAt = at.UnixNano()

@@ -41,7 +41,7 @@ func (n *Node) CheckAssigned() {
 	assigned, ofPod := make(map[string]bool), make(map[string]bool)
 	for _, a := range n.Journal().Assignments {
 		assigned[a.CPUs.String()] = true
-		ofPod[a.CPUs.String()] = a.Container == "" // its containers share them
+		ofPod[a.CPUs.String()] = a.Container == "" || a.Claim != "" // containers of the pod share them
 	}
 	claims := n.Claims(cpuset.Set{})
 	for i := range claims {
