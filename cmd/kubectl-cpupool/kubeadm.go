@@ -128,7 +128,7 @@ func (o *mutateOptions) strategicPatch(before, after *corev1.Pod) ([]byte, error
 		return cores || resource == "memory" && !o.memory.IsZero() || resource == names.SharedResource() || resource == names.GuaranteedResource()
 	}
 	patch := map[string]any{}
-	if annotations := changes(before.Annotations, after.Annotations, names.Claims); len(annotations) > 0 {
+	if annotations := changes(before.Annotations, after.Annotations, names.Requests); len(annotations) > 0 {
 		patch["metadata"] = map[string]any{"annotations": annotations}
 	}
 	spec := map[string]any{}

@@ -98,7 +98,7 @@ func FuzzStrategicPatch(f *testing.F) {
 		// the same result.
 		managed := false
 		for key := range mutated.Annotations {
-			managed = managed || o.settings.Names.Claims(key)
+			managed = managed || o.settings.Names.Requests(key)
 		}
 		if got := kubeadmApplies(t, pod, second); managed && plain(pod) && !equality.Semantic.DeepEqual(got, mutated) {
 			t.Errorf("patch of the result, on the original (-mutate +patch):\n%s\n%s", cmp.Diff(text(t, mutated), text(t, got)), second)
@@ -110,7 +110,7 @@ func FuzzStrategicPatch(f *testing.F) {
 func plain(pod *corev1.Pod) bool {
 	names := workload.Names{}
 	for key := range pod.Annotations {
-		if names.Claims(key) || key == names.WarningKey() {
+		if names.Requests(key) || key == names.WarningKey() {
 			return false
 		}
 	}

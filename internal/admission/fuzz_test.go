@@ -190,7 +190,7 @@ func checkAnnotations(t *testing.T, s admission.Settings, pod *corev1.Pod) {
 		written[s.Names.ResourcesKey(c.Name)] = r.Encode()
 	}
 	for key, value := range pod.Annotations {
-		if s.Names.Claims(key) && written[key] != value {
+		if s.Names.Requests(key) && written[key] != value {
 			t.Errorf("annotation %q survives with value %q; want it removed", key, value)
 		}
 	}

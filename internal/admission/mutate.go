@@ -112,7 +112,7 @@ func (s Settings) warn(pod *corev1.Pod, before map[string]string, kept []Reason,
 
 // strip removes what only this package may write.
 func (s Settings) strip(pod *corev1.Pod) {
-	maps.DeleteFunc(pod.Annotations, func(key, _ string) bool { return s.Names.Claims(key) })
+	maps.DeleteFunc(pod.Annotations, func(key, _ string) bool { return s.Names.Requests(key) })
 }
 
 // forbidden refuses a workload type that the namespace does not list.

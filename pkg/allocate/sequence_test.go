@@ -114,11 +114,11 @@ func left(top *topology.Topology, r allocate.Request, before, cpus cpuset.Set) c
 // has them alone.
 func checkOwners(t *testing.T, top *topology.Topology, owners []owner) {
 	t.Helper()
-	var claims []invariants.Claim
+	var occupants []invariants.Occupant
 	for _, o := range owners {
-		claims = append(claims, invariants.Claim{Name: o.cpus.String(), CPUs: o.cpus, Exclusive: true})
+		occupants = append(occupants, invariants.Occupant{Name: o.cpus.String(), CPUs: o.cpus, Exclusive: true})
 	}
-	if errs := invariants.CheckClaims(claims); len(errs) > 0 {
+	if errs := invariants.CheckOccupants(occupants); len(errs) > 0 {
 		t.Fatal(errs)
 	}
 	for _, core := range top.Cores {

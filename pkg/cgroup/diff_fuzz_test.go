@@ -438,7 +438,7 @@ func (w *world) stuckInCircle(deferred []cgroup.Deferred) bool {
 
 func (w *world) verify(t *testing.T) {
 	t.Helper()
-	var claims []invariants.Claim
+	var occupants []invariants.Occupant
 	for _, target := range w.targets {
 		c := w.current()[target.Path]
 		if !c.Recorded.Equal(target.CPUs) && (target.Container != "" || c.Unit.Known) {
@@ -459,12 +459,12 @@ func (w *world) verify(t *testing.T) {
 		if target.Around {
 			continue // it also has the exclusive CPUs of a unit in it
 		}
-		claims = append(claims, invariants.Claim{Name: string(target.Path), CPUs: c.Effective.Difference(target.Mixed), Exclusive: target.Exclusive, Group: target.Group})
+		occupants = append(occupants, invariants.Occupant{Name: string(target.Path), CPUs: c.Effective.Difference(target.Mixed), Exclusive: target.Exclusive, Group: target.Group})
 		if !target.Mixed.IsEmpty() {
-			claims = append(claims, invariants.Claim{Name: string(target.Path) + " shared CPUs", CPUs: c.Effective.Intersection(target.Mixed)})
+			occupants = append(occupants, invariants.Occupant{Name: string(target.Path) + " shared CPUs", CPUs: c.Effective.Intersection(target.Mixed)})
 		}
 	}
-	for _, err := range invariants.CheckClaims(claims) {
+	for _, err := range invariants.CheckOccupants(occupants) {
 		t.Error(err)
 	}
 }

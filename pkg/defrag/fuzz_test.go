@@ -78,14 +78,14 @@ func checkMove(t *testing.T, s *scene, m defrag.Move, was, is defrag.Shape) {
 
 func checkDisjoint(t *testing.T, in defrag.Input) {
 	t.Helper()
-	var claims []invariants.Claim
+	var occupants []invariants.Occupant
 	for _, o := range in.Owners {
-		claims = append(claims, invariants.Claim{Name: o.Key.PodUID, CPUs: o.CPUs, Exclusive: true})
+		occupants = append(occupants, invariants.Occupant{Name: o.Key.PodUID, CPUs: o.CPUs, Exclusive: true})
 		if !o.CPUs.IsSubsetOf(in.Pool) {
 			t.Fatalf("CPUs of %s = %s; want CPUs of the pool %s", o.Key.PodUID, o.CPUs, in.Pool)
 		}
 	}
-	for _, err := range invariants.CheckClaims(claims) {
+	for _, err := range invariants.CheckOccupants(occupants) {
 		t.Fatal(err)
 	}
 }

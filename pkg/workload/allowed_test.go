@@ -105,8 +105,8 @@ func TestClaims(t *testing.T) {
 		{"one", "one.management.cpuset/app", true},
 		{"one", "two.management.cpuset/app", false},
 	} {
-		if got := (workload.Names{Domain: c.domain}).Claims(c.key); got != c.want {
-			t.Errorf("Claims(%q) in domain %q = %t, want %t", c.key, c.domain, got, c.want)
+		if got := (workload.Names{Domain: c.domain}).Requests(c.key); got != c.want {
+			t.Errorf("Requests(%q) in domain %q = %t, want %t", c.key, c.domain, got, c.want)
 		}
 	}
 }
@@ -117,7 +117,7 @@ func TestClaimsAllocatesNothing(t *testing.T) {
 	claimed := 0
 	allocated := testing.AllocsPerRun(100, func() {
 		for _, key := range []string{"org.example.cpu.management.cpuset/app", "org.example.other/app", "app"} {
-			if names.Claims(key) {
+			if names.Requests(key) {
 				claimed++
 			}
 		}

@@ -128,8 +128,8 @@ func FuzzNames(f *testing.F) {
 		old := isOldForm(key, domain)
 		target := strings.HasPrefix(key, names.TargetKey(""))
 		resources := strings.HasPrefix(key, names.ResourcesKey(""))
-		if claims := names.Claims(key); claims != (old || target || resources) {
-			t.Errorf("Claims(%q) in domain %q = %t; old form %t, target %t, resources %t; want %t", key, domain, claims, old, target, resources, (old || target || resources))
+		if requests := names.Requests(key); requests != (old || target || resources) {
+			t.Errorf("Requests(%q) in domain %q = %t; old form %t, target %t, resources %t; want %t", key, domain, requests, old, target, resources, (old || target || resources))
 		}
 		if noticed := len(bad) + len(containers); (old || resources) && noticed == 0 || !old && !resources && noticed > 0 {
 			t.Errorf("%q, type %q, domain %q: errors = %v, containers = %q; want one of both for our keys only", key, typ, domain, bad, containers)

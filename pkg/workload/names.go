@@ -50,11 +50,11 @@ func (n Names) ResourcesKey(container string) string {
 // requests of the pod.
 func (n Names) WarningKey() string { return n.domain() + "/warning" }
 
-// Claims reports whether a pod annotation of this name asks for a workload type or gives a
+// Requests reports whether a pod annotation of this name asks for a workload type or gives a
 // container resources. Each name below the reversed domain that has a slash is in the old
 // form, whatever the resource is: CRI-O reads a cpuset there, too. Remove such annotations
 // from pods of authors who are not trusted.
-func (n Names) Claims(key string) bool {
+func (n Names) Requests(key string) bool {
 	domain := n.domain()
 	if _, ok := cutKey(key, targetPrefix, domain); ok {
 		return true
@@ -69,7 +69,7 @@ func (n Names) Claims(key string) bool {
 // Reads reports whether a method of n reads the value of a pod annotation of this name. It
 // is also true for the names of CRI-O that these methods know.
 func (n Names) Reads(key string) bool {
-	if n.Claims(key) {
+	if n.Requests(key) {
 		return true
 	}
 	for _, prefix := range [...]string{balancingPrefix, interruptsPrefix, mixedPrefix, cStatesPrefix, governorPrefix, preferencePrefix} {

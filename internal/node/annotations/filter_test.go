@@ -132,8 +132,8 @@ func readings(names workload.Names, a map[string]string, container string) (all 
 	add(pod.Static(), p.OptionsFor(pod))
 	crio := managers.CRIO{Handlers: []managers.Handler{{Name: "h", Allowed: []string{"cpu-load-balancing.crio.io", "cpu-shared.crio.io", "irq-load-balancing.crio.io"}}}}
 	ctr := managers.Container{Name: container, Annotations: a, Handler: "h", WholeCPUs: true}
-	claim, claimed := crio.Claim(ctr)
+	placing, placed := crio.Placing(ctr)
 	by, moves := crio.MovesInterrupts(ctr)
-	add(claim, claimed, by, moves)
+	add(placing, placed, by, moves)
 	return all
 }

@@ -43,7 +43,7 @@ func TestAway(t *testing.T) {
 			n.AwaitCPUs(shared, "2-3")
 			n.AwaitCPUs(manager, "0-1")
 			r.quiet()
-			n.CheckClaims()
+			n.CheckOccupants()
 			ran := map[string]cgroup.State{}
 			for name, id := range map[string]string{"stays": stays, "shared": shared, "manager": manager} {
 				ran[name] = n.State(id)
@@ -103,7 +103,7 @@ func TestAway(t *testing.T) {
 			r.view("all are counted", func(v *telemetry.View) bool { return v.Ready && len(v.Containers) == 4+len(kept)+2 })
 			r.quiet()
 			as("after the return")
-			n.CheckClaims()
+			n.CheckOccupants()
 		})
 	}
 }

@@ -168,7 +168,7 @@ func (r *churning) tenth(i, containers int, first *held) tenth {
 	r.resync()
 	r.fillHistory()
 	r.quiet()
-	r.CheckClaims()
+	r.CheckOccupants()
 	r.forget()
 	slices.Sort(cost.took)
 	return tenth{held: r.held(first), p50: at(cost.took, 50), p99: at(cost.took, 99), allocs: cost.allocs / uint64(containers), pass: r.passAllocs()}

@@ -62,7 +62,7 @@ func TestContest(t *testing.T) {
 		n.WriteFile(id, cgroup.FileCPUs, outside)
 		r.within(time.Second, "off CPUs "+outside, func() bool { return n.State(id).Effective.IsSubsetOf(cpuset.Of(2, 3)) })
 	}
-	n.CheckClaims()
+	n.CheckOccupants()
 }
 
 // TestTornRead checks a read during an external write, with the new request and the old CPUs.

@@ -46,7 +46,7 @@ func TestRuntimeGoesAndReturns(t *testing.T) {
 	second := n.RunContainer(n.RunPod("two", "default", "burstable", 0, nil), "app", cri.Resources{Shares: 512})
 	n.AwaitCPUs(second, "2-3")
 	n.AwaitCPUs(first, "4-5")
-	n.CheckClaims()
+	n.CheckOccupants()
 }
 
 // TestHeartbeatStopsWithTheOwner checks that a write from which the kernel does not return

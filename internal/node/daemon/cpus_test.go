@@ -51,7 +51,7 @@ func TestHotplug(t *testing.T) {
 						t.Errorf("%s has cpuset.cpus %s and %s on record; want %s", id, st.CPUs, n.RecordedCPUs(id), cpus)
 					}
 				}
-				n.CheckClaims()
+				n.CheckOccupants()
 			}
 			on("0-1", "2-3", "4-5", "6")
 			n.SetOnline(nodefixture.AllCPUsBut(0, 3))

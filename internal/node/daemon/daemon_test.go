@@ -36,7 +36,7 @@ func TestPlacesEveryKind(t *testing.T) {
 	}
 	n.AwaitCPUs(excl, "4-5")
 	r.quiet()
-	n.CheckClaims()
+	n.CheckOccupants()
 	if got := n.State(agent).Weight; got != 59 {
 		t.Errorf("weight of 512 shares = %d; want 59 as the runtime makes it", got)
 	}
@@ -93,7 +93,7 @@ func TestRestartedContainerGetsSameCPUs(t *testing.T) {
 	again := n.RunContainer(pod, "app", nodefixture.WholeCPUs(1))
 	n.AwaitCPUs(again, "4")
 	r.quiet()
-	n.CheckClaims()
+	n.CheckOccupants()
 }
 
 func TestOriginalsAreOnDiskBeforeTheFirstWrite(t *testing.T) {
@@ -138,7 +138,7 @@ func TestRefusedWriteSpoilsNothingElse(t *testing.T) {
 	r.within(time.Second, "the refused write repeated", func() bool { return n.State(bad).Effective.String() == "2-3" })
 	n.AwaitCPUs(excl, "4-5")
 	r.quiet()
-	n.CheckClaims()
+	n.CheckOccupants()
 }
 
 func TestStalledRuntimeHoldsNobodyUp(t *testing.T) {
@@ -172,7 +172,7 @@ func TestReloadMovesEverybody(t *testing.T) {
 	r.loop.watchers.reload()
 	r.view("stale", func(v *telemetry.View) bool { return v.ConfigStale })
 	n.AwaitCPUs(mgmt, "0-2")
-	n.CheckClaims()
+	n.CheckOccupants()
 }
 
 func TestBadAnnotationsAreReportedOnce(t *testing.T) {

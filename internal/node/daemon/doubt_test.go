@@ -56,7 +56,7 @@ func TestUnreadableKeepsWhatItHolds(t *testing.T) {
 			return rec["cgroup"] == n.Runtime.Cgroup(excl)
 		})
 	})
-	n.CheckClaims()
+	n.CheckOccupants()
 	tree.bad.Store(nil)
 	r.quiet()
 	n.AwaitCPUs(app, "2")

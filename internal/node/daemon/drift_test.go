@@ -58,7 +58,7 @@ func TestForeignWrites(t *testing.T) {
 		n.WriteFile(write.id, write.file, write.value)
 		n.AwaitFile(n.Runtime.Cgroup(write.id), write.file, write.want)
 		if i == 0 {
-			n.CheckClaims()
+			n.CheckOccupants()
 		}
 	}
 	slice := path.Dir(n.Runtime.Cgroup(owner))

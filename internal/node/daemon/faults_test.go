@@ -51,7 +51,7 @@ func TestFullDisk(t *testing.T) {
 		t.Errorf("%d passes while the disk was full", passes)
 	}
 	r.quiet()
-	n.CheckClaims()
+	n.CheckOccupants()
 }
 
 // TestHungRuntime checks that a runtime that does not answer is a lost source, although its

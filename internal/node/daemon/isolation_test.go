@@ -57,7 +57,7 @@ func TestPartitions(t *testing.T) {
 			n.AwaitPartition(isolated, cgroup.IsolatedPartition)
 			n.AwaitCPUs(shared, "2-3")
 			r.quiet()
-			n.CheckClaims()
+			n.CheckOccupants()
 			r.view("modes", func(v *telemetry.View) bool {
 				return modes(v)["a"] == "partition-root" && modes(v)["b"] == "partition-isolated" && len(modes(v)) == 2 &&
 					v.Partitions["root"] == 1 && v.Partitions["isolated"] == 1 && len(v.Problems) == 0
@@ -130,7 +130,7 @@ func TestPartitionsOfIsolatedCPUs(t *testing.T) {
 			// A refused partition is tried again and again. In between it is invalid for a
 			// moment.
 			n.Eventually("on CPUs 6-7 it is "+string(c.mix), func() bool { return n.State(mixed).Partition.Is(c.mix) })
-			n.CheckClaims()
+			n.CheckOccupants()
 		})
 	}
 }
@@ -147,7 +147,7 @@ func TestPartitionBeforeEntrypoint(t *testing.T) {
 		t.Errorf("the entrypoint began in %+v", st)
 	}
 	r.quiet()
-	n.CheckClaims()
+	n.CheckOccupants()
 }
 
 // TestPartitionIsRepaired checks that external changes of a partition are repaired. Otherwise
@@ -326,7 +326,7 @@ func TestRestartWithPreviousCgroup(t *testing.T) {
 				if leaked := n.Tree.Leaked(); !leaked.IsEmpty() || n.Tree.Crashed() {
 					t.Errorf("leaked: %s, crashed: %t", leaked, n.Tree.Crashed())
 				}
-				n.CheckClaims()
+				n.CheckOccupants()
 			})
 		}
 	}
@@ -359,7 +359,7 @@ func TestPartitionsWithoutOthers(t *testing.T) {
 					return st.Partition.Valid() && st.Effective.Equal(cpuset.Range(4, 7)) && !n.RootCPUs().Overlaps(st.Effective)
 				})
 				r.quiet()
-				n.CheckClaims()
+				n.CheckOccupants()
 			}
 			exclusive()
 			r.stop()
@@ -460,7 +460,7 @@ func TestNoPartitions(t *testing.T) {
 				return modes(v)["a"] == "cpuset" && v.Problems["NoPartitions"] == c.problems
 			})
 			r.quiet()
-			n.CheckClaims()
+			n.CheckOccupants()
 			if st := n.State(id); !st.Partition.Is(cgroup.MemberPartition) || len(n.ExclusiveLists()) > 0 {
 				t.Errorf("it is a partition: %+v", st)
 			}
@@ -479,5 +479,5 @@ func TestPartitionsSwitchedOff(t *testing.T) {
 	r.loop.watchers.reload()
 	n.Eventually("no partitions", func() bool { return len(n.ExclusiveLists()) == 0 && n.RootCPUs().Equal(cpuset.Range(0, 7)) })
 	r.quiet()
-	n.CheckClaims()
+	n.CheckOccupants()
 }

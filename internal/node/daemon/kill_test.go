@@ -118,11 +118,11 @@ func (c sceneNode) change() {
 func (c sceneNode) owned() map[string]cpuset.Set {
 	all := make(map[string]cpuset.Set)
 	for id, asked := range c.exclusive {
-		claims := c.Claims(cpuset.Set{})
-		for i := range claims {
-			claims[i].Exclusive = claims[i].Name == c.Runtime.Cgroup(id)
+		occupants := c.Occupants(cpuset.Set{})
+		for i := range occupants {
+			occupants[i].Exclusive = occupants[i].Name == c.Runtime.Cgroup(id)
 		}
-		if cpus := c.State(id).CPUs; cpus.Len() == asked && len(invariants.CheckClaims(claims)) == 0 {
+		if cpus := c.State(id).CPUs; cpus.Len() == asked && len(invariants.CheckOccupants(occupants)) == 0 {
 			all[id] = cpus
 		}
 	}

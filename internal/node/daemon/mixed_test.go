@@ -196,7 +196,7 @@ func TestVariableWithoutNRI(t *testing.T) {
 			n.AwaitCPUs(id, "2-3")
 			r.settled()
 			n.AwaitCPUs(id, "2-3")
-			n.CheckClaims()
+			n.CheckOccupants()
 		})
 	}
 }

@@ -109,11 +109,11 @@ func (f *fragmented) theMove() control.Move {
 // checkMoves checks the invariants on the kernel's values.
 func (f *fragmented) checkMoves() {
 	f.T.Helper()
-	claims := f.Claims(cpuset.Set{})
-	for i := range claims {
-		claims[i].Exclusive = f.exclusive[claims[i].Name]
+	occupants := f.Occupants(cpuset.Set{})
+	for i := range occupants {
+		occupants[i].Exclusive = f.exclusive[occupants[i].Name]
 	}
-	for _, err := range invariants.CheckClaims(claims) {
+	for _, err := range invariants.CheckOccupants(occupants) {
 		f.T.Errorf("%v\n%s", err, f.Dump())
 	}
 }

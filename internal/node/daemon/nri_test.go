@@ -74,7 +74,7 @@ func TestNobodyBeginsOutside(t *testing.T) {
 			group.Wait()
 			r.quiet()
 			if name == "fixed" {
-				n.CheckClaims()
+				n.CheckOccupants()
 			} else {
 				n.CheckAssigned()
 			}
@@ -102,7 +102,7 @@ func TestLostNRI(t *testing.T) {
 		t.Errorf("container %s began on %s; want 2-3", id, on)
 	}
 	r.quiet()
-	n.CheckClaims()
+	n.CheckOccupants()
 }
 
 // TestNRIAlone checks that the daemon needs neither events nor listings while NRI is connected.
@@ -153,7 +153,7 @@ func TestFailedCreationLeavesNothing(t *testing.T) {
 		return err == nil && n.Runtime.StartContainer(id) == nil && n.Runtime.BeganOn(id).Len() == 1
 	})
 	r.quiet()
-	n.CheckClaims()
+	n.CheckOccupants()
 }
 
 // TestRestoreOfThoseBornWithNRI checks that restore brings containers that were created with

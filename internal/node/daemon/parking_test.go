@@ -75,7 +75,7 @@ func TestParking(t *testing.T) {
 				r.awaitParking(cpuset.Range(4, 7).Difference(own).String())
 				n.AwaitCPUs(shared, "2-3")
 				r.quiet()
-				n.CheckClaims()
+				n.CheckOccupants()
 				if got := r.loop.publisher.Metrics(); got.Partitions["isolated"] != 0 || got.Partitions["root"] != 1 {
 					t.Errorf("partitions of containers: %v", got.Partitions)
 				}

@@ -142,7 +142,7 @@ func TestForeignLists(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.view("two partitions", func(v *telemetry.View) bool { return v.Partitions["root"] == 2 })
-	n.CheckClaims()
+	n.CheckOccupants()
 }
 
 // errDue reports that a pass is due first.

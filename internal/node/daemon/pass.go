@@ -47,7 +47,7 @@ func (l *Loop) pass() {
 	}
 	l.publisher.History().NotePlan(&l.last.Plan, &plan)
 	l.last.Plan = plan
-	l.planner.NoteClaims()
+	l.planner.NotePlacings()
 	l.planner.SettleQuiet(plan, want, l.drifts.ChangedWeights(), now)
 	l.planner.Assign(l.units.Assign(plan.Assignments))
 	l.journal.SetAssignments(l.planner.Assignments())

@@ -146,7 +146,7 @@ func TestNamespacePermission(t *testing.T) {
 	}
 	n.AwaitCPUs(second, "2-3")
 	n.AwaitCPUs(first, "0-1")
-	n.CheckClaims()
+	n.CheckOccupants()
 
 	// The next daemon has no API server, and knows both namespaces.
 	r.stop()
@@ -161,7 +161,7 @@ func TestNamespacePermission(t *testing.T) {
 			t.Errorf("who runs has lost the permission: %+v", p)
 		}
 	}
-	n.CheckClaims()
+	n.CheckOccupants()
 }
 
 // TestNamespacePermissionNeedsAServer checks the error of a start without access to an API

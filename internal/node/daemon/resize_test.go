@@ -51,7 +51,7 @@ func TestResizeInPlace(t *testing.T) {
 				t.Errorf("%s: another one has moved from %s to %s", step.name, cpus, got)
 			}
 		}
-		n.CheckClaims()
+		n.CheckOccupants()
 		v := r.loop.publisher.Metrics()
 		if len(v.Problems) > 0 {
 			t.Errorf("%s: problems %v", step.name, v.Problems)
@@ -158,6 +158,6 @@ func TestResizeWhileNRIIsLost(t *testing.T) {
 		n.AwaitCPUs(app, step.cpus)
 		n.Eventually("quota", func() bool { return n.State(app).Quota == step.quota })
 		r.quiet()
-		n.CheckClaims()
+		n.CheckOccupants()
 	}
 }

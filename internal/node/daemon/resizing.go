@@ -78,7 +78,7 @@ func (u updateRequest) apply(l *Loop) {
 		return
 	}
 	_, p := l.last.Plan.App(u.id)
-	if u.asked.Shares == 0 && l.planner.Others.Claims(l.inventory, e) {
+	if u.asked.Shares == 0 && l.planner.Others.Places(l.inventory, e) {
 		u.Answer(cri.Resources{}, nil) // the manager that places the container decides
 		l.fetchContainer(u.id)
 		return
@@ -88,7 +88,7 @@ func (u updateRequest) apply(l *Loop) {
 		return
 	}
 	before := l.inventory.SizeOf(e)
-	if p != nil && p.Pool == pools.Other || l.planner.Others.Claims(l.inventory, e) { // the daemon only records its size
+	if p != nil && p.Pool == pools.Other || l.planner.Others.Places(l.inventory, e) { // the daemon only records its size
 		l.inventory.Resize(e, u.asked)
 		l.resizes.Follow(u.id, before, l.inventory.SizeOf(e), true, l.now())
 		u.Answer(cri.Resources{}, nil)

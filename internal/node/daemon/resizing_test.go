@@ -44,7 +44,7 @@ func TestResizeThatFails(t *testing.T) {
 	n.Eventually("the CPUs given to another", func() bool {
 		return n.State(late).Effective.Union(n.State(app).Effective).Equal(cpuset.Range(4, 7))
 	})
-	n.CheckClaims()
+	n.CheckOccupants()
 	// A resize that succeeds is kept, and leads to no more questions.
 	if err := n.Runtime.Resize(app, nodefixture.WholeCPUs(1)); err != nil {
 		t.Fatal(err)

@@ -49,7 +49,7 @@ func TestStaticPods(t *testing.T) {
 			n.AwaitCPUs(before, "2-3")
 			n.AwaitCPUs(after, "2-3")
 			r.quiet()
-			n.CheckClaims()
+			n.CheckOccupants()
 		})
 	}
 }

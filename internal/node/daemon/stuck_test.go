@@ -33,7 +33,7 @@ func TestStuckPartition(t *testing.T) {
 			r.view("pinned, and no partition", func(v *telemetry.View) bool {
 				return modes(v)["c"] == "cpuset" && modes(v)["b"] == "partition-root" && v.Problems["NoPartition"] == 1
 			})
-			n.CheckClaims()
+			n.CheckOccupants()
 			end()
 			n.AwaitPartition(third, cgroup.RootPartition)
 			if err := n.Runtime.StopPod(n.PodOf(second)); err != nil {

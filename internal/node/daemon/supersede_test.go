@@ -32,5 +32,5 @@ func TestStartThatFailed(t *testing.T) {
 	n.WriteFile(again, "cpuset.cpus", "0-3")
 	n.AwaitCPUs(again, "4-5")
 	r.quiet()
-	n.CheckClaims()
+	n.CheckOccupants()
 }

@@ -24,14 +24,14 @@ func TestUnidentifiedConfined(t *testing.T) {
 	if unit, err := n.Units.Properties(t.Context(), cgroup.Path(n.Runtime.Cgroup(late)).Base()); err != nil || !unit.CPUs.IsEmpty() {
 		t.Errorf("AllowedCPUs of a container that is not known: %s, %v; want none", unit.CPUs, err)
 	}
-	n.CheckClaims()
+	n.CheckOccupants()
 	// systemd applies its own value: only the file is repaired.
 	n.WriteFile(late, cgroup.FileCPUs, "0-7")
 	n.AwaitCPUs(late, "2-3")
 	release()
 	n.AwaitCPUs(late, "6-7")
 	r.settled()
-	n.CheckClaims()
+	n.CheckOccupants()
 	for _, o := range n.Journal().Originals {
 		if string(o.Path) == n.Runtime.Cgroup(late) && o.File == cgroup.FileCPUs && o.Value != "" {
 			t.Errorf("the original of the cpuset is %q, want none", o.Value)
@@ -62,6 +62,6 @@ func TestUnidentifiedWithSpecification(t *testing.T) {
 	if at := n.State(stays).Effective.String(); at != "0" {
 		t.Errorf("runs on %s, want its own 0", at)
 	}
-	n.CheckClaims()
+	n.CheckOccupants()
 	r.stop()
 }

@@ -23,7 +23,7 @@ import (
 type OtherManagers struct {
 	crio   managers.CRIO
 	system systemPartition
-	noted  map[string]bool // containers that NewClaims has returned
+	noted  map[string]bool // containers that NewPlacings has returned
 }
 
 // byPlugin names an NRI plugin that has given a container its CPUs: NRI does not tell a
@@ -37,10 +37,10 @@ const pluginRemedy = "remove the plugin, or set otherManagers.nriPlugins: standD
 func NewOtherManagers(crio managers.CRIO) OtherManagers { return OtherManagers{crio: crio} }
 
 // Learn replaces the configuration of CRI-O. A container that CRI-O has placed keeps its
-// claim, because CRI-O writes a cpuset once, when it creates the container. If a file cannot
+// placing, because CRI-O writes a cpuset once, when it creates the container. If a file cannot
 // be parsed, the earlier configuration stays in force.
 func (o *OtherManagers) Learn(crio managers.CRIO, m *inventory.Inventory) {
-	m.NoteClaims(o.configured)
+	m.NotePlacings(o.configured)
 	o.system.absent = ""
 	if len(crio.Unreadable) > 0 && len(o.crio.Workloads)+len(o.crio.Handlers) > 0 {
 		unreadable := crio.Unreadable
@@ -50,45 +50,45 @@ func (o *OtherManagers) Learn(crio managers.CRIO, m *inventory.Inventory) {
 	o.crio = crio
 }
 
-// configured returns CRI-O's claim of a container by its current configuration.
-func (o *OtherManagers) configured(pod *inventory.Pod, c *inventory.Container) (managers.Claim, bool) {
+// configured returns CRI-O's placement of a container by its current configuration.
+func (o *OtherManagers) configured(pod *inventory.Pod, c *inventory.Container) (managers.Placing, bool) {
 	if pod == nil {
-		return managers.Claim{}, false
+		return managers.Placing{}, false
 	}
-	return o.crio.Claim(managers.Container{
+	return o.crio.Placing(managers.Container{
 		Name: c.Container.Name, Annotations: pod.Pod.Annotations, Handler: pod.Pod.RuntimeHandler,
 		WholeCPUs: pod.QoS == pools.QoSGuaranteed && c.Request().ExclusiveCPUs() > 0,
 	})
 }
 
-// claim returns the claim of the manager that places a container, or has placed it.
-func (o *OtherManagers) claim(pod *inventory.Pod, c *inventory.Container) (managers.Claim, bool) {
+// placing returns the placement by the manager that places a container, or has placed it.
+func (o *OtherManagers) placing(pod *inventory.Pod, c *inventory.Container) (managers.Placing, bool) {
 	if pod == nil {
-		return managers.Claim{}, false
+		return managers.Placing{}, false
 	}
 	if o.system.places(pod.System) {
-		return managers.Claim{Kind: managers.SystemPartition, By: bySystemPartition}, true
+		return managers.Placing{Kind: managers.SystemPartition, By: bySystemPartition}, true
 	}
-	if claim, ok := o.configured(pod, c); ok {
-		return claim, true
+	if placing, ok := o.configured(pod, c); ok {
+		return placing, true
 	}
-	if claim := c.Claim(); claim.Kind != "" {
-		return claim, true
+	if placing := c.Placing(); placing.Kind != "" {
+		return placing, true
 	}
-	return managers.Claim{Kind: managers.NRIPlugins, By: byPlugin}, c.IsPlacedElsewhere()
+	return managers.Placing{Kind: managers.NRIPlugins, By: byPlugin}, c.IsPlacedElsewhere()
 }
 
-// Claims reports whether another manager places a container.
-func (o *OtherManagers) Claims(m *inventory.Inventory, c *inventory.Container) bool {
-	_, ok := o.claim(m.PodOf(c), c)
+// Places reports whether another manager places a container.
+func (o *OtherManagers) Places(m *inventory.Inventory, c *inventory.Container) bool {
+	_, ok := o.placing(m.PodOf(c), c)
 	return ok
 }
 
-// MayClaim reports whether another manager may place containers of the pod with the slice.
+// MayPlace reports whether another manager may place containers of the pod with the slice.
 // The daemon does not write a cgroup that appears there before the runtime describes its
 // container. CRI-O writes a cpuset once, and an own write would replace it. An unknown pod
 // may be one of these pods.
-func (o *OtherManagers) MayClaim(m *inventory.Inventory, slice cgroup.Path) bool {
+func (o *OtherManagers) MayPlace(m *inventory.Inventory, slice cgroup.Path) bool {
 	const sharesPerCPU = 1024
 	if root, inside := slice.SystemPartition(); inside && o.system.places(root) {
 		return true
@@ -103,7 +103,7 @@ func (o *OtherManagers) MayClaim(m *inventory.Inventory, slice cgroup.Path) bool
 			names = append(names, name) // may be the name of a container
 		}
 		return slices.ContainsFunc(names, func(name string) bool {
-			_, ok := o.claim(pod, &inventory.Container{Container: cri.Container{Name: name, Requested: cri.Resources{Shares: sharesPerCPU}}})
+			_, ok := o.placing(pod, &inventory.Container{Container: cri.Container{Name: name, Requested: cri.Resources{Shares: sharesPerCPU}}})
 			return ok
 		})
 	}
@@ -114,7 +114,7 @@ func (o *OtherManagers) MayClaim(m *inventory.Inventory, slice cgroup.Path) bool
 func (o *OtherManagers) Cgroups(m *inventory.Inventory) map[cgroup.Path]bool {
 	all := make(map[cgroup.Path]bool)
 	for c := range m.Containers() {
-		if o.Claims(m, c) {
+		if o.Places(m, c) {
 			all[c.Path] = true
 		}
 	}
@@ -137,12 +137,12 @@ func (o *OtherManagers) Mark(m *inventory.Inventory, pods []pools.Pod, s *Settin
 				continue
 			}
 			pod := m.PodOf(c)
-			claim, ok := o.claim(pod, c)
+			placing, ok := o.placing(pod, c)
 			if !ok {
 				continue
 			}
 			// A container that is a partition has its CPUs alone, also in the system partition.
-			if ctr.Foreign = foreignBy(c, claim, online, read); claim.Kind == managers.SystemPartition && !ctr.Foreign.Alone {
+			if ctr.Foreign = foreignBy(c, placing, online, read); placing.Kind == managers.SystemPartition && !ctr.Foreign.Alone {
 				ctr.Foreign = o.system.foreign(pod.System, online)
 			}
 		}
@@ -150,8 +150,8 @@ func (o *OtherManagers) Mark(m *inventory.Inventory, pods []pools.Pod, s *Settin
 }
 
 // foreignBy returns the CPUs of another manager's container. A container on all CPUs holds none.
-func foreignBy(c *inventory.Container, claim managers.Claim, online cpuset.Set, read func(cgroup.Path) (cgroup.State, error)) *pools.Foreign {
-	f := &pools.Foreign{Manager: claim.By, CPUs: c.Recorded, Alone: claim.Alone}
+func foreignBy(c *inventory.Container, placing managers.Placing, online cpuset.Set, read func(cgroup.Path) (cgroup.State, error)) *pools.Foreign {
+	f := &pools.Foreign{Manager: placing.By, CPUs: c.Recorded, Alone: placing.Alone}
 	if st, err := read(c.Path); err == nil {
 		if f.CPUs, f.Runs = st.CPUs.Intersection(st.Effective), st.Effective; st.Partition.Valid() {
 			f.CPUs, f.Alone = st.Effective, true
@@ -166,15 +166,15 @@ func foreignBy(c *inventory.Container, claim managers.Claim, online cpuset.Set, 
 	return f
 }
 
-// NewClaims returns the claimed containers that no earlier call has returned.
-func (o *OtherManagers) NewClaims(m *inventory.Inventory) iter.Seq2[*inventory.Container, managers.Claim] {
-	return func(yield func(*inventory.Container, managers.Claim) bool) {
+// NewPlacings returns the containers of other managers that no earlier call has returned.
+func (o *OtherManagers) NewPlacings(m *inventory.Inventory) iter.Seq2[*inventory.Container, managers.Placing] {
+	return func(yield func(*inventory.Container, managers.Placing) bool) {
 		before := o.noted
 		o.noted = make(map[string]bool)
 		for c := range m.Containers() {
-			if claim, ok := o.claim(m.PodOf(c), c); ok {
+			if placing, ok := o.placing(m.PodOf(c), c); ok {
 				o.noted[c.Container.ID] = true
-				if !before[c.Container.ID] && !yield(c, claim) {
+				if !before[c.Container.ID] && !yield(c, placing) {
 					return
 				}
 			}
@@ -186,17 +186,17 @@ func (o *OtherManagers) NewClaims(m *inventory.Inventory) iter.Seq2[*inventory.C
 // configuration refuses them. The daemon does not place their containers: two managers of
 // one container would overwrite each other's cpuset for as long as both run.
 func (o *OtherManagers) Problems(m *inventory.Inventory, s *Settings) []pools.Problem {
-	current, former := make(map[managers.Claim]int), make(map[managers.Claim]int)
+	current, former := make(map[managers.Placing]int), make(map[managers.Placing]int)
 	for c := range m.Containers() {
 		if c.Container.State == cri.Exited {
 			continue
 		}
 		pod := m.PodOf(c)
-		if claim, ok := o.claim(pod, c); ok && s.stance(claim.Kind) == config.StanceRefuse {
-			if _, now := o.configured(pod, c); now || claim.Kind == managers.NRIPlugins {
-				current[claim]++
+		if placing, ok := o.placing(pod, c); ok && s.stance(placing.Kind) == config.StanceRefuse {
+			if _, now := o.configured(pod, c); now || placing.Kind == managers.NRIPlugins {
+				current[placing]++
 			} else {
-				former[claim]++
+				former[placing]++
 			}
 		}
 	}
@@ -204,16 +204,16 @@ func (o *OtherManagers) Problems(m *inventory.Inventory, s *Settings) []pools.Pr
 	report := func(format string, a ...any) {
 		all = append(all, pools.Problem{Reason: pools.Reason{Code: pools.CodeOtherManager, Text: fmt.Sprintf(format, a...)}})
 	}
-	for claim, n := range former {
+	for placing, n := range former {
 		report("%s is no longer configured, and has placed containers that still run (%d at the moment): they keep their CPUs until they end. Restart them, or the daemon, which then places them",
-			claim.By, n)
+			placing.By, n)
 	}
-	for claim, n := range current {
-		remedy := fmt.Sprintf("The daemon will not start again with it: remove it, or set otherManagers.%s: standDown", claim.Kind)
-		if claim.Kind == managers.NRIPlugins {
+	for placing, n := range current {
+		remedy := fmt.Sprintf("The daemon will not start again with it: remove it, or set otherManagers.%s: standDown", placing.Kind)
+		if placing.Kind == managers.NRIPlugins {
 			remedy = "With a manager that it knows the daemon will not start again: " + pluginRemedy
 		}
-		report("%s places containers, too (%d at the moment): the daemon does not place them. %s", claim.By, n, remedy)
+		report("%s places containers, too (%d at the moment): the daemon does not place them. %s", placing.By, n, remedy)
 	}
 	for _, f := range o.crio.Unreadable {
 		report("%s cannot be parsed, so the containers that CRI-O places are not known for certain: %s: repair the file", f.Name, f.Err)

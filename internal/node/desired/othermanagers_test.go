@@ -36,23 +36,23 @@ func batchNode() *inventory.Inventory {
 	return m
 }
 
-// TestLearn checks the claims and the problems after a series of configurations of CRI-O.
+// TestLearn checks the placements and the problems after a series of configurations of CRI-O.
 func TestLearn(t *testing.T) {
 	none := managers.CRIO{}
 	torn := managers.CRIO{Unreadable: []managers.FileError{{Name: "crio.conf", Err: errors.New("expected a value")}}}
 	for name, c := range map[string]struct {
 		learned  []managers.CRIO
 		stance   config.OtherManagers
-		claimed  bool
+		placed   bool
 		problems []string // a part of each
 	}{
 		"none":                  {learned: []managers.CRIO{none}, stance: refuse},
-		"workload":              {learned: []managers.CRIO{batch}, stance: refuse, claimed: true, problems: []string{"CRI-O's workload batch (99-batch.conf) places containers, too (1 at"}},
-		"workload, stand down":  {learned: []managers.CRIO{batch}, stance: config.OtherManagers{CRIOWorkloads: config.StanceStandDown}, claimed: true},
-		"no longer configured":  {learned: []managers.CRIO{batch, none}, stance: refuse, claimed: true, problems: []string{"is no longer configured"}},
+		"workload":              {learned: []managers.CRIO{batch}, stance: refuse, placed: true, problems: []string{"CRI-O's workload batch (99-batch.conf) places containers, too (1 at"}},
+		"workload, stand down":  {learned: []managers.CRIO{batch}, stance: config.OtherManagers{CRIOWorkloads: config.StanceStandDown}, placed: true},
+		"no longer configured":  {learned: []managers.CRIO{batch, none}, stance: refuse, placed: true, problems: []string{"is no longer configured"}},
 		"torn file":             {learned: []managers.CRIO{torn}, stance: refuse, problems: []string{"crio.conf cannot be parsed"}},
-		"torn file, then":       {learned: []managers.CRIO{batch, torn}, stance: refuse, claimed: true, problems: []string{"places containers, too (1 at", "crio.conf cannot be parsed"}},
-		"missing for some time": {learned: []managers.CRIO{batch, none, batch}, stance: refuse, claimed: true, problems: []string{"places containers, too (1 at"}},
+		"torn file, then":       {learned: []managers.CRIO{batch, torn}, stance: refuse, placed: true, problems: []string{"places containers, too (1 at", "crio.conf cannot be parsed"}},
+		"missing for some time": {learned: []managers.CRIO{batch, none, batch}, stance: refuse, placed: true, problems: []string{"places containers, too (1 at"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := batchNode()
@@ -60,11 +60,11 @@ func TestLearn(t *testing.T) {
 			for _, crio := range c.learned {
 				o.Learn(crio, m)
 			}
-			if got := o.Claims(m, m.Container("batch")); got != c.claimed || o.Claims(m, m.Container("app")) {
-				t.Errorf("batch is claimed: %t; app is claimed: %t", got, o.Claims(m, m.Container("app")))
+			if got := o.Places(m, m.Container("batch")); got != c.placed || o.Places(m, m.Container("app")) {
+				t.Errorf("batch is placed: %t; app is placed: %t", got, o.Places(m, m.Container("app")))
 			}
-			if paths := o.Cgroups(m); paths[m.Container("batch").Path] != c.claimed || paths[m.Container("app").Path] {
-				t.Errorf("claimed cgroups: %v", paths)
+			if paths := o.Cgroups(m); paths[m.Container("batch").Path] != c.placed || paths[m.Container("app").Path] {
+				t.Errorf("placed cgroups: %v", paths)
 			}
 			got := o.Problems(m, &desired.Settings{Config: &config.Config{OtherManagers: c.stance}})
 			if len(got) != len(c.problems) {
@@ -79,14 +79,14 @@ func TestLearn(t *testing.T) {
 	}
 }
 
-// TestPlugin checks the claim of a container that came to NRI with CPUs.
+// TestPlugin checks the placing of a container that came to NRI with CPUs.
 func TestPlugin(t *testing.T) {
 	m := batchNode()
 	pod := cri.Pod{ID: "p-new", UID: "new", Name: "new", Namespace: "default", Ready: true, CgroupParent: "kubepods-podnew.slice"}
 	placed := m.Expect(pod, cri.Container{ID: "new", PodID: "p-new", Name: "app", Requested: cri.Resources{CPUs: "4-5"}}, false)
 	var o desired.OtherManagers
-	if !o.Claims(m, placed) {
-		t.Error("not claimed")
+	if !o.Places(m, placed) {
+		t.Error("not placed")
 	}
 	got := o.Problems(m, &desired.Settings{Config: &config.Config{OtherManagers: refuse}})
 	if len(got) != 1 || !strings.Contains(got[0].Text, "another NRI plugin or a static kubelet") || !strings.Contains(got[0].Text, "otherManagers.nriPlugins: standDown") {
@@ -94,13 +94,13 @@ func TestPlugin(t *testing.T) {
 	}
 }
 
-// TestNewClaims checks that each claimed container is returned once.
-func TestNewClaims(t *testing.T) {
+// TestNewPlacings checks that each placed container is returned once.
+func TestNewPlacings(t *testing.T) {
 	m := batchNode()
 	o := desired.NewOtherManagers(batch)
 	names := func() (all []string) {
-		for c, claim := range o.NewClaims(m) {
-			all = append(all, c.Container.Name+" "+string(claim.Kind))
+		for c, placing := range o.NewPlacings(m) {
+			all = append(all, c.Container.Name+" "+string(placing.Kind))
 		}
 		return all
 	}
@@ -112,9 +112,9 @@ func TestNewClaims(t *testing.T) {
 	}
 }
 
-// TestMayClaim checks in which slices the daemon does not write before the runtime describes
+// TestMayPlace checks in which slices the daemon does not write before the runtime describes
 // a container.
-func TestMayClaim(t *testing.T) {
+func TestMayPlace(t *testing.T) {
 	m := batchNode()
 	for name, c := range map[string]struct {
 		crio  managers.CRIO
@@ -128,13 +128,13 @@ func TestMayClaim(t *testing.T) {
 		"of a workload, removed": {managers.CRIO{}, m.Pod("p-batch").Slice, false},
 	} {
 		o := desired.NewOtherManagers(c.crio)
-		if got := o.MayClaim(m, c.slice); got != c.want {
+		if got := o.MayPlace(m, c.slice); got != c.want {
 			t.Errorf("%s: %t; want %t", name, got, c.want)
 		}
 	}
 }
 
-// TestMark checks the CPUs of claimed containers in the planner's input.
+// TestMark checks the CPUs of placed containers in the planner's input.
 func TestMark(t *testing.T) {
 	m := batchNode()
 	o := desired.NewOtherManagers(batch)

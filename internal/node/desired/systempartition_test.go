@@ -97,11 +97,11 @@ func TestSystemPartition(t *testing.T) {
 					t.Errorf("%s outside of the partition: foreign is %+v", ctr.ID, ctr.Foreign)
 				}
 			}
-			if got := o.Claims(m, m.Container("dns")); got != c.foreign || o.Claims(m, m.Container("web")) {
-				t.Errorf("dns is claimed: %t; web is claimed: %t", got, o.Claims(m, m.Container("web")))
+			if got := o.Places(m, m.Container("dns")); got != c.foreign || o.Places(m, m.Container("web")) {
+				t.Errorf("dns is placed: %t; web is placed: %t", got, o.Places(m, m.Container("web")))
 			}
-			if got := o.MayClaim(m, systemRoot.Join("kubepods-system-podnew.slice")); got != c.foreign || o.MayClaim(m, "kubepods.slice/kubepods-podnew.slice") {
-				t.Errorf("a new pod in the partition is claimed: %t", got)
+			if got := o.MayPlace(m, systemRoot.Join("kubepods-system-podnew.slice")); got != c.foreign || o.MayPlace(m, "kubepods.slice/kubepods-podnew.slice") {
+				t.Errorf("a new pod in the partition is placed: %t", got)
 			}
 			var codes []pools.Code
 			for _, p := range o.Problems(m, s) {
@@ -132,7 +132,7 @@ func TestSystemPartition(t *testing.T) {
 func TestSystemPartitionAppears(t *testing.T) {
 	m, s := systemNode(), onEightCPUs(config.SystemPartitionAuto)
 	var o desired.OtherManagers
-	if slice := systemRoot.Join("kubepods-system-poddns.slice"); !o.MayClaim(m, slice) {
+	if slice := systemRoot.Join("kubepods-system-poddns.slice"); !o.MayPlace(m, slice) {
 		t.Error("before the first reading the kubelet may place pods in its partition")
 	}
 	for i, step := range []struct {
@@ -149,8 +149,8 @@ func TestSystemPartitionAppears(t *testing.T) {
 		o.Mark(m, nil, s, func(p cgroup.Path) (cgroup.State, error) {
 			return cgroup.State{Path: p, CPUs: step.cpus, Effective: step.cpus}, step.err
 		})
-		if got := o.Claims(m, m.Container("dns")); got != step.want {
-			t.Errorf("step %d: claimed: %t; want %t", i, got, step.want)
+		if got := o.Places(m, m.Container("dns")); got != step.want {
+			t.Errorf("step %d: placed: %t; want %t", i, got, step.want)
 		}
 	}
 }

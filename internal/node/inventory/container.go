@@ -48,8 +48,8 @@ type history struct {
 	stage stage
 	// placedElsewhere is true if another NRI plugin, or the kubelet, has given it CPUs.
 	placedElsewhere bool
-	// claim is the last claim of another CPU manager.
-	claim     managers.Claim
+	// placing is the last placement by another CPU manager.
+	placing   managers.Placing
 	stop      stop
 	placement placement
 	home      home

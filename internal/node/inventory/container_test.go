@@ -123,8 +123,8 @@ func TestDevices(t *testing.T) {
 	}
 }
 
-// TestClaims checks which facts about other CPU managers a new report keeps.
-func TestClaims(t *testing.T) {
+// TestPlacings checks which facts about other CPU managers a new report keeps.
+func TestPlacings(t *testing.T) {
 	w := newWorld(t)
 	p, c := w.run(cri.Created)
 	c.Requested.CPUs = "4-5"

@@ -10,22 +10,22 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cri"
 )
 
-// NoteClaims records the claim of another CPU manager for each container for which claim
-// returns one. The last claim stays after the manager's configuration has changed: it
+// NotePlacings records the placement by another CPU manager of each container for which placing
+// returns one. The last placement stays after the manager's configuration has changed: it
 // writes a cpuset once, at the creation.
-func (m *Inventory) NoteClaims(claim func(*Pod, *Container) (managers.Claim, bool)) {
+func (m *Inventory) NotePlacings(placing func(*Pod, *Container) (managers.Placing, bool)) {
 	for _, e := range m.containers {
 		if pod := m.PodOf(e); pod != nil {
-			if c, is := claim(pod, e); is {
-				e.claim = c
+			if c, is := placing(pod, e); is {
+				e.placing = c
 			}
 		}
 	}
 }
 
-// Claim returns the claim by which another CPU manager has placed the container. Without
+// Placing returns the placement by which another CPU manager has placed the container. Without
 // such a manager its kind is empty.
-func (e *Container) Claim() managers.Claim { return e.claim }
+func (e *Container) Placing() managers.Placing { return e.placing }
 
 // IsPlacedElsewhere reports whether another NRI plugin, or the kubelet, gave the container
 // CPUs before NRI asked the daemon about it.

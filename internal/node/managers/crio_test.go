@@ -75,7 +75,7 @@ func TestReadCRIOTooLarge(t *testing.T) {
 	}
 }
 
-func TestClaim(t *testing.T) {
+func TestPlacing(t *testing.T) {
 	c := CRIO{
 		DefaultRuntime: "crun",
 		Workloads: []Workload{
@@ -91,52 +91,52 @@ func TestClaim(t *testing.T) {
 	const off = "cpu-load-balancing.crio.io"
 	for name, tc := range map[string]struct {
 		ctr  Container
-		want Claim
+		want Placing
 	}{
-		"nothing asked": {Container{Name: "app", Handler: "high-performance", WholeCPUs: true}, Claim{}},
+		"nothing asked": {Container{Name: "app", Handler: "high-performance", WholeCPUs: true}, Placing{}},
 		"workload": {
 			Container{Name: "app", Annotations: map[string]string{"target.workload.openshift.io/management": "whatever"}},
-			Claim{CRIOWorkloads, "CRI-O's workload management (file)", false},
+			Placing{CRIOWorkloads, "CRI-O's workload management (file)", false},
 		},
-		"a workload without resources": {Container{Name: "app", Annotations: map[string]string{"example.com/silent": ""}}, Claim{}},
+		"a workload without resources": {Container{Name: "app", Annotations: map[string]string{"example.com/silent": ""}}, Placing{}},
 		"no annotation of an empty name": {
-			Container{Name: "app", Annotations: map[string]string{"": ""}}, Claim{},
+			Container{Name: "app", Annotations: map[string]string{"": ""}}, Placing{},
 		},
 		"load balancing": {
 			Container{Name: "app", Handler: "high-performance", WholeCPUs: true, Annotations: map[string]string{off: "disable"}},
-			Claim{CRIOHighPerformance, `CRI-O's high-performance hooks (runtime handler "high-performance", annotation cpu-load-balancing.crio.io)`, true},
+			Placing{CRIOHighPerformance, `CRI-O's high-performance hooks (runtime handler "high-performance", annotation cpu-load-balancing.crio.io)`, true},
 		},
 		"of a container": {
 			Container{Name: "app", Handler: "high-performance", WholeCPUs: true, Annotations: map[string]string{off + "/app": "true"}},
-			Claim{CRIOHighPerformance, `CRI-O's high-performance hooks (runtime handler "high-performance", annotation cpu-load-balancing.crio.io/app)`, true},
+			Placing{CRIOHighPerformance, `CRI-O's high-performance hooks (runtime handler "high-performance", annotation cpu-load-balancing.crio.io/app)`, true},
 		},
-		"of another container":   {Container{Name: "app", Handler: "high-performance", WholeCPUs: true, Annotations: map[string]string{off + "/sidecar": "disable"}}, Claim{}},
-		"overrides its pod":      {Container{Name: "app", Handler: "high-performance", WholeCPUs: true, Annotations: map[string]string{off: "disable", off + "/app": "enable"}}, Claim{}},
-		"not whole CPUs":         {Container{Name: "app", Handler: "high-performance", Annotations: map[string]string{off: "disable"}}, Claim{}},
-		"not allowed":            {Container{Name: "app", Handler: "crun", WholeCPUs: true, Annotations: map[string]string{off: "disable"}}, Claim{}},
-		"not allowed by default": {Container{Name: "app", WholeCPUs: true, Annotations: map[string]string{off: "disable"}}, Claim{}},
-		"quota alone":            {Container{Name: "app", Handler: "high-performance", WholeCPUs: true, Annotations: map[string]string{"cpu-quota.crio.io": "disable"}}, Claim{}},
+		"of another container":   {Container{Name: "app", Handler: "high-performance", WholeCPUs: true, Annotations: map[string]string{off + "/sidecar": "disable"}}, Placing{}},
+		"overrides its pod":      {Container{Name: "app", Handler: "high-performance", WholeCPUs: true, Annotations: map[string]string{off: "disable", off + "/app": "enable"}}, Placing{}},
+		"not whole CPUs":         {Container{Name: "app", Handler: "high-performance", Annotations: map[string]string{off: "disable"}}, Placing{}},
+		"not allowed":            {Container{Name: "app", Handler: "crun", WholeCPUs: true, Annotations: map[string]string{off: "disable"}}, Placing{}},
+		"not allowed by default": {Container{Name: "app", WholeCPUs: true, Annotations: map[string]string{off: "disable"}}, Placing{}},
+		"quota alone":            {Container{Name: "app", Handler: "high-performance", WholeCPUs: true, Annotations: map[string]string{"cpu-quota.crio.io": "disable"}}, Placing{}},
 		"allowed by its workload": {
 			Container{Name: "app", WholeCPUs: true, Annotations: map[string]string{off: "disable", "example.com/silent": ""}},
-			Claim{CRIOHighPerformance, `CRI-O's high-performance hooks (runtime handler "crun", annotation cpu-load-balancing.crio.io)`, true},
+			Placing{CRIOHighPerformance, `CRI-O's high-performance hooks (runtime handler "crun", annotation cpu-load-balancing.crio.io)`, true},
 		},
 		"shared CPUs": {
 			Container{Name: "app", Handler: "high-performance", WholeCPUs: true, Annotations: map[string]string{"cpu-shared.crio.io/app": "enable"}},
-			Claim{CRIOHighPerformance, `CRI-O's high-performance hooks (runtime handler "high-performance", annotation cpu-shared.crio.io/app)`, true},
+			Placing{CRIOHighPerformance, `CRI-O's high-performance hooks (runtime handler "high-performance", annotation cpu-shared.crio.io/app)`, true},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, claimed := c.Claim(tc.ctr)
-			if diff := cmp.Diff(tc.want, got); diff != "" || claimed != (tc.want != Claim{}) {
-				t.Errorf("claimed %t (-want +got):\n%s", claimed, diff)
+			got, placed := c.Placing(tc.ctr)
+			if diff := cmp.Diff(tc.want, got); diff != "" || placed != (tc.want != Placing{}) {
+				t.Errorf("placed %t (-want +got):\n%s", placed, diff)
 			}
 		})
 	}
 }
 
-// TestClaimByBuiltInHandler checks that a container without a handler has the built-in
+// TestPlacingByBuiltInHandler checks that a container without a handler has the built-in
 // handler of CRI-O if default_runtime is unset or empty.
-func TestClaimByBuiltInHandler(t *testing.T) {
+func TestPlacingByBuiltInHandler(t *testing.T) {
 	const allows = "allowed_annotations = [\"cpu-load-balancing.crio.io\"]\n"
 	const asks = "cpu-load-balancing.crio.io"
 	for toml, want := range map[string]string{
@@ -147,9 +147,9 @@ func TestClaimByBuiltInHandler(t *testing.T) {
 		"[crio.runtime.runtimes.high-performance]\n" + allows:                                 "",
 	} {
 		c := ReadCRIO(files(map[string]string{"etc/crio/crio.conf.d/10-crio.conf": toml}))
-		claim, claimed := c.Claim(Container{Name: "app", WholeCPUs: true, Annotations: map[string]string{asks: "disable"}})
-		if claimed != (want != "") || claimed && !strings.Contains(claim.By, `"`+want+`"`) {
-			t.Errorf("claimed %t by %q; want one by handler %q with\n%s", claimed, claim.By, want, toml)
+		placing, placed := c.Placing(Container{Name: "app", WholeCPUs: true, Annotations: map[string]string{asks: "disable"}})
+		if placed != (want != "") || placed && !strings.Contains(placing.By, `"`+want+`"`) {
+			t.Errorf("placed %t by %q; want one by handler %q with\n%s", placed, placing.By, want, toml)
 		}
 	}
 }
@@ -172,9 +172,9 @@ func FuzzCRIO(f *testing.F) {
 			t.Errorf("the same file twice (-once +twice):\n%s", diff)
 		}
 		for _, w := range c.Workloads {
-			claim, claimed := c.Claim(Container{Name: "app", Annotations: map[string]string{w.Activation: ""}})
-			if w.Pins && w.Activation != "" && (!claimed || claim.Kind != CRIOWorkloads) {
-				t.Errorf("workload %q does not claim its pods: %v", w.Name, claim)
+			placing, placed := c.Placing(Container{Name: "app", Annotations: map[string]string{w.Activation: ""}})
+			if w.Pins && w.Activation != "" && (!placed || placing.Kind != CRIOWorkloads) {
+				t.Errorf("workload %q does not placing its pods: %v", w.Name, placing)
 			}
 		}
 	})

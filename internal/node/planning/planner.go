@@ -190,10 +190,10 @@ func (p *Planner) SettleQuiet(plan pools.Plan, want []cgroup.Target, changed map
 	}
 }
 
-// NoteClaims logs the containers that another manager places, each once.
-func (p *Planner) NoteClaims() {
-	for c, claim := range p.Others.NewClaims(p.from.Inventory) {
-		p.from.Log.Info("left to another manager of CPUs", "pod", p.from.Inventory.PodOf(c).Name(), "container", c.Container.Name, "container_id", c.Container.ID, "manager", claim.By)
+// NotePlacings logs the containers that another manager places, each once.
+func (p *Planner) NotePlacings() {
+	for c, placing := range p.Others.NewPlacings(p.from.Inventory) {
+		p.from.Log.Info("left to another manager of CPUs", "pod", p.from.Inventory.PodOf(c).Name(), "container", c.Container.Name, "container_id", c.Container.ID, "manager", placing.By)
 	}
 }
 

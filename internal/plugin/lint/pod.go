@@ -47,7 +47,7 @@ func (l *linter) checkPlace() {
 		return
 	}
 	for _, key := range slices.Sorted(maps.Keys(l.object.Annotations)) {
-		if !l.Admission.Names.Claims(key) {
+		if !l.Admission.Names.Requests(key) {
 			continue
 		}
 		remedy := "move it to " + l.object.PodPath + "metadata.annotations"
@@ -64,7 +64,7 @@ func (l *linter) checkLabels(labels map[string]string, line func(path ...string)
 	names := l.Admission.Names
 	domain := strings.TrimSuffix(names.AllowedKey(), "/allowed")
 	for _, key := range slices.Sorted(maps.Keys(labels)) {
-		if names.Claims(key) || key == names.AllowedKey() || key == "allowed."+domain {
+		if names.Requests(key) || key == names.AllowedKey() || key == "allowed."+domain {
 			l.find(line("metadata", "labels", key), fmt.Sprintf("label %s has no effect", key), "write it as an annotation")
 		}
 	}
@@ -187,7 +187,7 @@ func (l *linter) wouldBe(typ string) bool {
 // lineOf returns the line of the annotation or the container that a message names.
 func (l *linter) lineOf(message string) int {
 	for _, key := range slices.Sorted(maps.Keys(l.object.Pod.Annotations)) {
-		if l.Admission.Names.Claims(key) && (strings.Contains(message, key) || strings.HasSuffix(key, message)) {
+		if l.Admission.Names.Requests(key) && (strings.Contains(message, key) || strings.HasSuffix(key, message)) {
 			return l.object.PodLine("metadata", "annotations", key)
 		}
 	}

@@ -22,7 +22,7 @@ func Check(p pools.Plan, on pools.Pools) []error {
 	for i := range p.Pods {
 		c.pod(&p.Pods[i])
 	}
-	c.errs = append(c.errs, CheckClaims(slices.Concat(c.running, c.mixes))...)
+	c.errs = append(c.errs, CheckOccupants(slices.Concat(c.running, c.mixes))...)
 	if !slices.IsSortedFunc(p.Pods, func(a, b pools.PodPlan) int { return cmp.Compare(a.UID, b.UID) }) {
 		c.report("pods are not sorted")
 	}
@@ -82,8 +82,8 @@ type checker struct {
 	pool       map[string]cpuset.Set // of pods with pod-level resources, by UID
 	taken      cpuset.Set            // by assignments, or idle siblings
 	sharedPool cpuset.Set
-	running    []Claim
-	mixes      []Claim // CPUs that owners share
+	running    []Occupant
+	mixes      []Occupant // CPUs that owners share
 	errs       []error
 }
 
@@ -154,7 +154,7 @@ func (c *checker) units(units []pools.UnitPlan) {
 		c.placement(name, pools.Key{Container: u.Name}, &pools.Placement{
 			Pool: u.Pool, Type: u.Type, CPUs: u.CPUs, Mems: u.Mems, Exclusive: u.Exclusive, Refused: u.Refused, Reason: u.Reason,
 		})
-		c.running = append(c.running, Claim{Name: name, CPUs: u.CPUs, Exclusive: u.Exclusive})
+		c.running = append(c.running, Occupant{Name: name, CPUs: u.CPUs, Exclusive: u.Exclusive})
 	}
 }
 
@@ -169,18 +169,18 @@ func (c *checker) pod(p *pools.PodPlan) {
 			continue // of a foreign container nothing is decided here
 		}
 		unlimited = unlimited || at.Unlimited
-		claim := Claim{Name: name, CPUs: at.CPUs, Exclusive: at.Exclusive}
+		occupant := Occupant{Name: name, CPUs: at.CPUs, Exclusive: at.Exclusive}
 		if at.InPodPool() {
-			claim.Exclusive, claim.Group = true, p.UID
+			occupant.Exclusive, occupant.Group = true, p.UID
 		}
 		if at.Exclusive {
 			// Two instances of one container are one user of its CPUs.
-			claim.Name = "container " + at.Name + " of pod " + p.UID
-			if slices.ContainsFunc(c.running, func(o Claim) bool { return o.Name == claim.Name && o.CPUs.Equal(claim.CPUs) }) {
+			occupant.Name = "container " + at.Name + " of pod " + p.UID
+			if slices.ContainsFunc(c.running, func(o Occupant) bool { return o.Name == occupant.Name && o.CPUs.Equal(occupant.CPUs) }) {
 				continue
 			}
 		}
-		c.running = append(c.running, claim)
+		c.running = append(c.running, occupant)
 	}
 	if p.Unlimited != unlimited {
 		c.report("pod %s: unlimited is %t, want %t", p.UID, p.Unlimited, unlimited)
@@ -288,7 +288,7 @@ func (c *checker) mixed(name string, at *pools.Placement) {
 	if !at.Exclusive || !at.Mixed.Equal(want) {
 		c.report("%s: exclusive %t, and has the mixed CPUs %s; the configuration has %s", name, at.Exclusive, at.Mixed, want)
 	}
-	c.mixes = append(c.mixes, Claim{Name: name + ", mixed", CPUs: at.Mixed})
+	c.mixes = append(c.mixes, Occupant{Name: name + ", mixed", CPUs: at.Mixed})
 }
 
 // quota checks the quota that a container or pod gets back.

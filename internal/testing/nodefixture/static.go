@@ -129,7 +129,7 @@ func (k *StaticKubelet) Restart() {
 // managed container, by id, on the CPUs of managed.
 func (k *StaticKubelet) Check(managed map[string]string) {
 	k.n.T.Helper()
-	var claims []invariants.Claim
+	var occupants []invariants.Occupant
 	for id := range k.shared {
 		want := k.Default.String()
 		if m := managed[id]; m != "" {
@@ -139,16 +139,16 @@ func (k *StaticKubelet) Check(managed map[string]string) {
 		if got.String() != want {
 			k.n.T.Fatalf("container %s is on %s; want %s\n%s", id, got, want, k.n.Dump())
 		}
-		claims = append(claims, invariants.Claim{Name: id, CPUs: got})
+		occupants = append(occupants, invariants.Occupant{Name: id, CPUs: got})
 	}
 	for id, cpus := range k.owners {
 		got := k.n.State(id).Effective
 		if !got.Equal(cpus) {
 			k.n.T.Fatalf("owner %s is on %s; want %s\n%s", id, got, cpus, k.n.Dump())
 		}
-		claims = append(claims, invariants.Claim{Name: id, CPUs: got, Exclusive: true})
+		occupants = append(occupants, invariants.Occupant{Name: id, CPUs: got, Exclusive: true})
 	}
-	for _, err := range invariants.CheckClaims(claims) {
+	for _, err := range invariants.CheckOccupants(occupants) {
 		k.n.T.Error(err)
 	}
 }

@@ -46,8 +46,8 @@ func (p *Pods) placed(plan pools.Plan) map[string]place {
 // containers by ID. The error describes all violations.
 func (p *Pods) Check(plan pools.Plan, on pools.Pools) (exclusive map[string]cpuset.Set, err error) {
 	errs := invariants.Check(plan, on)
-	claims, err := p.claims(plan)
-	errs = append(append(errs, err), invariants.CheckClaims(claims)...)
+	occupants, err := p.occupants(plan)
+	errs = append(append(errs, err), invariants.CheckOccupants(occupants)...)
 	errs = append(errs, p.checkTotals(plan)...)
 	owners, exclusive := p.owned(plan)
 	errs = append(errs, p.checkMoves(owners, on.Guaranteed)...)
@@ -61,32 +61,32 @@ func (p *Pods) Check(plan pools.Plan, on pools.Pools) (exclusive map[string]cpus
 	return exclusive, errors.Join(errs...)
 }
 
-// claims returns the claims of all containers and units in the plan, with the effective CPUs in
+// occupants returns the occupants of all containers and units in the plan, with the effective CPUs in
 // the kernel.
-func (p *Pods) claims(plan pools.Plan) ([]invariants.Claim, error) {
-	var claims []invariants.Claim
+func (p *Pods) occupants(plan pools.Plan) ([]invariants.Occupant, error) {
+	var occupants []invariants.Occupant
 	var errs []error
-	claim := func(name string, effective, planned, mixed cpuset.Set, exclusive bool) {
+	occupant := func(name string, effective, planned, mixed cpuset.Set, exclusive bool) {
 		if !effective.Equal(planned.Union(mixed)) {
 			errs = append(errs, fmt.Errorf("%s runs on %s; planned is %s, with %s shared", name, effective, planned, mixed))
 		}
-		claims = append(claims, invariants.Claim{Name: name, CPUs: effective.Difference(mixed), Exclusive: exclusive})
+		occupants = append(occupants, invariants.Occupant{Name: name, CPUs: effective.Difference(mixed), Exclusive: exclusive})
 		if !mixed.IsEmpty() {
-			claims = append(claims, invariants.Claim{Name: name + " on shared CPUs", CPUs: effective.Intersection(mixed)})
+			occupants = append(occupants, invariants.Occupant{Name: name + " on shared CPUs", CPUs: effective.Intersection(mixed)})
 		}
 	}
 	for id, at := range p.placed(plan) {
 		if cpus, runs := p.runtime.CPUs(id); runs {
-			claim(at.name, cpus, at.cpus, at.mixed, at.exclusive || at.pool != "")
-			claims[len(claims)-1].Group = at.pool
+			occupant(at.name, cpus, at.cpus, at.mixed, at.exclusive || at.pool != "")
+			occupants[len(occupants)-1].Group = at.pool
 		}
 	}
 	for _, u := range plan.Units {
 		if cpus, runs := p.runtime.UnitCPUs(u.Name); runs {
-			claim(u.Name, cpus, u.CPUs, cpuset.Set{}, u.Exclusive)
+			occupant(u.Name, cpus, u.CPUs, cpuset.Set{}, u.Exclusive)
 		}
 	}
-	return claims, errors.Join(errs...)
+	return occupants, errors.Join(errs...)
 }
 
 // checkTotals returns an error for each pod whose containers have more exclusive CPUs in the kernel

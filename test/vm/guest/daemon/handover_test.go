@@ -151,11 +151,11 @@ func (p pair) dies(h *handover, after int) bool {
 		}
 		return nil
 	})
-	claims, err := p.claims(everybody)
+	occupants, err := p.occupants(everybody)
 	if err != nil {
 		p.Fatal(err)
 	}
-	for _, err := range invariants.CheckClaims(claims) {
+	for _, err := range invariants.CheckOccupants(occupants) {
 		p.Errorf("%s, killed after %s: %v\n%s", h.name, writes[len(writes)-1], err, p.dump())
 	}
 	return true

@@ -220,7 +220,7 @@ func (w *world) forget() {
 }
 
 // exclusive reports whether the processes of a cgroup have these CPUs exclusively.
-func (w *world) exclusive(c invariants.Claim) bool {
+func (w *world) exclusive(c invariants.Occupant) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.owned[c.Name].Equal(c.CPUs) && !c.CPUs.IsEmpty()

@@ -336,7 +336,7 @@ func (n *node) dump() string {
 	return b.String()
 }
 
-// scope lists the cgroups that make a claim.
+// scope lists the cgroups that make an occupant.
 type scope bool
 
 const (
@@ -344,9 +344,9 @@ const (
 	everybody  scope = true  // all with processes: on a node that has settled, each must be placed
 )
 
-// claims are the places of the processes of all pods. It reads no more than it needs: the model test calls it all the time, and the
+// occupants are the places of the processes of all pods. It reads no more than it needs: the model test calls it all the time, and the
 // node is emulated.
-func (n *node) claims(of scope) ([]invariants.Claim, error) {
+func (n *node) occupants(of scope) ([]invariants.Occupant, error) {
 	scopes, err := filepath.Glob("/sys/fs/cgroup/kubepods.slice/*.slice/*.scope")
 	if err != nil {
 		return nil, err
@@ -355,27 +355,27 @@ func (n *node) claims(of scope) ([]invariants.Claim, error) {
 	if err != nil {
 		return nil, err
 	}
-	var claims []invariants.Claim
+	var occupants []invariants.Occupant
 	for _, dir := range append(scopes, deeper...) {
-		c, populated, err := claim(dir)
+		c, populated, err := occupant(dir)
 		switch {
 		case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENODEV): // it has ended
 		case err != nil:
 			return nil, err
 		case populated && (of == everybody || c.placed):
-			claims = append(claims, c.Claim)
+			occupants = append(occupants, c.Occupant)
 		}
 	}
-	return claims, nil
+	return occupants, nil
 }
 
-// placedClaim is a claim with a flag for a cgroup that has its own cpuset.
-type placedClaim struct {
-	invariants.Claim
+// placedOccupant is an occupant with a flag for a cgroup that has its own cpuset.
+type placedOccupant struct {
+	invariants.Occupant
 	placed bool
 }
 
-func claim(dir string) (c placedClaim, populated bool, err error) {
+func occupant(dir string) (c placedOccupant, populated bool, err error) {
 	events, err := os.ReadFile(dir + "/cgroup.events")
 	if err != nil || !strings.Contains(string(events), "populated 1") {
 		return c, false, err
@@ -391,7 +391,7 @@ func claim(dir string) (c placedClaim, populated bool, err error) {
 		}
 	}
 	c.placed = !sets[0].IsEmpty()
-	c.Claim = invariants.Claim{Name: dir, CPUs: sets[1], Exclusive: c.placed && sets[0].IsSubsetOf(guaranteed())}
+	c.Occupant = invariants.Occupant{Name: dir, CPUs: sets[1], Exclusive: c.placed && sets[0].IsSubsetOf(guaranteed())}
 	return c, true, nil
 }
 
@@ -435,11 +435,11 @@ func (n *node) ownCPUs(w want) want {
 // settled.
 func (n *node) invariants() {
 	n.Helper()
-	claims, err := n.claims(everybody)
+	occupants, err := n.occupants(everybody)
 	if err != nil {
 		n.Fatal(err)
 	}
-	for _, err := range invariants.CheckClaims(claims) {
+	for _, err := range invariants.CheckOccupants(occupants) {
 		n.Errorf("%v\n%s", err, n.evidence())
 	}
 }

@@ -28,7 +28,7 @@ func TestUnidentified(t *testing.T) {
 		t.Fatal(err)
 	}
 	n.quiet()
-	violation := n.sample(func(c invariants.Claim) bool { return c.Exclusive })
+	violation := n.sample(func(c invariants.Occupant) bool { return c.Exclusive })
 
 	outside, trespassed := 0, 0
 	check := func(p pod, pool cpuset.Set, count int) {

@@ -89,7 +89,7 @@ func TestFirstInstruction(t *testing.T) {
 				group.Go(func() { pods[i], errs[i] = n.start(milli) })
 			}
 			group.Wait()
-			var claims []invariants.Claim
+			var occupants []invariants.Occupant
 			for i, p := range pods {
 				if errs[i] != nil {
 					t.Fatalf("%v\n%s", errs[i], n.Evidence())
@@ -106,9 +106,9 @@ func TestFirstInstruction(t *testing.T) {
 				if owner(i) {
 					where = place{c.owners, 1}
 				}
-				claims = append(claims, invariants.Claim{Name: p.name, CPUs: n.inside(p, where), Exclusive: owner(i)})
+				occupants = append(occupants, invariants.Occupant{Name: p.name, CPUs: n.inside(p, where), Exclusive: owner(i)})
 			}
-			for _, err := range invariants.CheckClaims(claims) {
+			for _, err := range invariants.CheckOccupants(occupants) {
 				t.Errorf("%v\n%s", err, n.Evidence())
 			}
 			n.report()

@@ -139,7 +139,7 @@ func (n *node) invariants(owners map[cgroup.Path]bool) {
 		}
 		scopes = append(scopes, found...)
 	}
-	var claims []invariants.Claim
+	var occupants []invariants.Occupant
 	for _, dir := range scopes {
 		p := cgroup.Path(strings.TrimPrefix(dir, "/sys/fs/cgroup/"))
 		set, err := n.kernelSet(p)
@@ -150,12 +150,12 @@ func (n *node) invariants(owners map[cgroup.Path]bool) {
 			n.Errorf("%s: %v", p, err)
 			continue
 		}
-		claims = append(claims, invariants.Claim{Name: string(p), CPUs: set, Exclusive: owners[p]})
+		occupants = append(occupants, invariants.Occupant{Name: string(p), CPUs: set, Exclusive: owners[p]})
 	}
-	if len(claims) < len(owners) {
-		n.Errorf("%d cgroups with processes; there are %d containers", len(claims), len(owners))
+	if len(occupants) < len(owners) {
+		n.Errorf("%d cgroups with processes; there are %d containers", len(occupants), len(owners))
 	}
-	for _, err := range invariants.CheckClaims(claims) {
+	for _, err := range invariants.CheckOccupants(occupants) {
 		n.Errorf("%v\n%s", err, n.Evidence())
 	}
 }

@@ -105,7 +105,7 @@ func (n *node) mixed(of string) (own, shared cpuset.Set) {
 	n.Helper()
 	n.Eventually("placement of "+of, func() error {
 		plan := n.Settled().Plan
-		var claims []invariants.Claim
+		var occupants []invariants.Occupant
 		for _, pod := range plan.Pods {
 			for _, c := range pod.Containers {
 				if c.Kind == pools.Infra || c.State != pools.Running {
@@ -122,16 +122,16 @@ func (n *node) mixed(of string) (own, shared cpuset.Set) {
 				if !on.Equal(c.Runs()) {
 					return fmt.Errorf("%s/%s runs on %s; planned is %s, with %s shared", pod.Name, c.Name, on, c.CPUs, c.Mixed)
 				}
-				claims = append(claims, invariants.Claim{Name: pod.Name + "/" + c.Name, CPUs: on.Difference(c.Mixed), Exclusive: c.Exclusive})
+				occupants = append(occupants, invariants.Occupant{Name: pod.Name + "/" + c.Name, CPUs: on.Difference(c.Mixed), Exclusive: c.Exclusive})
 				if !c.Mixed.IsEmpty() {
-					claims = append(claims, invariants.Claim{Name: pod.Name + " shared CPUs", CPUs: c.Mixed})
+					occupants = append(occupants, invariants.Occupant{Name: pod.Name + " shared CPUs", CPUs: c.Mixed})
 				}
 				if n.ShortName(pod.Name) == of && c.Name == "app" {
 					own, shared = c.CPUs, c.Mixed
 				}
 			}
 		}
-		return errors.Join(invariants.CheckClaims(claims)...)
+		return errors.Join(invariants.CheckOccupants(occupants)...)
 	})
 	return own, shared
 }

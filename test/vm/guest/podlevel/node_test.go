@@ -135,7 +135,7 @@ func (n *node) placed(want roles) (cpus, error) {
 		return nil, err
 	}
 	sets, pools, known := make(cpus), make(cpus), make(map[cgroup.Path]bool)
-	var claims []invariants.Claim
+	var occupants []invariants.Occupant
 	for _, c := range running {
 		pod, _, _ := strings.Cut(c.Pod.Name, "-")
 		name := pod + "/" + c.Name
@@ -147,7 +147,7 @@ func (n *node) placed(want roles) (cpus, error) {
 		}
 		sets[name], known[c.Path] = c.Effective, true
 		if !strings.HasPrefix(want[name], "pool ") {
-			claims = append(claims, invariants.Claim{Name: name, CPUs: c.Effective, Exclusive: strings.HasPrefix(want[name], "own ")})
+			occupants = append(occupants, invariants.Occupant{Name: name, CPUs: c.Effective, Exclusive: strings.HasPrefix(want[name], "own ")})
 			continue
 		}
 		if other, found := pools[pod]; found && !other.Equal(c.Effective) {
@@ -159,13 +159,13 @@ func (n *node) placed(want roles) (cpus, error) {
 		return nil, fmt.Errorf("the containers %v run; want %v", slices.Sorted(maps.Keys(sets)), slices.Sorted(maps.Keys(want)))
 	}
 	for pod, set := range pools {
-		claims = append(claims, invariants.Claim{Name: "the pool of " + pod, CPUs: set, Exclusive: true})
+		occupants = append(occupants, invariants.Occupant{Name: "the pool of " + pod, CPUs: set, Exclusive: true})
 	}
 	pauses, err := n.others(known)
 	if err != nil {
 		return nil, err
 	}
-	return sets, errors.Join(invariants.CheckClaims(append(claims, pauses...))...)
+	return sets, errors.Join(invariants.CheckOccupants(append(occupants, pauses...))...)
 }
 
 // hasRole returns an error if the kernel has another CPU set for the container or one of its processes.
@@ -205,7 +205,7 @@ func (n *node) hasRole(c guestnode.Container, role string) error {
 }
 
 // others returns the CPUs of the cgroups of pause containers.
-func (n *node) others(known map[cgroup.Path]bool) (claims []invariants.Claim, err error) {
+func (n *node) others(known map[cgroup.Path]bool) (occupants []invariants.Occupant, err error) {
 	err = testnode.Walk(n.FS, "kubepods.slice", func(p cgroup.Path) error {
 		if known[p] || !strings.HasSuffix(string(p), ".scope") {
 			return nil
@@ -218,11 +218,11 @@ func (n *node) others(known map[cgroup.Path]bool) (claims []invariants.Claim, er
 			return err
 		}
 		if st, err := n.FS.Read(p); err == nil {
-			claims = append(claims, invariants.Claim{Name: string(p), CPUs: st.Effective})
+			occupants = append(occupants, invariants.Occupant{Name: string(p), CPUs: st.Effective})
 		}
 		return nil
 	})
-	return claims, err
+	return occupants, err
 }
 
 func (n *node) processes(p cgroup.Path) (pids []int, err error) {

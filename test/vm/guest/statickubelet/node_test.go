@@ -102,7 +102,7 @@ func (n *node) exact(pods, owners int) error {
 	if len(all) != pods || len(state.Holdings) != owners {
 		return fmt.Errorf("%d containers run, and %d have exclusive CPUs; want %d and %d", len(all), len(state.Holdings), pods, owners)
 	}
-	var claims []invariants.Claim
+	var occupants []invariants.Occupant
 	for _, c := range all {
 		want, alone := state.Default, false
 		if c.Pod.Namespace == "kube-system" {
@@ -117,9 +117,9 @@ func (n *node) exact(pods, owners int) error {
 		if !c.Effective.Equal(want) {
 			return fmt.Errorf("%s is on %s; want %s", name, c.Effective, want)
 		}
-		claims = append(claims, invariants.Claim{Name: name, CPUs: c.Effective, Exclusive: alone})
+		occupants = append(occupants, invariants.Occupant{Name: name, CPUs: c.Effective, Exclusive: alone})
 	}
-	return errors.Join(invariants.CheckClaims(claims)...)
+	return errors.Join(invariants.CheckOccupants(occupants)...)
 }
 
 // settled waits for exact.

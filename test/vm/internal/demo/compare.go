@@ -79,14 +79,14 @@ func (r row) allowed() string {
 // disagreement returns an error that names all containers whose kernel values differ from the plan, and all overlaps.
 func disagreement(rows []row) error {
 	var errs []error
-	var claims []invariants.Claim
+	var occupants []invariants.Occupant
 	for _, r := range rows {
 		if d := r.differs(); len(d) > 0 {
 			errs = append(errs, fmt.Errorf("%s/%s belongs on %s: %s", r.pod, r.Name, r.CPUs, strings.Join(d, ", ")))
 		}
-		claims = append(claims, invariants.Claim{Name: string(r.kernel.Path), CPUs: r.kernel.Effective, Exclusive: r.Exclusive})
+		occupants = append(occupants, invariants.Occupant{Name: string(r.kernel.Path), CPUs: r.kernel.Effective, Exclusive: r.Exclusive})
 	}
-	return errors.Join(append(errs, invariants.CheckClaims(claims)...)...)
+	return errors.Join(append(errs, invariants.CheckOccupants(occupants)...)...)
 }
 
 // verdict sums it up in one line.

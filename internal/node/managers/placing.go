@@ -37,8 +37,8 @@ type Container struct {
 	WholeCPUs bool
 }
 
-// Claim is the placement of a container by another manager.
-type Claim struct {
+// Placing is the placement of a container by another manager.
+type Placing struct {
 	Kind Kind
 	// By names the manager and its configuration, for messages.
 	By string
@@ -47,30 +47,30 @@ type Claim struct {
 }
 
 // ReadsAnnotation reports whether the methods of CRIO read the value of a pod annotation of
-// this name, in any configuration. [CRIO.Claim] also looks up the activation annotations of
+// this name, in any configuration. [CRIO.Placing] also looks up the activation annotations of
 // the configured workloads.
 func ReadsAnnotation(key string) bool {
 	name, _, _ := strings.Cut(key, "/")
 	return name == loadBalancing || name == sharedCPUs || name == interrupts
 }
 
-// Claim reports whether CRI-O places a container, and returns how.
-func (c *CRIO) Claim(ctr Container) (Claim, bool) {
+// Placing reports whether CRI-O places a container, and returns how.
+func (c *CRIO) Placing(ctr Container) (Placing, bool) {
 	workloads := c.workloadsOf(ctr)
 	if i := slices.IndexFunc(workloads, func(w Workload) bool { return w.Pins }); i >= 0 {
-		return Claim{Kind: CRIOWorkloads, By: fmt.Sprintf("CRI-O's workload %s (%s)", workloads[i].Name, workloads[i].Source)}, true
+		return Placing{Kind: CRIOWorkloads, By: fmt.Sprintf("CRI-O's workload %s (%s)", workloads[i].Name, workloads[i].Source)}, true
 	}
 	if !ctr.WholeCPUs {
-		return Claim{}, false // the hooks skip the container
+		return Placing{}, false // the hooks skip the container
 	}
 	key := cpuAnnotation(ctr)
 	if key == "" {
-		return Claim{}, false
+		return Placing{}, false
 	}
 	if by, does := c.allowingHandler(ctr, key); does {
-		return Claim{Kind: CRIOHighPerformance, Alone: true, By: by}, true
+		return Placing{Kind: CRIOHighPerformance, Alone: true, By: by}, true
 	}
-	return Claim{}, false
+	return Placing{}, false
 }
 
 func (c *CRIO) workloadsOf(ctr Container) []Workload {

@@ -10,26 +10,26 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
 
-// Claims returns the effective CPUs of all containers and units whose cpuset is written.
+// Occupants returns the effective CPUs of all containers and units whose cpuset is written.
 // Subsets of guaranteed count as exclusive.
-func (n *Node) Claims(guaranteed cpuset.Set) []invariants.Claim {
-	var claims []invariants.Claim
+func (n *Node) Occupants(guaranteed cpuset.Set) []invariants.Occupant {
+	var occupants []invariants.Occupant
 	fs := cgroup.New(n.Tree)
 	_ = testnode.Walk(fs, "", func(p cgroup.Path) error {
 		st, err := fs.Read(p)
 		if err == nil && st.Populated && strings.HasSuffix(string(p), ".scope") && !st.CPUs.IsEmpty() {
-			claims = append(claims, invariants.Claim{Name: string(p), CPUs: st.Effective,
+			occupants = append(occupants, invariants.Occupant{Name: string(p), CPUs: st.Effective,
 				Exclusive: st.CPUs.IsSubsetOf(guaranteed)})
 		}
 		return nil
 	})
-	return claims
+	return occupants
 }
 
-// CheckClaims checks that exclusive CPUs, which are subsets of 4-7, belong to one cgroup.
-func (n *Node) CheckClaims() {
+// CheckOccupants checks that exclusive CPUs, which are subsets of 4-7, belong to one cgroup.
+func (n *Node) CheckOccupants() {
 	n.T.Helper()
-	for _, err := range invariants.CheckClaims(n.Claims(cpuset.Range(4, 7))) {
+	for _, err := range invariants.CheckOccupants(n.Occupants(cpuset.Range(4, 7))) {
 		n.T.Errorf("%v\n%s", err, n.Dump())
 	}
 }
@@ -43,14 +43,14 @@ func (n *Node) CheckAssigned() {
 		assigned[a.CPUs.String()] = true
 		ofPod[a.CPUs.String()] = a.Container == "" || a.Claim != "" // containers of the pod share them
 	}
-	claims := n.Claims(cpuset.Set{})
-	for i := range claims {
-		list := claims[i].CPUs.String()
-		if claims[i].Exclusive = assigned[list]; ofPod[list] {
-			claims[i].Group = path.Dir(claims[i].Name)
+	occupants := n.Occupants(cpuset.Set{})
+	for i := range occupants {
+		list := occupants[i].CPUs.String()
+		if occupants[i].Exclusive = assigned[list]; ofPod[list] {
+			occupants[i].Group = path.Dir(occupants[i].Name)
 		}
 	}
-	for _, err := range invariants.CheckClaims(claims) {
+	for _, err := range invariants.CheckOccupants(occupants) {
 		n.T.Errorf("%v\n%s", err, n.Dump())
 	}
 }
