@@ -6,7 +6,6 @@ import (
 	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 
 	"github.com/cpupoold/cpupoold/internal/inspect"
 )
@@ -58,7 +57,7 @@ func Devices(of []inspect.ClaimDevice, more ...resourcev1.QualifiedName) []resou
 			continue
 		}
 		device := resourcev1.Device{
-			Name: d.Name, AllowMultipleAllocations: ptr.To(true), Attributes: attributes(d),
+			Name: d.Name, AllowMultipleAllocations: new(true), Attributes: attributes(d),
 			Capacity: map[resourcev1.QualifiedName]resourcev1.DeviceCapacity{Capacity: capacity(d.CPUs.Len(), d.Step)},
 		}
 		for _, name := range append([]resourcev1.QualifiedName{NUMANode}, more...) {
@@ -82,7 +81,7 @@ func capacity(cpus, step int) resourcev1.DeviceCapacity {
 }
 
 func number(n int) resourcev1.DeviceAttribute {
-	return resourcev1.DeviceAttribute{IntValue: ptr.To(int64(n))}
+	return resourcev1.DeviceAttribute{IntValue: new(int64(n))}
 }
 
 func text(s string) resourcev1.DeviceAttribute { return resourcev1.DeviceAttribute{StringValue: &s} }

@@ -138,9 +138,7 @@ const Max = 4096
 
 // same returns an error if two requests for one claim differ.
 func same(had, asked *pools.Claim) error {
-	is := *asked
-	is.Containers = had.Containers
-	if had.Namespace == is.Namespace && had.Name == is.Name && had.PodUID == is.PodUID && slices.Equal(had.Parts, is.Parts) {
+	if had.Namespace == asked.Namespace && had.Name == asked.Name && had.PodUID == asked.PodUID && slices.Equal(had.Parts, asked.Parts) {
 		return nil
 	}
 	text := func(c *pools.Claim) string {

@@ -64,13 +64,13 @@ func TestFind(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			var devices, env []string
-			for _, d := range strings.Fields(tt.devices) {
+			for d := range strings.FieldsSeq(tt.devices) {
 				devices = append(devices, map[string]string{"-": "nvidia.com/gpu=0", "=": cri.ClaimDevice + "="}[d])
 				if devices[len(devices)-1] == "" {
 					devices[len(devices)-1] = cri.ClaimDevice + "=" + d
 				}
 			}
-			for _, e := range strings.Fields(tt.env) {
+			for e := range strings.FieldsSeq(tt.env) {
 				env = append(env, cri.ClaimVariable+e)
 			}
 			n := node()

@@ -44,7 +44,7 @@ func (l *Loop) decideClaim(c *claims.Change) error {
 	}
 	plan := func(claim pools.Claim) pools.Plan {
 		s := l.planner.Input(l.moment(l.now()))
-		s.Claims = append(s.Claims[:len(s.Claims):len(s.Claims)], claim)
+		s.Claims = append(slices.Clip(s.Claims), claim)
 		return s.Decide().Plan
 	}
 	return l.planner.Claims.Decide(c, plan, l.running)

@@ -14,8 +14,9 @@ import (
 // its CPUs, and the next daemon would not know the claim, while kubelet and scheduler still count it.
 func checkClaims(o Options) error {
 	j, err := undo.Find(hostenv.JournalPath(o.Config), o.Config.RunDir)
-	if err != nil || o.Force || len(j.Claims) == 0 {
-		return nil // restoreHost reports the error
+	isBad := err != nil // restoreHost reports the error
+	if isBad || o.Force || len(j.Claims) == 0 {
+		return nil
 	}
 	return fmt.Errorf("the journal has prepared ResourceClaims (%s), whose containers would lose their CPUs; delete the pods of the claims while a daemon runs, "+
 		"or use --force to forget the claims", listed(namesOf(j.Claims)))

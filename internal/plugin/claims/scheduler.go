@@ -224,7 +224,7 @@ func (s *Scheduler) allocate(uses []Use) error {
 		for j := range results[i].Devices.Results {
 			if r := &results[i].Devices.Results[j]; r.ShareID != nil { // random; the same input gives the same output
 				s.shares++
-				r.ShareID = ptr.To(types.UID(fmt.Sprintf("share-%d", s.shares)))
+				r.ShareID = new(types.UID(fmt.Sprintf("share-%d", s.shares)))
 			}
 		}
 		c.Status.Allocation = &results[i]

@@ -37,7 +37,7 @@ func Lost(c *config.Config, formats []Format, t *topology.Topology) []Note {
 	lost(g.Options != allocate.Options{} || !c.Pools.StrictReservation || len(g.Overrides) > 0, "guaranteed.options, guaranteed.overrides", "cpuManagerPolicyOptions have no meaning with cpuManagerPolicy: none", "keep the configuration")
 	lost(g.Mixed.Shared, "guaranteed.mixed.cpus", "CRI-O's shared_cpuset is a list, and the shared pool changes", "write a list")
 	lost(len(g.Mixed.Namespaces) > 0, "guaranteed.mixed.namespaces", "no file of a node has it", "annotate the namespaces with workload.mixedcpus.openshift.io/allowed, as OpenShift's admission demands")
-	lost(!g.Claims.CPUs.IsEmpty() && !(has(Kubelet) && has(Kernel, MachineConfig)), "guaranteed.claims", "only kubelet together with kernel or machineconfig has these CPUs: reserved, and named to the kernel", "render both")
+	lost(!g.Claims.CPUs.IsEmpty() && (!has(Kubelet) || !has(Kernel, MachineConfig)), "guaranteed.claims", "only kubelet together with kernel or machineconfig has these CPUs: reserved, and named to the kernel", "render both")
 	lost(g.Claims.Lend, "guaranteed.claims.idle", stay, "")
 	lost(len(c.Pools.Units) > 0, "units", stay, "or write CPUAffinity into the units")
 	lost(c.HostSlices.Enabled, "hostSlices", "CPUAffinity is what processes begin with, and they can change it; a cpuset they cannot", "keep the configuration")

@@ -13,7 +13,7 @@ import (
 )
 
 // TestAllocatedClaimsHaveCPUs checks that the planner refuses no claim that the allocator of Kubernetes has
-// allocated. Pods come and go at random. Each claim has its number of CPUs, and no CPU has two claims.
+// allocated. Pods are created and removed at random. Each claim has its number of CPUs, and no CPU has two claims.
 func TestAllocatedClaimsHaveCPUs(t *testing.T) {
 	for seed := range uint64(8) {
 		r := rand.New(rand.NewPCG(seed, 0))
