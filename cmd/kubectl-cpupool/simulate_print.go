@@ -66,9 +66,9 @@ func (p *page) simulation(d *simulate.Document) {
 		p.part()
 		p.Table(containerTable(d))
 	}
-	if len(d.Claims) > 0 {
+	if len(d.Allocations) > 0 {
 		p.part()
-		p.Table(claimTable(d))
+		p.Table(allocationTable(d))
 	}
 	if len(d.Steps) > 0 {
 		p.part()
@@ -134,10 +134,10 @@ func containerTable(d *simulate.Document) *layout.Table {
 	return t
 }
 
-func claimTable(d *simulate.Document) *layout.Table {
+func allocationTable(d *simulate.Document) *layout.Table {
 	t := layout.NewTable("CLAIM", "REQUEST", "DEVICE", "COUNT", "CPUS", "POD", "CONTAINERS")
-	for i := range d.Claims {
-		c := &d.Claims[i]
+	for i := range d.Allocations {
+		c := &d.Allocations[i]
 		count, device := "", c.Driver+"/"+c.Device
 		if c.Count > 0 {
 			count = strconv.Itoa(c.Count)
@@ -145,7 +145,7 @@ func claimTable(d *simulate.Document) *layout.Table {
 		if c.AdminAccess {
 			device += " (admin access)"
 		}
-		t.Row(c.Namespace+"/"+c.Name, c.Request, device, count, c.CPUs.String(), c.Pod, strings.Join(c.Containers, ","))
+		t.Row(c.Claim, c.Request, device, count, c.CPUs.String(), c.Pod, strings.Join(c.Containers, ","))
 	}
 	return t
 }

@@ -18,11 +18,11 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
 
-// Claim is a device of a ResourceClaim that a pod uses.
-type Claim struct {
-	Namespace string `json:"namespace"`
-	Name      string `json:"name"`
-	Pod       string `json:"pod"` // namespace/name
+// Allocation is a device of a ResourceClaim that a pod uses.
+type Allocation struct {
+	// Claim is the name of the claim: namespace/name.
+	Claim string `json:"claim"`
+	Pod   string `json:"pod"` // namespace/name
 	// Containers are the names of the containers that have the device.
 	Containers []string `json:"containers"`
 	// Request is the name of the request, Driver and Device are the allocated device.
@@ -33,10 +33,6 @@ type Claim struct {
 	// Both are empty for devices of other drivers.
 	Count int        `json:"count,omitempty"`
 	CPUs  cpuset.Set `json:"cpus,omitzero"`
-	// Code is the stable name of the planner's reason, and Reason the sentence. They are
-	// empty for devices of other drivers, and for admin access.
-	Code   string `json:"code,omitempty"`
-	Reason string `json:"reason,omitempty"`
 	// AdminAccess is true if the device is for administration, without CPUs.
 	AdminAccess bool `json:"adminAccess,omitempty"`
 }
@@ -190,9 +186,9 @@ func (n *Node) ignoredClaims() string {
 	return fmt.Sprintf("ResourceClaims of pods are ignored, because the files do not have them: %d; save them, too (docs/how-to/simulate-claims.md)", n.ignored)
 }
 
-// claims returns the devices of all claims, in the order of the pods.
-func (n *Node) claims() []Claim {
-	all := []Claim{}
+// allocations returns the devices of all claims, in the order of the pods.
+func (n *Node) allocations() []Allocation {
+	var all []Allocation
 	for _, r := range n.pods {
 		for i, u := range r.uses {
 			if slices.ContainsFunc(r.uses[:i], func(o claims.Use) bool { return o.Claim == u.Claim }) {
@@ -205,13 +201,13 @@ func (n *Node) claims() []Claim {
 }
 
 // devicesOf returns the devices of a claim of a pod.
-func (n *Node) devicesOf(r *running, c *resourcev1.ResourceClaim) (all []Claim) {
+func (n *Node) devicesOf(r *running, c *resourcev1.ResourceClaim) (all []Allocation) {
 	var plan pools.ClaimPlan
 	if i := slices.IndexFunc(n.plan.Claims, func(p pools.ClaimPlan) bool { return p.UID == uidOf(c) }); i >= 0 {
 		plan = n.plan.Claims[i]
 	}
 	for _, result := range c.Status.Allocation.Devices.Results {
-		d := Claim{Namespace: c.Namespace, Name: c.Name, Pod: r.name(), Containers: []string{}, Request: result.Request,
+		d := Allocation{Claim: c.Namespace + "/" + c.Name, Pod: r.name(), Containers: []string{}, Request: result.Request,
 			Driver: result.Driver, Device: result.Device, AdminAccess: result.AdminAccess != nil && *result.AdminAccess}
 		for _, container := range r.asked.Containers {
 			if slices.ContainsFunc(r.uses, func(u claims.Use) bool {
@@ -222,7 +218,7 @@ func (n *Node) devicesOf(r *running, c *resourcev1.ResourceClaim) (all []Claim) 
 		}
 		for _, part := range plan.Parts {
 			if d.Driver == dra.Driver && !d.AdminAccess && result.ShareID != nil && part.Request == d.Request && part.Device == d.Device && part.ShareID == string(*result.ShareID) {
-				d.Count, d.CPUs, d.Code, d.Reason = part.CPUs, part.On, string(plan.Reason.Code), plan.Reason.Text
+				d.Count, d.CPUs = part.CPUs, part.On
 			}
 		}
 		all = append(all, d)

@@ -43,11 +43,11 @@ func TestAllocatedClaimsHaveCPUs(t *testing.T) {
 			t.Fatalf("seed %d: %v", seed, err)
 		}
 		d := n.Document("")
-		if len(d.Claims) == 0 {
+		if len(d.Allocations) == 0 {
 			t.Errorf("seed %d: no claim has a device", seed)
 		}
 		var taken cpuset.Set
-		for _, c := range d.Claims {
+		for _, c := range d.Allocations {
 			if c.Driver != dra.Driver || c.Count < 1 || c.CPUs.Len() != c.Count || c.CPUs.Overlaps(taken) || !c.CPUs.IsSubsetOf(list) {
 				t.Errorf("seed %d: %s on %s with %s: claim %+v beside %s", seed, list, machine, options, c, taken)
 			}

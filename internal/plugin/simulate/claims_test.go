@@ -69,9 +69,11 @@ func scenario(t *testing.T, parts map[string]string) string {
 		for _, s := range d.Steps {
 			fmt.Fprintf(&out, "%s %s: %d pods, refused %v\n", s.At, s.Event, s.Pods, s.Refused)
 		}
+		for _, a := range d.Allocations {
+			fmt.Fprintf(&out, "%s %s: %s/%s, %d CPUs %s, pod %s %v admin=%t\n", a.Claim, a.Request, a.Driver, a.Device, a.Count, a.CPUs, a.Pod, a.Containers, a.AdminAccess)
+		}
 		for _, c := range d.Claims {
-			fmt.Fprintf(&out, "%s/%s %s: %s/%s, %d CPUs %s, %s, pod %s %v %s\n", c.Namespace, c.Name, c.Request, c.Driver, c.Device, c.Count, c.CPUs, c.Code, c.Pod, c.Containers,
-				map[bool]string{true: "admin", false: ""}[c.AdminAccess])
+			fmt.Fprintf(&out, "%s has %s of pod %s for %v: %s\n", c.Full(), c.CPUs, c.Pod, c.Containers, c.Reason)
 		}
 		for _, c := range d.Containers {
 			fmt.Fprintf(&out, "%s: %s %s %s exclusive=%t\n", c.Full(), c.Pool, c.CPUs, c.Code, c.Exclusive)

@@ -24,8 +24,11 @@ type Document struct {
 	Pools      []inspect.Pool      `json:"pools"`
 	Room       *inspect.Room       `json:"room,omitempty"`
 	Containers []inspect.Container `json:"containers"`
-	// Claims are the devices of ResourceClaims at the end.
-	Claims []Claim `json:"claims,omitempty"`
+	// Devices and Claims are the CPUs of ResourceClaims, as in the status. Allocations are the devices of
+	// all drivers that the scheduler has allocated.
+	Devices     []inspect.ClaimDevice `json:"devices,omitempty"`
+	Claims      []inspect.Claim       `json:"claims,omitempty"`
+	Allocations []Allocation          `json:"allocations,omitempty"`
 	// Refused holds the refusals at any time. Problems holds the problems at the end, with
 	// refusals among them.
 	Refused  []Refusal         `json:"refused"`
@@ -72,9 +75,11 @@ type Step struct {
 func (n *Node) Document(file string) *Document {
 	d := &Document{
 		Version: Version, Config: Config{File: file, Adapted: n.adapted, Offline: n.input.Pools.Offline.Union(n.input.Pools.Away)},
-		Pods: len(n.pods), Pools: n.pools(), Room: n.room(), Containers: n.containers(), Claims: n.claims(), Refused: append([]Refusal{}, n.refusals.all...),
+		Pods: len(n.pods), Pools: n.pools(), Room: n.room(), Containers: n.containers(), Refused: append([]Refusal{}, n.refusals.all...),
 		Problems: []inspect.Problem{}, Topology: n.topology,
 	}
+	d.Devices = inspect.ClaimDevices(&n.input.Pools, n.input.Machine, inspect.TakenByClaims(&n.plan))
+	d.Claims, d.Allocations = inspect.ClaimsOf(&n.plan, n.plan.Problems), n.allocations()
 	for _, p := range n.plan.Problems {
 		d.Problems = append(d.Problems, inspect.ProblemOf(p))
 	}

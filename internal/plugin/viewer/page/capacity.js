@@ -51,13 +51,12 @@ function showRoom() {
   at("room").replaceChildren(...parts);
 }
 
-// showClaims shows the devices, and the ResourceClaims with their CPUs. Claims of a simulation have no
-// parts.
+// showClaims shows the devices, and the ResourceClaims with their CPUs.
 function showClaims() {
   const s = state.status, devices = s.devices || [], claims = s.claims || [];
   at("claims-part").hidden = !devices.length && !claims.length;
   const free = devices.map((d) => [d.name, `NUMA node ${d.node}`, d.cpus || "none", String(members(d.cpus).size), d.free || "none"]);
-  const rows = claims.flatMap((c) => (c.parts || [c]).map((p) => [`${c.namespace}/${c.name}`, c.uid.slice(0, 8), c.pod || c.podUID, p.device || "", p.cpus || "none", c.away || "", c.containers.join(", "),
+  const rows = claims.flatMap((c) => c.parts.map((p) => [`${c.namespace}/${c.name}`, c.uid.slice(0, 8), c.pod || c.podUID, p.device || "", p.cpus || "none", c.away || "", c.containers.join(", "),
     make("span", [c.reason + " (", codeLink(c.code), ")"], c.code === "Claim" ? {} : { class: "bad" })]));
   at("claims").replaceChildren(
     ...(devices.length ? [makeTable(["Device", "Place", "CPUs", "#Capacity", "Free"], free)] : []),
