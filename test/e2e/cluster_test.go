@@ -98,7 +98,7 @@ func (c *cluster) show(t *testing.T) {
 		t.Logf("%s: %v\n%s", line, err, out)
 	}
 	for _, m := range c.machines { // from the files: the failure may be a kubelet's
-		out, err := m.Run(ctx, "sh", "-c", "tail -n 50 /var/log/pods/cpupool*/*/*.log")
+		out, err := m.Run(ctx, "sh", "-c", "tail -n 50 /var/log/pods/*/*/*.log")
 		t.Logf("logs of pods of %s: %v\n%s", m.name, err, out)
 	}
 }

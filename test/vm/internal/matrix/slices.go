@@ -29,6 +29,7 @@ func Slices() []Slice {
 		{"apiserver", []string{"TestAPIServer"}},
 		{"cluster-life", []string{"TestCluster/TestLife"}},
 		{"cluster-migrate", []string{"TestCluster/TestMigrate", "TestCluster/TestMigratePooler"}},
+		{"cluster-layout", []string{"TestCluster/TestLayout"}},
 		{"cluster-faults", []string{"TestCluster/TestFaults"}},
 		{"cluster-depletion", []string{"TestCluster/TestDepletion"}},
 		{"cluster-nodes", []string{"TestCluster/TestNodes"}},
