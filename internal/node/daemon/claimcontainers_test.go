@@ -9,7 +9,6 @@ import (
 	"testing"
 
 	"github.com/cpupoold/cpupoold/internal/node/control"
-	"github.com/cpupoold/cpupoold/internal/node/telemetry"
 	"github.com/cpupoold/cpupoold/internal/testing/nodefixture"
 	"github.com/cpupoold/cpupoold/internal/testing/testnode"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
@@ -284,13 +283,17 @@ func TestClaimWithoutNRI(t *testing.T) {
 	n.YAML = claimYAML
 	r := n.start()
 	r.connected()
-	if c := r.loop.publisher.Latest(); c.View.Sources[telemetry.NRI] != telemetry.SourceOK {
-		t.Fatal("NRI is not connected")
+	answers := newAnswers(r.loop.publisher, r.loop.Cgroups, n.options())
+	if c := answers.Claims(); !c.Ready || c.Problem != "" {
+		t.Errorf("with NRI: ready %t, %q; want ready", c.Ready, c.Problem)
 	}
 	r.prepareFor("one", "gpu", 1)
 	r.awaitProblem("ClaimsWithoutNRI", "")
 	n.Runtime.NRIDown()
 	r.awaitProblem("ClaimsWithoutNRI", "1 ResourceClaims have CPUs, and NRI is not connected")
+	if c := answers.Claims(); c.Ready || !strings.Contains(c.Problem, "NRI is not connected") {
+		t.Errorf("without NRI: ready %t, %q; want not ready", c.Ready, c.Problem)
+	}
 	app, _ := n.beginWith(n.RunPod("gpu", "ran", "burstable", 0, nil), "app", "one=6")
 	n.AwaitCPUs(app, "2-3,7")
 	if err := n.Runtime.NRIUp(); err != nil {
