@@ -112,3 +112,20 @@ edge-1  management  0     0.25  25   -
 		t.Errorf("%d rows; want one of each pool", len(rows))
 	}
 }
+
+// TestUsageOfClaims checks that CPUs for ResourceClaims follow the other pools, and that a claim is an owner.
+func TestUsageOfClaims(t *testing.T) {
+	s := &inspect.Status{CPUs: []inspect.CPU{
+		{ID: 0, Online: true, Pool: inspect.ClaimedPool, Use: "owned", Owner: "claim ran/cpus"},
+		{ID: 1, Online: true, Pool: inspect.ClaimedPool, Use: "unused"},
+		{ID: 2, Online: true, Pool: inspect.Guaranteed, Use: "free"},
+		{ID: 3, Pool: inspect.ClaimedPool},
+	}}
+	var got []string
+	for _, r := range usageOf("edge-1", s, map[int]float64{0: 0.5}, true) {
+		got = append(got, r.Pool+" "+r.CPUs.String()+" "+r.Owner)
+	}
+	if d := cmp.Diff([]string{"guaranteed 2 ", "claims 0-1 ", "claims 0 claim ran/cpus"}, got); d != "" {
+		t.Errorf("rows (-want +got):\n%s", d)
+	}
+}

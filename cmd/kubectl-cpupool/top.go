@@ -151,7 +151,7 @@ func usageOf(node string, s *inspect.Status, load map[int]float64, owners bool) 
 		}
 	}
 	order := func(r usageRow) int {
-		return slices.Index([]string{"management", "shared", "guaranteed"}, strings.Split(r.Pool, "/")[0])
+		return slices.Index([]string{inspect.Management, inspect.Shared, inspect.Guaranteed, inspect.ClaimedPool}, strings.Split(r.Pool, "/")[0])
 	}
 	slices.SortStableFunc(rows, func(a, b usageRow) int {
 		return cmp.Or(order(a)-order(b), cmp.Compare(a.Pool, b.Pool), cmp.Compare(a.Owner, b.Owner))
