@@ -22,6 +22,7 @@ func Alone(in *Input, plan *Plan, p Pod) (placed PodPlan, ok bool) {
 		return PodPlan{}, false
 	}
 	bare := *in
+	bare.leaveClaims()
 	bare.Pools.BindMemory = false // it concerns only owners
 	c := classifier{in: &bare}
 	pods := present([]Pod{p})

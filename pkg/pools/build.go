@@ -41,12 +41,10 @@ func build(in Input, pods []Pod, kept cpuset.Set, notes *notebook) Plan {
 	plan.Theirs, plan.TheirsAlone = theirs(&in, pods, kept)
 	took := kubeletTook(&in, pods, &plan)
 	in.Pools = in.Pools.without(plan.Theirs, plan.TheirsAlone)
-	outside := claimCPUs(&in).Difference(in.Pools.Claims.CPUs)
-	spared := in.Pools.spared(outside)
-	in.Pools = in.Pools.without(spared, spared)
+	needed := in.leaveClaims()
 	var claimed []Assignment
 	var unmet []Problem
-	plan.Claims, claimed, unmet = in.claims(outside.Difference(spared))
+	plan.Claims, claimed, unmet = in.claims(needed)
 	plan.Free = in.Pools.Guaranteed
 	c := classifier{in: &in, notes: notes}
 	classes := c.classify(pods)

@@ -92,6 +92,15 @@ func claimCPUs(in *Input) cpuset.Set {
 	return all.Intersection(in.Machine.Topology().Online)
 }
 
+// leaveClaims removes the CPUs of claims that are outside of the list for claims from the other pools. It returns
+// the CPUs of claims that stay in another pool, because that pool would be empty otherwise.
+func (in *Input) leaveClaims() (needed cpuset.Set) {
+	outside := claimCPUs(in).Difference(in.Pools.Claims.CPUs)
+	spared := in.Pools.spared(outside)
+	in.Pools = in.Pools.without(spared, spared)
+	return outside.Difference(spared)
+}
+
 // claimer allocates CPUs to claims.
 type claimer struct {
 	in      *Input
