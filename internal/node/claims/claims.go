@@ -20,7 +20,8 @@ type Change struct {
 	UID   string
 	Claim *pools.Claim // the claim to prepare; nil ends the claim with the UID
 	waits.Question[[]control.ClaimCPUs]
-	newest int // number of the newest change of the journal after the decision
+	isPlanned bool // a pass has planned with the change
+	newest    int  // number of the newest change of the journal after that pass
 }
 
 // Request returns the functions that prepare and end claims for the control socket. post hands
@@ -126,8 +127,13 @@ func (c *Claims) Decide(change *Change, plan func(pools.Claim) pools.Plan, runni
 		return control.Conflict{Text: fmt.Sprintf("claim %s/%s: the node has %d claims, and no more are possible; end some of them", change.Claim.Namespace, change.Claim.Name, len(c.all))}
 	}
 	made := plan(*change.Claim)
-	if p := ofPlan(&made, change.UID); p.Refused != nil {
-		return control.Conflict{Text: fmt.Sprintf("claim %s/%s: %s", p.Namespace, p.Name, p.Reason.Text)}
+	if err := refusal(ofPlan(&made, change.UID)); err != nil {
+		return err
+	}
+	for _, earlier := range c.open { // no pass has planned with some of them
+		if p := ofPlan(&made, earlier.UID); p.Refused != nil {
+			return fmt.Errorf("claim %s/%s: claim %s/%s gets its CPUs first; try again", change.Claim.Namespace, change.Claim.Name, p.Namespace, p.Name)
+		}
 	}
 	c.put(*change.Claim)
 	return nil
@@ -151,6 +157,14 @@ func same(had, asked *pools.Claim) error {
 	return control.Conflict{Text: fmt.Sprintf("claim %s/%s is prepared for %s, and not for %s; end it first", had.Namespace, had.Name, text(had), text(asked))}
 }
 
+// refusal returns an error if a claim gets no CPUs.
+func refusal(p *pools.ClaimPlan) error {
+	if p.Refused == nil {
+		return nil
+	}
+	return control.Conflict{Text: fmt.Sprintf("claim %s/%s: %s", p.Namespace, p.Name, p.Reason.Text)}
+}
+
 func ofPlan(plan *pools.Plan, uid string) *pools.ClaimPlan {
 	i := slices.IndexFunc(plan.Claims, func(p pools.ClaimPlan) bool { return p.UID == uid })
 	if i < 0 {
@@ -160,35 +174,44 @@ func ofPlan(plan *pools.Plan, uid string) *pools.ClaimPlan {
 }
 
 // Take takes the decision about a change. It answers an error at once. Otherwise it keeps the change
-// until the journal, whose newest change has the number newest, is on disk.
-func (c *Claims) Take(change *Change, err error, newest int) {
+// until a pass has planned with it, and the journal is on disk.
+func (c *Claims) Take(change *Change, err error) {
 	if err != nil {
 		change.Answer(nil, err)
 		return
 	}
-	change.newest = newest
 	c.open = append(c.open, change)
+}
+
+// NotePlanned records that a pass has planned with all changes so far. newest is the number of the newest
+// change of the journal, which has the CPUs of that plan.
+func (c *Claims) NotePlanned(newest int) {
+	for _, change := range c.open {
+		if !change.isPlanned {
+			change.isPlanned, change.newest = true, newest
+		}
+	}
 }
 
 // IsWaiting reports whether a change is not answered.
 func (c *Claims) IsWaiting() bool { return len(c.open) > 0 }
 
 // Answer answers the changes that are in the plan and on disk. saved reports whether a change of the
-// journal is on disk.
+// journal is on disk. A claim without CPUs gets an error: its CPUs have left the machine, and no others are free.
 func (c *Claims) Answer(plan *pools.Plan, saved func(change int) bool) {
 	c.open = slices.DeleteFunc(c.open, func(change *Change) bool {
 		if change.IsCanceled() {
 			return true
 		}
 		p := ofPlan(plan, change.UID)
-		if !saved(change.newest) || (p.UID == "") != (change.Claim == nil) {
+		if !change.isPlanned || !saved(change.newest) || (p.UID == "") != (change.Claim == nil) {
 			return false
 		}
 		var all []control.ClaimCPUs
 		for _, part := range p.Parts {
 			all = append(all, control.ClaimCPUs{Request: part.Request, Device: part.Device, ShareID: part.ShareID, CPUs: part.On.Union(part.Away)})
 		}
-		change.Answer(all, nil)
+		change.Answer(all, refusal(p))
 		return true
 	})
 }

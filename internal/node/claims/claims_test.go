@@ -6,6 +6,10 @@ import (
 	"testing"
 
 	"github.com/cpupoold/cpupoold/internal/node/claims"
+	"github.com/cpupoold/cpupoold/internal/node/control"
+	"github.com/cpupoold/cpupoold/internal/node/waits"
+	"github.com/cpupoold/cpupoold/pkg/allocate"
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
 
@@ -32,5 +36,47 @@ func TestUse(t *testing.T) {
 	}
 	if err := pools.CheckClaims(c.All()); err != nil {
 		t.Errorf("the journal would refuse the claims: %v", err)
+	}
+}
+
+// TestAnswer checks that a claim is answered when the journal has its CPUs, and that a claim that has lost its CPUs
+// gets an error.
+func TestAnswer(t *testing.T) {
+	claim := pools.Claim{UID: "u", Namespace: "ran", Name: "du", PodUID: "p", Parts: []pools.ClaimPart{{Request: "cpus", Device: "numa0", CPUs: 1}}}
+	with := pools.Plan{Claims: []pools.ClaimPlan{{UID: "u", Parts: []pools.ClaimPartPlan{{ClaimPart: claim.Parts[0], On: cpuset.Of(6)}}}}}
+	without := pools.Plan{Claims: []pools.ClaimPlan{{UID: "u", Namespace: "ran", Name: "du", Refused: &allocate.Refusal{}, Reason: pools.Reason{Text: "gets no CPUs"}}}}
+	for name, s := range map[string]struct {
+		plan    pools.Plan
+		planned bool
+		durable int
+		want    string
+	}{
+		"before the pass":               {with, false, 9, ""},
+		"CPUs not on disk":              {with, true, 4, ""},
+		"CPUs on disk":                  {with, true, 5, "6 <nil>"},
+		"no CPUs since an earlier boot": {without, true, 5, " claim ran/du: gets no CPUs"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := claims.New([]pools.Claim{claim})
+			change := &claims.Change{UID: "u", Claim: &claim, Question: waits.Ask[[]control.ClaimCPUs](nil)}
+			c.Take(change, c.Decide(change, nil, nil))
+			if s.planned {
+				c.NotePlanned(5)
+			}
+			c.Answer(&s.plan, func(change int) bool { return change <= s.durable })
+			got := ""
+			select {
+			case r := <-change.Reply():
+				var cpus cpuset.Set
+				for _, part := range r.Value {
+					cpus = cpus.Union(part.CPUs)
+				}
+				got = fmt.Sprint(cpus, " ", r.Err)
+			default:
+			}
+			if got != s.want || c.IsWaiting() != (s.want == "") {
+				t.Errorf("answer = %q, waits = %t; want %q", got, c.IsWaiting(), s.want)
+			}
+		})
 	}
 }

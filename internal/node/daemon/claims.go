@@ -24,6 +24,9 @@ func (c claimChange) apply(l *Loop) {
 	if err == nil {
 		l.journal.SetClaims(l.planner.Claims.All())
 	}
+	if err == nil && c.Claim == nil { // its CPUs must not decide about a claim with the same UID that follows before the pass
+		l.planner.Assign(slices.DeleteFunc(slices.Clone(l.planner.Assignments()), func(a pools.Assignment) bool { return a.Key.Claim == c.UID }))
+	}
 	if err == nil && c.Claim != nil {
 		for e := range l.inventory.Members(c.Claim.PodUID) { // of a claim that a lost journal had
 			if e.Container.State != cri.Exited {
@@ -31,7 +34,7 @@ func (c claimChange) apply(l *Loop) {
 			}
 		}
 	}
-	l.planner.Claims.Take(c.Change, err, l.journal.Newest())
+	l.planner.Claims.Take(c.Change, err)
 }
 
 // decideClaim makes a change of the claims, or returns the reason against it.

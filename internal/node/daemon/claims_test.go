@@ -12,6 +12,7 @@ import (
 	"github.com/cpupoold/cpupoold/internal/node/control"
 	"github.com/cpupoold/cpupoold/internal/node/hostenv"
 	"github.com/cpupoold/cpupoold/internal/node/telemetry"
+	"github.com/cpupoold/cpupoold/internal/node/waits"
 	"github.com/cpupoold/cpupoold/internal/testing/nodefixture"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/cri"
@@ -73,6 +74,59 @@ func TestClaimsKeepCPUs(t *testing.T) {
 		}
 	}
 	n.Eventually("shared container on all lent CPUs", func() bool { return n.State(shared).Effective.String() == "2-3,6-7" })
+}
+
+// TestClaimsBeforeOnePass checks requests between two passes. Of two claims for the same CPUs one is prepared,
+// whatever their UIDs are. A claim that ends and is prepared again gets the new number of CPUs.
+func TestClaimsBeforeOnePass(t *testing.T) {
+	n := newNode(t)
+	n.YAML = claimYAML
+	r := n.start()
+	r.quiet()
+	change := func(uid string, cpus int) *claims.Change {
+		c := &claims.Change{UID: uid, Question: waits.Ask[[]control.ClaimCPUs](nil)}
+		if cpus > 0 {
+			c.Claim = &pools.Claim{UID: uid, Namespace: "ran", Name: uid, PodUID: "pod", Parts: []pools.ClaimPart{{Request: "cpus", Device: "numa1", CPUs: cpus}}}
+		}
+		return c
+	}
+	ask := func(changes ...*claims.Change) (answers []string) {
+		r.inspect(func(l *Loop) {
+			for _, c := range changes {
+				claimChange{c}.apply(l)
+			}
+			l.schedule.full = true
+		})
+		for _, c := range changes {
+			answer := <-c.Reply()
+			text := map[bool]string{true: "error"}[answer.Err != nil]
+			for _, part := range answer.Value {
+				text = part.CPUs.String()
+			}
+			answers = append(answers, text)
+		}
+		return answers
+	}
+	for _, s := range []struct {
+		changes []*claims.Change
+		want    string
+	}{
+		{[]*claims.Change{change("b", 2), change("a", 1)}, "6-7 error"},
+		{[]*claims.Change{change("b", 0), change("a", 1)}, " 6"},
+		{[]*claims.Change{change("a", 2)}, "error"},
+	} {
+		if got := strings.Join(ask(s.changes...), " "); got != s.want {
+			t.Errorf("answers = %q; want %q", got, s.want)
+		}
+	}
+	r.inspect(func(l *Loop) {
+		claimChange{change("a", 0)}.apply(l)
+		claimChange{change("a", 2)}.apply(l)
+		l.schedule.full = true
+	})
+	if again, err := r.prepare("a", 2); err != nil || again != "6-7" {
+		t.Errorf("claim with another number of CPUs = %s, %v; want 6-7", again, err)
+	}
 }
 
 // TestClaimsOutliveTheBoot checks that a claim has its CPUs again after a reboot, when the kubelet prepares it

@@ -52,6 +52,7 @@ func (l *Loop) pass() {
 	l.planner.Assign(l.units.Assign(plan.Assignments))
 	l.journal.SetAssignments(l.planner.Assignments())
 	l.journal.SetClaims(l.planner.Claims.All())
+	l.planner.Claims.NotePlanned(l.journal.Newest())
 	l.journal.SetUnhinted(l.planner.Hints.Unhinted())
 	l.journal.SetOthers(l.inventory.LeftToPlugins())
 	l.noteRefusals(plan, now)
