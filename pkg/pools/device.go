@@ -89,6 +89,7 @@ func (p *Pools) claimOptions() allocate.Options {
 	o := p.Options
 	o.TopologyPolicy, o.CoreType, o.CoreTypePreference = "", "", ""
 	o.DistributeCPUsAcrossNUMA, o.AlignBySocket = false, false
+	o.DistributeCPUsAcrossCores = o.DistributeCPUsAcrossCores && !o.OneOwnerPerCore // amounts are whole cores
 	if o.Isolated == allocate.Require {
 		o.Isolated = allocate.Prefer
 	}

@@ -218,50 +218,6 @@ func TestLentCPUs(t *testing.T) {
 	}
 }
 
-// TestAloneBesideClaims checks that a container that is placed alone gets no CPU of a claim, after a change of the
-// configuration has given this CPU to another pool.
-func TestAloneBesideClaims(t *testing.T) {
-	s := claimSpec()
-	in := claimInput(t, twoNodes, s)
-	in.Claims = []pools.Claim{claim("u", "a", nil, pools.ClaimPart{Request: "r", Device: "numa0", CPUs: 2})}
-	in.Previous = pools.Build(in).Assignments
-	for name, change := range map[string]func(*pools.Spec){
-		"shared pool": func(s *pools.Spec) { s.Guaranteed.Claims.CPUs = list("6-7,14-15") },
-		"partition of all other CPUs": func(s *pools.Spec) {
-			s.Guaranteed.Claims.CPUs, s.Partitions = list("6-7,14-15"), []pools.PartitionSpec{{Type: "management", All: true, Namespaces: []string{"kube-system"}}}
-		},
-		"partition": func(s *pools.Spec) {
-			s.Guaranteed.Claims.CPUs, s.Partitions = list("6-7,14-15"), slices.Clone(s.Partitions)
-			s.Partitions[0].CPUs = list("0,2,8,10")
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			s := claimSpec()
-			change(&s)
-			in := in
-			in.Pools = claimInput(t, twoNodes, s).Pools
-			plan := pools.Build(in)
-			if got := plan.Claims[0].CPUs; got.String() != "2,10" {
-				t.Fatalf("claim has %s; want 2,10", got)
-			}
-			in.Pods = []pools.Pod{
-				{UID: "b", Namespace: "default", Name: "b", QoS: pools.QoSBurstable, Containers: []pools.Container{{ID: "b", Name: "app", Kind: pools.App, State: pools.Created}}},
-				{UID: "c", Namespace: "kube-system", Name: "c", QoS: pools.QoSBurstable, Annotations: map[string]string{"target.workload.openshift.io/management": `{"effect": "PreferredDuringScheduling"}`},
-					Containers: []pools.Container{{ID: "c", Name: "app", Kind: pools.App, State: pools.Created}}},
-			}
-			for _, p := range in.Pods {
-				if checkAlone(t, in, pools.Build(in), in) == 0 {
-					t.Fatal("no pod was placed alone")
-				}
-				got, _ := pools.Alone(&in, &plan, p)
-				if on := got.Containers[0].CPUs; on.IsEmpty() || on.Overlaps(plan.Claims[0].CPUs) {
-					t.Errorf("container of %s is alone on %q; the claim has %s", p.Name, on, plan.Claims[0].CPUs)
-				}
-			}
-		})
-	}
-}
-
 func TestClaimSpecErrors(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(*pools.Spec)
