@@ -56,11 +56,14 @@ func TestAloneBesideClaims(t *testing.T) {
 // TestClaimsFillDevice checks that no combination of options refuses claims whose sum is the capacity of their
 // device.
 func TestClaimsFillDevice(t *testing.T) {
-	for bits := range 1 << 6 {
+	isolated := twoNodes
+	isolated.Isolated = list("2-3") // one thread of each core
+	for bits := range 1 << 7 {
 		on := func(bit int) bool { return bits>>bit&1 == 1 }
 		o := allocate.Options{
 			OneOwnerPerCore: on(0), DistributeCPUsAcrossCores: on(1), FullPCPUsOnly: on(2), PreferAlignCPUsByUncoreCache: on(3),
 			DistributeCPUsAcrossNUMA: on(4), AlignBySocket: on(5),
+			Isolated: map[bool]allocate.Preference{true: allocate.Avoid}[on(6)],
 		}
 		if len(o.Validate()) > 0 {
 			continue
@@ -68,7 +71,7 @@ func TestClaimsFillDevice(t *testing.T) {
 		s := claimSpec()
 		s.Guaranteed.Options = o
 		for _, sizes := range [][]int{{2, 2}, {4}, {3, 1}, {1, 3}, {1, 1, 2}} {
-			in := claimInput(t, twoNodes, s)
+			in := claimInput(t, isolated, s)
 			if step := in.Pools.Devices(in.Machine)[0].Step; slices.ContainsFunc(sizes, func(n int) bool { return n%step != 0 }) {
 				continue
 			}

@@ -89,7 +89,9 @@ func (p *Pools) claimOptions() allocate.Options {
 	o := p.Options
 	o.TopologyPolicy, o.CoreType, o.CoreTypePreference = "", "", ""
 	o.DistributeCPUsAcrossNUMA, o.AlignBySocket = false, false
-	o.DistributeCPUsAcrossCores = o.DistributeCPUsAcrossCores && !o.OneOwnerPerCore // amounts are whole cores
+	if o.OneOwnerPerCore { // amounts are whole cores, and threads of other cores would be lost for other claims
+		o.FullPCPUsOnly, o.DistributeCPUsAcrossCores = true, false
+	}
 	if o.Isolated == allocate.Require {
 		o.Isolated = allocate.Prefer
 	}
