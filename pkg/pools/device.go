@@ -113,9 +113,13 @@ func (r *resolver) checkWholeCores(g GuaranteedSpec) {
 	if !g.Options.FullPCPUsOnly && !g.Options.OneOwnerPerCore {
 		return
 	}
+	var missing cpuset.Set
 	for _, core := range r.topology.Cores {
-		if missing := core.CPUs.Difference(g.Claims.CPUs); core.CPUs.Overlaps(g.Claims.CPUs) && !missing.IsEmpty() {
-			r.report(claimCPUsKey, g.Claims.CPUs.String(), "CPU %s is a thread of a core of the list, and claims get whole cores; add it, or remove the core", missing)
+		if core.CPUs.Overlaps(g.Claims.CPUs) {
+			missing = missing.Union(core.CPUs.Difference(g.Claims.CPUs))
 		}
+	}
+	if !missing.IsEmpty() {
+		r.report(claimCPUsKey, g.Claims.CPUs.String(), "has parts of cores, and claims get whole cores; add CPU %s, or remove these cores", missing)
 	}
 }

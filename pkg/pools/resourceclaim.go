@@ -208,7 +208,7 @@ func (c *claimer) take(part *ClaimPart, free, near cpuset.Set) (cpuset.Set, *all
 		refusal.Why = fmt.Sprintf("device %s gives multiples of %s", d.Name, count(d.Step, "CPU"))
 	case part.CPUs > from.Len():
 		refusal.Code = allocate.TooFewFree
-		refusal.Why = fmt.Sprintf("only %d of %s of device %s are free", from.Len(), count(d.CPUs.Len(), "CPU"), d.Name)
+		refusal.Why = fmt.Sprintf("only %d of %s of device %s are free, for a request of %d", from.Len(), count(d.CPUs.Len(), "CPU"), d.Name, part.CPUs)
 	default:
 		return take(c.in.Machine.Supply(from), allocate.Request{CPUs: part.CPUs, Near: near, Options: c.in.Pools.claimOptions()})
 	}

@@ -186,8 +186,8 @@ func TestClaimRefusals(t *testing.T) {
 		parts []pools.ClaimPart
 		want  string
 	}{
-		"too many":      {claimSpec(), []pools.ClaimPart{{Device: "numa0", CPUs: 5}}, "gets no CPUs, because only 4 of 4 CPUs of device numa0 are free"},
-		"one of two":    {claimSpec(), []pools.ClaimPart{{Request: "a", Device: "numa0", CPUs: 3}, {Request: "b", Device: "numa0", CPUs: 2}}, "gets no CPUs, because only 1 of 4 CPUs of device numa0 are free"},
+		"too many":      {claimSpec(), []pools.ClaimPart{{Device: "numa0", CPUs: 5}}, "gets no CPUs, because only 4 of 4 CPUs of device numa0 are free, for a request of 5"},
+		"one of two":    {claimSpec(), []pools.ClaimPart{{Request: "a", Device: "numa0", CPUs: 3}, {Request: "b", Device: "numa0", CPUs: 2}}, "gets no CPUs, because only 1 of 4 CPUs of device numa0 are free, for a request of 2"},
 		"no device":     {claimSpec(), []pools.ClaimPart{{Device: "numa7", CPUs: 1}}, "gets no CPUs, because this node has no device numa7 with online CPUs of guaranteed.claims"},
 		"none":          {claimSpec(), []pools.ClaimPart{{Device: "numa0"}}, "gets no CPUs, because device numa0 gives multiples of 1 CPU"},
 		"part of core":  {whole, []pools.ClaimPart{{Device: "numa0", CPUs: 3}}, "gets no CPUs, because device numa0 gives multiples of 2 CPUs"},
@@ -228,7 +228,7 @@ func TestClaimSpecErrors(t *testing.T) {
 		"half a core": {func(s *pools.Spec) {
 			s.Guaranteed.Options.FullPCPUsOnly = true
 			s.Guaranteed.Claims.CPUs = list("2-3,11")
-		}, `CPU 10 is a thread of a core of the list`},
+		}, `has parts of cores, and claims get whole cores; add CPU 10, or remove these cores`},
 		"absent":     {func(s *pools.Spec) { s.Guaranteed.Claims.CPUs = list("2,99") }, `the machine has no CPU 99`},
 		"lends none": {func(s *pools.Spec) { s.Guaranteed.Claims = pools.ClaimSpec{Lend: true} }, `claims have no CPUs`},
 		"nothing shared": {func(s *pools.Spec) {
