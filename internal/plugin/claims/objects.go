@@ -19,6 +19,8 @@ type Objects struct {
 	claims    map[string]*resourcev1.ResourceClaim         // by namespace/name
 	templates map[string]*resourcev1.ResourceClaimTemplate // by namespace/name
 	slices    map[string]*resourcev1.ResourceSlice
+	// unreadable are the objects that Add has refused, by kind and name.
+	unreadable map[string]bool
 }
 
 // Reads reports whether Add takes an object.
@@ -28,7 +30,24 @@ func Reads(o *manifest.Object) bool {
 }
 
 // Add adds an object that Reads reports. A claim or template without a namespace gets the given one.
+// With an error, a pod that needs the object does not run.
 func (o *Objects) Add(object *manifest.Object, namespace string) error {
+	key := object.Name
+	if strings.HasPrefix(object.Kind, "ResourceClaim") {
+		namespace = cmp.Or(object.Namespace, namespace)
+		key = namespace + "/" + object.Name
+	}
+	err := o.add(object, namespace, key)
+	if err != nil {
+		if o.unreadable == nil {
+			o.unreadable = make(map[string]bool)
+		}
+		o.unreadable[object.Kind+" "+key] = true
+	}
+	return err
+}
+
+func (o *Objects) add(object *manifest.Object, namespace, key string) error {
 	if want := resourcev1.SchemeGroupVersion.String(); object.APIVersion != want {
 		return fmt.Errorf("apiVersion %q: want %s; save it with kubectl of Kubernetes 1.34 or later", object.APIVersion, want)
 	}
@@ -37,23 +56,20 @@ func (o *Objects) Add(object *manifest.Object, namespace string) error {
 	}
 	switch object.Kind {
 	case "DeviceClass":
-		return put(&o.classes, object.Name, object, func(*resourcev1.DeviceClass) {})
+		return put(&o.classes, key, object, func(*resourcev1.DeviceClass) error { return nil })
 	case "ResourceSlice":
-		return put(&o.slices, object.Name, object, func(*resourcev1.ResourceSlice) {})
+		return put(&o.slices, key, object, func(*resourcev1.ResourceSlice) error { return nil })
+	case "ResourceClaimTemplate":
+		return put(&o.templates, key, object, func(t *resourcev1.ResourceClaimTemplate) error { return complete(&t.Spec.Spec) })
 	}
-	namespace = cmp.Or(object.Namespace, namespace)
-	key := namespace + "/" + object.Name
-	if object.Kind == "ResourceClaimTemplate" {
-		return put(&o.templates, key, object, func(t *resourcev1.ResourceClaimTemplate) { setDefaults(&t.Spec.Spec) })
-	}
-	return put(&o.claims, key, object, func(c *resourcev1.ResourceClaim) {
+	return put(&o.claims, key, object, func(c *resourcev1.ResourceClaim) error {
 		c.Namespace = namespace
-		setDefaults(&c.Spec)
+		return complete(&c.Spec)
 	})
 }
 
 // put decodes an object into a map, and completes it.
-func put[T any](all *map[string]*T, key string, object *manifest.Object, complete func(*T)) error {
+func put[T any](all *map[string]*T, key string, object *manifest.Object, complete func(*T) error) error {
 	if (*all)[key] != nil {
 		return fmt.Errorf("%s %s occurs twice; remove one of the two objects", object.Kind, key)
 	}
@@ -61,37 +77,61 @@ func put[T any](all *map[string]*T, key string, object *manifest.Object, complet
 	if err := object.Decode(value); err != nil {
 		return err
 	}
+	if err := complete(value); err != nil {
+		return err
+	}
 	if *all == nil {
 		*all = make(map[string]*T)
 	}
-	complete(value)
 	(*all)[key] = value
 	return nil
 }
 
-// setDefaults sets the defaults of the API server (Kubernetes 1.37, pkg/apis/resource/v1,
-// SetDefaults_ExactDeviceRequest and SetDefaults_DeviceSubRequest).
-func setDefaults(spec *resourcev1.ResourceClaimSpec) {
-	set := func(mode *resourcev1.DeviceAllocationMode, count *int64) {
+// complete sets the defaults of the API server (Kubernetes 1.37, pkg/apis/resource/v1,
+// SetDefaults_ExactDeviceRequest and SetDefaults_DeviceSubRequest). It refuses requests on which the
+// allocator would panic, because the API server refuses them.
+func complete(spec *resourcev1.ResourceClaimSpec) error {
+	set := func(request string, mode *resourcev1.DeviceAllocationMode, count *int64) error {
 		*mode = cmp.Or(*mode, resourcev1.DeviceAllocationModeExactCount)
 		if *mode == resourcev1.DeviceAllocationModeExactCount && *count == 0 {
 			*count = 1
 		}
+		if *count < 0 {
+			return fmt.Errorf("request %q has count %d; write 1 or more", request, *count)
+		}
+		return nil
 	}
 	for i := range spec.Devices.Requests {
 		r := &spec.Devices.Requests[i]
+		if (r.Exactly != nil) == (len(r.FirstAvailable) > 0) {
+			return fmt.Errorf("request %q needs exactly or firstAvailable; write one of the two", r.Name)
+		}
 		if r.Exactly != nil {
-			set(&r.Exactly.AllocationMode, &r.Exactly.Count)
+			if err := set(r.Name, &r.Exactly.AllocationMode, &r.Exactly.Count); err != nil {
+				return err
+			}
 		}
 		for j := range r.FirstAvailable {
-			set(&r.FirstAvailable[j].AllocationMode, &r.FirstAvailable[j].Count)
+			a := &r.FirstAvailable[j]
+			if err := set(r.Name+"/"+a.Name, &a.AllocationMode, &a.Count); err != nil {
+				return err
+			}
 		}
 	}
+	return nil
 }
 
-// IsEmpty reports whether the files have no object that Reads reports.
+// absent returns the reason why the objects lack an object that a pod needs.
+func (o *Objects) absent(kind, key string) *Refused {
+	if o.unreadable[kind+" "+key] {
+		return unschedulable("%s %s is not valid; correct it", kind, key)
+	}
+	return unschedulable("the files have no %s %s; add it with -f", kind, key)
+}
+
+// IsEmpty reports whether the files have no object that Reads reports, not even an unreadable one.
 func (o *Objects) IsEmpty() bool {
-	return len(o.classes)+len(o.claims)+len(o.templates)+len(o.slices) == 0
+	return len(o.classes)+len(o.claims)+len(o.templates)+len(o.slices)+len(o.unreadable) == 0
 }
 
 // Nodes returns the names of the nodes of ResourceSlices, sorted.

@@ -23,6 +23,7 @@ import (
 
 // Scheduler allocates devices of one node. It is for one goroutine.
 type Scheduler struct {
+	files     *Objects
 	node      *corev1.Node
 	classes   map[string]*resourcev1.DeviceClass
 	templates map[string]*resourcev1.ResourceClaimTemplate
@@ -78,7 +79,7 @@ func features() structured.Features {
 // is the driver's, it adds the driver's.
 func New(o *Objects, node *corev1.Node) *Scheduler {
 	s := &Scheduler{
-		node: node, classes: maps.Clone(o.classes), templates: o.templates, claims: make(map[string]*resourcev1.ResourceClaim), made: make(map[string]bool), users: make(map[string][]user),
+		files: o, node: node, classes: maps.Clone(o.classes), templates: o.templates, claims: make(map[string]*resourcev1.ResourceClaim), made: make(map[string]bool), users: make(map[string][]user),
 		slices: append([]*resourcev1.ResourceSlice{dra.Slice(node.Name, nil)}, o.foreign()...), compiled: cel.NewCache(64, cel.Features{EnableConsumableCapacity: true}),
 	}
 	if s.classes == nil {
@@ -138,7 +139,7 @@ func (s *Scheduler) claim(pod *corev1.Pod, entry *corev1.PodResourceClaim) (*res
 	case entry.ResourceClaimName != nil:
 		name := in + *entry.ResourceClaimName
 		if s.claims[name] == nil {
-			return nil, unschedulable("the files have no ResourceClaim %s; add it with -f", name)
+			return nil, s.files.absent("ResourceClaim", name)
 		}
 		return s.claims[name], nil
 	case entry.ResourceClaimTemplateName == nil:
@@ -155,7 +156,7 @@ func (s *Scheduler) claim(pod *corev1.Pod, entry *corev1.PodResourceClaim) (*res
 	}
 	template := s.templates[in+*entry.ResourceClaimTemplateName]
 	if template == nil {
-		return nil, unschedulable("the files have no ResourceClaimTemplate %s; add it with -f", in+*entry.ResourceClaimTemplateName)
+		return nil, s.files.absent("ResourceClaimTemplate", in+*entry.ResourceClaimTemplateName)
 	}
 	claim := &resourcev1.ResourceClaim{ObjectMeta: template.Spec.ObjectMeta, Spec: template.Spec.Spec}
 	claim.Namespace, claim.Name = pod.Namespace, pod.Name+"-"+entry.Name // the API server adds random letters
@@ -237,7 +238,7 @@ func (s *Scheduler) checkClasses(c *resourcev1.ResourceClaim) error {
 	for _, r := range c.Spec.Devices.Requests {
 		for _, class := range classesOf(&r) {
 			if s.classes[class] == nil {
-				return unschedulable("claim %s, request %s: the files have no DeviceClass %s; add it with -f", key(c), r.Name, class)
+				return unschedulable("claim %s, request %s: %s", key(c), r.Name, s.files.absent("DeviceClass", class).Text)
 			}
 		}
 	}
@@ -257,14 +258,20 @@ func classesOf(r *resourcev1.DeviceRequest) []string {
 }
 
 // search returns an allocation for each claim, or nil if no allocation is possible. An error is a *Refused.
-func (s *Scheduler) search(claims []*resourcev1.ResourceClaim, state structured.AllocatedState, from []*resourcev1.ResourceSlice) ([]resourcev1.AllocationResult, error) {
+// The allocator relies on the validation of the API server, and panics on some objects without it.
+func (s *Scheduler) search(claims []*resourcev1.ResourceClaim, state structured.AllocatedState, from []*resourcev1.ResourceSlice) (results []resourcev1.AllocationResult, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			results, err = nil, unschedulable("claims %s: a claim, a DeviceClass or a ResourceSlice is not valid (%v); find the mistake with kubectl apply --dry-run=server", names(claims), p)
+		}
+	}()
 	ctx, cancel := context.WithTimeout(context.Background(), searchTimeout)
 	defer cancel()
 	allocator, err := structured.NewAllocator(ctx, features(), state, lister(s.classes), from, s.compiled)
 	if err != nil {
 		return nil, unschedulable("%v", err)
 	}
-	results, err := allocator.Allocate(ctx, s.node, claims)
+	results, err = allocator.Allocate(ctx, s.node, claims)
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):
 		return nil, unschedulable("the search for devices took more than %v; ask for fewer devices, or use narrower selectors", searchTimeout)

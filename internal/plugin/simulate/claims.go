@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/cpupoold/cpupoold/internal/dra"
 	"github.com/cpupoold/cpupoold/internal/inspect"
@@ -217,7 +218,7 @@ func (n *Node) devicesOf(r *running, c *resourcev1.ResourceClaim) (all []Allocat
 			}
 		}
 		for _, part := range plan.Parts {
-			if d.Driver == dra.Driver && !d.AdminAccess && result.ShareID != nil && part.Request == d.Request && part.Device == d.Device && part.ShareID == string(*result.ShareID) {
+			if d.Driver == dra.Driver && !d.AdminAccess && part.Request == d.Request && part.Device == d.Device && part.ShareID == string(ptr.Deref(result.ShareID, "")) {
 				d.Count, d.CPUs = part.CPUs, part.On
 			}
 		}

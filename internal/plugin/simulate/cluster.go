@@ -109,6 +109,9 @@ func (o *Objects) On(node string) (*Objects, error) {
 		on.Notes = append(on.Notes, fmt.Sprintf("pods of manifests are on no node; each node gets them after its own pods: %d", o.places.free))
 	}
 	if err := on.order(); err != nil {
+		if node == "" {
+			return nil, err
+		}
 		return nil, fmt.Errorf("node %s: %w", node, err)
 	}
 	return &on, nil

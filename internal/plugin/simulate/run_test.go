@@ -183,15 +183,53 @@ func TestTraceThatCannotHappen(t *testing.T) {
 
 func TestReadErrors(t *testing.T) {
 	for text, want := range map[string]string{
-		`{"apiVersion":"v1","kind":"Pod","metadata":{"name":"p"},"spec":{}}`:                                                                                "spec.containers: is empty",
-		`{"apiVersion":"v1","kind":"Pod","metadata":{"name":"p"},"spec":{"containers":[{"name":"c"},{"name":"c"}]}}`:                                        `container "c" occurs twice`,
-		`{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"d"},"spec":{"replicas":-1,"template":{"spec":{"containers":[{"name":"c"}]}}}}`:     `"-1" is no number of pods`,
-		`{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"d"},"spec":{"replicas":999999,"template":{"spec":{"containers":[{"name":"c"}]}}}}`: "999999 pods",
+		`{"apiVersion":"v1","kind":"Pod","metadata":{"name":"p"},"spec":{}}`:                                                                                                                                                        "spec.containers: is empty",
+		`{"apiVersion":"v1","kind":"Pod","metadata":{"name":"p"},"spec":{"containers":[{"name":"c"},{"name":"c"}]}}`:                                                                                                                `container "c" occurs twice`,
+		`{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"d"},"spec":{"replicas":-1,"template":{"spec":{"containers":[{"name":"c"}]}}}}`:                                                                             `"-1" is no number of pods`,
+		`{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"d"},"spec":{"replicas":999999,"template":{"spec":{"containers":[{"name":"c"}]}}}}`:                                                                         "999999 pods",
+		`{"apiVersion":"resource.k8s.io/v1","kind":"ResourceClaim","metadata":{"name":"c"},"spec":{"devices":{"requests":[{"name":"r"}]}}}`:                                                                                         `request "r" needs exactly or firstAvailable; write one of the two`,
+		`{"apiVersion":"resource.k8s.io/v1","kind":"ResourceClaim","metadata":{"name":"c"},"spec":{"devices":{"requests":[{"name":"r","exactly":{"deviceClassName":"x"},"firstAvailable":[{"name":"a","deviceClassName":"x"}]}]}}}`: `request "r" needs exactly or firstAvailable; write one of the two`,
+		`{"apiVersion":"resource.k8s.io/v1","kind":"ResourceClaim","metadata":{"name":"c"},"spec":{"devices":{"requests":[{"name":"r","exactly":{"deviceClassName":"x","count":-1}}]}}}`:                                            `request "r" has count -1; write 1 or more`,
+		`{"apiVersion":"resource.k8s.io/v1","kind":"ResourceClaim","metadata":{"name":"c"},"spec":{"devices":{"requests":[{"name":"r","firstAvailable":[{"name":"a","deviceClassName":"x","count":-2}]}]}}}`:                        `request "r/a" has count -2; write 1 or more`,
 	} {
 		var o simulate.Objects
 		errs := o.Read("-", []byte(text), "default")
 		if !slices.ContainsFunc(errs, func(err error) bool { return strings.Contains(err.Error(), want) }) {
 			t.Errorf("%s: %v; want %s", text, errs, want)
+		}
+	}
+}
+
+// TestUnreadableClaims checks that a pod does not run if its claim, or its template, is not valid.
+func TestUnreadableClaims(t *testing.T) {
+	for entry, want := range map[string]string{
+		"resourceClaimName: c":         "ResourceClaim default/c is not valid; correct it",
+		"resourceClaimTemplateName: t": "ResourceClaimTemplate default/t is not valid; correct it",
+		"resourceClaimName: d":         "the files have no ResourceClaim default/d; add it with -f",
+	} {
+		text := `apiVersion: resource.k8s.io/v1
+kind: ResourceClaim
+metadata: {name: c}
+spec: {devices: {requests: [{name: r, exactly: {deviceClassName: exclusive-cpus.cpupoold.io, count: -1}}]}}
+---
+apiVersion: resource.k8s.io/v1beta1
+kind: ResourceClaimTemplate
+metadata: {name: t}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: p}
+spec:
+  resourceClaims: [{name: rt, ` + entry + `}]
+  containers: [{name: c, resources: {claims: [{name: rt}]}}]
+`
+		var all simulate.Objects
+		if errs := all.Read("-", []byte(text), "default"); len(errs) != 2 {
+			t.Errorf("errors %v; want one for the claim, and one for the template", errs)
+		}
+		d := onNode(t, map[string]string{"machine": "4c", "config.yaml": "apiVersion: " + config.APIVersion + "\nkind: " + config.Kind + "\n"}, &all, "")
+		if len(d.Refused) != 1 || d.Refused[0].Text != want || len(d.Containers) != 0 {
+			t.Errorf("%s: refused %v, containers %v; want %s", entry, d.Refused, d.Containers, want)
 		}
 	}
 }
