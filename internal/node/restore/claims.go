@@ -13,9 +13,8 @@ import (
 // checkClaims returns an error if ResourceClaims are prepared, unless Force is set. The containers of a claim would lose
 // its CPUs, and the next daemon would not know the claim, while kubelet and scheduler still count it.
 func checkClaims(o Options) error {
-	j, err := undo.Find(hostenv.JournalPath(o.Config), o.Config.RunDir)
-	isBad := err != nil // restoreHost reports the error
-	if isBad || o.Force || len(j.Claims) == 0 {
+	j, _ := undo.Find(hostenv.JournalPath(o.Config), o.Config.RunDir) // restoreHost reports the error
+	if o.Force || len(j.Claims) == 0 {
 		return nil
 	}
 	return fmt.Errorf("the journal has prepared ResourceClaims (%s), whose containers would lose their CPUs; delete the pods of the claims while a daemon runs, "+

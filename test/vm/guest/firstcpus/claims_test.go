@@ -57,12 +57,16 @@ func (n *claimNode) writeCDI(uid string, cpus cpuset.Set) {
 	n.Cleanup(func() { _ = os.Remove(cdiFile(uid)) })
 }
 
-// useClaim returns a change of a request: the container uses a claim, and its own limit is 10m.
+// useClaim returns a change of a request: the container uses a claim.
 func useClaim(uid string) func(*runtime.CreateContainerRequest) {
 	return func(r *runtime.CreateContainerRequest) {
 		r.Config.CDIDevices = []*runtime.CDIDevice{{Name: "cpu.cpupoold.io/claim=" + uid}}
-		r.Config.Linux.Resources = &runtime.LinuxContainerResources{CpuShares: 10, CpuQuota: 1000, CpuPeriod: 100_000}
 	}
+}
+
+// limit gives a container a limit of 10m. Without the CPUs of a claim, its process would need minutes to begin.
+func limit(r *runtime.CreateContainerRequest) {
+	r.Config.Linux.Resources = &runtime.LinuxContainerResources{CpuShares: 10, CpuQuota: 1000, CpuPeriod: 100_000}
 }
 
 // TestClaims checks that a container with a claim runs on the claim's CPUs from its first instruction. It keeps them over restarts of daemon
@@ -90,6 +94,7 @@ func TestClaims(t *testing.T) {
 	const uid = "11111111-0000-4000-8000-000000000001"
 	owner, err := n.startWith(1, func(r *runtime.CreateContainerRequest) {
 		useClaim(uid)(r)
+		limit(r)
 		if cpus, err := n.prepare(uid, r.GetSandboxConfig().GetMetadata().GetUid(), 2); err != nil || !cpus.Equal(own.pool) {
 			t.Errorf("prepared claim = %s, %v; want CPUs %s", cpus, err, own.pool)
 		}
@@ -159,7 +164,6 @@ func (n *claimNode) sharesClaim(uid string, owner pod, own place) {
 	ctx, cancel := patiently()
 	defer cancel()
 	second := n.again(owner, "second")
-	useClaim(uid)(second)
 	id, err := n.beginAgain(ctx, second)
 	if err != nil {
 		n.Fatalf("second container: %v\n%s", err, n.Evidence())
