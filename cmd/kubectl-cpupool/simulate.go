@@ -6,8 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/cpupoold/cpupoold/internal/admission"
 	"github.com/cpupoold/cpupoold/internal/config"
@@ -129,6 +131,12 @@ func (o *simulateOptions) check() error {
 		return errors.New("--details has an effect with --explain only; name a pod with --explain, or remove --details")
 	case o.output != "table" && o.output != "json":
 		return fmt.Errorf("--output %q: no such format; write table or json", o.output)
+	}
+	for _, name := range o.numa {
+		domain, id, _ := strings.Cut(name, "/")
+		if len(validation.IsDNS1123Subdomain(domain))+len(validation.IsCIdentifier(id)) > 0 {
+			return fmt.Errorf("--numa-attribute %q: is no name of an attribute; write a domain and an identifier, such as dra.net/numaNode", name)
+		}
 	}
 	return cmp.Or(checkStdin(files...), checkDescriptions("topology", o.topology...))
 }
