@@ -281,10 +281,14 @@ const ofClaims Pool = "claims"
 // claiming classifies a pod with claims. The containers that use them are apart: their requests have no
 // effect, and the others are classified as in a pod without them.
 func (c *classifier) claiming(p *Pod, to *class) {
+	var names []string // of containers with claims
+	for i := range c.in.Claims {
+		if claim := &c.in.Claims[i]; claim.PodUID == p.UID {
+			names = append(names, claim.Containers...)
+		}
+	}
 	uses := func(ctr *Container) bool {
-		return ctr.Kind == App && ctr.Foreign == nil && slices.ContainsFunc(c.in.Claims, func(claim Claim) bool {
-			return claim.UsedBy(p.UID, ctr.Name)
-		})
+		return ctr.Kind == App && ctr.Foreign == nil && slices.Contains(names, ctr.Name)
 	}
 	rest := *p
 	rest.Containers = slices.DeleteFunc(slices.Clone(p.Containers), func(ctr Container) bool { return uses(&ctr) })
