@@ -1,7 +1,6 @@
 package pools
 
 import (
-	"cmp"
 	"slices"
 	"strings"
 
@@ -135,7 +134,13 @@ type Key struct {
 
 // Compare returns -1, 0 or 1 as k sorts before, with or after o: units, then pods, then claims.
 func (k Key) Compare(o Key) int {
-	return cmp.Or(strings.Compare(k.Claim, o.Claim), strings.Compare(k.PodUID, o.PodUID), strings.Compare(k.Container, o.Container))
+	if k.Claim != o.Claim {
+		return strings.Compare(k.Claim, o.Claim)
+	}
+	if k.PodUID != o.PodUID {
+		return strings.Compare(k.PodUID, o.PodUID)
+	}
+	return strings.Compare(k.Container, o.Container)
 }
 
 // IsUnit reports whether k names a systemd unit.
