@@ -58,7 +58,7 @@ func TestRestoreWithClaims(t *testing.T) {
 		kept      bool // the journal
 	}{
 		"refused": {boot: boot, claims: some, code: exitError, kept: true,
-			stderr: "the journal has prepared ResourceClaims (ran/du, ran/ru), whose containers would lose their CPUs; delete the pods of the claims while a daemon runs, or use --force"},
+			stderr: "the journal has prepared ResourceClaims (ran/du, ran/ru), and their containers would lose the CPUs; delete the pods of the claims while a daemon runs, or use --force"},
 		"refused, with originals": {boot: boot, claims: some, originals: []undo.Original{original}, code: exitError, kept: true, stderr: "(ran/du, ran/ru)"},
 		"refused after a reboot":  {boot: "earlier", claims: some, code: exitError, kept: true, stderr: "(ran/du, ran/ru)"},
 		"many claims": {boot: boot, claims: strings.Fields("a b c d e f g h i j k l"), code: exitError, kept: true,

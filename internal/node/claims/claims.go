@@ -92,7 +92,7 @@ func (c *Claims) put(claim pools.Claim) {
 }
 
 // Use records that a container of the claim's pod uses the claim. It reports whether that is new. A
-// claim that does not exist stays unknown, as does a container whose name the journal would refuse.
+// claim that does not exist stays unknown. A container with a name that the journal would refuse stays unknown, too.
 func (c *Claims) Use(uid, container string) (changed bool) {
 	claim, found := c.Of(uid)
 	if !found || slices.Contains(claim.Containers, container) {
@@ -123,7 +123,7 @@ func (c *Claims) Decide(change *Change, plan func(pools.Claim) pools.Plan, runni
 		return nil
 	case exists:
 		return same(&had, change.Claim)
-	case len(c.all) >= Max:
+	case len(c.all) >= maxClaims:
 		return control.Conflict{Text: fmt.Sprintf("claim %s/%s: the node has %d claims, and no more are possible; end some of them", change.Claim.Namespace, change.Claim.Name, len(c.all))}
 	}
 	made := plan(*change.Claim)
@@ -139,8 +139,8 @@ func (c *Claims) Decide(change *Change, plan func(pools.Claim) pools.Plan, runni
 	return nil
 }
 
-// Max is the maximum number of claims of a node. The kubelet runs at most a few hundred pods.
-const Max = 4096
+// maxClaims is the maximum number of claims of a node. The kubelet runs at most a few hundred pods.
+const maxClaims = 4096
 
 // same returns an error if two requests for one claim differ.
 func same(had, asked *pools.Claim) error {
@@ -192,9 +192,6 @@ func (c *Claims) NotePlanned(newest int) {
 		}
 	}
 }
-
-// IsWaiting reports whether a change is not answered.
-func (c *Claims) IsWaiting() bool { return len(c.open) > 0 }
 
 // Answer answers the changes that are in the plan and on disk. saved reports whether a change of the
 // journal is on disk. A claim without CPUs gets an error: its CPUs have left the machine, and no others are free.

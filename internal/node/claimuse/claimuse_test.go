@@ -88,8 +88,8 @@ func TestFind(t *testing.T) {
 	}
 }
 
-// FuzzFind checks that a container uses only claims of its pod whose CPUs its environment
-// contains. It checks that the reason is bounded.
+// FuzzFind checks that a container uses only claims of its pod, and that its environment contains their
+// CPUs. It checks that the reason is bounded.
 func FuzzFind(f *testing.F) {
 	f.Add("u=4-5,8\x00v=9", "p")
 	f.Add("x=10", "p")

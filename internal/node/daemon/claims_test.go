@@ -197,7 +197,10 @@ func TestClaimIsOnDisk(t *testing.T) {
 		answered <- err
 	}()
 	n.Eventually("late journal", func() (late bool) {
-		r.inspect(func(l *Loop) { late = l.planner.Claims.IsWaiting() && l.journal.Late() != nil })
+		r.inspect(func(l *Loop) {
+			_, decided := l.planner.Claims.Of("one")
+			late = decided && l.journal.Late() != nil
+		})
 		return late
 	})
 	select {

@@ -164,7 +164,7 @@ func wanted(p pools.Pools, pods []pools.Pod, claims []pools.Claim, held []pools.
 	return want, owners
 }
 
-// keysOf returns the containers whose CPUs depend on an answer, or the pod before it has any. The scheduler has chosen
+// keysOf returns the containers with CPUs that depend on an answer. For a pod without containers it returns the pod. The scheduler has chosen
 // the NUMA nodes of claims, so containers that use them do not depend on it. A pod with claims reserves no CPUs.
 func keysOf(p *pools.Pod, claims []pools.Claim, owners map[pools.Key]bool) []pools.Key {
 	var keys []pools.Key

@@ -21,7 +21,7 @@ type Change struct {
 	To   string `json:"to"`
 }
 
-// changes returns the writes of a restore, and the number of originals whose cgroup has ended. An
+// changes returns the writes of a restore, and the number of originals of cgroups that have ended. An
 // unreadable value is a difference.
 func changes(ctx context.Context, h *hostenv.Host, j undo.Document) (r Report, err error) {
 	originals, kubeletErr := desired.KubeletOriginals(ctx, h, j.Originals)

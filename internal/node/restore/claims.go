@@ -17,7 +17,7 @@ func checkClaims(o Options) error {
 	if o.Force || len(j.Claims) == 0 {
 		return nil
 	}
-	return fmt.Errorf("the journal has prepared ResourceClaims (%s), whose containers would lose their CPUs; delete the pods of the claims while a daemon runs, "+
+	return fmt.Errorf("the journal has prepared ResourceClaims (%s), and their containers would lose the CPUs; delete the pods of the claims while a daemon runs, "+
 		"or use --force to forget the claims", listed(namesOf(j.Claims)))
 }
 

@@ -38,7 +38,7 @@ type Report struct {
 	DryRun  bool     `json:"dryRun,omitempty"`
 	// Note explains what replaces a lost journal, or why no value is restored.
 	Note string `json:"note,omitempty"`
-	Gone int    `json:"gone"` // originals whose cgroup has ended
+	Gone int    `json:"gone"` // number of originals of cgroups that have ended
 	// Claims are the ResourceClaims of the journal, by namespace/name. Restore has forgotten them. After
 	// DryRestore, they prevent a restore without Force.
 	Claims  []string          `json:"claims,omitempty"`

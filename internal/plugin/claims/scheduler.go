@@ -75,8 +75,8 @@ func features() structured.Features {
 	}
 }
 
-// New returns a scheduler for a node, whose own devices are the driver's. If no DeviceClass of the files
-// is the driver's, it adds the driver's.
+// New returns a scheduler for a node with the devices of the driver. If the files have no DeviceClass of the
+// driver, it adds the built-in class.
 func New(o *Objects, node *corev1.Node) *Scheduler {
 	s := &Scheduler{
 		files: o, node: node, classes: maps.Clone(o.classes), templates: o.templates, claims: make(map[string]*resourcev1.ResourceClaim), made: make(map[string]bool), users: make(map[string][]user),
@@ -100,8 +100,8 @@ func (s *Scheduler) Publish(devices []resourcev1.Device) {
 	s.slices[0] = dra.Slice(s.node.Name, devices)
 }
 
-// Schedule allocates the claims of a pod, all or none. Missing are the entries of a saved pod whose claims
-// the files do not contain: the pod runs, so it is not refused. An error is a *Refused.
+// Schedule allocates all claims of a pod, or no claim. Missing are the entries of a saved pod without a claim in
+// the files. The pod runs, so it is not refused. An error is a *Refused.
 func (s *Scheduler) Schedule(pod *corev1.Pod, uid string, saved bool) (uses []Use, missing []string, err error) {
 	for i := range pod.Spec.ResourceClaims {
 		entry := &pod.Spec.ResourceClaims[i]

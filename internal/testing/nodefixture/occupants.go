@@ -10,7 +10,7 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
 
-// Occupants returns the effective CPUs of all containers and units whose cpuset is written.
+// Occupants returns the effective CPUs of all containers and units with a cpuset in the kernel.
 // Subsets of guaranteed count as exclusive.
 func (n *Node) Occupants(guaranteed cpuset.Set) []invariants.Occupant {
 	var occupants []invariants.Occupant
