@@ -4,6 +4,7 @@ import (
 	"errors"
 	"slices"
 
+	"github.com/cpupoold/cpupoold/internal/inspect"
 	"github.com/cpupoold/cpupoold/internal/node/claims"
 	"github.com/cpupoold/cpupoold/internal/node/claimuse"
 	"github.com/cpupoold/cpupoold/internal/node/hostenv"
@@ -44,6 +45,8 @@ func (l *Loop) decideClaim(c *claims.Change) error {
 		return hostenv.ErrObserving
 	case !l.last.Planned:
 		return errors.New("the daemon has not finished its first pass; try again")
+	case c.Claim != nil && !l.inventory.HasNRI(): // its containers would run in the shared pool
+		return errors.New(inspect.ClaimsWithoutNRI)
 	}
 	plan := func(claim pools.Claim) pools.Plan {
 		s := l.planner.Input(l.moment(l.now()))

@@ -43,9 +43,10 @@ func (r *running) claimFuncs() control.ClaimFuncs {
 
 // TestClaimsKeepCPUs checks that a claim gets the same CPUs for the same request, over restarts of the daemon.
 func TestClaimsKeepCPUs(t *testing.T) {
-	n := newNode(t)
+	n := newNRINode(t)
 	n.YAML = claimYAML
 	r := n.start()
+	r.connected()
 	shared := n.RunContainer(n.RunPod("web", "default", "burstable", 0, nil), "app", cri.Resources{Shares: 512})
 	n.Eventually("shared container on lent CPUs", func() bool { return n.State(shared).Effective.String() == "2-3,6-7" })
 	first, err := r.prepare("one", 1)
@@ -64,6 +65,7 @@ func TestClaimsKeepCPUs(t *testing.T) {
 	}
 	r.stop()
 	r = n.start()
+	r.connected()
 	n.Eventually("restarted", func() bool { second, err := r.prepare("two", 1); return err == nil && second == "7" })
 	if again, err := r.prepare("one", 1); err != nil || again != first {
 		t.Errorf("after a restart the claim = %s, %v; want %s", again, err, first)
@@ -79,9 +81,10 @@ func TestClaimsKeepCPUs(t *testing.T) {
 // TestClaimsBeforeOnePass checks requests between two passes. Of two claims for the same CPUs one is prepared,
 // whatever their UIDs are. A claim that ends and is prepared again gets the new number of CPUs.
 func TestClaimsBeforeOnePass(t *testing.T) {
-	n := newNode(t)
+	n := newNRINode(t)
 	n.YAML = claimYAML
 	r := n.start()
+	r.connected()
 	r.quiet()
 	change := func(uid string, cpus int) *claims.Change {
 		c := &claims.Change{UID: uid, Question: waits.Ask[[]control.ClaimCPUs](nil)}
@@ -132,9 +135,10 @@ func TestClaimsBeforeOnePass(t *testing.T) {
 // TestClaimsOutliveTheBoot checks that a claim has its CPUs again after a reboot, when the kubelet prepares it
 // again, and that other claims and containers do not get them before.
 func TestClaimsOutliveTheBoot(t *testing.T) {
-	n := newNode(t)
+	n := newNRINode(t)
 	n.YAML = claimYAML
 	r := n.start()
+	r.connected()
 	r.quiet()
 	for _, uid := range []string{"first", "kept"} { // kept has CPU 7, which a new claim would not get first
 		if _, err := r.prepare(uid, 1); err != nil {
@@ -149,6 +153,7 @@ func TestClaimsOutliveTheBoot(t *testing.T) {
 
 	shared := n.RunContainer(n.RunPod("web", "default", "burstable", 0, nil), "app", cri.Resources{Shares: 512})
 	r = n.start()
+	r.connected()
 	n.Eventually("shared container without the claim's CPU", func() bool { return n.State(shared).Effective.String() == "2-3,6" })
 	if other, err := r.prepare("other", 1); err != nil || other != "6" {
 		t.Errorf("another claim = %s, %v; want CPU 6", other, err)
@@ -169,7 +174,7 @@ func TestClaimsOutliveTheBoot(t *testing.T) {
 
 // TestClaimsWhenObserving checks that a daemon that changes nothing prepares no claim.
 func TestClaimsWhenObserving(t *testing.T) {
-	n := newNode(t)
+	n := newNRINode(t)
 	n.YAML = claimYAML
 	h := n.Host()
 	r := n.startOn(h.Observing())
@@ -181,7 +186,7 @@ func TestClaimsWhenObserving(t *testing.T) {
 
 // TestClaimIsOnDisk checks that a claim is answered only when the journal is on disk.
 func TestClaimIsOnDisk(t *testing.T) {
-	n := newNode(t)
+	n := newNRINode(t)
 	n.YAML = claimYAML
 	h := n.Host()
 	state := filepath.Join(t.TempDir(), "state")
@@ -191,6 +196,7 @@ func TestClaimIsOnDisk(t *testing.T) {
 	h.JournalFile = filepath.Join(state, "journal.json")
 	r := n.startOn(h)
 	r.view("ready", func(v *telemetry.View) bool { return v.Ready })
+	r.connected()
 	answered := make(chan error, 1)
 	go func() {
 		_, err := r.prepare("one", 1)

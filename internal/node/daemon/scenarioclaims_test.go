@@ -27,6 +27,10 @@ func (s *script) claimCommand(command, name string, args map[string]string) (don
 			Parts: []pools.ClaimPart{{Request: "cpus", Device: args["device"], CPUs: n}}})
 	case "end": // DELETE /v1/claims/NAME
 		return true, s.changeClaim(name, nil)
+	case "nri": // the connection begins (up) or ends (down)
+		state := map[string]nri.State{"up": nri.Connected, "down": nri.Lost}[name]
+		s.event(nriChanged{state: state})
+		return true, nil
 	case "synchronize": // the runtime connects to NRI, and reports one container
 		pod, container, _ := strings.Cut(name, "/")
 		s.event(nriChanged{state: nri.Connected})

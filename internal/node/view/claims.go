@@ -18,7 +18,7 @@ func (o *Answers) Claims() *inspect.Claims {
 	case in.Observes:
 		all.Problem = "the daemon observes, and prepares no claims; set mode: enforce"
 	case in.View.Sources[telemetry.NRI] != telemetry.SourceOK:
-		all.Problem = "NRI is not connected, so containers with claims are not recognised; enable NRI in the container runtime, and check nriSocket"
+		all.Problem = inspect.ClaimsWithoutNRI
 	default:
 		all.Ready = true
 	}
