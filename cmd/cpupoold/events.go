@@ -11,7 +11,7 @@ import (
 	"github.com/cpupoold/cpupoold/internal/document"
 	"github.com/cpupoold/cpupoold/internal/explain"
 	"github.com/cpupoold/cpupoold/internal/history"
-	"github.com/cpupoold/cpupoold/internal/node/control"
+	"github.com/cpupoold/cpupoold/internal/control"
 	"github.com/cpupoold/cpupoold/internal/usage"
 )
 

@@ -17,7 +17,7 @@ import (
 	"github.com/cpupoold/cpupoold/internal/explain"
 	"github.com/cpupoold/cpupoold/internal/inspect"
 	"github.com/cpupoold/cpupoold/internal/layout"
-	"github.com/cpupoold/cpupoold/internal/node/control"
+	"github.com/cpupoold/cpupoold/internal/control"
 )
 
 func (a *app) status() *cobra.Command {

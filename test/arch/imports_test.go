@@ -48,6 +48,7 @@ func arrows() map[string][]string {
 		"internal/dra":       {"internal/inspect", "pkg/cpuset", "pkg/pools"},
 		"internal/admission": {"internal/nodekind", "pkg/cpuset", "pkg/workload"},
 		"internal/codes":     nil,
+		"internal/control":   {"internal/history", "internal/inspect", "internal/limits", "pkg/cpuset", "pkg/pools"},
 		"internal/config":    {"internal/layout", "internal/spelling", "pkg/allocate", "pkg/cpuset", "pkg/pools", "pkg/topology", "pkg/workload"},
 		"internal/explain":   {"internal/codes", "internal/history", "internal/inspect", "internal/layout", "internal/spelling", "internal/verdict", "pkg/allocate", "pkg/cpuset", "pkg/pools", "pkg/topology", "pkg/workload"},
 		"internal/history":   nil,
@@ -97,7 +98,7 @@ func arrows() map[string][]string {
 		"internal/testing/reference":   nil,
 		"internal/testing/testnode":    {"pkg/...", "internal/testing/invariants", "internal/testing/testnode"},
 
-		"cmd/cpupoold":        {"pkg/...", "internal/codes", "internal/config", "internal/document", "internal/explain", "internal/history", "internal/inspect", "internal/layout", "internal/memorylimit", "internal/node/...", "internal/usage", "internal/version"},
+		"cmd/cpupoold":        {"pkg/...", "internal/codes", "internal/config", "internal/control", "internal/document", "internal/explain", "internal/history", "internal/inspect", "internal/layout", "internal/memorylimit", "internal/node/...", "internal/usage", "internal/version"},
 		"cmd/cpupool-webhook": {"internal/cluster/...", "internal/memorylimit", "internal/usage", "internal/version"},
 		"cmd/kubectl-cpupool": {"internal/admission", "internal/codes", "internal/config", "internal/document", "internal/explain", "internal/findings", "internal/history", "internal/inspect", "internal/layout", "internal/nodekind", "internal/plugin/...", "internal/verdict", "internal/spelling", "internal/usage", "internal/version", "pkg/cpuset", "pkg/topology", "pkg/workload"},
 	}
@@ -123,7 +124,6 @@ func rows() []row {
 		{"conflict", true, nil},
 		{"appcpus", true, []string{"confined", "pkg/cpuset"}},
 		{"audit", true, []string{"pkg/cpuset"}},
-		{"control", true, []string{"internal/history", "internal/inspect", "internal/limits", "pkg/cpuset", "pkg/pools"}},
 		{"durable", true, []string{"confined"}},
 		{"hostslices", true, []string{"pkg/cgroup", "pkg/cpuset"}},
 		{"hotplug", true, nil},
@@ -172,9 +172,9 @@ func rows() []row {
 		{"drift", false, []string{"desired", "hostenv", "inventory", "kernelstate", "retry", "undo"}},
 		{"hosttuning", false, []string{"desired", "hostenv", "inventory", "power", "tune"}},
 		{"view", false, []string{"auxiliary", "desired", "hostenv", "internal/capacity", "internal/explain", "internal/verdict", "inventory", "nodestatus", "noise"}},
-		{"claims", false, []string{"control", "waits"}},
+		{"claims", false, []string{"internal/control", "waits"}},
 		{"planning", false, []string{"auxiliary", "claims", "desired", "hostenv", "inventory", "kernelstate", "numahints", "permission", "quiet", "recovery", "undo"}},
-		{"moves", false, []string{"control", "desired", "inventory", "kernelstate", "planning", "retry", "undo", "view", "waits"}},
+		{"moves", false, []string{"internal/control", "desired", "inventory", "kernelstate", "planning", "retry", "undo", "view", "waits"}},
 		{"clusterstate", false, []string{"nodestatus", "view"}},
 		{"notices", false, []string{"auxiliary", "desired", "drift", "exposure", "hostenv", "inventory", "kernelstate", "partition", "treewatch", "undo"}},
 		{"publish", false, []string{"appcpus", "appfiles", "auditor", "auxiliary", "claimuse", "clusterstate", "desired", "drift", "exposure", "hostenv", "hosttuning", "inventory", "kernelstate", "nodestatus", "noise", "partition", "planning", "refusal", "requests", "retry", "sourcestate", "treewatch", "undo", "units", "usablecpus", "view"}},
@@ -182,7 +182,7 @@ func rows() []row {
 		{"restore", false, []string{"desired", "hostenv", "hosttuning", "nodestatus", "partition", "preview", "tune", "undo"}},
 
 		// The event loop: every package but preview and restore, which run without it.
-		{"daemon", false, []string{"actor", "appcpus", "auditor", "auxiliary", "claims", "claimuse", "control", "desired", "drift", "hostenv", "hosttuning", "inventory", "kernelstate", "listing", "memrelease", "moves", "nodestatus", "notices", "numahints", "partition", "permission", "planning", "publish", "quiet", "refusal", "requests", "resize", "retry", "treewatch", "undo", "units", "usablecpus", "view", "waits"}},
+		{"daemon", false, []string{"actor", "appcpus", "auditor", "auxiliary", "claims", "claimuse", "desired", "drift", "hostenv", "hosttuning", "internal/control", "inventory", "kernelstate", "listing", "memrelease", "moves", "nodestatus", "notices", "numahints", "partition", "permission", "planning", "publish", "quiet", "refusal", "requests", "resize", "retry", "treewatch", "undo", "units", "usablecpus", "view", "waits"}},
 	}
 }
 

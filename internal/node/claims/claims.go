@@ -10,7 +10,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/cpupoold/cpupoold/internal/node/control"
+	"github.com/cpupoold/cpupoold/internal/control"
 	"github.com/cpupoold/cpupoold/internal/node/waits"
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )

@@ -8,7 +8,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/cpupoold/cpupoold/internal/node/control"
+	"github.com/cpupoold/cpupoold/internal/control"
 	"github.com/cpupoold/cpupoold/internal/testing/nodefixture"
 	"github.com/cpupoold/cpupoold/internal/testing/testnode/scenario"
 	"github.com/cpupoold/cpupoold/pkg/pools"

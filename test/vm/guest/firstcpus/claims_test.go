@@ -14,7 +14,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	runtime "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"github.com/cpupoold/cpupoold/internal/node/control"
+	"github.com/cpupoold/cpupoold/internal/control"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	planner "github.com/cpupoold/cpupoold/pkg/pools"
 	"github.com/cpupoold/cpupoold/test/vm/internal/guestnode"
