@@ -48,7 +48,13 @@ func try(t *testing.T, c *chart.Chart, values string) (string, error) {
 		release.Namespace = namespace
 		delete(v, "releaseNamespace")
 	}
-	all, err := chartutil.ToRenderValues(c, v, release, chartutil.DefaultCapabilities)
+	capabilities := chartutil.DefaultCapabilities.Copy()
+	capabilities.KubeVersion = chartutil.KubeVersion{Version: "v1.37.0"}
+	if version, ok := v["kubeVersion"].(string); ok { // of these tests
+		capabilities.KubeVersion = chartutil.KubeVersion{Version: version}
+		delete(v, "kubeVersion")
+	}
+	all, err := chartutil.ToRenderValues(c, v, release, capabilities)
 	if err != nil {
 		return "", err
 	}

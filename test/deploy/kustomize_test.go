@@ -32,6 +32,7 @@ func TestKustomize(t *testing.T) {
 		"webhook":   {"webhook/webhook.yaml", "webhook/networkpolicy.yaml", "webhook/trust.yaml", "webhook/admission.yaml"},
 		"uninstall": {"uninstall/restore.yaml"},
 
+		"dra":                     draFiles,
 		"webhook/eviction":        {"webhook/eviction/eviction.yaml"},
 		"webhook/hosted-priority": {"webhook/hosted-priority/classes.yaml", "webhook/hosted-priority/rights.yaml"},
 		"monitoring":              {"monitoring/podmonitor.yaml", "monitoring/prometheusrule.yaml"},

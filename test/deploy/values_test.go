@@ -68,6 +68,13 @@ func TestChartRefuses(t *testing.T) {
 		{"updateStrategy: {rollingUpdate: {maxSurge: 1}}", "/updateStrategy/rollingUpdate/maxSurge"},
 		{"webhook: {updateStrategy: {type: OnDelete}}", "/webhook/updateStrategy/type"},
 		{"test: {timeout: soon}", "/test/timeout"},
+		{"dra: {accounting: mirrored}", "/dra/accounting"},
+		{"dra: {numaAttributes: [numaNode]}", "/dra/numaAttributes/0"},
+		{"dra: {networkPolicy: {apiServerPorts: []}}", "/dra/networkPolicy/apiServerPorts"},
+		{"dra: {enabled: true}", "no configuration has guaranteed.claims"},
+		{withClaims + "restore: true", "set dra.enabled to false"},
+		{withClaims + "kubeVersion: v1.35.4", "dra.enabled needs Kubernetes 1.36, and this is v1.35.4"},
+		{strings.Replace(withClaims, "enabled: true", "enabled: true, podLabels: {app.kubernetes.io/name: a}", 1), "podLabels: the chart itself sets app.kubernetes.io/name"},
 		{strings.Replace(one, "config:", "replicas: 1, config:", 1) + "]", "replicas"},
 	} {
 		if _, err := try(t, loadChart(t), c.values); err == nil || !strings.Contains(err.Error(), c.want) {

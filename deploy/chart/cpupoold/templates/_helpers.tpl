@@ -181,3 +181,21 @@
 {{- define "cpupoold.strategy" -}}
 {{- if eq (.type | default "RollingUpdate") "RollingUpdate" }}{{ toJson . }}{{ else }}{{ omit . "rollingUpdate" | toJson }}{{ end -}}
 {{- end -}}
+
+{{/* The spec of a network policy with namespaces and ports of the values, as JSON: a rule with from is for metrics; call with dict spec, values. */}}
+{{- define "cpupoold.traffic" -}}
+{{- $from := list -}}
+{{- range .values.metricsNamespaces -}}
+{{- $from = append $from (dict "namespaceSelector" (dict "matchLabels" (dict "kubernetes.io/metadata.name" .))) -}}
+{{- end -}}
+{{- $ingress := list -}}
+{{- range .spec.ingress -}}
+{{- if not .from }}{{ $ingress = append $ingress . }}
+{{- else if $from }}{{ $_ := set . "from" $from }}{{ $ingress = append $ingress . }}{{ end -}}
+{{- end -}}
+{{- $ports := list -}}
+{{- range .values.apiServerPorts }}{{ $ports = append $ports (dict "port" . "protocol" "TCP") }}{{ end -}}
+{{- $_ := set .spec "ingress" $ingress -}}
+{{- $_ := set .spec "egress" (list (dict "ports" $ports)) -}}
+{{- .spec | toJson -}}
+{{- end -}}

@@ -1,0 +1,176 @@
+package deploy
+
+import (
+	"path"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	resourcev1 "k8s.io/api/resource/v1"
+
+	"github.com/cpupoold/cpupoold/internal/dra"
+)
+
+// draFiles are the manifests of the driver for ResourceClaims.
+var draFiles = []string{"dra/daemonset.yaml", "dra/deviceclass.yaml", "dra/networkpolicy.yaml"}
+
+// withClaims are values with a list for claims, and the driver.
+const withClaims = `
+config:
+  partitions: [{type: management, cpus: 0-1, namespaces: [kube-system, cpupoold]}]
+  guaranteed: {cpus: 4-7, claims: {cpus: 8-15}}
+dra: {enabled: true}
+`
+
+// TestChartDRA checks that the chart makes the objects of deploy/dra.
+func TestChartDRA(t *testing.T) {
+	want := files(t, slices.Concat([]string{"daemonset.yaml", "config.yaml", "rbac.yaml"}, draFiles)...)
+	got := render(t, withClaims)
+	want["ConfigMap cpupoold cpupoold"] = got["ConfigMap cpupoold cpupoold"]
+	same(t, want, got)
+
+	delete(want, "DeviceClass  "+dra.Class)
+	delete(want, "NetworkPolicy cpupoold cpupool-dra")
+	got = render(t, strings.Replace(withClaims, "enabled: true", "enabled: true, deviceClass: false, networkPolicy: {enabled: false}", 1))
+	same(t, want, got)
+}
+
+// TestChartDRAProfiles checks that a driver runs where the configuration has claims, with the
+// directories of its daemon.
+func TestChartDRAProfiles(t *testing.T) {
+	all := render(t, `
+dra: {enabled: true, accounting: reserved, numaAttributes: [dra.net/numaNode], nodeSelector: {pool: rt}, networkPolicy: {metricsNamespaces: [], apiServerPorts: [16443]}}
+profiles:
+- name: worker
+  nodeSelector: {kind: worker}
+  config: {guaranteed: {claims: {cpus: 8-15}}, kubeletStateDir: /var/lib/k0s/kubelet, runDir: /run/pools}
+- {name: plain, nodeSelector: {kind: plain}, config: {guaranteed: {cpus: 4-7}}}
+- {name: edge, nodeSelector: {kind: edge}, config: {guaranteed: {claims: {cpus: 2-3}}}}
+`)
+	var names []string
+	for _, s := range of[*appsv1.DaemonSet](all) {
+		if strings.HasPrefix(s.Name, "cpupool-dra") {
+			names = append(names, s.Name)
+		}
+	}
+	if slices.Sort(names); !slices.Equal(names, []string{"cpupool-dra-edge", "cpupool-dra-worker"}) {
+		t.Fatalf("drivers are %v; want those of edge and worker", names)
+	}
+	disjoint(t, []*appsv1.DaemonSet{daemonSet(t, all, names[0]), daemonSet(t, all, names[1])})
+	if p := of[*networkingv1.NetworkPolicy](all)[0].Spec; len(p.Ingress) != 0 || p.Egress[0].Ports[0].Port.IntValue() != 16443 || len(p.PolicyTypes) != 2 {
+		t.Errorf("network policy = %+v; want no ingress, and egress to port 16443", p)
+	}
+	spec := daemonSet(t, all, "cpupool-dra-worker").Spec.Template.Spec
+	if d := cmp.Diff(map[string]string{"kubernetes.io/os": "linux", "kind": "worker", "pool": "rt"}, spec.NodeSelector); d != "" {
+		t.Errorf("nodes of the driver (-want +got):\n%s", d)
+	}
+	args := []string{"--listen=:9468", "--accounting=reserved", "--numa-attribute=dra.net/numaNode", "--kubelet-dir=/var/lib/k0s/kubelet", "--run-dir=/run/pools"}
+	if d := cmp.Diff(args, spec.Containers[0].Args); d != "" {
+		t.Errorf("arguments (-want +got):\n%s", d)
+	}
+	want := []string{"/run/pools", "/var/lib/k0s/kubelet/plugins/cpu.cpupoold.io", "/var/lib/k0s/kubelet/plugins_registry", "/var/run/cdi"}
+	if got := mounted(t, &spec); !slices.Equal(got, want) {
+		t.Errorf("mounts are %v; want %v", got, want)
+	}
+	if got := mounted(t, &daemonSet(t, all, "cpupool-dra-edge").Spec.Template.Spec); got[0] != "/run/cpupoold" {
+		t.Errorf("mounts of the other driver are %v; want the defaults", got)
+	}
+}
+
+// mounted returns the directories of the host in the container, which have the same path inside.
+func mounted(t *testing.T, spec *corev1.PodSpec) (paths []string) {
+	t.Helper()
+	for _, m := range spec.Containers[0].VolumeMounts {
+		i := slices.IndexFunc(spec.Volumes, func(v corev1.Volume) bool { return v.Name == m.Name })
+		if i < 0 || spec.Volumes[i].HostPath == nil || spec.Volumes[i].HostPath.Path != m.MountPath {
+			t.Errorf("%s is no directory of the host with the same path", m.MountPath)
+		}
+		paths = append(paths, m.MountPath)
+	}
+	return paths
+}
+
+// TestChartDRASettings checks that the driver's pods have the settings of the values, and nothing else
+// changes.
+func TestChartDRASettings(t *testing.T) {
+	const name = "cpupool-dra"
+	want := changed(&daemonSet(t, files(t, draFiles...), name).Spec.Template)
+	resourcesAside(want)
+	all := render(t, withClaims[:strings.Index(withClaims, "dra:")]+"dra:\n  enabled: true\n  updateStrategy: {type: OnDelete}"+settings)
+	got := daemonSet(t, all, name)
+	if d := cmp.Diff(map[string]string{"cpu": "50m", "memory": "32Mi", "limit": "64Mi"}, resourcesAside(&got.Spec.Template)); d != "" {
+		t.Errorf("resources (-want +got):\n%s", d)
+	}
+	if d := cmp.Diff(want, &got.Spec.Template); d != "" {
+		t.Errorf("template (-want +got):\n%s", d)
+	}
+	if s := got.Spec.UpdateStrategy; s.Type != appsv1.OnDeleteDaemonSetStrategyType || s.RollingUpdate != nil {
+		t.Errorf("strategy = %+v; want OnDelete", s)
+	}
+	if d := cmp.Diff(daemonSet(t, files(t, "daemonset.yaml"), "cpupoold").Spec.Template, daemonSet(t, all, "cpupoold").Spec.Template); d != "" {
+		t.Errorf("template of the daemon (-plain +rendered):\n%s", d)
+	}
+}
+
+// TestDeviceClass checks that the class of the manifests is the class of the simulation.
+func TestDeviceClass(t *testing.T) {
+	got := of[*resourcev1.DeviceClass](files(t, draFiles...))
+	if len(got) != 1 {
+		t.Fatalf("classes = %d; want 1", len(got))
+	}
+	if d := cmp.Diff(dra.DeviceClass(), got[0]); d != "" {
+		t.Errorf("class (-program +manifest):\n%s", d)
+	}
+}
+
+// TestDriverPod checks the rights of the driver's pod: root without capabilities, in its own network, with
+// the directories that it needs. Two pods of the DaemonSet can be on a node, so they share no port.
+func TestDriverPod(t *testing.T) {
+	set := daemonSet(t, files(t, draFiles...), "cpupool-dra")
+	spec := set.Spec.Template.Spec
+	if u := set.Spec.UpdateStrategy.RollingUpdate; u.MaxSurge.IntValue() != 1 || u.MaxUnavailable.IntValue() != 0 {
+		t.Errorf("update strategy = %+v; want a surge of 1", u)
+	}
+	if spec.HostNetwork || spec.HostPID || spec.HostIPC {
+		t.Error("the pod is in a namespace of the host; want its own")
+	}
+	c := spec.Containers[0]
+	for _, p := range c.Ports {
+		if p.HostPort != 0 {
+			t.Errorf("port %s is a port of the host: two pods would conflict", p.Name)
+		}
+	}
+	want := &corev1.SecurityContext{
+		AllowPrivilegeEscalation: new(false), ReadOnlyRootFilesystem: new(true),
+		Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
+	}
+	if d := cmp.Diff(want, c.SecurityContext); d != "" {
+		t.Errorf("security context (-want +got):\n%s", d)
+	}
+	if s := spec.SecurityContext; s.SeccompProfile == nil || s.SeccompProfile.Type != corev1.SeccompProfileTypeRuntimeDefault {
+		t.Errorf("seccomp profile is %+v; want the runtime's", s.SeccompProfile)
+	}
+	if c.Resources.Limits.Memory().IsZero() {
+		t.Error("the container has no limit for memory")
+	}
+	if got := mounted(t, &spec); !slices.Equal(got, []string{"/run/cpupoold", "/var/lib/kubelet/plugins/" + dra.Driver, "/var/lib/kubelet/plugins_registry", "/var/run/cdi"}) {
+		t.Errorf("mounts are %v", got)
+	}
+	if m := c.VolumeMounts[0]; !m.ReadOnly {
+		t.Error("the daemon's directory is writable; want only its socket usable")
+	}
+	if got := path.Base(c.Command[0]); len(c.Command) != 1 || got != "cpupool-dra" {
+		t.Errorf("command is %v; want cpupool-dra", c.Command)
+	}
+	var env []string
+	for _, e := range c.Env {
+		env = append(env, e.Name+"="+e.ValueFrom.FieldRef.FieldPath)
+	}
+	if d := cmp.Diff([]string{"NODE_NAME=spec.nodeName", "POD_UID=metadata.uid"}, env); d != "" {
+		t.Errorf("environment (-want +got):\n%s", d)
+	}
+}
