@@ -60,13 +60,10 @@ func New(s Sources, write func(entries []appcpus.Entry, whole bool) appcpus.Resu
 // Recheck makes the next job compare all files with the disk.
 func (f *Files) Recheck() { f.check = true }
 
-// IsBusy reports whether a job is in progress.
-func (f *Files) IsBusy() bool { return f.busy }
-
 // Retry returns the time of the next comparison after an error, or the zero time.
 func (f *Files) Retry() time.Time { return f.retry }
 
-// Due returns the end of the Timeout of the current job, or the zero time.
+// Due returns the end of the Timeout of the current job, or the zero time without one.
 func (f *Files) Due() time.Time {
 	if !f.busy {
 		return time.Time{}

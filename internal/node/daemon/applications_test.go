@@ -124,7 +124,7 @@ func TestReadyInSpiteOfFiles(t *testing.T) {
 	r := n.serve(l)
 	r.Eventually("ready", func() bool {
 		var waits bool // only for the file
-		r.inspectOnly(func(l *Loop) { waits = l.publisher.Files.IsBusy() && !l.publisher.IsWorking(l.now()) })
+		r.inspectOnly(func(l *Loop) { waits = !l.publisher.Files.Due().IsZero() && !l.publisher.IsWorking(l.now()) })
 		if waits {
 			r.skip(appfiles.Timeout)
 		}

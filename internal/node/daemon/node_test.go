@@ -57,7 +57,7 @@ func (n *node) options() Options {
 func (n *node) preview() preview.Preview {
 	n.T.Helper()
 	o, h := n.options(), n.Host()
-	p, err := preview.OnHost(n.T.Context(), &h, o.Config, o.Topology, o.Log)
+	p, err := preview.OnHost(n.T.Context(), &h, o.Config, o.Topology, false, o.Log)
 	if err != nil {
 		n.T.Fatal(err)
 	}

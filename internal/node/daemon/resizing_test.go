@@ -49,7 +49,7 @@ func TestResizeThatFails(t *testing.T) {
 	if err := n.Runtime.Resize(app, nodefixture.WholeCPUs(1)); err != nil {
 		t.Fatal(err)
 	}
-	r.within(resizeTime, "the runtime asked", func() bool { return !r.beingResized(app) })
+	r.within(resizeTime, "the runtime asked", func() bool { return !r.isResizing() })
 	if got := r.size(app).Requested.Shares; got != nodefixture.WholeCPUs(1).Shares {
 		t.Errorf("after a resize that was made the container asks for %d shares; want %d", got, nodefixture.WholeCPUs(1).Shares)
 	}
@@ -80,7 +80,8 @@ func (r *running) size(id string) (s inventory.Size) {
 	return s
 }
 
-func (r *running) beingResized(id string) (is bool) {
-	r.inspect(func(l *Loop) { is = l.resizes.IsOpen(id) })
+// isResizing reports whether the record of a resize is read again.
+func (r *running) isResizing() (is bool) {
+	r.inspect(func(l *Loop) { l.resizes.Next(func(time.Time) { is = true }) })
 	return is
 }

@@ -317,11 +317,9 @@ func stateOf(l *Loop, behind bool) loopState {
 		"planning":            !l.last.Planned || !l.publisher.IsReady(),
 		"faults":              l.publisher.Latest() != nil && len(l.publisher.Latest().Faults) > 0,
 		"writing":             l.publisher.IsWorking(now),
-		"asking the kubelet":  l.planner.Hints.IsWaiting(now),
 		"asking systemd":      l.inventory.HasUnnamed(l.settings.UnitNames()) || len(l.units.Leaving()) > 0,
-		"reverting units":     l.units.IsReverting(),
 		"bad configuration":   l.publisher.States.ConfigErr() != nil,
-		"writing files":       l.publisher.Files.IsBusy(),
+		"writing files":       !l.publisher.Files.Due().IsZero(),
 		"reading":             l.cache.HasStale(),
 		"watching cgroups":    l.notices.Tree.Watcher() == nil || len(l.notices.Tree.Wake()) > 0,
 		"stopping containers": false,
@@ -329,6 +327,19 @@ func stateOf(l *Loop, behind bool) loopState {
 	busy["making partitions"] = l.partitions.Counts()["underway"] > 0 || slices.ContainsFunc(l.partitions.Problems(nil), func(p pools.Problem) bool {
 		return p.Code == "NoPartition" || p.Code == "NoParking" && strings.HasPrefix(p.Text, "free CPUs")
 	})
+	for name := range l.journal.UnitOriginals() {
+		if l.inventory.ConfiguredAs(l.settings.UnitNames(), name) == "" {
+			busy["reverting units"] = true
+		}
+	}
+	for i := range l.last.Plan.Pods {
+		for _, c := range l.last.Plan.Pods[i].Containers {
+			key := pools.Key{PodUID: l.last.Plan.Pods[i].UID, Container: c.Name}
+			if c.Reason.Code == pools.CodeWaiting && !l.planner.Hints.IsOverdue(key, now) {
+				busy["asking the kubelet"] = true
+			}
+		}
+	}
 	for e := range l.inventory.Containers() {
 		if e.IsUnconfirmed() {
 			busy["waiting for the runtime to show what NRI has told of"] = true
@@ -517,7 +528,7 @@ func (w *world) compareCold() error {
 		return errors.New("journal is not on disk")
 	}
 	o, h := w.options(), w.Host()
-	p, err := preview.OnHost(w.T.Context(), &h, o.Config, o.Topology, o.Log)
+	p, err := preview.OnHost(w.T.Context(), &h, o.Config, o.Topology, false, o.Log)
 	if err != nil {
 		return err
 	}

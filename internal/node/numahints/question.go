@@ -78,16 +78,6 @@ func (h *Hints) IsOverdue(k pools.Key, now time.Time) bool {
 	return q != nil && !q.alone && q.isOverdue(now)
 }
 
-// IsWaiting reports whether a question, or a container until Timeout, waits for an answer.
-func (h *Hints) IsWaiting(now time.Time) bool {
-	for _, q := range h.open {
-		if !q.alone && !q.isOverdue(now) {
-			return true
-		}
-	}
-	return h.asking
-}
-
 // Next calls earlier with each time at which a question changes.
 func (h *Hints) Next(earlier func(time.Time)) {
 	for _, q := range h.open {

@@ -54,23 +54,22 @@ func DryRun(ctx context.Context, c *config.Config, t *topology.Topology, log *sl
 		return Preview{}, err
 	}
 	defer closeHost()
-	s, err := newSurvey(ctx, &h, c, t, log)
-	if err != nil {
-		return Preview{}, err
-	}
-	p := s.preview()
-	problems, err := s.tune(ctx, &p)
-	p.Plan.Problems = append(p.Plan.Problems, problems...)
-	return p, err
+	return OnHost(ctx, &h, c, t, true, log)
 }
 
-// OnHost is DryRun on an open host, without the host settings outside of cgroups.
-func OnHost(ctx context.Context, h *hostenv.Host, c *config.Config, t *topology.Topology, log *slog.Logger) (Preview, error) {
+// OnHost is DryRun on an open host. With tuning it includes the settings of this machine outside of cgroups.
+func OnHost(ctx context.Context, h *hostenv.Host, c *config.Config, t *topology.Topology, tuning bool, log *slog.Logger) (Preview, error) {
 	s, err := newSurvey(ctx, h, c, t, log)
 	if err != nil {
 		return Preview{}, err
 	}
-	return s.preview(), nil
+	p := s.preview()
+	if !tuning {
+		return p, nil
+	}
+	problems, err := s.tune(ctx, &p)
+	p.Plan.Problems = append(p.Plan.Problems, problems...)
+	return p, err
 }
 
 // Owners returns the owner of each CPU by DryRun, and the unreadable objects.

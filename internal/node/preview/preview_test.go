@@ -35,7 +35,7 @@ func show(n *nodefixture.Node) preview.Preview {
 		n.T.Fatal(err)
 	}
 	h := n.Host()
-	p, err := preview.OnHost(n.T.Context(), &h, c, n.CPUs.Now(), n.Logger())
+	p, err := preview.OnHost(n.T.Context(), &h, c, n.CPUs.Now(), false, n.Logger())
 	if err != nil {
 		n.T.Fatal(err)
 	}
@@ -180,7 +180,7 @@ func TestExclusive(t *testing.T) {
 	if _, err := os.Stat(ran); questions.Load() != 0 || !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("%d questions to systemd, and a run of runc (%v); want none", questions.Load(), err)
 	}
-	p, err := preview.OnHost(t.Context(), &h, c, n.CPUs.Now(), n.Logger())
+	p, err := preview.OnHost(t.Context(), &h, c, n.CPUs.Now(), false, n.Logger())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -101,9 +101,6 @@ func (a *Resizes) Next(earlier func(time.Time)) {
 	}
 }
 
-// IsOpen reports whether the result of a resize of the container is unknown.
-func (a *Resizes) IsOpen(id string) bool { return a.open[id] != nil }
-
 // Seen compares a record with the possible sizes, and corrects the size in the inventory. It
 // reports whether the record counts: it is complete, and no newer resize replaces this one.
 func (a *Resizes) Seen(q Query, s inventory.ContainerStatus, now time.Time) bool {

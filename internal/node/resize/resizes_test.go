@@ -61,6 +61,12 @@ func (w *world) read(t *testing.T, later time.Duration, s inventory.ContainerSta
 	return w.Seen(due[0], s, w.now)
 }
 
+// isOpen reports whether the record is read again.
+func (w *world) isOpen() (is bool) {
+	w.Next(func(time.Time) { is = true })
+	return is
+}
+
 func (w *world) cpus() int { return int(w.inventory.Container("1").Request().Shares / 1024) }
 
 // TestRecordDecides checks that the record of the runtime decides which of several requests is in
@@ -94,7 +100,7 @@ func TestRecordDecides(t *testing.T) {
 			if got := w.cpus(); got != c.want {
 				t.Errorf("the container has %d CPUs; want %d", got, c.want)
 			}
-			if got := w.IsOpen("1"); got != c.open {
+			if got := w.isOpen(); got != c.open {
 				t.Errorf("open: %t; want %t", got, c.open)
 			}
 		})
@@ -108,7 +114,7 @@ func TestNoRecord(t *testing.T) {
 	w.resize(true, 2)
 	failed := w.record(1)
 	failed.Err = errors.New("no answer")
-	if w.read(t, 4*time.Second, failed) || w.cpus() != 2 || !w.IsOpen("1") {
+	if w.read(t, 4*time.Second, failed) || w.cpus() != 2 || !w.isOpen() {
 		t.Error("a failed reading counts")
 	}
 	w.now = w.now.Add(time.Minute)
@@ -121,7 +127,7 @@ func TestNoRecord(t *testing.T) {
 	ended := w.record(3)
 	ended.State = cri.Exited
 	w.inventory.PutContainer(ended)
-	if due := w.Due(w.now.Add(time.Minute)); len(due) > 0 || w.IsOpen("1") {
+	if due := w.Due(w.now.Add(time.Minute)); len(due) > 0 || w.isOpen() {
 		t.Error("the record of a container that has ended is read")
 	}
 }

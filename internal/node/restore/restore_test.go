@@ -41,7 +41,7 @@ func (n node) enforce() {
 	n.T.Helper()
 	h := n.Host()
 	for range 3 { // an update of CPUs over CRI makes the runtime write the weight again
-		p, err := preview.OnHost(n.T.Context(), &h, n.config(), n.CPUs.Now(), n.Logger())
+		p, err := preview.OnHost(n.T.Context(), &h, n.config(), n.CPUs.Now(), false, n.Logger())
 		if err != nil {
 			n.T.Fatal(err)
 		}

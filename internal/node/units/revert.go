@@ -37,9 +37,6 @@ func (u *Units) Revert() {
 // RevertAgain allows another attempt to revert the units whose revert has failed.
 func (u *Units) RevertAgain() { clear(u.reverting) }
 
-// IsReverting reports whether any unit is being reverted, or waits for the next attempt.
-func (u *Units) IsReverting() bool { return len(u.reverting) > 0 }
-
 // revert runs in a worker. It checks that systemd and the kernel have the earlier values.
 func revert(ctx context.Context, h *hostenv.Host, name string, originals []undo.Original) error {
 	ctx, cancel := context.WithTimeout(ctx, hostenv.CallTimeout)
