@@ -80,6 +80,9 @@ func arrows() map[string][]string {
 
 		"internal/plugin/autoscale": {"internal/capacity", "internal/config", "internal/plugin/simulate", "pkg/topology"},
 
+		// cpupool-dra.
+		"internal/claimdriver/slices": {"internal/dra", "internal/inspect", "pkg/cpuset"},
+
 		// cpupool-webhook.
 		"internal/cluster/election":       nil,
 		"internal/cluster/eviction":       {"internal/admission", "pkg/workload"},
