@@ -97,8 +97,9 @@ test-vm: host-vm build ## run the tests on real kernels and a real node, in virt
 test-slice: host-vm build ## run of test-vm the slice that the commit chooses (SLICE=faults: that one)
 	$(GO) test -tags vm -count=1 -timeout 70m ./test/vm -slice $(or $(SLICE),commit) -starts few -soak 5m -undo.rounds 2
 
-test-apiserver: build ## run cpupool-webhook, the rights of a daemon, and releases of the chart against a real API server, on this machine (builds kube-apiserver once)
+test-apiserver: build ## run cpupool-webhook, the slices and rights of cpupool-dra, the rights of a daemon, and releases of the chart against a real API server, on this machine (builds kube-apiserver once)
 	$(GO) -C test/apiserver test -tags apiserver -count=1 -timeout 30m ./...
+	$(GO) -C test/claims test -tags apiserver -count=1 -timeout 30m ./...
 	$(GO) -C test/deploy test -tags apiserver -count=1 -run TestRelease -timeout 30m ./...
 
 test-browser: ## look at the pages of kubectl-cpupool serve with Chromium, which is installed when it is missing (SHOTS=dir: screenshots)
