@@ -12,9 +12,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cpupoold/cpupoold/internal/control"
 	"github.com/cpupoold/cpupoold/internal/history"
 	"github.com/cpupoold/cpupoold/internal/inspect"
-	"github.com/cpupoold/cpupoold/internal/control"
 )
 
 // fake is a daemon whose test adds events.

@@ -7,8 +7,8 @@ import (
 	"net"
 	"net/http"
 
-	"github.com/cpupoold/cpupoold/internal/inspect"
 	"github.com/cpupoold/cpupoold/internal/control"
+	"github.com/cpupoold/cpupoold/internal/inspect"
 	"github.com/cpupoold/cpupoold/test/vm"
 )
 
