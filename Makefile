@@ -32,14 +32,15 @@ SERIAL := internal/admission internal/capacity internal/cluster/hostedpriority i
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{ printf "%-16s %s\n", $$1, $$2 }'
 
-build: ## build bin/cpupoold, bin/cpupool-webhook and bin/kubectl-cpupool for this machine, static
+build: ## build bin/cpupoold, bin/cpupool-dra, bin/cpupool-webhook and bin/kubectl-cpupool for this machine, static
 	$(BUILD) -o bin/cpupoold ./cmd/cpupoold
+	$(BUILD) -o bin/cpupool-dra ./cmd/cpupool-dra
 	$(BUILD) -o bin/cpupool-webhook ./cmd/cpupool-webhook
 	$(BUILD) -o bin/kubectl-cpupool ./cmd/kubectl-cpupool
 
 image: ## build bin/cpupoold-image.tar, the container image of deploy/, for amd64 and arm64
 	rm -rf bin/image
-	for arch in amd64 arm64; do GOARCH=$$arch $(BUILD) -o bin/image/$$arch/ ./cmd/cpupoold ./cmd/cpupool-webhook; done
+	for arch in amd64 arm64; do GOARCH=$$arch $(BUILD) -o bin/image/$$arch/ ./cmd/cpupoold ./cmd/cpupool-dra ./cmd/cpupool-webhook; done
 	$(GO) -C deploy/image run . -o $(CURDIR)/bin/cpupoold-image.tar -ref localhost/cpupoold/cpupoold:1 -from $(CURDIR)/bin/image -entrypoint cpupoold
 
 release: ## build dist/, all files of a release, from the tag of the commit, and check them (VERSION=0.1.0: without a tag; IMAGE=registry.example.com/cpupoold)
@@ -51,6 +52,7 @@ release: ## build dist/, all files of a release, from the tag of the commit, and
 # To link every unit test, too, would take longer than all other lines.
 cross: ## build bin/cpupoold-arm64, kubectl-cpupool for other machines, and compile every unit test for arm64
 	GOARCH=arm64 $(BUILD) -o bin/cpupoold-arm64 ./cmd/cpupoold
+	GOARCH=arm64 $(BUILD) -o bin/cpupool-dra-arm64 ./cmd/cpupool-dra
 	GOARCH=arm64 $(BUILD) -o bin/cpupool-webhook-arm64 ./cmd/cpupool-webhook
 	GOARCH=arm64 $(BUILD) -o bin/kubectl-cpupool-arm64 ./cmd/kubectl-cpupool
 	GOOS=darwin GOARCH=arm64 $(BUILD) -o bin/kubectl-cpupool-darwin-arm64 ./cmd/kubectl-cpupool
@@ -167,7 +169,7 @@ fmt: ## format the code
 	$(GOLANGCI) fmt
 
 docs: ## write the generated pages in docs: metrics, keys of configurations, chart values, man pages, benchmarks, support matrix
-	$(GO) test ./internal/node/telemetry ./internal/config ./internal/cluster/webhook ./internal/cluster/hostedpriority ./cmd/cpupoold ./cmd/kubectl-cpupool ./test/vm/internal/matrix -run 'TestPage$$|TestDocument$$|TestPicture$$|TestReference$$|TestManPages' -update
+	$(GO) test ./internal/node/telemetry ./internal/config ./internal/cluster/webhook ./internal/cluster/hostedpriority ./cmd/cpupoold ./cmd/cpupool-dra ./cmd/kubectl-cpupool ./test/vm/internal/matrix -run 'TestPage$$|TestDocument$$|TestPicture$$|TestReference$$|TestManPages' -update
 	$(GO) -C test/deploy test . -run 'TestChartReadme$$' -update
 	$(GO) -C bench run ./cmd/page results ../docs/reference/benchmarks.md
 

@@ -79,7 +79,7 @@ func (r *release) archiveOf(p program) string {
 // archives packs the programs that users install without a package.
 func (r *release) archives(context.Context) error {
 	for _, p := range all() {
-		if p.name == "cpupool-webhook" { // runs only in the image
+		if p.isInImageOnly() {
 			continue
 		}
 		entries, err := r.archiveEntries(p)

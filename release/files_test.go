@@ -173,7 +173,7 @@ func (m *made) readImage(t *testing.T) {
 func (m *made) readArchives(t *testing.T) {
 	t.Helper()
 	for _, p := range all() {
-		if p.name == "cpupool-webhook" {
+		if p.isInImageOnly() {
 			continue
 		}
 		data := m.read(t, m.archiveOf(p))

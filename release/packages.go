@@ -23,7 +23,7 @@ const maintainer = "cpupoold maintainers <maintainers@cpupoold.invalid>"
 // packages writes the packages of Debian and of RPM.
 func (r *release) packages(context.Context) error {
 	for _, p := range all() {
-		if p.os != "linux" || p.name == "cpupool-webhook" {
+		if p.os != "linux" || p.isInImageOnly() {
 			continue
 		}
 		for _, format := range []string{"deb", "rpm"} {

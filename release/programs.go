@@ -16,6 +16,8 @@ func all() []program {
 	return []program{
 		{"cpupoold", "linux", "amd64"},
 		{"cpupoold", "linux", "arm64"},
+		{"cpupool-dra", "linux", "amd64"},
+		{"cpupool-dra", "linux", "arm64"},
 		{"cpupool-webhook", "linux", "amd64"},
 		{"cpupool-webhook", "linux", "arm64"},
 		{"kubectl-cpupool", "linux", "amd64"},
@@ -25,6 +27,9 @@ func all() []program {
 		{"kubectl-cpupool", "windows", "amd64"},
 	}
 }
+
+// isInImageOnly reports whether a program runs only in the image.
+func (p program) isInImageOnly() bool { return p.name == "cpupool-dra" || p.name == "cpupool-webhook" }
 
 // platform returns the directory of the program below built.
 func (p program) platform() string { return p.os + "-" + p.arch }

@@ -93,6 +93,10 @@ func arrows() map[string][]string {
 		"internal/cluster/review":         {"internal/admission", "internal/autoscaling"},
 		"internal/cluster/webhook":        {"internal/admission", "internal/cluster/eviction", "internal/cluster/evictor", "internal/cluster/hostedpriority", "internal/cluster/review", "internal/limits", "internal/nodekind", "internal/spelling", "pkg/workload"},
 
+		// cpupool-dra.
+		"internal/claimdriver":          {"internal/claimdriver/cdifiles", "internal/claimdriver/slices", "internal/control", "internal/dra", "internal/inspect", "internal/limits", "pkg/cpuset", "pkg/pools"},
+		"internal/claimdriver/cdifiles": {"internal/dra", "pkg/cpuset", "pkg/cri"},
+
 		// Test support.
 		"internal/testing/invariants":  {"pkg/allocate", "pkg/cpuset", "pkg/pools", "pkg/workload"},
 		"internal/testing/machines":    {"pkg/cpuset", "pkg/topology"},
@@ -102,6 +106,7 @@ func arrows() map[string][]string {
 		"internal/testing/testnode":    {"pkg/...", "internal/testing/invariants", "internal/testing/testnode"},
 
 		"cmd/cpupoold":        {"pkg/...", "internal/codes", "internal/config", "internal/control", "internal/document", "internal/explain", "internal/history", "internal/inspect", "internal/layout", "internal/memorylimit", "internal/node/...", "internal/usage", "internal/version"},
+		"cmd/cpupool-dra":     {"internal/claimdriver", "internal/claimdriver/slices", "internal/memorylimit", "internal/usage", "internal/version"},
 		"cmd/cpupool-webhook": {"internal/cluster/...", "internal/memorylimit", "internal/usage", "internal/version"},
 		"cmd/kubectl-cpupool": {"internal/admission", "internal/codes", "internal/config", "internal/document", "internal/explain", "internal/findings", "internal/history", "internal/inspect", "internal/layout", "internal/nodekind", "internal/plugin/...", "internal/verdict", "internal/spelling", "internal/usage", "internal/version", "pkg/cpuset", "pkg/topology", "pkg/workload"},
 	}

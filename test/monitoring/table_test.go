@@ -121,32 +121,43 @@ func TestUnknown(t *testing.T) {
 	}
 }
 
-// TestWebhookMetrics checks that the table of the webhook contains its metrics, and no
-// others.
-func TestWebhookMetrics(t *testing.T) {
-	name := regexp.MustCompile(`Name: "(cpupool_webhook_\w+)"`)
-	var want, got []string
-	files, err := filepath.Glob(root + "internal/cluster/*/*.go")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, file := range files {
-		code, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
+// TestProgramMetrics checks that the tables of the webhook and of the driver of ResourceClaims contain
+// their metrics, and no others.
+func TestProgramMetrics(t *testing.T) {
+	for prefix, dirs := range map[string][]string{
+		"cpupool_webhook_": {"internal/cluster/*/*.go"},
+		"cpupool_dra_":     {"internal/claimdriver/*.go", "internal/claimdriver/*/*.go"},
+	} {
+		name := regexp.MustCompile(`"(` + prefix + `\w+)"`)
+		var want, got []string
+		for _, dir := range dirs {
+			files, err := filepath.Glob(root + dir)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, file := range files {
+				if strings.HasSuffix(file, "_test.go") {
+					continue
+				}
+				code, err := os.ReadFile(file)
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, m := range name.FindAllStringSubmatch(string(code), -1) {
+					want = append(want, m[1])
+				}
+			}
 		}
-		for _, m := range name.FindAllStringSubmatch(string(code), -1) {
-			want = append(want, m[1])
+		for m := range maps.Keys(newTable(t)) {
+			if base := strings.TrimSuffix(strings.TrimSuffix(strings.TrimSuffix(m, "_bucket"), "_count"), "_sum"); strings.HasPrefix(m, prefix) {
+				got = append(got, base) // of a histogram
+			}
 		}
-	}
-	for m := range maps.Keys(newTable(t)) {
-		if strings.HasPrefix(m, "cpupool_webhook_") {
-			got = append(got, m)
+		slices.Sort(want)
+		slices.Sort(got)
+		got = slices.Compact(got)
+		if !slices.Equal(want, got) {
+			t.Errorf("docs/reference/metrics.md has %q; want %q", got, want)
 		}
-	}
-	slices.Sort(want)
-	slices.Sort(got)
-	if !slices.Equal(want, got) {
-		t.Errorf("docs/reference/metrics.md has %q; want %q", got, want)
 	}
 }

@@ -1,0 +1,154 @@
+package claimdriver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"google.golang.org/grpc"
+	registerapi "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
+
+	"github.com/cpupoold/cpupoold/internal/limits"
+)
+
+// counters are the metrics of the driver.
+type counters struct {
+	registry   *prometheus.Registry
+	calls      *prometheus.HistogramVec
+	errors     *prometheus.CounterVec
+	orphans    prometheus.Counter
+	registered atomic.Bool
+}
+
+func newCounters(w *watcher) *counters {
+	c := &counters{
+		registry: prometheus.NewPedanticRegistry(),
+		calls: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "cpupool_dra_call_duration_seconds", Help: "Duration of the kubelet's calls for one claim, by call (prepare, unprepare) and result (ok, error).",
+			Buckets: []float64{.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 25},
+		}, []string{"call", "result"}),
+		errors: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "cpupool_dra_background_errors_total", Help: "Errors outside of the kubelet's calls, by part (plugin, slices, status, cleanup).",
+		}, []string{"part"}),
+		orphans: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "cpupool_dra_orphans_ended_total", Help: "Claims that ended without a call of the kubelet, because no pod can use them.",
+		}),
+	}
+	gauge := func(name, help string, value func(node) float64) prometheus.Collector {
+		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, func() float64 {
+			now, _ := w.now()
+			return value(now)
+		})
+	}
+	for _, call := range []string{"prepare", "unprepare"} {
+		for _, result := range []string{"ok", "error"} {
+			c.calls.WithLabelValues(call, result)
+		}
+	}
+	for _, part := range []string{"plugin", "slices", "status", "cleanup"} {
+		c.errors.WithLabelValues(part)
+	}
+	c.registry.MustRegister(c.calls, c.errors, c.orphans, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+		gauge("cpupool_dra_registered", "1 if the kubelet has registered the plugin.", func(node) float64 { return number(c.registered.Load()) }),
+		gauge("cpupool_dra_daemon_up", "1 if the daemon has answered within 30 seconds.", func(n node) float64 { return number(!n.isAway()) }),
+		gauge("cpupool_dra_ready", "1 if the daemon recognises containers with claims.", func(n node) float64 { return number(n.claims != nil && n.claims.Ready && !n.isAway()) }),
+		gauge("cpupool_dra_claims", "Claims that are prepared on the node.", func(n node) float64 {
+			if n.claims == nil {
+				return 0
+			}
+			return float64(len(n.claims.Claims))
+		}),
+		gauge("cpupool_dra_faulty_claims", "Prepared claims with problems or with CPUs that are offline.", func(n node) float64 {
+			faulty := 0
+			if n.claims != nil {
+				for i := range n.claims.Claims {
+					if c := &n.claims.Claims[i]; len(c.Problems) > 0 || !c.Away.IsEmpty() {
+						faulty++
+					}
+				}
+			}
+			return float64(faulty)
+		}),
+	)
+	return c
+}
+
+func number(b bool) float64 {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// call counts a call for one claim.
+func (c *counters) call(name string, began time.Time, err error) {
+	result := "ok"
+	if err != nil {
+		result = "error"
+	}
+	c.calls.WithLabelValues(name, result).Observe(time.Since(began).Seconds())
+}
+
+// failed counts an error of a part.
+func (c *counters) failed(part string) { c.errors.WithLabelValues(part).Inc() }
+
+// noteRegistration is an interceptor that notes the kubelet's answer to the registration.
+func (c *counters) noteRegistration(ctx context.Context, request any, _ *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (any, error) {
+	if s, is := request.(*registerapi.RegistrationStatus); is {
+		c.registered.Store(s.PluginRegistered)
+	}
+	return handle(ctx, request)
+}
+
+// Limits of the port. They have the values of the daemon.
+const (
+	maxNew      = 256      // connections without an answered request
+	maxAnswered = 64       // other connections
+	maxHeader   = 16 << 10 // bytes
+	readTimeout = 5 * time.Second
+	maxSilence  = 2 * time.Minute // of the loop that asks the daemon
+)
+
+// serve serves metrics and probes until ctx ends.
+func (d *driver) serve(ctx context.Context, l net.Listener) error {
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", promhttp.HandlerFor(d.count.registry, promhttp.HandlerOpts{
+		ErrorLog: slog.NewLogLogger(d.log.Handler(), slog.LevelWarn), MaxRequestsInFlight: 2,
+	}))
+	mux.HandleFunc("GET /healthz", probe(func() error {
+		if age := time.Since(time.Unix(0, d.watch.tried.Load())); age > maxSilence {
+			return fmt.Errorf("the daemon was last asked %s ago", age.Round(time.Second))
+		}
+		return nil
+	}))
+	// A node without a daemon must not stop the rollout of the driver, so the daemon does not count.
+	mux.HandleFunc("GET /readyz", probe(func() error {
+		if !d.count.registered.Load() {
+			return errors.New("the kubelet has not registered the plugin yet")
+		}
+		return nil
+	}))
+	s := &http.Server{Handler: mux, MaxHeaderBytes: maxHeader, ReadTimeout: readTimeout, WriteTimeout: 30 * time.Second, IdleTimeout: 2 * time.Minute,
+		ErrorLog: slog.NewLogLogger(d.log.Handler(), slog.LevelDebug)}
+	guarded := limits.Limits{New: maxNew, Answered: maxAnswered, Peer: limits.Address}.Guard(l, s)
+	return limits.Serve(ctx, "metrics on "+l.Addr().String(), guarded, s)
+}
+
+// probe returns a handler that answers 503 with the error of check.
+func probe(check func() error) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		if err := check(); err != nil {
+			http.Error(w, err.Error(), http.StatusServiceUnavailable)
+			return
+		}
+		fmt.Fprintln(w, "ok")
+	}
+}

@@ -1,0 +1,187 @@
+package claimdriver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	resourcev1 "k8s.io/api/resource/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/cpupoold/cpupoold/internal/control"
+	"github.com/cpupoold/cpupoold/internal/dra"
+	"github.com/cpupoold/cpupoold/internal/inspect"
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
+)
+
+const (
+	cleanUpInterval = 5 * time.Minute
+	apiTimeout      = 10 * time.Second
+	// fileAge is the age from which files of unknown claims are removed. A younger file can belong to a
+	// claim that was prepared after the driver asked for the claims.
+	fileAge = time.Minute
+)
+
+// cleanUp ends orphans, restores the files of claims, and removes the files of other claims. It does so
+// after the daemon's first answer, and then at intervals.
+func (d *driver) cleanUp(ctx context.Context) {
+	for ctx.Err() == nil {
+		now, changed := d.watch.now()
+		if now.claims == nil {
+			select {
+			case <-ctx.Done():
+			case <-changed:
+			}
+			continue
+		}
+		if err := d.cleanUpOnce(ctx); err != nil && ctx.Err() == nil {
+			d.count.failed("cleanup")
+			d.log.Warn("clean up claims; the next try is in 5 minutes", "error", err)
+		}
+		sleep(ctx, cleanUpInterval)
+	}
+}
+
+func (d *driver) cleanUpOnce(ctx context.Context) error {
+	now, err := d.daemon.Claims(ctx, 0, control.Wait{})
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for i := range now.Claims {
+		c := &now.Claims[i]
+		if mayBeOrphan(c) {
+			errs = append(errs, d.endOrphan(ctx, types.UID(c.UID)))
+		}
+		errs = append(errs, d.restoreFile(ctx, types.UID(c.UID)))
+	}
+	if now, err = d.daemon.Claims(ctx, 0, control.Wait{}); err != nil {
+		return errors.Join(append(errs, err)...)
+	}
+	known, names := make(map[string]bool), make(map[string]bool)
+	for i := range now.Claims {
+		known[now.Claims[i].UID], names[now.Claims[i].Namespace+"_"+now.Claims[i].Name] = true, true
+	}
+	return errors.Join(append(errs, d.files.RemoveOthers(known, fileAge), removeMetadata(d.metadata, names))...)
+}
+
+// mayBeOrphan reports whether neither a container nor the pod of a claim is on the node.
+func mayBeOrphan(c *inspect.Claim) bool { return len(c.Containers) == 0 && c.Pod == "" }
+
+// find returns a claim as the daemon has it now, nil if it has ended.
+func (d *driver) find(ctx context.Context, uid types.UID) (*inspect.Claim, error) {
+	now, err := d.daemon.Claims(ctx, 0, control.Wait{})
+	if err != nil {
+		return nil, err
+	}
+	i := slices.IndexFunc(now.Claims, func(c inspect.Claim) bool { return c.UID == string(uid) })
+	if i < 0 {
+		return nil, nil
+	}
+	return &now.Claims[i], nil
+}
+
+// restoreFile writes the CDI file of a claim, for example after its loss.
+func (d *driver) restoreFile(ctx context.Context, uid types.UID) error {
+	unlock, err := d.locks.lock(ctx, uid)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	c, err := d.find(ctx, uid) // it may have ended
+	if err != nil || c == nil {
+		return err
+	}
+	var cpus cpuset.Set
+	for _, p := range c.Parts {
+		cpus = cpus.Union(p.CPUs)
+	}
+	return d.files.Write(c.UID, cpus)
+}
+
+// endOrphan ends a claim if the API server proves that no pod can use it. The kubelet ends claims in all
+// other cases, unless it has lost its state.
+func (d *driver) endOrphan(ctx context.Context, uid types.UID) error {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	unlock, err := d.locks.lock(ctx, uid) // no preparation between check and end
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	c, err := d.find(ctx, uid)
+	if err != nil || c == nil || !mayBeOrphan(c) {
+		return err
+	}
+	why, err := d.orphaned(ctx, c)
+	if err != nil || why == "" {
+		return err
+	}
+	if err := d.endLocked(ctx, uid); err != nil {
+		return fmt.Errorf("end claim %s: %w", c.Full(), err)
+	}
+	d.count.orphans.Inc()
+	d.log.Warn("claim has ended without the kubelet", "claim", c.Full(), "uid", uid, "reason", why)
+	return nil
+}
+
+// orphaned returns the reason why no pod can use a claim, "" if a pod can. An error is no proof.
+func (d *driver) orphaned(ctx context.Context, c *inspect.Claim) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, apiTimeout)
+	defer cancel()
+	found, err := d.client.ResourceV1().ResourceClaims(c.Namespace).Get(ctx, c.Name, metav1.GetOptions{})
+	switch {
+	case isGone(err):
+		return "the claim does not exist", nil
+	case err != nil:
+		return "", fmt.Errorf("read claim %s: %w", c.Full(), err)
+	case string(found.UID) != c.UID:
+		return "another claim has its name", nil
+	case found.Status.Allocation == nil:
+		return "the claim is not allocated", nil
+	case !slices.ContainsFunc(found.Status.ReservedFor, func(r resourcev1.ResourceClaimConsumerReference) bool { return string(r.UID) == c.PodUID }):
+		return "the claim is not reserved for its pod", nil
+	case !slices.ContainsFunc(found.Status.Allocation.Devices.Results, func(r resourcev1.DeviceRequestAllocationResult) bool {
+		return r.Driver == dra.Driver && r.Pool == d.node
+	}):
+		return "the claim is allocated on another node", nil
+	}
+	return "", nil
+}
+
+// isGone reports whether the API server answers that an object does not exist. A proxy that answers 404
+// is no proof.
+func isGone(err error) bool {
+	return apierrors.IsNotFound(err) && !apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
+}
+
+// removeMetadata removes the old directories of unknown claims. Their names are NAMESPACE_NAME. Package
+// kubeletplugin makes them, and removes them only if the kubelet ends the claim.
+func removeMetadata(dir string, known map[string]bool) error {
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("remove metadata of claims: %w", err)
+	}
+	var errs []error
+	for _, e := range entries {
+		info, err := e.Info()
+		if err != nil || !info.IsDir() || known[e.Name()] || !strings.Contains(e.Name(), "_") || time.Since(info.ModTime()) < fileAge {
+			continue
+		}
+		if err := os.RemoveAll(filepath.Join(dir, e.Name())); err != nil {
+			errs = append(errs, fmt.Errorf("remove metadata of claims: %w", err))
+		}
+	}
+	return errors.Join(errs...)
+}
