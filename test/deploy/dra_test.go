@@ -7,16 +7,18 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	resourcev1 "k8s.io/api/resource/v1"
 
 	"github.com/cpupoold/cpupoold/internal/dra"
 )
 
 // draFiles are the manifests of the driver for ResourceClaims.
-var draFiles = []string{"dra/daemonset.yaml", "dra/deviceclass.yaml", "dra/networkpolicy.yaml"}
+var draFiles = []string{"dra/daemonset.yaml", "dra/rbac.yaml", "dra/policy.yaml", "dra/deviceclass.yaml", "dra/networkpolicy.yaml"}
 
 // withClaims are values with a list for claims, and the driver.
 const withClaims = `
@@ -124,6 +126,29 @@ func TestDeviceClass(t *testing.T) {
 	}
 	if d := cmp.Diff(dra.DeviceClass(), got[0]); d != "" {
 		t.Errorf("class (-program +manifest):\n%s", d)
+	}
+}
+
+// TestDriverAccount checks that role and policies are for the account of the driver's pods.
+func TestDriverAccount(t *testing.T) {
+	all := files(t, draFiles...)
+	name := daemonSet(t, all, "cpupool-dra").Spec.Template.Spec.ServiceAccountName
+	if all["ServiceAccount cpupoold "+name] == nil {
+		t.Errorf("service account %s is missing", name)
+	}
+	for _, b := range of[*rbacv1.ClusterRoleBinding](all) {
+		if d := cmp.Diff([]rbacv1.Subject{{Kind: "ServiceAccount", Namespace: "cpupoold", Name: name}}, b.Subjects); d != "" {
+			t.Errorf("%s (-want +got):\n%s", b.Name, d)
+		}
+	}
+	policies := of[*admissionregistrationv1.ValidatingAdmissionPolicy](all)
+	for _, p := range policies {
+		if !strings.Contains(p.Spec.MatchConditions[0].Expression, "'system:serviceaccount:cpupoold:"+name+"'") {
+			t.Errorf("policy %s does not name the account %s", p.Name, name)
+		}
+	}
+	if len(policies) != 2 {
+		t.Errorf("policies = %d; want those of slices and of claims", len(policies))
 	}
 }
 
