@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -39,6 +40,8 @@ type killed struct {
 	owner    *resident
 	shared   *resident
 	nri      chan struct{} // receives a value when the daemon logs that NRI is connected
+	ended    atomic.Int64  // when the test ended the last connection, in nanoseconds of Unix time
+	losses   atomic.Int64  // connections that ended without the test, or with a restart of the runtime
 	rand     *rand.Rand    // of one kill
 	actions  []string      // before the next kill, for evidence
 	took     map[string]time.Duration
@@ -57,6 +60,11 @@ func TestKills(t *testing.T) {
 	n := newNode(t)
 	k := &killed{runtimeNode: n.withoutKubelet(), nri: make(chan struct{}, 1000), took: make(map[string]time.Duration)}
 	k.limitStops()
+	o, err := observer.Start("/sys/fs/cgroup/kubepods.slice")
+	if err != nil {
+		t.Fatal(err)
+	}
+	k.observer = o
 	k.followLog()
 	n.startDaemon(killsConfig(n, *killsKind))
 	k.Cleanup(func() { // partitions end with restore
@@ -64,11 +72,6 @@ func TestKills(t *testing.T) {
 		n.run("cpupoold", "restore")
 	})
 	k.awaitNRI()
-	o, err := observer.Start("/sys/fs/cgroup/kubepods.slice")
-	if err != nil {
-		t.Fatal(err)
-	}
-	k.observer = o
 	k.churn = startChurn(k)
 	k.Cleanup(k.churn.stop)
 	k.owner, k.shared = k.churn.resident(2000), k.churn.resident(500)
@@ -95,7 +98,7 @@ func TestKills(t *testing.T) {
 	if excess := seen.Excess(); len(excess) > 0 {
 		t.Errorf("seed %d: %s", *seed, strings.Join(excess, "\n"))
 	}
-	t.Logf("%s: %d kills, %d containers started, %d creations failed; seconds: %v", *killsKind, made, k.churn.started.Load(), k.churn.failed.Load(), k.took)
+	t.Logf("%s: %d kills, %d losses of NRI, %d containers started, %d creations failed; seconds: %v", *killsKind, made, k.losses.Load(), k.churn.started.Load(), k.churn.failed.Load(), k.took)
 }
 
 // killsConfig returns the configuration of a kind of pool, with the default resync. The shared
@@ -167,7 +170,6 @@ func (k *killed) one() {
 		k.act("kill after writes", func() { k.killAfterWrites(pid) })
 	}
 	k.act("restart of the daemon", k.awaitNRI)
-	k.observer.Present()
 	k.act("end of overlaps", k.noOverlap)
 }
 
@@ -201,8 +203,9 @@ func (k *killed) mainPID() int {
 	return slices.Min(pids) // children, such as "runc --version", are younger
 }
 
-// followLog reads the daemon's log until the end of the test. One process that waits takes less
-// of the emulated node than requests to the daemon in a loop, and reports the moment.
+// followLog reads the daemon's log until the end of the test, and reports to the observer whether a daemon
+// replies. One process that waits takes less of the emulated node than requests to the daemon in a loop, and
+// reports the moment. The runtime closes the connection to a daemon that replies too late.
 func (k *killed) followLog() {
 	k.Helper()
 	log := exec.CommandContext(k.Context(), "journalctl", "-f", "-n", "all", "-S", "@"+strconv.FormatInt(time.Now().Unix(), 10), "-o", "cat", "-u", "cpupoold")
@@ -216,7 +219,18 @@ func (k *killed) followLog() {
 	k.Cleanup(func() { _ = log.Wait() }) // killed by the end of the test's context
 	go func() {
 		for lines := bufio.NewScanner(out); lines.Scan(); {
-			if strings.Contains(lines.Text(), `"NRI is connected: `) {
+			var line struct {
+				Time time.Time
+				Msg  string
+			}
+			switch err := json.Unmarshal(lines.Bytes(), &line); {
+			case err != nil: // systemd's
+			case line.Time.UnixNano() < k.ended.Load(): // the journal of a busy node is late
+			case strings.HasPrefix(line.Msg, "NRI is lost: "):
+				k.observer.Absent()
+				k.losses.Add(1)
+			case strings.HasPrefix(line.Msg, "NRI is connected: "):
+				k.observer.Present()
 				k.nri <- struct{}{}
 			}
 		}
@@ -235,6 +249,7 @@ func (k *killed) awaitNRI() {
 
 // absent reports to the observer that no daemon replies. The next record is of the next connection.
 func (k *killed) absent() {
+	k.ended.Store(time.Now().UnixNano())
 	k.observer.Absent()
 	for len(k.nri) > 0 {
 		<-k.nri
@@ -284,7 +299,6 @@ func (k *killed) restartRuntime() {
 	k.absent()
 	k.run("systemctl", "restart", k.image.Unit)
 	k.awaitNRI()
-	k.observer.Present()
 }
 
 // writeCPUs gives all CPUs to a container, or CPUs of another pool to an owner.

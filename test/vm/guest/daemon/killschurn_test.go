@@ -146,12 +146,14 @@ func (w *worker) start(kind podKind) (pod startedPod, err error) {
 		spec.Annotations = manifest.Management(nil)
 	}
 	w.announce()
+	asked := time.Now()
 	if pod.sandbox, err = w.runtime.RunPod(spec); err != nil {
 		return pod, err
 	}
-	w.k.observer.Identify(w.k.scope(pod.sandbox), observer.Pause, 0)
+	w.k.observer.Identify(w.k.scope(pod.sandbox), observer.Pause, 0, asked)
 	for attempt := range uint32(5) {
 		w.announce()
+		asked = time.Now()
 		pod.container, err = w.runtime.CreateContainer(pod.sandbox, testnode.ContainerSpec{Name: "app", Attempt: attempt, Resources: kind.resources()})
 		if !guestnode.TriesAgain(err) {
 			break
@@ -160,7 +162,7 @@ func (w *worker) start(kind podKind) (pod startedPod, err error) {
 	if err != nil {
 		return pod, err
 	}
-	w.k.observer.Identify(w.k.scope(pod.container), kind.name, kind.exclusive())
+	w.k.observer.Identify(w.k.scope(pod.container), kind.name, kind.exclusive(), asked)
 	if err := w.runtime.StartContainer(pod.container); err != nil {
 		return pod, err
 	}

@@ -14,7 +14,8 @@ const (
 	externalWrite = "external write"
 	// The owner still runs the OCI runtime, not the first program of its container.
 	beforeExec = "owner before exec"
-	// The intruder began while no daemon replied, or was not placed then.
+	// The intruder began while no daemon replied, or was not placed then. The same applies if no daemon replied
+	// at a time of its creation: the runtime asks the daemon long before the cgroup exists.
 	withoutDaemon = "begun without daemon"
 	// The same of the intruder.
 	runtimeInit = "runc init"
@@ -39,6 +40,7 @@ type container struct {
 	placed  bool   // it has had fewer CPUs than its parent
 	ending  bool
 	written time.Duration
+	asked   time.Duration // the test asked the runtime to create it
 }
 
 const never = time.Duration(1<<63 - 1)
@@ -56,7 +58,7 @@ type detector struct {
 func (j *detector) get(scope string) *container {
 	c := j.containers[scope]
 	if c == nil {
-		c = &container{written: never}
+		c = &container{written: never, asked: never}
 		j.containers[scope] = c
 	}
 	return c
@@ -131,7 +133,7 @@ func (j *detector) cause(i interval) (cause string, known bool) {
 		return externalWrite, true
 	case !i.ownerRuns:
 		return beforeExec, true
-	case i.fresh && j.isAbsent(i):
+	case i.fresh && j.isAbsent(min(i.begin, intruder.asked), i.end):
 		return withoutDaemon, true
 	case !i.executed:
 		return runtimeInit, true
@@ -150,10 +152,10 @@ func (c *container) wasWritten(i interval) bool {
 	return c.written != never && i.end >= c.written && i.begin <= c.written+writeWindow
 }
 
-// isAbsent reports whether there was a time without a daemon in an interval.
-func (j *detector) isAbsent(i interval) bool {
+// isAbsent reports whether there was a time without a daemon between two times.
+func (j *detector) isAbsent(begin, end time.Duration) bool {
 	for _, w := range j.absent {
-		if i.begin <= w.to && i.end >= w.from {
+		if begin <= w.to && end >= w.from {
 			return true
 		}
 	}

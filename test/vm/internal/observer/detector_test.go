@@ -82,6 +82,18 @@ func TestCauses(t *testing.T) {
 			other.kind = "shared"
 			h.absent = append(h.absent, window{0, time.Second / 2})
 		}, 0, unexplained},
+		{"no daemon during the creation", func(h *history, other *container) {
+			other.kind, other.asked = "shared", time.Second/4
+			h.absent = append(h.absent, window{0, time.Second / 2})
+		}, 0, withoutDaemon},
+		{"no daemon before the creation", func(h *history, other *container) {
+			other.kind, other.asked = "shared", time.Second
+			h.absent = append(h.absent, window{0, time.Second / 2})
+		}, 0, unexplained},
+		{"no daemon after the begin", func(h *history, other *container) {
+			other.kind, other.asked = "shared", time.Second
+			h.absent = append(h.absent, window{3 * time.Second, never})
+		}, 0, withoutDaemon},
 		{"written", func(h *history, other *container) { other.kind, other.written = "shared", 2*time.Second }, 0x0f, externalWrite},
 		{"written later", func(h *history, other *container) { other.kind, other.written = "shared", 5*time.Second }, 0x0f, unexplained},
 		{"owner not started", func(h *history, other *container) {

@@ -168,11 +168,15 @@ func (o *Observer) with(do func()) {
 }
 
 // Identify records the kind of a scope's container, and the number of exclusive CPUs that it
-// requests, after the runtime has created it. A pause container is running then.
-func (o *Observer) Identify(scope, kind string, count int) {
+// requests, after the runtime has created it. A pause container is running then. At the time
+// asked, the test asked the runtime to create the container. The runtime does not ask the daemon about
+// pause containers.
+func (o *Observer) Identify(scope, kind string, count int, asked time.Time) {
 	o.with(func() {
 		c := o.detector.get(scope)
-		c.kind, c.count = kind, count
+		if c.kind, c.count = kind, count; kind != Pause {
+			c.asked = asked.Sub(o.began)
+		}
 	})
 }
 

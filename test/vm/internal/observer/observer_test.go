@@ -41,8 +41,8 @@ func TestObserver(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o.Identify("a.scope", Exclusive, mine.count())
-	o.Identify("b.scope", "shared", 0)
+	o.Identify("a.scope", Exclusive, mine.count(), time.Now())
+	o.Identify("b.scope", "shared", 0, time.Now())
 	add("kubepods-pod1.slice/a.scope", mine)
 	write("kubepods-besteffort.slice/kubepods-pod2.slice/b.scope", "cgroup.threads", "")
 	write("kubepods-besteffort.slice/kubepods-pod2.slice/b.scope", "cpuset.cpus.effective", mine.String()+"\n")
@@ -62,7 +62,7 @@ func TestObserver(t *testing.T) {
 	}
 	o.Present()
 	rounds() // an overlap begins with the round before it
-	o.Identify("c.scope", "shared", 0)
+	o.Identify("c.scope", "shared", 0, time.Now())
 	add("kubepods-pod3.slice/c.scope", mine)
 	rounds()
 	if open := o.Open(); len(open) != 0 {
