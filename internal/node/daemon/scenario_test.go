@@ -121,6 +121,8 @@ func newScenario(t *testing.T, archive *txtar.Archive) *script {
 					nri = true
 				case "cgroupfs":
 					spec.Runtime.Driver = cri.Cgroupfs
+				case "crun":
+					spec.Runtime.Crun = true
 				case "cri-o":
 					spec.Runtime.Flavor = testnode.CRIO
 				default:

@@ -157,11 +157,13 @@ func (k *StaticKubelet) Problems(hasNRI bool) []pools.Problem {
 }
 
 // KubeletOriginals returns the originals with the CPUs that a static kubelet would write to
-// its containers now. The recorded ones may belong to another container now, and the kubelet
-// repeats no write that it has made. If the allocation is unknown, it returns the originals
-// unchanged, with an error.
+// its containers now, and crun to their inner cgroups. The recorded ones may belong to another
+// container now, and the kubelet repeats no write that it has made. If the allocation is unknown,
+// it returns the originals unchanged, with an error.
 func KubeletOriginals(ctx context.Context, h *hostenv.Host, all []undo.Original) ([]undo.Original, error) {
-	isPlaced := func(o undo.Original) bool { return o.File == cgroup.FileCPUs && o.Container != "" }
+	isPlaced := func(o undo.Original) bool {
+		return o.File == cgroup.FileCPUs && (o.Container != "" || o.Path.Scope() != o.Path)
+	}
 	if h.CPUManager == nil || !slices.ContainsFunc(all, isPlaced) {
 		return all, nil
 	}

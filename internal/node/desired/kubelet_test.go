@@ -186,6 +186,7 @@ func TestReadKubelet(t *testing.T) {
 func TestKubeletOriginals(t *testing.T) {
 	all := []undo.Original{
 		{File: cgroup.FileCPUs, Container: "c", Value: "2-7"}, {File: cgroup.FileWeight, Container: "c", Value: "59"}, {File: cgroup.FileCPUs, Unit: "du.service", Value: "2-7"},
+		{Path: "kubepods.slice/kubepods-podu.slice/crio-c.scope/container", File: cgroup.FileCPUs, Value: "2-7"},
 	}
 	static := podresources.CPUState{Policy: "static", Default: cpuset.Range(4, 7)}
 	for name, c := range map[string]struct {
@@ -203,7 +204,7 @@ func TestKubeletOriginals(t *testing.T) {
 			h.CPUManager = c.kubelet
 		}
 		got, err := desired.KubeletOriginals(t.Context(), &h, all)
-		if got[0].Value != c.want || got[1] != all[1] || got[2] != all[2] || (err != nil) != c.fails {
+		if got[0].Value != c.want || got[3].Value != c.want || got[1] != all[1] || got[2] != all[2] || (err != nil) != c.fails {
 			t.Errorf("%s: %v, %v; want CPUs %s", name, got, err, c.want)
 		}
 	}

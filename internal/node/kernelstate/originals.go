@@ -10,9 +10,6 @@ import (
 func (t *Cache) NoteOriginals(j *undo.Journal, m *inventory.Inventory, writes []cgroup.Write) {
 	for _, w := range writes {
 		before := t.Current(w.Path.Scope())
-		if before.Inner != nil && w.Path == before.Inner.Path {
-			before = cgroup.Current{State: *before.Inner, Exists: true}
-		}
 		if name := m.UnitAt(w.Path); name != "" {
 			j.NoteUnitWrite(w, m.UnitName(name), before.Unit)
 			continue

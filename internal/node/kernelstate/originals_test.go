@@ -1,6 +1,7 @@
 package kernelstate_test
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -11,37 +12,126 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/cri"
+	"github.com/cpupoold/cpupoold/pkg/pools"
 )
 
 // TestNoteOriginals checks the originals of a container, of crun's cgroup in it, and of a unit.
 func TestNoteOriginals(t *testing.T) {
 	const (
-		path = cgroup.Path("kubepods.slice/kubepods-podu.slice/cri-containerd-1.scope")
-		unit = cgroup.Path("system.slice/du.service")
+		scope = cgroup.Path("kubepods.slice/kubepods-podu.slice/cri-containerd-1.scope")
+		inner = scope + "/container"
+		unit  = cgroup.Path("system.slice/du.service")
 	)
-	k := newKernel()
-	k.state = cgroup.State{CPUs: cpuset.Range(0, 3), HasCPUSet: true, Populated: true, Inner: &cgroup.State{Path: path + "/container", CPUs: cpuset.Of(1), HasCPUSet: true}}
-	c, m, j := newCache(k), inventory.New(cgroup.DriverSystemd), undo.New(undo.Document{})
-	m.PutContainer(inventory.ContainerStatus{Container: cri.Container{ID: "1", State: cri.Running, CgroupsPath: "kubepods-podu.slice:cri-containerd:1"}})
-	m.PutUnit(inventory.UnitStatus{Name: "du.service", Unit: cgroup.Unit{Name: "du.service", Path: unit, UnitState: cgroup.UnitState{Known: true, CPUs: cpuset.Of(5)}}})
-	c.Refresh([]cgroup.Target{{Path: path, Container: "1", CPUs: cpuset.Of(2)}, {Path: unit, Unit: "du.service", CPUs: cpuset.Of(2)}}, m)
-	c.SetUnit(unit, cgroup.UnitState{Known: true, CPUs: cpuset.Of(5)})
-	var writes []cgroup.Write
-	for _, p := range []cgroup.Path{path, path + "/container"} {
-		writes = append(writes, cgroup.Write{Path: p, Via: cgroup.File, Property: cgroup.FileCPUs, Value: "2"})
+	state := func(cpus cpuset.Set, in *cgroup.State) cgroup.State {
+		return cgroup.State{Path: scope, CPUs: cpus, HasCPUSet: true, HasCPU: true, Populated: true, Weight: 100, Quota: 200_000, Period: 100_000, Inner: in}
 	}
-	c.NoteOriginals(j, m, append(writes, cgroup.Write{Path: unit, Via: cgroup.DBus, Property: cgroup.UnitCPUs, Value: "2"}))
-	d, _, due := j.BeginSave(time.Unix(1000, 0))
-	if !due {
-		t.Fatal("the journal has not changed")
+	innerState := func(cpus cpuset.Set, quota int64) *cgroup.State {
+		return &cgroup.State{Path: inner, CPUs: cpus, Mems: cpus.Take(1), HasCPUSet: true, HasCPU: true, Weight: 7, Quota: quota, Period: 100_000}
 	}
-	type original struct{ Container, Unit, Value string }
-	got := make(map[cgroup.Path]original)
-	for _, o := range d.Originals {
-		got[o.Path] = original{o.Container, o.Unit, o.Value}
+	file := func(p cgroup.Path, name string) cgroup.Write {
+		return cgroup.Write{Path: p, Via: cgroup.File, Property: name, Value: "2"}
 	}
-	want := map[cgroup.Path]original{path: {"1", "", "0-3"}, path + "/container": {"", "", "1"}, unit: {"", "du.service", "5"}}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("originals (-want +got):\n%s", diff)
+	byNRI := func(j *undo.Journal) {
+		j.NoteCreated(scope, "1", cri.Resources{Quota: 300_000, Period: 100_000}, &pools.Placement{Unlimited: true}, 0)
+	}
+	type original struct {
+		Path                         cgroup.Path
+		File, Container, Unit, Value string
+	}
+	cpus := func(value string) original { return original{scope, cgroup.FileCPUs, "1", "", value} }
+	innerCPUs := func(value string) original { return original{inner, cgroup.FileCPUs, "", "", value} }
+	for name, c := range map[string]struct {
+		before func(*undo.Journal)
+		states []cgroup.State // one for each call with writes
+		writes []cgroup.Write
+		want   []original
+	}{
+		"no inner cgroup": {
+			states: []cgroup.State{state(cpuset.Range(0, 3), nil)}, writes: []cgroup.Write{file(scope, cgroup.FileCPUs)},
+			want: []original{cpus("0-3")},
+		},
+		"the inner cgroup has its own CPUs": {
+			states: []cgroup.State{state(cpuset.Range(0, 3), innerState(cpuset.Of(1), -1))},
+			writes: []cgroup.Write{file(scope, cgroup.FileCPUs), file(inner, cgroup.FileCPUs)},
+			want:   []original{cpus("0-3"), innerCPUs("1")},
+		},
+		"the inner cgroup is written first": {
+			states: []cgroup.State{state(cpuset.Range(0, 3), innerState(cpuset.Of(1), -1))},
+			writes: []cgroup.Write{file(inner, cgroup.FileCPUs), file(scope, cgroup.FileCPUs)},
+			want:   []original{cpus("0-3"), innerCPUs("1")},
+		},
+		"the runtime writes the daemon's CPUs to both": {
+			states: []cgroup.State{state(cpuset.Set{}, innerState(cpuset.Set{}, -1)), state(cpuset.Of(4), innerState(cpuset.Of(4), -1))},
+			writes: []cgroup.Write{file(scope, cgroup.FileCPUs), file(inner, cgroup.FileCPUs)},
+			want:   []original{cpus(""), innerCPUs("")},
+		},
+		"a cgroup with its own CPUs gets the daemon's before its first write": {
+			states: []cgroup.State{state(cpuset.Set{}, innerState(cpuset.Of(1), -1)), state(cpuset.Of(4), innerState(cpuset.Of(4), -1))},
+			writes: []cgroup.Write{file(scope, cgroup.FileCPUs), file(inner, cgroup.FileCPUs)},
+			want:   []original{cpus(""), innerCPUs("1")},
+		},
+		"the CPUs are in the container's specification": {
+			before: byNRI,
+			states: []cgroup.State{state(cpuset.Of(4), innerState(cpuset.Of(4), -1))},
+			writes: []cgroup.Write{file(inner, cgroup.FileCPUs)},
+			want:   []original{{scope, cgroup.FileMax, "1", "", "300000 100000"}, cpus(""), innerCPUs("")},
+		},
+		"memory nodes and quotas": {
+			before: byNRI,
+			states: []cgroup.State{state(cpuset.Of(4), innerState(cpuset.Of(4), 300_000))},
+			writes: []cgroup.Write{file(scope, cgroup.FileMems), file(inner, cgroup.FileMems), file(inner, cgroup.FileMax)},
+			want: []original{
+				{scope, cgroup.FileMax, "1", "", "300000 100000"}, cpus(""), {scope, cgroup.FileMems, "1", "", ""},
+				{inner, cgroup.FileMax, "", "", "300000 100000"}, {inner, cgroup.FileMems, "", "", "4"},
+			},
+		},
+		"the daemon writes no weight to the inner cgroup": {
+			states: []cgroup.State{state(cpuset.Of(4), innerState(cpuset.Of(4), -1))},
+			writes: []cgroup.Write{file(scope, cgroup.FileWeight)},
+			want:   []original{{scope, cgroup.FileWeight, "1", "", "100"}},
+		},
+		"the inner cgroup has no controllers": {
+			states: []cgroup.State{state(cpuset.Of(4), &cgroup.State{Path: inner, Quota: -1})},
+			writes: []cgroup.Write{file(scope, cgroup.FileCPUs), file(scope, cgroup.FileMax)},
+			want:   []original{{scope, cgroup.FileMax, "1", "", "200000 100000"}, cpus("4")},
+		},
+		"a unit": {
+			states: []cgroup.State{state(cpuset.Range(0, 3), nil)},
+			writes: []cgroup.Write{{Path: unit, Via: cgroup.DBus, Property: cgroup.UnitCPUs, Value: "2"}},
+			want:   []original{{unit, cgroup.FileCPUs, "", "du.service", "5"}},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			k := newKernel()
+			tr, m, j := newCache(k), inventory.New(cgroup.DriverSystemd), undo.New(undo.Document{})
+			m.PutContainer(inventory.ContainerStatus{Container: cri.Container{ID: "1", State: cri.Running, CgroupsPath: "kubepods-podu.slice:cri-containerd:1"}})
+			m.PutUnit(inventory.UnitStatus{Name: "du.service", Unit: cgroup.Unit{Name: "du.service", Path: unit, UnitState: cgroup.UnitState{Known: true, CPUs: cpuset.Of(5)}}})
+			if c.before != nil {
+				c.before(j)
+			}
+			for i, st := range c.states {
+				k.state = st
+				tr.Invalidate(scope)
+				tr.Refresh([]cgroup.Target{{Path: scope, Container: "1", CPUs: cpuset.Of(2)}, {Path: unit, Unit: "du.service", CPUs: cpuset.Of(2)}}, m)
+				tr.SetUnit(unit, cgroup.UnitState{Known: true, CPUs: cpuset.Of(5)})
+				writes := c.writes
+				if len(c.states) > 1 { // one write for each state
+					writes = writes[i : i+1]
+				}
+				tr.NoteOriginals(j, m, writes)
+			}
+			d, _, due := j.BeginSave(time.Unix(1000, 0))
+			if !due {
+				t.Fatal("the journal has not changed")
+			}
+			slices.SortFunc(d.Originals, undo.Original.Compare) // as in the file
+			var got []original
+			for _, o := range d.Originals {
+				got = append(got, original{o.Path, o.File, o.Container, o.Unit, o.Value})
+			}
+			if diff := cmp.Diff(c.want, got); diff != "" {
+				t.Errorf("originals (-want +got):\n%s", diff)
+			}
+		})
 	}
 }

@@ -50,20 +50,29 @@ func (s *survey) originals() []undo.Original {
 		if !c.Exists {
 			continue
 		}
-		add := func(file, value string, is bool) {
-			if is {
-				all = append(all, undo.Original{Path: t.Path, File: file, Container: t.Container, Value: value})
+		add := func(st *cgroup.State, file, value string, is bool) {
+			if !is {
+				return
+			}
+			o := undo.Original{Path: st.Path, File: file, Value: value}
+			if st.Path == t.Path {
+				o.Container = t.Container
+			}
+			all = append(all, o)
+		}
+		quota := quotas[t.Path]
+		for _, st := range []*cgroup.State{&c.State, c.Inner} {
+			if st != nil {
+				add(st, cgroup.FileCPUs, "", st.CPUs.Equal(t.CPUs) && !t.CPUs.IsEmpty() && !online.IsSubsetOf(t.CPUs))
+				add(st, cgroup.FileMems, "", st.Mems.Equal(t.Mems) && !t.Mems.IsEmpty() && !s.host.Nodes.IsSubsetOf(t.Mems))
+				add(st, cgroup.FileMax, cgroup.FormatMax(quota, 100_000), t.Unlimited && st.HasCPU && st.Quota < 0 && quota > 0)
 			}
 		}
-		add(cgroup.FileCPUs, "", c.CPUs.Equal(t.CPUs) && !t.CPUs.IsEmpty() && !online.IsSubsetOf(t.CPUs))
-		add(cgroup.FileMems, "", c.Mems.Equal(t.Mems) && !t.Mems.IsEmpty() && !s.host.Nodes.IsSubsetOf(t.Mems))
 		weight := s.requestedWeight(t)
-		add(cgroup.FileWeight, strconv.FormatUint(weight, 10), t.Weight != 0 && c.Weight == t.Weight && weight != t.Weight)
-		quota := quotas[t.Path]
-		add(cgroup.FileMax, cgroup.FormatMax(quota, 100_000), t.Unlimited && c.Quota < 0 && quota > 0)
-		add(cgroup.FileMax, cgroup.FormatMax(-1, 100_000), t.Quota > 0 && c.Quota == t.Quota && c.Period == t.Period) // the limit of an annotation
+		add(&c.State, cgroup.FileWeight, strconv.FormatUint(weight, 10), t.Weight != 0 && c.Weight == t.Weight && weight != t.Weight)
+		add(&c.State, cgroup.FileMax, cgroup.FormatMax(-1, 100_000), t.Quota > 0 && c.Quota == t.Quota && c.Period == t.Period) // the limit of an annotation
 		if t.Exclusive && c.Partition.Type != "" && !c.Partition.Is(cgroup.MemberPartition) {
-			add(cgroup.FilePartition, string(cgroup.MemberPartition), true)
+			add(&c.State, cgroup.FilePartition, string(cgroup.MemberPartition), true)
 			for p := t.Path; p != ""; p = p.Parent() {
 				all = append(all, undo.Original{Path: p, File: cgroup.FileExclusive})
 			}

@@ -120,12 +120,17 @@ func TestRestore(t *testing.T) {
 // TestDryRestore checks that DryRestore lists the changes of Restore and makes none, with
 // the journal and with presumed originals.
 func TestDryRestore(t *testing.T) {
-	for name, c := range map[string]struct{ lost, partitions bool }{
+	for name, c := range map[string]struct{ lost, partitions, crun bool }{
 		"journal": {}, "journal, partitions": {partitions: true},
 		"lost journal": {lost: true}, "lost journal, partitions": {lost: true, partitions: true},
+		"journal, crun": {crun: true}, "lost journal, crun": {lost: true, crun: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			n := newNode(t, nodefixture.Spec{Kernel: nodefixture.KernelLike(6, 12)})
+			spec := nodefixture.Spec{Kernel: nodefixture.KernelLike(6, 12)}
+			if c.crun {
+				spec.Runtime = testnode.RuntimeConfig{Flavor: testnode.CRIO, Crun: true}
+			}
+			n := newNode(t, spec)
 			n.RunHostServices()
 			n.YAML = nodefixture.PoolsYAML + "hostSlices: {enabled: true, weight: 200}\n"
 			if c.partitions {

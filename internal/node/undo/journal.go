@@ -86,8 +86,28 @@ func (j *Journal) NoteCreated(path cgroup.Path, container string, requested cri.
 	}
 }
 
-// NoteWrite notes the value that a write to a cgroup is about to replace.
-func (j *Journal) NoteWrite(w cgroup.Write, c cgroup.Current) { j.Note(originalOf(w, c)) }
+// NoteWrite notes the value that a write to the cgroup of c, or to its inner cgroup, is about to
+// replace.
+//
+// crun writes each update to both cgroups. So the daemon can find values in the inner cgroup that
+// it has requested itself. If the outer cgroup has an original, the daemon has changed the
+// container before, and the original of the inner cgroup is the same one. If the two values
+// differ before that, the inner cgroup has a value of its own, and the journal notes both.
+func (j *Journal) NoteWrite(w cgroup.Write, c cgroup.Current) {
+	inner, isDistinct := innerOriginal(w, c)
+	if inner.Path != w.Path {
+		o := originalOf(w, c)
+		if isDistinct && !j.HasOriginal(o.Path, o.File) {
+			j.Note(inner)
+		}
+		j.Note(o)
+		return
+	}
+	if outer, written := j.originals[Key{Path: w.Path.Scope(), File: inner.File}]; written {
+		inner.Value = outer.Value
+	}
+	j.Note(inner)
+}
 
 // NoteUnitWrite notes the property that a write to a unit's cgroup is about to replace.
 func (j *Journal) NoteUnitWrite(w cgroup.Write, unit string, st cgroup.UnitState) {

@@ -88,6 +88,24 @@ func originalOf(w cgroup.Write, c cgroup.Current) Original {
 	return o
 }
 
+// innerOriginal returns the value of the inner cgroup in the file of a write, or the zero value
+// without an inner cgroup or such a file. It reports whether the value differs from that of c.
+func innerOriginal(w cgroup.Write, c cgroup.Current) (o Original, isDistinct bool) {
+	if c.Inner == nil {
+		return o, false
+	}
+	switch file := kernelFile(w); file {
+	case cgroup.FileCPUs, cgroup.FileMems:
+		isDistinct = c.Inner.HasCPUSet
+	case cgroup.FileMax:
+		isDistinct = c.Inner.HasCPU
+	default: // the daemon does not write it
+		return o, false
+	}
+	o = originalOf(cgroup.Write{Path: c.Inner.Path, Property: w.Property}, cgroup.Current{State: *c.Inner, Exists: true})
+	return o, isDistinct && o.Value != originalOf(w, c).Value
+}
+
 // unitOriginal returns the property from which systemd sets the file.
 func unitOriginal(w cgroup.Write, unit string, st cgroup.UnitState) Original {
 	o := Original{Path: w.Path, File: kernelFile(w), Unit: unit}

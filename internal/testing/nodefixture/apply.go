@@ -12,8 +12,15 @@ import (
 func (n *Node) Apply(writes []cgroup.Write) {
 	n.T.Helper()
 	h := n.Host()
+	containers := make(map[cgroup.Path]string)
+	for _, w := range writes {
+		if w.Container != "" {
+			containers[w.Path] = w.Container
+		}
+	}
 	n.changeJournal(func(j *undo.Journal) {
 		for _, w := range writes {
+			w.Container = containers[w.Path]
 			n.note(j, w)
 		}
 	})
@@ -29,7 +36,7 @@ func (n *Node) note(j *undo.Journal, w cgroup.Write) {
 	n.T.Helper()
 	unit, ok := w.Path.Unit()
 	if !ok || strings.HasPrefix(string(w.Path), "kubepods") {
-		j.NoteWrite(w, cgroup.Current{State: n.StateAt(w.Path), Exists: true})
+		j.NoteWrite(w, cgroup.Current{State: n.StateAt(w.Path.Scope()), Exists: true})
 		return
 	}
 	st, err := n.Units.Properties(n.T.Context(), unit)

@@ -38,6 +38,9 @@ type RuntimeConfig struct {
 	Flavor Flavor
 	Driver cri.Driver
 	Events EventMode
+	// Crun makes a cgroup "container" in each scope for the process, and each update writes the files
+	// of both (crun, cgroup-systemd.c).
+	Crun bool
 	// NoRuntimeConfig removes the RuntimeConfig call (containerd 1.7).
 	NoRuntimeConfig bool
 	// ListStreams adds the calls that stream lists (KEP-5825).

@@ -176,8 +176,9 @@ func (r *Runtime) makeCgroup(dir string, res cri.Resources, pid int) error {
 	if t == nil {
 		return nil
 	}
-	at := ""
-	for name := range strings.SplitSeq(dir, "/") {
+	levels := r.config.levels(dir)
+	at, leaf := "", levels[len(levels)-1]
+	for name := range strings.SplitSeq(leaf, "/") {
 		if err := t.Write(path.Join(at, "cgroup.subtree_control"), "+cpu +cpuset"); err != nil {
 			return err
 		}
@@ -189,7 +190,7 @@ func (r *Runtime) makeCgroup(dir string, res cri.Resources, pid int) error {
 	if err := r.config.apply(dir, res); err != nil {
 		return err
 	}
-	return t.Write(path.Join(dir, "cgroup.procs"), strconv.Itoa(pid))
+	return t.Write(path.Join(leaf, "cgroup.procs"), strconv.Itoa(pid))
 }
 
 func (r *Runtime) removeCgroup(dir string) error {

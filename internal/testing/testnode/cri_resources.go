@@ -56,12 +56,22 @@ func (c RuntimeConfig) apply(dir string, r cri.Resources) error {
 			return err
 		}
 	}
-	for _, f := range files {
-		if err := c.Tree.Write(path.Join(dir, f[0]), f[1]); err != nil {
-			return err
+	for _, at := range c.levels(dir) {
+		for _, f := range files {
+			if err := c.Tree.Write(path.Join(at, f[0]), f[1]); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
+}
+
+// levels returns the cgroups of a container, whose processes are in the last one.
+func (c RuntimeConfig) levels(scope string) []string {
+	if !c.Crun || c.Driver != cri.Systemd {
+		return []string{scope}
+	}
+	return []string{scope, path.Join(scope, "container")}
 }
 
 // perSecondUSec returns CPUQuotaPerSecUSec like opencontainers/cgroups: rounded up to the
@@ -87,7 +97,8 @@ func (r *Runtime) updatable(id string) (*container, error) {
 }
 
 // update merges the set fields into the spec, and applies the whole spec to the cgroup of the
-// container. Until the entrypoint starts, containerd only records it.
+// container. Until the entrypoint starts, containerd only records it. CRI-O passes only the set
+// fields to the OCI runtime (cri-o, runtime_oci.go, UpdateContainer). runc adds the others from its state, and crun does not.
 func (r *Runtime) update(id string, with *runtime.LinuxContainerResources) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -97,10 +108,15 @@ func (r *Runtime) update(id string, with *runtime.LinuxContainerResources) error
 	}
 	updated := c.recorded
 	merge(&updated, with)
+	applied := updated
+	if r.config.Crun && r.config.Flavor == CRIO {
+		applied = cri.Resources{}
+		merge(&applied, with)
+	}
 	if c.cgroup && (c.state == cri.Running || r.config.Flavor == CRIO) {
 		err := r.faults.errorOf(OCIUpdate)
 		if err == nil {
-			err = r.config.apply(c.scope, updated)
+			err = r.config.apply(c.scope, applied)
 		}
 		if err != nil {
 			return status.Errorf(codes.Unknown, "update resources of container %q: %v", c.id, err)
