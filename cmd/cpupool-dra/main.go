@@ -21,6 +21,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/cpupoold/cpupoold/internal/claimdriver"
+	"github.com/cpupoold/cpupoold/internal/claimdriver/slices"
 	"github.com/cpupoold/cpupoold/internal/memorylimit"
 	"github.com/cpupoold/cpupoold/internal/usage"
 	"github.com/cpupoold/cpupoold/internal/version"
@@ -93,6 +94,7 @@ func command(errs io.Writer) *cobra.Command {
 	fs.StringVar(&o.KubeletDir, "kubelet-dir", "/var/lib/kubelet", "`DIRECTORY` of the kubelet")
 	fs.StringVar(&o.CDIDir, "cdi-dir", "/var/run/cdi", "`DIRECTORY` in which the runtime finds CDI files")
 	fs.StringSliceVar(&f.numaAttributes, "numa-attribute", nil, "also publish the NUMA node of CPUs as attribute `NAME`, such as dra.net/numaNode; may be repeated")
+	fs.TextVar(&o.Accounting, "accounting", slices.Auto, "`MODE` in which the cluster counts CPUs of claims: mapped (as cpu of the pod, with the feature gate DRANodeAllocatableResources), reserved (the kubelet reserves the CPUs of the list) or auto (mapped where API server and kubelet support it)")
 	fs.StringVar(&f.listen, "listen", "127.0.0.1:9091", "`ADDRESS` for /metrics, /healthz and /readyz")
 	fs.StringVar(&f.logLevel, "log-level", "info", "`LEVEL` of the log: debug, info, warn or error")
 	fs.StringVar(&f.logFormat, "log-format", "text", "`FORMAT` of the log: text or json")

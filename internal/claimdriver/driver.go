@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -18,6 +19,7 @@ import (
 	"k8s.io/dynamic-resource-allocation/kubeletplugin"
 
 	"github.com/cpupoold/cpupoold/internal/claimdriver/cdifiles"
+	"github.com/cpupoold/cpupoold/internal/claimdriver/slices"
 	"github.com/cpupoold/cpupoold/internal/control"
 	"github.com/cpupoold/cpupoold/internal/dra"
 )
@@ -34,6 +36,7 @@ type Options struct {
 	RunDir, KubeletDir, CDIDir string
 	// NUMAAttributes are other names of the attribute with the NUMA node.
 	NUMAAttributes []resourcev1.QualifiedName
+	Accounting     slices.Accounting
 	Client         kubernetes.Interface
 	// Listener is for metrics and probes. Run closes it.
 	Listener net.Listener
@@ -49,6 +52,7 @@ type driver struct {
 	files          cdifiles.Dir
 	metadata       string // directory of the metadata of claims
 	watch          *watcher
+	slices         *slices.Publisher
 	locks          keyLocks
 	count          *counters
 	log            *slog.Logger
@@ -64,9 +68,14 @@ func Run(ctx context.Context, o Options) error {
 	defer daemon.Close()
 	d := &driver{
 		node: o.Node, numaAttributes: o.NUMAAttributes, daemon: daemon, client: o.Client, files: cdifiles.Dir(o.CDIDir),
-		metadata: filepath.Join(data, "dra-device-metadata"), watch: newWatcher(daemon, o.Log), log: o.Log, fail: fail,
+		metadata: filepath.Join(data, "dra-device-metadata"), log: o.Log, fail: fail,
 	}
-	d.count = newCounters(d.watch)
+	registry := prometheus.NewPedanticRegistry()
+	d.slices = slices.New(slices.Options{
+		Node: o.Node, Accounting: o.Accounting, NUMAAttributes: o.NUMAAttributes, Client: o.Client, Registry: registry, Log: o.Log,
+	})
+	d.watch = newWatcher(daemon, d.slices.Answered, o.Log)
+	d.count = newCounters(registry, d.watch)
 	if err := os.MkdirAll(data, 0o750); err != nil {
 		return errors.Join(fmt.Errorf("make the directory of the plugin: %w", err), o.Listener.Close())
 	}
@@ -92,7 +101,13 @@ func Run(ctx context.Context, o Options) error {
 	defer helper.Stop()
 	all, ctx := errgroup.WithContext(ctx)
 	all.Go(func() error { return d.serve(ctx, o.Listener) })
-	for _, loop := range []func(context.Context){d.watch.run, d.cleanUp, d.writeStatuses, func(ctx context.Context) { d.publish(ctx, helper) }} {
+	all.Go(func() error {
+		if err := d.slices.Run(ctx, helper.PublishResources); ctx.Err() == nil {
+			return err
+		}
+		return nil // the end of ctx ends a publication in progress, too
+	})
+	for _, loop := range []func(context.Context){d.watch.run, d.cleanUp, d.writeStatuses} {
 		all.Go(func() error { loop(ctx); return nil })
 	}
 	err = all.Wait()
@@ -102,12 +117,11 @@ func Run(ctx context.Context, o Options) error {
 	return err
 }
 
-// HandleError logs an error of the library. A fatal one ends Run, for example if a socket cannot be
-// served.
+// HandleError takes an error of the library. Errors of the publication are recoverable. Another error ends
+// Run, for example if a socket cannot be served.
 func (d *driver) HandleError(_ context.Context, err error, msg string) {
-	d.count.failed("plugin")
-	if errors.Is(err, kubeletplugin.ErrRecoverable) || errors.Is(err, context.Canceled) {
-		d.log.Warn(msg, "error", err)
+	if errors.Is(err, kubeletplugin.ErrRecoverable) {
+		d.slices.Failed(err, msg)
 		return
 	}
 	d.fail(fmt.Errorf("%s: %w", msg, err))

@@ -27,6 +27,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/cpupoold/cpupoold/internal/claimdriver"
+	claimslices "github.com/cpupoold/cpupoold/internal/claimdriver/slices"
 	"github.com/cpupoold/cpupoold/internal/control"
 	"github.com/cpupoold/cpupoold/internal/dra"
 	"github.com/cpupoold/cpupoold/internal/history"
@@ -203,7 +204,7 @@ func (n *node) start(podUID string) {
 		done <- claimdriver.Run(ctx, claimdriver.Options{
 			Node: "worker", PodUID: podUID, Client: n.api, Listener: l, Log: slog.New(slog.NewTextHandler(n.t.Output(), nil)),
 			RunDir: filepath.Join(n.dir, "run"), KubeletDir: filepath.Join(n.dir, "kubelet"), CDIDir: filepath.Join(n.dir, "cdi"),
-			NUMAAttributes: []resourcev1.QualifiedName{"dra.net/numaNode"},
+			NUMAAttributes: []resourcev1.QualifiedName{"dra.net/numaNode"}, Accounting: claimslices.Auto,
 		})
 	}()
 	n.stop = sync.OnceValue(func() error { cancel(); return <-done })

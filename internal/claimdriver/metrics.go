@@ -28,15 +28,15 @@ type counters struct {
 	registered atomic.Bool
 }
 
-func newCounters(w *watcher) *counters {
+func newCounters(registry *prometheus.Registry, w *watcher) *counters {
 	c := &counters{
-		registry: prometheus.NewPedanticRegistry(),
+		registry: registry,
 		calls: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "cpupool_dra_call_duration_seconds", Help: "Duration of the kubelet's calls for one claim, by call (prepare, unprepare) and result (ok, error).",
 			Buckets: []float64{.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 25},
 		}, []string{"call", "result"}),
 		errors: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "cpupool_dra_background_errors_total", Help: "Errors outside of the kubelet's calls, by part (plugin, slices, status, cleanup).",
+			Name: "cpupool_dra_background_errors_total", Help: "Errors outside of the kubelet's calls, by part (status, cleanup).",
 		}, []string{"part"}),
 		orphans: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "cpupool_dra_orphans_ended_total", Help: "Claims that ended without a call of the kubelet, because no pod can use them.",
@@ -53,7 +53,7 @@ func newCounters(w *watcher) *counters {
 			c.calls.WithLabelValues(call, result)
 		}
 	}
-	for _, part := range []string{"plugin", "slices", "status", "cleanup"} {
+	for _, part := range []string{"status", "cleanup"} {
 		c.errors.WithLabelValues(part)
 	}
 	c.registry.MustRegister(c.calls, c.errors, c.orphans, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),

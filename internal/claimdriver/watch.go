@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	pollWait  = 10 * time.Second       // until the daemon answers without an event
+	pollWait  = 9 * time.Second        // until the daemon answers without an event
 	pollPause = 500 * time.Millisecond // between answers, so that many events are one answer
 	pollRetry = 2 * time.Second        // after an error
 	// silence is the time without an answer after which the daemon is away.
@@ -32,15 +32,16 @@ func (n node) isAway() bool { return time.Since(n.answered) > silence }
 type watcher struct {
 	daemon *control.Client
 	log    *slog.Logger
-	tried  atomic.Int64 // time of the last request or answer, in nanoseconds since 1970
+	tell   func(*inspect.Claims) // is called for each answer
+	tried  atomic.Int64          // time of the last request, in nanoseconds since 1970
 
 	mu      sync.Mutex
 	last    node
 	changed chan struct{} // closed at the next answer or error
 }
 
-func newWatcher(daemon *control.Client, log *slog.Logger) *watcher {
-	w := &watcher{daemon: daemon, log: log, changed: make(chan struct{})}
+func newWatcher(daemon *control.Client, tell func(*inspect.Claims), log *slog.Logger) *watcher {
+	w := &watcher{daemon: daemon, log: log, tell: tell, changed: make(chan struct{})}
 	w.tried.Store(time.Now().UnixNano())
 	return w
 }
@@ -78,6 +79,7 @@ func (w *watcher) run(ctx context.Context) {
 				w.log.Info("the daemon answers again")
 			}
 			last = node{claims, time.Now()}
+			w.tell(claims)
 		}
 		connected = err == nil
 		w.set(last)
