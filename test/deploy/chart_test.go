@@ -218,7 +218,7 @@ func TestChartPackage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, values := range []string{"", "webhook: {enabled: true}", "restore: true", "{monitoring: {podMonitor: {enabled: true}, prometheusRule: {enabled: true}}, webhook: {enabled: true}}"} {
+	for _, values := range []string{"", "webhook: {enabled: true}", "restore: true", withClaims, "{monitoring: {podMonitor: {enabled: true}, prometheusRule: {enabled: true}}, webhook: {enabled: true}}"} {
 		want, err := try(t, loadChart(t), values)
 		if err != nil {
 			t.Fatal(err)

@@ -37,6 +37,7 @@ func TestKustomize(t *testing.T) {
 		"webhook/hosted-priority": {"webhook/hosted-priority/classes.yaml", "webhook/hosted-priority/rights.yaml"},
 		"monitoring":              {"monitoring/podmonitor.yaml", "monitoring/prometheusrule.yaml"},
 		"monitoring/webhook":      {"monitoring/webhook/podmonitor.yaml"},
+		"monitoring/dra":          {"monitoring/dra/podmonitor.yaml"},
 	} {
 		t.Run("deploy/"+dir, func(t *testing.T) { same(t, files(t, names...), build(t, plain+dir)) })
 	}

@@ -11,13 +11,16 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 )
 
+// namespaces are the namespaces of the pods with metrics, by the names of pods and monitors.
+var namespaces = map[string]string{"cpupoold": "cpupoold", "cpupool-webhook": "cpupool-webhook", "cpupool-dra": "cpupoold"}
+
 // TestChartMonitoring checks that labels and namespaces come from the values, and that the
 // monitors select the same pods as before.
 func TestChartMonitoring(t *testing.T) {
 	const where = "{enabled: true, labels: {release: prometheus}, namespace: observed}"
 	rules := of[*monitoringv1.PrometheusRule](files(t, "monitoring/prometheusrule.yaml"))[0]
 	for _, key := range []string{"podMonitor", "serviceMonitor"} {
-		all := render(t, "{webhook: {enabled: true}, monitoring: {prometheusRule: "+where+", "+key+": "+where+"}}")
+		all := render(t, withClaims+"webhook: {enabled: true}\nmonitoring: {prometheusRule: "+where+", "+key+": "+where+"}")
 		right := func(m metav1.ObjectMeta) {
 			t.Helper()
 			want := map[string]string{"release": "prometheus", "app.kubernetes.io/name": m.Name}
@@ -28,8 +31,8 @@ func TestChartMonitoring(t *testing.T) {
 		selected := 0
 		chosen := func(m metav1.ObjectMeta, s monitoringv1.NamespaceSelector) {
 			t.Helper()
-			if right(m); s.Any || !cmp.Equal(s.MatchNames, []string{m.Name}) {
-				t.Errorf("%s %s looks into namespaces %+v; want its own", key, m.Name, s)
+			if right(m); s.Any || !cmp.Equal(s.MatchNames, []string{namespaces[m.Name]}) {
+				t.Errorf("%s %s looks into namespaces %+v; want %s", key, m.Name, s, namespaces[m.Name])
 			}
 			selected++
 		}
@@ -39,8 +42,8 @@ func TestChartMonitoring(t *testing.T) {
 		for _, m := range of[*monitoringv1.ServiceMonitor](all) {
 			chosen(m.ObjectMeta, m.Spec.NamespaceSelector)
 		}
-		if selected != 2 {
-			t.Errorf("%s: %d monitors; want the daemon's and the webhook's", key, selected)
+		if selected != len(namespaces) {
+			t.Errorf("%s: %d monitors; want one for each of %v", key, selected, namespaces)
 		}
 		got := of[*monitoringv1.PrometheusRule](all)
 		if len(got) != 1 {
@@ -57,10 +60,12 @@ func TestChartMonitoring(t *testing.T) {
 // ports, and the port of the proxy in docs/how-to/monitor.md.
 func TestMonitors(t *testing.T) {
 	all := files(t, "daemonset.yaml", "webhook/webhook.yaml", "monitoring/podmonitor.yaml", "monitoring/servicemonitor.yaml",
-		"monitoring/webhook/podmonitor.yaml", "monitoring/webhook/servicemonitor.yaml")
+		"monitoring/webhook/podmonitor.yaml", "monitoring/webhook/servicemonitor.yaml",
+		"dra/daemonset.yaml", "monitoring/dra/podmonitor.yaml", "monitoring/dra/servicemonitor.yaml")
 	templates := map[string]corev1.PodTemplateSpec{
 		"cpupoold":        daemonSet(t, all, "cpupoold").Spec.Template,
 		"cpupool-webhook": of[*appsv1.Deployment](all)[0].Spec.Template,
+		"cpupool-dra":     daemonSet(t, all, "cpupool-dra").Spec.Template,
 	}
 	selects := func(name string, selector map[string]string) {
 		t.Helper()
@@ -82,29 +87,29 @@ func TestMonitors(t *testing.T) {
 	n := 0
 	for _, m := range of[*monitoringv1.PodMonitor](all) {
 		n++
-		selects(m.Namespace, m.Spec.Selector.MatchLabels)
+		selects(m.Name, m.Spec.Selector.MatchLabels)
 		for _, e := range m.Spec.PodMetricsEndpoints {
-			has(m.Namespace, *e.Port)
+			has(m.Name, *e.Port)
 		}
 	}
 	for _, m := range of[*monitoringv1.ServiceMonitor](all) {
 		n++
-		service, is := all["Service "+m.Namespace+" "+m.Namespace+"-metrics"].(*corev1.Service)
+		service, is := all["Service "+m.Namespace+" "+m.Name+"-metrics"].(*corev1.Service)
 		if !is {
 			t.Fatalf("ServiceMonitor %s has no Service", m.Name)
 		}
 		if !labels.SelectorFromSet(m.Spec.Selector.MatchLabels).Matches(labels.Set(service.Labels)) {
 			t.Errorf("ServiceMonitor %s selects no Service with %v", m.Name, service.Labels)
 		}
-		selects(m.Namespace, service.Spec.Selector)
+		selects(m.Name, service.Spec.Selector)
 		for _, e := range m.Spec.Endpoints {
 			if e.Port != service.Spec.Ports[0].Name {
 				t.Errorf("ServiceMonitor %s: the Service has no port %q", m.Name, e.Port)
 			}
 		}
-		has(m.Namespace, service.Spec.Ports[0].TargetPort.String())
+		has(m.Name, service.Spec.Ports[0].TargetPort.String())
 	}
-	if n != 4 {
-		t.Errorf("%d monitors; want 4", n)
+	if want := 2 * len(namespaces); n != want {
+		t.Errorf("%d monitors; want %d", n, want)
 	}
 }
