@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/cpupoold/cpupoold/internal/admission"
+	"github.com/cpupoold/cpupoold/internal/cpuclaim"
 )
 
 func TestResize(t *testing.T) {
@@ -31,7 +32,11 @@ func TestResize(t *testing.T) {
 		"counted nowhere":    {"app a cpu=2 memory=1Gi | cpu=2 memory=1Gi", "app a cpu=3 memory=1Gi | cpu=3 memory=1Gi", ""},
 		"management":         {"app a memory=1Gi" + cores + "400", "app a memory=1Gi cpu=1" + cores + "400", `counted by workload type "management"`},
 		"management, memory": {"app a memory=1Gi" + cores + "400", "app a memory=2Gi" + cores + "400", ""},
-		"second container":   {"app a cpu=1\ninit i cpu=1" + cores + "1k", "app a cpu=2\ninit i cpu=2" + cores + "1k", `container "i"`},
+		"on a claim": {"entry e=du\napp a claim:e cpu=2 memory=1Gi | cpu=2 memory=1Gi\napp b cpu=2 memory=1Gi" + own + "2k | cpu=2 memory=1Gi",
+			"entry e=du\napp a claim:e cpu=3 memory=1Gi | cpu=3 memory=1Gi\napp b cpu=2 memory=1Gi" + own + "2k | cpu=2 memory=1Gi", ""},
+		"beside a claim": {"entry e=du\napp a claim:e cpu=2 memory=1Gi | cpu=2 memory=1Gi\napp b cpu=2 memory=1Gi" + own + "2k | cpu=2 memory=1Gi",
+			"entry e=du\napp a claim:e cpu=2 memory=1Gi | cpu=2 memory=1Gi\napp b cpu=3 memory=1Gi" + own + "2k | cpu=3 memory=1Gi", `container "b" cannot be resized from 2 CPUs to 3 CPUs`},
+		"second container": {"app a cpu=1\ninit i cpu=1" + cores + "1k", "app a cpu=2\ninit i cpu=2" + cores + "1k", `container "i"`},
 	} {
 		before, after := &corev1.Pod{}, &corev1.Pod{}
 		if err := parsePod(before, c.before); err != nil {
@@ -40,7 +45,7 @@ func TestResize(t *testing.T) {
 		if err := parsePod(after, c.after); err != nil {
 			t.Fatal(err)
 		}
-		errs := (admission.Settings{}).Resize(before, after)
+		errs := admission.Settings{Claims: claims{"du": cpuclaim.CPUs}}.Resize(before, after)
 		switch {
 		case c.want == "" && len(errs) > 0:
 			t.Errorf("%s: %v, want no refusal", name, errs)

@@ -44,6 +44,8 @@ type Settings struct {
 	KubeVirt bool
 	// Exceptions select pods without resources of pools.
 	Exceptions Exceptions
+	// Claims finds the containers that run on CPUs of ResourceClaims. Nil: no container does.
+	Claims Claims
 	// outside is true for a pod that can run only on nodes without a daemon, and excepted for a pod
 	// of the exceptions.
 	outside, excepted bool

@@ -75,10 +75,12 @@ func (s Settings) lost(pod *corev1.Pod, had removed) (warnings []Warning) {
 		return false
 	}
 	i, others, lostShared, lostGuaranteed := 0, false, false, false
+	isOnClaims := s.OnClaims(pod)
 	for c := range containers(pod) {
-		if counted(c) {
+		switch {
+		case counted(c):
 			others = true
-		} else {
+		case !isOnClaims(c.Name): // its request would count
 			lostShared, lostGuaranteed = lostShared || had[i].shared, lostGuaranteed || had[i].guaranteed
 		}
 		i++

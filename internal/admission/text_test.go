@@ -11,7 +11,17 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/cpupoold/cpupoold/internal/admission"
+	"github.com/cpupoold/cpupoold/internal/cpuclaim"
 )
+
+// claims are the uses of templates, their requests and extended resources.
+type claims map[string]cpuclaim.Use
+
+func (c claims) UseOf(_ string, entry *corev1.PodResourceClaim, request string) cpuclaim.Use {
+	return c[strings.TrimSuffix(*entry.ResourceClaimTemplateName+"/"+request, "/")]
+}
+
+func (c claims) UseOfResource(name string) cpuclaim.Use { return c[name] }
 
 // Pods in tests are texts with one line for each annotation and container:
 //
@@ -20,8 +30,10 @@ import (
 //	pod requests | limits
 //	select label=value
 //	label name=value
+//	entry name=template
 //
-// in which resources are name=quantity, separated by blanks.
+// in which resources are name=quantity, separated by blanks. claim:entry and claim:entry/request
+// are claims of a container.
 
 // parsePod reads a pod. A container that is there already is replaced.
 func parsePod(pod *corev1.Pod, text string) error {
@@ -47,6 +59,10 @@ func parsePod(pod *corev1.Pod, text string) error {
 		}
 		if key, value, ok := strings.Cut(rest, "="); ok && kind == "label" {
 			pod.Labels = map[string]string{key: value}
+			continue
+		}
+		if name, template, ok := strings.Cut(rest, "="); ok && kind == "entry" {
+			pod.Spec.ResourceClaims = append(pod.Spec.ResourceClaims, corev1.PodResourceClaim{Name: name, ResourceClaimTemplateName: &template})
 			continue
 		}
 		name := ""
@@ -96,6 +112,11 @@ func parseResources(text string) (corev1.ResourceRequirements, error) {
 		list *corev1.ResourceList
 	}{{requests, &r.Requests}, {limits, &r.Limits}} {
 		for field := range strings.FieldsSeq(part.text) {
+			if claim, ok := strings.CutPrefix(field, "claim:"); ok {
+				entry, request, _ := strings.Cut(claim, "/")
+				r.Claims = append(r.Claims, corev1.ResourceClaim{Name: entry, Request: request})
+				continue
+			}
 			name, value, _ := strings.Cut(field, "=")
 			q, err := resource.ParseQuantity(value)
 			if err != nil {
@@ -122,6 +143,9 @@ func formatPod(pod *corev1.Pod) string {
 	for _, key := range slices.Sorted(maps.Keys(pod.Spec.NodeSelector)) {
 		fmt.Fprintf(&b, "select %s=%s\n", key, pod.Spec.NodeSelector[key])
 	}
+	for _, e := range pod.Spec.ResourceClaims {
+		fmt.Fprintf(&b, "entry %s=%s\n", e.Name, *e.ResourceClaimTemplateName)
+	}
 	if pod.Spec.Resources != nil {
 		line(&b, "pod", *pod.Spec.Resources)
 	}
@@ -143,6 +167,9 @@ func formatPod(pod *corev1.Pod) string {
 
 func line(b *strings.Builder, head string, r corev1.ResourceRequirements) {
 	fields := []string{head}
+	for _, c := range r.Claims {
+		fields = append(fields, strings.TrimSuffix("claim:"+c.Name+"/"+c.Request, "/"))
+	}
 	for i, list := range []corev1.ResourceList{r.Requests, r.Limits} {
 		if i == 1 && len(list) > 0 {
 			fields = append(fields, "|")
@@ -171,6 +198,7 @@ func line(b *strings.Builder, head string, r corev1.ResourceRequirements) {
 //	override
 //	kubevirt
 //	namespace NAME=VALUE...
+//	claims TEMPLATE|TEMPLATE/REQUEST|RESOURCE=cpus|other|unclear|unknown...
 func parseSettings(text string) (s admission.Settings, from admission.Origin, err error) {
 	s.Types, s.Waits, from.Namespace = map[string]bool{}, map[string]admission.Lack{}, map[string]string{}
 	for line := range strings.Lines(text) {
@@ -203,6 +231,13 @@ func parseSettings(text string) (s admission.Settings, from admission.Origin, er
 				key, value, _ := strings.Cut(f, "=")
 				from.Namespace[key] = value
 			}
+		case "claims":
+			all := claims{}
+			for _, f := range fields[1:] {
+				name, use, _ := strings.Cut(f, "=")
+				all[name] = map[string]cpuclaim.Use{"cpus": cpuclaim.CPUs, "unclear": cpuclaim.Unclear, "unknown": cpuclaim.Unknown}[use]
+			}
+			s.Claims = all
 		case "domain":
 			s.Names.Domain = fields[1]
 		case "pools":

@@ -1,6 +1,8 @@
 package admission
 
 import (
+	"slices"
+
 	corev1 "k8s.io/api/core/v1"
 	resourcehelper "k8s.io/component-helpers/resource"
 
@@ -48,11 +50,13 @@ type total struct {
 	recognised bool
 	// pooled is true if the pod is recognised, and has milli as exclusive CPUs.
 	pooled bool
+	// claimed are its claims with CPUs. The node places the other containers as in a pod without these.
+	claimed claimed
 }
 
 // totalOf returns the CPU of a pod. Only guaranteed is set if the pod has no spec.resources.
 func (s Settings) totalOf(pod *corev1.Pod) total {
-	t := total{guaranteed: s.Defaults.class(pod) == corev1.PodQOSGuaranteed}
+	t := total{guaranteed: s.Defaults.class(pod) == corev1.PodQOSGuaranteed, claimed: s.claimed(pod)}
 	if !resourcehelper.IsPodLevelResourcesSet(pod) {
 		return t
 	}
@@ -60,6 +64,9 @@ func (s Settings) totalOf(pod *corev1.Pod) total {
 	t.milli, t.limit = milliCPU(own.Requests[corev1.ResourceCPU]), milliCPU(own.Limits[corev1.ResourceCPU])
 	full, others := 0, 0
 	for c := range running(pod) {
+		if t.claimed.containers[c.Name] {
+			continue
+		}
 		a := t.amountsOf(c)
 		switch shares := workload.MilliCPUToShares(a.Request); {
 		case shares >= workload.MilliCPUToShares(t.milli):
@@ -107,18 +114,20 @@ func (t total) requestOf(c *corev1.Container) int64 {
 
 // whole returns the request of a container that gets exclusive CPUs for itself, else 0: whole
 // CPUs, which are its limit too. A container that has all of a recognised pod is like one
-// without a request, so it shares.
+// without a request, so it shares. A container on CPUs of claims gets no others.
 func (t total) whole(c *corev1.Container) int64 {
 	milli := t.requestOf(c)
-	if !whole(t.guaranteed, milli) || milli != t.amountsOf(c).Limit || t.recognised && milli >= t.milli {
+	if t.claimed.containers[c.Name] || !whole(t.guaranteed, milli) || milli != t.amountsOf(c).Limit || t.recognised && milli >= t.milli {
 		return 0
 	}
 	return milli
 }
 
-// pool adds to each container the resource of the pool that its CPU comes from. The first
-// container of the pod gets the rest of spec.resources, which no container requests. pool
-// returns a warning if containers with whole CPUs leave none to another container.
+// pool adds to each container the resource of the pool that its CPU comes from. A container on CPUs
+// of claims gets none. The first of the others gets the rest of spec.resources, which no container
+// requests. With claims, the rest can be the amount of the claims. Then it counts only if the node
+// gives it to the pod, or if a container without a request runs on it. pool returns a warning if containers with whole CPUs leave none to another container,
+// and for claims that are not clear.
 func (s Settings) pool(pod *corev1.Pod) []Warning {
 	if !s.SharedCPUs && !s.GuaranteedCPUs {
 		return nil
@@ -129,7 +138,9 @@ func (s Settings) pool(pod *corev1.Pod) []Warning {
 		if t.pooled { // other requests are part of the rest
 			milli = whole
 		}
-		s.count(c, whole > 0, milli)
+		if !t.claimed.containers[c.Name] {
+			s.count(c, whole > 0, milli)
+		}
 		return whole, milli
 	}
 	for i := range pod.Spec.InitContainers {
@@ -138,18 +149,39 @@ func (s Settings) pool(pod *corev1.Pod) []Warning {
 		}
 	}
 	rest, exclusive, sharer := t.milli, int64(0), ""
+	isRestUsed := t.pooled || !t.claimed.any
 	for c := range running(pod) {
 		whole, milli := add(c)
 		rest, exclusive = rest-milli, exclusive+whole
+		if t.claimed.containers[c.Name] {
+			continue
+		}
 		if whole == 0 && sharer == "" {
 			sharer = c.Name
 		}
+		isRestUsed = isRestUsed || milli == 0
 	}
-	if len(pod.Spec.Containers) > 0 { // only containers can request an extended resource
-		s.count(&pod.Spec.Containers[0], t.pooled || t.guaranteed && !t.recognised && rest >= 1000, rest)
+	if c := t.first(pod); c != nil && isRestUsed { // only containers can request an extended resource
+		s.count(c, t.pooled || t.guaranteed && !t.recognised && rest >= 1000 && !t.claimed.any, rest)
 	}
+	warnings := t.claimed.warnings
 	if t.pooled && s.GuaranteedCPUs && exclusive >= t.milli && sharer != "" {
-		return []Warning{{Reason: PodPoolEmpty, Subject: sharer}}
+		warnings = append(slices.Clip(warnings), Warning{Reason: PodPoolEmpty, Subject: sharer})
+	}
+	return warnings
+}
+
+// first returns the first container that does not run on CPUs of claims, else such a sidecar, or nil.
+func (t total) first(pod *corev1.Pod) *corev1.Container {
+	for i := range pod.Spec.Containers {
+		if c := &pod.Spec.Containers[i]; !t.claimed.containers[c.Name] {
+			return c
+		}
+	}
+	for c := range running(pod) {
+		if len(pod.Spec.Containers) > 0 && !t.claimed.containers[c.Name] {
+			return c
+		}
 	}
 	return nil
 }

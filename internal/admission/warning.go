@@ -12,7 +12,7 @@ import (
 // Reason is the reason why a pod did not get something that it asks for.
 type Reason string
 
-// The reasons. All but the last eight are about a workload type.
+// The reasons. All but the last ten are about a workload type.
 const (
 	TypeOff               Reason = "type-off"
 	NamespaceNotAnnotated Reason = "namespace-not-annotated"
@@ -27,6 +27,8 @@ const (
 	ResourceWithoutCPU    Reason = "resource-without-cpu"
 	NodeWithoutDaemon     Reason = "node-without-daemon"
 	ResourceExcepted      Reason = "resource-excepted"
+	ClaimUnknown          Reason = "claim-unknown"
+	ClaimUnclear          Reason = "claim-unclear"
 )
 
 // Warning is one thing that a pod asks for and does not get, although it is admitted.
@@ -34,7 +36,8 @@ type Warning struct {
 	Reason Reason
 	// Subject is the workload type. With ResourceOff, ResourceWithoutCPU, NodeWithoutDaemon and
 	// ResourceExcepted it is the name of the resource. With AnnotationIgnored and VariableRemoved it is the name of the annotation or the variable.
-	// With PodPoolEmpty it is the name of a container.
+	// With PodPoolEmpty it is the name of a container. With ClaimUnknown and ClaimUnclear it is the name of an entry of
+	// spec.resourceClaims, or of an extended resource.
 	Subject string
 	// cause is the cause of TypeOff and of ResourceOff.
 	cause cause
@@ -138,6 +141,10 @@ func (r Reason) words() (subject, text string) {
 		{ResourceWithoutCPU, "resource ", "was removed: only cpu requests count for the pools; request cpu instead, for exclusive CPUs as whole CPUs in a Guaranteed pod"},
 		{NodeWithoutDaemon, "resource ", "is not requested: the pod can run only on nodes without the daemon, such as Windows nodes and virtual nodes; request cpu alone"},
 		{ResourceExcepted, "resource ", "was removed: exceptions of the webhook's configuration name the pod's namespace or nodes; request cpu alone"},
+		{ClaimUnknown, "resource claim ", "is not known to the webhook, so it counts cpu requests of containers with the claim for the pools; " +
+			"create the claim, its template and its DeviceClass before the pod, and check that the webhook may list them"},
+		{ClaimUnclear, "resource claim ", "can get CPUs or other devices, so the webhook counts cpu requests of containers with the claim for the pools; " +
+			"request cpu: 1m there, or devices of one driver"},
 	} {
 		if w.Reason == r {
 			return w.subject, w.text
@@ -151,7 +158,7 @@ func (r Reason) hasCauses() bool { return r == TypeOff || r == ResourceOff }
 
 // Reasons returns all reasons.
 func Reasons() []Reason {
-	return []Reason{TypeOff, NamespaceNotAnnotated, PodLevelCPU, GuaranteedPod, ClassWouldChange, CoresWithoutTarget, ResourceOff, AnnotationIgnored, VariableRemoved, PodPoolEmpty, ResourceWithoutCPU, NodeWithoutDaemon, ResourceExcepted}
+	return []Reason{TypeOff, NamespaceNotAnnotated, PodLevelCPU, GuaranteedPod, ClassWouldChange, CoresWithoutTarget, ResourceOff, AnnotationIgnored, VariableRemoved, PodPoolEmpty, ResourceWithoutCPU, NodeWithoutDaemon, ResourceExcepted, ClaimUnknown, ClaimUnclear}
 }
 
 // String is one line, as it stands in the pod's annotation.

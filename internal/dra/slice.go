@@ -7,17 +7,18 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/cpupoold/cpupoold/internal/cpuclaim"
 	"github.com/cpupoold/cpupoold/internal/inspect"
 )
 
 // Names in the API.
 const (
 	// Driver is the name of the driver, and the domain of its attributes and of its capacity.
-	Driver = "cpu.cpupoold.io"
+	Driver = cpuclaim.Driver
 	// Class is the name of the DeviceClass that selects all devices of the driver.
-	Class = "exclusive-cpus.cpupoold.io"
+	Class = cpuclaim.DeviceClass
 	// Capacity is the number of CPUs of a device.
-	Capacity resourcev1.QualifiedName = Driver + "/cpus"
+	Capacity = cpuclaim.Capacity
 	// NUMANode is the standard attribute by which claims select devices of several drivers on one
 	// NUMA node (k8s.io/dynamic-resource-allocation/deviceattribute, 0.37).
 	NUMANode resourcev1.QualifiedName = "resource.kubernetes.io/numaNode"

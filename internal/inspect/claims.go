@@ -23,7 +23,7 @@ type Claims struct {
 	Claims  []Claim       `json:"claims"`  // by UID
 }
 
-// ClaimsWithoutNRI is the reason why a daemon prepares no claims while NRI is not connected.
+// ClaimsWithoutNRI is the reason why the preparation of claims waits for NRI.
 const ClaimsWithoutNRI = "NRI is not connected, so containers with claims are not recognised; enable NRI in the container runtime, and check nriSocket"
 
 // ClaimDevice is a part of the node of which claims get CPUs.

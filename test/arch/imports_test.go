@@ -45,8 +45,9 @@ func arrows() map[string][]string {
 		"internal/othermanagers": {"internal/findings"},
 
 		"internal/capacity":  {"pkg/cpuset", "pkg/pools", "pkg/workload"},
-		"internal/dra":       {"internal/inspect", "pkg/cpuset", "pkg/pools"},
-		"internal/admission": {"internal/nodekind", "pkg/cpuset", "pkg/workload"},
+		"internal/cpuclaim":  nil,
+		"internal/dra":       {"internal/cpuclaim", "internal/inspect", "pkg/cpuset", "pkg/pools"},
+		"internal/admission": {"internal/cpuclaim", "internal/nodekind", "pkg/cpuset", "pkg/workload"},
 		"internal/codes":     nil,
 		"internal/control":   {"internal/history", "internal/inspect", "internal/limits", "pkg/cpuset", "pkg/pools"},
 		"internal/config":    {"internal/layout", "internal/spelling", "pkg/allocate", "pkg/cpuset", "pkg/pools", "pkg/topology", "pkg/workload"},
@@ -90,8 +91,9 @@ func arrows() map[string][]string {
 		"internal/cluster/hostedclusters": {"internal/cluster/hostedpriority"},
 		"internal/cluster/hostedpriority": nil,
 		"internal/cluster/installation":   nil,
+		"internal/cluster/resourceclaims": {"internal/cpuclaim"},
 		"internal/cluster/review":         {"internal/admission", "internal/autoscaling"},
-		"internal/cluster/webhook":        {"internal/admission", "internal/cluster/eviction", "internal/cluster/evictor", "internal/cluster/hostedpriority", "internal/cluster/review", "internal/limits", "internal/nodekind", "internal/spelling", "pkg/workload"},
+		"internal/cluster/webhook":        {"internal/admission", "internal/cluster/eviction", "internal/cluster/evictor", "internal/cluster/hostedpriority", "internal/cluster/resourceclaims", "internal/cluster/review", "internal/limits", "internal/nodekind", "internal/spelling", "pkg/workload"},
 
 		// cpupool-dra.
 		"internal/claimdriver":          {"internal/claimdriver/cdifiles", "internal/claimdriver/slices", "internal/control", "internal/dra", "internal/inspect", "internal/limits", "pkg/cpuset", "pkg/pools"},

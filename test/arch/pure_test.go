@@ -31,6 +31,7 @@ func pure() []string {
 		"pkg/cgroup/limits.go",
 		"internal/node/hostslices/*.go",
 		"internal/admission/*.go",
+		"internal/cpuclaim/*.go",
 		"internal/dra/*.go",
 		"internal/autoscaling/*.go",
 		"internal/explain/*.go",

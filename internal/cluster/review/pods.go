@@ -182,6 +182,7 @@ func resize(settings admission.Settings, request *admissionv1.AdmissionRequest) 
 	if err != nil {
 		return nil, err
 	}
+	before.Namespace, after.Namespace = request.Namespace, request.Namespace
 	errs := settings.Resize(before, after)
 	if len(errs) == 0 {
 		return allowed(), nil

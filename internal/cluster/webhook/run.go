@@ -29,6 +29,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
+	"github.com/cpupoold/cpupoold/internal/cluster/resourceclaims"
 	"github.com/cpupoold/cpupoold/internal/cluster/review"
 )
 
@@ -87,9 +88,13 @@ func Run(ctx context.Context, o Options) error {
 	if err != nil {
 		return fmt.Errorf("connect to the cluster: %w", err)
 	}
+	claims, err := resourceclaims.New(resourceclaims.Options{REST: o.REST, Registry: metrics.Registry, Log: o.Log})
+	if err != nil {
+		return err
+	}
 	follow := &state{
 		switches: o.Config.switches(), latches: latches,
-		cache: m.GetCache(), writer: m.GetClient(), live: m.GetAPIReader(), version: discover.ServerVersionWithContext, count: count, log: o.Log,
+		cache: m.GetCache(), writer: m.GetClient(), live: m.GetAPIReader(), version: discover.ServerVersionWithContext, claims: claims, count: count, log: o.Log,
 		known: make(chan struct{}),
 	}
 	certified, err := certificates(m, o)
@@ -112,8 +117,8 @@ func Run(ctx context.Context, o Options) error {
 	_, probesErr := add(ctx, m, o, "probes", o.Config.ProbeAddress, probes, nil)
 	errs := []error{
 		metricsErr, probesErr,
-		m.Add(follow),
-		m.Add(when(func() error { return server.start(m) }, append(o.Wait, follow.known, certified)...)),
+		m.Add(follow), m.Add(claims),
+		m.Add(when(func() error { return server.start(m) }, append(o.Wait, follow.known, claims.Known(), certified)...)),
 	}
 	for _, also := range o.Also {
 		errs = append(errs, also(m))

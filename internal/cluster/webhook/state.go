@@ -43,6 +43,7 @@ type state struct {
 	writer   client.Client
 	live     client.Reader // without a cache
 	version  func(context.Context) (*version.Info, error)
+	claims   admission.Claims
 	count    *counters
 	log      *slog.Logger
 
@@ -194,6 +195,7 @@ func (s *state) pass(ctx context.Context, closes bool) error {
 	lacks := s.switches.Lacks(nodes)
 	latched, closing := latches(s.switches, stored.Data, lacks)
 	settings := s.switches.Settings(latched, nodes)
+	settings.Claims = s.claims
 	settings.Defaults = s.defaults.get(ctx, s.version, s.log)
 	s.publish(&settings, latched, lacks)
 	switch {

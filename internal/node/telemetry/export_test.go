@@ -50,6 +50,7 @@ Served by cpupool-webhook on its own address ([webhook](../how-to/install-webhoo
 | cpupool_webhook_resource_on | gauge | resource | 1 if pods get the resource at the moment, by resource. |
 | cpupool_webhook_resource_latched | gauge | resource | 1 if the latch of the resource is closed, by resource. |
 | cpupool_webhook_resource_lacking_nodes | gauge | resource | Schedulable nodes that keep the latch of the resource open, or would if it were open, by resource. |
+| cpupool_webhook_claims_known | gauge |  | 1 if the webhook knows all ResourceClaims, or the API server has no ResourceClaims (before Kubernetes 1.34). 0: it counts the cpu requests of all containers, and warns. |
 | cpupool_webhook_evictions_total | counter | result | Evictions of pods from depleted nodes, by result (evicted, dry_run, refused, failed). |
 | cpupool_webhook_eviction_halted | gauge | reason | 1 while pods that should be evicted are not, by reason (too_many_nodes, no_policy, error). |
 | cpupool_webhook_depleted_nodes | gauge |  | Depleted nodes from which pods may be evicted. |
