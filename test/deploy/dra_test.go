@@ -1,18 +1,23 @@
 package deploy
 
 import (
+	"os"
 	"path"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"helm.sh/helm/v3/pkg/action"
+	helmrelease "helm.sh/helm/v3/pkg/release"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	resourcev1 "k8s.io/api/resource/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/cpupoold/cpupoold/internal/dra"
 )
@@ -80,6 +85,77 @@ profiles:
 	}
 	if got := mounted(t, &daemonSet(t, all, "cpupool-dra-edge").Spec.Template.Spec); got[0] != "/run/cpupoold" {
 		t.Errorf("mounts of the other driver are %v; want the defaults", got)
+	}
+}
+
+// TestReleaseDRA checks the order of removal: first the class, then the driver, then the list.
+func TestReleaseDRA(t *testing.T) {
+	c := newCluster(t)
+	objects := func() (classes, drivers int) {
+		t.Helper()
+		all, err := c.ResourceV1().DeviceClasses().List(t.Context(), metav1.ListOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = c.AppsV1().DaemonSets("cpupoold").Get(t.Context(), "cpupool-dra", metav1.GetOptions{})
+		if err != nil && !apierrors.IsNotFound(err) {
+			t.Fatal(err)
+		}
+		if err == nil {
+			drivers = 1
+		}
+		return len(all.Items), drivers
+	}
+	const without = "config: {guaranteed: {cpus: 4-7}}\n"
+	c.install("cpupoold", without)
+	for _, step := range []struct {
+		values           string
+		classes, drivers int
+	}{
+		{withClaims, 1, 1},
+		{strings.Replace(withClaims, "enabled: true", "enabled: true, deviceClass: false", 1), 0, 1},
+		{strings.Replace(withClaims, "enabled: true", "enabled: false", 1), 0, 0},
+		{without, 0, 0},
+	} {
+		if err := c.upgrade("cpupoold", loadChart(t), step.values); err != nil {
+			t.Fatal(err)
+		}
+		release, err := action.NewGet(c.helm("cpupoold")).Run("pools")
+		if err != nil {
+			t.Fatal(err)
+		}
+		isTested := slices.ContainsFunc(release.Hooks, func(h *helmrelease.Hook) bool {
+			return h.Kind == "Pod" && strings.Contains(h.Manifest, "--daemonset=cpupool-dra")
+		})
+		if want := step.drivers == 1; isTested != want || strings.Contains(release.Info.Notes, "dra.enabled=false") != want {
+			t.Errorf("after %q: helm test waits for the driver: %t; want %t. Notes:\n%s", step.values, isTested, want, release.Info.Notes)
+		}
+		if classes, drivers := objects(); classes != step.classes || drivers != step.drivers {
+			t.Errorf("after %q: %d classes and %d drivers; want %d and %d", step.values, classes, drivers, step.classes, step.drivers)
+		}
+	}
+	if err := c.upgrade("cpupoold", loadChart(t), without+"dra: {enabled: true}"); err == nil || !strings.Contains(err.Error(), "no configuration has guaranteed.claims") {
+		t.Errorf("upgrade to a driver without a list: %v; want an error", err)
+	}
+}
+
+// TestDriverFlags checks that the program has the flags of its pods.
+func TestDriverFlags(t *testing.T) {
+	page, err := os.ReadFile(docs + "reference/man/cpupool-dra.8")
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := render(t, strings.Replace(withClaims, "enabled: true", "enabled: true, accounting: mapped, numaAttributes: [a.b/c]", 1)+"\n")
+	paths := render(t, strings.NewReplacer("config:", "config:\n  runDir: /run/a\n  kubeletStateDir: /var/lib/b").Replace(withClaims))
+	args := slices.Concat(daemonSet(t, all, "cpupool-dra").Spec.Template.Spec.Containers[0].Args, daemonSet(t, paths, "cpupool-dra").Spec.Template.Spec.Containers[0].Args)
+	if len(args) != 6 {
+		t.Errorf("arguments are %q; want six", args)
+	}
+	for _, arg := range args {
+		name, _, _ := strings.Cut(arg, "=")
+		if !strings.Contains(strings.ReplaceAll(string(page), `\-`, "-"), "\\fB"+name+"\\fP") {
+			t.Errorf("the manual page of cpupool-dra lacks %s", name)
+		}
 	}
 }
 

@@ -62,6 +62,7 @@ var kinds = map[schema.GroupVersion]map[string]bool{
 	{Version: "v1"}:                                        {"Namespace": false, "Node": false, "ConfigMap": true, "Pod": true, "Secret": true, "Service": true, "ServiceAccount": true},
 	{Group: "apps", Version: "v1"}:                         {"DaemonSet": true, "Deployment": true},
 	{Group: "networking.k8s.io", Version: "v1"}:            {"NetworkPolicy": true},
+	{Group: "resource.k8s.io", Version: "v1"}:              {"DeviceClass": false},
 	{Group: "policy", Version: "v1"}:                       {"PodDisruptionBudget": true},
 	{Group: "rbac.authorization.k8s.io", Version: "v1"}:    {"ClusterRole": false, "ClusterRoleBinding": false, "Role": true, "RoleBinding": true},
 	{Group: "admissionregistration.k8s.io", Version: "v1"}: {"MutatingWebhookConfiguration": false, "ValidatingWebhookConfiguration": false, "ValidatingAdmissionPolicy": false, "ValidatingAdmissionPolicyBinding": false},
