@@ -176,7 +176,7 @@ func images(text string) []string {
 
 func (m *made) testManifests(t *testing.T) {
 	texts := map[string]string{}
-	for _, name := range []string{"cpupoold.yaml", "cpupool-webhook.yaml", "cpupoold-restore.yaml"} {
+	for _, name := range []string{"cpupoold.yaml", "cpupool-webhook.yaml", "cpupool-dra.yaml", "cpupoold-restore.yaml"} {
 		texts[name] = string(m.read(t, name))
 	}
 	for name, data := range unpack(t, gunzip(t, m.read(t, "cpupoold-deploy_"+m.version.String()+".tar.gz"))) {

@@ -25,7 +25,7 @@ func (r *release) manifests(context.Context) error {
 	if err := r.setImage(); err != nil {
 		return err
 	}
-	for name, dir := range map[string]string{"cpupoold.yaml": "", "cpupool-webhook.yaml": "webhook", "cpupoold-restore.yaml": "uninstall"} {
+	for name, dir := range map[string]string{"cpupoold.yaml": "", "cpupool-webhook.yaml": "webhook", "cpupool-dra.yaml": "dra", "cpupoold-restore.yaml": "uninstall"} {
 		objects, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), r.source("deploy", dir))
 		if err != nil {
 			return err
