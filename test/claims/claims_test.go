@@ -3,12 +3,16 @@
 package claims_test
 
 import (
+	"fmt"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
@@ -53,4 +57,88 @@ func (s *apiServer) allocated(t *testing.T, name, node string, results ...resour
 		t.Fatal(err)
 	}
 	return c
+}
+
+// nic is the result of an allocation of another driver.
+func nic() resourcev1.DeviceRequestAllocationResult {
+	return resourcev1.DeviceRequestAllocationResult{Request: "nic", Driver: "nic.example.com", Pool: "n1", Device: "eth0"}
+}
+
+// entry returns an entry of status.devices for a result.
+func entry(r resourcev1.DeviceRequestAllocationResult, data string) resourcev1.AllocatedDeviceStatus {
+	e := resourcev1.AllocatedDeviceStatus{Driver: r.Driver, Pool: r.Pool, Device: r.Device, Data: &runtime.RawExtension{Raw: []byte(data)}}
+	if r.ShareID != nil {
+		e.ShareID = ptr.To(string(*r.ShareID))
+	}
+	return e
+}
+
+// testStatus checks which changes of the status of claims a driver may make.
+func testStatus(t *testing.T, s *apiServer) {
+	ctx := t.Context()
+	all := s.client(t, admin, "").ResourceV1().ResourceClaims("apps")
+	c := s.allocated(t, "both", "n1", ours("n1"), nic())
+	foreign := entry(nic(), `{"mac":"02:00:00:00:00:01"}`)
+	c.Status.Devices = []resourcev1.AllocatedDeviceStatus{foreign}
+	c, err := all.UpdateStatus(ctx, c, metav1.UpdateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Of a claim with devices of two nodes the driver writes nothing, because the scheduler makes none.
+	other := s.allocated(t, "other", "n2", ours("n2"))
+	own := entry(ours("n1"), `{"cpus":"2-3","node":0}`)
+	for _, x := range []struct {
+		name, node string
+		claim      *resourcev1.ResourceClaim
+		change     func(*resourcev1.ResourceClaim)
+		refused    bool
+	}{
+		{"its own entry", "n1", c, func(c *resourcev1.ResourceClaim) { c.Status.Devices = append(c.Status.Devices, own) }, false},
+		{"its own entry, first", "n1", c, func(c *resourcev1.ResourceClaim) { c.Status.Devices = []resourcev1.AllocatedDeviceStatus{own, foreign} }, false},
+		{"no change", "n1", c, func(*resourcev1.ResourceClaim) {}, false},
+		{"labels, which the API server ignores", "n1", c, func(c *resourcev1.ResourceClaim) { c.Labels = map[string]string{"a": "b"} }, false},
+		{"another driver's entry away", "n1", c, func(c *resourcev1.ResourceClaim) { c.Status.Devices = []resourcev1.AllocatedDeviceStatus{own} }, true},
+		{"another driver's entry changed", "n1", c, func(c *resourcev1.ResourceClaim) {
+			c.Status.Devices = []resourcev1.AllocatedDeviceStatus{own, entry(nic(), `{"mac":"02:00:00:00:00:02"}`)}
+		}, true},
+		{"from a foreign node", "n2", c, func(c *resourcev1.ResourceClaim) { c.Status.Devices = append(c.Status.Devices, own) }, true},
+		{"from no node", "", c, func(c *resourcev1.ResourceClaim) { c.Status.Devices = append(c.Status.Devices, own) }, true},
+		{"a claim of a foreign node", "n1", other, func(c *resourcev1.ResourceClaim) {
+			c.Status.Devices = append(c.Status.Devices, entry(ours("n2"), `{}`))
+		}, true},
+		{"allocation away", "n1", c, func(c *resourcev1.ResourceClaim) { c.Status = resourcev1.ResourceClaimStatus{} }, true},
+		{"a pod", "n1", c, func(c *resourcev1.ResourceClaim) {
+			c.Status.ReservedFor = []resourcev1.ResourceClaimConsumerReference{{Resource: "pods", Name: "p", UID: "u"}}
+		}, true},
+	} {
+		changed := x.claim.DeepCopy()
+		x.change(changed)
+		got, err := s.driver(t, x.node).ResourceV1().ResourceClaims("apps").UpdateStatus(ctx, changed, metav1.UpdateOptions{DryRun: []string{metav1.DryRunAll}})
+		switch {
+		case x.refused && !apierrors.IsForbidden(err) && !apierrors.IsInvalid(err):
+			t.Errorf("%s: error %v; want a refusal", x.name, err)
+		case !x.refused && err != nil:
+			t.Errorf("%s: %v", x.name, err)
+		case !x.refused && len(got.Labels) > 0:
+			t.Errorf("%s: labels %v; want none", x.name, got.Labels)
+		}
+	}
+	// A patch by server-side apply, which leaves the other driver's entry as it is.
+	patch := fmt.Sprintf(`{"apiVersion":"resource.k8s.io/v1","kind":"ResourceClaim","metadata":{"name":"both","namespace":"apps"},"status":{"devices":[{"driver":%q,"pool":"n1","device":"numa0","shareID":%q,"data":{"cpus":"2-3","node":0}}]}}`, dra.Driver, *own.ShareID)
+	options := metav1.PatchOptions{FieldManager: dra.Driver, Force: ptr.To(true)}
+	if _, err := s.driver(t, "n1").ResourceV1().ResourceClaims("apps").Patch(ctx, "both", types.ApplyPatchType, []byte(patch), options, "status"); err != nil {
+		t.Fatalf("apply: %v", err)
+	}
+	got, err := all.Get(ctx, "both", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]resourcev1.AllocatedDeviceStatus{foreign, own}, got.Status.Devices); diff != "" {
+		t.Errorf("status.devices: -want +got:\n%s", diff)
+	}
+	for _, name := range []string{"both", "other"} {
+		if err := all.Delete(ctx, name, metav1.DeleteOptions{}); err != nil {
+			t.Error(err)
+		}
+	}
 }

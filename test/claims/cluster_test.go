@@ -43,17 +43,13 @@ const (
 func dryRun() metav1.CreateOptions { return metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}} }
 
 // apiServer is a running API server with the objects of deploy/dra that concern it.
-type apiServer struct{ address string }
+type apiServer struct{ *processes.APIServer }
 
 // start starts an API server with feature gates, and applies the rights and policies of the driver. The
 // Nodes are n1 and n2; the kubelet of n1 declares the feature of the mapping.
 func start(t *testing.T, gates string) *apiServer {
 	t.Helper()
-	args := []string{"--authorization-mode", "Node,RBAC", "--enable-admission-plugins", "NodeRestriction"}
-	if gates != "" {
-		args = append(args, "--feature-gates", gates)
-	}
-	s := &apiServer{processes.StartAPIServer(t, "", args...).Address}
+	s := &apiServer{processes.StartAPIServer(t, "", args(gates)...)}
 	s.namespace(t, "cpupoold")
 	s.namespace(t, "apps")
 	s.apply(t, "rbac.yaml")
@@ -65,10 +61,14 @@ func start(t *testing.T, gates string) *apiServer {
 	return s
 }
 
+func args(gates string) []string {
+	return []string{"--authorization-mode", "Node,RBAC", "--enable-admission-plugins", "NodeRestriction", "--feature-gates", gates}
+}
+
 // config returns the configuration of a client. With a user, the administrator impersonates the user. node is
 // the node of the user's token.
 func (s *apiServer) config(user, node string) *rest.Config {
-	c := &rest.Config{Host: "https://" + s.address, BearerToken: admin, TLSClientConfig: rest.TLSClientConfig{Insecure: true}, QPS: 1000, Burst: 1000}
+	c := &rest.Config{Host: "https://" + s.Address, BearerToken: admin, TLSClientConfig: rest.TLSClientConfig{Insecure: true}, QPS: 1000, Burst: 1000}
 	if user != admin {
 		c.Impersonate.UserName = user
 	}

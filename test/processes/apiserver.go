@@ -15,6 +15,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -33,6 +34,8 @@ type APIServer struct {
 	Address, Dir string
 	// Process runs the server, Etcd runs the etcd. Start and StartEtcd replace them.
 	Process, Etcd *Process
+	// Args follow the arguments of all servers at the next Start.
+	Args []string
 
 	program, etcd  string
 	args, etcdArgs []string
@@ -81,12 +84,13 @@ func StartAPIServers(t *testing.T, n int, tokens string, args ...string) []*APIS
 				"--listen-client-urls", etcd, "--advertise-client-urls", etcd,
 				"--listen-peer-urls", peers[i], "--initial-advertise-peer-urls", peers[i], "--initial-cluster", strings.Join(members, ","),
 			},
-			args: append([]string{
+			args: []string{
 				"--etcd-servers", etcd, "--bind-address", host, "--secure-port", port, "--cert-dir", dir, "--endpoint-reconciler-type", "none",
 				"--service-account-issuer", "https://kubernetes.default.svc", "--service-account-signing-key-file", accounts,
 				"--service-account-key-file", accounts, "--service-cluster-ip-range", "10.0.0.0/24", "--token-auth-file", file,
 				"--disable-admission-plugins", "ServiceAccount", // no controller makes accounts
-			}, args...),
+			},
+			Args: args,
 			admin: &http.Client{Timeout: 30 * time.Second, Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, MaxConnsPerHost: 8}},
 		}
 		servers[i].StartEtcd(t)
@@ -107,7 +111,7 @@ func (s *APIServer) StartEtcd(t *testing.T) {
 // Start starts the server, again if it has ended, and waits until it is ready.
 func (s *APIServer) Start(t *testing.T) {
 	t.Helper()
-	s.Process = Start(t, "kube-apiserver", s.program, s.args...)
+	s.Process = Start(t, "kube-apiserver", s.program, slices.Concat(s.args, s.Args)...)
 	Eventually(t, readyWithin, "the API server is ready", func(ctx context.Context) error {
 		_, err := s.Do(ctx, http.MethodGet, "/readyz", "", "")
 		return err
