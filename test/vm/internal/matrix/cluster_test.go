@@ -154,6 +154,8 @@ func features() [][]string {
 		{"resize of exclusive CPUs in place", "", nri, "1.33", "[resize](../explanation/cpu-changes.md#resize-in-place)"},
 		{"pool resources of the Node follow the kubelet's record of pods", "", "", "1.33", "[decision 0019](../adr/0019-node-status.md)"},
 		{"pods with resources at pod level", "", "", "1.34", gate},
+		{"CPUs by ResourceClaims (cpupool-dra)", "", "NRI: containerd 2.0, CRI-O 1.30; claims by CDI devices: containerd 2.4.2", "1.36", "[claims](../how-to/use-resource-claims.md)"},
+		{"claims count as `cpu` (`mapped`)", "", "", "1.37, with the gate `DRANodeAllocatableResources`", "[accounting](../explanation/resource-claims.md#accounting)"},
 		{"`systemPartition`: pods in the kubelet's system partition", "", "", "1.38 (planned); 1.37.0 has no gate `NodeSystemPartition`", "[other managers](../how-to/other-managers.md#the-kubelets-system-partition)"},
 		{"`guaranteed.exclusive: kubelet` with pods in management pools", "", "NRI: containerd 2.0, CRI-O 1.30", "", "[static kubelet](../how-to/static-kubelet.md)"},
 		{"Helm chart, webhook, admission policies", "", "", "1.30", "[Chart.yaml](../../deploy/chart/cpupoold/Chart.yaml)"},
