@@ -180,7 +180,7 @@ func TestChartDRASettings(t *testing.T) {
 	resourcesAside(want)
 	all := render(t, withClaims[:strings.Index(withClaims, "dra:")]+"dra:\n  enabled: true\n  updateStrategy: {type: OnDelete}"+settings)
 	got := daemonSet(t, all, name)
-	if d := cmp.Diff(map[string]string{"cpu": "50m", "memory": "32Mi", "limit": "64Mi"}, resourcesAside(&got.Spec.Template)); d != "" {
+	if d := cmp.Diff(map[string]string{"cpu": "50m", "memory": "64Mi", "limit": "64Mi"}, resourcesAside(&got.Spec.Template)); d != "" {
 		t.Errorf("resources (-want +got):\n%s", d)
 	}
 	if d := cmp.Diff(want, &got.Spec.Template); d != "" {
