@@ -83,6 +83,7 @@ func (l *Loop) pass() {
 		var writes []cgroup.Write
 		writes, deferred = l.diff(want, options, now)
 		writes, refused := l.writable(writes, made, now)
+		l.amendQuotas(want)
 		l.cache.NoteOriginals(l.journal, l.inventory, writes)
 		l.save(now)
 		if len(writes) == 0 && !refused {
@@ -113,6 +114,19 @@ func (l *Loop) finishPass(want []cgroup.Target, now time.Time) {
 	l.publisher.Exposures.Observe(l.last.Targets, l.units.Scopes().IsAnswered, l.notices.Unidentified.All(), l.now())
 	l.notices.Removed.DropOriginals()
 	l.armRetry(now)
+}
+
+// amendQuotas gives the journal the quotas that the kubelet requests now for containers without a quota.
+func (l *Loop) amendQuotas(want []cgroup.Target) {
+	for i := range want {
+		t := &want[i]
+		if !t.Unlimited || t.Container == "" {
+			continue
+		}
+		if e := l.inventory.Container(t.Container); e != nil {
+			l.journal.AmendQuota(t.Path, e.Container.Requested.Quota, e.Container.Requested.Period)
+		}
+	}
 }
 
 // maxRounds returns the maximum number of rounds of a pass over n targets. Each round makes a

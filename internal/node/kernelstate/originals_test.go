@@ -18,7 +18,8 @@ import (
 // TestNoteOriginals checks the originals of a container, of crun's cgroup in it, and of a unit.
 func TestNoteOriginals(t *testing.T) {
 	const (
-		scope = cgroup.Path("kubepods.slice/kubepods-podu.slice/cri-containerd-1.scope")
+		slice = cgroup.Path("kubepods.slice/kubepods-podu.slice")
+		scope = slice + "/cri-containerd-1.scope"
 		inner = scope + "/container"
 		unit  = cgroup.Path("system.slice/du.service")
 	)
@@ -29,7 +30,11 @@ func TestNoteOriginals(t *testing.T) {
 		return &cgroup.State{Path: inner, CPUs: cpus, Mems: cpus.Take(1), HasCPUSet: true, HasCPU: true, Weight: 7, Quota: quota, Period: 100_000}
 	}
 	file := func(p cgroup.Path, name string) cgroup.Write {
-		return cgroup.Write{Path: p, Via: cgroup.File, Property: name, Value: "2"}
+		value := "2"
+		if name == cgroup.FileMax {
+			value = cgroup.ValueMax
+		}
+		return cgroup.Write{Path: p, Via: cgroup.File, Property: name, Value: value}
 	}
 	byNRI := func(j *undo.Journal) {
 		j.NoteCreated(scope, "1", cri.Resources{Quota: 300_000, Period: 100_000}, &pools.Placement{Unlimited: true}, 0)
@@ -95,6 +100,16 @@ func TestNoteOriginals(t *testing.T) {
 			writes: []cgroup.Write{file(scope, cgroup.FileCPUs), file(scope, cgroup.FileMax)},
 			want:   []original{{scope, cgroup.FileMax, "1", "", "200000 100000"}, cpus("4")},
 		},
+		"the kubelet resizes a pod": {
+			states: []cgroup.State{{Path: slice, Quota: 200_000, Period: 100_000}, {Path: slice, Quota: 300_000, Period: 100_000}},
+			writes: []cgroup.Write{{Path: slice, Via: cgroup.DBus, Property: cgroup.UnitQuota, Value: cgroup.ValueInf}, file(slice, cgroup.FileMax)},
+			want:   []original{{slice, cgroup.FileMax, "", "", "300000 100000"}},
+		},
+		"the daemon restores the quota of a pod": {
+			states: []cgroup.State{{Path: slice, Quota: 200_000, Period: 100_000}, {Path: slice, Quota: -1, Period: 100_000}},
+			writes: []cgroup.Write{file(slice, cgroup.FileMax), {Path: slice, Via: cgroup.File, Property: cgroup.FileMax, Value: "300000 100000"}},
+			want:   []original{{slice, cgroup.FileMax, "", "", "200000 100000"}},
+		},
 		"a unit": {
 			states: []cgroup.State{state(cpuset.Range(0, 3), nil)},
 			writes: []cgroup.Write{{Path: unit, Via: cgroup.DBus, Property: cgroup.UnitCPUs, Value: "2"}},
@@ -111,8 +126,8 @@ func TestNoteOriginals(t *testing.T) {
 			}
 			for i, st := range c.states {
 				k.state = st
-				tr.Invalidate(scope)
-				tr.Refresh([]cgroup.Target{{Path: scope, Container: "1", CPUs: cpuset.Of(2)}, {Path: unit, Unit: "du.service", CPUs: cpuset.Of(2)}}, m)
+				tr.InvalidateAll()
+				tr.Refresh([]cgroup.Target{{Path: slice}, {Path: scope, Container: "1", CPUs: cpuset.Of(2)}, {Path: unit, Unit: "du.service", CPUs: cpuset.Of(2)}}, m)
 				tr.SetUnit(unit, cgroup.UnitState{Known: true, CPUs: cpuset.Of(5)})
 				writes := c.writes
 				if len(c.states) > 1 { // one write for each state

@@ -100,6 +100,9 @@ func (j *Journal) NoteWrite(w cgroup.Write, c cgroup.Current) {
 		if isDistinct && !j.HasOriginal(o.Path, o.File) {
 			j.Note(inner)
 		}
+		if o.File == cgroup.FileMax && o.Container == "" && c.Quota >= 0 && (w.Value == cgroup.ValueMax || w.Value == cgroup.ValueInf) {
+			j.Amend(o.Key(), o.Value) // the kubelet has resized the pod
+		}
 		j.Note(o)
 		return
 	}
@@ -109,6 +112,27 @@ func (j *Journal) NoteWrite(w cgroup.Write, c cgroup.Current) {
 	j.Note(inner)
 }
 
+// AmendQuota replaces the original quota of a container that runs without a quota. A resize changes
+// the quota that the container would have. NRI keeps it out of the cgroup, so NoteWrite never sees it.
+// No write waits for the new original.
+func (j *Journal) AmendQuota(p cgroup.Path, quota, period int64) {
+	k := Key{Path: p, File: cgroup.FileMax}
+	o, ok := j.originals[k]
+	if !ok || quota <= 0 {
+		return
+	}
+	var b [48]byte // the value is usually the same: no allocation
+	value := append(strconv.AppendInt(b[:0], quota, 10), ' ')
+	value = strconv.AppendInt(value, period, 10)
+	if o.Value == string(value) {
+		return
+	}
+	j.amend(k, string(value))
+	if inner, ok := p.Inner(); ok {
+		j.amend(Key{Path: inner, File: cgroup.FileMax}, string(value))
+	}
+}
+
 // NoteUnitWrite notes the property that a write to a unit's cgroup is about to replace.
 func (j *Journal) NoteUnitWrite(w cgroup.Write, unit string, st cgroup.UnitState) {
 	j.Note(unitOriginal(w, unit, st))
@@ -116,12 +140,20 @@ func (j *Journal) NoteUnitWrite(w cgroup.Write, unit string, st cgroup.UnitState
 
 // Amend replaces the value of an original, if there is one.
 func (j *Journal) Amend(k Key, value string) {
-	if o, ok := j.originals[k]; ok && o.Value != value {
-		o.Value = value
-		j.originals[k] = o
-		j.changes++
+	if j.amend(k, value) {
 		j.barrier = j.changes
 	}
+}
+
+func (j *Journal) amend(k Key, value string) (amended bool) {
+	o, ok := j.originals[k]
+	if !ok || o.Value == value {
+		return false
+	}
+	o.Value = value
+	j.originals[k] = o
+	j.changes++
+	return true
 }
 
 // Original returns the original of a place.
