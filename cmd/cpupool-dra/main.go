@@ -141,6 +141,9 @@ func (f *flags) check(cmd *cobra.Command) error {
 	if errs := validation.IsDNS1123Subdomain(o.Node); len(errs) > 0 {
 		return fmt.Errorf("node name %q: %s; set --node-name or NODE_NAME", o.Node, strings.Join(errs, "; "))
 	}
+	if o.PodUID != "" && len(validation.IsDNS1123Label(o.PodUID)) > 0 { // it is in names of sockets
+		return fmt.Errorf("pod UID %q: want metadata.uid of the pod; set --pod-uid or POD_UID", o.PodUID)
+	}
 	for _, name := range f.numaAttributes {
 		domain, id, ok := strings.Cut(name, "/")
 		if !ok || len(validation.IsDNS1123Subdomain(domain)) > 0 || len(validation.IsCIdentifier(id)) > 0 {

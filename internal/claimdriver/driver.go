@@ -50,6 +50,7 @@ type driver struct {
 	daemon         *control.Client
 	client         kubernetes.Interface
 	files          cdifiles.Dir
+	kubelet        string // directory of the kubelet
 	metadata       string // directory of the metadata of claims
 	watch          *watcher
 	slices         *slices.Publisher
@@ -68,7 +69,7 @@ func Run(ctx context.Context, o Options) error {
 	defer daemon.Close()
 	d := &driver{
 		node: o.Node, numaAttributes: o.NUMAAttributes, daemon: daemon, client: o.Client, files: cdifiles.Dir(o.CDIDir),
-		metadata: filepath.Join(data, "dra-device-metadata"), log: o.Log, fail: fail,
+		kubelet: o.KubeletDir, metadata: filepath.Join(data, "dra-device-metadata"), log: o.Log, fail: fail,
 	}
 	registry := prometheus.NewPedanticRegistry()
 	d.slices = slices.New(slices.Options{

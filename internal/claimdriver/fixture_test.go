@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -22,6 +24,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/dynamic-resource-allocation/kubeletplugin"
 	drapb "k8s.io/kubelet/pkg/apis/dra/v1"
 	registerapi "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
 	"k8s.io/utils/ptr"
@@ -45,6 +48,7 @@ type daemon struct {
 	started time.Time
 	answer  inspect.Claims
 	refuse  error // of each preparation
+	held    map[string]chan struct{}
 }
 
 func newDaemon() *daemon {
@@ -91,17 +95,36 @@ func (d *daemon) refuseAll(err error) {
 	d.refuse = err
 }
 
+// hold makes the preparation of a claim wait until release is called.
+func (d *daemon) hold(uid string) (release func()) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	c := make(chan struct{})
+	d.held = map[string]chan struct{}{uid: c}
+	return func() { close(c) }
+}
+
 // has reports whether a claim is prepared.
 func (d *daemon) has(uid string) bool {
 	return slices.ContainsFunc(d.Claims().Claims, func(c inspect.Claim) bool { return c.UID == uid })
 }
 
 func (d *daemon) prepare(_ context.Context, claim pools.Claim) (all []control.ClaimCPUs, err error) {
+	d.mu.Lock()
+	held := d.held[claim.UID]
+	d.mu.Unlock()
+	if held != nil {
+		<-held
+	}
 	d.change(func(now *inspect.Claims) {
 		if err = d.refuse; err != nil {
 			return
 		}
 		i := slices.IndexFunc(now.Claims, func(c inspect.Claim) bool { return c.UID == claim.UID })
+		if i >= 0 && now.Claims[i].PodUID != claim.PodUID {
+			err = control.Conflict{Text: "the claim is prepared for another pod"}
+			return
+		}
 		if i < 0 {
 			c := inspect.Claim{UID: claim.UID, Namespace: claim.Namespace, Name: claim.Name, PodUID: claim.PodUID}
 			taken := cpuset.Set{}
@@ -143,7 +166,8 @@ func (d *daemon) end(_ context.Context, uid string) (err error) {
 // node is a node with the driver, and this test as its kubelet.
 type node struct {
 	t       *testing.T
-	dir     string // with run, kubelet and cdi
+	ctx     context.Context // ends before the test is killed
+	dir     string          // with run, kubelet and cdi
 	daemon  *daemon
 	api     *fake.Clientset
 	log     *strings.Builder
@@ -167,7 +191,9 @@ func newNode(t *testing.T, objects ...runtime.Object) *node {
 			t.Fatal(err)
 		}
 	}
-	n := &node{t: t, dir: dir, daemon: newDaemon(), api: fake.NewClientset(objects...)}
+	ctx, cancel := context.WithTimeout(t.Context(), nodefixture.Timeout)
+	t.Cleanup(cancel)
+	n := &node{t: t, ctx: ctx, dir: dir, daemon: newDaemon(), api: fake.NewClientset(objects...)}
 	n.serveDaemon()
 	return n
 }
@@ -187,13 +213,13 @@ func (n *node) serveDaemon() {
 		}
 	})
 	n.t.Cleanup(n.away)
-	nodefixture.Eventually(n.t, "the daemon listens", func() bool { return control.NewClient(socket).Reach(n.t.Context()) == nil })
+	nodefixture.Eventually(n.t, "the daemon listens", func() bool { return control.NewClient(socket).Reach(n.ctx) == nil })
 }
 
 // start starts a driver, and registers it as a kubelet does.
 func (n *node) start(podUID string) {
 	n.t.Helper()
-	l, err := new(net.ListenConfig).Listen(n.t.Context(), "tcp", "127.0.0.1:0")
+	l, err := new(net.ListenConfig).Listen(n.ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
 		n.t.Fatal(err)
 	}
@@ -209,7 +235,7 @@ func (n *node) start(podUID string) {
 	}()
 	n.stop = sync.OnceValue(func() error { cancel(); return <-done })
 	n.t.Cleanup(func() { _ = n.stop() })
-	n.register()
+	n.register(podUID)
 }
 
 // dial connects to a socket.
@@ -223,48 +249,75 @@ func (n *node) dial(socket string) *grpc.ClientConn {
 	return conn
 }
 
-// register finds the newest registration socket, and connects to the plugin.
-func (n *node) register() {
+// register connects to the plugin of an instance, as a kubelet does.
+func (n *node) register(podUID string) {
 	n.t.Helper()
-	sockets := func() []string {
-		all, _ := filepath.Glob(filepath.Join(n.dir, "kubelet/plugins_registry/*.sock"))
-		return all
+	dir, name := filepath.Join(n.dir, "kubelet/plugins_registry"), dra.Driver+"-reg.sock"
+	if podUID != "" {
+		name = kubeletplugin.RollingUpdateRegistrarSocketFile(dir, dra.Driver, types.UID(podUID))
 	}
-	nodefixture.Eventually(n.t, "a registration socket", func() bool { return len(sockets()) > 0 })
-	found := sockets()
-	r := registerapi.NewRegistrationClient(n.dial(found[len(found)-1]))
-	info, err := r.GetInfo(n.t.Context(), &registerapi.InfoRequest{}, grpc.WaitForReady(true))
+	r := registerapi.NewRegistrationClient(n.dial(filepath.Join(dir, name)))
+	info, err := r.GetInfo(n.ctx, &registerapi.InfoRequest{}, grpc.WaitForReady(true))
 	if err != nil {
 		n.t.Fatal(err)
 	}
 	if info.Type != registerapi.DRAPlugin || info.Name != dra.Driver || !slices.Contains(info.SupportedVersions, drapb.DRAPluginService) {
 		n.t.Fatalf("the plugin registers as %v", info)
 	}
-	if _, err := r.NotifyRegistrationStatus(n.t.Context(), &registerapi.RegistrationStatus{PluginRegistered: true}); err != nil {
+	if _, err := r.NotifyRegistrationStatus(n.ctx, &registerapi.RegistrationStatus{PluginRegistered: true}); err != nil {
 		n.t.Fatal(err)
 	}
 	n.conn = n.dial(info.Endpoint)
 	n.plugin = drapb.NewDRAPluginClient(n.conn)
 }
 
-// prepare calls the plugin for a claim.
+// tryPrepare calls the plugin for a claim.
+func (n *node) tryPrepare(c *resourcev1.ResourceClaim) (*drapb.NodePrepareResourceResponse, error) {
+	a, err := n.plugin.NodePrepareResources(n.ctx, &drapb.NodePrepareResourcesRequest{Claims: []*drapb.Claim{{Namespace: c.Namespace, Name: c.Name, Uid: string(c.UID)}}})
+	if err != nil {
+		return nil, err
+	}
+	return a.Claims[string(c.UID)], nil
+}
+
+// prepare calls the plugin for a claim, and expects an answer.
 func (n *node) prepare(c *resourcev1.ResourceClaim) *drapb.NodePrepareResourceResponse {
 	n.t.Helper()
-	a, err := n.plugin.NodePrepareResources(n.t.Context(), &drapb.NodePrepareResourcesRequest{Claims: []*drapb.Claim{{Namespace: c.Namespace, Name: c.Name, Uid: string(c.UID)}}})
+	a, err := n.tryPrepare(c)
 	if err != nil {
-		n.t.Fatal(err)
+		n.t.Error(err)
+		return &drapb.NodePrepareResourceResponse{Error: err.Error()}
 	}
-	return a.Claims[string(c.UID)]
+	return a
 }
 
 // unprepare calls the plugin for a claim, and returns the error of the claim.
 func (n *node) unprepare(c *resourcev1.ResourceClaim) string {
 	n.t.Helper()
-	a, err := n.plugin.NodeUnprepareResources(n.t.Context(), &drapb.NodeUnprepareResourcesRequest{Claims: []*drapb.Claim{{Namespace: c.Namespace, Name: c.Name, Uid: string(c.UID)}}})
+	a, err := n.plugin.NodeUnprepareResources(n.ctx, &drapb.NodeUnprepareResourcesRequest{Claims: []*drapb.Claim{{Namespace: c.Namespace, Name: c.Name, Uid: string(c.UID)}}})
 	if err != nil {
 		n.t.Fatal(err)
 	}
 	return a.Claims[string(c.UID)].Error
+}
+
+// get returns the answer to a request for metrics or probes.
+func (n *node) get(path string) string {
+	n.t.Helper()
+	r, err := http.NewRequestWithContext(n.ctx, http.MethodGet, n.address+path, nil)
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	answer, err := http.DefaultClient.Do(r)
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	text, err := io.ReadAll(answer.Body)
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	return string(text)
 }
 
 // cdi returns the names of the CDI files.

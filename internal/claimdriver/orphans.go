@@ -59,9 +59,12 @@ func (d *driver) cleanUpOnce(ctx context.Context) error {
 	for i := range now.Claims {
 		c := &now.Claims[i]
 		if mayBeOrphan(c) {
-			errs = append(errs, d.endOrphan(ctx, types.UID(c.UID)))
+			ended, err := d.endOrphan(ctx, types.UID(c.UID))
+			if errs = append(errs, err); ended {
+				continue
+			}
 		}
-		errs = append(errs, d.restoreFile(ctx, types.UID(c.UID)))
+		errs = append(errs, d.restoreFile(ctx, c))
 	}
 	if now, err = d.daemon.Claims(ctx, 0, control.Wait{}); err != nil {
 		return errors.Join(append(errs, err)...)
@@ -70,7 +73,7 @@ func (d *driver) cleanUpOnce(ctx context.Context) error {
 	for i := range now.Claims {
 		known[now.Claims[i].UID], names[now.Claims[i].Namespace+"_"+now.Claims[i].Name] = true, true
 	}
-	return errors.Join(append(errs, d.files.RemoveOthers(known, fileAge), removeMetadata(d.metadata, names))...)
+	return errors.Join(append(errs, d.files.RemoveOthers(known, fileAge), removeMetadata(d.metadata, names), d.removeSockets(ctx))...)
 }
 
 // mayBeOrphan reports whether neither a container nor the pod of a claim is on the node.
@@ -90,47 +93,69 @@ func (d *driver) find(ctx context.Context, uid types.UID) (*inspect.Claim, error
 }
 
 // restoreFile writes the CDI file of a claim, for example after its loss.
-func (d *driver) restoreFile(ctx context.Context, uid types.UID) error {
-	unlock, err := d.locks.lock(ctx, uid)
-	if err != nil {
-		return err
-	}
-	defer unlock()
-	c, err := d.find(ctx, uid) // it may have ended
-	if err != nil || c == nil {
-		return err
-	}
+func (d *driver) restoreFile(ctx context.Context, c *inspect.Claim) error {
 	var cpus cpuset.Set
 	for _, p := range c.Parts {
 		cpus = cpus.Union(p.CPUs)
 	}
-	return d.files.Write(c.UID, cpus)
-}
-
-// endOrphan ends a claim if the API server proves that no pod can use it. The kubelet ends claims in all
-// other cases, unless it has lost its state.
-func (d *driver) endOrphan(ctx context.Context, uid types.UID) error {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
-	unlock, err := d.locks.lock(ctx, uid) // no preparation between check and end
+	if d.files.Has(c.UID, cpus) {
+		return nil
+	}
+	unlock, err := d.locks.lock(ctx, types.UID(c.UID))
 	if err != nil {
 		return err
 	}
 	defer unlock()
+	if now, err := d.find(ctx, types.UID(c.UID)); err != nil || now == nil { // it may have ended
+		return err
+	}
+	d.log.Warn("CDI file of a claim is written again", "claim", c.Full(), "uid", c.UID)
+	return d.files.Write(c.UID, cpus)
+}
+
+// endEarlier ends the preparation of a claim for an earlier pod. It reports whether it did so. The caller
+// has the claim from the API server, reserved for another pod alone, and holds its lock.
+func (d *driver) endEarlier(ctx context.Context, uid, pod types.UID) bool {
+	c, err := d.find(ctx, uid)
+	if err != nil || c == nil || !mayBeOrphan(c) || c.PodUID == string(pod) {
+		return false
+	}
+	if err := d.endLocked(ctx, uid); err != nil {
+		return false
+	}
+	d.noteOrphan(c, "the claim is reserved for another pod")
+	return true
+}
+
+// noteOrphan logs and counts an orphan that has ended.
+func (d *driver) noteOrphan(c *inspect.Claim, reason string) {
+	d.count.orphans.Inc()
+	d.log.Warn("claim has ended without the kubelet", "claim", c.Full(), "uid", c.UID, "pod", c.PodUID, "reason", reason)
+}
+
+// endOrphan ends a claim if the API server proves that no pod can use it. The kubelet ends claims in all
+// other cases, unless it has lost its state.
+func (d *driver) endOrphan(ctx context.Context, uid types.UID) (ended bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	unlock, err := d.locks.lock(ctx, uid) // no preparation between check and end
+	if err != nil {
+		return false, err
+	}
+	defer unlock()
 	c, err := d.find(ctx, uid)
 	if err != nil || c == nil || !mayBeOrphan(c) {
-		return err
+		return false, err
 	}
 	why, err := d.orphaned(ctx, c)
 	if err != nil || why == "" {
-		return err
+		return false, err
 	}
 	if err := d.endLocked(ctx, uid); err != nil {
-		return fmt.Errorf("end claim %s: %w", c.Full(), err)
+		return false, fmt.Errorf("end claim %s: %w", c.Full(), err)
 	}
-	d.count.orphans.Inc()
-	d.log.Warn("claim has ended without the kubelet", "claim", c.Full(), "uid", uid, "reason", why)
-	return nil
+	d.noteOrphan(c, why)
+	return true, nil
 }
 
 // orphaned returns the reason why no pod can use a claim, "" if a pod can. An error is no proof.

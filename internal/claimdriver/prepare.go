@@ -60,7 +60,11 @@ func (d *driver) prepare(ctx context.Context, claim *resourcev1.ResourceClaim) (
 		return nil, err
 	}
 	defer unlock()
-	cpus, err := d.daemon.PrepareClaim(ctx, pools.Claim{UID: string(claim.UID), Namespace: claim.Namespace, Name: claim.Name, PodUID: string(pod), Parts: parts})
+	asked := pools.Claim{UID: string(claim.UID), Namespace: claim.Namespace, Name: claim.Name, PodUID: string(pod), Parts: parts}
+	cpus, err := d.daemon.PrepareClaim(ctx, asked)
+	if _, refused := errors.AsType[control.Conflict](err); refused && d.endEarlier(ctx, claim.UID, pod) {
+		cpus, err = d.daemon.PrepareClaim(ctx, asked)
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -67,6 +67,20 @@ func (d Dir) Write(uid string, cpus cpuset.Set) error {
 	return nil
 }
 
+// Has reports whether the file of a claim exists, with these CPUs.
+func (d Dir) Has(uid string, cpus cpuset.Set) bool {
+	content, err := encode(uid, cpus)
+	if err != nil || !uidSyntax.MatchString(uid) {
+		return false
+	}
+	root, err := os.OpenRoot(string(d))
+	if err != nil {
+		return false
+	}
+	defer root.Close()
+	return has(root, claimPrefix+uid+suffix, content)
+}
+
 // encode returns the content of a file.
 func encode(uid string, cpus cpuset.Set) ([]byte, error) {
 	spec := &cdispec.Spec{Kind: cri.ClaimDevice, Devices: []cdispec.Device{{

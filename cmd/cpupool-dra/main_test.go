@@ -1,0 +1,42 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestCommandLine checks exit codes and messages of command lines that do not start the driver.
+func TestCommandLine(t *testing.T) {
+	t.Setenv("NODE_NAME", "")
+	t.Setenv("KUBERNETES_SERVICE_HOST", "")
+	broken := filepath.Join(t.TempDir(), "kubeconfig")
+	if err := os.WriteFile(broken, []byte("{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		args string
+		code int
+		want string // part of the output
+	}{
+		{"--version", exitOK, "cpupool-dra "},
+		{"--help", exitOK, "--accounting"},
+		{"", exitUsage, "set --node-name or NODE_NAME"},
+		{"--node-name No", exitUsage, `node name "No"`},
+		{"--node-name n --pod-uid ../u", exitUsage, `pod UID "../u"`},
+		{"--node-name n more", exitUsage, `takes no argument "more"`},
+		{"--node-name n --accounting half", exitUsage, `unknown accounting "half"`},
+		{"--node-name n --numa-attribute numaNode", exitUsage, "write a domain and an identifier"},
+		{"--node-name n --log-level loud", exitUsage, "--log-level"},
+		{"--node-name n --log-format xml", exitUsage, "--log-format"},
+		{"--node-name n --kubeconfig " + broken, exitError, "find the cluster"},
+	} {
+		var out bytes.Buffer
+		code := execute(t.Context(), &out, &out, strings.Fields(tt.args))
+		if code != tt.code || !strings.Contains(out.String(), tt.want) {
+			t.Errorf("cpupool-dra %s: exit code %d, %s; want %d, %q", tt.args, code, &out, tt.code, tt.want)
+		}
+	}
+}
