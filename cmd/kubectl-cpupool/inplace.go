@@ -24,7 +24,12 @@ func (o *mutateOptions) inPlace(s streams) error {
 	var coverage manifest.Coverage
 	files, errs := listFiles(o.files, o.recursive, &coverage)
 	for _, file := range files {
-		if err := o.changeFile(s, file, &coverage); err != nil {
+		if f, err := readRegular(file); err == nil { // changeFile returns the error
+			o.cover(&coverage, file, f.data)
+		}
+	}
+	for _, file := range files {
+		if err := o.changeFile(s, file); err != nil {
 			errs = append(errs, err)
 		}
 	}
@@ -41,12 +46,11 @@ func (o *mutateOptions) checkBackupDir() error {
 	return nil
 }
 
-func (o *mutateOptions) changeFile(s streams, file string, coverage *manifest.Coverage) error {
+func (o *mutateOptions) changeFile(s streams, file string) error {
 	was, err := readRegular(file)
 	if err != nil {
 		return err
 	}
-	cover(coverage, file, was.data)
 	result, err := manifest.Rewrite(was.data, o.mutate)
 	o.note(s, file, result.Notes)
 	if err != nil {

@@ -28,6 +28,8 @@ kubectl cpupool explain:
 - ClusterQueues of Kueue that admit no pods with these resources. --shared-cpus and
   --guaranteed-cpus state that the webhook adds the resources of these pools.
 - Autoscalers that need or set the CPU requests of such pods.
+- Containers with a ResourceClaim that spec.resourceClaims lacks, one claim with CPUs for
+  several pods, and misspelt fields and rounded amounts in claims.
 
 It reads each kind with a pod template, also custom resources. LimitRanges
 in the files give pods their defaults first, as in the cluster.

@@ -17,6 +17,7 @@ import (
 
 	"github.com/cpupoold/cpupoold/internal/admission"
 	"github.com/cpupoold/cpupoold/internal/layout"
+	"github.com/cpupoold/cpupoold/internal/plugin/claims"
 	"github.com/cpupoold/cpupoold/internal/plugin/manifest"
 	"github.com/cpupoold/cpupoold/internal/spelling"
 	"github.com/cpupoold/cpupoold/internal/verdict"
@@ -30,6 +31,10 @@ all comments stay as they are.
 Only the cluster knows the workload types that a namespace allows. The command assumes that
 each namespace allows them. The standard error contains the warnings, and the kinds of the
 objects that were read or skipped. Files without a readable object are an error.
+
+The ResourceClaims, templates and DeviceClasses in the files state which containers run on CPUs
+of claims: the webhook adds no resource of a pool to them. The DeviceClass of a claim can be
+absent if its name or the requested capacity shows that the claim is for CPUs.
 
 --in-place changes the files instead, each atomically, and keeps their mode and owner. It
 writes the original of FILE to .FILE.cpupool-backup in the same directory. The kubelet does
@@ -50,6 +55,7 @@ type mutateOptions struct {
 	backupDir string
 	patchDir  string
 	recursive bool
+	claims    claims.Objects // of all files
 	diff      bool
 	change    bool
 	putBack   bool
@@ -131,6 +137,7 @@ func (o *mutateOptions) run(s streams) error {
 		o.types = append(o.types, o.target)
 	}
 	o.switchOn()
+	o.settings.Claims = &o.claims
 	switch {
 	case o.change:
 		return o.inPlace(s)
@@ -148,13 +155,21 @@ func (o *mutateOptions) print(s streams) error {
 	var out bytes.Buffer
 	var coverage manifest.Coverage
 	files, errs := listFiles(o.files, o.recursive, &coverage)
-	for _, file := range files {
+	texts := make([][]byte, len(files)) // nil: unreadable
+	for i, file := range files {
 		data, err := read(s.in, file)
 		if err != nil {
 			errs = append(errs, err)
 			continue
 		}
-		cover(&coverage, file, data)
+		o.cover(&coverage, file, data)
+		texts[i] = data
+	}
+	for i, file := range files {
+		data := texts[i]
+		if data == nil {
+			continue
+		}
 		result, err := manifest.Rewrite(data, o.mutate)
 		o.note(s, file, result.Notes)
 		if err != nil {
@@ -184,10 +199,15 @@ func (o *mutateOptions) print(s streams) error {
 // changeable are the objects that mutate reads.
 const changeable = "Pods or workloads"
 
-// cover records the objects of a file.
-func cover(c *manifest.Coverage, file string, data []byte) {
+// cover records the objects of a file, and keeps its claims.
+func (o *mutateOptions) cover(c *manifest.Coverage, file string, data []byte) {
 	objects, errs := manifest.Objects(data)
-	c.Add(file, objects, errs, func(o *manifest.Object) bool { return o.Pod != nil && !o.Shaped })
+	for i := range objects {
+		if claims.Reads(&objects[i]) {
+			_ = o.claims.Add(&objects[i], metav1.NamespaceDefault) // lint reports an error; the claim stays unknown
+		}
+	}
+	c.Add(file, objects, errs, func(o *manifest.Object) bool { return o.Pod != nil && !o.Shaped || claims.Reads(o) })
 }
 
 // inFile adds the name of a file to each of joined errors, and an end to each sentence.
@@ -228,6 +248,8 @@ func (o *mutateOptions) mutate(pod *corev1.Pod) (*corev1.Pod, []string, error) {
 			note = fmt.Sprintf("resource %q was removed: it is not switched on; give --shared-cpus or --guaranteed-cpus, or remove the request", w.Subject)
 		case admission.ResourceExcepted:
 			note = fmt.Sprintf("resource %q was removed: --except-namespace or --except-nodes excepts the pod; remove the request", w.Subject)
+		case admission.ClaimUnknown:
+			note = fmt.Sprintf("resource claim %q is not in the files, so the cpu requests of containers with the claim count; give its template or claim with -f", w.Subject)
 		}
 		notes = append(notes, note+" ("+string(w.Reason)+")")
 	}

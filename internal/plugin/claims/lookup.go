@@ -1,42 +1,59 @@
 package claims
 
 import (
+	"cmp"
 	"slices"
-	"strconv"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/cpupoold/cpupoold/internal/cpuclaim"
 	"github.com/cpupoold/cpupoold/internal/dra"
 )
 
-// HasCPUs reports whether the claim of an entry of spec.resourceClaims requests CPUs of the driver. A name of
-// a request limits the question to this request. It is false if the files lack the claim or the template.
-func (o *Objects) HasCPUs(namespace string, entry *corev1.PodResourceClaim, request string) bool {
-	var spec *resourcev1.ResourceClaimSpec
-	switch {
-	case entry.ResourceClaimName != nil:
-		if c := o.claims[namespace+"/"+*entry.ResourceClaimName]; c != nil {
-			spec = &c.Spec
-		}
-	case entry.ResourceClaimTemplateName != nil:
-		if t := o.templates[namespace+"/"+*entry.ResourceClaimTemplateName]; t != nil {
-			spec = &t.Spec.Spec
-		}
+// UseOf returns the use of the claim of an entry of spec.resourceClaims, as the webhook finds it in a cluster. Files
+// seldom contain DeviceClasses, so an absent class is another driver's.
+func (o *Objects) UseOf(namespace string, entry *corev1.PodResourceClaim, request string) cpuclaim.Use {
+	spec := o.specOf(namespace, entry)
+	if spec == nil {
+		return cpuclaim.Unknown
 	}
-	return spec != nil && slices.ContainsFunc(spec.Devices.Requests, func(r resourcev1.DeviceRequest) bool {
-		return (request == "" || request == r.Name) && slices.ContainsFunc(classesOf(&r), o.isCPUs)
+	return cpuclaim.UseOf(cpuclaim.Requests(spec), request, o.class)
+}
+
+// UseOfResource returns the use of an extended resource.
+func (o *Objects) UseOfResource(name string) cpuclaim.Use {
+	return cpuclaim.UseOfResource(name, o.class, func(resource string) (all []cpuclaim.Class) {
+		for _, c := range o.classes {
+			if of := cpuclaim.ClassOf(c); of.Resource == resource {
+				all = append(all, of)
+			}
+		}
+		return all
 	})
 }
 
-// isCPUs reports whether a class is the driver's, or a class of the files that names the driver.
-func (o *Objects) isCPUs(class string) bool {
-	c := o.classes[class]
-	return class == dra.Class || c != nil && slices.ContainsFunc(c.Spec.Selectors, func(s resourcev1.DeviceSelector) bool {
-		return s.CEL != nil && strings.Contains(s.CEL.Expression, strconv.Quote(dra.Driver))
-	})
+// specOf returns the spec of a claim or template; nil if the files do not have it.
+func (o *Objects) specOf(namespace string, entry *corev1.PodResourceClaim) *resourcev1.ResourceClaimSpec {
+	namespace = cmp.Or(namespace, metav1.NamespaceDefault)
+	if name := entry.ResourceClaimName; name != nil && o.claims[namespace+"/"+*name] != nil {
+		return &o.claims[namespace+"/"+*name].Spec
+	}
+	if name := entry.ResourceClaimTemplateName; name != nil && o.templates[namespace+"/"+*name] != nil {
+		return &o.templates[namespace+"/"+*name].Spec.Spec
+	}
+	return nil
+}
+
+// class returns the facts about a class.
+func (o *Objects) class(name string) (cpuclaim.Class, bool) {
+	c := o.classes[name]
+	if c == nil { // the empty selector stands for the selector of the other driver
+		c = &resourcev1.DeviceClass{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: resourcev1.DeviceClassSpec{Selectors: make([]resourcev1.DeviceSelector, 1)}}
+	}
+	return cpuclaim.ClassOf(c), true
 }
 
 // Fraction is an amount of CPUs that the scheduler rounds up.
@@ -51,8 +68,8 @@ func (o *Objects) Fractions(namespace, name string) (all []Fraction) {
 	if t := o.templates[namespace+"/"+name]; t != nil {
 		requests = append(slices.Clip(requests), t.Spec.Spec.Devices.Requests...)
 	}
-	add := func(request, class string, capacity *resourcev1.CapacityRequirements) {
-		if capacity == nil || !o.isCPUs(class) {
+	add := func(request string, capacity *resourcev1.CapacityRequirements) {
+		if capacity == nil {
 			return
 		}
 		if q, has := capacity.Requests[dra.Capacity]; has && (q.Sign() <= 0 || !isWhole(q)) {
@@ -61,10 +78,10 @@ func (o *Objects) Fractions(namespace, name string) (all []Fraction) {
 	}
 	for _, r := range requests {
 		if r.Exactly != nil {
-			add(r.Name, r.Exactly.DeviceClassName, r.Exactly.Capacity)
+			add(r.Name, r.Exactly.Capacity)
 		}
 		for _, alternative := range r.FirstAvailable {
-			add(r.Name+"/"+alternative.Name, alternative.DeviceClassName, alternative.Capacity)
+			add(r.Name+"/"+alternative.Name, alternative.Capacity)
 		}
 	}
 	return all

@@ -29,6 +29,19 @@ func Reads(o *manifest.Object) bool {
 		slices.Contains([]string{"DeviceClass", "ResourceClaim", "ResourceClaimTemplate", "ResourceSlice"}, o.Kind)
 }
 
+// TypeOf returns an empty object of a kind that Reads reports.
+func TypeOf(kind string) any {
+	switch kind {
+	case "DeviceClass":
+		return &resourcev1.DeviceClass{}
+	case "ResourceSlice":
+		return &resourcev1.ResourceSlice{}
+	case "ResourceClaimTemplate":
+		return &resourcev1.ResourceClaimTemplate{}
+	}
+	return &resourcev1.ResourceClaim{}
+}
+
 // Add adds an object that Reads reports. A claim or template without a namespace gets the given one.
 // With an error, a pod that needs the object does not run.
 func (o *Objects) Add(object *manifest.Object, namespace string) error {

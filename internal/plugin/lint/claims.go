@@ -7,9 +7,9 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/cpupoold/cpupoold/internal/cpuclaim"
 	"github.com/cpupoold/cpupoold/internal/plugin/claims"
 	"github.com/cpupoold/cpupoold/internal/plugin/manifest"
-	"github.com/cpupoold/cpupoold/internal/plugin/simulate"
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
 
@@ -65,39 +65,41 @@ func (l *linter) checkClaim() {
 	if l.object.Kind != "ResourceClaim" && l.object.Kind != "ResourceClaimTemplate" {
 		return
 	}
+	for _, field := range l.object.Unknown(claims.TypeOf(l.object.Kind)) {
+		l.find(l.object.Line("spec"), fmt.Sprintf("Kubernetes 1.37 does not know field %s, and the API server removes it", field), "correct its name, or remove it")
+	}
 	for _, f := range l.claims.Fractions(l.namespace(), l.object.Name) {
 		l.find(l.object.Line("spec"), fmt.Sprintf("request %s is for %s CPUs, and the scheduler rounds it up to whole CPUs or cores", f.Request, f.Amount), "write a whole number of CPUs")
 	}
 }
 
-// checkPodClaims finds claims with CPUs for several pods, and containers that request CPUs in addition to a
-// claim with CPUs.
+// checkPodClaims finds containers without the claim that they name, claims with CPUs for several pods, and containers
+// that request CPUs in addition to a claim with CPUs.
 func (l *linter) checkPodClaims() {
 	pod := l.object.Pod
-	if len(pod.Spec.ResourceClaims) == 0 {
-		return
-	}
-	all := l.answers(pod)
-	isExclusive := func(container string) bool {
-		return slices.ContainsFunc(all, func(a simulate.Answer) bool { return a.Name == container && a.Verdict.Code == pools.CodeExclusive })
-	}
+	entries := map[string]*corev1.PodResourceClaim{}
 	for i := range pod.Spec.ResourceClaims {
 		entry := &pod.Spec.ResourceClaims[i]
-		if !l.claims.HasCPUs(l.namespace(), entry, "") {
-			continue
-		}
-		if name := entry.ResourceClaimName; name != nil && l.claimPods[l.namespace()+"/"+*name] > 1 {
+		entries[entry.Name] = entry
+		use := l.claims.UseOf(l.namespace(), entry, "")
+		if name := entry.ResourceClaimName; name != nil && l.claimPods[l.namespace()+"/"+*name] > 1 && (use == cpuclaim.CPUs || use == cpuclaim.Unclear) {
 			l.find(l.object.PodLine("spec", "resourceClaims", entry.Name), fmt.Sprintf("claim %s has CPUs, which are for one pod, and several pods use it", strconv.Quote(*name)),
 				"write a ResourceClaimTemplate, and resourceClaimTemplateName here")
 		}
-		for _, c := range containers(pod) {
-			uses := slices.ContainsFunc(c.Resources.Claims, func(r corev1.ResourceClaim) bool {
-				return r.Name == entry.Name && l.claims.HasCPUs(l.namespace(), entry, r.Request)
-			})
-			if uses && isExclusive(c.Name) {
-				l.find(l.containerLine(c.Name), fmt.Sprintf("container %s runs on the CPUs of its claim alone, and its request of whole CPUs counts in addition", strconv.Quote(c.Name)),
-					"request cpu: 1m, or remove the claim")
+	}
+	for _, c := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
+		for _, ref := range c.Resources.Claims {
+			if entries[ref.Name] == nil {
+				l.find(l.containerLine(c.Name), fmt.Sprintf("container %s uses claim %s, and spec.resourceClaims does not have it, so the API server refuses the pod", strconv.Quote(c.Name), strconv.Quote(ref.Name)),
+					"add an entry with this name to spec.resourceClaims, or correct the name")
 			}
+		}
+	}
+	isOn := l.Admission.OnClaims(pod)
+	for _, a := range l.answers(pod) {
+		if isOn(a.Name) && a.Verdict.Code == pools.CodeExclusive {
+			l.find(l.containerLine(a.Name), fmt.Sprintf("container %s runs on the CPUs of its claim alone, and its request of whole CPUs counts in addition", strconv.Quote(a.Name)),
+				"request cpu: 1m, or remove the claim")
 		}
 	}
 }

@@ -67,6 +67,7 @@ func oneLine(text string) string {
 // Check returns the findings in files, in the order of file and line.
 func (s Settings) Check(files []File) []Finding {
 	l := &linter{Settings: s, namespaces: s.knownNamespaces(files), limits: map[string][]corev1.LimitRange{}, claimPods: map[string]int{}}
+	l.Admission.Claims = &l.claims
 	l.look(files)
 	for _, file := range files {
 		for _, o := range file.Objects {

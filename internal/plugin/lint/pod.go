@@ -99,7 +99,10 @@ func (l *linter) checkAsking(verdicts []verdict.Verdict) {
 	}
 	l.findVerdicts(verdicts)
 	// Validate has found the annotations that are ignored, and names each.
-	warnings = slices.DeleteFunc(warnings, func(w admission.Warning) bool { return w.Reason == admission.AnnotationIgnored })
+	// The cluster can have a claim that the files lack.
+	warnings = slices.DeleteFunc(warnings, func(w admission.Warning) bool {
+		return w.Reason == admission.AnnotationIgnored || w.Reason == admission.ClaimUnknown || w.Reason == admission.ClaimUnclear
+	})
 	for _, w := range warnings {
 		switch w.Reason {
 		case admission.NamespaceNotAnnotated, admission.TypeOff, admission.GuaranteedPod, admission.PodLevelCPU, admission.ClassWouldChange:
@@ -149,8 +152,9 @@ func (l *linter) checkNotAsking(verdicts []verdict.Verdict) {
 	if r := pod.Spec.Resources; r != nil && requestsCPU(r) {
 		return // the pools count it as a whole
 	}
+	isOnClaims := l.Admission.OnClaims(pod)
 	for _, c := range containers(pod) {
-		if l.Admission.SharedCPUs && !l.Admission.Excepts(pod) && !requestsCPU(&c.Resources) {
+		if l.Admission.SharedCPUs && !l.Admission.Excepts(pod) && !requestsCPU(&c.Resources) && !isOnClaims(c.Name) {
 			l.find(l.containerLine(c.Name), fmt.Sprintf("container %s requests no CPU, and no pool counts it", strconv.Quote(c.Name)), "request cpu")
 		}
 	}

@@ -59,8 +59,9 @@ func (l *linter) answers(pod *corev1.Pod) []simulate.Answer {
 // verdicts returns each verdict that is a mistake, once.
 func (l *linter) verdicts(pod *corev1.Pod) (all []verdict.Verdict) {
 	facts := simulate.Facts(pod, l.Admission.Defaults)
+	isOnClaims := l.Admission.OnClaims(pod)
 	for _, a := range l.answers(pod) {
-		if !slices.Contains(all, a.Verdict) && isMistake(&a, facts) {
+		if !isOnClaims(a.Name) && !slices.Contains(all, a.Verdict) && isMistake(&a, facts) {
 			all = append(all, a.Verdict)
 		}
 	}

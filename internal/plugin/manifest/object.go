@@ -159,19 +159,31 @@ func aliasError(alias *yaml.Node) error {
 // API's JSON.
 func (o Object) Decode(into any) error { return decodeInto(o.node, into) }
 
+// Unknown returns the paths of the fields that a type of the API does not have. It returns no path if the object is
+// not of the type.
+func (o Object) Unknown(of any) (paths []string) {
+	data, err := jsonOf(o.node)
+	if err != nil {
+		return nil
+	}
+	errs, err := kjson.UnmarshalStrict(data, of, kjson.DisallowUnknownFields)
+	if err != nil {
+		return nil
+	}
+	for _, e := range errs {
+		if path, found := strings.CutPrefix(e.Error(), "unknown field "); found {
+			paths = append(paths, strings.Trim(path, `"`))
+		}
+	}
+	return paths
+}
+
 // decodeInto reads a value. A missing value leaves into unchanged.
 func decodeInto(node *yaml.Node, into any) error {
 	if node == nil {
 		return nil
 	}
-	var v any
-	if err := node.Decode(&v); err != nil {
-		return err
-	}
-	data, err := json.Marshal(v)
-	if err == nil {
-		err = amounts(v)
-	}
+	data, err := jsonOf(node)
 	if err != nil {
 		return err
 	}
@@ -183,6 +195,19 @@ func decodeInto(node *yaml.Node, into any) error {
 		return errors.New(text)
 	}
 	return nil
+}
+
+// jsonOf returns the JSON of a value.
+func jsonOf(node *yaml.Node) ([]byte, error) {
+	var v any
+	if err := node.Decode(&v); err != nil {
+		return nil, err
+	}
+	data, err := json.Marshal(v)
+	if err != nil {
+		return nil, err
+	}
+	return data, amounts(v)
 }
 
 // Line returns the line of what a path of keys leads to, and of the last of them
