@@ -88,6 +88,16 @@ profiles:
 	}
 }
 
+// TestKustomizeClaims checks that the overlay changes image, nodes and arguments, and nothing else.
+func TestKustomizeClaims(t *testing.T) {
+	want := files(t, draFiles...)
+	spec := &daemonSet(t, want, "cpupool-dra").Spec.Template.Spec
+	spec.NodeSelector["node.example.com/claims"] = "true"
+	spec.Containers[0].Image = "registry.example.com/cpupoold:1"
+	spec.Containers[0].Args = append(spec.Containers[0].Args, "--numa-attribute=dra.net/numaNode")
+	same(t, want, build(t, examples+"claims"))
+}
+
 // TestReleaseDRA checks the order of removal: first the class, then the driver, then the list.
 func TestReleaseDRA(t *testing.T) {
 	c := newCluster(t)
