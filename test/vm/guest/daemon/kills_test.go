@@ -39,9 +39,9 @@ type killed struct {
 	churn    *starter
 	owner    *resident
 	shared   *resident
-	nri      chan struct{} // receives a value when the daemon logs that NRI is connected
-	ended    atomic.Int64  // when the test ended the last connection, in nanoseconds of Unix time
-	losses   atomic.Int64  // connections that ended without the test, or with a restart of the runtime
+	nri      chan struct{} // Receives a value when the daemon logs that NRI is connected.
+	ended    atomic.Int64  // When the test ended the last connection, in nanoseconds.
+	losses   atomic.Int64  // Connections that the log reports as lost.
 	rand     *rand.Rand    // of one kill
 	actions  []string      // before the next kill, for evidence
 	took     map[string]time.Duration
