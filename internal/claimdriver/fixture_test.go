@@ -226,16 +226,19 @@ func (n *node) start(podUID string) {
 	n.address = "http://" + l.Addr().String()
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
-	go func() {
-		done <- claimdriver.Run(ctx, claimdriver.Options{
-			Node: "worker", PodUID: podUID, Client: n.api, Listener: l, Log: slog.New(slog.NewTextHandler(n.t.Output(), nil)),
-			RunDir: filepath.Join(n.dir, "run"), KubeletDir: filepath.Join(n.dir, "kubelet"), CDIDir: filepath.Join(n.dir, "cdi"),
-			NUMAAttributes: []resourcev1.QualifiedName{"dra.net/numaNode"}, Accounting: claimslices.Auto,
-		})
-	}()
+	go func() { done <- n.run(ctx, podUID, l) }()
 	n.stop = sync.OnceValue(func() error { cancel(); return <-done })
 	n.t.Cleanup(func() { _ = n.stop() })
 	n.register(podUID)
+}
+
+// run runs a driver.
+func (n *node) run(ctx context.Context, podUID string, l net.Listener) error {
+	return claimdriver.Run(ctx, claimdriver.Options{
+		Node: "worker", PodUID: podUID, Client: n.api, Listener: l, Log: slog.New(slog.NewTextHandler(n.t.Output(), nil)),
+		RunDir: filepath.Join(n.dir, "run"), KubeletDir: filepath.Join(n.dir, "kubelet"), CDIDir: filepath.Join(n.dir, "cdi"),
+		NUMAAttributes: []resourcev1.QualifiedName{"dra.net/numaNode"}, Accounting: claimslices.Auto,
+	})
 }
 
 // dial connects to a socket.

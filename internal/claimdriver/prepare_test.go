@@ -203,7 +203,7 @@ func TestMetadata(t *testing.T) {
 	}
 }
 
-// TestParallelCalls checks that a claim that cannot be decided delays no other claim.
+// TestParallelCalls checks that a claim is prepared while the preparation of another one waits.
 func TestParallelCalls(t *testing.T) {
 	slow, fast := claim(1, "numa0", "2"), claim(2, "numa0", "2")
 	n := newNode(t, slow, fast)

@@ -3,6 +3,8 @@ package claimdriver_test
 import (
 	"errors"
 	"fmt"
+	"net"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -181,4 +183,37 @@ func TestProbes(t *testing.T) {
 	n.daemon.change(func(now *inspect.Claims) { now.Ready = false })
 	n.serveDaemon()
 	nodefixture.Eventually(t, "a daemon that is not ready", func() bool { return strings.Contains(n.get("/metrics"), "\ncpupool_dra_ready 0\n") })
+}
+
+// TestStartErrors checks that a driver that cannot serve ends with an error.
+func TestStartErrors(t *testing.T) {
+	for name, tt := range map[string]struct {
+		breaks func(n *node, l net.Listener) error
+		want   string
+	}{
+		"metrics cannot be served": {func(_ *node, l net.Listener) error { return l.Close() }, "serve metrics"},
+		"no registry of plugins": {func(n *node, _ net.Listener) error {
+			return os.RemoveAll(filepath.Join(n.dir, "kubelet/plugins_registry"))
+		}, "start registrar"},
+		"a file instead of directory": {func(n *node, _ net.Listener) error {
+			return os.WriteFile(filepath.Join(n.dir, "kubelet/plugins"), nil, 0o600)
+		}, "make the directory of the plugin"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := newNode(t)
+			l, err := new(net.ListenConfig).Listen(n.ctx, "tcp", "127.0.0.1:0")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := tt.breaks(n, l); err != nil {
+				t.Fatal(err)
+			}
+			if err := n.run(n.ctx, "", l); err == nil || !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("run = %v; want %q", err, tt.want)
+			}
+			if _, err := l.Accept(); !errors.Is(err, net.ErrClosed) {
+				t.Errorf("the listener is open: %v", err)
+			}
+		})
+	}
 }

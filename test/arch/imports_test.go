@@ -228,8 +228,8 @@ func TestRowsPointUpwards(t *testing.T) {
 // link them, nor the libraries that they bring along.
 func notInDaemon() []string {
 	return []string{
-		module + "internal/admission", module + "internal/autoscaling", module + "internal/cluster", module + "internal/plugin",
-		"k8s.io/api", "k8s.io/apimachinery", "sigs.k8s.io/controller-runtime",
+		module + "internal/admission", module + "internal/autoscaling", module + "internal/claimdriver", module + "internal/cluster", module + "internal/plugin",
+		"k8s.io/api", "k8s.io/apimachinery", "k8s.io/client-go", "k8s.io/dynamic-resource-allocation", "sigs.k8s.io/controller-runtime",
 	}
 }
 
