@@ -85,12 +85,17 @@ func TestNoShares(t *testing.T) {
 	p.wants(t, "capacity without shares")
 }
 
-// TestGateSwitchedOff checks that the driver goes on without the mapping when a restarted API server drops it.
+// TestGateSwitchedOff checks that the driver goes on without the mapping when a restarted API server drops it. On n3
+// the driver restarts too.
 func TestGateSwitchedOff(t *testing.T) {
 	s := start(t, feature+"=true")
 	p := s.publish(t, "n1", slices.Auto)
 	p.answer = four(t)
 	p.wants(t, "gate on", fourCPUs+mapping)
+	s.node(t, "n3", feature)
+	restarts := s.publish(t, "n3", slices.Auto)
+	restarts.answer = four(t)
+	restarts.wants(t, "gate on", fourCPUs+mapping)
 	s.Process.End(t, waitTimeout)
 	s.Args = args(feature + "=false")
 	s.Start(t)
@@ -106,6 +111,11 @@ func TestGateSwitchedOff(t *testing.T) {
 	if n := len(p.reports()); n != 1 {
 		t.Errorf("%d reports of dropped fields; want one", n)
 	}
+	restarts.wants(t, "gate off, before the restart of the driver", fourCPUs+mapping)
+	restarts.stop()
+	restarted := s.publish(t, "n3", slices.Auto)
+	restarted.answer = four(t)
+	restarted.wants(t, "gate off, after the restart of the driver", fourCPUs+" reserved")
 }
 
 // undeclare removes the features that the kubelet of a node declares.

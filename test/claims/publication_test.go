@@ -35,6 +35,7 @@ type publication struct {
 	*slices.Publisher
 	s        *apiServer
 	node     string
+	stop     func() // ends the driver; it can be called again
 	registry *prometheus.Registry
 
 	answer *inspect.Claims // of the daemon while a test waits. Without it, the daemon does not answer.
@@ -60,13 +61,14 @@ func (s *apiServer) publish(t *testing.T, node string, accounting slices.Account
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- p.Run(ctx, helper.PublishResources) }()
-	t.Cleanup(func() {
+	p.stop = sync.OnceFunc(func() {
 		cancel()
 		if err := <-ended; err != nil && !errors.Is(err, context.Canceled) {
 			t.Errorf("publication on %s: %v", node, err)
 		}
 		helper.Stop()
 	})
+	t.Cleanup(p.stop)
 	return p
 }
 
