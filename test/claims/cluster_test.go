@@ -42,19 +42,19 @@ const (
 
 func dryRun() metav1.CreateOptions { return metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}} }
 
-// apiServer is a running API server with the objects of deploy/dra that concern it.
+// apiServer is a running API server with the objects of deploy/dra.
 type apiServer struct{ *processes.APIServer }
 
-// start starts an API server with feature gates, and applies the rights and policies of the driver. The
+// start starts an API server with feature gates, and applies the manifests of the driver. The
 // Nodes are n1 and n2; the kubelet of n1 declares the feature of the mapping.
 func start(t *testing.T, gates string) *apiServer {
 	t.Helper()
 	s := &apiServer{processes.StartAPIServer(t, "", args(gates)...)}
 	s.namespace(t, "cpupoold")
 	s.namespace(t, "apps")
-	s.apply(t, "rbac.yaml")
-	s.apply(t, "policy.yaml")
-	s.apply(t, "deviceclass.yaml")
+	for _, file := range []string{"daemonset.yaml", "rbac.yaml", "policy.yaml", "deviceclass.yaml", "networkpolicy.yaml"} {
+		s.apply(t, file)
+	}
 	s.node(t, "n1", feature)
 	s.node(t, "n2")
 	s.waitForPolicies(t)
