@@ -106,16 +106,22 @@ func (c *clusterFlags) read(ctx context.Context, paths ...string) ([]byte, error
 }
 
 // list reads a resource in pages, and gives each item the kind that in lists only
-// the list has.
+// the list has. A selector of fields can follow the path after a question mark.
 func (a *api) list(ctx context.Context, path, accept string) ([]json.RawMessage, error) {
 	var items []json.RawMessage
+	path, selector, _ := strings.Cut(path, "?")
+	query := url.Values{"limit": {"500"}}
+	if selector != "" {
+		query.Set("fieldSelector", selector)
+	}
 	for next := ""; ; {
 		var page struct {
 			metav1.TypeMeta
 			Metadata metav1.ListMeta              `json:"metadata"`
 			Items    []map[string]json.RawMessage `json:"items"`
 		}
-		if err := a.get(ctx, path, url.Values{"limit": {"500"}, "continue": {next}}, accept, maxPage, &page); err != nil {
+		query.Set("continue", next)
+		if err := a.get(ctx, path, query, accept, maxPage, &page); err != nil {
 			return nil, err
 		}
 		for i, item := range page.Items {

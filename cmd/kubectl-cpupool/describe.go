@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -36,7 +37,7 @@ func describeCommand(s streams) *cobra.Command {
 	cmd.Flags().BoolVar(&ask, "daemon", true, "also query the daemon of the node; not with -o json")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		ctx := cmd.Context()
-		nodes, err := o.overview(ctx)
+		nodes, err := o.overview(ctx, s)
 		if err != nil {
 			return err
 		}
@@ -79,4 +80,34 @@ func printNode(w *layout.Writer, n *overview.Node) {
 		}
 		w.Table(t)
 	}
+	if n.Claims != nil {
+		printClaims(w, n.Claims)
+	}
+}
+
+// printClaims prints the devices of a node, and the claims with their CPUs.
+func printClaims(w *layout.Writer, c *overview.Claims) {
+	sum := c.Sum()
+	fmt.Fprintf(w, "\n%s: %d CPUs, %d allocated, %d prepared, %d free (accounting %s)\n", inspect.ClaimedPool, sum.Capacity, sum.Allocated, sum.Prepared, sum.Capacity-sum.Allocated, c.Accounting)
+	t := &layout.Table{}
+	for _, d := range c.Devices {
+		health := ""
+		if d.Away {
+			health = awayHealth
+		}
+		t.Row("  "+d.Name, number(d.Capacity), fmt.Sprintf("%d allocated", d.Allocated), fmt.Sprintf("%d prepared", d.Prepared), health)
+	}
+	w.Table(t)
+	t = &layout.Table{}
+	for _, claim := range c.Allocated {
+		state := "allocated"
+		if claim.Prepared {
+			state = "prepared"
+		}
+		if claim.Message != "" {
+			state += ": " + layout.Printable(claim.Message)
+		}
+		t.Row("  "+claim.Namespace+"/"+claim.Name, number(claim.CPUs), strings.Join(claim.Pods, ", "), state)
+	}
+	w.Table(t)
 }

@@ -2,14 +2,18 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"net/http"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 
+	"github.com/cpupoold/cpupoold/internal/dra"
 	"github.com/cpupoold/cpupoold/internal/inspect"
 	"github.com/cpupoold/cpupoold/internal/layout"
 	"github.com/cpupoold/cpupoold/internal/plugin/overview"
@@ -28,6 +32,12 @@ The state of a node is one of these:
   untold     the node has resources, and no condition of the daemon
   unknown    the daemon reports an unknown state
   no pools   no daemon has reported pools
+
+The pool claims has the CPUs of ResourceClaims: the capacity of the devices that cpupool-dra
+publishes, and the CPUs that the scheduler has allocated. A line below the table states how
+many of them are prepared, and the accounting: reserved (the kubelet reserves the CPUs) or
+mapped (claims count as cpu). The health is away while the daemon does not answer cpupool-dra.
+This needs the right to list ResourceSlices and ResourceClaims.
 
 The scheduler counts CPUs by the pools' resources. A pod without such a request, because
 it never passed the webhook, is not counted.`
@@ -56,7 +66,7 @@ func nodesCommand(s streams) *cobra.Command {
 		Long:  nodesHelp,
 		Args:  flagsOnly(o.check),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			nodes, err := o.overview(cmd.Context())
+			nodes, err := o.overview(cmd.Context(), s)
 			if err != nil {
 				return err
 			}
@@ -67,7 +77,7 @@ func nodesCommand(s streams) *cobra.Command {
 	return cmd
 }
 
-func (o *nodesOptions) overview(ctx context.Context) ([]overview.Node, error) {
+func (o *nodesOptions) overview(ctx context.Context, s streams) ([]overview.Node, error) {
 	a, err := o.connect()
 	if err != nil {
 		return nil, err
@@ -80,7 +90,29 @@ func (o *nodesOptions) overview(ctx context.Context) ([]overview.Node, error) {
 	if err != nil {
 		return nil, err
 	}
-	return overview.Of(nodes, pods, o.names, time.Now()), nil
+	all := overview.Of(nodes, pods, o.names, time.Now())
+	return all, o.addClaims(ctx, a, s, all)
+}
+
+// addClaims adds the ResourceClaims to nodes. A cluster before Kubernetes 1.34 does not have the API.
+// Without the permission, it prints a note.
+func (o *nodesOptions) addClaims(ctx context.Context, a *api, s streams, nodes []overview.Node) error {
+	const group = "/apis/resource.k8s.io/v1/"
+	published, err := objectsOf[resourcev1.ResourceSlice](ctx, a, group+"resourceslices?spec.driver="+dra.Driver, "application/json")
+	var claims []resourcev1.ResourceClaim
+	if err == nil && len(published) > 0 {
+		claims, err = objectsOf[resourcev1.ResourceClaim](ctx, a, group+"resourceclaims", "application/json")
+	}
+	status, answered := errors.AsType[*statusError](err)
+	switch {
+	case err == nil:
+		overview.AddClaims(nodes, published, claims)
+	case answered && status.code == http.StatusForbidden:
+		fmt.Fprintf(s.err, "note: ResourceClaims are not shown: %v\n", err)
+	case !answered || status.code != http.StatusNotFound:
+		return err
+	}
+	return nil
 }
 
 func printNodes(w *layout.Writer, nodes []overview.Node) {
@@ -93,17 +125,42 @@ func printNodes(w *layout.Writer, nodes []overview.Node) {
 			t.Row(name, inspect.FullPool(p.Name, p.Type), cpus(p.Capacity), cpus(p.Requested), cpus(p.Free), health)
 			name, health = " ", " " // a dash would be a value
 		}
-		if len(n.Pools) == 0 {
+		if n.Claims != nil {
+			sum := n.Claims.Sum()
+			if name == " " && sum.Away {
+				health = awayHealth
+			}
+			t.Row(name, inspect.ClaimedPool, number(sum.Capacity), number(sum.Allocated), number(sum.Capacity-sum.Allocated), health)
+		} else if len(n.Pools) == 0 {
 			t.Row(name, "", "", "", "", health)
 		}
 	}
 	w.Table(t)
 	for i := range nodes {
-		if n := &nodes[i]; n.Message != "" {
+		n := &nodes[i]
+		if n.Message != "" {
 			fmt.Fprintf(w, "%s: %s\n", n.Name, layout.Printable(withCode(n)))
+		}
+		if n.Claims != nil {
+			fmt.Fprintf(w, "%s: claims: %s\n", n.Name, claimState(n.Claims))
 		}
 	}
 }
+
+// awayHealth is the health of CPUs for claims while cpupool-dra gets no answer of the daemon.
+const awayHealth = "away"
+
+// claimState returns the state of the CPUs for claims of a node as a sentence.
+func claimState(c *overview.Claims) string {
+	sum := c.Sum()
+	text := fmt.Sprintf("%d of %d allocated CPUs are prepared, accounting %s", sum.Prepared, sum.Allocated, c.Accounting)
+	if sum.Away {
+		text += "; cpupool-dra gets no answer of the daemon, so the scheduler allocates no more"
+	}
+	return text
+}
+
+func number(n int64) string { return strconv.FormatInt(n, 10) }
 
 func withCode(n *overview.Node) string {
 	if n.Code == "" {

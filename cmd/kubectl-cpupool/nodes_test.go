@@ -24,6 +24,59 @@ func twoNodes() map[string]string {
 	}
 }
 
+// withClaims adds CPUs for ResourceClaims on the first node.
+func withClaims(lists map[string]string) map[string]string {
+	lists["/apis/resource.k8s.io/v1/resourceslices"] = "ResourceSliceList\n" +
+		`{"metadata":{"name":"s"},"spec":{"driver":"cpu.cpupoold.io","nodeName":"edge-1","pool":{"name":"edge-1","generation":1,"resourceSliceCount":1},"devices":[` +
+		`{"name":"numa0","capacity":{"cpu.cpupoold.io/cpus":{"value":"8"}},"taints":[{"key":"cpu.cpupoold.io/away","effect":"NoSchedule"}]}]}}`
+	lists["/apis/resource.k8s.io/v1/resourceclaims"] = "ResourceClaimList\n" +
+		`{"metadata":{"name":"du-0-cpus-x","namespace":"ran"},"status":{"allocation":{"devices":{"results":[{"request":"r","driver":"cpu.cpupoold.io","pool":"edge-1","device":"numa0","shareID":"s","consumedCapacity":{"cpu.cpupoold.io/cpus":"4"}}]}},` +
+		`"reservedFor":[{"resource":"pods","name":"du-0","uid":"u"}],"devices":[{"driver":"cpu.cpupoold.io","pool":"edge-1","device":"numa0","shareID":"s"}]}}` + "\n" +
+		`{"metadata":{"name":"du-1-cpus-y","namespace":"ran"},"status":{"allocation":{"devices":{"results":[{"request":"r","driver":"cpu.cpupoold.io","pool":"edge-1","device":"numa0","shareID":"t","consumedCapacity":{"cpu.cpupoold.io/cpus":"2"}}]}}}}`
+	return lists
+}
+
+// TestNodesWithClaims checks the CPUs for claims, and a cluster without the API.
+func TestNodesWithClaims(t *testing.T) {
+	config := apiServer(t, withClaims(twoNodes()))
+	code, out, errs := kubectl(t, "nodes", "--kubeconfig", config)
+	want := `NODE    POOL        CPUS  REQUESTED  FREE  HEALTH
+edge-1  management  2     0          2     not ready
+        shared      2     0          2
+        guaranteed  4     2.5        1.5
+        claims      8     6          2     away
+plain   -           -     -          -     no pools
+edge-1: 1 cgroup is not in the desired state
+edge-1: claims: 4 of 6 allocated CPUs are prepared, accounting reserved; cpupool-dra gets no answer of the daemon, so the scheduler allocates no more
+`
+	if diff := cmp.Diff(want, out); code != exitOK || diff != "" || errs != "" {
+		t.Errorf("exit %d, %s (-want +got):\n%s", code, errs, diff)
+	}
+	code, out, errs = kubectl(t, "describe", "node", "edge-1", "--kubeconfig", config, "--daemon=false")
+	want = `
+claims: 8 CPUs, 6 allocated, 4 prepared, 2 free (accounting reserved)
+  numa0  8  6 allocated  4 prepared  away
+  ran/du-0-cpus-x  4  du-0  prepared
+  ran/du-1-cpus-y  2  -     allocated
+`
+	if code != exitOK || !strings.HasSuffix(out, want) {
+		t.Errorf("exit %d, %s; want %s at the end of\n%s", code, errs, want, out)
+	}
+	code, out, _ = kubectl(t, "nodes", "--kubeconfig", config, "-o", "json")
+	if code != exitOK || !strings.Contains(out, `"accounting": "reserved"`) {
+		t.Errorf("exit %d; want 0 and JSON with claims:\n%s", code, out)
+	}
+
+	lists := twoNodes()
+	for answer, note := range map[string]string{"404": "", "": "note: ResourceClaims are not shown: read /apis/resource.k8s.io/v1/resourceslices"} {
+		lists["/apis/resource.k8s.io/v1/resourceslices"] = answer
+		code, out, errs := kubectl(t, "nodes", "--kubeconfig", apiServer(t, lists))
+		if code != exitOK || strings.Contains(out, "claims") || !strings.Contains(errs, note) || note == "" && errs != "" {
+			t.Errorf("without claims (%q): exit %d, %s; want 0, %q and no claims in\n%s", answer, code, errs, note, out)
+		}
+	}
+}
+
 func kubectl(t *testing.T, args ...string) (code int, out, errs string) {
 	t.Helper()
 	var o, e bytes.Buffer

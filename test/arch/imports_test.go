@@ -72,7 +72,7 @@ func arrows() map[string][]string {
 		"internal/plugin/lint":     {"internal/admission", "internal/autoscaling", "internal/cpuclaim", "internal/inspect", "internal/plugin/claims", "internal/plugin/manifest", "internal/plugin/quota", "internal/plugin/simulate", "internal/spelling", "internal/verdict", "pkg/pools", "pkg/workload"},
 		"internal/plugin/manifest": {"internal/admission", "internal/spelling"},
 		"internal/plugin/migrate":  {"internal/config", "internal/layout", "internal/plugin/manifest", "internal/spelling", "pkg/allocate", "pkg/cpuset", "pkg/pools", "pkg/topology", "pkg/workload"},
-		"internal/plugin/overview": {"pkg/workload"},
+		"internal/plugin/overview": {"internal/dra", "pkg/workload"},
 		"internal/plugin/picture":  {"internal/inspect", "internal/layout", "pkg/cpuset"},
 		"internal/plugin/quota":    {"pkg/workload"},
 		"internal/plugin/simulate": {"internal/admission", "internal/capacity", "internal/config", "internal/dra", "internal/explain", "internal/inspect", "internal/nodekind", "internal/plugin/claims", "internal/plugin/manifest", "internal/verdict", "pkg/allocate", "pkg/cpuset", "pkg/defrag", "pkg/pools", "pkg/topology", "pkg/workload"},
@@ -110,7 +110,7 @@ func arrows() map[string][]string {
 		"cmd/cpupoold":        {"pkg/...", "internal/codes", "internal/config", "internal/control", "internal/document", "internal/explain", "internal/history", "internal/inspect", "internal/layout", "internal/memorylimit", "internal/node/...", "internal/usage", "internal/version"},
 		"cmd/cpupool-dra":     {"internal/claimdriver", "internal/claimdriver/slices", "internal/memorylimit", "internal/usage", "internal/version"},
 		"cmd/cpupool-webhook": {"internal/cluster/...", "internal/memorylimit", "internal/usage", "internal/version"},
-		"cmd/kubectl-cpupool": {"internal/admission", "internal/codes", "internal/config", "internal/document", "internal/explain", "internal/findings", "internal/history", "internal/inspect", "internal/layout", "internal/nodekind", "internal/plugin/...", "internal/verdict", "internal/spelling", "internal/usage", "internal/version", "pkg/cpuset", "pkg/topology", "pkg/workload"},
+		"cmd/kubectl-cpupool": {"internal/admission", "internal/codes", "internal/config", "internal/document", "internal/dra", "internal/explain", "internal/findings", "internal/history", "internal/inspect", "internal/layout", "internal/nodekind", "internal/plugin/...", "internal/verdict", "internal/spelling", "internal/usage", "internal/version", "pkg/cpuset", "pkg/topology", "pkg/workload"},
 	}
 	for _, r := range rows() {
 		all["internal/node/"+r.pkg] = r.imports()

@@ -1,6 +1,6 @@
 // Package overview computes the pools, requests and health of nodes. Its input are objects
-// of the API server: Nodes with their extended resources and conditions, and Pods with their
-// requests. The package is pure.
+// of the API server: Nodes with their extended resources and conditions, Pods with their
+// requests, and ResourceSlices and ResourceClaims with their CPUs. The package is pure.
 package overview
 
 import (
@@ -53,6 +53,8 @@ type Node struct {
 	// AsOf is the time of the daemon's last report; zero without a report.
 	AsOf  time.Time `json:"asOf,omitzero"`
 	Pools []Pool    `json:"pools"`
+	// Claims are the CPUs for ResourceClaims. Absent if the node has no such CPUs.
+	Claims *Claims `json:"claims,omitempty"`
 }
 
 // Pool is a pool as the scheduler counts it.
