@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -30,8 +31,10 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
 
-// cluster is an API server with feature gates, and a Node.
+// cluster is an API server with feature gates, and a Node. Requests hold mu. The test uses the fields while the
+// Publisher waits, and calls release before it lets the time go on.
 type cluster struct {
+	mu                       sync.Mutex
 	mapping, taints, sharing bool // feature gates of the API server
 	declares                 bool // the kubelet declares the feature of the mapping
 	reserved                 string
@@ -43,6 +46,12 @@ type cluster struct {
 // on is a cluster with all features, whose kubelet reserves the CPUs.
 func on() *cluster {
 	return &cluster{mapping: true, taints: true, sharing: true, declares: true, reserved: "8"}
+}
+
+// release passes the fields that the test has used on to requests, also for the race detector.
+func (c *cluster) release() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 }
 
 func forbidden(text string) error {
@@ -78,6 +87,8 @@ func (c *cluster) store(devices []resourcev1.Device) error {
 func (c *cluster) client() *fake.Clientset {
 	f := fake.NewClientset()
 	f.PrependReactor("create", "resourceslices", func(a clienttesting.Action) (bool, runtime.Object, error) {
+		c.mu.Lock()
+		defer c.mu.Unlock()
 		c.probes++
 		create := a.(clienttesting.CreateActionImpl)
 		if diff := cmp.Diff([]string{metav1.DryRunAll}, create.CreateOptions.DryRun); diff != "" {
@@ -90,6 +101,8 @@ func (c *cluster) client() *fake.Clientset {
 		return true, slice, c.store(slice.Spec.Devices)
 	})
 	f.PrependReactor("get", "nodes", func(clienttesting.Action) (bool, runtime.Object, error) {
+		c.mu.Lock()
+		defer c.mu.Unlock()
 		n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}}
 		allocatable := resource.MustParse("16")
 		allocatable.Sub(resource.MustParse(c.reserved))
@@ -107,6 +120,7 @@ func (c *cluster) client() *fake.Clientset {
 type driver struct {
 	*slices.Publisher
 	t        *testing.T
+	in       *cluster
 	registry *prometheus.Registry
 	got      []string // lines of the last publication; nil before the first
 	last     resourceslice.DriverResources
@@ -116,12 +130,14 @@ type driver struct {
 // start runs a Publisher in a bubble of synctest, until the test ends.
 func start(t *testing.T, c *cluster, accounting slices.Accounting) *driver {
 	t.Helper()
-	d := &driver{t: t, registry: prometheus.NewRegistry()}
+	d := &driver{t: t, in: c, registry: prometheus.NewRegistry()}
 	d.Publisher = slices.New(slices.Options{Node: "n", Accounting: accounting, Client: c.client(), Registry: d.registry, Log: slog.New(slog.DiscardHandler)})
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() {
 		done <- d.Run(ctx, func(_ context.Context, r resourceslice.DriverResources) error {
+			c.mu.Lock()
+			defer c.mu.Unlock()
 			d.got, d.last, d.count = lines(r), r, d.count+1
 			return nil
 		})
@@ -161,6 +177,7 @@ func lines(r resourceslice.DriverResources) []string {
 
 // answer sends answers of the daemon for a time.
 func (d *driver) answer(c *inspect.Claims, during time.Duration) {
+	d.in.release()
 	pause := max(during/5000, time.Second)
 	for until := time.Now().Add(during); time.Now().Before(until); {
 		d.Answered(c)
@@ -171,6 +188,7 @@ func (d *driver) answer(c *inspect.Claims, during time.Duration) {
 
 // pass lets time pass without the daemon.
 func (d *driver) pass(t time.Duration) {
+	d.in.release()
 	time.Sleep(t)
 	synctest.Wait()
 }
@@ -384,10 +402,12 @@ func TestFailed(t *testing.T) {
 			t.Fatal(err)
 		}
 		asked := in.probes
+		in.release()
 		d.Failed(fmt.Errorf("update: %w", &resourceslice.DroppedFieldsError{PoolName: "n", DesiredSlice: slice(sent), ActualSlice: stored}), "m")
 		synctest.Wait()
 		d.want("mapping dropped", "0 numa0 4 reserved", "0 numa1 4 reserved")
 		in.mapping, in.declares = true, false
+		in.release()
 		d.Failed(fmt.Errorf("update: %w", forbidden("refused")), "m")
 		synctest.Wait()
 		if in.probes != asked {
