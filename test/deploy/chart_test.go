@@ -99,7 +99,7 @@ func TestChart(t *testing.T) {
 			"daemonset.yaml", "config.yaml", "rbac.yaml", "monitoring/servicemonitor.yaml", "monitoring/webhook/servicemonitor.yaml",
 			"webhook/webhook.yaml", "webhook/networkpolicy.yaml", "webhook/trust.yaml", "webhook/admission.yaml",
 		}, ""},
-		{"values of an older chart", "{monitoring: null, test: null, imagePullSecrets: null, tolerations: null, resources: null, priorityClassName: null, updateStrategy: null}", []string{"daemonset.yaml", "config.yaml", "rbac.yaml"}, ""},
+		{"values of an older chart", "{monitoring: null, dra: null, test: null, imagePullSecrets: null, tolerations: null, resources: null, priorityClassName: null, updateStrategy: null}", []string{"daemonset.yaml", "config.yaml", "rbac.yaml"}, ""},
 		{"restore", "restore: true", []string{"daemonset.yaml", "config.yaml", "uninstall/restore.yaml", "rbac.yaml"}, "DaemonSet cpupoold cpupoold"},
 		{"no namespaces", "{createNamespaces: false}", []string{"daemonset.yaml", "config.yaml", "rbac.yaml"}, "Namespace  cpupoold"},
 		{"namespace of the release", "{releaseNamespace: cpupoold}", []string{"daemonset.yaml", "config.yaml", "rbac.yaml"}, "Namespace  cpupoold"},
