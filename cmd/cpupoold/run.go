@@ -18,6 +18,7 @@ import (
 	"github.com/cpupoold/cpupoold/internal/node/nodestatus"
 	"github.com/cpupoold/cpupoold/internal/node/preflight"
 	"github.com/cpupoold/cpupoold/internal/node/preview"
+	"github.com/cpupoold/cpupoold/internal/node/restore"
 	"github.com/cpupoold/cpupoold/internal/node/telemetry"
 	"github.com/cpupoold/cpupoold/internal/version"
 	"github.com/cpupoold/cpupoold/pkg/topology"
@@ -98,7 +99,9 @@ func (a *app) reload(file string, machine func() (*topology.Topology, error)) (*
 // admit logs the warnings and errors of check, and returns an error on hosts on which the daemon must
 // not write. A missing answer of the runtime is only logged, because the daemon waits for it.
 func (a *app) admit(ctx context.Context, c *config.Config, log *slog.Logger) error {
-	findings := preflight.Run(ctx, preflight.Local(), preflight.Configuration{File: a.configPath(), Config: c})
+	host := preflight.Local()
+	host.Claims = restore.Claims
+	findings := preflight.Run(ctx, host, preflight.Configuration{File: a.configPath(), Config: c})
 	for _, f := range findings {
 		if f.Severity == preflight.Warning || f.Severity == preflight.Error {
 			log.Warn("check", "name", f.Check, "severity", f.Severity.String(), "finding", f.String())
@@ -136,6 +139,7 @@ run refuses to start.`,
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		cfg, err := config.Load(a.configPath(), a.overrides, nil)
 		host := preflight.Local()
+		host.Claims = restore.Claims
 		host.Changes = func(ctx context.Context) ([]string, error) {
 			t, err := readTopology()
 			if err != nil {

@@ -30,6 +30,8 @@ type Host struct {
 	Writable func(dir string) error
 	// LockHolder returns the process that holds a flock(2) on the file, or 0.
 	LockHolder func(file string) (pid int, err error)
+	// Claims returns the names of the ResourceClaims that the journal of a configuration has.
+	Claims func(*config.Config) []string
 	// Changes describes the running containers whose CPUs a daemon would change, in a bounded
 	// number of lines. It is called only if runtime and systemd answer and no daemon runs.
 	Changes func(ctx context.Context) ([]string, error)

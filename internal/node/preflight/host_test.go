@@ -125,6 +125,7 @@ func (a archive) host() preflight.Host {
 			pid, _ := strconv.Atoi(lock["pid"])
 			return pid, failure(lock["error"])
 		},
+		Claims: func(*config.Config) []string { return strings.Fields(a["claims"]) },
 		Changes: func(context.Context) ([]string, error) {
 			if reason, ok := strings.CutPrefix(a["changes"], "error: "); ok {
 				return nil, errors.New(strings.TrimSpace(reason))

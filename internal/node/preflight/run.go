@@ -40,6 +40,7 @@ func checks() []check {
 		{"kubelet-memory", []need{kubeletConfigured, runtimeUsed, exclusiveCPUs}, checkKubeletMemory},
 		{"system-partition", []need{cgroupV2}, checkSystemPartition},
 		{"pod-resources", []need{kubeletConfigured, runtimeUsed, exclusiveCPUs}, checkPodResources},
+		{"claims-prepared", []need{configured}, checkPreparedClaims},
 		{"nri", []need{runtimeUsed}, checkNRI},
 		{"nri-plugins", []need{runtimeUsed}, checkPlugins},
 		{"other-annotations", []need{runtimeUsed}, checkAnnotations},

@@ -138,20 +138,28 @@ func checkSystemd(e *evidence) []Finding {
 		"use systemd 244 or later and run as root; in a container mount the host's /run/systemd and /run/dbus")}
 }
 
-// checkNRI reports a missing socket. Without it, containers start before cpupoold places them.
+// checkNRI reports a missing socket. Without it, containers start before cpupoold places them, and
+// no ResourceClaim gets CPUs.
 func checkNRI(e *evidence) []Finding {
 	if e.config.Pools.Guaranteed.Kubelet {
 		return checkKubeletNRI(e)
 	}
 	key, socket := e.file+": nriSocket", e.config.NRISocket
-	if socket == "" {
-		return []Finding{nodecheck.WithoutNRI(key, "is none", "remove the key, unless this is intended")}
+	hasClaims := !e.config.Pools.Guaranteed.Claims.CPUs.IsEmpty()
+	found, remedy := "is none", "remove the key, unless this is intended"
+	switch {
+	case socket != "":
+		found, remedy = e.socketFault(socket), nodecheck.EnableNRI+", or set the key to its socket"
+	case hasClaims:
+		remedy = "remove the key, or remove guaranteed.claims"
 	}
-	found := e.socketFault(socket)
-	if found == "" {
+	switch {
+	case found == "":
 		return nil
+	case hasClaims:
+		return []Finding{newFinding(Error, key, found+": no ResourceClaim gets CPUs of guaranteed.claims, because only NRI shows which containers use a claim", remedy)}
 	}
-	return []Finding{nodecheck.WithoutNRI(key, found, nodecheck.EnableNRI+", or set the key to its socket")}
+	return []Finding{nodecheck.WithoutNRI(key, found, remedy)}
 }
 
 // socketFault states why a socket cannot be used; "" if it exists.

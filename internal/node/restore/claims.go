@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/cpupoold/cpupoold/internal/config"
 	"github.com/cpupoold/cpupoold/internal/node/hostenv"
 	"github.com/cpupoold/cpupoold/internal/node/undo"
 	"github.com/cpupoold/cpupoold/pkg/pools"
@@ -13,12 +14,19 @@ import (
 // checkClaims returns an error if ResourceClaims are prepared, unless Force is set. The containers of a claim would lose
 // its CPUs, and the next daemon would not know the claim, while kubelet and scheduler still count it.
 func checkClaims(o Options) error {
-	j, _ := undo.Find(hostenv.JournalPath(o.Config), o.Config.RunDir) // restoreHost reports the error
-	if o.Force || len(j.Claims) == 0 {
+	names := Claims(o.Config)
+	if o.Force || len(names) == 0 {
 		return nil
 	}
 	return fmt.Errorf("the journal has prepared ResourceClaims (%s), and their containers would lose the CPUs; delete the pods of the claims while a daemon runs, "+
-		"or use --force to forget the claims", listed(namesOf(j.Claims)))
+		"or use --force to forget the claims", listed(names))
+}
+
+// Claims returns the names of the ResourceClaims of the journal, sorted. It returns no names if the journal cannot be
+// read, which restore and the daemon report.
+func Claims(c *config.Config) []string {
+	j, _ := undo.Find(hostenv.JournalPath(c), c.RunDir)
+	return namesOf(j.Claims)
 }
 
 func namesOf(claims []pools.Claim) (names []string) {
