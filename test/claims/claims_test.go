@@ -59,6 +59,18 @@ func (s *apiServer) allocated(t *testing.T, name, node string, results ...resour
 	return c
 }
 
+// reserved creates a claim that a scheduler has allocated on a node for a pod.
+func (s *apiServer) reserved(t *testing.T, name, node string, results ...resourcev1.DeviceRequestAllocationResult) *resourcev1.ResourceClaim {
+	t.Helper()
+	c := s.allocated(t, name, node, results...)
+	c.Status.ReservedFor = []resourcev1.ResourceClaimConsumerReference{{Resource: "pods", Name: name, UID: "8f6e4f5e-0000-4000-8000-000000000001"}}
+	c, err := s.client(t, admin, "").ResourceV1().ResourceClaims("apps").UpdateStatus(t.Context(), c, metav1.UpdateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
 // nic is the result of an allocation of another driver.
 func nic() resourcev1.DeviceRequestAllocationResult {
 	return resourcev1.DeviceRequestAllocationResult{Request: "nic", Driver: "nic.example.com", Pool: "n1", Device: "eth0"}

@@ -28,6 +28,7 @@ func TestGatesOn(t *testing.T) {
 	t.Run("status", func(t *testing.T) { testStatus(t, s) })
 	t.Run("requests", func(t *testing.T) { testRequests(t, s) })
 	t.Run("rights", func(t *testing.T) { testRights(t, s) })
+	t.Run("driver", func(t *testing.T) { testDriver(t, s) })
 	t.Run("together", func(t *testing.T) {
 		t.Run("kubelet without the gate", func(t *testing.T) {
 			t.Parallel()
@@ -62,6 +63,7 @@ func TestGatesOn(t *testing.T) {
 func TestGatesOff(t *testing.T) {
 	s := start(t, feature+"=false,DRADeviceTaints=false,DRADeviceTaintRules=false,DRAResourceClaimGranularStatusAuthorization=false")
 	t.Run("status", func(t *testing.T) { testStatus(t, s) })
+	t.Run("driver", func(t *testing.T) { testDriver(t, s) })
 	t.Run("accounting", func(t *testing.T) {
 		p := s.publish(t, "n1", slices.Auto)
 		p.answer = four(t)
