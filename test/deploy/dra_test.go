@@ -2,7 +2,9 @@ package deploy
 
 import (
 	"os"
+	"os/exec"
 	"path"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -283,5 +285,39 @@ func TestDriverPod(t *testing.T) {
 	}
 	if d := cmp.Diff([]string{"NODE_NAME=spec.nodeName", "POD_UID=metadata.uid"}, env); d != "" {
 		t.Errorf("environment (-want +got):\n%s", d)
+	}
+}
+
+// TestGuideClaims checks that lint accepts the pod of the guide, and that it gets CPUs with the guide's
+// configuration.
+func TestGuideClaims(t *testing.T) {
+	dir := t.TempDir()
+	tool := filepath.Join(dir, "kubectl-cpupool")
+	run := func(name string, args ...string) string {
+		out, err := exec.CommandContext(t.Context(), name, args...).CombinedOutput()
+		if err != nil {
+			t.Fatalf("%s %s: %v: %s", filepath.Base(name), strings.Join(args, " "), err, out)
+		}
+		return string(out)
+	}
+	run("go", "-C", "../..", "build", "-o", tool, "./cmd/kubectl-cpupool")
+	found := map[string]string{}
+	for _, b := range blocks(pages(t)[docs+"how-to/use-resource-claims.md"]) {
+		for file, start := range map[string]string{"config.yaml": "apiVersion: config.cpupoold.io", "pods.yaml": "apiVersion: resource.k8s.io"} {
+			if strings.HasPrefix(b, start) {
+				found[file] = filepath.Join(dir, file)
+				if err := os.WriteFile(found[file], []byte(b), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+	}
+	if len(found) != 2 {
+		t.Fatalf("the guide has %v; want a configuration and a pod", found)
+	}
+	run(tool, "lint", "-f", found["pods.yaml"])
+	out := run(tool, "simulate", "--topology", "2s8c1t", "-f", found["pods.yaml"], "--config", found["config.yaml"])
+	if want := "default/claimed-cpus  cpus     cpu.cpupoold.io/numa1  4      8-11  default/claimed  app\n"; !strings.Contains(out, want) {
+		t.Errorf("simulate prints the following; want %q:\n%s", want, out)
 	}
 }
