@@ -46,9 +46,13 @@ node: {name: node, kubeconfig: /etc/cpupoold/no-such-kubeconfig}
 // partitioned has owners' CPUs taken from all others by the kernel.
 var partitioned = strings.Replace(config, "onRefusal: shared", "onRefusal: shared, isolation: partition", 1)
 
-// uncaused are the alerts whose symptom a node alone cannot have, the webhook's: test/e2e causes them in a cluster.
+// uncaused returns the alerts whose symptoms need a cluster: of the webhook, which test/e2e causes, and of the driver for
+// ResourceClaims, which only promtool tests.
 func uncaused() []string {
-	return []string{"CPUPoolWebhookFails", "CPUPoolWebhookDown", "CPUPoolEvictionHalted", "CPUPoolResourceMissing"}
+	return []string{
+		"CPUPoolWebhookFails", "CPUPoolWebhookDown", "CPUPoolEvictionHalted", "CPUPoolResourceMissing",
+		"CPUPoolClaimDriverDown", "CPUPoolClaimsUnavailable", "CPUPoolClaimsFail", "CPUPoolClaimsOrphaned", "CPUPoolClaimsUnreserved",
+	}
 }
 
 // TestAlerts goes through all alerts on one node: each fires by its symptom, and ends with it.
