@@ -115,7 +115,11 @@ func (o *explainOptions) run(ctx context.Context, name string) (*inspect.Explana
 			unknown = "free CPUs are unknown, as is whether the node has a guaranteed pool"
 		}
 		notes = append(notes, fmt.Sprintf("there is no answer of the daemon: %v; this answer follows from %s, and %s", err, from, unknown))
-		if e, err = presume(&pod, container, o, node); err != nil {
+		used, note := claimsOf(ctx, a, &pod)
+		if note != "" {
+			notes = append(notes, note)
+		}
+		if e, err = presume(&pod, container, o, node, used); err != nil {
 			return nil, err
 		}
 	}
@@ -204,9 +208,10 @@ func typesOf(n *overview.Node) (types []string) {
 	return types
 }
 
-// presume returns the explanation that follows from the pod's spec on a node with free CPUs.
-func presume(pod *corev1.Pod, container string, o *explainOptions, node *overview.Node) (*inspect.Explanation, error) {
-	p := simulate.Presumed{Names: o.names, Types: typesOf(node), Defaults: o.defaults}
+// presume returns the explanation that follows from the pod's spec on a node with free CPUs. claims are the
+// containers on CPUs of ResourceClaims, by claim.
+func presume(pod *corev1.Pod, container string, o *explainOptions, node *overview.Node, claims map[string][]string) (*inspect.Explanation, error) {
+	p := simulate.Presumed{Names: o.names, Types: typesOf(node), Defaults: o.defaults, Claims: claims}
 	if len(p.Types) == 0 {
 		p.Types = []string{inspect.Management}
 	}

@@ -106,6 +106,45 @@ func TestExplainImpossible(t *testing.T) {
 	}
 }
 
+// TestExplainClaims checks the sentences about a pod without a node whose containers use ResourceClaims, and the note
+// without the right to read them.
+func TestExplainClaims(t *testing.T) {
+	lists := map[string]string{"/api/v1/namespaces/ran/pods/du-0": `{"metadata":{"name":"du-0","namespace":"ran","uid":"u"},"spec":{
+"resourceClaims":[{"name":"cpus","resourceClaimTemplateName":"du"},{"name":"shared","resourceClaimName":"one"},{"name":"gpu","resourceClaimTemplateName":"gpu"}],"containers":[
+{"name":"rt","resources":{"requests":{"cpu":"1m"},"claims":[{"name":"cpus"}]}},
+{"name":"l1","resources":{"requests":{"cpu":"1m"},"claims":[{"name":"shared"},{"name":"gpu"}]}},
+{"name":"l2","resources":{"requests":{"cpu":"1m"},"claims":[{"name":"shared"}]}},
+{"name":"oam","resources":{"requests":{"cpu":"1"},"claims":[{"name":"gpu"}]}}]},
+"status":{"phase":"Pending","qosClass":"Burstable"}}`,
+		"/apis/resource.k8s.io/v1/namespaces/ran/resourceclaimtemplates/du":  `{"metadata":{"name":"du","namespace":"ran"},"spec":{"spec":{"devices":{"requests":[{"name":"r","exactly":{"deviceClassName":"exclusive-cpus.cpupoold.io"}}]}}}}`,
+		"/apis/resource.k8s.io/v1/namespaces/ran/resourceclaims/one":         `{"metadata":{"name":"one","namespace":"ran"},"spec":{"devices":{"requests":[{"name":"r","exactly":{"deviceClassName":"mine"}}]}}}`,
+		"/apis/resource.k8s.io/v1/namespaces/ran/resourceclaimtemplates/gpu": `{"metadata":{"name":"gpu","namespace":"ran"},"spec":{"spec":{"devices":{"requests":[{"name":"r","exactly":{"deviceClassName":"gpu"}}]}}}}`,
+		"/apis/resource.k8s.io/v1/deviceclasses": "DeviceClassList\n" +
+			`{"metadata":{"name":"mine"},"spec":{"selectors":[{"cel":{"expression":"device.driver == \"cpu.cpupoold.io\""}}]}}`,
+	}
+	code, out, errs := kubectl(t, "explain", "du-0", "-n", "ran", "--kubeconfig", apiServer(t, lists))
+	for _, want := range []string{
+		"container rt of du-0 would have exclusive CPUs, because it uses ResourceClaim cpus.",
+		"container l1 of du-0 would run on exclusive CPUs that containers of its pod share, because it uses ResourceClaim one.",
+		"container l2 of du-0 would run on exclusive CPUs that containers of its pod share, because it uses ResourceClaim one.",
+		"du-0 would run in the shared pool, because",
+	} {
+		if code != exitOK || !strings.Contains(strings.Join(strings.Fields(out), " "), want) {
+			t.Errorf("exit %d, %s; want %s in\n%s", code, errs, want, out)
+		}
+	}
+	lists["/apis/resource.k8s.io/v1/deviceclasses"] = "404"
+	if _, out, _ := kubectl(t, "explain", "du-0", "-n", "ran", "--kubeconfig", apiServer(t, lists)); strings.Contains(out, "ResourceClaim") {
+		t.Errorf("without the API, the answer is\n%s", out)
+	}
+	lists["/apis/resource.k8s.io/v1/deviceclasses"] = "DeviceClassList\n"
+	delete(lists, "/apis/resource.k8s.io/v1/namespaces/ran/resourceclaimtemplates/du")
+	code, out, errs = kubectl(t, "explain", "du-0/rt", "-n", "ran", "--kubeconfig", apiServer(t, lists))
+	if code != exitOK || !strings.Contains(out, "would run in the shared pool") || !strings.Contains(out, "note: the pod's ResourceClaims are not known: read ") {
+		t.Errorf("without the right: exit %d, %s; want the shared pool and a note in\n%s", code, errs, out)
+	}
+}
+
 // TestExplainPending checks that the sentence about a pod without a node is conditional, and that the
 // note has the scheduler's reason.
 func TestExplainPending(t *testing.T) {

@@ -1,6 +1,8 @@
 package simulate
 
 import (
+	"fmt"
+	"maps"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -25,6 +27,8 @@ type Presumed struct {
 	Namespaces map[string]map[string]string
 	PodLevel   admission.PodLevel
 	Defaults   admission.Defaults
+	// Claims are the names of the containers on CPUs of ResourceClaims, by the name of the claim.
+	Claims map[string][]string
 }
 
 // Answer is the verdict for a container. The CPUs of the container are not known.
@@ -37,9 +41,12 @@ type Answer struct {
 // presumedCPUs is the number of CPUs of the guaranteed pool of a presumed node.
 const presumedCPUs = 512
 
+// presumedUID is the UID of a pod on a presumed node.
+const presumedUID = "presumed"
+
 // Answers returns the verdict for each container that runs as long as the pod.
 func (p Presumed) Answers(pod *corev1.Pod) ([]Answer, error) {
-	t, err := Describe("1s514c1t")
+	t, err := Describe(fmt.Sprintf("1s%dc1t", presumedCPUs+2+len(p.Claims)))
 	if err != nil {
 		return nil, err
 	}
@@ -47,6 +54,11 @@ func (p Presumed) Answers(pod *corev1.Pod) ([]Answer, error) {
 	n.input = pools.Input{Machine: allocate.New(t), Names: p.Names}
 	n.input.Pools.Shared, n.input.Pools.PodLevel, n.input.StaticPods.All = cpuset.Of(1), pools.PodLevel(p.PodLevel), true
 	n.input.Pools.Guaranteed = cpuset.Range(2, presumedCPUs+1)
+	for _, name := range slices.Sorted(maps.Keys(p.Claims)) { // one CPU stands for the CPUs of a claim
+		n.input.Pools.Claims.CPUs = n.input.Pools.Claims.CPUs.Union(cpuset.Of(presumedCPUs + 2 + len(n.input.Claims)))
+		n.input.Claims = append(n.input.Claims, pools.Claim{UID: name, Namespace: pod.Namespace, Name: name, PodUID: presumedUID,
+			Parts: []pools.ClaimPart{{Request: "cpus", Device: "numa0", CPUs: 1}}, Containers: slices.Sorted(slices.Values(p.Claims[name]))})
+	}
 	n.input.Namespaces = pools.NamespaceRights{Asked: true, Current: true, Permissions: workload.Permissions{}}
 	annotations, known := p.Namespaces[pod.Namespace]
 	for _, typ := range slices.Sorted(slices.Values(p.Types)) {
@@ -57,7 +69,7 @@ func (p Presumed) Answers(pod *corev1.Pod) ([]Answer, error) {
 		n.input.Pools.Partitions = append(n.input.Pools.Partitions, part)
 	}
 	spec := pod.DeepCopy()
-	if err := n.Add(&Pod{UID: "presumed", Spec: spec}); err != nil {
+	if err := n.Add(&Pod{UID: presumedUID, Spec: spec}); err != nil {
 		return nil, err
 	}
 	facts := Facts(spec, p.Defaults)
