@@ -43,6 +43,22 @@ func TestGatesOn(t *testing.T) {
 			p.answer.Ready, p.answer.Problem = false, "NRI is not connected"
 			p.wants(t, "not ready")
 		})
+		t.Run("two drivers during an update", func(t *testing.T) {
+			t.Parallel()
+			s.node(t, "n4", feature)
+			earlier := s.publish(t, "n4", slices.Auto)
+			earlier.answer = four(t)
+			name := earlier.wants(t, "first driver", fourCPUs+mapping)
+			next := s.publish(t, "n4", slices.Auto)
+			next.answer = fewer(t)
+			earlier.Answered(next.answer)
+			next.wants(t, "both drivers", fewerCPUs+mapping)
+			earlier.stop()
+			next.answer = four(t)
+			if got := next.wants(t, "second driver", fourCPUs+mapping); got != name {
+				t.Errorf("slice %s has replaced %s; want no gap", got, name)
+			}
+		})
 		t.Run("kubelet that loses the gate", func(t *testing.T) {
 			t.Parallel()
 			p := s.publish(t, "n1", slices.Auto)

@@ -101,8 +101,8 @@ func (p *publication) WatchHealthStatus(context.Context, chan<- kubeletplugin.De
 	return kubeletplugin.ErrHealthNotSupported
 }
 
-// wants waits until the API server has these devices of the node.
-func (p *publication) wants(t *testing.T, subject string, want ...string) {
+// wants waits until the API server has these devices of the node in one slice, and returns the name of the slice.
+func (p *publication) wants(t *testing.T, subject string, want ...string) (name string) {
 	t.Helper()
 	eventually(t, subject+" on "+p.node, func(ctx context.Context) error {
 		if p.answer != nil {
@@ -116,6 +116,7 @@ func (p *publication) wants(t *testing.T, subject string, want ...string) {
 			return fmt.Errorf("%d slices; want 1", len(list.Items))
 		}
 		slice := &list.Items[0]
+		name = slice.Name
 		if slice.Spec.Pool.Name != p.node || slice.Spec.Pool.ResourceSliceCount != 1 || len(slice.OwnerReferences) != 1 || slice.OwnerReferences[0].Name != p.node {
 			return fmt.Errorf("slice %s has pool %+v and owners %+v; want the node", slice.Name, slice.Spec.Pool, slice.OwnerReferences)
 		}
@@ -128,6 +129,7 @@ func (p *publication) wants(t *testing.T, subject string, want ...string) {
 		}
 		return nil
 	})
+	return name
 }
 
 // line returns name, capacity, policy, accounting, mapping and taints of a device.
