@@ -80,17 +80,17 @@ func TestOrphans(t *testing.T) {
 			if tt.before != nil {
 				tt.before(n)
 			}
-			n.daemon.change(func(now *inspect.Claims) { now.Claims = []inspect.Claim{onNode} })
-			n.start("")
+			n.Daemon.Change(func(now *inspect.Claims) { now.Claims = []inspect.Claim{onNode} })
+			n.Start("")
 			file := "cpu.cpupoold.io_claim_" + onNode.UID + ".json"
 			if tt.ends {
-				nodefixture.Eventually(t, "the claim ends", func() bool { return !n.daemon.has(onNode.UID) })
-				nodefixture.Eventually(t, "the claim is counted", func() bool { return strings.Contains(n.get("/metrics"), "cpupool_dra_orphans_ended_total 1\n") })
+				nodefixture.Eventually(t, "the claim ends", func() bool { return !n.Daemon.Has(onNode.UID) })
+				nodefixture.Eventually(t, "the claim is counted", func() bool { return strings.Contains(n.Get("/metrics"), "cpupool_dra_orphans_ended_total 1\n") })
 				return
 			}
 			// The file is written after the decision about the claim.
-			nodefixture.Eventually(t, "the CDI file of the claim", func() bool { return slices.Contains(n.cdi(), file) })
-			if !n.daemon.has(onNode.UID) {
+			nodefixture.Eventually(t, "the CDI file of the claim", func() bool { return slices.Contains(n.CDIFiles(), file) })
+			if !n.Daemon.Has(onNode.UID) {
 				t.Error("the claim has ended")
 			}
 		})
@@ -103,16 +103,16 @@ func TestEarlierPod(t *testing.T) {
 	earlier, c := known(claim(1, "numa0", "2")), claim(1, "numa0", "2")
 	earlier.PodUID, earlier.Containers = string(uid(9)), []string{"du"}
 	n := newNode(t, c)
-	n.daemon.change(func(now *inspect.Claims) { now.Claims = []inspect.Claim{earlier} })
-	n.start("")
-	if a := n.prepare(c); !strings.Contains(a.Error, "another pod") {
+	n.Daemon.Change(func(now *inspect.Claims) { now.Claims = []inspect.Claim{earlier} })
+	n.Start("")
+	if a := n.Prepare(c); !strings.Contains(a.Error, "another pod") {
 		t.Errorf("prepare while a container of the earlier pod runs = %v; want a refusal", a)
 	}
-	n.daemon.change(func(now *inspect.Claims) { now.Claims[0].Containers = nil })
-	if a := n.prepare(c); a.Error != "" || len(a.Devices) != 1 {
+	n.Daemon.Change(func(now *inspect.Claims) { now.Claims[0].Containers = nil })
+	if a := n.Prepare(c); a.Error != "" || len(a.Devices) != 1 {
 		t.Errorf("prepare = %v; want a device", a)
 	}
-	if got := n.daemon.Claims().Claims[0].PodUID; got != string(uid(2001)) {
+	if got := n.Daemon.Claims().Claims[0].PodUID; got != string(uid(2001)) {
 		t.Errorf("the claim is prepared for pod %s", got)
 	}
 }
@@ -122,10 +122,10 @@ func TestEarlierPod(t *testing.T) {
 func TestFilesAtStart(t *testing.T) {
 	c := claim(1, "numa0", "2")
 	n := newNode(t, c)
-	n.daemon.change(func(now *inspect.Claims) { now.Claims = []inspect.Claim{known(c)} })
-	metadata := filepath.Join(n.dir, "kubelet/plugins/cpu.cpupoold.io/dra-device-metadata")
-	registry := filepath.Join(n.dir, "kubelet/plugins_registry")
-	for _, dir := range []string{metadata + "/ran_du-1", metadata + "/ran_du-2", n.dir + "/cdi"} {
+	n.Daemon.Change(func(now *inspect.Claims) { now.Claims = []inspect.Claim{known(c)} })
+	metadata := filepath.Join(n.Dir, "kubelet/plugins/cpu.cpupoold.io/dra-device-metadata")
+	registry := filepath.Join(n.Dir, "kubelet/plugins_registry")
+	for _, dir := range []string{metadata + "/ran_du-1", metadata + "/ran_du-2", n.Dir + "/cdi"} {
 		if err := os.MkdirAll(dir, 0o755); err != nil {
 			t.Fatal(err)
 		}
@@ -133,7 +133,7 @@ func TestFilesAtStart(t *testing.T) {
 	stale := []string{"cpu.cpupoold.io_claim_" + string(uid(2)) + ".json", "cpu.cpupoold.io_metadata_" + string(uid(2)) + "_cpus.json"}
 	kept := []string{"cpu.cpupoold.io_claim_" + string(uid(3)) + ".json", "nic.example.com_claim_" + string(uid(2)) + ".json"}
 	for _, name := range slices.Concat(stale, kept) {
-		if err := os.WriteFile(filepath.Join(n.dir, "cdi", name), []byte("{}"), 0o600); err != nil {
+		if err := os.WriteFile(filepath.Join(n.Dir, "cdi", name), []byte("{}"), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -144,16 +144,16 @@ func TestFilesAtStart(t *testing.T) {
 	l.(*net.UnixListener).SetUnlinkOnClose(false)
 	_ = l.Close()
 	old := time.Now().Add(-time.Hour)
-	for _, path := range []string{n.dir + "/cdi/" + stale[0], n.dir + "/cdi/" + stale[1], n.dir + "/cdi/" + kept[1], metadata + "/ran_du-1", metadata + "/ran_du-2", l.Addr().String()} {
+	for _, path := range []string{n.Dir + "/cdi/" + stale[0], n.Dir + "/cdi/" + stale[1], n.Dir + "/cdi/" + kept[1], metadata + "/ran_du-1", metadata + "/ran_du-2", l.Addr().String()} {
 		if err := os.Chtimes(path, old, old); err != nil {
 			t.Fatal(err)
 		}
 	}
-	n.start("new")
+	n.Start("new")
 	want := append(kept, "cpu.cpupoold.io_claim_"+string(c.UID)+".json")
 	slices.Sort(want)
-	nodefixture.Eventually(t, "the files of the known claim, young files, and files of other drivers", func() bool { return slices.Equal(n.cdi(), want) },
-		func() string { return strings.Join(n.cdi(), " ") })
+	nodefixture.Eventually(t, "the files of the known claim, young files, and files of other drivers", func() bool { return slices.Equal(n.CDIFiles(), want) },
+		func() string { return strings.Join(n.CDIFiles(), " ") })
 	nodefixture.Eventually(t, "no metadata of the unknown claim", func() bool {
 		_, err := os.Stat(metadata + "/ran_du-2")
 		return errors.Is(err, os.ErrNotExist)

@@ -58,6 +58,7 @@ type driver struct {
 	count          *counters
 	log            *slog.Logger
 	fail           context.CancelCauseFunc
+	ended          <-chan struct{} // closed when the driver ends
 }
 
 // Run serves the kubelet until ctx ends.
@@ -70,6 +71,7 @@ func Run(ctx context.Context, o Options) error {
 	d := &driver{
 		node: o.Node, numaAttributes: o.NUMAAttributes, daemon: daemon, client: o.Client, files: cdifiles.Dir(o.CDIDir),
 		kubelet: o.KubeletDir, metadata: filepath.Join(data, "dra-device-metadata"), log: o.Log, fail: fail,
+		ended: ctx.Done(),
 	}
 	registry := prometheus.NewPedanticRegistry()
 	d.slices = slices.New(slices.Options{
@@ -121,6 +123,11 @@ func Run(ctx context.Context, o Options) error {
 // HandleError takes an error of the library. Errors of the publication are recoverable. Another error ends
 // Run, for example if a socket cannot be served.
 func (d *driver) HandleError(_ context.Context, err error, msg string) {
+	select {
+	case <-d.ended: // it is the end of a request in progress
+		return
+	default:
+	}
 	if errors.Is(err, kubeletplugin.ErrRecoverable) {
 		d.slices.Failed(err, msg)
 		return

@@ -25,9 +25,9 @@ import (
 func TestPrepare(t *testing.T) {
 	c := claim(1, "numa1", "2")
 	n := newNode(t, c)
-	n.start("")
+	n.Start("")
 	for range 2 { // a repeated call has the same answer
-		a := n.prepare(c)
+		a := n.Prepare(c)
 		if a.Error != "" || len(a.Devices) != 1 {
 			t.Fatalf("prepare = %v; want a device", a)
 		}
@@ -37,7 +37,7 @@ func TestPrepare(t *testing.T) {
 			t.Errorf("device = %v", d)
 		}
 	}
-	got, err := os.ReadFile(filepath.Join(n.dir, "cdi", "cpu.cpupoold.io_claim_"+string(c.UID)+".json"))
+	got, err := os.ReadFile(filepath.Join(n.Dir, "cdi", "cpu.cpupoold.io_claim_"+string(c.UID)+".json"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -61,14 +61,14 @@ func TestPrepare(t *testing.T) {
 		t.Errorf("CDI file: -want +got:\n%s", diff)
 	}
 	for range 2 {
-		if e := n.unprepare(c); e != "" {
+		if e := n.Unprepare(c); e != "" {
 			t.Errorf("unprepare: %s", e)
 		}
 	}
-	if names := n.cdi(); len(names) > 0 || n.daemon.has(string(c.UID)) {
-		t.Errorf("after the end: files %q, claim is known: %t", names, n.daemon.has(string(c.UID)))
+	if names := n.CDIFiles(); len(names) > 0 || n.Daemon.Has(string(c.UID)) {
+		t.Errorf("after the end: files %q, claim is known: %t", names, n.Daemon.Has(string(c.UID)))
 	}
-	if err := n.stop(); err != nil {
+	if err := n.Stop(); err != nil {
 		t.Errorf("stop: %v", err)
 	}
 }
@@ -107,8 +107,8 @@ func TestRefusals(t *testing.T) {
 				tt.change(c)
 			}
 			n := newNode(t, c)
-			n.start("")
-			a, err := n.tryPrepare(c)
+			n.Start("")
+			a, err := n.TryPrepare(c)
 			switch {
 			case err != nil: // of the library, before it calls the driver
 				if tt.want == "" || !strings.Contains(err.Error(), tt.want) {
@@ -117,8 +117,8 @@ func TestRefusals(t *testing.T) {
 			case (a.Error == "") != (tt.want == "") || !strings.Contains(a.Error, tt.want) || len(a.Devices) > 0:
 				t.Errorf("prepare = %v; want no device, and the error %q", a, tt.want)
 			}
-			if names := n.cdi(); len(names) > 0 || n.daemon.has(string(c.UID)) {
-				t.Errorf("files %q; claim is known: %t", names, n.daemon.has(string(c.UID)))
+			if names := n.CDIFiles(); len(names) > 0 || n.Daemon.Has(string(c.UID)) {
+				t.Errorf("files %q; claim is known: %t", names, n.Daemon.Has(string(c.UID)))
 			}
 		})
 	}
@@ -129,31 +129,31 @@ func TestRefusals(t *testing.T) {
 func TestDaemonAway(t *testing.T) {
 	c := claim(1, "numa0", "2")
 	n := newNode(t, c)
-	n.start("")
+	n.Start("")
 	refuse := func(want string) {
 		t.Helper()
-		if a := n.prepare(c); !strings.Contains(a.Error, want) || len(a.Devices) > 0 {
+		if a := n.Prepare(c); !strings.Contains(a.Error, want) || len(a.Devices) > 0 {
 			t.Errorf("prepare = %v; want the error %q", a, want)
 		}
 	}
-	n.daemon.refuseAll(errors.New(inspect.ClaimsWithoutNRI))
+	n.Daemon.RefuseAll(errors.New(inspect.ClaimsWithoutNRI))
 	refuse(inspect.ClaimsWithoutNRI)
-	n.daemon.refuseAll(nil)
-	n.away()
+	n.Daemon.RefuseAll(nil)
+	n.Away()
 	refuse("no daemon is running")
-	n.serveDaemon()
-	if a := n.prepare(c); a.Error != "" || len(a.Devices) != 1 {
+	n.ServeDaemon()
+	if a := n.Prepare(c); a.Error != "" || len(a.Devices) != 1 {
 		t.Errorf("prepare = %v; want a device", a)
 	}
-	n.daemon.change(func(now *inspect.Claims) { now.Claims[0].Containers = []string{"du"} })
-	if e := n.unprepare(c); !strings.Contains(e, "container du runs") {
+	n.Daemon.Change(func(now *inspect.Claims) { now.Claims[0].Containers = []string{"du"} })
+	if e := n.Unprepare(c); !strings.Contains(e, "container du runs") {
 		t.Errorf("unprepare: %q; want a refusal", e)
 	}
-	if names := n.cdi(); len(names) != 2 {
+	if names := n.CDIFiles(); len(names) != 2 {
 		t.Errorf("files %q; want both of the claim", names)
 	}
-	n.away()
-	if e := n.unprepare(c); !strings.Contains(e, "no daemon is running") {
+	n.Away()
+	if e := n.Unprepare(c); !strings.Contains(e, "no daemon is running") {
 		t.Errorf("unprepare: %q; want an error", e)
 	}
 }
@@ -163,11 +163,11 @@ func TestMetadata(t *testing.T) {
 	c, forged := claim(1, "numa1", "2"), claim(2, "numa0", "1")
 	forged.Annotations[resourcev1.PodResourceClaimAnnotation] = "../../../etc"
 	n := newNode(t, c, forged)
-	n.start("")
-	if a := n.prepare(c); a.Error != "" {
+	n.Start("")
+	if a := n.Prepare(c); a.Error != "" {
 		t.Fatal(a.Error)
 	}
-	f, err := os.Open(filepath.Join(n.dir, "kubelet/plugins/cpu.cpupoold.io/dra-device-metadata/ran_du-1/cpus/metadata.json"))
+	f, err := os.Open(filepath.Join(n.Dir, "kubelet/plugins/cpu.cpupoold.io/dra-device-metadata/ran_du-1/cpus/metadata.json"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -194,10 +194,10 @@ func TestMetadata(t *testing.T) {
 	if diff := gocmp.Diff(want, got); diff != "" {
 		t.Errorf("attributes: -want +got:\n%s", diff)
 	}
-	if a := n.prepare(forged); a.Error != "" {
+	if a := n.Prepare(forged); a.Error != "" {
 		t.Fatal(a.Error)
 	}
-	text, err := os.ReadFile(filepath.Join(n.dir, "cdi/cpu.cpupoold.io_metadata_"+string(forged.UID)+"_cpus.json"))
+	text, err := os.ReadFile(filepath.Join(n.Dir, "cdi/cpu.cpupoold.io_metadata_"+string(forged.UID)+"_cpus.json"))
 	if err != nil || strings.Contains(string(text), "..") {
 		t.Errorf("CDI file of the metadata has %s, %v; want no ..", text, err)
 	}
@@ -207,11 +207,11 @@ func TestMetadata(t *testing.T) {
 func TestParallelCalls(t *testing.T) {
 	slow, fast := claim(1, "numa0", "2"), claim(2, "numa0", "2")
 	n := newNode(t, slow, fast)
-	release := n.daemon.hold(string(slow.UID))
-	n.start("")
+	release := n.Daemon.Hold(string(slow.UID))
+	n.Start("")
 	done := make(chan *drapb.NodePrepareResourceResponse)
-	go func() { done <- n.prepare(slow) }()
-	if a := n.prepare(fast); a.Error != "" {
+	go func() { done <- n.Prepare(slow) }()
+	if a := n.Prepare(fast); a.Error != "" {
 		t.Errorf("prepare: %s", a.Error)
 	}
 	release()

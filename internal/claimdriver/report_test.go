@@ -14,7 +14,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	clienttesting "k8s.io/client-go/testing"
-	healthpb "k8s.io/kubelet/pkg/apis/dra-health/v1"
 
 	"github.com/cpupoold/cpupoold/internal/inspect"
 	"github.com/cpupoold/cpupoold/internal/testing/nodefixture"
@@ -22,11 +21,11 @@ import (
 )
 
 // status returns the entries of status.devices as lines.
-func (n *node) status(name string) string {
-	n.t.Helper()
-	c, err := n.api.ResourceV1().ResourceClaims("ran").Get(n.ctx, name, metav1.GetOptions{})
+func (n *node) status(t *testing.T, name string) string {
+	t.Helper()
+	c, err := n.api.ResourceV1().ResourceClaims("ran").Get(t.Context(), name, metav1.GetOptions{})
 	if err != nil {
-		n.t.Fatal(err)
+		t.Fatal(err)
 	}
 	var lines []string
 	for _, d := range c.Status.Devices {
@@ -50,19 +49,19 @@ func TestStatus(t *testing.T) {
 	c := claim(1, "numa0", "2")
 	c.Status.Devices = []resourcev1.AllocatedDeviceStatus{{Driver: "nic.example.com", Pool: "worker", Device: "eth1"}}
 	n := newNode(t, c)
-	n.start("")
-	if a := n.prepare(c); a.Error != "" {
+	n.Start("")
+	if a := n.Prepare(c); a.Error != "" {
 		t.Fatal(a.Error)
 	}
 	eventually := func(want string) {
 		t.Helper()
 		want = "nic.example.com/worker/eth1\n" + `cpu.cpupoold.io/worker/numa0 ` + string(uid(1001)) + ` {"cpus":"2-3","node":0} ` + want
-		nodefixture.Eventually(t, "the status of the claim", func() bool { return n.status("du-1") == want }, func() string { return cmp.Diff(want, n.status("du-1")) })
+		nodefixture.Eventually(t, "the status of the claim", func() bool { return n.status(t, "du-1") == want }, func() string { return cmp.Diff(want, n.status(t, "du-1")) })
 	}
 	eventually("Ready=True Prepared: the CPUs are exclusive to the claim")
-	n.daemon.change(func(now *inspect.Claims) { now.Claims[0].Away = cpuset.Of(3) })
+	n.Daemon.Change(func(now *inspect.Claims) { now.Claims[0].Away = cpuset.Of(3) })
 	eventually("Ready=False CPUsAway: CPUs 3 are offline or in another pool")
-	n.daemon.change(func(now *inspect.Claims) {
+	n.Daemon.Change(func(now *inspect.Claims) {
 		now.Claims[0].Away, now.Claims[0].Problems = cpuset.Set{}, []string{strings.Repeat("ä", 2000)}
 	})
 	eventually("Ready=False ClaimProblem: " + strings.Repeat("ä", 512))
@@ -73,14 +72,14 @@ func TestStatusWithoutAPI(t *testing.T) {
 	c := claim(1, "numa0", "2")
 	n := newNode(t, c)
 	n.api.PrependReactor("patch", "resourceclaims", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, errors.New("away") })
-	n.start("")
-	if a := n.prepare(c); a.Error != "" {
+	n.Start("")
+	if a := n.Prepare(c); a.Error != "" {
 		t.Fatal(a.Error)
 	}
 	nodefixture.Eventually(t, "a failed status", func() bool {
-		return strings.Contains(n.get("/metrics"), `cpupool_dra_background_errors_total{part="status"} 1`+"\n")
+		return strings.Contains(n.Get("/metrics"), `cpupool_dra_background_errors_total{part="status"} 1`+"\n")
 	})
-	if e := n.unprepare(c); e != "" {
+	if e := n.Unprepare(c); e != "" {
 		t.Error(e)
 	}
 }
@@ -89,14 +88,11 @@ func TestStatusWithoutAPI(t *testing.T) {
 func TestHealth(t *testing.T) {
 	c := claim(1, "numa0", "2")
 	n := newNode(t, c)
-	n.start("")
-	if a := n.prepare(c); a.Error != "" {
+	n.Start("")
+	if a := n.Prepare(c); a.Error != "" {
 		t.Fatal(a.Error)
 	}
-	stream, err := healthpb.NewDRAResourceHealthClient(n.conn).NodeWatchResources(n.ctx, &healthpb.NodeWatchResourcesRequest{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	stream := n.WatchHealth()
 	eventually := func(want string) {
 		t.Helper()
 		var got string
@@ -113,13 +109,13 @@ func TestHealth(t *testing.T) {
 		}
 	}
 	eventually("worker/numa0 HEALTHY\nworker/numa1 HEALTHY")
-	n.daemon.change(func(now *inspect.Claims) { now.Claims[0].Away = cpuset.Of(3) })
+	n.Daemon.Change(func(now *inspect.Claims) { now.Claims[0].Away = cpuset.Of(3) })
 	eventually("worker/numa0 UNHEALTHY CPUs 3 of claims are offline or in another pool\nworker/numa1 HEALTHY")
-	n.daemon.change(func(now *inspect.Claims) {
+	n.Daemon.Change(func(now *inspect.Claims) {
 		now.Claims[0].Away, now.Claims[0].Problems = cpuset.Set{}, []string{"the partition is invalid"}
 	})
 	eventually("worker/numa0 UNHEALTHY 1 of 1 claims have problems; cpupoold status on the node shows them\nworker/numa1 HEALTHY")
-	n.daemon.change(func(now *inspect.Claims) { // the list is removed, and the claim keeps its CPUs
+	n.Daemon.Change(func(now *inspect.Claims) { // the list is removed, and the claim keeps its CPUs
 		now.Claims[0].Problems, now.Devices = nil, nil
 	})
 	eventually("worker/numa0 HEALTHY")
@@ -130,27 +126,27 @@ func TestHealth(t *testing.T) {
 func TestRollingUpdate(t *testing.T) {
 	c := claim(1, "numa0", "2")
 	n := newNode(t, c)
-	n.start("first")
-	if a := n.prepare(c); a.Error != "" {
+	n.Start("first")
+	if a := n.Prepare(c); a.Error != "" {
 		t.Fatal(a.Error)
 	}
-	stopFirst := n.stop
-	n.start("second")
-	again := n.prepare(c)
+	stopFirst := n.Stop
+	n.Start("second")
+	again := n.Prepare(c)
 	if again.Error != "" || len(again.Devices) != 1 {
 		t.Errorf("the second instance prepares %v; want the same device", again)
 	}
 	if err := stopFirst(); err != nil {
 		t.Errorf("stop: %v", err)
 	}
-	if e := n.unprepare(c); e != "" {
+	if e := n.Unprepare(c); e != "" {
 		t.Errorf("the second instance ends the claim: %s", e)
 	}
-	if err := n.stop(); err != nil {
+	if err := n.Stop(); err != nil {
 		t.Errorf("stop: %v", err)
 	}
 	for _, pattern := range []string{"kubelet/plugins_registry/*", "kubelet/plugins/*/*.sock"} {
-		if left, err := filepath.Glob(filepath.Join(n.dir, pattern)); err != nil || len(left) > 0 {
+		if left, err := filepath.Glob(filepath.Join(n.Dir, pattern)); err != nil || len(left) > 0 {
 			t.Errorf("sockets %q remain, %v", left, err)
 		}
 	}
@@ -160,29 +156,29 @@ func TestRollingUpdate(t *testing.T) {
 func TestProbes(t *testing.T) {
 	c := claim(1, "numa0", "2")
 	n := newNode(t, c)
-	n.start("")
-	if got := n.get("/healthz") + n.get("/readyz"); got != "ok\nok\n" {
+	n.Start("")
+	if got := n.Get("/healthz") + n.Get("/readyz"); got != "ok\nok\n" {
 		t.Errorf("probes answer %q; want ok", got)
 	}
-	n.prepare(c)
-	n.unprepare(c)
+	n.Prepare(c)
+	n.Unprepare(c)
 	want := []string{
 		`cpupool_dra_call_duration_seconds_count{call="prepare",result="ok"} 1`, `cpupool_dra_call_duration_seconds_count{call="unprepare",result="ok"} 1`,
 		"cpupool_dra_registered 1", "cpupool_dra_daemon_up 1", "cpupool_dra_ready 1", "cpupool_dra_claims 0", "cpupool_dra_faulty_claims 0",
 	}
 	nodefixture.Eventually(t, "the metrics", func() bool {
-		got := n.get("/metrics")
+		got := n.Get("/metrics")
 		for _, line := range want {
 			if !strings.Contains(got, "\n"+line+"\n") {
 				return false
 			}
 		}
 		return true
-	}, func() string { return n.get("/metrics") })
-	n.away()
-	n.daemon.change(func(now *inspect.Claims) { now.Ready = false })
-	n.serveDaemon()
-	nodefixture.Eventually(t, "a daemon that is not ready", func() bool { return strings.Contains(n.get("/metrics"), "\ncpupool_dra_ready 0\n") })
+	}, func() string { return n.Get("/metrics") })
+	n.Away()
+	n.Daemon.Change(func(now *inspect.Claims) { now.Ready = false })
+	n.ServeDaemon()
+	nodefixture.Eventually(t, "a daemon that is not ready", func() bool { return strings.Contains(n.Get("/metrics"), "\ncpupool_dra_ready 0\n") })
 }
 
 // TestStartErrors checks that a driver that cannot serve ends with an error.
@@ -193,22 +189,22 @@ func TestStartErrors(t *testing.T) {
 	}{
 		"metrics cannot be served": {func(_ *node, l net.Listener) error { return l.Close() }, "serve metrics"},
 		"no registry of plugins": {func(n *node, _ net.Listener) error {
-			return os.RemoveAll(filepath.Join(n.dir, "kubelet/plugins_registry"))
+			return os.RemoveAll(filepath.Join(n.Dir, "kubelet/plugins_registry"))
 		}, "start registrar"},
 		"a file instead of directory": {func(n *node, _ net.Listener) error {
-			return os.WriteFile(filepath.Join(n.dir, "kubelet/plugins"), nil, 0o600)
+			return os.WriteFile(filepath.Join(n.Dir, "kubelet/plugins"), nil, 0o600)
 		}, "make the directory of the plugin"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := newNode(t)
-			l, err := new(net.ListenConfig).Listen(n.ctx, "tcp", "127.0.0.1:0")
+			l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 			if err != nil {
 				t.Fatal(err)
 			}
 			if err := tt.breaks(n, l); err != nil {
 				t.Fatal(err)
 			}
-			if err := n.run(n.ctx, "", l); err == nil || !strings.Contains(err.Error(), tt.want) {
+			if err := n.Run(t.Context(), "", l); err == nil || !strings.Contains(err.Error(), tt.want) {
 				t.Errorf("run = %v; want %q", err, tt.want)
 			}
 			if _, err := l.Accept(); !errors.Is(err, net.ErrClosed) {

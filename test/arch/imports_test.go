@@ -100,6 +100,7 @@ func arrows() map[string][]string {
 		"internal/claimdriver/cdifiles": {"internal/dra", "pkg/cpuset", "pkg/cri"},
 
 		// Test support.
+		"internal/testing/claimnode":   {"internal/claimdriver", "internal/claimdriver/slices", "internal/control", "internal/dra", "internal/history", "internal/inspect", "internal/testing/nodefixture", "pkg/cpuset", "pkg/pools"},
 		"internal/testing/invariants":  {"pkg/allocate", "pkg/cpuset", "pkg/pools", "pkg/workload"},
 		"internal/testing/machines":    {"pkg/cpuset", "pkg/topology"},
 		"internal/testing/manpages":    nil,

@@ -26,9 +26,9 @@ func TestGatesOn(t *testing.T) {
 	t.Run("shapes", func(t *testing.T) { testShapes(t, s) })
 	t.Run("policies", func(t *testing.T) { testPolicies(t, s) })
 	t.Run("status", func(t *testing.T) { testStatus(t, s) })
+	t.Run("driver", func(t *testing.T) { testDriver(t, s) })
 	t.Run("requests", func(t *testing.T) { testRequests(t, s) })
 	t.Run("rights", func(t *testing.T) { testRights(t, s) })
-	t.Run("driver", func(t *testing.T) { testDriver(t, s) })
 	t.Run("together", func(t *testing.T) {
 		t.Run("kubelet without the gate", func(t *testing.T) {
 			t.Parallel()
