@@ -21,7 +21,7 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/workload"
 )
 
-// node is a node of 320 CPUs with the pod of a row, and the daemon's plan.
+// node is a node of 328 CPUs, 8 of them for ResourceClaims, with the pod of a row, and the daemon's plan.
 type node struct {
 	row      *row
 	settings desired.Settings
@@ -32,12 +32,12 @@ type node struct {
 
 func newNode(t *testing.T, r *row, mode admission.PodLevel) *node {
 	t.Helper()
-	top := hardware.Machine{Packages: 1, Nodes: 1, L3s: 1, Cores: 160, Threads: 2}.Topology()
+	top := hardware.Machine{Packages: 1, Nodes: 1, L3s: 1, Cores: 164, Threads: 2}.Topology()
 	_, fullCores := r.has("full-pcpus-only")
 	c, err := config.Parse(fmt.Appendf(nil, `apiVersion: config.cpupoold.io/v1alpha1
 kind: CPUPoolConfiguration
 shared: {cpus: 0-1}
-guaranteed: {cpus: 2-319, podLevel: %s, options: {full-pcpus-only: %t}}
+guaranteed: {cpus: "2-159,164-323", podLevel: %s, options: {full-pcpus-only: %t}, claims: {cpus: "160-163,324-327"}}
 `, mode, fullCores), "config.yaml", config.Overrides{}, top)
 	if err != nil {
 		t.Fatal(err)

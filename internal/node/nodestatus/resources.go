@@ -126,10 +126,24 @@ func (p *Pod) usages(record Record, pools map[string]bool) map[string]usage {
 		}
 		rest -= r.Milli
 	}
-	if rest > 0 {
+	if rest > 0 && p.usesRest(asked) {
 		add(p.restResource(asked, pools), rest, 0)
 	}
 	return sums
+}
+
+// usesRest reports whether containers run on CPUs of the pod that no container requests. With ResourceClaims,
+// they can be the amount of the claims, unless the pod has them as exclusive CPUs or a container has no request.
+func (p *Pod) usesRest(asked Asked) bool {
+	if p.Rest != "" || !slices.ContainsFunc(p.Containers, func(c Container) bool { return c.Claimed }) {
+		return true
+	}
+	for name, r := range asked.Containers {
+		if r.Milli == 0 && !p.isClaimed(name) {
+			return true
+		}
+	}
+	return false
 }
 
 // restResource returns the resource of the pool for CPUs that no container requests. They are

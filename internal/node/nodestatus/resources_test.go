@@ -124,6 +124,27 @@ func TestAdvertise(t *testing.T) {
 			}}},
 			want: "3700-300 6000-0 12000-0",
 		},
+		"a ResourceClaim's CPUs, and the rest of spec.resources can be their amount": {
+			pods: []nodestatus.Pod{{UID: "u", Resource: shared, Containers: []nodestatus.Container{{Name: "c", Claimed: true}, in("log", shared)}}},
+			record: nodestatus.Record{"u": {Milli: 3000, Containers: map[string]nodestatus.Request{
+				"c": requesting(1, "", 0), "log": requesting(300, shared, 300),
+			}}},
+			want: "4000-0 6000-0 12000-0",
+		},
+		"a ResourceClaim's CPUs, and a container without a request on the rest": {
+			pods: []nodestatus.Pod{{UID: "u", Resource: shared, Containers: []nodestatus.Container{{Name: "c", Claimed: true}, in("log", shared)}}},
+			record: nodestatus.Record{"u": {Milli: 3000, Containers: map[string]nodestatus.Request{
+				"c": requesting(1, "", 0), "log": requesting(0, "", 0),
+			}}},
+			want: "1001-2999 6000-0 12000-0",
+		},
+		"a ResourceClaim's CPUs, and a pod pool": {
+			pods: []nodestatus.Pod{{UID: "u", Resource: shared, Rest: guaranteed, Containers: []nodestatus.Container{{Name: "c", Claimed: true}, in("log", guaranteed)}}},
+			record: nodestatus.Record{"u": {Milli: 3000, Containers: map[string]nodestatus.Request{
+				"c": requesting(1, "", 0), "log": requesting(300, guaranteed, 3000),
+			}}},
+			want: "4000-0 6000-0 12000-0",
+		},
 		"no record: a ResourceClaim's CPUs": {
 			pods: []nodestatus.Pod{{UID: "u", Resource: shared, Containers: []nodestatus.Container{{Name: "c", Claimed: true, Milli: 5000, Presumed: true}}}},
 			want: "4000-0 6000-0 12000-0",
