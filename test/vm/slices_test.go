@@ -164,6 +164,9 @@ func parts(t *testing.T) (names []string) {
 	for _, p := range podLevelPairs() {
 		names = append(names, "TestPodLevel/"+p.Name)
 	}
+	for name := range undone() {
+		names = append(names, "TestUndo/"+name)
+	}
 	for _, s := range matrix.Suites() {
 		names = append(names, s.KernelTests()...)
 	}

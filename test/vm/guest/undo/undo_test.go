@@ -4,6 +4,7 @@ package undo_test
 
 import (
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"maps"
@@ -21,7 +22,10 @@ import (
 	"github.com/cpupoold/cpupoold/test/vm/internal/manifest"
 )
 
-var rounds = flag.Int("rounds", 3, "how often containers start and stop")
+var (
+	rounds  = flag.Int("rounds", 3, "how often containers start and stop")
+	withNRI = flag.Bool("nri", true, "whether the runtime has NRI; false needs CRI-O")
+)
 
 // config has everything that writes: pools, host slices, a unit, partitions where the kernel has them, and interrupts.
 const config = `apiVersion: config.cpupoold.io/v1alpha1
@@ -48,6 +52,9 @@ type node struct{ *guestnode.Node }
 // without the journal.
 func TestUndo(t *testing.T) {
 	n := &node{guestnode.New(t)}
+	if !*withNRI {
+		n.switchNRIOff()
+	}
 	n.Run("systemd-run", "--unit=du", "sleep", "infinity")
 	t.Cleanup(func() { _, _ = n.Try("systemctl", "stop", "du") })
 	n.Apply(stay()...)
@@ -58,8 +65,10 @@ func TestUndo(t *testing.T) {
 	before := n.dump()
 
 	containers := 0
+	var late []manifest.Pod
 	for round := range *rounds {
 		n.StartDaemon(config)
+		n.checkNRI()
 		n.Settled()
 		pods := guests()
 		n.Apply(append(stay(), pods...)...)
@@ -67,16 +76,20 @@ func TestUndo(t *testing.T) {
 			n.Eventually(p.Name, func() error { _, err := n.Find(p.Name, p.Containers[0].Name); return err })
 			containers += len(p.Containers)
 		}
-		n.Settled()
+		if round > 0 { // the first kill meets a daemon that still places containers
+			n.Settled()
+		}
 		n.Run("systemctl", "kill", "--signal=KILL", "cpupoold") // systemd starts it again
 		n.Write(guestnode.ConfigFile, reconfigured())
 		n.Eventually("the daemon is back", func() error { _, err := n.Try("systemctl", "reload-or-restart", "cpupoold"); return err })
 		n.Settled()
-		n.withdraw(pods)
+		if late = pods; round+1 < *rounds {
+			n.withdraw(pods)
+		}
 		n.StopDaemon()
 		t.Logf("round %d: %d containers so far", round+1, containers)
 	}
-	n.restores("with its journal", before)
+	n.restores("with its journal", before, late)
 
 	n.StartDaemon(config)
 	n.Settled()
@@ -84,12 +97,43 @@ func TestUndo(t *testing.T) {
 	if err := os.Remove("/var/lib/cpupoold/journal.json"); err != nil {
 		t.Fatal(err)
 	}
-	n.restores("without a journal", before)
+	n.restores("without a journal", before, nil)
+}
+
+// switchNRIOff configures CRI-O without NRI, which is on by default.
+func (n *node) switchNRIOff() {
+	n.Helper()
+	if n.Runtime.Name != "cri-o" {
+		n.Fatalf("-nri=false with %s; want CRI-O", n.Runtime.Name)
+	}
+	n.Write("/etc/crio/crio.conf.d/30-nri-off.conf", "[crio.nri]\nenable_nri = false\n")
+	n.Run("systemctl", "restart", n.Runtime.Unit)
+	n.Eventually("the runtime lists pods", func() error {
+		_, _, err := n.Client.List(n.Context())
+		return err
+	})
+}
+
+// checkNRI checks that the daemon has the connection to the runtime that this test is about.
+func (n *node) checkNRI() {
+	n.Helper()
+	want := "NRI is connected"
+	if !*withNRI {
+		want = "the runtime does not offer NRI"
+	}
+	n.Eventually("the log reports: "+want, func() error {
+		id := strings.TrimSpace(n.Run("systemctl", "show", "-P", "InvocationID", "cpupoold"))
+		if !strings.Contains(n.Run("journalctl", "--no-pager", "-o", "cat", "_SYSTEMD_INVOCATION_ID="+id), want) {
+			return errors.New("it does not")
+		}
+		return nil
+	})
 }
 
 // restores compares the output of a dry run with the changes, and the node with its
-// earlier values.
-func (n *node) restores(how string, before map[string]string) {
+// earlier values. The late pods started while a daemon ran, so they have no earlier values: restores
+// checks that they can run on all CPUs, and withdraws them.
+func (n *node) restores(how string, before map[string]string, late []manifest.Pod) {
 	n.Helper()
 	changed := n.dump()
 	said := n.restore("--dry-run")
@@ -108,6 +152,12 @@ func (n *node) restores(how string, before map[string]string) {
 			n.Errorf("%s: %s %s is %q; want %q: %s", how, d.Path, d.File, d.Now, d.Value, d.Reason)
 		}
 	}
+	for key, value := range n.dumpOf("kubepods.slice") {
+		if strings.HasSuffix(key, " cpuset.cpus.effective") && value != "0-7" {
+			n.Errorf("%s: %s is %q; want 0-7", how, key, value)
+		}
+	}
+	n.withdraw(late)
 	n.kubeletSettles()
 	after := n.dump()
 	if diff := differences(before, after); len(diff) > 0 {

@@ -121,7 +121,7 @@ func TestStatus(t *testing.T) {
 	}{
 		{sliced, []string{"TestGuarantees"}, inCI, "each run"},
 		{sliced, []string{"TestSoak", "TestGuarantees", "TestAlerts"}, inCI, "each run, `alerts`, `soak`"},
-		{sliced, []string{"TestSoak", "TestAlerts", "TestUndo", "TestCheck", "TestCgroup"}, inCI, "5 slices"},
+		{sliced, []string{"TestSoak", "TestAlerts", "TestUndo/containerd", "TestCheck", "TestCgroup"}, inCI, "5 slices"},
 		{ci{"test-slice": "go test ./test/vm", "test-node": sliced["test-node"]}, []string{"TestSoak"}, byHand, "`make test-vm`"},
 		{ci{"test-slice": sliced["test-slice"]}, []string{"TestSoak"}, byHand, "`make test-vm`"},
 		{ci{"test-unit": "go test"}, []string{"TestSoak"}, byHand, "`make test-vm`"},
