@@ -63,6 +63,7 @@ func kernelCommandLine(args ...string) string {
 type qemu struct {
 	monitor *qmp.Client
 	events  chan qmp.Event // MIGRATION events
+	resets  chan struct{}  // holds one element after RESET events
 	exited  chan struct{}  // closed when the process is gone
 	err     error          // how it ended, never nil; valid once exited is closed
 	kill    context.CancelFunc
@@ -76,7 +77,7 @@ func startQEMU(ctx context.Context, args []string) (*qemu, error) {
 		return nil, fmt.Errorf("make monitor socket: %w", err)
 	}
 	running, kill := context.WithCancel(context.Background())
-	q := &qemu{events: make(chan qmp.Event, 64), exited: make(chan struct{}), kill: kill}
+	q := &qemu{events: make(chan qmp.Event, 64), resets: make(chan struct{}, 1), exited: make(chan struct{}), kill: kill}
 	cmd := exec.CommandContext(running, emulator, append(args, "-chardev", "socket,id=qmp,fd=3", "-mon", "chardev=qmp,mode=control")...)
 	cmd.ExtraFiles = []*os.File{theirs} // descriptor 3 there
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
@@ -87,7 +88,7 @@ func startQEMU(ctx context.Context, args []string) (*qemu, error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("start %s: %w (test/vm/image/prepare.sh installs it)", emulator, err), ours.Close())
 	}
-	q.monitor, err = qmp.New(ctx, ours, q.migrationEvent)
+	q.monitor, err = qmp.New(ctx, ours, q.event)
 	if err != nil {
 		q.stop()
 		return nil, errors.Join(err, q.err)
@@ -117,9 +118,15 @@ func exitText(err error) string {
 	return err.Error()
 }
 
-func (q *qemu) migrationEvent(e qmp.Event) {
-	if e.Name == "MIGRATION" {
+func (q *qemu) event(e qmp.Event) {
+	switch e.Name {
+	case "MIGRATION":
 		q.events <- e
+	case "RESET":
+		select {
+		case q.resets <- struct{}{}:
+		default: // one is enough
+		}
 	}
 }
 

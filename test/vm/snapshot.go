@@ -61,7 +61,7 @@ func makeSnapshot(ctx context.Context, dir string, g guest) error {
 		return err
 	}
 	// Connections do not survive: the guest must have no connection of ours.
-	if err := m.client.Close(); err != nil {
+	if err := m.client.Load().Close(); err != nil {
 		return err
 	}
 	if _, err := m.qemu.monitor.Execute(ctx, "stop", nil); err != nil {

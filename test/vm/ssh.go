@@ -36,7 +36,7 @@ func (m *VM) Run(ctx context.Context, cmd ...string) ([]byte, error) {
 
 // RunWith is Run with the command's standard files given. When ctx ends first, the command is killed.
 func (m *VM) RunWith(ctx context.Context, files Files, cmd ...string) error {
-	session, err := m.client.NewSession()
+	session, err := m.client.Load().NewSession()
 	if err != nil {
 		return fmt.Errorf("run %q in the guest: %w", cmd, m.diagnose(err))
 	}
@@ -69,7 +69,7 @@ func (m *VM) RunWith(ctx context.Context, files Files, cmd ...string) error {
 
 // Dial connects to an address as seen from inside the guest: "tcp" and "127.0.0.1:10248", or "unix" and the path of a socket.
 func (m *VM) Dial(ctx context.Context, network, address string) (net.Conn, error) {
-	conn, err := m.client.DialContext(ctx, network, address)
+	conn, err := m.client.Load().DialContext(ctx, network, address)
 	if err != nil {
 		return nil, fmt.Errorf("dial %s in the guest: %w", address, m.diagnose(err))
 	}
@@ -78,7 +78,7 @@ func (m *VM) Dial(ctx context.Context, network, address string) (net.Conn, error
 
 // Listen takes connections to a TCP address of the guest's loopback: "127.0.0.1:6443".
 func (m *VM) Listen(address string) (net.Listener, error) {
-	l, err := m.client.Listen("tcp", address)
+	l, err := m.client.Load().Listen("tcp", address)
 	if err != nil {
 		return nil, fmt.Errorf("listen on %s in the guest: %w", address, m.diagnose(err))
 	}

@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/crypto/ssh"
@@ -32,7 +33,8 @@ type VM struct {
 	disk   image.Disk
 	port   string
 	qemu   *qemu
-	client *ssh.Client
+	client atomic.Pointer[ssh.Client] // nil before the first connection; Reboot replaces it
+	node   bool
 }
 
 // Boot starts a guest and returns when it is ready: all units are active, and on a node the kubelet is healthy. The caller closes it.
@@ -54,7 +56,7 @@ func Boot(ctx context.Context, config Config) (*VM, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := &VM{dir: dir, disk: disk}
+	m := &VM{dir: dir, disk: disk, node: config.Node}
 	ctx, cancel := context.WithTimeoutCause(ctx, bootLimit, fmt.Errorf("not ready after %v", bootLimit))
 	defer cancel()
 	guest := guest{config: config, topology: topology, disk: disk}
@@ -111,7 +113,10 @@ func (m *VM) connect(ctx context.Context) (err error) {
 	if m.port, err = m.qemu.sshPort(ctx); err != nil {
 		return err
 	}
-	m.client, err = connect(ctx, m.disk, m.port, m.qemu.exited)
+	client, err := connect(ctx, m.disk, m.port, m.qemu.exited)
+	if err == nil {
+		m.client.Store(client)
+	}
 	return err
 }
 
@@ -131,8 +136,8 @@ func (m *VM) SSHCommand() []string {
 
 // Close ends the guest at once, as pulling the plug does, and removes its disk and its console log.
 func (m *VM) Close() error {
-	if m.client != nil {
-		m.client.Close() // an error here means only that the guest has ended before
+	if client := m.client.Load(); client != nil {
+		client.Close() // an error here means only that the guest has ended before
 	}
 	if m.qemu != nil {
 		m.qemu.stop()
