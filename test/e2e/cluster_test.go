@@ -31,12 +31,19 @@ type cluster struct {
 // boot as well, and may join later.
 func start(t *testing.T, topologies ...string) *cluster {
 	t.Helper()
+	return startGated(t, "", topologies...)
+}
+
+// startGated is start with feature gates, such as NAME=true, in the control plane and in the kubelet of the first node.
+func startGated(t *testing.T, gates string, topologies ...string) *cluster {
+	t.Helper()
 	c := &cluster{machines: boot(t, topologies)}
-	c.plane = startControlPlane(t, c.machines)
+	c.plane = startControlPlane(t, c.machines, gates)
 	c.Clientset = c.plane.client(t)
 	for _, m := range c.machines {
 		listenInGuest(t, m.VM, "127.0.0.1:6443", c.plane.address)
 	}
+	c.machines[0].gate(t, gates)
 	t.Cleanup(func() {
 		if t.Failed() {
 			c.show(t)

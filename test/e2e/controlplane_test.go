@@ -23,24 +23,39 @@ type controlPlane struct {
 	dir      string // with keys, kubeconfigs, and all that the processes write
 	address  string // of the API server
 	image    string // of the release that commands of the documents install
+	gates    string // feature gates, as NAME=true
+	running  map[string]*process
+	test     *testing.T // at whose end the programs end
 }
 
 // startControlPlane starts the control plane of a cluster of these machines.
-func startControlPlane(t *testing.T, machines []*machine) *controlPlane {
+func startControlPlane(t *testing.T, machines []*machine, gates string) *controlPlane {
 	t.Helper()
-	p := &controlPlane{programs: programs(t), dir: t.TempDir(), address: "127.0.0.1:" + freePort(t)}
+	p := &controlPlane{programs: programs(t), dir: t.TempDir(), address: "127.0.0.1:" + freePort(t), gates: gates, running: make(map[string]*process), test: t}
 	p.copyKeys(t)
 	egress, err := os.ReadFile("testdata/egress.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
 	p.write(t, "egress.yaml", strings.ReplaceAll(string(egress), "@SOCKET@", serveTunnel(t, machines)))
-	pki := filepath.Join(p.dir, "pki")
-	peer, client := "unix://"+filepath.Join(p.dir, "peer"), "unix://"+filepath.Join(p.dir, "client")
+	peer, client := "unix://"+filepath.Join(p.dir, "peer"), p.etcd()
 	p.start(t, "etcd", "--data-dir", filepath.Join(p.dir, "etcd"), "--unsafe-no-fsync", "--log-level", "warn",
 		"--listen-peer-urls", peer, "--listen-client-urls", client, "--advertise-client-urls", client)
+	p.startAPIServer(t)
+	p.startController(t)
+	p.startScheduler(t)
+	return p
+}
+
+// etcd returns the address of etcd for the API server.
+func (p *controlPlane) etcd() string { return "unix://" + filepath.Join(p.dir, "client") }
+
+// startAPIServer starts the API server, and waits until it is ready.
+func (p *controlPlane) startAPIServer(t *testing.T) {
+	t.Helper()
+	pki := filepath.Join(p.dir, "pki")
 	_, port, _ := strings.Cut(p.address, ":")
-	p.start(t, "kube-apiserver", "--etcd-servers", client, "--bind-address", "127.0.0.1", "--secure-port", port,
+	p.start(t, "kube-apiserver", "--feature-gates", p.gates, "--etcd-servers", p.etcd(), "--bind-address", "127.0.0.1", "--secure-port", port,
 		"--advertise-address", "10.0.2.15", "--endpoint-reconciler-type", "none",
 		"--client-ca-file", filepath.Join(pki, "ca.crt"),
 		"--tls-cert-file", filepath.Join(pki, "apiserver.crt"), "--tls-private-key-file", filepath.Join(pki, "apiserver.key"),
@@ -60,11 +75,31 @@ func startControlPlane(t *testing.T, machines []*machine) *controlPlane {
 		"--egress-selector-config-file", filepath.Join(p.dir, "egress.yaml"))
 	c := p.client(t)
 	eventually(t, "the API server is ready", func(ctx context.Context) error { return c.RESTClient().Get().AbsPath("/readyz").Do(ctx).Error() })
-	p.start(t, "kube-controller-manager", "--kubeconfig", filepath.Join(p.dir, "controller-manager.conf"), "--leader-elect=false",
+}
+
+func (p *controlPlane) startController(t *testing.T) {
+	t.Helper()
+	pki := filepath.Join(p.dir, "pki")
+	p.start(t, "kube-controller-manager", "--feature-gates", p.gates, "--kubeconfig", filepath.Join(p.dir, "controller-manager.conf"), "--leader-elect=false",
 		"--secure-port", "0", "--horizontal-pod-autoscaler-sync-period", "5s", "--use-service-account-credentials", "--root-ca-file", filepath.Join(pki, "ca.crt"),
 		"--service-account-private-key-file", filepath.Join(pki, "sa.key"))
-	p.start(t, "kube-scheduler", "--kubeconfig", filepath.Join(p.dir, "scheduler.conf"), "--leader-elect=false", "--secure-port", "0")
-	return p
+}
+
+func (p *controlPlane) startScheduler(t *testing.T) {
+	t.Helper()
+	p.start(t, "kube-scheduler", "--feature-gates", p.gates, "--kubeconfig", filepath.Join(p.dir, "scheduler.conf"), "--leader-elect=false", "--secure-port", "0")
+}
+
+// regate restarts the control plane with other feature gates.
+func (p *controlPlane) regate(t *testing.T, gates string) {
+	t.Helper()
+	p.gates = gates
+	for _, name := range []string{"kube-scheduler", "kube-controller-manager", "kube-apiserver"} {
+		p.stop(name)
+	}
+	p.startAPIServer(t)
+	p.startController(t)
+	p.startScheduler(t)
 }
 
 // copyKeys copies keys and kubeconfigs, because a test of another version of this repository may replace them while the processes read
@@ -142,34 +177,49 @@ func (p *controlPlane) write(t *testing.T, name, text string) {
 	}
 }
 
-// start runs a program until the end of the test. It is a program of the control plane, or given with its path. A failed test prints its last
-// output.
+// A process is a program that runs next to the test.
+type process struct {
+	cmd  *exec.Cmd
+	done chan struct{} // closed when it has ended
+}
+
+func (r *process) stop() {
+	_ = r.cmd.Process.Kill() // may have ended
+	<-r.done
+}
+
+// stop kills a program, and waits for its end.
+func (p *controlPlane) stop(name string) { p.running[name].stop() }
+
+// start runs a program until stop, or the end of the control plane's test, of which t may be a part. It is a program of the control plane, or given with its path. A failed test prints its
+// last output.
 func (p *controlPlane) start(t *testing.T, name string, args ...string) {
 	t.Helper()
 	program := name
 	if !filepath.IsAbs(name) {
 		program = filepath.Join(p.programs, name)
 	}
-	log, err := os.Create(filepath.Join(p.dir, filepath.Base(name)+".log"))
+	log, err := os.OpenFile(filepath.Join(p.dir, filepath.Base(name)+".log"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd, done := exec.Command(program, args...), make(chan struct{})
-	cmd.Stdout, cmd.Stderr = log, log
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if err := cmd.Start(); err != nil {
+	r := &process{exec.Command(program, args...), make(chan struct{})}
+	r.cmd.Stdout, r.cmd.Stderr = log, log
+	r.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if err := r.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
+	again := p.running[name] != nil
+	p.running[name] = r
 	go func() {
-		defer close(done)
-		_ = cmd.Wait() // its log has the reason
+		defer close(r.done)
+		_ = r.cmd.Wait() // its log has the reason
 	}()
-	t.Cleanup(func() {
-		_ = cmd.Process.Kill() // may have ended
-		<-done
-		if t.Failed() {
+	p.test.Cleanup(func() {
+		r.stop()
+		if p.test.Failed() && !again {
 			text, err := os.ReadFile(log.Name())
-			t.Logf("log of %s (%v):\n%s", name, err, text[max(0, len(text)-4000):])
+			p.test.Logf("log of %s (%v):\n%s", name, err, text[max(0, len(text)-4000):])
 		}
 		log.Close()
 	})

@@ -47,13 +47,40 @@ func (m *machine) join(t *testing.T, plane *controlPlane, etc []string) {
 	}
 	m.bring(t, filepath.Join(plane.dir, m.kubeconfig), "/etc/kubernetes/kubeconfig")
 	m.bring(t, filepath.Join(plane.dir, "pki", "ca.crt"), "/etc/kubernetes/ca.crt")
+	m.addAddresses(t)
 	m.run(t, "sh", "-euc", `
 		printf 'NAME=%s\nADDRESS=%s\n' "$0" "$1" >/etc/kubernetes/node.env
-		ip address show dev eth0 | grep -q "inet $1/" || ip address add "$1/24" dev eth0
-		ip address add 10.96.0.1/32 dev lo
 		sed -i "s/10\.85\./$2/" /etc/cni/net.d/10-node.conflist
 		systemctl daemon-reload
 		systemctl restart kubelet`, m.name, m.address, m.pods)
+}
+
+// addAddresses adds the addresses of the node and of the service "kubernetes", which a boot removes.
+func (m *machine) addAddresses(t *testing.T) {
+	t.Helper()
+	m.run(t, "sh", "-euc", `
+		ip address show dev eth0 | grep -q "inet $0/" || ip address add "$0/24" dev eth0
+		ip address add 10.96.0.1/32 dev lo`, m.address)
+}
+
+// gate sets feature gates of the kubelet, such as NAME=true, for its next start.
+func (m *machine) gate(t *testing.T, gates string) {
+	t.Helper()
+	m.run(t, "sh", "-euc", `
+		mkdir -p /etc/kubernetes/kubelet.conf.d
+		printf 'apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nfeatureGates: {%s}\n' "$0" >/etc/kubernetes/kubelet.conf.d/gates.conf`,
+		strings.ReplaceAll(gates, "=", ": "))
+}
+
+// reboot cuts the power of the machine, and returns when its kubelet is healthy again.
+func (m *machine) reboot(t *testing.T, plane *controlPlane) {
+	t.Helper()
+	m.run(t, "sync")
+	if err := m.Reboot(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	listenInGuest(plane.test, m.VM, "127.0.0.1:6443", plane.address)
+	m.addAddresses(t)
 }
 
 // bring copies a file or a directory to the machine.
