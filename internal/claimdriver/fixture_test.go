@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -22,9 +23,10 @@ type node struct {
 	api *fake.Clientset
 }
 
-// newNode returns a node. The API server has the objects.
+// newNode returns a node. The API server has its Node and the objects.
 func newNode(t *testing.T, objects ...runtime.Object) *node {
-	api := fake.NewClientset(objects...)
+	t.Helper()
+	api := fake.NewClientset(append(objects, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "worker", UID: uid(0)}})...)
 	return &node{claimnode.New(t, "worker", api), api}
 }
 
