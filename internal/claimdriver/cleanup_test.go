@@ -65,6 +65,7 @@ func TestOrphans(t *testing.T) {
 		"API server has no claim": {before: answer(apierrors.NewNotFound(group, "du-1")), ends: true},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			onNode, c := known(claim(1, "numa0", "2")), claim(1, "numa0", "2")
 			if tt.node != nil {
 				tt.node(&onNode)

@@ -102,6 +102,7 @@ func TestRefusals(t *testing.T) {
 		"another driver": {change: func(c *resourcev1.ResourceClaim) { c.Status.Allocation.Devices.Results[0].Driver = "nic.example.com" }},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			c := claim(1, "numa0", cmp.Or(tt.cpus, "2"))
 			if tt.change != nil {
 				tt.change(c)

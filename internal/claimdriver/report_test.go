@@ -196,6 +196,7 @@ func TestStartErrors(t *testing.T) {
 		}, "make the directory of the plugin"},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			n := newNode(t)
 			l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 			if err != nil {
