@@ -48,6 +48,9 @@ func Start(t *testing.T, name, program string, args ...string) *Process {
 	return p
 }
 
+// PID returns the ID of the program.
+func (p *Process) PID() int { return p.cmd.Process.Pid }
+
 // Kill ends the program at once, as a machine that loses power does.
 func (p *Process) Kill() {
 	_ = p.cmd.Process.Kill() // may have ended
