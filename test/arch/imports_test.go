@@ -139,6 +139,7 @@ func rows() []row {
 		{"hostslices", true, []string{"pkg/cgroup", "pkg/cpuset"}},
 		{"hotplug", true, nil},
 		{"procroot", true, nil},
+		{"kernelfs", true, nil},
 		{"quantity", true, nil},
 		{"managers", true, []string{"procroot"}},
 		{"annotations", true, []string{"managers", "pkg/pools", "pkg/workload"}},
@@ -155,8 +156,8 @@ func rows() []row {
 
 		// State and decisions.
 		{"actor", true, nil},
-		{"hostenv", false, []string{"annotations", "confined", "hostkubelet", "hostslices", "hotplug", "managers", "noise", "procroot"}},
-		{"auditor", false, []string{"audit", "hostenv"}},
+		{"hostenv", false, []string{"annotations", "confined", "hostkubelet", "hostslices", "hotplug", "kernelfs", "managers", "noise", "procroot"}},
+		{"auditor", false, []string{"audit", "hostenv", "kernelfs"}},
 		{"undo", false, []string{"durable", "hostenv"}},
 		{"retry", false, []string{"conflict"}},
 		{"quiet", false, nil},

@@ -10,21 +10,22 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/cpupoold/cpupoold/internal/node/audit"
+	"github.com/cpupoold/cpupoold/internal/node/kernelfs"
 	"github.com/cpupoold/cpupoold/internal/testing/testnode/cputime"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
 
 // write writes the files into a temporary directory, so that their paths are as deep as in /proc.
-func (p proc) write(b *testing.B) string {
-	b.Helper()
-	dir := b.TempDir()
+func (p proc) write(t testing.TB) string {
+	t.Helper()
+	dir := t.TempDir()
 	for name, f := range p {
 		file := filepath.Join(dir, name)
 		if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
-			b.Fatal(err)
+			t.Fatal(err)
 		}
 		if err := os.WriteFile(file, f.Data, 0o600); err != nil {
-			b.Fatal(err)
+			t.Fatal(err)
 		}
 	}
 	return dir
@@ -39,7 +40,7 @@ func BenchmarkLook(b *testing.B) {
 			for tid := 100; tid < 100+n; tid++ {
 				p.task(tid-tid%10, tid, "worker", fmt.Sprintf("system.slice/s%d.service", tid/10), 50, 1, 100, "0-1")
 			}
-			root := os.DirFS(p.write(b))
+			root := kernelfs.Dir(p.write(b))
 			for name, allowed := range map[string]cpuset.Set{"home": cpuset.Range(0, 1), "away": cpuset.Range(0, 7)} {
 				mask := unix.NewCPUSet(cpuset.MaxCPUs)
 				asked := func(int) (cpuset.Set, error) { // asks the kernel about this thread, because these tasks do not exist

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"maps"
 	"math"
@@ -32,6 +33,7 @@ type Watcher struct {
 	count   int
 	unread  map[string]bool
 	text    bytes.Buffer // reused for each of thousands of files
+	tids    []int        // reused for each process
 	counted counters     // at the first scan of this evidence
 	now     counters
 }
@@ -52,7 +54,10 @@ type counters struct {
 	usage           map[string]uint64
 }
 
-const maxUnread = 16
+const (
+	maxUnread = 16
+	shortFile = 1 << 10 // bytes; few cgroups have longer paths
+)
 
 // NewWatcher returns a Watcher without observations. proc is /proc. affinity returns the CPUs on
 // which a task may run; if it is nil, the Watcher reads them from proc, which takes more time.
@@ -104,7 +109,7 @@ func (w *Watcher) Scan(o Ownership, at uint64) error {
 
 func (w *Watcher) process(x *index, pid int) {
 	dir := strconv.Itoa(pid)
-	text, err := w.read(dir + "/cgroup")
+	text, err := w.readShort(dir + "/cgroup")
 	if err != nil {
 		return
 	}
@@ -113,33 +118,52 @@ func (w *Watcher) process(x *index, pid int) {
 		w.noteError(dir+"/cgroup", err)
 		return
 	}
-	tasks, err := fs.ReadDir(w.proc, dir+"/task")
+	tids, err := w.threads(dir, pid)
 	if err != nil {
 		w.noteError(dir+"/task", err)
 		return
 	}
 	leader := ""
-	for _, entry := range tasks {
-		tid, err := strconv.Atoi(entry.Name())
-		if err != nil {
-			continue
-		}
+	for _, tid := range tids {
 		w.count++
 		allowed, err := w.affinity(tid)
+		if err == nil && x.foreign(cgroup, allowed).IsEmpty() {
+			continue
+		}
+		task := dir + "/task/" + strconv.Itoa(tid)
 		if err != nil {
-			w.noteError(dir+"/task/"+entry.Name(), err)
+			w.noteError(task, err)
 			continue
 		}
-		if x.foreign(cgroup, allowed).IsEmpty() {
-			continue
-		}
-		if r, err := w.reading(dir + "/task/" + entry.Name()); err == nil {
+		if r, err := w.reading(task); err == nil {
 			if leader == "" {
 				leader = w.leader(pid, r)
 			}
 			w.note(pid, leader, cgroup, r, allowed)
 		}
 	}
+}
+
+// threads returns the threads of a process. Most processes are kernel threads. The kernel counts the threads in the
+// number of links (proc_task_getattr in fs/proc/base.c), so that only a process with several needs a list.
+func (w *Watcher) threads(dir string, pid int) ([]int, error) {
+	const links = 2 // of a directory without subdirectories
+	info, err := fs.Stat(w.proc, dir+"/task")
+	if err != nil {
+		return nil, err
+	}
+	if s, ok := info.Sys().(*syscall.Stat_t); ok && s.Nlink == links+1 {
+		w.tids = append(w.tids[:0], pid)
+		return w.tids, nil
+	}
+	entries, err := fs.ReadDir(w.proc, dir+"/task")
+	w.tids = w.tids[:0]
+	for _, entry := range entries {
+		if tid, err := strconv.Atoi(entry.Name()); err == nil {
+			w.tids = append(w.tids, tid)
+		}
+	}
+	return w.tids, err
 }
 
 // leader returns the name of a process. Its threads can have other names.
@@ -167,7 +191,7 @@ func (w *Watcher) note(pid int, leader, cgroup string, r Reading, allowed cpuset
 
 // reading prefers the exact time of schedstat to the 10 ms units of stat.
 func (w *Watcher) reading(dir string) (Reading, error) {
-	text, err := w.read(dir + "/stat")
+	text, err := w.readShort(dir + "/stat")
 	if err != nil {
 		return Reading{}, err
 	}
@@ -176,7 +200,7 @@ func (w *Watcher) reading(dir string) (Reading, error) {
 		w.noteError(dir+"/stat", err)
 		return Reading{}, err
 	}
-	text, err = w.load(dir + "/schedstat")
+	text, err = w.loadShort(dir + "/schedstat")
 	if err != nil {
 		return r, nil //nolint:nilerr // a kernel without CONFIG_SCHED_INFO, or the task has ended: stat suffices
 	}
@@ -195,6 +219,37 @@ func (w *Watcher) read(name string) ([]byte, error) {
 		w.noteError(name, err)
 	}
 	return text, err
+}
+
+// readShort is like loadShort, and records errors.
+func (w *Watcher) readShort(name string) ([]byte, error) {
+	text, err := w.loadShort(name)
+	if err != nil {
+		w.noteError(name, err)
+	}
+	return text, err
+}
+
+// loadShort is load for a file that the kernel prints in one piece. It does not read the end of a short file.
+func (w *Watcher) loadShort(name string) ([]byte, error) {
+	f, err := w.proc.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close() //nolint:errcheck // nothing was written
+	w.text.Reset()
+	w.text.Grow(shortFile)
+	piece := w.text.AvailableBuffer()[:shortFile]
+	n, err := f.Read(piece)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return nil, err
+	}
+	w.text.Write(piece[:n])
+	if n == shortFile {
+		_, err = w.text.ReadFrom(f)
+		return w.text.Bytes(), err
+	}
+	return w.text.Bytes(), nil
 }
 
 // load reads a file. The text is valid until the next call.

@@ -2,14 +2,17 @@ package audit_test
 
 import (
 	"fmt"
+	"io/fs"
 	"runtime"
 	"strings"
 	"testing"
 	"testing/fstest"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/cpupoold/cpupoold/internal/node/audit"
+	"github.com/cpupoold/cpupoold/internal/node/kernelfs"
 )
 
 // proc is a fake of /proc.
@@ -107,6 +110,32 @@ func TestWatch(t *testing.T) {
 	r = audit.Evaluate(node(), e).OnlyRan()
 	if diff := cmp.Diff([]findingLine{{audit.Process, "user.slice", "hog", "du", "4-5", "4", 0.01, 0, 2}}, findingLines(r)); diff != "" || r.Seconds != 1 {
 		t.Errorf("the next %v s (-want +got):\n%s", r.Seconds, diff)
+	}
+}
+
+// TestDirectory checks that a Watcher finds the same in a directory, whose number of links replaces a list of one thread,
+// and with texts of any length.
+func TestDirectory(t *testing.T) {
+	p := newProc()
+	for i, length := range []int{1, 1018, 1019, 1020, 1021, 3000} { // around the length of the first read
+		pid := 10 * (i + 1)
+		p.task(pid, pid, "hog", strings.Repeat("c", length), 50, 4, 5000, "0-7")
+		if i%2 == 1 {
+			p.task(pid, pid+1, "hog-poll", "", 50, 2, 10, "4")
+		}
+	}
+	var found [2]audit.Evidence
+	for i, root := range []fs.FS{fstest.MapFS(p), kernelfs.Dir(p.write(t))} {
+		w := audit.NewWatcher(root, nil, nil)
+		scan(t, w, 0)
+		scan(t, w, second)
+		var unread []string
+		if found[i], unread = w.Evidence(); len(unread) > 0 || found[i].Count != 9 || len(found[i].Tasks) != 9 {
+			t.Errorf("%d of %d tasks, unread %v; want 9", len(found[i].Tasks), found[i].Count, unread)
+		}
+	}
+	if d := cmp.Diff(found[0], found[1], cmpopts.IgnoreUnexported(audit.Task{})); d != "" {
+		t.Errorf("a map and a directory (-map +directory):\n%s", d)
 	}
 }
 

@@ -7,7 +7,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"os"
 	"runtime"
 	"sync/atomic"
 	"time"
@@ -16,6 +15,7 @@ import (
 
 	"github.com/cpupoold/cpupoold/internal/node/audit"
 	"github.com/cpupoold/cpupoold/internal/node/hostenv"
+	"github.com/cpupoold/cpupoold/internal/node/kernelfs"
 	"github.com/cpupoold/cpupoold/internal/node/telemetry"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 )
@@ -170,6 +170,6 @@ func Open() (Watcher, error) {
 		used, err := cgroups.Usage(cgroup.Path(path))
 		return uint64(max(used, 0)), err
 	}
-	// Not os.Root, which opens each part of a path: only the kernel makes links in /proc.
-	return audit.NewWatcher(os.DirFS(hostenv.ProcRoot), audit.Affinity, usage), nil
+	// Only the kernel makes links in /proc, so the paths need no os.Root.
+	return audit.NewWatcher(kernelfs.Dir(hostenv.ProcRoot), audit.Affinity, usage), nil
 }

@@ -57,7 +57,9 @@ func BenchmarkIdle(b *testing.B) {
 func (r *running) resyncFuncs() (look, giveBack func()) {
 	looked := make(chan struct{})
 	r.inspect(func(l *Loop) {
-		l.memory = memrelease.With(func() { looked <- struct{}{} }, func() uint64 { return memrelease.MinUnused })
+		l.memory = memrelease.With(func() { looked <- struct{}{} }, func() memrelease.Usage {
+			return memrelease.Usage{Unused: memrelease.MinUnused, Heap: memrelease.MinHeap}
+		})
 	})
 	return func() {
 		r.loop.box.Post(unasked(func(l *Loop) {

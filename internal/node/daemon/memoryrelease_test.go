@@ -15,7 +15,9 @@ func TestMemoryRelease(t *testing.T) {
 	r.quiet()
 	given := make(chan struct{}, 8)
 	r.inspect(func(l *Loop) {
-		l.memory = memrelease.With(func() { given <- struct{}{} }, func() uint64 { return memrelease.MinUnused })
+		l.memory = memrelease.With(func() { given <- struct{}{} }, func() memrelease.Usage {
+			return memrelease.Usage{Unused: memrelease.MinUnused, Heap: memrelease.MinHeap}
+		})
 		l.memory.Start(time.Now().Add(time.Hour))
 	})
 	r.resyncAndWait()

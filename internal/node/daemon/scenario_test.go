@@ -331,7 +331,9 @@ func (s *script) start() error {
 	if err != nil {
 		return err
 	}
-	l.memory = memrelease.With(func() {}, func() uint64 { return memrelease.MinUnused })
+	l.memory = memrelease.With(func() {}, func() memrelease.Usage {
+		return memrelease.Usage{Unused: memrelease.MinUnused, Heap: memrelease.MinHeap}
+	})
 	l.workers = actor.WorkerSets[event]{Queries: recorder{"query", s}, Updates: recorder{"update", s}, Disk: recorder{"disk", s}}
 	watcher, err := l.notices.Tree.Open(l.Cgroups, l.now)
 	if err != nil {

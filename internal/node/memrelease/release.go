@@ -16,28 +16,39 @@ const (
 	interval   = 50 * time.Second
 )
 
-// MinUnused is the unused memory, in bytes, that is worth a garbage collection.
-const MinUnused = 2 << 20
+// A release is worth its garbage collection with MinUnused bytes of unused memory in a heap of at least
+// MinHeap bytes. With few containers the heap stays smaller.
+const (
+	MinUnused = 2 << 20
+	MinHeap   = 8 << 20
+)
 
 // Release holds the time of the next release.
 type Release struct {
 	free    func()
-	unused  func() uint64 // bytes that a release would return, about
-	next    time.Time     // the earliest next release; zero before the first listing
-	scanned bool          // the current pass scans all cgroups
+	usage   func() Usage
+	next    time.Time // the earliest next release; zero before the first listing
+	scanned bool      // the current pass scans all cgroups
+}
+
+// Usage describes the heap in bytes.
+type Usage struct {
+	Unused uint64 // the bytes that a release would return, about
+	Heap   uint64 // objects, garbage and free memory that the kernel has not got back
 }
 
 // New returns a Release of the memory of this process.
-func New() Release { return With(debug.FreeOSMemory, Unused) }
+func New() Release { return With(debug.FreeOSMemory, Read) }
 
 // With returns a Release that calls other functions.
-func With(free func(), unused func() uint64) Release { return Release{free: free, unused: unused} }
+func With(free func(), usage func() Usage) Release { return Release{free: free, usage: usage} }
 
-// Unused returns the size of free memory and of objects since the last collection, in bytes.
-func Unused() uint64 {
+// Read returns the usage of this process. Objects since the last collection count as unused.
+func Read() Usage {
 	s := []metrics.Sample{{Name: "/memory/classes/heap/free:bytes"}, {Name: "/memory/classes/heap/objects:bytes"}, {Name: "/gc/heap/live:bytes"}}
 	metrics.Read(s)
-	return s[0].Value.Uint64() + s[1].Value.Uint64() - min(s[1].Value.Uint64(), s[2].Value.Uint64())
+	free, objects, live := s[0].Value.Uint64(), s[1].Value.Uint64(), s[2].Value.Uint64()
+	return Usage{Unused: free + objects - min(objects, live), Heap: free + objects}
 }
 
 // Start schedules the first release, after the first listing.
@@ -51,7 +62,10 @@ func (r *Release) NoteScan() { r.scanned = true }
 func (r *Release) Due(now time.Time) func() {
 	scanned := r.scanned
 	r.scanned = false
-	if !scanned || r.next.IsZero() || now.Before(r.next) || r.unused() < MinUnused {
+	if !scanned || r.next.IsZero() || now.Before(r.next) {
+		return nil
+	}
+	if u := r.usage(); u.Unused < MinUnused || u.Heap < MinHeap {
 		return nil
 	}
 	r.next = now.Add(interval)

@@ -13,8 +13,8 @@ import (
 // after each second one from then on.
 func TestTimes(t *testing.T) {
 	start := time.Now()
-	unused := uint64(memrelease.MinUnused)
-	r := memrelease.With(func() {}, func() uint64 { return unused })
+	usage := memrelease.Usage{Unused: memrelease.MinUnused, Heap: memrelease.MinHeap}
+	r := memrelease.With(func() {}, func() memrelease.Usage { return usage })
 	if r.NoteScan(); r.Due(start) != nil {
 		t.Error("memory is released before the first listing")
 	}
@@ -41,22 +41,26 @@ func TestTimes(t *testing.T) {
 			t.Errorf("pass %d, after %v: %t, want %t", i, pass.at, got, pass.due)
 		}
 	}
-	unused--
-	if r.NoteScan(); r.Due(start.Add(time.Hour)) != nil {
-		t.Error("memory is released although little is unused")
+	for _, usage = range []memrelease.Usage{
+		{Unused: memrelease.MinUnused - 1, Heap: memrelease.MinHeap},
+		{Unused: memrelease.MinUnused, Heap: memrelease.MinHeap - 1},
+	} {
+		if r.NoteScan(); r.Due(start.Add(time.Hour)) != nil {
+			t.Errorf("memory is released with %+v", usage)
+		}
 	}
 }
 
-// TestUnused checks that the estimate includes garbage, and that a release ends it.
-func TestUnused(t *testing.T) {
+// TestRead checks that the estimate includes garbage, and that a release ends it.
+func TestRead(t *testing.T) {
 	const size = 64 << 20                            // other tests leave less within a moment
 	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // a collection would count the garbage as live
 	release := memrelease.New()
 	release.Start(time.Now().Add(-time.Hour))
 	garbage := make([]byte, size)
 	runtime.KeepAlive(garbage)
-	if unused := memrelease.Unused(); unused < size-size/8 {
-		t.Errorf("%d bytes are unused beside %d bytes of garbage", unused, size)
+	if u := memrelease.Read(); u.Unused < size-size/8 || u.Heap < u.Unused {
+		t.Errorf("usage = %+v with %d bytes of garbage", u, size)
 	}
 	release.NoteScan()
 	free := release.Due(time.Now())
@@ -64,7 +68,7 @@ func TestUnused(t *testing.T) {
 		t.Fatal("no release is due")
 	}
 	free()
-	if unused := memrelease.Unused(); unused > size/2 {
-		t.Errorf("%d bytes are unused after a release; want less than %d", unused, size/2)
+	if u := memrelease.Read(); u.Unused > size/2 || u.Heap > size {
+		t.Errorf("usage = %+v after a release; want less than %d unused", u, size/2)
 	}
 }
