@@ -28,3 +28,11 @@ func TestCrowds(t *testing.T) {
 		})
 	}
 }
+
+// TestWaits repeats creations that wait, of fifty pods, while other containers start.
+func TestWaits(t *testing.T) {
+	leave(t)
+	m := vm.Start(t, vm.Config{Topology: "8c2n", Node: true, Memory: 4096})
+	installDaemon(t, m)
+	vm.RunTests(t, m, "./guest/tenants", "-test.run=^TestWaits$")
+}

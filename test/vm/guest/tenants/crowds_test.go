@@ -29,18 +29,8 @@ const fewThreads = 10_000
 // 25,000. Meanwhile pods with exclusive CPUs start and become partitions. The daemon reports no problem of another pod. The test makes the pods
 // over CRI: the kubelet watches each cgroup, and an emulated node has no time for anything else then.
 func TestCrowds(t *testing.T) {
-	n := crowded{node: node{guestnode.New(t)}}
+	n := newCrowded(t)
 	copyProgram(t)
-	n.Run("systemctl", "stop", "kubelet")
-	conn, err := grpc.NewClient("unix://"+n.Runtime.Socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	n.rpc = runtime.NewRuntimeServiceClient(conn)
-	t.Cleanup(func() {
-		n.removeAll()
-		_ = conn.Close()
-	})
 	n.StartDaemon(strings.Replace(configuration, "cpus: 4-7\n", "cpus: 4-7\n  isolation: partition\n", 1))
 	quiet := n.rounds("before")
 
@@ -70,6 +60,23 @@ type crowded struct {
 	made int
 }
 
+// newCrowded stops the kubelet. It removes all pods at the end of the test.
+func newCrowded(t *testing.T) *crowded {
+	t.Helper()
+	n := &crowded{node: node{guestnode.New(t)}}
+	n.Run("systemctl", "stop", "kubelet")
+	conn, err := grpc.NewClient("unix://"+n.Runtime.Socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.rpc = runtime.NewRuntimeServiceClient(conn)
+	t.Cleanup(func() {
+		n.removeAll()
+		_ = conn.Close()
+	})
+	return n
+}
+
 // rounds starts and ends pods with an exclusive CPU. Each becomes a partition. It returns the median time from the creation to the start of a container.
 func (n *crowded) rounds(name string) time.Duration {
 	n.Helper()
@@ -91,51 +98,95 @@ func (n *crowded) rounds(name string) time.Duration {
 // a privileged pod. It returns the id of the sandbox, and the time for the creation and the start of the container.
 func (n *crowded) start(name string, exclusive int64) (sandbox string, lasted time.Duration) {
 	n.Helper()
+	class, attacks := guaranteed, exclusive == 0
+	resources := wholeCPUs(exclusive)
+	if attacks {
+		class, resources = bestEffort, &runtime.LinuxContainerResources{CpuShares: 2}
+	}
+	p := n.sandbox(name, class, resources, attacks)
+	if attacks {
+		p.container.Command, p.container.Args = []string{programInside, "attack", name}, nil
+		p.container.Mounts = []*runtime.Mount{{HostPath: program, ContainerPath: programInside}, {HostPath: progress, ContainerPath: progressInside}}
+	}
 	ctx, cancel := context.WithTimeout(n.Context(), guestnode.NodeTimeout)
 	defer cancel()
-	n.made++
-	uid := fmt.Sprintf("00000000-0000-4000-8000-%012d", n.made)
-	class, attacks := "", exclusive == 0
-	resources := &runtime.LinuxContainerResources{CpuShares: exclusive * 1024, CpuQuota: exclusive * 100_000, CpuPeriod: 100_000}
-	container := &runtime.ContainerConfig{
-		Metadata: &runtime.ContainerMetadata{Name: "app"}, Image: &runtime.ImageSpec{Image: manifest.Image}, Args: []string{"pause"},
-		Labels: map[string]string{"io.kubernetes.container.name": "app"},
-	}
-	if attacks {
-		class, resources = "-besteffort", &runtime.LinuxContainerResources{CpuShares: 2}
-		container.Command, container.Args = []string{programInside, "attack", name}, nil
-		container.Mounts = []*runtime.Mount{{HostPath: program, ContainerPath: programInside}, {HostPath: progress, ContainerPath: progressInside}}
-	}
-	host := &runtime.NamespaceOption{Network: runtime.NamespaceMode_NODE, Pid: runtime.NamespaceMode_CONTAINER}
-	container.Linux = &runtime.LinuxContainerConfig{Resources: resources, SecurityContext: &runtime.LinuxContainerSecurityContext{NamespaceOptions: host, Privileged: attacks}}
-	config := &runtime.PodSandboxConfig{
-		Metadata: &runtime.PodSandboxMetadata{Name: n.FullName(name), Namespace: "default", Uid: uid},
-		Linux: &runtime.LinuxPodSandboxConfig{
-			CgroupParent:    "kubepods" + class + "-pod" + strings.ReplaceAll(uid, "-", "_") + ".slice",
-			Resources:       resources,
-			SecurityContext: &runtime.LinuxSandboxSecurityContext{NamespaceOptions: host, Privileged: attacks},
-		},
-	}
-	pod, err := n.rpc.RunPodSandbox(ctx, &runtime.RunPodSandboxRequest{Config: config})
-	if err != nil {
-		n.Fatalf("run pod %s: %v", name, err)
-	}
-	sandbox = pod.GetPodSandboxId()
 	for {
 		began := time.Now()
-		created, err := n.rpc.CreateContainer(ctx, &runtime.CreateContainerRequest{PodSandboxId: sandbox, SandboxConfig: config, Config: container})
-		if err == nil {
-			_, err = n.rpc.StartContainer(ctx, &runtime.StartContainerRequest{ContainerId: created.GetContainerId()})
-		}
+		_, err := n.run(ctx, p)
 		switch {
 		case err == nil:
-			return sandbox, time.Since(began)
+			return p.id, time.Since(began)
 		case ctx.Err() != nil || !guestnode.TriesAgain(err):
 			n.Fatalf("start container of %s: %v\n%s", name, err, n.Evidence())
 		}
 		n.Logf("tried again: %v", err)
-		container.Metadata.Attempt++
 	}
+}
+
+// The QoS classes of pods, as parts of the names of their cgroups.
+const (
+	guaranteed = ""
+	burstable  = "-burstable"
+	bestEffort = "-besteffort"
+)
+
+// wholeCPUs returns the resources of a container that requests whole CPUs in a Guaranteed pod.
+func wholeCPUs(cpus int64) *runtime.LinuxContainerResources {
+	return &runtime.LinuxContainerResources{CpuShares: cpus * 1024, CpuQuota: cpus * 100_000, CpuPeriod: 100_000}
+}
+
+// criPod is a running sandbox and its container, which may not exist yet.
+type criPod struct {
+	id        string
+	config    *runtime.PodSandboxConfig
+	container *runtime.ContainerConfig
+}
+
+// sandbox starts a pod without a container.
+func (n *crowded) sandbox(name, class string, resources *runtime.LinuxContainerResources, privileged bool) criPod {
+	n.Helper()
+	ctx, cancel := context.WithTimeout(n.Context(), guestnode.NodeTimeout)
+	defer cancel()
+	n.made++
+	uid := fmt.Sprintf("00000000-0000-4000-8000-%012d", n.made)
+	host := &runtime.NamespaceOption{Network: runtime.NamespaceMode_NODE, Pid: runtime.NamespaceMode_CONTAINER}
+	p := criPod{
+		config: &runtime.PodSandboxConfig{
+			Metadata: &runtime.PodSandboxMetadata{Name: n.FullName(name), Namespace: "default", Uid: uid},
+			Linux: &runtime.LinuxPodSandboxConfig{
+				CgroupParent:    "kubepods" + class + "-pod" + strings.ReplaceAll(uid, "-", "_") + ".slice",
+				Resources:       resources,
+				SecurityContext: &runtime.LinuxSandboxSecurityContext{NamespaceOptions: host, Privileged: privileged},
+			},
+		},
+		container: &runtime.ContainerConfig{
+			Metadata: &runtime.ContainerMetadata{Name: "app"}, Image: &runtime.ImageSpec{Image: manifest.Image}, Args: []string{"pause"},
+			Labels: map[string]string{"io.kubernetes.container.name": "app"},
+			Linux: &runtime.LinuxContainerConfig{Resources: resources,
+				SecurityContext: &runtime.LinuxContainerSecurityContext{NamespaceOptions: host, Privileged: privileged}},
+		},
+	}
+	made, err := n.rpc.RunPodSandbox(ctx, &runtime.RunPodSandboxRequest{Config: p.config})
+	if err != nil {
+		n.Fatalf("run pod %s: %v", name, err)
+	}
+	p.id = made.GetPodSandboxId()
+	return p
+}
+
+// create creates the pod's container for the next time, and returns its id.
+func (n *crowded) create(ctx context.Context, p criPod) (string, error) {
+	made, err := n.rpc.CreateContainer(ctx, &runtime.CreateContainerRequest{PodSandboxId: p.id, SandboxConfig: p.config, Config: p.container})
+	p.container.Metadata.Attempt++
+	return made.GetContainerId(), err
+}
+
+// run creates and starts the pod's container.
+func (n *crowded) run(ctx context.Context, p criPod) (id string, err error) {
+	if id, err = n.create(ctx, p); err == nil {
+		_, err = n.rpc.StartContainer(ctx, &runtime.StartContainerRequest{ContainerId: id})
+	}
+	return id, err
 }
 
 // remove stops and removes a pod.

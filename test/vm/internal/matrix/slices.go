@@ -53,6 +53,8 @@ func Slices() []Slice {
 		{"undo-crio", []string{"TestUndo/crio-nri", "TestUndo/crio-nri-off"}},
 		{"tenants", []string{"TestTenants"}},
 		{"crowds", []string{"TestCrowds"}},
+		{"waits", []string{"TestWaits"}},
+		{"idle", []string{"TestIdle"}},
 		{"kernel-6.1", []string{"TestKernels/bookworm/cgroup", "TestKernels/bookworm/isolation", "TestKernels/bookworm/changes", "TestKernels/forky/cgroup"}},
 		{"kernel-6.12", []string{"TestKernels/trixie/cgroup", "TestKernels/trixie/isolation", "TestKernels/trixie/changes", "TestKernels/trixie/partitions"}},
 		{"kernel-7", []string{"TestKernels/forky/changes", "TestKernels/forky/partitions"}},
