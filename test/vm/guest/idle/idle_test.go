@@ -19,10 +19,10 @@ const (
 	// settle is the time between the last change of a container and the first window. The first release of memory is in it.
 	settle = time.Minute
 
-	// maxCalls is the maximum number of system calls in a minute, without those of the audit and of Go's scheduler.
+	// maxCalls is the maximum number of system calls in a minute, without the calls of the audit and of Go's scheduler.
 	maxCalls = 600
 	// maxCallsPerTask is the maximum of a scan of the audit for each task of the node.
-	maxCallsPerTask = 10
+	maxCallsPerTask = 12
 )
 
 // configuration is for eight CPUs. All other keys have their defaults, resyncPeriod too.
