@@ -47,7 +47,7 @@ func BenchmarkLook(b *testing.B) {
 					return allowed, unix.SchedGetaffinityDynamic(0, mask)
 				}
 				b.Run(name, func(b *testing.B) {
-					w := audit.NewWatcher(root, asked, nil)
+					w := audit.NewWatcher(root, asked, usage)
 					b.ReportAllocs()
 					before := cputime.Of(b)
 					for b.Loop() {

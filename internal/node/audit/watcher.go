@@ -60,14 +60,9 @@ const (
 )
 
 // NewWatcher returns a Watcher without observations. proc is /proc. affinity returns the CPUs on
-// which a task may run; if it is nil, the Watcher reads them from proc, which takes more time.
-// usage returns the CPU time of a cgroup in nanoseconds; nil leaves it unknown.
+// which a task may run. usage returns the CPU time of a cgroup in nanoseconds.
 func NewWatcher(proc fs.FS, affinity func(tid int) (cpuset.Set, error), usage func(cgroup string) (uint64, error)) *Watcher {
-	w := &Watcher{proc: proc, affinity: affinity, usage: usage, tasks: make(map[taskID]*seenTask), began: math.MaxUint64, unread: make(map[string]bool)}
-	if affinity == nil {
-		w.affinity = w.allowedBy
-	}
-	return w
+	return &Watcher{proc: proc, affinity: affinity, usage: usage, tasks: make(map[taskID]*seenTask), began: math.MaxUint64, unread: make(map[string]bool)}
 }
 
 // Scan scans all tasks once. at is the time in nanoseconds, on a monotonic clock. Tasks that end
@@ -276,14 +271,6 @@ func (w *Watcher) noteError(name string, err error) {
 	w.unread[text] = true
 }
 
-func (w *Watcher) allowedBy(tid int) (cpuset.Set, error) {
-	text, err := w.load(fmt.Sprintf("%d/status", tid)) // /proc has a directory for each thread, which it does not list
-	if err != nil {
-		return cpuset.Set{}, err
-	}
-	return ParseAllowed(text)
-}
-
 // parsed reads and parses a file, and records errors.
 func parsed[T any](w *Watcher, name string, parse func([]byte) (T, error)) (v T) {
 	text, err := w.read(name)
@@ -302,9 +289,6 @@ func (w *Watcher) counters(x *index) counters {
 		usage: make(map[string]uint64),
 	}
 	w.text = bytes.Buffer{} // interrupts has megabytes on machines with many CPUs; most files have less than a page
-	if w.usage == nil {
-		return c
-	}
 	for _, p := range x.Places {
 		if p.Exclusive {
 			if n, err := w.usage(p.Cgroup); err == nil {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/cpupoold/cpupoold/internal/node/audit"
 	"github.com/cpupoold/cpupoold/internal/node/kernelfs"
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
 
 // proc is a fake of /proc.
@@ -52,8 +53,19 @@ func (p proc) end(pid int) {
 }
 
 func (p proc) watcher() *audit.Watcher {
-	return audit.NewWatcher(fstest.MapFS(p), nil, func(cgroup string) (uint64, error) { return 7, nil })
+	return audit.NewWatcher(fstest.MapFS(p), p.affinity, usage)
 }
+
+// affinity returns the CPUs in the status of a task.
+func (p proc) affinity(tid int) (cpuset.Set, error) {
+	text, err := fs.ReadFile(fstest.MapFS(p), fmt.Sprintf("%d/status", tid))
+	if err != nil {
+		return cpuset.Set{}, err
+	}
+	return audit.ParseAllowed(text)
+}
+
+func usage(string) (uint64, error) { return 7, nil }
 
 func scan(t *testing.T, w *audit.Watcher, at uint64) {
 	t.Helper()
@@ -126,7 +138,7 @@ func TestDirectory(t *testing.T) {
 	}
 	var found [2]audit.Evidence
 	for i, root := range []fs.FS{fstest.MapFS(p), kernelfs.Dir(p.write(t))} {
-		w := audit.NewWatcher(root, nil, nil)
+		w := audit.NewWatcher(root, p.affinity, usage)
 		scan(t, w, 0)
 		scan(t, w, second)
 		var unread []string
@@ -162,7 +174,7 @@ func TestWatchBadFiles(t *testing.T) {
 	if len(unread) != 3 {
 		t.Errorf("not read: %q; want what is wrong with interrupts and with tasks 11 and 12", unread)
 	}
-	if err := audit.NewWatcher(fstest.MapFS{"uptime": p["uptime"]}, nil, nil).Scan(node(), 0); err == nil {
+	if err := audit.NewWatcher(fstest.MapFS{"uptime": p["uptime"]}, p.affinity, usage).Scan(node(), 0); err == nil {
 		t.Error("Scan of an empty tree = nil; want an error")
 	}
 }
