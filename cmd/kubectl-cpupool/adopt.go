@@ -26,7 +26,8 @@ The standard error states the kinds of the objects that were read and skipped. L
 without a readable object are an error.
 
 Use the flags of the webhook. The list must contain the namespaces: they state which
-workload types they allow. Without replicasets and jobs in the list, the command guesses
+workload types they allow. Add resourceclaims, resourceclaimtemplates and deviceclasses to the
+list if pods have claims. Without replicasets and jobs in the list, the command guesses
 the owners of pods by their names.`
 
 type adoptOptions struct {
@@ -73,8 +74,17 @@ func (o *adoptOptions) run(ctx context.Context, s streams) error {
 		if err != nil {
 			return err
 		}
+		claims, err := o.readClaims(ctx, s)
+		if err != nil {
+			return err
+		}
 		if err := cluster.Read("cluster", data); err != nil {
 			return err
+		}
+		if claims != nil {
+			if err := cluster.Read("cluster", claims); err != nil {
+				return err
+			}
 		}
 	}
 	for _, file := range o.files {

@@ -105,6 +105,32 @@ func (c *clusterFlags) read(ctx context.Context, paths ...string) ([]byte, error
 	return json.Marshal(map[string]any{"apiVersion": "v1", "kind": "List", "items": items})
 }
 
+// readClaims returns the objects of resource.k8s.io that decide which containers run on CPUs of claims, as a list. It
+// returns nil without such objects, as before Kubernetes 1.34. Without a permission, it prints a note.
+func (c *clusterFlags) readClaims(ctx context.Context, s streams) ([]byte, error) {
+	a, err := c.connect()
+	if err != nil {
+		return nil, err
+	}
+	var items []json.RawMessage
+	for _, resource := range []string{"deviceclasses", "resourceclaimtemplates", "resourceclaims"} {
+		more, err := a.list(ctx, "/apis/resource.k8s.io/v1/"+resource, "application/json")
+		status, answered := errors.AsType[*statusError](err)
+		switch {
+		case answered && status.code == http.StatusForbidden:
+			fmt.Fprintf(s.err, "note: containers with ResourceClaims count by their cpu requests: %v\n", err)
+			return nil, nil
+		case err != nil && (!answered || status.code != http.StatusNotFound):
+			return nil, err
+		}
+		items = append(items, more...)
+	}
+	if len(items) == 0 {
+		return nil, nil
+	}
+	return json.Marshal(map[string]any{"apiVersion": "v1", "kind": "List", "items": items})
+}
+
 // list reads a resource in pages, and gives each item the kind that in lists only
 // the list has. A selector of fields can follow the path after a question mark.
 func (a *api) list(ctx context.Context, path, accept string) ([]json.RawMessage, error) {

@@ -75,6 +75,10 @@ func TestCluster(t *testing.T) {
 		"/apis/apps/v1/replicasets": "ReplicaSetList\n",
 		"/apis/batch/v1/jobs":       "JobList\n",
 
+		"/apis/resource.k8s.io/v1/deviceclasses":          "DeviceClassList\n",
+		"/apis/resource.k8s.io/v1/resourceclaimtemplates": "ResourceClaimTemplateList\n" + `{"metadata":{"name":"du","namespace":"apps"},"spec":{"spec":{}}}`,
+		"/apis/resource.k8s.io/v1/resourceclaims":         "404",
+
 		"/apis/apps/v1/deployments":  "DeploymentList\n" + `{"metadata":{"name":"d","namespace":"apps"},"spec":{"template":{"metadata":{` + asks + `},` + spec + `}}}`,
 		"/apis/apps/v1/statefulsets": "StatefulSetList\n" + `{"metadata":{"name":"s","namespace":"platform"},"spec":{"template":{"metadata":{` + asks + `},` + spec + `}}}`,
 		"/apis/apps/v1/daemonsets":   "DaemonSetList\n" + `{"metadata":{"name":"e","namespace":"platform"},"spec":{"template":{` + spec + `}}}`,
@@ -90,7 +94,7 @@ func TestCluster(t *testing.T) {
 	config := apiServer(t, lists)
 
 	code, out, errs := run("", "adopt", "--dry-run", "--shared-cpus", "--kubeconfig", config)
-	if code != exitOK || errs != "read: Namespace (2), Pod (2)\n" || !strings.Contains(out, "apps Pod/p: pods 1, cpu 1000m; each becomes openshift.io/shared-cpus=1000") ||
+	if code != exitOK || errs != "read: Namespace (2), Pod (2), ResourceClaimTemplate\n" || !strings.Contains(out, "apps Pod/p: pods 1, cpu 1000m; each becomes openshift.io/shared-cpus=1000") ||
 		!strings.Contains(out, "platform Pod/q: pods 1, cpu 1000m; each becomes management.workload.openshift.io/cores=1000") {
 		t.Errorf("adopt: exit code %d, output\n%s\nerrors %q", code, out, errs)
 	}

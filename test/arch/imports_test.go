@@ -68,7 +68,7 @@ func arrows() map[string][]string {
 		"internal/plugin/clustercheck": {"internal/findings", "internal/nodecheck", "internal/nodekind", "internal/othermanagers", "internal/plugin/quota", "pkg/workload"},
 
 		"internal/plugin/claims":   {"internal/cpuclaim", "internal/dra", "internal/plugin/manifest"},
-		"internal/plugin/adopt":    {"internal/admission", "internal/plugin/manifest"},
+		"internal/plugin/adopt":    {"internal/admission", "internal/plugin/claims", "internal/plugin/manifest"},
 		"internal/plugin/lint":     {"internal/admission", "internal/autoscaling", "internal/cpuclaim", "internal/inspect", "internal/plugin/claims", "internal/plugin/manifest", "internal/plugin/quota", "internal/plugin/simulate", "internal/spelling", "internal/verdict", "pkg/pools", "pkg/workload"},
 		"internal/plugin/manifest": {"internal/admission", "internal/spelling"},
 		"internal/plugin/migrate":  {"internal/config", "internal/layout", "internal/plugin/manifest", "internal/spelling", "pkg/allocate", "pkg/cpuset", "pkg/pools", "pkg/topology", "pkg/workload"},

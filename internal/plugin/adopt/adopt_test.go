@@ -41,6 +41,25 @@ func TestExcludedPods(t *testing.T) {
 	}
 }
 
+// TestClaims checks that a container on CPUs of a claim needs no restart, and that a pod with an unknown claim has a
+// warning.
+func TestClaims(t *testing.T) {
+	const pod = `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"p","namespace":"ran"},"spec":{"resourceClaims":[{"name":"e","resourceClaimTemplateName":"du"}],` +
+		`"containers":[{"name":"c","resources":{"requests":{"cpu":"1m"},"claims":[{"name":"e"}]}}]},"status":{"phase":"Running"}}`
+	const template = `{"apiVersion":"resource.k8s.io/v1","kind":"ResourceClaimTemplate","metadata":{"name":"du","namespace":"ran"},` +
+		`"spec":{"spec":{"devices":{"requests":[{"name":"r","exactly":{"deviceClassName":"exclusive-cpus.cpupoold.io"}}]}}}}`
+	for text, want := range map[string]int{pod + "," + template: 0, pod: 1} {
+		var cluster adopt.Cluster
+		if err := cluster.Read("-", []byte(`{"kind":"List","items":[`+text+`]}`)); err != nil {
+			t.Fatal(err)
+		}
+		plan := adopt.Make(settings(), &cluster)
+		if len(plan.Steps) != want || want > 0 && !strings.Contains(strings.Join(plan.Steps[0].Warnings, "\n"), `resource claim "e" is not known`) {
+			t.Errorf("steps are %+v; want %d", plan.Steps, want)
+		}
+	}
+}
+
 func TestReadErrors(t *testing.T) {
 	for text, want := range map[string]string{
 		"kind: List":                               "no JSON list",

@@ -3,10 +3,7 @@
 package adopt
 
 import (
-	"bytes"
 	"cmp"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -18,7 +15,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/cpupoold/cpupoold/internal/admission"
-	"github.com/cpupoold/cpupoold/internal/plugin/manifest"
 )
 
 // Plan holds the restarts and other steps, in their order.
@@ -56,6 +52,7 @@ type Node struct {
 
 // Make plans for a cluster. The order of its pods does not matter.
 func Make(settings admission.Settings, c *Cluster) Plan {
+	settings.Claims = &c.Claims
 	p := planner{settings: settings, cluster: c, steps: map[object]*Step{}, nodes: map[string]*Node{}}
 	for _, pod := range c.Pods {
 		p.add(pod)
@@ -299,88 +296,4 @@ func how(s *Step) string {
 	default:
 		return fmt.Sprintf("delete its pods one at a time (%s %s)", s.Kind, s.Name)
 	}
-}
-
-// Cluster holds the objects of a cluster.
-type Cluster struct {
-	Pods []*corev1.Pod
-	// Namespaces are the annotations of namespaces. A namespace without an entry is
-	// unknown.
-	Namespaces map[string]map[string]string
-	// Coverage has the objects of all files.
-	Coverage manifest.Coverage
-	// owners are the owners of ReplicaSets and Jobs.
-	owners map[object]object
-}
-
-type object struct{ kind, namespace, name string }
-
-// Read adds the objects of a list in JSON, as kubectl get -o json prints it: pods,
-// namespaces, replicasets and jobs; others do not matter. The error names the item. File is the
-// name in Coverage.
-func (c *Cluster) Read(file string, data []byte) error {
-	var list struct {
-		Kind  string            `json:"kind"`
-		Items []json.RawMessage `json:"items"`
-	}
-	if err := json.Unmarshal(data, &list); err != nil {
-		return fmt.Errorf("no JSON list: %w; make it with kubectl get pods,namespaces,replicasets,jobs -A -o json", err)
-	}
-	kind := ""
-	switch list.Kind {
-	case "List":
-	case "PodList": // its items state no kind
-		kind = "Pod"
-	default:
-		return fmt.Errorf("kind %q is no list of pods; make it with kubectl get pods,namespaces,replicasets,jobs -A -o json", list.Kind)
-	}
-	for i, item := range list.Items {
-		if bytes.Equal(item, []byte("null")) {
-			return fmt.Errorf("items[%d]: null; remove it", i)
-		}
-		if err := c.add(item, kind, fmt.Sprintf("%s: items[%d]", file, i)); err != nil {
-			return fmt.Errorf("items[%d]: %w", i, err)
-		}
-	}
-	if len(list.Items) == 0 {
-		c.Coverage.Skip("empty list", file)
-	}
-	return nil
-}
-
-// add adds an object. Place is its name in Coverage.
-func (c *Cluster) add(item []byte, kind, place string) error {
-	var meta metav1.PartialObjectMetadata
-	if err := json.Unmarshal(item, &meta); err != nil {
-		return err
-	}
-	kind = cmp.Or(kind, meta.Kind)
-	if slices.Contains([]string{"Pod", "Namespace", "ReplicaSet", "Job"}, kind) {
-		c.Coverage.Read(kind)
-	} else if kind != "" {
-		c.Coverage.Skip(kind, place)
-	}
-	switch kind {
-	case "":
-		return errors.New("no kind; print it with kubectl get -o json")
-	case "Pod":
-		pod := &corev1.Pod{}
-		if err := json.Unmarshal(item, pod); err != nil {
-			return fmt.Errorf("%s/%s: %w", meta.Namespace, meta.Name, err)
-		}
-		c.Pods = append(c.Pods, pod)
-	case "Namespace":
-		if c.Namespaces == nil {
-			c.Namespaces = map[string]map[string]string{}
-		}
-		c.Namespaces[meta.Name] = meta.Annotations
-	default:
-		if owner := metav1.GetControllerOf(&meta); owner != nil {
-			if c.owners == nil {
-				c.owners = map[object]object{}
-			}
-			c.owners[object{kind, meta.Namespace, meta.Name}] = object{owner.Kind, meta.Namespace, owner.Name}
-		}
-	}
-	return nil
 }

@@ -113,7 +113,7 @@ func (d *demand) noteWarnings() {
 // permit sets the switches of the webhook. A switch is on if all kinds of nodes have the resource,
 // as with auto. A namespace that is not in the files allows all workload types.
 func (d *demand) permit() error {
-	d.settings = admission.Settings{Names: d.names, Types: map[string]bool{}, Defaults: d.in.Defaults}
+	d.settings = admission.Settings{Names: d.names, Types: map[string]bool{}, Defaults: d.in.Defaults, Claims: &d.in.Objects.Claims}
 	counts := make(map[string]int)
 	types := make(map[string]bool)
 	for i := range d.in.Kinds {
