@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -30,7 +31,7 @@ func (d *driver) PrepareResourceClaims(ctx context.Context, claims []*resourcev1
 		devices, err := d.prepare(ctx, c)
 		d.count.call("prepare", began, err)
 		if err != nil {
-			err = fmt.Errorf("claim %s/%s: %w", c.Namespace, c.Name, err)
+			err = named(c.Namespace+"/"+c.Name, err)
 			d.log.Warn("prepare claim", "claim", c.Namespace+"/"+c.Name, "uid", c.UID, "error", err)
 		} else {
 			d.log.Info("claim is prepared", "claim", c.Namespace+"/"+c.Name, "uid", c.UID, "devices", len(devices))
@@ -38,6 +39,14 @@ func (d *driver) PrepareResourceClaims(ctx context.Context, claims []*resourcev1
 		results[c.UID] = kubeletplugin.PrepareResult{Devices: devices, Err: err}
 	}
 	return results, nil
+}
+
+// named adds the name of a claim to an error, unless it begins with the name, as refusals of the daemon do.
+func named(claim string, err error) error {
+	if strings.HasPrefix(err.Error(), "claim "+claim) {
+		return err
+	}
+	return fmt.Errorf("claim %s: %w", claim, err)
 }
 
 // prepare returns the devices of a claim, none for a claim without CPUs of this driver.
@@ -190,7 +199,7 @@ func (d *driver) UnprepareResourceClaims(ctx context.Context, claims []kubeletpl
 		err := d.end(ctx, c.UID)
 		d.count.call("unprepare", began, err)
 		if err != nil {
-			err = fmt.Errorf("claim %s: %w", c.NamespacedName, err)
+			err = named(c.NamespacedName.String(), err)
 			d.log.Warn("end claim", "claim", c.NamespacedName.String(), "uid", c.UID, "error", err)
 		} else {
 			d.log.Info("claim has ended", "claim", c.NamespacedName.String(), "uid", c.UID)

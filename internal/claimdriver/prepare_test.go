@@ -117,6 +117,8 @@ func TestRefusals(t *testing.T) {
 				}
 			case (a.Error == "") != (tt.want == "") || !strings.Contains(a.Error, tt.want) || len(a.Devices) > 0:
 				t.Errorf("prepare = %v; want no device, and the error %q", a, tt.want)
+			case tt.want != "" && strings.Count(a.Error, "claim ran/du-1:") != 1:
+				t.Errorf("error %q; want the name of the claim once", a.Error)
 			}
 			if names := n.CDIFiles(); len(names) > 0 || n.Daemon.Has(string(c.UID)) {
 				t.Errorf("files %q; claim is known: %t", names, n.Daemon.Has(string(c.UID)))
@@ -147,7 +149,7 @@ func TestDaemonAway(t *testing.T) {
 		t.Errorf("prepare = %v; want a device", a)
 	}
 	n.Daemon.Change(func(now *inspect.Claims) { now.Claims[0].Containers = []string{"du"} })
-	if e := n.Unprepare(c); !strings.Contains(e, "container du runs") {
+	if e := n.Unprepare(c); e != "claim ran/du-1: container du runs" {
 		t.Errorf("unprepare: %q; want a refusal", e)
 	}
 	if names := n.CDIFiles(); len(names) != 2 {

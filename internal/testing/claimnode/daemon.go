@@ -116,7 +116,7 @@ func (d *Daemon) prepare(_ context.Context, claim pools.Claim) (all []control.Cl
 			for _, p := range claim.Parts {
 				free := now.Devices[slices.IndexFunc(now.Devices, func(d inspect.ClaimDevice) bool { return d.Name == p.Device })].CPUs.Difference(taken)
 				if free.Len() < p.CPUs {
-					err = control.Conflict{Text: fmt.Sprintf("%d CPUs of %s; want %d", free.Len(), p.Device, p.CPUs)}
+					err = control.Conflict{Text: fmt.Sprintf("claim %s/%s: %d CPUs of %s; want %d", claim.Namespace, claim.Name, free.Len(), p.Device, p.CPUs)}
 					return
 				}
 				cpus := cpuset.Of(slices.Collect(free.All())[:p.CPUs]...)
@@ -137,7 +137,7 @@ func (d *Daemon) end(_ context.Context, uid string) (err error) {
 	d.Change(func(now *inspect.Claims) {
 		now.Claims = slices.DeleteFunc(now.Claims, func(c inspect.Claim) bool {
 			if c.UID == uid && len(c.Containers) > 0 {
-				err = control.Conflict{Text: "container " + c.Containers[0] + " runs"}
+				err = control.Conflict{Text: fmt.Sprintf("claim %s/%s: container %s runs", c.Namespace, c.Name, c.Containers[0])}
 			}
 			return c.UID == uid && err == nil
 		})
