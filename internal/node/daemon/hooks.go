@@ -100,7 +100,7 @@ func (l *Loop) decideCreate(a *requests.Create, pod *pools.PodPlan, p *pools.Pla
 	case p.Pool == pools.Other:
 		return replyUnmanaged(a, l.inventory.Container(a.Container.ID)), nil
 	case p.Refused != nil && refuse:
-		l.refusalLog.NoteUncreated(pod, p, now)
+		l.refusalLog.NoteUncreated(pod, p)
 		return nri.Reply{}, fmt.Errorf("%s: %s", p.Refused.Code, p.Refused.Why)
 	case p.Reason.Code == pools.CodeWaiting && !late:
 		return nri.Reply{}, requests.ErrUndecided

@@ -195,17 +195,8 @@ func TestRefusedIsNotCreated(t *testing.T) {
 			t.Fatalf("Create = %v; want a refusal with its numbers", err)
 		}
 	}
-	refused := func(v *telemetry.View) (now, all int) {
-		for _, x := range v.Refusals {
-			if all++; x.Until.IsZero() {
-				now++
-			}
-		}
-		return now, all
-	}
 	a.view("one refusal", func(v *telemetry.View) bool {
-		now, all := refused(v)
-		return now == 1 && all == 1 && v.Problems["Refused"] == 1
+		return v.RefusedNow == 1 && refusals(v) == 1 && v.Problems["Refused"] == 1
 	})
 	if got := a.Logged("refused, and not created"); len(got) != 1 {
 		t.Errorf("told %d times; want once", len(got))
@@ -216,10 +207,7 @@ func TestRefusedIsNotCreated(t *testing.T) {
 		t.Errorf("CPUs = %s; want guaranteed ones", reply.Adjustment.CPUs)
 	}
 	a.loop.box.Post(systemdReloaded{})
-	a.view("no refusal", func(v *telemetry.View) bool {
-		now, _ := refused(v)
-		return now == 0 && v.Problems["Refused"] == 0
-	})
+	a.view("no refusal", func(v *telemetry.View) bool { return v.RefusedNow == 0 && v.Problems["Refused"] == 0 })
 }
 
 // TestAnswersAreNotHeldUp checks that the daemon replies to NRI in time while all other

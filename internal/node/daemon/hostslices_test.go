@@ -213,7 +213,7 @@ func TestHostAroundUnits(t *testing.T) {
 	n.YAML = nodefixture.PoolsYAML + nodefixture.HostSlicesYAML + "units: {du.service: {cpus: 2}}\n"
 	r.loop.watchers.reload()
 	r.view("the unit is refused", func(v *telemetry.View) bool {
-		return slices.ContainsFunc(v.Refusals, func(x telemetry.Refusal) bool { return x.Container == "du.service" })
+		return v.RefusedNow == 1
 	})
 	n.AwaitUnitCPUs("du.service", "2-3")
 	n.AwaitCPUsOf("system.slice", "0-3")

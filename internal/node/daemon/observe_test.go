@@ -53,7 +53,7 @@ hostSlices: {enabled: true}
 	})
 	owner := n.RunContainer(n.RunPod("owner", "default", "guaranteed", 2, nil), "app", nodefixture.WholeCPUs(2))
 	greedy := n.RunContainer(n.RunPod("greedy", "default", "guaranteed", 8, nil), "app", nodefixture.WholeCPUs(8)) // more than there are
-	r.view("the refused one", func(v *telemetry.View) bool { return len(v.Refusals) > 0 })
+	r.view("the refused one", func(v *telemetry.View) bool { return v.RefusedNow > 0 })
 	n.WriteFile(shared, cgroup.FileCPUs, "0")
 	failed := r.loop.publisher.Metrics().Passes[telemetry.Failed]
 	r.view("passes, of a resync among them", func(v *telemetry.View) bool { return v.Passes[telemetry.Failed] > failed+2 })

@@ -345,8 +345,8 @@ func stateOf(l *Loop, behind bool) loopState {
 			busy["waiting for the runtime to show what NRI has told of"] = true
 		}
 	}
-	for _, x := range l.refusalLog.List() {
-		if x.Stopped && x.Until.IsZero() && l.inventory.Container(x.ID) != nil {
+	for e := range l.inventory.Containers() {
+		if _, toStop := e.NextStop(); toStop {
 			busy["stopping containers"] = true
 		}
 	}

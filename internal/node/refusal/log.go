@@ -1,7 +1,6 @@
 package refusal
 
 import (
-	"cmp"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -10,12 +9,9 @@ import (
 
 	"github.com/cpupoold/cpupoold/internal/node/inventory"
 	"github.com/cpupoold/cpupoold/internal/node/numahints"
-	"github.com/cpupoold/cpupoold/internal/node/telemetry"
 	"github.com/cpupoold/cpupoold/pkg/allocate"
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
-
-const maxPast = 100
 
 // Log holds the refused containers and units.
 type Log struct {
@@ -23,8 +19,7 @@ type Log struct {
 	hints     *numahints.Hints
 	log       *slog.Logger
 
-	current map[Key]telemetry.Refusal
-	past    []telemetry.Refusal // oldest first
+	current map[Key]refused
 	total   map[string]uint64
 	// notCreated holds the containers whose creation was refused (NRI), until they are created
 	// or their pod ends. Each attempt has another id, but all are one refusal.
@@ -40,7 +35,7 @@ type Key struct {
 // New returns a Log without refusals.
 func New(m *inventory.Inventory, h *numahints.Hints, log *slog.Logger) *Log {
 	return &Log{inventory: m, hints: h, log: log,
-		current: make(map[Key]telemetry.Refusal), total: make(map[string]uint64), notCreated: make(map[pools.Key]pools.Problem)}
+		current: make(map[Key]refused), total: make(map[string]uint64), notCreated: make(map[pools.Key]pools.Problem)}
 }
 
 type refused struct {
@@ -82,7 +77,7 @@ func (r *Log) Note(p pools.Plan, fail bool, now time.Time) (toStop []Key) {
 		}
 		still[x.key] = true
 		if _, known := r.current[x.key]; !known {
-			r.begin(x, now)
+			r.begin(x)
 			r.log.Warn("refused", "pod", x.pod, "container", x.key.Container, "asked", x.why.Asked, "free", x.why.Free,
 				"code", x.why.Code, "why", x.why.Why)
 		}
@@ -92,22 +87,18 @@ func (r *Log) Note(p pools.Plan, fail bool, now time.Time) (toStop []Key) {
 		if still[k] {
 			continue
 		}
-		x.Until = now
 		delete(r.current, k)
-		r.past = append(r.past, x)
-		r.log.Info("no longer refused", "pod", x.Pod, "container", x.Container, "code", x.Code)
+		r.log.Info("no longer refused", "pod", x.pod, "container", k.Container, "code", x.why.Code)
 	}
-	slices.SortFunc(r.past, compareRefusals)
-	r.past = r.past[max(len(r.past)-maxPast, 0):]
 	return toStop
 }
 
 // NoteUncreated records that a container is not created because it is refused.
-func (r *Log) NoteUncreated(pod *pools.PodPlan, p *pools.Placement, now time.Time) {
+func (r *Log) NoteUncreated(pod *pools.PodPlan, p *pools.Placement) {
 	key := pools.Key{PodUID: pod.UID, Container: p.Name}
 	x := refused{Key{Key: key}, pod.Namespace + "/" + pod.Name, p.Refused}
 	if _, known := r.notCreated[key]; !known {
-		r.begin(x, now)
+		r.begin(x)
 		r.log.Warn("refused, and not created", "pod", x.pod, "container", p.Name, "asked", x.why.Asked, "free", x.why.Free,
 			"code", x.why.Code, "why", x.why.Why)
 	}
@@ -137,23 +128,12 @@ func (r *Log) Problems() []pools.Problem {
 // Totals returns the number of refusals since the daemon's start, by code.
 func (r *Log) Totals() map[string]uint64 { return maps.Clone(r.total) }
 
-func (r *Log) begin(x refused, now time.Time) {
-	r.current[x.key] = telemetry.Refusal{
-		Pod: x.pod, Container: x.key.Container, PodUID: x.key.PodUID, ID: x.key.ID,
-		Asked: x.why.Asked, Free: x.why.Free, Code: x.why.Code, Why: x.why.Why, Since: now,
-	}
+// Now returns the number of containers and units that are refused now.
+func (r *Log) Now() int { return len(r.current) }
+
+func (r *Log) begin(x refused) {
+	r.current[x.key] = x
 	r.total[x.why.Code]++
-}
-
-func compareRefusals(a, b telemetry.Refusal) int {
-	return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.ID, b.ID))
-}
-
-// List returns all refusals, oldest first.
-func (r *Log) List() []telemetry.Refusal {
-	all := slices.AppendSeq(slices.Clone(r.past), maps.Values(r.current))
-	slices.SortFunc(all, compareRefusals)
-	return all
 }
 
 // StopRetryDelay is the delay after a failed stop of a refused container.
@@ -170,8 +150,7 @@ func (r *Log) decideStops(p pools.Plan, fail bool, now time.Time) (toStop []Key)
 		key := Key{pools.Key{PodUID: pod.UID, Container: c.Name}, c.ID}
 		final := c.Reason.Code != pools.CodeWaiting || r.hints.IsOverdue(key.Key, now)
 		if e.DecideStop(final, fail && c.Refused != nil, now) {
-			r.setStopped(key, true)
-			r.log.Warn("stopping refused container", "pod", r.current[key].Pod, "container", c.Name, "container_id", c.ID)
+			r.log.Warn("stopping refused container", "pod", r.current[key].pod, "container", c.Name, "container_id", c.ID)
 			toStop = append(toStop, key)
 		}
 	}
@@ -194,13 +173,5 @@ func (r *Log) NoteStop(k Key, err error, now time.Time) {
 	}
 	if err != nil {
 		r.log.Error("refused container is not stopped; it runs in the shared pool until the next try", "container_id", k.ID, "error", err)
-		r.setStopped(k, false)
-	}
-}
-
-func (r *Log) setStopped(k Key, is bool) {
-	if x, known := r.current[k]; known {
-		x.Stopped = is
-		r.current[k] = x
 	}
 }

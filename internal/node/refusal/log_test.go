@@ -32,21 +32,20 @@ func plan(state pools.ContainerState, uids ...string) (p pools.Plan) {
 	return p
 }
 
-// TestPastRefusalsAreBounded checks that old refusals are forgotten, and present ones are not.
-func TestPastRefusalsAreBounded(t *testing.T) {
-	const most = 100
+// TestTotals checks that each refusal counts once, and that only present ones count now.
+func TestTotals(t *testing.T) {
+	const rounds = 3
 	l, _ := newLog()
-	for i := range 3 * most {
+	for i := range rounds {
 		now := start.Add(time.Duration(i) * time.Second)
 		l.Note(plan(pools.Created, "stays", "passes"), false, now)
+		if l.Now() != 2 {
+			t.Errorf("%d refusals now; want 2", l.Now())
+		}
 		l.Note(plan(pools.Created, "stays"), false, now)
 	}
-	all := l.List()
-	if len(all) != most+1 || all[0].ID != "stays" || !all[0].Until.IsZero() || all[1].Until.IsZero() {
-		t.Errorf("%d refusals, the first is %+v; want %d", len(all), all[0], most+1)
-	}
-	if got := l.Totals()["TooFew"]; got != 3*most+1 {
-		t.Errorf("%d refusals counted; want %d", got, 3*most+1)
+	if got := l.Totals()["TooFew"]; got != rounds+1 || l.Now() != 1 {
+		t.Errorf("%d refusals counted, %d now; want %d and 1", got, l.Now(), rounds+1)
 	}
 }
 
@@ -66,16 +65,16 @@ func TestUncreated(t *testing.T) {
 			m.PutPod(inventory.PodStatus{Pod: cri.Pod{ID: "sandbox", UID: "u", Ready: true}})
 			pod := plan(pools.Created, "u").Pods[0]
 			for range 2 {
-				l.NoteUncreated(&pod, &pod.Containers[0], start)
+				l.NoteUncreated(&pod, &pod.Containers[0])
 				l.Note(pools.Plan{}, true, start)
 			}
-			if all := l.List(); len(all) != 1 || !all[0].Until.IsZero() || l.Totals()["TooFew"] != 1 || len(l.Problems()) != 1 {
-				t.Errorf("refusals %+v, total %v, problems %v; want one", all, l.Totals(), l.Problems())
+			if l.Now() != 1 || l.Totals()["TooFew"] != 1 || len(l.Problems()) != 1 {
+				t.Errorf("%d refusals, total %v, problems %v; want one", l.Now(), l.Totals(), l.Problems())
 			}
 			end(m)
 			l.Note(pools.Plan{}, true, start.Add(time.Second))
-			if all := l.List(); len(all) != 1 || !all[0].Until.Equal(start.Add(time.Second)) || len(l.Problems()) != 0 {
-				t.Errorf("refusals %+v, problems %v; want one that has ended", all, l.Problems())
+			if l.Now() != 0 || l.Totals()["TooFew"] != 1 || len(l.Problems()) != 0 {
+				t.Errorf("%d refusals, total %v, problems %v; want one that has ended", l.Now(), l.Totals(), l.Problems())
 			}
 		})
 	}
@@ -102,16 +101,13 @@ func TestStops(t *testing.T) {
 			p := plan(pools.Running, "1")
 			p.Pods[0].Containers[0].Reason.Code = c.reason
 			stop := l.Note(p, c.fail, start)
-			if (len(stop) == 1) != c.stops || l.List()[0].Stopped != c.stops {
-				t.Fatalf("stops %v, refusals %+v; want a stop: %t", stop, l.List(), c.stops)
+			if (len(stop) == 1) != c.stops || l.Now() != 1 {
+				t.Fatalf("stops %v, %d refusals; want a stop: %t", stop, l.Now(), c.stops)
 			}
 			if !c.stops {
 				return
 			}
 			l.NoteStop(stop[0], errors.New("the shim is busy"), start)
-			if l.List()[0].Stopped {
-				t.Error("reported as stopped after an error")
-			}
 			again := start.Add(refusal.StopRetryDelay)
 			var due time.Time
 			l.NextStop(func(at time.Time) { due = at })
@@ -122,8 +118,8 @@ func TestStops(t *testing.T) {
 			if stop := l.Note(plan(pools.Exited, "1"), true, again.Add(time.Hour)); len(stop) != 0 {
 				t.Errorf("stops %v, which has ended; want none", stop)
 			}
-			if all := l.List(); len(all) != 1 || !all[0].Stopped || all[0].Until.IsZero() {
-				t.Errorf("refusals %+v; want one of a stopped container", all)
+			if l.Now() != 0 || l.Totals()["TooFew"] != 1 {
+				t.Errorf("%d refusals, total %v; want one that has ended", l.Now(), l.Totals())
 			}
 		})
 	}

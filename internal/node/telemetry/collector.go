@@ -152,13 +152,7 @@ func (e emitter) refusals(v *View) {
 	for code, n := range v.Refused {
 		e.emit(refusals, float64(n), code)
 	}
-	now := 0
-	for _, r := range v.Refusals {
-		if r.Until.IsZero() {
-			now++
-		}
-	}
-	e.emit(refusedNow, float64(now))
+	e.emit(refusedNow, float64(v.RefusedNow))
 	e.emit(shortenedWaits, float64(v.Shortened))
 }
 

@@ -178,12 +178,7 @@ func view() *telemetry.View {
 		Quiet:     map[string]int{"cpus": 1, "weights": 2},
 		Observed:  map[string]int{"file": 3},
 		Refused:   map[string]uint64{"TooFew": 3, "Floor": 1},
-		Shortened: 2,
-		Refusals: []telemetry.Refusal{
-			{Pod: "ran/old", Container: "app", Code: "TooFew", Since: time.Unix(1, 0), Until: time.Unix(2, 0)},
-			{Pod: "ran/new", Container: "app", Code: "TooFew", Since: time.Unix(3, 0)},
-			{Container: "du.service", Code: "Floor", Since: time.Unix(3, 0)},
-		},
+		Shortened: 2, RefusedNow: 2,
 	}
 }
 

@@ -36,8 +36,6 @@ type View struct {
 	Adapted []string
 	// Offline holds the offline CPUs of pools.
 	Offline cpuset.Set
-	// Refusals holds the current refusals and the latest of the past ones, the oldest first.
-	Refusals []Refusal
 	// Drifts counts the external writes since the daemon's start. Repaired counts the
 	// repaired ones; the other cgroups are gone. Open is the number of external writes that
 	// are not repaired yet. Repairs holds the repair times of the writes that the kernel
@@ -75,8 +73,10 @@ type View struct {
 	// Quiet counts the changes that the quiet period defers. The keys are cpus, for CPUs that
 	// stay outside the shared pool or are not parked, and weights.
 	Quiet map[string]int
-	// Refused counts refusals since the daemon's start, by code.
-	Refused map[string]uint64
+	// Refused counts refusals since the daemon's start, by code. RefusedNow counts the containers
+	// and units that are refused now.
+	Refused    map[string]uint64
+	RefusedNow int
 	// Shortened counts the requests of the runtime that were decided after a wait of less than
 	// one second, because the daemon had no more time for waiting.
 	Shortened uint64
@@ -102,23 +102,6 @@ type NodeView struct {
 type NodeResource struct {
 	Name               string
 	Milli, Unaccounted int64
-}
-
-// Refusal is a container or unit that was refused exclusive CPUs.
-type Refusal struct {
-	// Pod is namespace/name, empty for a unit. Container is the container or unit.
-	Pod, Container string
-	// PodUID and ID are the pod's UID and the container's CRI id; empty for a unit.
-	PodUID, ID string
-	// Asked is the number of requested CPUs, Free the number for the request.
-	Asked, Free int
-	// Code is the stable name of the reason, Why its text.
-	Code, Why string
-	// Since is the time of the first refusal. Until is when the refusal ended: the owner has
-	// exclusive CPUs now, or is gone. It is zero while the refusal lasts.
-	Since, Until time.Time
-	// Stopped reports whether the daemon stopped the container for it (onRefusal: fail).
-	Stopped bool
 }
 
 // HostUnit is a unit of host services: init.scope, a slice or a service.
