@@ -16,14 +16,14 @@ var errForm = errors.New("not in the kernel's format")
 
 // Reading holds the values of a task at one moment.
 type Reading struct {
-	TID, Parent int
-	Comm        string
-	Flags       uint64 // PF_ flags of include/linux/sched.h
-	CPU         int    // the current or last CPU
-	Start       uint64 // since the boot, in units of USER_HZ
-	Run         uint64 // CPU time, in nanoseconds
-	Policy      int    // SCHED_ constant of sched(7)
-	Priority    int    // of a real-time task, 1..99
+	TID      int
+	Comm     string
+	Flags    uint64 // PF_ flags of include/linux/sched.h
+	CPU      int    // the current or last CPU
+	Start    uint64 // since the boot, in units of USER_HZ
+	Run      uint64 // CPU time, in nanoseconds
+	Policy   int    // SCHED_ constant of sched(7)
+	Priority int    // of a real-time task, 1..99
 }
 
 // userHZ is the unit of times in /proc/PID/stat and /proc/stat, the same on all 64-bit
@@ -35,7 +35,6 @@ const tick = 1_000_000_000 / userHZ
 // Fields of /proc/PID/stat after the name, counted from 0. The state, field 3 in
 // proc_pid_stat(5), is field 0.
 const (
-	statParent    = 1
 	statFlags     = 6
 	statUser      = 11
 	statSystem    = 12
@@ -64,7 +63,6 @@ func ParseStat(b []byte) (Reading, error) {
 		bad = bad || err != nil
 		return n
 	}
-	r.Parent = int(number(statParent, 31)) //nolint:gosec // 31 bits
 	r.Flags = number(statFlags, 32)
 	r.Start = number(statStart, 64)
 	r.CPU = int(number(statCPU, 31))           //nolint:gosec // 31 bits

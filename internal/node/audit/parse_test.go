@@ -17,7 +17,7 @@ const statLine = "42 (kworker/u8:1 (x) \n) I 2 0 0 0 -1 69238880 0 0 0 0 3 4 0 0
 
 func TestParseStat(t *testing.T) {
 	got, err := ParseStat([]byte(statLine))
-	want := Reading{TID: 42, Parent: 2, Comm: "kworker/u8:1 (x) \n", Flags: 69238880, CPU: 3, Start: 4711, Run: 7 * tick, Policy: 1, Priority: 50}
+	want := Reading{TID: 42, Comm: "kworker/u8:1 (x) \n", Flags: 69238880, CPU: 3, Start: 4711, Run: 7 * tick, Policy: 1, Priority: 50}
 	if diff := cmp.Diff(want, got); err != nil || diff != "" {
 		t.Errorf("ParseStat: %v (-want +got):\n%s", err, diff)
 	}

@@ -56,7 +56,7 @@ func (r Reading) IsMovable() bool {
 
 // Task holds the observations of a task that is foreign on some CPU.
 type Task struct {
-	PID, TID, Parent int
+	PID, TID         int
 	Comm, Leader     string // names of the task and of its process
 	Cgroup           string
 	Flags            uint64
@@ -86,7 +86,7 @@ func (t *Task) observe(r Reading, allowed cpuset.Set, began uint64) {
 		}
 		t.Ran[r.CPU] += ran
 	}
-	t.TID, t.Parent, t.Comm, t.Flags, t.Policy, t.Priority = r.TID, r.Parent, r.Comm, r.Flags, r.Policy, r.Priority
+	t.TID, t.Comm, t.Flags, t.Policy, t.Priority = r.TID, r.Comm, r.Flags, r.Policy, r.Priority
 	t.Allowed = t.Allowed.Union(allowed)
 	t.last = r
 }

@@ -74,7 +74,7 @@ func (t *Tuning) View() *telemetry.HostSettings {
 	}
 	v := t.tuner.View()
 	shown := &telemetry.HostSettings{
-		Quiet: v.Desired.Quiet, NoKernel: v.Desired.NoKernel, Pending: len(v.Pending),
+		Quiet: v.Desired.Quiet, Pending: len(v.Pending),
 		Moved: make(map[string]int), Stuck: make(map[telemetry.StuckSetting]int), Writes: make(map[telemetry.SettingWrite]uint64),
 	}
 	for kind, n := range v.Moved {

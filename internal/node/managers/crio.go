@@ -24,8 +24,7 @@ type CRIO struct {
 	Handlers  []Handler  // by name
 	// DefaultRuntime is the handler of pods without one; empty for CRI-O's built-in default.
 	DefaultRuntime string
-	// InfraCPUSet and SharedCPUSet are infra_ctr_cpuset and shared_cpuset.
-	InfraCPUSet, SharedCPUSet Setting
+	InfraCPUSet    Setting // infra_ctr_cpuset
 	// Unreadable holds the files that exist and cannot be parsed.
 	Unreadable []FileError
 }
@@ -113,9 +112,6 @@ func (c *CRIO) overlay(r *crioRuntime, source string, workloads map[string]Workl
 	if r.InfraCtrCPUSet != nil {
 		c.InfraCPUSet = Setting{*r.InfraCtrCPUSet, source}
 	}
-	if r.SharedCPUSet != nil {
-		c.SharedCPUSet = Setting{*r.SharedCPUSet, source}
-	}
 }
 
 // crioFile holds the used keys of crio.conf(5); nil means absent.
@@ -128,7 +124,6 @@ type crioFile struct {
 type crioRuntime struct {
 	DefaultRuntime *string `toml:"default_runtime"`
 	InfraCtrCPUSet *string `toml:"infra_ctr_cpuset"`
-	SharedCPUSet   *string `toml:"shared_cpuset"`
 	Workloads      map[string]struct {
 		ActivationAnnotation string         `toml:"activation_annotation"`
 		AllowedAnnotations   []string       `toml:"allowed_annotations"`

@@ -49,7 +49,6 @@ activation_annotation = "example.com/other"
 	want := CRIO{
 		DefaultRuntime: "crun",
 		InfraCPUSet:    Setting{"0-1", "/etc/crio/crio.conf"},
-		SharedCPUSet:   Setting{"4", "/etc/crio/crio.conf.d/99-tuning"},
 		Handlers: []Handler{
 			{Name: "crun", Source: "/etc/crio/crio.conf.d/10-crio.conf", Allowed: []string{"io.containers.trace-syscall"}},
 			{Name: "high-performance", Source: "/etc/crio/crio.conf.d/99-tuning", Allowed: []string{"cpu-load-balancing.crio.io", "cpu-quota.crio.io"}},

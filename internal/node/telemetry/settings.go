@@ -8,8 +8,8 @@ import (
 
 // HostSettings holds the state of host settings outside of cgroups, such as interrupts.
 type HostSettings struct {
-	// Quiet CPUs handle no device interrupts. NoKernel CPUs run no kernel threads.
-	Quiet, NoKernel cpuset.Set
+	// Quiet CPUs handle no device interrupts.
+	Quiet cpuset.Set
 	// Moved counts the settings with a value of the daemon, by kind.
 	Moved map[string]int
 	// Stuck counts the settings that do not have the desired value.
