@@ -1,7 +1,7 @@
 #!/bin/bash
 # build.sh TREE...: builds the real software of the VM node and lays it out as trees that the guest's image takes over. TREE is node (in
 # every node), tools (CNI plugins and crictl, which Debian's packages replace), containerd, crio, or, for test/e2e on the host, cluster, a
-# control plane, or conformance, Kubernetes' tests of nodes.
+# control plane, conformance, Kubernetes' tests of nodes, or dradrivercpu, another driver for CPUs of ResourceClaims.
 #
 #   $CPUPOOLD_CACHE/vm/parts/tree-NAME/      the tree
 #   $CPUPOOLD_CACHE/vm/parts/tree-NAME.key   a hash of all that went into it; it changes when the tree does
@@ -137,6 +137,8 @@ layout_conformance() {
 	cp "${built[conformance]}/suite" .
 	cp "${built[conformance-images]}"/*.tar .
 }
+
+layout_dradrivercpu() { cp "${built[dradrivercpu-files]}"/* .; }
 
 # enable does what `systemctl enable` would.
 enable() {
@@ -283,12 +285,27 @@ docker_tar() {
 		tar "${reproducible[@]}" -cf image.tar manifest.json config.json layer.tar && rm manifest.json config.json layer.tar
 }
 
+build_dradrivercpu() {
+	tools dradrivercpu 0 '' ''
+	part dradrivercpu-files "$(key "${built[dradrivercpu]##*/}" "$(declare -f dradrivercpu_files docker_tar)" </dev/null)" dradrivercpu_files
+	tree dradrivercpu
+}
+
+# dradrivercpu_files copies the manifests of dra-driver-cpu's module, and makes the image that they name. Its command is that of the module's
+# Dockerfile.
+dradrivercpu_files() {
+	local sources ref
+	sources=$(go -C "$here/dradrivercpu" list -m -f '{{.Dir}}' github.com/kubernetes-sigs/dra-driver-cpu) &&
+		cp --no-preserve=mode "$sources"/manifests/base/*.yaml . && ref=$(sed -n 's/^ *image: //p' daemonset-dracpu.part.yaml) &&
+		mkdir files && cp "${built[dradrivercpu]}/dracpu" files/ && docker_tar files "\"$ref\"" '"Cmd": ["/dracpu"]' && rm -r files
+}
+
 for name; do
 	case $name in
-	node | tools | containerd | crio | cluster | conformance) (
+	node | tools | containerd | crio | cluster | conformance | dradrivercpu) (
 		declare -A built
 		"build_$name"
 	) ;;
-	*) die "no tree $name: node, tools, containerd, crio, cluster or conformance" ;;
+	*) die "no tree $name: node, tools, containerd, crio, cluster, conformance or dradrivercpu" ;;
 	esac
 done
