@@ -39,6 +39,7 @@ func Slices() []Slice {
 		{"cluster-claims", []string{"TestCluster/TestClaims"}},
 		{"cluster-claim-restarts", []string{"TestCluster/TestClaimRestarts"}},
 		{"cluster-claim-requests", []string{"TestCluster/TestClaimRequests", "TestCluster/TestClaimAccounting"}},
+		{"cluster-compare", []string{"TestCluster/TestCompareDRA"}},
 		{"static-kubelet", []string{"TestStaticKubelet"}},
 		{"openshift", []string{"TestOpenShift", "TestConmon"}},
 		{"pod-level", []string{"TestPodLevel/containerd"}},
