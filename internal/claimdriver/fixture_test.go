@@ -11,7 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/fake"
-	"k8s.io/utils/ptr"
 
 	"github.com/cpupoold/cpupoold/internal/dra"
 	"github.com/cpupoold/cpupoold/internal/testing/claimnode"
@@ -41,7 +40,7 @@ func claim(n int, device, cpus string) *resourcev1.ResourceClaim {
 	}}
 	c.Status.Allocation = new(resourcev1.AllocationResult)
 	c.Status.Allocation.Devices.Results = []resourcev1.DeviceRequestAllocationResult{{
-		Request: "cpus", Driver: dra.Driver, Pool: "worker", Device: device, ShareID: ptr.To(uid(n + 1000)),
+		Request: "cpus", Driver: dra.Driver, Pool: "worker", Device: device, ShareID: new(uid(n + 1000)),
 		ConsumedCapacity: map[resourcev1.QualifiedName]resource.Quantity{dra.Capacity: resource.MustParse(cpus)},
 	}}
 	c.Status.ReservedFor = []resourcev1.ResourceClaimConsumerReference{{Resource: "pods", Name: "du", UID: uid(n + 2000)}}

@@ -10,7 +10,6 @@ import (
 	resourcev1 "k8s.io/api/resource/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/ptr"
 
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
@@ -68,7 +67,7 @@ func (c *claimCluster) adminAccess(t *testing.T) {
 	if _, err := c.CoreV1().Namespaces().Patch(t.Context(), "apps", types.MergePatchType, label, metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	c.claim(t, "admin", "2", func(d *resourcev1.DeviceClaim) { d.Requests[0].Exactly.AdminAccess = ptr.To(true) })
+	c.claim(t, "admin", "2", func(d *resourcev1.DeviceClaim) { d.Requests[0].Exactly.AdminAccess = new(true) })
 	c.claim(t, "user", "2", onNode(0))
 	user := c.launch(t, claimPod("user", "user"))
 	admin := c.launch(t, claimPod("admin", "admin"))

@@ -82,7 +82,7 @@ func (c *claimCluster) nic(t *testing.T) {
 		t.Fatal(err)
 	}
 	pod := claimPod("near", "rt")
-	pod.Spec.ResourceClaims[0] = corev1.PodResourceClaim{Name: "rt", ResourceClaimTemplateName: ptr.To("near")}
+	pod.Spec.ResourceClaims[0] = corev1.PodResourceClaim{Name: "rt", ResourceClaimTemplateName: new("near")}
 	pod = c.launch(t, pod)
 	c.runsOn(t, pod, "app", "6-7")
 	claim, err := c.ResourceV1().ResourceClaims("apps").Get(t.Context(), *pod.Status.ResourceClaimStatuses[0].ResourceClaimName, metav1.GetOptions{})

@@ -90,7 +90,7 @@ func StartAPIServers(t *testing.T, n int, tokens string, args ...string) []*APIS
 				"--service-account-key-file", accounts, "--service-cluster-ip-range", "10.0.0.0/24", "--token-auth-file", file,
 				"--disable-admission-plugins", "ServiceAccount", // no controller makes accounts
 			},
-			Args: args,
+			Args:  args,
 			admin: &http.Client{Timeout: 30 * time.Second, Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, MaxConnsPerHost: 8}},
 		}
 		servers[i].StartEtcd(t)

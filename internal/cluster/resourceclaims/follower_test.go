@@ -19,7 +19,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	dto "github.com/prometheus/client_model/go"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
@@ -178,7 +177,7 @@ func (f follower) isKnown(t *testing.T) float64 {
 	if err != nil || len(families) != 1 || families[0].GetName() != "cpupool_webhook_claims_known" {
 		t.Fatalf("metrics are %v, %v", families, err)
 	}
-	var m *dto.Metric = families[0].GetMetric()[0]
+	m := families[0].GetMetric()[0]
 	return m.GetGauge().GetValue()
 }
 

@@ -95,8 +95,8 @@ func AddClaims(nodes []Node, published []resourcev1.ResourceSlice, claims []reso
 }
 
 // publish adds devices of a ResourceSlice.
-func (n *Node) publish(devices []resourcev1.Device) {
-	c := n.claims()
+func (at *Node) publish(devices []resourcev1.Device) {
+	c := at.claims()
 	for i := range devices {
 		d := &devices[i]
 		capacity := d.Capacity[dra.Capacity].Value
@@ -107,11 +107,11 @@ func (n *Node) publish(devices []resourcev1.Device) {
 	}
 }
 
-func (n *Node) claims() *Claims {
-	if n.Claims == nil {
-		n.Claims = &Claims{Accounting: Reserved, Devices: []Device{}, Allocated: []Claim{}}
+func (at *Node) claims() *Claims {
+	if at.Claims == nil {
+		at.Claims = &Claims{Accounting: Reserved, Devices: []Device{}, Allocated: []Claim{}}
 	}
-	return n.Claims
+	return at.Claims
 }
 
 // device returns a device of a node. A claim can have CPUs of a device that is no longer published.
