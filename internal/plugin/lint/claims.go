@@ -6,11 +6,11 @@ import (
 	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/cpupoold/cpupoold/internal/cpuclaim"
 	"github.com/cpupoold/cpupoold/internal/plugin/claims"
 	"github.com/cpupoold/cpupoold/internal/plugin/manifest"
-	"github.com/cpupoold/cpupoold/pkg/pools"
 )
 
 // lookClaims keeps the objects of resource.k8s.io, and counts the pods of each claim.
@@ -74,7 +74,7 @@ func (l *linter) checkClaim() {
 }
 
 // checkPodClaims finds containers without the claim that they name, claims with CPUs for several pods, and containers
-// that request CPUs in addition to a claim with CPUs.
+// that request a CPU or more in addition to a claim with CPUs.
 func (l *linter) checkPodClaims() {
 	pod := l.object.Pod
 	entries := map[string]*corev1.PodResourceClaim{}
@@ -96,10 +96,18 @@ func (l *linter) checkPodClaims() {
 		}
 	}
 	isOn := l.Admission.OnClaims(pod)
-	for _, a := range l.answers(pod) {
-		if isOn(a.Name) && a.Verdict.Code == pools.CodeExclusive {
-			l.find(l.containerLine(a.Name), fmt.Sprintf("container %s runs on the CPUs of its claim alone, and its request of whole CPUs counts in addition", strconv.Quote(a.Name)),
+	for _, c := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
+		if cpu := requestedCPU(&c); isOn(c.Name) && cpu.CmpInt64(1) >= 0 {
+			l.find(l.containerLine(c.Name), fmt.Sprintf("container %s runs on the CPUs of its claim alone, and its request of cpu: %s counts in addition", strconv.Quote(c.Name), cpu),
 				"request cpu: 1m, or remove the claim")
 		}
 	}
+}
+
+// requestedCPU returns the CPU request of a container. The API server uses the limit if there is no request.
+func requestedCPU(c *corev1.Container) *resource.Quantity {
+	if q, ok := c.Resources.Requests[corev1.ResourceCPU]; ok {
+		return &q
+	}
+	return c.Resources.Limits.Cpu()
 }

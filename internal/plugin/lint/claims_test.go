@@ -55,7 +55,7 @@ spec:
 	}
 	const named, whole, small = "resourceClaimName: c", "limits: {cpu: 2, memory: 1Gi}, ", "limits: {cpu: 1m, memory: 1Gi}, "
 	const several = "claim \"c\" has CPUs, which are for one pod, and several pods use it"
-	const both = "container \"a\" runs on the CPUs of its claim alone, and its request of whole CPUs counts in addition"
+	const both = "container \"a\" runs on the CPUs of its claim alone, and its request of cpu: 2 counts in addition"
 	const either = `apiVersion: resource.k8s.io/v1
 kind: ResourceClaim
 metadata: {name: c}
@@ -86,7 +86,10 @@ spec: {devices: {requests: [{name: r, firstAvailable: [{name: a, deviceClassName
 		"two pods, CPUs or a GPU":      {either + pod("Deployment", "d", "replicas: 2,", named, ""), []string{several}},
 		"whole CPUs and maybe CPUs":    {either + pod("Pod", "p", "", named, whole+"claims: [{name: e}]"), nil},
 		"no such entry":                {of(ours, "4") + pod("Pod", "p", "", named, "claims: [{name: cpus}]"), []string{absent}},
-		"Burstable with whole CPUs":    {of(ours, "4") + pod("Pod", "p", "", named, "requests: {cpu: 2}, limits: {cpu: 2}, claims: [{name: e}]"), nil},
+		"Burstable with whole CPUs":    {of(ours, "4") + pod("Pod", "p", "", named, "requests: {cpu: 2}, limits: {cpu: 2}, claims: [{name: e}]"), []string{both}},
+		"a request without a limit":    {of(ours, "4") + pod("Pod", "p", "", named, "requests: {cpu: 2}, claims: [{name: e}]"), []string{both}},
+		"less than a CPU, and a limit": {of(ours, "4") + pod("Pod", "p", "", named, "requests: {cpu: 999m}, limits: {cpu: 2}, claims: [{name: e}]"), nil},
+		"a fraction above a CPU":       {of(ours, "4") + pod("Pod", "p", "", named, "requests: {cpu: 1500m}, claims: [{name: e}]"), []string{strings.Replace(both, "cpu: 2", "cpu: 1500m", 1)}},
 		"a misspelt field":             {strings.Replace(of(ours, "4"), "requests: {cpu.", "request: {cpu.", 1), []string{misspelt}},
 		"a fraction":                   {of(ours, "1500m"), []string{"request cpus is for 1500m CPUs, and the scheduler rounds it up to whole CPUs or cores"}},
 		"a fraction of another driver": {gpu("1500m"), nil},
