@@ -88,7 +88,7 @@ func printNode(w *layout.Writer, n *overview.Node) {
 // printClaims prints the devices of a node, and the claims with their CPUs.
 func printClaims(w *layout.Writer, c *overview.Claims) {
 	sum := c.Sum()
-	fmt.Fprintf(w, "\n%s: %d CPUs, %d allocated, %d prepared, %d free (accounting %s)\n", inspect.ClaimedPool, sum.Capacity, sum.Allocated, sum.Prepared, sum.Capacity-sum.Allocated, c.Accounting)
+	fmt.Fprintf(w, "\n%s: %d CPUs, %d allocated, %d prepared, %d free (accounting %s)\n", inspect.ClaimedPool, sum.Capacity, sum.Allocated, sum.Prepared, c.Free(), c.Accounting)
 	t := &layout.Table{}
 	for _, d := range c.Devices {
 		health := ""

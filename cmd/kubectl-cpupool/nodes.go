@@ -127,10 +127,10 @@ func printNodes(w *layout.Writer, nodes []overview.Node) {
 		}
 		if n.Claims != nil {
 			sum := n.Claims.Sum()
-			if name == " " && sum.Away {
+			if sum.Away && (name == " " || n.Health == overview.NoPools) {
 				health = awayHealth
 			}
-			t.Row(name, inspect.ClaimedPool, number(sum.Capacity), number(sum.Allocated), number(sum.Capacity-sum.Allocated), health)
+			t.Row(name, inspect.ClaimedPool, number(sum.Capacity), number(sum.Allocated), number(n.Claims.Free()), health)
 		} else if len(n.Pools) == 0 {
 			t.Row(name, "", "", "", "", health)
 		}
@@ -154,6 +154,9 @@ const awayHealth = "away"
 func claimState(c *overview.Claims) string {
 	sum := c.Sum()
 	text := fmt.Sprintf("%d of %d allocated CPUs are prepared, accounting %s", sum.Prepared, sum.Allocated, c.Accounting)
+	if sum.Capacity == 0 {
+		text += "; cpupool-dra publishes no devices of the node"
+	}
 	if sum.Away {
 		text += "; cpupool-dra gets no answer of the daemon, so the scheduler allocates no more"
 	}

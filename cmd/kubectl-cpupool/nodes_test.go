@@ -67,6 +67,27 @@ claims: 8 CPUs, 6 allocated, 4 prepared, 2 free (accounting reserved)
 		t.Errorf("exit %d; want 0 and JSON with claims:\n%s", code, out)
 	}
 
+	// A driver without devices, next to a claim that has its CPUs; and a node without another pool.
+	emptied := withClaims(twoNodes())
+	emptied["/apis/resource.k8s.io/v1/resourceslices"] = "ResourceSliceList\n" +
+		`{"metadata":{"name":"s"},"spec":{"driver":"cpu.cpupoold.io","nodeName":"edge-1","pool":{"name":"edge-1","generation":2,"resourceSliceCount":1}}}` + "\n" +
+		`{"metadata":{"name":"p"},"spec":{"driver":"cpu.cpupoold.io","nodeName":"plain","pool":{"name":"plain","generation":1,"resourceSliceCount":1},"devices":[` +
+		`{"name":"numa0","capacity":{"cpu.cpupoold.io/cpus":{"value":"8"}},"taints":[{"key":"cpu.cpupoold.io/away","effect":"NoSchedule"}]}]}}`
+	code, out, errs = kubectl(t, "nodes", "--kubeconfig", apiServer(t, emptied))
+	want = `NODE    POOL        CPUS  REQUESTED  FREE  HEALTH
+edge-1  management  2     0          2     not ready
+        shared      2     0          2
+        guaranteed  4     2.5        1.5
+        claims      0     6          0
+plain   claims      8     0          8     away
+edge-1: 1 cgroup is not in the desired state
+edge-1: claims: 4 of 6 allocated CPUs are prepared, accounting unknown; cpupool-dra publishes no devices of the node
+plain: claims: 0 of 0 allocated CPUs are prepared, accounting reserved; cpupool-dra gets no answer of the daemon, so the scheduler allocates no more
+`
+	if diff := cmp.Diff(want, out); code != exitOK || diff != "" {
+		t.Errorf("without devices: exit %d, %s (-want +got):\n%s", code, errs, diff)
+	}
+
 	lists := twoNodes()
 	for answer, note := range map[string]string{"404": "", "": "note: ResourceClaims are not shown: read /apis/resource.k8s.io/v1/resourceslices"} {
 		lists["/apis/resource.k8s.io/v1/resourceslices"] = answer

@@ -23,7 +23,7 @@ const away = dra.Driver + "/away"
 
 // Claims are the CPUs of a node for ResourceClaims. Amounts are numbers of CPUs.
 type Claims struct {
-	// Accounting is Mapped or Reserved.
+	// Accounting is Mapped or Reserved. It is Unknown if no device is published.
 	Accounting string `json:"accounting"`
 	// Devices are the parts of the node, by name. Allocated has the ResourceClaims with CPUs of them.
 	Devices   []Device `json:"devices"`
@@ -61,6 +61,15 @@ func (c *Claims) Sum() (sum Device) {
 		sum.Away = sum.Away || d.Away
 	}
 	return sum
+}
+
+// Free returns the number of CPUs that the scheduler can allocate. A device can have more allocated CPUs than its
+// capacity, if CPUs are offline or the device is no longer published.
+func (c *Claims) Free() (free int64) {
+	for _, d := range c.Devices {
+		free += max(0, d.Capacity-d.Allocated)
+	}
+	return free
 }
 
 // AddClaims adds the claims to nodes. It ignores other drivers, and claims without an allocation.
@@ -101,7 +110,7 @@ func (at *Node) publish(devices []resourcev1.Device) {
 		d := &devices[i]
 		capacity := d.Capacity[dra.Capacity].Value
 		c.Devices = append(c.Devices, Device{Name: d.Name, Capacity: capacity.Value(), Away: slices.ContainsFunc(d.Taints, func(t resourcev1.DeviceTaint) bool { return t.Key == away })})
-		if len(d.NodeAllocatableResources) > 0 {
+		if c.Accounting = Reserved; len(d.NodeAllocatableResources) > 0 {
 			c.Accounting = Mapped
 		}
 	}
@@ -109,7 +118,7 @@ func (at *Node) publish(devices []resourcev1.Device) {
 
 func (at *Node) claims() *Claims {
 	if at.Claims == nil {
-		at.Claims = &Claims{Accounting: Reserved, Devices: []Device{}, Allocated: []Claim{}}
+		at.Claims = &Claims{Accounting: Unknown, Devices: []Device{}, Allocated: []Claim{}}
 	}
 	return at.Claims
 }

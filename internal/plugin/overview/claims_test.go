@@ -45,6 +45,7 @@ func TestAddClaims(t *testing.T) {
 		slice("a", 1, ours, device("numa0", 99, "")), // of an earlier generation
 		slice("a", 1, "nic", device("nic0", 99, "")),
 		slice("b", 1, ours, device("numa0", 2, ", taints: [{key: cpu.cpupoold.io/away, effect: NoSchedule}], nodeAllocatableResources: {cpu: {mapping: {capacityKey: cpu.cpupoold.io/cpus, capacityMultiplier: '1'}}}")),
+		slice("empty", 1, ours, ""),
 		slice("gone", 1, ours, device("numa0", 2, "")),
 	)
 	claims := parse[resourcev1.ResourceClaim](t,
@@ -56,7 +57,7 @@ func TestAddClaims(t *testing.T) {
 		"metadata: {namespace: ran, name: elsewhere}\nstatus: {allocation: {devices: {results: ["+result(ours, "unknown", "numa1", "s7", 8, "")+"]}}}",
 		"metadata: {namespace: ran, name: pending}",
 	)
-	nodes := []overview.Node{{Name: "a"}, {Name: "b"}, {Name: "c"}}
+	nodes := []overview.Node{{Name: "a"}, {Name: "b"}, {Name: "c"}, {Name: "empty"}}
 	overview.AddClaims(nodes, published, claims)
 	want := []overview.Node{
 		{Name: "a", Claims: &overview.Claims{Accounting: overview.Reserved,
@@ -68,9 +69,13 @@ func TestAddClaims(t *testing.T) {
 			}}},
 		{Name: "b", Claims: &overview.Claims{Accounting: overview.Mapped, Devices: []overview.Device{{Name: "numa0", Capacity: 2, Away: true}}, Allocated: []overview.Claim{}}},
 		{Name: "c"},
+		{Name: "empty", Claims: &overview.Claims{Accounting: overview.Unknown, Devices: []overview.Device{}, Allocated: []overview.Claim{}}},
 	}
 	if diff := cmp.Diff(want, nodes); diff != "" {
 		t.Errorf("nodes (-want +got):\n%s", diff)
+	}
+	if free := nodes[0].Claims.Free(); free != 6 { // numa2 has a claim, and is not published
+		t.Errorf("%d CPUs are free; want 6", free)
 	}
 	if sum := nodes[0].Claims.Sum(); sum != (overview.Device{Capacity: 12, Allocated: 7, Prepared: 6}) {
 		t.Errorf("sum is %+v", sum)

@@ -53,7 +53,7 @@ type Node struct {
 	// AsOf is the time of the daemon's last report; zero without a report.
 	AsOf  time.Time `json:"asOf,omitzero"`
 	Pools []Pool    `json:"pools"`
-	// Claims are the CPUs for ResourceClaims. Absent if the node has no such CPUs.
+	// Claims are the CPUs for ResourceClaims. Absent if cpupool-dra publishes no slice of the node.
 	Claims *Claims `json:"claims,omitempty"`
 }
 
