@@ -51,6 +51,11 @@ func TestNoteOriginals(t *testing.T) {
 		writes []cgroup.Write
 		want   []original
 	}{
+		"an unidentified container": {
+			before: func(j *undo.Journal) { j.Note(undo.Original{Path: scope, File: cgroup.FileCPUs, Value: "0-3"}) },
+			states: []cgroup.State{state(cpuset.Of(4), nil)}, writes: []cgroup.Write{file(scope, cgroup.FileCPUs)},
+			want: []original{cpus("0-3")},
+		},
 		"no inner cgroup": {
 			states: []cgroup.State{state(cpuset.Range(0, 3), nil)}, writes: []cgroup.Write{file(scope, cgroup.FileCPUs)},
 			want: []original{cpus("0-3")},

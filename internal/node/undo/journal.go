@@ -54,7 +54,12 @@ func (j *Journal) NoteAsync(o Original) { j.note(o) }
 
 func (j *Journal) note(o Original) (added bool) {
 	k := o.Key()
-	if _, known := j.originals[k]; known {
+	if known, ok := j.originals[k]; ok {
+		if known.Container == "" && o.Container != "" { // the container was unidentified at the first write
+			known.Container = o.Container
+			j.originals[k] = known
+			j.changes++
+		}
 		return false
 	}
 	j.originals[k] = o
