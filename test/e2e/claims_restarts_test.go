@@ -19,14 +19,16 @@ import (
 func TestClaimRestarts(t *testing.T) {
 	c := startClaims(t, "", reservedWithout)
 	c.installDriver(t)
-	c.restarts(t)
-}
-
-func (c *claimCluster) restarts(t *testing.T) {
 	for _, p := range c.parts() {
 		t.Run(p.name, func(t *testing.T) { c.lives(t, p) })
 	}
-	t.Run("node", c.reboots)
+}
+
+// TestClaimReboot cuts the power of a node with claims.
+func TestClaimReboot(t *testing.T) {
+	c := startClaims(t, "", reservedWithout)
+	c.installDriver(t)
+	c.reboots(t)
 }
 
 // parts returns the programs of the node that restart.

@@ -38,7 +38,6 @@ func Slices() []Slice {
 		{"cluster-autoscaling", []string{"TestCluster/TestAutoscaling"}},
 		{"cluster-claims", []string{"TestCluster/TestClaims"}},
 		{"cluster-claim-restarts", []string{"TestCluster/TestClaimRestarts"}},
-		{"cluster-claim-requests", []string{"TestCluster/TestClaimRequests", "TestCluster/TestClaimAccounting"}},
 		{"cluster-compare", []string{"TestCluster/TestCompareDRA"}},
 		{"static-kubelet", []string{"TestStaticKubelet"}},
 		{"openshift", []string{"TestOpenShift", "TestConmon"}},
