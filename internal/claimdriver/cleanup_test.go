@@ -47,7 +47,8 @@ func TestOrphans(t *testing.T) {
 	}{
 		"in use":              {},
 		"no claim":            {api: func(*resourcev1.ResourceClaim) *resourcev1.ResourceClaim { return nil }, ends: true},
-		"no claim, container": {api: func(*resourcev1.ResourceClaim) *resourcev1.ResourceClaim { return nil }, node: func(c *inspect.Claim) { c.Containers = []string{"du"} }},
+		"no claim, container": {api: func(*resourcev1.ResourceClaim) *resourcev1.ResourceClaim { return nil }, node: func(c *inspect.Claim) { c.Pod, c.Containers = "ran/du", []string{"du"} }},
+		"containers ended":    {api: func(*resourcev1.ResourceClaim) *resourcev1.ResourceClaim { return nil }, node: func(c *inspect.Claim) { c.Containers = []string{"du"} }, ends: true},
 		"no claim, pod":       {api: func(*resourcev1.ResourceClaim) *resourcev1.ResourceClaim { return nil }, node: func(c *inspect.Claim) { c.Pod = "ran/du" }},
 		"another UID":         {api: func(c *resourcev1.ResourceClaim) *resourcev1.ResourceClaim { c.UID = uid(9); return c }, ends: true},
 		"deallocated":         {api: func(c *resourcev1.ResourceClaim) *resourcev1.ResourceClaim { c.Status.Allocation = nil; return c }, ends: true},
@@ -102,14 +103,14 @@ func TestOrphans(t *testing.T) {
 // earlier pod.
 func TestEarlierPod(t *testing.T) {
 	earlier, c := known(claim(1, "numa0", "2")), claim(1, "numa0", "2")
-	earlier.PodUID, earlier.Containers = string(uid(9)), []string{"du"}
+	earlier.PodUID, earlier.Pod, earlier.Containers = string(uid(9)), "ran/du", []string{"du"}
 	n := newNode(t, c)
 	n.Daemon.Change(func(now *inspect.Claims) { now.Claims = []inspect.Claim{earlier} })
 	n.Start("")
 	if a := n.Prepare(c); !strings.Contains(a.Error, "another pod") {
 		t.Errorf("prepare while a container of the earlier pod runs = %v; want a refusal", a)
 	}
-	n.Daemon.Change(func(now *inspect.Claims) { now.Claims[0].Containers = nil })
+	n.Daemon.Change(func(now *inspect.Claims) { now.Claims[0].Pod = "" }) // the names of its containers remain
 	if a := n.Prepare(c); a.Error != "" || len(a.Devices) != 1 {
 		t.Errorf("prepare = %v; want a device", a)
 	}
@@ -168,5 +169,37 @@ func TestFilesAtStart(t *testing.T) {
 	})
 	if got, err := n.api.ResourceV1().ResourceClaims("ran").Get(t.Context(), "du-1", metav1.GetOptions{}); err != nil || got.UID != c.UID {
 		t.Errorf("claim of the API server: %v, %v", got, err)
+	}
+}
+
+// TestFileOfAnotherPreparation checks that the restored file of a claim has the CPUs of the last preparation, if the
+// claim ends and is prepared again while the driver looks for orphans.
+func TestFileOfAnotherPreparation(t *testing.T) {
+	t.Parallel()
+	c, first := claim(1, "numa0", "2"), claim(0, "numa1", "2")
+	n := newNode(t, first, c)
+	other := known(first)
+	other.Pod = "ran/first"
+	n.Daemon.Change(func(now *inspect.Claims) { now.Claims = []inspect.Claim{other, known(c)} })
+	n.api.PrependReactor("get", "resourceclaims", func(a clienttesting.Action) (bool, runtime.Object, error) {
+		if a.(clienttesting.GetAction).GetName() == first.Name {
+			return true, nil, errors.New("away") // so that no status is written, and the next request is of the search
+		}
+		n.Daemon.Change(func(now *inspect.Claims) {
+			again := now.Claims[1]
+			again.Parts = slices.Clone(again.Parts)
+			again.Parts[0].CPUs = cpuset.Range(4, 5)
+			now.Claims[1] = again
+		})
+		return false, nil, nil
+	})
+	n.Start("")
+	file := filepath.Join(n.Dir, "cdi", "cpu.cpupoold.io_claim_"+string(c.UID)+".json")
+	nodefixture.Eventually(t, "the CDI file of the claim", func() bool {
+		_, err := os.Stat(file)
+		return err == nil
+	})
+	if got, err := os.ReadFile(file); err != nil || !strings.Contains(string(got), "CPUPOOL_CPUS=4-5") {
+		t.Errorf("CDI file = %s, %v; want CPUs 4-5", got, err)
 	}
 }

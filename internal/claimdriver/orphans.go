@@ -76,8 +76,9 @@ func (d *driver) cleanUpOnce(ctx context.Context) error {
 	return errors.Join(append(errs, d.files.RemoveOthers(known, fileAge), removeMetadata(d.metadata, names), d.removeSockets(ctx))...)
 }
 
-// mayBeOrphan reports whether neither a container nor the pod of a claim is on the node.
-func mayBeOrphan(c *inspect.Claim) bool { return len(c.Containers) == 0 && c.Pod == "" }
+// mayBeOrphan reports whether the pod of a claim is not on the node. The claim keeps the names of its
+// containers until it ends, so they do not count. The daemon does not end a claim whose container runs.
+func mayBeOrphan(c *inspect.Claim) bool { return c.Pod == "" }
 
 // find returns a claim as the daemon has it now, nil if it has ended.
 func (d *driver) find(ctx context.Context, uid types.UID) (*inspect.Claim, error) {
@@ -92,13 +93,10 @@ func (d *driver) find(ctx context.Context, uid types.UID) (*inspect.Claim, error
 	return &now.Claims[i], nil
 }
 
-// restoreFile writes the CDI file of a claim, for example after its loss.
+// restoreFile writes the CDI file of a claim, for example after its loss. A claim without CPUs keeps its file,
+// because the daemon refuses its containers.
 func (d *driver) restoreFile(ctx context.Context, c *inspect.Claim) error {
-	var cpus cpuset.Set
-	for _, p := range c.Parts {
-		cpus = cpus.Union(p.CPUs)
-	}
-	if d.files.Has(c.UID, cpus) {
+	if cpus := cpusOf(c); cpus.IsEmpty() || d.files.Has(c.UID, cpus) {
 		return nil
 	}
 	unlock, err := d.locks.lock(ctx, types.UID(c.UID))
@@ -106,11 +104,24 @@ func (d *driver) restoreFile(ctx context.Context, c *inspect.Claim) error {
 		return err
 	}
 	defer unlock()
-	if now, err := d.find(ctx, types.UID(c.UID)); err != nil || now == nil { // it may have ended
+	now, err := d.find(ctx, types.UID(c.UID))
+	if err != nil || now == nil { // it may have ended, and another preparation may have given it other CPUs
 		return err
+	}
+	cpus := cpusOf(now)
+	if cpus.IsEmpty() || d.files.Has(c.UID, cpus) {
+		return nil
 	}
 	d.log.Warn("CDI file of a claim is written again", "claim", c.Full(), "uid", c.UID)
 	return d.files.Write(c.UID, cpus)
+}
+
+// cpusOf returns the CPUs of all parts of a claim.
+func cpusOf(c *inspect.Claim) (all cpuset.Set) {
+	for _, p := range c.Parts {
+		all = all.Union(p.CPUs)
+	}
+	return all
 }
 
 // endEarlier ends the preparation of a claim for an earlier pod. It reports whether it did so. The caller

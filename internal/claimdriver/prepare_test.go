@@ -148,7 +148,7 @@ func TestDaemonAway(t *testing.T) {
 	if a := n.Prepare(c); a.Error != "" || len(a.Devices) != 1 {
 		t.Errorf("prepare = %v; want a device", a)
 	}
-	n.Daemon.Change(func(now *inspect.Claims) { now.Claims[0].Containers = []string{"du"} })
+	n.Daemon.Change(func(now *inspect.Claims) { now.Claims[0].Pod, now.Claims[0].Containers = "ran/du", []string{"du"} })
 	if e := n.Unprepare(c); e != "claim ran/du-1: container du runs" {
 		t.Errorf("unprepare: %q; want a refusal", e)
 	}

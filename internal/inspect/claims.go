@@ -49,7 +49,7 @@ type Claim struct {
 	Name       string      `json:"name"`
 	PodUID     string      `json:"podUID"`
 	Pod        string      `json:"pod,omitempty"` // namespace/name. Empty if the pod is not on the node.
-	Containers []string    `json:"containers"`    // Names of the containers that use the claim.
+	Containers []string    `json:"containers"`    // Names of the containers that use the claim, or have used it.
 	CPUs       cpuset.Set  `json:"cpus"`          // CPUs that its containers can use.
 	Away       cpuset.Set  `json:"away,omitzero"` // its other CPUs: offline, or needed by another pool
 	Parts      []ClaimPart `json:"parts"`

@@ -136,7 +136,7 @@ func (d *Daemon) prepare(_ context.Context, claim pools.Claim) (all []control.Cl
 func (d *Daemon) end(_ context.Context, uid string) (err error) {
 	d.Change(func(now *inspect.Claims) {
 		now.Claims = slices.DeleteFunc(now.Claims, func(c inspect.Claim) bool {
-			if c.UID == uid && len(c.Containers) > 0 {
+			if c.UID == uid && c.Pod != "" && len(c.Containers) > 0 {
 				err = control.Conflict{Text: fmt.Sprintf("claim %s/%s: container %s runs", c.Namespace, c.Name, c.Containers[0])}
 			}
 			return c.UID == uid && err == nil
