@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	resourcev1 "k8s.io/api/resource/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	clienttesting "k8s.io/client-go/testing"
@@ -213,4 +214,24 @@ func TestStartErrors(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestStatusRefused checks that a claim whose status the API server refuses does not stop the status of the others.
+func TestStatusRefused(t *testing.T) {
+	t.Parallel()
+	first, second := claim(1, "numa0", "2"), claim(2, "numa1", "2")
+	n := newNode(t, first, second)
+	n.api.PrependReactor("patch", "resourceclaims", func(a clienttesting.Action) (bool, runtime.Object, error) {
+		if a.(clienttesting.PatchAction).GetName() != first.Name {
+			return false, nil, nil
+		}
+		return true, nil, apierrors.NewInvalid(resourcev1.SchemeGroupVersion.WithKind("ResourceClaim").GroupKind(), first.Name, nil)
+	})
+	n.Start("")
+	for _, c := range []*resourcev1.ResourceClaim{first, second} {
+		if a := n.Prepare(c); a.Error != "" {
+			t.Fatal(a.Error)
+		}
+	}
+	nodefixture.Eventually(t, "the status of the second claim", func() bool { return strings.Contains(n.status(t, "du-2"), "Ready=True") })
 }

@@ -1,13 +1,16 @@
 package claimdriver
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
 
 	resourcev1 "k8s.io/api/resource/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -47,9 +50,11 @@ func (d *driver) writeStatuses(ctx context.Context) {
 	}
 }
 
-// writeAll writes the statuses that differ from the written ones. It ends at the first error.
+// writeAll writes the statuses that differ from the written ones. A refusal concerns one claim, and the others
+// follow. Another error ends writeAll, because the API server may be away.
 func (d *driver) writeAll(ctx context.Context, now *inspect.Claims, written map[string]string) error {
 	known := make(map[string]bool, len(now.Claims))
+	refused, first := 0, error(nil)
 	for i := range now.Claims {
 		c := &now.Claims[i]
 		known[c.UID] = true
@@ -61,17 +66,30 @@ func (d *driver) writeAll(ctx context.Context, now *inspect.Claims, written map[
 		if written[c.UID] == string(text) {
 			continue
 		}
-		if err := d.write(ctx, c, devices); err != nil {
-			return err
+		switch err := d.write(ctx, c, devices); {
+		case isRefused(err):
+			refused++
+			first = cmp.Or(first, err)
+		case err != nil:
+			return errors.Join(first, err)
+		default:
+			written[c.UID] = string(text)
 		}
-		written[c.UID] = string(text)
 	}
 	for uid := range written {
 		if !known[uid] {
 			delete(written, uid)
 		}
 	}
-	return nil
+	if refused > 1 {
+		return fmt.Errorf("%w; and %d more claims", first, refused-1)
+	}
+	return first
+}
+
+// isRefused reports whether the API server has decided against a request because of its object.
+func isRefused(err error) bool {
+	return apierrors.IsNotFound(err) || apierrors.IsInvalid(err) || apierrors.IsForbidden(err) || apierrors.IsBadRequest(err) || apierrors.IsConflict(err) || apierrors.IsRequestEntityTooLargeError(err)
 }
 
 // deviceData is the data of an allocated device.
