@@ -94,6 +94,9 @@ func (p *Publisher) Failed(err error, message string) {
 	case errors.As(err, &dropped):
 		label = errorDropped
 		p.support = p.support.observe(dropped.DesiredSlice.Spec.Devices, dropped.ActualSlice.Spec.Devices)
+		if again := p.asked.Add(readInterval); !p.support.sharing && p.probeAt.After(again) {
+			p.probeAt = again
+		}
 	case isRefusal(err):
 		label = errorRefused
 		p.probeAt = p.asked.Add(retryInterval)
@@ -190,6 +193,8 @@ func (p *Publisher) probe(ctx context.Context) {
 			p.probeAt = p.asked.Add(firstInterval)
 		}
 		return
+	case !got.sharing && (got.mapping || got.settled): // no devices are published until the feature gate is on
+		p.probeAt = p.asked.Add(readInterval)
 	case got.mapping || got.settled:
 		p.probeAt = p.asked.Add(probeInterval)
 	default:
@@ -239,9 +244,13 @@ func (p *Publisher) step(ctx context.Context, publish func(context.Context, reso
 	return next, nil
 }
 
-// earliest returns the first of the times after now. One of them is always after now.
+// earliest returns the first of the times after now. It returns now if all have passed, for example because the
+// machine stood still between ask and step.
 func earliest(now time.Time, times ...time.Time) time.Time {
 	times = slices.DeleteFunc(times, func(t time.Time) bool { return !t.After(now) })
+	if len(times) == 0 {
+		return now
+	}
 	return slices.MinFunc(times, time.Time.Compare)
 }
 

@@ -388,6 +388,23 @@ func TestProbe(t *testing.T) {
 	})
 }
 
+// TestSharingLater checks that devices are published soon after the gate for shares of devices is switched on.
+func TestSharingLater(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		in := on()
+		in.sharing = false
+		d := start(t, in, slices.Auto)
+		d.answer(ready(), time.Hour)
+		d.want("no shares")
+		if in.probes > 10 {
+			t.Errorf("%d probes in an hour; want 10 at most", in.probes)
+		}
+		in.sharing = true
+		d.answer(ready(), 11*time.Minute)
+		d.want("gate switched on", "0 numa0 4"+mapped, "0 numa1 4"+mapped)
+	})
+}
+
 // TestFailed checks the effect of errors of the publication.
 func TestFailed(t *testing.T) {
 	slice := func(devices []resourcev1.Device) *resourcev1.ResourceSlice { return dra.Slice("n", devices) }
