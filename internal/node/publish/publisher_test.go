@@ -243,7 +243,7 @@ func (scanner) Evidence() (audit.Evidence, []string) { return audit.Evidence{}, 
 // TestAudit checks that the audit scans with the owners of the last pass, only while it is on.
 func TestAudit(t *testing.T) {
 	w := newWorld(t, "audit: {interval: off}\n", false)
-	scans := make(scanner)
+	scans := make(scanner, 8) // each publication can cause a scan, and Scan must not wait for the test
 	w.OpenAudit = func() (auditor.Watcher, error) { return scans, nil }
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
