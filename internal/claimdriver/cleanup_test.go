@@ -119,6 +119,33 @@ func TestEarlierPod(t *testing.T) {
 	}
 }
 
+// TestOrphanOfAnotherPod checks that an orphan does not end if another instance of the driver prepares the claim for
+// another pod while this one reads the claim of the API server.
+func TestOrphanOfAnotherPod(t *testing.T) {
+	t.Parallel()
+	c := claim(1, "numa0", "2")
+	n := newNode(t)
+	n.Daemon.Change(func(now *inspect.Claims) { now.Claims = []inspect.Claim{known(c)} })
+	pod := 3000
+	n.api.PrependReactor("get", "resourceclaims", func(clienttesting.Action) (bool, runtime.Object, error) {
+		n.Daemon.Change(func(now *inspect.Claims) {
+			pod++
+			now.Claims = slices.Clone(now.Claims)
+			for i := range now.Claims {
+				now.Claims[i].PodUID = string(uid(pod))
+			}
+		})
+		return false, nil, nil // the earlier claim is gone
+	})
+	n.Start("new")
+	nodefixture.Eventually(t, "the CDI file of the claim", func() bool {
+		return slices.Contains(n.CDIFiles(), "cpu.cpupoold.io_claim_"+string(c.UID)+".json")
+	})
+	if !n.Daemon.Has(string(c.UID)) {
+		t.Error("the claim of another pod has ended")
+	}
+}
+
 // TestFilesAtStart checks that the files of known claims are restored, and that old files of unknown claims
 // are removed.
 func TestFilesAtStart(t *testing.T) {

@@ -131,11 +131,18 @@ func (d *driver) endEarlier(ctx context.Context, uid, pod types.UID) bool {
 	if err != nil || c == nil || !mayBeOrphan(c) || c.PodUID == string(pod) {
 		return false
 	}
-	if err := d.endLocked(ctx, uid); err != nil {
+	if err := d.endFor(ctx, c); err != nil {
 		return false
 	}
 	d.noteOrphan(c, "the claim is reserved for another pod")
 	return true
+}
+
+// endFor ends a claim, unless it has been prepared for another pod since c was read. During an update, the other
+// instance of the driver does not wait for the lock. For the same reason, the files of the claim stay: the last part
+// of the cleanup removes them.
+func (d *driver) endFor(ctx context.Context, c *inspect.Claim) error {
+	return d.daemon.EndClaim(ctx, c.UID, c.PodUID)
 }
 
 // noteOrphan logs and counts an orphan that has ended.
@@ -162,7 +169,7 @@ func (d *driver) endOrphan(ctx context.Context, uid types.UID) (ended bool, err 
 	if err != nil || why == "" {
 		return false, err
 	}
-	if err := d.endLocked(ctx, uid); err != nil {
+	if err := d.endFor(ctx, c); err != nil {
 		return false, fmt.Errorf("end claim %s: %w", c.Full(), err)
 	}
 	d.noteOrphan(c, why)

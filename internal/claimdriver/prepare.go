@@ -218,11 +218,7 @@ func (d *driver) end(ctx context.Context, uid types.UID) error {
 		return err
 	}
 	defer unlock()
-	return d.endLocked(ctx, uid)
-}
-
-func (d *driver) endLocked(ctx context.Context, uid types.UID) error {
-	if err := d.daemon.EndClaim(ctx, string(uid)); err != nil {
+	if err := d.daemon.EndClaim(ctx, string(uid), ""); err != nil {
 		return err
 	}
 	return d.files.Remove(string(uid))

@@ -17,10 +17,10 @@ import (
 )
 
 // ClaimFuncs prepare and end ResourceClaims. They return when the journal is on disk, or ctx ends. Their
-// error is a [Conflict] if another try has the same result.
+// error is a [Conflict] if another try has the same result. End ends the claim of any pod if podUID is empty.
 type ClaimFuncs struct {
 	Prepare func(ctx context.Context, claim pools.Claim) ([]ClaimCPUs, error)
-	End     func(ctx context.Context, uid string) error
+	End     func(ctx context.Context, uid, podUID string) error
 }
 
 // Conflict is an error of a request that contradicts the state of the node.
@@ -97,14 +97,32 @@ func (s *Server) prepareClaim(w http.ResponseWriter, r *http.Request) {
 
 // endClaim answers DELETE /v1/claims/UID.
 func (s *Server) endClaim(w http.ResponseWriter, r *http.Request) {
-	uid := r.PathValue("uid")
+	podUID, err := podOf(r.URL.RawQuery)
+	if err != nil {
+		s.answer(w, http.StatusBadRequest, failure{err.Error()})
+		return
+	}
 	ctx, cancel := context.WithTimeout(r.Context(), claimTimeout)
 	defer cancel()
-	if err := s.claims.End(ctx, uid); err != nil {
+	if err := s.claims.End(ctx, r.PathValue("uid"), podUID); err != nil {
 		s.answer(w, claimStatus(err), failure{err.Error()})
 		return
 	}
 	w.WriteHeader(http.StatusNoContent)
+}
+
+// podOf returns podUID of the query of a DELETE, "" without a query. It refuses all other queries: a condition that
+// is lost would end the claim of another pod.
+func podOf(rawQuery string) (string, error) {
+	values, err := url.ParseQuery(rawQuery)
+	if err != nil || len(values) == 0 {
+		return "", err
+	}
+	pod := values.Get("podUID")
+	if pod == "" || len(values) > 1 || len(values["podUID"]) > 1 {
+		return "", errors.New("the query has other parameters than one podUID; name the UID of a pod, or leave the query out")
+	}
+	return pod, nil
 }
 
 // claimStatus returns the HTTP status of an error.
@@ -131,17 +149,22 @@ func (c *Client) PrepareClaim(ctx context.Context, claim pools.Claim) ([]ClaimCP
 		return nil, fmt.Errorf("encode claim: %w", err)
 	}
 	var answer claimAnswer
-	return answer.Requests, errors.Join(c.claim(ctx, http.MethodPut, claim.UID, body, &answer))
+	return answer.Requests, errors.Join(c.claim(ctx, http.MethodPut, url.PathEscape(claim.UID), body, &answer))
 }
 
 // EndClaim takes the CPUs of a claim back. It succeeds if the claim is not known. The error is a
-// [Conflict] if a container of the claim runs.
-func (c *Client) EndClaim(ctx context.Context, uid string) error {
-	return c.claim(ctx, http.MethodDelete, uid, nil, nil)
+// [Conflict] if a container of the claim runs, or if the claim is prepared for another pod than podUID. An empty
+// podUID ends the claim of any pod.
+func (c *Client) EndClaim(ctx context.Context, uid, podUID string) error {
+	path := url.PathEscape(uid)
+	if podUID != "" {
+		path += "?podUID=" + url.QueryEscape(podUID)
+	}
+	return c.claim(ctx, http.MethodDelete, path, nil, nil)
 }
 
-func (c *Client) claim(ctx context.Context, method, uid string, body []byte, into any) error {
-	r, err := http.NewRequestWithContext(ctx, method, "http://cpupoold/v1/claims/"+url.PathEscape(uid), bytes.NewReader(body))
+func (c *Client) claim(ctx context.Context, method, path string, body []byte, into any) error {
+	r, err := http.NewRequestWithContext(ctx, method, "http://cpupoold/v1/claims/"+path, bytes.NewReader(body))
 	if err != nil {
 		return err
 	}

@@ -18,8 +18,8 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
 
-// claimServer returns a server that prepares each claim on CPUs 2-3. It refuses the claim "full", and cannot
-// decide about the claim "later".
+// claimServer returns a server that prepares each claim on CPUs 2-3, and ends the claims of pod "p". It refuses the
+// claim "full", and cannot decide about the claim "later".
 func claimServer(prepared *[]pools.Claim) *control.Server {
 	decide := func(uid string) error {
 		switch uid {
@@ -38,7 +38,12 @@ func claimServer(prepared *[]pools.Claim) *control.Server {
 			}
 			return all, decide(c.UID)
 		},
-		End: func(_ context.Context, uid string) error { return decide(uid) },
+		End: func(_ context.Context, uid, podUID string) error {
+			if podUID != "" && podUID != "p" {
+				return control.Conflict{Text: "for pod p, not " + podUID}
+			}
+			return decide(uid)
+		},
 	}
 	return control.New(nil, time.Minute, funcs, newFake(), slog.New(slog.DiscardHandler))
 }
@@ -56,6 +61,13 @@ func TestClaimRequests(t *testing.T) {
 		"not decided":       {"PUT", "later", good, 503, `{"error":"try again"}`},
 		"UID with a slash":  {"PUT", "u%2Fx", good, 400, "uid \\\"u/x\\\" is not a name or UID"},
 		"end":               {"DELETE", "u", "", 204, ""},
+		"end of the pod":    {"DELETE", "u?podUID=p", "", 204, ""},
+		"end: another pod":  {"DELETE", "u?podUID=q%2F1", "", 409, `{"error":"for pod p, not q/1"}`},
+		"end: no pod":       {"DELETE", "u?podUID=", "", 400, "name the UID of a pod"},
+		"end: two pods":     {"DELETE", "u?podUID=p&podUID=q", "", 400, "name the UID of a pod"},
+		"end: unknown":      {"DELETE", "u?podUID=p&pod=q", "", 400, "name the UID of a pod"},
+		"end: misspelt":     {"DELETE", "u?poduid=q", "", 400, "name the UID of a pod"},
+		"end: no query":     {"DELETE", "u?podUID=%zz", "", 400, "invalid URL escape"},
 		"in use":            {"DELETE", "full", "", 409, `{"error":"too few CPUs"}`},
 		"end: not decided":  {"DELETE", "later", "", 503, `{"error":"try again"}`},
 		"unknown field":     {"PUT", "u", strings.Replace(good, `"name"`, `"shared": true, "name"`, 1), 400, `unknown field`},
@@ -98,14 +110,20 @@ func TestClaimClient(t *testing.T) {
 	if d := cmp.Diff([]pools.Claim{claim}, prepared); d != "" {
 		t.Errorf("prepared claims (-want +got):\n%s", d)
 	}
-	if err := c.EndClaim(ctx, "u"); err != nil {
+	if err := c.EndClaim(ctx, "u", ""); err != nil {
 		t.Errorf("EndClaim: %v; want none", err)
+	}
+	if other, is := errors.AsType[control.Conflict](c.EndClaim(ctx, "u", "q/1&podUID=p")); !is || other.Text != "for pod p, not q/1&podUID=p" {
+		t.Errorf("EndClaim for another pod = %v; want a Conflict with its UID", other)
+	}
+	if err := c.EndClaim(ctx, "u", "p"); err != nil {
+		t.Errorf("EndClaim for the pod: %v; want none", err)
 	}
 	_, tooFew := c.PrepareClaim(ctx, pools.Claim{UID: "full", Namespace: "ran", Name: "du", PodUID: "p", Parts: claim.Parts})
 	if _, is := errors.AsType[control.Conflict](tooFew); !is {
 		t.Errorf("PrepareClaim = %v; want a Conflict", tooFew)
 	}
-	later := c.EndClaim(ctx, "later")
+	later := c.EndClaim(ctx, "later", "")
 	if _, is := errors.AsType[control.Conflict](later); is || later == nil {
 		t.Errorf("EndClaim = %v; want an error that is no Conflict", later)
 	}

@@ -44,7 +44,7 @@ type MoveFunc func(ctx context.Context, m Move) (Outcome, error)
 //	GET /v1/claims?after=7&wait=30s
 //	PUT /v1/claims/UID  {"namespace": "ran", "name": "du-0", "podUID": "…",
 //	                     "requests": [{"request": "cpus", "device": "numa0", "shareID": "…", "cpus": 4}]}
-//	DELETE /v1/claims/UID
+//	DELETE /v1/claims/UID?podUID=POD
 //
 // The answer to PUT has the CPUs of each request. The same body gets the same answer. The journal is on disk
 // before the answer:
@@ -52,8 +52,8 @@ type MoveFunc func(ctx context.Context, m Move) (Outcome, error)
 //	{"requests": [{"request": "cpus", "device": "numa0", "shareID": "…", "cpus": "2-3,10-11"}]}
 //
 // The HTTP status of PUT is 409 for another body, for too few CPUs, and for a device that the node does not
-// have. DELETE returns 204, also for an unknown claim, and 409 while a container of the claim runs. Both return
-// 503 if another try can succeed.
+// have. DELETE returns 204, also for an unknown claim, and 409 while a container of the claim runs. With podUID,
+// which is optional, it also returns 409 if the claim is for another pod. Both return 503 if another try can succeed.
 //
 // Other errors have an HTTP status of 400 or above and the body {"error": "…"}.
 type Server struct {

@@ -40,7 +40,7 @@ type Dir string
 // Device returns the name of the CDI device of a claim.
 func Device(uid string) string { return cri.ClaimDevice + "=" + uid }
 
-// Write writes the file of a claim, unless it has the same content.
+// Write writes the file of a claim. A file with the same content gets the present time only.
 func (d Dir) Write(uid string, cpus cpuset.Set) error {
 	if !uidSyntax.MatchString(uid) {
 		return fmt.Errorf("write CDI file: %.100q is not a UID", uid)
@@ -59,9 +59,12 @@ func (d Dir) Write(uid string, cpus cpuset.Set) error {
 	defer root.Close()
 	name := claimPrefix + uid + suffix
 	if has(root, name, content) {
-		return nil
+		now := time.Now() // another instance of the driver must not take the file for an old one
+		err = root.Chtimes(name, now, now)
+	} else {
+		err = replace(root, name, content)
 	}
-	if err := replace(root, name, content); err != nil {
+	if err != nil {
 		return fmt.Errorf("write CDI file of claim %s: %w", uid, err)
 	}
 	return nil

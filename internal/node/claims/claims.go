@@ -19,6 +19,8 @@ import (
 type Change struct {
 	UID   string
 	Claim *pools.Claim // the claim to prepare; nil ends the claim with the UID
+	// PodUID is the pod of a claim that ends. The claim of another pod does not end. Empty means any pod.
+	PodUID string
 	waits.Question[[]control.ClaimCPUs]
 	isPlanned bool // a pass has planned with the change
 	newest    int  // number of the newest change of the journal after that pass
@@ -27,8 +29,8 @@ type Change struct {
 // Request returns the functions that prepare and end claims for the control socket. post hands
 // a change to the event loop.
 func Request(post func(*Change)) control.ClaimFuncs {
-	ask := func(ctx context.Context, uid string, claim *pools.Claim) ([]control.ClaimCPUs, error) {
-		c := &Change{UID: uid, Claim: claim, Question: waits.Ask[[]control.ClaimCPUs](ctx.Done())}
+	ask := func(ctx context.Context, uid, podUID string, claim *pools.Claim) ([]control.ClaimCPUs, error) {
+		c := &Change{UID: uid, Claim: claim, PodUID: podUID, Question: waits.Ask[[]control.ClaimCPUs](ctx.Done())}
 		post(c)
 		select {
 		case r := <-c.Reply():
@@ -39,10 +41,10 @@ func Request(post func(*Change)) control.ClaimFuncs {
 	}
 	return control.ClaimFuncs{
 		Prepare: func(ctx context.Context, claim pools.Claim) ([]control.ClaimCPUs, error) {
-			return ask(ctx, claim.UID, &claim)
+			return ask(ctx, claim.UID, "", &claim)
 		},
-		End: func(ctx context.Context, uid string) error {
-			_, err := ask(ctx, uid, nil)
+		End: func(ctx context.Context, uid, podUID string) error {
+			_, err := ask(ctx, uid, podUID, nil)
 			return err
 		},
 	}
@@ -114,6 +116,8 @@ func (c *Claims) Decide(change *Change, plan func(pools.Claim) pools.Plan, runni
 	switch {
 	case change.Claim == nil && !exists:
 		return nil // it has ended before
+	case change.Claim == nil && change.PodUID != "" && change.PodUID != had.PodUID:
+		return control.Conflict{Text: fmt.Sprintf("claim %s/%s is prepared for pod %s, and not for pod %s", had.Namespace, had.Name, had.PodUID, change.PodUID)}
 	case change.Claim == nil:
 		if names := running(had); len(names) > 0 {
 			return control.Conflict{Text: fmt.Sprintf("claim %s/%s: its CPUs are in use: container %s runs; stop the pod first", had.Namespace, had.Name, strings.Join(names, ", "))}

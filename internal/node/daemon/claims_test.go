@@ -35,7 +35,7 @@ func (r *running) prepare(uid string, cpus int) (string, error) {
 	return all.String(), nil
 }
 
-func (r *running) end(uid string) error { return r.claimFuncs().End(r.T.Context(), uid) }
+func (r *running) end(uid string) error { return r.claimFuncs().End(r.T.Context(), uid, "") }
 
 func (r *running) claimFuncs() control.ClaimFuncs {
 	return claims.Request(func(c *claims.Change) { r.loop.box.Post(claimChange{c}) })
@@ -70,8 +70,14 @@ func TestClaimsKeepCPUs(t *testing.T) {
 	if again, err := r.prepare("one", 1); err != nil || again != first {
 		t.Errorf("after a restart the claim = %s, %v; want %s", again, err, first)
 	}
-	for _, uid := range []string{"one", "two", "unknown"} {
-		if err := r.end(uid); err != nil {
+	if _, conflicts := errors.AsType[control.Conflict](r.claimFuncs().End(t.Context(), "one", "earlier pod")); !conflicts {
+		t.Error("the end of a claim for another pod is no conflict")
+	}
+	if again, err := r.prepare("one", 1); err != nil || again != first {
+		t.Errorf("after the end for another pod the claim = %s, %v; want %s", again, err, first)
+	}
+	for uid, podUID := range map[string]string{"one": "pod", "two": "", "unknown": "pod"} {
+		if err := r.claimFuncs().End(t.Context(), uid, podUID); err != nil {
 			t.Errorf("end of claim %s: %v", uid, err)
 		}
 	}

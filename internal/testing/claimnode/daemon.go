@@ -133,9 +133,12 @@ func (d *Daemon) prepare(_ context.Context, claim pools.Claim) (all []control.Cl
 	return all, err
 }
 
-func (d *Daemon) end(_ context.Context, uid string) (err error) {
+func (d *Daemon) end(_ context.Context, uid, podUID string) (err error) {
 	d.Change(func(now *inspect.Claims) {
 		now.Claims = slices.DeleteFunc(now.Claims, func(c inspect.Claim) bool {
+			if c.UID == uid && podUID != "" && c.PodUID != podUID {
+				err = control.Conflict{Text: fmt.Sprintf("claim %s/%s is prepared for pod %s", c.Namespace, c.Name, c.PodUID)}
+			}
 			if c.UID == uid && c.Pod != "" && len(c.Containers) > 0 {
 				err = control.Conflict{Text: fmt.Sprintf("claim %s/%s: container %s runs", c.Namespace, c.Name, c.Containers[0])}
 			}

@@ -203,12 +203,12 @@ func (n *claimNode) endsClaim(uid string, owner pod) {
 	n.Helper()
 	ctx, cancel := patiently()
 	defer cancel()
-	err := n.client.EndClaim(ctx, uid)
+	err := n.client.EndClaim(ctx, uid, "")
 	if _, inUse := errors.AsType[control.Conflict](err); !inUse {
 		n.Errorf("end of a claim in use: %v; want a conflict", err)
 	}
 	n.remove(owner.id)
-	n.Eventually("end of the claim", func() error { return n.client.EndClaim(ctx, uid) })
+	n.Eventually("end of the claim", func() error { return n.client.EndClaim(ctx, uid, "") })
 }
 
 // again returns the request for another container in a pod.
