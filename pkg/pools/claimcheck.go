@@ -82,16 +82,19 @@ func (p *ClaimPart) check() error {
 	return errors.Join(checkName("request", p.Request), checkName("device", p.Device))
 }
 
-// checkName checks a name or UID of the API. They appear in file names, CDI names and logs. None contains the
-// separator of ClaimPart.key. A request can be of the form request/subrequest.
+// checkName checks a name or UID of the API. They appear in file names, CDI names and logs, and as elements of paths:
+// none begins with a dot. None contains the separator of ClaimPart.key. A request can be of the form
+// request/subrequest.
 func checkName(field, value string) error {
 	isOther := func(r rune) bool {
-		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && !strings.ContainsRune("-._", r) && (r != '/' || field != "request")
+		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && !strings.ContainsRune("-._", r)
 	}
+	isBad := func(name string) bool { return name == "" || name[0] == '.' || strings.ContainsFunc(name, isOther) }
+	first, second, isSub := strings.Cut(value, "/")
 	switch {
 	case value == "" || len(value) > maxClaimName:
 		return fmt.Errorf("%s has %d bytes; 1 to %d are possible", field, len(value), maxClaimName)
-	case strings.ContainsFunc(value, isOther):
+	case isBad(first), isSub && (field != "request" || isBad(second)):
 		return fmt.Errorf("%s %q is not a name or UID of an object of Kubernetes", field, value)
 	}
 	return nil
