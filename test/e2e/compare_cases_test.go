@@ -234,7 +234,7 @@ func (c *cluster) giveBack(t *testing.T, own, plain *corev1.Pod, earlier cpuset.
 func (c *cluster) memory(t *testing.T, d claimDriver) string {
 	t.Helper()
 	var sizes []string
-	for _, name := range strings.Fields(d.programs) {
+	for name := range strings.FieldsSeq(d.programs) {
 		var kib int
 		if _, err := fmt.Sscan(c.run(t, "sh", "-euc", "sed -n 's/^VmRSS: *//p' /proc/$(pidof -s $0)/status", name), &kib); err != nil {
 			t.Fatal(err)

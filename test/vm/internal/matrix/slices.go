@@ -37,6 +37,7 @@ func Slices() []Slice {
 		{"cluster-priority", []string{"TestCluster/TestPriority"}},
 		{"cluster-autoscaling", []string{"TestCluster/TestAutoscaling"}},
 		{"cluster-claims", []string{"TestCluster/TestClaims"}},
+		{"cluster-claim-restarts", []string{"TestCluster/TestClaimRestarts"}},
 		{"cluster-compare", []string{"TestCluster/TestCompareDRA"}},
 		{"static-kubelet", []string{"TestStaticKubelet"}},
 		{"openshift", []string{"TestOpenShift", "TestConmon"}},
