@@ -149,6 +149,9 @@ func (f *flags) check(cmd *cobra.Command) error {
 		if !ok || len(validation.IsDNS1123Subdomain(domain)) > 0 || len(validation.IsCIdentifier(id)) > 0 {
 			return fmt.Errorf("--numa-attribute %q is no name of an attribute; write a domain and an identifier, such as dra.net/numaNode", name)
 		}
+		if len(domain) > resourcev1.DeviceMaxDomainLength || len(id) > resourcev1.DeviceMaxIDLength { // the API server would refuse each slice
+			return fmt.Errorf("--numa-attribute %q: a domain has at most %d bytes, and an identifier %d; shorten it", name, resourcev1.DeviceMaxDomainLength, resourcev1.DeviceMaxIDLength)
+		}
 		o.NUMAAttributes = append(o.NUMAAttributes, resourcev1.QualifiedName(name))
 	}
 	return nil

@@ -29,6 +29,8 @@ func TestCommandLine(t *testing.T) {
 		{"--node-name n more", exitUsage, `takes no argument "more"`},
 		{"--node-name n --accounting half", exitUsage, `unknown accounting "half"`},
 		{"--node-name n --numa-attribute numaNode", exitUsage, "write a domain and an identifier"},
+		{"--node-name n --numa-attribute dra.net/" + strings.Repeat("n", 33), exitUsage, "an identifier 32"},
+		{"--node-name n --numa-attribute " + strings.Repeat("d", 62) + ".n/numaNode", exitUsage, "at most 63 bytes"},
 		{"--node-name n --log-level loud", exitUsage, "--log-level"},
 		{"--node-name n --log-format xml", exitUsage, "--log-format"},
 		{"--node-name n --kubeconfig " + broken, exitError, "find the cluster"},

@@ -106,7 +106,7 @@ func TestExplainImpossible(t *testing.T) {
 	}
 }
 
-// TestExplainClaims checks the sentences about a pod without a node whose containers use ResourceClaims, and the note
+// TestExplainClaims checks the sentences about a pod without a node that uses ResourceClaims, and the note
 // without the right to read them.
 func TestExplainClaims(t *testing.T) {
 	lists := map[string]string{"/api/v1/namespaces/ran/pods/du-0": `{"metadata":{"name":"du-0","namespace":"ran","uid":"u"},"spec":{

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/cpupoold/cpupoold/internal/admission"
@@ -136,6 +137,9 @@ func (o *simulateOptions) check() error {
 		domain, id, _ := strings.Cut(name, "/")
 		if len(validation.IsDNS1123Subdomain(domain))+len(validation.IsCIdentifier(id)) > 0 {
 			return fmt.Errorf("--numa-attribute %q: is no name of an attribute; write a domain and an identifier, such as dra.net/numaNode", name)
+		}
+		if len(domain) > resourcev1.DeviceMaxDomainLength || len(id) > resourcev1.DeviceMaxIDLength {
+			return fmt.Errorf("--numa-attribute %q: a domain has at most %d bytes, and an identifier %d; shorten it", name, resourcev1.DeviceMaxDomainLength, resourcev1.DeviceMaxIDLength)
 		}
 	}
 	return cmp.Or(checkStdin(files...), checkDescriptions("topology", o.topology...))

@@ -77,7 +77,7 @@ func (d *driver) cleanUpOnce(ctx context.Context) error {
 }
 
 // mayBeOrphan reports whether the pod of a claim is not on the node. The claim keeps the names of its
-// containers until it ends, so they do not count. The daemon does not end a claim whose container runs.
+// containers until it ends, so they do not count. The daemon does not end a claim while a container of it runs.
 func mayBeOrphan(c *inspect.Claim) bool { return c.Pod == "" }
 
 // find returns a claim as the daemon has it now, nil if it has ended.

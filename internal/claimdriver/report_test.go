@@ -216,7 +216,7 @@ func TestStartErrors(t *testing.T) {
 	}
 }
 
-// TestStatusRefused checks that a claim whose status the API server refuses does not stop the status of the others.
+// TestStatusRefused checks that a refusal of the status of one claim does not stop the status of the others.
 func TestStatusRefused(t *testing.T) {
 	t.Parallel()
 	first, second := claim(1, "numa0", "2"), claim(2, "numa1", "2")

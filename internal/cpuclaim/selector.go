@@ -6,7 +6,7 @@ import (
 	resourcev1 "k8s.io/api/resource/v1"
 )
 
-// driver is the driver whose devices selectors require.
+// driver is the driver that selectors require.
 type driver int
 
 const (

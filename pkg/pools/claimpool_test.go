@@ -53,7 +53,7 @@ func TestAloneBesideClaims(t *testing.T) {
 	}
 }
 
-// TestClaimsFillDevice checks that no combination of options refuses claims whose sum is the capacity of their
+// TestClaimsFillDevice checks that no combination of options refuses claims if their sum is the capacity of their
 // device.
 func TestClaimsFillDevice(t *testing.T) {
 	isolated := twoNodes

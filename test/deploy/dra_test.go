@@ -67,7 +67,7 @@ profiles:
 		}
 	}
 	if slices.Sort(names); !slices.Equal(names, []string{"cpupool-dra-edge", "cpupool-dra-worker"}) {
-		t.Fatalf("drivers are %v; want those of edge and worker", names)
+		t.Fatalf("drivers are %v; want the drivers of edge and worker", names)
 	}
 	disjoint(t, []*appsv1.DaemonSet{daemonSet(t, all, names[0]), daemonSet(t, all, names[1])})
 	if p := of[*networkingv1.NetworkPolicy](all)[0].Spec; len(p.Ingress) != 0 || p.Egress[0].Ports[0].Port.IntValue() != 16443 || len(p.PolicyTypes) != 2 {
@@ -236,7 +236,7 @@ func TestDriverAccount(t *testing.T) {
 		}
 	}
 	if len(policies) != 2 {
-		t.Errorf("policies = %d; want those of slices and of claims", len(policies))
+		t.Errorf("policies = %d; want one of slices and one of claims", len(policies))
 	}
 }
 

@@ -49,7 +49,7 @@ const (
 // sharedByClaims is the shared pool of claimPools.
 var sharedByClaims = cpuset.Of(1)
 
-// claimCluster is a cluster of one node whose pods use claims.
+// claimCluster is a cluster of one node. Its pods use claims.
 type claimCluster struct {
 	*cluster
 

@@ -63,7 +63,7 @@ func (c *claimCluster) claim(t *testing.T, name, cpus string, options ...func(*r
 	return made
 }
 
-// claimPod is a pod whose container app uses these claims. Its limit would throttle it without the claims. A smaller limit would throttle the pause
+// claimPod is a pod. Its container app uses these claims. Its limit would throttle it without the claims. A smaller limit would throttle the pause
 // container, which starts before the daemon removes the quota of the pod.
 func claimPod(name string, claims ...string) *corev1.Pod {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "apps"}, Spec: spec("1m|500m")}

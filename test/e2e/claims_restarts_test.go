@@ -141,7 +141,7 @@ func (c *claimCluster) second(t *testing.T, beside string) {
 	c.end(t, "beside")
 }
 
-// reboots checks that pods have the same CPUs after the node has lost its power, also a pod whose container did not exist yet. The files of CDI
+// reboots checks that pods have the same CPUs after the node has lost its power, also a pod without a container at that time. The files of CDI
 // are lost.
 func (c *claimCluster) reboots(t *testing.T) {
 	c.claim(t, "running", "1", onNode(1))

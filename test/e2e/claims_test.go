@@ -169,7 +169,7 @@ func (c *claimCluster) shares(t *testing.T) {
 	c.free(t, "2-3,6-7")
 }
 
-// heldPod is a pod with a claim of the same name, whose init container hold waits.
+// heldPod is a pod with a claim of the same name. Its init container hold waits.
 func heldPod(name string) *corev1.Pod {
 	pod := claimPod(name, name)
 	hold := *pod.Spec.Containers[0].DeepCopy()

@@ -244,7 +244,7 @@ func (c *cluster) memory(t *testing.T, d claimDriver) string {
 	return strings.Join(sizes, ", ")
 }
 
-// launchClaim makes a ResourceClaim for CPUs of NUMA node 1, and a pod whose containers use it.
+// launchClaim makes a ResourceClaim for CPUs of NUMA node 1, and a pod. All containers of the pod use the claim.
 func (c *cluster) launchClaim(t *testing.T, d claimDriver, name string, cpus int, containers ...string) {
 	t.Helper()
 	claim := &resourcev1.ResourceClaim{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: resourcev1.ResourceClaimSpec{Devices: resourcev1.DeviceClaim{

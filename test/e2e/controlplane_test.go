@@ -25,7 +25,7 @@ type controlPlane struct {
 	image    string // of the release that commands of the documents install
 	gates    string // feature gates, as NAME=true
 	running  map[string]*process
-	test     *testing.T // at whose end the programs end
+	test     *testing.T // the programs end with it
 }
 
 // startControlPlane starts the control plane of a cluster of these machines.

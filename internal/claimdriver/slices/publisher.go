@@ -63,7 +63,7 @@ type Publisher struct {
 	asked      time.Time // last question to the API server
 
 	last  *resourceslice.DriverResources // published; used by Run alone
-	shown decision                       // of which the log has the problems; used by Run alone
+	shown decision                       // the last one in the log; used by Run alone
 }
 
 // New returns a Publisher that has published nothing.

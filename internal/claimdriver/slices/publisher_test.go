@@ -43,7 +43,7 @@ type cluster struct {
 	probes                   int
 }
 
-// on is a cluster with all features, whose kubelet reserves the CPUs.
+// on is a cluster with all features. Its kubelet reserves the CPUs.
 func on() *cluster {
 	return &cluster{mapping: true, taints: true, sharing: true, declares: true, reserved: "8"}
 }

@@ -110,7 +110,7 @@ func isRefusal(err error) bool {
 	}
 }
 
-// away returns the taint of devices whose daemon does not answer.
+// away returns the taint of devices while the daemon does not answer.
 func away() resourcev1.DeviceTaint {
 	return resourcev1.DeviceTaint{Key: dra.Driver + "/away", Effect: resourcev1.DeviceTaintEffectNoSchedule}
 }

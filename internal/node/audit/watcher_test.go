@@ -125,8 +125,8 @@ func TestWatch(t *testing.T) {
 	}
 }
 
-// TestDirectory checks that a Watcher finds the same in a directory, whose number of links replaces a list of one thread,
-// and with texts of any length.
+// TestDirectory checks that a Watcher finds the same in a directory, and with texts of any length. The number of links
+// of the directory replaces a list of one thread.
 func TestDirectory(t *testing.T) {
 	p := newProc()
 	for i, length := range []int{1, 1018, 1019, 1020, 1021, 3000} { // around the length of the first read

@@ -7,7 +7,7 @@ import (
 	"github.com/cpupoold/cpupoold/internal/config"
 )
 
-// checkPreparedClaims reports ResourceClaims whose CPUs a static kubelet would also allocate to other containers.
+// checkPreparedClaims reports ResourceClaims if a static kubelet would allocate their CPUs to other containers, too.
 func checkPreparedClaims(e *evidence) []Finding {
 	if !e.config.Pools.Guaranteed.Kubelet || e.host.Claims == nil {
 		return nil

@@ -66,7 +66,7 @@ func (c RuntimeConfig) apply(dir string, r cri.Resources) error {
 	return nil
 }
 
-// levels returns the cgroups of a container, whose processes are in the last one.
+// levels returns the cgroups of a container. Its processes are in the last one.
 func (c RuntimeConfig) levels(scope string) []string {
 	if !c.Crun || c.Driver != cri.Systemd {
 		return []string{scope}

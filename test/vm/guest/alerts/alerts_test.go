@@ -46,7 +46,7 @@ node: {name: node, kubeconfig: /etc/cpupoold/no-such-kubeconfig}
 // partitioned has owners' CPUs taken from all others by the kernel.
 var partitioned = strings.Replace(config, "onRefusal: shared", "onRefusal: shared, isolation: partition", 1)
 
-// uncaused returns the alerts whose symptoms need a cluster: of the webhook, which test/e2e causes, and of the driver for
+// uncaused returns the alerts with symptoms that need a cluster: of the webhook, which test/e2e causes, and of the driver for
 // ResourceClaims, which only promtool tests.
 func uncaused() []string {
 	return []string{

@@ -17,7 +17,7 @@ import (
 )
 
 const (
-	// waiters is the number of pods whose creations wait.
+	// waiters is the number of pods that wait.
 	waiters = 50
 	// retry is the time after which the creation of each of these pods is repeated. The kubelet takes 10 s and more.
 	retry = 25 * time.Second
