@@ -179,17 +179,25 @@ func TestPartitionIsRepaired(t *testing.T) {
 			}
 			other := string(cgroup.Path(scope).Parent().Join("other"))
 			n.Tree.MkdirAll(other)
-			if err := n.Tree.Write(other+"/cpuset.cpus", "0-7"); err != nil {
-				t.Fatal(err)
-			}
 			if n.Kernel.Settled {
+				if err := n.Tree.Write(other+"/cpuset.cpus", "0-7"); err != nil {
+					t.Fatal(err)
+				}
 				r.quiet()
 				n.AwaitPartition(id, cgroup.RootPartition)
 				return
 			}
+			// Otherwise the daemon soon corrects the CPUs of the sibling, and the partition returns
+			// before the test sees the refusal.
+			if err := n.Tree.Insist(other+"/cpuset.cpus", "0-7"); err != nil {
+				t.Fatal(err)
+			}
 			r.view("refused", func(v *telemetry.View) bool { return modes(v)["a"] == "cpuset" && v.Problems["NoPartition"] == 1 })
 			if st := n.State(id); !st.Partition.Is(cgroup.MemberPartition) || !st.Effective.Equal(st.CPUs) || len(n.ExclusiveLists()) > 0 {
 				t.Errorf("a broken partition is left as %+v, lists %v", st, n.ExclusiveLists())
+			}
+			if err := n.Tree.Insist(other+"/cpuset.cpus", ""); err != nil {
+				t.Fatal(err)
 			}
 			if err := n.Tree.Write(other+"/cpuset.cpus", "0-1"); err != nil {
 				t.Fatal(err)
