@@ -153,6 +153,7 @@ func rows() []row {
 		{"usablecpus", true, []string{"pkg/cgroup", "pkg/cpuset", "pkg/pools", "pkg/topology"}},
 		{"preflight", true, []string{"pkg/...", "internal/config", "internal/findings", "internal/nodecheck", "internal/othermanagers", "hostkubelet", "hostslices", "managers", "procroot", "quantity", "usablecpus"}},
 		{"threads", true, []string{"pkg/cgroup"}},
+		{"schedwatch", true, []string{"pkg/cpuset"}},
 
 		// State and decisions.
 		{"actor", true, nil},
