@@ -132,6 +132,10 @@ type Config struct {
 	// 10s..24h; 0 ("off" in the file) means no scans. Default: 5m.
 	AuditInterval time.Duration
 
+	// AuditLive (audit.live) makes the kernel's scheduler count other tasks on exclusive CPUs.
+	// Default: false, until the cost of the program is measured on hardware.
+	AuditLive bool
+
 	// Interrupts (interrupts) selects the CPUs of interrupts of devices.
 	Interrupts Interrupts
 

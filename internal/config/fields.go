@@ -60,7 +60,10 @@ func (d *decoder) fields(c *Config) []field {
 		{"depletion", func(key string, n *yaml.Node) { d.depletion(key, n, c) }},
 		{"audit", func(key string, n *yaml.Node) {
 			// An audit of 10,000 tasks takes tenths of a second.
-			d.mapping(key, n, []field{{"interval", d.duration(&c.AuditInterval, 10*time.Second, 24*time.Hour, "off", "1m")}})
+			d.mapping(key, n, []field{
+				{"interval", d.duration(&c.AuditInterval, 10*time.Second, 24*time.Hour, "off", "1m")},
+				{"live", boolean(d, &c.AuditLive)},
+			})
 		}},
 		{"interrupts", func(key string, n *yaml.Node) { d.interrupts(key, n, &c.Interrupts) }},
 		{"kernelThreads", oneOf(d, &c.KernelThreads, KernelThreadsOff, KernelThreadsExclusive)},
