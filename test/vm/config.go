@@ -28,6 +28,10 @@ type Config struct {
 	// The unreleased forky has the newest versions: at the time of writing 262 and 7.2.
 	Suite string
 
+	// Kernel is another flavour of the suite's kernel, for RunKernelTests only: "rt" is the real-time kernel. Debian's other kernels have
+	// no tracers osnoise and timerlat. By default, guests boot the kernel for cloud machines.
+	Kernel string
+
 	// Cold boots a node from power-on. Otherwise it continues from a snapshot in which it has just become ready: the same, much faster.
 	Cold bool
 
@@ -51,6 +55,9 @@ func (c Config) resolved() (Config, topology, error) {
 	}
 	if !slices.Contains(suites(), c.Suite) {
 		return Config{}, topology{}, fmt.Errorf("find suite %q: not one of %s", c.Suite, strings.Join(suites(), ", "))
+	}
+	if c.Kernel != "" && c.Kernel != "rt" {
+		return Config{}, topology{}, fmt.Errorf("find kernel %q: want rt, or none for the default", c.Kernel)
 	}
 	t, err := findTopology(c.Topology)
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 
 // RunKernelTests is RunTests for tests that need only a kernel. It boots one in a few seconds, with the tests as the only
 // process, as root. /proc, /sys, /dev, /tmp and /run are mounted, and cgroup2 with all its controllers at /sys/fs/cgroup.
-// Config.Node does not apply; Config.Suite chooses the kernel.
+// Config.Node does not apply; Config.Suite and Config.Kernel choose the kernel.
 func RunKernelTests(t *testing.T, pkg string, config Config, args ...string) bool {
 	t.Helper()
 	store, err := openStore()
@@ -54,7 +54,7 @@ func runKernelTests(ctx context.Context, store image.Store, dir runDir, pkg stri
 	if config.Node {
 		return "", errors.New("a bare kernel cannot be a node: use Start and RunTests")
 	}
-	kernel, err := store.Kernel(ctx, config.Suite)
+	kernel, err := store.Kernel(ctx, config.Suite, config.Kernel)
 	if err != nil {
 		return "", err
 	}

@@ -44,6 +44,9 @@ func Boot(ctx context.Context, config Config) (*VM, error) {
 	if err != nil {
 		return nil, err
 	}
+	if config.Kernel != "" {
+		return nil, fmt.Errorf("boot kernel %q: only RunKernelTests boots it", config.Kernel)
+	}
 	store, err := openStore()
 	if err != nil {
 		return nil, err

@@ -51,9 +51,20 @@ type Spec struct {
 	Layers   []string // directories in parts/layers, each copied over the earlier ones
 }
 
-// Kernel returns the kernel of a suite of Debian. It first builds the root file system if the cache lacks the current inputs.
-func (s Store) Kernel(ctx context.Context, suite string) (Kernel, error) {
-	return s.rootfs(ctx, suite, nil)
+// Kernel returns the kernel of a suite of Debian. The flavour "" is the kernel of its disks, and Kernel first builds the root file
+// system if the cache lacks the current inputs. A kernel of another flavour has no initrd.
+func (s Store) Kernel(ctx context.Context, suite, flavour string) (Kernel, error) {
+	if flavour == "" {
+		return s.rootfs(ctx, suite, nil)
+	}
+	program := filepath.Join(s.Source, "image", "kernel.sh")
+	var k key
+	k.file(program)
+	dir, err := s.build(ctx, "kernel-"+suite+"-"+flavour, &k, func(dir string) error { return script(ctx, program, dir, suite, flavour) })
+	if err != nil {
+		return Kernel{}, err
+	}
+	return Kernel{Image: filepath.Join(dir, "vmlinuz"), Key: filepath.Base(dir)}, nil
 }
 
 func (s Store) rootfs(ctx context.Context, suite string, packages []string) (Kernel, error) {
