@@ -154,6 +154,7 @@ func rows() []row {
 		{"preflight", true, []string{"pkg/...", "internal/config", "internal/findings", "internal/nodecheck", "internal/othermanagers", "hostkubelet", "hostslices", "managers", "procroot", "quantity", "usablecpus"}},
 		{"threads", true, []string{"pkg/cgroup"}},
 		{"schedwatch", true, []string{"pkg/cpuset"}},
+		{"livereport", true, []string{"audit", "pkg/cpuset", "schedwatch"}},
 
 		// State and decisions.
 		{"actor", true, nil},

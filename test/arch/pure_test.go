@@ -48,6 +48,7 @@ func pure() []string {
 		"internal/node/audit/parse*.go",
 		"internal/node/audit/report.go",
 		"internal/node/audit/task.go",
+		"internal/node/livereport/*.go",
 		"internal/cluster/eviction/victims.go",
 		"internal/node/nodestatus/resources.go",
 		"internal/plugin/picture/*.go",

@@ -1,0 +1,101 @@
+package livereport
+
+import (
+	"strings"
+
+	"github.com/cpupoold/cpupoold/internal/node/schedwatch"
+)
+
+// maxRows bounds the rows of a collector. A process can change its name at each switch, so a
+// long audit can meet any number of names.
+const maxRows = 4096
+
+// Collector adds the readings of one program. The zero value is ready to use.
+type Collector struct {
+	rows map[key]*entry
+	last schedwatch.Reading
+}
+
+// key distinguishes the rows of a reading.
+type key struct {
+	cpu     int
+	kind    schedwatch.Kind
+	command string
+	cgroup  uint64
+}
+
+type entry struct {
+	amount
+
+	path string
+}
+
+// rootID is the number of the cgroup root in the kernel.
+const rootID = 1
+
+// amount is the time in nanoseconds and the context switches of tasks.
+type amount struct{ time, switches uint64 }
+
+func (a *amount) add(b amount) {
+	a.time += b.time
+	a.switches += b.switches
+}
+
+// less subtracts an amount. The result is not negative.
+func (a amount) less(b amount) amount {
+	return amount{a.time - min(a.time, b.time), a.switches - min(a.switches, b.switches)}
+}
+
+func (a amount) total(kind string) Total {
+	return Total{Kind: kind, Seconds: seconds(a.time), Switches: a.switches}
+}
+
+// Add adds a reading.
+func (c *Collector) Add(r schedwatch.Reading) {
+	if c.rows == nil {
+		c.rows = make(map[key]*entry)
+	}
+	add(c.rows, r.Tasks)
+	r.Tasks = nil
+	c.last = r
+}
+
+// add adds tasks to rows. A task without a row is in the totals of the reading.
+func add(rows map[key]*entry, tasks []schedwatch.Task) {
+	for i := range tasks {
+		t := &tasks[i]
+		k := key{t.CPU, t.Kind, command(t), t.CgroupID}
+		e := rows[k]
+		if e == nil {
+			if len(rows) >= maxRows {
+				continue
+			}
+			e = &entry{}
+			rows[k] = e
+		}
+		e.add(amount{uint64(max(t.Time, 0)), t.Switches})
+		if e.path == "" {
+			e.path = path(t)
+		}
+	}
+}
+
+// path returns the path of a task's cgroup, "/" for the root, and "" for a removed cgroup.
+func path(t *schedwatch.Task) string {
+	if t.CgroupID == rootID {
+		return "/"
+	}
+	return t.Cgroup
+}
+
+// command returns the name of a task. Names of bound kernel threads end with the number of the
+// CPU, such as ksoftirqd/4 and kworker/4:1H. These become one name.
+func command(t *schedwatch.Task) string {
+	name, cpu, isNumbered := strings.Cut(t.Command, "/")
+	if t.Kind == schedwatch.BoundKernel && isNumbered && cpu != "" && cpu[0] >= '0' && cpu[0] <= '9' {
+		return name + "/*"
+	}
+	return t.Command
+}
+
+func seconds(nanoseconds uint64) float64 { return float64(nanoseconds) / 1e9 }

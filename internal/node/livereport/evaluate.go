@@ -1,0 +1,273 @@
+package livereport
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	"github.com/cpupoold/cpupoold/internal/node/audit"
+	"github.com/cpupoold/cpupoold/internal/node/schedwatch"
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
+)
+
+// Owners returns the cgroups that own exclusive CPUs, as package schedwatch expects them.
+func Owners(o audit.Ownership) []schedwatch.Owner {
+	var all []schedwatch.Owner
+	for _, p := range o.Places {
+		if p.Exclusive && !p.CPUs.IsEmpty() {
+			all = append(all, schedwatch.Owner{CPUs: p.CPUs, Cgroups: []string{p.Cgroup}})
+		}
+	}
+	return all
+}
+
+// Report returns the report of all readings so far. Before and after are the owners of CPUs at
+// the begin and at the end of the readings. A CPU counts if both have the same owner with the
+// same cgroups. The program knows only the cgroups of before, so a container that started again
+// would be foreign on its own CPUs.
+func (c *Collector) Report(before, after audit.Ownership) Report {
+	e := evaluation{owners: make(map[int]ownerKey)}
+	e.Probe = Probe{Mode: "tracepoint", Runs: c.last.Runs, Seconds: c.last.RunTime.Seconds()}
+	if c.last.BTF {
+		e.Probe.Mode = "btf"
+	}
+	e.compare(holders(before), holders(after))
+	e.shares(c.last.CPUs)
+	rows := make(map[key]*entry, len(c.rows))
+	for k, at := range c.rows {
+		one := *at // a running task adds to it
+		rows[k] = &one
+	}
+	add(rows, c.last.Running)
+	e.tasks(rows, containers(before, after))
+	if e.Watched == 0 {
+		e.NoShare = "no exclusive CPU had the same owner during the whole audit; start a container or unit with exclusive CPUs, and repeat the audit"
+		return e.Report
+	}
+	share := ratio(e.Foreign, e.Watched)
+	e.Share = &share
+	return e.Report
+}
+
+type evaluation struct {
+	Report
+
+	owners  map[int]ownerKey // of the CPUs that count
+	counted amount           // of all tasks on these CPUs
+}
+
+type ownerKey struct {
+	audit.PoolName
+
+	pod, name string
+}
+
+func (k ownerKey) owner(cpus cpuset.Set) audit.Owner {
+	return audit.Owner{PoolName: k.PoolName, Pod: k.pod, Name: k.name, CPUs: cpus}
+}
+
+// holder is the owner of a CPU with its cgroups.
+type holder struct {
+	ownerKey
+
+	cgroups string // sorted, with a line for each
+}
+
+// holders returns the owners of exclusive CPUs.
+func holders(o audit.Ownership) map[int]holder {
+	places := slices.Clone(o.Places)
+	slices.SortFunc(places, func(a, b audit.Place) int { return cmp.Compare(a.Cgroup, b.Cgroup) })
+	all := make(map[int]holder)
+	for i := range places {
+		p := &places[i]
+		if !p.Exclusive {
+			continue
+		}
+		for cpu := range p.CPUs.All() {
+			h, known := all[cpu]
+			if !known {
+				h.ownerKey = ownerKey{PoolName: p.PoolName, pod: p.Pod, name: p.Name}
+				if p.PodPool {
+					h.name = ""
+				}
+			}
+			h.cgroups += p.Cgroup + "\n"
+			all[cpu] = h
+		}
+	}
+	return all
+}
+
+// compare finds the CPUs that kept their owners.
+func (e *evaluation) compare(was, is map[int]holder) {
+	for cpu, h := range was {
+		if is[cpu] != h {
+			e.Changed = e.Changed.Union(cpuset.Of(cpu))
+			continue
+		}
+		e.owners[cpu] = h.ownerKey
+	}
+	for cpu := range is {
+		if _, known := was[cpu]; !known {
+			e.Changed = e.Changed.Union(cpuset.Of(cpu))
+		}
+	}
+}
+
+// sums are the counts of an owner.
+type sums struct {
+	cpus    cpuset.Set
+	watched uint64
+	foreign uint64 // time of foreign tasks, without the kernel's bound threads
+}
+
+func (s *sums) add(c *schedwatch.CPU) {
+	s.cpus = s.cpus.Union(cpuset.Of(c.CPU))
+	s.watched += uint64(c.Watched)
+	for kind, n := range c.Foreign {
+		if schedwatch.Kind(kind) != schedwatch.BoundKernel {
+			s.foreign += uint64(n.Time)
+		}
+	}
+}
+
+// shares sums up the CPUs that count, by owner and by kind.
+func (e *evaluation) shares(cpus []schedwatch.CPU) {
+	owners := make(map[ownerKey]*sums)
+	var all sums
+	var kinds [schedwatch.Kinds]amount
+	for i := range cpus {
+		c := &cpus[i]
+		k, counts := e.owners[c.CPU]
+		if !counts {
+			continue
+		}
+		if owners[k] == nil {
+			owners[k] = &sums{}
+		}
+		owners[k].add(c)
+		all.add(c)
+		for kind, n := range c.Foreign {
+			kinds[kind].add(amount{uint64(n.Time), n.Switches})
+		}
+	}
+	e.CPUs, e.Watched, e.Foreign = all.cpus, seconds(all.watched), seconds(all.foreign)
+	e.Owners, e.Kinds = []OwnerShare{}, []Total{}
+	for k, s := range owners {
+		watched, foreign := seconds(s.watched), seconds(s.foreign)
+		e.Owners = append(e.Owners, OwnerShare{Owner: k.owner(s.cpus), Watched: watched, Foreign: foreign, Share: ratio(foreign, watched)})
+	}
+	slices.SortFunc(e.Owners, func(a, b OwnerShare) int { return cmp.Compare(a.CPUs.First(), b.CPUs.First()) })
+	for kind, n := range kinds {
+		e.counted.add(n)
+		e.Kinds = append(e.Kinds, n.total(kindName(schedwatch.Kind(kind))))
+	}
+}
+
+// ratio returns the part of all without foreign time.
+func ratio(foreign, all float64) float64 {
+	if all == 0 {
+		return 0
+	}
+	return max(0, 1-foreign/all)
+}
+
+// kindName returns the name of a kind in a report.
+func kindName(k schedwatch.Kind) string {
+	switch k {
+	case schedwatch.User:
+		return "user"
+	case schedwatch.BoundKernel:
+		return bound
+	case schedwatch.OtherKernel:
+		return "kernel_other"
+	}
+	return "unknown"
+}
+
+type rowKey struct {
+	ownerKey
+
+	kind          schedwatch.Kind
+	command, path string
+	cgroup        uint64 // of a removed cgroup
+}
+
+// row is a row before its times are seconds.
+type row struct {
+	amount
+
+	cpus   cpuset.Set
+	cgroup uint64
+}
+
+// tasks makes the rows of the CPUs that count.
+func (e *evaluation) tasks(entries map[key]*entry, places map[string]audit.Place) {
+	rows := make(map[rowKey]*row)
+	var listed amount
+	for k, at := range entries {
+		owner, counts := e.owners[k.cpu]
+		if !counts {
+			continue
+		}
+		listed.add(at.amount)
+		to := rowKey{ownerKey: owner, kind: k.kind, command: k.command, path: at.path}
+		if at.path == "" {
+			to.cgroup = k.cgroup
+		}
+		if rows[to] == nil {
+			rows[to] = &row{cgroup: k.cgroup}
+		}
+		r := rows[to]
+		r.add(at.amount)
+		r.cpus = r.cpus.Union(cpuset.Of(k.cpu))
+		r.cgroup = max(r.cgroup, k.cgroup) // of a cgroup that was made again, the newer one
+	}
+	e.Tasks = []Row{}
+	for k, r := range rows {
+		out := Row{Total: r.total(kindName(k.kind)), Owner: k.owner(r.cpus), Command: k.command, Cgroup: k.path, CgroupID: r.cgroup}
+		if p, known := innermost(places, k.path); known {
+			out.Pod, out.Container = p.Pod, p.Name
+		}
+		e.Tasks = append(e.Tasks, out)
+	}
+	slices.SortFunc(e.Tasks, compareRows)
+	e.More = e.counted.less(listed).total("")
+}
+
+// compareRows sorts the kernel's bound threads behind all others, and by time.
+func compareRows(a, b Row) int {
+	rank := func(r *Row) int {
+		if r.Kind == bound {
+			return 1
+		}
+		return 0
+	}
+	return cmp.Or(rank(&a)-rank(&b), cmp.Compare(b.Seconds, a.Seconds), cmp.Compare(b.Switches, a.Switches),
+		cmp.Compare(a.Owner.CPUs.First(), b.Owner.CPUs.First()), cmp.Compare(a.Kind, b.Kind),
+		cmp.Compare(a.Command, b.Command), cmp.Compare(a.Cgroup, b.Cgroup), cmp.Compare(a.CgroupID, b.CgroupID))
+}
+
+// containers returns the places of containers by their cgroup.
+func containers(of ...audit.Ownership) map[string]audit.Place {
+	all := make(map[string]audit.Place)
+	for _, o := range of {
+		for _, p := range o.Places {
+			if p.Pod != "" {
+				all[p.Cgroup] = p
+			}
+		}
+	}
+	return all
+}
+
+// innermost returns the innermost place that contains a cgroup.
+func innermost(places map[string]audit.Place, cgroup string) (audit.Place, bool) {
+	for cgroup != "" {
+		if p, known := places[cgroup]; known {
+			return p, true
+		}
+		cgroup = cgroup[:max(strings.LastIndexByte(cgroup, '/'), 0)]
+	}
+	return audit.Place{}, false
+}
