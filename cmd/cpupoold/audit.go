@@ -53,16 +53,30 @@ its time (UNSEEN). It does not sample interrupts: the kernel counts them.
 A score needs two scans. An audit with a duration makes at least two, even if they take longer
 than the duration. --duration 0s makes one scan, and no score.
 
+--live 30s counts each task instead that the kernel ran on exclusive CPUs in that time, by an
+eBPF program on the kernel's scheduler. It misses no task, however short. It needs root, or the
+capabilities CAP_BPF, CAP_PERFMON and CAP_DAC_READ_SEARCH. The end of the command removes the
+program. A CPU counts if it keeps its owner during the audit.
+
 A signal (Ctrl-C) ends the audit early. It then prints the findings of the scans so far. Exit
-code 3 means that there are findings; with --ran, findings of tasks that ran. Exit code 1 means
-that a single scan has no findings, because a signal ended the audit before the second.`,
+code 3 means that there are findings; with --ran, findings of tasks that ran; with --live, user
+tasks and kernel threads that are not bound to their CPU. Exit code 1 means that a single scan
+has no findings, because a signal ended the audit before the second. With --live, it means that
+no exclusive CPU kept its owner.`,
 		Args: cobra.NoArgs,
 	}
 	output := outputFlag(c)
 	duration := c.Flags().Duration("duration", 10*time.Second, "time of the audit; 0 for one scan of the CPUs on which tasks may run, without a score")
 	interval := c.Flags().Duration("interval", 100*time.Millisecond, "minimum pause between scans; longer if a scan takes long")
 	ran := c.Flags().Bool("ran", false, "list only tasks that ran there, not tasks that may run there")
+	live := c.Flags().Duration("live", 0, "time of a live audit, which counts each task on exclusive CPUs; without scans")
 	c.RunE = func(c *cobra.Command, _ []string) error {
+		isLive := c.Flags().Changed("live")
+		if isLive {
+			if err := checkLive(c, *live); err != nil {
+				return err
+			}
+		}
 		if *duration < 0 || *duration > maxAuditDuration {
 			return usage.New(c, fmt.Errorf("--duration %v: write 0s to %v", *duration, maxAuditDuration))
 		}
@@ -75,6 +89,9 @@ that a single scan has no findings, because a signal ended the audit before the 
 		cfg, t, err := a.load()
 		if err != nil {
 			return err
+		}
+		if isLive {
+			return a.auditLive(c.Context(), *output, *live, cfg, t)
 		}
 		w, err := auditor.Open()
 		if err != nil {

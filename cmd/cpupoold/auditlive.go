@@ -1,0 +1,340 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
+
+	"github.com/cpupoold/cpupoold/internal/config"
+	"github.com/cpupoold/cpupoold/internal/inspect"
+	"github.com/cpupoold/cpupoold/internal/layout"
+	"github.com/cpupoold/cpupoold/internal/node/audit"
+	"github.com/cpupoold/cpupoold/internal/node/hostenv"
+	"github.com/cpupoold/cpupoold/internal/node/livereport"
+	"github.com/cpupoold/cpupoold/internal/node/preview"
+	"github.com/cpupoold/cpupoold/internal/node/schedwatch"
+	"github.com/cpupoold/cpupoold/internal/usage"
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
+	"github.com/cpupoold/cpupoold/pkg/topology"
+)
+
+const (
+	// minLiveDuration is the shortest live audit. It is as long as the pause between readings.
+	minLiveDuration = time.Second
+	// liveInterval is the time between readings. The kernel keeps 4,096 rows between them.
+	liveInterval = time.Second
+	// liveProgress is the time between two lines of progress on a terminal.
+	liveProgress = 5 * time.Second
+	// maxLiveRows is the number of rows that the table shows. Tenants choose the names of commands.
+	maxLiveRows = 40
+)
+
+// checkLive checks the flags of a live audit.
+func checkLive(c *cobra.Command, live time.Duration) error {
+	if live < minLiveDuration || live > maxAuditDuration {
+		return usage.New(c, fmt.Errorf("--live %v: write %v to %v", live, minLiveDuration, maxAuditDuration))
+	}
+	for _, name := range []string{"duration", "interval", "ran"} {
+		if c.Flags().Changed(name) {
+			return usage.New(c, fmt.Errorf("--live is the duration of a live audit, which makes no scans: omit --%s", name))
+		}
+	}
+	return nil
+}
+
+// auditLive runs a live audit and prints its report.
+func (a *app) auditLive(ctx context.Context, as format, duration time.Duration, cfg *config.Config, t *topology.Topology) error {
+	r, err := liveAuditing{
+		owners: func(ctx context.Context) (audit.Ownership, []string, error) {
+			return preview.Owners(ctx, cfg, t, a.logger(cfg))
+		},
+		open: func(cpus int) (watch, error) {
+			return schedwatch.Open(hostenv.CgroupRoot, cpus)
+		},
+		duration: duration, cost: processTime, progress: a.terminalLine(),
+	}.run(ctx)
+	if err != nil {
+		return err
+	}
+	err = a.show(as, r, func(w *layout.Writer) { printLive(w, r) })
+	if err == nil {
+		err = liveResult(r)
+	}
+	return err
+}
+
+// liveResult returns the exit code of a report. A report without a share is an error, as a
+// sampled audit without a score.
+func liveResult(r livereport.Report) error {
+	for _, k := range r.Kinds {
+		if k.IsForeign() {
+			return exitCode(exitFindings)
+		}
+	}
+	if r.NoShare != "" {
+		return errors.New("no share: " + r.NoShare)
+	}
+	return nil
+}
+
+// terminalLine returns a function that prints a line on the standard error if that is a
+// terminal.
+func (a *app) terminalLine() func(string) {
+	if f, ok := a.err.(*os.File); ok {
+		if _, err := unix.IoctlGetTermios(int(f.Fd()), unix.TCGETS); err == nil {
+			return func(line string) { _, _ = fmt.Fprintln(f, line) }
+		}
+	}
+	return func(string) {}
+}
+
+// watch is the part of [schedwatch.Program] that a live audit uses.
+type watch interface {
+	Own(owners []schedwatch.Owner) (watched cpuset.Set, err error)
+	EnableStatistics() error
+	Read() (schedwatch.Reading, error)
+	Close() error
+}
+
+// liveAuditing is a live audit of this machine, or of a test's fake.
+type liveAuditing struct {
+	owners   func(context.Context) (audit.Ownership, []string, error)
+	open     func(cpus int) (watch, error)
+	duration time.Duration
+	cost     func() time.Duration
+	progress func(string)
+}
+
+// run watches until the time is over or ctx ends. It begins with the present owners, and
+// compares them with the owners at the end.
+func (a liveAuditing) run(ctx context.Context) (r livereport.Report, err error) {
+	before, unread, err := a.owners(ctx)
+	if err != nil {
+		return r, err
+	}
+	owners := livereport.Owners(before)
+	if len(owners) == 0 {
+		return r, errors.New("no container and no unit has exclusive CPUs, so there is nothing to watch; `cpupoold status` lists the pools")
+	}
+	var cpus cpuset.Set
+	for _, o := range owners {
+		cpus = cpus.Union(o.CPUs)
+	}
+	spent := a.cost()
+	w, err := a.open(cpus.Last() + 1)
+	if err != nil {
+		return r, fmt.Errorf("%w; without --live, audit samples /proc", err)
+	}
+	defer func() { err = errors.Join(err, w.Close()) }()
+	if err := w.EnableStatistics(); err != nil {
+		unread = append(unread, "the run time of the program: "+err.Error())
+	}
+	watched, err := w.Own(owners)
+	if err != nil {
+		unread = append(unread, err.Error())
+	}
+	if watched.IsEmpty() {
+		return r, errors.Join(errors.New("no exclusive CPU can be watched; repeat the audit when the containers run"), err)
+	}
+	var c livereport.Collector
+	took, err := a.watch(ctx, w, &c)
+	if err != nil {
+		return r, err
+	}
+	spent = a.cost() - spent
+
+	asking, cancel := context.WithTimeout(context.WithoutCancel(ctx), ownersTimeout)
+	defer cancel()
+	after, more, err := a.owners(asking)
+	if err != nil {
+		after = before
+		more = []string{"the present owners of CPUs are unknown, and the former ones are assumed: " + err.Error()}
+	}
+	r = c.Report(before, after)
+	r.Seconds, r.Cost = took.Seconds(), spent.Seconds()
+	r.Unread = distinct(append(unread, more...))
+	return r, nil
+}
+
+// watch reads the counts until the time is over or ctx ends: a signal is no error. It returns
+// the time up to the last reading.
+func (a liveAuditing) watch(ctx context.Context, w watch, c *livereport.Collector) (time.Duration, error) {
+	began := time.Now()
+	tick := time.NewTicker(liveInterval)
+	defer tick.Stop()
+	end := time.NewTimer(a.duration)
+	defer end.Stop()
+	for shown := began; ; {
+		select {
+		case <-tick.C:
+		case <-end.C:
+		case <-ctx.Done():
+		}
+		isOver := ctx.Err() != nil || time.Since(began) >= a.duration
+		reading, err := w.Read()
+		if err != nil {
+			return 0, fmt.Errorf("read the counts of the kernel: %w", err)
+		}
+		c.Add(reading)
+		took := time.Since(began)
+		if isOver {
+			return took, nil
+		}
+		if time.Since(shown) >= liveProgress {
+			shown = time.Now()
+			a.progress(liveLine(reading, took, a.duration))
+		}
+	}
+}
+
+// liveLine is a line of progress.
+func liveLine(r schedwatch.Reading, took, of time.Duration) string {
+	var sum schedwatch.Count
+	for i := range r.CPUs {
+		for kind, n := range r.CPUs[i].Foreign {
+			if schedwatch.Kind(kind) != schedwatch.BoundKernel {
+				sum.Time += n.Time
+				sum.Switches += n.Switches
+			}
+		}
+	}
+	return fmt.Sprintf("%.0f s of %.0f s: foreign tasks ran for %s, with %s", took.Seconds(), of.Seconds(), brief(sum.Time.Seconds()), switches(sum.Switches))
+}
+
+func printLive(w *layout.Writer, r livereport.Report) {
+	w.Paragraph(fmt.Sprintf("%.1f s on %s (%s) of %s, which took %.2f s of CPU time", r.Seconds,
+		layout.Count(r.CPUs.Len(), "exclusive CPU"), list(r.CPUs), layout.Count(len(r.Owners), "owner"), r.Cost))
+	runs := fmt.Sprintf("eBPF program on sched_switch (%s): %d runs", r.Probe.Mode, r.Probe.Runs)
+	if r.Probe.Runs > 0 {
+		runs += fmt.Sprintf(" of %.0f ns", 1e9*r.Probe.Seconds/float64(r.Probe.Runs))
+	}
+	w.Paragraph(runs)
+	printLiveTasks(w, r)
+	foreign, own := livereport.Total{}, livereport.Total{}
+	for _, k := range r.Kinds {
+		to := &own
+		if k.IsForeign() {
+			to = &foreign
+		}
+		to.Seconds += k.Seconds
+		to.Switches += k.Switches
+	}
+	if r.Share == nil {
+		w.Paragraph("no share: " + r.NoShare)
+	} else {
+		w.Paragraph(fmt.Sprintf("Share of exclusive CPU time without foreign tasks: %s (foreign tasks: %s of %.1f s, with %s)", percent(*r.Share), brief(foreign.Seconds), r.Watched, switches(foreign.Switches)))
+		w.Paragraph(fmt.Sprintf("The kernel's own threads that are bound to these CPUs do not count: %s, with %s", brief(own.Seconds), switches(own.Switches)))
+	}
+	if !r.Changed.IsEmpty() {
+		w.Paragraph(fmt.Sprintf("CPUs %s got other owners during the audit, or the owner's cgroup was replaced. They were not examined.", r.Changed))
+	}
+	for _, u := range r.Unread {
+		fmt.Fprintf(w, "not read: %s\n", layout.Printable(u))
+	}
+}
+
+// printLiveTasks prints the first rows of a report, and counts the others.
+func printLiveTasks(w *layout.Writer, r livereport.Report) {
+	if len(r.Tasks) == 0 && r.More == (livereport.Total{}) {
+		fmt.Fprintln(w, "\nNo task of another owner ran there.")
+		return
+	}
+	fmt.Fprintln(w)
+	out := layout.NewTable("CPU", "OWNER", "KIND", "COMMAND", "CGROUP", "SWITCHES", "TIME")
+	more, rows := r.More, max(len(r.Tasks)-maxLiveRows, 0)
+	for i := range r.Tasks {
+		t := &r.Tasks[i]
+		if i >= maxLiveRows {
+			more.Seconds += t.Seconds
+			more.Switches += t.Switches
+			continue
+		}
+		out.Row(list(t.Owner.CPUs), ownerName(t.Owner), kindText(t.Kind), layout.Clip(t.Command, maxCommand), cgroupOf(t), fmt.Sprint(t.Switches), brief(t.Seconds))
+	}
+	w.Table(out)
+	if more != (livereport.Total{}) {
+		text := "tasks without a row"
+		if rows > 0 {
+			text = layout.Count(rows, "more row")
+		}
+		fmt.Fprintf(w, "and %s: %s, with %s; -o json has up to 4096 rows\n", text, brief(more.Seconds), switches(more.Switches))
+	}
+	fmt.Fprintln(w)
+}
+
+// Widths of cells. The kernel's names of tasks have at most 15 bytes.
+const (
+	maxCommand = 15
+	maxCgroup  = 40
+	maxList    = 12
+	maxOwner   = 40
+)
+
+func list(cpus cpuset.Set) string { return layout.Middle(cpus.String(), maxList) }
+
+func ownerName(o audit.Owner) string {
+	name := path.Join(o.Pod, o.Name)
+	if name == "" {
+		name = inspect.FullPool(o.Pool, o.Type)
+	}
+	return layout.Middle(name, maxOwner)
+}
+
+// kindText returns the kind of a task as a phrase.
+func kindText(kind string) string {
+	switch kind {
+	case "user":
+		return "user task"
+	case "kernel_bound":
+		return "bound thread"
+	case "kernel_other":
+		return "kernel thread"
+	}
+	return kind
+}
+
+// cgroupOf returns the container of a row, or its cgroup.
+func cgroupOf(t *livereport.Row) string {
+	switch {
+	case t.Pod != "":
+		return layout.Middle(placeOf(audit.Finding{Pod: t.Pod, Container: t.Container}), maxCgroup)
+	case t.Cgroup == "":
+		return fmt.Sprintf("removed, number %d", t.CgroupID)
+	}
+	return layout.Middle("/"+strings.TrimPrefix(t.Cgroup, "/"), maxCgroup)
+}
+
+// brief formats seconds. Less than a second is in milliseconds, because a finding can be short.
+func brief(s float64) string {
+	if s < 1 {
+		return fmt.Sprintf("%.3fms", 1e3*s)
+	}
+	return fmt.Sprintf("%.3fs", s)
+}
+
+// switches formats a number of context switches.
+func switches(n uint64) string {
+	if n == 1 {
+		return "1 switch"
+	}
+	return fmt.Sprintf("%d switches", n)
+}
+
+// percent formats a share, which is 100 % only without any foreign task.
+func percent(share float64) string {
+	text := fmt.Sprintf("%.4f %%", 100*share)
+	if strings.HasPrefix(text, "100") {
+		if share < 1 {
+			return "<100 %"
+		}
+		return "100 %"
+	}
+	return text
+}
