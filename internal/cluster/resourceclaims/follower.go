@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -271,4 +272,34 @@ func (s *stores) class(name string) (cpuclaim.Class, bool) {
 		return cpuclaim.Class{}, false
 	}
 	return o.(*slim).class, true
+}
+
+// slim is a claim, a template or a class in a store.
+type slim struct {
+	namespace, name string
+	requests        []cpuclaim.Request // of a claim or template
+	class           cpuclaim.Class
+}
+
+// GetObjectMeta implements metav1.ObjectMetaAccessor, by which the store finds the key.
+func (s *slim) GetObjectMeta() metav1.Object {
+	return &metav1.ObjectMeta{Namespace: s.namespace, Name: s.name}
+}
+
+// transform removes the fields that the webhook does not use. The text of an object is in one piece of memory, so
+// it copies the names.
+func transform(o any) (any, error) {
+	switch o := o.(type) {
+	case *resourcev1.ResourceClaim:
+		return newSlim(o, cpuclaim.Requests(&o.Spec), cpuclaim.Class{}), nil
+	case *resourcev1.ResourceClaimTemplate:
+		return newSlim(o, cpuclaim.Requests(&o.Spec.Spec), cpuclaim.Class{}), nil
+	case *resourcev1.DeviceClass:
+		return newSlim(o, nil, cpuclaim.ClassOf(o)), nil
+	}
+	return o, nil // the store transforms some objects twice
+}
+
+func newSlim(o metav1.Object, requests []cpuclaim.Request, class cpuclaim.Class) *slim {
+	return &slim{strings.Clone(o.GetNamespace()), strings.Clone(o.GetName()), requests, class}
 }

@@ -3,6 +3,7 @@ package desired
 import (
 	"cmp"
 
+	"github.com/cpupoold/cpupoold/internal/node/auxiliary"
 	"github.com/cpupoold/cpupoold/internal/node/inventory"
 	"github.com/cpupoold/cpupoold/internal/node/undo"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
@@ -216,4 +217,101 @@ func Assigned(all []pools.Assignment, key pools.Key) cpuset.Set {
 		}
 	}
 	return cpuset.Set{}
+}
+
+// dropUnread drops targets with unknown resources. Their containers keep their CPUs.
+func (in *Input) dropUnread(d *Decision, want []cgroup.Target) []cgroup.Target {
+	unread := unreadCgroups(in.Inventory, d.Plan)
+	if len(unread) == 0 {
+		return want
+	}
+	kept := want[:0]
+	for _, t := range want {
+		if unread[t.Path] {
+			cpus, moves := in.mustLeave(&t, d.Owned)
+			if !moves {
+				continue
+			}
+			t.CPUs = cpus
+		}
+		kept = append(kept, t)
+	}
+	return kept
+}
+
+// mustLeave reports whether an unread cgroup has CPUs of an owner, and returns its other CPUs, or
+// the plan's. A cgroup without a cpuset runs on all CPUs.
+func (in *Input) mustLeave(t *cgroup.Target, owned cpuset.Set) (cpuset.Set, bool) {
+	st, err := in.Read(t.Path)
+	if err != nil && !in.Inventory.IsAwaited(*t) {
+		return cpuset.Set{}, false
+	}
+	record := in.Inventory.Recorded(*t)
+	recorded := record.Recorded.Union(record.Unit.CPUs)
+	cpus := st.CPUs
+	if err != nil {
+		cpus = recorded
+	}
+	if cpus.IsEmpty() {
+		return t.CPUs, true
+	}
+	left := cpus.Difference(owned)
+	if left.IsEmpty() {
+		left = t.CPUs
+	}
+	return left, cpus.Union(recorded).Overlaps(owned)
+}
+
+// HasUnread reports whether a plan has shared containers with unknown resources.
+func HasUnread(m *inventory.Inventory, p pools.Plan) bool { return len(unreadCgroups(m, p)) > 0 }
+
+func unreadCgroups(m *inventory.Inventory, p pools.Plan) map[cgroup.Path]bool {
+	paths := make(map[cgroup.Path]bool)
+	for _, c := range p.Containers() {
+		switch e := m.Container(c.ID); {
+		case c.Pool == pools.Guaranteed:
+		case c.Kind == pools.Infra && c.Unread:
+			paths[m.Pod(c.ID).Pause] = true
+		case e != nil && (c.Unread || e.IsUnread()):
+			paths[e.Path] = true
+		}
+	}
+	return paths
+}
+
+// auxiliary returns the cgroups in pods that belong to no container, with their CPUs. With a
+// static kubelet, only cgroups in management pods have CPUs.
+func (in *Input) auxiliary(d *Decision) []auxiliary.Cgroup {
+	f := auxiliary.Facts{Inventory: in.Inventory, Plan: &d.Plan, Owned: d.Owned.Union(in.Leaving), Read: in.Read,
+		Wrote: func(p cgroup.Path) bool { return in.Journal.HasOriginal(p, cgroup.FileCPUs) }}
+	if !in.Settings.Pools.Kubelet {
+		f.Shared = d.Plan.Shared.Difference(f.Owned)
+	}
+	return in.Auxiliary.Place(f)
+}
+
+// sandbox returns the cgroup of a pause container in which the pod's containers run.
+func (in *Input) sandbox(pod *pools.PodPlan, c *pools.Placement) (auxiliary.Cgroup, bool) {
+	if c.Kind != pools.Infra || c.State == pools.Exited || !in.Inventory.HostsContainers(c.ID) {
+		return auxiliary.Cgroup{}, false
+	}
+	e := in.Inventory.Pod(c.ID)
+	if e.Pause == "" || in.Auxiliary.HasSandbox(in.Inventory, e) {
+		return auxiliary.Cgroup{}, false
+	}
+	g, ok := auxiliary.SandboxOf(in.Inventory, pod, c.ID)
+	g.Path = e.Pause
+	return g, ok
+}
+
+// podTarget returns the desired state of a container's cgroup, unless a sandbox hosts it.
+func (in *Input) podTarget(pod *pools.PodPlan, c *pools.Placement) (cgroup.Target, bool) {
+	if c.Kind == pools.App && in.Inventory.IsHosted(c.ID) {
+		return cgroup.Target{}, false
+	}
+	t, ok := in.containerTarget(pod, c)
+	if g, hosts := in.sandbox(pod, c); ok && hosts {
+		t.CPUs, t.Exclusive, t.Group, t.Mixed, t.Reason = g.CPUs, g.Exclusive, "", g.Mixed, g.Reason
+	}
+	return t, ok && !t.CPUs.IsEmpty()
 }

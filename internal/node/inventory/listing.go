@@ -308,3 +308,39 @@ func (f *PodStatus) isLost() bool {
 
 // isLost reports whether the runtime has not reported the cgroup of the container.
 func (f *ContainerStatus) isLost() bool { return f.Partial != nil && f.CgroupsPath == "" }
+
+// # Objects without details
+//
+// The runtime may list a pod or a container and answer a question for its details late, or
+// not at all. Its answer may also lack details that planning needs. Such a container may
+// hold exclusive CPUs. It keeps the CPUs that the journal and the kernel show
+// (internal/node/recovery). The daemon moves it only off CPUs that certainly belong to
+// another owner, and only while no CPUs are recorded for it.
+//
+// The runtime may list a container without its sandbox. The pod of a container that has not
+// exited stays in the inventory. After a restart of the daemon only the UID of such a pod
+// is known, from the names of the kubelet's cgroups.
+
+var errUnlisted = errors.New("the runtime lists containers of it, and not the sandbox; they keep their CPUs")
+
+// unlist drops a sandbox that the runtime does not list, unless the runtime lists a
+// container of it that has not exited.
+func (m *Inventory) unlist(id string) {
+	var of *Container
+	for _, e := range m.within[id] {
+		if stateOf(e.Container.State) != pools.Exited && (of == nil || e.err == nil) {
+			of = e
+		}
+	}
+	switch e := m.pods[id]; {
+	case of == nil:
+		m.dropPod(id)
+	case e != nil:
+		e.unlisted = true
+	default:
+		m.clock++
+		uid, _, _ := cgroup.PodOf(of.Path)
+		// Without a report the sandbox counts as ready.
+		m.setPod(id, &Pod{Pod: cri.Pod{ID: id, Ready: true}, UID: cmp.Or(uid, id), added: m.clock, unlisted: true, err: errUnlisted})
+	}
+}
