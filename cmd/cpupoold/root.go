@@ -18,6 +18,7 @@ import (
 	"github.com/cpupoold/cpupoold/internal/config"
 	"github.com/cpupoold/cpupoold/internal/inspect"
 	"github.com/cpupoold/cpupoold/internal/layout"
+	"github.com/cpupoold/cpupoold/internal/node/kernelfs"
 	"github.com/cpupoold/cpupoold/internal/usage"
 	"github.com/cpupoold/cpupoold/internal/version"
 	"github.com/cpupoold/cpupoold/pkg/topology"
@@ -153,7 +154,7 @@ func (a *app) read(file string, machine func() (*topology.Topology, error)) (*co
 	return config.Load(file, a.overrides, t)
 }
 
-func readTopology() (*topology.Topology, error) { return topology.Read(os.DirFS("/sys")) }
+func readTopology() (*topology.Topology, error) { return topology.Read(kernelfs.Dir("/sys")) }
 
 func (a *app) logger(c *config.Config) *slog.Logger {
 	o := &slog.HandlerOptions{Level: c.LogLevel}

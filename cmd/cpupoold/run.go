@@ -56,7 +56,7 @@ func (a *app) doRun(ctx context.Context) error {
 	}
 	log := a.logger(c)
 	memorylimit.Set(log, 0.5) // a large list is live and garbage at once, and the program's file has about 25 MiB
-	if err := a.admit(ctx, c, log); err != nil {
+	if err := a.admit(ctx, c, t, log); err != nil {
 		return err
 	}
 	for _, w := range t.Warnings {
@@ -67,7 +67,7 @@ func (a *app) doRun(ctx context.Context) error {
 		Topology:   t,
 		ConfigFile: file,
 		Reload:     func() (*config.Config, error) { return a.reload(file, readTopology) },
-		Recheck:    func(ctx context.Context, c *config.Config) error { return a.admit(ctx, c, log) },
+		Recheck:    func(ctx context.Context, c *config.Config) error { return a.admit(ctx, c, nil, log) },
 		Hangup:     a.hangup,
 		Build:      telemetry.Build(version.Read()),
 		Log:        log,
@@ -97,10 +97,11 @@ func (a *app) reload(file string, machine func() (*topology.Topology, error)) (*
 }
 
 // admit logs the warnings and errors of check, and returns an error on hosts on which the daemon must
-// not write. A missing answer of the runtime is only logged, because the daemon waits for it.
-func (a *app) admit(ctx context.Context, c *config.Config, log *slog.Logger) error {
+// not write. A missing answer of the runtime is only logged, because the daemon waits for it. Without
+// a topology, admit reads the machine's.
+func (a *app) admit(ctx context.Context, c *config.Config, t *topology.Topology, log *slog.Logger) error {
 	host := preflight.Local()
-	host.Claims = restore.Claims
+	host.Claims, host.Topology = restore.Claims, t
 	findings := preflight.Run(ctx, host, preflight.Configuration{File: a.configPath(), Config: c})
 	for _, f := range findings {
 		if f.Severity == preflight.Warning || f.Severity == preflight.Error {

@@ -2,12 +2,12 @@ package main
 
 import (
 	"fmt"
-	"os"
 	"strconv"
 
 	"github.com/spf13/cobra"
 
 	"github.com/cpupoold/cpupoold/internal/layout"
+	"github.com/cpupoold/cpupoold/internal/node/kernelfs"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/topology"
 )
@@ -25,7 +25,7 @@ of a saved /sys, such as the directory sys of a report (cpupoold report).`,
 	output := outputFlag(c)
 	sysfs := c.Flags().String("sysfs", "/sys", "`directory` of the machine's sysfs, or of a copy")
 	c.RunE = func(*cobra.Command, []string) error {
-		t, err := topology.Read(os.DirFS(*sysfs))
+		t, err := topology.Read(kernelfs.Dir(*sysfs))
 		if err != nil {
 			return fmt.Errorf("%s: %w", *sysfs, err)
 		}

@@ -60,7 +60,7 @@ func (r *scan) core(id int) int {
 
 // siblings reads a list of CPUs under the name that kernels from 5.3 on have for the file, else
 // under the former name. It returns the empty set if the kernel has neither.
-func (s sysfs) siblings(id int, name, former string) (cpuset.Set, error) {
+func (s *sysfs) siblings(id int, name, former string) (cpuset.Set, error) {
 	set, ok, err := optional(s.list(cpuFile(id, name)))
 	if !ok && err == nil {
 		set, _, err = optional(s.list(cpuFile(id, former)))

@@ -9,12 +9,13 @@ import (
 // (include/linux/sched.h SCHED_CAPACITY_SCALE).
 const maxCapacity = 1024
 
-// readCapacities reads cpu_capacity, which most kernels for x86 do not have.
+// readCapacities reads cpu_capacity, which most kernels for x86 do not have. A kernel has it for
+// all online CPUs or for none (drivers/base/arch_topology.c).
 func (r *scan) readCapacities() error {
 	for i := range r.places {
 		name := cpuFile(r.places[i].ID, "cpu_capacity")
-		capacity, _, err := optional(r.number(name))
-		if err != nil {
+		capacity, ok, err := optional(r.number(name))
+		if !ok {
 			return err
 		}
 		if capacity < 0 || capacity > maxCapacity {
@@ -28,7 +29,7 @@ func (r *scan) readCapacities() error {
 // kinds sets the kinds of CPUs. On Intel, the performance counters show them. Otherwise
 // capacities decide, from which [Assemble] has set the kinds, and without capacities the
 // highest frequencies.
-func (s sysfs) kinds(t *Topology) error {
+func (s *sysfs) kinds(t *Topology) error {
 	if known, err := s.kindsByCounters(t); known || err != nil {
 		return err
 	}
@@ -38,11 +39,8 @@ func (s sysfs) kinds(t *Topology) error {
 	speeds := make(map[int]int, len(t.CPUs))
 	for _, cpu := range t.CPUs {
 		kHz, ok, err := optional(s.number(cpuFile(cpu.ID, "cpufreq/cpuinfo_max_freq")))
-		if err != nil {
-			return err
-		}
 		if !ok {
-			return nil
+			return err
 		}
 		speeds[cpu.ID] = kHz
 	}
@@ -52,7 +50,7 @@ func (s sysfs) kinds(t *Topology) error {
 
 // kindsByCounters reads which CPUs the counters of each kind of core are for. The
 // files exist on hybrid Intel machines only.
-func (s sysfs) kindsByCounters(t *Topology) (known bool, _ error) {
+func (s *sysfs) kindsByCounters(t *Topology) (known bool, _ error) {
 	for _, pmu := range []struct {
 		name string
 		kind CoreKind

@@ -2,6 +2,7 @@ package topology_test
 
 import (
 	"fmt"
+	"io/fs"
 	"os"
 	"strings"
 	"testing"
@@ -13,13 +14,14 @@ import (
 )
 
 const (
-	largeCores   = 1024
+	largeCores   = 2048
 	largeThreads = 2 * largeCores
 )
 
-// large is two packages of 512 cores with two threads, numbered as large x86
+// large is two packages of 1,024 cores with two threads, numbered as large x86
 // machines are: packages alternate, and the second threads follow after all the
-// first ones. Its lists are longer than a page.
+// first ones. Each core has three caches, and its package one. The lists of the packages
+// are longer than a page.
 func large() *txtar.Archive {
 	sys := &txtar.Archive{}
 	set := func(name, format string, args ...any) {
@@ -41,13 +43,21 @@ func large() *txtar.Archive {
 		for _, cpu := range cpus {
 			dir := fmt.Sprintf("cpu/cpu%d/", cpu)
 			core := cpu % largeCores
-			set(dir+"topology/core_cpus_list", "%d,%d", core, core+largeCores)
+			pair := fmt.Sprintf("%d,%d", core, core+largeCores)
+			set(dir+"topology/core_cpus_list", "%s", pair)
 			set(dir+"topology/core_id", "%d", core/2)
 			set(dir+"topology/physical_package_id", "%d", pkg)
 			set(dir+"topology/die_id", "0")
-			set(dir+"cache/index0/level", "3")
-			set(dir+"cache/index0/type", "Unified")
-			set(dir+"cache/index0/shared_cpu_list", "%s", list)
+			for i, c := range []struct {
+				level        int
+				kind, shared string
+			}{{1, "Data", pair}, {1, "Instruction", pair}, {2, "Unified", pair}, {3, "Unified", list}} {
+				index := fmt.Sprintf("%scache/index%d/", dir, i)
+				set(index+"level", "%d", c.level)
+				set(index+"type", "%s", c.kind)
+				set(index+"shared_cpu_list", "%s", c.shared)
+			}
+			set(dir+"cpufreq/cpuinfo_max_freq", "3000000")
 		}
 	}
 	return sys
@@ -59,7 +69,8 @@ func TestReadOver1024CPUs(t *testing.T) {
 	if len(odd) <= os.Getpagesize() {
 		t.Fatalf("length of cpulist = %d; want more than a page", len(odd))
 	}
-	got, err := topology.Read(archiveFS(t, sys))
+	counted := &countingFS{FS: archiveFS(t, sys)}
+	got, err := topology.Read(counted)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -75,12 +86,28 @@ func TestReadOver1024CPUs(t *testing.T) {
 			t.Errorf("%d %s; want %d", n[0], name, n[1])
 		}
 	}
-	if siblings := got.ThreadSiblings(2047); siblings.String() != "1023,2047" {
-		t.Errorf("ThreadSiblings(2047) = %s; want 1023,2047", siblings)
+	if siblings := got.ThreadSiblings(largeThreads - 1); siblings.String() != "2047,4095" {
+		t.Errorf("ThreadSiblings(%d) = %s; want 2047,4095", largeThreads-1, siblings)
 	}
 	if got.L3s[1].CPUs.String() != strings.TrimSpace(string(odd)) {
 		t.Errorf("L3s[1] = %s; want the odd CPUs", got.L3s[1].CPUs)
 	}
+	// Three files of its place, two of its last cache, its frequency: opening them is the largest cost.
+	if counted.opened > 6*largeThreads+100 {
+		t.Errorf("%d files opened for %d CPUs; want 6 for each", counted.opened, largeThreads)
+	}
+}
+
+// countingFS counts the files that are opened.
+type countingFS struct {
+	fs.FS
+
+	opened int
+}
+
+func (c *countingFS) Open(name string) (fs.File, error) {
+	c.opened++
+	return c.FS.Open(name)
 }
 
 func BenchmarkRead(b *testing.B) {

@@ -1,6 +1,7 @@
 package topology
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -17,7 +18,7 @@ import (
 // offline or come online during the scan, it starts over, a few times at most.
 func Read(sys fs.FS) (*Topology, error) {
 	const attempts = 3
-	s := sysfs{sys}
+	s := newSysfs(sys)
 	online, err := s.list(path.Join(cpuDir, "online"))
 	if err != nil {
 		return nil, fmt.Errorf("read topology: %w", err)
@@ -43,7 +44,7 @@ func Read(sys fs.FS) (*Topology, error) {
 
 // scan is one reading of the tree.
 type scan struct {
-	sysfs
+	*sysfs
 
 	online   cpuset.Set
 	places   []Place // sorted by ID
@@ -51,7 +52,7 @@ type scan struct {
 	warnings []string
 }
 
-func (s sysfs) scan(online cpuset.Set) (*Topology, error) {
+func (s *sysfs) scan(online cpuset.Set) (*Topology, error) {
 	if online.IsEmpty() {
 		return nil, fmt.Errorf("%s/online: no CPU is online", cpuDir)
 	}
@@ -86,7 +87,7 @@ func (r *scan) index(id int) int {
 }
 
 // masks reads the lists in the directory of online.
-func (s sysfs) masks(t *Topology) error {
+func (s *sysfs) masks(t *Topology) error {
 	var err error
 	if t.Possible, err = s.list(path.Join(cpuDir, "possible")); err != nil {
 		return err
@@ -103,7 +104,7 @@ func (s sysfs) masks(t *Topology) error {
 
 // nohzFull reads nohz_full. A kernel up to 6.18 without nohz_full= on its command line
 // prints a null pointer, padded to as many characters as it has CPUs.
-func (s sysfs) nohzFull() (cpuset.Set, error) {
+func (s *sysfs) nohzFull() (cpuset.Set, error) {
 	name := path.Join(cpuDir, "nohz_full")
 	text, _, err := optional(s.text(name))
 	if err != nil || strings.TrimSpace(text) == "(null)" {
@@ -117,12 +118,18 @@ func (s sysfs) nohzFull() (cpuset.Set, error) {
 // machines, or if the CPUs disagree about the CPUs that share it, the cache is not known.
 func (r *scan) readCaches() error {
 	shared := make([]cpuset.Set, len(r.places))
+	listed := make([]cache, len(r.places)) // the last cache whose list has the CPU
 	for i := range r.places {
-		set, err := r.lastLevel(r.places[i].ID)
+		last, err := r.lastLevel(r.places[i].ID, listed[i])
 		if err != nil {
 			return err
 		}
-		r.places[i].L3, shared[i] = -1, set.Intersection(r.online)
+		r.places[i].L3, shared[i] = -1, last.shared.Intersection(r.online)
+		if last.index != listed[i].index || !last.shared.Equal(listed[i].shared) {
+			for id := range shared[i].All() {
+				listed[r.index(id)] = last
+			}
+		}
 	}
 	for i, of := range shared {
 		// Each cache is examined once, at its lowest CPU.
@@ -144,50 +151,67 @@ func (r *scan) sameForAll(shared []cpuset.Set, of cpuset.Set) bool {
 	return true
 }
 
-// lastLevel returns the CPUs that share a CPU's data cache of the highest level, which is
-// level 2 for some small cores. The number in indexN is not the level. It returns the empty
-// set if the kernel shows no cache.
-func (s sysfs) lastLevel(id int) (cpuset.Set, error) {
+// cache is a cache as a CPU shows it. The zero value is no data cache.
+type cache struct {
+	index  string // name of its directory
+	level  int
+	shared cpuset.Set // CPUs that share it
+}
+
+func (c cache) equal(other cache) bool {
+	return c.index == other.index && c.level == other.level && c.shared.Equal(other.shared)
+}
+
+// lastLevel returns a CPU's data cache of the highest level, which is level 2 for some small
+// cores. The number in indexN is not the level. If the kernel shows no cache, lastLevel returns
+// the zero value. A machine with thousands of CPUs has four directories for each: lastLevel reads
+// one, if the CPU shows there the likely cache, which another CPU has and shares with it.
+func (s *sysfs) lastLevel(id int, likely cache) (cache, error) {
 	dir := cpuFile(id, "cache")
+	if likely.level > 0 {
+		if last, err := s.shown(dir, likely.index); err != nil || last.equal(likely) {
+			return last, err
+		}
+	}
 	entries, _, err := optional(fs.ReadDir(s.fs, dir))
 	if err != nil {
-		return cpuset.Set{}, fmt.Errorf("read %s: %w", dir, err)
+		return cache{}, fmt.Errorf("read %s: %w", dir, err)
 	}
-	var last cpuset.Set
-	highest := 0
+	var last cache
 	for _, entry := range entries {
 		if !strings.HasPrefix(entry.Name(), "index") {
 			continue
 		}
-		index := path.Join(dir, entry.Name())
-		level, shared, err := s.dataCache(index)
+		kind, ok, err := optional(s.text(path.Join(dir, entry.Name(), "type")))
 		if err != nil {
-			return cpuset.Set{}, err
+			return cache{}, err
 		}
-		if level > highest {
-			highest, last = level, shared
+		if !ok || kind != "Unified" && kind != "Data" {
+			continue
+		}
+		c, err := s.shown(dir, entry.Name())
+		if err != nil {
+			return cache{}, err
+		}
+		if c.level > last.level {
+			last = c
 		}
 	}
 	return last, nil
 }
 
-// dataCache returns level 0 for an instruction cache, and for one of which the
-// kernel hides an attribute because it does not know it (drivers/base/cacheinfo.c
-// cache_default_attrs_is_visible).
-func (s sysfs) dataCache(index string) (level int, shared cpuset.Set, err error) {
-	kind, ok, err := optional(s.text(path.Join(index, "type")))
-	if !ok || kind != "Unified" && kind != "Data" {
-		return 0, cpuset.Set{}, err
-	}
-	level, ok, err = optional(s.number(path.Join(index, "level")))
+// shown returns the zero value for a cache of which the kernel hides an attribute because it
+// does not know it (drivers/base/cacheinfo.c cache_default_attrs_is_visible).
+func (s *sysfs) shown(dir, index string) (cache, error) {
+	level, ok, err := optional(s.number(path.Join(dir, index, "level")))
 	if !ok {
-		return 0, cpuset.Set{}, err
+		return cache{}, err
 	}
-	shared, ok, err = optional(s.list(path.Join(index, "shared_cpu_list")))
+	shared, ok, err := optional(s.list(path.Join(dir, index, "shared_cpu_list")))
 	if !ok {
-		return 0, cpuset.Set{}, err
+		return cache{}, err
 	}
-	return level, shared, nil
+	return cache{index, level, shared}, nil
 }
 
 // localDistance is a node's distance to itself by definition (ACPI SLIT).
@@ -242,7 +266,7 @@ func (r *scan) readNodes() error {
 
 // distances reads a row of the distance table. It has one column for each online
 // node, in ascending order of their numbers, and no columns for offline nodes.
-func (s sysfs) distances(id, columns int) ([]int, error) {
+func (s *sysfs) distances(id, columns int) ([]int, error) {
 	name := nodeFile(id, "distance")
 	text, err := s.text(name)
 	if err != nil {
@@ -269,50 +293,67 @@ const (
 )
 
 func cpuFile(id int, name string) string {
-	return path.Join(cpuDir, "cpu"+strconv.Itoa(id), name)
+	return cpuDir + "/cpu" + strconv.Itoa(id) + "/" + name
 }
 
 func nodeFile(id int, name string) string {
-	return path.Join(nodeDir, "node"+strconv.Itoa(id), name)
+	return nodeDir + "/node" + strconv.Itoa(id) + "/" + name
 }
 
 // sysfs reads the three shapes of file that topology comes in. Errors name the
 // file; one that is missing is fs.ErrNotExist.
-type sysfs struct{ fs fs.FS }
+type sysfs struct {
+	fs    fs.FS
+	data  bytes.Buffer          // the last file
+	lists map[string]cpuset.Set // by text: all CPUs of a cache show the same list
+}
 
-// text returns the whole file without its line end. Lists of an interleaved
-// machine with thousands of CPUs are longer than a page, so nothing shorter than
-// limit may be assumed.
-func (s sysfs) text(name string) (string, error) {
+func newSysfs(sys fs.FS) *sysfs { return &sysfs{fs: sys, lists: make(map[string]cpuset.Set)} }
+
+// read returns the whole file without its line end. The result is valid until the next call.
+// Lists of an interleaved machine with thousands of CPUs are longer than a page, so nothing
+// shorter than limit may be assumed.
+func (s *sysfs) read(name string) ([]byte, error) {
 	const limit = 1 << 20
 	f, err := s.fs.Open(name)
 	if err != nil {
-		return "", err
+		return nil, err
 	}
-	data, err := io.ReadAll(io.LimitReader(f, limit+1))
+	s.data.Reset()
+	_, err = s.data.ReadFrom(io.LimitReader(f, limit+1))
 	if err = errors.Join(err, f.Close()); err != nil {
-		return "", fmt.Errorf("read %s: %w", name, err)
+		return nil, fmt.Errorf("read %s: %w", name, err)
 	}
-	if len(data) > limit {
-		return "", fmt.Errorf("read %s: longer than %d bytes", name, limit)
+	if s.data.Len() > limit {
+		return nil, fmt.Errorf("read %s: longer than %d bytes", name, limit)
 	}
-	return strings.TrimSuffix(string(data), "\n"), nil
+	return bytes.TrimSuffix(s.data.Bytes(), []byte("\n")), nil
+}
+
+func (s *sysfs) text(name string) (string, error) {
+	data, err := s.read(name)
+	return string(data), err
 }
 
 // list reads a list of CPUs or of nodes.
-func (s sysfs) list(name string) (cpuset.Set, error) {
-	text, err := s.text(name)
+func (s *sysfs) list(name string) (cpuset.Set, error) {
+	data, err := s.read(name)
 	if err != nil {
 		return cpuset.Set{}, err
 	}
+	if set, ok := s.lists[string(data)]; ok {
+		return set, nil
+	}
+	text := string(data)
 	set, err := cpuset.Parse(text)
 	if err != nil {
 		return cpuset.Set{}, fmt.Errorf("read %s: %w", name, err)
 	}
+	s.lists[text] = set
 	return set, nil
 }
 
-func (s sysfs) number(name string) (int, error) {
+func (s *sysfs) number(name string) (int, error) {
 	text, err := s.text(name)
 	if err != nil {
 		return 0, err

@@ -96,8 +96,8 @@ func TestReadErrors(t *testing.T) {
 		},
 		{"bad cache level", map[string]string{"cpu/cpu5/cache/index3/level": "L3\n"}, `read devices/system/cpu/cpu5/cache/index3/level: "L3" is not a number`},
 		{"bad cache list", map[string]string{"cpu/cpu5/cache/index3/shared_cpu_list": "?\n"}, "read devices/system/cpu/cpu5/cache/index3/shared_cpu_list: "},
-		{"impossible capacity", map[string]string{"cpu/cpu5/cpu_capacity": "1025\n"}, "read devices/system/cpu/cpu5/cpu_capacity: 1025 is outside 0-1024"},
-		{"bad capacity", map[string]string{"cpu/cpu5/cpu_capacity": "fast\n"}, `read devices/system/cpu/cpu5/cpu_capacity: "fast" is not a number`},
+		{"impossible capacity", map[string]string{"cpu/cpu0/cpu_capacity": "1025\n"}, "read devices/system/cpu/cpu0/cpu_capacity: 1025 is outside 0-1024"},
+		{"bad capacity", map[string]string{"cpu/cpu0/cpu_capacity": "1024\n", "cpu/cpu1/cpu_capacity": "fast\n"}, `read devices/system/cpu/cpu1/cpu_capacity: "fast" is not a number`},
 		{"bad frequency", map[string]string{"cpu/cpu0/cpufreq/cpuinfo_max_freq": "3 GHz\n"}, `"3 GHz" is not a number`},
 		{"bad counters", map[string]string{"../cpu_atom/cpus": "x\n"}, "read devices/cpu_atom/cpus: "},
 	}

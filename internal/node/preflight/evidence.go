@@ -68,7 +68,9 @@ func gather(ctx context.Context, host Host, c Configuration) *evidence {
 	e.tuned = managers.ReadTuned(machine)
 	e.crio = managers.ReadCRIO(machine)
 	e.kernel = readKernel(e.root)
-	e.topology, e.topologyErr = readTopology(e.root)
+	if e.topology = host.Topology; e.topology == nil {
+		e.topology, e.topologyErr = readTopology(e.root)
+	}
 	if e.topologyErr == nil {
 		// Without the CPUs that the cgroup root lacks. Other checks report errors.
 		if m, err := usablecpus.Cut(e.topology, cgroup.New(cgroupFiles{e.root})); err == nil && e.mount.isV2() {

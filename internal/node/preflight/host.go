@@ -11,13 +11,16 @@ import (
 	"github.com/cpupoold/cpupoold/internal/node/procroot"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cri"
+	"github.com/cpupoold/cpupoold/pkg/topology"
 )
 
-// Host is the host to examine. All fields but Changes must be set. [Local] returns the host of
+// Host is the host to examine. All fields but Topology and Changes must be set. [Local] returns the host of
 // this process, without Changes.
 type Host struct {
 	// Root is the file system of the host, rooted at "/".
 	Root fs.FS
+	// Topology is the topology of the machine; nil reads it from Root.
+	Topology *topology.Topology
 	// FindRuntime returns the endpoint of the only runtime that answers.
 	FindRuntime func(ctx context.Context) (endpoint string, err error)
 	// DialRuntime returns a client for an endpoint.

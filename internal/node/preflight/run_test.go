@@ -3,6 +3,7 @@ package preflight_test
 import (
 	"flag"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -16,6 +17,7 @@ import (
 	"github.com/cpupoold/cpupoold/internal/config"
 	"github.com/cpupoold/cpupoold/internal/node/preflight"
 	"github.com/cpupoold/cpupoold/internal/testing/reference"
+	"github.com/cpupoold/cpupoold/pkg/topology"
 )
 
 var update = flag.Bool("update", false, "rewrite the expected findings in testdata/cases")
@@ -24,6 +26,32 @@ func TestGoodHost(t *testing.T) {
 	good := readArchive(t, "testdata/good.txtar")
 	if got := preflight.Run(t.Context(), good.host(), good.configuration()); len(got) > 0 {
 		t.Errorf("findings on the good host:\n%s", render(got))
+	}
+}
+
+// TestGivenTopology checks that a given topology is not read again: it can have thousands of CPUs.
+func TestGivenTopology(t *testing.T) {
+	good := readArchive(t, "testdata/good.txtar")
+	sys, err := fs.Sub(good.root(), "sys")
+	if err != nil {
+		t.Fatal(err)
+	}
+	top, err := topology.Read(sys)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for file := range good {
+		if strings.HasPrefix(file, "host/sys/devices/system/cpu/cpu") {
+			delete(good, file)
+		}
+	}
+	host := good.host()
+	if got := preflight.Run(t.Context(), host, good.configuration()); len(got) == 0 {
+		t.Error("no findings on a host without the files of a CPU")
+	}
+	host.Topology = top
+	if got := preflight.Run(t.Context(), host, good.configuration()); len(got) > 0 {
+		t.Errorf("findings with the topology:\n%s", render(got))
 	}
 }
 
