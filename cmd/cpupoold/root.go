@@ -113,7 +113,7 @@ also use 3: success with findings or remaining differences.`,
 	flags := root.PersistentFlags()
 	flags.StringVar(&a.configFile, "config", "", "configuration `file` (default "+defaultConfig+", if it exists)")
 	a.overrides.AddFlags(flags)
-	root.AddCommand(a.run(), a.topology(), a.plan(), a.check(), a.audit(), a.restore(), a.version())
+	root.AddCommand(a.run(), a.topology(), a.plan(), a.check(), a.audit(), a.latency(), a.restore(), a.version())
 	root.AddCommand(a.status(), a.explain(), a.events(), a.report())
 	return root
 }

@@ -155,6 +155,7 @@ func rows() []row {
 		{"threads", true, []string{"pkg/cgroup"}},
 		{"schedwatch", true, []string{"pkg/cpuset"}},
 		{"livereport", true, []string{"audit", "pkg/cpuset", "schedwatch"}},
+		{"latency", true, []string{"audit", "confined", "pkg/cpuset"}},
 
 		// State and decisions.
 		{"actor", true, nil},
