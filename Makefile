@@ -27,7 +27,7 @@ SERIAL := internal/admission internal/capacity internal/cluster/hostedpriority i
 	pkg/allocate pkg/cpuset pkg/defrag pkg/internal/bounded pkg/pools pkg/topology pkg/workload test/arch test/docs test/prometheus \
 	test/vectors/choice test/vm/internal/manifest test/vm/internal/replay test/vm/internal/tsc
 
-.PHONY: help build image release cross test test-all test-unit test-random test-node test-browser test-monitoring test-vm test-apiserver test-fleet test-deploy test-e2e test-conformance test-slice test-drift test-kernels test-disturbance test-matrix test-model test-model-fake soak churn demo vm-shell lint vuln prose prose-record fmt docs bench bench-all bench-check bench-record bench-limits bench-jitter fuzz clean host host-vm
+.PHONY: help build image release cross test test-all test-unit test-random test-node test-browser test-monitoring test-vm test-apiserver test-fleet test-deploy test-e2e test-conformance test-slice test-drift test-kernels test-disturbance test-matrix test-model test-model-fake soak churn demo vm-shell lint vuln prose prose-record fmt docs bpf bench bench-all bench-check bench-record bench-limits bench-jitter fuzz clean host host-vm
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{ printf "%-16s %s\n", $$1, $$2 }'
@@ -172,6 +172,11 @@ docs: ## write the generated pages in docs: metrics, keys of configurations, cha
 	$(GO) test ./internal/node/telemetry ./internal/config ./internal/cluster/webhook ./internal/cluster/hostedpriority ./cmd/cpupoold ./cmd/cpupool-dra ./cmd/kubectl-cpupool ./test/vm/internal/matrix -run 'TestPage$$|TestDocument$$|TestPicture$$|TestReference$$|TestManPages' -update
 	$(GO) -C test/deploy test . -run 'TestChartReadme$$' -update
 	$(GO) -C bench run ./cmd/page results ../docs/reference/benchmarks.md
+
+# Other versions of clang give other objects, so the objects are committed. TestObjects compares hashes.
+bpf: ## build the eBPF program of the live audit from internal/node/schedwatch/bpf, with Debian's clang (installs it when it is missing)
+	@command -v clang llvm-strip >/dev/null || { apt-get -q update && apt-get install -qy --no-install-recommends clang llvm; }
+	$(GO) generate ./internal/node/schedwatch
 
 bench-all: host-vm build ## run the benchmarks, here and in VMs: writes bench/results and docs/reference/benchmarks.md (PARTS=host: not in VMs)
 	bench/record.sh $(PARTS)

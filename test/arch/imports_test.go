@@ -153,7 +153,8 @@ func rows() []row {
 		{"usablecpus", true, []string{"pkg/cgroup", "pkg/cpuset", "pkg/pools", "pkg/topology"}},
 		{"preflight", true, []string{"pkg/...", "internal/config", "internal/findings", "internal/nodecheck", "internal/othermanagers", "hostkubelet", "hostslices", "managers", "procroot", "quantity", "usablecpus"}},
 		{"threads", true, []string{"pkg/cgroup"}},
-		{"schedwatch", true, []string{"pkg/cpuset"}},
+		{"schedwatch/account", true, nil},
+		{"schedwatch", true, []string{"audit", "pkg/cpuset", "schedwatch/account"}},
 		{"livereport", true, []string{"audit", "pkg/cpuset", "schedwatch"}},
 		{"latency", true, []string{"audit", "confined", "pkg/cpuset"}},
 

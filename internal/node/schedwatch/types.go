@@ -4,6 +4,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/cpupoold/cpupoold/internal/node/schedwatch/account"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
 
@@ -62,10 +63,7 @@ type CPU struct {
 }
 
 // Count is CPU time and a number of switch-outs.
-type Count struct {
-	Time     time.Duration
-	Switches uint64
-}
+type Count = account.Count
 
 // Reading holds the results of Program.Read.
 type Reading struct {

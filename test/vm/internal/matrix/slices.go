@@ -47,6 +47,7 @@ func Slices() []Slice {
 		{"host", []string{"TestAudit", "TestJitter", "TestLatency/trixie"}},
 		{"systemd", []string{"TestSystemd", "TestHostSlices"}},
 		{"cgroup", []string{"TestCgroup"}},
+		{"schedwatch", []string{"TestSchedwatch/bookworm", "TestSchedwatch/trixie", "TestSchedwatch/forky"}},
 		{"interrupts", []string{"TestInterrupts"}},
 		{"alerts", []string{"TestAlerts"}},
 		{"undo", []string{"TestUndo/containerd"}},
