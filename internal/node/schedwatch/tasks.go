@@ -29,8 +29,6 @@ const (
 	longestProc = 16384
 	// mostPaths bounds the known paths of cgroups.
 	mostPaths = 4096
-	// deepest is the level of the deepest cgroup that the program looks up.
-	deepest = 15
 )
 
 // tasks finds out about cgroups and tasks. Several goroutines may use it.
