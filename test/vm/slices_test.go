@@ -172,6 +172,9 @@ func parts(t *testing.T) (names []string) {
 	}
 	for _, s := range matrix.Suites() {
 		names = append(names, s.KernelTests()...)
+		for _, test := range []string{"TestLatency", "TestLiveCounts", "TestSchedwatch"} {
+			names = append(names, test+"/"+s.Name)
+		}
 	}
 	return names
 }
