@@ -148,6 +148,9 @@ func printStatus(w *layout.Writer, s *inspect.Status) {
 	}
 	fmt.Fprintln(w)
 	w.Paragraph(sourceLine(s))
+	if s.Audit != nil {
+		w.Paragraph(s.Audit.Summary)
+	}
 	w.Paragraph(writeLine(s))
 	for _, e := range s.LastWrites[max(0, len(s.LastWrites)-5):] {
 		w.Paragraph("  " + explain.EventLine(&e))

@@ -48,6 +48,8 @@ type Status struct {
 	System *SystemPartition `json:"systemPartition,omitempty"`
 	// Auxiliary are the cgroups in the slices of pods that belong to no container.
 	Auxiliary []Auxiliary `json:"auxiliary,omitempty"`
+	// Audit describes the audits. It is absent before the first plan.
+	Audit *Audit `json:"audit,omitempty"`
 	// Sources are sorted by name.
 	Sources  []Source  `json:"sources"`
 	Problems []Problem `json:"problems"`

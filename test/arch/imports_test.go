@@ -162,6 +162,7 @@ func rows() []row {
 		{"actor", true, nil},
 		{"hostenv", false, []string{"annotations", "confined", "hostkubelet", "hostslices", "hotplug", "kernelfs", "managers", "noise", "procroot"}},
 		{"auditor", false, []string{"audit", "hostenv", "kernelfs"}},
+		{"liveaudit", false, []string{"audit", "hostenv", "schedwatch"}},
 		{"undo", false, []string{"durable", "hostenv"}},
 		{"retry", false, []string{"conflict"}},
 		{"quiet", false, nil},
@@ -193,12 +194,12 @@ func rows() []row {
 		{"moves", false, []string{"internal/control", "desired", "inventory", "kernelstate", "planning", "retry", "undo", "view", "waits"}},
 		{"clusterstate", false, []string{"nodestatus", "view"}},
 		{"notices", false, []string{"auxiliary", "desired", "drift", "exposure", "hostenv", "inventory", "kernelstate", "partition", "treewatch", "undo"}},
-		{"publish", false, []string{"appcpus", "appfiles", "auditor", "auxiliary", "claimuse", "clusterstate", "desired", "drift", "exposure", "hostenv", "hosttuning", "inventory", "kernelstate", "nodestatus", "noise", "partition", "planning", "refusal", "requests", "retry", "sourcestate", "treewatch", "undo", "units", "usablecpus", "view"}},
+		{"publish", false, []string{"appcpus", "appfiles", "audit", "auditor", "auxiliary", "claimuse", "clusterstate", "desired", "drift", "exposure", "hostenv", "hosttuning", "inventory", "kernelstate", "liveaudit", "nodestatus", "noise", "partition", "planning", "refusal", "requests", "retry", "sourcestate", "treewatch", "undo", "units", "usablecpus", "view"}},
 		{"preview", false, []string{"audit", "auxiliary", "desired", "hostenv", "hostslices", "hosttuning", "inventory", "kernelstate", "nodestatus", "noise", "numahints", "power", "quiet", "recovery", "tune", "undo", "usablecpus"}},
 		{"restore", false, []string{"desired", "hostenv", "hosttuning", "nodestatus", "partition", "preview", "tune", "undo"}},
 
 		// The event loop: every package but preview and restore, which run without it.
-		{"daemon", false, []string{"actor", "appcpus", "auditor", "auxiliary", "claims", "claimuse", "desired", "drift", "hostenv", "hosttuning", "internal/control", "inventory", "kernelstate", "listing", "memrelease", "moves", "nodestatus", "notices", "numahints", "partition", "permission", "planning", "publish", "quiet", "refusal", "requests", "resize", "retry", "treewatch", "undo", "units", "usablecpus", "view", "waits"}},
+		{"daemon", false, []string{"actor", "appcpus", "auditor", "auxiliary", "claims", "claimuse", "desired", "drift", "hostenv", "hosttuning", "internal/control", "inventory", "kernelstate", "listing", "liveaudit", "memrelease", "moves", "nodestatus", "notices", "numahints", "partition", "permission", "planning", "publish", "quiet", "refusal", "requests", "resize", "retry", "treewatch", "undo", "units", "usablecpus", "view", "waits"}},
 	}
 }
 

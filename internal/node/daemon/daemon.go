@@ -20,6 +20,7 @@ import (
 	"github.com/cpupoold/cpupoold/internal/node/hosttuning"
 	"github.com/cpupoold/cpupoold/internal/node/inventory"
 	"github.com/cpupoold/cpupoold/internal/node/kernelstate"
+	"github.com/cpupoold/cpupoold/internal/node/liveaudit"
 	"github.com/cpupoold/cpupoold/internal/node/memrelease"
 	"github.com/cpupoold/cpupoold/internal/node/moves"
 	"github.com/cpupoold/cpupoold/internal/node/nodestatus"
@@ -235,6 +236,7 @@ func newLoop(h hostenv.Host, o Options) (*Loop, error) {
 	l.publisher = publish.New(publish.Sources{
 		Facts: facts, Host: &l.Host, Log: log, Now: now, Notify: notify, Settings: &l.settings, Inventory: m, Cache: cache, Journal: journal, Auxiliary: inPods, Backoffs: l.backoffs,
 		Partitions: l.partitions, Units: l.units, Drifts: l.drifts, Refusals: l.refusalLog, Watch: tree, Requests: l.requests, OpenAudit: auditor.Open,
+		OpenLive: func() (liveaudit.Program, error) { return liveaudit.Open(h.Possible) }, CgroupExists: liveaudit.Exists, Refresh: func() { l.box.Post(tuned{}) },
 	})
 	l.notices = notices.New(notices.Sources{
 		Host: &l.Host, Log: log, Inventory: m, Cache: cache, Journal: journal, Auxiliary: inPods, Others: &facts.Others, Partitions: l.partitions,

@@ -138,6 +138,7 @@ func (l *Loop) prune() {
 // which may be stopped, it fetches the properties from systemd.
 func (l *Loop) cgroupGone(p cgroup.Path) {
 	l.partitions.NoteCgroup(p, false)
+	l.publisher.Live.Gone(string(p))
 	if name := l.inventory.UnitAt(p); name != "" {
 		l.cache.Invalidate(p)
 		l.units.Ask(name, l.now())

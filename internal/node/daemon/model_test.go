@@ -34,7 +34,7 @@ func modelConfigs() []string {
 	configs := scenario.Configurations()
 	configs[1] = nodefixture.WithQuiet(configs[1], "1h")
 	for i := range configs {
-		configs[i] += "resyncPeriod: 10m\nweightFormula: quadratic\n" + nodefixture.HostSlicesYAML
+		configs[i] += "resyncPeriod: 10m\nweightFormula: quadratic\n" + nodefixture.HostSlicesYAML + liveYAML
 	}
 	return configs
 }

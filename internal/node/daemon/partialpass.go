@@ -104,6 +104,7 @@ func (l *Loop) answerCreates(now time.Time) bool {
 		if own != nil {
 			l.planner.Assign(own)
 			l.journal.SetAssignments(own)
+			l.publisher.Live.Admit(string(l.inventory.CgroupOf(p)), p.CPUs)
 		}
 		l.requests.Accept(a, reply, now)
 		l.releaseReplies()

@@ -47,6 +47,7 @@ func (l *Loop) pass() {
 	}
 	l.publisher.History().NotePlan(&l.last.Plan, &plan)
 	l.last.Plan = plan
+	l.publisher.Handover(&l.last) // before the first write
 	l.planner.NotePlacings()
 	l.planner.SettleQuiet(plan, want, l.drifts.ChangedWeights(), now)
 	l.planner.Assign(l.units.Assign(plan.Assignments))

@@ -18,7 +18,8 @@ func (l *Loop) publish() {
 	l.publisher.Publish(pass, now)
 }
 
-// tuned is the event that the tuner has read or changed the host's settings.
+// tuned is the event that the tuner has read or changed the host's settings, or that the live audit
+// has a finding.
 type tuned struct{}
 
 func (tuned) apply(*Loop) {}

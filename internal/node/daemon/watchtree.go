@@ -37,6 +37,9 @@ func (l *Loop) takeNotices() {
 			l.fetchPod(id) // it may be a sandbox
 		}
 	}
+	for _, p := range r.Gone {
+		l.publisher.Live.Gone(string(p))
+	}
 	for _, p := range r.Repairs {
 		l.schedule.addRepair(p)
 	}

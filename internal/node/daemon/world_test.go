@@ -33,6 +33,7 @@ import (
 type world struct {
 	*node
 	r       *running
+	live    *liveProgram // of the running daemon
 	configs []string
 	pods    *scenario.Pods
 	seen    loopState // At the last rest.
@@ -78,8 +79,17 @@ func newWorld(t *testing.T, nri bool, partitions uint64) *world {
 	w.Units.Install("du.service", cpuset.Set{})
 	w.Units.Install("telegraf.service", cpuset.Of(0, 1))
 	w.Tree.Intercept(w.write)
-	w.r = w.start()
+	w.startDaemon()
 	return w
+}
+
+// startDaemon starts a daemon with a live audit.
+func (w *world) startDaemon() {
+	w.r = w.start()
+	live := w.r.watchLive(false)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.live = live
 }
 
 var errDead = errors.New("the daemon is dead")
@@ -104,6 +114,9 @@ func (w *world) write(x testnode.CgroupWrite) error {
 	}
 	if w.armed > 0 {
 		w.armed--
+	}
+	if w.live != nil {
+		_ = w.live.write(x)
 	}
 	dir, file := filepath.Split(x.Name)
 	if file != "cpuset.cpus" {
@@ -177,7 +190,7 @@ func (w *world) Do(s scenario.Step) error {
 				return err
 			}
 		}
-		w.r = w.start()
+		w.startDaemon()
 	}
 	return w.awaitIdle()
 }
@@ -204,7 +217,7 @@ func (w *world) act(s scenario.Step) error {
 				return err
 			}
 		}
-		w.r = w.start()
+		w.startDaemon()
 	case scenario.StartUnit:
 		return w.Units.Start(s.Unit)
 	case scenario.StopUnit:
@@ -456,6 +469,8 @@ func (w *world) Check() error {
 		w.alone += alone
 		errs = append(errs, err)
 	})
+	_, live := w.live.mark()
+	errs = append(errs, live, w.awaitLive())
 	exclusive, err := w.pods.Check(w.seen.plan, w.seen.pools)
 	errs = append(errs, w.checkPartitions(exclusive))
 	known, shares := make(map[string]cpuset.Set), make(map[string]cpuset.Set)
@@ -469,6 +484,17 @@ func (w *world) Check() error {
 	w.known, w.shares = known, shares
 	w.mu.Unlock()
 	return errors.Join(append(errs, err)...)
+}
+
+// awaitLive waits until the live audit watches exactly the CPUs of owners.
+func (w *world) awaitLive() (err error) {
+	for range 200 {
+		w.r.inspect(func(l *Loop) { err = w.live.differs(l) })
+		if err == nil {
+			return nil
+		}
+	}
+	return err
 }
 
 // checkPartitions checks that owners are partitions if the kernel supports them.

@@ -49,6 +49,7 @@ func New(s Sources) *Notices {
 
 // Result is the work that follows from notices. A notice of an own write needs none.
 type Result struct {
+	Gone     []cgroup.Path // cgroups that are removed, or were and exist again
 	One, All bool          // a pass over one pod or cgroup, or over all
 	Repairs  []cgroup.Path // cgroups to read and to repair
 	Unknown  []string      // IDs of unidentified containers or sandboxes
@@ -103,11 +104,14 @@ func (n *Notices) Handle(changes []cgroup.Change, targets []cgroup.Target) (r Re
 		case cgroup.Appeared:
 			if inventory.IDAt(p, n.Host.Driver) != "" {
 				n.Exposures.Appeared(p, c.At)
+			} else {
+				r.Gone = append(r.Gone, p) // a unit that starts again: the notice replaces that of the end
 			}
 			n.Partitions.NoteCgroup(p, true)
 			n.child(p, true, targets, &r)
 		case cgroup.Gone:
 			n.Exposures.Gone(p)
+			r.Gone = append(r.Gone, p)
 			n.Partitions.NoteCgroup(p, false)
 			n.Removed.Notice(p)
 			n.child(p, false, targets, &r)

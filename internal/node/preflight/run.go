@@ -56,6 +56,7 @@ func checks() []check {
 		{"kernel-partitions", []need{cgroupV2, kubepods}, checkPartitions},
 		{"isolation", []need{kernelVersion, configured, ownedCPUs}, checkIsolation},
 		{"kernel-psi", nil, checkPSI},
+		{"live-audit", []need{liveAuditOn}, checkLiveAudit},
 		{"topology", nil, checkTopology},
 		{"usable-cpus", []need{cgroupV2, cpuTopology}, checkUsable},
 		// No refusals: after a reboot the daemon adapts to another machine.

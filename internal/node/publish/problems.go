@@ -76,6 +76,7 @@ func (p *Publisher) Problems(pass *planning.Pass) []pools.Problem {
 		all = append(all, p.Kubelet.Problems(!p.Settings.Config.PlacesPods() || !pass.Planned || p.States.HasNRI())...)
 	}
 	all = append(all, p.Files.Problems()...)
+	all = append(all, p.liveProblems()...)
 	return all
 }
 

@@ -24,6 +24,7 @@ import (
 	"github.com/cpupoold/cpupoold/internal/node/hosttuning"
 	"github.com/cpupoold/cpupoold/internal/node/inventory"
 	"github.com/cpupoold/cpupoold/internal/node/kernelstate"
+	"github.com/cpupoold/cpupoold/internal/node/liveaudit"
 	"github.com/cpupoold/cpupoold/internal/node/nodestatus"
 	"github.com/cpupoold/cpupoold/internal/node/partition"
 	"github.com/cpupoold/cpupoold/internal/node/planning"
@@ -60,6 +61,11 @@ type Sources struct {
 	Watch      *treewatch.Tree
 	Requests   *requests.Queue
 	OpenAudit  func() (auditor.Watcher, error)
+	// OpenLive loads the program of the live audit, and CgroupExists reports whether a cgroup exists
+	// now. Refresh makes the event loop publish soon; any goroutine may call it.
+	OpenLive     func() (liveaudit.Program, error)
+	CgroupExists func(cgroup string) bool
+	Refresh      func()
 }
 
 // Publisher holds the results of the passes, and the published state.
@@ -68,6 +74,7 @@ type Publisher struct {
 	States    *sourcestate.States
 	Exposures *exposure.Meter
 	Files     *appfiles.Files
+	Live      *liveaudit.Audit
 
 	history *view.HistoryLog
 	auditor *auditor.Auditor
@@ -96,6 +103,7 @@ func New(s Sources) *Publisher {
 		Sources: s, States: sourcestate.New(s.Log), Exposures: exposure.New(s.Inventory, s.Cache, s.Host.Cgroups, s.Host.Units != nil),
 		history: view.NewHistoryLog(s.Now), auditor: auditor.New(),
 	}
+	p.Live = liveaudit.New(s.Log, func(at string) bool { return p.CgroupExists(at) }, s.Now, s.Refresh)
 	var write func([]appcpus.Entry, bool) appcpus.Result
 	if s.Host.RunDir != "" {
 		write = appcpus.NewWriter(s.Host.RunDir).Write
@@ -114,6 +122,7 @@ func (p *Publisher) Tune(t *hosttuning.Tuning) { p.tuning = t }
 func (p *Publisher) Run(ctx context.Context) {
 	var jobs sync.WaitGroup
 	jobs.Go(func() { p.auditor.Run(ctx, p.Log, p.OpenAudit) })
+	jobs.Go(func() { p.Live.Run(ctx, p.OpenLive) })
 	jobs.Go(func() { p.tuning.Run(ctx) })
 	if p.cluster != nil {
 		jobs.Go(func() { p.cluster.Run(ctx) })
@@ -124,22 +133,31 @@ func (p *Publisher) Run(ctx context.Context) {
 // History returns the history of the node.
 func (p *Publisher) History() *view.HistoryLog { return p.history }
 
-// Latest returns the state that operators see, or nil before Publish.
-func (p *Publisher) Latest() *view.Snapshot { return p.latest.Load() }
+// Latest returns the state that operators see, with the results of the live audit. It is nil before
+// Publish.
+func (p *Publisher) Latest() *view.Snapshot {
+	in := p.latest.Load()
+	if live := p.Live.Result(); in != nil && live != nil {
+		all := *in
+		all.Live = live
+		return &all
+	}
+	return in
+}
 
 // Metrics returns the state that metrics show, with the present state of the connection to the
-// cluster and the results of the audit. It is nil before Publish.
+// cluster and the results of the audits. It is nil before Publish.
 func (p *Publisher) Metrics() *telemetry.View {
 	v := p.metrics.Load()
 	if v != nil && p.cluster != nil {
 		v = clusterstate.WithStats(v, p.cluster.Stats())
 	}
-	found := p.auditor.Result()
-	if v == nil || found == nil {
+	found, live := p.auditor.Result(), p.Live.Result()
+	if v == nil || found == nil && live == nil {
 		return v
 	}
 	all := *v
-	all.Audit = found
+	all.Audit, all.LiveAudit = found, live
 	return &all
 }
 
@@ -161,7 +179,7 @@ func (p *Publisher) Note(pass *planning.Pass) {
 func (p *Publisher) Publish(pass *planning.Pass, now time.Time) {
 	if pass.Planned {
 		p.noteReady(pass, now)
-		p.showAudit(pass)
+		p.showAudits(pass)
 		p.tuning.Set(p.Settings, pass.Owners, p.Inventory, &p.Others, p.Host.Possible)
 	}
 	v := p.view(pass)
@@ -193,15 +211,6 @@ func (p *Publisher) noteReady(pass *planning.Pass, now time.Time) {
 
 // IsReady reports whether the node has had its desired state.
 func (p *Publisher) IsReady() bool { return p.ready }
-
-// showAudit passes the owners of CPUs after a pass to the auditor.
-func (p *Publisher) showAudit(pass *planning.Pass) {
-	s := auditor.Scene{Interval: p.Settings.Config.AuditInterval}
-	if s.Interval > 0 {
-		s.Ownership = p.Settings.Ownership(pass.Plan, p.Inventory, pass.Hosts, pass.Auxiliary)
-	}
-	p.auditor.Show(s)
-}
 
 // node returns the state from which cluster and metrics derive their values.
 func (p *Publisher) node(pass *planning.Pass) view.Node {

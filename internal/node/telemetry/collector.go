@@ -68,6 +68,7 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	e.state(v)
 	e.node(v.Node)
 	e.audit(v.Audit)
+	e.liveAudit(v.LiveAudit)
 	e.settings(v.Settings)
 	e.placement(v)
 

@@ -162,6 +162,8 @@ func view() *telemetry.View {
 			Patches:   map[telemetry.Result]uint64{telemetry.OK: 2, telemetry.Conflict: 1},
 			Events:    map[telemetry.Result]uint64{telemetry.Failed: 1},
 		},
+		LiveAudit: &telemetry.LiveAudit{Program: "btf", CPUs: cpuset.Range(4, 5), Watched: 100, Switches: 900, Foreign: [4]telemetry.LiveCount{{Seconds: 0.5, Switches: 7}, {Seconds: 1, Switches: 80}},
+			Reports: 2, Lost: 1, Runs: 1000, RunSeconds: 0.0002},
 		Audit: &telemetry.Audit{Scans: 5, Failed: 1, Seconds: 0.25, Pools: []telemetry.AuditPool{
 			{PoolName: guaranteed, Known: true, Score: 0.875, ExposedTasks: 3, ExposedInterrupts: 2, Others: 7.5, Interrupts: 40},
 			{PoolName: shared, Others: 1},

@@ -82,6 +82,8 @@ type View struct {
 	Shortened uint64
 	// Audit holds the results of the audit; nil if it is off.
 	Audit *Audit
+	// LiveAudit holds the results of the audit by the scheduler; nil if it is off.
+	LiveAudit *LiveAudit
 	// Settings holds the state of host settings outside of cgroups; nil without changes.
 	Settings *HostSettings
 	// Node holds the daemon's updates of the Node; nil if it makes none.

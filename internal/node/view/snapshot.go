@@ -30,7 +30,9 @@ type Snapshot struct {
 	Config   error     // why a newer configuration is not in force
 	Observes bool
 	Owed     int // writes that an observing daemon has not made
-	System   *inspect.SystemPartition
+	// Live holds the results of the live audit; nil if it is off.
+	Live   *telemetry.LiveAudit
+	System *inspect.SystemPartition
 	// Auxiliary are the cgroups in pods that belong to no container.
 	Auxiliary []auxiliary.Cgroup
 }

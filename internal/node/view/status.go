@@ -68,6 +68,7 @@ func (o *Answers) Status() *inspect.Status {
 		Topology:   in.Settings.Topology,
 	}
 	s.Devices, s.Claims = in.devices(), inspect.ClaimsOf(&in.Plan, in.Problems)
+	s.Audit = in.audit()
 	if r := in.View.Room; r != nil {
 		s.Room = &inspect.Room{Pool: r.Pool, NUMANode: r.Node, L3: r.L3, WholeCores: r.WholeCores}
 	}

@@ -25,6 +25,8 @@ function show() {
   const problems = (s.problems || []).length + (s.faults || []).length;
   at("summary").textContent = `${problems ? count(problems, "problem") : "no problems"}; ${count(s.cpus.length, "CPU")}, ${count(s.containers.length, "container or unit", "containers and units")}; ` +
     (s.daemon && s.daemon.mode ? `${s.daemon.mode}, as of ${new Date(s.time).toLocaleTimeString()}` : "simulated");
+  at("audit").hidden = !s.audit;
+  at("audit").textContent = s.audit?.summary || "";
   at("notes-part").hidden = !(state.notes || []).length;
   at("notes").replaceChildren(...(state.notes || []).map((n) => make("li", n)));
   at("alone").href = address("picture.svg");

@@ -1,0 +1,80 @@
+package publish
+
+import (
+	"fmt"
+
+	"github.com/cpupoold/cpupoold/internal/node/audit"
+	"github.com/cpupoold/cpupoold/internal/node/auditor"
+	"github.com/cpupoold/cpupoold/internal/node/liveaudit"
+	"github.com/cpupoold/cpupoold/internal/node/planning"
+	"github.com/cpupoold/cpupoold/pkg/cgroup"
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
+	"github.com/cpupoold/cpupoold/pkg/pools"
+)
+
+// Handover ends the live audit of the CPUs that a new plan gives to another owner. Call it after the
+// decision of a pass and before its first write.
+func (p *Publisher) Handover(pass *planning.Pass) {
+	if p.Live.IsOn() {
+		p.Live.Begin(p.ownership(pass))
+	}
+}
+
+// showAudits passes the owners of CPUs after a pass to the audits. While writes wait for the journal,
+// the pass is not complete, and no CPU gets an owner in the live audit.
+func (p *Publisher) showAudits(pass *planning.Pass) {
+	c := p.Settings.Config
+	p.Live.Switch(c.AuditLive && !p.Host.Observes)
+	scene := auditor.Scene{Interval: c.AuditInterval}
+	live := p.Live.IsOn() && !p.Journal.Blocks()
+	if scene.Interval > 0 || live {
+		scene.Ownership = p.ownership(pass)
+	}
+	if live {
+		p.Live.End(scene.Ownership, func(at string) (cpuset.Set, bool) {
+			now := p.Cache.Current(cgroup.Path(at))
+			return now.State.Effective, now.Exists
+		})
+	}
+	p.auditor.Show(scene)
+}
+
+func (p *Publisher) ownership(pass *planning.Pass) audit.Ownership {
+	return p.Settings.Ownership(pass.Plan, p.Inventory, pass.Hosts, pass.Auxiliary)
+}
+
+// Codes of the live audit.
+const (
+	codeForeignTask pools.Code = "ForeignTask"
+	codeNoLiveAudit pools.Code = "LiveAuditUnavailable"
+)
+
+// liveProblems returns a problem for each owner with foreign user tasks in the last ten minutes, and
+// a problem of the node if the live audit is not possible.
+func (p *Publisher) liveProblems() (all []pools.Problem) {
+	for _, f := range p.Live.Findings() {
+		found := pools.Problem{Pod: f.Owner.Pod}
+		if f.Owner.Pod == "" {
+			found.Unit = f.Owner.Name
+		}
+		p.Inventory.NameOwner(&found, cgroup.Path(f.Owner.Cgroup))
+		if f.Owner.Name == "" {
+			found.Container = ""
+		}
+		runs := ""
+		if e := p.Inventory.ContainerAt(cgroup.Path(f.Task.Cgroup)); e != nil {
+			if pod := p.Inventory.PodOf(e); pod != nil {
+				runs = fmt.Sprintf(" of pod %s, container %s", pod.Name(), e.Container.Name)
+			}
+		}
+		found.Reason = pools.Reason{Code: codeForeignTask, Text: fmt.Sprintf(
+			"CPU %d is exclusive, and a task of another cgroup ran on it: %s%s; confine host services with hostSlices, or set guaranteed.isolation: partition. `cpupoold audit --live 30s` lists all such tasks",
+			f.Task.CPU, liveaudit.Describe(f.Task), runs)}
+		all = append(all, found)
+	}
+	if r := p.Live.Result(); r != nil && r.Unavailable != "" {
+		all = append(all, pools.Problem{Reason: pools.Reason{Code: codeNoLiveAudit, Text: fmt.Sprintf(
+			"audit.live is true, and the kernel does not load the program: %s; until then, only the sampled audit runs", r.Unavailable)}})
+	}
+	return all
+}
