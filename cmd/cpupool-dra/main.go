@@ -3,7 +3,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -64,28 +63,21 @@ func execute(ctx context.Context, out, errs io.Writer, args []string) int {
 		return exitOK
 	}
 	_, _ = fmt.Fprintln(errs, "cpupool-dra:", err)
-	if _, ok := errors.AsType[*usage.Error](err); ok {
-		_, _ = fmt.Fprintln(errs, "See 'cpupool-dra --help'.")
-		return exitUsage
-	}
-	return exitError
+	return usage.Report(errs, err)
 }
 
 // command returns the command of the program.
 func command(errs io.Writer) *cobra.Command {
 	var f flags
 	root := &cobra.Command{
-		Use:           "cpupool-dra",
-		Short:         "Prepare ResourceClaims of CPUs for the kubelet",
-		Long:          help,
-		Version:       version.Read().String(),
-		SilenceUsage:  true,
-		SilenceErrors: true,
-		Args:          cobra.NoArgs,
-		RunE:          func(cmd *cobra.Command, _ []string) error { return f.run(cmd, errs) },
+		Use:     "cpupool-dra",
+		Short:   "Prepare ResourceClaims of CPUs for the kubelet",
+		Long:    help,
+		Version: version.Read().String(),
+		Args:    cobra.NoArgs,
+		RunE:    func(cmd *cobra.Command, _ []string) error { return f.run(cmd, errs) },
 	}
 	root.CompletionOptions.DisableDefaultCmd = true
-	root.SetVersionTemplate("{{.Name}} {{.Version}}\n")
 	fs, o := root.Flags(), &f.options
 	fs.StringVar(&o.Node, "node-name", "", "`NAME` of the Node (default: NODE_NAME of the environment)")
 	fs.StringVar(&o.PodUID, "pod-uid", "", "`UID` of the program's pod, for updates without a gap (default: POD_UID of the environment; empty: one instance at a time)")

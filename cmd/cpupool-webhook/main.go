@@ -59,17 +59,14 @@ type flags struct {
 func execute(ctx context.Context, out, errs io.Writer, args []string) int {
 	var f flags
 	root := &cobra.Command{
-		Use:           "cpupool-webhook",
-		Short:         "Serve the webhook that assigns pods to CPU pools",
-		Long:          help,
-		Version:       version.Read().String(),
-		SilenceUsage:  true,
-		SilenceErrors: true,
-		Args:          cobra.NoArgs,
-		RunE:          func(cmd *cobra.Command, _ []string) error { return f.run(cmd.Context(), out, errs) },
+		Use:     "cpupool-webhook",
+		Short:   "Serve the webhook that assigns pods to CPU pools",
+		Long:    help,
+		Version: version.Read().String(),
+		Args:    cobra.NoArgs,
+		RunE:    func(cmd *cobra.Command, _ []string) error { return f.run(cmd.Context(), out, errs) },
 	}
 	root.CompletionOptions.DisableDefaultCmd = true
-	root.SetVersionTemplate("{{.Name}} {{.Version}}\n")
 	root.SetOut(out)
 	root.SetErr(errs)
 	root.Flags().StringVar(&f.config, "config", "/etc/cpupool-webhook/config.yaml", "configuration `FILE`")
@@ -85,11 +82,7 @@ func execute(ctx context.Context, out, errs io.Writer, args []string) int {
 		return exitOK
 	}
 	_, _ = fmt.Fprintln(errs, "cpupool-webhook:", err)
-	if _, ok := errors.AsType[*usage.Error](err); ok {
-		_, _ = fmt.Fprintln(errs, "See 'cpupool-webhook --help'.")
-		return exitUsage
-	}
-	return exitError
+	return usage.Report(errs, err)
 }
 
 func (f *flags) run(ctx context.Context, out, errs io.Writer) error {

@@ -68,14 +68,10 @@ func execute(ctx context.Context, s streams, args []string) int {
 		return int(code)
 	}
 	complain(s.err, err)
-	if bad, is := errors.AsType[*usage.Error](err); is {
-		_, _ = fmt.Fprintf(s.err, "See '%s --help'\n", bad.Command)
-		return exitUsage
-	}
 	if config.IsFromFlag(err) {
 		return exitUsage
 	}
-	return exitError
+	return usage.Report(s.err, err)
 }
 
 // complain prints each of joined errors on a line of its own. A list of names is as wide as the
@@ -101,13 +97,10 @@ systemd is sufficient.
 
 Exit codes: 0 success, 1 failure, 2 usage. Check, audit, restore and plan --defrag --apply
 also use 3: success with findings or remaining differences.`,
-		Version:       version.Read().String(),
-		SilenceErrors: true,
-		SilenceUsage:  true,
-		Args:          cobra.NoArgs,
-		RunE:          func(c *cobra.Command, _ []string) error { return c.Help() },
+		Version: version.Read().String(),
+		Args:    cobra.NoArgs,
+		RunE:    func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
-	root.SetVersionTemplate("{{.Name}} {{.Version}}\n")
 	root.SetOut(a.out)
 	root.SetErr(a.err)
 	flags := root.PersistentFlags()

@@ -65,24 +65,17 @@ func execute(s streams, args []string) int {
 		return exitRefused
 	}
 	complain(s.err, err)
-	if bad, ok := errors.AsType[*usage.Error](err); ok {
-		fmt.Fprintf(s.err, "See '%s --help'\n", bad.Command)
-		return exitUsage
-	}
-	return exitError
+	return usage.Report(s.err, err)
 }
 
 func rootCommand(s streams) *cobra.Command {
 	root := &cobra.Command{
-		Use:           "kubectl-cpupool",
-		Short:         "Inspect and plan the CPU pools of a cluster",
-		Version:       version.Read().String(),
-		SilenceUsage:  true,
-		SilenceErrors: true,
-		Args:          cobra.NoArgs,
-		RunE:          func(c *cobra.Command, _ []string) error { return c.Help() },
+		Use:     "kubectl-cpupool",
+		Short:   "Inspect and plan the CPU pools of a cluster",
+		Version: version.Read().String(),
+		Args:    cobra.NoArgs,
+		RunE:    func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
-	root.SetVersionTemplate("{{.Name}} {{.Version}}\n")
 	root.SetIn(s.in)
 	root.SetOut(s.out)
 	root.SetErr(s.err)

@@ -5,6 +5,7 @@ package usage
 import (
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 
@@ -31,9 +32,22 @@ func New(cmd *cobra.Command, err error) error {
 	return &Error{err, cmd.CommandPath()}
 }
 
+// Report returns the exit code of a program that ends with err: 2 for an [Error], and otherwise 1.
+// For an Error, it names the command with help.
+func Report(w io.Writer, err error) int {
+	bad, is := errors.AsType[*Error](err)
+	if !is {
+		return 1
+	}
+	_, _ = fmt.Fprintf(w, "See '%s --help'\n", bad.Command)
+	return 2
+}
+
 // Prepare makes the errors about flags and arguments of a command and its subcommands an [Error]. It
-// adds the commands help and completion, which fail for an unknown name.
+// adds the commands help and completion, which fail for an unknown name. The program prints all errors.
 func Prepare(root *cobra.Command) {
+	root.SilenceErrors, root.SilenceUsage = true, true
+	root.SetVersionTemplate("{{.Name}} {{.Version}}\n")
 	root.InitDefaultHelpCmd()
 	root.InitDefaultCompletionCmd()
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
