@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"runtime/debug"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -169,17 +170,21 @@ func reportP99(b *testing.B, took []time.Duration) {
 // reply, by the number of containers on the node. The p99 counts. The container is removed
 // afterwards. A container with exclusive CPUs comes to an idle node.
 func BenchmarkCreate(b *testing.B) {
-	for _, pool := range []string{"shared", "own"} {
+	for _, pool := range []string{"shared", "own", "own-from-shared"} {
 		for _, containers := range containerCounts {
 			b.Run(fmt.Sprintf("%s/%dcontainers", pool, containers), func(b *testing.B) {
 				n := newNode(b)
+				if pool == "own-from-shared" {
+					n.YAML = strings.Replace(n.YAML, "cpus: 4-7", "from: shared", 1)
+					n.YAML = strings.Replace(n.YAML, "cpus: 2-3", "cpus: 2-7", 1)
+				}
 				n.runShared(containers)
 				r := n.start()
 				r.quiet()
 				a := r.asker()
 				r.loop.box.Post(nriChanged{state: nri.Connected})
 				qos, res := "burstable", cri.Resources{Shares: 512}
-				if pool == "own" {
+				if pool != "shared" {
 					qos, res = "guaranteed", nodefixture.WholeCPUs(2)
 				}
 				var took []time.Duration
@@ -191,7 +196,7 @@ func BenchmarkCreate(b *testing.B) {
 					took = append(took, time.Since(began))
 					a.hooks.Remove(c.ID)
 					a.hooks.RemovePod(p.ID)
-					if pool == "own" { // it takes full passes, and workers have jobs afterwards
+					if pool != "shared" { // it takes full passes, and workers have jobs afterwards
 						r.awaitIdle()
 					}
 					if i%100 == 0 {

@@ -66,13 +66,14 @@ func collect(m *inventory.Inventory, read func(cgroup.Path) (cgroup.State, error
 			e.podLevel[pod.UID] = true
 		}
 	}
+	states := map[cgroup.Path]cgroup.State{"": {}}
 	state := func(p cgroup.Path) cgroup.State {
-		if p == "" {
-			return cgroup.State{}
-		}
-		st, err := read(p)
-		if err != nil {
-			return cgroup.State{}
+		st, known := states[p] // all containers of a pod ask for its pause container
+		if !known {
+			if now, err := read(p); err == nil {
+				st = now
+			}
+			states[p] = st
 		}
 		return st
 	}

@@ -83,7 +83,9 @@ func TestPartition(t *testing.T) {
 	for _, id := range []string{"parted", "not"} {
 		m.PutContainer(inventory.ContainerStatus{Container: cri.Container{ID: id, PodID: "p", Name: id, State: cri.Running, CgroupsPath: slice + ":cri-containerd:" + id, Requested: nodefixture.WholeCPUs(2)}})
 	}
+	reads := make(map[cgroup.Path]int)
 	read := func(p cgroup.Path) (cgroup.State, error) {
+		reads[p]++
 		switch p {
 		case m.Container("parted").Path:
 			return cgroup.State{Path: p, CPUs: cpuset.Of(4, 5), Partition: cgroup.PartitionState{Type: cgroup.RootPartition}}, nil
@@ -97,6 +99,14 @@ func TestPartition(t *testing.T) {
 	want := []pools.Assignment{{Key: pools.Key{PodUID: "u", Container: "parted"}, CPUs: cpuset.Of(4, 5)}}
 	if d := cmp.Diff(want, got, cmp.Comparer(cpuset.Set.Equal)); d != "" {
 		t.Errorf("assignments (-want +got):\n%s", d)
+	}
+	if len(reads) != 3 {
+		t.Errorf("%d cgroups read; want the containers and their pause container", len(reads))
+	}
+	for p, n := range reads {
+		if n != 1 {
+			t.Errorf("%s was read %d times; want once", p, n)
+		}
 	}
 }
 
