@@ -5,6 +5,7 @@
 #   record.sh [PART...]   host: the benchmarks on this machine (go, flag, compare, kubelet, pods)
 #                         vm: the daemon on a node in a virtual machine; an hour
 #                         limits: single steps of the daemon and of the kernel, on three kernels
+#                         live: the eBPF program of the live audit, on three kernels
 #                         Without PART, all. The samples of the other parts stay as they are.
 #
 #   COUNT=10           samples of each Go benchmark
@@ -58,14 +59,21 @@ guest() {
   go test -tags vm,bench -count 1 -timeout 150m -run "^$2\$" ./test/vm -samples="$work/$1.txt" >&2
 }
 
-[ $# -gt 0 ] || set -- host vm limits
+# live takes samples on bare kernels, from which no file can be copied: their log has the samples.
+live() {
+  go test -v -tags vm,bench -count 1 -timeout 150m -run '^TestLiveSwitch$' ./test/vm | tee "$work/live.log" >&2
+  sed -n 's/^ *switch_test.go:[0-9]*: \(Benchmark.*\)/\1/p' "$work/live.log" >"$work/live.txt"
+}
+
+[ $# -gt 0 ] || set -- host vm limits live
 for part; do
   before=$(state)
   case $part in
   host) host ;;
   vm) guest vm TestBench ;;
   limits) guest limits TestLimits ;;
-  *) echo "record.sh: $part is not host, vm or limits" >&2 && exit 2 ;;
+  live) live ;;
+  *) echo "record.sh: $part is not host, vm, limits or live" >&2 && exit 2 ;;
   esac
   note "$part" "$before and $(cut -d' ' -f1-3 /proc/loadavg) after"
   mv "$work"/*.txt "$results/"

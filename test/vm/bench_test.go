@@ -41,6 +41,16 @@ func TestLimits(t *testing.T) {
 	})
 }
 
+// TestLiveSwitch measures the eBPF program of the live audit with tasks that switch at full speed, on all kernels. A bare kernel runs little
+// else. The samples are lines of its output: bench/record.sh live.
+func TestLiveSwitch(t *testing.T) {
+	for _, s := range matrix.Suites() {
+		t.Run(s.Name, func(t *testing.T) {
+			vm.RunKernelTests(t, "./guest/livecost", vm.Config{Topology: "4c1n", Suite: s.Name}, "-test.run=^TestSwitch$")
+		})
+	}
+}
+
 func keepSamples(t *testing.T, m *vm.VM) {
 	t.Helper()
 	if *samples == "" {
