@@ -49,9 +49,9 @@ func (a *asker) container(p cri.Pod, name string, r cri.Resources) cri.Container
 		CgroupsPath: p.CgroupParent + ":cri-containerd:" + id, Requested: r, Recorded: r}
 }
 
-// create requests a container with the runtime's own timeout.
+// create requests a container. The daemon's own limit counts, not that of the runtime.
 func (a *asker) create(p cri.Pod, c cri.Container) (nri.Reply, error) {
-	ctx, cancel := context.WithTimeout(a.T.Context(), 2*time.Second)
+	ctx, cancel := context.WithTimeout(a.T.Context(), nodefixture.Timeout)
 	defer cancel()
 	return a.hooks.Create(ctx, p, c)
 }
@@ -241,7 +241,7 @@ func TestAnswersAreNotHeldUp(t *testing.T) {
 	if reply := a.mustCreate(pod, c); reply.Adjustment.CPUs.Len() != 2 {
 		t.Errorf("reply = %+v; want two CPUs", reply)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), nodefixture.Timeout)
 	defer cancel()
 	if err := a.hooks.Start(ctx, c.ID); err != nil {
 		t.Error(err)
@@ -374,7 +374,7 @@ func TestStartWritesFirst(t *testing.T) {
 }
 
 func (a *asker) start(id string) error {
-	ctx, cancel := context.WithTimeout(a.T.Context(), 2*time.Second)
+	ctx, cancel := context.WithTimeout(a.T.Context(), nodefixture.Timeout)
 	defer cancel()
 	return a.hooks.Start(ctx, id)
 }

@@ -119,6 +119,7 @@ func (n *Node) build(s Spec) {
 	n.Tree = testnode.NewCgroups(s.Kernel)
 	n.Units = testnode.NewUnits(n.Tree)
 	s.Runtime.Tree, s.Runtime.Units = n.Tree.ForRuntime(), n.Units
+	s.Runtime.NRITimeout = Timeout // a busy machine can take the two seconds of the runtimes from the daemon
 	n.Runtime = testnode.StartRuntime(n.T, s.Runtime)
 	client, err := cri.Dial(n.Runtime.Endpoint(), func(key string) bool { return n.annotations.Load().Reads(key) })
 	if err != nil {

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"sync"
 	"testing"
+	"time"
 
 	"google.golang.org/grpc"
 	runtime "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -52,6 +53,9 @@ type RuntimeConfig struct {
 	// NRIRequired names plugins; no container is created while one is missing (required_plugins
 	// of NRI's default validator).
 	NRIRequired []string
+	// NRITimeout is the maximum time of a request to a plugin, for all runtimes of the process.
+	// Zero leaves it as it is: two seconds at first, as in the runtimes.
+	NRITimeout time.Duration
 	// Units receives the resources of containers, as systemd does. With nil, the next
 	// daemon-reload reverts them.
 	Units *Units

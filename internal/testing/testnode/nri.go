@@ -64,6 +64,9 @@ func (r *Runtime) NRIDown() {
 
 func newHooks(r *Runtime) *hooks {
 	logrus.SetLevel(logrus.PanicLevel) // tests do not need the library's log
+	if limit := r.config.NRITimeout; limit > 0 {
+		adaptation.SetPluginRequestTimeout(limit)
+	}
 	return &hooks{r: r, socket: r.NRISocket(), stages: make(map[string]stage)}
 }
 
