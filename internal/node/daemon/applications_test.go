@@ -162,10 +162,10 @@ func TestFaultDelaysNoOtherPod(t *testing.T) {
 	r := n.serve(l)
 	r.view("problem", func(v *telemetry.View) bool { return v.Problems["ApplicationFileFault"] == 1 })
 	const filesRetryDelay = 10 * time.Second
-	began := time.Now()
+	began := n.clock.now()
 	n.RunContainer(n.RunPod("f", "default", "guaranteed", 1, nil), "app", nodefixture.WholeCPUs(1))
 	n.Eventually("file of the other pod", func() bool { return n.cpuFile("f", "app") != nil })
-	if took := time.Since(began); took > filesRetryDelay/2 {
+	if took := n.clock.now().Sub(began); took > filesRetryDelay/2 {
 		t.Errorf("the file came after %s; the retry comes after %s", took, filesRetryDelay)
 	}
 }

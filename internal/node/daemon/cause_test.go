@@ -35,11 +35,11 @@ func (r *running) makeDrift(write func() error, property string, right telemetry
 	before := r.loop.publisher.Metrics().Drifts
 	var made time.Time
 	r.view("drift of "+property+" counted", func(*telemetry.View) bool {
-		if time.Since(made) > time.Second {
+		if r.clock.now().Sub(made) > time.Second {
 			if err := write(); err != nil {
 				r.T.Fatal(err)
 			}
-			made = time.Now()
+			made = r.clock.now()
 		}
 		for d := range r.causes(before) {
 			if d.Property == property {
@@ -94,7 +94,7 @@ func TestCausesToldApart(t *testing.T) {
 		} {
 			// A value that is written during an own update is repaired with it, and not
 			// counted.
-			began := time.Now()
+			began := r.clock.now()
 			r.forgetDrift()
 			r.view("at rest", func(v *telemetry.View) bool { return v.LastSuccess.After(began) })
 			if got := r.makeDrift(c.write, c.property, c.cause); got == c.cause {

@@ -1,17 +1,55 @@
 package daemon
 
 import (
+	"context"
+	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/cpupoold/cpupoold/internal/node/telemetry"
 )
 
-// clock is the clock of a node's daemons: real time, and the time that a test has skipped.
-// It is safe for concurrent use.
-type clock struct{ skipped atomic.Int64 }
+// clock is the clock of a node's daemons: the time that the machine has given to the test,
+// and the time that the test has skipped. It stands still while a busy machine runs other
+// processes, because the daemon then reaches its limits without a cause on the node. It is
+// safe for concurrent use.
+type clock struct {
+	skipped atomic.Int64
 
-func (c *clock) now() time.Time { return time.Now().Add(time.Duration(c.skipped.Load())) }
+	mu    sync.Mutex    // guards the fields below
+	read  time.Time     // real time of the last reading; zero: never read
+	stood time.Duration // how long the clock has stood still
+}
+
+const (
+	clockTick   = 10 * time.Millisecond // interval of readings while a daemon runs
+	clockMaxGap = 5 * clockTick         // the clock stands still for the rest of a longer interval
+)
+
+func (c *clock) now() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	now := time.Now()
+	if !c.read.IsZero() {
+		c.stood += max(now.Sub(c.read)-clockMaxGap, 0)
+	}
+	c.read = now
+	return now.Add(time.Duration(c.skipped.Load()) - c.stood)
+}
+
+// run reads the clock until ctx ends, so that it moves while the daemon waits.
+func (c *clock) run(ctx context.Context) {
+	tick := time.NewTicker(clockTick)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			c.now()
+		}
+	}
+}
 
 // skip moves the loop's clock by d. The loop acts at each deadline on the way.
 func (r *running) skip(d time.Duration) {

@@ -78,7 +78,9 @@ func TestHeartbeatStopsWithTheOwner(t *testing.T) {
 	id := n.RunContainer(n.RunPod("one", "default", "burstable", 0, nil), "app", cri.Resources{Shares: 512})
 	nodefixture.Receive(n.Node, "a write that hangs", reached)
 	stopped := beat()
-	server, err := telemetry.New(telemetry.Options{View: r.loop.publisher.Metrics, Heartbeat: beat, MaxSilence: 50 * time.Millisecond,
+	// The server knows real time alone, so it gets the age of the heartbeat by the daemon's clock.
+	onServer := func() time.Time { return time.Now().Add(beat().Sub(n.clock.now())) }
+	server, err := telemetry.New(telemetry.Options{View: r.loop.publisher.Metrics, Heartbeat: onServer, MaxSilence: 50 * time.Millisecond,
 		Proc: hostenv.ProcRoot, Cgroups: t.TempDir(), Log: n.options().Log})
 	if err != nil {
 		t.Fatal(err)

@@ -56,7 +56,7 @@ func TestOwnRecordEndsStart(t *testing.T) {
 	for own, sum := range map[bool]time.Duration{false: 0, true: took} {
 		n := newNode(t)
 		l := n.bareLoop(n.Host())
-		began := time.Now()
+		began := l.now()
 		l.inventory.BeginWatch(began)
 		l.inventory.PutContainer(inventory.ContainerStatus{Container: cri.Container{ID: "1", State: cri.Created, CreatedAt: began, CgroupsPath: "kubepods-pod1.slice:cri-containerd:1"}})
 		l.inventory.Container("1").FoundBy(telemetry.WaySpec)
@@ -78,10 +78,10 @@ func TestOwnRecordEndsStart(t *testing.T) {
 		}
 		l.handle(unitRead{path: p, unit: had})
 		if own {
-			l.publisher.Exposures.Observe(l.last.Targets, l.units.Scopes().IsAnswered, l.notices.Unidentified.All(), time.Now())
+			l.publisher.Exposures.Observe(l.last.Targets, l.units.Scopes().IsAnswered, l.notices.Unidentified.All(), l.now())
 			l.handle(written{write: record, unit: had})
 		}
-		l.publisher.Exposures.Observe(l.last.Targets, l.units.Scopes().IsAnswered, l.notices.Unidentified.All(), time.Now())
+		l.publisher.Exposures.Observe(l.last.Targets, l.units.Scopes().IsAnswered, l.notices.Unidentified.All(), l.now())
 		if got := l.publisher.Exposures.Placements()[telemetry.WaySpec].Elapsed; got.Count != 1 || got.Sum != sum.Seconds() {
 			t.Errorf("recorded by the daemon: %t: %d placements in %v s; want one in %v", own, got.Count, got.Sum, sum)
 		}

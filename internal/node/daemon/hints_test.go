@@ -97,10 +97,10 @@ func TestNoKubeletMakesNobodyWait(t *testing.T) {
 	n.YAML, n.Kubelet = twoNodesYAML, nodefixture.NewKubelet()
 	n.Kubelet.Fail(hostenv.ErrNoKubelet)
 	r := n.start()
-	started := time.Now()
+	started := n.clock.now()
 	excl := n.RunContainer(n.RunPod("e", "default", "guaranteed", 2, nil), "app", nodefixture.WholeCPUs(2))
 	n.Eventually("exclusive CPUs", func() bool { return n.State(excl).Effective.Len() == 2 })
-	if waited := time.Since(started); waited >= numahints.Timeout {
+	if waited := n.clock.now().Sub(started); waited >= numahints.Timeout {
 		t.Errorf("waited for %v", waited)
 	}
 	r.quiet()

@@ -18,14 +18,14 @@ func TestMemoryRelease(t *testing.T) {
 		l.memory = memrelease.With(func() { given <- struct{}{} }, func() memrelease.Usage {
 			return memrelease.Usage{Unused: memrelease.MinUnused, Heap: memrelease.MinHeap}
 		})
-		l.memory.Start(time.Now().Add(time.Hour))
+		l.memory.Start(l.now().Add(time.Hour))
 	})
 	r.resyncAndWait()
 	r.awaitIdle()
 	if len(given) != 0 {
 		t.Error("memory was released at once")
 	}
-	r.inspect(func(l *Loop) { l.memory.Start(time.Now().Add(-memrelease.FirstDelay)) })
+	r.inspect(func(l *Loop) { l.memory.Start(l.now().Add(-memrelease.FirstDelay)) })
 	r.resyncAndWait()
 	n.Eventually("memory is released", func() bool { return len(given) == 1 })
 	r.resyncAndWait()

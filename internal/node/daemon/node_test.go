@@ -101,6 +101,7 @@ func (n *node) serve(l *Loop) *running {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	jobs, wait := startWorkers(ctx, l)
+	go n.clock.run(ctx)
 	go func() {
 		defer close(done)
 		l.serve(ctx)

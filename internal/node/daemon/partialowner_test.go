@@ -22,7 +22,7 @@ import (
 // ofOwner returns a request for a container with exclusive CPUs, and the channel of its reply.
 func (a *asker) ofOwner(name string, cpus int) (createRequest, <-chan waits.Reply[nri.Reply]) {
 	pod := ofPod(name, "default", "guaranteed", cpus, nil)
-	return question(pod, a.container(pod, "app", nodefixture.WholeCPUs(cpus)))
+	return question(a.clock.now(), pod, a.container(pod, "app", nodefixture.WholeCPUs(cpus)))
 }
 
 // TestOwnersAreAnsweredFirst checks that an owner whose CPUs are free is answered before its
@@ -36,7 +36,7 @@ func TestOwnersAreAnsweredFirst(t *testing.T) {
 		for _, name := range []string{"one", "two", "three"} {
 			q, answers := a.ofOwner(name, 1)
 			l.handle(q)
-			if l.partialPass(time.Now()) {
+			if l.partialPass(l.now()) {
 				t.Errorf("%s: no full pass is due", name)
 			}
 			cpus := answered(t, l, answers)
@@ -52,7 +52,7 @@ func TestOwnersAreAnsweredFirst(t *testing.T) {
 		}
 		q, answers := a.ofOwner("four", 2)
 		l.handle(q)
-		early := l.partialPass(time.Now())
+		early := l.partialPass(l.now())
 		if sendHeld(l); early || len(answers) > 0 {
 			t.Error("refused without a full pass")
 		}
@@ -90,7 +90,7 @@ func TestOwnersWaitForFullPasses(t *testing.T) {
 			n.WriteFile(shared, cgroup.FileCPUs, foreign)
 		}},
 		"written to when it was to be read again": {after: func(n *node, l *Loop, shared string) {
-			l.handle(runtimeEvent{cri.Event{ContainerID: shared, Kind: cri.ContainerStarted, At: time.Now()}})
+			l.handle(runtimeEvent{cri.Event{ContainerID: shared, Kind: cri.ContainerStarted, At: l.now()}})
 			l.runPasses()
 			n.WriteFile(shared, cgroup.FileCPUs, foreign)
 		}},
@@ -105,7 +105,7 @@ func TestOwnersWaitForFullPasses(t *testing.T) {
 			}
 		}},
 		"it has gone": {after: func(_ *node, l *Loop, shared string) {
-			l.handle(runtimeEvent{cri.Event{ContainerID: shared, Kind: cri.ContainerDeleted, At: time.Now()}})
+			l.handle(runtimeEvent{cri.Event{ContainerID: shared, Kind: cri.ContainerDeleted, At: l.now()}})
 			l.runPasses()
 		}},
 	} {
@@ -122,14 +122,14 @@ func TestOwnersWaitForFullPasses(t *testing.T) {
 					test.before(n, l, shared)
 					l.pass()
 					l.takeNotices()
-					l.schedule = schedule{timers: l.schedule.timers, earliestFull: time.Now().Add(time.Hour)}
+					l.schedule = schedule{timers: l.schedule.timers, earliestFull: l.now().Add(time.Hour)}
 				}
 				if test.after != nil {
 					test.after(n, l, shared)
 				}
 				q, answers := a.ofOwner("own", 2)
 				l.handle(q)
-				l.partialPass(time.Now())
+				l.partialPass(l.now())
 				sendHeld(l)
 				if early := len(answers) > 0; early != (test.before == nil && test.after == nil) {
 					t.Errorf("answered before a full pass: %t; want %t", early, (test.before == nil && test.after == nil))
@@ -170,7 +170,7 @@ func TestReplacedOwnerIsNotRefused(t *testing.T) {
 					t.Fatal(err)
 				}
 				for _, gone := range []string{id, pod} {
-					l.handle(runtimeEvent{cri.Event{ContainerID: gone, PodID: pod, Kind: cri.ContainerDeleted, At: time.Now()}})
+					l.handle(runtimeEvent{cri.Event{ContainerID: gone, PodID: pod, Kind: cri.ContainerDeleted, At: l.now()}})
 					l.runPasses()
 				}
 				q, answers := a.ofOwner("new", 4)

@@ -23,7 +23,7 @@ import (
 // checkAlone checks that each pod which a partial pass would place gets the placement of a full
 // pass, and returns the number of these pods.
 func checkAlone(l *Loop) (alone int, err error) {
-	in := l.planner.Input(l.moment(time.Now()))
+	in := l.planner.Input(l.moment(l.now()))
 	d := in.Decide()
 	plan, whole := d.Plan, d.Targets
 	for e := range l.inventory.Containers() {
@@ -55,7 +55,7 @@ func checkAlone(l *Loop) (alone int, err error) {
 
 // wouldPlace is place without another change of the node.
 func (l *Loop) wouldPlace(container string) (pools.PodPlan, bool) {
-	pod, ok := l.podInput(container, time.Now())
+	pod, ok := l.podInput(container, l.now())
 	if !ok {
 		return pools.PodPlan{}, false
 	}
@@ -108,7 +108,7 @@ func TestPartialPassAnswers(t *testing.T) {
 			passes := a.betweenFullPasses(func(l *Loop) {
 				for i := range 5 {
 					pod := ofPod(fmt.Sprint("new-", i), "default", "burstable", 0, nil)
-					q, answers := question(pod, a.container(pod, "app", cri.Resources{Shares: 512}))
+					q, answers := question(a.clock.now(), pod, a.container(pod, "app", cri.Resources{Shares: 512}))
 					l.handle(q)
 					l.runPasses()
 					if got := answered(t, l, answers); got.IsEmpty() || got.Overlaps(mine) {
@@ -137,7 +137,7 @@ func TestPartialPassLeaves(t *testing.T) {
 	n.AwaitFile(n.Runtime.Cgroup(shared), cgroup.FileCPUs, "2-7")
 	passes := a.betweenFullPasses(func(l *Loop) {
 		pod := ofPod("own", "default", "guaranteed", 2, nil)
-		q, answers := question(pod, a.container(pod, "app", nodefixture.WholeCPUs(2)))
+		q, answers := question(a.clock.now(), pod, a.container(pod, "app", nodefixture.WholeCPUs(2)))
 		l.handle(q)
 		l.runPasses()
 		if mine := answered(t, l, answers); mine.Len() != 2 || n.State(shared).Effective.Overlaps(mine) {
@@ -149,8 +149,8 @@ func TestPartialPassLeaves(t *testing.T) {
 	}
 }
 
-func question(p cri.Pod, c cri.Container) (createRequest, <-chan waits.Reply[nri.Reply]) {
-	q := requests.NewCreate(p, c, time.Now(), nil)
+func question(now time.Time, p cri.Pod, c cri.Container) (createRequest, <-chan waits.Reply[nri.Reply]) {
+	q := requests.NewCreate(p, c, now, nil)
 	return createRequest{q}, q.Reply()
 }
 

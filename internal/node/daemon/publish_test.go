@@ -14,7 +14,7 @@ func TestDueSinceThePassBegan(t *testing.T) {
 	l := n.bareLoop(n.Host())
 	l.pass()
 	const scope = cgroup.Path("kubepods.slice/kubepods-pod1.slice/a.scope")
-	l.last.Began = time.Now().Add(-time.Second) // the pass has taken a second
+	l.last.Began = l.now().Add(-time.Second) // the pass has taken a second
 	w := cgroup.Write{Path: scope, Via: cgroup.CRI, Property: cgroup.CRICPUs, Value: "2-3"}
 	l.backoffs.Succeed(w, l.last.Began)
 	l.backoffs.Repeated(w, l.last.Began)

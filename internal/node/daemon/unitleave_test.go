@@ -7,7 +7,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/cpupoold/cpupoold/internal/control"
 	"github.com/cpupoold/cpupoold/internal/node/desired"
@@ -186,7 +185,7 @@ func TestMoveWhileAUnitLeaves(t *testing.T) {
 	n.YAML = nodefixture.PoolsYAML
 	l := r.loop
 	l.handle(configLoaded{config: n.options().Config})
-	if _, err := l.assignmentsAfter(moves.Ask(move(cpuset.Of(4)), nil), time.Now()); err == nil {
+	if _, err := l.assignmentsAfter(moves.Ask(move(cpuset.Of(4)), nil), l.now()); err == nil {
 		t.Error("a container may be moved to the CPUs of a unit that is there")
 	}
 	m := moves.Ask(move(free), nil)
