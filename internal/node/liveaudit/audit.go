@@ -110,6 +110,11 @@ func (a *Audit) Begin(o audit.Ownership) {
 	next := holders(o)
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	a.dropFormer(next)
+}
+
+// dropFormer ends the watch of the CPUs that have another owner in next. a.mu is held.
+func (a *Audit) dropFormer(next map[int]*holder) {
 	a.drop(func(cpu int, h *holder) bool { return next[cpu] == nil || next[cpu].key != h.key })
 }
 
@@ -123,11 +128,11 @@ func (a *Audit) End(o audit.Ownership, effective func(cgroup string) (cpuset.Set
 	if !a.on {
 		return
 	}
+	a.dropFormer(next) // an owner can have ended since Begin
 	held := make(map[int]*holder, len(next))
 	isNew := false
 	for cpu, h := range next {
-		was := a.held[cpu]
-		kept := was != nil && was.key == h.key
+		kept := a.held[cpu] != nil
 		if kept || h.runsOn(cpu, effective) {
 			held[cpu] = h
 		}

@@ -89,6 +89,7 @@ type bench struct {
 	log    bytes.Buffer
 	gone   map[string]bool
 	wakes  int
+	looks  int   // whether a cgroup exists
 	refuse error // of the next opening
 	opened int
 }
@@ -97,7 +98,7 @@ func run(t *testing.T, test func(*bench)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		b := &bench{T: t, program: &program{tasks: make(chan schedwatch.Task)}, gone: make(map[string]bool)}
-		b.Audit = liveaudit.New(slog.New(slog.NewTextHandler(&b.log, nil)), func(cgroup string) bool { return !b.gone[cgroup] }, time.Now, func() { b.wakes++ })
+		b.Audit = liveaudit.New(slog.New(slog.NewTextHandler(&b.log, nil)), func(cgroup string) bool { b.looks++; return !b.gone[cgroup] }, time.Now, func() { b.wakes++ })
 		ctx, cancel := context.WithCancel(t.Context())
 		var running sync.WaitGroup
 		running.Go(func() {
@@ -186,6 +187,54 @@ func TestHandovers(t *testing.T) {
 			if got := b.pass(step.places...); got != step.want {
 				b.Errorf("%s: %q; want %q", step.name, got, step.want)
 			}
+		}
+	})
+}
+
+// TestEndWithoutBegin checks that the watch of a CPU ends if its owner has ended since Begin.
+func TestEndWithoutBegin(t *testing.T) {
+	run(t, func(b *bench) {
+		b.on()
+		b.pass(owner("a", "4-5"), owner("b", "6"))
+		for _, step := range []struct {
+			owners audit.Ownership
+			want   string
+		}{
+			{owned(owner("a", "4-5")), "release 6; own 4-5=kubepods/poda/a"},
+			{owned(owner("c", "4"), owner("a", "5")), "release 4; own 5=kubepods/poda/a 4=kubepods/podc/c"},
+			{owned(), "release 4-5; own "},
+		} {
+			b.End(step.owners, placed(step.owners))
+			if got := b.take(); got != step.want {
+				b.Errorf("%q; want %q", got, step.want)
+			}
+		}
+	})
+}
+
+// TestManyTasks checks that the number of system calls of a reading does not depend on the number of
+// tasks: the event loop may wait for them.
+func TestManyTasks(t *testing.T) {
+	run(t, func(b *bench) {
+		b.on()
+		b.pass(owner("a", "4-5"), owner("b", "6"))
+		wait(10 * time.Second) // the reading that notes the new owners
+		b.looks = 0
+		var tasks []schedwatch.Task
+		for i := range 1000 {
+			tasks = append(tasks,
+				schedwatch.Task{CPU: 4 + i%2, PID: i, Command: fmt.Sprint(i), Cgroup: "system.slice", Switches: 1},
+				schedwatch.Task{CPU: 6, PID: i, Command: fmt.Sprint(i), Cgroup: "kubepods/podb/b", Switches: 1})
+		}
+		b.mu.Lock()
+		b.reading = schedwatch.Reading{Tasks: tasks}
+		b.mu.Unlock()
+		wait(10 * time.Second)
+		if got := b.take(); got != "release 6; own 4-5=kubepods/poda/a 6=kubepods/podb/b" {
+			b.Errorf("calls: %q; want the cgroup of b looked up once", got)
+		}
+		if len(b.Findings()) != 1 || b.looks != 1 || b.wakes != 1 {
+			b.Errorf("findings %+v, %d looks for cgroups, %d wakes; want one each", b.Findings(), b.looks, b.wakes)
 		}
 	})
 }

@@ -120,6 +120,14 @@ func (a *Audit) listen(p Program) {
 	}
 }
 
+// noteKey bounds the tasks of a reading that become findings: one foreign task and one own task of an
+// owner. Each takes system calls while the event loop may wait for the mutex, and authors of pods choose
+// the number of tasks.
+type noteKey struct {
+	owner string
+	own   bool
+}
+
 // read adds the counts since the previous reading.
 func (a *Audit) read(p Program, counts *counts) {
 	r, err := p.Read()
@@ -130,14 +138,22 @@ func (a *Audit) read(p Program, counts *counts) {
 	a.mu.Lock()
 	isNew, moved := false, a.moved
 	a.moved = make(map[int]bool)
+	noted := make(map[noteKey]bool)
 	for _, tasks := range [][]schedwatch.Task{r.Tasks, r.Running} {
 		for _, t := range tasks {
-			if h := a.held[t.CPU]; h != nil && h.owns(t.Cgroup) {
+			h := a.held[t.CPU]
+			if h == nil {
+				continue
+			}
+			key := noteKey{h.key, h.owns(t.Cgroup)}
+			if key.own {
 				counts.omit(t)
 			}
-			if !moved[t.CPU] && a.note(t) { // else the task may have met another owner
-				isNew = true
+			if moved[t.CPU] || t.Kind != schedwatch.User || noted[key] { // moved: the task may have met another owner
+				continue
 			}
+			noted[key] = true
+			isNew = a.note(t) || isNew
 		}
 	}
 	if err != nil { // the rows stay in the program
