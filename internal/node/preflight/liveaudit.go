@@ -13,9 +13,10 @@ import (
 
 // Numbers of capabilities (capability.h).
 const (
-	capSysAdmin = 21
-	capPerfmon  = 38
-	capBPF      = 39
+	capDACReadSearch = 2
+	capSysAdmin      = 21
+	capPerfmon       = 38
+	capBPF           = 39
 )
 
 // liveAuditOn reports whether the live audit is configured.
@@ -33,7 +34,7 @@ func checkLiveAudit(e *evidence) []Finding {
 			"set mode to enforce, or use `cpupoold audit`")}
 	}
 	if missing := missingCapabilities(e.root); len(missing) > 0 {
-		add(Warning, e.file+": audit.live", fmt.Sprintf("is true, and this process lacks %s: only the sampled audit runs", strings.Join(missing, " and ")),
+		add(Warning, e.file+": audit.live", fmt.Sprintf("is true, and this process lacks %s: only the sampled audit runs", strings.Join(missing, ", ")),
 			"run the check as the daemon runs, or add the capabilities; the unit needs the drop-in systemd/live-audit.conf")
 	}
 	const lockdown = "/sys/kernel/security/lockdown"
@@ -48,7 +49,8 @@ func checkLiveAudit(e *evidence) []Finding {
 	return all
 }
 
-// missingCapabilities returns the capabilities for eBPF that this process lacks. CAP_SYS_ADMIN contains both.
+// missingCapabilities returns the capabilities for the live audit that this process lacks. CAP_SYS_ADMIN
+// contains those for eBPF.
 func missingCapabilities(root fs.FS) (missing []string) {
 	b, err := readFile(root, "/proc/self/status")
 	if err != nil {
@@ -60,14 +62,17 @@ func missingCapabilities(root fs.FS) (missing []string) {
 			continue
 		}
 		has, err := strconv.ParseUint(strings.TrimSpace(text), 16, 64)
-		if err != nil || has>>capSysAdmin&1 == 1 {
+		if err != nil {
 			return nil
 		}
-		if has>>capBPF&1 == 0 {
+		if has>>capSysAdmin&1 == 0 && has>>capBPF&1 == 0 {
 			missing = append(missing, "CAP_BPF")
 		}
-		if has>>capPerfmon&1 == 0 {
+		if has>>capSysAdmin&1 == 0 && has>>capPerfmon&1 == 0 {
 			missing = append(missing, "CAP_PERFMON")
+		}
+		if has>>capDACReadSearch&1 == 0 {
+			missing = append(missing, "CAP_DAC_READ_SEARCH")
 		}
 	}
 	return missing

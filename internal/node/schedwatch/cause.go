@@ -30,7 +30,7 @@ func remedy(err error) string {
 		if mode, err := os.ReadFile(lockdown); err == nil && bytes.Contains(mode, []byte("[confidentiality]")) {
 			return "the kernel's lockdown mode is confidentiality; boot with lockdown=integrity"
 		}
-		return "run as root, or with CAP_BPF, CAP_PERFMON and CAP_DAC_READ_SEARCH, and allow bpf(2) in the seccomp profile"
+		return "run as root, or with CAP_BPF, CAP_PERFMON and CAP_DAC_READ_SEARCH, and allow bpf(2) and open_by_handle_at(2) in the seccomp profile"
 	case errors.Is(err, unix.ENOMEM), errors.Is(err, unix.EAGAIN):
 		return "the kernel has no memory for the tables"
 	case errors.Is(err, fs.ErrNotExist):

@@ -40,6 +40,8 @@ type tasks struct {
 	paths map[uint64]string
 }
 
+// newTasks opens the cgroup root. Without the right to open cgroups by their ids, no path would be known.
+// Then the daemon could not recognize the tasks of a unit that has started again, and would report them.
 func newTasks(root string) (*tasks, error) {
 	resolved, err := filepath.EvalSymlinks(root)
 	if err != nil {
@@ -49,7 +51,24 @@ func newTasks(root string) (*tasks, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open the cgroup root: %w", err)
 	}
-	return &tasks{path: resolved, root: f, paths: map[uint64]string{}}, nil
+	t := &tasks{path: resolved, root: f, paths: map[uint64]string{}}
+	fd, err := t.open(rootCgroup)
+	switch {
+	case err == nil:
+		err = unix.Close(fd)
+	case !errors.Is(err, unix.EPERM) && !errors.Is(err, unix.EACCES) && !errors.Is(err, unix.ENOSYS):
+		err = nil // the kernel allows the call
+	}
+	if err != nil {
+		return nil, errors.Join(unavailable(fmt.Errorf("open a cgroup by its id: %w", err)), f.Close())
+	}
+	return t, nil
+}
+
+// open opens a cgroup by its id.
+func (t *tasks) open(id uint64) (fd int, err error) {
+	handle := unix.NewFileHandle(kernfsHandle, binary.NativeEndian.AppendUint64(nil, id))
+	return unix.OpenByHandleAt(int(t.root.Fd()), handle, unix.O_PATH|unix.O_CLOEXEC)
 }
 
 func (t *tasks) close() error {
@@ -76,8 +95,7 @@ func (t *tasks) cgroup(id uint64) string {
 	if p, known := t.paths[id]; known || id == rootCgroup {
 		return p
 	}
-	handle := unix.NewFileHandle(kernfsHandle, binary.NativeEndian.AppendUint64(nil, id))
-	fd, err := unix.OpenByHandleAt(int(t.root.Fd()), handle, unix.O_PATH|unix.O_CLOEXEC)
+	fd, err := t.open(id)
 	if err != nil {
 		return ""
 	}
