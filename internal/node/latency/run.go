@@ -110,7 +110,7 @@ func Run(ctx context.Context, o Options) (r Report, err error) {
 	}
 	defer func() {
 		_, failed := t.remove()
-		kept, unrestored := t.restore(changes)
+		_, kept, unrestored := t.restore(changes)
 		r.Kept = append(r.Kept, kept...)
 		if failed = errors.Join(failed, unrestored); failed == nil {
 			failed = s.forget()
@@ -155,11 +155,11 @@ func (t tracefs) clean(s *state, boot string, r *Report) error {
 	if removed {
 		r.Cleaned = append(r.Cleaned, "tracing instance "+instance+" of an earlier measurement, with its tracer")
 	}
-	kept, err := t.restore(j.Changes)
+	written, kept, err := t.restore(j.Changes)
 	if err != nil {
 		return fmt.Errorf("restore tracing settings of an earlier measurement: %w", err)
 	}
-	for _, c := range j.Changes {
+	for _, c := range written {
 		r.Cleaned = append(r.Cleaned, fmt.Sprintf("%s: %q again, was %q", c.File, c.From, c.To))
 	}
 	r.Kept = append(r.Kept, kept...)

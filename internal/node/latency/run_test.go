@@ -296,6 +296,10 @@ func TestRunAfterBoot(t *testing.T) {
 			if kept := len(r.Kept) == 1; kept != (boot == "boot-1") {
 				t.Errorf("%s: kept %v", boot, r.Kept)
 			}
+			cleaned := strings.Join(r.Cleaned, "\n")
+			if restored := strings.Contains(cleaned, "osnoise/cpus"); restored != (boot == "boot-1") || strings.Contains(cleaned, "tracing_thresh") {
+				t.Errorf("%s: cleaned %q; want the restored setting only", boot, cleaned)
+			}
 		})
 	}
 }

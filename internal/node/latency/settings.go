@@ -143,9 +143,9 @@ func (t tracefs) settings(o *Options) ([]change, error) {
 	return all, nil
 }
 
-// restore puts the original values back, the last change first. It returns the settings to which another
-// process has written since, and keeps their values.
-func (t tracefs) restore(changes []change) (kept []string, err error) {
+// restore puts the original values back, the last change first. It returns the settings that it has written,
+// and those to which another process has written since. These keep their values.
+func (t tracefs) restore(changes []change) (written []change, kept []string, err error) {
 	var failed []error
 	for _, c := range slices.Backward(changes) {
 		now, err := t.value(c.File)
@@ -158,10 +158,12 @@ func (t tracefs) restore(changes []change) (kept []string, err error) {
 		default:
 			if err := t.Write(c.File, c.From); err != nil {
 				failed = append(failed, err)
+				continue
 			}
+			written = append(written, c)
 		}
 	}
-	return kept, errors.Join(failed...)
+	return written, kept, errors.Join(failed...)
 }
 
 // remove ends the tracer of the instance, and removes the instance. It returns false if there is none.
