@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
 
 	"github.com/cpupoold/cpupoold/internal/node/latency"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
@@ -80,7 +81,7 @@ func (f *tracing) Write(name, value string) error {
 	}
 	n, _ := strconv.Atoi(value)
 	if name == "osnoise/period_us" && n < number("osnoise/runtime_us") || name == "osnoise/runtime_us" && n > number("osnoise/period_us") {
-		return fmt.Errorf("write %s: invalid argument", name)
+		return fmt.Errorf("write %s: %w", name, unix.EINVAL)
 	}
 	f.files[name] = value + "\n"
 	return nil
@@ -302,6 +303,27 @@ func TestRunAfterBoot(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestRunKeepsPeriod checks that a period of another process, beside which the kernel refuses the former
+// runtime, does not keep later runs from measuring.
+func TestRunKeepsPeriod(t *testing.T) {
+	const journal = `{"Boot":"boot-1","Changes":[{"File":"osnoise/runtime_us","From":"900000","To":"100000"},{"File":"osnoise/period_us","From":"1000000","To":"100000"}]}`
+	synctest.Test(t, func(t *testing.T) {
+		f := newTracing()
+		f.files["osnoise/runtime_us"], f.files["osnoise/period_us"] = "100000\n", "200000\n"
+		o := options(t, f)
+		if err := os.WriteFile(filepath.Join(o.StateDir, "latency.json"), []byte(journal), 0o600); err != nil { //nolint:forbidigo // a test's file
+			t.Fatal(err)
+		}
+		r, err := latency.Run(t.Context(), o)
+		if err != nil || len(r.Kept) != 2 || len(r.Cleaned) != 0 || r.Seconds != 10 {
+			t.Errorf("%+v, %v; want a measurement, and both settings kept", r, err)
+		}
+		if f.files["osnoise/runtime_us"] != "100000\n" || f.files["osnoise/period_us"] != "200000\n" {
+			t.Errorf("runtime %q, period %q; want those of the other process", f.files["osnoise/runtime_us"], f.files["osnoise/period_us"])
+		}
+	})
 }
 
 // TestRunRefuses checks the reasons not to start. None of them changes a setting.

@@ -144,7 +144,7 @@ func (t tracefs) settings(o *Options) ([]change, error) {
 }
 
 // restore puts the original values back, the last change first. It returns the settings that it has written,
-// and those to which another process has written since. These keep their values.
+// and those that keep their values, because another process has written since.
 func (t tracefs) restore(changes []change) (written []change, kept []string, err error) {
 	var failed []error
 	for _, c := range slices.Backward(changes) {
@@ -156,7 +156,12 @@ func (t tracefs) restore(changes []change) (written []change, kept []string, err
 		case now != c.To:
 			kept = append(kept, fmt.Sprintf("%s: %q, which another process wrote; it was %q", c.File, now, c.From))
 		default:
-			if err := t.Write(c.File, c.From); err != nil {
+			err := t.Write(c.File, c.From)
+			if errors.Is(err, unix.EINVAL) { // another process has changed the period or the runtime, so that both do not fit
+				kept = append(kept, fmt.Sprintf("%s: %q, because the kernel refuses the former value %q beside the settings of another process", c.File, now, c.From))
+				continue
+			}
+			if err != nil {
 				failed = append(failed, err)
 				continue
 			}
