@@ -75,13 +75,13 @@ func add(rows map[key]*entry, tasks []schedwatch.Task) {
 		}
 		e.add(amount{uint64(max(t.Time, 0)), t.Switches})
 		if e.path == "" {
-			e.path = path(t)
+			e.path = pathOf(t)
 		}
 	}
 }
 
-// path returns the path of a task's cgroup, "/" for the root, and "" for a removed cgroup.
-func path(t *schedwatch.Task) string {
+// pathOf returns the path of a task's cgroup, "/" for the root, and "" for a removed cgroup.
+func pathOf(t *schedwatch.Task) string {
 	if t.CgroupID == rootID {
 		return "/"
 	}

@@ -2,6 +2,7 @@ package livereport
 
 import (
 	"cmp"
+	"path"
 	"slices"
 	"strings"
 
@@ -10,12 +11,17 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
 
-// Owners returns the cgroups that own exclusive CPUs, as package schedwatch expects them.
+// Owners returns the cgroups that own exclusive CPUs, as package schedwatch expects them. The owner of a
+// pod pool is the slice of the pod: a container that starts and ends during the audit is not foreign there.
 func Owners(o audit.Ownership) []schedwatch.Owner {
 	var all []schedwatch.Owner
 	for _, p := range o.Places {
 		if p.Exclusive && !p.CPUs.IsEmpty() {
-			all = append(all, schedwatch.Owner{CPUs: p.CPUs, Cgroups: []string{p.Cgroup}})
+			cgroup := p.Cgroup
+			if p.PodPool {
+				cgroup = path.Dir(cgroup)
+			}
+			all = append(all, schedwatch.Owner{CPUs: p.CPUs, Cgroups: []string{cgroup}})
 		}
 	}
 	return all

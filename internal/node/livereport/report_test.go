@@ -246,10 +246,14 @@ func TestBoundNames(t *testing.T) {
 	}
 }
 
-// TestOwners checks that only exclusive places own CPUs.
+// TestOwners checks that only exclusive places own CPUs, and that the slice of the pod owns a pod pool.
 func TestOwners(t *testing.T) {
-	want := []schedwatch.Owner{{CPUs: cpuset.Range(4, 5), Cgroups: []string{"pods/du"}}}
-	if d := cmp.Diff(want, livereport.Owners(du())); d != "" {
+	o := du()
+	sharer := place("ran/cu-0", "cu", "pods/cu/app", cpuset.Range(6, 7))
+	sharer.PodPool = true
+	o.Places = append(o.Places, sharer)
+	want := []schedwatch.Owner{{CPUs: cpuset.Range(4, 5), Cgroups: []string{"pods/du"}}, {CPUs: cpuset.Range(6, 7), Cgroups: []string{"pods/cu"}}}
+	if d := cmp.Diff(want, livereport.Owners(o)); d != "" {
 		t.Errorf("owners (-want +got):\n%s", d)
 	}
 }
