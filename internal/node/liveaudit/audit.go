@@ -40,7 +40,7 @@ type Audit struct {
 	log     *slog.Logger
 	exists  func(cgroup string) bool
 	now     func() time.Time
-	wake    func()        // a finding is new
+	wake    func()        // a problem has begun or ended
 	changed chan struct{} // the audit is switched on or off
 	result  atomic.Pointer[telemetry.LiveAudit]
 
@@ -57,7 +57,7 @@ type Audit struct {
 }
 
 // New returns an Audit that is off. exists reports whether a cgroup exists. The Audit calls wake
-// for each new finding, from another goroutine.
+// from another goroutine when a finding is new or over, and when the program is refused or loaded.
 func New(log *slog.Logger, exists func(cgroup string) bool, now func() time.Time, wake func()) *Audit {
 	return &Audit{
 		log: log, exists: exists, now: now, wake: wake, changed: make(chan struct{}, 1),

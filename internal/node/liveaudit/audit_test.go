@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -88,9 +89,9 @@ type bench struct {
 	*program
 	log    bytes.Buffer
 	gone   map[string]bool
-	wakes  int
-	looks  int   // whether a cgroup exists
-	refuse error // of the next opening
+	wakes  atomic.Int64
+	looks  atomic.Int64          // whether a cgroup exists
+	refuse atomic.Pointer[error] // of the next opening
 	opened int
 }
 
@@ -98,13 +99,13 @@ func run(t *testing.T, test func(*bench)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		b := &bench{T: t, program: &program{tasks: make(chan schedwatch.Task)}, gone: make(map[string]bool)}
-		b.Audit = liveaudit.New(slog.New(slog.NewTextHandler(&b.log, nil)), func(cgroup string) bool { b.looks++; return !b.gone[cgroup] }, time.Now, func() { b.wakes++ })
+		b.Audit = liveaudit.New(slog.New(slog.NewTextHandler(&b.log, nil)), func(cgroup string) bool { b.looks.Add(1); return !b.gone[cgroup] }, time.Now, func() { b.wakes.Add(1) })
 		ctx, cancel := context.WithCancel(t.Context())
 		var running sync.WaitGroup
 		running.Go(func() {
 			b.Audit.Run(ctx, func() (liveaudit.Program, error) {
-				if b.opened++; b.refuse != nil {
-					return nil, b.refuse
+				if b.opened++; b.refuse.Load() != nil {
+					return nil, *b.refuse.Load()
 				}
 				return b.program, nil
 			})
@@ -219,7 +220,7 @@ func TestManyTasks(t *testing.T) {
 		b.on()
 		b.pass(owner("a", "4-5"), owner("b", "6"))
 		wait(10 * time.Second) // the reading that notes the new owners
-		b.looks = 0
+		b.looks.Store(0)
 		var tasks []schedwatch.Task
 		for i := range 1000 {
 			tasks = append(tasks,
@@ -233,9 +234,33 @@ func TestManyTasks(t *testing.T) {
 		if got := b.take(); got != "release 6; own 4-5=kubepods/poda/a 6=kubepods/podb/b" {
 			b.Errorf("calls: %q; want the cgroup of b looked up once", got)
 		}
-		if len(b.Findings()) != 1 || b.looks != 1 || b.wakes != 1 {
-			b.Errorf("findings %+v, %d looks for cgroups, %d wakes; want one each", b.Findings(), b.looks, b.wakes)
+		if len(b.Findings()) != 1 || b.looks.Load() != 1 || b.wakes.Load() != 1 {
+			b.Errorf("findings %+v, %d looks for cgroups, %d wakes; want one each", b.Findings(), b.looks.Load(), b.wakes.Load())
 		}
+	})
+}
+
+// TestWakes checks that an idle daemon publishes when a problem of the live audit begins or ends.
+func TestWakes(t *testing.T) {
+	run(t, func(b *bench) {
+		step := func(name string, do func()) {
+			b.wakes.Store(0)
+			do()
+			synctest.Wait()
+			if b.wakes.Load() != 1 {
+				b.Errorf("%s: %d wakes; want one", name, b.wakes.Load())
+			}
+		}
+		refused := fmt.Errorf("%w: no CAP_BPF", schedwatch.ErrUnavailable)
+		b.refuse.Store(&refused)
+		step("refused", func() { b.Switch(true) })
+		b.refuse.Store(nil)
+		step("loaded later", func() { wait(10 * time.Minute) })
+		b.pass(owner("a", "4-5"))
+		hog := schedwatch.Task{CPU: 4, PID: 7, Command: "hog", Cgroup: "system.slice/x", Switches: 1}
+		step("a finding", func() { b.tasks <- hog })
+		step("the finding is over", func() { wait(11 * time.Minute) })
+		step("off", func() { b.Switch(false) })
 	})
 }
 
@@ -323,15 +348,16 @@ func TestSwitch(t *testing.T) {
 		if b.opened != 0 || b.Result() != nil {
 			b.Fatalf("off: opened %d times", b.opened)
 		}
-		b.refuse = fmt.Errorf("%w: no CONFIG_BPF_SYSCALL", schedwatch.ErrUnavailable)
+		refused := fmt.Errorf("%w: no CONFIG_BPF_SYSCALL", schedwatch.ErrUnavailable)
+		b.refuse.Store(&refused)
 		b.Switch(true)
 		synctest.Wait()
 		b.pass(owner("a", "4-5"), owner("b", "6"))
-		if r := b.Result(); r == nil || !strings.Contains(r.Unavailable, "no CONFIG_BPF_SYSCALL") || b.wakes != 1 {
-			b.Fatalf("refused: %+v, %d wakes", r, b.wakes)
+		if r := b.Result(); r == nil || !strings.Contains(r.Unavailable, "no CONFIG_BPF_SYSCALL") || b.wakes.Load() != 1 {
+			b.Fatalf("refused: %+v, %d wakes", r, b.wakes.Load())
 		}
 		b.Begin(owned(owner("a", "4-5"))) // a handover is in progress when the program is loaded
-		b.refuse = nil
+		b.refuse.Store(nil)
 		wait(5 * time.Minute)
 		if got := b.take(); got != "own 4-5=kubepods/poda/a" || b.opened != 2 {
 			b.Errorf("loaded: %q, opened %d times", got, b.opened)
@@ -381,16 +407,16 @@ func TestFindings(t *testing.T) {
 			b.Errorf("a task of the owner: %q; want a new look at its cgroup", got)
 		}
 		found := report(hog)
-		if len(found) != 1 || found[0].Owner.Pod != "ran/a" || found[0].Task != hog || b.wakes != 1 {
-			b.Fatalf("findings %+v, %d wakes", found, b.wakes)
+		if len(found) != 1 || found[0].Owner.Pod != "ran/a" || found[0].Task != hog || b.wakes.Load() != 1 {
+			b.Fatalf("findings %+v, %d wakes", found, b.wakes.Load())
 		}
 		if got, want := liveaudit.Describe(hog), `"hog\x1b[2J", PID 7, cgroup "system.slice/x\n"`; got != want {
 			b.Errorf("described as %s; want %s", got, want)
 		}
 		wait(6 * time.Minute)
 		hog.PID = 8
-		if found = report(hog); found[0].Task.PID != 8 || b.wakes != 1 {
-			b.Errorf("findings %+v, %d wakes; want the last task, and no further wake", found, b.wakes)
+		if found = report(hog); found[0].Task.PID != 8 || b.wakes.Load() != 1 {
+			b.Errorf("findings %+v, %d wakes; want the last task, and no further wake", found, b.wakes.Load())
 		}
 		wait(9 * time.Minute)
 		if len(b.Findings()) != 1 {
@@ -435,7 +461,7 @@ func TestReadings(t *testing.T) {
 		if share, known := r.Share(); !known || share != 0.8 {
 			b.Errorf("share %v; want 0.8", share)
 		}
-		if len(b.Findings()) != 1 || b.wakes != 1 {
+		if len(b.Findings()) != 1 || b.wakes.Load() != 1 {
 			b.Errorf("findings %+v; want the task that runs without a switch", b.Findings())
 		}
 		wait(10 * time.Minute)

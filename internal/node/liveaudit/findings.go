@@ -30,12 +30,19 @@ type Finding struct {
 func (a *Audit) Findings() []Finding {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	maps.DeleteFunc(a.findings, func(_ string, f *Finding) bool { return a.now().Sub(f.Last) >= findingTTL })
+	a.expire()
 	var all []Finding
 	for _, key := range slices.Sorted(maps.Keys(a.findings)) {
 		all = append(all, *a.findings[key])
 	}
 	return all
+}
+
+// expire removes the findings that are over, and reports whether there was one. a.mu is held.
+func (a *Audit) expire() bool {
+	before := len(a.findings)
+	maps.DeleteFunc(a.findings, func(_ string, f *Finding) bool { return a.now().Sub(f.Last) >= findingTTL })
+	return len(a.findings) < before
 }
 
 // note adds a foreign user task to the findings. It reports whether its owner had none. It omits a

@@ -41,6 +41,7 @@ func (a *Audit) Run(ctx context.Context, open func() (Program, error)) {
 			due.Stop()
 			a.unload()
 			a.result.Store(nil)
+			a.wake() // the findings are gone
 			continue
 		}
 		p := a.loaded()
@@ -162,12 +163,14 @@ func (a *Audit) read(p Program, counts *counts) {
 	if err == nil {
 		counts.add(r)
 	}
+	isOver := a.expire()
 	shown := counts.shown(a.reports, a.watched)
 	a.mu.Unlock()
+	was := a.result.Load()
 	if a.IsOn() {
 		a.result.Store(shown)
 	}
-	if isNew {
+	if isNew || isOver || was != nil && was.Unavailable != "" {
 		a.wake()
 	}
 }
