@@ -154,7 +154,7 @@ func (a *Audit) End(o audit.Ownership, effective func(cgroup string) (cpuset.Set
 func (a *Audit) Gone(cgroup string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.drop(func(_ int, h *holder) bool { return h.has(cgroup) })
+	a.drop(func(_ int, h *holder) bool { return h.endsWith(cgroup, a.exists) })
 }
 
 // Admit ends the watch of CPUs on which a new cgroup runs from now on, unless it belongs to their

@@ -264,6 +264,31 @@ func TestWakes(t *testing.T) {
 	})
 }
 
+// TestPodEnds checks that a pod ends as an owner with its last container, though its slice stays.
+func TestPodEnds(t *testing.T) {
+	run(t, func(b *bench) {
+		b.on()
+		one, two := owner("p", "4-5"), owner("p", "4-5")
+		one.PodPool, two.PodPool, two.Cgroup = true, true, "kubepods/podp/two"
+		b.pass(one, two)
+		b.gone[two.Cgroup] = true
+		b.Gone(two.Cgroup)
+		if got := b.take(); got != "" {
+			b.Errorf("one of two containers: %q; want no change", got)
+		}
+		b.gone[one.Cgroup] = true
+		b.tasks <- schedwatch.Task{CPU: 4, PID: 7, Command: "hog", Cgroup: "system.slice"} // before the notice
+		synctest.Wait()
+		if found := b.Findings(); len(found) != 0 {
+			b.Errorf("after the last container: findings %+v", found)
+		}
+		b.Gone(one.Cgroup)
+		if got := b.take(); got != "release 4-5" {
+			b.Errorf("the last container: %q", got)
+		}
+	})
+}
+
 // TestPlaced checks that a watch begins when the owner runs on the CPU, and that it does not end
 // because another process changes the cpuset.
 func TestPlaced(t *testing.T) {

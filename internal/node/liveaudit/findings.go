@@ -57,7 +57,7 @@ func (a *Audit) note(t schedwatch.Task) bool {
 		a.again(h)
 		return false
 	}
-	if !slices.ContainsFunc(h.cgroups, a.exists) {
+	if !slices.ContainsFunc(h.places, a.exists) {
 		return false
 	}
 	f := a.findings[h.key]

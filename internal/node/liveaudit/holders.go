@@ -66,8 +66,12 @@ func (h *holder) runsOn(cpu int, effective func(cgroup string) (cpuset.Set, bool
 	})
 }
 
-// has reports whether the owner ends with a cgroup.
-func (h *holder) has(cgroup string) bool { return slices.Contains(h.cgroups, cgroup) }
+// endsWith reports whether the owner ends with a cgroup. A pod ends as an owner with its last place: its
+// slice stays, and other tasks may run on its CPUs from then on.
+func (h *holder) endsWith(cgroup string, exists func(cgroup string) bool) bool {
+	return slices.Contains(h.cgroups, cgroup) || slices.Contains(h.places, cgroup) &&
+		!slices.ContainsFunc(h.places, func(other string) bool { return other != cgroup && exists(other) })
+}
 
 // owns reports whether tasks in a cgroup belong to the owner.
 func (h *holder) owns(cgroup string) bool {
