@@ -176,7 +176,7 @@ docs: ## write the generated pages in docs: metrics, keys of configurations, cha
 # Other versions of clang give other objects, so the objects are committed. TestObjects compares hashes.
 bpf: ## build the eBPF program of the live audit from internal/node/schedwatch/bpf, with Debian's clang (installs it when it is missing)
 	@command -v clang llvm-strip >/dev/null || { apt-get -q update && apt-get install -qy --no-install-recommends clang llvm; }
-	$(GO) generate ./internal/node/schedwatch
+	internal/node/schedwatch/bpf/build.sh
 
 bench-all: host-vm build ## run the benchmarks, here and in VMs: writes bench/results and docs/reference/benchmarks.md (PARTS=host: not in VMs)
 	bench/record.sh $(PARTS)

@@ -41,8 +41,8 @@ func TestLimits(t *testing.T) {
 	})
 }
 
-// TestLiveSwitch measures the eBPF program of the live audit with tasks that switch at full speed, on all kernels. A bare kernel runs little
-// else. The samples are lines of its output: bench/record.sh live.
+// TestLiveSwitch measures the eBPF program of the live audit with tasks that switch at full speed, on all kernels. A bare kernel runs few other
+// tasks. The samples are lines of its output: bench/record.sh live.
 func TestLiveSwitch(t *testing.T) {
 	for _, s := range matrix.Suites() {
 		t.Run(s.Name, func(t *testing.T) {

@@ -49,7 +49,7 @@ func (a *asker) container(p cri.Pod, name string, r cri.Resources) cri.Container
 		CgroupsPath: p.CgroupParent + ":cri-containerd:" + id, Requested: r, Recorded: r}
 }
 
-// create requests a container. The daemon's own limit counts, not that of the runtime.
+// create requests a container. The daemon's own limit counts, not the runtime's limit.
 func (a *asker) create(p cri.Pod, c cri.Container) (nri.Reply, error) {
 	ctx, cancel := context.WithTimeout(a.T.Context(), nodefixture.Timeout)
 	defer cancel()

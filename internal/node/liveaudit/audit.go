@@ -46,12 +46,12 @@ type Audit struct {
 
 	mu       sync.Mutex // guards the fields below
 	on       bool
-	program  Program             // nil while it is not loaded
-	held     map[int]*holder     // owners of CPUs in force, by CPU
-	watched  cpuset.Set          // CPUs that the program watches
-	moved    map[int]bool        // CPUs of which the owner has changed since the last reading
-	released bool                // CPUs were released since the last call of Own
-	findings map[string]*Finding // by the key of the owner
+	program  Program             // Nil while it is not loaded.
+	held     map[int]*holder     // Owners of CPUs in force, by CPU.
+	watched  cpuset.Set          // CPUs that the program watches.
+	moved    map[int]bool        // CPUs of which the owner has changed since the last reading.
+	released bool                // CPUs were released since the last call of Own.
+	findings map[string]*Finding // By the key of the owner.
 	reports  uint64
 	last     string // the last error of Own
 }

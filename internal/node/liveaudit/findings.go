@@ -38,14 +38,14 @@ func (a *Audit) Findings() []Finding {
 	return all
 }
 
-// expire removes the findings that are over, and reports whether there was one. a.mu is held.
+// expire removes the findings that are over, and reports whether a finding was over. a.mu is held.
 func (a *Audit) expire() bool {
 	before := len(a.findings)
 	maps.DeleteFunc(a.findings, func(_ string, f *Finding) bool { return a.now().Sub(f.Last) >= findingTTL })
 	return len(a.findings) < before
 }
 
-// note adds a foreign user task to the findings. It reports whether its owner had none. It omits a
+// note adds a foreign user task to the findings. It reports whether its owner had no finding before. It omits a
 // task in a cgroup of the owner: a unit was started again, and its cgroup has the same path. It also
 // omits all tasks after the owner has ended, before the event loop knows that. a.mu is held.
 func (a *Audit) note(t schedwatch.Task) bool {

@@ -39,7 +39,7 @@ type Probe struct {
 	// Mode is the attachment of the program: btf or tracepoint.
 	Mode string `json:"mode"`
 	// Runs and Seconds are the kernel's statistics of the program on all CPUs of the machine.
-	// Both are 0 if the kernel has none.
+	// Both are 0 if the kernel does not count.
 	Runs    uint64  `json:"runs"`
 	Seconds float64 `json:"runSeconds"`
 }

@@ -49,11 +49,11 @@ func New(s Sources) *Notices {
 
 // Result is the work that follows from notices. A notice of an own write needs none.
 type Result struct {
-	Gone     []cgroup.Path // cgroups that are removed, or were and exist again
-	One, All bool          // a pass over one pod or cgroup, or over all
-	Repairs  []cgroup.Path // cgroups to read and to repair
-	Unknown  []string      // IDs of unidentified containers or sandboxes
-	Lost     bool          // notices are lost: list again
+	Gone     []cgroup.Path // Removed cgroups, also if they exist again.
+	One, All bool          // A pass over one pod or cgroup, or over all.
+	Repairs  []cgroup.Path // Cgroups to read and to repair.
+	Unknown  []string      // IDs of unidentified containers or sandboxes.
+	Lost     bool          // Notices are lost: list again.
 }
 
 // Watch updates the watched cgroups.
@@ -105,7 +105,7 @@ func (n *Notices) Handle(changes []cgroup.Change, targets []cgroup.Target) (r Re
 			if inventory.IDAt(p, n.Host.Driver) != "" {
 				n.Exposures.Appeared(p, c.At)
 			} else {
-				r.Gone = append(r.Gone, p) // a unit that starts again: the notice replaces that of the end
+				r.Gone = append(r.Gone, p) // a unit that starts again: the notice replaces the notice of the end
 			}
 			n.Partitions.NoteCgroup(p, true)
 			n.child(p, true, targets, &r)

@@ -23,7 +23,7 @@ const (
 func liveAuditOn(e *evidence) bool { return configured(e) && e.config.AuditLive }
 
 // checkLiveAudit reports what keeps the kernel from loading the program of the live audit. The check
-// runs with the capabilities of its own process: those of a unit can be fewer.
+// runs with the capabilities of its own process. A unit can have fewer capabilities.
 func checkLiveAudit(e *evidence) []Finding {
 	var all []Finding
 	add := func(s Severity, subject, found, remedy string) {

@@ -76,7 +76,7 @@ func (c *watchCpu) counts() []account.Count {
 }
 
 // running returns the thread that runs on the CPU, and the time from which the program will count it.
-// There is none if the CPU has no watch, or had no switch since the watch began.
+// Both are 0 if the CPU has no watch, or had no switch since the watch began.
 func (c *watchCpu) running() (tid int, begin uint64) {
 	last, since := atomic.LoadUint64(&c.Last), atomic.LoadUint64(&c.Since)
 	next := atomic.LoadUint32(&c.Next)

@@ -37,7 +37,7 @@ func (p *Program) stop(cpu int) {
 // Own sets the owners of all CPUs. Call it after the last write of a handover, and again when the
 // cgroup of an owner was made again under the same path. A CPU with the same owners as before keeps
 // its watch without a gap. CPUs without an owner are released. The result holds the CPUs with a
-// watch. The error describes why CPUs of an owner have none: a cgroup does not exist
+// watch. The error describes why CPUs of an owner have no watch: a cgroup does not exist
 // (errors.Is(err, fs.ErrNotExist)), or the kernel refuses an entry.
 func (p *Program) Own(owners []Owner) (watched cpuset.Set, err error) {
 	wanted, errs := p.wanted(owners)
@@ -89,8 +89,8 @@ func entry(e account.Entry) watchOwner {
 	return watchOwner{Cgroup: e.Cgroup, Cpu: uint64(e.CPU)} //nolint:gosec // not negative
 }
 
-// wanted returns the table of owners with the ids of their cgroups. A CPU with an owner without
-// cgroup is not in the result: if the owner begins in that cgroup later, its tasks are not foreign.
+// wanted returns the table of owners with the ids of their cgroups. The result omits a CPU
+// if the cgroup of one of its owners does not exist: that owner may begin later, and its tasks are not foreign.
 func (p *Program) wanted(owners []Owner) (wanted account.Owners, errs []error) {
 	wanted = account.Owners{}
 	skipped := cpuset.Set{}

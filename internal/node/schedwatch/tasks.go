@@ -127,7 +127,7 @@ func (t *tasks) ids(cgroup string) (ids []uint64, err error) {
 	return ids, nil
 }
 
-// read returns the description of a thread that runs on a CPU, from /proc. ids are those of its
+// read returns the description of a thread that runs on a CPU, from /proc. ids holds the ids of its
 // cgroup and of the cgroups above it.
 func (t *tasks) read(cpu, tid int) (task Task, ids []uint64, err error) {
 	own, err := readProc(tid, "cgroup", audit.ParseCgroup)

@@ -24,11 +24,11 @@ type Slice struct {
 type CPU struct {
 	// unresolved is the kind that the kernel counts for tasks of another kind.
 	unresolved int
-	resolved   []Count         // by Resolve
-	lost       []time.Duration // time of slices that the kernel did not count at their end
-	rest       Count           // of the unresolved kind, without a resolution
-	before     []Count         // the result of the previous call of Counts, without lost and running
-	running    *Slice          // of that call
+	resolved   []Count         // By Resolve.
+	lost       []time.Duration // Time of slices that the kernel did not count at their end.
+	rest       Count           // Of the unresolved kind, without a resolution.
+	before     []Count         // The result of the previous call of Counts, without lost and running.
+	running    *Slice          // Of that call.
 }
 
 // NewCPU returns a CPU without counts, for kinds from 0 to kinds-1.

@@ -181,7 +181,7 @@ func TestBusyTask(t *testing.T) {
 					named++
 				}
 			}
-			// The longest gaps of timerlat may all be those of the host of the emulated CPU: a realtime thread displaces the task.
+			// The host of the emulated CPU may cause all of timerlat's longest gaps: a realtime thread displaces the task.
 			if named == 0 && tracer == "osnoise" || counts.Threads == 0 || counts.IRQs == 0 || counts.Gaps == 0 || counts.Unreadable > 0 || counts.Lost > 0 || counts.Stopped {
 				t.Errorf("%d of the longest gaps name %s[%d]; want some, and counts of threads and interrupts", named, busy, tid)
 			}

@@ -15,7 +15,7 @@ import (
 const handovers = 200
 
 // TestHandover exchanges the CPUs of two busy owners many times, while a third owner keeps its CPU and a foreign task spins. No
-// task of an owner may be reported, the third CPU is watched without a gap, and the counts are equal to those of ftrace.
+// task of an owner may be reported, the third CPU is watched without a gap, and the counts are equal to the counts of ftrace.
 func TestHandover(t *testing.T) {
 	n := newNode(t)
 	groups := []string{"a", "b"}

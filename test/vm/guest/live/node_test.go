@@ -35,7 +35,7 @@ type node struct{ *testing.T }
 func newNode(t *testing.T) *node {
 	t.Helper()
 	n := &node{t}
-	n.group("stray", cpuset.Set{}) // without CPUs of its own, a partition of a sibling is valid
+	n.group("stray", cpuset.Set{}) // while its cpuset.cpus is empty, a partition of a sibling is valid
 	n.group("home", home)
 	for _, pid := range []int{1, os.Getpid()} {
 		n.write("home/cgroup.procs", strconv.Itoa(pid))

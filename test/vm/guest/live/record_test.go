@@ -17,7 +17,7 @@ import (
 // kernelThread is PF_KTHREAD of include/linux/sched.h.
 const kernelThread = 0x00200000
 
-// record is an ftrace record of some CPUs, with the kinds of the threads that /proc has shown meanwhile.
+// record is an ftrace record of some CPUs, with the kinds of the threads that /proc has shown during the record.
 type record struct {
 	*node
 

@@ -368,12 +368,12 @@ func running(t *testing.T, p *schedwatch.Program) {
 	})
 }
 
-// alone lets a real-time task run without end. Else the kernel stops it for 50 ms in a second for other tasks: before Linux 6.12 by the
-// limit of all real-time tasks, and then by the server for fair tasks.
+// alone lets a real-time task run without end. Otherwise the kernel stops it for 50 ms in a second for other tasks. Before Linux 6.12
+// the limit of all real-time tasks does that, and since then the server for fair tasks.
 func alone(t *testing.T, cpu int) {
 	t.Helper()
 	const limit = "/proc/sys/kernel/sched_rt_runtime_us"
-	if b, err := os.ReadFile(limit); err != nil || strings.TrimSpace(string(b)) != "-1" { // else busy, once a server has changed
+	if b, err := os.ReadFile(limit); err != nil || strings.TrimSpace(string(b)) != "-1" { // otherwise busy, once a server has changed
 		write(t, limit, "-1")
 	}
 	const debug = "/sys/kernel/debug"
@@ -440,7 +440,7 @@ func handovers(t *testing.T, p *schedwatch.Program) {
 	}
 }
 
-// noCgroup checks that CPUs of an owner without cgroup get no watch.
+// noCgroup checks that a CPU has no watch while the cgroup of its owner does not exist.
 func noCgroup(t *testing.T, p *schedwatch.Program) {
 	newCgroup(t, "owner", "")
 	t.Cleanup(func() { setOwners(t, p) })

@@ -17,17 +17,17 @@ import (
 type Kernel struct {
 	Image  string // path of vmlinuz
 	Initrd string // path of the initrd that finds the root disk
-	Key    string // changes with the inputs
+	Key    string // Changes with the inputs.
 }
 
 // Disk is a root disk and the kernel that was installed with it.
 type Disk struct {
 	Kernel
 
-	Name    string // the Spec's name
-	Path    string // raw image, never to be written: put an overlay on it
-	SSHKey  string // path of the private key of root
-	HostKey string // path of the public key of its SSH server
+	Name    string // The Spec's name.
+	Path    string // Raw image, never to be written: put an overlay on it.
+	SSHKey  string // Path of the private key of root.
+	HostKey string // Path of the public key of its SSH server.
 	Key     string // changes with the inputs
 }
 

@@ -9,7 +9,7 @@ type Run struct {
 	From, To time.Duration // CLOCK_MONOTONIC
 }
 
-// Runs returns the whole runs in the switches of a CPU, without those of the idle task. The first run is missing, because its begin
+// Runs returns the whole runs in the switches of a CPU, without the runs of the idle task. The first run is missing, because its begin
 // is before the record.
 func Runs(all []Switch) (runs []Run) {
 	for i := 1; i < len(all); i++ {
