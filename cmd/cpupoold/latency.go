@@ -57,7 +57,7 @@ restores them at the end, also after a signal (Ctrl-C), which ends it early. If 
 the tracer keeps running: the next latency ends it, and restores the settings.
 
 Only a kernel with CONFIG_OSNOISE_TRACER or CONFIG_TIMERLAT_TRACER has the tracers. In a virtual
-machine the counts are correct, but the times are not those of the hardware.`,
+machine the counts are correct, but the times differ from the times on hardware.`,
 		Args: cobra.NoArgs,
 	}
 	output := outputFlag(c)

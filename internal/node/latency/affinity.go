@@ -14,7 +14,7 @@ import (
 // leave moves the threads of this process off the measured CPUs. A new thread inherits the CPUs of the thread that
 // starts it. A thread that may run on no other CPU stays: its work is then part of the result.
 func leave(measured cpuset.Set) {
-	for range 2 { // a thread may have started another one meanwhile
+	for range 2 { // a thread may have started another one during the first reading
 		entries, err := os.ReadDir("/proc/self/task")
 		if err != nil {
 			return

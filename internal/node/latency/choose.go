@@ -14,10 +14,14 @@ import (
 // CPUs that no owner has, and no thread of a core on which an owner has another thread.
 type Candidates struct {
 	Online cpuset.Set
-	Free   cpuset.Set     // guaranteed CPUs that are in no other pool and have no owner
-	Owners []audit.Owner  // of exclusive CPUs, and pools; a CPU belongs to the first owner that has it
-	Claims map[int]string // CPUs of ResourceClaims, with namespace/name of the claim
-	Cores  []cpuset.Set   // the CPUs of each physical core
+	// Free holds the guaranteed CPUs that are in no other pool and have no owner.
+	Free cpuset.Set
+	// Owners holds the owners of exclusive CPUs, and the pools. A CPU belongs to the first owner with this CPU.
+	Owners []audit.Owner
+	// Claims maps the CPUs of ResourceClaims to namespace/name of the claim.
+	Claims map[int]string
+	// Cores holds the CPUs of each physical core.
+	Cores []cpuset.Set
 }
 
 // Choose returns the CPUs of a request, or all possible ones for an empty request. The error names each

@@ -144,7 +144,7 @@ func (p *Parser) readThread(text string) bool {
 	return true
 }
 
-// note counts an event. The name ends with a colon and a number, except that of an NMI.
+// note counts an event. The name ends with a colon and a number. The name of an NMI has no number.
 func (p *Parser) note(kind, name string, ok bool, start, duration uint64) {
 	id := 0
 	if i := strings.LastIndexByte(name, ':'); i >= 0 {
@@ -180,8 +180,8 @@ func (p *Parser) note(kind, name string, ok bool, start, duration uint64) {
 	}
 }
 
-// readSample reads the event of a gap of osnoise. Its events come before it, and those of a later gap may
-// come before it too.
+// readSample reads the event of a gap of osnoise. The events that caused the gap precede it in the trace. Events
+// of a later gap may also precede it.
 func (p *Parser) readSample(text string) {
 	text, count, _ := strings.Cut(text, " interference ")
 	start, duration, ok := parseTimes(" " + text)

@@ -18,7 +18,7 @@ var update = flag.Bool("update", false, "rewrite the results in testdata/traces.
 
 const tracesFile = "testdata/traces.txtar"
 
-// result is what a parser returns.
+// result holds the values that a parser returns.
 type result struct {
 	CPU  latency.CPU   `json:"cpu"`
 	Gaps []latency.Gap `json:"gaps"`
@@ -63,8 +63,8 @@ func TestParser(t *testing.T) {
 	}
 }
 
-// TestParserCauses checks the causes of gaps in the trace with all kinds of events: a gap has the events within its
-// time, a later gap those after it, and equal events are counted together.
+// TestParserCauses checks the causes of gaps in the trace with all kinds of events. A gap has the events within its
+// time, and a later gap has the later events. Equal events are counted together.
 func TestParserCauses(t *testing.T) {
 	archive, err := txtar.ParseFile(tracesFile)
 	if err != nil {

@@ -54,7 +54,7 @@ type Options struct {
 	CheckInterval time.Duration
 	// Progress is called each second.
 	Progress func(elapsed time.Duration)
-	// TraceFS is the kernel's tracefs. Nil is that of this machine.
+	// TraceFS is the kernel's tracefs. Nil is the tracefs of this machine.
 	TraceFS files
 }
 
@@ -186,7 +186,7 @@ func (t tracefs) usable(tracer string) error {
 	}
 	for _, dir := range dirs {
 		switch used, err := t.value(dir + "/current_tracer"); {
-		case errors.Is(err, fs.ErrNotExist): // removed meanwhile
+		case errors.Is(err, fs.ErrNotExist): // removed after the list of instances was read
 		case err != nil:
 			return err
 		case used != nop:

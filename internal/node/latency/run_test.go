@@ -305,8 +305,8 @@ func TestRunAfterBoot(t *testing.T) {
 	}
 }
 
-// TestRunKeepsPeriod checks that a period of another process, beside which the kernel refuses the former
-// runtime, does not keep later runs from measuring.
+// TestRunKeepsPeriod checks that later runs measure after another process has set the period. The kernel refuses
+// the former runtime with this period.
 func TestRunKeepsPeriod(t *testing.T) {
 	const journal = `{"Boot":"boot-1","Changes":[{"File":"osnoise/runtime_us","From":"900000","To":"100000"},{"File":"osnoise/period_us","From":"1000000","To":"100000"}]}`
 	synctest.Test(t, func(t *testing.T) {

@@ -33,7 +33,7 @@ type change struct {
 
 func (c change) String() string { return fmt.Sprintf("%s: %q, was %q", c.File, c.To, c.From) }
 
-// journal holds what a killed measurement leaves behind. The values are those of one boot.
+// journal holds the settings that a killed measurement has changed. The values are valid for one boot.
 type journal struct {
 	Boot    string
 	Changes []change
@@ -158,7 +158,7 @@ func (t tracefs) restore(changes []change) (written []change, kept []string, err
 		default:
 			err := t.Write(c.File, c.From)
 			if errors.Is(err, unix.EINVAL) { // another process has changed the period or the runtime, so that both do not fit
-				kept = append(kept, fmt.Sprintf("%s: %q, because the kernel refuses the former value %q beside the settings of another process", c.File, now, c.From))
+				kept = append(kept, fmt.Sprintf("%s: %q, because the kernel refuses the former value %q together with the settings of another process", c.File, now, c.From))
 				continue
 			}
 			if err != nil {
@@ -171,7 +171,7 @@ func (t tracefs) restore(changes []change) (written []change, kept []string, err
 	return written, kept, errors.Join(failed...)
 }
 
-// remove ends the tracer of the instance, and removes the instance. It returns false if there is none.
+// remove ends the tracer of the instance, and removes the instance. It returns false if no instance exists.
 func (t tracefs) remove() (bool, error) {
 	if _, err := t.value(instance + "/current_tracer"); errors.Is(err, fs.ErrNotExist) {
 		return false, nil
