@@ -90,7 +90,8 @@ func (s *scene) transcript(ctx context.Context, want string, cmd ...string) erro
 	return nil
 }
 
-// gather has two pods end: late gets the CPUs of the first, on both nodes, and moves to one of them when the second has made room.
+// gather has two pods end: late gets the CPUs of the first, on both nodes, and moves to one of them when the second has made room. The demo ends
+// with a live audit.
 func (s *scene) gather(ctx context.Context, pods []manifest.Pod) error {
 	s.next()
 	pods = without(pods, "exclusive")
@@ -121,7 +122,10 @@ func (s *scene) gather(ctx context.Context, pods []manifest.Pod) error {
 		return err
 	}
 	fmt.Fprintf(s.out, "\n%s\n%s\n", moved, verdict(rows))
-	return aligned(rows, late)
+	if err := aligned(rows, late); err != nil {
+		return err
+	}
+	return s.audit(ctx, rows)
 }
 
 // agreed is look with an error if the kernel differs from cpupoold's plan.

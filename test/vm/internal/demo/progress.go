@@ -31,6 +31,7 @@ func stages(haveDisk, haveSnapshot bool) []stage {
 		{"systemctl daemon-reload", 2 * time.Second},
 		{"delete the pod exclusive: its CPUs go to the pod that waits", 5 * time.Second},
 		{"delete the pod large, and move a container to one NUMA node", 6 * time.Second},
+		{"start a task on an exclusive CPU, and count it with a live audit", 15 * time.Second},
 	}
 }
 
