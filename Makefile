@@ -22,7 +22,7 @@ KERNELS  ?= bookworm,trixie,forky
 # the CPU time. All other packages are tested with it. test/arch checks this list.
 SERIAL := internal/admission internal/capacity internal/cluster/hostedpriority internal/memorylimit internal/node/annotations internal/node/audit \
 	internal/node/confined internal/node/durable internal/node/livereport internal/node/managers internal/node/noise internal/node/procroot \
-	internal/node/report internal/node/schedwatch internal/node/schedwatch/account internal/node/waits internal/plugin/adopt internal/plugin/autoscale internal/plugin/lint internal/plugin/manifest internal/plugin/migrate \
+	internal/node/report internal/node/schedwatch/account internal/node/waits internal/plugin/adopt internal/plugin/autoscale internal/plugin/lint internal/plugin/manifest internal/plugin/migrate \
 	internal/plugin/overview internal/plugin/picture internal/plugin/simulate internal/testing/reference internal/testing/testnode/hardware \
 	pkg/allocate pkg/cpuset pkg/defrag pkg/internal/bounded pkg/pools pkg/topology pkg/workload test/arch test/docs test/prometheus \
 	test/vectors/choice test/vm/internal/manifest test/vm/internal/replay test/vm/internal/tsc

@@ -33,7 +33,7 @@ func (p *Publisher) showAudits(pass *planning.Pass) {
 	if live {
 		p.Live.End(scene.Ownership, func(at string) (cpuset.Set, bool) {
 			now := p.Cache.Current(cgroup.Path(at))
-			return now.State.Effective, now.Exists
+			return now.Effective, now.Exists
 		})
 	}
 	p.auditor.Show(scene)

@@ -124,7 +124,8 @@ func (p *Program) drain() ([]Task, error) {
 	)
 	for {
 		n, err := p.maps.Rows.BatchLookupAndDelete(&cursor, keys, rows, nil)
-		if err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+		last := errors.Is(err, ebpf.ErrKeyNotExist)
+		if err != nil && !last {
 			return nil, fmt.Errorf("read the foreign tasks: %w", err)
 		}
 		for i := range n {
@@ -134,7 +135,7 @@ func (p *Program) drain() ([]Task, error) {
 			}
 			all = append(all, task)
 		}
-		if err != nil {
+		if last {
 			return all, nil
 		}
 	}

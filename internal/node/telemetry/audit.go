@@ -75,9 +75,9 @@ type LiveCount struct {
 	Switches uint64
 }
 
-// LiveKinds are the kinds of foreign tasks, in the order of [schedwatch.Kind]. kernel_bound threads
+// LiveKinds returns the kinds of foreign tasks, in the order of [schedwatch.Kind]. kernel_bound threads
 // follow the work of the owner. All other kinds break the exclusivity of CPUs.
-var LiveKinds = [4]string{"user", "kernel_bound", "kernel_other", "unknown"}
+func LiveKinds() [4]string { return [4]string{"user", "kernel_bound", "kernel_other", "unknown"} }
 
 // Share returns the share of the watched time without foreign tasks, except for kernel threads that
 // are bound to their CPU. It returns false before the first second.
@@ -86,7 +86,7 @@ func (a *LiveAudit) Share() (float64, bool) {
 		return 0, false
 	}
 	foreign := 0.0
-	for i, kind := range LiveKinds {
+	for i, kind := range LiveKinds() {
 		if kind != "kernel_bound" {
 			foreign += a.Foreign[i].Seconds
 		}
@@ -108,7 +108,7 @@ func (e emitter) liveAudit(a *LiveAudit) {
 	e.emit(liveCPUs, float64(a.CPUs.Len()))
 	e.emit(liveWatched, a.Watched)
 	e.emit(liveSwitches, float64(a.Switches))
-	for i, kind := range LiveKinds {
+	for i, kind := range LiveKinds() {
 		e.emit(liveForeign, a.Foreign[i].Seconds, kind)
 		e.emit(liveForeignSwitches, float64(a.Foreign[i].Switches), kind)
 	}

@@ -19,7 +19,7 @@ func (in *Snapshot) audit() *inspect.Audit {
 		if share, known := l.Share(); known {
 			a.Live.Share = &share
 		}
-		for i, kind := range telemetry.LiveKinds {
+		for i, kind := range telemetry.LiveKinds() {
 			a.Live.Foreign = append(a.Live.Foreign, inspect.ForeignTime{Kind: kind, Seconds: l.Foreign[i].Seconds, Switches: l.Foreign[i].Switches})
 		}
 	}
