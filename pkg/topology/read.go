@@ -118,7 +118,7 @@ func (s *sysfs) nohzFull() (cpuset.Set, error) {
 // machines, or if the CPUs disagree about the CPUs that share it, the cache is not known.
 func (r *scan) readCaches() error {
 	shared := make([]cpuset.Set, len(r.places))
-	listed := make([]cache, len(r.places)) // the last cache whose list has the CPU
+	listed := make([]cache, len(r.places)) // the last cache that has the CPU in its list
 	for i := range r.places {
 		last, err := r.lastLevel(r.places[i].ID, listed[i])
 		if err != nil {

@@ -157,7 +157,7 @@ func (a *Audit) read(p Program, counts *counts) {
 			isNew = a.note(t) || isNew
 		}
 	}
-	if err != nil { // the rows stay in the program
+	if err != nil { // rows that were not read stay in the program, and the next reading returns them
 		maps.Copy(a.moved, moved)
 	}
 	if err == nil {

@@ -29,7 +29,7 @@ type Report struct {
 
 	// Changed holds the CPUs that got other owners, or other cgroups of their owners.
 	Changed cpuset.Set `json:"changed,omitzero"`
-	// Unread lists objects whose owners are unknown, and CPUs that were not watched.
+	// Unread lists objects with unknown owners, and CPUs without a watch.
 	Unread []string `json:"unread,omitempty"`
 	Probe  Probe    `json:"probe"`
 }

@@ -125,8 +125,8 @@ func (u *Units) forget() {
 	maps.DeleteFunc(u.asks, func(name string, _ *ask) bool { return !u.follows(name) })
 }
 
-// Scopes holds the questions about the systemd properties of containers whose properties are
-// unknown: their scopes have started since the runtime created them.
+// Scopes holds the questions about unknown systemd properties of containers. Their scopes have
+// started since the runtime created them.
 type Scopes struct {
 	inventory *inventory.Inventory
 	cache     *kernelstate.Cache
@@ -134,7 +134,7 @@ type Scopes struct {
 	awaited   map[cgroup.Path]bool // without an answer
 }
 
-// Ask returns the cgroups whose properties must be fetched now.
+// Ask returns the cgroups that need a new fetch of their properties now.
 func (s *Scopes) Ask(want []cgroup.Target) (ask []cgroup.Path) {
 	for i := range want {
 		t := &want[i]
