@@ -66,9 +66,11 @@ test-all: test-unit test-browser test-fleet ## run all tests that need no releas
 	$(MAKE) test-disturbance
 	$(MAKE) test-conformance
 
+# TestSlices needs no machine. Here it fails within minutes, and not after an hour in a slice.
 # Vet is a part of lint. A test of bench reads docs/reference/benchmarks.md, which is outside of its module: Go would take its result from the cache.
 test-unit: host test-deploy test-monitoring ## run the unit tests, fuzz corpora and vectors, with the race detector where goroutines are
 	$(GO) test -vet=off $(SERIAL:%=./%)
+	$(GO) test -vet=off -tags vm -count=1 -run '^TestSlices$$' ./test/vm
 	CGO_ENABLED=1 $(GO) test -race -vet=off -timeout 20m $(filter-out $(SERIAL:%=github.com/cpupoold/cpupoold/%),$(shell $(GO) list ./...))
 	$(GO) -C test/vm/parts/image test ./...
 	$(GO) -C deploy/image test ./...
