@@ -63,6 +63,7 @@ guest() {
 live() {
   go test -v -tags vm,bench -count 1 -timeout 150m -run '^TestLiveSwitch$' ./test/vm | tee "$work/live.log" >&2
   sed -n 's/^ *switch_test.go:[0-9]*: \(Benchmark.*\)/\1/p' "$work/live.log" >"$work/live.txt"
+  guest live TestLiveMemory
 }
 
 [ $# -gt 0 ] || set -- host vm limits live

@@ -51,6 +51,13 @@ func TestLiveSwitch(t *testing.T) {
 	}
 }
 
+// TestLiveMemory measures the memory of the daemon with and without the live audit: bench/record.sh live.
+func TestLiveMemory(t *testing.T) {
+	m := liveNode(t)
+	vm.RunTests(t, m, "./guest/livedaemon", "-out="+guestSamples, "-test.run=^TestMemory$")
+	keepSamples(t, m)
+}
+
 func keepSamples(t *testing.T, m *vm.VM) {
 	t.Helper()
 	if *samples == "" {

@@ -45,7 +45,7 @@ func Slices() []Slice {
 		{"pod-level-nri-off", []string{"TestPodLevel/containerd-nri-off"}},
 		{"pod-level-crio", []string{"TestPodLevel/crio-runc"}},
 		{"host", []string{"TestAudit", "TestJitter", "TestLatency/trixie"}},
-		{"live", []string{"TestLiveCounts/bookworm", "TestLiveCounts/trixie", "TestLiveCounts/forky"}},
+		{"live", []string{"TestLiveDaemon", "TestLiveCounts/bookworm", "TestLiveCounts/trixie", "TestLiveCounts/forky"}},
 		{"systemd", []string{"TestSystemd", "TestHostSlices"}},
 		{"cgroup", []string{"TestCgroup"}},
 		{"schedwatch", []string{"TestSchedwatch/bookworm", "TestSchedwatch/trixie", "TestSchedwatch/forky"}},
