@@ -21,7 +21,7 @@ func (r *scan) readCores() error {
 		if set.IsEmpty() {
 			return missing(p.ID, cpuFile(p.ID, name))
 		}
-		if siblings[i] = set.Intersection(r.online); !siblings[i].Contains(p.ID) {
+		if siblings[i] = r.running(set); !siblings[i].Contains(p.ID) {
 			return fmt.Errorf("CPU %d is not among its own thread siblings %s", p.ID, set)
 		}
 		p.Core = p.ID
@@ -70,7 +70,9 @@ func (s *sysfs) siblings(id int, name, former string) (cpuset.Set, error) {
 
 // readPackages reads physical_package_id and die_id. Architectures without dies (arm64) have
 // no die_id. On s390x, the number of a package is unique in its book only, or it is -1 for all
-// packages: package_cpus_list distinguishes them.
+// packages: package_cpus_list distinguishes them. Only the lowest CPU of a core is read: kernels list
+// CPUs as threads of one core only if they are in one die and package (match_smt in
+// arch/x86/kernel/smpboot.c, update_siblings_masks in drivers/base/arch_topology.c).
 func (r *scan) readPackages() error {
 	unnumbered := make(map[int]int) // numbers of packages by their lowest CPU
 	_, books, err := optional(r.number(cpuFile(r.places[0].ID, "topology/book_id")))
@@ -79,6 +81,11 @@ func (r *scan) readPackages() error {
 	}
 	for i := range r.places {
 		p := &r.places[i]
+		if p.Core != p.ID {
+			first := r.places[r.index(p.Core)]
+			p.Package, p.Die = first.Package, first.Die
+			continue
+		}
 		name := cpuFile(p.ID, "topology/physical_package_id")
 		pkg, ok, err := optional(r.number(name))
 		if err != nil {

@@ -36,15 +36,15 @@ func (s *sysfs) kinds(t *Topology) error {
 	if t.CPUs[0].Kind != Unknown {
 		return nil
 	}
-	speeds := make(map[int]int, len(t.CPUs))
-	for _, cpu := range t.CPUs {
-		kHz, ok, err := optional(s.number(cpuFile(cpu.ID, "cpufreq/cpuinfo_max_freq")))
+	speeds := make([]int, len(t.Cores)) // the threads of a core have one speed
+	for i, core := range t.Cores {
+		kHz, ok, err := optional(s.number(cpuFile(core.CPUs.First(), "cpufreq/cpuinfo_max_freq")))
 		if !ok {
 			return err
 		}
-		speeds[cpu.ID] = kHz
+		speeds[i] = kHz
 	}
-	t.kindsBySpeed(func(c CPU) int { return speeds[c.ID] })
+	t.kindsBySpeed(func(c CPU) int { return speeds[c.Core] })
 	return nil
 }
 

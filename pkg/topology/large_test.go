@@ -92,9 +92,9 @@ func TestReadOver1024CPUs(t *testing.T) {
 	if got.L3s[1].CPUs.String() != strings.TrimSpace(string(odd)) {
 		t.Errorf("L3s[1] = %s; want the odd CPUs", got.L3s[1].CPUs)
 	}
-	// Three files of its place, two of its last cache, its frequency: opening them is the largest cost.
-	if counted.opened > 6*largeThreads+100 {
-		t.Errorf("%d files opened for %d CPUs; want 6 for each", counted.opened, largeThreads)
+	// Siblings and last cache of each CPU; package, die and frequency of each core. Opening files is the largest cost.
+	if counted.opened > 2*largeThreads+3*largeCores+100 {
+		t.Errorf("%d files opened for %d CPUs; want 2 for each, and 3 for each core", counted.opened, largeThreads)
 	}
 }
 

@@ -80,6 +80,14 @@ func (r *scan) warn(format string, args ...any) {
 	r.warnings = append(r.warnings, fmt.Sprintf(format, args...))
 }
 
+// running returns the online CPUs of a set, in most cases without a copy.
+func (r *scan) running(set cpuset.Set) cpuset.Set {
+	if set.IsSubsetOf(r.online) {
+		return set
+	}
+	return set.Intersection(r.online)
+}
+
 // index returns the position of an online CPU in places.
 func (r *scan) index(id int) int {
 	i, _ := slices.BinarySearchFunc(r.places, id, func(p Place, id int) int { return p.ID - id })
@@ -124,7 +132,7 @@ func (r *scan) readCaches() error {
 		if err != nil {
 			return err
 		}
-		r.places[i].L3, shared[i] = -1, last.shared.Intersection(r.online)
+		r.places[i].L3, shared[i] = -1, r.running(last.shared)
 		if last.index != listed[i].index || !last.shared.Equal(listed[i].shared) {
 			for id := range shared[i].All() {
 				listed[r.index(id)] = last
@@ -158,19 +166,16 @@ type cache struct {
 	shared cpuset.Set // CPUs that share it
 }
 
-func (c cache) equal(other cache) bool {
-	return c.index == other.index && c.level == other.level && c.shared.Equal(other.shared)
-}
-
 // lastLevel returns a CPU's data cache of the highest level, which is level 2 for some small
 // cores. The number in indexN is not the level. If the kernel shows no cache, lastLevel returns
 // the zero value. A machine with thousands of CPUs has four directories for each: lastLevel reads
-// one, if the CPU shows there the likely cache, which another CPU has and shares with it.
+// one file, if the CPU shows there the likely cache, which another CPU has and shares with it.
 func (s *sysfs) lastLevel(id int, likely cache) (cache, error) {
 	dir := cpuFile(id, "cache")
 	if likely.level > 0 {
-		if last, err := s.shown(dir, likely.index); err != nil || last.equal(likely) {
-			return last, err
+		shared, ok, err := optional(s.list(path.Join(dir, likely.index, "shared_cpu_list")))
+		if err != nil || ok && shared.Equal(likely.shared) {
+			return likely, err
 		}
 	}
 	entries, _, err := optional(fs.ReadDir(s.fs, dir))
@@ -304,7 +309,7 @@ func nodeFile(id int, name string) string {
 // file; one that is missing is fs.ErrNotExist.
 type sysfs struct {
 	fs    fs.FS
-	data  bytes.Buffer          // the last file
+	data  []byte                // the last file
 	lists map[string]cpuset.Set // by text: all CPUs of a cache show the same list
 }
 
@@ -312,22 +317,32 @@ func newSysfs(sys fs.FS) *sysfs { return &sysfs{fs: sys, lists: make(map[string]
 
 // read returns the whole file without its line end. The result is valid until the next call.
 // Lists of an interleaved machine with thousands of CPUs are longer than a page, so nothing
-// shorter than limit may be assumed.
+// shorter than limit may be assumed. The files have one line. Its end is the end of the file: a
+// further read would make the kernel format the list again.
 func (s *sysfs) read(name string) ([]byte, error) {
-	const limit = 1 << 20
+	const limit, page = 1 << 20, 4096
 	f, err := s.fs.Open(name)
 	if err != nil {
 		return nil, err
 	}
-	s.data.Reset()
-	_, err = s.data.ReadFrom(io.LimitReader(f, limit+1))
+	end := []byte("\n")
+	s.data = s.data[:0]
+	for err == nil && len(s.data) <= limit && !bytes.HasSuffix(s.data, end) {
+		s.data = slices.Grow(s.data, page)
+		var n int
+		n, err = f.Read(s.data[len(s.data):cap(s.data)])
+		s.data = s.data[:len(s.data)+n]
+	}
+	if errors.Is(err, io.EOF) {
+		err = nil
+	}
 	if err = errors.Join(err, f.Close()); err != nil {
 		return nil, fmt.Errorf("read %s: %w", name, err)
 	}
-	if s.data.Len() > limit {
+	if len(s.data) > limit {
 		return nil, fmt.Errorf("read %s: longer than %d bytes", name, limit)
 	}
-	return bytes.TrimSuffix(s.data.Bytes(), []byte("\n")), nil
+	return bytes.TrimSuffix(s.data, end), nil
 }
 
 func (s *sysfs) text(name string) (string, error) {
