@@ -38,7 +38,7 @@ func TestLatencyRefuses(t *testing.T) {
 		args []string
 		want string
 	}{
-		"an owner":   {[]string{"--cpus", cpuset.Range(4, 7).String()}, "belongs to container default/owner/app: choose from " + free.String()},
+		"an owner":   {[]string{"--cpus", cpuset.Range(4, 7).String()}, "belongs to container default/" + n.FullName("owner") + "/app: choose from " + free.String()},
 		"a pool":     {[]string{"--cpus", "2"}, "CPU 2 is in the shared pool: choose from " + free.String()},
 		"no CPU":     {[]string{"--cpus", "99"}, "CPU 99 is not online"},
 		"the kernel": {nil, "the kernel lacks the tracer osnoise; it has: "},
