@@ -27,7 +27,7 @@ SERIAL := internal/admission internal/capacity internal/cluster/hostedpriority i
 	pkg/allocate pkg/cpuset pkg/defrag pkg/internal/bounded pkg/pools pkg/topology pkg/workload test/arch test/docs test/prometheus \
 	test/vectors/choice test/vm/internal/manifest test/vm/internal/replay test/vm/internal/tsc
 
-.PHONY: help build image release cross test test-all test-unit test-random test-node test-browser test-monitoring test-vm test-apiserver test-fleet test-deploy test-e2e test-conformance test-slice test-drift test-kernels test-disturbance test-matrix test-model test-model-fake soak churn demo vm-shell lint vuln prose prose-record fmt docs bpf bench bench-all bench-check bench-record bench-limits bench-jitter fuzz clean host host-vm
+.PHONY: help build image release cross test test-all test-unit test-random test-node test-browser test-monitoring test-vm test-apiserver test-fleet test-deploy test-e2e test-conformance test-slice test-drift test-kernels test-disturbance test-matrix test-model test-model-fake soak churn demo vm-shell lint vuln prose prose-record fmt docs bpf bench bench-check bench-record bench-limits bench-jitter fuzz clean host host-vm
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{ printf "%-16s %s\n", $$1, $$2 }'
@@ -173,17 +173,15 @@ fmt: ## format the code
 docs: ## write the generated pages in docs: metrics, keys of configurations, chart values, man pages, benchmarks, support matrix
 	$(GO) test ./internal/node/telemetry ./internal/config ./internal/cluster/webhook ./internal/cluster/hostedpriority ./cmd/cpupoold ./cmd/cpupool-dra ./cmd/kubectl-cpupool ./test/vm/internal/matrix -run 'TestPage$$|TestDocument$$|TestPicture$$|TestReference$$|TestManPages' -update
 	$(GO) -C test/deploy test . -run 'TestChartReadme$$' -update
-	$(GO) -C bench run ./cmd/page results ../docs/reference/benchmarks.md
+	$(GO) -C bench run ./cmd/page results ..
 
 # Other versions of clang give other objects, so the objects are committed. TestObjects compares hashes.
 bpf: ## build the eBPF program of the live audit from internal/node/schedwatch/bpf, with Debian's clang (installs it when it is missing)
 	@command -v clang llvm-strip >/dev/null || { apt-get -q update && apt-get install -qy --no-install-recommends clang llvm; }
 	internal/node/schedwatch/bpf/build.sh
 
-bench-all: host-vm build ## run the benchmarks, here and in VMs: writes bench/results and docs/reference/benchmarks.md (PARTS=host: not in VMs)
+bench: host-vm build ## run the benchmarks, here and in VMs: writes bench/results and docs/reference/benchmarks.md (PARTS=host: not in VMs)
 	bench/record.sh $(PARTS)
-
-bench: bench-all
 
 bench-check: host ## fail where a benchmark allocates a fifth more than the record says, or executes a fifth more instructions
 	bench/quick.sh | $(GO) -C bench run ./cmd/check record.txt
@@ -191,7 +189,7 @@ bench-check: host ## fail where a benchmark allocates a fifth more than the reco
 bench-record: host ## write a new record of allocations and instructions, bench/record.txt (on amd64)
 	bench/quick.sh >bench/record.txt.new && mv bench/record.txt.new bench/record.txt
 
-bench-limits: host-vm ## of bench-all, measure single steps of the daemon and the bare system calls, on three kernels
+bench-limits: host-vm ## of bench, measure single steps of the daemon and the bare system calls, on three kernels
 	bench/record.sh limits
 
 bench-jitter: build ## measure, on hardware of yours, what interrupts a CPU with and without cpupoold, under load (DURATION=60s; docs/how-to/measure-jitter.md)

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Measures cpupoold and writes the samples to bench/results, and docs/reference/benchmarks.md from them.
-# `make bench-all` has built bin/cpupoold and the parts that the virtual machines need.
+# `make bench` has built bin/cpupoold and the parts that the virtual machines need.
 #
-#   record.sh [PART...]   host: the benchmarks on this machine (go, flag, compare, kubelet, pods)
+#   record.sh [PART...]   host: the benchmarks on this machine (go, compare, kubelet, topology, pods)
 #                         vm: the daemon on a node in a virtual machine; an hour
 #                         limits: single steps of the daemon and of the kernel, on three kernels
 #                         live: the eBPF program of the live audit, on three kernels
@@ -43,7 +43,9 @@ host() {
   sample go . -skip '^Benchmark(Create|Repair)$' ./pkg/pools ./pkg/cgroup ./internal/node/daemon ./internal/node/view
   sample go 'Look/^1000$' ./internal/node/audit
   sample go '^Benchmark(Create|Repair)$' -benchtime "${ANSWERS:-500x}" -timeout 60m ./internal/node/daemon
-  sample flag FlagError ./cmd/cpupoold
+  sample go 'Analyse/^256cpus$' ./pkg/defrag
+  sample go 'Plan/^fresh$/^5000$' ./internal/plugin/size
+  sample topology 'Read$' ./pkg/topology
   sample pods . ./internal/admission ./internal/cluster/review
   (cd bench && sample compare . -benchtime 100ms .)
   # The choices first: benchmarks of worse choices are useless. The first build of the kubelet's code takes minutes.
@@ -51,6 +53,8 @@ host() {
   (cd bench/kubelet && sample kubelet . .)
   note binary "$(stat -c %s bin/cpupoold) bytes (bin/cpupoold, static, stripped)"
   note kubelet "k8s.io/kubernetes $(go -C bench/kubelet list -m -f '{{.Version}}' k8s.io/kubernetes)"
+  note dra-driver-cpu "$(go -C bench/kubelet list -m github.com/kubernetes-sigs/dra-driver-cpu)"
+  note cpuset "$(go -C bench list -m k8s.io/utils)"
   note choices "$(sed -n 's/^.*never_worse_test.go:[0-9]*: \([0-9]* requests.*\)/\1/p' "$work/choices.log")"
 }
 
@@ -79,4 +83,4 @@ for part; do
   note "$part" "$before and $(cut -d' ' -f1-3 /proc/loadavg) after"
   mv "$work"/*.txt "$results/"
 done
-go -C bench run ./cmd/page results ../docs/reference/benchmarks.md
+go -C bench run ./cmd/page results ..

@@ -68,19 +68,11 @@ func (s shape) theirs(tb testing.TB) (take, giveBack func() error) {
 	return take, giveBack
 }
 
-// BenchmarkTake measures one allocation. cpu-ns is CPU time of the process, which
-// other work on the machine lengthens least.
+// BenchmarkTake measures one allocation from all free CPUs of the machine. cpu-ns is CPU time
+// of the process, which other work on the machine lengthens least.
 func BenchmarkTake(b *testing.B) {
 	for _, size := range sizes() {
-		b.Run(size.name+"/cpupoold", func(b *testing.B) {
-			b.ReportAllocs()
-			take := size.shape.ours(b)
-			start := cputime.Of(b)
-			for b.Loop() {
-				must(b, take())
-			}
-			b.ReportMetric(float64(cputime.Of(b)-start)/float64(b.N), "cpu-ns/op")
-		})
+		b.Run(size.name+"/cpupoold", func(b *testing.B) { measure(b, size.shape.ours(b)) })
 		b.Run(size.name+"/kubelet", func(b *testing.B) {
 			b.ReportAllocs()
 			take, giveBack := size.shape.theirs(b)
@@ -95,7 +87,48 @@ func BenchmarkTake(b *testing.B) {
 			}
 			b.ReportMetric(float64(used)/float64(b.N), "cpu-ns/op")
 		})
+		b.Run(size.name+"/dra-driver-cpu", func(b *testing.B) {
+			table, _, free := size.shape.halfFull(b)
+			d := newDriver(table, free)
+			measure(b, func() error {
+				_, err := d.take(cpus)
+				return err
+			})
+		})
 	}
+}
+
+// BenchmarkTakeInNode measures one allocation from a NUMA node that the scheduler has chosen:
+// the work of a driver for a claim.
+func BenchmarkTakeInNode(b *testing.B) {
+	size := sizes()[0]
+	table, t, free := size.shape.halfFull(b)
+	node := t.Nodes[0]
+	b.Run(size.name+"/cpupoold", func(b *testing.B) {
+		m := allocate.New(t)
+		measure(b, func() error {
+			_, err := m.Supply(free.Intersection(node.CPUs)).Take(allocate.Request{CPUs: cpus})
+			return err
+		})
+	})
+	b.Run(size.name+"/dra-driver-cpu", func(b *testing.B) {
+		d := newDriver(table, free)
+		measure(b, func() error {
+			_, err := d.takeIn(node.ID, cpus)
+			return err
+		})
+	})
+}
+
+// measure measures an allocation that changes nothing.
+func measure(b *testing.B, take func() error) {
+	b.Helper()
+	b.ReportAllocs()
+	start := cputime.Of(b)
+	for b.Loop() {
+		must(b, take())
+	}
+	b.ReportMetric(float64(cputime.Of(b)-start)/float64(b.N), "cpu-ns/op")
 }
 
 // TestAllocations counts memory allocations, which other work on the machine does

@@ -42,7 +42,7 @@ func TestLimits(t *testing.T) {
 }
 
 // TestLiveSwitch measures the eBPF program of the live audit with tasks that switch at full speed, on all kernels. A bare kernel runs few other
-// tasks. The samples are lines of its output: bench/record.sh live.
+// tasks. The samples are lines of its output: make bench PARTS=live.
 func TestLiveSwitch(t *testing.T) {
 	for _, s := range matrix.Suites() {
 		t.Run(s.Name, func(t *testing.T) {
@@ -51,7 +51,7 @@ func TestLiveSwitch(t *testing.T) {
 	}
 }
 
-// TestLiveMemory measures the memory of the daemon with and without the live audit: bench/record.sh live.
+// TestLiveMemory measures the memory of the daemon with and without the live audit: make bench PARTS=live.
 func TestLiveMemory(t *testing.T) {
 	m := liveNode(t)
 	vm.RunTests(t, m, "./guest/livedaemon", "-out="+guestSamples, "-test.run=^TestMemory$")

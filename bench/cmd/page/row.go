@@ -1,67 +1,112 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/cpupoold/cpupoold/bench/samples"
 )
 
 // row is a row of the table.
 type row struct {
-	text  string
-	value source
-	unit  string  // a unit of quantity
-	limit float64 // the value must be below it; 0 means no limit
-	least float64 // the value must be at least this; 0 means no limit
+	anchor string // of links to the row
+	text   string
+	rival  string // the program, or the state, that a factor compares with
+	slow   string // what takes longer by the factor; empty means the rival
+	value  source
+	unit   string  // a unit of quantity
+	limit  float64 // the value must be below it; 0 means no limit
+	least  float64 // the value must be at least this; 0 means no limit
+	repeat string  // the command that takes the samples
 }
 
 // parts holds the samples of each file, by its name without the suffix.
 type parts = map[string]samples.Set
 
-// value is the median of the samples and the best sample.
-type value struct{ median, best float64 }
+// value is a value computed from samples.
+type value struct {
+	v       float64
+	samples int  // of the operand with the fewest samples
+	best    bool // best samples, and not medians
+}
 
 // source computes a value from the samples.
 type source func(parts) (value, error)
 
-// of returns the value of a benchmark. The package does not matter, because packages move.
+// errNoSamples reports that a benchmark has no samples.
+var errNoSamples = errors.New("no samples")
+
+// of returns the median of a benchmark. The package does not matter, because packages move.
 func of(part, name, unit string) source {
 	return func(p parts) (value, error) {
-		var found []samples.Key
-		for key := range p[part] {
-			if key.Name == name && key.Unit == unit {
-				found = append(found, key)
-			}
+		key, err := find(p[part], part, name, unit)
+		if err != nil {
+			return value{}, err
 		}
-		if len(found) != 1 {
-			return value{}, fmt.Errorf("%d packages in %s.txt have samples of %s in %s, want one", len(found), part, name, unit)
-		}
-		median, _ := p[part].Median(found[0])
-		return value{median, slices.Min(p[part][found[0]])}, nil
+		median, _ := p[part].Median(key)
+		return value{v: median, samples: len(p[part][key])}, nil
 	}
+}
+
+// bestOf returns the smallest sample of a benchmark, for machines with much other work.
+func bestOf(part, name, unit string) source {
+	return func(p parts) (value, error) {
+		key, err := find(p[part], part, name, unit)
+		if err != nil {
+			return value{}, err
+		}
+		all := p[part][key]
+		return value{v: slices.Min(all), samples: len(all), best: true}, nil
+	}
+}
+
+// find returns the key of the only package with samples of a benchmark.
+func find(set samples.Set, part, name, unit string) (samples.Key, error) {
+	var found []samples.Key
+	for key := range set {
+		if key.Name == name && key.Unit == unit {
+			found = append(found, key)
+		}
+	}
+	switch len(found) {
+	case 0:
+		return samples.Key{}, fmt.Errorf("%s.txt: %w of %s in %s", part, errNoSamples, name, unit)
+	case 1:
+		return found[0], nil
+	}
+	return samples.Key{}, fmt.Errorf("%s.txt: %d packages have samples of %s in %s, want one", part, len(found), name, unit)
 }
 
 // combine returns a value that is computed from others.
 func combine(f func(v ...float64) float64, operands ...source) source {
 	return func(p parts) (value, error) {
-		var medians, best []float64
+		result := value{samples: math.MaxInt}
+		var all []float64
 		for _, o := range operands {
 			v, err := o(p)
 			if err != nil {
 				return value{}, err
 			}
-			medians, best = append(medians, v.median), append(best, v.best)
+			all = append(all, v.v)
+			result.samples, result.best = min(result.samples, v.samples), v.best
 		}
-		return value{f(medians...), f(best...)}, nil
+		result.v = f(all...)
+		return result, nil
 	}
 }
 
 // times returns a as a multiple of b.
 func times(a, b source) source {
 	return combine(func(v ...float64) float64 { return v[0] / v[1] }, a, b)
+}
+
+// sum returns the sum of a and b.
+func sum(a, b source) source {
+	return combine(func(v ...float64) float64 { return v[0] + v[1] }, a, b)
 }
 
 // perSecond returns the number of operations of one core in a second, from the CPU time of one.
@@ -77,23 +122,39 @@ func idle(threads string) source {
 }
 
 // format returns the row as a line of Markdown.
-func (r row) format(p parts) (string, error) {
-	v, err := r.value(p)
-	if err != nil {
-		return "", err
+func (r row) format(v value) string {
+	var against []string
+	if r.rival != "" {
+		against = append(against, r.rival)
 	}
-	limit, met := "", true
+	verdict := func(met bool) string { return map[bool]string{true: "met", false: "**missed**"}[met] }
 	switch {
 	case r.limit != 0:
-		limit, met = "below "+quantity(r.limit, r.unit), v.median < r.limit
+		against = append(against, "limit "+quantity(r.limit, r.unit)+": "+verdict(v.v < r.limit))
 	case r.least != 0:
-		limit, met = "at least "+quantity(r.least, r.unit), v.median >= r.least
+		against = append(against, "at least "+quantity(r.least, r.unit)+": "+verdict(v.v >= r.least))
 	}
-	verdict := ""
-	if limit != "" {
-		verdict = map[bool]string{true: "met", false: "**missed**"}[met]
+	measured := quantity(v.v, r.unit)
+	if r.unit == "x" {
+		slow := r.slow
+		if slow == "" {
+			slow = r.rival
+		}
+		measured = slow + ": " + measured + " as long"
 	}
-	return fmt.Sprintf("| %s | %s | %s | %s | %s |\n", r.text, quantity(v.median, r.unit), quantity(v.best, r.unit), limit, verdict), nil
+	place := "host"
+	if r.repeat == vmCommand || r.repeat == liveCommand {
+		place = "VM"
+	}
+	measure := "median of "
+	if v.best {
+		measure = "best of "
+	}
+	if v.samples == 1 {
+		measure = "samples: "
+	}
+	return fmt.Sprintf("| <a id=%q></a>%s | %s | %s | %s, %s%d | `%s` |\n",
+		r.anchor, r.text, strings.Join(against, "; "), measured, place, measure, v.samples, r.repeat)
 }
 
 // quantity returns v with three significant digits and its unit. The unit x is a factor, and the
