@@ -120,6 +120,11 @@ func daemon() []row {
 		pass("pass-500", "500", "500"),
 		pass("pass-1000", "1000", "1,000"),
 		{anchor: "start-500", text: "start of the daemon on 500 containers until it has verified all, CPU time", value: of("go", "Start", "cpu-sec/op"), unit: "s", limit: 300e-3, repeat: goTest(loop, "Start$")},
+		{
+			anchor: "crowd", text: "CPU time of the event loop for a new exclusive container, while other containers have 131,073 threads and 100,000 cgroups",
+			rival: "a quiet node", slow: "with them", unit: "x", repeat: goTest(loop, "Crowd"),
+			value: times(of("go", "Crowd/hostile", "loop-cpu-sec/op"), of("go", "Crowd/quiet", "loop-cpu-sec/op")),
+		},
 		one,
 		rest("idle-threads", "10threads", "with ten threads each"),
 	}
