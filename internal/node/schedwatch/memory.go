@@ -46,8 +46,8 @@ func now() uint64 {
 	return uint64(ts.Nano())                         //nolint:gosec // since the boot
 }
 
-// start begins the watch of a CPU.
-func (c *watchCpu) start() { atomic.StoreUint64(&c.Since, now()) }
+// start begins the watch of a CPU at a time.
+func (c *watchCpu) start(since uint64) { atomic.StoreUint64(&c.Since, since) }
 
 // stop ends the watch of a CPU, and returns its duration.
 func (c *watchCpu) stop() time.Duration {

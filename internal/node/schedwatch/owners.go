@@ -40,7 +40,7 @@ func (p *Program) stop(cpu int) {
 // watch. The error describes why CPUs of an owner have no watch: a cgroup does not exist
 // (errors.Is(err, fs.ErrNotExist)), or the kernel refuses an entry.
 func (p *Program) Own(owners []Owner) (watched cpuset.Set, err error) {
-	wanted, errs := p.wanted(owners)
+	wanted, names, errs := p.wanted(owners)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closed {
@@ -69,7 +69,14 @@ func (p *Program) Own(owners []Owner) (watched cpuset.Set, err error) {
 	}
 	for _, cpu := range change.Start {
 		if !refused[cpu] {
-			p.memory.cpu(cpu).start()
+			since := now()
+			p.watches.Begin(cpu, since)
+			p.memory.cpu(cpu).start(since)
+		}
+	}
+	for cpu := range wanted {
+		if !refused[cpu] {
+			p.watches.Name(cpu, names[cpu])
 		}
 	}
 	for cpu := range refused {
@@ -89,10 +96,11 @@ func entry(e account.Entry) watchOwner {
 	return watchOwner{Cgroup: e.Cgroup, Cpu: uint64(e.CPU)} //nolint:gosec // not negative
 }
 
-// wanted returns the table of owners with the ids of their cgroups. The result omits a CPU
-// if the cgroup of one of its owners does not exist: that owner may begin later, and its tasks are not foreign.
-func (p *Program) wanted(owners []Owner) (wanted account.Owners, errs []error) {
-	wanted = account.Owners{}
+// wanted returns the table of owners with the ids of their cgroups, and the IDs of owners by CPU. The result
+// omits a CPU if the cgroup of one of its owners does not exist: that owner may begin later, and its tasks are
+// not foreign.
+func (p *Program) wanted(owners []Owner) (wanted account.Owners, names map[int]string, errs []error) {
+	wanted, names = account.Owners{}, map[int]string{}
 	skipped := cpuset.Set{}
 	for _, o := range owners {
 		ids := make([]uint64, 0, len(o.Cgroups))
@@ -113,12 +121,15 @@ func (p *Program) wanted(owners []Owner) (wanted account.Owners, errs []error) {
 			for _, id := range ids {
 				wanted.Add(cpu, id)
 			}
+			if names[cpu] == "" {
+				names[cpu] = o.ID
+			}
 		}
 	}
 	for cpu := range skipped.All() {
 		delete(wanted, cpu)
 	}
-	return wanted, errs
+	return wanted, names, errs
 }
 
 // isOwner reports whether a cgroup with one of these ids is an owner of a CPU.

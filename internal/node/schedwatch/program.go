@@ -41,12 +41,15 @@ type Program struct {
 	// reading excludes other calls of Read. It is locked before mu.
 	reading  sync.Mutex
 	accounts map[int]*account.CPU
+	backlog  account.Backlog[watchKey]
+	lost     map[int]account.Wrapping // switches without a row, by CPU
 
 	// mu is held for memory accesses and for changes of the table of owners.
 	mu         sync.Mutex
 	memory     memory
 	owners     account.Owners
 	watched    map[int]time.Duration // until the end of the latest watch
+	watches    account.Watches
 	statistics io.Closer
 	closed     bool
 }
@@ -63,7 +66,8 @@ func Open(root string, cpus int) (*Program, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &Program{cpus: cpus, tasks: tasks, accounts: map[int]*account.CPU{}, owners: account.Owners{}, watched: map[int]time.Duration{}}
+	p := &Program{cpus: cpus, tasks: tasks, accounts: map[int]*account.CPU{}, lost: map[int]account.Wrapping{},
+		owners: account.Owners{}, watched: map[int]time.Duration{}, watches: account.Watches{}}
 	if err := p.load(); err != nil {
 		return nil, errors.Join(unavailable(err), p.Close())
 	}
@@ -93,7 +97,7 @@ func (p *Program) load() error {
 func (p *Program) loadWith(name string) (err error) {
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, p.unload())
+			err = errors.Join(plain(err), p.unload())
 			p.link, p.reports, p.memory, p.program, p.maps = nil, nil, nil, nil, watchMaps{}
 		}
 	}()
@@ -143,7 +147,10 @@ func (p *Program) unload() error {
 	if p.reports != nil {
 		errs = append(errs, p.reports.Close())
 	}
-	errs = append(errs, p.memory.unmap(), p.program.Close(), p.maps.Close())
+	errs = append(errs, p.memory.unmap(), p.program.Close())
+	for _, m := range []*ebpf.Map{p.maps.Cpus, p.maps.Owners, p.maps.Reports, p.maps.Rows} { // all, also after an error
+		errs = append(errs, m.Close())
+	}
 	return errors.Join(errs...)
 }
 

@@ -46,8 +46,10 @@ func (p *Program) Read() (Reading, error) {
 		c := CPU{CPU: s.cpu, Watched: s.watched, Switches: s.seen}
 		copy(c.Foreign[:], p.account(s.cpu).Counts(s.counts, running[s.cpu]))
 		r.CPUs = append(r.CPUs, c)
-		r.Lost += s.lost
+		p.lost[s.cpu] = p.lost[s.cpu].At(s.lost)
+		r.Lost += p.lost[s.cpu].Total
 	}
+	r.Lost += p.backlog.Lost()
 	if stats, err := p.program.Stats(); err == nil { // without it, two figures are missing
 		r.Runs, r.RunTime = stats.RunCount, stats.Runtime
 	}
@@ -58,7 +60,8 @@ func (p *Program) Read() (Reading, error) {
 type snapshot struct {
 	cpu        int
 	watched    time.Duration
-	seen, lost uint64
+	seen       uint64
+	lost       uint32
 	counts     []account.Count
 	tid        int    // of the task that runs
 	begin, now uint64 // of its slice, and of the snapshot
@@ -81,7 +84,7 @@ func (p *Program) snapshot() ([]snapshot, error) {
 	all := make([]snapshot, 0, len(cpus))
 	for _, cpu := range cpus {
 		c := p.memory.cpu(cpu)
-		s := snapshot{cpu: cpu, counts: c.counts(), seen: atomic.LoadUint64(&c.Seen), lost: uint64(atomic.LoadUint32(&c.Lost)), now: now()}
+		s := snapshot{cpu: cpu, counts: c.counts(), seen: atomic.LoadUint64(&c.Seen), lost: atomic.LoadUint32(&c.Lost), now: now()}
 		s.watched = p.watched[cpu] + elapsed(atomic.LoadUint64(&c.Since), s.now)
 		s.tid, s.begin = c.running()
 		all = append(all, s)
@@ -114,31 +117,39 @@ func (p *Program) runningOn(s snapshot) (Task, bool) {
 }
 
 // drain reads and removes all rows. The program can add to a row while the row is removed. That slice
-// is in the counts of the CPU and in no row.
+// is in the counts of the CPU and in no row. After an error, the next call returns the rows that were read.
 func (p *Program) drain() ([]Task, error) {
-	var (
-		all    []Task
-		cursor ebpf.MapBatchCursor
-		keys   = make([]watchKey, rowBatch)
-		rows   = make([]watchRow, rowBatch)
-	)
-	for {
-		n, err := p.maps.Rows.BatchLookupAndDelete(&cursor, keys, rows, nil)
-		last := errors.Is(err, ebpf.ErrKeyNotExist)
-		if err != nil && !last {
-			return nil, fmt.Errorf("read the foreign tasks: %w", err)
-		}
+	var cursor ebpf.MapBatchCursor
+	read := make([]watchRow, rowBatch)
+	rows, err := p.backlog.Drain(rowBatch, func(keys []watchKey, rows []account.Row) (n int, last bool, err error) {
+		n, err = p.maps.Rows.BatchLookupAndDelete(&cursor, keys, read, nil)
 		for i := range n {
-			task := p.tasks.task(keys[i], rows[i])
-			if Kind(keys[i].Kind) == Unknown { //nolint:gosec // a kind
-				p.account(task.CPU).Resolve(int(task.Kind), account.Count{Time: task.Time, Switches: task.Switches})
-			}
-			all = append(all, task)
+			rows[i] = account.Row{Time: read[i].Ns, Switches: read[i].Switches, PID: read[i].Pid, TGID: read[i].Tgid}
 		}
-		if last {
-			return all, nil
+		if errors.Is(err, ebpf.ErrKeyNotExist) {
+			return n, true, nil
 		}
+		return n, false, err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read the foreign tasks: %w", err)
 	}
+	all := make([]Task, 0, len(rows))
+	for _, e := range rows {
+		task := p.tasks.task(e.Key, e.Row)
+		if Kind(e.Key.Kind) == Unknown { //nolint:gosec // a kind
+			p.account(task.CPU).Resolve(int(task.Kind), account.Count{Time: task.Time, Switches: task.Switches})
+		}
+		all = append(all, task)
+	}
+	return all, nil
+}
+
+// report is a record of the ring buffer: struct report of watch.c.
+type report struct {
+	Key   watchKey
+	Row   watchRow
+	Since uint64 // identifies the watch of the CPU
 }
 
 // Next waits for the report of a foreign user task or of a kernel thread that is not bound to the CPU.
@@ -150,14 +161,21 @@ func (p *Program) Next() (Task, error) {
 		if err != nil {
 			return Task{}, err
 		}
-		var key watchKey
-		var row watchRow
-		b := bytes.NewReader(record.RawSample)
-		if err := errors.Join(binary.Read(b, binary.NativeEndian, &key), binary.Read(b, binary.NativeEndian, &row)); err != nil {
+		var r report
+		if err := binary.Read(bytes.NewReader(record.RawSample), binary.NativeEndian, &r); err != nil {
 			return Task{}, fmt.Errorf("read a report of the program: %w", err)
 		}
-		if task := p.tasks.task(key, row); task.Kind != BoundKernel {
+		task := p.tasks.task(r.Key, account.Row{Time: r.Row.Ns, Switches: r.Row.Switches, PID: r.Row.Pid, TGID: r.Row.Tgid})
+		if task.Kind != BoundKernel {
+			task.Owner = p.ownerAt(task.CPU, r.Since)
 			return task, nil
 		}
 	}
+}
+
+// ownerAt returns the ID of the owner of a CPU in a watch. The owner can have changed since.
+func (p *Program) ownerAt(cpu int, since uint64) string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.watches.Owner(cpu, since)
 }

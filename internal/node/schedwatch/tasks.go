@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/cpupoold/cpupoold/internal/node/audit"
+	"github.com/cpupoold/cpupoold/internal/node/schedwatch/account"
 )
 
 const (
@@ -29,6 +30,8 @@ const (
 	longestProc = 16384
 	// mostPaths bounds the known paths of cgroups.
 	mostPaths = 4096
+	// removed ends the path of a removed file (d_path of the kernel).
+	removed = " (deleted)"
 )
 
 // tasks finds out about cgroups and tasks. Several goroutines may use it.
@@ -107,6 +110,11 @@ func (t *tasks) cgroup(id uint64) string {
 	p, below := strings.CutPrefix(name, t.path+"/")
 	if !below {
 		return ""
+	}
+	if strings.HasSuffix(p, removed) { // the kernel's mark of a removed cgroup, unless a cgroup has this name
+		if now, err := t.id(p); err != nil || now != id {
+			return ""
+		}
 	}
 	if len(t.paths) >= mostPaths {
 		clear(t.paths)
@@ -216,7 +224,7 @@ func parseTGID(b []byte) (int, error) {
 }
 
 // task returns the description of a row.
-func (t *tasks) task(key watchKey, row watchRow) Task {
+func (t *tasks) task(key watchKey, row account.Row) Task {
 	command := make([]byte, 0, len(key.Comm))
 	for _, c := range key.Comm {
 		if c == 0 {
@@ -225,8 +233,8 @@ func (t *tasks) task(key watchKey, row watchRow) Task {
 		command = append(command, byte(c)) //nolint:gosec // a char
 	}
 	task := Task{
-		CPU: int(key.Cpu), Kind: Kind(key.Kind), PID: int(row.Pid), TGID: int(row.Tgid), Command: string(command), //nolint:gosec // a kind
-		CgroupID: key.Cgroup, Cgroup: t.cgroup(key.Cgroup), Time: time.Duration(row.Ns), Switches: row.Switches, //nolint:gosec // less than the time since the boot
+		CPU: int(key.Cpu), Kind: Kind(key.Kind), PID: int(row.PID), TGID: int(row.TGID), Command: string(command), //nolint:gosec // a kind
+		CgroupID: key.Cgroup, Cgroup: t.cgroup(key.Cgroup), Time: time.Duration(row.Time), Switches: row.Switches, //nolint:gosec // less than the time since the boot
 	}
 	if task.Kind == Unknown {
 		task.Kind = t.kind(task.PID, task.Command)

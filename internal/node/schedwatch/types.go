@@ -14,6 +14,8 @@ var ErrUnavailable = errors.New("live audit is unavailable")
 
 // Owner is a container, pod or unit with exclusive CPUs.
 type Owner struct {
+	// ID identifies the owner in Task.Owner. If several owners share a CPU, the ID of the first one counts.
+	ID   string
 	CPUs cpuset.Set
 	// Cgroups holds paths below the cgroup root, without a leading slash. A task in one of these
 	// cgroups, or below it, belongs to the owner.
@@ -51,6 +53,9 @@ type Task struct {
 	Cgroup   string
 	Time     time.Duration
 	Switches uint64 // switch-outs; 0 in Reading.Running
+	// Owner is the ID of the owner that the CPU had when the task left it. Only Next sets it. It is empty if
+	// the CPU has had many owners since.
+	Owner string
 }
 
 // CPU holds the counts of a CPU since Open. They never decrease.
@@ -69,8 +74,8 @@ type Count = account.Count
 type Reading struct {
 	// CPUs holds each CPU that has or had an owner, in order.
 	CPUs []CPU
-	// Tasks holds the foreign tasks that were switched out since the previous reading. At most 4,096
-	// different ones have a row; Lost is the number of switches without a row since Open.
+	// Tasks holds the foreign tasks that were switched out since the previous reading without an error. At most
+	// 4,096 different ones have a row; Lost is the number of switches without a row since Open.
 	Tasks []Task
 	Lost  uint64
 	// Running holds foreign tasks that have run for over a second without a switch. A later

@@ -68,6 +68,7 @@ struct {
 struct report {
 	struct key key;
 	struct row row;
+	u64 since; /* the watch in which the task ran: user space knows its owner */
 };
 
 struct {
@@ -93,9 +94,9 @@ INLINE int is_owner(u64 cpu, u64 cgroup)
 }
 
 /* Adds a slice of current to the row of its cgroup, command and kind, and reports it. */
-INLINE void count(struct cpu *c, u32 cpu, u32 kind, u64 cgroup, u64 now, u64 ns)
+INLINE void count(struct cpu *c, u32 cpu, u32 kind, u64 cgroup, u64 since, u64 now, u64 ns)
 {
-	struct report r = {.key = {.cgroup = cgroup, .cpu = cpu, .kind = kind}, .row = {.ns = ns, .switches = 1}};
+	struct report r = {.key = {.cgroup = cgroup, .cpu = cpu, .kind = kind}, .row = {.ns = ns, .switches = 1}, .since = since};
 	u64 id = get_current_pid_tgid();
 	struct row *row;
 
@@ -155,7 +156,7 @@ INLINE int on_switch(u32 pid, u32 prev_kind, u32 next)
 	ns = now > start ? now - start : 0;
 	c->ns[prev_kind] += ns;
 	c->switches[prev_kind]++;
-	count(c, cpu, prev_kind, cgroup, now, ns);
+	count(c, cpu, prev_kind, cgroup, since, now, ns);
 	return 0;
 }
 

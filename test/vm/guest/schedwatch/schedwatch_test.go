@@ -141,7 +141,7 @@ func on(r schedwatch.Reading, cpu int) schedwatch.CPU {
 func own(t *testing.T, p *schedwatch.Program) {
 	t.Helper()
 	newCgroup(t, "owner", strconv.Itoa(watched))
-	setOwners(t, p, schedwatch.Owner{CPUs: cpuset.Of(watched), Cgroups: []string{"owner"}})
+	setOwners(t, p, schedwatch.Owner{ID: "owner", CPUs: cpuset.Of(watched), Cgroups: []string{"owner"}})
 	t.Cleanup(func() { setOwners(t, p) })
 }
 
@@ -210,6 +210,8 @@ func counts(t *testing.T, p *schedwatch.Program) {
 			return nil
 		})
 	}
+	// The report names the owner of its time, also after a handover.
+	setOwners(t, p, schedwatch.Owner{ID: "next", CPUs: cpuset.Of(watched), Cgroups: []string{"foreign"}})
 	for {
 		task, err := p.Next()
 		if err != nil || task.Kind == schedwatch.BoundKernel || task.CPU != watched {
@@ -218,8 +220,8 @@ func counts(t *testing.T, p *schedwatch.Program) {
 		if task.Kind != schedwatch.User { // the kernel's own work
 			continue
 		}
-		if task.TGID != w.pid || task.Cgroup != "foreign" || task.Switches != 1 || task.Time == 0 {
-			t.Errorf("report %+v; want process %d", task, w.pid)
+		if task.TGID != w.pid || task.Cgroup != "foreign" || task.Switches != 1 || task.Time == 0 || task.Owner != "owner" {
+			t.Errorf("report %+v; want process %d on the CPU of the former owner", task, w.pid)
 		}
 		break
 	}
