@@ -15,6 +15,23 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
 
+// CodeForeignTask is the code of a task of another cgroup on exclusive CPUs (audit.live).
+const CodeForeignTask pools.Code = "ForeignTask"
+
+// publicText returns the text of a problem for the cluster. Readers of events in one namespace must not see names
+// and commands of pods in other namespaces. A text that is the same for each task also bounds the events: each task
+// would be an event of its own.
+func publicText(p *pools.Problem) string {
+	if p.Code != CodeForeignTask {
+		return p.Text
+	}
+	owner := "this owner"
+	if p.Unit != "" {
+		owner = "unit " + p.Unit
+	}
+	return "tasks of other cgroups ran on the exclusive CPUs of " + owner + " in the last ten minutes; `cpupoold status` on the node names one of them, and `cpupoold audit --live 30s` lists all"
+}
+
 // Facts are the results of a pass.
 type Facts struct {
 	Node      view.Node
@@ -47,8 +64,9 @@ func (f *Facts) State() *nodestatus.State {
 		if d := node.Depleted(); d != nil {
 			s.Problems = append(s.Problems, nodestatus.Problem{Code: string(d.Code), Text: d.Text})
 		}
-		for _, p := range f.Problems {
-			pod, text := p.Pod, p.Text
+		for i := range f.Problems {
+			p := &f.Problems[i]
+			pod, text := p.Pod, publicText(p)
 			if p.Claim != "" { // the event is about the pod of the claim
 				pod, text = node.PodName(p.PodUID), "claim "+p.Claim+": "+p.Text
 			}
@@ -95,9 +113,9 @@ func (f *Facts) Condition() *nodestatus.Condition {
 	if len(f.Node.Settings.Adapted) > 0 {
 		return good("ConfigurationAdapted", "the configuration does not fit this machine: "+f.Node.Settings.Adapted[0])
 	}
-	for _, p := range f.Problems {
-		if p.PodUID == "" {
-			return good("Degraded", p.Text)
+	for i := range f.Problems {
+		if p := &f.Problems[i]; p.PodUID == "" {
+			return good("Degraded", publicText(p))
 		}
 	}
 	return good("AsPlanned", "containers and units are on the CPUs of their pools")

@@ -81,6 +81,34 @@ func TestProblemsOfClaims(t *testing.T) {
 	}
 }
 
+// TestForeignTasks checks that the cluster sees no names and commands of the tasks of other pods on exclusive CPUs,
+// and that further tasks change nothing that it sees.
+func TestForeignTasks(t *testing.T) {
+	show := func(unit, command string) (string, *nodestatus.Condition) {
+		f := facts(t)
+		f.Node.Settings.Config.Node.Events = true
+		p := pools.Problem{PodUID: "u", Pod: "ran/du", Container: "app", Reason: pools.Reason{Code: clusterstate.CodeForeignTask,
+			Text: "CPU 4 is exclusive, and a task of another cgroup ran on it: \"" + command + "\", PID 7, cgroup \"x\" of pod secret/agent, container main; confine host services"}}
+		if unit != "" {
+			p.PodUID, p.Pod, p.Container, p.Unit = "", "", "", unit
+		}
+		f.Problems = []pools.Problem{p}
+		text := ""
+		for _, event := range f.State().Problems {
+			text += event.Text
+		}
+		return text, f.Condition()
+	}
+	text, _ := show("", "hog")
+	if more, _ := show("", "other"); text == "" || strings.Contains(text, "hog") || strings.Contains(text, "secret") || more != text {
+		t.Errorf("events %q and %q; want the same text without names", text, more)
+	}
+	_, c := show("du.service", "hog")
+	if _, more := show("du.service", "other"); strings.Contains(c.Message, "hog") || strings.Contains(c.Message, "secret") || !strings.Contains(c.Message, "du.service") || *more != *c {
+		t.Errorf("conditions %+v and %+v; want the same text with the unit", c, more)
+	}
+}
+
 // TestWithStats checks that the state of the connection is added to a copy of the view.
 func TestWithStats(t *testing.T) {
 	before := &telemetry.View{Sources: map[telemetry.Source]telemetry.SourceState{telemetry.NRI: telemetry.SourceOK}}

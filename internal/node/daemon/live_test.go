@@ -32,6 +32,7 @@ type liveProgram struct {
 
 	mu       sync.Mutex       // guards the fields below
 	watched  map[int][]string // cgroups of the owner, by CPU
+	ids      map[int]string   // likewise, the ID of the owner
 	strict   bool             // no other process writes cpusets
 	calls    int              // of Release and Own
 	released cpuset.Set
@@ -66,7 +67,7 @@ func (p *liveProgram) Own(owners []schedwatch.Owner) (watched cpuset.Set, err er
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.calls++
-	now := make(map[int][]string)
+	now, ids := make(map[int][]string), make(map[int]string)
 	for _, o := range owners {
 		for _, dir := range o.Cgroups {
 			if _, missing := p.tree.ReadFile(dir+"/cpuset.cpus", 1<<12); missing != nil {
@@ -75,11 +76,11 @@ func (p *liveProgram) Own(owners []schedwatch.Owner) (watched cpuset.Set, err er
 			}
 		}
 		for cpu := range o.CPUs.All() {
-			now[cpu] = o.Cgroups
+			now[cpu], ids[cpu] = o.Cgroups, o.ID
 		}
 		watched = watched.Union(o.CPUs)
 	}
-	p.watched = now
+	p.watched, p.ids = now, ids
 	return watched, err
 }
 
@@ -88,6 +89,9 @@ func (p *liveProgram) Read() (schedwatch.Reading, error) { return schedwatch.Rea
 func (p *liveProgram) Next() (schedwatch.Task, error) {
 	select {
 	case t := <-p.tasks:
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		t.Owner = p.ids[t.CPU]
 		return t, nil
 	case <-p.closed:
 		return schedwatch.Task{}, os.ErrClosed

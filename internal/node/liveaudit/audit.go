@@ -49,7 +49,7 @@ type Audit struct {
 	program  Program             // Nil while it is not loaded.
 	held     map[int]*holder     // Owners of CPUs in force, by CPU.
 	watched  cpuset.Set          // CPUs that the program watches.
-	moved    map[int]bool        // CPUs of which the owner has changed since the last reading.
+	history  history             // Earlier owners of CPUs.
 	released bool                // CPUs were released since the last call of Own.
 	findings map[string]*Finding // By the key of the owner.
 	reports  uint64
@@ -61,7 +61,7 @@ type Audit struct {
 func New(log *slog.Logger, exists func(cgroup string) bool, now func() time.Time, wake func()) *Audit {
 	return &Audit{
 		log: log, exists: exists, now: now, wake: wake, changed: make(chan struct{}, 1),
-		held: make(map[int]*holder), moved: make(map[int]bool), findings: make(map[string]*Finding),
+		held: make(map[int]*holder), history: newHistory(), findings: make(map[string]*Finding),
 	}
 }
 
@@ -136,9 +136,9 @@ func (a *Audit) End(o audit.Ownership, effective func(cgroup string) (cpuset.Set
 		if kept || h.runsOn(cpu, effective) {
 			held[cpu] = h
 		}
-		if !kept && held[cpu] != nil {
-			isNew = true
-			a.moved[cpu] = true
+		if held[cpu] != nil {
+			isNew = isNew || !kept
+			a.history.now.meet(cpu, h)
 		}
 	}
 	if !isNew && !a.released {
@@ -171,7 +171,7 @@ func (a *Audit) drop(is func(cpu int, h *holder) bool) {
 	for cpu, h := range a.held {
 		if is(cpu, h) {
 			cpus = append(cpus, cpu)
-			a.moved[cpu] = true
+			a.history.end(h, a.now())
 		}
 	}
 	if len(cpus) == 0 {

@@ -49,7 +49,9 @@ func (p *program) Own(owners []schedwatch.Owner) (watched cpuset.Set, err error)
 		watched = watched.Union(o.CPUs)
 	}
 	p.record("own %s", strings.Join(all, " "))
+	p.mu.Lock()
 	p.owned = owners
+	p.mu.Unlock()
 	if watched.Overlaps(p.missing) {
 		err = errors.New("no such cgroup")
 	}
@@ -64,11 +66,27 @@ func (p *program) Read() (schedwatch.Reading, error) {
 	return r, p.fails
 }
 
+// Next names the present owner of the CPU, unless the test has set one.
 func (p *program) Next() (schedwatch.Task, error) {
-	if t, ok := <-p.tasks; ok {
-		return t, nil
+	t, ok := <-p.tasks
+	if !ok {
+		return schedwatch.Task{}, os.ErrClosed
 	}
-	return schedwatch.Task{}, os.ErrClosed
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, o := range p.owned {
+		if o.CPUs.Contains(t.CPU) && t.Owner == "" {
+			t.Owner = o.ID
+		}
+	}
+	return t, nil
+}
+
+// set sets the next reading.
+func (p *program) set(r schedwatch.Reading) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.reading = r
 }
 
 func (p *program) Close() error { close(p.tasks); p.record("close"); return nil }
@@ -409,7 +427,7 @@ func TestFindings(t *testing.T) {
 	run(t, func(b *bench) {
 		b.on()
 		b.pass(owner("a", "4-5"), owner("b", "6"))
-		hog := schedwatch.Task{CPU: 4, PID: 7, Command: "hog\x1b[2J", Cgroup: "system.slice/x\n", CgroupID: 9, Time: time.Millisecond, Switches: 1}
+		hog := schedwatch.Task{CPU: 4, PID: 7, Command: "hog\x1b[2J", Cgroup: "system.slice/x\n", CgroupID: 9, Time: time.Millisecond, Switches: 1, Owner: "kubepods/poda/a"}
 		report := func(t schedwatch.Task) []liveaudit.Finding {
 			b.tasks <- t
 			synctest.Wait()
@@ -423,6 +441,7 @@ func TestFindings(t *testing.T) {
 		} {
 			b.gone["kubepods/podb/b"] = true
 			other := hog
+			other.Owner = ""
 			change(&other)
 			if found := report(other); len(found) != 0 {
 				b.Errorf("%s: findings %+v", name, found)
@@ -440,8 +459,8 @@ func TestFindings(t *testing.T) {
 		}
 		wait(6 * time.Minute)
 		hog.PID = 8
-		if found = report(hog); found[0].Task.PID != 8 || b.wakes.Load() != 1 {
-			b.Errorf("findings %+v, %d wakes; want the last task, and no further wake", found, b.wakes.Load())
+		if found = report(hog); found[0].Task.PID != 7 || b.wakes.Load() != 1 {
+			b.Errorf("findings %+v, %d wakes; want the first task, and no further wake", found, b.wakes.Load())
 		}
 		wait(9 * time.Minute)
 		if len(b.Findings()) != 1 {
@@ -464,17 +483,12 @@ func TestReadings(t *testing.T) {
 		b.on()
 		b.pass(owner("a", "4-5"))
 		wait(10 * time.Second) // the reading that notes the new owners
-		set := func(r schedwatch.Reading) {
-			b.mu.Lock()
-			defer b.mu.Unlock()
-			b.reading = r
-		}
 		count := func(n int) schedwatch.Count {
 			return schedwatch.Count{Time: time.Duration(n) * time.Second, Switches: uint64(n)}
 		}
 		hog := schedwatch.Task{CPU: 4, PID: 7, Command: "hog", Cgroup: "system.slice", Time: time.Second, Switches: 1}
 		own := schedwatch.Task{CPU: 5, PID: 8, Command: "a", Cgroup: "kubepods/poda/a", Time: 2 * time.Second, Switches: 2}
-		set(schedwatch.Reading{BTF: true, Lost: 3, Tasks: []schedwatch.Task{own}, Running: []schedwatch.Task{hog}, CPUs: []schedwatch.CPU{
+		b.set(schedwatch.Reading{BTF: true, Lost: 3, Tasks: []schedwatch.Task{own}, Running: []schedwatch.Task{hog}, CPUs: []schedwatch.CPU{
 			{CPU: 4, Watched: 10 * time.Second, Switches: 50, Foreign: [schedwatch.Kinds]schedwatch.Count{count(1), count(4), count(2)}},
 			{CPU: 5, Watched: 10 * time.Second, Switches: 50, Foreign: [schedwatch.Kinds]schedwatch.Count{count(3)}},
 		}})
@@ -494,7 +508,7 @@ func TestReadings(t *testing.T) {
 			b.Errorf("the same counts again (-want +got):\n%s", d)
 		}
 		b.pass(owner("b", "4-5"))
-		set(schedwatch.Reading{Tasks: []schedwatch.Task{hog}})
+		b.set(schedwatch.Reading{Tasks: []schedwatch.Task{hog}})
 		wait(20 * time.Second)
 		for _, f := range b.Findings() {
 			if f.Owner.Pod == "ran/b" {

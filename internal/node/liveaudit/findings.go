@@ -9,20 +9,34 @@ import (
 
 	"github.com/cpupoold/cpupoold/internal/node/audit"
 	"github.com/cpupoold/cpupoold/internal/node/schedwatch"
-	"github.com/cpupoold/cpupoold/internal/node/telemetry"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
 
-// findingTTL is the time for which a finding stays after the last foreign task.
+// findingTTL is the time for which a finding stays after the last foreign task, and the shortest time between two
+// changes of its content.
 const findingTTL = 10 * time.Minute
 
-// Finding holds the foreign user tasks on the CPUs of one owner.
+// Finding holds the foreign user tasks on the CPUs of one owner. Authors of pods can start any number of tasks, so
+// its content changes once in ten minutes at most.
 type Finding struct {
 	// Owner is a place with the CPU. Its Name is empty if the owner is a pod.
 	Owner audit.Place
-	// Task is the last foreign task.
+	// Task is a foreign task, and CPUs are those on which foreign tasks ran: until then, the CPU of Task.
 	Task schedwatch.Task
+	CPUs cpuset.Set
 	Last time.Time
+
+	since time.Time  // of Task and CPUs
+	next  cpuset.Set // CPUs with foreign tasks since then
+}
+
+// add adds a foreign task.
+func (f *Finding) add(t schedwatch.Task, now time.Time) {
+	f.Last = now
+	f.next = f.next.Union(cpuset.Of(t.CPU))
+	if now.Sub(f.since) >= findingTTL {
+		f.Task, f.CPUs, f.since, f.next = t, f.next, now, cpuset.Of(t.CPU)
+	}
 }
 
 // Findings returns the findings of the last ten minutes, by owner. Their number is at most the number
@@ -45,11 +59,10 @@ func (a *Audit) expire() bool {
 	return len(a.findings) < before
 }
 
-// note adds a foreign user task to the findings. It reports whether its owner had no finding before. It omits a
-// task in a cgroup of the owner: a unit was started again, and its cgroup has the same path. It also
-// omits all tasks after the owner has ended, before the event loop knows that. a.mu is held.
-func (a *Audit) note(t schedwatch.Task) bool {
-	h := a.held[t.CPU]
+// note adds a foreign user task on a CPU of an owner to the findings. It reports whether the owner had no finding
+// before. It omits a task in a cgroup of the owner: a unit was started again, and its cgroup has the same path. It
+// also omits all tasks after the owner has ended, before the event loop knows that. a.mu is held.
+func (a *Audit) note(h *holder, t schedwatch.Task) bool {
 	if h == nil || t.Kind != schedwatch.User {
 		return false
 	}
@@ -60,92 +73,25 @@ func (a *Audit) note(t schedwatch.Task) bool {
 	if !slices.ContainsFunc(h.places, a.exists) {
 		return false
 	}
-	f := a.findings[h.key]
-	isNew := f == nil || a.now().Sub(f.Last) >= findingTTL
-	a.findings[h.key] = &Finding{Owner: h.place, Task: t, Last: a.now()}
-	return isNew
+	now := a.now()
+	if f := a.findings[h.key]; f != nil && now.Sub(f.Last) < findingTTL {
+		f.add(t, now)
+		return false
+	}
+	on := cpuset.Of(t.CPU)
+	a.findings[h.key] = &Finding{Owner: h.place, Task: t, CPUs: on, Last: now, since: now, next: on}
+	return true
 }
 
 // again makes the program look up the cgroups of an owner again. a.mu is held.
 func (a *Audit) again(h *holder) {
 	held := maps.Clone(a.held)
+	if !slices.ContainsFunc(slices.Collect(maps.Values(held)), func(other *holder) bool { return other.key == h.key }) {
+		return // it has no CPUs any more
+	}
 	a.drop(func(_ int, other *holder) bool { return other.key == h.key })
 	a.held = held
 	a.own()
-}
-
-// amount is CPU time and a number of task switches.
-type amount struct {
-	time     time.Duration
-	switches uint64
-}
-
-// counts adds up the readings of all programs since the daemon's start.
-type counts struct {
-	watched                      time.Duration
-	switches, lost, runs, failed uint64
-	ran                          time.Duration
-	foreign                      [schedwatch.Kinds]amount
-	program                      string // btf or tracepoint
-
-	before   map[int]schedwatch.CPU // the previous reading of the program
-	previous schedwatch.Reading     // likewise, without CPUs and tasks
-	own      map[int][schedwatch.Kinds]amount
-}
-
-func newCounts() *counts {
-	c := &counts{}
-	c.forget()
-	return c
-}
-
-// forget is called for a new program, which counts from zero.
-func (c *counts) forget() {
-	c.before, c.own, c.previous = make(map[int]schedwatch.CPU), make(map[int][schedwatch.Kinds]amount), schedwatch.Reading{}
-}
-
-// omit subtracts a task that the program took for a foreign one from the next reading.
-func (c *counts) omit(t schedwatch.Task) {
-	kinds := c.own[t.CPU]
-	kinds[t.Kind].time += t.Time
-	kinds[t.Kind].switches += t.Switches
-	c.own[t.CPU] = kinds
-}
-
-// add adds the difference to the previous reading.
-func (c *counts) add(r schedwatch.Reading) {
-	for _, now := range r.CPUs {
-		was, own := c.before[now.CPU], c.own[now.CPU]
-		c.before[now.CPU] = now
-		c.watched += now.Watched - was.Watched
-		c.switches += now.Switches - was.Switches
-		for k := range c.foreign {
-			c.foreign[k].time += max(0, now.Foreign[k].Time-was.Foreign[k].Time-own[k].time)
-			switches := now.Foreign[k].Switches - was.Foreign[k].Switches
-			c.foreign[k].switches += switches - min(own[k].switches, switches)
-		}
-	}
-	clear(c.own)
-	c.lost += r.Lost - min(c.previous.Lost, r.Lost)
-	c.runs += r.Runs - min(c.previous.Runs, r.Runs)
-	c.ran += max(0, r.RunTime-c.previous.RunTime)
-	c.previous = schedwatch.Reading{Lost: r.Lost, Runs: r.Runs, RunTime: r.RunTime}
-	c.program = "tracepoint"
-	if r.BTF {
-		c.program = "btf"
-	}
-}
-
-// shown returns the counts for metrics and status.
-func (c *counts) shown(reports uint64, cpus cpuset.Set) *telemetry.LiveAudit {
-	var foreign [schedwatch.Kinds]telemetry.LiveCount
-	for k, f := range c.foreign {
-		foreign[k] = telemetry.LiveCount{Seconds: f.time.Seconds(), Switches: f.switches}
-	}
-	return &telemetry.LiveAudit{
-		Program: c.program, CPUs: cpus, Watched: c.watched.Seconds(), Switches: c.switches, Foreign: foreign,
-		Reports: reports, Lost: c.lost, Failed: c.failed, Runs: c.runs, RunSeconds: c.ran.Seconds(),
-	}
 }
 
 // Describe returns a task in words. The author of the task chooses its command and its cgroup.

@@ -88,7 +88,7 @@ func owners(held map[int]*holder) []schedwatch.Owner {
 	}
 	var all []schedwatch.Owner
 	for _, key := range slices.Sorted(maps.Keys(cpus)) {
-		all = append(all, schedwatch.Owner{CPUs: cpuset.Of(cpus[key]...), Cgroups: held[cpus[key][0]].cgroups})
+		all = append(all, schedwatch.Owner{ID: key, CPUs: cpuset.Of(cpus[key]...), Cgroups: held[cpus[key][0]].cgroups})
 	}
 	return all
 }

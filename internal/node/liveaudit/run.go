@@ -3,7 +3,6 @@ package liveaudit
 import (
 	"context"
 	"errors"
-	"maps"
 	"os"
 	"sync"
 	"time"
@@ -113,7 +112,7 @@ func (a *Audit) listen(p Program) {
 		}
 		a.mu.Lock()
 		a.reports++
-		isNew := a.note(task)
+		isNew := a.note(a.ownerAt(task.CPU, task.Owner), task)
 		a.mu.Unlock()
 		if isNew {
 			a.wake()
@@ -123,7 +122,7 @@ func (a *Audit) listen(p Program) {
 
 // noteKey bounds the tasks of a reading that become findings: one foreign task and one own task of an
 // owner. Each takes system calls while the event loop may wait for the mutex, and authors of pods choose
-// the number of tasks.
+// the number of tasks. The counts have all of them.
 type noteKey struct {
 	owner string
 	own   bool
@@ -131,38 +130,24 @@ type noteKey struct {
 
 // read adds the counts since the previous reading.
 func (a *Audit) read(p Program, counts *counts) {
+	a.mu.Lock()
+	before := a.history.next(a.held, a.now())
+	a.mu.Unlock()
 	r, err := p.Read()
 	if err != nil {
 		counts.failed++
 		a.log.Warn("live audit: read", "error", err)
 	}
 	a.mu.Lock()
-	isNew, moved := false, a.moved
-	a.moved = make(map[int]bool)
+	whole := before.and(a.history.now) // a task that still runs has run since the begin of the present watch
+	if err != nil {                    // the next reading returns the rows of this interval, too
+		a.history.now = whole
+	} else {
+		counts.add(r, whole.isOwn, a.history.now.isOwn)
+	}
 	noted := make(map[noteKey]bool)
-	for _, tasks := range [][]schedwatch.Task{r.Tasks, r.Running} {
-		for _, t := range tasks {
-			h := a.held[t.CPU]
-			if h == nil {
-				continue
-			}
-			key := noteKey{h.key, h.owns(t.Cgroup)}
-			if key.own {
-				counts.omit(t)
-			}
-			if moved[t.CPU] || t.Kind != schedwatch.User || noted[key] { // moved: the task may have met another owner
-				continue
-			}
-			noted[key] = true
-			isNew = a.note(t) || isNew
-		}
-	}
-	if err != nil { // rows that were not read stay in the program, and the next reading returns them
-		maps.Copy(a.moved, moved)
-	}
-	if err == nil {
-		counts.add(r)
-	}
+	isNew := a.noteAll(r.Running, a.history.now, noted)
+	isNew = a.noteAll(r.Tasks, whole, noted) || isNew
 	isOver := a.expire()
 	shown := counts.shown(a.reports, a.watched)
 	a.mu.Unlock()
@@ -173,4 +158,23 @@ func (a *Audit) read(p Program, counts *counts) {
 	if isNew || isOver || was != nil && was.Unavailable != "" {
 		a.wake()
 	}
+}
+
+// noteAll adds the user tasks of a reading to the findings, and reports whether an owner had none before. On a CPU
+// with several owners, the owner at the time of a task is unknown. a.mu is held.
+func (a *Audit) noteAll(tasks []schedwatch.Task, in interval, noted map[noteKey]bool) (isNew bool) {
+	for i := range tasks {
+		t := &tasks[i]
+		h := in.owner(t.CPU)
+		if h == nil || t.Kind != schedwatch.User {
+			continue
+		}
+		key := noteKey{h.key, h.owns(t.Cgroup)}
+		if noted[key] {
+			continue
+		}
+		noted[key] = true
+		isNew = a.note(h, *t) || isNew
+	}
+	return isNew
 }

@@ -5,6 +5,7 @@ import (
 
 	"github.com/cpupoold/cpupoold/internal/node/audit"
 	"github.com/cpupoold/cpupoold/internal/node/auditor"
+	"github.com/cpupoold/cpupoold/internal/node/clusterstate"
 	"github.com/cpupoold/cpupoold/internal/node/liveaudit"
 	"github.com/cpupoold/cpupoold/internal/node/planning"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
@@ -43,14 +44,12 @@ func (p *Publisher) ownership(pass *planning.Pass) audit.Ownership {
 	return p.Settings.Ownership(pass.Plan, p.Inventory, pass.Hosts, pass.Auxiliary)
 }
 
-// Codes of the live audit.
-const (
-	codeForeignTask pools.Code = "ForeignTask"
-	codeNoLiveAudit pools.Code = "LiveAuditUnavailable"
-)
+// codeNoLiveAudit is the code of a live audit that is not possible.
+const codeNoLiveAudit pools.Code = "LiveAuditUnavailable"
 
-// liveProblems returns a problem for each owner with foreign user tasks in the last ten minutes, and
-// a problem of the node if the live audit is not possible.
+// liveProblems returns a problem for each owner with foreign user tasks in the last ten minutes, and a problem of
+// the node if the live audit is not possible. The text goes to log, status and history of the node, and
+// [clusterstate.Facts] has another one for the cluster.
 func (p *Publisher) liveProblems() (all []pools.Problem) {
 	for _, f := range p.Live.Findings() {
 		found := pools.Problem{Pod: f.Owner.Pod}
@@ -58,6 +57,9 @@ func (p *Publisher) liveProblems() (all []pools.Problem) {
 			found.Unit = f.Owner.Name
 		}
 		p.Inventory.NameOwner(&found, cgroup.Path(f.Owner.Cgroup))
+		if f.Owner.Pod != "" && found.PodUID == "" {
+			continue // the pod has ended, and its problem with it
+		}
 		if f.Owner.Name == "" {
 			found.Container = ""
 		}
@@ -67,9 +69,13 @@ func (p *Publisher) liveProblems() (all []pools.Problem) {
 				runs = fmt.Sprintf(" of pod %s, container %s", pod.Name(), e.Container.Name)
 			}
 		}
-		found.Reason = pools.Reason{Code: codeForeignTask, Text: fmt.Sprintf(
-			"CPU %d is exclusive, and a task of another cgroup ran on it: %s%s; confine host services with hostSlices, or set guaranteed.isolation: partition. `cpupoold audit --live 30s` lists all such tasks",
-			f.Task.CPU, liveaudit.Describe(f.Task), runs)}
+		on := fmt.Sprintf("CPU %s is exclusive, and a task of another cgroup ran on it", f.CPUs)
+		if f.CPUs.Len() > 1 {
+			on = fmt.Sprintf("CPUs %s are exclusive, and tasks of other cgroups ran on them", f.CPUs)
+		}
+		found.Reason = pools.Reason{Code: clusterstate.CodeForeignTask, Text: fmt.Sprintf(
+			"%s: %s%s; confine host services with hostSlices, or set guaranteed.isolation: partition. `cpupoold audit --live 30s` lists all such tasks",
+			on, liveaudit.Describe(f.Task), runs)}
 		all = append(all, found)
 	}
 	if r := p.Live.Result(); r != nil && r.Unavailable != "" {
