@@ -137,9 +137,7 @@ func (a liveAuditing) run(ctx context.Context) (r livereport.Report, err error) 
 		unread = append(unread, "the run time of the program: "+err.Error())
 	}
 	watched, err := w.Own(owners)
-	if err != nil {
-		unread = append(unread, err.Error())
-	}
+	unread = append(unread, joined(err)...)
 	if watched.IsEmpty() {
 		return r, errors.Join(errors.New("no exclusive CPU can be watched; repeat the audit when the containers run"), err)
 	}
@@ -161,6 +159,27 @@ func (a liveAuditing) run(ctx context.Context) (r livereport.Report, err error) 
 	r.Seconds, r.Cost = took.Seconds(), spent.Seconds()
 	r.Unread = distinct(append(unread, more...))
 	return r, nil
+}
+
+// joined returns the texts of joined errors, each on its own. A text with a line break becomes one line.
+func joined(err error) []string {
+	if err == nil {
+		return nil
+	}
+	if all, is := err.(interface{ Unwrap() []error }); is {
+		var texts []string
+		for _, e := range all.Unwrap() {
+			texts = append(texts, e.Error())
+		}
+		if strings.Join(texts, "\n") == err.Error() { // of errors.Join, not of fmt.Errorf
+			texts = nil
+			for _, e := range all.Unwrap() {
+				texts = append(texts, joined(e)...)
+			}
+			return texts
+		}
+	}
+	return []string{err.Error()}
 }
 
 // watch reads the counts until the time is over or ctx ends: a signal is no error. It returns

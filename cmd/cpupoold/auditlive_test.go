@@ -142,6 +142,30 @@ func TestLiveAuditing(t *testing.T) {
 	}
 }
 
+// TestLiveJoinedErrors checks that each of joined errors of the program has a line of its own, and that no
+// error can control the terminal.
+func TestLiveJoinedErrors(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := kernel{watched: cpuset.Of(4), own: errors.Join(
+			errors.New("watch CPUs 5: stat a"), errors.Join(errors.New("watch CPUs 6: stat \x1b[2Jb"), fmt.Errorf("set: %w, %w", io.EOF, io.ErrClosedPipe)))}
+		r, err := liveAuditing{
+			owners: func(context.Context) (audit.Ownership, []string, error) { return owned(), nil, nil },
+			open: func(int) (watch, error) {
+				k.opened = time.Now()
+				return &k, nil
+			},
+			duration: time.Second, cost: func() time.Duration { return 0 }, progress: func(string) {},
+		}.run(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := "not read: watch CPUs 5: stat a\nnot read: watch CPUs 6: stat ?[2Jb\nnot read: set: EOF, io: read/write on closed pipe\n"
+		if text := liveText(t, r); !strings.HasSuffix(text, want) {
+			t.Errorf("text ends without\n%s\n%s", want, text)
+		}
+	})
+}
+
 // TestLiveNeedsOwners checks that a node without exclusive CPUs is an error.
 func TestLiveNeedsOwners(t *testing.T) {
 	a := liveAuditing{

@@ -43,21 +43,22 @@ type ForeignTime struct {
 	Switches uint64  `json:"switches"`
 }
 
-// Describe sets Summary.
-func (a *Audit) Describe() {
-	a.Summary = "audit: off"
+// Describe sets Summary. noLive is the reason why the live audit is off, if Live is nil.
+func (a *Audit) Describe(noLive string) {
+	sampled := "not sampled (audit.interval is off)"
 	if a.Interval != "" {
-		a.Summary = "audit: sampled every " + a.Interval
+		sampled = "sampled every " + a.Interval
 	}
 	l := a.Live
 	switch {
 	case l == nil:
+		a.Summary = "audit: " + sampled + "; not live: " + noLive
 		return
 	case l.Unavailable != "":
-		a.Summary += "; live is not possible: " + l.Unavailable
+		a.Summary = "audit: " + sampled + "; not live: " + strings.Join(strings.Split(l.Unavailable, "\n"), "; ")
 		return
 	}
-	a.Summary = fmt.Sprintf("audit: live on %s, program %s", Sized(l.CPUs), l.Program)
+	a.Summary = fmt.Sprintf("audit: live on %s, program %s, and %s", Sized(l.CPUs), l.Program, sampled)
 	if l.Share != nil {
 		a.Summary += fmt.Sprintf("; %s%% of %.0f CPU seconds without foreign tasks", percent(*l.Share), l.Seconds)
 	}

@@ -1,13 +1,17 @@
 package livereport
 
 import (
+	"cmp"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/cpupoold/cpupoold/internal/node/schedwatch"
 )
 
-// maxRows bounds the rows of a collector. A process can change its name at each switch, so a
-// long audit can meet any number of names.
+// maxRows is the number of rows of a report. A process can change its name at each switch, so a long audit can meet
+// any number of names. A collector holds twice as many, and then keeps the rows with the most time: many short
+// tasks do not hide a long one.
 const maxRows = 4096
 
 // Collector adds the readings of one program. The zero value is ready to use.
@@ -55,20 +59,36 @@ func (c *Collector) Add(r schedwatch.Reading) {
 	if c.rows == nil {
 		c.rows = make(map[key]*entry)
 	}
-	add(c.rows, r.Tasks)
+	c.rows = add(c.rows, r.Tasks)
 	r.Tasks = nil
 	c.last = r
 }
 
-// add adds tasks to rows. A task without a row is in the totals of the reading.
-func add(rows map[key]*entry, tasks []schedwatch.Task) {
+// longest returns the rows with the most time, at most maxRows. The others are in the totals of the reading.
+func longest(rows map[key]*entry) map[key]*entry {
+	if len(rows) <= maxRows {
+		return rows
+	}
+	keys := slices.SortedFunc(maps.Keys(rows), func(a, b key) int {
+		return cmp.Or(cmp.Compare(rows[b].time, rows[a].time), cmp.Compare(rows[b].switches, rows[a].switches),
+			cmp.Compare(a.cpu, b.cpu), cmp.Compare(a.kind, b.kind), cmp.Compare(a.command, b.command), cmp.Compare(a.cgroup, b.cgroup))
+	})
+	kept := make(map[key]*entry, 2*maxRows)
+	for _, k := range keys[:maxRows] {
+		kept[k] = rows[k]
+	}
+	return kept
+}
+
+// add adds tasks to rows, and returns at most 2*maxRows rows.
+func add(rows map[key]*entry, tasks []schedwatch.Task) map[key]*entry {
 	for i := range tasks {
 		t := &tasks[i]
 		k := key{t.CPU, t.Kind, command(t), t.CgroupID}
 		e := rows[k]
 		if e == nil {
-			if len(rows) >= maxRows {
-				continue
+			if len(rows) >= 2*maxRows {
+				rows = longest(rows)
 			}
 			e = &entry{}
 			rows[k] = e
@@ -78,6 +98,7 @@ func add(rows map[key]*entry, tasks []schedwatch.Task) {
 			e.path = pathOf(t)
 		}
 	}
+	return rows
 }
 
 // pathOf returns the path of a task's cgroup, "/" for the root, and "" for a removed cgroup.

@@ -32,7 +32,7 @@ func Owners(o audit.Ownership) []schedwatch.Owner {
 // same cgroups. The program knows only the cgroups of before, so a container that started again
 // would be foreign on its own CPUs.
 func (c *Collector) Report(before, after audit.Ownership) Report {
-	e := evaluation{owners: make(map[int]ownerKey)}
+	e := evaluation{owners: make(map[int]ownerKey), counted: make(map[place]amount)}
 	e.Probe = Probe{Mode: "tracepoint", Runs: c.last.Runs, Seconds: c.last.RunTime.Seconds()}
 	if c.last.BTF {
 		e.Probe.Mode = "btf"
@@ -44,8 +44,7 @@ func (c *Collector) Report(before, after audit.Ownership) Report {
 		one := *at // a running task adds to it
 		rows[k] = &one
 	}
-	add(rows, c.last.Running)
-	e.tasks(rows, containers(before, after))
+	e.tasks(longest(add(rows, c.last.Running)), containers(before, after))
 	if e.Watched == 0 {
 		e.NoShare = "no exclusive CPU had the same owner during the whole audit; start a container or unit with exclusive CPUs, and repeat the audit"
 		return e.Report
@@ -59,7 +58,13 @@ type evaluation struct {
 	Report
 
 	owners  map[int]ownerKey // of the CPUs that count
-	counted amount           // of all tasks on these CPUs
+	counted map[place]amount // of all tasks on these CPUs
+}
+
+// place is a CPU and a kind of tasks.
+type place struct {
+	cpu  int
+	kind schedwatch.Kind
 }
 
 type ownerKey struct {
@@ -154,7 +159,9 @@ func (e *evaluation) shares(cpus []schedwatch.CPU) {
 		owners[k].add(c)
 		all.add(c)
 		for kind, n := range c.Foreign {
-			kinds[kind].add(amount{uint64(n.Time), n.Switches})
+			sum := amount{uint64(n.Time), n.Switches}
+			kinds[kind].add(sum)
+			e.counted[place{c.CPU, schedwatch.Kind(kind)}] = sum
 		}
 	}
 	e.CPUs, e.Watched, e.Foreign = all.cpus, seconds(all.watched), seconds(all.foreign)
@@ -165,7 +172,6 @@ func (e *evaluation) shares(cpus []schedwatch.CPU) {
 	}
 	slices.SortFunc(e.Owners, func(a, b OwnerShare) int { return cmp.Compare(a.CPUs.First(), b.CPUs.First()) })
 	for kind, n := range kinds {
-		e.counted.add(n)
 		e.Kinds = append(e.Kinds, n.total(kindName(schedwatch.Kind(kind))))
 	}
 }
@@ -210,13 +216,13 @@ type row struct {
 // tasks makes the rows of the CPUs that count.
 func (e *evaluation) tasks(entries map[key]*entry, places map[string]audit.Place) {
 	rows := make(map[rowKey]*row)
-	var listed amount
 	for k, at := range entries {
 		owner, counts := e.owners[k.cpu]
 		if !counts {
 			continue
 		}
-		listed.add(at.amount)
+		on := place{k.cpu, k.kind} // a row can have a task that ended after the counts were read
+		e.counted[on] = e.counted[on].less(at.amount)
 		to := rowKey{ownerKey: owner, kind: k.kind, command: k.command, path: at.path}
 		if at.path == "" {
 			to.cgroup = k.cgroup
@@ -238,7 +244,11 @@ func (e *evaluation) tasks(entries map[key]*entry, places map[string]audit.Place
 		e.Tasks = append(e.Tasks, out)
 	}
 	slices.SortFunc(e.Tasks, compareRows)
-	e.More = e.counted.less(listed).total("")
+	var more amount
+	for _, rest := range e.counted {
+		more.add(rest)
+	}
+	e.More = more.total("")
 }
 
 // compareRows sorts the kernel's bound threads behind all others, and by time.

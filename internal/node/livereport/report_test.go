@@ -223,6 +223,26 @@ func TestManyNames(t *testing.T) {
 	if len(r.Tasks) != limit || r.More.Switches != names-limit || r.Kinds[0].Switches != names {
 		t.Errorf("%d rows, more %+v, all %+v; want %d rows and the rest in more", len(r.Tasks), r.More, r.Kinds[0], limit)
 	}
+	// A long task is not hidden by many short ones before it.
+	c.Add(schedwatch.Reading{
+		CPUs:  []schedwatch.CPU{cpu(4, schedwatch.Count{Time: 10*time.Second + names*time.Microsecond, Switches: names + 1})},
+		Tasks: []schedwatch.Task{{CPU: 4, Command: "long", CgroupID: 7, Cgroup: "x", Time: 10 * time.Second, Switches: 1}},
+	})
+	if r = c.Report(du(), du()); r.Tasks[0].Command != "long" || len(r.Tasks) != limit || r.More.Switches != names+1-limit {
+		t.Errorf("%d rows, the first is %+v, more %+v; want the long task first", len(r.Tasks), r.Tasks[0], r.More)
+	}
+}
+
+// TestMoreByCPU checks that a row with more time than the counts of its CPU hides no tasks without a row of another CPU:
+// a task can end between the reading of counts and of rows.
+func TestMoreByCPU(t *testing.T) {
+	r := report(du(), schedwatch.Reading{
+		CPUs:  []schedwatch.CPU{cpu(4, schedwatch.Count{Time: time.Second, Switches: 1}), cpu(5, schedwatch.Count{Time: 2 * time.Second, Switches: 2})},
+		Tasks: []schedwatch.Task{{CPU: 4, Command: "x", CgroupID: 7, Cgroup: "x", Time: 3 * time.Second, Switches: 3}},
+	})
+	if want := (livereport.Total{Seconds: 2, Switches: 2}); r.More != want {
+		t.Errorf("more %+v; want %+v of CPU 5", r.More, want)
+	}
 }
 
 // TestBoundNames checks that only threads that are bound to a CPU lose its number.

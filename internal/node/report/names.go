@@ -29,6 +29,7 @@ func (r *Redactor) AddStatus(s *inspect.Status) {
 		r.Add(Container, p.Container)
 		r.AddUnit(p.Unit)
 		r.addClaim(p.Claim)
+		r.AddText(p.Text)
 	}
 	for i := range s.Claims {
 		c := &s.Claims[i]
@@ -71,6 +72,7 @@ func (r *Redactor) AddEvents(events []history.Event) {
 		r.AddUnit(e.Unit)
 		r.addClaim(e.Claim)
 		r.addCgroup(e.Cgroup)
+		r.AddText(e.Cause)
 	}
 }
 
@@ -195,6 +197,7 @@ type textPattern struct {
 func textPatterns() []textPattern {
 	return []textPattern{
 		{Pod, []string{"pod "}, regexp.MustCompile(`\bpod ([a-z0-9.-]+/[a-z0-9.-]+)`)},
+		{Container, []string{", container "}, regexp.MustCompile(`\bpod [a-z0-9.-]+/[a-z0-9.-]+, container ([a-z0-9.-]+)`)},
 		{Claim, []string{"claim "}, regexp.MustCompile(`\bclaim ([a-z0-9.-]+/[a-z0-9.-]+)`)},
 		{Profile, []string{"/active_profile: "}, regexp.MustCompile(`/active_profile: ([A-Za-z0-9_.@-]+)`)},
 		{Drop, []string{".d/"}, regexp.MustCompile(`\.d/([A-Za-z0-9_.@-]+)`)},

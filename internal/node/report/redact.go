@@ -35,11 +35,13 @@ type Redactor struct {
 	// lengths holds, by first byte, the lengths of names in descending order.
 	lengths     [256][]int
 	commonUnits *regexp.Regexp
+	foreign     foreignTask
+	positions   map[string]string // replacements in the text of foreign tasks
 }
 
 // NewRedactor returns a Redactor without names.
 func NewRedactor() *Redactor {
-	return &Redactor{words: make(map[string]string), counts: make(map[Kind]int), commonUnits: commonUnits()}
+	return &Redactor{words: make(map[string]string), counts: make(map[Kind]int), commonUnits: commonUnits(), foreign: foreignTasks(), positions: make(map[string]string)}
 }
 
 // isPublic reports whether a name may stay: it exists in every cluster, or is cpupoold's.
@@ -107,6 +109,7 @@ func isAmbiguous(name string) bool {
 // Text replaces the names in a text, except ambiguous ones. It replaces whole words, without
 // a letter or digit before or after them, and prefers the longest name.
 func (r *Redactor) Text(s string) string {
+	s = r.hideForeignTasks(s)
 	var b strings.Builder
 	done := 0
 	for i := 0; i < len(s); {

@@ -23,6 +23,17 @@ func (in *Snapshot) audit() *inspect.Audit {
 			a.Live.Foreign = append(a.Live.Foreign, inspect.ForeignTime{Kind: kind, Seconds: l.Foreign[i].Seconds, Switches: l.Foreign[i].Switches})
 		}
 	}
-	a.Describe()
+	a.Describe(in.noLive())
 	return a
+}
+
+// noLive returns the reason for a live audit without results.
+func (in *Snapshot) noLive() string {
+	switch {
+	case !in.Settings.Config.AuditLive:
+		return "audit.live is false"
+	case in.Observes:
+		return "mode is observe, so exclusive CPUs are not in force"
+	}
+	return "the program is loading"
 }
