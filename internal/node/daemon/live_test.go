@@ -42,15 +42,25 @@ type liveProgram struct {
 // watchLive makes the live audit of a daemon use a liveProgram until the daemon stops. The
 // configuration must contain liveYAML.
 func (r *running) watchLive(strict bool) *liveProgram {
-	p := &liveProgram{tree: r.Tree, closed: make(chan struct{}), tasks: make(chan schedwatch.Task), watched: make(map[int][]string), strict: strict}
+	p := newLiveProgram(r.Tree, strict)
 	ctx, cancel := context.WithCancel(context.Background())
 	var audit sync.WaitGroup
 	loop, stop := r.loop, r.stop
-	loop.publisher.CgroupExists = func(at string) bool { _, err := r.Tree.ReadFile(at+"/cpuset.cpus", 1<<12); return err == nil }
+	loop.publisher.CgroupExists = p.exists
 	audit.Go(func() { loop.publisher.Live.Run(ctx, func() (liveaudit.Program, error) { return p, nil }) })
 	r.stop = sync.OnceFunc(func() { stop(); cancel(); audit.Wait() })
 	r.T.Cleanup(r.stop)
 	return p
+}
+
+func newLiveProgram(tree *testnode.Cgroups, strict bool) *liveProgram {
+	return &liveProgram{tree: tree, closed: make(chan struct{}), tasks: make(chan schedwatch.Task), watched: make(map[int][]string), strict: strict}
+}
+
+// exists reports whether a cgroup exists.
+func (p *liveProgram) exists(at string) bool {
+	_, err := p.tree.ReadFile(at+"/cpuset.cpus", 1<<12)
+	return err == nil
 }
 
 func (p *liveProgram) Release(cpus cpuset.Set) {

@@ -92,6 +92,8 @@ type script struct {
 	cgroups  map[string]string // cgroups of no container, by pod/name
 	plugin   hooks             // what the runtime calls with NRI
 	passes   map[telemetry.Result]uint64
+	live     *scriptLive // nil without a live audit
+	slowDisk bool        // the disk does not answer
 
 	// inSystem is true if the asked pods are in the kubelet's system partition.
 	inSystem bool
@@ -159,6 +161,7 @@ func (s *script) run(transcript string) string {
 			s.printf("error: %v", err)
 		}
 		s.effects()
+		s.wrong()
 		s.CheckAssigned()
 		s.CheckKernel()
 	}
@@ -213,6 +216,8 @@ func (s *script) do(words []string) error {
 		return os.Remove(filepath.Join(s.Dir, "journal.json"))
 	case "restore":
 		return s.restore()
+	case "disk":
+		s.slowDisk = plain[0] == "slow"
 	case "pod":
 		return s.pod(plain[0], args)
 	case "ask":
@@ -342,6 +347,7 @@ func (s *script) start() error {
 	s.loop, s.problems, s.plugin = l, make(map[string]bool), hooks{l.box.Post, l.now}
 	s.jobs = nil
 	s.stop = func() { _ = watcher.Close(); s.stop = func() {} }
+	s.startLive(l)
 	l.box.Post(treeWatched{watcher: watcher})
 	l.askFormula()
 	l.begin()
@@ -370,10 +376,11 @@ func (s *script) settle() {
 		}
 		events := s.loop.box.Take()
 		s.loop.step(s.now, events)
+		s.awaitLive()
 		s.written()
-		if len(s.jobs) > 0 {
-			j := s.jobs[0]
-			s.jobs = s.jobs[1:]
+		if i := slices.IndexFunc(s.jobs, func(j recordedJob) bool { return j.set != "disk" || !s.slowDisk }); i >= 0 {
+			j := s.jobs[i]
+			s.jobs = slices.Delete(s.jobs, i, i+1)
 			e := j.run(s.ctx)
 			s.printf("%s", j.label(e))
 			if e != nil {
