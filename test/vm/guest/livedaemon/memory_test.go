@@ -18,8 +18,8 @@ import (
 
 const (
 	memoryRounds = 3
-	// settleTime is the time from the start of the daemon to a sample. It contains a release of memory.
-	settleTime = 40 * time.Second
+	// settleTime is the time from the start of the daemon to a sample. With the default resync it contains a release of memory.
+	settleTime = 100 * time.Second
 )
 
 // TestMemory measures the memory of the daemon with and without the live audit, settleTime after its start, next to one owner:
@@ -39,7 +39,7 @@ func TestMemory(t *testing.T) {
 	for range memoryRounds {
 		for _, live := range []bool{false, true} {
 			n.StopDaemon()
-			n.StartDaemon(strings.Replace(config, "live: true", fmt.Sprintf("live: %t", live), 1))
+			n.StartDaemon(strings.NewReplacer("live: true", fmt.Sprintf("live: %t", live), "resyncPeriod: 1h\n", "").Replace(config))
 			n.AwaitNRI()
 			n.Settled()
 			<-time.After(settleTime)
