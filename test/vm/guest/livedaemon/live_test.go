@@ -191,7 +191,7 @@ func (n *node) metrics() (map[string]float64, error) {
 	return all, lines.Err()
 }
 
-// programs returns the tracing programs in the kernel. Those of systemd have other types.
+// programs returns the tracing programs in the kernel. The programs of systemd have other types.
 func (n *node) programs() (all []string) {
 	n.Helper()
 	for id := ebpf.ProgramID(0); ; {
