@@ -17,7 +17,7 @@ const (
 
 // awaited returns the rows whose benchmarks are newer than the record. `make bench` takes their samples.
 func awaited() []string {
-	return []string{"allocation-1024-dra", "allocation-64-dra", "allocation-node-dra", "topology-4096", "crowd", "live-memory", "defrag", "size"}
+	return []string{"allocation-1024-dra", "allocation-64-dra", "allocation-node-dra", "topology-4096", "crowd", "defrag", "size"}
 }
 
 // TestPage checks that docs/reference/benchmarks.md is the page of bench/results, with at most 40
