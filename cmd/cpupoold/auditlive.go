@@ -142,10 +142,11 @@ func (a liveAuditing) run(ctx context.Context) (r livereport.Report, err error) 
 		return r, errors.Join(errors.New("no exclusive CPU can be watched; repeat the audit when the containers run"), err)
 	}
 	var c livereport.Collector
-	took, err := a.watch(ctx, w, &c)
+	took, failed, err := a.watch(ctx, w, &c)
 	if err != nil {
 		return r, err
 	}
+	unread = append(unread, failed...)
 	spent = a.cost() - spent
 
 	asking, cancel := context.WithTimeout(context.WithoutCancel(ctx), ownersTimeout)
@@ -183,9 +184,11 @@ func joined(err error) []string {
 }
 
 // watch reads the counts until the time is over or ctx ends: a signal is no error. It returns
-// the time up to the last reading.
-func (a liveAuditing) watch(ctx context.Context, w watch, c *livereport.Collector) (time.Duration, error) {
+// the time up to the last reading that did not fail, and describes those that failed. The next reading has their counts and rows.
+func (a liveAuditing) watch(ctx context.Context, w watch, c *livereport.Collector) (took time.Duration, unread []string, err error) {
 	began := time.Now()
+	failures := 0
+	var failed error
 	tick := time.NewTicker(liveInterval)
 	defer tick.Stop()
 	end := time.NewTimer(a.duration)
@@ -198,15 +201,21 @@ func (a liveAuditing) watch(ctx context.Context, w watch, c *livereport.Collecto
 		}
 		isOver := ctx.Err() != nil || time.Since(began) >= a.duration
 		reading, err := w.Read()
-		if err != nil {
-			return 0, fmt.Errorf("read the counts of the kernel: %w", err)
+		if err == nil {
+			c.Add(reading)
+			took = time.Since(began)
+		} else {
+			failures, failed = failures+1, fmt.Errorf("read the counts of the kernel: %w", err)
 		}
-		c.Add(reading)
-		took := time.Since(began)
-		if isOver {
-			return took, nil
+		switch {
+		case isOver && took == 0:
+			return 0, nil, failed
+		case isOver && failures > 0:
+			return took, []string{fmt.Sprintf("%s failed: %v", layout.Count(failures, "reading"), failed)}, nil
+		case isOver:
+			return took, nil, nil
 		}
-		if time.Since(shown) >= liveProgress {
+		if err == nil && time.Since(shown) >= liveProgress {
 			shown = time.Now()
 			a.progress(liveLine(reading, took, a.duration))
 		}

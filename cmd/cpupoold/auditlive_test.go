@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,7 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
+	gocmp "github.com/google/go-cmp/cmp"
 
 	"github.com/cpupoold/cpupoold/internal/layout"
 	"github.com/cpupoold/cpupoold/internal/node/audit"
@@ -26,6 +27,7 @@ type kernel struct {
 	opened             time.Time
 	reads, closed      int
 	own, read, measure error
+	oneRead            error // of the third reading
 	watched            cpuset.Set
 	bound              bool
 }
@@ -55,7 +57,7 @@ func (k *kernel) Read() (schedwatch.Reading, error) {
 	return schedwatch.Reading{
 		CPUs:  []schedwatch.CPU{c},
 		Tasks: []schedwatch.Task{{CPU: 4, Kind: kind, Command: "hog", CgroupID: 9, Cgroup: "x", Time: time.Millisecond, Switches: 1}},
-	}, k.read
+	}, cmp.Or(k.read, map[bool]error{true: k.oneRead}[k.reads == 3])
 }
 
 func TestLiveAuditing(t *testing.T) {
@@ -78,7 +80,8 @@ func TestLiveAuditing(t *testing.T) {
 		"no run time":            {kernel: kernel{measure: bad}, reads: 10, code: exitFindings, progress: "5 s", unread: "the run time of the program: bad"},
 		"part is not watched":    {kernel: kernel{own: bad}, reads: 10, code: exitFindings, progress: "5 s", unread: "bad"},
 		"no CPU is watched":      {kernel: kernel{own: bad, watched: cpuset.Of()}, lone: true, err: "no exclusive CPU can be watched"},
-		"no reading":             {kernel: kernel{read: bad}, reads: 1, err: "read the counts of the kernel: bad"},
+		"no reading":             {kernel: kernel{read: bad}, reads: 10, err: "read the counts of the kernel: bad"},
+		"a reading fails":        {kernel: kernel{oneRead: bad}, reads: 10, code: exitFindings, progress: "5 s", unread: "1 reading failed: read the counts of the kernel: bad"},
 		"no owners at the end":   {after: bad, reads: 10, code: exitFindings, progress: "5 s", unread: "the former ones are assumed: bad"},
 		"no owners":              {before: bad, isNotOpened: true, err: "bad"},
 		"container began again":  {now: other, reads: 10, code: exitError, progress: "5 s", changed: "4"},
@@ -264,7 +267,7 @@ Share of exclusive CPU time without foreign tasks: 100 % (foreign tasks: 0.000ms
 The kernel's own threads that are bound to these CPUs do not count: 0.000ms, with 0 switches
 `
 	r := livereport.Report{Seconds: 30, Cost: 0.01, CPUs: cpuset.Range(4, 5), Watched: 60, Share: new(1.0), Owners: make([]livereport.OwnerShare, 1), Probe: livereport.Probe{Mode: "tracepoint"}}
-	if d := cmp.Diff(clean, liveText(t, r)); d != "" {
+	if d := gocmp.Diff(clean, liveText(t, r)); d != "" {
 		t.Errorf("text (-want +got):\n%s", d)
 	}
 	r.Share, r.NoShare = nil, "no owner"

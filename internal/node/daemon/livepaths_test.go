@@ -7,6 +7,7 @@ import (
 	"github.com/cpupoold/cpupoold/internal/control"
 	"github.com/cpupoold/cpupoold/internal/node/schedwatch"
 	"github.com/cpupoold/cpupoold/internal/node/telemetry"
+	"github.com/cpupoold/cpupoold/internal/node/view"
 	"github.com/cpupoold/cpupoold/internal/testing/nodefixture"
 	"github.com/cpupoold/cpupoold/internal/testing/testnode"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
@@ -161,9 +162,18 @@ func TestLiveReload(t *testing.T) {
 	if !found {
 		t.Errorf("problems %+v; want one of container app", r.loop.publisher.Latest().Problems)
 	}
+	summary := func() string {
+		return view.NewAnswers(r.loop.publisher.Latest, r.loop.Cgroups, telemetry.Build{}, "", "").Status().Audit.Summary
+	}
+	if got := summary(); !strings.HasPrefix(got, "audit: live on ") || !strings.Contains(got, ", program tracepoint, and not sampled (audit.interval is off)") {
+		t.Errorf("status: %q; want the live audit", got)
+	}
 	n.YAML = nodefixture.PoolsYAML
 	r.loop.watchers.reload()
 	<-p.closed
 	r.quiet()
+	r.Eventually("the status without the live audit", func() bool {
+		return summary() == "audit: sampled every 5m0s; not live: audit.live is false"
+	})
 	r.view("no audit", func(v *telemetry.View) bool { return v.LiveAudit == nil && v.Problems["ForeignTask"] == 0 })
 }
