@@ -132,7 +132,14 @@ func (a liveAuditing) run(ctx context.Context) (r livereport.Report, err error) 
 	if err != nil {
 		return r, fmt.Errorf("%w; without --live, audit samples /proc", err)
 	}
-	defer func() { err = errors.Join(err, w.Close()) }()
+	defer func() {
+		closed := w.Close()
+		if closed != nil && err == nil { // the report is complete
+			r.Unread = append(r.Unread, "the end of the program: "+strings.Join(joined(closed), "; "))
+			return
+		}
+		err = errors.Join(err, closed)
+	}()
 	if err := w.EnableStatistics(); err != nil {
 		unread = append(unread, "the run time of the program: "+err.Error())
 	}

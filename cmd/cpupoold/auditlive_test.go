@@ -27,7 +27,7 @@ type kernel struct {
 	opened             time.Time
 	reads, closed      int
 	own, read, measure error
-	oneRead            error // of the third reading
+	oneRead, close     error // of the third reading, and of Close
 	watched            cpuset.Set
 	bound              bool
 }
@@ -43,7 +43,7 @@ func (k *kernel) EnableStatistics() error { return k.measure }
 
 func (k *kernel) Close() error {
 	k.closed++
-	return nil
+	return k.close
 }
 
 func (k *kernel) Read() (schedwatch.Reading, error) {
@@ -82,6 +82,7 @@ func TestLiveAuditing(t *testing.T) {
 		"no CPU is watched":      {kernel: kernel{own: bad, watched: cpuset.Of()}, lone: true, err: "no exclusive CPU can be watched"},
 		"no reading":             {kernel: kernel{read: bad}, reads: 10, err: "read the counts of the kernel: bad"},
 		"a reading fails":        {kernel: kernel{oneRead: bad}, reads: 10, code: exitFindings, progress: "5 s", unread: "1 reading failed: read the counts of the kernel: bad"},
+		"the program stays":      {kernel: kernel{close: bad}, reads: 10, code: exitFindings, progress: "5 s", unread: "the end of the program: bad"},
 		"no owners at the end":   {after: bad, reads: 10, code: exitFindings, progress: "5 s", unread: "the former ones are assumed: bad"},
 		"no owners":              {before: bad, isNotOpened: true, err: "bad"},
 		"container began again":  {now: other, reads: 10, code: exitError, progress: "5 s", changed: "4"},
