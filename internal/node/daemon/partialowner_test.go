@@ -26,7 +26,8 @@ func (a *asker) ofOwner(name string, cpus int) (createRequest, <-chan waits.Repl
 }
 
 // TestOwnersAreAnsweredFirst checks that an owner whose CPUs are free is answered before its
-// full pass, which comes to the same decision. A refusal is left to the full pass.
+// full pass, which comes to the same decision. The pass waits until the journal is saved, or for
+// the next event. A refusal is left to the full pass.
 func TestOwnersAreAnsweredFirst(t *testing.T) {
 	n := driftNode(t)
 	a := n.start().asker()
@@ -36,14 +37,22 @@ func TestOwnersAreAnsweredFirst(t *testing.T) {
 		for _, name := range []string{"one", "two", "three"} {
 			q, answers := a.ofOwner(name, 1)
 			l.handle(q)
-			if l.partialPass(l.now()) {
-				t.Errorf("%s: no full pass is due", name)
+			l.runPasses()
+			if !l.schedule.answered || len(answers) > 0 {
+				t.Errorf("%s: a full pass before the reply, or a reply before the journal is saved", name)
+			}
+			if name == "three" {
+				if l.schedule.add(scopeAnswer); !l.schedule.full {
+					t.Error("an event does not end the wait of the full pass")
+				}
 			}
 			cpus := answered(t, l, answers)
 			if cpus.Len() != 1 || cpus.Overlaps(all) || !cpus.IsSubsetOf(cpuset.Range(4, 7)) {
 				t.Errorf("%s is on %s; others have %s", name, cpus, all)
 			}
-			l.runPasses()
+			if l.runPasses(); l.schedule.answered {
+				t.Errorf("%s: no full pass after the reply", name)
+			}
 			key := pools.Key{PodUID: name, Container: "app"}
 			if planned := desired.Assigned(l.last.Plan.Assignments, key); !planned.Equal(cpus) || !desired.Assigned(l.journal.Assignments(), key).Equal(cpus) {
 				t.Errorf("%s is on %s, and the plan has it on %s", name, cpus, planned)

@@ -26,18 +26,26 @@ import (
 // the targets and the problems; one follows soon.
 //
 // The reply about a new exclusive container precedes the full pass that it needs, with no
-// other event in between (see place).
+// other event in between (see place). The pass waits for the journal, because the reply does:
+// on the one event loop, the reply would come after the pass.
 
 // maxPartialRounds is the maximum number of rounds of writes. No write waits for another cgroup.
 const maxPartialRounds = 4
 
 // partialPass makes a partial pass. It reports whether all answers and repairs are done.
 func (l *Loop) partialPass(now time.Time) bool {
+	if l.schedule.answered {
+		return l.holdsReply()
+	}
 	if len(l.schedule.files) == 0 && l.requests.IsEmpty() {
 		return true
 	}
 	return l.allowsPartialPass() && l.repair(now) && l.answerCreates(now) && l.answerStarts(now)
 }
+
+// holdsReply reports whether the only request waits for the journal. The end of the save or
+// the journal's deadline follows.
+func (l *Loop) holdsReply() bool { return l.requests.IsEmpty() && !l.requests.HeldUntil().IsZero() }
 
 // allowsPartialPass reports whether the last full pass left nothing to do, and whether targets
 // can be computed without all cgroups.
@@ -109,8 +117,8 @@ func (l *Loop) answerCreates(now time.Time) bool {
 		l.requests.Accept(a, reply, now)
 		l.releaseReplies()
 		if own != nil {
-			l.schedule.full = true // the quota of its pod must be lifted before it starts
-			return false
+			l.schedule.answered = true // the quota of its pod must be lifted before it starts
+			return l.holdsReply()
 		}
 	}
 	return true

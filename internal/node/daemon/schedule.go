@@ -52,6 +52,7 @@ func oneUnless(all bool) scope {
 type schedule struct {
 	timers
 	full         bool          // a full pass is due at once
+	answered     bool          // a full pass is due after the reply to a new owner, or with the next event
 	soon         bool          // a delayed full pass is due
 	files        []cgroup.Path // cgroups to repair, each once
 	changed      bool          // since the last plan
@@ -62,7 +63,7 @@ type schedule struct {
 func (s *schedule) add(c scope) {
 	s.soon = s.soon || c != scopeNone
 	s.changed = s.changed || c > scopeAnswer
-	s.full = s.full || c == scopeAll
+	s.full = s.full || c == scopeAll || s.answered && c != scopeNone
 }
 
 // addRepair schedules the repair of a placed cgroup to which another process has written.
@@ -73,7 +74,7 @@ func (s *schedule) addRepair(p cgroup.Path) {
 	}
 }
 
-func (s *schedule) isDue() bool { return s.soon || s.full }
+func (s *schedule) isDue() bool { return s.soon || s.full || s.answered }
 
 // done clears the schedule after a full pass.
 func (s *schedule) done(began, now time.Time) {

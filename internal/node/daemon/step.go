@@ -144,8 +144,11 @@ func (l *Loop) runPasses() {
 		l.moves.Answer(&l.last, l.planner.Assignments(), l.now())
 		return
 	}
-	if !l.schedule.full && l.partialPass(began) && l.schedule.canWait(began) {
+	if !l.schedule.full && l.partialPass(began) && (l.schedule.answered || l.schedule.canWait(began)) {
 		return
+	}
+	if l.schedule.answered {
+		runtime.Gosched() // the goroutine with the reply continues first
 	}
 	l.pass()
 	for l.answerHooks(l.now()) || l.retryMoves() {
