@@ -148,17 +148,17 @@ func (k Key) IsUnit() bool { return k.PodUID == "" && k.Claim == "" }
 
 // Assignment is a set of exclusive CPUs held by an owner.
 type Assignment struct {
-	Key  Key        `json:"key"`
+	Key
 	CPUs cpuset.Set `json:"cpus"`
 	// Away are CPUs of the owner that are offline. No other owner gets them, and they
 	// come back to it when they are online again, unless it has replacements.
-	Away cpuset.Set `json:"away"`
+	Away cpuset.Set `json:"away,omitzero"`
 	// Sharers are the containers without exclusive CPUs in a pod with pod-level
 	// resources, by name and sorted. Only the assignment of a pod (Container "") has them, and
 	// it can be without CPUs then.
-	Sharers []string `json:"sharers"`
-	Owners  []string `json:"owners"` // other containers of such a pod, by name and sorted
-	Total   int      `json:"total"`  // number of exclusive CPUs of such a pod; 0 if its containers share no CPUs
+	Sharers []string `json:"sharers,omitempty"`
+	Owners  []string `json:"owners,omitempty"` // other containers of such a pod, by name and sorted
+	Total   int      `json:"total,omitempty"`  // number of exclusive CPUs of such a pod; 0 if its containers share no CPUs
 }
 
 // Equal reports whether a and b record the same.

@@ -24,7 +24,7 @@ func exportsMore() map[string]int {
 		"desired":   22,
 		"hostenv":   20,
 		"inventory": 17,
-		"undo":      19,
+		"undo":      18,
 	}
 }
 

@@ -44,8 +44,8 @@ func TestOlderJournal(t *testing.T) {
 		fails   bool
 	}{
 		"prepared claim":         {undo.Document{Claims: []pools.Claim{claim}}, "journal cannot be used: damaged: version 3, this program reads 1 to 2", true},
-		"CPUs of a claim":        {undo.Document{Assignments: []undo.Assignment{{Claim: "u", Container: "cpus|numa0|", CPUs: cpuset.Of(1)}}}, "version 3, this program reads 1 to 2", true},
-		"after the claim's end":  {undo.Document{Assignments: []undo.Assignment{{PodUID: "p", Container: "app", CPUs: cpuset.Of(1)}}}, "0 values would be restored", false},
+		"CPUs of a claim":        {undo.Document{Assignments: []pools.Assignment{{Key: pools.Key{Container: "cpus|numa0|", Claim: "u"}, CPUs: cpuset.Of(1)}}}, "version 3, this program reads 1 to 2", true},
+		"after the claim's end":  {undo.Document{Assignments: []pools.Assignment{{Key: pools.Key{PodUID: "p", Container: "app"}, CPUs: cpuset.Of(1)}}}, "0 values would be restored", false},
 		"claims of another boot": {undo.Document{BootID: "another", Claims: []pools.Claim{claim}}, "version 3, this program reads 1 to 2", true},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -10,9 +10,9 @@ import (
 
 	"github.com/cpupoold/cpupoold/internal/node/hostenv"
 	"github.com/cpupoold/cpupoold/internal/node/telemetry"
-	"github.com/cpupoold/cpupoold/internal/node/undo"
 	"github.com/cpupoold/cpupoold/internal/testing/nodefixture"
 	"github.com/cpupoold/cpupoold/pkg/cri"
+	"github.com/cpupoold/cpupoold/pkg/pools"
 )
 
 // sandboxless is a runtime that does not list some sandboxes, and has no events.
@@ -120,7 +120,7 @@ func unlisted(t *testing.T, yaml, when string) {
 	r.relist()
 	r.view("no problem", func(v *telemetry.View) bool { return v.Problems[codeUnread] == 0 })
 	n.Eventually("nothing held for a container that has ended, of a pod that is gone", func() bool {
-		return !slices.ContainsFunc(n.Journal().Assignments, func(a undo.Assignment) bool { return a.PodUID == "a" })
+		return !slices.ContainsFunc(n.Journal().Assignments, func(a pools.Assignment) bool { return a.PodUID == "a" })
 	})
 	n.Eventually("both placed", func() bool {
 		return n.State(late).Effective.Len() == 2 && n.State(later).Effective.Len() == 2 && n.State(later).Quota == -1

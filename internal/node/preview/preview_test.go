@@ -298,7 +298,7 @@ func TestPreviewOfClaims(t *testing.T) {
 			err := undo.Save(n.Host().JournalFile, "", undo.Document{BootID: bootID,
 				Claims: []pools.Claim{{UID: "u", Namespace: "ran", Name: "du", PodUID: "du", Containers: []string{"app"},
 					Parts: []pools.ClaimPart{{Request: "cpus", Device: "numa1", CPUs: 2}}}},
-				Assignments: []undo.Assignment{{Claim: "u", Container: "cpus|numa1|", CPUs: cpuset.Of(5, 7)}}}) // a new claim would get 5-6
+				Assignments: []pools.Assignment{{Key: pools.Key{Container: "cpus|numa1|", Claim: "u"}, CPUs: cpuset.Of(5, 7)}}}) // a new claim would get 5-6
 			if err != nil {
 				t.Fatal(err)
 			}

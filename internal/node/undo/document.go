@@ -28,9 +28,9 @@ const oldestVersion, version, claimsVersion = 1, 2, 3
 type Document struct {
 	// BootID identifies the boot (/proc/sys/kernel/random/boot_id). Cgroups end with the
 	// boot, and so does everything recorded about them.
-	BootID      string       `json:"bootID"`
-	Originals   []Original   `json:"originals"`
-	Assignments []Assignment `json:"assignments"`
+	BootID      string             `json:"bootID"`
+	Originals   []Original         `json:"originals"`
+	Assignments []pools.Assignment `json:"assignments"`
 	// Unhinted are the containers whose CPUs were chosen before the kubelet reported their
 	// NUMA nodes. No other source has this fact.
 	Unhinted []pools.Key `json:"unhinted,omitempty"`
@@ -43,18 +43,6 @@ type Document struct {
 	Claims []pools.Claim `json:"claims,omitempty"`
 	// Accepted is the newest configuration that fitted the machine. It outlives the boot.
 	Accepted *Accepted `json:"accepted,omitempty"`
-}
-
-// Assignment is a pools.Assignment in the file's spelling.
-type Assignment struct {
-	PodUID    string     `json:"podUID"`
-	Container string     `json:"container"`
-	Claim     string     `json:"claim,omitempty"` // see pools.Key
-	CPUs      cpuset.Set `json:"cpus"`
-	Away      cpuset.Set `json:"away,omitzero"`
-	Sharers   []string   `json:"sharers,omitempty"`
-	Owners    []string   `json:"owners,omitempty"`
-	Total     int        `json:"total,omitempty"`
 }
 
 // Left is a container that the daemon leaves to another manager. Files of earlier builds
@@ -109,33 +97,13 @@ func (d Document) inBoot(bootID string) Document {
 	if d.Accepted != nil {
 		d.Accepted = &Accepted{Pools: d.Accepted.Pools, Present: d.Accepted.Present, Online: d.Accepted.Online}
 	}
-	ofClaims := slices.DeleteFunc(slices.Clone(d.Assignments), func(a Assignment) bool { return a.Claim == "" })
+	ofClaims := slices.DeleteFunc(slices.Clone(d.Assignments), func(a pools.Assignment) bool { return a.Claim == "" })
 	return Document{BootID: bootID, Assignments: ofClaims, Claims: d.Claims, Accepted: d.Accepted}
 }
 
 // hasClaims reports whether older daemons must not read the document.
 func (d Document) hasClaims() bool {
-	return len(d.Claims) > 0 || slices.ContainsFunc(d.Assignments, func(a Assignment) bool { return a.Claim != "" })
-}
-
-func toRecords(as []pools.Assignment) []Assignment {
-	out := make([]Assignment, 0, len(as))
-	for _, a := range as {
-		out = append(out, Assignment{
-			PodUID: a.Key.PodUID, Container: a.Key.Container, Claim: a.Key.Claim, CPUs: a.CPUs, Away: a.Away, Sharers: a.Sharers, Owners: a.Owners, Total: a.Total,
-		})
-	}
-	return out
-}
-
-func fromRecords(rs []Assignment) []pools.Assignment {
-	out := make([]pools.Assignment, 0, len(rs))
-	for _, r := range rs {
-		out = append(out, pools.Assignment{
-			Key: pools.Key{PodUID: r.PodUID, Container: r.Container, Claim: r.Claim}, CPUs: r.CPUs, Away: r.Away, Sharers: r.Sharers, Owners: r.Owners, Total: r.Total,
-		})
-	}
-	return out
+	return len(d.Claims) > 0 || slices.ContainsFunc(d.Assignments, func(a pools.Assignment) bool { return a.Claim != "" })
 }
 
 // Accepted describes pools and the machine that they fitted. After a change of the machine

@@ -31,7 +31,7 @@ type Journal struct {
 func New(d Document) *Journal {
 	j := &Journal{
 		bootID: d.BootID, originals: make(map[Key]Original, len(d.Originals)), bare: len(d.Originals) == 0,
-		assignments: fromRecords(d.Assignments), unhinted: d.Unhinted, others: d.Others, claims: d.Claims, resting: d.Resting, accepted: d.Accepted,
+		assignments: d.Assignments, unhinted: d.Unhinted, others: d.Others, claims: d.Claims, resting: d.Resting, accepted: d.Accepted,
 	}
 	for _, o := range d.Originals {
 		// Of two originals for a unit, the one without a value was there before the daemon's.

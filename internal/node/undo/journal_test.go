@@ -29,9 +29,9 @@ func sampleJournal() undo.Document {
 			{Path: "kubepods.slice/a.scope", File: cgroup.FileCPUs, Container: "a", Value: ""},
 			{Path: "kubepods.slice/a.scope", File: cgroup.FileMax, Container: "a", Value: "200000 100000"},
 		},
-		Assignments: []undo.Assignment{
-			{PodUID: "pod", Container: "app", CPUs: cpuset.Of(4, 5)},
-			{PodUID: "shared", CPUs: cpuset.Of(6), Sharers: []string{"a", "b"}, Total: 2},
+		Assignments: []pools.Assignment{
+			{Key: pools.Key{PodUID: "pod", Container: "app"}, CPUs: cpuset.Of(4, 5)},
+			{Key: pools.Key{PodUID: "shared"}, CPUs: cpuset.Of(6), Sharers: []string{"a", "b"}, Total: 2},
 		},
 		Unhinted: []pools.Key{{PodUID: "pod", Container: "app"}},
 	}
@@ -42,7 +42,7 @@ func claimedJournal() undo.Document {
 	d := sampleJournal()
 	d.Claims = []pools.Claim{{UID: "c1", Namespace: "ran", Name: "du", PodUID: "pod", Containers: []string{"app", "log"},
 		Parts: []pools.ClaimPart{{Request: "cpus", Device: "numa0", ShareID: "s1", CPUs: 2}, {Request: "more", Device: "numa1", CPUs: 1}}}}
-	d.Assignments = append(d.Assignments, undo.Assignment{Container: "cpus|numa0|s1", Claim: "c1", CPUs: cpuset.Of(2), Away: cpuset.Of(3)})
+	d.Assignments = append(d.Assignments, pools.Assignment{Key: pools.Key{Container: "cpus|numa0|s1", Claim: "c1"}, CPUs: cpuset.Of(2), Away: cpuset.Of(3)})
 	return d
 }
 
@@ -197,9 +197,9 @@ func TestJournalOfAnEarlierBuild(t *testing.T) {
 			{Path: "kubepods.slice/a.scope", File: cgroup.FileMax, Container: "a", Value: "200000 100000"},
 			{Path: "system.slice/du.service", File: cgroup.FileCPUs, Unit: "du.service", Value: "0-1"},
 		},
-		Assignments: []undo.Assignment{
-			{PodUID: "", Container: "du.service", CPUs: cpuset.Of(6)},
-			{PodUID: "pod", Container: "app", CPUs: cpuset.Of(4, 5), Away: cpuset.Of(7)},
+		Assignments: []pools.Assignment{
+			{Key: pools.Key{PodUID: "", Container: "du.service"}, CPUs: cpuset.Of(6)},
+			{Key: pools.Key{PodUID: "pod", Container: "app"}, CPUs: cpuset.Of(4, 5), Away: cpuset.Of(7)},
 		},
 		Unhinted: []pools.Key{{PodUID: "pod", Container: "app"}},
 		Resting:  cpuset.Of(3),

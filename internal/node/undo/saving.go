@@ -100,7 +100,7 @@ func (s *saving) Problems(file string) []pools.Problem {
 
 // document returns a copy for a worker; its originals are in no order.
 func (j *Journal) document() Document {
-	d := Document{BootID: j.bootID, Originals: make([]Original, 0, len(j.originals)), Assignments: toRecords(j.assignments), Resting: j.resting, Accepted: j.accepted}
+	d := Document{BootID: j.bootID, Originals: make([]Original, 0, len(j.originals)), Assignments: append([]pools.Assignment{}, j.assignments...), Resting: j.resting, Accepted: j.accepted}
 	for _, o := range j.originals {
 		d.Originals = append(d.Originals, o)
 	}
