@@ -10,34 +10,37 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
 
-// Entry holds the CPUs of a container or a systemd unit.
+// Entry holds the CPUs of a container or a systemd unit. Its JSON has CPUs and nodes in the kernel's
+// list format.
 type Entry struct {
-	// PodUID and Container name a container. Unit names a unit (du.service).
-	PodUID, Container, Unit string
-	// Pod is namespace/name.
-	Pod string
+	// PodUID and Container name a container. Unit names a unit (du.service). Pod is namespace/name.
+	PodUID    string `json:"-"`
+	Pod       string `json:"pod,omitempty"`
+	Container string `json:"container,omitempty"`
+	Unit      string `json:"unit,omitempty"`
 	// Pool is management, shared or guaranteed. Type is the workload type of a management pool.
-	Pool, Type string
-	CPUs       cpuset.Set
+	Pool string     `json:"pool"`
+	Type string     `json:"type,omitempty"`
+	CPUs cpuset.Set `json:"cpus"`
 	// Exclusive reports whether CPUs are exclusive CPUs.
-	Exclusive bool
+	Exclusive bool `json:"exclusive"`
 	// Nodes holds the IDs of the NUMA nodes of CPUs.
-	Nodes cpuset.Set
+	Nodes cpuset.Set `json:"nodes"`
 	// SharedCPUs holds the current CPUs of the shared pool. An application may use them for
 	// threads without exclusive CPUs, if its cpuset allows that.
-	SharedCPUs cpuset.Set
+	SharedCPUs cpuset.Set `json:"sharedCPUs"`
 	// MixedCPUs holds the shared CPUs of an exclusive container, for its housekeeping threads. It
 	// is empty for all other entries.
-	MixedCPUs cpuset.Set
+	MixedCPUs cpuset.Set `json:"mixedCPUs,omitzero"`
 	// CanLoseMixed reports whether MixedCPUs may become exclusive CPUs of another container. The
 	// runtime keeps the environment from the creation of this container. No file depends on it.
-	CanLoseMixed bool
+	CanLoseMixed bool `json:"-"`
 	// Housekeeping holds the CPUs that handle interrupts, if the others do not. It is empty
 	// unless the pod requests it.
-	Housekeeping cpuset.Set
+	Housekeeping cpuset.Set `json:"housekeepingCPUs,omitzero"`
 	// Verified reports whether the kernel has confirmed the CPUs. Until then, the files keep
 	// their content.
-	Verified bool
+	Verified bool `json:"-"`
 }
 
 // KeepsFilesOf reports whether a Write of e after a Write of o changes no file.
@@ -53,22 +56,6 @@ func (e *Entry) hasFilesOf(o *Entry) bool {
 	same := e.PodUID == o.PodUID && e.Container == o.Container && e.Unit == o.Unit && e.Pod == o.Pod && e.Pool == o.Pool && e.Type == o.Type
 	return same && e.Exclusive == o.Exclusive && e.CPUs.Equal(o.CPUs) && e.Nodes.Equal(o.Nodes) && e.SharedCPUs.Equal(o.SharedCPUs) &&
 		e.MixedCPUs.Equal(o.MixedCPUs) && e.Housekeeping.Equal(o.Housekeeping)
-}
-
-// document is the JSON form. CPUs and nodes are in the kernel's list format.
-type document struct {
-	Pod        string     `json:"pod,omitempty"`
-	Container  string     `json:"container,omitempty"`
-	Unit       string     `json:"unit,omitempty"`
-	Pool       string     `json:"pool"`
-	Type       string     `json:"type,omitempty"`
-	CPUs       cpuset.Set `json:"cpus"`
-	Exclusive  bool       `json:"exclusive"`
-	Nodes      cpuset.Set `json:"nodes"`
-	SharedCPUs cpuset.Set `json:"sharedCPUs"`
-	MixedCPUs  cpuset.Set `json:"mixedCPUs,omitzero"`
-
-	Housekeeping cpuset.Set `json:"housekeepingCPUs,omitzero"`
 }
 
 // Name returns the path of the entry's JSON file below the directory of the Writer. It returns an error
@@ -109,11 +96,7 @@ func (e Entry) Render(files map[string]string) error {
 	if err != nil {
 		return err
 	}
-	b, err := json.Marshal(document{
-		Pod: e.Pod, Container: e.Container, Unit: e.Unit, Pool: e.Pool, Type: e.Type,
-		CPUs: e.CPUs, Exclusive: e.Exclusive, Nodes: e.Nodes, SharedCPUs: e.SharedCPUs, MixedCPUs: e.MixedCPUs,
-		Housekeeping: e.Housekeeping,
-	})
+	b, err := json.Marshal(e)
 	if err != nil {
 		return fmt.Errorf("encode %s: %w", name, err)
 	}
