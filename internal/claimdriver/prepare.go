@@ -16,6 +16,7 @@ import (
 	"github.com/cpupoold/cpupoold/internal/claimdriver/cdifiles"
 	"github.com/cpupoold/cpupoold/internal/control"
 	"github.com/cpupoold/cpupoold/internal/dra"
+	"github.com/cpupoold/cpupoold/internal/inspect"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
@@ -113,7 +114,7 @@ func podOf(claim *resourcev1.ResourceClaim) (types.UID, error) {
 
 // checkAnswer returns the CPUs of all parts. It returns an error if the daemon has given other numbers of
 // CPUs, or one CPU twice.
-func checkAnswer(parts []pools.ClaimPart, answer []control.ClaimCPUs) (all cpuset.Set, err error) {
+func checkAnswer(parts []pools.ClaimPart, answer []inspect.ClaimPart) (all cpuset.Set, err error) {
 	if len(answer) != len(parts) {
 		return all, fmt.Errorf("the daemon answers for %d of %d allocation results", len(answer), len(parts))
 	}
@@ -142,7 +143,7 @@ func cleanAnnotation(claim *resourcev1.ResourceClaim) {
 }
 
 // devices returns the answer to the kubelet, with the metadata for the containers.
-func (d *driver) devices(ctx context.Context, uid string, parts []control.ClaimCPUs) ([]kubeletplugin.Device, error) {
+func (d *driver) devices(ctx context.Context, uid string, parts []inspect.ClaimPart) ([]kubeletplugin.Device, error) {
 	described, err := d.describe(ctx)
 	if err != nil {
 		return nil, err

@@ -12,14 +12,13 @@ import (
 	"time"
 
 	"github.com/cpupoold/cpupoold/internal/inspect"
-	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
 
 // ClaimFuncs prepare and end ResourceClaims. They return when the journal is on disk, or ctx ends. Their
 // error is a [Conflict] if another try has the same result. End ends the claim of any pod if podUID is empty.
 type ClaimFuncs struct {
-	Prepare func(ctx context.Context, claim pools.Claim) ([]ClaimCPUs, error)
+	Prepare func(ctx context.Context, claim pools.Claim) ([]inspect.ClaimPart, error)
 	End     func(ctx context.Context, uid, podUID string) error
 }
 
@@ -28,14 +27,6 @@ type Conflict struct{ Text string }
 
 // Error returns the cause and the remedy.
 func (c Conflict) Error() string { return c.Text }
-
-// ClaimCPUs are the CPUs of one request of a claim, also CPUs that are offline at the moment.
-type ClaimCPUs struct {
-	Request string     `json:"request"`
-	Device  string     `json:"device"`
-	ShareID string     `json:"shareID,omitempty"`
-	CPUs    cpuset.Set `json:"cpus"`
-}
 
 // claimBody is the body of a PUT.
 type claimBody struct {
@@ -47,7 +38,7 @@ type claimBody struct {
 
 // claimAnswer is the answer to a PUT.
 type claimAnswer struct {
-	Requests []ClaimCPUs `json:"requests"`
+	Requests []inspect.ClaimPart `json:"requests"`
 }
 
 const (
@@ -143,7 +134,7 @@ func (c *Client) Claims(ctx context.Context, after uint64, wait Wait) (*inspect.
 
 // PrepareClaim gives a claim its CPUs, and returns them. The same claim gets the same CPUs again. The
 // error is a [Conflict] if the daemon refuses the claim.
-func (c *Client) PrepareClaim(ctx context.Context, claim pools.Claim) ([]ClaimCPUs, error) {
+func (c *Client) PrepareClaim(ctx context.Context, claim pools.Claim) ([]inspect.ClaimPart, error) {
 	body, err := json.Marshal(claimBody{claim.Namespace, claim.Name, claim.PodUID, claim.Parts})
 	if err != nil {
 		return nil, fmt.Errorf("encode claim: %w", err)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/cpupoold/cpupoold/internal/control"
 	"github.com/cpupoold/cpupoold/internal/history"
+	"github.com/cpupoold/cpupoold/internal/inspect"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
@@ -31,10 +32,10 @@ func claimServer(prepared *[]pools.Claim) *control.Server {
 		return nil
 	}
 	funcs := control.ClaimFuncs{
-		Prepare: func(_ context.Context, c pools.Claim) (all []control.ClaimCPUs, err error) {
+		Prepare: func(_ context.Context, c pools.Claim) (all []inspect.ClaimPart, err error) {
 			*prepared = append(*prepared, c)
 			for _, p := range c.Parts {
-				all = append(all, control.ClaimCPUs{Request: p.Request, Device: p.Device, ShareID: p.ShareID, CPUs: cpuset.Range(2, 3)})
+				all = append(all, inspect.ClaimPart{Request: p.Request, Device: p.Device, ShareID: p.ShareID, CPUs: cpuset.Range(2, 3)})
 			}
 			return all, decide(c.UID)
 		},

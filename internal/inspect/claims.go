@@ -85,16 +85,21 @@ func ClaimsOf(plan *pools.Plan, problems []pools.Problem) []Claim {
 	for i := range plan.Claims {
 		p := &plan.Claims[i]
 		c := Claim{UID: p.UID, Namespace: p.Namespace, Name: p.Name, PodUID: p.PodUID, Pod: names[p.PodUID], Containers: append([]string{}, p.Containers...),
-			CPUs: p.CPUs, Away: p.Away, Code: string(p.Reason.Code), Reason: p.Reason.Text}
-		for _, part := range p.Parts {
-			c.Parts = append(c.Parts, ClaimPart{Request: part.Request, Device: part.Device, ShareID: part.ShareID, CPUs: part.On.Union(part.Away)})
-		}
+			CPUs: p.CPUs, Away: p.Away, Parts: ClaimParts(p.Parts), Code: string(p.Reason.Code), Reason: p.Reason.Text}
 		for _, problem := range problems {
 			if problem.Claim == c.Full() {
 				c.Problems = append(c.Problems, problem.Text)
 			}
 		}
 		all = append(all, c)
+	}
+	return all
+}
+
+// ClaimParts returns the parts of a plan as documents.
+func ClaimParts(plan []pools.ClaimPartPlan) (all []ClaimPart) {
+	for _, p := range plan {
+		all = append(all, ClaimPart{Request: p.Request, Device: p.Device, ShareID: p.ShareID, CPUs: p.On.Union(p.Away)})
 	}
 	return all
 }

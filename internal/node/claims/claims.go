@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/cpupoold/cpupoold/internal/control"
+	"github.com/cpupoold/cpupoold/internal/inspect"
 	"github.com/cpupoold/cpupoold/internal/node/waits"
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
@@ -21,7 +22,7 @@ type Change struct {
 	Claim *pools.Claim // the claim to prepare; nil ends the claim with the UID
 	// PodUID is the pod of a claim that ends. The claim of another pod does not end. Empty means any pod.
 	PodUID string
-	waits.Question[[]control.ClaimCPUs]
+	waits.Question[[]inspect.ClaimPart]
 	isPlanned bool // a pass has planned with the change
 	newest    int  // number of the newest change of the journal after that pass
 }
@@ -29,8 +30,8 @@ type Change struct {
 // Request returns the functions that prepare and end claims for the control socket. post hands
 // a change to the event loop.
 func Request(post func(*Change)) control.ClaimFuncs {
-	ask := func(ctx context.Context, uid, podUID string, claim *pools.Claim) ([]control.ClaimCPUs, error) {
-		c := &Change{UID: uid, Claim: claim, PodUID: podUID, Question: waits.Ask[[]control.ClaimCPUs](ctx.Done())}
+	ask := func(ctx context.Context, uid, podUID string, claim *pools.Claim) ([]inspect.ClaimPart, error) {
+		c := &Change{UID: uid, Claim: claim, PodUID: podUID, Question: waits.Ask[[]inspect.ClaimPart](ctx.Done())}
 		post(c)
 		select {
 		case r := <-c.Reply():
@@ -40,7 +41,7 @@ func Request(post func(*Change)) control.ClaimFuncs {
 		}
 	}
 	return control.ClaimFuncs{
-		Prepare: func(ctx context.Context, claim pools.Claim) ([]control.ClaimCPUs, error) {
+		Prepare: func(ctx context.Context, claim pools.Claim) ([]inspect.ClaimPart, error) {
 			return ask(ctx, claim.UID, "", &claim)
 		},
 		End: func(ctx context.Context, uid, podUID string) error {
@@ -208,11 +209,7 @@ func (c *Claims) Answer(plan *pools.Plan, saved func(change int) bool) {
 		if !change.isPlanned || !saved(change.newest) || (p.UID == "") != (change.Claim == nil) {
 			return false
 		}
-		var all []control.ClaimCPUs
-		for _, part := range p.Parts {
-			all = append(all, control.ClaimCPUs{Request: part.Request, Device: part.Device, ShareID: part.ShareID, CPUs: part.On.Union(part.Away)})
-		}
-		change.Answer(all, refusal(p))
+		change.Answer(inspect.ClaimParts(p.Parts), refusal(p))
 		return true
 	})
 }

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/cpupoold/cpupoold/internal/control"
+	"github.com/cpupoold/cpupoold/internal/inspect"
 	"github.com/cpupoold/cpupoold/internal/node/claims"
 	"github.com/cpupoold/cpupoold/internal/node/waits"
 	"github.com/cpupoold/cpupoold/pkg/allocate"
@@ -58,7 +58,7 @@ func TestAnswer(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := claims.New([]pools.Claim{claim})
-			change := &claims.Change{UID: "u", Claim: &claim, Question: waits.Ask[[]control.ClaimCPUs](nil)}
+			change := &claims.Change{UID: "u", Claim: &claim, Question: waits.Ask[[]inspect.ClaimPart](nil)}
 			c.Take(change, c.Decide(change, nil, nil))
 			if s.planned {
 				c.NotePlanned(5)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/cpupoold/cpupoold/internal/control"
+	"github.com/cpupoold/cpupoold/internal/inspect"
 	"github.com/cpupoold/cpupoold/internal/node/claims"
 	"github.com/cpupoold/cpupoold/internal/node/hostenv"
 	"github.com/cpupoold/cpupoold/internal/node/telemetry"
@@ -93,7 +94,7 @@ func TestClaimsBeforeOnePass(t *testing.T) {
 	r.connected()
 	r.quiet()
 	change := func(uid string, cpus int) *claims.Change {
-		c := &claims.Change{UID: uid, Question: waits.Ask[[]control.ClaimCPUs](nil)}
+		c := &claims.Change{UID: uid, Question: waits.Ask[[]inspect.ClaimPart](nil)}
 		if cpus > 0 {
 			c.Claim = &pools.Claim{UID: uid, Namespace: "ran", Name: uid, PodUID: "pod", Parts: []pools.ClaimPart{{Request: "cpus", Device: "numa1", CPUs: cpus}}}
 		}

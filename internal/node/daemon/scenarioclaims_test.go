@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/cpupoold/cpupoold/internal/control"
+	"github.com/cpupoold/cpupoold/internal/inspect"
 	"github.com/cpupoold/cpupoold/internal/node/claims"
 	"github.com/cpupoold/cpupoold/internal/node/waits"
 	"github.com/cpupoold/cpupoold/pkg/cri"
@@ -44,7 +44,7 @@ func (s *script) claimCommand(command, name string, args map[string]string) (don
 
 // changeClaim sends a change of a claim to the loop, and prints the answer.
 func (s *script) changeClaim(uid string, claim *pools.Claim) error {
-	c := &claims.Change{UID: uid, Claim: claim, Question: waits.Ask[[]control.ClaimCPUs](s.ctx.Done())}
+	c := &claims.Change{UID: uid, Claim: claim, Question: waits.Ask[[]inspect.ClaimPart](s.ctx.Done())}
 	s.event(claimChange{c})
 	s.settle()
 	select {

@@ -91,7 +91,7 @@ func (d *Daemon) Has(uid string) bool {
 	return slices.ContainsFunc(d.Claims().Claims, func(c inspect.Claim) bool { return c.UID == uid })
 }
 
-func (d *Daemon) prepare(_ context.Context, claim pools.Claim) (all []control.ClaimCPUs, err error) {
+func (d *Daemon) prepare(_ context.Context, claim pools.Claim) (all []inspect.ClaimPart, err error) {
 	d.mu.Lock()
 	held := d.held[claim.UID]
 	d.mu.Unlock()
@@ -126,9 +126,7 @@ func (d *Daemon) prepare(_ context.Context, claim pools.Claim) (all []control.Cl
 			now.Claims = append(now.Claims, c)
 			i = len(now.Claims) - 1
 		}
-		for _, p := range now.Claims[i].Parts {
-			all = append(all, control.ClaimCPUs(p))
-		}
+		all = now.Claims[i].Parts
 	})
 	return all, err
 }
