@@ -12,6 +12,7 @@ import (
 
 	"github.com/cpupoold/cpupoold/internal/history"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
+	"github.com/cpupoold/cpupoold/pkg/pools"
 	"github.com/cpupoold/cpupoold/pkg/topology"
 )
 
@@ -223,10 +224,10 @@ type Auxiliary struct {
 	// machine, or gVisor) or other.
 	Kind string `json:"kind"`
 	// Pod is namespace/name. It is empty if the runtime does not report the pod.
-	Pod    string `json:"pod,omitempty"`
-	PodUID string `json:"podUID,omitempty"`
-	Pool   string `json:"pool"`
-	Type   string `json:"type,omitempty"`
+	Pod    string     `json:"pod,omitempty"`
+	PodUID string     `json:"podUID,omitempty"`
+	Pool   pools.Pool `json:"pool"`
+	Type   string     `json:"type,omitempty"` // of a management pool
 	// CPUs are the desired CPUs. With Exclusive they are exclusive CPUs of the pod's
 	// containers, but for the shared CPUs in Mixed.
 	CPUs      cpuset.Set `json:"cpus"`

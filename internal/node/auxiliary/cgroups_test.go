@@ -2,11 +2,13 @@ package auxiliary_test
 
 import (
 	"fmt"
+	"path"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/cpupoold/cpupoold/internal/inspect"
 	"github.com/cpupoold/cpupoold/internal/node/auxiliary"
 	"github.com/cpupoold/cpupoold/internal/node/inventory"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
@@ -51,7 +53,7 @@ func (w *world) add(name string, st cgroup.State) cgroup.Path {
 	return p
 }
 
-func (w *world) place() []auxiliary.Cgroup {
+func (w *world) place() []inspect.Auxiliary {
 	return w.Place(auxiliary.Facts{Inventory: w.inventory, Plan: &w.plan, Shared: w.shared, Owned: cpuset.Of(4, 5), Wrote: func(cgroup.Path) bool { return w.wrote }, Read: func(p cgroup.Path) (cgroup.State, error) {
 		st, ok := w.states[p]
 		if !ok {
@@ -120,7 +122,7 @@ func TestPlace(t *testing.T) {
 				if !g.Mixed.IsEmpty() {
 					got += ", shared " + g.Mixed.String()
 				}
-				if target := g.Target(); !target.FileOnly || target.Exclusive != g.Exclusive || g.Pod != "default/web" {
+				if target := auxiliary.Target(&g); !target.FileOnly || target.Exclusive != g.Exclusive || g.Pod != "default/web" {
 					t.Errorf("target %+v of %q", target, g.Pod)
 				}
 			}
@@ -187,7 +189,7 @@ func TestLimits(t *testing.T) {
 		}
 	}
 	placed := w.place()
-	if len(placed) != 64 || placed[0].Kind != "sandbox" || placed[1].Kind != "monitor" || placed[2].Path.Base() != "a0000" {
+	if len(placed) != 64 || placed[0].Kind != "sandbox" || placed[1].Kind != "monitor" || path.Base(placed[2].Cgroup) != "a0000" {
 		t.Errorf("%d placed: %v", len(placed), placed[:3])
 	}
 	problems := w.Problems(w.inventory)

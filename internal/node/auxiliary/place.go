@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/cpupoold/cpupoold/internal/inspect"
 	"github.com/cpupoold/cpupoold/internal/node/inventory"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
@@ -18,25 +19,11 @@ const (
 	kindOther   = "other"
 )
 
-// Cgroup is a cgroup in a pod that belongs to no container, with its desired CPUs. The cgroup
-// of a pause container is one if the pod's containers run in it.
-type Cgroup struct {
-	Path   cgroup.Path
-	Kind   string // monitor, sandbox or other
-	PodUID string // "" if the runtime does not report the pod
-	Pod    string // namespace/name, "" if unknown
-	// CPUs are exclusive CPUs of containers with Exclusive; Mixed are shared ones among them.
-	CPUs, Mixed cpuset.Set
-	Exclusive   bool
-	Pool        pools.Pool
-	Type        string // of a management pool
-	Reason      string
-}
-
-// Target returns the desired state of the cgroup. The daemon writes its files only: no CRI
-// update concerns it, and a property would change a unit that another program has started.
-func (g *Cgroup) Target() cgroup.Target {
-	return cgroup.Target{Path: g.Path, FileOnly: true, CPUs: g.CPUs, Exclusive: g.Exclusive, Mixed: g.Mixed, Reason: g.Reason}
+// Target returns the desired state of a cgroup in a pod that belongs to no container. The daemon
+// writes its files only: no CRI update concerns it, and a property would change a unit that another
+// program has started.
+func Target(g *inspect.Auxiliary) cgroup.Target {
+	return cgroup.Target{Path: cgroup.Path(g.Cgroup), FileOnly: true, CPUs: g.CPUs, Exclusive: g.Exclusive, Mixed: g.Mixed, Reason: g.Reason}
 }
 
 // Facts holds the values on which Place depends.
@@ -50,7 +37,7 @@ type Facts struct {
 }
 
 // Place returns the desired CPUs, sorted by slice, for maxPlaced cgroups of each pod.
-func (c *Cgroups) Place(f Facts) (all []Cgroup) {
+func (c *Cgroups) Place(f Facts) (all []inspect.Auxiliary) {
 	if c == nil || len(c.slices) == 0 {
 		return nil
 	}
@@ -65,12 +52,12 @@ func (c *Cgroups) Place(f Facts) (all []Cgroup) {
 			if !c.refresh(p, f.Read) {
 				continue
 			}
-			g := Cgroup{Path: p, Kind: kindOther}
+			g := inspect.Auxiliary{Cgroup: string(p), Kind: kindOther}
 			g.PodUID, g.Pod = b.nameOf(slice)
 			if strings.HasPrefix(p.Base(), monitorPrefix) {
 				g.Kind = kindMonitor
 			}
-			if f.place(&g, plans[g.PodUID], b.pods[slice]) {
+			if f.place(&g, p, plans[g.PodUID], b.pods[slice]) {
 				all = append(all, g)
 			}
 		}
@@ -80,18 +67,18 @@ func (c *Cgroups) Place(f Facts) (all []Cgroup) {
 
 // place reports whether the cgroup has a target. A monitor runs on management CPUs of its pause
 // container, others only in pods of a management pool.
-func (f *Facts) place(g *Cgroup, plan *pools.PodPlan, sandboxes []*inventory.Pod) bool {
+func (f *Facts) place(g *inspect.Auxiliary, p cgroup.Path, plan *pools.PodPlan, sandboxes []*inventory.Pod) bool {
 	g.CPUs, g.Pool, g.Reason = f.Shared, pools.Shared, "it is in a pod and belongs to no container"
 	if plan == nil {
-		_, system := g.Path.Parent().SystemPartition() // its CPUs may be the kubelet's
-		return !system && !g.CPUs.IsEmpty() && (f.Wrote(g.Path) || !f.hasOthers(g.Path))
+		_, system := p.Parent().SystemPartition() // its CPUs may be the kubelet's
+		return !system && !g.CPUs.IsEmpty() && (f.Wrote(p) || !f.hasOthers(p))
 	}
 	for _, e := range sandboxes {
-		if !f.Inventory.IsSandboxCgroup(g.Path, e.Pod.ID) {
+		if !f.Inventory.IsSandboxCgroup(p, e.Pod.ID) {
 			continue
 		}
 		if s, ok := SandboxOf(f.Inventory, plan, e.Pod.ID); ok {
-			s.Path, s.PodUID, s.Pod = g.Path, g.PodUID, g.Pod
+			s.Cgroup, s.PodUID, s.Pod = g.Cgroup, g.PodUID, g.Pod
 			*g = s
 			return !g.CPUs.IsEmpty()
 		}
@@ -116,7 +103,7 @@ func (f *Facts) place(g *Cgroup, plan *pools.PodPlan, sandboxes []*inventory.Pod
 	if managed && pause != nil && pause.Pool == pools.Management {
 		g.CPUs, g.Pool, g.Type = pause.Runs(), pause.Pool, pause.Type
 	}
-	if others && f.hasOthers(g.Path) { // CRI-O has set the CPUs of the monitor, too
+	if others && f.hasOthers(p) { // CRI-O has set the CPUs of the monitor, too
 		return false
 	}
 	return !g.CPUs.IsEmpty()
@@ -131,8 +118,8 @@ func (f *Facts) hasOthers(p cgroup.Path) bool {
 // SandboxOf returns the CPUs of the cgroup in which the containers of a sandbox run: all CPUs
 // of these containers. The set is empty if the CPUs of one of them are not known: the cgroup
 // keeps its CPUs. The result is false without containers.
-func SandboxOf(m *inventory.Inventory, plan *pools.PodPlan, sandbox string) (Cgroup, bool) {
-	g := Cgroup{Kind: kindSandbox, PodUID: plan.UID, Pod: plan.Namespace + "/" + plan.Name, Reason: "the containers of the pod run in this cgroup"}
+func SandboxOf(m *inventory.Inventory, plan *pools.PodPlan, sandbox string) (inspect.Auxiliary, bool) {
+	g := inspect.Auxiliary{Kind: kindSandbox, PodUID: plan.UID, Pod: plan.Namespace + "/" + plan.Name, Reason: "the containers of the pod run in this cgroup"}
 	var own cpuset.Set
 	for i := range plan.Containers {
 		c := &plan.Containers[i]

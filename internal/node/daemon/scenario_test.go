@@ -240,7 +240,7 @@ func (s *script) do(words []string) error {
 		return s.Tree.Write(s.cgroups[plain[0]]+"/"+cgroup.FileCPUs, plain[1])
 	case "auxiliary":
 		for _, g := range s.loop.last.Auxiliary {
-			s.printf("%s: %s of %q: CPUs %s, exclusive %t, mixed %q", g.Path, g.Kind, g.Pod, g.CPUs, g.Exclusive, g.Mixed)
+			s.printf("%s: %s of %q: CPUs %s, exclusive %t, mixed %q", g.Cgroup, g.Kind, g.Pod, g.CPUs, g.Exclusive, g.Mixed)
 		}
 	case "exit":
 		id := s.ids[plain[0]]

@@ -3,8 +3,8 @@ package desired
 import (
 	"slices"
 
+	"github.com/cpupoold/cpupoold/internal/inspect"
 	"github.com/cpupoold/cpupoold/internal/node/audit"
-	"github.com/cpupoold/cpupoold/internal/node/auxiliary"
 	"github.com/cpupoold/cpupoold/internal/node/hostslices"
 	"github.com/cpupoold/cpupoold/internal/node/inventory"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
@@ -15,7 +15,7 @@ import (
 // own no CPUs. A pool with all CPUs owns none. CPUs of ResourceClaims count as guaranteed, and
 // containers that share a claim as a pod pool. The name of a cgroup in a pod that belongs to no
 // container is its kind in parentheses.
-func (s *Settings) Ownership(plan pools.Plan, m *inventory.Inventory, hosts []hostslices.Verdict, aux []auxiliary.Cgroup) audit.Ownership {
+func (s *Settings) Ownership(plan pools.Plan, m *inventory.Inventory, hosts []hostslices.Verdict, aux []inspect.Auxiliary) audit.Ownership {
 	var (
 		o     audit.Ownership
 		owned cpuset.Set
@@ -42,7 +42,7 @@ func (s *Settings) Ownership(plan pools.Plan, m *inventory.Inventory, hosts []ho
 		g := &aux[i]
 		place(audit.Place{
 			PoolName: auditPool(g.Pool, g.Type), Pod: g.Pod, Name: "(" + g.Kind + ")",
-			Cgroup: string(g.Path), CPUs: g.CPUs.Difference(g.Mixed), Exclusive: g.Exclusive, Mixed: g.Mixed,
+			Cgroup: g.Cgroup, CPUs: g.CPUs.Difference(g.Mixed), Exclusive: g.Exclusive, Mixed: g.Mixed,
 		})
 	}
 	for _, u := range plan.Units {

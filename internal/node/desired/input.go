@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/cpupoold/cpupoold/internal/config"
+	"github.com/cpupoold/cpupoold/internal/inspect"
 	"github.com/cpupoold/cpupoold/internal/node/auxiliary"
 	"github.com/cpupoold/cpupoold/internal/node/hostenv"
 	"github.com/cpupoold/cpupoold/internal/node/hostslices"
@@ -57,7 +58,7 @@ type Decision struct {
 	Owners  []Owner              // of the plan
 	Owned   cpuset.Set           // exclusive CPUs of the plan, with idle siblings
 	// Auxiliary are the cgroups in pods that belong to no container.
-	Auxiliary []auxiliary.Cgroup
+	Auxiliary []inspect.Auxiliary
 }
 
 // Decide returns the desired state of the node.
@@ -74,7 +75,7 @@ func (in *Input) Decide() Decision {
 	want := in.dropUnread(&d, in.Targets(d.Plan))
 	d.Auxiliary = in.auxiliary(&d)
 	for i := range d.Auxiliary {
-		want = append(want, d.Auxiliary[i].Target())
+		want = append(want, auxiliary.Target(&d.Auxiliary[i]))
 	}
 	for pod, c := range d.Plan.Containers() {
 		if g, ok := in.sandbox(pod, c); ok && !g.CPUs.IsEmpty() {

@@ -7,8 +7,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/cpupoold/cpupoold/internal/config"
+	"github.com/cpupoold/cpupoold/internal/inspect"
 	"github.com/cpupoold/cpupoold/internal/node/audit"
-	"github.com/cpupoold/cpupoold/internal/node/auxiliary"
 	"github.com/cpupoold/cpupoold/internal/node/desired"
 	"github.com/cpupoold/cpupoold/internal/node/hostslices"
 	"github.com/cpupoold/cpupoold/internal/node/inventory"
@@ -114,15 +114,15 @@ func TestOwnership(t *testing.T) {
 	}
 	s.Config.Pools.Partitions = []pools.PartitionSpec{{Type: "management"}}
 	guaranteed, management := audit.PoolName{Pool: string(pools.Guaranteed)}, audit.PoolName{Pool: string(pools.Management), Type: "management"}
-	aux := []auxiliary.Cgroup{
-		{Path: "kubepods.slice/kubepods-podu.slice/crio-conmon-c.scope", Kind: "monitor", Pod: "default/p", Pool: pools.Shared, CPUs: cpuset.Of(2)},
-		{Path: "kubepods.slice/kubepods-podu.slice/kata_p", Kind: "sandbox", Pod: "default/p", Pool: pools.Guaranteed, CPUs: cpuset.Of(2, 3), Mixed: cpuset.Of(2), Exclusive: true},
+	aux := []inspect.Auxiliary{
+		{Cgroup: "kubepods.slice/kubepods-podu.slice/crio-conmon-c.scope", Kind: "monitor", Pod: "default/p", Pool: pools.Shared, CPUs: cpuset.Of(2)},
+		{Cgroup: "kubepods.slice/kubepods-podu.slice/kata_p", Kind: "sandbox", Pod: "default/p", Pool: pools.Guaranteed, CPUs: cpuset.Of(2, 3), Mixed: cpuset.Of(2), Exclusive: true},
 	}
 	want := audit.Ownership{
 		Places: []audit.Place{
 			{PoolName: guaranteed, Pod: "default/p", Name: "app", Cgroup: "kubepods.slice/kubepods-podu.slice/cri-containerd-c.scope", CPUs: cpuset.Of(3), Exclusive: true},
-			{PoolName: audit.PoolName{Pool: string(pools.Shared)}, Pod: "default/p", Name: "(monitor)", Cgroup: string(aux[0].Path), CPUs: cpuset.Of(2)},
-			{PoolName: guaranteed, Pod: "default/p", Name: "(sandbox)", Cgroup: string(aux[1].Path), CPUs: cpuset.Of(3), Mixed: cpuset.Of(2), Exclusive: true},
+			{PoolName: audit.PoolName{Pool: string(pools.Shared)}, Pod: "default/p", Name: "(monitor)", Cgroup: aux[0].Cgroup, CPUs: cpuset.Of(2)},
+			{PoolName: guaranteed, Pod: "default/p", Name: "(sandbox)", Cgroup: aux[1].Cgroup, CPUs: cpuset.Of(3), Mixed: cpuset.Of(2), Exclusive: true},
 			{PoolName: guaranteed, Name: "du.service", Cgroup: "system.slice/du.service", CPUs: cpuset.Of(4), Exclusive: true},
 			{PoolName: management, Name: "system.slice", Cgroup: "system.slice", CPUs: cpuset.Of(0, 1)},
 		},

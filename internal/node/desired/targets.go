@@ -3,6 +3,7 @@ package desired
 import (
 	"cmp"
 
+	"github.com/cpupoold/cpupoold/internal/inspect"
 	"github.com/cpupoold/cpupoold/internal/node/auxiliary"
 	"github.com/cpupoold/cpupoold/internal/node/inventory"
 	"github.com/cpupoold/cpupoold/internal/node/undo"
@@ -281,7 +282,7 @@ func unreadCgroups(m *inventory.Inventory, p pools.Plan) map[cgroup.Path]bool {
 
 // auxiliary returns the cgroups in pods that belong to no container, with their CPUs. With a
 // static kubelet, only cgroups in management pods have CPUs.
-func (in *Input) auxiliary(d *Decision) []auxiliary.Cgroup {
+func (in *Input) auxiliary(d *Decision) []inspect.Auxiliary {
 	f := auxiliary.Facts{Inventory: in.Inventory, Plan: &d.Plan, Owned: d.Owned.Union(in.Leaving), Read: in.Read,
 		Wrote: func(p cgroup.Path) bool { return in.Journal.HasOriginal(p, cgroup.FileCPUs) }}
 	if !in.Settings.Pools.Kubelet {
@@ -291,16 +292,16 @@ func (in *Input) auxiliary(d *Decision) []auxiliary.Cgroup {
 }
 
 // sandbox returns the cgroup of a pause container in which the pod's containers run.
-func (in *Input) sandbox(pod *pools.PodPlan, c *pools.Placement) (auxiliary.Cgroup, bool) {
+func (in *Input) sandbox(pod *pools.PodPlan, c *pools.Placement) (inspect.Auxiliary, bool) {
 	if c.Kind != pools.Infra || c.State == pools.Exited || !in.Inventory.HostsContainers(c.ID) {
-		return auxiliary.Cgroup{}, false
+		return inspect.Auxiliary{}, false
 	}
 	e := in.Inventory.Pod(c.ID)
 	if e.Pause == "" || in.Auxiliary.HasSandbox(in.Inventory, e) {
-		return auxiliary.Cgroup{}, false
+		return inspect.Auxiliary{}, false
 	}
 	g, ok := auxiliary.SandboxOf(in.Inventory, pod, c.ID)
-	g.Path = e.Pause
+	g.Cgroup = string(e.Pause)
 	return g, ok
 }
 

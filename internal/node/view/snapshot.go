@@ -6,7 +6,6 @@ import (
 
 	"github.com/cpupoold/cpupoold/internal/history"
 	"github.com/cpupoold/cpupoold/internal/inspect"
-	"github.com/cpupoold/cpupoold/internal/node/auxiliary"
 	"github.com/cpupoold/cpupoold/internal/node/desired"
 	"github.com/cpupoold/cpupoold/internal/node/telemetry"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
@@ -34,7 +33,7 @@ type Snapshot struct {
 	Live   *telemetry.LiveAudit
 	System *inspect.SystemPartition
 	// Auxiliary are the cgroups in pods that belong to no container.
-	Auxiliary []auxiliary.Cgroup
+	Auxiliary []inspect.Auxiliary
 }
 
 // pools returns the pools with their present CPUs.

@@ -60,6 +60,7 @@ func (o *Answers) Status() *inspect.Status {
 		},
 		Pools:      in.pools(),
 		Containers: inspect.Containers(&in.Plan, in.live()),
+		Auxiliary:  in.Auxiliary,
 		System:     in.System,
 		Sources:    []inspect.Source{},
 		Problems:   []inspect.Problem{},
@@ -84,12 +85,6 @@ func (o *Answers) Status() *inspect.Status {
 	}
 	for _, p := range in.Problems {
 		s.Problems = append(s.Problems, inspect.ProblemOf(p))
-	}
-	for _, g := range in.Auxiliary {
-		s.Auxiliary = append(s.Auxiliary, inspect.Auxiliary{
-			Cgroup: string(g.Path), Kind: g.Kind, Pod: g.Pod, PodUID: g.PodUID, Pool: string(g.Pool), Type: g.Type,
-			CPUs: g.CPUs, Exclusive: g.Exclusive, Mixed: g.Mixed, Reason: g.Reason,
-		})
 	}
 	for _, path := range slices.Sorted(maps.Keys(in.Faults)) {
 		s.Faults = append(s.Faults, inspect.Fault{Cgroup: string(path), Error: in.Faults[path].Error()})
