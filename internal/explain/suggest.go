@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/cpupoold/cpupoold/internal/inspect"
+	"github.com/cpupoold/cpupoold/internal/layout"
 	"github.com/cpupoold/cpupoold/internal/spelling"
 )
 
@@ -15,7 +16,7 @@ import (
 // names, the first ones in the alphabet.
 func suggestions(all []inspect.Container, name string) string {
 	if of, containers := containersOf(all, name); len(containers) > 0 {
-		return "the containers of " + of + " are " + list(containers)
+		return "the containers of " + of + " are " + layout.Few(containers, maxNames)
 	}
 	names := podsAndUnits(all)
 	similar := mostSimilar(names, name)
@@ -23,11 +24,11 @@ func suggestions(all []inspect.Container, name string) string {
 	case len(names) == 0:
 		return "this node has no pods and no units"
 	case len(similar) == 0:
-		return "there are " + list(names) + "; cpupoold status lists all"
+		return "there are " + layout.Few(names, maxNames) + "; cpupoold status lists all"
 	case others == 0:
-		return "similar names are " + list(similar)
+		return "similar names are " + layout.Few(similar, maxNames)
 	default:
-		return fmt.Sprintf("similar names are %s; cpupoold status lists %d more", list(similar), others)
+		return fmt.Sprintf("similar names are %s; cpupoold status lists %d more", layout.Few(similar, maxNames), others)
 	}
 }
 
@@ -101,14 +102,6 @@ func difference(have, asked string) (letters int, similar bool) {
 	return letters, letters >= 0
 }
 
-func list(names []string) string {
-	text := strings.Join(names[:min(len(names), maxNames)], ", ")
-	if more := len(names) - maxNames; more > 0 {
-		text += fmt.Sprintf(" and %d more", more)
-	}
-	return text
-}
-
 // Bounds of the names in an answer.
 const (
 	maxNames = 8
@@ -141,7 +134,7 @@ func Find(all []inspect.Container, name string) ([]int, error) {
 		return found, nil
 	case len(targets) > 1:
 		slices.Sort(targets)
-		return nil, &inspect.NameError{Text: fmt.Sprintf("%q names several: %s; write one of these", name, list(targets))}
+		return nil, &inspect.NameError{Text: fmt.Sprintf("%q names several: %s; write one of these", name, layout.Few(targets, maxNames))}
 	}
 	return nil, &inspect.NameError{Text: fmt.Sprintf("%q names no pod, container or unit that the daemon places; %s", name, suggestions(all, name))}
 }

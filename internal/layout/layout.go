@@ -172,6 +172,15 @@ func Clip(s string, most int) string {
 	return strings.ToValidUTF8(s[:most], "") + "…"
 }
 
+// Few joins the first names, and states the number of the others.
+func Few(names []string, most int) string {
+	text := strings.Join(names[:min(len(names), most)], ", ")
+	if more := len(names) - most; more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return text
+}
+
 // Count returns a number of things, such as 1 CPU or 2 CPUs.
 func Count(n int, thing string) string {
 	if n != 1 {

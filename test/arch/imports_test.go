@@ -151,7 +151,7 @@ func rows() []row {
 		{"report", true, []string{"internal/history", "internal/inspect"}},
 		{"hostkubelet", true, []string{"procroot", "pkg/cgroup"}},
 		{"usablecpus", true, []string{"pkg/cgroup", "pkg/cpuset", "pkg/pools", "pkg/topology"}},
-		{"preflight", true, []string{"pkg/...", "internal/config", "internal/findings", "internal/nodecheck", "internal/othermanagers", "hostkubelet", "hostslices", "managers", "procroot", "quantity", "usablecpus"}},
+		{"preflight", true, []string{"pkg/...", "internal/config", "internal/findings", "internal/layout", "internal/nodecheck", "internal/othermanagers", "hostkubelet", "hostslices", "managers", "procroot", "quantity", "usablecpus"}},
 		{"threads", true, []string{"pkg/cgroup"}},
 		{"schedwatch/account", true, nil},
 		{"schedwatch", true, []string{"audit", "pkg/cpuset", "schedwatch/account"}},
@@ -188,7 +188,7 @@ func rows() []row {
 		{"units", false, []string{"actor", "desired", "hostenv", "hostslices", "inventory", "kernelstate", "retry", "undo"}},
 		{"drift", false, []string{"desired", "hostenv", "inventory", "kernelstate", "retry", "undo"}},
 		{"hosttuning", false, []string{"desired", "hostenv", "inventory", "power", "tune"}},
-		{"view", false, []string{"auxiliary", "desired", "hostenv", "internal/capacity", "internal/explain", "internal/verdict", "inventory", "nodestatus", "noise"}},
+		{"view", false, []string{"desired", "hostenv", "internal/capacity", "internal/explain", "internal/verdict", "inventory", "nodestatus", "noise"}},
 		{"claims", false, []string{"internal/control", "waits"}},
 		{"planning", false, []string{"auxiliary", "claims", "desired", "hostenv", "inventory", "kernelstate", "numahints", "permission", "quiet", "recovery", "undo"}},
 		{"moves", false, []string{"internal/control", "desired", "inventory", "kernelstate", "planning", "retry", "undo", "view", "waits"}},
@@ -196,7 +196,7 @@ func rows() []row {
 		{"notices", false, []string{"auxiliary", "desired", "drift", "exposure", "hostenv", "inventory", "kernelstate", "partition", "treewatch", "undo"}},
 		{"publish", false, []string{"appcpus", "appfiles", "audit", "auditor", "auxiliary", "claimuse", "clusterstate", "desired", "drift", "exposure", "hostenv", "hosttuning", "inventory", "kernelstate", "liveaudit", "nodestatus", "noise", "partition", "planning", "refusal", "requests", "retry", "sourcestate", "treewatch", "undo", "units", "usablecpus", "view"}},
 		{"preview", false, []string{"audit", "auxiliary", "desired", "hostenv", "hostslices", "hosttuning", "inventory", "kernelstate", "nodestatus", "noise", "numahints", "power", "quiet", "recovery", "tune", "undo", "usablecpus"}},
-		{"restore", false, []string{"desired", "hostenv", "hosttuning", "nodestatus", "partition", "preview", "tune", "undo"}},
+		{"restore", false, []string{"desired", "hostenv", "hosttuning", "internal/layout", "nodestatus", "partition", "preview", "tune", "undo"}},
 
 		// The event loop: every package but preview and restore, which run without it.
 		{"daemon", false, []string{"actor", "appcpus", "auditor", "auxiliary", "claims", "claimuse", "desired", "drift", "hostenv", "hosttuning", "internal/control", "inventory", "kernelstate", "listing", "liveaudit", "memrelease", "moves", "nodestatus", "notices", "numahints", "partition", "permission", "planning", "publish", "quiet", "refusal", "requests", "resize", "retry", "treewatch", "undo", "units", "usablecpus", "view", "waits"}},

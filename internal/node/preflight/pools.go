@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/cpupoold/cpupoold/internal/config"
+	"github.com/cpupoold/cpupoold/internal/layout"
 	"github.com/cpupoold/cpupoold/internal/node/usablecpus"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/topology"
@@ -252,12 +253,7 @@ func checkPreparedClaims(e *evidence) []Finding {
 	if e.config.Mode == config.ModeObserve {
 		severity = Warning
 	}
-	const most = 10
-	list := strings.Join(names[:min(len(names), most)], ", ")
-	if more := len(names) - most; more > 0 {
-		list += fmt.Sprintf(" and %d more", more)
-	}
 	return []Finding{newFinding(severity, e.file+": guaranteed.exclusive",
-		fmt.Sprintf("is kubelet, and ResourceClaims have CPUs (%s): the kubelet would allocate these CPUs to other containers, too", list),
+		fmt.Sprintf("is kubelet, and ResourceClaims have CPUs (%s): the kubelet would allocate these CPUs to other containers, too", layout.Few(names, 10)),
 		"delete the pods of the claims while the daemon runs with guaranteed.claims; or forget the claims with cpupoold restore --force")}
 }

@@ -3,9 +3,9 @@ package restore
 import (
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/cpupoold/cpupoold/internal/config"
+	"github.com/cpupoold/cpupoold/internal/layout"
 	"github.com/cpupoold/cpupoold/internal/node/hostenv"
 	"github.com/cpupoold/cpupoold/internal/node/undo"
 	"github.com/cpupoold/cpupoold/pkg/pools"
@@ -19,7 +19,7 @@ func checkClaims(o Options) error {
 		return nil
 	}
 	return fmt.Errorf("the journal has prepared ResourceClaims (%s), and their containers would lose the CPUs; delete the pods of the claims while a daemon runs, "+
-		"or use --force to forget the claims", listed(names))
+		"or use --force to forget the claims", layout.Few(names, 10))
 }
 
 // Claims returns the names of the ResourceClaims of the journal, sorted. It returns no names if the journal cannot be
@@ -35,13 +35,4 @@ func namesOf(claims []pools.Claim) (names []string) {
 	}
 	slices.Sort(names)
 	return names
-}
-
-// listed returns the first names as text, with the number of the others.
-func listed(names []string) string {
-	const most = 10
-	if more := len(names) - most; more > 0 {
-		return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), more)
-	}
-	return strings.Join(names, ", ")
 }

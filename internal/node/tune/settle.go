@@ -8,11 +8,15 @@ import (
 	"strings"
 	"time"
 
+	"github.com/cpupoold/cpupoold/internal/layout"
 	"github.com/cpupoold/cpupoold/internal/node/conflict"
 )
 
 // maxRepairs is the number of repairs of a knob in two minutes after which repairs pause.
 const maxRepairs = 3
+
+// mostNames is the number of settings that a message names.
+const mostNames = 8
 
 func limits() conflict.Limits {
 	return conflict.Limits{Repairs: maxRepairs, Window: 2 * time.Minute}
@@ -91,7 +95,7 @@ func problemsOf(all []Stuck) []Problem {
 			}
 		}
 		if len(names) > 0 {
-			problems = append(problems, Problem{of.code, fmt.Sprintf("%s: %s; %s", list(names), text, of.remedy)})
+			problems = append(problems, Problem{of.code, fmt.Sprintf("%s: %s; %s", layout.Few(names, mostNames), text, of.remedy)})
 		}
 	}
 	return problems
@@ -104,15 +108,6 @@ func name(s Stuck) string {
 	return s.String() + " (" + s.Label + ")"
 }
 
-// list joins names. It replaces all after the first eight by their number.
-func list(names []string) string {
-	const limit = 8
-	if len(names) > limit {
-		return fmt.Sprintf("%s and %d more", strings.Join(names[:limit], ", "), len(names)-limit)
-	}
-	return strings.Join(names, ", ")
-}
-
 func (t *Tuner) logStuck(all []Stuck) {
 	var names []string
 	for _, s := range all {
@@ -120,7 +115,7 @@ func (t *Tuner) logStuck(all []Stuck) {
 	}
 	if text := strings.Join(names, ", "); text != t.loggedStuck {
 		if t.loggedStuck = text; text != "" {
-			t.o.Log.Info("host settings without their desired value", "number", len(names), "which", list(names))
+			t.o.Log.Info("host settings without their desired value", "number", len(names), "which", layout.Few(names, mostNames))
 		}
 	}
 }

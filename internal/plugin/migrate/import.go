@@ -13,6 +13,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/cpupoold/cpupoold/internal/config"
+	"github.com/cpupoold/cpupoold/internal/layout"
 	"github.com/cpupoold/cpupoold/internal/plugin/manifest"
 	"github.com/cpupoold/cpupoold/internal/spelling"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
@@ -124,7 +125,7 @@ func (i *importer) machines() {
 		i.fail("there is no MachineConfig of role %q in these files", shorten(i.o.Role))
 		return
 	case i.o.Role == "" && len(roles) > 1:
-		i.fail("MachineConfig: there are some of roles %s, and a node has one; name it with --role", atMost(roles))
+		i.fail("MachineConfig: there are some of roles %s, and a node has one; name it with --role", layout.Few(roles, mostNames))
 		return
 	}
 	of := []string{"", i.o.Role}
@@ -165,7 +166,7 @@ func names(all []object) string {
 	for _, o := range all {
 		list = append(list, o.name)
 	}
-	return atMost(list)
+	return layout.Few(list, mostNames)
 }
 
 // pool returns the MachineConfigPool for which a MachineConfig was made of others, or "".

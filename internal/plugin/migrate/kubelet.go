@@ -12,6 +12,8 @@ import (
 
 	"go.yaml.in/yaml/v3"
 	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/cpupoold/cpupoold/internal/layout"
 )
 
 // kubelet adds statements from the merged settings of a kubelet
@@ -250,9 +252,9 @@ func (f *facts) kubelets(all []object) {
 	const remedy = "a kubelet has one, with drop-ins, which are *.conf in one directory whose name ends in .d; give the files of one node"
 	switch {
 	case len(mains) > 1:
-		f.fail("%d KubeletConfigurations, and %s: %s", len(mains), remedy, atMost(mains))
+		f.fail("%d KubeletConfigurations, and %s: %s", len(mains), remedy, layout.Few(mains, mostNames))
 	case len(dirs) > 1:
-		f.fail("%d directories with drop-ins of KubeletConfiguration, and %s: %s", len(dirs), remedy, atMost(dirs))
+		f.fail("%d directories with drop-ins of KubeletConfiguration, and %s: %s", len(dirs), remedy, layout.Few(dirs, mostNames))
 	case len(all) > 0:
 		f.kubelet(merged(all))
 	}

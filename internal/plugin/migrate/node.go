@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/cpupoold/cpupoold/internal/layout"
 )
 
 // documents parses a file of YAML or JSON. Empty documents are left out.
@@ -180,13 +182,8 @@ func (o object) order() int {
 	return 0
 }
 
-func atMost(names []string) string {
-	const most = 10
-	if len(names) <= most {
-		return strings.Join(names, ", ")
-	}
-	return strings.Join(names[:most], ", ") + fmt.Sprintf(" and %d more", len(names)-most)
-}
+// mostNames is the number of objects that a message names.
+const mostNames = 10
 
 // one returns the object of a kind that a flag names, or the only object.
 func (f *facts) one(kind, flag, meant string, all []object) (object, bool) {
@@ -201,9 +198,9 @@ func (f *facts) one(kind, flag, meant string, all []object) (object, bool) {
 	case meant != "" && len(all) == 0:
 		f.fail("there is no %s %q in these files", kind, shorten(meant))
 	case meant != "":
-		f.fail("there is no %s %q in these files; there are %s", kind, shorten(meant), atMost(names))
+		f.fail("there is no %s %q in these files; there are %s", kind, shorten(meant), layout.Few(names, mostNames))
 	case len(all) > 1:
-		f.fail("%s: there are %d, and a node has one; name it with %s: %s", kind, len(all), flag, atMost(names))
+		f.fail("%s: there are %d, and a node has one; name it with %s: %s", kind, len(all), flag, layout.Few(names, mostNames))
 	case len(all) == 1:
 		return all[0], true
 	}
