@@ -13,12 +13,14 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/cpupoold/cpupoold/internal/config"
 	"github.com/cpupoold/cpupoold/internal/inspect"
 	"github.com/cpupoold/cpupoold/internal/layout"
 	"github.com/cpupoold/cpupoold/internal/node/audit"
 	"github.com/cpupoold/cpupoold/internal/node/auditor"
 	"github.com/cpupoold/cpupoold/internal/node/preview"
 	"github.com/cpupoold/cpupoold/internal/usage"
+	"github.com/cpupoold/cpupoold/pkg/topology"
 )
 
 // Bounds of the flags of audit. An interval below a millisecond would show the audit
@@ -98,9 +100,7 @@ no exclusive CPU kept its owner.`,
 			return err
 		}
 		r, err := auditing{
-			owners: func(ctx context.Context) (audit.Ownership, []string, error) {
-				return preview.Owners(ctx, cfg, t, a.logger(cfg))
-			},
+			owners:   a.owners(cfg, t),
 			watcher:  w,
 			duration: *duration, interval: *interval, cost: processTime,
 		}.run(c.Context())
@@ -128,9 +128,30 @@ func auditResult(r audit.Report, duration time.Duration) error {
 	return nil
 }
 
+// readOwners returns the owners of CPUs, and the objects that could not be read.
+type readOwners func(context.Context) (audit.Ownership, []string, error)
+
+func (a *app) owners(cfg *config.Config, t *topology.Topology) readOwners {
+	return func(ctx context.Context) (audit.Ownership, []string, error) {
+		return preview.Owners(ctx, cfg, t, a.logger(cfg))
+	}
+}
+
+// again returns the owners at the end of an audit, also after a signal to stop. Without an answer it
+// returns the former owners.
+func (read readOwners) again(ctx context.Context, before audit.Ownership) (audit.Ownership, []string) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), ownersTimeout)
+	defer cancel()
+	after, unread, err := read(ctx)
+	if err != nil {
+		return before, []string{"the present owners of CPUs are unknown, and the former ones are assumed: " + err.Error()}
+	}
+	return after, unread
+}
+
 // auditing is an audit of this machine, or of a test's fake.
 type auditing struct {
-	owners  func(context.Context) (audit.Ownership, []string, error)
+	owners  readOwners
 	watcher interface {
 		Scan(o audit.Ownership, at uint64) error
 		Evidence() (audit.Evidence, []string)
@@ -153,13 +174,7 @@ func (a auditing) run(ctx context.Context) (audit.Report, error) {
 	e, missed := a.watcher.Evidence()
 	unread = append(unread, missed...)
 
-	asking, cancel := context.WithTimeout(context.WithoutCancel(ctx), ownersTimeout)
-	defer cancel()
-	after, more, err := a.owners(asking)
-	if err != nil {
-		after = before
-		more = []string{"the present owners of CPUs are unknown, and the former ones are assumed: " + err.Error()}
-	}
+	after, more := a.owners.again(ctx, before)
 	settled, changed := audit.Settled(before, after)
 	r := audit.Evaluate(settled, e)
 	r.Cost, r.Changed = spent.Seconds(), changed
@@ -238,9 +253,7 @@ func printAudit(w *layout.Writer, r audit.Report) {
 	if !r.Changed.IsEmpty() {
 		fmt.Fprintf(w, "CPUs %s got other owners during the audit and were not examined\n", r.Changed)
 	}
-	for _, u := range r.Unread {
-		fmt.Fprintf(w, "not read: %s\n", layout.Printable(u))
-	}
+	printUnread(w, r.Unread)
 }
 
 func printFound(w *layout.Writer, found []audit.Finding) {
@@ -269,7 +282,7 @@ func printFound(w *layout.Writer, found []audit.Finding) {
 			case f.Ran.IsEmpty():
 				cpus, amount = f.Allowed, ""
 			}
-			out.Row(layout.Middle(placeOf(f), 24), layout.Middle(tasks(f), 16), layout.Middle(cpus.String(), 9), amount, layout.Middle(cmp.Or(path.Join(f.Owner.Pod, f.Owner.Name), inspect.FullPool(f.Owner.Pool, f.Owner.Type)), 15))
+			out.Row(layout.Middle(placeOf(f), 24), layout.Middle(tasks(f), 16), layout.Middle(cpus.String(), 9), amount, layout.Middle(ownerName(f.Owner), 15))
 		}
 		w.Table(out)
 	}
@@ -305,7 +318,7 @@ func printKernel(w *layout.Writer, works []audit.KernelWork) {
 		for _, work := range interrupts[:min(len(interrupts), 3)] {
 			most = append(most, fmt.Sprintf("%s %d", work.Name, work.Count))
 		}
-		out.Row(layout.Middle(cmp.Or(path.Join(o.Pod, o.Name), inspect.FullPool(o.Pool, o.Type)), 24), fmt.Sprint(threads), fmt.Sprintf("%.3fs", ran), fmt.Sprint(softirqs), layout.Middle(strings.Join(most, ", "), 26))
+		out.Row(layout.Middle(ownerName(o), 24), fmt.Sprint(threads), fmt.Sprintf("%.3fs", ran), fmt.Sprint(softirqs), layout.Middle(strings.Join(most, ", "), 26))
 		works = works[end:]
 	}
 	w.Table(out)

@@ -1,16 +1,15 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"path"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/sys/unix"
 
 	"github.com/cpupoold/cpupoold/internal/config"
 	"github.com/cpupoold/cpupoold/internal/inspect"
@@ -18,7 +17,6 @@ import (
 	"github.com/cpupoold/cpupoold/internal/node/audit"
 	"github.com/cpupoold/cpupoold/internal/node/hostenv"
 	"github.com/cpupoold/cpupoold/internal/node/livereport"
-	"github.com/cpupoold/cpupoold/internal/node/preview"
 	"github.com/cpupoold/cpupoold/internal/node/schedwatch"
 	"github.com/cpupoold/cpupoold/internal/usage"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
@@ -52,13 +50,11 @@ func checkLive(c *cobra.Command, live time.Duration) error {
 // auditLive runs a live audit and prints its report.
 func (a *app) auditLive(ctx context.Context, as format, duration time.Duration, cfg *config.Config, t *topology.Topology) error {
 	r, err := liveAuditing{
-		owners: func(ctx context.Context) (audit.Ownership, []string, error) {
-			return preview.Owners(ctx, cfg, t, a.logger(cfg))
-		},
+		owners: a.owners(cfg, t),
 		open: func(cpus int) (watch, error) {
 			return schedwatch.Open(hostenv.CgroupRoot, cpus)
 		},
-		duration: duration, cost: processTime, progress: a.terminalLine(),
+		duration: duration, cost: processTime, progress: a.terminalLine,
 	}.run(ctx)
 	if err != nil {
 		return err
@@ -84,15 +80,11 @@ func liveResult(r livereport.Report) error {
 	return nil
 }
 
-// terminalLine returns a function that prints a line on the standard error if that is a
-// terminal.
-func (a *app) terminalLine() func(string) {
-	if f, ok := a.err.(*os.File); ok {
-		if _, err := unix.IoctlGetTermios(int(f.Fd()), unix.TCGETS); err == nil {
-			return func(line string) { _, _ = fmt.Fprintln(f, line) }
-		}
+// terminalLine prints a line on the standard error if that is a terminal.
+func (a *app) terminalLine(line string) {
+	if f := a.terminal(); f != nil {
+		_, _ = fmt.Fprintln(f, line)
 	}
-	return func(string) {}
 }
 
 // watch is the part of [schedwatch.Program] that a live audit uses.
@@ -105,7 +97,7 @@ type watch interface {
 
 // liveAuditing is a live audit of this machine, or of a test's fake.
 type liveAuditing struct {
-	owners   func(context.Context) (audit.Ownership, []string, error)
+	owners   readOwners
 	open     func(cpus int) (watch, error)
 	duration time.Duration
 	cost     func() time.Duration
@@ -156,13 +148,7 @@ func (a liveAuditing) run(ctx context.Context) (r livereport.Report, err error) 
 	unread = append(unread, failed...)
 	spent = a.cost() - spent
 
-	asking, cancel := context.WithTimeout(context.WithoutCancel(ctx), ownersTimeout)
-	defer cancel()
-	after, more, err := a.owners(asking)
-	if err != nil {
-		after = before
-		more = []string{"the present owners of CPUs are unknown, and the former ones are assumed: " + err.Error()}
-	}
+	after, more := a.owners.again(ctx, before)
 	r = c.Report(before, after)
 	r.Seconds, r.Cost = took.Seconds(), spent.Seconds()
 	r.Unread = distinct(append(unread, more...))
@@ -270,9 +256,7 @@ func printLive(w *layout.Writer, r livereport.Report) {
 	if !r.Changed.IsEmpty() {
 		w.Paragraph(fmt.Sprintf("CPUs %s got other owners during the audit, or the owner's cgroup was replaced. They were not examined.", r.Changed))
 	}
-	for _, u := range r.Unread {
-		fmt.Fprintf(w, "not read: %s\n", layout.Printable(u))
-	}
+	printUnread(w, r.Unread)
 }
 
 // printLiveTasks prints the first rows of a report, and counts the others.
@@ -291,7 +275,7 @@ func printLiveTasks(w *layout.Writer, r livereport.Report) {
 			more.Switches += t.Switches
 			continue
 		}
-		out.Row(list(t.Owner.CPUs), ownerName(t.Owner), kindText(t.Kind), layout.Clip(t.Command, maxCommand), cgroupOf(t), fmt.Sprint(t.Switches), brief(t.Seconds))
+		out.Row(list(t.Owner.CPUs), layout.Middle(ownerName(t.Owner), maxOwner), kindText(t.Kind), layout.Clip(t.Command, maxCommand), cgroupOf(t), fmt.Sprint(t.Switches), brief(t.Seconds))
 	}
 	w.Table(out)
 	if more != (livereport.Total{}) {
@@ -314,12 +298,9 @@ const (
 
 func list(cpus cpuset.Set) string { return layout.Middle(cpus.String(), maxList) }
 
+// ownerName returns the name of an owner, or of its pool.
 func ownerName(o audit.Owner) string {
-	name := path.Join(o.Pod, o.Name)
-	if name == "" {
-		name = inspect.FullPool(o.Pool, o.Type)
-	}
-	return layout.Middle(name, maxOwner)
+	return cmp.Or(path.Join(o.Pod, o.Name), inspect.FullPool(o.Pool, o.Type))
 }
 
 // kindText returns the kind of a task as a phrase.

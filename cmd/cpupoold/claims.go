@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"strconv"
 	"strings"
@@ -37,18 +38,10 @@ func claimTable(all []inspect.Claim) *layout.Table {
 	for i := range all {
 		c := &all[i]
 		for _, p := range c.Parts {
-			t.Row(c.Full(), shortUID(c.UID), podOf(c), p.Device, p.CPUs.Difference(c.Away).String(), p.CPUs.Intersection(c.Away).String(), strings.Join(c.Containers, ", "), c.Code)
+			t.Row(c.Full(), shortUID(c.UID), cmp.Or(c.Pod, c.PodUID), p.Device, p.CPUs.Difference(c.Away).String(), p.CPUs.Intersection(c.Away).String(), strings.Join(c.Containers, ", "), c.Code)
 		}
 	}
 	return t
-}
-
-// podOf returns the pod of a claim, or its UID if the runtime does not report the pod.
-func podOf(c *inspect.Claim) string {
-	if c.Pod == "" {
-		return c.PodUID
-	}
-	return c.Pod
 }
 
 // shortUID returns the first characters of a UID. Few claims of a node have them in common.

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/sys/unix"
 
 	"github.com/cpupoold/cpupoold/internal/config"
 	"github.com/cpupoold/cpupoold/internal/layout"
@@ -177,11 +176,8 @@ func candidates(ctx context.Context, c *config.Config, t *topology.Topology, log
 
 // progress returns a function that prints the elapsed time on a terminal, or nil.
 func (a *app) progress(duration time.Duration) func(time.Duration) {
-	f, ok := a.err.(*os.File)
-	if !ok {
-		return nil
-	}
-	if _, err := unix.IoctlGetTermios(int(f.Fd()), unix.TCGETS); err != nil {
+	f := a.terminal()
+	if f == nil {
 		return nil
 	}
 	next := progressInterval

@@ -144,9 +144,7 @@ func printTracing(w *layout.Writer, r latency.Report) {
 	for _, k := range r.Kept {
 		fmt.Fprintf(w, "  kept %s\n", layout.Printable(k))
 	}
-	for _, u := range r.Unread {
-		fmt.Fprintf(w, "not read: %s\n", layout.Printable(u))
-	}
+	printUnread(w, r.Unread)
 }
 
 // nanoseconds formats a time with three digits: 812ns, 4.05µs, 12.3ms.

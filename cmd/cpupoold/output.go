@@ -51,10 +51,25 @@ func (a *app) show(as format, value any, text func(w *layout.Writer)) error {
 // announce prints text on the standard error if that is a terminal and the caller does not
 // stop it within a second.
 func (a *app) announce(text string) (stop func() bool) {
-	if f, ok := a.err.(*os.File); ok {
-		if _, err := unix.IoctlGetTermios(int(f.Fd()), unix.TCGETS); err == nil {
-			return time.AfterFunc(time.Second, func() { _, _ = fmt.Fprintln(f, text) }).Stop
-		}
+	if f := a.terminal(); f != nil {
+		return time.AfterFunc(time.Second, func() { _, _ = fmt.Fprintln(f, text) }).Stop
 	}
 	return func() bool { return false }
+}
+
+// terminal returns the standard error if it is a terminal, or nil.
+func (a *app) terminal() *os.File {
+	if f, ok := a.err.(*os.File); ok {
+		if _, err := unix.IoctlGetTermios(int(f.Fd()), unix.TCGETS); err == nil {
+			return f
+		}
+	}
+	return nil
+}
+
+// printUnread prints the objects that could not be read.
+func printUnread(w *layout.Writer, unread []string) {
+	for _, u := range unread {
+		fmt.Fprintf(w, "not read: %s\n", layout.Printable(u))
+	}
 }
