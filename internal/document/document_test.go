@@ -42,7 +42,7 @@ func TestWriteLine(t *testing.T) {
 	if err := document.WriteLine(&got, &v); err != nil {
 		t.Fatal(err)
 	}
-	want := `{"names":null,"count":null,"items":[],"time":"0001-01-01T00:00:00Z","at":` + empty + `,"all":[` + empty + `],"lists":[[]],"by":{"a<b":` + empty + `},"any":` + empty + "}\n"
+	want := `{"names":[],"count":{},"items":[],"time":"0001-01-01T00:00:00Z","at":` + empty + `,"all":[` + empty + `],"lists":[[]],"by":{"a<b":` + empty + `},"any":` + empty + "}\n"
 	if got.String() != want {
 		t.Errorf("document\n%s\nwant\n%s", got.String(), want)
 	}
