@@ -108,14 +108,8 @@ func (c *counters) noteRegistration(ctx context.Context, request any, _ *grpc.Un
 	return handle(ctx, request)
 }
 
-// Limits of the port. They have the values of the daemon.
-const (
-	maxNew      = 256      // connections without an answered request
-	maxAnswered = 64       // other connections
-	maxHeader   = 16 << 10 // bytes
-	readTimeout = 5 * time.Second
-	maxSilence  = 2 * time.Minute // of the loop that asks the daemon
-)
+// maxSilence is the maximum time without a question to the daemon.
+const maxSilence = 2 * time.Minute
 
 // serve serves metrics and probes until ctx ends.
 func (d *driver) serve(ctx context.Context, l net.Listener) error {
@@ -123,32 +117,19 @@ func (d *driver) serve(ctx context.Context, l net.Listener) error {
 	mux.Handle("GET /metrics", promhttp.HandlerFor(d.count.registry, promhttp.HandlerOpts{
 		ErrorLog: slog.NewLogLogger(d.log.Handler(), slog.LevelWarn), MaxRequestsInFlight: 2,
 	}))
-	mux.HandleFunc("GET /healthz", probe(func() error {
+	mux.HandleFunc("GET /healthz", limits.Probe(func() error {
 		if age := time.Since(time.Unix(0, d.watch.tried.Load())); age > maxSilence {
 			return fmt.Errorf("the daemon was last asked %s ago", age.Round(time.Second))
 		}
 		return nil
 	}))
 	// A node without a daemon must not stop the rollout of the driver, so the daemon does not count.
-	mux.HandleFunc("GET /readyz", probe(func() error {
+	mux.HandleFunc("GET /readyz", limits.Probe(func() error {
 		if !d.count.registered.Load() {
 			return errors.New("the kubelet has not registered the plugin yet")
 		}
 		return nil
 	}))
-	s := &http.Server{Handler: mux, MaxHeaderBytes: maxHeader, ReadTimeout: readTimeout, WriteTimeout: 30 * time.Second, IdleTimeout: 2 * time.Minute,
-		ErrorLog: slog.NewLogLogger(d.log.Handler(), slog.LevelDebug)}
-	guarded := limits.Limits{New: maxNew, Answered: maxAnswered, Peer: limits.Address}.Guard(l, s)
-	return limits.Serve(ctx, "metrics on "+l.Addr().String(), guarded, s)
-}
-
-// probe returns a handler that answers 503 with the error of check.
-func probe(check func() error) http.HandlerFunc {
-	return func(w http.ResponseWriter, _ *http.Request) {
-		if err := check(); err != nil {
-			http.Error(w, err.Error(), http.StatusServiceUnavailable)
-			return
-		}
-		fmt.Fprintln(w, "ok")
-	}
+	s := &http.Server{Handler: mux, ErrorLog: slog.NewLogLogger(d.log.Handler(), slog.LevelDebug)}
+	return limits.Limits{Peer: limits.Address}.ServeMetrics(ctx, l, s)
 }

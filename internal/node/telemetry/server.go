@@ -61,35 +61,19 @@ func New(o Options) (*Server, error) {
 		// time than they measure.
 		MaxRequestsInFlight: 2,
 	}))
-	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { answer(w, health(o)) })
-	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) { answer(w, readiness(o)) })
+	mux.HandleFunc("GET /healthz", limits.Probe(o.health))
+	mux.HandleFunc("GET /readyz", limits.Probe(o.readiness))
 	return &Server{mux}, nil
 }
 
-// Limits of the port. Any user of the host can open it. One user's connections do not close the
-// connections of another: without probes, the kubelet restarts the daemon.
-const (
-	maxNew      = 256      // connections without an answered request
-	maxAnswered = 64       // other connections
-	maxHeader   = 16 << 10 // bytes
-	readTimeout = 5 * time.Second
-)
-
-// Serve answers requests until ctx is done, completes those in progress, and closes l.
+// Serve answers requests until ctx is done, completes those in progress, and closes l. Any user of
+// the host can open the port. Many users with a connection each must not close the probe of the
+// kubelet, which is a process of root: without probes, the kubelet restarts the daemon.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
-	srv := &http.Server{
-		Handler:        s,
-		MaxHeaderBytes: maxHeader,
-		ReadTimeout:    readTimeout,
-		WriteTimeout:   30 * time.Second,
-		IdleTimeout:    2 * time.Minute,
-	}
-	// The kubelet is a process of root. Many users with a connection each must not close its probe.
-	guarded := limits.Limits{New: maxNew, Answered: maxAnswered, Peer: limits.Users(), Protected: limits.Root}.Guard(l, srv)
-	return limits.Serve(ctx, "metrics on "+l.Addr().String(), guarded, srv)
+	return limits.Limits{Peer: limits.Users(), Protected: limits.Root}.ServeMetrics(ctx, l, &http.Server{Handler: s})
 }
 
-func health(o Options) error {
+func (o Options) health() error {
 	if age := time.Since(o.Heartbeat()); age > o.MaxSilence {
 		return fmt.Errorf("the event loop was last active %s ago; the limit is %s", age.Round(time.Millisecond), o.MaxSilence)
 	}
@@ -98,17 +82,9 @@ func health(o Options) error {
 
 // readiness returns an error until the first pass is over. Failures of that pass are shown by
 // metrics only: one bad container must not stop the rollout on all nodes.
-func readiness(o Options) error {
+func (o Options) readiness() error {
 	if v := o.View(); v == nil || !v.Ready {
 		return errors.New("the first pass is not over yet")
 	}
 	return nil
-}
-
-func answer(w http.ResponseWriter, err error) {
-	if err != nil {
-		http.Error(w, err.Error(), http.StatusServiceUnavailable)
-		return
-	}
-	fmt.Fprintln(w, "ok")
 }
