@@ -80,12 +80,10 @@ func retryAfter(err error) time.Duration {
 
 // sleep waits for d. It reports whether ctx is still active.
 func sleep(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
 	select {
 	case <-ctx.Done():
 		return false
-	case <-timer.C:
+	case <-time.After(d):
 		return true
 	}
 }
