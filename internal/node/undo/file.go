@@ -21,26 +21,21 @@ const fileLimit = 64 << 20
 // damaged file aside. Of an earlier boot's journal it returns only the facts that outlive
 // a boot, because its cgroups are gone.
 func Load(name, bootID string, now time.Time) (d Document, note error) {
-	empty := Document{BootID: bootID}
-	b, err := durable.Read(name, fileLimit)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return empty, nil
-	case err != nil:
-		err = fmt.Errorf("read journal: %w", err)
-		if mvErr := os.Rename(name, name+".unread"); mvErr != nil { // the next save would replace the file
+	d, is, err := read(name, bootID)
+	switch is {
+	case unreadable: // the next save would replace the file
+		if mvErr := os.Rename(name, name+".unread"); mvErr != nil {
 			err = fmt.Errorf("%w (and it could not be set aside: %w)", err, mvErr)
 		}
-		return empty, fmt.Errorf("%w: starting with an empty one", err)
-	}
-	if d, err = decode(b); err != nil {
+		return d, fmt.Errorf("%w: starting with an empty one", err)
+	case damaged:
 		aside := fmt.Sprintf("%s.bad-%d", name, now.Unix())
 		if mvErr := os.Rename(name, aside); mvErr != nil {
-			return empty, fmt.Errorf("%s: %w (and it could not be set aside: %w)", name, err, mvErr)
+			return d, fmt.Errorf("%w (and it could not be set aside: %w)", err, mvErr)
 		}
-		return empty, fmt.Errorf("%s: %w: set aside as %s; the originals in it are lost, and `cpupoold restore` cannot put them back", name, err, aside)
+		return d, fmt.Errorf("%w: set aside as %s; the originals in it are lost, and `cpupoold restore` cannot put them back", err, aside)
 	}
-	return d.inBoot(bootID), nil
+	return d, nil
 }
 
 type state int
@@ -53,19 +48,15 @@ const (
 	unreadable // the disk returns an error
 )
 
-// examine reads the journal without a change. The error explains damaged and unreadable.
-func examine(name string) (Document, state, error) {
-	bootID, err := hostenv.ReadBootID()
-	if err != nil {
-		return Document{}, unreadable, err
-	}
+// read reads the journal without a change. The error explains damaged and unreadable.
+func read(name, bootID string) (Document, state, error) {
 	empty := Document{BootID: bootID}
 	b, err := durable.Read(name, fileLimit)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return empty, missing, nil
 	case err != nil:
-		return empty, unreadable, fmt.Errorf("read journal: %w; repair the disk, or move the file away: then `cpupoold restore` uses defaults instead of the originals in it", err)
+		return empty, unreadable, fmt.Errorf("read journal: %w", err)
 	}
 	d, err := decode(b)
 	switch {
@@ -75,6 +66,19 @@ func examine(name string) (Document, state, error) {
 		return d.inBoot(bootID), earlierBoot, nil
 	}
 	return d, known, nil
+}
+
+// examine reads the journal of this boot without a change.
+func examine(name string) (Document, state, error) {
+	bootID, err := hostenv.ReadBootID()
+	if err != nil {
+		return Document{}, unreadable, err
+	}
+	d, is, err := read(name, bootID)
+	if is == unreadable {
+		err = fmt.Errorf("%w; repair the disk, or move the file away: then `cpupoold restore` uses defaults instead of the originals in it", err)
+	}
+	return d, is, err
 }
 
 // Peek returns the journal of this boot. It changes no file.

@@ -16,23 +16,15 @@ import (
 // are on disk. It does no I/O: a worker saves the document of BeginSave.
 type Journal struct {
 	saving
-	bootID      string
-	originals   map[Key]Original
-	assignments []pools.Assignment
-	unhinted    []pools.Key   // sorted
-	others      []Left        // sorted
-	claims      []pools.Claim // sorted by UID
-	resting     cpuset.Set
-	accepted    *Accepted
-	bare        bool
+	originals map[Key]Original
+	facts     Document // without originals; its lists are sorted
+	bare      bool
 }
 
 // New returns the journal of a document.
 func New(d Document) *Journal {
-	j := &Journal{
-		bootID: d.BootID, originals: make(map[Key]Original, len(d.Originals)), bare: len(d.Originals) == 0,
-		assignments: d.Assignments, unhinted: d.Unhinted, others: d.Others, claims: d.Claims, resting: d.Resting, accepted: d.Accepted,
-	}
+	j := &Journal{originals: make(map[Key]Original, len(d.Originals)), facts: d, bare: len(d.Originals) == 0}
+	j.facts.Originals = nil
 	for _, o := range d.Originals {
 		// Of two originals for a unit, the one without a value was there before the daemon's.
 		if _, known := j.originals[o.Key()]; !known || o.Value == "" {
@@ -268,68 +260,58 @@ func (j *Journal) drop(gone func(cgroup.Path) bool) (dropped bool) {
 // WasBare reports whether the daemon started without any original of this boot.
 func (j *Journal) WasBare() bool { return j.bare }
 
+// set replaces a fact. A fact that is the same is no change.
+func set[F any](j *Journal, fact *F, value F, same bool) {
+	if !same {
+		*fact = value
+		j.changes++
+	}
+}
+
 // Assignments returns the assignments in force.
-func (j *Journal) Assignments() []pools.Assignment { return j.assignments }
+func (j *Journal) Assignments() []pools.Assignment { return j.facts.Assignments }
 
 // SetAssignments replaces the assignments in force.
 func (j *Journal) SetAssignments(as []pools.Assignment) {
-	if !slices.EqualFunc(j.assignments, as, pools.Assignment.Equal) {
-		j.assignments = as
-		j.changes++
-	}
+	set(j, &j.facts.Assignments, as, slices.EqualFunc(j.facts.Assignments, as, pools.Assignment.Equal))
 }
 
 // Unhinted returns the owners whose CPUs were chosen without hints, sorted.
-func (j *Journal) Unhinted() []pools.Key { return j.unhinted }
+func (j *Journal) Unhinted() []pools.Key { return j.facts.Unhinted }
 
 // SetUnhinted replaces the owners whose CPUs were chosen without hints. Keys are sorted.
 func (j *Journal) SetUnhinted(keys []pools.Key) {
-	if !slices.Equal(j.unhinted, keys) {
-		j.unhinted = keys
-		j.changes++
-	}
+	set(j, &j.facts.Unhinted, keys, slices.Equal(j.facts.Unhinted, keys))
 }
 
 // Others returns the containers whose CPUs another plugin chose, sorted.
-func (j *Journal) Others() []Left { return j.others }
+func (j *Journal) Others() []Left { return j.facts.Others }
 
 // SetOthers replaces the containers whose CPUs another plugin chose. They are sorted.
 func (j *Journal) SetOthers(all []Left) {
-	if !slices.Equal(j.others, all) {
-		j.others = all
-		j.changes++
-	}
+	set(j, &j.facts.Others, all, slices.Equal(j.facts.Others, all))
 }
 
 // Claims returns the prepared ResourceClaims, sorted.
-func (j *Journal) Claims() []pools.Claim { return j.claims }
+func (j *Journal) Claims() []pools.Claim { return j.facts.Claims }
 
 // SetClaims replaces the prepared ResourceClaims. They are sorted.
 func (j *Journal) SetClaims(all []pools.Claim) {
-	if !slices.EqualFunc(j.claims, all, pools.Claim.Equal) {
-		j.claims = all
-		j.changes++
-	}
+	set(j, &j.facts.Claims, all, slices.EqualFunc(j.facts.Claims, all, pools.Claim.Equal))
 }
 
 // Resting returns the CPUs that the quiet period keeps out of the shared pool.
-func (j *Journal) Resting() cpuset.Set { return j.resting }
+func (j *Journal) Resting() cpuset.Set { return j.facts.Resting }
 
 // SetResting replaces the CPUs that the quiet period keeps out of the shared pool.
 func (j *Journal) SetResting(cpus cpuset.Set) {
-	if !j.resting.Equal(cpus) {
-		j.resting = cpus
-		j.changes++
-	}
+	set(j, &j.facts.Resting, cpus, j.facts.Resting.Equal(cpus))
 }
 
 // Accepted returns the newest configuration that fitted the machine; nil without one.
-func (j *Journal) Accepted() *Accepted { return j.accepted }
+func (j *Journal) Accepted() *Accepted { return j.facts.Accepted }
 
 // Accept replaces the newest configuration that fitted the machine. Nil changes nothing.
 func (j *Journal) Accept(a *Accepted) {
-	if a != nil && !j.accepted.Equal(*a) {
-		j.accepted = a
-		j.changes++
-	}
+	set(j, &j.facts.Accepted, a, a == nil || j.facts.Accepted.Equal(*a))
 }

@@ -3,6 +3,7 @@ package undo
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -100,10 +101,9 @@ func (s *saving) Problems(file string) []pools.Problem {
 
 // document returns a copy for a worker; its originals are in no order.
 func (j *Journal) document() Document {
-	d := Document{BootID: j.bootID, Originals: make([]Original, 0, len(j.originals)), Assignments: append([]pools.Assignment{}, j.assignments...), Resting: j.resting, Accepted: j.accepted}
-	for _, o := range j.originals {
-		d.Originals = append(d.Originals, o)
-	}
-	d.Unhinted, d.Others, d.Claims = slices.Clone(j.unhinted), slices.Clone(j.others), slices.Clone(j.claims)
+	d := j.facts
+	d.Originals = slices.AppendSeq(make([]Original, 0, len(j.originals)), maps.Values(j.originals))
+	d.Assignments = append([]pools.Assignment{}, d.Assignments...)
+	d.Unhinted, d.Others, d.Claims = slices.Clone(d.Unhinted), slices.Clone(d.Others), slices.Clone(d.Claims)
 	return d
 }
