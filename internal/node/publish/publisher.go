@@ -186,7 +186,7 @@ func (p *Publisher) Publish(pass *planning.Pass, now time.Time) {
 	p.history.NoteSources(v.Sources)
 	p.metrics.Store(v)
 	p.latest.Store(&view.Snapshot{
-		View: v, History: p.history.Snapshot(), Settings: *p.Settings, Plan: pass.Plan, Input: pass.Input, Targets: pass.Targets, Auxiliary: pass.Auxiliary, Planned: pass.Planned,
+		Decision: pass.Decision, View: v, History: p.history.Snapshot(), Settings: *p.Settings, Planned: pass.Planned,
 		Deferred: pass.Deferred, Faults: p.faults, Problems: p.problems, Began: pass.Began,
 		Config: p.States.ConfigErr(), Observes: p.Host.Observes, Owed: len(p.unwritten), System: p.Others.SystemPartition(p.Inventory),
 	})

@@ -9,6 +9,7 @@ import (
 
 	"github.com/cpupoold/cpupoold/internal/history"
 	"github.com/cpupoold/cpupoold/internal/inspect"
+	"github.com/cpupoold/cpupoold/internal/node/desired"
 	"github.com/cpupoold/cpupoold/internal/node/telemetry"
 	"github.com/cpupoold/cpupoold/internal/node/view"
 	"github.com/cpupoold/cpupoold/internal/testing/nodefixture"
@@ -31,7 +32,7 @@ func withClaims(t *testing.T, yaml string) (view.Node, *view.Snapshot) {
 		{UID: "uid-idle", Namespace: "ran", Name: "idle", PodUID: "u", Parts: []pools.ClaimPart{{Request: "cpus", Device: "numa1", CPUs: 1}}},
 	}
 	*n.Plan = pools.Build(in)
-	s := &view.Snapshot{Settings: *n.Settings, Plan: *n.Plan, Input: in, Planned: true, Problems: n.Plan.Problems, History: history.New().Snapshot(), View: &telemetry.View{Pools: n.PoolMetrics(cpuset.Set{})}}
+	s := &view.Snapshot{Settings: *n.Settings, Decision: desired.Decision{Plan: *n.Plan, Input: in}, Planned: true, Problems: n.Plan.Problems, History: history.New().Snapshot(), View: &telemetry.View{Pools: n.PoolMetrics(cpuset.Set{})}}
 	s.View.Containers, _ = n.Containers(map[string]cgroup.Path{}, nil)
 	return n, s
 }

@@ -15,13 +15,11 @@ import (
 // Snapshot is the state of the event loop after a pass. It is never changed. Documents for
 // operators are made of it on request.
 type Snapshot struct {
+	desired.Decision
 	View     *telemetry.View
 	History  *history.Snapshot
 	Settings desired.Settings
-	Plan     pools.Plan
-	Input    pools.Input // from which Plan was made
-	Targets  []cgroup.Target
-	Planned  bool // false: there is no plan yet
+	Planned  bool // false: there is no decision yet
 	Deferred []cgroup.Deferred
 	Faults   map[cgroup.Path]error
 	Problems []pools.Problem
@@ -32,8 +30,6 @@ type Snapshot struct {
 	// Live holds the results of the live audit; nil if it is off.
 	Live   *telemetry.LiveAudit
 	System *inspect.SystemPartition
-	// Auxiliary are the cgroups in pods that belong to no container.
-	Auxiliary []inspect.Auxiliary
 }
 
 // pools returns the pools with their present CPUs.
