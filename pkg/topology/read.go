@@ -168,8 +168,8 @@ type cache struct {
 
 // lastLevel returns a CPU's data cache of the highest level, which is level 2 for some small
 // cores. The number in indexN is not the level. If the kernel shows no cache, lastLevel returns
-// the zero value. A machine with thousands of CPUs has four directories for each: lastLevel reads
-// one file, if the CPU shows there the likely cache, which another CPU has and shares with it.
+// the zero value. A machine with thousands of CPUs has four directories for each. So
+// lastLevel first reads one file of the likely cache, which another CPU has. It ends if both CPUs share it.
 func (s *sysfs) lastLevel(id int, likely cache) (cache, error) {
 	dir := cpuFile(id, "cache")
 	if likely.level > 0 {

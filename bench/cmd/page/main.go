@@ -121,7 +121,7 @@ func render(results string) (*page, error) {
 		return nil, err
 	}
 	p := &page{values: map[string]string{}}
-	out.WriteString("| what | compared with | value or ratio | how measured | how to repeat |\n|---|---|---|---|---|\n")
+	out.WriteString("| figure | compared with | value or ratio | how measured | how to repeat |\n|---|---|---|---|---|\n")
 	for _, r := range rows() {
 		v, err := r.value(all)
 		if errors.Is(err, errNoSamples) {

@@ -21,7 +21,7 @@ func awaited() []string {
 }
 
 // TestPage checks that docs/reference/benchmarks.md is the page of bench/results, with at most 40
-// rows, that only awaited rows lack samples, and that the figures of other pages are those of the rows.
+// rows. Only awaited rows lack samples. Other pages have the same figures as the rows.
 func TestPage(t *testing.T) {
 	p, err := render(results)
 	if err != nil {

@@ -16,11 +16,11 @@ type row struct {
 	anchor string // of links to the row
 	text   string
 	rival  string // the program, or the state, that a factor compares with
-	slow   string // what takes longer by the factor; empty means the rival
+	slow   string // The program that takes longer by the factor. Empty means the rival.
 	value  source
 	unit   string  // a unit of quantity
-	limit  float64 // the value must be below it; 0 means no limit
-	least  float64 // the value must be at least this; 0 means no limit
+	limit  float64 // The value must be below it. 0 means no limit.
+	least  float64 // The value must be at least this. 0 means no limit.
 	repeat string  // the command that takes the samples
 }
 

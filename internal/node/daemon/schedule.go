@@ -51,8 +51,8 @@ func oneUnless(all bool) scope {
 // schedule holds the work that is due since the last full pass, and the deadlines of later work.
 type schedule struct {
 	timers
-	full         bool          // a full pass is due at once
-	answered     bool          // a full pass is due after the reply to a new owner, or with the next event
+	full         bool          // A full pass is due at once.
+	answered     bool          // A full pass is due after the reply to a new owner.
 	soon         bool          // a delayed full pass is due
 	files        []cgroup.Path // cgroups to repair, each once
 	changed      bool          // since the last plan

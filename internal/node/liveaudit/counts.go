@@ -63,9 +63,8 @@ func (c *counts) cpu(n int) *cpuCounts {
 	return c.cpus[n]
 }
 
-// add adds a reading. Of its tasks, isOwn and isOwnNow select the tasks that belong to the owner of their CPU: the
-// program took them for foreign ones, because the cgroup of the owner was made again. isOwnNow is for tasks that
-// still run.
+// add adds a reading. isOwn selects the tasks that belong to the owner of their CPU, and isOwnNow does so for tasks
+// that still run. The program took them for foreign ones, because the cgroup of the owner was made again.
 func (c *counts) add(r schedwatch.Reading, isOwn, isOwnNow func(*schedwatch.Task) bool) {
 	var ended [schedwatch.Kinds]map[int]time.Duration // time of own tasks with a row, by CPU
 	for i := range ended {

@@ -50,7 +50,7 @@ func TestLateReports(t *testing.T) {
 		if diff := cmp.Diff([]string{"ran/a"}, report("kubepods/poda/a")); diff != "" {
 			b.Errorf("findings after the handover (-want +got):\n%s", diff)
 		}
-		b.pass(owner("b", "4-5")) // a is not there any more
+		b.pass(owner("b", "4-5")) // the owner a has ended
 		wait(time.Hour)
 		if got := report("kubepods/poda/a"); len(got) != 0 {
 			b.Errorf("report after an hour: findings of %v", got)

@@ -160,7 +160,7 @@ func (a *Audit) read(p Program, counts *counts) {
 	}
 }
 
-// noteAll adds the user tasks of a reading to the findings, and reports whether an owner had none before. On a CPU
+// noteAll adds the user tasks of a reading to the findings, and reports whether an owner has its first finding. On a CPU
 // with several owners, the owner at the time of a task is unknown. a.mu is held.
 func (a *Audit) noteAll(tasks []schedwatch.Task, in interval, noted map[noteKey]bool) (isNew bool) {
 	for i := range tasks {

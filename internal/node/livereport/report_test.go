@@ -233,8 +233,8 @@ func TestManyNames(t *testing.T) {
 	}
 }
 
-// TestMoreByCPU checks that a row with more time than the counts of its CPU hides no tasks without a row of another CPU:
-// a task can end between the reading of counts and of rows.
+// TestMoreByCPU has a row with more time than the counts of its CPU: a task can end between the reading of counts and
+// of rows. The row hides no tasks of another CPU that have no row.
 func TestMoreByCPU(t *testing.T) {
 	r := report(du(), schedwatch.Reading{
 		CPUs:  []schedwatch.CPU{cpu(4, schedwatch.Count{Time: time.Second, Switches: 1}), cpu(5, schedwatch.Count{Time: 2 * time.Second, Switches: 2})},

@@ -10,8 +10,8 @@ import (
 	"github.com/cpupoold/cpupoold/internal/inspect"
 )
 
-// TestRedactForeignTasks checks that a report without names has no commands, cgroups, pods and containers of foreign
-// tasks: in the status, in the history and in the log, also with names that are common words.
+// TestRedactForeignTasks checks that a redacted report hides commands, cgroups, pods and containers of foreign tasks.
+// It checks the status, the history and the log. Some names are common words.
 func TestRedactForeignTasks(t *testing.T) {
 	text := func(command, place string) string {
 		return "CPUs 4-5 are exclusive, and tasks of other cgroups ran on them: " + strconv.Quote(command) + ", PID 812, cgroup " + place +

@@ -1,6 +1,6 @@
-// Package account holds the decisions of package schedwatch: which entries of the kernel's table of
-// owners change at a handover, whose watch a report belongs to, which counts of a CPU users see, and
-// why the kernel denies a call. It is pure.
+// Package account holds the decisions of package schedwatch. It decides which entries of the kernel's
+// table of owners change at a handover, and to which watch a report belongs. It computes the counts of
+// a CPU that users see, and the cause of a denied system call. It is pure.
 package account
 
 import (

@@ -1,7 +1,7 @@
 package account
 
 // latestWatches is the number of watches of a CPU that [Watches] remembers. A report waits for its reader, and
-// the CPU can have further owners meanwhile.
+// the CPU can have further owners until then.
 const latestWatches = 8
 
 // Watches holds the latest watches of each CPU, and the ID of the owner of each watch.
