@@ -25,6 +25,15 @@ func TestBench(t *testing.T) {
 	keepSamples(t, m)
 }
 
+// TestRow measures the part of the daemon in the creation of 100 exclusive pods, without the other samples of TestBench:
+// go test -tags vm,bench -count 1 -v -run '^TestRow$' ./test/vm -samples=FILE.
+func TestRow(t *testing.T) {
+	m := vm.Start(t, vm.Config{Topology: "8c2n", Node: true})
+	installDaemon(t, m)
+	vm.RunTests(t, m, "./guest/bench", "-out="+guestSamples, "-test.run=^TestRow$")
+	keepSamples(t, m)
+}
+
 // TestLimits measures the steps that no daemon gets below, on all kernels: `make bench-limits`. On the oldest one there are no partitions.
 func TestLimits(t *testing.T) {
 	for _, s := range matrix.Suites() {

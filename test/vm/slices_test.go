@@ -78,7 +78,7 @@ func unsliced() map[string]string {
 		"TestDisturbance": "make test-disturbance",
 		"TestChurn":       "make churn",
 		"TestPackage":     "needs the files of make release: -dist",
-		"TestBench":       "make bench", "TestLimits": "make bench-limits", "TestLiveSwitch": "make bench PARTS=live", "TestLiveMemory": "make bench PARTS=live",
+		"TestBench":       "make bench", "TestRow": "a part of make bench", "TestLimits": "make bench-limits", "TestLiveSwitch": "make bench PARTS=live", "TestLiveMemory": "make bench PARTS=live",
 
 		"TestDaemon/TestDrift": "TestDrift", "TestDaemon/TestDriftReload": "TestDrift", "TestDaemon/TestDriftAsked": "TestDrift",
 		"TestDaemon/TestDriftRestarts": "TestDrift", "TestDaemon/TestUnidentified": "TestDrift",

@@ -18,6 +18,8 @@ import (
 
 const (
 	latencySamples = 30
+	// rows times podsInRow pods are 100 pods with the daemon and 100 without it.
+	rows, podsInRow = 4, 25
 	// resolution is the interval of reads of a container's CPUs. One read takes an emulated CPU half a millisecond.
 	resolution = 2 * time.Millisecond
 )
@@ -35,6 +37,52 @@ func TestPlacement(t *testing.T) {
 			sample(t, "Placement", b.mkdir.Nanoseconds(), "mkdir-ns", b.started.Nanoseconds(), "started-ns")
 		})
 	}
+}
+
+// TestRow makes pods with exclusive CPUs one after another, with the daemon and without it. A sample is for 25 pods of each:
+//
+//   - create-ns, and bare-create-ns without the daemon: the sum of the runtime's answers to CreateContainer;
+//   - row-ns: the time of the runtime for these pods with the daemon.
+//
+// The daemon's answers take (create-ns - bare-create-ns) / row-ns of the runtime's time.
+func TestRow(t *testing.T) {
+	startDaemon(t)
+	m := newMaker(t)
+	for range rows {
+		quiet(t)
+		m.placements(t, kind{namespace: "default", cpus: 1}, guaranteed(), 1, func(placement) {}) // the daemon is connected
+		create, all := m.row(t)
+		run(t, "systemctl", "stop", "cpupoold")
+		bare, _ := m.row(t)
+		run(t, "systemctl", "start", "cpupoold")
+		sample(t, "Row", create.Nanoseconds(), "create-ns", bare.Nanoseconds(), "bare-create-ns", all.Nanoseconds(), "row-ns")
+	}
+}
+
+// row makes podsInRow pods, each with a container that starts and ends. It returns the sum of the creations and the time of all.
+func (m *maker) row(t *testing.T) (create, all time.Duration) {
+	t.Helper()
+	began := time.Now()
+	for range podsInRow {
+		p, err := m.sandbox(t.Context(), kind{namespace: "default", cpus: 1}, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		asked := time.Now()
+		container, err := m.create(t.Context(), p, "app", 0)
+		create += time.Since(asked)
+		for _, step := range []func() error{
+			func() error { return err },
+			func() error { return m.start(t.Context(), container) },
+			func() error { return m.end(t.Context(), container) },
+			func() error { return m.remove(t.Context(), p) },
+		} {
+			if err := step(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	return create, time.Since(began)
 }
 
 // placement holds the times of one placement.
