@@ -70,7 +70,7 @@ func TestLiveUnits(t *testing.T) {
 	r.liveSteps(p,
 		liveStep{"adopted", func() error { return nil }, ""},
 		liveStep{"stopped", func() error { return n.Units.Stop("du.service") }, "4-5"},
-		liveStep{"started", func() error { return n.Units.Start("du.service") }, ""},
+		liveStep{"started", func() error { return n.Units.Start("du.service") }, "4-5?"},
 		liveStep{"restarted at once", restart, "4-5"},
 	)
 	if got := p.now()[4]; len(got) != 1 || !strings.HasSuffix(got[0], "du.service") {
