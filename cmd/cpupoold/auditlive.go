@@ -28,6 +28,8 @@ const (
 	minLiveDuration = time.Second
 	// liveInterval is the time between readings. The kernel keeps 4,096 rows between them.
 	liveInterval = time.Second
+	// maxFirstFailures is the number of failed readings after which an audit without any reading ends.
+	maxFirstFailures = 3
 	// liveProgress is the time between two lines of progress on a terminal.
 	liveProgress = 5 * time.Second
 	// maxLiveRows is the number of rows that the table shows. Tenants choose the names of commands.
@@ -201,7 +203,7 @@ func (a liveAuditing) watch(ctx context.Context, w watch, c *livereport.Collecto
 			failures, failed = failures+1, fmt.Errorf("read the counts of the kernel: %w", err)
 		}
 		switch {
-		case isOver && took == 0:
+		case took == 0 && (isOver || failures == maxFirstFailures):
 			return 0, nil, failed
 		case isOver && failures > 0:
 			return took, []string{fmt.Sprintf("%s failed: %v", layout.Count(failures, "reading"), failed)}, nil

@@ -80,7 +80,7 @@ func TestLiveAuditing(t *testing.T) {
 		"no run time":            {kernel: kernel{measure: bad}, reads: 10, code: exitFindings, progress: "5 s", unread: "the run time of the program: bad"},
 		"part is not watched":    {kernel: kernel{own: bad}, reads: 10, code: exitFindings, progress: "5 s", unread: "bad"},
 		"no CPU is watched":      {kernel: kernel{own: bad, watched: cpuset.Of()}, lone: true, err: "no exclusive CPU can be watched"},
-		"no reading":             {kernel: kernel{read: bad}, reads: 10, err: "read the counts of the kernel: bad"},
+		"no reading":             {kernel: kernel{read: bad}, reads: 3, err: "read the counts of the kernel: bad"},
 		"a reading fails":        {kernel: kernel{oneRead: bad}, reads: 10, code: exitFindings, progress: "5 s", unread: "1 reading failed: read the counts of the kernel: bad"},
 		"the program stays":      {kernel: kernel{close: bad}, reads: 10, code: exitFindings, progress: "5 s", unread: "the end of the program: bad"},
 		"no owners at the end":   {after: bad, reads: 10, code: exitFindings, progress: "5 s", unread: "the former ones are assumed: bad"},

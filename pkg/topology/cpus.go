@@ -71,8 +71,8 @@ func (s *sysfs) siblings(id int, name, former string) (cpuset.Set, error) {
 // readPackages reads physical_package_id and die_id. Architectures without dies (arm64) have
 // no die_id. On s390x, the number of a package is unique in its book only, or it is -1 for all
 // packages: package_cpus_list distinguishes them. Only the lowest CPU of a core is read, because
-// the threads of a core are in one die and package. The kernel sees to it: match_smt in
-// arch/x86/kernel/smpboot.c, update_siblings_masks in drivers/base/arch_topology.c.
+// the threads of a core are in one die and package. On x86 and arm64 the kernel requires it:
+// match_smt in arch/x86/kernel/smpboot.c, update_siblings_masks in drivers/base/arch_topology.c.
 func (r *scan) readPackages() error {
 	unnumbered := make(map[int]int) // numbers of packages by their lowest CPU
 	_, books, err := optional(r.number(cpuFile(r.places[0].ID, "topology/book_id")))

@@ -332,6 +332,9 @@ func (s *sysfs) read(name string) ([]byte, error) {
 		var n int
 		n, err = f.Read(s.data[len(s.data):cap(s.data)])
 		s.data = s.data[:len(s.data)+n]
+		if n == 0 && err == nil {
+			err = io.ErrNoProgress
+		}
 	}
 	if errors.Is(err, io.EOF) {
 		err = nil

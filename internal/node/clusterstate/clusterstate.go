@@ -68,7 +68,7 @@ func (f *Facts) State() *nodestatus.State {
 			p := &f.Problems[i]
 			pod, text := p.Pod, publicText(p)
 			if p.Claim != "" { // the event is about the pod of the claim
-				pod, text = node.PodName(p.PodUID), "claim "+p.Claim+": "+p.Text
+				pod, text = node.PodName(p.PodUID), "claim "+p.Claim+": "+text
 			}
 			// The name is namespace/name: see pools.Problem.
 			if namespace, name, ok := strings.Cut(pod, "/"); ok && p.PodUID != "" {

@@ -30,7 +30,6 @@ func TestRedactForeignTasks(t *testing.T) {
 		r.AddEvents([]history.Event{{Code: "ForeignTask", Cause: problem}})
 		line := "level=WARN msg=\"problem appeared\" code=ForeignTask problem=" + strconv.Quote(problem)
 		r.AddLog(line)
-		r.addCgroup("system.slice/acmed.service")
 		data, err := json.Marshal(s)
 		if err != nil {
 			t.Fatal(err)

@@ -202,6 +202,7 @@ func textPatterns() []textPattern {
 		{Profile, []string{"/active_profile: "}, regexp.MustCompile(`/active_profile: ([A-Za-z0-9_.@-]+)`)},
 		{Drop, []string{".d/"}, regexp.MustCompile(`\.d/([A-Za-z0-9_.@-]+)`)},
 		{Section, []string{"workloads.", "runtimes."}, regexp.MustCompile(`\b(?:workloads|runtimes)\.([A-Za-z0-9_-]+)`)},
+		{Unit, []string{", cgroup "}, regexp.MustCompile(`, cgroup [\\"]*system\.slice/([A-Za-z0-9@_.\\-]+\.service)`)},
 		{Host, []string{"http://", "https://", "lookup "}, regexp.MustCompile(`(?:https?://|\blookup )([A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+)*)`)},
 	}
 }
@@ -220,6 +221,8 @@ func (r *Redactor) AddText(text string) {
 					r.addPod(m[1])
 				case Claim:
 					r.addClaim(m[1])
+				case Unit: // it can have ended, so that no tree of cgroups has it
+					r.addCgroup(m[1])
 				default:
 					r.Add(p.kind, m[1])
 				}

@@ -96,13 +96,20 @@ func TestHandovers(t *testing.T) {
 	if least < 2 {
 		t.Errorf("at least %v CPUs watched; want the two of the older owner at any time", least)
 	}
-	var m map[string]float64
-	n.Eventually("reading of the program", func() (err error) {
-		if m, err = n.metrics(); err == nil && m[switches] == 0 {
-			err = errors.New("no switches")
-		}
-		return err
-	})
+	// Two readings later, the metrics have all tasks of the last round.
+	m, err := n.metrics()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		last := m[watchedTime]
+		n.Eventually("reading of the program", func() (err error) {
+			if m, err = n.metrics(); err == nil && (m[watchedTime] == last || m[switches] == 0) {
+				err = fmt.Errorf("%v CPU seconds watched, before %v, %v switches", m[watchedTime], last, m[switches])
+			}
+			return err
+		})
+	}
 	t.Logf("%d containers: %v CPU seconds watched, %v switches, foreign: users %v, other kernel threads %v", *rounds,
 		m[watchedTime], m[switches], m[foreignUsers], m[foreignOther])
 	if m[foreignUsers] != 0 || m[lost] != 0 {
