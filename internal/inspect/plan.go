@@ -93,13 +93,13 @@ func owners(plan *pools.Plan) (owners map[int]string, reserved, away cpuset.Set)
 	names, claims := podNames(plan), claimNames(plan)
 	owners = make(map[int]string)
 	for _, a := range plan.Assignments {
-		name := a.Key.Container
+		name := a.Container
 		switch {
-		case a.Key.Claim != "":
-			name = claimOwner + claims[a.Key.Claim]
-		case !a.Key.IsUnit():
-			if name = names[a.Key.PodUID]; a.Key.Container != "" {
-				name += "/" + a.Key.Container
+		case a.Claim != "":
+			name = claimOwner + claims[a.Claim]
+		case !a.IsUnit():
+			if name = names[a.PodUID]; a.Container != "" {
+				name += "/" + a.Container
 			} else {
 				reserved = reserved.Union(a.CPUs)
 			}

@@ -87,7 +87,7 @@ func owning(all []Pod, p Pod) (pods []Pod, ok bool) {
 // sameOthers reports whether assignments differ only in the assignments of one pod.
 func sameOthers(before, after []Assignment, uid string) bool {
 	others := func(all []Assignment) []Assignment {
-		return slices.DeleteFunc(slices.Clone(all), func(a Assignment) bool { return a.Key.PodUID == uid })
+		return slices.DeleteFunc(slices.Clone(all), func(a Assignment) bool { return a.PodUID == uid })
 	}
 	return slices.EqualFunc(others(before), others(after), Assignment.Equal)
 }

@@ -52,7 +52,7 @@ func checkAlongside(t *testing.T, in pools.Input, before pools.Plan, now pools.I
 			for i := range plan.Units {
 				plan.Units[i].Reason.Text, plan.Units[i].Refused = "", nil
 			}
-			plan.Assignments = slices.DeleteFunc(slices.Clone(plan.Assignments), func(a pools.Assignment) bool { return a.Key.PodUID == p.UID })
+			plan.Assignments = slices.DeleteFunc(slices.Clone(plan.Assignments), func(a pools.Assignment) bool { return a.PodUID == p.UID })
 			return plan
 		}
 		if d := cmp.Diff(others(before), others(whole), equal); d != "" {

@@ -69,7 +69,7 @@ func (c *demand) guess() {
 // come first. Pods and their containers are sorted; classes are in the same order.
 func demands(p *Pools, pods []Pod, classes []class, previous []Assignment) []demand {
 	previous = slices.Clone(previous)
-	slices.SortFunc(previous, func(a, b Assignment) int { return a.Key.Compare(b.Key) })
+	slices.SortFunc(previous, func(a, b Assignment) int { return a.Compare(b.Key) })
 	room := 0
 	for i := range pods {
 		if classes[i].options != nil {
@@ -79,11 +79,11 @@ func demands(p *Pools, pods []Pod, classes []class, previous []Assignment) []dem
 	all := slices.Grow(unitDemands(p, previous), room)
 	for i := range pods {
 		p := &pods[i]
-		for len(previous) > 0 && previous[0].Key.PodUID < p.UID {
+		for len(previous) > 0 && previous[0].PodUID < p.UID {
 			previous = previous[1:]
 		}
 		n := 0
-		for n < len(previous) && previous[n].Key.PodUID == p.UID {
+		for n < len(previous) && previous[n].PodUID == p.UID {
 			n++
 		}
 		if options := classes[i].options; options != nil {
@@ -126,7 +126,7 @@ func appendDemands(all []demand, pod int, p *Pod, class *class, previous []Assig
 	verdicts := class.verdicts
 	before := func(name string) []Assignment {
 		n := 0
-		for n < len(previous) && previous[n].Key.Container == name {
+		for n < len(previous) && previous[n].Container == name {
 			n++
 		}
 		of := previous[:n]
@@ -148,9 +148,9 @@ func appendDemands(all []demand, pod int, p *Pod, class *class, previous []Assig
 		start++ // they come first, and never need any CPUs
 	}
 	for start < len(p.Containers) || len(previous) > 0 {
-		if start == len(p.Containers) || len(previous) > 0 && previous[0].Key.Container < p.Containers[start].Name {
+		if start == len(p.Containers) || len(previous) > 0 && previous[0].Container < p.Containers[start].Name {
 			// Only the assignment is left of the container.
-			held := before(previous[0].Key.Container)
+			held := before(previous[0].Container)
 			all = append(all, newDemand(pod, held[0].Key, held))
 			continue
 		}

@@ -272,9 +272,9 @@ func kubeletTook(in *Input, pods []Pod, plan *Plan) []Problem {
 			if !taken.IsSubsetOf(plan.TheirsAlone) {
 				instead = "the pool has no others and keeps them, too"
 			}
-			p := Problem{PodUID: a.Key.PodUID, Container: a.Key.Container, Reason: Reason{CodeKubeletTook, fmt.Sprintf(
+			p := Problem{PodUID: a.PodUID, Container: a.Container, Reason: Reason{CodeKubeletTook, fmt.Sprintf(
 				"the kubelet has given it %s of management pool %s; %s; have the kubelet reserve the pool (reservedSystemCPUs)", named(taken), part.Type, instead)}}
-			if i := slices.IndexFunc(pods, func(p Pod) bool { return p.UID == a.Key.PodUID }); i >= 0 {
+			if i := slices.IndexFunc(pods, func(p Pod) bool { return p.UID == a.PodUID }); i >= 0 {
 				p.Pod = pods[i].Namespace + "/" + pods[i].Name
 			}
 			all = append(all, p)

@@ -50,7 +50,7 @@ func format(p pools.Plan) string {
 		}
 	}
 	for _, a := range p.Assignments {
-		fmt.Fprintf(&b, "hold %s/%s %s", a.Key.PodUID, a.Key.Container, a.CPUs)
+		fmt.Fprintf(&b, "hold %s/%s %s", a.PodUID, a.Container, a.CPUs)
 		if !a.Away.IsEmpty() {
 			fmt.Fprintf(&b, " away %s", a.Away)
 		}

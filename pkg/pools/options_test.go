@@ -64,12 +64,12 @@ func TestOneOwnerPerCore(t *testing.T) {
 			owners++
 			for cpu := range a.CPUs.All() {
 				core := top.ThreadSiblings(cpu).First()
-				if other := ofCore[core]; other != "" && other != a.Key.PodUID {
-					t.Fatalf("step %d: %s and %s have a part of the core of CPU %d:\n%s", i, other, a.Key.PodUID, core, format(plan))
+				if other := ofCore[core]; other != "" && other != a.PodUID {
+					t.Fatalf("step %d: %s and %s have a part of the core of CPU %d:\n%s", i, other, a.PodUID, core, format(plan))
 				}
-				ofCore[core] = a.Key.PodUID
+				ofCore[core] = a.PodUID
 				if plan.Shared.Overlaps(top.ThreadSiblings(cpu)) {
-					t.Fatalf("step %d: the shared pool has a part of the core of CPU %d of %s:\n%s", i, cpu, a.Key.PodUID, format(plan))
+					t.Fatalf("step %d: the shared pool has a part of the core of CPU %d of %s:\n%s", i, cpu, a.PodUID, format(plan))
 				}
 			}
 		}

@@ -220,16 +220,16 @@ func Owners(in Input, plan Plan) []Owner {
 			continue // all of them are offline
 		}
 		o := Owner{Key: a.Key, CPUs: a.CPUs, Options: in.Pools.Options}
-		if a.Key.Claim != "" {
-			i := slices.IndexFunc(plan.Claims, func(p ClaimPlan) bool { return p.UID == a.Key.Claim })
+		if a.Claim != "" {
+			i := slices.IndexFunc(plan.Claims, func(p ClaimPlan) bool { return p.UID == a.Claim })
 			o.Pod, o.Fixed = plan.Claims[i].Namespace+"/"+plan.Claims[i].Name, "the CPUs of a ResourceClaim never move"
 			o.Options = in.Pools.claimOptions()
-		} else if !a.Key.IsUnit() {
-			i, ok := slices.BinarySearchFunc(pods, a.Key.PodUID, func(p Pod, uid string) int { return cmp.Compare(p.UID, uid) })
+		} else if !a.IsUnit() {
+			i, ok := slices.BinarySearchFunc(pods, a.PodUID, func(p Pod, uid string) int { return cmp.Compare(p.UID, uid) })
 			if !ok {
 				continue // Build assigns no CPUs to pods that do not exist
 			}
-			if o.ofPod(&pods[i]); isDivided(plan.Pods, a.Key.PodUID) {
+			if o.ofPod(&pods[i]); isDivided(plan.Pods, a.PodUID) {
 				o.Fixed = "its pod has pod-level resources, and the CPUs belong to the pod"
 			}
 			o.Options = *c.options(&pods[i])

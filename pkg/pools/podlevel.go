@@ -164,7 +164,7 @@ func (l *podLevel) sharer() verdict {
 func (c *classifier) recordOf(uid string) Assignment {
 	if c.haveSharers {
 		for i := range c.in.Previous {
-			if a := &c.in.Previous[i]; len(a.Sharers) > 0 && a.Key.PodUID == uid {
+			if a := &c.in.Previous[i]; len(a.Sharers) > 0 && a.PodUID == uid {
 				return *a
 			}
 		}

@@ -49,9 +49,9 @@ func (l *podLevel) demand(pod int, p *Pod, verdicts []verdict, previous []Assign
 
 // recorded returns the assignments of a container.
 func recorded(all []Assignment, name string) []Assignment {
-	i, _ := slices.BinarySearchFunc(all, name, func(a Assignment, name string) int { return cmp.Compare(a.Key.Container, name) })
+	i, _ := slices.BinarySearchFunc(all, name, func(a Assignment, name string) int { return cmp.Compare(a.Container, name) })
 	n := i
-	for n < len(all) && all[n].Key.Container == name {
+	for n < len(all) && all[n].Container == name {
 		n++
 	}
 	return all[i:n]
@@ -75,11 +75,11 @@ func (l *podLevel) inherit(c *demand, previous []Assignment, ages map[string]int
 	}
 	previous = slices.Clone(previous)
 	slices.SortStableFunc(previous, func(a, b Assignment) int {
-		a1, b1 := a.Key.Container, b.Key.Container
+		a1, b1 := a.Container, b.Container
 		return cmp.Or(cmp.Compare(rank(a1), rank(b1)), cmp.Compare(ages[a1], ages[b1]), cmp.Compare(a1, b1))
 	})
 	for _, a := range previous {
-		if rank(a.Key.Container) > 0 && c.cpus.Len()+c.away.Len() >= l.total {
+		if rank(a.Container) > 0 && c.cpus.Len()+c.away.Len() >= l.total {
 			break
 		}
 		c.had(a)

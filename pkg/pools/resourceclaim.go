@@ -85,7 +85,7 @@ func claimCPUs(in *Input) cpuset.Set {
 		return all
 	}
 	for _, a := range in.Previous {
-		if a.Key.Claim != "" && slices.ContainsFunc(in.Claims, func(c Claim) bool { return c.UID == a.Key.Claim }) {
+		if a.Claim != "" && slices.ContainsFunc(in.Claims, func(c Claim) bool { return c.UID == a.Claim }) {
 			all = all.Union(a.CPUs, a.Away)
 		}
 	}
@@ -120,7 +120,7 @@ func (in *Input) claims(needed cpuset.Set) (plans []ClaimPlan, assignments []Ass
 	}
 	c := claimer{in: in, devices: in.Pools.Devices(in.Machine), had: make(map[Key]cpuset.Set), free: in.Pools.Claims.CPUs, needed: needed}
 	for _, a := range in.Previous {
-		if a.Key.Claim != "" {
+		if a.Claim != "" {
 			c.had[a.Key] = c.had[a.Key].Union(a.CPUs, a.Away)
 		}
 	}

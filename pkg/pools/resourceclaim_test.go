@@ -352,8 +352,8 @@ func (w *world) checkClaims(t *testing.T, before, after pools.Plan) {
 		had[a.Key] = a.CPUs.Union(a.Away)
 	}
 	for _, a := range after.Assignments {
-		if cpus, known := had[a.Key]; a.Key.Claim != "" && known && !cpus.Equal(a.CPUs.Union(a.Away)) {
-			t.Errorf("claim %s had %s, and has %s; want no move", a.Key.Claim, cpus, a.CPUs.Union(a.Away))
+		if cpus, known := had[a.Key]; a.Claim != "" && known && !cpus.Equal(a.CPUs.Union(a.Away)) {
+			t.Errorf("claim %s had %s, and has %s; want no move", a.Claim, cpus, a.CPUs.Union(a.Away))
 		}
 	}
 	for i := range after.Claims {

@@ -58,7 +58,7 @@ func checkAway(t *testing.T, before, after pools.Plan) {
 	}
 	for _, a := range before.Assignments {
 		for _, other := range after.Assignments {
-			if stolen := a.Away.Intersection(other.CPUs.Union(other.Away)); other.Key != a.Key && (a.Key.PodUID == "" || other.Key.PodUID != a.Key.PodUID) && lacks[a.Key] && !stolen.IsEmpty() {
+			if stolen := a.Away.Intersection(other.CPUs.Union(other.Away)); other.Key != a.Key && (a.PodUID == "" || other.PodUID != a.PodUID) && lacks[a.Key] && !stolen.IsEmpty() {
 				t.Errorf("%v lacks CPUs, and %v has %s; want them back with their earlier owner", a.Key, other.Key, stolen)
 			}
 		}

@@ -90,7 +90,7 @@ func (n *Node) disbelief(refs cri.ClaimRefs, podUID, uid string) string {
 // cpusOf returns the CPUs of a claim, online and offline.
 func (n *Node) cpusOf(uid string) (all cpuset.Set) {
 	for _, a := range n.Assignments {
-		if a.Key.Claim == uid {
+		if a.Claim == uid {
 			all = all.Union(a.CPUs, a.Away)
 		}
 	}

@@ -26,7 +26,7 @@ func (c claimChange) apply(l *Loop) {
 		l.journal.SetClaims(l.planner.Claims.All())
 	}
 	if err == nil && c.Claim == nil { // its CPUs must not decide about a claim with the same UID that follows before the pass
-		l.planner.Assign(slices.DeleteFunc(slices.Clone(l.planner.Assignments()), func(a pools.Assignment) bool { return a.Key.Claim == c.UID }))
+		l.planner.Assign(slices.DeleteFunc(slices.Clone(l.planner.Assignments()), func(a pools.Assignment) bool { return a.Claim == c.UID }))
 	}
 	if err == nil && c.Claim != nil {
 		for e := range l.inventory.Members(c.Claim.PodUID) { // of a claim that a lost journal had

@@ -186,7 +186,7 @@ func runSequence(t *testing.T, seed uint64, length int) tally {
 func (w *world) end() error {
 	held := make(map[string]string)
 	for _, a := range w.seen.plan.Assignments {
-		held[a.Key.PodUID+"/"+a.Key.Container] = a.CPUs.String()
+		held[a.PodUID+"/"+a.Container] = a.CPUs.String()
 	}
 	if err := w.await("journal on disk", func() bool { return w.inspect().journaled }); err != nil {
 		return err

@@ -71,7 +71,7 @@ func (l *Loop) assignmentsAfter(m *moves.Move, now time.Time) ([]pools.Assignmen
 	after := s.Decide()
 	for _, a := range next {
 		if !a.CPUs.IsSubsetOf(desired.Assigned(after.Plan.Assignments, a.Key)) {
-			return nil, fmt.Errorf("%s/%s would lose CPUs by it", a.Key.PodUID, a.Key.Container)
+			return nil, fmt.Errorf("%s/%s would lose CPUs by it", a.PodUID, a.Container)
 		}
 	}
 	// Two owners that exchange CPUs need a free CPU for the moment between.

@@ -126,7 +126,7 @@ func wanted(p pools.Pools, pods []pools.Pod, claims []pools.Claim, held []pools.
 		owners[a.Key] = true
 		for _, name := range a.Sharers {
 			if a.Total == 0 || !a.CPUs.IsEmpty() {
-				owners[pools.Key{PodUID: a.Key.PodUID, Container: name}] = true
+				owners[pools.Key{PodUID: a.PodUID, Container: name}] = true
 			}
 		}
 	}

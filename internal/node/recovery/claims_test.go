@@ -118,8 +118,8 @@ func TestClaims(t *testing.T) {
 func texts(all []pools.Assignment) string {
 	var lines []string
 	for _, a := range all {
-		line := fmt.Sprintf("%s/%s %s", a.Key.PodUID, a.Key.Container, a.CPUs)
-		if a.Key.Claim != "" {
+		line := fmt.Sprintf("%s/%s %s", a.PodUID, a.Container, a.CPUs)
+		if a.Claim != "" {
 			line = "claim " + a.CPUs.String()
 		}
 		if !a.Away.IsEmpty() {

@@ -52,13 +52,13 @@ func collect(m *inventory.Inventory, read func(cgroup.Path) (cgroup.State, error
 	sharers := make(map[pools.Key]bool)
 	ofPod := make(map[string]cpuset.Set) // in the journal, by UID
 	for _, a := range journal {
-		if a.Key.Claim != "" {
+		if a.Claim != "" {
 			continue
 		}
 		e.journal[a.Key] = a.CPUs
-		ofPod[a.Key.PodUID] = ofPod[a.Key.PodUID].Union(a.CPUs)
+		ofPod[a.PodUID] = ofPod[a.Key.PodUID].Union(a.CPUs)
 		for _, name := range a.Sharers {
-			sharers[pools.Key{PodUID: a.Key.PodUID, Container: name}] = true
+			sharers[pools.Key{PodUID: a.PodUID, Container: name}] = true
 		}
 	}
 	for pod := range m.Pods() {
@@ -184,7 +184,7 @@ func (e *evidence) overlapsOther(owner pools.Key, cpus cpuset.Set) bool {
 // claimed returns the CPUs of claims.
 func claimed(all []pools.Assignment) (cpus cpuset.Set) {
 	for _, a := range all {
-		if a.Key.Claim != "" {
+		if a.Claim != "" {
 			cpus = cpus.Union(a.CPUs, a.Away)
 		}
 	}

@@ -24,7 +24,7 @@ func Assignments(m *inventory.Inventory, read func(cgroup.Path) (cgroup.State, e
 		taken = taken.Union(cpus)
 	}
 	for _, a := range journal {
-		if a.Key.Claim != "" {
+		if a.Claim != "" {
 			out = append(out, a)
 			continue
 		}

@@ -66,7 +66,7 @@ func TestSources(t *testing.T) {
 	}
 	got := make(map[string]string)
 	for _, a := range recovery.Assignments(m, read, journal, nil, &desired.Settings{Pools: pools.Pools{Guaranteed: cpuset.Range(4, 11)}}) {
-		got[a.Key.Container] += a.CPUs.String()
+		got[a.Container] += a.CPUs.String()
 	}
 	want := map[string]string{"drifted": "4-5", "starting": "6", "again": "8", "resting": "9"}
 	if d := cmp.Diff(want, got); d != "" {
@@ -167,7 +167,7 @@ func TestReservedCPUs(t *testing.T) {
 				m.PutUnit(inventory.UnitStatus{Name: name, Unit: cgroup.Unit{Name: name, Path: "system.slice/" + name}})
 				var got string
 				for _, a := range recovered(m) {
-					if a.Key.Container == name {
+					if a.Container == name {
 						got = a.CPUs.String()
 					}
 				}
@@ -241,10 +241,10 @@ func TestRefusedContainers(t *testing.T) {
 			var got string
 			for _, a := range recovery.Assignments(m, read, journal, nil, &desired.Settings{Pools: of}) {
 				switch {
-				case a.Key.PodUID == "":
+				case a.PodUID == "":
 					got = a.CPUs.String()
 				case tc.want != "":
-					t.Errorf("%s owns %s", a.Key.Container, a.CPUs)
+					t.Errorf("%s owns %s", a.Container, a.CPUs)
 				}
 			}
 			if got != tc.want {

@@ -21,7 +21,7 @@ func (u *Units) Settle(assignments []pools.Assignment, now time.Time) []pools.As
 	})
 	var kept, left []pools.Assignment
 	for _, a := range assignments {
-		if !a.Key.IsUnit() || slices.Contains(placed, a.Key.Container) {
+		if !a.IsUnit() || slices.Contains(placed, a.Container) {
 			kept = append(kept, a)
 		} else {
 			left = append(left, a)
@@ -32,7 +32,7 @@ func (u *Units) Settle(assignments []pools.Assignment, now time.Time) []pools.As
 		return assignments
 	}
 	for _, a := range left {
-		name := a.Key.Container
+		name := a.Container
 		own := u.Inventory.UnitName(name)
 		heir := u.Inventory.ConfiguredAs(placed, own)
 		switch {
@@ -65,7 +65,7 @@ func (u *Units) Leaving() map[cgroup.Path]cpuset.Set {
 	all := make(map[cgroup.Path]cpuset.Set, len(u.leaving))
 	for _, a := range u.leaving {
 		var p cgroup.Path
-		if e := u.Inventory.Unit(a.Key.Container); e != nil {
+		if e := u.Inventory.Unit(a.Container); e != nil {
 			p = e.Unit.Path
 		}
 		all[p] = all[p].Union(a.CPUs)

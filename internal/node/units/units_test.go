@@ -85,7 +85,7 @@ func (w *world) next() (at time.Time) {
 func (w *world) settle() string {
 	var all []string
 	for _, a := range w.Settle([]pools.Assignment{{Key: pools.Key{Container: du}, CPUs: cpuset.Of(4, 5)}}, w.now) {
-		all = append(all, a.Key.Container+" "+a.CPUs.String())
+		all = append(all, a.Container+" "+a.CPUs.String())
 	}
 	return strings.Join(all, ", ")
 }

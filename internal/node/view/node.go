@@ -104,7 +104,7 @@ func (n Node) rest(uid string) string {
 // ofPod returns the assignment of a pod as a whole, empty without one.
 func (n Node) ofPod(uid string) pools.Assignment {
 	key := pools.Key{PodUID: uid}
-	i, found := slices.BinarySearchFunc(n.Plan.Assignments, key, func(a pools.Assignment, key pools.Key) int { return a.Key.Compare(key) })
+	i, found := slices.BinarySearchFunc(n.Plan.Assignments, key, func(a pools.Assignment, key pools.Key) int { return a.Compare(key) })
 	if !found {
 		return pools.Assignment{}
 	}

@@ -49,7 +49,7 @@ func (in *Snapshot) pools() []inspect.Pool {
 			pool.Free, pool.FromShared = p.Free, in.Settings.Pools.FromShared
 			pool.Idle, pool.Resting, pool.Parked = in.Plan.Idle, in.Plan.Resting, in.View.Parked
 			for _, a := range in.Plan.Assignments {
-				if a.Key.Claim == "" {
+				if a.Claim == "" {
 					pool.Owned = pool.Owned.Union(a.CPUs)
 				}
 			}

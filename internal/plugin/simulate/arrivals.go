@@ -84,7 +84,7 @@ func (n *Node) addAll(all []*Pod) error {
 func (a *arrivals) settle() {
 	a.settled, a.units, a.owned = nil, nil, cpuset.Set{}
 	for _, s := range a.n.plan.Assignments {
-		if s.Key.IsUnit() {
+		if s.IsUnit() {
 			a.units = append(a.units, s)
 		}
 		a.own(s)
@@ -93,7 +93,7 @@ func (a *arrivals) settle() {
 
 func (a *arrivals) own(s pools.Assignment) {
 	a.settled = append(a.settled, s)
-	if !s.Key.IsUnit() {
+	if !s.IsUnit() {
 		a.owned = a.owned.Union(s.CPUs)
 	}
 }
@@ -128,7 +128,7 @@ func (a *arrivals) add(r *running) {
 		a.n.plan = pools.Build(in)
 		in.Previous, has = a.n.plan.Assignments, cpuset.Set{}
 		for _, s := range a.n.plan.Assignments {
-			if s.Key.PodUID == r.pod.UID {
+			if s.PodUID == r.pod.UID {
 				has = has.Union(s.CPUs)
 			}
 		}
@@ -155,7 +155,7 @@ func (a *arrivals) add(r *running) {
 		return
 	}
 	for _, s := range in.Previous {
-		if s.Key.PodUID == r.pod.UID {
+		if s.PodUID == r.pod.UID {
 			a.own(s)
 		}
 	}

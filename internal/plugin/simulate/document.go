@@ -121,7 +121,7 @@ func (n *Node) pools() []inspect.Pool {
 	}
 	own := inspect.Pool{Name: inspect.Guaranteed, CPUs: p.Guaranteed, Free: plan.Free, Idle: plan.Idle, Resting: plan.Resting, FromShared: p.FromShared}
 	for _, a := range plan.Assignments {
-		if a.Key.Claim == "" {
+		if a.Claim == "" {
 			own.Owned = own.Owned.Union(a.CPUs)
 		}
 	}

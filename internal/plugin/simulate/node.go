@@ -171,7 +171,7 @@ func (n *Node) startAll(r *running) (had cpuset.Set) {
 // ownedBy returns the exclusive CPUs of a pod.
 func (n *Node) ownedBy(uid string) (cpus cpuset.Set) {
 	for i := range n.plan.Assignments {
-		if a := &n.plan.Assignments[i]; a.Key.PodUID == uid {
+		if a := &n.plan.Assignments[i]; a.PodUID == uid {
 			cpus = cpus.Union(a.CPUs)
 		}
 	}

@@ -72,7 +72,7 @@ func (c *stepChecker) floor() {
 		had = had.Union(a.CPUs, a.Away)
 	}
 	for _, a := range c.plan.Assignments {
-		if a.Key.Claim == "" {
+		if a.Claim == "" {
 			has = has.Union(a.CPUs)
 		}
 	}

@@ -95,11 +95,11 @@ func (c *checker) assignments(p pools.Plan) {
 	free, away := c.pools.Guaranteed, c.pools.Away
 	var ofClaims cpuset.Set
 	for i, a := range p.Assignments {
-		name := a.Key.PodUID + a.Key.Claim + "/" + a.Key.Container
-		if i > 0 && p.Assignments[i-1].Key.Compare(a.Key) >= 0 {
+		name := a.PodUID + a.Claim + "/" + a.Container
+		if i > 0 && p.Assignments[i-1].Compare(a.Key) >= 0 {
 			c.report("assignment of %s is out of order", name)
 		}
-		if a.Key.Claim != "" {
+		if a.Claim != "" {
 			if all := a.CPUs.Union(a.Away); all.IsEmpty() || all.Overlaps(ofClaims) {
 				c.report("claim %s has %s, and other claims have %s", name, all, ofClaims)
 			}
@@ -114,7 +114,7 @@ func (c *checker) assignments(p pools.Plan) {
 		}
 		free, away = free.Difference(a.CPUs), away.Difference(a.Away)
 		c.held[a.Key] = a.CPUs
-		if len(a.Sharers) > 0 && (a.Key.Container != "" || a.Key.PodUID == "" || !slices.IsSorted(a.Sharers)) {
+		if len(a.Sharers) > 0 && (a.Container != "" || a.PodUID == "" || !slices.IsSorted(a.Sharers)) {
 			c.report("assignment of %s has the sharers %q", name, a.Sharers)
 		}
 	}

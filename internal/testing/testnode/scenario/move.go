@@ -19,7 +19,7 @@ type Move struct {
 // MoveOf returns a move of a random owner to the same number of guaranteed CPUs. Most targets are
 // free or its own CPUs, some belong to other owners. It returns false if the plan has no owner.
 func MoveOf(s Step, plan pools.Plan, on pools.Pools) (Move, bool) {
-	owners := slices.DeleteFunc(slices.Clone(plan.Assignments), func(a pools.Assignment) bool { return a.Key.Container == "" })
+	owners := slices.DeleteFunc(slices.Clone(plan.Assignments), func(a pools.Assignment) bool { return a.Container == "" })
 	if len(owners) == 0 {
 		return Move{}, false
 	}
