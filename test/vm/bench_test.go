@@ -25,8 +25,8 @@ func TestBench(t *testing.T) {
 	keepSamples(t, m)
 }
 
-// TestRow measures the part of the daemon in the creation of 100 exclusive pods, without the other samples of TestBench:
-// go test -tags vm,bench -count 1 -v -run '^TestRow$' ./test/vm -samples=FILE.
+// TestRow measures the part of the daemon in the creation of 100 exclusive pods, without the other samples of TestBench.
+// Its command is go test -tags vm,bench -count 1 -v -run '^TestRow$' ./test/vm -samples=FILE.
 func TestRow(t *testing.T) {
 	m := vm.Start(t, vm.Config{Topology: "8c2n", Node: true})
 	installDaemon(t, m)

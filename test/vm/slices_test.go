@@ -87,8 +87,6 @@ func unsliced() map[string]string {
 
 		"TestCluster/TestConformance":     "make test-conformance",
 		"TestCluster/TestClaimAccounting": "no whole run has passed yet",
-		"TestCluster/TestClaimReboot":     "no whole run has passed yet",
-		"TestCluster/TestClaimRequests":   "no whole run has passed yet",
 		"TestCluster/TestRelease":         "needs the files of make release: -dist",
 	}
 	for _, test := range guaranteeTests()["daemon"] {

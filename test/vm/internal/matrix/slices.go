@@ -38,6 +38,8 @@ func Slices() []Slice {
 		{"cluster-autoscaling", []string{"TestCluster/TestAutoscaling"}},
 		{"cluster-claims", []string{"TestCluster/TestClaims"}},
 		{"cluster-claim-restarts", []string{"TestCluster/TestClaimRestarts"}},
+		{"cluster-claim-requests", []string{"TestCluster/TestClaimRequests"}},
+		{"cluster-claim-reboot", []string{"TestCluster/TestClaimReboot"}},
 		{"cluster-compare", []string{"TestCluster/TestCompareDRA"}},
 		{"static-kubelet", []string{"TestStaticKubelet"}},
 		{"openshift", []string{"TestOpenShift", "TestConmon"}},
