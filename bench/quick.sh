@@ -9,7 +9,7 @@ bins=$(mktemp -d)
 trap 'rm -rf "$bins"' EXIT
 
 packages=(pkg/allocate pkg/cgroup pkg/cpuset pkg/pools pkg/topology internal/admission internal/cluster/review)
-go test -c -o "$bins/" "${packages[@]/#/./}" ./internal/node/appcpus ./internal/node/audit ./internal/plugin/size ./pkg/cri
+go test -c -o "$bins/" "${packages[@]/#/./}" ./internal/node/audit ./internal/plugin/size ./pkg/cri
 go -C bench test -c -o "$bins/bench.test" .
 
 # run PACKAGE PATTERN: as go test does, in the package's directory.
@@ -19,7 +19,6 @@ run() {
 }
 for package in "${packages[@]}"; do run "$package" .; done
 run internal/node/audit 'Look/^1000$'
-run internal/node/appcpus Hostile
 run pkg/cri LargeStatus
 run internal/plugin/size 'Plan/.*/^300$'
 run bench 'CPUSet/.*/.*/cpupoold'
