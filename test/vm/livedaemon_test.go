@@ -12,7 +12,7 @@ import (
 // TestLiveDaemon has the daemon watch the CPUs of containers that start and stop.
 func TestLiveDaemon(t *testing.T) {
 	leave(t)
-	vm.RunTests(t, liveNode(t), "./guest/livedaemon", "-test.run=^TestHandovers$")
+	vm.RunTests(t, liveNode(t), "./guest/livedaemon", "-rounds=2", "-test.run=^TestHandovers$")
 }
 
 // liveNode returns a node with the daemon and the drop-in of the live audit.
