@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/containerd/nri/pkg/adaptation"
 	"github.com/containerd/nri/pkg/api"
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
@@ -201,8 +202,15 @@ func TestRefusal(t *testing.T) {
 	}
 }
 
-// More pods and containers than go into one message arrive in one call.
+// More pods and containers than go into one message arrive in one call. By default the runtime closes the connection to a
+// plugin that does not reply within 2 s, as on a busy machine.
 func TestSynchronizeMany(t *testing.T) {
+	adaptation.SetPluginRegistrationTimeout(waitTimeout)
+	adaptation.SetPluginRequestTimeout(waitTimeout)
+	t.Cleanup(func() {
+		adaptation.SetPluginRegistrationTimeout(adaptation.DefaultPluginRegistrationTimeout)
+		adaptation.SetPluginRequestTimeout(adaptation.DefaultPluginRequestTimeout)
+	})
 	socket, r := socketPath(t), &recorder{}
 	var pods []*api.PodSandbox
 	var cts []*api.Container
