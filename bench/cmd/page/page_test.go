@@ -15,7 +15,7 @@ const (
 	repository = "../../.."
 )
 
-// awaited returns the rows whose benchmarks are newer than the record. `make bench` takes their samples.
+// awaited returns rows without samples: their benchmarks are newer than the record. `make bench` takes the samples.
 func awaited() []string {
 	return []string{"allocation-1024-dra", "allocation-64-dra", "allocation-node-dra", "topology-4096", "crowd", "defrag", "size"}
 }
@@ -99,7 +99,7 @@ func declares(t *testing.T, dir, text string) bool {
 	})
 }
 
-// TestFigures checks that figures finds links to rows, and only those whose text is a figure.
+// TestFigures checks that figures finds a link to a row if its text is a figure, and no other link.
 func TestFigures(t *testing.T) {
 	p := &page{values: map[string]string{"repair": "334 µs", "placement": "-270 ms"}}
 	file := func(text string) *fstest.MapFile { return &fstest.MapFile{Data: []byte(text)} }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
+	"github.com/cpupoold/cpupoold/test/vm/internal/samples"
 )
 
 const (
@@ -68,7 +69,7 @@ type done struct {
 func doings(t *testing.T) done {
 	t.Helper()
 	io := "/proc/" + daemonPID(t) + "/io"
-	return done{cpuTime(t), field(t, io, "syscr:"), field(t, io, "syscw:")}
+	return done{cpuTime(t), samples.Field(t, io, "syscr:"), samples.Field(t, io, "syscw:")}
 }
 
 // since are values of a sample.

@@ -16,6 +16,7 @@ import (
 
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/test/vm/internal/manifest"
+	"github.com/cpupoold/cpupoold/test/vm/internal/samples"
 )
 
 const (
@@ -157,7 +158,7 @@ func measure(t *testing.T, name string) {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
 	for began := time.Now(); time.Since(began) < restTime; <-tick.C {
-		rss = max(rss, field(t, "/proc/"+pid+"/status", "RssAnon:")<<10)
+		rss = max(rss, samples.Field(t, "/proc/"+pid+"/status", "RssAnon:")<<10)
 	}
 	cpu, switches = cpuTime(t)-cpu, switchesOf(t, pid)-switches
 	passes = passesOf(t) - passes
@@ -172,7 +173,7 @@ func daemonPID(t *testing.T) string {
 // cpuTime returns the CPU time that the unit has used so far.
 func cpuTime(t *testing.T) time.Duration {
 	t.Helper()
-	return time.Duration(field(t, unitCgroup+"/cpu.stat", "usage_usec")) * time.Microsecond
+	return time.Duration(samples.Field(t, unitCgroup+"/cpu.stat", "usage_usec")) * time.Microsecond
 }
 
 func switchesOf(t *testing.T, pid string) int64 {
@@ -183,29 +184,9 @@ func switchesOf(t *testing.T, pid string) int64 {
 	}
 	var n int64
 	for _, thread := range threads {
-		n += field(t, "/proc/"+pid+"/task/"+thread.Name()+"/status", "voluntary_ctxt_switches:")
+		n += samples.Field(t, "/proc/"+pid+"/task/"+thread.Name()+"/status", "voluntary_ctxt_switches:")
 	}
 	return n
-}
-
-// field returns the number that follows a name at the start of a line.
-func field(t *testing.T, file, name string) int64 {
-	t.Helper()
-	data, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for line := range strings.Lines(string(data)) {
-		if f := strings.Fields(line); len(f) > 1 && f[0] == name {
-			n, err := strconv.ParseInt(f[1], 10, 64)
-			if err != nil {
-				t.Fatal(err)
-			}
-			return n
-		}
-	}
-	t.Fatalf("no %s in %s", name, file)
-	return 0
 }
 
 // passesOf asks the daemon how many passes it has made.

@@ -4,9 +4,7 @@ package livedaemon_test
 
 import (
 	"fmt"
-	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -51,28 +49,8 @@ func TestMemory(t *testing.T) {
 				name = "live"
 			}
 			pid := strings.TrimSpace(n.Run("systemctl", "show", "-P", "MainPID", "cpupoold"))
-			samples.Append(t, *out, "Memory/"+name, 1, 1024*field(t, "/proc/"+pid+"/status", "RssAnon:"), "RssAnon-B",
-				field(t, filepath.Join("/sys/fs/cgroup/system.slice/cpupoold.service", "memory.stat"), "kernel"), "kernel-B")
+			samples.Append(t, *out, "Memory/"+name, 1, 1024*samples.Field(t, "/proc/"+pid+"/status", "RssAnon:"), "RssAnon-B",
+				samples.Field(t, filepath.Join("/sys/fs/cgroup/system.slice/cpupoold.service", "memory.stat"), "kernel"), "kernel-B")
 		}
 	}
-}
-
-// field returns the number that follows a name at the start of a line.
-func field(t *testing.T, file, name string) int64 {
-	t.Helper()
-	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for line := range strings.Lines(string(text)) {
-		if f := strings.Fields(line); len(f) > 1 && f[0] == name {
-			n, err := strconv.ParseInt(f[1], 10, 64)
-			if err != nil {
-				t.Fatal(err)
-			}
-			return n
-		}
-	}
-	t.Fatalf("no %s in %s", name, file)
-	return 0
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -23,4 +24,24 @@ func Append(t testing.TB, file, name string, operations int, values ...any) {
 	if err := errors.Join(err, f.Close()); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// Field returns the number that follows a name at the start of a line.
+func Field(t testing.TB, file, name string) int64 {
+	t.Helper()
+	data, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(data)) {
+		if f := strings.Fields(line); len(f) > 1 && f[0] == name {
+			n, err := strconv.ParseInt(f[1], 10, 64)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return n
+		}
+	}
+	t.Fatalf("no %s in %s", name, file)
+	return 0
 }
