@@ -2,6 +2,7 @@ package cgroup_test
 
 import (
 	"context"
+	"fmt"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -192,5 +193,32 @@ func TestAroundAStoppedSlice(t *testing.T) {
 	st, err := w.units.Properties(context.Background(), "machine.slice")
 	if err != nil || !st.CPUs.Equal(cpuset.Of(0, 1)) || st.Weight != 50 {
 		t.Errorf("systemd has %+v, %v", st, err)
+	}
+}
+
+// TestStepLeavesOwner checks that a container that makes way leaves the CPUs of a unit, too. The unit
+// is narrowed to CPUs on which the container still runs.
+func TestStepLeavesOwner(t *testing.T) {
+	w := newWorld(cgroup.DriverSystemd, 8)
+	w.start("system.slice/du.service", false)
+	shared := cgroup.Target{Path: containerPath(cgroup.DriverSystemd, 1), Container: "c1", CPUs: cpuset.Of(4, 5, 6)}
+	for i := range 2 {
+		w.start(containerPath(cgroup.DriverSystemd, i), false)
+	}
+	w.place(t, exclusiveContainer(1), shared)
+	shared.CPUs = cpuset.Of(1)
+	container := containerPath(cgroup.DriverSystemd, 1)
+	want := []string{
+		"file cpuset.cpus=6-7 system.slice/du.service",
+		"dbus AllowedCPUs=6-7 system.slice/du.service",
+		fmt.Sprintf("file cpuset.cpus=5 %s # makes way before it gets 1", container),
+		fmt.Sprintf("cri cpuset_cpus=5 %s container=c1 # makes way before it gets 1", container),
+		"file cpuset.cpus=4 " + scope0,
+		"cri cpuset_cpus=4 " + scope0 + " container=c0",
+		fmt.Sprint("file cpuset.cpus=1 ", container),
+		fmt.Sprintf("cri cpuset_cpus=1 %s container=c1", container),
+	}
+	if d := cmp.Diff(want, w.list(t, exclusiveContainer(4), shared, unitTarget("du.service", 6, 7))); d != "" {
+		t.Error(d)
 	}
 }
