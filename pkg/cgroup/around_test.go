@@ -207,6 +207,7 @@ func TestStepLeavesOwner(t *testing.T) {
 	}
 	w.place(t, exclusiveContainer(1), shared)
 	shared.CPUs = cpuset.Of(1)
+	w.options.Owned = cpuset.Of(4, 6, 7)
 	container := containerPath(cgroup.DriverSystemd, 1)
 	want := []string{
 		"file cpuset.cpus=6-7 system.slice/du.service",

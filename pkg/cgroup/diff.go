@@ -115,8 +115,7 @@ type differ struct {
 	writes   []Write
 	deferred []Deferred
 
-	holders, exclusive tally      // by CPU: number of items that hold it, and of exclusive ones among them
-	owned              cpuset.Set // CPUs that the owners placed so far have alone, or will have
+	holders, exclusive tally // by CPU: number of items that hold it, and of exclusive ones among them
 }
 
 // add makes items of the targets.

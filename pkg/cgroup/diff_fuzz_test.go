@@ -51,6 +51,9 @@ func randomWorld(r *rand.Rand) *world {
 		}
 		w.targets = append(w.targets, t)
 		w.options.Spare = w.options.Spare.Difference(t.CPUs)
+		if t.Exclusive {
+			w.options.Owned = w.options.Owned.Union(t.CPUs.Difference(t.Mixed))
+		}
 		place := before[i].runs()
 		if chaos {
 			place = randomSet(r, cpus)

@@ -65,9 +65,6 @@ func (d *differ) writeFinal(it *item) {
 	}
 	d.change(it, func() { it.written(it.want) })
 	it.placed = true
-	if it.Exclusive {
-		d.owned = d.owned.Union(it.want.Difference(it.Mixed))
-	}
 }
 
 // writeStep emits a raw write on the way to the item's target, or a record where
@@ -327,17 +324,17 @@ func (d *differ) withdraw(w demand) bool {
 		if !d.waiting(it) || it.recordOnly() || it.effective.IsEmpty() || !it.request.Difference(it.effective).Overlaps(w.of(it)) {
 			continue
 		}
-		d.writeStep(it, d.unowned(it.effective))
+		d.writeStep(it, d.unowned(it, it.effective))
 		progress = true
 	}
 	return progress
 }
 
-// unowned returns the CPUs among cpus without the CPUs of owners that were placed in this Diff. If no
-// CPU remains, it returns cpus. An owner that ran on more CPUs before is placed at once. Until the
-// other items leave its CPUs, the owner shares them.
-func (d *differ) unowned(cpus cpuset.Set) cpuset.Set {
-	if rest := cpus.Difference(d.owned); !rest.IsEmpty() {
+// unowned returns the CPUs among cpus without the CPUs of other owners. If no CPU remains, it returns
+// cpus. An owner that ran on more CPUs before is narrowed to its CPUs at once. Until the other items
+// leave these CPUs, the owner shares them.
+func (d *differ) unowned(it *item, cpus cpuset.Set) cpuset.Set {
+	if rest := cpus.Difference(d.options.Owned.Difference(it.want)); !rest.IsEmpty() {
 		return rest
 	}
 	return cpus
@@ -356,9 +353,9 @@ func (d *differ) halve(w demand) bool {
 			if it.Exclusive != exclusive || !d.mustLeave(it, w) {
 				continue
 			}
-			keep := d.unowned(it.running().Difference(w.of(it)))
+			keep := d.unowned(it, it.running().Difference(w.of(it)))
 			if keep.IsEmpty() {
-				keep = d.unowned(it.running()).Take(1)
+				keep = d.unowned(it, it.running()).Take(1)
 			}
 			if keep.Equal(it.running()) {
 				continue

@@ -198,6 +198,9 @@ type Options struct {
 	// Spare are CPUs on which an exclusive container may stay for a moment if
 	// two containers change places: online CPUs of its pool without an owner.
 	Spare cpuset.Set
+	// Owned are the exclusive CPUs of all targets, also of those that Diff does not get. A cgroup that
+	// makes way leaves them if it can.
+	Owned cpuset.Set
 	// Leaving are the exclusive CPUs of cgroups that are no longer targets and that the
 	// owner has not left for good. Diff treats these cgroups as exclusive targets.
 	Leaving map[Path]cpuset.Set
