@@ -108,14 +108,16 @@ func (p Path) name() string {
 
 // file is the name of a control file of p.
 func (p Path) file(file string) (string, error) {
-	name := path.Join(string(p), file)
 	if err := p.validate(); err != nil {
-		return name, err
+		return path.Join(string(p), file), err
 	}
 	if file == "" || file == "." || file == ".." || strings.ContainsAny(file, "/\x00") {
-		return name, fmt.Errorf("%q is not the name of a control file", file)
+		return path.Join(string(p), file), fmt.Errorf("%q is not the name of a control file", file)
 	}
-	return name, nil
+	if p == "" {
+		return file, nil
+	}
+	return string(p) + "/" + file, nil // both are clean: path.Join would take a tenth of the daemon's start
 }
 
 // abbreviate quotes s for a message, without the bulk of a hostile value.
