@@ -75,7 +75,7 @@ for part; do
   before=$(state)
   case $part in
   host) host ;;
-  vm) guest vm TestBench ;;
+  vm) guest vm 'Test(Bench|Row)' ;;
   limits) guest limits TestLimits ;;
   live) live ;;
   *) echo "record.sh: $part is not host, vm, limits or live" >&2 && exit 2 ;;

@@ -85,9 +85,8 @@ func unsliced() map[string]string {
 		"TestDaemon/TestSoak": "TestSoak", "TestDaemon/TestKills": "TestSoak", "TestDaemon/TestChurn": "make churn",
 		"TestDaemon/TestHandoverDeaths": "TestKernels", "TestDaemon/TestAnnotations": "TestTenants",
 
-		"TestCluster/TestConformance":     "make test-conformance",
-		"TestCluster/TestClaimAccounting": "no whole run has passed yet",
-		"TestCluster/TestRelease":         "needs the files of make release: -dist",
+		"TestCluster/TestConformance": "make test-conformance",
+		"TestCluster/TestRelease":     "needs the files of make release: -dist",
 	}
 	for _, test := range guaranteeTests()["daemon"] {
 		all["TestDaemon/"+test] = "TestGuarantees"

@@ -40,6 +40,7 @@ func Slices() []Slice {
 		{"cluster-claim-restarts", []string{"TestCluster/TestClaimRestarts"}},
 		{"cluster-claim-requests", []string{"TestCluster/TestClaimRequests"}},
 		{"cluster-claim-reboot", []string{"TestCluster/TestClaimReboot"}},
+		{"cluster-claim-accounting", []string{"TestCluster/TestClaimAccounting"}},
 		{"cluster-compare", []string{"TestCluster/TestCompareDRA"}},
 		{"static-kubelet", []string{"TestStaticKubelet"}},
 		{"openshift", []string{"TestOpenShift", "TestConmon"}},
