@@ -28,14 +28,15 @@ const EveryNamespace = "*"
 // On reports whether CPUs can be requested.
 func (m *Mixed) On() bool { return m.Shared || !m.CPUs.IsEmpty() }
 
-func (m *Mixed) allows(namespace string) bool {
+// Allows reports whether pods of a namespace may request shared CPUs.
+func (m *Mixed) Allows(namespace string) bool {
 	return slices.Contains(m.Namespaces, namespace) || slices.Contains(m.Namespaces, EveryNamespace)
 }
 
 // mixes reports whether a container gets shared CPUs in addition to exclusive CPUs.
 func (c *classifier) mixes(p *Pod, container string) bool {
 	asks, _, _ := c.in.Names.Mixed(p.Annotations, container)
-	return asks && c.in.Pools.Mixed.allows(p.Namespace)
+	return asks && c.in.Pools.Mixed.Allows(p.Namespace)
 }
 
 // checkMixed reports the shared CPUs that a Guaranteed pod requests in addition to
@@ -58,7 +59,7 @@ func (c *classifier) checkMixed(p *Pod) {
 		case !asks:
 		case len(c.in.Pools.Mixed.Namespaces) == 0:
 			c.report(p, name, CodeSwitchIgnored, "annotation "+clip(key)+": this node adds no shared CPUs to exclusive CPUs (guaranteed.mixed)")
-		case !c.in.Pools.Mixed.allows(p.Namespace):
+		case !c.in.Pools.Mixed.Allows(p.Namespace):
 			c.report(p, name, CodeMixedNotAllowed, "annotation "+clip(key)+": namespace "+clip(p.Namespace)+" is not among those in guaranteed.mixed.namespaces; the container has only its exclusive CPUs")
 		case !c.in.Pools.Mixed.Shared && c.in.Pools.Mixed.CPUs.IsEmpty():
 			c.report(p, name, CodeSwitchIgnored, "annotation "+clip(key)+": no CPU in guaranteed.mixed.cpus is available; the container has only its exclusive CPUs")

@@ -10,7 +10,6 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/cri"
 	"github.com/cpupoold/cpupoold/pkg/pools"
-	"github.com/cpupoold/cpupoold/pkg/workload"
 )
 
 type evidence struct {
@@ -33,7 +32,8 @@ type instance struct {
 	owner     pools.Key
 	requested int  // CPUs; 0 means unknown
 	unread    bool // the description by the runtime is missing.
-	mixed     bool // it requests shared CPUs too
+	mixed     bool // it requests shared CPUs too, and the configuration may have no such CPUs now
+	mayMix    bool // mixed, and the configuration grants such requests in its namespace
 	partition bool // the cgroup is a partition
 	limited   bool // it runs with a quota; the daemon lifts the quota of exclusive containers.
 	// knowsShared reports whether the cpuset of a container in the shared pool is known. All
@@ -80,7 +80,7 @@ func collect(m *inventory.Inventory, read func(cgroup.Path) (cgroup.State, error
 	var all []instance
 	for c := range m.Containers() {
 		pod := m.PodOf(c)
-		i := containerInstance(m, c, pod, state(c.Path), len(e.journal) > 0, &s.Names)
+		i := containerInstance(m, c, pod, state(c.Path), len(e.journal) > 0, s)
 		e.addSet(i.owner, i.kernel)
 		if m.IsAwaited(cgroup.Target{Container: c.Container.ID}) {
 			e.addSet(i.owner, i.recorded)
@@ -124,7 +124,7 @@ func collect(m *inventory.Inventory, read func(cgroup.Path) (cgroup.State, error
 	return e, all
 }
 
-func containerInstance(m *inventory.Inventory, c *inventory.Container, pod *inventory.Pod, now cgroup.State, hasJournal bool, names *workload.Names) instance {
+func containerInstance(m *inventory.Inventory, c *inventory.Container, pod *inventory.Pod, now cgroup.State, hasJournal bool, s *desired.Settings) instance {
 	i := instance{
 		owner: m.KeyOf(c), requested: c.Request().ExclusiveCPUs(), unread: c.IsUnread(), partition: now.Partition.Valid(),
 		kernel: now.CPUs, runsOn: now.CPUs, recorded: c.Recorded, created: c.Container.CreatedAt.UnixNano(),
@@ -134,7 +134,8 @@ func containerInstance(m *inventory.Inventory, c *inventory.Container, pod *inve
 		i.recorded = cpuset.Set{}
 	}
 	if pod != nil {
-		i.mixed, _, _ = names.Mixed(pod.Pod.Annotations, c.Container.Name)
+		i.mixed, _, _ = s.Names.Mixed(pod.Pod.Annotations, c.Container.Name)
+		i.mayMix = i.mixed && s.Pools.Mixed.Allows(pod.Pod.Namespace)
 		i.limited = now.Quota > 0 && c.Container.State == cri.Running && !pod.IsUnread() && !pools.KeepsQuota(pod.Pod.Annotations, c.Container.Name)
 	}
 	return i

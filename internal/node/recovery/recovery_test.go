@@ -181,10 +181,11 @@ func TestReservedCPUs(t *testing.T) {
 
 // TestRefusedContainers checks the facts by which a refused container shows the shared set, where pause
 // containers run elsewhere: its size, its quota, or an overlap with another set. Then a unit keeps its
-// CPUs without a journal.
+// CPUs without a journal. The size shows nothing if the configuration grants shared CPUs in addition.
 func TestRefusedContainers(t *testing.T) {
 	const name = "du.service"
 	of := pools.Pools{FromShared: true, Floor: 2, Infra: "management", Shared: cpuset.Range(1, 5), Guaranteed: cpuset.Range(1, 5), Units: []pools.UnitSpec{{Name: name, CPUs: 2}}}
+	mixed := map[string]string{"cpu-shared.crio.io/c0": "enable"}
 	type refused struct {
 		requests         int
 		kernel           string
@@ -195,6 +196,7 @@ func TestRefusedContainers(t *testing.T) {
 		name        string
 		others      []refused
 		annotations map[string]string
+		mixed       string // namespace for which the configuration grants shared CPUs in addition
 		held        string // by the first container
 		want        string
 	}{
@@ -208,12 +210,16 @@ func TestRefusedContainers(t *testing.T) {
 		{name: "two sets", others: []refused{{requests: 2, kernel: "3-4"}, {requests: 1, kernel: "5"}}},
 		{name: "with a quota", others: []refused{{requests: 3, kernel: "3-5", quota: true}}, want: "1-2"},
 		{name: "fewer, with a quota", others: []refused{{requests: 4, kernel: "3-5", quota: true}}, want: "1-2"},
+		{name: "larger, and requests shared CPUs that no container gets", others: []refused{{requests: 1, recorded: "3-5"}}, annotations: mixed, want: "1-2"},
+		{name: "larger, and requests shared CPUs that its namespace does not get", others: []refused{{requests: 1, recorded: "3-5"}}, annotations: mixed, mixed: "other", want: "1-2"},
+		{name: "larger, and may have shared CPUs in addition", others: []refused{{requests: 1, recorded: "3-5"}}, annotations: mixed, mixed: "default"},
+		{name: "larger, and did not request the shared CPUs", others: []refused{{requests: 1, recorded: "3-5"}}, mixed: "default", want: "1-2"},
 		{name: "with a quota to keep", others: []refused{{requests: 3, kernel: "3-5", quota: true}}, annotations: map[string]string{"cpu-quota.crio.io": "enable"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			m := inventory.New(cgroup.DriverSystemd)
 			slice := "kubepods-podu.slice"
-			m.PutPod(inventory.PodStatus{Pod: cri.Pod{ID: "p", UID: "u", Ready: true, CgroupParent: slice, CgroupsPath: slice + ":cri-containerd:p", Annotations: tc.annotations}})
+			m.PutPod(inventory.PodStatus{Pod: cri.Pod{ID: "p", UID: "u", Namespace: "default", Ready: true, CgroupParent: slice, CgroupsPath: slice + ":cri-containerd:p", Annotations: tc.annotations}})
 			unit := cgroup.Unit{Name: name, Path: "system.slice/" + name}
 			m.PutUnit(inventory.UnitStatus{Name: name, Unit: unit})
 			states := map[cgroup.Path]cgroup.State{unit.Path: {CPUs: cpuset.Range(1, 2)}}
@@ -238,6 +244,10 @@ func TestRefusedContainers(t *testing.T) {
 				journal = append(journal, pools.Assignment{Key: pools.Key{PodUID: "u", Container: "c0"}, CPUs: parsed(t, tc.held)})
 			}
 			read := func(p cgroup.Path) (cgroup.State, error) { return states[p], nil }
+			of := of
+			if tc.mixed != "" {
+				of.Mixed = pools.Mixed{Shared: true, Namespaces: []string{tc.mixed}}
+			}
 			var got string
 			for _, a := range recovery.Assignments(m, read, journal, nil, &desired.Settings{Pools: of}) {
 				switch {

@@ -31,7 +31,8 @@ import (
 //
 // Shared CPUs: a container that requests shared CPUs too has both in its set. Its exclusive
 // part is the set in the journal if its cpuset contains that set. Otherwise it is the part
-// in the guaranteed pool that is in no set of a shared container.
+// in the guaranteed pool that is in no set of a shared container. This also applies if the
+// configuration has no shared CPUs for the container now: an earlier one may have had some.
 //
 // Pause containers elsewhere (infraContainers): their sets do not show the shared set. Then
 // rule 2 also requires one of these facts. Another container shares, which can be one whose
@@ -102,8 +103,8 @@ func (e *evidence) isCertain(i instance, cpus cpuset.Set) bool {
 
 // isSharing reports whether an instance that may be exclusive runs in the shared pool. An
 // owner of exclusive CPUs has no quota, as many CPUs as requested at most, and a set that
-// overlaps no other set. An owner in the journal is exclusive, even if another process has
-// changed its cgroup.
+// overlaps no other set. An owner with shared CPUs in addition has more CPUs, and shares some. An
+// owner in the journal is exclusive, even if another process has changed its cgroup.
 func (e *evidence) isSharing(i instance) bool {
 	owns := func(a pools.Assignment) bool { return a.Key == i.owner && !a.CPUs.IsEmpty() }
 	switch {
@@ -112,7 +113,7 @@ func (e *evidence) isSharing(i instance) bool {
 	case i.limited:
 		return true
 	}
-	return !i.mixed && (i.runsOn.Len() > i.requested || e.overlapsOther(i.owner, i.runsOn))
+	return !i.mayMix && (i.runsOn.Len() > i.requested || e.overlapsOther(i.owner, i.runsOn))
 }
 
 func (e *evidence) exclusivePart(i *instance, cpus cpuset.Set) cpuset.Set {
