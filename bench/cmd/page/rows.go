@@ -137,6 +137,10 @@ func virtual() []row {
 		{anchor: "memory-restart", text: "memory (RssAnon) when idle, daemon restarted on 250 containers", value: of("vm", "Rest/restarted", "RssAnon-B"), unit: "B", limit: 20 << 20, repeat: vmCommand},
 		{anchor: "placement", text: "start of an exclusive container until the daemon has verified its CPUs; negative: verified before the start", value: of("vm", "Placement", "started-sec"), unit: "s", repeat: vmCommand},
 		{
+			anchor: "row", text: "replies for 25 exclusive containers in a row, share of the runtime's time", unit: "%", limit: 2, repeat: vmCommand,
+			value: combine(func(v ...float64) float64 { return 100 * (v[0] - v[1]) / v[2] }, of("vm", "Row", "create-sec"), of("vm", "Row", "bare-create-sec"), of("vm", "Row", "row-sec")),
+		},
+		{
 			anchor: "live-memory", text: "additional memory (RssAnon) of the daemon with `audit.live`", rival: "the daemon without it", unit: "B",
 			value: combine(func(v ...float64) float64 { return v[0] - v[1] }, of("live", "Memory/live", "RssAnon-B"), of("live", "Memory/off", "RssAnon-B")), repeat: liveCommand,
 		},
