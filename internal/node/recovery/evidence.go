@@ -32,8 +32,8 @@ type instance struct {
 	owner     pools.Key
 	requested int  // CPUs; 0 means unknown
 	unread    bool // the description by the runtime is missing.
-	mixed     bool // it requests shared CPUs too, and the configuration may have no such CPUs now
-	mayMix    bool // mixed, and the configuration grants such requests in its namespace
+	mixed     bool // it requests shared CPUs too. The configuration may have no such CPUs now.
+	mayMix    bool // mixed, and the configuration grants it in its namespace.
 	partition bool // the cgroup is a partition
 	limited   bool // it runs with a quota; the daemon lifts the quota of exclusive containers.
 	// knowsShared reports whether the cpuset of a container in the shared pool is known. All
