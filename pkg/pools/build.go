@@ -255,7 +255,7 @@ func appendAssignments(all []Assignment, demands []demand, level *podLevel) []As
 	for i := range demands {
 		c := &demands[i]
 		if c.set == nil {
-			all = appendAssignment(all, Assignment{Key: c.key, CPUs: c.cpus, Away: c.away})
+			all = appendAssignment(all, Assignment{Key: c.key, CPUs: c.cpus, Away: c.away, Part: c.part})
 			continue
 		}
 		all = appendAssignment(all, Assignment{Key: c.key, CPUs: c.set.rest, Away: c.away})

@@ -35,6 +35,8 @@ type demand struct {
 	// frozen reports that the reserve gets no more CPUs.
 	frozen  bool
 	crowded bool // another owner has threads of cores that should belong to the demand alone
+	part    bool // see Assignment
+	full    bool // it is live, and requests the total of its pod
 	// set divides the CPUs of a pod with pod-level resources; nil for all other demands. The demand
 	// is on the CPUs of the whole pod.
 	set *podSet
@@ -123,7 +125,7 @@ func unitDemands(p *Pools, previous []Assignment) []demand {
 
 // appendDemands appends the demands of one pod; previous are its assignments.
 func appendDemands(all []demand, pod int, p *Pod, class *class, previous []Assignment) []demand {
-	verdicts := class.verdicts
+	verdicts, first := class.verdicts, len(all)
 	before := func(name string) []Assignment {
 		n := 0
 		for n < len(previous) && previous[n].Container == name {
@@ -162,11 +164,33 @@ func appendDemands(all []demand, pod int, p *Pod, class *class, previous []Assig
 		held := before(name)
 		newest := start + newestOf(p.Containers[start:end])
 		if v := verdicts[newest]; v.pool == Guaranteed {
-			all = append(all, newDemand(pod, Key{PodUID: p.UID, Container: name}, held).madeBy(&p.Containers[newest], v))
+			c := newDemand(pod, Key{PodUID: p.UID, Container: name}, held).madeBy(&p.Containers[newest], v)
+			if c.live && p.Resources.Shares != 0 {
+				c.part = c.part || p.Containers[newest].Resources.isPart(p.Resources)
+				c.full = p.Containers[newest].Resources.isFull(p.Resources)
+			}
+			all = append(all, c)
 		}
 		start = end
 	}
+	leaveHeld(all[first:])
 	return all
+}
+
+// leaveHeld lowers the request of a container with the total of its pod by the CPUs that are held for
+// containers that ran at the same time. Such a pod has pod-level resources: all containers together
+// have its total.
+func leaveHeld(siblings []demand) {
+	for i := range siblings {
+		c := &siblings[i]
+		if !c.full || c.atLeast {
+			continue
+		}
+		held := leftBy(siblings).Difference(leftBefore(siblings, c.createdAt)).Difference(c.cpus)
+		if !held.IsEmpty() {
+			c.want = min(c.want, max(c.want-held.Len(), c.cpus.Len()+c.away.Len(), 1))
+		}
+	}
 }
 
 func newDemand(pod int, key Key, held []Assignment) demand {
@@ -179,7 +203,7 @@ func newDemand(pod int, key Key, held []Assignment) demand {
 
 // had adds the previous assignment a to c.
 func (c *demand) had(a Assignment) {
-	c.cpus, c.away = c.cpus.Union(a.CPUs), c.away.Union(a.Away)
+	c.cpus, c.away, c.part = c.cpus.Union(a.CPUs), c.away.Union(a.Away), c.part || a.Part
 }
 
 // madeBy sets the fields of c that depend on its container.

@@ -159,10 +159,13 @@ type Assignment struct {
 	Sharers []string `json:"sharers,omitempty"`
 	Owners  []string `json:"owners,omitempty"` // other containers of such a pod, by name and sorted
 	Total   int      `json:"total,omitempty"`  // number of exclusive CPUs of such a pod; 0 if its containers share no CPUs
+	// Part reports that the request of the container has been below the total of its pod. A
+	// container without resources in a pod with pod-level resources always has the total.
+	Part bool `json:"part,omitempty"`
 }
 
 // Equal reports whether a and b record the same.
 func (a Assignment) Equal(b Assignment) bool {
-	return a.Key == b.Key && a.Total == b.Total && a.CPUs.Equal(b.CPUs) && a.Away.Equal(b.Away) && slices.Equal(a.Sharers, b.Sharers) &&
+	return a.Key == b.Key && a.Total == b.Total && a.Part == b.Part && a.CPUs.Equal(b.CPUs) && a.Away.Equal(b.Away) && slices.Equal(a.Sharers, b.Sharers) &&
 		slices.Equal(a.Owners, b.Owners)
 }

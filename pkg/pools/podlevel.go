@@ -3,6 +3,8 @@ package pools
 import (
 	"cmp"
 	"slices"
+
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
 
 // # Pods with pod-level resources
@@ -202,30 +204,43 @@ func carveOuts(p *Pod, verdicts []verdict, record Assignment, n requests) (names
 
 // isApart reports whether the live containers with whole CPUs have exclusive CPUs each, although
 // no sharers are recorded. Then the kubelet has resized containers, and the total of the sandbox
-// is outdated: CRI-O reports the total at the creation. Earlier builds gave exclusive CPUs to
-// containers without resources, too, which have exactly the total of the pod.
+// is outdated: CRI-O reports the total at the creation. One of two facts shows it:
+//   - Each of the containers has requested less than the total before.
+//   - They have more CPUs than the total. Earlier builds gave exclusive CPUs to containers without
+//     resources, too, which have exactly the total of the pod.
+//
+// Exclusive CPUs alone do not show it. After the loss of the journal, the CPUs of a container that
+// shares are found as its own.
 func (c *classifier) isApart(p *Pod, verdicts []verdict, n requests) bool {
-	owners, larger := 0, false
+	most, _ := p.Resources.WholeCPUs()
+	owners, larger, parts := 0, false, true
+	var cpus cpuset.Set
 	for i, next := p.newest(0); i >= 0; i, next = p.newest(next) {
 		ctr := &p.Containers[i]
 		if !ctr.asks() || verdicts[i].pool != Guaranteed {
 			continue
 		}
-		if !c.owned(Key{PodUID: p.UID, Container: ctr.Name}) {
+		had, part := c.owned(Key{PodUID: p.UID, Container: ctr.Name})
+		if had.IsEmpty() {
 			return false
 		}
-		owners, larger = owners+1, larger || ctr.Resources.Shares > p.Resources.Shares
+		owners, cpus, parts = owners+1, cpus.Union(had), parts && part
+		most, larger = max(most, verdicts[i].want), larger || ctr.Resources.Shares > p.Resources.Shares
 	}
-	return owners > 1 && n.mismatched == 0 && (n.full < 2 || larger)
+	return owners > 1 && n.mismatched == 0 && (parts || cpus.Len() > most && (n.full < 2 || larger))
 }
 
-// owned reports whether an assignment records exclusive CPUs of a container, of which the pool
-// still has some.
-func (c *classifier) owned(k Key) bool {
+// owned returns the exclusive CPUs that assignments record for a container, and [Assignment].Part. It
+// returns none if the pool has none of them.
+func (c *classifier) owned(k Key) (cpus cpuset.Set, part bool) {
 	pool := c.in.Pools.Guaranteed.Union(c.in.Pools.Away)
-	return slices.ContainsFunc(c.in.Previous, func(a Assignment) bool {
-		return a.Key == k && (a.CPUs.Overlaps(pool) || a.Away.Overlaps(pool))
-	})
+	for i := range c.in.Previous {
+		a := &c.in.Previous[i]
+		if all := a.CPUs.Union(a.Away); a.Key == k && all.Overlaps(pool) {
+			cpus, part = cpus.Union(all), part || a.Part
+		}
+	}
+	return cpus, part
 }
 
 // PodLevelOf returns the mode for a pod with these annotations. Only an annotation with a

@@ -23,10 +23,10 @@ type podSet struct {
 // demand returns the demand of a pod on its CPUs. previous are the assignments of the pod.
 func (l *podLevel) demand(pod int, p *Pod, verdicts []verdict, previous []Assignment) demand {
 	c := demand{key: Key{PodUID: p.UID}, pod: pod, live: true, want: l.total, createdAt: sandboxAge(p), set: &podSet{}}
-	ages := make(map[string]int64, len(p.Containers))
+	ages, runs := make(map[string]int64, len(p.Containers)), make(map[string]bool, len(p.Containers))
 	for i, next := p.newest(0); i >= 0; i, next = p.newest(next) {
 		ctr, v := &p.Containers[i], verdicts[i]
-		ages[ctr.Name] = ctr.CreatedAt
+		ages[ctr.Name], runs[ctr.Name] = ctr.CreatedAt, ctr.State != Exited
 		if c.createdAt == 0 {
 			c.createdAt = ctr.CreatedAt
 		}
@@ -43,7 +43,7 @@ func (l *podLevel) demand(pod int, p *Pod, verdicts []verdict, previous []Assign
 			c.waiting, c.nodes = c.waiting || ctr.Waiting, c.nodes.Union(ctr.Nodes)
 		}
 	}
-	l.inherit(&c, previous, ages)
+	l.inherit(&c, previous, ages, runs)
 	return c
 }
 
@@ -58,20 +58,24 @@ func recorded(all []Assignment, name string) []Assignment {
 }
 
 // inherit gives a pod the CPUs that were recorded for it and for its containers. Live parts come
-// first, then the pod, then other containers, the older first. Assignments after the pod has its
-// total have no effect: earlier builds gave the total of the pod to each container.
-func (l *podLevel) inherit(c *demand, previous []Assignment, ages map[string]int64) {
+// first, then other live containers, the pod, and exited containers, the older first. Without a
+// journal, the CPUs of an exited container come from a record of the runtime, which can be outdated.
+// Assignments after the pod has its total have no effect: earlier builds gave the total of the pod to
+// each container.
+func (l *podLevel) inherit(c *demand, previous []Assignment, ages map[string]int64, runs map[string]bool) {
 	rank := func(name string) int {
 		i := slices.IndexFunc(c.set.parts, func(part demand) bool { return part.key.Container == name })
 		switch {
 		case i >= 0 && c.set.parts[i].live:
 			return 0
-		case name == "":
+		case runs[name]:
 			return 1
-		case i >= 0:
+		case name == "":
 			return 2
+		case i >= 0:
+			return 3
 		}
-		return 3
+		return 4
 	}
 	previous = slices.Clone(previous)
 	slices.SortStableFunc(previous, func(a, b Assignment) int {

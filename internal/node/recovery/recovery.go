@@ -20,7 +20,8 @@ func Assignments(m *inventory.Inventory, read func(cgroup.Path) (cgroup.State, e
 	out := make([]pools.Assignment, 0, len(found))
 	taken := e.claimed
 	for key, cpus := range found {
-		out = append(out, pools.Assignment{Key: key, CPUs: cpus})
+		part := slices.ContainsFunc(journal, func(a pools.Assignment) bool { return a.Key == key && a.Part })
+		out = append(out, pools.Assignment{Key: key, CPUs: cpus, Part: part})
 		taken = taken.Union(cpus)
 	}
 	for _, a := range journal {
@@ -34,7 +35,7 @@ func Assignments(m *inventory.Inventory, read func(cgroup.Path) (cgroup.State, e
 		}
 		free, away := free.Difference(taken), a.Away.Difference(taken)
 		if !free.IsEmpty() || !away.IsEmpty() || len(a.Sharers) > 0 {
-			out = append(out, pools.Assignment{Key: a.Key, CPUs: free, Away: away, Sharers: a.Sharers, Owners: a.Owners, Total: a.Total})
+			out = append(out, pools.Assignment{Key: a.Key, CPUs: free, Away: away, Sharers: a.Sharers, Owners: a.Owners, Total: a.Total, Part: a.Part})
 		}
 	}
 	return out

@@ -74,6 +74,39 @@ func TestSources(t *testing.T) {
 	}
 }
 
+// TestEarlierInstance checks that the record of an exited instance does not count while another instance
+// of the container runs in the shared pool. Without a running instance, it counts if the journal is lost.
+func TestEarlierInstance(t *testing.T) {
+	for _, tc := range []struct {
+		state cri.State
+		want  string
+	}{{cri.Running, ""}, {cri.Exited, "4-5"}} {
+		m := inventory.New(cgroup.DriverSystemd)
+		slice := "kubepods-podu.slice"
+		m.PutPod(inventory.PodStatus{Pod: cri.Pod{ID: "p", UID: "u", Ready: true, CgroupParent: slice, CgroupsPath: slice + ":cri-containerd:p"}})
+		for i, c := range []cri.Container{
+			{ID: "c1", State: cri.Exited, Recorded: cri.Resources{CPUs: "4-5"}},
+			{ID: "c2", State: tc.state, Recorded: cri.Resources{CPUs: "2-3"}},
+		} {
+			c.PodID, c.Name, c.CgroupsPath, c.CreatedAt = "p", "app", slice+":cri-containerd:"+c.ID, time.Unix(int64(i), 0)
+			m.PutContainer(inventory.ContainerStatus{Container: c})
+		}
+		read := func(p cgroup.Path) (cgroup.State, error) {
+			if p == m.Container("c2").Path && tc.state == cri.Running {
+				return cgroup.State{Path: p, CPUs: cpuset.Range(2, 3)}, nil
+			}
+			return cgroup.State{}, cgroup.ErrGone
+		}
+		got := ""
+		for _, a := range recovery.Assignments(m, read, nil, nil, &desired.Settings{Pools: fixedPools()}) {
+			got += a.CPUs.String()
+		}
+		if got != tc.want {
+			t.Errorf("the newest instance is in state %v: the container keeps %q; want %q", tc.state, got, tc.want)
+		}
+	}
+}
+
 // TestPartition checks that a partition is exclusive where the other facts do not decide: with pause
 // containers elsewhere, no known shared container, and fewer CPUs left than the pool's floor.
 func TestPartition(t *testing.T) {

@@ -42,12 +42,14 @@ import (
 // ResourceClaims: only the journal has the CPUs of a claim. No rule gives them to a container or unit,
 // and no rule gives other CPUs to a container that uses a claim.
 //
-// Two kinds of records do not count. The CPUs of an exited container may have another owner
-// now; its record counts only without a journal. A container that was not started before its
+// Three kinds of records do not count. The CPUs of an exited container may have another owner
+// now; its record counts only without a journal. It also does not count while another instance of the
+// container has a cgroup. A container that was not started before its
 // pod was stopped has no CPUs; containerd lists it as created as long as it
 // lists the pod.
 
-// assign applies rules 1, 2 and 4. The newest instance of an owner with a cgroup counts.
+// assign applies rules 1, 2 and 4. The newest instance of an owner with a cgroup counts. Without such
+// an instance, the records of all instances count, the newest first.
 func (e *evidence) assign(all []instance) map[pools.Key]cpuset.Set {
 	slices.SortFunc(all, func(a, b instance) int {
 		if liveA, liveB := !a.kernel.IsEmpty(), !b.kernel.IsEmpty(); liveA != liveB {
@@ -58,10 +60,13 @@ func (e *evidence) assign(all []instance) map[pools.Key]cpuset.Set {
 		}
 		return cmp.Compare(b.created, a.created)
 	})
-	found := make(map[pools.Key]cpuset.Set)
+	found, live := make(map[pools.Key]cpuset.Set), make(map[pools.Key]bool)
+	for _, i := range all {
+		live[i.owner] = live[i.owner] || !i.kernel.IsEmpty()
+	}
 	apply := func(isExclusive func(instance, cpuset.Set) bool) {
 		for _, i := range all {
-			if _, known := found[i.owner]; known {
+			if _, known := found[i.owner]; known || live[i.owner] && i.kernel.IsEmpty() {
 				continue
 			}
 			for _, cpus := range []cpuset.Set{i.kernel, i.recorded} {

@@ -28,8 +28,10 @@ func CheckBuild(p pools.Plan, in pools.Input) []error {
 		c.options[o.Key] = &o.Options
 	}
 	c.had = make(map[pools.Key]cpuset.Set, len(in.Previous))
+	c.parts = make(map[pools.Key]bool)
 	for _, a := range in.Previous {
 		c.had[a.Key] = c.had[a.Key].Union(a.CPUs, a.Away)
+		c.parts[a.Key] = c.parts[a.Key] || a.Part || slices.Contains(ownersOf(in.Previous, a.PodUID), a.Container)
 	}
 	if !p.Resting.IsSubsetOf(in.Resting) {
 		c.report("CPUs %s rest, and only %s may", p.Resting, in.Resting)
@@ -47,6 +49,7 @@ type stepChecker struct {
 	top     func(cpu int) cpuset.Set
 	options map[pools.Key]*allocate.Options
 	had     map[pools.Key]cpuset.Set
+	parts   map[pools.Key]bool // see [pools.Assignment]
 	errs    []error
 }
 
@@ -123,8 +126,9 @@ func (c *stepChecker) cores() {
 }
 
 // totals checks that the live containers of a pod together have no more exclusive CPUs than
-// the pod's total. Two facts show that the total is outdated: one container alone asks for more
-// (see isPodLevel), or the earlier owners together do (see isApart and carveOuts).
+// the pod's total. Three facts show that the total is outdated. One container alone asks for more
+// (see isPodLevel). Earlier owners together do, and each of them has requested less before (see isApart
+// and carveOuts). Or their separate CPUs are more than the total.
 func (c *stepChecker) totals() {
 	pods := present(c.in.Pods)
 	for i := range c.plan.Pods {
@@ -140,9 +144,9 @@ func (c *stepChecker) totals() {
 		if !known {
 			continue
 		}
-		var has cpuset.Set
+		var has, had cpuset.Set
 		most := total
-		owned := 0
+		owned, parts := 0, true
 		for j := range of.Containers {
 			ctr, to := &of.Containers[j], &p.Containers[j]
 			if ctr.State == pools.Exited {
@@ -155,11 +159,13 @@ func (c *stepChecker) totals() {
 			if to.Pool == pools.Guaranteed && len(to.Claims) == 0 {
 				has = has.Union(to.CPUs)
 			}
-			if to.Exclusive && !c.had[pools.Key{PodUID: p.UID, Container: ctr.Name}].IsEmpty() {
-				owned += n
+			if key := (pools.Key{PodUID: p.UID, Container: ctr.Name}); to.Exclusive && !c.had[key].IsEmpty() {
+				owned, had, parts = owned+n, had.Union(c.had[key]), parts && c.parts[key]
 			}
 		}
-		most = max(most, owned)
+		if parts || had.Len() > most {
+			most = max(most, owned)
+		}
 		if has.Len() > most {
 			c.report("the containers of pod %s have CPUs %s; its total is %d, and it may have %d", p.UID, has, total, most)
 		}
@@ -187,4 +193,14 @@ func present(in []pools.Pod) map[string]pools.Pod {
 		all[p.UID] = p
 	}
 	return all
+}
+
+// ownersOf returns the recorded owners of a pod with pod-level resources.
+func ownersOf(all []pools.Assignment, uid string) (names []string) {
+	for _, a := range all {
+		if a.PodUID == uid {
+			names = append(names, a.Owners...)
+		}
+	}
+	return names
 }
