@@ -157,6 +157,9 @@ func checkMemory(l *Loop) error {
 	}
 	if l.schedule.isDue() || l.cache.HasStale() {
 		l.schedule.add(scopeAll)
+		if len(l.last.Deferred) > 0 { // each event makes a pass due while a write waits
+			return fmt.Errorf("%w, because writes wait: %v", errDue, l.last.Deferred)
+		}
 		return errDue
 	}
 	var leaves []cgroup.Path

@@ -57,6 +57,7 @@ func (l *Loop) pass() {
 	l.journal.SetUnhinted(l.planner.Hints.Unhinted())
 	l.journal.SetOthers(l.inventory.LeftToPlugins())
 	l.noteRefusals(plan, now)
+	l.cache.InvalidateUnreachable(want)
 	if l.Observes {
 		want = l.refreshCache(want)
 		var omitted []cgroup.Write

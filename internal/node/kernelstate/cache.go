@@ -103,6 +103,18 @@ func (t *Cache) InvalidateAll() {
 	}
 }
 
+// InvalidateUnreachable makes the next Refresh read the targets that need CPUs which their parents
+// lacked at the last reading. When a partition ends, the kernel gives its CPUs back to the parents without
+// a notice of the other cgroups in them.
+func (t *Cache) InvalidateUnreachable(targets []cgroup.Target) {
+	for i := range targets {
+		want := &targets[i]
+		if c := t.current[want.Path]; c.Exists && !c.CPUs.Equal(want.CPUs) && !want.CPUs.IsSubsetOf(c.ParentEffective) {
+			t.stale[want.Path] = true
+		}
+	}
+}
+
 // RunsOutside returns a function that reports whether a cgroup runs on CPUs outside its target:
 // exclusive CPUs of an owner, or CPUs of another pool. The rule is the same for all pools. An
 // application container on management CPUs delays the services of the node. A management

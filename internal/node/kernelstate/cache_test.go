@@ -447,3 +447,38 @@ func TestRunsOutside(t *testing.T) {
 		t.Error("a cgroup without a target runs outside")
 	}
 }
+
+// TestInvalidateUnreachable checks that a cgroup is read again before it gets CPUs that its parent
+// lacked at the last reading.
+func TestInvalidateUnreachable(t *testing.T) {
+	k := newKernel()
+	k.state = cgroup.State{CPUs: cpuset.Range(2, 3), Effective: cpuset.Range(2, 3), ParentEffective: cpuset.Range(0, 3)}
+	c, want := newCache(k), targets(1)
+	c.InvalidateUnreachable(want)
+	if c.HasStale() {
+		t.Error("an unknown cgroup is stale")
+	}
+	for _, tc := range []struct {
+		name string
+		cpus cpuset.Set
+		read bool
+	}{
+		{"the same CPUs", cpuset.Range(2, 3), false},
+		{"other CPUs of the parent", cpuset.Range(0, 1), false},
+		{"a CPU that the parent lacks", cpuset.Range(3, 4), true},
+		{"no CPUs", cpuset.Set{}, false},
+	} {
+		c.Refresh(want, nodeInventory)
+		want[0].CPUs = tc.cpus
+		if c.InvalidateUnreachable(want); c.IsStale(want[0].Path) != tc.read {
+			t.Errorf("%s: read again: %t; want %t", tc.name, !tc.read, tc.read)
+		}
+	}
+	// A cgroup that has its CPUs is not read in each pass, although the parent lacks some of them.
+	k.state.CPUs, want[0].CPUs = cpuset.Range(3, 4), cpuset.Range(3, 4)
+	c.Invalidate(want[0].Path)
+	c.Refresh(want, nodeInventory)
+	if c.InvalidateUnreachable(want); c.HasStale() {
+		t.Error("a cgroup with its CPUs is read again")
+	}
+}
