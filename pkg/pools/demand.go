@@ -179,11 +179,11 @@ func appendDemands(all []demand, pod int, p *Pod, class *class, previous []Assig
 
 // leaveHeld lowers the request of a container with the total of its pod by the CPUs that are held for
 // containers that ran at the same time. Such a pod has pod-level resources: all containers together
-// have its total.
+// have its total. If the container has requested less before, a resize has made the total outdated.
 func leaveHeld(siblings []demand) {
 	for i := range siblings {
 		c := &siblings[i]
-		if !c.full || c.atLeast {
+		if !c.full || c.part || c.atLeast {
 			continue
 		}
 		held := leftBy(siblings).Difference(leftBefore(siblings, c.createdAt)).Difference(c.cpus)
