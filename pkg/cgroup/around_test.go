@@ -223,3 +223,21 @@ func TestStepLeavesOwner(t *testing.T) {
 		t.Error(d)
 	}
 }
+
+// TestStepKeepsUnownedCPU checks that an owner that must leave all its CPUs keeps the one that no other
+// owner gets.
+func TestStepKeepsUnownedCPU(t *testing.T) {
+	w := newWorld(cgroup.DriverSystemd, 8)
+	other := cgroup.Target{Path: containerPath(cgroup.DriverSystemd, 1), Container: "c1", CPUs: cpuset.Of(6), Exclusive: true}
+	shared := cgroup.Target{Path: containerPath(cgroup.DriverSystemd, 2), Container: "c2", CPUs: cpuset.Of(7)}
+	for i := range 3 {
+		w.start(containerPath(cgroup.DriverSystemd, i), false)
+	}
+	w.place(t, exclusiveContainer(4, 5), other, shared)
+	other.CPUs, shared.CPUs = cpuset.Of(4), cpuset.Of(5)
+	w.options.Owned = cpuset.Of(4, 6)
+	want := "file cpuset.cpus=5 " + scope0 + " # makes way before it gets 6"
+	if got := w.list(t, exclusiveContainer(6), other, shared); len(got) == 0 || got[0] != want {
+		t.Errorf("writes = %q; want %q first", got, want)
+	}
+}

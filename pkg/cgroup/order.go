@@ -317,7 +317,7 @@ func (d *differ) persistSteps(w demand) bool {
 
 // withdraw narrows requests to the effective CPUs. A unit that waits for the slice around it
 // may request CPUs that the slice does not have. Another item may wait for these CPUs while
-// the slice waits for that item. The CPUs of running tasks do not change.
+// the slice waits for that item. Tasks only leave CPUs of other owners.
 func (d *differ) withdraw(w demand) bool {
 	progress := false
 	for _, it := range d.items {
