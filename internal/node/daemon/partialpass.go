@@ -51,16 +51,16 @@ func (l *Loop) holdsReply() bool { return l.requests.IsEmpty() && !l.requests.He
 // can be computed without all cgroups.
 func (l *Loop) allowsPartialPass() bool {
 	return !l.planner.Formula.IsGuess() && l.publisher.IsReady() && !l.Observes && l.CPUManager == nil && l.partitions.IsSettled() && !l.planner.Quiet.Active() &&
-		l.journal.Safe() && l.journal.Late() == nil && !filesWait(l.last.Deferred) && l.moves.IsEmpty() && len(l.last.Unreadable)+len(l.units.Leaving()) == 0
+		l.journal.Safe() && l.journal.Late() == nil && !filesWait(l.last.Deferred, l.planner.Quiet.Defers) && l.moves.IsEmpty() && len(l.last.Unreadable)+len(l.units.Leaving()) == 0
 }
 
 // filesWait reports whether a write of a cgroup file is deferred. Other writes do not wait for
-// deferred records.
-func filesWait(deferred []cgroup.Deferred) bool {
+// deferred records, nor for writes that the quiet period defers.
+func filesWait(deferred []cgroup.Deferred, isQuiet func(p cgroup.Path, property string) bool) bool {
 	return slices.ContainsFunc(deferred, func(d cgroup.Deferred) bool {
 		switch d.Property {
 		case cgroup.FileCPUs, cgroup.FileMems, cgroup.FileWeight, cgroup.FileMax:
-			return true
+			return !isQuiet(d.Path, d.Property)
 		}
 		return false
 	})
@@ -163,7 +163,7 @@ func (l *Loop) writeTargets(want []cgroup.Target, now time.Time) bool {
 		l.followDrifts(now)
 		l.publisher.Exposures.NoteFirstReads(want)
 		writes, deferred := l.diff(want, options, now)
-		if filesWait(deferred) {
+		if filesWait(deferred, l.planner.Quiet.Defers) {
 			return false
 		}
 		slow := slices.IndexFunc(writes, cgroup.Write.Slow)

@@ -120,6 +120,9 @@ func TestQuietWeights(t *testing.T) {
 	n.AwaitFile(n.Runtime.Cgroup(id), cgroup.FileWeight, "1000")
 	waits := 0
 	r.inspect(func(l *Loop) {
+		if l.hasWaiting() {
+			t.Error("each event needs a full pass while a weight waits")
+		}
 		for _, d := range l.last.Deferred {
 			if d.Property == cgroup.FileWeight && strings.HasPrefix(d.Reason, "quiet period:") {
 				waits++

@@ -128,7 +128,7 @@ func (l *Loop) scopeOf(e event) scope {
 
 // hasWaiting reports whether a request or a deferred write may depend on the next event.
 func (l *Loop) hasWaiting() bool {
-	return !l.publisher.IsReady() || !l.journal.Safe() || filesWait(l.last.Deferred) || !l.requests.IsEmpty() || !l.moves.IsEmpty()
+	return !l.publisher.IsReady() || !l.journal.Safe() || filesWait(l.last.Deferred, l.planner.Quiet.Defers) || !l.requests.IsEmpty() || !l.moves.IsEmpty()
 }
 
 // runPasses makes the passes that are due.
