@@ -136,20 +136,20 @@ func (in *Input) Fragments(plan pools.Plan) defrag.Input {
 
 // DiffOptions returns the options for the writes of a plan on a host.
 func DiffOptions(h *hostenv.Host, p pools.Plan) cgroup.Options {
-	var owned cpuset.Set
+	var owned []cpuset.Set // for one Union: each call allocates
 	for i := range p.Pods {
 		for j := range p.Pods[i].Containers {
 			if c := &p.Pods[i].Containers[j]; c.Exclusive || c.InPodPool() {
-				owned = owned.Union(c.CPUs.Difference(c.Mixed))
+				owned = append(owned, c.CPUs.Difference(c.Mixed))
 			}
 		}
 	}
 	for i := range p.Units {
 		if p.Units[i].Exclusive {
-			owned = owned.Union(p.Units[i].CPUs)
+			owned = append(owned, p.Units[i].CPUs)
 		}
 	}
-	return cgroup.Options{Driver: h.Driver, Possible: h.Possible, Nodes: h.Nodes, Spare: p.Free.Difference(p.Shared), Owned: owned}
+	return cgroup.Options{Driver: h.Driver, Possible: h.Possible, Nodes: h.Nodes, Spare: p.Free.Difference(p.Shared), Owned: cpuset.Set{}.Union(owned...)}
 }
 
 // Early returns a plan for containers that start before the inventory is complete. Previous
