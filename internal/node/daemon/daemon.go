@@ -129,6 +129,9 @@ func runOn(ctx context.Context, h hostenv.Host, o Options) error {
 	l.serve(ctx)
 	wait()
 	servers.Wait()
+	if err := l.journal.SaveLast(&l.Host); err != nil {
+		o.Log.Error("journal not written at the end", "journal", l.JournalFile, "error", err)
+	}
 	return nil
 }
 
@@ -266,7 +269,7 @@ func newLoop(h hostenv.Host, o Options) (*Loop, error) {
 // loadJournal reads the journal. In mode: observe it leaves an invalid file in place.
 func loadJournal(h hostenv.Host, bootID string, now time.Time) (undo.Document, error) {
 	if !h.Observes {
-		return undo.Load(h.JournalFile, bootID, now)
+		return undo.Load(h.JournalFile, h.RunDir, bootID, now)
 	}
-	return undo.Peek(h.JournalFile)
+	return undo.Peek(h.JournalFile, h.RunDir)
 }

@@ -166,7 +166,7 @@ func TestReplyWaitsForJournal(t *testing.T) {
 			s.event(nriChanged{state: nri.Connected})
 			s.settle()
 			disk := new(heldDisk)
-			s.loop.workers.Disk = disk
+			s.loop.workers.Disk, s.loop.RecentDir = disk, ""
 			canceled := make(chan struct{})
 			answer := s.question("web/app", cri.Resources{Shares: 512}, canceled)
 			s.settle()
@@ -197,5 +197,45 @@ func TestReplyWaitsForJournal(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestReplyWaitsForNoDisk checks that a reply goes out while the disk hangs, because the file in memory
+// has the CPUs and the originals. A problem reports the disk.
+func TestReplyWaitsForNoDisk(t *testing.T) {
+	s := newScript(t, nodefixture.PoolsYAML)
+	s.event(nriChanged{state: nri.Connected})
+	s.settle()
+	disk := new(heldDisk)
+	s.loop.workers.Disk = disk
+	before := len(s.Journal().Originals)
+	for i, name := range []string{"du/app", "web/app"} {
+		answer := s.question(name, cri.Resources{Shares: 512}, nil)
+		s.settle()
+		if len(answer) == 0 {
+			t.Fatalf("%s: no reply while the disk hangs\n%s", name, s.out.String())
+		}
+		j := s.Journal()
+		if a := <-answer; a.Err != nil || len(j.Originals) <= before+i || j.OnDisk == j.Change {
+			t.Errorf("%s: reply %+v; journal %+v", name, a, j)
+		}
+		s.now = s.now.Add(journalTimeout)
+		s.settle()
+	}
+	if p := s.loop.journal.Problems("journal.json"); len(p) != 1 || !strings.Contains(p[0].Reason.Text, "in runDir alone") {
+		t.Errorf("problems %+v; want that the disk does not answer", p)
+	}
+	if late := s.Logged("journal is late; writes go ahead, and restore may not know the values that they replace"); len(late) > 0 {
+		t.Errorf("logged %v", late)
+	}
+	for i := 0; i < len(disk.jobs); i++ { // a save can follow
+		s.event(disk.jobs[i](s.ctx))
+		s.settle()
+	}
+	if j := s.Journal(); j.OnDisk != j.Change {
+		t.Errorf("change %d of %d is on disk", j.OnDisk, j.Change)
+	}
+	if p := s.loop.journal.Problems("journal.json"); len(p) != 0 {
+		t.Errorf("problems of a disk that answers: %+v", p)
 	}
 }

@@ -25,8 +25,8 @@ import (
 )
 
 // journalTimeout is the maximum time that first writes wait until their originals are on
-// disk. Then they go ahead, because a stuck disk must not keep containers on the wrong CPUs.
-// The status reports that restore may be incomplete.
+// disk, if they are not in memory. Then they go ahead, because a stuck disk must not keep
+// containers on the wrong CPUs. The status reports that restore may be incomplete.
 const journalTimeout = 500 * time.Millisecond
 
 // Loop is the event loop and its state. Only the goroutine of run uses the state. Other

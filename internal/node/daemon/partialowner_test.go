@@ -26,14 +26,15 @@ func (a *asker) ofOwner(name string, cpus int) (createRequest, <-chan waits.Repl
 }
 
 // TestOwnersAreAnsweredFirst checks that an owner whose CPUs are free is answered before its
-// full pass, which comes to the same decision. The pass waits until the journal is saved, or for
-// the next event. A refusal is left to the full pass.
+// full pass, which comes to the same decision. Without a directory in memory, the pass waits until the
+// journal is saved, or for the next event. A refusal is left to the full pass.
 func TestOwnersAreAnsweredFirst(t *testing.T) {
 	n := driftNode(t)
 	a := n.start().asker()
 	n.AwaitCPUs(n.RunContainer(n.RunPod("s", "default", "burstable", 0, nil), "a", cri.Resources{Shares: 102}), "2-3")
 	var all cpuset.Set
 	a.betweenFullPasses(func(l *Loop) {
+		l.RecentDir = ""
 		for _, name := range []string{"one", "two", "three"} {
 			q, answers := a.ofOwner(name, 1)
 			l.handle(q)
@@ -69,6 +70,29 @@ func TestOwnersAreAnsweredFirst(t *testing.T) {
 		l.runPasses()
 		if answer := <-answers; answer.Err == nil {
 			t.Errorf("is on %s, where one CPU is free", answer.Value.Adjustment.CPUs)
+		}
+	})
+}
+
+// TestOwnersWaitForNoDisk checks that the reply to an owner goes out before its full pass and before any
+// save, if the journal's file in memory has the owner.
+func TestOwnersWaitForNoDisk(t *testing.T) {
+	n := driftNode(t)
+	a := n.start().asker()
+	n.AwaitCPUs(n.RunContainer(n.RunPod("s", "default", "burstable", 0, nil), "a", cri.Resources{Shares: 102}), "2-3")
+	a.betweenFullPasses(func(l *Loop) {
+		disk := l.workers.Disk
+		l.workers.Disk = ignored{}
+		defer func() { l.workers.Disk = disk }()
+		q, answers := a.ofOwner("one", 1)
+		l.handle(q)
+		if done := l.partialPass(l.now()); done || !l.schedule.answered || len(answers) != 1 {
+			t.Fatalf("%d replies, full pass due: %t; want a reply before its full pass", len(answers), l.schedule.answered)
+		}
+		cpus := (<-answers).Value.Adjustment.CPUs
+		j := n.Journal()
+		if got := desired.Assigned(j.Assignments, pools.Key{PodUID: "one", Container: "app"}); !got.Equal(cpus) || cpus.Len() != 1 || j.OnDisk == j.Change {
+			t.Errorf("reply with CPUs %s; the journal has %s, and change %d of %d on disk", cpus, got, j.OnDisk, j.Change)
 		}
 	})
 }

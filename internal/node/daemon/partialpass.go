@@ -26,8 +26,8 @@ import (
 // the targets and the problems; one follows soon.
 //
 // The reply about a new exclusive container precedes the full pass that it needs, with no
-// other event in between (see place). The pass waits for the journal, because the reply does:
-// on the one event loop, the reply would come after the pass.
+// other event in between (see place). If the reply waits for the disk, the pass waits too: on the
+// one event loop, the reply would come after the pass.
 
 // maxPartialRounds is the maximum number of rounds of writes. No write waits for another cgroup.
 const maxPartialRounds = 4
@@ -43,7 +43,7 @@ func (l *Loop) partialPass(now time.Time) bool {
 	return l.allowsPartialPass() && l.repair(now) && l.answerCreates(now) && l.answerStarts(now)
 }
 
-// holdsReply reports whether the only request waits for the journal. The end of the save or
+// holdsReply reports whether the only request waits for the disk. The end of the save or
 // the journal's deadline follows.
 func (l *Loop) holdsReply() bool { return l.requests.IsEmpty() && !l.requests.HeldUntil().IsZero() }
 
@@ -51,7 +51,7 @@ func (l *Loop) holdsReply() bool { return l.requests.IsEmpty() && !l.requests.He
 // can be computed without all cgroups.
 func (l *Loop) allowsPartialPass() bool {
 	return !l.planner.Formula.IsGuess() && l.publisher.IsReady() && !l.Observes && l.CPUManager == nil && l.partitions.IsSettled() && !l.planner.Quiet.Active() &&
-		l.journal.Safe() && l.journal.Late() == nil && !filesWait(l.last.Deferred, l.planner.Quiet.Defers) && l.moves.IsEmpty() && len(l.last.Unreadable)+len(l.units.Leaving()) == 0
+		l.journal.Safe() && !filesWait(l.last.Deferred, l.planner.Quiet.Defers) && l.moves.IsEmpty() && len(l.last.Unreadable)+len(l.units.Leaving()) == 0
 }
 
 // filesWait reports whether a write of a cgroup file is deferred. Other writes do not wait for

@@ -105,10 +105,10 @@ func (e updateSettled) apply(l *Loop) {
 	}
 }
 
-// releaseReplies sends the replies for which the journal is on disk, or late. For the others it
-// saves the journal.
+// releaseReplies sends the replies that the journal's files have, or for which it is late, or saves it.
 func (l *Loop) releaseReplies() {
 	l.planner.Claims.Answer(&l.last.Plan, l.journal.IsSaved)
+	l.journal.WriteRecent(l.RecentDir)
 	for _, id := range l.requests.Release(l.now()) {
 		l.fetchContainer(id) // the runtime may have created it without a reply
 	}
@@ -118,16 +118,17 @@ func (l *Loop) releaseReplies() {
 	}
 }
 
-// save hands the journal to a worker if it has changed.
+// save keeps changes of the journal in memory, and hands the journal to a worker.
 func (l *Loop) save(now time.Time) {
 	if l.Observes {
 		return
 	}
+	l.journal.WriteRecent(l.RecentDir)
 	d, upTo, due := l.journal.BeginSave(now)
 	if !due {
 		return
 	}
-	if !l.journal.Safe() && l.schedule.journal.due.IsZero() {
+	if l.schedule.journal.due.IsZero() {
 		l.schedule.journal.set(l.now().Add(journalTimeout))
 	}
 	l.workers.Disk.Submit("journal", func(context.Context) event {
@@ -151,7 +152,7 @@ func (e saved) scope(l *Loop) scope {
 
 func (e saved) apply(l *Loop) {
 	if e.err != nil {
-		l.log.Error("journal not written; writes go ahead, and restore may not know the values that they replace", "journal", l.JournalFile, "error", e.err)
+		l.log.Error("journal not written; the problem JournalNotWritten states the effect", "journal", l.JournalFile, "error", e.err)
 	}
 	l.journal.EndSave(e.upTo, e.err, l.now())
 	l.schedule.journal.clear() // the disk has answered; the save of newer changes sets it again

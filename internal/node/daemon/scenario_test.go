@@ -93,7 +93,7 @@ type script struct {
 	plugin   hooks             // what the runtime calls with NRI
 	passes   map[telemetry.Result]uint64
 	live     *scriptLive // nil without a live audit
-	slowDisk bool        // the disk does not answer
+	slowDisk bool        // the disk does not answer, and runDir is not in memory
 
 	// inSystem is true if the asked pods are in the kubelet's system partition.
 	inSystem bool
@@ -217,7 +217,10 @@ func (s *script) do(words []string) error {
 	case "restore":
 		return s.restore()
 	case "disk":
-		s.slowDisk = plain[0] == "slow"
+		s.slowDisk, s.loop.RecentDir = plain[0] == "slow", s.RunDir
+		if s.slowDisk {
+			s.loop.RecentDir = ""
+		}
 	case "pod":
 		return s.pod(plain[0], args)
 	case "ask":

@@ -75,8 +75,9 @@ func (l *Loop) fireDeadlines(now time.Time) (due bool) {
 	t.notices.set(l.notices.Tree.Watcher().Due())
 	if t.journal.isOver(now) {
 		l.schedule.full, due = true, true
-		l.journal.StopWaiting()
-		l.log.Error("journal is late; writes go ahead, and restore may not know the values that they replace", "journal", l.JournalFile)
+		if l.journal.StopWaiting(); !l.journal.Safe() {
+			l.log.Error("journal is late; writes go ahead, and restore may not know the values that they replace", "journal", l.JournalFile)
+		}
 	}
 	return due
 }
@@ -139,6 +140,7 @@ func (l *Loop) runPasses() {
 		l.schedule.done(began, began)
 		if !l.last.Planned {
 			l.answerEarly()
+			l.save(l.now())
 		}
 		l.publish()
 		l.moves.Answer(&l.last, l.planner.Assignments(), l.now())

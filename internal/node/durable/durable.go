@@ -1,5 +1,5 @@
 // Package durable stores records in files with a version and a checksum. A write replaces
-// the whole file, and the file is on the disk when the call returns.
+// the whole file. After Write, the file is on the disk.
 package durable
 
 import (
@@ -64,6 +64,11 @@ func Decode(b []byte, oldest, newest int, v any) error {
 // Write replaces a file atomically and durably. It creates the directory of the file.
 func Write(name string, b []byte) error {
 	return in(name, 0o700, func(d *confined.Dir, base string) error { return d.WriteDurably(base, b, 0o600) })
+}
+
+// WriteVolatile replaces a file atomically in an existing directory. A power failure can lose the file.
+func WriteVolatile(name string, b []byte) error {
+	return in(name, 0, func(d *confined.Dir, base string) error { return d.Write(base, b, 0o600) })
 }
 
 // Read reads a whole regular file of at most limit bytes.

@@ -77,7 +77,7 @@ func Wait(ctx context.Context, s Start) (h Host, c *config.Config, closeAll func
 func assemble(fs *cgroup.FS, rt link, c *config.Config, t *topology.Topology) (h Host, closeAll func(), err error) {
 	h = Host{
 		Cgroups: fs, Driver: rt.driver, Possible: t.Possible, CPUs: kernelCPUs{kernelfs.Dir(SysRoot)}, Online: onlineCPUs(t),
-		JournalFile: JournalPath(c), RunDir: c.RunDir, UnitFile: hostslices.OfTheHost(func(name string) ([]byte, error) { return readFile(name, unitFileLimit) }), CPUManager: newStateFile(c), Boot: readBoot(t.Possible),
+		JournalFile: JournalPath(c), RunDir: c.RunDir, RecentDir: inMemory(c.RunDir), UnitFile: hostslices.OfTheHost(func(name string) ([]byte, error) { return readFile(name, unitFileLimit) }), CPUManager: newStateFile(c), Boot: readBoot(t.Possible),
 	}
 	if h.Kernel, err = runningKernel(); err != nil {
 		return Host{}, nil, err

@@ -29,7 +29,7 @@ func (h Host) Observing() Host {
 	if h.Units != nil {
 		h.Units = observedUnits{h.Units}
 	}
-	h.NRISocket, h.RunDir = "", ""
+	h.NRISocket, h.RecentDir = "", ""
 	return h
 }
 

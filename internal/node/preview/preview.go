@@ -97,9 +97,9 @@ func Exclusive(ctx context.Context, h *hostenv.Host, c *config.Config, t *topolo
 
 // newSurvey reads the node with the journal on disk.
 func newSurvey(ctx context.Context, h *hostenv.Host, c *config.Config, t *topology.Topology, log *slog.Logger) (*survey, error) {
-	j, err := undo.Peek(h.JournalFile)
+	j, err := undo.Peek(h.JournalFile, h.RunDir)
 	if err != nil {
-		log.Warn("journal is not used", "error", err)
+		log.Warn("journal is not used, or only in part", "error", err)
 	}
 	machine := usablecpus.CutOrLog(t, h.Cgroups, log)
 	var set desired.Settings

@@ -105,7 +105,7 @@ func New(s Sources) *Publisher {
 	}
 	p.Live = liveaudit.New(s.Log, func(at string) bool { return p.CgroupExists(at) }, s.Now, s.Refresh)
 	var write func([]appcpus.Entry, bool) appcpus.Result
-	if s.Host.RunDir != "" {
+	if s.Host.RunDir != "" && !s.Host.Observes {
 		write = appcpus.NewWriter(s.Host.RunDir).Write
 	}
 	p.Files = appfiles.New(appfiles.Sources{Settings: s.Settings, Inventory: s.Inventory, Cache: s.Cache, Log: s.Log, CRIO: s.Host.CRIO != nil}, write)

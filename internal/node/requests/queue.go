@@ -14,7 +14,7 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
 
-// lastReply is the time from a request to its reply if the disk does not answer. The connection
+// lastReply is the time from a request to its reply if the reply waits for a disk that does not answer. The connection
 // cancels a request after 1.5 s of the runtime's 2 s.
 const lastReply = waits.Timeout + 300*time.Millisecond
 
@@ -43,7 +43,7 @@ type Queue struct {
 type heldReply struct {
 	create *Create
 	reply  nri.Reply
-	change int       // the newest change of the journal that the disk must have
+	change int       // the newest change that the journal's files must have
 	due    time.Time // then the reply goes out without the disk
 }
 
@@ -134,9 +134,9 @@ func (q *Queue) Accept(a *Create, reply nri.Reply, now time.Time) {
 	q.creates = slices.DeleteFunc(q.creates, func(o *Create) bool { return o == a })
 }
 
-// hold keeps a reply until the journal on disk has the CPUs and the originals of its container.
-// Otherwise a daemon that ends now would leave CPUs to which nothing on disk refers, and restore
-// could not undo them.
+// hold keeps a reply until a file of the journal, in memory or on disk, has the CPUs and the originals
+// of its container. Otherwise a daemon that ends now would leave CPUs to which no file refers, and
+// restore could not undo them.
 func (q *Queue) hold(a *Create, reply nri.Reply, now time.Time) {
 	due := now.Add(q.diskTimeout)
 	if last := a.since.Add(lastReply); last.Before(due) {
@@ -146,7 +146,7 @@ func (q *Queue) hold(a *Create, reply nri.Reply, now time.Time) {
 	q.held = append(q.held, heldReply{a, reply, q.journal.Newest(), due})
 }
 
-// Release sends the replies for which the journal is on disk, or late. It returns the
+// Release sends the replies that a file of the journal has, or for which the disk is late. It returns the
 // containers whose creations the runtime has canceled: it may have created them without a
 // reply.
 func (q *Queue) Release(now time.Time) (canceled []string) {

@@ -113,6 +113,8 @@ func restoreHost(ctx context.Context, o Options, dryRun bool) (Report, error) {
 			return Report{}, errors.Join(j.Damage, fmt.Errorf("find the daemon's changes without a journal: %w", presumeErr))
 		}
 		note = lostNote(name, j.Damage, j.Originals)
+	} else if j.Damage != nil {
+		note = fmt.Sprintf("%v: the originals in %s alone are restored", j.Damage, name)
 	}
 	claims := r.Claims
 	r, err = OnHost(ctx, &h, j.Document, o.Config.Isolation, dryRun)

@@ -3,8 +3,9 @@
 //
 // A Journal is the event loop's copy: original values, assignments of exclusive
 // CPUs and other facts that only a running daemon knows. A worker saves it to
-// disk as a Document. A value may be changed only after its original is on disk
+// disk as a Document. The newest changes are also in a file in memory (WriteRecent).
+// A value may be changed only after its original is in one of the files
 // (Journal.Blocks), unless the disk does not answer in time. Original values are
-// never replaced while the cgroup exists. Compare returns the difference between
-// an original and the present value.
+// never replaced while the cgroup exists. Compare compares an original with the
+// present value.
 package undo

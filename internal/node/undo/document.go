@@ -28,7 +28,12 @@ const oldestVersion, version, claimsVersion = 1, 2, 3
 type Document struct {
 	// BootID identifies the boot (/proc/sys/kernel/random/boot_id). Cgroups end with the
 	// boot, and so does everything recorded about them.
-	BootID      string             `json:"bootID"`
+	BootID string `json:"bootID"`
+	// Change is the number of the newest change. It grows while daemons read each other's files. It is
+	// 0 in files of older daemons.
+	Change int `json:"change,omitempty"`
+	// OnDisk is the newest change of the file on disk, if the document was read; 0 if it is unknown.
+	OnDisk      int                `json:"-"`
 	Originals   []Original         `json:"originals"`
 	Assignments []pools.Assignment `json:"assignments"`
 	// Unhinted are the containers whose CPUs were chosen before the kubelet reported their
@@ -75,6 +80,9 @@ func decode(b []byte) (Document, error) {
 	}
 	if err := d.checkClaims(); err != nil {
 		return Document{}, fmt.Errorf("%w: %w", errDamaged, err)
+	}
+	if d.Change < 0 {
+		return Document{}, fmt.Errorf("%w: the newest change has the number %d", errDamaged, d.Change)
 	}
 	return d, nil
 }

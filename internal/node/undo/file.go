@@ -16,12 +16,22 @@ import (
 // fileLimit bounds the size of the file that is read: 64 MiB hold about 300,000 originals.
 const fileLimit = 64 << 20
 
-// Load returns the journal of this boot. It never fails, because the daemon works without
-// a journal; note reports what was lost. A missing file is an empty journal. Load sets a
-// damaged file aside. Of an earlier boot's journal it returns only the facts that outlive
+// Load returns the journal of this boot, with the newer changes in runDir. It never fails, because
+// the daemon works without a journal; note reports the loss. A missing file is an empty journal. Load
+// sets a damaged file aside. Of an earlier boot's journal it returns only the facts that outlive
 // a boot, because its cgroups are gone.
-func Load(name, bootID string, now time.Time) (d Document, note error) {
-	d, is, err := read(name, bootID)
+//
+// Load removes changes in runDir that do not follow the file: numbers can begin again after it.
+func Load(name, runDir, bootID string, now time.Time) (d Document, note error) {
+	d, note = load(name, runDir, bootID, now)
+	if d.Change == d.OnDisk && runDir != "" {
+		note = errors.Join(note, durable.Remove(recentName(runDir)))
+	}
+	return d, note
+}
+
+func load(name, runDir, bootID string, now time.Time) (d Document, note error) {
+	d, is, err := read(name, runDir, bootID)
 	switch is {
 	case unreadable: // the next save would replace the file
 		if mvErr := os.Rename(name, name+".unread"); mvErr != nil {
@@ -35,7 +45,7 @@ func Load(name, bootID string, now time.Time) (d Document, note error) {
 		}
 		return d, fmt.Errorf("%w: set aside as %s; the originals in it are lost, and `cpupoold restore` cannot put them back", err, aside)
 	}
-	return d, nil
+	return d, err
 }
 
 type state int
@@ -48,8 +58,22 @@ const (
 	unreadable // the disk returns an error
 )
 
-// read reads the journal without a change. The error explains damaged and unreadable.
-func read(name, bootID string) (Document, state, error) {
+// read reads the journal without a change. The error explains damaged and unreadable. With another
+// state, it is about the changes in runDir, which the document then lacks.
+func read(name, runDir, bootID string) (Document, state, error) {
+	newer, newerErr := readRecent(runDir) // first: a daemon can save meanwhile, and then the document has them
+	d, is, err := readDisk(name, bootID)
+	if is != known {
+		return d, is, err
+	}
+	if all, ok := newer.extend(d); ok {
+		return all, known, nil
+	}
+	d.OnDisk = d.Change
+	return d, known, newerErr
+}
+
+func readDisk(name, bootID string) (Document, state, error) {
 	empty := Document{BootID: bootID}
 	b, err := durable.Read(name, fileLimit)
 	switch {
@@ -69,21 +93,22 @@ func read(name, bootID string) (Document, state, error) {
 }
 
 // examine reads the journal of this boot without a change.
-func examine(name string) (Document, state, error) {
+func examine(name, runDir string) (Document, state, error) {
 	bootID, err := hostenv.ReadBootID()
 	if err != nil {
 		return Document{}, unreadable, err
 	}
-	d, is, err := read(name, bootID)
+	d, is, err := read(name, runDir, bootID)
 	if is == unreadable {
 		err = fmt.Errorf("%w; repair the disk, or move the file away: then `cpupoold restore` uses defaults instead of the originals in it", err)
 	}
 	return d, is, err
 }
 
-// Peek returns the journal of this boot. It changes no file.
-func Peek(name string) (Document, error) {
-	d, _, err := examine(name)
+// Peek returns the journal of this boot, with the newer changes in runDir. It changes no file. With an
+// error, the document has the facts that can be read.
+func Peek(name, runDir string) (Document, error) {
+	d, _, err := examine(name, runDir)
 	return d, err
 }
 
@@ -94,20 +119,23 @@ type Found struct {
 	EarlierBoot bool
 	// Lost means that there was a journal of this boot whose originals are unknown now.
 	Lost bool
-	// Damage is the reason why the file cannot be used; nil if the file is missing.
+	// Damage is the reason why the file cannot be used; nil if the file is missing. Without Lost, it is
+	// the reason why newer changes in runDir cannot be used.
 	Damage error
 }
 
 // Find returns the journal for a restore. It changes no file. An error means that the disk
 // does not return the file or the mark in runDir.
 func Find(name, runDir string) (Found, error) {
-	d, state, err := examine(name)
+	d, state, err := examine(name, runDir)
 	f := Found{Document: d, EarlierBoot: state == earlierBoot}
 	switch state {
 	case unreadable:
 		return f, err
 	case damaged:
 		f.Lost, f.Damage = true, err
+	case known:
+		f.Damage = err
 	case missing:
 		if f.Lost, err = markOf(runDir, d.BootID).There(); err != nil {
 			return f, fmt.Errorf("journal %s does not exist, and the mark of a lost one cannot be read: %w", name, err)
@@ -134,10 +162,10 @@ func Save(name, runDir string, d Document) error {
 	return markErr
 }
 
-// Remove removes the file after a complete restore, and the mark before it: a mark without
-// a file means that the journal is lost.
+// Remove removes the file after a complete restore, with newer changes in runDir, and the mark before
+// it: a mark without a file means that the journal is lost.
 func Remove(name, runDir, bootID string) error {
-	return errors.Join(markOf(runDir, bootID).Remove(), durable.Remove(name))
+	return errors.Join(durable.Remove(recentName(runDir)), markOf(runDir, bootID).Remove(), durable.Remove(name))
 }
 
 // markOf returns the mark next to the lock. Without it there was no journal since the boot, and

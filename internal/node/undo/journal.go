@@ -13,18 +13,21 @@ import (
 )
 
 // Journal holds the originals and the facts that must outlive the daemon, and which of them
-// are on disk. It does no I/O: a worker saves the document of BeginSave.
+// survive the daemon. A worker saves the document of BeginSave. WriteRecent is its only I/O.
 type Journal struct {
 	saving
 	originals map[Key]Original
-	facts     Document // without originals; its lists are sorted
+	recent    map[Key]int // newest change of each original that is new or other than on disk
+	facts     Document    // without originals; its lists are sorted
 	bare      bool
 }
 
 // New returns the journal of a document.
 func New(d Document) *Journal {
-	j := &Journal{originals: make(map[Key]Original, len(d.Originals)), facts: d, bare: len(d.Originals) == 0}
+	j := &Journal{originals: make(map[Key]Original, len(d.Originals)), recent: make(map[Key]int), facts: d, bare: len(d.Originals) == 0}
 	j.facts.Originals = nil
+	j.changes, j.kept, j.sent, j.durable = d.Change, d.Change, d.OnDisk, d.OnDisk
+	j.based = d.OnDisk != 0 && d.OnDisk == d.Change
 	for _, o := range d.Originals {
 		// Of two originals for a unit, the one without a value was there before the daemon's.
 		if _, known := j.originals[o.Key()]; !known || o.Value == "" {
@@ -49,14 +52,18 @@ func (j *Journal) note(o Original) (added bool) {
 	if known, ok := j.originals[k]; ok {
 		if known.Container == "" && o.Container != "" { // the container was unidentified at the first write
 			known.Container = o.Container
-			j.originals[k] = known
-			j.changes++
+			j.put(known)
 		}
 		return false
 	}
-	j.originals[k] = o
-	j.changes++
+	j.put(o)
 	return true
+}
+
+// put stores a new or other original.
+func (j *Journal) put(o Original) {
+	j.changes++
+	j.originals[o.Key()], j.recent[o.Key()] = o, j.changes
 }
 
 // NoteCreated notes the values that a new container would have without the daemon, for
@@ -148,8 +155,7 @@ func (j *Journal) amend(k Key, value string) (amended bool) {
 		return false
 	}
 	o.Value = value
-	j.originals[k] = o
-	j.changes++
+	j.put(o)
 	return true
 }
 
@@ -227,6 +233,7 @@ func (j *Journal) ForgetUnit(name string) {
 		if o.Unit == name {
 			delete(j.originals, k)
 			j.changes++
+			j.recent[k] = j.changes
 		}
 	}
 }
@@ -251,6 +258,7 @@ func (j *Journal) drop(gone func(cgroup.Path) bool) (dropped bool) {
 	for k, o := range j.originals {
 		if o.Unit == "" && gone(k.Path) {
 			delete(j.originals, k)
+			delete(j.recent, k) // the next daemon drops an older original of it again
 			dropped = true
 		}
 	}

@@ -53,14 +53,14 @@ func TestJournalRoundTrip(t *testing.T) {
 	if err := undo.Save(name, "", want); err != nil {
 		t.Fatal(err)
 	}
-	got, note := undo.Load(name, "boot-1", time.Now())
+	got, note := undo.Load(name, "", "boot-1", time.Now())
 	if note != nil {
 		t.Fatal(note)
 	}
 	if d := cmp.Diff(want, got); d != "" {
 		t.Errorf("journal (-written +read):\n%s", d)
 	}
-	got, note = undo.Load(name, "boot-2", time.Now())
+	got, note = undo.Load(name, "", "boot-2", time.Now())
 	want = undo.Document{BootID: "boot-2", Claims: want.Claims, Assignments: want.Assignments[len(want.Assignments)-1:]}
 	if d := cmp.Diff(want, got); note != nil || d != "" {
 		t.Errorf("journal of an earlier boot: %v; want claims and their CPUs alone (-want +read):\n%s", note, d)
@@ -106,7 +106,7 @@ func TestBadJournalIsSetAside(t *testing.T) {
 			if err := os.WriteFile(file, content, 0o600); err != nil {
 				t.Fatal(err)
 			}
-			j, note := undo.Load(file, "boot-1", time.Unix(7, 0))
+			j, note := undo.Load(file, "", "boot-1", time.Unix(7, 0))
 			if !errors.Is(note, undo.ErrDamaged) {
 				t.Errorf("note = %v; want that the journal is damaged", note)
 			}
@@ -136,7 +136,7 @@ func TestFullDiskKeepsTheOldJournal(t *testing.T) {
 	if err := undo.Save(filepath.Join(blocked, "journal.json"), "", undo.Document{}); err == nil {
 		t.Error("no error although the journal could not be replaced")
 	}
-	if j, note := undo.Load(name, "boot-1", time.Now()); note != nil || len(j.Originals) != 2 {
+	if j, note := undo.Load(name, "", "boot-1", time.Now()); note != nil || len(j.Originals) != 2 {
 		t.Errorf("old journal = %+v, %v", j, note)
 	}
 }
@@ -312,11 +312,11 @@ func TestAcceptedOutlivesTheBoot(t *testing.T) {
 	if err := undo.Save(name, "", was); err != nil {
 		t.Fatal(err)
 	}
-	if j, note := undo.Load(name, "boot-1", time.Now()); note != nil || !j.Accepted.Equal(*was.Accepted) {
+	if j, note := undo.Load(name, "", "boot-1", time.Now()); note != nil || !j.Accepted.Equal(*was.Accepted) {
 		t.Errorf("journal of this boot = %+v, %v", j, note)
 	}
 	was.Accepted.Auto = nil
-	j, note := undo.Load(name, "boot-2", time.Now())
+	j, note := undo.Load(name, "", "boot-2", time.Now())
 	if note != nil || !j.Accepted.Equal(*was.Accepted) || len(j.Originals)+len(j.Assignments) != 0 {
 		t.Errorf("journal of an earlier boot = %+v, %v", j, note)
 	}

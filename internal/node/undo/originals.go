@@ -21,9 +21,9 @@ type Original struct {
 
 // Key is the place of an original. A unit has no path, because its slice may change.
 type Key struct {
-	Path cgroup.Path
-	Unit string
-	File string
+	Path cgroup.Path `json:"path,omitempty"`
+	Unit string      `json:"unit,omitempty"`
+	File string      `json:"file"`
 }
 
 // Key returns the place of the original.

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/cpupoold/cpupoold/internal/node/hostenv"
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
 
@@ -14,13 +15,16 @@ import (
 //
 // A worker saves the journal. Changes are counted: a save carries all changes up to a
 // number, and at most one save is in progress. Writes wait until the original values that
-// they replace are on disk. A disk that fails or hangs must not keep containers on the
-// wrong CPUs: then writes stop waiting, and a problem reports that restore may not know
-// every original.
+// they replace survive the daemon: in the recent file, or on disk. A disk that fails or hangs
+// must not keep containers on the wrong CPUs: then writes stop waiting, and a problem reports
+// that restore may not know every original.
 
 const codeNotWritten pools.Code = "JournalNotWritten"
 
 const savePause = 5 * time.Second
+
+// lastSaveTimeout is the maximum time of SaveLast. A disk that hangs must not keep the process.
+const lastSaveTimeout = 2 * time.Second
 
 var errSlowDisk = errors.New("the disk does not answer")
 
@@ -28,15 +32,17 @@ type saving struct {
 	changes int // newest change
 	sent    int // newest change in the last save
 	durable int // newest change on disk
+	kept    int // newest change that survives the daemon: in the recent file, or on disk
 	barrier int // newest change that writes wait for
 
+	based bool      // the document on disk is known, so the recent file can extend it
 	stale bool      // the file contains dropped originals
-	late  error     // why writes stopped waiting
+	late  error     // why nothing waits for the disk
 	retry time.Time // end of the pause after a failure
 }
 
-// Safe reports whether every original is on disk.
-func (s *saving) Safe() bool { return s.durable >= s.barrier }
+// Safe reports whether every original survives the daemon.
+func (s *saving) Safe() bool { return s.kept >= s.barrier }
 
 // Blocks reports whether writes must wait for originals, and the disk still has time.
 func (s *saving) Blocks() bool { return s.MustWait(s.barrier) }
@@ -45,12 +51,12 @@ func (s *saving) Blocks() bool { return s.MustWait(s.barrier) }
 func (s *saving) Newest() int { return s.changes }
 
 // MustWait reports whether a reply must wait for changes, and the disk still has time.
-func (s *saving) MustWait(change int) bool { return s.durable < change && s.late == nil }
+func (s *saving) MustWait(change int) bool { return s.kept < change && s.late == nil }
 
 // IsSaved reports whether a change is on disk.
 func (s *saving) IsSaved(change int) bool { return s.durable >= change }
 
-// Late returns why writes go ahead without originals on disk, or nil.
+// Late returns why nothing waits for the disk, or nil.
 func (s *saving) Late() error { return s.late }
 
 // Pending reports whether any change is not on disk.
@@ -74,34 +80,56 @@ func (j *Journal) BeginSave(now time.Time) (d Document, upTo int, due bool) {
 }
 
 // EndSave takes the result of the save of all changes up to a number.
-func (s *saving) EndSave(upTo int, err error, now time.Time) {
+func (j *Journal) EndSave(upTo int, err error, now time.Time) {
 	if err != nil {
-		s.sent = s.durable
-		s.late, s.retry = err, now.Add(savePause)
+		j.sent = j.durable
+		j.late, j.retry = err, now.Add(savePause)
 		return
 	}
-	s.durable = upTo
-	if s.Safe() {
-		s.late = nil
+	j.durable, j.kept, j.based = upTo, max(j.kept, upTo), upTo > 0
+	maps.DeleteFunc(j.recent, func(_ Key, change int) bool { return change <= upTo })
+	if j.durable >= j.barrier {
+		j.late = nil
 	}
 }
 
 // StopWaiting lets writes go ahead, because the disk has not answered in time.
 func (s *saving) StopWaiting() { s.late = errSlowDisk }
 
-// Problems returns a problem if restore may not know every original in the journal file.
+// Problems returns a problem if the disk is late: restore may not know every original, or new
+// originals would not survive a lost runDir.
 func (s *saving) Problems(file string) []pools.Problem {
 	if s.late == nil {
 		return nil
 	}
+	effect := "`cpupoold restore` may not know every original until then"
+	if s.Safe() {
+		effect = "until then new originals are in runDir alone, and ResourceClaims wait"
+	}
 	return []pools.Problem{{Reason: pools.Reason{Code: codeNotWritten, Text: fmt.Sprintf(
-		"journal %s: %s; `cpupoold restore` may not know every original until then. Make room on the disk, or repair it",
-		file, s.late)}}}
+		"journal %s: %s; %s. Make room on the disk, or repair it", file, s.late, effect)}}}
+}
+
+// SaveLast saves the changes that are not on disk when the loop has ended: an older daemon that starts
+// next does not read the recent file.
+func (j *Journal) SaveLast(h *hostenv.Host) error {
+	if h.Observes || !j.Pending() {
+		return nil
+	}
+	ended, d := make(chan error, 1), j.document()
+	go func() { ended <- Save(h.JournalFile, h.RunDir, d) }()
+	select {
+	case err := <-ended:
+		return err
+	case <-time.After(lastSaveTimeout):
+		return errSlowDisk
+	}
 }
 
 // document returns a copy for a worker; its originals are in no order.
 func (j *Journal) document() Document {
 	d := j.facts
+	d.Change = j.changes
 	d.Originals = slices.AppendSeq(make([]Original, 0, len(j.originals)), maps.Values(j.originals))
 	d.Assignments = append([]pools.Assignment{}, d.Assignments...)
 	d.Unhinted, d.Others, d.Claims = slices.Clone(d.Unhinted), slices.Clone(d.Others), slices.Clone(d.Claims)

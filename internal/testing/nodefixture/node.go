@@ -42,7 +42,8 @@ type Node struct {
 	Topology *topology.Topology // as it was at first
 	CPUs     *CPUs
 	YAML     string // the configuration; PoolsYAML at first
-	Dir      string // for the journal and the files for applications
+	Dir      string // for the journal
+	RunDir   string // in memory, for newer changes of the journal and the files for applications
 	Logs     *LogBuffer
 	Kubelet  *Kubelet       // nil: the host has no kubelet that reports devices
 	Static   *StaticKubelet // nil: the kubelet allocates no CPUs
@@ -77,6 +78,9 @@ func New(t testing.TB, s Spec) *Node {
 		attempts: make(map[string]uint32),
 	}
 	n.annotations.Store(annotations.New(n.names))
+	if n.RunDir = filepath.Join(n.Dir, "run"); isBenchmark(t) {
+		n.RunDir = filepath.Join(newMemory(t), "run")
+	}
 	n.build(s)
 	return n
 }
@@ -85,9 +89,19 @@ func New(t testing.TB, s Spec) *Node {
 // each fsync of the journal. Benchmarks count that time, so they get a directory on disk.
 func newDir(t testing.TB) string {
 	t.Helper()
-	if _, ok := t.(*testing.B); ok {
+	if isBenchmark(t) {
 		return t.TempDir()
 	}
+	return newMemory(t)
+}
+
+func isBenchmark(t testing.TB) bool {
+	_, is := t.(*testing.B)
+	return is
+}
+
+func newMemory(t testing.TB) string {
+	t.Helper()
 	dir, err := os.MkdirTemp("/dev/shm", "cpupoold-test")
 	if err != nil {
 		return t.TempDir()
@@ -150,7 +164,7 @@ func (n *Node) Host() hostenv.Host {
 		Annotations: n.annotations.Load(),
 		Cgroups:     cgroup.New(n.Tree), Driver: n.Driver, Possible: n.Topology.Possible,
 		Runtime: n.Client, Units: n.Units, JournalFile: n.journalName(),
-		Nodes: cpuset.Range(0, 1), RunDir: filepath.Join(n.Dir, "run"), CPUs: n.CPUs, UnitFile: n.Units.ReadFile,
+		Nodes: cpuset.Range(0, 1), RunDir: n.RunDir, RecentDir: n.RunDir, CPUs: n.CPUs, UnitFile: n.Units.ReadFile,
 		Kernel: n.Kernel, Online: n.Tree.Online, Boot: n.Boot,
 	}
 	if n.NRI {
@@ -165,10 +179,10 @@ func (n *Node) Host() hostenv.Host {
 	return h
 }
 
-// Journal returns the journal on disk.
+// Journal returns the journal that the next daemon finds.
 func (n *Node) Journal() undo.Document {
 	n.T.Helper()
-	j, err := undo.Peek(n.journalName())
+	j, err := undo.Peek(n.journalName(), n.RunDir)
 	if err != nil {
 		n.T.Fatal(err)
 	}

@@ -161,11 +161,7 @@ func (n *node) first(pod string) (container, error) {
 // originals are those in the daemon's journal.
 func (n *node) originals() []undo.Original {
 	n.Helper()
-	bootID, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
-	if err != nil {
-		n.Fatal(err)
-	}
-	j, err := undo.Load(journal, strings.TrimSpace(string(bootID)), time.Now())
+	j, err := undo.Peek(journal, runFiles)
 	if err != nil || len(j.Originals) == 0 {
 		n.Fatalf("the journal has the originals %v, %v", j.Originals, err)
 	}
