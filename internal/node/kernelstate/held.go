@@ -14,10 +14,10 @@ import (
 // requested count too. In a slice with CPUs they count only if the slice has them, and a
 // cgroup on CPUs of others does not keep these.
 func (t *Cache) Held(targets []cgroup.Target, p *pools.Placement, path cgroup.Path) iter.Seq2[cgroup.Path, cpuset.Set] {
-	alone := p.Exclusive || p.InPodPool()
+	alone, runs := p.Exclusive || p.InPodPool(), p.Runs()
 	return func(yield func(cgroup.Path, cpuset.Set) bool) {
 		bounds := t.bounds(targets)
-		if b, ok := bounds[path.Parent()]; ok && !yield(path.Parent(), p.Runs().Difference(b)) {
+		if b, ok := bounds[path.Parent()]; ok && !yield(path.Parent(), runs.Difference(b)) {
 			return
 		}
 		for i := range targets {
@@ -29,7 +29,7 @@ func (t *Cache) Held(targets []cgroup.Target, p *pools.Placement, path cgroup.Pa
 				continue // the cgroup of the container's sandbox, in which it will run
 			}
 			c := t.current[o.Path]
-			if !c.Exists {
+			if !c.Exists || !c.Effective.Overlaps(runs) && !c.CPUs.Overlaps(runs) {
 				continue
 			}
 			if o.Group != "" && p.InPodPool() && o.Path.Parent() == path.Parent() && !c.Partition.Valid() {
@@ -57,7 +57,10 @@ func (t *Cache) Held(targets []cgroup.Target, p *pools.Placement, path cgroup.Pa
 func (t *Cache) bounds(targets []cgroup.Target) map[cgroup.Path]cpuset.Set {
 	var all map[cgroup.Path]cpuset.Set
 	for i := range targets {
-		if c := t.current[targets[i].Path]; targets[i].Confines() && c.Exists && !c.CPUs.IsEmpty() {
+		if !targets[i].Confines() {
+			continue // nearly all targets: a reply to the runtime waits for this loop
+		}
+		if c := t.current[targets[i].Path]; c.Exists && !c.CPUs.IsEmpty() {
 			if all == nil {
 				all = make(map[cgroup.Path]cpuset.Set)
 			}
