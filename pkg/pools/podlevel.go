@@ -230,8 +230,8 @@ func (c *classifier) isApart(p *Pod, verdicts []verdict, n requests) bool {
 	return owners > 1 && n.mismatched == 0 && (parts || cpus.Len() > most && (n.full < 2 || larger))
 }
 
-// owned returns the exclusive CPUs that assignments record for a container, and [Assignment].Part. It
-// returns none if the pool has none of them.
+// owned returns the exclusive CPUs that assignments record for a container, and [Assignment].Part. If
+// the pool has no CPU of them, it returns no CPUs.
 func (c *classifier) owned(k Key) (cpus cpuset.Set, part bool) {
 	pool := c.in.Pools.Guaranteed.Union(c.in.Pools.Away)
 	for i := range c.in.Previous {

@@ -53,7 +53,7 @@ func pooled(plan pools.Plan) (all, alone map[string]cpuset.Set) {
 }
 
 // TestPodLevelTotal checks that a pod with pod-level resources never has more exclusive CPUs than
-// its total, in random lives: containers are created, end and are removed, and the journal is lost.
+// its total, in random lives. Containers are created, end and are removed. The journal is lost.
 // Containers with whole CPUs below the total keep their CPUs while they run. The CPUs that the other
 // containers share stay with the pod.
 func TestPodLevelTotal(t *testing.T) {

@@ -222,7 +222,7 @@ func TestReplyWaitsForNoDisk(t *testing.T) {
 		s.now = s.now.Add(journalTimeout)
 		s.settle()
 	}
-	if p := s.loop.journal.Problems("journal.json"); len(p) != 1 || !strings.Contains(p[0].Reason.Text, "in runDir alone") {
+	if p := s.loop.journal.Problems("journal.json"); len(p) != 1 || !strings.Contains(p[0].Text, "in runDir alone") {
 		t.Errorf("problems %+v; want that the disk does not answer", p)
 	}
 	if late := s.Logged("journal is late; writes go ahead, and restore may not know the values that they replace"); len(late) > 0 {

@@ -55,7 +55,7 @@ type Host struct {
 	JournalFile string
 	// RunDir holds files for applications, and the journal's mark; empty: write neither.
 	RunDir string
-	// RecentDir is RunDir if it is in memory, so that a write waits for no disk; else empty.
+	// RecentDir is RunDir if it is in memory, so that a write waits for no disk. Otherwise it is empty.
 	RecentDir string
 	// NRISocket is the socket of the runtime's NRI; empty: NRI is not used.
 	NRISocket string

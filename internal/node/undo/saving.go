@@ -32,12 +32,12 @@ type saving struct {
 	changes int // newest change
 	sent    int // newest change in the last save
 	durable int // newest change on disk
-	kept    int // newest change that survives the daemon: in the recent file, or on disk
+	kept    int // newest change in the recent file or on disk
 	barrier int // newest change that writes wait for
 
-	based bool      // the document on disk is known, so the recent file can extend it
+	based bool      // the document on disk is known, so the recent file can extend it.
 	stale bool      // the file contains dropped originals
-	late  error     // why nothing waits for the disk
+	late  error     // why nothing waits for the disk.
 	retry time.Time // end of the pause after a failure
 }
 
