@@ -127,6 +127,11 @@ func freezeAt[R event](d *killable) {
 // Without inMemory, a decided reply waits for the save. With inMemory, the file in memory has the
 // changes, and the reply is sent.
 func (d *killable) freezeInSave(inMemory, done bool) {
+	d.Eventually("journal on disk", func() bool { // a save in progress would delay the save after the reply
+		isSaved := false
+		d.inspect(func(l *Loop) { isSaved = !l.journal.Pending() })
+		return isSaved
+	})
 	d.inspectOnly(func(l *Loop) {
 		if !inMemory {
 			l.RecentDir = ""
