@@ -112,8 +112,9 @@ func freezeAt[R event](d *killable) {
 					d.freeze()
 					return
 				}
-				l.handle(e) // the runtime sends the request after the reply to an update
+				l.handle(e)
 			}
+			l.runPasses() // the runtime sends the request after the replies to earlier ones
 			select {
 			case <-l.box.Wake():
 			case <-d.over:
