@@ -38,10 +38,8 @@ type creationDeath struct {
 func creationDeaths() []creationDeath {
 	return []creationDeath{
 		{name: "before the decision", at: asked, do: freezeAt[createRequest], unanswered: true},
-		{name: "during the save", at: asked, do: func(d *killable) { d.freezeInSave(false, false) }, unanswered: true},
-		{name: "after the save", at: asked, do: func(d *killable) { d.freezeInSave(false, true) }, unanswered: true},
-		{name: "before the save, changes kept in memory", at: asked, do: func(d *killable) { d.freezeInSave(true, false) }},
-		{name: "after the save, changes kept in memory", at: asked, do: func(d *killable) { d.freezeInSave(true, true) }},
+		{name: "during the save", at: asked, do: func(d *killable) { d.freezeInSave(false) }, unanswered: true},
+		{name: "after the save", at: asked, do: func(d *killable) { d.freezeInSave(true) }, unanswered: true},
 		{name: "after the reply", at: testnode.Answered, do: kill},
 		{name: "after the creation", at: created, do: kill},
 		{name: "before the start question", at: testnode.Made, do: kill},
@@ -60,9 +58,7 @@ type killable struct {
 	*running
 	frozen chan struct{}
 	over   chan struct{}
-	// replied is closed when the runtime has the reply to a creation.
-	replied chan struct{}
-	finish  func() // closes over
+	finish func() // closes over
 	// kill ends the daemon without any further write, update or reply, and waits. The next
 	// daemon can connect to NRI.
 	kill func()
@@ -70,7 +66,7 @@ type killable struct {
 
 func (n *node) startToKill() *killable {
 	n.T.Helper()
-	d := &killable{running: n.start(), frozen: make(chan struct{}), over: make(chan struct{}), replied: make(chan struct{})}
+	d := &killable{running: n.start(), frozen: make(chan struct{}), over: make(chan struct{})}
 	d.finish = sync.OnceFunc(func() { close(d.over) })
 	d.kill = sync.OnceFunc(d.end)
 	n.T.Cleanup(d.finish)
@@ -125,41 +121,32 @@ func freezeAt[R event](d *killable) {
 }
 
 // freezeInSave freezes the loop in a save of the journal: before the save, or with done after it.
-// Without inMemory, a decided reply waits for the save. With inMemory, the file in memory has the
-// changes, and the reply is sent.
-func (d *killable) freezeInSave(inMemory, done bool) {
+// The daemon has no file in memory, so a decided reply waits for the save.
+func (d *killable) freezeInSave(done bool) {
 	d.Eventually("journal on disk", func() bool { // a save in progress would delay the save after the reply
 		isSaved := false
 		d.inspect(func(l *Loop) { isSaved = !l.journal.Pending() })
 		return isSaved
 	})
 	d.inspectOnly(func(l *Loop) {
-		if !inMemory {
-			l.RecentDir = ""
-		}
-		l.workers.Disk = &freezingDisk{Workers: l.workers.Disk, d: d, change: l.journal.Newest(), inMemory: inMemory, done: done}
+		l.RecentDir = ""
+		l.workers.Disk = &freezingDisk{Workers: l.workers.Disk, d: d, change: l.journal.Newest(), done: done}
 	})
 }
 
 // freezingDisk freezes the loop in the first save after a change that has a reply.
 type freezingDisk struct {
 	actor.Workers[event]
-	d              *killable
-	change         int
-	inMemory, done bool
+	d      *killable
+	change int
+	done   bool
 }
 
 func (f *freezingDisk) Submit(key string, j actor.Job[event]) {
 	l := f.d.loop
-	if key != "journal" || !l.journal.ChangedSince(f.change) || !l.requests.IsEmpty() || l.requests.HeldUntil().IsZero() != f.inMemory {
+	if key != "journal" || !l.journal.ChangedSince(f.change) || !l.requests.IsEmpty() || l.requests.HeldUntil().IsZero() {
 		f.Workers.Submit(key, j)
 		return
-	}
-	if newest := l.journal.Newest(); f.inMemory && (l.journal.MustWait(newest) || l.journal.IsSaved(newest)) {
-		f.d.T.Error("the changes are not in memory alone")
-	}
-	if f.inMemory {
-		nodefixture.Receive(f.d.Node, "the reply", f.d.replied)
 	}
 	if f.done {
 		if e, ok := j(f.d.T.Context()).(saved); !ok || e.err != nil {
@@ -336,9 +323,6 @@ func (p creationDeath) run(n *node, b newborn) string {
 		d.kill()
 	}()
 	id, err := b.create(n, func(m testnode.Moment) {
-		if m == testnode.Answered {
-			close(d.replied)
-		}
 		if m != p.at {
 			return
 		}
