@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -29,6 +30,8 @@ type creationDeath struct {
 	name string
 	// at is the moment at which do runs.
 	at testnode.Moment
+	// before runs before the creation; nil: nothing.
+	before func(*killable)
 	// do kills the daemon, or lets its loop freeze later. Then the test kills the daemon.
 	do func(*killable)
 	// unanswered reports whether the runtime gets no reply to the creation.
@@ -41,6 +44,7 @@ func creationDeaths() []creationDeath {
 		{name: "during the save", at: asked, do: func(d *killable) { d.freezeInSave(false) }, unanswered: true},
 		{name: "after the save", at: asked, do: func(d *killable) { d.freezeInSave(true) }, unanswered: true},
 		{name: "after the reply", at: testnode.Answered, do: kill},
+		{name: "after the reply, changes in memory alone", at: testnode.Answered, before: (*killable).hangDisk, do: kill},
 		{name: "after the creation", at: created, do: kill},
 		{name: "before the start question", at: testnode.Made, do: kill},
 		{name: "after the start question", at: testnode.Made, do: freezeAt[startRequest]},
@@ -96,42 +100,62 @@ func (d *killable) end() {
 }
 
 // freezeAt freezes the loop when the runtime has sent a request of type R. The loop has not
-// handled it.
+// handled it. The runtime sends no request before the loop has replied to its question about an
+// update of the daemon. So freezeAt waits until no update is in progress.
 func freezeAt[R event](d *killable) {
-	waiting := make(chan struct{})
-	defer func() { <-waiting }()
-	d.loop.box.Post(unasked(func(l *Loop) {
-		close(waiting)
-		for {
-			for _, e := range l.box.Take() {
-				if _, ok := e.(R); ok {
+	d.Eventually("no update in progress", func() bool {
+		isIdle := make(chan bool)
+		d.loop.box.Post(unasked(func(l *Loop) {
+			idle := !l.cache.HasBusy()
+			isIdle <- idle
+			for idle {
+				if slices.ContainsFunc(l.box.Take(), func(e event) bool { _, is := e.(R); return is }) {
 					d.freeze()
 					return
 				}
-				l.handle(e)
+				select {
+				case <-l.box.Wake():
+				case <-d.over:
+					return
+				}
 			}
-			l.runPasses() // the runtime sends the request after the replies to earlier ones
-			select {
-			case <-l.box.Wake():
-			case <-d.over:
-				return
-			}
-		}
-	}))
+		}))
+		return <-isIdle
+	})
 }
 
 // freezeInSave freezes the loop in a save of the journal: before the save, or with done after it.
 // The daemon has no file in memory, so a decided reply waits for the save.
 func (d *killable) freezeInSave(done bool) {
-	d.Eventually("journal on disk", func() bool { // a save in progress would delay the save after the reply
-		isSaved := false
-		d.inspect(func(l *Loop) { isSaved = !l.journal.Pending() })
-		return isSaved
-	})
+	d.awaitSave() // a save in progress would delay the save after the reply
 	d.inspectOnly(func(l *Loop) {
 		l.RecentDir = ""
 		l.workers.Disk = &freezingDisk{Workers: l.workers.Disk, d: d, change: l.journal.Newest(), done: done}
 	})
+}
+
+// awaitSave waits until the journal is on disk.
+func (d *killable) awaitSave() {
+	d.Eventually("journal on disk", func() bool {
+		isSaved := false
+		d.inspect(func(l *Loop) { isSaved = !l.journal.Pending() })
+		return isSaved
+	})
+}
+
+// hangDisk makes all later saves of the journal hang. The file in memory alone has later changes.
+func (d *killable) hangDisk() {
+	d.awaitSave()
+	d.inspectOnly(func(l *Loop) { l.workers.Disk = hungDisk{l.workers.Disk} })
+}
+
+// hungDisk never finishes a save of the journal.
+type hungDisk struct{ actor.Workers[event] }
+
+func (h hungDisk) Submit(key string, j actor.Job[event]) {
+	if key != "journal" {
+		h.Workers.Submit(key, j)
+	}
 }
 
 // freezingDisk freezes the loop in the first save after a change that has a reply.
@@ -323,6 +347,10 @@ func (p creationDeath) run(n *node, b newborn) string {
 		d.kill()
 	}()
 	id, err := b.create(n, func(m testnode.Moment) {
+		if m == asked && p.before != nil {
+			d.quiet()
+			p.before(d)
+		}
 		if m != p.at {
 			return
 		}

@@ -51,7 +51,7 @@ func Lock(runDir string) (unlock func() error, err error) {
 	return f.Close, nil
 }
 
-// inMemory returns the name of a directory on a tmpfs, and else an empty name.
+// inMemory returns the name of a directory that is on a tmpfs. Otherwise it returns an empty name.
 func inMemory(dir string) string {
 	var st unix.Statfs_t
 	if err := unix.Statfs(dir, &st); err != nil || st.Type != unix.TMPFS_MAGIC {
