@@ -105,7 +105,7 @@ func (e updateSettled) apply(l *Loop) {
 	}
 }
 
-// releaseReplies sends the replies that the journal's files have, or for which it is late, or saves it.
+// releaseReplies sends the replies that no longer wait for the journal. For the others it saves the journal.
 func (l *Loop) releaseReplies() {
 	l.planner.Claims.Answer(&l.last.Plan, l.journal.IsSaved)
 	l.journal.WriteRecent(l.RecentDir)
