@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"flag"
+	"fmt"
 	"math/rand/v2"
 	"net"
 	"os"
@@ -17,6 +18,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/test/vm/internal/observer"
@@ -49,7 +52,8 @@ type killed struct {
 
 // TestKills kills the daemon again and again while containers start and stop: at random
 // moments, during creations and after some of its writes. Before some kills it restarts the
-// runtime, reloads systemd, or writes to the cpuset of a container. The observer measures how
+// runtime, reloads systemd, or writes to the cpuset of a container. Each second kill ends a
+// daemon that has just started, before its NRI is connected. The observer measures how
 // long a thread of another container can run on exclusive CPUs. The test fails on an overlap
 // that docs/explanation/isolation.md does not allow.
 func TestKills(t *testing.T) {
@@ -76,11 +80,17 @@ func TestKills(t *testing.T) {
 	k.Cleanup(k.churn.stop)
 	k.owner, k.shared = k.churn.resident(2000), k.churn.resident(500)
 	seen, made := observer.Report{}, 0
-	for made < *kills && (*killsTime == 0 || time.Since(began) < *killsTime) {
+	for starting := false; made < *kills && (starting || *killsTime == 0 || time.Since(began) < *killsTime); {
 		i := *killsDone + made
 		k.rand = rand.New(rand.NewPCG(*seed, uint64(i)))
-		k.one()
+		pid := k.one(starting)
 		made++
+		if starting = !starting && made < *kills; starting {
+			k.act("start of the next daemon", func() { k.awaitPID(pid) })
+		} else {
+			k.act("restart of the daemon", k.awaitNRI)
+			k.act("end of overlaps", k.noOverlap)
+		}
 		if seen, err = o.Report(); err != nil {
 			t.Fatal(err)
 		}
@@ -137,17 +147,21 @@ func progress(t *testing.T) func(soakstate.Progress) {
 	}
 }
 
-// one makes one kill, and waits until a new daemon replies and the overlaps from before that have ended.
-func (k *killed) one() {
+// one makes one kill, and returns the PID of the killed daemon. A daemon that is starting gets no
+// other disturbance: a restart of the runtime would wait for it.
+func (k *killed) one(starting bool) int {
 	k.Helper()
-	k.actions = nil
-	switch k.rand.IntN(4) {
-	case 0:
-		k.act("restart of the runtime", k.restartRuntime)
-	case 1:
-		k.act("daemon-reload", func() { k.run("systemctl", "daemon-reload") })
-	case 2:
-		k.act("external write", k.writeCPUs)
+	disturbance := k.rand.IntN(4)
+	if !starting {
+		k.actions = nil
+		switch disturbance {
+		case 0:
+			k.act("restart of the runtime", k.restartRuntime)
+		case 1:
+			k.act("daemon-reload", func() { k.run("systemctl", "daemon-reload") })
+		case 2:
+			k.act("external write", k.writeCPUs)
+		}
 	}
 	pid := k.mainPID()
 	switch k.rand.IntN(3) {
@@ -169,8 +183,7 @@ func (k *killed) one() {
 	default:
 		k.act("kill after writes", func() { k.killAfterWrites(pid) })
 	}
-	k.act("restart of the daemon", k.awaitNRI)
-	k.act("end of overlaps", k.noOverlap)
+	return pid
 }
 
 // act does something, and records its name and duration.
@@ -181,26 +194,43 @@ func (k *killed) act(name string, do func()) {
 	k.took[name] += time.Since(began)
 }
 
-// mainPID returns the PID of the daemon. It reads the cgroup, because a systemctl takes half
-// a second of the emulated node.
+// mainPID returns the PID of the daemon, or fails the test.
 func (k *killed) mainPID() int {
 	k.Helper()
+	pids := k.pids()
+	if len(pids) == 0 {
+		k.Fatalf("no daemon runs\n%s", k.evidence())
+	}
+	return slices.Min(pids) // children, such as "runc --version", are younger
+}
+
+// awaitPID waits until a daemon runs instead of the killed one.
+func (k *killed) awaitPID(dead int) {
+	k.Helper()
+	k.eventually("another daemon", func() error {
+		if pids := k.pids(); len(pids) == 0 || slices.Contains(pids, dead) {
+			return fmt.Errorf("processes of the unit: %v", pids)
+		}
+		return nil
+	})
+}
+
+// pids returns the processes of the daemon's unit. It reads the cgroup, because a systemctl takes
+// half a second of the emulated node. Between two daemons the unit has no cgroup.
+func (k *killed) pids() (all []int) {
+	k.Helper()
 	text, err := os.ReadFile("/sys/fs/cgroup/system.slice/cpupoold.service/cgroup.procs")
-	if err != nil {
+	if err != nil && !errors.Is(err, os.ErrNotExist) && !errors.Is(err, unix.ENODEV) {
 		k.Fatal(err)
 	}
-	var pids []int
 	for field := range strings.FieldsSeq(string(text)) {
 		pid, err := strconv.Atoi(field)
 		if err != nil {
 			k.Fatal(err)
 		}
-		pids = append(pids, pid)
+		all = append(all, pid)
 	}
-	if len(pids) == 0 {
-		k.Fatalf("no daemon runs\n%s", k.evidence())
-	}
-	return slices.Min(pids) // children, such as "runc --version", are younger
+	return all
 }
 
 // followLog reads the daemon's log until the end of the test, and reports to the observer whether a daemon
