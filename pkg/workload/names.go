@@ -184,6 +184,12 @@ func (n Names) CoresType(resource string) (typ string, ok bool) {
 	return strings.CutSuffix(rest, ".")
 }
 
+// IsPool reports whether an extended resource counts the CPUs of a pool.
+func (n Names) IsPool(resource string) bool {
+	_, cores := n.CoresType(resource)
+	return cores || resource == n.SharedResource() || resource == n.GuaranteedResource()
+}
+
 // SharedResource is the name of the extended resource, in thousandths of a CPU, by
 // which the scheduler counts the containers of the shared pool.
 func (n Names) SharedResource() string { return n.poolDomain() + "/shared-cpus" }

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -89,16 +88,10 @@ type planner struct {
 	nodes    map[string]*Node
 }
 
-// isCores reports whether a text of Becomes is of a workload type.
 func (p *planner) isCores(text string) bool {
 	name, _, _ := strings.Cut(text, "=")
 	_, ok := p.settings.Names.CoresType(name)
 	return ok
-}
-
-func (p *planner) isPool(resource string) bool {
-	names := p.settings.Names
-	return p.isCores(resource) || resource == names.SharedResource() || resource == names.GuaranteedResource()
 }
 
 func (p *planner) add(pod *corev1.Pod) {
@@ -135,7 +128,7 @@ func (p *planner) add(pod *corev1.Pod) {
 }
 
 // becomes returns the resources of pools that the pod would have if it were made
-// now, nil when it would be no different; and what its owner should know. refused
+// now, some of them several times, nil when it would be no different; and what its owner should know. refused
 // says that it would not be made.
 func (p *planner) becomes(pod *corev1.Pod) (resources, warnings []string, refused bool) {
 	namespace, known := p.cluster.Namespaces[pod.Namespace]
@@ -147,17 +140,13 @@ func (p *planner) becomes(pod *corev1.Pod) (resources, warnings []string, refuse
 	if sameResources(pod, after) {
 		return nil, nil, false
 	}
-	sums := map[string]int64{}
+	resources = []string{}
 	for _, c := range slices.Concat(after.Spec.InitContainers, after.Spec.Containers) {
 		for name := range c.Resources.Requests {
-			if p.isPool(string(name)) {
-				sums[string(name)] = running(after, name) / 1000
+			if p.settings.Names.IsPool(string(name)) {
+				resources = append(resources, fmt.Sprintf("%s=%d", name, running(after, name)/1000))
 			}
 		}
-	}
-	resources = []string{}
-	for name, sum := range sums {
-		resources = append(resources, name+"="+strconv.FormatInt(sum, 10))
 	}
 	for _, w := range warned {
 		warnings = append(warnings, w.String())

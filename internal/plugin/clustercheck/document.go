@@ -159,12 +159,11 @@ func named(check string, all ...findings.Finding) []findings.Finding {
 // managers returns the other managers of CPUs that run in the cluster.
 func (in *Input) managers() []findings.Finding {
 	var all []findings.Finding
-	for i := range in.DaemonSets {
-		d := &in.DaemonSets[i]
+	for _, d := range in.DaemonSets {
 		if d.Status.DesiredNumberScheduled == 0 {
 			continue
 		}
-		subject, names := "DaemonSet "+d.Namespace+"/"+d.Name, namesOf(d)
+		subject, names := "DaemonSet "+d.Namespace+"/"+d.Name, namesOf(&d)
 		for _, m := range othermanagers.Managers() {
 			if slices.ContainsFunc(names, m.Is) {
 				all = append(all, named("nri-plugins", m.Finding(subject, false))...)
@@ -201,13 +200,12 @@ func namesOf(d *appsv1.DaemonSet) []string {
 // replaces requests of cpu by requests of a pool's resource.
 func (in *Input) quotas() []findings.Finding {
 	var all []findings.Finding
-	for i := range in.Quotas {
-		q := &in.Quotas[i]
+	for _, q := range in.Quotas {
 		for _, key := range slices.Sorted(maps.Keys(q.Spec.Hard)) {
 			hard := q.Spec.Hard[key]
 			f := findings.Finding{Check: "quota", Severity: findings.Info, Subject: fmt.Sprintf("ResourceQuota %s/%s: %s", q.Namespace, q.Name, key)}
 			effect, found := quota.OfQuota(in.Names, "management", string(key), hard)
-			if name := string(key)[strings.Index(string(key), ".")+1:]; quota.IsPool(in.Names, string(key)) || quota.IsPool(in.Names, name) {
+			if name := string(key)[strings.Index(string(key), ".")+1:]; in.Names.IsPool(string(key)) || in.Names.IsPool(name) {
 				f.Severity = findings.Warning
 			}
 			switch {

@@ -169,7 +169,7 @@ func (l *linter) checkQueue() {
 		covered = append(covered, group.Covered...)
 		for j, flavor := range group.Flavors {
 			for _, r := range flavor.Resources {
-				if !quota.IsPool(l.Admission.Names, r.Name) {
+				if !l.Admission.Names.IsPool(r.Name) {
 					continue
 				}
 				effect, found := quota.OfAmount(l.Admission.Names, r.Name, r.Quota)
@@ -215,7 +215,7 @@ func (l *linter) checkKueueConfig() {
 		for i, prefix := range c.Resources.Exclude {
 			at := line("resources", "excludeResourcePrefixes", strconv.Itoa(i))
 			name := strings.TrimPrefix(strings.TrimPrefix(prefix, "requests."), "limits.")
-			if name != prefix && quota.IsPool(l.Admission.Names, name) {
+			if name != prefix && l.Admission.Names.IsPool(name) {
 				l.find(at, fmt.Sprintf("excludeResourcePrefixes %q excludes no resource", prefix), "write "+name)
 			}
 			if slices.ContainsFunc(l.poolResources(), func(name string) bool { return strings.HasPrefix(name, prefix) }) {

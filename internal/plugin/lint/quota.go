@@ -60,7 +60,7 @@ func (l *linter) checkLimitRange() {
 			for _, name := range slices.Sorted(maps.Keys(bound.list)) {
 				effect, remedy := "", "remove "+bound.key+"."+string(name)
 				switch {
-				case quota.IsPool(l.Admission.Names, string(name)):
+				case l.Admission.Names.IsPool(string(name)):
 					effect, remedy = bound.ofAPool, remedy+"; bound cpu instead, which pods of the shared and the guaranteed pool request, too"
 				case name == corev1.ResourceCPU && l.counts():
 					effect, remedy = bound.ofCPU, remedy+ownNamespace

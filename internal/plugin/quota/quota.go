@@ -23,12 +23,6 @@ type Effect struct {
 	Text, Remedy string
 }
 
-// IsPool reports whether a resource is the resource of a pool.
-func IsPool(names workload.Names, resource string) bool {
-	_, cores := names.CoresType(resource)
-	return cores || resource == names.SharedResource() || resource == names.GuaranteedResource()
-}
-
 // OfAmount returns the effect of a limit on the resource of a pool, and false if the amount is
 // plausible.
 func OfAmount(names workload.Names, name string, limit resource.Quantity) (Effect, bool) {
@@ -64,9 +58,9 @@ func OfQuota(names workload.Names, typ, key string, limit resource.Quantity) (Ef
 		name = strings.TrimPrefix(key, "limits.")
 	}
 	switch {
-	case IsPool(names, name) && requests:
+	case names.IsPool(name) && requests:
 		return OfAmount(names, name, limit)
-	case IsPool(names, name):
+	case names.IsPool(name):
 		return Effect{
 			"counts nothing, because quotas count this resource as requests." + name + " only",
 			"write requests." + name,

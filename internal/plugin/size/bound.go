@@ -33,17 +33,13 @@ func (e estimate) compare(other estimate) int {
 // Each node has at most one pod that requests more than half of an amount.
 func (d *demand) estimate(l load, empty func(r int) int64, allocatable int, owned func(*shape) int) estimate {
 	var e estimate
-	fits := func(c counted) bool {
-		for r, n := range c.requests {
-			if n > empty(r) {
-				return false
-			}
-		}
-		return owned(c.shape) <= allocatable
-	}
 	var all load
 	for _, c := range l {
-		if fits(c) {
+		fits := owned(c.shape) <= allocatable
+		for r, n := range c.requests {
+			fits = fits && n <= empty(r)
+		}
+		if fits {
 			all = append(all, c)
 		} else {
 			e.tooLarge += c.count
@@ -93,7 +89,6 @@ func (p *packing) bound() Bound {
 	return Bound{Nodes: e.nodes, Resource: e.resource}
 }
 
-// loadOf returns the load of nodes.
 func loadOf(nodes []*node) (l load) {
 	at := make(map[*shape]int)
 	for _, n := range nodes {

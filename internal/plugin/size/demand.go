@@ -116,8 +116,7 @@ func (d *demand) permit() error {
 	d.settings = admission.Settings{Names: d.names, Types: map[string]bool{}, Defaults: d.in.Defaults, Claims: &d.in.Objects.Claims}
 	counts := make(map[string]int)
 	types := make(map[string]bool)
-	for i := range d.in.Kinds {
-		k := &d.in.Kinds[i]
+	for _, k := range d.in.Kinds {
 		n, err := simulate.NewNode(k.Config, k.Topology, nil)
 		if err != nil {
 			return fmt.Errorf("machine %s: %w", k.Name, err)

@@ -2,8 +2,8 @@ package size
 
 import (
 	"fmt"
-	"maps"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -193,10 +193,7 @@ func (d *Document) refuse(n *node, refused []simulate.Refusal, seen map[refusalO
 		return
 	}
 	shapes := make(map[string]*shape)
-	for _, s := range n.kind.daemons {
-		shapes[s.pods[0].Name()] = s
-	}
-	for _, pod := range n.pods {
+	for _, pod := range n.all() {
 		shapes[pod.Name()] = pod.shape
 	}
 	for _, r := range refused {
@@ -213,14 +210,7 @@ func (d *Document) refuse(n *node, refused []simulate.Refusal, seen map[refusalO
 // finish adds the pods that cannot own CPUs to the planner, and returns the node.
 func (n *node) finish() (*Node, []simulate.Refusal, error) {
 	var rest simulate.Objects
-	isDaemon := make(map[string]bool)
-	for _, s := range n.kind.daemons {
-		isDaemon[s.pods[0].Name()] = true
-		if n.kind.trials[s].plain {
-			rest.Pods = append(rest.Pods, *s.pods[0])
-		}
-	}
-	for _, pod := range n.pods {
+	for _, pod := range n.all() {
 		if n.kind.trials[pod.shape].plain {
 			rest.Pods = append(rest.Pods, *pod.Pod)
 		}
@@ -230,19 +220,17 @@ func (n *node) finish() (*Node, []simulate.Refusal, error) {
 	}
 	status := n.plan.Document("")
 	owned := make(map[string]cpuset.Set)
-	for i := range status.Containers {
-		if c := &status.Containers[i]; c.Pool == inspect.Guaranteed {
+	for _, c := range status.Containers {
+		if c.Pool == inspect.Guaranteed {
 			name := c.Namespace + "/" + c.Pod
 			owned[name] = owned[name].Union(c.CPUs)
 		}
 	}
 	at := &Node{Name: n.name, Machine: n.kind.Name, Opened: n.opened, Pods: []Pod{}, Allocatable: n.plan.Allocatable()}
-	for _, name := range slices.Sorted(maps.Keys(isDaemon)) {
-		at.Pods = append(at.Pods, Pod{Name: name, Daemon: true, CPUs: owned[name]})
+	for i, pod := range n.all() {
+		at.Pods = append(at.Pods, Pod{Name: pod.Name(), Daemon: i < len(n.kind.daemons), CPUs: owned[pod.Name()]})
 	}
-	for _, pod := range n.pods {
-		at.Pods = append(at.Pods, Pod{Name: pod.Name(), CPUs: owned[pod.Name()]})
-	}
+	slices.SortFunc(at.Pods[:len(n.kind.daemons)], func(a, b Pod) int { return strings.Compare(a.Name, b.Name) })
 	for _, pool := range status.Pools {
 		if pool.Name == inspect.Guaranteed {
 			at.Free = pool.Free
@@ -269,7 +257,6 @@ func (n *node) sum(at *Node, sums map[string]int64) {
 	}
 }
 
-// poolsOf returns the pools of all nodes of a kind.
 func (k *kind) poolsOf(nodes int, sums map[string]int64) []Pool {
 	all := []Pool{}
 	add := func(name, typ string, cpus cpuset.Set) {
@@ -296,11 +283,8 @@ func (k *kind) poolsOf(nodes int, sums map[string]int64) []Pool {
 func (d *Document) noteKind(k *kind) {
 	if k.Node == nil {
 		d.Notes = append(d.Notes, fmt.Sprintf("nodes of %s have no labels but kubernetes.io/os, no taints and no other resources; %d pods fit on each, and memory and storage are not compared; --node %s=FILE names a Node with them", k.Name, mostPods, k.Name))
-	}
-	if k.Node != nil {
-		if q, given := k.Node.Status.Capacity[corev1.ResourceCPU]; given && q.CmpInt64(int64(k.Topology.Online.Len())) != 0 {
-			d.Notes = append(d.Notes, fmt.Sprintf("the machine of %s has %d online CPUs, status.capacity.cpu of its Node is %s", k.Name, k.Topology.Online.Len(), q.String()))
-		}
+	} else if q, given := k.Node.Status.Capacity[corev1.ResourceCPU]; given && q.CmpInt64(int64(k.Topology.Online.Len())) != 0 {
+		d.Notes = append(d.Notes, fmt.Sprintf("the machine of %s has %d online CPUs, status.capacity.cpu of its Node is %s", k.Name, k.Topology.Online.Len(), q.String()))
 	}
 	if key, value := k.Config.AdvertisesNone(); key != "" {
 		d.Notes = append(d.Notes, fmt.Sprintf("%s of %s is %s: its daemons advertise no resources, so the scheduler does not count CPUs by pool", key, k.Name, value))

@@ -1,6 +1,7 @@
 package size
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"math"
@@ -23,8 +24,8 @@ type kind struct {
 	*Kind
 	node  *corev1.Node // labels and taints
 	pools pools.Pools
-	// capacity are the allocatable amounts. empty is the part that pods of DaemonSets leave.
-	capacity, empty amounts
+	// empty are the allocatable amounts without the requests of DaemonSets.
+	empty amounts
 	// daemons are the pods of DaemonSets on each node, and owned the exclusive CPUs of these pods.
 	daemons []*shape
 	owned   int
@@ -65,18 +66,15 @@ func (d *demand) newKind(of *Kind) (*kind, error) {
 		}
 	}
 	for name := range list {
-		if d.pooled(string(name)) { // of another configuration
+		if d.names.IsPool(string(name)) { // of another configuration
 			delete(list, name)
 		}
 	}
-	k.capacity = d.table.amounts(list)
+	k.empty = d.table.amounts(list)
 	set := func(name corev1.ResourceName, n int64) {
-		if r := d.table.number(name); r < len(k.capacity) {
-			k.capacity[r] = n
-		} else {
-			k.capacity = append(k.capacity, make(amounts, r+1-len(k.capacity))...)
-			k.capacity[r] = n
-		}
+		r := d.table.number(name)
+		k.empty = append(k.empty, make(amounts, len(d.table.names)-len(k.empty))...)
+		k.empty[r] = n
 	}
 	for name, n := range map[corev1.ResourceName]int64{
 		corev1.ResourceCPU: int64(of.Topology.Online.Len()) * 1000, corev1.ResourcePods: mostPods,
@@ -89,8 +87,6 @@ func (d *demand) newKind(of *Kind) (*kind, error) {
 	for _, r := range n.Resources() {
 		set(corev1.ResourceName(r.Resource), r.Milli)
 	}
-	k.empty = append(make(amounts, 0, len(d.table.names)), k.capacity...)
-	k.empty = append(k.empty, make(amounts, len(d.table.names)-len(k.empty))...)
 	return k, d.addDaemons(k, n)
 }
 
@@ -117,7 +113,6 @@ func (d *demand) addDaemons(k *kind, n *simulate.Node) error {
 	return nil
 }
 
-// bare returns a node of a kind without pods.
 func (d *demand) bare(k *kind) (*simulate.Node, error) {
 	n, err := simulate.NewNode(k.Config, k.Topology, d.namespaces)
 	if err != nil {
@@ -125,12 +120,6 @@ func (d *demand) bare(k *kind) (*simulate.Node, error) {
 	}
 	n.Defaults = d.in.Defaults
 	return n, nil
-}
-
-// pooled reports whether the daemon advertises a resource.
-func (d *demand) pooled(name string) bool {
-	_, cores := d.names.CoresType(name)
-	return cores || name == d.names.SharedResource() || name == d.names.GuaranteedResource()
 }
 
 // isTransient reports whether a taint is the state of one node. The node lifecycle controller, cloud
@@ -164,10 +153,7 @@ func (d *demand) trial(k *kind, s *shape) (trial, error) {
 	if t, known := k.trials[s]; known {
 		return t, nil
 	}
-	t := trial{reason: k.mismatch(s)}
-	if s.refused != "" {
-		t.reason = s.refused
-	}
+	t := trial{reason: cmp.Or(s.refused, k.mismatch(s))}
 	if t.reason == "" {
 		n, err := d.node(k)
 		if err != nil {
@@ -181,7 +167,6 @@ func (d *demand) trial(k *kind, s *shape) (trial, error) {
 	return t, nil
 }
 
-// node returns the planner of a node of a kind. It has the pods of DaemonSets that can own CPUs.
 func (d *demand) node(k *kind) (*simulate.Node, error) {
 	n, err := d.bare(k)
 	if err != nil {
@@ -220,9 +205,9 @@ func (d *demand) tooMuch(k *kind, s *shape, r int) string {
 	switch {
 	case r == podsAt:
 		remedy = "raise maxPods of the kubelet, or use fewer DaemonSets"
-	case d.pooled(string(name)) && has > 0:
+	case d.names.IsPool(string(name)) && has > 0:
 		remedy = "give the pool more CPUs, use a larger machine, or lower the request"
-	case d.pooled(string(name)):
+	case d.names.IsPool(string(name)):
 		remedy = "configure the pool"
 	case has == 0:
 		remedy = "name a Node with this resource by --node"

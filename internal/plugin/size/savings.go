@@ -255,17 +255,16 @@ func (p *packing) peak(k *kind, typ string) int {
 // managed returns the CPU requests of the pods of each workload type, in thousandths.
 func (n *node) managed() map[string]int64 {
 	sums := make(map[string]int64)
-	for _, s := range n.shapes() {
-		sums[s.managed] += s.cpu
+	for _, pod := range n.all() {
+		sums[pod.shape.managed] += pod.shape.cpu
 	}
 	return sums
 }
 
-// shapes returns the shapes of the pods. The pods of DaemonSets are first.
-func (n *node) shapes() []*shape {
-	all := slices.Clone(n.kind.daemons)
-	for _, pod := range n.pods {
-		all = append(all, pod.shape)
+// all returns the pods. The pods of DaemonSets are first.
+func (n *node) all() (all []placed) {
+	for _, s := range n.kind.daemons {
+		all = append(all, placed{s.pods[0], s})
 	}
-	return all
+	return append(all, n.pods...)
 }

@@ -72,7 +72,6 @@ func Plan(in *Input) (*Document, error) {
 	return doc, nil
 }
 
-// pack packs the pods onto nodes of these kinds.
 func (d *demand) pack(kinds []Kind, what string) (*packing, error) {
 	p := &packing{demand: d}
 	for i := range kinds {
