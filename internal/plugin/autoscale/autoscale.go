@@ -93,7 +93,6 @@ func Render(c *config.Config, t *topology.Topology, format Format, o Options) (n
 	return name, b.Bytes(), err
 }
 
-// newNode returns the node with a configuration and a machine.
 func newNode(c *config.Config, t *topology.Topology) (*node, error) {
 	if t == nil {
 		return nil, errors.New("the amounts depend on the machine; give it with --topology")
@@ -143,7 +142,6 @@ func (n *node) annotations(o Options) (comment string, object any, err error) {
 		map[string]any{"metadata": map[string]any{"annotations": all}}, nil
 }
 
-// capacity returns the status of a machine template.
 func (n *node) capacity(o Options) (comment string, object any) {
 	all := map[string]string{"cpu": strconv.Itoa(n.cpus)}
 	for _, r := range n.resources {
@@ -156,7 +154,6 @@ func (n *node) capacity(o Options) (comment string, object any) {
 		map[string]any{"status": map[string]any{"capacity": all}}
 }
 
-// requirement is a requirement of a NodeOverlay.
 type requirement struct {
 	Key      string   `yaml:"key"`
 	Operator string   `yaml:"operator"`
@@ -187,7 +184,6 @@ func (n *node) overlay(o Options) (comment string, object any, err error) {
 	}, nil
 }
 
-// requirements reads the requirements of a NodeOverlay.
 func requirements(texts []string) ([]requirement, error) {
 	if len(texts) == 0 {
 		return nil, errors.New("a NodeOverlay without requirements is for all instance types, and the amounts are for one machine; " +

@@ -47,7 +47,6 @@ func (o *Objects) specOf(namespace string, entry *corev1.PodResourceClaim) *reso
 	return nil
 }
 
-// class returns the facts about a class.
 func (o *Objects) class(name string) (cpuclaim.Class, bool) {
 	c := o.classes[name]
 	if c == nil { // the empty selector stands for the selector of the other driver

@@ -23,19 +23,17 @@ import (
 
 // Scheduler allocates devices of one node. It is for one goroutine.
 type Scheduler struct {
-	files     *Objects
-	node      *corev1.Node
-	classes   map[string]*resourcev1.DeviceClass
-	templates map[string]*resourcev1.ResourceClaimTemplate
-	claims    map[string]*resourcev1.ResourceClaim // of the files, and of pods, by namespace/name
-	made      map[string]bool                      // the claims that have a template
-	users     map[string][]user                    // pods of each claim
-	slices    []*resourcev1.ResourceSlice          // the first is the node's
-	compiled  *cel.Cache
-	shares    int // number of shares of devices so far
+	files    *Objects
+	node     *corev1.Node
+	classes  map[string]*resourcev1.DeviceClass
+	claims   map[string]*resourcev1.ResourceClaim // of the files, and of pods, by namespace/name
+	made     map[string]bool                      // the claims that have a template
+	users    map[string][]user                    // pods of each claim
+	slices   []*resourcev1.ResourceSlice          // the first is the node's
+	compiled *cel.Cache
+	shares   int // number of shares of devices so far
 }
 
-// user is a pod that uses a claim.
 type user struct{ uid, name string }
 
 // Use is an entry of spec.resourceClaims of a pod, with its claim.
@@ -79,15 +77,10 @@ func features() structured.Features {
 // driver, it adds the built-in class.
 func New(o *Objects, node *corev1.Node) *Scheduler {
 	s := &Scheduler{
-		files: o, node: node, classes: maps.Clone(o.classes), templates: o.templates, claims: make(map[string]*resourcev1.ResourceClaim), made: make(map[string]bool), users: make(map[string][]user),
+		files: o, node: node, classes: map[string]*resourcev1.DeviceClass{dra.Class: dra.DeviceClass()}, claims: make(map[string]*resourcev1.ResourceClaim), made: make(map[string]bool), users: make(map[string][]user),
 		slices: append([]*resourcev1.ResourceSlice{dra.Slice(node.Name, nil)}, o.foreign()...), compiled: cel.NewCache(64, cel.Features{EnableConsumableCapacity: true}),
 	}
-	if s.classes == nil {
-		s.classes = make(map[string]*resourcev1.DeviceClass)
-	}
-	if s.classes[dra.Class] == nil {
-		s.classes[dra.Class] = dra.DeviceClass()
-	}
+	maps.Copy(s.classes, o.classes)
 	for key, claim := range o.claims {
 		s.claims[key] = claim.DeepCopy()
 		s.claims[key].Status.ReservedFor = nil // the pods of the simulation decide
@@ -103,9 +96,8 @@ func (s *Scheduler) Publish(devices []resourcev1.Device) {
 // Schedule allocates all claims of a pod, or no claim. Missing are the entries of a saved pod without a claim in
 // the files. The pod runs, so it is not refused. An error is a *Refused.
 func (s *Scheduler) Schedule(pod *corev1.Pod, uid string, saved bool) (uses []Use, missing []string, err error) {
-	for i := range pod.Spec.ResourceClaims {
-		entry := &pod.Spec.ResourceClaims[i]
-		claim, err := s.claim(pod, entry)
+	for _, entry := range pod.Spec.ResourceClaims {
+		claim, err := s.claim(pod, &entry)
 		switch {
 		case err != nil && saved:
 			missing = append(missing, entry.Name)
@@ -154,7 +146,7 @@ func (s *Scheduler) claim(pod *corev1.Pod, entry *corev1.PodResourceClaim) (*res
 			return s.claims[in+*status.ResourceClaimName], nil
 		}
 	}
-	template := s.templates[in+*entry.ResourceClaimTemplateName]
+	template := s.files.templates[in+*entry.ResourceClaimTemplateName]
 	if template == nil {
 		return nil, s.files.absent("ResourceClaimTemplate", in+*entry.ResourceClaimTemplateName)
 	}
@@ -167,7 +159,6 @@ func (s *Scheduler) claim(pod *corev1.Pod, entry *corev1.PodResourceClaim) (*res
 	return claim, nil
 }
 
-// key returns the namespace and the name of a claim.
 func key(c *resourcev1.ResourceClaim) string { return c.Namespace + "/" + c.Name }
 
 // check checks the claims that are allocated already: they have devices of this node, and no other pod
@@ -233,7 +224,6 @@ func (s *Scheduler) allocate(uses []Use) error {
 	return nil
 }
 
-// checkClasses checks that the classes of a claim exist.
 func (s *Scheduler) checkClasses(c *resourcev1.ResourceClaim) error {
 	for _, r := range c.Spec.Devices.Requests {
 		for _, class := range classesOf(&r) {
@@ -245,7 +235,6 @@ func (s *Scheduler) checkClasses(c *resourcev1.ResourceClaim) error {
 	return nil
 }
 
-// classesOf returns the names of the classes of a request and of its alternatives.
 func classesOf(r *resourcev1.DeviceRequest) []string {
 	var all []string
 	if r.Exactly != nil {

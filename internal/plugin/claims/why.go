@@ -2,6 +2,7 @@ package claims
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -61,21 +62,21 @@ func (s *Scheduler) ever(c *resourcev1.ResourceClaim) string {
 // whyRequest returns the reason why the only request of a claim has no devices.
 func (s *Scheduler) whyRequest(c *resourcev1.ResourceClaim) string {
 	r := &c.Spec.Devices.Requests[0]
-	text := "no device"
+	text, free := "no device", " is free"
 	if r.Exactly != nil && r.Exactly.Count > 1 {
-		text = fmt.Sprintf("fewer than %d devices", r.Exactly.Count)
+		text, free = fmt.Sprintf("fewer than %d devices", r.Exactly.Count), " are free"
 	}
 	text += " of class " + strings.Join(slices.Compact(classesOf(r)), " or ")
 	if r.Exactly != nil && len(r.Exactly.Selectors) > 0 {
 		text += " and of the selectors"
 	}
 	if r.Exactly != nil && r.Exactly.Capacity != nil {
-		for _, name := range sorted(r.Exactly.Capacity.Requests) {
+		for _, name := range slices.Sorted(maps.Keys(r.Exactly.Capacity.Requests)) {
 			q := r.Exactly.Capacity.Requests[name]
 			text += " with " + amountOf(q.String(), name)
 		}
 	}
-	text += " " + isFree(r) + s.ever(c)
+	text += free + s.ever(c)
 	switch {
 	case !s.selectsCPUs(r):
 		return text
@@ -85,7 +86,6 @@ func (s *Scheduler) whyRequest(c *resourcev1.ResourceClaim) string {
 	return text + "; " + s.left()
 }
 
-// amountOf returns an amount of a capacity.
 func amountOf(amount string, name resourcev1.QualifiedName) string {
 	switch {
 	case name != dra.Capacity:
@@ -96,23 +96,15 @@ func amountOf(amount string, name resourcev1.QualifiedName) string {
 	return amount + " CPUs"
 }
 
-func isFree(r *resourcev1.DeviceRequest) string {
-	if r.Exactly != nil && r.Exactly.Count > 1 {
-		return "are free"
-	}
-	return "is free"
-}
-
 // selectsCPUs reports whether the class of a request selects devices of the driver.
 func (s *Scheduler) selectsCPUs(r *resourcev1.DeviceRequest) bool {
-	device := resourcev1.Device{Name: "any"}
 	for _, class := range classesOf(r) {
 		c := &resourcev1.ResourceClaim{Spec: resourcev1.ResourceClaimSpec{Devices: resourcev1.DeviceClaim{Requests: []resourcev1.DeviceRequest{{
 			Name: "any", Exactly: &resourcev1.ExactDeviceRequest{DeviceClassName: class, AllocationMode: resourcev1.DeviceAllocationModeExactCount, Count: 1},
 		}}}}}
 		own := s.slices[0]
 		if len(own.Spec.Devices) == 0 {
-			own = dra.Slice(s.node.Name, []resourcev1.Device{device})
+			own = dra.Slice(s.node.Name, []resourcev1.Device{{Name: "any"}})
 		}
 		if results, err := s.search([]*resourcev1.ResourceClaim{c}, noState(), []*resourcev1.ResourceSlice{own}); err == nil && results != nil {
 			return true
@@ -163,13 +155,4 @@ func names(claims []*resourcev1.ResourceClaim) string {
 		all[i] = key(c)
 	}
 	return strings.Join(all, ", ")
-}
-
-func sorted(requests map[resourcev1.QualifiedName]resource.Quantity) []resourcev1.QualifiedName {
-	var all []resourcev1.QualifiedName
-	for name := range requests {
-		all = append(all, name)
-	}
-	slices.Sort(all)
-	return all
 }

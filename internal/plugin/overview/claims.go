@@ -79,15 +79,13 @@ func AddClaims(nodes []Node, published []resourcev1.ResourceSlice, claims []reso
 		byName[nodes[i].Name] = &nodes[i]
 	}
 	newest := make(map[string]int64) // generation of the pool of each node
-	for i := range published {
-		if s := &published[i].Spec; s.Driver == dra.Driver {
-			newest[s.Pool.Name] = max(newest[s.Pool.Name], s.Pool.Generation)
-		}
+	published = slices.DeleteFunc(slices.Clone(published), func(s resourcev1.ResourceSlice) bool { return s.Spec.Driver != dra.Driver })
+	for _, s := range published {
+		newest[s.Spec.Pool.Name] = max(newest[s.Spec.Pool.Name], s.Spec.Pool.Generation)
 	}
-	for i := range published {
-		s := &published[i].Spec
-		if n := byName[ptr.Deref(s.NodeName, "")]; n != nil && s.Driver == dra.Driver && s.Pool.Generation == newest[s.Pool.Name] {
-			n.publish(s.Devices)
+	for _, s := range published {
+		if n := byName[ptr.Deref(s.Spec.NodeName, "")]; n != nil && s.Spec.Pool.Generation == newest[s.Spec.Pool.Name] {
+			n.publish(s.Spec.Devices)
 		}
 	}
 	for i := range claims {
@@ -103,11 +101,9 @@ func AddClaims(nodes []Node, published []resourcev1.ResourceSlice, claims []reso
 	}
 }
 
-// publish adds devices of a ResourceSlice.
 func (at *Node) publish(devices []resourcev1.Device) {
 	c := at.claims()
-	for i := range devices {
-		d := &devices[i]
+	for _, d := range devices {
 		capacity := d.Capacity[dra.Capacity].Value
 		c.Devices = append(c.Devices, Device{Name: d.Name, Capacity: capacity.Value(), Away: slices.ContainsFunc(d.Taints, func(t resourcev1.DeviceTaint) bool { return t.Key == away })})
 		if c.Accounting = Reserved; len(d.NodeAllocatableResources) > 0 {
@@ -139,8 +135,7 @@ func addClaim(nodes map[string]*Node, c *resourcev1.ResourceClaim) {
 	}
 	var to *Claims
 	one := Claim{Namespace: c.Namespace, Name: c.Name, Prepared: true, Pods: []string{}}
-	for i := range c.Status.Allocation.Devices.Results {
-		r := &c.Status.Allocation.Devices.Results[i]
+	for _, r := range c.Status.Allocation.Devices.Results {
 		n := nodes[r.Pool] // the pool has the name of the node
 		if r.Driver != dra.Driver || ptr.Deref(r.AdminAccess, false) || n == nil {
 			continue
@@ -149,7 +144,7 @@ func addClaim(nodes map[string]*Node, c *resourcev1.ResourceClaim) {
 		amount := r.ConsumedCapacity[dra.Capacity]
 		d, cpus := to.device(r.Device), amount.Value()
 		d.Allocated, one.CPUs = d.Allocated+cpus, one.CPUs+cpus
-		isPrepared, message := preparation(c, r)
+		isPrepared, message := preparation(c, &r)
 		if isPrepared {
 			d.Prepared += cpus
 		}
@@ -168,8 +163,7 @@ func addClaim(nodes map[string]*Node, c *resourcev1.ResourceClaim) {
 
 // preparation reports whether cpupool-dra has prepared a result of an allocation, and why it is not ready.
 func preparation(c *resourcev1.ResourceClaim, r *resourcev1.DeviceRequestAllocationResult) (isPrepared bool, message string) {
-	for i := range c.Status.Devices {
-		s := &c.Status.Devices[i]
+	for _, s := range c.Status.Devices {
 		if s.Driver != r.Driver || s.Pool != r.Pool || s.Device != r.Device || ptr.Deref(s.ShareID, "") != string(ptr.Deref(r.ShareID, types.UID(""))) {
 			continue
 		}

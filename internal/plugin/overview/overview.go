@@ -89,13 +89,12 @@ func Of(nodes []corev1.Node, pods []corev1.Pod, names workload.Names, now time.T
 		}
 	}
 	all := make([]Node, 0, len(nodes))
-	for i := range nodes {
-		n := &nodes[i]
-		at := Node{Name: n.Name, Pools: poolsOf(n, names)}
+	for _, n := range nodes {
+		at := Node{Name: n.Name, Pools: poolsOf(&n, names)}
 		for j := range at.Pools {
 			at.Pools[j].ask(byNode[n.Name])
 		}
-		at.say(n, now)
+		at.say(&n, now)
 		all = append(all, at)
 	}
 	slices.SortFunc(all, func(a, b Node) int { return strings.Compare(a.Name, b.Name) })
@@ -146,26 +145,19 @@ const silent = 15 * time.Minute
 
 // say sets the health from the daemon's conditions, unless they are too old.
 func (at *Node) say(n *corev1.Node, now time.Time) {
-	at.Health, at.Code, at.Message = at.health(n, now)
+	conditions := make(map[corev1.NodeConditionType]*corev1.NodeCondition)
 	for i := range n.Status.Conditions {
-		if c := &n.Status.Conditions[i]; (c.Type == readyType || c.Type == pressureType) && c.LastHeartbeatTime.After(at.AsOf) {
+		c := &n.Status.Conditions[i]
+		conditions[c.Type] = c
+		if (c.Type == readyType || c.Type == pressureType) && c.LastHeartbeatTime.After(at.AsOf) {
 			at.AsOf = c.LastHeartbeatTime.UTC()
 		}
 	}
+	at.Health, at.Code, at.Message = at.health(conditions[readyType], conditions[pressureType], conditions[corev1.NodeReady], now)
 }
 
-func (at *Node) health(n *corev1.Node, now time.Time) (state, code, message string) {
-	var ready, pressure, kubelet *corev1.NodeCondition
-	for i := range n.Status.Conditions {
-		switch c := &n.Status.Conditions[i]; c.Type {
-		case readyType:
-			ready = c
-		case pressureType:
-			pressure = c
-		case corev1.NodeReady:
-			kubelet = c
-		}
-	}
+// health returns the health from conditions, which are nil if the node does not have them.
+func (at *Node) health(ready, pressure, kubelet *corev1.NodeCondition, now time.Time) (state, code, message string) {
 	depleted := pressure != nil && pressure.Status == corev1.ConditionTrue
 	notReady := ready != nil && ready.Status == corev1.ConditionFalse
 	switch {

@@ -112,12 +112,7 @@ func columnsFor(g *Group, width int, c cell) int {
 
 // square is the width of a box that is about as wide as high.
 func square(g *Group, c cell) int {
-	threads, cores := 1, 0
-	for _, core := range g.Cores {
-		threads = max(threads, len(core))
-		cores++
-	}
-	if cores == 0 {
+	if len(g.Cores) == 0 {
 		widest := 0
 		for _, p := range g.Parts {
 			widest = max(widest, square(p, c))
@@ -128,8 +123,8 @@ func square(g *Group, c cell) int {
 		}
 		return side*(widest+gap) + 2*gap
 	}
-	side := 1
-	for side*side*threads < cores {
+	side, threads := 1, g.threads()
+	for side*side*threads < len(g.Cores) {
 		side++
 	}
 	return max(labelWidth(g), side*(coreWidth(threads, c)+gap)+2*gap)
@@ -160,13 +155,18 @@ func (b *box) placeCores(g *Group, top, width int, c cell) int {
 
 // rowOf is how many cores are in a row, so that the last one is no stump.
 func (g *Group) rowOf(width int, c cell) int {
+	fit := max(1, (width-gap)/(coreWidth(g.threads(), c)+gap))
+	rows := (len(g.Cores) + fit - 1) / fit
+	return max(1, (len(g.Cores)+max(rows, 1)-1)/max(rows, 1))
+}
+
+// threads returns the largest number of threads of a core.
+func (g *Group) threads() int {
 	threads := 1
 	for _, core := range g.Cores {
 		threads = max(threads, len(core))
 	}
-	fit := max(1, (width-gap)/(coreWidth(threads, c)+gap))
-	rows := (len(g.Cores) + fit - 1) / fit
-	return max(1, (len(g.Cores)+max(rows, 1)-1)/max(rows, 1))
+	return threads
 }
 
 func coreWidth(threads int, c cell) int { return threads*(c.w+1) + 3 }
@@ -229,7 +229,6 @@ func Owners(cpus []inspect.CPU) []Owner {
 // owner on, so that the number identifies the owner.
 const colours = 12
 
-// colourOf returns the number of an owner's colour.
 func colourOf(number int) int { return (number-1)%colours + 1 }
 
 // Words returns a description of a CPU: its use, owner and place.

@@ -101,9 +101,7 @@ func strayed(s *inspect.Status) (n int) {
 func (d *drawing) printf(format string, args ...any) { fmt.Fprintf(d, format, args...) }
 
 func (d *drawing) open(s *inspect.Status, width, height int, bare bool) {
-	name := s.Node
-	name = cmp.Or(name, "this machine")
-	title := "CPUs of " + name
+	title := "CPUs of " + cmp.Or(s.Node, "this machine")
 	d.printf(`<svg xmlns="http://www.w3.org/2000/svg" class="cpus" width="%d" height="%d" viewBox="0 0 %d %d" role="group" aria-label="%s" font-family="system-ui, sans-serif">`+"\n",
 		width, height, width, height, escaped(title))
 	if !bare {
@@ -151,11 +149,7 @@ func (d *drawing) thread(t *thread) {
 	}
 	d.printf(`<g class="cpu" id="cpu%d" role="img" aria-label="%s" data-cpu="%d"><title>%s</title>`, c.ID, words, c.ID, words)
 	d.swatch(classOf(c), number, t.x, t.y, d.cell.w, d.cell.h)
-	ink := ""
-	if number > 0 {
-		ink = fmt.Sprintf(" i%d", colourOf(number))
-	}
-	middle := t.x + d.cell.w/2
+	ink, middle := inkOf(number), t.x+d.cell.w/2
 	if mark := markOf(c, number); mark == "" {
 		d.printf(`<text class="id%s" x="%d" y="%d">%d</text>`, ink, middle, t.y+d.cell.h/2+4, c.ID)
 	} else {
@@ -169,6 +163,14 @@ func (d *drawing) thread(t *thread) {
 		d.printf(`<rect class="fault" x="%d" y="%d" width="%d" height="%d" rx="2"/>`, t.x+1, t.y+1, d.cell.w-2, d.cell.h-2)
 	}
 	d.WriteString("</g>")
+}
+
+// inkOf returns the style class of a text on the colour of an owner, after a space.
+func inkOf(owner int) string {
+	if owner == 0 {
+		return ""
+	}
+	return fmt.Sprintf(" i%d", colourOf(owner))
 }
 
 // swatch is a field in the colour of a use, or of an owner.
@@ -186,11 +188,8 @@ func (d *drawing) swatch(class string, owner, x, y, w, h int) {
 
 // markOf returns the mark below a CPU's number: the owner's number, or a letter for the use.
 func markOf(c *inspect.CPU, owner int) string {
-	switch {
-	case owner > 0:
+	if owner > 0 {
 		return "#" + strconv.Itoa(owner)
-	case !c.Online:
-		return "off"
 	}
 	class := classOf(c)
 	for _, l := range looks() {
@@ -260,7 +259,7 @@ func legendOf(s *inspect.Status, owners []Owner, width int) legend {
 				n++
 			}
 		}
-		if n > 0 && look.class != "owned" && look.class != "reserved" {
+		if n > 0 {
 			l.entries = append(l.entries, entry{class: look.class, mark: look.mark, text: fmt.Sprintf("%s, %s", look.text, layout.Count(n, "CPU"))})
 		}
 	}
@@ -333,15 +332,11 @@ func (d *drawing) legend(l legend, x, y int) {
 	for _, e := range l.entries {
 		ex, ey := x+e.x, y+e.y
 		d.swatch(e.class, e.owner, ex, ey+2, 28, legendLine-5)
-		ink := ""
-		if e.owner > 0 {
-			ink = fmt.Sprintf(" i%d", colourOf(e.owner))
-		}
 		if e.faulty {
 			d.printf(`<rect class="fault" x="%d" y="%d" width="26" height="%d" rx="2"/>`, ex+1, ey+3, legendLine-7)
 		}
 		if e.mark != "" {
-			d.printf(`<text class="mark%s" x="%d" y="%d">%s</text>`, ink, ex+14, ey+14, e.mark)
+			d.printf(`<text class="mark%s" x="%d" y="%d">%s</text>`, inkOf(e.owner), ex+14, ey+14, e.mark)
 		}
 		for i, line := range e.lines {
 			d.printf(`<text class="entry" x="%d" y="%d">%s</text>`+"\n", ex+legendText, ey+15+i*legendMore, escaped(line))

@@ -27,9 +27,6 @@ type Document struct {
 	Subjects []inspect.Subject `json:"subjects,omitempty"`
 }
 
-// simulated reports whether no daemon has made the document.
-func (d *Document) simulated() bool { return d.Daemon.Mode == "" }
-
 type documents struct {
 	Document
 	Nodes []Document `json:"nodes"`
@@ -131,8 +128,6 @@ type State struct {
 	// Err is the reason why the status is the last one; nil while others can follow.
 	Err error
 }
-
-func (s *State) problems() int { return len(s.Status.Problems) + len(s.Status.Faults) }
 
 // Feed holds the latest state of a node.
 type Feed struct {

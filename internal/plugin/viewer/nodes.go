@@ -31,8 +31,7 @@ type Listed struct {
 func ListedAs(name string, f *Feed) Listed {
 	l := Listed{Name: name}
 	if state, _ := f.Now(); state.Status != nil {
-		n := state.problems()
-		l.Problems = &n
+		l.Problems = new(len(state.Status.Problems) + len(state.Status.Faults))
 	}
 	return l
 }
@@ -91,7 +90,7 @@ func (s *Set) put(documents []Document, all bool) {
 	}
 	for i := range documents {
 		d := &documents[i]
-		s.simulated = d.simulated()
+		s.simulated = d.Daemon.Mode == "" // no daemon has made the document
 		f := old[d.Node]
 		switch {
 		case f != nil:

@@ -91,7 +91,7 @@ func (s *Server) Handler() http.Handler {
 		if err != nil {
 			host = r.Host
 		}
-		if !s.knows(strings.Trim(host, "[]")) {
+		if !slices.ContainsFunc(s.hosts, func(h string) bool { return strings.EqualFold(h, strings.Trim(host, "[]")) }) {
 			http.Error(w, fmt.Sprintf("this server is not called %q; ask for one of %s", host, strings.Join(s.hosts, ", ")), http.StatusMisdirectedRequest)
 			return
 		}
@@ -102,10 +102,6 @@ func (s *Server) Handler() http.Handler {
 		h.Set("Cache-Control", "no-store")
 		mux.ServeHTTP(w, r)
 	})
-}
-
-func (s *Server) knows(host string) bool {
-	return slices.ContainsFunc(s.hosts, func(h string) bool { return strings.EqualFold(h, host) })
 }
 
 // serveAsset returns a handler for a file of the page. No file contains data of a node.
@@ -169,7 +165,6 @@ type shown struct {
 	Picture string            `json:"picture,omitempty"`
 }
 
-// linksOf returns the address of each code that a status has.
 func linksOf(s *inspect.Status) map[string]string {
 	links := make(map[string]string)
 	for i := range s.Problems {
