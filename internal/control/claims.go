@@ -28,7 +28,6 @@ type Conflict struct{ Text string }
 // Error returns the cause and the remedy.
 func (c Conflict) Error() string { return c.Text }
 
-// claimBody is the body of a PUT.
 type claimBody struct {
 	Namespace string            `json:"namespace"`
 	Name      string            `json:"name"`
@@ -67,11 +66,10 @@ func (s *Server) prepareClaim(w http.ResponseWriter, r *http.Request) {
 	_ = conn.SetReadDeadline(time.Now().Add(bodyTimeout)) // httptest.ResponseRecorder does not support it
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxClaimBody))
 	_ = conn.SetReadDeadline(time.Time{}) // the deadline would cancel the context of the request
-	if err != nil {
-		s.answer(w, http.StatusBadRequest, failure{err.Error()})
-		return
+	var claim pools.Claim
+	if err == nil {
+		claim, err = decodeClaim(r.PathValue("uid"), body)
 	}
-	claim, err := decodeClaim(r.PathValue("uid"), body)
 	if err != nil {
 		s.answer(w, http.StatusBadRequest, failure{err.Error()})
 		return
@@ -116,7 +114,6 @@ func podOf(rawQuery string) (string, error) {
 	return pod, nil
 }
 
-// claimStatus returns the HTTP status of an error.
 func claimStatus(err error) int {
 	if _, conflicts := errors.AsType[Conflict](err); conflicts {
 		return http.StatusConflict
@@ -140,24 +137,17 @@ func (c *Client) PrepareClaim(ctx context.Context, claim pools.Claim) ([]inspect
 		return nil, fmt.Errorf("encode claim: %w", err)
 	}
 	var answer claimAnswer
-	return answer.Requests, errors.Join(c.claim(ctx, http.MethodPut, url.PathEscape(claim.UID), body, &answer))
+	err = c.do(ctx, http.MethodPut, "claims/"+url.PathEscape(claim.UID), body, maxBody, &answer)
+	return answer.Requests, err
 }
 
 // EndClaim takes the CPUs of a claim back. It succeeds if the claim is not known. The error is a
 // [Conflict] if a container of the claim runs, or if the claim is prepared for another pod than podUID. An empty
 // podUID ends the claim of any pod.
 func (c *Client) EndClaim(ctx context.Context, uid, podUID string) error {
-	path := url.PathEscape(uid)
+	path := "claims/" + url.PathEscape(uid)
 	if podUID != "" {
 		path += "?podUID=" + url.QueryEscape(podUID)
 	}
-	return c.claim(ctx, http.MethodDelete, path, nil, nil)
-}
-
-func (c *Client) claim(ctx context.Context, method, path string, body []byte, into any) error {
-	r, err := http.NewRequestWithContext(ctx, method, "http://cpupoold/v1/claims/"+path, bytes.NewReader(body))
-	if err != nil {
-		return err
-	}
-	return c.do(r, maxBody, into)
+	return c.do(ctx, http.MethodDelete, path, nil, maxBody, nil)
 }

@@ -52,13 +52,8 @@ func (c *Client) Move(ctx context.Context, moves []Move) ([]Result, error) {
 	if err != nil {
 		return nil, fmt.Errorf("encode moves: %w", err)
 	}
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://cpupoold/v1/moves", bytes.NewReader(body))
-	if err != nil {
-		return nil, err
-	}
-	r.Header.Set("Content-Type", "application/json")
 	var results []Result
-	if err := c.do(r, 4*maxBody, &results); err != nil {
+	if err := c.do(ctx, http.MethodPost, "moves", body, 4*maxBody, &results); err != nil {
 		return nil, err
 	}
 	if len(results) != len(moves) {
@@ -67,8 +62,13 @@ func (c *Client) Move(ctx context.Context, moves []Move) ([]Result, error) {
 	return results, nil
 }
 
-// do sends a request, and decodes an answer of at most limit bytes.
-func (c *Client) do(r *http.Request, limit int64, into any) error {
+// do sends a request with a body in JSON, if any, and decodes an answer of at most limit bytes.
+func (c *Client) do(ctx context.Context, method, path string, body []byte, limit int64, into any) error {
+	r, err := http.NewRequestWithContext(ctx, method, "http://cpupoold/v1/"+path, bytes.NewReader(body))
+	if err != nil {
+		return err
+	}
+	r.Header.Set("Content-Type", "application/json")
 	answer, err := c.http.Do(r)
 	if err != nil {
 		return c.connectionError(err)

@@ -218,9 +218,5 @@ const maxAnswer = 64 << 20
 func (c *Client) get(ctx context.Context, path string, q *query, into any) error {
 	ctx, cancel := context.WithTimeout(ctx, q.wait+answerTimeout)
 	defer cancel()
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://cpupoold/v1/"+path+"?"+q.values().Encode(), nil)
-	if err != nil {
-		return err
-	}
-	return c.do(r, maxAnswer, into)
+	return c.do(ctx, http.MethodGet, path+"?"+q.values().Encode(), nil, maxAnswer, into)
 }

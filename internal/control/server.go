@@ -146,21 +146,17 @@ func (s *Server) moveAll(ctx context.Context, moves []Move) []Result {
 	for i, m := range moves {
 		results[i] = Result{Move: m, Outcome: Skipped, Detail: "a move before it was not done"}
 		if done {
-			results[i].Outcome, results[i].Detail = s.moveOne(ctx, m)
-			done = results[i].Outcome == Done
+			ctx, cancel := context.WithTimeout(ctx, s.timeout)
+			outcome, err := s.move(ctx, m)
+			cancel()
+			results[i] = Result{Move: m, Outcome: outcome}
+			if err != nil {
+				results[i].Detail = err.Error()
+			}
+			done = outcome == Done
 		}
 	}
 	return results
-}
-
-func (s *Server) moveOne(ctx context.Context, m Move) (Outcome, string) {
-	ctx, cancel := context.WithTimeout(ctx, s.timeout)
-	defer cancel()
-	outcome, err := s.move(ctx, m)
-	if err != nil {
-		return outcome, err.Error()
-	}
-	return outcome, ""
 }
 
 type failure struct {

@@ -116,7 +116,6 @@ func (t *trial) tryRefused(add func(string, *pools.Placement)) {
 	}
 }
 
-// tryExclusive tries a request of whole CPUs in a Guaranteed pod.
 func (t *trial) tryExclusive(add func(string, *pools.Placement)) {
 	n := 1
 	t.placementWith(func(_ *pools.Pod, c *pools.Container, _ *pools.Input) {

@@ -124,8 +124,7 @@ type part struct {
 // caches or the dies of the node. It returns nothing if there is only one of each.
 func parts(t *topology.Topology) (all []part) {
 	if len(t.Nodes) > 1 {
-		for i := range t.Nodes {
-			n := &t.Nodes[i]
+		for _, n := range t.Nodes {
 			all = append(all, part{fmt.Sprintf("NUMA node %d", n.ID), n.ID, n.CPUs})
 		}
 		return all

@@ -167,7 +167,6 @@ func matchedName(c *inspect.Container, name string) string {
 	return ""
 }
 
-// isPodName reports whether name is a name of the pod of c.
 func isPodName(c *inspect.Container, name string) bool {
 	return name != "" && (name == c.Pod || name == c.PodUID || name == c.Namespace+"/"+c.Pod)
 }

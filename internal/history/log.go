@@ -136,14 +136,8 @@ type Query struct {
 
 // Select returns the events that match q, the oldest first.
 func (s *Snapshot) Select(q Query) []Event {
-	from, _ := slices.BinarySearchFunc(s.Events, q.After, func(e Event, after uint64) int {
-		if e.Seq <= after {
-			return -1
-		}
-		return 1
-	})
 	var found []Event
-	for i := len(s.Events) - 1; i >= from; i-- {
+	for i := len(s.Events) - 1; i >= 0 && s.Events[i].Seq > q.After; i-- {
 		e := &s.Events[i]
 		if e.Time.Before(q.Since) || q.About != "" && !e.About(q.About) || len(q.Kinds) > 0 && !slices.Contains(q.Kinds, e.Kind) {
 			continue
@@ -247,7 +241,6 @@ func (e *Event) About(name string) bool {
 	return i > 0 && e.Container != "" && e.Container == name[i+1:] && e.isPodName(name[:i])
 }
 
-// isPodName reports whether name is a name of the event's pod.
 func (e *Event) isPodName(name string) bool {
 	if e.Pod == "" {
 		return e.PodUID != "" && e.PodUID == name

@@ -82,8 +82,7 @@ func (c *Claim) IsUsedBy(at *Container) bool {
 func ClaimsOf(plan *pools.Plan, problems []pools.Problem) []Claim {
 	all := []Claim{}
 	names := podNames(plan)
-	for i := range plan.Claims {
-		p := &plan.Claims[i]
+	for _, p := range plan.Claims {
 		c := Claim{UID: p.UID, Namespace: p.Namespace, Name: p.Name, PodUID: p.PodUID, Pod: names[p.PodUID], Containers: append([]string{}, p.Containers...),
 			CPUs: p.CPUs, Away: p.Away, Parts: ClaimParts(p.Parts), Code: string(p.Reason.Code), Reason: p.Reason.Text}
 		for _, problem := range problems {
@@ -123,7 +122,6 @@ func ClaimDevices(p *pools.Pools, m *allocate.Machine, taken cpuset.Set) []Claim
 	return all
 }
 
-// deviceOf returns the document of a device.
 func deviceOf(t *topology.Topology, d pools.Device, taken cpuset.Set) ClaimDevice {
 	shown := ClaimDevice{Name: d.Name, Node: d.Node, CPUs: d.CPUs, Step: d.Step, Free: d.CPUs.Difference(taken), Packages: []int{}}
 	if d.CoreType != topology.Unknown {

@@ -38,8 +38,7 @@ func containers(plan *pools.Plan, more func(*Container), wanted func(*pools.Plac
 			Pool: string(at.Pool), Type: at.Type, CPUs: at.CPUs, Exclusive: at.Exclusive, Mixed: at.Mixed, Claims: namesOf(at.Claims, claims),
 			Code: string(at.Reason.Code), Reason: at.Reason.Text, Refused: at.Refused != nil})
 	}
-	for i := range plan.Units {
-		u := &plan.Units[i]
+	for _, u := range plan.Units {
 		add(Container{Unit: true, Name: u.Name, Pool: string(u.Pool), Type: u.Type, CPUs: u.CPUs, Exclusive: u.Exclusive,
 			Code: string(u.Reason.Code), Reason: u.Reason.Text, Refused: u.Refused != nil})
 	}
